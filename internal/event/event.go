@@ -1,0 +1,93 @@
+// Package event says what happened inside the store, as typed values. The
+// engine calls the functions of a Listener; who wires the service turns them
+// into log lines and metrics. Nothing correct ever depends on a listener.
+package event
+
+import (
+	"time"
+
+	"github.com/kvd-db/kvd/internal/kv"
+)
+
+// Listener is told what happened. Any function may be nil, and so may the
+// Listener: then the event costs a comparison. Functions are called from the
+// goroutine that did the work, with no lock held, and must return soon. Safe
+// for concurrent use if its functions are.
+type Listener struct {
+	Flush           func(Flush)
+	Compaction      func(Compaction)
+	Corruption      func(error)     // a *kv.CorruptionError, each time one is met
+	BackgroundError func(error)     // a flush or compaction failed and will be tried again
+	Failed          func(error)     // the store stopped for good
+	TailDropped     func(TailDrop)  // recovery dropped what was never acknowledged as durable
+	SegmentCreated  func(Segment)   // the commit log began a segment
+	SegmentRemoved  func(Segment)   // the commit log gave a segment back
+	SlowSync        func(SlowSync)  // a sync is taking, or took, over a second
+	Stall           func(Stall)     // writes are being delayed, or no longer
+	FileSetAside    func(SetAside)  // an unknown file was moved to lost+found
+	Recovered       func(Recovered) // the store is open
+}
+
+// Flush: a sealed memtable became a delta.
+type Flush struct {
+	Partition int
+	Entries   uint64
+	Bytes     uint64 // written
+	Tables    int
+	Took      time.Duration
+	Err       error
+}
+
+// Compaction: deltas became a delta, or deltas and base became base.
+type Compaction struct {
+	Partition    int
+	Kind         string // "deltas" or "base"
+	InputTables  int
+	OutputTables int
+	InputBytes   uint64
+	OutputBytes  uint64
+	Dropped      uint64 // superseded versions and tombstones
+	Took         time.Duration
+	Err          error
+}
+
+// TailDrop: bytes behind the last synced offset of the log that are not whole.
+type TailDrop struct {
+	File  string
+	Off   int64
+	Bytes int64
+}
+
+// Segment is one file of the commit log.
+type Segment struct {
+	Num   uint64
+	Bytes int64
+}
+
+// SlowSync is a sync of the log that takes too long.
+type SlowSync struct {
+	File string
+	Took time.Duration
+	Done bool // false: it is still running
+}
+
+// Stall: writes are slowed because background work is behind.
+type Stall struct {
+	Reason string // "memtables" or "deltas"
+	Begin  bool   // false: it ended
+	Rate   uint64 // bytes per second admitted from here on
+}
+
+// SetAside: a file that is not ours, or that nothing proves dead.
+type SetAside struct {
+	From, To string
+}
+
+// Recovered sums up an opening of the store.
+type Recovered struct {
+	Partitions int
+	Segments   int
+	Records    uint64
+	LastSeq    kv.SeqNum
+	Took       time.Duration
+}

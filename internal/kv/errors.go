@@ -1,0 +1,72 @@
+package kv
+
+import (
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Sentinels for what a caller decides on. Match with errors.Is.
+var (
+	// ErrNotFound: the key is absent or deleted.
+	ErrNotFound = errors.New("key not found")
+	// ErrClosed: the object was closed; nothing was done.
+	ErrClosed = errors.New("closed")
+	// ErrInvalidArgument: the request can never succeed as it stands.
+	ErrInvalidArgument = errors.New("invalid argument")
+	// ErrTooLarge: a key, value or batch exceeds a limit.
+	ErrTooLarge = errors.New("too large")
+	// ErrOverloaded: shed before anything was done; see OverloadError.
+	ErrOverloaded = errors.New("overloaded")
+	// ErrUncertain: the write may or may not have happened.
+	ErrUncertain = errors.New("outcome unknown")
+	// ErrReadOnly: the store takes no writes (for example, the disk is full).
+	ErrReadOnly = errors.New("read-only")
+	// ErrFailed: the store stopped for good after a failed write or sync of its
+	// log or manifest. Reopen it to go on.
+	ErrFailed = errors.New("store failed")
+	// ErrUnsupportedVersion: a file is of a format that this version does not
+	// know. That is not corruption: a newer kvd may have written it.
+	ErrUnsupportedVersion = errors.New("unsupported format version")
+	// ErrVersionGone: a read asked for a version that is no longer kept.
+	ErrVersionGone = errors.New("version no longer available")
+	// ErrCorrupt matches every CorruptionError.
+	ErrCorrupt = errors.New("corruption")
+)
+
+// CorruptionError reports stored bytes that are not what was written.
+// errors.Is(err, ErrCorrupt) holds for it.
+type CorruptionError struct {
+	File   string // path inside the data directory
+	Offset int64  // where the damaged unit starts; -1 if the whole file
+	Reason string
+}
+
+func (e *CorruptionError) Error() string {
+	if e.Offset < 0 {
+		return fmt.Sprintf("corruption in %s: %s", e.File, e.Reason)
+	}
+	return fmt.Sprintf("corruption in %s at offset %d: %s", e.File, e.Offset, e.Reason)
+}
+
+// Is makes every CorruptionError match ErrCorrupt.
+func (e *CorruptionError) Is(target error) bool { return target == ErrCorrupt }
+
+// Corruptf returns a *CorruptionError with a formatted reason.
+func Corruptf(file string, offset int64, format string, args ...any) error {
+	return &CorruptionError{File: file, Offset: offset, Reason: fmt.Sprintf(format, args...)}
+}
+
+// OverloadError says that work was shed before anything was done, why, and
+// when to come back. errors.Is(err, ErrOverloaded) holds for it.
+type OverloadError struct {
+	Reason     string // a stable word: "inbox_full", "queue_time", ...
+	RetryAfter time.Duration
+}
+
+func (e *OverloadError) Error() string {
+	return fmt.Sprintf("overloaded: %s; retry after %v", e.Reason, e.RetryAfter)
+}
+
+// Is makes every OverloadError match ErrOverloaded.
+func (e *OverloadError) Is(target error) bool { return target == ErrOverloaded }

@@ -1,0 +1,27 @@
+package kv
+
+// Iterator walks stored entries in the order of Compare: key ascending, newest
+// version of a key first. Memtables, sstables and merges of them all give one.
+//
+// Obligations of an implementation:
+//
+//  1. A new iterator stands nowhere: Valid is false until First or SeekGE.
+//  2. First, SeekGE and Next return Valid().
+//  3. Entry is borrowed: it and its slices hold until the next move or Close.
+//  4. When a move fails, Valid is false and Err says why. The end of the data
+//     is not an error: Valid is false and Err is nil. A caller that stops
+//     because of !Valid must look at Err (taking a read error for the end has
+//     lost data elsewhere: facebook/rocksdb 8.7.0).
+//  5. Close releases what the iterator holds and returns Err. It is idempotent.
+//
+// An iterator is used by one goroutine at a time.
+type Iterator interface {
+	First() bool
+	// SeekGE moves to the first entry whose key is >= key.
+	SeekGE(key []byte) bool
+	Next() bool
+	Valid() bool
+	Entry() *Entry
+	Err() error
+	Close() error
+}

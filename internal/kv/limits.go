@@ -1,0 +1,83 @@
+package kv
+
+import "fmt"
+
+// Limits bound what one caller may send. They are checked at the edge, before
+// anything is queued, and asserted again where bytes are laid out.
+type Limits struct {
+	KeyBytes   int // longest key
+	ValueBytes int // longest value
+	BatchOps   int // most operations in one atomic batch
+	BatchBytes int // most bytes (keys and values) in one atomic batch
+}
+
+// DefaultLimits are the limits of a server whose operator chose nothing: keys
+// up to 4 KiB, values up to 4 MiB, batches up to 4,096 operations and 8 MiB.
+// Guessed from what comparable stores allow; a flag may raise them.
+var DefaultLimits = Limits{
+	KeyBytes:   4 << 10,
+	ValueBytes: 4 << 20,
+	BatchOps:   4096,
+	BatchBytes: 8 << 20,
+}
+
+// Hard caps that no configuration may exceed. Decoders use them to bound a
+// length before they allocate for it.
+const (
+	MaxKeyBytes   = 64 << 10
+	MaxValueBytes = 64 << 20
+	MaxBatchOps   = 1 << 20
+	MaxBatchBytes = 256 << 20
+)
+
+// Validate reports whether the limits lie within the hard caps.
+func (l Limits) Validate() error {
+	check := func(name string, v, max int) error {
+		if v < 1 || v > max {
+			return fmt.Errorf("%w: limit %s is %d, want 1 to %d", ErrInvalidArgument, name, v, max)
+		}
+		return nil
+	}
+	for _, c := range []error{
+		check("key bytes", l.KeyBytes, MaxKeyBytes),
+		check("value bytes", l.ValueBytes, MaxValueBytes),
+		check("batch operations", l.BatchOps, MaxBatchOps),
+		check("batch bytes", l.BatchBytes, MaxBatchBytes),
+	} {
+		if c != nil {
+			return c
+		}
+	}
+	return nil
+}
+
+// CheckKey reports whether key may be stored: it is not empty and not too long.
+func (l Limits) CheckKey(key []byte) error {
+	if len(key) == 0 {
+		return fmt.Errorf("%w: key is empty; a key has at least one byte", ErrInvalidArgument)
+	}
+	if len(key) > l.KeyBytes {
+		return fmt.Errorf("%w: key has %d bytes, limit is %d", ErrTooLarge, len(key), l.KeyBytes)
+	}
+	return nil
+}
+
+// CheckValue reports whether value may be stored. The empty value is legal.
+func (l Limits) CheckValue(value []byte) error {
+	if len(value) > l.ValueBytes {
+		return fmt.Errorf("%w: value has %d bytes, limit is %d", ErrTooLarge, len(value), l.ValueBytes)
+	}
+	return nil
+}
+
+// CheckBatch reports whether an atomic batch of this many operations and bytes
+// may be committed.
+func (l Limits) CheckBatch(ops, bytes int) error {
+	if ops > l.BatchOps {
+		return fmt.Errorf("%w: batch has %d operations, limit is %d", ErrTooLarge, ops, l.BatchOps)
+	}
+	if bytes > l.BatchBytes {
+		return fmt.Errorf("%w: batch has %d bytes, limit is %d", ErrTooLarge, bytes, l.BatchBytes)
+	}
+	return nil
+}

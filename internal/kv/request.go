@@ -1,0 +1,46 @@
+package kv
+
+// Lookup is one point read: the question and, once the read returned, the
+// answer. The asker owns it and must not touch it in between.
+type Lookup struct {
+	Key  []byte
+	Hash uint64 // keyhash.Sum(Key); set by the engine
+
+	// Found tells a present key from an absent one; an empty value is a value.
+	Found bool
+	// Value is owned by the asker: it is a copy.
+	Value   []byte
+	Version SeqNum // that wrote the value; 0 if not found
+	Expiry  uint64
+	// ReadVersion is the version the answer is valid at, found or not.
+	ReadVersion SeqNum
+	// Err is set when this read alone failed, for example on a damaged block.
+	Err error
+}
+
+// Write is one independent write of one key: the question and, once the write
+// returned, the answer. The slices of Op are borrowed until then.
+type Write struct {
+	Op         Op
+	Hash       uint64 // keyhash.Sum(Op.Key); set by the engine
+	Origin     Origin
+	Durability Durability // DurabilityDefault: what the store is configured for
+
+	Version SeqNum // of this write, once acknowledged
+	Err     error
+}
+
+// WriteOptions are the choices of one atomic batch.
+type WriteOptions struct {
+	Durability Durability // DurabilityDefault: what the store is configured for
+	Origin     Origin
+}
+
+// ScanOptions are the choices of one scan.
+type ScanOptions struct {
+	// KeysOnly leaves the values out, and spares reading those that are kept apart
+	// from their keys.
+	KeysOnly bool
+	// Limit ends the scan after this many items; 0 means no limit.
+	Limit uint64
+}

@@ -1,0 +1,135 @@
+package kv
+
+import (
+	"bytes"
+	"fmt"
+)
+
+// Op is one operation of a write: what to do to a key.
+type Op struct {
+	Kind   Kind
+	Key    []byte
+	Value  []byte // for KindRangeDelete the exclusive end key
+	Expiry uint64 // as in Entry
+}
+
+// Size returns the bytes of user data in the operation: key plus value.
+func (o *Op) Size() int { return len(o.Key) + len(o.Value) }
+
+// Check reports whether the operation may be stored under the limits.
+func (o *Op) Check(l Limits) error {
+	if err := l.CheckKey(o.Key); err != nil {
+		return err
+	}
+	switch o.Kind {
+	case KindPut:
+		return l.CheckValue(o.Value)
+	case KindDelete:
+		return nil
+	case KindRangeDelete:
+		if bytes.Compare(o.Key, o.Value) >= 0 {
+			return fmt.Errorf("%w: range delete from %q to %q is empty", ErrInvalidArgument, o.Key, o.Value)
+		}
+		return l.CheckKey(o.Value)
+	}
+	return fmt.Errorf("%w: operation of %s", ErrInvalidArgument, o.Kind)
+}
+
+// Origin names a write from the caller's side, so that one sent twice can be
+// applied once. The zero Origin means that the caller asked for no such thing.
+type Origin struct {
+	ClientID uint64
+	Sequence uint64
+}
+
+// WriteBatch is one caller's atomic set of operations: all of them happen, at
+// one sequence number, or none. It is built without I/O, in memory that it
+// owns, and is not safe for concurrent use. The zero value is ready.
+type WriteBatch struct {
+	ops   []Op
+	bytes int
+}
+
+// Put adds a put. The batch keeps the slices until Reset.
+func (b *WriteBatch) Put(key, value []byte) { b.Add(Op{Kind: KindPut, Key: key, Value: value}) }
+
+// Delete adds a delete. The batch keeps key until Reset.
+func (b *WriteBatch) Delete(key []byte) { b.Add(Op{Kind: KindDelete, Key: key}) }
+
+// Add adds any operation. The batch keeps the slices of op until Reset.
+func (b *WriteBatch) Add(op Op) {
+	b.ops = append(b.ops, op)
+	b.bytes += op.Size()
+}
+
+// Len returns the number of operations.
+func (b *WriteBatch) Len() int { return len(b.ops) }
+
+// Bytes returns the bytes of keys and values.
+func (b *WriteBatch) Bytes() int { return b.bytes }
+
+// Ops returns the operations, borrowed until the next call that changes b.
+func (b *WriteBatch) Ops() []Op { return b.ops }
+
+// Reset empties the batch and keeps its memory.
+func (b *WriteBatch) Reset() {
+	clear(b.ops)
+	b.ops, b.bytes = b.ops[:0], 0
+}
+
+// Check reports whether the batch may be committed under the limits.
+func (b *WriteBatch) Check(l Limits) error {
+	if len(b.ops) == 0 {
+		return fmt.Errorf("%w: batch is empty", ErrInvalidArgument)
+	}
+	if err := l.CheckBatch(len(b.ops), b.bytes); err != nil {
+		return err
+	}
+	for i := range b.ops {
+		if err := b.ops[i].Check(l); err != nil {
+			return fmt.Errorf("operation %d of the batch: %w", i, err)
+		}
+	}
+	return nil
+}
+
+// Normalize makes the operations independent of their order, so that all may
+// carry one sequence number: of several operations on a key the last one stays,
+// and what a later range delete covers goes. (A range delete hides only older
+// numbers, so a put that follows it in the batch survives it, as it should.)
+func (b *WriteBatch) Normalize() {
+	if len(b.ops) < 2 {
+		return
+	}
+	last := make(map[string]int, len(b.ops))
+	var ranges []int
+	for i := range b.ops {
+		if b.ops[i].Kind == KindRangeDelete {
+			ranges = append(ranges, i)
+			continue
+		}
+		last[string(b.ops[i].Key)] = i
+	}
+	kept := b.ops[:0]
+	bytes := 0
+	for i, op := range b.ops {
+		if op.Kind != KindRangeDelete && (last[string(op.Key)] != i || coveredByLater(b.ops, ranges, i)) {
+			continue
+		}
+		kept = append(kept, op)
+		bytes += op.Size()
+	}
+	clear(b.ops[len(kept):])
+	b.ops, b.bytes = kept, bytes
+}
+
+// coveredByLater reports whether a range delete behind operation i covers its
+// key. It reads only operations at or behind i, which Normalize has not moved.
+func coveredByLater(ops []Op, ranges []int, i int) bool {
+	for _, j := range ranges {
+		if j > i && (Range{Start: ops[j].Key, End: ops[j].Value}).Contains(ops[i].Key) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,171 @@
+package kv
+
+import (
+	"bytes"
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+)
+
+func TestNormalizeKeepsTheLastOperationOnAKey(t *testing.T) {
+	var b WriteBatch
+	b.Put([]byte("a"), []byte("1"))
+	b.Put([]byte("b"), []byte("2"))
+	b.Delete([]byte("a"))
+	b.Add(Op{Kind: KindRangeDelete, Key: []byte("b"), Value: []byte("c")})
+	b.Put([]byte("bb"), []byte("3"))
+	b.Normalize()
+	var got []string
+	for _, op := range b.Ops() {
+		got = append(got, fmt.Sprintf("%s %s", op.Kind, op.Key))
+	}
+	assert.Equal(t, []string{"delete a", "range-delete b", "put bb"}, got)
+	assert.Equal(t, 1+2+3, b.Bytes())
+}
+
+// Applying a normalized batch as if all operations happened at once gives what
+// the original gives one after the other.
+func TestNormalizeMeansTheSame(t *testing.T) {
+	key := rapid.SampledFrom([]string{"a", "b", "c", "d"})
+	rapid.Check(t, func(t *rapid.T) {
+		var b WriteBatch
+		sequential := map[string]string{"a": "old", "b": "old", "c": "old"}
+		for i := range rapid.IntRange(1, 12).Draw(t, "ops") {
+			k := key.Draw(t, "key")
+			switch rapid.IntRange(0, 2).Draw(t, "kind") {
+			case 0:
+				v := fmt.Sprint(i)
+				b.Put([]byte(k), []byte(v))
+				sequential[k] = v
+			case 1:
+				b.Delete([]byte(k))
+				delete(sequential, k)
+			case 2:
+				end := key.Draw(t, "end") + "x"
+				if k >= end {
+					continue
+				}
+				b.Add(Op{Kind: KindRangeDelete, Key: []byte(k), Value: []byte(end)})
+				for have := range sequential {
+					if have >= k && have < end {
+						delete(sequential, have)
+					}
+				}
+			}
+		}
+		b.Normalize()
+		atOnce := map[string]string{"a": "old", "b": "old", "c": "old"}
+		for _, op := range b.Ops() { // range deletes hide only what was there before
+			if op.Kind == KindRangeDelete {
+				for have := range atOnce {
+					if (Range{op.Key, op.Value}).Contains([]byte(have)) {
+						delete(atOnce, have)
+					}
+				}
+			}
+		}
+		seen := map[string]bool{}
+		size := 0
+		for _, op := range b.Ops() {
+			size += op.Size()
+			if op.Kind == KindRangeDelete {
+				continue
+			}
+			if seen[string(op.Key)] {
+				t.Fatalf("two operations on %q", op.Key)
+			}
+			seen[string(op.Key)] = true
+			if op.Kind == KindPut {
+				atOnce[string(op.Key)] = string(op.Value)
+			} else {
+				delete(atOnce, string(op.Key))
+			}
+		}
+		require.Equal(t, sequential, atOnce)
+		require.Equal(t, size, b.Bytes())
+	})
+}
+
+func TestBatchChecks(t *testing.T) {
+	limits := Limits{KeyBytes: 4, ValueBytes: 4, BatchOps: 2, BatchBytes: 12}
+	require.NoError(t, limits.Validate())
+	put := func(key, value string) Op { return Op{Kind: KindPut, Key: []byte(key), Value: []byte(value)} }
+	for _, c := range []struct {
+		name string
+		ops  []Op
+		want error
+	}{
+		{"empty batch", nil, ErrInvalidArgument},
+		{"at every limit", []Op{put("abcd", "12"), put("abce", "12")}, nil},
+		{"one operation too many", []Op{put("a", ""), put("b", ""), put("c", "")}, ErrTooLarge},
+		{"one byte too many", []Op{put("abcd", "123"), put("abce", "12")}, ErrTooLarge},
+		{"key too long", []Op{put("abcde", "")}, ErrTooLarge},
+		{"value too long", []Op{put("a", "12345")}, ErrTooLarge},
+		{"empty key", []Op{put("", "1")}, ErrInvalidArgument},
+		{"empty value", []Op{put("a", "")}, nil},
+		{"no kind", []Op{{Key: []byte("a")}}, ErrInvalidArgument},
+		{"empty range", []Op{{Kind: KindRangeDelete, Key: []byte("b"), Value: []byte("b")}}, ErrInvalidArgument},
+		{"range", []Op{{Kind: KindRangeDelete, Key: []byte("a"), Value: []byte("b")}}, nil},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var b WriteBatch
+			for _, op := range c.ops {
+				b.Add(op)
+			}
+			assert.ErrorIs(t, b.Check(limits), c.want)
+			b.Reset()
+			assert.Zero(t, b.Len()+b.Bytes())
+		})
+	}
+	assert.ErrorIs(t, Limits{}.Validate(), ErrInvalidArgument)
+}
+
+func TestRanges(t *testing.T) {
+	for _, c := range []struct {
+		prefix, end string
+	}{{"a", "b"}, {"a\xff", "b"}, {"", ""}, {"\xff\xff", ""}, {"a\x00", "a\x01"}} {
+		r := PrefixRange([]byte(c.prefix))
+		assert.Equal(t, c.prefix, string(r.Start))
+		assert.Equal(t, c.end, string(r.End), "end of prefix %q", c.prefix)
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		prefix := rapid.SliceOfN(rapid.SampledFrom([]byte{0, 1, 0xfe, 0xff}), 0, 3).Draw(t, "prefix")
+		key := rapid.SliceOfN(rapid.SampledFrom([]byte{0, 1, 0xfe, 0xff}), 0, 4).Draw(t, "key")
+		if got, want := PrefixRange(prefix).Contains(key), bytes.HasPrefix(key, prefix); got != want {
+			t.Fatalf("PrefixRange(%x).Contains(%x) = %v", prefix, key, got)
+		}
+	})
+}
+
+func TestEntriesAreOrderedByKeyThenNewestFirst(t *testing.T) {
+	assert.Negative(t, Compare([]byte("a"), 1, []byte("b"), 9))
+	assert.Negative(t, Compare([]byte("a"), 9, []byte("a"), 1))
+	assert.Positive(t, Compare([]byte("a"), 1, []byte("a"), 9))
+	assert.Zero(t, Compare([]byte("a"), 1, []byte("a"), 1))
+	seq, kind := SplitTrailer(Trailer(MaxSeqNum, KindDelete))
+	assert.Equal(t, MaxSeqNum, seq)
+	assert.Equal(t, KindDelete, kind)
+	assert.False(t, Kind(0).Valid(), "zero is never a kind")
+}
+
+func TestDurabilityNames(t *testing.T) {
+	for _, d := range []Durability{DurabilityDefault, DurabilityMemory, DurabilityBuffered, DurabilitySync} {
+		got, err := ParseDurability(d.String())
+		require.NoError(t, err)
+		assert.Equal(t, d, got)
+	}
+	_, err := ParseDurability("eventually")
+	assert.ErrorIs(t, err, ErrInvalidArgument)
+	assert.False(t, Durability(4).Valid())
+}
+
+func TestErrorsMatchTheirSentinels(t *testing.T) {
+	err := fmt.Errorf("read: %w", Corruptf("000012.sst", 4096, "checksum is %d", 1))
+	assert.ErrorIs(t, err, ErrCorrupt)
+	assert.ErrorContains(t, err, "corruption in 000012.sst at offset 4096: checksum is 1")
+	assert.ErrorIs(t, &OverloadError{Reason: "inbox_full"}, ErrOverloaded)
+	assert.NotErrorIs(t, ErrUnsupportedVersion, ErrCorrupt, "an unknown version is not damage")
+}
