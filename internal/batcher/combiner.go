@@ -1,0 +1,205 @@
+package batcher
+
+import (
+	"context"
+	"runtime"
+	"sync"
+	"time"
+)
+
+// Combiner lets callers serve each other: a caller runs its own item when fewer
+// than the allowed runners are at work, otherwise it queues, and the first in
+// the queue is made leader of a batch when a runner is done.
+//
+// The queue holds one item for each blocked caller; it is bounded by whoever
+// admits the callers.
+type Combiner[T any] struct {
+	policy  Policy
+	runners int
+	serve   func(batch []T)
+
+	mu struct {
+		sync.Mutex
+		running int
+		queue   []*waiter[T]
+		queued  size
+		// A lingering leader waits on full, which the caller that fills the batch
+		// closes; own is what the leader brings. Nil if nobody lingers.
+		full chan struct{}
+		own  size
+	}
+	waiters sync.Pool
+	batches sync.Pool
+}
+
+// waiter is one queued caller.
+type waiter[T any] struct {
+	item T
+	size size
+	// turn gets exactly one value once the waiter has left the queue.
+	turn chan turn
+}
+
+type turn bool
+
+const (
+	served turn = false // somebody else did it
+	lead   turn = true  // serve a batch that begins with your own item
+)
+
+// NewCombiner returns a Combiner whose batches are served by serve, on the
+// goroutine of one of the callers, by at most runners of them at a time.
+func NewCombiner[T any](p Policy, runners int, serve func(batch []T)) *Combiner[T] {
+	c := &Combiner[T]{policy: p.withDefaults(), runners: max(1, runners), serve: serve}
+	c.waiters.New = func() any { return &waiter[T]{turn: make(chan turn, 1)} }
+	c.batches.New = func() any { return new([]T) }
+	return c
+}
+
+// Do returns when item has been served, on this goroutine or another.
+//
+// If ctx ends while the item is queued, Do takes it out and returns the error of
+// ctx: it was not served. Once it is part of a batch, Do waits for the batch, so
+// that memory the item borrows from the caller is never used after Do returned.
+func (c *Combiner[T]) Do(ctx context.Context, item T, ops, bytes int) error {
+	c.mu.Lock()
+	if c.mu.running < c.runners && len(c.mu.queue) == 0 {
+		c.mu.running++
+		c.mu.Unlock()
+		c.lead(item, size{ops, bytes})
+		return nil
+	}
+	w := c.waiters.Get().(*waiter[T])
+	w.item, w.size = item, size{ops, bytes}
+	c.mu.queue = append(c.mu.queue, w)
+	c.mu.queued.ops += ops
+	c.mu.queued.bytes += bytes
+	if c.mu.full != nil && c.policy.full(c.mu.own.plus(c.mu.queued)) {
+		close(c.mu.full)
+		c.mu.full = nil
+	}
+	c.mu.Unlock()
+
+	var t turn
+	select {
+	case t = <-w.turn:
+	case <-ctx.Done():
+		if c.leave(w) {
+			c.release(w)
+			return ctx.Err()
+		}
+		t = <-w.turn
+	}
+	if t == lead {
+		runtime.Gosched() // those about to queue make the batch larger
+		c.lead(w.item, w.size)
+	}
+	c.release(w)
+	return nil
+}
+
+func (c *Combiner[T]) release(w *waiter[T]) {
+	var zero T
+	w.item = zero
+	c.waiters.Put(w)
+}
+
+// leave takes w out of the queue and reports whether it was still in it.
+func (c *Combiner[T]) leave(w *waiter[T]) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for i, queued := range c.mu.queue {
+		if queued == w {
+			c.dropLocked(i, i+1)
+			return true
+		}
+	}
+	return false
+}
+
+// lead serves one batch that begins with the caller's own item, tells the
+// others, and passes the lead on.
+func (c *Combiner[T]) lead(own T, s size) {
+	if c.policy.Linger > 0 {
+		c.linger(s)
+	}
+	batch := c.batches.Get().(*[]T)
+	*batch = append((*batch)[:0], own)
+	mates := c.take(s, batch)
+	c.serve(*batch)
+	for _, w := range mates {
+		w.turn <- served
+	}
+	clear(*batch)
+	c.batches.Put(batch)
+	c.next()
+}
+
+// take moves queued items into the batch, within the caps.
+func (c *Combiner[T]) take(own size, batch *[]T) []*waiter[T] {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.mu.queue) == 0 {
+		return nil
+	}
+	n := 0
+	for _, w := range c.mu.queue {
+		own = own.plus(w.size)
+		if own.ops > c.policy.MaxOps || own.bytes > c.policy.MaxBytes {
+			break
+		}
+		*batch = append(*batch, w.item)
+		n++
+	}
+	mates := append([]*waiter[T](nil), c.mu.queue[:n]...)
+	c.dropLocked(0, n)
+	return mates
+}
+
+func (c *Combiner[T]) dropLocked(i, j int) {
+	for _, w := range c.mu.queue[i:j] {
+		c.mu.queued.ops -= w.size.ops
+		c.mu.queued.bytes -= w.size.bytes
+	}
+	rest := len(c.mu.queue) - (j - i)
+	copy(c.mu.queue[i:], c.mu.queue[j:])
+	clear(c.mu.queue[rest:])
+	c.mu.queue = c.mu.queue[:rest]
+}
+
+// next hands the runner's place to the first in the queue, or gives it up.
+func (c *Combiner[T]) next() {
+	c.mu.Lock()
+	if len(c.mu.queue) == 0 {
+		c.mu.running--
+		c.mu.Unlock()
+		return
+	}
+	w := c.mu.queue[0]
+	c.dropLocked(0, 1)
+	c.mu.Unlock()
+	w.turn <- lead
+}
+
+// linger waits until the batch is full or the linger has passed.
+func (c *Combiner[T]) linger(own size) {
+	c.mu.Lock()
+	if c.policy.full(own.plus(c.mu.queued)) || c.mu.full != nil {
+		c.mu.Unlock()
+		return
+	}
+	full := make(chan struct{})
+	c.mu.full, c.mu.own = full, own
+	c.mu.Unlock()
+	t := time.NewTimer(c.policy.Linger)
+	defer t.Stop()
+	select {
+	case <-full:
+	case <-t.C:
+		c.mu.Lock()
+		if c.mu.full == full {
+			c.mu.full = nil
+		}
+		c.mu.Unlock()
+	}
+}

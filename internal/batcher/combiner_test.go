@@ -1,0 +1,150 @@
+package batcher
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func TestLoneCallerServesItselfAtOnce(t *testing.T) {
+	var batches [][]int
+	c := NewCombiner(Policy{}, 1, func(b []int) { batches = append(batches, append([]int(nil), b...)) })
+	for i := range 3 {
+		require.NoError(t, c.Do(t.Context(), i, 1, 1))
+	}
+	assert.Equal(t, [][]int{{0}, {1}, {2}}, batches)
+}
+
+// What arrives while a batch is served is the next batch, up to the cap.
+func TestCallersThatQueueAreServedTogether(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		gate := make(chan struct{})
+		var mu sync.Mutex
+		var sizes []int
+		c := NewCombiner(Policy{MaxOps: 4}, 1, func(b []int) {
+			<-gate
+			mu.Lock()
+			sizes = append(sizes, len(b))
+			mu.Unlock()
+		})
+		var group sync.WaitGroup
+		for i := range 10 {
+			group.Go(func() { assert.NoError(t, c.Do(context.Background(), i, 1, 1)) })
+			synctest.Wait() // each stands in line before the next comes
+		}
+		close(gate)
+		group.Wait()
+		assert.Equal(t, []int{1, 4, 4, 1}, sizes)
+	})
+}
+
+func TestRunnersWorkSideBySide(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		gate := make(chan struct{})
+		var at atomic.Int32
+		c := NewCombiner(Policy{}, 2, func([]int) { at.Add(1); <-gate })
+		var group sync.WaitGroup
+		for i := range 5 {
+			group.Go(func() { assert.NoError(t, c.Do(context.Background(), i, 1, 1)) })
+		}
+		synctest.Wait()
+		assert.EqualValues(t, 2, at.Load(), "two at work, three in line")
+		close(gate)
+		group.Wait()
+	})
+}
+
+func TestCallerThatGivesUpLeavesTheLine(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		gate := make(chan struct{})
+		var served []int
+		c := NewCombiner(Policy{}, 1, func(b []int) { <-gate; served = append(served, b...) })
+		var group sync.WaitGroup
+		group.Go(func() { assert.NoError(t, c.Do(context.Background(), 0, 1, 1)) })
+		synctest.Wait()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+		defer cancel()
+		group.Go(func() { assert.ErrorIs(t, c.Do(ctx, 1, 1, 1), context.DeadlineExceeded) })
+		synctest.Wait()
+		group.Go(func() { assert.NoError(t, c.Do(context.Background(), 2, 1, 1)) })
+		time.Sleep(time.Second)
+		synctest.Wait()
+		close(gate)
+		group.Wait()
+		assert.Equal(t, []int{0, 2}, served, "its batch-mates do not notice")
+	})
+}
+
+func TestCombinerLingersWhenAsked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const linger = 500 * time.Microsecond
+		var sizes []int
+		c := NewCombiner(Policy{MaxOps: 3, Linger: linger}, 1, func(b []int) { sizes = append(sizes, len(b)) })
+
+		begin := time.Now()
+		require.NoError(t, c.Do(t.Context(), 0, 1, 1))
+		assert.Equal(t, linger, time.Since(begin), "B2: a lone request returns within the delay")
+
+		var group sync.WaitGroup
+		begin = time.Now()
+		for i := range 3 {
+			group.Go(func() { assert.NoError(t, c.Do(context.Background(), i, 1, 1)) })
+		}
+		group.Wait()
+		assert.Zero(t, time.Since(begin), "a full batch does not wait")
+		assert.Equal(t, []int{1, 3}, sizes)
+	})
+}
+
+func TestEveryCallerIsServedOnceUnderLoad(t *testing.T) {
+	const callers, each = 32, 400
+	var served [callers * each]atomic.Int32
+	var busy, most atomic.Int32
+	c := NewCombiner(Policy{MaxOps: 8}, 2, func(b []int) {
+		most.Store(max(most.Load(), busy.Add(1)))
+		for _, i := range b {
+			served[i].Add(1)
+		}
+		busy.Add(-1)
+	})
+	var group sync.WaitGroup
+	for caller := range callers {
+		group.Go(func() {
+			for n := range each {
+				i := caller*each + n
+				ctx, cancel := context.WithCancel(context.Background())
+				if n%7 == 0 {
+					go cancel()
+				}
+				err := c.Do(ctx, i, 1, 1)
+				want := int32(1)
+				if err != nil {
+					want = 0
+				}
+				assert.Equal(t, want, served[i].Load(), "item %d, error %v", i, err)
+				cancel()
+			}
+		})
+	}
+	group.Wait()
+	assert.LessOrEqual(t, most.Load(), int32(2))
+	assert.Zero(t, c.mu.running, "every runner's place was given up")
+	assert.Empty(t, c.mu.queue)
+}
+
+func BenchmarkCombiner(b *testing.B) {
+	c := NewCombiner(Policy{}, 2, func([]int) {})
+	b.RunParallel(func(pb *testing.PB) {
+		for pb.Next() {
+			if err := c.Do(context.Background(), 1, 1, 1); err != nil {
+				b.Error(err)
+			}
+		}
+	})
+}

@@ -1,0 +1,161 @@
+package batcher
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/kvd-db/kvd/internal/kv"
+)
+
+// Inbox is the bounded queue in front of one orchestrator. Any goroutine may
+// Put and Remove; only the orchestrator calls Take.
+type Inbox[T comparable] struct {
+	policy Policy
+	notify func()
+
+	mu struct {
+		sync.Mutex
+		items  []T
+		sizes  []size
+		queued size
+		first  time.Time     // when the oldest item arrived; kept only with a linger
+		room   chan struct{} // closed when room was made; nil if nobody waits
+		closed bool
+	}
+}
+
+// NewInbox returns an empty inbox. notify is called, with no lock held, after
+// each Put and must not block: it tells the orchestrator to Take.
+func NewInbox[T comparable](p Policy, notify func()) *Inbox[T] {
+	return &Inbox[T]{policy: p.withDefaults(), notify: notify}
+}
+
+// Put queues item, which counts for so many operations and bytes.
+//
+// While the inbox is full, Put waits for room: until ctx ends, or at most
+// MaxQueueWait, after which it sheds the item with a *kv.OverloadError. After
+// Close it returns kv.ErrClosed. On any error the item was not queued.
+func (b *Inbox[T]) Put(ctx context.Context, item T, ops, bytes int) error {
+	var deadline <-chan time.Time
+	for {
+		room, err := b.tryPut(item, size{ops, bytes})
+		if err != nil {
+			return err
+		}
+		if room == nil {
+			b.notify()
+			return nil
+		}
+		if deadline == nil {
+			t := time.NewTimer(MaxQueueWait)
+			defer t.Stop()
+			deadline = t.C
+		}
+		select {
+		case <-room:
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-deadline:
+			return &kv.OverloadError{Reason: "inbox_full", RetryAfter: MaxQueueWait}
+		}
+	}
+}
+
+// tryPut queues the item or returns a channel that is closed when there may be
+// room.
+func (b *Inbox[T]) tryPut(item T, s size) (room chan struct{}, err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.mu.closed {
+		return nil, kv.ErrClosed
+	}
+	if len(b.mu.items) > 0 && b.mu.queued.bytes+s.bytes > b.policy.QueueBytes {
+		if b.mu.room == nil {
+			b.mu.room = make(chan struct{})
+		}
+		return b.mu.room, nil
+	}
+	if len(b.mu.items) == 0 && b.policy.Linger > 0 {
+		b.mu.first = time.Now()
+	}
+	b.mu.items = append(b.mu.items, item)
+	b.mu.sizes = append(b.mu.sizes, s)
+	b.mu.queued.ops += s.ops
+	b.mu.queued.bytes += s.bytes
+	return nil, nil
+}
+
+// Take appends the next batch to dst and returns it. If nothing is queued, or
+// what is queued should linger, the batch is empty; then again says how long to
+// wait before asking once more (zero: until the next notify).
+func (b *Inbox[T]) Take(dst []T) (batch []T, again time.Duration) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if len(b.mu.items) == 0 {
+		return dst, 0
+	}
+	if b.policy.Linger > 0 && !b.mu.closed && !b.policy.full(b.mu.queued) {
+		if rest := b.policy.Linger - time.Since(b.mu.first); rest > 0 {
+			return dst, rest
+		}
+	}
+	n := b.policy.cut(b.mu.sizes)
+	dst = append(dst, b.mu.items[:n]...)
+	b.dropLocked(0, n)
+	if b.policy.Linger > 0 {
+		b.mu.first = time.Now()
+	}
+	return dst, 0
+}
+
+// Remove takes a queued item out again and reports whether it was still there.
+// If not, it was taken and will be served.
+func (b *Inbox[T]) Remove(item T) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for i, queued := range b.mu.items {
+		if queued == item {
+			b.dropLocked(i, i+1)
+			return true
+		}
+	}
+	return false
+}
+
+// dropLocked removes items [i, j) and tells those who wait for room.
+func (b *Inbox[T]) dropLocked(i, j int) {
+	for _, s := range b.mu.sizes[i:j] {
+		b.mu.queued.ops -= s.ops
+		b.mu.queued.bytes -= s.bytes
+	}
+	rest := len(b.mu.items) - (j - i)
+	copy(b.mu.items[i:], b.mu.items[j:])
+	copy(b.mu.sizes[i:], b.mu.sizes[j:])
+	clear(b.mu.items[rest:])
+	b.mu.items, b.mu.sizes = b.mu.items[:rest], b.mu.sizes[:rest]
+	if b.mu.room != nil {
+		close(b.mu.room)
+		b.mu.room = nil
+	}
+}
+
+// Len returns the operations and bytes that wait.
+func (b *Inbox[T]) Len() (ops, bytes int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.mu.queued.ops, b.mu.queued.bytes
+}
+
+// Close refuses every later Put with kv.ErrClosed. What is queued stays and can
+// be taken. Idempotent.
+func (b *Inbox[T]) Close() {
+	b.mu.Lock()
+	b.mu.closed = true
+	if b.mu.room != nil {
+		close(b.mu.room)
+		b.mu.room = nil
+	}
+	b.mu.Unlock()
+	b.notify()
+}
