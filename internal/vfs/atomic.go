@@ -1,0 +1,48 @@
+package vfs
+
+import (
+	"errors"
+	"io/fs"
+	"path"
+)
+
+// WriteAtomic makes data the whole content of the file name, durably: a crash
+// at any moment leaves the old content or the new. It is the only way in which
+// kvd publishes a file.
+//
+// The data goes to name+".tmp" first; one that a crash left behind is replaced.
+// Two calls for one name must not overlap.
+//
+// After an error the old file is still there, unless only the last step, the
+// sync of the directory, failed: then readers see the new content, and which of
+// the two a power cut leaves is unknown.
+func WriteAtomic(fsys FS, name string, data []byte) error {
+	tmp := name + ".tmp"
+	if err := fsys.Remove(tmp); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if err := writeSynced(fsys, tmp, data); err != nil {
+		return err
+	}
+	if err := fsys.Rename(tmp, name); err != nil {
+		return errors.Join(err, fsys.Remove(tmp))
+	}
+	return fsys.SyncDir(path.Dir(name))
+}
+
+// writeSynced creates a file with the data in it, synced. After an error there
+// is no such file, if it could be removed.
+func writeSynced(fsys FS, name string, data []byte) error {
+	f, err := fsys.Create(name)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteAt(data, 0)
+	if err == nil {
+		err = f.Sync()
+	}
+	if err = errors.Join(err, f.Close()); err != nil {
+		return errors.Join(err, fsys.Remove(name))
+	}
+	return nil
+}

@@ -1,0 +1,368 @@
+package vfs
+
+import (
+	"io"
+	"math"
+	"os"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+)
+
+// maxMemFile bounds the length of a file in a Mem, so that a wild offset is an
+// error (EFBIG) and not an allocation.
+const maxMemFile = 1 << 40
+
+// Mem is an FS in memory that knows what a power cut would leave of it (see
+// CrashImage). It holds no more than the contract of FS promises: bytes are
+// durable after Sync, names after SyncDir.
+//
+// Names are cleaned as by path.Clean; "/a" and "a" are the same. Zeros take no
+// memory. All methods are safe for concurrent use.
+type Mem struct {
+	steps atomic.Int64
+	hook  atomic.Pointer[func(Step)]
+
+	mu struct {
+		sync.RWMutex
+		root     *dirNode
+		pending  []dirOp // changes of entries not covered by a SyncDir, oldest first
+		seq      uint64  // of the newest data or directory operation
+		locks    map[string]bool
+		capacity int64
+		used     int64 // the lengths of all files alive
+	}
+}
+
+// NewMem returns an empty Mem of unlimited capacity.
+func NewMem() *Mem {
+	m := &Mem{}
+	m.mu.root = &dirNode{}
+	m.mu.locks = map[string]bool{}
+	m.mu.capacity = math.MaxInt64
+	return m
+}
+
+// SetCapacity sets the size of the disk. The lengths of all files count, holes
+// included, until a file has neither a name nor an open handle. What would go
+// past it fails with ENOSPC, a write after storing the part that fits.
+func (m *Mem) SetCapacity(bytes int64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.mu.capacity = bytes
+}
+
+// Usage returns the capacity and what is left of it.
+func (m *Mem) Usage(name string) (Usage, error) {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	_, e, err := m.lookupLocked("usage", name)
+	if err != nil {
+		return Usage{}, err
+	}
+	if !e.exists() {
+		return Usage{}, pathError("usage", name, syscall.ENOENT)
+	}
+	return Usage{Total: uint64(m.mu.capacity), Free: uint64(max(0, m.mu.capacity-m.mu.used))}, nil
+}
+
+func (m *Mem) Create(name string) (File, error) {
+	m.step(StepCreate, name)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	file, err := m.createLocked("create", name)
+	if err != nil {
+		return nil, err
+	}
+	return m.openLocked(file, name, true), nil
+}
+
+func (m *Mem) createLocked(op, name string) (*fileNode, error) {
+	dir, e, err := m.lookupLocked(op, name)
+	if err != nil {
+		return nil, err
+	}
+	if e.exists() {
+		return nil, pathError(op, name, syscall.EEXIST)
+	}
+	file := &fileNode{linked: true}
+	m.editLocked(edit{dir, entry{name: e.name, file: file}})
+	return file, nil
+}
+
+func (m *Mem) Open(name string) (File, error) { return m.open(name, false) }
+
+func (m *Mem) OpenReadWrite(name string) (File, error) { return m.open(name, true) }
+
+func (m *Mem) open(name string, writable bool) (File, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	_, e, err := m.lookupLocked("open", name)
+	switch {
+	case err != nil:
+		return nil, err
+	case e.dir != nil:
+		return nil, pathError("open", name, syscall.EISDIR)
+	case e.file == nil:
+		return nil, pathError("open", name, syscall.ENOENT)
+	}
+	return m.openLocked(e.file, name, writable), nil
+}
+
+func (m *Mem) openLocked(file *fileNode, name string, writable bool) File {
+	file.opens++
+	return &memFile{fs: m, node: file, name: name, writable: writable}
+}
+
+func (m *Mem) Remove(name string) error {
+	m.step(StepRemove, name)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	dir, e, err := m.lookupLocked("remove", name)
+	switch {
+	case err != nil:
+		return err
+	case !e.exists():
+		return pathError("remove", name, syscall.ENOENT)
+	case e.dir != nil && (e.dir == m.mu.root || len(e.dir.current) > 0):
+		return pathError("remove", name, syscall.ENOTEMPTY)
+	}
+	m.editLocked(edit{dir, entry{name: e.name}})
+	m.unlinkLocked(e.file)
+	return nil
+}
+
+func (m *Mem) Rename(oldName, newName string) error {
+	m.step(StepRename, oldName)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	oldDir, from, err := m.lookupLocked("rename", oldName)
+	if err != nil {
+		return err
+	}
+	newDir, to, err := m.lookupLocked("rename", newName)
+	switch {
+	case err != nil:
+		return err
+	case !from.exists():
+		return &os.LinkError{Op: "rename", Old: oldName, New: newName, Err: syscall.ENOENT}
+	case from.dir != nil || to.dir != nil:
+		return &os.LinkError{Op: "rename", Old: oldName, New: newName, Err: syscall.EISDIR}
+	case from.file == to.file:
+		return nil
+	}
+	m.editLocked(edit{oldDir, entry{name: from.name}}, edit{newDir, entry{name: to.name, file: from.file}})
+	m.unlinkLocked(to.file)
+	return nil
+}
+
+func (m *Mem) MkdirAll(dir string) error {
+	m.step(StepMkdir, dir)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	at := m.mu.root
+	for _, part := range split(dir) {
+		e := at.current.get(part)
+		switch {
+		case e.file != nil:
+			return pathError("mkdir", dir, syscall.ENOTDIR)
+		case e.dir == nil:
+			e = entry{name: part, dir: &dirNode{}}
+			m.editLocked(edit{at, e})
+		}
+		at = e.dir
+	}
+	return nil
+}
+
+// SyncDir makes the entries of a directory durable. A rename between two
+// directories is one change of both: syncing either syncs the other too, as
+// the journal of a file system does.
+func (m *Mem) SyncDir(dir string) error {
+	m.step(StepSyncDir, dir)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	d, err := m.dirLocked("syncdir", dir)
+	if err != nil {
+		return err
+	}
+	dirs := []*dirNode{d}
+	for i := len(m.mu.pending) - 1; i >= 0; i-- {
+		op := &m.mu.pending[i]
+		if !op.touches(dirs) {
+			continue
+		}
+		for _, e := range op.edits {
+			if !slices.Contains(dirs, e.dir) {
+				dirs = append(dirs, e.dir)
+				i = len(m.mu.pending) // look again: its newer changes come too
+			}
+		}
+	}
+	m.mu.pending = slices.DeleteFunc(m.mu.pending, func(op dirOp) bool { return op.touches(dirs) })
+	for _, d := range dirs {
+		d.synced = d.current
+	}
+	return nil
+}
+
+func (m *Mem) List(dir string) ([]string, error) {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	d, err := m.dirLocked("list", dir)
+	if err != nil {
+		return nil, err
+	}
+	names := make([]string, len(d.current))
+	for i, e := range d.current {
+		names[i] = e.name
+	}
+	return names, nil
+}
+
+func (m *Mem) Stat(name string) (os.FileInfo, error) {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	_, e, err := m.lookupLocked("stat", name)
+	if err != nil {
+		return nil, err
+	}
+	if !e.exists() {
+		return nil, pathError("stat", name, syscall.ENOENT)
+	}
+	info := memInfo{name: path.Base(clean(name)), dir: e.dir != nil}
+	if e.file != nil {
+		info.size = e.file.current.size
+	}
+	return info, nil
+}
+
+// Lock takes a lock within this Mem; a crash image has none.
+func (m *Mem) Lock(name string) (io.Closer, error) {
+	m.step(StepCreate, name)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	_, e, err := m.lookupLocked("lock", name)
+	switch {
+	case err != nil:
+		return nil, err
+	case e.dir != nil:
+		return nil, pathError("lock", name, syscall.EISDIR)
+	case m.mu.locks[clean(name)]:
+		return nil, lockedBy(name, strconv.Itoa(os.Getpid()))
+	case !e.exists():
+		if _, err := m.createLocked("lock", name); err != nil {
+			return nil, err
+		}
+	}
+	m.mu.locks[clean(name)] = true
+	return &memLock{fs: m, name: clean(name)}, nil
+}
+
+type memLock struct {
+	fs   *Mem
+	name string
+	once sync.Once
+}
+
+func (l *memLock) Close() error {
+	l.once.Do(func() {
+		l.fs.mu.Lock()
+		defer l.fs.mu.Unlock()
+		delete(l.fs.mu.locks, l.name)
+	})
+	return nil
+}
+
+// editLocked changes current entries and notes the change as unsynced.
+func (m *Mem) editLocked(edits ...edit) {
+	m.mu.seq++
+	m.mu.pending = append(m.mu.pending, dirOp{seq: m.mu.seq, edits: edits})
+	for _, e := range edits {
+		e.dir.current = e.dir.current.with(e.entry)
+	}
+}
+
+// unlinkLocked notes that a file, or none, has lost its name.
+func (m *Mem) unlinkLocked(file *fileNode) {
+	if file == nil {
+		return
+	}
+	file.linked = false
+	if !file.alive() {
+		m.mu.used -= file.current.size
+	}
+}
+
+// lookupLocked returns the directory that holds, or would hold, name, and the
+// current entry there; if there is none, an entry that has only a name.
+func (m *Mem) lookupLocked(op, name string) (*dirNode, entry, error) {
+	parts := split(name)
+	if len(parts) == 0 {
+		return nil, entry{dir: m.mu.root}, nil
+	}
+	dir, last := m.mu.root, len(parts)-1
+	for _, part := range parts[:last] {
+		e := dir.current.get(part)
+		switch {
+		case e.file != nil:
+			return nil, entry{}, pathError(op, name, syscall.ENOTDIR)
+		case e.dir == nil:
+			return nil, entry{}, pathError(op, name, syscall.ENOENT)
+		}
+		dir = e.dir
+	}
+	e := dir.current.get(parts[last])
+	e.name = parts[last]
+	return dir, e, nil
+}
+
+func (m *Mem) dirLocked(op, name string) (*dirNode, error) {
+	_, e, err := m.lookupLocked(op, name)
+	switch {
+	case err != nil:
+		return nil, err
+	case e.file != nil:
+		return nil, pathError(op, name, syscall.ENOTDIR)
+	case e.dir == nil:
+		return nil, pathError(op, name, syscall.ENOENT)
+	}
+	return e.dir, nil
+}
+
+func clean(name string) string { return path.Clean("/" + name) }
+
+func split(name string) []string {
+	name = clean(name)
+	if name == "/" {
+		return nil
+	}
+	return strings.Split(name[1:], "/")
+}
+
+func pathError(op, name string, err error) error { return &os.PathError{Op: op, Path: name, Err: err} }
+
+// memInfo is what Stat tells of a file or directory of a Mem.
+type memInfo struct {
+	name string
+	size int64
+	dir  bool
+}
+
+func (i memInfo) Name() string       { return i.name }
+func (i memInfo) Size() int64        { return i.size }
+func (i memInfo) ModTime() time.Time { return time.Time{} }
+func (i memInfo) IsDir() bool        { return i.dir }
+func (i memInfo) Sys() any           { return nil }
+
+func (i memInfo) Mode() os.FileMode {
+	if i.dir {
+		return os.ModeDir | 0o700
+	}
+	return 0o600
+}

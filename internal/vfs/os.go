@@ -1,0 +1,217 @@
+//go:build unix
+
+package vfs
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+
+	"golang.org/x/sys/unix"
+)
+
+// OS is the file system of the operating system.
+//
+// Files are opened without following a symbolic link in the last component of
+// the name, and only regular files are opened. Sync is fdatasync on Linux: it
+// covers the bytes and the length of the file, not its times.
+var OS FS = osFS{}
+
+type osFS struct{}
+
+func (osFS) Create(name string) (File, error) {
+	return openOS(name, os.O_RDWR|os.O_CREATE|os.O_EXCL)
+}
+
+func (osFS) Open(name string) (File, error) { return openOS(name, os.O_RDONLY) }
+
+func (osFS) OpenReadWrite(name string) (File, error) { return openOS(name, os.O_RDWR) }
+
+func (osFS) Remove(name string) error { return os.Remove(name) }
+
+func (osFS) Rename(oldName, newName string) error {
+	info, err := os.Lstat(oldName)
+	if err != nil {
+		return err
+	}
+	if info.IsDir() {
+		return &os.LinkError{Op: "rename", Old: oldName, New: newName, Err: unix.EISDIR}
+	}
+	return os.Rename(oldName, newName)
+}
+
+func (osFS) MkdirAll(dir string) error { return os.MkdirAll(dir, 0o700) }
+
+func (osFS) SyncDir(dir string) error {
+	d, err := os.OpenFile(dir, os.O_RDONLY|unix.O_DIRECTORY, 0)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}
+
+func (osFS) List(dir string) ([]string, error) {
+	entries, err := os.ReadDir(dir) // sorted
+	if err != nil {
+		return nil, err
+	}
+	names := make([]string, len(entries))
+	for i, entry := range entries {
+		names[i] = entry.Name()
+	}
+	return names, nil
+}
+
+func (osFS) Stat(name string) (os.FileInfo, error) { return os.Stat(name) }
+
+func (osFS) Usage(path string) (Usage, error) {
+	var s unix.Statfs_t
+	if err := unix.Statfs(path, &s); err != nil {
+		return Usage{}, &os.PathError{Op: "statfs", Path: path, Err: err}
+	}
+	unit := blockUnit(&s)
+	return Usage{Total: uint64(s.Blocks) * unit, Free: uint64(s.Bavail) * unit}, nil
+}
+
+// Lock is flock(2): the kernel lets go of it when the process ends, however it
+// ends. The file keeps the pid of its holder for whoever is refused.
+func (osFS) Lock(name string) (io.Closer, error) {
+	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	if err := lockOS(f); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return &osLock{f: f}, nil
+}
+
+func lockOS(f *os.File) error {
+	var err error
+	if ctlErr := control(f, func(fd int) { err = unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB) }); ctlErr != nil {
+		return ctlErr
+	}
+	if errors.Is(err, unix.EWOULDBLOCK) {
+		return lockedBy(f.Name(), holder(f))
+	}
+	if err != nil {
+		return &os.PathError{Op: "flock", Path: f.Name(), Err: err}
+	}
+	if err := f.Truncate(0); err != nil {
+		return err
+	}
+	_, err = f.WriteAt([]byte(strconv.Itoa(os.Getpid())+"\n"), 0)
+	return err
+}
+
+// holder reads the pid from a lock file, or "unknown" when its holder has not
+// written it yet.
+func holder(f *os.File) string {
+	buf := make([]byte, 20)
+	n, err := f.ReadAt(buf, 0)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return "unknown"
+	}
+	pid := strings.TrimSpace(string(buf[:n]))
+	if _, err := strconv.ParseUint(pid, 10, 63); err != nil {
+		return "unknown"
+	}
+	return pid
+}
+
+func lockedBy(name, pid string) error {
+	return fmt.Errorf("lock %s: %w (pid %s)", filepath.Clean(name), ErrLocked, pid)
+}
+
+type osLock struct {
+	once sync.Once
+	f    *os.File
+	err  error
+}
+
+func (l *osLock) Close() error {
+	l.once.Do(func() { l.err = l.f.Close() })
+	return l.err
+}
+
+// osFile is a File of the operating system.
+type osFile struct {
+	*os.File // ReadAt, WriteAt, Truncate, Name: safe for concurrent use, also with Close
+
+	mu struct {
+		sync.Mutex
+		syncErr  error // of the first Sync that returned one
+		closed   bool
+		closeErr error
+	}
+}
+
+func openOS(name string, flag int) (File, error) {
+	f, err := os.OpenFile(name, flag|unix.O_NOFOLLOW, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	info, err := f.Stat()
+	if err == nil && !info.Mode().IsRegular() {
+		err = &os.PathError{Op: "open", Path: name, Err: errNotRegular(info)}
+	}
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return &osFile{File: f}, nil
+}
+
+func errNotRegular(info os.FileInfo) error {
+	if info.IsDir() {
+		return unix.EISDIR
+	}
+	return fmt.Errorf("not a regular file (%v)", info.Mode().Type())
+}
+
+func (f *osFile) Sync() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	switch {
+	case f.mu.closed:
+		return &os.PathError{Op: "sync", Path: f.Name(), Err: os.ErrClosed}
+	case f.mu.syncErr == nil:
+		f.mu.syncErr = syncOS(f.File)
+	}
+	return f.mu.syncErr
+}
+
+func (f *osFile) Close() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if !f.mu.closed {
+		f.mu.closed = true
+		f.mu.closeErr = f.File.Close()
+	}
+	return f.mu.closeErr
+}
+
+func (f *osFile) Size() (int64, error) {
+	info, err := f.Stat()
+	if err != nil {
+		return 0, err
+	}
+	return info.Size(), nil
+}
+
+func (f *osFile) StartWriteback(offset, length int64) { startWriteback(f.File, offset, length) }
+
+func (f *osFile) DropCache(offset, length int64) { dropCache(f.File, offset, length) }
+
+// control calls fn with the descriptor of f, which stays open until fn returns.
+func control(f *os.File, fn func(fd int)) error {
+	conn, err := f.SyscallConn()
+	if err != nil {
+		return err
+	}
+	return conn.Control(func(fd uintptr) { fn(int(fd)) })
+}

@@ -1,0 +1,80 @@
+package vfs
+
+import (
+	"errors"
+	"io"
+	"os"
+)
+
+// ErrLocked: another process, or another part of this one, holds the lock. The
+// error that wraps it names the pid.
+var ErrLocked = errors.New("already locked")
+
+// FS is a file system. Names are slash-separated paths. Errors satisfy
+// errors.Is with the io/fs sentinels (ErrNotExist, ErrExist, ...). Safe for
+// concurrent use.
+type FS interface {
+	// Create makes a new file for reading and writing, mode 0600. A file of that
+	// name must not exist: numbers are never reused, so an existing one is a bug
+	// or somebody else's.
+	Create(name string) (File, error)
+	// Open opens an existing file for reading.
+	Open(name string) (File, error)
+	// OpenReadWrite opens an existing file for reading and writing.
+	OpenReadWrite(name string) (File, error)
+	// Remove deletes a file or an empty directory.
+	Remove(name string) error
+	// Rename gives a file, not a directory, a new name, replacing the file that
+	// had it. Only WriteAtomic and lost+found use it; a lint test keeps it so.
+	Rename(oldName, newName string) error
+	// MkdirAll makes a directory and its parents, mode 0700.
+	MkdirAll(dir string) error
+	// SyncDir makes the entries of a directory durable.
+	SyncDir(dir string) error
+	// List returns the names in a directory, sorted.
+	List(dir string) ([]string, error)
+	// Stat describes a file or directory.
+	Stat(name string) (os.FileInfo, error)
+	// Lock takes an exclusive lock on a file, which it creates if need be,
+	// until the returned Closer is closed or the process ends. If another holds
+	// it, the error wraps ErrLocked.
+	Lock(name string) (io.Closer, error)
+	// Usage tells how full the disk that holds path is.
+	Usage(path string) (Usage, error)
+}
+
+// Usage is the size of a disk in bytes.
+type Usage struct {
+	Total uint64
+	Free  uint64 // available to this process
+}
+
+// File is an open file. There is no file position: every access names its
+// offset. ReadAt and WriteAt are safe for concurrent use; Sync and Close are
+// serialized by the file, so a Sync never meets a closed descriptor that the
+// kernel has given to another file (redis/redis #8751).
+//
+// After Close, everything but Name and Close returns an error that satisfies
+// errors.Is(err, os.ErrClosed); a second Close does nothing and returns what the
+// first did.
+type File interface {
+	io.ReaderAt
+	// WriteAt writes all of p or returns an error; a file written past its end
+	// grows, and a gap reads as zeros.
+	io.WriterAt
+	io.Closer
+	// Sync makes the bytes of the file durable. After an error the file must
+	// only be closed; implementations fail every later Sync with the same error.
+	Sync() error
+	// Size returns the length of the file in bytes.
+	Size() (int64, error)
+	// Truncate sets the length of the file.
+	Truncate(size int64) error
+	// StartWriteback asks the kernel to begin writing dirty pages of the range,
+	// without waiting; DropCache says that the range will not be read soon.
+	// Both are hints: they promise nothing and report nothing.
+	StartWriteback(offset, length int64)
+	DropCache(offset, length int64)
+	// Name returns the name the file was opened by.
+	Name() string
+}
