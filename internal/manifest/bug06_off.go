@@ -1,0 +1,5 @@
+//go:build !bug06
+
+package manifest
+
+const bugPointerFirst = false

@@ -1,0 +1,5 @@
+//go:build !bug15
+
+package manifest
+
+const bugIgnoreRefs = false

@@ -1,0 +1,100 @@
+package manifest
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+
+	"github.com/kvd-db/kvd/internal/event"
+	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/vfs"
+)
+
+// clean brings the directory to what v names: it deletes what is provably ours
+// and dead and moves other files to lost+found (the package comment says which).
+// Directories stay. It returns the largest number it met.
+//
+// A file that does not go is no reason not to serve: the listener is told, and
+// the next Open tries again.
+func clean(fsys vfs.FS, dir string, v *Version, listener *event.Listener) (kv.FileNum, error) {
+	names, err := fsys.List(dir)
+	if err != nil {
+		return 0, err
+	}
+	live := make(map[kv.FileNum]bool)
+	for t := range v.Tables() {
+		live[t.Num] = true
+	}
+	largest := v.Num
+	for _, name := range names {
+		kind, num := ParseName(name)
+		largest = max(largest, num)
+		dead := false
+		switch kind {
+		case FileCurrent, FileLostFound:
+			continue
+		case FileTable:
+			if live[num] {
+				continue
+			}
+			dead = num < v.NextFile
+		case FileManifest:
+			if num == v.Num {
+				continue
+			}
+			dead = num < v.NextFile
+		case FileTemp:
+			dead = true
+		}
+		if dead {
+			err = fsys.Remove(path.Join(dir, name))
+		} else {
+			err = setAside(fsys, dir, name, listener)
+		}
+		if err != nil {
+			backgroundError(listener, fmt.Errorf("clean up %s, tried again at the next open: %w", path.Join(dir, name), err))
+		}
+	}
+	return largest, nil
+}
+
+// setAside moves a file to lost+found under a name that is free there. It leaves
+// directories alone.
+func setAside(fsys vfs.FS, dir, name string, listener *event.Listener) error {
+	from := path.Join(dir, name)
+	if info, err := fsys.Stat(from); err != nil || info.IsDir() {
+		return err
+	}
+	aside := path.Join(dir, LostFoundName)
+	if err := fsys.MkdirAll(aside); err != nil {
+		return err
+	}
+	to := path.Join(aside, name)
+	for i := 1; ; i++ {
+		_, err := fsys.Stat(to)
+		if errors.Is(err, fs.ErrNotExist) {
+			break
+		}
+		if err != nil {
+			return err
+		}
+		to = path.Join(aside, fmt.Sprintf("%s.%d", name, i))
+	}
+	if err := fsys.Rename(from, to); err != nil {
+		return err
+	}
+	if err := errors.Join(fsys.SyncDir(aside), fsys.SyncDir(dir)); err != nil {
+		return err
+	}
+	if listener != nil && listener.FileSetAside != nil {
+		listener.FileSetAside(event.SetAside{From: from, To: to})
+	}
+	return nil
+}
+
+func backgroundError(listener *event.Listener, err error) {
+	if listener != nil && listener.BackgroundError != nil {
+		listener.BackgroundError(err)
+	}
+}

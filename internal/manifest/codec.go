@@ -1,0 +1,199 @@
+package manifest
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+
+	"github.com/kvd-db/kvd/internal/kv"
+)
+
+const (
+	manifestMagic  = "kvdMANIF"
+	manifestFormat = 1
+	preambleBytes  = 16 // magic, format version and their checksum
+	headerBytes    = 36
+	checksumBytes  = 4
+	maxManifest    = 64 << 20 // bytes; room for 500,000 tables with short keys
+	minTableBytes  = 10       // eight numbers and two keys of one byte
+	minDeltaBytes  = 1 + minTableBytes
+	maxPerTable    = 1 << 48 // bytes or entries; keeps their sums from overflowing
+)
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+func checksum(b []byte) uint32 { return crc32.Checksum(b, castagnoli) }
+
+// appendManifest lays out the Version as the content of its manifest file and
+// appends it to b. The layout is in the package comment.
+func appendManifest(b []byte, v *Version) []byte {
+	start := len(b)
+	b = append(b, manifestMagic...)
+	b = binary.LittleEndian.AppendUint32(b, manifestFormat)
+	b = binary.LittleEndian.AppendUint32(b, checksum(b[start:]))
+	b = binary.LittleEndian.AppendUint32(b, v.Partition)
+	b = binary.LittleEndian.AppendUint64(b, uint64(v.Num))
+	b = binary.LittleEndian.AppendUint64(b, 0) // the length of the body, below
+	b = appendBody(b, v)
+	binary.LittleEndian.PutUint64(b[start+headerBytes-8:], uint64(len(b)-start-headerBytes))
+	return binary.LittleEndian.AppendUint32(b, checksum(b[start:]))
+}
+
+func appendBody(b []byte, v *Version) []byte {
+	b = binary.AppendUvarint(b, uint64(v.NextFile))
+	b = binary.AppendUvarint(b, uint64(v.FlushedSeq))
+	b = binary.AppendUvarint(b, uint64(v.MaxSeq))
+	b = binary.AppendUvarint(b, uint64(len(v.Deltas)))
+	for _, run := range v.runs() {
+		b = binary.AppendUvarint(b, uint64(len(run)))
+		for i := range run {
+			b = appendTable(b, &run[i])
+		}
+	}
+	return b
+}
+
+func appendTable(b []byte, t *kv.TableMeta) []byte {
+	b = binary.AppendUvarint(b, uint64(t.Num))
+	b = binary.AppendUvarint(b, t.Size)
+	b = binary.AppendUvarint(b, t.Entries)
+	b = binary.AppendUvarint(b, t.Deletes)
+	b = binary.AppendUvarint(b, uint64(t.MinSeq))
+	b = binary.AppendUvarint(b, uint64(t.MaxSeq-t.MinSeq))
+	b = binary.AppendUvarint(b, uint64(len(t.Smallest)))
+	b = append(b, t.Smallest...)
+	b = binary.AppendUvarint(b, uint64(len(t.Largest)))
+	return append(b, t.Largest...)
+}
+
+// DecodeManifest reads the content of a manifest file. The Version keeps no part
+// of data. The partition and number are those of the file, not yet compared
+// with those that the caller expects.
+//
+// Errors: kv.ErrUnsupportedVersion, or a *kv.CorruptionError naming file.
+func DecodeManifest(file string, data []byte) (*Version, error) {
+	if len(data) < preambleBytes {
+		return nil, kv.Corruptf(file, -1, "%d bytes, too short for a manifest", len(data))
+	}
+	if string(data[:8]) != manifestMagic {
+		return nil, kv.Corruptf(file, 0, "not a manifest: magic %q", data[:8])
+	}
+	if got, want := checksum(data[:12]), binary.LittleEndian.Uint32(data[12:]); got != want {
+		return nil, kv.Corruptf(file, 0, "checksum of the preamble is %08x, computed %08x", want, got)
+	}
+	if format := binary.LittleEndian.Uint32(data[8:]); format != manifestFormat {
+		return nil, fmt.Errorf("%w: %s has manifest format %d, this version reads %d",
+			kv.ErrUnsupportedVersion, file, format, manifestFormat)
+	}
+	if len(data) < headerBytes+checksumBytes {
+		return nil, kv.Corruptf(file, -1, "%d bytes, too short for a manifest", len(data))
+	}
+	end := len(data) - checksumBytes
+	if got, want := checksum(data[:end]), binary.LittleEndian.Uint32(data[end:]); got != want {
+		return nil, kv.Corruptf(file, 0, "checksum is %08x, computed %08x", want, got)
+	}
+	if n := binary.LittleEndian.Uint64(data[28:]); n != uint64(end-headerBytes) {
+		return nil, kv.Corruptf(file, 28, "body of %d bytes, want %d", end-headerBytes, n)
+	}
+	v := &Version{
+		Partition: binary.LittleEndian.Uint32(data[16:]),
+		Num:       kv.FileNum(binary.LittleEndian.Uint64(data[20:])),
+	}
+	d := decoder{rest: data[headerBytes:end]}
+	d.body(v)
+	if d.err == nil && len(d.rest) > 0 {
+		d.err = fmt.Errorf("%d bytes behind the body", len(d.rest))
+	}
+	if d.err == nil {
+		d.err = v.check()
+	}
+	if d.err != nil {
+		return nil, kv.Corruptf(file, int64(end-len(d.rest)), "%v", d.err)
+	}
+	return v, nil
+}
+
+// decoder consumes rest; err sticks once anything is out of bounds.
+type decoder struct {
+	rest []byte
+	err  error
+}
+
+func (d *decoder) body(v *Version) {
+	v.NextFile = kv.FileNum(d.uvarint(1<<64 - 1))
+	v.FlushedSeq = kv.SeqNum(d.uvarint(uint64(kv.MaxSeqNum)))
+	v.MaxSeq = kv.SeqNum(d.uvarint(uint64(kv.MaxSeqNum)))
+	if deltas := d.count(minDeltaBytes); deltas > 0 {
+		v.Deltas = make([]Run, deltas)
+	}
+	for i := range v.Deltas {
+		v.Deltas[i] = d.run()
+	}
+	v.Base = d.run()
+}
+
+func (d *decoder) run() Run {
+	tables := d.count(minTableBytes)
+	if tables == 0 {
+		return nil
+	}
+	run := make(Run, tables)
+	for i := range run {
+		d.table(&run[i])
+	}
+	return run
+}
+
+func (d *decoder) table(t *kv.TableMeta) {
+	t.Num = kv.FileNum(d.uvarint(1<<64 - 1))
+	t.Size = d.uvarint(maxPerTable)
+	t.Entries = d.uvarint(maxPerTable)
+	t.Deletes = d.uvarint(maxPerTable)
+	t.MinSeq = kv.SeqNum(d.uvarint(uint64(kv.MaxSeqNum)))
+	t.MaxSeq = t.MinSeq + kv.SeqNum(d.uvarint(uint64(kv.MaxSeqNum)))
+	t.Smallest = d.key()
+	t.Largest = d.key()
+}
+
+func (d *decoder) key() []byte {
+	n := d.uvarint(kv.MaxKeyBytes)
+	if n > uint64(len(d.rest)) {
+		d.fail(errors.New("key goes past the end"))
+	}
+	if d.err != nil {
+		return nil
+	}
+	key := append([]byte(nil), d.rest[:n]...)
+	d.rest = d.rest[n:]
+	return key
+}
+
+// count reads how many units follow, of at least unitBytes bytes each.
+func (d *decoder) count(unitBytes int) int {
+	return int(d.uvarint(uint64(len(d.rest) / unitBytes)))
+}
+
+// uvarint reads a number of at most max in its shortest form.
+func (d *decoder) uvarint(max uint64) uint64 {
+	x, n := binary.Uvarint(d.rest)
+	switch {
+	case n <= 0:
+		d.fail(errors.New("number is cut or too long"))
+	case n > 1 && d.rest[n-1] == 0:
+		d.fail(errors.New("number is not in its shortest form"))
+	case x > max:
+		d.fail(fmt.Errorf("number %d, want at most %d", x, max))
+	}
+	if d.err != nil {
+		return 0
+	}
+	d.rest = d.rest[n:]
+	return x
+}
+
+func (d *decoder) fail(err error) {
+	if d.err == nil {
+		d.err = err
+	}
+}

@@ -1,0 +1,175 @@
+package manifest
+
+import (
+	"encoding/binary"
+	"flag"
+	"os"
+	"path/filepath"
+	"runtime"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/kvd-db/kvd/internal/kv"
+)
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+func TestGoldenFiles(t *testing.T) {
+	empty := &Version{Num: 1, Partition: 3, NextFile: 1001}
+	for name, want := range map[string][]byte{
+		"MANIFEST-000040": appendManifest(nil, example()),
+		"MANIFEST-000001": appendManifest(nil, empty),
+		"CURRENT":         encodeCurrent(3, 40),
+	} {
+		file := filepath.Join("testdata", "v1", name)
+		if *update {
+			require.NoError(t, os.WriteFile(file, want, 0o644))
+		}
+		got, err := os.ReadFile(file)
+		require.NoError(t, err)
+		assert.Equal(t, want, got, "the format changed: %s", name)
+	}
+	v, err := DecodeManifest("m", appendManifest(nil, example()))
+	require.NoError(t, err)
+	assert.Equal(t, example(), v)
+	v, err = DecodeManifest("m", appendManifest(nil, empty))
+	require.NoError(t, err)
+	assert.Equal(t, empty, v)
+	partition, num, err := DecodeCurrent("c", encodeCurrent(3, 40))
+	require.NoError(t, err)
+	assert.Equal(t, uint32(3), partition)
+	assert.Equal(t, kv.FileNum(40), num)
+	assert.Equal(t, "kvd-current 1 partition 3 MANIFEST-000040 ", string(encodeCurrent(3, 40)[:42]))
+}
+
+func TestANewerFormatIsNotDamage(t *testing.T) {
+	data := appendManifest(nil, example())
+	binary.LittleEndian.PutUint32(data[8:], manifestFormat+1)
+	_, err := DecodeManifest("m", data)
+	require.ErrorIs(t, err, kv.ErrCorrupt, "a flipped bit is no newer format")
+	binary.LittleEndian.PutUint32(data[12:], checksum(data[:12]))
+	_, err = DecodeManifest("m", data[:20])
+	require.ErrorIs(t, err, kv.ErrUnsupportedVersion)
+	require.NotErrorIs(t, err, kv.ErrCorrupt)
+
+	_, _, err = DecodeCurrent("c", sealLine("kvd-current 2 what ever comes "))
+	require.ErrorIs(t, err, kv.ErrUnsupportedVersion)
+	require.NotErrorIs(t, err, kv.ErrCorrupt)
+}
+
+// sealLine makes a line of CURRENT with a right checksum.
+func sealLine(line string) []byte {
+	const digits = "0123456789abcdef"
+	sum := checksum([]byte(line))
+	data := []byte(line)
+	for shift := 28; shift >= 0; shift -= 4 {
+		data = append(data, digits[sum>>shift&15])
+	}
+	return append(data, '\n')
+}
+
+func TestCurrentWithARightChecksumMustStillBeOurs(t *testing.T) {
+	require.Equal(t, encodeCurrent(3, 40), sealLine("kvd-current 1 partition 3 MANIFEST-000040 "))
+	for _, line := range []string{
+		"", "kvd-current ", "some-current 1 partition 3 MANIFEST-000040 ", "kvd-current 1 ",
+		"kvd-current 1 partition 03 MANIFEST-000040 ", "kvd-current 1 partition -3 MANIFEST-000040 ",
+		"kvd-current 1 partition 4294967296 MANIFEST-000040 ", "kvd-current 1 shard 3 MANIFEST-000040 ",
+		"kvd-current 1 partition 3 000040.sst ", "kvd-current 1 partition 3 MANIFEST-40 ",
+		"kvd-current 1 partition 3 ../MANIFEST-000040 ", "kvd-current 1 partition 3 MANIFEST-000040  ",
+	} {
+		_, _, err := DecodeCurrent("c", sealLine(line))
+		require.ErrorIs(t, err, kv.ErrCorrupt, "%q", line)
+	}
+}
+
+// seal makes a manifest of a body, with right checksums.
+func seal(body []byte) []byte {
+	data := appendManifest(nil, example())[:headerBytes]
+	binary.LittleEndian.PutUint64(data[28:], uint64(len(body)))
+	data = append(data, body...)
+	return binary.LittleEndian.AppendUint32(data, checksum(data))
+}
+
+func TestManifestWithARightChecksumMustStillMakeSense(t *testing.T) {
+	whole := appendBody(nil, example())
+	_, err := DecodeManifest("m", seal(whole))
+	require.NoError(t, err)
+	for n := range whole {
+		_, err := DecodeManifest("m", seal(whole[:n]))
+		require.ErrorIs(t, err, kv.ErrCorrupt, "cut at %d", n)
+	}
+	for name, body := range map[string][]byte{
+		"bytes behind the body":       append(whole[:len(whole):len(whole)], 0),
+		"more deltas than bytes":      {100, 95, 90, 0xff, 0xff, 0xff, 0xff, 0x0f},
+		"more tables than bytes":      {100, 95, 90, 0, 0xff, 0xff, 0xff, 0x7f},
+		"number not shortest":         {100, 95, 90, 0x80, 0, 0},
+		"number too long":             {0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1},
+		"sequence number past 56 bit": append([]byte{100}, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1),
+		"key longer than any":         append([]byte{100, 95, 90, 0, 1, 5, 9, 9, 0, 1, 1}, 0xff, 0xff, 0xff, 1),
+		"key past the end":            {100, 95, 90, 0, 1, 5, 9, 9, 0, 1, 1, 1, 'a', 9, 'b'},
+		"manifest number not below":   {40, 95, 90, 0, 0},
+	} {
+		_, err := DecodeManifest("m", seal(body))
+		require.ErrorIs(t, err, kv.ErrCorrupt, name)
+	}
+	data := appendManifest(nil, example())
+	binary.LittleEndian.PutUint64(data[28:], 1)
+	binary.LittleEndian.PutUint32(data[len(data)-4:], checksum(data[:len(data)-4]))
+	_, err = DecodeManifest("m", data)
+	require.ErrorIs(t, err, kv.ErrCorrupt)
+}
+
+func FuzzDecodeManifest(f *testing.F) {
+	f.Add(appendManifest(nil, example()))
+	f.Add(appendManifest(nil, &Version{Num: 1, NextFile: 2}))
+	f.Add(seal([]byte{100, 95, 90, 0xff, 0xff, 0x03}))
+	f.Add([]byte(manifestMagic))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		decodeManifest(t, data)
+		decodeManifest(t, seal(data)) // past the checksum
+	})
+}
+
+func decodeManifest(t *testing.T, data []byte) {
+	v, err := DecodeManifest("m", data)
+	if err != nil {
+		return
+	}
+	if err := v.check(); err != nil {
+		t.Fatalf("accepted, but %v", err)
+	}
+	require.Equal(t, data, appendManifest(nil, v), "accepted bytes must be the ones that kvd writes")
+}
+
+func TestALengthAllocatesNoMoreThanItsBytesCanHold(t *testing.T) {
+	padding := make([]byte, 10_000)
+	for name, body := range map[string][]byte{
+		"deltas":   append([]byte{100, 95, 90, 0xff, 0xff, 0xff, 0xff, 0x0f}, padding...),
+		"tables":   append([]byte{100, 95, 90, 0, 0xff, 0xff, 0xff, 0x7f}, padding...),
+		"most yet": append([]byte{100, 95, 90, 0, 0xe0, 0x07}, padding...),
+	} {
+		data := seal(body)
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		_, err := DecodeManifest("m", data)
+		runtime.ReadMemStats(&after)
+		require.ErrorIs(t, err, kv.ErrCorrupt, name)
+		require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(16*len(data)+64<<10), name)
+	}
+}
+
+func FuzzDecodeCurrent(f *testing.F) {
+	f.Add(encodeCurrent(3, 40))
+	f.Add(sealLine("kvd-current 2 "))
+	f.Add([]byte("\n"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		for _, data := range [][]byte{data, sealLine(string(data))} {
+			partition, num, err := DecodeCurrent("c", data)
+			if err == nil {
+				require.Equal(t, string(data), string(encodeCurrent(partition, num)))
+			}
+		}
+	})
+}

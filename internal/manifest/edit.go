@@ -1,0 +1,258 @@
+package manifest
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/kvd-db/kvd/internal/kv"
+)
+
+// EditKind says where the tables of an edit go.
+type EditKind uint8
+
+// The kinds of edits. The zero value is none.
+const (
+	// Flush adds a delta, the newest, and moves FlushedSeq. Without tables it
+	// only moves FlushedSeq.
+	Flush EditKind = 1
+	// CompactDeltas puts one delta, or none, in the place of neighbouring ones.
+	CompactDeltas EditKind = 2
+	// CompactBase moves tables of the oldest deltas into the base.
+	CompactBase EditKind = 3
+)
+
+var editKindNames = [...]string{Flush: "flush", CompactDeltas: "deltas", CompactBase: "base"}
+
+func (k EditKind) String() string {
+	if k > 0 && int(k) < len(editKindNames) {
+		return editKindNames[k]
+	}
+	return fmt.Sprintf("edit(%d)", uint8(k))
+}
+
+// Edit is a change of a Version. It names files, not positions: a flush may
+// have been installed since a compaction chose its tables.
+type Edit struct {
+	Kind EditKind
+	// Removed are the tables that a compaction read. They need no order.
+	Removed []kv.FileNum
+	// Added are the tables that were written, in order of their keys. A
+	// compaction that dropped all it read adds none.
+	Added Run
+	// FlushedSeq is the new Version.FlushedSeq. Only Flush has one.
+	FlushedSeq kv.SeqNum
+}
+
+// Apply returns the Version after an edit, or why the edit does not fit. The
+// result shares runs with v; it has v's Num and NextFile, for the Set to change.
+// Apply does not change v and does no I/O.
+//
+// Besides V1 to V7 for the result it checks:
+//
+// E1. FlushedSeq does not fall. A flush brings only entries newer than the old
+// FlushedSeq and not newer than the new one, so none is stored twice.
+//
+// E2. A compaction removes at least one table, and only tables of v.
+//
+// E3. CompactDeltas removes whole deltas that are neighbours.
+//
+// E4. CompactBase takes tables from the deltas beginning with the oldest: it
+// takes a table of a delta only if it takes all older deltas whole, and with a
+// table it takes every base table that overlaps it. So each older version of a
+// key that it read is among the tables that it read. The right to drop a
+// tombstone rests on this.
+//
+// E5. What a compaction adds lies within what it removes: keys, sequence numbers
+// and the count of entries.
+//
+// Cost: linear in the tables of v.
+func (v *Version) Apply(e Edit) (*Version, error) {
+	next := *v
+	next.Deltas = slices.Clone(v.Deltas)
+	next.FlushedSeq = max(v.FlushedSeq, e.FlushedSeq)
+	_, added := e.Added.SeqBounds()
+	next.MaxSeq = max(v.MaxSeq, added)
+
+	var err error
+	switch e.Kind {
+	case Flush:
+		err = next.flush(v, e)
+	case CompactDeltas:
+		err = next.compactDeltas(e)
+	case CompactBase:
+		err = next.compactBase(e)
+	default:
+		err = errors.New("unknown kind")
+	}
+	if err == nil {
+		err = next.check()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("edit %s of %s: %w", e.Kind, ManifestName(v.Num), err)
+	}
+	return &next, nil
+}
+
+func (v *Version) flush(old *Version, e Edit) error {
+	if len(e.Removed) > 0 {
+		return errors.New("E2: a flush removes no tables")
+	}
+	if e.FlushedSeq < old.FlushedSeq {
+		return fmt.Errorf("E1: flushed seq falls from %d to %d", old.FlushedSeq, e.FlushedSeq)
+	}
+	if len(e.Added) == 0 {
+		return nil
+	}
+	if first, last := e.Added.SeqBounds(); first <= old.FlushedSeq || last > e.FlushedSeq {
+		return fmt.Errorf("E1: entries %d to %d, want %d to %d", first, last, old.FlushedSeq+1, e.FlushedSeq)
+	}
+	v.Deltas = slices.Insert(v.Deltas, 0, e.Added)
+	return nil
+}
+
+func (v *Version) compactDeltas(e Edit) error {
+	gone, err := e.removed()
+	if err != nil {
+		return err
+	}
+	first, count := -1, 0
+	var read []Run
+	for i, run := range v.Deltas {
+		kept, taken := gone.split(run)
+		switch {
+		case len(taken) == 0:
+		case len(kept) > 0:
+			return fmt.Errorf("E3: delta %d loses %d of its %d tables", i, len(taken), len(run))
+		case first >= 0 && first+count != i:
+			return fmt.Errorf("E3: deltas %d and %d are removed, but not those between", first, i)
+		default:
+			if first < 0 {
+				first = i
+			}
+			count++
+			read = append(read, run)
+		}
+	}
+	if err := gone.allFound(); err != nil {
+		return err
+	}
+	v.Deltas = slices.Delete(v.Deltas, first, first+count)
+	if len(e.Added) > 0 {
+		v.Deltas = slices.Insert(v.Deltas, first, e.Added)
+	}
+	return e.within(read)
+}
+
+func (v *Version) compactBase(e Edit) error {
+	gone, err := e.removed()
+	if err != nil {
+		return err
+	}
+	kept, base := gone.split(v.Base)
+	read := []Run{base}
+	for whole := true; whole && len(v.Deltas) > 0; {
+		oldest := len(v.Deltas) - 1
+		left, taken := gone.split(v.Deltas[oldest])
+		for i := range taken {
+			t := &taken[i]
+			if n := len(kept.Overlapping(t.Smallest, t.Largest)); n > 0 {
+				return fmt.Errorf("E4: table %06d is removed, but not %d tables of the base that it overlaps", t.Num, n)
+			}
+		}
+		read = append(read, taken)
+		if whole = len(left) == 0; whole {
+			v.Deltas = v.Deltas[:oldest]
+		} else {
+			v.Deltas[oldest] = left
+		}
+	}
+	if err := gone.allFound(); err != nil {
+		return fmt.Errorf("E4: removes more than tables of the base and of the oldest deltas: %w", err)
+	}
+	v.Base = slices.Concat(kept, e.Added)
+	slices.SortFunc(v.Base, func(a, b kv.TableMeta) int { return bytes.Compare(a.Smallest, b.Smallest) })
+	return e.within(read)
+}
+
+// within checks E5 against the tables that the compaction read.
+func (e *Edit) within(read []Run) error {
+	var smallest, largest []byte
+	var first, last kv.SeqNum
+	var entries uint64
+	for _, run := range read {
+		if len(run) == 0 {
+			continue
+		}
+		lo, hi := run.SeqBounds()
+		if entries == 0 || lo < first {
+			first = lo
+		}
+		last = max(last, hi)
+		if entries == 0 || bytes.Compare(run[0].Smallest, smallest) < 0 {
+			smallest = run[0].Smallest
+		}
+		if end := run[len(run)-1].Largest; bytes.Compare(end, largest) > 0 {
+			largest = end
+		}
+		entries += run.Entries()
+	}
+	for i := range e.Added {
+		t := &e.Added[i]
+		if bytes.Compare(t.Smallest, smallest) < 0 || bytes.Compare(t.Largest, largest) > 0 {
+			return fmt.Errorf("E5: new table %06d [%q..%q] leaves the keys of the old ones [%q..%q]",
+				t.Num, t.Smallest, t.Largest, smallest, largest)
+		}
+		if t.MinSeq < first || t.MaxSeq > last {
+			return fmt.Errorf("E5: new table %06d has sequence numbers %d to %d, the old ones %d to %d",
+				t.Num, t.MinSeq, t.MaxSeq, first, last)
+		}
+	}
+	if n := e.Added.Entries(); n > entries {
+		return fmt.Errorf("E5: %d entries were made of %d", n, entries)
+	}
+	return nil
+}
+
+// removal is the tables that an edit removes: false until found in the Version.
+type removal map[kv.FileNum]bool
+
+func (e *Edit) removed() (removal, error) {
+	if len(e.Removed) == 0 {
+		return nil, errors.New("E2: a compaction removes at least one table")
+	}
+	if e.FlushedSeq != 0 {
+		return nil, errors.New("E1: a compaction does not move the flushed seq")
+	}
+	gone := make(removal, len(e.Removed))
+	for _, num := range e.Removed {
+		gone[num] = false
+	}
+	if len(gone) < len(e.Removed) {
+		return nil, errors.New("E2: a table is removed twice")
+	}
+	return gone, nil
+}
+
+// split parts a run into what stays and what goes, and marks the latter found.
+func (r removal) split(run Run) (kept, taken Run) {
+	for i := range run {
+		if _, ok := r[run[i].Num]; ok {
+			r[run[i].Num] = true
+			taken = append(taken, run[i])
+		} else {
+			kept = append(kept, run[i])
+		}
+	}
+	return kept, taken
+}
+
+func (r removal) allFound() error {
+	for num, found := range r {
+		if !found {
+			return fmt.Errorf("E2: table %06d is not there to be removed", num)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,162 @@
+package manifest
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"path"
+	"slices"
+
+	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/vfs"
+)
+
+// Load reads the current Version of the partition in dir, and checks that each
+// of its tables is there with the size that it should have. It changes nothing.
+//
+// Errors: a *kv.CorruptionError if CURRENT, its manifest or a table is missing
+// or not what was written; never does a Version come back with less than the
+// last one published. kv.ErrUnsupportedVersion if a newer kvd wrote it.
+// Cost: two small reads, and a look at each table's directory entry.
+func Load(fsys vfs.FS, dir string, partition uint32) (*Version, error) {
+	name := path.Join(dir, CurrentName)
+	data, err := readFile(fsys, name, maxCurrent)
+	if err != nil {
+		return nil, err
+	}
+	owner, num, err := DecodeCurrent(name, data)
+	if err != nil {
+		return nil, err
+	}
+	if owner != partition {
+		return nil, kv.Corruptf(name, 0, "belongs to partition %d, not %d", owner, partition)
+	}
+	name = path.Join(dir, ManifestName(num))
+	if data, err = readFile(fsys, name, maxManifest); err != nil {
+		return nil, err
+	}
+	v, err := DecodeManifest(name, data)
+	if err != nil {
+		return nil, err
+	}
+	if v.Partition != partition || v.Num != num {
+		return nil, kv.Corruptf(name, 16, "is manifest %d of partition %d, want %d of %d", v.Num, v.Partition, num, partition)
+	}
+	for t := range v.Tables() {
+		if err := checkTable(fsys, dir, t); err != nil {
+			return nil, err
+		}
+	}
+	return v, nil
+}
+
+// checkTable reports whether a table that the manifest names is there and has
+// its size.
+func checkTable(fsys vfs.FS, dir string, t *kv.TableMeta) error {
+	name := path.Join(dir, TableName(t.Num))
+	info, err := fsys.Stat(name)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return kv.Corruptf(name, -1, "table is missing; the manifest names it")
+	case err != nil:
+		return err
+	case info.IsDir() || info.Size() != int64(t.Size):
+		return kv.Corruptf(name, -1, "table has %d bytes, the manifest says %d", info.Size(), t.Size)
+	}
+	return nil
+}
+
+// readFile returns the content of a file that must be there and have no more
+// than limit bytes.
+func readFile(fsys vfs.FS, name string, limit int64) (data []byte, err error) {
+	f, err := fsys.Open(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, kv.Corruptf(name, -1, "file is missing")
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	size, err := f.Size()
+	if err != nil {
+		return nil, err
+	}
+	if size > limit {
+		return nil, kv.Corruptf(name, -1, "%d bytes, want at most %d", size, limit)
+	}
+	data = make([]byte, size)
+	if n, err := f.ReadAt(data, 0); n < len(data) {
+		if err == io.EOF {
+			return nil, kv.Corruptf(name, int64(n), "file ends before its %d bytes", size)
+		}
+		return nil, fmt.Errorf("read %s: %w", name, err)
+	}
+	return data, nil
+}
+
+// publish makes v the current Version on disk; see the package comment. After an
+// error either v or its predecessor is.
+func publish(fsys vfs.FS, dir string, v *Version) error {
+	data := appendManifest(nil, v)
+	if len(data) > maxManifest {
+		return fmt.Errorf("%w: %s would have %d bytes, limit is %d", kv.ErrTooLarge, ManifestName(v.Num), len(data), maxManifest)
+	}
+	pointer := func() error {
+		return vfs.WriteAtomic(fsys, path.Join(dir, CurrentName), encodeCurrent(v.Partition, v.Num))
+	}
+	if bugPointerFirst {
+		if err := pointer(); err != nil {
+			return err
+		}
+	}
+	// WriteAtomic ends with a sync of the directory. That makes the names of v's
+	// new tables durable too, before anything points to them.
+	if err := vfs.WriteAtomic(fsys, path.Join(dir, ManifestName(v.Num)), data); err != nil {
+		return err
+	}
+	if bugPointerFirst {
+		return nil
+	}
+	return pointer()
+}
+
+// Create makes dir the directory of a partition without tables. It may be called
+// again after a crash or an error, at whatever point that struck, and on a
+// partition that exists already, which it leaves as it is.
+//
+// The parent of dir must exist. Errors: a *kv.CorruptionError if dir holds a
+// partition that has lost its CURRENT.
+func Create(fsys vfs.FS, dir string, partition uint32) error {
+	if err := fsys.MkdirAll(dir); err != nil {
+		return err
+	}
+	if err := fsys.SyncDir(path.Dir(path.Clean(dir))); err != nil {
+		return err
+	}
+	names, err := fsys.List(dir)
+	if err != nil {
+		return err
+	}
+	if slices.Contains(names, CurrentName) {
+		_, err := Load(fsys, dir, partition)
+		return err
+	}
+	for _, name := range names {
+		switch kind, num := ParseName(name); {
+		case kind == FileTable, kind == FileManifest && num != firstManifest:
+			return kv.Corruptf(path.Join(dir, CurrentName), -1, "file is missing, but %s is there", name)
+		}
+	}
+	// The first manifest may be there, of a Create that ended before CURRENT.
+	return publish(fsys, dir, &Version{Num: firstManifest, Partition: partition, NextFile: firstManifest + reservedNums})
+}
+
+const (
+	// firstManifest is the number of the first file of a partition.
+	firstManifest kv.FileNum = 1
+	// reservedNums is how far NextFile is set above the numbers in use. A crash
+	// skips at most that many numbers, of 2^64. Guessed: more than the tables of
+	// one large compaction.
+	reservedNums kv.FileNum = 1000
+)

@@ -1,0 +1,272 @@
+package manifest
+
+import (
+	"fmt"
+	"path"
+	"sync"
+
+	"github.com/kvd-db/kvd/internal/event"
+	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/vfs"
+)
+
+// Set keeps the current Version of one partition, on disk and in memory, and
+// knows which older Versions are still read. Safe for concurrent use. It holds
+// no file open, so it has no Close.
+//
+// S1. What Install acknowledged is current after any crash, whole.
+//
+// S2. A table's file is there as long as the current Version or a Ref names it,
+// and goes once, after a manifest without it is durable.
+//
+// S3. A number is handed out once in the life of the partition.
+//
+// S4. After an attempt to publish failed, every later one fails with
+// kv.ErrFailed. Reading goes on.
+type Set struct {
+	opts Options
+
+	// publishing is held while a manifest is written. It is taken before mu.
+	publishing sync.Mutex
+	failed     error // S4; guarded by publishing
+
+	mu struct {
+		sync.Mutex
+		current *Version
+		next    kv.FileNum         // the next number to hand out
+		refs    map[*Version]int   // of each live Version; being current counts as one
+		tables  map[kv.FileNum]int // in how many live Versions a table is
+	}
+}
+
+// Options say where a Set lives and whom it tells.
+type Options struct {
+	FS        vfs.FS
+	Dir       string // of the partition
+	Partition uint32
+	// Obsolete is called once for each table that no live Version has any more,
+	// after that is durable. It closes readers, drops cached blocks and removes
+	// the file; if the file stays, the next Open removes it. It runs on the
+	// goroutine of Install or Release with no lock held, so it should hand slow
+	// work on. Required.
+	Obsolete func(kv.TableMeta)
+	// Listener may be nil.
+	Listener *event.Listener
+}
+
+// Open loads the current Version, brings the directory in order, and returns the
+// Set. Create must have made the partition. Nothing is left open on error.
+//
+// Errors: as of Load. They leave the directory as it was.
+func Open(opts Options) (*Set, error) {
+	v, err := Load(opts.FS, opts.Dir, opts.Partition)
+	if err != nil {
+		return nil, fmt.Errorf("open partition %d: %w", opts.Partition, err)
+	}
+	// Whoever published what Load read may have been killed before it synced the
+	// name: neither may anything build on it until then, nor anything go.
+	if err := opts.FS.SyncDir(opts.Dir); err != nil {
+		return nil, fmt.Errorf("open partition %d: %w", opts.Partition, err)
+	}
+	largest, err := clean(opts.FS, opts.Dir, v, opts.Listener)
+	if err != nil {
+		return nil, fmt.Errorf("open partition %d: %w", opts.Partition, err)
+	}
+	s := &Set{opts: opts}
+	s.mu.refs = make(map[*Version]int)
+	s.mu.tables = make(map[kv.FileNum]int)
+	s.mu.next = max(v.NextFile, largest+1)
+	s.publishLocked(v)
+	return s, nil
+}
+
+// Acquire returns the current Version with the promise that its files stay until
+// Release. Cost: a short mutex.
+func (s *Set) Acquire() *Ref {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.mu.refs[s.mu.current]++
+	return &Ref{Version: s.mu.current, set: s}
+}
+
+// NewFileNum hands out a number that no file of the partition ever had.
+//
+// Errors: as of Install. Cost: nothing as a rule; once in about a thousand
+// numbers, and first after Open, a manifest is written.
+func (s *Set) NewFileNum() (kv.FileNum, error) {
+	for {
+		if num, ok := s.reserved(); ok {
+			return num, nil
+		}
+		if err := s.reserve(); err != nil {
+			return 0, err
+		}
+	}
+}
+
+// reserve raises the ceiling, unless somebody else just did.
+func (s *Set) reserve() error {
+	s.publishing.Lock()
+	next := *s.currentVersion()
+	var done superseded
+	var err error
+	if s.exhausted() {
+		done, err = s.publish(&next)
+	}
+	s.publishing.Unlock()
+	s.discard(done)
+	return err
+}
+
+func (s *Set) exhausted() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.mu.next >= s.mu.current.NextFile
+}
+
+// reserved hands out a number below the ceiling, if there is one.
+func (s *Set) reserved() (kv.FileNum, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.mu.next >= s.mu.current.NextFile {
+		return 0, false
+	}
+	s.mu.next++
+	return s.mu.next - 1, true
+}
+
+// Install makes the edit durable and then visible to Acquire. The new tables
+// must be complete and synced; Install covers their names by its own sync of the
+// directory. Edits are installed one after the other.
+//
+// Errors: if the edit does not fit the current Version, or one of its tables is
+// not there, nothing has changed and the tables may be removed. An error that
+// wraps kv.ErrFailed is final (S4): then the disk may hold the new Version, so
+// no file may be removed.
+// Durability: after nil the edit survives a power cut.
+func (s *Set) Install(e Edit) error {
+	s.publishing.Lock()
+	done, err := s.install(e)
+	s.publishing.Unlock()
+	s.discard(done)
+	return err
+}
+
+func (s *Set) install(e Edit) (superseded, error) {
+	if s.failed != nil {
+		return superseded{}, s.failed
+	}
+	next, err := s.currentVersion().Apply(e)
+	if err != nil {
+		return superseded{}, err
+	}
+	for i := range e.Added {
+		t := &e.Added[i]
+		info, err := s.opts.FS.Stat(path.Join(s.opts.Dir, TableName(t.Num)))
+		if err != nil {
+			return superseded{}, fmt.Errorf("install %s: %w", e.Kind, err)
+		}
+		if info.Size() != int64(t.Size) {
+			return superseded{}, fmt.Errorf("install %s: new table %06d has %d bytes, want %d", e.Kind, t.Num, info.Size(), t.Size)
+		}
+	}
+	return s.publish(next)
+}
+
+func (s *Set) currentVersion() *Version {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.mu.current
+}
+
+// superseded is what a publication or a release leaves to be cleared away.
+type superseded struct {
+	manifest kv.FileNum // 0: none
+	tables   []kv.TableMeta
+}
+
+// discard clears away; the caller holds no lock.
+func (s *Set) discard(done superseded) {
+	if done.manifest != 0 {
+		if err := s.opts.FS.Remove(path.Join(s.opts.Dir, ManifestName(done.manifest))); err != nil {
+			backgroundError(s.opts.Listener, fmt.Errorf("remove an old manifest, tried again at the next open: %w", err))
+		}
+	}
+	for _, t := range done.tables {
+		s.opts.Obsolete(t)
+	}
+}
+
+// publish gives a Version that nobody else knows yet its numbers, writes it and
+// makes it current. The caller holds publishing.
+func (s *Set) publish(next *Version) (superseded, error) {
+	if s.failed != nil {
+		return superseded{}, s.failed
+	}
+	s.mu.Lock()
+	old := s.mu.current
+	next.Num = s.mu.next
+	s.mu.next++
+	next.NextFile = s.mu.next + reservedNums
+	s.mu.Unlock()
+
+	if err := publish(s.opts.FS, s.opts.Dir, next); err != nil {
+		s.failed = fmt.Errorf("%w: publish %s of partition %d, reopen the store to go on: %w",
+			kv.ErrFailed, ManifestName(next.Num), next.Partition, err)
+		return superseded{}, s.failed
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.publishLocked(next)
+	return superseded{manifest: old.Num, tables: s.releaseLocked(old)}, nil
+}
+
+// publishLocked makes v current.
+func (s *Set) publishLocked(v *Version) {
+	s.mu.current = v
+	s.mu.refs[v] = 1
+	for t := range v.Tables() {
+		s.mu.tables[t.Num]++
+	}
+}
+
+// releaseLocked takes one reference from v and returns the tables that went with
+// the last one.
+func (s *Set) releaseLocked(v *Version) []kv.TableMeta {
+	s.mu.refs[v]--
+	if s.mu.refs[v] > 0 && !bugIgnoreRefs {
+		return nil
+	}
+	delete(s.mu.refs, v)
+	var obsolete []kv.TableMeta
+	for t := range v.Tables() {
+		s.mu.tables[t.Num]--
+		if s.mu.tables[t.Num] == 0 {
+			delete(s.mu.tables, t.Num)
+			obsolete = append(obsolete, *t)
+		}
+	}
+	return obsolete
+}
+
+// Ref keeps a Version's files from being removed.
+type Ref struct {
+	// Version must not be used after Release.
+	*Version
+	set *Set
+}
+
+// Release ends the use of the Version. Exactly one call per Ref; a second one
+// panics. The last one may call Options.Obsolete.
+func (r *Ref) Release() {
+	r.set.mu.Lock()
+	v := r.Version
+	r.Version = nil
+	if v == nil {
+		r.set.mu.Unlock()
+		panic("manifest: Ref released twice")
+	}
+	obsolete := r.set.releaseLocked(v)
+	r.set.mu.Unlock()
+	r.set.discard(superseded{tables: obsolete})
+}
