@@ -1,0 +1,184 @@
+package sstable
+
+import (
+	"bytes"
+	"encoding/binary"
+	"math/rand/v2"
+	"path/filepath"
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/kvd-db/kvd/internal/keyhash"
+	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/vfs"
+)
+
+// The canonical data of the benchmarks: random 16-byte keys, 100-byte values.
+const (
+	benchKeys       = 500_000
+	benchValueBytes = 100
+)
+
+var benchEntries = sync.OnceValue(func() []kv.Entry {
+	rng := rand.New(rand.NewPCG(1, 1))
+	entries := make([]kv.Entry, benchKeys)
+	value := make([]byte, benchValueBytes)
+	for i := range entries {
+		key := binary.BigEndian.AppendUint64(nil, rng.Uint64())
+		entries[i] = kv.Entry{Key: binary.BigEndian.AppendUint64(key, rng.Uint64()), Value: value, Seq: kv.SeqNum(i + 1), Kind: kv.KindPut}
+	}
+	slices.SortFunc(entries, func(a, b kv.Entry) int { return bytes.Compare(a.Key, b.Key) })
+	return entries
+})
+
+// benchTable writes the canonical data to a real file, which the page cache
+// then holds.
+func benchTable(b *testing.B, cache *Cache) *Reader {
+	fs := vfs.OS
+	f, err := fs.Create(filepath.Join(b.TempDir(), "000013.sst"))
+	require.NoError(b, err)
+	w := NewWriter(f, testID, WriterOptions{})
+	entries := benchEntries()
+	for i := range entries {
+		require.NoError(b, w.Add(&entries[i]))
+	}
+	_, err = w.Finish()
+	require.NoError(b, err)
+	r, err := Open(f, testID, cache)
+	require.NoError(b, err)
+	b.Cleanup(func() { require.NoError(b, r.Close()) })
+	return r
+}
+
+// benchQueries returns queries of present keys, or of absent ones, in random order.
+func benchQueries(present bool) []Query {
+	entries := benchEntries()
+	rng := rand.New(rand.NewPCG(2, 2))
+	qs := make([]Query, 1<<16)
+	for i := range qs {
+		key := slices.Clone(entries[rng.IntN(len(entries))].Key)
+		if !present {
+			key[15] ^= 1
+		}
+		qs[i] = Query{Key: key, Hash: keyhash.Sum(key), At: kv.MaxSeqNum, Value: make([]byte, 0, benchValueBytes)}
+	}
+	return qs
+}
+
+func BenchmarkGet(b *testing.B) {
+	for _, bench := range []struct {
+		name    string
+		cache   *Cache
+		present bool
+	}{
+		{"Cached", NewCache(256 << 20), true},
+		{"PageCache", nil, true},
+		{"Absent", NewCache(256 << 20), false},
+	} {
+		b.Run(bench.name, func(b *testing.B) {
+			r := benchTable(b, bench.cache)
+			it := r.NewIterator(IterOptions{FillCache: true})
+			for ok := it.First(); ok; ok = it.Next() {
+			}
+			qs := benchQueries(bench.present)
+			b.ReportAllocs()
+			for i := 0; b.Loop(); i++ {
+				q := &qs[i%len(qs)]
+				q.Done = false
+				r.Get(q)
+				if q.Done != bench.present || q.Err != nil {
+					b.Fatal(q)
+				}
+			}
+		})
+	}
+}
+
+func BenchmarkGetBatch16(b *testing.B) {
+	const size = 16
+	for _, bench := range []struct {
+		name    string
+		cache   *Cache
+		present bool
+	}{
+		{"Cached", NewCache(256 << 20), true},
+		{"PageCache", nil, true},
+		{"Absent", NewCache(256 << 20), false},
+	} {
+		b.Run(bench.name, func(b *testing.B) {
+			r := benchTable(b, bench.cache)
+			it := r.NewIterator(IterOptions{FillCache: true})
+			for ok := it.First(); ok; ok = it.Next() {
+			}
+			qs := benchQueries(bench.present)
+			b.ReportAllocs()
+			for i := 0; b.Loop(); i++ {
+				batch := qs[i*size%len(qs):][:size]
+				for j := range batch {
+					batch[j].Done = false
+				}
+				r.GetBatch(batch)
+				if batch[0].Done != bench.present || batch[0].Err != nil {
+					b.Fatal(batch[0])
+				}
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/size, "ns/key")
+		})
+	}
+}
+
+func BenchmarkIterate(b *testing.B) {
+	r := benchTable(b, nil)
+	it := r.NewIterator(IterOptions{})
+	n := 0
+	for b.Loop() {
+		for ok := it.First(); ok; ok = it.Next() {
+			n++
+		}
+		require.NoError(b, it.Err())
+	}
+	b.ReportMetric(float64(n)/b.Elapsed().Seconds()/1e6, "Mentries/s")
+}
+
+func BenchmarkScan50(b *testing.B) {
+	r := benchTable(b, NewCache(256<<20))
+	qs := benchQueries(true)
+	it := r.NewIterator(IterOptions{FillCache: true})
+	n := 0
+	for i := 0; b.Loop(); i++ {
+		ok := it.SeekGE(qs[i%len(qs)].Key)
+		for range 50 {
+			if !ok {
+				break
+			}
+			n++
+			ok = it.Next()
+		}
+		require.NoError(b, it.Err())
+	}
+	b.ReportMetric(float64(n)/b.Elapsed().Seconds()/1e6, "Mentries/s")
+}
+
+// BenchmarkWrite measures the processor's share: the file is in memory.
+func BenchmarkWrite(b *testing.B) {
+	entries := benchEntries()
+	f := &bytesFile{data: make([]byte, 0, 80<<20)}
+	size := uint64(0)
+	for b.Loop() {
+		f.data = f.data[:0]
+		w := NewWriter(f, testID, WriterOptions{})
+		for i := range entries {
+			if err := w.Add(&entries[i]); err != nil {
+				b.Fatal(err)
+			}
+		}
+		meta, err := w.Finish()
+		require.NoError(b, err)
+		size = meta.Size
+	}
+	b.SetBytes(int64(size))
+	b.ReportMetric(float64(size)/float64(len(entries)), "bytes/entry")
+}

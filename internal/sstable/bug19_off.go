@@ -1,0 +1,5 @@
+//go:build !bug19
+
+package sstable
+
+const bugFilterUnchecked = false

@@ -1,0 +1,93 @@
+package sstable
+
+import (
+	"encoding/binary"
+	"fmt"
+	"hash/crc32"
+
+	"github.com/kvd-db/kvd/internal/kv"
+)
+
+const (
+	magic = "kvd-sst\n"
+	// envelopeBytes end the footer of every format version, so that a file of
+	// a newer one is told from a damaged one: length of the footer, version,
+	// checksum, magic.
+	envelopeBytes  = 4 + 4 + 4 + 8
+	footerBytes    = 4 + 8 + 5*8 + envelopeBytes
+	maxFooterBytes = 1024 // of any version, by promise
+)
+
+// footer says whose file this is and how long its parts are. They follow one
+// another without a gap, in the order of the fields.
+type footer struct {
+	id                                      kv.FileID
+	data, filter, index, ranges, properties uint64 // bytes, trailers included
+}
+
+// fileSize returns the length of the whole file.
+func (f *footer) fileSize() uint64 { return f.data + f.tailSize() + footerBytes }
+
+// tailSize returns the length of what is loaded at open, without the footer.
+func (f *footer) tailSize() uint64 { return f.filter + f.index + f.ranges + f.properties }
+
+// appendTo appends the footer.
+func (f *footer) appendTo(dst []byte) []byte {
+	start := len(dst)
+	dst = binary.LittleEndian.AppendUint32(dst, f.id.Partition)
+	dst = binary.LittleEndian.AppendUint64(dst, uint64(f.id.Num))
+	for _, n := range [...]uint64{f.data, f.filter, f.index, f.ranges, f.properties} {
+		dst = binary.LittleEndian.AppendUint64(dst, n)
+	}
+	return appendEnvelope(dst, start, formatVersion)
+}
+
+// appendEnvelope ends the footer that begins at start.
+func appendEnvelope(dst []byte, start int, version uint32) []byte {
+	dst = binary.LittleEndian.AppendUint32(dst, uint32(len(dst)-start+envelopeBytes))
+	dst = binary.LittleEndian.AppendUint32(dst, version)
+	dst = binary.LittleEndian.AppendUint32(dst, crc32.Checksum(dst[start:], castagnoli))
+	return append(dst, magic...)
+}
+
+// parseFooter reads the footer at the end of tail, the last bytes of a file of
+// the given size. The error is without the file's name: the reason of a
+// corruption, or kv.ErrUnsupportedVersion.
+func parseFooter(tail []byte, size uint64) (f footer, reason string, err error) {
+	n := len(tail)
+	if n < envelopeBytes || string(tail[n-len(magic):]) != magic {
+		return f, "no sstable footer at the end; the file is cut short, or not an sstable", nil
+	}
+	length := uint64(binary.LittleEndian.Uint32(tail[n-20:]))
+	if length < envelopeBytes || length > uint64(n) {
+		return f, "footer length is out of bounds", nil
+	}
+	b := tail[uint64(n)-length:]
+	sealed := len(b) - len(magic) - 4
+	if binary.LittleEndian.Uint32(b[sealed:]) != crc32.Checksum(b[:sealed], castagnoli) {
+		return f, "footer checksum mismatch", nil
+	}
+	if version := binary.LittleEndian.Uint32(b[sealed-4:]); version != formatVersion {
+		return f, "", fmt.Errorf("%w: sstable format %d, this kvd knows %d", kv.ErrUnsupportedVersion, version, formatVersion)
+	}
+	if length != footerBytes {
+		return f, "footer has the wrong length", nil
+	}
+	f.id.Partition = binary.LittleEndian.Uint32(b)
+	f.id.Num = kv.FileNum(binary.LittleEndian.Uint64(b[4:]))
+	left := size - footerBytes
+	for i, part := range [...]*uint64{&f.data, &f.filter, &f.index, &f.ranges, &f.properties} {
+		*part = binary.LittleEndian.Uint64(b[12+8*i:])
+		if *part > left {
+			return f, "footer names more bytes than the file has", nil
+		}
+		left -= *part
+	}
+	if left != 0 {
+		return f, fmt.Sprintf("footer names %d bytes, the file has %d", size-left, size), nil
+	}
+	if f.tailSize() > maxTailBytes {
+		return f, "filter and index are out of bounds", nil
+	}
+	return f, "", nil
+}

@@ -1,0 +1,188 @@
+package sstable
+
+import (
+	"bytes"
+	"encoding/binary"
+
+	"github.com/kvd-db/kvd/internal/kv"
+)
+
+// index finds the data block for a key. Each block has a separator, a pair of
+// key and sequence number that orders not before the last entry of the block
+// and before the first entry of the next. So the first block whose separator
+// is not before (key, at) is the one that holds the first entry not before it,
+// also where the versions of one key cross a block boundary.
+//
+// What all separators have in common stands apart, and the next eight bytes of
+// each are kept as a number: a search touches a dense array of numbers and
+// compares bytes only on a tie.
+type index struct {
+	common   []byte
+	prefixes []uint64 // of the separators behind common, big-endian, zero-padded
+	offsets  []uint64 // of the data blocks, and where the last one ends
+	fieldsAt []uint32 // where each block's fields are in contents
+	contents []byte   // of the index block, borrowed
+}
+
+// indexFields is what the index block says of one data block.
+type indexFields struct {
+	suffix  []byte    // of the separator key, behind the common prefix
+	seq     kv.SeqNum // 0 unless the block ends among the versions of the key
+	length  uint64    // of the block with its trailer
+	entries uint64
+}
+
+func (d *decoder) indexFields() (f indexFields) {
+	f.suffix = d.bytes(kv.MaxKeyBytes)
+	f.seq = kv.SeqNum(d.uvarint(uint64(kv.MaxSeqNum)))
+	f.length = d.uvarint(maxDataBlock)
+	f.entries = d.uvarint(maxDataBlock)
+	return f
+}
+
+// minIndexFields is the least number of bytes that the fields of a block take.
+const minIndexFields = 4
+
+// parseIndex reads the contents of an index block, which the index borrows.
+// The blocks that it names fill the file from 0 to dataEnd without a gap.
+func parseIndex(contents []byte, dataEnd uint64) (x index, ok bool) {
+	d := decoder{rest: contents}
+	x.common = d.bytes(kv.MaxKeyBytes)
+	blocks := d.uvarint(uint64(len(contents)) / minIndexFields)
+	if d.bad || blocks == 0 || len(contents) > maxTailBytes {
+		return x, false
+	}
+	x.contents = contents
+	x.prefixes = make([]uint64, 0, blocks)
+	x.offsets = make([]uint64, 0, blocks+1)
+	x.fieldsAt = make([]uint32, 0, blocks)
+	offset := uint64(0)
+	var last indexFields
+	for i := range blocks {
+		x.fieldsAt = append(x.fieldsAt, uint32(len(contents)-len(d.rest)))
+		f := d.indexFields()
+		if d.bad || f.length < trailerBytes+8+minEntryBytes || f.entries == 0 || f.length > dataEnd-offset ||
+			len(x.common)+len(f.suffix) > kv.MaxKeyBytes ||
+			i > 0 && kv.Compare(last.suffix, last.seq, f.suffix, f.seq) >= 0 {
+			return x, false
+		}
+		x.prefixes = append(x.prefixes, keyPrefix(f.suffix))
+		x.offsets = append(x.offsets, offset)
+		offset += f.length
+		last = f
+	}
+	x.offsets = append(x.offsets, offset)
+	first := x.fields(0).suffix
+	tight := commonPrefix(first, last.suffix) == 0 && (blocks > 1 || len(first) == 0)
+	return x, len(d.rest) == 0 && offset == dataEnd && tight
+}
+
+// blocks returns the number of data blocks.
+func (x *index) blocks() int { return len(x.prefixes) }
+
+// fields decodes again what parseIndex has checked.
+func (x *index) fields(block int) indexFields {
+	d := decoder{rest: x.contents[x.fieldsAt[block]:]}
+	return d.indexFields()
+}
+
+// span returns where a run of data blocks lies, first and last included.
+func (x *index) span(first, last int) (offset int64, length int) {
+	return int64(x.offsets[first]), int(x.offsets[last+1] - x.offsets[first])
+}
+
+// find returns the block that holds the first entry that does not order before
+// (key, seq); it returns blocks() if there is none.
+func (x *index) find(key []byte, seq kv.SeqNum) int {
+	n := min(len(key), len(x.common))
+	switch c := bytes.Compare(key[:n], x.common[:n]); {
+	case c > 0:
+		return len(x.prefixes)
+	case c < 0 || n < len(x.common):
+		return 0
+	}
+	suffix := key[n:]
+	prefix := keyPrefix(suffix)
+	low, high := 0, len(x.prefixes)
+	for low < high {
+		mid := int(uint(low+high) / 2)
+		before := x.prefixes[mid] < prefix
+		if x.prefixes[mid] == prefix {
+			f := x.fields(mid)
+			before = kv.Compare(f.suffix, f.seq, suffix, seq) < 0
+		}
+		if before {
+			low = mid + 1
+		} else {
+			high = mid
+		}
+	}
+	return low
+}
+
+// keyPrefix returns the first eight bytes of key as a number that orders like
+// them, zero-padded.
+func keyPrefix(key []byte) uint64 {
+	if len(key) >= 8 {
+		return binary.BigEndian.Uint64(key)
+	}
+	var p uint64
+	for i, c := range key {
+		p |= uint64(c) << (56 - 8*i)
+	}
+	return p
+}
+
+// indexBuilder gathers the fields of the data blocks. The zero value is ready.
+type indexBuilder struct {
+	keys   []byte // the separators, one after the other
+	blocks []indexBlock
+}
+
+type indexBlock struct {
+	keyEnd  int // in keys
+	seq     kv.SeqNum
+	length  int
+	entries int
+}
+
+// add appends a block, whose separator key was appended to keys.
+func (x *indexBuilder) add(seq kv.SeqNum, length, entries int) {
+	x.blocks = append(x.blocks, indexBlock{keyEnd: len(x.keys), seq: seq, length: length, entries: entries})
+}
+
+// appendTo appends the contents of the index block.
+func (x *indexBuilder) appendTo(dst []byte) []byte {
+	key := func(i int) []byte {
+		start := 0
+		if i > 0 {
+			start = x.blocks[i-1].keyEnd
+		}
+		return x.keys[start:x.blocks[i].keyEnd]
+	}
+	common := commonPrefix(key(0), key(len(x.blocks)-1))
+	dst = appendBytes(dst, key(0)[:common])
+	dst = binary.AppendUvarint(dst, uint64(len(x.blocks)))
+	for i, b := range x.blocks {
+		dst = appendBytes(dst, key(i)[common:])
+		dst = binary.AppendUvarint(dst, uint64(b.seq))
+		dst = binary.AppendUvarint(dst, uint64(b.length))
+		dst = binary.AppendUvarint(dst, uint64(b.entries))
+	}
+	return dst
+}
+
+// appendSeparator appends a short key s with last <= s < next to dst.
+// REQUIRES: last < next.
+func appendSeparator(dst, last, next []byte) []byte {
+	n := commonPrefix(last, next)
+	switch {
+	case n == len(last):
+		return append(dst, last...)
+	case n+1 < len(next):
+		return append(dst, next[:n+1]...)
+	case last[n]+1 < next[n]:
+		return append(append(dst, last[:n]...), last[n]+1)
+	}
+	return append(dst, last...)
+}

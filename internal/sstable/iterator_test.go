@@ -1,0 +1,135 @@
+package sstable
+
+import (
+	"bytes"
+	"errors"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/kvd-db/kvd/internal/kv"
+)
+
+func TestSeekGEFindsTheFirstEntryNotBefore(t *testing.T) {
+	entries := numbered(200, 10)
+	entries = slices.Insert(entries, 50, put("key00099", "new", 900), put("key00099", "old", 1))
+	sortEntries(entries)
+	f, _ := build(t, entries, WriterOptions{BlockBytes: 128})
+	it := open(t, f, nil).NewIterator(IterOptions{})
+	for _, q := range questions(entries) {
+		want, _ := slices.BinarySearchFunc(entries, q.Key, func(e kv.Entry, key []byte) int {
+			return bytes.Compare(e.Key, key)
+		})
+		got, err := collect(it, it.SeekGE(q.Key))
+		require.NoError(t, err)
+		requireSameEntries(t, entries[want:], got)
+	}
+	require.NoError(t, it.Close())
+}
+
+func TestSeekGEFindsTheNewestVersionAtABlockBoundary(t *testing.T) {
+	var entries []kv.Entry
+	for _, key := range []string{"a", "b", "c"} {
+		for seq := kv.SeqNum(30); seq > 0; seq-- {
+			entries = append(entries, put(key, "0123456789", seq))
+		}
+	}
+	for blockBytes := 30; blockBytes < 300; blockBytes += 7 {
+		f, _ := build(t, entries, WriterOptions{BlockBytes: blockBytes})
+		it := open(t, f, nil).NewIterator(IterOptions{})
+		for i, key := range []string{"a", "b", "c"} {
+			got, err := collect(it, it.SeekGE([]byte(key)))
+			require.NoError(t, err)
+			requireSameEntries(t, entries[30*i:], got)
+		}
+	}
+}
+
+func TestIteratorKeepsItsContract(t *testing.T) {
+	f, _ := build(t, numbered(3, 3), WriterOptions{})
+	it := open(t, f, nil).NewIterator(IterOptions{})
+	require.False(t, it.Valid(), "a new iterator stands nowhere")
+	require.False(t, it.Next(), "from nowhere there is no next")
+	require.True(t, it.First())
+	require.True(t, it.Valid())
+	require.True(t, it.Next())
+	require.True(t, it.Next())
+	require.False(t, it.Next())
+	require.False(t, it.Valid())
+	require.NoError(t, it.Err(), "the end is no error")
+	require.False(t, it.Next(), "behind the end is the end")
+	require.True(t, it.First(), "a new move starts again")
+	require.False(t, it.SeekGE([]byte("z")))
+	require.NoError(t, it.Err())
+	require.NoError(t, it.Close())
+	require.NoError(t, it.Close(), "Close is idempotent")
+	require.False(t, it.First())
+	require.ErrorIs(t, it.Err(), kv.ErrClosed)
+}
+
+func TestIteratorReadsAhead(t *testing.T) {
+	entries := numbered(4_000, 100)
+	f, meta := build(t, entries, WriterOptions{})
+	r := open(t, f, NewCache(1<<20))
+	f.takeReads()
+
+	it := r.NewIterator(IterOptions{})
+	got, err := collect(it, it.First())
+	require.NoError(t, err)
+	require.Len(t, got, len(entries))
+	require.LessOrEqual(t, len(f.takeReads()), int(meta.Size/defaultReadahead)+1, "a walk from First reads ahead at once")
+	require.Zero(t, r.cache.cache.Stats().Bytes, "and leaves the cache alone")
+
+	require.True(t, it.SeekGE([]byte("key03000")))
+	require.Len(t, f.takeReads(), 1)
+	require.Less(t, cap(it.(*iterator).ahead), defaultReadahead+1)
+	_, err = collect(it, it.SeekGE([]byte("key03000")))
+	require.NoError(t, err)
+	reads := f.takeReads()
+	require.Less(t, reads[0], 5_000, "the first read behind a seek is one block")
+	require.True(t, slices.IsSorted(reads[:5]), "then they grow: %v", reads)
+	require.LessOrEqual(t, slices.Max(reads), defaultReadahead)
+	require.NoError(t, it.Close())
+}
+
+func TestIteratorFillsTheCacheIfAsked(t *testing.T) {
+	entries := numbered(1_000, 100)
+	f, _ := build(t, entries, WriterOptions{})
+	r := open(t, f, NewCache(16<<20))
+	for range 2 {
+		it := r.NewIterator(IterOptions{FillCache: true, Readahead: 16 << 10})
+		got, err := collect(it, it.First())
+		require.NoError(t, err)
+		requireSameEntries(t, entries, got)
+		require.NoError(t, it.Close())
+	}
+	stats := r.cache.cache.Stats()
+	require.EqualValues(t, r.index.blocks(), stats.Hits)
+	f.takeReads()
+	requireAnswers(t, r, entries[:50])
+	require.Empty(t, f.takeReads())
+}
+
+func TestIteratorReportsAReadErrorAtTheRightPlace(t *testing.T) {
+	eio := errors.New("input/output error")
+	entries := numbered(500, 100)
+	f, _ := build(t, entries, WriterOptions{})
+	r := open(t, f, nil)
+	bad := r.index.blocks() / 2
+	start, length := r.index.span(bad, bad)
+	f.onRead = func(p []byte, offset int64) error {
+		if offset < start+int64(length) && start < offset+int64(len(p)) {
+			return eio
+		}
+		return nil
+	}
+	it := r.NewIterator(IterOptions{})
+	got, err := collect(it, it.First())
+	require.ErrorIs(t, err, eio)
+	require.NotErrorIs(t, err, kv.ErrCorrupt)
+	requireSameEntries(t, entries[:len(got)], got)
+	require.Equal(t, bad, it.(*iterator).blockAt, "all blocks before the bad one were served")
+	require.False(t, it.Next(), "an error is not passed over")
+	require.ErrorIs(t, it.Close(), eio)
+}

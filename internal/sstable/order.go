@@ -1,0 +1,85 @@
+package sstable
+
+import (
+	"bytes"
+
+	"github.com/kvd-db/kvd/internal/kv"
+)
+
+// position is the last entry of a walk over a file, and the rule for what may
+// follow it. The zero value stands before the first entry.
+type position struct {
+	key   []byte
+	seq   kv.SeqNum // 0: nowhere
+	point bool      // one of the entries with this key and number is a put or delete
+}
+
+// relation is how an entry stands to the one before it.
+type relation int
+
+const (
+	outOfOrder relation = iota
+	newKey
+	newVersion // of the same key
+	tied       // same key and number: range tombstones and at most one other entry
+)
+
+func (p *position) relation(e *kv.Entry) relation {
+	if p.seq == 0 {
+		return newKey
+	}
+	switch c := bytes.Compare(p.key, e.Key); {
+	case c < 0:
+		return newKey
+	case c > 0 || p.seq < e.Seq:
+		return outOfOrder
+	case p.seq > e.Seq:
+		return newVersion
+	case p.point && e.Kind != kv.KindRangeDelete:
+		return outOfOrder
+	}
+	return tied
+}
+
+// move makes e, which stands so to the entry before it, the last entry.
+func (p *position) move(e *kv.Entry, r relation) {
+	if r == newKey {
+		p.key = append(p.key[:0], e.Key...)
+	}
+	p.point = e.Kind != kv.KindRangeDelete || r == tied && p.point
+	p.seq = e.Seq
+}
+
+// census counts the entries of a file: what its properties say.
+type census struct {
+	meta       kv.TableMeta
+	tombstones []kv.Entry // the range deletes
+}
+
+// add counts e, whose slices are copied where they are kept.
+func (c *census) add(e *kv.Entry) {
+	m := &c.meta
+	if m.Entries == 0 {
+		m.Smallest = bytes.Clone(e.Key)
+		m.MinSeq = e.Seq
+	}
+	m.Entries++
+	m.MinSeq, m.MaxSeq = min(m.MinSeq, e.Seq), max(m.MaxSeq, e.Seq)
+	if e.Kind != kv.KindPut {
+		m.Deletes++
+	}
+	if e.Kind == kv.KindRangeDelete {
+		t := kv.Entry{Key: bytes.Clone(e.Key), Value: bytes.Clone(e.Value), Seq: e.Seq, Kind: e.Kind}
+		c.tombstones = append(c.tombstones, t)
+	}
+}
+
+// end completes the count; last is the last key.
+func (c *census) end(last []byte) {
+	c.meta.Largest = bytes.Clone(last)
+	for i := range c.tombstones {
+		if end := c.tombstones[i].Value; bytes.Compare(end, c.meta.Largest) > 0 {
+			c.meta.Largest = end
+		}
+	}
+}

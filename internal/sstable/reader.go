@@ -1,0 +1,205 @@
+package sstable
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"sync/atomic"
+
+	"github.com/kvd-db/kvd/internal/keyhash"
+	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/vfs"
+)
+
+// Reader reads one sstable. Filter, index and range tombstones are in memory
+// since Open, where they were verified; data blocks are verified each time that
+// they are read from the file.
+//
+// Safe for concurrent use. Close comes after the last read returned and the last
+// iterator was closed.
+type Reader struct {
+	file     vfs.File
+	identity identity
+	footer   footer
+	meta     kv.TableMeta
+	filter   filter
+	index    index
+	ranges   ranges
+	cache    fileCache
+	slow     atomic.Bool // reads waited for the disk of late; only a hint
+
+	closeOnce sync.Once
+	closeErr  error
+}
+
+// Open verifies everything of the file but the data blocks and returns a reader.
+// The reader takes over f, unless Open fails. The cache may be nil.
+//
+// Errors: a *kv.CorruptionError, also if the file is shorter or longer than it
+// was or belongs elsewhere; kv.ErrUnsupportedVersion if a newer kvd wrote it.
+// Cost: two reads, memory for filter and index (about 2 % of the file).
+func Open(f vfs.File, id kv.FileID, cache *Cache) (*Reader, error) {
+	r := &Reader{file: f, identity: newIdentity(id)}
+	if err := r.open(id); err != nil {
+		return nil, fmt.Errorf("open sstable %s: %w", f.Name(), err)
+	}
+	r.slow.Store(true)
+	r.cache = newFileCache(cache, r.index.blocks())
+	return r, nil
+}
+
+func (r *Reader) open(id kv.FileID) error {
+	size, err := r.file.Size()
+	if err != nil {
+		return err
+	}
+	end := make([]byte, min(size, maxFooterBytes))
+	if err := r.readAt(end, size-int64(len(end))); err != nil {
+		return err
+	}
+	footer, reason, err := parseFooter(end, uint64(size))
+	if err != nil {
+		return err
+	}
+	if reason != "" {
+		return kv.Corruptf(r.file.Name(), max(size-footerBytes, 0), "%s", reason)
+	}
+	if footer.id != id {
+		return kv.Corruptf(r.file.Name(), size-footerBytes, "it is file %d of partition %d, not file %d of partition %d",
+			footer.id.Num, footer.id.Partition, id.Num, id.Partition)
+	}
+	r.footer = footer
+	tail := make([]byte, footer.tailSize())
+	if err := r.readAt(tail, int64(footer.data)); err != nil {
+		return err
+	}
+	return r.parseTail(tail)
+}
+
+// parseTail verifies and keeps the blocks between the data and the footer.
+func (r *Reader) parseTail(tail []byte) error {
+	var hash string
+	parts := [...]struct {
+		kind   blockKind
+		length uint64
+		parse  func(contents []byte) (ok bool)
+	}{
+		{kindFilter, r.footer.filter, func(contents []byte) (ok bool) {
+			r.filter, ok = parseFilter(contents)
+			return ok
+		}},
+		{kindIndex, r.footer.index, func(contents []byte) (ok bool) {
+			r.index, ok = parseIndex(contents, r.footer.data)
+			return ok
+		}},
+		{kindRanges, r.footer.ranges, func(contents []byte) (ok bool) {
+			r.ranges, ok = parseRanges(contents)
+			return ok
+		}},
+		{kindProperties, r.footer.properties, func(contents []byte) (ok bool) {
+			hash, ok = parseProperties(contents, &r.meta)
+			return ok
+		}},
+	}
+	offset := int64(r.footer.data)
+	for _, p := range parts {
+		if p.kind == kindRanges && p.length == 0 {
+			continue // there are none
+		}
+		contents, reason := r.identity.unseal(tail[:p.length], p.kind, offset)
+		if bugFilterUnchecked && p.kind == kindFilter && p.length > trailerBytes {
+			contents, reason = tail[:p.length-trailerBytes], ""
+		}
+		if reason == "" && !p.parse(contents) {
+			reason = p.kind.String() + " malformed"
+		}
+		if reason != "" {
+			return kv.Corruptf(r.file.Name(), offset, "%s", reason)
+		}
+		tail, offset = tail[p.length:], offset+int64(p.length)
+	}
+	if hash != keyhash.Name {
+		return fmt.Errorf("%w: keys hashed with %q, this kvd uses %q", kv.ErrUnsupportedVersion, hash, keyhash.Name)
+	}
+	r.meta.Num, r.meta.Size = r.footer.id.Num, r.footer.fileSize()
+	return nil
+}
+
+// Meta says what is in the file. Its slices are immutable. Largest is the last
+// key, or the end of a range tombstone if that reaches further.
+func (r *Reader) Meta() kv.TableMeta { return r.meta }
+
+// MayContain reports false only if the file has no entry at a key of this hash.
+// It does not know of range tombstones that cover the key.
+func (r *Reader) MayContain(hash uint64) bool { return r.filter.mayContain(hash) }
+
+// RangeDeletes returns the range tombstones of the file, by start, then newest
+// first; nil if there are none. They are immutable. An iterator meets each one
+// at its start; who begins elsewhere finds here the ones that began before.
+func (r *Reader) RangeDeletes() []kv.Entry { return r.ranges.tombstones }
+
+// Close releases the cached blocks and the file. It is idempotent.
+func (r *Reader) Close() error {
+	r.closeOnce.Do(func() {
+		r.cache.evict()
+		if err := r.file.Close(); err != nil {
+			r.closeErr = fmt.Errorf("close sstable %s: %w", r.file.Name(), err)
+		}
+	})
+	return r.closeErr
+}
+
+// readAt fills p from offset. A file that ends early is damage, not an end.
+func (r *Reader) readAt(p []byte, offset int64) error {
+	n, err := r.file.ReadAt(p, offset)
+	if n == len(p) {
+		return nil
+	}
+	if err == nil || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		return kv.Corruptf(r.file.Name(), offset, "file ends early: %d of %d bytes are there", n, len(p))
+	}
+	return fmt.Errorf("read sstable %s at offset %d: %w", r.file.Name(), offset, err)
+}
+
+// readBlock returns data block i from the cache or the file, and caches it.
+func (r *Reader) readBlock(i int) (block, error) {
+	if b, ok := r.cache.lookup(i); ok {
+		return b, nil
+	}
+	b, err := r.fetchBlock(i)
+	if err == nil {
+		r.cache.insert(i, b)
+	}
+	return b, err
+}
+
+// fetchBlock returns data block i from the file, in memory of its own.
+func (r *Reader) fetchBlock(i int) (block, error) {
+	offset, length := r.index.span(i, i)
+	sealed := make([]byte, length)
+	if err := r.readAt(sealed, offset); err != nil {
+		return block{}, err
+	}
+	return r.openBlock(i, sealed)
+}
+
+// openBlock verifies data block i, which borrows sealed.
+func (r *Reader) openBlock(i int, sealed []byte) (block, error) {
+	offset, _ := r.index.span(i, i)
+	contents, reason := r.identity.unseal(sealed, kindData, offset)
+	if reason != "" {
+		return block{}, kv.Corruptf(r.file.Name(), offset, "%s", reason)
+	}
+	b, ok := parseBlock(contents)
+	if !ok {
+		return block{}, r.malformed(i)
+	}
+	return b, nil
+}
+
+// malformed is the error for a block that is whole but that no writer makes.
+func (r *Reader) malformed(i int) error {
+	offset, _ := r.index.span(i, i)
+	return kv.Corruptf(r.file.Name(), offset, "data block is malformed")
+}

@@ -1,0 +1,128 @@
+package sstable
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/kvd-db/kvd/internal/keyhash"
+	"github.com/kvd-db/kvd/internal/kv"
+)
+
+// maxVerifyErrors bounds what Verify reports of one file.
+const maxVerifyErrors = 64
+
+// Verify reads every byte of the file again, past the cache, and checks every
+// checksum, the order of the entries, and that filter, index, range tombstones
+// and properties agree with them. It goes on behind damage.
+//
+// After each block progress, if not nil, is told how many bytes were read; it
+// may block to slow Verify down. Verify ends early when ctx does, with its error.
+// Errors: all *kv.CorruptionError that were found (at most 64), joined, or what
+// a read returned.
+func (r *Reader) Verify(ctx context.Context, progress func(bytes int64)) error {
+	if progress == nil {
+		progress = func(int64) {}
+	}
+	c := checker{r: &Reader{file: r.file, identity: r.identity}}
+	if err := c.r.open(r.footer.id); err != nil {
+		c.errs = append(c.errs, err)
+		c.incomplete = true
+		c.r.footer, c.r.meta = r.footer, r.meta // the copies in memory were good
+		c.r.filter, c.r.index, c.r.ranges = r.filter, r.index, r.ranges
+	}
+	progress(int64(r.footer.tailSize() + footerBytes))
+
+	it := iterator{r: c.r, o: IterOptions{Readahead: defaultReadahead}, readNext: defaultReadahead}
+	for i := range c.r.index.blocks() {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if it.enter(i) {
+			c.block(&it, i)
+		} else {
+			c.report(it.err)
+		}
+		_, length := c.r.index.span(i, i)
+		progress(int64(length))
+		if len(c.errs) >= maxVerifyErrors {
+			return errors.Join(c.errs...)
+		}
+	}
+	if !c.incomplete {
+		c.totals()
+	}
+	return errors.Join(c.errs...)
+}
+
+// checker is what Verify knows while it walks through the entries.
+type checker struct {
+	r          *Reader
+	errs       []error
+	incomplete bool // something was not read: totals prove nothing
+	last       position
+	census     census
+}
+
+func (c *checker) report(err error) {
+	c.errs = append(c.errs, err)
+	c.incomplete = true
+	c.last = position{}
+}
+
+func (c *checker) corrupt(offset int64, reason string) {
+	c.report(kv.Corruptf(c.r.file.Name(), offset, "%s", reason))
+}
+
+// block checks the entries of data block i, before which it stands.
+func (c *checker) block(it *iterator, i int) {
+	offset, _ := c.r.index.span(i, i)
+	fields := c.r.index.fields(i)
+	separator := slices.Concat(c.r.index.common, fields.suffix)
+	entries := uint64(0)
+	for it.next < it.block.limit {
+		if !it.step() {
+			c.report(it.err)
+			return
+		}
+		e := &it.entry
+		relation := c.last.relation(e)
+		switch {
+		case relation == outOfOrder:
+			c.corrupt(offset, "entries are out of order")
+			return
+		case kv.Compare(e.Key, e.Seq, separator, fields.seq) > 0:
+			c.corrupt(offset, "an entry is behind the separator of its block")
+			return
+		case entries == 0 && i > 0 && c.r.index.find(e.Key, e.Seq) != i:
+			c.corrupt(offset, "the index leads to another block")
+			return
+		case !c.r.filter.mayContain(keyhash.Sum(e.Key)):
+			c.corrupt(offset, "the filter lacks a key")
+			return
+		}
+		c.last.move(e, relation)
+		c.census.add(e)
+		entries++
+	}
+	if entries != fields.entries {
+		c.corrupt(offset, "the index counts other entries than the block has")
+	}
+}
+
+// totals compares what was counted with what the file says of itself.
+func (c *checker) totals() {
+	c.census.end(c.last.key)
+	m, want := &c.census.meta, &c.r.meta
+	if m.Entries != want.Entries || m.Deletes != want.Deletes || m.MinSeq != want.MinSeq || m.MaxSeq != want.MaxSeq ||
+		!bytes.Equal(m.Smallest, want.Smallest) || !bytes.Equal(m.Largest, want.Largest) {
+		c.corrupt(-1, "properties differ from the entries")
+	}
+	sameRange := func(a, b kv.Entry) bool {
+		return a.Seq == b.Seq && bytes.Equal(a.Key, b.Key) && bytes.Equal(a.Value, b.Value)
+	}
+	if !slices.EqualFunc(c.census.tombstones, c.r.ranges.tombstones, sameRange) {
+		c.corrupt(-1, "range tombstones differ from the entries")
+	}
+}

@@ -1,0 +1,258 @@
+package sstable
+
+import (
+	"bytes"
+	"fmt"
+
+	"github.com/kvd-db/kvd/internal/keyhash"
+	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/vfs"
+)
+
+const (
+	defaultBlockBytes = 4 << 10
+	maxBlockBytes     = 1 << 20
+	defaultFilterBits = 10
+	maxFilterBits     = 64
+
+	// writeBytes is how much is handed to the kernel at once, writebackBytes how
+	// much at least before the kernel is asked to begin writing it to disk, so
+	// that the sync at the end finds little left. Guessed; the first is what a
+	// disk takes in one request, the second a few of them.
+	writeBytes     = 256 << 10
+	writebackBytes = 1 << 20
+)
+
+// WriterOptions shape a file. The zero value is the default.
+type WriterOptions struct {
+	// BlockBytes is the length at which a data block is cut; one entry longer
+	// than that has a block to itself. Default 4 KiB, at most 1 MiB.
+	BlockBytes int
+	// FilterBitsPerKey is what the filter spends per key. Default 10 (about
+	// 1 % of the absent keys pass), at most 64.
+	FilterBitsPerKey int
+}
+
+// Writer makes one sstable. It is used by one goroutine.
+//
+// It holds one block, one write buffer, eight bytes per key for the filter, and
+// the separators for the index; there is nothing to release but the file, which
+// stays the caller's: close it after Finish, or close and remove it instead.
+type Writer struct {
+	file       vfs.File
+	identity   identity
+	blockBytes int
+	filterBits int
+
+	block     blockBuilder
+	pending   []byte // sealed, not yet written
+	written   int64  // bytes handed to the file
+	writeback int64  // up to here the kernel was asked to write to disk
+
+	index  indexBuilder
+	hashes []uint64 // of the distinct keys
+	census census
+	footer footer
+	last   position
+	err    error // sticky
+}
+
+// NewWriter returns a writer of an empty file. It does no I/O.
+func NewWriter(f vfs.File, id kv.FileID, o WriterOptions) *Writer {
+	if o.BlockBytes <= 0 {
+		o.BlockBytes = defaultBlockBytes
+	}
+	if o.FilterBitsPerKey <= 0 {
+		o.FilterBitsPerKey = defaultFilterBits
+	}
+	return &Writer{
+		file:       f,
+		identity:   newIdentity(id),
+		blockBytes: min(o.BlockBytes, maxBlockBytes),
+		filterBits: min(o.FilterBitsPerKey, maxFilterBits),
+		footer:     footer{id: id},
+		census:     census{meta: kv.TableMeta{Num: id.Num}},
+	}
+}
+
+// Add appends an entry. Entries come in the order of kv.Compare, each behind the
+// one before it; only range tombstones may tie with others, because a batch may
+// put a key and delete a range that begins there at the same number.
+//
+// The slices of e are copied.
+// Errors: an entry out of order or out of bounds, or a write that failed. After
+// any error the writer refuses everything.
+func (w *Writer) Add(e *kv.Entry) error {
+	if w.err == nil {
+		w.err = w.add(e)
+	}
+	return w.err
+}
+
+func (w *Writer) add(e *kv.Entry) error {
+	if err := checkEntry(e); err != nil {
+		return fmt.Errorf("add to sstable %s: %w", w.file.Name(), err)
+	}
+	relation := w.last.relation(e)
+	if relation == outOfOrder {
+		return fmt.Errorf("add to sstable %s: %w: entry %q/%d does not follow %q/%d",
+			w.file.Name(), kv.ErrInvalidArgument, e.Key, e.Seq, w.last.key, w.last.seq)
+	}
+	if relation != tied && w.block.entries > 0 && w.block.size()+entryBytes(e) > w.blockBytes {
+		if err := w.cutBlock(e.Key); err != nil {
+			return err
+		}
+	}
+	w.block.add(e)
+	if relation == newKey {
+		w.hashes = append(w.hashes, keyhash.Sum(e.Key))
+	}
+	w.last.move(e, relation)
+	w.census.add(e)
+	return nil
+}
+
+// checkEntry reports whether the format can hold e.
+func checkEntry(e *kv.Entry) error {
+	switch {
+	case !e.Kind.Valid():
+		return fmt.Errorf("%w: entry of %s", kv.ErrInvalidArgument, e.Kind)
+	case e.Seq == 0 || e.Seq > kv.MaxSeqNum:
+		return fmt.Errorf("%w: sequence number %d", kv.ErrInvalidArgument, e.Seq)
+	case len(e.Key) == 0:
+		return fmt.Errorf("%w: key is empty", kv.ErrInvalidArgument)
+	case len(e.Key) > kv.MaxKeyBytes || len(e.Value) > kv.MaxValueBytes:
+		return fmt.Errorf("%w: key has %d bytes, value %d", kv.ErrTooLarge, len(e.Key), len(e.Value))
+	case e.Kind == kv.KindDelete && len(e.Value) > 0:
+		return fmt.Errorf("%w: a delete with a value", kv.ErrInvalidArgument)
+	case e.Kind == kv.KindRangeDelete && (bytes.Compare(e.Key, e.Value) >= 0 || len(e.Value) > kv.MaxKeyBytes):
+		return fmt.Errorf("%w: range delete from %q to %q", kv.ErrInvalidArgument, e.Key, e.Value)
+	}
+	return nil
+}
+
+// entryBytes is what e takes in a block at most, unless it is large anyway.
+func entryBytes(e *kv.Entry) int { return minEntryBytes + 4 + len(e.Key) + len(e.Value) }
+
+// cutBlock ends the data block; next is the key of the entry behind it, nil if
+// there is none.
+func (w *Writer) cutBlock(next []byte) error {
+	var seq kv.SeqNum
+	switch {
+	case next == nil:
+		w.index.keys = append(w.index.keys, w.last.key...)
+	case bytes.Equal(w.last.key, next): // within the versions of a key
+		w.index.keys = append(w.index.keys, w.last.key...)
+		seq = w.last.seq
+	default:
+		w.index.keys = appendSeparator(w.index.keys, w.last.key, next)
+	}
+	n, err := w.writeBlock(kindData, func(dst []byte) []byte { return append(dst, w.block.finish()...) })
+	w.index.add(seq, n, w.block.entries)
+	w.footer.data += uint64(n)
+	w.block.reset()
+	return err
+}
+
+// writeBlock appends a sealed block and returns its length with the trailer.
+func (w *Writer) writeBlock(kind blockKind, contents func(dst []byte) []byte) (n int, err error) {
+	start := len(w.pending)
+	w.pending = contents(w.pending)
+	sealed := w.identity.appendTrailer(w.pending[start:], kind, w.written+int64(start))
+	w.pending = append(w.pending[:start], sealed...)
+	if len(w.pending) >= writeBytes {
+		err = w.flush()
+	}
+	return len(sealed), err
+}
+
+// flush hands the pending bytes to the file.
+func (w *Writer) flush() error {
+	n := int64(len(w.pending))
+	if _, err := w.file.WriteAt(w.pending, w.written); err != nil {
+		return fmt.Errorf("write sstable %s at offset %d: %w", w.file.Name(), w.written, err)
+	}
+	w.written += n
+	w.pending = w.pending[:0]
+	if n > 2*(writeBytes+maxBlockBytes) {
+		w.pending = nil // one large value made it grow
+	}
+	if w.written-w.writeback >= writebackBytes {
+		w.file.StartWriteback(w.writeback, w.written-w.writeback)
+		w.writeback = w.written
+	}
+	return nil
+}
+
+// Size returns how long the file would be if it ended here, without filter,
+// index and footer (together about 2 % of it).
+func (w *Writer) Size() int64 {
+	return w.written + int64(len(w.pending)) + int64(w.block.size())
+}
+
+// Finish completes the file and makes its bytes durable, and says what is in it.
+// The entry of the directory is the caller's to make durable. A file without an
+// entry cannot be made.
+//
+// The file stays open, and may be given to Open.
+func (w *Writer) Finish() (kv.TableMeta, error) {
+	if w.err != nil {
+		return kv.TableMeta{}, w.err
+	}
+	err := w.finish()
+	w.err = fmt.Errorf("sstable %s is finished: %w", w.file.Name(), kv.ErrClosed)
+	if err != nil {
+		w.err = err
+		return kv.TableMeta{}, err
+	}
+	return w.census.meta, nil
+}
+
+func (w *Writer) finish() error {
+	if w.census.meta.Entries == 0 {
+		return fmt.Errorf("%w: sstable %s without an entry", kv.ErrInvalidArgument, w.file.Name())
+	}
+	if err := w.cutBlock(nil); err != nil {
+		return err
+	}
+	w.census.end(w.last.key)
+	if err := w.writeTail(); err != nil {
+		return err
+	}
+	w.pending = w.footer.appendTo(w.pending)
+	if err := w.flush(); err != nil {
+		return err
+	}
+	w.census.meta.Size = w.footer.fileSize()
+	if err := w.file.Sync(); err != nil {
+		return fmt.Errorf("sync sstable %s: %w", w.file.Name(), err)
+	}
+	return nil
+}
+
+// writeTail writes the blocks behind the data.
+func (w *Writer) writeTail() error {
+	type part struct {
+		kind     blockKind
+		length   *uint64
+		contents func(dst []byte) []byte
+	}
+	parts := []part{
+		{kindFilter, &w.footer.filter, func(dst []byte) []byte { return appendFilter(dst, w.hashes, w.filterBits) }},
+		{kindIndex, &w.footer.index, w.index.appendTo},
+	}
+	if len(w.census.tombstones) > 0 {
+		parts = append(parts, part{kindRanges, &w.footer.ranges, func(dst []byte) []byte { return appendRanges(dst, w.census.tombstones) }})
+	}
+	parts = append(parts, part{kindProperties, &w.footer.properties, func(dst []byte) []byte {
+		return appendProperties(dst, &w.census.meta, keyhash.Name)
+	}})
+	for _, p := range parts {
+		n, err := w.writeBlock(p.kind, p.contents)
+		if err != nil {
+			return err
+		}
+		*p.length = uint64(n)
+	}
+	return nil
+}
