@@ -1,0 +1,97 @@
+package descriptor
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+
+	"github.com/kvd-db/kvd/internal/keyhash"
+	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/vfs"
+)
+
+// Descriptor is what the file STORE says: the properties of a store that are
+// fixed when it is created, because every key's place follows from them.
+type Descriptor struct {
+	StoreID    uint64
+	Partitions int
+	Hash       string // name of the key hash; Encode writes keyhash.Name
+}
+
+// MaxPartitions is the largest partition count: there a partition's share of a
+// usual memory budget gets too small to be of use.
+const MaxPartitions = 1024
+
+const (
+	magic         = "kvdstore"
+	format        = 1
+	sizeBytes     = 44
+	preambleBytes = 12 // of every format version
+	hashNameBytes = 16
+)
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// Encode returns the content of a STORE file, as the package comment shows it.
+func (d *Descriptor) Encode() []byte {
+	b := append([]byte(nil), magic...)
+	b = binary.LittleEndian.AppendUint32(b, format)
+	b = binary.LittleEndian.AppendUint64(b, d.StoreID)
+	b = binary.LittleEndian.AppendUint32(b, uint32(d.Partitions))
+	var hash [hashNameBytes]byte
+	copy(hash[:], keyhash.Name)
+	b = append(b, hash[:]...)
+	return binary.LittleEndian.AppendUint32(b, crc32.Checksum(b, castagnoli))
+}
+
+// Decode reads the content of a STORE file; name is for its errors.
+//
+// Errors: a *kv.CorruptionError, or kv.ErrUnsupportedVersion.
+func Decode(name string, b []byte) (Descriptor, error) {
+	var d Descriptor
+	if len(b) < preambleBytes || string(b[:len(magic)]) != magic {
+		return d, kv.Corruptf(name, 0, "not a store descriptor")
+	}
+	if v := binary.LittleEndian.Uint32(b[8:]); v != format {
+		// A newer format may be longer or shorter and put its checksum elsewhere.
+		return d, fmt.Errorf("%w: %s has format %d, this version reads %d", kv.ErrUnsupportedVersion, name, v, format)
+	}
+	if len(b) != sizeBytes {
+		return d, kv.Corruptf(name, -1, "%d bytes, want %d", len(b), sizeBytes)
+	}
+	sum := binary.LittleEndian.Uint32(b[sizeBytes-4:])
+	if got := crc32.Checksum(b[:sizeBytes-4], castagnoli); got != sum {
+		return d, kv.Corruptf(name, 0, "checksum is %08x, computed %08x", sum, got)
+	}
+	d.StoreID = binary.LittleEndian.Uint64(b[12:])
+	d.Partitions = int(binary.LittleEndian.Uint32(b[20:]))
+	d.Hash = string(bytes.TrimRight(b[24:24+hashNameBytes], "\x00"))
+	if d.Partitions < 1 || d.Partitions > MaxPartitions {
+		return d, kv.Corruptf(name, 20, "%d partitions", d.Partitions)
+	}
+	if d.Hash != keyhash.Name {
+		return d, fmt.Errorf("%w: %s places keys by %q, this version by %q", kv.ErrUnsupportedVersion, name, d.Hash, keyhash.Name)
+	}
+	return d, nil
+}
+
+// Read reads STORE in a data directory.
+//
+// Errors: fs.ErrNotExist if there is none, and those of Decode.
+func Read(fsys vfs.FS, dir string) (d Descriptor, err error) {
+	name := Path(dir)
+	f, err := fsys.Open(name)
+	if err != nil {
+		return d, err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	b := make([]byte, sizeBytes+1)
+	n, err := f.ReadAt(b, 0)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return d, fmt.Errorf("read %s: %w", name, err)
+	}
+	return Decode(name, b[:n])
+}

@@ -1,0 +1,25 @@
+// Package descriptor knows what a store is and where its parts lie: the file
+// STORE, and the names in a data directory. The engine writes by it, and
+// internal/inspect reads by it.
+//
+// # Names in a data directory
+//
+//	STORE            what is fixed about the store, below
+//	LOCK             held by the process that has the store open
+//	wal/             the commit log: see package wal
+//	p-0000/ ...      the partitions: see package manifest
+//
+// # STORE
+//
+// Numbers are little-endian.
+//
+//	offset  bytes
+//	0       8      magic "kvdstore"
+//	8       4      format version, 1
+//	12      8      store id, random
+//	20      4      partitions
+//	24      16     name of the key hash, padded with zeros
+//	40      4      CRC32C of bytes 0 to 39
+//
+// The first twelve bytes keep their meaning in every format version.
+package descriptor

@@ -1,0 +1,40 @@
+package descriptor
+
+import (
+	"fmt"
+	"path"
+	"strconv"
+	"strings"
+)
+
+// Names in a data directory.
+const (
+	Name     = "STORE"
+	LockName = "LOCK"
+	LogName  = "wal"
+)
+
+// Path returns the path of STORE in a data directory.
+func Path(dir string) string { return path.Join(dir, Name) }
+
+// LockPath returns the path of the lock file in a data directory.
+func LockPath(dir string) string { return path.Join(dir, LockName) }
+
+// LogDir returns the directory of the commit log in a data directory.
+func LogDir(dir string) string { return path.Join(dir, LogName) }
+
+// PartitionDir returns the directory of a partition in a data directory.
+func PartitionDir(dir string, id int) string { return path.Join(dir, partitionName(id)) }
+
+func partitionName(id int) string { return fmt.Sprintf("p-%04d", id) }
+
+// ParsePartition returns the number of the partition whose directory has this
+// name. Only the spelling of PartitionDir is known.
+func ParsePartition(name string) (id int, ok bool) {
+	digits, ok := strings.CutPrefix(name, "p-")
+	if !ok {
+		return 0, false
+	}
+	id, err := strconv.Atoi(digits)
+	return id, err == nil && id >= 0 && partitionName(id) == name
+}

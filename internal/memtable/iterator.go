@@ -1,0 +1,100 @@
+package memtable
+
+import (
+	"bytes"
+	"cmp"
+	"sort"
+
+	"github.com/kvd-db/kvd/internal/kv"
+)
+
+// iterator walks a few sorted runs at once. It reads memory alone, so it has no
+// error to report.
+type iterator struct {
+	arena *arena
+	runs  []run
+	// heads has what is left of each run that is not at its end, ordered by the
+	// first ref of each. The runs differ in size by a factor, so the next entry
+	// mostly comes from the run of the last one, and one comparison tells.
+	heads []run
+	entry kv.Entry
+}
+
+var _ kv.Iterator = (*iterator)(nil)
+
+func newIterator(a *arena, runs []run) *iterator {
+	return &iterator{arena: a, runs: runs, heads: make([]run, 0, len(runs))}
+}
+
+func (it *iterator) First() bool {
+	it.heads = it.heads[:0]
+	for _, r := range it.runs {
+		it.push(r)
+	}
+	return it.load()
+}
+
+func (it *iterator) SeekGE(key []byte) bool {
+	word := wordAt(key, 0)
+	it.heads = it.heads[:0]
+	for _, r := range it.runs {
+		from := sort.Search(len(r), func(i int) bool {
+			if c := cmp.Compare(r[i].word, word); c != 0 {
+				return c > 0
+			}
+			return bytes.Compare(it.arena.record(r[i].address).key(), key) >= 0
+		})
+		it.push(r[from:])
+	}
+	return it.load()
+}
+
+// push adds what is left of a run to the heads.
+func (it *iterator) push(r run) {
+	if len(r) == 0 {
+		return
+	}
+	it.heads = append(it.heads, r)
+	for i := len(it.heads) - 1; i > 0 && it.before(i, i-1); i-- {
+		it.heads[i], it.heads[i-1] = it.heads[i-1], it.heads[i]
+	}
+}
+
+func (it *iterator) before(i, j int) bool {
+	return it.arena.compare(it.heads[i][0], it.heads[j][0]) < 0
+}
+
+func (it *iterator) Next() bool {
+	if len(it.heads) == 0 {
+		return false
+	}
+	it.heads[0] = it.heads[0][1:]
+	if len(it.heads[0]) == 0 {
+		n := copy(it.heads, it.heads[1:])
+		it.heads = it.heads[:n]
+		return it.load()
+	}
+	for i := 1; i < len(it.heads) && it.before(i, i-1); i++ {
+		it.heads[i], it.heads[i-1] = it.heads[i-1], it.heads[i]
+	}
+	return it.load()
+}
+
+// load fills the entry from the first head and reports whether there is one.
+func (it *iterator) load() bool {
+	if len(it.heads) == 0 {
+		return false
+	}
+	it.arena.entry(it.heads[0][0].address, &it.entry)
+	return true
+}
+
+func (it *iterator) Valid() bool      { return len(it.heads) > 0 }
+func (it *iterator) Entry() *kv.Entry { return &it.entry }
+func (it *iterator) Err() error       { return nil }
+
+// Close lets the memory of the table go.
+func (it *iterator) Close() error {
+	*it = iterator{}
+	return nil
+}

@@ -1,0 +1,120 @@
+package memtable
+
+import (
+	"bytes"
+	"sort"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/kvd-db/kvd/internal/keyhash"
+	"github.com/kvd-db/kvd/internal/kv"
+)
+
+// genKey draws from a tiny space: shared prefixes longer than a word, extreme
+// bytes, keys that differ in trailing zeros alone.
+func genKey() *rapid.Generator[[]byte] {
+	return rapid.Custom(func(t *rapid.T) []byte {
+		prefix := rapid.SampledFrom([]string{"", "p", "12345678", "shared/prefix/"}).Draw(t, "prefix")
+		tail := rapid.SliceOfN(rapid.SampledFrom([]byte{0x00, 0x01, 'a', 0xff}), 0, 3).Draw(t, "tail")
+		if prefix == "" && len(tail) == 0 {
+			return []byte{0x00}
+		}
+		return append([]byte(prefix), tail...)
+	})
+}
+
+func genValue(chunkBytes int) *rapid.Generator[[]byte] {
+	return rapid.Custom(func(t *rapid.T) []byte {
+		n := rapid.OneOf(rapid.IntRange(0, 8), rapid.IntRange(0, 2*chunkBytes)).Draw(t, "bytes")
+		return bytes.Repeat([]byte{byte(n)}, n)
+	})
+}
+
+// TestTableIsASortedSliceOfVersions drives a table and a model with random Adds,
+// reads at random versions, iterators that stay open, and a seal at the end.
+func TestTableIsASortedSliceOfVersions(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		chunk := rapid.SampledFrom([]int{64, 256, DefaultChunkBytes}).Draw(t, "chunk")
+		table := New(Options{ChunkBytes: chunk})
+		var m model
+		seq := kv.SeqNum(rapid.IntRange(0, 3).Draw(t, "first"))
+
+		type open struct {
+			it   kv.Iterator
+			want []kv.Entry
+		}
+		var iterators []open
+
+		add := func(t *rapid.T) {
+			seq++
+			e := kv.Entry{Key: genKey().Draw(t, "key"), Seq: seq, Kind: kv.KindPut}
+			switch rapid.IntRange(0, 5).Draw(t, "kind") {
+			case 0:
+				e.Kind = kv.KindDelete
+			case 1:
+				e.Kind, e.Value = kv.KindRangeDelete, append(bytes.Clone(e.Key), 0)
+			default:
+				e.Value = genValue(min(chunk, 256)).Draw(t, "value")
+				e.Expiry = rapid.SampledFrom([]uint64{0, 1, 1 << 63}).Draw(t, "expiry")
+			}
+			m.add(table, e)
+		}
+		t.Repeat(map[string]func(*rapid.T){
+			"add": add,
+			"add many": func(t *rapid.T) {
+				for range rapid.IntRange(1, 60).Draw(t, "count") {
+					add(t)
+				}
+			},
+			"get": func(t *rapid.T) {
+				key := genKey().Draw(t, "key")
+				at := kv.SeqNum(rapid.IntRange(0, int(seq)+1).Draw(t, "at"))
+				var got kv.Entry
+				want, ok := m.get(key, at)
+				require.Equal(t, ok, table.Get(keyhash.Sum(key), key, at, &got))
+				requireEntries(t, []kv.Entry{want}, []kv.Entry{got})
+			},
+			"open iterator": func(t *rapid.T) {
+				if len(iterators) < 8 {
+					iterators = append(iterators, open{table.NewIterator(), m.sorted()})
+				}
+			},
+			"walk an open iterator": func(t *rapid.T) {
+				if len(iterators) == 0 {
+					t.Skip("none open")
+				}
+				o := iterators[rapid.IntRange(0, len(iterators)-1).Draw(t, "iterator")]
+				require.Equal(t, len(o.want) > 0, o.it.First())
+				requireEntries(t, o.want, rest(o.it))
+			},
+			"seek": func(t *rapid.T) {
+				it := table.NewIterator()
+				require.False(t, it.Valid())
+				want := m.sorted()
+				for range rapid.IntRange(1, 4).Draw(t, "seeks") {
+					key := genKey().Draw(t, "key")
+					from := sort.Search(len(want), func(i int) bool { return bytes.Compare(want[i].Key, key) >= 0 })
+					require.Equal(t, from < len(want), it.SeekGE(key))
+					requireEntries(t, want[from:], rest(it))
+				}
+				require.NoError(t, it.Err())
+				require.NoError(t, it.Close())
+				require.False(t, it.Valid())
+				require.False(t, it.Next())
+				require.NoError(t, it.Close())
+			},
+			"": func(t *rapid.T) {
+				require.Equal(t, len(m), table.Len())
+			},
+		})
+		table.Seal()
+		requireEntries(t, m.sorted(), all(table))
+		require.LessOrEqual(t, len(table.order.mu.runs), 1, "a sealed table is one run")
+		for _, o := range iterators {
+			o.it.First()
+			requireEntries(t, o.want, rest(o.it))
+		}
+	})
+}

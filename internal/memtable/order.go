@@ -1,0 +1,98 @@
+package memtable
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/binary"
+	"sync"
+)
+
+// ref names a record and has the first bytes of its key at hand, so that most
+// comparisons touch no record.
+type ref struct {
+	word    uint64 // the first 8 bytes of the key, big-endian, padded with zeros
+	address uint64
+}
+
+const refBytes = 16
+
+// run is a sorted part of the table. It never changes: iterators share it.
+type run []ref
+
+// growth is how many times larger than the next a run must be, or the two are
+// merged. With n entries there are at most log8(n) runs, and asking for the
+// order after every single Add moves a ref 8*log8(n) times at most.
+const growth = 8
+
+// order keeps what is sorted so far. Nothing is sorted before somebody asks.
+type order struct {
+	mu struct {
+		sync.Mutex
+		runs []run  // largest first
+		next uint64 // address of the first record that is in no run
+	}
+}
+
+func (o *order) init() { o.mu.next = firstAddress }
+
+// runs returns sorted runs that hold every published record once; a single one
+// if whole is set.
+func (o *order) runs(a *arena, whole bool) []run {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	var fresh run
+	o.mu.next = a.walk(o.mu.next, func(at uint64, r record) {
+		fresh = append(fresh, ref{word: wordAt(r.key(), 0), address: at})
+	})
+	if len(fresh) > 0 {
+		a.sort(fresh)
+		o.mu.runs = append(o.mu.runs, fresh)
+	}
+	for n := len(o.mu.runs); n > 1 && (whole || len(o.mu.runs[n-2]) < growth*len(o.mu.runs[n-1])); n-- {
+		o.mu.runs[n-2] = a.merge(o.mu.runs[n-2], o.mu.runs[n-1])
+		o.mu.runs[n-1] = nil
+		o.mu.runs = o.mu.runs[:n-1]
+	}
+	return append([]run(nil), o.mu.runs...)
+}
+
+// wordAt returns the 8 bytes of key from depth on, big-endian, zeros for what
+// the key does not have.
+func wordAt(key []byte, depth int) uint64 {
+	if len(key) >= depth+8 {
+		return binary.BigEndian.Uint64(key[depth:])
+	}
+	var word [8]byte
+	copy(word[:], key[min(depth, len(key)):])
+	return binary.BigEndian.Uint64(word[:])
+}
+
+// compare orders refs as kv.Compare does; equal ones by age, latest first. Their
+// words must be those of the same depth, with all bytes before it alike.
+func (a *arena) compare(x, y ref) int {
+	if x.word != y.word {
+		return cmp.Compare(x.word, y.word)
+	}
+	rx, ry := a.record(x.address), a.record(y.address)
+	if c := bytes.Compare(rx.key(), ry.key()); c != 0 {
+		return c
+	}
+	if c := cmp.Compare(ry.seq(), rx.seq()); c != 0 {
+		return c
+	}
+	return cmp.Compare(y.address, x.address)
+}
+
+func (a *arena) merge(x, y run) run {
+	merged := make(run, 0, len(x)+len(y))
+	for len(x) > 0 && len(y) > 0 {
+		if a.compare(x[0], y[0]) < 0 {
+			merged = append(merged, x[0])
+			x = x[1:]
+		} else {
+			merged = append(merged, y[0])
+			y = y[1:]
+		}
+	}
+	return append(append(merged, x...), y...)
+}

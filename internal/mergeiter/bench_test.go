@@ -1,0 +1,130 @@
+package mergeiter
+
+import (
+	"container/heap"
+	"encoding/binary"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/kvd-db/kvd/internal/kv"
+)
+
+const benchEntries = 1 << 17
+
+// benchSources deals random 16-byte keys out to k sources.
+func benchSources(k int) [][]kv.Entry {
+	rng := rand.New(rand.NewPCG(1, 1))
+	sources := make([][]kv.Entry, k)
+	for i := range benchEntries {
+		key := make([]byte, 16)
+		binary.BigEndian.PutUint64(key, rng.Uint64())
+		sources[i%k] = append(sources[i%k], kv.Entry{Key: key, Seq: kv.SeqNum(i + 1), Kind: kv.KindPut})
+	}
+	for _, s := range sources {
+		slices.SortFunc(s, compareEntries)
+	}
+	return sources
+}
+
+// plainIterator walks a slice and nothing else, so that the merge is measured.
+type plainIterator struct {
+	entries []kv.Entry
+	pos     int
+}
+
+func (p *plainIterator) First() bool        { p.pos = 0; return p.Valid() }
+func (p *plainIterator) SeekGE([]byte) bool { panic("not measured") }
+func (p *plainIterator) Next() bool         { p.pos++; return p.Valid() }
+func (p *plainIterator) Valid() bool        { return p.pos < len(p.entries) }
+func (p *plainIterator) Entry() *kv.Entry   { return &p.entries[p.pos] }
+func (p *plainIterator) Err() error         { return nil }
+func (p *plainIterator) Close() error       { return nil }
+
+func plain(sources [][]kv.Entry) []kv.Iterator {
+	iters := make([]kv.Iterator, len(sources))
+	for i, s := range sources {
+		iters[i] = &plainIterator{entries: s}
+	}
+	return iters
+}
+
+func perEntry(b *testing.B) {
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/benchEntries, "ns/entry")
+}
+
+func walk(b *testing.B, it kv.Iterator) {
+	n := 0
+	for ok := it.First(); ok; ok = it.Next() {
+		n++
+	}
+	if n != benchEntries {
+		b.Fatal("lost entries")
+	}
+}
+
+func BenchmarkMerge(b *testing.B) {
+	for _, k := range []int{1, 2, 4, 16} {
+		sources := benchSources(k)
+		b.Run(fmt.Sprintf("sources=%d", k), func(b *testing.B) {
+			for b.Loop() {
+				walk(b, New(plain(sources)...))
+			}
+			perEntry(b)
+		})
+	}
+}
+
+func BenchmarkNewest(b *testing.B) {
+	sources := benchSources(4)
+	for b.Loop() {
+		walk(b, Newest(New(plain(sources)...), kv.MaxSeqNum))
+	}
+	perEntry(b)
+}
+
+// BenchmarkPeerHeap merges with container/heap, what one would write first.
+func BenchmarkPeerHeap(b *testing.B) {
+	for _, k := range []int{2, 4, 16} {
+		sources := benchSources(k)
+		b.Run(fmt.Sprintf("sources=%d", k), func(b *testing.B) {
+			for b.Loop() {
+				h := heapOf(plain(sources))
+				for len(h) > 0 {
+					if h[0].Next() {
+						heap.Fix(&h, 0)
+					} else {
+						heap.Pop(&h)
+					}
+				}
+			}
+			perEntry(b)
+		})
+	}
+}
+
+type iteratorHeap []kv.Iterator
+
+func heapOf(iters []kv.Iterator) iteratorHeap {
+	for _, it := range iters {
+		it.First()
+	}
+	h := iteratorHeap(iters)
+	heap.Init(&h)
+	return h
+}
+
+func (h iteratorHeap) Len() int { return len(h) }
+func (h iteratorHeap) Less(i, j int) bool {
+	x, y := h[i].Entry(), h[j].Entry()
+	return kv.Compare(x.Key, x.Seq, y.Key, y.Seq) < 0
+}
+func (h iteratorHeap) Swap(i, j int) { h[i], h[j] = h[j], h[i] }
+func (h *iteratorHeap) Push(any)     { panic("a merge only loses sources") }
+
+func (h *iteratorHeap) Pop() any {
+	last := (*h)[len(*h)-1]
+	*h = (*h)[:len(*h)-1]
+	return last
+}

@@ -1,0 +1,51 @@
+package mergeiter
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"pgregory.net/rapid"
+
+	"github.com/kvd-db/kvd/internal/kv"
+)
+
+func TestBoundedGivesTheRange(t *testing.T) {
+	bound := rapid.OneOf(rapid.Just[[]byte](nil), genKey(), rapid.Just([]byte{}))
+	rapid.Check(t, func(t *rapid.T) {
+		entries := genEntries().Draw(t, "entries")
+		r := kv.Range{Start: bound.Draw(t, "start"), End: bound.Draw(t, "end")}
+		var want []kv.Entry
+		for _, e := range entries {
+			if r.Contains(e.Key) {
+				want = append(want, e)
+			}
+		}
+		checkWalks(t, Bounded(New(spread(t, entries)...), r), want)
+	})
+}
+
+func TestScanOfAVersionWithinBounds(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		entries := genEntries().Draw(t, "entries")
+		at := kv.SeqNum(rapid.IntRange(0, len(entries)+1).Draw(t, "at"))
+		r := kv.PrefixRange(rapid.SliceOfN(rapid.SampledFrom([]byte{'a', 0xff}), 0, 2).Draw(t, "prefix"))
+		var want []kv.Entry
+		for _, e := range visible(entries, at) {
+			if r.Contains(e.Key) {
+				want = append(want, e)
+			}
+		}
+		checkWalks(t, Bounded(Newest(New(spread(t, entries)...), at), r), want)
+	})
+}
+
+func TestBoundedPassesAReadErrorOn(t *testing.T) {
+	s := newSlice(put("a", 1), put("b", 2), put("c", 3))
+	s.failAt = 2
+	it := Bounded(s, kv.Range{Start: []byte("a"), End: []byte("z")})
+	assert.True(t, it.First())
+	assert.False(t, it.Next())
+	assert.ErrorIs(t, it.Err(), kv.ErrCorrupt)
+	assert.ErrorIs(t, it.Close(), kv.ErrCorrupt)
+	assert.Equal(t, 1, s.closed)
+}

@@ -1,0 +1,5 @@
+//go:build !bug13
+
+package mergeiter
+
+const bugErrorIsEnd = false
