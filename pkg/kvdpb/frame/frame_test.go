@@ -1,0 +1,192 @@
+package frame
+
+import (
+	"bytes"
+	"math"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc/mem"
+	"google.golang.org/protobuf/proto"
+
+	kvdpb "github.com/kvd-db/kvd/pkg/kvdpb/kvd/v1"
+)
+
+var requests = map[string]Request{
+	"empty": {},
+	"gets":  {Ops: []Op{{Tag: 1, Kind: Get, Key: []byte("a")}, {Kind: Get, Key: []byte("b"), TimeoutMillis: 5000}}},
+	"writes": {Ops: []Op{
+		{Tag: math.MaxUint64, Kind: Put, Key: []byte("k"), Value: []byte("v"), Durability: kvdpb.Durability_DURABILITY_SYNC, TimeoutMillis: math.MaxUint32},
+		{Tag: 7, Kind: Put, Key: []byte("k")},
+		{Tag: 8, Kind: Delete, Key: []byte("k"), Durability: kvdpb.Durability_DURABILITY_MEMORY},
+	}},
+	"large":   {Ops: []Op{{Kind: Put, Key: bytes.Repeat([]byte{1}, 5000), Value: make([]byte, 1<<20)}}},
+	"no keys": {Ops: []Op{{Kind: Get}, {Kind: Put}, {Kind: Delete}}},
+}
+
+var responses = map[string]Response{
+	"empty":      {},
+	"going away": {GoingAway: true},
+	"results": {Results: []Result{
+		{Tag: 1, Kind: Get, Value: []byte("v"), ItemVersion: 3, Version: 1 << 55},
+		{Kind: Get},
+		{Tag: 2, Kind: Put, Version: 4},
+		{Tag: 3, Kind: Delete},
+		{Tag: 4, Code: 5, Reason: kvdpb.ReasonKeyNotFound, Version: 9},
+		{Tag: 5, Code: 8, Reason: kvdpb.ReasonOverloaded, Message: "später", RetryAfterMillis: 50},
+	}},
+	"large": {Results: []Result{{Kind: Get, Value: make([]byte, 1<<20)}}},
+}
+
+// What this package encodes the generated code reads, and the other way round.
+func TestFramesAreWhatTheGeneratedCodeMakes(t *testing.T) {
+	for name, r := range requests {
+		t.Run("request "+name, func(t *testing.T) {
+			encoded := r.Encode()
+			data := encoded.data.Materialize()
+			var generated kvdpb.PipelineRequest
+			require.NoError(t, proto.Unmarshal(data, &generated))
+			if diff := compareRequest(&r, &generated); diff != "" {
+				t.Fatal(diff)
+			}
+			again, err := proto.Marshal(&generated)
+			require.NoError(t, err)
+			assert.Len(t, again, len(data), "the same fields, perhaps in another order")
+
+			var decoded Request
+			require.NoError(t, decoded.decode(again))
+			if diff := compareRequest(&decoded, &generated); diff != "" {
+				t.Fatal(diff)
+			}
+		})
+	}
+	for name, r := range responses {
+		t.Run("response "+name, func(t *testing.T) {
+			encoded, err := Codec().Marshal(&r)
+			require.NoError(t, err)
+			data := encoded.Materialize()
+			var generated kvdpb.PipelineResponse
+			require.NoError(t, proto.Unmarshal(data, &generated))
+			if diff := compareResponse(&r, &generated); diff != "" {
+				t.Fatal(diff)
+			}
+			again, err := proto.Marshal(&generated)
+			require.NoError(t, err)
+			assert.Len(t, again, len(data), "the same fields, perhaps in another order")
+
+			var decoded Response
+			require.NoError(t, decoded.decode(again))
+			if diff := compareResponse(&decoded, &generated); diff != "" {
+				t.Fatal(diff)
+			}
+		})
+	}
+}
+
+func TestSizeBoundIsOne(t *testing.T) {
+	for name, r := range requests {
+		bound := 0
+		for i := range r.Ops {
+			bound += r.Ops[i].SizeBound()
+		}
+		assert.LessOrEqual(t, r.size(), bound, name)
+	}
+}
+
+func TestAFrameHasAtMostMaxOps(t *testing.T) {
+	r := Request{Ops: make([]Op, MaxOps)}
+	for i := range r.Ops {
+		r.Ops[i].Kind = Get
+	}
+	full := r.Encode().data.Materialize()
+	var decoded Request
+	require.NoError(t, decoded.decode(full))
+	assert.Len(t, decoded.Ops, MaxOps)
+	r.Ops = append(r.Ops, Op{Kind: Get})
+	require.ErrorContains(t, decoded.decode(r.Encode().data.Materialize()), "more than 1024 operations")
+}
+
+func TestCodecLeavesOtherMessagesToProtobuf(t *testing.T) {
+	data, err := Codec().Marshal(&kvdpb.GetRequest{Key: []byte("a")})
+	require.NoError(t, err)
+	var r kvdpb.GetRequest
+	require.NoError(t, Codec().Unmarshal(data, &r))
+	assert.Equal(t, "a", string(r.Key))
+	assert.Equal(t, "proto", Codec().Name())
+}
+
+func TestADecodedFrameIsUsedAgain(t *testing.T) {
+	var r Request
+	for _, name := range []string{"writes", "gets", "large", "empty"} {
+		want := requests[name]
+		require.NoError(t, Codec().Unmarshal(want.Encode().data, &r))
+		require.Len(t, r.Ops, len(want.Ops), name)
+		for i := range want.Ops {
+			assert.Equal(t, string(want.Ops[i].Key), string(r.Ops[i].Key))
+			assert.Equal(t, want.Ops[i].Durability, r.Ops[i].Durability)
+		}
+		assert.Equal(t, want.size(), r.Bytes())
+	}
+	r.Release()
+	assert.Zero(t, r.Bytes())
+	assert.Empty(t, r.Ops)
+}
+
+func TestAbandonKeepsTheMemoryOfAFrame(t *testing.T) {
+	var r Request
+	want := requests["writes"]
+	require.NoError(t, Codec().Unmarshal(want.Encode().data, &r))
+	key := r.Ops[0].Key
+	r.Abandon()
+	other := requests["large"]
+	require.NoError(t, Codec().Unmarshal(other.Encode().data, &r))
+	assert.Equal(t, "k", string(key))
+}
+
+// The generated code and this package agree on every input: both refuse it, or
+// both read the same.
+func FuzzRequest(f *testing.F) {
+	for _, r := range requests {
+		f.Add(r.Encode().data.Materialize())
+	}
+	f.Add([]byte("\x0a\x06\x12\x02\x0a\x00\x1a\x00")) // two members of a oneof
+	f.Add([]byte("\x08\x01\x0a\x02\x0b\x0c"))         // groups, other wire types
+	f.Add([]byte("\xbd\xbd\xbd\xbd00000"))            // a field number out of range: found
+	f.Fuzz(func(t *testing.T, data []byte) {
+		var generated kvdpb.PipelineRequest
+		var decoded Request
+		protoErr, err := proto.Unmarshal(data, &generated), decoded.decode(data)
+		if err != nil && strings.Contains(err.Error(), "operations") {
+			require.NoError(t, protoErr)
+			require.Greater(t, len(generated.Ops), MaxOps)
+			return
+		}
+		require.Equal(t, protoErr == nil, err == nil, "%v; %v", protoErr, err)
+		if err != nil {
+			return
+		}
+		if diff := compareRequest(&decoded, &generated); diff != "" {
+			t.Fatal(diff)
+		}
+	})
+}
+
+func FuzzResponse(f *testing.F) {
+	for _, r := range responses {
+		f.Add(mem.BufferSlice(encode(r.size(), r.append)).Materialize())
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		var generated kvdpb.PipelineResponse
+		var decoded Response
+		protoErr, err := proto.Unmarshal(data, &generated), decoded.decode(data)
+		require.Equal(t, protoErr == nil, err == nil, "%v; %v", protoErr, err)
+		if err != nil {
+			return
+		}
+		if diff := compareResponse(&decoded, &generated); diff != "" {
+			t.Fatal(diff)
+		}
+	})
+}

@@ -1,0 +1,120 @@
+package frame
+
+import (
+	"errors"
+
+	"google.golang.org/grpc/mem"
+	"google.golang.org/protobuf/encoding/protowire"
+)
+
+var errMalformed = errors.New("malformed frame")
+
+// The wire types that the two messages use.
+const (
+	wireVarint = key(protowire.VarintType)
+	wireBytes  = key(protowire.BytesType)
+)
+
+// key is what stands before a field on the wire: number<<3 | wire type. A known
+// number with another wire type is thereby an unknown field, as protobuf has it.
+type key uint64
+
+func (k key) number() protowire.Number { return protowire.Number(k >> 3) }
+
+// cursor walks the fields of one message.
+type cursor struct {
+	rest []byte
+	bad  bool
+
+	key    key
+	varint uint64 // value of a varint field
+	bytes  []byte // value of a bytes field, pointing into the message
+}
+
+// next moves to the next field; it returns false at the end and on damage.
+func (c *cursor) next() bool {
+	if len(c.rest) == 0 || c.bad {
+		return false
+	}
+	number, wireType, n := protowire.ConsumeTag(c.rest)
+	if n < 0 || number > protowire.MaxValidNumber {
+		c.bad = true
+		return false
+	}
+	c.rest = c.rest[n:]
+	switch c.key = key(protowire.EncodeTag(number, wireType)); wireType {
+	case protowire.VarintType:
+		c.varint, n = protowire.ConsumeVarint(c.rest)
+	case protowire.BytesType:
+		c.bytes, n = protowire.ConsumeBytes(c.rest)
+	default:
+		n = protowire.ConsumeFieldValue(number, wireType, c.rest)
+	}
+	if n < 0 {
+		c.bad = true
+		return false
+	}
+	c.rest = c.rest[n:]
+	return true
+}
+
+// err says whether the walk ended because of damage.
+func (c *cursor) err() error {
+	if c.bad {
+		return errMalformed
+	}
+	return nil
+}
+
+// The encoders leave zero numbers and empty byte strings out, as proto3 does.
+
+func sizeUint(k key, v uint64) int {
+	if v == 0 {
+		return 0
+	}
+	return protowire.SizeTag(k.number()) + protowire.SizeVarint(v)
+}
+
+func appendUint(b []byte, k key, v uint64) []byte {
+	if v == 0 {
+		return b
+	}
+	return protowire.AppendVarint(protowire.AppendVarint(b, uint64(k)), v)
+}
+
+// byteString is what a bytes or string field holds.
+type byteString interface{ ~[]byte | ~string }
+
+func sizeBytes[T byteString](k key, v T) int {
+	if len(v) == 0 {
+		return 0
+	}
+	return sizeMessage(k, len(v))
+}
+
+func appendBytes[T byteString](b []byte, k key, v T) []byte {
+	if len(v) == 0 {
+		return b
+	}
+	return append(appendHeader(b, k, len(v)), v...)
+}
+
+// sizeMessage is the size of an embedded message whose body has n bytes; it is
+// there even if n is 0.
+func sizeMessage(k key, n int) int { return protowire.SizeTag(k.number()) + protowire.SizeBytes(n) }
+
+// appendHeader begins an embedded message whose body has n bytes.
+func appendHeader(b []byte, k key, n int) []byte {
+	return protowire.AppendVarint(protowire.AppendVarint(b, uint64(k)), uint64(n))
+}
+
+// encode lays a message of size bytes out in a buffer of gRPC's pool.
+func encode(size int, appendTo func([]byte) []byte) mem.BufferSlice {
+	if mem.IsBelowBufferPoolingThreshold(size) {
+		return mem.BufferSlice{mem.SliceBuffer(appendTo(make([]byte, 0, size)))}
+	}
+	pool := mem.DefaultBufferPool()
+	b := pool.Get(size)
+	*b = appendTo((*b)[:0])
+	return mem.BufferSlice{mem.NewBuffer(b, pool)}
+}

@@ -1,0 +1,36 @@
+package kvdpb
+
+// ErrorDomain is the domain of every google.rpc.ErrorInfo that kvd sends.
+const ErrorDomain = "kvd"
+
+// Reasons of a failed operation, as ErrorInfo and Status carry them. They are
+// part of the protocol: kv.proto says what each means.
+const (
+	ReasonKeyNotFound      = "KEY_NOT_FOUND"
+	ReasonInvalidRequest   = "INVALID_REQUEST"
+	ReasonInvalidPageToken = "INVALID_PAGE_TOKEN"
+	ReasonTooLarge         = "TOO_LARGE"
+	ReasonOverloaded       = "OVERLOADED"
+	ReasonDeadlineExceeded = "DEADLINE_EXCEEDED"
+	ReasonCancelled        = "CANCELLED"
+	ReasonOutcomeUnknown   = "OUTCOME_UNKNOWN"
+	ReasonReadOnly         = "READ_ONLY"
+	ReasonShuttingDown     = "SHUTTING_DOWN"
+	ReasonStoreFailed      = "STORE_FAILED"
+	ReasonVersionGone      = "VERSION_GONE"
+	ReasonCorruption       = "CORRUPTION"
+	ReasonInternal         = "INTERNAL"
+)
+
+// Keys of ErrorInfo.metadata.
+const (
+	MetadataVersion   = "version"    // with KEY_NOT_FOUND: the version read at
+	MetadataCause     = "cause"      // with OVERLOADED: what was full
+	MetadataRequestID = "request_id" // with INTERNAL and CORRUPTION: finds it in the server's log
+)
+
+// Names of the health services beside KVService_ServiceDesc.ServiceName and "".
+const (
+	HealthLiveness  = "liveness"  // the process works; restart it if not
+	HealthReadiness = "readiness" // it takes requests; route none to it if not
+)
