@@ -1,0 +1,181 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+	"time"
+
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/protoadapt"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/pkg/kvdpb/frame"
+	kvdpb "github.com/kvd-db/kvd/pkg/kvdpb/kvd/v1"
+)
+
+// failure is an error as the caller sees it. Its message never has a key, a
+// value, a file name or a Go type in it.
+type failure struct {
+	code    codes.Code
+	reason  string
+	message string
+
+	retryAfter time.Duration     // 0: not known
+	version    kv.SeqNum         // of KEY_NOT_FOUND
+	metadata   map[string]string // of the ErrorInfo, beside the version
+}
+
+func (f *failure) Error() string { return f.message }
+
+// GRPCStatus makes gRPC send the failure with its details.
+func (f *failure) GRPCStatus() *status.Status {
+	info := &errdetails.ErrorInfo{Reason: f.reason, Domain: kvdpb.ErrorDomain, Metadata: f.metadata}
+	if f.version != 0 {
+		info.Metadata = map[string]string{kvdpb.MetadataVersion: strconv.FormatUint(uint64(f.version), 10)}
+	}
+	details := []protoadapt.MessageV1{info}
+	if f.retryAfter > 0 {
+		details = append(details, &errdetails.RetryInfo{RetryDelay: durationpb.New(f.retryAfter)})
+	}
+	plain := status.New(f.code, f.message)
+	detailed, err := plain.WithDetails(details...)
+	if err != nil {
+		return plain
+	}
+	return detailed
+}
+
+// status returns the failure as one operation's among several.
+func (f *failure) status() *kvdpb.Status {
+	return &kvdpb.Status{
+		Code:         int32(f.code),
+		Reason:       f.reason,
+		Message:      f.message,
+		RetryAfterMs: f.retryAfterMillis(),
+		Version:      uint64(f.version),
+	}
+}
+
+// result returns the failure as an answer in a frame.
+func (f *failure) result(tag uint64) frame.Result {
+	return frame.Result{
+		Tag:              tag,
+		Code:             int32(f.code),
+		Reason:           f.reason,
+		Message:          f.message,
+		RetryAfterMillis: f.retryAfterMillis(),
+		Version:          uint64(f.version),
+	}
+}
+
+func (f *failure) retryAfterMillis() uint32 {
+	return uint32(min(f.retryAfter, time.Hour) / time.Millisecond)
+}
+
+// requestError is an error of the server's own checks: its text may go to the
+// caller as it stands.
+type requestError struct{ error }
+
+func (e requestError) Unwrap() error { return e.error }
+
+// invalid marks an error of package kv's limits, or of this package, as safe to
+// show.
+func invalid(err error) error { return requestError{err} }
+
+func invalidf(format string, args ...any) error {
+	return requestError{fmt.Errorf("%w: "+format, append([]any{kv.ErrInvalidArgument}, args...)...)}
+}
+
+var errPageToken = errors.New("page token is damaged or belongs to another range")
+
+// notFound is the answer to a read that found nothing at a version.
+func notFound(at kv.SeqNum) *failure {
+	return &failure{code: codes.NotFound, reason: kvdpb.ReasonKeyNotFound, message: "key not found", version: at}
+}
+
+// shuttingDown refuses an operation of which nothing was done.
+var shuttingDown = &failure{
+	code: codes.Unavailable, reason: kvdpb.ReasonShuttingDown,
+	message: "the server is shutting down; nothing was done",
+}
+
+// overloaded refuses work of which nothing was done.
+func overloaded(cause string, retryAfter time.Duration) *failure {
+	return &failure{
+		code: codes.ResourceExhausted, reason: kvdpb.ReasonOverloaded,
+		message:    "the server is overloaded; nothing was done, try again later",
+		retryAfter: retryAfter,
+		metadata:   map[string]string{kvdpb.MetadataCause: cause},
+	}
+}
+
+// classes says how each error of package kv looks from outside, first match
+// first: an uncertain write is that before anything else it may be.
+var classes = []struct {
+	err     error
+	code    codes.Code
+	reason  string
+	message string
+}{
+	{kv.ErrUncertain, codes.DeadlineExceeded, kvdpb.ReasonOutcomeUnknown, "time ran out; the write may or may not have happened"},
+	{kv.ErrNotFound, codes.NotFound, kvdpb.ReasonKeyNotFound, "key not found"},
+	{kv.ErrTooLarge, codes.InvalidArgument, kvdpb.ReasonTooLarge, "the request exceeds a limit"},
+	{errPageToken, codes.InvalidArgument, kvdpb.ReasonInvalidPageToken, errPageToken.Error()},
+	{kv.ErrInvalidArgument, codes.InvalidArgument, kvdpb.ReasonInvalidRequest, "the request is invalid"},
+	{kv.ErrReadOnly, codes.Unavailable, kvdpb.ReasonReadOnly, "the server takes no writes now; the operator can say why"},
+	{kv.ErrFailed, codes.Unavailable, kvdpb.ReasonStoreFailed, "the store stopped after an error of its disk; nothing was done"},
+	{kv.ErrClosed, codes.Unavailable, kvdpb.ReasonShuttingDown, shuttingDown.message},
+	{kv.ErrVersionGone, codes.OutOfRange, kvdpb.ReasonVersionGone, "the version is no longer kept; begin anew"},
+	{context.DeadlineExceeded, codes.DeadlineExceeded, kvdpb.ReasonDeadlineExceeded, "time ran out; nothing was done"},
+	{context.Canceled, codes.Canceled, kvdpb.ReasonCancelled, "the call was cancelled; nothing was done"},
+}
+
+// failure translates an error for the caller of a method. What the caller must
+// not see, or cannot use, is reported under a request id.
+func (s *Server) failure(m method, err error) *failure {
+	if f, ok := errors.AsType[*failure](err); ok {
+		return f
+	}
+	if overload, ok := errors.AsType[*kv.OverloadError](err); ok {
+		s.counters.shed(shedByStore)
+		return overloaded(overload.Reason, overload.RetryAfter)
+	}
+	if errors.Is(err, kv.ErrOverloaded) {
+		s.counters.shed(shedByStore)
+		return overloaded("store", 0)
+	}
+	if errors.Is(err, kv.ErrCorrupt) && !errors.Is(err, kv.ErrUncertain) {
+		return s.hidden(m, err, codes.DataLoss, kvdpb.ReasonCorruption, "stored data failed its checksum; the server's log says where")
+	}
+	for _, c := range classes {
+		if !errors.Is(err, c.err) {
+			continue
+		}
+		f := &failure{code: c.code, reason: c.reason, message: c.message}
+		if safe, ok := errors.AsType[requestError](err); ok {
+			f.message = safe.Error()
+		}
+		if c.err == kv.ErrUncertain && (errors.Is(err, kv.ErrFailed) || errors.Is(err, kv.ErrClosed)) {
+			f.code, f.message = codes.Unavailable, "the store stopped; the write may or may not have happened"
+		}
+		return f
+	}
+	return s.hidden(m, err, codes.Internal, kvdpb.ReasonInternal, "internal error; the server's log has the request id")
+}
+
+// hidden reports err and returns a failure that names only the report.
+func (s *Server) hidden(m method, err error, code codes.Code, reason, message string) *failure {
+	id := fmt.Sprintf("%016x", rand.Uint64())
+	s.options.ReportError(id, m.String(), err)
+	return &failure{
+		code: code, reason: reason,
+		message:  fmt.Sprintf("%s (request %s)", message, id),
+		metadata: map[string]string{kvdpb.MetadataRequestID: id},
+	}
+}

@@ -1,0 +1,177 @@
+package server_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/server"
+	"github.com/kvd-db/kvd/internal/server/servertest"
+	kvdpb "github.com/kvd-db/kvd/pkg/kvdpb/kvd/v1"
+)
+
+var failures = []struct {
+	err    error
+	code   codes.Code
+	reason string
+}{
+	{kv.ErrNotFound, codes.NotFound, "KEY_NOT_FOUND"},
+	{kv.ErrInvalidArgument, codes.InvalidArgument, "INVALID_REQUEST"},
+	{kv.ErrTooLarge, codes.InvalidArgument, "TOO_LARGE"},
+	{kv.ErrOverloaded, codes.ResourceExhausted, "OVERLOADED"},
+	{&kv.OverloadError{Reason: "inbox_full", RetryAfter: time.Second}, codes.ResourceExhausted, "OVERLOADED"},
+	{fmt.Errorf("%w: %w", kv.ErrUncertain, context.DeadlineExceeded), codes.DeadlineExceeded, "OUTCOME_UNKNOWN"},
+	{fmt.Errorf("%w: %w", kv.ErrUncertain, kv.ErrFailed), codes.Unavailable, "OUTCOME_UNKNOWN"},
+	{fmt.Errorf("%w: %w", kv.ErrUncertain, kv.ErrCorrupt), codes.DeadlineExceeded, "OUTCOME_UNKNOWN"},
+	{kv.ErrReadOnly, codes.Unavailable, "READ_ONLY"},
+	{kv.ErrFailed, codes.Unavailable, "STORE_FAILED"},
+	{kv.ErrClosed, codes.Unavailable, "SHUTTING_DOWN"},
+	{kv.ErrVersionGone, codes.OutOfRange, "VERSION_GONE"},
+	{kv.Corruptf("p-0001/secret.sst", 7, "bad checksum"), codes.DataLoss, "CORRUPTION"},
+	{context.DeadlineExceeded, codes.DeadlineExceeded, "DEADLINE_EXCEEDED"},
+	{context.Canceled, codes.Canceled, "CANCELLED"},
+	{errors.New("open /var/lib/secret: *os.PathError"), codes.Internal, "INTERNAL"},
+}
+
+// Each error has its code and reason, in unary calls and in frames, and tells
+// nothing of what the store said.
+func TestErrorsOfTheStoreAreTranslated(t *testing.T) {
+	for _, test := range failures {
+		t.Run(test.reason+" "+test.code.String(), func(t *testing.T) {
+			store := servertest.New(kv.DefaultLimits)
+			wrapped := fmt.Errorf("read block of secret: %w", test.err)
+			store.OnLookup = func(context.Context, []*kv.Lookup) error { return wrapped }
+			store.OnWrite = func(_ context.Context, writes []*kv.Write) error {
+				writes[0].Err = wrapped
+				return nil
+			}
+			f := start(t, store, func() *server.Server { return server.New(store, server.Options{}) })
+			ctx := testContext(t)
+
+			_, err := f.kv.Get(ctx, &kvdpb.GetRequest{Key: []byte("k")})
+			requireFailure(t, err, test.code, test.reason)
+			assert.NotContains(t, status.Convert(err).Message(), "secret")
+			_, err = f.kv.Put(ctx, &kvdpb.PutRequest{Item: &kvdpb.Item{Key: []byte("k")}})
+			requireFailure(t, err, test.code, test.reason)
+			assert.NotContains(t, status.Convert(err).Message(), "secret")
+
+			p := f.pipeline(t)
+			for i, op := range []*kvdpb.PipelineRequest_Op{getOp(1, "k"), putOp(2, "k", "v")} {
+				p.send(op)
+				r := p.result()
+				assert.EqualValues(t, i+1, r.Tag)
+				assert.EqualValues(t, test.code, r.Status.GetCode())
+				assert.Equal(t, test.reason, r.Status.GetReason())
+				assert.NotContains(t, r.Status.GetMessage(), "secret")
+			}
+			p.close()
+			assert.EqualValues(t, 1, f.requests("Get", test.code))
+			assert.EqualValues(t, 1, f.requests("Put", test.code))
+			assert.EqualValues(t, 1, f.requests("Pipeline.Get", test.code))
+			assert.EqualValues(t, 1, f.requests("Pipeline.Put", test.code))
+		})
+	}
+}
+
+func TestOverloadSaysWhyAndWhenToComeBack(t *testing.T) {
+	store := servertest.New(kv.DefaultLimits)
+	store.OnLookup = func(context.Context, []*kv.Lookup) error {
+		return &kv.OverloadError{Reason: "inbox_full", RetryAfter: 70 * time.Millisecond}
+	}
+	f := start(t, store, func() *server.Server { return server.New(store, server.Options{}) })
+	_, err := f.kv.Get(testContext(t), &kvdpb.GetRequest{Key: []byte("k")})
+	info, retryAfter := requireFailure(t, err, codes.ResourceExhausted, "OVERLOADED")
+	assert.Equal(t, "inbox_full", info.Metadata["cause"])
+	assert.Equal(t, 70*time.Millisecond, retryAfter)
+
+	p := f.pipeline(t)
+	p.send(getOp(1, "k"))
+	assert.EqualValues(t, 70, p.result().Status.GetRetryAfterMs())
+	p.close()
+	assert.EqualValues(t, 2, f.Stats().Shed["store"])
+}
+
+func TestAnAbsentKeySaysAsOfWhen(t *testing.T) {
+	f := startWith(t, kv.DefaultLimits, server.Options{})
+	f.put(t, "a", "1")
+	version := f.put(t, "a", "2")
+	_, err := f.kv.Get(testContext(t), &kvdpb.GetRequest{Key: []byte("b")})
+	info, _ := requireFailure(t, err, codes.NotFound, "KEY_NOT_FOUND")
+	assert.Equal(t, fmt.Sprint(version), info.Metadata["version"])
+
+	p := f.pipeline(t)
+	p.send(getOp(1, "b"))
+	assert.Equal(t, version, p.result().Status.GetVersion())
+	p.close()
+}
+
+// What the caller is not told, the server's log is, under the same id.
+func TestHiddenErrorsAreReportedUnderARequestID(t *testing.T) {
+	var mu sync.Mutex
+	reported := map[string]string{}
+	cause := errors.New("the cause")
+	store := servertest.New(kv.DefaultLimits)
+	store.OnLookup = func(context.Context, []*kv.Lookup) error { return cause }
+	f := start(t, store, func() *server.Server {
+		return server.New(store, server.Options{ReportError: func(id, method string, err error) {
+			mu.Lock()
+			defer mu.Unlock()
+			reported[id] = method + ": " + err.Error()
+		}})
+	})
+	_, err := f.kv.Get(testContext(t), &kvdpb.GetRequest{Key: []byte("k")})
+	info, _ := requireFailure(t, err, codes.Internal, "INTERNAL")
+	id := info.Metadata["request_id"]
+	require.NotEmpty(t, id)
+	assert.Contains(t, status.Convert(err).Message(), id)
+	mu.Lock()
+	defer mu.Unlock()
+	assert.Equal(t, map[string]string{id: "Get: the cause"}, reported)
+}
+
+// A panic fails its request; the process and the stream's other requests live.
+func TestPanicsAreContained(t *testing.T) {
+	var mu sync.Mutex
+	var report string
+	store := servertest.New(kv.DefaultLimits)
+	store.OnLookup = func(_ context.Context, reads []*kv.Lookup) error {
+		if string(reads[0].Key) == "panic" {
+			panic("at the disco")
+		}
+		return nil
+	}
+	f := start(t, store, func() *server.Server {
+		return server.New(store, server.Options{ReportError: func(_, _ string, err error) {
+			mu.Lock()
+			defer mu.Unlock()
+			report = err.Error()
+		}})
+	})
+	f.put(t, "k", "v")
+	ctx := testContext(t)
+	_, err := f.kv.Get(ctx, &kvdpb.GetRequest{Key: []byte("panic")})
+	requireFailure(t, err, codes.Internal, "INTERNAL")
+	assert.NotContains(t, err.Error(), "disco")
+	mu.Lock()
+	assert.Contains(t, report, "at the disco")
+	assert.True(t, strings.Contains(report, "errors_test.go"), "the report has the stack")
+	mu.Unlock()
+
+	p := f.pipeline(t)
+	p.send(getOp(1, "panic"))
+	assert.Equal(t, "INTERNAL", p.result().Status.GetReason())
+	p.send(getOp(2, "k"))
+	assert.Equal(t, "v", string(p.result().GetGet().GetItem().GetValue()))
+	p.close()
+	assert.EqualValues(t, 2, f.Stats().Panics)
+}

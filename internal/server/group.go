@@ -1,0 +1,257 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"math/bits"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc/codes"
+
+	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/pkg/kvdpb/frame"
+)
+
+// class says which operations of a frame the store may serve together without
+// one of them waiting for what only another one asked for.
+type class struct {
+	read       bool
+	durability kv.Durability // of writes
+	// patience is the number of bits of the timeout, so that a group's timeouts
+	// are within a factor of two of each other; 0 is the server's default.
+	patience int
+}
+
+// group is the operations of one class in one frame: one call of the store and
+// one answer, or several if the answer is large.
+type group struct {
+	pipeline *pipeline
+	class    class
+	timeout  time.Duration // the longest of its operations; 0 is the default
+
+	ops      []*frame.Op
+	lookups  []kv.Lookup
+	reads    []*kv.Lookup
+	changes  []kv.Write
+	writes   []*kv.Write
+	response frame.Response
+	bytes    int // of values in response
+}
+
+var groups = sync.Pool{New: func() any { return new(group) }}
+
+// split checks the operations of a frame, answers those that can never succeed,
+// and sorts the others into groups.
+func (p *pipeline) split(f *frame.Request) []*group {
+	var split []*group
+	var refused frame.Response
+	for i := range f.Ops {
+		op := &f.Ops[i]
+		c, err := p.server.classify(op)
+		if err != nil {
+			why := p.server.failure(methodOfKind(op.Kind), err)
+			p.server.counters.request(methodOfKind(op.Kind), why.code, 1)
+			refused.Results = append(refused.Results, why.result(op.Tag))
+			continue
+		}
+		g := find(split, c)
+		if g == nil {
+			g = groups.Get().(*group)
+			g.pipeline, g.class = p, c
+			split = append(split, g)
+		}
+		g.ops = append(g.ops, op)
+		g.timeout = max(g.timeout, time.Duration(op.TimeoutMillis)*time.Millisecond)
+	}
+	if len(refused.Results) > 0 {
+		p.send(&refused)
+	}
+	return split
+}
+
+func find(groups []*group, c class) *group {
+	for _, g := range groups {
+		if g.class == c {
+			return g
+		}
+	}
+	return nil
+}
+
+// classify checks an operation against the limits and names its class.
+func (s *Server) classify(op *frame.Op) (class, error) {
+	c := class{patience: bits.Len32(op.TimeoutMillis)}
+	if op.Kind == frame.Get {
+		c.read = true
+		if err := s.limits.CheckKey(op.Key); err != nil {
+			return c, invalid(err)
+		}
+		return c, nil
+	}
+	write, ok := writeOf(op)
+	if !ok {
+		return c, invalidf("operation is none that this server knows")
+	}
+	if err := write.Check(s.limits); err != nil {
+		return c, invalid(err)
+	}
+	var err error
+	c.durability, err = durabilityOf(op.Durability)
+	return c, err
+}
+
+func writeOf(op *frame.Op) (kv.Op, bool) {
+	switch op.Kind {
+	case frame.Put:
+		return kv.Op{Kind: kv.KindPut, Key: op.Key, Value: op.Value}, true
+	case frame.Delete:
+		return kv.Op{Kind: kv.KindDelete, Key: op.Key}, true
+	}
+	return kv.Op{}, false
+}
+
+// responseBytes is the size from which on a response is sent and another begun.
+// Small, so that a large value does not hold up the answers behind it.
+const responseBytes = 256 << 10
+
+// serve has the store perform the group and answers each operation. It reports
+// whether the store may still use memory of the frame; the group is then left to
+// the garbage collector, else it is ready for other operations.
+func (g *group) serve() (held bool) {
+	timeout := g.timeout
+	if timeout == 0 {
+		timeout = g.pipeline.server.options.Deadline
+	}
+	ctx, cancel := context.WithTimeout(g.pipeline.stream.Context(), timeout)
+	defer cancel()
+	panicked, err := g.call(ctx)
+	switch {
+	case err != nil:
+		g.failAll(err)
+		held = panicked || errors.Is(err, kv.ErrUncertain)
+	case g.class.read:
+		g.answerReads()
+	default:
+		held = g.answerWrites()
+	}
+	g.flush()
+	if !held {
+		g.reset()
+		groups.Put(g)
+	}
+	return held
+}
+
+// call is the one call of the store. A panic there fails this group alone.
+func (g *group) call(ctx context.Context) (panicked bool, err error) {
+	s := g.pipeline.server
+	defer func() {
+		if v := recover(); v != nil {
+			panicked, err = true, s.panicked(methodOfKind(g.ops[0].Kind), v)
+		}
+	}()
+	if g.class.read {
+		for _, op := range g.ops {
+			g.lookups = append(g.lookups, kv.Lookup{Key: op.Key})
+		}
+		for i := range g.lookups {
+			g.reads = append(g.reads, &g.lookups[i])
+		}
+		return false, s.store.Lookup(ctx, g.reads)
+	}
+	for _, op := range g.ops {
+		what, _ := writeOf(op)
+		g.changes = append(g.changes, kv.Write{Op: what, Durability: g.class.durability})
+	}
+	for i := range g.changes {
+		g.writes = append(g.writes, &g.changes[i])
+	}
+	return false, s.store.Write(ctx, g.writes)
+}
+
+func (g *group) answerReads() {
+	succeeded, absent := 0, 0
+	for i, op := range g.ops {
+		switch l := &g.lookups[i]; {
+		case l.Err != nil:
+			g.fail(op, g.pipeline.server.failure(pipelineGet, l.Err))
+		case !l.Found:
+			absent++
+			g.add(notFound(l.ReadVersion).result(op.Tag))
+		default:
+			succeeded++
+			g.add(frame.Result{
+				Tag: op.Tag, Kind: frame.Get, Version: uint64(l.ReadVersion),
+				Value: l.Value, ItemVersion: uint64(l.Version),
+			})
+		}
+	}
+	g.pipeline.server.counters.request(pipelineGet, codes.OK, succeeded)
+	g.pipeline.server.counters.request(pipelineGet, codes.NotFound, absent)
+}
+
+// answerWrites reports whether the store may still use memory of the frame.
+func (g *group) answerWrites() (held bool) {
+	puts, deletes := 0, 0
+	for i, op := range g.ops {
+		w := &g.changes[i]
+		if w.Err != nil {
+			held = held || errors.Is(w.Err, kv.ErrUncertain)
+			g.fail(op, g.pipeline.server.failure(methodOfKind(op.Kind), w.Err))
+			continue
+		}
+		if op.Kind == frame.Put {
+			puts++
+		} else {
+			deletes++
+		}
+		g.add(frame.Result{Tag: op.Tag, Kind: op.Kind, Version: uint64(w.Version)})
+	}
+	g.pipeline.server.counters.request(pipelinePut, codes.OK, puts)
+	g.pipeline.server.counters.request(pipelineDelete, codes.OK, deletes)
+	return held
+}
+
+// failAll answers every operation with the error of the whole call.
+func (g *group) failAll(err error) {
+	why := g.pipeline.server.failure(methodOfKind(g.ops[0].Kind), err)
+	for _, op := range g.ops {
+		g.fail(op, why)
+	}
+}
+
+func (g *group) fail(op *frame.Op, why *failure) {
+	g.pipeline.server.counters.request(methodOfKind(op.Kind), why.code, 1)
+	g.add(why.result(op.Tag))
+}
+
+// add puts an answer into the response, and sends that when it is large.
+func (g *group) add(r frame.Result) {
+	g.response.Results = append(g.response.Results, r)
+	if g.bytes += len(r.Value); g.bytes >= responseBytes {
+		g.flush()
+	}
+}
+
+// flush sends what has been answered.
+func (g *group) flush() {
+	if len(g.response.Results) > 0 {
+		g.pipeline.send(&g.response)
+		g.response.Release()
+		g.bytes = 0
+	}
+}
+
+// reset forgets the operations and keeps the memory.
+func (g *group) reset() {
+	clear(g.ops)
+	clear(g.lookups)
+	clear(g.reads)
+	clear(g.changes)
+	clear(g.writes)
+	*g = group{
+		ops: g.ops[:0], lookups: g.lookups[:0], reads: g.reads[:0],
+		changes: g.changes[:0], writes: g.writes[:0], response: g.response,
+	}
+}

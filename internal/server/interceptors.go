@@ -1,0 +1,88 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"runtime/debug"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/proto"
+
+	kvdpb "github.com/kvd-db/kvd/pkg/kvdpb/kvd/v1"
+)
+
+// unary surrounds every unary call: its charge, its count and its panic.
+func (s *Server) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (_ any, err error) {
+	a := admissionOf(ctx)
+	defer func() { s.counters.request(a.method, codeOf(err), 1) }()
+	if !a.claim() {
+		return nil, s.failure(a.method, context.Cause(ctx))
+	}
+	defer a.release()
+	defer s.recover(a.method, &err)
+	if m, ok := req.(proto.Message); ok && !a.resize(int64(proto.Size(m))) {
+		s.counters.shed(shedByBytes)
+		return nil, overloaded(shedNames[shedByBytes], retryAfterShed)
+	}
+	return handler(ctx, req)
+}
+
+// stream surrounds every stream likewise.
+func (s *Server) stream(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) (err error) {
+	ctx := stream.Context()
+	a := admissionOf(ctx)
+	defer func() { s.counters.request(a.method, codeOf(err), 1) }()
+	if !a.claim() {
+		return s.failure(a.method, context.Cause(ctx))
+	}
+	defer a.release()
+	defer s.recover(a.method, &err)
+	if a.method == methodOther && a.kill != nil {
+		ended := make(chan struct{})
+		defer close(ended)
+		go a.killAtShutdown(ended)
+		return handler(srv, idleStream{stream, a})
+	}
+	return handler(srv, stream)
+}
+
+// killAtShutdown ends a stream that never ends by itself: a health watch, or
+// reflection.
+func (a *admission) killAtShutdown(ended <-chan struct{}) {
+	select {
+	case <-a.server.draining:
+		a.kill(shuttingDown)
+	case <-ended:
+	}
+}
+
+// idleStream is such a stream. Once its request has come it may idle, and
+// occupies nothing to speak of.
+type idleStream struct {
+	grpc.ServerStream
+	a *admission
+}
+
+func (s idleStream) RecvMsg(m any) error {
+	err := s.ServerStream.RecvMsg(m)
+	if err == nil {
+		s.a.stall.Stop()
+		s.a.resize(0)
+	}
+	return err
+}
+
+// recover turns a panic of the caller's goroutine into an error. To be deferred.
+func (s *Server) recover(m method, err *error) {
+	if v := recover(); v != nil {
+		*err = s.panicked(m, v)
+	}
+}
+
+// panicked counts and reports a panic: one request fails, the process lives.
+func (s *Server) panicked(m method, v any) *failure {
+	s.counters.panics.Add(1)
+	return s.hidden(m, fmt.Errorf("panic: %v\n%s", v, debug.Stack()), codes.Internal, kvdpb.ReasonInternal,
+		"internal error; the server's log has the request id")
+}

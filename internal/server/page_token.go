@@ -1,0 +1,59 @@
+package server
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/binary"
+	"hash/crc32"
+
+	"github.com/kvd-db/kvd/internal/kv"
+)
+
+// A page token says where a scan goes on:
+//
+//	token = base64url( u8 version = 1 | last key returned | u32 crc32c )
+//
+// The checksum, little-endian, is over the range that was asked for and all that
+// stands before it, so that a token which was cut, changed or used with another
+// range is refused and never silently skips keys. It is no secret: a client may
+// scan the range anyway.
+const pageTokenVersion = 1
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+func encodePageToken(r kv.Range, last []byte) string {
+	token := append(make([]byte, 0, 1+len(last)+crc32.Size), pageTokenVersion)
+	token = append(token, last...)
+	token = binary.LittleEndian.AppendUint32(token, pageTokenSum(r, token))
+	return base64.RawURLEncoding.EncodeToString(token)
+}
+
+// decodePageToken returns the part of r behind the token's key.
+func decodePageToken(r kv.Range, text string, l kv.Limits) (kv.Range, error) {
+	if base64.RawURLEncoding.DecodedLen(len(text)) > 1+l.KeyBytes+crc32.Size {
+		return kv.Range{}, invalid(errPageToken)
+	}
+	token, err := base64.RawURLEncoding.DecodeString(text)
+	if err != nil || len(token) <= 1+crc32.Size {
+		return kv.Range{}, invalid(errPageToken)
+	}
+	// There is one token for each place of a range, so making it again checks all
+	// of it: version, checksum and spelling.
+	last := token[1 : len(token)-crc32.Size]
+	if !r.Contains(last) || encodePageToken(r, last) != text {
+		return kv.Range{}, invalid(errPageToken)
+	}
+	// The first key behind last in byte order.
+	return kv.Range{Start: append(bytes.Clone(last), 0), End: r.End}, nil
+}
+
+func pageTokenSum(r kv.Range, body []byte) uint32 {
+	var length [8]byte
+	sum := uint32(0)
+	for _, part := range [...][]byte{r.Start, r.End, body} {
+		binary.LittleEndian.PutUint64(length[:], uint64(len(part)))
+		sum = crc32.Update(sum, castagnoli, length[:])
+		sum = crc32.Update(sum, castagnoli, part)
+	}
+	return sum
+}

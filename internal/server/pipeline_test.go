@@ -1,0 +1,325 @@
+package server_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/server"
+	"github.com/kvd-db/kvd/internal/server/servertest"
+	kvdpb "github.com/kvd-db/kvd/pkg/kvdpb/kvd/v1"
+)
+
+// pipeline is a Pipeline stream as the generated code makes it.
+type pipeline struct {
+	t       testing.TB
+	stream  kvdpb.KVService_PipelineClient
+	results []*kvdpb.PipelineResponse_Result // received, not yet asked for
+}
+
+func (f *fixture) pipeline(t testing.TB) *pipeline {
+	t.Helper()
+	stream, err := f.kv.Pipeline(testContext(t))
+	require.NoError(t, err)
+	return &pipeline{t: t, stream: stream}
+}
+
+func (p *pipeline) send(ops ...*kvdpb.PipelineRequest_Op) {
+	p.t.Helper()
+	require.NoError(p.t, p.stream.Send(&kvdpb.PipelineRequest{Ops: ops}))
+}
+
+// frame returns the results of the next response frame.
+func (p *pipeline) frame() []*kvdpb.PipelineResponse_Result {
+	p.t.Helper()
+	r, err := p.stream.Recv()
+	require.NoError(p.t, err)
+	return r.Results
+}
+
+// result returns the next result, in whatever frame it comes.
+func (p *pipeline) result() *kvdpb.PipelineResponse_Result {
+	p.t.Helper()
+	for len(p.results) == 0 {
+		p.results = p.frame()
+	}
+	r := p.results[0]
+	p.results = p.results[1:]
+	return r
+}
+
+// close ends the stream in order.
+func (p *pipeline) close() {
+	p.t.Helper()
+	require.NoError(p.t, p.stream.CloseSend())
+	_, err := p.stream.Recv()
+	require.ErrorIs(p.t, err, io.EOF)
+}
+
+func getOp(tag uint64, key string) *kvdpb.PipelineRequest_Op {
+	return &kvdpb.PipelineRequest_Op{Tag: tag, Op: &kvdpb.PipelineRequest_Op_Get{Get: &kvdpb.GetRequest{Key: []byte(key)}}}
+}
+
+func putOp(tag uint64, key, value string) *kvdpb.PipelineRequest_Op {
+	return durablePutOp(tag, key, value, kvdpb.Durability_DURABILITY_UNSPECIFIED)
+}
+
+func durablePutOp(tag uint64, key, value string, d kvdpb.Durability) *kvdpb.PipelineRequest_Op {
+	return &kvdpb.PipelineRequest_Op{Tag: tag, Op: &kvdpb.PipelineRequest_Op_Put{Put: &kvdpb.PutRequest{
+		Item:    &kvdpb.Item{Key: []byte(key), Value: []byte(value)},
+		Options: &kvdpb.RequestOptions{Durability: d},
+	}}}
+}
+
+func deleteOp(tag uint64, key string) *kvdpb.PipelineRequest_Op {
+	return &kvdpb.PipelineRequest_Op{Tag: tag, Op: &kvdpb.PipelineRequest_Op_Delete{Delete: &kvdpb.DeleteRequest{Key: []byte(key)}}}
+}
+
+func TestPipelineAnswersEachOperation(t *testing.T) {
+	f := startWith(t, kv.DefaultLimits, server.Options{})
+	p := f.pipeline(t)
+	p.send(putOp(10, "a", "1"), putOp(11, "b", ""))
+	versions := map[uint64]uint64{}
+	for range 2 {
+		r := p.result()
+		versions[r.Tag] = r.GetPut().GetMeta().GetVersion()
+	}
+	assert.Equal(t, map[uint64]uint64{10: 1, 11: 2}, versions)
+
+	p.send(getOp(1, "a"), getOp(2, "b"), getOp(3, "c"))
+	r := p.result()
+	assert.EqualValues(t, 1, r.Tag)
+	assert.Equal(t, "1", string(r.GetGet().GetItem().GetValue()))
+	assert.EqualValues(t, 1, r.GetGet().GetItem().GetVersion())
+	assert.EqualValues(t, 2, r.GetGet().GetMeta().GetVersion(), "read at the newest version")
+	r = p.result()
+	assert.NotNil(t, r.GetGet().GetItem(), "an empty value is a value")
+	assert.Empty(t, r.GetGet().GetItem().GetValue())
+	r = p.result()
+	assert.Equal(t, "KEY_NOT_FOUND", r.Status.GetReason())
+
+	p.send(deleteOp(1, "a"))
+	assert.EqualValues(t, 3, p.result().GetDelete().GetMeta().GetVersion())
+	p.send() // an empty frame has no answer
+	p.send(getOp(1, "a"))
+	assert.Equal(t, "KEY_NOT_FOUND", p.result().Status.GetReason())
+	p.close()
+
+	stats := f.Stats()
+	assert.EqualValues(t, 5, stats.Frames())
+	assert.EqualValues(t, 7, stats.FrameOps)
+	assert.EqualValues(t, 3, stats.FrameSizes[0], "two of one operation and the empty one")
+	assert.EqualValues(t, 1, stats.FrameSizes[1])
+	assert.EqualValues(t, 1, stats.FrameSizes[2])
+	assert.EqualValues(t, 2, f.requests("Pipeline.Get", codes.OK))
+	assert.EqualValues(t, 2, f.requests("Pipeline.Get", codes.NotFound))
+	assert.EqualValues(t, 2, f.requests("Pipeline.Put", codes.OK))
+	assert.EqualValues(t, 1, f.requests("Pipeline.Delete", codes.OK))
+	assert.EqualValues(t, 1, f.requests("Pipeline", codes.OK))
+}
+
+// Reads do not wait for writes of the same frame, nor weak writes for strong
+// ones: each group is one call of the store with an answer of its own.
+func TestAFrameIsServedInGroups(t *testing.T) {
+	store := servertest.New(kv.DefaultLimits)
+	calls := make(chan string, 10)
+	syncNow := make(chan struct{})
+	store.OnLookup = func(_ context.Context, reads []*kv.Lookup) error {
+		calls <- fmt.Sprintf("read %d", len(reads))
+		return nil
+	}
+	store.OnWrite = func(_ context.Context, writes []*kv.Write) error {
+		calls <- fmt.Sprintf("write %d %s", len(writes), writes[0].Durability)
+		if writes[0].Durability == kv.DurabilitySync {
+			<-syncNow
+		}
+		return nil
+	}
+	f := start(t, store, func() *server.Server { return server.New(store, server.Options{}) })
+	p := f.pipeline(t)
+	p.send(
+		durablePutOp(1, "a", "", kvdpb.Durability_DURABILITY_SYNC), getOp(2, "x"),
+		durablePutOp(3, "b", "", kvdpb.Durability_DURABILITY_MEMORY), getOp(4, "y"),
+		durablePutOp(5, "c", "", kvdpb.Durability_DURABILITY_SYNC),
+	)
+	tags := []uint64{p.result().Tag, p.result().Tag, p.result().Tag}
+	assert.ElementsMatch(t, []uint64{2, 3, 4}, tags, "nobody waits for the sync")
+	p.send(getOp(6, "z"))
+	assert.EqualValues(t, 6, p.result().Tag, "neither does the next frame")
+	close(syncNow)
+	assert.Len(t, p.frame(), 2, "the synced writes share an answer")
+	p.close()
+	close(calls)
+	var all []string
+	for call := range calls {
+		all = append(all, call)
+	}
+	assert.ElementsMatch(t, []string{"read 2", "write 2 sync", "write 1 memory", "read 1"}, all)
+}
+
+// What can never succeed is refused alone and never reaches the store.
+func TestInvalidOperationsAreRefusedAlone(t *testing.T) {
+	f := startWith(t, smallLimits, server.Options{})
+	p := f.pipeline(t)
+	long := string(make([]byte, smallLimits.KeyBytes+1))
+	big := string(make([]byte, smallLimits.ValueBytes+1))
+	p.send(
+		getOp(1, ""), getOp(2, long), putOp(3, "", "v"), putOp(4, long, "v"), putOp(5, "k", big), deleteOp(6, long),
+		&kvdpb.PipelineRequest_Op{Tag: 7}, durablePutOp(8, "k", "v", 4), putOp(9, "k", "v"),
+	)
+	reasons := map[uint64]string{}
+	for range 9 {
+		r := p.result()
+		reasons[r.Tag] = r.Status.GetReason()
+	}
+	assert.Equal(t, map[uint64]string{
+		1: "INVALID_REQUEST", 2: "TOO_LARGE", 3: "INVALID_REQUEST", 4: "TOO_LARGE", 5: "TOO_LARGE", 6: "TOO_LARGE",
+		7: "INVALID_REQUEST", 8: "INVALID_REQUEST", 9: "",
+	}, reasons)
+	p.send(getOp(10, "k"))
+	assert.EqualValues(t, 10, p.result().Tag)
+	p.close()
+}
+
+func TestAnOperationsTimeoutIsHonoured(t *testing.T) {
+	store := servertest.New(kv.DefaultLimits)
+	untilDeadline := func(ctx context.Context) error {
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	store.OnLookup = func(ctx context.Context, reads []*kv.Lookup) error {
+		if string(reads[0].Key) == "slow" {
+			return untilDeadline(ctx)
+		}
+		return nil
+	}
+	store.OnWrite = func(ctx context.Context, writes []*kv.Write) error {
+		writes[0].Err = fmt.Errorf("%w: %w", kv.ErrUncertain, untilDeadline(ctx))
+		return nil
+	}
+	f := start(t, store, func() *server.Server { return server.New(store, server.Options{Deadline: 50 * time.Millisecond}) })
+	p := f.pipeline(t)
+	short, patient := getOp(1, "slow"), getOp(2, "fast")
+	short.TimeoutMs, patient.TimeoutMs = 10, 60_000
+	p.send(short, patient)
+	assert.EqualValues(t, 2, p.result().Tag)
+	r := p.result()
+	assert.EqualValues(t, 1, r.Tag)
+	assert.Equal(t, "DEADLINE_EXCEEDED", r.Status.GetReason())
+
+	p.send(getOp(3, "slow"))
+	assert.Equal(t, "DEADLINE_EXCEEDED", p.result().Status.GetReason(), "the server's default")
+	p.send(putOp(4, "k", "v"))
+	r = p.result()
+	assert.EqualValues(t, codes.DeadlineExceeded, r.Status.GetCode())
+	assert.Equal(t, "OUTCOME_UNKNOWN", r.Status.GetReason())
+	p.close()
+}
+
+// At most eight frames of a stream are served at a time; the ninth waits.
+func TestFramesInFlightAreBounded(t *testing.T) {
+	store := servertest.New(kv.DefaultLimits)
+	entered, leave := make(chan struct{}, 20), make(chan struct{})
+	var now, most atomic.Int32
+	store.OnLookup = func(context.Context, []*kv.Lookup) error {
+		n := now.Add(1)
+		defer now.Add(-1)
+		for m := most.Load(); n > m && !most.CompareAndSwap(m, n); m = most.Load() {
+		}
+		entered <- struct{}{}
+		<-leave
+		return nil
+	}
+	f := start(t, store, func() *server.Server { return server.New(store, server.Options{}) })
+	p := f.pipeline(t)
+	for tag := range uint64(20) {
+		p.send(getOp(tag, "k"))
+	}
+	for range 8 {
+		<-entered
+	}
+	assert.Empty(t, entered)
+	close(leave)
+	seen := map[uint64]bool{}
+	for range 20 {
+		seen[p.result().Tag] = true
+	}
+	assert.Len(t, seen, 20)
+	assert.EqualValues(t, 8, most.Load())
+	p.close()
+}
+
+func TestLargeAnswersAreSplit(t *testing.T) {
+	f := startWith(t, kv.DefaultLimits, server.Options{})
+	value := string(make([]byte, 100<<10))
+	f.put(t, "k", value)
+	p := f.pipeline(t)
+	var ops []*kvdpb.PipelineRequest_Op
+	for tag := range uint64(10) {
+		ops = append(ops, getOp(tag, "k"))
+	}
+	p.send(ops...)
+	frames, results := 0, 0
+	for results < 10 {
+		n := len(p.frame())
+		assert.LessOrEqual(t, n, 3)
+		results += n
+		frames++
+	}
+	assert.Equal(t, 4, frames)
+	p.close()
+}
+
+func TestAFrameOfTooManyOperationsEndsTheStream(t *testing.T) {
+	f := startWith(t, kv.DefaultLimits, server.Options{})
+	ops := make([]*kvdpb.PipelineRequest_Op, 1025)
+	for i := range ops {
+		ops[i] = getOp(uint64(i), "k")
+	}
+	p := f.pipeline(t)
+	p.send(ops[:1024]...)
+	for range 1024 {
+		p.result()
+	}
+	p.send(ops...)
+	_, err := p.stream.Recv()
+	require.Error(t, err)
+	assert.False(t, errors.Is(err, io.EOF))
+	assert.Equal(t, codes.Internal, status.Code(err))
+}
+
+// A client that goes away in the middle leaves nothing running: goleak and the
+// gauges are the judges.
+func TestAClientThatGoesAwayLeavesNothing(t *testing.T) {
+	store := servertest.New(kv.DefaultLimits)
+	entered := make(chan struct{}, 1)
+	ended := make(chan error, 1)
+	store.OnLookup = func(ctx context.Context, _ []*kv.Lookup) error {
+		entered <- struct{}{}
+		<-ctx.Done()
+		ended <- ctx.Err()
+		return ctx.Err()
+	}
+	f := start(t, store, func() *server.Server { return server.New(store, server.Options{}) })
+	ctx, cancel := context.WithCancel(testContext(t))
+	stream, err := f.kv.Pipeline(ctx)
+	require.NoError(t, err)
+	require.NoError(t, stream.Send(&kvdpb.PipelineRequest{Ops: []*kvdpb.PipelineRequest_Op{getOp(1, "k")}}))
+	<-entered
+	cancel()
+	require.ErrorIs(t, <-ended, context.Canceled)
+	require.Eventually(t, func() bool {
+		stats := f.Stats()
+		return stats.Streams == 0 && stats.Bytes == 0
+	}, 5*time.Second, time.Millisecond)
+}

@@ -1,0 +1,75 @@
+package server
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/kvd-db/kvd/internal/kv"
+	kvdpb "github.com/kvd-db/kvd/pkg/kvdpb/kvd/v1"
+)
+
+// Get implements the method of KVService.
+func (s *Server) Get(ctx context.Context, req *kvdpb.GetRequest) (*kvdpb.GetResponse, error) {
+	if err := s.limits.CheckKey(req.Key); err != nil {
+		return nil, s.failure(methodGet, invalid(err))
+	}
+	l := kv.Lookup{Key: req.Key}
+	if err := s.store.Lookup(ctx, []*kv.Lookup{&l}); err != nil {
+		return nil, s.failure(methodGet, err)
+	}
+	if l.Err != nil {
+		return nil, s.failure(methodGet, l.Err)
+	}
+	if !l.Found {
+		return nil, notFound(l.ReadVersion)
+	}
+	return &kvdpb.GetResponse{
+		Item: &kvdpb.Item{Value: l.Value, Version: uint64(l.Version)},
+		Meta: meta(l.ReadVersion),
+	}, nil
+}
+
+// BatchGet implements the method of KVService.
+func (s *Server) BatchGet(ctx context.Context, req *kvdpb.BatchGetRequest) (*kvdpb.BatchGetResponse, error) {
+	if len(req.Keys) > s.limits.BatchOps {
+		return nil, s.failure(methodBatchGet, tooLarge("%d keys, limit is %d", len(req.Keys), s.limits.BatchOps))
+	}
+	lookups := make([]kv.Lookup, len(req.Keys))
+	reads := make([]*kv.Lookup, len(req.Keys))
+	for i, key := range req.Keys {
+		if err := s.limits.CheckKey(key); err != nil {
+			return nil, s.failure(methodBatchGet, invalid(fmt.Errorf("key %d: %w", i, err)))
+		}
+		lookups[i].Key = key
+		reads[i] = &lookups[i]
+	}
+	version, err := s.store.LookupAt(ctx, reads)
+	if err != nil {
+		return nil, s.failure(methodBatchGet, err)
+	}
+	response := &kvdpb.BatchGetResponse{Lookups: make([]*kvdpb.BatchGetResponse_Lookup, len(reads)), Meta: meta(version)}
+	bytes := 0
+	for i, l := range reads {
+		if l.Err != nil {
+			return nil, s.failure(methodBatchGet, l.Err)
+		}
+		response.Lookups[i] = &kvdpb.BatchGetResponse_Lookup{Found: l.Found}
+		if l.Found {
+			response.Lookups[i].Item = &kvdpb.Item{Value: l.Value, Version: uint64(l.Version)}
+		}
+		bytes += len(l.Value)
+	}
+	// The limit of a batch, so that what can be written as one can be read as one.
+	if limit := max(s.limits.BatchBytes, s.limits.ValueBytes); bytes > limit {
+		return nil, s.failure(methodBatchGet, tooLarge("the answer has %d bytes, limit is %d; ask for fewer keys", bytes, limit))
+	}
+	return response, nil
+}
+
+func tooLarge(format string, args ...any) error {
+	return invalid(fmt.Errorf("%w: "+format, append([]any{kv.ErrTooLarge}, args...)...))
+}
+
+func meta(version kv.SeqNum) *kvdpb.ResponseMeta {
+	return &kvdpb.ResponseMeta{Version: uint64(version)}
+}

@@ -1,0 +1,149 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"net"
+	"sync"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/health"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/reflection"
+	"google.golang.org/grpc/status"
+
+	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/pkg/kvdpb/frame"
+	kvdpb "github.com/kvd-db/kvd/pkg/kvdpb/kvd/v1"
+)
+
+// Server serves a Store over gRPC. Safe for concurrent use.
+type Server struct {
+	kvdpb.UnimplementedKVServiceServer
+
+	store     Store
+	limits    kv.Limits
+	options   Options
+	lifetimes lifetimes
+	counters  counters
+	peers     peerTable
+
+	grpc   *grpc.Server
+	health *health.Server
+	// draining is closed when Shutdown begins.
+	draining  chan struct{}
+	drainOnce sync.Once
+}
+
+// New returns a server of store. It takes no connection before Serve, and is
+// ready as health checks see it.
+func New(store Store, o Options) *Server { return newServer(store, o, defaultLifetimes) }
+
+func newServer(store Store, o Options, t lifetimes) *Server {
+	s := &Server{
+		store:     store,
+		limits:    store.Limits(),
+		options:   o.withDefaults(),
+		lifetimes: t,
+		health:    health.NewServer(),
+		draining:  make(chan struct{}),
+	}
+	s.peers.open = make(map[string]int)
+	messageBytes := messageBytes(s.limits)
+	options := []grpc.ServerOption{
+		grpc.ForceServerCodecV2(frame.Codec()),
+		grpc.MaxRecvMsgSize(messageBytes),
+		grpc.MaxSendMsgSize(messageBytes),
+		grpc.MaxHeaderListSize(headerListBytes),
+		grpc.MaxConcurrentStreams(streamsPerConn),
+		grpc.ConnectionTimeout(handshakeDeadline),
+		grpc.StaticStreamWindowSize(streamWindow),
+		grpc.StaticConnWindowSize(connWindow),
+		grpc.SharedWriteBuffer(true),
+		grpc.KeepaliveParams(t.keepalive()),
+		grpc.KeepaliveEnforcementPolicy(keepaliveEnforcement),
+		grpc.InTapHandle(s.admit),
+		grpc.UnaryInterceptor(s.unary),
+		grpc.StreamInterceptor(s.stream),
+		grpc.WaitForHandlers(true),
+	}
+	if s.options.Credentials != nil {
+		options = append(options, grpc.Creds(s.options.Credentials))
+	}
+	s.grpc = grpc.NewServer(options...)
+	kvdpb.RegisterKVServiceServer(s.grpc, s)
+	healthpb.RegisterHealthServer(s.grpc, s.health)
+	if s.options.Reflection {
+		reflection.Register(s.grpc)
+	}
+	s.health.SetServingStatus(kvdpb.HealthLiveness, healthpb.HealthCheckResponse_SERVING)
+	s.SetReady(true)
+	return s
+}
+
+// SetReady says through the health service whether requests should be routed
+// here. It refuses none by itself.
+func (s *Server) SetReady(ready bool) {
+	status := healthpb.HealthCheckResponse_NOT_SERVING
+	if ready {
+		status = healthpb.HealthCheckResponse_SERVING
+	}
+	for _, name := range []string{"", kvdpb.HealthReadiness, kvdpb.KVService_ServiceDesc.ServiceName} {
+		s.health.SetServingStatus(name, status)
+	}
+}
+
+// Serve takes connections from l until Shutdown, and then returns nil. It closes
+// l. It may be called for several listeners.
+func (s *Server) Serve(l net.Listener) error {
+	err := s.grpc.Serve(s.limit(l))
+	if errors.Is(err, grpc.ErrServerStopped) {
+		return nil
+	}
+	return err
+}
+
+// Shutdown stops the server in order: it is not ready any more, takes no new
+// connections, tells pipelines to move, and waits for what is in flight. When
+// ctx ends first, it cuts what is left and returns the error of ctx; writes cut
+// off are then in doubt for their callers. Either way nothing of the server runs
+// when it returns, provided that the store keeps its obligation to return soon
+// after a context ends. It is idempotent.
+func (s *Server) Shutdown(ctx context.Context) error {
+	s.drainOnce.Do(func() {
+		s.SetReady(false)
+		close(s.draining)
+	})
+	stopped := make(chan struct{})
+	go func() {
+		defer close(stopped)
+		s.grpc.GracefulStop()
+	}()
+	select {
+	case <-stopped:
+		return nil
+	case <-ctx.Done():
+		s.grpc.Stop()
+		<-stopped
+		return ctx.Err()
+	}
+}
+
+// isDraining reports whether Shutdown has begun.
+func (s *Server) isDraining() bool {
+	select {
+	case <-s.draining:
+		return true
+	default:
+		return false
+	}
+}
+
+// codeOf is the code that gRPC will send for an error of a handler.
+func codeOf(err error) codes.Code {
+	if f, ok := errors.AsType[*failure](err); ok {
+		return f.code
+	}
+	return status.Code(err)
+}

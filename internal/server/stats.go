@@ -1,0 +1,168 @@
+package server
+
+import (
+	"math/bits"
+	"strings"
+	"sync/atomic"
+
+	"google.golang.org/grpc/codes"
+
+	"github.com/kvd-db/kvd/pkg/kvdpb/frame"
+	kvdpb "github.com/kvd-db/kvd/pkg/kvdpb/kvd/v1"
+)
+
+// method is what requests are counted by: the methods of KVService, the
+// operations inside pipelines, and everything else.
+type method int
+
+const (
+	methodOther method = iota
+	methodGet
+	methodPut
+	methodDelete
+	methodBatchGet
+	methodWrite
+	methodScan
+	methodPipeline
+	pipelineGet
+	pipelinePut
+	pipelineDelete
+	methodCount
+)
+
+var methodNames = [methodCount]string{
+	"other", "Get", "Put", "Delete", "BatchGet", "Write", "Scan", "Pipeline",
+	"Pipeline.Get", "Pipeline.Put", "Pipeline.Delete",
+}
+
+func (m method) String() string { return methodNames[m] }
+
+// methodOf finds the method of a full name as gRPC has it.
+func methodOf(fullName string) method {
+	name, ours := strings.CutPrefix(fullName, "/"+kvdpb.KVService_ServiceDesc.ServiceName+"/")
+	if ours {
+		for m := methodGet; m <= methodPipeline; m++ {
+			if methodNames[m] == name {
+				return m
+			}
+		}
+	}
+	return methodOther
+}
+
+// Reasons for refusing work.
+const (
+	shedByStreams = iota
+	shedByBytes
+	shedByConnections
+	shedByPeer
+	shedByStore
+	shedReasons
+)
+
+var shedNames = [shedReasons]string{"streams", "bytes", "connections", "peer_connections", "store"}
+
+const (
+	codeCount = int(codes.Unauthenticated) + 1
+	sizeCount = 11 // 1, 2, 4 ... 1,024 operations
+)
+
+// The last counter of frameSizes is for frames of frame.MaxOps.
+var _ [sizeCount - 1]struct{} = [10]struct{}{}
+var _ = [1]struct{}{}[frame.MaxOps-1<<(sizeCount-1)]
+
+// counters are what Stats reads. All are safe for concurrent use.
+type counters struct {
+	requests    [methodCount][codeCount]atomic.Uint64
+	sheds       [shedReasons]atomic.Uint64
+	panics      atomic.Uint64
+	streams     atomic.Int64
+	bytes       atomic.Int64
+	connections atomic.Int64
+	accepted    atomic.Uint64
+	frameSizes  [sizeCount]atomic.Uint64
+	frameOps    atomic.Uint64
+}
+
+func (c *counters) request(m method, code codes.Code, n int) {
+	if n == 0 {
+		return
+	}
+	if int(code) >= codeCount {
+		code = codes.Unknown
+	}
+	c.requests[m][code].Add(uint64(n))
+}
+
+func (c *counters) shed(reason int) { c.sheds[reason].Add(1) }
+
+func (c *counters) frame(ops int) {
+	c.frameSizes[min(bits.Len(uint(max(ops, 1)-1)), sizeCount-1)].Add(1)
+	c.frameOps.Add(uint64(ops))
+}
+
+// Stats are counters since the server was made and gauges of now.
+type Stats struct {
+	// Requests counts finished requests. An operation of a pipeline is one, under
+	// "Pipeline.Get" and the like; "Pipeline" itself counts streams.
+	Requests []RequestCount
+	// Shed counts refused connections, streams and frames, and the operations that
+	// the store refused, by reason.
+	Shed map[string]uint64
+	// Panics counts the handlers that panicked.
+	Panics uint64
+
+	Streams     int64 // calls in progress
+	Bytes       int64 // what they are charged for
+	Connections int64 // open now
+	Accepted    uint64
+
+	// FrameOps counts the operations that came in frames. FrameSizes[i] counts
+	// frames of at most 2^i operations that are in no smaller class.
+	FrameOps   uint64
+	FrameSizes [sizeCount]uint64
+}
+
+// RequestCount is one counter of Stats.
+type RequestCount struct {
+	Method string
+	Code   codes.Code
+	Count  uint64
+}
+
+// Frames returns the number of frames received.
+func (s Stats) Frames() (n uint64) {
+	for _, count := range s.FrameSizes {
+		n += count
+	}
+	return n
+}
+
+// Stats returns a snapshot. Counters are read one by one, so their sums may
+// differ by what happened meanwhile.
+func (s *Server) Stats() Stats {
+	c := &s.counters
+	stats := Stats{
+		Shed:        make(map[string]uint64, shedReasons),
+		Panics:      c.panics.Load(),
+		Streams:     c.streams.Load(),
+		Bytes:       c.bytes.Load(),
+		Connections: c.connections.Load(),
+		Accepted:    c.accepted.Load(),
+		FrameOps:    c.frameOps.Load(),
+	}
+	for m := range methodCount {
+		for code := range codeCount {
+			if n := c.requests[m][code].Load(); n > 0 {
+				stats.Requests = append(stats.Requests, RequestCount{m.String(), codes.Code(code), n})
+			}
+		}
+	}
+	for i, name := range shedNames {
+		stats.Shed[name] = c.sheds[i].Load()
+	}
+	for i := range stats.FrameSizes {
+		stats.FrameSizes[i] = c.frameSizes[i].Load()
+	}
+	return stats
+}
