@@ -1,0 +1,167 @@
+package kvd
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/keepalive"
+
+	kvdpb "github.com/kvd-db/kvd/pkg/kvdpb/kvd/v1"
+)
+
+// Client speaks to one server. Make one and share it. Safe for concurrent use.
+type Client struct {
+	config config
+	budget *retryBudget
+	conns  []*conn
+	calls  gate
+
+	// life ends when Close has waited for the calls in flight; background counts
+	// the goroutines that it ends.
+	life       context.Context
+	end        context.CancelFunc
+	background sync.WaitGroup
+	closed     sync.Once
+	closeErr   error
+}
+
+// conn is one HTTP/2 connection with its two lanes of frames. Reads have frames
+// and a stream of their own, so that they never wait behind writes.
+type conn struct {
+	grpc   *grpc.ClientConn
+	kv     kvdpb.KVServiceClient
+	reads  *lane
+	writes *lane
+	// calls counts what is under way beside the lanes.
+	calls atomic.Int64
+}
+
+// Open returns a client of the server at target: "host:port",
+// "unix:path/to/socket", or another name that gRPC knows, such as
+// "dns:///name:port". It does no I/O: the first call connects.
+//
+// Errors: ErrInvalid for a target or option that makes no sense.
+func Open(target string, opts ...Option) (*Client, error) {
+	config, err := newConfig(opts)
+	if err != nil {
+		return nil, &Error{Op: "open", Err: err}
+	}
+	c := &Client{config: config, budget: newRetryBudget()}
+	c.calls.init()
+	c.life, c.end = context.WithCancel(context.Background())
+	for range config.conns {
+		cc, err := grpc.NewClient(config.target(target), config.dialOptions(target)...)
+		if err != nil {
+			closeErr := c.Close()
+			return nil, &Error{Op: "open", Err: fmt.Errorf("%w: target %q: %w", ErrInvalid, target, firstError(err, closeErr))}
+		}
+		conn := &conn{grpc: cc, kv: kvdpb.NewKVServiceClient(cc)}
+		conn.reads, conn.writes = newLane(c, cc), newLane(c, cc)
+		c.conns = append(c.conns, conn)
+	}
+	return c, nil
+}
+
+func firstError(errs ...error) error {
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+const (
+	// The windows of what the server may send before we take it: as large as the
+	// server's own.
+	streamWindow = 1 << 20
+	connWindow   = 4 << 20
+	// maxReceiveBytes is above the largest value that any server may be set to.
+	maxReceiveBytes = 80 << 20
+)
+
+func (c *config) dialOptions(target string) []grpc.DialOption {
+	security := insecure.NewCredentials()
+	if c.tls != nil {
+		security = credentials.NewTLS(c.tls)
+	}
+	reconnect := backoff.DefaultConfig
+	reconnect.BaseDelay, reconnect.MaxDelay = 50*time.Millisecond, time.Second
+	opts := []grpc.DialOption{
+		grpc.WithTransportCredentials(security),
+		grpc.WithUserAgent("kvd-go"),
+		grpc.WithDisableServiceConfig(),
+		grpc.WithConnectParams(grpc.ConnectParams{Backoff: reconnect, MinConnectTimeout: 5 * time.Second}),
+		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 30 * time.Second, Timeout: 10 * time.Second}),
+		grpc.WithStaticStreamWindowSize(streamWindow),
+		grpc.WithStaticConnWindowSize(connWindow),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxReceiveBytes)),
+	}
+	if c.dialer != nil {
+		opts = append(opts, grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
+			return c.dialer(ctx, target)
+		}))
+	}
+	return opts
+}
+
+// target is what gRPC resolves: nothing if there is a dialer.
+func (c *config) target(target string) string {
+	if c.dialer != nil && !strings.Contains(target, "://") {
+		return "passthrough:///" + target
+	}
+	return target
+}
+
+// Ping reports whether the server can be reached and takes requests.
+func (c *Client) Ping(ctx context.Context) error {
+	ready := false
+	err := c.unary(ctx, "ping", false, func(ctx context.Context, conn *conn, opts ...grpc.CallOption) error {
+		answer, err := healthpb.NewHealthClient(conn.grpc).
+			Check(ctx, &healthpb.HealthCheckRequest{Service: kvdpb.HealthReadiness}, opts...)
+		ready = answer.GetStatus() == healthpb.HealthCheckResponse_SERVING
+		return err
+	})
+	if err == nil && !ready {
+		return &Error{Op: "ping", Attempts: 1, Err: ErrUnavailable, Message: "the server is up but not ready"}
+	}
+	return err
+}
+
+// Close waits for the calls in flight, scans included, and disconnects. Calls
+// that begin after it return ErrClosed. It is idempotent. A scan's loop must not
+// call it: it would wait for itself.
+func (c *Client) Close() error {
+	c.closed.Do(func() {
+		c.calls.close()
+		c.end()
+		for _, conn := range c.conns {
+			c.closeErr = firstError(c.closeErr, conn.grpc.Close())
+		}
+		c.background.Wait()
+	})
+	return c.closeErr
+}
+
+// pick returns the connection with the least under way, the first among equals,
+// so that a lone caller always meets the same one.
+func (c *Client) pick(load func(*conn) int64) *conn {
+	best := c.conns[0]
+	least := load(best)
+	for _, conn := range c.conns[1:] {
+		if l := load(conn); l < least {
+			best, least = conn, l
+		}
+	}
+	return best
+}

@@ -1,0 +1,169 @@
+package kvd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/server"
+	"github.com/kvd-db/kvd/internal/server/servertest"
+)
+
+// Concurrent callers share frames by themselves.
+func TestConcurrentCallersShareFrames(t *testing.T) {
+	store := servertest.New(kv.DefaultLimits)
+	// As if each write cost an fsync: what comes meanwhile makes the next frame.
+	var rounds sync.Mutex
+	store.OnWrite = func(context.Context, []*kv.Write) error {
+		rounds.Lock()
+		defer rounds.Unlock()
+		time.Sleep(200 * time.Microsecond)
+		return nil
+	}
+	c := serve(t, store, server.Options{})
+	db := c.open(t, WithConns(1))
+	const callers, each = 16, 100
+	var all sync.WaitGroup
+	for caller := range callers {
+		all.Go(func() {
+			for i := range each {
+				key := fmt.Appendf(nil, "%d/%d", caller, i)
+				assert.NoError(t, db.Put(context.Background(), key, key))
+			}
+		})
+	}
+	all.Wait()
+	stats := c.server.Stats()
+	assert.EqualValues(t, callers*each, stats.FrameOps)
+	assert.Less(t, stats.Frames(), uint64(callers*each/3), "at least three operations in a frame")
+	assert.Equal(t, callers*each, store.Len())
+}
+
+// A lone caller's operations are frames of one: nothing waits for company.
+func TestALoneCallerIsNotBatched(t *testing.T) {
+	c := serve(t, nil, server.Options{})
+	db := c.open(t)
+	for range 10 {
+		require.NoError(t, db.Put(context.Background(), []byte("k"), nil))
+	}
+	stats := c.server.Stats()
+	assert.EqualValues(t, 10, stats.Frames())
+	assert.EqualValues(t, 10, stats.FrameSizes[0])
+}
+
+// A frame takes no more than its caps, however much is queued, and the order in
+// which calls queued is kept.
+func TestFramesKeepTheirCaps(t *testing.T) {
+	var mu sync.Mutex
+	var batches [][]string
+	blocked, gate := make(chan struct{}, 100), make(chan struct{})
+	store := servertest.New(kv.DefaultLimits)
+	store.OnWrite = func(_ context.Context, writes []*kv.Write) error {
+		var keys []string
+		for _, w := range writes {
+			keys = append(keys, string(w.Op.Key))
+		}
+		mu.Lock()
+		batches = append(batches, keys)
+		mu.Unlock()
+		blocked <- struct{}{}
+		<-gate
+		return nil
+	}
+	c := serve(t, store, server.Options{})
+	db := c.open(t, WithConns(1), WithBatching(Batching{MaxOps: 4, MaxBytes: 1000, Window: 1}))
+	var all sync.WaitGroup
+	put := func(key string, bytes int) {
+		all.Go(func() { assert.NoError(t, db.Put(context.Background(), []byte(key), make([]byte, bytes))) })
+	}
+	put("first", 1)
+	<-blocked // the window is full: the others queue
+	lane := db.conns[0].writes
+	for i, bytes := range []int{1, 1, 1, 1, 1, 500, 500, 500, 900} {
+		put(fmt.Sprint(i), bytes)
+		require.Eventually(t, func() bool {
+			lane.mu.Lock()
+			defer lane.mu.Unlock()
+			return len(lane.mu.queue) == i+1
+		}, 5*time.Second, 10*time.Microsecond)
+	}
+	close(gate)
+	all.Wait()
+	assert.Equal(t, [][]string{{"first"}, {"0", "1", "2", "3"}, {"4", "5"}, {"6"}, {"7"}, {"8"}}, batches)
+}
+
+func TestALargeValueTravelsAlone(t *testing.T) {
+	c := serve(t, nil, server.Options{})
+	db := c.open(t)
+	ctx := context.Background()
+	large := make([]byte, 3<<20)
+	require.NoError(t, db.Put(ctx, []byte("large"), large))
+	assert.Zero(t, c.server.Stats().Frames())
+	require.NoError(t, db.Put(ctx, []byte("small"), large[:64<<10]))
+	assert.EqualValues(t, 1, c.server.Stats().Frames())
+	value, err := db.Get(ctx, []byte("large"))
+	require.NoError(t, err)
+	assert.Len(t, value, len(large))
+}
+
+// Keys and values may be changed once a call has returned, also by an error.
+func TestArgumentsMayBeReused(t *testing.T) {
+	db := openMemory(t)
+	var all sync.WaitGroup
+	for caller := range 8 {
+		all.Go(func() {
+			key, value := make([]byte, 8), make([]byte, 8)
+			for i := range 200 {
+				copy(key, fmt.Sprintf("%02d/%04d", caller, i))
+				copy(value, key)
+				ctx, cancel := context.WithCancel(context.Background())
+				if i%3 == 0 {
+					go cancel()
+				}
+				err := db.Put(ctx, key, value)
+				assert.True(t, err == nil || errors.Is(err, context.Canceled), "%v", err)
+				cancel()
+			}
+		})
+	}
+	all.Wait()
+	for item, err := range db.Scan(context.Background(), All()) {
+		require.NoError(t, err)
+		require.Equal(t, item.Key, item.Value)
+	}
+}
+
+func TestAThousandGoroutines(t *testing.T) {
+	c := serve(t, nil, server.Options{})
+	db := c.open(t)
+	ctx := context.Background()
+	var all sync.WaitGroup
+	var missing atomic.Int64
+	for i := range 1000 {
+		all.Go(func() {
+			key := fmt.Appendf(nil, "key %d", i)
+			for n := range 3 {
+				value := fmt.Appendf(nil, "value %d of %d", n, i)
+				assert.NoError(t, db.Put(ctx, key, value))
+				got, err := db.Get(ctx, key)
+				assert.NoError(t, err)
+				assert.Equal(t, string(value), string(got))
+			}
+			assert.NoError(t, db.Delete(ctx, key))
+			if _, err := db.Get(ctx, key); errors.Is(err, ErrNotFound) {
+				missing.Add(1)
+			}
+		})
+	}
+	all.Wait()
+	assert.EqualValues(t, 1000, missing.Load())
+	assert.Zero(t, c.store.Len())
+}

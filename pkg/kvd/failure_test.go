@@ -1,0 +1,376 @@
+package kvd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/server"
+	"github.com/kvd-db/kvd/internal/server/servertest"
+)
+
+// What the store says arrives as the right sentinel, with what belongs to it.
+func TestErrorsCrossTheWire(t *testing.T) {
+	for _, test := range []struct {
+		stored error
+		read   error
+		write  error
+	}{
+		{kv.ErrInvalidArgument, ErrInvalid, ErrInvalid},
+		{kv.ErrTooLarge, ErrTooLarge, ErrTooLarge},
+		{kv.ErrOverloaded, ErrOverloaded, ErrOverloaded},
+		{kv.ErrReadOnly, ErrReadOnly, ErrReadOnly},
+		{kv.ErrFailed, ErrUnavailable, ErrUnavailable},
+		{kv.ErrClosed, ErrUnavailable, ErrUnavailable},
+		{kv.ErrVersionGone, ErrVersionGone, ErrVersionGone},
+		{kv.Corruptf("f", 0, "x"), ErrCorrupt, ErrCorrupt},
+		{errors.New("a bug"), ErrInternal, ErrUncertain},
+		{fmt.Errorf("%w: %w", kv.ErrUncertain, kv.ErrFailed), ErrUncertain, ErrUncertain},
+	} {
+		for _, disabled := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%v, alone %t", test.stored, disabled), func(t *testing.T) {
+				t.Parallel() // some wait between their tries
+				store := servertest.New(kv.DefaultLimits)
+				store.OnLookup = func(context.Context, []*kv.Lookup) error { return test.stored }
+				store.OnWrite = func(context.Context, []*kv.Write) error { return test.stored }
+				db := serve(t, store, server.Options{}).open(t, WithBatching(Batching{Disabled: disabled}))
+				_, err := db.Get(context.Background(), []byte("k"))
+				assert.ErrorIs(t, err, test.read)
+				err = db.Put(context.Background(), []byte("k"), nil)
+				assert.ErrorIs(t, err, test.write)
+				assert.Equal(t, errors.Is(test.write, ErrUncertain), errors.Is(err, ErrUncertain))
+				e, ok := errors.AsType[*Error](err)
+				require.True(t, ok)
+				assert.Equal(t, "put", e.Op)
+				assert.NotEmpty(t, e.Reason)
+			})
+		}
+	}
+}
+
+// A call that was shed is tried again, not sooner than the server asked for.
+func TestOverloadIsTriedAgainWhenTheServerSaid(t *testing.T) {
+	var calls atomic.Int32
+	store := servertest.New(kv.DefaultLimits)
+	store.OnWrite = func(context.Context, []*kv.Write) error {
+		if calls.Add(1) < 3 {
+			return &kv.OverloadError{Reason: "inbox_full", RetryAfter: 60 * time.Millisecond}
+		}
+		return nil
+	}
+	db := serve(t, store, server.Options{}).open(t)
+	begun := time.Now()
+	require.NoError(t, db.Put(context.Background(), []byte("k"), nil))
+	assert.GreaterOrEqual(t, time.Since(begun), 120*time.Millisecond)
+	assert.EqualValues(t, 3, calls.Load())
+
+	calls.Store(-1000)
+	ctx, cancel := context.WithTimeout(context.Background(), 40*time.Millisecond)
+	defer cancel()
+	err := db.Put(ctx, []byte("k"), nil)
+	require.ErrorIs(t, err, ErrOverloaded, "there was no time to wait")
+	e, _ := errors.AsType[*Error](err)
+	assert.Equal(t, 60*time.Millisecond, e.RetryAfter)
+	assert.Equal(t, "OVERLOADED", e.Reason)
+}
+
+func TestAServerThatIsNotThereIsUnavailable(t *testing.T) {
+	refused := errors.New("refused")
+	db, err := Open("nowhere", WithDialer(func(context.Context, string) (net.Conn, error) { return nil, refused }))
+	require.NoError(t, err)
+	defer func() { require.NoError(t, db.Close()) }()
+	ctx := context.Background()
+	errs := make(chan error)
+	calls := []func() error{
+		func() error { _, err := db.Get(ctx, []byte("k")); return err },
+		func() error { return db.Put(ctx, []byte("k"), nil) },
+		func() error { return db.Put(ctx, []byte("k"), make([]byte, 100<<10)) },
+		func() error { return db.Ping(ctx) },
+		func() error {
+			for _, err := range db.Scan(ctx, All()) {
+				return err
+			}
+			return nil
+		},
+	}
+	for _, call := range calls {
+		go func() { errs <- call() }()
+	}
+	for range calls {
+		err := <-errs
+		e, ok := errors.AsType[*Error](err)
+		require.True(t, ok)
+		assert.ErrorIs(t, err, ErrUnavailable)
+		assert.NotErrorIs(t, err, ErrUncertain, "%s was never sent", e.Op)
+		assert.Equal(t, maxAttempts, e.Attempts)
+	}
+}
+
+// held is a cluster whose calls wait until they are let go or cancelled.
+func held(t *testing.T) (c *cluster, entered chan struct{}, leave func()) {
+	store := servertest.New(kv.DefaultLimits)
+	entered, gate := make(chan struct{}, 100), make(chan struct{})
+	wait := func(ctx context.Context) error {
+		entered <- struct{}{}
+		select {
+		case <-gate:
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	store.OnLookup = func(ctx context.Context, _ []*kv.Lookup) error { return wait(ctx) }
+	store.OnWrite = func(ctx context.Context, writes []*kv.Write) error {
+		if err := wait(ctx); err != nil {
+			for _, w := range writes {
+				w.Err = fmt.Errorf("%w: %w", kv.ErrUncertain, err)
+			}
+		}
+		return nil
+	}
+	return serve(t, store, server.Options{}), entered, sync.OnceFunc(func() { close(gate) })
+}
+
+// A cancelled write is in doubt if its frame was sent, and did not happen if it
+// was still queued.
+func TestACancelledCall(t *testing.T) {
+	for _, alone := range []bool{false, true} {
+		c, entered, leave := held(t)
+		defer leave()
+		db := c.open(t, WithConns(1), WithBatching(Batching{Disabled: alone, Window: 1}))
+		ctx, cancel := context.WithCancel(context.Background())
+		put, get := make(chan error, 1), make(chan error, 1)
+		go func() { put <- db.Put(ctx, []byte("sent"), []byte("v")) }()
+		<-entered
+		go func() {
+			_, err := db.Get(ctx, []byte("sent"))
+			get <- err
+		}()
+		<-entered
+		queued := make(chan error, 1)
+		if !alone {
+			go func() { queued <- db.Put(ctx, []byte("queued"), []byte("v")) }()
+			lane := db.conns[0].writes
+			require.Eventually(t, func() bool {
+				lane.mu.Lock()
+				defer lane.mu.Unlock()
+				return len(lane.mu.queue) == 1
+			}, 5*time.Second, 10*time.Microsecond)
+		}
+		cancel()
+		err := <-put
+		require.ErrorIs(t, err, ErrUncertain)
+		require.ErrorIs(t, err, context.Canceled)
+		err = <-get
+		require.ErrorIs(t, err, context.Canceled)
+		require.NotErrorIs(t, err, ErrUncertain)
+		if !alone {
+			err = <-queued
+			require.ErrorIs(t, err, context.Canceled)
+			require.NotErrorIs(t, err, ErrUncertain)
+		}
+		leave()
+		// Those who come later do not notice.
+		require.NoError(t, db.Put(context.Background(), []byte("later"), []byte("v")))
+		_, err = db.Get(context.Background(), []byte("queued"))
+		require.ErrorIs(t, err, ErrNotFound)
+
+		require.ErrorIs(t, db.Put(ctx, []byte("k"), nil), context.Canceled)
+		require.NotErrorIs(t, db.Put(ctx, []byte("k"), nil), ErrUncertain)
+	}
+}
+
+// A call without a deadline gets the client's.
+func TestTheDefaultTimeout(t *testing.T) {
+	for _, alone := range []bool{false, true} {
+		c, _, leave := held(t)
+		defer leave()
+		db := c.open(t, WithTimeout(20*time.Millisecond), WithBatching(Batching{Disabled: alone}))
+		_, err := db.Get(context.Background(), []byte("k"))
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		err = db.Put(context.Background(), []byte("k"), nil)
+		require.ErrorIs(t, err, ErrUncertain)
+	}
+}
+
+func TestCloseWaitsForCallsInFlight(t *testing.T) {
+	c, entered, leave := held(t)
+	db := c.open(t)
+	answer, closed := make(chan error, 1), make(chan error, 1)
+	go func() { answer <- db.Put(context.Background(), []byte("k"), nil) }()
+	<-entered
+	go func() { closed <- db.Close() }()
+	require.Eventually(t, func() bool { return db.calls.count.Load() >= gateClosed }, 5*time.Second, time.Millisecond)
+	require.ErrorIs(t, db.Put(context.Background(), []byte("k"), nil), ErrClosed)
+	assert.Empty(t, closed)
+	leave()
+	require.NoError(t, <-answer)
+	require.NoError(t, <-closed)
+	require.NoError(t, db.Close(), "twice is harmless")
+	ctx := context.Background()
+	_, err := db.Get(ctx, []byte("k"))
+	require.ErrorIs(t, err, ErrClosed)
+	_, err = db.GetMany(ctx, nil)
+	require.ErrorIs(t, err, ErrClosed)
+	require.ErrorIs(t, db.Ping(ctx), ErrClosed)
+	for _, err := range db.Scan(ctx, All()) {
+		require.ErrorIs(t, err, ErrClosed)
+	}
+}
+
+// cuttable remembers the connections that it makes, so that a test can cut them.
+type cuttable struct {
+	dial func(context.Context, string) (net.Conn, error)
+	mu   sync.Mutex
+	open []net.Conn
+}
+
+func (c *cuttable) dialer(ctx context.Context, address string) (net.Conn, error) {
+	conn, err := c.dial(ctx, address)
+	if err == nil {
+		c.mu.Lock()
+		c.open = append(c.open, conn)
+		c.mu.Unlock()
+	}
+	return conn, err
+}
+
+func (c *cuttable) cut() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, conn := range c.open {
+		_ = conn.Close() // some have been closed before
+	}
+	c.open = nil
+}
+
+// Under load connections are cut again and again. Every call ends, reads succeed,
+// and what a write said is true: nil means it is there, an error other than
+// ErrUncertain means that it never will be.
+func TestWritesAreAccountedForWhenStreamsAreCut(t *testing.T) {
+	store := servertest.New(kv.DefaultLimits)
+	c := serve(t, store, server.Options{})
+	cuts := &cuttable{dial: c.dialer}
+	db, err := Open("memory", WithDialer(cuts.dialer))
+	require.NoError(t, err)
+
+	ctx := context.Background()
+	outcomes := make(map[string]error)
+	var mu sync.Mutex
+	var all sync.WaitGroup
+	var uncertain, unread atomic.Int64
+	stop := make(chan struct{})
+	for caller := range 32 {
+		all.Go(func() {
+			for i := 0; ; i++ {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				key := fmt.Sprintf("%d/%d", caller, i)
+				err := db.Put(ctx, []byte(key), []byte(key))
+				if errors.Is(err, ErrUncertain) {
+					uncertain.Add(1)
+				}
+				mu.Lock()
+				outcomes[key] = err
+				mu.Unlock()
+				if _, err := db.Get(ctx, []byte(key)); err != nil && !errors.Is(err, ErrNotFound) {
+					unread.Add(1)
+				}
+			}
+		})
+	}
+	for range 20 {
+		mu.Lock()
+		before := len(outcomes)
+		mu.Unlock()
+		require.Eventually(t, func() bool {
+			mu.Lock()
+			defer mu.Unlock()
+			return len(outcomes) > before+200
+		}, 10*time.Second, time.Millisecond, "calls go on")
+		cuts.cut()
+	}
+	close(stop)
+	all.Wait()
+	require.NoError(t, db.Close())
+	require.NoError(t, c.server.Shutdown(ctx)) // nothing can be written any more
+
+	there := make(map[string]bool)
+	scanner, err := store.Scan(ctx, kv.Range{}, kv.ScanOptions{})
+	require.NoError(t, err)
+	for scanner.Next() {
+		there[string(scanner.Item().Key)] = true
+	}
+	failed := 0
+	for key, err := range outcomes {
+		switch {
+		case err == nil:
+			assert.True(t, there[key], "%s was acknowledged", key)
+		case !errors.Is(err, ErrUncertain):
+			failed++
+			assert.False(t, there[key], "%s: %v", key, err)
+		}
+	}
+	assert.Positive(t, uncertain.Load(), "the cuts hit something")
+	assert.Zero(t, unread.Load(), "reads are tried again")
+	t.Logf("%d writes, %d uncertain, %d failed", len(outcomes), uncertain.Load(), failed)
+}
+
+// An orderly restart of the server under load leaves no write in doubt and no
+// call without an answer.
+func TestARestartLeavesNothingInDoubt(t *testing.T) {
+	store := servertest.New(kv.DefaultLimits)
+	var current atomic.Pointer[cluster]
+	begin := func() *cluster {
+		c := serve(t, store, server.Options{})
+		current.Store(c)
+		return c
+	}
+	begin()
+	db, err := Open("memory", WithDialer(func(ctx context.Context, address string) (net.Conn, error) {
+		return current.Load().dialer(ctx, address)
+	}))
+	require.NoError(t, err)
+	defer func() { require.NoError(t, db.Close()) }()
+
+	var all sync.WaitGroup
+	var done atomic.Int64
+	stop := make(chan struct{})
+	for caller := range 16 {
+		all.Go(func() {
+			for i := 0; ; i++ {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				key := fmt.Appendf(nil, "%d/%d", caller, i)
+				assert.NoError(t, db.Put(context.Background(), key, key))
+				_, err := db.Get(context.Background(), key)
+				assert.NoError(t, err)
+				done.Add(1)
+			}
+		})
+	}
+	for range 5 {
+		before := done.Load()
+		require.Eventually(t, func() bool { return done.Load() > before+100 }, 10*time.Second, time.Millisecond)
+		old := current.Load()
+		begin()
+		require.NoError(t, old.server.Shutdown(context.Background()))
+	}
+	close(stop)
+	all.Wait()
+}

@@ -1,0 +1,20 @@
+package kvdtest_test
+
+import (
+	"testing"
+
+	"github.com/kvd-db/kvd/pkg/kvd/kvdtest"
+)
+
+// A test of code that uses a kvd client.
+func ExampleNew() {
+	_ = func(t *testing.T) { // func TestGreeting(t *testing.T) {
+		db := kvdtest.New(t)
+		if err := db.Put(t.Context(), []byte("greeting"), []byte("Hello")); err != nil {
+			t.Fatal(err)
+		}
+		if got := greet(t, db, "Ada"); got != "Hello, Ada!" {
+			t.Errorf("got %q", got)
+		}
+	}
+}

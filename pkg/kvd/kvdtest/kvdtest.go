@@ -1,0 +1,71 @@
+// Package kvdtest gives tests a real kvd server in one line:
+//
+//	db := kvdtest.New(t)
+//	err := db.Put(ctx, []byte("hello"), []byte("world"))
+//
+// It is the engine and the server that run in production, on files in memory and
+// a connection in memory: nothing is written to a disk, no port is taken, and
+// everything goes with the test. Tests may run in parallel, each with its own.
+package kvdtest
+
+import (
+	"context"
+	"net"
+	"testing"
+
+	"google.golang.org/grpc/test/bufconn"
+
+	"github.com/kvd-db/kvd/internal/daemon"
+	"github.com/kvd-db/kvd/internal/engine"
+	"github.com/kvd-db/kvd/internal/server"
+	"github.com/kvd-db/kvd/internal/vfs"
+	"github.com/kvd-db/kvd/pkg/kvd"
+)
+
+// A test's store is small: it starts in a few milliseconds and holds a few
+// mebibytes.
+const (
+	partitions    = 4
+	memtableBytes = 8 << 20
+	cacheBytes    = 4 << 20
+	segmentBytes  = 1 << 20
+	pipeBytes     = 256 << 10
+)
+
+// New starts a server and returns a client of it. When the test ends, both are
+// closed, and the test fails if that does. The options are those of kvd.Open.
+func New(t testing.TB, opts ...kvd.Option) *kvd.Client {
+	t.Helper()
+	store, err := engine.Open("data", engine.Options{
+		FS: vfs.NewMem(), Partitions: partitions,
+		MemtableBytes: memtableBytes, CacheBytes: cacheBytes, SegmentBytes: segmentBytes,
+	})
+	if err != nil {
+		t.Fatalf("kvdtest: %v", err)
+	}
+	s := server.New(daemon.Store(store), server.Options{})
+	pipe := bufconn.Listen(pipeBytes)
+	served := make(chan error, 1)
+	go func() { served <- s.Serve(pipe) }()
+	dial := func(ctx context.Context, _ string) (net.Conn, error) { return pipe.DialContext(ctx) }
+	client, err := kvd.Open("kvdtest", append([]kvd.Option{kvd.WithDialer(dial)}, opts...)...)
+	t.Cleanup(func() {
+		if client != nil {
+			check(t, "close the client", client.Close())
+		}
+		check(t, "stop the server", s.Shutdown(context.Background()))
+		check(t, "serve", <-served)
+		check(t, "close the store", store.Close())
+	})
+	if err != nil {
+		t.Fatalf("kvdtest: %v", err)
+	}
+	return client
+}
+
+func check(t testing.TB, what string, err error) {
+	t.Helper()
+	if err != nil {
+		t.Errorf("kvdtest: %s: %v", what, err)
+	}
+}

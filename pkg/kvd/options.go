@@ -1,0 +1,159 @@
+package kvd
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"log/slog"
+	"net"
+	"time"
+
+	"github.com/kvd-db/kvd/pkg/kvdpb/frame"
+	kvdpb "github.com/kvd-db/kvd/pkg/kvdpb/kvd/v1"
+)
+
+// Option is a choice made in Open.
+type Option func(*config)
+
+type config struct {
+	tls        *tls.Config
+	conns      int
+	timeout    time.Duration
+	batching   Batching
+	durability Durability
+	logger     *slog.Logger
+	dialer     func(ctx context.Context, address string) (net.Conn, error)
+}
+
+// Batching says how concurrent calls share frames. A zero field is its default.
+type Batching struct {
+	// Disabled sends every operation as a call of its own.
+	Disabled bool
+	// MaxOps is the most operations in one frame: 256 by default, 1,024 at most.
+	MaxOps int
+	// MaxBytes is the size from which on a frame takes no further operation, 64 KiB
+	// by default. A larger value travels by a call of its own.
+	MaxBytes int
+	// Window is the number of frames that may be under way on a stream before
+	// operations queue for the next: 2 by default, 8 at most. A larger window
+	// makes smaller frames.
+	Window int
+}
+
+const maxWindow = 8
+
+func newConfig(opts []Option) (config, error) {
+	c := config{conns: 2, timeout: 5 * time.Second, logger: slog.New(slog.DiscardHandler)}
+	for _, o := range opts {
+		o(&c)
+	}
+	setDefault(&c.batching.MaxOps, 256)
+	setDefault(&c.batching.MaxBytes, 64<<10)
+	setDefault(&c.batching.Window, 2)
+	for _, check := range []struct {
+		what        string
+		v, min, max int
+	}{
+		{"connections", c.conns, 1, 64},
+		{"operations of a frame", c.batching.MaxOps, 1, frame.MaxOps},
+		{"bytes of a frame", c.batching.MaxBytes, 1, 1 << 20},
+		{"frames of a window", c.batching.Window, 1, maxWindow},
+	} {
+		if check.v < check.min || check.v > check.max {
+			return c, fmt.Errorf("%w: %s: %d, want %d to %d", ErrInvalid, check.what, check.v, check.min, check.max)
+		}
+	}
+	if c.timeout < 0 {
+		return c, fmt.Errorf("%w: timeout %v is negative", ErrInvalid, c.timeout)
+	}
+	return c, c.durability.check()
+}
+
+func setDefault(v *int, d int) {
+	if *v == 0 {
+		*v = d
+	}
+}
+
+// WithTLS secures every connection; without it they are plain text.
+func WithTLS(t *tls.Config) Option { return func(c *config) { c.tls = t } }
+
+// WithConns sets the number of HTTP/2 connections, 2 by default. Calls take the
+// one with the least under way.
+func WithConns(n int) Option { return func(c *config) { c.conns = n } }
+
+// WithTimeout bounds calls whose context has no deadline, 5 s by default; 0 does
+// not bound them. Of a scan it bounds the wait for each chunk.
+func WithTimeout(d time.Duration) Option { return func(c *config) { c.timeout = d } }
+
+// WithBatching changes how concurrent calls share frames.
+func WithBatching(b Batching) Option { return func(c *config) { c.batching = b } }
+
+// WithDurability sets the durability of writes that do not choose their own with
+// Durable. Without it the server's default applies.
+func WithDurability(d Durability) Option { return func(c *config) { c.durability = d } }
+
+// WithLogger tells l when a stream to the server breaks. Without it the client is
+// silent.
+func WithLogger(l *slog.Logger) Option { return func(c *config) { c.logger = l } }
+
+// WithDialer makes connections with dial, which gets the target as it was passed
+// to Open. For tests over connections in memory, and tunnels.
+func WithDialer(dial func(ctx context.Context, address string) (net.Conn, error)) Option {
+	return func(c *config) { c.dialer = dial }
+}
+
+// Durability says what the acknowledgement of a write means.
+type Durability uint8
+
+// The levels of durability, the weakest first.
+const (
+	// Default leaves the choice to the server.
+	Default Durability = iota
+	// Memory acknowledges once the write is visible; a crash of the server's
+	// process may lose it.
+	Memory
+	// Buffered acknowledges once the server's kernel has the write: it survives a
+	// crash of the process, a power cut may take it.
+	Buffered
+	// Sync acknowledges after the fsync that covers the write: it survives a power
+	// cut.
+	Sync
+)
+
+func (d Durability) check() error {
+	if d > Sync {
+		return fmt.Errorf("%w: durability %d is unknown", ErrInvalid, d)
+	}
+	return nil
+}
+
+// wire is the level as the protocol has it; the numbers are the same.
+func (d Durability) wire() kvdpb.Durability { return kvdpb.Durability(d) }
+
+// WriteOption is a choice for one write or batch.
+type WriteOption func(*writeOptions)
+
+type writeOptions struct{ durability Durability }
+
+// Durable chooses what the acknowledgement of this write means.
+func Durable(d Durability) WriteOption { return func(o *writeOptions) { o.durability = d } }
+
+func (c *Client) writeOptions(opts []WriteOption) (writeOptions, error) {
+	o := writeOptions{durability: c.config.durability}
+	for _, opt := range opts {
+		opt(&o)
+	}
+	return o, o.durability.check()
+}
+
+// ScanOption is a choice for one scan.
+type ScanOption func(*kvdpb.ScanRequest)
+
+// Limit ends the scan after n items; 0 means no limit.
+func Limit(n int) ScanOption {
+	return func(r *kvdpb.ScanRequest) { r.Limit = uint64(max(n, 0)) }
+}
+
+// KeysOnly leaves the values out.
+func KeysOnly() ScanOption { return func(r *kvdpb.ScanRequest) { r.KeysOnly = true } }

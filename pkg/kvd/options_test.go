@@ -1,0 +1,186 @@
+package kvd
+
+import (
+	"bytes"
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"log/slog"
+	"math/big"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc/credentials"
+
+	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/server"
+	"github.com/kvd-db/kvd/internal/server/servertest"
+)
+
+func TestOpenChecksItsOptions(t *testing.T) {
+	for name, o := range map[string]Option{
+		"no connections": WithConns(0),
+		"timeout":        WithTimeout(-1),
+		"durability":     WithDurability(Sync + 1),
+		"operations":     WithBatching(Batching{MaxOps: 1025}),
+		"bytes":          WithBatching(Batching{MaxBytes: -1}),
+		"window":         WithBatching(Batching{Window: 9}),
+	} {
+		_, err := Open("localhost:1", o)
+		require.ErrorIs(t, err, ErrInvalid, name)
+	}
+	_, err := Open("dns://%zz")
+	require.ErrorIs(t, err, ErrInvalid)
+}
+
+func TestOpenDoesNotDial(t *testing.T) {
+	dials := 0
+	c := serve(t, nil, server.Options{})
+	dial := c.dialer
+	db := c.open(t, WithDialer(dial), func(*config) { dials++ })
+	assert.Zero(t, c.server.Stats().Accepted)
+	require.NoError(t, db.Ping(context.Background()))
+	assert.EqualValues(t, 1, c.server.Stats().Accepted)
+	assert.Equal(t, 1, dials)
+}
+
+// The durability that arrives is the write's own, else the client's.
+func TestDurabilityIsChosenPerWrite(t *testing.T) {
+	var mu sync.Mutex
+	var levels []kv.Durability
+	store := servertest.New(kv.DefaultLimits)
+	store.OnWrite = func(_ context.Context, writes []*kv.Write) error {
+		mu.Lock()
+		defer mu.Unlock()
+		levels = append(levels, writes[0].Durability)
+		return nil
+	}
+	c := serve(t, store, server.Options{})
+	ctx := context.Background()
+	for _, alone := range []bool{false, true} {
+		batching := WithBatching(Batching{Disabled: alone})
+		require.NoError(t, c.open(t, batching).Put(ctx, []byte("k"), nil))
+		db := c.open(t, batching, WithDurability(Buffered))
+		require.NoError(t, db.Put(ctx, []byte("k"), nil))
+		require.NoError(t, db.Put(ctx, []byte("k"), nil, Durable(Sync)))
+		require.NoError(t, db.Delete(ctx, []byte("k"), Durable(Memory)))
+		require.ErrorIs(t, db.Put(ctx, []byte("k"), nil, Durable(9)), ErrInvalid)
+		_, err := db.Apply(ctx, new(Batch).Delete([]byte("k")), Durable(9))
+		require.ErrorIs(t, err, ErrInvalid)
+	}
+	want := []kv.Durability{kv.DurabilityDefault, kv.DurabilityBuffered, kv.DurabilitySync, kv.DurabilityMemory}
+	assert.Equal(t, append(want, want...), levels)
+}
+
+func TestPingTellsReadyFromUp(t *testing.T) {
+	c := serve(t, nil, server.Options{})
+	db := c.open(t)
+	require.NoError(t, db.Ping(context.Background()))
+	c.server.SetReady(false)
+	require.ErrorIs(t, db.Ping(context.Background()), ErrUnavailable)
+}
+
+func TestBatch(t *testing.T) {
+	c := serve(t, nil, server.Options{})
+	db := c.open(t)
+	ctx := context.Background()
+	var b Batch
+	_, err := db.Apply(ctx, &b)
+	require.ErrorIs(t, err, ErrInvalid)
+
+	key, value := []byte("k"), []byte("v")
+	b.Put(key, value).Delete([]byte("x"))
+	key[0], value[0] = '?', '?' // copied
+	assert.Equal(t, 2, b.Len())
+	for range 2 {
+		_, err = db.Apply(ctx, &b)
+		require.NoError(t, err, "a batch stays as it is")
+	}
+	got, err := db.Get(ctx, []byte("k"))
+	require.NoError(t, err)
+	assert.Equal(t, "v", string(got))
+
+	b.Put(nil, nil)
+	_, err = db.Apply(ctx, &b)
+	require.ErrorIs(t, err, ErrInvalid)
+	b.Reset()
+	assert.Zero(t, b.Len())
+	_, err = db.Apply(ctx, b.Put([]byte("k"), make([]byte, 5<<20)))
+	require.ErrorIs(t, err, ErrTooLarge)
+}
+
+func TestTLS(t *testing.T) {
+	certificate, pool := selfSigned(t)
+	c := serve(t, nil, server.Options{Credentials: credentials.NewTLS(&tls.Config{Certificates: []tls.Certificate{certificate}})})
+	ctx := context.Background()
+	db := c.open(t, WithTLS(&tls.Config{RootCAs: pool, ServerName: "kvd.test"}))
+	require.NoError(t, db.Put(ctx, []byte("k"), []byte("v")))
+	for name, o := range map[string][]Option{
+		"plain text":  nil,
+		"unknown CA":  {WithTLS(&tls.Config{ServerName: "kvd.test"})},
+		"other names": {WithTLS(&tls.Config{RootCAs: pool, ServerName: "other.test"})},
+	} {
+		t.Run(name, func(t *testing.T) {
+			err := c.open(t, o...).Put(ctx, []byte("k"), nil)
+			require.ErrorIs(t, err, ErrUnavailable)
+			require.NotErrorIs(t, err, ErrUncertain)
+		})
+	}
+}
+
+func selfSigned(t *testing.T) (tls.Certificate, *x509.CertPool) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	require.NoError(t, err)
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), DNSNames: []string{"kvd.test"},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		IsCA: true, BasicConstraintsValid: true,
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	require.NoError(t, err)
+	parsed, err := x509.ParseCertificate(der)
+	require.NoError(t, err)
+	pool := x509.NewCertPool()
+	pool.AddCert(parsed)
+	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, pool
+}
+
+func TestTheLoggerHearsOfABrokenStream(t *testing.T) {
+	c, entered, leave := held(t)
+	defer leave()
+	var log safeBuffer
+	cuts := &cuttable{dial: c.dialer}
+	db := c.open(t, WithDialer(cuts.dialer), WithLogger(slog.New(slog.NewTextHandler(&log, nil))))
+	answer := make(chan error, 1)
+	go func() { answer <- db.Put(context.Background(), []byte("secret"), []byte("secret")) }()
+	<-entered
+	cuts.cut()
+	require.ErrorIs(t, <-answer, ErrUncertain)
+	require.NoError(t, db.Close())
+	assert.Contains(t, log.String(), "a stream ended with operations under way")
+	assert.NotContains(t, log.String(), "secret")
+}
+
+type safeBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (b *safeBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.Write(p)
+}
+
+func (b *safeBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.String()
+}
