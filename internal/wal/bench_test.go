@@ -1,0 +1,66 @@
+package wal
+
+import (
+	"fmt"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/vfs"
+)
+
+// BenchmarkAppendSync: writers that each wait for their record to be on the
+// disk before they bring the next.
+func BenchmarkAppendSync(b *testing.B) {
+	for _, writers := range []int{1, 16, 64, 256} {
+		b.Run(fmt.Sprintf("writers=%d", writers), func(b *testing.B) { benchmarkAppend(b, writers, kv.DurabilitySync) })
+	}
+}
+
+func BenchmarkAppendBuffered(b *testing.B) {
+	for _, writers := range []int{1, 16, 64} {
+		b.Run(fmt.Sprintf("writers=%d", writers), func(b *testing.B) { benchmarkAppend(b, writers, kv.DurabilityBuffered) })
+	}
+}
+
+func benchmarkAppend(b *testing.B, writers int, level kv.Durability) {
+	dir := b.TempDir()
+	l, _, err := Open(Options{FS: vfs.OS, Dir: dir, StoreID: 1, Fresh: true}, nil)
+	require.NoError(b, err)
+	record := make([]byte, 160)
+	b.SetBytes(int64(len(record)))
+	b.ResetTimer()
+	var wg sync.WaitGroup
+	for i := range writers {
+		n := b.N / writers
+		if i < b.N%writers {
+			n++
+		}
+		wg.Go(func() {
+			w := make(signal, 1)
+			for range n {
+				_, pos, err := l.Append(record, 1, level, w)
+				if err != nil {
+					b.Error(err)
+					return
+				}
+				l.Flush()
+				for !reached(l, pos, level) && l.Err() == nil {
+					<-w
+				}
+			}
+		})
+	}
+	wg.Wait()
+	b.StopTimer()
+	s := l.Stats()
+	b.ReportMetric(float64(s.Records)/b.Elapsed().Seconds(), "records/s")
+	b.ReportMetric(s.RecordsPerSync(), "records/sync")
+	b.ReportMetric(float64(s.Groups)/float64(max(1, s.Syncs)), "writes/sync")
+	if s.Syncs > 0 {
+		b.ReportMetric(float64(s.SyncTime.Microseconds())/float64(s.Syncs), "us/sync")
+	}
+	require.NoError(b, l.Close())
+}

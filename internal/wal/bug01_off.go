@@ -1,0 +1,5 @@
+//go:build !bug01
+
+package wal
+
+const bugAckEarly = false

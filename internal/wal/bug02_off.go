@@ -1,0 +1,5 @@
+//go:build !bug02
+
+package wal
+
+const bugIgnoreSyncError = false

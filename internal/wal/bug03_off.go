@@ -1,0 +1,5 @@
+//go:build !bug03
+
+package wal
+
+const bugRetrySync = false

@@ -1,0 +1,5 @@
+//go:build !bug04
+
+package wal
+
+const bugNoDirSync = false

@@ -1,0 +1,5 @@
+//go:build !bug08
+
+package wal
+
+const bugRotateUnsynced = false

@@ -1,0 +1,5 @@
+//go:build !bug09
+
+package wal
+
+const bugTailIsDamage = false

@@ -1,0 +1,5 @@
+//go:build !bug10
+
+package wal
+
+const bugDamageIsTail = false

@@ -1,0 +1,5 @@
+//go:build !bug14
+
+package wal
+
+const bugNoGap = false

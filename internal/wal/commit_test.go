@@ -1,0 +1,638 @@
+package wal
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/kvd-db/kvd/internal/event"
+	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/vfs"
+	"github.com/kvd-db/kvd/internal/vfs/faultfs"
+)
+
+// counter is a Waker that counts.
+type counter struct{ n atomic.Int64 }
+
+func (c *counter) Wake() { c.n.Add(1) }
+
+func (c *counter) woken() bool { return c.n.Load() > 0 }
+
+// TestSyncedRecordsWaitForTheSync: while a sync runs, buffered writes go on and
+// are acknowledged, and no record of the sync is.
+func TestSyncedRecordsWaitForTheSync(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGate()
+		o := testOptions(&syncFS{newDisk(t), g.sync})
+		o.SegmentBytes = 1 << 20
+		l, _, _ := mustOpen(t, o)
+		g.close()
+
+		add := func(level kv.Durability) (*counter, Pos) {
+			w := &counter{}
+			_, pos, err := l.Append([]byte("payload"), 1, level, w)
+			require.NoError(t, err)
+			l.Flush()
+			return w, pos
+		}
+		s1, p1 := add(synced)
+		<-g.waiting // the sync of s1 runs
+		s2, p2 := add(synced)
+		b, pb := add(buffered)
+		s3, p3 := add(synced)
+		synctest.Wait()
+		assert.True(t, b.woken())
+		assert.GreaterOrEqual(t, l.Written(), pb)
+		for _, s := range []*counter{s1, s2, s3} {
+			assert.False(t, s.woken(), "acknowledged before the sync returned")
+		}
+		assert.Zero(t, l.Synced())
+
+		// The next sync serves all that came meanwhile.
+		syncs := l.Stats().Syncs
+		g.open()
+		synctest.Wait()
+		assert.Equal(t, syncs+2, l.Stats().Syncs)
+		for _, s := range []*counter{s1, s2, s3} {
+			assert.True(t, s.woken())
+		}
+		assert.GreaterOrEqual(t, l.Synced(), max(p1, p2, p3))
+		require.NoError(t, l.Close())
+	})
+}
+
+func TestManyWritersShareSyncs(t *testing.T) {
+	disk := newDisk(t)
+	o := testOptions(disk)
+	o.SegmentBytes = 64 << 10
+	l, _, _ := mustOpen(t, o)
+	const writers, each = 32, 40
+	var mu sync.Mutex
+	acked := map[kv.SeqNum]string{}
+	var wg sync.WaitGroup
+	for i := range writers {
+		wg.Go(func() {
+			for j := range each {
+				r := put(t, l, payload(i*each+j), uint32(j%3+1), []kv.Durability{synced, synced, buffered, memory}[(i+j)%4])
+				mu.Lock()
+				acked[r.base] = r.payload
+				mu.Unlock()
+			}
+		})
+	}
+	wg.Wait()
+	require.NoError(t, l.Close())
+	s := l.Stats()
+	assert.EqualValues(t, writers*each, s.Records)
+	assert.Less(t, s.Syncs, s.Records)
+	assert.GreaterOrEqual(t, s.Segments, 1)
+	assert.Positive(t, s.LiveBytes)
+	assert.GreaterOrEqual(t, s.SyncTime, s.SyncMax)
+
+	o.Fresh = false
+	l, recs, _ := mustOpen(t, o)
+	require.Len(t, recs, writers*each)
+	next := kv.SeqNum(1)
+	for _, r := range recs {
+		require.Equal(t, next, r.base, "numbers follow the order of the log")
+		require.Equal(t, acked[r.base], r.payload)
+		next += kv.SeqNum(r.units)
+	}
+	require.NoError(t, l.Close())
+}
+
+// TestFirstFailureIsTheLast: after a sync failed, nobody is acknowledged,
+// everybody is woken, and that file is never synced again.
+func TestFirstFailureIsTheLast(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		disk := newDisk(t)
+		var failing atomic.Bool
+		var syncs atomic.Int64
+		hold := make(chan struct{})
+		o := testOptions(&syncFS{disk, func(f vfs.File) error {
+			if !failing.Load() {
+				return f.Sync()
+			}
+			if syncs.Add(1) > 1 {
+				return nil // as Linux does: the pages count as clean
+			}
+			<-hold
+			return syscall.EIO
+		}})
+		var told []error
+		o.Events = &event.Listener{Failed: func(err error) { told = append(told, err) }}
+		l, _, _ := mustOpen(t, o)
+		put(t, l, "good", 1, synced)
+		synctest.Wait() // the next segment is prepared
+		failing.Store(true)
+
+		var wakers []*counter
+		add := func(level kv.Durability) {
+			w := &counter{}
+			_, _, err := l.Append([]byte("lost"), 1, level, w)
+			require.NoError(t, err)
+			wakers = append(wakers, w)
+		}
+		add(synced)
+		l.Flush()
+		synctest.Wait() // the sync runs
+		before := l.Synced()
+		add(synced)
+		l.Flush()
+		add(memory)
+		add(buffered)
+		waited := make(chan error, 1)
+		go func() { waited <- l.WaitSynced(background, before+1) }()
+		synctest.Wait()
+		close(hold)
+		<-l.Failed()
+		synctest.Wait()
+
+		require.ErrorIs(t, l.Err(), syscall.EIO)
+		require.ErrorIs(t, l.Err(), kv.ErrFailed)
+		require.ErrorIs(t, <-waited, kv.ErrFailed)
+		for i, w := range wakers {
+			assert.True(t, w.woken(), "waker %d sleeps for ever", i)
+		}
+		assert.Equal(t, before, l.Synced(), "acknowledged after a failed sync")
+		_, _, err := l.Append([]byte("x"), 1, synced, &counter{})
+		require.ErrorIs(t, err, kv.ErrFailed)
+		require.ErrorIs(t, l.WaitSynced(background, before+1), kv.ErrFailed)
+		l.Flush()
+		time.Sleep(time.Minute)
+		require.ErrorIs(t, l.Close(), syscall.EIO)
+		assert.EqualValues(t, 1, syncs.Load(), "a file was synced after its sync had failed")
+		require.Len(t, told, 1)
+	})
+}
+
+// life runs a log on a disk where any operation may fail, up to the first error.
+func life(o Options, w *faultLife) error {
+	l, recs, _, err := openAll(o)
+	if err != nil {
+		return err
+	}
+	w.opened = true
+	w.recovered = recs
+	defer func() { w.closeErr = l.Close() }()
+	for i := range 8 {
+		level := []kv.Durability{synced, buffered, synced}[i%3]
+		waker := make(signal, 1)
+		body := payload(i)
+		if i%2 == 1 {
+			body += string(make([]byte, 300))
+		}
+		base, pos, err := l.Append([]byte(body), 1, level, waker)
+		if err != nil {
+			return err
+		}
+		w.appended = append(w.appended, rec{base, 1, body})
+		l.Flush()
+		for !reached(l, pos, level) {
+			if err := l.Err(); err != nil {
+				return err
+			}
+			<-waker
+		}
+		if level == synced {
+			w.durable = len(w.appended)
+		}
+		if i == 5 {
+			if err := l.Reclaim(w.appended[2].base); err != nil {
+				w.reclaimErr = err
+			}
+			w.flushed = w.appended[2].base
+		}
+	}
+	return nil
+}
+
+type faultLife struct {
+	opened     bool
+	recovered  []rec
+	appended   []rec
+	durable    int
+	flushed    kv.SeqNum
+	closeErr   error
+	reclaimErr error
+}
+
+// TestEveryFault fails operation 0, 1, 2, ... of a life: that of a new log, and
+// that of one which must be recovered. Whatever fails, what was acknowledged is
+// on the disk.
+func TestEveryFault(t *testing.T) {
+	faults := map[string]faultfs.Fault{
+		"EIO":                 {Err: syscall.EIO},
+		"ENOSPC, short write": {Err: syscall.ENOSPC, Short: 70},
+		"EMFILE":              {Err: syscall.EMFILE},
+		"EIO, pages dropped":  {Err: syscall.EIO, DropDirty: true},
+	}
+	for name, fault := range faults {
+		for _, sticky := range []bool{false, true} {
+			for _, fresh := range []bool{true, false} {
+				t.Run(name, func(t *testing.T) {
+					t.Parallel()
+					ops := 0
+					for i := 0; ; i++ {
+						if !oneFault(t, i, sticky, fresh, fault) {
+							break
+						}
+						ops++
+					}
+					require.Greater(t, ops, 40)
+				})
+			}
+		}
+	}
+}
+
+func oneFault(t *testing.T, i int, sticky, fresh bool, fault faultfs.Fault) (fired bool) {
+	disk := newDisk(t)
+	old := faultLife{}
+	if !fresh {
+		o := faultOptions(disk)
+		require.NoError(t, life(o, &old))
+		require.NoError(t, old.closeErr)
+		nums, err := listSegments(disk, testDir)
+		require.NoError(t, err)
+		cutClose(t, disk, segmentName(testDir, nums[len(nums)-1]))
+	}
+	fsys := faultfs.Wrap(disk, faultfs.At(i, sticky, fault))
+	o := faultOptions(fsys)
+	o.Fresh = fresh
+	w := &faultLife{}
+	err := life(o, w)
+	if !fsys.Fired() {
+		require.NoError(t, err)
+		require.NoError(t, w.closeErr)
+	}
+	if w.opened && err == nil && w.closeErr == nil && w.reclaimErr == nil {
+		w.durable = len(w.appended)
+	}
+	all := append(append([]rec(nil), old.appended...), w.appended...)
+	p := promises{appended: all, flushed: max(old.flushed, w.flushed)}
+	must := len(old.appended)
+	if w.opened {
+		must += w.durable
+	}
+	if len(w.appended) > 0 {
+		p.seen = w.appended[len(w.appended)-1].base
+	}
+	for _, policy := range []vfs.CrashPolicy{vfs.DropAll, vfs.KeepAll} {
+		o := faultOptions(disk.CrashImage(policy, nil))
+		o.Fresh = fresh && !w.opened
+		l, recs, r := mustOpen(t, o)
+		p.check(t, recs, must)
+		require.Greater(t, r.NextSeq, p.seen)
+		require.NoError(t, l.Close())
+		if t.Failed() {
+			t.Fatalf("operation %d, %v", i, policy)
+		}
+	}
+	return fsys.Fired()
+}
+
+func faultOptions(fsys vfs.FS) Options {
+	o := testOptions(fsys)
+	o.SegmentBytes, o.IdleMark = 600, time.Hour
+	return o
+}
+
+// cutClose turns a log that was closed in order into one that was killed.
+func cutClose(t *testing.T, disk *vfs.Mem, name string) {
+	f, err := disk.OpenReadWrite(name)
+	require.NoError(t, err)
+	b := make([]byte, segmentHeaderBytes)
+	_, err = f.ReadAt(b, 0)
+	require.NoError(t, err)
+	h, err := decodeSegmentHeader(name, b)
+	require.NoError(t, err)
+	require.NoError(t, f.Truncate(h.closed-frameHeaderBytes))
+	h.closed = 0
+	_, err = f.WriteAt(h.encode(), 0)
+	require.NoError(t, err)
+	require.NoError(t, f.Sync())
+	require.NoError(t, f.Close())
+}
+
+func TestFullDisk(t *testing.T) {
+	disk := newDisk(t)
+	o := testOptions(disk)
+	o.IdleMark = time.Hour
+	l, _, _ := mustOpen(t, o)
+	usage, err := disk.Usage("/")
+	require.NoError(t, err)
+	disk.SetCapacity(int64(usage.Total-usage.Free) + 10<<10)
+	var acked []rec
+	for {
+		w := make(signal, 1)
+		base, pos, err := l.Append(make([]byte, 500), 1, synced, w)
+		if err != nil {
+			break
+		}
+		l.Flush()
+		for l.Err() == nil && l.Synced() < pos {
+			<-w
+		}
+		if l.Synced() >= pos {
+			acked = append(acked, rec{base, 1, string(make([]byte, 500))})
+		}
+	}
+	require.ErrorIs(t, l.Err(), syscall.ENOSPC)
+	require.ErrorIs(t, l.Close(), syscall.ENOSPC)
+	require.NotEmpty(t, acked)
+
+	disk.SetCapacity(1 << 30)
+	o.Fresh = false
+	l, recs, _ := mustOpen(t, o)
+	require.GreaterOrEqual(t, len(recs), len(acked))
+	require.Equal(t, acked, recs[:len(acked)])
+	require.NoError(t, l.Close())
+}
+
+// TestPreparationMayFail: without space for zeros the log goes on with small
+// segments.
+func TestPreparationMayFail(t *testing.T) {
+	fsys := faultfs.Wrap(newDisk(t), nil)
+	o := testOptions(fsys)
+	failed := make(chan error, 100)
+	o.Events = &event.Listener{BackgroundError: func(err error) { failed <- err }}
+	l, _, _ := mustOpen(t, o)
+	fsys.SetInjector(faultfs.InjectorFunc(func(op faultfs.Op) faultfs.Fault {
+		if op.Kind == faultfs.Write && op.Len > 2000 {
+			return faultfs.Fault{Err: syscall.ENOSPC}
+		}
+		return faultfs.Fault{}
+	}))
+	for range 30 {
+		put(t, l, string(make([]byte, 500)), 1, synced)
+	}
+	require.ErrorIs(t, <-failed, syscall.ENOSPC)
+	require.Greater(t, l.Stats().Segments, 2)
+	require.NoError(t, l.Close())
+}
+
+func TestIdleMark(t *testing.T) {
+	for _, level := range []kv.Durability{synced, buffered, memory} {
+		t.Run(level.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				disk := newDisk(t)
+				o := testOptions(disk)
+				l, _, _ := mustOpen(t, o)
+				put(t, l, "a", 1, level)
+				time.Sleep(o.IdleMark + DefaultIdleMark/2)
+				put(t, l, "b", 1, level)
+				require.Zero(t, marks(t, disk), "not idle yet")
+				time.Sleep(DefaultIdleMark + DefaultIdleMark/10)
+				synctest.Wait()
+				require.Equal(t, 1, marks(t, disk))
+				require.Equal(t, l.Written(), l.Synced())
+				steps := disk.Steps()
+				time.Sleep(time.Hour)
+				require.Equal(t, steps, disk.Steps(), "an idle log leaves the disk alone")
+
+				// From now on damage of b is no torn tail.
+				files := contents(t, disk)
+				require.NoError(t, l.Close())
+				d := damaged{files, []rec{{1, 1, "a"}, {2, 1, "b"}}, 2}
+				for off := 64; off < 300; off++ {
+					d.verify(t, d.spoil(1, func(b []byte) []byte {
+						b[off] ^= 0x10
+						return b
+					}), "byte flipped before the mark")
+				}
+			})
+		})
+	}
+}
+
+func marks(t testing.TB, fsys vfs.FS) (n int) {
+	nums, err := listSegments(fsys, testDir)
+	require.NoError(t, err)
+	for _, num := range nums {
+		_, err := Dump(fsys, segmentName(testDir, num), func(f FrameInfo) error {
+			if f.Kind == FrameMark {
+				n++
+			}
+			return nil
+		})
+		require.NoError(t, err)
+	}
+	return n
+}
+
+func TestSlowSync(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var slow atomic.Bool
+		o := testOptions(&syncFS{newDisk(t), func(f vfs.File) error {
+			if slow.Load() {
+				time.Sleep(3 * time.Second)
+			}
+			return f.Sync()
+		}})
+		var mu sync.Mutex
+		var told []event.SlowSync
+		o.Events = &event.Listener{SlowSync: func(s event.SlowSync) {
+			mu.Lock()
+			defer mu.Unlock()
+			told = append(told, s)
+		}}
+		l, _, _ := mustOpen(t, o)
+		slow.Store(true)
+		put(t, l, "a", 1, synced)
+		slow.Store(false)
+		put(t, l, "b", 1, synced)
+		name := segmentName(testDir, 1)
+		require.Equal(t, []event.SlowSync{{File: name, Took: time.Second}, {File: name, Took: 3 * time.Second, Done: true}}, told)
+		require.NoError(t, l.Close())
+	})
+}
+
+func TestWaitSynced(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGate()
+		o := testOptions(&syncFS{newDisk(t), g.sync})
+		o.IdleMark = time.Hour
+		l, _, _ := mustOpen(t, o)
+		w := &counter{}
+		_, pos, err := l.Append([]byte("a"), 1, memory, w)
+		require.NoError(t, err)
+		require.NoError(t, l.WaitSynced(background, pos), "it flushes, too")
+		require.Equal(t, pos, l.Synced())
+		syncs := l.Stats().Syncs
+		require.NoError(t, l.WaitSynced(background, pos))
+		require.Equal(t, syncs, l.Stats().Syncs)
+
+		g.close()
+		_, pos, err = l.Append([]byte("b"), 1, buffered, w)
+		require.NoError(t, err)
+		gaveUp := errors.New("gave up")
+		ctx, cancel := context.WithCancelCause(background)
+		cancel(gaveUp)
+		require.ErrorIs(t, l.WaitSynced(ctx, pos), gaveUp)
+		require.ErrorIs(t, l.WaitSynced(background, pos+1), kv.ErrInvalidArgument)
+		done := make(chan error, 1)
+		go func() { done <- l.WaitSynced(background, pos) }()
+		synctest.Wait()
+		require.Empty(t, done)
+		g.open()
+		require.NoError(t, <-done)
+		require.NoError(t, l.Close())
+	})
+}
+
+func TestAppendRefuses(t *testing.T) {
+	l, _, _ := mustOpen(t, testOptions(newDisk(t)))
+	w := &counter{}
+	_, _, err := l.Append(nil, 0, synced, w)
+	require.ErrorIs(t, err, kv.ErrInvalidArgument)
+	_, _, err = l.Append(make([]byte, maxRecordBytes+1), 1, synced, w)
+	require.ErrorIs(t, err, kv.ErrTooLarge)
+
+	_, _, err = l.Append(nil, recoveryGap-10, memory, w)
+	require.NoError(t, err)
+	_, _, err = l.Append(nil, 11, memory, w)
+	require.ErrorIs(t, err, kv.ErrOverloaded, "recovery could not tell which numbers were given out")
+	require.NoError(t, l.WaitSynced(background, 1))
+	put(t, l, "", 11, synced)
+
+	require.NoError(t, l.Close())
+	_, _, err = l.Append(nil, 1, synced, w)
+	require.ErrorIs(t, err, kv.ErrClosed)
+	require.ErrorIs(t, l.WaitSynced(background, l.Synced()+1), kv.ErrInvalidArgument)
+	l.Flush()
+}
+
+func TestNumbersAreUsedUp(t *testing.T) {
+	o := testOptions(newDisk(t))
+	o.MinSeq = kv.MaxSeqNum - 3
+	l, _, r := mustOpen(t, o)
+	require.Equal(t, kv.MaxSeqNum-2, r.NextSeq)
+	put(t, l, "a", 2, synced)
+	_, _, err := l.Append(nil, 1, synced, &counter{})
+	require.ErrorIs(t, err, kv.ErrReadOnly)
+	require.NoError(t, l.Close())
+}
+
+func TestCloseWhileOthersWrite(t *testing.T) {
+	disk := newDisk(t)
+	o := testOptions(disk)
+	l, _, _ := mustOpen(t, o)
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	acked := map[kv.SeqNum]bool{}
+	started := make(chan struct{}, 1000)
+	for range 16 {
+		wg.Go(func() {
+			for {
+				w := make(signal, 1)
+				base, pos, err := l.Append(make([]byte, 100), 1, synced, w)
+				if err != nil {
+					assert.ErrorIs(t, err, kv.ErrClosed)
+					return
+				}
+				l.Flush()
+				for l.Synced() < pos {
+					<-w
+				}
+				mu.Lock()
+				acked[base] = true
+				mu.Unlock()
+				select {
+				case started <- struct{}{}:
+				default:
+				}
+			}
+		})
+	}
+	wg.Go(func() {
+		for l.Reclaim(50) == nil && l.Err() == nil {
+			if _, _, err := l.Append(nil, 1, memory, &counter{}); err != nil {
+				return
+			}
+		}
+	})
+	for range 100 {
+		<-started
+	}
+	require.NoError(t, l.Close())
+	wg.Wait()
+	o.Fresh = false
+	l, recs, _ := mustOpen(t, o)
+	have := map[kv.SeqNum]bool{}
+	for _, r := range recs {
+		have[r.base] = true
+	}
+	for base := range acked {
+		require.True(t, have[base] || base <= 50, "%d was acknowledged and is gone", base)
+	}
+	require.NoError(t, l.Close())
+}
+
+// TestFlushWaitsForRoom: Flush waits while too much is queued behind a write
+// that hangs, so that the queue is bounded.
+func TestFlushWaitsForRoom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fsys := faultfs.Wrap(newDisk(t), nil)
+		o := testOptions(fsys)
+		o.SegmentBytes = 256 << 20
+		l, _, _ := mustOpen(t, o)
+		release := make(chan struct{})
+		fsys.SetInjector(faultfs.At(0, false, faultfs.Fault{Delay: func() { <-release }}, faultfs.OnKind(faultfs.Write)))
+		add := func(n int) {
+			_, _, err := l.Append(make([]byte, n), 1, memory, &counter{})
+			require.NoError(t, err)
+			l.Flush()
+		}
+		go add(10)
+		synctest.Wait()
+		add(maxQueuedBytes / 2) // returns: there is room
+		var returned atomic.Bool
+		go func() {
+			add(maxQueuedBytes / 2)
+			returned.Store(true)
+		}()
+		synctest.Wait()
+		require.False(t, returned.Load())
+		close(release)
+		synctest.Wait()
+		require.True(t, returned.Load())
+		require.NoError(t, l.Close())
+	})
+}
+
+// TestLeaderIsRelieved: a caller of Flush writes some groups of others, and then
+// the log's own goroutine goes on.
+func TestLeaderIsRelieved(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fsys := faultfs.Wrap(newDisk(t), nil)
+		o := testOptions(fsys)
+		o.SegmentBytes = 256 << 20
+		l, _, _ := mustOpen(t, o)
+		writes := 0
+		hold := make(chan struct{})
+		fsys.SetInjector(faultfs.InjectorFunc(func(op faultfs.Op) faultfs.Fault {
+			if writes++; op.Kind == faultfs.Write && writes == leadGroups+2 {
+				<-hold
+			}
+			return faultfs.Fault{}
+		}))
+		for range leadGroups + 4 {
+			_, _, err := l.Append(make([]byte, groupBytes), 1, memory, &counter{})
+			require.NoError(t, err)
+		}
+		l.Flush() // returns, although a later write hangs
+		synctest.Wait()
+		require.Equal(t, leadGroups+2, writes)
+		close(hold)
+		require.NoError(t, l.Close())
+	})
+}

@@ -1,0 +1,135 @@
+// Package wal is the node's one commit log: numbered segment files in one
+// directory, to which all partitions append. In other texts: write-ahead log,
+// redo log, journal.
+//
+// It knows records (opaque bytes that take some sequence numbers), segments and
+// durability. It does not know keys or partitions, nor when a record is no longer
+// needed: the engine tells it, by [Log.Reclaim].
+//
+// W1. A record that was acknowledged as synced is replayed after any crash, until
+// it is given back.
+// W2. What is replayed is a prefix of what was appended, each record once. (What
+// was given back is missing at the front.)
+// W3. No sequence number is given out twice, also not one whose record a crash
+// took.
+// W4. A torn tail is dropped and reported; damage of what was synced refuses to
+// open, with the file and the offset. Which of the two it is, the frames behind
+// say.
+// W5. After a failed write or sync nothing is acknowledged any more, and no
+// second sync is tried.
+//
+// # The way of a record
+//
+// [Log.Append] copies it to the open group, in memory, and gives it its numbers.
+// [Log.Flush] writes the group as one frame; of several callers one leads and
+// writes for the others, without a change of goroutine. Records of all
+// durabilities share a frame. Syncing has a goroutine of its own: while it runs,
+// buffered records are written and acknowledged, and records that wait for a sync
+// gather; they are then written as one frame, and one sync serves them all. With
+// W writers that each wait for their sync, a sync serves about W records, and a
+// lone writer waits for one write and one fdatasync.
+//
+// Segments are filled with zeros, and synced, before they are used, as soon as
+// anybody asks for syncs: fdatasync need then not record a new length, which
+// doubles what the log can do (measured: 4,300 instead of 3,000 syncs a second
+// for one writer). It also doubles the bytes written, so a log that nobody syncs
+// does without.
+//
+// # Files
+//
+// A segment is called 000042.wal; numbers only grow. It holds a header and then
+// frames, one behind the other, each at a multiple of 8. Numbers are
+// little-endian, checksums are CRC-32C. Behind the last frame there are zeros, or
+// the end of the file. No valid header or frame begins with zeros.
+//
+//	segment header, 64 bytes
+//	 0  8  magic "kvd.wal\n"
+//	 8  4  format version: 1
+//	12  4  checksum of bytes 0-11 and 16-63
+//	16  8  store id
+//	24  8  number of this segment
+//	32  8  number of the segment before; 0: none
+//	40  8  lowest of the segments that this one is a copy of; 0: it is none
+//	48  8  where the log ended when it was closed in order; 0: it was not
+//	56  8  zero
+//
+//	frame
+//	 0  4  magic "WFRM"
+//	 4  4  checksum of store id, segment number and offset of the frame, as three
+//	       numbers of 8 bytes, and of bytes 8-63
+//	 8  4  checksum of payload and padding
+//	12  4  length of the payload
+//	16  4  kind: 1 data, 2 mark, 3 start, 4 end, 5 close, 6 copied
+//	20  4  records in the payload
+//	24  8  last sequence number of any record before this frame
+//	32  8  sequence number that follows the frame: all below were given out, or
+//	       skipped
+//	40  8  lowest segment that must exist
+//	48  8  segment, and
+//	56  8  offset, up to which the log was synced when the frame was laid out
+//	64     payload: records, one behind the other
+//	       padding: zeros up to a multiple of 8
+//
+//	record
+//	 0  4  length of the payload
+//	 4  4  units: how many sequence numbers it takes
+//	 8  8  the first of them
+//	16     payload
+//
+// Only data frames have records. Every segment in use begins with a start frame.
+// A mark notes how far the log is synced (when it is idle) or that segments were
+// given back. An end frame is the last one of a segment that has a successor, a
+// close frame that of a log closed in order; an end frame follows it when the log
+// is opened again. A copied frame ends the copy that recovery made.
+//
+// Golden files of version 1 are in testdata/v1.
+//
+// # Why what is missing is noticed
+//
+// A frame names the last number before it, so none can be missing between two.
+// Its checksum covers the place where it lies, so none can be elsewhere. A header
+// names the segment before; an end frame says that there is one behind; each
+// frame names the lowest segment that must exist. What remains is the upper end.
+//
+// Every frame says how far the log was synced before it was written, so a frame
+// that cannot be read, while a later one says it was synced, is damage. If no
+// later one says so, it was the last group: torn, and never acknowledged, or
+// acknowledged and then damaged. To shrink that window, an idle log adds a mark
+// after [Options.IdleMark], and an orderly Close writes into the header where the
+// log ended.
+//
+// # Rotation
+//
+// The next segment exists, durably, before an end frame is written to the old
+// one. The end of the old segment is synced by the syncing goroutine, before
+// anything in the new one, while the writers go on in the new one. If the power
+// fails in between, the old segment may have a torn tail although a newer one has
+// frames: those say that it was not synced, and they are dropped with it. (Ending
+// and syncing the old segment first would stall all writers for as long as a sync
+// of what they just wrote.) A second rotation waits until the first is synced.
+//
+// # Recovery
+//
+// It first reads everything and changes nothing ([Verify] is the same code). Then
+// it does not trust the page cache: after a failed fsync and a restart, that shows
+// what the disk does not have. Frames that no later one says were synced are
+// copied to a new segment, which names the lowest original; the copy and its name
+// are synced, then the lowest original is removed, durably, then the others. While
+// that original exists the copy does not count, and recovery begins anew; once it
+// is gone, the other originals and older copies do not count. So a crash at any
+// point of a recovery, or of the recovery from that, loses nothing.
+//
+// After a log that was closed in order nothing is copied: the close frame is
+// written after the sync of everything before it has succeeded, and the header is
+// changed after the sync of the close frame has.
+//
+// Numbers go on 2^30 further up after a crash, and without a gap after an orderly
+// close. Numbers that were given to records that the crash took may have been
+// seen; how many there were nobody knows, and Append sees to it that there are no
+// more than these.
+//
+// # What it relies on
+//
+// A sector of 512 bytes is written wholly or not at all (the header is changed in
+// place when the log is closed), and what [vfs.FS] says about syncs.
+package wal

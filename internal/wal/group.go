@@ -1,0 +1,99 @@
+package wal
+
+import "github.com/kvd-db/kvd/internal/kv"
+
+const (
+	// groupBytes closes a group: a larger write gains nothing, and the buffer is
+	// kept for another group.
+	groupBytes = 1 << 20
+	// maxQueuedBytes is how much may wait to be written before Flush waits too.
+	maxQueuedBytes = 32 << 20
+	// maxSpareGroups bounds the memory that an idle queue keeps.
+	maxSpareGroups = 4
+)
+
+// group is the records that one write brings to the log: a data frame, but for
+// its header.
+type group struct {
+	buf     []byte // room for the header, then the records
+	records uint32
+	last    kv.SeqNum
+	end     Pos
+	urgent  bool    // somebody waits for the write, not for the sync
+	early   []Waker // to wake after the write
+	late    []Waker // to wake after the sync
+}
+
+// queue holds the groups that wait to be written, oldest first; records are
+// added to the last. Guarded by Log.mu.
+type queue struct {
+	groups []*group
+	bytes  int // of all groups
+	spare  []*group
+}
+
+func (q *queue) empty() bool { return len(q.groups) == 0 }
+
+// urgent reports whether somebody waits for any of the groups to be written.
+func (q *queue) urgent() bool {
+	for _, g := range q.groups {
+		if g.urgent {
+			return true
+		}
+	}
+	return false
+}
+
+// add copies a record to the last group, or to a new one if that is full.
+func (q *queue) add(base kv.SeqNum, units uint32, payload []byte, end Pos) *group {
+	if n := len(q.groups); n == 0 || len(q.groups[n-1].buf) >= groupBytes {
+		q.groups = append(q.groups, q.newGroup())
+	}
+	g := q.groups[len(q.groups)-1]
+	g.buf = appendRecord(g.buf, base, units, payload)
+	g.records++
+	g.last = base + kv.SeqNum(units) - 1
+	g.end = end
+	q.bytes += recordHeaderBytes + len(payload)
+	return g
+}
+
+func (q *queue) newGroup() *group {
+	if n := len(q.spare); n > 0 {
+		g := q.spare[n-1]
+		q.spare = q.spare[:n-1]
+		return g
+	}
+	return &group{buf: make([]byte, frameHeaderBytes)}
+}
+
+// take removes the oldest group and returns it; nil if there is none.
+func (q *queue) take() *group {
+	if q.empty() {
+		return nil
+	}
+	g := q.groups[0]
+	q.bytes -= len(g.buf) - frameHeaderBytes
+	q.groups = append(q.groups[:0], q.groups[1:]...)
+	return g
+}
+
+// recycle keeps the memory of a group that take returned.
+func (q *queue) recycle(g *group) {
+	if len(q.spare) == maxSpareGroups || cap(g.buf) > 2*groupBytes {
+		return
+	}
+	clear(g.early)
+	clear(g.late)
+	*g = group{buf: g.buf[:frameHeaderBytes], early: g.early[:0], late: g.late[:0]}
+	q.spare = append(q.spare, g)
+}
+
+// drain empties the queue and returns everybody who waits for it.
+func (q *queue) drain() (wakers [][]Waker) {
+	for _, g := range q.groups {
+		wakers = append(wakers, g.early, g.late)
+	}
+	q.groups, q.bytes = nil, 0
+	return wakers
+}

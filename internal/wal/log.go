@@ -1,0 +1,341 @@
+package wal
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/kvd-db/kvd/internal/event"
+	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/vfs"
+)
+
+// Defaults and bounds of Options.
+const (
+	DefaultSegmentBytes = 64 << 20
+	DefaultIdleMark     = time.Second
+	maxSegmentBytes     = 1 << 30
+)
+
+// Options say where a log is and how it behaves.
+type Options struct {
+	FS      vfs.FS
+	Dir     string // holds the segments; Open makes it for a fresh log
+	StoreID uint64 // every checksum covers it
+
+	// SegmentBytes is the length at which a segment ends; 0 means
+	// DefaultSegmentBytes. A record longer than that gets a segment of its own.
+	SegmentBytes int64
+	// IdleMark is how long nothing must have been written until the log syncs what
+	// it has and notes that; 0 means DefaultIdleMark.
+	IdleMark time.Duration
+	Events   *event.Listener
+
+	// MinSeq is the highest number known outside of the log. New numbers are
+	// greater.
+	MinSeq kv.SeqNum
+	// Fresh says that the store is being created, so that there may be no log yet.
+	// Otherwise a missing log is damage.
+	Fresh bool
+}
+
+func (o *Options) setDefaults() error {
+	if o.SegmentBytes == 0 {
+		o.SegmentBytes = DefaultSegmentBytes
+	}
+	if o.IdleMark == 0 {
+		o.IdleMark = DefaultIdleMark
+	}
+	if o.Events == nil {
+		o.Events = &event.Listener{}
+	}
+	if o.SegmentBytes < 0 || o.SegmentBytes > maxSegmentBytes || o.IdleMark < 0 {
+		return fmt.Errorf("%w: commit log segments of %d bytes with a mark after %v; want 1 byte to %d and a positive time",
+			kv.ErrInvalidArgument, o.SegmentBytes, o.IdleMark, maxSegmentBytes)
+	}
+	return nil
+}
+
+// Pos is a place in the log since Open, in bytes of records. It grows with every
+// record.
+type Pos uint64
+
+// Waker is told that the log moved on: after Written or Synced, as the
+// durability of its record asks, moved past the record, or after the log failed.
+// It may be called more often than that. Wake must not block and must not call
+// the log.
+type Waker interface{ Wake() }
+
+// Log is an open commit log. Its methods are safe for concurrent use.
+//
+// L1. Frames are written by whoever has the writing role (mu.writing), one at a
+// time, in the order of their records.
+// L2. Segments are synced by one goroutine, one at a time: first the one that a
+// rotation left behind, then the active one.
+// L3. Written and Synced never pass a record that is not in that state, and
+// never move again once the log has failed.
+// L4. Somebody is always under way for a queued record whose Flush has
+// returned: the holder of the writing role, who goes on until the queue is empty,
+// or the syncing goroutine, which looks at the queue before it rests.
+type Log struct {
+	opts    Options
+	written atomic.Uint64 // a Pos
+	synced  atomic.Uint64 // a Pos
+	failure atomic.Pointer[error]
+	failed  chan struct{} // closed once failure is set
+
+	poke       chan struct{} // one value: the syncing goroutine should look
+	stop       chan struct{} // closed by Close
+	hurry      atomic.Bool   // whoever prepares a segment should come to an end
+	background sync.WaitGroup
+	closing    sync.Once
+	closeErr   error
+
+	spare []Waker // memory for mu.waiting; of the syncing goroutine
+
+	reclaiming sync.Mutex // held by Reclaim; taken before mu
+	reclaimErr error      // guarded by reclaiming
+
+	mu struct {
+		sync.Mutex
+		// changed: writing, sealed, preparing, closed or the failure did.
+		changed sync.Cond
+		closed  bool // by Close: nothing is appended any more
+		stopped bool // by Close: nothing is synced any more
+
+		queue      queue
+		next       kv.SeqNum // number of the next record
+		floor      kv.SeqNum // no number given out since Open is less
+		end        Pos       // of the last record appended
+		syncedNext kv.SeqNum // as next, but of what is synced
+
+		writing   bool      // somebody has the writing role
+		last      kv.SeqNum // of the records written; changed by the writing role alone
+		active    *segment  // changed by the writing role alone
+		lastWrite time.Time
+
+		syncing  bool // the syncing goroutine is at work, and will look at the queue
+		syncTo   Pos  // somebody waits for this to be synced
+		mustSync bool // something else than a record must be synced
+		syncedAt address
+		sealed   *segment // ended, not yet synced; nil: none
+		marked   address  // a mark frame ends here; nothing to mark while the log does
+		timing   bool     // the timer of the idle mark runs, or is about to
+
+		waiting  []Waker // to wake at the end of the next sync that begins
+		awaiting []Waker // to wake at the end of any sync
+
+		zeroedWanted bool     // somebody asked for sync since the last rotation
+		preparing    bool     // a goroutine makes prepared
+		prepared     *segment // the next segment, zeroed
+		preparedFor  uint64   // number of the segment that was active when it was begun
+
+		nextNum uint64 // of the next segment
+		low     uint64 // lowest segment that must exist
+		live    []liveSegment
+
+		stats Stats // the counts
+	}
+}
+
+// liveSegment is a segment that has a successor.
+type liveSegment struct {
+	num   uint64
+	bytes int64
+	last  kv.SeqNum // its records have at most this number
+}
+
+// Append adds a record of units consecutive numbers to the open group and
+// returns the first of them and the position behind the record. It does no I/O;
+// the caller calls Flush afterwards, outside of its own locks.
+//
+// Numbers grow in the order of the calls, and so do positions. A record of
+// kv.DurabilityMemory is in the log like any other, only nobody waits for it. At
+// DurabilityMemory and DurabilityBuffered w is woken after the record is
+// written, else after it is synced.
+//
+// Ownership: payload is copied. Errors: kv.ErrClosed, kv.ErrTooLarge,
+// kv.ErrOverloaded while too many numbers are not synced, and Err after a
+// failure; the record is then not in the log. If the log fails later, it is
+// unknown whether the record is.
+func (l *Log) Append(payload []byte, units uint32, level kv.Durability, w Waker) (base kv.SeqNum, pos Pos, err error) {
+	if units == 0 {
+		return 0, 0, fmt.Errorf("%w: record of no units", kv.ErrInvalidArgument)
+	}
+	if len(payload) > maxRecordBytes {
+		return 0, 0, fmt.Errorf("%w: record of %d bytes, the commit log takes %d", kv.ErrTooLarge, len(payload), maxRecordBytes)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err := l.admitLocked(units); err != nil {
+		return 0, 0, err
+	}
+	base = l.mu.next
+	l.mu.next += kv.SeqNum(units)
+	l.mu.end += Pos(recordHeaderBytes + len(payload))
+	g := l.mu.queue.add(base, units, payload, l.mu.end)
+	switch level {
+	case kv.DurabilityMemory:
+		g.early = append(g.early, w)
+	case kv.DurabilityBuffered:
+		g.early = append(g.early, w)
+		g.urgent = true
+	default:
+		g.late = append(g.late, w)
+		l.mu.syncTo = l.mu.end
+		l.mu.zeroedWanted = true
+	}
+	if l.mu.next-l.mu.syncedNext > recoveryGap/2 {
+		l.mu.syncTo = l.mu.end // see admitLocked
+	}
+	return base, l.mu.end, nil
+}
+
+// admitLocked reports why no record of that many units may be appended now.
+func (l *Log) admitLocked(units uint32) error {
+	switch {
+	case l.Err() != nil:
+		return l.Err()
+	case l.mu.closed:
+		return kv.ErrClosed
+	case l.mu.next+kv.SeqNum(units) > kv.MaxSeqNum:
+		return fmt.Errorf("%w: all %d sequence numbers are used up", kv.ErrReadOnly, kv.MaxSeqNum)
+	case l.mu.next-l.mu.syncedNext+kv.SeqNum(units) > recoveryGap:
+		// Recovery skips recoveryGap numbers, so that none is given out twice.
+		return &kv.OverloadError{Reason: "unsynced_numbers", RetryAfter: time.Second}
+	}
+	return nil
+}
+
+// Written returns the position up to which the kernel has the log.
+func (l *Log) Written() Pos { return Pos(l.written.Load()) }
+
+// Synced returns the position up to which the disk has the log.
+func (l *Log) Synced() Pos { return Pos(l.synced.Load()) }
+
+// Err returns what stopped the log for good, nil while it works. It wraps
+// kv.ErrFailed.
+func (l *Log) Err() error {
+	if err := l.failure.Load(); err != nil {
+		return *err
+	}
+	return nil
+}
+
+// Failed returns a channel that is closed when the log fails.
+func (l *Log) Failed() <-chan struct{} { return l.failed }
+
+// fail stops the log for good and wakes everybody who waits, and also wakers,
+// whom the caller has taken off the lists. Only the first failure counts.
+func (l *Log) fail(err error, wakers ...[]Waker) {
+	err = fmt.Errorf("%w: %w; reopen the store", kv.ErrFailed, err)
+	l.mu.Lock()
+	first := l.failure.CompareAndSwap(nil, &err)
+	if first {
+		close(l.failed)
+	}
+	wakers = append(wakers, l.mu.waiting, l.mu.awaiting)
+	l.mu.waiting, l.mu.awaiting = nil, nil
+	wakers = append(wakers, l.mu.queue.drain()...)
+	l.mu.changed.Broadcast()
+	l.mu.Unlock()
+	for _, ws := range wakers {
+		wakeAll(ws)
+	}
+	if first && l.opts.Events.Failed != nil {
+		l.opts.Events.Failed(err)
+	}
+}
+
+func wakeAll(ws []Waker) {
+	for _, w := range ws {
+		w.Wake()
+	}
+}
+
+// Close writes and syncs everything and notes that the log ended in order; then
+// it waits for what runs in the background. What is appended meanwhile is
+// refused. Close is idempotent. It returns Err if the log had failed.
+func (l *Log) Close() error {
+	l.closing.Do(func() { l.closeErr = l.close() })
+	return l.closeErr
+}
+
+func (l *Log) close() error {
+	l.mu.Lock()
+	l.mu.closed = true
+	l.mu.changed.Broadcast()
+	for l.mu.writing || (!l.mu.queue.empty() && l.Err() == nil) {
+		if l.mu.writing {
+			l.mu.changed.Wait()
+			continue
+		}
+		l.leadLocked(leadAll)
+		l.mu.Lock()
+	}
+	l.mu.Unlock()
+	close(l.stop)
+	l.hurry.Store(true)
+	l.background.Wait()
+	// From here on this goroutine is alone with the files.
+	err := l.Err()
+	if err == nil {
+		if err = l.closeSynced(); err != nil {
+			l.fail(err)
+			err = l.Err()
+		}
+	}
+	l.mu.Lock()
+	l.mu.stopped = true
+	wakers := [][]Waker{l.mu.waiting, l.mu.awaiting}
+	l.mu.waiting, l.mu.awaiting = nil, nil
+	l.mu.Unlock()
+	for _, ws := range wakers {
+		wakeAll(ws)
+	}
+	return errors.Join(err, l.closeFiles())
+}
+
+// closeSynced syncs what is written, then notes in a frame and, once that is
+// synced, in the header where the log ends. The frame tells recovery that what
+// lies before it was synced without an error; the header, that no tail is
+// missing.
+func (l *Log) closeSynced() error {
+	if l.mu.sealed != nil || l.mu.syncedAt.less(l.mu.active.address()) {
+		l.mu.mustSync = true
+		if !l.syncOnce() {
+			return l.Err()
+		}
+	}
+	if err := l.writeEmpty(FrameClose); err != nil {
+		return err
+	}
+	a := l.mu.active
+	if err := a.file.Truncate(a.off); err != nil {
+		return err
+	}
+	if err := l.timedSync(a); err != nil {
+		return err
+	}
+	closed := a.header
+	closed.closed = a.off
+	if _, err := a.file.WriteAt(closed.encode(), 0); err != nil {
+		return err
+	}
+	return l.timedSync(a)
+}
+
+func (l *Log) closeFiles() error {
+	var errs []error
+	for _, s := range []*segment{l.mu.sealed, l.mu.active} {
+		if s != nil {
+			errs = append(errs, s.file.Close())
+		}
+	}
+	if l.mu.prepared != nil {
+		errs = append(errs, l.mu.prepared.discard(l.opts.FS))
+	}
+	return errors.Join(errs...)
+}

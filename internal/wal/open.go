@@ -1,0 +1,315 @@
+package wal
+
+import (
+	"errors"
+	"fmt"
+	"path"
+	"slices"
+
+	"github.com/kvd-db/kvd/internal/event"
+	"github.com/kvd-db/kvd/internal/kv"
+)
+
+const (
+	// recoveryGap is how many sequence numbers are skipped after a log that was
+	// not closed in order. Numbers of records that the crash took must not be
+	// given out again, for somebody may have seen them; how many there were nobody
+	// knows, so Append lets no more than these be unsynced at a time. 56 bits are
+	// enough for 2^26 crashes.
+	recoveryGap = 1 << 30
+
+	// firstZeros is how much of the segment that Open makes is zeroed at once: the
+	// first syncs are quick, and so is Open.
+	firstZeros = 1 << 20
+)
+
+// Recovery is what Open found.
+type Recovery struct {
+	LastSeq      kv.SeqNum // of the last record; 0: there is none
+	NextSeq      kv.SeqNum // number of the next record
+	Segments     int       // that were read
+	Records      uint64    // that were replayed
+	DroppedBytes int64     // of a torn tail; nothing in it was acknowledged as synced
+	Clean        bool      // the log had been closed in order, or is new
+}
+
+// Open recovers the log in o.Dir, calls replay for each of its records, oldest
+// first, and makes the log ready to append to. The payload is borrowed until
+// replay returns. What replay has seen is on the disk when Open returns, and no
+// number below NextSeq was given out for anything else.
+//
+// Errors: a *kv.CorruptionError for damage, a missing segment or a missing log,
+// kv.ErrUnsupportedVersion, an error of replay, wrapped, and those of the file
+// system. Nothing is changed if the log cannot be read; after any error Open may
+// be called again, and nothing is left open.
+//
+// Cost: reads the whole log, and writes again what no later frame says was
+// synced: at most the last two segments. A new log takes a few milliseconds.
+func Open(o Options, replay func(Record) error) (*Log, Recovery, error) {
+	if err := o.setDefaults(); err != nil {
+		return nil, Recovery{}, err
+	}
+	s, err := runSurvey(o.FS, o.Dir, o.StoreID, replay)
+	if err == nil && len(s.live) == 0 && !o.Fresh {
+		err = kv.Corruptf(o.Dir, -1, "the commit log is missing")
+	}
+	if err != nil {
+		if errors.Is(err, kv.ErrCorrupt) && o.Events.Corruption != nil {
+			o.Events.Corruption(err)
+		}
+		return nil, Recovery{}, fmt.Errorf("open commit log: %w", err)
+	}
+	l := newLog(o, s)
+	if err := l.takeOver(s); err != nil {
+		return nil, Recovery{}, fmt.Errorf("recover commit log: %w", errors.Join(err, l.closeFiles()))
+	}
+	if o.Events.TailDropped != nil {
+		for _, d := range s.dropped {
+			o.Events.TailDropped(event.TailDrop{File: d.name, Off: d.off, Bytes: d.bytes})
+		}
+	}
+	l.background.Go(l.syncLoop)
+	recovery := s.recovery()
+	recovery.NextSeq = l.mu.floor
+	return l, recovery, nil
+}
+
+func newLog(o Options, s *survey) *Log {
+	l := &Log{opts: o, failed: make(chan struct{}), poke: make(chan struct{}, 1), stop: make(chan struct{})}
+	l.mu.changed.L = &l.mu
+	l.mu.last = s.last
+	l.mu.next = max(s.next, s.last+1, o.MinSeq+1)
+	if len(s.live) > 0 && !s.clean && !bugNoGap {
+		l.mu.next += recoveryGap
+	}
+	l.mu.floor, l.mu.syncedNext = l.mu.next, l.mu.next
+	l.mu.nextNum = s.maxNum + 1
+	l.mu.low = s.low
+	return l
+}
+
+// takeOver makes the segment that the log goes on in.
+func (l *Log) takeOver(s *survey) error {
+	err := l.syncNames()
+	switch {
+	case err != nil:
+	case len(s.live) == 0:
+		err = l.beginLog(s)
+	case s.clean:
+		err = l.continueLog(s)
+	default:
+		err = l.copyTail(s)
+	}
+	if err != nil {
+		return err
+	}
+	a := l.mu.active
+	a.last = l.mu.last
+	l.mu.syncedAt, l.mu.marked = a.address(), a.address()
+	if l.opts.Events.SegmentCreated != nil {
+		l.opts.Events.SegmentCreated(event.Segment{Num: a.header.num, Bytes: max(a.off, a.zeroedTo)})
+	}
+	return nil
+}
+
+// syncNames makes the names that the survey saw durable: a process that was
+// killed may not have come to that.
+func (l *Log) syncNames() error {
+	if l.opts.Fresh {
+		if err := l.opts.FS.MkdirAll(l.opts.Dir); err != nil {
+			return err
+		}
+		if err := l.opts.FS.SyncDir(path.Dir(path.Clean(l.opts.Dir))); err != nil {
+			return err
+		}
+	}
+	return l.opts.FS.SyncDir(l.opts.Dir)
+}
+
+// beginLog makes the first segment of a new log. What a creation that was cut
+// short left behind goes.
+func (l *Log) beginLog(s *survey) error {
+	if err := l.remove(s.dead); err != nil {
+		return err
+	}
+	l.mu.low = l.mu.nextNum
+	return l.beginSegment(segmentHeader{})
+}
+
+// beginSegment makes a durable segment with a start frame and some zeros.
+func (l *Log) beginSegment(h segmentHeader) error {
+	h.store, h.num = l.opts.StoreID, l.mu.nextNum
+	l.mu.nextNum++
+	a, err := createSegment(l.opts.FS, l.opts.Dir, h)
+	if err != nil {
+		return err
+	}
+	l.mu.active = a
+	if err := a.append(emptyFrame(h.id(), l.frameHere(FrameStart))); err != nil {
+		return err
+	}
+	if err := a.zero(min(firstZeros, l.opts.SegmentBytes)); err != nil {
+		return err
+	}
+	return l.publish(a)
+}
+
+// continueLog goes on behind a log that was closed in order: in a new segment,
+// which the old one then says exists. The close frame is written once more with
+// that, because nobody knows whether its sync had failed.
+func (l *Log) continueLog(s *survey) error {
+	if err := l.remove(s.dead); err != nil {
+		return err
+	}
+	old := s.live[len(s.live)-1]
+	if err := l.beginSegment(segmentHeader{prev: old.num}); err != nil {
+		return err
+	}
+	if err := l.endClosed(old); err != nil {
+		return err
+	}
+	l.keep(s.live)
+	return nil
+}
+
+func (l *Log) endClosed(old *surveyed) (err error) {
+	f, err := l.opts.FS.OpenReadWrite(old.name)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	at := old.end - frameHeaderBytes
+	tail := make([]byte, frameHeaderBytes, 2*frameHeaderBytes)
+	if _, err := f.ReadAt(tail, at); err != nil {
+		return err
+	}
+	end := l.frameHere(FrameEnd)
+	end.off, end.synced = old.end, address{old.num, old.end}
+	if _, err := f.WriteAt(append(tail, emptyFrame(old.header.id(), end)...), at); err != nil {
+		return err
+	}
+	return f.Sync()
+}
+
+// copyTail copies what may not be on the disk, although it could be read, to a
+// new segment (Rebello et al., ATC 2020, section 4: after a failed fsync and a
+// restart, the page cache shows what the disk does not have). The copy counts
+// once it is durable and the first original is durably gone; until then the next
+// recovery begins anew.
+//
+// What earlier recoveries left goes first: it is known to be dead only as long
+// as the copy is there that replaced it, which may be about to be replaced itself.
+func (l *Log) copyTail(s *survey) error {
+	var stale, dead []*surveyed
+	for _, seg := range s.dead {
+		if seg.stale {
+			stale = append(stale, seg)
+		} else {
+			dead = append(dead, seg)
+		}
+	}
+	if err := l.remove(stale); err != nil {
+		return err
+	}
+	from := len(s.live) - 1
+	for from > 0 && s.live[from-1].num >= s.claim.segment {
+		from--
+	}
+	kept, tail := s.live[:from], s.live[from:]
+	if from == 0 {
+		l.mu.low = l.mu.nextNum
+	}
+	if err := l.beginCopy(tail); err != nil {
+		return err
+	}
+	if err := l.remove(tail[:1]); err != nil {
+		return err
+	}
+	if err := l.remove(slices.Concat(tail[1:], dead)); err != nil {
+		return err
+	}
+	l.keep(kept)
+	return nil
+}
+
+// beginCopy makes a durable segment with the frames of others.
+func (l *Log) beginCopy(tail []*surveyed) error {
+	first := tail[0]
+	h := segmentHeader{store: l.opts.StoreID, num: l.mu.nextNum, prev: first.header.prev, replaces: first.num}
+	l.mu.nextNum++
+	a, err := createSegment(l.opts.FS, l.opts.Dir, h)
+	if err != nil {
+		return err
+	}
+	l.mu.active = a
+	start := first.start
+	start.off, start.low, start.synced = a.off, l.mu.low, address{}
+	if err := a.append(emptyFrame(h.id(), start)); err != nil {
+		return err
+	}
+	for _, seg := range tail {
+		if err := l.copyFrames(a, seg); err != nil {
+			return err
+		}
+	}
+	if err := a.file.Sync(); err != nil {
+		return err
+	}
+	l.mu.syncedAt = a.address()
+	if err := a.append(emptyFrame(h.id(), l.frameHere(FrameCopied))); err != nil {
+		return err
+	}
+	if err := a.zero(a.off + min(firstZeros, l.opts.SegmentBytes)); err != nil {
+		return err
+	}
+	return l.publish(a)
+}
+
+// copyFrames appends the data frames of seg to a.
+func (l *Log) copyFrames(a *segment, seg *surveyed) (err error) {
+	r, _, err := openSegment(l.opts.FS, seg.name, seg.header.id())
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, r.close()) }()
+	var buf []byte
+	for r.off < seg.end {
+		f, reason, err := r.next()
+		if err != nil {
+			return err
+		}
+		if reason != "" {
+			return kv.Corruptf(seg.name, r.off, "%s, but there was a frame a moment ago", reason)
+		}
+		if f.kind != FrameData {
+			continue
+		}
+		f.off, f.low, f.synced = a.off, l.mu.low, address{}
+		buf = append(append(buf[:0], make([]byte, frameHeaderBytes)...), f.payload...)
+		buf = sealFrame(buf, a.header.id(), &f)
+		if err := a.append(buf); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// remove deletes segments, durably.
+func (l *Log) remove(dead []*surveyed) error {
+	if len(dead) == 0 {
+		return nil
+	}
+	for _, seg := range dead {
+		if err := l.opts.FS.Remove(seg.name); err != nil {
+			return err
+		}
+	}
+	return l.opts.FS.SyncDir(l.opts.Dir)
+}
+
+// keep notes the segments that stay as they are.
+func (l *Log) keep(segs []*surveyed) {
+	for _, seg := range segs {
+		l.mu.live = append(l.mu.live, liveSegment{num: seg.num, bytes: seg.bytes, last: seg.last})
+	}
+}

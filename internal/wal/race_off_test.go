@@ -1,0 +1,6 @@
+//go:build !race
+
+package wal
+
+// imageShare: one image in so many is checked.
+const imageShare = 1

@@ -1,0 +1,7 @@
+//go:build race
+
+package wal
+
+// imageShare: one image in so many is checked, because the race detector makes
+// that ten times as dear.
+const imageShare = 6

@@ -1,0 +1,94 @@
+package wal
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/kvd-db/kvd/internal/event"
+	"github.com/kvd-db/kvd/internal/kv"
+)
+
+// Reclaim deletes the oldest segments as long as all their records have numbers
+// of at most flushed. The segment that is written to stays.
+//
+// Before the first is deleted, the log itself notes, durably, which segment is
+// the lowest that must exist: a missing one is then told from one given back.
+// They go one by one, lowest first, so that a crash leaves no hole. Errors: Err,
+// kv.ErrClosed, and that of a removal, which the next call tries again; but once
+// the directory could not be synced Reclaim deletes nothing any more.
+func (l *Log) Reclaim(flushed kv.SeqNum) error {
+	l.reclaiming.Lock()
+	defer l.reclaiming.Unlock()
+	if l.reclaimErr != nil {
+		return l.reclaimErr
+	}
+	l.mu.Lock()
+	dead, low := l.reclaimableLocked(flushed)
+	l.mu.Unlock()
+	if len(dead) == 0 {
+		return nil
+	}
+	if err := l.raiseLow(low); err != nil {
+		return err
+	}
+	for _, s := range dead {
+		if err := l.opts.FS.Remove(segmentName(l.opts.Dir, s.num)); err != nil {
+			return fmt.Errorf("give commit log segment back: %w", err)
+		}
+		l.mu.Lock()
+		l.mu.live = l.mu.live[1:]
+		l.mu.Unlock()
+		if err := l.opts.FS.SyncDir(l.opts.Dir); err != nil {
+			l.reclaimErr = fmt.Errorf("give commit log segment back: %w", err)
+			return l.reclaimErr
+		}
+		if l.opts.Events.SegmentRemoved != nil {
+			l.opts.Events.SegmentRemoved(event.Segment{Num: s.num, Bytes: s.bytes})
+		}
+	}
+	return nil
+}
+
+// reclaimableLocked returns the segments that may go and the number of the one
+// that is then the lowest, whose start frame is synced.
+func (l *Log) reclaimableLocked(flushed kv.SeqNum) (dead []liveSegment, low uint64) {
+	n := 0
+	for n < len(l.mu.live) && l.mu.live[n].last <= flushed && l.mu.live[n].num < l.mu.syncedAt.segment {
+		n++
+	}
+	low = l.mu.active.header.num
+	if n < len(l.mu.live) {
+		low = l.mu.live[n].num
+	}
+	return append(dead, l.mu.live[:n]...), low
+}
+
+// raiseLow notes durably that low is the lowest segment that must exist.
+func (l *Log) raiseLow(low uint64) error {
+	l.mu.Lock()
+	if l.mu.low >= low {
+		l.mu.Unlock() // noted by an earlier call, which could not delete all
+		return nil
+	}
+	if !l.takeRoleLocked() {
+		l.mu.Unlock()
+		if err := l.Err(); err != nil {
+			return err
+		}
+		return kv.ErrClosed
+	}
+	before := l.mu.low
+	l.mu.low = low
+	l.mu.Unlock()
+	at := l.mark()
+	err := l.Err()
+	if err == nil {
+		err = l.await(context.Background(), func() bool { return !l.mu.syncedAt.less(at) })
+	}
+	if err != nil {
+		l.mu.Lock()
+		l.mu.low = before
+		l.mu.Unlock()
+	}
+	return err
+}

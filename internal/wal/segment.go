@@ -1,0 +1,178 @@
+package wal
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io/fs"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/vfs"
+)
+
+const (
+	segmentMagic       = "kvd.wal\n"
+	segmentVersion     = 1
+	segmentHeaderBytes = 64
+	segmentSuffix      = ".wal"
+
+	// zeroChunk is written at a time when a segment is zeroed.
+	zeroChunk = 1 << 20
+)
+
+var zeros [zeroChunk]byte
+
+// segmentHeader is what the first 64 bytes of a segment say.
+type segmentHeader struct {
+	store    uint64
+	num      uint64
+	prev     uint64 // the segment before; 0: none
+	replaces uint64 // the lowest of the segments that recovery copied into this one; 0: none
+	closed   int64  // where the log ended when it was closed in order; 0: it was not
+}
+
+func (h *segmentHeader) id() identity { return identity{h.store, h.num} }
+
+func (h *segmentHeader) encode() []byte {
+	b := make([]byte, segmentHeaderBytes)
+	le := binary.LittleEndian
+	copy(b, segmentMagic)
+	le.PutUint32(b[8:], segmentVersion)
+	le.PutUint64(b[16:], h.store)
+	le.PutUint64(b[24:], h.num)
+	le.PutUint64(b[32:], h.prev)
+	le.PutUint64(b[40:], h.replaces)
+	le.PutUint64(b[48:], uint64(h.closed))
+	le.PutUint32(b[12:], segmentChecksum(b))
+	return b
+}
+
+func segmentChecksum(b []byte) uint32 {
+	return crc32.Update(crc32.Checksum(b[:12], castagnoli), castagnoli, b[16:segmentHeaderBytes])
+}
+
+// decodeSegmentHeader reads a header of any store. The magic, the version and
+// the checksum stay where they are in every version.
+func decodeSegmentHeader(name string, b []byte) (segmentHeader, error) {
+	le := binary.LittleEndian
+	switch {
+	case len(b) < segmentHeaderBytes:
+		return segmentHeader{}, kv.Corruptf(name, 0, "segment header is cut short at %d bytes", len(b))
+	case string(b[:8]) != segmentMagic:
+		return segmentHeader{}, kv.Corruptf(name, 0, "this is no segment of a commit log: wrong magic")
+	case le.Uint32(b[12:]) != segmentChecksum(b):
+		return segmentHeader{}, kv.Corruptf(name, 0, "segment header fails its checksum")
+	case le.Uint32(b[8:]) != segmentVersion:
+		return segmentHeader{}, fmt.Errorf("%w: %s has format %d, this kvd knows %d; open it with a newer kvd",
+			kv.ErrUnsupportedVersion, name, le.Uint32(b[8:]), segmentVersion)
+	}
+	h := segmentHeader{
+		store:    le.Uint64(b[16:]),
+		num:      le.Uint64(b[24:]),
+		prev:     le.Uint64(b[32:]),
+		replaces: le.Uint64(b[40:]),
+		closed:   int64(le.Uint64(b[48:])),
+	}
+	if h.num == 0 || h.prev >= h.num || h.replaces >= h.num || h.closed < 0 || le.Uint64(b[56:]) != 0 {
+		return segmentHeader{}, kv.Corruptf(name, 0, "segment header makes no sense")
+	}
+	return h, nil
+}
+
+func segmentName(dir string, num uint64) string {
+	return path.Join(dir, fmt.Sprintf("%06d%s", num, segmentSuffix))
+}
+
+// parseSegmentName returns the number in the name of a segment.
+func parseSegmentName(name string) (uint64, bool) {
+	digits, found := strings.CutSuffix(name, segmentSuffix)
+	num, err := strconv.ParseUint(digits, 10, 64)
+	return num, found && err == nil && num > 0 && segmentName("", num) == name
+}
+
+// listSegments returns the numbers of the segments in dir, ascending; none if
+// there is no such directory. Other files are not ours to judge.
+func listSegments(fsys vfs.FS, dir string) ([]uint64, error) {
+	names, err := fsys.List(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("list commit log: %w", err)
+	}
+	var nums []uint64
+	for _, name := range names {
+		if num, ok := parseSegmentName(name); ok {
+			nums = append(nums, num)
+		}
+	}
+	slices.Sort(nums)
+	return nums, nil
+}
+
+// segment is an open segment that is written to. Its fields other than the
+// constant ones are changed by whoever has the writing role; off and last are
+// changed under Log.mu as well, for others to read.
+type segment struct {
+	header   segmentHeader // constant
+	name     string        // constant
+	file     vfs.File
+	off      int64     // end of the frames written
+	zeroedTo int64     // zeros were synced up to here
+	last     kv.SeqNum // of the records up to off
+}
+
+func (s *segment) address() address { return address{s.header.num, s.off} }
+
+// inUse reports whether there is more in the segment than its start frame.
+func (s *segment) inUse() bool { return s.off > segmentHeaderBytes+frameHeaderBytes }
+
+// createSegment makes the file with its header; neither is synced. After an
+// error there is no such file, if it could be removed.
+func createSegment(fsys vfs.FS, dir string, h segmentHeader) (*segment, error) {
+	s := &segment{header: h, name: segmentName(dir, h.num), off: segmentHeaderBytes}
+	var err error
+	if s.file, err = fsys.Create(s.name); err != nil {
+		return nil, err
+	}
+	if _, err := s.file.WriteAt(h.encode(), 0); err != nil {
+		return nil, errors.Join(err, s.discard(fsys))
+	}
+	return s, nil
+}
+
+// discard closes and removes a segment that holds nothing.
+func (s *segment) discard(fsys vfs.FS) error {
+	return errors.Join(s.file.Close(), fsys.Remove(s.name))
+}
+
+// append writes a frame at the end. Only whoever knows that nobody else looks
+// at s calls it directly.
+func (s *segment) append(b []byte) error {
+	if _, err := s.file.WriteAt(b, s.off); err != nil {
+		return err
+	}
+	s.off += int64(len(b))
+	return nil
+}
+
+// zero writes zeros from the place where they end up to the next chunk, and asks
+// the kernel to begin with them. It does not sync.
+func (s *segment) zero(to int64) error {
+	from := max(s.zeroedTo, s.off)
+	n := min(zeroChunk-from%zeroChunk, to-from)
+	if n <= 0 {
+		return nil
+	}
+	if _, err := s.file.WriteAt(zeros[:n], from); err != nil {
+		return err
+	}
+	s.file.StartWriteback(from, n)
+	s.zeroedTo = from + n
+	return nil
+}

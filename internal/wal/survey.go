@@ -1,0 +1,384 @@
+package wal
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/vfs"
+)
+
+// surveyed is a segment as a survey found it.
+type surveyed struct {
+	num       uint64
+	name      string
+	header    segmentHeader
+	headerErr error // the header is damaged
+
+	bytes  int64
+	end    int64     // behind its last whole frame in order
+	start  frame     // its start frame
+	last   kv.SeqNum // of the records up to end
+	used   bool      // it has a start frame
+	ended  bool      // it has an end frame
+	closed bool      // an orderly Close left it as the last segment
+	copied bool      // it has a copied frame
+	stale  bool      // an earlier recovery should have removed it
+}
+
+// first returns the lowest number that the segment stands for.
+func (s *surveyed) first() uint64 {
+	if s.header.replaces != 0 {
+		return s.header.replaces
+	}
+	return s.num
+}
+
+// survey reads a whole log and decides what of it counts. It changes nothing.
+// Recovery acts on what it found; the verifier only reports it.
+type survey struct {
+	fsys  vfs.FS
+	dir   string
+	store uint64
+
+	live []*surveyed // what counts, in the order of the log
+	dead []*surveyed // what recovery removes
+
+	last   kv.SeqNum // of the last record
+	next   kv.SeqNum // at least this number follows
+	low    uint64    // the lowest segment that must exist
+	claim  address   // surely synced up to here
+	maxNum uint64    // highest number of any segment in the directory
+
+	records uint64
+	clean   bool
+	dropped []dropped
+}
+
+// dropped is a tail that counts no more.
+type dropped struct {
+	name       string
+	off, bytes int64
+}
+
+// runSurvey surveys the log in dir and calls replay for every record, in order.
+// Damage is a *kv.CorruptionError; replay may then have been called already.
+func runSurvey(fsys vfs.FS, dir string, store uint64, replay func(Record) error) (*survey, error) {
+	s := &survey{fsys: fsys, dir: dir, store: store}
+	found, err := s.readHeaders()
+	if err != nil {
+		return s, err
+	}
+	if found, err = s.dropReplaced(found); err != nil {
+		return s, err
+	}
+	if s.live, err = s.chain(found); err != nil {
+		return s, err
+	}
+	if err := s.walk(replay); err != nil {
+		return s, err
+	}
+	return s, s.checkLow()
+}
+
+func (s *survey) id(num uint64) identity { return identity{s.store, num} }
+
+// readHeaders opens every segment once. An unknown version ends the survey
+// before anything is judged.
+func (s *survey) readHeaders() ([]*surveyed, error) {
+	nums, err := listSegments(s.fsys, s.dir)
+	if err != nil {
+		return nil, err
+	}
+	var found []*surveyed
+	for _, num := range nums {
+		seg := &surveyed{num: num, name: segmentName(s.dir, num)}
+		r, h, err := openSegment(s.fsys, seg.name, s.id(num))
+		if r == nil {
+			return nil, err
+		}
+		seg.header, seg.headerErr, seg.bytes = h, err, r.size
+		if err := r.close(); err != nil {
+			return nil, err
+		}
+		if seg.headerErr == nil && (h.store != s.store || h.num != num) {
+			return nil, kv.Corruptf(seg.name, 0, "segment %d of store %016x is here, expected segment %d of store %016x",
+				h.num, h.store, num, s.store)
+		}
+		found = append(found, seg)
+		s.maxNum = num
+	}
+	return found, nil
+}
+
+// dropReplaced resolves what recoveries that were cut short left behind. The
+// copy of a segment counts from the moment at which the lowest original is
+// gone; the other originals are then left-overs. While that original exists the
+// copy does not count, and was never appended to.
+func (s *survey) dropReplaced(found []*surveyed) ([]*surveyed, error) {
+	exists := map[uint64]bool{}
+	for _, seg := range found {
+		exists[seg.num] = true
+	}
+	isDead := map[uint64]bool{}
+	for _, seg := range found {
+		r := seg.header.replaces
+		switch {
+		case r == 0:
+		case exists[r]:
+			if err := s.checkUnfinished(seg); err != nil {
+				return nil, err
+			}
+			isDead[seg.num] = true
+		default:
+			for _, other := range found {
+				if r < other.num && other.num < seg.num {
+					isDead[other.num] = true
+				}
+			}
+		}
+	}
+	return slices.DeleteFunc(found, func(seg *surveyed) bool {
+		if isDead[seg.num] {
+			seg.stale = true
+			s.dead = append(s.dead, seg)
+		}
+		return isDead[seg.num]
+	}), nil
+}
+
+// checkUnfinished makes sure that a copy whose original exists was never used.
+func (s *survey) checkUnfinished(seg *surveyed) (err error) {
+	r, _, err := openSegment(s.fsys, seg.name, s.id(seg.num))
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, r.close()) }()
+	for {
+		f, reason, err := r.next()
+		if err != nil || reason != "" {
+			return err
+		}
+		if f.kind != FrameCopied {
+			continue
+		}
+		behind, err := r.scan(r.off)
+		if err == nil && behind.frames > 0 {
+			err = kv.Corruptf(seg.name, r.off, "segment %d, which this one replaced, exists again", seg.header.replaces)
+		}
+		return err
+	}
+}
+
+// chain checks that every segment follows the one before it. A segment with a
+// damaged header at the upper end was never used, unless a frame in it says
+// that its header was synced.
+func (s *survey) chain(found []*surveyed) ([]*surveyed, error) {
+	var live []*surveyed
+	for _, seg := range found {
+		if seg.headerErr != nil {
+			behind, err := s.scanAll(seg)
+			if err != nil {
+				return nil, err
+			}
+			if behind.claim.segment >= seg.num {
+				return nil, seg.headerErr
+			}
+			s.dead = append(s.dead, seg)
+			continue
+		}
+		if len(live) > 0 && seg.header.prev != live[len(live)-1].num {
+			return nil, kv.Corruptf(segmentName(s.dir, seg.header.prev), -1,
+				"segment is missing: %s follows it", seg.name)
+		}
+		live = append(live, seg)
+	}
+	return live, nil
+}
+
+func (s *survey) scanAll(seg *surveyed) (behind rest, err error) {
+	r, _, err := openSegment(s.fsys, seg.name, s.id(seg.num))
+	if r == nil {
+		return rest{}, err
+	}
+	behind, err = r.scan(min(segmentHeaderBytes, r.size))
+	return behind, errors.Join(err, r.close())
+}
+
+// walk replays the segments up to the place where the log ends, and makes sure
+// that it may end there.
+func (s *survey) walk(replay func(Record) error) error {
+	for i, seg := range s.live {
+		if seg.header.closed != 0 {
+			s.claimed(address{seg.num, seg.header.closed})
+		}
+		behind, err := s.walkSegment(seg, replay)
+		if err != nil {
+			return err
+		}
+		if !seg.ended {
+			return s.endAt(i, behind)
+		}
+	}
+	if n := len(s.live); n > 0 {
+		return kv.Corruptf(s.live[n-1].name, -1, "the log goes on behind this segment, but the next one is missing or unreadable")
+	}
+	return nil
+}
+
+func (s *survey) claimed(a address) {
+	if s.claim.less(a) {
+		s.claim = a
+	}
+}
+
+// walkSegment reads frames up to the first that is none.
+func (s *survey) walkSegment(seg *surveyed, replay func(Record) error) (behind rest, err error) {
+	r, _, err := openSegment(s.fsys, seg.name, s.id(seg.num))
+	if err != nil {
+		return rest{}, err
+	}
+	defer func() { err = errors.Join(err, r.close()) }()
+	for !seg.ended {
+		f, reason, err := r.next()
+		if err != nil {
+			return rest{}, err
+		}
+		if reason != "" {
+			break
+		}
+		if reason := s.accept(seg, &f); reason != "" {
+			return rest{}, kv.Corruptf(seg.name, f.off, "%s", reason)
+		}
+		if err := f.each(func(rec Record) error {
+			s.records++
+			return replay(rec)
+		}); err != nil {
+			return rest{}, fmt.Errorf("replay %s at offset %d: %w", seg.name, f.off, err)
+		}
+	}
+	seg.end, seg.last = r.off, s.last
+	if behind, err = r.scan(r.off); err != nil {
+		return rest{}, err
+	}
+	if seg.ended && behind.end > seg.end {
+		return rest{}, kv.Corruptf(seg.name, seg.end, "there are bytes behind the end of the segment")
+	}
+	if seg.used && seg.header.replaces != 0 && !seg.copied {
+		return rest{}, kv.Corruptf(seg.name, seg.end, "the copy of segment %d is not whole, and the original is missing", seg.header.replaces)
+	}
+	return behind, nil
+}
+
+// accept takes in a whole frame, or says why it cannot be where it is.
+func (s *survey) accept(seg *surveyed, f *frame) string {
+	first := f.off == segmentHeaderBytes
+	switch {
+	case first != (f.kind == FrameStart):
+		return fmt.Sprintf("%s frame in the wrong place", f.kind)
+	case first && seg == s.live[0]:
+		s.last = f.prev // what came before was given back
+	case seg.closed && f.kind != FrameEnd:
+		return fmt.Sprintf("%s frame behind the close frame", f.kind)
+	case f.prev != s.last:
+		return fmt.Sprintf("frame follows number %d, the one before it ends at %d", f.prev, s.last)
+	case f.kind == FrameCopied && (seg.header.replaces == 0 || seg.copied):
+		return "copied frame in the wrong place"
+	case address{seg.num, f.off}.less(f.synced):
+		return "frame says that what is behind it was synced"
+	}
+	switch f.kind {
+	case FrameStart:
+		seg.used, seg.start = true, *f
+	case FrameEnd:
+		seg.ended = true
+	case FrameClose:
+		seg.closed = true
+	case FrameCopied:
+		seg.copied = true
+	case FrameData:
+		s.last = f.next - 1
+	}
+	s.next = max(s.next, f.next)
+	s.low = max(s.low, f.low)
+	s.claimed(f.synced)
+	return ""
+}
+
+// endAt ends the log in segment i, where its whole frames end. That is damage if
+// anything says that what is behind was synced; else nothing behind was ever
+// acknowledged as durable, and it is dropped.
+func (s *survey) endAt(i int, behind rest) error {
+	seg := s.live[i]
+	end := address{seg.num, seg.end}
+	s.drop(seg, seg.end, behind)
+	s.claimed(behind.claim)
+	for _, later := range s.live[i+1:] {
+		behind, err := s.scanAll(later)
+		if err != nil {
+			return err
+		}
+		s.claimed(behind.claim)
+		if later.header.closed != 0 {
+			s.claimed(address{later.num, later.header.closed})
+		}
+		// Frames without records are no loss.
+		if behind.end > segmentHeaderBytes+int64(behind.frames)*frameHeaderBytes {
+			s.drop(later, segmentHeaderBytes, behind)
+		}
+	}
+	for _, later := range s.dead {
+		if later.headerErr != nil && later.num > seg.num {
+			behind, err := s.scanAll(later)
+			if err != nil {
+				return err
+			}
+			s.claimed(behind.claim)
+		}
+	}
+	if end.less(s.claim) && !bugDamageIsTail {
+		return kv.Corruptf(seg.name, seg.end, "no whole frame here, but the log was synced up to segment %d offset %d",
+			s.claim.segment, s.claim.off)
+	}
+	if bugTailIsDamage && len(s.dropped) > 0 {
+		return kv.Corruptf(seg.name, seg.end, "torn tail")
+	}
+	s.dead = append(s.dead, s.live[i+1:]...)
+	s.live = s.live[:i+1]
+	if s.clean = seg.closed && seg.header.closed == seg.end; s.clean {
+		s.dropped = nil // at most an end frame: no record was written since
+	}
+	if !seg.used {
+		// It was made ready, and never taken into use.
+		s.dead = append(s.dead, seg)
+		s.live = s.live[:i]
+	}
+	return nil
+}
+
+func (s *survey) drop(seg *surveyed, from int64, behind rest) {
+	if behind.end > from {
+		s.dropped = append(s.dropped, dropped{seg.name, from, behind.end - from})
+	}
+}
+
+// checkLow makes sure that no segment is missing at the lower end.
+func (s *survey) checkLow() error {
+	if len(s.live) > 0 && s.live[0].first() > s.low {
+		return kv.Corruptf(segmentName(s.dir, s.low), -1, "segment is missing: the log begins with %s", s.live[0].name)
+	}
+	return nil
+}
+
+// recovery sums the survey up.
+func (s *survey) recovery() Recovery {
+	r := Recovery{
+		LastSeq: s.last, NextSeq: s.next, Segments: len(s.live), Records: s.records,
+		Clean: s.clean || len(s.live) == 0,
+	}
+	for _, d := range s.dropped {
+		r.DroppedBytes += d.bytes
+	}
+	return r
+}

@@ -1,0 +1,293 @@
+package wal
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"time"
+
+	"github.com/kvd-db/kvd/internal/event"
+	"github.com/kvd-db/kvd/internal/kv"
+)
+
+// slowSyncAfter is when a sync counts as slow. A healthy disk takes a
+// millisecond.
+const slowSyncAfter = time.Second
+
+// WaitSynced syncs the log up to pos, which Append returned, and returns when
+// that is done.
+//
+// Errors: Err after a failure, kv.ErrClosed if the log was closed first (Close
+// syncs all the same), and the cause of ctx, which ends the waiting only.
+func (l *Log) WaitSynced(ctx context.Context, pos Pos) error {
+	if l.Synced() >= pos {
+		return nil
+	}
+	l.mu.Lock()
+	if pos > l.mu.end {
+		l.mu.Unlock()
+		return fmt.Errorf("%w: wait for position %d of the commit log, which ends at %d", kv.ErrInvalidArgument, pos, l.mu.end)
+	}
+	l.mu.syncTo = max(l.mu.syncTo, pos)
+	l.mu.Unlock()
+	l.Flush()
+	return l.await(ctx, func() bool { return l.Synced() >= pos })
+}
+
+// signal is a Waker that somebody waits for.
+type signal chan struct{}
+
+// Wake does not block.
+func (s signal) Wake() {
+	select {
+	case s <- struct{}{}:
+	default:
+	}
+}
+
+// await returns once doneLocked holds, which the end of a sync may bring about.
+func (l *Log) await(ctx context.Context, doneLocked func() bool) error {
+	woken := make(signal, 1)
+	for {
+		l.mu.Lock()
+		done, err := doneLocked(), l.Err()
+		if err == nil && l.mu.stopped {
+			err = kv.ErrClosed
+		}
+		if !done && err == nil {
+			l.mu.awaiting = append(l.mu.awaiting, woken)
+		}
+		l.mu.Unlock()
+		if done {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		l.pokeSyncer()
+		select {
+		case <-woken:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+func (l *Log) pokeSyncer() { signal(l.poke).Wake() }
+
+// syncLoop is the syncing goroutine. It ends with Close.
+func (l *Log) syncLoop() {
+	idle := time.NewTimer(time.Hour)
+	idle.Stop()
+	defer idle.Stop()
+	for {
+		select {
+		case <-l.stop:
+			return
+		case <-l.poke:
+		case <-idle.C:
+			l.markIfIdle()
+		}
+		for l.syncOnce() {
+			// Those just woken bring the next records: a yield lets them be many.
+			runtime.Gosched()
+		}
+		if wait := l.untilMark(); wait > 0 {
+			idle.Reset(wait)
+		}
+	}
+}
+
+// syncNeededLocked reports whether something that is written must be synced.
+func (l *Log) syncNeededLocked() bool {
+	return l.mu.mustSync || min(l.mu.syncTo, l.Written()) > l.Synced()
+}
+
+// syncOnce writes what is queued, unless somebody is writing, and then syncs
+// everything that is written. It reports false if there was nothing to do or
+// the log has failed.
+func (l *Log) syncOnce() bool {
+	l.mu.Lock()
+	if l.Err() != nil || !l.syncNeededLocked() && (l.mu.writing || l.mu.queue.empty()) {
+		l.mu.syncing = false
+		l.mu.Unlock()
+		return false
+	}
+	l.mu.syncing = true
+	l.writeQueuedLocked()
+	if l.Err() != nil || !l.syncNeededLocked() {
+		l.mu.Unlock()
+		return true
+	}
+	sealed, active := l.mu.sealed, l.mu.active
+	at, pos, next := active.address(), l.Written(), l.mu.last+1
+	wakers := l.mu.waiting
+	l.mu.waiting, l.mu.mustSync = l.spare, false
+	l.spare = nil
+	l.prepareIfWantedLocked()
+	l.mu.Unlock()
+
+	if bugAckEarly {
+		l.synced.Store(uint64(pos))
+		wakeAll(wakers)
+	}
+	if err := l.syncSegments(sealed, active); err != nil {
+		l.fail(err, wakers)
+		return false
+	}
+
+	l.mu.Lock()
+	if l.Err() == nil {
+		l.synced.Store(uint64(pos))
+		l.mu.syncedAt = at
+		l.mu.syncedNext = max(l.mu.syncedNext, next)
+	}
+	if sealed != nil {
+		l.mu.sealed = nil
+		l.mu.changed.Broadcast()
+	}
+	awaiting := l.mu.awaiting
+	l.mu.awaiting = nil
+	l.mu.Unlock()
+	wakeAll(wakers)
+	wakeAll(awaiting)
+	clear(wakers)
+	l.spare = wakers[:0]
+	return true
+}
+
+// writeQueuedLocked writes the groups that are queued, unless somebody else is
+// writing. It stops at a second rotation, which waits for a sync.
+func (l *Log) writeQueuedLocked() {
+	if l.mu.writing {
+		return
+	}
+	l.mu.writing = true
+	for n := len(l.mu.queue.groups); n > 0 && l.mu.sealed == nil && l.writeNextLocked(); n-- {
+	}
+	l.mu.writing = false
+	l.mu.changed.Broadcast()
+}
+
+// syncSegments syncs what a rotation left behind, if anything, then the active
+// segment: a record is never synced before those that precede it.
+func (l *Log) syncSegments(sealed, active *segment) error {
+	if sealed != nil {
+		if !bugRotateUnsynced {
+			if err := l.timedSync(sealed); err != nil {
+				return err
+			}
+		}
+		if err := sealed.file.Close(); err != nil {
+			return fmt.Errorf("close commit log: %w", err)
+		}
+	}
+	return l.timedSync(active)
+}
+
+// timedSync syncs a segment, counts it and tells if it takes long. An error is
+// final: the kernel may have dropped what it could not write, and a second sync
+// would not tell.
+func (l *Log) timedSync(s *segment) error {
+	begin := time.Now()
+	told := make(chan struct{})
+	slow := time.AfterFunc(slowSyncAfter, func() {
+		defer close(told)
+		l.tellSlowSync(s, begin, false)
+	})
+	err := s.file.Sync()
+	if bugRetrySync && err != nil {
+		err = s.file.Sync()
+	}
+	if bugIgnoreSyncError {
+		err = nil
+	}
+	l.countSync(time.Since(begin))
+	if !slow.Stop() {
+		<-told
+		l.tellSlowSync(s, begin, true)
+	}
+	if err != nil {
+		return fmt.Errorf("sync commit log: %w", err)
+	}
+	return nil
+}
+
+func (l *Log) countSync(took time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.mu.stats.Syncs++
+	l.mu.stats.SyncTime += took
+	l.mu.stats.SyncMax = max(l.mu.stats.SyncMax, took)
+}
+
+func (l *Log) tellSlowSync(s *segment, begin time.Time, done bool) {
+	if l.opts.Events.SlowSync != nil {
+		l.opts.Events.SlowSync(event.SlowSync{File: s.name, Took: time.Since(begin), Done: done})
+	}
+}
+
+// markNeededLocked reports whether frames were written since the last mark.
+func (l *Log) markNeededLocked() bool {
+	return l.Err() == nil && l.mu.marked.less(l.mu.active.address())
+}
+
+// untilMark returns after how long the idle mark may be due; 0: it is not needed.
+func (l *Log) untilMark() time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.mu.timing = l.markNeededLocked()
+	if !l.mu.timing {
+		return 0
+	}
+	// When it is due already, something else is under way: look again in a while.
+	return max(l.opts.IdleMark/16, l.opts.IdleMark-time.Since(l.mu.lastWrite))
+}
+
+// markIfIdle syncs everything and then writes a mark, which is synced too, if
+// nothing was written for a while. From then on damage of what lies before the
+// mark is told from a torn tail. It runs on the syncing goroutine.
+func (l *Log) markIfIdle() {
+	if !l.idle() {
+		return
+	}
+	l.mu.Lock()
+	l.mu.mustSync = l.mu.mustSync || l.mu.syncedAt.less(l.mu.active.address())
+	l.mu.Unlock()
+	for l.syncOnce() {
+		continue
+	}
+	l.mu.Lock()
+	if l.mu.writing || !l.mu.queue.empty() || l.mu.syncedAt != l.mu.active.address() || !l.takeRoleLocked() {
+		l.mu.Unlock()
+		return
+	}
+	l.mu.Unlock()
+	l.mark()
+}
+
+func (l *Log) idle() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.markNeededLocked() && time.Since(l.mu.lastWrite) >= l.opts.IdleMark
+}
+
+// mark writes a mark, returns the address behind it and has it synced soon. It
+// gives up the writing role, which the caller has. An error shows in Err.
+func (l *Log) mark() address {
+	before := l.mu.active.address()
+	err := l.writeEmpty(FrameMark)
+	l.mu.Lock()
+	at := l.mu.active.address()
+	l.mu.mustSync = true
+	if l.mu.syncedAt == before {
+		l.mu.marked = at
+	}
+	l.mu.writing = false
+	l.mu.changed.Broadcast()
+	l.mu.Unlock()
+	if err != nil {
+		l.fail(err)
+	}
+	return at
+}

@@ -1,0 +1,174 @@
+package wal
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/kvd-db/kvd/internal/kv"
+)
+
+const (
+	// leadGroups is how many groups a caller of Flush writes before it leaves
+	// those of others to a goroutine of the log. Guessed: long enough that the
+	// hand-over does not matter, short enough that the caller does.
+	leadGroups = 8
+	leadAll    = 1 << 30
+
+	// deferBytes is how much the queue holds back for a sync that is running, if
+	// nobody waits for the write itself: one larger frame then serves all of it.
+	deferBytes = 1 << 20
+)
+
+// Flush sees to it that everything appended before is written, and synced if its
+// durability asks for that. It writes on this goroutine, unless somebody else is
+// already writing, who then writes this too, or everybody waits for a sync and
+// one is running, whose goroutine then writes this before the next. In both
+// cases Flush returns at once, but for when very much is waiting to be written:
+// that bounds the memory of the log.
+//
+// Write errors show in Err. Flush does not wait for a sync.
+func (l *Log) Flush() {
+	l.mu.Lock()
+	for l.Err() == nil && !l.mu.queue.empty() {
+		if !l.mu.writing {
+			if l.mu.syncing && l.mu.queue.bytes < deferBytes && !l.mu.queue.urgent() {
+				break
+			}
+			l.leadLocked(leadGroups)
+			return
+		}
+		if l.mu.queue.bytes < maxQueuedBytes {
+			break
+		}
+		l.mu.changed.Wait()
+	}
+	l.mu.Unlock()
+}
+
+// leadLocked takes the writing role and writes groups until there are none, or
+// until it has written limit of them: then a goroutine goes on. It unlocks mu.
+func (l *Log) leadLocked(limit int) {
+	l.mu.writing = true
+	for n := 0; ; n++ {
+		if n == limit && !l.mu.queue.empty() {
+			l.background.Go(func() {
+				l.mu.Lock()
+				l.leadLocked(leadAll)
+			})
+			break // the role goes with it
+		}
+		if !l.writeNextLocked() {
+			l.releaseLocked()
+			break
+		}
+	}
+	l.mu.Unlock()
+}
+
+// releaseLocked gives up the writing role and sees to it that what was written is
+// synced, if need be.
+func (l *Log) releaseLocked() {
+	l.mu.writing = false
+	l.mu.changed.Broadcast()
+	if !l.mu.syncing && l.syncNeededLocked() || !l.mu.timing && l.markNeededLocked() {
+		l.mu.timing = true
+		l.pokeSyncer()
+	}
+}
+
+// writeNextLocked writes the oldest group; false if there is none or the log has
+// failed. The caller has the writing role. It unlocks mu while it writes.
+func (l *Log) writeNextLocked() bool {
+	if l.Err() != nil {
+		return false
+	}
+	g := l.mu.queue.take()
+	if g == nil {
+		return false
+	}
+	l.mu.Unlock()
+	err := l.writeGroup(g)
+	l.mu.Lock()
+	if err == nil && l.Err() == nil {
+		l.written.Store(uint64(g.end))
+		l.mu.waiting = append(l.mu.waiting, g.late...)
+		l.mu.stats.Records += uint64(g.records)
+		l.mu.stats.Groups++
+		l.mu.stats.Bytes += uint64(len(g.buf))
+		if l.syncNeededLocked() && !l.mu.syncing {
+			l.pokeSyncer()
+		}
+	}
+	l.mu.Unlock()
+	if err != nil {
+		l.fail(err)
+	}
+	wakeAll(g.early)
+	if l.Err() != nil {
+		wakeAll(g.late)
+	}
+	l.mu.Lock()
+	l.mu.queue.recycle(g)
+	return true
+}
+
+// writeGroup writes a group as one frame, in the next segment if it does not
+// fit into the active one. The caller has the writing role.
+func (l *Log) writeGroup(g *group) error {
+	if l.rotationDue(frameBytes(len(g.buf) - frameHeaderBytes)) {
+		if err := l.rotate(); err != nil {
+			return err
+		}
+	}
+	f := l.frameHere(FrameData)
+	f.records, f.next = g.records, g.last+1
+	f.off = l.mu.active.off
+	g.buf = sealFrame(g.buf, l.mu.active.header.id(), &f)
+	return l.write(g.buf, g.last)
+}
+
+// frameHere describes a frame without records at the end of the active segment.
+// The caller has the writing role.
+func (l *Log) frameHere(kind FrameKind) frame {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return frame{
+		off: l.mu.active.off, kind: kind, low: l.mu.low, synced: l.mu.syncedAt,
+		prev: l.mu.last, next: max(l.mu.last+1, l.mu.floor),
+	}
+}
+
+// writeEmpty writes a frame without records. The caller has the writing role.
+func (l *Log) writeEmpty(kind FrameKind) error {
+	f := l.frameHere(kind)
+	return l.write(emptyFrame(l.mu.active.header.id(), f), f.prev)
+}
+
+// write puts a frame behind the others; last is the number of the last record up
+// to its end. The caller has the writing role.
+func (l *Log) write(b []byte, last kv.SeqNum) error {
+	a := l.mu.active
+	if _, err := a.file.WriteAt(b, a.off); err != nil {
+		return fmt.Errorf("write commit log: %w", err)
+	}
+	now := time.Now()
+	l.mu.Lock()
+	a.off += int64(len(b))
+	a.last, l.mu.last = last, last
+	l.mu.lastWrite = now
+	l.mu.Unlock()
+	return nil
+}
+
+// takeRoleLocked waits for the writing role. It reports false if the log has
+// failed or is closed.
+func (l *Log) takeRoleLocked() bool {
+	for l.mu.writing && l.Err() == nil && !l.mu.closed {
+		l.mu.changed.Wait()
+	}
+	if l.Err() != nil || l.mu.closed {
+		return false
+	}
+	l.mu.writing = true
+	return true
+}
