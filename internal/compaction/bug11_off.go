@@ -1,0 +1,5 @@
+//go:build !bug11
+
+package compaction
+
+const bugTombstoneEarly = false

@@ -1,0 +1,5 @@
+//go:build !bug12
+
+package compaction
+
+const bugTombstoneSnapshot = false

@@ -1,0 +1,248 @@
+package compaction
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/manifest"
+	"github.com/kvd-db/kvd/internal/mergeiter"
+	"github.com/kvd-db/kvd/internal/sstable"
+	"github.com/kvd-db/kvd/internal/vfs"
+)
+
+const (
+	// defaultTableBytes is where a table is cut. Guessed: a drain of 128 MiB can
+	// then choose among four tables, and 10 GiB are 320 files.
+	defaultTableBytes = 32 << 20
+	// paceBytes is how much of the input is merged between two looks at the
+	// throttle and the context: a few milliseconds of work.
+	paceBytes = 64 << 10
+)
+
+// Outputs makes and removes the files of new tables.
+type Outputs interface {
+	// Create makes an empty file under a new number.
+	Create() (vfs.File, kv.FileID, error)
+	// Remove removes a file that Create made and that was closed.
+	Remove(kv.FileNum) error
+}
+
+// Job is one merge to be done.
+type Job struct {
+	Choice Choice
+	Rule   Rule
+	// Open returns an iterator over all entries of an input. Run closes it. One
+	// table of each input run is open at a time.
+	Open    func(*kv.TableMeta) (kv.Iterator, error)
+	Outputs Outputs
+	// TableBytes is where an output is cut, give or take a block and the versions
+	// of one key. Default 32 MiB.
+	TableBytes int64
+	Writer     sstable.WriterOptions
+	// Verify reads every output again and checks all of it before Run returns.
+	Verify bool
+	// Throttle is told how many bytes are about to be merged and waits until they
+	// may be, or returns an error, which ends the merge. It may be nil.
+	Throttle func(ctx context.Context, bytes int) error
+}
+
+// Result is what a merge did.
+type Result struct {
+	// Tables are the outputs, complete and synced, a run for Choice.Edit. Their
+	// names in the directory are not synced yet.
+	Tables manifest.Run
+	// Read is the count of entries read; what is not in Tables was dropped.
+	Read       uint64
+	Superseded uint64 // dropped: an older version that nobody can see
+	Tombstones uint64 // dropped: a tombstone or an expired entry with nothing under it
+}
+
+// Run does the merge and returns its outputs. It changes no input and installs
+// nothing.
+//
+// Before it returns without error, the count of entries read is what the
+// manifest says of the inputs, and each of them is in an output or was dropped
+// by the rule.
+//
+// Errors: those of the inputs, a *kv.CorruptionError among them, of the outputs,
+// of Throttle, and that of ctx once it is done. After an error no output is left
+// behind, unless it could not be removed, which the error then says as well.
+// Run returns soon after ctx is done.
+func Run(ctx context.Context, job Job) (Result, error) {
+	if job.TableBytes <= 0 {
+		job.TableBytes = defaultTableBytes
+	}
+	m := merge{
+		job:   &job,
+		judge: judge{rule: job.Rule, olderRead: job.Choice.Kind == manifest.CompactBase},
+	}
+	err := m.run(ctx)
+	if err != nil {
+		err = errors.Join(err, m.abort())
+		return Result{}, fmt.Errorf("compact %s: %w", job.Choice.Kind, err)
+	}
+	return m.result, nil
+}
+
+// merge is a Job that is being done.
+type merge struct {
+	job    *Job
+	judge  judge
+	result Result
+
+	out      *output      // nil between two tables
+	created  []kv.FileNum // all outputs, for abort
+	lastKey  []byte       // of the last entry, dropped or not
+	lastSeq  kv.SeqNum
+	lastKind kv.Kind
+	unpaced  int // bytes merged since the last look at the throttle
+}
+
+func (m *merge) run(ctx context.Context) (err error) {
+	var inputs []kv.Iterator
+	for _, run := range m.job.Choice.Inputs() {
+		inputs = append(inputs, newRunIterator(run, m.job.Open))
+	}
+	it := mergeiter.New(inputs...)
+	defer func() {
+		if closeErr := it.Close(); err == nil {
+			err = closeErr
+		}
+	}()
+
+	if err := m.pace(ctx, 0); err != nil {
+		return err
+	}
+	for ok := it.First(); ok; ok = it.Next() {
+		if err := m.add(ctx, it.Entry()); err != nil {
+			return err
+		}
+	}
+	// The end of the inputs and a failure to read them look alike up to here.
+	if err := it.Err(); err != nil {
+		return err
+	}
+	if err := m.cut(ctx); err != nil {
+		return err
+	}
+	return m.checkCounts()
+}
+
+func (m *merge) add(ctx context.Context, e *kv.Entry) error {
+	if err := m.pace(ctx, e.Size()); err != nil {
+		return err
+	}
+	sameKey, err := m.follows(e)
+	if err != nil {
+		return err
+	}
+	m.result.Read++
+	m.lastKey = append(m.lastKey[:0], e.Key...)
+	m.lastSeq, m.lastKind = e.Seq, e.Kind
+
+	switch m.judge.next(e, sameKey) {
+	case superseded:
+		m.result.Superseded++
+		return nil
+	case tombstoneDead:
+		m.result.Tombstones++
+		return nil
+	}
+	if m.out != nil && !sameKey && m.out.full(m.job.TableBytes, e.Key) {
+		if err := m.cut(ctx); err != nil {
+			return err
+		}
+	}
+	if m.out == nil {
+		if err := m.create(); err != nil {
+			return err
+		}
+	}
+	return m.out.add(e)
+}
+
+// pace waits for the throttle once every paceBytes.
+func (m *merge) pace(ctx context.Context, bytes int) error {
+	m.unpaced += bytes
+	if m.result.Read > 0 && m.unpaced < paceBytes {
+		return nil
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	due := m.unpaced
+	m.unpaced = 0
+	if m.job.Throttle == nil || due == 0 {
+		return nil
+	}
+	return m.job.Throttle(ctx, due)
+}
+
+// follows reports whether e has the key of the entry before it, or that it does
+// not come behind that one. Only a range tombstone may share key and number with
+// another entry.
+func (m *merge) follows(e *kv.Entry) (sameKey bool, err error) {
+	if m.result.Read == 0 {
+		return false, nil
+	}
+	c := kv.Compare(m.lastKey, m.lastSeq, e.Key, e.Seq)
+	if c > 0 || c == 0 && m.lastKind != kv.KindRangeDelete && e.Kind != kv.KindRangeDelete {
+		return false, kv.Corruptf(manifest.TableName(m.job.Choice.Tables()[0]), -1,
+			"among the inputs %v an entry of number %d comes behind one of number %d of the same or a larger key",
+			m.job.Choice.Tables(), e.Seq, m.lastSeq)
+	}
+	return bytes.Equal(m.lastKey, e.Key), nil
+}
+
+func (m *merge) create() error {
+	f, id, err := m.job.Outputs.Create()
+	if err != nil {
+		return err
+	}
+	m.created = append(m.created, id.Num)
+	m.out = newOutput(f, id, m.job.Writer)
+	return nil
+}
+
+// cut completes the current output, if there is one.
+func (m *merge) cut(ctx context.Context) error {
+	if m.out == nil {
+		return nil
+	}
+	out := m.out
+	m.out = nil
+	meta, err := out.finish(ctx, m.job.Verify)
+	if err != nil {
+		return err
+	}
+	m.result.Tables = append(m.result.Tables, meta)
+	return nil
+}
+
+// checkCounts makes sure that nothing was lost or made on the way.
+func (m *merge) checkCounts() error {
+	r := &m.result
+	if want := m.job.Choice.Entries(); r.Read != want {
+		return kv.Corruptf(manifest.TableName(m.job.Choice.Tables()[0]), -1,
+			"the inputs %v brought %d entries, the manifest says %d", m.job.Choice.Tables(), r.Read, want)
+	}
+	if kept := r.Tables.Entries(); kept+r.Superseded+r.Tombstones != r.Read {
+		return fmt.Errorf("%d entries read, but %d written, %d superseded and %d tombstones dropped",
+			r.Read, kept, r.Superseded, r.Tombstones)
+	}
+	return nil
+}
+
+// abort removes all outputs.
+func (m *merge) abort() (err error) {
+	if m.out != nil {
+		err = m.out.file.Close()
+	}
+	for _, num := range m.created {
+		err = errors.Join(err, m.job.Outputs.Remove(num))
+	}
+	return err
+}

@@ -1,0 +1,464 @@
+package compaction
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+	"slices"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/manifest"
+	"github.com/kvd-db/kvd/internal/sstable"
+	"github.com/kvd-db/kvd/internal/vfs"
+	"github.com/kvd-db/kvd/internal/vfs/faultfs"
+)
+
+// shelf is a directory of real tables in memory.
+type shelf struct {
+	t    require.TestingT
+	fs   vfs.FS
+	next kv.FileNum
+	open map[kv.FileNum]int // iterators open now, of each table
+}
+
+func newShelf(t require.TestingT) *shelf {
+	return &shelf{t: t, fs: vfs.NewMem(), next: 1, open: map[kv.FileNum]int{}}
+}
+
+func (s *shelf) name(num kv.FileNum) string { return "/" + manifest.TableName(num) }
+
+func (s *shelf) Create() (vfs.File, kv.FileID, error) {
+	id := kv.FileID{Partition: 3, Num: s.next}
+	s.next++
+	f, err := s.fs.Create(s.name(id.Num))
+	return f, id, err
+}
+
+func (s *shelf) Remove(num kv.FileNum) error {
+	err := s.fs.Remove(s.name(num))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}
+
+// shelfIterator closes the reader with the iterator.
+type shelfIterator struct {
+	kv.Iterator
+	close func() error
+}
+
+func (i *shelfIterator) Close() error { return errors.Join(i.Iterator.Close(), i.close()) }
+
+func (s *shelf) Open(t *kv.TableMeta) (kv.Iterator, error) {
+	f, err := s.fs.Open(s.name(t.Num))
+	if err != nil {
+		return nil, err
+	}
+	r, err := sstable.Open(f, kv.FileID{Partition: 3, Num: t.Num}, nil)
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	s.open[t.Num]++
+	return &shelfIterator{r.NewIterator(sstable.IterOptions{}), func() error {
+		s.open[t.Num]--
+		if s.open[t.Num] == 0 {
+			delete(s.open, t.Num)
+		}
+		return r.Close()
+	}}, nil
+}
+
+// put stores sorted entries as a run with tables of at most the given count.
+func (s *shelf) put(perTable int, entries ...kv.Entry) manifest.Run {
+	var run manifest.Run
+	for len(entries) > 0 {
+		n := min(perTable, len(entries))
+		for n < len(entries) && bytes.Equal(entries[n-1].Key, entries[n].Key) {
+			n++
+		}
+		f, id, err := s.Create()
+		require.NoError(s.t, err)
+		w := sstable.NewWriter(f, id, sstable.WriterOptions{BlockBytes: 64})
+		for i := range entries[:n] {
+			require.NoError(s.t, w.Add(&entries[i]))
+		}
+		meta, err := w.Finish()
+		require.NoError(s.t, err)
+		require.NoError(s.t, f.Close())
+		run = append(run, meta)
+		entries = entries[n:]
+	}
+	return run
+}
+
+// entries reads a run.
+func (s *shelf) entries(run manifest.Run) []kv.Entry {
+	var all []kv.Entry
+	it := newRunIterator(run, s.Open)
+	for ok := it.First(); ok; ok = it.Next() {
+		e := *it.Entry()
+		e.Key, e.Value = bytes.Clone(e.Key), bytes.Clone(e.Value)
+		all = append(all, e)
+	}
+	require.NoError(s.t, it.Err())
+	require.NoError(s.t, it.Close())
+	return all
+}
+
+// job returns a Job that cuts small tables.
+func (s *shelf) job(c Choice, rule Rule) Job {
+	return Job{Choice: c, Rule: rule, Open: s.Open, Outputs: s, TableBytes: 200, Writer: sstable.WriterOptions{BlockBytes: 64}, Verify: true}
+}
+
+func (s *shelf) requireNoneOpen() { require.Empty(s.t, s.open, "iterators were left open") }
+
+func put(key string, seq kv.SeqNum) kv.Entry {
+	return kv.Entry{Key: []byte(key), Value: fmt.Appendf(nil, "value of %s at %d", key, seq), Seq: seq, Kind: kv.KindPut}
+}
+
+func del(key string, seq kv.SeqNum) kv.Entry {
+	return kv.Entry{Key: []byte(key), Seq: seq, Kind: kv.KindDelete}
+}
+
+// brief describes entries shortly: a put is "a5", a delete "-a5".
+func brief(entries []kv.Entry) string {
+	var parts []string
+	for _, e := range entries {
+		sign := map[kv.Kind]string{kv.KindDelete: "-", kv.KindRangeDelete: "~"}[e.Kind]
+		parts = append(parts, fmt.Sprintf("%s%s%d", sign, e.Key, e.Seq))
+	}
+	return fmt.Sprint(parts)
+}
+
+// E7: the newest value is kept, deleted keys are gone from the file, and with a
+// snapshot what it can see stays.
+func TestMergesKeepWhatSomebodyCanSee(t *testing.T) {
+	for name, c := range map[string]struct {
+		kind      manifest.EditKind
+		snapshots Snapshots
+		want      string
+		dropped   [2]uint64 // superseded, tombstones
+	}{
+		"deltas keep tombstones":       {manifest.CompactDeltas, nil, "[a9 -b8 c5 -d7 e1]", [2]uint64{4, 0}},
+		"base drops them":              {manifest.CompactBase, nil, "[a9 c5 e1]", [2]uint64{4, 2}},
+		"a snapshot keeps its version": {manifest.CompactBase, Snapshots{4}, "[a9 a4 -b8 b3 c5 -d7 d2 e1]", [2]uint64{1, 0}},
+		"a snapshot sees a tombstone":  {manifest.CompactBase, Snapshots{7}, "[a9 a4 -b8 b3 c5 e1]", [2]uint64{2, 1}},
+		"snapshots of everything":      {manifest.CompactDeltas, Snapshots{1, 2, 3, 4, 5, 6, 7, 8, 9}, "[a9 a4 a1 -b8 b3 c5 -d7 d2 e1]", [2]uint64{0, 0}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newShelf(t)
+			newer := s.put(2, put("a", 9), del("b", 8), del("d", 7))
+			older := s.put(2, put("a", 4), put("b", 3), put("c", 5), put("d", 2))
+			oldest := s.put(2, put("a", 1), put("e", 1))
+			choice := Choice{Kind: c.kind, Deltas: []manifest.Run{newer, older, oldest}}
+			if c.kind == manifest.CompactBase {
+				choice = Choice{Kind: c.kind, Deltas: []manifest.Run{newer, older}, Base: oldest}
+			}
+			got, err := Run(t.Context(), s.job(choice, Rule{Snapshots: c.snapshots}))
+			require.NoError(t, err)
+			assert.Equal(t, c.want, brief(s.entries(got.Tables)))
+			assert.Equal(t, uint64(9), got.Read)
+			assert.Equal(t, c.dropped, [2]uint64{got.Superseded, got.Tombstones})
+			s.requireNoneOpen()
+		})
+	}
+}
+
+func TestAMergeThatDropsAllMakesNoTable(t *testing.T) {
+	s := newShelf(t)
+	got, err := Run(t.Context(), s.job(Choice{
+		Kind: manifest.CompactBase, Deltas: []manifest.Run{s.put(9, del("a", 2), del("b", 4))}, Base: s.put(9, put("a", 1)),
+	}, Rule{}))
+	require.NoError(t, err)
+	require.Empty(t, got.Tables)
+	require.Equal(t, Result{Read: 3, Superseded: 1, Tombstones: 2}, got)
+	require.Equal(t, kv.FileNum(3), s.next, "not even a file was made")
+}
+
+func TestTablesAreCutBetweenKeys(t *testing.T) {
+	s := newShelf(t)
+	var entries []kv.Entry
+	for i := range 200 {
+		key := fmt.Sprintf("%03d", i/20)
+		entries = append(entries, put(key, kv.SeqNum(1000-i)))
+	}
+	everything := make(Snapshots, 1000)
+	for i := range everything {
+		everything[i] = kv.SeqNum(i + 1)
+	}
+	got, err := Run(t.Context(), s.job(Choice{Kind: manifest.CompactDeltas, Deltas: []manifest.Run{s.put(500, entries...)}}, Rule{Snapshots: everything}))
+	require.NoError(t, err)
+	require.Equal(t, entries, s.entries(got.Tables))
+	require.Len(t, got.Tables, 10, "a table for each key, though that is more than 200 bytes")
+}
+
+func TestARangeTombstoneIsKeptAndNotCutThrough(t *testing.T) {
+	s := newShelf(t)
+	cover := kv.Entry{Key: []byte("010"), Value: []byte("150"), Seq: 900, Kind: kv.KindRangeDelete}
+	var entries []kv.Entry
+	for i := range 200 {
+		if i == 10 {
+			entries = append(entries, cover)
+		}
+		entries = append(entries, put(fmt.Sprintf("%03d", i), kv.SeqNum(i+1)))
+	}
+	got, err := Run(t.Context(), s.job(Choice{Kind: manifest.CompactBase, Deltas: []manifest.Run{s.put(500, entries...)}}, Rule{}))
+	require.NoError(t, err)
+	require.Equal(t, entries, s.entries(got.Tables))
+	require.Greater(t, len(got.Tables), 5)
+	for i := 1; i < len(got.Tables); i++ {
+		require.Less(t, string(got.Tables[i-1].Largest), string(got.Tables[i].Smallest))
+	}
+}
+
+func TestWrongCountsAndOrderAreDamage(t *testing.T) {
+	for name, spoil := range map[string]func(s *shelf, c *Choice){
+		"an entry less than promised": func(_ *shelf, c *Choice) { c.Deltas[0][0].Entries++ },
+		"an entry more than promised": func(_ *shelf, c *Choice) { c.Deltas[0][0].Entries-- },
+		"the same version twice": func(s *shelf, c *Choice) {
+			c.Deltas = append(c.Deltas, s.put(9, put("b", 2)))
+		},
+		"tables out of order": func(_ *shelf, c *Choice) { slices.Reverse(c.Deltas[0]) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newShelf(t)
+			c := Choice{Kind: manifest.CompactDeltas, Deltas: []manifest.Run{s.put(1, put("a", 1), put("b", 2), put("c", 3))}}
+			spoil(s, &c)
+			inputs, err := s.fs.List("/")
+			require.NoError(t, err)
+			_, err = Run(t.Context(), s.job(c, Rule{}))
+			require.ErrorIs(t, err, kv.ErrCorrupt)
+			left, err := s.fs.List("/")
+			require.NoError(t, err)
+			require.Equal(t, inputs, left)
+			s.requireNoneOpen()
+		})
+	}
+}
+
+func TestThrottleHearsOfEveryByteAndCanStop(t *testing.T) {
+	s := newShelf(t)
+	big := bytes.Repeat([]byte("x"), 10_000)
+	var entries []kv.Entry
+	total := 0
+	for i := range 100 {
+		e := put(fmt.Sprintf("%03d", i), 1)
+		e.Value = big
+		total += e.Size()
+		entries = append(entries, e)
+	}
+	run := s.put(50, entries...)
+	job := s.job(Choice{Kind: manifest.CompactBase, Deltas: []manifest.Run{run}}, Rule{})
+	heard, most := 0, 0
+	job.Throttle = func(_ context.Context, n int) error {
+		heard += n
+		most = max(most, n)
+		return nil
+	}
+	_, err := Run(t.Context(), job)
+	require.NoError(t, err)
+	require.InDelta(t, total, heard, paceBytes)
+	require.LessOrEqual(t, most, paceBytes+10_003)
+
+	before := int(s.next)
+	calls := 0
+	job.Throttle = func(context.Context, int) error {
+		if calls++; calls == 5 {
+			return syscall.EINTR
+		}
+		return nil
+	}
+	_, err = Run(t.Context(), job)
+	require.ErrorIs(t, err, syscall.EINTR)
+	require.Greater(t, int(s.next), before, "it had begun to write")
+
+	ctx, cancel := context.WithCancel(t.Context())
+	calls = 0
+	job.Throttle = func(context.Context, int) error {
+		if calls++; calls == 5 {
+			cancel()
+		}
+		return nil
+	}
+	_, err = Run(ctx, job)
+	require.ErrorIs(t, err, context.Canceled)
+	require.Equal(t, 5, calls, "it stops at the next look")
+	_, err = Run(ctx, job)
+	require.ErrorIs(t, err, context.Canceled)
+	for num := kv.FileNum(3); num < s.next; num++ {
+		if name := s.name(num); int(num) >= before {
+			_, err := s.fs.Stat(name)
+			require.ErrorIs(t, err, fs.ErrNotExist, path.Base(name))
+		}
+	}
+	s.requireNoneOpen()
+}
+
+// Every operation of a merge fails, once or from there on: inputs are as they
+// were, no output is left that could be removed, nothing stays open, and without
+// the fault the merge works.
+func TestEveryFaultLeavesInputsAloneAndNoOutput(t *testing.T) {
+	build := func(s *shelf) Choice {
+		var newer, older []kv.Entry
+		for i := range 24 {
+			older = append(older, put(fmt.Sprintf("%03d", i), 1))
+			if i%3 == 0 {
+				newer = append(newer, del(fmt.Sprintf("%03d", i), 2))
+			}
+		}
+		return Choice{Kind: manifest.CompactBase, Deltas: []manifest.Run{s.put(5, newer...)}, Base: s.put(12, older...)}
+	}
+	for _, fault := range []faultfs.Fault{
+		{Err: syscall.EIO}, {Err: syscall.ENOSPC, Short: 7}, {Err: syscall.EIO, DropDirty: true},
+	} {
+		for _, sticky := range []bool{false, true} {
+			for i := 0; ; i++ {
+				s := newShelf(t)
+				c := build(s)
+				mem := s.fs.(*vfs.Mem)
+				before := mem.CrashImage(vfs.KeepAll, nil)
+				inputs, err := mem.List("/")
+				require.NoError(t, err)
+				faulty := faultfs.Wrap(mem, faultfs.At(i, sticky, fault))
+				s.fs = faulty
+				got, err := Run(t.Context(), s.job(c, Rule{}))
+				if !faulty.Fired() {
+					require.NoError(t, err)
+					require.Greater(t, i, 40)
+					break
+				}
+				if err == nil { // a read that failed once was tried again
+					require.False(t, sticky, "operation %d", i)
+					require.Len(t, s.entries(got.Tables), 16)
+					continue
+				}
+				require.ErrorIs(t, err, fault.Err)
+				require.Empty(t, got)
+				s.requireNoneOpen()
+				left, listErr := mem.List("/")
+				require.NoError(t, listErr)
+				if sticky {
+					for _, name := range left { // what could not be removed is told
+						if !slices.Contains(inputs, name) {
+							require.ErrorContains(t, err, name)
+						}
+					}
+				} else {
+					require.Equal(t, inputs, left, "operation %d", i)
+				}
+				s.fs = before
+				want := s.entries(c.Base)
+				s.fs = mem
+				require.Equal(t, want, s.entries(c.Base))
+				got, err = Run(t.Context(), s.job(c, Rule{}))
+				require.NoError(t, err)
+				require.Len(t, s.entries(got.Tables), 16)
+			}
+		}
+	}
+}
+
+// A bit that changed on disk ends the merge; it is never copied into a new
+// table with a fresh checksum.
+func TestDamagedInputIsNotCopied(t *testing.T) {
+	s := newShelf(t)
+	var entries []kv.Entry
+	for i := range 24 {
+		entries = append(entries, put(fmt.Sprintf("%03d", i), 1))
+	}
+	run := s.put(12, entries...)
+	c := Choice{Kind: manifest.CompactBase, Deltas: []manifest.Run{run}}
+	mem := s.fs
+	for offset := int64(0); offset < int64(run[1].Size); offset++ {
+		faulty := faultfs.Wrap(mem, faultfs.FlipBit(offset, uint(offset%8), faultfs.OnName(path.Base(s.name(run[1].Num)))))
+		s.fs = faulty
+		_, err := Run(t.Context(), s.job(c, Rule{}))
+		require.ErrorIs(t, err, kv.ErrCorrupt, "offset %d", offset)
+		require.ErrorContains(t, err, path.Base(s.name(run[1].Num)))
+	}
+	s.requireNoneOpen()
+}
+
+// An output that reads back differently is not used.
+func TestVerifyFindsADamagedOutput(t *testing.T) {
+	s := newShelf(t)
+	c := Choice{Kind: manifest.CompactBase, Deltas: []manifest.Run{s.put(9, put("a", 1), put("b", 2))}}
+	output := path.Base(s.name(s.next))
+	s.fs = faultfs.Wrap(s.fs, faultfs.FlipBit(3, 1, faultfs.OnName(output)))
+	_, err := Run(t.Context(), s.job(c, Rule{}))
+	require.ErrorIs(t, err, kv.ErrCorrupt)
+	require.ErrorContains(t, err, output)
+	names, err := s.fs.List("/")
+	require.NoError(t, err)
+	require.Len(t, names, 1)
+}
+
+// Random histories of a few keys in random runs, merged in random steps with
+// random snapshots, against what each snapshot saw before.
+func TestMergesAgainstAModel(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := newShelf(t)
+		runs := rapid.IntRange(1, 5).Draw(t, "runs")
+		var seq kv.SeqNum
+		var history []kv.Entry
+		var deltas []manifest.Run // newest first
+		for range runs {
+			var entries []kv.Entry
+			for range rapid.IntRange(1, 12).Draw(t, "entries") {
+				seq++
+				key := string(rapid.SampledFrom([]byte("abcdef")).Draw(t, "key"))
+				e := put(key, seq)
+				if rapid.IntRange(0, 2).Draw(t, "kind") == 0 {
+					e = del(key, seq)
+				}
+				entries = append(entries, e)
+			}
+			history = append(history, entries...)
+			slices.SortFunc(entries, func(a, b kv.Entry) int { return kv.Compare(a.Key, a.Seq, b.Key, b.Seq) })
+			deltas = slices.Insert(deltas, 0, s.put(rapid.IntRange(1, 6).Draw(t, "per table"), entries...))
+		}
+		snapshots := NewSnapshots(rapid.SliceOfN(rapid.Custom(func(t *rapid.T) kv.SeqNum {
+			return kv.SeqNum(rapid.IntRange(0, int(seq)).Draw(t, "snapshot"))
+		}), 0, 4).Draw(t, "snapshots"))
+
+		var base manifest.Run
+		for len(deltas) > 0 {
+			c := Choice{Kind: manifest.CompactBase, Deltas: deltas[len(deltas)-1:], Base: base}
+			intoBase := len(deltas) == 1 || rapid.Bool().Draw(t, "into the base")
+			if !intoBase {
+				c = Choice{Kind: manifest.CompactDeltas, Deltas: deltas[len(deltas)-2:]}
+			}
+			got, err := Run(context.Background(), s.job(c, Rule{Snapshots: snapshots}))
+			require.NoError(t, err)
+			deltas = deltas[:len(deltas)-len(c.Deltas)]
+			if intoBase {
+				base = got.Tables
+			} else if len(got.Tables) > 0 {
+				deltas = append(deltas, got.Tables)
+			}
+			var stored []kv.Entry
+			for _, run := range append(slices.Clone(deltas), base) {
+				stored = append(stored, s.entries(run)...)
+			}
+			for _, key := range []string{"a", "b", "c", "d", "e", "f"} {
+				of := func(entries []kv.Entry) []kv.Entry {
+					return slices.DeleteFunc(slices.Clone(entries), func(e kv.Entry) bool { return string(e.Key) != key })
+				}
+				for _, at := range append(Snapshots{kv.MaxSeqNum}, snapshots...) {
+					require.Equal(t, newestAt(at, of(history)), newestAt(at, of(stored)), "key %s at %d with %v", key, at, snapshots)
+				}
+			}
+		}
+		s.requireNoneOpen()
+	})
+}

@@ -1,0 +1,256 @@
+package compaction
+
+import (
+	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/manifest"
+)
+
+// Pick returns the most useful merge that can start now, false if none is worth
+// it. It is pure.
+//
+// running are the choices of the partition that are being done. At most one of
+// each kind runs at a time, and no table is in two of them; that is enough for
+// C1, because a merge of newer deltas and a drain of the oldest leave each
+// other's tables and their order alone.
+//
+// oldestSnapshot is the smallest number in use by a snapshot, kv.MaxSeqNum if
+// there is none.
+//
+// Merging deltas comes first: it is cheap and shortens every read.
+func Pick(v *manifest.Version, p Policy, running []Choice, oldestSnapshot kv.SeqNum) (Choice, bool) {
+	k := newPicker(v, p, running)
+	if !k.runs[manifest.CompactDeltas] {
+		if c, ok := k.tooMany(); ok {
+			return c, true
+		}
+		if c, _, ok := k.tier(0); ok {
+			return c, true
+		}
+		if c, ok := k.gatherTombstones(); ok {
+			return c, true
+		}
+	}
+	if !k.runs[manifest.CompactBase] {
+		if c, ok := k.drain(); ok {
+			return c, true
+		}
+		return k.deadBase(oldestSnapshot)
+	}
+	return Choice{}, false
+}
+
+// All returns the next step on the way to a partition that is all base, false
+// if it is there or the step must wait for what is running. It is pure.
+//
+// A small partition takes one step. A larger one first makes its deltas one and
+// then moves that into the base bit by bit: one more write of the deltas, and in
+// return no step needs space for a second copy of the base.
+func All(v *manifest.Version, p Policy, running []Choice) (Choice, bool) {
+	k := newPicker(v, p, running)
+	switch {
+	case len(v.Deltas) == 0 || len(running) > 0:
+		return Choice{}, false
+	case v.Bytes() <= k.p.DrainBytes:
+		return Choice{Kind: manifest.CompactBase, Deltas: v.Deltas, Base: v.Base, Reason: ReasonAll}, true
+	case len(v.Deltas) > 1:
+		return Choice{Kind: manifest.CompactDeltas, Deltas: v.Deltas, Reason: ReasonAll}, true
+	}
+	return k.drainOldest(ReasonAll), true
+}
+
+// Debt estimates the bytes that must be read and written before Pick finds
+// nothing more to do in v, what is running included. It is pure.
+func Debt(v *manifest.Version, p Policy) uint64 {
+	k := newPicker(v, p, nil)
+	var sum uint64
+	for from := 0; ; {
+		c, next, ok := k.tier(from)
+		if !ok {
+			break
+		}
+		sum += c.Bytes()
+		from = next
+	}
+	if _, due := k.drainDue(); due {
+		oldest := k.oldest()
+		sum += oldest.Bytes() + v.Base.Overlapping(oldest[0].Smallest, oldest[len(oldest)-1].Largest).Bytes()
+	}
+	return sum
+}
+
+// picker is a Version as the rules see it.
+type picker struct {
+	v     *manifest.Version
+	p     Policy
+	busy  map[kv.FileNum]bool
+	runs  map[manifest.EditKind]bool // a choice of that kind is running
+	sizes []uint64                   // bytes of each delta
+}
+
+func newPicker(v *manifest.Version, p Policy, running []Choice) *picker {
+	k := &picker{v: v, p: p.withDefaults(), busy: map[kv.FileNum]bool{}, runs: map[manifest.EditKind]bool{}}
+	for i := range running {
+		k.runs[running[i].Kind] = true
+		for _, num := range running[i].Tables() {
+			k.busy[num] = true
+		}
+	}
+	for _, run := range v.Deltas {
+		k.sizes = append(k.sizes, run.Bytes())
+	}
+	return k
+}
+
+func (k *picker) isBusy(run manifest.Run) bool {
+	for i := range run {
+		if k.busy[run[i].Num] {
+			return true
+		}
+	}
+	return false
+}
+
+func (k *picker) oldest() manifest.Run { return k.v.Deltas[len(k.v.Deltas)-1] }
+
+// tooMany picks the cheapest neighbours whose merge leaves MaxDeltas.
+func (k *picker) tooMany() (Choice, bool) {
+	count := len(k.v.Deltas) - k.p.MaxDeltas + 1
+	best, bestBytes := -1, uint64(0)
+	for from := 0; count > 1 && from+count <= len(k.v.Deltas); from++ {
+		var bytes uint64
+		free := true
+		for i := from; i < from+count; i++ {
+			bytes += k.sizes[i]
+			free = free && !k.isBusy(k.v.Deltas[i])
+		}
+		if free && (best < 0 || bytes < bestBytes) {
+			best, bestBytes = from, bytes
+		}
+	}
+	if best < 0 {
+		return Choice{}, false
+	}
+	return Choice{Kind: manifest.CompactDeltas, Deltas: k.v.Deltas[best : best+count], Reason: ReasonTooMany}, true
+}
+
+// tier picks the newest group of at least DeltaFanIn deltas of similar size,
+// from the given position on, and returns the position behind it. Looking from
+// newest to oldest, a delta belongs to the group if it is at most twice the
+// largest before it. The oldest delta stays out once it is due to go into the
+// base.
+func (k *picker) tier(from int) (c Choice, next int, ok bool) {
+	end := len(k.v.Deltas)
+	if _, due := k.drainDue(); due {
+		end--
+	}
+	for ; from < end; from++ {
+		var largest uint64
+		to := from
+		for to < end && !k.isBusy(k.v.Deltas[to]) && (to == from || k.sizes[to] <= 2*largest) {
+			largest = max(largest, k.sizes[to])
+			to++
+		}
+		if to-from >= k.p.DeltaFanIn {
+			return Choice{Kind: manifest.CompactDeltas, Deltas: k.v.Deltas[from:to], Reason: ReasonTier}, to, true
+		}
+	}
+	return Choice{}, end, false
+}
+
+// tombstoneWorth is what one tombstone can free: a mean entry of the base.
+func (k *picker) tombstoneWorth() uint64 {
+	if entries := k.v.Base.Entries(); entries > 0 {
+		return k.v.Base.Bytes() / entries
+	}
+	return 0
+}
+
+// threshold is what a delta must be worth to go into the base.
+func (k *picker) threshold() uint64 { return k.v.Base.Bytes() / uint64(k.p.BaseRatio) }
+
+// drainDue reports whether the oldest delta should go into the base, and why.
+func (k *picker) drainDue() (reason string, due bool) {
+	if len(k.v.Deltas) == 0 {
+		return "", false
+	}
+	bytes := k.sizes[len(k.sizes)-1]
+	switch {
+	case bytes >= k.threshold():
+		return ReasonSize, true
+	case k.v.DeltaBytes() >= 2*k.threshold():
+		return ReasonSpace, true
+	}
+	return ReasonTombstones, bytes+k.oldest().Deletes()*k.tombstoneWorth() >= k.threshold()
+}
+
+// gatherTombstones makes all deltas one if their tombstones are worth it
+// together, though those of the oldest are not. The one is then due to go into
+// the base.
+func (k *picker) gatherTombstones() (Choice, bool) {
+	var deletes uint64
+	for _, run := range k.v.Deltas {
+		if k.isBusy(run) {
+			return Choice{}, false
+		}
+		deletes += run.Deletes()
+	}
+	if _, due := k.drainDue(); due || len(k.v.Deltas) < 2 || deletes*k.tombstoneWorth() < k.threshold() {
+		return Choice{}, false
+	}
+	return Choice{Kind: manifest.CompactDeltas, Deltas: k.v.Deltas, Reason: ReasonTombstones}, true
+}
+
+func (k *picker) drain() (Choice, bool) {
+	reason, due := k.drainDue()
+	if !due || k.isBusy(k.oldest()) {
+		return Choice{}, false
+	}
+	return k.drainOldest(reason), true
+}
+
+// drainOldest picks the table of the oldest delta that reads the least of the
+// base for what it is worth, and the tables behind it as far as DrainBytes
+// goes. Least overlap first beats going round by key: what remains of a delta
+// after a drain is where the next one is dense.
+func (k *picker) drainOldest(reason string) Choice {
+	run, worth := k.oldest(), k.tombstoneWorth()
+	from, least := 0, 0.0
+	for i := range run {
+		overlap := k.overlap(run[i : i+1]).Bytes()
+		cost := float64(overlap) / float64(run[i].Size+run[i].Deletes*worth)
+		if i == 0 || cost < least {
+			from, least = i, cost
+		}
+	}
+	to := from + 1
+	for to < len(run) && run[from:to+1].Bytes()+k.overlap(run[from:to+1]).Bytes() <= k.p.DrainBytes {
+		to++
+	}
+	return Choice{
+		Kind:   manifest.CompactBase,
+		Deltas: []manifest.Run{run[from:to]},
+		Base:   k.overlap(run[from:to]),
+		Reason: reason,
+	}
+}
+
+// overlap returns the tables of the base between the first and the last key of
+// a part of a delta.
+func (k *picker) overlap(part manifest.Run) manifest.Run {
+	return k.v.Base.Overlapping(part[0].Smallest, part[len(part)-1].Largest)
+}
+
+// deadBase picks a table of the base in which a quarter of the entries are
+// tombstones that no snapshot needs any more. They came there, and what they
+// hide stayed there, for a snapshot that is gone. Merging such a table alone
+// drops them all, so it is not picked again. (Range tombstones, which nothing
+// writes yet, would stay. Who adds them must count them apart from Deletes.)
+func (k *picker) deadBase(oldestSnapshot kv.SeqNum) (Choice, bool) {
+	for i := range k.v.Base {
+		t := &k.v.Base[i]
+		if t.Deletes > 0 && 4*t.Deletes >= t.Entries && t.MaxSeq <= oldestSnapshot {
+			return Choice{Kind: manifest.CompactBase, Base: k.v.Base[i : i+1], Reason: ReasonTombstones}, true
+		}
+	}
+	return Choice{}, false
+}

@@ -1,0 +1,38 @@
+package compaction
+
+// Policy says when to merge. The zero value of a field is its default.
+type Policy struct {
+	// DeltaFanIn is how many neighbouring deltas of similar size become one.
+	// Default 4, at least 2. More means fewer bytes written and more deltas to
+	// look into.
+	DeltaFanIn int
+	// BaseRatio: the oldest delta goes into the base when it is worth the base
+	// divided by this. Default 4. More means less dead space and more bytes
+	// written.
+	BaseRatio int
+	// MaxDeltas bounds the deltas that wait to be merged, however odd their
+	// sizes. Default 32: what 3 deltas per factor of 4 do not reach before the
+	// largest is a million times the smallest.
+	MaxDeltas int
+	// DrainBytes is about how much one CompactBase reads. It reads more only if
+	// one table of the delta overlaps more. Default 128 MiB.
+	DrainBytes uint64
+}
+
+func (p Policy) withDefaults() Policy {
+	if p.DeltaFanIn == 0 {
+		p.DeltaFanIn = 4
+	}
+	if p.BaseRatio == 0 {
+		p.BaseRatio = 4
+	}
+	if p.MaxDeltas == 0 {
+		p.MaxDeltas = 32
+	}
+	if p.DrainBytes == 0 {
+		p.DrainBytes = 128 << 20
+	}
+	p.DeltaFanIn = max(p.DeltaFanIn, 2)
+	p.MaxDeltas = max(p.MaxDeltas, 1)
+	return p
+}

@@ -1,0 +1,99 @@
+package compaction
+
+import (
+	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/manifest"
+)
+
+// runIterator walks the tables of a run one after the other, with at most one of
+// them open. It is a kv.Iterator.
+//
+// A table that ends with another count of entries than the manifest says is
+// damage, not an end.
+type runIterator struct {
+	run  manifest.Run
+	open func(*kv.TableMeta) (kv.Iterator, error)
+
+	table  int         // index of the current table
+	it     kv.Iterator // over it; nil if none is open
+	seen   uint64      // entries met in it
+	whole  bool        // the walk began at its first entry
+	err    error
+	closed bool
+}
+
+func newRunIterator(run manifest.Run, open func(*kv.TableMeta) (kv.Iterator, error)) *runIterator {
+	return &runIterator{run: run, open: open}
+}
+
+func (r *runIterator) Valid() bool      { return r.it != nil && r.it.Valid() }
+func (r *runIterator) Entry() *kv.Entry { return r.it.Entry() }
+func (r *runIterator) Err() error       { return r.err }
+
+func (r *runIterator) First() bool {
+	return r.enter(0, kv.Iterator.First, true)
+}
+
+func (r *runIterator) SeekGE(key []byte) bool {
+	i := 0
+	for i < len(r.run) && string(r.run[i].Largest) < string(key) {
+		i++
+	}
+	return r.enter(i, func(it kv.Iterator) bool { return it.SeekGE(key) }, false)
+}
+
+func (r *runIterator) Next() bool {
+	if !r.Valid() {
+		return false
+	}
+	return r.moved(r.it.Next())
+}
+
+// enter opens table i and moves to where the walk begins.
+func (r *runIterator) enter(i int, move func(kv.Iterator) bool, whole bool) bool {
+	if !r.leave() || r.closed || i >= len(r.run) {
+		return false
+	}
+	it, err := r.open(&r.run[i])
+	if err != nil {
+		r.err = err
+		return false
+	}
+	r.table, r.it, r.seen, r.whole = i, it, 0, whole
+	return r.moved(move(it))
+}
+
+// moved looks at where a move of the table's iterator led, and goes on with the
+// next table if this one has ended.
+func (r *runIterator) moved(valid bool) bool {
+	if valid {
+		r.seen++
+		return true
+	}
+	if err := r.it.Err(); err != nil {
+		r.err = err
+		return false
+	}
+	if t := &r.run[r.table]; r.whole && r.seen != t.Entries {
+		r.err = kv.Corruptf(manifest.TableName(t.Num), -1, "table ends after %d entries, the manifest says %d", r.seen, t.Entries)
+		return r.leave()
+	}
+	return r.enter(r.table+1, kv.Iterator.First, true)
+}
+
+// leave closes the current table and reports whether the walk may go on.
+func (r *runIterator) leave() bool {
+	if r.it != nil {
+		if err := r.it.Close(); r.err == nil {
+			r.err = err
+		}
+		r.it = nil
+	}
+	return r.err == nil
+}
+
+func (r *runIterator) Close() error {
+	r.closed = true
+	r.leave()
+	return r.err
+}
