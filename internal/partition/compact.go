@@ -1,0 +1,179 @@
+package partition
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/kvd-db/kvd/internal/compaction"
+	"github.com/kvd-db/kvd/internal/event"
+	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/manifest"
+	"github.com/kvd-db/kvd/internal/sstable"
+	"github.com/kvd-db/kvd/internal/vfs"
+)
+
+// Compact does the most useful merge, if one is worth it, and reports whether
+// there was one. On error the inputs stay, and it can be tried again unless the
+// error wraps kv.ErrFailed.
+func (p *Partition) Compact(ctx context.Context) (did bool, err error) {
+	p.merging.Lock()
+	defer p.merging.Unlock()
+	return p.merge(ctx, func(v *manifest.Version) (compaction.Choice, bool) {
+		return compaction.Pick(v, p.opts.Compaction, nil, p.sequencer.Snapshots()[0])
+	})
+}
+
+// CompactAll merges until everything is base.
+func (p *Partition) CompactAll(ctx context.Context) error {
+	p.merging.Lock()
+	defer p.merging.Unlock()
+	for {
+		did, err := p.merge(ctx, func(v *manifest.Version) (compaction.Choice, bool) {
+			return compaction.All(v, p.opts.Compaction, nil)
+		})
+		if err != nil || !did {
+			return err
+		}
+	}
+}
+
+// Debt estimates the bytes that merges are behind.
+func (p *Partition) Debt() uint64 {
+	s := p.acquire()
+	defer s.release()
+	return compaction.Debt(s.levels.version.Version, p.opts.Compaction)
+}
+
+// Deltas returns the number of deltas.
+func (p *Partition) Deltas() int {
+	s := p.acquire()
+	defer s.release()
+	return len(s.levels.deltas)
+}
+
+// merge does what choose picks; merging is held.
+func (p *Partition) merge(ctx context.Context, choose func(*manifest.Version) (compaction.Choice, bool)) (bool, error) {
+	if err := p.showCurrent(); err != nil {
+		return true, fmt.Errorf("partition %d: %w", p.id, err)
+	}
+	s := p.acquire()
+	defer s.release()
+	choice, ok := choose(s.levels.version.Version)
+	if !ok {
+		return false, nil
+	}
+	begin := time.Now()
+	result, err := p.run(ctx, compaction.Job{
+		Choice: choice,
+		Open: func(t *kv.TableMeta) (kv.Iterator, error) {
+			reader, err := p.openTable(t)
+			if err != nil {
+				return nil, err
+			}
+			return reader.NewIterator(sstable.IterOptions{}), nil
+		},
+	})
+	if err == nil {
+		err = p.install(choice.Edit(result.Tables))
+	}
+	if errors.Is(err, kv.ErrCorrupt) {
+		p.corrupt(err)
+	}
+	if p.events != nil && p.events.Compaction != nil {
+		p.events.Compaction(event.Compaction{
+			Partition: p.id, Kind: choice.Kind.String(),
+			InputTables: len(choice.Tables()), InputBytes: choice.Bytes(),
+			OutputTables: len(result.Tables), OutputBytes: result.Tables.Bytes(),
+			Dropped: result.Superseded + result.Tombstones, Took: time.Since(begin), Err: err,
+		})
+	}
+	if err != nil {
+		return true, fmt.Errorf("partition %d: %w", p.id, err)
+	}
+	p.stats.compactions.Add(1)
+	p.stats.compactedBytes.Add(result.Tables.Bytes())
+	return true, nil
+}
+
+// run fills in what all jobs of the partition share, and runs one. The versions
+// that snapshots may see are asked for last: see Sequencer.Snapshots.
+func (p *Partition) run(ctx context.Context, job compaction.Job) (compaction.Result, error) {
+	job.Outputs = outputs{p}
+	job.Writer = p.opts.Table
+	job.TableBytes = p.opts.TableBytes
+	job.Rule = compaction.Rule{Snapshots: p.sequencer.Snapshots()}
+	return compaction.Run(ctx, job)
+}
+
+// install makes an edit durable and shows it to readers. If the edit did not
+// happen, it removes the new tables.
+func (p *Partition) install(edit manifest.Edit) error {
+	if err := p.files.Install(edit); err != nil {
+		return p.takeBack(edit.Added, err)
+	}
+	return p.showCurrent()
+}
+
+// showCurrent makes readers see the current manifest version, if they do not
+// yet, and no more the memtables that are in its tables. It fails if a table
+// cannot be opened; flushes and compactions begin with it, so that is made up
+// for.
+//
+// The lock spans from asking for the current version to showing it: of two edits
+// installed at the same time, the older must not be shown last.
+func (p *Partition) showCurrent() error {
+	p.showing.Lock()
+	defer p.showing.Unlock()
+	version := p.files.Acquire()
+	if version.Num == p.state.Load().levels.version.Num {
+		version.Release()
+		return nil
+	}
+	next, err := p.openLevels(version)
+	if err != nil {
+		return err
+	}
+	var flushed int64
+	p.replace(func(old *readState) *readState {
+		keep := len(old.sealed)
+		for keep > 0 && old.sealed[keep-1].table.MaxSeq() <= version.FlushedSeq {
+			keep--
+			flushed += old.sealed[keep].bytes
+		}
+		return newReadState(old.active, old.sealed[:keep:keep], next)
+	})
+	if flushed > 0 {
+		p.budget.Flushed(p, flushed)
+	}
+	return nil
+}
+
+// takeBack removes tables that an edit should have added. After a failed write
+// of the manifest the disk may name them, so then they stay.
+func (p *Partition) takeBack(added manifest.Run, cause error) error {
+	if errors.Is(cause, kv.ErrFailed) {
+		return cause
+	}
+	for i := range added {
+		cause = errors.Join(cause, outputs{p}.Remove(added[i].Num))
+	}
+	return cause
+}
+
+// outputs makes the files of new tables.
+type outputs struct{ p *Partition }
+
+func (o outputs) Create() (vfs.File, kv.FileID, error) {
+	num, err := o.p.files.NewFileNum()
+	if err != nil {
+		return nil, kv.FileID{}, err
+	}
+	f, err := o.p.opts.FS.Create(o.p.path(manifest.TableName(num)))
+	return f, o.p.fileID(num), err
+}
+
+func (o outputs) Remove(num kv.FileNum) error {
+	return o.p.opts.FS.Remove(o.p.path(manifest.TableName(num)))
+}

@@ -1,0 +1,42 @@
+// Package partition is one log-structured merge tree in one directory, and the
+// orchestrator that owns it. In other texts: a shard, a tablet, a column family.
+//
+// It knows its memtables, tables and manifest, and how a write becomes visible.
+// It does not know which keys are its own, how many partitions there are, or
+// where sequence numbers come from: the engine above routes to it and lends it
+// the commit log.
+//
+// # A write
+//
+// The orchestrator, one goroutine, takes all that has queued in its inbox as a
+// micro-batch, lays it out as one record, and appends that to the commit log
+// under the partition's turn. It does not wait: while the record is being
+// written and synced it forms the next one. When a record is as durable as its
+// most demanding writer asked, the orchestrator inserts it into the memtable,
+// publishes its sequence number and answers the callers.
+//
+//	I1. Records are applied in the order of the log, each at its full durability.
+//	    So no reader sees a write that a crash could still take back, unless
+//	    nobody in its record asked for more.
+//	I2. A record over several partitions becomes visible in all of them by one
+//	    atomic store (see Commit), after every one of them has inserted it.
+//	I3. A caller that gave up is never touched again: not its result, not its
+//	    slices.
+//
+// # A read
+//
+// Readers take no lock that a writer holds. A read acquires the read state (the
+// memtables and the tables, immutable and reference-counted), then loads the
+// visible sequence number, in this order: a flush or compaction drops a version
+// only when a newer one was already visible, so a state that lost a version is
+// never read at a number from before. One batch of lookups walks the active
+// memtable, the sealed ones from new to old, the deltas from new to old, and the
+// base; what is answered drops out.
+//
+// # In the background
+//
+// Flush turns the sealed memtables, oldest first and all of them in one run, into
+// a delta; there is one flush at a time, so deltas are installed in the order of
+// their writes and an older flush can never hide a newer one. Compaction merges
+// deltas into deltas and into the base. Both run on the engine's workers.
+package partition

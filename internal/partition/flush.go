@@ -1,0 +1,197 @@
+package partition
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/kvd-db/kvd/internal/compaction"
+	"github.com/kvd-db/kvd/internal/event"
+	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/manifest"
+	"github.com/kvd-db/kvd/internal/memtable"
+	"github.com/kvd-db/kvd/internal/wal"
+)
+
+// sealedTable is a memtable that takes no more writes and waits for its flush.
+type sealedTable struct {
+	table *memtable.Table
+	pos   wal.Pos // of its last record in the log
+	bytes int64
+}
+
+// Seal asks the orchestrator to seal the active memtable soon.
+func (p *Partition) Seal() { p.askSeal(nil) }
+
+// askSeal asks likewise; done, if not nil, is closed when that happened.
+func (p *Partition) askSeal(done chan struct{}) {
+	p.seal.mu.Lock()
+	p.seal.asked = true
+	if done != nil {
+		p.seal.done = append(p.seal.done, done)
+	}
+	p.seal.mu.Unlock()
+	p.Wake()
+}
+
+// sealRequest is what others ask of the orchestrator.
+type sealRequest struct {
+	mu    sync.Mutex
+	asked bool
+	done  []chan struct{}
+}
+
+// take returns the request and clears it.
+func (r *sealRequest) take() (asked bool, done []chan struct{}) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	asked, done = r.asked, r.done
+	r.asked, r.done = false, nil
+	return asked, done
+}
+
+// sealIfDue seals the active memtable if it is full or somebody asked.
+func (p *Partition) sealIfDue() {
+	asked, done := p.seal.take()
+	defer func() {
+		for _, ch := range done {
+			close(ch)
+		}
+	}()
+	n := p.active.Len()
+	if n == 0 {
+		if asked {
+			p.budget.Sealed(p, 0)
+		}
+		return
+	}
+	full := p.active.Bytes() >= p.opts.FlushBytes || (p.opts.FlushKeys > 0 && n >= p.opts.FlushKeys)
+	if !asked && !full {
+		return
+	}
+	s := sealedTable{
+		table: p.active, pos: p.activePos, bytes: p.active.Bytes(),
+	}
+	s.table.Seal()
+	p.active = memtable.New(memtable.Options{})
+	p.replace(func(old *readState) *readState {
+		sealed := append([]sealedTable{s}, old.sealed...)
+		return newReadState(p.active, sealed, old.levels.acquire())
+	})
+	p.budget.Sealed(p, s.bytes)
+	p.opts.Scheduler.Ready(p)
+}
+
+// UnflushedFrom returns the lowest number that is in a memtable and in no table,
+// and whether there is one.
+func (p *Partition) UnflushedFrom() (kv.SeqNum, bool) {
+	p.swap.Lock()
+	defer p.swap.Unlock()
+	s := p.state.Load()
+	oldest := s.active
+	if n := len(s.sealed); n > 0 {
+		oldest = s.sealed[n-1].table
+	}
+	low := oldest.MinSeq()
+	return low, low != 0
+}
+
+// FlushPending reports whether a sealed memtable waits.
+func (p *Partition) FlushPending() bool {
+	s := p.acquire()
+	defer s.release()
+	return len(s.sealed) > 0
+}
+
+// Flush turns all sealed memtables into one delta. Without any it does nothing.
+//
+// The log is synced up to the last of their records first: otherwise a power cut
+// could leave one partition's half of a batch in a table and lose the other's.
+//
+// On error the memtables stay, and the flush can be tried again unless the error
+// wraps kv.ErrFailed.
+func (p *Partition) Flush(ctx context.Context) error {
+	p.flushing.Lock()
+	defer p.flushing.Unlock()
+	if err := p.showCurrent(); err != nil {
+		return fmt.Errorf("flush partition %d: %w", p.id, err)
+	}
+	s := p.acquire()
+	defer s.release()
+	if len(s.sealed) == 0 {
+		return nil
+	}
+	begin := time.Now()
+	result, err := p.flush(ctx, s)
+	if p.events != nil && p.events.Flush != nil {
+		p.events.Flush(event.Flush{
+			Partition: p.id, Entries: result.Tables.Entries(), Bytes: result.Tables.Bytes(), Tables: len(result.Tables),
+			Took: time.Since(begin), Err: err,
+		})
+	}
+	if err != nil {
+		return fmt.Errorf("flush partition %d: %w", p.id, err)
+	}
+	p.stats.flushes.Add(1)
+	p.stats.flushedBytes.Add(result.Tables.Bytes())
+	p.opts.Scheduler.Ready(p)
+	return nil
+}
+
+func (p *Partition) flush(ctx context.Context, s *readState) (result compaction.Result, err error) {
+	newest := s.sealed[0]
+	if err := p.log.WaitSynced(ctx, newest.pos); err != nil {
+		return result, err
+	}
+	if err := p.sequencer.WaitVisible(ctx, newest.table.MaxSeq()); err != nil {
+		return result, err
+	}
+	result, err = p.run(ctx, flushJob(s.sealed))
+	if err != nil {
+		return result, err
+	}
+	edit := manifest.Edit{Kind: manifest.Flush, Added: result.Tables, FlushedSeq: newest.table.MaxSeq()}
+	return result, p.install(edit)
+}
+
+// flushJob is the merge of sealed memtables, newest first. Each passes for a run
+// of one table, named by its place.
+func flushJob(sealed []sealedTable) compaction.Job {
+	choice := compaction.Choice{Kind: manifest.Flush, Reason: "memtables"}
+	for i := range sealed {
+		t := sealed[i].table
+		choice.Deltas = append(choice.Deltas, manifest.Run{{Num: kv.FileNum(i), Entries: uint64(t.Len())}})
+	}
+	return compaction.Job{
+		Choice: choice,
+		Open: func(t *kv.TableMeta) (kv.Iterator, error) {
+			return sealed[t.Num].table.NewIterator(), nil
+		},
+	}
+}
+
+// FlushAll returns when all that was visible before the call is in tables.
+func (p *Partition) FlushAll(ctx context.Context) error {
+	target := p.visible()
+	for {
+		low, ok := p.UnflushedFrom()
+		if !ok || low > target {
+			return nil
+		}
+		if !p.FlushPending() {
+			done := make(chan struct{})
+			p.askSeal(done)
+			select {
+			case <-done:
+			case <-p.stopped:
+				return p.closedError()
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}
+		if err := p.Flush(ctx); err != nil {
+			return err
+		}
+	}
+}

@@ -1,0 +1,95 @@
+package partition
+
+import (
+	"context"
+
+	"github.com/kvd-db/kvd/internal/batcher"
+	"github.com/kvd-db/kvd/internal/compaction"
+	"github.com/kvd-db/kvd/internal/event"
+	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/sstable"
+	"github.com/kvd-db/kvd/internal/vfs"
+	"github.com/kvd-db/kvd/internal/wal"
+)
+
+// CommitLog is the log that the partition's records go to. Nothing here knows
+// whether it is local.
+type CommitLog interface {
+	// Append takes the record in, in memory, and gives it the next sequence
+	// numbers, one for each unit. The payload is copied. The caller holds the
+	// turns of all partitions that the record touches. Numbers and positions grow
+	// from call to call.
+	Append(payload []byte, units uint32, level kv.Durability, w wal.Waker) (kv.SeqNum, wal.Pos, error)
+	// Flush writes what was appended, on this goroutine unless another is at it.
+	Flush()
+	// Written and Synced tell up to which position the kernel and the disk have
+	// the log. Every record's Waker is woken after they moved past it.
+	Written() wal.Pos
+	Synced() wal.Pos
+	// WaitSynced returns once the disk has the log up to pos.
+	WaitSynced(ctx context.Context, pos wal.Pos) error
+	// Err is what stopped the log for good, nil while it works.
+	Err() error
+}
+
+// Sequencer keeps the number up to which every write of the node is visible.
+type Sequencer interface {
+	// Applied says that units numbers from base on are visible to readers. Each
+	// number is reported once, over all partitions.
+	Applied(base kv.SeqNum, units uint32)
+	// WaitVisible returns once all numbers up to seq are.
+	WaitVisible(ctx context.Context, seq kv.SeqNum) error
+	// Snapshots returns, ascending, the numbers at which somebody may be reading,
+	// now or later: the live snapshots and the number that the next one would
+	// get. It is called after WaitVisible for all that is being merged.
+	Snapshots() []kv.SeqNum
+}
+
+// Budget counts the bytes in memtables over all partitions and asks the right
+// one to seal when there are too many (Partition.Seal).
+type Budget interface {
+	// Grew says by how much the active memtable of p grew.
+	Grew(p *Partition, bytes int64)
+	// Sealed says that so many bytes went from active to sealed.
+	Sealed(p *Partition, bytes int64)
+	// Flushed says that so many sealed bytes are gone.
+	Flushed(p *Partition, bytes int64)
+}
+
+// Scheduler runs background work. Partition.Flush and Partition.Compact are
+// called for a partition by one goroutine each at a time.
+type Scheduler interface {
+	// Ready says that p may have something to flush or to compact.
+	Ready(p *Partition)
+}
+
+// Options of a partition. What is not marked optional is required.
+type Options struct {
+	ID  int
+	FS  vfs.FS
+	Dir string
+
+	Sequencer Sequencer
+	Budget    Budget
+	Scheduler Scheduler
+	Cache     *sstable.Cache
+	Events    *event.Listener // optional
+
+	Writes batcher.Policy // how write micro-batches form
+	Reads  batcher.Policy // how read micro-batches form
+
+	// InflightBytes bounds the records that are in the log and not yet in the
+	// memtable. Beyond it the orchestrator stops taking, the inbox fills, and
+	// callers wait there.
+	InflightBytes int64
+
+	// FlushBytes and FlushKeys seal the active memtable at this size, whatever
+	// the budget says. Zero FlushKeys: no bound on keys.
+	FlushBytes int64
+	FlushKeys  int
+
+	// TableBytes is where tables are cut; zero is compaction's default.
+	TableBytes int64
+	Table      sstable.WriterOptions
+	Compaction compaction.Policy
+}

@@ -1,0 +1,171 @@
+package partition
+
+import (
+	"errors"
+	"fmt"
+	"path"
+	"sync"
+	"sync/atomic"
+
+	"github.com/kvd-db/kvd/internal/batcher"
+	"github.com/kvd-db/kvd/internal/event"
+	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/manifest"
+	"github.com/kvd-db/kvd/internal/memtable"
+	"github.com/kvd-db/kvd/internal/wal"
+)
+
+// readRunners is how many read batches of one partition run at a time. With two,
+// a batch that waits for the disk does not hold up one answered from memory;
+// more runners make smaller batches.
+const readRunners = 2
+
+// Partition is one LSM tree. Safe for concurrent use, unless a method says
+// otherwise.
+type Partition struct {
+	id        int
+	opts      Options
+	log       CommitLog
+	sequencer Sequencer
+	budget    Budget
+	events    *event.Listener
+
+	inbox  *batcher.Inbox[*Group]
+	reads  *batcher.Combiner[[]*kv.Lookup]
+	signal chan struct{} // capacity 1: there may be something for the orchestrator
+
+	// turn is held for the moment of appending a record, so that records enter
+	// inflight in the order of the log. A batch over several partitions holds all
+	// their turns, taken in ascending order.
+	turn struct {
+		sync.Mutex
+		inflight []*pending
+	}
+	inflightBytes atomic.Int64
+
+	published atomic.Uint64          // newest number that readers may see
+	arriving  atomic.Pointer[Commit] // inserted here, perhaps not everywhere
+	state     atomic.Pointer[readState]
+	swap      sync.Mutex // held while state is replaced; no I/O under it
+	seal      sealRequest
+
+	// Of the orchestrator alone (before Start: of recovery).
+	active    *memtable.Table
+	activePos wal.Pos // of the last record inserted into active
+	entry     kv.Entry
+	taken     []*Group
+	spare     []*pending
+
+	files    *manifest.Set
+	tables   tableSet
+	flushing sync.Mutex // one flush at a time: see the package comment
+	merging  sync.Mutex // one compaction at a time
+	showing  sync.Mutex // see showCurrent; taken under the two above
+
+	closing atomic.Bool
+	started bool
+	stopped chan struct{} // closed when the orchestrator is gone
+	stats   counters
+}
+
+// Create makes the directory of an empty partition. It may be repeated after a
+// crash at any point.
+func Create(o Options) error { return manifest.Create(o.FS, o.Dir, uint32(o.ID)) }
+
+// Open reads the manifest and opens the tables. The partition then takes what
+// the log holds, through Replay, and starts to serve with Start. Close it in any
+// case.
+func Open(o Options) (*Partition, error) {
+	p := &Partition{
+		id:        o.ID,
+		opts:      o,
+		sequencer: o.Sequencer,
+		budget:    o.Budget,
+		events:    o.Events,
+		signal:    make(chan struct{}, 1),
+		stopped:   make(chan struct{}),
+	}
+	p.inbox = batcher.NewInbox[*Group](o.Writes, p.Wake)
+	p.reads = batcher.NewCombiner(o.Reads, readRunners, p.serveReads)
+	files, err := manifest.Open(manifest.Options{
+		FS: o.FS, Dir: o.Dir, Partition: uint32(o.ID), Obsolete: p.removeTable, Listener: o.Events,
+	})
+	if err != nil {
+		return nil, err
+	}
+	p.files = files
+	p.tables.init()
+	levels, err := p.openLevels(files.Acquire())
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("open partition %d: %w", o.ID, err), p.tables.closeAll())
+	}
+	p.active = memtable.New(memtable.Options{})
+	p.state.Store(newReadState(p.active, nil, levels))
+	p.published.Store(uint64(levels.version.FlushedSeq))
+	return p, nil
+}
+
+// Replay applies this partition's operations of one record of the log, unless a
+// table has them. Before Start only; not safe for concurrent use.
+func (p *Partition) Replay(base kv.SeqNum, op *kv.RecordOp) {
+	if base+kv.SeqNum(op.Unit) <= p.FlushedSeq() {
+		return
+	}
+	before := p.active.Bytes()
+	p.insertOp(base, op)
+	p.budget.Grew(p, p.active.Bytes()-before)
+}
+
+// Start begins to serve. last is the number up to which the log was replayed;
+// everything in it is visible.
+func (p *Partition) Start(log CommitLog, last kv.SeqNum) {
+	p.log = log
+	p.activePos = log.Synced() // recovery synced all it replayed
+	p.published.Store(uint64(last))
+	p.started = true
+	go p.orchestrate()
+}
+
+// Close refuses what comes from now on, waits until everything taken is decided,
+// and closes the tables. The log must still be working, or have failed. Flush
+// and Compact must have returned for good. Idempotent.
+func (p *Partition) Close() error {
+	if p.closing.Swap(true) {
+		return nil
+	}
+	p.inbox.Close()
+	if p.started {
+		<-p.stopped
+	}
+	p.state.Load().release()
+	return p.tables.closeAll()
+}
+
+// closedError says why nothing is taken any more.
+func (p *Partition) closedError() error {
+	if p.started {
+		if err := p.log.Err(); err != nil {
+			return err
+		}
+	}
+	return kv.ErrClosed
+}
+
+// ID returns the partition's number.
+func (p *Partition) ID() int { return p.id }
+
+// FlushedSeq returns the number up to which the tables hold everything.
+func (p *Partition) FlushedSeq() kv.SeqNum {
+	s := p.acquire()
+	defer s.release()
+	return s.levels.version.FlushedSeq
+}
+
+// MaxSeq returns the largest number that any table ever held.
+func (p *Partition) MaxSeq() kv.SeqNum {
+	s := p.acquire()
+	defer s.release()
+	return s.levels.version.MaxSeq
+}
+
+func (p *Partition) path(name string) string { return path.Join(p.opts.Dir, name) }

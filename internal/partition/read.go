@@ -1,0 +1,122 @@
+package partition
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"sort"
+
+	"github.com/kvd-db/kvd/internal/kv"
+)
+
+// Lookup answers independent reads of the newest visible state, in a micro-batch
+// with whatever else this partition is asked in the same moment.
+//
+// Each read has its own answer and its own error. Lookup itself fails only if
+// ctx ends before the reads are part of a batch; then nothing was read.
+func (p *Partition) Lookup(ctx context.Context, reads []*kv.Lookup) error {
+	size := 0
+	for _, r := range reads {
+		size += len(r.Key)
+	}
+	return p.reads.Do(ctx, reads, len(reads), size)
+}
+
+// serveReads answers one micro-batch.
+func (p *Partition) serveReads(batch [][]*kv.Lookup) {
+	reads := batch[0]
+	if len(batch) > 1 {
+		reads = make([]*kv.Lookup, 0, 2*len(batch))
+		for _, group := range batch {
+			reads = append(reads, group...)
+		}
+	}
+	s := p.acquire()
+	defer s.release()
+	// After acquire: see "A read" in the package comment.
+	p.walk(s, reads, p.visible())
+	p.stats.readBatches.Add(1)
+	p.stats.reads.Add(uint64(len(reads)))
+}
+
+// LookupAt answers reads at one version, which must be that of a live snapshot.
+func (p *Partition) LookupAt(reads []*kv.Lookup, at kv.SeqNum) {
+	s := p.acquire()
+	defer s.release()
+	p.walk(s, reads, at)
+	p.stats.reads.Add(uint64(len(reads)))
+}
+
+// walk answers reads from the newest source to the oldest.
+func (p *Partition) walk(s *readState, reads []*kv.Lookup, at kv.SeqNum) {
+	var stack [1]*kv.Lookup
+	open := stack[:0] // not answered yet
+	if len(reads) > 1 {
+		open = make([]*kv.Lookup, 0, len(reads))
+	}
+	var e kv.Entry
+	for _, r := range reads {
+		*r = kv.Lookup{Key: r.Key, Hash: r.Hash, Value: r.Value[:0], ReadVersion: at}
+		if p.lookupMemory(s, r, at, &e) {
+			answer(r, &e)
+			continue
+		}
+		open = append(open, r)
+	}
+	if len(open) > 0 {
+		p.lookupTables(s.levels, open, at)
+	}
+	for _, r := range reads {
+		if errors.Is(r.Err, kv.ErrCorrupt) {
+			p.corrupt(r.Err)
+		}
+	}
+}
+
+func (p *Partition) lookupMemory(s *readState, r *kv.Lookup, at kv.SeqNum, e *kv.Entry) bool {
+	if s.active.Get(r.Hash, r.Key, at, e) {
+		return true
+	}
+	for i := range s.sealed {
+		if s.sealed[i].table.Get(r.Hash, r.Key, at, e) {
+			return true
+		}
+	}
+	return false
+}
+
+// answer fills in what an entry says. The value is copied.
+func answer(r *kv.Lookup, e *kv.Entry) {
+	if e.Kind != kv.KindPut {
+		r.Value = nil
+		return
+	}
+	r.Found = true
+	r.Value = append(r.Value, e.Value...)
+	if r.Value == nil {
+		r.Value = []byte{} // an empty value is a value
+	}
+	r.Version, r.Expiry = e.Seq, e.Expiry
+}
+
+func (p *Partition) corrupt(err error) {
+	p.stats.corruptions.Add(1)
+	if p.events != nil && p.events.Corruption != nil {
+		p.events.Corruption(err)
+	}
+}
+
+// find returns the index of the table of the run that may hold key, -1 if none.
+func (r *run) find(key []byte) int {
+	i := r.seek(key)
+	if i == len(r.metas) || bytes.Compare(key, r.metas[i].Smallest) < 0 {
+		return -1
+	}
+	return i
+}
+
+// seek returns the index of the first table whose keys do not all lie before
+// key.
+func (r *run) seek(key []byte) int {
+	return sort.Search(len(r.metas), func(i int) bool { return bytes.Compare(r.metas[i].Largest, key) >= 0 })
+}

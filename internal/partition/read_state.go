@@ -1,0 +1,92 @@
+package partition
+
+import (
+	"sync/atomic"
+
+	"github.com/kvd-db/kvd/internal/manifest"
+	"github.com/kvd-db/kvd/internal/memtable"
+	"github.com/kvd-db/kvd/internal/sstable"
+)
+
+// readState is all that a read looks at: immutable but for the writes that the
+// active memtable still takes, and kept alive by references. In other texts: a
+// super version. The partition itself holds one reference to the current one.
+type readState struct {
+	active *memtable.Table
+	sealed []sealedTable // newest first
+	levels *levels
+	refs   atomic.Int64
+}
+
+// newReadState takes over one reference to levels and has one itself.
+func newReadState(active *memtable.Table, sealed []sealedTable, l *levels) *readState {
+	s := &readState{active: active, sealed: sealed, levels: l}
+	s.refs.Store(1)
+	return s
+}
+
+// acquire returns the current state with a reference of the caller's own.
+func (p *Partition) acquire() *readState {
+	for {
+		s := p.state.Load()
+		// A state that has reached zero is being torn down; its successor is
+		// already in place.
+		for n := s.refs.Load(); n > 0; n = s.refs.Load() {
+			if s.refs.CompareAndSwap(n, n+1) {
+				return s
+			}
+		}
+	}
+}
+
+func (s *readState) release() {
+	if s.refs.Add(-1) == 0 {
+		s.levels.release()
+	}
+}
+
+// replace puts the state that derive makes in the place of the current one.
+// derive must take a reference to the levels that it uses.
+func (p *Partition) replace(derive func(old *readState) *readState) {
+	p.swap.Lock()
+	old := p.state.Load()
+	p.state.Store(derive(old))
+	p.swap.Unlock()
+	old.release()
+}
+
+// levels are the open tables of one manifest version, shared by the read states
+// that were current while it was.
+type levels struct {
+	version *manifest.Ref
+	deltas  []run // newest first
+	base    run
+	refs    atomic.Int64
+}
+
+// run is one sorted run with its readers, in the order of its keys.
+type run struct {
+	metas   manifest.Run
+	readers []*sstable.Reader
+}
+
+func (l *levels) acquire() *levels {
+	l.refs.Add(1)
+	return l
+}
+
+func (l *levels) release() {
+	if l.refs.Add(-1) == 0 {
+		l.version.Release()
+	}
+}
+
+// runs calls f for every run, newest first, until it returns false.
+func (l *levels) runs(f func(r *run) bool) {
+	for i := range l.deltas {
+		if !f(&l.deltas[i]) {
+			return
+		}
+	}
+	f(&l.base)
+}

@@ -1,0 +1,99 @@
+package partition
+
+import (
+	"math/bits"
+	"sync/atomic"
+
+	"github.com/kvd-db/kvd/internal/compaction"
+)
+
+// counters are what a partition counts as it goes.
+type counters struct {
+	batches    atomic.Uint64
+	batchOps   atomic.Uint64
+	batchSizes sizeHistogram
+
+	reads       atomic.Uint64
+	readBatches atomic.Uint64
+
+	userBytes      atomic.Uint64
+	flushes        atomic.Uint64
+	flushedBytes   atomic.Uint64
+	compactions    atomic.Uint64
+	compactedBytes atomic.Uint64
+	corruptions    atomic.Uint64
+}
+
+// SizeBuckets is the number of buckets of a histogram of batch sizes: bucket i
+// counts sizes of at most 2^i, the last one everything above.
+const SizeBuckets = 14
+
+type sizeHistogram struct {
+	buckets [SizeBuckets]atomic.Uint64
+}
+
+// Observe counts one batch of n operations.
+func (h *sizeHistogram) Observe(n int) {
+	i := bits.Len(uint(max(n, 1) - 1))
+	h.buckets[min(i, SizeBuckets-1)].Add(1)
+}
+
+// Stats is what a partition has done since it was opened, and what it holds now.
+// The fields are read one after the other, not at one instant.
+type Stats struct {
+	Batches    uint64              // write micro-batches
+	BatchOps   uint64              // operations in them
+	BatchSizes [SizeBuckets]uint64 // batches by operations: see SizeBuckets
+
+	Reads       uint64
+	ReadBatches uint64
+
+	UserBytes      uint64 // keys and values inserted
+	Flushes        uint64
+	FlushedBytes   uint64 // written by flushes
+	Compactions    uint64
+	CompactedBytes uint64 // written by compactions
+	Corruptions    uint64
+
+	QueueOps, QueueBytes int   // waiting in the inbox
+	ActiveBytes          int64 // memtables
+	SealedBytes          int64
+	SealedTables         int
+
+	Deltas      int
+	DeltaTables int
+	DeltaBytes  uint64
+	BaseTables  int
+	BaseBytes   uint64
+	Entries     uint64 // versions in all tables
+	Debt        uint64 // bytes that compactions will have to read
+}
+
+// Stats returns the partition's counters and sizes.
+func (p *Partition) Stats() Stats {
+	s := p.acquire()
+	defer s.release()
+	c := &p.stats
+	out := Stats{
+		Batches: c.batches.Load(), BatchOps: c.batchOps.Load(),
+		Reads: c.reads.Load(), ReadBatches: c.readBatches.Load(),
+		UserBytes: c.userBytes.Load(), Flushes: c.flushes.Load(), FlushedBytes: c.flushedBytes.Load(),
+		Compactions: c.compactions.Load(), CompactedBytes: c.compactedBytes.Load(), Corruptions: c.corruptions.Load(),
+		ActiveBytes: s.active.Bytes(), SealedTables: len(s.sealed),
+		Entries: s.levels.version.Entries(), Deltas: len(s.levels.deltas),
+		DeltaBytes: s.levels.version.DeltaBytes(),
+		BaseTables: len(s.levels.base.metas), BaseBytes: s.levels.version.Base.Bytes(),
+		Debt: compaction.Debt(s.levels.version.Version, p.opts.Compaction),
+	}
+	for i := range c.batchSizes.buckets {
+		out.BatchSizes[i] = c.batchSizes.buckets[i].Load()
+	}
+	for i := range s.sealed {
+		out.SealedBytes += s.sealed[i].bytes
+	}
+	for i := range s.levels.deltas {
+		out.DeltaTables += len(s.levels.deltas[i].metas)
+	}
+	out.QueueOps, out.QueueBytes = p.inbox.Len()
+	return out
+}

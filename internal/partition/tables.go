@@ -1,0 +1,104 @@
+package partition
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/manifest"
+	"github.com/kvd-db/kvd/internal/sstable"
+)
+
+// tableSet holds the open readers, one for each table that a live version names.
+type tableSet struct {
+	mu      sync.Mutex
+	readers map[kv.FileNum]*sstable.Reader
+}
+
+func (t *tableSet) init() { t.readers = make(map[kv.FileNum]*sstable.Reader) }
+
+// openLevels opens what is not open yet of a version, and takes over the
+// reference to it, also on error.
+func (p *Partition) openLevels(version *manifest.Ref) (*levels, error) {
+	l := &levels{version: version, deltas: make([]run, len(version.Deltas))}
+	l.refs.Store(1)
+	err := p.openRun(&l.base, version.Base)
+	for i := range version.Deltas {
+		err = errors.Join(err, p.openRun(&l.deltas[i], version.Deltas[i]))
+	}
+	if err != nil {
+		l.release()
+		return nil, err
+	}
+	return l, nil
+}
+
+func (p *Partition) openRun(r *run, metas manifest.Run) error {
+	r.metas = metas
+	r.readers = make([]*sstable.Reader, len(metas))
+	for i := range metas {
+		reader, err := p.openTable(&metas[i])
+		if err != nil {
+			return err
+		}
+		r.readers[i] = reader
+	}
+	return nil
+}
+
+func (p *Partition) openTable(meta *kv.TableMeta) (*sstable.Reader, error) {
+	t := &p.tables
+	t.mu.Lock()
+	reader := t.readers[meta.Num]
+	t.mu.Unlock()
+	if reader != nil {
+		return reader, nil
+	}
+	f, err := p.opts.FS.Open(p.path(manifest.TableName(meta.Num)))
+	if err != nil {
+		return nil, fmt.Errorf("open sstable %06d: %w", meta.Num, err)
+	}
+	reader, err = sstable.Open(f, p.fileID(meta.Num), p.opts.Cache)
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.readers[meta.Num] = reader
+	return reader, nil
+}
+
+func (p *Partition) fileID(num kv.FileNum) kv.FileID {
+	return kv.FileID{Partition: uint32(p.id), Num: num}
+}
+
+// removeTable closes and removes a table that no version names any more. The
+// manifest calls it; if the file stays, the next Open removes it.
+func (p *Partition) removeTable(meta kv.TableMeta) {
+	t := &p.tables
+	t.mu.Lock()
+	reader := t.readers[meta.Num]
+	delete(t.readers, meta.Num)
+	t.mu.Unlock()
+	var err error
+	if reader != nil {
+		err = reader.Close()
+	}
+	err = errors.Join(err, p.opts.FS.Remove(p.path(manifest.TableName(meta.Num))))
+	if err != nil && p.events != nil && p.events.BackgroundError != nil {
+		p.events.BackgroundError(fmt.Errorf("remove sstable %06d of partition %d: %w", meta.Num, p.id, err))
+	}
+}
+
+// closeAll closes every reader.
+func (t *tableSet) closeAll() error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	var errs []error
+	for num, reader := range t.readers {
+		errs = append(errs, reader.Close())
+		delete(t.readers, num)
+	}
+	return errors.Join(errs...)
+}
