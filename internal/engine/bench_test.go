@@ -1,0 +1,82 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/vfs"
+)
+
+func benchEngine(b *testing.B, partitions int) *Engine {
+	b.Helper()
+	e, err := Open(b.TempDir(), Options{FS: vfs.OS, Partitions: partitions, MemtableBytes: 256 << 20, CacheBytes: 256 << 20})
+	require.NoError(b, err)
+	b.Cleanup(func() { require.NoError(b, e.Close()) })
+	return e
+}
+
+// spread runs f b.N times over so many goroutines.
+func spread(b *testing.B, goroutines int, f func(rng *rand.Rand) error) {
+	b.Helper()
+	var left atomic.Int64
+	left.Store(int64(b.N))
+	var group sync.WaitGroup
+	b.ResetTimer()
+	for g := range goroutines {
+		group.Go(func() {
+			rng := rand.New(rand.NewPCG(1, uint64(g)))
+			for left.Add(-1) >= 0 {
+				if err := f(rng); err != nil {
+					b.Error(err)
+					return
+				}
+			}
+		})
+	}
+	group.Wait()
+}
+
+func BenchmarkPut(b *testing.B) {
+	value := make([]byte, 128)
+	for _, o := range []kv.WriteOptions{memory, buffered, synced} {
+		for _, writers := range []int{1, 16, 64, 256} {
+			b.Run(fmt.Sprintf("%s/writers=%d", o.Durability, writers), func(b *testing.B) {
+				e := benchEngine(b, 4)
+				spread(b, writers, func(rng *rand.Rand) error {
+					_, err := e.Put(context.Background(), fmt.Appendf(nil, "%016d", rng.IntN(10_000_000)), value, o)
+					return err
+				})
+			})
+		}
+	}
+}
+
+func BenchmarkGet(b *testing.B) {
+	const keys = 200_000
+	for _, where := range []string{"memtable", "base"} {
+		e := benchEngine(b, 4)
+		value := make([]byte, 128)
+		for i := range keys {
+			_, err := e.Put(context.Background(), fmt.Appendf(nil, "%016d", i), value, memory)
+			require.NoError(b, err)
+		}
+		if where == "base" {
+			require.NoError(b, e.CompactAll(context.Background()))
+		}
+		for _, readers := range []int{1, 4, 64} {
+			b.Run(fmt.Sprintf("%s/readers=%d", where, readers), func(b *testing.B) {
+				spread(b, readers, func(rng *rand.Rand) error {
+					_, err := e.Get(context.Background(), fmt.Appendf(nil, "%016d", rng.IntN(keys)))
+					return err
+				})
+			})
+		}
+	}
+}

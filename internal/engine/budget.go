@@ -1,0 +1,222 @@
+package engine
+
+import (
+	"context"
+	"math"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/partition"
+)
+
+// budget counts memtable bytes over all partitions, decides who seals, and slows
+// writers down before memory runs out.
+//
+// # Who seals
+//
+// When the active memtables together pass half the budget, the largest one is
+// sealed. With P partitions a memtable is then between one and two P-ths of that
+// half, and never do two partitions seal for the same reason at the same time:
+// they flush, and so merge, out of step. (A threshold per partition, as the
+// source of this design had it, makes partitions that share a load flush
+// together, and multiplies the memory by their number.)
+//
+// # Who waits
+//
+// Pressure is 0 while less than three quarters of the budget is in use, 1 at the
+// whole budget, and above it beyond; too many deltas press likewise. Under
+// pressure writers are paced: all of them together are admitted at a rate that
+// falls smoothly from four times what flushes drain to a fifth of it. At pressure
+// 2, a budget and a quarter, nothing is admitted until a flush ends; who waits
+// for longer than patience is shed.
+type budget struct {
+	limit int64
+	sheds atomic.Uint64
+
+	active     atomic.Int64   // in active memtables
+	sealed     atomic.Int64   // in sealed ones
+	partitions []atomic.Int64 // active bytes by partition
+	asked      atomic.Bool    // somebody was asked to seal and has not yet
+	all        func() []*partition.Partition
+	deltas     atomic.Int64  // most deltas in any partition
+	drain      atomic.Uint64 // what flushes were measured to write, bytes a second
+	paced      atomic.Bool
+	onPace     func(began bool, rate uint64) // may be nil
+
+	mu   sync.Mutex
+	next time.Time     // when the last admitted byte is paid for
+	room chan struct{} // closed when a flush ended; nil if nobody waits
+}
+
+const (
+	// patience is how long a writer is held back before it is shed. Guessed: see
+	// batcher.MaxQueueWait.
+	patience = time.Second
+	// initialDrain is assumed until the first flush was measured: bytes a second.
+	initialDrain = 64 << 20
+	// deltasSoft deltas in one partition begin to press, twice as many are
+	// pressure 1. Guessed: lazy leveling keeps a healthy partition below ten.
+	deltasSoft = 12
+	// burst is how far a writer may be ahead of the pace without waiting.
+	burst = 5 * time.Millisecond
+)
+
+func newBudget(limit int64, partitions int) *budget {
+	b := &budget{limit: limit, partitions: make([]atomic.Int64, partitions)}
+	b.drain.Store(initialDrain)
+	return b
+}
+
+// Grew implements partition.Budget.
+func (b *budget) Grew(p *partition.Partition, bytes int64) {
+	b.partitions[p.ID()].Add(bytes)
+	b.active.Add(bytes)
+	b.askIfFull()
+}
+
+// askIfFull asks the largest partition to seal if the active memtables are too
+// large together and nobody was asked already.
+func (b *budget) askIfFull() {
+	if b.active.Load() > b.limit/2 && b.asked.CompareAndSwap(false, true) {
+		b.largest().Seal()
+	}
+}
+
+// Sealed implements partition.Budget.
+func (b *budget) Sealed(p *partition.Partition, bytes int64) {
+	b.sealed.Add(bytes)
+	b.active.Add(-bytes)
+	b.partitions[p.ID()].Add(-bytes)
+	b.asked.Store(false)
+	b.askIfFull() // one was not enough, and perhaps nobody may write any more
+}
+
+// Flushed implements partition.Budget.
+func (b *budget) Flushed(_ *partition.Partition, bytes int64) {
+	b.sealed.Add(-bytes)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.room != nil {
+		close(b.room)
+		b.room = nil
+	}
+}
+
+// measured notes how fast a flush went.
+func (b *budget) measured(bytes uint64, took time.Duration) {
+	if bytes < 1<<20 || took <= 0 {
+		return // too small to say anything
+	}
+	rate := float64(bytes) / took.Seconds()
+	b.drain.Store(uint64(0.7*float64(b.drain.Load()) + 0.3*rate))
+}
+
+// largest returns the partition with the most bytes in its active memtable.
+func (b *budget) largest() *partition.Partition {
+	all := b.all()
+	best := 0
+	for i := range b.partitions {
+		if b.partitions[i].Load() > b.partitions[best].Load() {
+			best = i
+		}
+	}
+	return all[best]
+}
+
+func (b *budget) used() int64 { return b.active.Load() + b.sealed.Load() }
+
+// pressure says how far behind background work is: see budget.
+func (b *budget) pressure() float64 {
+	memory := (float64(b.used())/float64(b.limit) - 0.75) * 4
+	deltas := float64(b.deltas.Load()-deltasSoft) / deltasSoft
+	return max(0, memory, min(deltas, 1.9)) // deltas slow writers, but never stop them
+}
+
+// rateAt returns how many bytes a second are admitted at a pressure above 0 when
+// flushes drain at a given rate.
+func rateAt(pressure, drain float64) float64 {
+	// 4 at pressure 0, 0.9 at 1, 0.2 at 2: a straight line on a logarithmic scale.
+	return drain * 4 * math.Exp(-1.5*pressure)
+}
+
+// admit waits until so many bytes of writes may go on.
+func (b *budget) admit(ctx context.Context, bytes int) error {
+	pressure := b.pressure()
+	if pressure == 0 {
+		b.setPaced(false, 0)
+		return nil
+	}
+	if pressure >= 2 {
+		return b.waitForRoom(ctx)
+	}
+	rate := rateAt(pressure, float64(b.drain.Load()))
+	b.setPaced(true, uint64(rate))
+	wait := b.reserve(bytes, rate)
+	if wait <= 0 {
+		return nil
+	}
+	if wait > patience {
+		return b.shed()
+	}
+	t := time.NewTimer(wait)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// reserve books bytes at a rate and returns how long to wait for them.
+func (b *budget) reserve(bytes int, rate float64) time.Duration {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	now := time.Now()
+	if earliest := now.Add(-burst); b.next.Before(earliest) {
+		b.next = earliest
+	}
+	wait := b.next.Sub(now)
+	if wait <= patience {
+		b.next = b.next.Add(time.Duration(float64(bytes) / rate * float64(time.Second)))
+	}
+	return wait
+}
+
+func (b *budget) waitForRoom(ctx context.Context) error {
+	t := time.NewTimer(patience)
+	defer t.Stop()
+	for b.pressure() >= 2 {
+		b.mu.Lock()
+		if b.room == nil {
+			b.room = make(chan struct{})
+		}
+		room := b.room
+		b.mu.Unlock()
+		if b.pressure() < 2 { // a flush ended before room was there to be closed
+			return nil
+		}
+		select {
+		case <-room:
+		case <-t.C:
+			return b.shed()
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return nil
+}
+
+func (b *budget) shed() error {
+	b.sheds.Add(1)
+	return &kv.OverloadError{Reason: "memtables_full", RetryAfter: patience}
+}
+
+// setPaced tells the listener when pacing begins and ends.
+func (b *budget) setPaced(paced bool, rate uint64) {
+	if b.paced.Load() != paced && b.paced.Swap(paced) != paced && b.onPace != nil {
+		b.onPace(paced, rate)
+	}
+}

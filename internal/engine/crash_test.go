@@ -1,0 +1,338 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/vfs"
+)
+
+// crashScripts are short lives of a store; each begins with its creation.
+var crashScripts = map[string]func(w *crashWorld){
+	"first start": func(w *crashWorld) { w.open() },
+	"single synced puts": func(w *crashWorld) {
+		w.open()
+		for i := range 12 {
+			w.put(key(i%5), synced)
+		}
+	},
+	"every durability in turn": func(w *crashWorld) {
+		w.open()
+		for i := range 24 {
+			w.put(key(i%7), []kv.WriteOptions{memory, buffered, synced, memory}[i%4])
+			if i%6 == 5 {
+				w.del(key(i%3), buffered)
+			}
+		}
+	},
+	"groups": func(w *crashWorld) {
+		w.open()
+		for round := range 3 {
+			keys := make([]string, 10)
+			for i := range keys {
+				keys[i] = key(round + i)
+			}
+			w.together([]kv.WriteOptions{synced, buffered, synced}[round], keys...)
+		}
+	},
+	"batches over partitions": func(w *crashWorld) {
+		w.open()
+		for i := range 10 {
+			ops := []kv.Op{{Kind: kv.KindDelete, Key: []byte(key(i))}}
+			for j := range 5 {
+				ops = append(ops, w.putOp(key(100+j+i)))
+			}
+			w.batch([]kv.WriteOptions{synced, memory, buffered}[i%3], ops...)
+			w.put(key(i+1), memory)
+			if i == 4 {
+				w.flush()
+			}
+		}
+		w.flush()
+	},
+	"flush": func(w *crashWorld) {
+		w.open()
+		for i := range 30 {
+			w.put(key(i%8), []kv.WriteOptions{memory, synced, buffered}[i%3])
+			if i%10 == 9 {
+				w.flush()
+			}
+		}
+	},
+	"log rotation": func(w *crashWorld) {
+		w.open()
+		for i := range 40 {
+			w.put(key(i%9), []kv.WriteOptions{synced, buffered}[i%2])
+			if i%15 == 14 {
+				w.flush() // gives segments back
+			}
+		}
+	},
+	"compaction": func(w *crashWorld) {
+		w.open()
+		for round := range 5 {
+			for i := range 8 {
+				w.put(key(i+round), buffered)
+			}
+			w.flush()
+		}
+		w.compact()
+		w.put(key(3), synced)
+		w.compact()
+	},
+	"deletes down to the base": func(w *crashWorld) {
+		w.open()
+		for i := range 12 {
+			w.put(key(i), buffered)
+		}
+		w.compact()
+		for i := range 8 {
+			w.del(key(i), []kv.WriteOptions{synced, memory}[i%2])
+		}
+		w.flush()
+		w.put(key(2), synced)
+		w.compact()
+		for i := range 12 {
+			w.del(key(i), buffered)
+		}
+		w.compact()
+	},
+	"restarts": func(w *crashWorld) {
+		w.open()
+		for round := range 3 {
+			for i := range 6 {
+				w.put(key(i*round), []kv.WriteOptions{memory, synced}[i%2])
+			}
+			if round == 1 {
+				w.flush()
+			}
+			w.reopen()
+		}
+		w.put(key(1), synced)
+	},
+	"killed and restarted": func(w *crashWorld) {
+		w.open()
+		for round := range 3 {
+			for i := range 6 {
+				w.put(key(i*round), []kv.WriteOptions{buffered, synced}[i%2])
+			}
+			if round == 1 {
+				w.flush()
+			}
+			w.kill()
+		}
+		w.put(key(1), synced)
+	},
+	"disk full": func(w *crashWorld) {
+		w.open()
+		for i := range 8 {
+			w.put(key(i), synced)
+		}
+		usage, err := w.disk.Usage("data")
+		require.NoError(w.t, err)
+		used := int64(usage.Total - usage.Free)
+		w.disk.SetCapacity(used + 500)
+		full := false
+		for i := 0; i < 40 && !full; i++ {
+			full = w.tryPut(key(100+i), []kv.WriteOptions{buffered, synced}[i%2]) != nil
+		}
+		require.True(w.t, full, "the log must fail on a full disk")
+		<-w.e.Failed()
+		require.ErrorIs(w.t, w.tryPut(key(7), synced), kv.ErrFailed)
+		if err := w.e.Close(); err != nil { // nil if a manifest failed, and not the log
+			require.ErrorIs(w.t, err, kv.ErrFailed)
+		}
+		w.disk.SetCapacity(1 << 30)
+		w.open()
+		w.settle()
+		w.put(key(2), synced)
+		w.flush()
+	},
+}
+
+// kill goes on with what kill -9 leaves. Nothing may be under way, and nothing
+// acknowledged at memory since the last flush.
+func (w *crashWorld) kill() {
+	old := w.e
+	image := w.disk.KillImage()
+	w.disk.SetHook(nil)
+	require.NoError(w.t, old.Close())
+	w.disk, w.opts.FS = image, image
+	w.watch()
+	w.open()
+}
+
+// tally counts what a run of crash points found.
+type tally struct{ images, lost, torn, other atomic.Int64 }
+
+// TestEveryCrashPoint cuts the power, or kills the process, before every
+// operation on the disk that a store does in a short life, opens what is left,
+// and does the same during that recovery.
+//
+// It looks at a sample of the images. With KVD_CRASH_IMAGES=n it looks at all of
+// them, with one seed after the other from KVD_CRASH_SEED on, until there were n.
+func TestEveryCrashPoint(t *testing.T) {
+	want, keep := int64(0), 0.04
+	if testing.Short() {
+		keep = 0.015
+	}
+	if s := os.Getenv("KVD_CRASH_IMAGES"); s != "" {
+		n, err := strconv.ParseInt(s, 10, 64)
+		require.NoError(t, err)
+		want, keep = n, 1
+	}
+	seed := uint64(1)
+	if s := os.Getenv("KVD_CRASH_SEED"); s != "" {
+		n, err := strconv.ParseUint(s, 10, 64)
+		require.NoError(t, err)
+		seed = n
+	}
+	var sum tally
+	for ; ; seed++ {
+		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
+			for name, script := range crashScripts {
+				t.Run(name, func(t *testing.T) {
+					t.Parallel()
+					crashEverywhere(t, name, script, seed, keep, &sum)
+				})
+			}
+		})
+		if t.Failed() || sum.images.Load() >= want {
+			break
+		}
+	}
+	t.Logf("crash images: %d checked, %d lost, %d torn", sum.images.Load(), sum.lost.Load(), sum.torn.Load())
+}
+
+func crashEverywhere(t *testing.T, name string, script func(*crashWorld), seed uint64, keep float64, sum *tally) {
+	disk := vfs.NewMem()
+	w := &crashWorld{t: t, name: name, seed: seed, keep: keep, disk: disk, opts: crashOptions(disk, seed)}
+	w.watch()
+	script(w)
+	w.finish()
+	line := w.timeline()
+	images := w.images
+	for i := range images {
+		img := &images[i]
+		again := w.rng(img.step.N, vfs.CrashPolicy(i)).IntN(8) == 0
+		deeper, err := w.recover(line, img, again)
+		sum.count(err)
+		if err != nil {
+			t.Fatalf("%s, seed %d, %s before step %d (%s %s), owed %+v:\n%v",
+				name, seed, img.what, img.step.N, img.step.Kind, img.step.Name, img.owed, err)
+		}
+		for j := range deeper {
+			second := &deeper[j]
+			_, err := w.recover(line, second, false)
+			sum.count(err)
+			if err != nil {
+				t.Fatalf("%s, seed %d, %s before step %d (%s %s), then %s before step %d of the recovery (%s %s), owed %+v:\n%v",
+					name, seed, img.what, img.step.N, img.step.Kind, img.step.Name,
+					second.what, second.step.N, second.step.Kind, second.step.Name, second.owed, err)
+			}
+		}
+		images[i] = crashImage{} // its memory
+	}
+}
+
+func crashOptions(fsys vfs.FS, seed uint64) Options {
+	o := small(fsys)
+	o.Partitions = 2 + int(seed%3)
+	o.SegmentBytes = 2 << 10
+	o.Workers = 2
+	o.Table.BlockBytes = 512
+	return o
+}
+
+func (s *tally) count(err error) {
+	s.images.Add(1)
+	switch {
+	case errors.Is(err, errLost):
+		s.lost.Add(1)
+	case errors.Is(err, errTorn):
+		s.torn.Add(1)
+	case err != nil:
+		s.other.Add(1)
+	}
+}
+
+// recover opens an image, compares, goes on writing, and crashes again. If again
+// is set it keeps images of the recovery, and opens a copy of the image to see
+// that recovery gives the same twice.
+func (w *crashWorld) recover(line *timeline, img *crashImage, again bool) (deeper []crashImage, err error) {
+	twin := img.disk.KillImage()
+	inner := crashWorld{seed: w.seed + uint64(img.step.N), keep: 0.1, disk: img.disk, owed: img.owed}
+	if again {
+		inner.watch()
+	}
+	state, next, err := w.comesBack(line, img.disk, img.due)
+	if err != nil {
+		return nil, err
+	}
+	if next <= img.owed.seen {
+		return nil, fmt.Errorf("the next version is %d, but %d was already given out", next, img.owed.seen)
+	}
+	deeper = inner.images
+	if again {
+		same, _, err := w.comesBack(line, twin, img.due)
+		if err != nil {
+			return nil, fmt.Errorf("a second time: %w", err)
+		}
+		if digest(state) != digest(same) {
+			return nil, fmt.Errorf("opened twice, got\n%s\nand\n%s", digest(state), digest(same))
+		}
+	}
+	return deeper, nil
+}
+
+// comesBack opens a disk and judges what is there, writes, loses the power, and
+// looks once more.
+func (w *crashWorld) comesBack(line *timeline, disk *vfs.Mem, due kv.SeqNum) (state map[string]string, next kv.SeqNum, err error) {
+	disk.SetCapacity(1 << 30) // whatever filled it is gone
+	o := w.opts
+	o.FS = disk
+	e, err := Open("data", o)
+	disk.SetHook(nil)
+	if err != nil {
+		return nil, 0, err
+	}
+	defer func() {
+		err = errors.Join(err, e.Close())
+		if err == nil {
+			err = requireTidy(disk, o.Partitions)
+		}
+	}()
+	if state, err = line.state(e); err != nil {
+		return nil, 0, err
+	}
+	if err := line.judge(state, due); err != nil {
+		return nil, 0, err
+	}
+	next, err = e.Put(context.Background(), []byte("after"), []byte("crash"), synced)
+	if err != nil {
+		return nil, 0, err
+	}
+	o.FS = disk.CrashImage(vfs.DropAll, nil)
+	second, err := Open("data", o)
+	if err != nil {
+		return nil, 0, fmt.Errorf("after a second crash: %w", err)
+	}
+	defer func() { err = errors.Join(err, second.Close()) }()
+	got, err := line.state(second)
+	if err != nil {
+		return nil, 0, fmt.Errorf("after a second crash: %w", err)
+	}
+	want := digest(state) // "after" sorts before every key
+	if have := digest(got); have != fmt.Sprintf("%q=%s\n", "after", versioned([]byte("crash"), next))+want {
+		return nil, 0, fmt.Errorf("after a second crash there is\n%s\nwant\n%s", have, want)
+	}
+	return state, next, nil
+}

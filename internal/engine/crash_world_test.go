@@ -1,0 +1,351 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"math/rand/v2"
+	"path"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/kvd-db/kvd/internal/descriptor"
+	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/manifest"
+	"github.com/kvd-db/kvd/internal/vfs"
+	"github.com/kvd-db/kvd/internal/wal"
+)
+
+// crashWorld runs a script on a simulated disk, remembers what was promised when,
+// and keeps the images that a power cut, or a kill, could leave at every step.
+//
+// The store has one log, so a crash must leave the effect of a prefix of all
+// writes in the order of their versions: that a batch is whole over all
+// partitions, and that there are no holes, follows from it.
+type crashWorld struct {
+	t    testing.TB
+	name string
+	seed uint64
+	keep float64 // share of the images to look at
+	disk *vfs.Mem
+	opts Options
+	e    *Engine
+
+	mu     sync.Mutex
+	issued []*issuedWrite // in no particular order
+	owed   debt
+	images []crashImage
+}
+
+// issuedWrite is one write, or one atomic batch, that was asked of the store.
+type issuedWrite struct {
+	ops     []kv.Op
+	version kv.SeqNum // 0: never happened
+}
+
+// debt is what the store owes its callers at some moment.
+type debt struct {
+	synced   kv.SeqNum // the newest version acknowledged at sync
+	buffered kv.SeqNum // the newest version acknowledged at buffered or sync
+	seen     kv.SeqNum // the newest version that anybody was told
+}
+
+type crashImage struct {
+	disk *vfs.Mem
+	step vfs.Step
+	what string // the policy, or kill
+	owed debt
+	due  kv.SeqNum // what of the debt must come back
+}
+
+// killed is the pseudo policy of an image that kill -9 leaves.
+const killed vfs.CrashPolicy = 255
+
+// rng returns the randomness of one image: a failure can be repeated from what it
+// prints, as long as the steps come in the same order.
+func (w *crashWorld) rng(step int, policy vfs.CrashPolicy) *rand.Rand {
+	return rand.New(rand.NewPCG(w.seed, uint64(step)<<8|uint64(policy)))
+}
+
+// watch keeps images of the disk from now on.
+func (w *crashWorld) watch() { w.disk.SetHook(w.before) }
+
+func (w *crashWorld) before(s vfs.Step) {
+	for _, policy := range append(slices.Clone(vfs.CrashPolicies), killed) {
+		rng := w.rng(s.N, policy)
+		if rng.Float64() >= w.keep {
+			continue
+		}
+		w.mu.Lock()
+		img := crashImage{step: s, owed: w.owed, what: "kill"} // before the image is made
+		w.mu.Unlock()
+		if policy == killed {
+			img.disk, img.due = w.disk.KillImage(), img.owed.buffered
+		} else {
+			img.disk, img.due, img.what = w.disk.CrashImage(policy, rng), img.owed.synced, policy.String()
+			img.owed.buffered = img.owed.synced // the rest may be gone for good
+		}
+		w.mu.Lock()
+		w.images = append(w.images, img)
+		w.mu.Unlock()
+	}
+}
+
+func (w *crashWorld) open() {
+	var err error
+	w.e, err = Open("data", w.opts)
+	require.NoError(w.t, err)
+}
+
+func (w *crashWorld) reopen() {
+	require.NoError(w.t, w.e.Close())
+	w.owe(kv.DurabilitySync, w.owed.seen) // a clean end keeps everything
+	w.open()
+}
+
+func (w *crashWorld) flush()   { require.NoError(w.t, w.e.Flush(context.Background())) }
+func (w *crashWorld) compact() { require.NoError(w.t, w.e.CompactAll(context.Background())) }
+
+func (w *crashWorld) put(key string, o kv.WriteOptions) {
+	require.NoError(w.t, w.tryPut(key, o))
+}
+
+// tryPut puts a value that no other write has.
+func (w *crashWorld) tryPut(key string, o kv.WriteOptions) error {
+	return w.write([]kv.Op{w.putOp(key)}, o)
+}
+
+func (w *crashWorld) del(key string, o kv.WriteOptions) {
+	require.NoError(w.t, w.write([]kv.Op{{Kind: kv.KindDelete, Key: []byte(key)}}, o))
+}
+
+func (w *crashWorld) batch(o kv.WriteOptions, ops ...kv.Op) {
+	require.NoError(w.t, w.write(ops, o))
+}
+
+// together puts keys at once from as many goroutines.
+func (w *crashWorld) together(o kv.WriteOptions, keys ...string) {
+	var all sync.WaitGroup
+	for _, key := range keys {
+		all.Go(func() { assert.NoError(w.t, w.tryPut(key, o)) })
+	}
+	all.Wait()
+}
+
+func (w *crashWorld) putOp(key string) kv.Op {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	n := len(w.issued)
+	return kv.Op{Kind: kv.KindPut, Key: []byte(key), Value: fmt.Appendf(nil, "%d:%s", n, strings.Repeat("v", n*37%200))}
+}
+
+func (w *crashWorld) write(ops []kv.Op, o kv.WriteOptions) (err error) {
+	issued := &issuedWrite{ops: ops}
+	w.mu.Lock()
+	w.issued = append(w.issued, issued)
+	w.mu.Unlock()
+	var version kv.SeqNum
+	switch {
+	case len(ops) > 1:
+		var b kv.WriteBatch
+		for _, op := range ops {
+			b.Add(op)
+		}
+		version, err = w.e.Apply(context.Background(), &b, o)
+	case ops[0].Kind == kv.KindPut:
+		version, err = w.e.Put(context.Background(), ops[0].Key, ops[0].Value, o)
+	default:
+		version, err = w.e.Delete(context.Background(), ops[0].Key, o)
+	}
+	if err != nil {
+		return err
+	}
+	w.mu.Lock()
+	issued.version = version
+	w.mu.Unlock()
+	if o.Durability == kv.DurabilitySync {
+		w.requireSynced(version)
+	}
+	w.owe(o.Durability, version)
+	return nil
+}
+
+// owe notes an acknowledgement.
+func (w *crashWorld) owe(d kv.Durability, version kv.SeqNum) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.owed.seen = max(w.owed.seen, version)
+	if d >= kv.DurabilityBuffered {
+		w.owed.buffered = max(w.owed.buffered, version)
+	}
+	if d >= kv.DurabilitySync {
+		w.owed.synced = max(w.owed.synced, version)
+	}
+}
+
+// requireSynced looks at the disk: every frame of the log with a record up to
+// that version is there to stay, unless its segment has been given back.
+func (w *crashWorld) requireSynced(version kv.SeqNum) {
+	dir := descriptor.LogDir("data")
+	segments, err := w.disk.List(dir)
+	require.NoError(w.t, err)
+	for _, name := range segments {
+		name = path.Join(dir, name)
+		_, err := wal.Dump(w.disk, name, func(f wal.FrameInfo) error {
+			if len(f.Records) == 0 || f.Records[0].Base > version || w.disk.SyncedBytes(name, f.Offset, f.Bytes) {
+				return nil
+			}
+			_, err := w.disk.Stat(name)
+			if err == nil {
+				err = fmt.Errorf("version %d was acknowledged, but %s is not synced at %d", version, name, f.Offset)
+			}
+			return err
+		})
+		if !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, kv.ErrCorrupt) { // a segment may be in the making
+			require.NoError(w.t, err)
+		}
+	}
+}
+
+// settle decides, after a failed store was opened again, what became of the puts
+// without a version: whoever is not there now never will be.
+func (w *crashWorld) settle() {
+	for _, issued := range w.issued {
+		item, err := w.e.Get(context.Background(), issued.ops[0].Key)
+		if issued.version == 0 && err == nil && string(item.Value) == string(issued.ops[0].Value) {
+			issued.version = item.Version
+		}
+	}
+}
+
+// finish ends the recording and closes the store.
+func (w *crashWorld) finish() {
+	w.disk.SetHook(nil)
+	require.NoError(w.t, w.e.Close())
+}
+
+// timeline is every state that the store went through, as it may come back.
+type timeline struct {
+	versions []kv.SeqNum    // ascending; 0 first: the empty store
+	states   map[string]int // the state after versions[i], the last such i
+	keys     []string       // all that were ever written
+}
+
+func (w *crashWorld) timeline() *timeline {
+	happened := slices.DeleteFunc(slices.Clone(w.issued), func(i *issuedWrite) bool { return i.version == 0 })
+	slices.SortFunc(happened, func(a, b *issuedWrite) int { return int(a.version) - int(b.version) })
+	line := &timeline{versions: []kv.SeqNum{0}, states: map[string]int{"": 0}}
+	state, keys := map[string]string{}, map[string]bool{}
+	for i, issued := range happened {
+		for _, op := range issued.ops {
+			keys[string(op.Key)] = true
+			if op.Kind == kv.KindPut {
+				state[string(op.Key)] = versioned(op.Value, issued.version)
+			} else {
+				delete(state, string(op.Key))
+			}
+		}
+		line.versions = append(line.versions, issued.version)
+		line.states[digest(state)] = i + 1
+	}
+	line.keys = slices.Sorted(maps.Keys(keys))
+	return line
+}
+
+func versioned(value []byte, version kv.SeqNum) string { return fmt.Sprintf("%s@%d", value, version) }
+
+// digest is a state as one string.
+func digest(state map[string]string) string {
+	var b strings.Builder
+	for _, key := range slices.Sorted(maps.Keys(state)) {
+		fmt.Fprintf(&b, "%q=%s\n", key, state[key])
+	}
+	return b.String()
+}
+
+// state reads everything, by a scan and by single reads, which must agree.
+func (line *timeline) state(e *Engine) (map[string]string, error) {
+	ctx := context.Background()
+	s, err := e.Scan(ctx, kv.Range{}, kv.ScanOptions{})
+	if err != nil {
+		return nil, err
+	}
+	state := map[string]string{}
+	for s.Next() {
+		state[string(s.Item().Key)] = versioned(s.Item().Value, s.Item().Version)
+	}
+	if err := errors.Join(s.Err(), s.Close()); err != nil {
+		return nil, err
+	}
+	for _, key := range line.keys {
+		got := ""
+		switch item, err := e.Get(ctx, []byte(key)); {
+		case err == nil:
+			got = versioned(item.Value, item.Version)
+		case !errors.Is(err, kv.ErrNotFound):
+			return nil, err
+		}
+		if got != state[key] {
+			return nil, fmt.Errorf("key %q: a get says %q, a scan %q", key, got, state[key])
+		}
+	}
+	return state, nil
+}
+
+// errLost and errTorn are the two sins.
+var (
+	errLost = errors.New("lost an acknowledged write")
+	errTorn = errors.New("no prefix of the writes")
+)
+
+// judge compares a state that came back with what was owed.
+func (line *timeline) judge(state map[string]string, owed kv.SeqNum) error {
+	i, ok := line.states[digest(state)]
+	switch {
+	case !ok:
+		return fmt.Errorf("%w:\n%s", errTorn, digest(state))
+	case i+1 < len(line.versions) && line.versions[i+1] <= owed:
+		return fmt.Errorf("%w: came back up to version %d, owed up to %d", errLost, line.versions[i], owed)
+	}
+	return nil
+}
+
+// requireTidy looks at a closed store: whatever its manifests do not name is in
+// lost+found.
+func requireTidy(fsys vfs.FS, partitions int) error {
+	want := map[string]bool{descriptor.Path("data"): true, descriptor.LockPath("data"): true}
+	dirs := []string{"data"}
+	for id := range partitions {
+		dir := descriptor.PartitionDir("data", id)
+		dirs = append(dirs, dir)
+		v, err := manifest.Load(fsys, dir, uint32(id))
+		if err != nil {
+			return err
+		}
+		want[path.Join(dir, manifest.CurrentName)] = true
+		want[path.Join(dir, manifest.ManifestName(v.Num))] = true
+		for table := range v.Tables() {
+			want[path.Join(dir, manifest.TableName(table.Num))] = true
+		}
+	}
+	for _, dir := range dirs {
+		names, err := fsys.List(dir)
+		if err != nil {
+			return err
+		}
+		for _, name := range names {
+			name = path.Join(dir, name)
+			if info, err := fsys.Stat(name); err != nil || !info.IsDir() && !want[name] {
+				return errors.Join(err, fmt.Errorf("stray file %s", name))
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,44 @@
+// Package engine is the store: partitions, one commit log for all of them, and
+// the numbers that order everything. In other texts: the storage engine, the
+// database.
+//
+// It knows which partition a key belongs to, when background work runs, how much
+// memory the memtables may take, and which versions somebody still reads. It does
+// not know the network, nor the format of any file.
+//
+// # Promises
+//
+//	G1. A write is acknowledged at the durability it asked for: see kv.Durability.
+//	G2. After a crash at any moment, every write acknowledged at its durability
+//	    is there, and every other write, batch or not, is wholly there or wholly
+//	    absent.
+//	G3. Single-key operations are linearizable; LookupAt and Scan read one version
+//	    of all partitions, which holds every write acknowledged before the call.
+//	G4. Sequence numbers are unique and grow, across restarts too.
+//	G5. Damage is reported as a *kv.CorruptionError, never served.
+//	G6. Queues, batches and memtables are bounded. Past the bound a caller waits,
+//	    gradually longer, and in the end gets a *kv.OverloadError.
+//
+// # The numbers
+//
+// The log gives each commit unit the next number. Partitions apply at their own
+// pace, so the highest applied number says little; the visible number is the
+// highest below which everything has been applied. A snapshot waits until the
+// visible number has reached what any partition may have acknowledged, and reads
+// there.
+//
+// # Failure
+//
+// A failed write or sync of the log, or of a manifest, is final: nothing is
+// acknowledged after it, Failed is closed, and the owner should end the process
+// and open the store again. A failed flush or compaction is not: its inputs are
+// still there, and it is tried again with growing pauses.
+//
+// # Directory
+//
+//	STORE            what the store is: see package descriptor
+//	LOCK             held by the process that has the store open
+//	wal/             the commit log
+//	p-0000/ ...      the partitions
+//	lost+found/      files that are not ours
+package engine

@@ -1,0 +1,431 @@
+package engine
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"path"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/kvd-db/kvd/internal/descriptor"
+	"github.com/kvd-db/kvd/internal/event"
+	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/manifest"
+	"github.com/kvd-db/kvd/internal/partition"
+	"github.com/kvd-db/kvd/internal/sstable"
+	"github.com/kvd-db/kvd/internal/vfs"
+	"github.com/kvd-db/kvd/internal/wal"
+)
+
+// Engine is an open store. Safe for concurrent use.
+type Engine struct {
+	dir        string
+	opts       Options
+	descriptor descriptor.Descriptor
+	lock       io.Closer
+	events     *event.Listener
+
+	partitions []*partition.Partition
+	log        *wal.Log
+	cache      *sstable.Cache
+	sequencer  *sequencer
+	budget     *budget
+	scheduler  *scheduler
+
+	closed   atomic.Bool
+	readOnly atomic.Bool // the disk is nearly full
+	diskFree atomic.Uint64
+
+	failure struct {
+		once sync.Once
+		ch   chan struct{} // closed when the store failed
+		err  error         // set before ch is closed
+	}
+	keeper struct {
+		wake chan struct{} // capacity 1: look at the log now
+		stop chan struct{}
+		done sync.WaitGroup
+	}
+	recovery Recovery
+}
+
+// Recovery sums up an opening.
+type Recovery struct {
+	wal.Recovery
+	Created bool // there was no store before
+	Took    time.Duration
+}
+
+// Open opens the store in dir, or creates one. It replays the log, and returns
+// when everything acknowledged before is readable and durable again.
+//
+// Errors: vfs.ErrLocked if another process has the store open; a
+// *kv.CorruptionError if what is there is not what was written;
+// kv.ErrUnsupportedVersion if a newer kvd wrote it; kv.ErrInvalidArgument for
+// options that make no sense or ask for another partition count. On error
+// nothing is left running or locked.
+func Open(dir string, o Options) (_ *Engine, err error) {
+	begin := time.Now()
+	o, err = o.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	e := &Engine{dir: path.Clean(dir), opts: o, events: o.Events}
+	e.failure.ch = make(chan struct{})
+	e.keeper.wake = make(chan struct{}, 1)
+	e.keeper.stop = make(chan struct{})
+	if err := makeDurable(o.FS, e.dir); err != nil {
+		return nil, fmt.Errorf("open store: %w", err)
+	}
+	e.lock, err = o.FS.Lock(descriptor.LockPath(e.dir))
+	if err != nil {
+		return nil, fmt.Errorf("open store: %w", err)
+	}
+	if err := e.open(); err != nil {
+		return nil, errors.Join(fmt.Errorf("open store %s: %w", dir, err), e.tearDown())
+	}
+	e.recovery.Took = time.Since(begin)
+	e.start()
+	return e, nil
+}
+
+// makeDurable makes a directory and its parents, so that a power cut takes none
+// of them away again. Until there is a store in it, it cannot know which of them
+// an earlier attempt made that was killed before its sync, and syncs all that it
+// may.
+func makeDurable(fsys vfs.FS, dir string) error {
+	if _, err := fsys.Stat(descriptor.Path(dir)); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if err := fsys.MkdirAll(dir); err != nil {
+		return err
+	}
+	for d := dir; d != path.Dir(d); d = path.Dir(d) {
+		if err := fsys.SyncDir(path.Dir(d)); err != nil && !errors.Is(err, fs.ErrPermission) {
+			return err
+		}
+	}
+	return nil
+}
+
+// open brings everything up to where Start can be called.
+func (e *Engine) open() error {
+	if err := e.openDescriptor(); err != nil {
+		return err
+	}
+	n := e.descriptor.Partitions
+	e.cache = sstable.NewCache(e.opts.CacheBytes)
+	e.sequencer = newSequencer(e.failure.ch, e.Err)
+	e.budget = newBudget(e.opts.MemtableBytes, n)
+	e.budget.all = func() []*partition.Partition { return e.partitions }
+	e.budget.onPace = e.paceChanged
+	e.scheduler = newScheduler(e.budget, n)
+	e.scheduler.failed, e.scheduler.report = e.fail, e.backgroundError
+	e.scheduler.flushed = e.wakeKeeper
+	for id := range n {
+		p, err := partition.Open(e.partitionOptions(id))
+		if err != nil {
+			return err
+		}
+		e.partitions = append(e.partitions, p)
+	}
+	e.scheduler.all = e.partitions
+	return e.openLog()
+}
+
+func (e *Engine) partitionOptions(id int) partition.Options {
+	o := &e.opts
+	share := o.share(e.descriptor.Partitions)
+	writes := o.Writes
+	if writes.QueueBytes == 0 {
+		writes.QueueBytes = int(share)
+	}
+	return partition.Options{
+		ID: id, FS: o.FS, Dir: descriptor.PartitionDir(e.dir, id),
+		Sequencer: e.sequencer, Budget: e.budget, Scheduler: e.scheduler, Cache: e.cache, Events: o.Events,
+		Writes: writes, Reads: o.Reads, InflightBytes: share,
+		FlushBytes: o.MemtableBytes / 2, FlushKeys: o.FlushKeys,
+		TableBytes: o.TableBytes, Table: o.Table, Compaction: o.Compaction,
+	}
+}
+
+// openDescriptor reads STORE, or creates the store up to the point where only
+// STORE is missing. It is written last, by openLog, so that a store which has one
+// is complete, and a creation that a crash cut short begins anew.
+func (e *Engine) openDescriptor() error {
+	d, err := descriptor.Read(e.opts.FS, e.dir)
+	if err == nil {
+		e.descriptor = d
+		if err := checkPartitions(d.Partitions, e.opts.Partitions); err != nil {
+			return err
+		}
+		// Its creator may have been killed before it synced the name.
+		return e.opts.FS.SyncDir(e.dir)
+	}
+	if !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	e.recovery.Created = true
+	e.descriptor = descriptor.Descriptor{Partitions: e.opts.Partitions}
+	if e.descriptor.Partitions == 0 {
+		e.descriptor.Partitions = DefaultPartitions
+	}
+	if err := e.clearUnfinished(); err != nil {
+		return err
+	}
+	var id [8]byte
+	if _, err := rand.Read(id[:]); err != nil {
+		return err
+	}
+	e.descriptor.StoreID = binary.LittleEndian.Uint64(id[:])
+	for id := range e.descriptor.Partitions {
+		if err := partition.Create(e.partitionOptions(id)); err != nil {
+			return err
+		}
+	}
+	if err := e.opts.FS.MkdirAll(descriptor.LogDir(e.dir)); err != nil {
+		return err
+	}
+	return e.opts.FS.SyncDir(e.dir)
+}
+
+// clearUnfinished removes the log of a creation that a crash cut short: it bears
+// another store id. Such a log is empty, and such partitions have no tables, or
+// STORE would have been there; if they have something, STORE was lost, and that
+// is damage.
+func (e *Engine) clearUnfinished() error {
+	lost := func(what string) error {
+		return kv.Corruptf(descriptor.Path(e.dir), -1, "file is missing, but %s; restore the file, the data cannot be placed without it", what)
+	}
+	names, err := e.opts.FS.List(e.dir)
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		id, ok := descriptor.ParsePartition(name)
+		if !ok {
+			continue
+		}
+		v, err := manifest.Load(e.opts.FS, path.Join(e.dir, name), uint32(id))
+		if err != nil {
+			continue // cut short: Create repairs or refuses it
+		}
+		if v.FlushedSeq > 0 || id >= e.descriptor.Partitions {
+			return lost(name + " holds tables or is one partition too many")
+		}
+	}
+	segments, err := e.opts.FS.List(descriptor.LogDir(e.dir))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	for _, name := range segments {
+		file := path.Join(descriptor.LogDir(e.dir), name)
+		empty, err := wal.Empty(e.opts.FS, file)
+		if err != nil {
+			return err
+		}
+		if !empty {
+			return lost(file + " holds writes")
+		}
+		if err := e.opts.FS.Remove(file); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// openLog replays the log into the partitions and, for a new store, publishes
+// its descriptor.
+func (e *Engine) openLog() error {
+	var least kv.SeqNum
+	for _, p := range e.partitions {
+		least = max(least, p.MaxSeq(), p.FlushedSeq())
+	}
+	log, recovered, err := wal.Open(wal.Options{
+		FS: e.opts.FS, Dir: descriptor.LogDir(e.dir), StoreID: e.descriptor.StoreID,
+		SegmentBytes: e.opts.SegmentBytes, MinSeq: least, Fresh: e.recovery.Created, Events: e.opts.Events,
+	}, e.replay)
+	if err != nil {
+		return err
+	}
+	e.log = log
+	e.recovery.Recovery = recovered
+	if e.recovery.Created {
+		if err := vfs.WriteAtomic(e.opts.FS, descriptor.Path(e.dir), e.descriptor.Encode()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// replay hands the operations of one record to their partitions.
+func (e *Engine) replay(r wal.Record) error {
+	return kv.DecodeRecord(r.Payload, func(op *kv.RecordOp) error {
+		if op.Partition >= len(e.partitions) {
+			return fmt.Errorf("operation for partition %d of %d", op.Partition, len(e.partitions))
+		}
+		if op.Unit >= r.Units {
+			return fmt.Errorf("operation of unit %d in a record of %d", op.Unit, r.Units)
+		}
+		e.partitions[op.Partition].Replay(r.Base, op)
+		return nil
+	})
+}
+
+// start begins to serve.
+func (e *Engine) start() {
+	last := e.recovery.NextSeq - 1
+	e.sequencer.start(last)
+	for _, p := range e.partitions {
+		p.Start(e.log, last)
+	}
+	e.scheduler.start(e.opts.Workers)
+	for _, p := range e.partitions {
+		e.scheduler.Ready(p)
+	}
+	e.keeper.done.Go(e.keep)
+	if e.events != nil && e.events.Recovered != nil {
+		e.events.Recovered(event.Recovered{
+			Partitions: len(e.partitions), Segments: e.recovery.Segments, Records: e.recovery.Records,
+			LastSeq: last, Took: e.recovery.Took,
+		})
+	}
+}
+
+// Close refuses new work, finishes what was taken, stops background work, and
+// syncs and closes the log. What is in memtables stays in the log and is
+// replayed by the next Open. Idempotent; returns the first error.
+func (e *Engine) Close() error {
+	if e.closed.Swap(true) {
+		return nil
+	}
+	close(e.keeper.stop)
+	e.keeper.done.Wait()
+	e.scheduler.close()
+	return e.tearDown()
+}
+
+// tearDown closes what is open, also after a failed Open.
+func (e *Engine) tearDown() error {
+	var errs []error
+	for _, p := range e.partitions {
+		errs = append(errs, p.Close())
+	}
+	if e.log != nil {
+		errs = append(errs, e.log.Close())
+	}
+	return errors.Join(append(errs, e.lock.Close())...)
+}
+
+// Failed is closed when the store has stopped for good; Err then says why.
+func (e *Engine) Failed() <-chan struct{} { return e.failure.ch }
+
+// Err returns why the store failed, nil while it works.
+func (e *Engine) Err() error {
+	select {
+	case <-e.failure.ch:
+		return e.failure.err
+	default:
+		return nil
+	}
+}
+
+// fail stops the store for good.
+func (e *Engine) fail(err error) {
+	e.failure.once.Do(func() {
+		e.failure.err = err
+		close(e.failure.ch)
+		if e.events != nil && e.events.Failed != nil {
+			e.events.Failed(err)
+		}
+	})
+}
+
+// writable reports why no write can be taken.
+func (e *Engine) writable() error {
+	switch {
+	case e.closed.Load():
+		return kv.ErrClosed
+	case e.Err() != nil:
+		return e.Err()
+	case e.readOnly.Load():
+		return fmt.Errorf("%w: the disk has %d MiB left, writes resume above %d MiB: free some space",
+			kv.ErrReadOnly, e.diskFree.Load()>>20, e.opts.LowDiskBytes>>20)
+	}
+	return nil
+}
+
+func (e *Engine) backgroundError(err error) {
+	if e.events != nil && e.events.BackgroundError != nil {
+		e.events.BackgroundError(err)
+	}
+}
+
+func (e *Engine) corrupt(err error) {
+	if e.events != nil && e.events.Corruption != nil {
+		e.events.Corruption(err)
+	}
+}
+
+func (e *Engine) paceChanged(began bool, rate uint64) {
+	if e.events != nil && e.events.Stall != nil {
+		reason := "memtables"
+		if e.budget.deltas.Load() > deltasSoft {
+			reason = "deltas"
+		}
+		e.events.Stall(event.Stall{Reason: reason, Begin: began, Rate: rate})
+	}
+}
+
+// Limits returns what one caller may send.
+func (e *Engine) Limits() kv.Limits { return e.opts.Limits }
+
+// Descriptor returns what is fixed about the store.
+func (e *Engine) Descriptor() descriptor.Descriptor { return e.descriptor }
+
+// Recovery says what Open found.
+func (e *Engine) Recovery() Recovery { return e.recovery }
+
+// Flush writes every memtable to a delta and returns when all are on disk.
+func (e *Engine) Flush(ctx context.Context) error {
+	for _, p := range e.partitions {
+		if err := p.FlushAll(ctx); err != nil {
+			return err
+		}
+	}
+	e.wakeKeeper()
+	return nil
+}
+
+// CompactAll flushes and then merges everything into the base, so that it holds
+// one version of each key and no tombstone, as far as snapshots allow.
+func (e *Engine) CompactAll(ctx context.Context) error {
+	for _, p := range e.partitions {
+		if err := p.FlushAll(ctx); err != nil {
+			return err
+		}
+		if err := p.CompactAll(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// checkPartitions refuses to open a store with another partition count than it
+// was made with: most keys would be looked for in the wrong place.
+func checkPartitions(has, asked int) error {
+	if asked == 0 || asked == has {
+		return nil
+	}
+	return fmt.Errorf("%w: the store was created with %d partitions and cannot be opened with %d; leave the setting out, "+
+		"or export the data and import it into a new store", kv.ErrInvalidArgument, has, asked)
+}

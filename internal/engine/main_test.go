@@ -1,0 +1,94 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/vfs"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+var (
+	memory   = kv.WriteOptions{Durability: kv.DurabilityMemory}
+	buffered = kv.WriteOptions{Durability: kv.DurabilityBuffered}
+	synced   = kv.WriteOptions{Durability: kv.DurabilitySync}
+)
+
+// small returns options under which a few hundred writes flush and compact.
+func small(fs vfs.FS) Options {
+	return Options{
+		FS: fs, Partitions: 4, MemtableBytes: 128 << 10, CacheBytes: 64 << 10, SegmentBytes: 64 << 10, LowDiskBytes: 1,
+	}
+}
+
+// open opens a store that is closed with the test, unless it was before.
+func open(t testing.TB, o Options) *Engine {
+	t.Helper()
+	e, err := Open("data", o)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, e.Close()) })
+	return e
+}
+
+func put(t testing.TB, e *Engine, key, value string, o kv.WriteOptions) kv.SeqNum {
+	t.Helper()
+	version, err := e.Put(context.Background(), []byte(key), []byte(value), o)
+	require.NoError(t, err)
+	return version
+}
+
+func del(t testing.TB, e *Engine, key string, o kv.WriteOptions) {
+	t.Helper()
+	_, err := e.Delete(context.Background(), []byte(key), o)
+	require.NoError(t, err)
+}
+
+// get returns the value and whether the key is there.
+func get(t testing.TB, e *Engine, key string) (string, bool) {
+	t.Helper()
+	item, err := e.Get(context.Background(), []byte(key))
+	if err != nil {
+		require.ErrorIs(t, err, kv.ErrNotFound)
+		return "", false
+	}
+	return string(item.Value), true
+}
+
+func requireValue(t testing.TB, e *Engine, key, want string) {
+	t.Helper()
+	got, ok := get(t, e, key)
+	require.True(t, ok, "key %q is missing", key)
+	require.Equal(t, want, got, "key %q", key)
+}
+
+func requireAbsent(t testing.TB, e *Engine, key string) {
+	t.Helper()
+	got, ok := get(t, e, key)
+	require.False(t, ok, "key %q is there with %q", key, got)
+}
+
+// contents returns everything by a scan.
+func contents(t testing.TB, e *Engine) map[string]string {
+	t.Helper()
+	s, err := e.Scan(context.Background(), kv.Range{}, kv.ScanOptions{})
+	require.NoError(t, err)
+	all := make(map[string]string)
+	last := ""
+	for s.Next() {
+		key := string(s.Item().Key)
+		require.Less(t, last, key, "a scan is in key order")
+		last = key
+		all[key] = string(s.Item().Value)
+	}
+	require.NoError(t, s.Err())
+	require.NoError(t, s.Close())
+	return all
+}
+
+func key(i int) string { return fmt.Sprintf("key-%05d", i) }

@@ -1,0 +1,110 @@
+package engine
+
+import (
+	"fmt"
+	"math/bits"
+	"runtime"
+	"time"
+
+	"github.com/kvd-db/kvd/internal/batcher"
+	"github.com/kvd-db/kvd/internal/compaction"
+	"github.com/kvd-db/kvd/internal/descriptor"
+	"github.com/kvd-db/kvd/internal/event"
+	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/sstable"
+	"github.com/kvd-db/kvd/internal/vfs"
+)
+
+// Options of a store. The zero value of every field is its default.
+type Options struct {
+	// FS is where the store lives; default the operating system's.
+	FS vfs.FS
+	// Partitions is fixed when the store is created, default 16. For an existing
+	// store zero takes what is there, and any other number must agree with it.
+	Partitions int
+	// Durability of writes that do not choose; default sync.
+	Durability kv.Durability
+	// MemtableBytes bounds the memtables of all partitions together; default 128
+	// MiB. Writers are slowed from three quarters of it on.
+	MemtableBytes int64
+	// CacheBytes bounds the block cache; default 128 MiB.
+	CacheBytes int64
+	// LogBytes is how much log may pile up before the partition that holds it
+	// back is flushed early; default four segments and twice the memtables.
+	// It bounds the time that recovery takes.
+	LogBytes int64
+	// SegmentBytes is the size of a log segment; default 64 MiB.
+	SegmentBytes int64
+	// Writes and Reads shape the micro-batches of a partition.
+	Writes, Reads batcher.Policy
+	// FlushKeys seals a memtable at this many entries; default no such bound. The
+	// benchmark of the design's source measures its threshold so.
+	FlushKeys int
+	// Workers is how many flushes and compactions run at a time; default one more
+	// than half the processors. One of them only flushes.
+	Workers int
+	// LowDiskBytes of free space make the store read-only until there is more;
+	// default 64 MiB.
+	LowDiskBytes uint64
+	// Limits of keys, values and batches; default kv.DefaultLimits.
+	Limits kv.Limits
+	// TableBytes is where tables are cut; default 32 MiB.
+	TableBytes int64
+	// Table and Compaction shape files; the zero values are their defaults.
+	Table      sstable.WriterOptions
+	Compaction compaction.Policy
+	// Events is told what happens; default nobody.
+	Events *event.Listener
+}
+
+// DefaultPartitions is how many partitions a new store gets.
+const DefaultPartitions = 16
+
+// withDefaults fills in what was left zero and reports what makes no sense.
+func (o Options) withDefaults() (Options, error) {
+	setDefault(&o.MemtableBytes, 128<<20)
+	setDefault(&o.CacheBytes, 128<<20)
+	setDefault(&o.SegmentBytes, 64<<20)
+	setDefault(&o.LogBytes, 4*o.SegmentBytes+2*o.MemtableBytes)
+	setDefault(&o.Workers, 1+(runtime.GOMAXPROCS(0)+1)/2)
+	setDefault(&o.LowDiskBytes, 64<<20)
+	if o.FS == nil {
+		o.FS = vfs.OS
+	}
+	if o.Durability == kv.DurabilityDefault {
+		o.Durability = kv.DurabilitySync
+	}
+	if o.Limits == (kv.Limits{}) {
+		o.Limits = kv.DefaultLimits
+	}
+	if err := o.Limits.Validate(); err != nil {
+		return o, err
+	}
+	switch {
+	case !o.Durability.Valid():
+		return o, fmt.Errorf("%w: durability %d", kv.ErrInvalidArgument, o.Durability)
+	case o.Partitions < 0 || o.Partitions > descriptor.MaxPartitions:
+		return o, fmt.Errorf("%w: %d partitions, want 1 to %d", kv.ErrInvalidArgument, o.Partitions, descriptor.MaxPartitions)
+	case o.MemtableBytes < 64<<10:
+		return o, fmt.Errorf("%w: %d bytes for memtables, want at least 64 KiB", kv.ErrInvalidArgument, o.MemtableBytes)
+	case o.Workers < 2:
+		return o, fmt.Errorf("%w: %d workers, want at least 2: one only flushes", kv.ErrInvalidArgument, o.Workers)
+	}
+	return o, nil
+}
+
+func setDefault[T int | int64 | uint64](v *T, def T) {
+	if *v == 0 {
+		*v = def
+	}
+}
+
+// share returns what one partition may have queued, and likewise have in the log
+// but not in its memtable yet: a sixteenth of the memtables over all partitions,
+// but never less than a batch.
+func (o *Options) share(partitions int) int64 {
+	return max(o.MemtableBytes/int64(16*partitions), 1<<bits.Len(uint(batcher.DefaultMaxBytes-1)))
+}
+
+// housekeepingEvery is the pause between looks at the disk and the log.
+const housekeepingEvery = time.Second

@@ -1,0 +1,132 @@
+package engine
+
+import (
+	"context"
+	"slices"
+	"sync"
+
+	"github.com/kvd-db/kvd/internal/keyhash"
+	"github.com/kvd-db/kvd/internal/kv"
+)
+
+// Get returns the newest value of key that was acknowledged before the call, or
+// a newer one.
+//
+// The caller owns the result; key is not kept. Errors: kv.ErrNotFound if the key
+// is absent, kv.ErrClosed, kv.ErrInvalidArgument for an empty key, the error of
+// ctx if it ended before the read began, and a *kv.CorruptionError if a block
+// that the read needs is damaged.
+// Cost: memory alone if a memtable has the key; otherwise at most one block for
+// each run whose filter admits the key, commonly one.
+func (e *Engine) Get(ctx context.Context, key []byte) (kv.Item, error) {
+	one := lookupPool.Get().(*[1]kv.Lookup)
+	defer lookupPool.Put(one)
+	l := &one[0]
+	*l = kv.Lookup{Key: key}
+	if err := e.Lookup(ctx, []*kv.Lookup{l}); err != nil {
+		return kv.Item{}, err
+	}
+	item := kv.Item{Key: slices.Clone(key), Value: l.Value, Version: l.Version, Expiry: l.Expiry}
+	found, err := l.Found, l.Err
+	*l = kv.Lookup{}
+	if err != nil {
+		return kv.Item{}, err
+	}
+	if !found {
+		return kv.Item{}, kv.ErrNotFound
+	}
+	return item, nil
+}
+
+var lookupPool = sync.Pool{New: func() any { return new([1]kv.Lookup) }}
+
+// Lookup answers independent reads of the newest state, each for itself: see
+// kv.Lookup. Lookup itself fails only if nothing was read. The reads and their
+// keys are borrowed until it returns.
+func (e *Engine) Lookup(ctx context.Context, reads []*kv.Lookup) error {
+	if e.closed.Load() {
+		return kv.ErrClosed
+	}
+	if err := e.prepare(reads); err != nil {
+		return err
+	}
+	if len(reads) == 1 {
+		return e.partitions[e.route(reads[0].Hash)].Lookup(ctx, reads)
+	}
+	for _, s := range e.shareReads(reads) {
+		if err := e.partitions[s.partition].Lookup(ctx, s.reads); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// LookupAt answers many reads at one version of all partitions, and returns it.
+// Otherwise as Lookup.
+//
+// It waits until everything acknowledged before the call is visible everywhere:
+// under a load of sync writes that may take a sync.
+func (e *Engine) LookupAt(ctx context.Context, reads []*kv.Lookup) (kv.SeqNum, error) {
+	if e.closed.Load() {
+		return 0, kv.ErrClosed
+	}
+	if err := e.prepare(reads); err != nil {
+		return 0, err
+	}
+	at, release, err := e.snapshot(ctx)
+	if err != nil {
+		return 0, err
+	}
+	defer release()
+	for _, s := range e.shareReads(reads) {
+		e.partitions[s.partition].LookupAt(s.reads, at)
+	}
+	return at, nil
+}
+
+// prepare checks and hashes the keys.
+func (e *Engine) prepare(reads []*kv.Lookup) error {
+	for _, r := range reads {
+		if err := e.opts.Limits.CheckKey(r.Key); err != nil {
+			return err
+		}
+		r.Hash = keyhash.Sum(r.Key)
+	}
+	return nil
+}
+
+// readShare is the reads of one call that go to one partition.
+type readShare struct {
+	partition int
+	reads     []*kv.Lookup
+}
+
+func (e *Engine) shareReads(reads []*kv.Lookup) []readShare {
+	sorted := slices.Clone(reads)
+	slices.SortFunc(sorted, func(a, b *kv.Lookup) int { return e.route(a.Hash) - e.route(b.Hash) })
+	shares := make([]readShare, 0, min(len(reads), len(e.partitions)))
+	for first := 0; first < len(sorted); {
+		p := e.route(sorted[first].Hash)
+		end := first + 1
+		for end < len(sorted) && e.route(sorted[end].Hash) == p {
+			end++
+		}
+		shares = append(shares, readShare{p, sorted[first:end]})
+		first = end
+	}
+	return shares
+}
+
+// snapshot pins a version of all partitions that holds every write acknowledged
+// before the call (G3). The caller must call release.
+func (e *Engine) snapshot(ctx context.Context) (at kv.SeqNum, release func(), err error) {
+	var acknowledged kv.SeqNum
+	for _, p := range e.partitions {
+		acknowledged = max(acknowledged, p.Published())
+	}
+	if err := e.sequencer.WaitVisible(ctx, acknowledged); err != nil {
+		return 0, nil, err
+	}
+	at = e.sequencer.acquire()
+	return at, sync.OnceFunc(func() { e.sequencer.release(at) }), nil
+}

@@ -1,0 +1,203 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/partition"
+)
+
+// scheduler runs flushes and compactions on a fixed number of workers. Flushes
+// go first, because writers wait for them. Of the partitions that can compact,
+// the one that is furthest behind goes first.
+//
+// A job that fails is tried again after a pause that doubles, up to a minute; a
+// failure that wraps kv.ErrFailed stops the store instead.
+type scheduler struct {
+	ctx     context.Context
+	stop    context.CancelFunc
+	budget  *budget
+	failed  func(error)            // the store must stop
+	flushed func()                 // a flush was installed
+	report  func(error)            // a job failed and will be tried again
+	all     []*partition.Partition // by id
+
+	mu    sync.Mutex
+	work  *sync.Cond // jobs changed, or stop
+	jobs  []jobs     // by partition
+	done  bool
+	group sync.WaitGroup
+}
+
+// jobs is what one partition has to do.
+type jobs struct {
+	flush, compact       bool // wanted
+	again                bool // wanted since the running compaction began
+	flushing, compacting bool // running
+	pause                time.Duration
+	resting              bool // until the timer that ends the pause has fired
+}
+
+const (
+	firstPause = 100 * time.Millisecond
+	longPause  = time.Minute
+)
+
+func newScheduler(b *budget, partitions int) *scheduler {
+	s := &scheduler{budget: b, jobs: make([]jobs, partitions)}
+	s.work = sync.NewCond(&s.mu)
+	s.ctx, s.stop = context.WithCancel(context.Background())
+	return s
+}
+
+// start runs the workers. The first one only flushes, so that a flush never
+// waits for a long compaction.
+func (s *scheduler) start(workers int) {
+	for i := range workers {
+		s.group.Go(func() { s.run(i == 0) })
+	}
+}
+
+// close stops the workers and waits for them. A running job is cut short.
+func (s *scheduler) close() {
+	s.mu.Lock()
+	s.done = true
+	s.mu.Unlock()
+	s.stop()
+	s.work.Broadcast()
+	s.group.Wait()
+}
+
+// Ready implements partition.Scheduler.
+func (s *scheduler) Ready(p *partition.Partition) {
+	s.mu.Lock()
+	j := &s.jobs[p.ID()]
+	j.flush, j.compact, j.again = true, true, true
+	s.mu.Unlock()
+	s.work.Broadcast()
+}
+
+func (s *scheduler) run(flushOnly bool) {
+	for {
+		p, flush := s.take(flushOnly)
+		if p == nil {
+			return
+		}
+		var err error
+		more := true
+		if flush {
+			err = s.flush(p)
+		} else {
+			more, err = s.compact(p)
+		}
+		s.finish(p, flush, more, err)
+	}
+}
+
+// take waits for a job and marks it running. It returns nil when the scheduler
+// is closed.
+func (s *scheduler) take(flushOnly bool) (p *partition.Partition, flush bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for !s.done {
+		for i := range s.jobs {
+			if j := &s.jobs[i]; j.flush && !j.flushing && !j.resting {
+				j.flush, j.flushing = false, true
+				return s.all[i], true
+			}
+		}
+		if !flushOnly {
+			if best := s.furthestBehind(); best >= 0 {
+				s.jobs[best].compacting, s.jobs[best].again = true, false
+				return s.all[best], false
+			}
+		}
+		s.work.Wait()
+	}
+	return nil, false
+}
+
+// furthestBehind returns the partition with the most to compact, -1 if none wants
+// to.
+func (s *scheduler) furthestBehind() int {
+	best, most := -1, uint64(0)
+	for i := range s.jobs {
+		j := &s.jobs[i]
+		if !j.compact || j.compacting || j.resting {
+			continue
+		}
+		if debt := s.all[i].Debt(); best < 0 || debt > most {
+			best, most = i, debt
+		}
+	}
+	return best
+}
+
+func (s *scheduler) flush(p *partition.Partition) error {
+	begin, before := time.Now(), s.budget.sealed.Load()
+	if err := p.Flush(s.ctx); err != nil {
+		return err
+	}
+	if drained := before - s.budget.sealed.Load(); drained > 0 {
+		s.budget.measured(uint64(drained), time.Since(begin))
+	}
+	s.budget.deltas.Store(s.mostDeltas())
+	s.flushed()
+	return nil
+}
+
+// compact reports whether there was something to do.
+func (s *scheduler) compact(p *partition.Partition) (did bool, err error) {
+	did, err = p.Compact(s.ctx)
+	s.budget.deltas.Store(s.mostDeltas())
+	return did, err
+}
+
+func (s *scheduler) mostDeltas() int64 {
+	most := 0
+	for _, p := range s.all {
+		most = max(most, p.Deltas())
+	}
+	return int64(most)
+}
+
+// finish notes the end of a job and what follows from it. more is false if there
+// was nothing to compact.
+func (s *scheduler) finish(p *partition.Partition, flush, more bool, err error) {
+	stopped := s.ctx.Err() != nil
+	switch {
+	case err == nil || stopped:
+	case errors.Is(err, kv.ErrFailed):
+		s.failed(err)
+	default:
+		s.report(err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	j := &s.jobs[p.ID()]
+	if flush {
+		j.flushing = false
+	} else {
+		j.compacting = false
+		j.compact = j.compact && (more || j.again)
+		j.again = false
+	}
+	if err == nil || stopped {
+		j.pause = 0
+	} else {
+		j.flush, j.compact, j.resting = true, true, true
+		j.pause = min(max(2*j.pause, firstPause), longPause)
+		time.AfterFunc(j.pause, func() { s.rested(p) })
+	}
+	s.work.Broadcast()
+}
+
+func (s *scheduler) rested(p *partition.Partition) {
+	s.mu.Lock()
+	s.jobs[p.ID()].resting = false
+	s.mu.Unlock()
+	s.work.Broadcast()
+}

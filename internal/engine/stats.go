@@ -1,0 +1,49 @@
+package engine
+
+import (
+	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/partition"
+	"github.com/kvd-db/kvd/internal/sstable"
+	"github.com/kvd-db/kvd/internal/wal"
+)
+
+// Stats is what the store has done since it was opened, and what it holds now.
+// The fields are read one after the other, not at one instant.
+type Stats struct {
+	Partitions []partition.Stats
+	Log        wal.Stats
+	Cache      sstable.CacheStats
+
+	Visible       kv.SeqNum
+	Snapshots     int
+	MemtableBytes int64 // active and sealed, as the budget counts them
+	MemtableLimit int64
+	Shed          uint64 // writes shed because memtables were full
+	Pressure      float64
+	ReadOnly      bool
+	DiskFree      uint64
+}
+
+// Stats returns the store's counters and sizes.
+func (e *Engine) Stats() Stats {
+	s := Stats{
+		Log: e.log.Stats(), Cache: e.cache.Stats(),
+		Visible: e.sequencer.Visible(), Snapshots: e.sequencer.open(),
+		MemtableBytes: e.budget.used(), MemtableLimit: e.budget.limit,
+		Shed: e.budget.sheds.Load(), Pressure: e.budget.pressure(),
+		ReadOnly: e.readOnly.Load(), DiskFree: e.diskFree.Load(),
+	}
+	for _, p := range e.partitions {
+		s.Partitions = append(s.Partitions, p.Stats())
+	}
+	return s
+}
+
+// DiskBytes returns the bytes of all tables and of the log.
+func (s *Stats) DiskBytes() uint64 {
+	sum := uint64(max(s.Log.LiveBytes, 0))
+	for i := range s.Partitions {
+		sum += s.Partitions[i].DeltaBytes + s.Partitions[i].BaseBytes
+	}
+	return sum
+}
