@@ -1,0 +1,134 @@
+package histogram
+
+import (
+	"math"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func TestBucketsCoverEveryValueOnceAndAreNarrow(t *testing.T) {
+	next := uint64(0)
+	for i := range bucketCount {
+		low, high := bucketBounds(i)
+		require.Equal(t, next, low, "bucket %d begins where the one before it ends", i)
+		require.Equal(t, i, bucketOf(low))
+		require.Equal(t, i, bucketOf(high))
+		require.LessOrEqual(t, high-low, low/steps, "bucket %d is at most 1/%d wide", i, steps)
+		next = high + 1
+	}
+	assert.Equal(t, uint64(1)<<rangeBit, next)
+	assert.Equal(t, bucketCount-1, bucketOf(math.MaxInt64))
+}
+
+func TestQuantilesNeverUnderstateAndAreWithinOnePercent(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 2))
+	var h Histogram
+	values := make([]time.Duration, 20_000)
+	for i := range values {
+		values[i] = time.Duration(math.Exp(rng.Float64() * 25))
+		h.Record(values[i])
+	}
+	slices.Sort(values)
+	var s Snapshot
+	s.Add(&h)
+	require.EqualValues(t, len(values), s.Count())
+	for _, q := range []float64{0, 0.1, 0.5, 0.9, 0.99, 0.999, 1} {
+		exact := values[max(int(math.Ceil(q*float64(len(values))))-1, 0)]
+		got := s.Quantile(q)
+		assert.GreaterOrEqual(t, got, exact, "q=%v", q)
+		assert.LessOrEqual(t, float64(got), float64(exact)*(1+1.0/steps), "q=%v", q)
+	}
+	assert.Equal(t, values[len(values)-1], s.Max(), "the largest of all is exact")
+
+	var sum float64
+	for _, v := range values {
+		sum += float64(v)
+	}
+	assert.InEpsilon(t, sum/float64(len(values)), float64(s.Mean()), 0.004)
+}
+
+func TestValuesOutsideTheRangeAreCounted(t *testing.T) {
+	var h Histogram
+	h.Record(-time.Second)
+	h.Record(100 * time.Hour)
+	var s Snapshot
+	s.Add(&h)
+	assert.EqualValues(t, 2, s.Count())
+	assert.Zero(t, s.Quantile(0.5))
+	assert.Equal(t, 100*time.Hour, s.Max(), "only the maximum is exact out there")
+}
+
+func TestAnIntervalIsTheDifferenceOfTwoSnapshots(t *testing.T) {
+	var h Histogram
+	for range 1000 {
+		h.Record(time.Second)
+	}
+	var earlier, now Snapshot
+	earlier.Add(&h)
+	for range 10 {
+		h.Record(time.Millisecond)
+	}
+	now.Add(&h)
+	now.Subtract(&earlier)
+	assert.EqualValues(t, 10, now.Count())
+	assert.InEpsilon(t, float64(time.Millisecond), float64(now.Max()), 0.01, "the second lies before the interval")
+	assert.InEpsilon(t, float64(time.Millisecond), float64(now.Mean()), 0.01)
+
+	earlier.Merge(&now)
+	assert.EqualValues(t, 1010, earlier.Count())
+	assert.Equal(t, time.Second, earlier.Max())
+}
+
+func TestEmptySnapshotAnswersZero(t *testing.T) {
+	var s Snapshot
+	assert.Zero(t, s.Count())
+	assert.Zero(t, s.Quantile(0.99))
+	assert.Zero(t, s.Max())
+	assert.Zero(t, s.Mean())
+}
+
+func TestReadersAndRecordersDoNotDisturbEachOther(t *testing.T) {
+	const recorders, each = 4, 20_000
+	var h Histogram
+	var wg sync.WaitGroup
+	for r := range recorders {
+		wg.Go(func() {
+			for i := range each {
+				h.Record(time.Duration(r*each + i))
+			}
+		})
+	}
+	recorded := make(chan struct{})
+	go func() { wg.Wait(); close(recorded) }()
+	var earlier uint64
+	for done := false; !done; {
+		select {
+		case <-recorded:
+			done = true
+		default:
+		}
+		var s Snapshot
+		s.Add(&h)
+		require.GreaterOrEqual(t, s.Count(), earlier, "counts only grow")
+		earlier = s.Count()
+	}
+	assert.EqualValues(t, recorders*each, earlier)
+}
+
+func TestRecordDoesNotAllocate(t *testing.T) {
+	var h Histogram
+	assert.Zero(t, testing.AllocsPerRun(1000, func() { h.Record(time.Microsecond) }))
+}
+
+func BenchmarkRecord(b *testing.B) {
+	var h Histogram
+	for i := range b.N {
+		h.Record(time.Duration(i & 0xfffff))
+	}
+}

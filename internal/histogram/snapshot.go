@@ -1,0 +1,95 @@
+package histogram
+
+import (
+	"math"
+	"time"
+)
+
+// Snapshot is what one or several histograms had counted at a moment, or the
+// difference of two such moments. The zero value has counted nothing.
+//
+// Not safe for concurrent use.
+type Snapshot struct {
+	counts  [bucketCount]uint64
+	total   uint64
+	largest int64 // of everything ever recorded, not of a difference
+}
+
+// Add adds what h has counted so far. Durations recorded meanwhile are in it
+// or not, each one wholly.
+func (s *Snapshot) Add(h *Histogram) {
+	for i := range h.counts {
+		n := h.counts[i].Load()
+		s.counts[i] += n
+		s.total += n
+	}
+	s.largest = max(s.largest, h.largest.Load())
+}
+
+// Merge adds what another snapshot has counted.
+func (s *Snapshot) Merge(other *Snapshot) {
+	for i, n := range other.counts {
+		s.counts[i] += n
+	}
+	s.total += other.total
+	s.largest = max(s.largest, other.largest)
+}
+
+// Subtract leaves what was counted since earlier, a snapshot of the same
+// histograms taken before.
+func (s *Snapshot) Subtract(earlier *Snapshot) {
+	for i, n := range earlier.counts {
+		s.counts[i] -= n
+	}
+	s.total -= earlier.total
+}
+
+// Count returns the number of durations.
+func (s *Snapshot) Count() uint64 { return s.total }
+
+// Quantile returns a duration that the given share of the durations does not
+// exceed: the upper bound of its bucket, so at most 0.8 % too large and never
+// too small. It is 0 if nothing was counted.
+func (s *Snapshot) Quantile(q float64) time.Duration {
+	if s.total == 0 {
+		return 0
+	}
+	rank := uint64(math.Ceil(q * float64(s.total)))
+	rank = min(max(rank, 1), s.total)
+	var seen uint64
+	for i, n := range s.counts {
+		if seen += n; seen >= rank {
+			return s.upperBound(i)
+		}
+	}
+	return time.Duration(s.largest)
+}
+
+// Max returns the largest duration, exact if it is the largest ever recorded
+// and as exact as Quantile in a difference of snapshots.
+func (s *Snapshot) Max() time.Duration { return s.Quantile(1) }
+
+// Mean returns the average duration to within 0.4 %.
+func (s *Snapshot) Mean() time.Duration {
+	if s.total == 0 {
+		return 0
+	}
+	var sum float64
+	for i, n := range s.counts {
+		if n > 0 {
+			low, _ := bucketBounds(i)
+			sum += float64(n) * (float64(low) + float64(s.upperBound(i))) / 2
+		}
+	}
+	return time.Duration(sum / float64(s.total))
+}
+
+// upperBound returns the largest duration that bucket i can hold, given the
+// largest one ever recorded.
+func (s *Snapshot) upperBound(i int) time.Duration {
+	if i == bucketCount-1 {
+		return time.Duration(s.largest)
+	}
+	_, high := bucketBounds(i)
+	return time.Duration(min(int64(high), s.largest))
+}

@@ -1,0 +1,55 @@
+package workload
+
+import (
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Config describes a run. There are no hidden defaults: what is zero is zero.
+type Config struct {
+	Mix          Mix
+	Workers      int    // goroutines, each with one operation at a time
+	Keys         uint64 // size of the key space that puts draw from
+	ValueBytes   int    // length of every value, at least MinValueBytes
+	FindRate     float64
+	Distribution Distribution
+	Seed         uint64
+
+	// Preload puts the keys 0 ... Preload-1 before anything is measured.
+	Preload uint64
+	// OpsPerSecond makes the loop open: operations begin by the clock, not when
+	// the one before ended. Zero is the closed loop.
+	OpsPerSecond uint64
+	// CheckDeletes does a Get before each Delete, to count the deletes that
+	// found something: a delete of kvd is blind and does not tell.
+	CheckDeletes bool
+
+	Warmup   time.Duration // not measured
+	Duration time.Duration // measured
+	Interval time.Duration // between two lines of the report, whole seconds
+}
+
+// Validate reports every setting that a run could not work with.
+func (c *Config) Validate() error {
+	var errs []error
+	check := func(ok bool, format string, args ...any) {
+		if !ok {
+			errs = append(errs, fmt.Errorf(format, args...))
+		}
+	}
+	errs = append(errs, c.Mix.validate())
+	_, err := ParseDistribution(string(c.Distribution))
+	errs = append(errs, err)
+	check(c.Workers >= 1 && c.Workers < maxWorkers, "%d threads; want 1 to %d", c.Workers, maxWorkers-1)
+	check(c.Keys >= uint64(max(c.Workers, 1)) && c.Keys <= MaxKeys,
+		"%d keys; want at least one for each thread, and at most %d", c.Keys, uint64(MaxKeys))
+	check(c.ValueBytes >= MinValueBytes, "values of %d bytes; want at least %d, which make a value verifiable", c.ValueBytes, MinValueBytes)
+	check(c.FindRate >= 0 && c.FindRate <= 1, "find rate %v; want 0 to 1", c.FindRate)
+	check(c.Preload <= c.Keys, "preload of %d keys; the key space has %d", c.Preload, c.Keys)
+	check(c.OpsPerSecond <= 1e9, "%d operations a second; want at most one a nanosecond", c.OpsPerSecond)
+	check(c.Warmup >= 0, "warm-up of %v; want 0 or more", c.Warmup)
+	check(c.Duration > 0, "duration of %v; want more than 0", c.Duration)
+	check(c.Interval >= time.Second && c.Interval%time.Second == 0, "interval of %v; want whole seconds", c.Interval)
+	return errors.Join(errs...)
+}

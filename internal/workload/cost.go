@@ -1,0 +1,97 @@
+package workload
+
+import (
+	"context"
+	"math"
+	"time"
+)
+
+// What the generator itself costs is the best of many short rounds, fewer and
+// shorter ones if the values are large. The best, because whatever else the
+// machine does only makes a round longer; short ones, so that some fit between
+// two interruptions.
+const (
+	costRounds = 30
+	costOps    = 1000
+	costBytes  = 16 << 20
+	costTime   = time.Second // after which no further round begins
+)
+
+// measureCost returns what one operation costs the generator: the same worker
+// runs the same mix against a target that does next to nothing. The target's
+// copy of a value is in it, so it is rather too high than too low.
+func measureCost(cfg Config) (time.Duration, error) {
+	ops := max(min(costOps, costBytes/cfg.ValueBytes), 50)
+	cfg.Workers = 1
+	cfg.Keys = min(cfg.Keys, uint64(max(costBytes/2/cfg.ValueBytes, 1)))
+	cfg.Preload = 0
+	w := newWorker(newShared(&cfg, newSlotTarget(cfg.Keys, cfg.ValueBytes)), 0)
+	best := time.Duration(math.MaxInt64)
+	deadline := time.Now().Add(costTime)
+	for round := 0; round < costRounds && (round == 0 || time.Now().Before(deadline)); round++ {
+		began := time.Now()
+		for range ops {
+			if err := w.step(context.Background(), 0); err != nil {
+				return 0, err
+			}
+		}
+		best = min(best, time.Since(began)/time.Duration(ops))
+	}
+	return best, nil
+}
+
+// slotTarget keeps the value of key number n in slot n: the least that a target
+// can do and still pass the checks of a worker. It is for one worker.
+type slotTarget struct {
+	valueBytes int
+	present    []bool
+	values     []byte
+}
+
+func newSlotTarget(keys uint64, valueBytes int) *slotTarget {
+	return &slotTarget{
+		valueBytes: valueBytes,
+		present:    make([]bool, keys),
+		values:     make([]byte, keys*uint64(valueBytes)),
+	}
+}
+
+func (s *slotTarget) slot(id uint64) []byte {
+	return s.values[id*uint64(s.valueBytes):][:s.valueBytes]
+}
+
+func (s *slotTarget) Put(_ context.Context, key, value []byte) error {
+	id := keyNumber(key)
+	copy(s.slot(id), value)
+	s.present[id] = true
+	return nil
+}
+
+func (s *slotTarget) Delete(_ context.Context, key []byte) error {
+	if len(key) == KeyBytes {
+		s.present[keyNumber(key)] = false
+	}
+	return nil
+}
+
+func (s *slotTarget) Get(_ context.Context, key, _ []byte) ([]byte, bool, error) {
+	if len(key) != KeyBytes {
+		return nil, false, nil
+	}
+	id := keyNumber(key)
+	if !s.present[id] {
+		return nil, false, nil
+	}
+	return s.slot(id), true, nil
+}
+
+func (s *slotTarget) Close() error { return nil }
+
+// keyNumber undoes putKey.
+func keyNumber(key []byte) uint64 {
+	var id uint64
+	for _, c := range key[:KeyBytes] {
+		id = id*10 + uint64(c-'0')
+	}
+	return id
+}

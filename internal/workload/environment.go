@@ -1,0 +1,137 @@
+package workload
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"runtime"
+	"runtime/debug"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// Environment is where a run took place. What cannot be found out is empty.
+type Environment struct {
+	Commit      string `json:"commit"` // "+dirty" if the tree had changes
+	Go          string `json:"go"`
+	OS          string `json:"os"`
+	Kernel      string `json:"kernel"`
+	CPU         string `json:"cpu"`
+	GOMAXPROCS  int    `json:"gomaxprocs"`
+	MemoryBytes int64  `json:"memoryBytes"`
+	FileSystem  string `json:"fileSystem"` // of the data directory
+	Time        string `json:"time"`       // RFC 3339, UTC
+}
+
+// ReadEnvironment looks around. dataDir names the file system to record; it is
+// empty if the data are elsewhere.
+func ReadEnvironment(dataDir string) Environment {
+	e := Environment{
+		Commit:      commit(),
+		Go:          runtime.Version(),
+		OS:          runtime.GOOS + "/" + runtime.GOARCH,
+		Kernel:      strings.TrimSpace(readProc("/proc/sys/kernel/osrelease")),
+		CPU:         field(readProc("/proc/cpuinfo"), "model name"),
+		GOMAXPROCS:  runtime.GOMAXPROCS(0),
+		MemoryBytes: kibibytes(field(readProc("/proc/meminfo"), "MemTotal")),
+		Time:        time.Now().UTC().Format(time.RFC3339),
+	}
+	if dataDir != "" {
+		e.FileSystem = fileSystem(readProc("/proc/self/mountinfo"), dataDir)
+	}
+	return e
+}
+
+func commit() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return ""
+	}
+	var revision, dirty string
+	for _, s := range info.Settings {
+		switch {
+		case s.Key == "vcs.revision":
+			revision = s.Value
+		case s.Key == "vcs.modified" && s.Value == "true":
+			dirty = "+dirty"
+		}
+	}
+	return revision + dirty
+}
+
+// usage is what the process has used since it began.
+type usage struct {
+	cpu     time.Duration // user and system, all threads
+	peakRSS int64         // bytes
+}
+
+func readUsage() usage {
+	var r syscall.Rusage
+	u := usage{peakRSS: kibibytes(field(readProc("/proc/self/status"), "VmHWM"))}
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &r); err == nil {
+		u.cpu = time.Duration(r.Utime.Nano() + r.Stime.Nano())
+	}
+	return u
+}
+
+// readProc returns a file of the kernel, or nothing: a report is worth having
+// on a machine without it.
+func readProc(path string) string {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return ""
+	}
+	return string(bytes.ToValidUTF8(data, []byte("?")))
+}
+
+// field returns what follows the first "name:" of lines like "name : value".
+func field(text, name string) string {
+	for line := range strings.Lines(text) {
+		if key, value, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(key) == name {
+			return strings.TrimSpace(value)
+		}
+	}
+	return ""
+}
+
+// kibibytes reads "123 kB", as the kernel writes it, into bytes.
+func kibibytes(s string) int64 {
+	n, err := strconv.ParseInt(strings.TrimSuffix(s, " kB"), 10, 64)
+	if err != nil {
+		return 0
+	}
+	return n << 10
+}
+
+// fileSystem returns the type of the file system that dir is on: that of the
+// longest mount point that leads to it. mountinfo is described in
+// proc_pid_mountinfo(5): the fifth field of a line is the mount point, the
+// first one behind the separator is the type.
+func fileSystem(mountinfo, dir string) string {
+	path, err := filepath.Abs(dir)
+	if err != nil {
+		return ""
+	}
+	if real, err := filepath.EvalSymlinks(path); err == nil {
+		path = real
+	}
+	var best, kind string
+	for line := range strings.Lines(mountinfo) {
+		mount, source, ok := strings.Cut(line, " - ")
+		fields, sourceFields := strings.Fields(mount), strings.Fields(source)
+		if !ok || len(fields) < 5 || len(sourceFields) == 0 {
+			continue
+		}
+		point := unescapeMount(fields[4])
+		inside := point == "/" || path == point || strings.HasPrefix(path, point+"/")
+		if inside && len(point) >= len(best) { // a later mount hides an earlier one
+			best, kind = point, sourceFields[0]
+		}
+	}
+	return kind
+}
+
+// unescapeMount undoes the octal escapes of a mount point.
+var unescapeMount = strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`).Replace

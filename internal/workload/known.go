@@ -1,0 +1,101 @@
+package workload
+
+import "math/rand/v2"
+
+// knownCapacity is how many keys a worker remembers, as in the article on the
+// partitioned tree.
+const knownCapacity = 10_000
+
+// knownKey is a key that must be there unless somebody deleted it since.
+type knownKey struct {
+	id      uint64
+	version version // of this worker's last put; 0 if another worker put it
+	since   int64   // when that put began, on the clock of the run
+}
+
+// knownKeys is what one worker remembers of the keys that it put and, as far
+// as it knows, that are still there.
+//
+// I1. A key is in at most one slot, and index names that slot.
+// I2. A remembered key has the version of the worker's last put of it.
+//
+// Which keys stay when there are more than fit: normally a uniform sample
+// (Vitter, "Random Sampling with a Reservoir", 1985, algorithm R); a slot freed
+// by a delete goes to the next put, which favours the newer ones a little. With
+// newest set it is the newest ones.
+//
+// It belongs to one worker.
+type knownKeys struct {
+	rng    *rand.Rand
+	newest bool
+
+	slots  []knownKey
+	index  map[uint64]int32
+	seen   uint64 // keys ever offered
+	oldest int    // with newest: the slot to give up next
+}
+
+func newKnownKeys(newest bool, rng *rand.Rand) *knownKeys {
+	return &knownKeys{
+		rng:    rng,
+		newest: newest,
+		slots:  make([]knownKey, 0, knownCapacity),
+		index:  make(map[uint64]int32, knownCapacity),
+	}
+}
+
+// add remembers a key that was put, or forgets it at once if others were
+// drawn. A key that is remembered already gets its new version.
+func (k *knownKeys) add(key knownKey) {
+	if i, ok := k.index[key.id]; ok {
+		k.slots[i] = key
+		return
+	}
+	k.seen++
+	if len(k.slots) < knownCapacity {
+		k.index[key.id] = int32(len(k.slots))
+		k.slots = append(k.slots, key)
+		return
+	}
+	victim := k.oldest
+	if k.newest {
+		k.oldest = (k.oldest + 1) % knownCapacity
+	} else if n := k.rng.Uint64N(k.seen); n < knownCapacity {
+		victim = int(n)
+	} else {
+		return
+	}
+	delete(k.index, k.slots[victim].id)
+	k.slots[victim] = key
+	k.index[key.id] = int32(victim)
+}
+
+// lookup returns what is remembered of a key.
+func (k *knownKeys) lookup(id uint64) (knownKey, bool) {
+	i, ok := k.index[id]
+	if !ok {
+		return knownKey{}, false
+	}
+	return k.slots[i], true
+}
+
+// pick returns any of the remembered keys; none if there is none.
+func (k *knownKeys) pick() (knownKey, bool) {
+	if len(k.slots) == 0 {
+		return knownKey{}, false
+	}
+	return k.slots[k.rng.IntN(len(k.slots))], true
+}
+
+// remove forgets a key, if it is remembered.
+func (k *knownKeys) remove(id uint64) {
+	i, ok := k.index[id]
+	if !ok {
+		return
+	}
+	last := len(k.slots) - 1
+	k.slots[i] = k.slots[last]
+	k.index[k.slots[i].id] = i
+	k.slots = k.slots[:last]
+	delete(k.index, id)
+}

@@ -1,0 +1,55 @@
+package workload
+
+import (
+	"time"
+
+	"github.com/kvd-db/kvd/internal/histogram"
+)
+
+// pace is the timetable of an open loop: operation n of a run is due n/rate
+// seconds after its start, whatever became of those before it. The workers take
+// the operations in turn.
+//
+// A worker that is late begins the next operation at once, and its latency
+// still counts from when it was due. So a stall of the target shows in the
+// latency of all that should have begun during it. A closed loop omits those:
+// it asks nothing while it waits (Tene, "How NOT to Measure Latency", 2013,
+// calls that coordinated omission), so its percentiles are optimistic.
+//
+// It belongs to one worker.
+type pace struct {
+	start    int64  // on the clock of the run
+	rate     uint64 // operations a second of all workers
+	next     uint64 // number of this worker's next operation
+	workers  uint64
+	now      func() int64
+	timer    *time.Timer
+	stop     <-chan struct{}
+	lateness *histogram.Histogram
+}
+
+// due returns when operation n should begin.
+func (p *pace) due(n uint64) int64 {
+	seconds, rest := n/p.rate, n%p.rate
+	return p.start + int64(seconds*1e9+rest*1e9/p.rate)
+}
+
+// await waits until the next operation is due and returns that moment; ok is
+// false if the run stopped first. How late the timer was is the generator's
+// fault, not the target's, and is recorded apart.
+func (p *pace) await() (due int64, ok bool) {
+	due = p.due(p.next)
+	p.next += p.workers
+	wait := due - p.now()
+	if wait <= 0 {
+		return due, true
+	}
+	p.timer.Reset(time.Duration(wait))
+	select {
+	case <-p.timer.C:
+		p.lateness.Record(time.Duration(p.now() - due))
+		return due, true
+	case <-p.stop:
+		return 0, false
+	}
+}

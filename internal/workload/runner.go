@@ -1,0 +1,218 @@
+package workload
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// stopGrace is how long operations that are underway at the end of a run may
+// take to come back before they are cancelled. Guessed: longer than any stall
+// worth measuring, short enough for somebody who waits.
+const stopGrace = 30 * time.Second
+
+// Observer is told how a run goes. Its functions are called one at a time from
+// the goroutine of Run, and may be nil.
+type Observer struct {
+	Preload  func(done, total uint64) // every second of a preload, and at its end
+	Second   func(Second)
+	Interval func(Line) error // its error ends the run
+}
+
+// Run preloads the target, warms it up, measures it, and returns what it saw.
+// The target stays open.
+//
+// When ctx ends, so does the run, and what was measured until then is returned
+// without an error. The first error of an operation, and the first wrong answer
+// (ErrWrongAnswer), end it too; the summary is returned beside the error and
+// covers what went before. It is nil only if nothing was measured.
+func Run(ctx context.Context, target Target, cfg Config, observer Observer) (*Summary, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	cost, err := measureCost(cfg)
+	if err != nil {
+		return nil, fmt.Errorf("measure the cost of the generator: %w", err)
+	}
+	r := newRun(newShared(&cfg, target), observer)
+	defer r.cancelOps()
+	if err := r.preload(ctx); err != nil {
+		return nil, fmt.Errorf("preload: %w", err)
+	}
+	if ctx.Err() != nil {
+		return nil, fmt.Errorf("preload: %w", ctx.Err())
+	}
+	return r.measure(ctx, cost)
+}
+
+// run is the state of one Run.
+type run struct {
+	*shared
+	observer Observer
+	workers  []*worker
+
+	opCtx     context.Context // of every operation; ends only after stopGrace
+	cancelOps context.CancelFunc
+
+	stopOnce sync.Once
+	stopping atomic.Bool   // the same as stop, for the hot path
+	stop     chan struct{} // closed when workers are to begin nothing more
+	failOnce sync.Once
+	failure  error         // written before failed is closed
+	failed   chan struct{} // closed at the first error of a worker
+}
+
+func newRun(s *shared, observer Observer) *run {
+	r := &run{
+		shared:   s,
+		observer: observer,
+		workers:  make([]*worker, s.cfg.Workers),
+		stop:     make(chan struct{}),
+		failed:   make(chan struct{}),
+	}
+	r.opCtx, r.cancelOps = context.WithCancel(context.Background())
+	for i := range r.workers {
+		r.workers[i] = newWorker(s, i)
+	}
+	return r
+}
+
+// start runs body once for each worker, each in its own goroutine, and returns
+// a channel that is closed when all have returned.
+func (r *run) start(body func(*worker) error) <-chan struct{} {
+	var wg sync.WaitGroup
+	for _, w := range r.workers {
+		wg.Go(func() {
+			if err := body(w); err != nil {
+				r.fail(err)
+			}
+		})
+	}
+	done := make(chan struct{})
+	go func() {
+		wg.Wait()
+		close(done)
+	}()
+	return done
+}
+
+func (r *run) halt() {
+	r.stopOnce.Do(func() {
+		r.stopping.Store(true)
+		close(r.stop)
+	})
+}
+
+func (r *run) fail(err error) {
+	r.failOnce.Do(func() {
+		r.failure = err
+		close(r.failed)
+	})
+	r.halt()
+}
+
+// finish stops the workers and waits for what they have underway.
+func (r *run) finish(done <-chan struct{}) {
+	r.halt()
+	grace := time.NewTimer(stopGrace)
+	defer grace.Stop()
+	select {
+	case <-done:
+		return
+	case <-grace.C:
+	}
+	r.cancelOps()
+	<-done
+}
+
+// err returns the first error of a worker. All workers must have returned.
+func (r *run) err() error {
+	select {
+	case <-r.failed:
+		return r.failure
+	default:
+		return nil
+	}
+}
+
+// preload puts the first keys, each worker its share, and says how far it is.
+func (r *run) preload(ctx context.Context) error {
+	total := r.cfg.Preload
+	if total == 0 {
+		return nil
+	}
+	done := r.start(func(w *worker) error {
+		for id := uint64(w.index); id < total && !r.stopping.Load(); id += uint64(len(r.workers)) {
+			if err := w.put(r.opCtx, id, 0); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	for {
+		select {
+		case <-done:
+			r.preloaded = total
+			r.tellPreload()
+			return r.err()
+		case <-ctx.Done():
+			r.finish(done)
+			return r.err()
+		case <-tick.C:
+			r.tellPreload()
+		}
+	}
+}
+
+func (r *run) tellPreload() {
+	if r.observer.Preload != nil {
+		t := r.totals()
+		r.observer.Preload(t.count(kindPut), r.cfg.Preload)
+	}
+}
+
+// operate is the life of a worker while the run is on.
+func (r *run) operate(w *worker, start int64) error {
+	if r.cfg.OpsPerSecond == 0 {
+		for !r.stopping.Load() {
+			if err := w.step(r.opCtx, 0); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	p := &pace{
+		start:    start,
+		rate:     r.cfg.OpsPerSecond,
+		next:     uint64(w.index),
+		workers:  uint64(len(r.workers)),
+		now:      r.now,
+		timer:    time.NewTimer(time.Hour),
+		stop:     r.stop,
+		lateness: &w.rec.lateness,
+	}
+	defer p.timer.Stop()
+	for !r.stopping.Load() {
+		due, ok := p.await()
+		if !ok {
+			return nil
+		}
+		if err := w.step(r.opCtx, due); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// totals adds up what all workers have counted so far.
+func (r *run) totals() *totals {
+	t := new(totals)
+	for _, w := range r.workers {
+		t.read(&w.rec)
+	}
+	return t
+}

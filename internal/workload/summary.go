@@ -1,0 +1,193 @@
+package workload
+
+import (
+	"fmt"
+	"runtime"
+	"time"
+
+	"github.com/kvd-db/kvd/internal/histogram"
+)
+
+// Summary is what a run came to. It is one JSON object; durations are in
+// nanoseconds unless the name says otherwise.
+type Summary struct {
+	Workload     Settings    `json:"workload"`
+	Target       any         `json:"target,omitempty"` // how the target was set up; filled in by the caller
+	Environment  Environment `json:"environment"`      // filled in by the caller
+	Seconds      float64     `json:"seconds"`
+	Ops          uint64      `json:"ops"`
+	OpsPerSecond float64     `json:"opsPerSecond"`
+	Put          Kind        `json:"put"`
+	Delete       Kind        `json:"delete"`
+	Get          Kind        `json:"get"`
+	Found        FoundRate   `json:"foundRate"`
+	// SlowestSecond is the lowest rate of any whole second, null if there was
+	// none. Far below the mean it tells of stalls that a mean hides.
+	SlowestSecond *float64  `json:"slowestSecondOpsPerSecond"`
+	Generator     Generator `json:"generator"`
+	// CPUMicrosPerOp and PeakRSSBytes are those of this process: the generator
+	// and an embedded engine, or the generator and a client.
+	CPUMicrosPerOp float64 `json:"cpuMicrosPerOp"`
+	PeakRSSBytes   int64   `json:"peakRSSBytes"`
+	DataBytes      *int64  `json:"dataBytes"` // on disk at the end; null if unknown
+	Interrupted    bool    `json:"interrupted"`
+	Error          string  `json:"error,omitempty"`
+}
+
+// Settings is the Config of a run, as the report spells it.
+type Settings struct {
+	Mix             string       `json:"mix"`
+	Loop            string       `json:"loop"` // "closed" or "open"
+	OpsPerSecond    uint64       `json:"targetOpsPerSecond,omitempty"`
+	Threads         int          `json:"threads"`
+	Keys            uint64       `json:"keys"`
+	KeyBytes        int          `json:"keyBytes"`
+	ValueBytes      int          `json:"valueBytes"`
+	FindRate        float64      `json:"findRate"`
+	Distribution    Distribution `json:"distribution"`
+	Preload         uint64       `json:"preload"`
+	CheckDeletes    bool         `json:"checkDeletes"`
+	Seed            uint64       `json:"seed"`
+	WarmupSeconds   float64      `json:"warmupSeconds"`
+	DurationSeconds float64      `json:"durationSeconds"`
+}
+
+// Kind sums up the operations of one kind.
+type Kind struct {
+	Count        uint64  `json:"count"`
+	OpsPerSecond float64 `json:"opsPerSecond"`
+	MeanNanos    int64   `json:"meanNanos"`
+	Nanos        Latency `json:"nanos"`
+}
+
+// FoundRate tells what share of reads should have found something and what
+// share did. A key that one worker knows another may have deleted, and at the
+// start nothing is known, so the two differ; the original benchmark counted
+// such keys as known and showed the nominal rate alone.
+type FoundRate struct {
+	Nominal float64  `json:"nominal"`
+	Known   float64  `json:"known"`  // gets of a key that the worker took for present
+	Get     float64  `json:"get"`    // gets that found something
+	Delete  *float64 `json:"delete"` // deletes that did; null unless checked
+}
+
+// Generator tells what measuring itself cost.
+type Generator struct {
+	NanosPerOp int64 `json:"nanosPerOp"`
+	// Share is the part of the processor time open to the run that the generator
+	// took. Above a tenth the figures are as much its own as the target's.
+	Share float64 `json:"share"`
+	// LatenessNanos is how late timers woke the workers of an open loop. It is
+	// part of the latencies, and not the target's fault.
+	LatenessNanos *Latency `json:"latenessNanos"`
+}
+
+// maxGeneratorShare is from where on Warnings speaks of the generator.
+const maxGeneratorShare = 0.10
+
+func (m *measurement) summarize(elapsed time.Duration, t *totals) *Summary {
+	ops := t.ops()
+	used := readUsage()
+	s := &Summary{
+		Workload:     newSettings(m.cfg),
+		Seconds:      elapsed.Seconds(),
+		Ops:          ops,
+		OpsPerSecond: perSecond(ops, elapsed),
+		Put:          newKind(&t.latency[kindPut], elapsed),
+		Delete:       newKind(&t.latency[kindDelete], elapsed),
+		Get:          newKind(&t.latency[kindGet], elapsed),
+		Found: FoundRate{
+			Nominal: m.cfg.FindRate,
+			Known:   ratio(t.getKnown, t.count(kindGet)),
+			Get:     ratio(t.getFound, t.count(kindGet)),
+		},
+		Generator:    Generator{NanosPerOp: m.cost.Nanoseconds(), Share: m.generatorShare(elapsed, ops)},
+		PeakRSSBytes: used.peakRSS,
+		DataBytes:    m.lastDiskBytes,
+	}
+	if m.slowestOfRun.seen {
+		s.SlowestSecond = &m.slowestOfRun.rate
+	}
+	if m.cfg.CheckDeletes {
+		found := ratio(t.deleteFound, t.count(kindDelete))
+		s.Found.Delete = &found
+	}
+	if m.cfg.OpsPerSecond > 0 {
+		late := newLatency(&t.lateness)
+		s.Generator.LatenessNanos = &late
+	}
+	if ops > 0 {
+		s.CPUMicrosPerOp = float64((used.cpu - m.usage.cpu).Microseconds()) / float64(ops)
+	}
+	return s
+}
+
+// generatorShare compares the cost of the generator with the processor time
+// that was open to the run for each operation: that of all processors, or of
+// as many as there are workers. Waiting is not open to a closed loop, so many
+// workers do not make the share smaller.
+func (m *measurement) generatorShare(elapsed time.Duration, ops uint64) float64 {
+	processors := min(m.cfg.Workers, runtime.GOMAXPROCS(0))
+	open := float64(elapsed) * float64(processors)
+	if open == 0 {
+		return 0
+	}
+	return float64(m.cost) * float64(ops) / open
+}
+
+func newSettings(c *Config) Settings {
+	loop := "closed"
+	if c.OpsPerSecond > 0 {
+		loop = "open"
+	}
+	return Settings{
+		Mix: c.Mix.Name, Loop: loop, OpsPerSecond: c.OpsPerSecond, Threads: c.Workers,
+		Keys: c.Keys, KeyBytes: KeyBytes, ValueBytes: c.ValueBytes,
+		FindRate: c.FindRate, Distribution: c.Distribution, Preload: c.Preload,
+		CheckDeletes: c.CheckDeletes, Seed: c.Seed,
+		WarmupSeconds: c.Warmup.Seconds(), DurationSeconds: c.Duration.Seconds(),
+	}
+}
+
+func newKind(s *histogram.Snapshot, elapsed time.Duration) Kind {
+	return Kind{
+		Count:        s.Count(),
+		OpsPerSecond: perSecond(s.Count(), elapsed),
+		MeanNanos:    s.Mean().Nanoseconds(),
+		Nanos:        newLatency(s),
+	}
+}
+
+func ratio(part, whole uint64) float64 {
+	if whole == 0 {
+		return 0
+	}
+	return float64(part) / float64(whole)
+}
+
+// Warnings says in whole sentences why the figures may mean less than they
+// seem to.
+func (s *Summary) Warnings() []string {
+	var warnings []string
+	warn := func(when bool, format string, args ...any) {
+		if when {
+			warnings = append(warnings, fmt.Sprintf(format, args...))
+		}
+	}
+	warn(s.Generator.Share > maxGeneratorShare,
+		"The generator took %.0f %% of the processor time (%d ns an operation), so it limits the result; use larger values, or take the rate for a lower bound.",
+		100*s.Generator.Share, s.Generator.NanosPerOp)
+	warn(s.Workload.Loop == "closed",
+		"Closed loop: a worker asks nothing while it waits, so latencies are optimistic; measure them in an open loop of, say, %d operations a second.",
+		max(uint64(s.OpsPerSecond*2/3), 1))
+	if late := s.Generator.LatenessNanos; late != nil {
+		warn(late.P99 > time.Millisecond.Nanoseconds(),
+			"Timers woke the generator up to %v late (p99), which the latencies contain.", time.Duration(late.P99))
+	}
+	memory := s.Environment.MemoryBytes
+	warn(s.DataBytes != nil && memory > 0 && *s.DataBytes < memory/2,
+		"The data fit into memory, so reads were served by caches more than by the disk.")
+	warn(s.Environment.FileSystem == "tmpfs",
+		"The data lay on tmpfs: no write ever reached a disk.")
+	return warnings
+}

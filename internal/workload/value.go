@@ -1,0 +1,83 @@
+package workload
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"math/rand/v2"
+)
+
+// ErrWrongAnswer: the target returned something that no correct store could
+// have returned. The text says which key and what was expected.
+var ErrWrongAnswer = errors.New("wrong answer")
+
+// MinValueBytes is the length of the part of a value that makes it verifiable:
+//
+//	u32 CRC32C of all that follows | u64 key number | u64 version | random bytes
+//
+// Numbers are little-endian.
+const MinValueBytes = 20
+
+// version tells every put of a run from every other one: the worker in the
+// upper 16 bits, its count of puts below. Zero is no version.
+type version uint64
+
+const maxWorkers = 1 << 16
+
+func newVersion(worker int, put uint64) version { return version(uint64(worker)<<48 | put) }
+
+func (v version) worker() int { return int(v >> 48) }
+
+func (v version) String() string {
+	if v == 0 {
+		return "the preload"
+	}
+	return fmt.Sprintf("put %d of worker %d", v&(1<<48-1), v.worker())
+}
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// poolBytes is how far apart two values may begin in the pool of random bytes:
+// so many that values that end up in one compressed block hardly ever overlap,
+// so few that the pool stays in the processor's cache.
+const poolBytes = 1 << 20
+
+// valuePool makes values that are unique, verifiable and do not compress, for
+// the price of a copy and a checksum. It is immutable and shared.
+type valuePool struct {
+	random []byte
+}
+
+func newValuePool(valueBytes int, seed uint64) *valuePool {
+	rng := rand.New(rand.NewPCG(seed, 0x706f6f6c))
+	random := make([]byte, (poolBytes+valueBytes+7)&^7)
+	for i := 0; i < len(random); i += 8 {
+		binary.LittleEndian.PutUint64(random[i:], rng.Uint64())
+	}
+	return &valuePool{random: random}
+}
+
+// fill makes dst the value of one put, given a random number.
+func (p *valuePool) fill(dst []byte, id uint64, v version, random uint64) {
+	copy(dst[MinValueBytes:], p.random[random%poolBytes:])
+	binary.LittleEndian.PutUint64(dst[4:], id)
+	binary.LittleEndian.PutUint64(dst[12:], uint64(v))
+	binary.LittleEndian.PutUint32(dst, crc32.Checksum(dst[4:], castagnoli))
+}
+
+// checkValue returns the version of a value that was read for a key, or why it
+// cannot be a value of that key.
+func checkValue(value []byte, id uint64) (version, error) {
+	if len(value) < MinValueBytes {
+		return 0, fmt.Errorf("%w: key %016d has a value of %d bytes; every value has at least %d",
+			ErrWrongAnswer, id, len(value), MinValueBytes)
+	}
+	if binary.LittleEndian.Uint32(value) != crc32.Checksum(value[4:], castagnoli) {
+		return 0, fmt.Errorf("%w: the value of key %016d (%d bytes) fails its checksum", ErrWrongAnswer, id, len(value))
+	}
+	if other := binary.LittleEndian.Uint64(value[4:]); other != id {
+		return 0, fmt.Errorf("%w: key %016d has the value of key %016d", ErrWrongAnswer, id, other)
+	}
+	return version(binary.LittleEndian.Uint64(value[12:])), nil
+}

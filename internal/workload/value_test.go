@@ -1,0 +1,100 @@
+package workload
+
+import (
+	"bytes"
+	"compress/flate"
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func TestKeysAreSixteenDigitsAndAbsentOnesAreLonger(t *testing.T) {
+	for _, id := range []uint64{0, 7, 10, 99, 100, 12345, 9_999_999, MaxKeys - 1} {
+		var key [absentKeyBytes]byte
+		putKey(key[:], id)
+		assert.Equal(t, fmt.Sprintf("%016d", id), string(key[:KeyBytes]))
+		assert.Equal(t, id, keyNumber(key[:]))
+		putAbsentKey(key[:], id)
+		assert.Equal(t, fmt.Sprintf("%016d!", id), string(key[:]))
+	}
+}
+
+func TestAValueTellsItsKeyAndItsPut(t *testing.T) {
+	rng := testRand()
+	for _, size := range []int{MinValueBytes, MinValueBytes + 1, 100, 1024, poolBytes + 3} {
+		pool := newValuePool(size, 1)
+		value := make([]byte, size)
+		want := newVersion(maxWorkers-1, 1<<48-1)
+		for range 10 {
+			pool.fill(value, 123, want, rng.Uint64())
+			got, err := checkValue(value, 123)
+			require.NoError(t, err)
+			require.Equal(t, want, got)
+		}
+	}
+}
+
+func TestEveryFlippedBitOfAValueIsNoticed(t *testing.T) {
+	value := make([]byte, 64)
+	newValuePool(len(value), 1).fill(value, 5, newVersion(1, 2), 3)
+	for bit := range len(value) * 8 {
+		value[bit/8] ^= 1 << (bit % 8)
+		_, err := checkValue(value, 5)
+		require.ErrorIs(t, err, ErrWrongAnswer, "bit %d", bit)
+		value[bit/8] ^= 1 << (bit % 8)
+	}
+	_, err := checkValue(value, 5)
+	require.NoError(t, err)
+	_, err = checkValue(value, 6)
+	require.ErrorContains(t, err, "key 0000000000000006 has the value of key 0000000000000005")
+	for n := range len(value) {
+		_, err = checkValue(value[:n], 5)
+		require.ErrorIs(t, err, ErrWrongAnswer, "cut to %d bytes", n)
+	}
+}
+
+func TestValuesAreUniqueAndDoNotCompress(t *testing.T) {
+	const count, size = 1000, 1024
+	rng := testRand()
+	pool := newValuePool(size, 1)
+	seen := make(map[string]bool)
+	var all bytes.Buffer
+	value := make([]byte, size)
+	for i := range count {
+		pool.fill(value, 1, newVersion(0, uint64(i)), rng.Uint64())
+		seen[string(value)] = true
+		all.Write(value)
+	}
+	assert.Len(t, seen, count)
+
+	var packed bytes.Buffer
+	w, err := flate.NewWriter(&packed, flate.BestCompression)
+	require.NoError(t, err)
+	_, err = w.Write(all.Bytes())
+	require.NoError(t, err)
+	require.NoError(t, w.Close())
+	assert.Greater(t, packed.Len(), count*size*95/100)
+}
+
+func FuzzCheckValue(f *testing.F) {
+	value := make([]byte, 40)
+	newValuePool(len(value), 1).fill(value, 9, newVersion(3, 4), 5)
+	f.Add(value, uint64(9))
+	f.Add(value[:MinValueBytes], uint64(9))
+	f.Add([]byte{}, uint64(0))
+	f.Fuzz(func(t *testing.T, data []byte, id uint64) {
+		v, err := checkValue(data, id)
+		if err != nil {
+			require.ErrorIs(t, err, ErrWrongAnswer)
+			return
+		}
+		again := bytes.Clone(data)
+		require.GreaterOrEqual(t, len(again), MinValueBytes)
+		pool := &valuePool{random: make([]byte, poolBytes+len(again))}
+		copy(pool.random, again[MinValueBytes:])
+		pool.fill(again, id, v, 0)
+		require.Equal(t, data, again, "what is accepted is what fill would have made")
+	})
+}

@@ -1,0 +1,234 @@
+package workload
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"time"
+)
+
+// shared is what all workers of a run have in common.
+type shared struct {
+	cfg       *Config
+	target    Target
+	pool      *valuePool
+	deletions *deletions
+	epoch     time.Time // the clock of the run counts from here
+	preloaded uint64    // keys below are known to have been put; set between phases
+}
+
+func newShared(cfg *Config, target Target) *shared {
+	return &shared{
+		cfg:       cfg,
+		target:    target,
+		pool:      newValuePool(cfg.ValueBytes, cfg.Seed),
+		deletions: newDeletions(cfg.Keys, cfg.Workers),
+		// A nanosecond back, because the time 0 stands for "never".
+		epoch: time.Now().Add(-time.Nanosecond),
+	}
+}
+
+// now returns the nanoseconds since the epoch. It is monotonic over all
+// processors, on which [deletions] relies.
+func (s *shared) now() int64 { return int64(time.Since(s.epoch)) }
+
+// worker issues operations, one at a time, and checks the answers. Nothing in
+// it allocates once it runs.
+//
+// It belongs to one goroutine, except for rec.
+type worker struct {
+	*shared
+	index int
+	rng   *rand.Rand
+	puts  chooser
+	reads chooser
+	known *knownKeys
+	count uint64 // puts so far
+	rec   recorder
+
+	key       [KeyBytes]byte
+	absentKey [absentKeyBytes]byte
+	value     []byte
+	buf       []byte
+}
+
+func newWorker(s *shared, index int) *worker {
+	rng := rand.New(rand.NewPCG(s.cfg.Seed, uint64(index)))
+	w := &worker{
+		shared: s,
+		index:  index,
+		rng:    rng,
+		known:  newKnownKeys(s.cfg.Distribution == Latest, rng),
+		value:  make([]byte, s.cfg.ValueBytes),
+		buf:    make([]byte, s.cfg.ValueBytes),
+	}
+	w.puts, w.reads = newChoosers(s.cfg.Distribution, s.cfg.Keys, index, s.cfg.Workers, rng)
+	return w
+}
+
+// step does one operation of the mix. intended is when it should have begun in
+// an open loop, and 0 in a closed one.
+func (w *worker) step(ctx context.Context, intended int64) error {
+	switch w.cfg.Mix.draw(w.rng) {
+	case kindPut:
+		return w.put(ctx, w.puts.next(), intended)
+	case kindDelete:
+		return w.delete(ctx, intended)
+	}
+	return w.get(ctx, intended)
+}
+
+func (w *worker) put(ctx context.Context, id uint64, intended int64) error {
+	w.count++
+	v := newVersion(w.index, w.count)
+	putKey(w.key[:], id)
+	w.pool.fill(w.value, id, v, w.rng.Uint64())
+
+	began := w.now()
+	if err := w.target.Put(ctx, w.key[:], w.value); err != nil {
+		return fmt.Errorf("put key %s: %w", w.key[:], err)
+	}
+	w.record(kindPut, began, w.now(), intended)
+	w.known.add(knownKey{id: id, version: v, since: began})
+	return nil
+}
+
+func (w *worker) get(ctx context.Context, intended int64) error {
+	key, known := w.readKey()
+	began := w.now()
+	found, ended, err := w.read(ctx, key, known)
+	if err != nil {
+		return err
+	}
+	w.record(kindGet, began, ended, intended)
+	if known {
+		w.rec.getKnown.Add(1)
+	}
+	if found {
+		w.rec.getFound.Add(1)
+	}
+	return nil
+}
+
+func (w *worker) delete(ctx context.Context, intended int64) error {
+	key, known := w.readKey()
+	var found bool
+	if w.cfg.CheckDeletes {
+		var err error
+		if found, _, err = w.read(ctx, key, known); err != nil {
+			return err
+		}
+	}
+	bytes := w.keyBytes(key.id, known)
+	if known {
+		w.deletions.begin(w.index, key.id)
+	}
+	began := w.now()
+	if err := w.target.Delete(ctx, bytes); err != nil {
+		return fmt.Errorf("delete key %s: %w", bytes, err)
+	}
+	ended := w.now()
+	w.record(kindDelete, began, ended, intended)
+	if found {
+		w.rec.deleteFound.Add(1)
+	}
+	if known {
+		w.deletions.end(w.index, key.id, ended)
+		w.known.remove(key.id)
+	}
+	return nil
+}
+
+// readKey chooses what to get or delete: at the find rate a key that is known
+// to have been put, otherwise one that never is.
+//
+// Of the known keys the distribution's own draw is taken if it happens to be
+// one, else any that the worker remembers. So reads keep the skew of the
+// distribution, and in a preloaded store they reach all of it and not only
+// what the workers remember.
+func (w *worker) readKey() (key knownKey, known bool) {
+	if w.cfg.FindRate > 0 && w.rng.Float64() < w.cfg.FindRate {
+		id := w.reads.next()
+		if key, ok := w.known.lookup(id); ok {
+			return key, true
+		}
+		if id < w.preloaded && !w.deletions.possible(id, 1) {
+			return knownKey{id: id, since: 1}, true
+		}
+		if key, ok := w.known.pick(); ok {
+			return key, true
+		}
+	}
+	return knownKey{id: w.rng.Uint64N(w.cfg.Keys)}, false
+}
+
+// keyBytes spells a key, known or absent, in the worker's memory.
+func (w *worker) keyBytes(id uint64, known bool) []byte {
+	if known {
+		putKey(w.key[:], id)
+		return w.key[:]
+	}
+	putAbsentKey(w.absentKey[:], id)
+	return w.absentKey[:]
+}
+
+// read asks the target for a key and judges the answer. ended is when the
+// answer came; judging it takes no part in the latency.
+func (w *worker) read(ctx context.Context, key knownKey, known bool) (found bool, ended int64, err error) {
+	bytes := w.keyBytes(key.id, known)
+	value, found, err := w.target.Get(ctx, bytes, w.buf)
+	ended = w.now()
+	switch {
+	case err != nil:
+		err = fmt.Errorf("get key %s: %w", bytes, err)
+	case !known && found:
+		err = fmt.Errorf("%w: key %s was never put, yet has a value of %d bytes", ErrWrongAnswer, bytes, len(value))
+	case found:
+		err = w.checkFound(key, value)
+	case known && w.deletions.possible(key.id, key.since):
+		w.known.remove(key.id)
+	case known:
+		err = w.lost(ctx, key, bytes)
+	}
+	return found, ended, err
+}
+
+// lost returns the error for a key that should have been found. A second read
+// tells whether the key is gone or was only overlooked.
+func (w *worker) lost(ctx context.Context, key knownKey, bytes []byte) error {
+	again := "a second read does not find it either"
+	if value, found, err := w.target.Get(ctx, bytes, w.buf); err != nil {
+		again = fmt.Sprintf("a second read fails: %v", err)
+	} else if found {
+		v, err := checkValue(value, key.id)
+		if err != nil {
+			return err
+		}
+		again = fmt.Sprintf("a second read finds %v", v)
+	}
+	return fmt.Errorf("%w: key %s is lost: %v was acknowledged, no delete came after; %s",
+		ErrWrongAnswer, bytes, key.version, again)
+}
+
+// checkFound accepts a value of the key. If it is one of this worker's own, it
+// must be the last: only this worker writes those, one after the other.
+func (w *worker) checkFound(key knownKey, value []byte) error {
+	v, err := checkValue(value, key.id)
+	if err != nil {
+		return err
+	}
+	if key.version != 0 && v.worker() == w.index && v != key.version {
+		return fmt.Errorf("%w: key %016d has the value of %v, but %v came after and was acknowledged",
+			ErrWrongAnswer, key.id, v, key.version)
+	}
+	return nil
+}
+
+// record counts an operation: from when it began or, in an open loop, from
+// when it should have begun.
+func (w *worker) record(k kind, began, ended, intended int64) {
+	if intended != 0 {
+		began = intended
+	}
+	w.rec.latency[k].Record(time.Duration(ended - began))
+}
