@@ -1,0 +1,196 @@
+package admin
+
+import (
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/kvd-db/kvd/internal/engine"
+	"github.com/kvd-db/kvd/internal/partition"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// sample is a source in which every figure is there and most differ.
+func sample() *Source {
+	stats := engine.Stats{Partitions: make([]partition.Stats, 2), MemtableLimit: 1 << 20, DiskFree: 3 << 30, Snapshots: 4, Pressure: 0.5}
+	stats.Log.Syncs, stats.Log.SyncTime, stats.Log.Records = 5, 2*time.Second, 6
+	stats.Cache.Hits, stats.Cache.Misses = 7, 8
+	p := &stats.Partitions[0]
+	p.Batches, p.BatchOps = 3, 2065
+	p.BatchSizes[0], p.BatchSizes[4], p.BatchSizes[11] = 1, 1, 1
+	p.Reads, p.QueueOps, p.ActiveBytes, p.SealedBytes, p.DeltaBytes, p.BaseTables = 9, 10, 11, 12, 13, 14
+	return &Source{
+		Build: Build{Version: "1.2.3", Commit: "abc", Go: "go1.26", Started: time.Now().Add(-time.Hour)},
+		Store: func() (engine.Stats, bool) { return stats, true },
+		Traffic: func() Traffic {
+			return Traffic{
+				Requests: []RequestCount{{"Get", "OK", 20}, {"Get", "NotFound", 21}},
+				Shed:     map[string]uint64{"streams": 22}, Connections: 23, Bytes: 24,
+				Frames: []uint64{1, 0, 2}, FrameOps: 9,
+			}
+		},
+		Incidents: func() Incidents {
+			return Incidents{Corruptions: 30, TailDropped: 31, Recovery: time.Second, Stalled: map[string]time.Duration{"deltas": time.Minute}}
+		},
+		Checks: func() []Check { return []Check{{Name: "open"}, {Name: "writes", Note: "slow today"}} },
+		Alive:  func() error { return nil },
+		Facts:  []Fact{{"durability", "sync"}, {"settings", ""}},
+	}
+}
+
+func get(t *testing.T, s *Source, target string) (int, string) {
+	t.Helper()
+	w := httptest.NewRecorder()
+	Handler(s).ServeHTTP(w, httptest.NewRequest(http.MethodGet, target, nil))
+	return w.Code, w.Body.String()
+}
+
+func TestMetricsKeepTheRulesOfPrometheus(t *testing.T) {
+	families, err := Registry(sample()).Gather()
+	require.NoError(t, err)
+	problems, err := promlint.NewWithMetricFamilies(families).Lint()
+	require.NoError(t, err)
+	assert.Empty(t, problems)
+	for _, f := range families {
+		assert.NotEmpty(t, f.GetHelp(), f.GetName())
+	}
+}
+
+func TestEveryDescribedMetricIsThere(t *testing.T) {
+	_, page := get(t, sample(), "/metrics")
+	for _, d := range described {
+		name, _, _ := strings.Cut(strings.TrimPrefix(d.String(), `Desc{fqName: "`), `"`)
+		assert.Contains(t, page, "# TYPE "+name+" ", "described, but never collected")
+	}
+}
+
+func TestMetricsSayWhatTheSourceSays(t *testing.T) {
+	const want = `
+# HELP kvd_requests_total Finished requests; operations of a pipeline count one by one.
+# TYPE kvd_requests_total counter
+kvd_requests_total{code="NotFound",method="Get"} 21
+kvd_requests_total{code="OK",method="Get"} 20
+# HELP kvd_frame_ops Operations in the frames that clients sent.
+# TYPE kvd_frame_ops histogram
+kvd_frame_ops_bucket{le="1"} 1
+kvd_frame_ops_bucket{le="2"} 1
+kvd_frame_ops_bucket{le="+Inf"} 3
+kvd_frame_ops_sum 9
+kvd_frame_ops_count 3
+# HELP kvd_wal_sync_duration_seconds Syncs of the commit log and the time they took.
+# TYPE kvd_wal_sync_duration_seconds summary
+kvd_wal_sync_duration_seconds_sum 2
+kvd_wal_sync_duration_seconds_count 5
+# HELP kvd_memtable_bytes Memory of the memtables, sealed ones included.
+# TYPE kvd_memtable_bytes gauge
+kvd_memtable_bytes{partition="0"} 23
+kvd_memtable_bytes{partition="1"} 0
+# HELP kvd_write_stall_seconds_total Time during which writes were slowed.
+# TYPE kvd_write_stall_seconds_total counter
+kvd_write_stall_seconds_total{reason="deltas"} 60
+# HELP kvd_corruption_total Damaged blocks and files met; each meeting counts.
+# TYPE kvd_corruption_total counter
+kvd_corruption_total 30
+# HELP kvd_wal_tail_dropped_bytes Bytes that recovery dropped at the end of the commit log; never acknowledged as synced.
+# TYPE kvd_wal_tail_dropped_bytes gauge
+kvd_wal_tail_dropped_bytes 31
+`
+	require.NoError(t, testutil.GatherAndCompare(Registry(sample()), strings.NewReader(want),
+		"kvd_requests_total", "kvd_frame_ops", "kvd_wal_sync_duration_seconds", "kvd_memtable_bytes",
+		"kvd_write_stall_seconds_total", "kvd_corruption_total", "kvd_wal_tail_dropped_bytes"))
+}
+
+// The names that tools outside of this repository rely on.
+func TestPromisedMetricsAreThere(t *testing.T) {
+	_, page := get(t, sample(), "/metrics")
+	for _, series := range []string{
+		"kvd_corruption_total 30", "kvd_wal_tail_dropped_bytes 31", "kvd_readonly 0",
+		`kvd_shed_total{reason="streams"} 22`, "kvd_inflight_bytes 24", "kvd_connections 23", "kvd_goroutines ",
+		`kvd_build_info{commit="abc",go="go1.26",version="1.2.3"} 1`,
+		`kvd_batch_ops_bucket{le="1"} 1`, `kvd_batch_ops_bucket{le="16"} 2`, `kvd_batch_ops_bucket{le="4096"} 3`, "kvd_batch_ops_sum 2065",
+		`kvd_queue_depth{partition="0"} 10`, `kvd_level_bytes{level="delta",partition="0"} 13`, `kvd_level_files{level="base",partition="0"} 14`,
+		`kvd_cache_requests_total{result="hit"} 7`, "kvd_snapshots_open 4", "go_goroutines ", "process_open_fds ",
+	} {
+		assert.Contains(t, page, "\n"+series)
+	}
+}
+
+func TestBeforeTheStoreIsOpenThePageIsShorterButThere(t *testing.T) {
+	s := sample()
+	s.Store = func() (engine.Stats, bool) { return engine.Stats{}, false }
+	code, page := get(t, s, "/metrics")
+	assert.Equal(t, http.StatusOK, code)
+	assert.Contains(t, page, "kvd_build_info")
+	assert.NotContains(t, page, "kvd_batch_ops")
+	code, _ = get(t, s, "/status.txt")
+	assert.Equal(t, http.StatusOK, code)
+}
+
+func TestReadyFollowsTheChecks(t *testing.T) {
+	s := sample()
+	code, page := get(t, s, "/readyz")
+	assert.Equal(t, http.StatusOK, code)
+	assert.Equal(t, "ready\n", page)
+	code, page = get(t, s, "/readyz?verbose")
+	assert.Equal(t, http.StatusOK, code)
+	assert.Equal(t, "[+] open\n[+] writes: slow today\nready\n", page)
+
+	s.Checks = func() []Check { return []Check{{Name: "open", Err: errors.New("replaying")}, {Name: "other"}} }
+	code, page = get(t, s, "/readyz")
+	assert.Equal(t, http.StatusServiceUnavailable, code)
+	assert.Equal(t, "[-] open: replaying\nnot ready\n", page)
+}
+
+func TestAliveIsAboutTheProcessAlone(t *testing.T) {
+	s := sample()
+	s.Checks = func() []Check { return []Check{{Name: "open", Err: errors.New("replaying")}} }
+	code, page := get(t, s, "/livez")
+	assert.Equal(t, http.StatusOK, code)
+	assert.Equal(t, "ok\n", page)
+	s.Alive = func() error { return errors.New("disk gone") }
+	code, page = get(t, s, "/livez")
+	assert.Equal(t, http.StatusServiceUnavailable, code)
+	assert.Equal(t, "failed: disk gone\n", page)
+}
+
+func TestStatusIsForPeople(t *testing.T) {
+	s := sample()
+	_, page := get(t, s, "/status.txt")
+	for _, want := range []string{
+		"state        READY", "1.2.3", "up           1h0m0s", "durability   sync", "note         writes: slow today",
+		"2065 in 3 batches (688.3 each), 413.0 for each sync", "5, 400ms on average", "slowed", "30 corruptions",
+	} {
+		assert.Contains(t, page, want)
+	}
+	assert.NotContains(t, page, "settings", "empty facts are left out")
+	s.Checks = func() []Check { return []Check{{Name: "store", Err: errors.New("broken")}} }
+	_, page = get(t, s, "/status.txt")
+	assert.Contains(t, page, "NOT READY")
+	assert.Contains(t, page, "store: broken")
+}
+
+func TestNothingCanBeChangedThroughThePages(t *testing.T) {
+	for _, path := range []string{"/livez", "/readyz", "/metrics", "/status.txt"} {
+		w := httptest.NewRecorder()
+		Handler(sample()).ServeHTTP(w, httptest.NewRequest(http.MethodPost, path, nil))
+		assert.Equal(t, http.StatusMethodNotAllowed, w.Code, path)
+	}
+	code, _ := get(t, sample(), "/nothing")
+	assert.Equal(t, http.StatusNotFound, code)
+	code, page := get(t, sample(), "/")
+	assert.Equal(t, http.StatusOK, code)
+	assert.Contains(t, page, "/metrics")
+	code, page = get(t, sample(), "/debug/pprof/cmdline")
+	assert.Equal(t, http.StatusOK, code)
+	assert.NotEmpty(t, page)
+}

@@ -1,0 +1,208 @@
+package admin
+
+import (
+	"runtime"
+	"strconv"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/kvd-db/kvd/internal/engine"
+	"github.com/kvd-db/kvd/internal/partition"
+)
+
+// All metrics of kvd. Sums of counters over partitions are left to the reader,
+// but for batch sizes: a histogram for each partition would be most of the page.
+var (
+	buildInfo  = describe("kvd_build_info", "What is running; the value is always 1.", "version", "commit", "go")
+	goroutines = describe("kvd_goroutines", "Goroutines of the process.")
+
+	requests    = describe("kvd_requests_total", "Finished requests; operations of a pipeline count one by one.", "method", "code")
+	shed        = describe("kvd_shed_total", "Connections, calls and operations refused because something was full.", "reason")
+	panics      = describe("kvd_handler_panics_total", "Request handlers that panicked.")
+	connections = describe("kvd_connections", "Open client connections.")
+	accepted    = describe("kvd_connections_accepted_total", "Client connections taken.")
+	streams     = describe("kvd_inflight_requests", "Calls in progress, streams included.")
+	inflight    = describe("kvd_inflight_bytes", "Memory that calls in progress are charged for.")
+	frameOps    = describe("kvd_frame_ops", "Operations in the frames that clients sent.")
+
+	batchOps      = describe("kvd_batch_ops", "Operations in the write micro-batches of all partitions.")
+	reads         = describe("kvd_reads_total", "Point reads.", "partition")
+	readBatches   = describe("kvd_read_batches_total", "Batches that point reads were served in.", "partition")
+	queueDepth    = describe("kvd_queue_depth", "Writes waiting in the inbox.", "partition")
+	queueBytes    = describe("kvd_queue_bytes", "Bytes of the writes waiting in the inbox.", "partition")
+	memtableBytes = describe("kvd_memtable_bytes", "Memory of the memtables, sealed ones included.", "partition")
+	levelFiles    = describe("kvd_level_files", "Tables on disk.", "partition", "level")
+	levelBytes    = describe("kvd_level_bytes", "Bytes of the tables on disk.", "partition", "level")
+	entries       = describe("kvd_table_entries", "Versions of keys in tables, tombstones included.", "partition")
+	userBytes     = describe("kvd_user_written_bytes_total", "Bytes of keys and values written by callers.", "partition")
+	flushes       = describe("kvd_flushes_total", "Memtables written to a delta.", "partition")
+	flushed       = describe("kvd_flush_written_bytes_total", "Bytes of tables written by flushes.", "partition")
+	compactions   = describe("kvd_compactions_total", "Compactions finished.", "partition")
+	compacted     = describe("kvd_compaction_written_bytes_total", "Bytes of tables written by compactions.", "partition")
+	debt          = describe("kvd_compaction_debt_bytes", "Bytes that compactions will have to read.", "partition")
+
+	walSync     = describe("kvd_wal_sync_duration_seconds", "Syncs of the commit log and the time they took.")
+	walSyncMax  = describe("kvd_wal_sync_longest_seconds", "The longest sync of the commit log so far.")
+	walGroups   = describe("kvd_wal_groups_total", "Writes to the commit log, each a group of records.")
+	walRecords  = describe("kvd_wal_records_total", "Records in those groups: micro-batches and atomic batches.")
+	walWritten  = describe("kvd_wal_written_bytes_total", "Bytes written to the commit log.")
+	walLive     = describe("kvd_wal_bytes", "Bytes of all segments of the commit log.")
+	walSegments = describe("kvd_wal_segments", "Segments of the commit log.")
+	walTail     = describe("kvd_wal_tail_dropped_bytes", "Bytes that recovery dropped at the end of the commit log; never acknowledged as synced.")
+
+	cacheRequests = describe("kvd_cache_requests_total", "Block reads by whether the cache had the block.", "result")
+	cacheBytes    = describe("kvd_cache_bytes", "Memory of the block cache in use.")
+	snapshots     = describe("kvd_snapshots_open", "Snapshots held by scans and reads.")
+	visible       = describe("kvd_visible_sequence_number", "The newest number that every reader sees.")
+	memtableLimit = describe("kvd_memtable_limit_bytes", "Budget of all memtables.")
+	memtableShed  = describe("kvd_memtable_shed_total", "Writes shed by the store because its memtables were full.")
+	pressure      = describe("kvd_write_pressure_ratio", "How far background work is behind: writes slow down above 0 and wait at 2.")
+	stalled       = describe("kvd_write_stall_seconds_total", "Time during which writes were slowed.", "reason")
+	readOnly      = describe("kvd_readonly", "1 while no writes are taken because the disk is nearly full.")
+	diskFree      = describe("kvd_disk_free_bytes", "Free bytes of the disk with the data directory; 0 until first looked at.")
+
+	corruptions = describe("kvd_corruption_total", "Damaged blocks and files met; each meeting counts.")
+	background  = describe("kvd_background_errors_total", "Flushes and compactions that failed and are tried again.")
+	slowSyncs   = describe("kvd_wal_slow_syncs_total", "Syncs of the commit log that took over a second.")
+	setAside    = describe("kvd_files_set_aside_total", "Unknown files moved to lost+found.")
+	recovery    = describe("kvd_recovery_seconds", "Time that opening the store took.")
+)
+
+var described []*prometheus.Desc
+
+func describe(name, help string, labels ...string) *prometheus.Desc {
+	d := prometheus.NewDesc(name, help, labels, nil)
+	described = append(described, d)
+	return d
+}
+
+// collector reads a Source when it is scraped.
+type collector struct{ *Source }
+
+// Describe implements prometheus.Collector.
+func (c *collector) Describe(out chan<- *prometheus.Desc) {
+	for _, d := range described {
+		out <- d
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (c *collector) Collect(out chan<- prometheus.Metric) {
+	s := sink{out}
+	s.number(buildInfo, 1, c.Build.Version, c.Build.Commit, c.Build.Go)
+	s.number(goroutines, float64(runtime.NumGoroutine()))
+	traffic := c.Traffic()
+	s.traffic(&traffic)
+	incidents := c.Incidents()
+	s.incidents(&incidents)
+	if stats, open := c.Store(); open {
+		s.store(&stats)
+		for i := range stats.Partitions {
+			s.partition(strconv.Itoa(i), &stats.Partitions[i])
+		}
+	}
+}
+
+// sink turns figures into metrics.
+type sink struct{ out chan<- prometheus.Metric }
+
+func (s sink) counter(d *prometheus.Desc, v uint64, labels ...string) {
+	s.out <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(v), labels...)
+}
+
+func (s sink) number(d *prometheus.Desc, v float64, labels ...string) {
+	s.out <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
+}
+
+// sizes emits a histogram whose bucket i has what is at most 2^i; the last one
+// has everything above.
+func (s sink) sizes(d *prometheus.Desc, counts []uint64, sum uint64) {
+	buckets := make(map[float64]uint64, len(counts))
+	total := uint64(0)
+	for i, n := range counts {
+		total += n
+		if i < len(counts)-1 {
+			buckets[float64(uint64(1)<<i)] = total
+		}
+	}
+	s.out <- prometheus.MustNewConstHistogram(d, total, float64(sum), buckets)
+}
+
+func (s sink) traffic(t *Traffic) {
+	for _, r := range t.Requests {
+		s.counter(requests, r.Count, r.Method, r.Code)
+	}
+	for reason, n := range t.Shed {
+		s.counter(shed, n, reason)
+	}
+	s.counter(panics, t.Panics)
+	s.number(connections, float64(t.Connections))
+	s.counter(accepted, t.Accepted)
+	s.number(streams, float64(t.Streams))
+	s.number(inflight, float64(t.Bytes))
+	s.sizes(frameOps, t.Frames, t.FrameOps)
+}
+
+func (s sink) incidents(n *Incidents) {
+	s.counter(corruptions, n.Corruptions)
+	s.counter(background, n.BackgroundErrors)
+	s.counter(slowSyncs, n.SlowSyncs)
+	s.counter(setAside, n.FilesSetAside)
+	s.number(walTail, float64(n.TailDropped))
+	s.number(recovery, n.Recovery.Seconds())
+	for reason, d := range n.Stalled {
+		s.out <- prometheus.MustNewConstMetric(stalled, prometheus.CounterValue, d.Seconds(), reason)
+	}
+}
+
+func (s sink) store(st *engine.Stats) {
+	sizes := make([]uint64, partition.SizeBuckets)
+	ops := uint64(0)
+	for i := range st.Partitions {
+		ops += st.Partitions[i].BatchOps
+		for j, n := range st.Partitions[i].BatchSizes {
+			sizes[j] += n
+		}
+	}
+	s.sizes(batchOps, sizes, ops)
+	s.out <- prometheus.MustNewConstSummary(walSync, st.Log.Syncs, st.Log.SyncTime.Seconds(), nil)
+	s.number(walSyncMax, st.Log.SyncMax.Seconds())
+	s.counter(walGroups, st.Log.Groups)
+	s.counter(walRecords, st.Log.Records)
+	s.counter(walWritten, st.Log.Bytes)
+	s.number(walLive, float64(st.Log.LiveBytes))
+	s.number(walSegments, float64(st.Log.Segments))
+	s.counter(cacheRequests, st.Cache.Hits, "hit")
+	s.counter(cacheRequests, st.Cache.Misses, "miss")
+	s.number(cacheBytes, float64(st.Cache.Bytes))
+	s.number(snapshots, float64(st.Snapshots))
+	s.number(visible, float64(st.Visible))
+	s.number(memtableLimit, float64(st.MemtableLimit))
+	s.counter(memtableShed, st.Shed)
+	s.number(pressure, st.Pressure)
+	s.number(diskFree, float64(st.DiskFree))
+	if st.ReadOnly {
+		s.number(readOnly, 1)
+	} else {
+		s.number(readOnly, 0)
+	}
+}
+
+func (s sink) partition(id string, p *partition.Stats) {
+	s.counter(reads, p.Reads, id)
+	s.counter(readBatches, p.ReadBatches, id)
+	s.number(queueDepth, float64(p.QueueOps), id)
+	s.number(queueBytes, float64(p.QueueBytes), id)
+	s.number(memtableBytes, float64(p.ActiveBytes+p.SealedBytes), id)
+	s.number(levelFiles, float64(p.DeltaTables), id, "delta")
+	s.number(levelFiles, float64(p.BaseTables), id, "base")
+	s.number(levelBytes, float64(p.DeltaBytes), id, "delta")
+	s.number(levelBytes, float64(p.BaseBytes), id, "base")
+	s.number(entries, float64(p.Entries), id)
+	s.counter(userBytes, p.UserBytes, id)
+	s.counter(flushes, p.Flushes, id)
+	s.counter(flushed, p.FlushedBytes, id)
+	s.counter(compactions, p.Compactions, id)
+	s.counter(compacted, p.CompactedBytes, id)
+	s.number(debt, float64(p.Debt), id)
+}

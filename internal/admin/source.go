@@ -1,0 +1,75 @@
+package admin
+
+import (
+	"time"
+
+	"github.com/kvd-db/kvd/internal/engine"
+)
+
+// Source is where the pages get their facts. Its functions are called for each
+// request, from several goroutines at once, and should return soon.
+type Source struct {
+	Build Build
+	// Store returns the store's counters; false until the store is open.
+	Store func() (engine.Stats, bool)
+	// Traffic returns the service's counters.
+	Traffic func() Traffic
+	// Incidents returns what went wrong since the start.
+	Incidents func() Incidents
+	// Checks say, one by one, what has to hold for the service to be ready.
+	Checks func() []Check
+	// Alive returns why the process cannot recover by itself, nil if it can.
+	Alive func() error
+	// Facts are lines about the configuration for the status page.
+	Facts []Fact
+}
+
+// Build says what is running.
+type Build struct {
+	Version, Commit, Go string
+	Started             time.Time
+}
+
+// Traffic counts what the service did with its callers.
+type Traffic struct {
+	Requests    []RequestCount
+	Shed        map[string]uint64 // by reason
+	Panics      uint64
+	Connections int64
+	Accepted    uint64
+	Streams     int64 // calls in progress
+	Bytes       int64 // what they are charged for
+
+	// Frames[i] counts frames of at most 2^i operations that are in no smaller
+	// class; FrameOps is their operations.
+	Frames   []uint64
+	FrameOps uint64
+}
+
+// RequestCount is how many requests of a method ended with a code.
+type RequestCount struct {
+	Method, Code string
+	Count        uint64
+}
+
+// Incidents count what an operator should know of.
+type Incidents struct {
+	Corruptions      uint64 // damage met, each time
+	BackgroundErrors uint64 // flushes and compactions that will be tried again
+	SlowSyncs        uint64 // syncs of the log over a second
+	FilesSetAside    uint64
+	TailDropped      int64         // bytes that recovery dropped from the end of the log
+	Recovery         time.Duration // how long opening the store took
+	// Stalled is how long writes have been slowed, by reason.
+	Stalled map[string]time.Duration
+}
+
+// Check is one condition of being ready.
+type Check struct {
+	Name string
+	Err  error  // why it does not hold; nil if it does
+	Note string // what is worth knowing though it holds
+}
+
+// Fact is one line of the status page.
+type Fact struct{ Name, Value string }

@@ -1,0 +1,134 @@
+package daemon
+
+import (
+	"fmt"
+	"net"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/kvd-db/kvd/internal/batcher"
+	"github.com/kvd-db/kvd/internal/descriptor"
+	"github.com/kvd-db/kvd/internal/engine"
+	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/vfs"
+)
+
+// Config is everything that a service is started with. DefaultConfig makes one;
+// Settings lets flags and the environment change it.
+type Config struct {
+	Data       string
+	Listen     string
+	Admin      string
+	Partitions int           // 0: what is there, or engine.DefaultPartitions for a new store
+	Durability kv.Durability // kv.DurabilityDefault: buffered for Dev, else sync
+	Memory     int64         // budget of the whole process; 0: see defaultMemory
+	BatchOps   int           // 0: batcher.DefaultMaxOps
+	Linger     time.Duration
+	FlushKeys  int
+	Grace      time.Duration
+	LowDisk    int64
+	MaxSync    time.Duration
+	LogLevel   string
+	LogFormat  string
+	Dev        bool
+	Remote     bool
+
+	// FS is where the store lives, vfs.OS unless Dev or a test says otherwise.
+	FS vfs.FS
+	// Log is told what happens. Required.
+	Log *zap.Logger
+	// Chosen are the settings that are not the default, for the first line of the
+	// log: see NonDefault.
+	Chosen []string
+}
+
+// DefaultConfig returns what a service without any setting runs with.
+func DefaultConfig() Config {
+	return Config{
+		Data: "./kvd-data", Listen: "127.0.0.1:7070", Admin: "127.0.0.1:7071",
+		Grace: 10 * time.Second, LowDisk: 64 << 20, MaxSync: 20 * time.Second,
+		LogLevel: "info", LogFormat: "console", FS: vfs.OS,
+	}
+}
+
+// Settings lists every setting of c, in the order of the help. Setting one
+// changes c; what c holds now counts as the default.
+func (c *Config) Settings() []*Setting {
+	settings := []*Setting{
+		{Name: "data", value: stringValue{&c.Data}, Help: "directory of the store; made if it is not there"},
+		{Name: "listen", value: stringValue{&c.Listen}, Help: "address for clients; port 0 takes a free one"},
+		{Name: "admin", value: stringValue{&c.Admin}, Help: "address for health, metrics and profiles"},
+		{Name: "partitions", value: intValue{&c.Partitions},
+			Help: fmt.Sprintf("hash partitions of a new store, fixed from then on; 0 takes %d, or what is there", engine.DefaultPartitions)},
+		{Name: "durability", value: durabilityValue{&c.Durability}, Help: "of writes that do not choose: memory, buffered or sync"},
+		{Name: "memory", value: bytesValue{&c.Memory}, Help: "budget of the process; auto is a quarter of the machine or cgroup, at least 256MiB"},
+		{Name: "batch-ops", value: intValue{&c.BatchOps}, Help: fmt.Sprintf("most operations in a micro-batch; 0 takes %d", batcher.DefaultMaxOps)},
+		{Name: "linger", value: durationValue{&c.Linger}, Help: "how long a micro-batch that is not full waits for more; 0 never waits"},
+		{Name: "flush-keys", value: intValue{&c.FlushKeys}, Help: "flush a memtable at this many entries; 0 goes by memory alone"},
+		{Name: "grace", value: durationValue{&c.Grace}, Help: "how long calls in flight may take to finish when the service ends"},
+		{Name: "low-disk", value: bytesValue{&c.LowDisk}, Help: "take no writes while less than this is free on the disk"},
+		{Name: "max-sync-time", value: durationValue{&c.MaxSync}, Help: "end the process when a sync of the log takes longer; at least 1s"},
+		{Name: "log-level", value: choiceValue{&c.LogLevel, []string{"debug", "info", "warn", "error"}}, Help: "least important lines to log"},
+		{Name: "log-format", value: choiceValue{&c.LogFormat, []string{"console", "json"}}, Help: "how lines on standard error look"},
+		{Name: "dev", value: boolValue{&c.Dev}, Help: "keep everything in memory, gone at the end; writes are then buffered by default"},
+		{Name: "insecure-allow-remote", value: boolValue{&c.Remote}, Help: "listen on other than loopback addresses, without any protection"},
+	}
+	for _, s := range settings {
+		s.preset = s.value.String()
+	}
+	return settings
+}
+
+// normalize fills in what follows from other settings and reports what makes no
+// sense.
+func (c *Config) normalize() error {
+	if c.Memory == 0 {
+		c.Memory = defaultMemory(vfs.OS)
+	}
+	switch {
+	case c.Memory < minMemory:
+		return fmt.Errorf("%w: --memory %s is too little; want at least %s", ErrUsage, FormatBytes(c.Memory), FormatBytes(minMemory))
+	case c.Partitions > descriptor.MaxPartitions:
+		return fmt.Errorf("%w: --partitions %d; want at most %d", ErrUsage, c.Partitions, descriptor.MaxPartitions)
+	case c.MaxSync < time.Second:
+		return fmt.Errorf("%w: --max-sync-time %v is too short; want at least 1s", ErrUsage, c.MaxSync)
+	case c.Data == "" && !c.Dev:
+		return fmt.Errorf("%w: --data is empty; name a directory", ErrUsage)
+	}
+	for _, address := range []string{c.Listen, c.Admin} {
+		if err := c.checkAddress(address); err != nil {
+			return err
+		}
+	}
+	if c.Durability == kv.DurabilityDefault {
+		c.Durability = kv.DurabilitySync
+		if c.Dev {
+			c.Durability = kv.DurabilityBuffered
+		}
+	}
+	if c.Dev {
+		mem := vfs.NewMem()
+		mem.SetCapacity(c.Memory)
+		c.FS, c.Data = mem, "dev"
+	}
+	return nil
+}
+
+// checkAddress refuses addresses that others can reach, unless they are asked
+// for: nothing protects a connection yet.
+func (c *Config) checkAddress(address string) error {
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return fmt.Errorf("%w: address %q: want host:port, such as 127.0.0.1:7070", ErrUsage, address)
+	}
+	if c.Remote || host == "localhost" {
+		return nil
+	}
+	if ip := net.ParseIP(host); ip == nil || !ip.IsLoopback() {
+		return fmt.Errorf("%w: %q is not a loopback address, and connections are not protected: TLS and tokens come with a later version. "+
+			"Listen on 127.0.0.1 behind a tunnel or proxy, or pass --insecure-allow-remote if everybody who reaches the port may read and write",
+			ErrUsage, address)
+	}
+	return nil
+}

@@ -1,0 +1,101 @@
+package daemon
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/vfs"
+)
+
+func TestOnlyLoopbackUnlessAskedFor(t *testing.T) {
+	for address, allowed := range map[string]bool{
+		"127.0.0.1:7070": true, "127.9.9.9:0": true, "[::1]:7070": true, "localhost:7070": true,
+		"0.0.0.0:7070": false, ":7070": false, "[::]:7070": false, "10.0.0.1:7070": false, "example.com:7070": false,
+	} {
+		c := DefaultConfig()
+		c.Listen = address
+		err := c.normalize()
+		assert.Equal(t, allowed, err == nil, address)
+		if !allowed {
+			require.ErrorIs(t, err, ErrUsage)
+			require.ErrorContains(t, err, "TLS and tokens come with a later version")
+		}
+		c = DefaultConfig()
+		c.Admin, c.Remote = address, true
+		require.NoError(t, c.normalize(), address)
+	}
+}
+
+func TestDevIsBufferedUnlessChosen(t *testing.T) {
+	c := DefaultConfig()
+	require.NoError(t, c.normalize())
+	assert.Equal(t, kv.DurabilitySync, c.Durability)
+	assert.Equal(t, vfs.OS, c.FS)
+	c = DefaultConfig()
+	c.Dev = true
+	require.NoError(t, c.normalize())
+	assert.Equal(t, kv.DurabilityBuffered, c.Durability)
+	assert.IsType(t, &vfs.Mem{}, c.FS)
+	c = DefaultConfig()
+	c.Dev, c.Durability = true, kv.DurabilitySync
+	require.NoError(t, c.normalize())
+	assert.Equal(t, kv.DurabilitySync, c.Durability)
+}
+
+func TestMemoryIsAQuarterOfWhatThereIs(t *testing.T) {
+	c := DefaultConfig()
+	require.NoError(t, c.normalize())
+	assert.GreaterOrEqual(t, c.Memory, int64(leastAutoMemory))
+	assert.LessOrEqual(t, c.Memory, max(machineMemory()/4, leastAutoMemory))
+
+	fsys := vfs.NewMem()
+	assert.Zero(t, cgroupMemory(fsys), "no control group")
+	write := func(name, text string) {
+		require.NoError(t, fsys.MkdirAll(path.Dir(name)))
+		require.NoError(t, vfs.WriteAtomic(fsys, name, []byte(text)))
+	}
+	write("/proc/self/cgroup", "1:name=systemd:/x\n0::/user/kvd\n")
+	write("/sys/fs/cgroup/user/kvd/memory.max", "max\n")
+	assert.Zero(t, cgroupMemory(fsys), "no limit")
+	write("/sys/fs/cgroup/user/memory.max", "4294967296\n")
+	assert.EqualValues(t, 4<<30, cgroupMemory(fsys), "the limit of the group above counts")
+	write("/sys/fs/cgroup/user/kvd/memory.max", "2147483648\n")
+	assert.EqualValues(t, 2<<30, cgroupMemory(fsys), "the lowest counts")
+	assert.LessOrEqual(t, defaultMemory(fsys), int64(512<<20))
+	write("/sys/fs/cgroup/memory/memory.limit_in_bytes", "1073741824\n")
+	assert.EqualValues(t, 1<<30, cgroupMemory(fsys), "version 1")
+	write("/sys/fs/cgroup/user/kvd/memory.max", "1000000\n")
+	assert.EqualValues(t, leastAutoMemory, defaultMemory(fsys))
+}
+
+func TestExitCodesTellWhatHappened(t *testing.T) {
+	wrap := func(err error) error { return fmt.Errorf("open store: %w", errors.Join(err, errors.New("and more"))) }
+	for want, errs := range map[int][]error{
+		ExitOK:      {nil},
+		ExitUsage:   {wrap(ErrUsage), wrap(kv.ErrInvalidArgument)},
+		ExitDamaged: {wrap(kv.Corruptf("f", 0, "x")), wrap(kv.ErrUnsupportedVersion)},
+		ExitBind:    {wrap(fmt.Errorf("%w: %w", ErrListen, syscall.EADDRINUSE))},
+		ExitIO: {
+			wrap(fmt.Errorf("%w: %w", kv.ErrFailed, kv.Corruptf("f", 0, "x"))), wrap(ErrSyncStuck),
+			wrap(&fs.PathError{Op: "open", Path: "x", Err: syscall.EACCES}), wrap(syscall.ENOSPC),
+		},
+		ExitLocked: {wrap(vfs.ErrLocked)},
+		ExitError:  {errors.New("a bug")},
+	} {
+		for _, err := range errs {
+			if err == nil || want == ExitOK {
+				assert.Equal(t, want, ExitCode(nil))
+				continue
+			}
+			assert.Equal(t, want, ExitCode(err), err)
+		}
+	}
+}

@@ -1,0 +1,57 @@
+package daemon
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"syscall"
+
+	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/vfs"
+)
+
+// Exit codes of the service and of commands on a data directory. Most are from
+// sysexits.h.
+const (
+	ExitOK      = 0
+	ExitError   = 1  // anything else: a bug, unless the message says otherwise
+	ExitUsage   = 64 // wrong flags or settings
+	ExitDamaged = 65 // stored data is damaged, or of a newer version; refused
+	ExitBind    = 69 // an address cannot be listened on
+	ExitIO      = 74 // the disk failed; stopped to keep what was promised
+	ExitLocked  = 75 // another process has the store open
+)
+
+// ErrListen: an address could not be listened on.
+var ErrListen = errors.New("cannot listen")
+
+// ErrSyncStuck: a sync of the log did not return in time.
+var ErrSyncStuck = errors.New("sync of the commit log is stuck")
+
+// ExitCode returns the exit code that tells a script what err means.
+func ExitCode(err error) int {
+	switch {
+	case err == nil:
+		return ExitOK
+	case errors.Is(err, ErrUsage), errors.Is(err, kv.ErrInvalidArgument):
+		return ExitUsage
+	case errors.Is(err, ErrListen):
+		return ExitBind
+	case errors.Is(err, vfs.ErrLocked):
+		return ExitLocked
+	case errors.Is(err, kv.ErrFailed), errors.Is(err, ErrSyncStuck):
+		return ExitIO
+	case errors.Is(err, kv.ErrCorrupt), errors.Is(err, kv.ErrUnsupportedVersion):
+		return ExitDamaged
+	case isFileError(err):
+		return ExitIO
+	}
+	return ExitError
+}
+
+func isFileError(err error) bool {
+	var path *fs.PathError
+	var link *os.LinkError
+	var number syscall.Errno
+	return errors.As(err, &path) || errors.As(err, &link) || errors.As(err, &number)
+}

@@ -1,0 +1,173 @@
+package daemon
+
+import (
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/kvd-db/kvd/internal/admin"
+	"github.com/kvd-db/kvd/internal/event"
+)
+
+// journal turns what the store tells into log lines and counts, and watches the
+// clock of slow syncs. Lines name files, numbers and causes, never keys or values.
+type journal struct {
+	log     *zap.Logger
+	maxSync time.Duration
+	stuck   chan error // capacity 1: a sync took longer than maxSync
+
+	corruptions, backgroundErrors, slowSyncs, setAside atomic.Uint64
+	tailDropped                                        atomic.Int64
+	recovery                                           atomic.Int64
+	failed                                             sync.Once
+
+	mu struct {
+		sync.Mutex
+		watch   *time.Timer // runs while a slow sync does
+		stalled map[string]time.Duration
+		since   map[string]time.Time // stalls that go on
+	}
+}
+
+func newJournal(log *zap.Logger, maxSync time.Duration) *journal {
+	j := &journal{log: log, maxSync: maxSync, stuck: make(chan error, 1)}
+	j.mu.stalled = make(map[string]time.Duration)
+	j.mu.since = make(map[string]time.Time)
+	return j
+}
+
+// listener returns what the engine calls.
+func (j *journal) listener() *event.Listener {
+	return &event.Listener{
+		Flush:           j.flush,
+		Compaction:      j.compaction,
+		Corruption:      j.corruption,
+		BackgroundError: j.backgroundError,
+		Failed:          j.failure,
+		TailDropped:     j.tailDrop,
+		SegmentCreated:  func(s event.Segment) { j.log.Debug("log segment created", zap.Uint64("segment", s.Num)) },
+		SegmentRemoved:  func(s event.Segment) { j.log.Debug("log segment removed", zap.Uint64("segment", s.Num)) },
+		SlowSync:        j.slowSync,
+		Stall:           j.stall,
+		FileSetAside:    j.fileSetAside,
+		Recovered:       j.recovered,
+	}
+}
+
+func (j *journal) flush(e event.Flush) {
+	j.log.Debug("memtable flushed", zap.Int("partition", e.Partition), zap.Uint64("entries", e.Entries),
+		zap.Uint64("bytes", e.Bytes), zap.Int("tables", e.Tables), zap.Duration("took", e.Took), zap.Error(e.Err))
+}
+
+func (j *journal) compaction(e event.Compaction) {
+	j.log.Debug("compacted", zap.Int("partition", e.Partition), zap.String("into", e.Kind),
+		zap.Int("tables_in", e.InputTables), zap.Int("tables_out", e.OutputTables),
+		zap.Uint64("bytes_in", e.InputBytes), zap.Uint64("bytes_out", e.OutputBytes),
+		zap.Uint64("dropped", e.Dropped), zap.Duration("took", e.Took), zap.Error(e.Err))
+}
+
+func (j *journal) corruption(err error) {
+	j.corruptions.Add(1)
+	j.log.Error("stored data is damaged; run kvd check on the stopped store", zap.Error(err))
+}
+
+func (j *journal) backgroundError(err error) {
+	j.backgroundErrors.Add(1)
+	j.log.Error("background work failed and is tried again", zap.Error(err))
+}
+
+// failure is told by whoever noticed first, and perhaps by others.
+func (j *journal) failure(err error) {
+	j.failed.Do(func() { j.log.Error("the store stopped for good", zap.Error(err)) })
+}
+
+func (j *journal) tailDrop(e event.TailDrop) {
+	j.tailDropped.Add(e.Bytes)
+	j.log.Warn("dropped a torn write at the end of the log; it was never acknowledged as synced",
+		zap.String("file", e.File), zap.Int64("offset", e.Off), zap.Int64("bytes", e.Bytes))
+}
+
+// slowSync watches a sync that takes over a second. When it does not return in
+// time, the service has to end: callers wait for it, and nobody can tell whether
+// the disk will ever answer.
+func (j *journal) slowSync(e event.SlowSync) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.mu.watch != nil {
+		j.mu.watch.Stop()
+		j.mu.watch = nil
+	}
+	if e.Done {
+		j.log.Warn("slow sync of the log ended", zap.String("file", e.File), zap.Duration("took", e.Took))
+		return
+	}
+	j.slowSyncs.Add(1)
+	j.log.Warn("a sync of the log is slow", zap.String("file", e.File), zap.Duration("so_far", e.Took))
+	j.mu.watch = time.AfterFunc(j.maxSync-e.Took, func() {
+		select {
+		case j.stuck <- fmt.Errorf("%w: %s did not return within %v; look at the disk, then start kvd again", ErrSyncStuck, e.File, j.maxSync):
+		default:
+		}
+	})
+}
+
+func (j *journal) stall(e event.Stall) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	since, running := j.mu.since[e.Reason]
+	switch {
+	case e.Begin && !running:
+		j.mu.since[e.Reason] = time.Now()
+		j.log.Warn("writes are slowed: background work is behind", zap.String("reason", e.Reason), zap.Uint64("bytes_per_second", e.Rate))
+	case !e.Begin:
+		// The reason may have changed on the way: what ends, ends altogether.
+		for reason, since := range j.mu.since {
+			j.mu.stalled[reason] += time.Since(since)
+			delete(j.mu.since, reason)
+		}
+		if running {
+			j.log.Info("writes are no longer slowed", zap.Duration("took", time.Since(since)))
+		}
+	}
+}
+
+func (j *journal) fileSetAside(e event.SetAside) {
+	j.setAside.Add(1)
+	j.log.Warn("an unknown file was moved", zap.String("from", e.From), zap.String("to", e.To))
+}
+
+func (j *journal) recovered(e event.Recovered) {
+	j.recovery.Store(int64(e.Took))
+	j.log.Info("store is open", zap.Int("partitions", e.Partitions), zap.Int("log_segments", e.Segments),
+		zap.Uint64("records_replayed", e.Records), zap.Uint64("last_sequence_number", uint64(e.LastSeq)), zap.Duration("took", e.Took))
+}
+
+// incidents returns the counts, with stalls that go on up to now.
+func (j *journal) incidents() admin.Incidents {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	stalled := map[string]time.Duration{"memtables": 0, "deltas": 0}
+	for reason, d := range j.mu.stalled {
+		stalled[reason] += d
+	}
+	for reason, since := range j.mu.since {
+		stalled[reason] += time.Since(since)
+	}
+	return admin.Incidents{
+		Corruptions: j.corruptions.Load(), BackgroundErrors: j.backgroundErrors.Load(),
+		SlowSyncs: j.slowSyncs.Load(), FilesSetAside: j.setAside.Load(),
+		TailDropped: j.tailDropped.Load(), Recovery: time.Duration(j.recovery.Load()), Stalled: stalled,
+	}
+}
+
+// close stops watching.
+func (j *journal) close() {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.mu.watch != nil {
+		j.mu.watch.Stop()
+	}
+}

@@ -1,0 +1,84 @@
+package daemon
+
+import (
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+	"go.uber.org/zap/zaptest/observer"
+
+	"github.com/kvd-db/kvd/internal/event"
+	"github.com/kvd-db/kvd/internal/kv"
+)
+
+func TestASyncThatTakesTooLongIsReportedOnTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		j := newJournal(zap.NewNop(), 20*time.Second)
+		defer j.close()
+		slow := j.listener().SlowSync
+
+		slow(event.SlowSync{File: "1.wal", Took: time.Second})
+		time.Sleep(18 * time.Second)
+		slow(event.SlowSync{File: "1.wal", Took: 19 * time.Second, Done: true})
+		time.Sleep(time.Hour)
+		assert.Empty(t, j.stuck, "it ended in time")
+
+		slow(event.SlowSync{File: "2.wal", Took: time.Second})
+		begin := time.Now()
+		err := <-j.stuck
+		assert.Equal(t, 19*time.Second, time.Since(begin), "the second that it had taken counts")
+		require.ErrorIs(t, err, ErrSyncStuck)
+		require.ErrorContains(t, err, "2.wal")
+		assert.EqualValues(t, 2, j.incidents().SlowSyncs)
+	})
+}
+
+func TestStallsAreMeasured(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		j := newJournal(zap.NewNop(), time.Second)
+		stall := j.listener().Stall
+		stall(event.Stall{Reason: "memtables", Begin: true, Rate: 1})
+		time.Sleep(2 * time.Second)
+		stall(event.Stall{Reason: "memtables", Begin: true, Rate: 2}) // slower still
+		time.Sleep(time.Second)
+		assert.Equal(t, 3*time.Second, j.incidents().Stalled["memtables"], "it goes on")
+		stall(event.Stall{Reason: "deltas"}) // the reason changed on the way
+		time.Sleep(time.Hour)
+		assert.Equal(t, map[string]time.Duration{"memtables": 3 * time.Second, "deltas": 0}, j.incidents().Stalled)
+	})
+}
+
+func TestEveryEventIsALineAtItsLevel(t *testing.T) {
+	core, lines := observer.New(zapcore.DebugLevel)
+	j := newJournal(zap.New(core), time.Second)
+	l := j.listener()
+	l.Flush(event.Flush{})
+	l.Compaction(event.Compaction{})
+	l.SegmentCreated(event.Segment{})
+	l.SegmentRemoved(event.Segment{})
+	l.Recovered(event.Recovered{Took: time.Minute})
+	l.TailDropped(event.TailDrop{Bytes: 5})
+	l.TailDropped(event.TailDrop{Bytes: 6})
+	l.FileSetAside(event.SetAside{From: "a", To: "b"})
+	l.Corruption(kv.Corruptf("f", 1, "x"))
+	l.BackgroundError(errors.New("x"))
+	l.Failed(errors.New("x"))
+	l.Failed(errors.New("x")) // the engine says it too
+
+	levels := map[zapcore.Level]int{}
+	for _, line := range lines.All() {
+		levels[line.Level]++
+	}
+	assert.Equal(t, map[zapcore.Level]int{zapcore.DebugLevel: 4, zapcore.InfoLevel: 1, zapcore.WarnLevel: 3, zapcore.ErrorLevel: 3}, levels)
+	got := j.incidents()
+	assert.EqualValues(t, 1, got.Corruptions)
+	assert.EqualValues(t, 1, got.BackgroundErrors)
+	assert.EqualValues(t, 1, got.FilesSetAside)
+	assert.EqualValues(t, 11, got.TailDropped)
+	assert.Equal(t, time.Minute, got.Recovery)
+}

@@ -1,0 +1,29 @@
+package daemon
+
+import (
+	"time"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+)
+
+// NewLog returns a logger of the configured level and format that writes to w.
+//
+// Of lines with the same text within a second, the first ten are written and then
+// one in a hundred: a flood of one message must neither fill the disk nor hide the
+// others.
+func (c *Config) NewLog(w zapcore.WriteSyncer) *zap.Logger {
+	level, err := zapcore.ParseLevel(c.LogLevel)
+	if err != nil {
+		level = zapcore.InfoLevel
+	}
+	encoding := zap.NewProductionEncoderConfig()
+	encoding.EncodeTime = zapcore.ISO8601TimeEncoder
+	encoding.EncodeDuration = zapcore.StringDurationEncoder
+	encoder := zapcore.NewConsoleEncoder(encoding)
+	if c.LogFormat == "json" {
+		encoder = zapcore.NewJSONEncoder(encoding)
+	}
+	core := zapcore.NewCore(encoder, zapcore.Lock(w), level)
+	return zap.New(zapcore.NewSamplerWithOptions(core, time.Second, 10, 100))
+}

@@ -1,0 +1,86 @@
+package daemon
+
+import (
+	"errors"
+	"strings"
+
+	"github.com/kvd-db/kvd/internal/admin"
+	"github.com/kvd-db/kvd/internal/engine"
+)
+
+// source is what the admin pages show of the service.
+func (s *service) source(build admin.Build) *admin.Source {
+	return &admin.Source{
+		Build:     build,
+		Store:     s.storeStats,
+		Traffic:   s.traffic,
+		Incidents: s.journal.incidents,
+		Checks:    s.checks,
+		Alive:     s.alive,
+		Facts: []admin.Fact{
+			{Name: "data", Value: s.where()},
+			{Name: "durability", Value: s.config.Durability.String()},
+			{Name: "memory", Value: FormatBytes(s.config.Memory)},
+			{Name: "settings", Value: strings.Join(s.config.Chosen, ", ")},
+		},
+	}
+}
+
+// storeStats returns the store's counters while it is open.
+func (s *service) storeStats() (engine.Stats, bool) {
+	s.looking.RLock()
+	defer s.looking.RUnlock()
+	e := s.engine.Load()
+	if e == nil || s.closing {
+		return engine.Stats{}, false
+	}
+	return e.Stats(), true
+}
+
+func (s *service) alive() error {
+	if e := s.engine.Load(); e != nil {
+		return e.Err()
+	}
+	return nil
+}
+
+var (
+	errOpening  = errors.New("the store is being opened")
+	errStopping = errors.New("the service is stopping")
+)
+
+// checks are the conditions of being ready. A store that takes no writes for lack
+// of disk still answers reads, so that is a note.
+func (s *service) checks() []admin.Check {
+	open, failed, running := admin.Check{Name: "open"}, admin.Check{Name: "store"}, admin.Check{Name: "running"}
+	writes := admin.Check{Name: "writes"}
+	if s.server.Load() == nil {
+		open.Err = errOpening
+	} else {
+		failed.Err = s.alive()
+		if stats, _ := s.storeStats(); stats.ReadOnly {
+			writes.Note = "refused: the disk is nearly full; they resume by themselves when there is room"
+		}
+	}
+	if s.stopping.Load() {
+		running.Err = errStopping
+	}
+	return []admin.Check{open, failed, running, writes}
+}
+
+// traffic returns the server's counters in the words of the admin pages.
+func (s *service) traffic() admin.Traffic {
+	srv := s.server.Load()
+	if srv == nil {
+		return admin.Traffic{}
+	}
+	st := srv.Stats()
+	t := admin.Traffic{
+		Shed: st.Shed, Panics: st.Panics, Connections: st.Connections, Accepted: st.Accepted,
+		Streams: st.Streams, Bytes: st.Bytes, Frames: st.FrameSizes[:], FrameOps: st.FrameOps,
+	}
+	for _, r := range st.Requests {
+		t.Requests = append(t.Requests, admin.RequestCount{Method: r.Method, Code: r.Code.String(), Count: r.Count})
+	}
+	return t
+}

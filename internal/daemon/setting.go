@@ -1,0 +1,132 @@
+package daemon
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// envPrefix begins the name of every environment variable.
+const envPrefix = "KVD_"
+
+// Setting is one knob of the service. It is a flag value as pflag wants it.
+type Setting struct {
+	Name string // of the flag, such as max-sync-time
+	Help string
+
+	value  value
+	preset string
+	from   string // where the value comes from; empty: it is the default
+}
+
+// value is the field of a Config that a setting stands for.
+type value interface {
+	Set(text string) error
+	String() string
+	Type() string // for the help: what to write
+}
+
+// Env returns the name of the setting's environment variable.
+func (s *Setting) Env() string {
+	return envPrefix + strings.ToUpper(strings.ReplaceAll(s.Name, "-", "_"))
+}
+
+// String returns the value as text that Set takes.
+func (s *Setting) String() string {
+	if s.value == nil { // pflag asks a zero value what its default would be
+		return ""
+	}
+	return s.value.String()
+}
+
+// Set takes the value of the flag.
+func (s *Setting) Set(text string) error { return s.set(text, "--"+s.Name) }
+
+// Type names the kind of value for the help.
+func (s *Setting) Type() string { return s.value.Type() }
+
+// IsBoolFlag lets a switch stand without a value.
+func (s *Setting) IsBoolFlag() bool { return s.value.Type() == "bool" }
+
+func (s *Setting) set(text, from string) error {
+	if err := s.value.Set(text); err != nil {
+		return err
+	}
+	s.from = from
+	return nil
+}
+
+// SetFromEnv takes the values of environment variables for all settings that no
+// flag has set. environ is what os.Environ returns; others are the variables
+// with our prefix that belong to other commands.
+//
+// Errors: for a value that cannot be read and for a variable with our prefix
+// that nobody knows, since a misspelt setting would silently be its default.
+func SetFromEnv(settings []*Setting, environ []string, others ...string) error {
+	byEnv := make(map[string]*Setting, len(settings))
+	known := slices.Clone(others)
+	for _, s := range settings {
+		byEnv[s.Env()] = s
+		known = append(known, s.Env())
+	}
+	for _, entry := range environ {
+		name, text, _ := strings.Cut(entry, "=")
+		s := byEnv[name]
+		switch {
+		case !strings.HasPrefix(name, envPrefix) || slices.Contains(others, name):
+		case s == nil:
+			return fmt.Errorf("%w: the environment variable %s is no setting%s", ErrUsage, name, didYouMean(name, known))
+		case s.from == "":
+			if err := s.set(text, name); err != nil {
+				return fmt.Errorf("%w: environment variable %s=%q: %w", ErrUsage, name, text, err)
+			}
+		}
+	}
+	return nil
+}
+
+// NonDefault returns a line for each setting that somebody chose: its name, value
+// and where that came from.
+func NonDefault(settings []*Setting) []string {
+	var lines []string
+	for _, s := range settings {
+		if s.from != "" && s.String() != s.preset {
+			lines = append(lines, fmt.Sprintf("%s=%s (%s)", s.Name, s.String(), s.from))
+		}
+	}
+	return lines
+}
+
+func didYouMean(name string, known []string) string {
+	best, distance := "", 4 // further apart, a suggestion is noise
+	for _, k := range known {
+		if d := editDistance(name, k); d < distance {
+			best, distance = k, d
+		}
+	}
+	if best == "" {
+		return "; see kvd serve --help"
+	}
+	return "; did you mean " + best + "?"
+}
+
+// editDistance is Levenshtein's: how many letters to insert, delete or replace.
+func editDistance(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			cost := diagonal
+			if a[i] != b[j] {
+				cost++
+			}
+			diagonal = row[j+1]
+			row[j+1] = min(cost, diagonal+1, row[j]+1)
+		}
+	}
+	return row[len(b)]
+}

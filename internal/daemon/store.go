@@ -1,0 +1,23 @@
+package daemon
+
+import (
+	"context"
+
+	"github.com/kvd-db/kvd/internal/engine"
+	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/server"
+)
+
+// Store returns the engine as the server wants it.
+func Store(e *engine.Engine) server.Store { return store{e} }
+
+type store struct{ *engine.Engine }
+
+// Scan wraps what the engine returns into the server's interface.
+func (s store) Scan(ctx context.Context, r kv.Range, o kv.ScanOptions) (server.Scanner, error) {
+	scanner, err := s.Engine.Scan(ctx, r, o)
+	if err != nil {
+		return nil, err
+	}
+	return scanner, nil
+}

@@ -1,0 +1,225 @@
+package inspect
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"path"
+	"slices"
+	"strings"
+	"syscall"
+
+	"github.com/kvd-db/kvd/internal/descriptor"
+	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/vfs"
+)
+
+// Check reads every byte of the store in dir and reports each file. It goes on
+// behind damage. After each piece progress, if not nil, is told how many bytes of
+// how many are done.
+//
+// The error says why there is no report: vfs.ErrLocked if a process has the store
+// open, fs.ErrNotExist if there is none, the error of ctx. What is wrong with the
+// store is in the report.
+// Cost: reads everything once; memory for the filter and index of one table.
+func Check(ctx context.Context, fsys vfs.FS, dir string, progress func(done, total int64)) (report *Report, err error) {
+	dir = path.Clean(dir)
+	lock, err := lockExisting(fsys, dir)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, lock.Close()) }()
+	c := &checker{ctx: ctx, fsys: fsys, dir: dir, files: make(map[string]*File), progress: progress}
+	if err := c.survey(); err != nil {
+		return nil, err
+	}
+	if err := c.store(); err != nil {
+		return nil, err
+	}
+	for id := range c.report.Partitions {
+		if err := c.partition(id); err != nil {
+			return nil, err
+		}
+	}
+	if err := c.log(); err != nil {
+		return nil, err
+	}
+	return c.finish(), nil
+}
+
+// lockExisting locks the store, unless there is no lock file: then nobody has
+// it open, and Check makes no file. Nor does it need a lock where it may not
+// write: a server could not either.
+func lockExisting(fsys vfs.FS, dir string) (io.Closer, error) {
+	name := descriptor.LockPath(dir)
+	if _, err := fsys.Stat(name); errors.Is(err, fs.ErrNotExist) {
+		return io.NopCloser(nil), nil
+	}
+	lock, err := fsys.Lock(name)
+	switch {
+	case err == nil:
+		return lock, nil
+	case errors.Is(err, vfs.ErrLocked):
+		return nil, fmt.Errorf("check %s: %w; stop the server first", dir, err)
+	case errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.EROFS):
+		return io.NopCloser(nil), nil
+	}
+	return nil, fmt.Errorf("check %s: %w", dir, err)
+}
+
+// checker is one run of Check.
+type checker struct {
+	ctx      context.Context
+	fsys     vfs.FS
+	dir      string
+	progress func(done, total int64)
+
+	report      Report
+	storeID     uint64
+	haveStore   bool
+	files       map[string]*File // by path inside dir
+	done, total int64
+	flushedUpTo kv.SeqNum // the highest of any partition
+}
+
+// survey lists what is in the directory: the files of the store as its names
+// tell them, everything else as other.
+func (c *checker) survey() error {
+	names, err := c.fsys.List(c.dir)
+	if err != nil {
+		return fmt.Errorf("check %s: %w", c.dir, err)
+	}
+	ours := false
+	for _, name := range names {
+		id, isPartition := descriptor.ParsePartition(name)
+		switch {
+		case isPartition:
+			ours = true
+			c.report.Partitions = max(c.report.Partitions, id+1)
+			err = c.list(name, KindOther)
+		case name == descriptor.LogName:
+			ours = true
+			err = c.list(name, KindOther)
+		case name == descriptor.Name:
+			ours = true
+			err = c.add(name, KindStore)
+		case name == descriptor.LockName:
+			err = c.add(name, KindLock)
+		default:
+			err = c.add(name, KindOther)
+		}
+		if err != nil {
+			return fmt.Errorf("check %s: %w", c.dir, err)
+		}
+	}
+	if !ours {
+		return fmt.Errorf("check %s: no store is here: %w", c.dir, fs.ErrNotExist)
+	}
+	return nil
+}
+
+// list adds the files of a directory; directories inside it stay unseen.
+func (c *checker) list(dir string, kind Kind) error {
+	names, err := c.fsys.List(path.Join(c.dir, dir))
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		if err := c.add(path.Join(dir, name), kind); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *checker) add(name string, kind Kind) error {
+	info, err := c.fsys.Stat(path.Join(c.dir, name))
+	if err != nil || info.IsDir() {
+		return err
+	}
+	c.files[name] = &File{Path: name, Kind: kind, Bytes: info.Size()}
+	c.total += info.Size()
+	return nil
+}
+
+// file returns the entry of a path inside the directory, a new one if the file is
+// missing.
+func (c *checker) file(name string, kind Kind) *File {
+	f := c.files[name]
+	if f == nil {
+		f = &File{Path: name}
+		c.files[name] = f
+	}
+	f.Kind = kind
+	return f
+}
+
+// found notes what is wrong with a file: in the entry of the file that the error
+// names, or else of the one that was being read. It returns the error of ctx,
+// which says nothing about the file.
+func (c *checker) found(f *File, err error) error {
+	if ctxErr := c.ctx.Err(); ctxErr != nil {
+		return ctxErr
+	}
+	if damage, ok := errors.AsType[*kv.CorruptionError](err); ok {
+		if name := c.inside(damage.File); name != f.Path && name != descriptor.LogName {
+			f = c.file(name, f.Kind)
+		}
+	}
+	if err != nil {
+		f.Err = errors.Join(f.Err, err)
+	}
+	return nil
+}
+
+// inside returns the path inside the directory of a path with it.
+func (c *checker) inside(name string) string {
+	if c.dir == "." {
+		return name
+	}
+	return strings.TrimPrefix(strings.TrimPrefix(name, c.dir), "/")
+}
+
+// advance reports progress.
+func (c *checker) advance(bytes int64) {
+	c.done += bytes
+	if c.progress != nil {
+		c.progress(min(c.done, c.total), c.total)
+	}
+}
+
+// store checks STORE. Without it, the partitions are those that have a directory.
+func (c *checker) store() error {
+	f := c.file(descriptor.Name, KindStore)
+	d, err := descriptor.Read(c.fsys, c.dir)
+	c.advance(f.Bytes)
+	if errors.Is(err, fs.ErrNotExist) {
+		err = kv.Corruptf(descriptor.Path(c.dir), -1, "file is missing: it was lost, or the creation of the store was cut short")
+	}
+	if err != nil {
+		return c.found(f, err)
+	}
+	c.storeID, c.haveStore = d.StoreID, true
+	c.report.StoreID = fmt.Sprintf("%016x", d.StoreID)
+	c.report.Partitions = d.Partitions
+	return nil
+}
+
+// finish sorts the files and spells out what is wrong with them.
+func (c *checker) finish() *Report {
+	r := &c.report
+	r.Dir = c.dir
+	for _, f := range c.files {
+		f.Status = "ok"
+		if f.Err != nil {
+			f.Status = strings.ReplaceAll(f.Err.Error(), "\n", "; ")
+		}
+		r.Files = append(r.Files, *f)
+		r.Bytes += f.Bytes
+	}
+	slices.SortFunc(r.Files, func(a, b File) int { return strings.Compare(a.Path, b.Path) })
+	c.advance(c.total - c.done)
+	return r
+}

@@ -1,0 +1,100 @@
+package inspect
+
+import (
+	"fmt"
+	"path"
+
+	"github.com/kvd-db/kvd/internal/descriptor"
+	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/wal"
+)
+
+// log checks the commit log as recovery would read it, that every record makes
+// sense in this store, and that the log reaches what the tables hold.
+func (c *checker) log() error {
+	var bytes int64
+	for name, f := range c.files {
+		if path.Dir(name) == descriptor.LogName && path.Ext(name) == segmentSuffix {
+			f.Kind = KindLog
+			bytes += f.Bytes
+			if !c.haveStore {
+				f.Note = "not checked: its checksums cover the id in STORE"
+			}
+		}
+	}
+	defer func() { c.advance(bytes) }()
+	if !c.haveStore {
+		return nil
+	}
+	dir := descriptor.LogDir(c.dir)
+	whole := &File{Path: descriptor.LogName, Kind: KindLog}
+	report, err := wal.Verify(c.fsys, dir, c.storeID, c.record)
+	if err != nil {
+		return c.foundInLog(whole, err)
+	}
+	for _, seg := range report.Files {
+		if f := c.files[c.inside(seg.Name)]; f != nil && !seg.Live {
+			f.Note = "holds nothing that counts; the next open removes it"
+		}
+	}
+	if report.DroppedBytes > 0 && len(report.Files) > 0 {
+		c.noteTail(&report)
+	}
+	c.report.LastSeq = max(c.report.LastSeq, report.LastSeq)
+	if report.Problem != nil {
+		if last := len(report.Files) - 1; last >= 0 {
+			// If the problem names no segment, it is that the last one cannot be read.
+			whole = c.files[c.inside(report.Files[last].Name)]
+		}
+		return c.foundInLog(whole, report.Problem)
+	}
+	if c.flushedUpTo >= report.NextSeq {
+		return c.foundInLog(whole, kv.Corruptf(dir, -1,
+			"the log goes on at number %d, but tables hold everything up to %d: newer segments are missing", report.NextSeq, c.flushedUpTo))
+	}
+	return nil
+}
+
+const segmentSuffix = ".wal"
+
+// foundInLog notes what is wrong with the log as a whole, or with the segment
+// that the error names.
+func (c *checker) foundInLog(whole *File, err error) error {
+	if err := c.found(whole, err); err != nil {
+		return err
+	}
+	if whole.Err != nil {
+		c.files[whole.Path] = whole
+	}
+	return nil
+}
+
+func (c *checker) noteTail(report *wal.Report) {
+	for i := len(report.Files) - 1; i >= 0; i-- {
+		if f := c.files[c.inside(report.Files[i].Name)]; f != nil && report.Files[i].Live {
+			f.Note = fmt.Sprintf("%d bytes at the end are a torn write that was never acknowledged; the next open drops them", report.DroppedBytes)
+			return
+		}
+	}
+}
+
+// record checks one record of the log as the engine's recovery does.
+func (c *checker) record(r wal.Record) error {
+	if err := c.ctx.Err(); err != nil {
+		return err
+	}
+	c.report.Records++
+	err := kv.DecodeRecord(r.Payload, func(op *kv.RecordOp) error {
+		if op.Partition >= c.report.Partitions {
+			return fmt.Errorf("operation for partition %d of %d", op.Partition, c.report.Partitions)
+		}
+		if op.Unit >= r.Units {
+			return fmt.Errorf("operation of unit %d in a record of %d", op.Unit, r.Units)
+		}
+		return nil
+	})
+	if err != nil {
+		return kv.Corruptf(descriptor.LogDir(c.dir), -1, "record %d: %v", r.Base, err)
+	}
+	return nil
+}

@@ -1,0 +1,131 @@
+package inspect
+
+import (
+	"bytes"
+	"errors"
+	"io/fs"
+	"path"
+
+	"github.com/kvd-db/kvd/internal/descriptor"
+	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/manifest"
+	"github.com/kvd-db/kvd/internal/sstable"
+)
+
+// partition checks CURRENT, the manifest that it names, and the tables that that
+// one names.
+func (c *checker) partition(id int) error {
+	dir := descriptor.PartitionDir("", id)
+	marker := c.file(path.Join(dir, manifest.CurrentName), KindMarker)
+	num, err := c.marker(marker.Path, uint32(id))
+	c.advance(marker.Bytes)
+	if err != nil {
+		return c.found(marker, err)
+	}
+	file := c.file(path.Join(dir, manifest.ManifestName(num)), KindManifest)
+	version, err := c.manifest(file.Path, uint32(id), num)
+	c.advance(file.Bytes)
+	if err != nil {
+		return c.found(file, err)
+	}
+	c.flushedUpTo = max(c.flushedUpTo, version.FlushedSeq)
+	c.report.LastSeq = max(c.report.LastSeq, version.MaxSeq)
+	for _, run := range version.Deltas {
+		if err := c.run(dir, uint32(id), run, KindDelta); err != nil {
+			return err
+		}
+	}
+	if err := c.run(dir, uint32(id), version.Base, KindBase); err != nil {
+		return err
+	}
+	c.noteUnused(dir)
+	return nil
+}
+
+// marker returns the number of the manifest that CURRENT names.
+func (c *checker) marker(name string, partition uint32) (kv.FileNum, error) {
+	name = path.Join(c.dir, name)
+	data, err := readSmall(c.fsys, name)
+	if err != nil {
+		return 0, err
+	}
+	owner, num, err := manifest.DecodeCurrent(name, data)
+	if err == nil && owner != partition {
+		err = kv.Corruptf(name, 0, "belongs to partition %d, not %d", owner, partition)
+	}
+	return num, err
+}
+
+func (c *checker) manifest(name string, partition uint32, num kv.FileNum) (*manifest.Version, error) {
+	name = path.Join(c.dir, name)
+	data, err := readSmall(c.fsys, name)
+	if err != nil {
+		return nil, err
+	}
+	v, err := manifest.DecodeManifest(name, data)
+	if err == nil && (v.Partition != partition || v.Num != num) {
+		err = kv.Corruptf(name, 0, "is manifest %d of partition %d, want %d of %d", v.Num, v.Partition, num, partition)
+	}
+	return v, err
+}
+
+func (c *checker) run(dir string, partition uint32, run manifest.Run, kind Kind) error {
+	for i := range run {
+		f := c.file(path.Join(dir, manifest.TableName(run[i].Num)), kind)
+		c.report.Tables++
+		c.report.Entries += run[i].Entries
+		if err := c.found(f, c.table(f, partition, &run[i])); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// table reads a whole table and compares it with what the manifest says of it.
+func (c *checker) table(entry *File, partition uint32, want *kv.TableMeta) (err error) {
+	name := path.Join(c.dir, entry.Path)
+	left := entry.Bytes
+	defer func() { c.advance(left) }()
+	f, err := c.fsys.Open(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return kv.Corruptf(name, -1, "table is missing; the manifest names it")
+	}
+	if err != nil {
+		return err
+	}
+	r, err := sstable.Open(f, kv.FileID{Partition: partition, Num: want.Num}, nil)
+	if err != nil {
+		return errors.Join(err, f.Close())
+	}
+	defer func() { err = errors.Join(err, r.Close()) }()
+	err = r.Verify(c.ctx, func(bytes int64) {
+		c.advance(bytes)
+		left -= bytes
+	})
+	if got := r.Meta(); !sameTable(&got, want) {
+		err = errors.Join(err, kv.Corruptf(name, -1, "holds %s, the manifest says %s", describeTable(&got), describeTable(want)))
+	}
+	return err
+}
+
+func sameTable(a, b *kv.TableMeta) bool {
+	return a.Num == b.Num && a.Size == b.Size && a.Entries == b.Entries && a.Deletes == b.Deletes &&
+		a.MinSeq == b.MinSeq && a.MaxSeq == b.MaxSeq &&
+		bytes.Equal(a.Smallest, b.Smallest) && bytes.Equal(a.Largest, b.Largest)
+}
+
+// noteUnused says of each file that the manifest does not name what the next
+// open will do with it.
+func (c *checker) noteUnused(dir string) {
+	for name, f := range c.files {
+		if path.Dir(name) != dir || f.Kind != KindOther {
+			continue
+		}
+		switch kind, _ := manifest.ParseName(path.Base(name)); kind {
+		case manifest.FileTable, manifest.FileManifest, manifest.FileTemp:
+			f.Note = "not in use; the next open removes it or sets it aside"
+		case manifest.FileUnknown:
+			f.Note = "not ours; the next open moves it to lost+found"
+		}
+	}
+}

@@ -1,0 +1,326 @@
+package inspect
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math/rand/v2"
+	"path"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/kvd-db/kvd/internal/engine"
+	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/vfs"
+)
+
+const storePartitions = 2
+
+// newStore makes a store with deltas, a base, and writes that are only in the
+// log, and closes it in order.
+func newStore(t *testing.T) *vfs.Mem {
+	t.Helper()
+	fsys := vfs.NewMem()
+	e := openStore(t, fsys)
+	put := func(from, to int) {
+		for i := from; i < to; i++ {
+			_, err := e.Put(t.Context(), fmt.Appendf(nil, "key/%04d", i), []byte(strings.Repeat("v", i%50)), kv.WriteOptions{})
+			require.NoError(t, err)
+		}
+	}
+	put(0, 1000)
+	require.NoError(t, e.CompactAll(t.Context()))
+	put(500, 510) // too little to be merged into the base
+	require.NoError(t, e.Flush(t.Context()))
+	put(990, 1020)
+	require.NoError(t, e.Close())
+	return fsys
+}
+
+func openStore(t *testing.T, fsys vfs.FS) *engine.Engine {
+	t.Helper()
+	e, err := engine.Open("data", engine.Options{FS: fsys, Partitions: storePartitions, SegmentBytes: 1 << 20})
+	require.NoError(t, err)
+	return e
+}
+
+func isDamage(err error) bool {
+	return errors.Is(err, kv.ErrCorrupt) || errors.Is(err, kv.ErrUnsupportedVersion)
+}
+
+func check(t *testing.T, fsys vfs.FS) *Report {
+	t.Helper()
+	r, err := Check(t.Context(), fsys, "data", nil)
+	require.NoError(t, err)
+	return r
+}
+
+func TestAWholeStoreIsWhole(t *testing.T) {
+	fsys := newStore(t)
+	var last, total int64
+	r, err := Check(t.Context(), fsys, "data", func(done, of int64) {
+		require.GreaterOrEqual(t, done, last)
+		require.LessOrEqual(t, done, of)
+		last, total = done, of
+	})
+	require.NoError(t, err)
+	require.NoError(t, r.Err())
+	assert.Equal(t, total, last, "progress ends at the end")
+	assert.Equal(t, total, r.Bytes)
+	assert.Empty(t, r.Damaged())
+	assert.Equal(t, storePartitions, r.Partitions)
+	assert.EqualValues(t, 1040, r.LastSeq)
+	assert.Positive(t, r.Records)
+	kinds := map[Kind]int{}
+	for _, f := range r.Files {
+		kinds[f.Kind]++
+		assert.Equal(t, "ok", f.Status, f.Path)
+		assert.Empty(t, f.Note, f.Path)
+	}
+	assert.Equal(t, 1, kinds[KindStore])
+	assert.Equal(t, 1, kinds[KindLock])
+	assert.Equal(t, storePartitions, kinds[KindMarker])
+	assert.Equal(t, storePartitions, kinds[KindManifest])
+	assert.Equal(t, r.Tables, kinds[KindDelta]+kinds[KindBase])
+	assert.Positive(t, kinds[KindDelta])
+	assert.Positive(t, kinds[KindBase])
+	assert.Positive(t, kinds[KindLog])
+	assert.Zero(t, kinds[KindOther])
+	assert.EqualValues(t, 1010, r.Entries)
+}
+
+func TestCheckChangesNothing(t *testing.T) {
+	fsys := newStore(t)
+	before := contents(t, fsys)
+	check(t, fsys)
+	assert.Equal(t, before, contents(t, fsys))
+}
+
+// contents returns every file of the store but LOCK, which holds a pid.
+func contents(t *testing.T, fsys vfs.FS) map[string]string {
+	t.Helper()
+	all := map[string]string{}
+	for _, f := range check(t, fsys).Files {
+		if f.Kind != KindLock {
+			b, err := readSmall(fsys, path.Join("data", f.Path))
+			require.NoError(t, err)
+			all[f.Path] = string(b)
+		}
+	}
+	return all
+}
+
+// needed are the files that a store cannot do without.
+func needed(r *Report) (files []File) {
+	for _, f := range r.Files {
+		if f.Kind != KindLock && f.Kind != KindOther {
+			files = append(files, f)
+		}
+	}
+	return files
+}
+
+// damagedPaths returns the files that a report complains about.
+func damagedPaths(r *Report) (paths []string) {
+	for _, f := range r.Damaged() {
+		paths = append(paths, f.Path)
+	}
+	return paths
+}
+
+func TestEveryMissingFileIsMissed(t *testing.T) {
+	whole := newStore(t)
+	for _, f := range needed(check(t, whole)) {
+		fsys := whole.KillImage()
+		require.NoError(t, fsys.Remove(path.Join("data", f.Path)))
+		r := check(t, fsys)
+		require.True(t, isDamage(r.Err()), "%s: %v", f.Path, r.Err())
+		if f.Kind != KindLog {
+			assert.Contains(t, damagedPaths(r), f.Path)
+		}
+	}
+}
+
+func TestEveryCutIsFound(t *testing.T) {
+	whole := newStore(t)
+	for _, f := range needed(check(t, whole)) {
+		for _, left := range []int64{0, 1, f.Bytes / 2, f.Bytes - 1} {
+			fsys := whole.KillImage()
+			cut, err := fsys.OpenReadWrite(path.Join("data", f.Path))
+			require.NoError(t, err)
+			require.NoError(t, cut.Truncate(left))
+			require.NoError(t, cut.Close())
+			r := check(t, fsys)
+			require.True(t, isDamage(r.Err()), "%s cut to %d: %v", f.Path, left, r.Err())
+			assert.Contains(t, damagedPaths(r), f.Path, "cut to %d", left)
+		}
+	}
+}
+
+// A flip is found wherever it is, and whatever the engine refuses Check has
+// found: nothing else opens.
+func TestEveryFlippedByteIsFoundAndNothingElseIsBlamed(t *testing.T) {
+	whole := newStore(t)
+	rng := rand.New(rand.NewPCG(1, 2))
+	flips := 40
+	if testing.Short() {
+		flips = 5
+	}
+	for _, f := range needed(check(t, whole)) {
+		for range flips {
+			offset := rng.Int64N(f.Bytes)
+			fsys := whole.KillImage()
+			flipByte(t, fsys, path.Join("data", f.Path), offset)
+			r := check(t, fsys)
+			require.True(t, isDamage(r.Err()), "%s at %d: %v", f.Path, offset, r.Err())
+			require.Contains(t, damagedPaths(r), f.Path, "at %d", offset)
+			if f.Kind != KindStore && f.Kind != KindLog {
+				require.Len(t, r.Damaged(), 1, "%s at %d: %v", f.Path, offset, r.Err())
+			}
+		}
+	}
+}
+
+func TestTheDirectoryMayHaveAnyName(t *testing.T) {
+	for _, dir := range []string{".", "/", "./data/", "/data", "a/../data/."} {
+		fsys := vfs.NewMem()
+		e, err := engine.Open(dir, engine.Options{FS: fsys, Partitions: 1})
+		require.NoError(t, err)
+		require.NoError(t, e.Close())
+		r, err := Check(t.Context(), fsys, dir, nil)
+		require.NoError(t, err)
+		require.NoError(t, r.Err(), dir)
+		require.NoError(t, fsys.Remove(path.Join(dir, "p-0000/MANIFEST-000001")))
+		flipByte(t, fsys, path.Join(dir, "wal/000001.wal"), 20)
+		r, err = Check(t.Context(), fsys, dir, nil)
+		require.NoError(t, err)
+		assert.Equal(t, []string{"p-0000/MANIFEST-000001", "wal/000001.wal"}, damagedPaths(r), dir)
+	}
+}
+
+func TestATableFromElsewhereIsFound(t *testing.T) {
+	fsys := newStore(t)
+	var tables []File
+	for _, f := range check(t, fsys).Files {
+		if f.Kind == KindBase {
+			tables = append(tables, f)
+		}
+	}
+	require.GreaterOrEqual(t, len(tables), 2)
+	b, err := readSmall(fsys, path.Join("data", tables[0].Path))
+	require.NoError(t, err)
+	require.NoError(t, vfs.WriteAtomic(fsys, path.Join("data", tables[1].Path), b))
+	r := check(t, fsys)
+	assert.Equal(t, []string{tables[1].Path}, damagedPaths(r))
+}
+
+func TestATableMustHoldWhatTheManifestSays(t *testing.T) {
+	fsys, _ := sampleFiles(t)
+	c := &checker{ctx: t.Context(), fsys: fsys, dir: "data"}
+	file := &File{Path: "p-0003/000013.sst"}
+	holds := kv.TableMeta{
+		Num: 13, Size: 379, Entries: 5, Deletes: 1, Smallest: []byte("a\x00"), Largest: []byte("ä\xff"), MinSeq: 2, MaxSeq: 9,
+	}
+	require.NoError(t, c.table(file, 3, &holds))
+	for name, change := range map[string]func(*kv.TableMeta){
+		"size": func(m *kv.TableMeta) { m.Size++ }, "entries": func(m *kv.TableMeta) { m.Entries++ },
+		"deletes": func(m *kv.TableMeta) { m.Deletes++ }, "first number": func(m *kv.TableMeta) { m.MinSeq-- },
+		"last number": func(m *kv.TableMeta) { m.MaxSeq++ }, "first key": func(m *kv.TableMeta) { m.Smallest = []byte("a") },
+		"last key": func(m *kv.TableMeta) { m.Largest = []byte("z") },
+	} {
+		says := holds
+		change(&says)
+		err := c.table(file, 3, &says)
+		require.ErrorIs(t, err, kv.ErrCorrupt, name)
+		require.ErrorContains(t, err, "the manifest says", name)
+	}
+}
+
+func TestAnOlderLogIsFound(t *testing.T) {
+	fsys := vfs.NewMem()
+	e := openStore(t, fsys)
+	_, err := e.Put(t.Context(), []byte("a"), []byte("1"), kv.WriteOptions{})
+	require.NoError(t, err)
+	require.NoError(t, e.Close())
+	old := fsys.KillImage()
+
+	e = openStore(t, fsys)
+	for range 10 {
+		_, err := e.Put(t.Context(), []byte("a"), []byte("2"), kv.WriteOptions{})
+		require.NoError(t, err)
+	}
+	require.NoError(t, e.Flush(t.Context()))
+	require.NoError(t, e.Close())
+	require.NoError(t, check(t, fsys).Err())
+
+	// Somebody restores the log alone, from before.
+	names, err := fsys.List("data/wal")
+	require.NoError(t, err)
+	for _, name := range names {
+		require.NoError(t, fsys.Remove("data/wal/"+name))
+	}
+	names, err = old.List("data/wal")
+	require.NoError(t, err)
+	for _, name := range names {
+		b, err := readSmall(old, "data/wal/"+name)
+		require.NoError(t, err)
+		require.NoError(t, vfs.WriteAtomic(fsys, "data/wal/"+name, b))
+	}
+	r := check(t, fsys)
+	require.ErrorIs(t, r.Err(), kv.ErrCorrupt)
+	assert.ErrorContains(t, r.Err(), "newer segments are missing")
+}
+
+func TestFilesThatNobodyNeedsAreNoted(t *testing.T) {
+	fsys := newStore(t)
+	for _, name := range []string{"p-0000/000999.sst", "p-0000/core", "p-0001/CURRENT.tmp", "notes.txt", "wal/README"} {
+		require.NoError(t, vfs.WriteAtomic(fsys, "data/"+name, []byte("hello")))
+	}
+	r := check(t, fsys)
+	require.NoError(t, r.Err())
+	notes := map[string]string{}
+	for _, f := range r.Files {
+		if f.Kind == KindOther {
+			notes[f.Path] = f.Note
+		}
+	}
+	assert.Equal(t, map[string]string{
+		"p-0000/000999.sst":  "not in use; the next open removes it or sets it aside",
+		"p-0000/core":        "not ours; the next open moves it to lost+found",
+		"p-0001/CURRENT.tmp": "not in use; the next open removes it or sets it aside",
+		"notes.txt":          "", "wal/README": "",
+	}, notes)
+}
+
+func TestAnOpenStoreIsNotChecked(t *testing.T) {
+	fsys := vfs.NewMem()
+	e := openStore(t, fsys)
+	_, err := Check(t.Context(), fsys, "data", nil)
+	require.ErrorIs(t, err, vfs.ErrLocked)
+	require.NoError(t, e.Close())
+	require.NoError(t, check(t, fsys).Err())
+}
+
+func TestWhereThereIsNoStoreThereIsNoReport(t *testing.T) {
+	fsys := vfs.NewMem()
+	_, err := Check(t.Context(), fsys, "data", nil)
+	require.ErrorIs(t, err, fs.ErrNotExist)
+	require.NoError(t, fsys.MkdirAll("data"))
+	_, err = Check(t.Context(), fsys, "data", nil)
+	require.ErrorIs(t, err, fs.ErrNotExist)
+	names, err := fsys.List("data")
+	require.NoError(t, err)
+	assert.Empty(t, names, "no lock file was made")
+}
+
+func TestCheckEndsWithItsContext(t *testing.T) {
+	fsys := newStore(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err := Check(ctx, fsys, "data", nil)
+	require.ErrorIs(t, err, context.Canceled)
+}

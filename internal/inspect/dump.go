@@ -1,0 +1,155 @@
+package inspect
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"path"
+	"strings"
+
+	"github.com/kvd-db/kvd/internal/descriptor"
+	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/manifest"
+	"github.com/kvd-db/kvd/internal/vfs"
+)
+
+// DumpOptions are the choices of Dump.
+type DumpOptions struct {
+	// Values prints values whole; otherwise the first bytes and the length.
+	Values bool
+}
+
+// Dump prints a file of a store so that a person can read it. What the file is
+// follows from its name; checksums bind a table and a log segment to their
+// place, so they are read where they lie. Keys and values are spelled as Escape
+// does.
+//
+// Errors: kv.ErrInvalidArgument if it is no file of a store; a
+// *kv.CorruptionError behind what could still be printed;
+// kv.ErrUnsupportedVersion.
+func Dump(fsys vfs.FS, name string, w io.Writer, o DumpOptions) error {
+	out := bufio.NewWriter(w)
+	d := &dumper{fsys: fsys, name: path.Clean(name), out: out, o: o}
+	return errors.Join(d.dump(), out.Flush())
+}
+
+// dumper prints one file. Errors of out come with its Flush.
+type dumper struct {
+	fsys vfs.FS
+	name string
+	out  *bufio.Writer
+	o    DumpOptions
+}
+
+func (d *dumper) printf(format string, args ...any) { fmt.Fprintf(d.out, format, args...) }
+
+func (d *dumper) dump() error {
+	base := path.Base(d.name)
+	if base == descriptor.Name {
+		return d.store()
+	}
+	if path.Ext(base) == segmentSuffix {
+		return d.segment()
+	}
+	switch kind, num := manifest.ParseName(base); kind {
+	case manifest.FileCurrent:
+		return d.current()
+	case manifest.FileManifest:
+		return d.manifest()
+	case manifest.FileTable:
+		return d.table(num)
+	}
+	return fmt.Errorf("%w: %s has no name that kvd gives to a file; want STORE, CURRENT, MANIFEST-n, n.sst or n.wal",
+		kv.ErrInvalidArgument, d.name)
+}
+
+func (d *dumper) store() error {
+	data, err := readSmall(d.fsys, d.name)
+	if err != nil {
+		return err
+	}
+	s, err := descriptor.Decode(d.name, data)
+	if err != nil {
+		return err
+	}
+	d.printf("store\n  id          %016x\n  partitions  %d\n  key hash    %s\n", s.StoreID, s.Partitions, s.Hash)
+	return nil
+}
+
+func (d *dumper) current() error {
+	data, err := readSmall(d.fsys, d.name)
+	if err != nil {
+		return err
+	}
+	owner, num, err := manifest.DecodeCurrent(d.name, data)
+	if err != nil {
+		return err
+	}
+	d.printf("current\n  partition  %d\n  manifest   %s\n", owner, manifest.ManifestName(num))
+	return nil
+}
+
+func (d *dumper) manifest() error {
+	data, err := readSmall(d.fsys, d.name)
+	if err != nil {
+		return err
+	}
+	v, err := manifest.DecodeManifest(d.name, data)
+	if err != nil {
+		return err
+	}
+	d.printf("manifest %d of partition %d\n  next file      %d\n  flushed up to  %d\n  largest number %d\n",
+		v.Num, v.Partition, v.NextFile, v.FlushedSeq, v.MaxSeq)
+	for i, run := range v.Deltas {
+		d.run(fmt.Sprintf("delta %d", i), run)
+	}
+	d.run("base", v.Base)
+	return nil
+}
+
+func (d *dumper) run(name string, run manifest.Run) {
+	if len(run) == 0 {
+		d.printf("%s: empty\n", name)
+		return
+	}
+	d.printf("%s: %d bytes in %d tables\n", name, run.Bytes(), len(run))
+	for i := range run {
+		d.printf("  %s  %s\n", manifest.TableName(run[i].Num), describeTable(&run[i]))
+	}
+}
+
+// describeTable says in a line what a table holds.
+func describeTable(t *kv.TableMeta) string {
+	return fmt.Sprintf("%d bytes, %d entries, %d of them deletes, numbers %d to %d, keys %s to %s",
+		t.Size, t.Entries, t.Deletes, t.MinSeq, t.MaxSeq, quote(t.Smallest), quote(t.Largest))
+}
+
+// entry prints one version of a key, or one operation of the log.
+func (d *dumper) entry(seq kv.SeqNum, kind kv.Kind, key, value []byte, expiry uint64) {
+	d.printf("%d %s %s", seq, kind, quote(key))
+	switch kind {
+	case kv.KindPut:
+		d.printf(" = %s", d.value(value))
+	case kv.KindRangeDelete:
+		d.printf(" to %s", quote(value))
+	}
+	if expiry != 0 {
+		d.printf(" until %d ms", expiry)
+	}
+	d.printf("\n")
+}
+
+// quote is Escape between quotation marks; one inside is escaped too.
+func quote(b []byte) string { return `"` + strings.ReplaceAll(Escape(b), `"`, `\x22`) + `"` }
+
+// shownValue is how much of a value is printed without DumpOptions.Values.
+// Guessed: a line then fits a wide window.
+const shownValue = 48
+
+func (d *dumper) value(v []byte) string {
+	if d.o.Values || len(v) <= shownValue {
+		return quote(v)
+	}
+	return fmt.Sprintf("%s... (%d bytes)", quote(v[:shownValue]), len(v))
+}

@@ -1,0 +1,50 @@
+package inspect
+
+import (
+	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/wal"
+)
+
+// segment prints the frames of a log segment with their records.
+func (d *dumper) segment() error {
+	// The header comes back with the end of the dump, but is wanted first.
+	info, err := wal.Dump(d.fsys, d.name, func(wal.FrameInfo) error { return nil })
+	if err != nil && info.Num == 0 {
+		return err
+	}
+	d.printf("segment %d of store %016x\n", info.Num, info.StoreID)
+	d.printf("  bytes     %d, whole frames up to %d\n", info.Bytes, info.End)
+	if info.Prev != 0 {
+		d.printf("  follows   %d\n", info.Prev)
+	}
+	if info.Replaces != 0 {
+		d.printf("  replaces  %d and what follows it\n", info.Replaces)
+	}
+	if info.Closed != 0 {
+		d.printf("  closed    in order, at %d\n", info.Closed)
+	}
+	if _, err := wal.Dump(d.fsys, d.name, d.frame); err != nil {
+		return err
+	}
+	if info.Tail > 0 {
+		d.printf("%d: %d bytes that are no frame; kvd check tells whether they are damage\n", info.End, info.Tail)
+	}
+	return nil
+}
+
+func (d *dumper) frame(f wal.FrameInfo) error {
+	d.printf("%d: %s frame, %d bytes, after number %d, log synced up to %d:%d\n",
+		f.Offset, f.Kind, f.Bytes, f.Prev, f.SyncedSegment, f.SyncedOffset)
+	for _, r := range f.Records {
+		d.printf("  record %d, %d units\n", r.Base, r.Units)
+		err := kv.DecodeRecord(r.Payload, func(op *kv.RecordOp) error {
+			d.printf("    partition %d: ", op.Partition)
+			d.entry(r.Base+kv.SeqNum(op.Unit), op.Kind, op.Key, op.Value, op.Expiry)
+			return nil
+		})
+		if err != nil {
+			return kv.Corruptf(d.name, f.Offset, "record %d: %v", r.Base, err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,38 @@
+package inspect
+
+import (
+	"errors"
+	"fmt"
+	"path"
+
+	"github.com/kvd-db/kvd/internal/descriptor"
+	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/sstable"
+)
+
+// table prints every version of every key in a table, in the order of the file.
+func (d *dumper) table(num kv.FileNum) (err error) {
+	dir := path.Base(path.Dir(d.name))
+	partition, ok := descriptor.ParsePartition(dir)
+	if !ok {
+		return fmt.Errorf("%w: a table is read where it lies, in the directory of its partition (p-0003/%s): "+
+			"its checksums cover the partition", kv.ErrInvalidArgument, path.Base(d.name))
+	}
+	f, err := d.fsys.Open(d.name)
+	if err != nil {
+		return err
+	}
+	r, err := sstable.Open(f, kv.FileID{Partition: uint32(partition), Num: num}, nil)
+	if err != nil {
+		return errors.Join(err, f.Close())
+	}
+	defer func() { err = errors.Join(err, r.Close()) }()
+	meta := r.Meta()
+	d.printf("table %d of partition %d\n  %s\n", meta.Num, partition, describeTable(&meta))
+	it := r.NewIterator(sstable.IterOptions{})
+	for more := it.First(); more; more = it.Next() {
+		e := it.Entry()
+		d.entry(e.Seq, e.Kind, e.Key, e.Value, e.Expiry)
+	}
+	return it.Close()
+}

@@ -1,0 +1,155 @@
+package inspect
+
+import (
+	"bytes"
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/kvd-db/kvd/internal/descriptor"
+	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/sstable"
+	"github.com/kvd-db/kvd/internal/vfs"
+	"github.com/kvd-db/kvd/internal/wal"
+)
+
+var update = flag.Bool("update", false, "rewrite testdata/*.txt; read the difference before it is committed")
+
+// sampleFiles returns a file system with one file of each kind, the same in every
+// run, and their names.
+func sampleFiles(t *testing.T) (*vfs.Mem, []string) {
+	t.Helper()
+	fsys := vfs.NewMem()
+	require.NoError(t, fsys.MkdirAll("data/p-0003"))
+	write := func(name string, content []byte) { require.NoError(t, vfs.WriteAtomic(fsys, name, content)) }
+	d := descriptor.Descriptor{StoreID: 0x0123456789abcdef, Partitions: 4}
+	write("data/STORE", d.Encode())
+	for _, name := range []string{"CURRENT", "MANIFEST-000040"} {
+		content, err := os.ReadFile("../manifest/testdata/v1/" + name)
+		require.NoError(t, err)
+		write("data/p-0003/"+name, content)
+	}
+	sampleTable(t, fsys, "data/p-0003/000013.sst")
+	sampleLog(t, fsys, "data/wal")
+	return fsys, []string{"STORE", "p-0003/CURRENT", "p-0003/MANIFEST-000040", "p-0003/000013.sst", "wal/000001.wal"}
+}
+
+func sampleTable(t *testing.T, fsys vfs.FS, name string) {
+	t.Helper()
+	f, err := fsys.Create(name)
+	require.NoError(t, err)
+	w := sstable.NewWriter(f, kv.FileID{Partition: 3, Num: 13}, sstable.WriterOptions{})
+	for _, e := range []kv.Entry{
+		{Key: []byte("a\x00"), Value: []byte("new"), Seq: 9, Kind: kv.KindPut},
+		{Key: []byte("a\x00"), Value: nil, Seq: 7, Kind: kv.KindDelete},
+		{Key: []byte("a\x00"), Value: []byte("old"), Seq: 2, Kind: kv.KindPut},
+		{Key: []byte(`b"\`), Value: []byte(strings.Repeat("long ", 20)), Seq: 3, Kind: kv.KindPut, Expiry: 1000},
+		{Key: []byte("ä\xff"), Value: []byte{}, Seq: 4, Kind: kv.KindPut},
+	} {
+		require.NoError(t, w.Add(&e))
+	}
+	_, err = w.Finish()
+	require.NoError(t, err)
+	require.NoError(t, f.Close())
+}
+
+func sampleLog(t *testing.T, fsys vfs.FS, dir string) {
+	t.Helper()
+	log, _, err := wal.Open(wal.Options{FS: fsys, Dir: dir, StoreID: 0x0123456789abcdef, Fresh: true},
+		func(wal.Record) error { return nil })
+	require.NoError(t, err)
+	var record kv.RecordEncoder
+	record.Section(0, 2)
+	record.Op(0, kv.Origin{}, &kv.Op{Kind: kv.KindPut, Key: []byte("a\x00"), Value: []byte("new")})
+	record.Op(1, kv.Origin{}, &kv.Op{Kind: kv.KindDelete, Key: []byte("b")})
+	record.Section(3, 1)
+	record.Op(1, kv.Origin{}, &kv.Op{Kind: kv.KindPut, Key: []byte("c"), Value: []byte(strings.Repeat("x", 100))})
+	_, pos, err := log.Append(record.Bytes(), 2, kv.DurabilitySync, nobody{})
+	require.NoError(t, err)
+	require.NoError(t, log.WaitSynced(context.Background(), pos))
+	require.NoError(t, log.Close())
+}
+
+type nobody struct{}
+
+func (nobody) Wake() {}
+
+func TestDumpPrintsEveryKindOfFile(t *testing.T) {
+	fsys, names := sampleFiles(t)
+	for _, name := range names {
+		t.Run(filepath.Base(name), func(t *testing.T) {
+			var out bytes.Buffer
+			require.NoError(t, Dump(fsys, "data/"+name, &out, DumpOptions{}))
+			golden := filepath.Join("testdata", filepath.Base(name)+".txt")
+			if *update {
+				require.NoError(t, os.MkdirAll("testdata", 0o755))
+				require.NoError(t, os.WriteFile(golden, out.Bytes(), 0o644))
+			}
+			want, err := os.ReadFile(golden)
+			require.NoError(t, err)
+			assert.Equal(t, string(want), out.String())
+		})
+	}
+}
+
+func TestDumpPrintsValuesWholeIfAsked(t *testing.T) {
+	fsys, _ := sampleFiles(t)
+	var out bytes.Buffer
+	require.NoError(t, Dump(fsys, "data/p-0003/000013.sst", &out, DumpOptions{Values: true}))
+	assert.Contains(t, out.String(), `"`+strings.Repeat("long ", 20)+`"`)
+}
+
+func TestDumpShowsWhatIsWholeAndThenTheDamage(t *testing.T) {
+	fsys, names := sampleFiles(t)
+	for _, name := range names {
+		damaged := fsys.KillImage()
+		flipByte(t, damaged, "data/"+name, 10)
+		var out bytes.Buffer
+		err := Dump(damaged, "data/"+name, &out, DumpOptions{})
+		assert.True(t, isDamage(err), "%s: %v", name, err)
+		assert.ErrorContains(t, err, name)
+	}
+	// The second record of the log is damaged: the frame before it is shown.
+	damaged := fsys.KillImage()
+	flipByte(t, damaged, "data/wal/000001.wal", 64+64+64+5)
+	var out bytes.Buffer
+	require.NoError(t, Dump(damaged, "data/wal/000001.wal", &out, DumpOptions{}), "whether it is damage, only the whole log tells")
+	assert.Contains(t, out.String(), "start frame")
+	assert.Contains(t, out.String(), "that are no frame")
+}
+
+func TestDumpRefusesWhatIsNoFileOfAStore(t *testing.T) {
+	fsys, _ := sampleFiles(t)
+	require.NoError(t, vfs.WriteAtomic(fsys, "data/readme.txt", []byte("hello")))
+	sampleTable(t, fsys, "data/000013.sst")
+	for name, want := range map[string]error{
+		"data/readme.txt": kv.ErrInvalidArgument, "data/000013.sst": kv.ErrInvalidArgument,
+		"data/p-0003/CURRENT.tmp": kv.ErrInvalidArgument, "data/p-0001/CURRENT": kv.ErrCorrupt, "data/wal/000009.wal": os.ErrNotExist,
+	} {
+		require.ErrorIs(t, Dump(fsys, name, &bytes.Buffer{}, DumpOptions{}), want, name)
+	}
+}
+
+// flipByte changes a byte at offset, from the end if negative.
+func flipByte(t *testing.T, fsys vfs.FS, name string, offset int64) {
+	t.Helper()
+	f, err := fsys.OpenReadWrite(name)
+	require.NoError(t, err)
+	size, err := f.Size()
+	require.NoError(t, err)
+	offset = (offset + size) % size
+	var b [1]byte
+	_, err = f.ReadAt(b[:], offset)
+	require.NoError(t, err, fmt.Sprint(name, offset))
+	b[0] ^= 0x20
+	_, err = f.WriteAt(b[:], offset)
+	require.NoError(t, err)
+	require.NoError(t, f.Close())
+}

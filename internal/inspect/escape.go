@@ -1,0 +1,58 @@
+package inspect
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// Escape spells bytes so that a person can read them and Unescape undoes it:
+// printable text as it stands, a backslash as \\, every other byte as \xNN.
+func Escape(b []byte) string {
+	var out strings.Builder
+	out.Grow(len(b))
+	for len(b) > 0 {
+		r, size := utf8.DecodeRune(b)
+		switch {
+		case r == '\\':
+			out.WriteString(`\\`)
+		case r == utf8.RuneError && size == 1, !unicode.IsPrint(r):
+			for _, c := range b[:size] {
+				fmt.Fprintf(&out, `\x%02x`, c)
+			}
+		default:
+			out.Write(b[:size])
+		}
+		b = b[size:]
+	}
+	return out.String()
+}
+
+// Unescape undoes Escape. It also takes \xNN with capital letters, and escapes
+// that Escape would not have needed.
+func Unescape(s string) ([]byte, error) {
+	out := make([]byte, 0, len(s))
+	for i := 0; i < len(s); {
+		rest := s[i:]
+		switch {
+		case rest[0] != '\\':
+			out = append(out, rest[0])
+			i++
+		case strings.HasPrefix(rest, `\\`):
+			out = append(out, '\\')
+			i += 2
+		case strings.HasPrefix(rest, `\x`) && len(rest) >= 4:
+			c, err := strconv.ParseUint(rest[2:4], 16, 8)
+			if err != nil {
+				return nil, fmt.Errorf("escape %q at byte %d: want two hexadecimal digits behind \\x", rest[:4], i)
+			}
+			out = append(out, byte(c))
+			i += 4
+		default:
+			return nil, fmt.Errorf("escape at byte %d: want \\\\ or \\xNN", i)
+		}
+	}
+	return out, nil
+}
