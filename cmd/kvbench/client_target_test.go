@@ -1,0 +1,60 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"net"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/server"
+	"github.com/kvd-db/kvd/internal/server/servertest"
+)
+
+// serve runs a server on a socket until the test ends, and returns its address.
+func serve(t *testing.T) string {
+	t.Helper()
+	socket := filepath.Join(t.TempDir(), "s")
+	l, err := net.Listen("unix", socket)
+	require.NoError(t, err)
+	s := server.New(servertest.New(kv.DefaultLimits), server.Options{})
+	served := make(chan error, 1)
+	go func() { served <- s.Serve(l) }()
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
+		assert.NoError(t, s.Shutdown(ctx))
+		assert.NoError(t, <-served)
+	})
+	return "unix:" + socket
+}
+
+func TestAServerAnswersRight(t *testing.T) {
+	address := serve(t)
+	t.Chdir(t.TempDir())
+	for _, durability := range []string{"memory", "buffered", "sync"} {
+		var stdout, stderr bytes.Buffer
+		code := execute(t.Context(), []string{"run", "--addr", address, "--durability", durability, "--threads", "8",
+			"--keys", "1000", "--preload", "500", "--mix", "BALANCED", "--find-rate", "0.9", "--duration", "500ms",
+			"--check-deletes"}, &stdout, &stderr, openTarget)
+		require.Equal(t, exitOK, code, stderr.String())
+		assert.Contains(t, stdout.String(), "BALANCED on the server at unix:")
+		assert.Contains(t, stdout.String(), "durability "+durability)
+		assert.Contains(t, stdout.String(), "all answers right")
+		assert.NotContains(t, stdout.String(), "data  ", "nobody here knows what the server stores")
+	}
+}
+
+func TestAServerThatIsNotThereIsAnError(t *testing.T) {
+	t.Chdir(t.TempDir())
+	var stdout, stderr bytes.Buffer
+	code := execute(t.Context(), []string{"run", "--addr", "unix:nobody.sock", "--keys", "100", "--duration", "1h"},
+		&stdout, &stderr, openTarget)
+	assert.Equal(t, exitError, code)
+	assert.Contains(t, stderr.String(), "key 0")
+}

@@ -1,0 +1,91 @@
+package main
+
+import (
+	"context"
+	"errors"
+
+	"github.com/kvd-db/kvd/internal/batcher"
+	"github.com/kvd-db/kvd/internal/engine"
+	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/workload"
+)
+
+// engineTarget is a store in this process.
+type engineTarget struct {
+	engine *engine.Engine
+}
+
+func openEngine(o *options) (workload.Target, targetInfo, error) {
+	policy := batcher.Policy{MaxOps: o.batchOps, Linger: o.linger}
+	e, err := engine.Open(o.data, engine.Options{
+		Partitions:    o.partitions,
+		Durability:    o.level,
+		MemtableBytes: int64(o.memory),
+		FlushKeys:     o.flushKeys,
+		Writes:        policy,
+		Reads:         policy,
+	})
+	if err != nil {
+		return nil, targetInfo{}, err
+	}
+	return &engineTarget{e}, targetInfo{
+		Kind:          "engine",
+		Durability:    o.level.String(),
+		Partitions:    e.Descriptor().Partitions,
+		FlushKeys:     o.flushKeys,
+		MemtableBytes: int64(o.memory),
+		BatchOps:      o.batchOps,
+		Linger:        o.linger,
+	}, nil
+}
+
+func (t *engineTarget) Put(ctx context.Context, key, value []byte) error {
+	_, err := t.engine.Put(ctx, key, value, kv.WriteOptions{})
+	return err
+}
+
+func (t *engineTarget) Delete(ctx context.Context, key []byte) error {
+	_, err := t.engine.Delete(ctx, key, kv.WriteOptions{})
+	return err
+}
+
+func (t *engineTarget) Get(ctx context.Context, key, _ []byte) ([]byte, bool, error) {
+	item, err := t.engine.Get(ctx, key)
+	if errors.Is(err, kv.ErrNotFound) {
+		return nil, false, nil
+	}
+	return item.Value, err == nil, err
+}
+
+func (t *engineTarget) DiskBytes() (int64, error) {
+	stats := t.engine.Stats()
+	return int64(stats.DiskBytes()), nil
+}
+
+func (t *engineTarget) activity() *activity {
+	s := t.engine.Stats()
+	var batches, batchOps, readBatches, reads, userBytes uint64
+	a := &activity{LogSyncs: s.Log.Syncs, LogBytes: s.Log.Bytes}
+	for i := range s.Partitions {
+		p := &s.Partitions[i]
+		batches, batchOps = batches+p.Batches, batchOps+p.BatchOps
+		readBatches, reads = readBatches+p.ReadBatches, reads+p.Reads
+		userBytes += p.UserBytes
+		a.FlushedBytes += p.FlushedBytes
+		a.CompactedBytes += p.CompactedBytes
+	}
+	a.OpsPerWriteBatch = quotient(batchOps, batches)
+	a.OpsPerReadBatch = quotient(reads, readBatches)
+	a.RecordsPerLogWrite = quotient(s.Log.Records, s.Log.Groups)
+	a.WrittenPerUserBytes = quotient(a.LogBytes+a.FlushedBytes+a.CompactedBytes, userBytes)
+	return a
+}
+
+func quotient(n, by uint64) float64 {
+	if by == 0 {
+		return 0
+	}
+	return float64(n) / float64(by)
+}
+
+func (t *engineTarget) Close() error { return t.engine.Close() }

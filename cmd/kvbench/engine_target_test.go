@@ -1,0 +1,56 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func TestTheEmbeddedEngineAnswersRight(t *testing.T) {
+	for _, flags := range [][]string{
+		{"--durability", "buffered", "--memory", "1MiB"}, // flushes
+		{"--durability", "sync", "--flush-keys", "100", "--distribution", "zipfian"},
+		{"--durability", "memory", "--batch-ops", "16", "--linger", "500us", "--distribution", "latest"},
+	} {
+		t.Chdir(t.TempDir())
+		args := append([]string{"run", "--threads", "4", "--partitions", "2", "--keys", "2000", "--preload", "1000", "--mix", "BALANCED",
+			"--find-rate", "0.9", "--value-size", "400", "--duration", "500ms", "--check-deletes", "--data", "d", "--out", "r"}, flags...)
+		var stdout, stderr bytes.Buffer
+		require.Equal(t, exitOK, execute(t.Context(), args, &stdout, &stderr, openTarget), "%v: %s", flags, &stderr)
+		assert.Contains(t, stdout.String(), "all answers right")
+		assert.Contains(t, stdout.String(), "a micro-batch")
+		assert.FileExists(t, filepath.Join("d", "STORE"))
+
+		lines := readLines(t, "r")
+		var last struct {
+			Summary struct {
+				DataBytes int64
+				Target    targetInfo
+			}
+		}
+		require.NoError(t, json.Unmarshal(lines[len(lines)-1], &last))
+		assert.Positive(t, last.Summary.DataBytes)
+		assert.Equal(t, 2, last.Summary.Target.Partitions)
+		activity := last.Summary.Target.Activity
+		require.NotNil(t, activity)
+		assert.GreaterOrEqual(t, activity.OpsPerWriteBatch, 1.0)
+		assert.GreaterOrEqual(t, activity.OpsPerReadBatch, 1.0)
+		assert.Positive(t, activity.LogBytes)
+		assert.Positive(t, activity.WrittenPerUserBytes)
+		if flags[1] == "sync" {
+			assert.Positive(t, activity.LogSyncs)
+		}
+	}
+}
+
+func TestAnEngineThatCannotBeOpenedIsAnError(t *testing.T) {
+	t.Chdir(t.TempDir())
+	var stdout, stderr bytes.Buffer
+	code := execute(t.Context(), []string{"run", "--data", "d", "--partitions", "100000"}, &stdout, &stderr, openTarget)
+	assert.Equal(t, exitError, code)
+	assert.Contains(t, stderr.String(), "100000 partitions")
+}

@@ -1,0 +1,66 @@
+package main
+
+import (
+	"bytes"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/kvd-db/kvd/internal/workload"
+)
+
+func TestNumbersReadWell(t *testing.T) {
+	assert.Equal(t, []string{"0", "7", "999", "1,000", "12,345", "1,234,567"},
+		[]string{grouped(0), grouped(7), grouped(999), grouped(1000), grouped(12345.4), grouped(1234567)})
+	assert.Equal(t, []string{"0s", "850ns", "47.1µs", "4.91ms", "1.23s", "2m3s"},
+		[]string{nanos(0), nanos(850), nanos(47_149), nanos(4_912_345), nanos(1_234_567_890), nanos(123_400_000_000)})
+	assert.Equal(t, []string{"0 B", "1023 B", "1.0 KiB", "1.5 MiB", "16.0 GiB", "8.0 EiB"},
+		[]string{bytesText(0), bytesText(1023), bytesText(1024), bytesText(3 << 19), bytesText(16 << 30), bytesText(1<<63 - 1)})
+	assert.Equal(t, "▁▄█", sparkline([]float64{0, 50, 100}))
+	assert.Equal(t, "▁▁", sparkline([]float64{0, 0}))
+}
+
+func TestSizesAreReadAndWritten(t *testing.T) {
+	for text, want := range map[string]int64{"0": 0, "17": 17, "4KiB": 4096, "256MiB": 256 << 20, "2GiB": 2 << 30} {
+		var b byteSize
+		require.NoError(t, b.Set(text))
+		assert.EqualValues(t, want, b)
+		assert.Equal(t, text, b.String())
+	}
+	for _, text := range []string{"", "KiB", "-1", "1.5GiB", "1MB", "9223372036854775808", "8589934592GiB"} {
+		var b byteSize
+		assert.Error(t, b.Set(text), text)
+	}
+	var b byteSize
+	require.NoError(t, b.Set("2048"))
+	assert.Equal(t, "2KiB", b.String())
+}
+
+func TestATerminalSeesOneLineThatIsRedrawn(t *testing.T) {
+	var out bytes.Buffer
+	v := &liveView{out: &out, terminal: true}
+	v.second(workload.Second{Elapsed: time.Second, OpsPerSecond: 1000})
+	v.second(workload.Second{Elapsed: 2 * time.Second, OpsPerSecond: 500})
+	assert.NotContains(t, out.String(), "\n")
+	assert.Contains(t, out.String(), "\r\x1b[K")
+	assert.Contains(t, out.String(), "█▄")
+	v.end()
+	v.end()
+	assert.Equal(t, 1, bytes.Count(out.Bytes(), []byte("\n")))
+}
+
+func TestPreloadIsQuietForTwoSeconds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var out bytes.Buffer
+		v := newLiveView(&out)
+		time.Sleep(preloadQuiet - 1)
+		v.preload(5000, 10_000)
+		assert.Empty(t, out.String())
+		time.Sleep(time.Nanosecond)
+		v.preload(7500, 10_000)
+		assert.Equal(t, "preload  7,500 of 10,000 keys (75 %)\n", out.String())
+	})
+}

@@ -1,0 +1,92 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"golang.org/x/term"
+
+	"github.com/kvd-db/kvd/internal/workload"
+)
+
+// preloadQuiet is how long a preload may take without a word.
+const preloadQuiet = 2 * time.Second
+
+// liveView shows a run as it goes, one line a second: redrawn in place on a
+// terminal, with a curve of the last seconds; one after the other elsewhere.
+//
+// What cannot be written is lost: a run does not fail for want of a spectator.
+type liveView struct {
+	out      io.Writer
+	terminal bool
+	began    time.Time
+	drawn    bool // the terminal's line is not ended yet
+	rates    []float64
+}
+
+func newLiveView(out io.Writer) *liveView {
+	f, ok := out.(*os.File)
+	return &liveView{out: out, terminal: ok && term.IsTerminal(int(f.Fd())), began: time.Now()}
+}
+
+func (v *liveView) preload(done, total uint64) {
+	if time.Since(v.began) < preloadQuiet {
+		return
+	}
+	v.show(fmt.Sprintf("preload  %s of %s keys (%.0f %%)", grouped(float64(done)), grouped(float64(total)),
+		100*float64(done)/float64(total)))
+}
+
+// second shows one second. There is no count of errors above 0 to show: the
+// first one ends the run.
+func (v *liveView) second(s workload.Second) {
+	line := fmt.Sprintf("%5.0fs  %9s ops/s  p99: put %-7s delete %-7s get %-7s  errors 0",
+		s.Elapsed.Seconds(), grouped(s.OpsPerSecond), nanos(s.Put.P99), nanos(s.Delete.P99), nanos(s.Get.P99))
+	if v.terminal {
+		v.rates = append(v.rates, s.OpsPerSecond)
+		v.rates = v.rates[max(len(v.rates)-sparklineSeconds, 0):]
+		line += "  " + sparkline(v.rates)
+	}
+	v.show(line)
+}
+
+func (v *liveView) show(line string) {
+	if v.terminal {
+		v.drawn = true
+		_, _ = fmt.Fprintf(v.out, "\r\x1b[K%s", line)
+		return
+	}
+	_, _ = fmt.Fprintln(v.out, line)
+}
+
+// end leaves the cursor on a line of its own.
+func (v *liveView) end() {
+	if v.drawn {
+		v.drawn = false
+		_, _ = fmt.Fprintln(v.out)
+	}
+}
+
+const sparklineSeconds = 30
+
+var sparks = []rune("▁▂▃▄▅▆▇█")
+
+// sparkline draws values as columns, from zero up to the largest.
+func sparkline(values []float64) string {
+	largest := 0.0
+	for _, v := range values {
+		largest = max(largest, v)
+	}
+	var b strings.Builder
+	for _, v := range values {
+		column := 0
+		if largest > 0 {
+			column = int(v / largest * float64(len(sparks)-1))
+		}
+		b.WriteRune(sparks[column])
+	}
+	return b.String()
+}

@@ -1,0 +1,42 @@
+package main
+
+import (
+	"encoding/json"
+	"io"
+	"os"
+
+	"github.com/kvd-db/kvd/internal/workload"
+)
+
+// report writes a run as lines of JSON: one an interval, and at the end one
+// with the single member "summary". Runs may share a file: each appends.
+type report struct {
+	encoder *json.Encoder
+	file    io.Closer // nil if nobody asked for a report
+}
+
+func openReport(path string) (*report, error) {
+	if path == "" {
+		return &report{encoder: json.NewEncoder(io.Discard)}, nil
+	}
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o644)
+	if err != nil {
+		return nil, err
+	}
+	return &report{encoder: json.NewEncoder(f), file: f}, nil
+}
+
+func (r *report) line(l workload.Line) error { return r.encoder.Encode(l) }
+
+func (r *report) summary(s *workload.Summary) error {
+	return r.encoder.Encode(struct {
+		Summary *workload.Summary `json:"summary"`
+	}{s})
+}
+
+func (r *report) Close() error {
+	if r.file == nil {
+		return nil
+	}
+	return r.file.Close()
+}

@@ -1,0 +1,56 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"github.com/kvd-db/kvd/internal/workload"
+)
+
+const (
+	exitOK    = 0
+	exitError = 1
+	exitUsage = 64 // EX_USAGE of sysexits(3)
+)
+
+// failure is an error of what a command did. Any other error is one of how it
+// was called.
+type failure struct{ err error }
+
+func (f *failure) Error() string { return f.err.Error() }
+func (f *failure) Unwrap() error { return f.err }
+
+// opener makes the target that the flags describe, and says for the report how
+// it is set up. Tests bring their own.
+type opener func(o *options) (workload.Target, targetInfo, error)
+
+// execute runs one command line and returns the exit code.
+func execute(ctx context.Context, args []string, stdout, stderr io.Writer, open opener) int {
+	root := &cobra.Command{
+		Use:           "kvbench",
+		Short:         "Benchmark kvd, embedded or over the network, and check every answer",
+		SilenceErrors: true,
+		SilenceUsage:  true,
+	}
+	root.CompletionOptions.HiddenDefaultCmd = true
+	root.AddCommand(newRunCommand(open))
+	root.SetArgs(args)
+	root.SetOut(stdout)
+	root.SetErr(stderr)
+
+	command, err := root.ExecuteContextC(ctx)
+	if err == nil {
+		return exitOK
+	}
+	var failed *failure
+	if errors.As(err, &failed) {
+		_, _ = fmt.Fprintf(stderr, "kvbench: %v\n", err) // nobody is left to tell
+		return exitError
+	}
+	_, _ = fmt.Fprintf(stderr, "kvbench: %v\nsee %s --help\n", err, command.CommandPath())
+	return exitUsage
+}

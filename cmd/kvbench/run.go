@@ -1,0 +1,83 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/kvd-db/kvd/internal/workload"
+)
+
+func newRunCommand(open opener) *cobra.Command {
+	var o options
+	c := &cobra.Command{
+		Use:   "run",
+		Short: "Run one workload and report throughput, latency and found rate",
+		Long: `Run one workload and report throughput, latency and found rate.
+
+Without --data or --addr the engine runs in this process on a new directory
+below the current one, which is removed afterwards. Every answer is checked: a
+wrong value or a lost key ends the run with exit code 1.`,
+		Example: `  kvbench run --mix GET_HEAVY --preload 1000000 --keys 1000000 --duration 30s
+  kvbench run --addr localhost:7070 --durability sync --threads 64
+  kvbench run --mix PUT_HEAVY --batch-ops 16 --linger 500us --out results.jsonl`,
+		Args: cobra.NoArgs,
+	}
+	o.register(c)
+	c.RunE = func(c *cobra.Command, _ []string) error {
+		if err := o.resolve(c); err != nil {
+			return err
+		}
+		if err := benchmark(c, &o, open); err != nil {
+			return &failure{err}
+		}
+		return nil
+	}
+	return c
+}
+
+// benchmark opens target and report, runs, and prints what came of it.
+func benchmark(c *cobra.Command, o *options, open opener) (err error) {
+	if o.addr == "" && o.data == "" {
+		if o.data, err = os.MkdirTemp(".", "kvbench-data-"); err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, os.RemoveAll(o.data)) }()
+	}
+	report, err := openReport(o.out)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, report.Close()) }()
+
+	target, info, err := open(o)
+	if err != nil {
+		return err
+	}
+	live := newLiveView(c.ErrOrStderr())
+	summary, err := workload.Run(c.Context(), target, o.config, workload.Observer{
+		Preload:  live.preload,
+		Second:   live.second,
+		Interval: report.line,
+	})
+	live.end()
+	if engine, ok := target.(*engineTarget); ok {
+		info.Activity = engine.activity()
+	}
+	if summary != nil {
+		summary.Target = info
+		summary.Environment = workload.ReadEnvironment(o.data)
+		err = errors.Join(err, report.summary(summary), printSummary(c.OutOrStdout(), summary, &info))
+	}
+	return errors.Join(err, closeTarget(target))
+}
+
+func closeTarget(target io.Closer) error {
+	if err := target.Close(); err != nil {
+		return fmt.Errorf("close the target: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,50 @@
+package main
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/kvd-db/kvd/internal/workload"
+)
+
+// targetInfo is how the target was set up, for the report.
+type targetInfo struct {
+	Kind          string        `json:"kind"` // "engine" or "server"
+	Address       string        `json:"address,omitempty"`
+	Durability    string        `json:"durability"`
+	Partitions    int           `json:"partitions,omitempty"`
+	FlushKeys     int           `json:"flushKeys,omitempty"`
+	MemtableBytes int64         `json:"memtableBytes,omitempty"` // 0: the engine's default
+	BatchOps      int           `json:"batchOps,omitempty"`      // 0: the engine's default
+	Linger        time.Duration `json:"lingerNanos,omitempty"`
+
+	Activity *activity `json:"activity,omitempty"` // of an engine in this process
+}
+
+// activity is what an engine made of the operations, from its opening to the
+// end of the run, preload and warm-up included.
+type activity struct {
+	OpsPerWriteBatch    float64 `json:"opsPerWriteBatch"` // micro-batches of a partition
+	OpsPerReadBatch     float64 `json:"opsPerReadBatch"`
+	RecordsPerLogWrite  float64 `json:"recordsPerLogWrite"` // group commit
+	LogSyncs            uint64  `json:"logSyncs"`
+	LogBytes            uint64  `json:"logBytes"`
+	FlushedBytes        uint64  `json:"flushedBytes"`
+	CompactedBytes      uint64  `json:"compactedBytes"`
+	WrittenPerUserBytes float64 `json:"writtenPerUserBytes"` // log, flushes and compactions
+}
+
+func (i *targetInfo) String() string {
+	if i.Kind == "server" {
+		return fmt.Sprintf("the server at %s, durability %s", i.Address, i.Durability)
+	}
+	return fmt.Sprintf("the embedded engine, %d partitions, durability %s", i.Partitions, i.Durability)
+}
+
+// openTarget opens what the command line names.
+func openTarget(o *options) (workload.Target, targetInfo, error) {
+	if o.addr != "" {
+		return openClient(o)
+	}
+	return openEngine(o)
+}

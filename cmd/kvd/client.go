@@ -1,0 +1,100 @@
+package main
+
+import (
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/kvd-db/kvd/pkg/kvd"
+)
+
+const (
+	defaultAddr = "127.0.0.1:7070"
+	envAddr     = "KVD_ADDR"
+	envTimeout  = "KVD_TIMEOUT"
+)
+
+// connection is the flags of commands that talk to a server.
+type connection struct {
+	addr    string
+	timeout time.Duration
+	envErr  error // the environment's timeout makes no sense
+}
+
+const defaultTimeout = 5 * time.Second
+
+// connection adds the flags to cmd. The environment gives their defaults.
+func (a *app) connection(cmd *cobra.Command) *connection {
+	c := &connection{}
+	addr := a.getenv(envAddr)
+	if addr == "" {
+		addr = defaultAddr
+	}
+	timeout := defaultTimeout
+	if text := a.getenv(envTimeout); text != "" {
+		d, err := time.ParseDuration(text)
+		if err != nil {
+			c.envErr = usagef("environment variable %s=%q is no duration, such as 500ms or 5s", envTimeout, text)
+		}
+		timeout = d
+	}
+	cmd.Flags().StringVar(&c.addr, "addr", addr, "address of the server [$"+envAddr+"]")
+	cmd.Flags().DurationVar(&c.timeout, "timeout", timeout, "how long one operation may take [$"+envTimeout+"]")
+	return c
+}
+
+// getenv returns the value of an environment variable.
+func (a *app) getenv(name string) (value string) {
+	for _, entry := range a.environ {
+		if v, ok := strings.CutPrefix(entry, name+"="); ok {
+			value = v
+		}
+	}
+	return value
+}
+
+// with calls fn with a client and closes it.
+func (c *connection) with(fn func(*kvd.Client) error) (err error) {
+	if c.envErr != nil {
+		return c.envErr
+	}
+	client, err := kvd.Open(c.addr, kvd.WithTimeout(c.timeout))
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, client.Close()) }()
+	return fn(client)
+}
+
+// durability is the flag of commands that write.
+type durability struct{ level kvd.Durability }
+
+var durabilityLevels = map[string]kvd.Durability{
+	"default": kvd.Default, "memory": kvd.Memory, "buffered": kvd.Buffered, "sync": kvd.Sync,
+}
+
+func (d *durability) flag(cmd *cobra.Command) {
+	cmd.Flags().Var(d, "durability", "memory, buffered or sync; by default what the server is set to")
+}
+
+func (d *durability) Set(text string) error {
+	level, ok := durabilityLevels[text]
+	if !ok {
+		return errors.New("want memory, buffered or sync")
+	}
+	d.level = level
+	return nil
+}
+
+func (d *durability) String() string {
+	for name, level := range durabilityLevels {
+		if level == d.level {
+			return name
+		}
+	}
+	return ""
+}
+
+func (d *durability) Type() string { return "level" }

@@ -1,0 +1,85 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/kvd-db/kvd/internal/descriptor"
+	"github.com/kvd-db/kvd/internal/engine"
+	"github.com/kvd-db/kvd/internal/inspect"
+	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/vfs"
+	"github.com/kvd-db/kvd/pkg/kvd"
+)
+
+func (a *app) digestCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "digest [DIR|ADDR]",
+		Short: "Print a hash of all keys and values, and their number",
+		Long: "Print a hash of all keys and values, and their number. Two stores with the same\n" +
+			"keys and values have the same hash, however they came about.\n\n" +
+			"An argument that is a directory names a stopped store: it is opened as a server\n" +
+			"would open it, log and all. Any other is the address of a server.",
+		Args: cobra.MaximumNArgs(1),
+	}
+	server := a.connection(cmd)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		progress := startProgress(a.err, "keys", 0)
+		var digest inspect.Digest
+		add := func(key, value []byte) {
+			digest.Add(key, value)
+			progress.items.Add(1)
+		}
+		err := addAll(cmd.Context(), server, args, add)
+		progress.close()
+		if err != nil {
+			return err
+		}
+		_, err = fmt.Fprintf(a.out, "%s %d\n", digest.String(), digest.Count())
+		return err
+	}
+	return cmd
+}
+
+func addAll(ctx context.Context, server *connection, args []string, add func(key, value []byte)) error {
+	if len(args) == 1 {
+		if info, err := os.Stat(args[0]); err == nil && info.IsDir() {
+			return addStopped(ctx, args[0], add)
+		}
+		server.addr = args[0]
+	}
+	return server.with(func(c *kvd.Client) error {
+		for item, err := range c.Scan(ctx, kvd.All()) {
+			if err != nil {
+				return err
+			}
+			add(item.Key, item.Value)
+		}
+		return nil
+	})
+}
+
+// addStopped adds what a store in a directory holds.
+func addStopped(ctx context.Context, dir string, add func(key, value []byte)) (err error) {
+	// Opening makes a store where there is none.
+	if _, err := descriptor.Read(vfs.OS, dir); err != nil {
+		return named(fmt.Errorf("%s holds no store that can be read: %w", dir, err))
+	}
+	e, err := engine.Open(dir, engine.Options{})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, e.Close()) }()
+	scanner, err := e.Scan(ctx, kv.Range{}, kv.ScanOptions{})
+	if err != nil {
+		return err
+	}
+	for scanner.Next() {
+		add(scanner.Item().Key, scanner.Item().Value)
+	}
+	return errors.Join(scanner.Err(), scanner.Close())
+}

@@ -1,0 +1,78 @@
+package main
+
+import (
+	"encoding/base64"
+	"encoding/hex"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/kvd-db/kvd/internal/inspect"
+)
+
+// encoding is how keys and values are spelled on the command line and in what is
+// printed.
+type encoding struct{ hex, base64, escaped bool }
+
+func (e *encoding) flags(cmd *cobra.Command) {
+	cmd.Flags().BoolVar(&e.hex, "hex", false, "keys and values are in hexadecimal")
+	cmd.Flags().BoolVar(&e.base64, "base64", false, "keys and values are in base64")
+	cmd.Flags().BoolVarP(&e.escaped, "escaped", "e", false, `in keys and values \xNN stands for a byte and \\ for a backslash`)
+	cmd.MarkFlagsMutuallyExclusive("hex", "base64", "escaped")
+}
+
+// decode reads an argument.
+func (e *encoding) decode(what, text string) (b []byte, err error) {
+	switch {
+	case e.hex:
+		b, err = hex.DecodeString(text)
+	case e.base64:
+		b, err = base64.StdEncoding.DecodeString(text)
+	case e.escaped:
+		b, err = inspect.Unescape(text)
+	default:
+		b = []byte(text)
+	}
+	if err != nil {
+		return nil, usagef("%s %q: %w", what, text, err)
+	}
+	return b, nil
+}
+
+// encode spells bytes for output: as the flags say, else escaped for a person and
+// as they are for a program.
+func (e *encoding) encode(b []byte, forPerson bool) string {
+	switch {
+	case e.hex:
+		return hex.EncodeToString(b)
+	case e.base64:
+		return base64.StdEncoding.EncodeToString(b)
+	case e.escaped || forPerson:
+		return inspect.Escape(b)
+	}
+	return string(b)
+}
+
+// key reads the argument that names a key.
+func (e *encoding) key(text string) ([]byte, error) {
+	key, err := e.decode("key", text)
+	if err == nil && len(key) == 0 {
+		err = usagef("the key is empty; a key has at least one byte")
+	}
+	return key, err
+}
+
+// newline ends what was spelled, unless the bytes went out as they are.
+func (e *encoding) newline(forPerson bool) string {
+	if e.hex || e.base64 || e.escaped || forPerson {
+		return "\n"
+	}
+	return ""
+}
+
+// say prints to a person, and nothing into a pipe: there the exit code says it.
+func (a *app) say(format string, args ...any) {
+	if isTerminal(a.out) {
+		fmt.Fprintf(a.out, format, args...)
+	}
+}

@@ -1,0 +1,83 @@
+package main
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/kvd-db/kvd/pkg/kvd"
+)
+
+func (a *app) exportCommand() *cobra.Command {
+	var enc encoding
+	var keys bounds
+	cmd := &cobra.Command{
+		Use:   "export [FILE]",
+		Short: "Write keys and values as JSON lines",
+		Long: "Write keys and values, all as of one moment and in the order of the keys, as\n" +
+			"JSON lines that kvd import reads: to standard output, or into a new file.\n\n" +
+			`  {"key":"user/1","value":"Ada","version":17}` + "\n" +
+			`  {"key_base64":"AP8=","value_base64":"/w==","version":18}` + "\n\n" +
+			"--hex, --base64 and --escaped say how --prefix, --start and --end are spelled.",
+		Args: cobra.MaximumNArgs(1),
+	}
+	server := a.connection(cmd)
+	enc.flags(cmd)
+	keys.flags(cmd)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		r, err := keys.decode(&enc)
+		if err != nil {
+			return err
+		}
+		return server.with(func(c *kvd.Client) error {
+			return a.toFile(args, func(w io.Writer) error {
+				progress := startProgress(a.err, "keys", 0)
+				defer progress.close()
+				for item, err := range c.Scan(cmd.Context(), r) {
+					if err != nil {
+						return err
+					}
+					// No version: an import cannot restore it, and exports of equal
+					// contents are equal.
+					l := line{Key: item.Key, Value: item.Value}
+					if err := l.write(w); err != nil {
+						return err
+					}
+					progress.items.Add(1)
+				}
+				if isTerminal(a.err) && !isTerminal(a.out) {
+					fmt.Fprintf(a.err, "%s\n", progress.text(time.Since(progress.begin)))
+				}
+				return nil
+			})
+		})
+	}
+	return cmd
+}
+
+// toFile calls write with the file that the only argument names, which must not
+// exist yet, or with standard output. A file that was not written whole goes.
+func (a *app) toFile(args []string, write func(io.Writer) error) (err error) {
+	if len(args) == 0 || args[0] == "-" {
+		out := bufio.NewWriterSize(a.out, 1<<16)
+		return errors.Join(write(out), out.Flush())
+	}
+	f, err := os.OpenFile(args[0], os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if errors.Is(err, os.ErrExist) {
+		return usagef("%s is there already; remove it first, or choose another name", args[0])
+	}
+	if err != nil {
+		return err
+	}
+	out := bufio.NewWriterSize(f, 1<<16)
+	err = errors.Join(write(out), out.Flush(), f.Sync(), f.Close())
+	if err != nil {
+		return errors.Join(err, os.Remove(args[0]))
+	}
+	return nil
+}

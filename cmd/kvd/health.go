@@ -1,0 +1,30 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/kvd-db/kvd/pkg/kvd"
+)
+
+func (a *app) healthCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "health",
+		Short: "Say whether a server takes requests",
+		Long: "Say whether a server takes requests: exit code 0 if it does, 5 if not. For\n" +
+			"images without a shell.",
+		Args: cobra.NoArgs,
+	}
+	server := a.connection(cmd)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		return server.with(func(c *kvd.Client) error {
+			if err := c.Ping(cmd.Context()); err != nil {
+				return err
+			}
+			_, err := fmt.Fprintln(a.out, "ok")
+			return err
+		})
+	}
+	return cmd
+}

@@ -1,0 +1,118 @@
+package main
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"unicode/utf8"
+)
+
+// line is one line of an export: an item as a JSON object. A key or value that
+// is UTF-8 is a string, any other is in base64 under another name:
+//
+//	{"key":"user/1","value":"Ada","version":17}
+//	{"key_base64":"AP8=","value_base64":"/w=="}
+type line struct {
+	Key, Value []byte
+	Version    uint64 // not written if 0; not read
+	KeyOnly    bool   // written without a value
+}
+
+// lineJSON is a line as it looks. A pointer tells the empty string from none.
+type lineJSON struct {
+	Key         *string `json:"key,omitempty"`
+	KeyBase64   *string `json:"key_base64,omitempty"`
+	Value       *string `json:"value,omitempty"`
+	ValueBase64 *string `json:"value_base64,omitempty"`
+	Version     uint64  `json:"version,omitempty"`
+}
+
+// write appends the line, with its newline, to w.
+func (l *line) write(w io.Writer) error {
+	out := lineJSON{Version: l.Version}
+	out.Key, out.KeyBase64 = spell(l.Key)
+	if !l.KeyOnly {
+		out.Value, out.ValueBase64 = spell(l.Value)
+	}
+	encoder := json.NewEncoder(w)
+	encoder.SetEscapeHTML(false)
+	return encoder.Encode(&out)
+}
+
+func spell(b []byte) (text, encoded *string) {
+	s := string(b)
+	if utf8.ValidString(s) {
+		return &s, nil
+	}
+	s = base64.StdEncoding.EncodeToString(b)
+	return nil, &s
+}
+
+// parseLine reads a line without its newline. Whatever it does not understand is
+// an error: a field that is passed over would be data that is lost.
+func parseLine(text []byte) (l line, err error) {
+	if !utf8.Valid(text) {
+		return l, errors.New("not UTF-8; bytes that are not text go into key_base64 and value_base64")
+	}
+	var in lineJSON
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(&in); err != nil {
+		return l, err
+	}
+	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
+		return l, errors.New("something follows the object")
+	}
+	if in.halfSurrogate(text) {
+		return l, errors.New(`a \u escape is half of a surrogate pair, which stands for no character`)
+	}
+	if l.Key, err = read("key", in.Key, in.KeyBase64); err != nil {
+		return l, err
+	}
+	if len(l.Key) == 0 {
+		return l, errors.New("the key is empty; a key has at least one byte")
+	}
+	l.Value, err = read("value", in.Value, in.ValueBase64)
+	l.Version = in.Version
+	return l, err
+}
+
+// read returns the bytes of a field that is spelled in one of two ways.
+func read(name string, text, encoded *string) ([]byte, error) {
+	switch {
+	case text != nil && encoded != nil:
+		return nil, fmt.Errorf("%s and %s_base64 are both there; want one of them", name, name)
+	case text != nil:
+		return []byte(*text), nil
+	case encoded != nil:
+		b, err := base64.StdEncoding.DecodeString(*encoded)
+		if err != nil {
+			return nil, fmt.Errorf("%s_base64: %w", name, err)
+		}
+		return b, nil
+	}
+	return nil, fmt.Errorf("neither %s nor %s_base64 is there", name, name)
+}
+
+// halfSurrogate reports whether text has an escape such as \ud800 that is no
+// character. encoding/json reads it as U+FFFD, so that two keys could become one:
+// there are then more of those in the line than were spelled out.
+func (in *lineJSON) halfSurrogate(text []byte) bool {
+	read := 0
+	for _, s := range []*string{in.Key, in.Value} {
+		if s != nil {
+			read += strings.Count(*s, replacement)
+		}
+	}
+	if read == 0 {
+		return false
+	}
+	escapes := bytes.ToLower(bytes.ReplaceAll(text, []byte(`\\`), nil))
+	return read > bytes.Count(text, []byte(replacement))+bytes.Count(escapes, []byte(`\ufffd`))
+}
+
+const replacement = string(utf8.RuneError)

@@ -1,0 +1,32 @@
+// Command kvd is the whole of kvd in one binary: the server, a client for the
+// command line, and tools that look at the files of a stopped store.
+//
+// Exit codes of client commands:
+//
+//	0   done
+//	1   it failed, or the outcome of a write is unknown
+//	3   the key is not there
+//	4   reserved: a condition of a write did not hold
+//	5   the server cannot be reached, is too busy, or takes no writes
+//	64  wrong usage
+//
+// Those of serve, check, digest and dump are in package daemon: 65 damaged, 69
+// address taken, 74 disk failed, 75 in use by another process.
+package main
+
+import (
+	"context"
+	"os"
+	"os/signal"
+	"syscall"
+)
+
+func main() { os.Exit(run()) }
+
+func run() int {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	context.AfterFunc(ctx, stop) // a second signal ends the process at once
+	a := &app{in: os.Stdin, out: os.Stdout, err: os.Stderr, environ: os.Environ()}
+	return a.execute(ctx, os.Args[1:])
+}

@@ -1,0 +1,69 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"github.com/kvd-db/kvd/internal/daemon"
+)
+
+// app is what the commands have of the process around them.
+type app struct {
+	in       io.Reader
+	out, err io.Writer
+	environ  []string
+}
+
+// execute runs a command line and returns the exit code.
+func (a *app) execute(ctx context.Context, args []string) int {
+	root := &cobra.Command{
+		Use:   "kvd",
+		Short: "A durable, micro-batching key/value store",
+		Long: "kvd is a durable, micro-batching key/value store: server, client and tools.\n\n" +
+			"  kvd serve --dev              a server in memory, to try it\n" +
+			"  kvd put hello world          and then\n" +
+			"  kvd get hello",
+		SilenceErrors: true,
+		SilenceUsage:  true,
+	}
+	// An error before a command has begun is one of usage.
+	began := false
+	root.PersistentPreRun = func(*cobra.Command, []string) { began = true }
+	root.SetArgs(args)
+	root.SetIn(a.in)
+	root.SetOut(a.out)
+	root.SetErr(a.err)
+	root.AddCommand(
+		a.serveCommand(),
+		a.getCommand(), a.putCommand(), a.deleteCommand(), a.scanCommand(),
+		a.importCommand(), a.exportCommand(),
+		a.checkCommand(), a.digestCommand(), a.dumpCommand(),
+		a.healthCommand(), a.versionCommand(),
+	)
+	command, err := root.ExecuteContextC(ctx)
+	if err == nil {
+		return daemon.ExitOK
+	}
+	if !began {
+		err = fmt.Errorf("%w: %w\nSee %s --help", daemon.ErrUsage, err, command.CommandPath())
+	}
+	fmt.Fprintln(a.err, "kvd:", strings.TrimSpace(explain(err)))
+	return exitCode(err)
+}
+
+// usagef is an error of what the user typed.
+func usagef(format string, args ...any) error {
+	return fmt.Errorf("%w: "+format, append([]any{daemon.ErrUsage}, args...)...)
+}
+
+// isTerminal reports whether a person reads or writes at the other end of s.
+func isTerminal(s any) bool {
+	f, ok := s.(*os.File)
+	return ok && term.IsTerminal(int(f.Fd()))
+}

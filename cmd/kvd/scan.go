@@ -1,0 +1,151 @@
+package main
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"github.com/kvd-db/kvd/pkg/kvd"
+)
+
+// bounds is the flags that choose a range of keys.
+type bounds struct{ prefix, start, end string }
+
+func (b *bounds) flags(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&b.prefix, "prefix", "", "only keys that begin with this")
+	cmd.Flags().StringVar(&b.start, "start", "", "first key")
+	cmd.Flags().StringVar(&b.end, "end", "", "key before which to stop")
+	cmd.MarkFlagsMutuallyExclusive("prefix", "start")
+	cmd.MarkFlagsMutuallyExclusive("prefix", "end")
+}
+
+func (b *bounds) decode(enc *encoding) (kvd.Range, error) {
+	prefix, err := enc.decode("prefix", b.prefix)
+	if err != nil {
+		return kvd.Range{}, err
+	}
+	if len(prefix) > 0 {
+		return kvd.Prefix(prefix), nil
+	}
+	start, err := enc.decode("start", b.start)
+	if err != nil {
+		return kvd.Range{}, err
+	}
+	end, err := enc.decode("end", b.end)
+	return kvd.Between(start, end), err
+}
+
+func (a *app) scanCommand() *cobra.Command {
+	var enc encoding
+	var keys bounds
+	var limit int
+	var keysOnly bool
+	var format string
+	cmd := &cobra.Command{
+		Use:   "scan",
+		Short: "Print keys and values in the order of the keys",
+		Long: "Print keys and values in the order of the keys, all as of one moment.\n\n" +
+			"On a terminal the format is table, into a pipe raw: the bytes of key and value\n" +
+			"with a tab between and a newline behind. Where those may contain tabs or\n" +
+			"newlines, json says what is what: a line for each item, as kvd export writes it.",
+		Args: cobra.NoArgs,
+	}
+	server := a.connection(cmd)
+	enc.flags(cmd)
+	keys.flags(cmd)
+	cmd.Flags().IntVar(&limit, "limit", 0, "stop after this many items; 0 does not stop")
+	cmd.Flags().BoolVar(&keysOnly, "keys-only", false, "leave the values out")
+	cmd.Flags().StringVarP(&format, "output", "o", "", "table, raw or json")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		r, err := keys.decode(&enc)
+		if err != nil {
+			return err
+		}
+		if limit < 0 {
+			return usagef("--limit %d is negative", limit)
+		}
+		if format == "" {
+			format = "raw"
+			if isTerminal(a.out) {
+				format = "table"
+			}
+		}
+		printer, err := newItemPrinter(a.out, format, &enc, keysOnly)
+		if err != nil {
+			return err
+		}
+		options := []kvd.ScanOption{kvd.Limit(limit)}
+		if keysOnly {
+			options = append(options, kvd.KeysOnly())
+		}
+		err = server.with(func(c *kvd.Client) error {
+			for item, err := range c.Scan(cmd.Context(), r, options...) {
+				if err != nil {
+					return err
+				}
+				if err := printer.print(&item); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		return errors.Join(err, printer.flush())
+	}
+	return cmd
+}
+
+// itemPrinter prints the items of a scan.
+type itemPrinter struct {
+	print func(*kvd.Item) error
+	flush func() error
+}
+
+func newItemPrinter(w io.Writer, format string, enc *encoding, keysOnly bool) (*itemPrinter, error) {
+	out := bufio.NewWriter(w)
+	switch format {
+	case "json":
+		return &itemPrinter{flush: out.Flush, print: func(item *kvd.Item) error {
+			l := line{Key: item.Key, Value: item.Value, Version: item.Version, KeyOnly: keysOnly}
+			return l.write(out)
+		}}, nil
+	case "raw":
+		return &itemPrinter{flush: out.Flush, print: func(item *kvd.Item) error {
+			_, err := out.WriteString(enc.encode(item.Key, false))
+			if !keysOnly {
+				_, err = out.WriteString("\t" + enc.encode(item.Value, false))
+			}
+			return errors.Join(err, out.WriteByte('\n'))
+		}}, nil
+	case "table":
+		return tablePrinter(out, enc, keysOnly), nil
+	}
+	return nil, usagef("--output %q; want table, raw or json", format)
+}
+
+// tableBlock is how many rows share the width of their columns: a scan may be
+// long, and is shown as it comes.
+const tableBlock = 100
+
+func tablePrinter(out *bufio.Writer, enc *encoding, keysOnly bool) *itemPrinter {
+	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	rows := 0
+	flush := func() error { return errors.Join(t.Flush(), out.Flush()) }
+	row := func(item *kvd.Item) error {
+		if rows++; rows%tableBlock == 0 {
+			if err := flush(); err != nil {
+				return err
+			}
+		}
+		if keysOnly {
+			_, err := fmt.Fprintln(t, enc.encode(item.Key, true))
+			return err
+		}
+		_, err := fmt.Fprintf(t, "%s\t%s\n", enc.encode(item.Key, true), enc.encode(item.Value, true))
+		return err
+	}
+	return &itemPrinter{print: row, flush: flush}
+}

@@ -1,0 +1,59 @@
+package main
+
+import (
+	"fmt"
+	"net"
+	"os"
+
+	"github.com/spf13/cobra"
+	"go.uber.org/zap/zapcore"
+
+	"github.com/kvd-db/kvd/internal/daemon"
+)
+
+func (a *app) serveCommand() *cobra.Command {
+	config := daemon.DefaultConfig()
+	settings := config.Settings()
+	cmd := &cobra.Command{
+		Use:   "serve",
+		Short: "Run the server until SIGINT or SIGTERM",
+		Long: "Run the server until SIGINT or SIGTERM; a second signal ends it at once.\n\n" +
+			"It prints one line, READY listen=ADDR admin=ADDR, when it takes requests, and\n" +
+			"logs to standard error. Every flag can be given as an environment variable too:\n" +
+			"--max-sync-time is KVD_MAX_SYNC_TIME. A flag wins.\n\n" +
+			"Exit codes: 0 stopped in order; 64 wrong settings; 65 the data is damaged or of\n" +
+			"a newer version; 69 an address is taken; 74 the disk failed; 75 another process\n" +
+			"has the store open.",
+		Args: cobra.NoArgs,
+	}
+	for _, s := range settings {
+		flag := cmd.Flags().VarPF(s, s.Name, "", s.Help+" [$"+s.Env()+"]")
+		if s.IsBoolFlag() {
+			flag.NoOptDefVal = "true"
+		}
+	}
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if err := daemon.SetFromEnv(settings, a.environ, envAddr, envTimeout); err != nil {
+			return err
+		}
+		config.Chosen = daemon.NonDefault(settings)
+		config.Log = config.NewLog(zapcore.AddSync(a.err))
+		return daemon.Run(cmd.Context(), config, func(listen, admin net.Addr) {
+			fmt.Fprintf(a.out, "READY listen=%s admin=%s\n", listen, admin)
+			if isTerminal(a.err) && isTerminal(os.Stdin) {
+				a.firstSteps(listen, admin)
+			}
+		})
+	}
+	return cmd
+}
+
+// firstSteps tells a person what to try.
+func (a *app) firstSteps(listen, admin net.Addr) {
+	addr := ""
+	if listen.String() != defaultAddr {
+		addr = " --addr " + listen.String()
+	}
+	fmt.Fprintf(a.err, "\n  try    kvd put%s hello world && kvd get%s hello\n  watch  curl http://%s/status.txt\n  stop   Ctrl-C\n\n",
+		addr, addr, admin)
+}
