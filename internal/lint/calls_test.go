@@ -1,0 +1,107 @@
+package lint
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestDiskIsReachedThroughVFS: below the commands every access to a disk goes
+// through internal/vfs, or a fault could not be injected there.
+func TestDiskIsReachedThroughVFS(t *testing.T) {
+	forbidden := map[string]bool{
+		"Open": true, "OpenFile": true, "Create": true, "CreateTemp": true, "Remove": true, "RemoveAll": true,
+		"Rename": true, "Mkdir": true, "MkdirAll": true, "MkdirTemp": true, "WriteFile": true, "ReadFile": true,
+		"ReadDir": true, "Truncate": true, "Link": true, "Symlink": true,
+	}
+	allowed := func(file string) bool {
+		return strings.HasSuffix(file, "_test.go") ||
+			strings.HasPrefix(file, "internal/vfs/") ||
+			strings.HasPrefix(file, "internal/workload/") || // the benchmark's own reports and /proc
+			strings.HasPrefix(file, "internal/torture/") ||
+			strings.HasPrefix(file, "cmd/") ||
+			strings.HasPrefix(file, "scripts/")
+	}
+	files := 0
+	walkGo(t, func(file string, set *token.FileSet, tree *ast.File) {
+		if allowed(file) {
+			return
+		}
+		files++
+		ast.Inspect(tree, func(n ast.Node) bool {
+			sel, ok := n.(*ast.SelectorExpr)
+			if !ok {
+				return true
+			}
+			if pkg, ok := sel.X.(*ast.Ident); ok && pkg.Name == "os" && forbidden[sel.Sel.Name] {
+				t.Errorf("%s: os.%s: go through internal/vfs", set.Position(sel.Pos()), sel.Sel.Name)
+			}
+			return true
+		})
+	})
+	require.Greater(t, files, 50, "the walk saw too few files to mean anything")
+}
+
+// TestRenameHasOneHome: a file is published by vfs.WriteAtomic alone, and set
+// aside by the manifest. A rename anywhere else forgets a sync sooner or later.
+func TestRenameHasOneHome(t *testing.T) {
+	seen := 0
+	walkGo(t, func(file string, set *token.FileSet, tree *ast.File) {
+		if strings.HasSuffix(file, "_test.go") || strings.HasPrefix(file, "internal/vfs/") {
+			return
+		}
+		ast.Inspect(tree, func(n ast.Node) bool {
+			call, ok := n.(*ast.CallExpr)
+			if !ok {
+				return true
+			}
+			sel, ok := call.Fun.(*ast.SelectorExpr)
+			if !ok || sel.Sel.Name != "Rename" {
+				return true
+			}
+			seen++
+			if !strings.HasPrefix(file, "internal/manifest/") {
+				t.Errorf("%s: Rename outside vfs.WriteAtomic and lost+found", set.Position(call.Pos()))
+			}
+			return true
+		})
+	})
+	require.Positive(t, seen, "setting files aside renames: the walk missed it")
+}
+
+func walkGo(t *testing.T, visit func(file string, set *token.FileSet, tree *ast.File)) {
+	t.Helper()
+	root, err := filepath.Abs("../..")
+	require.NoError(t, err)
+	require.NoError(t, filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		rel, err := filepath.Rel(root, path)
+		if err != nil {
+			return err
+		}
+		if d.IsDir() {
+			if rel == "bench" || (strings.HasPrefix(d.Name(), ".") && rel != ".") {
+				return filepath.SkipDir
+			}
+			return nil
+		}
+		if !strings.HasSuffix(rel, ".go") {
+			return nil
+		}
+		set := token.NewFileSet()
+		tree, err := parser.ParseFile(set, path, nil, 0)
+		if err != nil {
+			return err
+		}
+		visit(filepath.ToSlash(rel), set, tree)
+		return nil
+	}))
+}

@@ -1,0 +1,180 @@
+// Package lint holds the rules of the house that a compiler does not check: who
+// may import whom, and which calls have one home.
+package lint
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+const module = "github.com/kvd-db/kvd/"
+
+// floors says on which floor each package stands. A package imports packages of
+// lower floors only. Floor 0 has one step inside: kv lies under the rest.
+var floors = map[string]float64{
+	"cmd/kvd":         7,
+	"cmd/kvbench":     7,
+	"scripts/wordnet": 7,
+
+	"internal/daemon": 6,
+
+	"internal/server": 5,
+	"internal/admin":  5,
+	"pkg/kvd":         5,
+
+	"internal/engine": 4,
+
+	"internal/partition": 3,
+
+	"internal/compaction": 2,
+	"internal/batcher":    2,
+	"internal/inspect":    2,
+	"internal/workload":   2,
+
+	"internal/descriptor": 1,
+
+	"internal/memtable":  1,
+	"internal/wal":       1,
+	"internal/sstable":   1,
+	"internal/manifest":  1,
+	"internal/mergeiter": 1,
+	"pkg/kvdpb":          1,
+
+	"internal/keyhash":   0.5,
+	"internal/vfs":       0.5,
+	"internal/event":     0.5,
+	"internal/histogram": 0.5,
+
+	"internal/kv": 0,
+}
+
+// testSupport may import any floor and is imported by tests alone, except for
+// kvdtest, which other people's tests import.
+var testSupport = map[string]bool{
+	"internal/lint":      true,
+	"internal/storetest": true,
+	"internal/modeltest": true,
+	"internal/torture":   true,
+	"pkg/kvd/kvdtest":    true,
+}
+
+// clientMayImport lists, beside the standard library and pkg/, the modules that
+// a client's build may pull in.
+var clientMayImport = []string{
+	"google.golang.org/grpc", "google.golang.org/protobuf", "google.golang.org/genproto",
+}
+
+// outside lists, for the lower floors, which modules outside the standard
+// library they may import. Floors above are free.
+var outside = map[string][]string{
+	"internal/keyhash":  {"github.com/cespare/xxhash"}, // the hash that the store's descriptor names
+	"internal/vfs":      {"golang.org/x/sys/unix"},     // fdatasync, flock, hints to the page cache
+	"internal/workload": {"github.com/HdrHistogram/hdrhistogram-go"},
+	"pkg/kvdpb":         {"google.golang.org/grpc", "google.golang.org/protobuf"},
+}
+
+type listedPackage struct {
+	ImportPath string
+	Imports    []string
+	Standard   bool
+}
+
+func listPackages(t *testing.T) []listedPackage {
+	t.Helper()
+	cmd := exec.Command("go", "list", "-json=ImportPath,Imports,Standard", "./...")
+	cmd.Dir = "../.."
+	out, err := cmd.Output()
+	require.NoError(t, err, "go list")
+	var packages []listedPackage
+	dec := json.NewDecoder(strings.NewReader(string(out)))
+	for {
+		var p listedPackage
+		if err := dec.Decode(&p); errors.Is(err, io.EOF) {
+			break
+		} else {
+			require.NoError(t, err)
+		}
+		packages = append(packages, p)
+	}
+	require.NotEmpty(t, packages)
+	return packages
+}
+
+// floorOf returns the floor of a package; a subpackage stands with its parent.
+func floorOf(name string) (floor float64, owner string, ok bool) {
+	for owner = name; owner != "."; {
+		if f, found := floors[owner]; found {
+			return f, owner, true
+		}
+		i := strings.LastIndexByte(owner, '/')
+		if i < 0 {
+			return 0, "", false
+		}
+		owner = owner[:i]
+	}
+	return 0, "", false
+}
+
+func isStandard(path string) bool {
+	first, _, _ := strings.Cut(path, "/")
+	return !strings.Contains(first, ".")
+}
+
+func hasPrefix(path string, prefixes []string) bool {
+	for _, p := range prefixes {
+		if path == p || strings.HasPrefix(path, p+"/") {
+			return true
+		}
+	}
+	return false
+}
+
+func TestImportsGoDownOnly(t *testing.T) {
+	for _, p := range listPackages(t) {
+		name := strings.TrimPrefix(p.ImportPath, module)
+		if testSupport[name] {
+			continue
+		}
+		floor, owner, ok := floorOf(name)
+		if !ok {
+			t.Errorf("%s stands on no floor: give it one in this test's table", name)
+			continue
+		}
+		for _, imported := range p.Imports {
+			target, ours := strings.CutPrefix(imported, module)
+			switch {
+			case isStandard(imported):
+			case !ours:
+				checkOutside(t, name, owner, floor, imported)
+			case testSupport[target]:
+				t.Errorf("%s imports %s, which is for tests only", name, target)
+			default:
+				targetFloor, targetOwner, known := floorOf(target)
+				if !known {
+					t.Errorf("%s imports %s, which stands on no floor", name, target)
+				} else if targetFloor >= floor && targetOwner != owner {
+					t.Errorf("%s (floor %v) imports %s (floor %v): imports go down only", name, floor, target, targetFloor)
+				}
+				if strings.HasPrefix(name, "pkg/") && !strings.HasPrefix(target, "pkg/") {
+					t.Errorf("%s imports %s: the client stands on pkg/ alone", name, target)
+				}
+			}
+		}
+	}
+}
+
+func checkOutside(t *testing.T, name, owner string, floor float64, imported string) {
+	t.Helper()
+	if strings.HasPrefix(name, "pkg/") && !hasPrefix(imported, clientMayImport) {
+		t.Errorf("%s imports %s: it would reach every client's build", name, imported)
+	}
+	if floor <= 4 && !strings.HasPrefix(name, "pkg/") && !hasPrefix(imported, outside[owner]) {
+		t.Errorf("%s imports %s: below the service, only the standard library", name, imported)
+	}
+}

@@ -1,0 +1,113 @@
+package torture
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+)
+
+// kvdBinary is the kvd that the tests run, built as it is shipped.
+var kvdBinary string
+
+func TestMain(m *testing.M) {
+	os.Exit(func() int {
+		dir, err := os.MkdirTemp("", "kvd-torture-")
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+		defer func() {
+			if err := os.RemoveAll(dir); err != nil {
+				fmt.Fprintln(os.Stderr, err)
+			}
+		}()
+		kvdBinary = filepath.Join(dir, "kvd")
+		build := exec.Command("go", "build", "-o", kvdBinary, "../../cmd/kvd")
+		build.Env = append(os.Environ(), "CGO_ENABLED=0")
+		if out, err := build.CombinedOutput(); err != nil {
+			fmt.Fprintf(os.Stderr, "build kvd: %v\n%s", err, out)
+			return 1
+		}
+		code := m.Run()
+		if err := goleak.Find(); err != nil && code == 0 {
+			fmt.Fprintln(os.Stderr, err)
+			code = 1
+		}
+		return code
+	}())
+}
+
+// server is a running kvd.
+type server struct {
+	addr  string
+	admin string
+	cmd   *exec.Cmd
+	log   *lockedBuffer
+}
+
+// lockedBuffer collects what a process prints.
+type lockedBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *lockedBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *lockedBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
+// serve starts kvd on a directory and returns when it is ready.
+func serve(t *testing.T, dir string, flags ...string) *server {
+	t.Helper()
+	args := append([]string{"serve", "--data", dir, "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"}, flags...)
+	s := &server{cmd: exec.Command(kvdBinary, args...), log: &lockedBuffer{}}
+	s.cmd.Stderr = s.log
+	out, err := s.cmd.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, s.cmd.Start())
+	line, err := bufio.NewReader(out).ReadString('\n')
+	if err != nil {
+		werr := s.cmd.Wait()
+		t.Fatalf("kvd ended before it was ready: %v, %v\n%s", err, werr, s.log)
+	}
+	fields := strings.Fields(line)
+	require.Len(t, fields, 3, "READY line: %q", line)
+	require.Equal(t, "READY", fields[0])
+	addr, found := strings.CutPrefix(fields[1], "listen=")
+	require.True(t, found, "READY line: %q", line)
+	s.addr = addr
+	s.admin, found = strings.CutPrefix(fields[2], "admin=")
+	require.True(t, found, "READY line: %q", line)
+	return s
+}
+
+// kill ends the server as a crash would.
+func (s *server) kill(t *testing.T) {
+	t.Helper()
+	require.NoError(t, s.cmd.Process.Kill())
+	require.Error(t, s.cmd.Wait(), "a killed process does not exit with 0")
+}
+
+// stop ends the server as an operator would.
+func (s *server) stop(t *testing.T) {
+	t.Helper()
+	require.NoError(t, s.cmd.Process.Signal(syscall.SIGTERM))
+	require.NoError(t, s.cmd.Wait(), "SIGTERM is a clean stop\n%s", s.log)
+}
