@@ -1,0 +1,34 @@
+# Everything here is a script in scripts/ or one Go command; nothing needs more
+# than Go and make, unless a target says so.
+
+.PHONY: run build test check fuzz crash bench proto clean
+
+# Binaries are static and the same on every machine.
+GOFLAGS_BUILD := -trimpath -buildvcs=auto
+
+run: build ## build and serve on ./kvd-data; stop with Ctrl-C
+	./bin/kvd serve
+
+build: ## bin/kvd and bin/kvbench
+	CGO_ENABLED=0 go build $(GOFLAGS_BUILD) -o bin/ ./cmd/...
+
+test: ## every test, under the race detector where a C compiler is present
+	./scripts/test.sh
+
+check: ## what a change must pass: format, vet, staticcheck, generated code, tests, planted bugs
+	./scripts/check.sh
+
+fuzz: ## every fuzz target for FUZZTIME (default 20s)
+	./scripts/fuzz.sh
+
+crash: ## crash images and kill -9 cycles, with their counts
+	./scripts/crash.sh
+
+bench: build ## the canonical benchmark, one minute a mix
+	./scripts/bench.sh
+
+proto: ## regenerate pkg/kvdpb; needs protoc
+	./scripts/proto.sh
+
+clean:
+	rm -rf bin

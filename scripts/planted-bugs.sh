@@ -1,0 +1,36 @@
+#!/usr/bin/env bash
+# Builds the tests with each planted bug in turn and expects them to fail. A bug
+# that no test notices is a hole in the tests, and fails this script.
+#
+#   scripts/planted-bugs.sh [bug02 ...]     default: all of them
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+# tag: packages whose tests must notice
+bugs=$(sed -n 's/^#: //p' "$0")
+#: bug01 ./internal/wal
+#: bug02 ./internal/wal
+
+want=${*:-}
+caught=0
+missed=()
+while read -r tag packages; do
+	if [ -n "$want" ] && [[ " $want " != *" $tag "* ]]; then
+		continue
+	fi
+	# shellcheck disable=SC2086 # packages are words
+	if out=$(go test -tags "$tag" -count=1 -short -timeout 10m $packages 2>&1); then
+		missed+=("$tag")
+		echo "planted: $tag LIVES: $packages passed"
+	elif grep -qE '^(--- FAIL|panic:|FAIL)' <<<"$out" && ! grep -q 'build failed' <<<"$out"; then
+		caught=$((caught + 1))
+		echo "planted: $tag caught by $(grep -oE -m1 '^\s*--- FAIL: [^ ]+' <<<"$out" | awk '{print $3}')"
+	else
+		echo "$out" >&2
+		echo "planted: $tag: the tests did not run" >&2
+		exit 1
+	fi
+done <<<"$bugs"
+
+echo "planted: $caught caught, ${#missed[@]} missed"
+[ "${#missed[@]}" -eq 0 ] && [ "$caught" -gt 0 ]
