@@ -98,6 +98,39 @@ func BenchmarkGet(b *testing.B) {
 	b.Run("miss", get(absent, false))
 }
 
+// BenchmarkGetBatch reads 16 keys at a time; one operation is one key.
+func BenchmarkGetBatch(b *testing.B) {
+	keys := newBenchKeys(1)
+	t := keys.table()
+	for _, touch := range []bool{false, true} {
+		b.Run(map[bool]string{false: "plain", true: "touched"}[touch], func(b *testing.B) {
+			rng := rand.New(rand.NewPCG(3, 1))
+			batch := make([]*kv.Lookup, 16)
+			for i := range batch {
+				batch[i] = &kv.Lookup{}
+			}
+			var e kv.Entry
+			n := 0
+			for b.Loop() {
+				if n%len(batch) == 0 {
+					for _, r := range batch {
+						i := rng.IntN(benchEntries)
+						r.Key, r.Hash = keys.key(i), keys.hashes[i]
+					}
+					if touch {
+						t.Touch(batch)
+					}
+				}
+				r := batch[n%len(batch)]
+				if !t.Get(r.Hash, r.Key, kv.MaxSeqNum, &e) {
+					b.Fatal("lost a key")
+				}
+				n++
+			}
+		})
+	}
+}
+
 // BenchmarkGetBesideWriter measures reads while the other core adds.
 func BenchmarkGetBesideWriter(b *testing.B) {
 	keys := newBenchKeys(1)

@@ -47,6 +47,21 @@ func (x *index) lookup(a *arena, hash uint64, key []byte) uint64 {
 	return at
 }
 
+// guess returns the address in the first slot where a key with this hash may be,
+// or 0. It reads no record.
+func (x *index) guess(hash uint64) uint64 {
+	s := x.segments[segmentOf(hash)].Load()
+	if s == nil {
+		return 0
+	}
+	tag := tagOf(hash)
+	v := atomic.LoadUint64(&s.slots[tag&uint64(len(s.slots)-1)])
+	if v>>addressBits != tag {
+		return 0
+	}
+	return v & addressMask
+}
+
 // room returns the segment of the hash with at least one slot to spare. Only the
 // writer may call it.
 func (x *index) room(hash uint64) *segment {

@@ -3,6 +3,7 @@ package memtable
 import (
 	"bytes"
 	"cmp"
+	"runtime"
 	"sort"
 
 	"github.com/kvd-db/kvd/internal/kv"
@@ -18,6 +19,8 @@ type iterator struct {
 	// mostly comes from the run of the last one, and one comparison tells.
 	heads []run
 	entry kv.Entry
+
+	untilTouch int // moves before the next touch
 }
 
 var _ kv.Iterator = (*iterator)(nil)
@@ -69,6 +72,9 @@ func (it *iterator) Next() bool {
 		return false
 	}
 	it.heads[0] = it.heads[0][1:]
+	if it.untilTouch--; it.untilTouch <= 0 {
+		it.untilTouch = it.touch()
+	}
 	if len(it.heads[0]) == 0 {
 		n := copy(it.heads, it.heads[1:])
 		it.heads = it.heads[:n]
@@ -87,6 +93,20 @@ func (it *iterator) load() bool {
 	}
 	it.arena.entry(it.heads[0][0].address, &it.entry)
 	return true
+}
+
+// touch loads the records to come and returns how many. In the order of keys
+// they lie anywhere in the arena: loads that do not wait for each other miss the
+// cache together.
+func (it *iterator) touch() int {
+	ahead := it.heads[0]
+	ahead = ahead[:min(touchAhead, len(ahead))]
+	var sum byte // keeps the compiler from dropping the loads
+	for i := range ahead {
+		sum += it.arena.record(ahead[i].address)[0]
+	}
+	runtime.KeepAlive(sum)
+	return len(ahead)
 }
 
 func (it *iterator) Valid() bool      { return len(it.heads) > 0 }

@@ -37,10 +37,15 @@ func (o *order) init() { o.mu.next = firstAddress }
 
 // runs returns sorted runs that hold every published record once; a single one
 // if whole is set.
-func (o *order) runs(a *arena, whole bool) []run {
+//
+// count is how many records there are, at least: a hint of how much to allocate.
+func (o *order) runs(a *arena, count int, whole bool) []run {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	var fresh run
+	for _, r := range o.mu.runs {
+		count -= len(r)
+	}
+	fresh := make(run, 0, max(0, count))
 	o.mu.next = a.walk(o.mu.next, func(at uint64, r record) {
 		fresh = append(fresh, ref{word: wordAt(r.key(), 0), address: at})
 	})
