@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"runtime/debug"
 
 	"github.com/kvd-db/kvd/internal/batcher"
 	"github.com/kvd-db/kvd/internal/engine"
@@ -15,12 +16,21 @@ type engineTarget struct {
 	engine *engine.Engine
 }
 
+// leastMemoryLimit keeps a tiny --memory, which makes memtables tiny, from making
+// the garbage collector run all the time: the generator lives here too.
+const leastMemoryLimit = 64 << 20
+
 func openEngine(o *options) (workload.Target, targetInfo, error) {
 	policy := batcher.Policy{MaxOps: o.batchOps, Linger: o.linger}
+	memtables, cache := engine.Shares(int64(o.memory))
+	if o.memory > 0 {
+		debug.SetMemoryLimit(max(int64(o.memory), leastMemoryLimit))
+	}
 	e, err := engine.Open(o.data, engine.Options{
 		Partitions:    o.partitions,
 		Durability:    o.level,
-		MemtableBytes: int64(o.memory),
+		MemtableBytes: memtables,
+		CacheBytes:    cache,
 		FlushKeys:     o.flushKeys,
 		Writes:        policy,
 		Reads:         policy,
@@ -29,13 +39,13 @@ func openEngine(o *options) (workload.Target, targetInfo, error) {
 		return nil, targetInfo{}, err
 	}
 	return &engineTarget{e}, targetInfo{
-		Kind:          "engine",
-		Durability:    o.level.String(),
-		Partitions:    e.Descriptor().Partitions,
-		FlushKeys:     o.flushKeys,
-		MemtableBytes: int64(o.memory),
-		BatchOps:      o.batchOps,
-		Linger:        o.linger,
+		Kind:        "engine",
+		Durability:  o.level.String(),
+		Partitions:  e.Descriptor().Partitions,
+		FlushKeys:   o.flushKeys,
+		MemoryBytes: int64(o.memory),
+		BatchOps:    o.batchOps,
+		Linger:      o.linger,
 	}, nil
 }
 

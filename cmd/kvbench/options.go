@@ -58,7 +58,7 @@ func (o *options) register(c *cobra.Command) {
 
 	f.IntVar(&o.partitions, "partitions", 4, "embedded: partitions of a new store")
 	f.IntVar(&o.flushKeys, "flush-keys", 0, "embedded: flush a memtable at this many keys; 0 is by memory alone")
-	f.Var(&o.memory, "memory", "embedded: bytes of all memtables together, such as 256MiB; 0 is the engine's default")
+	f.Var(&o.memory, "memory", "embedded: what the process may take, such as 1GiB: memtables and block cache get a quarter each; 0 is the engine's defaults")
 	f.IntVar(&o.batchOps, "batch-ops", 0, "embedded: most keys of a micro-batch; 0 is the engine's default")
 	f.DurationVar(&o.linger, "linger", 0, "embedded: how long a micro-batch waits for more keys")
 }

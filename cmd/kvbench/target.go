@@ -9,14 +9,14 @@ import (
 
 // targetInfo is how the target was set up, for the report.
 type targetInfo struct {
-	Kind          string        `json:"kind"` // "engine" or "server"
-	Address       string        `json:"address,omitempty"`
-	Durability    string        `json:"durability"`
-	Partitions    int           `json:"partitions,omitempty"`
-	FlushKeys     int           `json:"flushKeys,omitempty"`
-	MemtableBytes int64         `json:"memtableBytes,omitempty"` // 0: the engine's default
-	BatchOps      int           `json:"batchOps,omitempty"`      // 0: the engine's default
-	Linger        time.Duration `json:"lingerNanos,omitempty"`
+	Kind        string        `json:"kind"` // "engine" or "server"
+	Address     string        `json:"address,omitempty"`
+	Durability  string        `json:"durability"`
+	Partitions  int           `json:"partitions,omitempty"`
+	FlushKeys   int           `json:"flushKeys,omitempty"`
+	MemoryBytes int64         `json:"memoryBytes,omitempty"` // 0: the engine's defaults
+	BatchOps    int           `json:"batchOps,omitempty"`    // 0: the engine's default
+	Linger      time.Duration `json:"lingerNanos,omitempty"`
 
 	Activity *activity `json:"activity,omitempty"` // of an engine in this process
 }

@@ -145,9 +145,10 @@ func (s *service) closePages() {
 func (s *service) open() error {
 	c := &s.config
 	policy := batcher.Policy{MaxOps: c.BatchOps, Linger: c.Linger}
+	memtables, cache := engine.Shares(c.Memory)
 	e, err := engine.Open(c.Data, engine.Options{
 		FS: c.FS, Partitions: c.Partitions, Durability: c.Durability,
-		MemtableBytes: c.Memory / memtableShare, CacheBytes: c.Memory / cacheShare,
+		MemtableBytes: memtables, CacheBytes: cache,
 		Writes: policy, Reads: policy, FlushKeys: c.FlushKeys,
 		LowDiskBytes: uint64(c.LowDisk), Events: s.journal.listener(),
 	})

@@ -10,13 +10,10 @@ import (
 	"github.com/kvd-db/kvd/internal/vfs"
 )
 
-// The shares of the memory budget. What is left serves frames in flight, filters
-// and indexes, and what the garbage collector needs to breathe: it works towards
-// the whole budget, so that the process stays within a quarter more.
 const (
-	memtableShare = 4 // a quarter
-	cacheShare    = 4
-	bufferShare   = 4 // of requests in progress
+	// bufferShare of the memory budget is for requests in progress: a quarter, of
+	// what engine.Shares leaves.
+	bufferShare = 4
 
 	minMemory       = 64 << 20
 	leastAutoMemory = 256 << 20

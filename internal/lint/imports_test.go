@@ -73,10 +73,9 @@ var clientMayImport = []string{
 // outside lists, for the lower floors, which modules outside the standard
 // library they may import. Floors above are free.
 var outside = map[string][]string{
-	"internal/keyhash":  {"github.com/cespare/xxhash"}, // the hash that the store's descriptor names
-	"internal/vfs":      {"golang.org/x/sys/unix"},     // fdatasync, flock, hints to the page cache
-	"internal/workload": {"github.com/HdrHistogram/hdrhistogram-go"},
-	"pkg/kvdpb":         {"google.golang.org/grpc", "google.golang.org/protobuf"},
+	"internal/keyhash": {"github.com/cespare/xxhash"}, // the hash that the store's descriptor names
+	"internal/vfs":     {"golang.org/x/sys/unix"},     // fdatasync, flock, hints to the page cache
+	"pkg/kvdpb":        {"google.golang.org/grpc", "google.golang.org/protobuf"},
 }
 
 type listedPackage struct {
