@@ -1,77 +1,16 @@
 package wal
 
 import (
-	"context"
 	"fmt"
 	"runtime"
 	"time"
 
 	"github.com/kvd-db/kvd/internal/event"
-	"github.com/kvd-db/kvd/internal/kv"
 )
 
 // slowSyncAfter is when a sync counts as slow. A healthy disk takes a
 // millisecond.
 const slowSyncAfter = time.Second
-
-// WaitSynced syncs the log up to pos, which Append returned, and returns when
-// that is done.
-//
-// Errors: Err after a failure, kv.ErrClosed if the log was closed first (Close
-// syncs all the same), and the cause of ctx, which ends the waiting only.
-func (l *Log) WaitSynced(ctx context.Context, pos Pos) error {
-	if l.Synced() >= pos {
-		return nil
-	}
-	l.mu.Lock()
-	if pos > l.mu.end {
-		l.mu.Unlock()
-		return fmt.Errorf("%w: wait for position %d of the commit log, which ends at %d", kv.ErrInvalidArgument, pos, l.mu.end)
-	}
-	l.mu.syncTo = max(l.mu.syncTo, pos)
-	l.mu.Unlock()
-	l.Flush()
-	return l.await(ctx, func() bool { return l.Synced() >= pos })
-}
-
-// signal is a Waker that somebody waits for.
-type signal chan struct{}
-
-// Wake does not block.
-func (s signal) Wake() {
-	select {
-	case s <- struct{}{}:
-	default:
-	}
-}
-
-// await returns once doneLocked holds, which the end of a sync may bring about.
-func (l *Log) await(ctx context.Context, doneLocked func() bool) error {
-	woken := make(signal, 1)
-	for {
-		l.mu.Lock()
-		done, err := doneLocked(), l.Err()
-		if err == nil && l.mu.stopped {
-			err = kv.ErrClosed
-		}
-		if !done && err == nil {
-			l.mu.awaiting = append(l.mu.awaiting, woken)
-		}
-		l.mu.Unlock()
-		if done {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		l.pokeSyncer()
-		select {
-		case <-woken:
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-	}
-}
 
 func (l *Log) pokeSyncer() { signal(l.poke).Wake() }
 
@@ -225,69 +164,4 @@ func (l *Log) tellSlowSync(s *segment, begin time.Time, done bool) {
 	if l.opts.Events.SlowSync != nil {
 		l.opts.Events.SlowSync(event.SlowSync{File: s.name, Took: time.Since(begin), Done: done})
 	}
-}
-
-// markNeededLocked reports whether frames were written since the last mark.
-func (l *Log) markNeededLocked() bool {
-	return l.Err() == nil && l.mu.marked.less(l.mu.active.address())
-}
-
-// untilMark returns after how long the idle mark may be due; 0: it is not needed.
-func (l *Log) untilMark() time.Duration {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.mu.timing = l.markNeededLocked()
-	if !l.mu.timing {
-		return 0
-	}
-	// When it is due already, something else is under way: look again in a while.
-	return max(l.opts.IdleMark/16, l.opts.IdleMark-time.Since(l.mu.lastWrite))
-}
-
-// markIfIdle syncs everything and then writes a mark, which is synced too, if
-// nothing was written for a while. From then on damage of what lies before the
-// mark is told from a torn tail. It runs on the syncing goroutine.
-func (l *Log) markIfIdle() {
-	if !l.idle() {
-		return
-	}
-	l.mu.Lock()
-	l.mu.mustSync = l.mu.mustSync || l.mu.syncedAt.less(l.mu.active.address())
-	l.mu.Unlock()
-	for l.syncOnce() {
-		continue
-	}
-	l.mu.Lock()
-	if l.mu.writing || !l.mu.queue.empty() || l.mu.syncedAt != l.mu.active.address() || !l.takeRoleLocked() {
-		l.mu.Unlock()
-		return
-	}
-	l.mu.Unlock()
-	l.mark()
-}
-
-func (l *Log) idle() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.markNeededLocked() && time.Since(l.mu.lastWrite) >= l.opts.IdleMark
-}
-
-// mark writes a mark, returns the address behind it and has it synced soon. It
-// gives up the writing role, which the caller has. An error shows in Err.
-func (l *Log) mark() address {
-	before := l.mu.active.address()
-	err := l.writeEmpty(FrameMark)
-	l.mu.Lock()
-	at := l.mu.active.address()
-	l.mu.mustSync = true
-	if l.mu.syncedAt == before {
-		l.mu.marked = at
-	}
-	l.mu.writing = false
-	l.mu.changed.Broadcast()
-	l.mu.Unlock()
-	if err != nil {
-		l.fail(err)
-	}
-	return at
 }

@@ -1,0 +1,90 @@
+package wal
+
+import (
+	"errors"
+)
+
+// Close writes and syncs everything and notes that the log ended in order; then
+// it waits for what runs in the background. What is appended meanwhile is
+// refused. Close is idempotent. It returns Err if the log had failed.
+func (l *Log) Close() error {
+	l.closing.Do(func() { l.closeErr = l.close() })
+	return l.closeErr
+}
+
+func (l *Log) close() error {
+	l.mu.Lock()
+	l.mu.closed = true
+	l.mu.changed.Broadcast()
+	for l.mu.writing || (!l.mu.queue.empty() && l.Err() == nil) {
+		if l.mu.writing {
+			l.mu.changed.Wait()
+			continue
+		}
+		l.leadLocked(leadAll)
+		l.mu.Lock()
+	}
+	l.mu.Unlock()
+	close(l.stop)
+	l.hurry.Store(true)
+	l.background.Wait()
+	// From here on this goroutine is alone with the files.
+	err := l.Err()
+	if err == nil {
+		if err = l.closeSynced(); err != nil {
+			l.fail(err)
+			err = l.Err()
+		}
+	}
+	l.mu.Lock()
+	l.mu.stopped = true
+	wakers := [][]Waker{l.mu.waiting, l.mu.awaiting}
+	l.mu.waiting, l.mu.awaiting = nil, nil
+	l.mu.Unlock()
+	for _, ws := range wakers {
+		wakeAll(ws)
+	}
+	return errors.Join(err, l.closeFiles())
+}
+
+// closeSynced syncs what is written, then notes in a frame and, once that is
+// synced, in the header where the log ends. The frame tells recovery that what
+// lies before it was synced without an error; the header, that no tail is
+// missing.
+func (l *Log) closeSynced() error {
+	if l.mu.sealed != nil || l.mu.syncedAt.less(l.mu.active.address()) {
+		l.mu.mustSync = true
+		if !l.syncOnce() {
+			return l.Err()
+		}
+	}
+	if err := l.writeEmpty(FrameClose); err != nil {
+		return err
+	}
+	a := l.mu.active
+	if err := a.file.Truncate(a.off); err != nil {
+		return err
+	}
+	if err := l.timedSync(a); err != nil {
+		return err
+	}
+	closed := a.header
+	closed.closed = a.off
+	if _, err := a.file.WriteAt(closed.encode(), 0); err != nil {
+		return err
+	}
+	return l.timedSync(a)
+}
+
+func (l *Log) closeFiles() error {
+	var errs []error
+	for _, s := range []*segment{l.mu.sealed, l.mu.active} {
+		if s != nil {
+			errs = append(errs, s.file.Close())
+		}
+	}
+	if l.mu.prepared != nil {
+		errs = append(errs, l.mu.prepared.discard(l.opts.FS))
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,56 @@
+package wal
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/kvd-db/kvd/internal/event"
+	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/vfs"
+)
+
+// Defaults and bounds of Options.
+const (
+	DefaultSegmentBytes = 64 << 20
+	DefaultIdleMark     = time.Second
+	maxSegmentBytes     = 1 << 30
+)
+
+// Options say where a log is and how it behaves.
+type Options struct {
+	FS      vfs.FS
+	Dir     string // holds the segments; Open makes it for a fresh log
+	StoreID uint64 // every checksum covers it
+
+	// SegmentBytes is the length at which a segment ends; 0 means
+	// DefaultSegmentBytes. A record longer than that gets a segment of its own.
+	SegmentBytes int64
+	// IdleMark is how long nothing must have been written until the log syncs what
+	// it has and notes that; 0 means DefaultIdleMark.
+	IdleMark time.Duration
+	Events   *event.Listener
+
+	// MinSeq is the highest number known outside of the log. New numbers are
+	// greater.
+	MinSeq kv.SeqNum
+	// Fresh says that the store is being created, so that there may be no log yet.
+	// Otherwise a missing log is damage.
+	Fresh bool
+}
+
+func (o *Options) setDefaults() error {
+	if o.SegmentBytes == 0 {
+		o.SegmentBytes = DefaultSegmentBytes
+	}
+	if o.IdleMark == 0 {
+		o.IdleMark = DefaultIdleMark
+	}
+	if o.Events == nil {
+		o.Events = &event.Listener{}
+	}
+	if o.SegmentBytes < 0 || o.SegmentBytes > maxSegmentBytes || o.IdleMark < 0 {
+		return fmt.Errorf("%w: commit log segments of %d bytes with a mark after %v; want 1 byte to %d and a positive time",
+			kv.ErrInvalidArgument, o.SegmentBytes, o.IdleMark, maxSegmentBytes)
+	}
+	return nil
+}

@@ -1,0 +1,67 @@
+package wal
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/kvd-db/kvd/internal/kv"
+)
+
+// WaitSynced syncs the log up to pos, which Append returned, and returns when
+// that is done.
+//
+// Errors: Err after a failure, kv.ErrClosed if the log was closed first (Close
+// syncs all the same), and the cause of ctx, which ends the waiting only.
+func (l *Log) WaitSynced(ctx context.Context, pos Pos) error {
+	if l.Synced() >= pos {
+		return nil
+	}
+	l.mu.Lock()
+	if pos > l.mu.end {
+		l.mu.Unlock()
+		return fmt.Errorf("%w: wait for position %d of the commit log, which ends at %d", kv.ErrInvalidArgument, pos, l.mu.end)
+	}
+	l.mu.syncTo = max(l.mu.syncTo, pos)
+	l.mu.Unlock()
+	l.Flush()
+	return l.await(ctx, func() bool { return l.Synced() >= pos })
+}
+
+// signal is a Waker that somebody waits for.
+type signal chan struct{}
+
+// Wake does not block.
+func (s signal) Wake() {
+	select {
+	case s <- struct{}{}:
+	default:
+	}
+}
+
+// await returns once doneLocked holds, which the end of a sync may bring about.
+func (l *Log) await(ctx context.Context, doneLocked func() bool) error {
+	woken := make(signal, 1)
+	for {
+		l.mu.Lock()
+		done, err := doneLocked(), l.Err()
+		if err == nil && l.mu.stopped {
+			err = kv.ErrClosed
+		}
+		if !done && err == nil {
+			l.mu.awaiting = append(l.mu.awaiting, woken)
+		}
+		l.mu.Unlock()
+		if done {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		l.pokeSyncer()
+		select {
+		case <-woken:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
