@@ -11,13 +11,14 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 
-	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/daemon"
+	"github.com/kvd-db/kvd/internal/engine"
 	"github.com/kvd-db/kvd/internal/server"
-	"github.com/kvd-db/kvd/internal/server/servertest"
 	kvdpb "github.com/kvd-db/kvd/pkg/kvdpb/kvd/v1"
 )
 
-// These benchmarks go over loopback TCP. A lone Get should cost what a plain
+// These benchmarks go over loopback TCP, to the real engine on a disk with every
+// setting at its default. A lone Get should cost what a plain
 // unary call does (BenchmarkLoneGet against BenchmarkUnaryEcho, or the ratio that
 // BenchmarkLoneGetRatio reports); many callers should cost far less each.
 
@@ -90,7 +91,10 @@ func BenchmarkGet(b *testing.B) {
 
 func startTCP(b *testing.B) *Client {
 	b.Helper()
-	s := server.New(servertest.New(kv.DefaultLimits), server.Options{})
+	e, err := engine.Open(b.TempDir(), engine.Options{})
+	require.NoError(b, err)
+	b.Cleanup(func() { require.NoError(b, e.Close()) })
+	s := server.New(daemon.Store(e), server.Options{})
 	address := listen(b, s.Serve)
 	b.Cleanup(func() { require.NoError(b, s.Shutdown(context.Background())) })
 	db, err := Open(address)
