@@ -203,8 +203,9 @@ func (d *damage) check(t *testing.T, origin string, want map[string]string) {
 	code, output, addr, stop := tryServe(t, dir)
 	if addr == "" {
 		require.Equal(t, exitDamaged, code, "%s", output)
-		assert.Contains(t, lastLine(output), d.named(dir, files[0]), "the error names the file")
-		t.Logf("%s: exit %d: %s", d.name, code, lastLine(output))
+		message := errorOf(output)
+		assert.Contains(t, message, d.named(dir, files[0]), "the error names the file")
+		t.Logf("%s: exit %d: %s", d.name, code, strings.ReplaceAll(message, dir, "DIR"))
 		assert.False(t, d.spared, "a stranger's file is no reason to refuse")
 		return
 	}
@@ -244,9 +245,15 @@ func (d *damage) named(dir, file string) string {
 	return filepath.Join(filepath.Base(filepath.Dir(file)), filepath.Base(file))
 }
 
-func lastLine(s string) string {
-	lines := strings.Split(strings.TrimSpace(s), "\n")
-	return lines[len(lines)-1]
+// errorOf returns the line in which kvd says why it ended; log lines and advice
+// stand around it.
+func errorOf(output string) string {
+	for line := range strings.Lines(output) {
+		if strings.HasPrefix(line, "kvd: ") {
+			return strings.TrimSpace(line)
+		}
+	}
+	return ""
 }
 
 // tryServe starts kvd and returns its address, or how it ended.
