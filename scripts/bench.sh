@@ -34,6 +34,7 @@ for mix in PUT_HEAVY GET_HEAVY DELETE_HEAVY BALANCED; do
 	server=$!
 	read -r _ listen _ <"$work/ready"
 	run "$mix-grpc" --mix "$mix" --addr "${listen#listen=}"
+	echo "bench: the server's $(grep VmHWM "/proc/$server/status" || echo 'peak memory is not known here')"
 	kill "$server"
 	wait "$server"
 	server=
