@@ -71,7 +71,9 @@ func (l *Log) closeSynced() error {
 	closed := a.header
 	closed.closed = a.off
 	if _, err := a.file.WriteAt(closed.encode(), 0); err != nil {
-		return err
+		// A part of it may be there, and would make the whole segment unreadable.
+		_, undoErr := a.file.WriteAt(a.header.encode(), 0)
+		return errors.Join(err, undoErr)
 	}
 	return l.timedSync(a)
 }

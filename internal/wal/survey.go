@@ -173,8 +173,7 @@ func (s *survey) checkUnfinished(seg *surveyed) (err error) {
 // chain checks that every segment follows the one before it. A segment with a
 // damaged header at the upper end was never used, unless a frame in it says
 // that its header was synced.
-func (s *survey) chain(found []*surveyed) ([]*surveyed, error) {
-	var live []*surveyed
+func (s *survey) chain(found []*surveyed) (live []*surveyed, err error) {
 	for _, seg := range found {
 		if seg.headerErr != nil {
 			behind, err := s.scanAll(seg)
@@ -187,11 +186,33 @@ func (s *survey) chain(found []*surveyed) ([]*surveyed, error) {
 			s.dead = append(s.dead, seg)
 			continue
 		}
+		if live, err = s.dropSkipped(live, seg); err != nil {
+			return nil, err
+		}
 		if len(live) > 0 && seg.header.prev != live[len(live)-1].num {
 			return nil, kv.Corruptf(segmentName(s.dir, seg.header.prev), -1,
 				"segment is missing: %s follows it", seg.name)
 		}
 		live = append(live, seg)
+	}
+	return live, nil
+}
+
+// dropSkipped takes off the segments that seg does not follow, because the log
+// never went on in them: their making had failed, and so had their removal.
+func (s *survey) dropSkipped(live []*surveyed, seg *surveyed) ([]*surveyed, error) {
+	for len(live) > 1 && seg.header.prev < live[len(live)-1].num {
+		last := live[len(live)-1]
+		behind, err := s.scanAll(last)
+		if err != nil {
+			return nil, err
+		}
+		if behind.frames > 0 {
+			break
+		}
+		last.stale = true
+		s.dead = append(s.dead, last)
+		live = live[:len(live)-1]
 	}
 	return live, nil
 }
