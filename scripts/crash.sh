@@ -10,6 +10,6 @@ images=${CRASH_IMAGES:-50000}
 cycles=${KILL_CYCLES:-100}
 
 echo "crash: at least $images crash images"
-CRASH_IMAGES=$images go test -count=1 -timeout 60m -v -run Crash ./internal/engine | grep -E '^ *(ok|FAIL|--- FAIL)|crash images'
+KVD_CRASH_IMAGES=$images go test -count=1 -timeout 60m -v -run Crash ./internal/engine | grep -E '^ *(ok|FAIL|--- FAIL)|crash images'
 echo "crash: $cycles kill -9 cycles"
 KILL_CYCLES=$cycles go test -count=1 -timeout 60m -v -run Killed ./internal/torture | grep -E '^(ok|FAIL|--- FAIL)|kill -9'

@@ -10,6 +10,22 @@ cd "$(dirname "$0")/.."
 bugs=$(sed -n 's/^#: //p' "$0")
 #: bug01 ./internal/wal
 #: bug02 ./internal/wal
+#: bug03 ./internal/wal
+#: bug04 ./internal/wal
+#: bug05 ./internal/vfs
+#: bug06 ./internal/manifest
+#: bug07 ./internal/engine
+#: bug08 ./internal/wal
+#: bug09 ./internal/wal
+#: bug10 ./internal/wal
+#: bug11 ./internal/compaction
+#: bug12 ./internal/compaction
+#: bug13 ./internal/mergeiter
+#: bug14 ./internal/wal
+#: bug15 ./internal/manifest
+#: bug18 ./internal/engine
+#: bug19 ./internal/sstable
+#: bug20 ./internal/keyhash
 
 want=${*:-}
 caught=0

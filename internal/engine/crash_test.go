@@ -180,7 +180,7 @@ type tally struct{ images, lost, torn, other atomic.Int64 }
 // It looks at a sample of the images. With KVD_CRASH_IMAGES=n it looks at all of
 // them, with one seed after the other from KVD_CRASH_SEED on, until there were n.
 func TestEveryCrashPoint(t *testing.T) {
-	want, keep := int64(0), 0.04
+	want, keep := int64(0), 0.05
 	if testing.Short() {
 		keep = 0.015
 	}
@@ -222,7 +222,7 @@ func crashEverywhere(t *testing.T, name string, script func(*crashWorld), seed u
 	images := w.images
 	for i := range images {
 		img := &images[i]
-		again := w.rng(img.step.N, vfs.CrashPolicy(i)).IntN(8) == 0
+		again := w.rng(img.step.N, vfs.CrashPolicy(i)).IntN(10) == 0
 		deeper, err := w.recover(line, img, again)
 		sum.count(err)
 		if err != nil {

@@ -195,7 +195,7 @@ var faultClasses = map[string]func(i int, sticky bool) *faultfs.Rule{
 // what it acknowledged: neither for the next process nor after a power cut.
 // By default it takes a sample; KVD_FAULTS=full does them all.
 func TestFaultSweep(t *testing.T) {
-	stride := 11
+	stride := 19
 	switch {
 	case os.Getenv("KVD_FAULTS") == "full":
 		stride = 1
@@ -239,6 +239,14 @@ func faultRun(t *testing.T, inj faultfs.Injector, i int) {
 		require.NoError(t, e.Flush(t.Context()))
 		require.NoError(t, l.reads(e, false), "fault at %d, then %s and a flush", i, name)
 		require.NoError(t, e.Close())
+	}
+}
+
+// A directory that cannot be synced, nor anything in it removed, leaves segments
+// of the log behind that it never went on in.
+func TestLogSegmentsThatCouldNotBeRemoved(t *testing.T) {
+	for i := 30; i < 70; i++ {
+		faultRun(t, faultClasses["names"](i, true), i)
 	}
 }
 

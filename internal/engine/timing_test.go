@@ -20,6 +20,7 @@ import (
 	"github.com/kvd-db/kvd/internal/event"
 	"github.com/kvd-db/kvd/internal/keyhash"
 	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/partition"
 	"github.com/kvd-db/kvd/internal/vfs"
 	"github.com/kvd-db/kvd/internal/vfs/faultfs"
 )
@@ -147,6 +148,27 @@ func TestBatchMeetsClosedPartitions(t *testing.T) {
 	require.ErrorIs(t, err, kv.ErrClosed)
 }
 
+// Whoever answers must never wait for the caller: it may have gone, or be the one
+// who answers.
+func TestAnswersDoNotWaitForTheCaller(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		call := partition.NewCall(2)
+		decided := make(chan struct{})
+		go func() {
+			call.Decided()
+			call.Decided()
+			close(decided)
+		}()
+		synctest.Wait()
+		select {
+		case <-decided:
+		default:
+			t.Error("the answer waits for somebody to listen")
+		}
+		<-call.Done()
+	})
+}
+
 func TestDeadlineOfAQueuedWriteAndOfATakenOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		mem := vfs.NewMem()
@@ -246,6 +268,46 @@ func TestStalledFlushSlowsThenSheds(t *testing.T) {
 		put(t, e, "after", "v", memory)
 		assert.Equal(t, stalls.Load(), resumed.Load())
 	})
+}
+
+// The log is given back when what it holds is in tables that a durable manifest
+// names, not before: hold the flush up at each of its steps.
+func TestLogIsKeptUntilTheManifestIsDurable(t *testing.T) {
+	for _, step := range []struct {
+		kind    faultfs.Kind
+		pattern string
+	}{
+		{faultfs.Create, "*.sst"}, {faultfs.Sync, "*.sst"}, {faultfs.Rename, "MANIFEST-*"}, {faultfs.Rename, "CURRENT"},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			mem := vfs.NewMem()
+			disk := faultfs.Wrap(mem, nil)
+			o := small(disk)
+			o.SegmentBytes = 1 << 10
+			e := open(t, o)
+			for i := range 60 {
+				put(t, e, key(i), strings.Repeat("v", 100), synced)
+			}
+			g := newGate(step.kind, step.pattern)
+			defer g.open()
+			disk.SetInjector(g)
+			for _, p := range e.partitions {
+				p.Seal()
+			}
+			time.Sleep(3 * housekeepingEvery)
+			synctest.Wait()
+			o.FS = mem.CrashImage(vfs.DropAll, nil)
+			after := open(t, o)
+			for i := range 60 {
+				requireValue(t, after, key(i), strings.Repeat("v", 100))
+			}
+			g.open()
+			require.NoError(t, e.Flush(t.Context()))
+			time.Sleep(housekeepingEvery)
+			require.Positive(t, e.Stats().Log.LiveBytes)
+			require.Less(t, e.Stats().Log.LiveBytes, int64(4<<10), "then it is")
+		})
+	}
 }
 
 // After a crash everything of the log is in active memtables, and that may be more

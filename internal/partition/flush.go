@@ -90,7 +90,7 @@ func (p *Partition) UnflushedFrom() (kv.SeqNum, bool) {
 	defer p.swap.Unlock()
 	s := p.state.Load()
 	oldest := s.active
-	if n := len(s.sealed); n > 0 {
+	if n := len(s.sealed); n > 0 && !bugFreeLogEarly {
 		oldest = s.sealed[n-1].table
 	}
 	low := oldest.MinSeq()

@@ -1,0 +1,5 @@
+//go:build !bug20
+
+package keyhash
+
+const bugSignedModulo = false

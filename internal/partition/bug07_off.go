@@ -1,0 +1,5 @@
+//go:build !bug07
+
+package partition
+
+const bugFreeLogEarly = false

@@ -1,0 +1,5 @@
+//go:build !bug18
+
+package partition
+
+const bugReplyBlocks = false

@@ -1,0 +1,5 @@
+//go:build !bug05
+
+package vfs
+
+const bugNoSyncAfterRename = false
