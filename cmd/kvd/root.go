@@ -53,7 +53,8 @@ func (a *app) execute(ctx context.Context, args []string) int {
 	if !began {
 		err = fmt.Errorf("%w: %w\nSee %s --help", daemon.ErrUsage, err, command.CommandPath())
 	}
-	fmt.Fprintln(a.err, "kvd:", strings.TrimSpace(explain(err)))
+	// The client begins its errors with its own name, which is ours too.
+	fmt.Fprintln(a.err, "kvd:", strings.TrimPrefix(strings.TrimSpace(explain(err)), "kvd "))
 	return exitCode(err)
 }
 
