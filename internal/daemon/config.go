@@ -41,6 +41,8 @@ type Config struct {
 	// Chosen are the settings that are not the default, for the first line of the
 	// log: see NonDefault.
 	Chosen []string
+
+	segmentBytes int64 // of the log; 0: the engine's default
 }
 
 // DefaultConfig returns what a service without any setting runs with.
@@ -111,6 +113,10 @@ func (c *Config) normalize() error {
 		mem := vfs.NewMem()
 		mem.SetCapacity(c.Memory)
 		c.FS, c.Data = mem, "dev"
+		// On a disk this small the usual mark would never be cleared, and one log
+		// segment could be all of it.
+		c.LowDisk = min(c.LowDisk, c.Memory/8)
+		c.segmentBytes = c.Memory / 16
 	}
 	return nil
 }

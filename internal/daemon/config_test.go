@@ -99,3 +99,15 @@ func TestExitCodesTellWhatHappened(t *testing.T) {
 		}
 	}
 }
+
+// A store in memory is a disk of its own, often smaller than the mark below which
+// a store on a disk takes no writes: it must not be full from the start.
+func TestTheSmallestStoreInMemoryHasRoom(t *testing.T) {
+	c := DefaultConfig()
+	c.Dev, c.Memory = true, minMemory
+	require.NoError(t, c.normalize())
+	usage, err := c.FS.Usage(".")
+	require.NoError(t, err)
+	assert.Less(t, uint64(c.LowDisk), usage.Free/4)
+	assert.Less(t, uint64(c.segmentBytes), usage.Free/8, "several log segments fit")
+}

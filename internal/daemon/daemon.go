@@ -149,7 +149,7 @@ func (s *service) open() error {
 	e, err := engine.Open(c.Data, engine.Options{
 		FS: c.FS, Partitions: c.Partitions, Durability: c.Durability,
 		MemtableBytes: memtables, CacheBytes: cache,
-		Writes: policy, Reads: policy, FlushKeys: c.FlushKeys,
+		Writes: policy, Reads: policy, FlushKeys: c.FlushKeys, SegmentBytes: c.segmentBytes,
 		LowDiskBytes: uint64(c.LowDisk), Events: s.journal.listener(),
 	})
 	if err != nil {

@@ -60,7 +60,6 @@ func newServer(store Store, o Options, t lifetimes) *Server {
 		grpc.ConnectionTimeout(handshakeDeadline),
 		grpc.StaticStreamWindowSize(streamWindow),
 		grpc.StaticConnWindowSize(connWindow),
-		grpc.SharedWriteBuffer(true),
 		grpc.KeepaliveParams(t.keepalive()),
 		grpc.KeepaliveEnforcementPolicy(keepaliveEnforcement),
 		grpc.InTapHandle(s.admit),
@@ -127,16 +126,6 @@ func (s *Server) Shutdown(ctx context.Context) error {
 		s.grpc.Stop()
 		<-stopped
 		return ctx.Err()
-	}
-}
-
-// isDraining reports whether Shutdown has begun.
-func (s *Server) isDraining() bool {
-	select {
-	case <-s.draining:
-		return true
-	default:
-		return false
 	}
 }
 
