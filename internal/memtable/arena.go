@@ -2,7 +2,6 @@ package memtable
 
 import (
 	"encoding/binary"
-	"fmt"
 	"math/bits"
 	"sync/atomic"
 
@@ -83,7 +82,7 @@ func (a *arena) allocate(size int) (uint64, []byte) {
 	chunk := make([]byte, max(offset+size, min(a.chunkBytes(), max(firstChunkBytes, int(a.held.Load())))))
 	at = a.chunks.add(chunk)<<a.shift | uint64(offset)
 	if at > addressMask {
-		panic(fmt.Sprintf("memtable: arena exceeds %d bytes", 1<<addressBits))
+		panic("memtable: arena exceeds its address space of 1 TiB")
 	}
 	a.held.Add(int64(len(chunk)))
 	return at, chunk[offset : offset+size]

@@ -2,6 +2,7 @@ package memtable
 
 import (
 	"encoding/binary"
+	"fmt"
 	"math/rand/v2"
 	"runtime"
 	"slices"
@@ -32,6 +33,17 @@ func newBenchKeys(seed uint64) *benchKeys {
 }
 
 func (b *benchKeys) key(i int) []byte { return b.keys[16*i : 16*i+16] }
+
+// shuffled returns the same keys in another order, so that whoever asks for them
+// one after the other has them at hand, as a server has the keys of a request.
+func (b *benchKeys) shuffled() *benchKeys {
+	s := &benchKeys{keys: make([]byte, 0, len(b.keys)), hashes: make([]uint64, 0, len(b.hashes))}
+	for _, i := range rand.New(rand.NewPCG(3, 1)).Perm(benchEntries) {
+		s.keys = append(s.keys, b.key(i)...)
+		s.hashes = append(s.hashes, b.hashes[i])
+	}
+	return s
+}
 
 var benchValue = make([]byte, 100)
 
@@ -80,42 +92,40 @@ func BenchmarkAddPause(b *testing.B) {
 }
 
 func BenchmarkGet(b *testing.B) {
-	keys, absent := newBenchKeys(1), newBenchKeys(2)
+	keys := newBenchKeys(1)
 	t := keys.table()
 	var e kv.Entry
-	get := func(from *benchKeys, want bool) func(*testing.B) {
-		order := rand.New(rand.NewPCG(3, 1)).Perm(benchEntries)
+	get := func(asked *benchKeys, want bool) func(*testing.B) {
 		return func(b *testing.B) {
 			for n := 0; b.Loop(); n++ {
-				i := order[n%benchEntries]
-				if t.Get(from.hashes[i], from.key(i), kv.MaxSeqNum, &e) != want {
+				i := n % benchEntries
+				if t.Get(asked.hashes[i], asked.key(i), kv.MaxSeqNum, &e) != want {
 					b.Fatal("wrong answer")
 				}
 			}
 		}
 	}
-	b.Run("hit", get(keys, true))
-	b.Run("miss", get(absent, false))
+	b.Run("hit", get(keys.shuffled(), true))
+	b.Run("miss", get(newBenchKeys(2), false))
 }
 
-// BenchmarkGetBatch reads 16 keys at a time; one operation is one key.
+// BenchmarkGetBatch reads keys in batches; one operation is one key.
 func BenchmarkGetBatch(b *testing.B) {
 	keys := newBenchKeys(1)
 	t := keys.table()
-	for _, touch := range []bool{false, true} {
-		b.Run(map[bool]string{false: "plain", true: "touched"}[touch], func(b *testing.B) {
-			rng := rand.New(rand.NewPCG(3, 1))
-			batch := make([]*kv.Lookup, 16)
+	asked := keys.shuffled()
+	run := func(size int, touch bool) func(b *testing.B) {
+		return func(b *testing.B) {
+			batch := make([]*kv.Lookup, size)
 			for i := range batch {
 				batch[i] = &kv.Lookup{}
 			}
 			var e kv.Entry
-			n := 0
-			for b.Loop() {
+			for n := 0; b.Loop(); n++ {
 				if n%len(batch) == 0 {
-					for _, r := range batch {
-						i := rng.IntN(benchEntries)
-						r.Key, r.Hash = keys.key(i), keys.hashes[i]
+					for j, r := range batch {
+						i := (n + j) % benchEntries
+						r.Key, r.Hash = asked.key(i), asked.hashes[i]
 					}
 					if touch {
 						t.Touch(batch)
@@ -125,9 +135,12 @@ func BenchmarkGetBatch(b *testing.B) {
 				if !t.Get(r.Hash, r.Key, kv.MaxSeqNum, &e) {
 					b.Fatal("lost a key")
 				}
-				n++
 			}
-		})
+		}
+	}
+	for _, size := range []int{2, 4, 16, 64} {
+		b.Run(fmt.Sprintf("keys=%d/plain", size), run(size, false))
+		b.Run(fmt.Sprintf("keys=%d/touched", size), run(size, true))
 	}
 }
 
@@ -154,10 +167,10 @@ func BenchmarkGetBesideWriter(b *testing.B) {
 		}
 	}()
 	var e kv.Entry
-	order := rand.New(rand.NewPCG(3, 1)).Perm(benchEntries)
+	asked := keys.shuffled()
 	for n := 0; b.Loop(); n++ {
-		i := order[n%benchEntries]
-		if !t.Get(keys.hashes[i], keys.key(i), kv.MaxSeqNum, &e) {
+		i := n % benchEntries
+		if !t.Get(asked.hashes[i], asked.key(i), kv.MaxSeqNum, &e) {
 			b.Fatal("lost a key")
 		}
 	}
@@ -201,8 +214,12 @@ func BenchmarkScanAll(b *testing.B) {
 	t.NewIterator()
 	for b.Loop() {
 		n := 0
-		for it := t.NewIterator(); it.Next() || (n == 0 && it.First()); {
+		it := t.NewIterator()
+		for ok := it.First(); ok; ok = it.Next() {
 			n += len(it.Entry().Key)
+		}
+		if n != 16*benchEntries {
+			b.Fatal("lost entries")
 		}
 	}
 	perEntry(b)
@@ -212,7 +229,7 @@ func BenchmarkScanAll(b *testing.B) {
 // few Adds, the worst case for an order that is made on demand.
 func BenchmarkScanBesideAdds(b *testing.B) {
 	for _, adds := range []int{1, 100} {
-		b.Run(map[int]string{1: "every1", 100: "every100"}[adds], func(b *testing.B) {
+		b.Run(fmt.Sprintf("adds=%d", adds), func(b *testing.B) {
 			keys := newBenchKeys(1)
 			t := keys.table()
 			t.NewIterator()

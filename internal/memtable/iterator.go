@@ -30,7 +30,7 @@ func newIterator(a *arena, runs []run) *iterator {
 }
 
 func (it *iterator) First() bool {
-	it.heads = it.heads[:0]
+	it.clear()
 	for _, r := range it.runs {
 		it.push(r)
 	}
@@ -39,7 +39,7 @@ func (it *iterator) First() bool {
 
 func (it *iterator) SeekGE(key []byte) bool {
 	word := wordAt(key, 0)
-	it.heads = it.heads[:0]
+	it.clear()
 	for _, r := range it.runs {
 		from := sort.Search(len(r), func(i int) bool {
 			if c := cmp.Compare(r[i].word, word); c != 0 {
@@ -51,6 +51,8 @@ func (it *iterator) SeekGE(key []byte) bool {
 	}
 	return it.load()
 }
+
+func (it *iterator) clear() { it.heads, it.untilTouch = it.heads[:0], 0 }
 
 // push adds what is left of a run to the heads.
 func (it *iterator) push(r run) {

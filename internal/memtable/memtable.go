@@ -132,7 +132,7 @@ func (t *Table) Get(hash uint64, key []byte, at kv.SeqNum, e *kv.Entry) bool {
 
 // Touch brings into the cache what Get will want for these reads. It changes no
 // answer: a batch that is touched before it is read waits for memory a few times
-// in all, not a few times for each key. It pays from about four reads on.
+// in all, not a few times for each key. It pays from two reads on.
 func (t *Table) Touch(reads []*kv.Lookup) {
 	var guesses [touchAhead]uint64
 	var sum byte // keeps the compiler from dropping the loads
@@ -159,9 +159,9 @@ const touchAhead = 16
 // tombstones among them, in the order of kv.Compare.
 //
 // It sees every entry whose Add returned before the call and none whose Add
-// began after it, whatever the writer does meanwhile. Its entries stay valid
-// after the next move too. Entries of the same key and number, which only range
-// tombstones can be, come latest first.
+// began after it, whatever the writer does meanwhile. The slices of its entries
+// are those of Get: nothing ever overwrites them. Entries of the same key and
+// number, which only range tombstones can be, come latest first.
 //
 // Cost: it sorts what was added since the last call; see the package comment.
 // Calls wait for each other, never for the writer.

@@ -223,3 +223,24 @@ func TestAddPanicsOnWhatACallerMustNeverDo(t *testing.T) {
 	e := put("a", 6)
 	assert.Panics(t, func() { sealed.Add(1, &e) })
 }
+
+func TestTouchChangesNoAnswer(t *testing.T) {
+	var reads []*kv.Lookup
+	for i := range 3*touchAhead + 1 {
+		key := fmt.Append(nil, i)
+		reads = append(reads, &kv.Lookup{Key: key, Hash: keyhash.Sum(key)})
+	}
+	table := New(Options{})
+	table.Touch(reads) // none is there
+	for i := range 2 * touchAhead {
+		e := put(fmt.Sprint(i), kv.SeqNum(i+1))
+		table.Add(keyhash.Sum(e.Key), &e)
+	}
+	table.Touch(nil)
+	table.Touch(reads)
+	var e kv.Entry
+	for i, r := range reads {
+		require.Equal(t, kv.Lookup{Key: r.Key, Hash: r.Hash}, *r)
+		require.Equal(t, i < 2*touchAhead, table.Get(r.Hash, r.Key, kv.MaxSeqNum, &e), "%s", r.Key)
+	}
+}

@@ -21,8 +21,12 @@
 // to twice as many. One source is returned as it is. Newest copies each key
 // once, to know its older versions, and steps over every version of it.
 //
-// Measured with benchmarks of this package, on two cores of an AMD EPYC
-// (2.45 GHz, virtual): see bench_test.go; NUMBERS.
+// Measured on two cores of an AMD EPYC (virtual, 2.4 GHz, shared with other
+// work: the least of several runs) with random 16-byte keys: 30 ns for an entry
+// with 2 sources, 55 with 4, 110 with 16; container/heap takes 1.2, 1.2 and 1.5
+// times as long. Newest adds 10 ns. Tried and left out: the first 8 bytes of each
+// key as a number beside the source. It saved a fifth with 16 sources of random
+// keys, nothing with 2 or 4, and nothing at all once keys share a prefix.
 //
 // # Not here
 //

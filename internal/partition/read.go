@@ -54,6 +54,12 @@ func (p *Partition) walk(s *readState, reads []*kv.Lookup, at kv.SeqNum) {
 	if len(reads) > 1 {
 		open = make([]*kv.Lookup, 0, len(reads))
 	}
+	if len(reads) > 1 { // the misses of the processor's caches overlap
+		s.active.Touch(reads)
+		for i := range s.sealed {
+			s.sealed[i].table.Touch(reads)
+		}
+	}
 	var e kv.Entry
 	for _, r := range reads {
 		*r = kv.Lookup{Key: r.Key, Hash: r.Hash, Value: r.Value[:0], ReadVersion: at}
