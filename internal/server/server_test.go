@@ -3,6 +3,7 @@ package server_test
 import (
 	"context"
 	"errors"
+	"io"
 	"testing"
 	"time"
 
@@ -47,9 +48,12 @@ func TestReflectionIsAChoice(t *testing.T) {
 		f := startWith(t, kv.DefaultLimits, server.Options{Reflection: on})
 		stream, err := reflectionpb.NewServerReflectionClient(f.conn).ServerReflectionInfo(testContext(t))
 		require.NoError(t, err)
-		require.NoError(t, stream.Send(&reflectionpb.ServerReflectionRequest{
+		err = stream.Send(&reflectionpb.ServerReflectionRequest{
 			MessageRequest: &reflectionpb.ServerReflectionRequest_ListServices{},
-		}))
+		})
+		if err != nil { // refused already: Recv says why
+			require.ErrorIs(t, err, io.EOF)
+		}
 		r, err := stream.Recv()
 		if !on {
 			assert.Equal(t, codes.Unimplemented, status.Code(err))

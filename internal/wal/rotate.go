@@ -48,6 +48,9 @@ func (l *Log) rotate() error {
 	l.hurry.Store(l.mu.closed)
 	next := l.mu.prepared
 	l.mu.prepared = nil
+	// From here on nobody prepares a successor of the segment that is being left:
+	// there would be two.
+	l.mu.preparedFor = l.mu.active.header.num
 	l.mu.Unlock()
 	if err := l.Err(); err != nil {
 		return errors.Join(err, discardIfAny(l, next))

@@ -181,7 +181,7 @@ func TestAnAnswerTooMany(t *testing.T) {
 func TestAStreamThatIsGoingAway(t *testing.T) {
 	closed := make(chan struct{})
 	var first *kvdpb.PipelineRequest
-	moved := make(chan struct{})
+	told, moved := make(chan struct{}), make(chan struct{})
 	db := openScripted(t, func(opened int, stream kvdpb.KVService_PipelineServer) error {
 		if opened > 1 {
 			return serveFrames(stream)
@@ -193,6 +193,7 @@ func TestAStreamThatIsGoingAway(t *testing.T) {
 		if err := stream.Send(&kvdpb.PipelineResponse{GoingAway: true}); err != nil {
 			return err
 		}
+		close(told)
 		<-moved
 		if err := stream.Send(answerAll(first)); err != nil {
 			return err
@@ -202,8 +203,11 @@ func TestAStreamThatIsGoingAway(t *testing.T) {
 		close(closed)
 		return nil
 	})
+	move := sync.OnceFunc(func() { close(moved) })
+	t.Cleanup(move) // or a failure below would leave the server waiting
 	slow := make(chan error, 1)
 	go func() { slow <- db.Put(context.Background(), []byte("slow"), nil) }()
+	<-told
 	l := db.conns[0].writes
 	require.Eventually(t, func() bool {
 		l.mu.Lock()
@@ -213,7 +217,7 @@ func TestAStreamThatIsGoingAway(t *testing.T) {
 	for range 3 {
 		require.NoError(t, db.Put(context.Background(), []byte("next"), nil))
 	}
-	close(moved)
+	move()
 	require.NoError(t, <-slow)
 	<-closed
 }

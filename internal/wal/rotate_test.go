@@ -1,0 +1,56 @@
+package wal
+
+import (
+	"bytes"
+	"context"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/vfs"
+)
+
+type silentWaker struct{}
+
+func (silentWaker) Wake() {}
+
+// While one writer makes the next segment by hand, another, who asks for a sync,
+// must not begin to prepare one that follows the same segment: the log went on in
+// the first, then in the second, and could not be opened again.
+func TestOneSegmentHasOneSuccessor(t *testing.T) {
+	fs := vfs.NewMem()
+	o := Options{FS: fs, Dir: "wal", StoreID: 1, SegmentBytes: 1024, Fresh: true}
+	var records uint64
+	for range 60 {
+		seen := uint64(0)
+		l, _, err := Open(o, func(Record) error { seen++; return nil })
+		require.NoError(t, err)
+		require.Equal(t, records, seen)
+		o.Fresh = false
+		var writers sync.WaitGroup
+		for w := range 4 {
+			writers.Go(func() {
+				for i := range 6 {
+					level := kv.DurabilitySync
+					if (w+i)%2 == 0 {
+						level = kv.DurabilityBuffered
+					}
+					_, pos, err := l.Append(bytes.Repeat([]byte{1}, 300), 1, level, silentWaker{})
+					if err == nil {
+						l.Flush()
+						err = l.WaitSynced(context.Background(), pos)
+					}
+					if err != nil {
+						t.Error(err)
+						return
+					}
+				}
+			})
+		}
+		writers.Wait()
+		records += 24
+		require.NoError(t, l.Close())
+	}
+}
