@@ -35,11 +35,7 @@ func (r *runIterator) First() bool {
 }
 
 func (r *runIterator) SeekGE(key []byte) bool {
-	i := 0
-	for i < len(r.run) && string(r.run[i].Largest) < string(key) {
-		i++
-	}
-	return r.enter(i, func(it kv.Iterator) bool { return it.SeekGE(key) }, false)
+	return r.enter(r.run.Seek(key), func(it kv.Iterator) bool { return it.SeekGE(key) }, false)
 }
 
 func (r *runIterator) Next() bool {

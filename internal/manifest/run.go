@@ -53,7 +53,7 @@ func (r Run) SeqBounds() (smallest, largest kv.SeqNum) {
 // Find returns the only table that may hold key, nil if there is none. The
 // table is part of the run. Cost: a binary search.
 func (r Run) Find(key []byte) *kv.TableMeta {
-	i := r.seek(key)
+	i := r.Seek(key)
 	if i == len(r) || bytes.Compare(key, r[i].Smallest) < 0 {
 		return nil
 	}
@@ -63,14 +63,14 @@ func (r Run) Find(key []byte) *kv.TableMeta {
 // Overlapping returns the tables that may hold a key in [smallest, largest], a
 // part of the run. Cost: two binary searches.
 func (r Run) Overlapping(smallest, largest []byte) Run {
-	from := r.seek(smallest)
+	from := r.Seek(smallest)
 	rest := r[from:]
 	to := sort.Search(len(rest), func(i int) bool { return bytes.Compare(rest[i].Smallest, largest) > 0 })
 	return rest[:to:to]
 }
 
-// seek returns the index of the first table whose keys do not all lie before
-// key.
-func (r Run) seek(key []byte) int {
+// Seek returns the index of the first table whose keys do not all lie before
+// key, len(r) if there is none. Cost: a binary search.
+func (r Run) Seek(key []byte) int {
 	return sort.Search(len(r), func(i int) bool { return bytes.Compare(r[i].Largest, key) >= 0 })
 }

@@ -64,7 +64,7 @@ func (it *runIterator) First() bool {
 }
 
 func (it *runIterator) SeekGE(key []byte) bool {
-	it.next = it.run.seek(key)
+	it.next = it.run.metas.Seek(key)
 	return it.enter() && (it.table.SeekGE(key) || it.advance())
 }
 

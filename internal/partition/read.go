@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"sort"
 
 	"github.com/kvd-db/kvd/internal/kv"
 )
@@ -114,15 +113,9 @@ func (p *Partition) corrupt(err error) {
 
 // find returns the index of the table of the run that may hold key, -1 if none.
 func (r *run) find(key []byte) int {
-	i := r.seek(key)
+	i := r.metas.Seek(key)
 	if i == len(r.metas) || bytes.Compare(key, r.metas[i].Smallest) < 0 {
 		return -1
 	}
 	return i
-}
-
-// seek returns the index of the first table whose keys do not all lie before
-// key.
-func (r *run) seek(key []byte) int {
-	return sort.Search(len(r.metas), func(i int) bool { return bytes.Compare(r.metas[i].Largest, key) >= 0 })
 }
