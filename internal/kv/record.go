@@ -17,10 +17,11 @@ import (
 //	          | uvarint expiry                           if tag & 0x10
 //	tag     = kind in the low 4 bits, flags above
 //
-// Numbers are little-endian. A unit is what shares one sequence number: the
-// number of an operation is the record's first number, which the log keeps
-// beside the record, plus its unit. Sections of one record name different
-// partitions. The log's frame has the checksum; the record has none.
+// Numbers are little-endian, a uvarint is in its shortest form. A unit is what
+// shares one sequence number: the number of an operation is the record's first
+// number, which the log keeps beside the record, plus its unit. Sections of one
+// record name different partitions. The log's frame has the checksum; the record
+// has none.
 //
 // The zero value is ready. Not safe for concurrent use.
 type RecordEncoder struct {
@@ -88,21 +89,24 @@ var errRecord = errors.New("malformed record")
 // returned; anything malformed is an error too, and fn may then have seen the
 // operations before it.
 func DecodeRecord(record []byte, fn func(*RecordOp) error) error {
-	d := recordDecoder{rest: record}
 	if len(record) == 0 {
 		return fmt.Errorf("%w: empty", errRecord)
 	}
-	for len(d.rest) > 0 {
-		partition := d.uvarint(1 << 16)
-		ops := d.uvarint(MaxBatchOps)
-		if d.bad || ops == 0 {
-			return fmt.Errorf("%w: section header", errRecord)
+	d := Decoder{Rest: record}
+	for len(d.Rest) > 0 {
+		partition := d.Uvarint(1 << 16)
+		ops := d.Uvarint(MaxBatchOps)
+		if ops == 0 {
+			d.fail(errors.New("no operations"))
+		}
+		if d.Err != nil {
+			return fmt.Errorf("%w: section header: %w", errRecord, d.Err)
 		}
 		for range ops {
 			op := RecordOp{Partition: int(partition)}
-			d.op(&op)
-			if d.bad {
-				return fmt.Errorf("%w: operation with %d bytes left", errRecord, len(d.rest))
+			op.decode(&d)
+			if d.Err != nil {
+				return fmt.Errorf("%w: operation with %d bytes left: %w", errRecord, len(d.Rest), d.Err)
 			}
 			if err := fn(&op); err != nil {
 				return err
@@ -112,61 +116,32 @@ func DecodeRecord(record []byte, fn func(*RecordOp) error) error {
 	return nil
 }
 
-// recordDecoder consumes rest; bad sticks once anything is out of bounds.
-type recordDecoder struct {
-	rest []byte
-	bad  bool
-}
-
-func (d *recordDecoder) op(op *RecordOp) {
-	if len(d.rest) == 0 {
-		d.bad = true
+func (op *RecordOp) decode(d *Decoder) {
+	first := d.Take(1)
+	if d.Err != nil {
 		return
 	}
-	tag := d.rest[0]
-	d.rest = d.rest[1:]
+	tag := first[0]
 	op.Kind = Kind(tag & recordKindMask)
 	if !op.Kind.Valid() || tag&^(recordKindMask|recordHasExpiry|recordHasOrigin) != 0 {
-		d.bad = true
+		d.fail(fmt.Errorf("unknown tag %#02x", tag))
 		return
 	}
-	op.Unit = uint32(d.uvarint(1<<32 - 1))
+	op.Unit = uint32(d.Uvarint(1<<32 - 1))
 	if tag&recordHasOrigin != 0 {
-		if id := d.take(8); id != nil {
+		if id := d.Take(8); id != nil {
 			op.Origin.ClientID = binary.LittleEndian.Uint64(id)
 		}
-		op.Origin.Sequence = d.uvarint(1<<64 - 1)
+		op.Origin.Sequence = d.Uvarint(1<<64 - 1)
 	}
-	op.Key = d.take(d.uvarint(MaxKeyBytes))
+	op.Key = d.Bytes(MaxKeyBytes)
 	if op.Kind != KindDelete {
-		op.Value = d.take(d.uvarint(MaxValueBytes))
+		op.Value = d.Bytes(MaxValueBytes)
 	}
 	if tag&recordHasExpiry != 0 {
-		op.Expiry = d.uvarint(1<<64 - 1)
+		op.Expiry = d.Uvarint(1<<64 - 1)
 	}
 	if len(op.Key) == 0 {
-		d.bad = true
+		d.fail(errors.New("empty key"))
 	}
-}
-
-// uvarint reads a number of at most max.
-func (d *recordDecoder) uvarint(max uint64) uint64 {
-	v, n := binary.Uvarint(d.rest)
-	if n <= 0 || v > max || d.bad {
-		d.bad = true
-		return 0
-	}
-	d.rest = d.rest[n:]
-	return v
-}
-
-// take returns the next n bytes, never nil unless d turned bad.
-func (d *recordDecoder) take(n uint64) []byte {
-	if d.bad || n > uint64(len(d.rest)) {
-		d.bad = true
-		return nil
-	}
-	b := d.rest[:n:n]
-	d.rest = d.rest[n:]
-	return b
 }

@@ -81,6 +81,25 @@ func TestDecodeRecordRefusesEveryTruncation(t *testing.T) {
 	assert.ErrorIs(t, DecodeRecord(record, func(*RecordOp) error { return stop }), stop)
 }
 
+func TestDecodeRecordSaysWhatIsMalformed(t *testing.T) {
+	for record, reason := range map[string]string{
+		"":                          "empty",
+		"\x00\x00":                  "section header: no operations",
+		"\x00\x81\x00":              "section header: number is not in its shortest form",
+		"\x81\x80\x04\x01":          "section header: number 65537, want at most 65536",
+		"\x00\x01":                  "operation with 0 bytes left: 1 bytes, but 0 are left",
+		"\x00\x01\x0f\x00\x01k":     "operation with 3 bytes left: unknown tag 0x0f",
+		"\x00\x01\x41\x00\x01k":     "operation with 3 bytes left: unknown tag 0x41",
+		"\x00\x01\x02\x00\x00":      "operation with 0 bytes left: empty key",
+		"\x00\x01\x02\x00\x03k":     "operation with 1 bytes left: 3 bytes, but 1 are left",
+		"\x00\x01\x01\x00\x01k\x80": "operation with 1 bytes left: number is cut or too long",
+	} {
+		_, err := decodeAll([]byte(record))
+		assert.ErrorIs(t, err, errRecord, "%x", record)
+		assert.ErrorContains(t, err, reason, "%x", record)
+	}
+}
+
 func FuzzDecodeRecord(f *testing.F) {
 	f.Add(exampleRecord())
 	f.Add([]byte{0, 1, 1, 0, 1, 'k', 0})

@@ -56,10 +56,10 @@ func (b *block) header(at int, h *header) (ok bool) {
 	n := 3
 	shared, unshared, value := uint64(p[0]), uint64(p[1]), uint64(p[2])
 	if p[0]|p[1]|p[2] >= 0x80 {
-		d := decoder{rest: p}
-		shared, unshared, value = d.uvarint(kv.MaxKeyBytes), d.uvarint(kv.MaxKeyBytes), d.uvarint(kv.MaxValueBytes)
-		n = len(p) - len(d.rest)
-		if d.bad || len(d.rest) < 8 {
+		d := kv.Decoder{Rest: p}
+		shared, unshared, value = d.Uvarint(kv.MaxKeyBytes), d.Uvarint(kv.MaxKeyBytes), d.Uvarint(kv.MaxValueBytes)
+		n = len(p) - len(d.Rest)
+		if d.Err != nil || len(d.Rest) < 8 {
 			return false
 		}
 	}
@@ -67,9 +67,9 @@ func (b *block) header(at int, h *header) (ok bool) {
 	n += 8
 	h.expiry = 0
 	if trailer&flagExpiry != 0 {
-		d := decoder{rest: p[n:]}
-		h.expiry = d.uvarint(1<<64 - 1)
-		n = len(p) - len(d.rest)
+		d := kv.Decoder{Rest: p[n:]}
+		h.expiry = d.Uvarint(1<<64 - 1)
+		n = len(p) - len(d.Rest)
 		if h.expiry == 0 { // also if the number is malformed
 			return false
 		}

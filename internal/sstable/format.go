@@ -108,37 +108,6 @@ func (id identity) unseal(block []byte, kind blockKind, offset int64) (contents 
 	return block[:n:n], ""
 }
 
-// decoder consumes rest; bad sticks once anything is out of bounds.
-type decoder struct {
-	rest []byte
-	bad  bool
-}
-
-// uvarint reads a number of at most max in its shortest form.
-func (d *decoder) uvarint(max uint64) uint64 {
-	v, n := binary.Uvarint(d.rest)
-	if n <= 0 || v > max || d.bad || n > 1 && d.rest[n-1] == 0 {
-		d.bad = true
-		return 0
-	}
-	d.rest = d.rest[n:]
-	return v
-}
-
-// take returns the next n bytes, borrowed.
-func (d *decoder) take(n uint64) []byte {
-	if d.bad || n > uint64(len(d.rest)) {
-		d.bad = true
-		return nil
-	}
-	b := d.rest[:n:n]
-	d.rest = d.rest[n:]
-	return b
-}
-
-// bytes returns the next length-prefixed string, borrowed.
-func (d *decoder) bytes(max uint64) []byte { return d.take(d.uvarint(max)) }
-
 // appendBytes appends b with its length before it.
 func appendBytes(dst, b []byte) []byte {
 	dst = binary.AppendUvarint(dst, uint64(len(b)))

@@ -32,11 +32,11 @@ type indexFields struct {
 	entries uint64
 }
 
-func (d *decoder) indexFields() (f indexFields) {
-	f.suffix = d.bytes(kv.MaxKeyBytes)
-	f.seq = kv.SeqNum(d.uvarint(uint64(kv.MaxSeqNum)))
-	f.length = d.uvarint(maxDataBlock)
-	f.entries = d.uvarint(maxDataBlock)
+func decodeIndexFields(d *kv.Decoder) (f indexFields) {
+	f.suffix = d.Bytes(kv.MaxKeyBytes)
+	f.seq = kv.SeqNum(d.Uvarint(uint64(kv.MaxSeqNum)))
+	f.length = d.Uvarint(maxDataBlock)
+	f.entries = d.Uvarint(maxDataBlock)
 	return f
 }
 
@@ -46,10 +46,10 @@ const minIndexFields = 4
 // parseIndex reads the contents of an index block, which the index borrows.
 // The blocks that it names fill the file from 0 to dataEnd without a gap.
 func parseIndex(contents []byte, dataEnd uint64) (x index, ok bool) {
-	d := decoder{rest: contents}
-	x.common = d.bytes(kv.MaxKeyBytes)
-	blocks := d.uvarint(uint64(len(contents)) / minIndexFields)
-	if d.bad || blocks == 0 || len(contents) > maxTailBytes {
+	d := kv.Decoder{Rest: contents}
+	x.common = d.Bytes(kv.MaxKeyBytes)
+	blocks := d.Uvarint(uint64(len(contents)) / minIndexFields)
+	if d.Err != nil || blocks == 0 || len(contents) > maxTailBytes {
 		return x, false
 	}
 	x.contents = contents
@@ -59,9 +59,9 @@ func parseIndex(contents []byte, dataEnd uint64) (x index, ok bool) {
 	offset := uint64(0)
 	var last indexFields
 	for i := range blocks {
-		x.fieldsAt = append(x.fieldsAt, uint32(len(contents)-len(d.rest)))
-		f := d.indexFields()
-		if d.bad || f.length < trailerBytes+8+minEntryBytes || f.entries == 0 || f.length > dataEnd-offset ||
+		x.fieldsAt = append(x.fieldsAt, uint32(len(contents)-len(d.Rest)))
+		f := decodeIndexFields(&d)
+		if d.Err != nil || f.length < trailerBytes+8+minEntryBytes || f.entries == 0 || f.length > dataEnd-offset ||
 			len(x.common)+len(f.suffix) > kv.MaxKeyBytes ||
 			i > 0 && kv.Compare(last.suffix, last.seq, f.suffix, f.seq) >= 0 {
 			return x, false
@@ -74,7 +74,7 @@ func parseIndex(contents []byte, dataEnd uint64) (x index, ok bool) {
 	x.offsets = append(x.offsets, offset)
 	first := x.fields(0).suffix
 	tight := commonPrefix(first, last.suffix) == 0 && (blocks > 1 || len(first) == 0)
-	return x, len(d.rest) == 0 && offset == dataEnd && tight
+	return x, len(d.Rest) == 0 && offset == dataEnd && tight
 }
 
 // blocks returns the number of data blocks.
@@ -82,8 +82,8 @@ func (x *index) blocks() int { return len(x.prefixes) }
 
 // fields decodes again what parseIndex has checked.
 func (x *index) fields(block int) indexFields {
-	d := decoder{rest: x.contents[x.fieldsAt[block]:]}
-	return d.indexFields()
+	d := kv.Decoder{Rest: x.contents[x.fieldsAt[block]:]}
+	return decodeIndexFields(&d)
 }
 
 // span returns where a run of data blocks lies, first and last included.

@@ -22,15 +22,15 @@ func appendProperties(dst []byte, m *kv.TableMeta, hashName string) []byte {
 // parseProperties reads the contents of a properties block into m. Its keys and
 // the name are borrowed from contents.
 func parseProperties(contents []byte, m *kv.TableMeta) (hashName string, ok bool) {
-	d := decoder{rest: contents}
-	m.Entries = d.uvarint(1<<56 - 1)
-	m.Deletes = d.uvarint(m.Entries)
-	m.MinSeq = kv.SeqNum(d.uvarint(uint64(kv.MaxSeqNum)))
-	m.MaxSeq = kv.SeqNum(d.uvarint(uint64(kv.MaxSeqNum)))
-	m.Smallest = d.bytes(kv.MaxKeyBytes)
-	m.Largest = d.bytes(kv.MaxKeyBytes)
-	hashName = string(d.bytes(64))
-	ok = !d.bad && len(d.rest) == 0 && m.Entries > 0 && m.MinSeq > 0 && m.MinSeq <= m.MaxSeq &&
+	d := kv.Decoder{Rest: contents}
+	m.Entries = d.Uvarint(1<<56 - 1)
+	m.Deletes = d.Uvarint(m.Entries)
+	m.MinSeq = kv.SeqNum(d.Uvarint(uint64(kv.MaxSeqNum)))
+	m.MaxSeq = kv.SeqNum(d.Uvarint(uint64(kv.MaxSeqNum)))
+	m.Smallest = d.Bytes(kv.MaxKeyBytes)
+	m.Largest = d.Bytes(kv.MaxKeyBytes)
+	hashName = string(d.Bytes(64))
+	ok = d.Err == nil && len(d.Rest) == 0 && m.Entries > 0 && m.MinSeq > 0 && m.MinSeq <= m.MaxSeq &&
 		len(m.Smallest) > 0 && bytes.Compare(m.Smallest, m.Largest) <= 0
 	return hashName, ok
 }

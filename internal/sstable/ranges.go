@@ -63,18 +63,18 @@ func appendRanges(dst []byte, tombstones []kv.Entry) []byte {
 // borrows.
 func parseRanges(contents []byte) (r ranges, ok bool) {
 	const minBytes = 5 // two strings of at least one byte and a number
-	d := decoder{rest: contents}
-	n := d.uvarint(uint64(len(contents)) / minBytes)
-	if d.bad || n == 0 {
+	d := kv.Decoder{Rest: contents}
+	n := d.Uvarint(uint64(len(contents)) / minBytes)
+	if d.Err != nil || n == 0 {
 		return r, false
 	}
 	tombstones := make([]kv.Entry, 0, n)
 	for i := range n {
 		e := kv.Entry{Kind: kv.KindRangeDelete}
-		e.Key = d.bytes(kv.MaxKeyBytes)
-		e.Value = d.bytes(kv.MaxKeyBytes)
-		e.Seq = kv.SeqNum(d.uvarint(uint64(kv.MaxSeqNum)))
-		if d.bad || e.Seq == 0 || len(e.Key) == 0 || bytes.Compare(e.Key, e.Value) >= 0 {
+		e.Key = d.Bytes(kv.MaxKeyBytes)
+		e.Value = d.Bytes(kv.MaxKeyBytes)
+		e.Seq = kv.SeqNum(d.Uvarint(uint64(kv.MaxSeqNum)))
+		if d.Err != nil || e.Seq == 0 || len(e.Key) == 0 || bytes.Compare(e.Key, e.Value) >= 0 {
 			return r, false
 		}
 		if i > 0 && kv.Compare(tombstones[i-1].Key, tombstones[i-1].Seq, e.Key, e.Seq) > 0 {
@@ -82,5 +82,5 @@ func parseRanges(contents []byte) (r ranges, ok bool) {
 		}
 		tombstones = append(tombstones, e)
 	}
-	return newRanges(tombstones), len(d.rest) == 0
+	return newRanges(tombstones), len(d.Rest) == 0
 }

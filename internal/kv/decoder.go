@@ -1,0 +1,63 @@
+package kv
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+)
+
+// Decoder takes apart bytes that may be damaged: whatever it returns keeps the
+// bound that the caller gave.
+//
+// A reader sets Rest, makes its calls and looks at Err behind them. Once
+// something is out of bounds, Err says what, Rest still begins with it, and all
+// calls return zero. Slices are borrowed from Rest. Not safe for concurrent use.
+type Decoder struct {
+	Rest []byte // not taken yet
+	Err  error  // the first; it sticks
+}
+
+// Uvarint reads a number of at most max in its shortest form.
+func (d *Decoder) Uvarint(max uint64) uint64 {
+	v, n := binary.Uvarint(d.Rest)
+	if d.Err != nil || n <= 0 || v > max || n > 1 && d.Rest[n-1] == 0 {
+		d.refuse(v, n, max)
+		return 0
+	}
+	d.Rest = d.Rest[n:]
+	return v
+}
+
+// refuse says why Uvarint does not take a number v of n bytes.
+func (d *Decoder) refuse(v uint64, n int, max uint64) {
+	switch {
+	case n <= 0:
+		d.fail(errors.New("number is cut or too long"))
+	case v > max:
+		d.fail(fmt.Errorf("number %d, want at most %d", v, max))
+	default:
+		d.fail(errors.New("number is not in its shortest form"))
+	}
+}
+
+// Take returns the next n bytes.
+func (d *Decoder) Take(n uint64) []byte {
+	if d.Err == nil && n > uint64(len(d.Rest)) {
+		d.fail(fmt.Errorf("%d bytes, but %d are left", n, len(d.Rest)))
+	}
+	if d.Err != nil {
+		return nil
+	}
+	b := d.Rest[:n:n]
+	d.Rest = d.Rest[n:]
+	return b
+}
+
+// Bytes returns the next string of at most max bytes, with its length before it.
+func (d *Decoder) Bytes(max uint64) []byte { return d.Take(d.Uvarint(max)) }
+
+func (d *Decoder) fail(err error) {
+	if d.Err == nil {
+		d.Err = err
+	}
+}
