@@ -104,7 +104,7 @@ type merge struct {
 func (m *merge) run(ctx context.Context) (err error) {
 	var inputs []kv.Iterator
 	for _, run := range m.job.Choice.Inputs() {
-		inputs = append(inputs, newRunIterator(run, m.job.Open))
+		inputs = append(inputs, run.NewIterator(func(table int) (kv.Iterator, error) { return m.job.Open(&run[table]) }))
 	}
 	it := mergeiter.New(inputs...)
 	defer func() {

@@ -104,7 +104,7 @@ func (s *shelf) put(perTable int, entries ...kv.Entry) manifest.Run {
 // entries reads a run.
 func (s *shelf) entries(run manifest.Run) []kv.Entry {
 	var all []kv.Entry
-	it := newRunIterator(run, s.Open)
+	it := run.NewIterator(func(table int) (kv.Iterator, error) { return s.Open(&run[table]) })
 	for ok := it.First(); ok; ok = it.Next() {
 		e := *it.Entry()
 		e.Key, e.Value = bytes.Clone(e.Key), bytes.Clone(e.Value)

@@ -1,18 +1,22 @@
-package compaction
+package manifest
 
-import (
-	"github.com/kvd-db/kvd/internal/kv"
-	"github.com/kvd-db/kvd/internal/manifest"
-)
+import "github.com/kvd-db/kvd/internal/kv"
 
-// runIterator walks the tables of a run one after the other, with at most one of
-// them open. It is a kv.Iterator.
+// NewIterator returns an iterator over all entries of the run. It opens a table
+// when it gets there, by its index in the run, and closes it before the next.
 //
 // A table that ends with another count of entries than the manifest says is
 // damage, not an end.
+//
+// Errors: those of open and of the tables; the first ends the walk for good.
+// The iterator keeps the run until Close.
+func (r Run) NewIterator(open func(table int) (kv.Iterator, error)) kv.Iterator {
+	return &runIterator{run: r, open: open}
+}
+
 type runIterator struct {
-	run  manifest.Run
-	open func(*kv.TableMeta) (kv.Iterator, error)
+	run  Run
+	open func(table int) (kv.Iterator, error)
 
 	table  int         // index of the current table
 	it     kv.Iterator // over it; nil if none is open
@@ -20,10 +24,6 @@ type runIterator struct {
 	whole  bool        // the walk began at its first entry
 	err    error
 	closed bool
-}
-
-func newRunIterator(run manifest.Run, open func(*kv.TableMeta) (kv.Iterator, error)) *runIterator {
-	return &runIterator{run: run, open: open}
 }
 
 func (r *runIterator) Valid() bool      { return r.it != nil && r.it.Valid() }
@@ -50,7 +50,7 @@ func (r *runIterator) enter(i int, move func(kv.Iterator) bool, whole bool) bool
 	if !r.leave() || r.closed || i >= len(r.run) {
 		return false
 	}
-	it, err := r.open(&r.run[i])
+	it, err := r.open(i)
 	if err != nil {
 		r.err = err
 		return false
@@ -71,7 +71,7 @@ func (r *runIterator) moved(valid bool) bool {
 		return false
 	}
 	if t := &r.run[r.table]; r.whole && r.seen != t.Entries {
-		r.err = kv.Corruptf(manifest.TableName(t.Num), -1, "table ends after %d entries, the manifest says %d", r.seen, t.Entries)
+		r.err = kv.Corruptf(TableName(t.Num), -1, "table ends after %d entries, the manifest says %d", r.seen, t.Entries)
 		return r.leave()
 	}
 	return r.enter(r.table+1, kv.Iterator.First, true)
