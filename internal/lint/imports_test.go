@@ -57,11 +57,12 @@ var floors = map[string]float64{
 // testSupport may import any floor and is imported by tests alone, except for
 // kvdtest, which other people's tests import.
 var testSupport = map[string]bool{
-	"internal/lint":      true,
-	"internal/storetest": true,
-	"internal/modeltest": true,
-	"internal/torture":   true,
-	"pkg/kvd/kvdtest":    true,
+	"internal/lint":              true,
+	"internal/storetest":         true,
+	"internal/modeltest":         true,
+	"internal/torture":           true,
+	"internal/torture/kvdbinary": true,
+	"pkg/kvd/kvdtest":            true,
 }
 
 // clientMayImport lists, beside the standard library and pkg/, the modules that

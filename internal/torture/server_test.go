@@ -3,49 +3,21 @@ package torture
 import (
 	"bufio"
 	"bytes"
-	"fmt"
-	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"sync"
 	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
-	"go.uber.org/goleak"
+
+	"github.com/kvd-db/kvd/internal/torture/kvdbinary"
 )
 
 // kvdBinary is the kvd that the tests run, built as it is shipped.
 var kvdBinary string
 
-func TestMain(m *testing.M) {
-	os.Exit(func() int {
-		dir, err := os.MkdirTemp("", "kvd-torture-")
-		if err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			return 1
-		}
-		defer func() {
-			if err := os.RemoveAll(dir); err != nil {
-				fmt.Fprintln(os.Stderr, err)
-			}
-		}()
-		kvdBinary = filepath.Join(dir, "kvd")
-		build := exec.Command("go", "build", "-o", kvdBinary, "../../cmd/kvd")
-		build.Env = append(os.Environ(), "CGO_ENABLED=0")
-		if out, err := build.CombinedOutput(); err != nil {
-			fmt.Fprintf(os.Stderr, "build kvd: %v\n%s", err, out)
-			return 1
-		}
-		code := m.Run()
-		if err := goleak.Find(); err != nil && code == 0 {
-			fmt.Fprintln(os.Stderr, err)
-			code = 1
-		}
-		return code
-	}())
-}
+func TestMain(m *testing.M) { kvdbinary.VerifyTestMain(m, &kvdBinary) }
 
 // server is a running kvd.
 type server struct {

@@ -1,0 +1,44 @@
+// Package kvdbinary gives a test the kvd that is shipped, as a program to run
+// and to kill.
+package kvdbinary
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"go.uber.org/goleak"
+)
+
+// VerifyTestMain builds kvd, sets path to where it is, runs the tests and ends
+// the process as they did, or with 1 if they left a goroutine behind. The
+// program is removed then. It is all that a TestMain has to do.
+func VerifyTestMain(m *testing.M, path *string) {
+	code, err := run(m, path)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		code = max(code, 1)
+	}
+	os.Exit(code)
+}
+
+func run(m *testing.M, path *string) (code int, err error) {
+	dir, err := os.MkdirTemp("", "kvd-test-")
+	if err != nil {
+		return 1, err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	*path = filepath.Join(dir, "kvd")
+	build := exec.Command("go", "build", "-o", *path, "github.com/kvd-db/kvd/cmd/kvd")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		return 1, fmt.Errorf("build kvd: %w\n%s", err, out)
+	}
+	if code = m.Run(); code != 0 {
+		return code, nil
+	}
+	return 0, goleak.Find()
+}
