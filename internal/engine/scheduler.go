@@ -14,8 +14,10 @@ import (
 // go first, because writers wait for them. Of the partitions that can compact,
 // the one that is furthest behind goes first.
 //
-// A job that fails is tried again after a pause that doubles, up to a minute; a
-// failure that wraps kv.ErrFailed stops the store instead.
+// A job that fails is tried again after a pause that doubles, up to a minute. A
+// partition's flushes and its compactions have pauses of their own: that one of
+// them works says nothing of the other. A failure that wraps kv.ErrFailed stops
+// the store instead.
 type scheduler struct {
 	ctx     context.Context
 	stop    context.CancelFunc
@@ -34,12 +36,18 @@ type scheduler struct {
 
 // jobs is what one partition has to do.
 type jobs struct {
-	flush, compact       bool // wanted
-	again                bool // wanted since the running compaction began
-	flushing, compacting bool // running
-	pause                time.Duration
-	resting              bool // until the timer that ends the pause has fired
+	flush, compact task
+	again          bool // a compaction is wanted since the running one began
 }
+
+type task struct {
+	wanted, running bool
+	pause           time.Duration // after the last failure; 0: the last run succeeded
+	resting         bool          // until the timer that ends the pause has fired
+}
+
+// due reports whether the task should run now.
+func (t *task) due() bool { return t.wanted && !t.running && !t.resting }
 
 const (
 	firstPause = 100 * time.Millisecond
@@ -75,7 +83,7 @@ func (s *scheduler) close() {
 func (s *scheduler) Ready(p *partition.Partition) {
 	s.mu.Lock()
 	j := &s.jobs[p.ID()]
-	j.flush, j.compact, j.again = true, true, true
+	j.flush.wanted, j.compact.wanted, j.again = true, true, true
 	s.mu.Unlock()
 	s.work.Broadcast()
 }
@@ -104,14 +112,14 @@ func (s *scheduler) take(flushOnly bool) (p *partition.Partition, flush bool) {
 	defer s.mu.Unlock()
 	for !s.done {
 		for i := range s.jobs {
-			if j := &s.jobs[i]; j.flush && !j.flushing && !j.resting {
-				j.flush, j.flushing = false, true
+			if t := &s.jobs[i].flush; t.due() {
+				t.wanted, t.running = false, true
 				return s.all[i], true
 			}
 		}
 		if !flushOnly {
 			if best := s.furthestBehind(); best >= 0 {
-				s.jobs[best].compacting, s.jobs[best].again = true, false
+				s.jobs[best].compact.running, s.jobs[best].again = true, false
 				return s.all[best], false
 			}
 		}
@@ -125,8 +133,7 @@ func (s *scheduler) take(flushOnly bool) (p *partition.Partition, flush bool) {
 func (s *scheduler) furthestBehind() int {
 	best, most := -1, uint64(0)
 	for i := range s.jobs {
-		j := &s.jobs[i]
-		if !j.compact || j.compacting || j.resting {
+		if !s.jobs[i].compact.due() {
 			continue
 		}
 		if debt := s.all[i].Debt(); best < 0 || debt > most {
@@ -178,26 +185,26 @@ func (s *scheduler) finish(p *partition.Partition, flush, more bool, err error) 
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	j := &s.jobs[p.ID()]
-	if flush {
-		j.flushing = false
-	} else {
-		j.compacting = false
-		j.compact = j.compact && (more || j.again)
+	t := &j.flush
+	if !flush {
+		t = &j.compact
+		t.wanted = t.wanted && (more || j.again)
 		j.again = false
 	}
+	t.running = false
 	if err == nil || stopped {
-		j.pause = 0
+		t.pause = 0
 	} else {
-		j.flush, j.compact, j.resting = true, true, true
-		j.pause = min(max(2*j.pause, firstPause), longPause)
-		time.AfterFunc(j.pause, func() { s.rested(p) })
+		t.wanted, t.resting = true, true
+		t.pause = min(max(2*t.pause, firstPause), longPause)
+		time.AfterFunc(t.pause, func() { s.rested(t) })
 	}
 	s.work.Broadcast()
 }
 
-func (s *scheduler) rested(p *partition.Partition) {
+func (s *scheduler) rested(t *task) {
 	s.mu.Lock()
-	s.jobs[p.ID()].resting = false
+	t.resting = false
 	s.mu.Unlock()
 	s.work.Broadcast()
 }
