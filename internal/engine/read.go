@@ -42,7 +42,8 @@ var lookupPool = sync.Pool{New: func() any { return new([1]kv.Lookup) }}
 
 // Lookup answers independent reads of the newest state, each for itself: see
 // kv.Lookup. Lookup itself fails only if nothing was read. The reads and their
-// keys are borrowed until it returns.
+// keys are borrowed until it returns. Values are copied into memory without bound
+// unless the reads share a Budget.
 func (e *Engine) Lookup(ctx context.Context, reads []*kv.Lookup) error {
 	if e.closed.Load() {
 		return kv.ErrClosed

@@ -5,6 +5,9 @@ package kv
 type Lookup struct {
 	Key  []byte
 	Hash uint64 // keyhash.Sum(Key); set by the engine
+	// Budget, if not nil, is shared with other reads of the same call: one that
+	// finds it spent fails with ErrBudgetSpent.
+	Budget *ReadBudget
 
 	// Found tells a present key from an absent one; an empty value is a value.
 	Found bool

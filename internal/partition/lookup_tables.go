@@ -22,7 +22,7 @@ func (p *Partition) lookupTables(l *levels, reads []*kv.Lookup, at kv.SeqNum) {
 	scratch := queryPool.Get().(*[]sstable.Query)
 	queries := (*scratch)[:0]
 	for _, r := range reads {
-		queries = append(queries, sstable.Query{Key: r.Key, Hash: r.Hash, At: at, Value: r.Value})
+		queries = append(queries, sstable.Query{Key: r.Key, Hash: r.Hash, At: at, Budget: r.Budget, Value: r.Value})
 	}
 	l.runs(func(r *run) bool {
 		r.lookup(queries)

@@ -61,7 +61,11 @@ func (p *Partition) walk(s *readState, reads []*kv.Lookup, at kv.SeqNum) {
 	}
 	var e kv.Entry
 	for _, r := range reads {
-		*r = kv.Lookup{Key: r.Key, Hash: r.Hash, Value: r.Value[:0], ReadVersion: at}
+		*r = kv.Lookup{Key: r.Key, Hash: r.Hash, Budget: r.Budget, Value: r.Value[:0], ReadVersion: at}
+		if r.Budget.Spent() {
+			refuse(r)
+			continue
+		}
 		if p.lookupMemory(s, r, at, &e) {
 			answer(r, &e)
 			continue
@@ -96,6 +100,10 @@ func answer(r *kv.Lookup, e *kv.Entry) {
 		r.Value = nil
 		return
 	}
+	if !r.Budget.Take(len(e.Value)) {
+		refuse(r)
+		return
+	}
 	r.Found = true
 	r.Value = append(r.Value, e.Value...)
 	if r.Value == nil {
@@ -103,6 +111,9 @@ func answer(r *kv.Lookup, e *kv.Entry) {
 	}
 	r.Version, r.Expiry = e.Seq, e.Expiry
 }
+
+// refuse answers a read whose budget is spent.
+func refuse(r *kv.Lookup) { r.Value, r.Err = nil, kv.ErrBudgetSpent }
 
 func (p *Partition) corrupt(err error) {
 	p.stats.corruptions.Add(1)

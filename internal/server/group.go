@@ -24,13 +24,15 @@ type class struct {
 }
 
 // group is the operations of one class in one frame: one call of the store and
-// one answer, or several if the answer is large.
+// one answer, or several if what is read is large.
 type group struct {
 	pipeline *pipeline
 	class    class
 	timeout  time.Duration // the longest of its operations; 0 is the default
 
 	ops      []*frame.Op
+	answered int // of ops, from the first: they are in a response
+	budget   kv.ReadBudget
 	lookups  []kv.Lookup
 	reads    []*kv.Lookup
 	changes  []kv.Write
@@ -111,6 +113,10 @@ func writeOf(op *frame.Op) (kv.Op, bool) {
 	return kv.Op{}, false
 }
 
+// readBytes bounds the values that one call of the store brings into memory,
+// but for the last of them: as much as a page of a scan has.
+const readBytes = 1 << 20
+
 // responseBytes is the size from which on a response is sent and another begun.
 // Small, so that a large value does not hold up the answers behind it.
 const responseBytes = 256 << 10
@@ -125,15 +131,17 @@ func (g *group) serve() (held bool) {
 	}
 	ctx, cancel := context.WithTimeout(g.pipeline.stream.Context(), timeout)
 	defer cancel()
-	panicked, err := g.call(ctx)
-	switch {
-	case err != nil:
-		g.failAll(err)
-		held = panicked || errors.Is(err, kv.ErrUncertain)
-	case g.class.read:
-		g.answerReads()
-	default:
-		held = g.answerWrites()
+	for g.answered < len(g.ops) {
+		panicked, err := g.call(ctx)
+		switch {
+		case err != nil:
+			g.failAll(err)
+			held = panicked || errors.Is(err, kv.ErrUncertain)
+		case g.class.read:
+			g.answerReads()
+		default:
+			held = g.answerWrites()
+		}
 	}
 	g.flush()
 	if !held {
@@ -143,7 +151,8 @@ func (g *group) serve() (held bool) {
 	return held
 }
 
-// call is the one call of the store. A panic there fails this group alone.
+// call is one call of the store: for all writes, or for the next reads. A panic
+// there fails this group alone.
 func (g *group) call(ctx context.Context) (panicked bool, err error) {
 	s := g.pipeline.server
 	defer func() {
@@ -152,8 +161,13 @@ func (g *group) call(ctx context.Context) (panicked bool, err error) {
 		}
 	}()
 	if g.class.read {
-		for _, op := range g.ops {
-			g.lookups = append(g.lookups, kv.Lookup{Key: op.Key})
+		if err := ctx.Err(); err != nil {
+			return false, err // nobody waits for the rest of many reads
+		}
+		g.budget.Reset(readBytes)
+		g.lookups, g.reads = g.lookups[:0], g.reads[:0]
+		for _, op := range g.ops[g.answered:min(len(g.ops), g.answered+s.limits.BatchOps)] {
+			g.lookups = append(g.lookups, kv.Lookup{Key: op.Key, Budget: &g.budget})
 		}
 		for i := range g.lookups {
 			g.reads = append(g.reads, &g.lookups[i])
@@ -170,10 +184,16 @@ func (g *group) call(ctx context.Context) (panicked bool, err error) {
 	return false, s.store.Write(ctx, g.writes)
 }
 
+// answerReads answers what the last call has read. What exceeded the budget comes
+// first in the next call.
 func (g *group) answerReads() {
-	succeeded, absent := 0, 0
-	for i, op := range g.ops {
+	asked := g.ops[g.answered : g.answered+len(g.lookups)]
+	succeeded, absent, left := 0, 0, 0
+	for i, op := range asked {
 		switch l := &g.lookups[i]; {
+		case errors.Is(l.Err, kv.ErrBudgetSpent):
+			asked[left] = op
+			left++
 		case l.Err != nil:
 			g.fail(op, g.pipeline.server.failure(pipelineGet, l.Err))
 		case !l.Found:
@@ -187,6 +207,11 @@ func (g *group) answerReads() {
 			})
 		}
 	}
+	g.answered += len(asked) - left
+	copy(g.ops[g.answered:], asked[:left])
+	if left > 0 {
+		g.flush() // before there are more
+	}
 	g.pipeline.server.counters.request(pipelineGet, codes.OK, succeeded)
 	g.pipeline.server.counters.request(pipelineGet, codes.NotFound, absent)
 }
@@ -194,6 +219,7 @@ func (g *group) answerReads() {
 // answerWrites reports whether the store may still use memory of the frame.
 func (g *group) answerWrites() (held bool) {
 	puts, deletes := 0, 0
+	g.answered = len(g.ops)
 	for i, op := range g.ops {
 		w := &g.changes[i]
 		if w.Err != nil {
@@ -213,12 +239,14 @@ func (g *group) answerWrites() (held bool) {
 	return held
 }
 
-// failAll answers every operation with the error of the whole call.
+// failAll answers every operation that is not answered yet with the error of the
+// whole call.
 func (g *group) failAll(err error) {
 	why := g.pipeline.server.failure(methodOfKind(g.ops[0].Kind), err)
-	for _, op := range g.ops {
+	for _, op := range g.ops[g.answered:] {
 		g.fail(op, why)
 	}
+	g.answered = len(g.ops)
 }
 
 func (g *group) fail(op *frame.Op, why *failure) {

@@ -323,3 +323,55 @@ func TestAClientThatGoesAwayLeavesNothing(t *testing.T) {
 		return stats.Streams == 0 && stats.Bytes == 0
 	}, 5*time.Second, time.Millisecond)
 }
+
+// What a frame reads is brought into memory little by little, and answered all
+// the same.
+func TestLargeReadsOfAFrameAreServedInParts(t *testing.T) {
+	const keys, size, page = 40, 300 << 10, 1 << 20
+	store := servertest.New(kv.DefaultLimits)
+	var calls atomic.Int64
+	var last []*kv.Lookup // of the call before
+	store.OnLookup = func(_ context.Context, reads []*kv.Lookup) error {
+		calls.Add(1)
+		for _, r := range reads {
+			if r.Budget == nil {
+				return errors.New("a read without a budget")
+			}
+		}
+		bytes := 0
+		for _, r := range last {
+			bytes += len(r.Value)
+		}
+		if bytes > page+size {
+			return fmt.Errorf("%d bytes were read at once", bytes)
+		}
+		last = reads
+		return nil
+	}
+	f := start(t, store, func() *server.Server { return server.New(store, server.Options{}) })
+	var gets []*kvdpb.PipelineRequest_Op
+	for i := range keys {
+		if i%3 != 0 {
+			f.put(t, fmt.Sprint(i), string(make([]byte, size)))
+		}
+		gets = append(gets, getOp(uint64(i), fmt.Sprint(i)))
+	}
+	p := f.pipeline(t)
+	p.send(gets...)
+	seen := map[uint64]bool{}
+	for range keys {
+		r := p.result()
+		require.False(t, seen[r.Tag], "%d is answered twice", r.Tag)
+		seen[r.Tag] = true
+		if r.Tag%3 == 0 {
+			require.Equal(t, "KEY_NOT_FOUND", r.Status.GetReason())
+			continue
+		}
+		require.Nil(t, r.Status)
+		require.Len(t, r.GetGet().GetItem().GetValue(), size)
+	}
+	assert.Greater(t, calls.Load(), int64(keys*2/3*size/(page+size)))
+	p.close()
+	assert.EqualValues(t, keys-14, f.requests("Pipeline.Get", codes.OK))
+	assert.EqualValues(t, 14, f.requests("Pipeline.Get", codes.NotFound))
+}

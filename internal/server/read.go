@@ -34,21 +34,26 @@ func (s *Server) BatchGet(ctx context.Context, req *kvdpb.BatchGetRequest) (*kvd
 	if len(req.Keys) > s.limits.BatchOps {
 		return nil, s.failure(methodBatchGet, tooLarge("%d keys, limit is %d", len(req.Keys), s.limits.BatchOps))
 	}
+	// The limit of a batch, so that what can be written as one can be read as one.
+	limit := max(s.limits.BatchBytes, s.limits.ValueBytes)
+	budget := kv.NewReadBudget(limit)
 	lookups := make([]kv.Lookup, len(req.Keys))
 	reads := make([]*kv.Lookup, len(req.Keys))
 	for i, key := range req.Keys {
 		if err := s.limits.CheckKey(key); err != nil {
 			return nil, s.failure(methodBatchGet, invalid(fmt.Errorf("key %d: %w", i, err)))
 		}
-		lookups[i].Key = key
+		lookups[i].Key, lookups[i].Budget = key, budget
 		reads[i] = &lookups[i]
 	}
 	version, err := s.store.LookupAt(ctx, reads)
 	if err != nil {
 		return nil, s.failure(methodBatchGet, err)
 	}
+	if budget.Spent() {
+		return nil, s.failure(methodBatchGet, tooLarge("the answer has more than %d bytes; ask for fewer keys", limit))
+	}
 	response := &kvdpb.BatchGetResponse{Lookups: make([]*kvdpb.BatchGetResponse_Lookup, len(reads)), Meta: meta(version)}
-	bytes := 0
 	for i, l := range reads {
 		if l.Err != nil {
 			return nil, s.failure(methodBatchGet, l.Err)
@@ -57,11 +62,6 @@ func (s *Server) BatchGet(ctx context.Context, req *kvdpb.BatchGetRequest) (*kvd
 		if l.Found {
 			response.Lookups[i].Item = &kvdpb.Item{Value: l.Value, Version: uint64(l.Version)}
 		}
-		bytes += len(l.Value)
-	}
-	// The limit of a batch, so that what can be written as one can be read as one.
-	if limit := max(s.limits.BatchBytes, s.limits.ValueBytes); bytes > limit {
-		return nil, s.failure(methodBatchGet, tooLarge("the answer has %d bytes, limit is %d; ask for fewer keys", bytes, limit))
 	}
 	return response, nil
 }

@@ -24,7 +24,8 @@ import (
 type Store interface {
 	// Lookup answers independent reads of the newest state, each for itself: what
 	// it found, or the error of that read alone, is in the Lookup. An error of the
-	// call means that none was answered.
+	// call means that none was answered. It brings no more values into memory than
+	// the budgets of the reads allow.
 	Lookup(ctx context.Context, reads []*kv.Lookup) error
 
 	// LookupAt is Lookup at one version for all reads, which it returns.

@@ -195,6 +195,12 @@ func (b *batch) takeRun() bool {
 // read fetches the blocks of a run and answers their queries.
 func (b *batch) read(run run) {
 	groups := b.missing[run.first:run.end]
+	if b.spent(groups) {
+		for _, g := range groups {
+			b.fail(g, kv.ErrBudgetSpent)
+		}
+		return
+	}
 	if len(groups) > 1 && b.readJoined(groups) {
 		return
 	}
@@ -202,6 +208,18 @@ func (b *batch) read(run run) {
 		block, err := b.r.fetchBlock(int(g.block))
 		b.finish(g, block, err)
 	}
+}
+
+// spent reports whether no query of the groups may have a value any more.
+func (b *batch) spent(groups []group) bool {
+	for _, g := range groups {
+		for _, p := range b.probes[g.first:g.end] {
+			if !b.queries[p.query].Budget.Spent() {
+				return false
+			}
+		}
+	}
+	return true
 }
 
 // readJoined fetches the blocks of several groups by one read. It reports false

@@ -11,6 +11,9 @@ type Query struct {
 	Key  []byte
 	Hash uint64    // keyhash.Sum(Key): with another one, a present key is not found
 	At   kv.SeqNum // the newest version that may be seen
+	// Budget, if not nil, bounds the bytes of this value and of others together:
+	// a query that finds it spent fails with kv.ErrBudgetSpent.
+	Budget *kv.ReadBudget
 
 	// Done: this or a newer file has answered. Files pass over a query that is
 	// done, so one that failed is never answered from older data.
@@ -31,6 +34,10 @@ func (q *Query) fail(err error) { q.Err, q.Done = err, true }
 func (q *Query) answer(b *block, h *header, found bool, covered kv.SeqNum) {
 	switch {
 	case found && h.seq >= covered:
+		if h.kind == kv.KindPut && !q.Budget.Take(h.value) {
+			q.fail(kv.ErrBudgetSpent)
+			return
+		}
 		q.Done, q.Kind, q.Seq, q.Expiry = true, h.kind, h.seq, h.expiry
 		if h.kind == kv.KindPut {
 			q.Value = append(q.Value[:0], b.valueBytes(h)...)

@@ -69,9 +69,17 @@ func (s *Store) LookupAt(ctx context.Context, reads []*kv.Lookup) (kv.SeqNum, er
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, r := range reads {
-		r.ReadVersion = s.mu.version
+		*r = kv.Lookup{Key: r.Key, Budget: r.Budget, ReadVersion: s.mu.version}
+		if r.Budget.Spent() {
+			r.Err = kv.ErrBudgetSpent
+			continue
+		}
 		item, found := s.mu.items[string(r.Key)]
 		if !found {
+			continue
+		}
+		if !r.Budget.Take(len(item.Value)) {
+			r.Err = kv.ErrBudgetSpent
 			continue
 		}
 		r.Found, r.Version, r.Value = true, item.Version, bytes.Clone(item.Value)
