@@ -36,6 +36,7 @@ type Engine struct {
 	cache      *sstable.Cache
 	sequencer  *sequencer
 	budget     *budget
+	across     *inflight // batches over several partitions
 	scheduler  *scheduler
 
 	closed   atomic.Bool
@@ -125,6 +126,7 @@ func (e *Engine) open() error {
 	e.budget = newBudget(e.opts.MemtableBytes, n)
 	e.budget.all = func() []*partition.Partition { return e.partitions }
 	e.budget.onPace = e.paceChanged
+	e.across = newInflight(e.opts.share(n) * int64(n))
 	e.scheduler = newScheduler(e.budget, n)
 	e.scheduler.failed, e.scheduler.report = e.fail, e.backgroundError
 	e.scheduler.flushed = e.wakeKeeper
@@ -303,7 +305,8 @@ func (e *Engine) start() {
 
 // Close refuses new work, finishes what was taken, stops background work, and
 // syncs and closes the log. What is in memtables stays in the log and is
-// replayed by the next Open. Idempotent; returns the first error.
+// replayed by the next Open. Idempotent; the first call returns what went wrong,
+// and also why the store failed if it did (see Failed).
 func (e *Engine) Close() error {
 	if e.closed.Swap(true) {
 		return nil
@@ -311,7 +314,11 @@ func (e *Engine) Close() error {
 	close(e.keeper.stop)
 	e.keeper.done.Wait()
 	e.scheduler.close()
-	return e.tearDown()
+	err := e.tearDown()
+	if failed := e.Err(); !errors.Is(err, failed) {
+		err = errors.Join(failed, err)
+	}
+	return err
 }
 
 // tearDown closes what is open, also after a failed Open.

@@ -146,6 +146,7 @@ func TestBatchMeetsClosedPartitions(t *testing.T) {
 	}
 	_, err := e.Apply(ctx, &b, memory)
 	require.ErrorIs(t, err, kv.ErrClosed)
+	require.Zero(t, e.across.inUse())
 }
 
 // Whoever answers must never wait for the caller: it may have gone, or be the one

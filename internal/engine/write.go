@@ -139,7 +139,7 @@ func (e *Engine) Apply(ctx context.Context, b *kv.WriteBatch, o kv.WriteOptions)
 	home := e.route(keyhash.Sum(ops[0].Key))
 	for i := range ops[1:] {
 		if e.route(keyhash.Sum(ops[1+i].Key)) != home {
-			return e.applyAcross(ctx, ops, o)
+			return e.applyAcross(ctx, b, o)
 		}
 	}
 	return e.applyWithin(ctx, e.partitions[home], b, o)
@@ -159,7 +159,27 @@ func (e *Engine) applyWithin(ctx context.Context, p *partition.Partition, b *kv.
 }
 
 // applyAcross commits a batch over several partitions: one record, one number.
-func (e *Engine) applyAcross(ctx context.Context, ops []kv.Op, o kv.WriteOptions) (kv.SeqNum, error) {
+func (e *Engine) applyAcross(ctx context.Context, b *kv.WriteBatch, o kv.WriteOptions) (kv.SeqNum, error) {
+	bytes := int64(b.Bytes())
+	if err := e.across.take(ctx, bytes); err != nil {
+		return 0, err
+	}
+	record, participants := e.layOutAcross(b.Ops(), o.Origin)
+	commit, err := partition.CommitAcross(participants, record, o.Durability, func() { e.across.release(bytes) })
+	if err != nil {
+		return 0, err
+	}
+	select {
+	case <-commit.Done():
+		return commit.Result()
+	case <-ctx.Done():
+		return 0, fmt.Errorf("%w: %w", kv.ErrUncertain, ctx.Err())
+	}
+}
+
+// layOutAcross encodes a batch as one record with a section for each partition
+// that it touches, and returns these in ascending order.
+func (e *Engine) layOutAcross(ops []kv.Op, origin kv.Origin) ([]byte, []*partition.Partition) {
 	home := func(op *kv.Op) int { return e.route(keyhash.Sum(op.Key)) }
 	sorted := slices.Clone(ops)
 	slices.SortFunc(sorted, func(a, b kv.Op) int {
@@ -178,21 +198,12 @@ func (e *Engine) applyAcross(ctx context.Context, ops []kv.Op, o kv.WriteOptions
 		}
 		record.Section(p, end-first)
 		for i := first; i < end; i++ {
-			record.Op(0, o.Origin, &sorted[i])
+			record.Op(0, origin, &sorted[i])
 		}
 		participants = append(participants, e.partitions[p])
 		first = end
 	}
-	commit, err := partition.CommitAcross(participants, record.Bytes(), o.Durability)
-	if err != nil {
-		return 0, err
-	}
-	select {
-	case <-commit.Done():
-		return commit.Result()
-	case <-ctx.Done():
-		return 0, fmt.Errorf("%w: %w", kv.ErrUncertain, ctx.Err())
-	}
+	return record.Bytes(), participants
 }
 
 // checkOp reports whether an operation may be stored.

@@ -180,9 +180,12 @@ func (p *Partition) Abandon(g *Group, cause error) {
 // Commit is one atomic batch over several partitions: one record, which every
 // one of them inserts and none shows before all have.
 type Commit struct {
-	// Participants hold the record; each calls arrive once.
+	// Participants hold the record; each calls arrive once, unless the log fails,
+	// and settle once.
 	participants []*Partition
 	left         atomic.Int64
+	unsettled    atomic.Int64
+	settled      func()
 	visible      atomic.Bool // I2: the one store that shows the batch everywhere
 	seq          kv.SeqNum   // set before the record is in any inflight list
 
@@ -196,9 +199,14 @@ type Commit struct {
 // payload holds one section for each; ownership passes to the partitions. All
 // turns are held together while the record is appended, so every partition sees
 // such records in the order of the log.
-func CommitAcross(participants []*Partition, payload []byte, level kv.Durability) (*Commit, error) {
-	c := &Commit{participants: participants, done: make(chan struct{})}
+//
+// settled is called once: when no partition holds the payload any more, which may
+// be long after the caller has given up, or before an error is returned. It must
+// not block.
+func CommitAcross(participants []*Partition, payload []byte, level kv.Durability, settled func()) (*Commit, error) {
+	c := &Commit{participants: participants, settled: settled, done: make(chan struct{})}
 	c.left.Store(int64(len(participants)))
+	c.unsettled.Store(int64(len(participants)))
 	for _, p := range participants {
 		p.turn.Lock()
 	}
@@ -222,6 +230,7 @@ func CommitAcross(participants []*Partition, payload []byte, level kv.Durability
 		p.turn.Unlock()
 	}
 	if err != nil {
+		settled()
 		return nil, err
 	}
 	lead.log.Flush()
@@ -269,7 +278,12 @@ func (c *Commit) arrive() (last bool) {
 	return true
 }
 
-func (c *Commit) decide(err error) {
+// settle counts off a participant that has let go of the record, and tells the
+// caller how it ended, if that is not known yet.
+func (c *Commit) settle(err error) {
+	if c.unsettled.Add(-1) == 0 {
+		c.settled()
+	}
 	c.once.Do(func() {
 		c.err = err
 		close(c.done)

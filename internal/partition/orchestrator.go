@@ -266,7 +266,7 @@ func (p *Partition) decide(rec *pending, err error) {
 		g.decide(rec.base, err)
 	}
 	if rec.commit != nil {
-		rec.commit.decide(err)
+		rec.commit.settle(err)
 		return
 	}
 	p.recycle(rec)

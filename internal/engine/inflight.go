@@ -1,0 +1,101 @@
+package engine
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/kvd-db/kvd/internal/kv"
+)
+
+// inflight bounds the bytes of batches over several partitions, which go past the
+// inboxes: from before they are laid out until every memtable has its share. Who
+// does not fit waits in line, so that small batches never overtake a large one; a
+// batch larger than the bound is let in alone.
+//
+// It is taken before the turn of any partition, and whoever gives it back never
+// waits for it.
+type inflight struct {
+	limit int64
+
+	mu struct {
+		sync.Mutex
+		used int64
+		line []*place
+	}
+}
+
+// place is one batch in line.
+type place struct {
+	bytes    int64
+	admitted chan struct{} // closed when it has left the line and may go on
+}
+
+func newInflight(limit int64) *inflight { return &inflight{limit: limit} }
+
+// take waits for room until ctx ends, or at most for patience. On an error
+// nothing was taken.
+func (f *inflight) take(ctx context.Context, bytes int64) error {
+	p := f.enter(bytes)
+	if p == nil {
+		return nil
+	}
+	t := time.NewTimer(patience)
+	defer t.Stop()
+	var err error
+	select {
+	case <-p.admitted:
+		return nil
+	case <-ctx.Done():
+		err = ctx.Err()
+	case <-t.C:
+		err = &kv.OverloadError{Reason: "batches_in_flight", RetryAfter: patience}
+	}
+	f.leave(p)
+	return err
+}
+
+// enter takes the bytes and returns nil, or returns a place in line.
+func (f *inflight) enter(bytes int64) *place {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if len(f.mu.line) == 0 && f.fitsLocked(bytes) {
+		f.mu.used += bytes
+		return nil
+	}
+	p := &place{bytes: bytes, admitted: make(chan struct{})}
+	f.mu.line = append(f.mu.line, p)
+	return p
+}
+
+// leave gives up a place, or what it was given in the same moment.
+func (f *inflight) leave(p *place) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if i := slices.Index(f.mu.line, p); i >= 0 {
+		f.mu.line = slices.Delete(f.mu.line, i, i+1)
+	} else {
+		f.mu.used -= p.bytes
+	}
+	f.admitLocked()
+}
+
+// release gives bytes back.
+func (f *inflight) release(bytes int64) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.mu.used -= bytes
+	f.admitLocked()
+}
+
+// admitLocked lets in who fits, from the head of the line.
+func (f *inflight) admitLocked() {
+	for len(f.mu.line) > 0 && f.fitsLocked(f.mu.line[0].bytes) {
+		f.mu.used += f.mu.line[0].bytes
+		close(f.mu.line[0].admitted)
+		f.mu.line = slices.Delete(f.mu.line, 0, 1)
+	}
+}
+
+func (f *inflight) fitsLocked(bytes int64) bool { return f.mu.used == 0 || f.mu.used+bytes <= f.limit }
