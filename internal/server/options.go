@@ -61,9 +61,8 @@ const (
 	// prototype it brought 8-10 % at few callers over gRPC's default of 64 KiB.
 	connWindow = 4 << 20
 
-	headerListBytes   = 16 << 10
-	streamsPerConn    = 256
-	handshakeDeadline = 5 * time.Second
+	headerListBytes = 16 << 10
+	streamsPerConn  = 256
 )
 
 // messageSlack is what protobuf and a batch's operations may add to the bytes
@@ -87,16 +86,26 @@ type lifetimes struct {
 	// shutdownWait is closeWait during a shutdown, counted from the last frame.
 	shutdownWait time.Duration
 
-	connIdle time.Duration
-	connAge  time.Duration
+	// handshake is how long a new connection has to say that it speaks HTTP/2,
+	// TLS included.
+	handshake time.Duration
+	connIdle  time.Duration
+	connAge   time.Duration
+	// A connection on which nothing came for pingAfter is pinged, and closed if
+	// the peer does not answer within pingWait.
+	pingAfter time.Duration
+	pingWait  time.Duration
 }
 
 var defaultLifetimes = lifetimes{
 	streamAge:    10 * time.Minute,
 	closeWait:    30 * time.Second,
 	shutdownWait: time.Second,
+	handshake:    5 * time.Second,
 	connIdle:     10 * time.Minute,
 	connAge:      2 * time.Hour, // gRPC makes it ± 10 %
+	pingAfter:    time.Minute,
+	pingWait:     20 * time.Second,
 }
 
 func (t lifetimes) keepalive() keepalive.ServerParameters {
@@ -106,8 +115,8 @@ func (t lifetimes) keepalive() keepalive.ServerParameters {
 		// Long enough for every pipeline to reach its age, so that no connection is
 		// cut with operations in flight.
 		MaxConnectionAgeGrace: t.streamAge + t.streamAge/10 + t.closeWait,
-		Time:                  time.Minute,
-		Timeout:               20 * time.Second,
+		Time:                  t.pingAfter,
+		Timeout:               t.pingWait,
 	}
 }
 

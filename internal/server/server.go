@@ -57,7 +57,7 @@ func newServer(store Store, o Options, t lifetimes) *Server {
 		grpc.MaxSendMsgSize(messageBytes),
 		grpc.MaxHeaderListSize(headerListBytes),
 		grpc.MaxConcurrentStreams(streamsPerConn),
-		grpc.ConnectionTimeout(handshakeDeadline),
+		grpc.ConnectionTimeout(t.handshake),
 		grpc.StaticStreamWindowSize(streamWindow),
 		grpc.StaticConnWindowSize(connWindow),
 		grpc.KeepaliveParams(t.keepalive()),

@@ -1,0 +1,89 @@
+package server
+
+import (
+	"context"
+	"io"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/kvd-db/kvd/internal/kv"
+)
+
+// HTTP/2 as bytes: what a client begins with, and a ping. See RFC 9113.
+const (
+	preface  = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+	settings = "\x00\x00\x00\x04\x00\x00\x00\x00\x00"
+	ping     = "\x00\x00\x08\x06\x00\x00\x00\x00\x0012345678"
+	pong     = "\x00\x00\x08\x06\x01\x00\x00\x00\x0012345678"
+)
+
+// said returns everything that a server with these lifetimes says to a client
+// that says no more than this, until the server closes the connection.
+func said(t *testing.T, life lifetimes, client string) string {
+	t.Helper()
+	s := newServer(limitsOnly{limits: kv.DefaultLimits}, Options{}, life)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	served := make(chan error, 1)
+	go func() { served <- s.Serve(l) }()
+	defer func() {
+		require.NoError(t, s.Shutdown(context.Background()))
+		require.NoError(t, <-served)
+	}()
+	conn, err := net.Dial("tcp", l.Addr().String())
+	require.NoError(t, err)
+	defer func() { require.NoError(t, conn.Close()) }()
+	require.NoError(t, conn.SetDeadline(time.Now().Add(10*time.Second)))
+	_, err = io.WriteString(conn, client)
+	require.NoError(t, err)
+	answer, err := io.ReadAll(conn)
+	require.NoError(t, err, "the server left the connection open")
+	require.Eventually(t, func() bool { return s.Stats().Connections == 0 }, 5*time.Second, time.Millisecond)
+	return string(answer)
+}
+
+// A client that connects and does not come to the point is cut off.
+func TestHandshakesAreBounded(t *testing.T) {
+	life := defaultLifetimes
+	life.handshake = 30 * time.Millisecond
+	for _, begun := range []string{"", preface[:10], preface, preface + settings[:5]} {
+		said(t, life, begun)
+	}
+	assert.LessOrEqual(t, defaultLifetimes.handshake, 5*time.Second)
+}
+
+func TestIdleConnectionsAreClosed(t *testing.T) {
+	t.Parallel() // gRPC gives the client six seconds to leave
+	life := defaultLifetimes
+	life.connIdle = 30 * time.Millisecond
+	said(t, life, preface+settings)
+}
+
+func TestOldConnectionsAreClosed(t *testing.T) {
+	t.Parallel() // gRPC gives the client six seconds to leave
+	life := defaultLifetimes
+	life.connAge = 30 * time.Millisecond
+	said(t, life, preface+settings)
+}
+
+// A peer that has gone without a word is noticed.
+func TestPeersThatDoNotAnswerPingsAreCutOff(t *testing.T) {
+	life := defaultLifetimes
+	life.pingAfter, life.pingWait = time.Second, 30*time.Millisecond // gRPC takes no less than a second
+	assert.Contains(t, said(t, life, preface+settings), ping[:8], "it was asked")
+}
+
+// A client may ping, but not all the time.
+func TestPingFloodsAreCutOff(t *testing.T) {
+	flood := preface + settings
+	for range 10 {
+		flood += ping
+	}
+	answer := said(t, defaultLifetimes, flood)
+	assert.Contains(t, answer, pong, "the first one is answered")
+	assert.Contains(t, answer, "too_many_pings")
+}
