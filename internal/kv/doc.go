@@ -16,8 +16,10 @@
 // The commit log gives one sequence number to each commit unit: a single
 // write, or an atomic batch, whose operations all share it. It is the version
 // that a caller sees. Two different commits never share one, so a (key,
-// sequence number) pair names at most one entry; [WriteBatch] keeps that true
-// inside a batch by letting the last operation on a key win.
+// sequence number) pair names at most one put or delete; [WriteBatch] keeps that
+// true inside a batch by letting the last operation on a key win. Beside it there
+// may be range tombstones that start at the key: they are no versions of it, and
+// hide only what has a lower number.
 //
 // # The record
 //

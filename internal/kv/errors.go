@@ -18,6 +18,10 @@ var (
 	ErrTooLarge = errors.New("too large")
 	// ErrOverloaded: shed before anything was done; see OverloadError.
 	ErrOverloaded = errors.New("overloaded")
+	// ErrConflict: a transaction read what was written since; see ConflictError.
+	ErrConflict = errors.New("conflict")
+	// ErrConditionFailed: the condition of a write did not hold; see ConditionError.
+	ErrConditionFailed = errors.New("condition failed")
 	// ErrUncertain: the write may or may not have happened.
 	ErrUncertain = errors.New("outcome unknown")
 	// ErrReadOnly: the store takes no writes (for example, the disk is full).

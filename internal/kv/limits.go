@@ -1,6 +1,9 @@
 package kv
 
-import "fmt"
+import (
+	"bytes"
+	"fmt"
+)
 
 // Limits bound what one caller may send. They are checked at the edge, before
 // anything is queued, and asserted again where bytes are laid out.
@@ -66,6 +69,18 @@ func (l Limits) CheckKey(key []byte) error {
 func (l Limits) CheckValue(value []byte) error {
 	if len(value) > l.ValueBytes {
 		return fmt.Errorf("%w: value has %d bytes, limit is %d", ErrTooLarge, len(value), l.ValueBytes)
+	}
+	return nil
+}
+
+// CheckRange reports whether r may be asked for: its bounds are no longer than
+// keys, and it does not end before it starts.
+func (l Limits) CheckRange(r Range) error {
+	if n := max(len(r.Start), len(r.End)); n > l.KeyBytes {
+		return fmt.Errorf("%w: a bound of the range has %d bytes, limit is %d", ErrTooLarge, n, l.KeyBytes)
+	}
+	if len(r.End) > 0 && bytes.Compare(r.Start, r.End) > 0 {
+		return fmt.Errorf("%w: the range ends at %q, before it starts at %q", ErrInvalidArgument, r.End, r.Start)
 	}
 	return nil
 }

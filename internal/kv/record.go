@@ -53,12 +53,12 @@ func (e *RecordEncoder) Op(unit uint32, origin Origin, op *Op) {
 	if op.Expiry != 0 {
 		tag |= recordHasExpiry
 	}
-	if origin != (Origin{}) {
+	if origin.Named() {
 		tag |= recordHasOrigin
 	}
 	b := append(e.buf, tag)
 	b = binary.AppendUvarint(b, uint64(unit))
-	if origin != (Origin{}) {
+	if origin.Named() {
 		b = binary.LittleEndian.AppendUint64(b, origin.ClientID)
 		b = binary.AppendUvarint(b, origin.Sequence)
 	}

@@ -39,7 +39,7 @@ func TestRecordRoundTrip(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []RecordOp{
 		{Partition: 3, Op: Op{Kind: KindPut, Key: []byte("a"), Value: []byte("1")}},
-		{Partition: 3, Unit: 1, Origin: Origin{7, 300}, Op: Op{Kind: KindDelete, Key: []byte("b")}},
+		{Partition: 3, Unit: 1, Origin: Origin{ClientID: 7, Sequence: 300}, Op: Op{Kind: KindDelete, Key: []byte("b")}},
 		{Partition: 9, Op: Op{Kind: KindPut, Key: []byte("c"), Value: []byte{}, Expiry: 1 << 40}},
 		{Partition: 9, Op: Op{Kind: KindRangeDelete, Key: []byte("d"), Value: []byte("f")}},
 	}, ops)

@@ -1,5 +1,7 @@
 package kv
 
+import "time"
+
 // Lookup is one point read: the question and, once the read returned, the
 // answer. The asker owns it and must not touch it in between.
 type Lookup struct {
@@ -29,8 +31,17 @@ type Write struct {
 	Origin     Origin
 	Durability Durability // DurabilityDefault: what the store is configured for
 
+	// If, unless nil, must hold of the key, or the write fails with a
+	// *ConditionError.
+	If *Condition
+	// Previous, unless nil, gets what the key held before the write, or what the
+	// condition did not hold of.
+	Previous *Lookup
+
 	Version SeqNum // of this write, once acknowledged
-	Err     error
+	// Deduplicated: it had been applied before, as Version, and was not again.
+	Deduplicated bool
+	Err          error
 }
 
 // WriteOptions are the choices of one atomic batch.
@@ -46,4 +57,16 @@ type ScanOptions struct {
 	KeysOnly bool
 	// Limit ends the scan after this many items; 0 means no limit.
 	Limit uint64
+	// Reverse walks from the end of the range to its start.
+	Reverse bool
+	// At is the version of a live snapshot; 0 reads the newest.
+	At SeqNum
+}
+
+// Snapshot is a version of the whole store that stays readable under a lease:
+// until the lease ends or is given back.
+type Snapshot struct {
+	ID      uint64
+	Version SeqNum
+	Lease   time.Duration // from when it was granted
 }

@@ -2,6 +2,7 @@ package kv
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 )
 
@@ -35,19 +36,33 @@ func (o *Op) Check(l Limits) error {
 	return fmt.Errorf("%w: operation of %s", ErrInvalidArgument, o.Kind)
 }
 
-// Origin names a write from the caller's side, so that one sent twice can be
-// applied once. The zero Origin means that the caller asked for no such thing.
+// Origin names a write from the caller's side, so that one sent twice is applied
+// once. The zero Origin means that the caller asked for no such thing.
+//
+// The pair is what the log keeps. Retried and KnownVersion travel with a request
+// alone: they let the store tell a write that it has never seen from one that it
+// no longer remembers.
 type Origin struct {
 	ClientID uint64
 	Sequence uint64
+
+	// Retried: the caller has sent the write before and does not know its outcome.
+	Retried bool
+	// KnownVersion of a retried write is the newest version that the caller had
+	// seen when it first sent it. The write, if it was applied, has a later one.
+	KnownVersion SeqNum
 }
+
+// Named reports whether the write is to be recognised when it comes again.
+func (o Origin) Named() bool { return o.ClientID != 0 || o.Sequence != 0 }
 
 // WriteBatch is one caller's atomic set of operations: all of them happen, at
 // one sequence number, or none. It is built without I/O, in memory that it
 // owns, and is not safe for concurrent use. The zero value is ready.
 type WriteBatch struct {
-	ops   []Op
-	bytes int
+	ops    []Op
+	guards []Guard
+	bytes  int
 }
 
 // Put adds a put. The batch keeps the slices until Reset.
@@ -62,10 +77,26 @@ func (b *WriteBatch) Add(op Op) {
 	b.bytes += op.Size()
 }
 
+// DeleteRange adds a range delete: every key k with start <= k < end is absent
+// from the batch on, but for those that a later operation of the batch puts.
+func (b *WriteBatch) DeleteRange(start, end []byte) {
+	b.Add(Op{Kind: KindRangeDelete, Key: start, Value: end})
+}
+
+// Require makes the batch depend on a condition. All guards are judged on the
+// state before the batch. The batch keeps the slices of g until Reset.
+func (b *WriteBatch) Require(g Guard) {
+	b.guards = append(b.guards, g)
+	b.bytes += len(g.Key) + len(g.Value)
+}
+
+// Guards returns the conditions, borrowed until the next call that changes b.
+func (b *WriteBatch) Guards() []Guard { return b.guards }
+
 // Len returns the number of operations.
 func (b *WriteBatch) Len() int { return len(b.ops) }
 
-// Bytes returns the bytes of keys and values.
+// Bytes returns the bytes of keys and values, those of guards among them.
 func (b *WriteBatch) Bytes() int { return b.bytes }
 
 // Ops returns the operations, borrowed until the next call that changes b.
@@ -74,7 +105,8 @@ func (b *WriteBatch) Ops() []Op { return b.ops }
 // Reset empties the batch and keeps its memory.
 func (b *WriteBatch) Reset() {
 	clear(b.ops)
-	b.ops, b.bytes = b.ops[:0], 0
+	clear(b.guards)
+	b.ops, b.guards, b.bytes = b.ops[:0], b.guards[:0], 0
 }
 
 // Check reports whether the batch may be committed under the limits.
@@ -82,12 +114,18 @@ func (b *WriteBatch) Check(l Limits) error {
 	if len(b.ops) == 0 {
 		return fmt.Errorf("%w: batch is empty", ErrInvalidArgument)
 	}
-	if err := l.CheckBatch(len(b.ops), b.bytes); err != nil {
+	if err := l.CheckBatch(len(b.ops)+len(b.guards), b.bytes); err != nil {
 		return err
 	}
 	for i := range b.ops {
 		if err := b.ops[i].Check(l); err != nil {
 			return fmt.Errorf("operation %d of the batch: %w", i, err)
+		}
+	}
+	for i := range b.guards {
+		g := &b.guards[i]
+		if err := errors.Join(l.CheckKey(g.Key), g.Check(l)); err != nil {
+			return fmt.Errorf("condition %d of the batch: %w", i, err)
 		}
 	}
 	return nil
@@ -111,16 +149,15 @@ func (b *WriteBatch) Normalize() {
 		last[string(b.ops[i].Key)] = i
 	}
 	kept := b.ops[:0]
-	bytes := 0
 	for i, op := range b.ops {
 		if op.Kind != KindRangeDelete && (last[string(op.Key)] != i || coveredByLater(b.ops, ranges, i)) {
+			b.bytes -= op.Size()
 			continue
 		}
 		kept = append(kept, op)
-		bytes += op.Size()
 	}
 	clear(b.ops[len(kept):])
-	b.ops, b.bytes = kept, bytes
+	b.ops = kept
 }
 
 // coveredByLater reports whether a range delete behind operation i covers its

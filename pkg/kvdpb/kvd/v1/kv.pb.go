@@ -137,7 +137,10 @@ type Item struct {
 	Key   []byte                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
 	Value []byte                 `protobuf:"bytes,2,opt,name=value,proto3" json:"value,omitempty"`
 	// Set by the server; ignored in requests.
-	Version       uint64 `protobuf:"varint,3,opt,name=version,proto3" json:"version,omitempty"`
+	Version uint64 `protobuf:"varint,3,opt,name=version,proto3" json:"version,omitempty"`
+	// Time to live in milliseconds: in a request from now, in a response what is
+	// left. 0 is for ever.
+	TtlMs         uint64 `protobuf:"varint,4,opt,name=ttl_ms,json=ttlMs,proto3" json:"ttl_ms,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -193,10 +196,28 @@ func (x *Item) GetVersion() uint64 {
 	return 0
 }
 
+func (x *Item) GetTtlMs() uint64 {
+	if x != nil {
+		return x.TtlMs
+	}
+	return 0
+}
+
 // RequestOptions are common to writes.
 type RequestOptions struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Durability    Durability             `protobuf:"varint,3,opt,name=durability,proto3,enum=kvd.v1.Durability" json:"durability,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The two name a write, so that one sent twice is applied once: a number that
+	// no other client has, and one that the client gives to each write. Both 0: the
+	// write has no name.
+	ClientId   uint64     `protobuf:"fixed64,1,opt,name=client_id,json=clientId,proto3" json:"client_id,omitempty"`
+	Sequence   uint64     `protobuf:"varint,2,opt,name=sequence,proto3" json:"sequence,omitempty"`
+	Durability Durability `protobuf:"varint,3,opt,name=durability,proto3,enum=kvd.v1.Durability" json:"durability,omitempty"`
+	// The client has sent this write before and does not know what became of it.
+	Retried bool `protobuf:"varint,5,opt,name=retried,proto3" json:"retried,omitempty"`
+	// With retried: the newest version that the client had seen when it first sent
+	// the write. A server that no longer remembers all writes since then, and not
+	// this one, answers OUTCOME_UNKNOWN.
+	KnownVersion  uint64 `protobuf:"varint,6,opt,name=known_version,json=knownVersion,proto3" json:"known_version,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -231,6 +252,20 @@ func (*RequestOptions) Descriptor() ([]byte, []int) {
 	return file_kvd_v1_kv_proto_rawDescGZIP(), []int{2}
 }
 
+func (x *RequestOptions) GetClientId() uint64 {
+	if x != nil {
+		return x.ClientId
+	}
+	return 0
+}
+
+func (x *RequestOptions) GetSequence() uint64 {
+	if x != nil {
+		return x.Sequence
+	}
+	return 0
+}
+
 func (x *RequestOptions) GetDurability() Durability {
 	if x != nil {
 		return x.Durability
@@ -238,12 +273,28 @@ func (x *RequestOptions) GetDurability() Durability {
 	return Durability_DURABILITY_UNSPECIFIED
 }
 
+func (x *RequestOptions) GetRetried() bool {
+	if x != nil {
+		return x.Retried
+	}
+	return false
+}
+
+func (x *RequestOptions) GetKnownVersion() uint64 {
+	if x != nil {
+		return x.KnownVersion
+	}
+	return 0
+}
+
 // ResponseMeta is common to every response.
 type ResponseMeta struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// For a read the version that the answer is valid at, for a write the version
 	// that it committed at.
-	Version       uint64 `protobuf:"varint,1,opt,name=version,proto3" json:"version,omitempty"`
+	Version uint64 `protobuf:"varint,1,opt,name=version,proto3" json:"version,omitempty"`
+	// The write had been applied before, at that version, and was not again.
+	Deduplicated  bool `protobuf:"varint,3,opt,name=deduplicated,proto3" json:"deduplicated,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -285,6 +336,133 @@ func (x *ResponseMeta) GetVersion() uint64 {
 	return 0
 }
 
+func (x *ResponseMeta) GetDeduplicated() bool {
+	if x != nil {
+		return x.Deduplicated
+	}
+	return false
+}
+
+// Precondition is what must hold of a key, in the order of the log, for a
+// mutation to happen. One without a kind holds of any key.
+type Precondition struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Types that are valid to be assigned to Kind:
+	//
+	//	*Precondition_MustExist
+	//	*Precondition_MustNotExist
+	//	*Precondition_VersionEquals
+	//	*Precondition_ValueEquals
+	Kind          isPrecondition_Kind `protobuf_oneof:"kind"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Precondition) Reset() {
+	*x = Precondition{}
+	mi := &file_kvd_v1_kv_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Precondition) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Precondition) ProtoMessage() {}
+
+func (x *Precondition) ProtoReflect() protoreflect.Message {
+	mi := &file_kvd_v1_kv_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Precondition.ProtoReflect.Descriptor instead.
+func (*Precondition) Descriptor() ([]byte, []int) {
+	return file_kvd_v1_kv_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *Precondition) GetKind() isPrecondition_Kind {
+	if x != nil {
+		return x.Kind
+	}
+	return nil
+}
+
+func (x *Precondition) GetMustExist() bool {
+	if x != nil {
+		if x, ok := x.Kind.(*Precondition_MustExist); ok {
+			return x.MustExist
+		}
+	}
+	return false
+}
+
+func (x *Precondition) GetMustNotExist() bool {
+	if x != nil {
+		if x, ok := x.Kind.(*Precondition_MustNotExist); ok {
+			return x.MustNotExist
+		}
+	}
+	return false
+}
+
+func (x *Precondition) GetVersionEquals() uint64 {
+	if x != nil {
+		if x, ok := x.Kind.(*Precondition_VersionEquals); ok {
+			return x.VersionEquals
+		}
+	}
+	return 0
+}
+
+func (x *Precondition) GetValueEquals() []byte {
+	if x != nil {
+		if x, ok := x.Kind.(*Precondition_ValueEquals); ok {
+			return x.ValueEquals
+		}
+	}
+	return nil
+}
+
+type isPrecondition_Kind interface {
+	isPrecondition_Kind()
+}
+
+type Precondition_MustExist struct {
+	// The key is there. False asks nothing.
+	MustExist bool `protobuf:"varint,1,opt,name=must_exist,json=mustExist,proto3,oneof"`
+}
+
+type Precondition_MustNotExist struct {
+	// The key is not there. False asks nothing.
+	MustNotExist bool `protobuf:"varint,2,opt,name=must_not_exist,json=mustNotExist,proto3,oneof"`
+}
+
+type Precondition_VersionEquals struct {
+	// The key is there, last written at this version.
+	VersionEquals uint64 `protobuf:"varint,3,opt,name=version_equals,json=versionEquals,proto3,oneof"`
+}
+
+type Precondition_ValueEquals struct {
+	// The key is there with this value.
+	ValueEquals []byte `protobuf:"bytes,4,opt,name=value_equals,json=valueEquals,proto3,oneof"`
+}
+
+func (*Precondition_MustExist) isPrecondition_Kind() {}
+
+func (*Precondition_MustNotExist) isPrecondition_Kind() {}
+
+func (*Precondition_VersionEquals) isPrecondition_Kind() {}
+
+func (*Precondition_ValueEquals) isPrecondition_Kind() {}
+
 // Mutation is one write.
 type Mutation struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -292,14 +470,16 @@ type Mutation struct {
 	//
 	//	*Mutation_Put
 	//	*Mutation_Delete
+	//	*Mutation_DeleteRange
 	Op            isMutation_Op `protobuf_oneof:"op"`
+	Precondition  *Precondition `protobuf:"bytes,4,opt,name=precondition,proto3" json:"precondition,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Mutation) Reset() {
 	*x = Mutation{}
-	mi := &file_kvd_v1_kv_proto_msgTypes[4]
+	mi := &file_kvd_v1_kv_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -311,7 +491,7 @@ func (x *Mutation) String() string {
 func (*Mutation) ProtoMessage() {}
 
 func (x *Mutation) ProtoReflect() protoreflect.Message {
-	mi := &file_kvd_v1_kv_proto_msgTypes[4]
+	mi := &file_kvd_v1_kv_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -324,7 +504,7 @@ func (x *Mutation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Mutation.ProtoReflect.Descriptor instead.
 func (*Mutation) Descriptor() ([]byte, []int) {
-	return file_kvd_v1_kv_proto_rawDescGZIP(), []int{4}
+	return file_kvd_v1_kv_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Mutation) GetOp() isMutation_Op {
@@ -352,6 +532,22 @@ func (x *Mutation) GetDelete() []byte {
 	return nil
 }
 
+func (x *Mutation) GetDeleteRange() *Range {
+	if x != nil {
+		if x, ok := x.Op.(*Mutation_DeleteRange); ok {
+			return x.DeleteRange
+		}
+	}
+	return nil
+}
+
+func (x *Mutation) GetPrecondition() *Precondition {
+	if x != nil {
+		return x.Precondition
+	}
+	return nil
+}
+
 type isMutation_Op interface {
 	isMutation_Op()
 }
@@ -364,21 +560,30 @@ type Mutation_Delete struct {
 	Delete []byte `protobuf:"bytes,2,opt,name=delete,proto3,oneof"`
 }
 
+type Mutation_DeleteRange struct {
+	// Only in an atomic request, and without a precondition.
+	DeleteRange *Range `protobuf:"bytes,3,opt,name=delete_range,json=deleteRange,proto3,oneof"`
+}
+
 func (*Mutation_Put) isMutation_Op() {}
 
 func (*Mutation_Delete) isMutation_Op() {}
 
+func (*Mutation_DeleteRange) isMutation_Op() {}
+
 // GetRequest reads one key.
 type GetRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Key           []byte                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Key   []byte                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
+	// The version of a live snapshot; 0 reads the newest.
+	AtVersion     uint64 `protobuf:"varint,2,opt,name=at_version,json=atVersion,proto3" json:"at_version,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *GetRequest) Reset() {
 	*x = GetRequest{}
-	mi := &file_kvd_v1_kv_proto_msgTypes[5]
+	mi := &file_kvd_v1_kv_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -390,7 +595,7 @@ func (x *GetRequest) String() string {
 func (*GetRequest) ProtoMessage() {}
 
 func (x *GetRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kvd_v1_kv_proto_msgTypes[5]
+	mi := &file_kvd_v1_kv_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -403,7 +608,7 @@ func (x *GetRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetRequest.ProtoReflect.Descriptor instead.
 func (*GetRequest) Descriptor() ([]byte, []int) {
-	return file_kvd_v1_kv_proto_rawDescGZIP(), []int{5}
+	return file_kvd_v1_kv_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *GetRequest) GetKey() []byte {
@@ -411,6 +616,13 @@ func (x *GetRequest) GetKey() []byte {
 		return x.Key
 	}
 	return nil
+}
+
+func (x *GetRequest) GetAtVersion() uint64 {
+	if x != nil {
+		return x.AtVersion
+	}
+	return 0
 }
 
 // GetResponse carries the value. The item's key is left out: the caller has it.
@@ -424,7 +636,7 @@ type GetResponse struct {
 
 func (x *GetResponse) Reset() {
 	*x = GetResponse{}
-	mi := &file_kvd_v1_kv_proto_msgTypes[6]
+	mi := &file_kvd_v1_kv_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -436,7 +648,7 @@ func (x *GetResponse) String() string {
 func (*GetResponse) ProtoMessage() {}
 
 func (x *GetResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kvd_v1_kv_proto_msgTypes[6]
+	mi := &file_kvd_v1_kv_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -449,7 +661,7 @@ func (x *GetResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetResponse.ProtoReflect.Descriptor instead.
 func (*GetResponse) Descriptor() ([]byte, []int) {
-	return file_kvd_v1_kv_proto_rawDescGZIP(), []int{6}
+	return file_kvd_v1_kv_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *GetResponse) GetItem() *Item {
@@ -468,16 +680,19 @@ func (x *GetResponse) GetMeta() *ResponseMeta {
 
 // PutRequest writes one key.
 type PutRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Item          *Item                  `protobuf:"bytes,1,opt,name=item,proto3" json:"item,omitempty"`
-	Options       *RequestOptions        `protobuf:"bytes,4,opt,name=options,proto3" json:"options,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	state        protoimpl.MessageState `protogen:"open.v1"`
+	Item         *Item                  `protobuf:"bytes,1,opt,name=item,proto3" json:"item,omitempty"`
+	Precondition *Precondition          `protobuf:"bytes,2,opt,name=precondition,proto3" json:"precondition,omitempty"`
+	// Ask for what the key held before.
+	ReturnPrevious bool            `protobuf:"varint,3,opt,name=return_previous,json=returnPrevious,proto3" json:"return_previous,omitempty"`
+	Options        *RequestOptions `protobuf:"bytes,4,opt,name=options,proto3" json:"options,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *PutRequest) Reset() {
 	*x = PutRequest{}
-	mi := &file_kvd_v1_kv_proto_msgTypes[7]
+	mi := &file_kvd_v1_kv_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -489,7 +704,7 @@ func (x *PutRequest) String() string {
 func (*PutRequest) ProtoMessage() {}
 
 func (x *PutRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kvd_v1_kv_proto_msgTypes[7]
+	mi := &file_kvd_v1_kv_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -502,7 +717,7 @@ func (x *PutRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PutRequest.ProtoReflect.Descriptor instead.
 func (*PutRequest) Descriptor() ([]byte, []int) {
-	return file_kvd_v1_kv_proto_rawDescGZIP(), []int{7}
+	return file_kvd_v1_kv_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *PutRequest) GetItem() *Item {
@@ -510,6 +725,20 @@ func (x *PutRequest) GetItem() *Item {
 		return x.Item
 	}
 	return nil
+}
+
+func (x *PutRequest) GetPrecondition() *Precondition {
+	if x != nil {
+		return x.Precondition
+	}
+	return nil
+}
+
+func (x *PutRequest) GetReturnPrevious() bool {
+	if x != nil {
+		return x.ReturnPrevious
+	}
+	return false
 }
 
 func (x *PutRequest) GetOptions() *RequestOptions {
@@ -521,15 +750,17 @@ func (x *PutRequest) GetOptions() *RequestOptions {
 
 // PutResponse acknowledges.
 type PutResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Meta          *ResponseMeta          `protobuf:"bytes,2,opt,name=meta,proto3" json:"meta,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What the key held before, without the key; only if asked for and there.
+	Previous      *Item         `protobuf:"bytes,1,opt,name=previous,proto3" json:"previous,omitempty"`
+	Meta          *ResponseMeta `protobuf:"bytes,2,opt,name=meta,proto3" json:"meta,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *PutResponse) Reset() {
 	*x = PutResponse{}
-	mi := &file_kvd_v1_kv_proto_msgTypes[8]
+	mi := &file_kvd_v1_kv_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -541,7 +772,7 @@ func (x *PutResponse) String() string {
 func (*PutResponse) ProtoMessage() {}
 
 func (x *PutResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kvd_v1_kv_proto_msgTypes[8]
+	mi := &file_kvd_v1_kv_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -554,7 +785,14 @@ func (x *PutResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PutResponse.ProtoReflect.Descriptor instead.
 func (*PutResponse) Descriptor() ([]byte, []int) {
-	return file_kvd_v1_kv_proto_rawDescGZIP(), []int{8}
+	return file_kvd_v1_kv_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *PutResponse) GetPrevious() *Item {
+	if x != nil {
+		return x.Previous
+	}
+	return nil
 }
 
 func (x *PutResponse) GetMeta() *ResponseMeta {
@@ -566,16 +804,19 @@ func (x *PutResponse) GetMeta() *ResponseMeta {
 
 // DeleteRequest removes one key.
 type DeleteRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Key           []byte                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
-	Options       *RequestOptions        `protobuf:"bytes,4,opt,name=options,proto3" json:"options,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	state        protoimpl.MessageState `protogen:"open.v1"`
+	Key          []byte                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
+	Precondition *Precondition          `protobuf:"bytes,2,opt,name=precondition,proto3" json:"precondition,omitempty"`
+	// Ask for what the key held before.
+	ReturnPrevious bool            `protobuf:"varint,3,opt,name=return_previous,json=returnPrevious,proto3" json:"return_previous,omitempty"`
+	Options        *RequestOptions `protobuf:"bytes,4,opt,name=options,proto3" json:"options,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *DeleteRequest) Reset() {
 	*x = DeleteRequest{}
-	mi := &file_kvd_v1_kv_proto_msgTypes[9]
+	mi := &file_kvd_v1_kv_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -587,7 +828,7 @@ func (x *DeleteRequest) String() string {
 func (*DeleteRequest) ProtoMessage() {}
 
 func (x *DeleteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kvd_v1_kv_proto_msgTypes[9]
+	mi := &file_kvd_v1_kv_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -600,7 +841,7 @@ func (x *DeleteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteRequest.ProtoReflect.Descriptor instead.
 func (*DeleteRequest) Descriptor() ([]byte, []int) {
-	return file_kvd_v1_kv_proto_rawDescGZIP(), []int{9}
+	return file_kvd_v1_kv_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *DeleteRequest) GetKey() []byte {
@@ -608,6 +849,20 @@ func (x *DeleteRequest) GetKey() []byte {
 		return x.Key
 	}
 	return nil
+}
+
+func (x *DeleteRequest) GetPrecondition() *Precondition {
+	if x != nil {
+		return x.Precondition
+	}
+	return nil
+}
+
+func (x *DeleteRequest) GetReturnPrevious() bool {
+	if x != nil {
+		return x.ReturnPrevious
+	}
+	return false
 }
 
 func (x *DeleteRequest) GetOptions() *RequestOptions {
@@ -619,15 +874,17 @@ func (x *DeleteRequest) GetOptions() *RequestOptions {
 
 // DeleteResponse acknowledges.
 type DeleteResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Meta          *ResponseMeta          `protobuf:"bytes,2,opt,name=meta,proto3" json:"meta,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What the key held before, without the key; only if asked for and there.
+	Previous      *Item         `protobuf:"bytes,1,opt,name=previous,proto3" json:"previous,omitempty"`
+	Meta          *ResponseMeta `protobuf:"bytes,2,opt,name=meta,proto3" json:"meta,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *DeleteResponse) Reset() {
 	*x = DeleteResponse{}
-	mi := &file_kvd_v1_kv_proto_msgTypes[10]
+	mi := &file_kvd_v1_kv_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -639,7 +896,7 @@ func (x *DeleteResponse) String() string {
 func (*DeleteResponse) ProtoMessage() {}
 
 func (x *DeleteResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kvd_v1_kv_proto_msgTypes[10]
+	mi := &file_kvd_v1_kv_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -652,7 +909,14 @@ func (x *DeleteResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteResponse.ProtoReflect.Descriptor instead.
 func (*DeleteResponse) Descriptor() ([]byte, []int) {
-	return file_kvd_v1_kv_proto_rawDescGZIP(), []int{10}
+	return file_kvd_v1_kv_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *DeleteResponse) GetPrevious() *Item {
+	if x != nil {
+		return x.Previous
+	}
+	return nil
 }
 
 func (x *DeleteResponse) GetMeta() *ResponseMeta {
@@ -662,17 +926,117 @@ func (x *DeleteResponse) GetMeta() *ResponseMeta {
 	return nil
 }
 
+// DeleteRangeRequest removes a range, which must have an end.
+type DeleteRangeRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Range         *Range                 `protobuf:"bytes,1,opt,name=range,proto3" json:"range,omitempty"`
+	Options       *RequestOptions        `protobuf:"bytes,2,opt,name=options,proto3" json:"options,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeleteRangeRequest) Reset() {
+	*x = DeleteRangeRequest{}
+	mi := &file_kvd_v1_kv_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeleteRangeRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeleteRangeRequest) ProtoMessage() {}
+
+func (x *DeleteRangeRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_kvd_v1_kv_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeleteRangeRequest.ProtoReflect.Descriptor instead.
+func (*DeleteRangeRequest) Descriptor() ([]byte, []int) {
+	return file_kvd_v1_kv_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *DeleteRangeRequest) GetRange() *Range {
+	if x != nil {
+		return x.Range
+	}
+	return nil
+}
+
+func (x *DeleteRangeRequest) GetOptions() *RequestOptions {
+	if x != nil {
+		return x.Options
+	}
+	return nil
+}
+
+// DeleteRangeResponse acknowledges.
+type DeleteRangeResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Meta          *ResponseMeta          `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeleteRangeResponse) Reset() {
+	*x = DeleteRangeResponse{}
+	mi := &file_kvd_v1_kv_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeleteRangeResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeleteRangeResponse) ProtoMessage() {}
+
+func (x *DeleteRangeResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_kvd_v1_kv_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeleteRangeResponse.ProtoReflect.Descriptor instead.
+func (*DeleteRangeResponse) Descriptor() ([]byte, []int) {
+	return file_kvd_v1_kv_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *DeleteRangeResponse) GetMeta() *ResponseMeta {
+	if x != nil {
+		return x.Meta
+	}
+	return nil
+}
+
 // BatchGetRequest reads many keys.
 type BatchGetRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Keys          [][]byte               `protobuf:"bytes,1,rep,name=keys,proto3" json:"keys,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Keys  [][]byte               `protobuf:"bytes,1,rep,name=keys,proto3" json:"keys,omitempty"`
+	// The version of a live snapshot; 0 reads the newest.
+	AtVersion     uint64 `protobuf:"varint,2,opt,name=at_version,json=atVersion,proto3" json:"at_version,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *BatchGetRequest) Reset() {
 	*x = BatchGetRequest{}
-	mi := &file_kvd_v1_kv_proto_msgTypes[11]
+	mi := &file_kvd_v1_kv_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -684,7 +1048,7 @@ func (x *BatchGetRequest) String() string {
 func (*BatchGetRequest) ProtoMessage() {}
 
 func (x *BatchGetRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kvd_v1_kv_proto_msgTypes[11]
+	mi := &file_kvd_v1_kv_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -697,7 +1061,7 @@ func (x *BatchGetRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BatchGetRequest.ProtoReflect.Descriptor instead.
 func (*BatchGetRequest) Descriptor() ([]byte, []int) {
-	return file_kvd_v1_kv_proto_rawDescGZIP(), []int{11}
+	return file_kvd_v1_kv_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *BatchGetRequest) GetKeys() [][]byte {
@@ -705,6 +1069,13 @@ func (x *BatchGetRequest) GetKeys() [][]byte {
 		return x.Keys
 	}
 	return nil
+}
+
+func (x *BatchGetRequest) GetAtVersion() uint64 {
+	if x != nil {
+		return x.AtVersion
+	}
+	return 0
 }
 
 // BatchGetResponse answers in request order, all at the version of its meta.
@@ -718,7 +1089,7 @@ type BatchGetResponse struct {
 
 func (x *BatchGetResponse) Reset() {
 	*x = BatchGetResponse{}
-	mi := &file_kvd_v1_kv_proto_msgTypes[12]
+	mi := &file_kvd_v1_kv_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -730,7 +1101,7 @@ func (x *BatchGetResponse) String() string {
 func (*BatchGetResponse) ProtoMessage() {}
 
 func (x *BatchGetResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kvd_v1_kv_proto_msgTypes[12]
+	mi := &file_kvd_v1_kv_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -743,7 +1114,7 @@ func (x *BatchGetResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BatchGetResponse.ProtoReflect.Descriptor instead.
 func (*BatchGetResponse) Descriptor() ([]byte, []int) {
-	return file_kvd_v1_kv_proto_rawDescGZIP(), []int{12}
+	return file_kvd_v1_kv_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *BatchGetResponse) GetLookups() []*BatchGetResponse_Lookup {
@@ -774,7 +1145,7 @@ type WriteRequest struct {
 
 func (x *WriteRequest) Reset() {
 	*x = WriteRequest{}
-	mi := &file_kvd_v1_kv_proto_msgTypes[13]
+	mi := &file_kvd_v1_kv_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -786,7 +1157,7 @@ func (x *WriteRequest) String() string {
 func (*WriteRequest) ProtoMessage() {}
 
 func (x *WriteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kvd_v1_kv_proto_msgTypes[13]
+	mi := &file_kvd_v1_kv_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -799,7 +1170,7 @@ func (x *WriteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WriteRequest.ProtoReflect.Descriptor instead.
 func (*WriteRequest) Descriptor() ([]byte, []int) {
-	return file_kvd_v1_kv_proto_rawDescGZIP(), []int{13}
+	return file_kvd_v1_kv_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *WriteRequest) GetMutations() []*Mutation {
@@ -838,7 +1209,7 @@ type WriteResponse struct {
 
 func (x *WriteResponse) Reset() {
 	*x = WriteResponse{}
-	mi := &file_kvd_v1_kv_proto_msgTypes[14]
+	mi := &file_kvd_v1_kv_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -850,7 +1221,7 @@ func (x *WriteResponse) String() string {
 func (*WriteResponse) ProtoMessage() {}
 
 func (x *WriteResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kvd_v1_kv_proto_msgTypes[14]
+	mi := &file_kvd_v1_kv_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -863,7 +1234,7 @@ func (x *WriteResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WriteResponse.ProtoReflect.Descriptor instead.
 func (*WriteResponse) Descriptor() ([]byte, []int) {
-	return file_kvd_v1_kv_proto_rawDescGZIP(), []int{14}
+	return file_kvd_v1_kv_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *WriteResponse) GetMeta() *ResponseMeta {
@@ -884,6 +1255,8 @@ func (x *WriteResponse) GetStatuses() []*Status {
 type ScanRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Range *Range                 `protobuf:"bytes,1,opt,name=range,proto3" json:"range,omitempty"`
+	// From the end of the range to its start.
+	Reverse bool `protobuf:"varint,2,opt,name=reverse,proto3" json:"reverse,omitempty"`
 	// Leave the values out.
 	KeysOnly bool `protobuf:"varint,3,opt,name=keys_only,json=keysOnly,proto3" json:"keys_only,omitempty"`
 	// Stop after this many items; 0 is no limit.
@@ -892,8 +1265,10 @@ type ScanRequest struct {
 	// chunk has at least one item, however large it is, and the server may send
 	// less.
 	ChunkBytes uint32 `protobuf:"varint,5,opt,name=chunk_bytes,json=chunkBytes,proto3" json:"chunk_bytes,omitempty"`
-	// The next_page_token of an earlier scan of the same range: begin behind what
-	// it returned. The new scan reads from a version of its own.
+	// The version of a live snapshot; 0 reads the newest.
+	AtVersion uint64 `protobuf:"varint,6,opt,name=at_version,json=atVersion,proto3" json:"at_version,omitempty"`
+	// The next_page_token of an earlier scan of the same range and direction: begin
+	// behind what it returned. The new scan reads at the version that it asks for.
 	PageToken     string `protobuf:"bytes,7,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -901,7 +1276,7 @@ type ScanRequest struct {
 
 func (x *ScanRequest) Reset() {
 	*x = ScanRequest{}
-	mi := &file_kvd_v1_kv_proto_msgTypes[15]
+	mi := &file_kvd_v1_kv_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -913,7 +1288,7 @@ func (x *ScanRequest) String() string {
 func (*ScanRequest) ProtoMessage() {}
 
 func (x *ScanRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kvd_v1_kv_proto_msgTypes[15]
+	mi := &file_kvd_v1_kv_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -926,7 +1301,7 @@ func (x *ScanRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScanRequest.ProtoReflect.Descriptor instead.
 func (*ScanRequest) Descriptor() ([]byte, []int) {
-	return file_kvd_v1_kv_proto_rawDescGZIP(), []int{15}
+	return file_kvd_v1_kv_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ScanRequest) GetRange() *Range {
@@ -934,6 +1309,13 @@ func (x *ScanRequest) GetRange() *Range {
 		return x.Range
 	}
 	return nil
+}
+
+func (x *ScanRequest) GetReverse() bool {
+	if x != nil {
+		return x.Reverse
+	}
+	return false
 }
 
 func (x *ScanRequest) GetKeysOnly() bool {
@@ -953,6 +1335,13 @@ func (x *ScanRequest) GetLimit() uint64 {
 func (x *ScanRequest) GetChunkBytes() uint32 {
 	if x != nil {
 		return x.ChunkBytes
+	}
+	return 0
+}
+
+func (x *ScanRequest) GetAtVersion() uint64 {
+	if x != nil {
+		return x.AtVersion
 	}
 	return 0
 }
@@ -978,7 +1367,7 @@ type ScanResponse struct {
 
 func (x *ScanResponse) Reset() {
 	*x = ScanResponse{}
-	mi := &file_kvd_v1_kv_proto_msgTypes[16]
+	mi := &file_kvd_v1_kv_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -990,7 +1379,7 @@ func (x *ScanResponse) String() string {
 func (*ScanResponse) ProtoMessage() {}
 
 func (x *ScanResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kvd_v1_kv_proto_msgTypes[16]
+	mi := &file_kvd_v1_kv_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1003,7 +1392,7 @@ func (x *ScanResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScanResponse.ProtoReflect.Descriptor instead.
 func (*ScanResponse) Descriptor() ([]byte, []int) {
-	return file_kvd_v1_kv_proto_rawDescGZIP(), []int{16}
+	return file_kvd_v1_kv_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *ScanResponse) GetItems() []*Item {
@@ -1038,7 +1427,7 @@ type PipelineRequest struct {
 
 func (x *PipelineRequest) Reset() {
 	*x = PipelineRequest{}
-	mi := &file_kvd_v1_kv_proto_msgTypes[17]
+	mi := &file_kvd_v1_kv_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1050,7 +1439,7 @@ func (x *PipelineRequest) String() string {
 func (*PipelineRequest) ProtoMessage() {}
 
 func (x *PipelineRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kvd_v1_kv_proto_msgTypes[17]
+	mi := &file_kvd_v1_kv_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1063,7 +1452,7 @@ func (x *PipelineRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PipelineRequest.ProtoReflect.Descriptor instead.
 func (*PipelineRequest) Descriptor() ([]byte, []int) {
-	return file_kvd_v1_kv_proto_rawDescGZIP(), []int{17}
+	return file_kvd_v1_kv_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *PipelineRequest) GetOps() []*PipelineRequest_Op {
@@ -1088,7 +1477,7 @@ type PipelineResponse struct {
 
 func (x *PipelineResponse) Reset() {
 	*x = PipelineResponse{}
-	mi := &file_kvd_v1_kv_proto_msgTypes[18]
+	mi := &file_kvd_v1_kv_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1100,7 +1489,7 @@ func (x *PipelineResponse) String() string {
 func (*PipelineResponse) ProtoMessage() {}
 
 func (x *PipelineResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kvd_v1_kv_proto_msgTypes[18]
+	mi := &file_kvd_v1_kv_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1113,7 +1502,7 @@ func (x *PipelineResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PipelineResponse.ProtoReflect.Descriptor instead.
 func (*PipelineResponse) Descriptor() ([]byte, []int) {
-	return file_kvd_v1_kv_proto_rawDescGZIP(), []int{18}
+	return file_kvd_v1_kv_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *PipelineResponse) GetResults() []*PipelineResponse_Result {
@@ -1148,7 +1537,7 @@ type Status struct {
 
 func (x *Status) Reset() {
 	*x = Status{}
-	mi := &file_kvd_v1_kv_proto_msgTypes[19]
+	mi := &file_kvd_v1_kv_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1160,7 +1549,7 @@ func (x *Status) String() string {
 func (*Status) ProtoMessage() {}
 
 func (x *Status) ProtoReflect() protoreflect.Message {
-	mi := &file_kvd_v1_kv_proto_msgTypes[19]
+	mi := &file_kvd_v1_kv_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1173,7 +1562,7 @@ func (x *Status) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Status.ProtoReflect.Descriptor instead.
 func (*Status) Descriptor() ([]byte, []int) {
-	return file_kvd_v1_kv_proto_rawDescGZIP(), []int{19}
+	return file_kvd_v1_kv_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Status) GetCode() int32 {
@@ -1223,7 +1612,7 @@ type BatchGetResponse_Lookup struct {
 
 func (x *BatchGetResponse_Lookup) Reset() {
 	*x = BatchGetResponse_Lookup{}
-	mi := &file_kvd_v1_kv_proto_msgTypes[20]
+	mi := &file_kvd_v1_kv_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1235,7 +1624,7 @@ func (x *BatchGetResponse_Lookup) String() string {
 func (*BatchGetResponse_Lookup) ProtoMessage() {}
 
 func (x *BatchGetResponse_Lookup) ProtoReflect() protoreflect.Message {
-	mi := &file_kvd_v1_kv_proto_msgTypes[20]
+	mi := &file_kvd_v1_kv_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1248,7 +1637,7 @@ func (x *BatchGetResponse_Lookup) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BatchGetResponse_Lookup.ProtoReflect.Descriptor instead.
 func (*BatchGetResponse_Lookup) Descriptor() ([]byte, []int) {
-	return file_kvd_v1_kv_proto_rawDescGZIP(), []int{12, 0}
+	return file_kvd_v1_kv_proto_rawDescGZIP(), []int{15, 0}
 }
 
 func (x *BatchGetResponse_Lookup) GetFound() bool {
@@ -1285,7 +1674,7 @@ type PipelineRequest_Op struct {
 
 func (x *PipelineRequest_Op) Reset() {
 	*x = PipelineRequest_Op{}
-	mi := &file_kvd_v1_kv_proto_msgTypes[21]
+	mi := &file_kvd_v1_kv_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1297,7 +1686,7 @@ func (x *PipelineRequest_Op) String() string {
 func (*PipelineRequest_Op) ProtoMessage() {}
 
 func (x *PipelineRequest_Op) ProtoReflect() protoreflect.Message {
-	mi := &file_kvd_v1_kv_proto_msgTypes[21]
+	mi := &file_kvd_v1_kv_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1310,7 +1699,7 @@ func (x *PipelineRequest_Op) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PipelineRequest_Op.ProtoReflect.Descriptor instead.
 func (*PipelineRequest_Op) Descriptor() ([]byte, []int) {
-	return file_kvd_v1_kv_proto_rawDescGZIP(), []int{17, 0}
+	return file_kvd_v1_kv_proto_rawDescGZIP(), []int{20, 0}
 }
 
 func (x *PipelineRequest_Op) GetTag() uint64 {
@@ -1401,7 +1790,7 @@ type PipelineResponse_Result struct {
 
 func (x *PipelineResponse_Result) Reset() {
 	*x = PipelineResponse_Result{}
-	mi := &file_kvd_v1_kv_proto_msgTypes[22]
+	mi := &file_kvd_v1_kv_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1413,7 +1802,7 @@ func (x *PipelineResponse_Result) String() string {
 func (*PipelineResponse_Result) ProtoMessage() {}
 
 func (x *PipelineResponse_Result) ProtoReflect() protoreflect.Message {
-	mi := &file_kvd_v1_kv_proto_msgTypes[22]
+	mi := &file_kvd_v1_kv_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1426,7 +1815,7 @@ func (x *PipelineResponse_Result) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PipelineResponse_Result.ProtoReflect.Descriptor instead.
 func (*PipelineResponse_Result) Descriptor() ([]byte, []int) {
-	return file_kvd_v1_kv_proto_rawDescGZIP(), []int{18, 0}
+	return file_kvd_v1_kv_proto_rawDescGZIP(), []int{21, 0}
 }
 
 func (x *PipelineResponse_Result) GetTag() uint64 {
@@ -1506,40 +1895,70 @@ const file_kvd_v1_kv_proto_rawDesc = "" +
 	"\x0fkvd/v1/kv.proto\x12\x06kvd.v1\"/\n" +
 	"\x05Range\x12\x14\n" +
 	"\x05start\x18\x01 \x01(\fR\x05start\x12\x10\n" +
-	"\x03end\x18\x02 \x01(\fR\x03end\"N\n" +
+	"\x03end\x18\x02 \x01(\fR\x03end\"_\n" +
 	"\x04Item\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\fR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\fR\x05value\x12\x18\n" +
-	"\aversion\x18\x03 \x01(\x04R\aversionJ\x04\b\x04\x10\x05\"V\n" +
-	"\x0eRequestOptions\x122\n" +
+	"\aversion\x18\x03 \x01(\x04R\aversion\x12\x15\n" +
+	"\x06ttl_ms\x18\x04 \x01(\x04R\x05ttlMs\"\xc2\x01\n" +
+	"\x0eRequestOptions\x12\x1b\n" +
+	"\tclient_id\x18\x01 \x01(\x06R\bclientId\x12\x1a\n" +
+	"\bsequence\x18\x02 \x01(\x04R\bsequence\x122\n" +
 	"\n" +
 	"durability\x18\x03 \x01(\x0e2\x12.kvd.v1.DurabilityR\n" +
-	"durabilityJ\x04\b\x01\x10\x02J\x04\b\x02\x10\x03J\x04\b\x04\x10\x05\"4\n" +
+	"durability\x12\x18\n" +
+	"\aretried\x18\x05 \x01(\bR\aretried\x12#\n" +
+	"\rknown_version\x18\x06 \x01(\x04R\fknownVersionJ\x04\b\x04\x10\x05\"R\n" +
 	"\fResponseMeta\x12\x18\n" +
-	"\aversion\x18\x01 \x01(\x04R\aversionJ\x04\b\x02\x10\x03J\x04\b\x03\x10\x04\"X\n" +
+	"\aversion\x18\x01 \x01(\x04R\aversion\x12\"\n" +
+	"\fdeduplicated\x18\x03 \x01(\bR\fdeduplicatedJ\x04\b\x02\x10\x03\"\xad\x01\n" +
+	"\fPrecondition\x12\x1f\n" +
+	"\n" +
+	"must_exist\x18\x01 \x01(\bH\x00R\tmustExist\x12&\n" +
+	"\x0emust_not_exist\x18\x02 \x01(\bH\x00R\fmustNotExist\x12'\n" +
+	"\x0eversion_equals\x18\x03 \x01(\x04H\x00R\rversionEquals\x12#\n" +
+	"\fvalue_equals\x18\x04 \x01(\fH\x00R\vvalueEqualsB\x06\n" +
+	"\x04kind\"\xba\x01\n" +
 	"\bMutation\x12 \n" +
 	"\x03put\x18\x01 \x01(\v2\f.kvd.v1.ItemH\x00R\x03put\x12\x18\n" +
-	"\x06delete\x18\x02 \x01(\fH\x00R\x06deleteB\x04\n" +
-	"\x02opJ\x04\b\x03\x10\x04J\x04\b\x04\x10\x05\"*\n" +
+	"\x06delete\x18\x02 \x01(\fH\x00R\x06delete\x122\n" +
+	"\fdelete_range\x18\x03 \x01(\v2\r.kvd.v1.RangeH\x00R\vdeleteRange\x128\n" +
+	"\fprecondition\x18\x04 \x01(\v2\x14.kvd.v1.PreconditionR\fpreconditionB\x04\n" +
+	"\x02op\"C\n" +
 	"\n" +
 	"GetRequest\x12\x10\n" +
-	"\x03key\x18\x01 \x01(\fR\x03keyJ\x04\b\x02\x10\x03J\x04\b\x03\x10\x04\"Y\n" +
+	"\x03key\x18\x01 \x01(\fR\x03key\x12\x1d\n" +
+	"\n" +
+	"at_version\x18\x02 \x01(\x04R\tatVersionJ\x04\b\x03\x10\x04\"Y\n" +
 	"\vGetResponse\x12 \n" +
 	"\x04item\x18\x01 \x01(\v2\f.kvd.v1.ItemR\x04item\x12(\n" +
-	"\x04meta\x18\x02 \x01(\v2\x14.kvd.v1.ResponseMetaR\x04meta\"l\n" +
+	"\x04meta\x18\x02 \x01(\v2\x14.kvd.v1.ResponseMetaR\x04meta\"\xc3\x01\n" +
 	"\n" +
 	"PutRequest\x12 \n" +
-	"\x04item\x18\x01 \x01(\v2\f.kvd.v1.ItemR\x04item\x120\n" +
-	"\aoptions\x18\x04 \x01(\v2\x16.kvd.v1.RequestOptionsR\aoptionsJ\x04\b\x02\x10\x03J\x04\b\x03\x10\x04\"=\n" +
+	"\x04item\x18\x01 \x01(\v2\f.kvd.v1.ItemR\x04item\x128\n" +
+	"\fprecondition\x18\x02 \x01(\v2\x14.kvd.v1.PreconditionR\fprecondition\x12'\n" +
+	"\x0freturn_previous\x18\x03 \x01(\bR\x0ereturnPrevious\x120\n" +
+	"\aoptions\x18\x04 \x01(\v2\x16.kvd.v1.RequestOptionsR\aoptions\"a\n" +
 	"\vPutResponse\x12(\n" +
-	"\x04meta\x18\x02 \x01(\v2\x14.kvd.v1.ResponseMetaR\x04metaJ\x04\b\x01\x10\x02\"_\n" +
+	"\bprevious\x18\x01 \x01(\v2\f.kvd.v1.ItemR\bprevious\x12(\n" +
+	"\x04meta\x18\x02 \x01(\v2\x14.kvd.v1.ResponseMetaR\x04meta\"\xb6\x01\n" +
 	"\rDeleteRequest\x12\x10\n" +
-	"\x03key\x18\x01 \x01(\fR\x03key\x120\n" +
-	"\aoptions\x18\x04 \x01(\v2\x16.kvd.v1.RequestOptionsR\aoptionsJ\x04\b\x02\x10\x03J\x04\b\x03\x10\x04\"@\n" +
+	"\x03key\x18\x01 \x01(\fR\x03key\x128\n" +
+	"\fprecondition\x18\x02 \x01(\v2\x14.kvd.v1.PreconditionR\fprecondition\x12'\n" +
+	"\x0freturn_previous\x18\x03 \x01(\bR\x0ereturnPrevious\x120\n" +
+	"\aoptions\x18\x04 \x01(\v2\x16.kvd.v1.RequestOptionsR\aoptions\"d\n" +
 	"\x0eDeleteResponse\x12(\n" +
-	"\x04meta\x18\x02 \x01(\v2\x14.kvd.v1.ResponseMetaR\x04metaJ\x04\b\x01\x10\x02\"1\n" +
+	"\bprevious\x18\x01 \x01(\v2\f.kvd.v1.ItemR\bprevious\x12(\n" +
+	"\x04meta\x18\x02 \x01(\v2\x14.kvd.v1.ResponseMetaR\x04meta\"k\n" +
+	"\x12DeleteRangeRequest\x12#\n" +
+	"\x05range\x18\x01 \x01(\v2\r.kvd.v1.RangeR\x05range\x120\n" +
+	"\aoptions\x18\x02 \x01(\v2\x16.kvd.v1.RequestOptionsR\aoptions\"?\n" +
+	"\x13DeleteRangeResponse\x12(\n" +
+	"\x04meta\x18\x01 \x01(\v2\x14.kvd.v1.ResponseMetaR\x04meta\"J\n" +
 	"\x0fBatchGetRequest\x12\x12\n" +
-	"\x04keys\x18\x01 \x03(\fR\x04keysJ\x04\b\x02\x10\x03J\x04\b\x03\x10\x04\"\xb9\x01\n" +
+	"\x04keys\x18\x01 \x03(\fR\x04keys\x12\x1d\n" +
+	"\n" +
+	"at_version\x18\x02 \x01(\x04R\tatVersionJ\x04\b\x03\x10\x04\"\xb9\x01\n" +
 	"\x10BatchGetResponse\x129\n" +
 	"\alookups\x18\x01 \x03(\v2\x1f.kvd.v1.BatchGetResponse.LookupR\alookups\x12(\n" +
 	"\x04meta\x18\x02 \x01(\v2\x14.kvd.v1.ResponseMetaR\x04meta\x1a@\n" +
@@ -1552,15 +1971,18 @@ const file_kvd_v1_kv_proto_rawDesc = "" +
 	"\aoptions\x18\x03 \x01(\v2\x16.kvd.v1.RequestOptionsR\aoptions\"e\n" +
 	"\rWriteResponse\x12(\n" +
 	"\x04meta\x18\x01 \x01(\v2\x14.kvd.v1.ResponseMetaR\x04meta\x12*\n" +
-	"\bstatuses\x18\x02 \x03(\v2\x0e.kvd.v1.StatusR\bstatuses\"\xb7\x01\n" +
+	"\bstatuses\x18\x02 \x03(\v2\x0e.kvd.v1.StatusR\bstatuses\"\xe4\x01\n" +
 	"\vScanRequest\x12#\n" +
-	"\x05range\x18\x01 \x01(\v2\r.kvd.v1.RangeR\x05range\x12\x1b\n" +
+	"\x05range\x18\x01 \x01(\v2\r.kvd.v1.RangeR\x05range\x12\x18\n" +
+	"\areverse\x18\x02 \x01(\bR\areverse\x12\x1b\n" +
 	"\tkeys_only\x18\x03 \x01(\bR\bkeysOnly\x12\x14\n" +
 	"\x05limit\x18\x04 \x01(\x04R\x05limit\x12\x1f\n" +
 	"\vchunk_bytes\x18\x05 \x01(\rR\n" +
 	"chunkBytes\x12\x1d\n" +
 	"\n" +
-	"page_token\x18\a \x01(\tR\tpageTokenJ\x04\b\x02\x10\x03J\x04\b\x06\x10\aJ\x04\b\b\x10\t\"\x84\x01\n" +
+	"at_version\x18\x06 \x01(\x04R\tatVersion\x12\x1d\n" +
+	"\n" +
+	"page_token\x18\a \x01(\tR\tpageTokenJ\x04\b\b\x10\t\"\x84\x01\n" +
 	"\fScanResponse\x12\"\n" +
 	"\x05items\x18\x01 \x03(\v2\f.kvd.v1.ItemR\x05items\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12(\n" +
@@ -1597,11 +2019,12 @@ const file_kvd_v1_kv_proto_rawDesc = "" +
 	"\x16DURABILITY_UNSPECIFIED\x10\x00\x12\x15\n" +
 	"\x11DURABILITY_MEMORY\x10\x01\x12\x17\n" +
 	"\x13DURABILITY_BUFFERED\x10\x02\x12\x13\n" +
-	"\x0fDURABILITY_SYNC\x10\x03\"\x04\b\x04\x10\x042\x91\x03\n" +
+	"\x0fDURABILITY_SYNC\x10\x03\"\x04\b\x04\x10\x042\xd9\x03\n" +
 	"\tKVService\x12.\n" +
 	"\x03Get\x12\x12.kvd.v1.GetRequest\x1a\x13.kvd.v1.GetResponse\x12.\n" +
 	"\x03Put\x12\x12.kvd.v1.PutRequest\x1a\x13.kvd.v1.PutResponse\x127\n" +
-	"\x06Delete\x12\x15.kvd.v1.DeleteRequest\x1a\x16.kvd.v1.DeleteResponse\x12=\n" +
+	"\x06Delete\x12\x15.kvd.v1.DeleteRequest\x1a\x16.kvd.v1.DeleteResponse\x12F\n" +
+	"\vDeleteRange\x12\x1a.kvd.v1.DeleteRangeRequest\x1a\x1b.kvd.v1.DeleteRangeResponse\x12=\n" +
 	"\bBatchGet\x12\x17.kvd.v1.BatchGetRequest\x1a\x18.kvd.v1.BatchGetResponse\x124\n" +
 	"\x05Write\x12\x14.kvd.v1.WriteRequest\x1a\x15.kvd.v1.WriteResponse\x123\n" +
 	"\x04Scan\x12\x13.kvd.v1.ScanRequest\x1a\x14.kvd.v1.ScanResponse0\x01\x12A\n" +
@@ -1620,81 +2043,95 @@ func file_kvd_v1_kv_proto_rawDescGZIP() []byte {
 }
 
 var file_kvd_v1_kv_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_kvd_v1_kv_proto_msgTypes = make([]protoimpl.MessageInfo, 23)
+var file_kvd_v1_kv_proto_msgTypes = make([]protoimpl.MessageInfo, 26)
 var file_kvd_v1_kv_proto_goTypes = []any{
 	(Durability)(0),                 // 0: kvd.v1.Durability
 	(*Range)(nil),                   // 1: kvd.v1.Range
 	(*Item)(nil),                    // 2: kvd.v1.Item
 	(*RequestOptions)(nil),          // 3: kvd.v1.RequestOptions
 	(*ResponseMeta)(nil),            // 4: kvd.v1.ResponseMeta
-	(*Mutation)(nil),                // 5: kvd.v1.Mutation
-	(*GetRequest)(nil),              // 6: kvd.v1.GetRequest
-	(*GetResponse)(nil),             // 7: kvd.v1.GetResponse
-	(*PutRequest)(nil),              // 8: kvd.v1.PutRequest
-	(*PutResponse)(nil),             // 9: kvd.v1.PutResponse
-	(*DeleteRequest)(nil),           // 10: kvd.v1.DeleteRequest
-	(*DeleteResponse)(nil),          // 11: kvd.v1.DeleteResponse
-	(*BatchGetRequest)(nil),         // 12: kvd.v1.BatchGetRequest
-	(*BatchGetResponse)(nil),        // 13: kvd.v1.BatchGetResponse
-	(*WriteRequest)(nil),            // 14: kvd.v1.WriteRequest
-	(*WriteResponse)(nil),           // 15: kvd.v1.WriteResponse
-	(*ScanRequest)(nil),             // 16: kvd.v1.ScanRequest
-	(*ScanResponse)(nil),            // 17: kvd.v1.ScanResponse
-	(*PipelineRequest)(nil),         // 18: kvd.v1.PipelineRequest
-	(*PipelineResponse)(nil),        // 19: kvd.v1.PipelineResponse
-	(*Status)(nil),                  // 20: kvd.v1.Status
-	(*BatchGetResponse_Lookup)(nil), // 21: kvd.v1.BatchGetResponse.Lookup
-	(*PipelineRequest_Op)(nil),      // 22: kvd.v1.PipelineRequest.Op
-	(*PipelineResponse_Result)(nil), // 23: kvd.v1.PipelineResponse.Result
+	(*Precondition)(nil),            // 5: kvd.v1.Precondition
+	(*Mutation)(nil),                // 6: kvd.v1.Mutation
+	(*GetRequest)(nil),              // 7: kvd.v1.GetRequest
+	(*GetResponse)(nil),             // 8: kvd.v1.GetResponse
+	(*PutRequest)(nil),              // 9: kvd.v1.PutRequest
+	(*PutResponse)(nil),             // 10: kvd.v1.PutResponse
+	(*DeleteRequest)(nil),           // 11: kvd.v1.DeleteRequest
+	(*DeleteResponse)(nil),          // 12: kvd.v1.DeleteResponse
+	(*DeleteRangeRequest)(nil),      // 13: kvd.v1.DeleteRangeRequest
+	(*DeleteRangeResponse)(nil),     // 14: kvd.v1.DeleteRangeResponse
+	(*BatchGetRequest)(nil),         // 15: kvd.v1.BatchGetRequest
+	(*BatchGetResponse)(nil),        // 16: kvd.v1.BatchGetResponse
+	(*WriteRequest)(nil),            // 17: kvd.v1.WriteRequest
+	(*WriteResponse)(nil),           // 18: kvd.v1.WriteResponse
+	(*ScanRequest)(nil),             // 19: kvd.v1.ScanRequest
+	(*ScanResponse)(nil),            // 20: kvd.v1.ScanResponse
+	(*PipelineRequest)(nil),         // 21: kvd.v1.PipelineRequest
+	(*PipelineResponse)(nil),        // 22: kvd.v1.PipelineResponse
+	(*Status)(nil),                  // 23: kvd.v1.Status
+	(*BatchGetResponse_Lookup)(nil), // 24: kvd.v1.BatchGetResponse.Lookup
+	(*PipelineRequest_Op)(nil),      // 25: kvd.v1.PipelineRequest.Op
+	(*PipelineResponse_Result)(nil), // 26: kvd.v1.PipelineResponse.Result
 }
 var file_kvd_v1_kv_proto_depIdxs = []int32{
 	0,  // 0: kvd.v1.RequestOptions.durability:type_name -> kvd.v1.Durability
 	2,  // 1: kvd.v1.Mutation.put:type_name -> kvd.v1.Item
-	2,  // 2: kvd.v1.GetResponse.item:type_name -> kvd.v1.Item
-	4,  // 3: kvd.v1.GetResponse.meta:type_name -> kvd.v1.ResponseMeta
-	2,  // 4: kvd.v1.PutRequest.item:type_name -> kvd.v1.Item
-	3,  // 5: kvd.v1.PutRequest.options:type_name -> kvd.v1.RequestOptions
-	4,  // 6: kvd.v1.PutResponse.meta:type_name -> kvd.v1.ResponseMeta
-	3,  // 7: kvd.v1.DeleteRequest.options:type_name -> kvd.v1.RequestOptions
-	4,  // 8: kvd.v1.DeleteResponse.meta:type_name -> kvd.v1.ResponseMeta
-	21, // 9: kvd.v1.BatchGetResponse.lookups:type_name -> kvd.v1.BatchGetResponse.Lookup
-	4,  // 10: kvd.v1.BatchGetResponse.meta:type_name -> kvd.v1.ResponseMeta
-	5,  // 11: kvd.v1.WriteRequest.mutations:type_name -> kvd.v1.Mutation
-	3,  // 12: kvd.v1.WriteRequest.options:type_name -> kvd.v1.RequestOptions
-	4,  // 13: kvd.v1.WriteResponse.meta:type_name -> kvd.v1.ResponseMeta
-	20, // 14: kvd.v1.WriteResponse.statuses:type_name -> kvd.v1.Status
-	1,  // 15: kvd.v1.ScanRequest.range:type_name -> kvd.v1.Range
-	2,  // 16: kvd.v1.ScanResponse.items:type_name -> kvd.v1.Item
-	4,  // 17: kvd.v1.ScanResponse.meta:type_name -> kvd.v1.ResponseMeta
-	22, // 18: kvd.v1.PipelineRequest.ops:type_name -> kvd.v1.PipelineRequest.Op
-	23, // 19: kvd.v1.PipelineResponse.results:type_name -> kvd.v1.PipelineResponse.Result
-	2,  // 20: kvd.v1.BatchGetResponse.Lookup.item:type_name -> kvd.v1.Item
-	6,  // 21: kvd.v1.PipelineRequest.Op.get:type_name -> kvd.v1.GetRequest
-	8,  // 22: kvd.v1.PipelineRequest.Op.put:type_name -> kvd.v1.PutRequest
-	10, // 23: kvd.v1.PipelineRequest.Op.delete:type_name -> kvd.v1.DeleteRequest
-	20, // 24: kvd.v1.PipelineResponse.Result.status:type_name -> kvd.v1.Status
-	7,  // 25: kvd.v1.PipelineResponse.Result.get:type_name -> kvd.v1.GetResponse
-	9,  // 26: kvd.v1.PipelineResponse.Result.put:type_name -> kvd.v1.PutResponse
-	11, // 27: kvd.v1.PipelineResponse.Result.delete:type_name -> kvd.v1.DeleteResponse
-	6,  // 28: kvd.v1.KVService.Get:input_type -> kvd.v1.GetRequest
-	8,  // 29: kvd.v1.KVService.Put:input_type -> kvd.v1.PutRequest
-	10, // 30: kvd.v1.KVService.Delete:input_type -> kvd.v1.DeleteRequest
-	12, // 31: kvd.v1.KVService.BatchGet:input_type -> kvd.v1.BatchGetRequest
-	14, // 32: kvd.v1.KVService.Write:input_type -> kvd.v1.WriteRequest
-	16, // 33: kvd.v1.KVService.Scan:input_type -> kvd.v1.ScanRequest
-	18, // 34: kvd.v1.KVService.Pipeline:input_type -> kvd.v1.PipelineRequest
-	7,  // 35: kvd.v1.KVService.Get:output_type -> kvd.v1.GetResponse
-	9,  // 36: kvd.v1.KVService.Put:output_type -> kvd.v1.PutResponse
-	11, // 37: kvd.v1.KVService.Delete:output_type -> kvd.v1.DeleteResponse
-	13, // 38: kvd.v1.KVService.BatchGet:output_type -> kvd.v1.BatchGetResponse
-	15, // 39: kvd.v1.KVService.Write:output_type -> kvd.v1.WriteResponse
-	17, // 40: kvd.v1.KVService.Scan:output_type -> kvd.v1.ScanResponse
-	19, // 41: kvd.v1.KVService.Pipeline:output_type -> kvd.v1.PipelineResponse
-	35, // [35:42] is the sub-list for method output_type
-	28, // [28:35] is the sub-list for method input_type
-	28, // [28:28] is the sub-list for extension type_name
-	28, // [28:28] is the sub-list for extension extendee
-	0,  // [0:28] is the sub-list for field type_name
+	1,  // 2: kvd.v1.Mutation.delete_range:type_name -> kvd.v1.Range
+	5,  // 3: kvd.v1.Mutation.precondition:type_name -> kvd.v1.Precondition
+	2,  // 4: kvd.v1.GetResponse.item:type_name -> kvd.v1.Item
+	4,  // 5: kvd.v1.GetResponse.meta:type_name -> kvd.v1.ResponseMeta
+	2,  // 6: kvd.v1.PutRequest.item:type_name -> kvd.v1.Item
+	5,  // 7: kvd.v1.PutRequest.precondition:type_name -> kvd.v1.Precondition
+	3,  // 8: kvd.v1.PutRequest.options:type_name -> kvd.v1.RequestOptions
+	2,  // 9: kvd.v1.PutResponse.previous:type_name -> kvd.v1.Item
+	4,  // 10: kvd.v1.PutResponse.meta:type_name -> kvd.v1.ResponseMeta
+	5,  // 11: kvd.v1.DeleteRequest.precondition:type_name -> kvd.v1.Precondition
+	3,  // 12: kvd.v1.DeleteRequest.options:type_name -> kvd.v1.RequestOptions
+	2,  // 13: kvd.v1.DeleteResponse.previous:type_name -> kvd.v1.Item
+	4,  // 14: kvd.v1.DeleteResponse.meta:type_name -> kvd.v1.ResponseMeta
+	1,  // 15: kvd.v1.DeleteRangeRequest.range:type_name -> kvd.v1.Range
+	3,  // 16: kvd.v1.DeleteRangeRequest.options:type_name -> kvd.v1.RequestOptions
+	4,  // 17: kvd.v1.DeleteRangeResponse.meta:type_name -> kvd.v1.ResponseMeta
+	24, // 18: kvd.v1.BatchGetResponse.lookups:type_name -> kvd.v1.BatchGetResponse.Lookup
+	4,  // 19: kvd.v1.BatchGetResponse.meta:type_name -> kvd.v1.ResponseMeta
+	6,  // 20: kvd.v1.WriteRequest.mutations:type_name -> kvd.v1.Mutation
+	3,  // 21: kvd.v1.WriteRequest.options:type_name -> kvd.v1.RequestOptions
+	4,  // 22: kvd.v1.WriteResponse.meta:type_name -> kvd.v1.ResponseMeta
+	23, // 23: kvd.v1.WriteResponse.statuses:type_name -> kvd.v1.Status
+	1,  // 24: kvd.v1.ScanRequest.range:type_name -> kvd.v1.Range
+	2,  // 25: kvd.v1.ScanResponse.items:type_name -> kvd.v1.Item
+	4,  // 26: kvd.v1.ScanResponse.meta:type_name -> kvd.v1.ResponseMeta
+	25, // 27: kvd.v1.PipelineRequest.ops:type_name -> kvd.v1.PipelineRequest.Op
+	26, // 28: kvd.v1.PipelineResponse.results:type_name -> kvd.v1.PipelineResponse.Result
+	2,  // 29: kvd.v1.BatchGetResponse.Lookup.item:type_name -> kvd.v1.Item
+	7,  // 30: kvd.v1.PipelineRequest.Op.get:type_name -> kvd.v1.GetRequest
+	9,  // 31: kvd.v1.PipelineRequest.Op.put:type_name -> kvd.v1.PutRequest
+	11, // 32: kvd.v1.PipelineRequest.Op.delete:type_name -> kvd.v1.DeleteRequest
+	23, // 33: kvd.v1.PipelineResponse.Result.status:type_name -> kvd.v1.Status
+	8,  // 34: kvd.v1.PipelineResponse.Result.get:type_name -> kvd.v1.GetResponse
+	10, // 35: kvd.v1.PipelineResponse.Result.put:type_name -> kvd.v1.PutResponse
+	12, // 36: kvd.v1.PipelineResponse.Result.delete:type_name -> kvd.v1.DeleteResponse
+	7,  // 37: kvd.v1.KVService.Get:input_type -> kvd.v1.GetRequest
+	9,  // 38: kvd.v1.KVService.Put:input_type -> kvd.v1.PutRequest
+	11, // 39: kvd.v1.KVService.Delete:input_type -> kvd.v1.DeleteRequest
+	13, // 40: kvd.v1.KVService.DeleteRange:input_type -> kvd.v1.DeleteRangeRequest
+	15, // 41: kvd.v1.KVService.BatchGet:input_type -> kvd.v1.BatchGetRequest
+	17, // 42: kvd.v1.KVService.Write:input_type -> kvd.v1.WriteRequest
+	19, // 43: kvd.v1.KVService.Scan:input_type -> kvd.v1.ScanRequest
+	21, // 44: kvd.v1.KVService.Pipeline:input_type -> kvd.v1.PipelineRequest
+	8,  // 45: kvd.v1.KVService.Get:output_type -> kvd.v1.GetResponse
+	10, // 46: kvd.v1.KVService.Put:output_type -> kvd.v1.PutResponse
+	12, // 47: kvd.v1.KVService.Delete:output_type -> kvd.v1.DeleteResponse
+	14, // 48: kvd.v1.KVService.DeleteRange:output_type -> kvd.v1.DeleteRangeResponse
+	16, // 49: kvd.v1.KVService.BatchGet:output_type -> kvd.v1.BatchGetResponse
+	18, // 50: kvd.v1.KVService.Write:output_type -> kvd.v1.WriteResponse
+	20, // 51: kvd.v1.KVService.Scan:output_type -> kvd.v1.ScanResponse
+	22, // 52: kvd.v1.KVService.Pipeline:output_type -> kvd.v1.PipelineResponse
+	45, // [45:53] is the sub-list for method output_type
+	37, // [37:45] is the sub-list for method input_type
+	37, // [37:37] is the sub-list for extension type_name
+	37, // [37:37] is the sub-list for extension extendee
+	0,  // [0:37] is the sub-list for field type_name
 }
 
 func init() { file_kvd_v1_kv_proto_init() }
@@ -1703,15 +2140,22 @@ func file_kvd_v1_kv_proto_init() {
 		return
 	}
 	file_kvd_v1_kv_proto_msgTypes[4].OneofWrappers = []any{
+		(*Precondition_MustExist)(nil),
+		(*Precondition_MustNotExist)(nil),
+		(*Precondition_VersionEquals)(nil),
+		(*Precondition_ValueEquals)(nil),
+	}
+	file_kvd_v1_kv_proto_msgTypes[5].OneofWrappers = []any{
 		(*Mutation_Put)(nil),
 		(*Mutation_Delete)(nil),
+		(*Mutation_DeleteRange)(nil),
 	}
-	file_kvd_v1_kv_proto_msgTypes[21].OneofWrappers = []any{
+	file_kvd_v1_kv_proto_msgTypes[24].OneofWrappers = []any{
 		(*PipelineRequest_Op_Get)(nil),
 		(*PipelineRequest_Op_Put)(nil),
 		(*PipelineRequest_Op_Delete)(nil),
 	}
-	file_kvd_v1_kv_proto_msgTypes[22].OneofWrappers = []any{
+	file_kvd_v1_kv_proto_msgTypes[25].OneofWrappers = []any{
 		(*PipelineResponse_Result_Get)(nil),
 		(*PipelineResponse_Result_Put)(nil),
 		(*PipelineResponse_Result_Delete)(nil),
@@ -1722,7 +2166,7 @@ func file_kvd_v1_kv_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_kvd_v1_kv_proto_rawDesc), len(file_kvd_v1_kv_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   23,
+			NumMessages:   26,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -18,13 +18,14 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	KVService_Get_FullMethodName      = "/kvd.v1.KVService/Get"
-	KVService_Put_FullMethodName      = "/kvd.v1.KVService/Put"
-	KVService_Delete_FullMethodName   = "/kvd.v1.KVService/Delete"
-	KVService_BatchGet_FullMethodName = "/kvd.v1.KVService/BatchGet"
-	KVService_Write_FullMethodName    = "/kvd.v1.KVService/Write"
-	KVService_Scan_FullMethodName     = "/kvd.v1.KVService/Scan"
-	KVService_Pipeline_FullMethodName = "/kvd.v1.KVService/Pipeline"
+	KVService_Get_FullMethodName         = "/kvd.v1.KVService/Get"
+	KVService_Put_FullMethodName         = "/kvd.v1.KVService/Put"
+	KVService_Delete_FullMethodName      = "/kvd.v1.KVService/Delete"
+	KVService_DeleteRange_FullMethodName = "/kvd.v1.KVService/DeleteRange"
+	KVService_BatchGet_FullMethodName    = "/kvd.v1.KVService/BatchGet"
+	KVService_Write_FullMethodName       = "/kvd.v1.KVService/Write"
+	KVService_Scan_FullMethodName        = "/kvd.v1.KVService/Scan"
+	KVService_Pipeline_FullMethodName    = "/kvd.v1.KVService/Pipeline"
 )
 
 // KVServiceClient is the client API for KVService service.
@@ -40,6 +41,8 @@ type KVServiceClient interface {
 	Put(ctx context.Context, in *PutRequest, opts ...grpc.CallOption) (*PutResponse, error)
 	// Delete removes one key; deleting a missing key succeeds.
 	Delete(ctx context.Context, in *DeleteRequest, opts ...grpc.CallOption) (*DeleteResponse, error)
+	// DeleteRange removes every key of a range, however many there are.
+	DeleteRange(ctx context.Context, in *DeleteRangeRequest, opts ...grpc.CallOption) (*DeleteRangeResponse, error)
 	// BatchGet reads many keys at one version.
 	BatchGet(ctx context.Context, in *BatchGetRequest, opts ...grpc.CallOption) (*BatchGetResponse, error)
 	// Write applies mutations: all of them at one version or none of them when
@@ -86,6 +89,16 @@ func (c *kVServiceClient) Delete(ctx context.Context, in *DeleteRequest, opts ..
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(DeleteResponse)
 	err := c.cc.Invoke(ctx, KVService_Delete_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *kVServiceClient) DeleteRange(ctx context.Context, in *DeleteRangeRequest, opts ...grpc.CallOption) (*DeleteRangeResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(DeleteRangeResponse)
+	err := c.cc.Invoke(ctx, KVService_DeleteRange_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -157,6 +170,8 @@ type KVServiceServer interface {
 	Put(context.Context, *PutRequest) (*PutResponse, error)
 	// Delete removes one key; deleting a missing key succeeds.
 	Delete(context.Context, *DeleteRequest) (*DeleteResponse, error)
+	// DeleteRange removes every key of a range, however many there are.
+	DeleteRange(context.Context, *DeleteRangeRequest) (*DeleteRangeResponse, error)
 	// BatchGet reads many keys at one version.
 	BatchGet(context.Context, *BatchGetRequest) (*BatchGetResponse, error)
 	// Write applies mutations: all of them at one version or none of them when
@@ -187,6 +202,9 @@ func (UnimplementedKVServiceServer) Put(context.Context, *PutRequest) (*PutRespo
 }
 func (UnimplementedKVServiceServer) Delete(context.Context, *DeleteRequest) (*DeleteResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Delete not implemented")
+}
+func (UnimplementedKVServiceServer) DeleteRange(context.Context, *DeleteRangeRequest) (*DeleteRangeResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method DeleteRange not implemented")
 }
 func (UnimplementedKVServiceServer) BatchGet(context.Context, *BatchGetRequest) (*BatchGetResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method BatchGet not implemented")
@@ -275,6 +293,24 @@ func _KVService_Delete_Handler(srv interface{}, ctx context.Context, dec func(in
 	return interceptor(ctx, in, info, handler)
 }
 
+func _KVService_DeleteRange_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(DeleteRangeRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(KVServiceServer).DeleteRange(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: KVService_DeleteRange_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(KVServiceServer).DeleteRange(ctx, req.(*DeleteRangeRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _KVService_BatchGet_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(BatchGetRequest)
 	if err := dec(in); err != nil {
@@ -347,6 +383,10 @@ var KVService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Delete",
 			Handler:    _KVService_Delete_Handler,
+		},
+		{
+			MethodName: "DeleteRange",
+			Handler:    _KVService_DeleteRange_Handler,
 		},
 		{
 			MethodName: "BatchGet",

@@ -13,6 +13,8 @@ const (
 	ReasonOverloaded       = "OVERLOADED"
 	ReasonDeadlineExceeded = "DEADLINE_EXCEEDED"
 	ReasonCancelled        = "CANCELLED"
+	ReasonConditionFailed  = "CONDITION_FAILED"
+	ReasonConflict         = "CONFLICT"
 	ReasonOutcomeUnknown   = "OUTCOME_UNKNOWN"
 	ReasonReadOnly         = "READ_ONLY"
 	ReasonShuttingDown     = "SHUTTING_DOWN"
@@ -24,7 +26,8 @@ const (
 
 // Keys of ErrorInfo.metadata.
 const (
-	MetadataVersion   = "version"    // with KEY_NOT_FOUND: the version read at
+	MetadataVersion   = "version"    // with KEY_NOT_FOUND: the version read at; with CONDITION_FAILED: the version found
+	MetadataKey       = "key"        // with CONDITION_FAILED and CONFLICT: the key, quoted as in Go
 	MetadataCause     = "cause"      // with OVERLOADED: what was full
 	MetadataRequestID = "request_id" // with INTERNAL and CORRUPTION: finds it in the server's log
 )

@@ -1,0 +1,104 @@
+package kv
+
+import (
+	"bytes"
+	"fmt"
+)
+
+// ConditionKind says what a Condition asks of its key.
+type ConditionKind uint8
+
+const (
+	// Unconditional asks nothing. It is the zero Condition.
+	Unconditional ConditionKind = iota
+	// IfAbsent: the key is not there, or has expired.
+	IfAbsent
+	// IfPresent: the key is there.
+	IfPresent
+	// IfVersion: the key is there and its newest write has the version.
+	IfVersion
+	// IfValue: the key is there with exactly the value.
+	IfValue
+)
+
+// Condition is what must hold of a key, in the order of the log, for a write to
+// happen: compare-and-set.
+type Condition struct {
+	Kind    ConditionKind
+	Version SeqNum // of IfVersion
+	Value   []byte // of IfValue
+}
+
+// Holds reports whether the condition holds of what a read found.
+func (c *Condition) Holds(found *Lookup) bool {
+	switch c.Kind {
+	case IfAbsent:
+		return !found.Found
+	case IfPresent:
+		return found.Found
+	case IfVersion:
+		return found.Found && found.Version == c.Version
+	case IfValue:
+		return found.Found && bytes.Equal(found.Value, c.Value)
+	}
+	return true
+}
+
+// Check reports whether the condition can be asked under the limits.
+func (c *Condition) Check(l Limits) error {
+	switch {
+	case c.Kind > IfValue:
+		return fmt.Errorf("%w: condition %d", ErrInvalidArgument, c.Kind)
+	case c.Kind == IfVersion && c.Version == 0:
+		return fmt.Errorf("%w: no write has version 0; ask whether the key is absent", ErrInvalidArgument)
+	}
+	return l.CheckValue(c.Value)
+}
+
+func (c *Condition) String() string {
+	switch c.Kind {
+	case IfAbsent:
+		return "absent"
+	case IfPresent:
+		return "present"
+	case IfVersion:
+		return fmt.Sprintf("of version %d", c.Version)
+	case IfValue:
+		return fmt.Sprintf("of a certain value of %d bytes", len(c.Value))
+	}
+	return "any"
+}
+
+// Guard is a condition on one key, on which a batch depends.
+type Guard struct {
+	Key []byte
+	Condition
+}
+
+// ConditionError reports a condition that did not hold; nothing was written.
+// errors.Is(err, ErrConditionFailed) holds for it.
+type ConditionError struct {
+	Key     []byte
+	Wanted  string // "absent", "of version 7", ...
+	Found   bool
+	Version SeqNum // of what was found
+}
+
+func (e *ConditionError) Error() string {
+	if !e.Found {
+		return fmt.Sprintf("condition failed: key %q should be %s, but is absent", e.Key, e.Wanted)
+	}
+	return fmt.Sprintf("condition failed: key %q should be %s, but is there with version %d", e.Key, e.Wanted, e.Version)
+}
+
+// Is makes every ConditionError match ErrConditionFailed.
+func (e *ConditionError) Is(target error) bool { return target == ErrConditionFailed }
+
+// Judge returns a *ConditionError, with a copy of the key, unless the condition
+// holds of what a read of the key found.
+func (g *Guard) Judge(found *Lookup) error {
+	if g.Holds(found) {
+		return nil
+	}
+	return &ConditionError{Key: bytes.Clone(g.Key), Wanted: g.String(), Found: found.Found, Version: found.Version}
+}

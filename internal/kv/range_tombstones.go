@@ -1,0 +1,68 @@
+package kv
+
+import (
+	"bytes"
+	"cmp"
+	"slices"
+)
+
+// RangeTombstones answers which range tombstone covers a key. It is immutable:
+// any number of goroutines may use it. The nil one is empty.
+type RangeTombstones struct {
+	tombstones []Entry  // by start, then newest first
+	maxEnd     [][]byte // maxEnd[i] is the largest end among tombstones[:i+1]
+}
+
+// NewRangeTombstones sorts the tombstones, entries of KindRangeDelete, and takes
+// them over with their slices.
+func NewRangeTombstones(tombstones []Entry) *RangeTombstones {
+	slices.SortFunc(tombstones, func(a, b Entry) int { return Compare(a.Key, a.Seq, b.Key, b.Seq) })
+	r := &RangeTombstones{tombstones: tombstones, maxEnd: make([][]byte, len(tombstones))}
+	var end []byte
+	for i := range tombstones {
+		if bytes.Compare(tombstones[i].Value, end) > 0 {
+			end = tombstones[i].Value
+		}
+		r.maxEnd[i] = end
+	}
+	return r
+}
+
+// Len returns how many there are.
+func (r *RangeTombstones) Len() int {
+	if r == nil {
+		return 0
+	}
+	return len(r.tombstones)
+}
+
+// All returns the tombstones by start, then newest first. Read only.
+func (r *RangeTombstones) All() []Entry {
+	if r == nil {
+		return nil
+	}
+	return r.tombstones
+}
+
+// Cover returns the number of the newest tombstone not newer than at that covers
+// key, or 0. What it covers is hidden if it is older: an entry of the same number
+// comes from the same batch and is not.
+//
+// Cost: a binary search, then a step for each tombstone that starts at or before
+// key and is not wholly behind one that covers it.
+func (r *RangeTombstones) Cover(key []byte, at SeqNum) SeqNum {
+	if r.Len() == 0 {
+		return 0
+	}
+	n, _ := slices.BinarySearchFunc(r.tombstones, key, func(t Entry, key []byte) int {
+		return cmp.Or(bytes.Compare(t.Key, key), -1) // one that starts at key covers it
+	})
+	var newest SeqNum
+	for i := n - 1; i >= 0 && bytes.Compare(r.maxEnd[i], key) > 0; i-- {
+		t := &r.tombstones[i]
+		if t.Seq <= at && t.Seq > newest && bytes.Compare(key, t.Value) < 0 {
+			newest = t.Seq
+		}
+	}
+	return newest
+}
