@@ -36,7 +36,8 @@ func sample() *Source {
 			return Traffic{
 				Requests: []RequestCount{{"Get", "OK", 20}, {"Get", "NotFound", 21}},
 				Shed:     map[string]uint64{"streams": 22}, Connections: 23, Bytes: 24,
-				Frames: []uint64{1, 0, 2}, FrameOps: 9,
+				Transactions: map[string]uint64{"commit": 25, "conflict": 26},
+				Frames:       []uint64{1, 0, 2}, FrameOps: 9,
 			}
 		},
 		Incidents: func() Incidents {
@@ -115,7 +116,7 @@ func TestPromisedMetricsAreThere(t *testing.T) {
 	_, page := get(t, sample(), "/metrics")
 	for _, series := range []string{
 		"kvd_corruption_total 30", "kvd_wal_tail_dropped_bytes 31", "kvd_readonly 0",
-		`kvd_shed_total{reason="streams"} 22`, "kvd_inflight_bytes 24", "kvd_connections 23", "kvd_goroutines ",
+		`kvd_shed_total{reason="streams"} 22`, `kvd_txn_total{outcome="commit"} 25`, `kvd_txn_total{outcome="conflict"} 26`, "kvd_inflight_bytes 24", "kvd_connections 23", "kvd_goroutines ",
 		`kvd_build_info{commit="abc",go="go1.26",version="1.2.3"} 1`,
 		`kvd_batch_ops_bucket{le="1"} 1`, `kvd_batch_ops_bucket{le="16"} 2`, `kvd_batch_ops_bucket{le="4096"} 3`, "kvd_batch_ops_sum 2065",
 		`kvd_queue_depth{partition="0"} 10`, `kvd_level_bytes{level="delta",partition="0"} 13`, `kvd_level_files{level="base",partition="0"} 14`,

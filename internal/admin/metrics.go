@@ -18,6 +18,7 @@ var (
 
 	requests    = describe("kvd_requests_total", "Finished requests; operations of a pipeline count one by one.", "method", "code")
 	shed        = describe("kvd_shed_total", "Connections, calls and operations refused because something was full.", "reason")
+	txns        = describe("kvd_txn_total", "Transactions that were judged, by what became of them.", "outcome")
 	panics      = describe("kvd_handler_panics_total", "Request handlers that panicked.")
 	connections = describe("kvd_connections", "Open client connections.")
 	accepted    = describe("kvd_connections_accepted_total", "Client connections taken.")
@@ -52,7 +53,9 @@ var (
 
 	cacheRequests = describe("kvd_cache_requests_total", "Block reads by whether the cache had the block.", "result")
 	cacheBytes    = describe("kvd_cache_bytes", "Memory of the block cache in use.")
-	snapshots     = describe("kvd_snapshots_open", "Snapshots held by scans and reads.")
+	conflicts     = describe("kvd_conflicts_total", "Conditional writes and commits that met a rival write and were tried again or refused.")
+	duplicates    = describe("kvd_dedup_hits_total", "Named writes that had been applied before and were not again.")
+	snapshots     = describe("kvd_snapshots_open", "Snapshots under lease.")
 	visible       = describe("kvd_visible_sequence_number", "The newest number that every reader sees.")
 	memtableLimit = describe("kvd_memtable_limit_bytes", "Budget of all memtables.")
 	memtableShed  = describe("kvd_memtable_shed_total", "Writes shed by the store because its memtables were full.")
@@ -135,6 +138,9 @@ func (s sink) traffic(t *Traffic) {
 	for reason, n := range t.Shed {
 		s.counter(shed, n, reason)
 	}
+	for outcome, n := range t.Transactions {
+		s.counter(txns, n, outcome)
+	}
 	s.counter(panics, t.Panics)
 	s.number(connections, float64(t.Connections))
 	s.counter(accepted, t.Accepted)
@@ -175,6 +181,8 @@ func (s sink) store(st *engine.Stats) {
 	s.counter(cacheRequests, st.Cache.Hits, "hit")
 	s.counter(cacheRequests, st.Cache.Misses, "miss")
 	s.number(cacheBytes, float64(st.Cache.Bytes))
+	s.counter(conflicts, st.Conflicts)
+	s.counter(duplicates, st.Duplicates)
 	s.number(snapshots, float64(st.Snapshots))
 	s.number(visible, float64(st.Visible))
 	s.number(memtableLimit, float64(st.MemtableLimit))

@@ -32,13 +32,14 @@ type Build struct {
 
 // Traffic counts what the service did with its callers.
 type Traffic struct {
-	Requests    []RequestCount
-	Shed        map[string]uint64 // by reason
-	Panics      uint64
-	Connections int64
-	Accepted    uint64
-	Streams     int64 // calls in progress
-	Bytes       int64 // what they are charged for
+	Requests     []RequestCount
+	Shed         map[string]uint64 // by reason
+	Transactions map[string]uint64 // by outcome: "commit", "conflict", "condition_failed"
+	Panics       uint64
+	Connections  int64
+	Accepted     uint64
+	Streams      int64 // calls in progress
+	Bytes        int64 // what they are charged for
 
 	// Frames[i] counts frames of at most 2^i operations that are in no smaller
 	// class; FrameOps is their operations.

@@ -45,17 +45,42 @@
 //
 // A tombstone frees up to one entry of the base when it arrives there, so the
 // oldest delta is worth its bytes plus, for each tombstone, a mean entry of the
-// base. If the tombstones of all deltas together are worth the threshold, the
+// base. A range tombstone frees all that it covers: that is estimated from the
+// bounds of the base's tables, as if their keys lay evenly between them, once no
+// snapshot precedes it. If the tombstones of all deltas together are worth the threshold, the
 // deltas become one first. So what is deleted but still stored stays below about
 // a BaseRatio-th of the base, whatever the order of deletes. Tombstones that
 // reach the base while a snapshot needs what they hide are collected when it is
 // gone. A share of tombstones among the entries would be the simpler rule, but
 // it would write the base anew for a queue's every small flush.
 //
+// Entries that expired are worth nothing to Pick, for nobody counts them: they go
+// when other writes bring a merge to where they are.
+//
 // # What may be dropped
 //
 // See [Snapshots] and [Rule]: an older version of a key if no snapshot lies
-// between it and the next newer one; a tombstone only in a CompactBase, which by
-// E4 of manifest.Version.Apply reads every older version of its keys, and only
-// if no snapshot is older than it.
+// between it and the next newer one, or between it and a range tombstone of the
+// merge that covers it; a tombstone only in a CompactBase, which by E4 of
+// manifest.Version.Apply reads every older version of its keys, and only if no
+// snapshot is older than it.
+//
+// E4 holds for a whole range too. The bounds of a table span what its range
+// tombstones cover, so a CompactBase reads every table of the base with a covered
+// key; and no other table of the same delta has one, because tables of a run are
+// disjoint by these bounds.
+//
+// # Range tombstones
+//
+// A merge meets a range tombstone at its start, before all that it hides, and so
+// needs no other pass. Where a newer one covers an older one and no snapshot lies
+// between, the older one begins behind the newer, or goes. What overlaps is so
+// taken apart merge by merge.
+//
+// Where a table is cut, so are the range tombstones that reach past it: one part
+// ends just behind the last key, the other begins there in the next table. The
+// end of a range tombstone stands in the file at its start, so entries behind one
+// wait in memory until it has ended or the table is cut, which then happens at
+// 8 MiB. (Left out: to write a table again once its end is known, for that doubles
+// the writing; to cut at bounds of the inputs, for a run of one table has none.)
 package compaction

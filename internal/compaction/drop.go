@@ -1,6 +1,7 @@
 package compaction
 
 import (
+	"bytes"
 	"slices"
 	"sort"
 
@@ -29,18 +30,25 @@ func (s Snapshots) Oldest() kv.SeqNum {
 	return s[0]
 }
 
-// Superseded reports whether nobody can see version seq of a key that has the
-// newer version newer: no snapshot is at seq or later but before newer.
-func (s Snapshots) Superseded(seq, newer kv.SeqNum) bool {
-	i := sort.Search(len(s), func(i int) bool { return s[i] >= seq })
-	return i == len(s) || s[i] >= newer
+// Superseded reports whether nobody can see version seq of a key that is hidden
+// from version newer on, by another version or by a range tombstone: no snapshot
+// is at seq or later but before newer.
+func (s Snapshots) Superseded(seq, newer kv.SeqNum) bool { return newer <= s.from(seq) }
+
+// from returns the number of the first snapshot that sees version seq,
+// kv.MaxSeqNum if there is none: then only readers of the newest versions may.
+func (s Snapshots) from(seq kv.SeqNum) kv.SeqNum {
+	if i := sort.Search(len(s), func(i int) bool { return s[i] >= seq }); i < len(s) {
+		return s[i]
+	}
+	return kv.MaxSeqNum
 }
 
-// TombstoneDead reports whether a tombstone that no newer version supersedes may
-// go. olderRead says that the merge reads all older versions of its keys: that
-// is so in a CompactBase and only there. Every snapshot must see the tombstone,
-// or one of them sees an older version, which the merge keeps and which would
-// come back to life for readers of newer versions.
+// TombstoneDead reports whether a tombstone that nothing newer supersedes may go.
+// olderRead says that the merge reads all older versions of its keys: that is so
+// in a CompactBase and only there. Every snapshot must see the tombstone, or one
+// of them sees an older version, which the merge keeps and which would come back
+// to life for readers of newer versions.
 func (s Snapshots) TombstoneDead(seq kv.SeqNum, olderRead bool) bool {
 	if bugTombstoneEarly {
 		olderRead = true
@@ -56,8 +64,8 @@ type Rule struct {
 	// Snapshots is what must stay readable.
 	Snapshots Snapshots
 	// Now is the Unix time in milliseconds; entries that expired by then count as
-	// tombstones. It must not be later than the clock of any later reader. Zero:
-	// none has expired.
+	// tombstones. It must not be later than the clock of any reader, now or later.
+	// Zero: none has expired.
 	Now uint64
 }
 
@@ -68,29 +76,30 @@ const (
 	stays verdict = iota
 	superseded
 	tombstoneDead
+	postponed // a range tombstone that begins later now
 )
 
 // judge applies a Rule to the entries of a merge, in the order of kv.Compare.
-//
-// Range tombstones stay: telling when all that they cover is gone takes more
-// than the versions of one key. Nor do they supersede what lies under them.
 type judge struct {
 	rule      Rule
 	olderRead bool
 	newer     kv.SeqNum // the last version of the current key; 0: none yet
+	cover     cover     // the range tombstones that stayed, and the dead ones
 }
 
-// next judges an entry; sameKey says that it has the key of the one before it.
-func (j *judge) next(e *kv.Entry, sameKey bool) verdict {
-	if !sameKey {
-		j.newer = 0
-	}
-	if e.Kind == kv.KindRangeDelete {
-		return stays
-	}
+// nextKey says that the next entry has another key than the one before it.
+func (j *judge) nextKey() { j.newer = 0 }
+
+// point judges a put or delete.
+//
+// It goes if the first reader that could see it sees something newer in its place.
+// That may be a version or tombstone that was dropped itself: what superseded that
+// one takes its part, for no snapshot lies between.
+func (j *judge) point(e *kv.Entry) verdict {
 	newer := j.newer
 	j.newer = e.Seq
-	if newer != 0 && j.rule.Snapshots.Superseded(e.Seq, newer) {
+	reader := j.rule.Snapshots.from(e.Seq)
+	if newer != 0 && newer <= reader || j.cover.newest(e.Key, reader) > e.Seq {
 		return superseded
 	}
 	dead := e.Kind == kv.KindDelete || e.Expiry != 0 && e.Expiry <= j.rule.Now
@@ -98,4 +107,29 @@ func (j *judge) next(e *kv.Entry, sameKey bool) verdict {
 		return tombstoneDead
 	}
 	return stays
+}
+
+// rangeDelete judges a range tombstone. If only its first part is superseded, it
+// makes it begin behind that and says postponed: it is to be judged again there.
+//
+// The judge keeps the slices of t.
+func (j *judge) rangeDelete(t *kv.Entry) verdict {
+	if j.dead(t) {
+		j.cover.add(*t)
+		return tombstoneDead
+	}
+	if end := j.cover.end(t, j.rule.Snapshots.from(t.Seq)); end != nil {
+		if bytes.Compare(end, t.Value) >= 0 {
+			return superseded
+		}
+		t.Key = end
+		return postponed
+	}
+	j.cover.add(*t)
+	return stays
+}
+
+// dead reports whether a range tombstone is dropped wherever it stands.
+func (j *judge) dead(t *kv.Entry) bool {
+	return j.rule.Snapshots.TombstoneDead(t.Seq, j.olderRead)
 }

@@ -1,7 +1,9 @@
 package compaction
 
 import (
+	"bytes"
 	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -56,7 +58,8 @@ func TestTombstoneDead(t *testing.T) {
 }
 
 // newestAt is what a reader at a version sees of a key: the newest of its
-// versions that is not newer; 0 if it sees a tombstone or nothing.
+// versions that is not newer; 0 if it sees a tombstone or nothing. Range
+// tombstones among them cover the key.
 func newestAt(at kv.SeqNum, versions ...[]kv.Entry) kv.SeqNum {
 	var newest kv.Entry
 	for _, run := range versions {
@@ -66,38 +69,48 @@ func newestAt(at kv.SeqNum, versions ...[]kv.Entry) kv.SeqNum {
 			}
 		}
 	}
-	if newest.Kind == kv.KindDelete {
+	if newest.Kind != kv.KindPut {
 		return 0
 	}
 	return newest.Seq
 }
 
-// All histories of one key of up to five versions, each put or deleted, all sets
-// of snapshots, and all ways to part the history into runs that the merge reads
-// and older ones that it does not: every snapshot and every newer reader sees
-// after the merge what it saw before.
+// All histories of one key of up to four versions, each put, deleted, or deleted
+// with its range, all sets of snapshots, and all ways to part the history into
+// runs that the merge reads and older ones that it does not: every snapshot and
+// every newer reader sees after the merge what it saw before.
 func TestNobodySeesADifferenceExhaustively(t *testing.T) {
-	const most = 5
+	const most = 4
 	cases := 0
+	kinds := []kv.Kind{kv.KindPut, kv.KindDelete, kv.KindRangeDelete}
 	for versions := 1; versions <= most; versions++ {
-		for kinds := range 1 << versions {
-			history := make([]kv.Entry, versions) // newest first, at 2, 4, 6 ...
-			for i := range history {
-				history[i] = kv.Entry{Key: []byte("k"), Seq: kv.SeqNum(2 * (versions - i)), Kind: kv.KindPut}
-				if kinds>>i&1 == 1 {
-					history[i].Kind = kv.KindDelete
-				}
+		for _, start := range []string{"a", "k"} { // of the range tombstones: before the key, or at it
+			if start == "k" && versions == most && testing.Short() {
+				break
 			}
-			for set := range 1 << (2*versions + 1) { // snapshots at 1, 2 ... 2*versions+1
-				var snapshots Snapshots
-				for at := range 2*versions + 1 {
-					if set>>at&1 == 1 {
-						snapshots = append(snapshots, kv.SeqNum(at+1))
+			for choice := range 81 {
+				history := make([]kv.Entry, versions) // newest first, at 2, 4, 6 ...
+				for i := range history {
+					history[i] = kv.Entry{Key: []byte("k"), Seq: kv.SeqNum(2 * (versions - i)), Kind: kinds[choice%3]}
+					if history[i].Kind == kv.KindRangeDelete {
+						history[i].Key, history[i].Value = []byte(start), []byte("z")
 					}
+					choice /= 3
 				}
-				for unread := 0; unread < versions; unread++ { // versions that the merge does not read
-					cases++
-					checkHistory(t, history[:versions-unread], history[versions-unread:], snapshots)
+				if choice > 0 {
+					break // all kinds of these versions are done
+				}
+				for set := range 1 << (2*versions + 1) { // snapshots at 1, 2 ... 2*versions+1
+					var snapshots Snapshots
+					for at := range 2*versions + 1 {
+						if set>>at&1 == 1 {
+							snapshots = append(snapshots, kv.SeqNum(at+1))
+						}
+					}
+					for unread := 0; unread < versions; unread++ { // versions that the merge does not read
+						cases++
+						checkHistory(t, history[:versions-unread], history[versions-unread:], snapshots)
+					}
 				}
 			}
 		}
@@ -105,12 +118,23 @@ func TestNobodySeesADifferenceExhaustively(t *testing.T) {
 	t.Logf("%d cases", cases)
 }
 
+// checkHistory merges the versions that are read, newest first.
 func checkHistory(t *testing.T, read, unread []kv.Entry, snapshots Snapshots) {
 	j := judge{rule: Rule{Snapshots: snapshots}, olderRead: len(unread) == 0}
 	var kept []kv.Entry
-	for i := range read {
-		if j.next(&read[i], i > 0) == stays {
-			kept = append(kept, read[i])
+	ordered := slices.Clone(read)
+	slices.SortStableFunc(ordered, compareEntries)
+	for i := range ordered {
+		e := &ordered[i]
+		if i > 0 && !bytes.Equal(e.Key, ordered[i-1].Key) {
+			j.nextKey()
+		}
+		judged := j.point
+		if e.Kind == kv.KindRangeDelete {
+			judged = j.rangeDelete
+		}
+		if judged(e) == stays {
+			kept = append(kept, *e)
 		}
 	}
 	newest := read[0].Seq
@@ -121,11 +145,21 @@ func checkHistory(t *testing.T, read, unread []kv.Entry, snapshots Snapshots) {
 				at, got, want, describe(read), describe(unread), describe(kept), snapshots)
 		}
 	}
-	if most := len(snapshots) + 1; len(kept) > most {
+	ranges := 0
+	for _, e := range kept {
+		if e.Kind == kv.KindRangeDelete {
+			ranges++
+		}
+	}
+	if most := len(snapshots) + 1; ranges > most || len(kept)-ranges > most {
 		require.FailNow(t, "more versions than readers", "kept %s, snapshots %v", describe(kept), snapshots)
 	}
-	if len(snapshots) == 0 && len(unread) == 0 && read[0].Kind == kv.KindDelete {
-		require.Empty(t, kept, "a tombstone with nobody under it must go")
+	if len(snapshots) == 0 && len(unread) == 0 {
+		live := 0
+		if read[0].Kind == kv.KindPut {
+			live = 1
+		}
+		require.Len(t, kept, live, "what is dead and has nobody under it must go: read %s, kept %s", describe(read), describe(kept))
 	}
 }
 
@@ -137,25 +171,64 @@ func describe(entries []kv.Entry) string {
 	return s
 }
 
-func TestJudgeKnowsExpiryAndLeavesRangeTombstonesAlone(t *testing.T) {
+func TestExpiredEntriesAreTombstones(t *testing.T) {
 	put := func(key string, seq kv.SeqNum, expiry uint64) *kv.Entry {
 		return &kv.Entry{Key: []byte(key), Seq: seq, Kind: kv.KindPut, Expiry: expiry}
 	}
-	rangeDelete := &kv.Entry{Key: []byte("k"), Value: []byte("m"), Seq: 7, Kind: kv.KindRangeDelete}
-
 	base := judge{rule: Rule{Now: 1000}, olderRead: true}
-	assert.Equal(t, tombstoneDead, base.next(put("a", 9, 1000), false))
-	assert.Equal(t, superseded, base.next(put("a", 8, 0), true), "an expired version still hides older ones")
-	assert.Equal(t, stays, base.next(put("b", 9, 1001), false))
-	assert.Equal(t, stays, base.next(rangeDelete, false))
-	assert.Equal(t, stays, base.next(put("k", 7, 0), true), "a range tombstone supersedes nothing")
-	assert.Equal(t, stays, base.next(rangeDelete, true))
-	assert.Equal(t, superseded, base.next(put("k", 6, 0), true), "but a version beside it does")
+	assert.Equal(t, tombstoneDead, base.point(put("a", 9, 1000)))
+	assert.Equal(t, superseded, base.point(put("a", 8, 0)), "an expired version still hides older ones")
+	base.nextKey()
+	assert.Equal(t, stays, base.point(put("b", 9, 1001)))
 
 	delta := judge{rule: Rule{Now: 1000}}
-	assert.Equal(t, stays, delta.next(put("a", 9, 1000), false), "older versions may be in the base")
+	assert.Equal(t, stays, delta.point(put("a", 9, 1000)), "older versions may be in the base")
+	assert.Equal(t, superseded, delta.point(put("a", 8, 0)))
 	never := judge{olderRead: true}
-	assert.Equal(t, stays, never.next(put("a", 9, 1), false))
+	assert.Equal(t, stays, never.point(put("a", 9, 1)))
 	snapshot := judge{rule: Rule{Now: 1000, Snapshots: Snapshots{8}}, olderRead: true}
-	assert.Equal(t, stays, snapshot.next(put("a", 9, 1), false))
+	assert.Equal(t, stays, snapshot.point(put("a", 9, 1)), "it hides what the snapshot keeps")
+	assert.Equal(t, stays, snapshot.point(put("a", 8, 0)))
 }
+
+func TestRangeTombstonesHideTheOlder(t *testing.T) {
+	put := func(key string, seq kv.SeqNum) *kv.Entry {
+		return &kv.Entry{Key: []byte(key), Seq: seq, Kind: kv.KindPut}
+	}
+	j := judge{}
+	assert.Equal(t, stays, j.rangeDelete(tombstone("b", "d", 7)))
+	assert.Equal(t, stays, j.point(put("b", 8)))
+	j.nextKey()
+	assert.Equal(t, stays, j.point(put("ba", 7)), "one of the same batch is not hidden")
+	j.nextKey()
+	assert.Equal(t, superseded, j.point(put("bb", 6)))
+	j.nextKey()
+	assert.Equal(t, stays, j.point(put("d", 6)), "the end is exclusive")
+}
+
+func TestARangeTombstoneIsSupersededWhereANewerOneCovers(t *testing.T) {
+	j := judge{rule: Rule{Snapshots: Snapshots{4}}}
+	require.Equal(t, stays, j.rangeDelete(tombstone("b", "m", 9)))
+	assert.Equal(t, superseded, j.rangeDelete(tombstone("c", "m", 8)))
+	assert.Equal(t, superseded, j.rangeDelete(tombstone("c", "d", 9)), "of the same batch")
+	assert.Equal(t, superseded, j.rangeDelete(tombstone("c", "d", 5)))
+	assert.Equal(t, stays, j.rangeDelete(tombstone("c", "d", 4)), "the snapshot sees it and not the newer one")
+	assert.Equal(t, superseded, j.rangeDelete(tombstone("c", "d", 3)))
+	longer := tombstone("e", "z", 6)
+	assert.Equal(t, postponed, j.rangeDelete(longer))
+	assert.Equal(t, tombstone("m", "z", 6), longer)
+	assert.Equal(t, stays, j.rangeDelete(longer))
+	assert.Equal(t, stays, j.rangeDelete(tombstone("n", "q", 7)), "a newer one")
+
+	base := judge{rule: Rule{Snapshots: Snapshots{4}}, olderRead: true}
+	assert.Equal(t, tombstoneDead, base.rangeDelete(tombstone("b", "m", 4)))
+	assert.Equal(t, stays, base.rangeDelete(tombstone("b", "m", 5)), "what it hides stays for the snapshot")
+	base.nextKey()
+	assert.Equal(t, superseded, base.point(&kv.Entry{Key: []byte("c"), Seq: 3, Kind: kv.KindPut}), "the dead one hides")
+}
+
+func tombstone(start, end string, seq kv.SeqNum) *kv.Entry {
+	return &kv.Entry{Key: []byte(start), Value: []byte(end), Seq: seq, Kind: kv.KindRangeDelete}
+}
+
+func compareEntries(a, b kv.Entry) int { return kv.Compare(a.Key, a.Seq, b.Key, b.Seq) }

@@ -39,7 +39,8 @@ type Job struct {
 	Open    func(*kv.TableMeta) (kv.Iterator, error)
 	Outputs Outputs
 	// TableBytes is where an output is cut, give or take a block and the versions
-	// of one key. Default 32 MiB.
+	// of one key. Default 32 MiB. Under a range tombstone, tables are cut at
+	// 8 MiB if that is less.
 	TableBytes int64
 	Writer     sstable.WriterOptions
 	// Verify reads every output again and checks all of it before Run returns.
@@ -56,16 +57,19 @@ type Result struct {
 	Tables manifest.Run
 	// Read is the count of entries read; what is not in Tables was dropped.
 	Read       uint64
-	Superseded uint64 // dropped: an older version that nobody can see
+	Superseded uint64 // dropped: an older version or a range tombstone that nobody can see
 	Tombstones uint64 // dropped: a tombstone or an expired entry with nothing under it
+	// Pieces is the count of range tombstones that were made by cutting others
+	// where a table was cut. They are not in Read.
+	Pieces uint64
 }
 
 // Run does the merge and returns its outputs. It changes no input and installs
 // nothing.
 //
 // Before it returns without error, the count of entries read is what the
-// manifest says of the inputs, and each of them is in an output or was dropped
-// by the rule.
+// manifest says of the inputs, and each of them, and each piece of a range
+// tombstone, is in an output or was dropped by the rule.
 //
 // Errors: those of the inputs, a *kv.CorruptionError among them, of the outputs,
 // of Throttle, and that of ctx once it is done. After an error no output is left
@@ -94,6 +98,7 @@ type merge struct {
 	result Result
 
 	out      *output      // nil between two tables
+	agenda   agenda       // range tombstones that come later than they were read
 	created  []kv.FileNum // all outputs, for abort
 	lastKey  []byte       // of the last entry, dropped or not
 	lastSeq  kv.SeqNum
@@ -125,7 +130,10 @@ func (m *merge) run(ctx context.Context) (err error) {
 	if err := it.Err(); err != nil {
 		return err
 	}
-	if err := m.cut(ctx); err != nil {
+	if err := m.catchUp(ctx, nil); err != nil {
+		return err
+	}
+	if err := m.finish(ctx); err != nil {
 		return err
 	}
 	return m.checkCounts()
@@ -143,25 +151,88 @@ func (m *merge) add(ctx context.Context, e *kv.Entry) error {
 	m.lastKey = append(m.lastKey[:0], e.Key...)
 	m.lastSeq, m.lastKind = e.Seq, e.Kind
 
-	switch m.judge.next(e, sameKey) {
+	if err := m.catchUp(ctx, e); err != nil {
+		return err
+	}
+	if !sameKey {
+		m.judge.nextKey()
+	}
+	if e.Kind == kv.KindRangeDelete {
+		t := kv.Entry{Key: bytes.Clone(e.Key), Value: bytes.Clone(e.Value), Seq: e.Seq, Kind: e.Kind}
+		if err := m.addRange(t); err != nil {
+			return err
+		}
+		m.advanced()
+		return nil
+	}
+	if !m.count(m.judge.point(e)) {
+		return nil
+	}
+	if err := m.create(); err != nil {
+		return err
+	}
+	m.advanced()
+	return m.out.add(e)
+}
+
+// advanced notes that the current output has something of the inputs.
+func (m *merge) advanced() {
+	if m.out != nil {
+		m.out.advanced = true
+	}
+}
+
+// catchUp adds the range tombstones of the agenda that go before e, which is nil
+// at the end, and cuts the table where it is full.
+func (m *merge) catchUp(ctx context.Context, e *kv.Entry) error {
+	for {
+		next := m.agenda.due(e)
+		due := next != nil
+		if !due {
+			next = e
+		}
+		switch {
+		case next == nil:
+			return nil
+		case m.out != nil && m.out.full(m.job.TableBytes, next.Key):
+			if err := m.cut(ctx, next.Key); err != nil { // may put something on the agenda
+				return err
+			}
+		case !due:
+			return nil
+		default:
+			if err := m.addRange(m.agenda.pop()); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// addRange adds a range tombstone, whose slices it keeps.
+func (m *merge) addRange(t kv.Entry) error {
+	v := m.judge.rangeDelete(&t)
+	if v == postponed {
+		m.agenda.add(t)
+		return nil
+	}
+	if !m.count(v) {
+		return nil
+	}
+	if err := m.create(); err != nil {
+		return err
+	}
+	return m.out.addRange(&t)
+}
+
+// count counts what is dropped and reports whether the entry stays.
+func (m *merge) count(v verdict) bool {
+	switch v {
 	case superseded:
 		m.result.Superseded++
-		return nil
 	case tombstoneDead:
 		m.result.Tombstones++
-		return nil
 	}
-	if m.out != nil && !sameKey && m.out.full(m.job.TableBytes, e.Key) {
-		if err := m.cut(ctx); err != nil {
-			return err
-		}
-	}
-	if m.out == nil {
-		if err := m.create(); err != nil {
-			return err
-		}
-	}
-	return m.out.add(e)
+	return v == stays
 }
 
 // pace waits for the throttle once every paceBytes.
@@ -197,7 +268,11 @@ func (m *merge) follows(e *kv.Entry) (sameKey bool, err error) {
 	return bytes.Equal(m.lastKey, e.Key), nil
 }
 
+// create begins an output if there is none.
 func (m *merge) create() error {
+	if m.out != nil {
+		return nil
+	}
 	f, id, err := m.job.Outputs.Create()
 	if err != nil {
 		return err
@@ -207,8 +282,20 @@ func (m *merge) create() error {
 	return nil
 }
 
-// cut completes the current output, if there is one.
-func (m *merge) cut(ctx context.Context) error {
+// cut completes the current output before the key that comes next. What its range
+// tombstones cover from there on is for the next one.
+func (m *merge) cut(ctx context.Context, next []byte) error {
+	rest := m.out.cut(next)
+	m.result.Pieces += uint64(len(rest))
+	for _, t := range rest {
+		m.agenda.add(t)
+	}
+	m.judge.cover.keep(m.judge.dead) // the others end here, or will be met again
+	return m.finish(ctx)
+}
+
+// finish completes the current output, if there is one.
+func (m *merge) finish(ctx context.Context) error {
 	if m.out == nil {
 		return nil
 	}
@@ -229,9 +316,9 @@ func (m *merge) checkCounts() error {
 		return kv.Corruptf(manifest.TableName(m.job.Choice.Tables()[0]), -1,
 			"the inputs %v brought %d entries, the manifest says %d", m.job.Choice.Tables(), r.Read, want)
 	}
-	if kept := r.Tables.Entries(); kept+r.Superseded+r.Tombstones != r.Read {
-		return fmt.Errorf("%d entries read, but %d written, %d superseded and %d tombstones dropped",
-			r.Read, kept, r.Superseded, r.Tombstones)
+	if kept := r.Tables.Entries(); kept+r.Superseded+r.Tombstones != r.Read+r.Pieces {
+		return fmt.Errorf("%d entries read and %d pieces made, but %d written, %d superseded and %d tombstones dropped",
+			r.Read, r.Pieces, kept, r.Superseded, r.Tombstones)
 	}
 	return nil
 }

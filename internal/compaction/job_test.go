@@ -13,7 +13,6 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"pgregory.net/rapid"
 
 	"github.com/kvd-db/kvd/internal/kv"
 	"github.com/kvd-db/kvd/internal/manifest"
@@ -202,22 +201,89 @@ func TestTablesAreCutBetweenKeys(t *testing.T) {
 	require.Len(t, got.Tables, 10, "a table for each key, though that is more than 200 bytes")
 }
 
-func TestARangeTombstoneIsKeptAndNotCutThrough(t *testing.T) {
-	s := newShelf(t)
-	cover := kv.Entry{Key: []byte("010"), Value: []byte("150"), Seq: 900, Kind: kv.KindRangeDelete}
+// underATombstone returns entries "000" to "199" of numbers 1001 and up, and among them
+// an older range tombstone of ["0095", "150").
+func underATombstone() []kv.Entry {
 	var entries []kv.Entry
 	for i := range 200 {
 		if i == 10 {
-			entries = append(entries, cover)
+			entries = append(entries, *tombstone("0095", "150", 900))
 		}
-		entries = append(entries, put(fmt.Sprintf("%03d", i), kv.SeqNum(i+1)))
+		entries = append(entries, put(fmt.Sprintf("%03d", i), kv.SeqNum(i+1001)))
 	}
-	got, err := Run(t.Context(), s.job(Choice{Kind: manifest.CompactBase, Deltas: []manifest.Run{s.put(500, entries...)}}, Rule{}))
+	return entries
+}
+
+func TestARangeTombstoneIsCutWhereATableIs(t *testing.T) {
+	s := newShelf(t)
+	entries := underATombstone()
+	got, err := Run(t.Context(), s.job(Choice{Kind: manifest.CompactDeltas, Deltas: []manifest.Run{s.put(500, entries...)}}, Rule{}))
 	require.NoError(t, err)
-	require.Equal(t, entries, s.entries(got.Tables))
-	require.Greater(t, len(got.Tables), 5)
-	for i := 1; i < len(got.Tables); i++ {
-		require.Less(t, string(got.Tables[i-1].Largest), string(got.Tables[i].Smallest))
+	require.Greater(t, len(got.Tables), 15)
+	end, pieces := "0095", uint64(0)
+	var rest []kv.Entry
+	for i, table := range got.Tables {
+		require.Less(t, table.Size, uint64(2000), "no table is gigantic")
+		if i > 0 {
+			require.Less(t, string(got.Tables[i-1].Largest), string(table.Smallest))
+		}
+		for _, e := range s.entries(manifest.Run{table}) {
+			if e.Kind != kv.KindRangeDelete {
+				rest = append(rest, e)
+				continue
+			}
+			pieces++
+			require.Equal(t, end, string(e.Key), "each begins where the last one ends")
+			require.Equal(t, kv.SeqNum(900), e.Seq)
+			end = string(e.Value)
+		}
+	}
+	require.Equal(t, "150", end)
+	require.Greater(t, pieces, uint64(10))
+	require.Equal(t, pieces-1, got.Pieces)
+	require.Equal(t, slices.DeleteFunc(entries, func(e kv.Entry) bool { return e.Kind == kv.KindRangeDelete }), rest)
+}
+
+// Entries that wait for the end of a range tombstone take a bounded memory.
+func TestTablesUnderARangeTombstoneAreSmaller(t *testing.T) {
+	s := newShelf(t)
+	entries := underATombstone()
+	for i := range entries {
+		if entries[i].Kind == kv.KindPut {
+			entries[i].Value = bytes.Repeat([]byte{byte(i)}, 128<<10)
+		}
+	}
+	job := s.job(Choice{Kind: manifest.CompactDeltas, Deltas: []manifest.Run{s.put(500, entries...)}}, Rule{})
+	job.TableBytes = 20 << 20
+	got, err := Run(t.Context(), job)
+	require.NoError(t, err)
+	require.Len(t, got.Tables, 3, "%s", got.Tables)
+	for i, table := range got.Tables {
+		require.Less(t, table.Size, uint64(maxWaiting+2<<20), "table %d", i)
+		require.Equal(t, uint64(1), table.Deletes, "table %d", i)
+	}
+}
+
+func TestWhereRangeTombstonesAreCut(t *testing.T) {
+	long := func(end string) []byte {
+		return append(bytes.Repeat([]byte("k"), kv.MaxKeyBytes-len(end)), end...)
+	}
+	for name, c := range map[string]struct{ last, next, want []byte }{
+		"behind the last key":    {[]byte("a"), []byte("c"), []byte("a\x00")},
+		"at the next key":        {[]byte("a"), []byte("a\x00"), []byte("a\x00")},
+		"behind a key of zeros":  {[]byte{0}, []byte{0, 1}, []byte{0, 0}},
+		"behind a longest key":   {long("ab"), long("b"), append(long("ab")[:kv.MaxKeyBytes-2], 'b', 0)},
+		"no place at the next":   {long("ab"), append(long("")[:kv.MaxKeyBytes-2], 'b'), nil},
+		"no place for neighbors": {long("ab"), long("ac"), nil},
+		"behind the last of all": {bytes.Repeat([]byte{0xff}, kv.MaxKeyBytes), nil, nil},
+	} {
+		got := cutBetween(c.last, c.next)
+		require.Equal(t, c.want, got, name)
+		if got != nil {
+			require.Greater(t, string(got), string(c.last), name)
+			require.LessOrEqual(t, string(got), string(c.next), name)
+			require.LessOrEqual(t, len(got), kv.MaxKeyBytes, name)
+		}
 	}
 }
 
@@ -401,64 +467,4 @@ func TestVerifyFindsADamagedOutput(t *testing.T) {
 	names, err := s.fs.List("/")
 	require.NoError(t, err)
 	require.Len(t, names, 1)
-}
-
-// Random histories of a few keys in random runs, merged in random steps with
-// random snapshots, against what each snapshot saw before.
-func TestMergesAgainstAModel(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		s := newShelf(t)
-		runs := rapid.IntRange(1, 5).Draw(t, "runs")
-		var seq kv.SeqNum
-		var history []kv.Entry
-		var deltas []manifest.Run // newest first
-		for range runs {
-			var entries []kv.Entry
-			for range rapid.IntRange(1, 12).Draw(t, "entries") {
-				seq++
-				key := string(rapid.SampledFrom([]byte("abcdef")).Draw(t, "key"))
-				e := put(key, seq)
-				if rapid.IntRange(0, 2).Draw(t, "kind") == 0 {
-					e = del(key, seq)
-				}
-				entries = append(entries, e)
-			}
-			history = append(history, entries...)
-			slices.SortFunc(entries, func(a, b kv.Entry) int { return kv.Compare(a.Key, a.Seq, b.Key, b.Seq) })
-			deltas = slices.Insert(deltas, 0, s.put(rapid.IntRange(1, 6).Draw(t, "per table"), entries...))
-		}
-		snapshots := NewSnapshots(rapid.SliceOfN(rapid.Custom(func(t *rapid.T) kv.SeqNum {
-			return kv.SeqNum(rapid.IntRange(0, int(seq)).Draw(t, "snapshot"))
-		}), 0, 4).Draw(t, "snapshots"))
-
-		var base manifest.Run
-		for len(deltas) > 0 {
-			c := Choice{Kind: manifest.CompactBase, Deltas: deltas[len(deltas)-1:], Base: base}
-			intoBase := len(deltas) == 1 || rapid.Bool().Draw(t, "into the base")
-			if !intoBase {
-				c = Choice{Kind: manifest.CompactDeltas, Deltas: deltas[len(deltas)-2:]}
-			}
-			got, err := Run(context.Background(), s.job(c, Rule{Snapshots: snapshots}))
-			require.NoError(t, err)
-			deltas = deltas[:len(deltas)-len(c.Deltas)]
-			if intoBase {
-				base = got.Tables
-			} else if len(got.Tables) > 0 {
-				deltas = append(deltas, got.Tables)
-			}
-			var stored []kv.Entry
-			for _, run := range append(slices.Clone(deltas), base) {
-				stored = append(stored, s.entries(run)...)
-			}
-			for _, key := range []string{"a", "b", "c", "d", "e", "f"} {
-				of := func(entries []kv.Entry) []kv.Entry {
-					return slices.DeleteFunc(slices.Clone(entries), func(e kv.Entry) bool { return string(e.Key) != key })
-				}
-				for _, at := range append(Snapshots{kv.MaxSeqNum}, snapshots...) {
-					require.Equal(t, newestAt(at, of(history)), newestAt(at, of(stored)), "key %s at %d with %v", key, at, snapshots)
-				}
-			}
-		}
-		s.requireNoneOpen()
-	})
 }

@@ -11,34 +11,141 @@ import (
 	"github.com/kvd-db/kvd/internal/vfs"
 )
 
+const (
+	// maxWaiting bounds the memory for entries that wait, and with it the size of
+	// a table that is cut under a range tombstone. Guessed: a quarter of a table.
+	maxWaiting = 8 << 20
+	// waitingEntryBytes is what an entry that waits takes besides key and value.
+	waitingEntryBytes = 80 + 2*8
+)
+
 // output is a table that is being written.
+//
+// Tables of a run share no key, so a range tombstone that reaches past the end of
+// its table is cut there. Its end stands in the file at its start, long before
+// anybody knows where the table ends. So from a range tombstone on, entries wait
+// in memory until they are behind its end, or until the table is cut.
 type output struct {
-	file     vfs.File
-	id       kv.FileID
-	writer   *sstable.Writer
-	rangeEnd []byte // where the range tombstones in it end
+	file   vfs.File
+	id     kv.FileID
+	writer *sstable.Writer
+
+	advanced bool       // it has more than what the cut of the table before left over
+	last     []byte     // the last key, written or waiting
+	rangeEnd []byte     // where the range tombstones that wait end; nil if none waits
+	waiting  []kv.Entry // empty, or a range tombstone and what came after it; owned
+	size     int        // of what waits: keys and values
 }
 
 func newOutput(f vfs.File, id kv.FileID, o sstable.WriterOptions) *output {
 	return &output{file: f, id: id, writer: sstable.NewWriter(f, id, o)}
 }
 
+// add takes a put or delete, whose slices it copies.
 func (o *output) add(e *kv.Entry) error {
-	if e.Kind == kv.KindRangeDelete && bytes.Compare(e.Value, o.rangeEnd) > 0 {
-		o.rangeEnd = bytes.Clone(e.Value)
+	o.last = append(o.last[:0], e.Key...)
+	if err := o.reach(e.Key); err != nil {
+		return err
 	}
-	return o.writer.Add(e)
+	if len(o.waiting) == 0 {
+		return o.writer.Add(e)
+	}
+	copied := *e
+	both := append(append(make([]byte, 0, e.Size()), e.Key...), e.Value...)
+	copied.Key, copied.Value = both[:len(e.Key):len(e.Key)], both[len(e.Key):]
+	o.wait(copied)
+	return nil
 }
 
-// full reports whether the table should end before key: it is long enough, and
-// no range tombstone in it reaches there, so that tables stay disjoint.
-func (o *output) full(tableBytes int64, key []byte) bool {
-	return o.writer.Size() >= tableBytes && (o.rangeEnd == nil || bytes.Compare(o.rangeEnd, key) < 0)
+// addRange takes a range tombstone, whose slices it keeps.
+func (o *output) addRange(t *kv.Entry) error {
+	o.last = append(o.last[:0], t.Key...)
+	if err := o.reach(t.Key); err != nil {
+		return err
+	}
+	o.wait(*t)
+	if bytes.Compare(t.Value, o.rangeEnd) > 0 {
+		o.rangeEnd = t.Value
+	}
+	return nil
+}
+
+func (o *output) wait(e kv.Entry) {
+	o.waiting = append(o.waiting, e)
+	o.size += e.Size()
+}
+
+// reach writes what waits if key is behind it.
+func (o *output) reach(key []byte) error {
+	if o.rangeEnd == nil || bytes.Compare(o.rangeEnd, key) > 0 {
+		return nil
+	}
+	return o.release()
+}
+
+// release writes what waits.
+func (o *output) release() error {
+	for i := range o.waiting {
+		if err := o.writer.Add(&o.waiting[i]); err != nil {
+			return err
+		}
+	}
+	clear(o.waiting)
+	o.waiting, o.rangeEnd, o.size = o.waiting[:0], nil, 0
+	return nil
+}
+
+// full reports whether the table should end before next, the next key of the
+// merge: it is long enough, can be cut there, and cutting gets the merge further.
+func (o *output) full(tableBytes int64, next []byte) bool {
+	if o.writer.Size()+int64(o.size) < tableBytes && o.size+len(o.waiting)*waitingEntryBytes < maxWaiting {
+		return false
+	}
+	return o.advanced && bytes.Compare(o.last, next) < 0 && (o.endsBefore(next) || cutBetween(o.last, next) != nil)
+}
+
+// endsBefore reports whether no range tombstone reaches key.
+func (o *output) endsBefore(key []byte) bool { return bytes.Compare(o.rangeEnd, key) < 0 }
+
+// cutBetween returns where to cut range tombstones between two keys, a > last and
+// <= next; nil if there is no place. It ends with a zero byte, so that the key
+// just before it is known and the bounds of the tables are disjoint (see
+// sstable.Reader.Meta). A place is missing only if last has kv.MaxKeyBytes and
+// next is one of the 256 keys behind it.
+func cutBetween(last, next []byte) []byte {
+	if len(last) == kv.MaxKeyBytes {
+		last = kv.PrefixRange(last[:len(last)-1]).End
+		if last == nil || bytes.Compare(last, next) >= 0 {
+			return nil
+		}
+	}
+	return append(bytes.Clone(last), 0)
+}
+
+// cut makes the range tombstones end before next, the next key of the merge, and
+// returns the parts that were cut off.
+func (o *output) cut(next []byte) (rest []kv.Entry) {
+	if o.endsBefore(next) {
+		return nil
+	}
+	at := cutBetween(o.last, next)
+	for i := range o.waiting {
+		t := &o.waiting[i]
+		if t.Kind == kv.KindRangeDelete && bytes.Compare(t.Value, at) > 0 {
+			rest = append(rest, kv.Entry{Key: at, Value: t.Value, Seq: t.Seq, Kind: t.Kind})
+			t.Value = at
+		}
+	}
+	return rest
 }
 
 // finish completes and closes the file, and verifies it if asked to.
 func (o *output) finish(ctx context.Context, verify bool) (kv.TableMeta, error) {
-	meta, err := o.writer.Finish()
+	var meta kv.TableMeta
+	err := o.release()
+	if err == nil {
+		meta, err = o.writer.Finish()
+	}
 	if err == nil && verify {
 		err = o.verify(ctx, meta)
 	}

@@ -1,6 +1,8 @@
 package compaction
 
 import (
+	"slices"
+
 	"github.com/kvd-db/kvd/internal/kv"
 	"github.com/kvd-db/kvd/internal/manifest"
 )
@@ -14,11 +16,13 @@ import (
 // other's tables and their order alone.
 //
 // oldestSnapshot is the smallest number in use by a snapshot, kv.MaxSeqNum if
-// there is none.
+// there is none. ranges tells of the range tombstones in a table of v; if it is
+// nil, each is worth no more than a tombstone of one key.
 //
 // Merging deltas comes first: it is cheap and shortens every read.
-func Pick(v *manifest.Version, p Policy, running []Choice, oldestSnapshot kv.SeqNum) (Choice, bool) {
+func Pick(v *manifest.Version, p Policy, running []Choice, oldestSnapshot kv.SeqNum, ranges RangeTombstones) (Choice, bool) {
 	k := newPicker(v, p, running)
+	k.oldestSnapshot, k.ranges = oldestSnapshot, ranges
 	if !k.runs[manifest.CompactDeltas] {
 		if c, ok := k.tooMany(); ok {
 			return c, true
@@ -34,7 +38,7 @@ func Pick(v *manifest.Version, p Policy, running []Choice, oldestSnapshot kv.Seq
 		if c, ok := k.drain(); ok {
 			return c, true
 		}
-		return k.deadBase(oldestSnapshot)
+		return k.deadBase()
 	}
 	return Choice{}, false
 }
@@ -59,7 +63,8 @@ func All(v *manifest.Version, p Policy, running []Choice) (Choice, bool) {
 }
 
 // Debt estimates the bytes that must be read and written before Pick finds
-// nothing more to do in v, what is running included. It is pure.
+// nothing more to do in v, what is running included. What only range tombstones
+// make worth doing is not in it. It is pure.
 func Debt(v *manifest.Version, p Policy) uint64 {
 	k := newPicker(v, p, nil)
 	var sum uint64
@@ -85,6 +90,9 @@ type picker struct {
 	busy  map[kv.FileNum]bool
 	runs  map[manifest.EditKind]bool // a choice of that kind is running
 	sizes []uint64                   // bytes of each delta
+
+	oldestSnapshot kv.SeqNum
+	ranges         RangeTombstones // nil: unknown
 }
 
 func newPicker(v *manifest.Version, p Policy, running []Choice) *picker {
@@ -157,12 +165,18 @@ func (k *picker) tier(from int) (c Choice, next int, ok bool) {
 	return Choice{}, end, false
 }
 
-// tombstoneWorth is what one tombstone can free: a mean entry of the base.
-func (k *picker) tombstoneWorth() uint64 {
-	if entries := k.v.Base.Entries(); entries > 0 {
-		return k.v.Base.Bytes() / entries
+// tombstonesWorth is what the tombstones of some runs can free in the base: each
+// a mean entry, and range tombstones what they cover.
+func (k *picker) tombstonesWorth(runs ...manifest.Run) uint64 {
+	entries := k.v.Base.Entries()
+	if entries == 0 {
+		return 0
 	}
-	return 0
+	var deletes uint64
+	for _, run := range runs {
+		deletes += run.Deletes()
+	}
+	return deletes*(k.v.Base.Bytes()/entries) + k.covered(runs...)
 }
 
 // threshold is what a delta must be worth to go into the base.
@@ -180,21 +194,17 @@ func (k *picker) drainDue() (reason string, due bool) {
 	case k.v.DeltaBytes() >= 2*k.threshold():
 		return ReasonSpace, true
 	}
-	return ReasonTombstones, bytes+k.oldest().Deletes()*k.tombstoneWorth() >= k.threshold()
+	return ReasonTombstones, bytes+k.tombstonesWorth(k.oldest()) >= k.threshold()
 }
 
 // gatherTombstones makes all deltas one if their tombstones are worth it
 // together, though those of the oldest are not. The one is then due to go into
 // the base.
 func (k *picker) gatherTombstones() (Choice, bool) {
-	var deletes uint64
-	for _, run := range k.v.Deltas {
-		if k.isBusy(run) {
-			return Choice{}, false
-		}
-		deletes += run.Deletes()
+	if slices.ContainsFunc(k.v.Deltas, k.isBusy) {
+		return Choice{}, false
 	}
-	if _, due := k.drainDue(); due || len(k.v.Deltas) < 2 || deletes*k.tombstoneWorth() < k.threshold() {
+	if _, due := k.drainDue(); due || len(k.v.Deltas) < 2 || k.tombstonesWorth(k.v.Deltas...) < k.threshold() {
 		return Choice{}, false
 	}
 	return Choice{Kind: manifest.CompactDeltas, Deltas: k.v.Deltas, Reason: ReasonTombstones}, true
@@ -213,11 +223,11 @@ func (k *picker) drain() (Choice, bool) {
 // goes. Least overlap first beats going round by key: what remains of a delta
 // after a drain is where the next one is dense.
 func (k *picker) drainOldest(reason string) Choice {
-	run, worth := k.oldest(), k.tombstoneWorth()
+	run := k.oldest()
 	from, least := 0, 0.0
 	for i := range run {
-		overlap := k.overlap(run[i : i+1]).Bytes()
-		cost := float64(overlap) / float64(run[i].Size+run[i].Deletes*worth)
+		table := run[i : i+1]
+		cost := float64(k.overlap(table).Bytes()) / float64(table.Bytes()+k.tombstonesWorth(table))
 		if i == 0 || cost < least {
 			from, least = i, cost
 		}
@@ -241,15 +251,19 @@ func (k *picker) overlap(part manifest.Run) manifest.Run {
 }
 
 // deadBase picks a table of the base in which a quarter of the entries are
-// tombstones that no snapshot needs any more. They came there, and what they
-// hide stayed there, for a snapshot that is gone. Merging such a table alone
-// drops them all, so it is not picked again. (Range tombstones, which nothing
-// writes yet, would stay. Who adds them must count them apart from Deletes.)
-func (k *picker) deadBase(oldestSnapshot kv.SeqNum) (Choice, bool) {
+// tombstones that no snapshot needs any more, or of which range tombstones cover
+// a quarter. They came there, and what they hide stayed there, for a snapshot
+// that is gone. Merging such a table alone drops them all, so it is not picked
+// again.
+func (k *picker) deadBase() (Choice, bool) {
 	for i := range k.v.Base {
 		t := &k.v.Base[i]
-		if t.Deletes > 0 && 4*t.Deletes >= t.Entries && t.MaxSeq <= oldestSnapshot {
-			return Choice{Kind: manifest.CompactBase, Base: k.v.Base[i : i+1], Reason: ReasonTombstones}, true
+		if t.Deletes == 0 || t.MaxSeq > k.oldestSnapshot {
+			continue
+		}
+		table := k.v.Base[i : i+1]
+		if 4*t.Deletes >= t.Entries || 4*k.covered(table) >= t.Size {
+			return Choice{Kind: manifest.CompactBase, Base: table, Reason: ReasonTombstones}, true
 		}
 	}
 	return Choice{}, false

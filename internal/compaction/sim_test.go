@@ -152,7 +152,7 @@ func (s *simulation) apply(e manifest.Edit) {
 func (s *simulation) settle(p Policy) int {
 	for n := 0; ; n++ {
 		require.Less(s.t, n, 10_000, "Pick never comes to rest")
-		c, ok := Pick(s.version, p, nil, kv.MaxSeqNum)
+		c, ok := Pick(s.version, p, nil, kv.MaxSeqNum, nil)
 		if !ok {
 			require.Zero(s.t, Debt(s.version, p), "at rest without debt")
 			return n
@@ -335,7 +335,7 @@ func TestChoicesThatRunTogetherFit(t *testing.T) {
 			case 1:
 				s.flush(s.writes(1+s.rng.IntN(simFlushEntries), 5_000, 0.3))
 			default:
-				c, ok := Pick(s.version, simPolicy, running, kv.MaxSeqNum)
+				c, ok := Pick(s.version, simPolicy, running, kv.MaxSeqNum, nil)
 				if s.rng.IntN(50) == 0 {
 					c, ok = All(s.version, simPolicy, running)
 				}

@@ -3,10 +3,8 @@ package descriptor
 import (
 	"bytes"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"hash/crc32"
-	"io"
 
 	"github.com/kvd-db/kvd/internal/keyhash"
 	"github.com/kvd-db/kvd/internal/kv"
@@ -81,17 +79,11 @@ func Decode(name string, b []byte) (Descriptor, error) {
 // Read reads STORE in a data directory.
 //
 // Errors: fs.ErrNotExist if there is none, and those of Decode.
-func Read(fsys vfs.FS, dir string) (d Descriptor, err error) {
+func Read(fsys vfs.FS, dir string) (Descriptor, error) {
 	name := Path(dir)
-	f, err := fsys.Open(name)
+	b, err := readWhole(fsys, name, sizeBytes)
 	if err != nil {
-		return d, err
+		return Descriptor{}, err
 	}
-	defer func() { err = errors.Join(err, f.Close()) }()
-	b := make([]byte, sizeBytes+1)
-	n, err := f.ReadAt(b, 0)
-	if err != nil && !errors.Is(err, io.EOF) {
-		return d, fmt.Errorf("read %s: %w", name, err)
-	}
-	return Decode(name, b[:n])
+	return Decode(name, b)
 }

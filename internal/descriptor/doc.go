@@ -1,10 +1,12 @@
-// Package descriptor knows what a store is and where its parts lie: the file
-// STORE, and the names in a data directory. The engine writes by it, and
-// internal/inspect reads by it.
+// Package descriptor knows what a store is and where its parts lie: the files
+// STORE and CLOCK, and the names in a data directory. The engine writes by it,
+// and internal/inspect reads by it.
 //
 // # Names in a data directory
 //
 //	STORE            what is fixed about the store, below
+//	CLOCK            a time that its clock has not passed, below; there once the
+//	                 store has taken a key that expires
 //	LOCK             held by the process that has the store open
 //	wal/             the commit log: see package wal
 //	p-0000/ ...      the partitions: see package manifest
@@ -21,5 +23,14 @@
 //	24      16     name of the key hash, padded with zeros
 //	40      4      CRC32C of bytes 0 to 39
 //
-// The first twelve bytes keep their meaning in every format version.
+// # CLOCK
+//
+//	offset  bytes
+//	0       8      magic "kvdclock"
+//	8       4      format version, 1
+//	12      8      store id, as in STORE
+//	20      8      the bound, in Unix milliseconds
+//	28      4      CRC32C of bytes 0 to 27
+//
+// The first twelve bytes of both keep their meaning in every format version.
 package descriptor

@@ -9,13 +9,17 @@ import (
 
 // Names in a data directory.
 const (
-	Name     = "STORE"
-	LockName = "LOCK"
-	LogName  = "wal"
+	Name      = "STORE"
+	ClockName = "CLOCK"
+	LockName  = "LOCK"
+	LogName   = "wal"
 )
 
 // Path returns the path of STORE in a data directory.
 func Path(dir string) string { return path.Join(dir, Name) }
+
+// ClockPath returns the path of CLOCK in a data directory.
+func ClockPath(dir string) string { return path.Join(dir, ClockName) }
 
 // LockPath returns the path of the lock file in a data directory.
 func LockPath(dir string) string { return path.Join(dir, LockName) }

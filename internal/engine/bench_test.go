@@ -80,3 +80,33 @@ func BenchmarkGet(b *testing.B) {
 		}
 	}
 }
+
+func BenchmarkScan(b *testing.B) {
+	const keys = 1 << 20
+	for _, where := range []string{"memtable", "base"} {
+		e := benchEngine(b, 4)
+		value := make([]byte, 128)
+		for i := range keys {
+			_, err := e.Put(context.Background(), fmt.Appendf(nil, "%016d", i*7919%keys), value, memory)
+			require.NoError(b, err)
+		}
+		if where == "base" {
+			require.NoError(b, e.CompactAll(context.Background()))
+		}
+		for _, o := range []kv.ScanOptions{{}, {KeysOnly: true}, {Reverse: true}, {Limit: 10}} {
+			b.Run(fmt.Sprintf("%s/reverse=%t/keysonly=%t/limit=%d", where, o.Reverse, o.KeysOnly, o.Limit), func(b *testing.B) {
+				items := 0
+				for b.Loop() {
+					s, err := e.Scan(context.Background(), kv.Range{}, o)
+					require.NoError(b, err)
+					for s.Next() {
+						items++
+					}
+					require.NoError(b, s.Err())
+					require.NoError(b, s.Close())
+				}
+				b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(items), "ns/item")
+			})
+		}
+	}
+}

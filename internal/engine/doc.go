@@ -27,6 +27,13 @@
 // visible number has reached what any partition may have acknowledged, and reads
 // there.
 //
+// # Time
+//
+// Keys expire by the store's clock, which never goes back: see clock. Whoever pins
+// a version takes the time with it and reads at both, so what a snapshot sees never
+// changes; compaction drops what has expired for the oldest of them. Snapshots are
+// leases: nothing is kept for a caller that vanished.
+//
 // # Failure
 //
 // A failed write or sync of the log, or of a manifest, is final: nothing is
@@ -37,6 +44,8 @@
 // # Directory
 //
 //	STORE            what the store is: see package descriptor
+//	CLOCK            a time that the store's clock has not passed: see package
+//	                 descriptor
 //	LOCK             held by the process that has the store open
 //	wal/             the commit log
 //	p-0000/ ...      the partitions

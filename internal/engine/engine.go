@@ -34,7 +34,10 @@ type Engine struct {
 	partitions []*partition.Partition
 	log        *wal.Log
 	cache      *sstable.Cache
+	clock      *clock
 	sequencer  *sequencer
+	snapshots  *snapshots
+	scans      scans
 	budget     *budget
 	across     *inflight // batches over several partitions
 	scheduler  *scheduler
@@ -52,8 +55,10 @@ type Engine struct {
 		wake chan struct{} // capacity 1: look at the log now
 		stop chan struct{}
 		done sync.WaitGroup
+		span spanMarks
 	}
 	recovery Recovery
+	firstSeq kv.SeqNum // from which on the log was replayed
 }
 
 // Recovery sums up an opening.
@@ -122,7 +127,13 @@ func (e *Engine) open() error {
 	}
 	n := e.descriptor.Partitions
 	e.cache = sstable.NewCache(e.opts.CacheBytes)
-	e.sequencer = newSequencer(e.failure.ch, e.Err)
+	clock, err := openClock(e.opts.FS, e.dir, e.descriptor.StoreID, e.opts.time)
+	if err != nil {
+		return err
+	}
+	e.clock = clock
+	e.sequencer = newSequencer(e.clock.Now, e.failure.ch, e.Err)
+	e.snapshots = newSnapshots(&e.opts, e.sequencer)
 	e.budget = newBudget(e.opts.MemtableBytes, n)
 	e.budget.all = func() []*partition.Partition { return e.partitions }
 	e.budget.onPace = e.paceChanged
@@ -150,8 +161,9 @@ func (e *Engine) partitionOptions(id int) partition.Options {
 	}
 	return partition.Options{
 		ID: id, FS: o.FS, Dir: descriptor.PartitionDir(e.dir, id),
-		Sequencer: e.sequencer, Budget: e.budget, Scheduler: e.scheduler, Cache: e.cache, Events: o.Events,
+		Now: e.clock.Now, Sequencer: e.sequencer, Budget: e.budget, Scheduler: e.scheduler, Cache: e.cache, Events: o.Events,
 		Writes: writes, Reads: o.Reads, InflightBytes: share,
+		Names:      max(o.Names/e.descriptor.Partitions, 1),
 		FlushBytes: o.MemtableBytes / 2, FlushKeys: o.FlushKeys,
 		TableBytes: o.TableBytes, Table: o.Table, Compaction: o.Compaction,
 	}
@@ -261,6 +273,9 @@ func (e *Engine) openLog() error {
 	}
 	e.log = log
 	e.recovery.Recovery = recovered
+	if e.firstSeq == 0 {
+		e.firstSeq = recovered.NextSeq
+	}
 	if e.recovery.Created {
 		if err := vfs.WriteAtomic(e.opts.FS, descriptor.Path(e.dir), e.descriptor.Encode()); err != nil {
 			return err
@@ -271,6 +286,12 @@ func (e *Engine) openLog() error {
 
 // replay hands the operations of one record to their partitions.
 func (e *Engine) replay(r wal.Record) error {
+	if e.firstSeq == 0 {
+		e.firstSeq = r.Base
+	}
+	if len(r.Payload) == 0 {
+		return nil // a number that was taken for nothing: see tick
+	}
 	return kv.DecodeRecord(r.Payload, func(op *kv.RecordOp) error {
 		if op.Partition >= len(e.partitions) {
 			return fmt.Errorf("operation for partition %d of %d", op.Partition, len(e.partitions))
@@ -288,7 +309,7 @@ func (e *Engine) start() {
 	last := e.recovery.NextSeq - 1
 	e.sequencer.start(last)
 	for _, p := range e.partitions {
-		p.Start(e.log, last)
+		p.Start(e.log, e.firstSeq, last)
 	}
 	e.scheduler.start(e.opts.Workers)
 	for _, p := range e.partitions {
@@ -314,7 +335,7 @@ func (e *Engine) Close() error {
 	close(e.keeper.stop)
 	e.keeper.done.Wait()
 	e.scheduler.close()
-	err := e.tearDown()
+	err := errors.Join(e.scans.end(kv.ErrClosed), e.tearDown())
 	if failed := e.Err(); !errors.Is(err, failed) {
 		err = errors.Join(failed, err)
 	}
@@ -329,6 +350,9 @@ func (e *Engine) tearDown() error {
 	}
 	if e.log != nil {
 		errs = append(errs, e.log.Close())
+	}
+	if e.clock != nil { // nobody reads by it any more
+		errs = append(errs, e.clock.close())
 	}
 	return errors.Join(append(errs, e.lock.Close())...)
 }
@@ -395,6 +419,11 @@ func (e *Engine) paceChanged(began bool, rate uint64) {
 
 // Limits returns what one caller may send.
 func (e *Engine) Limits() kv.Limits { return e.opts.Limits }
+
+// Now returns the store's clock, in Unix milliseconds: a key put with expiry
+// Now() + t is there for t. From the first such key on the clock never goes back,
+// also not over a restart; where the machine's clock jumps it follows gradually.
+func (e *Engine) Now() uint64 { return e.clock.Now() }
 
 // Descriptor returns what is fixed about the store.
 func (e *Engine) Descriptor() descriptor.Descriptor { return e.descriptor }

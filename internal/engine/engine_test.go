@@ -182,7 +182,7 @@ func TestClosedEngineRefuses(t *testing.T) {
 	assert.ErrorIs(t, err, kv.ErrClosed)
 	_, err = e.Get(t.Context(), []byte("a"))
 	assert.ErrorIs(t, err, kv.ErrClosed)
-	_, err = e.LookupAt(t.Context(), nil)
+	_, err = e.LookupAt(t.Context(), nil, 0)
 	assert.ErrorIs(t, err, kv.ErrClosed)
 	_, err = e.Scan(t.Context(), kv.Range{}, kv.ScanOptions{})
 	assert.ErrorIs(t, err, kv.ErrClosed)
@@ -239,7 +239,7 @@ func TestScanReadsOneVersion(t *testing.T) {
 			}
 			del(t, e, key(650), memory)
 			require.NoError(t, e.CompactAll(t.Context()))
-			s.opened = s.opened.Add(-2 * refreshAfter)
+			growOld(s)
 		}
 	}
 	require.NoError(t, s.Err())
@@ -277,14 +277,14 @@ func TestLookupAtReadsOneVersion(t *testing.T) {
 	put(t, e, "a", "1", buffered)
 	version := put(t, e, "b", "2", synced)
 	reads := []*kv.Lookup{{Key: []byte("b")}, {Key: []byte("none")}, {Key: []byte("a")}, {Key: []byte("a")}}
-	at, err := e.LookupAt(t.Context(), reads)
+	at, err := e.LookupAt(t.Context(), reads, 0)
 	require.NoError(t, err)
 	assert.GreaterOrEqual(t, at, version, "everything acknowledged before is in it")
 	assert.Equal(t, "2", string(reads[0].Value))
 	assert.False(t, reads[1].Found)
 	assert.Equal(t, "1", string(reads[2].Value))
 	assert.Equal(t, "1", string(reads[3].Value))
-	assert.Zero(t, e.Stats().Snapshots, "the snapshot was released")
+	assert.Zero(t, e.Stats().Pins, "the snapshot was released")
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	_, err = e.Get(ctx, []byte("a"))

@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// keep looks after the disk and the log: every second, and after each flush.
+// keep looks after the disk, the clock, leases and the log: every second, and
+// after each flush after the log.
 func (e *Engine) keep() {
 	tick := time.NewTicker(housekeepingEvery)
 	defer tick.Stop()
@@ -18,6 +19,9 @@ func (e *Engine) keep() {
 			return
 		case <-tick.C:
 			e.watchDisk()
+			e.keepClock()
+			e.snapshots.expire(time.Now())
+			e.scans.rest(time.Now())
 		case <-e.keeper.wake:
 		}
 		e.trimLog()
@@ -48,7 +52,15 @@ func (e *Engine) watchDisk() {
 	e.readOnly.Store(usage.Free < low)
 }
 
-// trimLog gives back log segments that nobody needs. If too much log is left, it
+// keepClock lets the clock run on. If it cannot, the clock will stand still.
+func (e *Engine) keepClock() {
+	if err := e.clock.keep(); err != nil {
+		e.backgroundError(err)
+	}
+}
+
+// trimLog gives back log segments that nobody needs, neither for what is not in
+// tables yet nor, within bounds, for the names of recent writes. If too much log is left, it
 // asks the partition that holds it back to flush.
 func (e *Engine) trimLog() {
 	// First the visible number: a partition that then has nothing unflushed has
@@ -59,6 +71,9 @@ func (e *Engine) trimLog() {
 		if low, ok := p.UnflushedFrom(); ok && low-1 < flushed {
 			flushed, lagging = low-1, i
 		}
+	}
+	if named := e.keeper.span.oldest(time.Now(), e.sequencer.Visible()); e.log.Stats().LiveBytes <= nameSpanSegments*e.opts.SegmentBytes {
+		flushed = min(flushed, named)
 	}
 	if err := e.log.Reclaim(flushed); err != nil {
 		e.backgroundError(fmt.Errorf("give log segments back: %w", err))

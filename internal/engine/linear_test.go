@@ -159,7 +159,7 @@ func TestSharedKeysAreLinearizableW1(t *testing.T) {
 		t.Run(o.Durability.String(), func(t *testing.T) {
 			ops := 1000
 			if testing.Short() {
-				ops = 300
+				ops = 500
 			}
 			hold := make(chan struct{})
 			release := sync.OnceFunc(func() { close(hold) })
@@ -192,7 +192,7 @@ func TestSharedKeysAreLinearizableW1(t *testing.T) {
 			for _, p := range e.Stats().Partitions {
 				flushes += p.Flushes
 			}
-			require.Greater(t, flushes, uint64(8), "there were several flushes over the same keys")
+			require.Greater(t, flushes, uint64(4), "there were flushes beside the held one of each partition")
 
 			// What the last writers left is still there after everything was merged.
 			before := contents(t, e)

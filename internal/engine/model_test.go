@@ -202,7 +202,7 @@ func (m *machine) MultiGet(t *rapid.T) {
 		reads = append(reads, &kv.Lookup{Key: []byte(modelKey.Draw(t, "key"))})
 	}
 	if rapid.Bool().Draw(t, "at one version") {
-		at, err := m.e.LookupAt(context.Background(), reads)
+		at, err := m.e.LookupAt(context.Background(), reads, 0)
 		require.NoError(t, err)
 		require.GreaterOrEqual(t, at, m.last)
 	} else {

@@ -46,6 +46,17 @@ type Options struct {
 	// LowDiskBytes of free space make the store read-only until there is more;
 	// default 64 MiB.
 	LowDiskBytes uint64
+	// MaxSnapshots is how many snapshots may be under lease; default 1,024.
+	MaxSnapshots int
+	// MaxLease is the longest lease of a snapshot, until it is renewed; default a
+	// minute.
+	MaxLease time.Duration
+	// MaxSnapshotAge is how long a version is kept for a reader, however often the
+	// lease is renewed, and how long a scan may take; default ten minutes.
+	MaxSnapshotAge time.Duration
+	// Names is how many named writes the partitions together remember, to recognise
+	// one that is sent again; default 262,144, which takes some 30 MiB when full.
+	Names int
 	// Limits of keys, values and batches; default kv.DefaultLimits.
 	Limits kv.Limits
 	// TableBytes is where tables are cut; default 32 MiB.
@@ -55,6 +66,8 @@ type Options struct {
 	Compaction compaction.Policy
 	// Events is told what happens; default nobody.
 	Events *event.Listener
+
+	time timeSource // of the clock; tests have their own
 }
 
 // DefaultPartitions is how many partitions a new store gets.
@@ -68,8 +81,15 @@ func (o Options) withDefaults() (Options, error) {
 	setDefault(&o.LogBytes, 4*o.SegmentBytes+2*o.MemtableBytes)
 	setDefault(&o.Workers, 1+(runtime.GOMAXPROCS(0)+1)/2)
 	setDefault(&o.LowDiskBytes, 64<<20)
+	setDefault(&o.Names, 1<<18)
+	setDefault(&o.MaxSnapshots, 1024)
+	setDefault(&o.MaxLease, time.Minute)
+	setDefault(&o.MaxSnapshotAge, 10*time.Minute)
 	if o.FS == nil {
 		o.FS = vfs.OS
+	}
+	if o.time.wall == nil {
+		o.time = systemTime()
 	}
 	if o.Durability == kv.DurabilityDefault {
 		o.Durability = kv.DurabilitySync
@@ -89,11 +109,14 @@ func (o Options) withDefaults() (Options, error) {
 		return o, fmt.Errorf("%w: %d bytes for memtables, want at least 64 KiB", kv.ErrInvalidArgument, o.MemtableBytes)
 	case o.Workers < 2:
 		return o, fmt.Errorf("%w: %d workers, want at least 2: one only flushes", kv.ErrInvalidArgument, o.Workers)
+	case o.MaxSnapshots < 0 || o.MaxLease < 0 || o.MaxSnapshotAge < 0:
+		return o, fmt.Errorf("%w: %d snapshots of at most %v, leased for %v", kv.ErrInvalidArgument,
+			o.MaxSnapshots, o.MaxSnapshotAge, o.MaxLease)
 	}
 	return o, nil
 }
 
-func setDefault[T int | int64 | uint64](v *T, def T) {
+func setDefault[T int | int64 | uint64 | time.Duration](v *T, def T) {
 	if *v == 0 {
 		*v = def
 	}

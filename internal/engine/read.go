@@ -62,27 +62,51 @@ func (e *Engine) Lookup(ctx context.Context, reads []*kv.Lookup) error {
 	return nil
 }
 
-// LookupAt answers many reads at one version of all partitions, and returns it.
-// Otherwise as Lookup.
+// LookupAt answers many reads at one version of all partitions, and returns it:
+// that of a live snapshot, or, if at is zero, one that holds everything
+// acknowledged before the call. Otherwise as Lookup.
 //
-// It waits until everything acknowledged before the call is visible everywhere:
-// under a load of sync writes that may take a sync.
-func (e *Engine) LookupAt(ctx context.Context, reads []*kv.Lookup) (kv.SeqNum, error) {
+// Errors, besides those of Lookup: kv.ErrVersionGone if no live snapshot has the
+// version, or its lease ended meanwhile; the answers then mean nothing.
+// Cost: with at zero it waits until everything acknowledged before the call is
+// visible everywhere; under a load of sync writes that may take a sync.
+func (e *Engine) LookupAt(ctx context.Context, reads []*kv.Lookup, at kv.SeqNum) (kv.SeqNum, error) {
 	if e.closed.Load() {
 		return 0, kv.ErrClosed
 	}
 	if err := e.prepare(reads); err != nil {
 		return 0, err
 	}
-	at, release, err := e.snapshot(ctx)
+	if at == 0 {
+		p, err := e.pin(ctx)
+		if err != nil {
+			return 0, err
+		}
+		defer e.sequencer.release(p)
+		e.lookupAt(reads, p.at, p.now)
+		return p.at, nil
+	}
+	now, err := e.snapshots.find(at)
 	if err != nil {
 		return 0, err
 	}
-	defer release()
+	return at, e.lookupLeased(reads, at, now)
+}
+
+// lookupLeased reads at a version that was under lease a moment ago. Whether it
+// was to the end, which alone makes the answers right, it asks afterwards: see
+// snapshots.
+func (e *Engine) lookupLeased(reads []*kv.Lookup, at kv.SeqNum, now uint64) error {
+	e.lookupAt(reads, at, now)
+	_, err := e.snapshots.find(at)
+	return err
+}
+
+// lookupAt reads at a pinned version and its time.
+func (e *Engine) lookupAt(reads []*kv.Lookup, at kv.SeqNum, now uint64) {
 	for _, s := range e.shareReads(reads) {
-		e.partitions[s.partition].LookupAt(s.reads, at)
+		e.partitions[s.partition].LookupAt(s.reads, at, now)
 	}
-	return at, nil
 }
 
 // prepare checks and hashes the keys.
@@ -116,18 +140,4 @@ func (e *Engine) shareReads(reads []*kv.Lookup) []readShare {
 		first = end
 	}
 	return shares
-}
-
-// snapshot pins a version of all partitions that holds every write acknowledged
-// before the call (G3). The caller must call release.
-func (e *Engine) snapshot(ctx context.Context) (at kv.SeqNum, release func(), err error) {
-	var acknowledged kv.SeqNum
-	for _, p := range e.partitions {
-		acknowledged = max(acknowledged, p.Published())
-	}
-	if err := e.sequencer.WaitVisible(ctx, acknowledged); err != nil {
-		return 0, nil, err
-	}
-	at = e.sequencer.acquire()
-	return at, sync.OnceFunc(func() { e.sequencer.release(at) }), nil
 }

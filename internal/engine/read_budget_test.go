@@ -69,13 +69,13 @@ func TestReadsStayWithinTheirBudget(t *testing.T) {
 
 			b := kv.NewReadBudget(budget)
 			reads = ask(b)
-			_, err := e.LookupAt(t.Context(), reads)
+			_, err := e.LookupAt(t.Context(), reads, 0)
 			require.NoError(t, err)
 			check(reads)
 			assert.True(t, b.Spent())
 
 			b.Reset(keys * size)
-			_, err = e.LookupAt(t.Context(), reads)
+			_, err = e.LookupAt(t.Context(), reads, 0)
 			require.NoError(t, err)
 			for _, r := range reads {
 				require.NoError(t, r.Err)

@@ -2,32 +2,51 @@ package engine
 
 import (
 	"container/heap"
+	"container/list"
 	"context"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/kvd-db/kvd/internal/kv"
 )
 
-// sequencer keeps the visible number and the live snapshots.
+// sequencer keeps the visible number and the pins: who reads at which number, and
+// at which time of the store's clock.
 //
 //	S1. Every number up to visible has been applied in its partition.
 //	S2. visible grows.
-//	S3. What snapshots returns holds every number at which a reader is now, and a
+//	S3. The numbers of Horizon hold every number at which a reader is now, and a
 //	    lower bound of every number at which one will be.
+//	S4. The time of Horizon is no later than that of any reader, now or to come.
+//	    What has expired for it has expired for all of them.
+//
+// A pin takes its number and its time, and enters the list, in one step, and so
+// does Horizon. So both ascend in the list, and whatever Horizon says of those to
+// come stays true (S2, and the clock never goes back).
 type sequencer struct {
 	failed <-chan struct{} // closed when no more numbers will be applied
 	cause  func() error
+	now    func() uint64
 
 	mu      sync.Mutex
 	visible kv.SeqNum
-	ahead   ranges            // applied, but not next in line
-	moved   chan struct{}     // closed when visible grows; nil if nobody waits
-	live    map[kv.SeqNum]int // snapshots by number
+	ahead   ranges        // applied, but not next in line
+	moved   chan struct{} // closed when visible grows; nil if nobody waits
+	pins    list.List     // of *pin, oldest first
 }
 
-func newSequencer(failed <-chan struct{}, cause func() error) *sequencer {
-	return &sequencer{failed: failed, cause: cause, live: make(map[kv.SeqNum]int)}
+// pin holds a version of the store: while it is registered, compaction keeps what
+// a reader at its number and its time can see.
+type pin struct {
+	at    kv.SeqNum
+	now   uint64
+	since time.Time
+	place *list.Element // nil once released; guarded by sequencer.mu
+}
+
+func newSequencer(now func() uint64, failed <-chan struct{}, cause func() error) *sequencer {
+	return &sequencer{now: now, failed: failed, cause: cause}
 }
 
 // seqRange is the numbers [from, to).
@@ -109,44 +128,59 @@ func (s *sequencer) watch(seq kv.SeqNum) chan struct{} {
 	return s.moved
 }
 
-// acquire registers a snapshot at the visible number. Choosing and registering
-// are one step, or a compaction in between could drop what the snapshot needs.
-func (s *sequencer) acquire() kv.SeqNum {
+// acquire pins the visible number and the present time. Choosing and registering
+// are one step, or a compaction in between could drop what the reader needs.
+func (s *sequencer) acquire() *pin {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.live[s.visible]++
-	return s.visible
+	p := &pin{at: s.visible, now: s.now(), since: time.Now()}
+	p.place = s.pins.PushBack(p)
+	return p
 }
 
-func (s *sequencer) release(seq kv.SeqNum) {
+// again returns one more pin at the number and the time of a registered one.
+func (s *sequencer) again(p *pin) *pin {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.live[seq]--; s.live[seq] == 0 {
-		delete(s.live, seq)
+	q := &pin{at: p.at, now: p.now, since: time.Now()}
+	q.place = s.pins.InsertAfter(q, p.place)
+	return q
+}
+
+// release takes a pin away. Idempotent.
+func (s *sequencer) release(p *pin) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if p.place != nil {
+		s.pins.Remove(p.place)
+		p.place = nil
 	}
 }
 
-// Snapshots implements partition.Sequencer: the live ones, and the visible
-// number, which is the least that the next one can get (S2).
-func (s *sequencer) Snapshots() []kv.SeqNum {
+// Horizon implements partition.Sequencer: the numbers of the pins and the visible
+// number, which is the least that the next one can get (S2); the time of the
+// oldest pin, or the present (S4).
+func (s *sequencer) Horizon() (snapshots []kv.SeqNum, now uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	numbers := make([]kv.SeqNum, 0, len(s.live)+1)
-	for seq := range s.live {
-		numbers = append(numbers, seq)
+	snapshots = make([]kv.SeqNum, 0, s.pins.Len()+1)
+	for e := s.pins.Front(); e != nil; e = e.Next() {
+		snapshots = append(snapshots, e.Value.(*pin).at)
 	}
-	numbers = append(numbers, s.visible)
-	slices.Sort(numbers)
-	return slices.Compact(numbers)
+	now = s.now()
+	if oldest := s.pins.Front(); oldest != nil {
+		now = oldest.Value.(*pin).now
+	}
+	return slices.Compact(append(snapshots, s.visible)), now
 }
 
-// open returns the number of live snapshots.
-func (s *sequencer) open() int {
+// pinned returns how many pins there are and for how long there has been the
+// oldest.
+func (s *sequencer) pinned() (count int, age time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	n := 0
-	for _, count := range s.live {
-		n += count
+	if oldest := s.pins.Front(); oldest != nil {
+		age = time.Since(oldest.Value.(*pin).since)
 	}
-	return n
+	return s.pins.Len(), age
 }

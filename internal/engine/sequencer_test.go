@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"errors"
+	"slices"
 	"testing"
 	"testing/synctest"
 
@@ -17,7 +18,7 @@ import (
 // number without a gap below it.
 func TestVisibleHasNoGapBelow(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		s := newSequencer(nil, nil)
+		s := newSequencer(noClock, nil, nil)
 		s.start(100)
 		var records []seqRange
 		next := kv.SeqNum(101)
@@ -51,7 +52,7 @@ func TestWaitVisible(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		failed := make(chan struct{})
 		cause := errors.New("log failed")
-		s := newSequencer(failed, func() error { return cause })
+		s := newSequencer(noClock, failed, func() error { return cause })
 		s.start(10)
 		require.NoError(t, s.WaitVisible(t.Context(), 10))
 
@@ -75,18 +76,81 @@ func TestWaitVisible(t *testing.T) {
 	})
 }
 
-func TestSnapshotsAreTheLiveOnesAndTheNext(t *testing.T) {
-	s := newSequencer(nil, nil)
+func noClock() uint64 { return 0 }
+
+// S3, S4: whatever is pinned, or will be, Horizon has its number or a lower one,
+// and no later time.
+func TestHorizonIsNoLaterThanAnyReader(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		clock := uint64(1000)
+		s := newSequencer(func() uint64 { return clock }, nil, nil)
+		s.start(5)
+		var pins []*pin
+		var horizons []uint64 // times that were told, with the least number beside them
+		var lowest []kv.SeqNum
+		for range rapid.IntRange(1, 40).Draw(t, "steps") {
+			switch rapid.IntRange(0, 4).Draw(t, "step") {
+			case 0:
+				s.Applied(s.Visible()+1, uint32(rapid.IntRange(1, 3).Draw(t, "units")))
+			case 1:
+				clock += uint64(rapid.IntRange(0, 5).Draw(t, "time"))
+			case 2:
+				p := s.acquire()
+				for i, now := range horizons {
+					if p.now < now || p.at < lowest[i] {
+						t.Fatalf("a pin at %d and %d, after a horizon of %d and %d", p.at, p.now, lowest[i], now)
+					}
+				}
+				pins = append(pins, p)
+			case 3:
+				if len(pins) > 0 {
+					pins = append(pins, s.again(rapid.SampledFrom(pins).Draw(t, "again")))
+				}
+			case 4:
+				if len(pins) > 0 {
+					i := rapid.IntRange(0, len(pins)-1).Draw(t, "released")
+					s.release(pins[i])
+					s.release(pins[i])
+					pins = slices.Delete(pins, i, i+1)
+				}
+			}
+			numbers, now := s.Horizon()
+			want := []kv.SeqNum{s.Visible()}
+			for _, p := range pins {
+				want = append(want, p.at)
+				if p.now < now {
+					t.Fatalf("horizon is %d, somebody reads at %d", now, p.now)
+				}
+			}
+			slices.Sort(want)
+			require.Equal(t, slices.Compact(want), numbers)
+			horizons, lowest = append(horizons, now), append(lowest, numbers[0])
+		}
+	})
+}
+
+func TestHorizonIsThePresentWhenNobodyReads(t *testing.T) {
+	clock := uint64(100)
+	s := newSequencer(func() uint64 { return clock }, nil, nil)
 	s.start(5)
-	assert.Equal(t, []kv.SeqNum{5}, s.Snapshots())
 	first := s.acquire()
-	again := s.acquire()
+	clock = 200
 	s.Applied(6, 4)
-	assert.Equal(t, []kv.SeqNum{5, 9}, s.Snapshots())
-	assert.Equal(t, 2, s.open())
+	second := s.acquire()
+	clock = 300
+	numbers, now := s.Horizon()
+	assert.Equal(t, []kv.SeqNum{5, 9}, numbers)
+	assert.EqualValues(t, 100, now)
+	count, _ := s.pinned()
+	assert.Equal(t, 2, count)
 	s.release(first)
-	assert.Equal(t, []kv.SeqNum{5, 9}, s.Snapshots(), "somebody else reads there")
-	s.release(again)
-	assert.Equal(t, []kv.SeqNum{9}, s.Snapshots())
-	assert.Zero(t, s.open())
+	_, now = s.Horizon()
+	assert.EqualValues(t, 200, now)
+	s.release(second)
+	numbers, now = s.Horizon()
+	assert.Equal(t, []kv.SeqNum{9}, numbers)
+	assert.EqualValues(t, 300, now)
+	count, age := s.pinned()
+	assert.Zero(t, count)
+	assert.Zero(t, age)
 }

@@ -1,6 +1,8 @@
 package engine
 
 import (
+	"time"
+
 	"github.com/kvd-db/kvd/internal/kv"
 	"github.com/kvd-db/kvd/internal/partition"
 	"github.com/kvd-db/kvd/internal/sstable"
@@ -14,9 +16,15 @@ type Stats struct {
 	Log        wal.Stats
 	Cache      sstable.CacheStats
 
+	Conflicts  uint64 // commits refused because something they read had changed
+	Duplicates uint64 // named writes that had been applied before and were not again
+
 	Visible       kv.SeqNum
-	Snapshots     int
-	MemtableBytes int64 // active and sealed, as the budget counts them
+	Clock         uint64        // what keys expire by, Unix milliseconds
+	Snapshots     int           // under lease
+	Pins          int           // versions that snapshots, scans and reads hold
+	PinAge        time.Duration // of the oldest
+	MemtableBytes int64         // active and sealed, as the budget counts them
 	MemtableLimit int64
 	Shed          uint64 // writes shed because memtables were full
 	Pressure      float64
@@ -28,13 +36,17 @@ type Stats struct {
 func (e *Engine) Stats() Stats {
 	s := Stats{
 		Log: e.log.Stats(), Cache: e.cache.Stats(),
-		Visible: e.sequencer.Visible(), Snapshots: e.sequencer.open(),
+		Visible: e.sequencer.Visible(), Clock: e.clock.Now(), Snapshots: e.snapshots.count(),
 		MemtableBytes: e.budget.used(), MemtableLimit: e.budget.limit,
 		Shed: e.budget.sheds.Load(), Pressure: e.budget.pressure(),
 		ReadOnly: e.readOnly.Load(), DiskFree: e.diskFree.Load(),
 	}
+	s.Pins, s.PinAge = e.sequencer.pinned()
 	for _, p := range e.partitions {
-		s.Partitions = append(s.Partitions, p.Stats())
+		stats := p.Stats()
+		s.Conflicts += stats.Conflicts
+		s.Duplicates += stats.Duplicates
+		s.Partitions = append(s.Partitions, stats)
 	}
 	return s
 }

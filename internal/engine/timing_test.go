@@ -452,7 +452,7 @@ func TestBatchesAreSeenWhole(t *testing.T) {
 		for _, k := range keys {
 			reads = append(reads, &kv.Lookup{Key: []byte(k)})
 		}
-		if _, err := e.LookupAt(context.Background(), reads); err != nil {
+		if _, err := e.LookupAt(context.Background(), reads, 0); err != nil {
 			return err
 		}
 		for _, r := range reads {

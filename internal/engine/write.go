@@ -1,11 +1,11 @@
 package engine
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 
 	"github.com/kvd-db/kvd/internal/keyhash"
 	"github.com/kvd-db/kvd/internal/kv"
@@ -28,6 +28,14 @@ func (e *Engine) Delete(ctx context.Context, key []byte, o kv.WriteOptions) (kv.
 	return e.writeOne(ctx, kv.Op{Kind: kv.KindDelete, Key: key}, o)
 }
 
+// DeleteRange removes every key of a range, which must have an end, at the cost of
+// one small write in each partition. Otherwise as Put.
+func (e *Engine) DeleteRange(ctx context.Context, r kv.Range, o kv.WriteOptions) (kv.SeqNum, error) {
+	var b kv.WriteBatch
+	b.DeleteRange(r.Start, r.End)
+	return e.Apply(ctx, &b, o)
+}
+
 func (e *Engine) writeOne(ctx context.Context, op kv.Op, o kv.WriteOptions) (kv.SeqNum, error) {
 	w := kv.Write{Op: op, Durability: o.Durability, Origin: o.Origin}
 	if err := e.Write(ctx, []*kv.Write{&w}); err != nil {
@@ -40,22 +48,43 @@ func (e *Engine) writeOne(ctx context.Context, op kv.Op, o kv.WriteOptions) (kv.
 // returns when all are decided or ctx has ended. Each write has its own result;
 // Write itself fails only if none was tried.
 //
-// Writes of one call on the same key happen in their order; otherwise they have
-// none. The slices are borrowed until Write returns. Errors are those of Put.
+// Writes of one call on the same key happen in their order, but for those that
+// depend on what the key holds (kv.Write.If and Previous): they are concurrent
+// with the others. The slices are borrowed until Write returns. Errors are those
+// of Put, and a *kv.ConditionError.
 func (e *Engine) Write(ctx context.Context, writes []*kv.Write) error {
 	if err := e.writable(); err != nil {
 		return err
 	}
 	size := 0
+	var guarded []*kv.Write
 	for _, w := range writes {
-		w.Version, w.Err = 0, errors.Join(e.checkOp(&w.Op), checkDurability(w.Durability))
+		w.Version, w.Deduplicated, w.Err = 0, false, e.checkWrite(w)
 		w.Hash = keyhash.Sum(w.Op.Key)
 		w.Durability = e.durability(w.Durability)
 		size += w.Op.Size()
+		if conditional(w) && w.Err == nil {
+			guarded = append(guarded, w)
+		}
 	}
 	if err := e.budget.admit(ctx, size); err != nil {
 		return err
 	}
+	if len(guarded) == 0 {
+		e.writePlain(ctx, writes)
+		return nil
+	}
+	var plain sync.WaitGroup
+	if len(guarded) < len(writes) {
+		plain.Go(func() { e.writePlain(ctx, writes) })
+	}
+	e.writeGuarded(ctx, guarded)
+	plain.Wait()
+	return nil
+}
+
+// writePlain hands the valid writes without conditions to their partitions.
+func (e *Engine) writePlain(ctx context.Context, writes []*kv.Write) {
 	shares := e.shareWrites(writes)
 	call := partition.NewCall(len(shares))
 	groups := make([]*partition.Group, len(shares))
@@ -64,7 +93,7 @@ func (e *Engine) Write(ctx context.Context, writes []*kv.Write) error {
 		e.partitions[s.partition].Submit(ctx, groups[i])
 	}
 	if len(groups) == 0 {
-		return nil
+		return
 	}
 	select {
 	case <-call.Done():
@@ -73,7 +102,6 @@ func (e *Engine) Write(ctx context.Context, writes []*kv.Write) error {
 			e.partitions[s.partition].Abandon(groups[i], ctx.Err())
 		}
 	}
-	return nil
 }
 
 // writeShare is the writes of one call that go to one partition.
@@ -82,7 +110,8 @@ type writeShare struct {
 	writes    []*kv.Write
 }
 
-// shareWrites groups the valid writes by partition and keeps their order.
+// shareWrites groups the valid writes without conditions by partition and keeps
+// their order.
 func (e *Engine) shareWrites(writes []*kv.Write) []writeShare {
 	if len(writes) == 1 {
 		if writes[0].Err != nil {
@@ -92,7 +121,7 @@ func (e *Engine) shareWrites(writes []*kv.Write) []writeShare {
 	}
 	valid := make([]*kv.Write, 0, len(writes))
 	for _, w := range writes {
-		if w.Err == nil {
+		if !conditional(w) && w.Err == nil {
 			valid = append(valid, w)
 		}
 	}
@@ -112,106 +141,90 @@ func (e *Engine) shareWrites(writes []*kv.Write) []writeShare {
 
 // Apply commits an atomic batch: all of its operations happen, at one version,
 // or none. Of several operations on one key the last one counts; the batch is
-// changed accordingly. Its slices are borrowed until Apply returns.
+// changed accordingly. If the batch has guards, all must hold of the state before
+// it. Its slices are borrowed until Apply returns.
 //
-// Errors: as Put.
+// Errors: as Put, and a *kv.ConditionError.
 func (e *Engine) Apply(ctx context.Context, b *kv.WriteBatch, o kv.WriteOptions) (kv.SeqNum, error) {
 	if err := e.writable(); err != nil {
 		return 0, err
 	}
-	if err := b.Check(e.opts.Limits); err != nil {
+	if err := errors.Join(b.Check(e.opts.Limits), checkDurability(o.Durability), e.checkOps(b)); err != nil {
 		return 0, err
-	}
-	if err := checkDurability(o.Durability); err != nil {
-		return 0, err
-	}
-	for i := range b.Ops() {
-		if err := e.checkOp(&b.Ops()[i]); err != nil {
-			return 0, err
-		}
 	}
 	if err := e.budget.admit(ctx, b.Bytes()); err != nil {
 		return 0, err
 	}
 	b.Normalize()
-	o.Durability = e.durability(o.Durability)
-	ops := b.Ops()
-	home := e.route(keyhash.Sum(ops[0].Key))
-	for i := range ops[1:] {
-		if e.route(keyhash.Sum(ops[1+i].Key)) != home {
-			return e.applyAcross(ctx, b, o)
+	if len(b.Guards()) > 0 {
+		return e.applyGuarded(ctx, b, o)
+	}
+	if home, ok := e.homeOf(b.Ops()); ok {
+		return e.applyWithin(ctx, e.partitions[home], b, o)
+	}
+	c, err := e.propose(ctx, e.newProposal(b, o))
+	if err != nil {
+		return 0, err
+	}
+	return e.await(ctx, c, o)
+}
+
+// homeOf returns the partition of all operations, if there is one.
+func (e *Engine) homeOf(ops []kv.Op) (home int, ok bool) {
+	home = e.route(keyhash.Sum(ops[0].Key))
+	for i := range ops {
+		if ops[i].Kind == kv.KindRangeDelete && len(e.partitions) > 1 || e.route(keyhash.Sum(ops[i].Key)) != home {
+			return 0, false
 		}
 	}
-	return e.applyWithin(ctx, e.partitions[home], b, o)
+	return home, true
 }
 
 // applyWithin commits a batch that lies in one partition, through its inbox.
 func (e *Engine) applyWithin(ctx context.Context, p *partition.Partition, b *kv.WriteBatch, o kv.WriteOptions) (kv.SeqNum, error) {
 	call := partition.NewCall(1)
-	g := partition.NewBatchGroup(call, b, o.Durability, o.Origin)
+	g := partition.NewBatchGroup(call, b, e.durability(o.Durability), o.Origin)
 	p.Submit(ctx, g)
 	select {
 	case <-call.Done():
 	case <-ctx.Done():
 		p.Abandon(g, ctx.Err())
 	}
+	o.Note(g.Deduplicated())
 	return g.Result()
 }
 
-// applyAcross commits a batch over several partitions: one record, one number.
-func (e *Engine) applyAcross(ctx context.Context, b *kv.WriteBatch, o kv.WriteOptions) (kv.SeqNum, error) {
-	bytes := int64(b.Bytes())
-	if err := e.across.take(ctx, bytes); err != nil {
-		return 0, err
+// checkWrite reports whether a write may be tried.
+func (e *Engine) checkWrite(w *kv.Write) error {
+	if w.Op.Kind == kv.KindRangeDelete {
+		return fmt.Errorf("%w: a range is deleted by a batch, since it lies in all partitions", kv.ErrInvalidArgument)
 	}
-	record, participants := e.layOutAcross(b.Ops(), o.Origin)
-	commit, err := partition.CommitAcross(participants, record, o.Durability, func() { e.across.release(bytes) })
-	if err != nil {
-		return 0, err
+	if w.If != nil {
+		if err := w.If.Check(e.opts.Limits); err != nil {
+			return err
+		}
 	}
-	select {
-	case <-commit.Done():
-		return commit.Result()
-	case <-ctx.Done():
-		return 0, fmt.Errorf("%w: %w", kv.ErrUncertain, ctx.Err())
-	}
+	return errors.Join(e.checkOp(&w.Op), w.Op.Check(e.opts.Limits), checkDurability(w.Durability))
 }
 
-// layOutAcross encodes a batch as one record with a section for each partition
-// that it touches, and returns these in ascending order.
-func (e *Engine) layOutAcross(ops []kv.Op, origin kv.Origin) ([]byte, []*partition.Partition) {
-	home := func(op *kv.Op) int { return e.route(keyhash.Sum(op.Key)) }
-	sorted := slices.Clone(ops)
-	slices.SortFunc(sorted, func(a, b kv.Op) int {
-		if d := home(&a) - home(&b); d != 0 {
-			return d
+// checkOps reports whether the operations of a batch make sense.
+func (e *Engine) checkOps(b *kv.WriteBatch) error {
+	for i := range b.Ops() {
+		if err := e.checkOp(&b.Ops()[i]); err != nil {
+			return err
 		}
-		return bytes.Compare(a.Key, b.Key)
-	})
-	var record kv.RecordEncoder
-	var participants []*partition.Partition
-	for first := 0; first < len(sorted); {
-		p := home(&sorted[first])
-		end := first + 1
-		for end < len(sorted) && home(&sorted[end]) == p {
-			end++
-		}
-		record.Section(p, end-first)
-		for i := first; i < end; i++ {
-			record.Op(0, origin, &sorted[i])
-		}
-		participants = append(participants, e.partitions[p])
-		first = end
 	}
-	return record.Bytes(), participants
+	return nil
 }
 
-// checkOp reports whether an operation may be stored.
 func (e *Engine) checkOp(op *kv.Op) error {
-	if op.Kind == kv.KindRangeDelete || op.Expiry != 0 {
-		return fmt.Errorf("%w: range deletes and expiry are not part of this version", kv.ErrInvalidArgument)
+	switch {
+	case op.Expiry == 0:
+		return nil
+	case op.Kind != kv.KindPut:
+		return fmt.Errorf("%w: %s with an expiry", kv.ErrInvalidArgument, op.Kind)
 	}
-	return op.Check(e.opts.Limits)
+	return e.clock.use()
 }
 
 func (e *Engine) durability(d kv.Durability) kv.Durability {

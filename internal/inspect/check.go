@@ -38,6 +38,9 @@ func Check(ctx context.Context, fsys vfs.FS, dir string, progress func(done, tot
 	if err := c.store(); err != nil {
 		return nil, err
 	}
+	if err := c.clock(); err != nil {
+		return nil, err
+	}
 	for id := range c.report.Partitions {
 		if err := c.partition(id); err != nil {
 			return nil, err
@@ -105,6 +108,8 @@ func (c *checker) survey() error {
 		case name == descriptor.Name:
 			ours = true
 			err = c.add(name, KindStore)
+		case name == descriptor.ClockName:
+			err = c.add(name, KindClock)
 		case name == descriptor.LockName:
 			err = c.add(name, KindLock)
 		default:
@@ -205,6 +210,21 @@ func (c *checker) store() error {
 	c.report.StoreID = fmt.Sprintf("%016x", d.StoreID)
 	c.report.Partitions = d.Partitions
 	return nil
+}
+
+// clock checks CLOCK. A store without one never had a key that expires.
+func (c *checker) clock() error {
+	f := c.files[descriptor.ClockName]
+	if f == nil {
+		return nil
+	}
+	defer c.advance(f.Bytes)
+	if !c.haveStore {
+		f.Note = "not checked: it names the id in STORE"
+		return nil
+	}
+	_, err := descriptor.ReadClock(c.fsys, c.dir, c.storeID)
+	return c.found(f, err)
 }
 
 // finish sorts the files and spells out what is wrong with them.

@@ -7,12 +7,14 @@ import (
 	"io/fs"
 	"math/rand/v2"
 	"path"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/kvd-db/kvd/internal/descriptor"
 	"github.com/kvd-db/kvd/internal/engine"
 	"github.com/kvd-db/kvd/internal/kv"
 	"github.com/kvd-db/kvd/internal/vfs"
@@ -182,6 +184,30 @@ func TestEveryFlippedByteIsFoundAndNothingElseIsBlamed(t *testing.T) {
 				require.Len(t, r.Damaged(), 1, "%s at %d: %v", f.Path, offset, r.Err())
 			}
 		}
+	}
+}
+
+// A store whose keys never expire has no CLOCK; one that is there must be right.
+func TestClockIsChecked(t *testing.T) {
+	fsys := newStore(t)
+	d, err := descriptor.Read(fsys, "data")
+	require.NoError(t, err)
+	right := descriptor.Clock{StoreID: d.StoreID, Bound: 1000}
+	foreign := descriptor.Clock{StoreID: d.StoreID + 1, Bound: 1000}
+	require.NoError(t, vfs.WriteAtomic(fsys, "data/CLOCK", right.Encode()))
+	r := check(t, fsys)
+	require.NoError(t, r.Err())
+	i := slices.IndexFunc(r.Files, func(f File) bool { return f.Kind == KindClock })
+	require.GreaterOrEqual(t, i, 0)
+	assert.EqualValues(t, len(right.Encode()), r.Files[i].Bytes)
+
+	require.NoError(t, vfs.WriteAtomic(fsys, "data/CLOCK", foreign.Encode()))
+	assert.Equal(t, []string{"CLOCK"}, damagedPaths(check(t, fsys)))
+	require.NoError(t, vfs.WriteAtomic(fsys, "data/CLOCK", right.Encode()))
+	for offset := range int64(len(right.Encode())) {
+		damaged := fsys.KillImage()
+		flipByte(t, damaged, "data/CLOCK", offset)
+		assert.Equal(t, []string{"CLOCK"}, damagedPaths(check(t, damaged)), "at %d", offset)
 	}
 }
 

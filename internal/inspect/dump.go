@@ -7,6 +7,7 @@ import (
 	"io"
 	"path"
 	"strings"
+	"time"
 
 	"github.com/kvd-db/kvd/internal/descriptor"
 	"github.com/kvd-db/kvd/internal/kv"
@@ -46,8 +47,11 @@ func (d *dumper) printf(format string, args ...any) { fmt.Fprintf(d.out, format,
 
 func (d *dumper) dump() error {
 	base := path.Base(d.name)
-	if base == descriptor.Name {
+	switch base {
+	case descriptor.Name:
 		return d.store()
+	case descriptor.ClockName:
+		return d.clock()
 	}
 	if path.Ext(base) == segmentSuffix {
 		return d.segment()
@@ -60,7 +64,7 @@ func (d *dumper) dump() error {
 	case manifest.FileTable:
 		return d.table(num)
 	}
-	return fmt.Errorf("%w: %s has no name that kvd gives to a file; want STORE, CURRENT, MANIFEST-n, n.sst or n.wal",
+	return fmt.Errorf("%w: %s has no name that kvd gives to a file; want STORE, CLOCK, CURRENT, MANIFEST-n, n.sst or n.wal",
 		kv.ErrInvalidArgument, d.name)
 }
 
@@ -74,6 +78,20 @@ func (d *dumper) store() error {
 		return err
 	}
 	d.printf("store\n  id          %016x\n  partitions  %d\n  key hash    %s\n", s.StoreID, s.Partitions, s.Hash)
+	return nil
+}
+
+func (d *dumper) clock() error {
+	data, err := readSmall(d.fsys, d.name)
+	if err != nil {
+		return err
+	}
+	c, err := descriptor.DecodeClock(d.name, data)
+	if err != nil {
+		return err
+	}
+	d.printf("clock\n  store       %016x\n  not beyond  %d ms, %s\n", c.StoreID, c.Bound,
+		time.UnixMilli(int64(c.Bound)).UTC().Format(time.RFC3339))
 	return nil
 }
 

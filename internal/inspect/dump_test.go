@@ -31,6 +31,8 @@ func sampleFiles(t *testing.T) (*vfs.Mem, []string) {
 	write := func(name string, content []byte) { require.NoError(t, vfs.WriteAtomic(fsys, name, content)) }
 	d := descriptor.Descriptor{StoreID: 0x0123456789abcdef, Partitions: 4}
 	write("data/STORE", d.Encode())
+	c := descriptor.Clock{StoreID: d.StoreID, Bound: 1_790_000_000_123}
+	write("data/CLOCK", c.Encode())
 	for _, name := range []string{"CURRENT", "MANIFEST-000040"} {
 		content, err := os.ReadFile("../manifest/testdata/v1/" + name)
 		require.NoError(t, err)
@@ -38,7 +40,7 @@ func sampleFiles(t *testing.T) (*vfs.Mem, []string) {
 	}
 	sampleTable(t, fsys, "data/p-0003/000013.sst")
 	sampleLog(t, fsys, "data/wal")
-	return fsys, []string{"STORE", "p-0003/CURRENT", "p-0003/MANIFEST-000040", "p-0003/000013.sst", "wal/000001.wal"}
+	return fsys, []string{"STORE", "CLOCK", "p-0003/CURRENT", "p-0003/MANIFEST-000040", "p-0003/000013.sst", "wal/000001.wal"}
 }
 
 func sampleTable(t *testing.T, fsys vfs.FS, name string) {

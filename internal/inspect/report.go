@@ -13,6 +13,7 @@ type Kind string
 // The kinds of files.
 const (
 	KindStore    Kind = "store"    // STORE
+	KindClock    Kind = "clock"    // CLOCK
 	KindLog      Kind = "wal"      // a segment of the commit log
 	KindManifest Kind = "manifest" // the manifest that CURRENT names
 	KindMarker   Kind = "marker"   // CURRENT

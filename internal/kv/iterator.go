@@ -3,10 +3,15 @@ package kv
 // Iterator walks stored entries in the order of Compare: key ascending, newest
 // version of a key first. Memtables, sstables and merges of them all give one.
 //
+// A walk has one direction: forward from First or SeekGE with Next, backward
+// from Last or SeekLT with Prev, which meets the same entries in exactly the
+// reverse order. To turn round, position it anew.
+//
 // Obligations of an implementation:
 //
-//  1. A new iterator stands nowhere: Valid is false until First or SeekGE.
-//  2. First, SeekGE and Next return Valid().
+//  1. A new iterator stands nowhere: Valid is false until it is positioned.
+//  2. Every move returns Valid(). Next on a backward walk and Prev on a forward
+//     one panic: they are a bug of the caller.
 //  3. Entry is borrowed: it and its slices hold until the next move or Close.
 //  4. When a move fails, Valid is false and Err says why. The end of the data
 //     is not an error: Valid is false and Err is nil. A caller that stops
@@ -20,6 +25,12 @@ type Iterator interface {
 	// SeekGE moves to the first entry whose key is >= key.
 	SeekGE(key []byte) bool
 	Next() bool
+
+	Last() bool
+	// SeekLT moves to the last entry whose key is < key.
+	SeekLT(key []byte) bool
+	Prev() bool
+
 	Valid() bool
 	Entry() *Entry
 	Err() error

@@ -8,7 +8,7 @@ import (
 
 // RecordEncoder lays out one record of the commit log:
 //
-//	record  = section, one or more
+//	record  = section, any number; without one it only takes a number
 //	section = uvarint partition | uvarint operations (>= 1) | op ...
 //	op      = u8 tag | uvarint unit
 //	          | u64 client id, uvarint client sequence   if tag & 0x20
@@ -89,9 +89,6 @@ var errRecord = errors.New("malformed record")
 // returned; anything malformed is an error too, and fn may then have seen the
 // operations before it.
 func DecodeRecord(record []byte, fn func(*RecordOp) error) error {
-	if len(record) == 0 {
-		return fmt.Errorf("%w: empty", errRecord)
-	}
 	d := Decoder{Rest: record}
 	for len(d.Rest) > 0 {
 		partition := d.Uvarint(1 << 16)

@@ -48,6 +48,16 @@ type Write struct {
 type WriteOptions struct {
 	Durability Durability // DurabilityDefault: what the store is configured for
 	Origin     Origin
+	// Deduplicated, unless nil, is set if the batch had been applied before and was
+	// not again.
+	Deduplicated *bool
+}
+
+// Note says whether the batch had been applied before to whoever asked.
+func (o *WriteOptions) Note(deduplicated bool) {
+	if o.Deduplicated != nil {
+		*o.Deduplicated = deduplicated
+	}
 }
 
 // ScanOptions are the choices of one scan.

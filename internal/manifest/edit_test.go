@@ -37,6 +37,14 @@ func layout(v *Version) [][]kv.FileNum {
 
 type edits = []kv.FileNum
 
+// cutInThree returns three tables with so many entries together, in the bounds of
+// table 30, which has one tombstone.
+func cutInThree(entries uint64) Run {
+	run := Run{table(50, "c", "d", 70, 90), table(51, "e", "f", 70, 90), table(52, "g", "k", 70, 90)}
+	run[0].Entries, run[1].Entries, run[2].Entries = entries-2, 1, 1
+	return run
+}
+
 func TestEditsThatFit(t *testing.T) {
 	for name, c := range map[string]struct {
 		edit    Edit
@@ -59,6 +67,9 @@ func TestEditsThatFit(t *testing.T) {
 		"deltas that leave nothing": {
 			Edit{Kind: CompactDeltas, Removed: edits{20, 21}},
 			[][]kv.FileNum{{30}, {10, 11}, {1, 2, 3}}, 95, 90},
+		"a range tombstone is cut where new tables begin": {
+			Edit{Kind: CompactDeltas, Removed: edits{30}, Added: cutInThree(12)},
+			[][]kv.FileNum{{50, 51, 52}, {20, 21}, {10, 11}, {1, 2, 3}}, 95, 90},
 		"one table of the oldest delta goes into the base": {
 			Edit{Kind: CompactBase, Removed: edits{10, 1, 2}, Added: Run{table(50, "a", "c", 1, 30), table(51, "d", "j", 2, 30)}},
 			[][]kv.FileNum{{30}, {20, 21}, {11}, {50, 51, 3}}, 95, 90},
@@ -126,6 +137,7 @@ func TestEditsThatDoNotFit(t *testing.T) {
 		"numbers before the inputs":     {"E5", Edit{Kind: CompactDeltas, Removed: edits{30}, Added: Run{table(50, "c", "k", 69, 80)}}},
 		"numbers past the inputs":       {"E5", Edit{Kind: CompactDeltas, Removed: edits{20, 21}, Added: Run{table(50, "a", "f", 40, 61)}}},
 		"more entries than were read":   {"E5", Edit{Kind: CompactDeltas, Removed: edits{30}, Added: with(table(50, "c", "k", 70, 90), func(m *kv.TableMeta) { m.Entries = 11 })}},
+		"more entries than cuts make":   {"E5", Edit{Kind: CompactDeltas, Removed: edits{30}, Added: cutInThree(13)}},
 		"number in use":                 {"V3", flush(with(fresh, func(m *kv.TableMeta) { m.Num = 21 }))},
 		"number of the manifest":        {"V3", flush(with(fresh, func(m *kv.TableMeta) { m.Num = 40 }))},
 		"number not handed out":         {"V3", flush(with(fresh, func(m *kv.TableMeta) { m.Num = 100 }))},

@@ -18,12 +18,13 @@ type runIterator struct {
 	run  Run
 	open func(table int) (kv.Iterator, error)
 
-	table  int         // index of the current table
-	it     kv.Iterator // over it; nil if none is open
-	seen   uint64      // entries met in it
-	whole  bool        // the walk began at its first entry
-	err    error
-	closed bool
+	table    int         // index of the current table
+	it       kv.Iterator // over it; nil if none is open
+	seen     uint64      // entries met in it
+	whole    bool        // the walk began at its first entry, or its last if backward
+	backward bool
+	err      error
+	closed   bool
 }
 
 func (r *runIterator) Valid() bool      { return r.it != nil && r.it.Valid() }
@@ -31,10 +32,12 @@ func (r *runIterator) Entry() *kv.Entry { return r.it.Entry() }
 func (r *runIterator) Err() error       { return r.err }
 
 func (r *runIterator) First() bool {
+	r.backward = false
 	return r.enter(0, kv.Iterator.First, true)
 }
 
 func (r *runIterator) SeekGE(key []byte) bool {
+	r.backward = false
 	return r.enter(r.run.Seek(key), func(it kv.Iterator) bool { return it.SeekGE(key) }, false)
 }
 
@@ -42,12 +45,42 @@ func (r *runIterator) Next() bool {
 	if !r.Valid() {
 		return false
 	}
+	r.must(false)
 	return r.moved(r.it.Next())
+}
+
+func (r *runIterator) Last() bool {
+	r.backward = true
+	return r.enter(len(r.run)-1, kv.Iterator.Last, true)
+}
+
+func (r *runIterator) SeekLT(key []byte) bool {
+	r.backward = true
+	i := r.run.Seek(key)
+	if i == len(r.run) || string(r.run[i].Smallest) >= string(key) {
+		i-- // all of table i is behind key
+	}
+	return r.enter(i, func(it kv.Iterator) bool { return it.SeekLT(key) }, false)
+}
+
+func (r *runIterator) Prev() bool {
+	if !r.Valid() {
+		return false
+	}
+	r.must(true)
+	return r.moved(r.it.Prev())
+}
+
+// must panics if the walk goes the other way.
+func (r *runIterator) must(backward bool) {
+	if r.backward != backward {
+		panic("manifest: a walk over a run turned round without being positioned anew")
+	}
 }
 
 // enter opens table i and moves to where the walk begins.
 func (r *runIterator) enter(i int, move func(kv.Iterator) bool, whole bool) bool {
-	if !r.leave() || r.closed || i >= len(r.run) {
+	if !r.leave() || r.closed || i < 0 || i >= len(r.run) {
 		return false
 	}
 	it, err := r.open(i)
@@ -73,6 +106,9 @@ func (r *runIterator) moved(valid bool) bool {
 	if t := &r.run[r.table]; r.whole && r.seen != t.Entries {
 		r.err = kv.Corruptf(TableName(t.Num), -1, "table ends after %d entries, the manifest says %d", r.seen, t.Entries)
 		return r.leave()
+	}
+	if r.backward {
+		return r.enter(r.table-1, kv.Iterator.Last, true)
 	}
 	return r.enter(r.table+1, kv.Iterator.First, true)
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -18,7 +19,7 @@ type shelf struct {
 	open   int           // iterators open now
 	most   int           // iterators open at once
 	opens  map[int]error // what opening a table fails with
-	fails  map[int]error // what a table fails with behind its entries
+	fails  map[int]error // what a table fails with behind its entries, or before them
 	closes map[int]error // what closing a table fails with
 }
 
@@ -82,6 +83,17 @@ func (it *shelfIterator) SeekGE(key []byte) bool {
 	return it.move(at)
 }
 
+func (it *shelfIterator) Last() bool { return it.move(len(it.entries()) - 1) }
+func (it *shelfIterator) Prev() bool { return it.move(it.at - 1) }
+
+func (it *shelfIterator) SeekLT(key []byte) bool {
+	at := len(it.entries()) - 1
+	for at >= 0 && bytes.Compare(it.entries()[at].Key, key) >= 0 {
+		at--
+	}
+	return it.move(at)
+}
+
 func (it *shelfIterator) move(at int) bool {
 	it.at = at
 	if !it.Valid() {
@@ -103,24 +115,40 @@ func walk(it kv.Iterator, valid bool) (all []kv.Entry) {
 	return all
 }
 
+// walkBack returns what the iterator gives backward from where it stands, in the
+// order of the run.
+func walkBack(it kv.Iterator, valid bool) (all []kv.Entry) {
+	for ; valid; valid = it.Prev() {
+		all = append(all, *it.Entry())
+	}
+	slices.Reverse(all)
+	return all
+}
+
 func TestRunIteratorIsOneIterator(t *testing.T) {
 	s := newShelf(10)
 	it := s.iterator()
 	require.False(t, it.Valid())
 	require.False(t, it.Next())
+	require.False(t, it.Prev())
 	require.Zero(t, s.open, "nothing is open before the first move")
 	for range 2 {
 		require.Equal(t, s.all(0), walk(it, it.First()))
+		require.Equal(t, s.all(0), walkBack(it, it.Last()))
 	}
 	for key := range 62 {
 		from := fmt.Appendf(nil, "%03d", key)
-		var want []kv.Entry
+		var before, behind []kv.Entry
 		for _, e := range s.all(0) {
-			if bytes.Compare(e.Key, from) >= 0 {
-				want = append(want, e)
+			if bytes.Compare(e.Key, from) < 0 {
+				before = append(before, e)
+			} else {
+				behind = append(behind, e)
 			}
 		}
-		require.Equal(t, want, walk(it, it.SeekGE(from)))
+		require.Equal(t, behind, walk(it, it.SeekGE(from)))
+		require.NoError(t, it.Err())
+		require.Equal(t, before, walkBack(it, it.SeekLT(from)))
 		require.NoError(t, it.Err())
 	}
 	require.Equal(t, 1, s.most, "one table at a time")
@@ -129,12 +157,38 @@ func TestRunIteratorIsOneIterator(t *testing.T) {
 	require.NoError(t, it.Close())
 	require.False(t, it.Valid())
 	require.False(t, it.First(), "closed")
+	require.False(t, it.Last(), "closed")
 	require.Zero(t, s.open)
 
 	empty := newShelf(0).iterator()
 	require.False(t, empty.First())
 	require.False(t, empty.SeekGE([]byte("a")))
+	require.False(t, empty.Last())
+	require.False(t, empty.SeekLT([]byte("a")))
 	require.NoError(t, empty.Close())
+}
+
+// A table reaches to the end of its range tombstones, which is no key of it.
+func TestRunIteratorSeeksBehindTheKeysOfATable(t *testing.T) {
+	s := newShelf(2)
+	s.run[0].Largest = []byte("005")
+	it := s.iterator()
+	require.Equal(t, s.tables[1], walk(it, it.SeekGE([]byte("005"))))
+	require.Equal(t, s.tables[0], walkBack(it, it.SeekLT([]byte("005"))))
+	require.NoError(t, it.Close())
+}
+
+func TestRunIteratorHasOneDirection(t *testing.T) {
+	it := newShelf(2).iterator()
+	require.True(t, it.First())
+	require.Panics(t, func() { it.Prev() })
+	require.True(t, it.SeekGE([]byte("003")))
+	require.Panics(t, func() { it.Prev() })
+	require.True(t, it.Last())
+	require.Panics(t, func() { it.Next() })
+	require.True(t, it.SeekLT([]byte("003")))
+	require.Panics(t, func() { it.Next() })
+	require.NoError(t, it.Close())
 }
 
 func TestRunIteratorStopsAtTheFirstError(t *testing.T) {
@@ -142,10 +196,11 @@ func TestRunIteratorStopsAtTheFirstError(t *testing.T) {
 	for name, c := range map[string]struct {
 		spoil func(*shelf)
 		given int // entries before it
+		back  int // entries behind it
 	}{
-		"a table cannot be opened": {func(s *shelf) { s.opens[1] = broken }, 6},
-		"a table fails on the way": {func(s *shelf) { s.fails[1] = broken; s.tables[1] = s.tables[1][:4] }, 10},
-		"a table cannot be closed": {func(s *shelf) { s.closes[0] = broken }, 6},
+		"a table cannot be opened": {func(s *shelf) { s.opens[1] = broken }, 6, 6},
+		"a table fails on the way": {func(s *shelf) { s.fails[1] = broken; s.tables[1] = s.tables[1][:4] }, 10, 10},
+		"a table cannot be closed": {func(s *shelf) { s.closes[0], s.closes[2] = broken, broken }, 6, 6},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newShelf(3)
@@ -156,6 +211,14 @@ func TestRunIteratorStopsAtTheFirstError(t *testing.T) {
 			require.ErrorIs(t, it.Err(), broken)
 			require.False(t, it.Next())
 			require.False(t, it.First(), "for good")
+			require.ErrorIs(t, it.Close(), broken)
+
+			it = s.iterator()
+			require.Len(t, walkBack(it, it.Last()), c.back)
+			require.False(t, it.Valid())
+			require.ErrorIs(t, it.Err(), broken)
+			require.False(t, it.Prev())
+			require.False(t, it.Last(), "for good")
 			require.ErrorIs(t, it.Close(), broken)
 			require.Zero(t, s.open)
 		})
@@ -175,15 +238,31 @@ func TestRunIteratorMissesNoEntryOfATable(t *testing.T) {
 		} {
 			it := s.iterator()
 			walk(it, begin(it))
-			var damage *kv.CorruptionError
-			require.ErrorAs(t, it.Err(), &damage, name)
-			require.Equal(t, TableName(2), damage.File)
-			require.ErrorContains(t, damage, reason)
-			require.ErrorIs(t, it.Close(), damage)
+			requireMiscounted(t, it, name, reason)
+			require.Zero(t, s.open)
+		}
+		for name, begin := range map[string]func(kv.Iterator) bool{
+			"last":                  kv.Iterator.Last,
+			"seek in another table": func(it kv.Iterator) bool { return it.SeekLT([]byte("014")) },
+		} {
+			it := s.iterator()
+			walkBack(it, begin(it))
+			requireMiscounted(t, it, name, reason)
 			require.Zero(t, s.open)
 		}
 		it := s.iterator()
 		require.Len(t, walk(it, it.SeekGE([]byte("008"))), 4+6, "who did not see the front cannot count")
+		require.Len(t, walkBack(it, it.SeekLT([]byte("010"))), 6+4, "nor who did not see the end")
 		require.NoError(t, it.Close())
 	}
+}
+
+// requireMiscounted checks that it ended with the damage of table 2, and closes it.
+func requireMiscounted(t *testing.T, it kv.Iterator, name, reason string) {
+	t.Helper()
+	var damage *kv.CorruptionError
+	require.ErrorAs(t, it.Err(), &damage, name)
+	require.Equal(t, TableName(2), damage.File)
+	require.ErrorContains(t, damage, reason)
+	require.ErrorIs(t, it.Close(), damage)
 }

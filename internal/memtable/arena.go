@@ -34,8 +34,8 @@ const (
 // One goroutine appends; any may read what was published to it.
 type arena struct {
 	shift  uint
-	chunks chunkList
-	blobs  chunkList
+	chunks list[[]byte]
+	blobs  list[[]byte]
 	// tail is the address behind the last whole record.
 	tail atomic.Uint64
 	held atomic.Int64 // bytes of chunks and blobs
@@ -106,10 +106,8 @@ func (a *arena) record(at uint64) record {
 	return a.chunks.all()[index][offset:]
 }
 
-// entry fills e from the record at the address. The slices are borrowed from the
-// arena.
-func (a *arena) entry(at uint64, e *kv.Entry) {
-	r := a.record(at)
+// decode fills e from a record of the arena. The slices are borrowed from it.
+func (a *arena) decode(r record, e *kv.Entry) {
 	from, n := r.keyOffset(), r.keyLen()
 	e.Key = r[from : from+n : from+n]
 	e.Seq = r.seq()
@@ -131,8 +129,9 @@ func (a *arena) entry(at uint64, e *kv.Entry) {
 }
 
 // walk calls fn for each published record at or behind the address from, in the
-// order of Add, and returns the address to go on from another time.
-func (a *arena) walk(from uint64, fn func(at uint64, r record)) uint64 {
+// order of Add, until it returns false. It returns the address of the record
+// that it did not go on to, or that of the next one to be added.
+func (a *arena) walk(from uint64, fn func(at uint64, r record) bool) uint64 {
 	tail := a.tail.Load()
 	chunks := a.chunks.all()
 	for from != tail {
@@ -145,29 +144,11 @@ func (a *arena) walk(from uint64, fn func(at uint64, r record)) uint64 {
 			continue
 		}
 		r := record(chunk[offset:])
-		fn(from, r)
+		at := from
 		from = a.after(from, r.size())
+		if !fn(at, r) {
+			break
+		}
 	}
 	return from
-}
-
-// chunkList is a list of byte slices that one goroutine extends and any reads.
-type chunkList struct {
-	list atomic.Pointer[[][]byte]
-}
-
-// all returns the chunks, nil if there are none.
-func (l *chunkList) all() [][]byte {
-	if p := l.list.Load(); p != nil {
-		return *p
-	}
-	return nil
-}
-
-// add returns the index of the new chunk. A reader of the old list never looks
-// behind its length, so both lists may share memory.
-func (l *chunkList) add(chunk []byte) uint64 {
-	grown := append(l.all(), chunk)
-	l.list.Store(&grown)
-	return uint64(len(grown) - 1)
 }

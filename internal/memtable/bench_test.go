@@ -1,6 +1,7 @@
 package memtable
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
 	"math/rand/v2"
@@ -223,6 +224,110 @@ func BenchmarkScanAll(b *testing.B) {
 		}
 	}
 	perEntry(b)
+}
+
+// BenchmarkScanAllBackward is the same the other way.
+func BenchmarkScanAllBackward(b *testing.B) {
+	t := newBenchKeys(1).table()
+	t.Seal()
+	t.NewIterator()
+	for b.Loop() {
+		n := 0
+		it := t.NewIterator()
+		for ok := it.Last(); ok; ok = it.Prev() {
+			n += len(it.Entry().Key)
+		}
+		if n != 16*benchEntries {
+			b.Fatal("lost entries")
+		}
+	}
+	perEntry(b)
+}
+
+// BenchmarkWrittenSince compares the keys of the newest entries with a range, as
+// the validation of a transaction does. They were written just before (hot), or
+// other memory went through the caches since (cold).
+func BenchmarkWrittenSince(b *testing.B) {
+	t := newBenchKeys(1).table()
+	start := []byte{0xff, 0xff}
+	other := make([]byte, 64<<20)
+	for _, newest := range []int{0, 1, 16, 300, 10_000} {
+		run := func(cold bool) func(*testing.B) {
+			return func(b *testing.B) {
+				seq := kv.SeqNum(benchEntries - newest)
+				n := 0
+				var took time.Duration
+				for b.Loop() {
+					if cold {
+						for i := 0; i < len(other); i += 64 {
+							other[i]++
+						}
+					}
+					begun := time.Now()
+					t.WrittenSince(seq, func(e *kv.Entry) bool {
+						if bytes.Compare(e.Key, start) < 0 {
+							n++
+						}
+						return true
+					})
+					took += time.Since(begun)
+				}
+				if n > newest*b.N {
+					b.Fatal("older entries")
+				}
+				b.ReportMetric(float64(took.Nanoseconds())/float64(b.N), "ns/walk")
+				b.ReportMetric(float64(took.Nanoseconds())/float64(b.N)/float64(max(1, newest)), "ns/entry")
+			}
+		}
+		b.Run(fmt.Sprintf("entries=%d/hot", newest), run(false))
+		b.Run(fmt.Sprintf("entries=%d/cold", newest), run(true))
+	}
+}
+
+// BenchmarkCover asks a table with so many range tombstones, disjoint ones.
+func BenchmarkCover(b *testing.B) {
+	for _, n := range []int{0, 1, 100, 10_000} {
+		t := New(Options{})
+		var key [16]byte
+		name := func(i int) []byte { binary.BigEndian.PutUint64(key[:], uint64(i)); return key[:] }
+		for i := range n {
+			j := i * 7919 % n
+			start, end := bytes.Clone(name(2*j)), bytes.Clone(name(2*j+1))
+			e := kv.Entry{Key: start, Value: end, Seq: kv.SeqNum(i + 1), Kind: kv.KindRangeDelete}
+			t.Add(0, &e)
+		}
+		run := func(b *testing.B) {
+			i := 0
+			for b.Loop() {
+				i += 12_347
+				if t.Cover(name(i%(2*n+1)), kv.MaxSeqNum) > kv.SeqNum(n) {
+					b.Fatal("covered by none")
+				}
+			}
+		}
+		b.Run(fmt.Sprintf("tombstones=%d/runs", n), run)
+		t.RangeTombstones()
+		b.Run(fmt.Sprintf("tombstones=%d/folded", n), run)
+	}
+}
+
+// BenchmarkAddRangeTombstones adds 10,000 of them to a table.
+func BenchmarkAddRangeTombstones(b *testing.B) {
+	const n = 10_000
+	keys := newBenchKeys(1)
+	var longest time.Duration
+	for b.Loop() {
+		t := New(Options{})
+		for i := range n {
+			e := keys.entry(i)
+			e.Kind, e.Value = kv.KindRangeDelete, append(bytes.Clone(e.Key), 0)
+			start := time.Now()
+			t.Add(keys.hashes[i], &e)
+			longest = max(longest, time.Since(start))
+		}
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/n, "ns/tombstone")
+	b.ReportMetric(float64(longest.Nanoseconds()), "ns-longest")
 }
 
 // BenchmarkScanBesideAdds opens an iterator and reads 50 entries after every

@@ -55,14 +55,14 @@ func newestIn(at kv.SeqNum, i int) (kv.SeqNum, int) {
 	return 0, 0
 }
 
-// TestReadersSeeExactlyThePublishedPrefix runs readers and iterators beside the
-// writer. Each learns the published number as a partition's readers do, and must
+// TestReadersSeeExactlyThePublishedPrefix runs readers, iterators and walks over
+// what was written last beside the writer. Each learns the published number as a partition's readers do, and must
 // then see all of the batches up to it and, at that number, nothing of later
 // ones.
 func TestReadersSeeExactlyThePublishedPrefix(t *testing.T) {
-	batches := kv.SeqNum(5_000)
+	batches := kv.SeqNum(3_000)
 	if testing.Short() {
-		batches = 1_000
+		batches = 600
 	}
 	table := New(Options{ChunkBytes: 1 << 10})
 	var published atomic.Uint64
@@ -91,13 +91,23 @@ func TestReadersSeeExactlyThePublishedPrefix(t *testing.T) {
 			for last := false; !last; {
 				last = done()
 				before := kv.SeqNum(published.Load())
-				it := table.NewIterator()
-				if !checkPrefix(t, it, before) {
+				if !checkPrefix(t, table.NewIterator(), before) {
 					return
 				}
 			}
 		})
 	}
+	group.Go(func() {
+		rng := rand.New(rand.NewPCG(3, 1))
+		for last := false; !last; {
+			last = done()
+			before := kv.SeqNum(published.Load())
+			since := before - kv.SeqNum(rng.IntN(int(min(before, 100))+1))
+			if !checkSuffix(t, table, since, before) {
+				return
+			}
+		}
+	})
 	for b := kv.SeqNum(1); b <= batches; b++ {
 		for op := range batchOps {
 			e := historyEntry(b, op)
@@ -111,21 +121,25 @@ func TestReadersSeeExactlyThePublishedPrefix(t *testing.T) {
 	table.Seal()
 	group.Wait()
 	checkPrefix(t, table.NewIterator(), batches)
+	checkSuffix(t, table, 0, batches)
 	require.Equal(t, int(batches)*batchOps, table.Len())
 }
 
 // checkPrefix checks that the iterator gives a prefix of the Adds that holds at
-// least all batches up to complete, and each entry once, in order.
+// least all batches up to complete, and each entry once, in order, and the same
+// ones backward.
 func checkPrefix(t *testing.T, it kv.Iterator, complete kv.SeqNum) bool {
 	seen := map[kv.SeqNum]int{}
 	var newest kv.SeqNum
 	var last kv.Entry
+	var forth []kv.Entry
 	for ok := it.First(); ok; ok = it.Next() {
 		e := *it.Entry()
 		if last.Key != nil && kv.Compare(last.Key, last.Seq, e.Key, e.Seq) >= 0 {
 			return assert.Fail(t, "order", "%v before %v", last, e)
 		}
 		last = e
+		forth = append(forth, e)
 		seen[e.Seq]++
 		newest = max(newest, e.Seq)
 	}
@@ -137,7 +151,25 @@ func checkPrefix(t *testing.T, it kv.Iterator, complete kv.SeqNum) bool {
 			return assert.Fail(t, "batch torn apart", "%d entries of batch %d of %d", seen[b], b, newest)
 		}
 	}
-	return true
+	left := len(forth)
+	for ok := it.Last(); ok; ok = it.Prev() {
+		if left--; left < 0 || !assertEntry(t, forth[left], *it.Entry()) {
+			return assert.Fail(t, "backward differs", "%d entries from the first", left)
+		}
+	}
+	return assert.Zero(t, left)
+}
+
+// checkSuffix checks that WrittenSince gives the entries behind a number in the
+// order of Add, at least those of all batches up to complete.
+func checkSuffix(t *testing.T, table *Table, since, complete kv.SeqNum) bool {
+	n, ok := 0, true
+	table.WrittenSince(since, func(e *kv.Entry) bool {
+		ok = assertEntry(t, historyEntry(since+1+kv.SeqNum(n/batchOps), n%batchOps), *e)
+		n++
+		return ok
+	})
+	return ok && assert.GreaterOrEqual(t, n, int(complete-since)*batchOps)
 }
 
 // TestIteratorsOfOneTableAtOnce asks for the order of a sealed table from many

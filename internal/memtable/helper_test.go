@@ -36,6 +36,25 @@ func (m model) get(key []byte, at kv.SeqNum) (newest kv.Entry, ok bool) {
 	return newest, ok
 }
 
+func (m model) rangeTombstones() []kv.Entry {
+	return slices.DeleteFunc(slices.Clone(m), func(e kv.Entry) bool { return e.Kind != kv.KindRangeDelete })
+}
+
+// cover returns the newest range tombstone up to at over key, 0 if there is none.
+func (m model) cover(key []byte, at kv.SeqNum) (newest kv.SeqNum) {
+	for _, e := range m.rangeTombstones() {
+		if e.Seq <= at && (kv.Range{Start: e.Key, End: e.Value}).Contains(key) {
+			newest = max(newest, e.Seq)
+		}
+	}
+	return newest
+}
+
+// since returns the entries with larger numbers than seq in the order of Add.
+func (m model) since(seq kv.SeqNum) []kv.Entry {
+	return slices.DeleteFunc(slices.Clone(m), func(e kv.Entry) bool { return e.Seq <= seq })
+}
+
 // sorted returns the entries in the order of an iterator: that of kv.Compare,
 // the latest first among equals.
 func (m model) sorted() []kv.Entry {
@@ -72,6 +91,31 @@ func all(t *Table) []kv.Entry {
 	it := t.NewIterator()
 	it.First()
 	return rest(it)
+}
+
+// restBackward is rest for a backward walk.
+func restBackward(it kv.Iterator) []kv.Entry {
+	var entries []kv.Entry
+	for ; it.Valid(); it.Prev() {
+		entries = append(entries, *it.Entry())
+	}
+	return entries
+}
+
+func reversed(entries []kv.Entry) []kv.Entry {
+	r := slices.Clone(entries)
+	slices.Reverse(r)
+	return r
+}
+
+// writtenSince returns what WrittenSince gives, the first limit entries of it.
+func writtenSince(t *Table, seq kv.SeqNum, limit int) []kv.Entry {
+	var entries []kv.Entry
+	t.WrittenSince(seq, func(e *kv.Entry) bool {
+		entries = append(entries, *e)
+		return len(entries) < limit
+	})
+	return entries
 }
 
 func requireEntries(t require.TestingT, want, got []kv.Entry) {

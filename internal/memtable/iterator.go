@@ -14,14 +14,25 @@ import (
 type iterator struct {
 	arena *arena
 	runs  []run
-	// heads has what is left of each run that is not at its end, ordered by the
-	// first ref of each. The runs differ in size by a factor, so the next entry
-	// mostly comes from the run of the last one, and one comparison tells.
-	heads []run
-	entry kv.Entry
+	// heads has what is left of each run that is not at its end: forward the end
+	// of it, backward the beginning. They are ordered by the ref that comes first
+	// in the direction of the walk. The runs differ in size by a factor, so the
+	// next entry mostly comes from the run of the last one, and one comparison
+	// tells.
+	heads     []run
+	direction direction
+	entry     kv.Entry
 
 	untilTouch int // moves before the next touch
 }
+
+// direction of a walk; zero before there is one.
+type direction int
+
+const (
+	forward  direction = 1
+	backward direction = -1
+)
 
 var _ kv.Iterator = (*iterator)(nil)
 
@@ -30,7 +41,7 @@ func newIterator(a *arena, runs []run) *iterator {
 }
 
 func (it *iterator) First() bool {
-	it.clear()
+	it.turn(forward)
 	for _, r := range it.runs {
 		it.push(r)
 	}
@@ -38,21 +49,64 @@ func (it *iterator) First() bool {
 }
 
 func (it *iterator) SeekGE(key []byte) bool {
-	word := wordAt(key, 0)
-	it.clear()
+	it.turn(forward)
 	for _, r := range it.runs {
-		from := sort.Search(len(r), func(i int) bool {
-			if c := cmp.Compare(r[i].word, word); c != 0 {
-				return c > 0
-			}
-			return bytes.Compare(it.arena.record(r[i].address).key(), key) >= 0
-		})
-		it.push(r[from:])
+		it.push(r[it.find(r, key):])
 	}
 	return it.load()
 }
 
-func (it *iterator) clear() { it.heads, it.untilTouch = it.heads[:0], 0 }
+func (it *iterator) Last() bool {
+	it.turn(backward)
+	for _, r := range it.runs {
+		it.push(r)
+	}
+	return it.load()
+}
+
+func (it *iterator) SeekLT(key []byte) bool {
+	it.turn(backward)
+	for _, r := range it.runs {
+		it.push(r[:it.find(r, key)])
+	}
+	return it.load()
+}
+
+func (it *iterator) Next() bool {
+	if it.direction == backward {
+		panic("memtable: Next on a backward walk")
+	}
+	if len(it.heads) == 0 {
+		return false
+	}
+	it.heads[0] = it.heads[0][1:]
+	return it.moved()
+}
+
+func (it *iterator) Prev() bool {
+	if it.direction == forward {
+		panic("memtable: Prev on a forward walk")
+	}
+	if len(it.heads) == 0 {
+		return false
+	}
+	it.heads[0] = it.heads[0][:len(it.heads[0])-1]
+	return it.moved()
+}
+
+// turn begins a walk that has no heads yet.
+func (it *iterator) turn(d direction) { it.heads, it.direction, it.untilTouch = it.heads[:0], d, 0 }
+
+// find returns the index of the first ref in r whose key is >= key.
+func (it *iterator) find(r run, key []byte) int {
+	word := wordAt(key, 0)
+	return sort.Search(len(r), func(i int) bool {
+		if c := cmp.Compare(r[i].word, word); c != 0 {
+			return c > 0
+		}
+		return bytes.Compare(it.arena.record(r[i].address).key(), key) >= 0
+	})
+}
 
 // push adds what is left of a run to the heads.
 func (it *iterator) push(r run) {
@@ -65,15 +119,8 @@ func (it *iterator) push(r run) {
 	}
 }
 
-func (it *iterator) before(i, j int) bool {
-	return it.arena.compare(it.heads[i][0], it.heads[j][0]) < 0
-}
-
-func (it *iterator) Next() bool {
-	if len(it.heads) == 0 {
-		return false
-	}
-	it.heads[0] = it.heads[0][1:]
+// moved puts the heads in order after the first one lost a ref, and loads.
+func (it *iterator) moved() bool {
 	if it.untilTouch--; it.untilTouch <= 0 {
 		it.untilTouch = it.touch()
 	}
@@ -88,12 +135,25 @@ func (it *iterator) Next() bool {
 	return it.load()
 }
 
+// before reports whether the walk meets head i before head j.
+func (it *iterator) before(i, j int) bool {
+	return it.arena.compare(it.next(i), it.next(j))*int(it.direction) < 0
+}
+
+// next returns the ref of head i that the walk meets first.
+func (it *iterator) next(i int) ref {
+	if it.direction == backward {
+		return it.heads[i][len(it.heads[i])-1]
+	}
+	return it.heads[i][0]
+}
+
 // load fills the entry from the first head and reports whether there is one.
 func (it *iterator) load() bool {
 	if len(it.heads) == 0 {
 		return false
 	}
-	it.arena.entry(it.heads[0][0].address, &it.entry)
+	it.arena.decode(it.arena.record(it.next(0).address), &it.entry)
 	return true
 }
 
@@ -102,6 +162,9 @@ func (it *iterator) load() bool {
 // cache together.
 func (it *iterator) touch() int {
 	ahead := it.heads[0]
+	if it.direction == backward {
+		ahead = ahead[max(0, len(ahead)-touchAhead):]
+	}
 	ahead = ahead[:min(touchAhead, len(ahead))]
 	var sum byte // keeps the compiler from dropping the loads
 	for i := range ahead {

@@ -1,6 +1,7 @@
 package memtable
 
 import (
+	"bytes"
 	"fmt"
 	"runtime"
 	"sync/atomic"
@@ -30,11 +31,14 @@ const minChunkBytes = 64
 // I2. The versions of a key form a chain from newest to oldest, and the index
 // knows the newest.
 // I3. A reader that learned a sequence number from the writer after Add finds
-// every entry up to that number.
+// every entry up to that number, and every range tombstone.
+// I4. Sequence numbers never fall from record to record.
 type Table struct {
 	arena  arena
 	index  index
+	ranges atomic.Pointer[rangeTombstones] // nil while there is none
 	order  order
+	marks  marks
 	sealed atomic.Bool
 
 	// Written by the writer alone.
@@ -58,18 +62,23 @@ func New(o Options) *Table {
 // Add inserts an entry; hash is that of its key, always by the same function.
 //
 // Ownership: Add copies the slices of e. It panics on what a caller must never
-// do: an entry that is no entry, a sequence number that is not larger than that
-// of every older version of the key, a sealed table.
+// do: an entry that is no entry, a sequence number smaller than that of an entry
+// before or not larger than that of every older version of the key, a sealed
+// table.
 //
-// A range tombstone is kept for iterators alone: it is no version of its key.
+// A range tombstone is no version of its key: Get does not find it, Cover does.
 //
 // Cost: one cache miss for the slot and, if the key has a version already, one
-// for its record. One Add in some thousands doubles a segment of the index.
+// for its record. One Add in some thousands doubles a segment of the index. For
+// a range tombstone see the package comment.
 func (t *Table) Add(hash uint64, e *kv.Entry) {
 	t.check(e)
 	var at uint64
 	if e.Kind == kv.KindRangeDelete {
 		at = t.arena.append(e, 0)
+		var kept kv.Entry
+		t.arena.decode(t.arena.record(at), &kept)
+		t.ranges.Store(t.ranges.Load().with(kept))
 	} else {
 		s := t.index.room(hash)
 		slot, older := s.find(&t.arena, tagOf(hash), e.Key)
@@ -83,6 +92,9 @@ func (t *Table) Add(hash uint64, e *kv.Entry) {
 	}
 	t.countIn(e)
 	t.arena.publish(at)
+	if t.count.Load()%markEvery == 1 {
+		t.marks.list.add(mark{e.Seq, at}) // last: no mark lies behind what walk reaches
+	}
 }
 
 // check panics on an entry that was never legal.
@@ -93,6 +105,12 @@ func (t *Table) check(e *kv.Entry) {
 	if !e.Kind.Valid() || (e.Kind == kv.KindDelete && len(e.Value) > 0) || e.Seq == 0 || e.Seq > kv.MaxSeqNum {
 		panic(fmt.Sprintf("memtable: %s with sequence number %d and a value of %d bytes", e.Kind, e.Seq, len(e.Value)))
 	}
+	if e.Kind == kv.KindRangeDelete && (bytes.Compare(e.Key, e.Value) >= 0 || len(e.Value) > kv.MaxKeyBytes) {
+		panic(fmt.Sprintf("memtable: range tombstone from a key of %d to one of %d bytes, empty or too long", len(e.Key), len(e.Value)))
+	}
+	if newest := t.MaxSeq(); e.Seq < newest {
+		panic(fmt.Sprintf("memtable: sequence number %d added after %d", e.Seq, newest))
+	}
 	if t.sealed.Load() {
 		panic("memtable: Add after Seal")
 	}
@@ -100,11 +118,10 @@ func (t *Table) check(e *kv.Entry) {
 
 func (t *Table) countIn(e *kv.Entry) {
 	n := t.count.Load()
-	seq := uint64(e.Seq)
-	if n == 0 || seq < t.minSeq.Load() {
-		t.minSeq.Store(seq)
+	if n == 0 {
+		t.minSeq.Store(uint64(e.Seq))
 	}
-	if seq > t.maxSeq.Load() {
+	if seq := uint64(e.Seq); seq > t.maxSeq.Load() {
 		t.maxSeq.Store(seq)
 	}
 	t.userBytes.Store(t.userBytes.Load() + int64(e.Size()))
@@ -122,12 +139,53 @@ func (t *Table) Get(hash uint64, key []byte, at kv.SeqNum, e *kv.Entry) bool {
 	for address != 0 {
 		r := t.arena.record(address)
 		if r.seq() <= at {
-			t.arena.entry(address, e)
+			t.arena.decode(r, e)
 			return true
 		}
 		address = r.older()
 	}
 	return false
+}
+
+// Cover returns the number of the newest range tombstone not newer than at that
+// covers key, or 0. What Get found is hidden if its number is smaller.
+//
+// Cost: one atomic load if the table has no range tombstone. Otherwise that of
+// kv.RangeTombstones.Cover, in a few runs.
+func (t *Table) Cover(key []byte, at kv.SeqNum) kv.SeqNum {
+	ranges := t.ranges.Load()
+	if ranges == nil {
+		return 0
+	}
+	return ranges.cover(key, at)
+}
+
+// RangeTombstones returns every range tombstone whose Add returned before the
+// call, nil if there is none.
+//
+// Ownership: it is shared, immutable, and borrows from the table what nothing
+// ever overwrites. Cost: the first call after a range tombstone was added sorts
+// them all, the others are two atomic loads.
+func (t *Table) RangeTombstones() *kv.RangeTombstones { return t.ranges.Load().fold() }
+
+// WrittenSince calls fn for every entry with a larger sequence number than seq
+// whose Add returned before the call, oldest first, until fn returns false.
+// Range tombstones are among them. What is added meanwhile may be given or not.
+//
+// Ownership: fn borrows the entry until it returns; the slices are those of Get.
+// Cost: in proportion to what lies behind seq, however much lies before it.
+func (t *Table) WrittenSince(seq kv.SeqNum, fn func(*kv.Entry) bool) {
+	if t.MaxSeq() <= seq {
+		return
+	}
+	var e kv.Entry
+	t.arena.walk(t.marks.before(seq), func(_ uint64, r record) bool {
+		if r.seq() <= seq {
+			return true
+		}
+		t.arena.decode(r, &e)
+		return fn(&e)
+	})
 }
 
 // Touch brings into the cache what Get will want for these reads. It changes no
@@ -173,11 +231,12 @@ func (t *Table) NewIterator() kv.Iterator {
 // the next NewIterator makes one sorted run of everything.
 func (t *Table) Seal() { t.sealed.Store(true) }
 
-// Bytes returns the memory that t needs: arena, index, and the order that an
-// iterator will ask for at the latest when t is flushed. It grows in Add alone,
-// so that a budget can follow it.
+// Bytes returns the memory that t needs: arena, index, marks, range tombstones,
+// and the order that an iterator will ask for at the latest when t is flushed. It
+// grows in Add alone, so that a budget can follow it.
 func (t *Table) Bytes() int64 {
-	return t.arena.held.Load() + t.index.held.Load() + refBytes*t.count.Load()
+	return t.arena.held.Load() + t.index.held.Load() + refBytes*t.count.Load() +
+		markBytes*int64(cap(t.marks.list.all())) + rangeTombstoneBytes*int64(t.ranges.Load().len())
 }
 
 // UserBytes returns the bytes of keys and values added.

@@ -41,6 +41,14 @@ func TestAnEmptyTableHasNothing(t *testing.T) {
 	assert.False(t, it.First())
 	assert.False(t, it.SeekGE([]byte("a")))
 	assert.False(t, it.Next())
+	it = table.NewIterator()
+	assert.False(t, it.Prev())
+	assert.False(t, it.Last())
+	assert.False(t, it.SeekLT([]byte("a")))
+	assert.False(t, it.Prev())
+	assert.Zero(t, table.Cover([]byte("a"), kv.MaxSeqNum))
+	assert.Zero(t, table.RangeTombstones().Len())
+	table.WrittenSince(0, func(*kv.Entry) bool { return assert.Fail(t, "an entry of nowhere") })
 	assert.Zero(t, table.Len())
 	assert.Zero(t, table.Bytes())
 	assert.Zero(t, table.MinSeq())
@@ -166,11 +174,11 @@ func TestARangeTombstoneIsNoVersionOfItsKey(t *testing.T) {
 
 func TestCounters(t *testing.T) {
 	table := New(Options{})
-	for _, e := range []kv.Entry{put("a", 7), put("bb", 5), del("a", 9)} {
+	for _, e := range []kv.Entry{put("a", 5), put("bb", 5), del("a", 9)} {
 		table.Add(keyhash.Sum(e.Key), &e)
 	}
 	assert.Equal(t, 3, table.Len())
-	assert.Equal(t, int64(len("a")+len("a@7")+len("bb")+len("bb@5")+len("a")), table.UserBytes())
+	assert.Equal(t, int64(len("a")+len("a@5")+len("bb")+len("bb@5")+len("a")), table.UserBytes())
 	assert.Equal(t, kv.SeqNum(5), table.MinSeq())
 	assert.Equal(t, kv.SeqNum(9), table.MaxSeq())
 }
@@ -210,11 +218,16 @@ func TestAddPanicsOnWhatACallerMustNeverDo(t *testing.T) {
 		"unknown kind":    {Key: []byte("b"), Seq: 6, Kind: kv.KindMax},
 		"no number":       {Key: []byte("b"), Kind: kv.KindPut},
 		"number too high": {Key: []byte("b"), Seq: kv.MaxSeqNum + 1, Kind: kv.KindPut},
+		"older number":    put("b", 4),
+		"empty range":     {Key: []byte("b"), Value: []byte("b"), Seq: 6, Kind: kv.KindRangeDelete},
+		"range to nil":    {Key: []byte("b"), Seq: 6, Kind: kv.KindRangeDelete},
+		"long range end":  {Key: []byte("b"), Value: bytes.Repeat([]byte("c"), kv.MaxKeyBytes+1), Seq: 6, Kind: kv.KindRangeDelete},
 		"delete's value":  {Key: []byte("b"), Value: []byte("v"), Seq: 6, Kind: kv.KindDelete},
 	} {
 		table := fresh()
 		assert.Panics(t, func() { table.Add(1, &e) }, name)
 		requireEntries(t, []kv.Entry{put("a", 5)}, all(table))
+		assert.Zero(t, table.RangeTombstones().Len(), name)
 	}
 	longest := kv.Entry{Key: make([]byte, kv.MaxKeyBytes), Seq: kv.MaxSeqNum, Kind: kv.KindDelete}
 	assert.NotPanics(t, func() { fresh().Add(1, &longest) })

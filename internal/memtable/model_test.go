@@ -2,6 +2,7 @@ package memtable
 
 import (
 	"bytes"
+	"slices"
 	"sort"
 	"testing"
 
@@ -33,7 +34,8 @@ func genValue(chunkBytes int) *rapid.Generator[[]byte] {
 }
 
 // TestTableIsASortedSliceOfVersions drives a table and a model with random Adds,
-// reads at random versions, iterators that stay open, and a seal at the end.
+// reads at random versions, iterators that stay open and walk both ways, and a
+// seal at the end.
 func TestTableIsASortedSliceOfVersions(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		chunk := rapid.SampledFrom([]int{64, 256, DefaultChunkBytes}).Draw(t, "chunk")
@@ -46,15 +48,32 @@ func TestTableIsASortedSliceOfVersions(t *testing.T) {
 			want []kv.Entry
 		}
 		var iterators []open
+		type snapshot struct {
+			ranges *kv.RangeTombstones
+			want   []kv.Entry
+		}
+		var snapshots []snapshot
 
 		add := func(t *rapid.T) {
-			seq++
-			e := kv.Entry{Key: genKey().Draw(t, "key"), Seq: seq, Kind: kv.KindPut}
+			key := genKey().Draw(t, "key")
+			// A batch gives its number to several entries, once to each key.
+			written := slices.ContainsFunc(m, func(e kv.Entry) bool {
+				return e.Seq == seq && e.Kind != kv.KindRangeDelete && bytes.Equal(e.Key, key)
+			})
+			if seq == 0 || written || rapid.Bool().Draw(t, "next batch") {
+				seq++
+			}
+			e := kv.Entry{Key: key, Seq: seq, Kind: kv.KindPut}
 			switch rapid.IntRange(0, 5).Draw(t, "kind") {
 			case 0:
 				e.Kind = kv.KindDelete
 			case 1:
-				e.Kind, e.Value = kv.KindRangeDelete, append(bytes.Clone(e.Key), 0)
+				e.Kind, e.Value = kv.KindRangeDelete, genKey().Draw(t, "end")
+				if c := bytes.Compare(e.Key, e.Value); c > 0 {
+					e.Key, e.Value = e.Value, e.Key
+				} else if c == 0 {
+					e.Value = append(bytes.Clone(e.Value), 0)
+				}
 			default:
 				e.Value = genValue(min(chunk, 256)).Draw(t, "value")
 				e.Expiry = rapid.SampledFrom([]uint64{0, 1, 1 << 63}).Draw(t, "expiry")
@@ -81,6 +100,25 @@ func TestTableIsASortedSliceOfVersions(t *testing.T) {
 					iterators = append(iterators, open{table.NewIterator(), m.sorted()})
 				}
 			},
+			"cover": func(t *rapid.T) {
+				key := genKey().Draw(t, "key")
+				at := kv.SeqNum(rapid.IntRange(0, int(seq)+1).Draw(t, "at"))
+				require.Equal(t, m.cover(key, at), table.Cover(key, at))
+			},
+			"take the range tombstones": func(t *rapid.T) {
+				if len(snapshots) < 8 {
+					snapshots = append(snapshots, snapshot{table.RangeTombstones(), m.rangeTombstones()})
+				}
+			},
+			"written since": func(t *rapid.T) {
+				at := kv.SeqNum(rapid.IntRange(0, int(seq)+1).Draw(t, "since"))
+				want := m.since(at)
+				requireEntries(t, want, writtenSince(table, at, len(m)+1))
+				if len(want) > 0 {
+					limit := rapid.IntRange(1, len(want)).Draw(t, "limit")
+					requireEntries(t, want[:limit], writtenSince(table, at, limit))
+				}
+			},
 			"walk an open iterator": func(t *rapid.T) {
 				if len(iterators) == 0 {
 					t.Skip("none open")
@@ -88,6 +126,8 @@ func TestTableIsASortedSliceOfVersions(t *testing.T) {
 				o := iterators[rapid.IntRange(0, len(iterators)-1).Draw(t, "iterator")]
 				require.Equal(t, len(o.want) > 0, o.it.First())
 				requireEntries(t, o.want, rest(o.it))
+				require.Equal(t, len(o.want) > 0, o.it.Last())
+				requireEntries(t, reversed(o.want), restBackward(o.it))
 			},
 			"seek": func(t *rapid.T) {
 				it := table.NewIterator()
@@ -98,11 +138,14 @@ func TestTableIsASortedSliceOfVersions(t *testing.T) {
 					from := sort.Search(len(want), func(i int) bool { return bytes.Compare(want[i].Key, key) >= 0 })
 					require.Equal(t, from < len(want), it.SeekGE(key))
 					requireEntries(t, want[from:], rest(it))
+					require.Equal(t, from > 0, it.SeekLT(key))
+					requireEntries(t, reversed(want[:from]), restBackward(it))
 				}
 				require.NoError(t, it.Err())
 				require.NoError(t, it.Close())
 				require.False(t, it.Valid())
 				require.False(t, it.Next())
+				require.False(t, it.Prev())
 				require.NoError(t, it.Close())
 			},
 			"": func(t *rapid.T) {
@@ -115,6 +158,9 @@ func TestTableIsASortedSliceOfVersions(t *testing.T) {
 		for _, o := range iterators {
 			o.it.First()
 			requireEntries(t, o.want, rest(o.it))
+		}
+		for _, s := range snapshots {
+			require.ElementsMatch(t, s.want, s.ranges.All())
 		}
 	})
 }

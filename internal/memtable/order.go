@@ -46,8 +46,9 @@ func (o *order) runs(a *arena, count int, whole bool) []run {
 		count -= len(r)
 	}
 	fresh := make(run, 0, max(0, count))
-	o.mu.next = a.walk(o.mu.next, func(at uint64, r record) {
+	o.mu.next = a.walk(o.mu.next, func(at uint64, r record) bool {
 		fresh = append(fresh, ref{word: wordAt(r.key(), 0), address: at})
+		return true
 	})
 	if len(fresh) > 0 {
 		a.sort(fresh)

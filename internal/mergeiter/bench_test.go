@@ -37,7 +37,10 @@ type plainIterator struct {
 func (p *plainIterator) First() bool        { p.pos = 0; return p.Valid() }
 func (p *plainIterator) SeekGE([]byte) bool { panic("not measured") }
 func (p *plainIterator) Next() bool         { p.pos++; return p.Valid() }
-func (p *plainIterator) Valid() bool        { return p.pos < len(p.entries) }
+func (p *plainIterator) Last() bool         { p.pos = len(p.entries) - 1; return p.Valid() }
+func (p *plainIterator) SeekLT([]byte) bool { panic("not measured") }
+func (p *plainIterator) Prev() bool         { p.pos--; return p.Valid() }
+func (p *plainIterator) Valid() bool        { return uint(p.pos) < uint(len(p.entries)) }
 func (p *plainIterator) Entry() *kv.Entry   { return &p.entries[p.pos] }
 func (p *plainIterator) Err() error         { return nil }
 func (p *plainIterator) Close() error       { return nil }
@@ -64,6 +67,16 @@ func walk(b *testing.B, it kv.Iterator) {
 	}
 }
 
+func walkBack(b *testing.B, it kv.Iterator) {
+	n := 0
+	for ok := it.Last(); ok; ok = it.Prev() {
+		n++
+	}
+	if n != benchEntries {
+		b.Fatal("lost entries")
+	}
+}
+
 func BenchmarkMerge(b *testing.B) {
 	for _, k := range []int{1, 2, 4, 16} {
 		sources := benchSources(k)
@@ -76,10 +89,47 @@ func BenchmarkMerge(b *testing.B) {
 	}
 }
 
+func BenchmarkMergeBackward(b *testing.B) {
+	for _, k := range []int{1, 2, 4, 16} {
+		sources := benchSources(k)
+		b.Run(fmt.Sprintf("sources=%d", k), func(b *testing.B) {
+			for b.Loop() {
+				walkBack(b, New(plain(sources)...))
+			}
+			perEntry(b)
+		})
+	}
+}
+
 func BenchmarkNewest(b *testing.B) {
 	sources := benchSources(4)
 	for b.Loop() {
-		walk(b, Newest(New(plain(sources)...), kv.MaxSeqNum))
+		walk(b, Newest(New(plain(sources)...), View{At: kv.MaxSeqNum}))
+	}
+	perEntry(b)
+}
+
+func BenchmarkNewestBackward(b *testing.B) {
+	sources := benchSources(4)
+	for b.Loop() {
+		walkBack(b, Newest(New(plain(sources)...), View{At: kv.MaxSeqNum}))
+	}
+	perEntry(b)
+}
+
+// BenchmarkNewestUnderTombstones looks at a thousand range tombstones side by
+// side, which hide nothing.
+func BenchmarkNewestUnderTombstones(b *testing.B) {
+	sources := benchSources(4)
+	var tombstones []kv.Entry
+	for i := range 1000 {
+		start := binary.BigEndian.AppendUint16(nil, uint16(i*65))
+		end := binary.BigEndian.AppendUint16(nil, uint16(i*65+33))
+		tombstones = append(tombstones, kv.Entry{Key: start, Value: end, Seq: 1, Kind: kv.KindRangeDelete})
+	}
+	view := View{At: kv.MaxSeqNum, Covers: []*kv.RangeTombstones{kv.NewRangeTombstones(tombstones)}}
+	for b.Loop() {
+		walk(b, Newest(New(plain(sources)...), view))
 	}
 	perEntry(b)
 }

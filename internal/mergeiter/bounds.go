@@ -6,9 +6,9 @@ import (
 	"github.com/kvd-db/kvd/internal/kv"
 )
 
-// Bounded returns the part of it that lies in the range: First goes to its
-// start, a seek before the start too, and behind its last key the iterator is at
-// its end.
+// Bounded returns the part of it that lies in the range: First goes to its start
+// and Last to its end, so does a seek from outside, and behind the last key of
+// the range, or before the first on a backward walk, the iterator is at its end.
 //
 // Ownership: Bounded takes it; Close closes it. The slices of r are kept: they
 // must not change before Close. Errors: those of it.
@@ -19,9 +19,11 @@ func Bounded(it kv.Iterator, r kv.Range) kv.Iterator {
 type bounded struct {
 	kv.Iterator
 	bounds kv.Range
+	walk   direction
 }
 
 func (b *bounded) First() bool {
+	b.walk = forward
 	if len(b.bounds.Start) == 0 {
 		b.Iterator.First()
 	} else {
@@ -34,17 +36,49 @@ func (b *bounded) SeekGE(key []byte) bool {
 	if bytes.Compare(key, b.bounds.Start) < 0 {
 		return b.First()
 	}
+	b.walk = forward
 	b.Iterator.SeekGE(key)
 	return b.Valid()
 }
 
+func (b *bounded) Last() bool {
+	b.walk = backward
+	if len(b.bounds.End) == 0 {
+		b.Iterator.Last()
+	} else {
+		b.Iterator.SeekLT(b.bounds.End)
+	}
+	return b.Valid()
+}
+
+func (b *bounded) SeekLT(key []byte) bool {
+	if len(b.bounds.End) > 0 && bytes.Compare(key, b.bounds.End) > 0 {
+		return b.Last()
+	}
+	b.walk = backward
+	b.Iterator.SeekLT(key)
+	return b.Valid()
+}
+
 func (b *bounded) Next() bool {
+	b.walk.must(forward)
 	return b.Iterator.Valid() && b.Iterator.Next() && b.Valid()
 }
 
+func (b *bounded) Prev() bool {
+	b.walk.must(backward)
+	return b.Iterator.Valid() && b.Iterator.Prev() && b.Valid()
+}
+
+// Valid looks only at the bound that the walk goes towards: it began within the
+// other one.
 func (b *bounded) Valid() bool {
 	if !b.Iterator.Valid() {
 		return false
 	}
-	return len(b.bounds.End) == 0 || bytes.Compare(b.Iterator.Entry().Key, b.bounds.End) < 0
+	key := b.Iterator.Entry().Key
+	if b.walk == backward {
+		return bytes.Compare(key, b.bounds.Start) >= 0
+	}
+	return len(b.bounds.End) == 0 || bytes.Compare(key, b.bounds.End) < 0
 }

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
 	"github.com/kvd-db/kvd/internal/kv"
@@ -30,12 +31,13 @@ func TestScanOfAVersionWithinBounds(t *testing.T) {
 		at := kv.SeqNum(rapid.IntRange(0, len(entries)+1).Draw(t, "at"))
 		r := kv.PrefixRange(rapid.SliceOfN(rapid.SampledFrom([]byte{'a', 0xff}), 0, 2).Draw(t, "prefix"))
 		var want []kv.Entry
-		for _, e := range visible(entries, at) {
+		view := View{At: at, Covers: covers(t, len(entries))}
+		for _, e := range visible(entries, view) {
 			if r.Contains(e.Key) {
 				want = append(want, e)
 			}
 		}
-		checkWalks(t, Bounded(Newest(New(spread(t, entries)...), at), r), want)
+		checkWalks(t, Bounded(Newest(New(spread(t, entries)...), view), r), want)
 	})
 }
 
@@ -48,4 +50,23 @@ func TestBoundedPassesAReadErrorOn(t *testing.T) {
 	assert.ErrorIs(t, it.Err(), kv.ErrCorrupt)
 	assert.ErrorIs(t, it.Close(), kv.ErrCorrupt)
 	assert.Equal(t, 1, s.closed)
+}
+
+func TestTurningRoundPanics(t *testing.T) {
+	source := func() kv.Iterator { return New(newSlice(put("a", 1), put("c", 3)), newSlice(put("b", 2))) }
+	for name, it := range map[string]kv.Iterator{
+		"merge":   source(),
+		"newest":  Newest(source(), View{At: 9}),
+		"bounded": Bounded(source(), kv.Range{}),
+	} {
+		require.True(t, it.First(), name)
+		require.Panics(t, func() { it.Prev() }, name)
+		require.True(t, it.SeekLT([]byte("c")), name)
+		require.Panics(t, func() { it.Next() }, name)
+		require.Equal(t, "b", string(it.Entry().Key), name)
+		require.True(t, it.SeekGE([]byte("b")), name)
+		require.Equal(t, []kv.Entry{put("b", 2), put("c", 3)}, rest(it), name)
+		require.True(t, it.Last(), name)
+		require.Equal(t, []kv.Entry{put("c", 3), put("b", 2), put("a", 1)}, restBack(it), name)
+	}
 }

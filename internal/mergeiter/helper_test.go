@@ -21,6 +21,7 @@ type sliceIterator struct {
 	pos     int
 	entry   kv.Entry
 	key     []byte
+	value   []byte
 
 	failAt   int // move that fails, counted from 1; 0 is none
 	moves    int
@@ -43,13 +44,28 @@ func (s *sliceIterator) SeekGE(key []byte) bool {
 
 func (s *sliceIterator) Next() bool { return s.move(s.pos + 1) }
 
+func (s *sliceIterator) Last() bool { return s.move(len(s.entries) - 1) }
+
+func (s *sliceIterator) SeekLT(key []byte) bool {
+	return s.move(sort.Search(len(s.entries), func(i int) bool {
+		return bytes.Compare(s.entries[i].Key, key) >= 0
+	}) - 1)
+}
+
+func (s *sliceIterator) Prev() bool { return s.Valid() && s.move(s.pos-1) }
+
 func (s *sliceIterator) move(pos int) bool {
 	if s.moves++; s.moves == s.failAt {
 		s.err = fmt.Errorf("move %d: %w", s.moves, errRead)
 	}
-	s.pos = min(pos, len(s.entries))
-	for i := range s.key {
-		s.key[i] = '!'
+	s.pos = pos
+	if pos < 0 {
+		s.pos = len(s.entries)
+	}
+	for _, old := range [][]byte{s.key, s.value} {
+		for i := range old {
+			old[i] = '!'
+		}
 	}
 	if !s.Valid() {
 		return false
@@ -57,10 +73,17 @@ func (s *sliceIterator) move(pos int) bool {
 	s.entry = s.entries[s.pos]
 	s.key = append(s.key[:0], s.entry.Key...)
 	s.entry.Key = s.key
+	if s.entry.Value != nil {
+		s.value = append(s.value[:0], s.entry.Value...)
+		s.entry.Value = s.value[:len(s.value):len(s.value)]
+		if s.entry.Value == nil {
+			s.entry.Value = []byte{}
+		}
+	}
 	return true
 }
 
-func (s *sliceIterator) Valid() bool      { return s.err == nil && s.pos < len(s.entries) }
+func (s *sliceIterator) Valid() bool      { return s.err == nil && s.pos < len(s.entries) && s.closed == 0 }
 func (s *sliceIterator) Entry() *kv.Entry { return &s.entry }
 func (s *sliceIterator) Err() error       { return s.err }
 
@@ -96,19 +119,37 @@ func genEntries() *rapid.Generator[[]kv.Entry] {
 		var entries []kv.Entry
 		for _, key := range rapid.SliceOfN(genKey(), 0, 40).Draw(t, "keys") {
 			e := kv.Entry{Key: key, Seq: kv.SeqNum(len(entries) + 1), Kind: kv.KindPut}
-			switch rapid.IntRange(0, 3).Draw(t, "kind") {
+			switch rapid.IntRange(0, 4).Draw(t, "kind") {
 			case 0:
 				e.Kind = kv.KindDelete
 			case 1:
 				e.Value = []byte{}
-			default:
+			case 2:
 				e.Value = []byte{byte(len(entries))}
+				e.Expiry = uint64(rapid.IntRange(1, 3).Draw(t, "expiry"))
+			default:
+				e.Value = []byte{byte(len(entries)), 'v'}
 			}
 			entries = append(entries, e)
 		}
 		slices.SortFunc(entries, compareEntries)
 		return entries
 	})
+}
+
+// genTombstones draws range tombstones with the numbers of the entries, of no
+// entry, and some twice, as one batch may write them.
+func genTombstones(most int) *rapid.Generator[[]kv.Entry] {
+	return rapid.SliceOfN(rapid.Custom(func(t *rapid.T) kv.Entry {
+		start, end := genKey().Draw(t, "start"), genKey().Draw(t, "end")
+		if c := bytes.Compare(start, end); c > 0 {
+			start, end = end, start
+		} else if c == 0 {
+			end = append(end, 0)
+		}
+		seq := kv.SeqNum(rapid.IntRange(1, most+1).Draw(t, "number"))
+		return kv.Entry{Key: start, Value: end, Seq: seq, Kind: kv.KindRangeDelete}
+	}), 0, 5)
 }
 
 // spread deals sorted entries out to sources, some of which may stay empty.
@@ -129,14 +170,31 @@ func spread(t *rapid.T, entries []kv.Entry) []kv.Iterator {
 }
 
 // rest copies what the iterator still has to give, the current entry first.
-func rest(it kv.Iterator) []kv.Entry {
+func rest(it kv.Iterator) []kv.Entry { return collect(it, it.Next) }
+
+// restBack does so on a backward walk.
+func restBack(it kv.Iterator) []kv.Entry {
+	return collect(it, it.Prev)
+}
+
+func collect(it kv.Iterator, move func() bool) []kv.Entry {
 	var entries []kv.Entry
-	for ; it.Valid(); it.Next() {
+	for it.Valid() {
 		e := *it.Entry()
 		e.Key, e.Value = bytes.Clone(e.Key), bytes.Clone(e.Value)
 		entries = append(entries, e)
+		if valid := move(); valid != it.Valid() {
+			panic("a move must return Valid")
+		}
 	}
 	return entries
+}
+
+// reversed returns a copy of the entries in backward order.
+func reversed(entries []kv.Entry) []kv.Entry {
+	back := slices.Clone(entries)
+	slices.Reverse(back)
+	return back
 }
 
 // atLeast returns the entries whose key is >= key.
@@ -147,14 +205,23 @@ func atLeast(entries []kv.Entry, key []byte) []kv.Entry {
 	return slices.Clip(entries[from:])
 }
 
-// checkWalks compares First, every kind of seek and what follows with a model.
+// checkWalks compares First, Last, every kind of seek and what follows with a
+// model.
 func checkWalks(t *rapid.T, it kv.Iterator, want []kv.Entry) {
 	require.False(t, it.Valid(), "a new iterator stands nowhere")
+	if rapid.Bool().Draw(t, "backward first") {
+		require.Equal(t, len(want) > 0, it.Last())
+		requireEntries(t, reversed(want), restBack(it))
+	}
 	require.Equal(t, len(want) > 0, it.First())
 	requireEntries(t, want, rest(it))
 	for range rapid.IntRange(0, 5).Draw(t, "seeks") {
 		key := rapid.SliceOfN(rapid.SampledFrom([]byte{0x00, 'a', 'b', 0xff}), 0, 4).Draw(t, "seek")
 		ahead := atLeast(want, key)
+		if rapid.Bool().Draw(t, "backward") {
+			checkBackward(t, it, want[:len(want)-len(ahead)], key)
+			continue
+		}
 		require.Equal(t, len(ahead) > 0, it.SeekGE(key))
 		if rapid.Bool().Draw(t, "walk on") {
 			requireEntries(t, ahead, rest(it))
@@ -168,6 +235,19 @@ func checkWalks(t *rapid.T, it kv.Iterator, want []kv.Entry) {
 	require.NoError(t, it.Close())
 	require.False(t, it.Valid(), "closed")
 	require.NoError(t, it.Close())
+}
+
+// checkBackward compares SeekLT and what follows with the entries before key.
+func checkBackward(t *rapid.T, it kv.Iterator, before []kv.Entry, key []byte) {
+	require.Equal(t, len(before) > 0, it.SeekLT(key))
+	if rapid.Bool().Draw(t, "walk on") {
+		requireEntries(t, reversed(before), restBack(it))
+		require.False(t, it.Prev(), "before the start")
+	} else if len(before) > 0 {
+		end := before[len(before)-1]
+		require.Equal(t, end.Key, it.Entry().Key)
+		require.Equal(t, end.Seq, it.Entry().Seq)
+	}
 }
 
 func requireEntries(t require.TestingT, want, got []kv.Entry) {

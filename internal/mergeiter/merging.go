@@ -3,8 +3,9 @@ package mergeiter
 import "github.com/kvd-db/kvd/internal/kv"
 
 // New returns an iterator over all entries of all sources in the order of
-// kv.Compare. Sources come newest first: should two hold an entry of the same
-// key and number, which only range tombstones can, the newer source goes first.
+// kv.Compare, or backward. Sources come newest first: should two hold an entry of
+// the same key and number, which only range tombstones can, the newer source goes
+// first, and last on a backward walk.
 //
 // Ownership: New takes the sources; Close closes every one. Errors: the first of
 // any source ends the merge for good, see I1 of the package.
@@ -25,27 +26,37 @@ type source struct {
 	entry *kv.Entry
 }
 
-// merging is a tournament of its sources. tree[0] is the source with the
-// smallest entry. Node n > 0 has the loser of the match played there, between
+// merging is a tournament of its sources. tree[0] is the source whose entry comes
+// first in the direction of the walk. Node n > 0 has the loser of the match played there, between
 // the winners of nodes 2n and 2n+1; source i is the leaf len(sources)+i.
 //
 // It is valid when the winner stands on an entry and err is nil.
 type merging struct {
 	sources []source
 	tree    []int
+	walk    direction
 	err     error
 }
 
 func (m *merging) First() bool {
-	return m.restart(kv.Iterator.First)
+	return m.restart(forward, kv.Iterator.First)
 }
 
 func (m *merging) SeekGE(key []byte) bool {
-	return m.restart(func(it kv.Iterator) bool { return it.SeekGE(key) })
+	return m.restart(forward, func(it kv.Iterator) bool { return it.SeekGE(key) })
 }
 
-// restart moves every source and plays all matches.
-func (m *merging) restart(move func(kv.Iterator) bool) bool {
+func (m *merging) Last() bool {
+	return m.restart(backward, kv.Iterator.Last)
+}
+
+func (m *merging) SeekLT(key []byte) bool {
+	return m.restart(backward, func(it kv.Iterator) bool { return it.SeekLT(key) })
+}
+
+// restart moves every source to where the walk begins and plays all matches.
+func (m *merging) restart(walk direction, move func(kv.Iterator) bool) bool {
+	m.walk = walk
 	for i := range m.sources {
 		if !m.moved(i, move(m.sources[i].Iterator)) {
 			return false
@@ -68,13 +79,25 @@ func (m *merging) restart(move func(kv.Iterator) bool) bool {
 }
 
 func (m *merging) Next() bool {
+	m.walk.must(forward)
 	if !m.Valid() {
 		return false
 	}
 	winner := m.tree[0]
-	if !m.moved(winner, m.sources[winner].Iterator.Next()) {
+	return m.moved(winner, m.sources[winner].Iterator.Next()) && m.replay(winner)
+}
+
+func (m *merging) Prev() bool {
+	m.walk.must(backward)
+	if !m.Valid() {
 		return false
 	}
+	winner := m.tree[0]
+	return m.moved(winner, m.sources[winner].Iterator.Prev()) && m.replay(winner)
+}
+
+// replay plays the matches of the last winner again, which has moved.
+func (m *merging) replay(winner int) bool {
 	for n := (len(m.sources) + winner) / 2; n > 0; n /= 2 {
 		winner = m.play(n, winner)
 	}
@@ -104,15 +127,18 @@ func (m *merging) play(n, challenger int) (winner int) {
 	return challenger
 }
 
-// before reports whether source i goes before source j. One at its end goes
-// last.
+// before reports whether source i goes before source j in the direction of the
+// walk. One at its end goes last.
 func (m *merging) before(i, j int) bool {
 	a, b := m.sources[i].entry, m.sources[j].entry
 	if a == nil || b == nil {
 		return b == nil && (a != nil || i < j)
 	}
 	c := kv.Compare(a.Key, a.Seq, b.Key, b.Seq)
-	return c < 0 || (c == 0 && i < j)
+	if c == 0 {
+		c = i - j
+	}
+	return direction(c > 0) == m.walk
 }
 
 func (m *merging) Valid() bool {

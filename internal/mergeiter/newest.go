@@ -2,64 +2,155 @@ package mergeiter
 
 import (
 	"bytes"
-	"fmt"
 
 	"github.com/kvd-db/kvd/internal/kv"
 )
 
-// Newest returns what a reader at a sequence number sees of it, which must be in
-// the order of kv.Compare: for each key the newest version of at most that
-// number, and nothing for a key whose version is a tombstone.
+// View is how a reader looks at versions.
+type View struct {
+	// At is the number that the reader reads at.
+	At kv.SeqNum
+	// Now is the reader's clock, Unix time in milliseconds: what expires by then
+	// is not shown. Zero: nothing has expired.
+	Now uint64
+	// Covers are the range tombstones of everything that is read, of each source
+	// the whole set. Nil ones are empty.
+	Covers []*kv.RangeTombstones
+}
+
+// Newest returns what a reader sees of it: for each key the newest version of at
+// most v.At, and nothing for a key of which that version is a tombstone, has
+// expired, or is older than a range tombstone that covers the key. Range
+// tombstones that stand in it are passed over; v.Covers has them.
 //
-// Ownership: Newest takes it; Close closes it. Errors: those of it, and one for a
-// range tombstone that the reader would have to apply; both end the iterator for
-// good.
-func Newest(it kv.Iterator, at kv.SeqNum) kv.Iterator {
-	return &newest{it: it, at: at}
+// Ownership: Newest takes it; Close closes it. Covers are kept. An entry that a
+// backward walk gives is a copy, which holds until the next move like any other.
+// Errors: those of it end the iterator for good.
+func Newest(it kv.Iterator, v View) kv.Iterator {
+	n := &newest{it: it, view: v}
+	n.kept.Value = []byte{} // never nil: an empty value is a value
+	n.view.Covers = nil
+	for _, c := range v.Covers {
+		if c.Len() > 0 {
+			n.view.Covers = append(n.view.Covers, c)
+		}
+	}
+	return n
 }
 
-// newest is valid when it stands on an entry to show and err is nil.
+// newest walks forward with it standing on the entry that is shown. Walking
+// backward it meets the versions of a key oldest first, so it stands before the
+// first of them, on the key before, and what is shown is in kept.
 type newest struct {
-	it  kv.Iterator
-	at  kv.SeqNum
-	key []byte // whose visible version was met; its older ones are hidden
-	met bool   // key has a meaning: no key is nil
-	err error
+	it    kv.Iterator
+	view  View
+	walk  direction
+	key   []byte   // forward: the key whose visible version was met; its older ones are hidden
+	met   bool     // key has a meaning: no key is nil
+	kept  kv.Entry // backward: the newest visible version of the last key that was gathered
+	shown bool     // backward: kept is what the iterator stands on
+	err   error    // of closing it
 }
 
-func (n *newest) First() bool {
-	n.met = false
-	return n.settle(n.it.First())
+func (n *newest) First() bool { return n.settle(n.begin(forward).First()) }
+
+func (n *newest) SeekGE(key []byte) bool { return n.settle(n.begin(forward).SeekGE(key)) }
+
+func (n *newest) Next() bool {
+	n.walk.must(forward)
+	return n.Valid() && n.settle(n.it.Next())
 }
 
-func (n *newest) SeekGE(key []byte) bool {
-	n.met = false
-	return n.settle(n.it.SeekGE(key))
+func (n *newest) Last() bool { return n.gather(n.begin(backward).Last()) }
+
+func (n *newest) SeekLT(key []byte) bool { return n.gather(n.begin(backward).SeekLT(key)) }
+
+func (n *newest) Prev() bool {
+	n.walk.must(backward)
+	return n.shown && n.gather(n.it.Valid())
 }
 
-func (n *newest) Next() bool { return n.Valid() && n.settle(n.it.Next()) }
+// begin forgets the last walk and returns what a new one positions.
+func (n *newest) begin(walk direction) kv.Iterator {
+	n.walk, n.met, n.shown = walk, false, false
+	return n.it
+}
 
-// settle steps over what is hidden, from where it stands.
+// settle steps forward over what is hidden, from where it stands.
 func (n *newest) settle(valid bool) bool {
-	for ; valid && n.err == nil; valid = n.it.Next() {
+	for ; valid; valid = n.it.Next() {
 		e := n.it.Entry()
-		if e.Seq > n.at || (n.met && bytes.Equal(e.Key, n.key)) {
+		if !n.visible(e) || (n.met && bytes.Equal(e.Key, n.key)) {
 			continue
 		}
-		if e.Kind == kv.KindRangeDelete {
-			n.err = fmt.Errorf("range tombstone of version %d: this reader cannot apply one; delete key by key", e.Seq)
-			return false
-		}
 		n.key, n.met = append(n.key[:0], e.Key...), true
-		if e.Kind != kv.KindDelete {
+		if n.alive(e) {
 			return true
 		}
 	}
 	return false
 }
 
-func (n *newest) Valid() bool      { return n.err == nil && n.it.Valid() }
-func (n *newest) Entry() *kv.Entry { return n.it.Entry() }
+// gather steps backward over all versions of one key after the other, until one
+// key has something to show.
+func (n *newest) gather(valid bool) bool {
+	n.shown = false
+	for valid && !n.shown {
+		n.key = append(n.key[:0], n.it.Entry().Key...)
+		n.kept.Seq = 0
+		for ; valid && bytes.Equal(n.it.Entry().Key, n.key); valid = n.it.Prev() {
+			if e := n.it.Entry(); n.visible(e) {
+				n.keep(e)
+			}
+		}
+		if !valid && n.it.Err() != nil {
+			return false // newer versions of the key may be behind the error
+		}
+		n.shown = n.kept.Seq != 0 && n.alive(&n.kept)
+	}
+	return n.shown
+}
+
+// keep copies e, a version of key, over what was kept.
+func (n *newest) keep(e *kv.Entry) {
+	value := append(n.kept.Value[:0], e.Value...)
+	n.kept = *e
+	n.kept.Key, n.kept.Value = n.key, value
+}
+
+// visible reports whether e is a version of its key that the reader may see.
+func (n *newest) visible(e *kv.Entry) bool {
+	return e.Seq <= n.view.At && e.Kind != kv.KindRangeDelete
+}
+
+// alive reports whether e, the newest visible version of its key, is shown.
+func (n *newest) alive(e *kv.Entry) bool {
+	return e.Kind != kv.KindDelete && (e.Expiry == 0 || e.Expiry > n.view.Now) &&
+		(len(n.view.Covers) == 0 || !n.covered(e))
+}
+
+func (n *newest) covered(e *kv.Entry) bool {
+	for _, c := range n.view.Covers {
+		if c.Cover(e.Key, n.view.At) > e.Seq {
+			return true
+		}
+	}
+	return false
+}
+
+func (n *newest) Valid() bool {
+	if n.walk == backward {
+		return n.shown
+	}
+	return n.it.Valid()
+}
+
+func (n *newest) Entry() *kv.Entry {
+	if n.walk == backward {
+		return &n.kept
+	}
+	return n.it.Entry()
+}
 
 func (n *newest) Err() error {
 	if n.err != nil {
@@ -69,8 +160,7 @@ func (n *newest) Err() error {
 }
 
 func (n *newest) Close() error {
-	if err := n.it.Close(); n.err == nil {
-		n.err = err
-	}
+	n.shown = false
+	n.err = n.it.Close()
 	return n.err
 }

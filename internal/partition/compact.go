@@ -21,7 +21,8 @@ func (p *Partition) Compact(ctx context.Context) (did bool, err error) {
 	p.merging.Lock()
 	defer p.merging.Unlock()
 	return p.merge(ctx, func(v *manifest.Version) (compaction.Choice, bool) {
-		return compaction.Pick(v, p.opts.Compaction, nil, p.sequencer.Snapshots()[0])
+		snapshots, _ := p.sequencer.Horizon()
+		return compaction.Pick(v, p.opts.Compaction, nil, snapshots[0], p.tables.rangeTombstones)
 	})
 }
 
@@ -97,13 +98,13 @@ func (p *Partition) merge(ctx context.Context, choose func(*manifest.Version) (c
 	return true, nil
 }
 
-// run fills in what all jobs of the partition share, and runs one. The versions
-// that snapshots may see are asked for last: see Sequencer.Snapshots.
+// run fills in what all jobs of the partition share, and runs one. What readers
+// may see is asked for last: see Sequencer.Horizon.
 func (p *Partition) run(ctx context.Context, job compaction.Job) (compaction.Result, error) {
 	job.Outputs = outputs{p}
 	job.Writer = p.opts.Table
 	job.TableBytes = p.opts.TableBytes
-	job.Rule = compaction.Rule{Snapshots: p.sequencer.Snapshots()}
+	job.Rule.Snapshots, job.Rule.Now = p.sequencer.Horizon()
 	return compaction.Run(ctx, job)
 }
 

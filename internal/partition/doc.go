@@ -23,6 +23,24 @@
 //	I3. A caller that gave up is never touched again: not its result, not its
 //	    slices.
 //
+// # A proposal
+//
+// A write that depends on what keys hold (a condition, a transaction), or that lies
+// in several partitions, goes past the inbox, on its caller's goroutine: [Propose]
+// takes the turns of all partitions concerned, in ascending order, looks whether
+// anything that was read has changed, appends one record and lets go, before any
+// I/O. What is refused has cost the log nothing.
+//
+//	I4. Whoever holds the turn finds everything that was appended before in a
+//	    memtable or in line for one. So validation by these two misses nothing,
+//	    unless the reads are older than the memtables, which it can tell (ErrStale).
+//	I5. The name of a write is in the window before anybody can read what it wrote.
+//	    So who reads it and does not know the name may conclude that another wrote it.
+//
+// Validation asks the memtables, whose hash index is what other designs keep an
+// array of last writers for, without that one's false conflicts, and at no cost to
+// writes that nobody depends on.
+//
 // # A read
 //
 // Readers take no lock that a writer holds. A read acquires the read state (the

@@ -6,22 +6,18 @@ import (
 	"github.com/kvd-db/kvd/internal/sstable"
 )
 
-// NewIterator returns what is visible at a version, which must be that of a live
-// snapshot: for each key its newest entry of at most that version, deleted keys
-// left out. It keeps the files and memtables it reads until Close.
-func (p *Partition) NewIterator(at kv.SeqNum) kv.Iterator {
+// NewIterator returns what a reader sees at a version, which must be that of a
+// live snapshot, and at a time of the store's clock: for each key its newest entry
+// of at most that version, without keys that are deleted or have expired. It keeps
+// the files and memtables it reads until Close.
+func (p *Partition) NewIterator(at kv.SeqNum, now uint64) kv.Iterator {
 	s := p.acquire()
-	sources := []kv.Iterator{s.active.NewIterator()}
-	for i := range s.sealed {
-		sources = append(sources, s.sealed[i].table.NewIterator())
+	if s.closed {
+		s.release()
+		return mergeiter.Failed(p.closedError())
 	}
-	s.levels.runs(func(r *run) bool {
-		if len(r.readers) > 0 {
-			sources = append(sources, r.newIterator())
-		}
-		return true
-	})
-	return &stateIterator{Iterator: mergeiter.Newest(mergeiter.New(sources...), at), state: s}
+	view := mergeiter.View{At: at, Now: now, Covers: s.covers()}
+	return &stateIterator{Iterator: mergeiter.Newest(mergeiter.New(s.iterators()...), view), state: s}
 }
 
 // stateIterator releases the read state when it is closed.

@@ -39,10 +39,11 @@ type Sequencer interface {
 	Applied(base kv.SeqNum, units uint32)
 	// WaitVisible returns once all numbers up to seq are.
 	WaitVisible(ctx context.Context, seq kv.SeqNum) error
-	// Snapshots returns, ascending, the numbers at which somebody may be reading,
-	// now or later: the live snapshots and the number that the next one would
-	// get. It is called after WaitVisible for all that is being merged.
-	Snapshots() []kv.SeqNum
+	// Horizon returns, ascending, the numbers at which somebody may be reading, now
+	// or later: the live snapshots and the number that the next one would get; and a
+	// time of the store's clock that none of them reads before. It is called after
+	// WaitVisible for all that is being merged.
+	Horizon() (snapshots []kv.SeqNum, now uint64)
 }
 
 // Budget counts the bytes in memtables over all partitions and asks the right
@@ -82,6 +83,12 @@ type Options struct {
 	// memtable. Beyond it the orchestrator stops taking, the inbox fills, and
 	// callers wait there.
 	InflightBytes int64
+
+	// Names is how many names of writes are remembered: see kv.Origin.
+	Names int
+
+	// Now is the store's clock, in Unix milliseconds. It never goes back.
+	Now func() uint64
 
 	// FlushBytes and FlushKeys seal the active memtable at this size, whatever
 	// the budget says. Zero FlushKeys: no bound on keys.

@@ -7,22 +7,7 @@ import (
 
 	"github.com/kvd-db/kvd/internal/keyhash"
 	"github.com/kvd-db/kvd/internal/kv"
-	"github.com/kvd-db/kvd/internal/wal"
 )
-
-// pending is one record on its way from the log to the memtable.
-type pending struct {
-	encoder kv.RecordEncoder // owns payload, if this partition laid it out
-	payload []byte
-	base    kv.SeqNum
-	units   uint32
-	pos     wal.Pos
-	level   kv.Durability
-	groups  []*Group
-	commit  *Commit // of a record over several partitions
-
-	inserted bool
-}
 
 // Wake tells the orchestrator that there may be something to do. It never
 // blocks. The commit log calls it when it has written or synced.
@@ -81,32 +66,44 @@ func (p *Partition) collect() (took bool, again time.Duration) {
 	if len(p.taken) == 0 {
 		return false, again
 	}
-	rec := p.layOut(p.taken)
+	rec := p.newPending()
+	err := p.enter(rec, p.taken)
 	clear(p.taken)
-	if rec == nil {
-		return true, again
-	}
-	p.turn.Lock()
-	base, pos, err := p.log.Append(rec.payload, rec.units, rec.level, p)
-	if err == nil {
-		rec.base, rec.pos = base, pos
-		p.turn.inflight = append(p.turn.inflight, rec)
-		p.inflightBytes.Add(int64(len(rec.payload)))
-	}
-	p.turn.Unlock()
 	if err != nil {
 		p.decide(rec, err)
-		return true, again
+	} else if rec.units > 0 {
+		p.log.Flush()
 	}
-	p.log.Flush()
 	return true, again
 }
 
-// layOut encodes the groups as one record, leaving out those whose callers gave
-// up. It returns nil if none is left.
-func (p *Partition) layOut(groups []*Group) *pending {
-	rec := p.newPending()
-	ops := 0
+// enter lays the groups out as one record, appends it to the log and puts it in
+// line. It does so under the turn, because which writes are new is decided by the
+// order of the log.
+func (p *Partition) enter(rec *pending, groups []*Group) error {
+	p.turn.Lock()
+	defer p.turn.Unlock()
+	p.layOutLocked(rec, groups)
+	if len(rec.groups) == 0 {
+		return nil
+	}
+	if rec.units > 0 {
+		base, pos, err := p.log.Append(rec.payload, rec.units, rec.level, p)
+		if err != nil {
+			return err
+		}
+		rec.base, rec.pos = base, pos
+		for _, u := range rec.named {
+			p.turn.names.add(u.name, base+kv.SeqNum(u.unit))
+		}
+	}
+	p.enqueueLocked(rec)
+	return nil
+}
+
+// layOutLocked encodes the groups as one record, leaving out those whose callers
+// gave up and the writes that were applied before.
+func (p *Partition) layOutLocked(rec *pending, groups []*Group) {
 	for _, g := range groups {
 		g.mu.Lock()
 		if g.abandoned {
@@ -114,24 +111,31 @@ func (p *Partition) layOut(groups []*Group) *pending {
 			continue
 		}
 		rec.groups = append(rec.groups, g)
-		ops += g.ops()
+		g.admit(rec, p.turn.names)
 	}
-	if len(rec.groups) == 0 {
-		p.recycle(rec)
-		return nil
+	if rec.ops > 0 {
+		rec.encoder.Section(p.id, rec.ops)
 	}
-	rec.encoder.Section(p.id, ops)
 	for _, g := range rec.groups {
-		g.encode(&rec.encoder, rec.units)
-		rec.units += g.units()
-		rec.level = max(rec.level, g.level)
+		g.encode(rec)
 		g.mu.Unlock()
 	}
 	rec.payload = rec.encoder.Bytes()
-	p.stats.batches.Add(1)
-	p.stats.batchOps.Add(uint64(ops))
-	p.stats.batchSizes.Observe(ops)
-	return rec
+	p.stats.duplicates.Add(uint64(rec.duplicates))
+	if rec.ops > 0 {
+		p.stats.batches.Add(1)
+		p.stats.batchOps.Add(uint64(rec.ops))
+		p.stats.batchSizes.Observe(rec.ops)
+	}
+}
+
+// enqueueLocked puts a record that the log has in line for the memtable.
+func (p *Partition) enqueueLocked(rec *pending) {
+	p.turn.inflight = append(p.turn.inflight, rec)
+	p.inflightBytes.Add(int64(len(rec.payload)))
+	if rec.units > 0 {
+		p.turn.last = rec.last()
+	}
 }
 
 // applyReady inserts, publishes and answers every record at the head of the line
@@ -146,7 +150,7 @@ func (p *Partition) applyReady() (progress bool) {
 			p.failInflight(err)
 			return true
 		}
-		if !rec.inserted {
+		if rec.units > 0 && !rec.inserted {
 			if !p.durable(rec) {
 				return progress
 			}
@@ -155,7 +159,9 @@ func (p *Partition) applyReady() (progress bool) {
 		if rec.commit != nil && !rec.commit.visible.Load() {
 			return progress // the last participant to insert wakes the others
 		}
-		p.publish(rec)
+		if rec.units > 0 {
+			p.publish(rec)
+		}
 		p.pop()
 		p.decide(rec, nil)
 		progress = true
@@ -216,7 +222,7 @@ func (p *Partition) insertOp(base kv.SeqNum, op *kv.RecordOp) {
 
 // publish makes an inserted record visible to readers of this partition.
 func (p *Partition) publish(rec *pending) {
-	p.published.Store(uint64(rec.base) + uint64(rec.units) - 1)
+	p.published.Store(uint64(rec.last()))
 	if rec.commit != nil {
 		p.arriving.Store(nil) // after published: see visible
 		return
@@ -300,6 +306,6 @@ func (p *Partition) recycle(rec *pending) {
 	}
 	clear(rec.groups)
 	rec.encoder.Reset()
-	*rec = pending{encoder: rec.encoder, groups: rec.groups[:0]}
+	*rec = pending{encoder: rec.encoder, groups: rec.groups[:0], hashes: rec.hashes[:0], named: rec.named[:0]}
 	p.spare = append(p.spare, rec)
 }

@@ -34,12 +34,14 @@ type Partition struct {
 	reads  *batcher.Combiner[[]*kv.Lookup]
 	signal chan struct{} // capacity 1: there may be something for the orchestrator
 
-	// turn is held for the moment of appending a record, so that records enter
-	// inflight in the order of the log. A batch over several partitions holds all
-	// their turns, taken in ascending order.
+	// turn is held for the moment of judging and appending a record, so that records
+	// enter inflight in the order of the log. A proposal over several partitions
+	// holds all their turns, taken in ascending order.
 	turn struct {
 		sync.Mutex
 		inflight []*pending
+		last     kv.SeqNum // newest number in this partition
+		names    *nameWindow
 	}
 	inflightBytes atomic.Int64
 
@@ -85,6 +87,7 @@ func Open(o Options) (*Partition, error) {
 		signal:    make(chan struct{}, 1),
 		stopped:   make(chan struct{}),
 	}
+	p.turn.names = newNameWindow(o.Names)
 	p.inbox = batcher.NewInbox[*Group](o.Writes, p.Wake)
 	p.reads = batcher.NewCombiner(o.Reads, readRunners, p.serveReads)
 	files, err := manifest.Open(manifest.Options{
@@ -108,7 +111,13 @@ func Open(o Options) (*Partition, error) {
 // Replay applies this partition's operations of one record of the log, unless a
 // table has them. Before Start only; not safe for concurrent use.
 func (p *Partition) Replay(base kv.SeqNum, op *kv.RecordOp) {
-	if base+kv.SeqNum(op.Unit) <= p.FlushedSeq() {
+	version := base + kv.SeqNum(op.Unit)
+	if op.Origin.Named() {
+		if _, known := p.turn.names.find(nameOf(op.Origin)); !known {
+			p.turn.names.add(nameOf(op.Origin), version)
+		}
+	}
+	if version <= p.FlushedSeq() {
 		return
 	}
 	before := p.active.Bytes()
@@ -116,12 +125,14 @@ func (p *Partition) Replay(base kv.SeqNum, op *kv.RecordOp) {
 	p.budget.Grew(p, p.active.Bytes()-before)
 }
 
-// Start begins to serve. last is the number up to which the log was replayed;
-// everything in it is visible.
-func (p *Partition) Start(log CommitLog, last kv.SeqNum) {
+// Start begins to serve. The log was replayed from number first on, and up to
+// last; everything in it is visible.
+func (p *Partition) Start(log CommitLog, first, last kv.SeqNum) {
 	p.log = log
 	p.activePos = log.Synced() // recovery synced all it replayed
 	p.published.Store(uint64(last))
+	p.turn.last = last
+	p.turn.names.floor = max(p.turn.names.floor, first-1)
 	p.started = true
 	go p.orchestrate()
 }
@@ -137,7 +148,7 @@ func (p *Partition) Close() error {
 	if p.started {
 		<-p.stopped
 	}
-	p.state.Load().release()
+	p.closeState()
 	return p.tables.closeAll()
 }
 

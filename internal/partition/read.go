@@ -6,6 +6,7 @@ import (
 	"errors"
 
 	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/memtable"
 )
 
 // Lookup answers independent reads of the newest visible state, in a micro-batch
@@ -32,22 +33,33 @@ func (p *Partition) serveReads(batch [][]*kv.Lookup) {
 	}
 	s := p.acquire()
 	defer s.release()
-	// After acquire: see "A read" in the package comment.
-	p.walk(s, reads, p.visible())
+	at := p.visible() // after acquire: see "A read" in the package comment
+	if bugStaleRead {
+		at = max(at, 1) - 1
+	}
+	p.walk(s, reads, at, p.opts.Now)
 	p.stats.readBatches.Add(1)
 	p.stats.reads.Add(uint64(len(reads)))
 }
 
-// LookupAt answers reads at one version, which must be that of a live snapshot.
-func (p *Partition) LookupAt(reads []*kv.Lookup, at kv.SeqNum) {
+// LookupAt answers reads at one version, which must be that of a live snapshot,
+// and at one time of the store's clock.
+func (p *Partition) LookupAt(reads []*kv.Lookup, at kv.SeqNum, now uint64) {
 	s := p.acquire()
 	defer s.release()
-	p.walk(s, reads, at)
+	p.walk(s, reads, at, func() uint64 { return now })
 	p.stats.reads.Add(uint64(len(reads)))
 }
 
-// walk answers reads from the newest source to the oldest.
-func (p *Partition) walk(s *readState, reads []*kv.Lookup, at kv.SeqNum) {
+// walk answers reads from the newest source to the oldest. The clock is asked only
+// for entries that expire.
+func (p *Partition) walk(s *readState, reads []*kv.Lookup, at kv.SeqNum, now func() uint64) {
+	if s.closed {
+		for _, r := range reads {
+			*r = kv.Lookup{Key: r.Key, Hash: r.Hash, Budget: r.Budget, Err: p.closedError()}
+		}
+		return
+	}
 	var stack [1]*kv.Lookup
 	open := stack[:0] // not answered yet
 	if len(reads) > 1 {
@@ -76,22 +88,37 @@ func (p *Partition) walk(s *readState, reads []*kv.Lookup, at kv.SeqNum) {
 		p.lookupTables(s.levels, open, at)
 	}
 	for _, r := range reads {
+		if r.Expiry != 0 && r.Expiry <= now() {
+			*r = kv.Lookup{Key: r.Key, Hash: r.Hash, Budget: r.Budget, ReadVersion: at}
+		}
 		if errors.Is(r.Err, kv.ErrCorrupt) {
 			p.corrupt(r.Err)
 		}
 	}
 }
 
+// lookupMemory finds the newest entry that a memtable has for a key, a range
+// tombstone that covers it among them.
 func (p *Partition) lookupMemory(s *readState, r *kv.Lookup, at kv.SeqNum, e *kv.Entry) bool {
-	if s.active.Get(r.Hash, r.Key, at, e) {
+	if lookupTable(s.active, r, at, e) {
 		return true
 	}
 	for i := range s.sealed {
-		if s.sealed[i].table.Get(r.Hash, r.Key, at, e) {
+		if lookupTable(s.sealed[i].table, r, at, e) {
 			return true
 		}
 	}
 	return false
+}
+
+func lookupTable(t *memtable.Table, r *kv.Lookup, at kv.SeqNum, e *kv.Entry) bool {
+	found := t.Get(r.Hash, r.Key, at, e)
+	covered := t.Cover(r.Key, at)
+	if covered == 0 || found && e.Seq >= covered {
+		return found
+	}
+	*e = kv.Entry{Seq: covered, Kind: kv.KindRangeDelete}
+	return true
 }
 
 // answer fills in what an entry says. The value is copied.

@@ -1,8 +1,10 @@
 package partition
 
 import (
+	"iter"
 	"sync/atomic"
 
+	"github.com/kvd-db/kvd/internal/kv"
 	"github.com/kvd-db/kvd/internal/manifest"
 	"github.com/kvd-db/kvd/internal/memtable"
 	"github.com/kvd-db/kvd/internal/sstable"
@@ -15,6 +17,7 @@ type readState struct {
 	active *memtable.Table
 	sealed []sealedTable // newest first
 	levels *levels
+	closed bool // the last one: nothing may be read from it any more
 	refs   atomic.Int64
 }
 
@@ -45,6 +48,58 @@ func (s *readState) release() {
 	}
 }
 
+// memtables walks the memtables, newest first.
+func (s *readState) memtables() iter.Seq[*memtable.Table] {
+	return func(yield func(*memtable.Table) bool) {
+		if !yield(s.active) {
+			return
+		}
+		for i := range s.sealed {
+			if !yield(s.sealed[i].table) {
+				return
+			}
+		}
+	}
+}
+
+// covers returns the range tombstones of everything in the state.
+func (s *readState) covers() []*kv.RangeTombstones {
+	var covers []*kv.RangeTombstones
+	for t := range s.memtables() {
+		if r := t.RangeTombstones(); r.Len() > 0 {
+			covers = append(covers, r)
+		}
+	}
+	return append(covers, s.levels.covers...)
+}
+
+// iterators returns one for each sorted source of the state, newest first.
+func (s *readState) iterators() []kv.Iterator {
+	var sources []kv.Iterator
+	for t := range s.memtables() {
+		if t.Len() > 0 {
+			sources = append(sources, t.NewIterator())
+		}
+	}
+	s.levels.runs(func(r *run) bool {
+		if len(r.readers) > 0 {
+			sources = append(sources, r.newIterator())
+		}
+		return true
+	})
+	return sources
+}
+
+// closeState puts a state in place from which nobody reads, for those who come late. It
+// is never torn down, so there is always one to acquire.
+func (p *Partition) closeState() {
+	p.replace(func(old *readState) *readState {
+		last := newReadState(old.active, nil, old.levels.acquire())
+		last.closed = true
+		return last
+	})
+}
+
 // replace puts the state that derive makes in the place of the current one.
 // derive must take a reference to the levels that it uses.
 func (p *Partition) replace(derive func(old *readState) *readState) {
@@ -61,6 +116,7 @@ type levels struct {
 	version *manifest.Ref
 	deltas  []run // newest first
 	base    run
+	covers  []*kv.RangeTombstones // of all tables that have some
 	refs    atomic.Int64
 }
 

@@ -34,7 +34,9 @@ type world struct {
 	next      kv.SeqNum
 	pos       wal.Pos
 	snapshots []kv.SeqNum
+	now       uint64
 	memory    int64
+	stalled   wal.Pos // what is synced while the disk stands still; 0: it does not
 }
 
 func (w *world) Append(payload []byte, units uint32, _ kv.Durability, waker wal.Waker) (kv.SeqNum, wal.Pos, error) {
@@ -57,15 +59,24 @@ func (w *world) Ready(*Partition)                          {}
 func (w *world) Synced() wal.Pos {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if w.stalled > 0 {
+		return w.stalled
+	}
 	return w.pos
 }
 
 func (w *world) WaitVisible(context.Context, kv.SeqNum) error { return nil }
 
-func (w *world) Snapshots() []kv.SeqNum {
+func (w *world) Horizon() ([]kv.SeqNum, uint64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return slices.Sorted(slices.Values(append(slices.Clone(w.snapshots), w.next-1)))
+	return slices.Sorted(slices.Values(append(slices.Clone(w.snapshots), w.next-1))), w.now
+}
+
+func (w *world) clock() uint64 {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.now
 }
 
 func (w *world) grew(bytes int64) {
@@ -80,10 +91,11 @@ func (w *world) Flushed(_ *Partition, bytes int64) { w.grew(-bytes) }
 
 // script is a partition that a text file tells what to do.
 type script struct {
-	t     *testing.T
-	fs    *vfs.Mem
-	world *world
-	p     *Partition
+	t       *testing.T
+	fs      *vfs.Mem
+	world   *world
+	p       *Partition
+	commits []*Commit // proposed, their outcome not asked for yet
 }
 
 func newScript(t *testing.T) *script {
@@ -96,7 +108,7 @@ func newScript(t *testing.T) *script {
 
 func (s *script) options() Options {
 	return Options{
-		FS: s.fs, Dir: "p", Sequencer: s.world, Budget: s.world, Scheduler: s.world, Cache: sstable.NewCache(1 << 20),
+		FS: s.fs, Dir: "p", Names: 4, Now: s.world.clock, Sequencer: s.world, Budget: s.world, Scheduler: s.world, Cache: sstable.NewCache(1 << 20),
 		FlushBytes: 1 << 20, InflightBytes: 1 << 20, TableBytes: 1, Table: sstable.WriterOptions{BlockBytes: 512},
 	}
 }
@@ -105,7 +117,7 @@ func (s *script) open() {
 	p, err := Open(s.options())
 	require.NoError(s.t, err)
 	s.p = p
-	p.Start(s.world, s.world.next-1)
+	p.Start(s.world, 1, s.world.next-1)
 }
 
 func (s *script) run(command string) string {
@@ -142,6 +154,14 @@ func (s *script) command(out *strings.Builder, name string, args []string) error
 		s.world.mu.Unlock()
 	case "release":
 		s.world.snapshots = nil
+	case "now":
+		return s.setNow(args)
+	case "stall", "go":
+		s.stall(name == "stall")
+	case "propose":
+		return s.propose(out, args)
+	case "outcome":
+		s.outcome(out)
 	case "files":
 		return s.files(out)
 	case "reopen": // the log is not replayed: what was not flushed is gone
@@ -155,16 +175,24 @@ func (s *script) command(out *strings.Builder, name string, args []string) error
 	return nil
 }
 
-// write puts key=value pairs, or deletes keys, in one call.
+// write puts key=value pairs, or deletes keys, in one call. A pair may end in
+// @expiry; an argument #n or #n>v names the writes behind it, in the latter case as
+// sent again by somebody who had seen version v.
 func (s *script) write(out *strings.Builder, name string, args []string) error {
 	var writes []*kv.Write
+	var origin kv.Origin
 	for _, arg := range args {
-		key, value, _ := strings.Cut(arg, "=")
-		op := kv.Op{Kind: kv.KindPut, Key: []byte(key), Value: []byte(value)}
-		if name == "del" {
-			op = kv.Op{Kind: kv.KindDelete, Key: []byte(key)}
+		if strings.HasPrefix(arg, "#") {
+			origin = parseOrigin(arg)
+			continue
 		}
-		writes = append(writes, &kv.Write{Op: op, Durability: kv.DurabilitySync})
+		op := parseOp(arg)
+		if name == "del" {
+			op = kv.Op{Kind: kv.KindDelete, Key: []byte(arg)}
+		}
+		writes = append(writes, &kv.Write{
+			Op: op, Hash: keyhash.Sum(op.Key), Origin: origin, Durability: kv.DurabilitySync,
+		})
 	}
 	call := NewCall(1)
 	s.p.Submit(s.t.Context(), NewGroup(call, writes))
@@ -172,7 +200,9 @@ func (s *script) write(out *strings.Builder, name string, args []string) error {
 	var errs []error
 	for _, w := range writes {
 		errs = append(errs, w.Err)
-		fmt.Fprintf(out, "%s: version %d\n", w.Op.Key, w.Version)
+		if w.Err == nil {
+			fmt.Fprintf(out, "%s: version %d%s\n", w.Op.Key, w.Version, again(w.Deduplicated))
+		}
 	}
 	return errors.Join(errs...)
 }
@@ -198,7 +228,8 @@ func (s *script) get(out *strings.Builder, keys []string) {
 
 // scan prints what the oldest snapshot sees, or everything.
 func (s *script) scan(out *strings.Builder) error {
-	it := s.p.NewIterator(s.world.Snapshots()[0])
+	snapshots, now := s.world.Horizon()
+	it := s.p.NewIterator(snapshots[0], now)
 	for ok := it.First(); ok; ok = it.Next() {
 		fmt.Fprintf(out, "%s=%s ", it.Entry().Key, it.Entry().Value)
 	}

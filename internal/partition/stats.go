@@ -13,6 +13,9 @@ type counters struct {
 	batchOps   atomic.Uint64
 	batchSizes sizeHistogram
 
+	conflicts  atomic.Uint64
+	duplicates atomic.Uint64
+
 	reads       atomic.Uint64
 	readBatches atomic.Uint64
 
@@ -45,6 +48,9 @@ type Stats struct {
 	BatchOps   uint64              // operations in them
 	BatchSizes [SizeBuckets]uint64 // batches by operations: see SizeBuckets
 
+	Conflicts  uint64 // proposals refused because something they read had changed
+	Duplicates uint64 // named writes that were applied before and not again
+
 	Reads       uint64
 	ReadBatches uint64
 
@@ -76,6 +82,7 @@ func (p *Partition) Stats() Stats {
 	c := &p.stats
 	out := Stats{
 		Batches: c.batches.Load(), BatchOps: c.batchOps.Load(),
+		Conflicts: c.conflicts.Load(), Duplicates: c.duplicates.Load(),
 		Reads: c.reads.Load(), ReadBatches: c.readBatches.Load(),
 		UserBytes: c.userBytes.Load(), Flushes: c.flushes.Load(), FlushedBytes: c.flushedBytes.Load(),
 		Compactions: c.compactions.Load(), CompactedBytes: c.compactedBytes.Load(), Corruptions: c.corruptions.Load(),

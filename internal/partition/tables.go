@@ -31,6 +31,14 @@ func (p *Partition) openLevels(version *manifest.Ref) (*levels, error) {
 		l.release()
 		return nil, err
 	}
+	l.runs(func(r *run) bool {
+		for _, reader := range r.readers {
+			if covers := reader.RangeTombstones(); covers.Len() > 0 {
+				l.covers = append(l.covers, covers)
+			}
+		}
+		return true
+	})
 	return l, nil
 }
 
@@ -89,6 +97,16 @@ func (p *Partition) removeTable(meta kv.TableMeta) {
 	if err != nil && p.events != nil && p.events.BackgroundError != nil {
 		p.events.BackgroundError(fmt.Errorf("remove sstable %06d of partition %d: %w", meta.Num, p.id, err))
 	}
+}
+
+// rangeTombstones returns those of an open table, nil if it has none.
+func (t *tableSet) rangeTombstones(num kv.FileNum) *kv.RangeTombstones {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if reader := t.readers[num]; reader != nil {
+		return reader.RangeTombstones()
+	}
+	return nil
 }
 
 // closeAll closes every reader.

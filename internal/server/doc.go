@@ -16,9 +16,11 @@
 //
 // The Pipeline stream is the micro-batching path. A frame's operations are
 // sorted into groups that the store can serve together: reads apart from writes,
-// and writes by durability, so that a read never waits for an fsync and a
-// buffered write never waits for a synced one. Each group is one call of the
-// store and is answered in a frame of its own as soon as it is done.
+// reads by version, writes by durability, and those that look before they write
+// (at a condition, or to return what was there) apart from plain ones. So a read
+// never waits for an fsync, a buffered write never for a synced one, and a plain
+// write never for a read. Each group is one call of the store, or a few if much
+// is read, and is answered in a frame of its own as soon as it is done.
 //
 // Operations of one frame are concurrent with each other; so are frames in
 // flight. The answer to an operation means that it happened before whatever its
@@ -29,6 +31,12 @@
 // receives a frame also serves it, so that a lone caller's operation changes
 // goroutines as seldom as a unary call, and hands the receiving to the next
 // before it begins, so that a slow group holds up nobody.
+//
+// # Transactions
+//
+// A transaction lives in its client: TxnService pins a snapshot for it under a
+// lease, and takes what it read and wants to write in one Commit. The server keeps
+// nothing between the two calls.
 //
 // # Ending
 //

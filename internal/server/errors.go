@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"strconv"
 	"time"
@@ -27,18 +28,16 @@ type failure struct {
 	message string
 
 	retryAfter time.Duration     // 0: not known
-	version    kv.SeqNum         // of KEY_NOT_FOUND
-	metadata   map[string]string // of the ErrorInfo, beside the version
+	version    kv.SeqNum         // of KEY_NOT_FOUND and CONDITION_FAILED
+	key        []byte            // of CONDITION_FAILED and CONFLICT; nil: not known
+	metadata   map[string]string // of the ErrorInfo, beside version and key
 }
 
 func (f *failure) Error() string { return f.message }
 
 // GRPCStatus makes gRPC send the failure with its details.
 func (f *failure) GRPCStatus() *status.Status {
-	info := &errdetails.ErrorInfo{Reason: f.reason, Domain: kvdpb.ErrorDomain, Metadata: f.metadata}
-	if f.version != 0 {
-		info.Metadata = map[string]string{kvdpb.MetadataVersion: strconv.FormatUint(uint64(f.version), 10)}
-	}
+	info := &errdetails.ErrorInfo{Reason: f.reason, Domain: kvdpb.ErrorDomain, Metadata: f.allMetadata()}
 	details := []protoadapt.MessageV1{info}
 	if f.retryAfter > 0 {
 		details = append(details, &errdetails.RetryInfo{RetryDelay: durationpb.New(f.retryAfter)})
@@ -49,6 +48,28 @@ func (f *failure) GRPCStatus() *status.Status {
 		return plain
 	}
 	return detailed
+}
+
+// keyMetadata is the longest key, in quotes, that an error names. Details travel
+// in a trailer, and a client whose bound of headers they exceed, 8 KiB being a
+// common one, gets no reason at all.
+const keyMetadata = 1 << 10
+
+func (f *failure) allMetadata() map[string]string {
+	all := maps.Clone(f.metadata)
+	set := func(name, value string) {
+		if all == nil {
+			all = make(map[string]string, 2)
+		}
+		all[name] = value
+	}
+	if f.version != 0 || f.reason == kvdpb.ReasonConditionFailed {
+		set(kvdpb.MetadataVersion, strconv.FormatUint(uint64(f.version), 10))
+	}
+	if quoted := strconv.Quote(string(f.key)); f.key != nil && len(quoted) <= keyMetadata {
+		set(kvdpb.MetadataKey, quoted)
+	}
+	return all
 }
 
 // status returns the failure as one operation's among several.
@@ -123,7 +144,9 @@ var classes = []struct {
 	reason  string
 	message string
 }{
-	{kv.ErrUncertain, codes.DeadlineExceeded, kvdpb.ReasonOutcomeUnknown, "time ran out; the write may or may not have happened"},
+	{kv.ErrUncertain, codes.DeadlineExceeded, kvdpb.ReasonOutcomeUnknown, "the write may or may not have happened"},
+	{kv.ErrConditionFailed, codes.FailedPrecondition, kvdpb.ReasonConditionFailed, "a condition did not hold; nothing was done"},
+	{kv.ErrConflict, codes.Aborted, kvdpb.ReasonConflict, "what the transaction read has been written since; nothing was done, run it again"},
 	{kv.ErrNotFound, codes.NotFound, kvdpb.ReasonKeyNotFound, "key not found"},
 	{kv.ErrTooLarge, codes.InvalidArgument, kvdpb.ReasonTooLarge, "the request exceeds a limit"},
 	{errPageToken, codes.InvalidArgument, kvdpb.ReasonInvalidPageToken, errPageToken.Error()},
@@ -161,12 +184,31 @@ func (s *Server) failure(m method, err error) *failure {
 		if safe, ok := errors.AsType[requestError](err); ok {
 			f.message = safe.Error()
 		}
-		if c.err == kv.ErrUncertain && (errors.Is(err, kv.ErrFailed) || errors.Is(err, kv.ErrClosed)) {
-			f.code, f.message = codes.Unavailable, "the store stopped; the write may or may not have happened"
+		switch c.err {
+		case kv.ErrUncertain:
+			f.explainDoubt(err)
+		case kv.ErrConditionFailed:
+			if condition, ok := errors.AsType[*kv.ConditionError](err); ok {
+				f.key, f.version = condition.Key, condition.Version
+			}
+		case kv.ErrConflict:
+			if conflict, ok := errors.AsType[*kv.ConflictError](err); ok {
+				f.key = conflict.Key
+			}
 		}
 		return f
 	}
 	return s.hidden(m, err, codes.Internal, kvdpb.ReasonInternal, "internal error; the server's log has the request id")
+}
+
+// explainDoubt says why nobody knows what became of a write, as far as err tells.
+func (f *failure) explainDoubt(err error) {
+	switch {
+	case errors.Is(err, kv.ErrFailed) || errors.Is(err, kv.ErrClosed):
+		f.code, f.message = codes.Unavailable, "the store stopped; "+f.message
+	case errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled):
+		f.message = "time ran out; " + f.message
+	}
 }
 
 // hidden reports err and returns a failure that names only the report.

@@ -33,6 +33,12 @@ var failures = []struct {
 	{fmt.Errorf("%w: %w", kv.ErrUncertain, context.DeadlineExceeded), codes.DeadlineExceeded, "OUTCOME_UNKNOWN"},
 	{fmt.Errorf("%w: %w", kv.ErrUncertain, kv.ErrFailed), codes.Unavailable, "OUTCOME_UNKNOWN"},
 	{fmt.Errorf("%w: %w", kv.ErrUncertain, kv.ErrCorrupt), codes.DeadlineExceeded, "OUTCOME_UNKNOWN"},
+	{fmt.Errorf("%w: %w", kv.ErrUncertain, kv.ErrConflict), codes.DeadlineExceeded, "OUTCOME_UNKNOWN"},
+	{kv.ErrUncertain, codes.DeadlineExceeded, "OUTCOME_UNKNOWN"},
+	{kv.ErrConditionFailed, codes.FailedPrecondition, "CONDITION_FAILED"},
+	{&kv.ConditionError{Key: []byte("k"), Wanted: "absent", Found: true, Version: 7}, codes.FailedPrecondition, "CONDITION_FAILED"},
+	{kv.ErrConflict, codes.Aborted, "CONFLICT"},
+	{&kv.ConflictError{Key: []byte("k")}, codes.Aborted, "CONFLICT"},
 	{kv.ErrReadOnly, codes.Unavailable, "READ_ONLY"},
 	{kv.ErrFailed, codes.Unavailable, "STORE_FAILED"},
 	{kv.ErrClosed, codes.Unavailable, "SHUTTING_DOWN"},
@@ -80,6 +86,57 @@ func TestErrorsOfTheStoreAreTranslated(t *testing.T) {
 			assert.EqualValues(t, 1, f.requests("Pipeline.Get", test.code))
 			assert.EqualValues(t, 1, f.requests("Pipeline.Put", test.code))
 		})
+	}
+}
+
+// A condition that failed names its key and what was found there, a conflict the
+// key if it is known, and neither more than fits into a trailer.
+func TestWhatATransactionMetIsNamed(t *testing.T) {
+	var fails error
+	store := servertest.New(kv.DefaultLimits)
+	store.OnApply = func(context.Context, *kv.WriteBatch) error { return fails }
+	f := start(t, store, func() *server.Server { return server.New(store, server.Options{}) })
+	long := make([]byte, 4096) // four bytes each in quotes
+	for name, test := range map[string]struct {
+		err      error
+		reason   string
+		metadata map[string]string
+	}{
+		"found":    {&kv.ConditionError{Key: []byte("a\x00"), Found: true, Version: 7}, "CONDITION_FAILED", map[string]string{"key": `"a\x00"`, "version": "7"}},
+		"absent":   {&kv.ConditionError{Key: []byte("a")}, "CONDITION_FAILED", map[string]string{"key": `"a"`, "version": "0"}},
+		"long":     {&kv.ConditionError{Key: long, Found: true, Version: 7}, "CONDITION_FAILED", map[string]string{"version": "7"}},
+		"longest":  {&kv.ConflictError{Key: long[:255]}, "CONFLICT", map[string]string{"key": fmt.Sprintf("%q", long[:255])}},
+		"longer":   {&kv.ConflictError{Key: long[:256]}, "CONFLICT", nil},
+		"conflict": {&kv.ConflictError{Key: []byte("a")}, "CONFLICT", map[string]string{"key": `"a"`}},
+		"no key":   {&kv.ConflictError{}, "CONFLICT", nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			fails = test.err
+			_, err := f.kv.Write(testContext(t), &kvdpb.WriteRequest{Atomic: true, Mutations: []*kvdpb.Mutation{put("k", "v")}})
+			code := codes.Aborted
+			if test.reason == "CONDITION_FAILED" {
+				code = codes.FailedPrecondition
+			}
+			info, _ := requireFailure(t, err, code, test.reason)
+			assert.Equal(t, test.metadata, info.Metadata)
+		})
+	}
+}
+
+func TestDoubtSaysWhy(t *testing.T) {
+	for want, cause := range map[string]error{
+		"time ran out; the write may or may not have happened":      context.DeadlineExceeded,
+		"the store stopped; the write may or may not have happened": kv.ErrFailed,
+		"the write may or may not have happened":                    errors.New("the name is forgotten"),
+	} {
+		store := servertest.New(kv.DefaultLimits)
+		store.OnWrite = func(_ context.Context, writes []*kv.Write) error {
+			writes[0].Err = fmt.Errorf("%w: %w", kv.ErrUncertain, cause)
+			return nil
+		}
+		f := start(t, store, func() *server.Server { return server.New(store, server.Options{}) })
+		_, err := f.kv.Put(testContext(t), &kvdpb.PutRequest{Item: &kvdpb.Item{Key: []byte("k")}})
+		assert.Equal(t, want, status.Convert(err).Message())
 	}
 }
 

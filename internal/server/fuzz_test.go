@@ -28,6 +28,13 @@ func FuzzPipelineFrame(f *testing.F) {
 				Item:    &kvdpb.Item{Key: []byte("long key"), Value: []byte("v")},
 				Options: &kvdpb.RequestOptions{Durability: 3},
 			}}},
+			{Tag: 5, Op: &kvdpb.PipelineRequest_Op_Get{Get: &kvdpb.GetRequest{Key: []byte("k"), AtVersion: 7}}},
+			{Tag: 6, Op: &kvdpb.PipelineRequest_Op_Put{Put: &kvdpb.PutRequest{
+				Item:           &kvdpb.Item{Key: []byte("k"), Value: []byte("v"), TtlMs: 5},
+				Precondition:   &kvdpb.Precondition{Kind: &kvdpb.Precondition_ValueEquals{ValueEquals: []byte("old")}},
+				ReturnPrevious: true,
+				Options:        &kvdpb.RequestOptions{ClientId: 1, Sequence: 2, Retried: true, KnownVersion: 3},
+			}}},
 			{Tag: 3, TimeoutMs: 9, Op: &kvdpb.PipelineRequest_Op_Delete{Delete: &kvdpb.DeleteRequest{Key: []byte("k")}}},
 		}},
 	} {
@@ -69,18 +76,41 @@ type checkingStore struct {
 
 func (s checkingStore) Limits() kv.Limits { return s.limits }
 
-func (s checkingStore) Lookup(_ context.Context, reads []*kv.Lookup) error {
+func (s checkingStore) Now() uint64 { return 1 << 40 }
+
+func (s checkingStore) Lookup(ctx context.Context, reads []*kv.Lookup) error {
+	_, err := s.LookupAt(ctx, reads, 0)
+	return err
+}
+
+func (s checkingStore) LookupAt(_ context.Context, reads []*kv.Lookup, at kv.SeqNum) (kv.SeqNum, error) {
+	require.LessOrEqual(s.t, at, kv.MaxSeqNum)
 	for _, r := range reads {
 		require.NoError(s.t, s.limits.CheckKey(r.Key))
 		r.Found = len(r.Key)%2 == 0
 	}
-	return nil
+	if at%2 == 1 {
+		return 0, kv.ErrVersionGone
+	}
+	return at, nil
 }
 
 func (s checkingStore) Write(_ context.Context, writes []*kv.Write) error {
 	for i, w := range writes {
 		require.NoError(s.t, w.Op.Check(s.limits))
 		require.True(s.t, w.Durability.Valid())
+		require.True(s.t, w.Origin.Named() || !w.Origin.Retried)
+		require.LessOrEqual(s.t, w.Origin.Sequence, uint64(maxSequence))
+		if w.If != nil {
+			require.NoError(s.t, w.If.Check(s.limits))
+		}
+		if w.Op.Expiry != 0 {
+			require.Greater(s.t, w.Op.Expiry, s.Now())
+		}
+		if w.Previous != nil {
+			require.Equal(s.t, w.Op.Key, w.Previous.Key)
+			w.Previous.Found, w.Previous.Expiry = true, 1
+		}
 		if i%2 == 1 {
 			w.Err = errors.Join(kv.ErrUncertain, context.DeadlineExceeded)
 		}

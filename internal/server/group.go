@@ -16,8 +16,14 @@ import (
 // class says which operations of a frame the store may serve together without
 // one of them waiting for what only another one asked for.
 type class struct {
-	read       bool
+	read bool
+	at   kv.SeqNum // of reads: a snapshot's version, 0 for the newest
+
 	durability kv.Durability // of writes
+	// looks: writes with a condition, or that return what the key held. The store
+	// reads for them, which one that just writes need not wait for.
+	looks bool
+
 	// patience is the number of bits of the timeout, so that a group's timeouts
 	// are within a factor of two of each other; 0 is the server's default.
 	patience int
@@ -32,13 +38,24 @@ type group struct {
 
 	ops      []*frame.Op
 	answered int // of ops, from the first: they are in a response
-	budget   kv.ReadBudget
-	lookups  []kv.Lookup
-	reads    []*kv.Lookup
-	changes  []kv.Write
-	writes   []*kv.Write
+	asked    int // of ops, behind the answered ones: in the last call of the store
+
+	budget  kv.ReadBudget
+	lookups []kv.Lookup // of the ops asked
+	reads   []*kv.Lookup
+
+	changes []kv.Write // of all ops
+	looks   []look     // of all ops, if the class has some
+	writes  []*kv.Write
+
 	response frame.Response
 	bytes    int // of values in response
+}
+
+// look is what a write points to if it looks at what the key held.
+type look struct {
+	condition kv.Condition
+	previous  kv.Lookup
 }
 
 var groups = sync.Pool{New: func() any { return new(group) }}
@@ -50,7 +67,7 @@ func (p *pipeline) split(f *frame.Request) []*group {
 	var refused frame.Response
 	for i := range f.Ops {
 		op := &f.Ops[i]
-		c, err := p.server.classify(op)
+		c, change, condition, err := p.server.classify(op)
 		if err != nil {
 			why := p.server.failure(methodOfKind(op.Kind), err)
 			p.server.counters.request(methodOfKind(op.Kind), why.code, 1)
@@ -64,6 +81,12 @@ func (p *pipeline) split(f *frame.Request) []*group {
 			split = append(split, g)
 		}
 		g.ops = append(g.ops, op)
+		if !c.read {
+			g.changes = append(g.changes, change)
+		}
+		if c.looks {
+			g.looks = append(g.looks, look{condition, kv.Lookup{Key: op.Key}})
+		}
 		g.timeout = max(g.timeout, time.Duration(op.TimeoutMillis)*time.Millisecond)
 	}
 	if len(refused.Results) > 0 {
@@ -81,41 +104,31 @@ func find(groups []*group, c class) *group {
 	return nil
 }
 
-// classify checks an operation against the limits and names its class.
-func (s *Server) classify(op *frame.Op) (class, error) {
-	c := class{patience: bits.Len32(op.TimeoutMillis)}
+// classify checks an operation and names its class. A write comes translated,
+// with its condition.
+func (s *Server) classify(op *frame.Op) (c class, w kv.Write, condition kv.Condition, err error) {
+	c.patience = bits.Len32(op.TimeoutMillis)
 	if op.Kind == frame.Get {
 		c.read = true
 		if err := s.limits.CheckKey(op.Key); err != nil {
-			return c, invalid(err)
+			return c, w, condition, invalid(err)
 		}
-		return c, nil
+		c.at, err = versionOf(op.AtVersion)
+		return c, w, condition, err
 	}
-	write, ok := writeOf(op)
-	if !ok {
-		return c, invalidf("operation is none that this server knows")
-	}
-	if err := write.Check(s.limits); err != nil {
-		return c, invalid(err)
-	}
-	var err error
-	c.durability, err = durabilityOf(op.Durability)
-	return c, err
-}
-
-func writeOf(op *frame.Op) (kv.Op, bool) {
-	switch op.Kind {
-	case frame.Put:
-		return kv.Op{Kind: kv.KindPut, Key: op.Key, Value: op.Value}, true
-	case frame.Delete:
-		return kv.Op{Kind: kv.KindDelete, Key: op.Key}, true
-	}
-	return kv.Op{}, false
+	w, condition, err = s.writeOf(op)
+	c.durability = w.Durability
+	c.looks = condition.Kind != kv.Unconditional || op.ReturnPrevious
+	return c, w, condition, err
 }
 
 // readBytes bounds the values that one call of the store brings into memory,
 // but for the last of them: as much as a page of a scan has.
 const readBytes = 1 << 20
+
+// previousOps bounds the writes of one call that return what the key held, since
+// it cannot be known before how much that is. Guessed.
+const previousOps = 16
 
 // responseBytes is the size from which on a response is sent and another begun.
 // Small, so that a large value does not hold up the answers behind it.
@@ -131,16 +144,17 @@ func (g *group) serve() (held bool) {
 	}
 	ctx, cancel := context.WithTimeout(g.pipeline.stream.Context(), timeout)
 	defer cancel()
+	g.point()
 	for g.answered < len(g.ops) {
 		panicked, err := g.call(ctx)
 		switch {
 		case err != nil:
 			g.failAll(err)
-			held = panicked || errors.Is(err, kv.ErrUncertain)
+			held = held || panicked || errors.Is(err, kv.ErrUncertain)
 		case g.class.read:
 			g.answerReads()
 		default:
-			held = g.answerWrites()
+			held = g.answerWrites() || held
 		}
 	}
 	g.flush()
@@ -151,8 +165,25 @@ func (g *group) serve() (held bool) {
 	return held
 }
 
-// call is one call of the store: for all writes, or for the next reads. A panic
-// there fails this group alone.
+// point sets the pointers of the writes, now that what they point to stays where
+// it is.
+func (g *group) point() {
+	for i := range g.changes {
+		w := &g.changes[i]
+		if g.class.looks {
+			if g.looks[i].condition.Kind != kv.Unconditional {
+				w.If = &g.looks[i].condition
+			}
+			if g.ops[i].ReturnPrevious {
+				w.Previous = &g.looks[i].previous
+			}
+		}
+		g.writes = append(g.writes, w)
+	}
+}
+
+// call is one call of the store: for the next reads or writes, which is all plain
+// writes. A panic there fails this group alone.
 func (g *group) call(ctx context.Context) (panicked bool, err error) {
 	s := g.pipeline.server
 	defer func() {
@@ -166,28 +197,33 @@ func (g *group) call(ctx context.Context) (panicked bool, err error) {
 		}
 		g.budget.Reset(readBytes)
 		g.lookups, g.reads = g.lookups[:0], g.reads[:0]
-		for _, op := range g.ops[g.answered:min(len(g.ops), g.answered+s.limits.BatchOps)] {
+		g.asked = min(len(g.ops)-g.answered, s.limits.BatchOps)
+		for _, op := range g.ops[g.answered:][:g.asked] {
 			g.lookups = append(g.lookups, kv.Lookup{Key: op.Key, Budget: &g.budget})
 		}
 		for i := range g.lookups {
 			g.reads = append(g.reads, &g.lookups[i])
 		}
-		return false, s.store.Lookup(ctx, g.reads)
+		if g.class.at == 0 {
+			return false, s.store.Lookup(ctx, g.reads)
+		}
+		_, err := s.store.LookupAt(ctx, g.reads, g.class.at)
+		return false, err
 	}
-	for _, op := range g.ops {
-		what, _ := writeOf(op)
-		g.changes = append(g.changes, kv.Write{Op: what, Durability: g.class.durability})
+	g.asked = 0
+	for previous := 0; g.answered+g.asked < len(g.ops) && previous < previousOps; g.asked++ {
+		if g.writes[g.answered+g.asked].Previous != nil {
+			previous++
+		}
 	}
-	for i := range g.changes {
-		g.writes = append(g.writes, &g.changes[i])
-	}
-	return false, s.store.Write(ctx, g.writes)
+	return false, s.store.Write(ctx, g.writes[g.answered:][:g.asked])
 }
 
 // answerReads answers what the last call has read. What exceeded the budget comes
 // first in the next call.
 func (g *group) answerReads() {
-	asked := g.ops[g.answered : g.answered+len(g.lookups)]
+	asked := g.ops[g.answered:][:g.asked]
+	s := g.pipeline.server
 	succeeded, absent, left := 0, 0, 0
 	for i, op := range asked {
 		switch l := &g.lookups[i]; {
@@ -195,7 +231,7 @@ func (g *group) answerReads() {
 			asked[left] = op
 			left++
 		case l.Err != nil:
-			g.fail(op, g.pipeline.server.failure(pipelineGet, l.Err))
+			g.fail(op, s.failure(pipelineGet, l.Err))
 		case !l.Found:
 			absent++
 			g.add(notFound(l.ReadVersion).result(op.Tag))
@@ -203,7 +239,7 @@ func (g *group) answerReads() {
 			succeeded++
 			g.add(frame.Result{
 				Tag: op.Tag, Kind: frame.Get, Version: uint64(l.ReadVersion),
-				Value: l.Value, ItemVersion: uint64(l.Version),
+				Value: l.Value, ItemVersion: uint64(l.Version), TTLMillis: s.timeLeft(l.Expiry),
 			})
 		}
 	}
@@ -212,19 +248,20 @@ func (g *group) answerReads() {
 	if left > 0 {
 		g.flush() // before there are more
 	}
-	g.pipeline.server.counters.request(pipelineGet, codes.OK, succeeded)
-	g.pipeline.server.counters.request(pipelineGet, codes.NotFound, absent)
+	s.counters.request(pipelineGet, codes.OK, succeeded)
+	s.counters.request(pipelineGet, codes.NotFound, absent)
 }
 
-// answerWrites reports whether the store may still use memory of the frame.
+// answerWrites answers what the last call has written. It reports whether the
+// store may still use memory of the frame.
 func (g *group) answerWrites() (held bool) {
+	s := g.pipeline.server
 	puts, deletes := 0, 0
-	g.answered = len(g.ops)
-	for i, op := range g.ops {
-		w := &g.changes[i]
+	for i, op := range g.ops[g.answered:][:g.asked] {
+		w := g.writes[g.answered+i]
 		if w.Err != nil {
 			held = held || errors.Is(w.Err, kv.ErrUncertain)
-			g.fail(op, g.pipeline.server.failure(methodOfKind(op.Kind), w.Err))
+			g.fail(op, s.failure(methodOfKind(op.Kind), w.Err))
 			continue
 		}
 		if op.Kind == frame.Put {
@@ -232,10 +269,19 @@ func (g *group) answerWrites() (held bool) {
 		} else {
 			deletes++
 		}
-		g.add(frame.Result{Tag: op.Tag, Kind: op.Kind, Version: uint64(w.Version)})
+		r := frame.Result{Tag: op.Tag, Kind: op.Kind, Version: uint64(w.Version), Deduplicated: w.Deduplicated}
+		if hadPrevious(w) {
+			r.HasPrevious, r.Value, r.ItemVersion = true, w.Previous.Value, uint64(w.Previous.Version)
+			r.TTLMillis = s.timeLeft(w.Previous.Expiry)
+			w.Previous.Value = nil // the response has it
+		}
+		g.add(r)
 	}
-	g.pipeline.server.counters.request(pipelinePut, codes.OK, puts)
-	g.pipeline.server.counters.request(pipelineDelete, codes.OK, deletes)
+	if g.answered += g.asked; g.answered < len(g.ops) {
+		g.flush() // before there are more
+	}
+	s.counters.request(pipelinePut, codes.OK, puts)
+	s.counters.request(pipelineDelete, codes.OK, deletes)
 	return held
 }
 
@@ -277,9 +323,10 @@ func (g *group) reset() {
 	clear(g.lookups)
 	clear(g.reads)
 	clear(g.changes)
+	clear(g.looks)
 	clear(g.writes)
 	*g = group{
 		ops: g.ops[:0], lookups: g.lookups[:0], reads: g.reads[:0],
-		changes: g.changes[:0], writes: g.writes[:0], response: g.response,
+		changes: g.changes[:0], looks: g.looks[:0], writes: g.writes[:0], response: g.response,
 	}
 }

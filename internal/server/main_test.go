@@ -35,6 +35,7 @@ type fixture struct {
 	listener *bufconn.Listener
 	conn     *grpc.ClientConn
 	kv       kvdpb.KVServiceClient
+	txn      kvdpb.TxnServiceClient
 }
 
 // start runs a server until the test ends.
@@ -49,7 +50,7 @@ func start(t testing.TB, store *servertest.Store, make func() *server.Server) *f
 		assert.NoError(t, <-served)
 	})
 	f.conn = f.dial(t)
-	f.kv = kvdpb.NewKVServiceClient(f.conn)
+	f.kv, f.txn = kvdpb.NewKVServiceClient(f.conn), kvdpb.NewTxnServiceClient(f.conn)
 	return f
 }
 
@@ -89,6 +90,39 @@ func (f *fixture) put(t testing.TB, key, value string) uint64 {
 	r, err := f.kv.Put(testContext(t), &kvdpb.PutRequest{Item: &kvdpb.Item{Key: []byte(key), Value: []byte(value)}})
 	require.NoError(t, err)
 	return r.Meta.Version
+}
+
+// get returns the value of a key at a version; false if it is absent.
+func (f *fixture) get(t testing.TB, key string, at uint64) (string, bool) {
+	t.Helper()
+	r, err := f.kv.Get(testContext(t), &kvdpb.GetRequest{Key: []byte(key), AtVersion: at})
+	if status.Code(err) == codes.NotFound {
+		return "", false
+	}
+	require.NoError(t, err)
+	return string(r.Item.Value), true
+}
+
+// snapshot pins the newest version.
+func (f *fixture) snapshot(t testing.TB) *kvdpb.BeginSnapshotResponse {
+	t.Helper()
+	r, err := f.txn.BeginSnapshot(testContext(t), &kvdpb.BeginSnapshotRequest{})
+	require.NoError(t, err)
+	return r
+}
+
+// Preconditions.
+var (
+	mustExist    = &kvdpb.Precondition{Kind: &kvdpb.Precondition_MustExist{MustExist: true}}
+	mustNotExist = &kvdpb.Precondition{Kind: &kvdpb.Precondition_MustNotExist{MustNotExist: true}}
+)
+
+func versionEquals(v uint64) *kvdpb.Precondition {
+	return &kvdpb.Precondition{Kind: &kvdpb.Precondition_VersionEquals{VersionEquals: v}}
+}
+
+func valueEquals(v string) *kvdpb.Precondition {
+	return &kvdpb.Precondition{Kind: &kvdpb.Precondition_ValueEquals{ValueEquals: []byte(v)}}
 }
 
 // requireFailure checks the status of a failed call and returns its details.

@@ -71,8 +71,10 @@ const messageSlack = 64 << 10
 
 // messageBytes is the largest message that a request within the limits needs.
 func messageBytes(l kv.Limits) int {
-	const perOp = 32 // tags and lengths of one mutation
-	return max(l.BatchBytes, l.KeyBytes+l.ValueBytes) + l.BatchOps*perOp + messageSlack
+	const perOp = 64 // tags, lengths and numbers of one mutation, or of what was read
+	// A transaction has as many reads, at most, as writes; a lone put may have a
+	// condition on its value.
+	return max(l.BatchBytes, l.KeyBytes+2*l.ValueBytes) + 2*l.BatchOps*perOp + messageSlack
 }
 
 // lifetimes of connections and streams.

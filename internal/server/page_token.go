@@ -11,25 +11,33 @@ import (
 
 // A page token says where a scan goes on:
 //
-//	token = base64url( u8 version = 1 | last key returned | u32 crc32c )
+//	token = base64url( u8 direction | last key returned | u32 crc32c )
 //
 // The checksum, little-endian, is over the range that was asked for and all that
 // stands before it, so that a token which was cut, changed or used with another
-// range is refused and never silently skips keys. It is no secret: a client may
-// scan the range anyway.
-const pageTokenVersion = 1
+// range or direction is refused and never silently skips keys. It is no secret: a
+// client may scan the range anyway.
+const (
+	pageTokenForward = 1
+	pageTokenReverse = 2
+)
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-func encodePageToken(r kv.Range, last []byte) string {
-	token := append(make([]byte, 0, 1+len(last)+crc32.Size), pageTokenVersion)
+func encodePageToken(r kv.Range, reverse bool, last []byte) string {
+	direction := byte(pageTokenForward)
+	if reverse {
+		direction = pageTokenReverse
+	}
+	token := append(make([]byte, 0, 1+len(last)+crc32.Size), direction)
 	token = append(token, last...)
 	token = binary.LittleEndian.AppendUint32(token, pageTokenSum(r, token))
 	return base64.RawURLEncoding.EncodeToString(token)
 }
 
-// decodePageToken returns the part of r behind the token's key.
-func decodePageToken(r kv.Range, text string, l kv.Limits) (kv.Range, error) {
+// decodePageToken returns the part of r that a scan in that direction has not
+// come to when it has returned the token's key.
+func decodePageToken(r kv.Range, reverse bool, text string, l kv.Limits) (kv.Range, error) {
 	if base64.RawURLEncoding.DecodedLen(len(text)) > 1+l.KeyBytes+crc32.Size {
 		return kv.Range{}, invalid(errPageToken)
 	}
@@ -37,11 +45,14 @@ func decodePageToken(r kv.Range, text string, l kv.Limits) (kv.Range, error) {
 	if err != nil || len(token) <= 1+crc32.Size {
 		return kv.Range{}, invalid(errPageToken)
 	}
-	// There is one token for each place of a range, so making it again checks all
-	// of it: version, checksum and spelling.
+	// There is one token for each place of a scan, so making it again checks all of
+	// it: direction, checksum and spelling.
 	last := token[1 : len(token)-crc32.Size]
-	if !r.Contains(last) || encodePageToken(r, last) != text {
+	if !r.Contains(last) || encodePageToken(r, reverse, last) != text {
 		return kv.Range{}, invalid(errPageToken)
+	}
+	if reverse {
+		return kv.Range{Start: r.Start, End: bytes.Clone(last)}, nil
 	}
 	// The first key behind last in byte order.
 	return kv.Range{Start: append(bytes.Clone(last), 0), End: r.End}, nil

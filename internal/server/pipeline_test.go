@@ -167,24 +167,161 @@ func TestAFrameIsServedInGroups(t *testing.T) {
 	assert.ElementsMatch(t, []string{"read 2", "write 2 sync", "write 1 memory", "read 1"}, all)
 }
 
+// Plain writes of a frame are one call of the store whatever else is in it. Those
+// that look at what is there first are another, and so are reads at each version.
+func TestAMixedFrameIsServedInGroups(t *testing.T) {
+	store := servertest.New(kv.DefaultLimits)
+	calls := make(chan string, 10)
+	entered, gate := make(chan struct{}), make(chan struct{})
+	store.OnLookup = func(_ context.Context, reads []*kv.Lookup) error {
+		calls <- fmt.Sprintf("read %d", len(reads))
+		return nil
+	}
+	store.OnWrite = func(_ context.Context, writes []*kv.Write) error {
+		looks := writes[0].If != nil || writes[0].Previous != nil
+		calls <- fmt.Sprintf("write %d %t", len(writes), looks)
+		if looks {
+			close(entered)
+			<-gate
+		}
+		return nil
+	}
+	f := start(t, store, func() *server.Server { return server.New(store, server.Options{}) })
+	ctx := testContext(t)
+	_, err := f.kv.Write(ctx, &kvdpb.WriteRequest{Atomic: true, Mutations: []*kvdpb.Mutation{put("a", "0")}})
+	require.NoError(t, err)
+	first := f.snapshot(t).Version
+	_, err = f.kv.Write(ctx, &kvdpb.WriteRequest{Atomic: true, Mutations: []*kvdpb.Mutation{put("a", "1")}})
+	require.NoError(t, err)
+	second := f.snapshot(t).Version
+
+	at := func(tag, version uint64) *kvdpb.PipelineRequest_Op {
+		op := getOp(tag, "a")
+		op.GetGet().AtVersion = version
+		return op
+	}
+	conditional, previous := putOp(7, "c", "2"), deleteOp(8, "a")
+	conditional.GetPut().Precondition = mustNotExist
+	previous.GetDelete().ReturnPrevious = true
+	named, expiring := putOp(9, "n", "2"), putOp(10, "e", "2")
+	named.GetPut().Options = &kvdpb.RequestOptions{ClientId: 1, Sequence: 1}
+	expiring.GetPut().Item.TtlMs = 1000
+	p := f.pipeline(t)
+	p.send(
+		at(1, first), putOp(2, "p", "2"), at(3, second), getOp(4, "x"), at(5, first), conditional,
+		deleteOp(6, "q"), previous, named, expiring, at(11, second+100),
+	)
+	<-entered
+	results := map[uint64]*kvdpb.PipelineResponse_Result{}
+	for range 9 {
+		r := p.result()
+		results[r.Tag] = r
+	}
+	assert.Nil(t, results[7], "who looks waits alone")
+	assert.Nil(t, results[8])
+	close(gate)
+	for range 2 {
+		r := p.result()
+		results[r.Tag] = r
+	}
+	assert.Len(t, results, 11)
+	for _, tag := range []uint64{1, 5} {
+		assert.Equal(t, "0", string(results[tag].GetGet().Item.Value))
+		assert.Equal(t, first, results[tag].GetGet().Meta.Version)
+	}
+	assert.Equal(t, "1", string(results[3].GetGet().Item.Value))
+	assert.Equal(t, "KEY_NOT_FOUND", results[4].Status.Reason)
+	assert.Equal(t, "VERSION_GONE", results[11].Status.Reason)
+	for _, tag := range []uint64{2, 6, 7, 9, 10} {
+		assert.Nil(t, results[tag].Status, tag)
+	}
+	assert.Equal(t, "1", string(results[8].GetDelete().Previous.Value))
+	p.close()
+	close(calls)
+	var all []string
+	for call := range calls {
+		all = append(all, call)
+	}
+	assert.ElementsMatch(t, []string{"read 2", "read 1", "read 1", "read 1", "write 4 false", "write 2 true"}, all)
+}
+
+// What writes return of what was there is brought into memory a few at a time.
+func TestPreviousValuesOfAFrameComeInParts(t *testing.T) {
+	store := servertest.New(kv.DefaultLimits)
+	var calls []int // one call at a time
+	store.OnWrite = func(_ context.Context, writes []*kv.Write) error {
+		asked := 0
+		for _, w := range writes {
+			if w.Previous != nil {
+				asked++
+			}
+		}
+		calls = append(calls, asked)
+		if len(calls) == 2 {
+			writes[1].Err = fmt.Errorf("%w: %w", kv.ErrUncertain, context.Canceled)
+		}
+		return nil
+	}
+	f := start(t, store, func() *server.Server { return server.New(store, server.Options{}) })
+	_, err := f.kv.Write(testContext(t), &kvdpb.WriteRequest{Atomic: true, Mutations: []*kvdpb.Mutation{put("k", "old")}})
+	require.NoError(t, err)
+	var ops []*kvdpb.PipelineRequest_Op
+	for tag := range uint64(60) {
+		op := putOp(tag, "k", fmt.Sprint(tag))
+		op.GetPut().ReturnPrevious = tag%3 != 0
+		op.GetPut().Precondition = mustExist
+		ops = append(ops, op)
+	}
+	p := f.pipeline(t)
+	p.send(ops...)
+	want, inDoubt := "old", 0
+	for tag := range uint64(60) {
+		r := p.result()
+		require.Equal(t, tag, r.Tag)
+		if r.Status.GetReason() == "OUTCOME_UNKNOWN" {
+			inDoubt++
+			continue
+		}
+		if tag%3 == 0 {
+			assert.Nil(t, r.GetPut().Previous)
+		} else {
+			assert.Equal(t, want, string(r.GetPut().Previous.GetValue()))
+		}
+		want = fmt.Sprint(tag)
+	}
+	assert.Equal(t, 1, inDoubt)
+	assert.Equal(t, []int{16, 16, 8}, calls)
+	p.send(getOp(60, "k"))
+	assert.Equal(t, want, string(p.result().GetGet().GetItem().GetValue()))
+	p.close()
+}
+
 // What can never succeed is refused alone and never reaches the store.
 func TestInvalidOperationsAreRefusedAlone(t *testing.T) {
 	f := startWith(t, smallLimits, server.Options{})
 	p := f.pipeline(t)
 	long := string(make([]byte, smallLimits.KeyBytes+1))
 	big := string(make([]byte, smallLimits.ValueBytes+1))
+	conditional := func(tag uint64, c *kvdpb.Precondition) *kvdpb.PipelineRequest_Op {
+		op := deleteOp(tag, "k")
+		op.GetDelete().Precondition = c
+		return op
+	}
+	nameless := deleteOp(13, "k")
+	nameless.GetDelete().Options = &kvdpb.RequestOptions{Retried: true}
 	p.send(
 		getOp(1, ""), getOp(2, long), putOp(3, "", "v"), putOp(4, long, "v"), putOp(5, "k", big), deleteOp(6, long),
 		&kvdpb.PipelineRequest_Op{Tag: 7}, durablePutOp(8, "k", "v", 4), putOp(9, "k", "v"),
+		conditional(11, versionEquals(0)), conditional(12, valueEquals(big)), nameless,
 	)
 	reasons := map[uint64]string{}
-	for range 9 {
+	for range 12 {
 		r := p.result()
 		reasons[r.Tag] = r.Status.GetReason()
 	}
 	assert.Equal(t, map[uint64]string{
 		1: "INVALID_REQUEST", 2: "TOO_LARGE", 3: "INVALID_REQUEST", 4: "TOO_LARGE", 5: "TOO_LARGE", 6: "TOO_LARGE",
-		7: "INVALID_REQUEST", 8: "INVALID_REQUEST", 9: "",
+		7: "INVALID_REQUEST", 8: "INVALID_REQUEST", 9: "", 11: "INVALID_REQUEST", 12: "TOO_LARGE", 13: "INVALID_REQUEST",
 	}, reasons)
 	p.send(getOp(10, "k"))
 	assert.EqualValues(t, 10, p.result().Tag)

@@ -13,8 +13,17 @@ func (s *Server) Get(ctx context.Context, req *kvdpb.GetRequest) (*kvdpb.GetResp
 	if err := s.limits.CheckKey(req.Key); err != nil {
 		return nil, s.failure(methodGet, invalid(err))
 	}
+	at, err := versionOf(req.AtVersion)
+	if err != nil {
+		return nil, s.failure(methodGet, err)
+	}
 	l := kv.Lookup{Key: req.Key}
-	if err := s.store.Lookup(ctx, []*kv.Lookup{&l}); err != nil {
+	if at == 0 {
+		err = s.store.Lookup(ctx, []*kv.Lookup{&l})
+	} else {
+		_, err = s.store.LookupAt(ctx, []*kv.Lookup{&l}, at)
+	}
+	if err != nil {
 		return nil, s.failure(methodGet, err)
 	}
 	if l.Err != nil {
@@ -23,16 +32,17 @@ func (s *Server) Get(ctx context.Context, req *kvdpb.GetRequest) (*kvdpb.GetResp
 	if !l.Found {
 		return nil, notFound(l.ReadVersion)
 	}
-	return &kvdpb.GetResponse{
-		Item: &kvdpb.Item{Value: l.Value, Version: uint64(l.Version)},
-		Meta: meta(l.ReadVersion),
-	}, nil
+	return &kvdpb.GetResponse{Item: s.item(&l), Meta: meta(l.ReadVersion)}, nil
 }
 
 // BatchGet implements the method of KVService.
 func (s *Server) BatchGet(ctx context.Context, req *kvdpb.BatchGetRequest) (*kvdpb.BatchGetResponse, error) {
 	if len(req.Keys) > s.limits.BatchOps {
 		return nil, s.failure(methodBatchGet, tooLarge("%d keys, limit is %d", len(req.Keys), s.limits.BatchOps))
+	}
+	at, err := versionOf(req.AtVersion)
+	if err != nil {
+		return nil, s.failure(methodBatchGet, err)
 	}
 	// The limit of a batch, so that what can be written as one can be read as one.
 	limit := max(s.limits.BatchBytes, s.limits.ValueBytes)
@@ -46,7 +56,7 @@ func (s *Server) BatchGet(ctx context.Context, req *kvdpb.BatchGetRequest) (*kvd
 		lookups[i].Key, lookups[i].Budget = key, budget
 		reads[i] = &lookups[i]
 	}
-	version, err := s.store.LookupAt(ctx, reads)
+	version, err := s.store.LookupAt(ctx, reads, at)
 	if err != nil {
 		return nil, s.failure(methodBatchGet, err)
 	}
@@ -60,7 +70,7 @@ func (s *Server) BatchGet(ctx context.Context, req *kvdpb.BatchGetRequest) (*kvd
 		}
 		response.Lookups[i] = &kvdpb.BatchGetResponse_Lookup{Found: l.Found}
 		if l.Found {
-			response.Lookups[i].Item = &kvdpb.Item{Value: l.Value, Version: uint64(l.Version)}
+			response.Lookups[i].Item = s.item(l)
 		}
 	}
 	return response, nil
@@ -68,8 +78,4 @@ func (s *Server) BatchGet(ctx context.Context, req *kvdpb.BatchGetRequest) (*kvd
 
 func tooLarge(format string, args ...any) error {
 	return invalid(fmt.Errorf("%w: "+format, append([]any{kv.ErrTooLarge}, args...)...))
-}
-
-func meta(version kv.SeqNum) *kvdpb.ResponseMeta {
-	return &kvdpb.ResponseMeta{Version: uint64(version)}
 }

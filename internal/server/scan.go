@@ -1,7 +1,6 @@
 package server
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 
@@ -24,12 +23,12 @@ const (
 // scan holds a version of the store.
 func (s *Server) Scan(req *kvdpb.ScanRequest, stream grpc.ServerStreamingServer[kvdpb.ScanResponse]) (err error) {
 	ctx := stream.Context()
-	whole := kv.Range{Start: req.GetRange().GetStart(), End: req.GetRange().GetEnd()}
-	rest, err := s.checkScan(whole, req.PageToken)
+	whole := rangeOf(req.Range)
+	rest, at, err := s.checkScan(whole, req)
 	if err != nil {
 		return s.failure(methodScan, err)
 	}
-	scanner, err := s.store.Scan(ctx, rest, kv.ScanOptions{KeysOnly: req.KeysOnly, Limit: req.Limit})
+	scanner, err := s.store.Scan(ctx, rest, kv.ScanOptions{KeysOnly: req.KeysOnly, Limit: req.Limit, Reverse: req.Reverse, At: at})
 	if err != nil {
 		return s.failure(methodScan, err)
 	}
@@ -39,7 +38,7 @@ func (s *Server) Scan(req *kvdpb.ScanRequest, stream grpc.ServerStreamingServer[
 		}
 	}()
 	stall := admissionOf(ctx).stall
-	c := chunk{size: min(orDefault(int(req.ChunkBytes), chunkBytes), maxChunkBytes)}
+	c := chunk{server: s, size: min(orDefault(int(req.ChunkBytes), chunkBytes), maxChunkBytes)}
 	sent := uint64(0)
 	for more := scanner.Next(); ; {
 		c.reset()
@@ -51,7 +50,7 @@ func (s *Server) Scan(req *kvdpb.ScanRequest, stream grpc.ServerStreamingServer[
 		}
 		c.response.Meta = meta(scanner.Version())
 		if sent += uint64(len(c.response.Items)); more || req.Limit > 0 && sent == req.Limit {
-			c.response.NextPageToken = encodePageToken(whole, c.lastKey())
+			c.response.NextPageToken = encodePageToken(whole, req.Reverse, c.lastKey())
 		}
 		stall.Reset(s.options.Deadline)
 		if err := stream.Send(&c.response); err != nil {
@@ -63,17 +62,17 @@ func (s *Server) Scan(req *kvdpb.ScanRequest, stream grpc.ServerStreamingServer[
 	}
 }
 
-func (s *Server) checkScan(r kv.Range, pageToken string) (kv.Range, error) {
-	if len(r.Start) > s.limits.KeyBytes || len(r.End) > s.limits.KeyBytes {
-		return r, tooLarge("a bound of the range has %d bytes, limit is %d", max(len(r.Start), len(r.End)), s.limits.KeyBytes)
+// checkScan returns what is left of the range to scan, and the version to scan it
+// at.
+func (s *Server) checkScan(whole kv.Range, req *kvdpb.ScanRequest) (rest kv.Range, at kv.SeqNum, err error) {
+	if err := s.checkRange(whole); err != nil {
+		return rest, 0, err
 	}
-	if len(r.End) > 0 && bytes.Compare(r.Start, r.End) > 0 {
-		return r, invalidf("the range ends before it starts")
+	if at, err = versionOf(req.AtVersion); err != nil || req.PageToken == "" {
+		return whole, at, err
 	}
-	if pageToken == "" {
-		return r, nil
-	}
-	return decodePageToken(r, pageToken, s.limits)
+	rest, err = decodePageToken(whole, req.Reverse, req.PageToken, s.limits)
+	return rest, at, err
 }
 
 func orDefault(v, d int) int {
@@ -86,6 +85,7 @@ func orDefault(v, d int) int {
 // chunk collects the items of one response. Its memory is used again for the
 // next, since gRPC has encoded a message when Send returns.
 type chunk struct {
+	server   *Server
 	size     int // bytes of keys and values, at most
 	response kvdpb.ScanResponse
 	items    []*kvdpb.Item // made so far
@@ -109,6 +109,7 @@ func (c *chunk) add(item *kv.Item) bool {
 	}
 	to := c.items[n]
 	to.Key, to.Value, to.Version = c.copy(item.Key), c.copy(item.Value), uint64(item.Version)
+	to.TtlMs = c.server.timeLeft(item.Expiry)
 	c.response.Items = append(c.response.Items, to)
 	return true
 }

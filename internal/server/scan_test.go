@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -135,6 +136,57 @@ func TestScanResumesAtAToken(t *testing.T) {
 	requireFailure(t, err, codes.InvalidArgument, "INVALID_PAGE_TOKEN")
 	_, err = f.chunks(t, &kvdpb.ScanRequest{Range: r, PageToken: "nonsense"})
 	requireFailure(t, err, codes.InvalidArgument, "INVALID_PAGE_TOKEN")
+}
+
+// Backward a scan sends the same items in exactly the other order, and goes on
+// before any chunk.
+func TestScanBackward(t *testing.T) {
+	f := startWith(t, kv.DefaultLimits, server.Options{})
+	f.fill(t, 50, 1)
+	reversed := func(from, to int) []string {
+		keys := wantKeys(from, to)
+		slices.Reverse(keys)
+		return keys
+	}
+	chunks, err := f.chunks(t, &kvdpb.ScanRequest{Reverse: true})
+	require.NoError(t, err)
+	assert.Equal(t, reversed(0, 50), keysOf(chunks...))
+	assert.Empty(t, chunks[0].NextPageToken)
+	chunks, err = f.chunks(t, &kvdpb.ScanRequest{Reverse: true, Limit: 3})
+	require.NoError(t, err)
+	assert.Equal(t, reversed(47, 50), keysOf(chunks...), "a limit takes the last ones")
+
+	r := &kvdpb.Range{Start: []byte("k00010"), End: []byte("k00040")}
+	chunks, err = f.chunks(t, &kvdpb.ScanRequest{Range: r, Reverse: true, ChunkBytes: 7 * 8})
+	require.NoError(t, err)
+	require.Len(t, chunks, 4)
+	for i, c := range chunks[:3] {
+		rest, err := f.chunks(t, &kvdpb.ScanRequest{Range: r, Reverse: true, PageToken: c.NextPageToken})
+		require.NoError(t, err)
+		assert.Equal(t, reversed(10, 40-8*(i+1)), keysOf(rest...))
+	}
+	_, err = f.chunks(t, &kvdpb.ScanRequest{Range: r, PageToken: chunks[0].NextPageToken})
+	requireFailure(t, err, codes.InvalidArgument, "INVALID_PAGE_TOKEN")
+	chunks, err = f.chunks(t, &kvdpb.ScanRequest{Range: r, Limit: 1})
+	require.NoError(t, err)
+	_, err = f.chunks(t, &kvdpb.ScanRequest{Range: r, Reverse: true, PageToken: chunks[0].NextPageToken})
+	requireFailure(t, err, codes.InvalidArgument, "INVALID_PAGE_TOKEN")
+}
+
+// The last item of a range, in each direction, is followed by an empty scan.
+func TestAPageTokenOfTheLastItem(t *testing.T) {
+	f := startWith(t, kv.DefaultLimits, server.Options{})
+	f.fill(t, 3, 1)
+	for _, reverse := range []bool{false, true} {
+		for _, r := range []*kvdpb.Range{{}, {Start: []byte("k00000"), End: []byte("k00003")}} {
+			chunks, err := f.chunks(t, &kvdpb.ScanRequest{Range: r, Reverse: reverse, Limit: 3})
+			require.NoError(t, err)
+			require.Len(t, chunks, 1)
+			rest, err := f.chunks(t, &kvdpb.ScanRequest{Range: r, Reverse: reverse, PageToken: chunks[0].NextPageToken})
+			require.NoError(t, err)
+			assert.Empty(t, keysOf(rest...))
+		}
+	}
 }
 
 func TestAnErrorEndsAScan(t *testing.T) {

@@ -21,6 +21,7 @@ import (
 // Server serves a Store over gRPC. Safe for concurrent use.
 type Server struct {
 	kvdpb.UnimplementedKVServiceServer
+	kvdpb.UnimplementedTxnServiceServer
 
 	store     Store
 	limits    kv.Limits
@@ -72,6 +73,7 @@ func newServer(store Store, o Options, t lifetimes) *Server {
 	}
 	s.grpc = grpc.NewServer(options...)
 	kvdpb.RegisterKVServiceServer(s.grpc, s)
+	kvdpb.RegisterTxnServiceServer(s.grpc, s)
 	healthpb.RegisterHealthServer(s.grpc, s.health)
 	if s.options.Reflection {
 		reflection.Register(s.grpc)
@@ -88,7 +90,10 @@ func (s *Server) SetReady(ready bool) {
 	if ready {
 		status = healthpb.HealthCheckResponse_SERVING
 	}
-	for _, name := range []string{"", kvdpb.HealthReadiness, kvdpb.KVService_ServiceDesc.ServiceName} {
+	for _, name := range []string{
+		"", kvdpb.HealthReadiness,
+		kvdpb.KVService_ServiceDesc.ServiceName, kvdpb.TxnService_ServiceDesc.ServiceName,
+	} {
 		s.health.SetServingStatus(name, status)
 	}
 }

@@ -1,17 +1,19 @@
 package server
 
 import (
+	"errors"
 	"math/bits"
 	"strings"
 	"sync/atomic"
 
 	"google.golang.org/grpc/codes"
 
+	"github.com/kvd-db/kvd/internal/kv"
 	"github.com/kvd-db/kvd/pkg/kvdpb/frame"
 	kvdpb "github.com/kvd-db/kvd/pkg/kvdpb/kvd/v1"
 )
 
-// method is what requests are counted by: the methods of KVService, the
+// method is what requests are counted by: the methods of both services, the
 // operations inside pipelines, and everything else.
 type method int
 
@@ -20,10 +22,16 @@ const (
 	methodGet
 	methodPut
 	methodDelete
+	methodDeleteRange
 	methodBatchGet
 	methodWrite
 	methodScan
 	methodPipeline
+	methodBeginSnapshot
+	methodKeepSnapshot
+	methodReleaseSnapshot
+	methodCommit
+	methodExecute
 	pipelineGet
 	pipelinePut
 	pipelineDelete
@@ -31,17 +39,19 @@ const (
 )
 
 var methodNames = [methodCount]string{
-	"other", "Get", "Put", "Delete", "BatchGet", "Write", "Scan", "Pipeline",
+	"other", "Get", "Put", "Delete", "DeleteRange", "BatchGet", "Write", "Scan", "Pipeline",
+	"BeginSnapshot", "KeepSnapshot", "ReleaseSnapshot", "Commit", "Execute",
 	"Pipeline.Get", "Pipeline.Put", "Pipeline.Delete",
 }
 
 func (m method) String() string { return methodNames[m] }
 
-// methodOf finds the method of a full name as gRPC has it.
+// methodOf finds the method of a full name as gRPC has it. No two methods of the
+// two services share a name.
 func methodOf(fullName string) method {
-	name, ours := strings.CutPrefix(fullName, "/"+kvdpb.KVService_ServiceDesc.ServiceName+"/")
-	if ours {
-		for m := methodGet; m <= methodPipeline; m++ {
+	service, name, _ := strings.Cut(strings.TrimPrefix(fullName, "/"), "/")
+	if service == kvdpb.KVService_ServiceDesc.ServiceName || service == kvdpb.TxnService_ServiceDesc.ServiceName {
+		for m := methodGet; m <= methodExecute; m++ {
 			if methodNames[m] == name {
 				return m
 			}
@@ -62,6 +72,16 @@ const (
 
 var shedNames = [shedReasons]string{"streams", "bytes", "connections", "peer_connections", "store"}
 
+// Outcomes of a transaction that was judged: of Commit and Execute.
+const (
+	txnCommit = iota
+	txnConflict
+	txnConditionFailed
+	txnOutcomes
+)
+
+var txnNames = [txnOutcomes]string{"commit", "conflict", "condition_failed"}
+
 const (
 	codeCount = int(codes.Unauthenticated) + 1
 	sizeCount = 11 // 1, 2, 4 ... 1,024 operations
@@ -75,6 +95,7 @@ var _ = [1]struct{}{}[frame.MaxOps-1<<(sizeCount-1)]
 type counters struct {
 	requests    [methodCount][codeCount]atomic.Uint64
 	sheds       [shedReasons]atomic.Uint64
+	txns        [txnOutcomes]atomic.Uint64
 	panics      atomic.Uint64
 	streams     atomic.Int64
 	bytes       atomic.Int64
@@ -96,6 +117,20 @@ func (c *counters) request(m method, code codes.Code, n int) {
 
 func (c *counters) shed(reason int) { c.sheds[reason].Add(1) }
 
+// transaction counts a transaction by what the store made of it. One that was not
+// judged, for lack of time or room, is in no outcome.
+func (c *counters) transaction(err error) {
+	switch {
+	case err == nil:
+		c.txns[txnCommit].Add(1)
+	case errors.Is(err, kv.ErrUncertain):
+	case errors.Is(err, kv.ErrConflict):
+		c.txns[txnConflict].Add(1)
+	case errors.Is(err, kv.ErrConditionFailed):
+		c.txns[txnConditionFailed].Add(1)
+	}
+}
+
 func (c *counters) frame(ops int) {
 	c.frameSizes[min(bits.Len(uint(max(ops, 1)-1)), sizeCount-1)].Add(1)
 	c.frameOps.Add(uint64(ops))
@@ -109,6 +144,9 @@ type Stats struct {
 	// Shed counts refused connections, streams and frames, and the operations that
 	// the store refused, by reason.
 	Shed map[string]uint64
+	// Transactions counts those of Commit and Execute that were judged, by outcome:
+	// "commit", "conflict" or "condition_failed".
+	Transactions map[string]uint64
 	// Panics counts the handlers that panicked.
 	Panics uint64
 
@@ -143,13 +181,14 @@ func (s Stats) Frames() (n uint64) {
 func (s *Server) Stats() Stats {
 	c := &s.counters
 	stats := Stats{
-		Shed:        make(map[string]uint64, shedReasons),
-		Panics:      c.panics.Load(),
-		Streams:     c.streams.Load(),
-		Bytes:       c.bytes.Load(),
-		Connections: c.connections.Load(),
-		Accepted:    c.accepted.Load(),
-		FrameOps:    c.frameOps.Load(),
+		Shed:         make(map[string]uint64, shedReasons),
+		Transactions: make(map[string]uint64, txnOutcomes),
+		Panics:       c.panics.Load(),
+		Streams:      c.streams.Load(),
+		Bytes:        c.bytes.Load(),
+		Connections:  c.connections.Load(),
+		Accepted:     c.accepted.Load(),
+		FrameOps:     c.frameOps.Load(),
 	}
 	for m := range methodCount {
 		for code := range codeCount {
@@ -160,6 +199,9 @@ func (s *Server) Stats() Stats {
 	}
 	for i, name := range shedNames {
 		stats.Shed[name] = c.sheds[i].Load()
+	}
+	for i, name := range txnNames {
+		stats.Transactions[name] = c.txns[i].Load()
 	}
 	for i := range stats.FrameSizes {
 		stats.FrameSizes[i] = c.frameSizes[i].Load()

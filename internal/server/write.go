@@ -4,101 +4,137 @@ import (
 	"context"
 
 	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/pkg/kvdpb/frame"
 	kvdpb "github.com/kvd-db/kvd/pkg/kvdpb/kvd/v1"
 )
 
 // Put implements the method of KVService.
 func (s *Server) Put(ctx context.Context, req *kvdpb.PutRequest) (*kvdpb.PutResponse, error) {
-	op := kv.Op{Kind: kv.KindPut, Key: req.GetItem().GetKey(), Value: req.GetItem().GetValue()}
-	version, err := s.write(ctx, methodPut, op, req.Options)
+	previous, meta, err := s.write(ctx, methodPut, &frame.Op{
+		Kind: frame.Put, Key: req.GetItem().GetKey(), Value: req.GetItem().GetValue(), TTLMillis: req.GetItem().GetTtlMs(),
+		Condition: frameCondition(req.Precondition), ReturnPrevious: req.ReturnPrevious, Options: frameOptions(req.Options),
+	})
 	if err != nil {
 		return nil, err
 	}
-	return &kvdpb.PutResponse{Meta: meta(version)}, nil
+	return &kvdpb.PutResponse{Previous: previous, Meta: meta}, nil
 }
 
 // Delete implements the method of KVService.
 func (s *Server) Delete(ctx context.Context, req *kvdpb.DeleteRequest) (*kvdpb.DeleteResponse, error) {
-	version, err := s.write(ctx, methodDelete, kv.Op{Kind: kv.KindDelete, Key: req.Key}, req.Options)
+	previous, meta, err := s.write(ctx, methodDelete, &frame.Op{
+		Kind: frame.Delete, Key: req.Key,
+		Condition: frameCondition(req.Precondition), ReturnPrevious: req.ReturnPrevious, Options: frameOptions(req.Options),
+	})
 	if err != nil {
 		return nil, err
 	}
-	return &kvdpb.DeleteResponse{Meta: meta(version)}, nil
+	return &kvdpb.DeleteResponse{Previous: previous, Meta: meta}, nil
 }
 
-// write performs one write.
-func (s *Server) write(ctx context.Context, m method, op kv.Op, o *kvdpb.RequestOptions) (kv.SeqNum, error) {
-	durability, err := durabilityOf(o.GetDurability())
+// write performs one write. What the key held before is nil if there was nothing,
+// or if nobody asked.
+func (s *Server) write(ctx context.Context, m method, op *frame.Op) (*kvdpb.Item, *kvdpb.ResponseMeta, error) {
+	w, condition, err := s.writeOf(op)
 	if err != nil {
-		return 0, s.failure(m, err)
+		return nil, nil, s.failure(m, err)
 	}
-	if err := op.Check(s.limits); err != nil {
-		return 0, s.failure(m, invalid(err))
+	if condition.Kind != kv.Unconditional {
+		w.If = &condition
 	}
-	w := kv.Write{Op: op, Durability: durability}
+	if op.ReturnPrevious {
+		w.Previous = &kv.Lookup{Key: op.Key}
+	}
 	if err := s.store.Write(ctx, []*kv.Write{&w}); err != nil {
-		return 0, s.failure(m, err)
+		return nil, nil, s.failure(m, err)
 	}
 	if w.Err != nil {
-		return 0, s.failure(m, w.Err)
+		return nil, nil, s.failure(m, w.Err)
 	}
-	return w.Version, nil
+	var previous *kvdpb.Item
+	if hadPrevious(&w) {
+		previous = s.item(w.Previous)
+	}
+	return previous, &kvdpb.ResponseMeta{Version: uint64(w.Version), Deduplicated: w.Deduplicated}, nil
+}
+
+// hadPrevious reports whether there is something to return beside the version. A
+// write that had been applied before is not applied again, so nobody knows any
+// more what it found.
+func hadPrevious(w *kv.Write) bool { return w.Previous != nil && w.Previous.Found && !w.Deduplicated }
+
+// DeleteRange implements the method of KVService.
+func (s *Server) DeleteRange(ctx context.Context, req *kvdpb.DeleteRangeRequest) (*kvdpb.DeleteRangeResponse, error) {
+	meta, err := s.apply(ctx, []*kvdpb.Mutation{{Op: &kvdpb.Mutation_DeleteRange{DeleteRange: req.Range}}}, req.Options)
+	if err != nil {
+		return nil, s.failure(methodDeleteRange, err)
+	}
+	return &kvdpb.DeleteRangeResponse{Meta: meta}, nil
 }
 
 // Write implements the method of KVService.
 func (s *Server) Write(ctx context.Context, req *kvdpb.WriteRequest) (*kvdpb.WriteResponse, error) {
-	durability, err := durabilityOf(req.Options.GetDurability())
+	if !req.Atomic {
+		return s.writeEach(ctx, req.Mutations, req.Options)
+	}
+	meta, err := s.apply(ctx, req.Mutations, req.Options)
 	if err != nil {
 		return nil, s.failure(methodWrite, err)
 	}
-	if len(req.Mutations) == 0 {
-		return nil, s.failure(methodWrite, invalidf("no mutations"))
-	}
-	if err := s.limits.CheckBatch(len(req.Mutations), 0); err != nil {
-		return nil, s.failure(methodWrite, invalid(err))
-	}
-	if req.Atomic {
-		return s.apply(ctx, req.Mutations, durability)
-	}
-	return s.writeEach(ctx, req.Mutations, durability)
+	return &kvdpb.WriteResponse{Meta: meta}, nil
 }
 
-// apply performs the mutations as one batch.
-func (s *Server) apply(ctx context.Context, mutations []*kvdpb.Mutation, d kv.Durability) (*kvdpb.WriteResponse, error) {
-	var batch kv.WriteBatch
-	for i, m := range mutations {
-		op, ok := opOf(m)
-		if !ok {
-			return nil, s.failure(methodWrite, invalidf("mutation %d is none that this server knows", i))
-		}
-		batch.Add(op)
+// apply performs mutations as one batch.
+func (s *Server) apply(ctx context.Context, mutations []*kvdpb.Mutation, options *kvdpb.RequestOptions) (*kvdpb.ResponseMeta, error) {
+	o, err := batchOptions(options)
+	if err != nil {
+		return nil, err
+	}
+	batch, err := s.batchOf(mutations)
+	if err != nil {
+		return nil, err
 	}
 	if err := batch.Check(s.limits); err != nil {
-		return nil, s.failure(methodWrite, invalid(err))
+		return nil, invalid(err)
 	}
-	version, err := s.store.Apply(ctx, &batch, kv.WriteOptions{Durability: d})
-	if err != nil {
-		return nil, s.failure(methodWrite, err)
-	}
-	return &kvdpb.WriteResponse{Meta: meta(version)}, nil
+	var m kvdpb.ResponseMeta
+	o.Deduplicated = &m.Deduplicated
+	version, err := s.store.Apply(ctx, batch, o)
+	m.Version = uint64(version)
+	return &m, err
+}
+
+func batchOptions(options *kvdpb.RequestOptions) (kv.WriteOptions, error) {
+	o := frameOptions(options)
+	return optionsOf(&o)
 }
 
 // writeEach performs each mutation for itself.
-func (s *Server) writeEach(ctx context.Context, mutations []*kvdpb.Mutation, d kv.Durability) (*kvdpb.WriteResponse, error) {
+func (s *Server) writeEach(ctx context.Context, mutations []*kvdpb.Mutation, options *kvdpb.RequestOptions) (*kvdpb.WriteResponse, error) {
+	o, err := batchOptions(options)
+	switch {
+	case err != nil:
+		return nil, s.failure(methodWrite, err)
+	case len(mutations) == 0:
+		return nil, s.failure(methodWrite, invalidf("no mutations"))
+	case len(mutations) > 1 && o.Origin.Named():
+		return nil, s.failure(methodWrite, invalidf("a name is of one write: %d mutations with one name must be atomic", len(mutations)))
+	}
+	if err := s.limits.CheckBatch(len(mutations), 0); err != nil {
+		return nil, s.failure(methodWrite, invalid(err))
+	}
 	statuses := make([]*kvdpb.Status, len(mutations))
 	writes := make([]kv.Write, len(mutations))
+	conditions := make([]kv.Condition, len(mutations))
 	accepted := make([]*kv.Write, 0, len(mutations))
 	for i, m := range mutations {
-		op, ok := opOf(m)
-		if !ok {
-			statuses[i] = s.failure(methodWrite, invalidf("mutation is none that this server knows")).status()
+		if writes[i], conditions[i], err = s.loneWriteOf(m, options); err != nil {
+			statuses[i] = s.failure(methodWrite, err).status()
 			continue
 		}
-		if err := op.Check(s.limits); err != nil {
-			statuses[i] = s.failure(methodWrite, invalid(err)).status()
-			continue
+		if conditions[i].Kind != kv.Unconditional {
+			writes[i].If = &conditions[i]
 		}
-		writes[i] = kv.Write{Op: op, Durability: d}
 		accepted = append(accepted, &writes[i])
 	}
 	if len(accepted) > 0 {
@@ -106,44 +142,31 @@ func (s *Server) writeEach(ctx context.Context, mutations []*kvdpb.Mutation, d k
 			return nil, s.failure(methodWrite, err)
 		}
 	}
-	var last kv.SeqNum
+	response := &kvdpb.WriteResponse{Meta: new(kvdpb.ResponseMeta)}
 	failed := len(accepted) < len(mutations)
 	for i := range writes {
-		last = max(last, writes[i].Version)
-		if err := writes[i].Err; err != nil {
+		w := &writes[i]
+		response.Meta.Version = max(response.Meta.Version, uint64(w.Version))
+		response.Meta.Deduplicated = w.Deduplicated && len(writes) == 1
+		if w.Err != nil {
 			failed = true
-			statuses[i] = s.failure(methodWrite, err).status()
+			statuses[i] = s.failure(methodWrite, w.Err).status()
 		} else if statuses[i] == nil {
 			statuses[i] = &kvdpb.Status{}
 		}
 	}
-	if !failed {
-		statuses = nil
+	if failed {
+		response.Statuses = statuses
 	}
-	return &kvdpb.WriteResponse{Meta: meta(last), Statuses: statuses}, nil
+	return response, nil
 }
 
-// opOf translates a mutation; false if it is none that this version knows.
-func opOf(m *kvdpb.Mutation) (kv.Op, bool) {
-	switch m := m.GetOp().(type) {
-	case *kvdpb.Mutation_Put:
-		return kv.Op{Kind: kv.KindPut, Key: m.Put.GetKey(), Value: m.Put.GetValue()}, true
-	case *kvdpb.Mutation_Delete:
-		return kv.Op{Kind: kv.KindDelete, Key: m.Delete}, true
+// loneWriteOf checks and translates a mutation that is in no batch.
+func (s *Server) loneWriteOf(m *kvdpb.Mutation, options *kvdpb.RequestOptions) (kv.Write, kv.Condition, error) {
+	if _, ok := m.GetOp().(*kvdpb.Mutation_DeleteRange); ok {
+		return kv.Write{}, kv.Condition{}, invalidf("a range is deleted by an atomic request, or by DeleteRange")
 	}
-	return kv.Op{}, false
-}
-
-func durabilityOf(d kvdpb.Durability) (kv.Durability, error) {
-	switch d {
-	case kvdpb.Durability_DURABILITY_UNSPECIFIED:
-		return kv.DurabilityDefault, nil
-	case kvdpb.Durability_DURABILITY_MEMORY:
-		return kv.DurabilityMemory, nil
-	case kvdpb.Durability_DURABILITY_BUFFERED:
-		return kv.DurabilityBuffered, nil
-	case kvdpb.Durability_DURABILITY_SYNC:
-		return kv.DurabilitySync, nil
-	}
-	return 0, invalidf("durability %d is none that this server knows", int32(d))
+	op := changeOf(m)
+	op.Options = frameOptions(options)
+	return s.writeOf(&op)
 }

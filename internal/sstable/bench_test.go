@@ -18,7 +18,7 @@ import (
 
 // The canonical data of the benchmarks: random 16-byte keys, 100-byte values.
 const (
-	benchKeys       = 500_000
+	benchKeys       = 1_000_000
 	benchValueBytes = 100
 )
 
@@ -131,16 +131,40 @@ func BenchmarkGetBatch16(b *testing.B) {
 }
 
 func BenchmarkIterate(b *testing.B) {
-	r := benchTable(b, nil)
-	it := r.NewIterator(IterOptions{})
-	n := 0
-	for b.Loop() {
-		for ok := it.First(); ok; ok = it.Next() {
-			n++
-		}
-		require.NoError(b, it.Err())
+	for _, bench := range []struct {
+		name  string
+		cache *Cache
+		back  bool
+	}{
+		{"Cached/Forward", NewCache(256 << 20), false},
+		{"Cached/Backward", NewCache(256 << 20), true},
+		{"PageCache/Forward", nil, false},
+		{"PageCache/Backward", nil, true},
+	} {
+		b.Run(bench.name, func(b *testing.B) {
+			r := benchTable(b, bench.cache)
+			it := r.NewIterator(IterOptions{FillCache: bench.cache != nil})
+			n := 0
+			walk := func() {
+				if bench.back {
+					for ok := it.Last(); ok; ok = it.Prev() {
+						n++
+					}
+				} else {
+					for ok := it.First(); ok; ok = it.Next() {
+						n++
+					}
+				}
+				require.NoError(b, it.Err())
+			}
+			walk() // fills the cache
+			n = 0
+			for b.Loop() {
+				walk()
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(n), "ns/entry")
+		})
 	}
-	b.ReportMetric(float64(n)/b.Elapsed().Seconds()/1e6, "Mentries/s")
 }
 
 func BenchmarkScan50(b *testing.B) {

@@ -94,15 +94,24 @@ func (b *block) restart(i int, h *header) (at int, ok bool) {
 	return at, b.header(at, h) && h.shared == 0
 }
 
-// restartBefore returns the position of the last restart point whose entry
-// orders before (key, seq), or of the first one.
-func (b *block) restartBefore(key []byte, seq kv.SeqNum) (at int, ok bool) {
+// interval returns where the entries from restart point i to the next one lie.
+func (b *block) interval(i int) (at, end int, ok bool) {
+	at, end = int(binary.LittleEndian.Uint32(b.data[b.limit+4*i:])), b.limit
+	if i+1 < b.restarts {
+		end = int(binary.LittleEndian.Uint32(b.data[b.limit+4*i+4:]))
+	}
+	return at, end, at < end && end <= b.limit && (i > 0 || at == 0)
+}
+
+// restartBefore returns the number and the position of the last restart point
+// whose entry orders before (key, seq), or of the first one.
+func (b *block) restartBefore(key []byte, seq kv.SeqNum) (i, at int, ok bool) {
 	var h header
 	low, high := 0, b.restarts // entries at restart points <= low are before the target, at >= high not; 0 is not looked at
 	for low+1 < high {
 		mid := int(uint(low+high) / 2)
 		if _, ok = b.restart(mid, &h); !ok {
-			return 0, false
+			return 0, 0, false
 		}
 		if kv.Compare(b.keyBytes(&h), h.seq, key, seq) < 0 {
 			low = mid
@@ -110,7 +119,8 @@ func (b *block) restartBefore(key []byte, seq kv.SeqNum) (at int, ok bool) {
 			high = mid
 		}
 	}
-	return b.restart(low, &h)
+	at, ok = b.restart(low, &h)
+	return low, at, ok
 }
 
 // touch reads where a search may begin, the entries at the restart points, so
@@ -123,10 +133,20 @@ func (b *block) touch() (sum byte) {
 	return sum
 }
 
+// fetch reads a byte of each cache line, so that the processor fetches the lines
+// of the block side by side. A forward walk needs no such help.
+func (b *block) fetch() (sum byte) {
+	const line, most = 64, 8 << 10 // of a large block the walk may see little
+	for at := 0; at < min(b.limit, most); at += line {
+		sum += b.data[at]
+	}
+	return sum
+}
+
 // find looks for the newest version of key that is not newer than seq, and
 // describes it in h. It compares in place, without rebuilding keys.
 func (b *block) find(key []byte, seq kv.SeqNum, h *header) (found, ok bool) {
-	at, ok := b.restartBefore(key, seq)
+	_, at, ok := b.restartBefore(key, seq)
 	if !ok {
 		return false, false
 	}

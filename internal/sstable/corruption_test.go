@@ -58,6 +58,14 @@ func requireHonest(t *testing.T, data []byte, entries []kv.Entry, questions []Qu
 	} else {
 		require.Len(t, got, len(entries), damage)
 	}
+	got, err = collectBack(it, it.Last())
+	require.LessOrEqual(t, len(got), len(entries), damage)
+	requireSameEntries(t, reversed(entries)[:len(got)], got)
+	if err != nil {
+		isDamage(err)
+	} else {
+		require.Len(t, got, len(entries), damage)
+	}
 	if err := r.Verify(t.Context(), nil); err != nil {
 		isDamage(err)
 	}
@@ -111,6 +119,10 @@ func TestTruncationWhileOpenIsDamageNotTheEnd(t *testing.T) {
 	it := r.NewIterator(IterOptions{})
 	_, err := collect(it, it.First())
 	require.ErrorIs(t, err, kv.ErrCorrupt)
+	require.False(t, it.Last())
+	require.ErrorIs(t, it.Err(), kv.ErrCorrupt)
+	require.False(t, it.SeekLT(entries[200].Key))
+	require.ErrorIs(t, it.Err(), kv.ErrCorrupt)
 	q := query(entries[200].Key, kv.MaxSeqNum)
 	r.Get(&q)
 	require.ErrorIs(t, q.Err, kv.ErrCorrupt)

@@ -6,7 +6,8 @@
 // partition, in which order they are asked, or when one may be deleted.
 //
 //	Writer    entries in order -> file, synced
-//	Reader    Get, GetBatch, NewIterator, Verify; safe for concurrent use
+//	Reader    Get, GetBatch, NewIterator (both ways), RangeTombstones, Verify;
+//	          safe for concurrent use
 //	Query     one point read, which walks from file to file until one answers
 //	Cache     verified data blocks of all open files, bounded in bytes
 //
@@ -52,7 +53,10 @@
 // reserved; zero is never valid.
 //
 // Data block: entries in the order of kv.Compare, then the restart points. Every
-// sixteenth entry, the first included, is one: it spells out its whole key.
+// sixteenth entry, the first included, is one: it spells out its whole key. A
+// backward walk reads the entries between two of them forward, keeps them, and
+// steps back through what it kept; restart points that do not part all entries
+// into such groups of at most sixteen are damage to it.
 //
 //	| entry | ... | entry | restart u32 ... (position of an entry) | restarts u32 |
 //
@@ -111,9 +115,13 @@
 // from the page cache (one pread, one checksum, one allocation). No Get reads
 // more than one block. A batch of 16 costs 0.8 to 0.9 of as many Gets when all is
 // cached and as much when the page cache serves it; where a disk is waited for,
-// up to eight reads are under way at once. An iterator passes about 25 entries
-// in the time of one cached Get. A Writer touches each byte three times (block,
-// write buffer, checksum) and for random keys spends about half a cached Get on
-// an entry. Measured with 500,000 keys, on two cores that others used too: only
-// the ratios mean anything.
+// up to eight reads are under way at once. A Writer touches each byte three times
+// (block, write buffer, checksum) and for random keys spends about half a cached
+// Get on an entry. Measured with 500,000 keys, on two cores that others used too:
+// only the ratios mean anything.
+//
+// An iterator takes 16 ns of processor time for an entry, 36 ns if the page cache
+// serves the blocks and each is verified; backward 36 and 46 ns, for it reads each
+// entry into memory of its own and the processor does not foresee where it goes.
+// Measured with a million keys, medians, on the same cores.
 package sstable

@@ -62,16 +62,35 @@ func FuzzBlock(f *testing.F) {
 		})
 		// An iterator walks to the end or to an error, and what it finds on the
 		// way can be looked up if the block is in order.
-		it := iterator{r: &Reader{file: &bytesFile{}, index: index{offsets: []uint64{0, uint64(len(contents))}, prefixes: []uint64{0}}}, block: b}
+		r := &Reader{file: &bytesFile{}, index: index{offsets: []uint64{0, uint64(len(contents))}, prefixes: []uint64{0}}}
+		it := iterator{r: r, block: b}
 		var last position
 		ordered := true
 		var entries []kv.Entry
-		for it.next < b.limit && it.step() {
-			e := it.Entry()
+		for it.next < b.limit && it.read(&it.entry) {
+			e := &it.entry
 			relation := last.relation(e)
 			ordered = ordered && relation != outOfOrder && relation != tied
 			last.move(e, relation)
 			entries = append(entries, cloneEntry(e))
+		}
+		// A backward walk meets the same, or finds that no writer made the block.
+		back := iterator{r: r, block: b}
+		require.True(t, back.beginBack())
+		first := func() bool { return back.readInterval(b.restarts-1) && back.stepBack() }
+		requireModest(t, 4*len(contents), func() {
+			for ok := first(); ok; ok = back.Prev() {
+			}
+		})
+		if back.err == nil {
+			require.NoError(t, it.err)
+			met := len(entries)
+			for ok := first(); ok; ok = back.Prev() {
+				met--
+				require.GreaterOrEqual(t, met, 0)
+				requireEntry(t, &entries[met], back.Entry())
+			}
+			require.Zero(t, met)
 		}
 		var builder blockBuilder
 		for i := range entries {
@@ -80,6 +99,7 @@ func FuzzBlock(f *testing.F) {
 		if it.err != nil || !ordered || !bytes.Equal(builder.finish(), contents) {
 			return // not what a writer makes
 		}
+		require.NoError(t, back.err)
 		for i := range entries {
 			found, ok := b.find(entries[i].Key, entries[i].Seq, &h)
 			require.True(t, found && ok)
@@ -126,14 +146,14 @@ func FuzzIndex(f *testing.F) {
 func FuzzRanges(f *testing.F) {
 	f.Add(goldenParts(f, kindRanges)[0], []byte("key00031"), uint64(200))
 	f.Fuzz(func(t *testing.T, contents, key []byte, at uint64) {
-		var r ranges
+		var r *kv.RangeTombstones
 		var ok bool
 		requireModest(t, len(contents), func() { r, ok = parseRanges(contents) })
 		if !ok {
 			return
 		}
-		require.Equal(t, oracle(r.tombstones, key, kv.SeqNum(at)).seq, r.cover(key, kv.SeqNum(at)))
-		require.True(t, bytes.Equal(contents, appendRanges(nil, r.tombstones)))
+		require.Equal(t, oracle(r.All(), key, kv.SeqNum(at)).seq, r.Cover(key, kv.SeqNum(at)))
+		require.True(t, bytes.Equal(contents, appendRanges(nil, r.All())))
 	})
 }
 
@@ -181,7 +201,10 @@ func FuzzFile(f *testing.F) {
 		q := query(key, kv.MaxSeqNum)
 		r.Get(&q)
 		it := r.NewIterator(IterOptions{})
-		if _, err := collect(it, it.First()); err != nil {
+		_, err = collect(it, it.First())
+		_, backErr := collectBack(it, it.Last())
+		it.SeekLT(key)
+		if err != nil || backErr != nil || it.Err() != nil {
 			require.Error(t, r.Verify(t.Context(), nil))
 		}
 	})

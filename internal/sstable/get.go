@@ -75,8 +75,8 @@ func (r *Reader) Get(q *Query) {
 // locate returns the data block that has the answer, -1 if none has, and the
 // number of the newest range tombstone that covers the key, or 0.
 func (r *Reader) locate(q *Query) (i int, covered kv.SeqNum) {
-	if len(r.ranges.tombstones) > 0 {
-		covered = r.ranges.cover(q.Key, q.At)
+	if r.ranges != nil {
+		covered = r.ranges.Cover(q.Key, q.At)
 	}
 	if !r.filter.mayContain(q.Hash) {
 		return -1, covered

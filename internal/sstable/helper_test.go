@@ -231,6 +231,22 @@ func collect(it kv.Iterator, ok bool) ([]kv.Entry, error) {
 	return entries, it.Err()
 }
 
+// collectBack walks backward from wherever a move has led, which returned ok.
+func collectBack(it kv.Iterator, ok bool) ([]kv.Entry, error) {
+	var entries []kv.Entry
+	for ; ok; ok = it.Prev() {
+		entries = append(entries, cloneEntry(it.Entry()))
+	}
+	return entries, it.Err()
+}
+
+// reversed returns a copy of entries in the order of a backward walk.
+func reversed(entries []kv.Entry) []kv.Entry {
+	entries = slices.Clone(entries)
+	slices.Reverse(entries)
+	return entries
+}
+
 // requireTable checks everything that can be asked of a file.
 func requireTable(t testing.TB, entries []kv.Entry, o WriterOptions) {
 	t.Helper()
@@ -246,6 +262,9 @@ func requireTable(t testing.TB, entries []kv.Entry, o WriterOptions) {
 		got, err := collect(it, it.First())
 		require.NoError(t, err)
 		requireSameEntries(t, entries, got)
+		got, err = collectBack(it, it.Last())
+		require.NoError(t, err)
+		requireSameEntries(t, reversed(entries), got)
 		require.NoError(t, it.Close())
 	}
 	require.NoError(t, r.Verify(context.Background(), nil))

@@ -90,10 +90,10 @@ func TestRangesCoverWhatTheySay(t *testing.T) {
 		sortEntries(tombstones)
 		r, ok := parseRanges(appendRanges(nil, tombstones))
 		require.True(t, ok)
-		requireSameEntries(t, tombstones, r.tombstones)
+		requireSameEntries(t, tombstones, r.All())
 		for c := '/'; c < '0'+90; c++ {
 			for at := kv.SeqNum(0); at < 12; at++ {
-				require.Equal(t, oracle(tombstones, []byte(string(c)), at).seq, r.cover([]byte(string(c)), at))
+				require.Equal(t, oracle(tombstones, []byte(string(c)), at).seq, r.Cover([]byte(string(c)), at))
 			}
 		}
 	}

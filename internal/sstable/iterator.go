@@ -2,46 +2,41 @@ package sstable
 
 import (
 	"bytes"
+	"encoding/binary"
 	"fmt"
 
 	"github.com/kvd-db/kvd/internal/kv"
 )
 
-// defaultReadahead is what a long walk reads at once. Guessed: a disk is at its
-// full sequential speed there, and 2 x 10 such buffers in a merge are small.
-const defaultReadahead = 256 << 10
-
-// IterOptions shape an iterator. The zero value suits compaction.
-type IterOptions struct {
-	// FillCache puts the blocks that are read into the cache: for scans that
-	// callers may repeat.
-	FillCache bool
-	// Readahead is the bytes that one read fetches once the walk has shown to be
-	// sequential: from First on at once, behind SeekGE growing from one block.
-	// Default 256 KiB. A block is always read whole.
-	Readahead int
-}
-
-// iterator implements kv.Iterator over one file. It owns one buffer of read
-// ahead blocks.
+// iterator implements kv.Iterator over one file. It is in one block at a time,
+// in which it goes forward entry by entry, and backward by restart intervals
+// (backward.go). The blocks come from readahead.go.
 type iterator struct {
-	r *Reader
-	o IterOptions
+	r    *Reader
+	o    IterOptions
+	walk direction
 
 	block    block
-	blockAt  int // number of the block that the iterator is in
-	next     int // position of the entry behind the current one
-	key      []byte
-	entry    kv.Entry
+	blockAt  int       // number of the block that the iterator is in
+	next     int       // position of the entry behind the one that was read last
+	key      []byte    // of the entry that was read last
+	entry    kv.Entry  // of a forward walk
+	at       *kv.Entry // where the walk stands: entry, or one of interval
 	valid    bool
 	err      error
 	closed   bool
-	readNext int // bytes that the next read may fetch
-
-	ahead      []byte // blocks aheadFirst up to aheadEnd, sealed
-	aheadFirst int
-	aheadEnd   int
+	interval *interval // of a backward walk; nil before the first one
+	ahead    readahead
 }
+
+// direction is which way a walk goes.
+type direction uint8
+
+const (
+	nowhere direction = iota
+	forward
+	backward
+)
 
 // NewIterator returns an iterator over all entries of the file, range tombstones
 // included, each at its start. It must be closed before the reader.
@@ -49,37 +44,40 @@ type iterator struct {
 // The slices of an entry are borrowed until the next move. Every block is
 // verified when the iterator reaches it; behind damage, Valid is false and Err
 // names file and offset.
+// Cost: a backward walk decodes each restart interval once, forward, and then
+// steps through what it kept of it.
 func (r *Reader) NewIterator(o IterOptions) kv.Iterator {
 	if o.Readahead <= 0 {
 		o.Readahead = defaultReadahead
 	}
-	return &iterator{r: r, o: o}
+	it := &iterator{r: r, o: o}
+	it.at = &it.entry
+	return it
 }
 
 func (it *iterator) Valid() bool      { return it.valid }
-func (it *iterator) Entry() *kv.Entry { return &it.entry }
+func (it *iterator) Entry() *kv.Entry { return it.at }
 func (it *iterator) Err() error       { return it.err }
 
 func (it *iterator) Close() error {
 	if !it.closed {
 		it.closed, it.valid = true, false
-		it.ahead, it.block = nil, block{}
+		it.ahead, it.block, it.interval = readahead{}, block{}, nil
 	}
 	return it.err
 }
 
 func (it *iterator) First() bool {
-	it.readNext = it.o.Readahead
-	return it.begin() && it.enter(0) && it.step()
+	it.ahead.bytes = it.o.Readahead
+	return it.begin(forward) && it.enter(0) && it.step()
 }
 
 func (it *iterator) SeekGE(key []byte) bool {
-	it.readNext = 0
-	i := it.r.index.find(key, kv.MaxSeqNum)
-	if !it.begin() || !it.enter(i) {
+	it.ahead.bytes = 0
+	if !it.begin(forward) || !it.enter(it.r.index.find(key, kv.MaxSeqNum)) {
 		return false
 	}
-	at, ok := it.block.restartBefore(key, kv.MaxSeqNum)
+	_, at, ok := it.block.restartBefore(key, kv.MaxSeqNum)
 	if !ok {
 		return it.malformed()
 	}
@@ -92,11 +90,16 @@ func (it *iterator) SeekGE(key []byte) bool {
 	return false
 }
 
-func (it *iterator) Next() bool { return it.valid && it.step() }
+func (it *iterator) Next() bool {
+	if it.walk == backward {
+		panic("sstable: Next on a backward walk")
+	}
+	return it.valid && it.step()
+}
 
-// begin forgets where the iterator stood, for a new First or SeekGE.
-func (it *iterator) begin() bool {
-	it.valid = false
+// begin forgets where the iterator stood, for a new walk.
+func (it *iterator) begin(walk direction) bool {
+	it.valid, it.walk, it.at = false, walk, &it.entry
 	if it.closed {
 		it.err = fmt.Errorf("iterator of sstable %s: %w", it.r.file.Name(), kv.ErrClosed)
 		return false
@@ -114,23 +117,10 @@ func (it *iterator) malformed() bool { return it.fail(it.r.malformed(it.blockAt)
 
 // step moves to the entry at next, which may be the first of the next block.
 func (it *iterator) step() bool {
-	if it.next >= it.block.limit && !it.enter(it.blockAt+1) {
-		return false
+	if it.next < it.block.limit {
+		return it.read(&it.entry)
 	}
-	var h header
-	if !it.block.header(it.next, &h) || h.shared > len(it.key) {
-		return it.malformed()
-	}
-	it.key = append(it.key[:h.shared], it.block.keyBytes(&h)...)
-	it.entry.Key = it.key
-	it.entry.Value = nil
-	if h.kind != kv.KindDelete {
-		it.entry.Value = it.block.valueBytes(&h)
-	}
-	it.entry.Seq, it.entry.Kind, it.entry.Expiry = h.seq, h.kind, h.expiry
-	it.next = h.end
-	it.valid = true
-	return true
+	return it.enter(it.blockAt+1) && it.read(&it.entry)
 }
 
 // enter makes block i the current one and stands before its first entry. It
@@ -150,60 +140,45 @@ func (it *iterator) enter(i int) bool {
 	return true
 }
 
-// load returns block i from the cache, from what was read ahead, or from the
-// file.
-func (it *iterator) load(i int) (block, error) {
-	if i < it.aheadFirst || i >= it.aheadEnd {
-		find := it.r.cache.peek
-		if it.o.FillCache {
-			find = it.r.cache.lookup
-		}
-		if b, ok := find(i); ok {
-			return b, nil
-		}
-		if err := it.readAhead(i); err != nil {
-			return block{}, err
-		}
+// read decodes the entry at next, whose key begins like that of the entry
+// before it, and stands there.
+// REQUIRES: next <= block.limit.
+func (it *iterator) read(e *kv.Entry) bool {
+	p := it.block.data[it.next:it.block.limit]
+	if len(p) < minEntryBytes || p[0]|p[1]|p[2] >= 0x80 {
+		return it.readAny(e)
 	}
-	start, _ := it.r.index.span(it.aheadFirst, it.aheadFirst)
-	offset, length := it.r.index.span(i, i)
-	sealed := it.ahead[offset-start:][:length:length]
-	if it.o.FillCache { // the cache keeps it, the buffer will be used again
-		sealed = bytes.Clone(sealed)
+	// Lengths of one byte each: of most entries, and worth the shorter way.
+	shared, keyEnd := int(p[0]), minEntryBytes+int(p[1])
+	end := keyEnd + int(p[2])
+	seq, kind := kv.SplitTrailer(binary.LittleEndian.Uint64(p[3:]))
+	if shared > len(it.key) || end > len(p) || !kind.Valid() || seq == 0 {
+		return it.readAny(e) // an expiry follows, or the entry is malformed
 	}
-	b, err := it.r.openBlock(i, sealed)
-	if err == nil && it.o.FillCache {
-		it.r.cache.insert(i, b)
+	it.key = append(it.key[:shared], p[minEntryBytes:keyEnd]...)
+	e.Key, e.Value = it.key, p[keyEnd:end:end]
+	if kind == kv.KindDelete {
+		e.Value = nil
 	}
-	return b, err
+	e.Seq, e.Kind, e.Expiry = seq, kind, 0
+	it.next += end
+	it.valid = true
+	return true
 }
 
-// readAhead reads block i and those behind it that readNext admits.
-func (it *iterator) readAhead(i int) error {
-	end := i + 1
-	offset, length := it.r.index.span(i, i)
-	for end < it.r.index.blocks() {
-		_, n := it.r.index.span(i, end)
-		if n > it.readNext {
-			break
-		}
-		end, length = end+1, n
+// readAny does what read does, for any entry.
+func (it *iterator) readAny(e *kv.Entry) bool {
+	var h header
+	if !it.block.header(it.next, &h) || h.shared > len(it.key) {
+		return it.malformed()
 	}
-	it.readNext = min(max(2*it.readNext, 2*length), it.o.Readahead)
-	it.aheadFirst, it.aheadEnd = 0, 0
-	if cap(it.ahead) < length {
-		it.ahead = make([]byte, length)
+	it.key = append(it.key[:h.shared], it.block.keyBytes(&h)...)
+	e.Key, e.Value = it.key, nil
+	if h.kind != kv.KindDelete {
+		e.Value = it.block.valueBytes(&h)
 	}
-	it.ahead = it.ahead[:length]
-	err := it.r.readAt(it.ahead, offset)
-	if err != nil && end > i+1 { // it may be that of a block further on
-		_, length = it.r.index.span(i, i)
-		it.ahead, end = it.ahead[:length], i+1
-		err = it.r.readAt(it.ahead, offset)
-	}
-	if err != nil {
-		return err
-	}
-	it.aheadFirst, it.aheadEnd = i, end
-	return nil
+	e.Seq, e.Kind, e.Expiry = h.seq, h.kind, h.expiry
+	it.next = h.end
+	it.valid = true
+	return true
 }

@@ -83,7 +83,7 @@ func TestIteratorReadsAhead(t *testing.T) {
 
 	require.True(t, it.SeekGE([]byte("key03000")))
 	require.Len(t, f.takeReads(), 1)
-	require.Less(t, cap(it.(*iterator).ahead), defaultReadahead+1)
+	require.Less(t, cap(it.(*iterator).ahead.buf), defaultReadahead+1)
 	_, err = collect(it, it.SeekGE([]byte("key03000")))
 	require.NoError(t, err)
 	reads := f.takeReads()

@@ -63,7 +63,8 @@ func TestModel(t *testing.T) {
 			FillCache: rapid.Bool().Draw(t, "fill"),
 			Readahead: rapid.IntRange(0, 2000).Draw(t, "readahead"),
 		})
-		standing := len(entries) // what the model's iterator stands at
+		standing := len(entries) // what the model's iterator stands at; len(entries) is nowhere
+		walk := nowhere
 		someKey := func(t *rapid.T) []byte {
 			if rapid.Bool().Draw(t, "present") {
 				return entries[rapid.IntRange(0, len(entries)-1).Draw(t, "index")].Key
@@ -79,16 +80,41 @@ func TestModel(t *testing.T) {
 			}
 		}
 		t.Repeat(map[string]func(*rapid.T){
-			"First": func(*rapid.T) { standing = 0; check(it.First()) },
+			"First": func(*rapid.T) { standing, walk = 0, forward; check(it.First()) },
+			"Last":  func(*rapid.T) { standing, walk = len(entries)-1, backward; check(it.Last()) },
 			"SeekGE": func(t *rapid.T) {
 				k := someKey(t)
 				standing = slices.IndexFunc(entries, func(e kv.Entry) bool { return bytes.Compare(e.Key, k) >= 0 })
 				if standing < 0 {
 					standing = len(entries)
 				}
+				walk = forward
 				check(it.SeekGE(k))
 			},
-			"Next": func(*rapid.T) { standing = min(standing+1, len(entries)); check(it.Next()) },
+			"SeekLT": func(t *rapid.T) {
+				k := someKey(t)
+				standing = len(entries)
+				for i := range entries {
+					if bytes.Compare(entries[i].Key, k) < 0 {
+						standing = i
+					}
+				}
+				walk = backward
+				check(it.SeekLT(k))
+			},
+			"go on": func(*rapid.T) {
+				switch {
+				case walk == forward:
+					standing = min(standing+1, len(entries))
+					check(it.Next())
+				case standing == 0 || standing == len(entries):
+					standing = len(entries)
+					check(it.Prev())
+				default:
+					standing--
+					check(it.Prev())
+				}
+			},
 			"Get": func(t *rapid.T) {
 				q := query(someKey(t), kv.SeqNum(rapid.Uint64Range(0, 13).Draw(t, "at")))
 				r.Get(&q)

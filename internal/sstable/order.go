@@ -78,8 +78,18 @@ func (c *census) add(e *kv.Entry) {
 func (c *census) end(last []byte) {
 	c.meta.Largest = bytes.Clone(last)
 	for i := range c.tombstones {
-		if end := c.tombstones[i].Value; bytes.Compare(end, c.meta.Largest) > 0 {
-			c.meta.Largest = end
+		if key := reach(c.tombstones[i].Value); bytes.Compare(key, c.meta.Largest) > 0 {
+			c.meta.Largest = key
 		}
 	}
+}
+
+// reach returns the last key that a range tombstone with this end covers, or the
+// end itself: only one that ends with a zero byte has a key just before it. So
+// two files that cut a range at such a key are disjoint by their bounds.
+func reach(end []byte) []byte {
+	if n := len(end) - 1; n > 0 && end[n] == 0 {
+		return end[:n]
+	}
+	return end
 }

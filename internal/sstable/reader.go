@@ -25,7 +25,7 @@ type Reader struct {
 	meta     kv.TableMeta
 	filter   filter
 	index    index
-	ranges   ranges
+	ranges   *kv.RangeTombstones // nil if there are none
 	cache    fileCache
 	slow     atomic.Bool // reads waited for the disk of late; only a hint
 
@@ -127,17 +127,18 @@ func (r *Reader) parseTail(tail []byte) error {
 }
 
 // Meta says what is in the file. Its slices are immutable. Largest is the last
-// key, or the end of a range tombstone if that reaches further.
+// key, or the end of a range tombstone if that reaches further; of an end with a
+// zero byte behind it, the key just before it.
 func (r *Reader) Meta() kv.TableMeta { return r.meta }
 
 // MayContain reports false only if the file has no entry at a key of this hash.
 // It does not know of range tombstones that cover the key.
 func (r *Reader) MayContain(hash uint64) bool { return r.filter.mayContain(hash) }
 
-// RangeDeletes returns the range tombstones of the file, by start, then newest
-// first; nil if there are none. They are immutable. An iterator meets each one
-// at its start; who begins elsewhere finds here the ones that began before.
-func (r *Reader) RangeDeletes() []kv.Entry { return r.ranges.tombstones }
+// RangeTombstones returns the range tombstones of the file, nil if there are
+// none. An iterator meets each one at its start; who begins elsewhere finds here
+// the ones that began before. They hold after Close, too.
+func (r *Reader) RangeTombstones() *kv.RangeTombstones { return r.ranges }
 
 // Close releases the cached blocks and the file. It is idempotent.
 func (r *Reader) Close() error {

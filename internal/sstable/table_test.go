@@ -134,7 +134,7 @@ func TestRangeDeletesHideOlderVersions(t *testing.T) {
 	r := open(t, f, nil)
 	require.Equal(t, []byte("zz"), meta.Largest, "a range reaches further than the last key")
 	require.EqualValues(t, 3, meta.Deletes)
-	require.Len(t, r.RangeDeletes(), 3)
+	require.Equal(t, 3, r.RangeTombstones().Len())
 
 	// "y" is no key of the file, and yet the file deletes it.
 	got, err := get(r, []byte("y"), 9)

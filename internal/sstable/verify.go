@@ -34,7 +34,7 @@ func (r *Reader) Verify(ctx context.Context, progress func(bytes int64)) error {
 	}
 	progress(int64(r.footer.tailSize() + footerBytes))
 
-	it := iterator{r: c.r, o: IterOptions{Readahead: defaultReadahead}, readNext: defaultReadahead}
+	it := iterator{r: c.r, o: IterOptions{Readahead: defaultReadahead}, ahead: readahead{bytes: defaultReadahead}}
 	for i := range c.r.index.blocks() {
 		if err := ctx.Err(); err != nil {
 			return err
@@ -82,7 +82,7 @@ func (c *checker) block(it *iterator, i int) {
 	separator := slices.Concat(c.r.index.common, fields.suffix)
 	entries := uint64(0)
 	for it.next < it.block.limit {
-		if !it.step() {
+		if !it.read(&it.entry) {
 			c.report(it.err)
 			return
 		}
@@ -122,7 +122,8 @@ func (c *checker) totals() {
 	sameRange := func(a, b kv.Entry) bool {
 		return a.Seq == b.Seq && bytes.Equal(a.Key, b.Key) && bytes.Equal(a.Value, b.Value)
 	}
-	if !slices.EqualFunc(c.census.tombstones, c.r.ranges.tombstones, sameRange) {
+	tombstones := kv.NewRangeTombstones(c.census.tombstones)
+	if !slices.EqualFunc(tombstones.All(), c.r.ranges.All(), sameRange) {
 		c.corrupt(-1, "range tombstones differ from the entries")
 	}
 }

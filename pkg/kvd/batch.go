@@ -7,6 +7,7 @@ import (
 
 	"google.golang.org/grpc"
 
+	"github.com/kvd-db/kvd/pkg/kvdpb/frame"
 	kvdpb "github.com/kvd-db/kvd/pkg/kvdpb/kvd/v1"
 )
 
@@ -15,22 +16,55 @@ import (
 // safe for concurrent use.
 type Batch struct {
 	mutations []*kvdpb.Mutation
-	emptyKey  bool
+	fleeting  bool  // it has a condition that may fail now and hold later
+	err       error // of the first write that makes no sense
 }
 
-// Put adds a put; a later write of the same key in the batch replaces it.
-func (b *Batch) Put(key, value []byte) *Batch {
-	item := &kvdpb.Item{Key: bytes.Clone(key), Value: bytes.Clone(value)}
-	return b.add(key, &kvdpb.Mutation{Op: &kvdpb.Mutation_Put{Put: item}})
+// Put adds a put; a later write of the same key in the batch replaces it. It
+// takes TTL and a condition. The conditions of a batch are judged on the state
+// before it, and all must hold, also that of a write that is replaced.
+func (b *Batch) Put(key, value []byte, opts ...WriteOption) *Batch {
+	o := b.options(key, opts, inBatch)
+	item := &kvdpb.Item{Key: bytes.Clone(key), Value: bytes.Clone(value), TtlMs: ttlMillis(o.ttl)}
+	return b.add(&kvdpb.Mutation{Op: &kvdpb.Mutation_Put{Put: item}, Precondition: precondition(&o.condition)})
 }
 
 // Delete adds a delete; a later write of the same key in the batch replaces it.
-func (b *Batch) Delete(key []byte) *Batch {
-	return b.add(key, &kvdpb.Mutation{Op: &kvdpb.Mutation_Delete{Delete: bytes.Clone(key)}})
+// It takes a condition.
+func (b *Batch) Delete(key []byte, opts ...WriteOption) *Batch {
+	o := b.options(key, opts, choseCondition)
+	return b.add(&kvdpb.Mutation{Op: &kvdpb.Mutation_Delete{Delete: bytes.Clone(key)}, Precondition: precondition(&o.condition)})
 }
 
-func (b *Batch) add(key []byte, m *kvdpb.Mutation) *Batch {
-	b.emptyKey = b.emptyKey || len(key) == 0
+// DeleteRange adds the removal of every key of a range, but for those that later
+// writes of the batch put. The range must have an end that is above its start.
+func (b *Batch) DeleteRange(r Range) *Batch {
+	r, err := deletable(r)
+	b.fail(err)
+	return b.add(&kvdpb.Mutation{Op: &kvdpb.Mutation_DeleteRange{DeleteRange: r.clone().wire()}})
+}
+
+func (b *Batch) options(key []byte, opts []WriteOption, takes choices) writeOptions {
+	if len(key) == 0 {
+		b.fail(errEmptyKey)
+	}
+	if len(opts) == 0 {
+		return writeOptions{}
+	}
+	o, err := collect(opts, takes)
+	b.fail(err)
+	b.fleeting = b.fleeting || o.condition.Kind != frame.VersionEquals && o.condition.Kind != 0
+	o.condition.Value = bytes.Clone(o.condition.Value)
+	return o
+}
+
+func (b *Batch) fail(err error) {
+	if b.err == nil && err != nil {
+		b.err = fmt.Errorf("write %d of the batch: %w", len(b.mutations), err)
+	}
+}
+
+func (b *Batch) add(m *kvdpb.Mutation) *Batch {
 	b.mutations = append(b.mutations, m)
 	return b
 }
@@ -41,33 +75,30 @@ func (b *Batch) Len() int { return len(b.mutations) }
 // Reset empties the batch.
 func (b *Batch) Reset() {
 	clear(b.mutations)
-	b.mutations, b.emptyKey = b.mutations[:0], false
+	*b = Batch{mutations: b.mutations[:0]}
 }
 
 // Apply performs the writes of the batch, all of them at the version that it
-// returns, or none. The batch stays as it is. Errors are those of Put; an empty
-// batch is ErrInvalid.
+// returns, or none. The batch stays as it is. It takes Durable and WrittenAt.
+//
+// Errors are those of Put, where ErrConflict means that a condition did not hold;
+// an empty batch, and one with a write that makes no sense, is ErrInvalid.
 func (c *Client) Apply(ctx context.Context, b *Batch, opts ...WriteOption) (version uint64, err error) {
-	o, err := c.writeOptions(opts)
+	o, err := c.writeOptions(opts, ofCommit)
 	switch {
 	case err != nil:
-	case b.emptyKey:
-		err = errEmptyKey
+	case b.err != nil:
+		err = b.err
 	case b.Len() == 0:
 		err = fmt.Errorf("%w: the batch is empty", ErrInvalid)
 	}
 	if err != nil {
 		return 0, &Error{Op: "apply", Err: err}
 	}
-	request := &kvdpb.WriteRequest{
-		Mutations: b.mutations,
-		Atomic:    true,
-		Options:   &kvdpb.RequestOptions{Durability: o.durability.wire()},
-	}
-	err = c.unary(ctx, "apply", true, func(ctx context.Context, conn *conn, opts ...grpc.CallOption) error {
+	request := &kvdpb.WriteRequest{Mutations: b.mutations, Atomic: true}
+	return c.unaryWrite(ctx, "apply", &o, !b.fleeting, func(ctx context.Context, conn *conn, options *kvdpb.RequestOptions, opts ...grpc.CallOption) (*kvdpb.ResponseMeta, error) {
+		request.Options = options
 		response, err := conn.kv.Write(ctx, request, opts...)
-		version = response.GetMeta().GetVersion()
-		return err
+		return response.GetMeta(), err
 	})
-	return version, err
 }

@@ -48,6 +48,26 @@ func BenchmarkLonePut(b *testing.B) {
 	}
 }
 
+// BenchmarkLoneUpdate is a transaction that reads and writes one key: a snapshot,
+// a read and a commit, one after the other.
+func BenchmarkLoneUpdate(b *testing.B) {
+	db := startTCP(b)
+	ctx := context.Background()
+	key, value := []byte("key-000000000001"), make([]byte, 128)
+	require.NoError(b, db.Put(ctx, key, value))
+	for b.Loop() {
+		err := db.Update(ctx, func(tx *Txn) error {
+			if _, err := tx.Get(ctx, key); err != nil {
+				return err
+			}
+			return tx.Put(ctx, key, value)
+		})
+		if err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
 // BenchmarkLoneGetRatio takes turns, so that both meet the same machine.
 func BenchmarkLoneGetRatio(b *testing.B) {
 	echo, get := startEcho(b), getter(b, startTCP(b))

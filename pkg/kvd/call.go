@@ -14,8 +14,14 @@ import (
 
 // answer is what a Get, Put or Delete brought.
 type answer struct {
-	value   []byte // of a Get
-	version uint64 // of the item read, or of the write
+	version uint64 // that the answer is valid at, or of the write
+	found   bool   // by a Get, or by a write that asked for what was there
+	item    Item   // that was found, without its key
+}
+
+// itemOf takes an item over from a message.
+func itemOf(i *kvdpb.Item) Item {
+	return Item{Value: append([]byte{}, i.GetValue()...), Version: i.GetVersion(), TTL: ttlOf(i.GetTtlMs())}
 }
 
 var errEmptyKey = fmt.Errorf("%w: a key has at least one byte", ErrInvalid)
@@ -26,9 +32,6 @@ func (c *Client) operate(ctx context.Context, name string, op frame.Op) (answer,
 	if len(op.Key) == 0 {
 		return answer{}, &Error{Op: name, Err: errEmptyKey}
 	}
-	if c.config.batching.Disabled || len(op.Value) > c.config.batching.MaxBytes {
-		return c.operateAlone(ctx, name, op)
-	}
 	if !c.calls.enter() {
 		return answer{}, &Error{Op: name, Err: ErrClosed}
 	}
@@ -36,8 +39,12 @@ func (c *Client) operate(ctx context.Context, name string, op frame.Op) (answer,
 	if err := ctx.Err(); err != nil {
 		return answer{}, &Error{Op: name, Err: err}
 	}
-	tries := c.attempts(ctx, name, op.Kind != frame.Get)
+	if c.config.batching.Disabled || len(op.Value)+len(op.Condition.Value) > c.config.batching.MaxBytes {
+		return c.operateAlone(ctx, name, op)
+	}
+	tries := c.attemptsAt(ctx, name, &op)
 	for {
+		tries.sign(&op.Options)
 		a, f := c.attempt(ctx, op, tries.left())
 		if f == nil {
 			c.budget.earn()
@@ -47,6 +54,19 @@ func (c *Client) operate(ctx context.Context, name string, op frame.Op) (answer,
 			return answer{}, err
 		}
 	}
+}
+
+// attemptsAt returns the state of the tries of op.
+func (c *Client) attemptsAt(ctx context.Context, name string, op *frame.Op) attempts {
+	if op.Kind == frame.Get {
+		return c.attempts(ctx, name)
+	}
+	a := c.writeAttempts(ctx, name)
+	a.lasting = op.Condition.Kind == frame.VersionEquals
+	if op.ReturnPrevious {
+		a.name = noName // the server remembers the write, but not what it replaced
+	}
+	return a
 }
 
 // attempt has op performed once in a frame, within the time left; 0 is no bound.
@@ -61,9 +81,9 @@ func (c *Client) attempt(ctx context.Context, op frame.Op, left time.Duration) (
 	one := calls.Get().(*call)
 	one.op = op
 	reusable := l.do(ctx, one, left)
-	a, f := answer{one.value, one.version}, one.fault
+	a, f := one.answer, one.fault
 	if reusable {
-		one.op, one.value, one.version, one.fault = frame.Op{}, nil, 0, nil
+		one.op, one.answer, one.fault = frame.Op{}, answer{}, nil
 		calls.Put(one)
 	}
 	return a, f
@@ -71,36 +91,90 @@ func (c *Client) attempt(ctx context.Context, op frame.Op, left time.Duration) (
 
 // operateAlone performs one operation by a call of its own.
 func (c *Client) operateAlone(ctx context.Context, name string, op frame.Op) (a answer, err error) {
-	options := &kvdpb.RequestOptions{Durability: op.Durability}
-	err = c.unary(ctx, name, op.Kind != frame.Get, func(ctx context.Context, conn *conn, opts ...grpc.CallOption) error {
+	tries := c.attemptsAt(ctx, name, &op)
+	err = c.call(ctx, &tries, func(ctx context.Context, conn *conn, opts ...grpc.CallOption) error {
+		options := tries.requestOptions(op.Durability)
+		var found *kvdpb.Item
+		var meta *kvdpb.ResponseMeta
 		switch op.Kind {
 		case frame.Get:
-			r, err := conn.kv.Get(ctx, &kvdpb.GetRequest{Key: op.Key}, opts...)
-			if err == nil {
-				a = answer{append([]byte{}, r.GetItem().GetValue()...), r.GetItem().GetVersion()}
+			r, err := conn.kv.Get(ctx, &kvdpb.GetRequest{Key: op.Key, AtVersion: op.AtVersion}, opts...)
+			if err != nil {
+				return err
 			}
-			return err
+			found, meta = r.GetItem(), r.GetMeta()
 		case frame.Put:
-			item := &kvdpb.Item{Key: op.Key, Value: op.Value}
-			r, err := conn.kv.Put(ctx, &kvdpb.PutRequest{Item: item, Options: options}, opts...)
-			a.version = r.GetMeta().GetVersion()
-			return err
+			r, err := conn.kv.Put(ctx, &kvdpb.PutRequest{
+				Item:           &kvdpb.Item{Key: op.Key, Value: op.Value, TtlMs: op.TTLMillis},
+				Precondition:   precondition(&op.Condition),
+				ReturnPrevious: op.ReturnPrevious,
+				Options:        options,
+			}, opts...)
+			if err != nil {
+				return err
+			}
+			found, meta = r.GetPrevious(), r.GetMeta()
 		default:
-			r, err := conn.kv.Delete(ctx, &kvdpb.DeleteRequest{Key: op.Key, Options: options}, opts...)
-			a.version = r.GetMeta().GetVersion()
-			return err
+			r, err := conn.kv.Delete(ctx, &kvdpb.DeleteRequest{
+				Key:            op.Key,
+				Precondition:   precondition(&op.Condition),
+				ReturnPrevious: op.ReturnPrevious,
+				Options:        options,
+			}, opts...)
+			if err != nil {
+				return err
+			}
+			found, meta = r.GetPrevious(), r.GetMeta()
 		}
+		a = answer{version: meta.GetVersion(), found: op.Kind == frame.Get || found != nil}
+		if a.found {
+			a.item = itemOf(found)
+		}
+		c.names.see(max(a.version, a.item.Version))
+		return nil
 	})
 	return a, err
 }
 
-// unary makes a call until it succeeds or must not be tried again.
-func (c *Client) unary(ctx context.Context, name string, write bool, call func(context.Context, *conn, ...grpc.CallOption) error) error {
+// unary makes a call that is no write until it succeeds or must not be tried
+// again.
+func (c *Client) unary(ctx context.Context, name string, call func(context.Context, *conn, ...grpc.CallOption) error) error {
 	if !c.calls.enter() {
 		return &Error{Op: name, Err: ErrClosed}
 	}
 	defer c.calls.leave()
-	tries := c.attempts(ctx, name, write)
+	tries := c.attempts(ctx, name)
+	return c.call(ctx, &tries, call)
+}
+
+// unaryWrite is unary for a write, of which it returns the version. The call gets
+// the options of the try. If lasting is set, what the write asks for and does not
+// find it never will.
+func (c *Client) unaryWrite(ctx context.Context, name string, o *writeOptions, lasting bool,
+	call func(context.Context, *conn, *kvdpb.RequestOptions, ...grpc.CallOption) (*kvdpb.ResponseMeta, error),
+) (version uint64, err error) {
+	if !c.calls.enter() {
+		return 0, &Error{Op: name, Err: ErrClosed}
+	}
+	defer c.calls.leave()
+	tries := c.writeAttempts(ctx, name)
+	tries.lasting = lasting
+	err = c.call(ctx, &tries, func(ctx context.Context, conn *conn, opts ...grpc.CallOption) error {
+		meta, err := call(ctx, conn, tries.requestOptions(o.durability.wire()), opts...)
+		version = meta.GetVersion()
+		return err
+	})
+	if err != nil {
+		return 0, err
+	}
+	c.names.see(version)
+	o.report(version)
+	return version, nil
+}
+
+// call makes a call until it succeeds or must not be tried again. The client's
+// gate has been entered.
+func (c *Client) call(ctx context.Context, tries *attempts, call func(context.Context, *conn, ...grpc.CallOption) error) error {
 	if !tries.deadline.IsZero() {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithDeadline(ctx, tries.deadline)

@@ -23,9 +23,15 @@ import (
 type Client struct {
 	config config
 	budget *retryBudget
+	names  names
 	conns  []*conn
 	calls  gate
+	// releases has a value for each snapshot that is being given back.
+	releases chan struct{}
 
+	// open ends when Close begins, and with it what nobody waits for.
+	open  context.Context
+	close context.CancelFunc
 	// life ends when Close has waited for the calls in flight; background counts
 	// the goroutines that it ends.
 	life       context.Context
@@ -40,6 +46,7 @@ type Client struct {
 type conn struct {
 	grpc   *grpc.ClientConn
 	kv     kvdpb.KVServiceClient
+	txn    kvdpb.TxnServiceClient
 	reads  *lane
 	writes *lane
 	// calls counts what is under way beside the lanes.
@@ -56,8 +63,10 @@ func Open(target string, opts ...Option) (*Client, error) {
 	if err != nil {
 		return nil, &Error{Op: "open", Err: err}
 	}
-	c := &Client{config: config, budget: newRetryBudget()}
+	c := &Client{config: config, budget: newRetryBudget(), releases: make(chan struct{}, maxReleases)}
+	c.names.init()
 	c.calls.init()
+	c.open, c.close = context.WithCancel(context.Background())
 	c.life, c.end = context.WithCancel(context.Background())
 	for range config.conns {
 		cc, err := grpc.NewClient(config.target(target), config.dialOptions(target)...)
@@ -65,7 +74,7 @@ func Open(target string, opts ...Option) (*Client, error) {
 			closeErr := c.Close()
 			return nil, &Error{Op: "open", Err: fmt.Errorf("%w: target %q: %w", ErrInvalid, target, firstError(err, closeErr))}
 		}
-		conn := &conn{grpc: cc, kv: kvdpb.NewKVServiceClient(cc)}
+		conn := &conn{grpc: cc, kv: kvdpb.NewKVServiceClient(cc), txn: kvdpb.NewTxnServiceClient(cc)}
 		conn.reads, conn.writes = newLane(c, cc), newLane(c, cc)
 		c.conns = append(c.conns, conn)
 	}
@@ -126,7 +135,7 @@ func (c *config) target(target string) string {
 // Ping reports whether the server can be reached and takes requests.
 func (c *Client) Ping(ctx context.Context) error {
 	ready := false
-	err := c.unary(ctx, "ping", false, func(ctx context.Context, conn *conn, opts ...grpc.CallOption) error {
+	err := c.unary(ctx, "ping", func(ctx context.Context, conn *conn, opts ...grpc.CallOption) error {
 		answer, err := healthpb.NewHealthClient(conn.grpc).
 			Check(ctx, &healthpb.HealthCheckRequest{Service: kvdpb.HealthReadiness}, opts...)
 		ready = answer.GetStatus() == healthpb.HealthCheckResponse_SERVING
@@ -139,10 +148,12 @@ func (c *Client) Ping(ctx context.Context) error {
 }
 
 // Close waits for the calls in flight, scans included, and disconnects. Calls
-// that begin after it return ErrClosed. It is idempotent. A scan's loop must not
+// that begin after it return ErrClosed, and snapshots that are still open end
+// with their leases. It is idempotent. A scan's loop must not
 // call it: it would wait for itself.
 func (c *Client) Close() error {
 	c.closed.Do(func() {
+		c.close()
 		c.calls.close()
 		c.end()
 		for _, conn := range c.conns {

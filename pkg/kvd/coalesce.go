@@ -50,10 +50,8 @@ type call struct {
 	done  chan struct{} // gets one value when the call is finished by others
 	timer *time.Timer   // stopped while nobody waits
 
-	// The answer: fault is nil on success.
-	fault   *fault
-	value   []byte
-	version uint64 // of the item read, or of the write
+	fault  *fault // nil on success
+	answer answer
 }
 
 type callState uint8

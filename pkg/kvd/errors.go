@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 	"time"
 
@@ -20,7 +21,10 @@ import (
 var (
 	// ErrNotFound: the key is not there.
 	ErrNotFound = errors.New("key not found")
-	// ErrUncertain: the write may or may not have happened.
+	// ErrConflict: the condition of a write did not hold, or a transaction read what
+	// was written since; Error.Reason says which. Nothing was written.
+	ErrConflict = errors.New("conflict")
+	// ErrUncertain: the write may or may not have happened, now or a little later.
 	ErrUncertain = errors.New("outcome unknown")
 	// ErrOverloaded: the server refused before doing anything; see Error.RetryAfter.
 	ErrOverloaded = errors.New("server overloaded")
@@ -28,16 +32,17 @@ var (
 	ErrUnavailable = errors.New("server unavailable")
 	// ErrReadOnly: the server takes no writes, for example because its disk is full.
 	ErrReadOnly = errors.New("server is read-only")
-	// ErrTooLarge: a key, value, batch or answer exceeds a limit of the server.
+	// ErrTooLarge: a key, value, batch, transaction or answer exceeds a limit.
 	ErrTooLarge = errors.New("too large")
 	// ErrInvalid: the call can never succeed as it stands.
 	ErrInvalid = errors.New("invalid argument")
-	// ErrVersionGone: the scan lasted longer than the server keeps its version.
+	// ErrVersionGone: the server does not keep the version any more: the lease of a
+	// snapshot has ended, or a scan took too long.
 	ErrVersionGone = errors.New("version no longer available")
 	// ErrCorrupt: what the server has stored failed its checksum.
 	ErrCorrupt = errors.New("corruption on the server")
-	// ErrClosed: Close was called.
-	ErrClosed = errors.New("client closed")
+	// ErrClosed: the client or snapshot was closed, or the transaction is over.
+	ErrClosed = errors.New("closed")
 	// ErrInternal: the server or the client has a bug.
 	ErrInternal = errors.New("internal error")
 )
@@ -47,11 +52,15 @@ type Error struct {
 	// Op is the call: "get", "put", "scan" and so on.
 	Op string
 	// Reason is the stable word that the server sent, such as "READ_ONLY"; empty if
-	// the error did not come from the server.
+	// the error did not come from the server. An ErrConflict has "CONDITION_FAILED"
+	// or "CONFLICT", also where the client itself found it.
 	Reason string
 	// Message is what the server said, for people.
 	Message string
-	// Attempts is how often the call was tried.
+	// Version is what the key had in place of what a failed condition asked for: 0 if
+	// it was absent, or not yet committed.
+	Version uint64
+	// Attempts is how often the call was tried, or the transaction run.
 	Attempts int
 	// RetryAfter is when the server asked to be called again; 0 if it did not.
 	RetryAfter time.Duration
@@ -81,8 +90,11 @@ type fault struct {
 	reason     string
 	message    string
 	retryAfter time.Duration
+	version    uint64 // found by a failed condition
 	// undone says that nothing happened at the server, even if it was a write.
 	undone bool
+	// never says that no other try of the same write has happened or will.
+	never bool
 	// transient says that another attempt may succeed.
 	transient bool
 }
@@ -96,6 +108,8 @@ var reasons = map[string]fault{
 	kvdpb.ReasonOverloaded:       {err: ErrOverloaded, undone: true, transient: true},
 	kvdpb.ReasonDeadlineExceeded: {err: context.DeadlineExceeded, undone: true},
 	kvdpb.ReasonCancelled:        {err: context.Canceled, undone: true},
+	kvdpb.ReasonConditionFailed:  {err: ErrConflict, undone: true},
+	kvdpb.ReasonConflict:         {err: ErrConflict, undone: true, never: true}, // what was written since stays written
 	kvdpb.ReasonOutcomeUnknown:   {err: ErrUncertain},
 	kvdpb.ReasonReadOnly:         {err: ErrReadOnly, undone: true},
 	kvdpb.ReasonShuttingDown:     {err: ErrUnavailable, undone: true, transient: true},
@@ -107,12 +121,14 @@ var reasons = map[string]fault{
 
 // faultOfReason translates what the server said about one operation. An unknown
 // reason, of a newer server, is judged by its code.
-func faultOfReason(reason, message string, code codes.Code, retryAfter time.Duration) *fault {
+func faultOfReason(reason, message string, code codes.Code) *fault {
 	f, known := reasons[reason]
 	if !known {
 		f = faultOfCode(code)
 	}
-	f.reason, f.message, f.retryAfter = reason, message, retryAfter
+	f.reason, f.message = reason, message
+	// A store that stopped may run again soon, and will know what it wrote.
+	f.transient = f.transient || reason == kvdpb.ReasonOutcomeUnknown && code == codes.Unavailable
 	return &f
 }
 
@@ -135,25 +151,33 @@ func faultOfCode(code codes.Code) fault {
 
 // faultOfResult translates the answer to an operation in a frame.
 func faultOfResult(r *frame.Result) *fault {
-	return faultOfReason(r.Reason, r.Message, codes.Code(r.Code), time.Duration(r.RetryAfterMillis)*time.Millisecond)
+	f := faultOfReason(r.Reason, r.Message, codes.Code(r.Code))
+	f.retryAfter = time.Duration(r.RetryAfterMillis) * time.Millisecond
+	f.version = r.Version
+	return f
 }
 
 // faultOfStatus translates the error of a gRPC call or stream.
 func faultOfStatus(err error) *fault {
 	s := status.Convert(err)
-	var reason string
+	var info *errdetails.ErrorInfo
 	var retryAfter time.Duration
 	for _, d := range s.Details() {
 		switch d := d.(type) {
 		case *errdetails.ErrorInfo:
 			if d.Domain == kvdpb.ErrorDomain {
-				reason = d.Reason
+				info = d
 			}
 		case *errdetails.RetryInfo:
 			retryAfter = d.RetryDelay.AsDuration()
 		}
 	}
-	return faultOfReason(reason, s.Message(), s.Code(), retryAfter)
+	f := faultOfReason(info.GetReason(), s.Message(), s.Code())
+	f.retryAfter = retryAfter
+	if v, err := strconv.ParseUint(info.GetMetadata()[kvdpb.MetadataVersion], 10, 64); err == nil {
+		f.version = v
+	}
+	return f
 }
 
 // faultOfStream judges the end of a stream for the operations under way on it.
@@ -173,10 +197,14 @@ func faultOfStream(err error) *fault {
 	return f
 }
 
-// error makes the fault of the last attempt the error of the call.
-func (f *fault) error(op string, write bool, attempts int) error {
+// error makes the fault of the last try the error of the call. With doubt, the
+// call is a write that may have happened all the same.
+func (f *fault) error(op string, doubt bool, attempts int) error {
 	e := &Error{Op: op, Reason: f.reason, Message: f.message, Attempts: attempts, RetryAfter: f.retryAfter, Err: f.err}
-	if write && !f.undone && !errors.Is(f.err, ErrUncertain) {
+	if f.reason == kvdpb.ReasonConditionFailed {
+		e.Version = f.version
+	}
+	if doubt && !errors.Is(f.err, ErrUncertain) {
 		e.Err = fmt.Errorf("%w: %w", ErrUncertain, f.err)
 	}
 	return e

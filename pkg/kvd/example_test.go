@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"log"
 	"net"
+	"strconv"
+	"time"
 
 	"google.golang.org/grpc/test/bufconn"
 
@@ -113,4 +115,184 @@ func ExampleClient_Scan() {
 	// Output:
 	// user/ada = here
 	// user/grace = here
+}
+
+// A transfer between two accounts is a transaction: whoever moves money at the
+// same time makes it run again.
+func ExampleClient_Update() {
+	inMemory, stop := memory()
+	defer stop()
+	ctx := context.Background()
+	db, err := kvd.Open(address, inMemory)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer db.Close()
+	alice, bob := []byte("account/alice"), []byte("account/bob")
+	if _, err := db.Apply(ctx, new(kvd.Batch).Put(alice, []byte("100")).Put(bob, []byte("20"))); err != nil {
+		log.Fatal(err)
+	}
+
+	balance := func(r kvd.Reader, account []byte) (int, error) {
+		value, err := r.Get(ctx, account)
+		if err != nil {
+			return 0, err
+		}
+		return strconv.Atoi(string(value))
+	}
+	errPoor := errors.New("not enough money")
+	err = db.Update(ctx, func(tx *kvd.Txn) error {
+		from, err := balance(tx, alice)
+		if err != nil {
+			return err
+		}
+		to, err := balance(tx, bob)
+		if err != nil {
+			return err
+		}
+		if from < 30 {
+			return errPoor // nothing is written
+		}
+		if err := tx.Put(ctx, alice, []byte(strconv.Itoa(from-30))); err != nil {
+			return err
+		}
+		return tx.Put(ctx, bob, []byte(strconv.Itoa(to+30)))
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	for item, err := range db.Scan(ctx, kvd.Prefix([]byte("account/"))) {
+		if err != nil {
+			log.Fatal(err)
+		}
+		fmt.Printf("%s = %s\n", item.Key, item.Value)
+	}
+	// Output:
+	// account/alice = 70
+	// account/bob = 50
+}
+
+// The next number of a sequence, which nobody else gets.
+func ExampleTransact() {
+	inMemory, stop := memory()
+	defer stop()
+	ctx := context.Background()
+	db, err := kvd.Open(address, inMemory)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer db.Close()
+	if err := db.Put(ctx, []byte("orders"), []byte("41")); err != nil {
+		log.Fatal(err)
+	}
+
+	order, err := kvd.Transact(ctx, db, func(tx *kvd.Txn) (int, error) {
+		value, err := tx.Get(ctx, []byte("orders"))
+		if err != nil {
+			return 0, err
+		}
+		last, err := strconv.Atoi(string(value))
+		if err != nil {
+			return 0, err
+		}
+		return last + 1, tx.Put(ctx, []byte("orders"), []byte(strconv.Itoa(last+1)))
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println("order", order)
+	// Output: order 42
+}
+
+// A lock that frees itself if its holder is gone.
+func ExampleIfAbsent() {
+	inMemory, stop := memory()
+	defer stop()
+	ctx := context.Background()
+	db, err := kvd.Open(address, inMemory)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer db.Close()
+
+	for _, worker := range []string{"ada", "grace"} {
+		err := db.Put(ctx, []byte("lock/backup"), []byte(worker), kvd.IfAbsent(), kvd.TTL(time.Minute))
+		switch {
+		case err == nil:
+			fmt.Println(worker, "has the lock")
+		case errors.Is(err, kvd.ErrConflict):
+			fmt.Println(worker, "comes too late")
+		default:
+			log.Fatal(err)
+		}
+	}
+	// Output:
+	// ada has the lock
+	// grace comes too late
+}
+
+// A counter of one key needs no transaction: it is written only if it still has
+// the version that was read.
+func ExampleIfVersion() {
+	inMemory, stop := memory()
+	defer stop()
+	ctx := context.Background()
+	db, err := kvd.Open(address, inMemory)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer db.Close()
+
+	visits := []byte("visits")
+	for {
+		item, err := db.GetItem(ctx, visits)
+		if err != nil && !errors.Is(err, kvd.ErrNotFound) {
+			log.Fatal(err)
+		}
+		n, _ := strconv.Atoi(string(item.Value)) // 0 if it is absent
+		err = db.Put(ctx, visits, []byte(strconv.Itoa(n+1)), kvd.IfVersion(item.Version))
+		if errors.Is(err, kvd.ErrConflict) {
+			continue // somebody was faster
+		}
+		if err != nil {
+			log.Fatal(err)
+		}
+		fmt.Println("visit", n+1)
+		break
+	}
+	// Output: visit 1
+}
+
+// What a snapshot shows stays as it was, however long one looks.
+func ExampleClient_Snapshot() {
+	inMemory, stop := memory()
+	defer stop()
+	ctx := context.Background()
+	db, err := kvd.Open(address, inMemory)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer db.Close()
+	if err := db.Put(ctx, []byte("page"), []byte("first edition")); err != nil {
+		log.Fatal(err)
+	}
+
+	snapshot, err := db.Snapshot(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer snapshot.Close()
+	if err := db.Put(ctx, []byte("page"), []byte("second edition")); err != nil {
+		log.Fatal(err)
+	}
+	for _, reader := range []kvd.Reader{snapshot, db} {
+		page, err := reader.Get(ctx, []byte("page"))
+		if err != nil {
+			log.Fatal(err)
+		}
+		fmt.Printf("%s\n", page)
+	}
+	// Output:
+	// first edition
+	// second edition
 }

@@ -10,64 +10,63 @@ import (
 	kvdpb "github.com/kvd-db/kvd/pkg/kvdpb/kvd/v1"
 )
 
-// Item is a key with its value and the version that wrote it. Versions grow
-// with every write of the store.
-type Item struct {
-	Key, Value []byte
-	Version    uint64
-}
-
-// Lookup is one answer of GetMany.
-type Lookup struct {
-	Item
-	Found bool
-}
-
 // Get returns the value of key: the newest that was acknowledged before the
-// call, or a newer one. A present key has a non-nil value, which may be empty.
+// call, or a newer one, unless AtVersion asks for an old one. A present key has a
+// non-nil value, which may be empty.
 //
 // Errors: ErrNotFound for an absent key, and those that every call has.
-func (c *Client) Get(ctx context.Context, key []byte) ([]byte, error) {
-	a, err := c.operate(ctx, "get", frame.Op{Kind: frame.Get, Key: key})
-	return a.value, err
+func (c *Client) Get(ctx context.Context, key []byte, opts ...ReadOption) ([]byte, error) {
+	item, err := c.get(ctx, key, collectRead(opts).at)
+	return item.Value, err
 }
 
-// GetItem is Get with the version that wrote the value.
-func (c *Client) GetItem(ctx context.Context, key []byte) (Item, error) {
-	a, err := c.operate(ctx, "get", frame.Op{Kind: frame.Get, Key: key})
-	if err != nil {
-		return Item{}, err
+// GetItem is Get with the version that wrote the value and its time to live.
+func (c *Client) GetItem(ctx context.Context, key []byte, opts ...ReadOption) (Item, error) {
+	item, err := c.get(ctx, key, collectRead(opts).at)
+	if err == nil {
+		item.Key = bytes.Clone(key)
 	}
-	return Item{Key: bytes.Clone(key), Value: a.value, Version: a.version}, nil
+	return item, err
+}
+
+// get reads one key; the item is without it.
+func (c *Client) get(ctx context.Context, key []byte, at uint64) (Item, error) {
+	a, err := c.operate(ctx, "get", frame.Op{Kind: frame.Get, Key: key, AtVersion: at})
+	return a.item, err
 }
 
 // GetMany reads all keys at one version and answers in their order; an absent
 // key has Found == false. The server's limits of a batch apply to the number of
 // keys and to the bytes of the answer: more is ErrTooLarge.
-func (c *Client) GetMany(ctx context.Context, keys [][]byte) ([]Lookup, error) {
+func (c *Client) GetMany(ctx context.Context, keys [][]byte, opts ...ReadOption) ([]Lookup, error) {
+	return c.getMany(ctx, keys, collectRead(opts).at)
+}
+
+func (c *Client) getMany(ctx context.Context, keys [][]byte, at uint64) ([]Lookup, error) {
+	const name = "get many"
 	for _, key := range keys {
 		if len(key) == 0 {
-			return nil, &Error{Op: "get many", Err: errEmptyKey}
+			return nil, &Error{Op: name, Err: errEmptyKey}
 		}
 	}
 	var response *kvdpb.BatchGetResponse
-	err := c.unary(ctx, "get many", false, func(ctx context.Context, conn *conn, opts ...grpc.CallOption) (err error) {
-		response, err = conn.kv.BatchGet(ctx, &kvdpb.BatchGetRequest{Keys: keys}, opts...)
+	err := c.unary(ctx, name, func(ctx context.Context, conn *conn, opts ...grpc.CallOption) (err error) {
+		response, err = conn.kv.BatchGet(ctx, &kvdpb.BatchGetRequest{Keys: keys, AtVersion: at}, opts...)
 		return err
 	})
 	if err != nil {
 		return nil, err
 	}
 	if len(response.Lookups) != len(keys) {
-		return nil, &Error{Op: "get many", Attempts: 1, Err: ErrInternal, Message: "the server answered another number of keys"}
+		return nil, &Error{Op: name, Attempts: 1, Err: ErrInternal, Message: "the server answered another number of keys"}
 	}
+	c.names.see(response.GetMeta().GetVersion())
 	lookups := make([]Lookup, len(keys))
 	for i, l := range response.Lookups {
-		lookups[i] = Lookup{Item: Item{Key: bytes.Clone(keys[i])}, Found: l.Found}
 		if l.Found {
-			lookups[i].Value = append([]byte{}, l.GetItem().GetValue()...)
-			lookups[i].Version = l.GetItem().GetVersion()
+			lookups[i] = Lookup{Item: itemOf(l.Item), Found: true}
 		}
+		lookups[i].Key = bytes.Clone(keys[i])
 	}
 	return lookups, nil
 }

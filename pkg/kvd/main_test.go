@@ -11,16 +11,19 @@ import (
 	"go.uber.org/goleak"
 	"google.golang.org/grpc/test/bufconn"
 
+	"github.com/kvd-db/kvd/internal/daemon"
+	"github.com/kvd-db/kvd/internal/engine"
 	"github.com/kvd-db/kvd/internal/kv"
 	"github.com/kvd-db/kvd/internal/server"
 	"github.com/kvd-db/kvd/internal/server/servertest"
+	"github.com/kvd-db/kvd/internal/vfs"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // cluster is a server in memory with a way to it that a test can cut.
 type cluster struct {
-	store  *servertest.Store
+	store  *servertest.Store // nil if it is another
 	server *server.Server
 	dialer func(context.Context, string) (net.Conn, error)
 }
@@ -31,7 +34,15 @@ func serve(t testing.TB, store *servertest.Store, o server.Options) *cluster {
 	if store == nil {
 		store = servertest.New(kv.DefaultLimits)
 	}
-	c := &cluster{store: store, server: server.New(store, o)}
+	c := serveStore(t, store, o)
+	c.store = store
+	return c
+}
+
+// serveStore is serve for any store.
+func serveStore(t testing.TB, store server.Store, o server.Options) *cluster {
+	t.Helper()
+	c := &cluster{server: server.New(store, o)}
 	l := bufconn.Listen(1 << 20)
 	served := make(chan error, 1)
 	go func() { served <- c.server.Serve(l) }()
@@ -43,6 +54,20 @@ func serve(t testing.TB, store *servertest.Store, o server.Options) *cluster {
 	})
 	c.dialer = func(ctx context.Context, _ string) (net.Conn, error) { return l.DialContext(ctx) }
 	return c
+}
+
+// everyStore runs a test on the simple store, which says what is right, and on the
+// engine.
+func everyStore(t *testing.T, test func(t *testing.T, db *Client)) {
+	t.Run("simple", func(t *testing.T) { test(t, openMemory(t)) })
+	t.Run("engine", func(t *testing.T) {
+		e, err := engine.Open("data", engine.Options{
+			FS: vfs.NewMem(), Partitions: 4, MemtableBytes: 8 << 20, CacheBytes: 4 << 20, SegmentBytes: 1 << 20,
+		})
+		require.NoError(t, err)
+		t.Cleanup(func() { assert.NoError(t, e.Close()) })
+		test(t, serveStore(t, daemon.Store(e), server.Options{}).open(t))
+	})
 }
 
 // open returns a client of the cluster, closed when the test ends.

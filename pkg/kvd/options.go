@@ -22,6 +22,7 @@ type config struct {
 	batching   Batching
 	durability Durability
 	logger     *slog.Logger
+	anonymous  bool
 	dialer     func(ctx context.Context, address string) (net.Conn, error)
 }
 
@@ -93,6 +94,11 @@ func WithBatching(b Batching) Option { return func(c *config) { c.batching = b }
 // Durable. Without it the server's default applies.
 func WithDurability(d Durability) Option { return func(c *config) { c.durability = d } }
 
+// WithoutDeduplication sends writes without names, which saves some bytes and what
+// the server remembers of them. A write that may have happened is then not tried
+// again: ErrUncertain comes more often.
+func WithoutDeduplication() Option { return func(c *config) { c.anonymous = true } }
+
 // WithLogger tells l when a stream to the server breaks. Without it the client is
 // silent.
 func WithLogger(l *slog.Logger) Option { return func(c *config) { c.logger = l } }
@@ -130,30 +136,3 @@ func (d Durability) check() error {
 
 // wire is the level as the protocol has it; the numbers are the same.
 func (d Durability) wire() kvdpb.Durability { return kvdpb.Durability(d) }
-
-// WriteOption is a choice for one write or batch.
-type WriteOption func(*writeOptions)
-
-type writeOptions struct{ durability Durability }
-
-// Durable chooses what the acknowledgement of this write means.
-func Durable(d Durability) WriteOption { return func(o *writeOptions) { o.durability = d } }
-
-func (c *Client) writeOptions(opts []WriteOption) (writeOptions, error) {
-	o := writeOptions{durability: c.config.durability}
-	for _, opt := range opts {
-		opt(&o)
-	}
-	return o, o.durability.check()
-}
-
-// ScanOption is a choice for one scan.
-type ScanOption func(*kvdpb.ScanRequest)
-
-// Limit ends the scan after n items; 0 means no limit.
-func Limit(n int) ScanOption {
-	return func(r *kvdpb.ScanRequest) { r.Limit = uint64(max(n, 0)) }
-}
-
-// KeysOnly leaves the values out.
-func KeysOnly() ScanOption { return func(r *kvdpb.ScanRequest) { r.KeysOnly = true } }

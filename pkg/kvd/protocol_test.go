@@ -2,84 +2,26 @@ package kvd
 
 import (
 	"context"
-	"net"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"google.golang.org/genproto/googleapis/rpc/errdetails"
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
-	"google.golang.org/grpc/test/bufconn"
 
 	kvdpb "github.com/kvd-db/kvd/pkg/kvdpb/kvd/v1"
 )
 
-// scripted is a server whose Pipeline does what a test says.
-type scripted struct {
-	kvdpb.UnimplementedKVServiceServer
-	mu     sync.Mutex
-	opened int
-	script func(opened int, stream kvdpb.KVService_PipelineServer) error
-}
-
-func (s *scripted) Pipeline(stream kvdpb.KVService_PipelineServer) error {
-	s.mu.Lock()
-	s.opened++
-	opened := s.opened
-	s.mu.Unlock()
-	return s.script(opened, stream)
-}
-
-func openScripted(t *testing.T, script func(int, kvdpb.KVService_PipelineServer) error) *Client {
+func openScripted(t *testing.T, script func(int, kvdpb.KVService_PipelineServer) error, opts ...Option) *Client {
 	t.Helper()
-	l := bufconn.Listen(1 << 16)
-	s := grpc.NewServer(grpc.WaitForHandlers(true))
-	kvdpb.RegisterKVServiceServer(s, &scripted{script: script})
-	served := make(chan error, 1)
-	go func() { served <- s.Serve(l) }()
-	t.Cleanup(func() {
-		s.Stop()
-		assert.NoError(t, <-served)
-	})
-	db, err := Open("memory", WithDialer(func(ctx context.Context, _ string) (net.Conn, error) { return l.DialContext(ctx) }))
-	require.NoError(t, err)
-	t.Cleanup(func() { assert.NoError(t, db.Close()) })
-	return db
+	return (&scripted{pipeline: script}).open(t, opts...)
 }
 
-func answerAll(r *kvdpb.PipelineRequest) *kvdpb.PipelineResponse {
-	response := &kvdpb.PipelineResponse{}
-	for _, op := range r.Ops {
-		result := &kvdpb.PipelineResponse_Result{Tag: op.Tag}
-		switch op.Op.(type) {
-		case *kvdpb.PipelineRequest_Op_Get:
-			result.Result = &kvdpb.PipelineResponse_Result_Get{Get: &kvdpb.GetResponse{Item: &kvdpb.Item{Value: []byte("v")}}}
-		case *kvdpb.PipelineRequest_Op_Put:
-			result.Result = &kvdpb.PipelineResponse_Result_Put{Put: &kvdpb.PutResponse{}}
-		}
-		response.Results = append(response.Results, result)
-	}
-	return response
-}
-
-func serveFrames(stream kvdpb.KVService_PipelineServer) error {
-	for {
-		r, err := stream.Recv()
-		if err != nil {
-			return nil
-		}
-		if err := stream.Send(answerAll(r)); err != nil {
-			return err
-		}
-	}
-}
-
-// A stream that ends under an operation is retried for a read, and leaves a
-// write in doubt, unless the server refused the stream at the door.
+// A stream that ends under an operation is retried for a read and for a write
+// with a name, and leaves one without in doubt, unless the server refused the
+// stream at the door.
 func TestAStreamThatEnds(t *testing.T) {
 	overloaded := status.New(codes.ResourceExhausted, "no")
 	for name, test := range map[string]struct {
@@ -93,7 +35,7 @@ func TestAStreamThatEnds(t *testing.T) {
 		"by a restart": {withReason(t, status.New(codes.Unavailable, "bye"), kvdpb.ReasonShuttingDown), true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			db := openScripted(t, func(opened int, stream kvdpb.KVService_PipelineServer) error {
+			script := func(opened int, stream kvdpb.KVService_PipelineServer) error {
 				if opened%2 == 1 {
 					_, err := stream.Recv()
 					if err != nil {
@@ -102,7 +44,10 @@ func TestAStreamThatEnds(t *testing.T) {
 					return test.end
 				}
 				return serveFrames(stream)
-			})
+			}
+			require.NoError(t, openScripted(t, script).Put(context.Background(), []byte("k"), nil))
+
+			db := openScripted(t, script, WithoutDeduplication())
 			value, err := db.Get(context.Background(), []byte("k"))
 			require.NoError(t, err)
 			assert.Equal(t, "v", string(value))
@@ -115,13 +60,6 @@ func TestAStreamThatEnds(t *testing.T) {
 			require.NoError(t, err)
 		})
 	}
-}
-
-func withReason(t *testing.T, s *status.Status, reason string) error {
-	t.Helper()
-	s, err := s.WithDetails(&errdetails.ErrorInfo{Reason: reason, Domain: kvdpb.ErrorDomain})
-	require.NoError(t, err)
-	return s.Err()
 }
 
 // A server that breaks the protocol gives errors, never wrong answers.

@@ -5,6 +5,9 @@ import (
 	"math/rand/v2"
 	"sync/atomic"
 	"time"
+
+	"github.com/kvd-db/kvd/pkg/kvdpb/frame"
+	kvdpb "github.com/kvd-db/kvd/pkg/kvdpb/kvd/v1"
 )
 
 const (
@@ -52,13 +55,19 @@ func (b *retryBudget) spend() bool {
 type attempts struct {
 	client   *Client
 	op       string
-	write    bool
 	deadline time.Time // zero: none
 	n        int       // tries so far
+
+	// Of a write. One without a name is not tried again once it is in doubt.
+	write bool
+	name  name
+	doubt bool // a try may have happened, or may yet
+	// lasting says that a condition of the write, once it failed, fails for ever.
+	lasting bool
 }
 
-func (c *Client) attempts(ctx context.Context, op string, write bool) attempts {
-	a := attempts{client: c, op: op, write: write}
+func (c *Client) attempts(ctx context.Context, op string) attempts {
+	a := attempts{client: c, op: op}
 	if d, has := ctx.Deadline(); has {
 		a.deadline = d
 	} else if c.config.timeout > 0 {
@@ -67,25 +76,69 @@ func (c *Client) attempts(ctx context.Context, op string, write bool) attempts {
 	return a
 }
 
+// writeAttempts is attempts for a write, which gets a name.
+func (c *Client) writeAttempts(ctx context.Context, op string) attempts {
+	a := c.attempts(ctx, op)
+	a.write = true
+	if !c.config.anonymous {
+		a.name = c.names.next()
+	}
+	return a
+}
+
+// sign puts the name of the write into the options of its next try.
+func (a *attempts) sign(o *frame.Options) {
+	o.ClientID, o.Sequence = a.name.client, a.name.sequence
+	if a.doubt {
+		o.Retried, o.KnownVersion = true, a.name.known
+	}
+}
+
+// requestOptions are the options of the next try outside frames.
+func (a *attempts) requestOptions(d kvdpb.Durability) *kvdpb.RequestOptions {
+	var o frame.Options
+	a.sign(&o)
+	return &kvdpb.RequestOptions{
+		ClientId: o.ClientID, Sequence: o.Sequence, Durability: d,
+		Retried: o.Retried, KnownVersion: o.KnownVersion,
+	}
+}
+
 // again decides after a fault: it waits and returns nil if the call should be
 // tried again, else it returns the error of the call.
 func (a *attempts) again(ctx context.Context, f *fault) error {
 	a.n++
-	if !f.transient || a.write && !f.undone || a.n == maxAttempts {
-		return f.error(a.op, a.write, a.n)
+	a.judge(f)
+	if !f.transient || a.doubt && !a.name.given() || a.n == maxAttempts {
+		return f.error(a.op, a.doubt, a.n)
 	}
 	wait := max(rand.N(min(backoffBase<<a.n, backoffMax)), f.retryAfter)
 	if !a.deadline.IsZero() && time.Until(a.deadline) <= wait || !a.client.budget.spend() {
-		return f.error(a.op, a.write, a.n)
+		return f.error(a.op, a.doubt, a.n)
 	}
-	timer := time.NewTimer(wait)
+	if err := pause(ctx, wait); err != nil {
+		return (&fault{err: err, message: f.message, reason: f.reason}).error(a.op, a.doubt, a.n)
+	}
+	return nil
+}
+
+// pause waits for d, or until ctx ends, whose error it then returns.
+func pause(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
 		return nil
 	case <-ctx.Done():
-		return (&fault{err: ctx.Err(), undone: f.undone, message: f.message, reason: f.reason}).error(a.op, a.write, a.n)
+		return ctx.Err()
 	}
+}
+
+// judge notes what a fault says about all tries so far. One that did nothing
+// does not clear up an earlier one that was lost: that may be on its way still.
+func (a *attempts) judge(f *fault) {
+	never := f.never || a.lasting && f.reason == kvdpb.ReasonConditionFailed
+	a.doubt = a.write && !never && (a.doubt || !f.undone)
 }
 
 // left is the time until the deadline: at least a nanosecond, and 0 if there is

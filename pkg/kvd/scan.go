@@ -1,7 +1,6 @@
 package kvd
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -11,44 +10,22 @@ import (
 	kvdpb "github.com/kvd-db/kvd/pkg/kvdpb/kvd/v1"
 )
 
-// Range is the set of keys k with Start <= k < End. An empty End means that the
-// range has no upper bound.
-type Range struct{ Start, End []byte }
-
-// All is the range of all keys.
-func All() Range { return Range{} }
-
-// Between is the range of the keys k with start <= k < end. It keeps the slices.
-func Between(start, end []byte) Range { return Range{Start: start, End: end} }
-
-// Prefix is the range of the keys that begin with p. It keeps no part of p.
-func Prefix(p []byte) Range {
-	r := Range{Start: bytes.Clone(p)}
-	// The end is the smallest key above all that have the prefix: the prefix with
-	// its last byte below 0xff raised by one and cut behind it.
-	for i := len(p) - 1; i >= 0; i-- {
-		if p[i] != 0xff {
-			r.End = bytes.Clone(p[:i+1])
-			r.End[i]++
-			break
-		}
-	}
-	return r
-}
-
-// Scan yields the items of a range in key order, all as of one version, not
-// older than anything acknowledged before the loop began. If it cannot go on it
-// yields one error, last. Leaving the loop early frees everything; items may be
-// kept.
+// Scan yields the items of a range in key order, or the reverse of it, all as of
+// one version, not older than anything acknowledged before the loop began, unless
+// AtVersion asks for an old one. If it cannot go on it yields one error, last.
+// Leaving the loop early frees everything; items may be kept.
 //
 // The timeout of the client bounds the wait for each chunk of items, not the
 // whole scan; a deadline of ctx bounds the whole. The server keeps a scan's
 // version for a limited time only: a loop that stands still for longer ends with
 // an error. A scan is tried again only before its first item.
 func (c *Client) Scan(ctx context.Context, r Range, opts ...ScanOption) iter.Seq2[Item, error] {
-	request := &kvdpb.ScanRequest{Range: &kvdpb.Range{Start: bytes.Clone(r.Start), End: bytes.Clone(r.End)}}
-	for _, o := range opts {
-		o(request)
+	return c.scan(ctx, r, collectScan(opts))
+}
+
+func (c *Client) scan(ctx context.Context, r Range, o scanOptions) iter.Seq2[Item, error] {
+	request := &kvdpb.ScanRequest{
+		Range: r.clone().wire(), Reverse: o.reverse, KeysOnly: o.keysOnly, Limit: o.limit, AtVersion: o.at,
 	}
 	return func(yield func(Item, error) bool) {
 		if !c.calls.enter() {
@@ -56,7 +33,7 @@ func (c *Client) Scan(ctx context.Context, r Range, opts ...ScanOption) iter.Seq
 			return
 		}
 		defer c.calls.leave()
-		s := scan{client: c, tries: c.attempts(ctx, "scan", false)}
+		s := scan{client: c, tries: c.attempts(ctx, "scan")}
 		if _, has := ctx.Deadline(); !has {
 			s.tries.deadline = time.Time{} // the timeout is that of each chunk
 		}
@@ -104,9 +81,10 @@ func (s *scan) run(caller context.Context, request *kvdpb.ScanRequest, yield fun
 		if stalled != nil {
 			stalled.Stop() // the loop takes its time
 		}
+		s.client.names.see(chunk.GetMeta().GetVersion())
 		for _, item := range chunk.Items {
 			s.yielded = true
-			if !yield(Item{Key: item.Key, Value: item.Value, Version: item.Version}, nil) {
+			if !yield(Item{Key: item.Key, Value: item.Value, Version: item.Version, TTL: ttlOf(item.TtlMs)}, nil) {
 				return true, nil
 			}
 		}

@@ -167,6 +167,7 @@ func (s *stream) receive() error {
 // answer finishes the calls that a response answers. It returns an error if the
 // response has more than that.
 func (s *stream) answer(r *frame.Response) (err error) {
+	s.lane.client.names.see(newest(r))
 	answered := make([]*call, len(r.Results))
 	s.lane.mu.Lock()
 	for i := range r.Results {
@@ -195,6 +196,14 @@ func (s *stream) answer(r *frame.Response) (err error) {
 	return err
 }
 
+// newest returns the newest version that a response knows of.
+func newest(r *frame.Response) (version uint64) {
+	for i := range r.Results {
+		version = max(version, r.Results[i].Version, r.Results[i].ItemVersion)
+	}
+	return version
+}
+
 // landLocked finds the call of a tag and takes it off its frame.
 func (s *stream) landLocked(tag uint64) (*call, bool) {
 	place, i := tag/frame.MaxOps, tag%frame.MaxOps
@@ -221,11 +230,11 @@ func (c *call) take(r *frame.Result) {
 		c.fault = faultOfResult(r)
 	case r.Kind != c.op.Kind:
 		c.fault = &fault{err: ErrInternal, message: "the server answered another kind of operation"}
-	case r.Kind == frame.Get:
-		c.value = append([]byte{}, r.Value...)
-		c.version = r.ItemVersion
 	default:
-		c.version = r.Version
+		c.answer.version = r.Version
+		if c.answer.found = r.Kind == frame.Get || r.HasPrevious; c.answer.found {
+			c.answer.item = Item{Value: append([]byte{}, r.Value...), Version: r.ItemVersion, TTL: ttlOf(r.TTLMillis)}
+		}
 	}
 }
 

@@ -1,190 +1,138 @@
 // Package servertest has a store in memory for the tests of those who speak to
-// a server: honest, small and slow. It is not the engine.
+// a server: honest, small and slow. It is not the engine, but what a reader would
+// write down to say what one does: every version of every key in one map, under
+// one lock, and a clock that a test moves.
 package servertest
 
 import (
 	"bytes"
 	"context"
-	"slices"
-	"sort"
+	"errors"
 	"sync"
+	"time"
 
 	"github.com/kvd-db/kvd/internal/kv"
 	"github.com/kvd-db/kvd/internal/server"
 )
 
-// Store is a map that keeps server.Store's obligations. Its hooks let a test
-// stand in the way. Safe for concurrent use.
+// Store keeps server.Store's obligations. Its hooks let a test stand in the way.
+// Safe for concurrent use.
 type Store struct {
-	// OnLookup and OnWrite run before each call is served, outside the lock. An
-	// error of theirs is the error of the call. Set before the store is used.
-	OnLookup func(ctx context.Context, reads []*kv.Lookup) error
-	OnWrite  func(ctx context.Context, writes []*kv.Write) error
+	// The hooks run before each call is served, outside the lock: OnLookup for
+	// Lookup and LookupAt, OnWrite for Write, OnApply for Apply, Commit and Execute
+	// (with the batch for the case that the guards hold), OnSnapshot for
+	// BeginSnapshot. An error of theirs is the error of the call. Set them before the
+	// store is used.
+	//
+	// One that is kv.ErrUncertain stands for an answer that was lost: what the call
+	// asks for is done all the same.
+	OnLookup   func(ctx context.Context, reads []*kv.Lookup) error
+	OnWrite    func(ctx context.Context, writes []*kv.Write) error
+	OnApply    func(ctx context.Context, b *kv.WriteBatch) error
+	OnSnapshot func(ctx context.Context) error
 	// OnScan runs before each item of a scan.
 	OnScan func(ctx context.Context, item *kv.Item) error
 
 	limits kv.Limits
 	mu     struct {
 		sync.Mutex
-		items   map[string]kv.Item
+		keys    map[string][]kv.Entry // puts and deletes, oldest first
 		version kv.SeqNum
+		now     uint64
+
+		snapshots map[uint64]snapshot
+		lastID    uint64
+
+		names     map[name]outcome
+		forgotten kv.SeqNum // names of writes up to here are
 	}
 }
 
 var _ server.Store = (*Store)(nil)
 
-// New returns an empty store.
+// New returns an empty store. Its clock stands still but for Advance.
 func New(l kv.Limits) *Store {
 	s := &Store{limits: l}
-	s.mu.items = make(map[string]kv.Item)
+	s.mu.keys = make(map[string][]kv.Entry)
+	s.mu.snapshots = make(map[uint64]snapshot)
+	s.mu.names = make(map[name]outcome)
+	s.mu.now = uint64(time.Now().UnixMilli())
 	return s
 }
 
 // Limits implements server.Store.
 func (s *Store) Limits() kv.Limits { return s.limits }
 
+// Now implements server.Store.
+func (s *Store) Now() uint64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.mu.now
+}
+
+// Advance moves the clock.
+func (s *Store) Advance(d time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.mu.now += uint64(d.Milliseconds())
+}
+
 // Len returns the number of keys.
 func (s *Store) Len() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return len(s.mu.items)
+	return len(s.rangeLocked(kv.Range{}, s.newestLocked()))
 }
 
-// Lookup implements server.Store.
-func (s *Store) Lookup(ctx context.Context, reads []*kv.Lookup) error {
-	if s.OnLookup != nil {
-		if err := s.OnLookup(ctx, reads); err != nil {
-			return err
+// answerLost is how a hook asks for a call that is served but not answered.
+func answerLost(err error) bool { return errors.Is(err, kv.ErrUncertain) }
+
+// view is what a read sees: versions up to at, of which what has expired by now is
+// none.
+type view struct {
+	at  kv.SeqNum
+	now uint64
+}
+
+func (s *Store) newestLocked() view { return view{s.mu.version, s.mu.now} }
+
+// findLocked returns the version of a key that a view shows.
+func (s *Store) findLocked(key []byte, v view) (e kv.Entry, found bool) {
+	for _, candidate := range s.mu.keys[string(key)] {
+		if candidate.Seq <= v.at {
+			e = candidate
 		}
 	}
-	_, err := s.LookupAt(ctx, reads)
-	return err
+	expired := e.Expiry != 0 && e.Expiry <= v.now
+	return e, e.Kind == kv.KindPut && !expired
 }
 
-// LookupAt implements server.Store.
-func (s *Store) LookupAt(ctx context.Context, reads []*kv.Lookup) (kv.SeqNum, error) {
-	if err := ctx.Err(); err != nil {
-		return 0, err
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, r := range reads {
-		*r = kv.Lookup{Key: r.Key, Budget: r.Budget, ReadVersion: s.mu.version}
-		if r.Budget.Spent() {
-			r.Err = kv.ErrBudgetSpent
+// rangeLocked returns the items of a range in no order.
+func (s *Store) rangeLocked(r kv.Range, v view) (items []kv.Item) {
+	for key := range s.mu.keys {
+		if !r.Contains([]byte(key)) {
 			continue
 		}
-		item, found := s.mu.items[string(r.Key)]
-		if !found {
-			continue
+		if e, found := s.findLocked([]byte(key), v); found {
+			items = append(items, kv.Item{Key: []byte(key), Value: e.Value, Version: e.Seq, Expiry: e.Expiry})
 		}
-		if !r.Budget.Take(len(item.Value)) {
-			r.Err = kv.ErrBudgetSpent
-			continue
-		}
-		r.Found, r.Version, r.Value = true, item.Version, bytes.Clone(item.Value)
 	}
-	return s.mu.version, nil
+	return items
 }
 
-// Write implements server.Store.
-func (s *Store) Write(ctx context.Context, writes []*kv.Write) error {
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	if s.OnWrite != nil {
-		if err := s.OnWrite(ctx, writes); err != nil {
-			return err
+// addLocked adds a version that has the store's newest number.
+func (s *Store) addLocked(op *kv.Op) {
+	if op.Kind == kv.KindRangeDelete {
+		for _, item := range s.rangeLocked(kv.Range{Start: op.Key, End: op.Value}, s.newestLocked()) {
+			s.addLocked(&kv.Op{Kind: kv.KindDelete, Key: item.Key})
 		}
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, w := range writes {
-		if w.Err != nil {
-			continue // a hook decided it
-		}
-		s.mu.version++
-		w.Version = s.mu.version
-		s.putLocked(&w.Op)
-	}
-	return nil
-}
-
-// Apply implements server.Store.
-func (s *Store) Apply(ctx context.Context, b *kv.WriteBatch, _ kv.WriteOptions) (kv.SeqNum, error) {
-	if err := ctx.Err(); err != nil {
-		return 0, err
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.mu.version++
-	for i := range b.Ops() {
-		s.putLocked(&b.Ops()[i])
-	}
-	return s.mu.version, nil
-}
-
-func (s *Store) putLocked(op *kv.Op) {
-	if op.Kind == kv.KindDelete {
-		delete(s.mu.items, string(op.Key))
 		return
 	}
-	s.mu.items[string(op.Key)] = kv.Item{Key: bytes.Clone(op.Key), Value: slices.Clone(op.Value), Version: s.mu.version}
+	versions := s.mu.keys[string(op.Key)]
+	if n := len(versions); n > 0 && versions[n-1].Seq == s.mu.version {
+		versions = versions[:n-1] // the last operation of a batch on a key wins
+	}
+	s.mu.keys[string(op.Key)] = append(versions, kv.Entry{
+		Kind: op.Kind, Value: bytes.Clone(op.Value), Seq: s.mu.version, Expiry: op.Expiry,
+	})
 }
-
-// Scan implements server.Store.
-func (s *Store) Scan(ctx context.Context, r kv.Range, o kv.ScanOptions) (server.Scanner, error) {
-	if err := ctx.Err(); err != nil {
-		return nil, err
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	sc := &scanner{ctx: ctx, store: s, version: s.mu.version}
-	for key, item := range s.mu.items {
-		if r.Contains([]byte(key)) {
-			if o.KeysOnly {
-				item.Value = nil
-			}
-			sc.items = append(sc.items, item)
-		}
-	}
-	sort.Slice(sc.items, func(i, j int) bool { return bytes.Compare(sc.items[i].Key, sc.items[j].Key) < 0 })
-	if o.Limit > 0 && uint64(len(sc.items)) > o.Limit {
-		sc.items = sc.items[:o.Limit]
-	}
-	return sc, nil
-}
-
-type scanner struct {
-	ctx     context.Context
-	store   *Store
-	version kv.SeqNum
-	items   []kv.Item
-	current kv.Item
-	err     error
-}
-
-func (s *scanner) Next() bool {
-	if s.err == nil {
-		s.err = s.ctx.Err()
-	}
-	if s.err != nil || len(s.items) == 0 {
-		return false
-	}
-	// A borrowed item is spoiled by the next, as an engine's would be.
-	for i := range s.current.Key {
-		s.current.Key[i] = 0xdd
-	}
-	s.current = s.items[0]
-	s.current.Key = bytes.Clone(s.current.Key)
-	s.items = s.items[1:]
-	if s.store.OnScan != nil {
-		s.err = s.store.OnScan(s.ctx, &s.current)
-	}
-	return s.err == nil
-}
-
-func (s *scanner) Item() *kv.Item     { return &s.current }
-func (s *scanner) Version() kv.SeqNum { return s.version }
-func (s *scanner) Err() error         { return s.err }
-func (s *scanner) Close() error       { return nil }

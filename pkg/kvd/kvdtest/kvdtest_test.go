@@ -1,8 +1,10 @@
 package kvdtest_test
 
 import (
+	"errors"
 	"fmt"
 	"strconv"
+	"sync"
 	"testing"
 	"time"
 
@@ -72,4 +74,116 @@ func TestAWrongOptionFailsTheTestAndLeavesNothing(t *testing.T) {
 	w := &wrongOption{TB: t}
 	kvdtest.New(w, kvd.WithConns(-1))
 	assert.Contains(t, w.fatal, "connections")
+}
+
+// A transaction may be the first thing that happens to a store.
+func TestATransactionOnAnEmptyStore(t *testing.T) {
+	db := kvdtest.New(t)
+	ctx := t.Context()
+	require.NoError(t, db.View(ctx, func(s *kvd.Snapshot) error {
+		require.NoError(t, db.Put(ctx, []byte("later"), nil))
+		_, err := s.Get(ctx, []byte("later"))
+		require.ErrorIs(t, err, kvd.ErrNotFound)
+		return nil
+	}))
+	db = kvdtest.New(t)
+	require.NoError(t, db.Update(ctx, func(tx *kvd.Txn) error {
+		_, err := tx.Get(ctx, []byte("a"))
+		require.ErrorIs(t, err, kvd.ErrNotFound)
+		return tx.Put(ctx, []byte("a"), []byte("1"))
+	}))
+	value, err := db.Get(ctx, []byte("a"))
+	require.NoError(t, err)
+	assert.Equal(t, "1", string(value))
+}
+
+func TestConditionsExpiryAndRanges(t *testing.T) {
+	db := kvdtest.New(t)
+	ctx := t.Context()
+	k := []byte("k")
+	var version uint64
+	require.NoError(t, db.Put(ctx, k, []byte("1"), kvd.IfAbsent(), kvd.WrittenAt(&version), kvd.TTL(time.Hour)))
+	err := db.Put(ctx, k, []byte("2"), kvd.IfAbsent())
+	require.ErrorIs(t, err, kvd.ErrConflict)
+	e, ok := errors.AsType[*kvd.Error](err)
+	require.True(t, ok)
+	assert.Equal(t, version, e.Version)
+	var previous kvd.Item
+	require.NoError(t, db.Put(ctx, k, []byte("2"), kvd.IfVersion(version), kvd.Previous(&previous)))
+	assert.Equal(t, "1", string(previous.Value))
+	assert.Equal(t, version, previous.Version)
+	assert.InDelta(t, time.Hour, previous.TTL, float64(time.Minute))
+
+	require.NoError(t, db.Put(ctx, []byte("short"), nil, kvd.TTL(time.Millisecond)))
+	require.Eventually(t, func() bool {
+		_, err := db.Get(ctx, []byte("short"))
+		return errors.Is(err, kvd.ErrNotFound)
+	}, 10*time.Second, time.Millisecond)
+
+	_, err = db.Apply(ctx, new(kvd.Batch).Put([]byte("u/1"), nil).Put([]byte("u/2"), nil).Put([]byte("v"), nil))
+	require.NoError(t, err)
+	require.NoError(t, db.DeleteRange(ctx, kvd.Prefix([]byte("u/"))))
+	var keys []string
+	for item, err := range db.Scan(ctx, kvd.All(), kvd.Reverse(), kvd.KeysOnly()) {
+		require.NoError(t, err)
+		keys = append(keys, string(item.Key))
+	}
+	assert.Equal(t, []string{"v", "k"}, keys)
+}
+
+// Money is moved by many at once, and never made or lost, as anybody sees who
+// looks at one version.
+func TestTransactionsKeepTheSum(t *testing.T) {
+	db := kvdtest.New(t, kvd.WithDurability(kvd.Memory))
+	ctx := t.Context()
+	const accounts, movers, moves = 5, 8, 25
+	account := func(i int) []byte { return fmt.Appendf(nil, "account/%d", i%accounts) }
+	var b kvd.Batch
+	for i := range accounts {
+		b.Put(account(i), []byte("100"))
+	}
+	_, err := db.Apply(ctx, &b)
+	require.NoError(t, err)
+	sum := func(r kvd.Reader) (total int) {
+		for item, err := range r.Scan(ctx, kvd.Prefix([]byte("account/"))) {
+			assert.NoError(t, err)
+			n, err := strconv.Atoi(string(item.Value))
+			assert.NoError(t, err)
+			total += n
+		}
+		return total
+	}
+	var all sync.WaitGroup
+	for mover := range movers {
+		all.Go(func() {
+			for i := range moves {
+				err := db.Update(ctx, func(tx *kvd.Txn) error {
+					for n, change := range map[int]int{mover + i: -1, mover + 2*i + 1: 1} {
+						value, err := tx.Get(ctx, account(n))
+						if err != nil {
+							return err
+						}
+						old, err := strconv.Atoi(string(value))
+						if err != nil {
+							return err
+						}
+						if err := tx.Put(ctx, account(n), []byte(strconv.Itoa(old+change))); err != nil {
+							return err
+						}
+					}
+					if mover == 0 {
+						assert.Equal(t, 100*accounts, sum(tx), "with its own writes")
+					}
+					return nil
+				}, kvd.MaxAttempts(1000))
+				assert.NoError(t, err)
+				assert.NoError(t, db.View(ctx, func(s *kvd.Snapshot) error {
+					assert.Equal(t, 100*accounts, sum(s))
+					return nil
+				}))
+			}
+		})
+	}
+	all.Wait()
+	assert.Equal(t, 100*accounts, sum(db))
 }

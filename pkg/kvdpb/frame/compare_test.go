@@ -2,6 +2,7 @@ package frame
 
 import (
 	"fmt"
+	"reflect"
 
 	kvdpb "github.com/kvd-db/kvd/pkg/kvdpb/kvd/v1"
 )
@@ -16,19 +17,58 @@ func compareRequest(r *Request, want *kvdpb.PipelineRequest) string {
 		w := Op{Tag: op.Tag, TimeoutMillis: op.TimeoutMs}
 		switch body := op.Op.(type) {
 		case *kvdpb.PipelineRequest_Op_Get:
-			w.Kind, w.Key = Get, body.Get.GetKey()
+			w.Kind, w.Key, w.AtVersion = Get, body.Get.GetKey(), body.Get.GetAtVersion()
 		case *kvdpb.PipelineRequest_Op_Put:
-			w.Kind, w.Key, w.Value = Put, body.Put.GetItem().GetKey(), body.Put.GetItem().GetValue()
-			w.Durability = body.Put.GetOptions().GetDurability()
+			item := body.Put.GetItem()
+			w.Kind, w.Key, w.Value, w.TTLMillis = Put, item.GetKey(), item.GetValue(), item.GetTtlMs()
+			w.Condition, w.ReturnPrevious = conditionOf(body.Put.GetPrecondition()), body.Put.GetReturnPrevious()
+			w.Options = optionsOf(body.Put.GetOptions())
 		case *kvdpb.PipelineRequest_Op_Delete:
 			w.Kind, w.Key = Delete, body.Delete.GetKey()
-			w.Durability = body.Delete.GetOptions().GetDurability()
+			w.Condition, w.ReturnPrevious = conditionOf(body.Delete.GetPrecondition()), body.Delete.GetReturnPrevious()
+			w.Options = optionsOf(body.Delete.GetOptions())
 		}
-		if got := r.Ops[i]; fmt.Sprintf("%x", got) != fmt.Sprintf("%x", w) {
-			return fmt.Sprintf("operation %d is %x, want %x", i, got, w)
+		got := r.Ops[i]
+		for _, b := range []*[]byte{&got.Key, &got.Value, &got.Condition.Value, &w.Key, &w.Value, &w.Condition.Value} {
+			nilIfEmpty(b)
+		}
+		if !reflect.DeepEqual(got, w) {
+			return fmt.Sprintf("operation %d is %v, want %v", i, got, w)
 		}
 	}
 	return ""
+}
+
+// nilIfEmpty makes two ways to have no bytes one.
+func nilIfEmpty(b *[]byte) {
+	if len(*b) == 0 {
+		*b = nil
+	}
+}
+
+func conditionOf(p *kvdpb.Precondition) (c Condition) {
+	switch kind := p.GetKind().(type) {
+	case *kvdpb.Precondition_MustExist:
+		if kind.MustExist {
+			c.Kind = MustExist
+		}
+	case *kvdpb.Precondition_MustNotExist:
+		if kind.MustNotExist {
+			c.Kind = MustNotExist
+		}
+	case *kvdpb.Precondition_VersionEquals:
+		c.Kind, c.Version = VersionEquals, kind.VersionEquals
+	case *kvdpb.Precondition_ValueEquals:
+		c.Kind, c.Value = ValueEquals, kind.ValueEquals
+	}
+	return c
+}
+
+func optionsOf(o *kvdpb.RequestOptions) Options {
+	return Options{
+		Durability: o.GetDurability(), ClientID: o.GetClientId(), Sequence: o.GetSequence(),
+		Retried: o.GetRetried(), KnownVersion: o.GetKnownVersion(),
+	}
 }
 
 // compareResponse does so for a response. A result may by its bytes be both a
@@ -44,15 +84,19 @@ func compareResponse(r *Response, want *kvdpb.PipelineResponse) string {
 			RetryAfterMillis: s.GetRetryAfterMs(), Version: s.GetVersion(),
 		}
 		var meta *kvdpb.ResponseMeta
+		var item *kvdpb.Item
 		switch body := result.Result.(type) {
 		case *kvdpb.PipelineResponse_Result_Get:
-			w.Kind, meta = Get, body.Get.GetMeta()
-			w.Value, w.ItemVersion = body.Get.GetItem().GetValue(), body.Get.GetItem().GetVersion()
+			w.Kind, meta, item = Get, body.Get.GetMeta(), body.Get.GetItem()
 		case *kvdpb.PipelineResponse_Result_Put:
-			w.Kind, meta = Put, body.Put.GetMeta()
+			w.Kind, meta, item = Put, body.Put.GetMeta(), body.Put.GetPrevious()
+			w.HasPrevious = item != nil
 		case *kvdpb.PipelineResponse_Result_Delete:
-			w.Kind, meta = Delete, body.Delete.GetMeta()
+			w.Kind, meta, item = Delete, body.Delete.GetMeta(), body.Delete.GetPrevious()
+			w.HasPrevious = item != nil
 		}
+		w.Value, w.ItemVersion, w.TTLMillis = item.GetValue(), item.GetVersion(), item.GetTtlMs()
+		w.Deduplicated = meta.GetDeduplicated()
 		got := r.Results[i]
 		if meta != nil {
 			w.Version = meta.GetVersion()
@@ -60,8 +104,10 @@ func compareResponse(r *Response, want *kvdpb.PipelineResponse) string {
 		if meta != nil && s != nil || s == nil && w.Kind != 0 && meta == nil {
 			got.Version, w.Version = 0, 0
 		}
-		if fmt.Sprintf("%x", got) != fmt.Sprintf("%x", w) {
-			return fmt.Sprintf("result %d is %x, want %x", i, got, w)
+		nilIfEmpty(&got.Value)
+		nilIfEmpty(&w.Value)
+		if !reflect.DeepEqual(got, w) {
+			return fmt.Sprintf("result %d is %v, want %v", i, got, w)
 		}
 	}
 	return ""

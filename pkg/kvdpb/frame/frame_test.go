@@ -18,11 +18,34 @@ var requests = map[string]Request{
 	"empty": {},
 	"gets":  {Ops: []Op{{Tag: 1, Kind: Get, Key: []byte("a")}, {Kind: Get, Key: []byte("b"), TimeoutMillis: 5000}}},
 	"writes": {Ops: []Op{
-		{Tag: math.MaxUint64, Kind: Put, Key: []byte("k"), Value: []byte("v"), Durability: kvdpb.Durability_DURABILITY_SYNC, TimeoutMillis: math.MaxUint32},
+		{Tag: math.MaxUint64, Kind: Put, Key: []byte("k"), Value: []byte("v"), Options: Options{Durability: kvdpb.Durability_DURABILITY_SYNC}, TimeoutMillis: math.MaxUint32},
 		{Tag: 7, Kind: Put, Key: []byte("k")},
-		{Tag: 8, Kind: Delete, Key: []byte("k"), Durability: kvdpb.Durability_DURABILITY_MEMORY},
+		{Tag: 8, Kind: Delete, Key: []byte("k"), Options: Options{Durability: kvdpb.Durability_DURABILITY_MEMORY}},
 	}},
-	"large":   {Ops: []Op{{Kind: Put, Key: bytes.Repeat([]byte{1}, 5000), Value: make([]byte, 1<<20)}}},
+	"large":       {Ops: []Op{{Kind: Put, Key: bytes.Repeat([]byte{1}, 5000), Value: make([]byte, 1<<20)}}},
+	"at versions": {Ops: []Op{{Kind: Get, Key: []byte("a"), AtVersion: 7}, {Kind: Get, Key: []byte("a"), AtVersion: math.MaxUint64}}},
+	"conditions": {Ops: []Op{
+		{Kind: Put, Key: []byte("k"), Condition: Condition{Kind: MustExist}, ReturnPrevious: true},
+		{Kind: Put, Key: []byte("k"), Condition: Condition{Kind: MustNotExist}, TTLMillis: 60_000},
+		{Kind: Put, Key: []byte("k"), Condition: Condition{Kind: VersionEquals}},
+		{Kind: Delete, Key: []byte("k"), Condition: Condition{Kind: VersionEquals, Version: math.MaxUint64}, ReturnPrevious: true},
+		{Kind: Delete, Key: []byte("k"), Condition: Condition{Kind: ValueEquals}},
+		{Kind: Delete, Key: []byte("k"), Condition: Condition{Kind: ValueEquals, Value: []byte("old")}},
+	}},
+	"names": {Ops: []Op{
+		{Kind: Put, Key: []byte("k"), Options: Options{ClientID: 1, Sequence: 1}},
+		{Kind: Delete, Key: []byte("k"), Options: Options{ClientID: math.MaxUint64, Sequence: math.MaxUint64, Retried: true, KnownVersion: 1 << 55}},
+		{Kind: Put, Key: []byte("k"), Options: Options{Retried: true}},
+	}},
+	"everything": {Ops: []Op{{
+		Tag: math.MaxUint64, Kind: Put, TimeoutMillis: math.MaxUint32, Key: make([]byte, 70<<10),
+		Value: make([]byte, 3<<20), TTLMillis: math.MaxUint64, ReturnPrevious: true,
+		Condition: Condition{Kind: ValueEquals, Value: make([]byte, 3<<20)},
+		Options: Options{
+			Durability: kvdpb.Durability_DURABILITY_SYNC,
+			ClientID:   math.MaxUint64, Sequence: math.MaxUint64, Retried: true, KnownVersion: math.MaxUint64,
+		},
+	}}},
 	"no keys": {Ops: []Op{{Kind: Get}, {Kind: Put}, {Kind: Delete}}},
 }
 
@@ -36,6 +59,13 @@ var responses = map[string]Response{
 		{Tag: 3, Kind: Delete},
 		{Tag: 4, Code: 5, Reason: kvdpb.ReasonKeyNotFound, Version: 9},
 		{Tag: 5, Code: 8, Reason: kvdpb.ReasonOverloaded, Message: "später", RetryAfterMillis: 50},
+	}},
+	"previous": {Results: []Result{
+		{Tag: 1, Kind: Get, Value: []byte("v"), ItemVersion: 3, TTLMillis: 60_000, Version: 9},
+		{Tag: 2, Kind: Put, HasPrevious: true, Version: 9},
+		{Tag: 3, Kind: Put, HasPrevious: true, Value: []byte("old"), ItemVersion: 3, TTLMillis: math.MaxUint64, Version: 9},
+		{Tag: 4, Kind: Delete, HasPrevious: true, Value: []byte("old"), ItemVersion: 3, Version: 9, Deduplicated: true},
+		{Tag: 5, Kind: Put, Version: 9, Deduplicated: true},
 	}},
 	"large": {Results: []Result{{Kind: Get, Value: make([]byte, 1<<20)}}},
 }
@@ -119,19 +149,55 @@ func TestCodecLeavesOtherMessagesToProtobuf(t *testing.T) {
 
 func TestADecodedFrameIsUsedAgain(t *testing.T) {
 	var r Request
-	for _, name := range []string{"writes", "gets", "large", "empty"} {
+	for _, name := range []string{"everything", "writes", "names", "gets", "conditions", "large", "empty"} {
 		want := requests[name]
 		require.NoError(t, Codec().Unmarshal(want.Encode().data, &r))
 		require.Len(t, r.Ops, len(want.Ops), name)
 		for i := range want.Ops {
 			assert.Equal(t, string(want.Ops[i].Key), string(r.Ops[i].Key))
-			assert.Equal(t, want.Ops[i].Durability, r.Ops[i].Durability)
+			assert.Equal(t, want.Ops[i].Options, r.Ops[i].Options)
+			assert.Equal(t, want.Ops[i].Condition.Kind, r.Ops[i].Condition.Kind)
+			assert.Equal(t, want.Ops[i].TTLMillis, r.Ops[i].TTLMillis)
 		}
 		assert.Equal(t, want.size(), r.Bytes())
 	}
 	r.Release()
 	assert.Zero(t, r.Bytes())
 	assert.Empty(t, r.Ops)
+}
+
+// A precondition that says "must exist: false" asks nothing, and the last member
+// of a oneof wins.
+func TestAConditionThatAsksNothing(t *testing.T) {
+	for name, test := range map[string]struct {
+		data string
+		want Condition
+	}{
+		"none":              {"", Condition{}},
+		"must exist":        {"\x08\x01", Condition{Kind: MustExist}},
+		"false":             {"\x08\x00", Condition{}},
+		"false wins":        {"\x18\x07\x10\x00", Condition{}},
+		"version wins":      {"\x22\x01v\x18\x07", Condition{Kind: VersionEquals, Version: 7}},
+		"value wins":        {"\x18\x07\x22\x00", Condition{Kind: ValueEquals, Value: []byte{}}},
+		"another wire type": {"\x09\x01\x00\x00\x00\x00\x00\x00\x00", Condition{}},
+	} {
+		var c Condition
+		require.NoError(t, c.decode([]byte(test.data)), name)
+		assert.Equal(t, test.want, c, name)
+	}
+}
+
+// What a frame does not use costs nothing: neither bytes nor objects.
+func TestFramesAreDecodedWithoutAllocation(t *testing.T) {
+	for name, want := range requests {
+		data := want.Encode().data.Materialize()
+		var r Request
+		require.NoError(t, r.decode(data))
+		assert.Zero(t, testing.AllocsPerRun(10, func() { _ = r.decode(data) }), name)
+		assert.Zero(t, testing.AllocsPerRun(10, func() { want.size() }), name)
+	}
+	plain := Request{Ops: []Op{{Tag: 1, Kind: Put, Key: []byte("k"), Value: []byte("v")}}}
+	assert.Equal(t, "\x0a\x0c\x08\x01\x1a\x08\x0a\x06\x0a\x01k\x12\x01v", string(plain.Encode().data.Materialize()))
 }
 
 func TestAbandonKeepsTheMemoryOfAFrame(t *testing.T) {
@@ -151,9 +217,10 @@ func FuzzRequest(f *testing.F) {
 	for _, r := range requests {
 		f.Add(r.Encode().data.Materialize())
 	}
-	f.Add([]byte("\x0a\x06\x12\x02\x0a\x00\x1a\x00")) // two members of a oneof
-	f.Add([]byte("\x08\x01\x0a\x02\x0b\x0c"))         // groups, other wire types
-	f.Add([]byte("\xbd\xbd\xbd\xbd00000"))            // a field number out of range: found
+	f.Add([]byte("\x0a\x06\x12\x02\x0a\x00\x1a\x00"))         // two members of a oneof
+	f.Add([]byte("\x08\x01\x0a\x02\x0b\x0c"))                 // groups, other wire types
+	f.Add([]byte("\x0a\x08\x1a\x06\x12\x04\x08\x00\x18\x00")) // two members of a condition
+	f.Add([]byte("\xbd\xbd\xbd\xbd00000"))                    // a field number out of range: found
 	f.Fuzz(func(t *testing.T, data []byte) {
 		var generated kvdpb.PipelineRequest
 		var decoded Request

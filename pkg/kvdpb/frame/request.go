@@ -4,8 +4,6 @@ import (
 	"fmt"
 
 	"google.golang.org/grpc/mem"
-
-	kvdpb "github.com/kvd-db/kvd/pkg/kvdpb/kvd/v1"
 )
 
 // MaxOps is the largest number of operations in one frame. It bounds what a
@@ -46,24 +44,40 @@ const (
 	opDelete  = key(Delete)<<3 | wireBytes
 	opTimeout = 6<<3 | wireVarint
 
-	bodyKey     = 1<<3 | wireBytes // of GetRequest and DeleteRequest
-	bodyItem    = 1<<3 | wireBytes // of PutRequest
-	bodyOptions = 4<<3 | wireBytes // of PutRequest and DeleteRequest
+	bodyKey  = 1<<3 | wireBytes // of GetRequest and DeleteRequest
+	bodyItem = 1<<3 | wireBytes // of PutRequest
 
-	optionsDurability = 3<<3 | wireVarint
+	bodyAtVersion = 2<<3 | wireVarint // of GetRequest
+
+	// Of PutRequest and DeleteRequest.
+	bodyPrecondition   = 2<<3 | wireBytes
+	bodyReturnPrevious = 3<<3 | wireVarint
+	bodyOptions        = 4<<3 | wireBytes
 
 	itemKey     = 1<<3 | wireBytes
 	itemValue   = 2<<3 | wireBytes
 	itemVersion = 3<<3 | wireVarint
+	itemTTL     = 4<<3 | wireVarint
 )
 
 // Op is one operation of a request frame.
 type Op struct {
 	Tag           uint64
 	Kind          Kind
-	Durability    kvdpb.Durability // of a Put or Delete
-	TimeoutMillis uint32           // 0: up to the server
-	Key, Value    []byte
+	TimeoutMillis uint32 // 0: up to the server
+	Key           []byte
+
+	// AtVersion of a Get is that of a snapshot; 0 is the newest.
+	AtVersion uint64
+
+	// Value and TTLMillis are of a Put; a TTL of 0 is for ever.
+	Value     []byte
+	TTLMillis uint64
+
+	// These are of a Put or Delete.
+	ReturnPrevious bool
+	Condition      Condition
+	Options
 }
 
 // Request is a PipelineRequest. The zero value is empty. It is used again frame
@@ -107,11 +121,23 @@ func (r *Request) Encode() *Encoded { return &Encoded{data: encode(r.size(), r.a
 
 // SizeBound returns an upper bound of the bytes that the operation takes in a
 // frame.
-func (o *Op) SizeBound() int { return len(o.Key) + len(o.Value) + opOverhead }
+func (o *Op) SizeBound() int {
+	n := len(o.Key) + len(o.Value) + opOverhead
+	if o.AtVersion|o.TTLMillis != 0 || o.ReturnPrevious || o.Condition.Kind != 0 || o.extended() {
+		n += len(o.Condition.Value) + extraOverhead
+	}
+	return n
+}
 
-// opOverhead is the most that the layout adds to keys and values: the headers of
-// four messages and two byte strings, at most six bytes each, and three numbers.
-const opOverhead = 6*6 + 11 + 6 + 6
+const (
+	// opOverhead is the most that the layout of a plain operation adds to its key
+	// and value: the headers of four messages and two byte strings, at most six
+	// bytes each, and three numbers.
+	opOverhead = 6*6 + 11 + 6 + 6
+	// extraOverhead is the most that the rest adds: a version or time to live, a
+	// flag, a condition of two headers or a header and a number, and a name.
+	extraOverhead = 11 + 2 + (6 + 11) + (9 + 11 + 2 + 11)
+)
 
 func (r *Request) size() (n int) {
 	for i := range r.Ops {
@@ -136,41 +162,57 @@ func (o *Op) size() int {
 
 func (o *Op) append(b []byte) []byte {
 	b = appendUint(b, opTag, o.Tag)
-	b = appendHeader(b, key(o.Kind)<<3|wireBytes, o.bodySize())
-	if o.Kind == Put {
-		b = appendHeader(b, bodyItem, o.itemSize())
-		b = appendBytes(b, itemKey, o.Key)
-		b = appendBytes(b, itemValue, o.Value)
-	} else {
-		b = appendBytes(b, bodyKey, o.Key)
-	}
-	if size := o.optionsSize(); size > 0 {
-		b = appendHeader(b, bodyOptions, size)
-		b = appendUint(b, optionsDurability, uint64(o.Durability))
-	}
+	b = o.appendBody(appendHeader(b, key(o.Kind)<<3|wireBytes, o.bodySize()))
 	return appendUint(b, opTimeout, uint64(o.TimeoutMillis))
 }
 
 func (o *Op) bodySize() (n int) {
-	if o.Kind == Put {
+	switch o.Kind {
+	case Get:
+		return sizeBytes(bodyKey, o.Key) + sizeUint(bodyAtVersion, o.AtVersion)
+	case Put:
 		n = sizeMessage(bodyItem, o.itemSize())
-	} else {
+	default:
 		n = sizeBytes(bodyKey, o.Key)
 	}
-	if size := o.optionsSize(); size > 0 {
-		n += sizeMessage(bodyOptions, size)
+	if o.Condition.Kind != 0 {
+		n += sizeMessage(bodyPrecondition, o.Condition.size())
+	}
+	if o.ReturnPrevious {
+		n += sizeUint(bodyReturnPrevious, 1)
+	}
+	if o.Options.chosen() {
+		n += sizeMessage(bodyOptions, o.Options.size())
 	}
 	return n
 }
 
-func (o *Op) itemSize() int { return sizeBytes(itemKey, o.Key) + sizeBytes(itemValue, o.Value) }
-
-// optionsSize is 0 if there is no option to send.
-func (o *Op) optionsSize() int {
-	if o.Kind == Get {
-		return 0
+func (o *Op) appendBody(b []byte) []byte {
+	switch o.Kind {
+	case Get:
+		return appendUint(appendBytes(b, bodyKey, o.Key), bodyAtVersion, o.AtVersion)
+	case Put:
+		b = appendHeader(b, bodyItem, o.itemSize())
+		b = appendBytes(b, itemKey, o.Key)
+		b = appendBytes(b, itemValue, o.Value)
+		b = appendUint(b, itemTTL, o.TTLMillis)
+	default:
+		b = appendBytes(b, bodyKey, o.Key)
 	}
-	return sizeUint(optionsDurability, uint64(o.Durability))
+	if o.Condition.Kind != 0 {
+		b = o.Condition.append(appendHeader(b, bodyPrecondition, o.Condition.size()))
+	}
+	if o.ReturnPrevious {
+		b = appendUint(b, bodyReturnPrevious, 1)
+	}
+	if o.Options.chosen() {
+		b = o.Options.append(appendHeader(b, bodyOptions, o.Options.size()))
+	}
+	return b
+}
+
+func (o *Op) itemSize() int {
+	return sizeBytes(itemKey, o.Key) + sizeBytes(itemValue, o.Value) + sizeUint(itemTTL, o.TTLMillis)
 }
 
 // decode reads a frame. The keys and values then point into data.
@@ -197,13 +239,13 @@ func (o *Op) decode(data []byte) error {
 	for c.next() {
 		switch c.key {
 		case opTag:
-			o.Tag = c.varint
+			o.Tag = c.uint
 		case opGet, opPut, opDelete:
 			if err := o.decodeBody(Kind(c.key.number()), c.bytes); err != nil {
 				return err
 			}
 		case opTimeout:
-			o.TimeoutMillis = uint32(c.varint)
+			o.TimeoutMillis = uint32(c.uint)
 		}
 	}
 	return c.err()
@@ -212,9 +254,10 @@ func (o *Op) decode(data []byte) error {
 // decodeBody reads a GetRequest, PutRequest or DeleteRequest. As everywhere in
 // protobuf, the last member of a oneof wins and one that comes twice is merged.
 func (o *Op) decodeBody(kind Kind, data []byte) error {
-	if o.Kind != kind {
-		*o = Op{Tag: o.Tag, TimeoutMillis: o.TimeoutMillis, Kind: kind}
+	if o.Kind != 0 && o.Kind != kind {
+		*o = Op{Tag: o.Tag, TimeoutMillis: o.TimeoutMillis}
 	}
+	o.Kind = kind
 	c := cursor{rest: data}
 	for c.next() {
 		var err error
@@ -223,8 +266,15 @@ func (o *Op) decodeBody(kind Kind, data []byte) error {
 			err = o.decodeItem(c.bytes)
 		case kind != Put && c.key == bodyKey:
 			o.Key = c.bytes
-		case kind != Get && c.key == bodyOptions:
-			err = o.decodeOptions(c.bytes)
+		case kind == Get && c.key == bodyAtVersion:
+			o.AtVersion = c.uint
+		case kind == Get: // the rest is of writes
+		case c.key == bodyPrecondition:
+			err = o.Condition.decode(c.bytes)
+		case c.key == bodyReturnPrevious:
+			o.ReturnPrevious = c.uint != 0
+		case c.key == bodyOptions:
+			err = o.Options.decode(c.bytes)
 		}
 		if err != nil {
 			return err
@@ -241,16 +291,8 @@ func (o *Op) decodeItem(data []byte) error {
 			o.Key = c.bytes
 		case itemValue:
 			o.Value = c.bytes
-		}
-	}
-	return c.err()
-}
-
-func (o *Op) decodeOptions(data []byte) error {
-	c := cursor{rest: data}
-	for c.next() {
-		if c.key == optionsDurability {
-			o.Durability = kvdpb.Durability(c.varint)
+		case itemTTL:
+			o.TTLMillis = c.uint
 		}
 	}
 	return c.err()

@@ -19,10 +19,11 @@ const (
 	resultPut    = 4<<3 | wireBytes
 	resultDelete = 5<<3 | wireBytes
 
-	bodyGetItem = 1<<3 | wireBytes // of GetResponse
-	bodyMeta    = 2<<3 | wireBytes // of all three responses
+	bodyFound = 1<<3 | wireBytes // the item of a GetResponse, the previous one of the others
+	bodyMeta  = 2<<3 | wireBytes
 
-	metaVersion = 1<<3 | wireVarint
+	metaVersion      = 1<<3 | wireVarint
+	metaDeduplicated = 3<<3 | wireVarint
 
 	statusCode       = 1<<3 | wireVarint
 	statusReason     = 2<<3 | wireBytes
@@ -38,11 +39,18 @@ type Result struct {
 	Tag  uint64
 	Kind Kind
 	// Version is what a write committed at, or what a read, also one that found
-	// nothing, is valid at.
+	// nothing, is valid at; of a failed condition it is what was found.
 	Version uint64
-	// Value and ItemVersion are what a Get found.
+	// Deduplicated: the write had been applied before, at that version.
+	Deduplicated bool
+
+	// HasPrevious: a write found something, and its caller asked for it.
+	HasPrevious bool
+	// Value, ItemVersion and TTLMillis are what a Get found, or a write if
+	// HasPrevious is set.
 	Value       []byte
 	ItemVersion uint64
+	TTLMillis   uint64 // 0: for ever
 
 	Code             int32
 	Reason           string
@@ -86,13 +94,6 @@ func (r *Response) append(b []byte) []byte {
 	return appendUint(b, responseGoingAway, asUint(r.GoingAway))
 }
 
-func asUint(b bool) uint64 {
-	if b {
-		return 1
-	}
-	return 0
-}
-
 func (r *Result) size() int {
 	if r.Code != 0 {
 		return sizeUint(resultTag, r.Tag) + sizeMessage(resultStatus, r.statusSize())
@@ -106,31 +107,37 @@ func (r *Result) append(b []byte) []byte {
 		return r.appendStatus(appendHeader(b, resultStatus, r.statusSize()))
 	}
 	b = appendHeader(b, r.bodyKey(), r.bodySize())
-	if r.Kind == Get {
-		b = appendHeader(b, bodyGetItem, r.itemSize())
+	if r.hasItem() {
+		b = appendHeader(b, bodyFound, r.itemSize())
 		b = appendBytes(b, itemValue, r.Value)
 		b = appendUint(b, itemVersion, r.ItemVersion)
+		b = appendUint(b, itemTTL, r.TTLMillis)
 	}
 	b = appendHeader(b, bodyMeta, r.metaSize())
-	return appendUint(b, metaVersion, r.Version)
+	b = appendUint(b, metaVersion, r.Version)
+	return appendUint(b, metaDeduplicated, asUint(r.Deduplicated))
 }
+
+func (r *Result) hasItem() bool { return r.Kind == Get || r.HasPrevious }
 
 // bodyKey is the field of the response: one above that of the request.
 func (r *Result) bodyKey() key { return key(r.Kind+1)<<3 | wireBytes }
 
 func (r *Result) bodySize() int {
 	n := sizeMessage(bodyMeta, r.metaSize())
-	if r.Kind == Get {
-		n += sizeMessage(bodyGetItem, r.itemSize())
+	if r.hasItem() {
+		n += sizeMessage(bodyFound, r.itemSize())
 	}
 	return n
 }
 
 func (r *Result) itemSize() int {
-	return sizeBytes(itemValue, r.Value) + sizeUint(itemVersion, r.ItemVersion)
+	return sizeBytes(itemValue, r.Value) + sizeUint(itemVersion, r.ItemVersion) + sizeUint(itemTTL, r.TTLMillis)
 }
 
-func (r *Result) metaSize() int { return sizeUint(metaVersion, r.Version) }
+func (r *Result) metaSize() int {
+	return sizeUint(metaVersion, r.Version) + sizeUint(metaDeduplicated, asUint(r.Deduplicated))
+}
 
 func (r *Result) statusSize() int {
 	return sizeUint(statusCode, uint64(r.Code)) +
@@ -160,7 +167,7 @@ func (r *Response) decode(data []byte) error {
 				return err
 			}
 		case responseGoingAway:
-			r.GoingAway = c.varint != 0
+			r.GoingAway = c.uint != 0
 		}
 	}
 	return c.err()
@@ -172,7 +179,7 @@ func (r *Result) decode(data []byte) error {
 		var err error
 		switch c.key {
 		case resultTag:
-			r.Tag = c.varint
+			r.Tag = c.uint
 		case resultStatus:
 			err = r.decodeStatus(c.bytes)
 		case resultGet, resultPut, resultDelete:
@@ -187,16 +194,20 @@ func (r *Result) decode(data []byte) error {
 
 func (r *Result) decodeBody(kind Kind, data []byte) error {
 	if r.Kind != kind {
-		r.Kind, r.Value, r.ItemVersion, r.Version = kind, nil, 0, 0
+		*r = Result{
+			Tag: r.Tag, Kind: kind,
+			Code: r.Code, Reason: r.Reason, Message: r.Message, RetryAfterMillis: r.RetryAfterMillis,
+		}
 	}
 	c := cursor{rest: data}
 	for c.next() {
 		var err error
-		switch {
-		case kind == Get && c.key == bodyGetItem:
+		switch c.key {
+		case bodyFound:
+			r.HasPrevious = kind != Get
 			err = r.decodeItem(c.bytes)
-		case c.key == bodyMeta:
-			err = decodeVersion(&r.Version, metaVersion, c.bytes)
+		case bodyMeta:
+			err = r.decodeMeta(c.bytes)
 		}
 		if err != nil {
 			return err
@@ -212,17 +223,22 @@ func (r *Result) decodeItem(data []byte) error {
 		case itemValue:
 			r.Value = c.bytes
 		case itemVersion:
-			r.ItemVersion = c.varint
+			r.ItemVersion = c.uint
+		case itemTTL:
+			r.TTLMillis = c.uint
 		}
 	}
 	return c.err()
 }
 
-func decodeVersion(v *uint64, k key, data []byte) error {
+func (r *Result) decodeMeta(data []byte) error {
 	c := cursor{rest: data}
 	for c.next() {
-		if c.key == k {
-			*v = c.varint
+		switch c.key {
+		case metaVersion:
+			r.Version = c.uint
+		case metaDeduplicated:
+			r.Deduplicated = c.uint != 0
 		}
 	}
 	return c.err()
@@ -233,15 +249,15 @@ func (r *Result) decodeStatus(data []byte) error {
 	for c.next() {
 		switch c.key {
 		case statusCode:
-			r.Code = int32(c.varint)
+			r.Code = int32(c.uint)
 		case statusReason:
 			c.text(&r.Reason)
 		case statusMessage:
 			c.text(&r.Message)
 		case statusRetryAfter:
-			r.RetryAfterMillis = uint32(c.varint)
+			r.RetryAfterMillis = uint32(c.uint)
 		case statusVersion:
-			r.Version = c.varint
+			r.Version = c.uint
 		}
 	}
 	return c.err()

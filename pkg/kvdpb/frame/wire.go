@@ -11,8 +11,9 @@ var errMalformed = errors.New("malformed frame")
 
 // The wire types that the two messages use.
 const (
-	wireVarint = key(protowire.VarintType)
-	wireBytes  = key(protowire.BytesType)
+	wireVarint  = key(protowire.VarintType)
+	wireFixed64 = key(protowire.Fixed64Type)
+	wireBytes   = key(protowire.BytesType)
 )
 
 // key is what stands before a field on the wire: number<<3 | wire type. A known
@@ -26,9 +27,9 @@ type cursor struct {
 	rest []byte
 	bad  bool
 
-	key    key
-	varint uint64 // value of a varint field
-	bytes  []byte // value of a bytes field, pointing into the message
+	key   key
+	uint  uint64 // value of a varint or fixed64 field
+	bytes []byte // value of a bytes field, pointing into the message
 }
 
 // next moves to the next field; it returns false at the end and on damage.
@@ -44,7 +45,9 @@ func (c *cursor) next() bool {
 	c.rest = c.rest[n:]
 	switch c.key = key(protowire.EncodeTag(number, wireType)); wireType {
 	case protowire.VarintType:
-		c.varint, n = protowire.ConsumeVarint(c.rest)
+		c.uint, n = protowire.ConsumeVarint(c.rest)
+	case protowire.Fixed64Type:
+		c.uint, n = protowire.ConsumeFixed64(c.rest)
 	case protowire.BytesType:
 		c.bytes, n = protowire.ConsumeBytes(c.rest)
 	default:
@@ -80,6 +83,28 @@ func appendUint(b []byte, k key, v uint64) []byte {
 		return b
 	}
 	return protowire.AppendVarint(protowire.AppendVarint(b, uint64(k)), v)
+}
+
+func sizeFixed64(k key, v uint64) int {
+	if v == 0 {
+		return 0
+	}
+	return protowire.SizeTag(k.number()) + protowire.SizeFixed64()
+}
+
+func appendFixed64(b []byte, k key, v uint64) []byte {
+	if v == 0 {
+		return b
+	}
+	return protowire.AppendFixed64(protowire.AppendVarint(b, uint64(k)), v)
+}
+
+// asUint is a bool as a varint field has it.
+func asUint(b bool) uint64 {
+	if b {
+		return 1
+	}
+	return 0
 }
 
 // byteString is what a bytes or string field holds.

@@ -1,0 +1,86 @@
+package compaction
+
+import (
+	"bytes"
+	"encoding/binary"
+	"slices"
+
+	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/manifest"
+)
+
+// RangeTombstones tells which range tombstones a table has, nil if none. The
+// manifest counts them among the deletes and does not know how far they reach;
+// who has the table open does.
+type RangeTombstones func(kv.FileNum) *kv.RangeTombstones
+
+// covered estimates the bytes of the base that the range tombstones of some runs
+// cover and that a merge could drop now: it ignores those that a snapshot
+// precedes.
+//
+// Cost: linear in the tables of the runs; n log n in the range tombstones.
+func (k *picker) covered(runs ...manifest.Run) uint64 {
+	var tombstones []kv.Entry
+	for _, run := range runs {
+		for i := range run {
+			if k.ranges == nil || run[i].Deletes == 0 {
+				continue
+			}
+			for _, t := range k.ranges(run[i].Num).All() {
+				if t.Seq <= k.oldestSnapshot {
+					tombstones = append(tombstones, t)
+				}
+			}
+		}
+	}
+	slices.SortFunc(tombstones, func(a, b kv.Entry) int { return bytes.Compare(a.Key, b.Key) })
+	var sum uint64
+	for len(tombstones) > 0 { // one stretch of the keys after the other
+		start, end := tombstones[0].Key, tombstones[0].Value
+		n := 1
+		for ; n < len(tombstones) && bytes.Compare(tombstones[n].Key, end) <= 0; n++ {
+			if bytes.Compare(tombstones[n].Value, end) > 0 {
+				end = tombstones[n].Value
+			}
+		}
+		sum += bytesWithin(k.v.Base, start, end)
+		tombstones = tombstones[n:]
+	}
+	return sum
+}
+
+// bytesWithin estimates how many bytes of a run have keys in [start, end).
+func bytesWithin(run manifest.Run, start, end []byte) uint64 {
+	var sum uint64
+	within := run.Overlapping(start, end)
+	for i := range within {
+		t := &within[i]
+		sum += uint64(float64(t.Size) * (share(t, end) - share(t, start)))
+	}
+	return sum
+}
+
+// share estimates which part of a table has keys less than key, as if they lay
+// evenly between its bounds: exact for a key outside, a guess for one inside.
+func share(t *kv.TableMeta, key []byte) float64 {
+	switch {
+	case bytes.Compare(key, t.Smallest) <= 0:
+		return 0
+	case bytes.Compare(key, t.Largest) > 0:
+		return 1
+	}
+	same := 0 // bytes that all keys of the table begin with
+	for same < len(t.Smallest) && t.Smallest[same] == t.Largest[same] {
+		same++
+	}
+	number := func(key []byte) float64 {
+		var first [8]byte
+		copy(first[:], key[same:])
+		return float64(binary.BigEndian.Uint64(first[:]))
+	}
+	low, high := number(t.Smallest), number(t.Largest)
+	if high <= low {
+		return 0
+	}
+	return (number(key) - low) / (high - low)
+}

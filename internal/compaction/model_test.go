@@ -1,0 +1,403 @@
+package compaction
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/kvd-db/kvd/internal/keyhash"
+	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/manifest"
+	"github.com/kvd-db/kvd/internal/mergeiter"
+	"github.com/kvd-db/kvd/internal/sstable"
+)
+
+// tree is a partition without a log: real tables, a Version that edits are
+// applied to, and everything that was ever written to judge them by.
+type tree struct {
+	*shelf
+	version   *manifest.Version
+	readers   map[kv.FileNum]*sstable.Reader
+	history   []kv.Entry
+	keys      map[string]bool
+	seq       kv.SeqNum
+	snapshots []kv.SeqNum
+	now       uint64
+	pieces    uint64 // of range tombstones, made so far
+}
+
+func newTree(t require.TestingT) *tree {
+	return &tree{
+		shelf:   newShelf(t),
+		version: &manifest.Version{Num: 1 << 39, NextFile: 1 << 40},
+		readers: map[kv.FileNum]*sstable.Reader{}, keys: map[string]bool{}, now: 1,
+	}
+}
+
+// horizon is what a merge that begins now must keep readable.
+func (tr *tree) horizon() Snapshots {
+	return NewSnapshots(append(slices.Clone(tr.snapshots), tr.seq))
+}
+
+func (tr *tree) run(c Choice) manifest.Run {
+	got, err := Run(context.Background(), tr.job(c, Rule{Snapshots: tr.horizon(), Now: tr.now}))
+	require.NoError(tr.t, err)
+	tr.pieces += got.Pieces
+	return got.Tables
+}
+
+func (tr *tree) apply(e manifest.Edit) {
+	next, err := tr.version.Apply(e)
+	require.NoError(tr.t, err)
+	tr.version = next
+	for _, num := range e.Removed {
+		require.NoError(tr.t, tr.readers[num].Close())
+		delete(tr.readers, num)
+		require.NoError(tr.t, tr.Remove(num))
+	}
+	for i := range e.Added {
+		num := e.Added[i].Num
+		f, err := tr.fs.Open(tr.name(num))
+		require.NoError(tr.t, err)
+		tr.readers[num], err = sstable.Open(f, kv.FileID{Partition: 3, Num: num}, nil)
+		require.NoError(tr.t, err)
+	}
+}
+
+// flush writes entries, whose numbers are those of batches from 1 on, as a delta.
+func (tr *tree) flush(entries ...kv.Entry) {
+	before := tr.seq
+	for i := range entries {
+		e := &entries[i]
+		e.Seq += before
+		tr.seq = max(tr.seq, e.Seq)
+		tr.keys[string(e.Key)] = true
+	}
+	tr.history = append(tr.history, entries...)
+	slices.SortFunc(entries, compareEntries)
+	memtable := tr.put(len(entries), entries...)
+	added := tr.run(Choice{Kind: manifest.Flush, Deltas: []manifest.Run{memtable}})
+	require.NoError(tr.t, tr.Remove(memtable[0].Num))
+	tr.apply(manifest.Edit{Kind: manifest.Flush, Added: added, FlushedSeq: tr.seq})
+}
+
+func (tr *tree) do(c Choice) {
+	if c.Kind == manifest.CompactBase {
+		tr.requireOlderRead(c)
+	}
+	tr.apply(c.Edit(tr.run(c)))
+}
+
+func (tr *tree) ranges(num kv.FileNum) *kv.RangeTombstones { return tr.readers[num].RangeTombstones() }
+
+func (tr *tree) pick(p Policy) (Choice, bool) {
+	return Pick(tr.version, p, nil, tr.horizon().Oldest(), tr.ranges)
+}
+
+// settle does all that Pick wants.
+func (tr *tree) settle(p Policy) {
+	for n := 0; ; n++ {
+		require.Less(tr.t, n, 1000, "Pick never comes to rest")
+		c, ok := tr.pick(p)
+		if !ok {
+			return
+		}
+		tr.do(c)
+	}
+}
+
+// requireOlderRead checks what the right to drop a range tombstone rests on: no
+// table that the merge does not read has anything that it hides.
+func (tr *tree) requireOlderRead(c Choice) {
+	read := c.Tables()
+	for table := range tr.version.Tables() {
+		if slices.Contains(read, table.Num) {
+			continue
+		}
+		for _, e := range tr.entries(manifest.Run{*table}) {
+			for _, num := range read {
+				for _, t := range tr.ranges(num).All() {
+					hides := t.Seq > e.Seq && bytes.Compare(e.Key, t.Value) < 0 &&
+						(bytes.Compare(t.Key, e.Key) <= 0 || e.Kind == kv.KindRangeDelete && bytes.Compare(t.Key, e.Value) < 0)
+					require.False(tr.t, hides, "%s@%d of table %d hides %s@%d of table %d, which %v does not read", t.Key, t.Seq, num, e.Key, e.Seq, table.Num, &c)
+				}
+			}
+		}
+	}
+}
+
+// model returns what a reader sees, by the history alone.
+func (tr *tree) model(at kv.SeqNum) []kv.Entry {
+	var seen []kv.Entry
+	for key := range tr.keys {
+		var newest kv.Entry
+		var deleted kv.SeqNum
+		for _, e := range tr.history {
+			switch {
+			case e.Seq > at:
+			case e.Kind == kv.KindRangeDelete:
+				if string(e.Key) <= key && key < string(e.Value) {
+					deleted = max(deleted, e.Seq)
+				}
+			case string(e.Key) == key && e.Seq > newest.Seq:
+				newest = e
+			}
+		}
+		if newest.Kind == kv.KindPut && newest.Seq >= deleted && (newest.Expiry == 0 || newest.Expiry > tr.now) {
+			seen = append(seen, newest)
+		}
+	}
+	slices.SortFunc(seen, compareEntries)
+	return seen
+}
+
+// scan returns what a reader of the tables sees, both ways.
+func (tr *tree) scan(at kv.SeqNum) []kv.Entry {
+	view := mergeiter.View{At: at, Now: tr.now}
+	var sources []kv.Iterator
+	for table := range tr.version.Tables() {
+		r := tr.readers[table.Num]
+		sources = append(sources, r.NewIterator(sstable.IterOptions{}))
+		view.Covers = append(view.Covers, r.RangeTombstones())
+	}
+	it := mergeiter.Newest(mergeiter.New(sources...), view)
+	var seen []kv.Entry
+	for ok := it.First(); ok; ok = it.Next() {
+		e := *it.Entry()
+		e.Key = bytes.Clone(e.Key)
+		seen = append(seen, e)
+	}
+	n := len(seen)
+	for ok := it.Last(); ok; ok = it.Prev() {
+		n--
+		require.Equal(tr.t, seen[n].Key, it.Entry().Key, "backward")
+		require.Equal(tr.t, seen[n].Seq, it.Entry().Seq, "backward")
+	}
+	require.Zero(tr.t, n, "backward")
+	require.NoError(tr.t, it.Err())
+	require.NoError(tr.t, it.Close())
+	return seen
+}
+
+// get looks a key up as a point read does: in the one table of each run that may
+// hold it, the newest run first.
+func (tr *tree) get(key string, at kv.SeqNum) kv.SeqNum {
+	q := sstable.Query{Key: []byte(key), Hash: keyhash.Sum([]byte(key)), At: at}
+	for _, run := range append(slices.Clone(tr.version.Deltas), tr.version.Base) {
+		if table := run.Find(q.Key); table != nil {
+			tr.readers[table.Num].Get(&q)
+		}
+	}
+	require.NoError(tr.t, q.Err)
+	if q.Kind != kv.KindPut || q.Expiry != 0 && q.Expiry <= tr.now {
+		return 0
+	}
+	return q.Seq
+}
+
+// requireReaders compares what every reader sees with the model.
+func (tr *tree) requireReaders() {
+	for _, at := range append(tr.horizon(), kv.MaxSeqNum) {
+		want := tr.model(at)
+		require.Equal(tr.t, brief(want), brief(tr.scan(at)), "at %d of %v\n%s", at, tr.snapshots, tr.version)
+		there := map[string]kv.SeqNum{}
+		for _, e := range want {
+			there[string(e.Key)] = e.Seq
+		}
+		for key := range tr.keys {
+			require.Equal(tr.t, there[key], tr.get(key, at), "key %q at %d of %v\n%s", key, at, tr.snapshots, tr.version)
+		}
+	}
+}
+
+// requireNothingDead merges everything without a snapshot and checks that only
+// what a reader sees is left.
+func (tr *tree) requireNothingDead() {
+	tr.snapshots = nil
+	if tr.version.Bytes() > 0 {
+		tr.do(Choice{Kind: manifest.CompactBase, Deltas: tr.version.Deltas, Base: tr.version.Base})
+	}
+	require.Empty(tr.t, tr.version.Deltas)
+	require.Equal(tr.t, brief(tr.model(tr.seq)), brief(tr.entries(tr.version.Base)))
+}
+
+func (tr *tree) close() {
+	for _, r := range tr.readers {
+		require.NoError(tr.t, r.Close())
+	}
+	tr.requireNoneOpen()
+}
+
+// genWrites draws batches of puts, some of which expire, deletes and deletes of
+// ranges, in a tiny space of keys full of prefixes and extreme bytes.
+func genWrites() *rapid.Generator[[]kv.Entry] {
+	genKey := rapid.SliceOfN(rapid.SampledFrom([]byte{0x00, 'a', 'b', 0xff}), 1, 3)
+	return rapid.Custom(func(t *rapid.T) []kv.Entry {
+		var writes []kv.Entry
+		taken := map[string]bool{} // by a put or delete of the current batch
+		for range rapid.IntRange(1, 20).Draw(t, "writes") {
+			if len(writes) == 0 || rapid.Bool().Draw(t, "new batch") {
+				clear(taken)
+				writes = append(writes, kv.Entry{Seq: kv.SeqNum(1)})
+				if n := len(writes); n > 1 {
+					writes[n-1].Seq = writes[n-2].Seq + 1
+				}
+			} else {
+				writes = append(writes, kv.Entry{Seq: writes[len(writes)-1].Seq})
+			}
+			e := &writes[len(writes)-1]
+			e.Key = genKey.Draw(t, "key")
+			kind := rapid.IntRange(0, 5).Draw(t, "kind")
+			if taken[string(e.Key)] {
+				kind = 0
+			}
+			switch kind {
+			case 0:
+				e.Kind, e.Value = kv.KindRangeDelete, genKey.Draw(t, "end")
+				if bytes.Compare(e.Key, e.Value) > 0 {
+					e.Key, e.Value = e.Value, e.Key
+				} else if bytes.Equal(e.Key, e.Value) {
+					e.Value = append(e.Value, 0)
+				}
+				continue
+			case 1:
+				e.Kind = kv.KindDelete
+			case 2:
+				e.Expiry = uint64(rapid.IntRange(1, 20).Draw(t, "expiry"))
+				fallthrough
+			default:
+				e.Kind, e.Value = kv.KindPut, fmt.Appendf(nil, "value of %x", e.Key)
+			}
+			taken[string(e.Key)] = true
+		}
+		return writes
+	})
+}
+
+// Random writes, flushes, merges of every kind and snapshots: after each step
+// every reader sees what it should, in scans and in point reads, every edit fits,
+// and in the end nothing dead is left.
+func TestMergesAgainstAModel(t *testing.T) {
+	pieces := uint64(0)
+	rapid.Check(t, func(t *rapid.T) {
+		tr := newTree(t)
+		defer tr.close()
+		policy := Policy{
+			DeltaFanIn: 2, BaseRatio: rapid.IntRange(1, 8).Draw(t, "base ratio"), MaxDeltas: 3,
+			DrainBytes: uint64(rapid.IntRange(1, 4000).Draw(t, "drain bytes")),
+		}
+		for range rapid.IntRange(5, 25).Draw(t, "steps") {
+			switch rapid.IntRange(0, 6).Draw(t, "step") {
+			case 0, 1:
+				tr.flush(genWrites().Draw(t, "batches")...)
+			case 2, 3:
+				if c, ok := tr.pick(policy); ok {
+					tr.do(c)
+				}
+			case 4:
+				if c, ok := All(tr.version, policy, nil); ok {
+					tr.do(c)
+				}
+			case 5:
+				if n := len(tr.snapshots); n > 0 && rapid.Bool().Draw(t, "release") {
+					tr.snapshots = slices.Delete(tr.snapshots, 0, 1)
+				} else {
+					tr.snapshots = append(tr.snapshots, tr.seq)
+				}
+			case 6:
+				tr.now += uint64(rapid.IntRange(0, 5).Draw(t, "later"))
+			}
+			tr.requireReaders()
+		}
+		tr.requireNothingDead()
+		tr.requireReaders()
+		pieces += tr.pieces
+	})
+	require.NotZero(t, pieces, "no range tombstone was ever cut")
+}
+
+// smallSteps lets a drain read a few tables of many.
+var smallSteps = Policy{DrainBytes: 5000}
+
+// filled returns a tree whose base has keys 0 to 399 in many tables.
+func filled(t *testing.T) *tree {
+	tr := newTree(t)
+	var entries []kv.Entry
+	for i := range 400 {
+		entries = append(entries, put(fmt.Sprintf("user%06d", i), kv.SeqNum(i+1)))
+	}
+	tr.flush(entries...)
+	for {
+		c, ok := All(tr.version, smallSteps, nil)
+		if !ok {
+			break
+		}
+		tr.do(c)
+	}
+	require.Empty(t, tr.version.Deltas)
+	require.Greater(t, len(tr.version.Base), 50)
+	return tr
+}
+
+// What a large range delete leaves behind goes, though it is only one tombstone;
+// while a snapshot needs it, nobody tries in vain.
+func TestDeletingARangeGivesTheSpaceBack(t *testing.T) {
+	tr := filled(t)
+	defer tr.close()
+	full := tr.version.Bytes()
+	tr.snapshots = []kv.SeqNum{tr.seq}
+	tr.flush(*tombstone("user000100", "user000280", 1), *tombstone("user000260", "user000300", 2))
+	_, ok := tr.pick(smallSteps)
+	require.False(t, ok, "a snapshot needs it all")
+	tr.snapshots = nil
+	c, ok := tr.pick(smallSteps)
+	require.True(t, ok)
+	require.Equal(t, ReasonTombstones, c.Reason)
+	tr.settle(smallSteps)
+	require.Equal(t, uint64(200), tr.version.Entries(), "%s", tr.version)
+	require.Less(t, tr.version.Bytes(), full*6/10)
+	tr.requireReaders()
+}
+
+// None of them covers a table of the base, but together they are worth a drain.
+func TestManySmallRangeDeletesAreWorthADrain(t *testing.T) {
+	tr := filled(t)
+	defer tr.close()
+	var deletes []kv.Entry
+	for i := range 40 {
+		deletes = append(deletes, *tombstone(fmt.Sprintf("user%06d", 10*i), fmt.Sprintf("user%06d", 10*i+3), kv.SeqNum(i+1)))
+	}
+	tr.flush(deletes...)
+	c, ok := tr.pick(smallSteps)
+	require.True(t, ok)
+	require.Equal(t, manifest.CompactBase, c.Kind)
+	require.Equal(t, ReasonTombstones, c.Reason)
+	tr.settle(smallSteps)
+	require.Less(t, tr.version.Base.Entries(), uint64(400))
+	tr.requireReaders()
+}
+
+// A drain while a snapshot lives brings a range tombstone and what it hides into
+// the base; they go when the snapshot does.
+func TestCoveredBaseGoesWithItsSnapshot(t *testing.T) {
+	tr := filled(t)
+	defer tr.close()
+	tr.snapshots = []kv.SeqNum{tr.seq}
+	tr.flush(*tombstone("user000100", "user000300", 1))
+	tr.do(Choice{Kind: manifest.CompactBase, Deltas: tr.version.Deltas, Base: tr.version.Base})
+	require.NotZero(t, tr.version.Base.Deletes())
+	require.Greater(t, tr.version.Base.Entries(), uint64(400), "all that the snapshot sees")
+	tr.requireReaders()
+	_, ok := tr.pick(smallSteps)
+	require.False(t, ok)
+	tr.snapshots = nil
+	tr.settle(smallSteps)
+	require.Zero(t, tr.version.Base.Deletes(), "%s", tr.version)
+	require.Equal(t, uint64(200), tr.version.Entries())
+	tr.requireReaders()
+}

@@ -1,0 +1,83 @@
+package descriptor
+
+import (
+	"io/fs"
+	"os"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/vfs"
+)
+
+var sampleClock = Clock{StoreID: sample.StoreID, Bound: 1_790_000_000_123}
+
+func TestClockFileIsWhatFormatOneWrote(t *testing.T) {
+	golden, err := os.ReadFile("testdata/v1/CLOCK")
+	require.NoError(t, err)
+	require.Equal(t, golden, sampleClock.Encode())
+	c, err := DecodeClock("CLOCK", golden)
+	require.NoError(t, err)
+	assert.Equal(t, sampleClock, c)
+}
+
+func TestReadFindsTheClockOfItsStoreAlone(t *testing.T) {
+	fsys := vfs.NewMem()
+	require.NoError(t, fsys.MkdirAll("data"))
+	_, err := ReadClock(fsys, "data", sample.StoreID)
+	require.ErrorIs(t, err, fs.ErrNotExist)
+	require.NoError(t, vfs.WriteAtomic(fsys, ClockPath("data"), sampleClock.Encode()))
+	c, err := ReadClock(fsys, "data", sample.StoreID)
+	require.NoError(t, err)
+	assert.Equal(t, sampleClock, c)
+
+	_, err = ReadClock(fsys, "data", sample.StoreID+1)
+	require.ErrorIs(t, err, kv.ErrCorrupt, "of another store")
+	require.ErrorContains(t, err, "data/CLOCK")
+
+	require.NoError(t, vfs.WriteAtomic(fsys, ClockPath("data"), append(sampleClock.Encode(), 0)))
+	_, err = ReadClock(fsys, "data", sample.StoreID)
+	require.ErrorIs(t, err, kv.ErrCorrupt, "a byte too many")
+}
+
+func TestEveryFlippedBitAndEveryCutOfTheClockIsDamageOrANewerVersion(t *testing.T) {
+	whole := sampleClock.Encode()
+	for i := range whole {
+		for bit := range 8 {
+			b := sampleClock.Encode()
+			b[i] ^= 1 << bit
+			_, err := DecodeClock("data/CLOCK", b)
+			if i >= 8 && i < preambleBytes {
+				require.ErrorIs(t, err, kv.ErrUnsupportedVersion, "byte %d", i)
+				continue
+			}
+			require.ErrorIs(t, err, kv.ErrCorrupt, "byte %d bit %d", i, bit)
+			require.ErrorContains(t, err, "data/CLOCK")
+		}
+		_, err := DecodeClock("CLOCK", whole[:i])
+		require.ErrorIs(t, err, kv.ErrCorrupt, "%d bytes", i)
+	}
+}
+
+func TestClockStandsAtATime(t *testing.T) {
+	for _, bound := range []uint64{0, maxClockBound + 1, 1<<64 - 1} {
+		b := (&Clock{StoreID: 1, Bound: bound}).Encode()
+		_, err := DecodeClock("CLOCK", b)
+		require.ErrorIs(t, err, kv.ErrCorrupt, "%d", bound)
+	}
+}
+
+// FuzzDecodeClock: whatever is accepted is what Encode writes.
+func FuzzDecodeClock(f *testing.F) {
+	f.Add(sampleClock.Encode())
+	f.Add([]byte(clockMagic))
+	f.Add((&Clock{}).Encode())
+	f.Fuzz(func(t *testing.T, b []byte) {
+		c, err := DecodeClock("CLOCK", b)
+		if err == nil {
+			require.Equal(t, b, c.Encode())
+		}
+	})
+}

@@ -1,0 +1,202 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/kvd-db/kvd/internal/keyhash"
+	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/partition"
+)
+
+// Commit ends an optimistic transaction: it applies the batch at one version, if
+// nothing that the transaction read has been written since its read version, and
+// the guards of the batch hold. So committed transactions, batches and single
+// operations are strictly serializable, in the order of their versions.
+//
+// Nothing is logged for a transaction that does not commit.
+//
+// Errors: a *kv.ConflictError or a *kv.ConditionError if the transaction lost:
+// run it again; kv.ErrVersionGone if it took so long that nobody can tell, and
+// its snapshot is gone; else as Put.
+//
+// Cost: a lookup in the memtables for each key read and a step for each write
+// since the read version if there are ranges, while the partitions concerned
+// append nothing; then that of Apply.
+func (e *Engine) Commit(ctx context.Context, t *kv.Transaction, o kv.WriteOptions) (kv.SeqNum, error) {
+	if err := e.writable(); err != nil {
+		return 0, err
+	}
+	if err := errors.Join(t.Check(e.opts.Limits), checkDurability(o.Durability), e.checkOps(t.Batch)); err != nil {
+		return 0, err
+	}
+	if err := e.budget.admit(ctx, t.Batch.Bytes()); err != nil {
+		return 0, err
+	}
+	t.Batch.Normalize()
+	if t.ReadVersion == 0 {
+		return e.applyGuarded(ctx, t.Batch, o)
+	}
+	p := e.newProposal(t.Batch, o)
+	for _, key := range t.Keys {
+		p.read(key, t.ReadVersion)
+	}
+	if guards := t.Batch.Guards(); len(guards) > 0 {
+		// At the read version, so that there is one version to vouch for.
+		if _, err := e.judge(ctx, guards, t.ReadVersion); err != nil {
+			if version, known, err := e.remembered(ctx, p.lead(), o.Origin); known {
+				o.Note(err == nil)
+				return version, err
+			}
+			return 0, err
+		}
+		for i := range guards {
+			p.read(guards[i].Key, t.ReadVersion)
+		}
+	}
+	p.scanned(t.Ranges, t.ReadVersion)
+	c, err := e.propose(ctx, p)
+	for errors.Is(err, partition.ErrStale) {
+		if err = e.refresh(p, t.ReadVersion); err == nil {
+			c, err = e.propose(ctx, p)
+		}
+	}
+	if err != nil {
+		e.letRivalPass(ctx, err)
+		return 0, err
+	}
+	return e.await(ctx, c, o)
+}
+
+// letRivalPass waits, while ctx lasts, until the write that a transaction lost
+// against can be read. Whoever tries again before that loses again: with 8 threads
+// and 20,000 records of YCSB F, 95 % of all commits were such conflicts, and
+// throughput was a quarter of what it is with the wait.
+func (e *Engine) letRivalPass(ctx context.Context, lost error) {
+	var rival *kv.ConflictError
+	if errors.As(lost, &rival) {
+		_ = e.sequencer.WaitVisible(ctx, rival.Version) // the conflict is the answer either way
+	}
+}
+
+// refresh makes the reads of a proposal as new as what is visible. That the lease
+// on their version lasts until afterwards is why they can be trusted: see
+// snapshots.
+func (e *Engine) refresh(p *proposal, at kv.SeqNum) error {
+	for i := range p.shares {
+		if r := &p.shares[i].Reads; len(r.Keys)+len(r.Ranges) > 0 {
+			if err := e.partitions[i].Refresh(r); err != nil {
+				return err
+			}
+		}
+	}
+	_, err := e.snapshots.find(at)
+	return err
+}
+
+// proposal gathers what a batch and its reads ask of each partition.
+type proposal struct {
+	e       *Engine
+	options kv.WriteOptions
+	bytes   int64
+	shares  []partition.Share // by partition
+}
+
+// newProposal deals the operations of a normalized batch out. A range delete goes
+// to every partition: each may have keys of the range.
+func (e *Engine) newProposal(b *kv.WriteBatch, o kv.WriteOptions) *proposal {
+	o.Durability = e.durability(o.Durability)
+	p := &proposal{e: e, options: o, bytes: int64(b.Bytes()), shares: make([]partition.Share, len(e.partitions))}
+	for _, op := range b.Ops() {
+		if op.Kind == kv.KindRangeDelete {
+			for i := range p.shares {
+				p.shares[i].Ops = append(p.shares[i].Ops, op)
+			}
+			continue
+		}
+		s := &p.shares[e.route(keyhash.Sum(op.Key))]
+		s.Ops = append(s.Ops, op)
+	}
+	return p
+}
+
+// read makes the proposal depend on a key. All reads of one partition are at one
+// version.
+func (p *proposal) read(key []byte, at kv.SeqNum) {
+	hash := keyhash.Sum(key)
+	r := &p.shares[p.e.route(hash)].Reads
+	r.At = at
+	r.Keys = append(r.Keys, partition.ReadKey{Key: key, Hash: hash})
+}
+
+// scanned makes the proposal depend on ranges.
+func (p *proposal) scanned(ranges []kv.Range, at kv.SeqNum) {
+	if len(ranges) == 0 {
+		return
+	}
+	for i := range p.shares {
+		p.shares[i].Reads.At = at
+		p.shares[i].Reads.Ranges = ranges
+	}
+}
+
+// forget drops what was read.
+func (p *proposal) forget() {
+	for i := range p.shares {
+		p.shares[i].Reads = partition.Reads{}
+	}
+}
+
+// concerned returns the shares of the partitions that have one, in their order.
+func (p *proposal) concerned() []partition.Share {
+	concerned := make([]partition.Share, 0, len(p.shares))
+	for i := range p.shares {
+		s := p.shares[i]
+		if len(s.Ops)+len(s.Reads.Keys)+len(s.Reads.Ranges) > 0 {
+			s.Partition = p.e.partitions[i]
+			concerned = append(concerned, s)
+		}
+	}
+	return concerned
+}
+
+// lead returns the partition that remembers the name of the batch: the first that
+// it writes to.
+func (p *proposal) lead() *partition.Partition {
+	for i := range p.shares {
+		if len(p.shares[i].Ops) > 0 {
+			return p.e.partitions[i]
+		}
+	}
+	panic("engine: a batch of nothing")
+}
+
+// propose waits for room and proposes.
+func (e *Engine) propose(ctx context.Context, p *proposal) (*partition.Commit, error) {
+	if err := e.across.take(ctx, p.bytes); err != nil {
+		return nil, err
+	}
+	return partition.Propose(&partition.Proposal{
+		Shares: p.concerned(), Durability: p.options.Durability, Origin: p.options.Origin,
+		Settled: func() { e.across.release(p.bytes) },
+	})
+}
+
+// await returns the outcome of a commit.
+func (e *Engine) await(ctx context.Context, c *partition.Commit, o kv.WriteOptions) (kv.SeqNum, error) {
+	select {
+	case <-c.Done():
+	case <-ctx.Done():
+		return 0, fmt.Errorf("%w: %w", kv.ErrUncertain, ctx.Err())
+	}
+	version, err := c.Result()
+	if err == nil && c.Deduplicated() {
+		// The first attempt may still be on its way.
+		if err := e.sequencer.WaitVisible(ctx, version); err != nil {
+			return 0, fmt.Errorf("%w: %w", kv.ErrUncertain, err)
+		}
+	}
+	o.Note(err == nil && c.Deduplicated())
+	return version, err
+}

@@ -1,0 +1,199 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/partition"
+)
+
+// applyGuarded commits a batch if its guards hold.
+func (e *Engine) applyGuarded(ctx context.Context, b *kv.WriteBatch, o kv.WriteOptions) (kv.SeqNum, error) {
+	p := e.newProposal(b, o)
+	for {
+		reads, err := e.judge(ctx, b.Guards(), 0)
+		if err != nil {
+			if version, known, err := e.remembered(ctx, p.lead(), o.Origin); known {
+				o.Note(err == nil)
+				return version, err
+			}
+			return 0, err
+		}
+		p.forget()
+		for _, r := range reads {
+			p.read(r.Key, r.ReadVersion)
+		}
+		c, err := e.propose(ctx, p)
+		if err == nil {
+			return e.await(ctx, c, o)
+		}
+		if err := e.awaitRival(ctx, err); err != nil {
+			return 0, err
+		}
+	}
+}
+
+// judge reads the keys of guards, at a version of a live snapshot or, if at is
+// zero, the newest, and returns what it read or a *kv.ConditionError.
+func (e *Engine) judge(ctx context.Context, guards []kv.Guard, at kv.SeqNum) ([]*kv.Lookup, error) {
+	found := make([]kv.Lookup, len(guards))
+	reads := make([]*kv.Lookup, len(guards))
+	for i := range guards {
+		found[i].Key = guards[i].Key
+		reads[i] = &found[i]
+	}
+	var err error
+	if at == 0 {
+		err = e.Lookup(ctx, reads)
+	} else {
+		_, err = e.LookupAt(ctx, reads, at)
+	}
+	if err != nil {
+		return nil, err
+	}
+	for i := range guards {
+		if err := found[i].Err; err != nil {
+			return nil, err
+		}
+		if err := guards[i].Judge(&found[i]); err != nil {
+			return nil, err
+		}
+	}
+	return reads, nil
+}
+
+// awaitRival is called when a proposal was refused that read the newest versions.
+// It returns nil once it is worth reading them again: when the write that came in
+// between can be read. Any other error it returns.
+func (e *Engine) awaitRival(ctx context.Context, err error) error {
+	var rival *kv.ConflictError
+	if errors.As(err, &rival) {
+		return e.sequencer.WaitVisible(ctx, rival.Version)
+	}
+	if errors.Is(err, partition.ErrStale) {
+		return ctx.Err()
+	}
+	return err
+}
+
+// remembered asks whether a named write had been applied before, after a
+// condition did not hold of what may be its own work. If so, known is true, and
+// the version is visible if err is nil.
+//
+// It must be asked after the reads: an attempt that was applied before them has
+// its name in the window before anybody can read what it wrote.
+func (e *Engine) remembered(ctx context.Context, lead *partition.Partition, o kv.Origin) (version kv.SeqNum, known bool, err error) {
+	if !o.Named() {
+		return 0, false, nil
+	}
+	version, known, err = lead.Remembered(o)
+	if err != nil {
+		return 0, true, err
+	}
+	if known {
+		if err := e.sequencer.WaitVisible(ctx, version); err != nil {
+			return 0, true, fmt.Errorf("%w: %w", kv.ErrUncertain, err)
+		}
+	}
+	return version, known, nil
+}
+
+// conditional reports whether a write depends on what its key holds.
+func conditional(w *kv.Write) bool { return w.If != nil || w.Previous != nil }
+
+// started is a conditional write whose record is in the log.
+type started struct {
+	write  *kv.Write
+	commit *partition.Commit
+}
+
+// writeGuarded performs writes that depend on what their keys hold. Each is
+// decided for itself; all that can be are under way together.
+func (e *Engine) writeGuarded(ctx context.Context, writes []*kv.Write) {
+	for len(writes) > 0 {
+		var under []started
+		var again []*kv.Write
+		var rival error // the last: what it waits for covers the others' too, or they come round again
+		for _, r := range e.readFor(ctx, writes) {
+			commit, err := e.startGuarded(ctx, r.write, r.found)
+			switch {
+			case err == nil && commit != nil:
+				under = append(under, started{r.write, commit})
+			case errors.Is(err, kv.ErrConflict) || errors.Is(err, partition.ErrStale):
+				again, rival = append(again, r.write), err
+			}
+		}
+		for _, s := range under {
+			s.write.Version, s.write.Err = e.await(ctx, s.commit, kv.WriteOptions{Deduplicated: &s.write.Deduplicated})
+		}
+		if rival != nil {
+			if err := e.awaitRival(ctx, rival); err != nil {
+				for _, w := range again {
+					w.Err = err
+				}
+				return
+			}
+		}
+		writes = again
+	}
+}
+
+// looked is a conditional write with what its key holds.
+type looked struct {
+	write *kv.Write
+	found *kv.Lookup
+}
+
+// readFor reads the keys of writes. Those it cannot read have failed.
+func (e *Engine) readFor(ctx context.Context, writes []*kv.Write) []looked {
+	found := make([]kv.Lookup, len(writes))
+	reads := make([]*kv.Lookup, len(writes))
+	all := make([]looked, len(writes))
+	for i, w := range writes {
+		found[i].Key = w.Op.Key
+		reads[i] = &found[i]
+		all[i] = looked{w, &found[i]}
+	}
+	err := e.Lookup(ctx, reads)
+	readable := all[:0]
+	for _, l := range all {
+		if l.write.Err = errors.Join(err, l.found.Err); l.write.Err == nil {
+			readable = append(readable, l)
+		}
+	}
+	return readable
+}
+
+// startGuarded judges one write and, if its condition holds, proposes it. A write
+// that is decided has no commit, and its outcome in it.
+func (e *Engine) startGuarded(ctx context.Context, w *kv.Write, found *kv.Lookup) (*partition.Commit, error) {
+	home := e.partitions[e.route(w.Hash)]
+	if w.Previous != nil {
+		*w.Previous = *found
+	}
+	if w.If != nil {
+		guard := kv.Guard{Key: w.Op.Key, Condition: *w.If}
+		if err := guard.Judge(found); err != nil {
+			version, known, lost := e.remembered(ctx, home, w.Origin)
+			if !known {
+				w.Err = err
+				return nil, nil
+			}
+			w.Version, w.Deduplicated, w.Err = version, lost == nil, lost
+			return nil, nil
+		}
+	}
+	p := &proposal{
+		e: e, options: kv.WriteOptions{Durability: w.Durability, Origin: w.Origin}, bytes: int64(w.Op.Size()),
+		shares: make([]partition.Share, len(e.partitions)),
+	}
+	p.shares[home.ID()].Ops = []kv.Op{w.Op}
+	p.read(w.Op.Key, found.ReadVersion)
+	commit, err := e.propose(ctx, p)
+	if err != nil && !errors.Is(err, kv.ErrConflict) && !errors.Is(err, partition.ErrStale) {
+		w.Err = err
+	}
+	return commit, err
+}

@@ -1,0 +1,70 @@
+package engine
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/vfs"
+)
+
+// A named batch that comes again is answered with its version, whichever way it
+// takes, and says so; also after a restart. It is not applied again.
+func TestNamedBatchesAreAppliedOnce(t *testing.T) {
+	fs := vfs.NewMem()
+	e := open(t, small(fs))
+	within := keysIn(e, 0, 2)
+	across := []string{keysIn(e, 0, 1)[0], keysIn(e, 1, 1)[0]}
+	put(t, e, "guard", "1", kv.WriteOptions{Durability: kv.DurabilitySync})
+	batches := map[string]func() *kv.WriteBatch{
+		"within a partition": func() *kv.WriteBatch { return putAll(within) },
+		"across":             func() *kv.WriteBatch { return putAll(across) },
+		"if the guard is there": func() *kv.WriteBatch {
+			b := putAll(across)
+			b.Delete([]byte("guard"))
+			b.Require(kv.Guard{Key: []byte("guard"), Condition: kv.Condition{Kind: kv.IfPresent}})
+			return b
+		},
+		"a range": func() *kv.WriteBatch {
+			b := new(kv.WriteBatch)
+			b.DeleteRange([]byte("x"), []byte("y"))
+			return b
+		},
+	}
+	versions := map[string]kv.SeqNum{}
+	apply := func(e *Engine, name string, sequence uint64) (version kv.SeqNum, deduplicated bool) {
+		version, err := e.Apply(t.Context(), batches[name](), kv.WriteOptions{
+			Durability:   kv.DurabilitySync,
+			Origin:       kv.Origin{ClientID: 7, Sequence: sequence, Retried: versions[name] != 0},
+			Deduplicated: &deduplicated,
+		})
+		require.NoError(t, err, name)
+		return version, deduplicated
+	}
+	order := []string{"within a partition", "across", "if the guard is there", "a range"}
+	for i, name := range order {
+		version, again := apply(e, name, uint64(i+1))
+		require.False(t, again, name)
+		versions[name] = version
+	}
+	check := func(e *Engine) {
+		for i, name := range order {
+			version, again := apply(e, name, uint64(i+1))
+			require.True(t, again, name)
+			require.Equal(t, versions[name], version, name)
+		}
+		require.EqualValues(t, len(order), e.Stats().Duplicates)
+	}
+	check(e)
+	require.NoError(t, e.Close())
+	check(open(t, small(fs)))
+}
+
+func putAll(keys []string) *kv.WriteBatch {
+	b := new(kv.WriteBatch)
+	for _, key := range keys {
+		b.Put([]byte(key), []byte("v"))
+	}
+	return b
+}

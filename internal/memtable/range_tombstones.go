@@ -1,0 +1,81 @@
+package memtable
+
+import (
+	"slices"
+	"sync/atomic"
+
+	"github.com/kvd-db/kvd/internal/kv"
+)
+
+// rangeTombstones are the range tombstones of a table at a moment, for point
+// reads. The writer replaces it with each one that it adds.
+//
+// They lie in runs of falling size by the rule of growth, as those of the order
+// do: an Add merges small runs, and Cover asks few.
+type rangeTombstones struct {
+	runs   []*kv.RangeTombstones
+	count  int
+	folded atomic.Pointer[kv.RangeTombstones] // all of them in one, once somebody asked
+}
+
+// rangeTombstoneBytes is what one takes beside its record: an entry and the end
+// that kv.RangeTombstones keeps for it, in a run and in what is folded.
+const rangeTombstoneBytes = 2 * (72 + 24)
+
+// with returns the tombstones of s, which may be nil, and e, whose slices it
+// keeps.
+func (s *rangeTombstones) with(e kv.Entry) *rangeTombstones {
+	var runs []*kv.RangeTombstones
+	if s != nil {
+		runs = slices.Clone(s.runs)
+		if f := s.folded.Load(); f != nil {
+			runs = []*kv.RangeTombstones{f}
+		}
+	}
+	fresh := []kv.Entry{e}
+	for n := len(runs); n > 0 && runs[n-1].Len() < growth*len(fresh); n-- {
+		fresh = append(fresh, runs[n-1].All()...)
+		runs = runs[:n-1]
+	}
+	return &rangeTombstones{runs: append(runs, kv.NewRangeTombstones(fresh)), count: s.len() + 1}
+}
+
+// cover is kv.RangeTombstones.Cover over all of them.
+func (s *rangeTombstones) cover(key []byte, at kv.SeqNum) kv.SeqNum {
+	if f := s.folded.Load(); f != nil {
+		return f.Cover(key, at)
+	}
+	var newest kv.SeqNum
+	for _, r := range s.runs {
+		newest = max(newest, r.Cover(key, at))
+	}
+	return newest
+}
+
+// fold returns all of them in one. Two goroutines that ask at once may both do
+// the work; neither waits.
+func (s *rangeTombstones) fold() *kv.RangeTombstones {
+	if s == nil {
+		return nil
+	}
+	if f := s.folded.Load(); f != nil {
+		return f
+	}
+	f := s.runs[0]
+	if len(s.runs) > 1 {
+		all := make([]kv.Entry, 0, s.count)
+		for _, r := range s.runs {
+			all = append(all, r.All()...)
+		}
+		f = kv.NewRangeTombstones(all)
+	}
+	s.folded.Store(f)
+	return f
+}
+
+func (s *rangeTombstones) len() int {
+	if s == nil {
+		return 0
+	}
+	return s.count
+}

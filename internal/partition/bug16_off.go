@@ -1,0 +1,5 @@
+//go:build !bug16
+
+package partition
+
+const bugStaleRead = false

@@ -1,0 +1,5 @@
+//go:build !bug17
+
+package partition
+
+const bugSkipRanges = false

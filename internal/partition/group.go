@@ -1,0 +1,192 @@
+package partition
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+
+	"github.com/kvd-db/kvd/internal/keyhash"
+	"github.com/kvd-db/kvd/internal/kv"
+)
+
+// Call is what one caller waits for: all groups of its writes, one for each
+// partition that they touch.
+type Call struct {
+	left atomic.Int64
+	done chan struct{} // one value when the last group is decided
+}
+
+// NewCall returns a Call that waits for this many groups.
+func NewCall(groups int) *Call {
+	c := &Call{done: make(chan struct{}, 1)}
+	if bugReplyBlocks {
+		c.done = make(chan struct{})
+	}
+	c.left.Store(int64(groups))
+	return c
+}
+
+// Done delivers one value once every group is decided.
+func (c *Call) Done() <-chan struct{} { return c.done }
+
+// Decided counts one group off.
+func (c *Call) Decided() {
+	if c.left.Add(-1) == 0 {
+		c.done <- struct{}{}
+	}
+}
+
+// Group is the share of one call that goes to one partition: either independent
+// writes, or one atomic batch that lies in this partition alone.
+type Group struct {
+	call   *Call
+	writes []*kv.Write
+
+	batch *kv.WriteBatch
+	whole kv.Write // the batch as one write: Origin, Version, Deduplicated and Err
+
+	level kv.Durability // the strongest that any of its writes asked for
+	bytes int
+
+	// mu keeps a caller that gives up and the orchestrator apart: whoever holds
+	// it may touch the caller's memory, unless abandoned.
+	mu        sync.Mutex
+	abandoned bool
+	decided   bool
+	unit      uint32 // of its first write that is in the record
+}
+
+// NewGroup returns a group of independent writes. Their durability must not be
+// kv.DurabilityDefault.
+func NewGroup(call *Call, writes []*kv.Write) *Group {
+	g := &Group{call: call, writes: writes}
+	for _, w := range writes {
+		g.level = max(g.level, w.Durability)
+		g.bytes += w.Op.Size()
+	}
+	return g
+}
+
+// NewBatchGroup returns a group of one atomic batch, normalized and not empty.
+func NewBatchGroup(call *Call, b *kv.WriteBatch, level kv.Durability, origin kv.Origin) *Group {
+	g := &Group{call: call, batch: b, whole: kv.Write{Origin: origin}, level: level, bytes: b.Bytes()}
+	g.writes = []*kv.Write{&g.whole}
+	return g
+}
+
+// Result returns what became of an atomic batch, once its call is done.
+func (g *Group) Result() (kv.SeqNum, error) { return g.whole.Version, g.whole.Err }
+
+// Deduplicated reports whether an atomic batch had been applied before and was not
+// again, once its call is done.
+func (g *Group) Deduplicated() bool { return g.whole.Err == nil && g.whole.Deduplicated }
+
+// ops returns the number of operations.
+func (g *Group) ops() int {
+	if g.batch != nil {
+		return g.batch.Len()
+	}
+	return len(g.writes)
+}
+
+// admit finds out which of the group's writes are to be done and makes room for
+// them in the record. The caller holds g.mu and the turn.
+func (g *Group) admit(rec *pending, names *nameWindow) {
+	g.unit = rec.units
+	for _, w := range g.writes {
+		if w.Origin.Named() && !rec.admit(w, names) {
+			continue
+		}
+		if g.batch != nil {
+			rec.ops += g.batch.Len()
+		} else {
+			rec.ops++
+		}
+		rec.units++
+		rec.level = max(rec.level, g.level)
+	}
+}
+
+// encode lays out the writes that were admitted.
+func (g *Group) encode(rec *pending) {
+	unit := g.unit
+	for _, w := range g.writes {
+		if w.Deduplicated || w.Err != nil {
+			continue
+		}
+		if g.batch != nil {
+			ops := g.batch.Ops()
+			for i := range ops {
+				rec.encode(unit, w.Origin, &ops[i], keyhash.Sum(ops[i].Key))
+			}
+		} else {
+			rec.encode(unit, w.Origin, &w.Op, w.Hash)
+		}
+		unit++
+	}
+}
+
+// decide gives every write of the group its answer and counts the group off.
+// base is the first number of the record; err is nil if the writes happened.
+func (g *Group) decide(base kv.SeqNum, err error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.abandoned || g.decided {
+		return
+	}
+	g.decided = true
+	next := base + kv.SeqNum(g.unit)
+	for _, w := range g.writes {
+		switch {
+		case w.Err != nil: // was not admitted
+		case err != nil:
+			w.Version, w.Deduplicated, w.Err = 0, false, err
+		case !w.Deduplicated:
+			w.Version = next
+			next++
+		case w.Version&inThisRecord != 0:
+			w.Version = base + w.Version&^inThisRecord
+		}
+	}
+	g.call.Decided()
+}
+
+// abandon gives the group up: its caller will not look again. The writes that
+// are not decided yet get err.
+func (g *Group) abandon(err error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.abandoned = true
+	if g.decided {
+		return
+	}
+	for _, w := range g.writes {
+		w.Version, w.Deduplicated, w.Err = 0, false, err
+	}
+}
+
+// Submit queues a group. If it returns an error, nothing was queued and every
+// write of the group has that error; the group is decided either way, sooner or
+// later, through its call.
+func (p *Partition) Submit(ctx context.Context, g *Group) {
+	if err := p.inbox.Put(ctx, g, g.ops(), g.bytes); err != nil {
+		if errors.Is(err, kv.ErrClosed) {
+			err = p.closedError()
+		}
+		g.decide(0, err)
+	}
+}
+
+// Abandon takes a group back whose caller's context ended with cause. If the
+// group is still queued its writes did not happen and get cause; if it is
+// already in a record their outcome is unknown: kv.ErrUncertain, which wraps
+// cause too. The group's memory is the caller's again.
+func (p *Partition) Abandon(g *Group, cause error) {
+	if p.inbox.Remove(g) {
+		g.abandon(cause)
+		return
+	}
+	g.abandon(fmt.Errorf("%w: %w", kv.ErrUncertain, cause))
+}

@@ -1,0 +1,43 @@
+package partition
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"pgregory.net/rapid"
+
+	"github.com/kvd-db/kvd/internal/kv"
+)
+
+// The window is compared with a list of all named writes: it knows the newest of
+// them, and whatever it does not know it owns up to.
+func TestNameWindowNeverDeniesAWriteItForgot(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		size := rapid.IntRange(1, 8).Draw(t, "size")
+		w := newNameWindow(size)
+		var written []name // that of version i+1 is written[i]
+		for range rapid.IntRange(0, 40).Draw(t, "writes") {
+			n := name{client: rapid.Uint64Range(1, 3).Draw(t, "client"), sequence: uint64(len(written) + 1)}
+			written = append(written, n)
+			w.add(n, kv.SeqNum(len(written)))
+		}
+		for i, n := range written {
+			version := kv.SeqNum(i + 1)
+			got, known := w.find(n)
+			assert.Equal(t, i >= len(written)-size, known, "version %d of %d, size %d", version, len(written), size)
+			if known {
+				assert.Equal(t, version, got)
+				continue
+			}
+			seen := kv.SeqNum(rapid.IntRange(0, i).Draw(t, "seen"))
+			again := kv.Origin{ClientID: n.client, Sequence: n.sequence, Retried: true, KnownVersion: seen}
+			assert.True(t, w.forgot(again), "version %d was applied and is not known; the caller had seen %d", version, seen)
+		}
+		assert.LessOrEqual(t, len(w.known), size)
+		fresh := kv.Origin{ClientID: 9, Sequence: 9, Retried: true, KnownVersion: kv.SeqNum(len(written))}
+		assert.False(t, w.forgot(fresh), "whoever has seen the newest version can be told that the write did not happen")
+		fresh.Retried = false
+		fresh.KnownVersion = 0
+		assert.False(t, w.forgot(fresh), "what was never sent before cannot have been applied")
+	})
+}

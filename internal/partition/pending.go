@@ -1,0 +1,84 @@
+package partition
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/wal"
+)
+
+// pending is one record on its way from the log to the memtable.
+type pending struct {
+	encoder kv.RecordEncoder // owns payload, if this partition laid it out
+	payload []byte
+	base    kv.SeqNum
+	units   uint32 // 0: all of its writes had been applied before, it only waits its turn
+	pos     wal.Pos
+	level   kv.Durability
+	groups  []*Group
+	commit  *Commit // of a proposal
+
+	// What this partition's section writes, for those who must know before it is in
+	// the memtable: see changedLocked.
+	ops          int
+	hashes       []uint64 // of keys
+	rangeDeletes bool
+
+	named      []namedUnit // in the order of units
+	duplicates int         // writes that were applied before
+
+	inserted bool
+}
+
+type namedUnit struct {
+	name name
+	unit uint32
+}
+
+// inThisRecord marks, until the record has its numbers, the version of a write
+// that is the same as another one of the same record: below it is that one's unit.
+const inThisRecord kv.SeqNum = 1 << 63
+
+// errForgotten is why a write that was sent again cannot be answered.
+var errForgotten = fmt.Errorf("%w: it was sent before, so long ago that its outcome is forgotten; read what is there", kv.ErrUncertain)
+
+// admit decides on a named write. It reports whether it is to be done; if not, it
+// has its version or its error already. The caller holds the turn.
+func (r *pending) admit(w *kv.Write, names *nameWindow) bool {
+	n := nameOf(w.Origin)
+	if version, known := names.find(n); known {
+		w.Version, w.Deduplicated = version, true
+		r.duplicates++
+		return false
+	}
+	if names.forgot(w.Origin) {
+		w.Err = errForgotten
+		return false
+	}
+	if i := slices.IndexFunc(r.named, func(u namedUnit) bool { return u.name == n }); i >= 0 {
+		w.Version, w.Deduplicated = inThisRecord|kv.SeqNum(r.named[i].unit), true
+		r.duplicates++
+		return false
+	}
+	r.named = append(r.named, namedUnit{n, r.units})
+	return true
+}
+
+// encode lays out one operation.
+func (r *pending) encode(unit uint32, origin kv.Origin, op *kv.Op, hash uint64) {
+	r.encoder.Op(unit, origin, op)
+	r.note(op, hash)
+}
+
+// note remembers what an operation writes.
+func (r *pending) note(op *kv.Op, hash uint64) {
+	if op.Kind == kv.KindRangeDelete {
+		r.rangeDeletes = true
+		return
+	}
+	r.hashes = append(r.hashes, hash)
+}
+
+// last returns the newest number of the record.
+func (r *pending) last() kv.SeqNum { return r.base + kv.SeqNum(r.units) - 1 }

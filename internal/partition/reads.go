@@ -1,0 +1,209 @@
+package partition
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/memtable"
+	"github.com/kvd-db/kvd/internal/mergeiter"
+	"github.com/kvd-db/kvd/internal/sstable"
+)
+
+// Reads is what somebody read in one partition and now depends on.
+type Reads struct {
+	At     kv.SeqNum // the version that all of it was read at
+	Keys   []ReadKey
+	Ranges []kv.Range
+}
+
+// ReadKey is a key that was read, found or not.
+type ReadKey struct {
+	Key  []byte
+	Hash uint64
+}
+
+func (r *Reads) empty() bool { return len(r.Keys) == 0 && len(r.Ranges) == 0 }
+
+// ErrStale reports reads so old that memory no longer tells whether they still
+// hold. Nothing was done; Refresh them and try again.
+var ErrStale = errors.New("reads are older than the memtables")
+
+// changedLocked returns a *kv.ConflictError if something that was read has been
+// written since, or ErrStale. The caller holds the turn: whatever was appended
+// before is in a memtable or in line for one, and nothing comes in between.
+//
+// It does no I/O. Keys cost what a Get of the memtables costs, ranges a step for
+// each operation since the reads. Two keys with one 64-bit hash are taken for one.
+func (p *Partition) changedLocked(r *Reads) error {
+	if r.empty() || p.turn.last <= r.At || bugSkipRanges && len(r.Keys) == 0 {
+		return nil
+	}
+	s := p.acquire()
+	defer s.release()
+	if r.At < s.levels.version.FlushedSeq {
+		return ErrStale
+	}
+	for _, rec := range p.turn.inflight {
+		if rec.units > 0 && rec.last() > r.At {
+			if err := p.writes(rec, r); err != nil {
+				return err
+			}
+		}
+	}
+	for t := range s.memtables() {
+		if err := r.changedIn(t); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// writes returns a conflict if a record in line writes what was read.
+func (p *Partition) writes(rec *pending, r *Reads) error {
+	for _, k := range r.Keys {
+		if slices.Contains(rec.hashes, k.Hash) {
+			return conflict(k.Key, rec.last())
+		}
+	}
+	if !rec.rangeDeletes && (len(r.Ranges) == 0 || bugSkipRanges) {
+		return nil
+	}
+	return kv.DecodeRecord(rec.payload, func(op *kv.RecordOp) error {
+		if op.Partition != p.id {
+			return nil
+		}
+		e := kv.Entry{Key: op.Key, Value: op.Value, Kind: op.Kind, Seq: rec.last()}
+		return r.touchedBy(&e)
+	})
+}
+
+// changedIn returns a conflict if t has something newer.
+func (r *Reads) changedIn(t *memtable.Table) (err error) {
+	if t.MaxSeq() <= r.At {
+		return nil
+	}
+	var e kv.Entry
+	for _, k := range r.Keys {
+		if t.Get(k.Hash, k.Key, kv.MaxSeqNum, &e) && e.Seq > r.At {
+			return conflict(k.Key, e.Seq)
+		}
+		if covered := t.Cover(k.Key, kv.MaxSeqNum); covered > r.At {
+			return conflict(k.Key, covered)
+		}
+	}
+	if len(r.Ranges) == 0 || bugSkipRanges {
+		return nil
+	}
+	t.WrittenSince(r.At, func(e *kv.Entry) bool {
+		err = r.touchedBy(e)
+		return err == nil
+	})
+	return err
+}
+
+// touchedBy returns a conflict if an entry, which is newer than the reads, writes
+// what was read.
+func (r *Reads) touchedBy(e *kv.Entry) error {
+	span := kv.Range{Start: e.Key, End: e.Value}
+	for _, k := range r.Keys {
+		if e.Kind == kv.KindRangeDelete && span.Contains(k.Key) {
+			return conflict(k.Key, e.Seq)
+		}
+	}
+	if bugSkipRanges {
+		return nil
+	}
+	for _, read := range r.Ranges {
+		if read.Contains(e.Key) || e.Kind == kv.KindRangeDelete && span.Contains(read.Start) {
+			return conflict(e.Key, e.Seq)
+		}
+	}
+	return nil
+}
+
+func conflict(key []byte, version kv.SeqNum) error {
+	return &kv.ConflictError{Key: bytes.Clone(key), Version: version}
+}
+
+// Refresh makes stale reads as new as what is visible, if nothing that was read
+// has changed until then; else it returns a *kv.ConflictError. It may read tables.
+//
+// The version of the reads must be that of a live snapshot until Refresh returns:
+// otherwise a compaction may have dropped the tombstone of a key that was there,
+// and with it the trace of the change.
+func (p *Partition) Refresh(r *Reads) error {
+	s := p.acquire()
+	defer s.release()
+	if s.closed {
+		return p.closedError()
+	}
+	now := p.visible() // after acquire: see "A read" in the package comment
+	for _, k := range r.Keys {
+		written, err := p.lastWritten(s, k, now)
+		if err != nil {
+			return err
+		}
+		if written > r.At {
+			return conflict(k.Key, written)
+		}
+	}
+	for _, read := range r.Ranges {
+		if err := s.changedBetween(r, read, now); err != nil {
+			return err
+		}
+	}
+	r.At = now
+	return nil
+}
+
+// lastWritten returns the number of the newest entry, of at most at, that says
+// something of a key; 0 if none does.
+func (p *Partition) lastWritten(s *readState, k ReadKey, at kv.SeqNum) (kv.SeqNum, error) {
+	var e kv.Entry
+	for t := range s.memtables() {
+		covered := t.Cover(k.Key, at)
+		if t.Get(k.Hash, k.Key, at, &e) {
+			return max(e.Seq, covered), nil
+		}
+		if covered > 0 {
+			return covered, nil
+		}
+	}
+	q := []sstable.Query{{Key: k.Key, Hash: k.Hash, At: at}}
+	s.levels.runs(func(run *run) bool {
+		run.lookup(q)
+		return !q[0].Done
+	})
+	if err := q[0].Err; err != nil {
+		if errors.Is(err, kv.ErrCorrupt) {
+			p.corrupt(err)
+		}
+		return 0, fmt.Errorf("look when key %q was last written: %w", k.Key, err)
+	}
+	return q[0].Seq, nil
+}
+
+// changedBetween returns a conflict if something in the range was written behind
+// the reads and not behind now.
+func (s *readState) changedBetween(r *Reads, read kv.Range, now kv.SeqNum) error {
+	for _, covers := range s.covers() {
+		for _, t := range covers.All() {
+			if t.Seq > r.At && t.Seq <= now {
+				if err := (&Reads{Ranges: []kv.Range{read}}).touchedBy(&t); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	it := mergeiter.Bounded(mergeiter.New(s.iterators()...), read)
+	var err error
+	for ok := it.First(); ok && err == nil; ok = it.Next() {
+		if e := it.Entry(); e.Seq > r.At && e.Seq <= now {
+			err = conflict(e.Key, e.Seq)
+		}
+	}
+	return errors.Join(err, it.Close())
+}

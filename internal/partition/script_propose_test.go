@@ -1,0 +1,121 @@
+package partition
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/kvd-db/kvd/internal/keyhash"
+	"github.com/kvd-db/kvd/internal/kv"
+)
+
+// parseOp reads key=value, key=value@expiry, or start..end, which deletes a range.
+func parseOp(arg string) kv.Op {
+	if start, end, ok := strings.Cut(arg, ".."); ok {
+		return kv.Op{Kind: kv.KindRangeDelete, Key: []byte(start), Value: []byte(end)}
+	}
+	key, value, _ := strings.Cut(arg, "=")
+	value, expiry, _ := strings.Cut(value, "@")
+	op := kv.Op{Kind: kv.KindPut, Key: []byte(key), Value: []byte(value)}
+	op.Expiry, _ = strconv.ParseUint(expiry, 10, 64)
+	return op
+}
+
+// parseOrigin reads #n or #n>v: see write.
+func parseOrigin(arg string) kv.Origin {
+	name, known, retried := strings.Cut(arg[1:], ">")
+	n, _ := strconv.ParseUint(name, 10, 64)
+	v, _ := strconv.ParseUint(known, 10, 64)
+	return kv.Origin{ClientID: 1, Sequence: n, Retried: retried, KnownVersion: kv.SeqNum(v)}
+}
+
+func again(deduplicated bool) string {
+	if deduplicated {
+		return " (as before)"
+	}
+	return ""
+}
+
+func (s *script) setNow(args []string) error {
+	now, err := strconv.ParseUint(args[0], 10, 64)
+	s.world.mu.Lock()
+	defer s.world.mu.Unlock()
+	s.world.now = now
+	return err
+}
+
+// stall makes the disk stand still, or go on: what is appended meanwhile is in the
+// log and in no memtable.
+func (s *script) stall(begin bool) {
+	s.world.mu.Lock()
+	s.world.stalled = 0
+	if begin {
+		s.world.stalled = max(s.world.pos, 1)
+	}
+	s.world.mu.Unlock()
+	s.p.Wake()
+}
+
+// propose takes: at=version, read=key, scan=start..end, #name, and behind "then"
+// what to write. While the disk stands still it does not wait for the outcome.
+func (s *script) propose(out *strings.Builder, args []string) error {
+	p := Proposal{Durability: kv.DurabilitySync, Settled: func() {}}
+	share := Share{Partition: s.p}
+	then := false
+	for _, arg := range args {
+		what, value, _ := strings.Cut(arg, "=")
+		switch {
+		case then:
+			share.Ops = append(share.Ops, parseOp(arg))
+		case arg == "then":
+			then = true
+		case strings.HasPrefix(arg, "#"):
+			p.Origin = parseOrigin(arg)
+		case what == "at":
+			at, _ := strconv.ParseUint(value, 10, 64)
+			share.Reads.At = kv.SeqNum(at)
+		case what == "read":
+			share.Reads.Keys = append(share.Reads.Keys, ReadKey{Key: []byte(value), Hash: keyhash.Sum([]byte(value))})
+		case what == "scan":
+			start, end, _ := strings.Cut(value, "..")
+			share.Reads.Ranges = append(share.Reads.Ranges, kv.Range{Start: []byte(start), End: []byte(end)})
+		default:
+			return fmt.Errorf("unknown argument %q", arg)
+		}
+	}
+	p.Shares = []Share{share}
+	c, err := Propose(&p)
+	if err == ErrStale {
+		out.WriteString("stale, refreshed\n")
+		if err = s.p.Refresh(&p.Shares[0].Reads); err == nil {
+			c, err = Propose(&p)
+		}
+	}
+	if err != nil {
+		return err
+	}
+	s.commits = append(s.commits, c)
+	s.world.mu.Lock()
+	stalled := s.world.stalled > 0
+	s.world.mu.Unlock()
+	if stalled {
+		out.WriteString("in line\n")
+		return nil
+	}
+	s.outcome(out)
+	return nil
+}
+
+// outcome waits for all that was proposed.
+func (s *script) outcome(out *strings.Builder) {
+	for _, c := range s.commits {
+		<-c.Done()
+		version, err := c.Result()
+		if err != nil {
+			fmt.Fprintf(out, "error: %v\n", err)
+			continue
+		}
+		fmt.Fprintf(out, "version %d%s\n", version, again(c.Deduplicated()))
+	}
+	s.commits = nil
+}

@@ -1,0 +1,208 @@
+package sstable
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/kvd-db/kvd/internal/kv"
+)
+
+// before returns the entries that a backward walk from SeekLT(key) meets.
+func before(entries []kv.Entry, key []byte) []kv.Entry {
+	n, _ := slices.BinarySearchFunc(entries, key, func(e kv.Entry, key []byte) int {
+		return bytes.Compare(e.Key, key)
+	})
+	return reversed(entries[:n])
+}
+
+func TestSeekLTFindsTheLastEntryBefore(t *testing.T) {
+	entries := numbered(200, 10)
+	entries = append(entries, put("key00099", "new", 900), put("key00099", "old", 1),
+		rangeDel("key00100", "key00200", 800), rangeDel("key00101", "z", 2))
+	for seq := range kv.SeqNum(40) {
+		entries = append(entries, put("key00201", fmt.Sprint(seq), 1000+seq))
+	}
+	sortEntries(entries)
+	for _, blockBytes := range []int{1, 40, 128, 700, 4096} {
+		f, _ := build(t, entries, WriterOptions{BlockBytes: blockBytes})
+		it := open(t, f, nil).NewIterator(IterOptions{})
+		for _, q := range questions(entries) {
+			got, err := collectBack(it, it.SeekLT(q.Key))
+			require.NoError(t, err)
+			requireSameEntries(t, before(entries, q.Key), got)
+		}
+		require.NoError(t, it.Close())
+	}
+}
+
+// The versions of a key are met oldest first, and none of them is passed over
+// where they cross from one restart interval or block to the next.
+func TestBackwardWalkMeetsTheVersionsOfAKeyAcrossBoundaries(t *testing.T) {
+	var entries []kv.Entry
+	for _, key := range []string{"a", "b", "c"} {
+		for seq := kv.SeqNum(3*restartInterval + 5); seq > 0; seq-- {
+			entries = append(entries, put(key, "0123456789", seq))
+		}
+	}
+	entries = append(entries, rangeDel("b", "d", 20)) // ties with a version
+	sortEntries(entries)
+	for blockBytes := 30; blockBytes < 3000; blockBytes += blockBytes/4 + 1 {
+		f, _ := build(t, entries, WriterOptions{BlockBytes: blockBytes})
+		it := open(t, f, nil).NewIterator(IterOptions{})
+		for _, key := range []string{"", "a", "b", "bb", "c", "d"} {
+			got, err := collectBack(it, it.SeekLT([]byte(key)))
+			require.NoError(t, err)
+			requireSameEntries(t, before(entries, []byte(key)), got)
+		}
+	}
+}
+
+func TestBackwardWalkKeepsTheContract(t *testing.T) {
+	f, _ := build(t, numbered(3, 3), WriterOptions{})
+	it := open(t, f, nil).NewIterator(IterOptions{})
+	require.False(t, it.Prev(), "from nowhere there is no way back")
+	require.True(t, it.Last())
+	require.True(t, it.Prev())
+	require.Panics(t, func() { it.Next() }, "a walk has one direction")
+	require.True(t, it.Prev())
+	require.False(t, it.Prev())
+	require.False(t, it.Valid())
+	require.NoError(t, it.Err(), "the front is no error")
+	require.False(t, it.Prev(), "before the front is the front")
+	require.Panics(t, func() { it.Next() }, "also when the walk has ended")
+	require.True(t, it.First(), "a new move may turn round")
+	require.Panics(t, func() { it.Prev() })
+	require.True(t, it.Next())
+	require.True(t, it.SeekLT([]byte("z")))
+	require.False(t, it.SeekLT([]byte("key00000")), "nothing is before the first key")
+	require.False(t, it.SeekLT(nil))
+	require.NoError(t, it.Err())
+	require.True(t, it.Last())
+	require.NoError(t, it.Close())
+	require.False(t, it.Prev())
+	require.False(t, it.Last())
+	require.ErrorIs(t, it.Err(), kv.ErrClosed)
+}
+
+func TestBackwardWalkReadsAhead(t *testing.T) {
+	entries := numbered(4_000, 100)
+	f, meta := build(t, entries, WriterOptions{})
+	r := open(t, f, NewCache(1<<20))
+	f.takeReads()
+
+	it := r.NewIterator(IterOptions{})
+	got, err := collectBack(it, it.Last())
+	require.NoError(t, err)
+	requireSameEntries(t, reversed(entries), got)
+	require.LessOrEqual(t, len(f.takeReads()), int(meta.Size/defaultReadahead)+1, "a walk from Last reads ahead at once")
+	require.Zero(t, r.cache.cache.Stats().Bytes, "and leaves the cache alone")
+
+	it = r.NewIterator(IterOptions{})
+	_, err = collectBack(it, it.SeekLT([]byte("key06000")))
+	require.NoError(t, err)
+	reads := f.takeReads()
+	require.Less(t, reads[0], 5_000, "the first read of a seek is one block")
+	require.True(t, slices.IsSorted(reads[:5]), "then they grow: %v", reads)
+	require.LessOrEqual(t, slices.Max(reads), defaultReadahead)
+	total := 0
+	for _, n := range reads {
+		total += n
+	}
+	end, _ := r.index.span(r.index.find([]byte("key06000"), kv.MaxSeqNum)+1, r.index.blocks()-1)
+	require.EqualValues(t, end, total, "no block is read twice")
+	require.NoError(t, it.Close())
+}
+
+func TestBackwardWalkFillsTheCacheIfAsked(t *testing.T) {
+	entries := numbered(1_000, 100)
+	f, _ := build(t, entries, WriterOptions{})
+	r := open(t, f, NewCache(16<<20))
+	for range 2 {
+		it := r.NewIterator(IterOptions{FillCache: true, Readahead: 16 << 10})
+		got, err := collectBack(it, it.Last())
+		require.NoError(t, err)
+		requireSameEntries(t, reversed(entries), got)
+		require.NoError(t, it.Close())
+	}
+	stats := r.cache.cache.Stats()
+	require.EqualValues(t, r.index.blocks(), stats.Hits)
+	require.EqualValues(t, r.index.blocks(), stats.Misses)
+}
+
+func TestBackwardWalkReportsAReadErrorAtTheRightPlace(t *testing.T) {
+	eio := errors.New("input/output error")
+	entries := numbered(500, 100)
+	f, _ := build(t, entries, WriterOptions{})
+	r := open(t, f, nil)
+	bad := r.index.blocks() / 2
+	start, length := r.index.span(bad, bad)
+	f.onRead = func(p []byte, offset int64) error {
+		if offset < start+int64(length) && start < offset+int64(len(p)) {
+			return eio
+		}
+		return nil
+	}
+	it := r.NewIterator(IterOptions{})
+	got, err := collectBack(it, it.Last())
+	require.ErrorIs(t, err, eio)
+	require.NotErrorIs(t, err, kv.ErrCorrupt)
+	requireSameEntries(t, reversed(entries)[:len(got)], got)
+	require.Equal(t, bad, it.(*iterator).blockAt, "all blocks behind the bad one were served")
+	require.False(t, it.Prev(), "an error is not passed over")
+	require.ErrorIs(t, it.Close(), eio)
+}
+
+// Restart points that no writer makes could hide entries from a backward walk,
+// or make it meet them twice.
+func TestBackwardWalkRefusesRestartPointsThatDoNotFillTheBlock(t *testing.T) {
+	const entries = 3*restartInterval - 4
+	var builder blockBuilder
+	for _, e := range numbered(entries, 5) {
+		builder.add(&e)
+	}
+	good := bytes.Clone(builder.finish())
+	b, ok := parseBlock(good)
+	require.True(t, ok)
+	restarts := make([]uint32, b.restarts)
+	for i := range restarts {
+		restarts[i] = binary.LittleEndian.Uint32(good[b.limit+4*i:])
+	}
+	walk := func(restarts ...uint32) (met int, err error) {
+		contents := bytes.Clone(good[:b.limit])
+		for _, at := range append(restarts, uint32(len(restarts))) {
+			contents = binary.LittleEndian.AppendUint32(contents, at)
+		}
+		b, ok := parseBlock(contents)
+		require.True(t, ok)
+		it := iterator{r: &Reader{file: &bytesFile{}, index: index{offsets: []uint64{0, uint64(len(contents))}, prefixes: []uint64{0}}}, block: b}
+		require.True(t, it.beginBack())
+		for ok := it.readInterval(b.restarts-1) && it.stepBack(); ok; ok = it.Prev() {
+			met++
+		}
+		require.False(t, it.Valid())
+		return met, it.Err()
+	}
+	met, err := walk(restarts...)
+	require.NoError(t, err)
+	require.Equal(t, entries, met)
+	for name, wrong := range map[string][]uint32{
+		"one is missing":          {restarts[0], restarts[2]},
+		"the first is missing":    restarts[1:],
+		"the last is missing":     restarts[:2],
+		"one comes twice":         {restarts[0], restarts[1], restarts[1], restarts[2]},
+		"they are out of order":   {restarts[0], restarts[2], restarts[1]},
+		"one is within an entry":  {restarts[0], restarts[1] + 1, restarts[2]},
+		"one is behind the block": {restarts[0], restarts[1], uint32(b.limit)},
+		"one is far behind":       {restarts[0], 1 << 31, restarts[2]},
+	} {
+		_, err := walk(wrong...)
+		require.ErrorIs(t, err, kv.ErrCorrupt, name)
+		require.ErrorContains(t, err, "data block is malformed", name)
+	}
+}

@@ -1,0 +1,28 @@
+package sstable
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/kvd-db/kvd/internal/kv"
+)
+
+// A range that is cut just behind a key makes two files that are disjoint by
+// their bounds, and it does not matter how much of the first one is dropped
+// later.
+func TestBoundsOfFilesThatCutARange(t *testing.T) {
+	for end, largest := range map[string]string{
+		"k\x00":     "k", // of a tombstone alone: as far as it reaches
+		"h\x00":     "h",
+		"g\x00":     "g", // the last key
+		"k\x00\x00": "k\x00",
+		"k":         "k", // no key is just before it
+		"b":         "g", // the last key is behind it
+	} {
+		entries := []kv.Entry{rangeDel("a", end, 9), put("c", "1", 10), put("g", "1", 10)}
+		sortEntries(entries)
+		_, meta := build(t, entries, WriterOptions{})
+		require.Equal(t, largest, string(meta.Largest), "range ends at %q", end)
+	}
+}

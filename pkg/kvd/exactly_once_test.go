@@ -1,0 +1,254 @@
+package kvd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/server"
+	"github.com/kvd-db/kvd/internal/server/servertest"
+)
+
+// scissors cut a connection at a chosen moment, once they are armed.
+type scissors struct {
+	dial      func(context.Context, string) (net.Conn, error)
+	onRequest atomic.Bool // cut in place of sending what comes next
+	onAnswer  atomic.Bool // cut in place of receiving what comes next
+	cuts      atomic.Int32
+}
+
+func (s *scissors) dialer(ctx context.Context, address string) (net.Conn, error) {
+	conn, err := s.dial(ctx, address)
+	if err != nil {
+		return nil, err
+	}
+	return &cutConn{conn, s}, nil
+}
+
+type cutConn struct {
+	net.Conn
+	scissors *scissors
+}
+
+var errCut = errors.New("cut")
+
+func (c *cutConn) cut() (int, error) {
+	c.scissors.cuts.Add(1)
+	return 0, errors.Join(errCut, c.Close())
+}
+
+func (c *cutConn) Write(p []byte) (int, error) {
+	if c.scissors.onRequest.CompareAndSwap(true, false) {
+		return c.cut()
+	}
+	return c.Conn.Write(p)
+}
+
+func (c *cutConn) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	if err == nil && c.scissors.onAnswer.CompareAndSwap(true, false) {
+		return c.cut()
+	}
+	return n, err
+}
+
+// versionOf returns how many writes a store has applied.
+func versionOf(t *testing.T, store *servertest.Store) uint64 {
+	t.Helper()
+	version, err := store.LookupAt(context.Background(), nil, 0)
+	require.NoError(t, err)
+	return uint64(version)
+}
+
+// Whatever moment a connection breaks at, a write that succeeds was applied once.
+func TestAWriteIsAppliedOnceWhereverTheConnectionBreaks(t *testing.T) {
+	ctx := context.Background()
+	for moment, at := range map[string]func(*scissors, *servertest.Store){
+		"before it is sent": func(s *scissors, _ *servertest.Store) { s.onRequest.Store(true) },
+		"before its answer": func(s *scissors, store *servertest.Store) {
+			arm := sync.OnceFunc(func() { s.onAnswer.Store(true) })
+			store.OnWrite = func(context.Context, []*kv.Write) error { arm(); return nil }
+			store.OnApply = func(context.Context, *kv.WriteBatch) error { arm(); return nil }
+		},
+	} {
+		for what := range writesOf(nil) {
+			t.Run(moment+"/"+what, func(t *testing.T) {
+				t.Parallel() // they wait between tries
+				store := servertest.New(kv.DefaultLimits)
+				c := serve(t, store, server.Options{})
+				cut := &scissors{dial: c.dialer}
+				db := c.open(t, WithConns(1), WithDialer(cut.dialer))
+				require.NoError(t, db.Ping(ctx))
+				at(cut, store)
+				require.NoError(t, writesOf(db)[what](ctx))
+				assert.EqualValues(t, 1, cut.cuts.Load())
+				assert.EqualValues(t, 1, versionOf(t, store))
+				require.NoError(t, writesOf(db)[what](ctx))
+				assert.EqualValues(t, 2, versionOf(t, store), "another write is another")
+			})
+		}
+	}
+}
+
+// A try whose connection broke may reach the store after the next one did.
+func TestTwoTriesAtTheSameTime(t *testing.T) {
+	ctx := context.Background()
+	store := servertest.New(kv.DefaultLimits)
+	entered, late := make(chan struct{}), make(chan struct{})
+	var tries atomic.Int32
+	store.OnWrite = func(context.Context, []*kv.Write) error {
+		if tries.Add(1) == 1 {
+			close(entered)
+			<-late
+		}
+		return nil
+	}
+	c := serve(t, store, server.Options{})
+	cuts := &cuttable{dial: c.dialer}
+	db := c.open(t, WithDialer(cuts.dialer))
+	answer := make(chan error, 1)
+	var version uint64
+	go func() { answer <- db.Put(ctx, []byte("k"), []byte("v"), WrittenAt(&version)) }()
+	<-entered
+	cuts.cut()
+	require.NoError(t, <-answer)
+	put(t, db, "k", "newer")
+	close(late)
+	require.NoError(t, db.Close())
+	require.NoError(t, c.server.Shutdown(ctx)) // the late one has been served
+	assert.EqualValues(t, 3, tries.Load())
+	assert.EqualValues(t, 1, version)
+	assert.EqualValues(t, 2, versionOf(t, store))
+}
+
+// A server that may have forgotten the name of a write does not guess.
+func TestAWriteThatMayBeForgotten(t *testing.T) {
+	ctx := context.Background()
+	store := servertest.New(kv.DefaultLimits)
+	c := serve(t, store, server.Options{})
+	cut := &scissors{dial: c.dialer}
+	db := c.open(t, WithConns(1), WithDialer(cut.dialer))
+	var once sync.Once
+	store.OnWrite = func(_ context.Context, writes []*kv.Write) error {
+		if writes[0].Origin.Retried {
+			once.Do(store.ForgetNames)
+		} else if string(writes[0].Op.Key) == "lost" {
+			cut.onAnswer.Store(true)
+		}
+		return nil
+	}
+	put(t, db, "a", "")
+	err := db.Put(ctx, []byte("lost"), nil)
+	require.ErrorIs(t, err, ErrUncertain)
+	require.NotErrorIs(t, err, ErrConflict)
+	assert.EqualValues(t, 2, versionOf(t, store))
+	put(t, db, "b", "")
+	put(t, db, "lost", "")
+}
+
+// Under load connections are cut again and again. Every call ends and is answered,
+// reads succeed, and each write is applied once. Without names some are uncertain,
+// but what the others say is true: nil means that the write is there, an error
+// other than ErrUncertain that it never will be.
+func TestWritesAreAccountedForWhenStreamsAreCut(t *testing.T) {
+	for name, opts := range map[string][]Option{"named": nil, "nameless": {WithoutDeduplication()}} {
+		t.Run(name, func(t *testing.T) { cutUnderLoad(t, name == "named", opts) })
+	}
+}
+
+func cutUnderLoad(t *testing.T, named bool, opts []Option) {
+	ctx := context.Background()
+	store := servertest.New(kv.DefaultLimits)
+	var again atomic.Int64
+	store.OnWrite = func(_ context.Context, writes []*kv.Write) error {
+		for _, w := range writes {
+			if w.Origin.Retried {
+				again.Add(1)
+			}
+		}
+		return nil
+	}
+	c := serve(t, store, server.Options{})
+	cuts := &cuttable{dial: c.dialer}
+	db, err := Open("memory", append(opts, WithDialer(cuts.dialer))...)
+	require.NoError(t, err)
+
+	type outcome struct {
+		version uint64
+		err     error
+	}
+	outcomes := make(map[string]outcome)
+	var mu sync.Mutex
+	var all sync.WaitGroup
+	var uncertain, unread atomic.Int64
+	stop := make(chan struct{})
+	for caller := range 32 {
+		all.Go(func() {
+			for i := 0; ; i++ {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				key := fmt.Sprintf("%d/%d", caller, i)
+				var o outcome
+				o.err = db.Put(ctx, []byte(key), []byte(key), WrittenAt(&o.version))
+				if errors.Is(o.err, ErrUncertain) {
+					uncertain.Add(1)
+				}
+				mu.Lock()
+				outcomes[key] = o
+				mu.Unlock()
+				if _, err := db.Get(ctx, []byte(key)); err != nil && !errors.Is(err, ErrNotFound) {
+					unread.Add(1)
+				}
+			}
+		})
+	}
+	for range 8 {
+		mu.Lock()
+		before := len(outcomes)
+		mu.Unlock()
+		require.Eventually(t, func() bool {
+			mu.Lock()
+			defer mu.Unlock()
+			return len(outcomes) > before+100
+		}, 10*time.Second, time.Millisecond, "calls go on")
+		cuts.cut()
+	}
+	close(stop)
+	all.Wait()
+	require.NoError(t, db.Close())
+	require.NoError(t, c.server.Shutdown(ctx)) // nothing can be written any more
+
+	there := make(map[string]uint64)
+	scanner, err := store.Scan(ctx, kv.Range{}, kv.ScanOptions{})
+	require.NoError(t, err)
+	for scanner.Next() {
+		there[string(scanner.Item().Key)] = uint64(scanner.Item().Version)
+	}
+	failed := 0
+	for key, o := range outcomes {
+		switch {
+		case o.err == nil:
+			assert.Equal(t, o.version, there[key], "%s was acknowledged", key)
+		case !errors.Is(o.err, ErrUncertain):
+			failed++
+			assert.NotContains(t, there, key, "%v", o.err)
+		}
+	}
+	assert.Equal(t, named, uncertain.Load() == 0, "%d uncertain", uncertain.Load())
+	assert.Equal(t, named, again.Load() > 0, "the cuts hit something")
+	assert.Len(t, there, int(versionOf(t, store)), "each was applied once")
+	assert.Zero(t, unread.Load(), "reads are tried again")
+	t.Logf("%d writes, %d sent again, %d uncertain, %d failed", len(outcomes), again.Load(), uncertain.Load(), failed)
+}

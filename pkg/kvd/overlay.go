@@ -1,0 +1,108 @@
+package kvd
+
+import (
+	"bytes"
+	"slices"
+	"strings"
+	"time"
+
+	kvdpb "github.com/kvd-db/kvd/pkg/kvdpb/kvd/v1"
+)
+
+// overlay is what a transaction has written and nobody else sees yet. The zero
+// value is empty.
+//
+// Invariant: a write of a key is later than every range delete that covers the
+// key, since a range delete removes the writes that it covers.
+type overlay struct {
+	keys   map[string]*overlayWrite
+	ranges ranges // deleted
+}
+
+type ranges []Range
+
+func (r ranges) contain(key []byte) bool {
+	return slices.ContainsFunc(r, func(r Range) bool { return r.contains(key) })
+}
+
+// overlayWrite is the last write of one key.
+type overlayWrite struct {
+	key     string
+	deleted bool
+	value   []byte
+	ttl     time.Duration
+}
+
+// lookup is what a read of the key finds: a copy, without the key.
+func (w *overlayWrite) lookup() Lookup {
+	if w.deleted {
+		return Lookup{}
+	}
+	return Lookup{Item: Item{Value: append([]byte{}, w.value...), TTL: w.ttl}, Found: true}
+}
+
+func (o *overlay) empty() bool { return len(o.keys)+len(o.ranges) == 0 }
+
+// put copies key and value.
+func (o *overlay) put(key, value []byte, ttl time.Duration) {
+	o.set(&overlayWrite{key: string(key), value: bytes.Clone(value), ttl: ttl})
+}
+
+func (o *overlay) delete(key []byte) { o.set(&overlayWrite{key: string(key), deleted: true}) }
+
+func (o *overlay) set(w *overlayWrite) {
+	if o.keys == nil {
+		o.keys = make(map[string]*overlayWrite)
+	}
+	o.keys[w.key] = w
+}
+
+// deleteRange copies r.
+func (o *overlay) deleteRange(r Range) {
+	for key := range o.keys {
+		if r.contains([]byte(key)) {
+			delete(o.keys, key)
+		}
+	}
+	o.ranges = append(o.ranges, r.clone())
+}
+
+// get returns what a read of key finds if the transaction wrote or deleted it.
+func (o *overlay) get(key []byte) (found Lookup, written bool) {
+	if w := o.keys[string(key)]; w != nil {
+		return w.lookup(), true
+	}
+	return Lookup{}, o.ranges.contain(key)
+}
+
+// within returns the writes of keys in r in the order of a scan.
+func (o *overlay) within(r Range, reverse bool) []*overlayWrite {
+	var writes []*overlayWrite
+	for key, w := range o.keys {
+		if r.contains([]byte(key)) {
+			writes = append(writes, w)
+		}
+	}
+	slices.SortFunc(writes, func(a, b *overlayWrite) int { return strings.Compare(a.key, b.key) })
+	if reverse {
+		slices.Reverse(writes)
+	}
+	return writes
+}
+
+// mutations returns the writes as the protocol has them, each range delete before
+// what was written into its range later. They share memory with the overlay.
+func (o *overlay) mutations() []*kvdpb.Mutation {
+	mutations := make([]*kvdpb.Mutation, 0, len(o.ranges)+len(o.keys))
+	for _, r := range o.ranges {
+		mutations = append(mutations, &kvdpb.Mutation{Op: &kvdpb.Mutation_DeleteRange{DeleteRange: r.wire()}})
+	}
+	for _, w := range o.within(All(), false) {
+		m := &kvdpb.Mutation{Op: &kvdpb.Mutation_Delete{Delete: []byte(w.key)}}
+		if !w.deleted {
+			m.Op = &kvdpb.Mutation_Put{Put: &kvdpb.Item{Key: []byte(w.key), Value: w.value, TtlMs: ttlMillis(w.ttl)}}
+		}
+		mutations = append(mutations, m)
+	}
+	return mutations
+}

@@ -1,0 +1,41 @@
+package kvd
+
+import (
+	"bytes"
+
+	kvdpb "github.com/kvd-db/kvd/pkg/kvdpb/kvd/v1"
+)
+
+// Range is the set of keys k with Start <= k < End. An empty End means that the
+// range has no upper bound.
+type Range struct{ Start, End []byte }
+
+// All is the range of all keys.
+func All() Range { return Range{} }
+
+// Between is the range of the keys k with start <= k < end. It keeps the slices.
+func Between(start, end []byte) Range { return Range{Start: start, End: end} }
+
+// Prefix is the range of the keys that begin with p. It keeps no part of p.
+func Prefix(p []byte) Range {
+	r := Range{Start: bytes.Clone(p)}
+	// The end is the smallest key above all that have the prefix: the prefix with
+	// its last byte below 0xff raised by one and cut behind it.
+	for i := len(p) - 1; i >= 0; i-- {
+		if p[i] != 0xff {
+			r.End = bytes.Clone(p[:i+1])
+			r.End[i]++
+			break
+		}
+	}
+	return r
+}
+
+func (r Range) clone() Range { return Range{Start: bytes.Clone(r.Start), End: bytes.Clone(r.End)} }
+
+func (r Range) contains(key []byte) bool {
+	return bytes.Compare(r.Start, key) <= 0 && (len(r.End) == 0 || bytes.Compare(key, r.End) < 0)
+}
+
+// wire is the range as the protocol has it. It shares memory with r.
+func (r Range) wire() *kvdpb.Range { return &kvdpb.Range{Start: r.Start, End: r.End} }

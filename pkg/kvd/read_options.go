@@ -1,0 +1,78 @@
+package kvd
+
+// ReadOption is a choice for one read, scans included.
+type ReadOption interface {
+	ScanOption
+	forRead(readOptions) readOptions
+}
+
+// ScanOption is a choice for one scan.
+type ScanOption interface{ forScan(scanOptions) scanOptions }
+
+type readOptions struct{ at uint64 }
+
+type scanOptions struct {
+	readOptions
+	reverse  bool
+	keysOnly bool
+	limit    uint64
+}
+
+// AtVersion reads as of version v, which must be that of a snapshot that somebody
+// holds open; else the call is ErrVersionGone. 0 is the newest. Snapshots and
+// transactions read at versions of their own and do not take it.
+func AtVersion(v uint64) ReadOption { return atVersion(v) }
+
+type atVersion uint64
+
+func (v atVersion) forRead(o readOptions) readOptions {
+	o.at = uint64(v)
+	return o
+}
+
+func (v atVersion) forScan(o scanOptions) scanOptions {
+	o.at = uint64(v)
+	return o
+}
+
+type scanOption func(scanOptions) scanOptions
+
+func (f scanOption) forScan(o scanOptions) scanOptions { return f(o) }
+
+// Reverse scans from the end of the range to its start.
+func Reverse() ScanOption {
+	return scanOption(func(o scanOptions) scanOptions {
+		o.reverse = true
+		return o
+	})
+}
+
+// Limit ends the scan after n items; 0 means no limit.
+func Limit(n int) ScanOption {
+	return scanOption(func(o scanOptions) scanOptions {
+		o.limit = uint64(max(n, 0))
+		return o
+	})
+}
+
+// KeysOnly leaves the values out.
+func KeysOnly() ScanOption {
+	return scanOption(func(o scanOptions) scanOptions {
+		o.keysOnly = true
+		return o
+	})
+}
+
+func collectRead(opts []ReadOption) (o readOptions) {
+	for _, opt := range opts {
+		o = opt.forRead(o)
+	}
+	return o
+}
+
+func collectScan(opts []ScanOption) (o scanOptions) {
+	for _, opt := range opts {
+		o = opt.forScan(o)
+	}
+	return o
+}

@@ -1,0 +1,225 @@
+package kvd
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+
+	"google.golang.org/grpc"
+
+	"github.com/kvd-db/kvd/pkg/kvdpb/frame"
+	kvdpb "github.com/kvd-db/kvd/pkg/kvdpb/kvd/v1"
+)
+
+// Txn is an optimistic transaction: it reads from a snapshot, keeps its writes to
+// itself, and Commit applies them all at one version if nothing that was read has
+// been written since. It sees its own writes; they have no version yet.
+// Transactions are strictly serializable.
+//
+// Update and Transact run one again when it meets a conflict; whoever begins one
+// by hand ends it by Commit or Discard. Not safe for concurrent use.
+type Txn struct {
+	client   *Client
+	options  txnOptions
+	snapshot *Snapshot // nil until the first read
+	reads    readSet
+	writes   overlay
+	over     bool
+}
+
+var (
+	_ Reader = (*Txn)(nil)
+	_ Writer = (*Txn)(nil)
+)
+
+// Begin returns a transaction. It takes Lease and MaxAge, and does no I/O: the
+// snapshot is taken by the first read.
+func (c *Client) Begin(opts ...TxnOption) (*Txn, error) {
+	o, err := newTxnOptions(opts)
+	if err != nil {
+		return nil, &Error{Op: "begin", Err: err}
+	}
+	return c.begin(&o), nil
+}
+
+func (c *Client) begin(o *txnOptions) *Txn { return &Txn{client: c, options: *o} }
+
+// Version is what the transaction reads at; 0 before its first read.
+func (t *Txn) Version() uint64 {
+	if t.snapshot == nil {
+		return 0
+	}
+	return t.snapshot.version
+}
+
+// Put sets key to value when the transaction commits. It takes TTL, which counts
+// from then, a condition and Previous. Both are about what the transaction sees:
+// a condition that does not hold is ErrConflict at once, and like Previous it is
+// a read. The transaction goes on without the write.
+func (t *Txn) Put(ctx context.Context, key, value []byte, opts ...WriteOption) error {
+	o, err := t.prepare(ctx, "put", key, opts, inTxn)
+	if err != nil {
+		return err
+	}
+	t.writes.put(key, value, o.ttl)
+	return nil
+}
+
+// Delete removes key when the transaction commits. It takes the options of Put
+// but for TTL.
+func (t *Txn) Delete(ctx context.Context, key []byte, opts ...WriteOption) error {
+	if _, err := t.prepare(ctx, "delete", key, opts, inTxn&^choseTTL); err != nil {
+		return err
+	}
+	t.writes.delete(key)
+	return nil
+}
+
+// DeleteRange removes every key of a range when the transaction commits, also
+// those that others write until then, but for what the transaction writes later.
+// The range must have an end that is above its start. It takes no options.
+func (t *Txn) DeleteRange(_ context.Context, r Range, opts ...WriteOption) error {
+	const name = "delete range"
+	if t.over {
+		return errOver(name)
+	}
+	_, err := collect(opts, 0)
+	if err == nil {
+		r, err = deletable(r)
+	}
+	if err != nil {
+		return &Error{Op: name, Err: err}
+	}
+	t.writes.deleteRange(r)
+	return nil
+}
+
+// prepare judges a write before it is kept.
+func (t *Txn) prepare(ctx context.Context, op string, key []byte, opts []WriteOption, takes choices) (writeOptions, error) {
+	if err := t.check(op, key); err != nil {
+		return writeOptions{}, err
+	}
+	if len(opts) == 0 {
+		return writeOptions{}, nil
+	}
+	o, err := collect(opts, takes)
+	if err != nil {
+		return o, &Error{Op: op, Err: err}
+	}
+	if o.condition.Kind == 0 && o.previous == nil {
+		return o, nil
+	}
+	found, err := t.lookup(ctx, key)
+	if err != nil {
+		return o, err
+	}
+	if !holds(&o.condition, &found) {
+		return o, conditionFailed(op, &o.condition, &found)
+	}
+	if o.previous != nil {
+		*o.previous = found.Item
+		if found.Found {
+			o.previous.Key = bytes.Clone(key)
+		}
+	}
+	return o, nil
+}
+
+func conditionFailed(op string, c *frame.Condition, found *Lookup) error {
+	e := &Error{Op: op, Reason: kvdpb.ReasonConditionFailed, Version: found.Version, Err: ErrConflict, Message: "the key is there"}
+	switch {
+	case !found.Found:
+		e.Message = "the key is absent"
+	case c.Kind == frame.VersionEquals:
+		e.Message = fmt.Sprintf("the key has version %d, not %d", found.Version, c.Version)
+	case c.Kind == frame.ValueEquals:
+		e.Message = "the key has another value"
+	}
+	return e
+}
+
+func (t *Txn) check(op string, key []byte) error {
+	switch {
+	case t.over:
+		return errOver(op)
+	case len(key) == 0:
+		return &Error{Op: op, Err: errEmptyKey}
+	}
+	return nil
+}
+
+func errOver(op string) error {
+	return &Error{Op: op, Err: ErrClosed, Message: "the transaction was committed or discarded"}
+}
+
+// Commit applies the writes, all at the version that it returns, or none, and
+// ends the transaction in any case. It takes Durable and WrittenAt. A transaction
+// that wrote nothing needs no call to the server: its reads were all of one
+// version, which is what Commit returns.
+//
+// Errors: ErrConflict if something that was read has been written since, which a
+// new transaction may see; ErrVersionGone if the snapshot ended too early;
+// ErrUncertain as for any write; ErrClosed if the transaction is over.
+func (t *Txn) Commit(ctx context.Context, opts ...WriteOption) (version uint64, err error) {
+	const name = "commit"
+	if t.over {
+		return 0, errOver(name)
+	}
+	defer t.Discard()
+	o, err := t.client.writeOptions(opts, ofCommit)
+	if err != nil {
+		return 0, &Error{Op: name, Err: err}
+	}
+	if t.writes.empty() {
+		o.report(t.Version())
+		return t.Version(), nil
+	}
+	request := &kvdpb.CommitRequest{ReadVersion: t.Version(), Mutations: t.writes.mutations()}
+	request.ReadKeys, request.ReadRanges = t.reads.reads()
+	return t.client.unaryWrite(ctx, name, &o, true, func(ctx context.Context, conn *conn, options *kvdpb.RequestOptions, opts ...grpc.CallOption) (*kvdpb.ResponseMeta, error) {
+		request.Options = options
+		response, err := conn.txn.Commit(ctx, request, opts...)
+		return response.GetMeta(), err
+	})
+}
+
+// Discard ends the transaction without a trace. After Commit it does nothing:
+// defer it.
+func (t *Txn) Discard() {
+	t.over = true
+	if t.snapshot != nil {
+		_ = t.snapshot.Close() // never fails
+	}
+}
+
+// begin returns the snapshot, which the first read takes.
+func (t *Txn) begin(ctx context.Context) (*Snapshot, error) {
+	if t.snapshot == nil {
+		s, err := t.client.snapshot(ctx, &t.options)
+		if err != nil {
+			return nil, err
+		}
+		t.snapshot = s
+	}
+	return t.snapshot, nil
+}
+
+// lookup reads what the transaction sees of a key, without the key in the item.
+func (t *Txn) lookup(ctx context.Context, key []byte) (Lookup, error) {
+	if found, written := t.writes.get(key); written {
+		return found, nil
+	}
+	s, err := t.begin(ctx)
+	if err != nil {
+		return Lookup{}, err
+	}
+	if err := t.reads.add(key); err != nil {
+		return Lookup{}, &Error{Op: "get", Err: err}
+	}
+	item, err := t.client.get(ctx, key, s.version)
+	if errors.Is(err, ErrNotFound) {
+		return Lookup{}, nil
+	}
+	return Lookup{Item: item, Found: err == nil}, err
+}

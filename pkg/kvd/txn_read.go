@@ -1,0 +1,217 @@
+package kvd
+
+import (
+	"bytes"
+	"context"
+	"iter"
+	"slices"
+	"strings"
+
+	kvdpb "github.com/kvd-db/kvd/pkg/kvdpb/kvd/v1"
+)
+
+// Get is Client.Get of what the transaction sees.
+func (t *Txn) Get(ctx context.Context, key []byte, opts ...ReadOption) ([]byte, error) {
+	item, err := t.GetItem(ctx, key, opts...)
+	return item.Value, err
+}
+
+// GetItem is Client.GetItem of what the transaction sees. What it wrote itself
+// has version 0.
+func (t *Txn) GetItem(ctx context.Context, key []byte, opts ...ReadOption) (Item, error) {
+	const name = "get"
+	if err := t.check(name, key); err != nil {
+		return Item{}, err
+	}
+	if collectRead(opts).at != 0 {
+		return Item{}, &Error{Op: name, Err: errAtVersion}
+	}
+	found, err := t.lookup(ctx, key)
+	switch {
+	case err != nil:
+		return Item{}, err
+	case !found.Found:
+		return Item{}, &Error{Op: name, Reason: kvdpb.ReasonKeyNotFound, Err: ErrNotFound}
+	}
+	found.Key = bytes.Clone(key)
+	return found.Item, nil
+}
+
+// GetMany is Client.GetMany of what the transaction sees.
+func (t *Txn) GetMany(ctx context.Context, keys [][]byte, opts ...ReadOption) ([]Lookup, error) {
+	const name = "get many"
+	if t.over {
+		return nil, errOver(name)
+	}
+	if collectRead(opts).at != 0 {
+		return nil, &Error{Op: name, Err: errAtVersion}
+	}
+	found := make([]Lookup, len(keys))
+	var stored [][]byte // keys to read from the snapshot
+	var places []int    // and where their answers go
+	for i, key := range keys {
+		if err := t.check(name, key); err != nil {
+			return nil, err
+		}
+		l, written := t.writes.get(key)
+		if !written {
+			stored, places = append(stored, key), append(places, i)
+			continue
+		}
+		l.Key = bytes.Clone(key)
+		found[i] = l
+	}
+	if len(stored) == 0 {
+		return found, nil
+	}
+	s, err := t.begin(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := t.reads.add(stored...); err != nil {
+		return nil, &Error{Op: name, Err: err}
+	}
+	lookups, err := t.client.getMany(ctx, stored, s.version)
+	if err != nil {
+		return nil, err
+	}
+	for i, l := range lookups {
+		found[places[i]] = l
+	}
+	return found, nil
+}
+
+// Scan is Client.Scan of what the transaction sees when the loop begins: writes
+// that the loop itself makes are not in it. A loop that is left early, and one
+// that has a Limit, has read the range only up to the last item that it got.
+func (t *Txn) Scan(ctx context.Context, r Range, opts ...ScanOption) iter.Seq2[Item, error] {
+	r, o := r.clone(), collectScan(opts)
+	return func(yield func(Item, error) bool) {
+		if err := t.scan(ctx, r, o, yield); err != nil {
+			yield(Item{}, err)
+		}
+	}
+}
+
+// scan calls yield for each item. The error that it returns is still to be
+// yielded.
+func (t *Txn) scan(ctx context.Context, r Range, o scanOptions, yield func(Item, error) bool) error {
+	const name = "scan"
+	if t.over {
+		return errOver(name)
+	}
+	if o.at != 0 {
+		return &Error{Op: name, Err: errAtVersion}
+	}
+	read, err := t.reads.addScan(r, o.reverse)
+	if err != nil {
+		return &Error{Op: name, Err: err}
+	}
+	s, err := t.begin(ctx)
+	if err != nil {
+		return err
+	}
+	m := scanMerge{
+		txn: t, read: read, o: o, yield: yield,
+		own: t.writes.within(r, o.reverse), hidden: slices.Clip(t.writes.ranges),
+	}
+	return m.run(t.client.scan(ctx, r, m.stored(s.version)))
+}
+
+// scanMerge merges what a transaction wrote into a scan of its snapshot.
+type scanMerge struct {
+	txn     *Txn
+	read    *scanned
+	o       scanOptions
+	own     []*overlayWrite // still to come, in the order of the scan
+	hidden  ranges          // deleted
+	yield   func(Item, error) bool
+	yielded uint64
+	err     error // why the scan cannot go on
+}
+
+// stored returns the options of the scan of the snapshot. Each write of our own
+// hides at most one item of it; a range delete any number.
+func (m *scanMerge) stored(at uint64) scanOptions {
+	o := m.o
+	o.at = at
+	if o.limit > 0 {
+		o.limit += uint64(len(m.own))
+	}
+	if len(m.hidden) > 0 {
+		o.limit = 0
+	}
+	return o
+}
+
+func (m *scanMerge) run(stored iter.Seq2[Item, error]) error {
+	for item, err := range stored {
+		if err != nil {
+			return err
+		}
+		if !m.ownBefore(item.Key) {
+			return m.err
+		}
+		switch {
+		case len(m.own) > 0 && m.own[0].key == string(item.Key):
+			if !m.next() {
+				return m.err
+			}
+		case !m.hidden.contain(item.Key):
+			if !m.emit(item, true) {
+				return m.err
+			}
+		}
+	}
+	for len(m.own) > 0 {
+		if !m.next() {
+			return m.err
+		}
+	}
+	m.read.done = true
+	return nil
+}
+
+// ownBefore yields our own writes that come before key. Like all that follows it
+// returns false at the end of the loop.
+func (m *scanMerge) ownBefore(key []byte) bool {
+	for len(m.own) > 0 {
+		order := strings.Compare(m.own[0].key, string(key))
+		if m.o.reverse {
+			order = -order
+		}
+		if order >= 0 {
+			break
+		}
+		if !m.next() {
+			return false
+		}
+	}
+	return true
+}
+
+// next yields the next of our own writes, if it put something.
+func (m *scanMerge) next() bool {
+	w := m.own[0]
+	m.own = m.own[1:]
+	if w.deleted {
+		return true
+	}
+	item := w.lookup().Item
+	item.Key = []byte(w.key)
+	if m.o.keysOnly {
+		item.Value = nil
+	}
+	return m.emit(item, false)
+}
+
+// emit yields an item, having noted that the loop knows the range up to it.
+func (m *scanMerge) emit(item Item, stored bool) bool {
+	if m.txn.over {
+		m.err = errOver("scan")
+		return false
+	}
+	m.read.upto(item.Key, stored)
+	m.yielded++
+	return m.yield(item, nil) && m.yielded != m.o.limit
+}

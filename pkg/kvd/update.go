@@ -1,0 +1,90 @@
+package kvd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+)
+
+// Update runs fn in a transaction and commits it. If it conflicts with another,
+// or the server lost the snapshot, fn runs again, on newer data, so it should have
+// no effects but through tx. It takes all options of transactions.
+//
+// An error of fn comes back as it is, and nothing was written; ErrConflict of a
+// condition that did not hold is one of these. A conflict that stays is
+// ErrConflict with the number of attempts, and also matches the error of ctx if
+// that ended first. Other errors are those of Txn.Commit.
+func (c *Client) Update(ctx context.Context, fn func(tx *Txn) error, opts ...TxnOption) error {
+	_, err := Transact(ctx, c, func(tx *Txn) (struct{}, error) { return struct{}{}, fn(tx) }, opts...)
+	return err
+}
+
+// Transact is Client.Update with a result: what fn returned when it committed.
+func Transact[T any](ctx context.Context, c *Client, fn func(tx *Txn) (T, error), opts ...TxnOption) (T, error) {
+	var none T
+	o, err := newTxnOptions(opts)
+	if err != nil {
+		return none, &Error{Op: "update", Err: err}
+	}
+	for attempt := 1; ; attempt++ {
+		result, again, err := transactOnce(ctx, c.begin(&o), fn)
+		if again {
+			err = o.again(ctx, attempt, err)
+		}
+		switch {
+		case err != nil:
+			return none, err
+		case !again:
+			return result, nil
+		}
+	}
+}
+
+// transactOnce runs fn in a transaction and commits it. After an error it reports
+// whether a new transaction might fare better.
+func transactOnce[T any](ctx context.Context, tx *Txn, fn func(tx *Txn) (T, error)) (result T, again bool, err error) {
+	defer tx.Discard()
+	if result, err = fn(tx); err != nil {
+		return result, tx.lost(err), err
+	}
+	_, err = tx.Commit(ctx, tx.options.commit...)
+	conflict := errors.Is(err, ErrConflict) || tx.lost(err)
+	return result, conflict && !errors.Is(err, ErrUncertain), err
+}
+
+// lost reports whether an error says that the server lost the snapshot, though it
+// was not too old.
+func (t *Txn) lost(err error) bool {
+	return errors.Is(err, ErrVersionGone) && t.snapshot != nil && !t.snapshot.lease.over()
+}
+
+const (
+	// A conflict passes as soon as the other has committed, so the waits are short:
+	// a random time up to conflictBase * 2^n.
+	conflictBase = time.Millisecond
+	conflictMax  = 250 * time.Millisecond
+)
+
+// again waits and returns nil if a transaction should be run again after its n-th
+// attempt, else it returns the error of the call.
+func (o *txnOptions) again(ctx context.Context, n int, cause error) error {
+	// Where the context has ended there is nothing to wait for.
+	err := ctx.Err()
+	if err == nil && n < o.maxAttempts {
+		if err = pause(ctx, rand.N(min(conflictBase<<min(n, 16), conflictMax))); err == nil {
+			return nil
+		}
+	}
+	e := Error{Op: "update", Err: cause}
+	if last, ok := errors.AsType[*Error](cause); ok {
+		e = *last
+		e.Op = "update"
+	}
+	e.Attempts = n
+	if err != nil {
+		e.Err = fmt.Errorf("%w: %w", err, e.Err)
+	}
+	return &e
+}

@@ -1,0 +1,189 @@
+package kvd
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/kvd-db/kvd/pkg/kvdpb/frame"
+)
+
+// WriteOption is a choice for one write, batch or commit. Which of them a call
+// takes is in its description; another one makes it fail with ErrInvalid.
+type WriteOption func(*writeOptions)
+
+type writeOptions struct {
+	chosen     choices
+	durability Durability
+	ttl        time.Duration
+	condition  frame.Condition
+	previous   *Item
+	writtenAt  *uint64
+	err        error // of the first choice that makes no sense
+}
+
+// choices is a set of kinds of options.
+type choices uint8
+
+const (
+	choseDurability choices = 1 << iota
+	choseTTL
+	choseCondition
+	chosePrevious
+	choseWrittenAt
+)
+
+// What the calls take. Within a batch or transaction a delete takes what a put
+// does, but for a time to live; a range delete takes nothing.
+const (
+	ofPut    = ofDelete | choseTTL
+	ofDelete = ofCommit | choseCondition | chosePrevious
+	ofCommit = choseDurability | choseWrittenAt
+	inBatch  = choseTTL | choseCondition
+	inTxn    = choseTTL | choseCondition | chosePrevious
+)
+
+func (c choices) String() string {
+	for _, named := range []struct {
+		choice choices
+		name   string
+	}{
+		{choseDurability, "Durable"}, {choseTTL, "TTL"}, {choseCondition, "a condition"},
+		{chosePrevious, "Previous"}, {choseWrittenAt, "WrittenAt"},
+	} {
+		if c&named.choice != 0 {
+			return named.name
+		}
+	}
+	return "nothing"
+}
+
+// Durable chooses what the acknowledgement of this write means.
+func Durable(d Durability) WriteOption {
+	return func(o *writeOptions) {
+		o.choose(choseDurability, d.check())
+		o.durability = d
+	}
+}
+
+// TTL makes a put expire after d, which is rounded up to milliseconds: the key is
+// then absent. Without it the put lives until it is overwritten or deleted.
+func TTL(d time.Duration) WriteOption {
+	return func(o *writeOptions) {
+		var err error
+		if d <= 0 {
+			err = fmt.Errorf("%w: time to live of %v; leave it out for ever", ErrInvalid, d)
+		}
+		o.choose(choseTTL, err)
+		o.ttl = d
+	}
+}
+
+// IfAbsent writes only if the key is not there, else the call is ErrConflict. A
+// write takes one condition.
+func IfAbsent() WriteOption { return ifCondition(frame.Condition{Kind: frame.MustNotExist}) }
+
+// IfPresent writes only if the key is there, else the call is ErrConflict.
+func IfPresent() WriteOption { return ifCondition(frame.Condition{Kind: frame.MustExist}) }
+
+// IfVersion writes only if the key is there as it was written at version v, else
+// the call is ErrConflict and its Error.Version is what was found. Version 0 is
+// that of an absent key: IfVersion(0) is IfAbsent.
+func IfVersion(v uint64) WriteOption {
+	if v == 0 {
+		return IfAbsent()
+	}
+	return ifCondition(frame.Condition{Kind: frame.VersionEquals, Version: v})
+}
+
+// IfValue writes only if the key is there with value v, else the call is
+// ErrConflict.
+func IfValue(v []byte) WriteOption {
+	return ifCondition(frame.Condition{Kind: frame.ValueEquals, Value: v})
+}
+
+func ifCondition(c frame.Condition) WriteOption {
+	return func(o *writeOptions) {
+		o.choose(choseCondition, nil)
+		o.condition = c
+	}
+}
+
+// Previous has the write fill in what the key held before: a zero Item, with
+// Version 0, if it was absent. Nothing is filled in if the call fails.
+//
+// The server remembers which writes happened, not what they replaced. So a write
+// with Previous whose answer is lost is not tried again: it is ErrUncertain.
+func Previous(into *Item) WriteOption {
+	return func(o *writeOptions) {
+		var err error
+		if into == nil {
+			err = fmt.Errorf("%w: Previous of nil", ErrInvalid)
+		}
+		o.choose(chosePrevious, err)
+		o.previous = into
+	}
+}
+
+// WrittenAt has the write fill in its version, if the call succeeds.
+func WrittenAt(into *uint64) WriteOption {
+	return func(o *writeOptions) {
+		var err error
+		if into == nil {
+			err = fmt.Errorf("%w: WrittenAt of nil", ErrInvalid)
+		}
+		o.choose(choseWrittenAt, err)
+		o.writtenAt = into
+	}
+}
+
+func (o *writeOptions) choose(c choices, err error) {
+	if err == nil && o.chosen&c != 0 {
+		err = fmt.Errorf("%w: %v is chosen twice", ErrInvalid, c)
+	}
+	if o.err == nil {
+		o.err = err
+	}
+	o.chosen |= c
+}
+
+// writeOptions collects the options of a call that takes some of them.
+func (c *Client) writeOptions(opts []WriteOption, takes choices) (writeOptions, error) {
+	if len(opts) == 0 {
+		return writeOptions{durability: c.config.durability}, nil
+	}
+	o, err := collect(opts, takes)
+	if o.chosen&choseDurability == 0 {
+		o.durability = c.config.durability
+	}
+	return o, err
+}
+
+func collect(opts []WriteOption, takes choices) (writeOptions, error) {
+	var o writeOptions
+	for _, opt := range opts {
+		opt(&o)
+	}
+	if wrong := o.chosen &^ takes; o.err == nil && wrong != 0 {
+		o.err = fmt.Errorf("%w: the call does not take %v", ErrInvalid, wrong)
+	}
+	return o, o.err
+}
+
+// report fills in what the caller wants to know of a write that succeeded.
+func (o *writeOptions) report(version uint64) {
+	if o.writtenAt != nil {
+		*o.writtenAt = version
+	}
+}
+
+// ttlMillis is a time to live as the protocol has it: 0 is for ever.
+func ttlMillis(d time.Duration) uint64 {
+	return uint64((d + time.Millisecond - 1) / time.Millisecond)
+}
+
+// ttlOf is the inverse of ttlMillis.
+func ttlOf(millis uint64) time.Duration {
+	return time.Duration(min(millis, uint64(maxTTL/time.Millisecond))) * time.Millisecond
+}
+
+const maxTTL time.Duration = 1<<63 - 1
