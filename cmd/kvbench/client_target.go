@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 
 	"github.com/kvd-db/kvd/internal/workload"
 	"github.com/kvd-db/kvd/pkg/kvd"
@@ -13,7 +12,7 @@ type clientTarget struct {
 	client *kvd.Client
 }
 
-func openClient(o *options) (workload.Target, targetInfo, error) {
+func openClient(o *targetOptions) (workload.Target, targetInfo, error) {
 	client, err := kvd.Open(o.addr,
 		kvd.WithDurability(kvd.Durability(o.level)), // the numbers are the same
 		kvd.WithTimeout(0),                          // a stall is to be measured, not to end the run
@@ -33,11 +32,7 @@ func (t *clientTarget) Delete(ctx context.Context, key []byte) error {
 }
 
 func (t *clientTarget) Get(ctx context.Context, key, _ []byte) ([]byte, bool, error) {
-	value, err := t.client.Get(ctx, key)
-	if errors.Is(err, kvd.ErrNotFound) {
-		return nil, false, nil
-	}
-	return value, err == nil, err
+	return found(t.client.Get(ctx, key))
 }
 
 func (t *clientTarget) Close() error { return t.client.Close() }

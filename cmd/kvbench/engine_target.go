@@ -20,7 +20,7 @@ type engineTarget struct {
 // the garbage collector run all the time: the generator lives here too.
 const leastMemoryLimit = 64 << 20
 
-func openEngine(o *options) (workload.Target, targetInfo, error) {
+func openEngine(o *targetOptions) (workload.Target, targetInfo, error) {
 	policy := batcher.Policy{MaxOps: o.batchOps, Linger: o.linger}
 	memtables, cache := engine.Shares(int64(o.memory))
 	if o.memory > 0 {

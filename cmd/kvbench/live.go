@@ -32,11 +32,15 @@ func newLiveView(out io.Writer) *liveView {
 	return &liveView{out: out, terminal: ok && term.IsTerminal(int(f.Fd())), began: time.Now()}
 }
 
-func (v *liveView) preload(done, total uint64) {
+func (v *liveView) preload(done, total uint64) { v.progress("preload", done, total) }
+
+func (v *liveView) audit(done, total uint64) { v.progress("audit", done, total) }
+
+func (v *liveView) progress(what string, done, total uint64) {
 	if time.Since(v.began) < preloadQuiet {
 		return
 	}
-	v.show(fmt.Sprintf("preload  %s of %s keys (%.0f %%)", grouped(float64(done)), grouped(float64(total)),
+	v.show(fmt.Sprintf("%s  %s of %s keys (%.0f %%)", what, grouped(float64(done)), grouped(float64(total)),
 		100*float64(done)/float64(total)))
 }
 
@@ -45,8 +49,24 @@ func (v *liveView) preload(done, total uint64) {
 func (v *liveView) second(s workload.Second) {
 	line := fmt.Sprintf("%5.0fs  %9s ops/s  p99: put %-7s delete %-7s get %-7s  errors 0",
 		s.Elapsed.Seconds(), grouped(s.OpsPerSecond), nanos(s.Put.P99), nanos(s.Delete.P99), nanos(s.Get.P99))
+	v.showRate(line, s.OpsPerSecond)
+}
+
+// sample shows one second of a trial.
+func (v *liveView) sample(of trialLabel, s workload.Sample) {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s  %3.0fs  %9s ops/s  p99:", of, time.Duration(s.NanoTime).Seconds(), grouped(s.OpsPerSecond))
+	for _, o := range s.Operations {
+		fmt.Fprintf(&b, " %s %-7s", o.Name, nanos(o.Nanos.P99))
+	}
+	fmt.Fprintf(&b, "  conflicts %s  errors 0", grouped(float64(s.Conflicts)))
+	v.showRate(b.String(), s.OpsPerSecond)
+}
+
+// showRate adds the curve of the last seconds to a line, on a terminal.
+func (v *liveView) showRate(line string, rate float64) {
 	if v.terminal {
-		v.rates = append(v.rates, s.OpsPerSecond)
+		v.rates = append(v.rates, rate)
 		v.rates = v.rates[max(len(v.rates)-sparklineSeconds, 0):]
 		line += "  " + sparkline(v.rates)
 	}

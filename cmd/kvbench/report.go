@@ -28,9 +28,16 @@ func openReport(path string) (*report, error) {
 
 func (r *report) line(l workload.Line) error { return r.encoder.Encode(l) }
 
-func (r *report) summary(s *workload.Summary) error {
+func (r *report) sample(of trialLabel, s workload.Sample) error {
 	return r.encoder.Encode(struct {
-		Summary *workload.Summary `json:"summary"`
+		trialLabel
+		workload.Sample
+	}{of, s})
+}
+
+func (r *report) summary(s any) error {
+	return r.encoder.Encode(struct {
+		Summary any `json:"summary"`
 	}{s})
 }
 

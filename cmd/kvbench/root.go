@@ -24,9 +24,17 @@ type failure struct{ err error }
 func (f *failure) Error() string { return f.err.Error() }
 func (f *failure) Unwrap() error { return f.err }
 
+// failed marks an error, unless nil, as one of what a command did.
+func failed(err error) error {
+	if err == nil {
+		return nil
+	}
+	return &failure{err}
+}
+
 // opener makes the target that the flags describe, and says for the report how
 // it is set up. Tests bring their own.
-type opener func(o *options) (workload.Target, targetInfo, error)
+type opener func(o *targetOptions) (workload.Target, targetInfo, error)
 
 // execute runs one command line and returns the exit code.
 func execute(ctx context.Context, args []string, stdout, stderr io.Writer, open opener) int {
@@ -37,7 +45,7 @@ func execute(ctx context.Context, args []string, stdout, stderr io.Writer, open 
 		SilenceUsage:  true,
 	}
 	root.CompletionOptions.HiddenDefaultCmd = true
-	root.AddCommand(newRunCommand(open))
+	root.AddCommand(newRunCommand(open), newCoreCommand(open), newTransactionsCommand(open), newSnapshotsCommand(open))
 	root.SetArgs(args)
 	root.SetOut(stdout)
 	root.SetErr(stderr)
@@ -46,8 +54,8 @@ func execute(ctx context.Context, args []string, stdout, stderr io.Writer, open 
 	if err == nil {
 		return exitOK
 	}
-	var failed *failure
-	if errors.As(err, &failed) {
+	var failure *failure
+	if errors.As(err, &failure) {
 		_, _ = fmt.Fprintf(stderr, "kvbench: %v\n", err) // nobody is left to tell
 		return exitError
 	}

@@ -2,9 +2,6 @@ package main
 
 import (
 	"errors"
-	"fmt"
-	"io"
-	"os"
 
 	"github.com/spf13/cobra"
 
@@ -31,53 +28,27 @@ wrong value or a lost key ends the run with exit code 1.`,
 		if err := o.resolve(c); err != nil {
 			return err
 		}
-		if err := benchmark(c, &o, open); err != nil {
-			return &failure{err}
-		}
-		return nil
+		return failed(benchmark(c, &o, open))
 	}
 	return c
 }
 
-// benchmark opens target and report, runs, and prints what came of it.
-func benchmark(c *cobra.Command, o *options, open opener) (err error) {
-	if o.addr == "" && o.data == "" {
-		if o.data, err = os.MkdirTemp(".", "kvbench-data-"); err != nil {
-			return err
+// benchmark runs and prints what came of it.
+func benchmark(c *cobra.Command, o *options, open opener) error {
+	return withTarget(&o.targetOptions, open, func(target workload.Target, info *targetInfo, report *report) error {
+		live := newLiveView(c.ErrOrStderr())
+		summary, err := workload.Run(c.Context(), target, o.config, workload.Observer{
+			Preload:  live.preload,
+			Second:   live.second,
+			Interval: report.line,
+		})
+		live.end()
+		info.observe(target)
+		if summary != nil {
+			summary.Target = info
+			summary.Environment = workload.ReadEnvironment(o.data)
+			err = errors.Join(err, report.summary(summary), printSummary(c.OutOrStdout(), summary, info))
 		}
-		defer func() { err = errors.Join(err, os.RemoveAll(o.data)) }()
-	}
-	report, err := openReport(o.out)
-	if err != nil {
 		return err
-	}
-	defer func() { err = errors.Join(err, report.Close()) }()
-
-	target, info, err := open(o)
-	if err != nil {
-		return err
-	}
-	live := newLiveView(c.ErrOrStderr())
-	summary, err := workload.Run(c.Context(), target, o.config, workload.Observer{
-		Preload:  live.preload,
-		Second:   live.second,
-		Interval: report.line,
 	})
-	live.end()
-	if engine, ok := target.(*engineTarget); ok {
-		info.Activity = engine.activity()
-	}
-	if summary != nil {
-		summary.Target = info
-		summary.Environment = workload.ReadEnvironment(o.data)
-		err = errors.Join(err, report.summary(summary), printSummary(c.OutOrStdout(), summary, &info))
-	}
-	return errors.Join(err, closeTarget(target))
-}
-
-func closeTarget(target io.Closer) error {
-	if err := target.Close(); err != nil {
-		return fmt.Errorf("close the target: %w", err)
-	}
-	return nil
 }

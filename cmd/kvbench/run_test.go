@@ -70,7 +70,7 @@ type result struct {
 	code           int
 	stdout, stderr string
 	target         *memoryTarget
-	options        options // as the opener saw them
+	options        targetOptions // as the opener saw them
 }
 
 // runCommand executes a command line on a target in memory.
@@ -81,7 +81,7 @@ func runCommand(t *testing.T, ctx context.Context, change func(*memoryTarget), a
 	if change != nil {
 		change(r.target)
 	}
-	open := func(o *options) (workload.Target, targetInfo, error) {
+	open := func(o *targetOptions) (workload.Target, targetInfo, error) {
 		r.options = *o
 		return r.target, targetInfo{Kind: "engine", Durability: o.durability, Partitions: o.partitions}, nil
 	}
@@ -121,7 +121,7 @@ func TestRunReportsATableALineASecondAndLinesOfJSON(t *testing.T) {
 	assert.NotEmpty(t, last.Summary.Environment.FileSystem)
 	assert.Equal(t, "buffered", last.Summary.Target.(map[string]any)["durability"])
 
-	again := execute(t.Context(), args, &bytes.Buffer{}, &bytes.Buffer{}, func(o *options) (workload.Target, targetInfo, error) {
+	again := execute(t.Context(), args, &bytes.Buffer{}, &bytes.Buffer{}, func(o *targetOptions) (workload.Target, targetInfo, error) {
 		return &memoryTarget{values: make(map[string][]byte)}, targetInfo{}, nil
 	})
 	require.Equal(t, exitOK, again)
@@ -254,6 +254,5 @@ func TestFlagsReachTheTarget(t *testing.T) {
 	assert.EqualValues(t, 3<<20, r.options.memory)
 	assert.Equal(t, 16, r.options.batchOps)
 	assert.EqualValues(t, 500_000, r.options.linger)
-	assert.EqualValues(t, 9, r.options.config.Seed)
 	assert.Equal(t, "d", r.options.data)
 }

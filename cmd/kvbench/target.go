@@ -41,8 +41,15 @@ func (i *targetInfo) String() string {
 	return fmt.Sprintf("the embedded engine, %d partitions, durability %s", i.Partitions, i.Durability)
 }
 
+// observe adds what the target itself has counted.
+func (i *targetInfo) observe(target workload.Target) {
+	if engine, ok := target.(*engineTarget); ok {
+		i.Activity = engine.activity()
+	}
+}
+
 // openTarget opens what the command line names.
-func openTarget(o *options) (workload.Target, targetInfo, error) {
+func openTarget(o *targetOptions) (workload.Target, targetInfo, error) {
 	if o.addr != "" {
 		return openClient(o)
 	}

@@ -21,17 +21,25 @@ const (
 // runs the same mix against a target that does next to nothing. The target's
 // copy of a value is in it, so it is rather too high than too low.
 func measureCost(cfg Config) (time.Duration, error) {
-	ops := max(min(costOps, costBytes/cfg.ValueBytes), 50)
+	ops := costRound(cfg.ValueBytes)
 	cfg.Workers = 1
 	cfg.Keys = min(cfg.Keys, uint64(max(costBytes/2/cfg.ValueBytes, 1)))
 	cfg.Preload = 0
 	w := newWorker(newShared(&cfg, newSlotTarget(cfg.Keys, cfg.ValueBytes)), 0)
+	return bestRound(ops, func() error { return w.step(context.Background(), 0) })
+}
+
+// costRound returns how many operations make a round.
+func costRound(valueBytes int) int { return max(min(costOps, costBytes/valueBytes), 50) }
+
+// bestRound returns the time of one step in the best of many rounds.
+func bestRound(ops int, step func() error) (time.Duration, error) {
 	best := time.Duration(math.MaxInt64)
 	deadline := time.Now().Add(costTime)
 	for round := 0; round < costRounds && (round == 0 || time.Now().Before(deadline)); round++ {
 		began := time.Now()
 		for range ops {
-			if err := w.step(context.Background(), 0); err != nil {
+			if err := step(); err != nil {
 				return 0, err
 			}
 		}

@@ -32,8 +32,8 @@ var Distributions = []Distribution{Uniform, Sequential, Zipfian, ScrambledZipfia
 
 // The hot spot: the shares that YCSB uses.
 const (
-	hotKeysPercent  = 20
-	hotDrawsPercent = 80
+	hotKeys  = 0.20
+	hotDraws = 0.80
 )
 
 // ParseDistribution finds a distribution by its name, in upper or lower case.
@@ -71,7 +71,7 @@ func newChoosers(d Distribution, keys uint64, worker, workers int, rng *rand.Ran
 	case ScrambledZipfian:
 		both = &scrambled{zipf: newZipf(keys, rng), keys: keys}
 	case Hotspot:
-		both = &hotspot{rng: rng, keys: keys, hot: max(keys*hotKeysPercent/100, 1)}
+		both = newHotspot(rng, keys, hotKeys, hotDraws)
 	default:
 		both = &uniform{rng: rng, keys: keys}
 	}
@@ -139,13 +139,22 @@ func (l *latest) next() uint64 {
 	return l.written.at(n - 1 - back)
 }
 
+// hotspot sends a share of the draws to the first keys and the rest to the
+// others, within each evenly.
 type hotspot struct {
 	rng       *rand.Rand
 	keys, hot uint64
+	rate      float64 // of the draws that go to the hot keys
+}
+
+// newHotspot makes a share of the keys hot, at least one of them.
+func newHotspot(rng *rand.Rand, keys uint64, fraction, rate float64) *hotspot {
+	hot := uint64(float64(keys) * fraction)
+	return &hotspot{rng: rng, keys: keys, hot: min(max(hot, 1), keys), rate: rate}
 }
 
 func (h *hotspot) next() uint64 {
-	if h.hot == h.keys || h.rng.IntN(100) < hotDrawsPercent {
+	if h.hot == h.keys || h.rng.Float64() < h.rate {
 		return h.rng.Uint64N(h.hot)
 	}
 	return h.hot + h.rng.Uint64N(h.keys-h.hot)

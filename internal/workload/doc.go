@@ -2,7 +2,11 @@
 // operation mixes of the LSM-tree articles, several ways of choosing keys, and
 // a runner that reports throughput and latency as they unfold.
 //
-// It knows no store: a [Target] is four methods. cmd/kvbench and the
+// Beside the mixes of the articles, which [Run] runs, a [Bench] has the core
+// workloads of YCSB, transactions, and comparisons of trials that take turns.
+//
+// It knows no store: a [Target] is four methods, and a few more if it can scan
+// ([Scanner]), has transactions ([Transactor]) or snapshots ([Snapshotter]). cmd/kvbench and the
 // comparison with other stores bring the targets. It imports the standard
 // library and internal/histogram alone, so that both modules can use it.
 //
@@ -36,6 +40,15 @@
 // do. Points 2 and 3 are therefore one-sided: they accuse no correct store, but
 // may miss a fault where several workers write one key at a time.
 //
+// A [Bench] verifies more, as its records are never deleted:
+//
+//  5. A record whose insertion was acknowledged is there for every later read.
+//  6. A scan has all of them, in order, and nothing that is no record.
+//  7. A record counts its read-modify-writes. A read finds no fewer than were
+//     acknowledged before, and at the end exactly so many: no update is lost, and
+//     none happens twice.
+//  8. What a snapshot holds does not change while it lives.
+//
 // # Keys and the find rate
 //
 // Keys are numbers of 16 decimal digits. A put draws its key from the
@@ -45,6 +58,9 @@
 // preload. Both the nominal rate and the one that came out are reported: other
 // workers delete keys too, and an empty store knows none. The original
 // benchmark reported the nominal rate and was off by up to 43 points.
+//
+// The records of a Bench have keys as YCSB spells them, and its distributions:
+// see Core and position.
 //
 // # The report
 //

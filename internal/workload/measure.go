@@ -51,7 +51,7 @@ type measurement struct {
 func (r *run) measure(ctx context.Context, cost time.Duration) (*Summary, error) {
 	m := r.beginMeasurement(cost)
 	start := m.began
-	done := r.start(func(w *worker) error { return r.operate(w, start) })
+	done := r.start(len(r.workers), func(i int) error { return r.operate(r.workers[i], start) })
 	goOn := true
 	if r.cfg.Warmup > 0 {
 		goOn = r.sleepUntil(ctx, start+int64(r.cfg.Warmup))
@@ -107,15 +107,7 @@ func (m *measurement) watch(ctx context.Context, goOn bool) error {
 
 // sleepUntil waits for a moment; it is false if the run ended first.
 func (r *run) sleepUntil(ctx context.Context, at int64) bool {
-	timer := time.NewTimer(time.Duration(at - r.now()))
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-	case <-r.failed:
-	}
-	return false
+	return r.sleep(ctx, time.Duration(at-r.now()), nil)
 }
 
 // second closes the current second and returns when, and what was counted

@@ -3,15 +3,8 @@ package workload
 import (
 	"context"
 	"fmt"
-	"sync"
-	"sync/atomic"
 	"time"
 )
-
-// stopGrace is how long operations that are underway at the end of a run may
-// take to come back before they are cancelled. Guessed: longer than any stall
-// worth measuring, short enough for somebody who waits.
-const stopGrace = 30 * time.Second
 
 // Observer is told how a run goes. Its functions are called one at a time from
 // the goroutine of Run, and may be nil.
@@ -50,91 +43,22 @@ func Run(ctx context.Context, target Target, cfg Config, observer Observer) (*Su
 // run is the state of one Run.
 type run struct {
 	*shared
+	*crew
 	observer Observer
 	workers  []*worker
-
-	opCtx     context.Context // of every operation; ends only after stopGrace
-	cancelOps context.CancelFunc
-
-	stopOnce sync.Once
-	stopping atomic.Bool   // the same as stop, for the hot path
-	stop     chan struct{} // closed when workers are to begin nothing more
-	failOnce sync.Once
-	failure  error         // written before failed is closed
-	failed   chan struct{} // closed at the first error of a worker
 }
 
 func newRun(s *shared, observer Observer) *run {
 	r := &run{
 		shared:   s,
+		crew:     newCrew(),
 		observer: observer,
 		workers:  make([]*worker, s.cfg.Workers),
-		stop:     make(chan struct{}),
-		failed:   make(chan struct{}),
 	}
-	r.opCtx, r.cancelOps = context.WithCancel(context.Background())
 	for i := range r.workers {
 		r.workers[i] = newWorker(s, i)
 	}
 	return r
-}
-
-// start runs body once for each worker, each in its own goroutine, and returns
-// a channel that is closed when all have returned.
-func (r *run) start(body func(*worker) error) <-chan struct{} {
-	var wg sync.WaitGroup
-	for _, w := range r.workers {
-		wg.Go(func() {
-			if err := body(w); err != nil {
-				r.fail(err)
-			}
-		})
-	}
-	done := make(chan struct{})
-	go func() {
-		wg.Wait()
-		close(done)
-	}()
-	return done
-}
-
-func (r *run) halt() {
-	r.stopOnce.Do(func() {
-		r.stopping.Store(true)
-		close(r.stop)
-	})
-}
-
-func (r *run) fail(err error) {
-	r.failOnce.Do(func() {
-		r.failure = err
-		close(r.failed)
-	})
-	r.halt()
-}
-
-// finish stops the workers and waits for what they have underway.
-func (r *run) finish(done <-chan struct{}) {
-	r.halt()
-	grace := time.NewTimer(stopGrace)
-	defer grace.Stop()
-	select {
-	case <-done:
-		return
-	case <-grace.C:
-	}
-	r.cancelOps()
-	<-done
-}
-
-// err returns the first error of a worker. All workers must have returned.
-func (r *run) err() error {
-	select {
-	case <-r.failed:
-		return r.failure
-	default:
-		return nil
-	}
 }
 
 // preload puts the first keys, each worker its share, and says how far it is.
@@ -143,7 +67,8 @@ func (r *run) preload(ctx context.Context) error {
 	if total == 0 {
 		return nil
 	}
-	done := r.start(func(w *worker) error {
+	done := r.start(len(r.workers), func(i int) error {
+		w := r.workers[i]
 		for id := uint64(w.index); id < total && !r.stopping.Load(); id += uint64(len(r.workers)) {
 			if err := w.put(r.opCtx, id, 0); err != nil {
 				return err
@@ -178,12 +103,7 @@ func (r *run) tellPreload() {
 // operate is the life of a worker while the run is on.
 func (r *run) operate(w *worker, start int64) error {
 	if r.cfg.OpsPerSecond == 0 {
-		for !r.stopping.Load() {
-			if err := w.step(r.opCtx, 0); err != nil {
-				return err
-			}
-		}
-		return nil
+		return r.repeat(w.step, nil, 0)
 	}
 	p := &pace{
 		start:    start,
@@ -196,16 +116,7 @@ func (r *run) operate(w *worker, start int64) error {
 		lateness: &w.rec.lateness,
 	}
 	defer p.timer.Stop()
-	for !r.stopping.Load() {
-		due, ok := p.await()
-		if !ok {
-			return nil
-		}
-		if err := w.step(r.opCtx, due); err != nil {
-			return err
-		}
-	}
-	return nil
+	return r.repeat(w.step, p, 0)
 }
 
 // totals adds up what all workers have counted so far.

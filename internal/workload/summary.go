@@ -174,20 +174,41 @@ func (s *Summary) Warnings() []string {
 			warnings = append(warnings, fmt.Sprintf(format, args...))
 		}
 	}
-	warn(s.Generator.Share > maxGeneratorShare,
-		"The generator took %.0f %% of the processor time (%d ns an operation), so it limits the result; use larger values, or take the rate for a lower bound.",
-		100*s.Generator.Share, s.Generator.NanosPerOp)
+	warnings = append(warnings, s.Generator.shareWarning()...)
 	warn(s.Workload.Loop == "closed",
 		"Closed loop: a worker asks nothing while it waits, so latencies are optimistic; measure them in an open loop of, say, %d operations a second.",
 		max(uint64(s.OpsPerSecond*2/3), 1))
-	if late := s.Generator.LatenessNanos; late != nil {
-		warn(late.P99 > time.Millisecond.Nanoseconds(),
-			"Timers woke the generator up to %v late (p99), which the latencies contain.", time.Duration(late.P99))
+	warnings = append(warnings, s.Generator.latenessWarning()...)
+	return append(warnings, s.Environment.Warnings(s.DataBytes)...)
+}
+
+func (g *Generator) shareWarning() []string {
+	if g.Share <= maxGeneratorShare {
+		return nil
 	}
-	memory := s.Environment.MemoryBytes
-	warn(s.DataBytes != nil && memory > 0 && *s.DataBytes < memory/2,
-		"The data fit into memory, so reads were served by caches more than by the disk.")
-	warn(s.Environment.FileSystem == "tmpfs",
-		"The data lay on tmpfs: no write ever reached a disk.")
+	return []string{fmt.Sprintf("The generator took %.0f %% of the processor time (%d ns an operation), so it limits the result; use larger values, or take the rate for a lower bound.",
+		100*g.Share, g.NanosPerOp)}
+}
+
+func (g *Generator) latenessWarning() []string {
+	if g.LatenessNanos == nil || g.LatenessNanos.P99 <= time.Millisecond.Nanoseconds() {
+		return nil
+	}
+	return []string{fmt.Sprintf("Timers woke the generator up to %v late (p99), which the latencies contain.", time.Duration(g.LatenessNanos.P99))}
+}
+
+// Warnings says in whole sentences why the generator may have spoilt the figures.
+func (g *Generator) Warnings() []string { return append(g.shareWarning(), g.latenessWarning()...) }
+
+// Warnings says in whole sentences why figures of so many bytes, if known, may
+// mean less here than they seem to.
+func (e *Environment) Warnings(dataBytes *int64) []string {
+	var warnings []string
+	if dataBytes != nil && e.MemoryBytes > 0 && *dataBytes < e.MemoryBytes/2 {
+		warnings = append(warnings, "The data fit into memory, so reads were served by caches more than by the disk.")
+	}
+	if e.FileSystem == "tmpfs" {
+		warnings = append(warnings, "The data lay on tmpfs: no write ever reached a disk.")
+	}
 	return warnings
 }

@@ -61,6 +61,11 @@ func newValuePool(valueBytes int, seed uint64) *valuePool {
 // fill makes dst the value of one put, given a random number.
 func (p *valuePool) fill(dst []byte, id uint64, v version, random uint64) {
 	copy(dst[MinValueBytes:], p.random[random%poolBytes:])
+	seal(dst, id, v)
+}
+
+// seal writes the part of a value that makes the rest of it verifiable.
+func seal(dst []byte, id uint64, v version) {
 	binary.LittleEndian.PutUint64(dst[4:], id)
 	binary.LittleEndian.PutUint64(dst[12:], uint64(v))
 	binary.LittleEndian.PutUint32(dst, crc32.Checksum(dst[4:], castagnoli))

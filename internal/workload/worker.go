@@ -9,28 +9,23 @@ import (
 
 // shared is what all workers of a run have in common.
 type shared struct {
+	clock
 	cfg       *Config
 	target    Target
 	pool      *valuePool
 	deletions *deletions
-	epoch     time.Time // the clock of the run counts from here
-	preloaded uint64    // keys below are known to have been put; set between phases
+	preloaded uint64 // keys below are known to have been put; set between phases
 }
 
 func newShared(cfg *Config, target Target) *shared {
 	return &shared{
+		clock:     newClock(),
 		cfg:       cfg,
 		target:    target,
 		pool:      newValuePool(cfg.ValueBytes, cfg.Seed),
 		deletions: newDeletions(cfg.Keys, cfg.Workers),
-		// A nanosecond back, because the time 0 stands for "never".
-		epoch: time.Now().Add(-time.Nanosecond),
 	}
 }
-
-// now returns the nanoseconds since the epoch. It is monotonic over all
-// processors, on which [deletions] relies.
-func (s *shared) now() int64 { return int64(time.Since(s.epoch)) }
 
 // worker issues operations, one at a time, and checks the answers. Nothing in
 // it allocates once it runs.

@@ -22,16 +22,36 @@ type zipf struct {
 }
 
 func newZipf(n uint64, rng *rand.Rand) *zipf {
-	z := &zipf{
-		rng:   rng,
-		n:     float64(n),
-		alpha: 1 / (1 - zipfTheta),
-		zeta:  zeta(n),
-	}
-	if n > 2 {
-		z.eta = (1 - math.Pow(2/z.n, 1-zipfTheta)) / (1 - zeta(2)/z.zeta)
-	}
+	z := &zipf{rng: rng, alpha: 1 / (1 - zipfTheta)}
+	z.resize(n, zeta(n))
 	return z
+}
+
+func (z *zipf) resize(n uint64, zeta float64) {
+	z.n, z.zeta = float64(n), zeta
+	if n > 2 {
+		z.eta = (1 - math.Pow(2/z.n, 1-zipfTheta)) / (1 - zeta2/z.zeta)
+	}
+}
+
+// addedTerms is up to where adding terms is cheaper than a new sum.
+const addedTerms = 10_000
+
+// grow makes the ranks 0 ... n-1; n is no less than before. The sum grows by the
+// terms that are new, so a caller may grow before each draw.
+func (z *zipf) grow(n uint64) {
+	before := uint64(z.n)
+	switch {
+	case n == before:
+	case n-before > addedTerms:
+		z.resize(n, zeta(n))
+	default:
+		sum := z.zeta
+		for i := before + 1; i <= n; i++ {
+			sum += math.Pow(float64(i), -zipfTheta)
+		}
+		z.resize(n, sum)
+	}
 }
 
 func (z *zipf) next() uint64 {

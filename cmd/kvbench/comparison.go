@@ -1,0 +1,48 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"text/tabwriter"
+
+	"github.com/kvd-db/kvd/internal/workload"
+)
+
+// comparison is what some trials that took turns came to.
+type comparison struct {
+	what string
+	*workload.Comparison
+	warnings []string
+}
+
+// compared reports the result of a comparison, after its trials.
+func (t *trials) compared(label trialLabel, result any) error {
+	return t.report.summary(struct {
+		trialLabel
+		Comparison any `json:"comparison"`
+	}{label, result})
+}
+
+// printComparisons writes the rates of all rounds, and what counts below them.
+func printComparisons(out io.Writer, all []comparison) error {
+	var b bytes.Buffer
+	for _, c := range all {
+		if len(c.Ratios) == 0 {
+			fmt.Fprintf(&b, "%s: no round ended.\n\n", c.what)
+			continue
+		}
+		t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', tabwriter.AlignRight)
+		fmt.Fprintln(t, "round\talone/s\tbeside/s\tratio\t")
+		for i, ratio := range c.Ratios {
+			fmt.Fprintf(t, "%d\t%s\t%s\t%.3f\t\n", i+1, grouped(c.Without[i]), grouped(c.With[i]), ratio)
+		}
+		_ = t.Flush() // into memory
+		for _, w := range c.warnings {
+			fmt.Fprintf(&b, "! %s\n", w)
+		}
+		fmt.Fprintf(&b, "%s: %.1f %% of alone (median of %d rounds).\n\n", c.what, 100*c.MedianRatio, len(c.Ratios))
+	}
+	_, err := b.WriteTo(out)
+	return err
+}

@@ -1,0 +1,80 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+)
+
+// snapshotOptions is the command line of snapshots.
+type snapshotOptions struct {
+	trialOptions
+	rounds int
+
+	compared []comparison
+}
+
+func newSnapshotsCommand(open opener) *cobra.Command {
+	var o snapshotOptions
+	c := &cobra.Command{
+		Use:   "snapshots",
+		Short: "See what a snapshot a second costs those who write",
+		Long: `See what a snapshot a second costs those who write.
+
+Workers put records that they draw evenly: without snapshots, and while every
+second one is taken and the one before dropped. The two take turns; what counts
+is the median ratio of the rounds. A snapshot is read when it is taken and before
+it is dropped, and must not have changed.`,
+		Example: `  kvbench snapshots --threads 16 --rounds 5 --duration 20s --durability sync`,
+		Args:    cobra.NoArgs,
+	}
+	c.Flags().IntVar(&o.rounds, "rounds", 5, "times that both are measured")
+	o.register(c, "records", 100_000, []int{16}, 10*time.Second)
+	c.RunE = func(c *cobra.Command, _ []string) error {
+		if err := o.resolve(c); err != nil {
+			return err
+		}
+		return failed(runTrials(c, &o.trialOptions, open, o.run, o.print))
+	}
+	return c
+}
+
+func (o *snapshotOptions) resolve(c *cobra.Command) error {
+	if err := o.trialOptions.resolve(c); err != nil {
+		return err
+	}
+	switch {
+	case o.rounds < 1:
+		return fmt.Errorf("--rounds %d: want at least 1", o.rounds)
+	case o.span.Duration <= time.Second:
+		return fmt.Errorf("--duration %v: want more than 1s, for a snapshot a second", o.span.Duration)
+	}
+	return nil
+}
+
+func (o *snapshotOptions) run(t *trials) error {
+	for _, threads := range o.threads {
+		label := trialLabel{Benchmark: "snapshots", Workload: "snapshots", Threads: threads}
+		under, err := t.RunSnapshots(t.command.Context(), o.rounds, o.with(threads), t.observer(label))
+		if under == nil {
+			return err
+		}
+		if err := errors.Join(err, t.endedAll(label, under.Trials)); err != nil {
+			return err
+		}
+		what := fmt.Sprintf("%d writers beside a snapshot a second", threads)
+		o.compared = append(o.compared, comparison{what, &under.Puts, nil})
+		if err := t.compared(label, under); err != nil || t.over() {
+			return err
+		}
+	}
+	return nil
+}
+
+func (o *snapshotOptions) print(t *trials, out io.Writer, err error) error {
+	what := fmt.Sprintf("Puts of %s records of %s bytes", grouped(float64(o.records.Count)), grouped(float64(o.records.ValueBytes)))
+	return errors.Join(printComparisons(out, o.compared), printTrials(t, out, err, what))
+}

@@ -1,0 +1,79 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/kvd-db/kvd/internal/kv"
+)
+
+// targetOptions say what to put the load on, and where to report. The embedded
+// ones shape an engine in this process, and mean nothing for a server.
+type targetOptions struct {
+	data       string
+	addr       string
+	out        string
+	durability string
+
+	partitions int
+	flushKeys  int
+	memory     byteSize
+	batchOps   int
+	linger     time.Duration
+
+	level kv.Durability // durability, parsed
+}
+
+var embeddedFlags = []string{"partitions", "flush-keys", "memory", "batch-ops", "linger"}
+
+func (o *targetOptions) register(c *cobra.Command) {
+	f := c.Flags()
+	f.StringVar(&o.durability, "durability", kv.DurabilityBuffered.String(), "of writes: memory, buffered or sync")
+
+	f.StringVar(&o.data, "data", "", "run the engine in this process, on this directory (default a new one here, removed afterwards)")
+	f.StringVar(&o.addr, "addr", "", "ask the server at HOST:PORT instead")
+	f.StringVar(&o.out, "out", "", "append the report to this file, as lines of JSON")
+
+	f.IntVar(&o.partitions, "partitions", 4, "embedded: partitions of a new store")
+	f.IntVar(&o.flushKeys, "flush-keys", 0, "embedded: flush a memtable at this many keys; 0 is by memory alone")
+	f.Var(&o.memory, "memory", "embedded: what the process may take, such as 1GiB: memtables and block cache get a quarter each; 0 is the engine's defaults")
+	f.IntVar(&o.batchOps, "batch-ops", 0, "embedded: most keys of a micro-batch; 0 is the engine's default")
+	f.DurationVar(&o.linger, "linger", 0, "embedded: how long a micro-batch waits for more keys")
+}
+
+// resolve reads the words among the flags and reports the first thing that is
+// wrong with them.
+func (o *targetOptions) resolve(c *cobra.Command) error {
+	var err error
+	if o.level, err = kv.ParseDurability(o.durability); err != nil {
+		return err
+	}
+	if o.level == kv.DurabilityDefault {
+		return errors.New("--durability default: a report says what it measured; choose memory, buffered or sync")
+	}
+	if o.addr == "" {
+		return o.checkEmbedded()
+	}
+	if o.data != "" {
+		return errors.New("--data and --addr exclude each other: run the engine here, or ask a server")
+	}
+	for _, name := range embeddedFlags {
+		if c.Flags().Changed(name) {
+			return fmt.Errorf("--%s shapes an engine in this process; with --addr it is the server's to choose", name)
+		}
+	}
+	return nil
+}
+
+func (o *targetOptions) checkEmbedded() error {
+	switch {
+	case o.partitions < 1:
+		return fmt.Errorf("--partitions %d: want at least 1", o.partitions)
+	case o.flushKeys < 0 || o.batchOps < 0 || o.linger < 0:
+		return errors.New("--flush-keys, --batch-ops and --linger: want 0 or more")
+	}
+	return nil
+}

@@ -1,0 +1,66 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/workload"
+)
+
+// trialOptions are what ycsb, txn and snapshots have in common: records that are
+// loaded once, and trials on them.
+type trialOptions struct {
+	targetOptions
+	records    workload.Records
+	fields     int
+	fieldBytes int
+	threads    []int
+	span       workload.Span // of each trial; Workers is one of threads
+}
+
+// defaultThreads are those of the command; countFlag is how it calls records.
+func (o *trialOptions) register(c *cobra.Command, countFlag string, count uint64, threads []int, duration time.Duration) {
+	f := c.Flags()
+	f.Uint64Var(&o.records.Count, countFlag, count, "records to load before anything is measured")
+	f.IntVar(&o.fields, "fields", 10, "fields of a record, which is kept as one value")
+	f.IntVar(&o.fieldBytes, "field-bytes", 100, "bytes of a field")
+	f.IntSliceVar(&o.threads, "threads", threads, "workers, each with one operation at a time; a trial for each number of a list")
+	f.DurationVar(&o.span.Warmup, "warmup", 0, "run this long before each measurement")
+	f.DurationVar(&o.span.Duration, "duration", duration, "of each measurement")
+	f.DurationVar(&o.span.Interval, "interval", 10*time.Second, "between two lines of --out, in whole seconds")
+	f.Uint64Var(&o.records.Seed, "seed", 1, "equal seeds draw equal operations")
+	o.targetOptions.register(c)
+}
+
+// resolve reports everything that is wrong with the flags.
+func (o *trialOptions) resolve(c *cobra.Command) error {
+	if err := o.targetOptions.resolve(c); err != nil {
+		return err
+	}
+	if o.fields < 1 || o.fieldBytes < 1 || o.fieldBytes > kv.DefaultLimits.ValueBytes/o.fields {
+		return fmt.Errorf("%d fields of %d bytes; want at least one of each, and a value of at most %s",
+			o.fields, o.fieldBytes, bytesText(int64(kv.DefaultLimits.ValueBytes)))
+	}
+	o.records.ValueBytes = o.fields * o.fieldBytes
+	if len(o.threads) == 0 {
+		return errors.New("--threads: want at least one number")
+	}
+	errs := []error{o.records.Validate()}
+	for _, workers := range o.threads {
+		span := o.span
+		span.Workers = workers
+		errs = append(errs, span.Validate())
+	}
+	return errors.Join(errs...)
+}
+
+// with returns the span of a trial with so many workers.
+func (o *trialOptions) with(workers int) workload.Span {
+	span := o.span
+	span.Workers = workers
+	return span
+}

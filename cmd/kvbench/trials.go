@@ -1,0 +1,119 @@
+package main
+
+import (
+	"errors"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"github.com/kvd-db/kvd/internal/workload"
+)
+
+// loadWorkers load and audit: more than any partition's micro-batch needs to be
+// busy.
+const loadWorkers = 64
+
+// trials is one command's bench with all that is told of it while it goes on.
+type trials struct {
+	*workload.Bench
+	command  *cobra.Command
+	options  *trialOptions
+	settings any
+	target   workload.Target
+	info     *targetInfo
+	report   *report
+	live     *liveView
+	rows     []trialRow
+}
+
+// trialRow is one trial that ended.
+type trialRow struct {
+	trialLabel
+	trial *workload.Trial
+}
+
+// trialSummary is what a trial came to, as the report has it.
+type trialSummary struct {
+	trialLabel
+	Settings    any                  `json:"settings"`
+	Target      *targetInfo          `json:"target"`
+	Environment workload.Environment `json:"environment"`
+	*workload.Trial
+}
+
+// recordSettings are those that every trial of a command shares.
+type recordSettings struct {
+	Records    uint64 `json:"records"`
+	KeyBytes   int    `json:"keyBytes"`
+	ValueBytes int    `json:"valueBytes"`
+	Seed       uint64 `json:"seed"`
+}
+
+// runTrials opens the target, loads the records, has body do its trials, audits
+// the records and calls show. What was measured is shown also after an error.
+func runTrials(c *cobra.Command, o *trialOptions, open opener, body func(*trials) error, show func(*trials, io.Writer, error) error) error {
+	return withTarget(&o.targetOptions, open, func(target workload.Target, info *targetInfo, report *report) error {
+		bench, err := workload.NewBench(target, o.records)
+		if err != nil {
+			return err
+		}
+		t := &trials{
+			Bench: bench, command: c, options: o, target: target, info: info, report: report,
+			live: newLiveView(c.ErrOrStderr()),
+			settings: recordSettings{
+				Records: o.records.Count, KeyBytes: workload.RecordKeyBytes, ValueBytes: o.records.ValueBytes, Seed: o.records.Seed,
+			},
+		}
+		err = t.load()
+		if err == nil {
+			err = body(t)
+		}
+		if err == nil && c.Context().Err() == nil {
+			err = t.Audit(c.Context(), loadWorkers, t.live.audit)
+		}
+		t.live.end()
+		info.observe(target)
+		if len(t.rows) == 0 {
+			return err
+		}
+		return errors.Join(err, show(t, c.OutOrStdout(), err))
+	})
+}
+
+func (t *trials) load() error {
+	label := trialLabel{Benchmark: t.command.Name(), Workload: "load", Threads: loadWorkers}
+	trial, err := t.Load(t.command.Context(), loadWorkers, t.options.span.Interval, t.observer(label))
+	return t.ended(label, trial, err)
+}
+
+// observer shows and reports a trial as it goes on.
+func (t *trials) observer(label trialLabel) workload.TrialObserver {
+	return workload.TrialObserver{
+		Second:   func(s workload.Sample) { t.live.sample(label, s) },
+		Interval: func(s workload.Sample) error { return t.report.sample(label, s) },
+	}
+}
+
+// ended reports a trial and keeps it for the table. It returns the trial's error.
+func (t *trials) ended(label trialLabel, trial *workload.Trial, err error) error {
+	t.live.end()
+	if trial == nil {
+		return err
+	}
+	t.rows = append(t.rows, trialRow{label, trial})
+	t.info.observe(t.target)
+	return errors.Join(err, t.report.summary(trialSummary{label, t.settings, t.info, workload.ReadEnvironment(t.options.data), trial}))
+}
+
+// endedAll is ended of the trials of a comparison, which are told apart by name.
+func (t *trials) endedAll(label trialLabel, all []workload.NamedTrial) error {
+	var errs []error
+	for _, n := range all {
+		label.Workload = n.Name
+		errs = append(errs, t.ended(label, n.Trial, nil))
+	}
+	return errors.Join(errs...)
+}
+
+// over reports whether somebody ended the command.
+func (t *trials) over() bool { return t.command.Context().Err() != nil }

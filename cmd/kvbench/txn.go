@@ -1,0 +1,135 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/kvd-db/kvd/internal/workload"
+)
+
+// transactionOptions is the command line of txn.
+type transactionOptions struct {
+	trialOptions
+	shape      workload.Transactions
+	readBeside bool
+	writeRate  uint64
+	rounds     int
+
+	compared []comparison
+}
+
+func newTransactionsCommand(open opener) *cobra.Command {
+	var o transactionOptions
+	c := &cobra.Command{
+		Use:   "txn",
+		Short: "Run transactions, and see how they scale and how often they conflict",
+		Long: `Run transactions, and see how they scale and how often they conflict.
+
+A transaction reads some records and writes some of them back; when another one
+was faster it begins again, and its latency counts until it is committed.
+
+With --read-beside it is readers that are measured: those of YCSB's workload C,
+without and with one writer of such transactions beside them. The two take
+turns; what counts is the median ratio of the rounds.
+
+Every answer is checked and all records are read in the end: a lost update ends
+the run with exit code 1.`,
+		Example: `  kvbench txn --threads 1,2,4,8 --hot-fraction 0.01 --hot-rate 0.5
+  kvbench txn --read-beside --threads 4 --write-rate 500 --rounds 5`,
+		Args: cobra.NoArgs,
+	}
+	f := c.Flags()
+	f.IntVar(&o.shape.Reads, "reads", 4, "records that a transaction reads")
+	f.IntVar(&o.shape.Writes, "writes", 2, "of these, records that it writes")
+	f.Float64Var(&o.shape.HotFraction, "hot-fraction", 0.01, "share of the records that are hot")
+	f.Float64Var(&o.shape.HotRate, "hot-rate", 0.5, "share of the reads that go to hot records; 0: all records are alike")
+	f.BoolVar(&o.readBeside, "read-beside", false, "measure readers without and with a writer beside them")
+	f.Uint64Var(&o.writeRate, "write-rate", 0, "with --read-beside: transactions a second of the writer; 0 is a tenth of what it can do alone")
+	f.IntVar(&o.rounds, "rounds", 3, "with --read-beside: times that both are measured")
+	o.register(c, "keys", 100_000, []int{1, 2, 4, 8, 16, 32}, 10*time.Second)
+	c.RunE = func(c *cobra.Command, _ []string) error {
+		if err := o.resolve(c); err != nil {
+			return err
+		}
+		if o.readBeside {
+			return failed(runTrials(c, &o.trialOptions, open, o.runBeside, o.printBeside))
+		}
+		return failed(runTrials(c, &o.trialOptions, open, o.run, o.print))
+	}
+	return c
+}
+
+func (o *transactionOptions) resolve(c *cobra.Command) error {
+	if err := o.trialOptions.resolve(c); err != nil {
+		return err
+	}
+	for _, name := range []string{"write-rate", "rounds"} {
+		if c.Flags().Changed(name) && !o.readBeside {
+			return fmt.Errorf("--%s goes with --read-beside", name)
+		}
+	}
+	if o.rounds < 1 {
+		return fmt.Errorf("--rounds %d: want at least 1", o.rounds)
+	}
+	if o.readBeside && o.shape.Writes == 0 {
+		return errors.New("--writes 0: the writer beside the readers has nothing to write")
+	}
+	return o.shape.Validate(o.records.Count)
+}
+
+func (o *transactionOptions) run(t *trials) error {
+	for _, threads := range o.threads {
+		label := trialLabel{Benchmark: "txn", Workload: o.name(), Threads: threads}
+		trial, err := t.RunTransactions(t.command.Context(), o.shape, o.with(threads), t.observer(label))
+		if err := t.ended(label, trial, err); err != nil || t.over() {
+			return err
+		}
+	}
+	return nil
+}
+
+// name is what a transaction does, such as 4r2w.
+func (o *transactionOptions) name() string {
+	return fmt.Sprintf("%dr%dw", o.shape.Reads, o.shape.Writes)
+}
+
+func (o *transactionOptions) print(t *trials, out io.Writer, err error) error {
+	return printTrials(t, out, err, o.describe())
+}
+
+func (o *transactionOptions) describe() string {
+	hot := "all alike"
+	if o.shape.HotFraction > 0 && o.shape.HotRate > 0 {
+		hot = fmt.Sprintf("%s of them hot, for %s of the reads", percent(&o.shape.HotFraction), percent(&o.shape.HotRate))
+	}
+	return fmt.Sprintf("Transactions of %d reads and %d writes, %s records of %s bytes, %s,",
+		o.shape.Reads, o.shape.Writes, grouped(float64(o.records.Count)), grouped(float64(o.records.ValueBytes)), hot)
+}
+
+func (o *transactionOptions) runBeside(t *trials) error {
+	for _, threads := range o.threads {
+		label := trialLabel{Benchmark: "txn", Workload: "read beside", Threads: threads}
+		beside, err := t.RunReadBeside(t.command.Context(),
+			workload.ReadBeside{Transactions: o.shape, WriteRate: o.writeRate, Rounds: o.rounds}, o.with(threads), t.observer(label))
+		if beside == nil {
+			return err
+		}
+		if err := errors.Join(err, t.endedAll(label, beside.Trials)); err != nil {
+			return err
+		}
+		what := fmt.Sprintf("%d readers beside %s transactions/s", threads, grouped(float64(beside.WriteRate)))
+		o.compared = append(o.compared, comparison{what, &beside.Reads, beside.Warnings()})
+		if err := t.compared(label, beside); err != nil || t.over() {
+			return err
+		}
+	}
+	return nil
+}
+
+func (o *transactionOptions) printBeside(t *trials, out io.Writer, err error) error {
+	return errors.Join(printComparisons(out, o.compared), printTrials(t, out, err, o.describe()))
+}

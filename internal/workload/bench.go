@@ -1,0 +1,99 @@
+package workload
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Records describes what a Bench keeps in its target. There are no hidden
+// defaults: what is zero is zero.
+type Records struct {
+	Count      uint64 // loaded before anything is measured
+	ValueBytes int    // length of every value, at least MinRecordBytes
+	Seed       uint64
+}
+
+// Validate reports every setting that a bench could not work with.
+func (r *Records) Validate() error {
+	var errs []error
+	if r.Count < 1 || r.Count > mostRecords {
+		errs = append(errs, fmt.Errorf("%d records; want 1 to %d", r.Count, uint64(mostRecords)))
+	}
+	if r.ValueBytes < MinRecordBytes {
+		errs = append(errs, fmt.Errorf("records of %d bytes; want at least %d, which make a record verifiable", r.ValueBytes, MinRecordBytes))
+	}
+	return errors.Join(errs...)
+}
+
+// mostRecords keeps the ledger, four bytes a record, below 4 GiB.
+const mostRecords = 1 << 30
+
+// Bench is a target with verifiable records, on which one trial follows another:
+// [Bench.RunCore], [Bench.RunTransactions], [Bench.RunReadBeside] and
+// [Bench.RunSnapshots]. Load comes first, once. In the end, Audit reads all
+// there is.
+//
+// It remembers what the trials did, so it must be the only one who writes to the
+// records, and ends with the first error. One trial runs at a time.
+type Bench struct {
+	*records
+	trials uint64
+}
+
+// records is what all workers of a bench have in common.
+type records struct {
+	clock
+	Records
+	target     Target
+	pool       *valuePool
+	insertions *insertions
+	ledger     ledger
+}
+
+// NewBench prepares the generator; it does not touch the target, which stays the
+// caller's to close.
+func NewBench(target Target, r Records) (*Bench, error) {
+	if err := r.Validate(); err != nil {
+		return nil, err
+	}
+	return &Bench{records: &records{
+		clock:      newClock(),
+		Records:    r,
+		target:     target,
+		pool:       newValuePool(r.ValueBytes, r.Seed),
+		insertions: newInsertions(0),
+	}}, nil
+}
+
+// Load inserts all records, in the order of their numbers, and measures it. A
+// load that ctx ends is an error.
+func (b *Bench) Load(ctx context.Context, workers int, interval time.Duration, observer TrialObserver) (*Trial, error) {
+	span := Span{Workers: workers, Operations: b.Count, Interval: interval}
+	if err := span.Validate(); err != nil {
+		return nil, err
+	}
+	t := b.newTrial(span, coreOperations, observer)
+	for i := range workers {
+		w := b.newWorker(i, newTally(coreKinds))
+		t.add(w.tally, w.insert)
+	}
+	result, err := t.run(ctx)
+	if err == nil {
+		err = ctx.Err()
+	}
+	if err != nil {
+		return result, fmt.Errorf("load: %w", err)
+	}
+	return result, nil
+}
+
+// newTrial prepares the next trial of the bench.
+func (b *Bench) newTrial(span Span, operations []string, observer TrialObserver) *trial {
+	b.trials++
+	b.ledger.grow(b.acknowledged())
+	return &trial{clock: b.clock, span: span, target: b.target, operations: operations, observer: observer}
+}
+
+func (r *records) acknowledged() uint64 { return r.insertions.acknowledged.Load() }

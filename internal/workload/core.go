@@ -1,0 +1,97 @@
+package workload
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+)
+
+// The operations of the core workloads, in the order of every report.
+const (
+	coreRead = iota
+	coreUpdate
+	coreInsert
+	coreScan
+	coreModify
+	coreKinds
+)
+
+var coreOperations = []string{"read", "update", "insert", "scan", "read-modify-write"}
+
+// Core is one of the core workloads of YCSB: Cooper, Silberstein, Tam,
+// Ramakrishnan and Sears, "Benchmarking Cloud Serving Systems with YCSB", SoCC
+// 2010, table 2.
+type Core struct {
+	Name                               string
+	Read, Update, Insert, Scan, Modify int  // percent, 100 in all
+	Latest                             bool // reads prefer what was inserted last; otherwise scrambled zipfian
+}
+
+// mostScanned is the longest scan; lengths are uniform from 1 on.
+const mostScanned = 100
+
+// Cores are the core workloads in the order in which YCSB advises to run them
+// after one load: those that insert come last.
+var Cores = []Core{
+	{Name: "A", Read: 50, Update: 50},
+	{Name: "B", Read: 95, Update: 5},
+	{Name: "C", Read: 100},
+	{Name: "F", Read: 50, Modify: 50},
+	{Name: "D", Read: 95, Insert: 5, Latest: true},
+	{Name: "E", Scan: 95, Insert: 5},
+}
+
+// ParseCore finds a core workload by its name, in upper or lower case.
+func ParseCore(name string) (Core, error) {
+	for _, c := range Cores {
+		if strings.EqualFold(name, c.Name) {
+			return c, nil
+		}
+	}
+	return Core{}, fmt.Errorf("unknown core workload %q; choose of A, B, C, D, E and F", name)
+}
+
+// draw picks the operation to do next.
+func (c *Core) draw(rng *rand.Rand) int {
+	n := rng.IntN(100)
+	for operation, percent := range [...]int{c.Read, c.Update, c.Insert, c.Scan} {
+		if n -= percent; n < 0 {
+			return operation
+		}
+	}
+	return coreModify
+}
+
+// chooser returns what one worker draws records from, of which there are some
+// and some more are expected.
+func (c *Core) chooser(records, expected uint64, rng *rand.Rand) recordChooser {
+	if c.Latest {
+		return newNewest(records, rng)
+	}
+	return newPopular(expected, rng)
+}
+
+// expected returns how many records to expect: twice as many insertions as the
+// operations should make, as YCSB does; without a number of operations, guessed,
+// as many as there are records.
+func (c *Core) expected(records, operations uint64) uint64 {
+	switch {
+	case c.Insert == 0:
+		return records
+	case operations == 0:
+		return 2 * records
+	}
+	return records + operations*uint64(c.Insert)/100*2
+}
+
+// demands returns the interface that the workload needs of a target beyond its
+// obligations, if that lacks it.
+func (c *Core) demands(target Target) error {
+	if _, ok := target.(Scanner); c.Scan > 0 && !ok {
+		return fmt.Errorf("workload %s: the target cannot scan", c.Name)
+	}
+	if _, ok := target.(Transactor); c.Modify > 0 && !ok {
+		return fmt.Errorf("workload %s: the target has no transactions", c.Name)
+	}
+	return nil
+}

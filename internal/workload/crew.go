@@ -1,0 +1,125 @@
+package workload
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// stopGrace is how long operations that are underway at the end of a run may
+// take to come back before they are cancelled. Guessed: longer than any stall
+// worth measuring, short enough for somebody who waits.
+const stopGrace = 30 * time.Second
+
+// crew is the life of the goroutines of a run: they start together, stop
+// together, and the first error of one stops all.
+type crew struct {
+	opCtx     context.Context // of every operation; ends only after stopGrace
+	cancelOps context.CancelFunc
+
+	stopOnce sync.Once
+	stopping atomic.Bool   // the same as stop, for the hot path
+	stop     chan struct{} // closed when workers are to begin nothing more
+	failOnce sync.Once
+	failure  error         // written before failed is closed
+	failed   chan struct{} // closed at the first error of a worker
+}
+
+// newCrew returns a crew whose cancelOps must be called in the end.
+func newCrew() *crew {
+	c := &crew{stop: make(chan struct{}), failed: make(chan struct{})}
+	c.opCtx, c.cancelOps = context.WithCancel(context.Background())
+	return c
+}
+
+// start runs body once for each of count workers, each in its own goroutine,
+// and returns a channel that is closed when all have returned.
+func (c *crew) start(count int, body func(worker int) error) <-chan struct{} {
+	var wg sync.WaitGroup
+	for i := range count {
+		wg.Go(func() {
+			if err := body(i); err != nil {
+				c.fail(err)
+			}
+		})
+	}
+	done := make(chan struct{})
+	go func() {
+		wg.Wait()
+		close(done)
+	}()
+	return done
+}
+
+// repeat is the life of one worker: steps, one after the other or by the
+// timetable, until the crew stops or, unless limit is 0, so many are done.
+func (c *crew) repeat(step func(ctx context.Context, intended int64) error, timetable *pace, limit uint64) error {
+	for n := uint64(0); !c.stopping.Load() && (limit == 0 || n < limit); n++ {
+		var due int64
+		if timetable != nil {
+			var ok bool
+			if due, ok = timetable.await(); !ok {
+				return nil
+			}
+		}
+		if err := step(c.opCtx, due); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *crew) halt() {
+	c.stopOnce.Do(func() {
+		c.stopping.Store(true)
+		close(c.stop)
+	})
+}
+
+func (c *crew) fail(err error) {
+	c.failOnce.Do(func() {
+		c.failure = err
+		close(c.failed)
+	})
+	c.halt()
+}
+
+// finish stops the workers and waits for what they have underway.
+func (c *crew) finish(done <-chan struct{}) {
+	c.halt()
+	grace := time.NewTimer(stopGrace)
+	defer grace.Stop()
+	select {
+	case <-done:
+		return
+	case <-grace.C:
+	}
+	c.cancelOps()
+	<-done
+}
+
+// err returns the first error of a worker. All workers must have returned.
+func (c *crew) err() error {
+	select {
+	case <-c.failed:
+		return c.failure
+	default:
+		return nil
+	}
+}
+
+// sleep waits; it is false if the run ended first: by ctx, by an error, or
+// because all workers returned. done may be nil.
+func (c *crew) sleep(ctx context.Context, d time.Duration, done <-chan struct{}) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+	case <-c.failed:
+	case <-done:
+	}
+	return false
+}

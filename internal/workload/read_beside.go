@@ -1,0 +1,112 @@
+package workload
+
+import (
+	"context"
+	"errors"
+	"fmt"
+)
+
+// ReadBeside is how much a transactional writer disturbs readers.
+type ReadBeside struct {
+	Transactions Transactions // of the writer
+	WriteRate    uint64       // transactions a second; 0: a tenth of what one writer does alone
+	Rounds       int
+}
+
+// Beside is what readers did without and with a writer beside them.
+type Beside struct {
+	Readers    int        `json:"readers"`
+	PeakWrites float64    `json:"peakTransactionsPerSecond"` // of one writer alone; 0 if the rate was given
+	WriteRate  uint64     `json:"writeRate"`                 // transactions a second that were due
+	Written    []float64  `json:"transactionsPerSecond"`     // that were done, by round
+	Reads      Comparison `json:"reads"`
+
+	Trials []NamedTrial `json:"-"` // in the order they ran, the writer's own first
+}
+
+func (b *Beside) add(name string, t *Trial) {
+	if t != nil {
+		b.Trials = append(b.Trials, NamedTrial{name, t})
+	}
+}
+
+// Warnings says in whole sentences why the ratio may mean less than it seems to.
+func (b *Beside) Warnings() []string {
+	if done := median(b.Written); len(b.Written) > 0 && done < 0.95*float64(b.WriteRate) {
+		return []string{fmt.Sprintf("The writer did %.0f transactions a second and should have done %d: the readers left it no more.", done, b.WriteRate)}
+	}
+	return nil
+}
+
+// RunReadBeside compares the rate of the readers of workload C, of which there
+// are span.Workers, without and with one writer whose transactions come by the
+// clock. Each trial takes span.Duration. See RunCore for how it ends; what was
+// measured until then is returned, and interrupted rounds do not count.
+func (b *Bench) RunReadBeside(ctx context.Context, o ReadBeside, span Span, observer TrialObserver) (*Beside, error) {
+	if span.Operations > 0 {
+		return nil, errors.New("reading beside a writer needs a duration, not a number of operations")
+	}
+	result := &Beside{Readers: span.Workers, WriteRate: o.WriteRate}
+	if o.WriteRate == 0 {
+		alone := span
+		alone.Workers = 1
+		peak, err := b.RunTransactions(ctx, o.Transactions, alone, observer)
+		result.add("writer alone", peak)
+		if err != nil {
+			return result, err
+		}
+		result.PeakWrites = peak.OpsPerSecond
+		result.WriteRate = max(uint64(peak.OpsPerSecond/10), 1)
+	}
+	reads, err := compare(ctx, o.Rounds, func(ctx context.Context, with bool) (float64, error) {
+		trial, err := b.readBeside(ctx, o.Transactions, result.WriteRate, with, span, observer)
+		name := "readers alone"
+		if with {
+			name = "readers beside a writer"
+		}
+		result.add(name, trial)
+		if err != nil {
+			return 0, err
+		}
+		if with {
+			result.Written = append(result.Written, trial.Operation(transactionOperations[transactionCommit]).OpsPerSecond)
+		}
+		return trial.Operation(transactionOperations[transactionRead]).OpsPerSecond, nil
+	})
+	if reads != nil {
+		result.Reads = *reads
+	}
+	return result, err
+}
+
+func (b *Bench) readBeside(ctx context.Context, shape Transactions, writeRate uint64, beside bool, span Span, observer TrialObserver) (*Trial, error) {
+	if err := b.checkTransactions(&shape, &span); err != nil {
+		return nil, err
+	}
+	c, err := ParseCore("C")
+	if err != nil {
+		return nil, err
+	}
+	cost, err := b.coreCost(&c)
+	if err != nil {
+		return nil, fmt.Errorf("measure the cost of the generator: %w", err)
+	}
+	t := b.newTrial(span, transactionOperations, observer)
+	t.cost = cost
+	for i := range span.Workers {
+		w := b.newCoreWorker(&c, &span, i, newTally(transactionKinds))
+		t.add(w.tally, w.readOnly)
+	}
+	if beside {
+		w := b.newTransactionWorker(&shape, span.Workers, newTally(transactionKinds))
+		t.addPaced(w.tally, w.step, writeRate)
+	}
+	result, err := t.run(ctx)
+	result.setConflictRate(transactionOperations[transactionCommit])
+	return result, err
+}
+
+// readOnly is a step of workload C, counted as a read beside transactions.
+func (w *coreWorker) readOnly(ctx context.Context, intended int64) error {
+	return w.read(ctx, transactionRead, w.chooser.next(w.acknowledged()), intended)
+}

@@ -1,0 +1,46 @@
+package workload
+
+import (
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Span says how many workers a trial has and when it ends.
+type Span struct {
+	Workers    int           // goroutines, each with one operation at a time
+	Operations uint64        // of all workers together; 0: as many as fit into Duration
+	Warmup     time.Duration // not measured; needs a Duration
+	Duration   time.Duration // measured; 0: until the Operations are done
+	Interval   time.Duration // between two lines of the report, whole seconds
+}
+
+// Validate reports every setting that a trial could not work with.
+func (s *Span) Validate() error {
+	var errs []error
+	check := func(ok bool, format string, args ...any) {
+		if !ok {
+			errs = append(errs, fmt.Errorf(format, args...))
+		}
+	}
+	check(s.Workers >= 1 && s.Workers < maxWorkers, "%d threads; want 1 to %d", s.Workers, maxWorkers-1)
+	check(s.Duration >= 0, "duration of %v; want 0 or more", s.Duration)
+	check((s.Operations > 0) != (s.Duration > 0), "%d operations and a duration of %v; want one of the two", s.Operations, s.Duration)
+	check(s.Warmup >= 0, "warm-up of %v; want 0 or more", s.Warmup)
+	check(s.Warmup == 0 || s.Operations == 0, "a warm-up before %d operations; it needs a duration", s.Operations)
+	check(s.Interval >= time.Second && s.Interval%time.Second == 0, "interval of %v; want whole seconds", s.Interval)
+	return errors.Join(errs...)
+}
+
+// share returns how many operations one worker does; 0 is no limit.
+func (s *Span) share(worker int) (operations uint64, any bool) {
+	if s.Operations == 0 {
+		return 0, true
+	}
+	n, workers := uint64(worker), uint64(s.Workers)
+	operations = s.Operations / workers
+	if n < s.Operations%workers {
+		operations++
+	}
+	return operations, operations > 0
+}

@@ -1,0 +1,96 @@
+package workload
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+)
+
+// The operations of a trial of transactions.
+const (
+	transactionCommit = iota
+	transactionRead   // a single read beside the transactions
+	transactionKinds
+)
+
+var transactionOperations = []string{"transaction", "read"}
+
+// Transactions is the shape of the transactions of a trial. Each reads so many
+// different records and writes some of them back with one change more. A write
+// of a record that was not read could not conflict and would lose nothing, so
+// there is none.
+type Transactions struct {
+	Reads       int     `json:"reads"`
+	Writes      int     `json:"writes"`      // at most Reads
+	HotFraction float64 `json:"hotFraction"` // of the records
+	HotRate     float64 `json:"hotRate"`     // of the reads that go to that fraction
+}
+
+// mostTransactionReads keeps a worker's memory and the search for different
+// records small. Guessed.
+const mostTransactionReads = 1000
+
+// Validate reports every setting that a trial on so many records could not work
+// with.
+func (s *Transactions) Validate(records uint64) error {
+	var errs []error
+	check := func(ok bool, format string, args ...any) {
+		if !ok {
+			errs = append(errs, fmt.Errorf(format, args...))
+		}
+	}
+	check(s.Reads >= 1 && s.Reads <= mostTransactionReads, "%d reads a transaction; want 1 to %d", s.Reads, mostTransactionReads)
+	check(s.Writes >= 0 && s.Writes <= s.Reads, "%d writes a transaction; want 0 to %d, the reads: what is written was read", s.Writes, s.Reads)
+	check(s.HotFraction >= 0 && s.HotFraction <= 1, "hot fraction %v; want 0 to 1", s.HotFraction)
+	check(s.HotRate >= 0 && s.HotRate <= 1, "hot rate %v; want 0 to 1", s.HotRate)
+	check(s.Reads < 1 || uint64(s.Reads) <= s.reachable(records), "%d reads a transaction from %d records; want as many different ones", s.Reads, s.reachable(records))
+	return errors.Join(errs...)
+}
+
+// reachable returns how many records are ever read.
+func (s *Transactions) reachable(records uint64) uint64 {
+	if h, ok := s.chooser(records, nil).(*hotspot); ok && h.rate >= 1 {
+		return h.hot
+	}
+	return records
+}
+
+// chooser returns what a worker draws records from: evenly, if nothing is hot.
+func (s *Transactions) chooser(records uint64, rng *rand.Rand) chooser {
+	if s.HotFraction <= 0 || s.HotRate <= 0 {
+		return &uniform{rng: rng, keys: records}
+	}
+	return newHotspot(rng, records, s.HotFraction, s.HotRate)
+}
+
+// RunTransactions runs transactions on the loaded records; see RunCore for how
+// it ends.
+func (b *Bench) RunTransactions(ctx context.Context, shape Transactions, span Span, observer TrialObserver) (*Trial, error) {
+	if err := b.checkTransactions(&shape, &span); err != nil {
+		return nil, err
+	}
+	cost, err := b.transactionCost(&shape)
+	if err != nil {
+		return nil, fmt.Errorf("measure the cost of the generator: %w", err)
+	}
+	t := b.newTrial(span, transactionOperations, observer)
+	t.cost = cost
+	for i := range span.Workers {
+		w := b.newTransactionWorker(&shape, i, newTally(transactionKinds))
+		t.add(w.tally, w.step)
+	}
+	result, err := t.run(ctx)
+	result.setConflictRate(transactionOperations[transactionCommit])
+	return result, err
+}
+
+func (b *Bench) checkTransactions(shape *Transactions, span *Span) error {
+	if err := errors.Join(span.Validate(), shape.Validate(b.acknowledged())); err != nil {
+		return err
+	}
+	if _, ok := b.target.(Transactor); !ok {
+		return errors.New("the target has no transactions")
+	}
+	return nil
+}
