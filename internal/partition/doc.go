@@ -47,7 +47,11 @@
 // memtables and the tables, immutable and reference-counted), then loads the
 // visible sequence number, in this order: a flush or compaction drops a version
 // only when a newer one was already visible, so a state that lost a version is
-// never read at a number from before. One batch of lookups walks the active
+// never read at a number from before. Then it looks whether the state is still the
+// current one, and begins anew if not: else the number could be that of a write
+// which lies in a memtable that the state does not have. The answer would be right,
+// but not at the version it claims, and a conditional write would build on it. One
+// batch of lookups walks the active
 // memtable, the sealed ones from new to old, the deltas from new to old, and the
 // base; what is answered drops out.
 //

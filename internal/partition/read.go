@@ -31,9 +31,8 @@ func (p *Partition) serveReads(batch [][]*kv.Lookup) {
 			reads = append(reads, group...)
 		}
 	}
-	s := p.acquire()
+	s, at := p.acquireVisible()
 	defer s.release()
-	at := p.visible() // after acquire: see "A read" in the package comment
 	if bugStaleRead {
 		at = max(at, 1) - 1
 	}

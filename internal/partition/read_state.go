@@ -42,6 +42,22 @@ func (p *Partition) acquire() *readState {
 	}
 }
 
+// acquireVisible returns the current state, with a reference of the caller's own,
+// and the newest number that may be read from it: see "A read" in the package
+// comment.
+func (p *Partition) acquireVisible() (*readState, kv.SeqNum) {
+	for {
+		s := p.acquire()
+		at := p.visible()
+		if p.state.Load() == s {
+			return s, at
+		}
+		// A memtable was sealed in between: what was published meanwhile may be in the
+		// next one, which s does not have.
+		s.release()
+	}
+}
+
 func (s *readState) release() {
 	if s.refs.Add(-1) == 0 {
 		s.levels.release()

@@ -135,12 +135,11 @@ func conflict(key []byte, version kv.SeqNum) error {
 // otherwise a compaction may have dropped the tombstone of a key that was there,
 // and with it the trace of the change.
 func (p *Partition) Refresh(r *Reads) error {
-	s := p.acquire()
+	s, now := p.acquireVisible()
 	defer s.release()
 	if s.closed {
 		return p.closedError()
 	}
-	now := p.visible() // after acquire: see "A read" in the package comment
 	for _, k := range r.Keys {
 		written, err := p.lastWritten(s, k, now)
 		if err != nil {
