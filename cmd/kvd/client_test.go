@@ -53,6 +53,12 @@ func TestScanFormats(t *testing.T) {
 	assert.Equal(t, `{"key":"a","version":1}`+"\n", p.must("scan", "-o", "json", "--end", "b", "--keys-only"))
 	assert.Equal(t, "622f31\t76616c7565206f6620622f31\n", p.must("scan", "--hex", "--prefix", "622f31"))
 	assert.Empty(t, p.must("scan", "--prefix", "nothing"))
+	assert.Equal(t, "c\nb/2\n", p.must("scan", "--reverse", "--limit", "2", "--keys-only"))
+	assert.Equal(t, "b/1\tvalue of b/1\na\tvalue of a\n", p.must("scan", "--reverse", "--end", "b/2"))
+	assert.Equal(t, "4\n", p.must("scan", "--count"))
+	assert.Equal(t, "2\n", p.must("scan", "--count", "--prefix", "b/"))
+	assert.Equal(t, "1\n", p.must("scan", "--count", "--start", "b/2", "--limit", "1", "--reverse"))
+	assert.Equal(t, "0\n", p.must("scan", "--count", "--prefix", "nothing"))
 }
 
 func TestExportAndImportKeepEveryByte(t *testing.T) {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -11,35 +12,79 @@ import (
 func (a *app) deleteCommand() *cobra.Command {
 	var enc encoding
 	var level durability
+	var only condition
+	var keys bounds
+	removal := rangeRemoval{app: a, enc: &enc}
 	cmd := &cobra.Command{
-		Use:     "del KEY...",
+		Use:     "del KEY... | --prefix P | --start S --end E | --all",
 		Aliases: []string{"delete"},
-		Short:   "Remove keys",
-		Long:    "Remove keys. It is no error if a key is not there.",
-		Args:    cobra.MinimumNArgs(1),
+		Short:   "Remove keys, or all keys of a range",
+		Long: "Remove keys, or all keys of a range. It is no error if a key is not there.\n\n" +
+			"A range goes at one moment, whatever its size; it may have --start or --end\n" +
+			"alone. On a terminal the command shows what would go and asks, unless --yes says\n" +
+			"that it need not. With --if-version or --if-value one key is removed only if it\n" +
+			"is as the flag says; else the exit code is 4.",
+		Example: "  kvd del user/1 user/2\n" +
+			"  kvd del --if-version 17 user/1\n" +
+			"  kvd del --prefix session/ --dry-run\n" +
+			"  kvd del --start log/2025 --end log/2026 --yes",
+		Args: cobra.ArbitraryArgs,
 	}
 	server := a.connection(cmd)
 	enc.flags(cmd)
 	level.flag(cmd)
+	only.flags(cmd)
+	keys.flags(cmd)
+	removal.flags(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		keys := make([][]byte, len(args))
-		for i, arg := range args {
-			key, err := enc.key(arg)
+		condition, err := only.options(&enc)
+		if err != nil {
+			return err
+		}
+		ranged := removal.all || keys.given(cmd)
+		switch {
+		case ranged && len(args) > 0:
+			return usagef("keys and a range are both there; want one of them")
+		case ranged && condition != nil:
+			return usagef("a condition is for a key, not for a range; kvd txn has both")
+		case !ranged && len(args) == 0:
+			return usagef("want keys, or a range: --prefix, --start and --end, or --all")
+		case !ranged && removal.dryRun:
+			return usagef("--dry-run is for a range")
+		case condition != nil && len(args) > 1:
+			return usagef("a condition is for one key, here are %d; kvd txn has several", len(args))
+		}
+		removal.durability = level.level
+		if ranged {
+			r, err := keys.decode(&enc)
 			if err != nil {
 				return err
 			}
-			keys[i] = key
+			if everything(r) && !removal.all {
+				return usagef("the range is that of all keys; say --all if every key should go")
+			}
+			return server.with(func(c *kvd.Client) error { return removal.run(cmd.Context(), c, r) })
+		}
+		decoded := make([][]byte, len(args))
+		for i, arg := range args {
+			if decoded[i], err = enc.key(arg); err != nil {
+				return err
+			}
 		}
 		return server.with(func(c *kvd.Client) error {
-			begin := time.Now()
-			for _, key := range keys {
-				if err := c.Delete(cmd.Context(), key, kvd.Durable(level.level)); err != nil {
-					return err
-				}
-			}
-			a.say("ok  %v\n", time.Since(begin).Round(time.Microsecond))
-			return nil
+			return a.deleteKeys(cmd.Context(), c, decoded, append(condition, kvd.Durable(level.level)))
 		})
 	}
 	return cmd
+}
+
+func (a *app) deleteKeys(ctx context.Context, c *kvd.Client, keys [][]byte, options []kvd.WriteOption) error {
+	begin := time.Now()
+	for _, key := range keys {
+		if err := c.Delete(ctx, key, options...); err != nil {
+			return err
+		}
+	}
+	a.say("ok  %v\n", time.Since(begin).Round(time.Microsecond))
+	return nil
 }

@@ -21,8 +21,10 @@ func (a *app) exportCommand() *cobra.Command {
 		Short: "Write keys and values as JSON lines",
 		Long: "Write keys and values, all as of one moment and in the order of the keys, as\n" +
 			"JSON lines that kvd import reads: to standard output, or into a new file.\n\n" +
-			`  {"key":"user/1","value":"Ada","version":17}` + "\n" +
-			`  {"key_base64":"AP8=","value_base64":"/w==","version":18}` + "\n\n" +
+			`  {"key":"user/1","value":"Ada"}` + "\n" +
+			`  {"key_base64":"AP8=","value_base64":"/w=="}` + "\n" +
+			`  {"key":"session/7","value":"Ada","ttl_ms":59000}` + "\n\n" +
+			"ttl_ms is what was left of the life of a key that expires, in milliseconds.\n" +
 			"--hex, --base64 and --escaped say how --prefix, --start and --end are spelled.",
 		Args: cobra.MaximumNArgs(1),
 	}
@@ -43,8 +45,9 @@ func (a *app) exportCommand() *cobra.Command {
 						return err
 					}
 					// No version: an import cannot restore it, and exports of equal
-					// contents are equal.
-					l := line{Key: item.Key, Value: item.Value}
+					// contents are equal, unless keys expire.
+					l := newLine(&item)
+					l.Version = 0
 					if err := l.write(w); err != nil {
 						return err
 					}

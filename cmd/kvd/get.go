@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"io"
 
 	"github.com/spf13/cobra"
@@ -10,27 +11,46 @@ import (
 
 func (a *app) getCommand() *cobra.Command {
 	var enc encoding
+	var version bool
+	var format string
 	cmd := &cobra.Command{
 		Use:   "get KEY",
 		Short: "Print the value of a key",
 		Long: "Print the value of a key: escaped on a terminal, the very bytes into a pipe.\n" +
 			"Exit code 3 says that the key is not there.",
+		Example: "  kvd get user/1\n" +
+			"  kvd get --version user/1   17, a tab, the value: see kvd put --if-version\n" +
+			"  kvd get -o json user/1     with its version, and ttl_ms if it expires",
 		Args: cobra.ExactArgs(1),
 	}
 	server := a.connection(cmd)
 	enc.flags(cmd)
+	cmd.Flags().BoolVar(&version, "version", false, "print the version that wrote the value, and a tab, before it")
+	cmd.Flags().StringVarP(&format, "output", "o", "raw", "raw, or json as kvd scan prints it")
+	cmd.MarkFlagsMutuallyExclusive("version", "output")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		key, err := enc.key(args[0])
 		if err != nil {
 			return err
 		}
+		if format != "raw" && format != "json" {
+			return usagef("--output %q; want raw or json", format)
+		}
 		return server.with(func(c *kvd.Client) error {
-			value, err := c.Get(cmd.Context(), key)
+			item, err := c.GetItem(cmd.Context(), key)
 			if err != nil {
 				return err
 			}
+			if format == "json" {
+				l := newLine(&item)
+				return l.write(a.out)
+			}
 			person := isTerminal(a.out)
-			_, err = io.WriteString(a.out, enc.encode(value, person)+enc.newline(person))
+			text := enc.encode(item.Value, person) + enc.newline(person)
+			if version {
+				text = fmt.Sprintf("%d\t%s", item.Version, text)
+			}
+			_, err = io.WriteString(a.out, text)
 			return err
 		})
 	}

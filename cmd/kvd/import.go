@@ -29,7 +29,8 @@ func (a *app) importCommand() *cobra.Command {
 		Use:   "import [FILE]",
 		Short: "Write the keys and values of JSON lines",
 		Long: "Write the keys and values of JSON lines, as kvd export writes them, from a file\n" +
-			"or standard input. Of several lines with one key the last one counts.\n\n" +
+			"or standard input. Of several lines with one key the last one counts. A key with\n" +
+			"ttl_ms expires so many milliseconds after it is written.\n\n" +
 			"A line that is not understood ends the import with its number; what stands\n" +
 			"before it is imported. To import again does no harm. With --resume FILE the\n" +
 			"number of leading lines that are durable is kept in FILE, and an import that\n" +
@@ -175,7 +176,11 @@ func (j *importJob) writeLane(ctx context.Context, stop context.CancelCauseFunc,
 		if ctx.Err() != nil {
 			continue
 		}
-		err := j.client.Put(ctx, item.line.Key, item.line.Value, kvd.Durable(j.durability))
+		options := []kvd.WriteOption{kvd.Durable(j.durability)}
+		if item.line.TTL > 0 {
+			options = append(options, kvd.TTL(item.line.TTL))
+		}
+		err := j.client.Put(ctx, item.line.Key, item.line.Value, options...)
 		if err != nil {
 			stop(fmt.Errorf("line %d: %w", item.number, err))
 			continue

@@ -7,8 +7,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"strings"
+	"time"
 	"unicode/utf8"
+
+	"github.com/kvd-db/kvd/pkg/kvd"
 )
 
 // line is one line of an export: an item as a JSON object. A key or value that
@@ -16,10 +20,17 @@ import (
 //
 //	{"key":"user/1","value":"Ada","version":17}
 //	{"key_base64":"AP8=","value_base64":"/w=="}
+//	{"key":"session/7","value":"Ada","ttl_ms":59000}
 type line struct {
 	Key, Value []byte
-	Version    uint64 // not written if 0; not read
-	KeyOnly    bool   // written without a value
+	Version    uint64        // not written if 0; not used by an import
+	TTL        time.Duration // what is left of it, in whole milliseconds; not written if 0
+	KeyOnly    bool          // written without a value
+}
+
+// newLine is the line of an item.
+func newLine(item *kvd.Item) line {
+	return line{Key: item.Key, Value: item.Value, Version: item.Version, TTL: item.TTL}
 }
 
 // lineJSON is a line as it looks. A pointer tells the empty string from none.
@@ -29,18 +40,32 @@ type lineJSON struct {
 	Value       *string `json:"value,omitempty"`
 	ValueBase64 *string `json:"value_base64,omitempty"`
 	Version     uint64  `json:"version,omitempty"`
+	TTLMillis   *int64  `json:"ttl_ms,omitempty"`
 }
 
 // write appends the line, with its newline, to w.
 func (l *line) write(w io.Writer) error {
+	return writeJSON(w, l.json())
+}
+
+func (l *line) json() lineJSON {
 	out := lineJSON{Version: l.Version}
 	out.Key, out.KeyBase64 = spell(l.Key)
 	if !l.KeyOnly {
 		out.Value, out.ValueBase64 = spell(l.Value)
 	}
+	if l.TTL > 0 {
+		millis := l.TTL.Milliseconds()
+		out.TTLMillis = &millis
+	}
+	return out
+}
+
+// writeJSON writes an object and a newline.
+func writeJSON(w io.Writer, object any) error {
 	encoder := json.NewEncoder(w)
 	encoder.SetEscapeHTML(false)
-	return encoder.Encode(&out)
+	return encoder.Encode(object)
 }
 
 func spell(b []byte) (text, encoded *string) {
@@ -77,8 +102,22 @@ func parseLine(text []byte) (l line, err error) {
 		return l, errors.New("the key is empty; a key has at least one byte")
 	}
 	l.Value, err = read("value", in.Value, in.ValueBase64)
+	if err != nil {
+		return l, err
+	}
 	l.Version = in.Version
+	if in.TTLMillis != nil {
+		l.TTL, err = readTTL(*in.TTLMillis)
+	}
 	return l, err
+}
+
+func readTTL(millis int64) (time.Duration, error) {
+	const longest = math.MaxInt64 / int64(time.Millisecond)
+	if millis < 1 || millis > longest {
+		return 0, fmt.Errorf("ttl_ms is %d; want 1 to %d, or leave it out for ever", millis, longest)
+	}
+	return time.Duration(millis) * time.Millisecond, nil
 }
 
 // read returns the bytes of a field that is spelled in one of two ways.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"strings"
 	"testing"
+	"time"
 	"unicode/utf8"
 
 	"github.com/stretchr/testify/assert"
@@ -13,6 +14,7 @@ import (
 func TestLinesLookAsDocumented(t *testing.T) {
 	for want, l := range map[string]line{
 		`{"key":"user/1","value":"Ada","version":17}`: {Key: []byte("user/1"), Value: []byte("Ada"), Version: 17},
+		`{"key":"a","value":"b","ttl_ms":1500}`:       {Key: []byte("a"), Value: []byte("b"), TTL: 1500 * time.Millisecond},
 		`{"key_base64":"AP8=","value_base64":"/w=="}`: {Key: []byte{0, 0xff}, Value: []byte{0xff}},
 		`{"key":"a","value":""}`:                      {Key: []byte("a")},
 		`{"key":"<&>\u2028 日本","value":"a\"b\\c\nd"}`: {Key: []byte("<&>\u2028 日本"), Value: []byte("a\"b\\c\nd")},
@@ -25,6 +27,8 @@ func TestLinesLookAsDocumented(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, string(l.Key), string(back.Key))
 		assert.Equal(t, string(l.Value), string(back.Value))
+		assert.Equal(t, l.Version, back.Version)
+		assert.Equal(t, l.TTL, back.TTL)
 	}
 	var out bytes.Buffer
 	l := line{Key: []byte("a"), Value: []byte("b"), KeyOnly: true}
@@ -41,14 +45,18 @@ func TestALineThatIsNotUnderstoodIsAnError(t *testing.T) {
 		`{"key":"a"}`:            "neither value nor value_base64",
 		`{"value":"a"}`:          "neither key nor key_base64",
 		`{"key":"","value":"a"}`: "the key is empty",
-		`{"key":"a","key_base64":"YQ==","value":"v"}`: "both there",
-		`{"key":"a","value":1}`:                       "cannot unmarshal",
-		`{"key":"a","vlaue":"v"}`:                     "unknown field",
-		`{"key":"a","value":"v"} {}`:                  "something follows",
-		`{"key":"a","value_base64":"%"}`:              "value_base64",
-		`{"key":"a","value":"\ud800"}`:                "surrogate",
-		`{"key":"\\\udfff","value":"\ufffd"}`:         "surrogate",
-		"{\"key\":\"\xff\",\"value\":\"\"}":           "not UTF-8",
+		`{"key":"a","key_base64":"YQ==","value":"v"}`:          "both there",
+		`{"key":"a","value":1}`:                                "cannot unmarshal",
+		`{"key":"a","vlaue":"v"}`:                              "unknown field",
+		`{"key":"a","value":"v"} {}`:                           "something follows",
+		`{"key":"a","value_base64":"%"}`:                       "value_base64",
+		`{"key":"a","value":"\ud800"}`:                         "surrogate",
+		`{"key":"\\\udfff","value":"\ufffd"}`:                  "surrogate",
+		`{"key":"a","value":"v","ttl_ms":0}`:                   "ttl_ms is 0",
+		`{"key":"a","value":"v","ttl_ms":-5}`:                  "ttl_ms is -5",
+		`{"key":"a","value":"v","ttl_ms":1.5}`:                 "cannot unmarshal",
+		`{"key":"a","value":"v","ttl_ms":9223372036854775807}`: "want 1 to 9223372036854",
+		"{\"key\":\"\xff\",\"value\":\"\"}":                    "not UTF-8",
 	} {
 		_, err := parseLine([]byte(text))
 		require.ErrorContains(t, err, want, text)
@@ -93,6 +101,7 @@ func FuzzLineRoundTrip(f *testing.F) {
 func FuzzParseLine(f *testing.F) {
 	f.Add([]byte(`{"key":"a","value":"b"}`))
 	f.Add([]byte(`{"key_base64":"AA==","value_base64":""}`))
+	f.Add([]byte(`{"key":"a","value":"b","version":3,"ttl_ms":9223372036854}`))
 	f.Add([]byte(`{"key":"\ud800","value":"\ufffd"}`))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		l, err := parseLine(text)
@@ -105,5 +114,6 @@ func FuzzParseLine(f *testing.F) {
 		require.NoError(t, err)
 		require.Equal(t, string(l.Key), string(back.Key))
 		require.Equal(t, string(l.Value), string(back.Value))
+		require.Equal(t, l.TTL, back.TTL)
 	})
 }

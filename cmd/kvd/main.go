@@ -6,9 +6,13 @@
 //	0   done
 //	1   it failed, or the outcome of a write is unknown
 //	3   the key is not there
-//	4   reserved: a condition of a write did not hold
+//	4   a condition of a write, or an assertion of kvd txn, did not hold
 //	5   the server cannot be reached, is too busy, or takes no writes
+//	6   a transaction met others every time it was run; it may be tried again
 //	64  wrong usage
+//
+// After 4, 5, 6 and 64 a single write, a range delete and a transaction have not
+// happened.
 //
 // Those of serve, check, digest and dump are in package daemon: 65 damaged, 69
 // address taken, 74 disk failed, 75 in use by another process.

@@ -34,11 +34,17 @@ type result struct {
 // command runs kvd to its end.
 func command(t *testing.T, stdin string, env []string, args ...string) result {
 	t.Helper()
+	return commandFrom(t, strings.NewReader(stdin), env, args...)
+}
+
+// commandFrom is command with a standard input that may be a file.
+func commandFrom(t *testing.T, stdin io.Reader, env []string, args ...string) result {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, binary, args...)
 	cmd.Env = append(cleanEnv(), env...)
-	cmd.Stdin = strings.NewReader(stdin)
+	cmd.Stdin = stdin
 	var out, errOut bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errOut
 	err := cmd.Run()

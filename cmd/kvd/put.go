@@ -13,27 +13,56 @@ import (
 func (a *app) putCommand() *cobra.Command {
 	var enc encoding
 	var level durability
+	var only condition
+	var ttl time.Duration
+	var printVersion bool
 	cmd := &cobra.Command{
 		Use:   "put KEY VALUE|-",
 		Short: "Set a key to a value",
-		Long:  "Set a key to a value. The value - is read from standard input, as it is.",
-		Args:  cobra.ExactArgs(2),
+		Long: "Set a key to a value. The value - is read from standard input, as it is.\n\n" +
+			"With one of the --if flags the key is written only if it is as the flag says;\n" +
+			"else nothing is written, and the exit code is 4.",
+		Example: "  kvd put user/1 Ada\n" +
+			"  kvd put --ttl 30m session/7 Ada\n" +
+			"  kvd put --if-absent lock/backup \"$HOSTNAME\" || echo somebody else has it\n" +
+			"  kvd put --if-version 17 user/1 Grace",
+		Args: cobra.ExactArgs(2),
 	}
 	server := a.connection(cmd)
 	enc.flags(cmd)
 	level.flag(cmd)
+	only.flags(cmd)
+	only.presenceFlags(cmd)
+	cmd.Flags().DurationVar(&ttl, "ttl", 0, "the key expires after this time, such as 500ms or 24h; without it never")
+	cmd.Flags().BoolVar(&printVersion, "print-version", false, "print the version of the write")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		key, err := enc.key(args[0])
 		if err != nil {
 			return err
 		}
+		options, err := only.options(&enc)
+		if err != nil {
+			return err
+		}
+		if cmd.Flags().Changed("ttl") {
+			if ttl <= 0 {
+				return usagef("--ttl %v; want more than nothing, or leave it out for ever", ttl)
+			}
+			options = append(options, kvd.TTL(ttl))
+		}
 		value, err := a.value(&enc, args[1])
 		if err != nil {
 			return err
 		}
+		var version uint64
+		options = append(options, kvd.Durable(level.level), kvd.WrittenAt(&version))
 		return server.with(func(c *kvd.Client) error {
 			begin := time.Now()
-			if err := c.Put(cmd.Context(), key, value, kvd.Durable(level.level)); err != nil {
+			if err := c.Put(cmd.Context(), key, value, options...); err != nil {
+				return err
+			}
+			if printVersion {
+				_, err := fmt.Fprintln(a.out, version)
 				return err
 			}
 			a.say("ok  %v\n", time.Since(begin).Round(time.Microsecond))

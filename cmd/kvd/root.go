@@ -34,7 +34,11 @@ func (a *app) execute(ctx context.Context, args []string) int {
 	}
 	// An error before a command has begun is one of usage.
 	began := false
-	root.PersistentPreRun = func(*cobra.Command, []string) { began = true }
+	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {
+		err := cmd.ValidateFlagGroups() // cobra would do so only later
+		began = err == nil
+		return err
+	}
 	root.SetArgs(args)
 	root.SetIn(a.in)
 	root.SetOut(a.out)
@@ -42,7 +46,7 @@ func (a *app) execute(ctx context.Context, args []string) int {
 	root.AddCommand(
 		a.serveCommand(),
 		a.getCommand(), a.putCommand(), a.deleteCommand(), a.scanCommand(),
-		a.importCommand(), a.exportCommand(),
+		a.txnCommand(), a.importCommand(), a.exportCommand(),
 		a.checkCommand(), a.digestCommand(), a.dumpCommand(),
 		a.healthCommand(), a.versionCommand(),
 	)

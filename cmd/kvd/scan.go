@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
@@ -21,6 +22,14 @@ func (b *bounds) flags(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&b.end, "end", "", "key before which to stop")
 	cmd.MarkFlagsMutuallyExclusive("prefix", "start")
 	cmd.MarkFlagsMutuallyExclusive("prefix", "end")
+}
+
+// boundFlags are the names of the flags.
+var boundFlags = []string{"prefix", "start", "end"}
+
+// given reports whether any of the flags is there, be it empty.
+func (b *bounds) given(cmd *cobra.Command) bool {
+	return slices.ContainsFunc(boundFlags, cmd.Flags().Changed)
 }
 
 func (b *bounds) decode(enc *encoding) (kvd.Range, error) {
@@ -43,7 +52,7 @@ func (a *app) scanCommand() *cobra.Command {
 	var enc encoding
 	var keys bounds
 	var limit int
-	var keysOnly bool
+	var keysOnly, reverse, count bool
 	var format string
 	cmd := &cobra.Command{
 		Use:   "scan",
@@ -51,7 +60,11 @@ func (a *app) scanCommand() *cobra.Command {
 		Long: "Print keys and values in the order of the keys, all as of one moment.\n\n" +
 			"On a terminal the format is table, into a pipe raw: the bytes of key and value\n" +
 			"with a tab between and a newline behind. Where those may contain tabs or\n" +
-			"newlines, json says what is what: a line for each item, as kvd export writes it.",
+			"newlines, json says what is what: a line for each item, as kvd export writes it,\n" +
+			"with its version, and ttl_ms if it expires.",
+		Example: "  kvd scan --prefix user/ --limit 10\n" +
+			"  kvd scan --end user/17 --reverse --limit 1   the last key before user/17\n" +
+			"  kvd scan --prefix user/ --count",
 		Args: cobra.NoArgs,
 	}
 	server := a.connection(cmd)
@@ -59,7 +72,10 @@ func (a *app) scanCommand() *cobra.Command {
 	keys.flags(cmd)
 	cmd.Flags().IntVar(&limit, "limit", 0, "stop after this many items; 0 does not stop")
 	cmd.Flags().BoolVar(&keysOnly, "keys-only", false, "leave the values out")
+	cmd.Flags().BoolVar(&reverse, "reverse", false, "from the last key to the first")
+	cmd.Flags().BoolVar(&count, "count", false, "print only how many there are")
 	cmd.Flags().StringVarP(&format, "output", "o", "", "table, raw or json")
+	cmd.MarkFlagsMutuallyExclusive("count", "output")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		r, err := keys.decode(&enc)
 		if err != nil {
@@ -79,8 +95,14 @@ func (a *app) scanCommand() *cobra.Command {
 			return err
 		}
 		options := []kvd.ScanOption{kvd.Limit(limit)}
-		if keysOnly {
+		if keysOnly || count {
 			options = append(options, kvd.KeysOnly())
+		}
+		if reverse {
+			options = append(options, kvd.Reverse())
+		}
+		if count {
+			printer = countPrinter(a.out)
 		}
 		err = server.with(func(c *kvd.Client) error {
 			for item, err := range c.Scan(cmd.Context(), r, options...) {
@@ -93,6 +115,9 @@ func (a *app) scanCommand() *cobra.Command {
 			}
 			return nil
 		})
+		if count && err != nil {
+			return err // a number would be believed
+		}
 		return errors.Join(err, printer.flush())
 	}
 	return cmd
@@ -109,7 +134,8 @@ func newItemPrinter(w io.Writer, format string, enc *encoding, keysOnly bool) (*
 	switch format {
 	case "json":
 		return &itemPrinter{flush: out.Flush, print: func(item *kvd.Item) error {
-			l := line{Key: item.Key, Value: item.Value, Version: item.Version, KeyOnly: keysOnly}
+			l := newLine(item)
+			l.KeyOnly = keysOnly
 			return l.write(out)
 		}}, nil
 	case "raw":
@@ -124,6 +150,15 @@ func newItemPrinter(w io.Writer, format string, enc *encoding, keysOnly bool) (*
 		return tablePrinter(out, enc, keysOnly), nil
 	}
 	return nil, usagef("--output %q; want table, raw or json", format)
+}
+
+// countPrinter prints how many items there were.
+func countPrinter(w io.Writer) *itemPrinter {
+	n := 0
+	return &itemPrinter{
+		print: func(*kvd.Item) error { n++; return nil },
+		flush: func() error { _, err := fmt.Fprintln(w, n); return err },
+	}
 }
 
 // tableBlock is how many rows share the width of their columns: a scan may be

@@ -1,0 +1,131 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/kvd-db/kvd/pkg/kvd"
+)
+
+// rangeRemoval removes the keys of a range, once whoever asked for it has seen
+// what that means.
+type rangeRemoval struct {
+	app              *app
+	enc              *encoding
+	all, dryRun, yes bool
+	durability       kvd.Durability
+}
+
+func (r *rangeRemoval) flags(cmd *cobra.Command) {
+	cmd.Flags().BoolVar(&r.all, "all", false, "remove every key of the store")
+	cmd.Flags().BoolVar(&r.dryRun, "dry-run", false, "count the keys of the range, show the first ones, and remove nothing")
+	cmd.Flags().BoolVarP(&r.yes, "yes", "y", false, "do not ask")
+	for _, name := range boundFlags {
+		cmd.MarkFlagsMutuallyExclusive("all", name)
+	}
+}
+
+// everything reports whether no key lies outside a range.
+func everything(r kvd.Range) bool {
+	const first = "\x00" // of all keys: none is empty
+	return len(r.End) == 0 && string(r.Start) <= first
+}
+
+func (r *rangeRemoval) run(ctx context.Context, c *kvd.Client, keys kvd.Range) error {
+	asks := !r.yes && isTerminal(r.app.in)
+	if r.dryRun || asks {
+		shown := r.app.out
+		if !r.dryRun {
+			shown = r.app.err // with the question
+		}
+		count, err := r.show(ctx, c, keys, shown)
+		if err != nil || r.dryRun || count == 0 {
+			return err
+		}
+		if err := r.app.confirm(ctx, "Remove them?"); err != nil {
+			return err
+		}
+	}
+	begin := time.Now()
+	if err := r.remove(ctx, c, keys); err != nil {
+		return err
+	}
+	r.app.say("ok  %v\n", time.Since(begin).Round(time.Microsecond))
+	return nil
+}
+
+// shownKeys is how many keys give an idea of what a range holds: they and the
+// question fit on a screen.
+const shownKeys = 10
+
+// show prints how many keys there are and the first of them.
+func (r *rangeRemoval) show(ctx context.Context, c *kvd.Client, keys kvd.Range, w io.Writer) (count int, err error) {
+	var first strings.Builder
+	for item, err := range c.Scan(ctx, keys, kvd.KeysOnly()) {
+		if err != nil {
+			return count, err
+		}
+		if count++; count <= shownKeys {
+			fmt.Fprintf(&first, "  %s\n", r.enc.encode(item.Key, true))
+		}
+	}
+	if count > shownKeys {
+		fmt.Fprintf(&first, "  and %d more\n", count-shownKeys)
+	}
+	_, err = fmt.Fprintf(w, "keys that would go: %d\n%s", count, first.String())
+	return count, err
+}
+
+// remove removes the keys at one moment. A range delete has to have an end: where
+// the range has none it is the last key, which is read in the same transaction.
+func (r *rangeRemoval) remove(ctx context.Context, c *kvd.Client, keys kvd.Range) error {
+	durable := kvd.Durable(r.durability)
+	if len(keys.End) > 0 {
+		return c.DeleteRange(ctx, keys, durable)
+	}
+	return c.Update(ctx, func(tx *kvd.Txn) error {
+		for last, err := range tx.Scan(ctx, keys, kvd.Reverse(), kvd.Limit(1), kvd.KeysOnly()) {
+			if err != nil {
+				return err
+			}
+			if string(keys.Start) < string(last.Key) && string(last.Key) > "\x00" {
+				if err := tx.DeleteRange(ctx, kvd.Between(keys.Start, last.Key)); err != nil {
+					return err
+				}
+			}
+			return tx.Delete(ctx, last.Key)
+		}
+		return nil
+	}, kvd.CommitWith(durable))
+}
+
+// errRefused: whoever was asked did not agree.
+var errRefused = errors.New("nothing was removed")
+
+// confirm asks a person, and returns nil if the answer is yes.
+func (a *app) confirm(ctx context.Context, question string) error {
+	fmt.Fprintf(a.err, "%s [y/N] ", question)
+	// A read of a terminal cannot be called off; it ends with the process.
+	answer := make(chan string, 1)
+	go func() {
+		line, _ := bufio.NewReader(a.in).ReadString('\n') // the end of input is no yes
+		answer <- line
+	}()
+	select {
+	case line := <-answer:
+		switch strings.ToLower(strings.TrimSpace(line)) {
+		case "y", "yes":
+			return nil
+		}
+		return errRefused
+	case <-ctx.Done():
+		return fmt.Errorf("%w: %w", errRefused, ctx.Err())
+	}
+}
