@@ -23,6 +23,8 @@ bugs=$(sed -n 's/^#: //p' "$0")
 #: bug13 ./internal/mergeiter
 #: bug14 ./internal/wal
 #: bug15 ./internal/manifest
+#: bug16 -failfast ./internal/engine
+#: bug17 -failfast ./internal/engine
 #: bug18 ./internal/engine
 #: bug19 ./internal/sstable
 #: bug20 ./internal/keyhash

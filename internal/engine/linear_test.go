@@ -47,7 +47,7 @@ func (r engineRegisters) get(key string) (item, bool, error) {
 	if errors.Is(err, kv.ErrNotFound) {
 		return item{}, false, nil
 	}
-	return item{string(got.Value), got.Version}, err == nil, err
+	return item{value: string(got.Value), version: got.Version}, err == nil, err
 }
 
 // registerInput and registerOutput are one operation of a history.
@@ -82,9 +82,9 @@ var registerModel = porcupine.Model{
 		newer := out.version == 0 || out.version > now.version
 		switch in.kind {
 		case 'p':
-			return newer, registerOutput{item{in.value, out.version}, true}
+			return newer, registerOutput{item{value: in.value, version: out.version}, true}
 		case 'd':
-			return newer, registerOutput{item{"", out.version}, false}
+			return newer, registerOutput{item{version: out.version}, false}
 		}
 		if out.found != now.found || out.value != now.value {
 			return false, now

@@ -62,6 +62,7 @@ var testSupport = map[string]bool{
 	"internal/modeltest":         true,
 	"internal/torture":           true,
 	"internal/torture/kvdbinary": true,
+	"internal/torture/history":   true,
 	"pkg/kvd/kvdtest":            true,
 }
 

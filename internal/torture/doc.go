@@ -5,4 +5,8 @@
 //
 // The oracle lives in the test's memory, so it survives the death of the server.
 // KILL_CYCLES sets the number of kills (default 3; `make crash` does 100).
+//
+// Whether transactions are strictly serializable, over kills, pauses and retries,
+// package history judges. SERIAL_TXNS sets the number of transactions (default
+// 10,000; `make serializable` does a million).
 package torture

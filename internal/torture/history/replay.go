@@ -1,0 +1,134 @@
+package history
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"github.com/kvd-db/kvd/internal/kv"
+)
+
+// cell is what the map of the replay holds for a key.
+type cell struct {
+	value   Value
+	version kv.SeqNum // of the last write, be it a delete
+	by      *Op
+}
+
+// view is something to look at when the replay has come to a version.
+type view struct {
+	at kv.SeqNum
+	op *Op
+}
+
+// replay performs the writes in the order of their versions and looks at what
+// everybody saw (R2, R3).
+//
+// Of what a Get or a Snapshot found absent it notes the version of the delete,
+// which followTime needs.
+func (c *checker) replay() {
+	views := c.sortedViews()
+	for _, o := range c.commits {
+		for len(views) > 0 && views[0].at < o.Version {
+			c.compare("R2", views[0].op, views[0].at)
+			views = views[1:]
+		}
+		if o.ReadVersion >= o.Version {
+			c.violated("R2", func() string { return fmt.Sprintf("what was read is newer than what was written:\n  %s", o) })
+		}
+		c.compare("R3", o, o.Version)
+		c.apply(o)
+	}
+	for _, v := range views {
+		c.compare("R2", v.op, v.at)
+	}
+}
+
+// sortedViews returns all that was seen at some version, by version.
+func (c *checker) sortedViews() []view {
+	views := make([]view, 0, len(c.views)+len(c.commits))
+	for _, o := range c.views {
+		at := o.ReadVersion
+		if at == 0 && o.Kind == Get {
+			at = o.Reads[0].Version // when it was written it was there
+		}
+		views = append(views, view{at, o})
+	}
+	for _, o := range c.commits {
+		if o.ReadVersion != 0 {
+			views = append(views, view{o.ReadVersion, o})
+		}
+	}
+	slices.SortFunc(views, func(a, b view) int { return cmp.Compare(a.at, b.at) })
+	return views
+}
+
+// apply performs the writes of an Op in their order.
+func (c *checker) apply(o *Op) {
+	for _, w := range o.Writes {
+		for k := w.Key; k < w.end(); k++ {
+			c.cells[k] = cell{w.Value, o.Version, o}
+		}
+	}
+}
+
+// compare holds what an Op saw against the map as it is now.
+func (c *checker) compare(rule string, o *Op, at kv.SeqNum) {
+	for i := range o.Reads {
+		r := &o.Reads[i]
+		if !c.cells[r.Key].shows(*r) {
+			c.wrong(rule, o, at, *r)
+		} else if r.Value == Absent && o.Kind != Commit {
+			r.Version = c.cells[r.Key].version
+		}
+	}
+	for _, s := range o.Scans {
+		seen := s.Seen
+		for k := s.From; k < s.To; k++ {
+			r := Read{Key: k}
+			if len(seen) > 0 && seen[0].Key == k {
+				r, seen = seen[0], seen[1:]
+			}
+			if !c.cells[k].shows(r) {
+				c.wrong(rule, o, at, r)
+			}
+		}
+		if len(seen) > 0 {
+			c.violated(rule, func() string { return fmt.Sprintf("a scan gave %s where it does not belong:\n  %s", seen[0], o) })
+		}
+	}
+}
+
+// shows reports whether a read of the cell could be r.
+func (c *cell) shows(r Read) bool {
+	switch r.Value {
+	case Absent:
+		return c.value == Absent
+	case Unseen:
+		return c.value != Absent && (r.Version == 0 || r.Version == c.version)
+	}
+	return c.value == r.Value && (r.Version == 0 || r.Version == c.version)
+}
+
+// wrong notes a read that is not what it should be.
+func (c *checker) wrong(rule string, o *Op, at kv.SeqNum, r Read) {
+	c.violated(rule, func() string {
+		cell := &c.cells[r.Key]
+		what := fmt.Sprintf("at version %d somebody saw %s, and it was %s:\n  %s", at, r, Read{r.Key, cell.value, cell.version}, o)
+		if cell.by != nil {
+			what += fmt.Sprintf("\n  last written by %s", cell.by)
+		}
+		if writer := c.writerOf(r); writer != nil {
+			what += fmt.Sprintf("\n  what was seen was written by %s", writer)
+		}
+		return what
+	})
+}
+
+// writerOf returns whoever wrote what a read saw.
+func (c *checker) writerOf(r Read) *Op {
+	if r.Value == Absent {
+		return nil
+	}
+	return c.commitAt(r.Version)
+}

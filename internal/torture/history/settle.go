@@ -1,0 +1,151 @@
+package history
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/kvd-db/kvd/internal/kv"
+)
+
+// answer is what one attempt at a write got.
+type answer struct {
+	version      kv.SeqNum
+	deduplicated bool
+	tells        bool // whether the call says if it was deduplicated
+}
+
+// maxAttempts at a write whose outcome stays unknown.
+const maxAttempts = 20
+
+// loseEvery is how many answers come for one that a client takes for lost.
+const loseEvery = 100
+
+// settle sends a write until its outcome is known, and notes it. What was answered
+// the last time, if it failed, is returned as refusal. An attempt that succeeds may
+// fill in what it learnt of o.
+//
+// A refusal settles a write only if nobody can still be at work on an earlier
+// attempt: if it never was in doubt, or the life in which it was has ended, or if
+// it is the conflict of a transaction, for what was written since stays written.
+func (c *Client) settle(ctx context.Context, o *Op, try func(context.Context, kv.WriteOptions) (answer, error)) (refusal, _ error) {
+	c.sequence++
+	options := kv.WriteOptions{
+		Durability: c.plan.Durabilities[c.rng.IntN(len(c.plan.Durabilities))],
+		Origin:     kv.Origin{ClientID: c.name, Sequence: c.sequence, KnownVersion: c.seen},
+	}
+	o.Kind, o.Client, o.Outcome, o.Call = Commit, c.number, Unknown, c.now()
+	doubt := 0         // the last life in which an attempt was in doubt
+	var past kv.SeqNum // a version that was visible before the last attempt
+	var lost kv.SeqNum // what was answered and thrown away
+	for range maxAttempts {
+		life := c.store.Life()
+		attempt, cancel := c.attempt(ctx)
+		got, err := try(attempt, options)
+		cancel()
+		o.Return = c.now()
+		switch {
+		case err == nil && lost == 0 && c.rng.IntN(loseEvery) == 0:
+			// As if the answer had not come.
+			c.Tally.Lost++
+			lost, past, doubt, options.Origin.Retried = got.version, got.version, life, true
+		case lost != 0 && (err == nil && got.version != lost || refused(err)):
+			return nil, fmt.Errorf("client %d: acknowledged as version %d, and sent again as %d (%v): %s", c.number, lost, got.version, err, o)
+		case err == nil:
+			o.Outcome, o.Version = Done, got.version
+			c.seen = max(c.seen, got.version)
+			c.Log.Add(*o)
+			return nil, c.resolved(o, got, doubt, life, past)
+		case ctx.Err() != nil:
+			return nil, ctx.Err()
+		case errors.Is(err, kv.ErrUncertain), errors.Is(err, ErrDown), errors.Is(err, context.DeadlineExceeded):
+			options.Origin.Retried = true
+			if doubt = c.store.Life(); errors.Is(err, ErrDown) {
+				doubt = life // or a later one, but that is over too
+				if err := c.store.Restarted(ctx, life); err != nil {
+					return nil, err
+				}
+			}
+			// Whoever looks before the retry sees a write that takes effect twice.
+			probe, err := c.snapshot(ctx, o.keys())
+			if err != nil {
+				return nil, err
+			}
+			if probe != nil {
+				past = probe.ReadVersion
+			}
+		case errors.Is(err, kv.ErrOverloaded):
+			if err := pause(ctx); err != nil {
+				return nil, err
+			}
+		case !refused(err):
+			return nil, fmt.Errorf("client %d: %w, of %s", c.number, err, o)
+		case doubt == life && !(errors.Is(err, kv.ErrConflict) && o.ReadVersion != 0):
+			if err := c.store.Restarted(ctx, life); err != nil {
+				return nil, err
+			}
+		default:
+			o.Outcome = Refused
+			c.Log.Add(*o)
+			if doubt != 0 {
+				c.Tally.RefusedAtRetry++
+			}
+			return err, nil
+		}
+	}
+	c.Log.Add(*o)
+	c.Tally.Forgotten++
+	return kv.ErrUncertain, nil
+}
+
+// pause gives a store that has too much to do some time.
+func pause(ctx context.Context) error {
+	select {
+	case <-time.After(20 * time.Millisecond):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// refused reports whether an error says that the write did not happen.
+func refused(err error) bool {
+	return errors.Is(err, kv.ErrConflict) || errors.Is(err, kv.ErrConditionFailed) || errors.Is(err, kv.ErrVersionGone)
+}
+
+// resolved counts a write that was acknowledged, and sees that the store tells the
+// truth about what was applied before.
+func (c *Client) resolved(o *Op, got answer, doubt, life int, past kv.SeqNum) error {
+	if got.deduplicated {
+		c.Tally.Deduplicated++
+	}
+	if doubt == 0 {
+		if got.deduplicated {
+			return fmt.Errorf("client %d: deduplicated at the first attempt: %s", c.number, o)
+		}
+		return nil
+	}
+	before := got.version <= past || got.deduplicated
+	if before {
+		c.Tally.Applied++
+	} else {
+		c.Tally.AppliedByRetry++
+	}
+	if got.tells && got.version <= past && !got.deduplicated {
+		return fmt.Errorf("client %d: an old version, and not deduplicated: %s", c.number, o)
+	}
+	if doubt < life && got.deduplicated && got.version > past {
+		return fmt.Errorf("client %d: deduplicated, but it was not there after the restart, at %d: %s", c.number, past, o)
+	}
+	return nil
+}
+
+// keys returns some keys that an Op writes.
+func (o *Op) keys() []Key {
+	var keys []Key
+	for _, w := range o.Writes {
+		keys = append(keys, w.Key)
+	}
+	return keys
+}

@@ -1,0 +1,13 @@
+#!/usr/bin/env bash
+# Strict serializability at length: transactions of 16 clients against the real
+# process, which is killed and paused meanwhile; all of them are replayed in the
+# order of their versions. Prints the counts. Takes some five minutes.
+#
+#   SERIAL_TXNS=1000000 scripts/serializable.sh
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+export SERIAL_TXNS=${SERIAL_TXNS:-1000000}
+
+echo "serializable: $SERIAL_TXNS transactions"
+go test -count=1 -timeout 6h -v -run StrictlySerializable ./internal/torture | grep -vE '^(=== |PASS)'
