@@ -107,7 +107,9 @@ func (e *Engine) pin(ctx context.Context) (*pin, error) {
 // snapshots are the leases on versions.
 //
 //	L1. A lease that has not ended holds a pin.
-//	L2. All leases on a version have the same time.
+//	L2. All leases on a version have the same time, those that have ended too:
+//	    their owners, who may not know it yet, must not read at another time. (On a
+//	    full disk, where no new version can be made, only those that have not ended.)
 //	L3. A lease has ended at its time at the latest, whenever the keeper comes to
 //	    take it out.
 //
@@ -126,6 +128,14 @@ type snapshots struct {
 	mu        sync.Mutex
 	byID      map[uint64]*lease
 	byVersion map[kv.SeqNum][]*lease
+	last      lastLease
+}
+
+// lastLease is the version and the time of the newest lease. Versions are leased
+// in ascending order.
+type lastLease struct {
+	at  kv.SeqNum
+	now uint64
 }
 
 // lease is a right to a version until a time. Guarded by snapshots.mu.
@@ -142,9 +152,9 @@ func newSnapshots(o *Options, s *sequencer) *snapshots {
 	}
 }
 
-// begin takes over a fresh pin and leases it. If there is a lease on its version
-// already, from an earlier time, it joins that one if it may share; else it
-// reports false, and also if the store has no version yet: readers would take
+// begin takes over a fresh pin and leases it. If there is, or was, a lease on its
+// version from an earlier time, it joins that one if it may share; else it reports
+// false, and also if the store has no version yet: readers would take
 // zero for the newest. Unless there is a new lease the pin is released.
 func (s *snapshots) begin(p *pin, length time.Duration, share bool) (snapshot kv.Snapshot, ok bool, err error) {
 	defer func() {
@@ -162,10 +172,10 @@ func (s *snapshots) begin(p *pin, length time.Duration, share bool) (snapshot kv
 	if p.at == 0 {
 		return kv.Snapshot{}, false, nil
 	}
+	if p.at == s.last.at && p.now != s.last.now && !share {
+		return kv.Snapshot{}, false, nil
+	}
 	if others := s.byVersion[p.at]; len(others) > 0 && others[0].pin.now != p.now {
-		if !share {
-			return kv.Snapshot{}, false, nil
-		}
 		s.sequencer.release(p)
 		p = s.sequencer.again(others[0].pin)
 	}
@@ -175,6 +185,7 @@ func (s *snapshots) begin(p *pin, length time.Duration, share bool) (snapshot kv
 	}
 	granted := s.grant(l, length, now)
 	l.until = now.Add(granted)
+	s.last = lastLease{p.at, p.now}
 	s.byID[l.id] = l
 	s.byVersion[p.at] = append(s.byVersion[p.at], l)
 	return kv.Snapshot{ID: l.id, Version: p.at, Lease: granted}, true, nil

@@ -1,0 +1,40 @@
+package engine
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/vfs"
+)
+
+// Who reads on after the lease has ended learns that, and does not see what a
+// later snapshot sees, though nothing was written in between: time went on, and
+// keys are gone.
+func TestNoLaterLeaseRevivesOneThatEnded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tt := newTestTime()
+		o := small(vfs.NewMem())
+		o.time = tt.source()
+		e := open(t, o)
+		putFor(t, e, "a", "v", time.Second, kv.DurabilityMemory)
+		old := begin(t, e, time.Second)
+		requireAt(t, e, old, "a", "v")
+		scan, err := e.Scan(context.Background(), kv.Range{}, kv.ScanOptions{At: old.Version})
+		require.NoError(t, err)
+		time.Sleep(time.Second)
+		tt.pass(time.Second)
+		later := begin(t, e, time.Minute)
+		_, err = getAt(e, later.Version, "a")
+		require.ErrorIs(t, err, kv.ErrNotFound)
+		_, err = getAt(e, old.Version, "a")
+		require.ErrorIs(t, err, kv.ErrVersionGone)
+		require.False(t, scan.Next())
+		require.ErrorIs(t, scan.Err(), kv.ErrVersionGone)
+		require.NoError(t, scan.Close())
+	})
+}
