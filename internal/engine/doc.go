@@ -12,12 +12,19 @@
 //	G2. After a crash at any moment, every write acknowledged at its durability
 //	    is there, and every other write, batch or not, is wholly there or wholly
 //	    absent.
-//	G3. Single-key operations are linearizable; LookupAt and Scan read one version
-//	    of all partitions, which holds every write acknowledged before the call.
+//	G3. Transactions, batches, conditional writes and reads of one version are
+//	    strictly serializable, in the order of their versions; single-key operations
+//	    are linearizable. LookupAt and Scan read one version of all partitions, which
+//	    holds every write acknowledged before the call.
 //	G4. Sequence numbers are unique and grow, across restarts too.
 //	G5. Damage is reported as a *kv.CorruptionError, never served.
 //	G6. Queues, batches and memtables are bounded. Past the bound a caller waits,
 //	    gradually longer, and in the end gets a *kv.OverloadError.
+//	G7. A named write (kv.Origin) is applied once, however often and over how many
+//	    restarts it is sent. Where that can no longer be told the answer is
+//	    kv.ErrUncertain, never a second application.
+//	G8. A key is not seen from its expiry on, and never again: not after a restart,
+//	    a crash or a jump of the machine's clock.
 //
 // # The numbers
 //
@@ -26,6 +33,17 @@
 // highest below which everything has been applied. A snapshot waits until the
 // visible number has reached what any partition may have acknowledged, and reads
 // there.
+//
+// A single Get reads what its own partition has published, which may be ahead of
+// the visible number. It orders with all that touches its key.
+//
+// # A transaction
+//
+// It is optimistic: its reads come from a snapshot, its writes are the caller's
+// until Commit brings both. The partitions concerned then hold still for as long
+// as it takes to look into their memtables, and the log gives the record its
+// place; what lost has written nothing. A condition is the same with one read. The
+// wait for the disk comes after, so commits share syncs with everything else.
 //
 // # Time
 //

@@ -57,7 +57,8 @@ type Reader interface {
 
 	// Scan returns the items of a range as of one version, in key order or, if
 	// o.Reverse is set, in exactly the other. It ends early, with an error, when ctx
-	// does. It may outlive the snapshot that it reads at. The caller closes it.
+	// does, and with kv.ErrVersionGone once the snapshot that it reads at has ended.
+	// The caller closes it.
 	Scan(ctx context.Context, r kv.Range, o kv.ScanOptions) (Scanner, error)
 }
 
