@@ -2,6 +2,7 @@ package kvd
 
 import (
 	"context"
+	"fmt"
 	"math/rand/v2"
 	"sync/atomic"
 	"time"
@@ -57,6 +58,7 @@ type attempts struct {
 	op       string
 	deadline time.Time // zero: none
 	n        int       // tries so far
+	before   error     // why the last try that failed for the moment did, nil if none
 
 	// Of a write. One without a name is not tried again once it is in doubt.
 	write bool
@@ -109,6 +111,13 @@ func (a *attempts) requestOptions(d kvdpb.Durability) *kvdpb.RequestOptions {
 func (a *attempts) again(ctx context.Context, f *fault) error {
 	a.n++
 	a.judge(f)
+	if f.err == context.DeadlineExceeded && a.before != nil {
+		// The time ran out on tries that could not have helped: say why as well.
+		f.err = fmt.Errorf("%w: %w", f.err, a.before)
+	}
+	if f.transient {
+		a.before = f.err
+	}
 	if !f.transient || a.doubt && !a.name.given() || a.n == maxAttempts {
 		return f.error(a.op, a.doubt, a.n)
 	}

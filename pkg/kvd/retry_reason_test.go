@@ -1,0 +1,24 @@
+package kvd
+
+import (
+	"context"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// Whose time runs out while nobody can be reached learns both.
+func TestADeadlineAfterFailedTriesSaysWhyTheyFailed(t *testing.T) {
+	c := &Client{budget: newRetryBudget()}
+	tries := c.attempts(t.Context(), "get")
+	require.NoError(t, tries.again(t.Context(), &fault{err: ErrUnavailable, transient: true, undone: true}))
+	err := tries.again(t.Context(), &fault{err: context.DeadlineExceeded, undone: true})
+	assert.ErrorIs(t, err, context.DeadlineExceeded)
+	assert.ErrorIs(t, err, ErrUnavailable)
+
+	tries = c.attempts(t.Context(), "get")
+	err = tries.again(t.Context(), &fault{err: context.DeadlineExceeded, undone: true})
+	assert.ErrorIs(t, err, context.DeadlineExceeded)
+	assert.NotErrorIs(t, err, ErrUnavailable, "a server that is only slow was reached")
+}
