@@ -202,6 +202,7 @@ func TestDeadlineOfAQueuedWriteAndOfATakenOne(t *testing.T) {
 		g.open()
 		all.Wait()
 		put(t, e, other+"x", "later", synced)
+		synctest.Wait() // what was taken has nobody who waits for it
 		requireAbsent(t, e, keys[1])
 		requireValue(t, e, other, "taken")
 		requireAbsent(t, open(t, small(mem.CrashImage(vfs.DropAll, nil))), keys[1])
