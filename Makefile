@@ -1,7 +1,7 @@
 # Everything here is a script in scripts/ or one Go command; nothing needs more
 # than Go and make, unless a target says so.
 
-.PHONY: run build test check fuzz crash serializable bench proto clean
+.PHONY: run build test check fuzz crash serializable bench bench-engines proto clean
 
 # Binaries are static and the same on every machine.
 GOFLAGS_BUILD := -trimpath -buildvcs=auto
@@ -29,6 +29,9 @@ serializable: ## a million transactions against a server that is killed, and the
 
 bench: build ## the canonical benchmark, one minute a mix
 	./scripts/bench.sh
+
+bench-engines: ## scans of the engine and of other embedded stores, in turns
+	./scripts/bench-engines.sh
 
 proto: ## regenerate pkg/kvdpb; needs protoc
 	./scripts/proto.sh

@@ -1,0 +1,144 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+
+	"github.com/kvd-db/kvd/bench/peers"
+)
+
+// keyBytes is the length of a key: its number in decimal with leading zeros.
+const keyBytes = 16
+
+// dataset is the entries that every engine holds: the keys with the numbers from
+// 0 up to Keys, each with a value of random bytes whose first and last tell which
+// key it belongs to.
+type dataset struct {
+	Keys       int    `json:"keys"`
+	ValueBytes int    `json:"valueBytes"`
+	Order      string `json:"order"` // of the load: orderRandom or orderSorted
+}
+
+const (
+	orderRandom = "random"
+	orderSorted = "sorted"
+)
+
+// A value has a first and a last byte, and is small enough that no store keeps
+// it apart from its key unless the store chooses to.
+const (
+	minValueBytes = 2
+	maxValueBytes = 64 << 10
+)
+
+func (d dataset) validate() error {
+	switch {
+	case d.Keys < 1:
+		return fmt.Errorf("%d keys, want at least 1", d.Keys)
+	case d.ValueBytes < minValueBytes || d.ValueBytes > maxValueBytes:
+		return fmt.Errorf("values of %d bytes, want %d to %d", d.ValueBytes, minValueBytes, maxValueBytes)
+	case d.Order != orderRandom && d.Order != orderSorted:
+		return fmt.Errorf("load order %q, want %s or %s", d.Order, orderRandom, orderSorted)
+	}
+	return nil
+}
+
+// loadBatch is the entries of one Load: enough that calls cost nothing, and
+// within what every store takes in a batch.
+const loadBatch = 1000
+
+// load gives all entries to put, in batches and in the order of the data set.
+// put borrows them.
+func (d dataset) load(put func([]peers.Entry) error) error {
+	random := rand.NewChaCha8([32]byte{1})
+	numbers := rand.New(random)
+	order := func(i int) int { return i }
+	if d.Order == orderRandom {
+		order = func() func(int) int {
+			shuffled := numbers.Perm(d.Keys)
+			return func(i int) int { return shuffled[i] }
+		}()
+	}
+	batch := make([]peers.Entry, loadBatch)
+	for i := range batch {
+		batch[i] = peers.Entry{Key: make([]byte, keyBytes), Value: make([]byte, d.ValueBytes)}
+	}
+	for from := 0; from < d.Keys; from += loadBatch {
+		n := min(loadBatch, d.Keys-from)
+		for i := range n {
+			e, number := &batch[i], order(from+i)
+			putKey(e.Key, number)
+			if _, err := random.Read(e.Value); err != nil {
+				return err
+			}
+			e.Value[0], e.Value[d.ValueBytes-1] = byte(number), byte(number>>8)
+		}
+		if err := put(batch[:n]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// walk moves a cursor over at most limit entries and checks that they are those
+// with the numbers from first on, in steps of one up or down, with values of
+// theirs. It returns how many it saw, and closes the cursor.
+//
+// It costs some 5 ns an entry, which every engine pays.
+func (d dataset) walk(c peers.Cursor, first, step, limit int) (seen int, err error) {
+	defer func() {
+		if closed := c.Close(); err == nil {
+			err = closed
+		}
+	}()
+	var want [keyBytes]byte
+	putKey(want[:], first)
+	number := first
+	for seen < limit && c.Next() {
+		key, value := c.Entry()
+		if !bytes.Equal(key, want[:]) {
+			return seen, fmt.Errorf("wrong answer: entry %d of the scan has key %q, want %q", seen, key, want[:])
+		}
+		if len(value) != d.ValueBytes || value[0] != byte(number) || value[len(value)-1] != byte(number>>8) {
+			return seen, fmt.Errorf("wrong answer: key %q has a value of another one", key)
+		}
+		seen++
+		number += step
+		if step > 0 {
+			increment(want[:])
+		} else {
+			decrement(want[:])
+		}
+	}
+	return seen, c.Err()
+}
+
+func putKey(dst []byte, number int) {
+	for i := keyBytes - 1; i >= 0; i-- {
+		dst[i] = '0' + byte(number%10)
+		number /= 10
+	}
+}
+
+// increment turns a key into that of the next number, decrement into that of the
+// one before. Behind the last number is the first.
+func increment(key []byte) {
+	for i := keyBytes - 1; i >= 0; i-- {
+		if key[i] < '9' {
+			key[i]++
+			return
+		}
+		key[i] = '0'
+	}
+}
+
+func decrement(key []byte) {
+	for i := keyBytes - 1; i >= 0; i-- {
+		if key[i] > '0' {
+			key[i]--
+			return
+		}
+		key[i] = '9'
+	}
+}

@@ -1,0 +1,70 @@
+// Command compare runs one workload on kvd's engine and on other embedded stores,
+// in turns and under equal conditions, and prints how they compare.
+//
+// Exit codes: 0 the comparison ended; 1 it failed, or a store gave a wrong answer;
+// 64 it was called the wrong way.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+)
+
+const (
+	exitOK    = 0
+	exitError = 1
+	exitUsage = 64 // EX_USAGE of sysexits(3)
+)
+
+// failure is an error of what a command did. Any other error is one of how it
+// was called.
+type failure struct{ err error }
+
+func (f *failure) Error() string { return f.err.Error() }
+func (f *failure) Unwrap() error { return f.err }
+
+// failed marks an error, unless nil, as one of what a command did.
+func failed(err error) error {
+	if err == nil {
+		return nil
+	}
+	return &failure{err}
+}
+
+func main() {
+	os.Exit(run())
+}
+
+func run() int {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	context.AfterFunc(ctx, stop) // a second signal ends the process at once
+
+	root := &cobra.Command{
+		Use:           "compare",
+		Short:         "Compare kvd's engine with other embedded stores",
+		SilenceErrors: true,
+		SilenceUsage:  true,
+	}
+	root.CompletionOptions.HiddenDefaultCmd = true
+	root.AddCommand(newScanCommand(), newWorkerCommand())
+
+	command, err := root.ExecuteContextC(ctx)
+	var failure *failure
+	switch {
+	case err == nil:
+		return exitOK
+	case errors.As(err, &failure):
+		fmt.Fprintf(os.Stderr, "compare: %v\n", err)
+		return exitError
+	default:
+		fmt.Fprintf(os.Stderr, "compare: %v\nsee %s --help\n", err, command.CommandPath())
+		return exitUsage
+	}
+}

@@ -1,0 +1,159 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"runtime/debug"
+	"slices"
+	"text/tabwriter"
+
+	"github.com/kvd-db/kvd/internal/workload"
+)
+
+// round is what the engines did in one round, by their place in the list.
+type round map[shape][]result
+
+// shapes in the order in which they are measured and printed.
+var shapes = []shape{shapeForward, shapeBackward, shapeShort}
+
+// spread is the median of some numbers and the range they lie in.
+type spread struct {
+	median, least, most float64
+}
+
+func newSpread(values []float64) spread {
+	sorted := slices.Sorted(slices.Values(values))
+	n := len(sorted)
+	return spread{(sorted[(n-1)/2] + sorted[n/2]) / 2, sorted[0], sorted[n-1]}
+}
+
+// units are what an engine did of a shape in a task: scans if they are short,
+// entries otherwise.
+func (r result) units(s shape, o *scanOptions) float64 {
+	if s == shapeShort {
+		return float64(o.shortScans)
+	}
+	return float64(r.Entries)
+}
+
+// rate is what engine i did a second in a round, and cost the CPU seconds that it
+// took for each.
+func (r round) rate(s shape, i int, o *scanOptions) float64 {
+	return r[s][i].units(s, o) / r[s][i].Elapsed.Seconds()
+}
+
+func (r round) cost(s shape, i int, o *scanOptions) float64 {
+	return r[s][i].CPU.Seconds() / r[s][i].units(s, o)
+}
+
+// spreadOf applies f to the measured rounds.
+func spreadOf(rounds []round, f func(round) float64) spread {
+	var values []float64
+	for _, r := range rounds[1:] {
+		values = append(values, f(r))
+	}
+	return newSpread(values)
+}
+
+// printScans prints what each engine did, how ours compares with each, and what CPU
+// time and memory the scans took.
+func printScans(w io.Writer, o *scanOptions, env workload.Environment, processes []*process, rounds []round) error {
+	report := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintf(report, "%d entries of %d + %d bytes, loaded in %s order; %d MiB; %d rounds\n",
+		o.data.Keys, keyBytes, o.data.ValueBytes, o.data.Order, o.memory, o.rounds)
+	fmt.Fprintf(report, "%s, %d CPUs, %s, %s, kernel %s, commit %s, %s\n\n",
+		env.CPU, env.GOMAXPROCS, env.FileSystem, env.Go, env.Kernel, env.Commit, env.Time)
+
+	printRates(report, o, processes, rounds)
+	printRatios(report, o, processes, rounds)
+	printCosts(report, o, processes, rounds)
+	printMemory(report, processes, rounds)
+	return report.Flush()
+}
+
+// printRates gives medians.
+func printRates(w io.Writer, o *scanOptions, processes []*process, rounds []round) {
+	fmt.Fprint(w, "engine\tversion\tforward\tbackward\tshort\t\n")
+	fmt.Fprintf(w, "\t\tM entries/s\tM entries/s\tk scans of %d/s\t\n", shortEntries)
+	for i, p := range processes {
+		fmt.Fprintf(w, "%s\t%s\t", p.name, version(p.name))
+		for _, s := range shapes {
+			unit := 1e6
+			if s == shapeShort {
+				unit = 1e3
+			}
+			fmt.Fprintf(w, "%.2f\t", spreadOf(rounds, func(r round) float64 { return r.rate(s, i, o) }).median/unit)
+		}
+		fmt.Fprintln(w)
+	}
+}
+
+// printRatios compares within rounds, whose runs were made seconds apart, so that
+// a machine that gets slower or faster meanwhile changes little.
+func printRatios(w io.Writer, o *scanOptions, processes []*process, rounds []round) {
+	us := slices.IndexFunc(processes, func(p *process) bool { return p.name == ours })
+	if us < 0 {
+		return
+	}
+	fmt.Fprintf(w, "\n%s / engine\tforward\tbackward\tshort\t\n", ours)
+	for i, p := range processes {
+		if i == us {
+			continue
+		}
+		fmt.Fprintf(w, "%s\t", p.name)
+		for _, s := range shapes {
+			ratio := spreadOf(rounds, func(r round) float64 { return r.rate(s, us, o) / r.rate(s, i, o) })
+			fmt.Fprintf(w, "%.2f (%.2f-%.2f)\t", ratio.median, ratio.least, ratio.most)
+		}
+		fmt.Fprintln(w)
+	}
+}
+
+// printCosts gives medians of the CPU time that was used, garbage collection and
+// other threads included. It changes less than rates do when others use the
+// machine too.
+func printCosts(w io.Writer, o *scanOptions, processes []*process, rounds []round) {
+	fmt.Fprint(w, "\nCPU\tforward\tbackward\tshort\t\n")
+	fmt.Fprint(w, "\tns/entry\tns/entry\tus/scan\t\n")
+	for i, p := range processes {
+		fmt.Fprintf(w, "%s\t", p.name)
+		for _, s := range shapes {
+			unit := 1e-9
+			if s == shapeShort {
+				unit = 1e-6
+			}
+			cost := spreadOf(rounds, func(r round) float64 { return r.cost(s, i, o) })
+			fmt.Fprintf(w, "%.1f (%.1f-%.1f)\t", cost.median/unit, cost.least/unit, cost.most/unit)
+		}
+		fmt.Fprintln(w)
+	}
+}
+
+// printMemory says by how much a process grew during a scan of everything.
+func printMemory(w io.Writer, processes []*process, rounds []round) {
+	fmt.Fprint(w, "\nMiB resident\tbefore\tfirst scan\tbefore\tlater scans\t\n")
+	for i, p := range processes {
+		first := rounds[0][shapeForward][i].Memory
+		before := spreadOf(rounds, func(r round) float64 { return mebibytes(r[shapeForward][i].Memory.BeforeBytes) })
+		growth := spreadOf(rounds, func(r round) float64 { return mebibytes(r[shapeForward][i].Memory.grown()) })
+		fmt.Fprintf(w, "%s\t%.0f\t+%.0f\t%.0f\t+%.0f (at most +%.0f)\t\n", p.name,
+			mebibytes(first.BeforeBytes), mebibytes(first.grown()), before.median, growth.median, growth.most)
+	}
+}
+
+func mebibytes(bytes int64) float64 { return float64(bytes) / (1 << 20) }
+
+// version returns that of an engine's module, empty if it is not known.
+func version(name string) string {
+	e, err := findEngine(name)
+	info, ok := debug.ReadBuildInfo()
+	if err != nil || !ok {
+		return ""
+	}
+	for _, m := range info.Deps {
+		if m.Path == e.module && m.Replace == nil {
+			return m.Version
+		}
+	}
+	return "" // built from this tree: the report names the commit
+}

@@ -1,0 +1,171 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"github.com/kvd-db/kvd/bench/peers"
+	"github.com/kvd-db/kvd/internal/workload"
+)
+
+// scanOptions describe a comparison of scans.
+type scanOptions struct {
+	data       dataset
+	engines    []string
+	rounds     int
+	shortScans int
+	memory     int64 // MiB
+	dir        string
+	profiles   string
+}
+
+func newScanCommand() *cobra.Command {
+	var o scanOptions
+	c := &cobra.Command{
+		Use:   "scan",
+		Short: "Compare whole scans, forward and backward, and short scans from random keys",
+		Long: `Compare whole scans, forward and backward, and short scans from random keys.
+
+Each engine runs in a process of its own, loads the same entries into a temporary
+directory, settles, and scans once without being measured. Then the engines take
+turns, round by round; a ratio compares two engines within one round. Every entry
+is checked: its key, its place and its value.`,
+		Example: `  compare scan --keys 1000000 --value-size 100 --rounds 3
+  compare scan --engines kvd,pebble --profile /tmp/profiles`,
+		Args: cobra.NoArgs,
+	}
+	f := c.Flags()
+	f.IntVar(&o.data.Keys, "keys", 1_000_000, "entries in each store")
+	f.IntVar(&o.data.ValueBytes, "value-size", 100, "bytes of a value")
+	f.StringVar(&o.data.Order, "load", orderRandom, "order in which entries are loaded: random or sorted")
+	f.StringSliceVar(&o.engines, "engines", engineNames(), "who takes part")
+	f.IntVar(&o.rounds, "rounds", 5, "rounds that are measured")
+	f.IntVar(&o.shortScans, "short-scans", 20_000, "short scans of each engine in a round")
+	f.Int64Var(&o.memory, "memory", 1024, "MiB of memtables and caches of each engine")
+	f.StringVar(&o.dir, "dir", ".", "where the temporary directory is made")
+	f.StringVar(&o.profiles, "profile", "", "existing directory for a CPU profile of each engine, load left out")
+	c.RunE = func(c *cobra.Command, _ []string) error {
+		if err := o.validate(); err != nil {
+			return err
+		}
+		return failed(compareScans(c.Context(), &o, c.OutOrStdout(), c.ErrOrStderr()))
+	}
+	return c
+}
+
+// minMemoryMiB is what the most demanding of the engines runs with.
+const minMemoryMiB = 32
+
+func (o *scanOptions) validate() error {
+	if err := o.data.validate(); err != nil {
+		return err
+	}
+	for _, name := range o.engines {
+		if _, err := findEngine(name); err != nil {
+			return err
+		}
+	}
+	switch {
+	case len(o.engines) == 0:
+		return errors.New("no engines")
+	case o.rounds < 1:
+		return fmt.Errorf("%d rounds, want at least 1", o.rounds)
+	case o.shortScans < 1:
+		return fmt.Errorf("%d short scans, want at least 1", o.shortScans)
+	case o.memory < minMemoryMiB:
+		return fmt.Errorf("%d MiB of memory, want at least %d", o.memory, minMemoryMiB)
+	}
+	return nil
+}
+
+// compareScans loads, measures and prints.
+func compareScans(ctx context.Context, o *scanOptions, stdout, stderr io.Writer) (err error) {
+	dir, err := os.MkdirTemp(o.dir, ".bench.")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+
+	var processes []*process
+	defer func() {
+		for _, p := range processes {
+			err = errors.Join(err, p.close())
+		}
+	}()
+	progress := newProgress(stderr)
+	for _, name := range o.engines {
+		p, err := startLoaded(ctx, o, name, dir, progress)
+		if p != nil {
+			processes = append(processes, p)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	rounds, err := measureScans(o, processes, progress)
+	if err != nil {
+		return err
+	}
+	return printScans(stdout, o, workload.ReadEnvironment(dir), processes, rounds)
+}
+
+// startLoaded returns a worker that is ready. It must be closed, also if there is
+// an error.
+func startLoaded(ctx context.Context, o *scanOptions, name, dir string, progress *progress) (*process, error) {
+	s := setup{
+		Engine: name, Data: o.data,
+		Store: peers.Options{Dir: filepath.Join(dir, name), MemoryBytes: o.memory << 20},
+	}
+	if err := os.Mkdir(s.Store.Dir, 0o700); err != nil {
+		return nil, err
+	}
+	profile := ""
+	if o.profiles != "" {
+		profile = filepath.Join(o.profiles, name+".prof")
+	}
+	p, err := startProcess(ctx, s, profile)
+	if err != nil {
+		return nil, err
+	}
+	err = p.waitReady(func(entries int) {
+		what := "loads"
+		if entries == o.data.Keys {
+			what = "settles"
+		}
+		progress.show("%s %s: %d of %d entries", name, what, entries, o.data.Keys)
+	})
+	if err == nil {
+		progress.line("%s loaded %d entries in %.1f s and settled in %.1f s",
+			name, o.data.Keys, p.ready.Load.Seconds(), p.ready.Settle.Seconds())
+	}
+	return p, err
+}
+
+// measureScans lets the engines take turns, and returns for each round what each
+// engine did in it. Round 0 fills caches.
+func measureScans(o *scanOptions, processes []*process, progress *progress) (rounds []round, err error) {
+	for n := range o.rounds + 1 {
+		r := round{}
+		for _, shape := range shapes {
+			r[shape] = make([]result, len(processes))
+			for i := range processes {
+				i = (i + n) % len(processes) // nobody always follows the same one
+				p := processes[i]
+				progress.show("round %d of %d: %s %s", n, o.rounds, p.name, shape)
+				r[shape][i], err = p.do(task{Shape: shape, Scans: o.shortScans, Seed: uint64(n)})
+				if err != nil {
+					return nil, err
+				}
+			}
+		}
+		rounds = append(rounds, r)
+	}
+	progress.line("%d rounds measured", o.rounds)
+	return rounds, nil
+}

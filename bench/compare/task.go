@@ -1,0 +1,112 @@
+package main
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"runtime/debug"
+	"syscall"
+	"time"
+
+	"github.com/kvd-db/kvd/bench/peers"
+)
+
+// shape is a way to read that is measured.
+type shape string
+
+const (
+	shapeForward  shape = "forward"  // one scan of everything
+	shapeBackward shape = "backward" // the same from the end
+	shapeShort    shape = "short"    // scans of shortEntries from random keys on
+)
+
+// shortEntries is the length of a short scan: a page of results.
+const shortEntries = 50
+
+// task is what a worker does at a time. Equal tasks make equal requests.
+type task struct {
+	Shape shape  `json:"shape"`
+	Scans int    `json:"scans"` // of shapeShort
+	Seed  uint64 `json:"seed"`  // of shapeShort
+}
+
+// result is what came of a task.
+type result struct {
+	Elapsed time.Duration `json:"elapsed"`
+	CPU     time.Duration `json:"cpu"` // of all threads, user and system
+	Entries int           `json:"entries"`
+	Memory  memoryUse     `json:"memory"`
+}
+
+// perform does a task and checks every answer.
+func perform(s peers.Store, d dataset, t task) (result, error) {
+	debug.FreeOSMemory() // garbage of other tasks is not this one's
+	memory, cpu, begin := memoryNow(), cpuTime(), time.Now()
+	entries, err := scan(s, d, t)
+	return result{
+		Elapsed: time.Since(begin),
+		CPU:     cpuTime() - cpu,
+		Entries: entries,
+		Memory:  memory.watched(),
+	}, err
+}
+
+// cpuTime is what the process has used so far, zero if the kernel does not tell.
+func cpuTime() time.Duration {
+	var r syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &r); err != nil {
+		return 0
+	}
+	return time.Duration(r.Utime.Nano() + r.Stime.Nano())
+}
+
+func scan(s peers.Store, d dataset, t task) (entries int, err error) {
+	switch t.Shape {
+	case shapeForward:
+		c, err := s.Forward(nil)
+		if err != nil {
+			return 0, err
+		}
+		return d.whole(c, 0, +1)
+	case shapeBackward:
+		c, err := s.Backward()
+		if err != nil {
+			return 0, err
+		}
+		return d.whole(c, d.Keys-1, -1)
+	case shapeShort:
+		return d.short(s, t)
+	}
+	return 0, fmt.Errorf("no task has the shape %q", t.Shape)
+}
+
+// whole walks to the end.
+func (d dataset) whole(c peers.Cursor, first, step int) (entries int, err error) {
+	entries, err = d.walk(c, first, step, d.Keys+1)
+	if err == nil && entries != d.Keys {
+		err = fmt.Errorf("wrong answer: the scan saw %d entries of %d", entries, d.Keys)
+	}
+	return entries, err
+}
+
+// short makes many short scans.
+func (d dataset) short(s peers.Store, t task) (entries int, err error) {
+	random := rand.New(rand.NewPCG(t.Seed, 0))
+	var from [keyBytes]byte
+	for range t.Scans {
+		first := random.IntN(d.Keys)
+		putKey(from[:], first)
+		c, err := s.Forward(from[:])
+		if err != nil {
+			return entries, err
+		}
+		n, err := d.walk(c, first, +1, shortEntries)
+		if want := min(shortEntries, d.Keys-first); err == nil && n != want {
+			err = fmt.Errorf("wrong answer: a scan from %q saw %d entries, want %d", from, n, want)
+		}
+		if err != nil {
+			return entries, err
+		}
+		entries += n
+	}
+	return entries, nil
+}

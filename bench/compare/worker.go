@@ -1,0 +1,137 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"os"
+	"runtime/pprof"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/kvd-db/kvd/bench/peers"
+)
+
+// setup is the first thing that a worker is told.
+type setup struct {
+	Engine string        `json:"engine"`
+	Store  peers.Options `json:"store"`
+	Data   dataset       `json:"data"`
+}
+
+// message is what a worker tells: how far it is, or what came of what it was
+// told to do.
+type message struct {
+	Loaded int     `json:"loaded,omitempty"` // entries so far
+	Ready  *loaded `json:"ready,omitempty"`
+	Result *result `json:"result,omitempty"`
+	Error  string  `json:"error,omitempty"`
+}
+
+// loaded is what came of the setup.
+type loaded struct {
+	Load   time.Duration `json:"load"`
+	Settle time.Duration `json:"settle"`
+}
+
+func newWorkerCommand() *cobra.Command {
+	var profile string
+	c := &cobra.Command{
+		Use:    "worker",
+		Short:  "Hold one engine and do what standard input says",
+		Hidden: true,
+		Args:   cobra.NoArgs,
+	}
+	c.Flags().StringVar(&profile, "cpu-profile", "", "write a profile of the tasks")
+	c.RunE = func(c *cobra.Command, _ []string) error {
+		out := json.NewEncoder(c.OutOrStdout())
+		err := work(json.NewDecoder(c.InOrStdin()), out, profile)
+		if err != nil {
+			err = out.Encode(message{Error: err.Error()}) // whoever listens reports it
+		}
+		return failed(err)
+	}
+	return c
+}
+
+// work sets an engine up and does tasks until there are no more.
+func work(in *json.Decoder, out *json.Encoder, profile string) (err error) {
+	var s setup
+	if err := in.Decode(&s); err != nil {
+		return err
+	}
+	e, err := findEngine(s.Engine)
+	if err != nil {
+		return err
+	}
+	store, err := e.open(s.Store)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, store.Close()) }()
+	ready, err := prepare(store, s, out)
+	if err != nil {
+		return err
+	}
+	if err := out.Encode(message{Ready: ready}); err != nil {
+		return err
+	}
+	if profile != "" {
+		f, err := os.Create(profile)
+		if err != nil {
+			return err
+		}
+		if err := pprof.StartCPUProfile(f); err != nil {
+			return errors.Join(err, f.Close())
+		}
+		defer func() {
+			pprof.StopCPUProfile()
+			err = errors.Join(err, f.Close())
+		}()
+	}
+	for {
+		var t task
+		if err := in.Decode(&t); errors.Is(err, io.EOF) {
+			return nil
+		} else if err != nil {
+			return err
+		}
+		r, err := perform(store, s.Data, t)
+		if err != nil {
+			return err
+		}
+		if err := out.Encode(message{Result: &r}); err != nil {
+			return err
+		}
+	}
+}
+
+// prepare loads the data and lets the store settle.
+func prepare(store peers.Store, s setup, out *json.Encoder) (*loaded, error) {
+	begin := time.Now()
+	count, told := 0, begin
+	err := s.Data.load(func(entries []peers.Entry) error {
+		if err := store.Load(entries); err != nil {
+			return err
+		}
+		count += len(entries)
+		if now := time.Now(); now.Sub(told) > progressEvery || count == s.Data.Keys {
+			told = now
+			return out.Encode(message{Loaded: count})
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	r := &loaded{Load: time.Since(begin)}
+	begin = time.Now()
+	if err := store.Settle(); err != nil {
+		return nil, err
+	}
+	r.Settle = time.Since(begin)
+	return r, nil
+}
+
+const progressEvery = 200 * time.Millisecond

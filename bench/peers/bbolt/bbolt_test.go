@@ -1,0 +1,9 @@
+package bbolt
+
+import (
+	"testing"
+
+	"github.com/kvd-db/kvd/bench/peers/peertest"
+)
+
+func TestKeepsTheObligations(t *testing.T) { peertest.Run(t, Open) }

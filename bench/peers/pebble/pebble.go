@@ -1,0 +1,119 @@
+// Package pebble runs Pebble as CockroachDB does: blocks of 32 KiB, Bloom filters
+// of ten bits, the newest format.
+package pebble
+
+import (
+	"context"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/bloom"
+
+	"github.com/kvd-db/kvd/bench/peers"
+)
+
+// memtables is how many a store may have before writers wait.
+const memtables = 4
+
+type store struct {
+	db *pebble.DB
+}
+
+// Open opens a store.
+func Open(o peers.Options) (peers.Store, error) {
+	cache := pebble.NewCache(o.Cache())
+	defer cache.Unref() // the store has its own reference
+	options := &pebble.Options{
+		Cache:                       cache,
+		MemTableSize:                uint64(o.Memtables() / memtables),
+		MemTableStopWritesThreshold: memtables,
+		FormatMajorVersion:          pebble.FormatNewest,
+		Logger:                      quiet{},
+	}
+	for i := range options.Levels {
+		options.Levels[i].BlockSize = 32 << 10
+		options.Levels[i].FilterPolicy = bloom.FilterPolicy(10)
+	}
+	options.ApplyCompressionSettings(func() pebble.DBCompressionSettings { return pebble.DBCompressionNone })
+	db, err := pebble.Open(o.Dir, options)
+	if err != nil {
+		return nil, err
+	}
+	return &store{db}, nil
+}
+
+func (s *store) Load(entries []peers.Entry) error {
+	b := s.db.NewBatch()
+	for _, e := range entries {
+		if err := b.Set(e.Key, e.Value, nil); err != nil {
+			return err
+		}
+	}
+	return b.Commit(pebble.NoSync)
+}
+
+func (s *store) Settle() error {
+	if err := s.db.Flush(); err != nil {
+		return err
+	}
+	return s.db.Compact(context.Background(), []byte{0}, []byte{0xff, 0xff}, true)
+}
+
+func (s *store) Forward(from []byte) (peers.Cursor, error) {
+	it, err := s.db.NewIter(nil)
+	if err != nil {
+		return nil, err
+	}
+	return &cursor{
+		it:    it,
+		first: func() bool { return it.SeekGE(from) },
+		next:  it.Next,
+	}, nil
+}
+
+func (s *store) Backward() (peers.Cursor, error) {
+	it, err := s.db.NewIter(nil)
+	if err != nil {
+		return nil, err
+	}
+	return &cursor{it: it, first: it.Last, next: it.Prev}, nil
+}
+
+func (s *store) Close() error { return s.db.Close() }
+
+// cursor is an iterator with the value read.
+type cursor struct {
+	it    *pebble.Iterator
+	first func() bool // nil once it was called
+	next  func() bool
+	value []byte
+	err   error // of reading a value
+}
+
+func (c *cursor) Next() bool {
+	move := c.next
+	if c.first != nil {
+		move, c.first = c.first, nil
+	}
+	if c.err != nil || !move() {
+		return false
+	}
+	c.value, c.err = c.it.ValueAndErr()
+	return c.err == nil
+}
+
+func (c *cursor) Entry() (key, value []byte) { return c.it.Key(), c.value }
+func (c *cursor) Close() error               { return c.it.Close() }
+
+func (c *cursor) Err() error {
+	if c.err != nil {
+		return c.err
+	}
+	return c.it.Error()
+}
+
+// quiet drops what the store would log, but not its last words.
+type quiet struct{}
+
+func (quiet) Infof(string, ...any)              {}
+func (quiet) Errorf(string, ...any)             {}
+func (quiet) Fatalf(format string, args ...any) { pebble.DefaultLogger.Fatalf(format, args...) }

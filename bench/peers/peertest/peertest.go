@@ -1,0 +1,89 @@
+// Package peertest checks that a store of the comparison does what peers.Store
+// says.
+package peertest
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/kvd-db/kvd/bench/peers"
+)
+
+// Run checks stores that open makes.
+func Run(t *testing.T, open func(peers.Options) (peers.Store, error)) {
+	o := peers.Options{Dir: t.TempDir(), MemoryBytes: 16 << 20}
+	want := entries(5000)
+
+	s, err := open(o)
+	require.NoError(t, err)
+	loaded := slices.Clone(want)
+	rand.New(rand.NewPCG(1, 2)).Shuffle(len(loaded), func(i, j int) { loaded[i], loaded[j] = loaded[j], loaded[i] })
+	for batch := range slices.Chunk(loaded, 999) {
+		copied := make([]peers.Entry, len(batch))
+		for i, e := range batch {
+			copied[i] = peers.Entry{Key: slices.Clone(e.Key), Value: slices.Clone(e.Value)}
+		}
+		require.NoError(t, s.Load(copied))
+		for _, e := range copied { // it borrowed them
+			clear(e.Key)
+			clear(e.Value)
+		}
+	}
+	check(t, s, want, "loaded")
+	require.NoError(t, s.Settle())
+	check(t, s, want, "settled")
+	require.NoError(t, s.Close())
+
+	s, err = open(o)
+	require.NoError(t, err)
+	check(t, s, want, "opened again")
+	require.NoError(t, s.Close())
+}
+
+// entries returns n of them in order. Some values are empty.
+func entries(n int) []peers.Entry {
+	all := make([]peers.Entry, n)
+	for i := range all {
+		all[i] = peers.Entry{
+			Key:   fmt.Appendf(nil, "key %06d", i),
+			Value: slices.Repeat([]byte{byte(i)}, i%300),
+		}
+	}
+	return all
+}
+
+func check(t *testing.T, s peers.Store, want []peers.Entry, when string) {
+	t.Helper()
+	c, err := s.Forward(nil)
+	requireGives(t, c, err, want, when+", forward")
+
+	c, err = s.Forward(want[1234].Key)
+	requireGives(t, c, err, want[1234:], when+", from a key")
+	c, err = s.Forward(append(slices.Clone(want[1234].Key), 0))
+	requireGives(t, c, err, want[1235:], when+", from between two keys")
+	c, err = s.Forward([]byte("z"))
+	requireGives(t, c, err, nil, when+", from behind the last")
+
+	reversed := slices.Clone(want)
+	slices.Reverse(reversed)
+	c, err = s.Backward()
+	requireGives(t, c, err, reversed, when+", backward")
+}
+
+func requireGives(t *testing.T, c peers.Cursor, err error, want []peers.Entry, what string) {
+	t.Helper()
+	require.NoError(t, err, what)
+	for i, e := range want {
+		require.True(t, c.Next(), "%s: ended after %d entries: %v", what, i, c.Err())
+		key, value := c.Entry()
+		require.Equal(t, string(e.Key), string(key), what)
+		require.Equal(t, string(e.Value), string(value), "%s: %s", what, e.Key)
+	}
+	require.False(t, c.Next(), "%s: goes on", what)
+	require.NoError(t, c.Err(), what)
+	require.NoError(t, c.Close(), what)
+}
