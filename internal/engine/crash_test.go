@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"strconv"
 	"sync/atomic"
@@ -118,6 +119,19 @@ var crashScripts = map[string]func(w *crashWorld){
 		}
 		w.put(key(1), synced)
 	},
+	"keys that expire": func(w *crashWorld) {
+		w.open()
+		for round := range 3 {
+			for i := range 4 {
+				w.putFor(key(i*round), []kv.WriteOptions{memory, synced}[i%2])
+			}
+			if round == 1 {
+				w.compact()
+			}
+			w.reopen()
+		}
+		w.putFor(key(1), synced)
+	},
 	"killed and restarted": func(w *crashWorld) {
 		w.open()
 		for round := range 3 {
@@ -130,6 +144,66 @@ var crashScripts = map[string]func(w *crashWorld){
 			w.kill()
 		}
 		w.put(key(1), synced)
+	},
+	"range deletes": func(w *crashWorld) {
+		w.open()
+		for round := range 3 {
+			o := []kv.WriteOptions{synced, memory, buffered}[round]
+			for i := range 10 {
+				w.put(key(i), []kv.WriteOptions{memory, synced}[i%2])
+			}
+			if round == 1 {
+				w.flush()
+			}
+			w.batch(o, rangeDelete(key(round), key(round+4)))
+			w.put(key(round+1), memory)
+			w.batch(o, w.putOp(key(5)), w.putOp(key(20)), rangeDelete(key(4), key(7)), w.putOp(key(6)))
+			if round == 1 {
+				w.compact()
+			}
+		}
+		w.batch(synced, rangeDelete(key(0), key(100)))
+		w.compact()
+	},
+	"transactions over partitions": func(w *crashWorld) {
+		w.open()
+		for i := range 4 {
+			w.named([]kv.WriteOptions{memory, synced}[i%2], w.putOp(key(i)))
+		}
+		present, missing := kv.Condition{Kind: kv.IfPresent}, kv.Condition{Kind: kv.IfAbsent}
+		for i := range 5 {
+			o := []kv.WriteOptions{synced, memory, buffered}[i%3]
+			fresh := key(100 + i)
+			w.commit(o, []string{key(i), key(i + 1)}, []kv.Guard{guard(key(0), present), guard(fresh, missing)},
+				w.putOp(key(0)), w.putOp(key(1)), w.putOp(key(i+2)), w.putOp(fresh), w.putOp(fresh+"+"), rangeDelete(key(3), key(5)))
+			between := func() { w.named(synced, w.putOp(key(2))) }
+			if i == 2 {
+				between = func() { w.named(memory, w.putOp(key(2))); w.flush() }
+			}
+			w.loses(kv.ErrConflict, []string{key(2)}, nil, between, w.putOp(key(6)), w.putOp(key(7)), w.putOp(key(8)))
+			w.loses(kv.ErrConditionFailed, nil, []kv.Guard{guard(key(2), missing)}, nil, w.putOp(key(6)), w.putOp(key(7)))
+		}
+	},
+	"named writes sent again": func(w *crashWorld) {
+		w.open()
+		for round := range 3 {
+			o := []kv.WriteOptions{synced, buffered, buffered}[round]
+			w.named(o, w.putOp(key(round)))
+			w.named(o, w.putOp(key(1)))
+			w.named(o, w.putOp(key(1)), w.putOp(key(10+round)), w.putOp(key(20+round)), rangeDelete(key(2), key(9)))
+			w.namedIf(o, []kv.Guard{guard(key(30+round), kv.Condition{Kind: kv.IfAbsent})}, w.putOp(key(30+round)), w.putOp(key(1)))
+			w.again()
+			switch round {
+			case 0:
+				w.flush()
+			case 1:
+				w.kill()
+			default:
+				w.reopen()
+			}
+			w.again()
+		}
+		w.named(synced, w.putOp(key(1)))
 	},
 	"disk full": func(w *crashWorld) {
 		w.open()
@@ -158,6 +232,10 @@ var crashScripts = map[string]func(w *crashWorld){
 	},
 }
 
+func rangeDelete(from, to string) kv.Op {
+	return kv.Op{Kind: kv.KindRangeDelete, Key: []byte(from), Value: []byte(to)}
+}
+
 // kill goes on with what kill -9 leaves. Nothing may be under way, and nothing
 // acknowledged at memory since the last flush.
 func (w *crashWorld) kill() {
@@ -171,7 +249,7 @@ func (w *crashWorld) kill() {
 }
 
 // tally counts what a run of crash points found.
-type tally struct{ images, lost, torn, other atomic.Int64 }
+type tally struct{ images, lost, torn, twice, other atomic.Int64 }
 
 // TestEveryCrashPoint cuts the power, or kills the process, before every
 // operation on the disk that a store does in a short life, opens what is left,
@@ -209,7 +287,7 @@ func TestEveryCrashPoint(t *testing.T) {
 			break
 		}
 	}
-	t.Logf("crash images: %d checked, %d lost, %d torn", sum.images.Load(), sum.lost.Load(), sum.torn.Load())
+	t.Logf("crash images: %d checked, %d lost, %d torn, %d twice", sum.images.Load(), sum.lost.Load(), sum.torn.Load(), sum.twice.Load())
 }
 
 func crashEverywhere(t *testing.T, name string, script func(*crashWorld), seed uint64, keep float64, sum *tally) {
@@ -259,6 +337,8 @@ func (s *tally) count(err error) {
 		s.lost.Add(1)
 	case errors.Is(err, errTorn):
 		s.torn.Add(1)
+	case errors.Is(err, errTwice):
+		s.twice.Add(1)
 	case err != nil:
 		s.other.Add(1)
 	}
@@ -293,8 +373,9 @@ func (w *crashWorld) recover(line *timeline, img *crashImage, again bool) (deepe
 	return deeper, nil
 }
 
-// comesBack opens a disk and judges what is there, writes, loses the power, and
-// looks once more.
+// comesBack opens a disk and judges what is there, sends named writes again, writes
+// something new, loses the power, and looks once more. It returns what was there at
+// first.
 func (w *crashWorld) comesBack(line *timeline, disk *vfs.Mem, due kv.SeqNum) (state map[string]string, next kv.SeqNum, err error) {
 	disk.SetCapacity(1 << 30) // whatever filled it is gone
 	o := w.opts
@@ -313,7 +394,12 @@ func (w *crashWorld) comesBack(line *timeline, disk *vfs.Mem, due kv.SeqNum) (st
 	if state, err = line.state(e); err != nil {
 		return nil, 0, err
 	}
-	if err := line.judge(state, due); err != nil {
+	back, err := line.judge(state, due)
+	if err != nil {
+		return nil, 0, err
+	}
+	complete, versions := maps.Clone(state), map[*issuedWrite]kv.SeqNum{}
+	if err := line.sendAgain(e, complete, back, versions); err != nil {
 		return nil, 0, err
 	}
 	next, err = e.Put(context.Background(), []byte("after"), []byte("crash"), synced)
@@ -330,9 +416,15 @@ func (w *crashWorld) comesBack(line *timeline, disk *vfs.Mem, due kv.SeqNum) (st
 	if err != nil {
 		return nil, 0, fmt.Errorf("after a second crash: %w", err)
 	}
-	want := digest(state) // "after" sorts before every key
-	if have := digest(got); have != fmt.Sprintf("%q=%s\n", "after", versioned([]byte("crash"), next))+want {
+	complete["after"] = versioned([]byte("crash"), next)
+	if want, have := digest(complete), digest(got); have != want {
 		return nil, 0, fmt.Errorf("after a second crash there is\n%s\nwant\n%s", have, want)
+	}
+	if err := line.sendAgain(second, complete, back, versions); err != nil {
+		return nil, 0, fmt.Errorf("after a second crash: %w", err)
+	}
+	if got, err = line.state(second); err != nil || digest(got) != digest(complete) {
+		return nil, 0, fmt.Errorf("after a second crash, and all sent again, there is\n%s\nwant\n%s, %w", digest(got), digest(complete), err)
 	}
 	return state, next, nil
 }

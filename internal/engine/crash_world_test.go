@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -44,11 +45,17 @@ type crashWorld struct {
 	images []crashImage
 }
 
-// issuedWrite is one write, or one atomic batch, that was asked of the store.
+// issuedWrite is one write, atomic batch or transaction that was asked of the
+// store.
 type issuedWrite struct {
 	ops     []kv.Op
+	origin  kv.Origin // named: it is sent again after a crash
+	send    sender
 	version kv.SeqNum // 0: never happened
 }
+
+// sender asks a store to do a write.
+type sender func(*Engine, kv.Origin) (kv.SeqNum, error)
 
 // debt is what the store owes its callers at some moment.
 type debt struct {
@@ -130,6 +137,73 @@ func (w *crashWorld) batch(o kv.WriteOptions, ops ...kv.Op) {
 	require.NoError(w.t, w.write(ops, o))
 }
 
+// putFor puts a value that goes away long after the test.
+func (w *crashWorld) putFor(key string, o kv.WriteOptions) {
+	op := w.putOp(key)
+	op.Expiry = w.e.Now() + uint64(time.Hour.Milliseconds())
+	require.NoError(w.t, w.write([]kv.Op{op}, o))
+}
+
+// named does a write that is sent again after a crash. It must put something.
+func (w *crashWorld) named(o kv.WriteOptions, ops ...kv.Op) {
+	require.NoError(w.t, w.issue(w.withName(ops, sendOps(ops, o.Durability)), o.Durability))
+}
+
+// namedIf is the same as a batch with conditions.
+func (w *crashWorld) namedIf(o kv.WriteOptions, guards []kv.Guard, ops ...kv.Op) {
+	require.NoError(w.t, w.issue(w.withName(ops, sendOps(ops, o.Durability, guards...)), o.Durability))
+}
+
+// withName gives a write a name.
+func (w *crashWorld) withName(ops []kv.Op, send sender) *issuedWrite {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	origin := kv.Origin{ClientID: 7, Sequence: uint64(len(w.issued)), KnownVersion: w.owed.seen}
+	return &issuedWrite{ops: ops, origin: origin, send: send}
+}
+
+// commit runs a transaction that reads keys and has conditions.
+func (w *crashWorld) commit(o kv.WriteOptions, reads []string, guards []kv.Guard, ops ...kv.Op) {
+	require.NoError(w.t, w.issue(w.withName(ops, sendTransaction(ops, o.Durability, reads, guards, nil)), o.Durability))
+}
+
+// loses runs a transaction that must not commit, because of what happens in
+// between.
+func (w *crashWorld) loses(want error, reads []string, guards []kv.Guard, between func(), ops ...kv.Op) {
+	_, err := sendTransaction(ops, kv.DurabilitySync, reads, guards, between)(w.e, kv.Origin{})
+	require.ErrorIs(w.t, err, want)
+}
+
+// sendTransaction returns a sender of a transaction. It reads anew each time it is
+// sent.
+func sendTransaction(ops []kv.Op, d kv.Durability, reads []string, guards []kv.Guard, between func()) sender {
+	ctx := context.Background()
+	return func(e *Engine, origin kv.Origin) (kv.SeqNum, error) {
+		s, err := e.BeginSnapshot(ctx, time.Minute)
+		if err != nil {
+			return 0, err
+		}
+		defer e.ReleaseSnapshot(s.ID)
+		t := kv.Transaction{ReadVersion: s.Version, Batch: batchOf(ops, guards...)}
+		for _, key := range reads {
+			if _, err := getAt(e, s.Version, key); err != nil && !errors.Is(err, kv.ErrNotFound) {
+				return 0, err
+			}
+			t.Keys = append(t.Keys, []byte(key))
+		}
+		if between != nil {
+			between()
+		}
+		return e.Commit(ctx, &t, kv.WriteOptions{Durability: d, Origin: origin})
+	}
+}
+
+// again sends every named write once more in this life.
+func (w *crashWorld) again() {
+	line := w.timeline()
+	require.NoError(w.t, line.sendAgain(w.e, map[string]string{}, kv.MaxSeqNum, map[*issuedWrite]kv.SeqNum{}))
+}
+
 // together puts keys at once from as many goroutines.
 func (w *crashWorld) together(o kv.WriteOptions, keys ...string) {
 	var all sync.WaitGroup
@@ -146,34 +220,38 @@ func (w *crashWorld) putOp(key string) kv.Op {
 	return kv.Op{Kind: kv.KindPut, Key: []byte(key), Value: fmt.Appendf(nil, "%d:%s", n, strings.Repeat("v", n*37%200))}
 }
 
-func (w *crashWorld) write(ops []kv.Op, o kv.WriteOptions) (err error) {
-	issued := &issuedWrite{ops: ops}
+func (w *crashWorld) write(ops []kv.Op, o kv.WriteOptions) error {
+	return w.issue(&issuedWrite{ops: ops, send: sendOps(ops, o.Durability)}, o.Durability)
+}
+
+// sendOps returns a sender of one operation, or of several as a batch.
+func sendOps(ops []kv.Op, d kv.Durability, guards ...kv.Guard) sender {
+	return func(e *Engine, origin kv.Origin) (kv.SeqNum, error) {
+		if len(ops)+len(guards) > 1 || ops[0].Kind == kv.KindRangeDelete {
+			return e.Apply(context.Background(), batchOf(ops, guards...), kv.WriteOptions{Durability: d, Origin: origin})
+		}
+		one := kv.Write{Op: ops[0], Durability: d, Origin: origin}
+		err := e.Write(context.Background(), []*kv.Write{&one})
+		return one.Version, errors.Join(err, one.Err)
+	}
+}
+
+// issue asks for a write and notes what came of it.
+func (w *crashWorld) issue(issued *issuedWrite, d kv.Durability) error {
 	w.mu.Lock()
 	w.issued = append(w.issued, issued)
 	w.mu.Unlock()
-	var version kv.SeqNum
-	switch {
-	case len(ops) > 1:
-		var b kv.WriteBatch
-		for _, op := range ops {
-			b.Add(op)
-		}
-		version, err = w.e.Apply(context.Background(), &b, o)
-	case ops[0].Kind == kv.KindPut:
-		version, err = w.e.Put(context.Background(), ops[0].Key, ops[0].Value, o)
-	default:
-		version, err = w.e.Delete(context.Background(), ops[0].Key, o)
-	}
+	version, err := issued.send(w.e, issued.origin)
 	if err != nil {
 		return err
 	}
 	w.mu.Lock()
 	issued.version = version
 	w.mu.Unlock()
-	if o.Durability == kv.DurabilitySync {
+	if d == kv.DurabilitySync {
 		w.requireSynced(version)
 	}
-	w.owe(o.Durability, version)
+	w.owe(d, version)
 	return nil
 }
 
@@ -236,6 +314,7 @@ type timeline struct {
 	versions []kv.SeqNum    // ascending; 0 first: the empty store
 	states   map[string]int // the state after versions[i], the last such i
 	keys     []string       // all that were ever written
+	named    []*issuedWrite // in their order
 }
 
 func (w *crashWorld) timeline() *timeline {
@@ -244,19 +323,34 @@ func (w *crashWorld) timeline() *timeline {
 	line := &timeline{versions: []kv.SeqNum{0}, states: map[string]int{"": 0}}
 	state, keys := map[string]string{}, map[string]bool{}
 	for i, issued := range happened {
-		for _, op := range issued.ops {
-			keys[string(op.Key)] = true
-			if op.Kind == kv.KindPut {
-				state[string(op.Key)] = versioned(op.Value, issued.version)
-			} else {
-				delete(state, string(op.Key))
-			}
+		for i := range issued.ops {
+			keys[string(issued.ops[i].Key)] = true
+		}
+		applyTo(state, issued.version, issued.ops)
+		if issued.origin.Named() {
+			line.named = append(line.named, issued)
 		}
 		line.versions = append(line.versions, issued.version)
 		line.states[digest(state)] = i + 1
 	}
 	line.keys = slices.Sorted(maps.Keys(keys))
 	return line
+}
+
+// applyTo does the operations of one write to a state.
+func applyTo(state map[string]string, version kv.SeqNum, ops []kv.Op) {
+	for i := range ops {
+		op := &ops[i]
+		switch op.Kind {
+		case kv.KindPut:
+			state[string(op.Key)] = versioned(op.Value, version)
+		case kv.KindDelete:
+			delete(state, string(op.Key))
+		default:
+			span := kv.Range{Start: op.Key, End: op.Value}
+			maps.DeleteFunc(state, func(key, _ string) bool { return span.Contains([]byte(key)) })
+		}
+	}
 }
 
 func versioned(value []byte, version kv.SeqNum) string { return fmt.Sprintf("%s@%d", value, version) }
@@ -299,20 +393,48 @@ func (line *timeline) state(e *Engine) (map[string]string, error) {
 	return state, nil
 }
 
-// errLost and errTorn are the two sins.
+// errLost, errTorn and errTwice are the three sins.
 var (
-	errLost = errors.New("lost an acknowledged write")
-	errTorn = errors.New("no prefix of the writes")
+	errLost  = errors.New("lost an acknowledged write")
+	errTorn  = errors.New("no prefix of the writes")
+	errTwice = errors.New("a write happened twice")
 )
 
-// judge compares a state that came back with what was owed.
-func (line *timeline) judge(state map[string]string, owed kv.SeqNum) error {
+// judge compares a state that came back with what was owed. It returns the version
+// up to which the writes are there.
+func (line *timeline) judge(state map[string]string, owed kv.SeqNum) (kv.SeqNum, error) {
 	i, ok := line.states[digest(state)]
 	switch {
 	case !ok:
-		return fmt.Errorf("%w:\n%s", errTorn, digest(state))
+		return 0, fmt.Errorf("%w:\n%s", errTorn, digest(state))
 	case i+1 < len(line.versions) && line.versions[i+1] <= owed:
-		return fmt.Errorf("%w: came back up to version %d, owed up to %d", errLost, line.versions[i], owed)
+		return 0, fmt.Errorf("%w: came back up to version %d, owed up to %d", errLost, line.versions[i], owed)
+	}
+	return line.versions[i], nil
+}
+
+// sendAgain is what clients do after a crash: it sends every named write once
+// more. Those that versions tells, or that came back, must not happen again; the
+// others happen now, to state and to versions.
+func (line *timeline) sendAgain(e *Engine, state map[string]string, back kv.SeqNum, versions map[*issuedWrite]kv.SeqNum) error {
+	for _, issued := range line.named {
+		origin := issued.origin
+		origin.Retried = true
+		was, there := versions[issued]
+		if !there && issued.version <= back {
+			was, there = issued.version, true
+		}
+		switch version, err := issued.send(e, origin); {
+		case errors.Is(err, kv.ErrUncertain) && origin.KnownVersion+1 < e.firstSeq:
+			// The log begins later.
+		case err != nil:
+			return fmt.Errorf("send version %d again: %w", issued.version, err)
+		case there && version != was:
+			return fmt.Errorf("%w: as version %d and as %d", errTwice, was, version)
+		case !there:
+			applyTo(state, version, issued.ops)
+			versions[issued] = version
+		}
 	}
 	return nil
 }
@@ -320,7 +442,9 @@ func (line *timeline) judge(state map[string]string, owed kv.SeqNum) error {
 // requireTidy looks at a closed store: whatever its manifests do not name is in
 // lost+found.
 func requireTidy(fsys vfs.FS, partitions int) error {
-	want := map[string]bool{descriptor.Path("data"): true, descriptor.LockPath("data"): true}
+	want := map[string]bool{
+		descriptor.Path("data"): true, descriptor.ClockPath("data"): true, descriptor.LockPath("data"): true,
+	}
 	dirs := []string{"data"}
 	for id := range partitions {
 		dir := descriptor.PartitionDir("data", id)

@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"slices"
 	"strings"
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -27,12 +29,26 @@ type faultLife struct {
 	// and those whose outcome is unknown since. Absent is "-".
 	may map[string][]string
 	n   int
+
+	seen    kv.SeqNum     // the newest version that was acknowledged
+	pending *pendingWrite // of unknown outcome, to be sent again; nil if there is none
+}
+
+// pendingWrite is a named write of faultTrio of which the client does not know
+// whether it happened.
+type pendingWrite struct {
+	origin kv.Origin
+	value  string
 }
 
 const absent = "-"
 
-// faultPair are two keys in different partitions that are only written together.
-var faultPair = []string{"pair-a", "pair-d"}
+// faultPair are two keys in different partitions that are only written together,
+// and so are the keys of faultTrio, by transactions.
+var (
+	faultPair = []string{"pair-a", "pair-d"}
+	faultTrio = []string{"trio-a", "trio-b", "trio-c", "trio-d"}
+)
 
 // live does the life. It returns the first answer that is wrong, or error that
 // the store must not give; a store that stops is no such thing.
@@ -52,13 +68,18 @@ func (l *faultLife) live() (err error) {
 		func() error { return l.maintain((*Engine).Flush) },
 		func() error { return l.puts(4) },
 		l.deletes,
+		l.transaction,
 		l.pair,
 		func() error { return l.maintain((*Engine).CompactAll) },
 		func() error { return l.puts(8) },
+		l.transaction,
 		func() error { return l.maintain((*Engine).Flush) },
+		l.deleteRange,
 		l.reopen,
+		l.transaction,
 		l.pair,
 		func() error { return l.maintain((*Engine).CompactAll) },
+		l.transaction,
 		func() error { return l.puts(2) },
 	} {
 		if err := step(); err != nil || l.e == nil {
@@ -76,8 +97,9 @@ func (l *faultLife) reopen() error {
 	var err error
 	if l.e, err = Open("data", l.opts); err != nil {
 		l.e = nil
+		return nil
 	}
-	return nil
+	return l.sendAgain(l.e, true)
 }
 
 func (l *faultLife) puts(n int) error {
@@ -102,6 +124,72 @@ func (l *faultLife) deletes() error {
 	return nil
 }
 
+// deleteRange removes the keys of a range in all partitions.
+func (l *faultLife) deleteRange() error {
+	version, err := l.e.DeleteRange(faultContext, kv.Range{Start: []byte(key(2)), End: []byte(key(5))}, synced)
+	return l.note(version, err, absent, key(2), key(3), key(4))
+}
+
+// transaction reads faultTrio from a snapshot and writes it, if it is still as it
+// was read. Nobody else writes it, so that must not fail for a conflict, unless the
+// outcome of the one before is unknown.
+func (l *faultLife) transaction() error {
+	s, err := l.e.BeginSnapshot(faultContext, time.Minute)
+	if err != nil {
+		return nil // the store has stopped
+	}
+	defer func(e *Engine) { e.ReleaseSnapshot(s.ID) }(l.e)
+	l.n++
+	t := kv.Transaction{ReadVersion: s.Version, Batch: puts(fmt.Sprint(l.n), faultTrio...)}
+	for _, k := range faultTrio {
+		read := kv.Lookup{Key: []byte(k)}
+		if _, err := l.e.LookupAt(faultContext, []*kv.Lookup{&read}, s.Version); err != nil || read.Err != nil {
+			return nil // nor does it end here
+		}
+		is := kv.Condition{Kind: kv.IfAbsent}
+		if read.Found {
+			is = kv.Condition{Kind: kv.IfVersion, Version: read.Version}
+		}
+		t.Keys = append(t.Keys, read.Key)
+		t.Batch.Require(kv.Guard{Key: read.Key, Condition: is})
+	}
+	t.Ranges = []kv.Range{kv.PrefixRange([]byte("trio"))}
+	origin := kv.Origin{ClientID: 1, Sequence: uint64(l.n), KnownVersion: l.seen}
+	version, err := l.e.Commit(faultContext, &t, kv.WriteOptions{Durability: kv.DurabilitySync, Origin: origin})
+	switch {
+	case err == nil:
+		l.pending = nil
+	case errors.Is(err, kv.ErrUncertain):
+		l.pending = &pendingWrite{origin, fmt.Sprint(l.n)}
+	case errors.Is(err, kv.ErrConflict) && l.pending != nil:
+		return nil // with the one of unknown outcome, as long as the store has not noticed that it failed
+	case errors.Is(err, kv.ErrConflict) || errors.Is(err, kv.ErrConditionFailed):
+		return fmt.Errorf("nobody came in between: %w", err)
+	case !errors.Is(err, kv.ErrFailed):
+		return nil // could not read what it needs to judge
+	}
+	return l.note(version, err, fmt.Sprint(l.n), faultTrio...)
+}
+
+// sendAgain sends a write of unknown outcome once more. Its outcome is known then.
+func (l *faultLife) sendAgain(e *Engine, errorsAllowed bool) error {
+	if l.pending == nil {
+		return nil
+	}
+	origin := l.pending.origin
+	origin.Retried = true
+	version, err := e.Apply(faultContext, puts(l.pending.value, faultTrio...), kv.WriteOptions{Durability: kv.DurabilitySync, Origin: origin})
+	switch {
+	case err == nil:
+		err = l.note(version, nil, l.pending.value, faultTrio...)
+		l.pending = nil
+		return err
+	case errorsAllowed, errors.Is(err, kv.ErrUncertain) && origin.KnownVersion+1 < e.firstSeq:
+		return nil // as uncertain as before
+	}
+	return fmt.Errorf("send a transaction again: %w", err)
+}
+
 func (l *faultLife) pair() error {
 	l.n++
 	value := fmt.Sprint(l.n)
@@ -114,7 +202,10 @@ func (l *faultLife) pair() error {
 }
 
 // note takes in the outcome of a write. Errors must be ones that callers know.
-func (l *faultLife) note(_ kv.SeqNum, err error, value string, keys ...string) error {
+func (l *faultLife) note(version kv.SeqNum, err error, value string, keys ...string) error {
+	if err == nil {
+		l.seen = max(l.seen, version)
+	}
 	for _, k := range keys {
 		if l.may[k] == nil {
 			l.may[k] = []string{absent}
@@ -123,7 +214,7 @@ func (l *faultLife) note(_ kv.SeqNum, err error, value string, keys ...string) e
 		case err == nil:
 			l.may[k] = []string{value}
 		case errors.Is(err, kv.ErrUncertain):
-			l.may[k] = append(l.may[k], value)
+			l.may[k] = append(slices.Clone(l.may[k]), value)
 		case !errors.Is(err, kv.ErrFailed) && !errors.Is(err, kv.ErrReadOnly) && !errors.Is(err, kv.ErrOverloaded):
 			return fmt.Errorf("a write must not fail like this: %w", err)
 		}
@@ -158,8 +249,15 @@ func (l *faultLife) reads(e *Engine, errorsAllowed bool) error {
 		}
 		seen[k] = got
 	}
-	if a, b := seen[faultPair[0]], seen[faultPair[1]]; len(seen) == len(l.may) && a != b {
-		return fmt.Errorf("half a batch: %q and %q", a, b)
+	if len(seen) < len(l.may) {
+		return nil // some could not be read
+	}
+	for _, together := range [][]string{faultPair, faultTrio} {
+		for _, k := range together[1:] {
+			if a, b := seen[together[0]], seen[k]; a != b {
+				return fmt.Errorf("half a batch: %q is %q and %q is %q", together[0], a, k, b)
+			}
+		}
 	}
 	return nil
 }
@@ -235,6 +333,10 @@ func faultRun(t *testing.T, inj faultfs.Injector, i int) {
 		e, err := Open("data", o)
 		require.NoError(t, err, "fault at %d, then %s", i, name)
 		require.NoError(t, l.reads(e, false), "fault at %d, then %s", i, name)
+		l := *l // what happens from here on is another world
+		l.may = maps.Clone(l.may)
+		require.NoError(t, l.sendAgain(e, false), "fault at %d, then %s", i, name)
+		require.NoError(t, l.reads(e, false), "fault at %d, then %s and all sent again", i, name)
 		put(t, e, "after", "v", synced)
 		require.NoError(t, e.Flush(t.Context()))
 		require.NoError(t, l.reads(e, false), "fault at %d, then %s and a flush", i, name)

@@ -1,13 +1,13 @@
 package engine
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -22,66 +22,183 @@ import (
 
 // TestModel does random operations on a store, and on a map, and compares.
 func TestModel(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		m := newMachine(t)
-		defer m.close()
-		t.Repeat(rapid.StateMachineActions(m))
+	rapid.Check(t, func(rt *rapid.T) {
+		inBubble(t, func() {
+			m := newMachine(rt)
+			defer m.close()
+			rt.Repeat(rapid.StateMachineActions(m))
+		})
 	})
+}
+
+// inBubble runs f where leases and lingering cost no real time. What f panics
+// with, as rapid does to end a run, comes out.
+func inBubble(t *testing.T, f func()) {
+	var reason any
+	synctest.Test(t, func(*testing.T) {
+		defer func() { reason = recover() }()
+		f()
+	})
+	switch fmt.Sprintf("%T", reason) {
+	case "<nil>":
+	case "rapid.invalidData": // rapid tells apart what ends a run by where it comes from
+		panic(reason)
+	default:
+		panic(reason)
+	}
 }
 
 // machine is a store beside a map that should say the same. Its exported methods
 // are the actions that rapid chooses from.
 type machine struct {
-	opts    Options
-	disk    *vfs.Mem
-	e       *Engine
-	want    map[string]item
-	last    kv.SeqNum // the newest version
+	opts Options
+	disk *vfs.Mem
+	time *testTime // of the store's clock; leases go by the bubble's
+	e    *Engine
+
+	want    view      // what was written, expired or not
+	done    []done    // all writes, oldest first
+	named   []*named  // those that can be sent again
+	seen    kv.SeqNum // the newest version that anybody was told
 	weakest kv.Durability
+	clock   uint64 // what the clock said, once a key was to expire
+	names   uint64 // given out
+
+	snapshots []*heldSnapshot
+	scans     []*openScan
+	checks    int
 }
 
+// item is what a key holds.
 type item struct {
 	value   string
 	version kv.SeqNum
+	expiry  uint64
+}
+
+// view is a state of the store.
+type view map[string]item
+
+// at returns what is left at a time.
+func (v view) at(now uint64) view {
+	left := maps.Clone(v)
+	maps.DeleteFunc(left, func(_ string, i item) bool { return i.expiry != 0 && i.expiry <= now })
+	return left
+}
+
+// apply does the operations of one write, in their order.
+func (v view) apply(version kv.SeqNum, ops []kv.Op) {
+	for i := range ops {
+		op := &ops[i]
+		switch op.Kind {
+		case kv.KindPut:
+			v[string(op.Key)] = item{string(op.Value), version, op.Expiry}
+		case kv.KindDelete:
+			delete(v, string(op.Key))
+		default:
+			span := kv.Range{Start: op.Key, End: op.Value}
+			maps.DeleteFunc(v, func(key string, _ item) bool { return span.Contains([]byte(key)) })
+		}
+	}
+}
+
+// lines returns what a scan of the view should give.
+func (v view) lines(r kv.Range, o kv.ScanOptions) []string {
+	keys := slices.Sorted(maps.Keys(v))
+	if o.Reverse {
+		slices.Reverse(keys)
+	}
+	var lines []string
+	for _, key := range keys {
+		if r.Contains([]byte(key)) && (o.Limit == 0 || uint64(len(lines)) < o.Limit) {
+			lines = append(lines, v[key].line(key, o.KeysOnly))
+		}
+	}
+	return lines
+}
+
+func (i item) line(key string, keysOnly bool) string {
+	if keysOnly {
+		i.value = ""
+	}
+	return fmt.Sprintf("%q=%q version %d expiry %d", key, i.value, i.version, i.expiry)
+}
+
+// lookup returns the item as a read of its key answers.
+func (v view) lookup(key []byte) kv.Lookup {
+	i, ok := v[string(key)]
+	return kv.Lookup{Key: key, Found: ok, Value: []byte(i.value), Version: i.version, Expiry: i.expiry}
+}
+
+// requireAnswer compares the answer of a read.
+func (v view) requireAnswer(t require.TestingT, r *kv.Lookup) {
+	require.NoError(t, r.Err)
+	want, ok := v[string(r.Key)]
+	require.Equal(t, ok, r.Found, "key %q", r.Key)
+	require.Equal(t, want, item{string(r.Value), r.Version, r.Expiry}, "key %q", r.Key)
+}
+
+// done is a write that happened.
+type done struct {
+	version kv.SeqNum
+	ops     []kv.Op
 }
 
 // Few keys, so that collisions are the rule; prefixes of each other, and bytes at
 // both ends of the order.
 var modelKeys = []string{
 	"\x00", "\x00\x00", "\x00\xff", "a", "a\x00", "a\x00\x00", "a\xff", "a\xff\xff", "aa", "ab", "b", "ba",
-	"\xff", "\xff\x00", "\xff\xff", "\xff\xff\xff", "long" + string(bytes.Repeat([]byte{'k'}, 300)),
+	"\xff", "\xff\x00", "\xff\xff", "\xff\xff\xff", "long" + string(slices.Repeat([]byte{'k'}, 300)),
 }
 
 var (
 	modelKey   = rapid.SampledFrom(modelKeys)
 	modelValue = rapid.OneOf(
-		rapid.SampledFrom([]string{"", "\x00", "v", string(bytes.Repeat([]byte("0123456789abcdef"), 200))}),
+		rapid.SampledFrom([]string{"", "\x00", "v", string(slices.Repeat([]byte("0123456789abcdef"), 200))}),
 		rapid.StringN(0, 100, 400),
 	)
 	modelDurability = rapid.SampledFrom([]kv.Durability{kv.DurabilityMemory, kv.DurabilityBuffered, kv.DurabilitySync})
+	modelRange      = rapid.Custom(drawRange)
 )
+
+// drawRange draws a range with something in it, or one that is open at its ends.
+func drawRange(t *rapid.T) kv.Range {
+	bound := rapid.OneOf(modelKey, rapid.Just(""))
+	start, end := bound.Draw(t, "start"), bound.Draw(t, "end")
+	switch {
+	case rapid.IntRange(0, 3).Draw(t, "prefix") == 0:
+		return kv.PrefixRange([]byte(start))
+	case end != "" && start > end:
+		start, end = end, start
+	case end == start:
+		end = ""
+	}
+	return kv.Range{Start: []byte(start), End: []byte(end)}
+}
 
 func drawOptions(t *rapid.T) Options {
 	policy := rapid.Custom(func(t *rapid.T) batcher.Policy {
 		return batcher.Policy{
 			MaxOps:   rapid.SampledFrom([]int{0, 1, 2, 16}).Draw(t, "batch operations"),
 			MaxBytes: rapid.SampledFrom([]int{0, 1, 100}).Draw(t, "batch bytes"),
-			Linger:   rapid.SampledFrom([]time.Duration{0, 0, 0, 200 * time.Microsecond, time.Millisecond}).Draw(t, "linger"),
+			Linger:   rapid.SampledFrom([]time.Duration{0, 0, 0, 200 * time.Microsecond, 5 * time.Millisecond}).Draw(t, "linger"),
 		}
 	})
 	return Options{
-		Partitions:    rapid.IntRange(1, 16).Draw(t, "partitions"),
-		Durability:    modelDurability.Draw(t, "durability"),
-		MemtableBytes: rapid.SampledFrom([]int64{64 << 10, 128 << 10, 1 << 20}).Draw(t, "memtables"),
-		CacheBytes:    rapid.SampledFrom([]int64{1, 16 << 10, 1 << 20}).Draw(t, "cache"),
-		LogBytes:      rapid.SampledFrom([]int64{0, 1, 8 << 10}).Draw(t, "log"),
-		SegmentBytes:  rapid.SampledFrom([]int64{1 << 10, 16 << 10, 1 << 20}).Draw(t, "segments"),
-		Writes:        policy.Draw(t, "writes"),
-		Reads:         policy.Draw(t, "reads"),
-		FlushKeys:     rapid.SampledFrom([]int{0, 0, 1, 3, 10}).Draw(t, "flush keys"),
-		Workers:       rapid.IntRange(2, 4).Draw(t, "workers"),
-		LowDiskBytes:  1,
-		TableBytes:    rapid.SampledFrom([]int64{0, 1, 4 << 10}).Draw(t, "tables"),
+		Partitions:     rapid.IntRange(1, 16).Draw(t, "partitions"),
+		Durability:     modelDurability.Draw(t, "durability"),
+		MemtableBytes:  rapid.SampledFrom([]int64{64 << 10, 128 << 10, 1 << 20}).Draw(t, "memtables"),
+		CacheBytes:     rapid.SampledFrom([]int64{1, 16 << 10, 1 << 20}).Draw(t, "cache"),
+		LogBytes:       rapid.SampledFrom([]int64{0, 1, 8 << 10}).Draw(t, "log"),
+		SegmentBytes:   rapid.SampledFrom([]int64{1 << 10, 16 << 10, 1 << 20}).Draw(t, "segments"),
+		Writes:         policy.Draw(t, "writes"),
+		Reads:          policy.Draw(t, "reads"),
+		FlushKeys:      rapid.SampledFrom([]int{0, 0, 1, 3, 10}).Draw(t, "flush keys"),
+		Names:          rapid.SampledFrom([]int{0, 0, 1, 32, 64}).Draw(t, "names"),
+		Workers:        rapid.IntRange(2, 4).Draw(t, "workers"),
+		LowDiskBytes:   1,
+		MaxSnapshotAge: time.Hour, // no run takes as long
+		TableBytes:     rapid.SampledFrom([]int64{0, 1, 4 << 10}).Draw(t, "tables"),
 		Table: sstable.WriterOptions{
 			BlockBytes:       rapid.SampledFrom([]int{512, 4 << 10, 32 << 10}).Draw(t, "blocks"),
 			FilterBitsPerKey: rapid.SampledFrom([]int{1, 10}).Draw(t, "filters"),
@@ -95,8 +212,8 @@ func drawOptions(t *rapid.T) Options {
 }
 
 func newMachine(t *rapid.T) *machine {
-	m := &machine{opts: drawOptions(t), disk: vfs.NewMem(), want: map[string]item{}, weakest: kv.DurabilitySync}
-	m.opts.FS = m.disk
+	m := &machine{opts: drawOptions(t), disk: vfs.NewMem(), time: newTestTime(), want: view{}}
+	m.opts.FS, m.opts.time = m.disk, m.time.source()
 	m.open(t)
 	return m
 }
@@ -116,133 +233,8 @@ func (m *machine) close() {
 	}
 }
 
-// wrote takes in a write that was acknowledged.
-func (m *machine) wrote(t *rapid.T, d kv.Durability, version kv.SeqNum, err error, ops ...kv.Op) {
-	require.NoError(t, err)
-	require.Greater(t, version, m.last, "versions grow")
-	m.last = version
-	if d == kv.DurabilityDefault {
-		d = m.opts.Durability
-	}
-	m.weakest = min(m.weakest, d)
-	for _, op := range ops {
-		if op.Kind == kv.KindPut {
-			m.want[string(op.Key)] = item{string(op.Value), version}
-		} else {
-			delete(m.want, string(op.Key))
-		}
-	}
-}
-
-func (m *machine) Put(t *rapid.T) {
-	op := kv.Op{Kind: kv.KindPut, Key: []byte(modelKey.Draw(t, "key")), Value: []byte(modelValue.Draw(t, "value"))}
-	d := modelDurability.Draw(t, "durability")
-	version, err := m.e.Put(context.Background(), op.Key, op.Value, kv.WriteOptions{Durability: d})
-	m.wrote(t, d, version, err, op)
-}
-
-func (m *machine) Delete(t *rapid.T) {
-	op := kv.Op{Kind: kv.KindDelete, Key: []byte(modelKey.Draw(t, "key"))}
-	version, err := m.e.Delete(context.Background(), op.Key, kv.WriteOptions{})
-	m.wrote(t, kv.DurabilityDefault, version, err, op)
-}
-
-func (m *machine) Batch(t *rapid.T) {
-	var b kv.WriteBatch
-	var ops []kv.Op
-	for range rapid.IntRange(1, 8).Draw(t, "operations") {
-		op := kv.Op{Kind: kv.KindDelete, Key: []byte(modelKey.Draw(t, "key"))}
-		if rapid.Bool().Draw(t, "put") {
-			op.Kind, op.Value = kv.KindPut, []byte(modelValue.Draw(t, "value"))
-		}
-		b.Add(op)
-		ops = append(ops, op)
-	}
-	d := modelDurability.Draw(t, "durability")
-	version, err := m.e.Apply(context.Background(), &b, kv.WriteOptions{Durability: d})
-	m.wrote(t, d, version, err, ops...)
-}
-
-// Writes does independent writes in one call; those on one key keep their order.
-func (m *machine) Writes(t *rapid.T) {
-	var writes []*kv.Write
-	for range rapid.IntRange(1, 12).Draw(t, "writes") {
-		writes = append(writes, &kv.Write{
-			Op:         kv.Op{Kind: kv.KindPut, Key: []byte(modelKey.Draw(t, "key")), Value: []byte(modelValue.Draw(t, "value"))},
-			Durability: modelDurability.Draw(t, "durability"),
-		})
-	}
-	require.NoError(t, m.e.Write(context.Background(), writes))
-	newest := map[string]kv.SeqNum{}
-	for _, w := range writes {
-		require.Greater(t, w.Version, newest[string(w.Op.Key)], "writes of one key keep their order")
-		newest[string(w.Op.Key)] = w.Version
-	}
-	slices.SortFunc(writes, func(a, b *kv.Write) int { return int(a.Version) - int(b.Version) })
-	for _, w := range writes {
-		m.wrote(t, w.Durability, w.Version, w.Err, w.Op)
-	}
-}
-
-func (m *machine) Get(t *rapid.T) {
-	key := modelKey.Draw(t, "key")
-	got, err := m.e.Get(context.Background(), []byte(key))
-	want, ok := m.want[key]
-	if !ok {
-		require.ErrorIs(t, err, kv.ErrNotFound)
-		return
-	}
-	require.NoError(t, err)
-	require.Equal(t, want, item{string(got.Value), got.Version})
-}
-
-func (m *machine) MultiGet(t *rapid.T) {
-	var reads []*kv.Lookup
-	for range rapid.IntRange(1, 20).Draw(t, "reads") {
-		reads = append(reads, &kv.Lookup{Key: []byte(modelKey.Draw(t, "key"))})
-	}
-	if rapid.Bool().Draw(t, "at one version") {
-		at, err := m.e.LookupAt(context.Background(), reads, 0)
-		require.NoError(t, err)
-		require.GreaterOrEqual(t, at, m.last)
-	} else {
-		require.NoError(t, m.e.Lookup(context.Background(), reads))
-	}
-	for _, r := range reads {
-		require.NoError(t, r.Err)
-		want, ok := m.want[string(r.Key)]
-		require.Equal(t, ok, r.Found, "key %q", r.Key)
-		require.Equal(t, want, item{string(r.Value), r.Version}, "key %q", r.Key)
-	}
-}
-
-func (m *machine) Scan(t *rapid.T) {
-	bound := rapid.OneOf(modelKey, rapid.Just(""))
-	r := kv.Range{Start: []byte(bound.Draw(t, "start")), End: []byte(bound.Draw(t, "end"))}
-	if rapid.Bool().Draw(t, "prefix") {
-		r = kv.PrefixRange(r.Start)
-	}
-	o := kv.ScanOptions{Limit: rapid.Uint64Range(0, 5).Draw(t, "limit"), KeysOnly: rapid.Bool().Draw(t, "keys only")}
-	var want []string
-	for _, key := range slices.Sorted(maps.Keys(m.want)) {
-		if !r.Contains([]byte(key)) || o.Limit > 0 && uint64(len(want)) == o.Limit {
-			continue
-		}
-		i := m.want[key]
-		if o.KeysOnly {
-			i.value = ""
-		}
-		want = append(want, fmt.Sprintf("%q=%v", key, i))
-	}
-	s, err := m.e.Scan(context.Background(), r, o)
-	require.NoError(t, err)
-	var got []string
-	for s.Next() {
-		got = append(got, fmt.Sprintf("%q=%v", s.Item().Key, item{string(s.Item().Value), s.Item().Version}))
-	}
-	require.NoError(t, errors.Join(s.Err(), s.Close()))
-	require.Equal(t, want, got)
-}
+// now returns the state that a read finds.
+func (m *machine) now() view { return m.want.at(m.e.Now()) }
 
 func (m *machine) Flush(t *rapid.T) {
 	require.NoError(t, m.e.Flush(context.Background()))
@@ -254,8 +246,22 @@ func (m *machine) Compact(t *rapid.T) {
 	m.weakest = kv.DurabilitySync
 }
 
+// PassTime lets time go on, for the clock and for leases.
+func (m *machine) PassTime(t *rapid.T) {
+	d := rapid.SampledFrom([]time.Duration{time.Millisecond, time.Second, 4 * time.Second}).Draw(t, "time")
+	m.time.pass(d)
+	require.NoError(t, m.e.clock.keep()) // now, and not when the keeper comes round
+	time.Sleep(d)
+	m.forgetLeases()
+}
+
+// SetClock sets the wall clock of the machine that the store runs on.
+func (m *machine) SetClock(t *rapid.T) {
+	m.time.jump(rapid.SampledFrom([]time.Duration{-10 * year, -time.Minute, time.Minute, 10 * year}).Draw(t, "jump"))
+}
+
 func (m *machine) RestartClean(t *rapid.T) {
-	require.NoError(t, m.e.Close())
+	m.stop(t)
 	m.open(t)
 }
 
@@ -277,19 +283,57 @@ func (m *machine) RestartPowerCut(t *rapid.T) {
 }
 
 func (m *machine) crash(t *rapid.T, image *vfs.Mem) {
-	require.NoError(t, m.e.Close())
+	m.stop(t)
 	m.disk, m.opts.FS = image, image
 	m.open(t)
 }
 
-// Check compares everything after each action.
-func (m *machine) Check(t *rapid.T) {
-	s, err := m.e.Scan(context.Background(), kv.Range{}, kv.ScanOptions{})
-	require.NoError(t, err)
-	got := map[string]item{}
-	for s.Next() {
-		got[string(s.Item().Key)] = item{string(s.Item().Value), s.Item().Version}
+// stop closes the store. Snapshots and scans end with it.
+func (m *machine) stop(t *rapid.T) {
+	require.NoError(t, m.e.Close())
+	for _, s := range m.scans {
+		require.NoError(t, s.Close())
 	}
-	require.NoError(t, errors.Join(s.Err(), s.Close()))
-	require.Equal(t, m.want, got)
+	m.scans, m.snapshots = nil, nil
 }
+
+// Check compares everything after each action: what there is now, and what every
+// snapshot holds.
+func (m *machine) Check(t *rapid.T) {
+	before := m.e.Now()
+	if m.clock > 0 {
+		require.GreaterOrEqual(t, before, m.clock, "the clock never goes back")
+	}
+	if m.e.clock.bound.Load() != nil {
+		m.clock = before
+	}
+	m.checks++
+	o := kv.ScanOptions{Reverse: m.checks%2 == 0}
+	lines, err := m.scan(kv.Range{}, o)
+	require.NoError(t, err)
+	require.Equal(t, m.now().lines(kv.Range{}, o), lines)
+	require.Equal(t, before, m.e.Now(), "only the test moves the clock")
+	for _, s := range m.snapshots {
+		o := kv.ScanOptions{At: s.Version, Reverse: m.checks%3 == 0}
+		lived := m.live(s.Version)
+		lines, err := m.scan(kv.Range{}, o)
+		m.requireKept(t, s.Version, lived, err)
+		if err == nil {
+			require.Equal(t, s.holds.lines(kv.Range{}, o), lines, "snapshot of version %d", s.Version)
+		}
+	}
+}
+
+// scan returns everything that a scan gives.
+func (m *machine) scan(r kv.Range, o kv.ScanOptions) (lines []string, err error) {
+	s, err := m.e.Scan(context.Background(), r, o)
+	if err != nil {
+		return nil, err
+	}
+	for s.Next() {
+		lines = append(lines, itemOf(s.Item()).line(string(s.Item().Key), false))
+	}
+	return lines, errors.Join(s.Err(), s.Close())
+}
+
+func itemOf(i *kv.Item) item { return item{string(i.Value), i.Version, i.Expiry} }
