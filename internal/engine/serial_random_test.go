@@ -29,7 +29,7 @@ func TestEverythingIsStrictlySerializable(t *testing.T) {
 		run.Transactions = 5000
 	}
 	o := small(vfs.NewMem())
-	o.MemtableBytes, o.FlushKeys = 4<<20, 2000
+	o.MemtableBytes, o.FlushKeys = 4<<20, run.Transactions/10
 	e := open(t, o)
 	tally := judgeRun(t, &run, engineStore{e})
 	t.Logf("%s", &tally)
