@@ -58,8 +58,6 @@ var floors = map[string]float64{
 // kvdtest, which other people's tests import.
 var testSupport = map[string]bool{
 	"internal/lint":              true,
-	"internal/storetest":         true,
-	"internal/modeltest":         true,
 	"internal/torture":           true,
 	"internal/torture/kvdbinary": true,
 	"internal/torture/history":   true,
