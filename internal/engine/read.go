@@ -51,6 +51,7 @@ func (e *Engine) Lookup(ctx context.Context, reads []*kv.Lookup) error {
 	if err := e.prepare(reads); err != nil {
 		return err
 	}
+	defer yield(len(reads))
 	if len(reads) == 1 {
 		return e.partitions[e.route(reads[0].Hash)].Lookup(ctx, reads)
 	}
@@ -77,6 +78,7 @@ func (e *Engine) LookupAt(ctx context.Context, reads []*kv.Lookup, at kv.SeqNum)
 	if err := e.prepare(reads); err != nil {
 		return 0, err
 	}
+	defer yield(len(reads))
 	if at == 0 {
 		p, err := e.pin(ctx)
 		if err != nil {
