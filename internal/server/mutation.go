@@ -26,7 +26,10 @@ func (s *Server) batchOf(mutations []*kvdpb.Mutation) (*kv.WriteBatch, error) {
 
 func (s *Server) addMutation(batch *kv.WriteBatch, m *kvdpb.Mutation) error {
 	change := changeOf(m)
-	condition := conditionOf(&change.Condition)
+	condition, err := conditionOf(&change.Condition)
+	if err != nil {
+		return err
+	}
 	if r, ok := m.GetOp().(*kvdpb.Mutation_DeleteRange); ok {
 		if condition.Kind != kv.Unconditional {
 			return fmt.Errorf("%w: a range delete takes no precondition", kv.ErrInvalidArgument)

@@ -20,7 +20,9 @@ func (s *Server) writeOf(op *frame.Op) (w kv.Write, c kv.Condition, err error) {
 	if err := w.Op.Check(s.limits); err != nil {
 		return w, c, invalid(err)
 	}
-	c = conditionOf(&op.Condition)
+	if c, err = conditionOf(&op.Condition); err != nil {
+		return w, c, err
+	}
 	if err := c.Check(s.limits); err != nil {
 		return w, c, invalid(err)
 	}
@@ -41,18 +43,20 @@ func (s *Server) opOf(op *frame.Op) (kv.Op, error) {
 	return kv.Op{}, invalidf("operation is none that this server knows")
 }
 
-func conditionOf(c *frame.Condition) kv.Condition {
+func conditionOf(c *frame.Condition) (kv.Condition, error) {
 	switch c.Kind {
+	case 0:
+		return kv.Condition{}, nil
 	case frame.MustExist:
-		return kv.Condition{Kind: kv.IfPresent}
+		return kv.Condition{Kind: kv.IfPresent}, nil
 	case frame.MustNotExist:
-		return kv.Condition{Kind: kv.IfAbsent}
+		return kv.Condition{Kind: kv.IfAbsent}, nil
 	case frame.VersionEquals:
-		return kv.Condition{Kind: kv.IfVersion, Version: kv.SeqNum(c.Version)}
+		return kv.Condition{Kind: kv.IfVersion, Version: kv.SeqNum(c.Version)}, nil
 	case frame.ValueEquals:
-		return kv.Condition{Kind: kv.IfValue, Value: c.Value}
+		return kv.Condition{Kind: kv.IfValue, Value: c.Value}, nil
 	}
-	return kv.Condition{}
+	return kv.Condition{}, invalidf("precondition is none that this server knows; ask a newer one")
 }
 
 // maxSequence is the largest sequence in a name: the store keeps the top bit, to
@@ -110,6 +114,9 @@ func frameOptions(o *kvdpb.RequestOptions) frame.Options {
 }
 
 func frameCondition(p *kvdpb.Precondition) frame.Condition {
+	if p != nil && len(p.ProtoReflect().GetUnknown()) > 0 {
+		return frame.Condition{Kind: frame.UnknownCondition}
+	}
 	switch kind := p.GetKind().(type) {
 	case *kvdpb.Precondition_MustExist:
 		if kind.MustExist {

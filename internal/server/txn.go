@@ -123,8 +123,9 @@ func (s *Server) executionOf(req *kvdpb.ExecuteRequest) (guards []kv.Guard, then
 	ops, bytes := 0, 0
 	for i, g := range req.Guards {
 		asked := frameCondition(g.GetPrecondition())
-		guard := kv.Guard{Key: g.GetKey(), Condition: conditionOf(&asked)}
-		if err := errors.Join(s.limits.CheckKey(guard.Key), guard.Check(s.limits)); err != nil {
+		condition, err := conditionOf(&asked)
+		guard := kv.Guard{Key: g.GetKey(), Condition: condition}
+		if err := errors.Join(err, s.limits.CheckKey(guard.Key), guard.Check(s.limits)); err != nil {
 			return nil, nil, nil, invalid(fmt.Errorf("guard %d: %w", i, err))
 		}
 		guards = append(guards, guard)

@@ -10,12 +10,50 @@ import (
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/encoding/protowire"
 
 	"github.com/kvd-db/kvd/internal/kv"
 	"github.com/kvd-db/kvd/internal/server"
 	"github.com/kvd-db/kvd/internal/server/servertest"
 	kvdpb "github.com/kvd-db/kvd/pkg/kvdpb/kvd/v1"
 )
+
+// conditionalWrites are the ways to a conditional write of one key.
+var conditionalWrites = map[string]func(t *testing.T, f *fixture, item *kvdpb.Item, c *kvdpb.Precondition) error{
+	"put": func(t *testing.T, f *fixture, item *kvdpb.Item, c *kvdpb.Precondition) error {
+		_, err := f.kv.Put(testContext(t), &kvdpb.PutRequest{Item: item, Precondition: c})
+		return err
+	},
+	"delete": func(t *testing.T, f *fixture, item *kvdpb.Item, c *kvdpb.Precondition) error {
+		_, err := f.kv.Delete(testContext(t), &kvdpb.DeleteRequest{Key: item.Key, Precondition: c})
+		return err
+	},
+	"batch": func(t *testing.T, f *fixture, item *kvdpb.Item, c *kvdpb.Precondition) error {
+		_, err := f.kv.Write(testContext(t), &kvdpb.WriteRequest{Atomic: true, Mutations: []*kvdpb.Mutation{
+			{Op: &kvdpb.Mutation_Put{Put: item}, Precondition: c}, put("other", "x"),
+		}})
+		return err
+	},
+	"independent": func(t *testing.T, f *fixture, item *kvdpb.Item, c *kvdpb.Precondition) error {
+		r, err := f.kv.Write(testContext(t), &kvdpb.WriteRequest{Mutations: []*kvdpb.Mutation{
+			{Op: &kvdpb.Mutation_Put{Put: item}, Precondition: c},
+		}})
+		require.NoError(t, err)
+		for _, s := range r.Statuses {
+			err = status.Error(codes.Code(s.Code), s.Reason)
+		}
+		return err
+	},
+	"frame": func(t *testing.T, f *fixture, item *kvdpb.Item, c *kvdpb.Precondition) error {
+		p := f.pipeline(t)
+		defer p.close()
+		op := putOp(1, string(item.Key), string(item.Value))
+		op.GetPut().Precondition = c
+		p.send(op)
+		s := p.result().Status
+		return status.Error(codes.Code(s.GetCode()), s.GetReason())
+	},
+}
 
 // Each kind of condition, of a key that is there with version 1 and value "1" and
 // of one that is not: unary, in a frame, in a batch and among independent
@@ -39,51 +77,19 @@ func TestConditions(t *testing.T) {
 		"the largest of numbers": {versionEquals(1<<64 - 1), false, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			for way, write := range map[string]func(*fixture, *kvdpb.Item) error{
-				"put": func(f *fixture, item *kvdpb.Item) error {
-					_, err := f.kv.Put(testContext(t), &kvdpb.PutRequest{Item: item, Precondition: test.condition})
-					return err
-				},
-				"delete": func(f *fixture, item *kvdpb.Item) error {
-					_, err := f.kv.Delete(testContext(t), &kvdpb.DeleteRequest{Key: item.Key, Precondition: test.condition})
-					return err
-				},
-				"batch": func(f *fixture, item *kvdpb.Item) error {
-					_, err := f.kv.Write(testContext(t), &kvdpb.WriteRequest{Atomic: true, Mutations: []*kvdpb.Mutation{
-						{Op: &kvdpb.Mutation_Put{Put: item}, Precondition: test.condition}, put("other", "x"),
-					}})
-					return err
-				},
-				"independent": func(f *fixture, item *kvdpb.Item) error {
-					r, err := f.kv.Write(testContext(t), &kvdpb.WriteRequest{Mutations: []*kvdpb.Mutation{
-						{Op: &kvdpb.Mutation_Put{Put: item}, Precondition: test.condition},
-					}})
-					require.NoError(t, err)
-					for _, s := range r.Statuses {
-						assert.Equal(t, "CONDITION_FAILED", s.Reason)
-						err = status.Error(codes.Code(s.Code), s.Reason)
-					}
-					return err
-				},
-				"frame": func(f *fixture, item *kvdpb.Item) error {
-					p := f.pipeline(t)
-					defer p.close()
-					op := putOp(1, string(item.Key), string(item.Value))
-					op.GetPut().Precondition = test.condition
-					p.send(op)
-					s := p.result().Status
-					return status.Error(codes.Code(s.GetCode()), s.GetReason())
-				},
-			} {
+			for way, write := range conditionalWrites {
 				f := startWith(t, kv.DefaultLimits, server.Options{})
 				f.put(t, "there", "1")
 				for key, holds := range map[string]bool{"there": test.present, "missing": test.absent} {
-					err := write(f, &kvdpb.Item{Key: []byte(key), Value: []byte("new")})
+					err := write(t, f, &kvdpb.Item{Key: []byte(key), Value: []byte("new")}, test.condition)
 					want := codes.OK
 					if !holds {
 						want = codes.FailedPrecondition
 					}
 					require.Equal(t, want, status.Code(err), "%s of %s: %v", way, key, err)
+					if !holds && (way == "independent" || way == "frame") {
+						require.ErrorContains(t, err, "CONDITION_FAILED", "%s of %s", way, key)
+					}
 				}
 				if !test.present {
 					value, _ := f.get(t, "there", 0)
@@ -92,6 +98,26 @@ func TestConditions(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A condition that only a newer server knows is refused: the write must not happen
+// as if it had none.
+func TestAConditionOfANewerVersionIsRefused(t *testing.T) {
+	newer := &kvdpb.Precondition{Kind: &kvdpb.Precondition_MustExist{MustExist: true}}
+	newer.ProtoReflect().SetUnknown(protowire.AppendVarint(protowire.AppendTag(nil, 100, protowire.VarintType), 1))
+	f := startWith(t, kv.DefaultLimits, server.Options{})
+	f.put(t, "there", "1")
+	for way, write := range conditionalWrites {
+		err := write(t, f, &kvdpb.Item{Key: []byte("there"), Value: []byte("new")}, newer)
+		assert.Equal(t, codes.InvalidArgument, status.Code(err), "%s: %v", way, err)
+	}
+	_, err := f.txn.Execute(testContext(t), &kvdpb.ExecuteRequest{
+		Guards:        []*kvdpb.ExecuteRequest_Guard{{Key: []byte("there"), Precondition: newer}},
+		ThenMutations: []*kvdpb.Mutation{put("there", "new")},
+	})
+	requireFailure(t, err, codes.InvalidArgument, "INVALID_REQUEST")
+	value, _ := f.get(t, "there", 0)
+	assert.Equal(t, "1", value)
 }
 
 func TestAFailedConditionSaysWhatWasFound(t *testing.T) {

@@ -47,6 +47,9 @@ func nilIfEmpty(b *[]byte) {
 }
 
 func conditionOf(p *kvdpb.Precondition) (c Condition) {
+	if p != nil && len(p.ProtoReflect().GetUnknown()) > 0 {
+		return Condition{Kind: UnknownCondition}
+	}
 	switch kind := p.GetKind().(type) {
 	case *kvdpb.Precondition_MustExist:
 		if kind.MustExist {

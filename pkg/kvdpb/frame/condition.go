@@ -14,6 +14,10 @@ const (
 	ValueEquals   ConditionKind = 4
 )
 
+// UnknownCondition stands for what a newer client asks and this version does not
+// know. A write must not be done as if nothing had been asked. It is never sent.
+const UnknownCondition ConditionKind = 255
+
 // The fields of Precondition.
 const (
 	conditionMustExist     = key(MustExist)<<3 | wireVarint
@@ -54,10 +58,14 @@ func (c *Condition) append(b []byte) []byte {
 }
 
 // decode reads a Precondition, of which the last member wins. One that must or
-// must not exist, and says false, asks nothing.
+// must not exist, and says false, asks nothing. Fields that are not known here make
+// it an UnknownCondition, whatever stands beside them.
 func (c *Condition) decode(data []byte) error {
 	f := cursor{rest: data}
 	for f.next() {
+		if c.Kind == UnknownCondition {
+			continue
+		}
 		switch f.key {
 		case conditionMustExist, conditionMustNotExist:
 			*c = Condition{}
@@ -68,6 +76,8 @@ func (c *Condition) decode(data []byte) error {
 			*c = Condition{Kind: VersionEquals, Version: f.uint}
 		case conditionValueEquals:
 			*c = Condition{Kind: ValueEquals, Value: f.bytes}
+		default:
+			*c = Condition{Kind: UnknownCondition}
 		}
 	}
 	return f.err()

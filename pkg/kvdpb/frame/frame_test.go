@@ -173,13 +173,16 @@ func TestAConditionThatAsksNothing(t *testing.T) {
 		data string
 		want Condition
 	}{
-		"none":              {"", Condition{}},
-		"must exist":        {"\x08\x01", Condition{Kind: MustExist}},
-		"false":             {"\x08\x00", Condition{}},
-		"false wins":        {"\x18\x07\x10\x00", Condition{}},
-		"version wins":      {"\x22\x01v\x18\x07", Condition{Kind: VersionEquals, Version: 7}},
-		"value wins":        {"\x18\x07\x22\x00", Condition{Kind: ValueEquals, Value: []byte{}}},
-		"another wire type": {"\x09\x01\x00\x00\x00\x00\x00\x00\x00", Condition{}},
+		"none":                             {"", Condition{}},
+		"must exist":                       {"\x08\x01", Condition{Kind: MustExist}},
+		"false":                            {"\x08\x00", Condition{}},
+		"false wins":                       {"\x18\x07\x10\x00", Condition{}},
+		"version wins":                     {"\x22\x01v\x18\x07", Condition{Kind: VersionEquals, Version: 7}},
+		"value wins":                       {"\x18\x07\x22\x00", Condition{Kind: ValueEquals, Value: []byte{}}},
+		"another wire type":                {"\x09\x01\x00\x00\x00\x00\x00\x00\x00", Condition{Kind: UnknownCondition}},
+		"a newer field":                    {"\x28\x01", Condition{Kind: UnknownCondition}},
+		"a newer field before a known one": {"\x28\x01\x08\x01", Condition{Kind: UnknownCondition}},
+		"a newer field behind a known one": {"\x08\x01\x28\x01", Condition{Kind: UnknownCondition}},
 	} {
 		var c Condition
 		require.NoError(t, c.decode([]byte(test.data)), name)
