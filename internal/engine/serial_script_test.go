@@ -97,7 +97,7 @@ func newHeldFlushes() *heldFlushes {
 }
 
 // sealAll makes every memtable that holds something a sealed one, until the test
-// ends.
+// ends. It waits for a flush of each, so none may be under way.
 func sealAll(t *testing.T, e *Engine, h *heldFlushes) {
 	h.hold.Store(true)
 	var flushing sync.WaitGroup
@@ -134,6 +134,7 @@ func meanwhile(t *testing.T, script func(t *testing.T, e *Engine, pause func()))
 		t.Run(name, func(t *testing.T) {
 			held := newHeldFlushes()
 			o := small(held.disk)
+			o.MemtableBytes = 4 << 20 // nothing is sealed, and flushed, unasked: see sealAll
 			e := open(t, o)
 			put(t, e, "a", "1", memory)
 			put(t, e, "b", "1", memory)
