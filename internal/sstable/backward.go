@@ -17,12 +17,12 @@ type interval struct {
 	touched byte   // what fetch read, so that the reads are not optimized away
 }
 
-func (it *iterator) Last() bool {
+func (it *Iterator) Last() bool {
 	it.ahead.bytes = it.o.Readahead
 	return it.beginBack() && it.enterEnd(it.r.index.blocks()-1) && it.stepBack()
 }
 
-func (it *iterator) SeekLT(key []byte) bool {
+func (it *Iterator) SeekLT(key []byte) bool {
 	it.ahead.bytes = 0
 	if !it.beginBack() {
 		return false
@@ -49,14 +49,14 @@ func (it *iterator) SeekLT(key []byte) bool {
 	return it.stepBack()
 }
 
-func (it *iterator) Prev() bool {
+func (it *Iterator) Prev() bool {
 	if it.walk == forward {
 		panic("sstable: Prev on a forward walk")
 	}
 	return it.valid && it.stepBack()
 }
 
-func (it *iterator) beginBack() bool {
+func (it *Iterator) beginBack() bool {
 	if it.interval == nil {
 		it.interval = new(interval)
 	}
@@ -65,7 +65,7 @@ func (it *iterator) beginBack() bool {
 
 // stepBack moves to the entry before the one that the walk stands at, which may
 // be the last one of the interval or the block before.
-func (it *iterator) stepBack() bool {
+func (it *Iterator) stepBack() bool {
 	v := it.interval
 	if v.left == 0 && !it.intervalBefore() {
 		return false
@@ -78,7 +78,7 @@ func (it *iterator) stepBack() bool {
 
 // intervalBefore reads the interval before the current one. It reports false
 // before the first one and on errors.
-func (it *iterator) intervalBefore() bool {
+func (it *Iterator) intervalBefore() bool {
 	it.valid = false
 	if it.interval.restart > 0 {
 		return it.readInterval(it.interval.restart - 1)
@@ -87,7 +87,7 @@ func (it *iterator) intervalBefore() bool {
 }
 
 // enterEnd makes block i the current one and stands behind its last entry.
-func (it *iterator) enterEnd(i int) bool {
+func (it *Iterator) enterEnd(i int) bool {
 	if !it.enter(i) {
 		return false
 	}
@@ -100,7 +100,7 @@ func (it *iterator) enterEnd(i int) bool {
 //
 // The intervals of a block must fill it without a gap: an entry that a forward
 // walk meets is not passed over by a backward one.
-func (it *iterator) readInterval(restart int) bool {
+func (it *Iterator) readInterval(restart int) bool {
 	at, end, ok := it.block.interval(restart)
 	if !ok {
 		return it.malformed()

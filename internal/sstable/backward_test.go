@@ -153,7 +153,7 @@ func TestBackwardWalkReportsAReadErrorAtTheRightPlace(t *testing.T) {
 	require.ErrorIs(t, err, eio)
 	require.NotErrorIs(t, err, kv.ErrCorrupt)
 	requireSameEntries(t, reversed(entries)[:len(got)], got)
-	require.Equal(t, bad, it.(*iterator).blockAt, "all blocks behind the bad one were served")
+	require.Equal(t, bad, it.(*Iterator).blockAt, "all blocks behind the bad one were served")
 	require.False(t, it.Prev(), "an error is not passed over")
 	require.ErrorIs(t, it.Close(), eio)
 }
@@ -180,7 +180,7 @@ func TestBackwardWalkRefusesRestartPointsThatDoNotFillTheBlock(t *testing.T) {
 		}
 		b, ok := parseBlock(contents)
 		require.True(t, ok)
-		it := iterator{r: &Reader{file: &bytesFile{}, index: index{offsets: []uint64{0, uint64(len(contents))}, prefixes: []uint64{0}}}, block: b}
+		it := Iterator{r: &Reader{file: &bytesFile{}, index: index{offsets: []uint64{0, uint64(len(contents))}, prefixes: []uint64{0}}}, block: b}
 		require.True(t, it.beginBack())
 		for ok := it.readInterval(b.restarts-1) && it.stepBack(); ok; ok = it.Prev() {
 			met++

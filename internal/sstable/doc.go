@@ -6,7 +6,7 @@
 // partition, in which order they are asked, or when one may be deleted.
 //
 //	Writer    entries in order -> file, synced
-//	Reader    Get, GetBatch, NewIterator (both ways), RangeTombstones, Verify;
+//	Reader    Get, GetBatch, NewIterator (both ways, and Fill), RangeTombstones, Verify;
 //	          safe for concurrent use
 //	Query     one point read, which walks from file to file until one answers
 //	Cache     verified data blocks of all open files, bounded in bytes
@@ -120,6 +120,8 @@
 // Get on an entry. Measured with 500,000 keys, on two cores that others used too:
 // only the ratios mean anything.
 //
+// A scan takes entries by Fill, which decodes a block in one loop and copies what is
+// shown to where the scan's caller will read it, instead of lending entry by entry.
 // An iterator takes 16 ns of processor time for an entry, 36 ns if the page cache
 // serves the blocks and each is verified; backward 36 and 46 ns, for it reads each
 // entry into memory of its own and the processor does not foresee where it goes.

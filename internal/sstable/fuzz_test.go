@@ -63,7 +63,7 @@ func FuzzBlock(f *testing.F) {
 		// An iterator walks to the end or to an error, and what it finds on the
 		// way can be looked up if the block is in order.
 		r := &Reader{file: &bytesFile{}, index: index{offsets: []uint64{0, uint64(len(contents))}, prefixes: []uint64{0}}}
-		it := iterator{r: r, block: b}
+		it := Iterator{r: r, block: b}
 		var last position
 		ordered := true
 		var entries []kv.Entry
@@ -74,8 +74,17 @@ func FuzzBlock(f *testing.F) {
 			last.move(e, relation)
 			entries = append(entries, cloneEntry(e))
 		}
+		// So does a Fill.
+		fill := Iterator{r: r, block: b, walk: forward}
+		if b.limit > 0 && fill.read(&fill.entry) {
+			var batch kv.Batch
+			batch.Reset(1<<20, 1<<30, false)
+			fill.at = &fill.entry
+			require.Equal(t, len(entries), fill.Fill(&batch, &kv.View{At: kv.MaxSeqNum}, nil))
+		}
+		require.Equal(t, it.err, fill.err)
 		// A backward walk meets the same, or finds that no writer made the block.
-		back := iterator{r: r, block: b}
+		back := Iterator{r: r, block: b}
 		require.True(t, back.beginBack())
 		first := func() bool { return back.readInterval(b.restarts-1) && back.stepBack() }
 		requireModest(t, 4*len(contents), func() {

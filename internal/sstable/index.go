@@ -120,6 +120,16 @@ func (x *index) find(key []byte, seq kv.SeqNum) int {
 	return low
 }
 
+// mayReach reports whether a block may have keys at or behind key. It says so too
+// often only where the first bytes do not tell.
+func (x *index) mayReach(block int, key []byte) bool {
+	n := min(len(key), len(x.common))
+	if c := bytes.Compare(x.common[:n], key[:n]); c != 0 || n < len(x.common) {
+		return c >= 0
+	}
+	return x.prefixes[block] >= keyPrefix(key[n:])
+}
+
 // keyPrefix returns the first eight bytes of key as a number that orders like
 // them, zero-padded.
 func keyPrefix(key []byte) uint64 {

@@ -8,16 +8,17 @@ import (
 	"github.com/kvd-db/kvd/internal/kv"
 )
 
-// iterator implements kv.Iterator over one file. It is in one block at a time,
+// Iterator implements kv.Filler over one file. It is in one block at a time,
 // in which it goes forward entry by entry, and backward by restart intervals
 // (backward.go). The blocks come from readahead.go.
-type iterator struct {
+type Iterator struct {
 	r    *Reader
 	o    IterOptions
 	walk direction
 
 	block    block
 	blockAt  int       // number of the block that the iterator is in
+	start    int       // position of the entry that was read last
 	next     int       // position of the entry behind the one that was read last
 	key      []byte    // of the entry that was read last
 	entry    kv.Entry  // of a forward walk
@@ -38,6 +39,8 @@ const (
 	backward
 )
 
+var _ kv.Filler = (*Iterator)(nil)
+
 // NewIterator returns an iterator over all entries of the file, range tombstones
 // included, each at its start. It must be closed before the reader.
 //
@@ -47,19 +50,26 @@ const (
 // Cost: a backward walk decodes each restart interval once, forward, and then
 // steps through what it kept of it.
 func (r *Reader) NewIterator(o IterOptions) kv.Iterator {
-	if o.Readahead <= 0 {
-		o.Readahead = defaultReadahead
-	}
-	it := &iterator{r: r, o: o}
-	it.at = &it.entry
+	it := &Iterator{}
+	it.Init(r, o)
 	return it
 }
 
-func (it *iterator) Valid() bool      { return it.valid }
-func (it *iterator) Entry() *kv.Entry { return it.at }
-func (it *iterator) Err() error       { return it.err }
+// Init makes it a new iterator, as NewIterator does, in the memory of one that was
+// closed or never used.
+func (it *Iterator) Init(r *Reader, o IterOptions) {
+	if o.Readahead <= 0 {
+		o.Readahead = defaultReadahead
+	}
+	*it = Iterator{r: r, o: o, key: it.key[:0], interval: it.interval}
+	it.at = &it.entry
+}
 
-func (it *iterator) Close() error {
+func (it *Iterator) Valid() bool      { return it.valid }
+func (it *Iterator) Entry() *kv.Entry { return it.at }
+func (it *Iterator) Err() error       { return it.err }
+
+func (it *Iterator) Close() error {
 	if !it.closed {
 		it.closed, it.valid = true, false
 		it.ahead, it.block, it.interval = readahead{}, block{}, nil
@@ -67,12 +77,12 @@ func (it *iterator) Close() error {
 	return it.err
 }
 
-func (it *iterator) First() bool {
+func (it *Iterator) First() bool {
 	it.ahead.bytes = it.o.Readahead
 	return it.begin(forward) && it.enter(0) && it.step()
 }
 
-func (it *iterator) SeekGE(key []byte) bool {
+func (it *Iterator) SeekGE(key []byte) bool {
 	it.ahead.bytes = 0
 	if !it.begin(forward) || !it.enter(it.r.index.find(key, kv.MaxSeqNum)) {
 		return false
@@ -90,7 +100,7 @@ func (it *iterator) SeekGE(key []byte) bool {
 	return false
 }
 
-func (it *iterator) Next() bool {
+func (it *Iterator) Next() bool {
 	if it.walk == backward {
 		panic("sstable: Next on a backward walk")
 	}
@@ -98,7 +108,7 @@ func (it *iterator) Next() bool {
 }
 
 // begin forgets where the iterator stood, for a new walk.
-func (it *iterator) begin(walk direction) bool {
+func (it *Iterator) begin(walk direction) bool {
 	it.valid, it.walk, it.at = false, walk, &it.entry
 	if it.closed {
 		it.err = fmt.Errorf("iterator of sstable %s: %w", it.r.file.Name(), kv.ErrClosed)
@@ -108,15 +118,15 @@ func (it *iterator) begin(walk direction) bool {
 	return true
 }
 
-func (it *iterator) fail(err error) bool {
+func (it *Iterator) fail(err error) bool {
 	it.valid, it.err = false, err
 	return false
 }
 
-func (it *iterator) malformed() bool { return it.fail(it.r.malformed(it.blockAt)) }
+func (it *Iterator) malformed() bool { return it.fail(it.r.malformed(it.blockAt)) }
 
 // step moves to the entry at next, which may be the first of the next block.
-func (it *iterator) step() bool {
+func (it *Iterator) step() bool {
 	if it.next < it.block.limit {
 		return it.read(&it.entry)
 	}
@@ -125,7 +135,7 @@ func (it *iterator) step() bool {
 
 // enter makes block i the current one and stands before its first entry. It
 // reports false behind the last block and on errors.
-func (it *iterator) enter(i int) bool {
+func (it *Iterator) enter(i int) bool {
 	it.valid = false
 	it.blockAt, it.next, it.key = i, 0, it.key[:0]
 	it.block = block{}
@@ -143,7 +153,7 @@ func (it *iterator) enter(i int) bool {
 // read decodes the entry at next, whose key begins like that of the entry
 // before it, and stands there.
 // REQUIRES: next <= block.limit.
-func (it *iterator) read(e *kv.Entry) bool {
+func (it *Iterator) read(e *kv.Entry) bool {
 	p := it.block.data[it.next:it.block.limit]
 	if len(p) < minEntryBytes || p[0]|p[1]|p[2] >= 0x80 {
 		return it.readAny(e)
@@ -155,6 +165,7 @@ func (it *iterator) read(e *kv.Entry) bool {
 	if shared > len(it.key) || end > len(p) || !kind.Valid() || seq == 0 {
 		return it.readAny(e) // an expiry follows, or the entry is malformed
 	}
+	it.start = it.next
 	it.key = append(it.key[:shared], p[minEntryBytes:keyEnd]...)
 	e.Key, e.Value = it.key, p[keyEnd:end:end]
 	if kind == kv.KindDelete {
@@ -167,11 +178,12 @@ func (it *iterator) read(e *kv.Entry) bool {
 }
 
 // readAny does what read does, for any entry.
-func (it *iterator) readAny(e *kv.Entry) bool {
+func (it *Iterator) readAny(e *kv.Entry) bool {
 	var h header
 	if !it.block.header(it.next, &h) || h.shared > len(it.key) {
 		return it.malformed()
 	}
+	it.start = it.next
 	it.key = append(it.key[:h.shared], it.block.keyBytes(&h)...)
 	e.Key, e.Value = it.key, nil
 	if h.kind != kv.KindDelete {

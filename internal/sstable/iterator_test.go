@@ -83,7 +83,7 @@ func TestIteratorReadsAhead(t *testing.T) {
 
 	require.True(t, it.SeekGE([]byte("key03000")))
 	require.Len(t, f.takeReads(), 1)
-	require.Less(t, cap(it.(*iterator).ahead.buf), defaultReadahead+1)
+	require.Less(t, cap(it.(*Iterator).ahead.buf), defaultReadahead+1)
 	_, err = collect(it, it.SeekGE([]byte("key03000")))
 	require.NoError(t, err)
 	reads := f.takeReads()
@@ -129,7 +129,7 @@ func TestIteratorReportsAReadErrorAtTheRightPlace(t *testing.T) {
 	require.ErrorIs(t, err, eio)
 	require.NotErrorIs(t, err, kv.ErrCorrupt)
 	requireSameEntries(t, entries[:len(got)], got)
-	require.Equal(t, bad, it.(*iterator).blockAt, "all blocks before the bad one were served")
+	require.Equal(t, bad, it.(*Iterator).blockAt, "all blocks before the bad one were served")
 	require.False(t, it.Next(), "an error is not passed over")
 	require.ErrorIs(t, it.Close(), eio)
 }

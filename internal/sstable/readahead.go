@@ -27,7 +27,7 @@ type readahead struct {
 
 // load returns block i from the cache, from what was read ahead, or from the
 // file.
-func (it *iterator) load(i int) (block, error) {
+func (it *Iterator) load(i int) (block, error) {
 	find := it.r.cache.peek
 	if it.o.FillCache {
 		find = it.r.cache.lookup
@@ -56,7 +56,7 @@ func (it *iterator) load(i int) (block, error) {
 
 // readAhead reads block i and those that the walk comes to next, as many as
 // ahead.bytes admits.
-func (it *iterator) readAhead(i int) error {
+func (it *Iterator) readAhead(i int) error {
 	a := &it.ahead
 	first, last := it.aheadOf(i)
 	_, length := it.r.index.span(first, last)
@@ -69,7 +69,7 @@ func (it *iterator) readAhead(i int) error {
 }
 
 // aheadOf returns the blocks that one read at block i fetches.
-func (it *iterator) aheadOf(i int) (first, last int) {
+func (it *Iterator) aheadOf(i int) (first, last int) {
 	first, last = i, i
 	for {
 		f, l := first, last+1
@@ -87,7 +87,7 @@ func (it *iterator) aheadOf(i int) (first, last int) {
 }
 
 // fetch reads blocks first up to last into the buffer.
-func (it *iterator) fetch(first, last int) error {
+func (it *Iterator) fetch(first, last int) error {
 	a := &it.ahead
 	offset, length := it.r.index.span(first, last)
 	a.first, a.end = 0, 0

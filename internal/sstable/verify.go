@@ -34,7 +34,7 @@ func (r *Reader) Verify(ctx context.Context, progress func(bytes int64)) error {
 	}
 	progress(int64(r.footer.tailSize() + footerBytes))
 
-	it := iterator{r: c.r, o: IterOptions{Readahead: defaultReadahead}, ahead: readahead{bytes: defaultReadahead}}
+	it := Iterator{r: c.r, o: IterOptions{Readahead: defaultReadahead}, ahead: readahead{bytes: defaultReadahead}}
 	for i := range c.r.index.blocks() {
 		if err := ctx.Err(); err != nil {
 			return err
@@ -76,7 +76,7 @@ func (c *checker) corrupt(offset int64, reason string) {
 }
 
 // block checks the entries of data block i, before which it stands.
-func (c *checker) block(it *iterator, i int) {
+func (c *checker) block(it *Iterator, i int) {
 	offset, _ := c.r.index.span(i, i)
 	fields := c.r.index.fields(i)
 	separator := slices.Concat(c.r.index.common, fields.suffix)
