@@ -55,7 +55,7 @@ func (c *cached) bytes() int64 { return int64(len(c.block.data)) + cachedOverhea
 
 // CacheStats is what a cache counted.
 type CacheStats struct {
-	Hits, Misses uint64 // of point reads and of scans that fill the cache
+	Hits, Misses uint64 // of point reads and of scans that fill the cache, as long as they are short
 	Bytes        int64  // held now
 	Capacity     int64
 }
@@ -144,6 +144,11 @@ func (f *fileCache) insert(i int, b block) {
 	f.shard(i).insert(&cached{block: b, slot: &f.slots[i]})
 }
 
+// spare reports whether there is room for a block of so many bytes.
+func (f *fileCache) spare(i, bytes int) bool {
+	return f.cache != nil && f.shard(i).spare(int64(bytes)+cachedOverhead)
+}
+
 // evict drops the blocks of the file.
 func (f *fileCache) evict() {
 	for i := range f.slots {
@@ -151,6 +156,12 @@ func (f *fileCache) evict() {
 			f.shard(i).evict(&f.slots[i])
 		}
 	}
+}
+
+func (s *cacheShard) spare(bytes int64) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.used+bytes <= s.capacity
 }
 
 func (s *cacheShard) insert(c *cached) {

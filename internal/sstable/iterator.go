@@ -28,6 +28,7 @@ type Iterator struct {
 	closed   bool
 	interval *interval // of a backward walk; nil before the first one
 	ahead    readahead
+	loads    int // blocks since the walk began
 }
 
 // direction is which way a walk goes.
@@ -109,7 +110,7 @@ func (it *Iterator) Next() bool {
 
 // begin forgets where the iterator stood, for a new walk.
 func (it *Iterator) begin(walk direction) bool {
-	it.valid, it.walk, it.at = false, walk, &it.entry
+	it.valid, it.walk, it.at, it.loads = false, walk, &it.entry, 0
 	if it.closed {
 		it.err = fmt.Errorf("iterator of sstable %s: %w", it.r.file.Name(), kv.ErrClosed)
 		return false

@@ -105,10 +105,34 @@ func TestIteratorFillsTheCacheIfAsked(t *testing.T) {
 		require.NoError(t, it.Close())
 	}
 	stats := r.cache.cache.Stats()
-	require.EqualValues(t, r.index.blocks(), stats.Hits)
+	require.EqualValues(t, longWalk, stats.Hits, "what comes behind is not counted")
 	f.takeReads()
-	requireAnswers(t, r, entries[:50])
-	require.Empty(t, f.takeReads())
+	requireAnswers(t, r, entries)
+	require.Empty(t, f.takeReads(), "there was room for all")
+}
+
+// A long walk drops nothing that is cached, nor does it make any of it look needed.
+func TestALongWalkLeavesTheCacheToPointReads(t *testing.T) {
+	hot, cold := numbered(60, 100), numbered(3_000, 100)
+	cache := NewCache(40 << 10)
+	hotFile, _ := build(t, hot, WriterOptions{})
+	coldFile, _ := build(t, cold, WriterOptions{})
+	h, c := open(t, hotFile, cache), open(t, coldFile, cache)
+	requireAnswers(t, h, hot)
+	for range 2 {
+		it := c.NewIterator(IterOptions{FillCache: true, Readahead: 16 << 10})
+		require.True(t, it.First())
+		for it.(*Iterator).blockAt < longWalk { // its beginning is that of any scan
+			require.True(t, it.Next())
+		}
+		requireAnswers(t, h, hot)
+		hotFile.takeReads()
+		_, err := collect(it, it.Next())
+		require.NoError(t, err)
+		require.NoError(t, it.Close())
+		requireAnswers(t, h, hot)
+		require.Empty(t, hotFile.takeReads())
+	}
 }
 
 func TestIteratorReportsAReadErrorAtTheRightPlace(t *testing.T) {

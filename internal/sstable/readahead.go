@@ -6,10 +6,15 @@ import "bytes"
 // full sequential speed there, and 2 x 10 such buffers in a merge are small.
 const defaultReadahead = 256 << 10
 
+// longWalk is the blocks behind which a walk counts as a long one. Guessed: a page of
+// results is less, and a walk that goes on has 99 % of its blocks behind them.
+const longWalk = 16
+
 // IterOptions shape an iterator. The zero value suits compaction.
 type IterOptions struct {
 	// FillCache puts the blocks that are read into the cache: for scans that
-	// callers may repeat.
+	// callers may repeat. A long walk takes from then on only room that nobody uses,
+	// and leaves no trace on what is cached: it drops nothing that point reads need.
 	FillCache bool
 	// Readahead is the bytes that one read fetches once the walk has shown to be
 	// sequential: from First or Last on at once, behind SeekGE and SeekLT growing
@@ -28,11 +33,14 @@ type readahead struct {
 // load returns block i from the cache, from what was read ahead, or from the
 // file.
 func (it *Iterator) load(i int) (block, error) {
-	find := it.r.cache.peek
-	if it.o.FillCache {
-		find = it.r.cache.lookup
+	var b block
+	var ok bool
+	if it.loads++; it.o.FillCache && it.loads <= longWalk {
+		b, ok = it.r.cache.lookup(i)
+	} else {
+		b, ok = it.r.cache.peek(i)
 	}
-	if b, ok := find(i); ok {
+	if ok {
 		return b, nil
 	}
 	a := &it.ahead
@@ -44,11 +52,12 @@ func (it *Iterator) load(i int) (block, error) {
 	start, _ := it.r.index.span(a.first, a.first)
 	offset, length := it.r.index.span(i, i)
 	sealed := a.buf[offset-start:][:length:length]
-	if it.o.FillCache { // the cache keeps it, the buffer will be used again
+	keep := it.o.FillCache && (it.loads <= longWalk || it.r.cache.spare(i, length))
+	if keep { // the buffer will be used again
 		sealed = bytes.Clone(sealed)
 	}
 	b, err := it.r.openBlock(i, sealed)
-	if err == nil && it.o.FillCache {
+	if err == nil && keep {
 		it.r.cache.insert(i, b)
 	}
 	return b, err
