@@ -158,29 +158,38 @@ func (tr *tree) model(at kv.SeqNum) []kv.Entry {
 
 // scan returns what a reader of the tables sees, both ways.
 func (tr *tree) scan(at kv.SeqNum) []kv.Entry {
-	view := mergeiter.View{At: at, Now: tr.now}
+	seen := tr.walk(at, false)
+	require.Equal(tr.t, seen, backward(tr.walk(at, true)))
+	return seen
+}
+
+func backward(entries []kv.Entry) []kv.Entry {
+	slices.Reverse(entries)
+	return entries
+}
+
+func (tr *tree) walk(at kv.SeqNum, reverse bool) (seen []kv.Entry) {
+	view := kv.View{At: at, Now: tr.now}
 	var sources []kv.Iterator
 	for table := range tr.version.Tables() {
 		r := tr.readers[table.Num]
 		sources = append(sources, r.NewIterator(sstable.IterOptions{}))
 		view.Covers = append(view.Covers, r.RangeTombstones())
 	}
-	it := mergeiter.Newest(mergeiter.New(sources...), view)
-	var seen []kv.Entry
-	for ok := it.First(); ok; ok = it.Next() {
-		e := *it.Entry()
-		e.Key = bytes.Clone(e.Key)
-		seen = append(seen, e)
+	var v mergeiter.Visible
+	v.Init(view, kv.Range{}, reverse, sources)
+	for more := true; more; {
+		var b kv.Batch
+		b.Reset(16, 1<<10, false)
+		more = v.Fill(&b)
+		for i := range b.Items {
+			var item kv.Item
+			b.Item(i, &item)
+			seen = append(seen, kv.Entry{Key: item.Key, Value: item.Value, Seq: item.Version, Kind: kv.KindPut, Expiry: item.Expiry})
+		}
 	}
-	n := len(seen)
-	for ok := it.Last(); ok; ok = it.Prev() {
-		n--
-		require.Equal(tr.t, seen[n].Key, it.Entry().Key, "backward")
-		require.Equal(tr.t, seen[n].Seq, it.Entry().Seq, "backward")
-	}
-	require.Zero(tr.t, n, "backward")
-	require.NoError(tr.t, it.Err())
-	require.NoError(tr.t, it.Close())
+	require.NoError(tr.t, v.Err())
+	require.NoError(tr.t, v.Close())
 	return seen
 }
 

@@ -45,6 +45,28 @@
 // place; what lost has written nothing. A condition is the same with one read. The
 // wait for the disk comes after, so commits share syncs with everything else.
 //
+// # A scan
+//
+// Each partition gives what the scan sees in batches of its own (partition.Walk,
+// mergeiter.Visible, and below them one loop over a block, sstable's Fill): a key and
+// a value are copied once, into the batch, and lent to the caller from there. Keys
+// lie in one partition each, so the scan merges the batches by key alone, with one
+// comparison of two words for a match: see merge.
+//
+// A batch grows from a share of 64 items to 256 items or 64 KiB. From a partition's
+// second batch on, if it is a long one, the next is read by a goroutine while this
+// one is consumed: so both are busy, and on a cold disk the reads of the partitions
+// overlap. The caller takes a batch that nobody has begun to read itself, so a busy
+// machine costs nothing. A scan holds two batches for each partition, and of values
+// larger than a batch one; beside them what its iterators have read ahead.
+//
+//	S1. Whoever reads a batch holds the lock of its source, and nobody else reads
+//	    from the partition. Files and memtables are taken from a source under it.
+//	S2. A batch is read again only after the merge has moved past its last item.
+//	S3. An error has its place behind the items that were read before it, in the
+//	    order of keys. A source that was closed under a scan is an error, not an end.
+//	S4. Close returns when no goroutine of the scan is left.
+//
 // # Time
 //
 // Keys expire by the store's clock, which never goes back: see clock. Whoever pins

@@ -5,21 +5,23 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"math"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/kvd-db/kvd/internal/kv"
-	"github.com/kvd-db/kvd/internal/mergeiter"
 )
 
 // Scanner walks a range in key order, or backward, over all partitions, at one
-// version. It reads ahead in chunks. Used by one goroutine at a time.
+// version. It reads ahead in batches: see source. Used by one goroutine at a time.
 //
 //	C1. It gives what its version holds, in order, and nothing else; or it ends
 //	    with an error.
 //	C2. Between two calls of Next it holds files and memtables for some two
 //	    seconds at most, and its version no longer than its lease.
+//
+// Locks: shared, then that of a source, then mu.
 type Scanner struct {
 	e      *Engine
 	ctx    context.Context
@@ -29,19 +31,21 @@ type Scanner struct {
 	now    uint64 // keys that expire by then are gone
 
 	// Of the caller's goroutine alone.
-	chunk []kv.Item // read ahead
-	next  int       // the first of chunk that Next has not given yet
-	arena []byte    // keys and values of chunk
-	count uint64    // items read
+	feed *feed  // nil before the first Next, and after Close
+	left uint64 // items up to the limit
+	item kv.Item
+	done bool
 
-	// mu is held while a chunk is read, and by whoever takes the iterators away from
-	// a Scanner at rest.
+	helpers sync.WaitGroup // started by sources that have not ended
+
+	// shared is the feed for those who take files and memtables away from it.
+	shared struct {
+		sync.Mutex
+		feed *feed
+	}
 	mu struct {
 		sync.Mutex
-		pin    *pin        // nil if the version is that of a snapshot
-		merged kv.Iterator // stands on the last item of chunk; nil: to be opened
-		opened time.Time
-		last   []byte // the key of the last item read, nil before the first
+		pin    *pin // nil if the version is that of a snapshot
 		err    error
 		end    bool // there is nothing more to read
 		closed bool
@@ -49,19 +53,9 @@ type Scanner struct {
 }
 
 // refreshAfter is how long a Scanner holds on to the same files. After that it
-// opens new iterators where it stands, at the same version, so that a slow
-// reader does not keep files that compaction has replaced.
+// opens them anew where it stands, at the same version, so that a slow reader does
+// not keep files that compaction has replaced.
 const refreshAfter = time.Second
-
-// A chunk grows from minChunk items to maxChunk, so that a scan for a few items
-// does not read many, and is cut at chunkBytes. Guessed: a lock, a look at the
-// clock and one at the lease are nothing to 256 items of some 200 ns, and a slow
-// reader holds this much memory.
-const (
-	minChunk   = 8
-	maxChunk   = 256
-	chunkBytes = 64 << 10
-)
 
 // Scan returns a Scanner over a range, at the version of a live snapshot, or, if
 // o.At is zero, at one that holds every write acknowledged before the call. It
@@ -76,7 +70,10 @@ func (e *Engine) Scan(ctx context.Context, r kv.Range, o kv.ScanOptions) (*Scann
 		return nil, kv.ErrClosed
 	}
 	bounds := kv.Range{Start: bytes.Clone(r.Start), End: bytes.Clone(r.End)}
-	s := &Scanner{e: e, ctx: ctx, bounds: bounds, opts: o, at: o.At}
+	s := &Scanner{e: e, ctx: ctx, bounds: bounds, opts: o, at: o.At, left: o.Limit}
+	if o.Limit == 0 {
+		s.left = math.MaxUint64
+	}
 	if o.At == 0 {
 		p, err := e.pin(ctx)
 		if err != nil {
@@ -97,98 +94,111 @@ func (e *Engine) Scan(ctx context.Context, r kv.Range, o kv.ScanOptions) (*Scann
 // Next moves to the next item. It returns false at the end, at the limit, and on
 // an error: see Err.
 func (s *Scanner) Next() bool {
-	if s.next == len(s.chunk) && !s.read() {
-		return false
+	if s.done || s.left == 0 {
+		return s.finish()
 	}
-	s.next++
+	if s.feed == nil {
+		if !s.begin() {
+			return s.finish()
+		}
+	} else if m := &s.feed.merge; m.sources[m.tree[0].source].step() {
+		m.advance()
+	} else if !s.take(m.tree[0].source) {
+		return s.finish()
+	} else {
+		m.begin()
+	}
+	i, ok := s.feed.merge.winner()
+	if !ok {
+		return s.finish()
+	}
+	c := &s.feed.merge.sources[i]
+	c.batch.Item(c.next, &s.item)
+	s.left--
 	return true
 }
 
-// read reads a chunk of one item at least.
-func (s *Scanner) read() bool {
+// finish notes that there is nothing more to give. It returns false.
+func (s *Scanner) finish() bool {
+	if !s.done {
+		s.done = true
+		s.mu.Lock()
+		s.mu.end = true
+		s.mu.Unlock()
+	}
+	return false
+}
+
+// begin opens all partitions and reads the first batch of each.
+func (s *Scanner) begin() bool {
+	if !s.goOn() {
+		return false
+	}
+	r := newFeed(s)
+	s.shared.Lock()
+	s.feed, s.shared.feed = r, r
+	s.shared.Unlock()
+	r.open(time.Now())
+	for i := range r.sources {
+		if i == 0 && !s.goOn() { // with the walks open: see snapshots
+			return false
+		}
+		if !s.fetch(i) {
+			return false
+		}
+	}
+	s.feed.merge.begin()
+	return true
+}
+
+// share lets others know the feed, unless they have stopped the scan.
+func (s *Scanner) share() bool {
+	s.shared.Lock()
+	defer s.shared.Unlock()
+	if !s.goOn() {
+		return false
+	}
+	s.shared.feed = s.feed
+	return true
+}
+
+// take gives the merge the next batch of a source, while the scan may go on.
+func (s *Scanner) take(i int) bool { return s.goOn() && s.fetch(i) }
+
+func (s *Scanner) fetch(i int) bool {
+	b, err := s.feed.sources[i].take()
+	s.feed.merge.sources[i] = cursor{batch: b}
+	return s.fail(err)
+}
+
+// goOn reports whether the scan may go on. Otherwise it has failed.
+func (s *Scanner) goOn() bool { return s.fail(s.goesOn()) }
+
+// goesOn returns why the scan may not go on.
+func (s *Scanner) goesOn() error {
+	if err := s.ctx.Err(); err != nil {
+		return err
+	}
+	if s.e.closed.Load() {
+		return kv.ErrClosed
+	}
+	return s.kept()
+}
+
+// kept returns kv.ErrVersionGone if the version need not be there any more, or
+// what else has ended the scan.
+func (s *Scanner) kept() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	size := min(max(2*len(s.chunk), minChunk), maxChunk)
-	s.chunk, s.arena, s.next = s.chunk[:0], s.arena[:0], 0
-	if s.opts.Limit > 0 {
-		size = int(min(uint64(size), s.opts.Limit-s.count))
-	}
-	if s.mu.err != nil || s.mu.closed || s.mu.end || size == 0 {
-		return false
-	}
-	s.failLocked(s.ctx.Err())
-	if s.e.closed.Load() {
-		s.failLocked(kv.ErrClosed)
-	}
 	if s.mu.err != nil {
-		return false
+		return s.mu.err
 	}
-	more := s.positionLocked()
-	for more {
-		s.take(s.mu.merged.Entry())
-		if len(s.chunk) == size || len(s.arena) >= chunkBytes {
-			break
-		}
-		more = s.stepLocked()
+	if s.mu.closed {
+		return kv.ErrClosed
 	}
-	if !more && s.mu.err == nil {
-		s.failLocked(s.mu.merged.Err())
-		s.mu.end = true
-		s.restLocked()
-	}
-	if n := len(s.chunk); n > 0 {
-		s.mu.last = append(s.mu.last[:0], s.chunk[n-1].Key...)
-	}
-	return len(s.chunk) > 0
+	return s.keptLocked()
 }
 
-// positionLocked moves to the first item to read, with new iterators if there are
-// none, or they are old.
-func (s *Scanner) positionLocked() bool {
-	more := false
-	if s.mu.merged == nil || time.Since(s.mu.opened) > refreshAfter {
-		more = s.reopenLocked()
-	} else {
-		more = s.stepLocked()
-	}
-	// With the iterators open, not before: see snapshots.
-	s.failLocked(s.keptLocked())
-	return more && s.mu.err == nil
-}
-
-// stepLocked moves the iterators on.
-func (s *Scanner) stepLocked() bool {
-	if s.opts.Reverse {
-		return s.mu.merged.Prev()
-	}
-	return s.mu.merged.Next()
-}
-
-// reopenLocked opens iterators and moves to the first item behind the last one
-// read.
-func (s *Scanner) reopenLocked() bool {
-	if s.restLocked(); s.mu.err != nil {
-		return false
-	}
-	left := s.bounds
-	if s.mu.last != nil && s.opts.Reverse {
-		left.End = bytes.Clone(s.mu.last)
-	} else if s.mu.last != nil {
-		left.Start = append(bytes.Clone(s.mu.last), 0) // the least key behind it
-	}
-	sources := make([]kv.Iterator, len(s.e.partitions))
-	for i, p := range s.e.partitions {
-		sources[i] = p.NewIterator(s.at, s.now)
-	}
-	s.mu.merged = mergeiter.Bounded(mergeiter.New(sources...), left)
-	s.mu.opened = time.Now()
-	if s.opts.Reverse {
-		return s.mu.merged.Last()
-	}
-	return s.mu.merged.First()
-}
-
-// keptLocked returns kv.ErrVersionGone if the version need not be there any more.
 func (s *Scanner) keptLocked() error {
 	if s.opts.At != 0 {
 		_, err := s.e.snapshots.find(s.opts.At)
@@ -200,65 +210,55 @@ func (s *Scanner) keptLocked() error {
 	return nil
 }
 
-// take copies an entry to the chunk. What is in the chunk already stays where it
-// is should the arena move.
-func (s *Scanner) take(entry *kv.Entry) {
-	from := len(s.arena)
-	s.arena = append(s.arena, entry.Key...)
-	item := kv.Item{Key: s.arena[from:len(s.arena):len(s.arena)], Version: entry.Seq, Expiry: entry.Expiry}
-	if !s.opts.KeysOnly {
-		from = len(s.arena)
-		s.arena = append(s.arena, entry.Value...)
-		item.Value = s.arena[from:len(s.arena):len(s.arena)]
+// fail ends the scan with an error, and reports whether there was none.
+func (s *Scanner) fail(err error) bool {
+	if err == nil {
+		return true
 	}
-	s.chunk = append(s.chunk, item)
-	s.count++
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.mu.err == nil && !s.mu.closed {
+		s.mu.err = err
+		if errors.Is(err, kv.ErrCorrupt) {
+			s.e.corrupt(err)
+		}
+	}
+	return false
 }
 
-// failLocked ends the scan with an error, unless it is nil.
-func (s *Scanner) failLocked(err error) {
-	if err == nil || s.mu.err != nil {
-		return
-	}
-	s.mu.err = err
-	if errors.Is(err, kv.ErrCorrupt) {
-		s.e.corrupt(err)
-	}
-}
-
-// restLocked lets go of files and memtables.
-func (s *Scanner) restLocked() {
-	if s.mu.merged != nil {
-		s.failLocked(s.mu.merged.Close())
-		s.mu.merged = nil
-	}
-}
-
-// restIfDue lets go of what the Scanner has held for long enough. One that reads
-// just now looks for itself, and is left alone.
+// restIfDue lets go of what the Scanner has held for long enough, and of a version
+// whose time is over.
 func (s *Scanner) restIfDue(now time.Time) {
-	if !s.mu.TryLock() {
-		return
+	s.shared.Lock()
+	defer s.shared.Unlock()
+	gone := s.letGo()
+	if s.shared.feed != nil {
+		for i := range s.shared.feed.sources {
+			s.shared.feed.sources[i].restIfDue(now, gone)
+		}
 	}
+}
+
+// letGo gives up the version if its time is over, and reports whether it is.
+func (s *Scanner) letGo() bool {
+	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.mu.closed {
-		return
+		return false
 	}
-	gone := s.keptLocked()
-	if gone != nil || now.Sub(s.mu.opened) > refreshAfter {
-		s.restLocked()
+	err := s.keptLocked()
+	if err != nil && !s.mu.end && s.mu.err == nil {
+		s.mu.err = err
 	}
-	if gone != nil && !s.mu.end {
-		s.failLocked(gone)
-	}
-	if gone != nil && s.mu.pin != nil {
+	if err != nil && s.mu.pin != nil {
 		s.e.sequencer.release(s.mu.pin)
 		s.mu.pin = nil
 	}
+	return err != nil
 }
 
 // Item returns the current item, borrowed until Next or Close.
-func (s *Scanner) Item() *kv.Item { return &s.chunk[s.next-1] }
+func (s *Scanner) Item() *kv.Item { return &s.item }
 
 // Version returns the version that the scan reads.
 func (s *Scanner) Version() kv.SeqNum { return s.at }
@@ -273,30 +273,47 @@ func (s *Scanner) Err() error {
 // Close releases what the scan holds. Idempotent.
 func (s *Scanner) Close() error {
 	s.e.scans.remove(s)
-	return s.stop(nil)
+	err := s.stop(nil)
+	s.done = true
+	if s.feed != nil {
+		s.shared.Lock()
+		s.shared.feed = nil
+		s.shared.Unlock()
+		s.feed.free()
+		s.feed = nil
+	}
+	return err
 }
 
-// stop ends the scan, for the reason given, and releases what it holds.
+// stop ends the scan, for the reason given, and releases what it holds. The caller
+// may look at its items still.
 func (s *Scanner) stop(reason error) error {
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.mu.closed {
-		return nil
-	}
+	first := !s.mu.closed
 	s.mu.closed = true
-	var err error
-	if s.mu.merged != nil {
-		err = s.mu.merged.Close()
-		s.mu.merged = nil
+	if first && !s.mu.end && s.mu.err == nil {
+		s.mu.err = reason
 	}
+	s.mu.Unlock()
+
+	err := s.closeSources()
+	s.helpers.Wait()
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if s.mu.pin != nil {
 		s.e.sequencer.release(s.mu.pin)
 		s.mu.pin = nil
 	}
-	if !s.mu.end {
-		s.failLocked(reason)
-	}
 	return err
+}
+
+func (s *Scanner) closeSources() error {
+	s.shared.Lock()
+	defer s.shared.Unlock()
+	if s.shared.feed == nil {
+		return nil
+	}
+	return s.shared.feed.close()
 }
 
 // scans are the Scanners that are open, for the keeper and for Close.

@@ -35,9 +35,12 @@ func scanAll(t require.TestingT, e *Engine, r kv.Range, o kv.ScanOptions, betwee
 
 // growOld makes a Scanner open new iterators before it reads on.
 func growOld(s *Scanner) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.mu.opened = s.mu.opened.Add(-2 * refreshAfter)
+	for i := range s.feed.sources {
+		c := &s.feed.sources[i]
+		c.mu.Lock()
+		c.opened = c.opened.Add(-2 * refreshAfter)
+		c.mu.Unlock()
+	}
 }
 
 // In either direction a scan gives its range, with other iterators at any point
@@ -128,7 +131,14 @@ func TestScanReadsAheadWithinBounds(t *testing.T) {
 	n := 0
 	for ; s.Next(); n++ {
 		require.Len(t, s.Item().Value, 20<<10)
-		require.LessOrEqual(t, len(s.arena), chunkBytes+21<<10)
+		for i := range s.feed.sources {
+			c := &s.feed.sources[i]
+			c.mu.Lock()
+			for j := range c.batches {
+				require.LessOrEqual(t, len(c.batches[j].Data), batchBytes+21<<10)
+			}
+			c.mu.Unlock()
+		}
 	}
 	require.Equal(t, 100, n)
 	require.NoError(t, s.Close())
@@ -149,9 +159,12 @@ func TestIdleScanHoldsNothing(t *testing.T) {
 			require.Equal(t, key(i), string(s.Item().Key))
 			if i == 50 {
 				time.Sleep(3 * time.Second)
-				s.mu.Lock()
-				require.Nil(t, s.mu.merged)
-				s.mu.Unlock()
+				for i := range s.feed.sources {
+					c := &s.feed.sources[i]
+					c.mu.Lock()
+					require.False(t, c.open)
+					c.mu.Unlock()
+				}
 			}
 		}
 		require.False(t, s.Next())

@@ -11,10 +11,14 @@ import "github.com/kvd-db/kvd/internal/kv"
 // Errors: those of open and of the tables; the first ends the walk for good.
 // The iterator keeps the run until Close.
 func (r Run) NewIterator(open func(table int) (kv.Iterator, error)) kv.Iterator {
-	return &runIterator{run: r, open: open}
+	it := &RunIterator{}
+	it.Init(r, open)
+	return it
 }
 
-type runIterator struct {
+// RunIterator is the iterator that NewIterator returns, for those who use its memory
+// again. The zero value is ready for Init.
+type RunIterator struct {
 	run  Run
 	open func(table int) (kv.Iterator, error)
 
@@ -27,21 +31,37 @@ type runIterator struct {
 	closed   bool
 }
 
-func (r *runIterator) Valid() bool      { return r.it != nil && r.it.Valid() }
-func (r *runIterator) Entry() *kv.Entry { return r.it.Entry() }
-func (r *runIterator) Err() error       { return r.err }
+// Init makes r a new iterator over a run, as NewIterator does.
+func (r *RunIterator) Init(run Run, open func(table int) (kv.Iterator, error)) {
+	*r = RunIterator{run: run, open: open}
+}
 
-func (r *runIterator) First() bool {
+// Passed notes that the iterator of the current table was moved on by others,
+// past so many entries. It returns Valid().
+func (r *RunIterator) Passed(entries int) bool {
+	r.seen += uint64(entries)
+	if r.it.Valid() {
+		return true
+	}
+	r.seen-- // it had counted the one it stood at
+	return r.moved(false)
+}
+
+func (r *RunIterator) Valid() bool      { return r.it != nil && r.it.Valid() }
+func (r *RunIterator) Entry() *kv.Entry { return r.it.Entry() }
+func (r *RunIterator) Err() error       { return r.err }
+
+func (r *RunIterator) First() bool {
 	r.backward = false
 	return r.enter(0, kv.Iterator.First, true)
 }
 
-func (r *runIterator) SeekGE(key []byte) bool {
+func (r *RunIterator) SeekGE(key []byte) bool {
 	r.backward = false
 	return r.enter(r.run.Seek(key), func(it kv.Iterator) bool { return it.SeekGE(key) }, false)
 }
 
-func (r *runIterator) Next() bool {
+func (r *RunIterator) Next() bool {
 	if !r.Valid() {
 		return false
 	}
@@ -49,12 +69,12 @@ func (r *runIterator) Next() bool {
 	return r.moved(r.it.Next())
 }
 
-func (r *runIterator) Last() bool {
+func (r *RunIterator) Last() bool {
 	r.backward = true
 	return r.enter(len(r.run)-1, kv.Iterator.Last, true)
 }
 
-func (r *runIterator) SeekLT(key []byte) bool {
+func (r *RunIterator) SeekLT(key []byte) bool {
 	r.backward = true
 	i := r.run.Seek(key)
 	if i == len(r.run) || string(r.run[i].Smallest) >= string(key) {
@@ -63,7 +83,7 @@ func (r *runIterator) SeekLT(key []byte) bool {
 	return r.enter(i, func(it kv.Iterator) bool { return it.SeekLT(key) }, false)
 }
 
-func (r *runIterator) Prev() bool {
+func (r *RunIterator) Prev() bool {
 	if !r.Valid() {
 		return false
 	}
@@ -72,14 +92,14 @@ func (r *runIterator) Prev() bool {
 }
 
 // must panics if the walk goes the other way.
-func (r *runIterator) must(backward bool) {
+func (r *RunIterator) must(backward bool) {
 	if r.backward != backward {
 		panic("manifest: a walk over a run turned round without being positioned anew")
 	}
 }
 
 // enter opens table i and moves to where the walk begins.
-func (r *runIterator) enter(i int, move func(kv.Iterator) bool, whole bool) bool {
+func (r *RunIterator) enter(i int, move func(kv.Iterator) bool, whole bool) bool {
 	if !r.leave() || r.closed || i < 0 || i >= len(r.run) {
 		return false
 	}
@@ -94,7 +114,7 @@ func (r *runIterator) enter(i int, move func(kv.Iterator) bool, whole bool) bool
 
 // moved looks at where a move of the table's iterator led, and goes on with the
 // next table if this one has ended.
-func (r *runIterator) moved(valid bool) bool {
+func (r *RunIterator) moved(valid bool) bool {
 	if valid {
 		r.seen++
 		return true
@@ -114,7 +134,7 @@ func (r *runIterator) moved(valid bool) bool {
 }
 
 // leave closes the current table and reports whether the walk may go on.
-func (r *runIterator) leave() bool {
+func (r *RunIterator) leave() bool {
 	if r.it != nil {
 		if err := r.it.Close(); r.err == nil {
 			r.err = err
@@ -124,7 +144,7 @@ func (r *runIterator) leave() bool {
 	return r.err == nil
 }
 
-func (r *runIterator) Close() error {
+func (r *RunIterator) Close() error {
 	r.closed = true
 	r.leave()
 	return r.err

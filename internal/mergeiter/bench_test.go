@@ -101,25 +101,38 @@ func BenchmarkMergeBackward(b *testing.B) {
 	}
 }
 
-func BenchmarkNewest(b *testing.B) {
-	sources := benchSources(4)
-	for b.Loop() {
-		walk(b, Newest(New(plain(sources)...), View{At: kv.MaxSeqNum}))
+// fill reads everything that the reader sees.
+func fill(b *testing.B, v *Visible, view kv.View, reverse bool, sources [][]kv.Entry) {
+	v.Init(view, kv.Range{}, reverse, plain(sources))
+	n := 0
+	var batch kv.Batch
+	for more := true; more; {
+		batch.Reset(256, 64<<10, false)
+		more = v.Fill(&batch)
+		n += len(batch.Items)
 	}
-	perEntry(b)
+	if n != benchEntries {
+		b.Fatal("lost entries")
+	}
 }
 
-func BenchmarkNewestBackward(b *testing.B) {
-	sources := benchSources(4)
-	for b.Loop() {
-		walkBack(b, Newest(New(plain(sources)...), View{At: kv.MaxSeqNum}))
+func BenchmarkVisible(b *testing.B) {
+	for _, k := range []int{1, 4} {
+		for _, reverse := range []bool{false, true} {
+			sources := benchSources(k)
+			b.Run(fmt.Sprintf("sources=%d/reverse=%t", k, reverse), func(b *testing.B) {
+				for b.Loop() {
+					fill(b, new(Visible), kv.View{At: kv.MaxSeqNum}, reverse, sources)
+				}
+				perEntry(b)
+			})
+		}
 	}
-	perEntry(b)
 }
 
-// BenchmarkNewestUnderTombstones looks at a thousand range tombstones side by
+// BenchmarkVisibleUnderTombstones looks at a thousand range tombstones side by
 // side, which hide nothing.
-func BenchmarkNewestUnderTombstones(b *testing.B) {
+func BenchmarkVisibleUnderTombstones(b *testing.B) {
 	sources := benchSources(4)
 	var tombstones []kv.Entry
 	for i := range 1000 {
@@ -127,9 +140,9 @@ func BenchmarkNewestUnderTombstones(b *testing.B) {
 		end := binary.BigEndian.AppendUint16(nil, uint16(i*65+33))
 		tombstones = append(tombstones, kv.Entry{Key: start, Value: end, Seq: 1, Kind: kv.KindRangeDelete})
 	}
-	view := View{At: kv.MaxSeqNum, Covers: []*kv.RangeTombstones{kv.NewRangeTombstones(tombstones)}}
+	view := kv.View{At: kv.MaxSeqNum, Covers: []*kv.RangeTombstones{kv.NewRangeTombstones(tombstones)}}
 	for b.Loop() {
-		walk(b, Newest(New(plain(sources)...), view))
+		fill(b, new(Visible), view, false, sources)
 	}
 	perEntry(b)
 }

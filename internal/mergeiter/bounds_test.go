@@ -25,22 +25,6 @@ func TestBoundedGivesTheRange(t *testing.T) {
 	})
 }
 
-func TestScanOfAVersionWithinBounds(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		entries := genEntries().Draw(t, "entries")
-		at := kv.SeqNum(rapid.IntRange(0, len(entries)+1).Draw(t, "at"))
-		r := kv.PrefixRange(rapid.SliceOfN(rapid.SampledFrom([]byte{'a', 0xff}), 0, 2).Draw(t, "prefix"))
-		var want []kv.Entry
-		view := View{At: at, Covers: covers(t, len(entries))}
-		for _, e := range visible(entries, view) {
-			if r.Contains(e.Key) {
-				want = append(want, e)
-			}
-		}
-		checkWalks(t, Bounded(Newest(New(spread(t, entries)...), view), r), want)
-	})
-}
-
 func TestBoundedPassesAReadErrorOn(t *testing.T) {
 	s := newSlice(put("a", 1), put("b", 2), put("c", 3))
 	s.failAt = 2
@@ -56,7 +40,6 @@ func TestTurningRoundPanics(t *testing.T) {
 	source := func() kv.Iterator { return New(newSlice(put("a", 1), put("c", 3)), newSlice(put("b", 2))) }
 	for name, it := range map[string]kv.Iterator{
 		"merge":   source(),
-		"newest":  Newest(source(), View{At: 9}),
 		"bounded": Bounded(source(), kv.Range{}),
 	} {
 		require.True(t, it.First(), name)

@@ -25,11 +25,11 @@ func TestAClosedPartitionSaysSo(t *testing.T) {
 	s.p.LookupAt([]*kv.Lookup{r}, kv.MaxSeqNum, 0)
 	require.ErrorIs(t, r.Err, kv.ErrClosed)
 
-	it := s.p.NewIterator(kv.MaxSeqNum, 0)
-	require.False(t, it.First())
-	require.False(t, it.Last())
-	require.ErrorIs(t, it.Err(), kv.ErrClosed)
-	require.ErrorIs(t, it.Close(), kv.ErrClosed)
+	var w Walk
+	w.Open(s.p, kv.MaxSeqNum, 0, kv.Range{}, false)
+	require.False(t, w.Fill(new(kv.Batch)))
+	require.ErrorIs(t, w.Err(), kv.ErrClosed)
+	require.ErrorIs(t, w.Close(), kv.ErrClosed)
 
 	reads := Reads{At: 1, Keys: []ReadKey{{Key: key, Hash: keyhash.Sum(key)}}}
 	require.ErrorIs(t, s.p.Refresh(&reads), kv.ErrClosed)

@@ -229,12 +229,20 @@ func (s *script) get(out *strings.Builder, keys []string) {
 // scan prints what the oldest snapshot sees, or everything.
 func (s *script) scan(out *strings.Builder) error {
 	snapshots, now := s.world.Horizon()
-	it := s.p.NewIterator(snapshots[0], now)
-	for ok := it.First(); ok; ok = it.Next() {
-		fmt.Fprintf(out, "%s=%s ", it.Entry().Key, it.Entry().Value)
+	var w Walk
+	w.Open(s.p, snapshots[0], now, kv.Range{}, false)
+	for more := true; more; {
+		var b kv.Batch
+		b.Reset(3, 1<<10, false)
+		more = w.Fill(&b)
+		for i := range b.Items {
+			var item kv.Item
+			b.Item(i, &item)
+			fmt.Fprintf(out, "%s=%s ", item.Key, item.Value)
+		}
 	}
 	out.WriteString("\n")
-	return it.Close()
+	return errors.Join(w.Err(), w.Close())
 }
 
 // files prints the runs and what the directory holds.

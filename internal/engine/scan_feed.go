@@ -1,0 +1,90 @@
+package engine
+
+import (
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/kvd-db/kvd/internal/kv"
+)
+
+// feed is what a scan reads from: a source for each partition, and the merge of
+// their batches. A scan borrows one from its first Next to Close; so short scans
+// allocate little.
+type feed struct {
+	sources []source
+	merge   merge
+}
+
+// feeds are those that nobody uses.
+var feeds sync.Pool
+
+const (
+	// minItems is the least share of firstItems that a partition gives.
+	minItems = 4
+	// keepBytes and keepItems bound what a feed that nobody uses keeps of each
+	// batch: enough for short scans.
+	keepBytes = 16 << 10
+	keepItems = 2 * longItems
+)
+
+func newFeed(s *Scanner) *feed {
+	k := len(s.e.partitions)
+	f, _ := feeds.Get().(*feed)
+	if f == nil || len(f.sources) != k {
+		f = &feed{sources: make([]source, k)}
+		f.merge = merge{tree: make([]entrant, k), sources: make([]cursor, k)}
+	}
+	f.merge.reverse = s.opts.Reverse
+	// The keys of a range are dealt out evenly, give or take a few.
+	size := int(min(firstItems, s.left)) / k
+	size = max(size+1, min(minItems, int(min(minItems, s.left))))
+	for i := range f.sources {
+		c := &f.sources[i]
+		c.s, c.p, c.size = s, s.e.partitions[i], size
+	}
+	return f
+}
+
+// open opens all sources.
+func (f *feed) open(now time.Time) {
+	for i := range f.sources {
+		c := &f.sources[i]
+		c.mu.Lock()
+		if !c.end {
+			c.openLocked(now)
+		}
+		c.mu.Unlock()
+	}
+}
+
+// close ends all sources for good.
+func (f *feed) close() error {
+	var errs []error
+	for i := range f.sources {
+		if err := f.sources[i].close(); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// free gives f back. REQUIRES: it is closed, and nobody else knows it.
+func (f *feed) free() {
+	for i := range f.sources {
+		f.sources[i].reset()
+	}
+	clear(f.merge.sources)
+	feeds.Put(f)
+}
+
+// reset makes c ready for another scan.
+func (c *source) reset() {
+	c.s, c.p, c.err = nil, nil, nil
+	c.begun, c.end, c.filled, c.helped, c.ahead, c.taken = false, false, false, false, 0, 0
+	for i := range c.batches {
+		if b := &c.batches[i]; cap(b.Data) > keepBytes || cap(b.Items) > keepItems {
+			*b = kv.Batch{}
+		}
+	}
+}

@@ -1,0 +1,176 @@
+package engine
+
+import (
+	"bytes"
+	"encoding/binary"
+	"math/bits"
+
+	"github.com/kvd-db/kvd/internal/kv"
+)
+
+// merge orders the items of several batches, no two of which have the same key: a
+// tree of losers (Knuth, "The Art of Computer Programming", volume 3, section
+// 5.4.1) over one word of each key.
+//
+// The word is eight bytes of the key behind what all keys of all batches have in
+// common. So it tells nearly all keys apart, however long a prefix they share, and
+// a match is a comparison of two numbers, of which nobody can foresee the outcome;
+// therefore it is played without a branch.
+type merge struct {
+	reverse bool
+	depth   int // bytes that all keys to come have in common
+	// tree[0] is the winner. Node n > 0 has the loser of the match played there,
+	// between the winners of nodes 2n and 2n+1; source i is the leaf
+	// len(sources)+i.
+	tree    []entrant
+	sources []cursor
+}
+
+// entrant is the key of a source in the tree: of the least word, in a backward walk
+// of the greatest, whose bits are turned over.
+type entrant struct {
+	word   uint64
+	source int
+}
+
+// cursor is where the merge stands in the batch of a source; at its end the source
+// has ended, and comes last.
+type cursor struct {
+	batch *kv.Batch
+	next  int
+	// word is that of the item behind the current one: by the time the source has
+	// its turn again it has come from memory, which may be another processor's.
+	word uint64
+}
+
+func (c *cursor) ended() bool { return c.next == len(c.batch.Items) }
+
+// step moves to the next item of the batch, and reports whether there is one.
+func (c *cursor) step() bool {
+	c.next++
+	return c.next < len(c.batch.Items)
+}
+
+// key returns the current key. REQUIRES: !ended().
+func (c *cursor) key() []byte { return c.batch.Key(c.next) }
+
+// begin plays all matches anew. It comes after every change of a batch: what the
+// keys have in common is another then.
+func (m *merge) begin() {
+	m.depth = m.common()
+	k := len(m.sources)
+	const nobody = -1
+	for n := range m.tree {
+		m.tree[n].source = nobody
+	}
+	for i := range m.sources {
+		m.sources[i].word = m.word(i, 1)
+		// Wait at the first match without an opponent; the last source to come finds
+		// one everywhere and decides the tournament.
+		e, n := entrant{m.word(i, 0), i}, (k+i)/2
+		for ; n > 0 && m.tree[n].source != nobody; n /= 2 {
+			if m.before(m.tree[n], e) {
+				m.tree[n], e = e, m.tree[n]
+			}
+		}
+		m.tree[n] = e
+	}
+}
+
+// winner returns the source whose key comes next, and false if all have ended.
+func (m *merge) winner() (int, bool) {
+	i := m.tree[0].source
+	return i, !m.sources[i].ended()
+}
+
+// advance plays the matches of the winner again, which has moved within its batch.
+func (m *merge) advance() {
+	i := m.tree[0].source
+	e := entrant{m.sources[i].word, i}
+	m.sources[i].word = m.word(i, 1)
+	for n := (len(m.tree) + e.source) / 2; n > 0; n /= 2 {
+		t := &m.tree[n]
+		if t.word == e.word {
+			if m.before(*t, e) {
+				*t, e = e, *t
+			}
+			continue
+		}
+		_, less := bits.Sub64(t.word, e.word, 0)
+		word := (t.word ^ e.word) & -less
+		source := (t.source ^ e.source) & -int(less)
+		t.word, e.word = t.word^word, e.word^word
+		t.source, e.source = t.source^source, e.source^source
+	}
+	m.tree[0] = e
+}
+
+// before reports whether a goes before b.
+func (m *merge) before(a, b entrant) bool {
+	if a.word != b.word {
+		return a.word < b.word
+	}
+	x, y := &m.sources[a.source], &m.sources[b.source]
+	if x.ended() || y.ended() {
+		return !x.ended()
+	}
+	c := bytes.Compare(x.key(), y.key())
+	return c != 0 && (c > 0) == m.reverse
+}
+
+// word returns that of the key of source i so many items behind its current one,
+// the last of all if there is none.
+func (m *merge) word(i, ahead int) uint64 {
+	c := &m.sources[i]
+	if c.next+ahead >= len(c.batch.Items) {
+		return ^uint64(0)
+	}
+	word := wordAt(c.batch.Key(c.next+ahead), m.depth)
+	if m.reverse {
+		word = ^word
+	}
+	return word
+}
+
+// wordAt returns the eight bytes of key from depth on, big-endian, zeros for what
+// the key does not have.
+func wordAt(key []byte, depth int) uint64 {
+	if len(key) >= depth+8 {
+		return binary.BigEndian.Uint64(key[depth:])
+	}
+	var word [8]byte
+	copy(word[:], key[min(depth, len(key)):])
+	return binary.BigEndian.Uint64(word[:])
+}
+
+// common returns how many bytes all keys have in common: those between the first
+// and the last of each batch lie between them in order.
+func (m *merge) common() int {
+	var some []byte
+	n := 0
+	for i := range m.sources {
+		c := &m.sources[i]
+		if c.ended() {
+			continue
+		}
+		if first := c.key(); some == nil {
+			some, n = first, len(first)
+		} else {
+			n = commonPrefix(some[:n], first)
+		}
+		n = commonPrefix(some[:n], c.batch.Key(len(c.batch.Items)-1))
+	}
+	return n
+}
+
+func commonPrefix(a, b []byte) int {
+	n := min(len(a), len(b))
+	i := 0
+	for i+8 <= n && binary.LittleEndian.Uint64(a[i:]) == binary.LittleEndian.Uint64(b[i:]) {
+		i += 8
+	}
+	for i < n && a[i] == b[i] {
+		i++
+	}
+	return i
+}

@@ -1,0 +1,124 @@
+package partition
+
+import (
+	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/manifest"
+	"github.com/kvd-db/kvd/internal/mergeiter"
+	"github.com/kvd-db/kvd/internal/sstable"
+)
+
+// Walk gives what a reader sees of one partition, batch after batch, in the order
+// of keys or backward.
+//
+// The zero value is ready for Open; after Close the memory of a Walk serves the
+// next. Used by one goroutine at a time.
+type Walk struct {
+	state   *readState // nil: closed
+	err     error      // why there was nothing to open
+	visible mergeiter.Visible
+	sources []kv.Iterator
+	runs    []*runWalk
+}
+
+// Open begins a walk over what a reader sees at a version, which must be that of a
+// live snapshot, and at a time of the store's clock: for each key its newest entry
+// of at most that version, without keys that are deleted or have expired. It keeps
+// the files and memtables it reads until Close, and bounds.
+func (w *Walk) Open(p *Partition, at kv.SeqNum, now uint64, bounds kv.Range, reverse bool) {
+	s := p.acquire()
+	if s.closed {
+		s.release()
+		w.err = p.closedError()
+		return
+	}
+	w.state, w.err = s, nil
+	w.sources = w.sources[:0]
+	for t := range s.memtables() {
+		if t.Len() > 0 {
+			w.sources = append(w.sources, t.NewIterator())
+		}
+	}
+	used := 0
+	s.levels.runs(func(r *run) bool {
+		if len(r.readers) == 0 {
+			return true
+		}
+		if used == len(w.runs) {
+			w.runs = append(w.runs, newRunWalk())
+		}
+		w.runs[used].open(r)
+		w.sources = append(w.sources, w.runs[used])
+		used++
+		return true
+	})
+	w.visible.Init(kv.View{At: at, Now: now, Covers: s.covers()}, bounds, reverse, w.sources)
+}
+
+// Fill adds what comes next to b, until b is full. It returns false at the end and
+// on an error, for good: see Err. What b holds then came before it.
+func (w *Walk) Fill(b *kv.Batch) (more bool) { return w.err == nil && w.visible.Fill(b) }
+
+// Err returns why Fill returned false, nil at the end.
+func (w *Walk) Err() error {
+	if w.err != nil {
+		return w.err
+	}
+	return w.visible.Err()
+}
+
+// Close lets go of files and memtables. Idempotent.
+func (w *Walk) Close() error {
+	if w.state == nil {
+		return w.err
+	}
+	w.err = w.visible.Close()
+	clear(w.sources)
+	w.state.release()
+	w.state = nil
+	return w.err
+}
+
+// runWalk is the iterator over a run, in memory that serves many walks.
+type runWalk struct {
+	manifest.RunIterator
+	run   *run
+	table sstable.Iterator
+	enter func(table int) (kv.Iterator, error)
+}
+
+var _ kv.Filler = (*runWalk)(nil)
+
+func newRunWalk() *runWalk {
+	w := &runWalk{}
+	w.enter = func(table int) (kv.Iterator, error) {
+		w.table.Init(w.run.readers[table], sstable.IterOptions{FillCache: true})
+		return &w.table, nil
+	}
+	return w
+}
+
+func (w *runWalk) open(r *run) {
+	w.run = r
+	w.Init(r.metas, w.enter)
+}
+
+// Fill implements kv.Filler, one table after the other.
+func (w *runWalk) Fill(b *kv.Batch, v *kv.View, bound []byte) (passed int) {
+	passed = w.table.Fill(b, v, bound)
+	w.Passed(passed)
+	return passed
+}
+
+// Close lets the run go.
+func (w *runWalk) Close() error {
+	err := w.RunIterator.Close()
+	w.run = nil
+	w.Init(nil, nil)
+	return err
+}
+
+func (r *run) newIterator() kv.Iterator {
+	return r.metas.NewIterator(func(table int) (kv.Iterator, error) {
+		return r.readers[table].NewIterator(sstable.IterOptions{FillCache: true}), nil
+	})
+}
