@@ -45,7 +45,7 @@ const (
 	longItems  = 64
 	maxItems   = 256
 	batchBytes = 64 << 10
-	growItems  = 4 // times
+	growItems  = 2 // times
 )
 
 // take returns the next batch, which it reads unless that was done ahead. It lends
