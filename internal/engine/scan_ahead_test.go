@@ -12,11 +12,14 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/kvd-db/kvd/internal/kv"
 	"github.com/kvd-db/kvd/internal/vfs"
+	"github.com/kvd-db/kvd/internal/vfs/faultfs"
 )
 
 // mixedStore returns a store with everything that a scan has to tell apart: several
@@ -299,4 +302,47 @@ func TestAShortScanStartsNoGoroutine(t *testing.T) {
 		}
 		require.NoError(t, s.Close())
 	}
+}
+
+// A walk over much that was deleted may take longer than a scan keeps its files. It
+// gets to its end all the same.
+func TestAScanGetsOverWhatWasDeletedOnASlowDisk(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		slow := faultfs.Wrap(vfs.NewMem(), nil)
+		e := open(t, Options{
+			FS: slow, Partitions: 1, MemtableBytes: 8 << 20, CacheBytes: 1, LowDiskBytes: 1,
+			MaxLease: 1000 * time.Hour, MaxSnapshotAge: 1000 * time.Hour,
+		})
+		const keys = 8_000
+		for _, write := range []func(*kv.WriteBatch, []byte){
+			func(b *kv.WriteBatch, key []byte) { b.Put(key, bytes.Repeat([]byte("v"), 100)) },
+			func(b *kv.WriteBatch, key []byte) { b.Delete(key) },
+		} {
+			for i := 0; i < keys; i += 4_000 {
+				var b kv.WriteBatch
+				for j := i; j < i+4_000; j++ {
+					write(&b, []byte(key(j)))
+				}
+				_, err := e.Apply(t.Context(), &b, memory)
+				require.NoError(t, err)
+			}
+			begin(t, e, 1000*time.Hour) // keeps the versions
+		}
+		put(t, e, key(keys), "v", memory)
+		require.NoError(t, e.Flush(t.Context()))
+		onTables := faultfs.OnName("*.sst")
+		slow.SetInjector(faultfs.InjectorFunc(func(op faultfs.Op) (f faultfs.Fault) {
+			if op.Kind == faultfs.Read && onTables(op) {
+				f.Delay = func() { time.Sleep(2 * refreshAfter) }
+			}
+			return f
+		}))
+		s, err := e.Scan(t.Context(), kv.Range{Start: []byte(key(1))}, kv.ScanOptions{})
+		require.NoError(t, err)
+		require.True(t, s.Next(), "%v", s.Err())
+		require.Equal(t, key(keys), string(s.Item().Key))
+		require.False(t, s.Next())
+		require.NoError(t, s.Err())
+		require.NoError(t, s.Close())
+	})
 }

@@ -91,6 +91,11 @@ func (c *source) fillLocked() {
 		return
 	}
 	c.filled = true
+	// Here alone, where there is an item to go on behind: a walk over much that was
+	// deleted would never get anywhere if it began anew.
+	if c.open && time.Since(c.opened) > refreshAfter {
+		c.restLocked()
+	}
 	b := &c.batches[c.ahead]
 	for b.Reset(c.size, batchBytes, c.s.opts.KeysOnly); !c.end && len(b.Items) == 0; {
 		c.readLocked(b)
@@ -101,9 +106,6 @@ func (c *source) fillLocked() {
 // readLocked reads as much as a batch looks at in one go, which may be nothing but
 // what was deleted.
 func (c *source) readLocked(b *kv.Batch) {
-	if c.open && time.Since(c.opened) > refreshAfter {
-		c.restLocked()
-	}
 	if !c.open && !c.end {
 		c.openLocked(time.Now())
 		c.endLocked(c.s.kept()) // with the walk open, not before: see snapshots

@@ -1,0 +1,66 @@
+package engine
+
+import (
+	"bytes"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/kvd-db/kvd/internal/kv"
+)
+
+// Keys of which each is the beginning of another, with extreme bytes, and with a
+// prefix longer than a word: the words of many are the same.
+func TestMergeOrdersBatches(t *testing.T) {
+	key := rapid.Custom(func(t *rapid.T) string {
+		prefix := rapid.SampledFrom([]string{"", "", "prefix", "a much longer prefix"}).Draw(t, "prefix")
+		rest := rapid.SliceOfN(rapid.SampledFrom([]byte{0, 'a', 0xff}), 0, 12).Draw(t, "rest")
+		return prefix + string(rest)
+	})
+	rapid.Check(t, func(t *rapid.T) {
+		k := rapid.IntRange(1, 9).Draw(t, "sources")
+		size := rapid.IntRange(1, 8).Draw(t, "batch")
+		m := merge{reverse: rapid.Bool().Draw(t, "reverse"), tree: make([]entrant, k), sources: make([]cursor, k)}
+		want := rapid.SliceOfNDistinct(key, 0, 80, rapid.ID[string]).Draw(t, "keys")
+		dealt := make([][]string, k)
+		order := func(keys []string) {
+			slices.Sort(keys)
+			if m.reverse {
+				slices.Reverse(keys)
+			}
+		}
+		order(want)
+		for _, key := range want {
+			i := rapid.IntRange(0, k-1).Draw(t, "source")
+			dealt[i] = append(dealt[i], key)
+		}
+		take := func(i int) {
+			b := &kv.Batch{}
+			b.Reset(size, 1<<10, false)
+			for !b.Full() && len(dealt[i]) > 0 {
+				b.Add(&kv.Entry{Key: []byte(dealt[i][0])})
+				dealt[i] = dealt[i][1:]
+			}
+			m.sources[i] = cursor{batch: b}
+		}
+		for i := range k {
+			take(i)
+		}
+		m.begin()
+		for _, key := range want {
+			i, ok := m.winner()
+			require.True(t, ok)
+			require.True(t, bytes.Equal([]byte(key), m.sources[i].key()))
+			if m.sources[i].step() {
+				m.advance()
+			} else {
+				take(i)
+				m.begin()
+			}
+		}
+		_, ok := m.winner()
+		require.False(t, ok)
+	})
+}
