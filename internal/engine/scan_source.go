@@ -37,9 +37,9 @@ type source struct {
 // longItems or more, which is not the first, is followed by one that is read in
 // the background.
 //
-// Measured: with 64 items for all partitions together most scans of 50 need no
-// second batch of a partition, or one of few; 256 items of some 120 bytes take 10
-// µs to read, to which a goroutine adds less than a tenth.
+// Guessed: with 64 items for all partitions together most scans of 50 need no
+// second batch of a partition, or one of few; 256 items of some 120 bytes take ten
+// microseconds and more to read, to which a goroutine adds little.
 const (
 	firstItems = 64
 	longItems  = 64
