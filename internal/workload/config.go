@@ -6,6 +6,9 @@ import (
 	"time"
 )
 
+// MaxGetBatch bounds Config.GetBatch.
+const MaxGetBatch = 1024
+
 // Config describes a run. There are no hidden defaults: what is zero is zero.
 type Config struct {
 	Mix          Mix
@@ -18,6 +21,12 @@ type Config struct {
 
 	// Preload puts the keys 0 ... Preload-1 before anything is measured.
 	Preload uint64
+	// Present says that the target has the keys 0 ... Present-1, as a Loader or an
+	// earlier run put them, and that none was deleted since.
+	Present uint64
+	// GetBatch is how many keys one get asks for; the target must be a BatchGetter
+	// if that is more than one. Such a get counts as one operation. Zero is one.
+	GetBatch int
 	// OpsPerSecond makes the loop open: operations begin by the clock, not when
 	// the one before ended. Zero is the closed loop.
 	OpsPerSecond uint64
@@ -47,6 +56,9 @@ func (c *Config) Validate() error {
 	check(c.ValueBytes >= MinValueBytes, "values of %d bytes; want at least %d, which make a value verifiable", c.ValueBytes, MinValueBytes)
 	check(c.FindRate >= 0 && c.FindRate <= 1, "find rate %v; want 0 to 1", c.FindRate)
 	check(c.Preload <= c.Keys, "preload of %d keys; the key space has %d", c.Preload, c.Keys)
+	check(c.Present <= c.Keys, "%d keys present; the key space has %d", c.Present, c.Keys)
+	check(c.Present == 0 || c.Preload == 0, "%d keys present and a preload of %d; want one of the two", c.Present, c.Preload)
+	check(c.GetBatch >= 0 && c.GetBatch <= MaxGetBatch, "gets of %d keys; want 0 to %d", c.GetBatch, MaxGetBatch)
 	check(c.OpsPerSecond <= 1e9, "%d operations a second; want at most one a nanosecond", c.OpsPerSecond)
 	check(c.Warmup >= 0, "warm-up of %v; want 0 or more", c.Warmup)
 	check(c.Duration > 0, "duration of %v; want more than 0", c.Duration)

@@ -25,7 +25,10 @@ func measureCost(cfg Config) (time.Duration, error) {
 	cfg.Workers = 1
 	cfg.Keys = min(cfg.Keys, uint64(max(costBytes/2/cfg.ValueBytes, 1)))
 	cfg.Preload = 0
-	w := newWorker(newShared(&cfg, newSlotTarget(cfg.Keys, cfg.ValueBytes)), 0)
+	cfg.Present = min(cfg.Present, cfg.Keys)
+	target := newSlotTarget(cfg.Keys, cfg.ValueBytes)
+	target.fill(cfg.Present, NewLoader(cfg.ValueBytes, cfg.Seed))
+	w := newWorker(newShared(&cfg, target), 0)
 	return bestRound(ops, func() error { return w.step(context.Background(), 0) })
 }
 
@@ -64,6 +67,15 @@ func newSlotTarget(keys uint64, valueBytes int) *slotTarget {
 	}
 }
 
+// fill loads the first n keys.
+func (s *slotTarget) fill(n uint64, l *Loader) {
+	var key [KeyBytes]byte
+	for id := range n {
+		l.Fill(key[:], s.slot(id), id)
+		s.present[id] = true
+	}
+}
+
 func (s *slotTarget) slot(id uint64) []byte {
 	return s.values[id*uint64(s.valueBytes):][:s.valueBytes]
 }
@@ -91,6 +103,19 @@ func (s *slotTarget) Get(_ context.Context, key, _ []byte) ([]byte, bool, error)
 		return nil, false, nil
 	}
 	return s.slot(id), true, nil
+}
+
+func (s *slotTarget) GetBatch(ctx context.Context, keys [][]byte, visit func(int, []byte, bool) error) error {
+	for i, key := range keys {
+		value, found, err := s.Get(ctx, key, nil)
+		if err == nil {
+			err = visit(i, value, found)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (s *slotTarget) Close() error { return nil }

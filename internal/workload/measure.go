@@ -46,6 +46,7 @@ type measurement struct {
 	slowestOfRun      slowest
 	lastDiskBytes     *int64 // nil if the target does not know
 	usage             usage  // of the process, at the start
+	stalls            *stallWatch
 }
 
 func (r *run) measure(ctx context.Context, cost time.Duration) (*Summary, error) {
@@ -57,7 +58,9 @@ func (r *run) measure(ctx context.Context, cost time.Duration) (*Summary, error)
 		goOn = r.sleepUntil(ctx, start+int64(r.cfg.Warmup))
 		m = r.beginMeasurement(cost)
 	}
+	m.stalls = r.watchStalls()
 	reportErr := m.watch(ctx, goOn)
+	m.stalls.end()
 	r.finish(done)
 	if err := r.err(); err != nil {
 		reportErr = err

@@ -16,6 +16,7 @@ type recorder struct {
 	getKnown    atomic.Uint64       // gets of a key that the worker believed to be there
 	getFound    atomic.Uint64
 	deleteFound atomic.Uint64
+	lastEnd     atomic.Int64 // when the last operation ended, on the clock of the run
 }
 
 // totals is the sum of all recorders at a moment, or the difference of two.

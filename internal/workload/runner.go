@@ -25,6 +25,9 @@ func Run(ctx context.Context, target Target, cfg Config, observer Observer) (*Su
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
+	if _, ok := target.(BatchGetter); cfg.GetBatch > 1 && !ok {
+		return nil, fmt.Errorf("gets of %d keys: the target cannot answer several in one call", cfg.GetBatch)
+	}
 	cost, err := measureCost(cfg)
 	if err != nil {
 		return nil, fmt.Errorf("measure the cost of the generator: %w", err)

@@ -23,8 +23,11 @@ type Summary struct {
 	Found        FoundRate   `json:"foundRate"`
 	// SlowestSecond is the lowest rate of any whole second, null if there was
 	// none. Far below the mean it tells of stalls that a mean hides.
-	SlowestSecond *float64  `json:"slowestSecondOpsPerSecond"`
-	Generator     Generator `json:"generator"`
+	SlowestSecond *float64 `json:"slowestSecondOpsPerSecond"`
+	// LongestStallNanos is the longest time in which no operation of any worker
+	// ended, to within stallResolution.
+	LongestStallNanos int64     `json:"longestStallNanos"`
+	Generator         Generator `json:"generator"`
 	// CPUMicrosPerOp and PeakRSSBytes are those of this process: the generator
 	// and an embedded engine, or the generator and a client.
 	CPUMicrosPerOp float64 `json:"cpuMicrosPerOp"`
@@ -46,6 +49,8 @@ type Settings struct {
 	FindRate        float64      `json:"findRate"`
 	Distribution    Distribution `json:"distribution"`
 	Preload         uint64       `json:"preload"`
+	Present         uint64       `json:"present,omitempty"`
+	GetBatch        int          `json:"getBatch,omitempty"`
 	CheckDeletes    bool         `json:"checkDeletes"`
 	Seed            uint64       `json:"seed"`
 	WarmupSeconds   float64      `json:"warmupSeconds"`
@@ -88,6 +93,7 @@ const maxGeneratorShare = 0.10
 func (m *measurement) summarize(elapsed time.Duration, t *totals) *Summary {
 	ops := t.ops()
 	used := readUsage()
+	asked := t.count(kindGet) * uint64(max(m.cfg.GetBatch, 1))
 	s := &Summary{
 		Workload:     newSettings(m.cfg),
 		Seconds:      elapsed.Seconds(),
@@ -98,12 +104,13 @@ func (m *measurement) summarize(elapsed time.Duration, t *totals) *Summary {
 		Get:          newKind(&t.latency[kindGet], elapsed),
 		Found: FoundRate{
 			Nominal: m.cfg.FindRate,
-			Known:   ratio(t.getKnown, t.count(kindGet)),
-			Get:     ratio(t.getFound, t.count(kindGet)),
+			Known:   ratio(t.getKnown, asked),
+			Get:     ratio(t.getFound, asked),
 		},
-		Generator:    Generator{NanosPerOp: m.cost.Nanoseconds(), Share: m.generatorShare(elapsed, ops)},
-		PeakRSSBytes: used.peakRSS,
-		DataBytes:    m.lastDiskBytes,
+		Generator:         Generator{NanosPerOp: m.cost.Nanoseconds(), Share: m.generatorShare(elapsed, ops)},
+		LongestStallNanos: m.stalls.longest.Nanoseconds(),
+		PeakRSSBytes:      used.peakRSS,
+		DataBytes:         m.lastDiskBytes,
 	}
 	if m.slowestOfRun.seen {
 		s.SlowestSecond = &m.slowestOfRun.rate
@@ -144,6 +151,7 @@ func newSettings(c *Config) Settings {
 		Mix: c.Mix.Name, Loop: loop, OpsPerSecond: c.OpsPerSecond, Threads: c.Workers,
 		Keys: c.Keys, KeyBytes: KeyBytes, ValueBytes: c.ValueBytes,
 		FindRate: c.FindRate, Distribution: c.Distribution, Preload: c.Preload,
+		Present: c.Present, GetBatch: c.GetBatch,
 		CheckDeletes: c.CheckDeletes, Seed: c.Seed,
 		WarmupSeconds: c.Warmup.Seconds(), DurationSeconds: c.Duration.Seconds(),
 	}

@@ -31,6 +31,14 @@ type DiskUser interface {
 	DiskBytes() (int64, error)
 }
 
+// BatchGetter is a Target that answers several gets in one call.
+type BatchGetter interface {
+	// GetBatch calls visit once for each of the keys, one call at a time and in any
+	// order, with its place among them. The value is borrowed until visit returns. An
+	// error of visit ends the batch, which returns it. Otherwise as Get.
+	GetBatch(ctx context.Context, keys [][]byte, visit func(i int, value []byte, found bool) error) error
+}
+
 // Scanner is a Target that can walk over keys in order.
 type Scanner interface {
 	// Scan calls visit for each of the first n keys from start on, in ascending

@@ -15,15 +15,22 @@ type shared struct {
 	pool      *valuePool
 	deletions *deletions
 	preloaded uint64 // keys below are known to have been put; set between phases
+	reading   bool   // something is read or deleted, so that it pays to remember puts
 }
 
 func newShared(cfg *Config, target Target) *shared {
+	deletable := cfg.Keys
+	if cfg.Mix.Delete == 0 {
+		deletable = 1 // reads look here: let it be small
+	}
 	return &shared{
 		clock:     newClock(),
 		cfg:       cfg,
 		target:    target,
 		pool:      newValuePool(cfg.ValueBytes, cfg.Seed),
-		deletions: newDeletions(cfg.Keys, cfg.Workers),
+		deletions: newDeletions(deletable, cfg.Workers),
+		preloaded: cfg.Present,
+		reading:   cfg.Mix.Get+cfg.Mix.Delete > 0,
 	}
 }
 
@@ -38,7 +45,8 @@ type worker struct {
 	puts  chooser
 	reads chooser
 	known *knownKeys
-	count uint64 // puts so far
+	batch *getBatch // of a run whose gets ask for several keys
+	count uint64    // puts so far
 	rec   recorder
 
 	key       [KeyBytes]byte
@@ -53,11 +61,17 @@ func newWorker(s *shared, index int) *worker {
 		shared: s,
 		index:  index,
 		rng:    rng,
-		known:  newKnownKeys(s.cfg.Distribution == Latest, rng),
+		known:  new(knownKeys),
 		value:  make([]byte, s.cfg.ValueBytes),
 		buf:    make([]byte, s.cfg.ValueBytes),
 	}
+	if s.reading {
+		w.known = newKnownKeys(s.cfg.Distribution == Latest, rng)
+	}
 	w.puts, w.reads = newChoosers(s.cfg.Distribution, s.cfg.Keys, index, s.cfg.Workers, rng)
+	if s.cfg.GetBatch > 1 {
+		w.batch = newGetBatch(w, s.target.(BatchGetter), s.cfg.GetBatch)
+	}
 	return w
 }
 
@@ -69,6 +83,9 @@ func (w *worker) step(ctx context.Context, intended int64) error {
 		return w.put(ctx, w.puts.next(), intended)
 	case kindDelete:
 		return w.delete(ctx, intended)
+	}
+	if w.batch != nil {
+		return w.batch.get(ctx, intended)
 	}
 	return w.get(ctx, intended)
 }
@@ -84,7 +101,9 @@ func (w *worker) put(ctx context.Context, id uint64, intended int64) error {
 		return fmt.Errorf("put key %s: %w", w.key[:], err)
 	}
 	w.record(kindPut, began, w.now(), intended)
-	w.known.add(knownKey{id: id, version: v, since: began})
+	if w.reading {
+		w.known.add(knownKey{id: id, version: v, since: began})
+	}
 	return nil
 }
 
@@ -173,9 +192,15 @@ func (w *worker) read(ctx context.Context, key knownKey, known bool) (found bool
 	bytes := w.keyBytes(key.id, known)
 	value, found, err := w.target.Get(ctx, bytes, w.buf)
 	ended = w.now()
+	if err != nil {
+		return found, ended, fmt.Errorf("get key %s: %w", bytes, err)
+	}
+	return found, ended, w.judge(ctx, key, known, bytes, value, found)
+}
+
+// judge returns what is wrong with an answer.
+func (w *worker) judge(ctx context.Context, key knownKey, known bool, bytes, value []byte, found bool) (err error) {
 	switch {
-	case err != nil:
-		err = fmt.Errorf("get key %s: %w", bytes, err)
 	case !known && found:
 		err = fmt.Errorf("%w: key %s was never put, yet has a value of %d bytes", ErrWrongAnswer, bytes, len(value))
 	case found:
@@ -185,7 +210,7 @@ func (w *worker) read(ctx context.Context, key knownKey, known bool) (found bool
 	case known:
 		err = w.lost(ctx, key, bytes)
 	}
-	return found, ended, err
+	return err
 }
 
 // lost returns the error for a key that should have been found. A second read
@@ -226,4 +251,5 @@ func (w *worker) record(k kind, began, ended, intended int64) {
 		began = intended
 	}
 	w.rec.latency[k].Record(time.Duration(ended - began))
+	w.rec.lastEnd.Store(ended)
 }
