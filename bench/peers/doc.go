@@ -3,9 +3,14 @@
 // its authors recommend, within the conditions of Options.
 //
 // The comparison holds stores to what Store says, and peertest checks that they
-// do it. What only some workloads need (point reads, synced writes) does not
-// belong here: an adapter that can do it also implements workload.Target.
+// do it.
 package peers
+
+import (
+	"time"
+
+	"github.com/kvd-db/kvd/internal/workload"
+)
 
 // Options are the same for every store. Nothing is compressed.
 type Options struct {
@@ -15,7 +20,14 @@ type Options struct {
 	// on caching blocks, the rest. One that maps its files instead leaves caching
 	// to the kernel.
 	MemoryBytes int64
+	// Sync makes every Put and Delete reach the disk before it returns. Otherwise
+	// they are in the log, which nobody waits for to reach the disk.
+	Sync bool
 }
+
+// ApartBytes is the least length of a value that a store which keeps some values
+// apart from their keys keeps apart.
+const ApartBytes = 256
 
 // Memtables and Cache are the two shares of MemoryBytes.
 func (o Options) Memtables() int64 { return o.MemoryBytes / 4 }
@@ -26,9 +38,10 @@ type Entry struct {
 	Key, Value []byte
 }
 
-// Store is a store that is open. It is used by one goroutine.
+// Store is a store that is open. The methods of workload.Target and
+// workload.BatchGetter are those of many goroutines; one goroutine uses the others.
 //
-// Obligations of an implementation:
+// Obligations of an implementation, besides those of the two:
 //
 //  1. Load puts entries, whose keys are distinct and in any order. It borrows
 //     them until it returns. It may wait for room but not for a disk to sync.
@@ -39,6 +52,9 @@ type Entry struct {
 //  4. Close gives back what the store holds; a store of the same directory can
 //     then be opened and has the same entries.
 type Store interface {
+	workload.Target
+	workload.BatchGetter
+
 	Load(entries []Entry) error
 	Settle() error
 
@@ -47,8 +63,6 @@ type Store interface {
 	Forward(from []byte) (Cursor, error)
 	// Backward returns a cursor over all keys, in descending order.
 	Backward() (Cursor, error)
-
-	Close() error
 }
 
 // Cursor walks in the one direction it was made for. It begins before its first
@@ -62,4 +76,15 @@ type Cursor interface {
 	Entry() (key, value []byte)
 	Err() error
 	Close() error
+}
+
+// Merger is a Store that tells when it compacted.
+type Merger interface {
+	// Merges returns the compactions that ended so far. Safe for concurrent use.
+	Merges() []Span
+}
+
+// Span is a time in which something went on.
+type Span struct {
+	Begin, End time.Time
 }

@@ -20,14 +20,25 @@ type store struct {
 	options badger.Options
 }
 
-// Open opens a store.
+// Open opens a store that keeps values beside their keys.
 func Open(o peers.Options) (peers.Store, error) {
+	threshold := min(1<<20, o.Memtables()/memtables/10) // its default, but what a small memtable takes
+	return open(o, threshold)
+}
+
+// OpenApart opens a store that keeps values of some size apart from their keys.
+// Nothing collects the garbage among them, as the store leaves that to its user.
+func OpenApart(o peers.Options) (peers.Store, error) { return open(o, peers.ApartBytes) }
+
+func open(o peers.Options, threshold int64) (peers.Store, error) {
 	opts := badger.DefaultOptions(o.Dir).
 		WithCompression(options.None).
 		WithBlockCacheSize(0).
 		WithNumMemtables(memtables).
 		WithMemTableSize(o.Memtables() / memtables).
-		WithValueThreshold(min(1<<20, o.Memtables()/memtables/10)). // its default, but what a small memtable takes
+		WithValueThreshold(threshold).
+		WithSyncWrites(o.Sync).
+		WithDetectConflicts(false). // its transactions are of one write
 		WithCompactL0OnClose(true).
 		WithLogger(nil)
 	db, err := badger.Open(opts)
@@ -74,7 +85,7 @@ func (s *store) Backward() (peers.Cursor, error) {
 func (s *store) scan(from []byte, reverse bool) *cursor {
 	txn := s.db.NewTransaction(false)
 	it := txn.NewIterator(badger.IteratorOptions{Reverse: reverse})
-	return &cursor{txn: txn, it: it, from: bytes.Clone(from)}
+	return &cursor{txn: txn, it: it, from: bytes.Clone(from), apart: s.options.ValueThreshold <= peers.ApartBytes}
 }
 
 func (s *store) Close() error { return s.db.Close() }
@@ -84,6 +95,7 @@ type cursor struct {
 	it         *badger.Iterator
 	from       []byte
 	begun      bool
+	apart      bool // some values do not lie in tables
 	key, value []byte
 	err        error
 }
@@ -100,6 +112,10 @@ func (c *cursor) Next() bool {
 	}
 	item := c.it.Item()
 	c.key = item.Key()
+	if c.apart {
+		c.value, c.err = item.ValueCopy(c.value[:0])
+		return c.err == nil
+	}
 	c.err = item.Value(func(value []byte) error {
 		c.value = value // holds as long as the item: one below the threshold lies in its table
 		return nil

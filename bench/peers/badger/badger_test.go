@@ -7,3 +7,5 @@ import (
 )
 
 func TestKeepsTheObligations(t *testing.T) { peertest.Run(t, Open) }
+
+func TestKeepsTheObligationsWithValuesApart(t *testing.T) { peertest.Run(t, OpenApart) }

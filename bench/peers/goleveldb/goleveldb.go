@@ -15,8 +15,9 @@ import (
 const memtables = 2
 
 type store struct {
-	db    *leveldb.DB
-	batch leveldb.Batch
+	db         *leveldb.DB
+	batch      leveldb.Batch
+	durability *opt.WriteOptions // of a Put or Delete
 }
 
 // Open opens a store.
@@ -30,7 +31,7 @@ func Open(o peers.Options) (peers.Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &store{db: db}, nil
+	return &store{db: db, durability: &opt.WriteOptions{Sync: o.Sync}}, nil
 }
 
 func (s *store) Load(entries []peers.Entry) error {

@@ -6,26 +6,35 @@ import (
 
 	"github.com/kvd-db/kvd/bench/peers"
 	"github.com/kvd-db/kvd/internal/engine"
+	"github.com/kvd-db/kvd/internal/event"
 	"github.com/kvd-db/kvd/internal/kv"
 )
 
 type store struct {
-	engine *engine.Engine
-	writes []*kv.Write
+	engine     *engine.Engine
+	durability kv.Durability // of a Put or Delete
+	writes     []*kv.Write
+	merges     merges
 }
 
 // Open opens a store with so many partitions.
 func Open(o peers.Options, partitions int) (peers.Store, error) {
+	s := &store{durability: kv.DurabilityBuffered}
+	if o.Sync {
+		s.durability = kv.DurabilitySync
+	}
 	e, err := engine.Open(o.Dir, engine.Options{
 		Partitions:    partitions,
 		Durability:    kv.DurabilityBuffered,
 		MemtableBytes: o.Memtables(),
 		CacheBytes:    o.Cache(),
+		Events:        &event.Listener{Compaction: s.merges.add},
 	})
 	if err != nil {
 		return nil, err
 	}
-	return &store{engine: e}, nil
+	s.engine = e
+	return s, nil
 }
 
 func (s *store) Load(entries []peers.Entry) error {

@@ -4,6 +4,7 @@ package pebble
 
 import (
 	"context"
+	"time"
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/bloom"
@@ -15,11 +16,28 @@ import (
 const memtables = 4
 
 type store struct {
-	db *pebble.DB
+	db         *pebble.DB
+	durability *pebble.WriteOptions // of a Put or Delete
 }
 
 // Open opens a store.
-func Open(o peers.Options) (peers.Store, error) {
+func Open(o peers.Options) (peers.Store, error) { return open(o, pebble.ValueSeparationPolicy{}) }
+
+// OpenBlob opens a store that keeps values of some size in blob files, apart from
+// their keys.
+func OpenBlob(o peers.Options) (peers.Store, error) { return open(o, separation) }
+
+// separation is that of Pebble's own tests of the whole, but for the least size of
+// a value, which is the same for every store here that separates.
+var separation = pebble.ValueSeparationPolicy{
+	Enabled:               true,
+	MinimumSize:           peers.ApartBytes,
+	MaxBlobReferenceDepth: 10,
+	RewriteMinimumAge:     time.Minute,
+	TargetGarbageRatio:    0.3,
+}
+
+func open(o peers.Options, separation pebble.ValueSeparationPolicy) (peers.Store, error) {
 	cache := pebble.NewCache(o.Cache())
 	defer cache.Unref() // the store has its own reference
 	options := &pebble.Options{
@@ -34,11 +52,16 @@ func Open(o peers.Options) (peers.Store, error) {
 		options.Levels[i].FilterPolicy = bloom.FilterPolicy(10)
 	}
 	options.ApplyCompressionSettings(func() pebble.DBCompressionSettings { return pebble.DBCompressionNone })
+	options.Experimental.ValueSeparationPolicy = func() pebble.ValueSeparationPolicy { return separation }
 	db, err := pebble.Open(o.Dir, options)
 	if err != nil {
 		return nil, err
 	}
-	return &store{db}, nil
+	s := &store{db, pebble.NoSync}
+	if o.Sync {
+		s.durability = pebble.Sync
+	}
+	return s, nil
 }
 
 func (s *store) Load(entries []peers.Entry) error {

@@ -7,3 +7,5 @@ import (
 )
 
 func TestKeepsTheObligations(t *testing.T) { peertest.Run(t, Open) }
+
+func TestKeepsTheObligationsWithBlobFiles(t *testing.T) { peertest.Run(t, OpenBlob) }

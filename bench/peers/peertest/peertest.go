@@ -42,6 +42,9 @@ func Run(t *testing.T, open func(peers.Options) (peers.Store, error)) {
 	require.NoError(t, err)
 	check(t, s, want, "opened again")
 	require.NoError(t, s.Close())
+
+	t.Run("sync", func(t *testing.T) { testPoints(t, open, true) })
+	t.Run("buffered", func(t *testing.T) { testPoints(t, open, false) })
 }
 
 // entries returns n of them in order. Some values are empty.
@@ -72,6 +75,11 @@ func check(t *testing.T, s peers.Store, want []peers.Entry, when string) {
 	slices.Reverse(reversed)
 	c, err = s.Backward()
 	requireGives(t, c, err, reversed, when+", backward")
+
+	for _, e := range []peers.Entry{want[0], want[299], want[300], want[4999]} { // the first one's is empty
+		requireHas(t, s, string(e.Key), string(e.Value))
+	}
+	requireLacks(t, s, "key 001234!")
 }
 
 func requireGives(t *testing.T, c peers.Cursor, err error, want []peers.Entry, what string) {
