@@ -30,7 +30,7 @@ serializable: ## a million transactions against a server that is killed, and the
 bench: build ## the canonical benchmark, one minute a mix
 	./scripts/bench.sh
 
-bench-engines: ## scans of the engine and of other embedded stores, in turns
+bench-engines: ## the engine and other embedded stores, in turns, and which goals are reached; LONG=1 takes hours
 	./scripts/bench-engines.sh
 
 proto: ## regenerate pkg/kvdpb; needs protoc

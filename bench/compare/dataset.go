@@ -6,18 +6,20 @@ import (
 	"math/rand/v2"
 
 	"github.com/kvd-db/kvd/bench/peers"
+	"github.com/kvd-db/kvd/internal/workload"
 )
 
 // keyBytes is the length of a key: its number in decimal with leading zeros.
 const keyBytes = 16
 
 // dataset is the entries that every engine holds: the keys with the numbers from
-// 0 up to Keys, each with a value of random bytes whose first and last tell which
-// key it belongs to.
+// 0 up to Keys. For scans, each has a value of random bytes whose first and last
+// tell which key it belongs to; for point reads, one that package workload verifies.
 type dataset struct {
 	Keys       int    `json:"keys"`
 	ValueBytes int    `json:"valueBytes"`
-	Order      string `json:"order"` // of the load: orderRandom or orderSorted
+	Order      string `json:"order"`           // of the load: orderRandom or orderSorted
+	Point      bool   `json:"point,omitempty"` // for point reads
 }
 
 const (
@@ -38,6 +40,8 @@ func (d dataset) validate() error {
 		return fmt.Errorf("%d keys, want at least 1", d.Keys)
 	case d.ValueBytes < minValueBytes || d.ValueBytes > maxValueBytes:
 		return fmt.Errorf("values of %d bytes, want %d to %d", d.ValueBytes, minValueBytes, maxValueBytes)
+	case d.Point && d.ValueBytes < workload.MinValueBytes:
+		return fmt.Errorf("values of %d bytes, want at least %d, which make them verifiable", d.ValueBytes, workload.MinValueBytes)
 	case d.Order != orderRandom && d.Order != orderSorted:
 		return fmt.Errorf("load order %q, want %s or %s", d.Order, orderRandom, orderSorted)
 	}
@@ -51,6 +55,10 @@ const loadBatch = 1000
 // load gives all entries to put, in batches and in the order of the data set.
 // put borrows them.
 func (d dataset) load(put func([]peers.Entry) error) error {
+	var verifiable *workload.Loader
+	if d.Point {
+		verifiable = workload.NewLoader(d.ValueBytes, 1)
+	}
 	random := rand.NewChaCha8([32]byte{1})
 	numbers := rand.New(random)
 	order := func(i int) int { return i }
@@ -68,6 +76,10 @@ func (d dataset) load(put func([]peers.Entry) error) error {
 		n := min(loadBatch, d.Keys-from)
 		for i := range n {
 			e, number := &batch[i], order(from+i)
+			if d.Point {
+				verifiable.Fill(e.Key, e.Value, uint64(number))
+				continue
+			}
 			putKey(e.Key, number)
 			if _, err := random.Read(e.Value); err != nil {
 				return err

@@ -22,26 +22,41 @@ type engine struct {
 	open   func(peers.Options) (peers.Store, error)
 }
 
-// ours is the engine that the others are compared with.
-const ours = "kvd"
+// ours is the engine that the others are compared with, and ours4 the same with as
+// many partitions as the machines have processors that figures are quoted for.
+const (
+	ours  = "kvd"
+	ours4 = "kvd-4"
+
+	ourModule = "github.com/kvd-db/kvd"
+)
 
 // engines are all there are. A scan of kvd merges its partitions: kvd-4 and kvd-1
 // show what that costs.
 var engines = []engine{
-	{ours, "github.com/kvd-db/kvd", kvdWith(kvdengine.DefaultPartitions)},
-	{"kvd-4", "github.com/kvd-db/kvd", kvdWith(4)},
-	{"kvd-1", "github.com/kvd-db/kvd", kvdWith(1)},
+	{ours, ourModule, kvdWith(kvdengine.DefaultPartitions)},
+	{"kvd-4", ourModule, kvdWith(4)},
+	{"kvd-1", ourModule, kvdWith(1)},
 	{"pebble", "github.com/cockroachdb/pebble/v2", pebble.Open},
 	{"badger", "github.com/dgraph-io/badger/v4", badger.Open},
 	{"goleveldb", "github.com/syndtr/goleveldb", goleveldb.Open},
 	{"bbolt", "go.etcd.io/bbolt", bbolt.Open},
 }
 
+// apart are engines set up to keep large values apart from their keys: others where
+// values are large, and the same where they are small.
+var apart = []engine{
+	{"pebble-blob", "github.com/cockroachdb/pebble/v2", pebble.OpenBlob},
+	{"badger-vlog", "github.com/dgraph-io/badger/v4", badger.OpenApart},
+}
+
 func kvdWith(partitions int) func(peers.Options) (peers.Store, error) {
 	return func(o peers.Options) (peers.Store, error) { return kvd.Open(o, partitions) }
 }
 
-func engineNames() []string {
+func engineNames() []string { return namesOf(engines) }
+
+func namesOf(engines []engine) []string {
 	names := make([]string, len(engines))
 	for i := range engines {
 		names[i] = engines[i].name
@@ -50,9 +65,10 @@ func engineNames() []string {
 }
 
 func findEngine(name string) (*engine, error) {
-	i := slices.IndexFunc(engines, func(e engine) bool { return e.name == name })
-	if i < 0 {
-		return nil, fmt.Errorf("engine %q: want some of %s", name, strings.Join(engineNames(), ", "))
+	for _, list := range [][]engine{engines, apart, native} {
+		if i := slices.IndexFunc(list, func(e engine) bool { return e.name == name }); i >= 0 {
+			return &list[i], nil
+		}
 	}
-	return &engines[i], nil
+	return nil, fmt.Errorf("engine %q: want some of %s", name, strings.Join(slices.Concat(engineNames(), namesOf(apart), namesOf(native)), ", "))
 }

@@ -53,7 +53,7 @@ func run() int {
 		SilenceUsage:  true,
 	}
 	root.CompletionOptions.HiddenDefaultCmd = true
-	root.AddCommand(newScanCommand(), newWorkerCommand())
+	root.AddCommand(newScanCommand(), newPutCommand(), newMixCommand(), newGetCommand(), newLoadCommand(), newAllCommand(), newWorkerCommand())
 
 	command, err := root.ExecuteContextC(ctx)
 	var failure *failure

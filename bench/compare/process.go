@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"syscall"
 )
 
 // process is a worker seen from outside. Each engine has a process of its own:
@@ -31,6 +32,7 @@ func startProcess(ctx context.Context, s setup, profile string) (*process, error
 	}
 	cmd := exec.CommandContext(ctx, self, "worker", "--cpu-profile", profile)
 	cmd.Stderr = os.Stderr
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} // also one that is frozen
 	stdin, err := cmd.StdinPipe()
 	if err != nil {
 		return nil, err
@@ -76,18 +78,36 @@ func (p *process) waitReady(progress func(entries int)) error {
 }
 
 // do lets the worker do a task.
-func (p *process) do(t task) (result, error) {
+func (p *process) do(t task) (result, error) { return p.doWatched(t, func(float64) {}) }
+
+// doWatched lets the worker do a task and tells what rate each second had.
+func (p *process) doWatched(t task, second func(opsPerSecond float64)) (result, error) {
 	if err := p.in.Encode(t); err != nil {
 		return result{}, fmt.Errorf("%s: %w", p.name, err)
 	}
-	m, err := p.receive()
-	if err != nil {
-		return result{}, err
+	for {
+		m, err := p.receive()
+		if err != nil {
+			return result{}, err
+		}
+		if m.Result != nil {
+			return *m.Result, nil
+		}
+		second(m.Second)
 	}
-	if m.Result == nil {
-		return result{}, fmt.Errorf("%s: its worker sent no result", p.name)
+}
+
+// freeze stops all threads of the worker until thaw, so that nothing it does in
+// the background disturbs a measurement of another, and none of its work gets done
+// while nobody measures it.
+func (p *process) freeze() error { return p.signal(syscall.SIGSTOP) }
+func (p *process) thaw() error   { return p.signal(syscall.SIGCONT) }
+
+func (p *process) signal(s syscall.Signal) error {
+	if err := p.cmd.Process.Signal(s); err != nil {
+		return fmt.Errorf("%s: signal its worker: %w", p.name, err)
 	}
-	return *m.Result, nil
+	return nil
 }
 
 // close ends the worker and waits for it.

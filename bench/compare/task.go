@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/kvd-db/kvd/bench/peers"
+	"github.com/kvd-db/kvd/internal/workload"
 )
 
 // shape is a way to read that is measured.
@@ -22,11 +23,13 @@ const (
 // shortEntries is the length of a short scan: a page of results.
 const shortEntries = 50
 
-// task is what a worker does at a time. Equal tasks make equal requests.
+// task is what a worker does at a time: a run if there is one, or scans. Equal
+// tasks make equal requests.
 type task struct {
-	Shape shape  `json:"shape"`
-	Scans int    `json:"scans"` // of shapeShort
-	Seed  uint64 `json:"seed"`  // of shapeShort
+	Run   *workload.Config `json:"run,omitempty"`
+	Shape shape            `json:"shape"`
+	Scans int              `json:"scans"` // of shapeShort
+	Seed  uint64           `json:"seed"`  // of shapeShort
 }
 
 // result is what came of a task.
@@ -35,10 +38,17 @@ type result struct {
 	CPU     time.Duration `json:"cpu"` // of all threads, user and system
 	Entries int           `json:"entries"`
 	Memory  memoryUse     `json:"memory"`
+	Run     *outcome      `json:"run,omitempty"`
+}
+
+// scannable is what a scan needs of a store.
+type scannable interface {
+	Forward(from []byte) (peers.Cursor, error)
+	Backward() (peers.Cursor, error)
 }
 
 // perform does a task and checks every answer.
-func perform(s peers.Store, d dataset, t task) (result, error) {
+func perform(s scannable, d dataset, t task) (result, error) {
 	debug.FreeOSMemory() // garbage of other tasks is not this one's
 	memory, cpu, begin := memoryNow(), cpuTime(), time.Now()
 	entries, err := scan(s, d, t)
@@ -59,7 +69,7 @@ func cpuTime() time.Duration {
 	return time.Duration(r.Utime.Nano() + r.Stime.Nano())
 }
 
-func scan(s peers.Store, d dataset, t task) (entries int, err error) {
+func scan(s scannable, d dataset, t task) (entries int, err error) {
 	switch t.Shape {
 	case shapeForward:
 		c, err := s.Forward(nil)
@@ -89,7 +99,7 @@ func (d dataset) whole(c peers.Cursor, first, step int) (entries int, err error)
 }
 
 // short makes many short scans.
-func (d dataset) short(s peers.Store, t task) (entries int, err error) {
+func (d dataset) short(s scannable, t task) (entries int, err error) {
 	random := rand.New(rand.NewPCG(t.Seed, 0))
 	var from [keyBytes]byte
 	for range t.Scans {

@@ -1,10 +1,12 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"io"
 	"os"
+	"runtime/debug"
 	"runtime/pprof"
 	"time"
 
@@ -17,13 +19,16 @@ import (
 type setup struct {
 	Engine string        `json:"engine"`
 	Store  peers.Options `json:"store"`
-	Data   dataset       `json:"data"`
+	Data   dataset       `json:"data"` // to load before the first task, if it has keys
+	// HeapBytes is the soft limit of the process's memory; zero: none.
+	HeapBytes int64 `json:"heapBytes,omitempty"`
 }
 
 // message is what a worker tells: how far it is, or what came of what it was
 // told to do.
 type message struct {
 	Loaded int     `json:"loaded,omitempty"` // entries so far
+	Second float64 `json:"second,omitempty"` // operations of the last second of a run
 	Ready  *loaded `json:"ready,omitempty"`
 	Result *result `json:"result,omitempty"`
 	Error  string  `json:"error,omitempty"`
@@ -31,8 +36,11 @@ type message struct {
 
 // loaded is what came of the setup.
 type loaded struct {
-	Load   time.Duration `json:"load"`
-	Settle time.Duration `json:"settle"`
+	Load    time.Duration `json:"load"`
+	Settle  time.Duration `json:"settle"`
+	CPU     time.Duration `json:"cpu"`     // of the load
+	Written writtenBytes  `json:"written"` // of the load and of settling
+	Memory  memoryUse     `json:"memory"`
 }
 
 func newWorkerCommand() *cobra.Command {
@@ -46,7 +54,7 @@ func newWorkerCommand() *cobra.Command {
 	c.Flags().StringVar(&profile, "cpu-profile", "", "write a profile of the tasks")
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		out := json.NewEncoder(c.OutOrStdout())
-		err := work(json.NewDecoder(c.InOrStdin()), out, profile)
+		err := work(c.Context(), json.NewDecoder(c.InOrStdin()), out, profile)
 		if err != nil {
 			err = out.Encode(message{Error: err.Error()}) // whoever listens reports it
 		}
@@ -56,7 +64,7 @@ func newWorkerCommand() *cobra.Command {
 }
 
 // work sets an engine up and does tasks until there are no more.
-func work(in *json.Decoder, out *json.Encoder, profile string) (err error) {
+func work(ctx context.Context, in *json.Decoder, out *json.Encoder, profile string) (err error) {
 	var s setup
 	if err := in.Decode(&s); err != nil {
 		return err
@@ -64,6 +72,9 @@ func work(in *json.Decoder, out *json.Encoder, profile string) (err error) {
 	e, err := findEngine(s.Engine)
 	if err != nil {
 		return err
+	}
+	if s.HeapBytes > 0 {
+		debug.SetMemoryLimit(s.HeapBytes)
 	}
 	store, err := e.open(s.Store)
 	if err != nil {
@@ -97,7 +108,12 @@ func work(in *json.Decoder, out *json.Encoder, profile string) (err error) {
 		} else if err != nil {
 			return err
 		}
-		r, err := perform(store, s.Data, t)
+		var r result
+		if t.Run != nil {
+			r, err = runner{store, s.Store.Dir, out}.perform(ctx, *t.Run)
+		} else {
+			r, err = perform(store, s.Data, t)
+		}
 		if err != nil {
 			return err
 		}
@@ -109,7 +125,10 @@ func work(in *json.Decoder, out *json.Encoder, profile string) (err error) {
 
 // prepare loads the data and lets the store settle.
 func prepare(store peers.Store, s setup, out *json.Encoder) (*loaded, error) {
-	begin := time.Now()
+	if s.Data.Keys == 0 {
+		return new(loaded), nil
+	}
+	memory, cpu, written, begin := memoryNow(), cpuTime(), writtenNow(), time.Now()
 	count, told := 0, begin
 	err := s.Data.load(func(entries []peers.Entry) error {
 		if err := store.Load(entries); err != nil {
@@ -125,12 +144,13 @@ func prepare(store peers.Store, s setup, out *json.Encoder) (*loaded, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &loaded{Load: time.Since(begin)}
+	r := &loaded{Load: time.Since(begin), CPU: cpuTime() - cpu, Memory: memory.watched()}
 	begin = time.Now()
 	if err := store.Settle(); err != nil {
 		return nil, err
 	}
 	r.Settle = time.Since(begin)
+	r.Written = writtenNow().since(written)
 	return r, nil
 }
 

@@ -1,0 +1,207 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/kvd-db/kvd/internal/workload"
+)
+
+func newAllCommand() *cobra.Command {
+	var o contestOptions
+	var long bool
+	c := &cobra.Command{
+		Use:   "all",
+		Short: "Compare everything, and say which goals are reached",
+		Long: `Compare everything, and say which goals are reached.
+
+The short form takes some ten minutes: small stores, short slots, and of the peers
+those that were best in the long form. The long form takes hours.`,
+		Args: cobra.NoArgs,
+	}
+	o.registerPlace(c.Flags())
+	c.Flags().BoolVar(&long, "long", false, "with full stores, long slots and every engine")
+	c.RunE = func(c *cobra.Command, _ []string) error {
+		p := shortPlan
+		if long {
+			p = longPlan
+		}
+		return failed(compareAll(c.Context(), &o, &p, c.OutOrStdout(), c.ErrOrStderr()))
+	}
+	return c
+}
+
+// compareAll holds everything that a plan has and prints what came of it.
+func compareAll(ctx context.Context, o *contestOptions, p *plan, stdout, stderr io.Writer) error {
+	return withArena(ctx, o, stderr, func(a *arena) error {
+		if len(native) == 0 {
+			a.progress.line("RocksDB DOES NOT TAKE PART: install librocksdb-dev and build with the tag rocksdb")
+		}
+		slots, err := holdAll(ctx, a, p.contests())
+		if err != nil {
+			return err
+		}
+		scans, err := scanSlots(ctx, a, &p.scan)
+		if err != nil {
+			return err
+		}
+		slots = append(slots, scans...)
+		return errors.Join(printReport(stdout, a, slots), printUnjudged(stdout, slots))
+	})
+}
+
+// plan is how much of everything is done.
+type plan struct {
+	put, mix, get, load contestOptions
+	scan                scanOptions
+	fewMixes            bool           // DELETE_HEAVY and BALANCED with the fewest threads alone
+	long                contestOptions // of PUT_HEAVY over a long time
+	quiet               time.Duration  // GET_HEAVY in search of quiet and merging seconds
+	endurance           time.Duration
+}
+
+var shortPlan = plan{
+	put:  contestOptions{engines: []string{ours4, ours, "pebble", "goleveldb"}, slot: 700 * time.Millisecond, keys: mixKeys, rounds: 3, memory: 256},
+	mix:  contestOptions{engines: []string{ours4, "pebble", "pebble-blob"}, slot: 2 * time.Second, keys: mixKeys, rounds: 3, memory: 256},
+	get:  contestOptions{engines: []string{ours4, ours, "pebble", "bbolt"}, slot: time.Second, keys: 1_000_000, rounds: 3, memory: 1024},
+	load: contestOptions{engines: []string{ours4, ours, "pebble"}, keys: 1_000_000, rounds: 3, memory: 256},
+	scan: scanOptions{
+		data:    dataset{Keys: 1_000_000, ValueBytes: readValueBytes, Order: orderSorted},
+		engines: []string{ours4, ours, "pebble", "bbolt"}, rounds: 3, shortScans: 10_000, memory: 1024,
+	},
+	fewMixes:  true,
+	long:      contestOptions{engines: []string{ours4}, slot: 20 * time.Second, keys: mixKeys, rounds: 1, memory: 256, fresh: true},
+	quiet:     20 * time.Second,
+	endurance: 25 * time.Second,
+}
+
+var longPlan = plan{
+	put:  contestOptions{engines: putEngines, slot: 5 * time.Second, keys: mixKeys, rounds: 3, memory: 1024},
+	mix:  contestOptions{engines: mixEngines, slot: time.Minute, keys: mixKeys, rounds: 3, memory: 1024, fresh: true},
+	get:  contestOptions{engines: getEngines, slot: 5 * time.Second, keys: readKeys, rounds: 5, memory: 1024},
+	load: contestOptions{engines: loadEngines, keys: readKeys, rounds: 3, memory: 1024},
+	scan: scanOptions{
+		data:    dataset{Keys: readKeys, ValueBytes: readValueBytes, Order: orderSorted},
+		engines: scanEngines, rounds: 5, shortScans: 50_000, memory: 1024,
+	},
+	long:      contestOptions{engines: []string{ours4, "pebble", "pebble-blob"}, slot: 5 * time.Minute, keys: mixKeys, rounds: 1, memory: 1024, fresh: true},
+	quiet:     5 * time.Minute,
+	endurance: 10 * time.Minute,
+}
+
+// Who takes part in the long form. bbolt, which has one writer at a time and
+// rewrites whole pages, is left out of the mixes, and of loads in random order.
+var (
+	putEngines  = append([]string{ours4, ours, "pebble", "goleveldb", "badger", "bbolt"}, namesOf(native)...)
+	mixEngines  = append([]string{ours4, ours, "pebble", "pebble-blob", "badger-vlog", "goleveldb"}, namesOf(native)...)
+	getEngines  = append([]string{ours4, ours, "pebble", "badger", "goleveldb", "bbolt"}, namesOf(native)...)
+	loadEngines = append([]string{ours4, ours, "pebble", "badger", "goleveldb"}, namesOf(native)...)
+	scanEngines = append([]string{ours4, ours, "pebble", "badger", "goleveldb", "bbolt"}, namesOf(native)...)
+)
+
+// The endurance run: what stopped the store of the articles after 20 seconds.
+const (
+	enduranceThreads = 32
+	enduranceHeap    = 1536 // MiB
+)
+
+func (p *plan) contests() (all []*contest) {
+	for _, size := range putSizes {
+		all = append(all, putContest(&p.put, size, putWriters))
+	}
+	for i, mix := range workload.Mixes {
+		for _, n := range mixThreads {
+			if p.fewMixes && i > 1 && n != mixThreads[0] {
+				continue
+			}
+			all = append(all, mixContest(&p.mix, mix, mixValueBytes, n))
+		}
+	}
+	var all4 []*read
+	for i := range reads {
+		all4 = append(all4, &reads[i])
+	}
+	return append(all,
+		loadContest(&p.load, readValueBytes),
+		getContest(&p.get, all4, readValueBytes, readThreads),
+		p.longPutHeavy(), p.mergingGetHeavy(), p.enduring())
+}
+
+// longPutHeavy shows what background work costs once there is much of it.
+func (p *plan) longPutHeavy() *contest {
+	c := mixContest(&p.long, workload.Mixes[0], mixValueBytes, mixThreads[0])
+	c.name, c.cells[0].name, c.disk = longPutHeavy, longPutHeavy, true
+	return c
+}
+
+// mergingGetHeavy runs until there were seconds with and without compactions.
+func (p *plan) mergingGetHeavy() *contest {
+	o := p.long
+	o.engines, o.slot = []string{ours4}, p.quiet
+	c := mixContest(&o, workload.Mixes[1], mixValueBytes, mixThreads[0])
+	c.name, c.cells[0].name = mergingCell, mergingCell
+	return c
+}
+
+// enduring puts more load on more partitions than the heap of the process likes.
+func (p *plan) enduring() *contest {
+	o := p.long
+	o.engines, o.slot, o.memory = []string{ours}, p.endurance, 1024
+	c := mixContest(&o, workload.Mixes[0], mixValueBytes, enduranceThreads)
+	c.name, c.cells[0].name = enduranceCell, enduranceCell
+	c.setup.HeapBytes = enduranceHeap << 20
+	return c
+}
+
+func scanCell(s shape) string { return "scan " + string(s) }
+
+// scanSlots compares scans and tells of them in the words of runs.
+func scanSlots(ctx context.Context, a *arena, o *scanOptions) (slots []slot, err error) {
+	var processes []*process
+	defer func() {
+		for _, p := range processes {
+			err = errors.Join(err, a.dismiss(p))
+		}
+	}()
+	for _, name := range o.engines {
+		p, err := startLoaded(ctx, o, name, a.dir, a.progress)
+		if p != nil {
+			processes = append(processes, p)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	rounds, err := measureScans(o, processes, a.progress)
+	if err != nil {
+		return nil, err
+	}
+	for _, shape := range shapes {
+		for n, r := range rounds[1:] {
+			for i, p := range processes {
+				s := slot{Cell: scanCell(shape), Engine: p.name, Round: n, Budget: o.memory << 20, Run: scanOutcome(r, shape, i, o)}
+				if err := a.report(s); err != nil {
+					return nil, err
+				}
+				slots = append(slots, s)
+			}
+		}
+	}
+	return slots, nil
+}
+
+func scanOutcome(r round, s shape, i int, o *scanOptions) outcome {
+	return outcome{
+		Summary: workload.Summary{
+			Seconds:        r[s][i].Elapsed.Seconds(),
+			Ops:            uint64(r[s][i].units(s, o)),
+			OpsPerSecond:   r.rate(s, i, o),
+			CPUMicrosPerOp: r.cost(s, i, o) * 1e6,
+		},
+		Memory: r[s][i].Memory,
+	}
+}

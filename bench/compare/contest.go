@@ -1,0 +1,202 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/kvd-db/kvd/bench/peers"
+	"github.com/kvd-db/kvd/internal/workload"
+)
+
+// contest is some cells that engines compete in, each on a store of its own.
+type contest struct {
+	name    string
+	engines []string
+	cells   []cell
+	rounds  int
+	setup   setup // but for the engine and the directory
+	// fresh gives every slot a new store, and a new process; otherwise an engine
+	// keeps both from slot to slot and from cell to cell.
+	fresh bool
+	// disk: measure what the disk takes before each slot.
+	disk bool
+}
+
+// cell is what one figure is measured with: a run, or the load of the setup's data
+// if there is none.
+type cell struct {
+	name string
+	run  *workload.Config
+}
+
+// slot is what one engine did in a cell in one round.
+type slot struct {
+	Cell   string `json:"cell"`
+	Engine string `json:"engine"`
+	Round  int    `json:"round"`
+	Budget int64  `json:"budgetBytes"` // of memtables and caches
+	Heap   int64  `json:"heapBytes"`   // soft limit of the process; 0: none
+	// DiskRate is what the disk took of one sequential writer just before, in bytes a
+	// second; zero if the contest does not ask.
+	DiskRate float64 `json:"diskBytesPerSecond,omitempty"`
+	Run      outcome `json:"run"`
+}
+
+// arena is where contests are held.
+type arena struct {
+	dir      string // temporary, the caller's to remove
+	profiles string // directory for CPU profiles, or empty
+	progress *progress
+	report   func(slot) error // is told of each slot
+}
+
+// hold lets the engines take turns and returns what they did. All slots of a round
+// of a cell follow one another, each time in another order, so that a ratio
+// compares what was measured seconds apart.
+func (a *arena) hold(ctx context.Context, c *contest) (slots []slot, err error) {
+	processes := make(map[string]*process)
+	defer func() {
+		for _, p := range processes {
+			err = errors.Join(err, a.dismiss(p))
+		}
+	}()
+	if !c.fresh {
+		for _, name := range c.engines {
+			p, err := a.call(ctx, c, name)
+			if err != nil {
+				return nil, err
+			}
+			processes[name] = p
+		}
+	}
+	for _, cell := range c.cells {
+		for round := range c.rounds {
+			for i := range c.engines {
+				name := c.engines[(i+round)%len(c.engines)]
+				s, err := a.slot(ctx, c, cell, round, name, processes[name])
+				if err != nil {
+					return nil, err
+				}
+				if err := a.report(s); err != nil {
+					return nil, err
+				}
+				slots = append(slots, s)
+			}
+		}
+		a.progress.line("%s: %d rounds measured", cell.name, c.rounds)
+	}
+	return slots, nil
+}
+
+// slot measures one engine once. p is its process, or nil if it needs a fresh one.
+func (a *arena) slot(ctx context.Context, c *contest, cell cell, round int, name string, p *process) (s slot, err error) {
+	s = slot{Cell: cell.name, Engine: name, Round: round, Budget: c.setup.Store.MemoryBytes, Heap: c.setup.HeapBytes}
+	if p == nil {
+		if p, err = a.call(ctx, c, name); err != nil {
+			return s, err
+		}
+		defer func() { err = errors.Join(err, a.dismiss(p)) }()
+	}
+	what := fmt.Sprintf("%s: round %d of %d, %s", cell.name, round+1, c.rounds, name)
+	a.progress.show("%s", what)
+	if cell.run == nil {
+		s.Run = loadOutcome(&p.ready, c.setup.Data)
+		return s, nil
+	}
+	if c.disk {
+		a.progress.show("%s: the disk alone", cell.name)
+		if s.DiskRate, err = diskRate(a.dir, diskRateBytes); err != nil {
+			return s, err
+		}
+	}
+	if err := p.thaw(); err != nil {
+		return s, err
+	}
+	cfg := *cell.run
+	cfg.Seed += uint64(round)
+	begin := time.Now()
+	r, err := p.doWatched(task{Run: &cfg}, func(opsPerSecond float64) {
+		a.progress.show("%s: %.0f s, %.0f ops/s", what, time.Since(begin).Seconds(), opsPerSecond)
+	})
+	if err != nil {
+		return s, err
+	}
+	s.Run = *r.Run
+	return s, p.freeze()
+}
+
+// call starts the process of an engine, which is frozen once it is ready.
+func (a *arena) call(ctx context.Context, c *contest, name string) (*process, error) {
+	if err := enoughDisk(a.dir); err != nil {
+		return nil, err
+	}
+	s := c.setup
+	s.Engine = name
+	s.Store.Dir = filepath.Join(a.dir, name)
+	if err := os.Mkdir(s.Store.Dir, 0o700); err != nil {
+		return nil, err
+	}
+	profile := ""
+	if a.profiles != "" {
+		profile = filepath.Join(a.profiles, name+".prof")
+	}
+	p, err := startProcess(ctx, s, profile)
+	if err != nil {
+		return nil, err
+	}
+	begin := time.Now()
+	err = p.waitReady(func(entries int) {
+		a.progress.show("%s: %s loads, %d of %d entries, %.0f s", c.name, name, entries, s.Data.Keys, time.Since(begin).Seconds())
+	})
+	if err == nil && s.Data.Keys > 0 {
+		a.progress.line("%s: %s loaded %d entries in %.1f s and settled in %.1f s",
+			c.name, name, s.Data.Keys, p.ready.Load.Seconds(), p.ready.Settle.Seconds())
+		err = syncFiles(a.dir)
+	}
+	if err == nil {
+		err = p.freeze()
+	}
+	if err != nil {
+		return nil, errors.Join(err, p.thaw(), p.close())
+	}
+	return p, nil
+}
+
+// dismiss ends a process and removes its store.
+func (a *arena) dismiss(p *process) error {
+	return errors.Join(p.thaw(), p.close(), os.RemoveAll(filepath.Join(a.dir, p.name)))
+}
+
+// loadOutcome tells of a load in the words of a run.
+func loadOutcome(l *loaded, d dataset) outcome {
+	ops := uint64(d.Keys)
+	return outcome{
+		Summary: workload.Summary{
+			Ops:            ops,
+			Seconds:        l.Load.Seconds(),
+			OpsPerSecond:   float64(ops) / l.Load.Seconds(),
+			CPUMicrosPerOp: float64(l.CPU.Microseconds()) / float64(ops),
+		},
+		UserBytes:  int64(d.Keys) * int64(keyBytes+d.ValueBytes),
+		Written:    l.Written,
+		SettleTime: l.Settle,
+		Memory:     l.Memory,
+	}
+}
+
+// heapShare is how much more than its budget a process may take before the garbage
+// collector of Go works harder: an eighth for all that is neither memtable nor
+// cache, under the quarter that it must stay within.
+const heapShare = 8
+
+func newSetup(memoryMiB int64, sync bool) setup {
+	memory := memoryMiB << 20
+	return setup{
+		Store:     peers.Options{MemoryBytes: memory, Sync: sync},
+		HeapBytes: memory + memory/heapShare,
+	}
+}

@@ -1,0 +1,188 @@
+package main
+
+import (
+	"bytes"
+	"math"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/kvd-db/kvd/bench/peers"
+	"github.com/kvd-db/kvd/internal/workload"
+)
+
+// rated returns one slot a round with these rates, and as much processor time for
+// an operation as its rate says that two processors have for it.
+func rated(cell, engine string, rates ...float64) (slots []slot) {
+	for i, rate := range rates {
+		s := slot{Cell: cell, Engine: engine, Round: i, Budget: 100}
+		s.Run.Summary.OpsPerSecond = rate
+		s.Run.Summary.CPUMicrosPerOp = 2e6 / rate
+		slots = append(slots, s)
+	}
+	return slots
+}
+
+func join(lists ...[]slot) (all []slot) {
+	for _, l := range lists {
+		all = append(all, l...)
+	}
+	return all
+}
+
+func TestTheBestPeerHasTheBestMedianAndIsNoneOfOurs(t *testing.T) {
+	slots := join(rated("c", ours, 90, 90, 90), rated("c", "pebble", 10, 30, 80), rated("c", "bbolt", 20, 35, 40), rated("d", "badger", 1000))
+	assert.Equal(t, "bbolt", bestPeer(slots, "c", opsPerSecond))
+	assert.Equal(t, "pebble", bestPeer(rated("c", "pebble", 1), "c", opsPerSecond))
+	assert.Equal(t, "bbolt", bestPeer(slots, "c", cpuPerOp), "less is better")
+	assert.Empty(t, bestPeer(slots, "e", opsPerSecond))
+	assert.Empty(t, bestPeer(rated("c", ours4, 1), "c", opsPerSecond))
+}
+
+func TestRatiosAreTakenWithinRounds(t *testing.T) {
+	// In the second round the machine is ten times slower, in the third ours twice as slow.
+	slots := join(rated("c", ours4, 200, 20, 100), rated("c", "pebble", 100, 10, 100))
+	assert.Equal(t, spread{2, 1, 2}, ratios(slots, "c", ours4, "pebble", opsPerSecond))
+	assert.True(t, math.IsNaN(ratios(slots, "c", ours4, "bbolt", opsPerSecond).median))
+}
+
+func TestAGoalIsReachedByTheMedianRatio(t *testing.T) {
+	g := &goal{"row", []string{"c"}, opsPerSecond, bestOfPeers, 2}
+	for ourRate, reached := range map[float64]bool{199: false, 200: true, 300: true} {
+		v, ok := g.judge(join(rated("c", ours4, 1, ourRate, 1000), rated("c", "pebble", 100, 100, 100), rated("c", "bbolt", 99, 99, 99)), ours4)
+		require.True(t, ok)
+		assert.Equal(t, reached, v.reached, "at %v", ourRate)
+		assert.Equal(t, "pebble", v.peer)
+	}
+	_, ok := g.judge(rated("c", ours4, 100), ours4)
+	assert.False(t, ok, "nobody to compare with")
+	_, ok = g.judge(rated("c", "pebble", 100), ours4)
+	assert.False(t, ok, "ours did not take part")
+	_, ok = g.judge(rated("d", ours4, 100), ours4)
+	assert.False(t, ok, "another cell")
+}
+
+func TestAGoalAgainstOnePeerLooksAtNoBetterOne(t *testing.T) {
+	g := &goal{"row", []string{"c"}, opsPerSecond, "pebble", 5}
+	slots := join(rated("c", ours4, 50), rated("c", "pebble", 10), rated("c", "bbolt", 40))
+	v, ok := g.judge(slots, ours4)
+	require.True(t, ok)
+	assert.True(t, v.reached)
+	_, ok = g.judge(join(rated("c", ours4, 50), rated("c", "bbolt", 40)), ours4)
+	assert.False(t, ok, "the peer did not take part")
+}
+
+func TestOfSeveralCellsTheWorstCounts(t *testing.T) {
+	g := &goal{"row", []string{"a", "b", "not measured"}, stall, nobody, 100}
+	a, b := rated("a", ours4, 1, 1), rated("b", ours4, 1, 1)
+	a[0].Run.Summary.LongestStallNanos = int64(90 * time.Millisecond)
+	b[1].Run.Summary.LongestStallNanos = int64(120 * time.Millisecond)
+	v, ok := g.judge(join(b, a), ours4)
+	require.True(t, ok)
+	assert.False(t, v.reached)
+	figure, want := v.spelled()
+	assert.Equal(t, "120.00 ms (0.00-120.00)", figure, "the worst of the rounds too")
+	assert.Equal(t, "<= 100 ms", want)
+
+	v, ok = g.judge(a, ours4)
+	require.True(t, ok)
+	assert.True(t, v.reached)
+}
+
+func TestAFigureThatASlotCouldNotTellDoesNotCount(t *testing.T) {
+	g := &goal{"row", []string{"c"}, merging, nobody, 0.8}
+	slots := rated("c", ours4, 1, 1)
+	_, ok := g.judge(slots, ours4)
+	assert.False(t, ok, "no seconds")
+	all, none := 1.0, 0.0
+	slots[1].Run.Seconds = []second{{100, &none}, {75, &all}, {5, nil}}
+	v, ok := g.judge(slots, ours4)
+	require.True(t, ok)
+	assert.Equal(t, 0.75, v.figure.median)
+	assert.False(t, v.reached)
+}
+
+func TestSlowestOfMedianSecond(t *testing.T) {
+	assert.Equal(t, 0.25, slowestOfMedian([]second{{OpsPerSecond: 4}, {OpsPerSecond: 1}, {OpsPerSecond: 6}}))
+	assert.True(t, math.IsNaN(slowestOfMedian(nil)))
+}
+
+func TestMergingIsComparedWithQuietSecondsAlone(t *testing.T) {
+	share := func(v float64) *float64 { return &v }
+	seconds := []second{{100, share(0)}, {110, share(0.02)}, {120, share(0.05)}, {1, share(0.2)}, {55, share(0.3)}, {50, share(1)}, {60, share(0.25)}}
+	assert.Equal(t, 0.5, mergingOfQuiet(seconds))
+	assert.True(t, math.IsNaN(mergingOfQuiet(seconds[:4])), "never merging")
+	assert.True(t, math.IsNaN(mergingOfQuiet(seconds[3:])), "never quiet")
+}
+
+func TestOverlappingMergesCoverASecondOnce(t *testing.T) {
+	t0 := time.Now()
+	at := func(tenths int) time.Time { return t0.Add(time.Duration(tenths) * 100 * time.Millisecond) }
+	merges := []peers.Span{
+		{Begin: at(11), End: at(13)}, {Begin: at(12), End: at(15)}, {Begin: at(-5), End: at(2)}, {Begin: at(18), End: at(40)}, {Begin: at(12), End: at(14)},
+	}
+	seconds := make([]second, 3)
+	noteMerging(seconds, []time.Time{at(10), at(20), at(30)}, merges)
+	assert.InDelta(t, 0.2, *seconds[0].Merging, 1e-9)
+	assert.InDelta(t, 0.6, *seconds[1].Merging, 1e-9)
+	assert.InDelta(t, 1, *seconds[2].Merging, 1e-9)
+	noteMerging(seconds, []time.Time{at(10), at(20), at(30)}, nil)
+	assert.Zero(t, *seconds[1].Merging)
+}
+
+func TestEveryGoalNamesACellOfBothPlans(t *testing.T) {
+	for name, p := range map[string]*plan{"short": &shortPlan, "long": &longPlan} {
+		measured := []string{scanCell(shapeForward), scanCell(shapeBackward), scanCell(shapeShort)}
+		for _, c := range p.contests() {
+			require.NoError(t, c.validate(), "%s: %s", name, c.name)
+			for _, e := range c.engines {
+				_, err := findEngine(e)
+				require.NoError(t, err)
+			}
+			for _, cell := range c.cells {
+				assert.NotContains(t, measured, cell.name, "a name twice")
+				measured = append(measured, cell.name)
+			}
+		}
+		require.NoError(t, p.scan.validate())
+		for _, g := range goals {
+			if name == "long" {
+				assert.Subset(t, measured, g.cells, g.row)
+			} else if !p.fewMixes || len(g.cells) > 1 {
+				assert.NotEmpty(t, g.cells, g.row)
+			}
+		}
+	}
+}
+
+func TestTheFinalTableSaysWhatIsReached(t *testing.T) {
+	cell := putCell(128, 256)
+	slots := join(rated(cell, ours4, 300e3, 310e3, 290e3), rated(cell, ours, 200e3, 200e3, 200e3), rated(cell, "pebble", 100e3, 100e3, 100e3))
+	var out bytes.Buffer
+	require.NoError(t, printVerdicts(&out, slots))
+	assert.Regexp(t, `sync put, 128 B, 256 writers +pebble +100\.0 k ops/s +3\.00x \(2\.90-3\.10\) +3\.00x +2\.00x \(2\.00-2\.00\) +>= 2\.8x +yes`, out.String())
+
+	out.Reset()
+	require.NoError(t, printVerdicts(&out, join(rated(cell, ours4, 100), rated(cell, "pebble", 100))))
+	assert.Regexp(t, `1\.00x \(1\.00-1\.00\) +1\.00x +- +>= 2\.8x +NO`, out.String())
+
+	out.Reset()
+	require.NoError(t, printUnjudged(&out, slots))
+	assert.Contains(t, out.String(), "NOT MEASURED: load\n")
+	assert.NotContains(t, out.String(), cell)
+
+	out.Reset()
+	require.NoError(t, printSlots(&out, slots))
+	assert.Regexp(t, `kvd-4 +300\.0 +3\.00 \(2\.90-3\.10\) +6\.67`, out.String())
+	assert.NotContains(t, out.String(), "NaN")
+}
+
+func TestTheGeneratorsShareIsTheLargest(t *testing.T) {
+	slots := rated("c", ours, 1, 1)
+	slots[1].Run.Summary.Generator = workload.Generator{Share: 0.2, NanosPerOp: 7}
+	share, nanos := generatorShare(slots, "c")
+	assert.Equal(t, 0.2, share)
+	assert.Equal(t, int64(7), nanos)
+}

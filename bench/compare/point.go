@@ -1,0 +1,101 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/kvd-db/kvd/internal/workload"
+)
+
+// The names of cells, by which goals find them.
+func putCell(valueBytes, writers int) string {
+	return fmt.Sprintf("sync put, %d B, %d writers", valueBytes, writers)
+}
+func mixCell(mix string, threads int) string { return fmt.Sprintf("%s, %d threads", mix, threads) }
+func getCell(what string) string             { return "get " + what }
+
+const loadCell = "load"
+
+// putContest has the cells of synced puts of one size.
+func putContest(o *contestOptions, valueBytes int, writers []int) *contest {
+	c := o.contest(fmt.Sprintf("sync put, %d B", valueBytes))
+	c.setup = newSetup(o.memory, true)
+	for _, n := range writers {
+		c.cells = append(c.cells, cell{putCell(valueBytes, n), &workload.Config{
+			Mix: workload.Mix{Name: "puts", Put: 100}, Workers: n, Keys: uint64(o.keys), ValueBytes: valueBytes,
+			Distribution: workload.Uniform, Seed: uint64(1000 * n),
+			Warmup: o.slot / 10, Duration: o.slot, Interval: time.Second,
+		}})
+	}
+	return c
+}
+
+// mixContest has one of the mixes of the articles, on a store that is empty at
+// first, and buffered.
+func mixContest(o *contestOptions, mix workload.Mix, valueBytes, threads int) *contest {
+	c := o.contest(mixCell(mix.Name, threads))
+	c.setup = newSetup(o.memory, false)
+	c.cells = []cell{{c.name, &workload.Config{
+		Mix: mix, Workers: threads, Keys: uint64(o.keys), ValueBytes: valueBytes, FindRate: 0.5,
+		Distribution: workload.Uniform, Seed: 1, Duration: o.slot, Interval: time.Second,
+	}}}
+	return c
+}
+
+// read is a way to choose what is read.
+type read struct {
+	name         string
+	distribution workload.Distribution
+	findRate     float64
+	batch        int
+}
+
+var reads = []read{
+	{"uniform", workload.Uniform, 1, 1},
+	{"zipfian", workload.ScrambledZipfian, 1, 1},
+	{"absent", workload.Uniform, 0, 1},
+	{"batches of 16", workload.Uniform, 1, 16},
+}
+
+func readNames() []string {
+	names := make([]string, len(reads))
+	for i := range reads {
+		names[i] = reads[i].name
+	}
+	return names
+}
+
+func findRead(name string) (*read, error) {
+	i := slices.IndexFunc(reads, func(r read) bool { return r.name == name })
+	if i < 0 {
+		return nil, fmt.Errorf("no reads are named %q; choose of %q", name, readNames())
+	}
+	return &reads[i], nil
+}
+
+// getContest has reads of a store that was loaded and has settled. The load is in
+// order, as after settling nobody sees a difference and bbolt is ten times quicker.
+func getContest(o *contestOptions, wanted []*read, valueBytes, threads int) *contest {
+	c := o.contest("get")
+	c.setup = newSetup(o.memory, false)
+	c.setup.Data = dataset{Keys: o.keys, ValueBytes: valueBytes, Order: orderSorted, Point: true}
+	for _, r := range wanted {
+		c.cells = append(c.cells, cell{getCell(r.name), &workload.Config{
+			Mix: workload.Mix{Name: "gets", Get: 100}, Workers: threads, Keys: uint64(o.keys), Present: uint64(o.keys),
+			ValueBytes: valueBytes, FindRate: r.findRate, Distribution: r.distribution, GetBatch: r.batch, Seed: 1,
+			Warmup: o.slot / 4, Duration: o.slot, Interval: time.Second,
+		}})
+	}
+	return c
+}
+
+// loadContest loads a store and lets it settle, again and again.
+func loadContest(o *contestOptions, valueBytes int) *contest {
+	c := o.contest(loadCell)
+	c.fresh = true
+	c.setup = newSetup(o.memory, false)
+	c.setup.Data = dataset{Keys: o.keys, ValueBytes: valueBytes, Order: orderRandom, Point: true}
+	c.cells = []cell{{name: loadCell}}
+	return c
+}

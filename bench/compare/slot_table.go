@@ -1,0 +1,74 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"math"
+	"strconv"
+	"text/tabwriter"
+
+	"github.com/kvd-db/kvd/internal/workload"
+)
+
+// printSlots prints, cell by cell, medians over the rounds of what each engine did.
+func printSlots(w io.Writer, slots []slot) error {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	for _, cell := range cellsOf(slots) {
+		printCell(t, slots, cell)
+	}
+	return t.Flush()
+}
+
+func printCell(w io.Writer, slots []slot, cell string) {
+	fmt.Fprintf(w, "%s\n", cell)
+	fmt.Fprint(w, "engine\tk ops/s\tto the best peer\tCPU us/op\tput p50/p99/p99.9/max us\tget p50/p99/p99.9/max us\t"+
+		"stall ms\tslowest s\twritten/user\tdirtied/user\tdisk MB\tpeak MiB\t\n")
+	best := bestPeer(slots, cell, opsPerSecond)
+	for _, name := range enginesIn(slots, cell) {
+		median := func(of func(*outcome) float64) float64 {
+			return newSpread(series(slots, cell, name, &metric{of: func(s *slot) float64 { return of(&s.Run) }})).median
+		}
+		versus := ""
+		if best != "" && name != best {
+			r := ratios(slots, cell, name, best, opsPerSecond)
+			versus = fmt.Sprintf("%.2f (%.2f-%.2f)", r.median, r.least, r.most)
+		}
+		fmt.Fprintf(w, "%s\t%.1f\t%s\t%.2f\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t\n", name,
+			median(func(o *outcome) float64 { return o.Summary.OpsPerSecond })/1e3,
+			versus,
+			median(func(o *outcome) float64 { return o.Summary.CPUMicrosPerOp }),
+			latencies(median, func(o *outcome) workload.Kind { return o.Summary.Put }),
+			latencies(median, func(o *outcome) workload.Kind { return o.Summary.Get }),
+			decimal(0, newSpread(series(slots, cell, name, stall)).most/stall.scale),
+			decimal(2, median(func(o *outcome) float64 { return slowestOfMedian(o.Seconds) })),
+			decimal(2, median(func(o *outcome) float64 { return ratio(o.Written.Calls, o.UserBytes) })),
+			decimal(2, median(func(o *outcome) float64 { return ratio(o.Written.Dirtied, o.UserBytes) })),
+			decimal(0, median(func(o *outcome) float64 { return float64(o.DiskBytes) / 1e6 })),
+			decimal(0, median(func(o *outcome) float64 { return mebibytes(o.Memory.PeakBytes) })))
+	}
+	if share, nanos := generatorShare(slots, cell); share > 0 {
+		fmt.Fprintf(w, "the generator took %d ns an operation, at most %.1f %% of the processor time\n", nanos, 100*share)
+	}
+	fmt.Fprintln(w)
+}
+
+// decimal spells a figure; a dash if there is none, or nothing was counted.
+func decimal(digits int, v float64) string {
+	if v == 0 || math.IsNaN(v) || math.IsInf(v, 0) {
+		return "-"
+	}
+	return strconv.FormatFloat(v, 'f', digits, 64)
+}
+
+// latencies are those of one kind of operation; a dash if there were none.
+func latencies(median func(func(*outcome) float64) float64, kind func(*outcome) workload.Kind) string {
+	if median(func(o *outcome) float64 { return float64(kind(o).Count) }) == 0 {
+		return "-"
+	}
+	at := func(of func(workload.Latency) int64) float64 {
+		return median(func(o *outcome) float64 { return float64(of(kind(o).Nanos)) }) / 1e3
+	}
+	return fmt.Sprintf("%.0f/%.0f/%.0f/%.0f",
+		at(func(l workload.Latency) int64 { return l.P50 }), at(func(l workload.Latency) int64 { return l.P99 }),
+		at(func(l workload.Latency) int64 { return l.P999 }), at(func(l workload.Latency) int64 { return l.Max }))
+}

@@ -1,0 +1,95 @@
+package main
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// writtenBytes is what a process has written to files, or a difference of two such
+// figures; zero where the kernel does not tell. See proc_pid_io(5).
+//
+// Neither of the two is what the disk got. Calls miss what is written through mapped
+// files (Badger's). Dirtied has it, but counts the whole of a folio of the page cache,
+// of up to 2 MiB, each time a byte of it is written after a sync: a hundred times too
+// much for a log that is synced often in a file that was written in large pieces.
+type writtenBytes struct {
+	Calls   int64 `json:"calls"`   // passed to write calls
+	Dirtied int64 `json:"dirtied"` // of the page cache
+}
+
+func writtenNow() (w writtenBytes) {
+	text, err := os.ReadFile("/proc/self/io")
+	if err != nil {
+		return w
+	}
+	for line := range strings.Lines(string(text)) {
+		name, value, _ := strings.Cut(line, ":")
+		n, err := strconv.ParseInt(strings.TrimSpace(value), 10, 64)
+		if err != nil {
+			return writtenBytes{}
+		}
+		switch name {
+		case "wchar":
+			w.Calls = n
+		case "write_bytes":
+			w.Dirtied = n
+		}
+	}
+	return w
+}
+
+// since returns what was written after earlier.
+func (w writtenBytes) since(earlier writtenBytes) writtenBytes {
+	return writtenBytes{w.Calls - earlier.Calls, w.Dirtied - earlier.Dirtied}
+}
+
+// diskBytes is what the files below a directory take on the disk. Files may come
+// and go meanwhile.
+func diskBytes(dir string) (total int64, err error) {
+	err = filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		if err != nil || d.IsDir() {
+			return err
+		}
+		info, err := d.Info()
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if stat, ok := info.Sys().(*syscall.Stat_t); ok {
+			total += stat.Blocks * 512
+		}
+		return nil
+	})
+	return total, err
+}
+
+// syncFiles waits until all that was written to the file system of a directory is
+// on its disk, so that nobody pays for what another one wrote.
+func syncFiles(dir string) error {
+	f, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(unix.Syncfs(int(f.Fd())), f.Close())
+}
+
+// freeBytes is what may still be written to the file system of a directory.
+func freeBytes(dir string) (int64, error) {
+	var s unix.Statfs_t
+	if err := unix.Statfs(dir, &s); err != nil {
+		return 0, err
+	}
+	return int64(s.Bavail) * s.Bsize, nil
+}
