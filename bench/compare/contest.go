@@ -160,6 +160,9 @@ func (a *arena) call(ctx context.Context, c *contest, name string) (*process, er
 	if err == nil {
 		err = p.freeze()
 	}
+	if err == nil && s.Data.Keys > 0 && !c.fresh {
+		err = readFiles(s.Store.Dir) // which now stay what they are
+	}
 	if err != nil {
 		return nil, errors.Join(err, p.thaw(), p.close())
 	}

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -202,6 +203,27 @@ func TestTheDiskHasARate(t *testing.T) {
 	left, err := os.ReadDir(dir)
 	require.NoError(t, err)
 	assert.Empty(t, left)
+}
+
+func TestFilesAreReadToTheirEnd(t *testing.T) {
+	dir := t.TempDir()
+	require.NoError(t, os.Mkdir(filepath.Join(dir, "below"), 0o700))
+	path := filepath.Join(dir, "below", "f")
+	require.NoError(t, os.WriteFile(path, make([]byte, 100_000), 0o600))
+	before := readBytes(t)
+	require.NoError(t, readFiles(dir))
+	assert.GreaterOrEqual(t, readBytes(t)-before, 100_000)
+	require.ErrorIs(t, readFiles(filepath.Join(dir, "none")), os.ErrNotExist)
+}
+
+// readBytes is what the process has asked the kernel for so far.
+func readBytes(t *testing.T) (n int) {
+	t.Helper()
+	text, err := os.ReadFile("/proc/self/io")
+	require.NoError(t, err)
+	_, err = fmt.Sscanf(string(text), "rchar: %d", &n)
+	require.NoError(t, err)
+	return n
 }
 
 func TestWrittenBytesAreCounted(t *testing.T) {
