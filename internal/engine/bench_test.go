@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"encoding/binary"
 	"fmt"
 	"math/rand/v2"
 	"sync"
@@ -43,19 +44,33 @@ func spread(b *testing.B, goroutines int, f func(rng *rand.Rand) error) {
 	group.Wait()
 }
 
+// BenchmarkPut: writers that each wait for their put before they bring the next.
+// The disk counts: TMPDIR says which.
 func BenchmarkPut(b *testing.B) {
-	value := make([]byte, 128)
 	for _, o := range []kv.WriteOptions{memory, buffered, synced} {
-		for _, writers := range []int{1, 16, 64, 256} {
-			b.Run(fmt.Sprintf("%s/writers=%d", o.Durability, writers), func(b *testing.B) {
-				e := benchEngine(b, 4)
-				spread(b, writers, func(rng *rand.Rand) error {
-					_, err := e.Put(context.Background(), fmt.Appendf(nil, "%016d", rng.IntN(10_000_000)), value, o)
-					return err
-				})
-			})
+		for _, size := range []int{128, 1024} {
+			for _, partitions := range []int{4, 16} {
+				for _, writers := range []int{1, 16, 64, 256} {
+					name := fmt.Sprintf("%s/bytes=%d/partitions=%d/writers=%d", o.Durability, size, partitions, writers)
+					b.Run(name, func(b *testing.B) { benchmarkPut(b, o, size, partitions, writers) })
+				}
+			}
 		}
 	}
+}
+
+func benchmarkPut(b *testing.B, o kv.WriteOptions, size, partitions, writers int) {
+	e := benchEngine(b, partitions)
+	value := make([]byte, size)
+	b.ReportAllocs()
+	spread(b, writers, func(rng *rand.Rand) error {
+		var key [16]byte
+		binary.BigEndian.PutUint64(key[:], rng.Uint64())
+		_, err := e.Put(context.Background(), key[:], value, o)
+		return err
+	})
+	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "puts/s")
+	b.ReportMetric(e.Stats().Log.RecordsPerSync(), "records/sync")
 }
 
 func BenchmarkGet(b *testing.B) {
