@@ -21,11 +21,14 @@ const (
 	segmentHeaderBytes = 64
 	segmentSuffix      = ".wal"
 
-	// zeroChunk is written at a time when a segment is zeroed.
+	// zeroChunk is written between two syncs when a segment is zeroed.
 	zeroChunk = 1 << 20
+	// zeroWrite is written at a time. The page cache keeps what one write brought
+	// as one folio, and whoever syncs a part of a folio pays for the whole of it.
+	zeroWrite = 64 << 10
 )
 
-var zeros [zeroChunk]byte
+var zeros [zeroWrite]byte
 
 // segmentHeader is what the first 64 bytes of a segment say.
 type segmentHeader struct {
@@ -169,10 +172,15 @@ func (s *segment) zero(to int64) error {
 	if n <= 0 {
 		return nil
 	}
-	if _, err := s.file.WriteAt(zeros[:n], from); err != nil {
-		return err
+	end := from + n
+	for at := from; at < end; {
+		next := min(end, (at/zeroWrite+1)*zeroWrite)
+		if _, err := s.file.WriteAt(zeros[:next-at], at); err != nil {
+			return err
+		}
+		at = next
 	}
 	s.file.StartWriteback(from, n)
-	s.zeroedTo = from + n
+	s.zeroedTo = end
 	return nil
 }
