@@ -41,6 +41,7 @@ type Engine struct {
 	budget     *budget
 	across     *inflight // batches over several partitions
 	scheduler  *scheduler
+	singles    sync.Pool // of *single
 
 	closed   atomic.Bool
 	readOnly atomic.Bool // the disk is nearly full
@@ -83,6 +84,7 @@ func Open(dir string, o Options) (_ *Engine, err error) {
 		return nil, err
 	}
 	e := &Engine{dir: path.Clean(dir), opts: o, events: o.Events}
+	e.singles.New = newSingle
 	e.failure.ch = make(chan struct{})
 	e.keeper.wake = make(chan struct{}, 1)
 	e.keeper.stop = make(chan struct{})

@@ -91,6 +91,53 @@ func TestBlockedSyncHoldsBackItsOwnGroupAlone(t *testing.T) {
 	})
 }
 
+// What a caller leaves behind when it gives up is not what the next one waits for:
+// no put is answered by the sync of another.
+func TestPutAfterOthersGaveUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		disk := faultfs.Wrap(vfs.NewMem(), nil)
+		e := open(t, small(disk))
+		for i := range 10 {
+			put(t, e, key(i), "before", synced)
+		}
+		first, second := newGate(faultfs.Sync, "*.wal"), newGate(faultfs.Sync, "*.wal")
+		defer first.open()
+		defer second.open()
+		disk.SetInjector(first)
+		ctx, giveUp := context.WithCancel(t.Context())
+		var gone, all sync.WaitGroup
+		for i := range 10 {
+			gone.Go(func() {
+				_, err := e.Put(ctx, []byte(key(i)), []byte("given up"), synced)
+				assert.ErrorIs(t, err, kv.ErrUncertain)
+			})
+		}
+		synctest.Wait()
+		giveUp()
+		gone.Wait()
+		disk.SetInjector(second)
+		var answered atomic.Int64
+		for i := range 10 {
+			all.Go(func() {
+				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+				defer cancel()
+				_, err := e.Put(ctx, []byte(key(i)), []byte("after"), synced)
+				assert.NoError(t, err)
+				answered.Add(1)
+			})
+		}
+		synctest.Wait()
+		first.open() // answers some of those that nobody waits for
+		synctest.Wait()
+		require.Zero(t, answered.Load())
+		second.open()
+		all.Wait()
+		for i := range 10 {
+			requireValue(t, e, key(i), "after")
+		}
+	})
+}
+
 func TestCloseAnswersEveryWriter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		mem := vfs.NewMem()

@@ -37,11 +37,55 @@ func (e *Engine) DeleteRange(ctx context.Context, r kv.Range, o kv.WriteOptions)
 }
 
 func (e *Engine) writeOne(ctx context.Context, op kv.Op, o kv.WriteOptions) (kv.SeqNum, error) {
-	w := kv.Write{Op: op, Durability: o.Durability, Origin: o.Origin}
-	if err := e.Write(ctx, []*kv.Write{&w}); err != nil {
+	if err := e.writable(); err != nil {
 		return 0, err
 	}
-	return w.Version, w.Err
+	s := e.singles.Get().(*single)
+	s.write = kv.Write{Op: op, Durability: o.Durability, Origin: o.Origin}
+	if e.take(&s.write); s.write.Err != nil {
+		return 0, s.write.Err
+	}
+	if err := e.budget.admit(ctx, op.Size()); err != nil {
+		return 0, err
+	}
+	s.call.Reset(1)
+	s.group.Reset(s.call, s.writes[:])
+	p := e.partitions[e.route(s.write.Hash)]
+	p.Submit(ctx, s.group)
+	select {
+	case <-s.call.Done():
+	case <-ctx.Done():
+		p.Abandon(s.group, ctx.Err())
+		return s.write.Version, s.write.Err
+	}
+	version, err := s.write.Version, s.write.Err
+	s.write = kv.Write{}
+	e.singles.Put(s)
+	return version, err
+}
+
+// single is a write that comes alone and what it needs on its way. It serves again
+// when its call is done; not if the caller gave up, for then the orchestrator may
+// still hold the group.
+type single struct {
+	write  kv.Write
+	writes [1]*kv.Write
+	call   *partition.Call
+	group  *partition.Group
+}
+
+func newSingle() any {
+	s := &single{call: partition.NewCall(1)}
+	s.writes[0] = &s.write
+	s.group = partition.NewGroup(s.call, s.writes[:])
+	return s
+}
+
+// take makes a write ready, or gives it its error.
+func (e *Engine) take(w *kv.Write) {
+	w.Version, w.Deduplicated, w.Err = 0, false, e.checkWrite(w)
+	w.Hash = keyhash.Sum(w.Op.Key)
+	w.Durability = e.durability(w.Durability)
 }
 
 // Write applies independent writes, each atomic and acknowledged by itself, and
@@ -59,9 +103,7 @@ func (e *Engine) Write(ctx context.Context, writes []*kv.Write) error {
 	size := 0
 	var guarded []*kv.Write
 	for _, w := range writes {
-		w.Version, w.Deduplicated, w.Err = 0, false, e.checkWrite(w)
-		w.Hash = keyhash.Sum(w.Op.Key)
-		w.Durability = e.durability(w.Durability)
+		e.take(w)
 		size += w.Op.Size()
 		if conditional(w) && w.Err == nil {
 			guarded = append(guarded, w)

@@ -28,6 +28,10 @@ func NewCall(groups int) *Call {
 	return c
 }
 
+// Reset makes a Call wait for this many groups once more. Its value must have been
+// taken from Done.
+func (c *Call) Reset(groups int) { c.left.Store(int64(groups)) }
+
 // Done delivers one value once every group is decided.
 func (c *Call) Done() <-chan struct{} { return c.done }
 
@@ -61,12 +65,21 @@ type Group struct {
 // NewGroup returns a group of independent writes. Their durability must not be
 // kv.DurabilityDefault.
 func NewGroup(call *Call, writes []*kv.Write) *Group {
-	g := &Group{call: call, writes: writes}
+	g := &Group{}
+	g.Reset(call, writes)
+	return g
+}
+
+// Reset makes a group of independent writes into another one. Its call must be
+// done, and it must not have been abandoned: the orchestrator could still hold it.
+func (g *Group) Reset(call *Call, writes []*kv.Write) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.call, g.writes, g.level, g.bytes, g.decided = call, writes, 0, 0, false
 	for _, w := range writes {
 		g.level = max(g.level, w.Durability)
 		g.bytes += w.Op.Size()
 	}
-	return g
 }
 
 // NewBatchGroup returns a group of one atomic batch, normalized and not empty.
@@ -131,10 +144,18 @@ func (g *Group) encode(rec *pending) {
 // decide gives every write of the group its answer and counts the group off.
 // base is the first number of the record; err is nil if the writes happened.
 func (g *Group) decide(base kv.SeqNum, err error) {
+	if call := g.settle(base, err); call != nil {
+		call.Decided() // the caller may use g again from here on
+	}
+}
+
+// settle gives every write its answer and returns the call to tell, if this is
+// the first time and the caller is still there.
+func (g *Group) settle(base kv.SeqNum, err error) *Call {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.abandoned || g.decided {
-		return
+		return nil
 	}
 	g.decided = true
 	next := base + kv.SeqNum(g.unit)
@@ -150,7 +171,7 @@ func (g *Group) decide(base kv.SeqNum, err error) {
 			w.Version = base + w.Version&^inThisRecord
 		}
 	}
-	g.call.Decided()
+	return g.call
 }
 
 // abandon gives the group up: its caller will not look again. The writes that
