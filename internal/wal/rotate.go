@@ -13,6 +13,12 @@ import (
 // p99 was 26-34 ms and the longest wait 100-220 ms, with it 20-26 and 60-130.
 const zeroPause = 10 * time.Millisecond
 
+// zeroedGrowth is how many times as many zeros a segment gets as the one before
+// it, up to SegmentBytes. A log begins with few, so that Open is quick; were the
+// second segment of full length, the first would grow, at half the speed, until all
+// zeros of the second are on the disk: most of a second.
+const zeroedGrowth = 4
+
 // rotationDue reports whether a frame of that many bytes should go to the next
 // segment: because the active one is full, or because it has no zeroed space
 // left and the next has. The caller has the writing role.
@@ -138,15 +144,16 @@ func (l *Log) prepareIfWantedLocked() {
 	}
 	l.mu.preparing, l.mu.preparedFor = true, active
 	h := l.nextHeaderLocked()
-	l.background.Go(func() { l.prepare(h) })
+	to := min(l.opts.SegmentBytes, zeroedGrowth*max(l.mu.active.zeroedTo, zeroChunk))
+	l.background.Go(func() { l.prepare(h, to) })
 }
 
-// prepare makes the next segment and fills it with zeros. If that fails there is
-// none, and rotate makes a small one, or fails in its turn.
-func (l *Log) prepare(h segmentHeader) {
+// prepare makes the next segment and fills it with zeros up to to. If that fails
+// there is none, and rotate makes a small one, or fails in its turn.
+func (l *Log) prepare(h segmentHeader, to int64) {
 	s, err := createSegment(l.opts.FS, l.opts.Dir, h)
 	if err == nil {
-		if err = l.zeroFill(s); err != nil {
+		if err = l.zeroFill(s, to); err != nil {
 			err = errors.Join(err, s.discard(l.opts.FS))
 			s = nil
 		}
@@ -162,12 +169,12 @@ func (l *Log) prepare(h segmentHeader) {
 
 // zeroFill goes chunk by chunk, and syncs each, so that syncs of the log do not
 // queue up behind many zeros.
-func (l *Log) zeroFill(s *segment) error {
-	for s.zeroedTo < l.opts.SegmentBytes && !l.hurry.Load() {
+func (l *Log) zeroFill(s *segment, to int64) error {
+	for s.zeroedTo < to && !l.hurry.Load() {
 		if s.zeroedTo > 0 {
 			time.Sleep(zeroPause)
 		}
-		if err := s.zero(l.opts.SegmentBytes); err != nil {
+		if err := s.zero(to); err != nil {
 			return err
 		}
 		if err := s.file.Sync(); err != nil {
