@@ -452,3 +452,30 @@ func TestLeaderIsRelieved(t *testing.T) {
 		require.NoError(t, l.Close())
 	})
 }
+
+// L4: what was left to the holder of the writing role is written when it gives the
+// role up, also if it came too late for the holder to write it.
+func TestWhatIsLeftToAWriterIsWritten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := testOptions(newDisk(t))
+		o.IdleMark = time.Hour
+		l, _, _ := mustOpen(t, o)
+		l.mu.Lock()
+		require.True(t, l.takeRoleLocked())
+		l.mu.Unlock()
+		w := make(signal, 1)
+		_, pos, err := l.Append([]byte("a"), 1, buffered, w)
+		require.NoError(t, err)
+		l.Flush() // leaves it to whoever is writing
+		synctest.Wait()
+		require.Less(t, l.Written(), pos)
+
+		l.mu.Lock()
+		l.releaseLocked()
+		l.mu.Unlock()
+		synctest.Wait()
+		require.Equal(t, pos, l.Written())
+		require.Len(t, w, 1)
+		require.NoError(t, l.Close())
+	})
+}

@@ -60,8 +60,7 @@ func (l *Log) mark() address {
 	if l.mu.syncedAt == before {
 		l.mu.marked = at
 	}
-	l.mu.writing = false
-	l.mu.changed.Broadcast()
+	l.releaseLocked()
 	l.mu.Unlock()
 	if err != nil {
 		l.fail(err)

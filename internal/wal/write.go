@@ -66,12 +66,15 @@ func (l *Log) leadLocked(limit int) {
 }
 
 // releaseLocked gives up the writing role and sees to it that what was written is
-// synced, if need be.
+// synced, if need be, and what was left to it in the queue is written (L4).
 func (l *Log) releaseLocked() {
 	l.mu.writing = false
 	l.mu.changed.Broadcast()
-	if !l.mu.syncing && l.syncNeededLocked() || !l.mu.timing && l.markNeededLocked() {
+	markNeeded := !l.mu.timing && l.markNeededLocked()
+	if markNeeded {
 		l.mu.timing = true
+	}
+	if markNeeded || !l.mu.syncing && l.syncNeededLocked() || !l.mu.queue.empty() {
 		l.pokeSyncer()
 	}
 }
