@@ -83,4 +83,13 @@
 // wait in memory until it has ended or the table is cut, which then happens at
 // 8 MiB. (Left out: to write a table again once its end is known, for that doubles
 // the writing; to cut at bounds of the inputs, for a run of one table has none.)
+//
+// # The page cache
+//
+// Tables stay in the page cache when they are written. They used to be dropped, so
+// as not to push out what is asked for; but what is asked for was in the tables
+// that they replace, which leave the page cache when they are removed. In
+// PUT_HEAVY (1 KiB values, 4 threads, 2 processors) gets waited for the disk: their
+// 99th percentile was 10.9 and 12.3 ms, without dropping 0.11 and 0.18 ms. Puts
+// had a 99.9th percentile of 4 to 6 ms, without dropping 10 ms.
 package compaction

@@ -149,10 +149,6 @@ func (o *output) finish(ctx context.Context, verify bool) (kv.TableMeta, error) 
 	if err == nil && verify {
 		err = o.verify(ctx, meta)
 	}
-	if err == nil {
-		// Nobody may ask for these bytes soon, and they push out what is asked for.
-		o.file.DropCache(0, int64(meta.Size))
-	}
 	return meta, errors.Join(err, o.file.Close())
 }
 

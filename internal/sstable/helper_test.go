@@ -63,7 +63,6 @@ func (f *bytesFile) Sync() error                 { f.syncs++; f.synced = bytes.C
 func (f *bytesFile) Size() (int64, error)        { return int64(len(f.data)), nil }
 func (f *bytesFile) Truncate(size int64) error   { f.data = f.data[:size]; return nil }
 func (f *bytesFile) StartWriteback(int64, int64) {}
-func (f *bytesFile) DropCache(int64, int64)      {}
 func (f *bytesFile) Name() string                { return "p-0003/000013.sst" }
 
 // takeReads returns the lengths of the reads since the last call.

@@ -231,7 +231,6 @@ var behaviours = []struct {
 		defer closeFile(t, f)
 		f.StartWriteback(0, 5)
 		require.NoError(t, f.Sync())
-		f.DropCache(0, 5)
 		require.NoError(t, fsys.SyncDir(dir))
 		require.Equal(t, "hello", readAll(t, f))
 	}},
@@ -248,7 +247,6 @@ var behaviours = []struct {
 		require.ErrorIs(t, f.Truncate(0), os.ErrClosed)
 		require.ErrorIs(t, f.Sync(), os.ErrClosed)
 		f.StartWriteback(0, 1)
-		f.DropCache(0, 1)
 		require.Equal(t, "hello", read(t, fsys, dir+"/a"))
 	}},
 	{"a lock is held by one, and names its holder", func(t *testing.T, fsys FS, dir string) {

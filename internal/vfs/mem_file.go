@@ -132,8 +132,6 @@ func (f *memFile) Close() error {
 
 func (f *memFile) StartWriteback(int64, int64) {}
 
-func (f *memFile) DropCache(int64, int64) {}
-
 func (f *memFile) checkLocked(op string, off int64) error {
 	switch {
 	case f.closed:

@@ -205,8 +205,6 @@ func (f *osFile) Size() (int64, error) {
 
 func (f *osFile) StartWriteback(offset, length int64) { startWriteback(f.File, offset, length) }
 
-func (f *osFile) DropCache(offset, length int64) { dropCache(f.File, offset, length) }
-
 // control calls fn with the descriptor of f, which stays open until fn returns.
 func control(f *os.File, fn func(fd int)) error {
 	conn, err := f.SyscallConn()

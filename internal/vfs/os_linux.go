@@ -29,10 +29,6 @@ func startWriteback(f *os.File, offset, length int64) {
 	_ = control(f, func(fd int) { _ = unix.SyncFileRange(fd, offset, length, unix.SYNC_FILE_RANGE_WRITE) })
 }
 
-func dropCache(f *os.File, offset, length int64) {
-	_ = control(f, func(fd int) { _ = unix.Fadvise(fd, offset, length, unix.FADV_DONTNEED) })
-}
-
 // blockUnit is the unit of the block counts: the fragment size, which differs
 // from the block size on FUSE.
 func blockUnit(s *unix.Statfs_t) uint64 { return uint64(s.Frsize) }

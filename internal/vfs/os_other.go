@@ -13,6 +13,4 @@ func syncOS(f *os.File) error { return f.Sync() }
 
 func startWriteback(*os.File, int64, int64) {}
 
-func dropCache(*os.File, int64, int64) {}
-
 func blockUnit(s *unix.Statfs_t) uint64 { return uint64(s.Bsize) }

@@ -71,10 +71,8 @@ type File interface {
 	// Truncate sets the length of the file.
 	Truncate(size int64) error
 	// StartWriteback asks the kernel to begin writing dirty pages of the range,
-	// without waiting; DropCache says that the range will not be read soon.
-	// Both are hints: they promise nothing and report nothing.
+	// without waiting. It is a hint: it promises nothing and reports nothing.
 	StartWriteback(offset, length int64)
-	DropCache(offset, length int64)
 	// Name returns the name the file was opened by.
 	Name() string
 }

@@ -8,7 +8,7 @@ import (
 
 // file is an open file of an FS.
 type file struct {
-	vfs.File // Name, StartWriteback, DropCache
+	vfs.File // Name, StartWriteback
 	fs       *FS
 
 	// turn serializes Sync and Close, whose fields follow. It is a channel and

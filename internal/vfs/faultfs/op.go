@@ -5,8 +5,8 @@ import "fmt"
 // Kind is a kind of operation.
 type Kind uint8
 
-// The operations of vfs.FS, then those of vfs.File. The hints StartWriteback
-// and DropCache are none: they report nothing.
+// The operations of vfs.FS, then those of vfs.File. The hint StartWriteback is
+// none: it reports nothing.
 const (
 	Create Kind = iota + 1
 	Open
