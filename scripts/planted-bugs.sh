@@ -28,6 +28,7 @@ bugs=$(sed -n 's/^#: //p' "$0")
 #: bug18 ./internal/engine
 #: bug19 ./internal/sstable
 #: bug20 ./internal/keyhash
+#: bug21 ./internal/valuefile
 
 want=${*:-}
 caught=0

@@ -52,12 +52,15 @@ type Entry struct {
 	Value []byte // nil for KindDelete, the exclusive end key for KindRangeDelete
 	Seq   SeqNum
 	Kind  Kind
+	// Apart: Value is the stored form of a ValuePointer, and the value itself lies in
+	// a value file. Only entries of sstables are so, and only puts.
+	Apart bool
 	// Expiry is the Unix time in milliseconds from which the entry counts as
 	// deleted; zero means never.
 	Expiry uint64
 }
 
-// Size returns the bytes of user data in the entry: key plus value.
+// Size returns the bytes of user data in the entry: key plus value, or pointer.
 func (e *Entry) Size() int { return len(e.Key) + len(e.Value) }
 
 // Compare orders entries: key ascending, then sequence number descending.

@@ -22,6 +22,9 @@ type TableMeta struct {
 	Largest  []byte // last key
 	MinSeq   SeqNum
 	MaxSeq   SeqNum
+	// Values are the value files that the table points into, by number, with what it
+	// needs of each; nil if all its values are its own. Immutable.
+	Values []ValueRef
 }
 
 // Overlaps reports whether the table may hold a key in [smallest, largest].

@@ -42,6 +42,7 @@ var floors = map[string]float64{
 	"internal/memtable":  1,
 	"internal/wal":       1,
 	"internal/sstable":   1,
+	"internal/valuefile": 1,
 	"internal/manifest":  1,
 	"internal/mergeiter": 1,
 	"pkg/kvdpb":          1,

@@ -1,0 +1,5 @@
+//go:build !bug21
+
+package valuefile
+
+const bugValueUnchecked = false

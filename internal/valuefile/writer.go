@@ -1,0 +1,111 @@
+package valuefile
+
+import (
+	"fmt"
+
+	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/vfs"
+)
+
+const (
+	// writeBytes is how much is handed to the kernel at once, writebackBytes how much
+	// at least before the kernel is asked to begin writing it to disk, so that the sync
+	// at the end finds little left. As in package sstable.
+	writeBytes     = 256 << 10
+	writebackBytes = 1 << 20
+)
+
+// Writer makes one value file. It is used by one goroutine.
+//
+// It holds one write buffer; there is nothing to release but the file, which stays
+// the caller's: close it after Finish, or close and remove it instead.
+type Writer struct {
+	file      vfs.File
+	identity  identity
+	footer    footer
+	pending   []byte // not yet written
+	written   int64  // bytes handed to the file
+	writeback int64  // up to here the kernel was asked to write to disk
+	err       error  // sticky
+}
+
+// NewWriter returns a writer of an empty file. It does no I/O.
+func NewWriter(f vfs.File, id kv.FileID) *Writer {
+	return &Writer{file: f, identity: newIdentity(id), footer: footer{id: id}}
+}
+
+// Add appends a value and returns where it is. The value is copied; it has at least
+// one byte and at most kv.MaxValueBytes.
+//
+// Errors: a value out of bounds, or a write that failed. After any error the writer
+// refuses everything.
+func (w *Writer) Add(value []byte) (kv.ValuePointer, error) {
+	if w.err == nil && (len(value) == 0 || len(value) > kv.MaxValueBytes) {
+		w.err = fmt.Errorf("add to value file %s: %w: value of %d bytes", w.file.Name(), kv.ErrInvalidArgument, len(value))
+	}
+	if w.err != nil {
+		return kv.ValuePointer{}, w.err
+	}
+	p := kv.ValuePointer{File: w.footer.id.Num, Offset: uint64(w.Size()), Length: uint32(len(value))}
+	w.pending = w.identity.appendRecord(w.pending, p.Offset, value)
+	w.footer.values++
+	w.footer.bytes += uint64(len(value))
+	if len(w.pending) >= writeBytes {
+		w.err = w.flush()
+	}
+	return p, w.err
+}
+
+// flush hands the pending bytes to the file.
+func (w *Writer) flush() error {
+	n := int64(len(w.pending))
+	if _, err := w.file.WriteAt(w.pending, w.written); err != nil {
+		return fmt.Errorf("write value file %s at offset %d: %w", w.file.Name(), w.written, err)
+	}
+	w.written += n
+	w.pending = w.pending[:0]
+	if n > 8*writeBytes {
+		w.pending = nil // one large value made it grow
+	}
+	if w.written-w.writeback >= writebackBytes {
+		w.file.StartWriteback(w.writeback, w.written-w.writeback)
+		w.writeback = w.written
+	}
+	return nil
+}
+
+// Size returns the bytes of all records so far.
+func (w *Writer) Size() int64 { return w.written + int64(len(w.pending)) }
+
+// Finish completes the file and makes its bytes durable, and says what is in it. The
+// entry of the directory is the caller's to make durable. A file without a value
+// cannot be made.
+//
+// The file stays open, and may be given to Open.
+func (w *Writer) Finish() (kv.ValueFileMeta, error) {
+	if w.err != nil {
+		return kv.ValueFileMeta{}, w.err
+	}
+	err := w.finish()
+	w.err = fmt.Errorf("value file %s is finished: %w", w.file.Name(), kv.ErrClosed)
+	if err != nil {
+		w.err = err
+		return kv.ValueFileMeta{}, err
+	}
+	return w.footer.meta(), nil
+}
+
+func (w *Writer) finish() error {
+	if w.footer.values == 0 {
+		return fmt.Errorf("%w: value file %s without a value", kv.ErrInvalidArgument, w.file.Name())
+	}
+	w.footer.records = uint64(w.Size())
+	w.pending = w.footer.appendTo(w.pending)
+	if err := w.flush(); err != nil {
+		return err
+	}
+	if err := w.file.Sync(); err != nil {
+		return fmt.Errorf("sync value file %s: %w", w.file.Name(), err)
+	}
+	return nil
+}
