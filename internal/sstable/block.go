@@ -10,6 +10,8 @@ import (
 const (
 	// flagExpiry in the kind byte of a trailer: an expiry follows.
 	flagExpiry = 0x80
+	// flagApart likewise: the value is a pointer into a value file.
+	flagApart = 0x40
 	// minEntryBytes is three lengths of one byte and the trailer.
 	minEntryBytes = 3 + 8
 )
@@ -45,6 +47,7 @@ type header struct {
 	seq              kv.SeqNum
 	kind             kv.Kind
 	expiry           uint64
+	apart            bool
 }
 
 // header decodes the front of the entry at position at.
@@ -73,13 +76,13 @@ func (b *block) header(at int, h *header) (ok bool) {
 		if h.expiry == 0 { // also if the number is malformed
 			return false
 		}
-		trailer &^= flagExpiry
 	}
-	h.seq, h.kind = kv.SplitTrailer(trailer)
+	h.apart = trailer&flagApart != 0
+	h.seq, h.kind = kv.SplitTrailer(trailer &^ (flagExpiry | flagApart))
 	h.shared, h.unshared, h.value = int(shared), int(unshared), int(value)
 	h.keyAt = at + n
 	h.end = h.keyAt + h.unshared + h.value
-	return h.end <= b.limit && h.kind.Valid() && h.seq != 0
+	return h.end <= b.limit && h.kind.Valid() && h.seq != 0 && (!h.apart || h.kind == kv.KindPut)
 }
 
 // keyBytes and valueBytes return parts of the entry of h, borrowed.

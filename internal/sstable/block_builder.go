@@ -37,6 +37,9 @@ func appendEntry(dst []byte, shared int, e *kv.Entry) []byte {
 	if e.Expiry != 0 {
 		trailer |= flagExpiry
 	}
+	if e.Apart {
+		trailer |= flagApart
+	}
 	dst = binary.LittleEndian.AppendUint64(dst, trailer)
 	if e.Expiry != 0 {
 		dst = binary.AppendUvarint(dst, e.Expiry)

@@ -83,18 +83,19 @@ func answers(entries []kv.Entry) []Query {
 }
 
 func TestAFlippedBitInAnyByteIsNoticed(t *testing.T) {
-	entries := sweepEntries()
-	f, _ := build(t, entries, WriterOptions{BlockBytes: 160})
-	qs := answers(entries)
-	step := 1
-	if testing.Short() {
-		step = 5
-	}
-	for i := 0; i < len(f.data); i += step {
-		damaged := bytes.Clone(f.data)
-		damaged[i] ^= 1 << (i % 8)
-		damage := fmt.Sprintf("bit %d of byte %d flipped", i%8, i)
-		require.True(t, requireHonest(t, damaged, entries, qs, damage), damage)
+	for _, entries := range [][]kv.Entry{sweepEntries(), withPointers(sweepEntries())} {
+		f, _ := build(t, entries, WriterOptions{BlockBytes: 160})
+		qs := answers(entries)
+		step := 1
+		if testing.Short() {
+			step = 5
+		}
+		for i := 0; i < len(f.data); i += step {
+			damaged := bytes.Clone(f.data)
+			damaged[i] ^= 1 << (i % 8)
+			damage := fmt.Sprintf("bit %d of byte %d flipped", i%8, i)
+			require.True(t, requireHonest(t, damaged, entries, qs, damage), damage)
+		}
 	}
 }
 
@@ -212,7 +213,7 @@ func TestDamagedFilterHidesNoKey(t *testing.T) {
 
 func TestUnknownVersionIsNotCorruption(t *testing.T) {
 	f, _ := build(t, numbered(10, 10), WriterOptions{})
-	for _, version := range []uint32{0, 2, 1 << 31} {
+	for _, version := range []uint32{0, formatVersion + 1, 1 << 31} {
 		// A footer of another length, as a newer version may have.
 		newer := append(bytes.Clone(f.data), "fields that we do not know"...)
 		newer = appendEnvelope(newer, len(f.data), version)

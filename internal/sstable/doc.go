@@ -29,9 +29,17 @@
 // Largest reaches to its end, so whoever picks files by their bounds asks this
 // one for the covered keys too.
 //
-// # Format, version 1
+// # Values that are apart
 //
-// Numbers are little-endian; varint is the unsigned LEB128 of encoding/binary
+// The value of a put may lie in a value file (package valuefile): the entry then has
+// a kv.ValuePointer in its place. This package counts what a table needs of each value
+// file, hands pointers on as they are, and reads no values: a merge has no use for
+// them, and who answers a caller reads those of many tables together.
+//
+// # Format, versions 1 and 2
+//
+// A table with a pointer has version 2, any other version 1, which knows no flag 0x40
+// and no value files in the properties. Numbers are little-endian; varint is the unsigned LEB128 of encoding/binary
 // in its shortest form; string is a varint length and bytes.
 //
 //	+--------+-----+--------+--------+-------+------------------+------------+--------+
@@ -64,6 +72,7 @@
 //	        varint unshared  key bytes that follow
 //	        varint value     value bytes that follow
 //	        u64 trailer      sequence number << 8 | kind | 0x80 if an expiry follows
+//	                         | 0x40 if the value is a pointer
 //	        varint expiry    only if announced; not zero
 //	        key bytes, value bytes
 //
@@ -89,6 +98,11 @@
 //
 //	varint entries | varint deletes | varint smallest number | varint largest number
 //	| string smallest key | string largest key or end | string name of the key hash
+//	| version 2: varint value files | per file, by number: varint number
+//	  | varint values needed of it | varint bytes of these
+//
+// A pointer is three varints: number of the value file, offset in it, length of the
+// value.
 //
 // Footer, 72 bytes; the last 20 are alike in all versions, so that a file of a
 // newer version is refused as such and not as damaged:
@@ -98,8 +112,7 @@
 //	52  footer length u32 | version u32 | CRC32C u32 of the footer before it | "kvd-sst\n"
 //
 // The lengths and the footer's own add up to the size of the file, or it was cut
-// or has grown. What may come: value pointers as a kind of entry, a hash locator
-// as a kind of block, each with a new version.
+// or has grown. What may come: a hash locator as a kind of block, with a new version.
 //
 // # Arithmetic
 //

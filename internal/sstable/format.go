@@ -8,7 +8,10 @@ import (
 )
 
 const (
-	formatVersion = 1
+	// formatVersion is that of a file with pointers to values, formatWithout that of
+	// one without, which is as it was before there were any.
+	formatVersion = 2
+	formatWithout = 1
 
 	// trailerBytes follow the contents of every block: the compression and the
 	// checksum.

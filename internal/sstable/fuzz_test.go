@@ -170,10 +170,16 @@ func FuzzProperties(f *testing.F) {
 	good := goldenParts(f, kindProperties)[0]
 	f.Add(good)
 	f.Add(append([]byte{good[0] | 0x80, 0}, good[1:]...)) // the first number in a longer form
+	f.Add(append(bytes.Clone(good), 2, 5, 1, 9, 7, 2, 3)) // with pointers into two value files
 	f.Fuzz(func(t *testing.T, contents []byte) {
-		var m kv.TableMeta
-		if name, ok := parseProperties(contents, &m); ok {
-			require.True(t, bytes.Equal(contents, appendProperties(nil, &m, name)))
+		for _, pointers := range []bool{false, true} {
+			var m kv.TableMeta
+			requireModest(t, len(contents), func() {
+				if name, ok := parseProperties(contents, pointers, &m); ok {
+					require.Equal(t, pointers, len(m.Values) > 0)
+					require.True(t, bytes.Equal(contents, appendProperties(nil, &m, name)))
+				}
+			})
 		}
 	})
 }
@@ -198,7 +204,7 @@ func FuzzFooter(f *testing.F) {
 // Any bytes as a whole file: opening, reading and verifying end with an error
 // or an answer.
 func FuzzFile(f *testing.F) {
-	for _, entries := range [][]kv.Entry{sweepEntries(), numbered(1, 1)} {
+	for _, entries := range [][]kv.Entry{sweepEntries(), withPointers(sweepEntries()), numbered(1, 1)} {
 		file, _ := build(f, entries, WriterOptions{BlockBytes: 160})
 		f.Add(file.data, []byte("key00021"))
 	}

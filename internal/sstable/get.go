@@ -24,27 +24,40 @@ type Query struct {
 	// Value is a copy, written over what the slice held: give a slice with room
 	// to spare an allocation. It may be nil for an empty value; ask Kind.
 	Value []byte
-	Err   error
+	// Apart: the value of the answer lies where Pointer says, and Value is left as it
+	// was, for whoever reads it.
+	Apart   bool
+	Pointer kv.ValuePointer
+	Err     error
 }
 
 func (q *Query) fail(err error) { q.Err, q.Done = err, true }
 
 // answer takes what the data block and the range tombstones have to say:
-// covered is the number of the newest tombstone that covers the key, or 0.
-func (q *Query) answer(b *block, h *header, found bool, covered kv.SeqNum) {
+// covered is the number of the newest tombstone that covers the key, or 0. It
+// reports !ok if no writer makes such an entry.
+func (q *Query) answer(b *block, h *header, found bool, covered kv.SeqNum) (ok bool) {
 	switch {
 	case found && h.seq >= covered:
-		if h.kind == kv.KindPut && !q.Budget.Take(h.value) {
-			q.fail(kv.ErrBudgetSpent)
-			return
+		size := h.value
+		if h.apart {
+			if q.Pointer, ok = kv.ParseValuePointer(b.valueBytes(h)); !ok {
+				return false
+			}
+			size = int(q.Pointer.Length)
 		}
-		q.Done, q.Kind, q.Seq, q.Expiry = true, h.kind, h.seq, h.expiry
-		if h.kind == kv.KindPut {
+		if h.kind == kv.KindPut && !q.Budget.Take(size) {
+			q.fail(kv.ErrBudgetSpent)
+			return true
+		}
+		q.Done, q.Kind, q.Seq, q.Expiry, q.Apart = true, h.kind, h.seq, h.expiry, h.apart
+		if h.kind == kv.KindPut && !h.apart {
 			q.Value = append(q.Value[:0], b.valueBytes(h)...)
 		}
 	case covered != 0:
 		q.Done, q.Kind, q.Seq = true, kv.KindRangeDelete, covered
 	}
+	return true
 }
 
 // Get answers q from this file, if it has a version of the key that q may see;
@@ -91,9 +104,7 @@ func (r *Reader) locate(q *Query) (i int, covered kv.SeqNum) {
 func (r *Reader) search(q *Query, i int, b *block, covered kv.SeqNum) {
 	var h header
 	found, ok := b.find(q.Key, q.At, &h)
-	if !ok {
+	if !ok || !q.answer(b, &h, found, covered) {
 		q.fail(r.malformed(i))
-		return
 	}
-	q.answer(b, &h, found, covered)
 }

@@ -130,6 +130,9 @@ func resultOf(q *Query) result {
 	if q.Kind == kv.KindPut {
 		r.value = string(q.Value)
 	}
+	if q.Apart {
+		r.value = string(q.Pointer.AppendTo(nil))
+	}
 	return r
 }
 

@@ -45,7 +45,8 @@ var _ kv.Filler = (*Iterator)(nil)
 // NewIterator returns an iterator over all entries of the file, range tombstones
 // included, each at its start. It must be closed before the reader.
 //
-// The slices of an entry are borrowed until the next move. Every block is
+// The slices of an entry are borrowed until the next move. A value that is apart is
+// not read: the entry says where it is, and that is well formed. Every block is
 // verified when the iterator reaches it; behind damage, Valid is false and Err
 // names file and offset.
 // Cost: a backward walk decodes each restart interval once, forward, and then
@@ -164,7 +165,7 @@ func (it *Iterator) read(e *kv.Entry) bool {
 	end := keyEnd + int(p[2])
 	seq, kind := kv.SplitTrailer(binary.LittleEndian.Uint64(p[3:]))
 	if shared > len(it.key) || end > len(p) || !kind.Valid() || seq == 0 {
-		return it.readAny(e) // an expiry follows, or the entry is malformed
+		return it.readAny(e) // an expiry follows, the value is apart, or the entry is malformed
 	}
 	it.start = it.next
 	it.key = append(it.key[:shared], p[minEntryBytes:keyEnd]...)
@@ -172,7 +173,7 @@ func (it *Iterator) read(e *kv.Entry) bool {
 	if kind == kv.KindDelete {
 		e.Value = nil
 	}
-	e.Seq, e.Kind, e.Expiry = seq, kind, 0
+	e.Seq, e.Kind, e.Apart, e.Expiry = seq, kind, false, 0
 	it.next += end
 	it.valid = true
 	return true
@@ -190,7 +191,10 @@ func (it *Iterator) readAny(e *kv.Entry) bool {
 	if h.kind != kv.KindDelete {
 		e.Value = it.block.valueBytes(&h)
 	}
-	e.Seq, e.Kind, e.Expiry = h.seq, h.kind, h.expiry
+	e.Seq, e.Kind, e.Apart, e.Expiry = h.seq, h.kind, h.apart, h.expiry
+	if _, ok := kv.ParseValuePointer(e.Value); h.apart && !ok {
+		return it.malformed()
+	}
 	it.next = h.end
 	it.valid = true
 	return true

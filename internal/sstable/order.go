@@ -2,6 +2,8 @@ package sstable
 
 import (
 	"bytes"
+	"maps"
+	"slices"
 
 	"github.com/kvd-db/kvd/internal/kv"
 )
@@ -54,6 +56,7 @@ func (p *position) move(e *kv.Entry, r relation) {
 type census struct {
 	meta       kv.TableMeta
 	tombstones []kv.Entry // the range deletes
+	values     map[kv.FileNum]kv.ValueRef
 }
 
 // add counts e, whose slices are copied where they are kept.
@@ -72,6 +75,19 @@ func (c *census) add(e *kv.Entry) {
 		t := kv.Entry{Key: bytes.Clone(e.Key), Value: bytes.Clone(e.Value), Seq: e.Seq, Kind: e.Kind}
 		c.tombstones = append(c.tombstones, t)
 	}
+	if e.Apart {
+		c.addValue(e.Value)
+	}
+}
+
+// addValue counts a value that is apart.
+func (c *census) addValue(stored []byte) {
+	p, _ := kv.ParseValuePointer(stored) // whoever brings the entry has checked it
+	if c.values == nil {
+		c.values = make(map[kv.FileNum]kv.ValueRef)
+	}
+	ref := c.values[p.File]
+	c.values[p.File] = kv.ValueRef{File: p.File, Values: ref.Values + 1, Bytes: ref.Bytes + uint64(p.Length)}
 }
 
 // end completes the count; last is the last key.
@@ -81,6 +97,9 @@ func (c *census) end(last []byte) {
 		if key := reach(c.tombstones[i].Value); bytes.Compare(key, c.meta.Largest) > 0 {
 			c.meta.Largest = key
 		}
+	}
+	for _, file := range slices.Sorted(maps.Keys(c.values)) {
+		c.meta.Values = append(c.meta.Values, c.values[file])
 	}
 }
 

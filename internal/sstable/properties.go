@@ -16,12 +16,22 @@ func appendProperties(dst []byte, m *kv.TableMeta, hashName string) []byte {
 	}
 	dst = appendBytes(dst, m.Smallest)
 	dst = appendBytes(dst, m.Largest)
-	return appendBytes(dst, []byte(hashName))
+	dst = appendBytes(dst, []byte(hashName))
+	if len(m.Values) == 0 {
+		return dst
+	}
+	dst = binary.AppendUvarint(dst, uint64(len(m.Values)))
+	for _, ref := range m.Values {
+		dst = binary.AppendUvarint(dst, uint64(ref.File))
+		dst = binary.AppendUvarint(dst, ref.Values)
+		dst = binary.AppendUvarint(dst, ref.Bytes)
+	}
+	return dst
 }
 
-// parseProperties reads the contents of a properties block into m. Its keys and
-// the name are borrowed from contents.
-func parseProperties(contents []byte, m *kv.TableMeta) (hashName string, ok bool) {
+// parseProperties reads the contents of a properties block into m; pointers says
+// that the table has some. Its keys and the name are borrowed from contents.
+func parseProperties(contents []byte, pointers bool, m *kv.TableMeta) (hashName string, ok bool) {
 	d := kv.Decoder{Rest: contents}
 	m.Entries = d.Uvarint(1<<56 - 1)
 	m.Deletes = d.Uvarint(m.Entries)
@@ -30,7 +40,32 @@ func parseProperties(contents []byte, m *kv.TableMeta) (hashName string, ok bool
 	m.Smallest = d.Bytes(kv.MaxKeyBytes)
 	m.Largest = d.Bytes(kv.MaxKeyBytes)
 	hashName = string(d.Bytes(64))
+	if pointers && !parseValueRefs(&d, m) {
+		return hashName, false
+	}
 	ok = d.Err == nil && len(d.Rest) == 0 && m.Entries > 0 && m.MinSeq > 0 && m.MinSeq <= m.MaxSeq &&
 		len(m.Smallest) > 0 && bytes.Compare(m.Smallest, m.Largest) <= 0
 	return hashName, ok
+}
+
+// parseValueRefs reads what a table needs of value files.
+func parseValueRefs(d *kv.Decoder, m *kv.TableMeta) (ok bool) {
+	const minBytes = 3 // three numbers
+	n := d.Uvarint(uint64(len(d.Rest) / minBytes))
+	if n == 0 {
+		return false
+	}
+	m.Values = make([]kv.ValueRef, n)
+	var last kv.FileNum
+	for i := range m.Values {
+		ref := &m.Values[i]
+		ref.File = kv.FileNum(d.Uvarint(1<<64 - 1))
+		ref.Values = d.Uvarint(m.Entries)
+		ref.Bytes = d.Uvarint(1<<56 - 1)
+		if ref.File <= last || ref.Values == 0 || ref.Bytes < ref.Values {
+			return false // also if a number is malformed
+		}
+		last = ref.File
+	}
+	return true
 }

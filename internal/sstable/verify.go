@@ -116,7 +116,7 @@ func (c *checker) totals() {
 	c.census.end(c.last.key)
 	m, want := &c.census.meta, &c.r.meta
 	if m.Entries != want.Entries || m.Deletes != want.Deletes || m.MinSeq != want.MinSeq || m.MaxSeq != want.MaxSeq ||
-		!bytes.Equal(m.Smallest, want.Smallest) || !bytes.Equal(m.Largest, want.Largest) {
+		!bytes.Equal(m.Smallest, want.Smallest) || !bytes.Equal(m.Largest, want.Largest) || !slices.Equal(m.Values, want.Values) {
 		c.corrupt(-1, "properties differ from the entries")
 	}
 	sameRange := func(a, b kv.Entry) bool {

@@ -123,10 +123,15 @@ func checkEntry(e *kv.Entry) error {
 		return fmt.Errorf("%w: key is empty", kv.ErrInvalidArgument)
 	case len(e.Key) > kv.MaxKeyBytes || len(e.Value) > kv.MaxValueBytes:
 		return fmt.Errorf("%w: key has %d bytes, value %d", kv.ErrTooLarge, len(e.Key), len(e.Value))
+	case e.Apart && e.Kind != kv.KindPut:
+		return fmt.Errorf("%w: a %s with its value apart", kv.ErrInvalidArgument, e.Kind)
 	case e.Kind == kv.KindDelete && len(e.Value) > 0:
 		return fmt.Errorf("%w: a delete with a value", kv.ErrInvalidArgument)
 	case e.Kind == kv.KindRangeDelete && (bytes.Compare(e.Key, e.Value) >= 0 || len(e.Value) > kv.MaxKeyBytes):
 		return fmt.Errorf("%w: range delete from %q to %q", kv.ErrInvalidArgument, e.Key, e.Value)
+	}
+	if _, ok := kv.ParseValuePointer(e.Value); e.Apart && !ok {
+		return fmt.Errorf("%w: %x is no pointer to a value", kv.ErrInvalidArgument, e.Value)
 	}
 	return nil
 }
@@ -216,6 +221,7 @@ func (w *Writer) finish() error {
 		return err
 	}
 	w.census.end(w.last.key)
+	w.footer.pointers = len(w.census.meta.Values) > 0
 	if err := w.writeTail(); err != nil {
 		return err
 	}
