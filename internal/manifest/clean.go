@@ -23,8 +23,8 @@ func clean(fsys vfs.FS, dir string, v *Version, listener *event.Listener) (kv.Fi
 		return 0, err
 	}
 	live := make(map[kv.FileNum]bool)
-	for t := range v.Tables() {
-		live[t.Num] = true
+	for _, num := range v.Files() {
+		live[num] = true
 	}
 	largest := v.Num
 	for _, name := range names {
@@ -34,7 +34,7 @@ func clean(fsys vfs.FS, dir string, v *Version, listener *event.Listener) (kv.Fi
 		switch kind {
 		case FileCurrent, FileLostFound:
 			continue
-		case FileTable:
+		case FileTable, FileValues:
 			if live[num] {
 				continue
 			}

@@ -10,14 +10,18 @@ import (
 )
 
 const (
-	manifestMagic  = "kvdMANIF"
-	manifestFormat = 1
+	manifestMagic = "kvdMANIF"
+	// manifestFormat is that of a Version with value files, formatWithout that of one
+	// without, which is as it was before there were any.
+	manifestFormat = 2
+	formatWithout  = 1
 	preambleBytes  = 16 // magic, format version and their checksum
 	headerBytes    = 36
 	checksumBytes  = 4
 	maxManifest    = 64 << 20 // bytes; room for 500,000 tables with short keys
 	minTableBytes  = 10       // eight numbers and two keys of one byte
 	minDeltaBytes  = 1 + minTableBytes
+	minValueBytes  = 3       // three numbers
 	maxPerTable    = 1 << 48 // bytes or entries; keeps their sums from overflowing
 )
 
@@ -30,7 +34,11 @@ func checksum(b []byte) uint32 { return crc32.Checksum(b, castagnoli) }
 func appendManifest(b []byte, v *Version) []byte {
 	start := len(b)
 	b = append(b, manifestMagic...)
-	b = binary.LittleEndian.AppendUint32(b, manifestFormat)
+	format := uint32(formatWithout)
+	if len(v.Values) > 0 {
+		format = manifestFormat
+	}
+	b = binary.LittleEndian.AppendUint32(b, format)
 	b = binary.LittleEndian.AppendUint32(b, checksum(b[start:]))
 	b = binary.LittleEndian.AppendUint32(b, v.Partition)
 	b = binary.LittleEndian.AppendUint64(b, uint64(v.Num))
@@ -49,6 +57,29 @@ func appendBody(b []byte, v *Version) []byte {
 		b = binary.AppendUvarint(b, uint64(len(run)))
 		for i := range run {
 			b = appendTable(b, &run[i])
+		}
+	}
+	if len(v.Values) > 0 {
+		b = appendValues(b, v)
+	}
+	return b
+}
+
+// appendValues appends the value files, and what each table needs of them.
+func appendValues(b []byte, v *Version) []byte {
+	b = binary.AppendUvarint(b, uint64(len(v.Values)))
+	for i := range v.Values {
+		m := &v.Values[i]
+		for _, n := range [...]uint64{uint64(m.Num), m.Size, m.Values, m.Bytes} {
+			b = binary.AppendUvarint(b, n)
+		}
+	}
+	for t := range v.Tables() {
+		b = binary.AppendUvarint(b, uint64(len(t.Values)))
+		for _, ref := range t.Values {
+			for _, n := range [...]uint64{uint64(ref.File), ref.Values, ref.Bytes} {
+				b = binary.AppendUvarint(b, n)
+			}
 		}
 	}
 	return b
@@ -82,9 +113,10 @@ func DecodeManifest(file string, data []byte) (*Version, error) {
 	if got, want := checksum(data[:12]), binary.LittleEndian.Uint32(data[12:]); got != want {
 		return nil, kv.Corruptf(file, 0, "checksum of the preamble is %08x, computed %08x", want, got)
 	}
-	if format := binary.LittleEndian.Uint32(data[8:]); format != manifestFormat {
-		return nil, fmt.Errorf("%w: %s has manifest format %d, this version reads %d",
-			kv.ErrUnsupportedVersion, file, format, manifestFormat)
+	format := binary.LittleEndian.Uint32(data[8:])
+	if format != manifestFormat && format != formatWithout {
+		return nil, fmt.Errorf("%w: %s has manifest format %d, this version reads %d and %d",
+			kv.ErrUnsupportedVersion, file, format, formatWithout, manifestFormat)
 	}
 	if len(data) < headerBytes+checksumBytes {
 		return nil, kv.Corruptf(file, -1, "%d bytes, too short for a manifest", len(data))
@@ -102,6 +134,9 @@ func DecodeManifest(file string, data []byte) (*Version, error) {
 	}
 	d := decoder{rest: data[headerBytes:end]}
 	d.body(v)
+	if format == manifestFormat {
+		d.values(v)
+	}
 	if d.err == nil && len(d.rest) > 0 {
 		d.err = fmt.Errorf("%d bytes behind the body", len(d.rest))
 	}
@@ -154,6 +189,33 @@ func (d *decoder) table(t *kv.TableMeta) {
 	t.MaxSeq = t.MinSeq + kv.SeqNum(d.uvarint(uint64(kv.MaxSeqNum)))
 	t.Smallest = d.key()
 	t.Largest = d.key()
+}
+
+// values reads what appendValues appends.
+func (d *decoder) values(v *Version) {
+	v.Values = make([]kv.ValueFileMeta, d.count(minValueBytes+1))
+	if len(v.Values) == 0 {
+		d.fail(errors.New("no value files"))
+	}
+	for i := range v.Values {
+		v.Values[i] = kv.ValueFileMeta{
+			Num: kv.FileNum(d.uvarint(1<<64 - 1)), Size: d.uvarint(maxPerTable), Values: d.uvarint(maxPerTable), Bytes: d.uvarint(maxPerTable),
+		}
+	}
+	for t := range v.Tables() {
+		refs := d.count(minValueBytes)
+		if refs == 0 {
+			continue
+		}
+		t.Values = make([]kv.ValueRef, refs)
+		for i := range t.Values {
+			ref := &t.Values[i]
+			*ref = kv.ValueRef{File: kv.FileNum(d.uvarint(1<<64 - 1)), Values: d.uvarint(maxPerTable), Bytes: d.uvarint(maxPerTable)}
+			if ref.Values == 0 || ref.Bytes < ref.Values || i > 0 && ref.File <= t.Values[i-1].File {
+				d.fail(fmt.Errorf("table %06d needs %d values, %d bytes, of value file %d", t.Num, ref.Values, ref.Bytes, ref.File))
+			}
+		}
+	}
 }
 
 func (d *decoder) key() []byte {

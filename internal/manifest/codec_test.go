@@ -31,7 +31,17 @@ func TestGoldenFiles(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, want, got, "the format changed: %s", name)
 	}
-	v, err := DecodeManifest("m", appendManifest(nil, example()))
+	file := filepath.Join("testdata", "v2", "MANIFEST-000040")
+	if *update {
+		require.NoError(t, os.WriteFile(file, appendManifest(nil, withValues()), 0o644))
+	}
+	got, err := os.ReadFile(file)
+	require.NoError(t, err)
+	assert.Equal(t, appendManifest(nil, withValues()), got, "the format changed: %s", file)
+	v, err := DecodeManifest("m", got)
+	require.NoError(t, err)
+	assert.Equal(t, withValues(), v)
+	v, err = DecodeManifest("m", appendManifest(nil, example()))
 	require.NoError(t, err)
 	assert.Equal(t, example(), v)
 	v, err = DecodeManifest("m", appendManifest(nil, empty))
@@ -85,8 +95,11 @@ func TestCurrentWithARightChecksumMustStillBeOurs(t *testing.T) {
 }
 
 // seal makes a manifest of a body, with right checksums.
-func seal(body []byte) []byte {
-	data := appendManifest(nil, example())[:headerBytes]
+func seal(body []byte) []byte { return sealAs(example(), body) }
+
+// sealAs does likewise with the header of a Version's manifest.
+func sealAs(v *Version, body []byte) []byte {
+	data := appendManifest(nil, v)[:headerBytes]
 	binary.LittleEndian.PutUint64(data[28:], uint64(len(body)))
 	data = append(data, body...)
 	return binary.LittleEndian.AppendUint32(data, checksum(data))
@@ -99,6 +112,21 @@ func TestManifestWithARightChecksumMustStillMakeSense(t *testing.T) {
 	for n := range whole {
 		_, err := DecodeManifest("m", seal(whole[:n]))
 		require.ErrorIs(t, err, kv.ErrCorrupt, "cut at %d", n)
+	}
+	behind := appendBody(nil, withValues())
+	_, err = DecodeManifest("m", sealAs(withValues(), behind))
+	require.NoError(t, err)
+	for n := range behind {
+		_, err := DecodeManifest("m", sealAs(withValues(), behind[:n]))
+		require.ErrorIs(t, err, kv.ErrCorrupt, "cut at %d", n)
+	}
+	for name, values := range map[string][]byte{
+		"no value files": {0}, "more value files than bytes": {0xff, 0xff, 0x7f}, "nobody needs it": {1, 60, 99, 5, 50, 0, 0, 0, 0, 0, 0, 0, 0},
+		"less than none": {1, 60, 99, 5, 50, 1, 60, 0, 0, 0, 0, 0, 0, 0, 0, 0}, "more refs than bytes": {1, 60, 99, 5, 50, 0x7f},
+		"not there": {1, 60, 99, 5, 50, 1, 61, 1, 10, 0, 0, 0, 0, 0, 0, 0}, "more than it has": {1, 60, 99, 5, 50, 1, 60, 1, 51, 0, 0, 0, 0, 0, 0, 0},
+	} {
+		_, err := DecodeManifest("m", sealAs(withValues(), append(whole[:len(whole):len(whole)], values...)))
+		require.ErrorIs(t, err, kv.ErrCorrupt, name)
 	}
 	for name, body := range map[string][]byte{
 		"bytes behind the body":       append(whole[:len(whole):len(whole)], 0),
@@ -123,12 +151,15 @@ func TestManifestWithARightChecksumMustStillMakeSense(t *testing.T) {
 
 func FuzzDecodeManifest(f *testing.F) {
 	f.Add(appendManifest(nil, example()))
+	f.Add(appendManifest(nil, withValues()))
+	f.Add(appendBody(nil, withValues()))
 	f.Add(appendManifest(nil, &Version{Num: 1, NextFile: 2}))
 	f.Add(seal([]byte{100, 95, 90, 0xff, 0xff, 0x03}))
 	f.Add([]byte(manifestMagic))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		decodeManifest(t, data)
 		decodeManifest(t, seal(data)) // past the checksum
+		decodeManifest(t, sealAs(withValues(), data))
 	})
 }
 

@@ -41,6 +41,9 @@ type Edit struct {
 	// Added are the tables that were written, in order of their keys. A
 	// compaction that dropped all it read adds none.
 	Added Run
+	// Values are the value files that were written. Those that nothing needs any more
+	// go by themselves.
+	Values []kv.ValueFileMeta
 	// FlushedSeq is the new Version.FlushedSeq. Only Flush has one.
 	FlushedSeq kv.SeqNum
 }
@@ -68,6 +71,9 @@ type Edit struct {
 // and the count of entries. A range tombstone counts once more for each new table
 // but the first, for it may be cut where a table begins.
 //
+// E6. Of a value file that was there a compaction needs no more than before, a flush
+// just as much. A value file that an edit adds is needed whole.
+//
 // Cost: linear in the tables of v.
 func (v *Version) Apply(e Edit) (*Version, error) {
 	next := *v
@@ -86,6 +92,9 @@ func (v *Version) Apply(e Edit) (*Version, error) {
 		err = next.compactBase(e)
 	default:
 		err = errors.New("unknown kind")
+	}
+	if err == nil {
+		err = next.takeValues(v, e)
 	}
 	if err == nil {
 		err = next.check()

@@ -16,6 +16,7 @@ const (
 
 const (
 	tableSuffix    = ".sst"
+	valuesSuffix   = ".val"
 	manifestPrefix = "MANIFEST-"
 	tempSuffix     = ".tmp" // of vfs.WriteAtomic
 )
@@ -29,18 +30,40 @@ const (
 	FileCurrent
 	FileManifest
 	FileTable
+	FileValues
 	FileLostFound
 	FileTemp // left by a publication that a crash cut short
 )
 
+func (k FileKind) String() string {
+	switch k {
+	case FileCurrent:
+		return "current"
+	case FileManifest:
+		return "manifest"
+	case FileTable:
+		return "table"
+	case FileValues:
+		return "value file"
+	case FileLostFound:
+		return "lost+found"
+	case FileTemp:
+		return "temporary file"
+	}
+	return "unknown file"
+}
+
 // TableName returns the name of a table: 000012.sst.
 func TableName(num kv.FileNum) string { return fmt.Sprintf("%06d%s", num, tableSuffix) }
+
+// ValuesName returns the name of a value file: 000012.val.
+func ValuesName(num kv.FileNum) string { return fmt.Sprintf("%06d%s", num, valuesSuffix) }
 
 // ManifestName returns the name of a manifest: MANIFEST-000007.
 func ManifestName(num kv.FileNum) string { return fmt.Sprintf("%s%06d", manifestPrefix, num) }
 
-// ParseName tells what a name stands for, and the number of a table, a manifest
-// or a manifest's temporary file. Only the spelling that this package writes is
+// ParseName tells what a name stands for, and the number of a table, a value file, a
+// manifest or a manifest's temporary file. Only the spelling that this package writes is
 // known: 12.sst is not 000012.sst.
 func ParseName(name string) (FileKind, kv.FileNum) {
 	switch name {
@@ -54,6 +77,11 @@ func ParseName(name string) (FileKind, kv.FileNum) {
 	if digits, ok := strings.CutSuffix(name, tableSuffix); ok {
 		if num, ok := parseNum(digits); ok && TableName(num) == name {
 			return FileTable, num
+		}
+	}
+	if digits, ok := strings.CutSuffix(name, valuesSuffix); ok {
+		if num, ok := parseNum(digits); ok && ValuesName(num) == name {
+			return FileValues, num
 		}
 	}
 	if rest, ok := strings.CutPrefix(name, manifestPrefix); ok {

@@ -68,9 +68,13 @@ func openHome(fsys vfs.FS) (*home, error) {
 	return h, err
 }
 
-func (h *home) remove(t kv.TableMeta) {
+func (h *home) remove(kind FileKind, num kv.FileNum) {
+	name := TableName(num)
+	if kind == FileValues {
+		name = ValuesName(num)
+	}
 	// A fault may keep the file; the next Open removes it.
-	_ = h.fs.Remove(path.Join(testDir, TableName(t.Num)))
+	_ = h.fs.Remove(path.Join(testDir, name))
 }
 
 // write makes a table as a flush or a compaction does: the file synced, its

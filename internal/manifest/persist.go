@@ -13,12 +13,12 @@ import (
 )
 
 // Load reads the current Version of the partition in dir, and checks that each
-// of its tables is there with the size that it should have. It changes nothing.
+// of its files is there with the size that it should have. It changes nothing.
 //
-// Errors: a *kv.CorruptionError if CURRENT, its manifest or a table is missing
+// Errors: a *kv.CorruptionError if CURRENT, its manifest or a file is missing
 // or not what was written; never does a Version come back with less than the
 // last one published. kv.ErrUnsupportedVersion if a newer kvd wrote it.
-// Cost: two small reads, and a look at each table's directory entry.
+// Cost: two small reads, and a look at each file's directory entry.
 func Load(fsys vfs.FS, dir string, partition uint32) (*Version, error) {
 	name := path.Join(dir, CurrentName)
 	data, err := readFile(fsys, name, maxCurrent)
@@ -44,25 +44,30 @@ func Load(fsys vfs.FS, dir string, partition uint32) (*Version, error) {
 		return nil, kv.Corruptf(name, 16, "is manifest %d of partition %d, want %d of %d", v.Num, v.Partition, num, partition)
 	}
 	for t := range v.Tables() {
-		if err := checkTable(fsys, dir, t); err != nil {
+		if err := checkFile(fsys, path.Join(dir, TableName(t.Num)), FileTable, t.Size); err != nil {
+			return nil, err
+		}
+	}
+	for i := range v.Values {
+		m := &v.Values[i]
+		if err := checkFile(fsys, path.Join(dir, ValuesName(m.Num)), FileValues, m.Size); err != nil {
 			return nil, err
 		}
 	}
 	return v, nil
 }
 
-// checkTable reports whether a table that the manifest names is there and has
-// its size.
-func checkTable(fsys vfs.FS, dir string, t *kv.TableMeta) error {
-	name := path.Join(dir, TableName(t.Num))
+// checkFile reports whether a file that the manifest names is there and has its
+// size.
+func checkFile(fsys vfs.FS, name string, kind FileKind, size uint64) error {
 	info, err := fsys.Stat(name)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return kv.Corruptf(name, -1, "table is missing; the manifest names it")
+		return kv.Corruptf(name, -1, "%s is missing; the manifest names it", kind)
 	case err != nil:
 		return err
-	case info.IsDir() || info.Size() != int64(t.Size):
-		return kv.Corruptf(name, -1, "table has %d bytes, the manifest says %d", info.Size(), t.Size)
+	case info.IsDir() || info.Size() != int64(size):
+		return kv.Corruptf(name, -1, "%s has %d bytes, the manifest says %d", kind, info.Size(), size)
 	}
 	return nil
 }
@@ -144,7 +149,7 @@ func Create(fsys vfs.FS, dir string, partition uint32) error {
 	}
 	for _, name := range names {
 		switch kind, num := ParseName(name); {
-		case kind == FileTable, kind == FileManifest && num != firstManifest:
+		case kind == FileTable, kind == FileValues, kind == FileManifest && num != firstManifest:
 			return kv.Corruptf(path.Join(dir, CurrentName), -1, "file is missing, but %s is there", name)
 		}
 	}

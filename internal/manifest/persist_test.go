@@ -158,13 +158,14 @@ func TestOpenDeletesOnlyWhatIsOursAndDead(t *testing.T) {
 	v := h.currentVersion()
 	dead := []string{
 		TableName(v.NextFile - 1),      // of a flush that a crash cut short
+		ValuesName(v.NextFile - 3),     // likewise
 		ManifestName(v.Num - 1),        // superseded
 		ManifestName(v.NextFile - 2),   // never published
 		ManifestName(v.Num+2) + ".tmp", // half written
 		CurrentName + ".tmp",
 	}
 	strange := []string{
-		TableName(v.NextFile), ManifestName(v.NextFile + 7), "000012.val", "core.99", "notes.txt.tmp", "7.sst",
+		TableName(v.NextFile), ValuesName(v.NextFile + 1), ManifestName(v.NextFile + 7), "12.val", "core.99", "notes.txt.tmp", "7.sst",
 	}
 	for _, name := range append(slices.Clone(dead), strange...) {
 		put(t, fsys, name, []byte(name))

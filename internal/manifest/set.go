@@ -16,8 +16,8 @@ import (
 //
 // S1. What Install acknowledged is current after any crash, whole.
 //
-// S2. A table's file is there as long as the current Version or a Ref names it,
-// and goes once, after a manifest without it is durable.
+// S2. A file, table or value file, is there as long as the current Version or a Ref
+// names it, and goes once, after a manifest without it is durable.
 //
 // S3. A number is handed out once in the life of the partition.
 //
@@ -35,7 +35,7 @@ type Set struct {
 		current *Version
 		next    kv.FileNum         // the next number to hand out
 		refs    map[*Version]int   // of each live Version; being current counts as one
-		tables  map[kv.FileNum]int // in how many live Versions a table is
+		files   map[kv.FileNum]int // in how many live Versions a table or value file is
 	}
 }
 
@@ -44,12 +44,12 @@ type Options struct {
 	FS        vfs.FS
 	Dir       string // of the partition
 	Partition uint32
-	// Obsolete is called once for each table that no live Version has any more,
-	// after that is durable. It closes readers, drops cached blocks and removes
+	// Obsolete is called once for each FileTable and FileValues that no live Version has
+	// any more, after that is durable. It closes readers, drops cached blocks and removes
 	// the file; if the file stays, the next Open removes it. It runs on the
 	// goroutine of Install or Release with no lock held, so it should hand slow
 	// work on. Required.
-	Obsolete func(kv.TableMeta)
+	Obsolete func(FileKind, kv.FileNum)
 	// Listener may be nil.
 	Listener *event.Listener
 }
@@ -74,7 +74,7 @@ func Open(opts Options) (*Set, error) {
 	}
 	s := &Set{opts: opts}
 	s.mu.refs = make(map[*Version]int)
-	s.mu.tables = make(map[kv.FileNum]int)
+	s.mu.files = make(map[kv.FileNum]int)
 	s.mu.next = max(v.NextFile, largest+1)
 	s.publishLocked(v)
 	return s, nil
@@ -161,16 +161,25 @@ func (s *Set) install(e Edit) (superseded, error) {
 		return superseded{}, err
 	}
 	for i := range e.Added {
-		t := &e.Added[i]
-		info, err := s.opts.FS.Stat(path.Join(s.opts.Dir, TableName(t.Num)))
-		if err != nil {
+		if err := s.checkNew(TableName(e.Added[i].Num), e.Added[i].Size); err != nil {
 			return superseded{}, fmt.Errorf("install %s: %w", e.Kind, err)
 		}
-		if info.Size() != int64(t.Size) {
-			return superseded{}, fmt.Errorf("install %s: new table %06d has %d bytes, want %d", e.Kind, t.Num, info.Size(), t.Size)
+	}
+	for i := range e.Values {
+		if err := s.checkNew(ValuesName(e.Values[i].Num), e.Values[i].Size); err != nil {
+			return superseded{}, fmt.Errorf("install %s: %w", e.Kind, err)
 		}
 	}
 	return s.publish(next)
+}
+
+// checkNew reports whether a new file is there and complete.
+func (s *Set) checkNew(name string, size uint64) error {
+	info, err := s.opts.FS.Stat(path.Join(s.opts.Dir, name))
+	if err == nil && info.Size() != int64(size) {
+		err = fmt.Errorf("new file %s has %d bytes, want %d", name, info.Size(), size)
+	}
+	return err
 }
 
 func (s *Set) currentVersion() *Version {
@@ -182,7 +191,13 @@ func (s *Set) currentVersion() *Version {
 // superseded is what a publication or a release leaves to be cleared away.
 type superseded struct {
 	manifest kv.FileNum // 0: none
-	tables   []kv.TableMeta
+	files    []obsolete
+}
+
+// obsolete is a file that no live Version has any more.
+type obsolete struct {
+	kind FileKind
+	num  kv.FileNum
 }
 
 // discard clears away; the caller holds no lock.
@@ -192,8 +207,8 @@ func (s *Set) discard(done superseded) {
 			backgroundError(s.opts.Listener, fmt.Errorf("remove an old manifest, tried again at the next open: %w", err))
 		}
 	}
-	for _, t := range done.tables {
-		s.opts.Obsolete(t)
+	for _, f := range done.files {
+		s.opts.Obsolete(f.kind, f.num)
 	}
 }
 
@@ -218,35 +233,35 @@ func (s *Set) publish(next *Version) (superseded, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.publishLocked(next)
-	return superseded{manifest: old.Num, tables: s.releaseLocked(old)}, nil
+	return superseded{manifest: old.Num, files: s.releaseLocked(old)}, nil
 }
 
 // publishLocked makes v current.
 func (s *Set) publishLocked(v *Version) {
 	s.mu.current = v
 	s.mu.refs[v] = 1
-	for t := range v.Tables() {
-		s.mu.tables[t.Num]++
+	for _, num := range v.Files() {
+		s.mu.files[num]++
 	}
 }
 
-// releaseLocked takes one reference from v and returns the tables that went with
+// releaseLocked takes one reference from v and returns the files that went with
 // the last one.
-func (s *Set) releaseLocked(v *Version) []kv.TableMeta {
+func (s *Set) releaseLocked(v *Version) []obsolete {
 	s.mu.refs[v]--
 	if s.mu.refs[v] > 0 && !bugIgnoreRefs {
 		return nil
 	}
 	delete(s.mu.refs, v)
-	var obsolete []kv.TableMeta
-	for t := range v.Tables() {
-		s.mu.tables[t.Num]--
-		if s.mu.tables[t.Num] == 0 {
-			delete(s.mu.tables, t.Num)
-			obsolete = append(obsolete, *t)
+	var gone []obsolete
+	for kind, num := range v.Files() {
+		s.mu.files[num]--
+		if s.mu.files[num] == 0 {
+			delete(s.mu.files, num)
+			gone = append(gone, obsolete{kind, num})
 		}
 	}
-	return obsolete
+	return gone
 }
 
 // Ref keeps a Version's files from being removed.
@@ -266,7 +281,7 @@ func (r *Ref) Release() {
 		r.set.mu.Unlock()
 		panic("manifest: Ref released twice")
 	}
-	obsolete := r.set.releaseLocked(v)
+	gone := r.set.releaseLocked(v)
 	r.set.mu.Unlock()
-	r.set.discard(superseded{tables: obsolete})
+	r.set.discard(superseded{files: gone})
 }

@@ -52,12 +52,12 @@ func TestReleaseTwicePanics(t *testing.T) {
 func TestNothingIsObsoleteBeforeTheManifestIsDurable(t *testing.T) {
 	fsys, h := filled(t)
 	removed := 0
-	set, err := Open(Options{FS: fsys, Dir: testDir, Partition: 3, Obsolete: func(meta kv.TableMeta) {
+	set, err := Open(Options{FS: fsys, Dir: testDir, Partition: 3, Obsolete: func(_ FileKind, num kv.FileNum) {
 		removed++
 		v, err := Load(fsys.CrashImage(vfs.DropAll, nil), testDir, 3)
 		require.NoError(t, err)
-		for live := range v.Tables() {
-			require.NotEqual(t, meta.Num, live.Num)
+		for _, live := range v.Files() {
+			require.NotEqual(t, num, live)
 		}
 	}})
 	require.NoError(t, err)

@@ -18,8 +18,8 @@ import (
 // V2. A delta has at least one table. The base may have none, and so may the
 // Version.
 //
-// V3. Num and the numbers of the tables are positive, distinct and less than
-// NextFile.
+// V3. Num and the numbers of the tables and value files are positive, distinct and
+// less than NextFile.
 //
 // V4. Every table has bytes, entries and keys that are not empty, no more
 // tombstones than entries, and sequence numbers that are not zero.
@@ -33,6 +33,9 @@ import (
 // the base. The oldest delta is exempt: while it moves into the base bit by
 // bit, the base holds some of its keys and the delta the others. For one key
 // the delta is the newer one all the same.
+//
+// V8. Values are ordered by number. Each has a value that some table needs, and the
+// tables together need no more of it than it has; what they need is there.
 type Version struct {
 	// Num is the number of the manifest that records this Version.
 	Num kv.FileNum
@@ -51,6 +54,24 @@ type Version struct {
 	Deltas []Run
 	// Base is the oldest sorted run.
 	Base Run
+	// Values are the value files that the tables point into.
+	Values []kv.ValueFileMeta
+}
+
+// Files iterates over all files that the Version names: tables and value files.
+func (v *Version) Files() iter.Seq2[FileKind, kv.FileNum] {
+	return func(yield func(FileKind, kv.FileNum) bool) {
+		for t := range v.Tables() {
+			if !yield(FileTable, t.Num) {
+				return
+			}
+		}
+		for i := range v.Values {
+			if !yield(FileValues, v.Values[i].Num) {
+				return
+			}
+		}
+	}
 }
 
 // Tables iterates over all tables: deltas, newest first, then the base.
@@ -102,6 +123,11 @@ func (v *Version) String() string {
 		fmt.Fprintf(&b, "delta %d: %s\n", i, run)
 	}
 	fmt.Fprintf(&b, "base: %s\n", v.Base)
+	needed := v.NeededValues()
+	for i := range v.Values {
+		m := &v.Values[i]
+		fmt.Fprintf(&b, "values %06d: %d of %d values needed, %d of %d B\n", m.Num, needed[m.Num].Values, m.Values, needed[m.Num].Bytes, m.Bytes)
+	}
 	return b.String()
 }
 
@@ -140,6 +166,9 @@ func (v *Version) check() error {
 			return err
 		}
 	}
+	if err := v.checkValues(); err != nil {
+		return err
+	}
 	return v.checkOrder()
 }
 
@@ -148,14 +177,14 @@ func (v *Version) checkNumbers() error {
 	if v.Num == 0 || v.Num >= v.NextFile {
 		return fmt.Errorf("V3: manifest number %d, next file %d", v.Num, v.NextFile)
 	}
-	for t := range v.Tables() {
-		if t.Num == 0 || t.Num >= v.NextFile {
-			return fmt.Errorf("V3: table number %d, next file %d", t.Num, v.NextFile)
+	for kind, num := range v.Files() {
+		if num == 0 || num >= v.NextFile {
+			return fmt.Errorf("V3: number %d of a %s, next file %d", num, kind, v.NextFile)
 		}
-		if seen[t.Num] {
-			return fmt.Errorf("V3: number %d is used twice", t.Num)
+		if seen[num] {
+			return fmt.Errorf("V3: number %d is used twice", num)
 		}
-		seen[t.Num] = true
+		seen[num] = true
 	}
 	return nil
 }

@@ -91,7 +91,7 @@ func Open(o Options) (*Partition, error) {
 	p.inbox = batcher.NewInbox[*Group](o.Writes, p.Wake)
 	p.reads = batcher.NewCombiner(o.Reads, readRunners, p.serveReads)
 	files, err := manifest.Open(manifest.Options{
-		FS: o.FS, Dir: o.Dir, Partition: uint32(o.ID), Obsolete: p.removeTable, Listener: o.Events,
+		FS: o.FS, Dir: o.Dir, Partition: uint32(o.ID), Obsolete: p.removeFile, Listener: o.Events,
 	})
 	if err != nil {
 		return nil, err

@@ -81,22 +81,33 @@ func (p *Partition) fileID(num kv.FileNum) kv.FileID {
 	return kv.FileID{Partition: uint32(p.id), Num: num}
 }
 
-// removeTable closes and removes a table that no version names any more. The
-// manifest calls it; if the file stays, the next Open removes it.
-func (p *Partition) removeTable(meta kv.TableMeta) {
-	t := &p.tables
-	t.mu.Lock()
-	reader := t.readers[meta.Num]
-	delete(t.readers, meta.Num)
-	t.mu.Unlock()
-	var err error
-	if reader != nil {
-		err = reader.Close()
-	}
-	err = errors.Join(err, p.opts.FS.Remove(p.path(manifest.TableName(meta.Num))))
+// removeFile closes and removes a table or value file that no version names any
+// more. The manifest calls it; if the file stays, the next Open removes it.
+func (p *Partition) removeFile(kind manifest.FileKind, num kv.FileNum) {
+	err := errors.Join(p.tables.drop(num), p.opts.FS.Remove(p.fileName(kind, num)))
 	if err != nil && p.events != nil && p.events.BackgroundError != nil {
-		p.events.BackgroundError(fmt.Errorf("remove sstable %06d of partition %d: %w", meta.Num, p.id, err))
+		p.events.BackgroundError(fmt.Errorf("remove %s %06d of partition %d: %w", kind, num, p.id, err))
 	}
+}
+
+// fileName returns the path of a table or value file.
+func (p *Partition) fileName(kind manifest.FileKind, num kv.FileNum) string {
+	if kind == manifest.FileValues {
+		return p.path(manifest.ValuesName(num))
+	}
+	return p.path(manifest.TableName(num))
+}
+
+// drop closes the reader of a table that nobody will ask for any more.
+func (t *tableSet) drop(num kv.FileNum) error {
+	t.mu.Lock()
+	reader := t.readers[num]
+	delete(t.readers, num)
+	t.mu.Unlock()
+	if reader == nil {
+		return nil
+	}
+	return reader.Close()
 }
 
 // rangeTombstones returns those of an open table, nil if it has none.
