@@ -30,7 +30,7 @@ func BenchmarkRun(b *testing.B) {
 				got, err := Run(b.Context(), Job{Choice: c, Open: s.Open, Outputs: s, Verify: verify})
 				require.NoError(b, err)
 				for _, t := range got.Tables {
-					require.NoError(b, s.Remove(t.Num))
+					require.NoError(b, s.Remove(manifest.FileTable, t.Num))
 				}
 			}
 		})

@@ -2,6 +2,7 @@ package compaction
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/kvd-db/kvd/internal/kv"
 	"github.com/kvd-db/kvd/internal/manifest"
@@ -20,6 +21,9 @@ type Choice struct {
 	Deltas []manifest.Run
 	// Base are the tables of the base that are read. Only CompactBase has any.
 	Base manifest.Run
+	// Rewrite are value files whose values, as far as the inputs need them, are written
+	// anew, so that the files can go. Others are not touched.
+	Rewrite []kv.FileNum
 	// Reason says why, in one of the words below, for events and tests.
 	Reason string
 }
@@ -31,6 +35,7 @@ const (
 	ReasonSize       = "size"       // the oldest delta is large against the base
 	ReasonSpace      = "space"      // all deltas together are large against the base
 	ReasonTombstones = "tombstones" // tombstones are worth their way into the base, or out of it
+	ReasonGarbage    = "garbage"    // too much of what lies in value files is garbage
 	ReasonAll        = "all"        // asked for by All
 )
 
@@ -72,11 +77,30 @@ func (c *Choice) Tables() []kv.FileNum {
 	return nums
 }
 
+// RewriteBytes returns the bytes of the values that are written anew, at most.
+func (c *Choice) RewriteBytes() uint64 {
+	var sum uint64
+	for _, run := range c.Inputs() {
+		for i := range run {
+			for _, ref := range run[i].Values {
+				if slices.Contains(c.Rewrite, ref.File) {
+					sum += ref.Bytes
+				}
+			}
+		}
+	}
+	return sum
+}
+
 // Edit returns the edit that puts the outputs in the place of the inputs.
-func (c *Choice) Edit(outputs manifest.Run) manifest.Edit {
-	return manifest.Edit{Kind: c.Kind, Removed: c.Tables(), Added: outputs}
+func (c *Choice) Edit(r *Result) manifest.Edit {
+	return manifest.Edit{Kind: c.Kind, Removed: c.Tables(), Added: r.Tables, Values: r.Values}
 }
 
 func (c *Choice) String() string {
-	return fmt.Sprintf("%s (%s) of %d deltas and %d tables of the base: %v", c.Kind, c.Reason, len(c.Deltas), len(c.Base), c.Tables())
+	s := fmt.Sprintf("%s (%s) of %d deltas and %d tables of the base: %v", c.Kind, c.Reason, len(c.Deltas), len(c.Base), c.Tables())
+	if len(c.Rewrite) > 0 {
+		s += fmt.Sprintf(", emptying %v", c.Rewrite)
+	}
+	return s
 }

@@ -49,13 +49,14 @@ func (k *picker) covered(runs ...manifest.Run) uint64 {
 	return sum
 }
 
-// bytesWithin estimates how many bytes of a run have keys in [start, end).
+// bytesWithin estimates how many bytes of a run, its values in value files included,
+// have keys in [start, end).
 func bytesWithin(run manifest.Run, start, end []byte) uint64 {
 	var sum uint64
 	within := run.Overlapping(start, end)
 	for i := range within {
 		t := &within[i]
-		sum += uint64(float64(t.Size) * (share(t, end) - share(t, start)))
+		sum += uint64(float64(weight(t)) * (share(t, end) - share(t, start)))
 	}
 	return sum
 }

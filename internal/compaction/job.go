@@ -22,12 +22,12 @@ const (
 	paceBytes = 64 << 10
 )
 
-// Outputs makes and removes the files of new tables.
+// Outputs makes and removes the files of new tables and value files.
 type Outputs interface {
-	// Create makes an empty file under a new number.
-	Create() (vfs.File, kv.FileID, error)
+	// Create makes an empty file under a new number: a manifest.FileTable or FileValues.
+	Create(manifest.FileKind) (vfs.File, kv.FileID, error)
 	// Remove removes a file that Create made and that was closed.
-	Remove(kv.FileNum) error
+	Remove(manifest.FileKind, kv.FileNum) error
 }
 
 // Job is one merge to be done.
@@ -38,6 +38,7 @@ type Job struct {
 	// table of each input run is open at a time.
 	Open    func(*kv.TableMeta) (kv.Iterator, error)
 	Outputs Outputs
+	Values  ValueRule
 	// TableBytes is where an output is cut, give or take a block and the versions
 	// of one key. Default 32 MiB. Under a range tombstone, tables are cut at
 	// 8 MiB if that is less.
@@ -55,6 +56,10 @@ type Result struct {
 	// Tables are the outputs, complete and synced, a run for Choice.Edit. Their
 	// names in the directory are not synced yet.
 	Tables manifest.Run
+	// Values are the new value files, likewise complete. Each value in them is pointed
+	// to from Tables.
+	Values []kv.ValueFileMeta
+	Moved  uint64 // bytes of values in them that were read from older ones
 	// Read is the count of entries read; what is not in Tables was dropped.
 	Read       uint64
 	Superseded uint64 // dropped: an older version or a range tombstone that nobody can see
@@ -62,6 +67,15 @@ type Result struct {
 	// Pieces is the count of range tombstones that were made by cutting others
 	// where a table was cut. They are not in Read.
 	Pieces uint64
+}
+
+// Written returns the bytes of all new files.
+func (r *Result) Written() uint64 {
+	sum := r.Tables.Bytes()
+	for i := range r.Values {
+		sum += r.Values[i].Size
+	}
+	return sum
 }
 
 // Run does the merge and returns its outputs. It changes no input and installs
@@ -80,8 +94,9 @@ func Run(ctx context.Context, job Job) (Result, error) {
 		job.TableBytes = defaultTableBytes
 	}
 	m := merge{
-		job:   &job,
-		judge: judge{rule: job.Rule, olderRead: job.Choice.Kind == manifest.CompactBase},
+		job:    &job,
+		judge:  judge{rule: job.Rule, olderRead: job.Choice.Kind == manifest.CompactBase},
+		values: newSeparator(&job),
 	}
 	err := m.run(ctx)
 	if err != nil {
@@ -95,6 +110,7 @@ func Run(ctx context.Context, job Job) (Result, error) {
 type merge struct {
 	job    *Job
 	judge  judge
+	values separator
 	result Result
 
 	out      *output      // nil between two tables
@@ -136,6 +152,10 @@ func (m *merge) run(ctx context.Context) (err error) {
 	if err := m.finish(ctx); err != nil {
 		return err
 	}
+	if err := m.values.finish(ctx); err != nil {
+		return err
+	}
+	m.result.Values, m.result.Moved = m.values.result, m.values.moved
 	return m.checkCounts()
 }
 
@@ -172,6 +192,11 @@ func (m *merge) add(ctx context.Context, e *kv.Entry) error {
 		return err
 	}
 	m.advanced()
+	moved := m.values.moved
+	if e, err = m.values.place(ctx, e); err != nil {
+		return err
+	}
+	m.unpaced += int(m.values.moved - moved)
 	return m.out.add(e)
 }
 
@@ -273,7 +298,7 @@ func (m *merge) create() error {
 	if m.out != nil {
 		return nil
 	}
-	f, id, err := m.job.Outputs.Create()
+	f, id, err := m.job.Outputs.Create(manifest.FileTable)
 	if err != nil {
 		return err
 	}
@@ -329,7 +354,7 @@ func (m *merge) abort() (err error) {
 		err = m.out.file.Close()
 	}
 	for _, num := range m.created {
-		err = errors.Join(err, m.job.Outputs.Remove(num))
+		err = errors.Join(err, m.job.Outputs.Remove(manifest.FileTable, num))
 	}
-	return err
+	return errors.Join(err, m.values.abort())
 }

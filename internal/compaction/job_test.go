@@ -17,33 +17,61 @@ import (
 	"github.com/kvd-db/kvd/internal/kv"
 	"github.com/kvd-db/kvd/internal/manifest"
 	"github.com/kvd-db/kvd/internal/sstable"
+	"github.com/kvd-db/kvd/internal/valuefile"
 	"github.com/kvd-db/kvd/internal/vfs"
 	"github.com/kvd-db/kvd/internal/vfs/faultfs"
 )
 
-// shelf is a directory of real tables in memory.
+// shelf is a directory of real tables and value files in memory.
 type shelf struct {
-	t    require.TestingT
-	fs   vfs.FS
-	next kv.FileNum
-	open map[kv.FileNum]int // iterators open now, of each table
+	t      require.TestingT
+	fs     vfs.FS
+	next   kv.FileNum
+	open   map[kv.FileNum]int // iterators open now, of each table
+	values *valuefile.Set
+	rule   ValueRule // of jobs
 }
 
 func newShelf(t require.TestingT) *shelf {
-	return &shelf{t: t, fs: vfs.NewMem(), next: 1, open: map[kv.FileNum]int{}}
+	s := &shelf{t: t, fs: vfs.NewMem(), next: 1, open: map[kv.FileNum]int{}}
+	s.values = valuefile.NewSet(func(num kv.FileNum) (*valuefile.Reader, error) {
+		f, err := s.fs.Open(s.valuesName(num))
+		if err != nil {
+			return nil, err
+		}
+		r, err := valuefile.Open(f, kv.FileID{Partition: 3, Num: num})
+		if err != nil {
+			return nil, errors.Join(err, f.Close())
+		}
+		return r, nil
+	})
+	s.rule.FileBytes = 300
+	s.rule.Read = func(p kv.ValuePointer) ([]byte, error) { return s.values.Read(p, nil) }
+	return s
 }
 
 func (s *shelf) name(num kv.FileNum) string { return "/" + manifest.TableName(num) }
 
-func (s *shelf) Create() (vfs.File, kv.FileID, error) {
+func (s *shelf) valuesName(num kv.FileNum) string { return "/" + manifest.ValuesName(num) }
+
+func (s *shelf) Create(kind manifest.FileKind) (vfs.File, kv.FileID, error) {
 	id := kv.FileID{Partition: 3, Num: s.next}
 	s.next++
-	f, err := s.fs.Create(s.name(id.Num))
+	name := s.name(id.Num)
+	if kind == manifest.FileValues {
+		name = s.valuesName(id.Num)
+	}
+	f, err := s.fs.Create(name)
 	return f, id, err
 }
 
-func (s *shelf) Remove(num kv.FileNum) error {
-	err := s.fs.Remove(s.name(num))
+func (s *shelf) Remove(kind manifest.FileKind, num kv.FileNum) error {
+	name := s.name(num)
+	if kind == manifest.FileValues {
+		name = s.valuesName(num)
+		require.NoError(s.t, s.values.Drop(num))
+	}
+	err := s.fs.Remove(name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -85,7 +113,7 @@ func (s *shelf) put(perTable int, entries ...kv.Entry) manifest.Run {
 		for n < len(entries) && bytes.Equal(entries[n-1].Key, entries[n].Key) {
 			n++
 		}
-		f, id, err := s.Create()
+		f, id, err := s.Create(manifest.FileTable)
 		require.NoError(s.t, err)
 		w := sstable.NewWriter(f, id, sstable.WriterOptions{BlockBytes: 64})
 		for i := range entries[:n] {
@@ -107,6 +135,9 @@ func (s *shelf) entries(run manifest.Run) []kv.Entry {
 	for ok := it.First(); ok; ok = it.Next() {
 		e := *it.Entry()
 		e.Key, e.Value = bytes.Clone(e.Key), bytes.Clone(e.Value)
+		if e.Apart {
+			e.Value, e.Apart = s.value(e.Value), false
+		}
 		all = append(all, e)
 	}
 	require.NoError(s.t, it.Err())
@@ -114,9 +145,18 @@ func (s *shelf) entries(run manifest.Run) []kv.Entry {
 	return all
 }
 
+// value reads a value that is apart.
+func (s *shelf) value(pointer []byte) []byte {
+	p, ok := kv.ParseValuePointer(pointer)
+	require.True(s.t, ok)
+	value, err := s.values.Read(p, nil)
+	require.NoError(s.t, err)
+	return value
+}
+
 // job returns a Job that cuts small tables.
 func (s *shelf) job(c Choice, rule Rule) Job {
-	return Job{Choice: c, Rule: rule, Open: s.Open, Outputs: s, TableBytes: 200, Writer: sstable.WriterOptions{BlockBytes: 64}, Verify: true}
+	return Job{Choice: c, Rule: rule, Open: s.Open, Outputs: s, Values: s.rule, TableBytes: 200, Writer: sstable.WriterOptions{BlockBytes: 64}, Verify: true}
 }
 
 func (s *shelf) requireNoneOpen() { require.Empty(s.t, s.open, "iterators were left open") }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -29,6 +30,7 @@ type tree struct {
 	snapshots []kv.SeqNum
 	now       uint64
 	pieces    uint64 // of range tombstones, made so far
+	moved     uint64 // bytes of values written anew so far
 }
 
 func newTree(t require.TestingT) *tree {
@@ -44,21 +46,27 @@ func (tr *tree) horizon() Snapshots {
 	return NewSnapshots(append(slices.Clone(tr.snapshots), tr.seq))
 }
 
-func (tr *tree) run(c Choice) manifest.Run {
+func (tr *tree) run(c Choice) *Result {
 	got, err := Run(context.Background(), tr.job(c, Rule{Snapshots: tr.horizon(), Now: tr.now}))
 	require.NoError(tr.t, err)
 	tr.pieces += got.Pieces
-	return got.Tables
+	tr.moved += got.Moved
+	return &got
 }
 
 func (tr *tree) apply(e manifest.Edit) {
 	next, err := tr.version.Apply(e)
 	require.NoError(tr.t, err)
+	for i := range tr.version.Values {
+		if old := tr.version.Values[i]; !slices.Contains(next.Values, old) {
+			require.NoError(tr.t, tr.Remove(manifest.FileValues, old.Num))
+		}
+	}
 	tr.version = next
 	for _, num := range e.Removed {
 		require.NoError(tr.t, tr.readers[num].Close())
 		delete(tr.readers, num)
-		require.NoError(tr.t, tr.Remove(num))
+		require.NoError(tr.t, tr.Remove(manifest.FileTable, num))
 	}
 	for i := range e.Added {
 		num := e.Added[i].Num
@@ -82,8 +90,8 @@ func (tr *tree) flush(entries ...kv.Entry) {
 	slices.SortFunc(entries, compareEntries)
 	memtable := tr.put(len(entries), entries...)
 	added := tr.run(Choice{Kind: manifest.Flush, Deltas: []manifest.Run{memtable}})
-	require.NoError(tr.t, tr.Remove(memtable[0].Num))
-	tr.apply(manifest.Edit{Kind: manifest.Flush, Added: added, FlushedSeq: tr.seq})
+	require.NoError(tr.t, tr.Remove(manifest.FileTable, memtable[0].Num))
+	tr.apply(manifest.Edit{Kind: manifest.Flush, Added: added.Tables, Values: added.Values, FlushedSeq: tr.seq})
 }
 
 func (tr *tree) do(c Choice) {
@@ -185,7 +193,11 @@ func (tr *tree) walk(at kv.SeqNum, reverse bool) (seen []kv.Entry) {
 		for i := range b.Items {
 			var item kv.Item
 			b.Item(i, &item)
-			seen = append(seen, kv.Entry{Key: item.Key, Value: item.Value, Seq: item.Version, Kind: kv.KindPut, Expiry: item.Expiry})
+			value := item.Value
+			if b.Items[i].Apart {
+				value = tr.value(value)
+			}
+			seen = append(seen, kv.Entry{Key: item.Key, Value: value, Seq: item.Version, Kind: kv.KindPut, Expiry: item.Expiry})
 		}
 	}
 	require.NoError(tr.t, v.Err())
@@ -213,7 +225,11 @@ func (tr *tree) get(key string, at kv.SeqNum) kv.SeqNum {
 func (tr *tree) requireReaders() {
 	for _, at := range append(tr.horizon(), kv.MaxSeqNum) {
 		want := tr.model(at)
-		require.Equal(tr.t, brief(want), brief(tr.scan(at)), "at %d of %v\n%s", at, tr.snapshots, tr.version)
+		seen := tr.scan(at)
+		require.Equal(tr.t, brief(want), brief(seen), "at %d of %v\n%s", at, tr.snapshots, tr.version)
+		for i := range want {
+			require.Equal(tr.t, want[i].Value, seen[i].Value, "key %q at %d", want[i].Key, at)
+		}
 		there := map[string]kv.SeqNum{}
 		for _, e := range want {
 			there[string(e.Key)] = e.Seq
@@ -235,10 +251,29 @@ func (tr *tree) requireNothingDead() {
 	require.Equal(tr.t, brief(tr.model(tr.seq)), brief(tr.entries(tr.version.Base)))
 }
 
+// requireValueFiles checks that the value files that are there are those that the
+// version names, and that each table needs what it says of them.
+func (tr *tree) requireValueFiles() {
+	names, err := tr.fs.List("/")
+	require.NoError(tr.t, err)
+	var there []string
+	for _, name := range names {
+		if kind, _ := manifest.ParseName(name); kind == manifest.FileValues {
+			there = append(there, name)
+		}
+	}
+	var want []string
+	for i := range tr.version.Values {
+		want = append(want, manifest.ValuesName(tr.version.Values[i].Num))
+	}
+	require.Equal(tr.t, want, there)
+}
+
 func (tr *tree) close() {
 	for _, r := range tr.readers {
 		require.NoError(tr.t, r.Close())
 	}
+	require.NoError(tr.t, tr.values.Close())
 	tr.requireNoneOpen()
 }
 
@@ -280,7 +315,7 @@ func genWrites() *rapid.Generator[[]kv.Entry] {
 				e.Expiry = uint64(rapid.IntRange(1, 20).Draw(t, "expiry"))
 				fallthrough
 			default:
-				e.Kind, e.Value = kv.KindPut, fmt.Appendf(nil, "value of %x", e.Key)
+				e.Kind, e.Value = kv.KindPut, fmt.Appendf(nil, "value of %x%s", e.Key, strings.Repeat(".", rapid.IntRange(0, 3).Draw(t, "length")*20))
 			}
 			taken[string(e.Key)] = true
 		}
@@ -292,16 +327,17 @@ func genWrites() *rapid.Generator[[]kv.Entry] {
 // every reader sees what it should, in scans and in point reads, every edit fits,
 // and in the end nothing dead is left.
 func TestMergesAgainstAModel(t *testing.T) {
-	pieces := uint64(0)
+	pieces, moved := uint64(0), uint64(0)
 	rapid.Check(t, func(t *rapid.T) {
 		tr := newTree(t)
 		defer tr.close()
 		policy := Policy{
 			DeltaFanIn: 2, BaseRatio: rapid.IntRange(1, 8).Draw(t, "base ratio"), MaxDeltas: 3,
 			DrainBytes: uint64(rapid.IntRange(1, 4000).Draw(t, "drain bytes")),
+			MaxGarbage: rapid.SampledFrom([]int{1, 30, 50, 99}).Draw(t, "garbage"),
 		}
 		for range rapid.IntRange(5, 25).Draw(t, "steps") {
-			switch rapid.IntRange(0, 6).Draw(t, "step") {
+			switch rapid.IntRange(0, 7).Draw(t, "step") {
 			case 0, 1:
 				tr.flush(genWrites().Draw(t, "batches")...)
 			case 2, 3:
@@ -320,14 +356,22 @@ func TestMergesAgainstAModel(t *testing.T) {
 				}
 			case 6:
 				tr.now += uint64(rapid.IntRange(0, 5).Draw(t, "later"))
+			case 7: // as if restarted with another one
+				tr.rule.Threshold = rapid.SampledFrom([]int{0, 1, 30, 50}).Draw(t, "threshold")
 			}
 			tr.requireReaders()
+			tr.requireValueFiles()
 		}
 		tr.requireNothingDead()
 		tr.requireReaders()
-		pieces += tr.pieces
+		tr.settle(policy)
+		tr.requireValueFiles()
+		all, garbage := tr.version.ValueBytes()
+		require.LessOrEqual(t, 100*garbage, uint64(policy.MaxGarbage)*all, "%s", tr.version)
+		pieces, moved = pieces+tr.pieces, moved+tr.moved
 	})
 	require.NotZero(t, pieces, "no range tombstone was ever cut")
+	require.NotZero(t, moved, "no value was ever written anew")
 }
 
 // smallSteps lets a drain read a few tables of many.

@@ -19,10 +19,19 @@ import (
 // there is none. ranges tells of the range tombstones in a table of v; if it is
 // nil, each is worth no more than a tombstone of one key.
 //
-// Merging deltas comes first: it is cheap and shortens every read.
+// Merging deltas comes first: it is cheap and shortens every read. Whatever is picked
+// empties condemned value files on its way.
 func Pick(v *manifest.Version, p Policy, running []Choice, oldestSnapshot kv.SeqNum, ranges RangeTombstones) (Choice, bool) {
 	k := newPicker(v, p, running)
 	k.oldestSnapshot, k.ranges = oldestSnapshot, ranges
+	c, ok := k.pick()
+	if ok {
+		c = k.carry(c)
+	}
+	return c, ok
+}
+
+func (k *picker) pick() (Choice, bool) {
 	if !k.runs[manifest.CompactDeltas] {
 		if c, ok := k.tooMany(); ok {
 			return c, true
@@ -35,12 +44,19 @@ func Pick(v *manifest.Version, p Policy, running []Choice, oldestSnapshot kv.Seq
 		}
 	}
 	if !k.runs[manifest.CompactBase] {
-		if c, ok := k.drain(); ok {
+		drain, due := k.drain()
+		if due && len(k.carry(drain).Rewrite) > 0 {
+			return drain, true
+		}
+		if c, ok := k.collect(); ok { // a drain elsewhere would not free any space
 			return c, true
+		}
+		if due {
+			return drain, true
 		}
 		return k.deadBase()
 	}
-	return Choice{}, false
+	return k.collect()
 }
 
 // All returns the next step on the way to a partition that is all base, false
@@ -55,11 +71,11 @@ func All(v *manifest.Version, p Policy, running []Choice) (Choice, bool) {
 	case len(v.Deltas) == 0 || len(running) > 0:
 		return Choice{}, false
 	case v.Bytes() <= k.p.DrainBytes:
-		return Choice{Kind: manifest.CompactBase, Deltas: v.Deltas, Base: v.Base, Reason: ReasonAll}, true
+		return k.carry(Choice{Kind: manifest.CompactBase, Deltas: v.Deltas, Base: v.Base, Reason: ReasonAll}), true
 	case len(v.Deltas) > 1:
-		return Choice{Kind: manifest.CompactDeltas, Deltas: v.Deltas, Reason: ReasonAll}, true
+		return k.carry(Choice{Kind: manifest.CompactDeltas, Deltas: v.Deltas, Reason: ReasonAll}), true
 	}
-	return k.drainOldest(ReasonAll), true
+	return k.carry(k.drainOldest(ReasonAll)), true
 }
 
 // Debt estimates the bytes that must be read and written before Pick finds
@@ -80,6 +96,10 @@ func Debt(v *manifest.Version, p Policy) uint64 {
 		oldest := k.oldest()
 		sum += oldest.Bytes() + v.Base.Overlapping(oldest[0].Smallest, oldest[len(oldest)-1].Largest).Bytes()
 	}
+	if c, ok := k.collect(); ok {
+		c = k.carry(c)
+		sum += c.Bytes() + c.RewriteBytes()
+	}
 	return sum
 }
 
@@ -89,7 +109,7 @@ type picker struct {
 	p     Policy
 	busy  map[kv.FileNum]bool
 	runs  map[manifest.EditKind]bool // a choice of that kind is running
-	sizes []uint64                   // bytes of each delta
+	sizes []uint64                   // weight of each delta
 
 	oldestSnapshot kv.SeqNum
 	ranges         RangeTombstones // nil: unknown
@@ -104,7 +124,7 @@ func newPicker(v *manifest.Version, p Policy, running []Choice) *picker {
 		}
 	}
 	for _, run := range v.Deltas {
-		k.sizes = append(k.sizes, run.Bytes())
+		k.sizes = append(k.sizes, weightOf(run))
 	}
 	return k
 }
@@ -176,25 +196,28 @@ func (k *picker) tombstonesWorth(runs ...manifest.Run) uint64 {
 	for _, run := range runs {
 		deletes += run.Deletes()
 	}
-	return deletes*(k.v.Base.Bytes()/entries) + k.covered(runs...)
+	return deletes*(weightOf(k.v.Base)/entries) + k.covered(runs...)
 }
 
 // threshold is what a delta must be worth to go into the base.
-func (k *picker) threshold() uint64 { return k.v.Base.Bytes() / uint64(k.p.BaseRatio) }
+func (k *picker) threshold() uint64 { return weightOf(k.v.Base) / uint64(k.p.BaseRatio) }
 
 // drainDue reports whether the oldest delta should go into the base, and why.
 func (k *picker) drainDue() (reason string, due bool) {
 	if len(k.v.Deltas) == 0 {
 		return "", false
 	}
-	bytes := k.sizes[len(k.sizes)-1]
+	oldest, all := k.sizes[len(k.sizes)-1], uint64(0)
+	for _, size := range k.sizes {
+		all += size
+	}
 	switch {
-	case bytes >= k.threshold():
+	case oldest >= k.threshold():
 		return ReasonSize, true
-	case k.v.DeltaBytes() >= 2*k.threshold():
+	case all >= 2*k.threshold():
 		return ReasonSpace, true
 	}
-	return ReasonTombstones, bytes+k.tombstonesWorth(k.oldest()) >= k.threshold()
+	return ReasonTombstones, oldest+k.tombstonesWorth(k.oldest()) >= k.threshold()
 }
 
 // gatherTombstones makes all deltas one if their tombstones are worth it
@@ -227,7 +250,7 @@ func (k *picker) drainOldest(reason string) Choice {
 	from, least := 0, 0.0
 	for i := range run {
 		table := run[i : i+1]
-		cost := float64(k.overlap(table).Bytes()) / float64(table.Bytes()+k.tombstonesWorth(table))
+		cost := float64(k.overlap(table).Bytes()) / float64(weightOf(table)+k.tombstonesWorth(table))
 		if i == 0 || cost < least {
 			from, least = i, cost
 		}
@@ -262,7 +285,7 @@ func (k *picker) deadBase() (Choice, bool) {
 			continue
 		}
 		table := k.v.Base[i : i+1]
-		if 4*t.Deletes >= t.Entries || 4*k.covered(table) >= t.Size {
+		if 4*t.Deletes >= t.Entries || 4*k.covered(table) >= weight(t) {
 			return Choice{Kind: manifest.CompactBase, Base: table, Reason: ReasonTombstones}, true
 		}
 	}

@@ -194,5 +194,5 @@ func TestDebtIsWhatMustBeRead(t *testing.T) {
 
 func TestPolicyKeepsItsBounds(t *testing.T) {
 	p := Policy{DeltaFanIn: 1, MaxDeltas: -1}.withDefaults()
-	require.Equal(t, Policy{DeltaFanIn: 2, BaseRatio: 4, MaxDeltas: 1, DrainBytes: 128 << 20}, p)
+	require.Equal(t, Policy{DeltaFanIn: 2, BaseRatio: 4, MaxDeltas: 1, DrainBytes: 128 << 20, MaxGarbage: 50}, p)
 }

@@ -17,6 +17,10 @@ type Policy struct {
 	// DrainBytes is about how much one CompactBase reads. It reads more only if
 	// one table of the delta overlaps more. Default 128 MiB.
 	DrainBytes uint64
+	// MaxGarbage is how much of what lies in value files may be garbage, in percent,
+	// before tables are merged only to empty some. Default 50. Less means less space and
+	// more values written anew.
+	MaxGarbage int
 }
 
 func (p Policy) withDefaults() Policy {
@@ -31,6 +35,9 @@ func (p Policy) withDefaults() Policy {
 	}
 	if p.DrainBytes == 0 {
 		p.DrainBytes = 128 << 20
+	}
+	if p.MaxGarbage == 0 {
+		p.MaxGarbage = 50
 	}
 	p.DeltaFanIn = max(p.DeltaFanIn, 2)
 	p.MaxDeltas = max(p.MaxDeltas, 1)

@@ -121,7 +121,7 @@ func (s *simulation) do(c Choice) {
 	if c.Kind == manifest.CompactBase {
 		merged = slices.DeleteFunc(merged, func(e simEntry) bool { return e.delete })
 	}
-	s.apply(c.Edit(s.cut(merged, first, last)))
+	s.apply(c.Edit(&Result{Tables: s.cut(merged, first, last)}))
 	for _, num := range c.Tables() {
 		delete(s.tables, num)
 	}

@@ -327,6 +327,8 @@ func crashOptions(fsys vfs.FS, seed uint64) Options {
 	o.SegmentBytes = 2 << 10
 	o.Workers = 2
 	o.Table.BlockBytes = 512
+	o.ValueThreshold = []int{1, 20, 0}[seed%3] // and two of the scripts' values lie on either side of the second
+	o.Compaction.MaxGarbage = 20
 	return o
 }
 

@@ -455,8 +455,12 @@ func requireTidy(fsys vfs.FS, partitions int) error {
 		}
 		want[path.Join(dir, manifest.CurrentName)] = true
 		want[path.Join(dir, manifest.ManifestName(v.Num))] = true
-		for table := range v.Tables() {
-			want[path.Join(dir, manifest.TableName(table.Num))] = true
+		for kind, num := range v.Files() {
+			name := manifest.TableName(num)
+			if kind == manifest.FileValues {
+				name = manifest.ValuesName(num)
+			}
+			want[path.Join(dir, name)] = true
 		}
 	}
 	for _, dir := range dirs {

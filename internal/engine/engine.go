@@ -167,7 +167,7 @@ func (e *Engine) partitionOptions(id int) partition.Options {
 		Writes: writes, Reads: o.Reads, InflightBytes: share,
 		Names:      max(o.Names/e.descriptor.Partitions, 1),
 		FlushBytes: o.MemtableBytes / 2, FlushKeys: o.FlushKeys,
-		TableBytes: o.TableBytes, Table: o.Table, Compaction: o.Compaction,
+		ValueThreshold: o.ValueThreshold, TableBytes: o.TableBytes, Table: o.Table, Compaction: o.Compaction,
 	}
 }
 

@@ -199,6 +199,7 @@ func drawOptions(t *rapid.T) Options {
 		LowDiskBytes:   1,
 		MaxSnapshotAge: time.Hour, // no run takes as long
 		TableBytes:     rapid.SampledFrom([]int64{0, 1, 4 << 10}).Draw(t, "tables"),
+		ValueThreshold: rapid.SampledFrom([]int{0, 1, 2, 20, 1000}).Draw(t, "value threshold"),
 		Table: sstable.WriterOptions{
 			BlockBytes:       rapid.SampledFrom([]int{512, 4 << 10, 32 << 10}).Draw(t, "blocks"),
 			FilterBitsPerKey: rapid.SampledFrom([]int{1, 10}).Draw(t, "filters"),
@@ -206,6 +207,7 @@ func drawOptions(t *rapid.T) Options {
 		Compaction: compaction.Policy{
 			DeltaFanIn: rapid.IntRange(2, 5).Draw(t, "fan-in"),
 			BaseRatio:  rapid.IntRange(1, 8).Draw(t, "base ratio"),
+			MaxGarbage: rapid.SampledFrom([]int{0, 1, 80}).Draw(t, "garbage"),
 			DrainBytes: rapid.SampledFrom([]uint64{0, 1}).Draw(t, "drain"),
 		},
 	}

@@ -61,6 +61,10 @@ type Options struct {
 	Limits kv.Limits
 	// TableBytes is where tables are cut; default 32 MiB.
 	TableBytes int64
+	// ValueThreshold: values of at least so many bytes are kept apart from their keys, in
+	// value files, and compactions rarely write them again; default none is. It may
+	// change from one opening to the next.
+	ValueThreshold int
 	// Table and Compaction shape files; the zero values are their defaults.
 	Table      sstable.WriterOptions
 	Compaction compaction.Policy

@@ -55,7 +55,7 @@ func (e *Engine) Stats() Stats {
 func (s *Stats) DiskBytes() uint64 {
 	sum := uint64(max(s.Log.LiveBytes, 0))
 	for i := range s.Partitions {
-		sum += s.Partitions[i].DeltaBytes + s.Partitions[i].BaseBytes
+		sum += s.Partitions[i].DeltaBytes + s.Partitions[i].BaseBytes + s.Partitions[i].ValueBytes
 	}
 	return sum
 }

@@ -13,6 +13,7 @@ type Batch struct {
 	KeysOnly bool
 
 	maxItems, maxBytes int
+	apart              int // bytes of values that are apart: they will be in Data, too
 	// Steps is how many entries may still be looked at, shown or not: so that a
 	// walk over what was deleted comes back from time to time.
 	Steps int
@@ -23,6 +24,7 @@ type Batch struct {
 // BatchItem says where in Data an item lies: the key, and the value behind it.
 type BatchItem struct {
 	At, Key, Value uint32 // where, and the lengths
+	Apart          bool   // the value is a pointer, to be replaced: see Replace
 	Version        SeqNum
 	Expiry         uint64 // as in Entry
 }
@@ -44,12 +46,13 @@ const stepsPerItem = 64
 // held is overwritten.
 func (b *Batch) Reset(items, bytes int, keysOnly bool) {
 	b.Items, b.Data, b.KeysOnly = b.Items[:0], b.Data[:0], keysOnly
+	b.apart = 0
 	b.maxItems, b.maxBytes, b.Steps = items, bytes, stepsPerItem*items
 }
 
 // Full reports whether no more items belong in b.
 func (b *Batch) Full() bool {
-	return len(b.Items) >= b.maxItems || len(b.Data) >= b.maxBytes || b.Steps <= 0
+	return len(b.Items) >= b.maxItems || len(b.Data)+b.apart >= b.maxBytes || b.Steps <= 0
 }
 
 // Key returns the key of item i, borrowed until Reset.
@@ -78,8 +81,33 @@ func (b *Batch) Add(e *Entry) {
 	}
 	b.Data = append(append(b.Data, e.Key...), value...)
 	b.Items = append(b.Items, BatchItem{
-		At: uint32(at), Key: uint32(len(e.Key)), Value: uint32(len(value)), Version: e.Seq, Expiry: e.Expiry,
+		At: uint32(at), Key: uint32(len(e.Key)), Value: uint32(len(value)), Apart: b.owes(e), Version: e.Seq, Expiry: e.Expiry,
 	})
+}
+
+// owes reports whether the value of e is to be read yet, and counts it then.
+func (b *Batch) owes(e *Entry) bool {
+	if b.KeysOnly || !e.Apart {
+		return false
+	}
+	p, _ := ParseValuePointer(e.Value) // whoever brings the entry has checked it
+	b.Owe(p)
+	return true
+}
+
+// Owe counts the value of an item with a pointer as if it were there.
+func (b *Batch) Owe(p ValuePointer) { b.apart += int(p.Length) }
+
+// Owing reports whether values of items are to be replaced yet.
+func (b *Batch) Owing() bool { return b.apart > 0 }
+
+// Replace puts a value in the place of the pointer of item i. The value is copied.
+func (b *Batch) Replace(i int, value []byte) {
+	r := &b.Items[i]
+	at, key := len(b.Data), b.Key(i)
+	b.Data = append(append(b.Data, key...), value...)
+	r.At, r.Value, r.Apart = uint32(at), uint32(len(value)), false
+	b.apart -= len(value)
 }
 
 // Stage begins an item: its versions come next, in any order.
@@ -101,7 +129,7 @@ func (b *Batch) Version(e *Entry) {
 	if s.found && s.entry.Seq >= e.Seq {
 		return
 	}
-	s.found, s.entry = true, Entry{Seq: e.Seq, Kind: e.Kind, Expiry: e.Expiry}
+	s.found, s.entry = true, Entry{Seq: e.Seq, Kind: e.Kind, Apart: e.Apart, Expiry: e.Expiry}
 	if !b.KeysOnly {
 		data := append(b.Data[:s.at+s.key], e.Value...)
 		s.entry.Value = data[s.at+s.key:]
@@ -118,7 +146,7 @@ func (b *Batch) Commit(v *View) {
 	}
 	size := s.key + len(s.entry.Value)
 	b.Items = append(b.Items, BatchItem{
-		At: uint32(s.at), Key: uint32(s.key), Value: uint32(len(s.entry.Value)),
+		At: uint32(s.at), Key: uint32(s.key), Value: uint32(len(s.entry.Value)), Apart: b.owes(&s.entry),
 		Version: s.entry.Seq, Expiry: s.entry.Expiry,
 	})
 	b.Data = b.Data[:s.at+size]

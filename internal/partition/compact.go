@@ -77,7 +77,7 @@ func (p *Partition) merge(ctx context.Context, choose func(*manifest.Version) (c
 		},
 	})
 	if err == nil {
-		err = p.install(choice.Edit(result.Tables))
+		err = p.install(choice.Edit(&result))
 	}
 	if errors.Is(err, kv.ErrCorrupt) {
 		p.corrupt(err)
@@ -85,8 +85,8 @@ func (p *Partition) merge(ctx context.Context, choose func(*manifest.Version) (c
 	if p.events != nil && p.events.Compaction != nil {
 		p.events.Compaction(event.Compaction{
 			Partition: p.id, Kind: choice.Kind.String(),
-			InputTables: len(choice.Tables()), InputBytes: choice.Bytes(),
-			OutputTables: len(result.Tables), OutputBytes: result.Tables.Bytes(),
+			InputTables: len(choice.Tables()), InputBytes: choice.Bytes() + result.Moved,
+			OutputTables: len(result.Tables), OutputBytes: result.Written(),
 			Dropped: result.Superseded + result.Tombstones, Took: time.Since(begin), Err: err,
 		})
 	}
@@ -94,14 +94,18 @@ func (p *Partition) merge(ctx context.Context, choose func(*manifest.Version) (c
 		return true, fmt.Errorf("partition %d: %w", p.id, err)
 	}
 	p.stats.compactions.Add(1)
-	p.stats.compactedBytes.Add(result.Tables.Bytes())
+	p.stats.compactedBytes.Add(result.Written())
+	p.stats.movedBytes.Add(result.Moved)
 	return true, nil
 }
 
 // run fills in what all jobs of the partition share, and runs one. What readers
 // may see is asked for last: see Sequencer.Horizon.
-func (p *Partition) run(ctx context.Context, job compaction.Job) (compaction.Result, error) {
+func (p *Partition) run(ctx context.Context, job compaction.Job) (result compaction.Result, err error) {
+	sweep := p.values.NewSweep()
+	defer func() { err = errors.Join(err, sweep.Close()) }()
 	job.Outputs = outputs{p}
+	job.Values = compaction.ValueRule{Threshold: p.opts.ValueThreshold, FileBytes: p.opts.ValueFileBytes, Read: sweep.Read}
 	job.Writer = p.opts.Table
 	job.TableBytes = p.opts.TableBytes
 	job.Rule.Snapshots, job.Rule.Now = p.sequencer.Horizon()
@@ -112,7 +116,7 @@ func (p *Partition) run(ctx context.Context, job compaction.Job) (compaction.Res
 // happen, it removes the new tables.
 func (p *Partition) install(edit manifest.Edit) error {
 	if err := p.files.Install(edit); err != nil {
-		return p.takeBack(edit.Added, err)
+		return p.takeBack(edit, err)
 	}
 	return p.showCurrent()
 }
@@ -151,30 +155,33 @@ func (p *Partition) showCurrent() error {
 	return nil
 }
 
-// takeBack removes tables that an edit should have added. After a failed write
-// of the manifest the disk may name them, so then they stay.
-func (p *Partition) takeBack(added manifest.Run, cause error) error {
+// takeBack removes files that an edit should have added. After a failed write of
+// the manifest the disk may name them, so then they stay.
+func (p *Partition) takeBack(edit manifest.Edit, cause error) error {
 	if errors.Is(cause, kv.ErrFailed) {
 		return cause
 	}
-	for i := range added {
-		cause = errors.Join(cause, outputs{p}.Remove(added[i].Num))
+	for i := range edit.Added {
+		cause = errors.Join(cause, outputs{p}.Remove(manifest.FileTable, edit.Added[i].Num))
+	}
+	for i := range edit.Values {
+		cause = errors.Join(cause, outputs{p}.Remove(manifest.FileValues, edit.Values[i].Num))
 	}
 	return cause
 }
 
-// outputs makes the files of new tables.
+// outputs makes the files of new tables and value files.
 type outputs struct{ p *Partition }
 
-func (o outputs) Create() (vfs.File, kv.FileID, error) {
+func (o outputs) Create(kind manifest.FileKind) (vfs.File, kv.FileID, error) {
 	num, err := o.p.files.NewFileNum()
 	if err != nil {
 		return nil, kv.FileID{}, err
 	}
-	f, err := o.p.opts.FS.Create(o.p.path(manifest.TableName(num)))
+	f, err := o.p.opts.FS.Create(o.p.fileName(kind, num))
 	return f, o.p.fileID(num), err
 }
 
-func (o outputs) Remove(num kv.FileNum) error {
-	return o.p.opts.FS.Remove(o.p.path(manifest.TableName(num)))
+func (o outputs) Remove(kind manifest.FileKind, num kv.FileNum) error {
+	return o.p.opts.FS.Remove(o.p.fileName(kind, num))
 }

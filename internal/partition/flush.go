@@ -126,7 +126,7 @@ func (p *Partition) Flush(ctx context.Context) error {
 	result, err := p.flush(ctx, s)
 	if p.events != nil && p.events.Flush != nil {
 		p.events.Flush(event.Flush{
-			Partition: p.id, Entries: result.Tables.Entries(), Bytes: result.Tables.Bytes(), Tables: len(result.Tables),
+			Partition: p.id, Entries: result.Tables.Entries(), Bytes: result.Written(), Tables: len(result.Tables),
 			Took: time.Since(begin), Err: err,
 		})
 	}
@@ -134,7 +134,7 @@ func (p *Partition) Flush(ctx context.Context) error {
 		return fmt.Errorf("flush partition %d: %w", p.id, err)
 	}
 	p.stats.flushes.Add(1)
-	p.stats.flushedBytes.Add(result.Tables.Bytes())
+	p.stats.flushedBytes.Add(result.Written())
 	p.opts.Scheduler.Ready(p)
 	return nil
 }
@@ -151,7 +151,7 @@ func (p *Partition) flush(ctx context.Context, s *readState) (result compaction.
 	if err != nil {
 		return result, err
 	}
-	edit := manifest.Edit{Kind: manifest.Flush, Added: result.Tables, FlushedSeq: newest.table.MaxSeq()}
+	edit := manifest.Edit{Kind: manifest.Flush, Added: result.Tables, Values: result.Values, FlushedSeq: newest.table.MaxSeq()}
 	return result, p.install(edit)
 }
 

@@ -28,6 +28,7 @@ func (p *Partition) lookupTables(l *levels, reads []*kv.Lookup, at kv.SeqNum) {
 		r.lookup(queries)
 		return slices.ContainsFunc(queries, func(q sstable.Query) bool { return !q.Done })
 	})
+	p.readApart(queries)
 	for i, r := range reads {
 		finish(r, &queries[i])
 	}

@@ -98,5 +98,12 @@ type Options struct {
 	// TableBytes is where tables are cut; zero is compaction's default.
 	TableBytes int64
 	Table      sstable.WriterOptions
+
+	// ValueThreshold: values of at least so many bytes go into value files; zero: none
+	// does. It may change from one opening to the next.
+	ValueThreshold int
+	// ValueFileBytes is where value files are cut; zero is compaction's default.
+	ValueFileBytes int64
+
 	Compaction compaction.Policy
 }

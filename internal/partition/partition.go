@@ -12,6 +12,7 @@ import (
 	"github.com/kvd-db/kvd/internal/kv"
 	"github.com/kvd-db/kvd/internal/manifest"
 	"github.com/kvd-db/kvd/internal/memtable"
+	"github.com/kvd-db/kvd/internal/valuefile"
 	"github.com/kvd-db/kvd/internal/wal"
 )
 
@@ -60,6 +61,7 @@ type Partition struct {
 
 	files    *manifest.Set
 	tables   tableSet
+	values   *valuefile.Set
 	flushing sync.Mutex // one flush at a time: see the package comment
 	merging  sync.Mutex // one compaction at a time
 	showing  sync.Mutex // see showCurrent; taken under the two above
@@ -98,6 +100,7 @@ func Open(o Options) (*Partition, error) {
 	}
 	p.files = files
 	p.tables.init()
+	p.values = valuefile.NewSet(p.openValues)
 	levels, err := p.openLevels(files.Acquire())
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("open partition %d: %w", o.ID, err), p.tables.closeAll())
@@ -149,7 +152,7 @@ func (p *Partition) Close() error {
 		<-p.stopped
 	}
 	p.closeState()
-	return p.tables.closeAll()
+	return errors.Join(p.tables.closeAll(), p.values.Close())
 }
 
 // closedError says why nothing is taken any more.

@@ -24,6 +24,7 @@ type counters struct {
 	flushedBytes   atomic.Uint64
 	compactions    atomic.Uint64
 	compactedBytes atomic.Uint64
+	movedBytes     atomic.Uint64
 	corruptions    atomic.Uint64
 }
 
@@ -59,6 +60,7 @@ type Stats struct {
 	FlushedBytes   uint64 // written by flushes
 	Compactions    uint64
 	CompactedBytes uint64 // written by compactions
+	MovedBytes     uint64 // of these, values out of value files that had too much garbage
 	Corruptions    uint64
 
 	QueueOps, QueueBytes int   // waiting in the inbox
@@ -71,6 +73,9 @@ type Stats struct {
 	DeltaBytes  uint64
 	BaseTables  int
 	BaseBytes   uint64
+	ValueFiles  int
+	ValueBytes  uint64 // of the value files
+	Garbage     uint64 // bytes of values in them that nothing needs any more
 	Entries     uint64 // versions in all tables
 	Debt        uint64 // bytes that compactions will have to read
 }
@@ -85,13 +90,16 @@ func (p *Partition) Stats() Stats {
 		Conflicts: c.conflicts.Load(), Duplicates: c.duplicates.Load(),
 		Reads: c.reads.Load(), ReadBatches: c.readBatches.Load(),
 		UserBytes: c.userBytes.Load(), Flushes: c.flushes.Load(), FlushedBytes: c.flushedBytes.Load(),
-		Compactions: c.compactions.Load(), CompactedBytes: c.compactedBytes.Load(), Corruptions: c.corruptions.Load(),
+		Compactions: c.compactions.Load(), CompactedBytes: c.compactedBytes.Load(),
+		MovedBytes: c.movedBytes.Load(), Corruptions: c.corruptions.Load(),
 		ActiveBytes: s.active.Bytes(), SealedTables: len(s.sealed),
 		Entries: s.levels.version.Entries(), Deltas: len(s.levels.deltas),
 		DeltaBytes: s.levels.version.DeltaBytes(),
 		BaseTables: len(s.levels.base.metas), BaseBytes: s.levels.version.Base.Bytes(),
+		ValueFiles: len(s.levels.version.Values), ValueBytes: s.levels.version.ValueFileBytes(),
 		Debt: compaction.Debt(s.levels.version.Version, p.opts.Compaction),
 	}
+	_, out.Garbage = s.levels.version.ValueBytes()
 	for i := range c.batchSizes.buckets {
 		out.BatchSizes[i] = c.batchSizes.buckets[i].Load()
 	}

@@ -84,7 +84,11 @@ func (p *Partition) fileID(num kv.FileNum) kv.FileID {
 // removeFile closes and removes a table or value file that no version names any
 // more. The manifest calls it; if the file stays, the next Open removes it.
 func (p *Partition) removeFile(kind manifest.FileKind, num kv.FileNum) {
-	err := errors.Join(p.tables.drop(num), p.opts.FS.Remove(p.fileName(kind, num)))
+	drop := p.tables.drop
+	if kind == manifest.FileValues {
+		drop = p.values.Drop
+	}
+	err := errors.Join(drop(num), p.opts.FS.Remove(p.fileName(kind, num)))
 	if err != nil && p.events != nil && p.events.BackgroundError != nil {
 		p.events.BackgroundError(fmt.Errorf("remove %s %06d of partition %d: %w", kind, num, p.id, err))
 	}

@@ -5,6 +5,7 @@ import (
 	"github.com/kvd-db/kvd/internal/manifest"
 	"github.com/kvd-db/kvd/internal/mergeiter"
 	"github.com/kvd-db/kvd/internal/sstable"
+	"github.com/kvd-db/kvd/internal/valuefile"
 )
 
 // Walk gives what a reader sees of one partition, batch after batch, in the order
@@ -13,6 +14,8 @@ import (
 // The zero value is ready for Open; after Close the memory of a Walk serves the
 // next. Used by one goroutine at a time.
 type Walk struct {
+	p       *Partition
+	fetches []valuefile.Fetch
 	state   *readState // nil: closed
 	err     error      // why there was nothing to open
 	visible mergeiter.Visible
@@ -31,7 +34,7 @@ func (w *Walk) Open(p *Partition, at kv.SeqNum, now uint64, bounds kv.Range, rev
 		w.err = p.closedError()
 		return
 	}
-	w.state, w.err = s, nil
+	w.p, w.state, w.err = p, s, nil
 	w.sources = w.sources[:0]
 	for t := range s.memtables() {
 		if t.Len() > 0 {
@@ -56,7 +59,52 @@ func (w *Walk) Open(p *Partition, at kv.SeqNum, now uint64, bounds kv.Range, rev
 
 // Fill adds what comes next to b, until b is full. It returns false at the end and
 // on an error, for good: see Err. What b holds then came before it.
-func (w *Walk) Fill(b *kv.Batch) (more bool) { return w.err == nil && w.visible.Fill(b) }
+func (w *Walk) Fill(b *kv.Batch) (more bool) {
+	if w.err != nil {
+		return false
+	}
+	more = w.visible.Fill(b)
+	return (!b.Owing() || w.readApart(b)) && more
+}
+
+// readApart reads the values of a batch that are apart, together. It reports false on
+// an error, and then leaves what comes before.
+func (w *Walk) readApart(b *kv.Batch) bool {
+	n := 0
+	for i := range b.Items {
+		if r := &b.Items[i]; r.Apart {
+			p, _ := kv.ParseValuePointer(b.Data[r.At+r.Key:][:r.Value]) // sstable has checked it
+			if n < cap(w.fetches) {
+				w.fetches = w.fetches[:n+1] // with the room of an earlier value
+				w.fetches[n].Pointer, w.fetches[n].Err = p, nil
+			} else {
+				w.fetches = append(w.fetches[:n], valuefile.Fetch{Pointer: p})
+			}
+			n++
+		}
+	}
+	w.p.values.ReadBatch(w.fetches[:n])
+	n = 0
+	for i := range b.Items {
+		if !b.Items[i].Apart {
+			continue
+		}
+		f := &w.fetches[n]
+		if f.Err != nil {
+			b.Items, w.err = b.Items[:i], f.Err
+			return false
+		}
+		b.Replace(i, f.Value)
+		if cap(f.Value) > maxKeptValue {
+			f.Value = nil
+		}
+		n++
+	}
+	return true
+}
+
+// maxKeptValue bounds the memory that a walk keeps for each value of its next batch.
+const maxKeptValue = 4 << 10
 
 // Err returns why Fill returned false, nil at the end.
 func (w *Walk) Err() error {
@@ -71,7 +119,9 @@ func (w *Walk) Close() error {
 	if w.state == nil {
 		return w.err
 	}
-	w.err = w.visible.Close()
+	if err := w.visible.Close(); w.err == nil {
+		w.err = err
+	}
 	clear(w.sources)
 	w.state.release()
 	w.state = nil

@@ -69,7 +69,8 @@ func (f *fill) block() bool {
 		p := data[f.at:]
 		var shared, unshared, value, body, end int
 		var trailer, expiry uint64
-		if len(p) >= minEntryBytes && p[0]|p[1]|p[2] < 0x80 && p[3]&flagExpiry == 0 {
+		apart := false
+		if len(p) >= minEntryBytes && p[0]|p[1]|p[2] < 0x80 && p[3]&(flagExpiry|flagApart) == 0 {
 			shared, unshared, value = int(p[0]), int(p[1]), int(p[2])
 			trailer, body = binary.LittleEndian.Uint64(p[3:]), minEntryBytes
 			end = body + unshared + value
@@ -82,7 +83,7 @@ func (f *fill) block() bool {
 				return it.malformed()
 			}
 			shared, unshared, value = h.shared, h.unshared, h.value
-			trailer, expiry = kv.Trailer(h.seq, h.kind), h.expiry
+			trailer, expiry, apart = kv.Trailer(h.seq, h.kind), h.expiry, h.apart
 			body, end = h.keyAt-f.at, h.end-f.at
 		}
 		if shared > f.shareable {
@@ -119,13 +120,20 @@ func (f *fill) block() bool {
 			continue
 		}
 		if b.KeysOnly {
-			value = 0
+			value, apart = 0, false
 		} else {
+			if apart {
+				pointer, ok := kv.ParseValuePointer(p[body+unshared : end])
+				if !ok {
+					return it.malformed()
+				}
+				b.Owe(pointer)
+			}
 			copy(arena[n+keyLen:], p[body+unshared:end])
 		}
 		b.Data = arena[:n+keyLen+value]
 		b.Items = append(b.Items, kv.BatchItem{
-			At: uint32(n), Key: uint32(keyLen), Value: uint32(value), Version: seq, Expiry: expiry,
+			At: uint32(n), Key: uint32(keyLen), Value: uint32(value), Apart: apart, Version: seq, Expiry: expiry,
 		})
 	}
 	return true

@@ -13,7 +13,6 @@
 //	Reader    Read, Verify, Walk; safe for concurrent use
 //	Set       the value files of a partition: opens them as they are asked for;
 //	          Read, ReadBatch
-//	Resolve   an iterator with pointers -> one with values, read some at a time
 //	Sweep     values of several files, each about in the order of its file
 //
 // I1. What Finish reported is durable (the directory entry aside).

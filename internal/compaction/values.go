@@ -1,0 +1,154 @@
+package compaction
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/manifest"
+	"github.com/kvd-db/kvd/internal/valuefile"
+	"github.com/kvd-db/kvd/internal/vfs"
+)
+
+// defaultValueFileBytes is where a value file is cut. Guessed: twice a table, so that
+// they are few, and little beside a partition that is worth emptying one for.
+const defaultValueFileBytes = 64 << 20
+
+// ValueRule says where the values of a merge go.
+type ValueRule struct {
+	// Threshold: values of at least so many bytes go into value files. Zero: none does.
+	Threshold int
+	// FileBytes is where a value file is cut. Default 64 MiB.
+	FileBytes int64
+	// Read returns a value that is apart, borrowed until the next call. It is asked for
+	// those in files of Choice.Rewrite only, about in the order of each file.
+	Read func(kv.ValuePointer) ([]byte, error)
+}
+
+// separator puts the values of a merge where they go. A value that is apart stays
+// where it is, unread, unless its file is to be written anew.
+type separator struct {
+	rule    ValueRule
+	outputs Outputs
+	verify  bool
+	rewrite map[kv.FileNum]bool
+
+	file    vfs.File // nil between two value files
+	id      kv.FileID
+	writer  *valuefile.Writer
+	created []kv.FileNum // for abort
+	result  []kv.ValueFileMeta
+	moved   uint64 // bytes of values written anew
+
+	entry   kv.Entry
+	pointer []byte
+}
+
+func newSeparator(job *Job) separator {
+	s := separator{rule: job.Values, outputs: job.Outputs, verify: job.Verify}
+	if s.rule.FileBytes <= 0 {
+		s.rule.FileBytes = defaultValueFileBytes
+	}
+	if len(job.Choice.Rewrite) > 0 {
+		s.rewrite = make(map[kv.FileNum]bool, len(job.Choice.Rewrite))
+		for _, num := range job.Choice.Rewrite {
+			s.rewrite[num] = true
+		}
+	}
+	return s
+}
+
+// place returns e as it goes into a table. The result is borrowed until the next
+// call.
+func (s *separator) place(ctx context.Context, e *kv.Entry) (*kv.Entry, error) {
+	if e.Kind != kv.KindPut || !e.Apart && (s.rule.Threshold <= 0 || len(e.Value) < s.rule.Threshold) {
+		return e, nil
+	}
+	value := e.Value
+	if e.Apart {
+		p, ok := kv.ParseValuePointer(e.Value)
+		if !ok {
+			return nil, fmt.Errorf("%w: %x is no pointer to a value", kv.ErrInvalidArgument, e.Value)
+		}
+		if !s.rewrite[p.File] {
+			return e, nil
+		}
+		var err error
+		if value, err = s.rule.Read(p); err != nil {
+			return nil, err
+		}
+		s.moved += uint64(len(value))
+	}
+	s.entry = *e
+	s.entry.Value, s.entry.Apart = value, false
+	if s.rule.Threshold > 0 && len(value) >= s.rule.Threshold {
+		p, err := s.add(ctx, value)
+		if err != nil {
+			return nil, err
+		}
+		s.pointer = p.AppendTo(s.pointer[:0])
+		s.entry.Value, s.entry.Apart = s.pointer, true
+	}
+	return &s.entry, nil
+}
+
+// add writes a value.
+func (s *separator) add(ctx context.Context, value []byte) (kv.ValuePointer, error) {
+	if s.file != nil && s.writer.Size() >= s.rule.FileBytes {
+		if err := s.finish(ctx); err != nil {
+			return kv.ValuePointer{}, err
+		}
+	}
+	if s.file == nil {
+		f, id, err := s.outputs.Create(manifest.FileValues)
+		if err != nil {
+			return kv.ValuePointer{}, err
+		}
+		s.file, s.id, s.writer = f, id, valuefile.NewWriter(f, id)
+		s.created = append(s.created, id.Num)
+	}
+	return s.writer.Add(value)
+}
+
+// finish completes the current value file, if there is one. It stays in the page
+// cache, the only one that values have.
+func (s *separator) finish(ctx context.Context) error {
+	if s.file == nil {
+		return nil
+	}
+	meta, err := s.writer.Finish()
+	if err == nil && s.verify {
+		err = s.check(ctx, meta)
+	}
+	if err == nil {
+		s.result = append(s.result, meta)
+	}
+	err = errors.Join(err, s.file.Close())
+	s.file = nil
+	return err
+}
+
+// check reads the file again.
+func (s *separator) check(ctx context.Context, meta kv.ValueFileMeta) error {
+	r, err := valuefile.Open(keepOpen{s.file}, s.id)
+	if err != nil {
+		return err
+	}
+	err = r.Verify(ctx, nil)
+	if err == nil && r.Meta() != meta {
+		err = kv.Corruptf(s.file.Name(), -1, "it says of itself %+v, written was %+v", r.Meta(), meta)
+	}
+	return errors.Join(err, r.Close())
+}
+
+// abort removes all value files.
+func (s *separator) abort() (err error) {
+	if s.file != nil {
+		err = s.file.Close()
+	}
+	for _, num := range s.created {
+		err = errors.Join(err, s.outputs.Remove(manifest.FileValues, num))
+	}
+	return err
+}

@@ -1,0 +1,51 @@
+package partition
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/manifest"
+	"github.com/kvd-db/kvd/internal/sstable"
+	"github.com/kvd-db/kvd/internal/valuefile"
+)
+
+// openValues opens a value file for the partition's set.
+func (p *Partition) openValues(num kv.FileNum) (*valuefile.Reader, error) {
+	f, err := p.opts.FS.Open(p.fileName(manifest.FileValues, num))
+	if err != nil {
+		return nil, fmt.Errorf("open value file %06d: %w", num, err)
+	}
+	r, err := valuefile.Open(f, p.fileID(num))
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return r, nil
+}
+
+// readApart reads the values that the tables only pointed to, of a whole micro-batch
+// together.
+func (p *Partition) readApart(queries []sstable.Query) {
+	if len(queries) == 1 {
+		if q := &queries[0]; q.Apart {
+			q.Value, q.Err = p.values.Read(q.Pointer, q.Value)
+		}
+		return
+	}
+	var fetches []valuefile.Fetch
+	for i := range queries {
+		if q := &queries[i]; q.Apart {
+			fetches = append(fetches, valuefile.Fetch{Pointer: q.Pointer, Value: q.Value})
+		}
+	}
+	if len(fetches) == 0 {
+		return
+	}
+	p.values.ReadBatch(fetches)
+	for i := range queries {
+		if q := &queries[i]; q.Apart {
+			q.Value, q.Err = fetches[0].Value, fetches[0].Err
+			fetches = fetches[1:]
+		}
+	}
+}
