@@ -33,7 +33,19 @@ type shelf struct {
 }
 
 func newShelf(t require.TestingT) *shelf {
-	s := &shelf{t: t, fs: vfs.NewMem(), next: 1, open: map[kv.FileNum]int{}}
+	s := &shelf{t: t, next: 1, open: map[kv.FileNum]int{}}
+	s.turnTo(vfs.NewMem())
+	s.rule.FileBytes = 300
+	s.rule.Read = func(p kv.ValuePointer) ([]byte, error) { return s.values.Read(p, nil) }
+	return s
+}
+
+// turnTo goes on with the files of another disk.
+func (s *shelf) turnTo(disk vfs.FS) {
+	if s.values != nil {
+		_ = s.values.Close() // what the old disk says no longer matters
+	}
+	s.fs = disk
 	s.values = valuefile.NewSet(func(num kv.FileNum) (*valuefile.Reader, error) {
 		f, err := s.fs.Open(s.valuesName(num))
 		if err != nil {
@@ -45,9 +57,6 @@ func newShelf(t require.TestingT) *shelf {
 		}
 		return r, nil
 	})
-	s.rule.FileBytes = 300
-	s.rule.Read = func(p kv.ValuePointer) ([]byte, error) { return s.values.Read(p, nil) }
-	return s
 }
 
 func (s *shelf) name(num kv.FileNum) string { return "/" + manifest.TableName(num) }
@@ -415,6 +424,7 @@ func TestThrottleHearsOfEveryByteAndCanStop(t *testing.T) {
 // the fault the merge works.
 func TestEveryFaultLeavesInputsAloneAndNoOutput(t *testing.T) {
 	build := func(s *shelf) Choice {
+		s.rule.Threshold = 1
 		var newer, older []kv.Entry
 		for i := range 24 {
 			older = append(older, put(fmt.Sprintf("%03d", i), 1))
@@ -422,7 +432,14 @@ func TestEveryFaultLeavesInputsAloneAndNoOutput(t *testing.T) {
 				newer = append(newer, del(fmt.Sprintf("%03d", i), 2))
 			}
 		}
-		return Choice{Kind: manifest.CompactBase, Deltas: []manifest.Run{s.put(5, newer...)}, Base: s.put(12, older...)}
+		base, err := Run(t.Context(), s.job(Choice{Kind: manifest.CompactBase, Base: s.put(12, older...)}, Rule{}))
+		require.NoError(t, err)
+		c := Choice{Kind: manifest.CompactBase, Deltas: []manifest.Run{s.put(5, newer...)}, Base: base.Tables}
+		for _, m := range base.Values[1:] { // of the first one nothing is read
+			c.Rewrite = append(c.Rewrite, m.Num)
+		}
+		require.NotEmpty(t, c.Rewrite)
+		return c
 	}
 	for _, fault := range []faultfs.Fault{
 		{Err: syscall.EIO}, {Err: syscall.ENOSPC, Short: 7}, {Err: syscall.EIO, DropDirty: true},
@@ -436,7 +453,7 @@ func TestEveryFaultLeavesInputsAloneAndNoOutput(t *testing.T) {
 				inputs, err := mem.List("/")
 				require.NoError(t, err)
 				faulty := faultfs.Wrap(mem, faultfs.At(i, sticky, fault))
-				s.fs = faulty
+				s.turnTo(faulty)
 				got, err := Run(t.Context(), s.job(c, Rule{}))
 				if !faulty.Fired() {
 					require.NoError(t, err)
@@ -445,6 +462,7 @@ func TestEveryFaultLeavesInputsAloneAndNoOutput(t *testing.T) {
 				}
 				if err == nil { // a read that failed once was tried again
 					require.False(t, sticky, "operation %d", i)
+					s.turnTo(mem)
 					require.Len(t, s.entries(got.Tables), 16)
 					continue
 				}
@@ -462,9 +480,9 @@ func TestEveryFaultLeavesInputsAloneAndNoOutput(t *testing.T) {
 				} else {
 					require.Equal(t, inputs, left, "operation %d", i)
 				}
-				s.fs = before
+				s.turnTo(before)
 				want := s.entries(c.Base)
-				s.fs = mem
+				s.turnTo(mem)
 				require.Equal(t, want, s.entries(c.Base))
 				got, err = Run(t.Context(), s.job(c, Rule{}))
 				require.NoError(t, err)
@@ -493,6 +511,42 @@ func TestDamagedInputIsNotCopied(t *testing.T) {
 		require.ErrorContains(t, err, path.Base(s.name(run[1].Num)))
 	}
 	s.requireNoneOpen()
+}
+
+// A value that changed on disk ends a merge that writes it anew; one that does not
+// never reads it.
+func TestDamagedValueIsNotCopied(t *testing.T) {
+	s := newShelf(t)
+	s.rule.Threshold, s.rule.FileBytes = 1, 1<<20
+	var entries []kv.Entry
+	for i := range 12 {
+		entries = append(entries, put(fmt.Sprintf("%03d", i), 1))
+	}
+	first, err := Run(t.Context(), s.job(Choice{Kind: manifest.CompactBase, Base: s.put(12, entries...)}, Rule{}))
+	require.NoError(t, err)
+	require.Len(t, first.Values, 1)
+	require.EqualValues(t, 12, first.Values[0].Values)
+	file := first.Values[0].Num
+	mem := s.fs
+	for offset := int64(0); offset < 200; offset++ {
+		require.NoError(t, s.values.Drop(file))
+		s.fs = faultfs.Wrap(mem, faultfs.FlipBit(offset, uint(offset%8), faultfs.OnName(path.Base(s.valuesName(file)))))
+		c := Choice{Kind: manifest.CompactBase, Base: first.Tables}
+		moved, err := Run(t.Context(), s.job(c, Rule{}))
+		require.NoError(t, err)
+		require.Zero(t, moved.Moved)
+		require.Empty(t, moved.Values)
+		c.Rewrite = []kv.FileNum{file}
+		got, err := Run(t.Context(), s.job(c, Rule{}))
+		if err == nil { // the length before a value is for those who walk through the file
+			s.fs = mem
+			require.Equal(t, entries, s.entries(got.Tables))
+			continue
+		}
+		require.ErrorIs(t, err, kv.ErrCorrupt, "offset %d", offset)
+		require.ErrorContains(t, err, path.Base(s.valuesName(file)))
+	}
+	require.NoError(t, s.values.Close())
 }
 
 // An output that reads back differently is not used.

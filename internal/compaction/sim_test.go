@@ -31,6 +31,7 @@ var simPolicy = Policy{DrainBytes: 4 * simTableEntries * simEntryBytes}
 type simEntry struct {
 	key    uint32
 	delete bool
+	file   kv.FileNum // where the value is; 0: beside the key
 }
 
 // simulation is a partition without files: flushes and merges are done on sets
@@ -43,6 +44,10 @@ type simulation struct {
 	next    kv.FileNum
 	seq     kv.SeqNum
 	newest  map[uint32]bool // is the key there?
+
+	valueBytes   uint64 // of each value, in value files; 0: beside its key
+	valuesMoved  uint64 // values written anew
+	largestMoved uint64 // bytes of them in one step
 
 	flushed, written uint64 // entries: by flushes; by flushes and merges
 	largestStep      uint64 // bytes read by one CompactBase
@@ -75,12 +80,56 @@ func (s *simulation) cut(entries []simEntry, first, last kv.SeqNum) manifest.Run
 				meta.Deletes++
 			}
 		}
+		meta.Values = s.needs(part)
 		s.tables[s.next] = part
 		s.next++
 		run = append(run, meta)
 	}
 	s.written += uint64(len(entries))
 	return run
+}
+
+// needs returns what entries need of value files.
+func (s *simulation) needs(entries []simEntry) (refs []kv.ValueRef) {
+	count := map[kv.FileNum]uint64{}
+	for _, e := range entries {
+		if e.file != 0 {
+			count[e.file]++
+		}
+	}
+	for _, file := range slices.Sorted(maps.Keys(count)) {
+		refs = append(refs, kv.ValueRef{File: file, Values: count[file], Bytes: count[file] * s.valueBytes})
+	}
+	return refs
+}
+
+// separate puts values that are beside their keys, and those of some files, into new
+// value files.
+func (s *simulation) separate(entries []simEntry, rewrite []kv.FileNum) (files []kv.ValueFileMeta) {
+	moved := uint64(0)
+	for i := range entries {
+		e := &entries[i]
+		if e.delete || s.valueBytes == 0 || e.file != 0 && !slices.Contains(rewrite, e.file) {
+			continue
+		}
+		if e.file != 0 {
+			moved++
+		}
+		n := len(files) - 1
+		if n < 0 || files[n].Values == simFlushEntries {
+			files = append(files, kv.ValueFileMeta{Num: s.next})
+			s.next++
+			n++
+		}
+		m := &files[n]
+		m.Values++
+		m.Bytes += s.valueBytes
+		m.Size = m.Bytes + 8*m.Values + 56
+		e.file = m.Num
+	}
+	s.valuesMoved += moved
+	s.largestMoved = max(s.largestMoved, moved*s.valueBytes)
+	return files
 }
 
 // flush adds a delta of the given writes; later ones win.
@@ -97,7 +146,8 @@ func (s *simulation) flushEntries(entries []simEntry) {
 	first := s.seq + 1
 	s.seq += kv.SeqNum(len(entries))
 	s.flushed += uint64(len(entries))
-	s.apply(manifest.Edit{Kind: manifest.Flush, Added: s.cut(entries, first, s.seq), FlushedSeq: s.seq})
+	values := s.separate(entries, nil)
+	s.apply(manifest.Edit{Kind: manifest.Flush, Added: s.cut(entries, first, s.seq), Values: values, FlushedSeq: s.seq})
 	s.mostDeltas = max(s.mostDeltas, len(s.version.Deltas))
 }
 
@@ -121,7 +171,8 @@ func (s *simulation) do(c Choice) {
 	if c.Kind == manifest.CompactBase {
 		merged = slices.DeleteFunc(merged, func(e simEntry) bool { return e.delete })
 	}
-	s.apply(c.Edit(&Result{Tables: s.cut(merged, first, last)}))
+	values := s.separate(merged, c.Rewrite)
+	s.apply(c.Edit(&Result{Tables: s.cut(merged, first, last), Values: values}))
 	for _, num := range c.Tables() {
 		delete(s.tables, num)
 	}
@@ -194,7 +245,7 @@ func (s *simulation) requireContents() {
 func (s *simulation) writes(n int, keySpace uint32, deletes float64) []simEntry {
 	writes := make([]simEntry, n)
 	for i := range writes {
-		writes[i] = simEntry{s.rng.Uint32N(keySpace), s.rng.Float64() < deletes}
+		writes[i] = simEntry{key: s.rng.Uint32N(keySpace), delete: s.rng.Float64() < deletes}
 	}
 	return writes
 }
@@ -211,7 +262,7 @@ func TestBytesWrittenPerBytePut(t *testing.T) {
 			for from := uint32(0); from < keySpace; from += simFlushEntries { // fill
 				var entries []simEntry
 				for i := range uint32(simFlushEntries) {
-					entries = append(entries, simEntry{from + i, false})
+					entries = append(entries, simEntry{key: from + i, delete: false})
 					s.newest[from+i] = true
 				}
 				s.flushEntries(entries)
@@ -305,7 +356,7 @@ func TestDeletingEverythingGivesTheSpaceBack(t *testing.T) {
 	for part := range slices.Chunk(order, simFlushEntries) {
 		var deletes []simEntry
 		for _, key := range part {
-			deletes = append(deletes, simEntry{uint32(key), true})
+			deletes = append(deletes, simEntry{key: uint32(key), delete: true})
 		}
 		s.flush(deletes)
 		s.settle(simPolicy)
