@@ -5,11 +5,13 @@ import (
 	"errors"
 	"io/fs"
 	"path"
+	"slices"
 
 	"github.com/kvd-db/kvd/internal/descriptor"
 	"github.com/kvd-db/kvd/internal/kv"
 	"github.com/kvd-db/kvd/internal/manifest"
 	"github.com/kvd-db/kvd/internal/sstable"
+	"github.com/kvd-db/kvd/internal/valuefile"
 )
 
 // partition checks CURRENT, the manifest that it names, and the tables that that
@@ -30,12 +32,16 @@ func (c *checker) partition(id int) error {
 	}
 	c.flushedUpTo = max(c.flushedUpTo, version.FlushedSeq)
 	c.report.LastSeq = max(c.report.LastSeq, version.MaxSeq)
+	values := c.openValues(dir, uint32(id))
 	for _, run := range version.Deltas {
-		if err := c.run(dir, uint32(id), run, KindDelta); err != nil {
-			return err
+		if err := c.run(dir, uint32(id), run, KindDelta, values); err != nil {
+			return errors.Join(err, values.Close())
 		}
 	}
-	if err := c.run(dir, uint32(id), version.Base, KindBase); err != nil {
+	if err := errors.Join(c.run(dir, uint32(id), version.Base, KindBase, values), values.Close()); err != nil {
+		return err
+	}
+	if err := c.valueFiles(dir, uint32(id), version); err != nil {
 		return err
 	}
 	c.noteUnused(dir)
@@ -69,20 +75,21 @@ func (c *checker) manifest(name string, partition uint32, num kv.FileNum) (*mani
 	return v, err
 }
 
-func (c *checker) run(dir string, partition uint32, run manifest.Run, kind Kind) error {
+func (c *checker) run(dir string, partition uint32, run manifest.Run, kind Kind, values *valuefile.Set) error {
 	for i := range run {
 		f := c.file(path.Join(dir, manifest.TableName(run[i].Num)), kind)
 		c.report.Tables++
 		c.report.Entries += run[i].Entries
-		if err := c.found(f, c.table(f, partition, &run[i])); err != nil {
+		if err := c.found(f, c.table(f, partition, &run[i], values)); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// table reads a whole table and compares it with what the manifest says of it.
-func (c *checker) table(entry *File, partition uint32, want *kv.TableMeta) (err error) {
+// table reads a whole table and compares it with what the manifest says of it, and
+// reads each value that it points to.
+func (c *checker) table(entry *File, partition uint32, want *kv.TableMeta, values *valuefile.Set) (err error) {
 	name := path.Join(c.dir, entry.Path)
 	left := entry.Bytes
 	defer func() { c.advance(left) }()
@@ -105,13 +112,16 @@ func (c *checker) table(entry *File, partition uint32, want *kv.TableMeta) (err 
 	if got := r.Meta(); !sameTable(&got, want) {
 		err = errors.Join(err, kv.Corruptf(name, -1, "holds %s, the manifest says %s", describeTable(&got), describeTable(want)))
 	}
+	if err == nil && len(want.Values) > 0 {
+		err = c.pointers(r, values)
+	}
 	return err
 }
 
 func sameTable(a, b *kv.TableMeta) bool {
 	return a.Num == b.Num && a.Size == b.Size && a.Entries == b.Entries && a.Deletes == b.Deletes &&
 		a.MinSeq == b.MinSeq && a.MaxSeq == b.MaxSeq &&
-		bytes.Equal(a.Smallest, b.Smallest) && bytes.Equal(a.Largest, b.Largest)
+		bytes.Equal(a.Smallest, b.Smallest) && bytes.Equal(a.Largest, b.Largest) && slices.Equal(a.Values, b.Values)
 }
 
 // noteUnused says of each file that the manifest does not name what the next
@@ -122,7 +132,7 @@ func (c *checker) noteUnused(dir string) {
 			continue
 		}
 		switch kind, _ := manifest.ParseName(path.Base(name)); kind {
-		case manifest.FileTable, manifest.FileManifest, manifest.FileTemp:
+		case manifest.FileTable, manifest.FileValues, manifest.FileManifest, manifest.FileTemp:
 			f.Note = "not in use; the next open removes it or sets it aside"
 		case manifest.FileUnknown:
 			f.Note = "not ours; the next open moves it to lost+found"

@@ -251,16 +251,17 @@ func TestATableMustHoldWhatTheManifestSays(t *testing.T) {
 	holds := kv.TableMeta{
 		Num: 13, Size: 379, Entries: 5, Deletes: 1, Smallest: []byte("a\x00"), Largest: []byte("ä\xff"), MinSeq: 2, MaxSeq: 9,
 	}
-	require.NoError(t, c.table(file, 3, &holds))
+	require.NoError(t, c.table(file, 3, &holds, nil))
 	for name, change := range map[string]func(*kv.TableMeta){
 		"size": func(m *kv.TableMeta) { m.Size++ }, "entries": func(m *kv.TableMeta) { m.Entries++ },
 		"deletes": func(m *kv.TableMeta) { m.Deletes++ }, "first number": func(m *kv.TableMeta) { m.MinSeq-- },
 		"last number": func(m *kv.TableMeta) { m.MaxSeq++ }, "first key": func(m *kv.TableMeta) { m.Smallest = []byte("a") },
 		"last key": func(m *kv.TableMeta) { m.Largest = []byte("z") },
+		"values":   func(m *kv.TableMeta) { m.Values = []kv.ValueRef{{File: 1, Values: 1, Bytes: 1}} },
 	} {
 		says := holds
 		change(&says)
-		err := c.table(file, 3, &says)
+		err := c.table(file, 3, &says, nil)
 		require.ErrorIs(t, err, kv.ErrCorrupt, name)
 		require.ErrorContains(t, err, "the manifest says", name)
 	}

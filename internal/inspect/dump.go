@@ -63,8 +63,10 @@ func (d *dumper) dump() error {
 		return d.manifest()
 	case manifest.FileTable:
 		return d.table(num)
+	case manifest.FileValues:
+		return d.values(num)
 	}
-	return fmt.Errorf("%w: %s has no name that kvd gives to a file; want STORE, CLOCK, CURRENT, MANIFEST-n, n.sst or n.wal",
+	return fmt.Errorf("%w: %s has no name that kvd gives to a file; want STORE, CLOCK, CURRENT, MANIFEST-n, n.sst, n.val or n.wal",
 		kv.ErrInvalidArgument, d.name)
 }
 
@@ -123,6 +125,11 @@ func (d *dumper) manifest() error {
 		d.run(fmt.Sprintf("delta %d", i), run)
 	}
 	d.run("base", v.Base)
+	needed := v.NeededValues()
+	for i := range v.Values {
+		m := &v.Values[i]
+		d.printf("  %s  %s, needed %d of %d bytes\n", manifest.ValuesName(m.Num), describeValues(m), needed[m.Num].Values, needed[m.Num].Bytes)
+	}
 	return nil
 }
 
@@ -139,8 +146,12 @@ func (d *dumper) run(name string, run manifest.Run) {
 
 // describeTable says in a line what a table holds.
 func describeTable(t *kv.TableMeta) string {
-	return fmt.Sprintf("%d bytes, %d entries, %d of them deletes, numbers %d to %d, keys %s to %s",
+	s := fmt.Sprintf("%d bytes, %d entries, %d of them deletes, numbers %d to %d, keys %s to %s",
 		t.Size, t.Entries, t.Deletes, t.MinSeq, t.MaxSeq, quote(t.Smallest), quote(t.Largest))
+	for _, ref := range t.Values {
+		s += fmt.Sprintf(", %d values of %d bytes in %06d", ref.Values, ref.Bytes, ref.File)
+	}
+	return s
 }
 
 // entry prints one version of a key, or one operation of the log.

@@ -32,6 +32,10 @@ func (d *dumper) table(num kv.FileNum) (err error) {
 	it := r.NewIterator(sstable.IterOptions{})
 	for more := it.First(); more; more = it.Next() {
 		e := it.Entry()
+		if p, ok := kv.ParseValuePointer(e.Value); e.Apart && ok {
+			d.apart(e, p)
+			continue
+		}
 		d.entry(e.Seq, e.Kind, e.Key, e.Value, e.Expiry)
 	}
 	return it.Close()

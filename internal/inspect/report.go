@@ -19,6 +19,7 @@ const (
 	KindMarker   Kind = "marker"   // CURRENT
 	KindDelta    Kind = "delta"    // a table of a delta
 	KindBase     Kind = "base"     // a table of the base
+	KindValues   Kind = "values"   // a value file
 	KindLock     Kind = "lock"     // LOCK
 	KindOther    Kind = "other"    // nothing that the store needs
 )
@@ -43,9 +44,13 @@ type Report struct {
 	Partitions int    `json:"partitions"`
 	Files      []File `json:"files"`
 
-	Tables  int    `json:"tables"`
-	Entries uint64 `json:"entries"` // versions of keys in the tables, tombstones included
-	Records uint64 `json:"records"` // in the commit log
+	Tables int `json:"tables"`
+	// ValueFiles is the count of value files, Garbage the bytes of values in them that
+	// nothing needs any more.
+	ValueFiles int    `json:"value_files,omitempty"`
+	Garbage    uint64 `json:"garbage,omitempty"`
+	Entries    uint64 `json:"entries"` // versions of keys in the tables, tombstones included
+	Records    uint64 `json:"records"` // in the commit log
 	// LastSeq is the last number that the log or a table holds.
 	LastSeq kv.SeqNum `json:"last_sequence_number"`
 	Bytes   int64     `json:"bytes"`

@@ -1,0 +1,95 @@
+package inspect
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+
+	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/manifest"
+	"github.com/kvd-db/kvd/internal/sstable"
+	"github.com/kvd-db/kvd/internal/valuefile"
+)
+
+// openValues returns the value files of a partition, to be opened as they are needed.
+func (c *checker) openValues(dir string, partition uint32) *valuefile.Set {
+	return valuefile.NewSet(func(num kv.FileNum) (*valuefile.Reader, error) {
+		return openValues(c.fsys, path.Join(c.dir, dir, manifest.ValuesName(num)), kv.FileID{Partition: partition, Num: num})
+	})
+}
+
+// pointers reads every value that a table points to. One that lies in a whole record
+// of another value would be found in no other way.
+func (c *checker) pointers(r *sstable.Reader, values *valuefile.Set) error {
+	const batch = 256
+	var fetches []valuefile.Fetch
+	var errs []error
+	read := func() {
+		values.ReadBatch(fetches)
+		for i := range fetches {
+			// What is damaged in a value file is in the entry of that one.
+			if err := fetches[i].Err; err != nil && !errors.Is(err, kv.ErrCorrupt) && !errors.Is(err, fs.ErrNotExist) {
+				errs = append(errs, err)
+			} else if err != nil && len(errs) < maxPointerErrors {
+				errs = append(errs, fmt.Errorf("its value at offset %d of value file %06d: %w", fetches[i].Pointer.Offset, fetches[i].Pointer.File, err))
+			}
+		}
+		fetches = fetches[:0]
+	}
+	it := r.NewIterator(sstable.IterOptions{})
+	for more := it.First(); more && c.ctx.Err() == nil; more = it.Next() {
+		if e := it.Entry(); e.Apart {
+			p, _ := kv.ParseValuePointer(e.Value) // the iterator has looked at it
+			fetches = append(fetches, valuefile.Fetch{Pointer: p})
+		}
+		if len(fetches) == batch {
+			read()
+		}
+	}
+	if len(fetches) > 0 {
+		read()
+	}
+	return errors.Join(append(errs, it.Close())...)
+}
+
+// maxPointerErrors bounds what is reported of one table.
+const maxPointerErrors = 16
+
+// valueFiles reads all value files that a version names, their garbage included.
+func (c *checker) valueFiles(dir string, partition uint32, v *manifest.Version) error {
+	needed := v.NeededValues()
+	for i := range v.Values {
+		m := &v.Values[i]
+		f := c.file(path.Join(dir, manifest.ValuesName(m.Num)), KindValues)
+		c.report.ValueFiles++
+		c.report.Garbage += m.Bytes - needed[m.Num].Bytes
+		if err := c.found(f, c.valueFile(f, partition, m)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// valueFile reads a whole value file and compares it with what the manifest says.
+func (c *checker) valueFile(entry *File, partition uint32, want *kv.ValueFileMeta) (err error) {
+	name := path.Join(c.dir, entry.Path)
+	left := entry.Bytes
+	defer func() { c.advance(left) }()
+	r, err := openValues(c.fsys, name, kv.FileID{Partition: partition, Num: want.Num})
+	if errors.Is(err, fs.ErrNotExist) {
+		return kv.Corruptf(name, -1, "value file is missing; the manifest names it")
+	}
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, r.Close()) }()
+	err = r.Verify(c.ctx, func(bytes int64) {
+		c.advance(bytes)
+		left -= bytes
+	})
+	if got := r.Meta(); got != *want {
+		err = errors.Join(err, kv.Corruptf(name, -1, "holds %s, the manifest says %s", describeValues(&got), describeValues(want)))
+	}
+	return err
+}

@@ -1,0 +1,59 @@
+package inspect
+
+import (
+	"errors"
+	"fmt"
+	"path"
+
+	"github.com/kvd-db/kvd/internal/descriptor"
+	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/valuefile"
+	"github.com/kvd-db/kvd/internal/vfs"
+)
+
+func openValues(fsys vfs.FS, name string, id kv.FileID) (*valuefile.Reader, error) {
+	f, err := fsys.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	r, err := valuefile.Open(f, id)
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return r, nil
+}
+
+// values prints every value of a value file, in the order of the file, garbage among
+// them: which key a value belongs to the tables know.
+func (d *dumper) values(num kv.FileNum) (err error) {
+	partition, ok := descriptor.ParsePartition(path.Base(path.Dir(d.name)))
+	if !ok {
+		return fmt.Errorf("%w: a value file is read where it lies, in the directory of its partition (p-0003/%s): "+
+			"its checksums cover the partition", kv.ErrInvalidArgument, path.Base(d.name))
+	}
+	r, err := openValues(d.fsys, d.name, kv.FileID{Partition: uint32(partition), Num: num})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, r.Close()) }()
+	meta := r.Meta()
+	d.printf("value file %d of partition %d\n  %s\n", num, partition, describeValues(&meta))
+	return r.Walk(func(p kv.ValuePointer, value []byte) error {
+		d.printf("%d %s\n", p.Offset, d.value(value))
+		return nil
+	})
+}
+
+// apart prints a version of a key whose value is in a value file.
+func (d *dumper) apart(e *kv.Entry, p kv.ValuePointer) {
+	d.printf("%d %s %s at offset %d of value file %d, %d bytes", e.Seq, e.Kind, quote(e.Key), p.Offset, p.File, p.Length)
+	if e.Expiry != 0 {
+		d.printf(" until %d ms", e.Expiry)
+	}
+	d.printf("\n")
+}
+
+// describeValues says in a line what a value file holds.
+func describeValues(m *kv.ValueFileMeta) string {
+	return fmt.Sprintf("%d bytes, %d values of %d bytes", m.Size, m.Values, m.Bytes)
+}
