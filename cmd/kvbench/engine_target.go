@@ -27,13 +27,14 @@ func openEngine(o *targetOptions) (workload.Target, targetInfo, error) {
 		debug.SetMemoryLimit(max(int64(o.memory), leastMemoryLimit))
 	}
 	e, err := engine.Open(o.data, engine.Options{
-		Partitions:    o.partitions,
-		Durability:    o.level,
-		MemtableBytes: memtables,
-		CacheBytes:    cache,
-		FlushKeys:     o.flushKeys,
-		Writes:        policy,
-		Reads:         policy,
+		Partitions:     o.partitions,
+		Durability:     o.level,
+		MemtableBytes:  memtables,
+		CacheBytes:     cache,
+		FlushKeys:      o.flushKeys,
+		ValueThreshold: o.valueThreshold,
+		Writes:         policy,
+		Reads:          policy,
 	})
 	if err != nil {
 		return nil, targetInfo{}, err
@@ -43,6 +44,7 @@ func openEngine(o *targetOptions) (workload.Target, targetInfo, error) {
 		Durability:  o.level.String(),
 		Partitions:  e.Descriptor().Partitions,
 		FlushKeys:   o.flushKeys,
+		Threshold:   o.valueThreshold,
 		MemoryBytes: int64(o.memory),
 		BatchOps:    o.batchOps,
 		Linger:      o.linger,
@@ -83,6 +85,9 @@ func (t *engineTarget) activity() *activity {
 		userBytes += p.UserBytes
 		a.FlushedBytes += p.FlushedBytes
 		a.CompactedBytes += p.CompactedBytes
+		a.MovedBytes += p.MovedBytes
+		a.ValueFileBytes += p.ValueBytes
+		a.GarbageBytes += p.Garbage
 	}
 	a.OpsPerWriteBatch = quotient(batchOps, batches)
 	a.OpsPerReadBatch = quotient(reads, readBatches)

@@ -14,6 +14,7 @@ type targetInfo struct {
 	Durability  string        `json:"durability"`
 	Partitions  int           `json:"partitions,omitempty"`
 	FlushKeys   int           `json:"flushKeys,omitempty"`
+	Threshold   int           `json:"valueThreshold,omitempty"`
 	MemoryBytes int64         `json:"memoryBytes,omitempty"` // 0: the engine's defaults
 	BatchOps    int           `json:"batchOps,omitempty"`    // 0: the engine's default
 	Linger      time.Duration `json:"lingerNanos,omitempty"`
@@ -31,7 +32,10 @@ type activity struct {
 	LogBytes            uint64  `json:"logBytes"`
 	FlushedBytes        uint64  `json:"flushedBytes"`
 	CompactedBytes      uint64  `json:"compactedBytes"`
-	WrittenPerUserBytes float64 `json:"writtenPerUserBytes"` // log, flushes and compactions
+	MovedBytes          uint64  `json:"movedBytes,omitempty"` // of these, values that were kept apart
+	ValueFileBytes      uint64  `json:"valueFileBytes,omitempty"`
+	GarbageBytes        uint64  `json:"garbageBytes,omitempty"` // in them
+	WrittenPerUserBytes float64 `json:"writtenPerUserBytes"`    // log, flushes and compactions
 }
 
 func (i *targetInfo) String() string {

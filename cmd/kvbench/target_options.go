@@ -24,10 +24,12 @@ type targetOptions struct {
 	batchOps   int
 	linger     time.Duration
 
+	valueThreshold int
+
 	level kv.Durability // durability, parsed
 }
 
-var embeddedFlags = []string{"partitions", "flush-keys", "memory", "batch-ops", "linger"}
+var embeddedFlags = []string{"partitions", "flush-keys", "value-threshold", "memory", "batch-ops", "linger"}
 
 func (o *targetOptions) register(c *cobra.Command) {
 	f := c.Flags()
@@ -39,6 +41,7 @@ func (o *targetOptions) register(c *cobra.Command) {
 
 	f.IntVar(&o.partitions, "partitions", 4, "embedded: partitions of a new store")
 	f.IntVar(&o.flushKeys, "flush-keys", 0, "embedded: flush a memtable at this many keys; 0 is by memory alone")
+	f.IntVar(&o.valueThreshold, "value-threshold", 0, "embedded: keep values of at least this many bytes apart from their keys; 0 is the engine's default")
 	f.Var(&o.memory, "memory", "embedded: what the process may take, such as 1GiB: memtables and block cache get a quarter each; 0 is the engine's defaults")
 	f.IntVar(&o.batchOps, "batch-ops", 0, "embedded: most keys of a micro-batch; 0 is the engine's default")
 	f.DurationVar(&o.linger, "linger", 0, "embedded: how long a micro-batch waits for more keys")
@@ -72,8 +75,8 @@ func (o *targetOptions) checkEmbedded() error {
 	switch {
 	case o.partitions < 1:
 		return fmt.Errorf("--partitions %d: want at least 1", o.partitions)
-	case o.flushKeys < 0 || o.batchOps < 0 || o.linger < 0:
-		return errors.New("--flush-keys, --batch-ops and --linger: want 0 or more")
+	case o.flushKeys < 0 || o.batchOps < 0 || o.linger < 0 || o.valueThreshold < 0:
+		return errors.New("--flush-keys, --value-threshold, --batch-ops and --linger: want 0 or more")
 	}
 	return nil
 }
