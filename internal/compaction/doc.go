@@ -57,6 +57,29 @@
 // Entries that expired are worth nothing to Pick, for nobody counts them: they go
 // when other writes bring a merge to where they are.
 //
+// # Values that are apart
+//
+// A merge, a flush included, puts values of at least ValueRule.Threshold bytes into
+// value files, in the order of keys, and into tables pointers to them. A later merge
+// passes pointers on and reads no value. Tables weigh in all rules above with the
+// values that they point to, for that is what dropping an entry frees.
+//
+// What no table points to is garbage; the Version knows it to the byte. Once it is more
+// than Policy.MaxGarbage percent of what lies in value files, Pick chooses tables that
+// point into the files with the largest share of it, some neighbours of the base or one
+// delta, only to write them and those values anew. From four fifths of that on a merge
+// that is due anyway does so on its way, which is the rule under load: keys are drained
+// into all of the base, and the extra merges would write them once more. Each file has
+// gone when the last table that pointed into it was written anew.
+//
+// At rest garbage is therefore at most MaxGarbage percent; with the default value files
+// hold twice what tables point to, which is at most half as much again as what is live:
+// 3 bytes for each live one. What that costs is the bytes written anew, u/(1-u) per byte
+// put for files emptied at a needed share of u, where u is well below the mean share
+// (Rosenblum and Ousterhout, "The Design and Implementation of a Log-Structured File
+// System", TOCS 1992, section 3.4). TestValueFilesStayBounded measures 0.17 for uniform
+// overwrites, 0 for keys overwritten in order, and 0.46 with a bound of 30 percent.
+//
 // # What may be dropped
 //
 // See [Snapshots] and [Rule]: an older version of a key if no snapshot lies

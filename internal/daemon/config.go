@@ -26,6 +26,7 @@ type Config struct {
 	BatchOps   int           // 0: batcher.DefaultMaxOps
 	Linger     time.Duration
 	FlushKeys  int
+	Threshold  int // values of at least so many bytes are kept apart; 0: none is
 	Grace      time.Duration
 	LowDisk    int64
 	MaxSync    time.Duration
@@ -51,6 +52,7 @@ func DefaultConfig() Config {
 		Data: "./kvd-data", Listen: "127.0.0.1:7070", Admin: "127.0.0.1:7071",
 		Grace: 10 * time.Second, LowDisk: 64 << 20, MaxSync: 20 * time.Second,
 		LogLevel: "info", LogFormat: "console", FS: vfs.OS,
+		Threshold: engine.DefaultValueThreshold,
 	}
 }
 
@@ -68,6 +70,8 @@ func (c *Config) Settings() []*Setting {
 		{Name: "batch-ops", value: intValue{&c.BatchOps}, Help: fmt.Sprintf("most operations in a micro-batch; 0 takes %d", batcher.DefaultMaxOps)},
 		{Name: "linger", value: durationValue{&c.Linger}, Help: "how long a micro-batch that is not full waits for more; 0 never waits"},
 		{Name: "flush-keys", value: intValue{&c.FlushKeys}, Help: "flush a memtable at this many entries; 0 goes by memory alone"},
+		{Name: "value-threshold", value: intValue{&c.Threshold},
+			Help: "keep values of at least this many bytes apart from their keys, so that compactions rarely write them again; 0 keeps none apart"},
 		{Name: "grace", value: durationValue{&c.Grace}, Help: "how long calls in flight may take to finish when the service ends"},
 		{Name: "low-disk", value: bytesValue{&c.LowDisk}, Help: "take no writes while less than this is free on the disk"},
 		{Name: "max-sync-time", value: durationValue{&c.MaxSync}, Help: "end the process when a sync of the log takes longer; at least 1s"},

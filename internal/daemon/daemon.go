@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"net"
 	"net/http"
 	"runtime/debug"
@@ -146,10 +147,14 @@ func (s *service) open() error {
 	c := &s.config
 	policy := batcher.Policy{MaxOps: c.BatchOps, Linger: c.Linger}
 	memtables, cache := engine.Shares(c.Memory)
+	threshold := c.Threshold
+	if threshold == 0 {
+		threshold = math.MaxInt // no value is as long
+	}
 	e, err := engine.Open(c.Data, engine.Options{
 		FS: c.FS, Partitions: c.Partitions, Durability: c.Durability,
 		MemtableBytes: memtables, CacheBytes: cache,
-		Writes: policy, Reads: policy, FlushKeys: c.FlushKeys, SegmentBytes: c.segmentBytes,
+		Writes: policy, Reads: policy, FlushKeys: c.FlushKeys, ValueThreshold: threshold, SegmentBytes: c.segmentBytes,
 		LowDiskBytes: uint64(c.LowDisk), Events: s.journal.listener(),
 	})
 	if err != nil {

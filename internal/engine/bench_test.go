@@ -125,3 +125,54 @@ func BenchmarkScan(b *testing.B) {
 		}
 	}
 }
+
+// BenchmarkValuesApart compares values that are apart with values beside their keys:
+// random reads one by one and in batches of 16, and a walk over all, of 100,000 keys
+// in the base, with a block cache that holds a tenth of them.
+func BenchmarkValuesApart(b *testing.B) {
+	const keys = 100_000
+	for _, size := range []int{256, 1024, 4096} {
+		for _, threshold := range []int{1, 1 << 30} {
+			e, err := Open(b.TempDir(), Options{
+				Partitions: 1, MemtableBytes: 64 << 20, CacheBytes: int64(keys * size / 10), ValueThreshold: threshold,
+			})
+			require.NoError(b, err)
+			value := make([]byte, size)
+			for i := range keys {
+				_, err := e.Put(b.Context(), fmt.Appendf(nil, "%016d", i*7919%keys), value, memory)
+				require.NoError(b, err)
+			}
+			require.NoError(b, e.CompactAll(b.Context()))
+			name := fmt.Sprintf("%d/apart=%t/", size, threshold == 1)
+			rng := rand.New(rand.NewPCG(1, 1))
+			for _, batch := range []int{1, 16} {
+				b.Run(fmt.Sprint(name, "get=", batch), func(b *testing.B) {
+					reads := make([]*kv.Lookup, batch)
+					for range b.N {
+						for i := range reads {
+							key := fmt.Appendf(nil, "%016d", rng.IntN(keys))
+							reads[i] = &kv.Lookup{Key: key}
+						}
+						require.NoError(b, e.Lookup(context.Background(), reads))
+						for _, r := range reads {
+							require.NoError(b, r.Err)
+							require.Len(b, r.Value, size)
+						}
+					}
+					b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*batch), "ns/key")
+				})
+			}
+			b.Run(name+"scan", func(b *testing.B) {
+				for n := 0; n < b.N; {
+					s, err := e.Scan(context.Background(), kv.Range{}, kv.ScanOptions{})
+					require.NoError(b, err)
+					for ; n < b.N && s.Next(); n++ {
+						require.Len(b, s.Item().Value, size)
+					}
+					require.NoError(b, s.Close())
+				}
+			})
+			require.NoError(b, e.Close())
+		}
+	}
+}

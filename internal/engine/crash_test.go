@@ -327,7 +327,7 @@ func crashOptions(fsys vfs.FS, seed uint64) Options {
 	o.SegmentBytes = 2 << 10
 	o.Workers = 2
 	o.Table.BlockBytes = 512
-	o.ValueThreshold = []int{20, 0, 1}[seed%3] // some values apart, none, all
+	o.ValueThreshold = []int{20, 1000, 1}[seed%3] // some values apart, none, all
 	o.Compaction.MaxGarbage = 20
 	return o
 }

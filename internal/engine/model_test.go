@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -199,7 +200,7 @@ func drawOptions(t *rapid.T) Options {
 		LowDiskBytes:   1,
 		MaxSnapshotAge: time.Hour, // no run takes as long
 		TableBytes:     rapid.SampledFrom([]int64{0, 1, 4 << 10}).Draw(t, "tables"),
-		ValueThreshold: rapid.SampledFrom([]int{0, 1, 2, 20, 1000}).Draw(t, "value threshold"),
+		ValueThreshold: rapid.SampledFrom([]int{0, 1, 2, 20, math.MaxInt}).Draw(t, "value threshold"),
 		Table: sstable.WriterOptions{
 			BlockBytes:       rapid.SampledFrom([]int{512, 4 << 10, 32 << 10}).Draw(t, "blocks"),
 			FilterBitsPerKey: rapid.SampledFrom([]int{1, 10}).Draw(t, "filters"),

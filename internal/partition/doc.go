@@ -61,4 +61,9 @@
 // a delta; there is one flush at a time, so deltas are installed in the order of
 // their writes and an older flush can never hide a newer one. Compaction merges
 // deltas into deltas and into the base. Both run on the engine's workers.
+//
+// Values of at least Options.ValueThreshold bytes go into value files at flush, in the
+// order of keys, and compaction leaves them there until too much of what lies in value
+// files is garbage (package compaction). A read follows the pointers at its end, for
+// the whole micro-batch together; a scan some at a time, ahead of itself.
 package partition
