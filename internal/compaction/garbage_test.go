@@ -36,7 +36,11 @@ func TestValueFilesStayBounded(t *testing.T) {
 			policy := simPolicy
 			policy.MaxGarbage = c.garbage
 			most := 0.0
-			for n := range 250 {
+			flushes := 250
+			if testing.Short() {
+				flushes = 100
+			}
+			for n := range flushes {
 				writes := make([]simEntry, simFlushEntries)
 				for i := range writes {
 					writes[i] = simEntry{key: c.key(s, n*simFlushEntries+i), delete: s.rng.IntN(20) == 0}
@@ -51,7 +55,7 @@ func TestValueFilesStayBounded(t *testing.T) {
 						live += s.valueBytes
 					}
 				}
-				if n > 100 {
+				if n > flushes/2 {
 					most = max(most, float64(all)/float64(live))
 				}
 			}

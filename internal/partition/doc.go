@@ -65,5 +65,5 @@
 // Values of at least Options.ValueThreshold bytes go into value files at flush, in the
 // order of keys, and compaction leaves them there until too much of what lies in value
 // files is garbage (package compaction). A read follows the pointers at its end, for
-// the whole micro-batch together; a scan some at a time, ahead of itself.
+// the whole micro-batch together, and so does a scan for each batch of its items.
 package partition
