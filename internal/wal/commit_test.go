@@ -479,3 +479,26 @@ func TestWhatIsLeftToAWriterIsWritten(t *testing.T) {
 		require.NoError(t, l.Close())
 	})
 }
+
+// What is written is synced from time to time though nobody asks.
+func TestMuchThatNobodyWaitsForIsSynced(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := testOptions(newDisk(t))
+		o.IdleMark, o.SegmentBytes = time.Hour, 4*maxUnsyncedBytes
+		l, _, _ := mustOpen(t, o)
+		payload := make([]byte, 1<<20)
+		for range maxUnsyncedBytes/len(payload) - 1 {
+			_, _, err := l.Append(payload, 1, buffered, &counter{})
+			require.NoError(t, err)
+			l.Flush()
+		}
+		synctest.Wait()
+		require.Less(t, l.Synced(), l.Written())
+		_, pos, err := l.Append(payload, 1, buffered, &counter{})
+		require.NoError(t, err)
+		l.Flush()
+		synctest.Wait()
+		require.Equal(t, pos, l.Synced())
+		require.NoError(t, l.Close())
+	})
+}

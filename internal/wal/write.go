@@ -14,6 +14,12 @@ const (
 	leadGroups = 8
 	leadAll    = 1 << 30
 
+	// maxUnsyncedBytes is how much is written before it is synced though nobody asks:
+	// a flush has the log synced first, and would wait for all of it. Measured with
+	// buffered puts of 1 KiB and 16 threads: the longest put took 38 to 41 ms instead
+	// of 68 to 90, at 0.92 to 1.17 times as many puts a second.
+	maxUnsyncedBytes = 8 << 20
+
 	// deferBytes is how much the queue holds back for a sync that is running, if
 	// nobody waits for the write itself: one larger frame then serves all of it.
 	deferBytes = 1 << 20
@@ -98,6 +104,9 @@ func (l *Log) writeNextLocked() bool {
 		l.mu.stats.Records += uint64(g.records)
 		l.mu.stats.Groups++
 		l.mu.stats.Bytes += uint64(len(g.buf))
+		if uint64(g.end)-l.synced.Load() >= maxUnsyncedBytes {
+			l.mu.mustSync = true
+		}
 		if l.syncNeededLocked() && !l.mu.syncing {
 			l.pokeSyncer()
 		}
