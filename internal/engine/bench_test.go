@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/kvd-db/kvd/internal/keyhash"
 	"github.com/kvd-db/kvd/internal/kv"
 	"github.com/kvd-db/kvd/internal/vfs"
 )
@@ -94,6 +95,62 @@ func BenchmarkGet(b *testing.B) {
 			})
 		}
 	}
+}
+
+// BenchmarkGetAll reads keys of a base that is all in the block cache and many times
+// larger than the caches of the processor, whose misses are what a read costs then.
+func BenchmarkGetAll(b *testing.B) {
+	const keys, load = 2_000_000, 1_000
+	ctx := context.Background()
+	e, err := Open(b.TempDir(), Options{FS: vfs.OS, Partitions: 4, MemtableBytes: 256 << 20, CacheBytes: 768 << 20})
+	require.NoError(b, err)
+	b.Cleanup(func() { require.NoError(b, e.Close()) })
+	value := make([]byte, 100)
+	for first := uint64(0); first < keys; first += load {
+		batch := make([]*kv.Write, load)
+		for i := range batch {
+			key := scatteredKey(nil, first+uint64(i))
+			op := kv.Op{Kind: kv.KindPut, Key: key, Value: value}
+			batch[i] = &kv.Write{Op: op, Durability: kv.DurabilityMemory, Hash: keyhash.Sum(key)}
+		}
+		require.NoError(b, e.Write(ctx, batch))
+	}
+	require.NoError(b, e.CompactAll(ctx))
+	for i := range uint64(keys) { // fills the cache
+		_, err := e.Get(ctx, scatteredKey(nil, i))
+		require.NoError(b, err)
+	}
+	for _, readers := range []int{1, 2, 4} {
+		b.Run(fmt.Sprintf("readers=%d", readers), func(b *testing.B) {
+			b.ReportAllocs()
+			spread(b, readers, func(rng *rand.Rand) error {
+				var key [16]byte
+				_, err := e.Get(ctx, scatteredKey(key[:0], rng.Uint64N(keys)))
+				return err
+			})
+		})
+	}
+	for _, readers := range []int{1, 2} {
+		b.Run(fmt.Sprintf("batch=16/readers=%d", readers), func(b *testing.B) {
+			b.ReportAllocs()
+			spread(b, readers, func(rng *rand.Rand) error {
+				var lookups [16]kv.Lookup
+				var reads [16]*kv.Lookup
+				for i := range reads {
+					lookups[i].Key = scatteredKey(nil, rng.Uint64N(keys))
+					reads[i] = &lookups[i]
+				}
+				return e.Lookup(ctx, reads[:])
+			})
+		})
+	}
+}
+
+// scatteredKey appends key i of 16 bytes, which lie in no order of i.
+func scatteredKey(dst []byte, i uint64) []byte {
+	x := i * 0x9e3779b97f4a7c15
+	x = (x ^ x>>29) * 0xbf58476d1ce4e5b9
+	return binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(dst, x), i)
 }
 
 func BenchmarkScan(b *testing.B) {
