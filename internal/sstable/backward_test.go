@@ -2,7 +2,6 @@ package sstable
 
 import (
 	"bytes"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"slices"
@@ -42,11 +41,11 @@ func TestSeekLTFindsTheLastEntryBefore(t *testing.T) {
 }
 
 // The versions of a key are met oldest first, and none of them is passed over
-// where they cross from one restart interval or block to the next.
+// where they cross from one block to the next.
 func TestBackwardWalkMeetsTheVersionsOfAKeyAcrossBoundaries(t *testing.T) {
 	var entries []kv.Entry
 	for _, key := range []string{"a", "b", "c"} {
-		for seq := kv.SeqNum(3*restartInterval + 5); seq > 0; seq-- {
+		for seq := kv.SeqNum(50); seq > 0; seq-- {
 			entries = append(entries, put(key, "0123456789", seq))
 		}
 	}
@@ -156,53 +155,4 @@ func TestBackwardWalkReportsAReadErrorAtTheRightPlace(t *testing.T) {
 	require.Equal(t, bad, it.(*Iterator).blockAt, "all blocks behind the bad one were served")
 	require.False(t, it.Prev(), "an error is not passed over")
 	require.ErrorIs(t, it.Close(), eio)
-}
-
-// Restart points that no writer makes could hide entries from a backward walk,
-// or make it meet them twice.
-func TestBackwardWalkRefusesRestartPointsThatDoNotFillTheBlock(t *testing.T) {
-	const entries = 3*restartInterval - 4
-	var builder blockBuilder
-	for _, e := range numbered(entries, 5) {
-		builder.add(&e)
-	}
-	good := bytes.Clone(builder.finish())
-	b, ok := parseBlock(good)
-	require.True(t, ok)
-	restarts := make([]uint32, b.restarts)
-	for i := range restarts {
-		restarts[i] = binary.LittleEndian.Uint32(good[b.limit+4*i:])
-	}
-	walk := func(restarts ...uint32) (met int, err error) {
-		contents := bytes.Clone(good[:b.limit])
-		for _, at := range append(restarts, uint32(len(restarts))) {
-			contents = binary.LittleEndian.AppendUint32(contents, at)
-		}
-		b, ok := parseBlock(contents)
-		require.True(t, ok)
-		it := Iterator{r: &Reader{file: &bytesFile{}, index: index{offsets: []uint64{0, uint64(len(contents))}, prefixes: []uint64{0}}}, block: b}
-		require.True(t, it.beginBack())
-		for ok := it.readInterval(b.restarts-1) && it.stepBack(); ok; ok = it.Prev() {
-			met++
-		}
-		require.False(t, it.Valid())
-		return met, it.Err()
-	}
-	met, err := walk(restarts...)
-	require.NoError(t, err)
-	require.Equal(t, entries, met)
-	for name, wrong := range map[string][]uint32{
-		"one is missing":          {restarts[0], restarts[2]},
-		"the first is missing":    restarts[1:],
-		"the last is missing":     restarts[:2],
-		"one comes twice":         {restarts[0], restarts[1], restarts[1], restarts[2]},
-		"they are out of order":   {restarts[0], restarts[2], restarts[1]},
-		"one is within an entry":  {restarts[0], restarts[1] + 1, restarts[2]},
-		"one is behind the block": {restarts[0], restarts[1], uint32(b.limit)},
-		"one is far behind":       {restarts[0], 1 << 31, restarts[2]},
-	} {
-		_, err := walk(wrong...)
-		require.ErrorIs(t, err, kv.ErrCorrupt, name)
-		require.ErrorContains(t, err, "data block is malformed", name)
-	}
 }

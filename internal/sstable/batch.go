@@ -35,7 +35,7 @@ type batch struct {
 	missing []group // the groups whose block is not cached, by block
 	runs    []run
 	next    atomic.Int32 // run to take
-	touched byte         // what touch read, so that the reads are not optimized away
+	touched byte         // what was touched, so that the reads are not optimized away
 }
 
 // probe is a query that this file may answer from a data block.
@@ -95,9 +95,9 @@ func (b *batch) locate() {
 
 // searchCached answers what it can from cached blocks and gathers the others.
 //
-// It goes over the blocks three times: to find them, to touch where a search
-// will begin, and to search. The first two wait for memory at many places at
-// once, where a search waits at one after the other.
+// It goes over the blocks four times: to find them, to touch their fronts, to touch
+// the entries that the fronts lead to, and to search. All but the last wait for
+// memory at many places at once, where a search waits at one after the other.
 func (b *batch) searchCached() {
 	for first := 0; first < len(b.probes); {
 		i := b.probes[first].block
@@ -115,7 +115,12 @@ func (b *batch) searchCached() {
 		first = end
 	}
 	for i := range b.blocks {
-		b.touched += b.blocks[i].touch()
+		b.touched += touchFront(b.blocks[i].data)
+	}
+	for i, g := range b.cached {
+		for _, p := range b.probes[g.first:g.end] {
+			b.touched += b.blocks[i].touchEntry(b.queries[p.query].Hash)
+		}
 	}
 	for i, g := range b.cached {
 		b.search(g, &b.blocks[i])

@@ -3,195 +3,228 @@ package sstable
 import (
 	"bytes"
 	"encoding/binary"
+	"math/bits"
 
 	"github.com/kvd-db/kvd/internal/kv"
 )
 
 const (
+	// frontBytes begin a data block: the number of its entries and the length of the
+	// prefix that their keys share.
+	frontBytes = 4 + 2
+	// minEntryBytes is the trailer and the length of the suffix.
+	minEntryBytes = 8 + 1
+	// minBlockBytes is one entry, its fingerprint, its offset and a key of one byte.
+	minBlockBytes = frontBytes + 1 + 2 + minEntryBytes + 1
+	// maxPrefixBytes is what the front has room for.
+	maxPrefixBytes = 1<<16 - 1
 	// flagExpiry in the kind byte of a trailer: an expiry follows.
 	flagExpiry = 0x80
 	// flagApart likewise: the value is a pointer into a value file.
 	flagApart = 0x40
-	// minEntryBytes is three lengths of one byte and the trailer.
-	minEntryBytes = 3 + 8
 )
 
-// block is the contents of a data block, which it borrows. Nothing is checked
-// but the restart count: every access to an entry checks what it decodes and
-// reports !ok for what no writer makes, so no input makes it panic.
-type block struct {
-	data     []byte
-	limit    int // where the entries end and the restart points begin
-	restarts int
+// fingerprint is the byte of a key's hash that stands for the key in a block's
+// front. The partition takes the high bits, a memtable the low ones.
+func fingerprint(hash uint64) byte { return byte(hash >> 24) }
+
+// offsetBytes returns how many bytes an offset takes in a block of this length.
+func offsetBytes(length int) int {
+	if length <= 1<<16 {
+		return 2
+	}
+	return 4
 }
 
-// parseBlock reports !ok if contents cannot be a block.
+// block is the contents of a data block, which it borrows, and where their parts
+// lie. Every access to an entry checks what it decodes and reports !ok for what
+// no writer makes, so no input makes it panic.
+type block struct {
+	data         []byte
+	entries      int
+	fingerprints int // where they begin, behind the prefix
+	offsets      int // where they begin
+}
+
+// parseBlock reports !ok if contents cannot be a block. It looks at the front and at
+// the first offset and at no entry.
 func parseBlock(contents []byte) (b block, ok bool) {
-	if len(contents) < minEntryBytes+8 {
+	if len(contents) < minBlockBytes {
 		return b, false
 	}
-	restarts := uint64(binary.LittleEndian.Uint32(contents[len(contents)-4:]))
-	if restarts == 0 || restarts > uint64(len(contents)-4)/4 {
+	entries := uint64(binary.LittleEndian.Uint32(contents))
+	b.fingerprints = frontBytes + int(binary.LittleEndian.Uint16(contents[4:]))
+	size := offsetBytes(len(contents))
+	if entries == 0 || uint64(b.fingerprints)+entries*uint64(1+size+minEntryBytes) > uint64(len(contents)) {
 		return b, false
 	}
-	limit := len(contents) - 4 - 4*int(restarts)
-	return block{data: contents, limit: limit, restarts: int(restarts)}, true
+	b.data, b.entries, b.offsets = contents, int(entries), b.fingerprints+int(entries)
+	at, _, ok := b.span(0)
+	return b, ok && at == b.offsets+size*b.entries
+}
+
+// prefix returns what all keys begin with, borrowed.
+func (b *block) prefix() []byte { return b.data[frontBytes:b.fingerprints] }
+
+// span returns where entry i lies. All entries together fill the block behind the
+// offsets without a gap, whatever the offsets are, unless one of them is refused.
+func (b *block) span(i int) (at, end int, ok bool) {
+	// Behind the last offset are entries, so there is something to read.
+	if len(b.data) <= 1<<16 {
+		o := b.data[b.offsets+2*i:][:4]
+		at, end = int(binary.LittleEndian.Uint16(o)), int(binary.LittleEndian.Uint16(o[2:]))
+	} else {
+		o := b.data[b.offsets+4*i:][:8]
+		at, end = int(binary.LittleEndian.Uint32(o)), int(binary.LittleEndian.Uint32(o[4:]))
+	}
+	if i == b.entries-1 {
+		end = len(b.data)
+	}
+	return at, end, at+minEntryBytes <= end && end <= len(b.data)
 }
 
 // header is the decoded front of an entry.
 type header struct {
-	shared, unshared int // key bytes taken from the entry before, and here
-	value            int // bytes
-	keyAt            int // where the unshared key bytes begin; the value follows
-	end              int // where the next entry begins
-	seq              kv.SeqNum
-	kind             kv.Kind
-	expiry           uint64
-	apart            bool
+	suffixAt int // where the key goes on behind the prefix
+	valueAt  int // the value follows
+	end      int // of the entry
+	seq      kv.SeqNum
+	kind     kv.Kind
+	expiry   uint64
+	apart    bool
 }
 
-// header decodes the front of the entry at position at.
-func (b *block) header(at int, h *header) (ok bool) {
-	if at < 0 || at > b.limit-minEntryBytes {
+// suffix and value return parts of the entry of h, borrowed.
+func (b *block) suffix(h *header) []byte { return b.data[h.suffixAt:h.valueAt:h.valueAt] }
+func (b *block) value(h *header) []byte  { return b.data[h.valueAt:h.end:h.end] }
+
+// header decodes the front of entry i.
+func (b *block) header(i int, h *header) (ok bool) {
+	at, end, ok := b.span(i)
+	if !ok {
 		return false
 	}
-	p := b.data[at:b.limit]
-	n := 3
-	shared, unshared, value := uint64(p[0]), uint64(p[1]), uint64(p[2])
-	if p[0]|p[1]|p[2] >= 0x80 {
-		d := kv.Decoder{Rest: p}
-		shared, unshared, value = d.Uvarint(kv.MaxKeyBytes), d.Uvarint(kv.MaxKeyBytes), d.Uvarint(kv.MaxValueBytes)
-		n = len(p) - len(d.Rest)
-		if d.Err != nil || len(d.Rest) < 8 {
-			return false
-		}
-	}
-	trailer := binary.LittleEndian.Uint64(p[n:])
-	n += 8
-	h.expiry = 0
-	if trailer&flagExpiry != 0 {
-		d := kv.Decoder{Rest: p[n:]}
-		h.expiry = d.Uvarint(1<<64 - 1)
-		n = len(p) - len(d.Rest)
-		if h.expiry == 0 { // also if the number is malformed
-			return false
-		}
-	}
-	h.apart = trailer&flagApart != 0
+	p := b.data[at:end]
+	trailer, suffix := binary.LittleEndian.Uint64(p), int(p[8])
 	h.seq, h.kind = kv.SplitTrailer(trailer &^ (flagExpiry | flagApart))
-	h.shared, h.unshared, h.value = int(shared), int(unshared), int(value)
-	h.keyAt = at + n
-	h.end = h.keyAt + h.unshared + h.value
-	return h.end <= b.limit && h.kind.Valid() && h.seq != 0 && (!h.apart || h.kind == kv.KindPut)
-}
-
-// keyBytes and valueBytes return parts of the entry of h, borrowed.
-func (b *block) keyBytes(h *header) []byte { return b.data[h.keyAt : h.keyAt+h.unshared] }
-func (b *block) valueBytes(h *header) []byte {
-	return b.data[h.end-h.value : h.end : h.end]
-}
-
-// restart decodes the front of the entry at restart point i.
-func (b *block) restart(i int, h *header) (at int, ok bool) {
-	at = int(binary.LittleEndian.Uint32(b.data[b.limit+4*i:]))
-	return at, b.header(at, h) && h.shared == 0
-}
-
-// interval returns where the entries from restart point i to the next one lie.
-func (b *block) interval(i int) (at, end int, ok bool) {
-	at, end = int(binary.LittleEndian.Uint32(b.data[b.limit+4*i:])), b.limit
-	if i+1 < b.restarts {
-		end = int(binary.LittleEndian.Uint32(b.data[b.limit+4*i+4:]))
-	}
-	return at, end, at < end && end <= b.limit && (i > 0 || at == 0)
-}
-
-// restartBefore returns the number and the position of the last restart point
-// whose entry orders before (key, seq), or of the first one.
-func (b *block) restartBefore(key []byte, seq kv.SeqNum) (i, at int, ok bool) {
-	var h header
-	low, high := 0, b.restarts // entries at restart points <= low are before the target, at >= high not; 0 is not looked at
-	for low+1 < high {
-		mid := int(uint(low+high) / 2)
-		if _, ok = b.restart(mid, &h); !ok {
-			return 0, 0, false
+	h.apart = trailer&flagApart != 0
+	h.expiry, h.suffixAt, h.end = 0, at+minEntryBytes, end
+	if suffix >= 0x80 || trailer&flagExpiry != 0 {
+		d := kv.Decoder{Rest: p[8:]}
+		suffix = int(d.Uvarint(kv.MaxKeyBytes))
+		if trailer&flagExpiry != 0 {
+			if h.expiry = d.Uvarint(1<<64 - 1); h.expiry == 0 { // also if the number is malformed
+				return false
+			}
 		}
-		if kv.Compare(b.keyBytes(&h), h.seq, key, seq) < 0 {
-			low = mid
-		} else {
-			high = mid
+		if d.Err != nil {
+			return false
 		}
+		h.suffixAt = end - len(d.Rest)
 	}
-	at, ok = b.restart(low, &h)
-	return low, at, ok
+	h.valueAt = h.suffixAt + suffix
+	key, value := b.fingerprints-frontBytes+suffix, end-h.valueAt
+	return value >= 0 && (value == 0 || h.kind != kv.KindDelete) && key > 0 && key <= kv.MaxKeyBytes &&
+		h.kind.Valid() && h.seq != 0 && (!h.apart || h.kind == kv.KindPut)
 }
 
-// touch reads where a search may begin, the entries at the restart points, so
-// that the processor fetches them all at once.
-func (b *block) touch() (sum byte) {
-	for i := range min(b.restarts, 8) {
-		at := binary.LittleEndian.Uint32(b.data[b.limit+4*i:])
-		sum += b.data[at%uint32(len(b.data))] // a wild one is the search's to report
-	}
-	return sum
+const (
+	// together is how many fingerprints are looked at together.
+	together = 8
+	// cacheLine is the bytes that the processor fetches together. Only speed depends
+	// on it.
+	cacheLine = 64
+)
+
+// candidates returns a set bit 7 in each byte that stands for an entry of entries
+// first up to first+8 whose fingerprint is print, and perhaps in bytes behind the last.
+func (b *block) candidates(first int, print byte) uint64 {
+	const ones, low = 0x0101010101010101, 0x7f7f7f7f7f7f7f7f
+	// There are always eight bytes: offsets and entries follow.
+	x := binary.LittleEndian.Uint64(b.data[b.fingerprints+first:]) ^ ones*uint64(print)
+	return ^(x&low + low | x | low) // where x has a zero byte
 }
 
-// fetch reads a byte of each cache line, so that the processor fetches the lines
-// of the block side by side. A forward walk needs no such help.
-func (b *block) fetch() (sum byte) {
-	const line, most = 64, 8 << 10 // of a large block the walk may see little
-	for at := 0; at < min(b.limit, most); at += line {
-		sum += b.data[at]
-	}
-	return sum
-}
-
-// find looks for the newest version of key that is not newer than seq, and
-// describes it in h. It compares in place, without rebuilding keys.
-func (b *block) find(key []byte, seq kv.SeqNum, h *header) (found, ok bool) {
-	_, at, ok := b.restartBefore(key, seq)
+// find looks for the newest version of key, which has this hash, that is not newer
+// than seq, and describes it in h.
+func (b *block) find(key []byte, hash uint64, seq kv.SeqNum, h *header) (found, ok bool) {
+	suffix, ok := bytes.CutPrefix(key, b.prefix())
 	if !ok {
-		return false, false
+		return false, true
 	}
-	// Every entry passed is before the target; match is how many bytes the last
-	// one has in common with key, length how long it is.
-	match, length := 0, 0
-	for at < b.limit {
-		if !b.header(at, h) || h.shared > length {
-			return false, false
-		}
-		at = h.end
-		length = h.shared + h.unshared
-		if h.shared > match {
-			continue // it differs from key where the entry before it does
-		}
-		suffix := b.keyBytes(h)
-		rest := key[h.shared:]
-		n := commonPrefix(suffix, rest)
-		match = h.shared + n
-		switch {
-		case n < len(suffix) && (n == len(rest) || suffix[n] > rest[n]):
-			return false, true // behind key
-		case n == len(suffix) && n == len(rest) && h.seq <= seq:
-			return b.preferPoint(key, h)
+	print := fingerprint(hash)
+	for first := 0; first < b.entries; first += together {
+		for c := b.candidates(first, print); c != 0; c &= c - 1 {
+			i := first + bits.TrailingZeros64(c)/8
+			if i >= b.entries {
+				return false, true
+			}
+			if !b.header(i, h) {
+				return false, false
+			}
+			// The versions of a key lie together, the newest first.
+			if h.seq <= seq && bytes.Equal(b.suffix(h), suffix) {
+				return b.preferPoint(i, suffix, h)
+			}
 		}
 	}
 	return false, true
 }
 
-// preferPoint keeps in h the version of key that h stands at or, if that is a
-// range tombstone that ties with a put or delete of the same number, the latter:
-// a range tombstone hides only older versions. The writer keeps such entries in
-// one block.
-func (b *block) preferPoint(key []byte, h *header) (found, ok bool) {
+// touchFront reads where a search in a block with these contents will begin. Reading
+// a byte that is not needed yet makes the processor fetch what lies around it,
+// while it goes on.
+func touchFront(contents []byte) (sum byte) {
+	return contents[0] + contents[min(cacheLine, len(contents)-1)]
+}
+
+// touchAll reads a byte of each cache line of a block, unless it is very long. A walk
+// forward needs no such help.
+func touchAll(contents []byte) (sum byte) {
+	const most = 8 << 10 // of a large block the walk may see little
+	for at := 0; at < min(len(contents), most); at += cacheLine {
+		sum += contents[at]
+	}
+	return sum
+}
+
+// touchEntry reads where a search for a key of this hash will come to, if the front
+// tells.
+func (b *block) touchEntry(hash uint64) (sum byte) {
+	print := fingerprint(hash)
+	for first := 0; first < b.entries; first += together {
+		c := b.candidates(first, print)
+		if c == 0 {
+			continue
+		}
+		i := first + bits.TrailingZeros64(c)/8
+		if i >= b.entries {
+			return 0
+		}
+		at, end, ok := b.span(i)
+		if !ok {
+			return 0
+		}
+		for line := range min((end-at)/cacheLine+1, 4) { // of a large value a copy fetches the rest
+			sum += b.data[min(at+line*cacheLine, end-1)]
+		}
+		return sum
+	}
+	return 0
+}
+
+// preferPoint keeps in h the version that h describes, entry i, or if that is a
+// range tombstone that ties with a put or delete of the same number, the latter: a
+// range tombstone hides only older versions. The writer keeps such entries in one
+// block.
+func (b *block) preferPoint(i int, suffix []byte, h *header) (found, ok bool) {
 	tie := *h
-	for tie.kind == kv.KindRangeDelete && tie.end < b.limit {
-		if !b.header(tie.end, &tie) {
+	for tie.kind == kv.KindRangeDelete && i+1 < b.entries {
+		i++
+		if !b.header(i, &tie) {
 			return false, false
 		}
-		sameKey := tie.shared == len(key) && tie.unshared == 0 ||
-			tie.shared == 0 && bytes.Equal(b.keyBytes(&tie), key) // at a restart point
-		if !sameKey || tie.seq != h.seq {
+		if tie.seq != h.seq || !bytes.Equal(b.suffix(&tie), suffix) {
 			break
 		}
 		if tie.kind != kv.KindRangeDelete {
@@ -199,4 +232,31 @@ func (b *block) preferPoint(key []byte, h *header) (found, ok bool) {
 		}
 	}
 	return true, true
+}
+
+// seek returns the first entry whose key is not before key, entries if there is none.
+func (b *block) seek(key []byte) (i int, ok bool) {
+	prefix := b.prefix()
+	n := min(len(key), len(prefix))
+	switch c := bytes.Compare(key[:n], prefix[:n]); {
+	case c > 0:
+		return b.entries, true
+	case c < 0 || n < len(prefix):
+		return 0, true
+	}
+	var h header
+	suffix := key[n:]
+	low, high := 0, b.entries
+	for low < high {
+		mid := int(uint(low+high) / 2)
+		if !b.header(mid, &h) {
+			return 0, false
+		}
+		if bytes.Compare(b.suffix(&h), suffix) < 0 {
+			low = mid + 1
+		} else {
+			high = mid
+		}
+	}
+	return low, true
 }

@@ -2,37 +2,37 @@ package sstable
 
 import (
 	"encoding/binary"
+	"math/bits"
+	"slices"
 
 	"github.com/kvd-db/kvd/internal/kv"
 )
 
 // blockBuilder lays out the entries of one data block. The zero value is ready.
+//
+// Entries are gathered as they come and laid out at the end: only then is it known
+// what all keys begin with.
 type blockBuilder struct {
-	buf      []byte
-	restarts []uint32
-	lastKey  []byte
-	entries  int
+	data         []byte // key and value of each entry
+	added        []addedEntry
+	fingerprints []byte
+	prefix       int // bytes that all keys share
+	bytes        int // of the entries, were their keys spelled out in full
 }
 
-// add appends an entry; the writer has checked it and its order.
-func (b *blockBuilder) add(e *kv.Entry) {
-	shared := 0
-	if b.entries%restartInterval == 0 {
-		b.restarts = append(b.restarts, uint32(len(b.buf)))
-	} else {
-		shared = commonPrefix(b.lastKey, e.Key)
-	}
-	b.buf = appendEntry(b.buf, shared, e)
-	b.lastKey = append(b.lastKey[:shared], e.Key[shared:]...)
-	b.entries++
+// addedEntry is the rest of an entry.
+type addedEntry struct {
+	key, end int // length of the key, end of the value in data
+	trailer  uint64
+	expiry   uint64
 }
 
-// appendEntry appends e, whose first shared key bytes are those of the entry
-// before it.
-func appendEntry(dst []byte, shared int, e *kv.Entry) []byte {
-	dst = binary.AppendUvarint(dst, uint64(shared))
-	dst = binary.AppendUvarint(dst, uint64(len(e.Key)-shared))
-	dst = binary.AppendUvarint(dst, uint64(len(e.Value)))
+// add appends an entry whose key has this hash; the writer has checked it and its
+// order.
+func (b *blockBuilder) add(e *kv.Entry, hash uint64) {
+	b.prefix = b.sharedWith(e.Key)
+	b.bytes += fullBytes(e)
+	b.data = append(append(b.data, e.Key...), e.Value...)
 	trailer := kv.Trailer(e.Seq, e.Kind)
 	if e.Expiry != 0 {
 		trailer |= flagExpiry
@@ -40,31 +40,99 @@ func appendEntry(dst []byte, shared int, e *kv.Entry) []byte {
 	if e.Apart {
 		trailer |= flagApart
 	}
-	dst = binary.LittleEndian.AppendUint64(dst, trailer)
-	if e.Expiry != 0 {
-		dst = binary.AppendUvarint(dst, e.Expiry)
-	}
-	dst = append(dst, e.Key[shared:]...)
-	return append(dst, e.Value...)
+	b.added = append(b.added, addedEntry{key: len(e.Key), end: len(b.data), trailer: trailer, expiry: e.Expiry})
+	b.fingerprints = append(b.fingerprints, fingerprint(hash))
 }
 
-// size returns the length of the contents if the block ended here.
-func (b *blockBuilder) size() int { return len(b.buf) + 4*len(b.restarts) + 4 }
-
-// finish returns the contents of the block, borrowed until reset.
-func (b *blockBuilder) finish() []byte {
-	for _, r := range b.restarts {
-		b.buf = binary.LittleEndian.AppendUint32(b.buf, r)
+// sharedWith returns how many bytes the keys share, with one more key among them.
+func (b *blockBuilder) sharedWith(key []byte) int {
+	if len(b.added) == 0 {
+		return min(len(key), maxPrefixBytes)
 	}
-	b.buf = binary.LittleEndian.AppendUint32(b.buf, uint32(len(b.restarts)))
-	return b.buf
+	return commonPrefix(b.data[:b.prefix], key)
 }
+
+func (b *blockBuilder) entries() int { return len(b.added) }
+
+// size returns the length of the contents if the block ended here, or a few bytes
+// more; sizeWith that with e in it.
+func (b *blockBuilder) size() int { return contentsBytes(len(b.added), b.prefix, b.bytes) }
+
+func (b *blockBuilder) sizeWith(e *kv.Entry) int {
+	return contentsBytes(len(b.added)+1, b.sharedWith(e.Key), b.bytes+fullBytes(e))
+}
+
+// fullBytes is what e takes if its key is spelled out in full.
+func fullBytes(e *kv.Entry) int { return frontOf(len(e.Key), e.Expiry) + len(e.Key) + len(e.Value) }
+
+// contentsBytes returns how long a block of so many entries is. bytes is what they
+// take with keys that are spelled out in full.
+func contentsBytes(entries, prefix, bytes int) int {
+	n := frontBytes + prefix + entries + bytes - entries*prefix
+	return n + entries*offsetBytes(n+2*entries)
+}
+
+// appendTo appends the contents of the block.
+func (b *blockBuilder) appendTo(dst []byte) []byte {
+	entries := 0
+	for i := range b.added {
+		entries += b.entryBytes(i)
+	}
+	at := frontBytes + b.prefix + len(b.added)
+	offset := offsetBytes(at + 2*len(b.added) + entries)
+	at += offset * len(b.added)
+	dst = slices.Grow(dst, at+entries)
+
+	dst = binary.LittleEndian.AppendUint32(dst, uint32(len(b.added)))
+	dst = binary.LittleEndian.AppendUint16(dst, uint16(b.prefix))
+	dst = append(append(dst, b.data[:b.prefix]...), b.fingerprints...)
+	for i := range b.added {
+		if offset == 2 {
+			dst = binary.LittleEndian.AppendUint16(dst, uint16(at))
+		} else {
+			dst = binary.LittleEndian.AppendUint32(dst, uint32(at))
+		}
+		at += b.entryBytes(i)
+	}
+	start := 0
+	for i := range b.added {
+		e := &b.added[i]
+		dst = binary.LittleEndian.AppendUint64(dst, e.trailer)
+		dst = binary.AppendUvarint(dst, uint64(e.key-b.prefix))
+		if e.expiry != 0 {
+			dst = binary.AppendUvarint(dst, e.expiry)
+		}
+		dst = append(dst, b.data[start+b.prefix:e.end]...)
+		start = e.end
+	}
+	return dst
+}
+
+// entryBytes returns what entry i takes.
+func (b *blockBuilder) entryBytes(i int) int {
+	e, start := &b.added[i], 0
+	if i > 0 {
+		start = b.added[i-1].end
+	}
+	return frontOf(e.key-b.prefix, e.expiry) + e.end - start - b.prefix
+}
+
+// frontOf returns what stands before the key of an entry.
+func frontOf(suffix int, expiry uint64) int {
+	n := 8 + uvarintBytes(uint64(suffix))
+	if expiry != 0 {
+		n += uvarintBytes(expiry)
+	}
+	return n
+}
+
+func uvarintBytes(n uint64) int { return (bits.Len64(n|1) + 6) / 7 }
 
 // reset empties the builder and keeps its memory, unless one large value made
 // it grow out of proportion.
 func (b *blockBuilder) reset() {
-	if cap(b.buf) > 2*maxBlockBytes {
-		b.buf = nil
+	if cap(b.data) > 2*maxBlockBytes {
+		b.data = nil
 	}
-	b.buf, b.restarts, b.lastKey, b.entries = b.buf[:0], b.restarts[:0], b.lastKey[:0], 0
+	b.data, b.added, b.fingerprints, b.prefix, b.bytes = b.data[:0], b.added[:0], b.fingerprints[:0], 0, 0
 }

@@ -23,7 +23,6 @@ const (
 type footer struct {
 	id                                      kv.FileID
 	data, filter, index, ranges, properties uint64 // bytes, trailers included
-	pointers                                bool   // some values are apart; the format version tells
 }
 
 // fileSize returns the length of the whole file.
@@ -40,10 +39,7 @@ func (f *footer) appendTo(dst []byte) []byte {
 	for _, n := range [...]uint64{f.data, f.filter, f.index, f.ranges, f.properties} {
 		dst = binary.LittleEndian.AppendUint64(dst, n)
 	}
-	if f.pointers {
-		return appendEnvelope(dst, start, formatVersion)
-	}
-	return appendEnvelope(dst, start, formatWithout)
+	return appendEnvelope(dst, start, formatVersion)
 }
 
 // appendEnvelope ends the footer that begins at start.
@@ -71,11 +67,9 @@ func parseFooter(tail []byte, size uint64) (f footer, reason string, err error) 
 	if binary.LittleEndian.Uint32(b[sealed:]) != crc32.Checksum(b[:sealed], castagnoli) {
 		return f, "footer checksum mismatch", nil
 	}
-	version := binary.LittleEndian.Uint32(b[sealed-4:])
-	if version != formatVersion && version != formatWithout {
-		return f, "", fmt.Errorf("%w: sstable format %d, this kvd knows %d and %d", kv.ErrUnsupportedVersion, version, formatWithout, formatVersion)
+	if version := binary.LittleEndian.Uint32(b[sealed-4:]); version != formatVersion {
+		return f, "", fmt.Errorf("%w: sstable format %d, this kvd knows %d", kv.ErrUnsupportedVersion, version, formatVersion)
 	}
-	f.pointers = version == formatVersion
 	if length != footerBytes {
 		return f, "footer has the wrong length", nil
 	}

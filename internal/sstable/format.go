@@ -8,20 +8,12 @@ import (
 )
 
 const (
-	// formatVersion is that of a file with pointers to values, formatWithout that of
-	// one without, which is as it was before there were any.
-	formatVersion = 2
-	formatWithout = 1
+	formatVersion = 3
 
 	// trailerBytes follow the contents of every block: the compression and the
 	// checksum.
 	trailerBytes    = 1 + 4
 	compressionNone = 1 // 0 is never valid, the others are reserved
-
-	// restartInterval is how many entries share one restart point. Measured with
-	// 16-byte keys and 100-byte values: 16 and 32 are as fast as 8 or faster and
-	// 4 is slower, because the processor foresees a scan and not a binary search.
-	restartInterval = 16
 
 	// maxDataBlock bounds the length of a data block before anything is
 	// allocated for it: the largest block target plus the largest entry.

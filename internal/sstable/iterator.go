@@ -1,34 +1,30 @@
 package sstable
 
 import (
-	"bytes"
-	"encoding/binary"
 	"fmt"
 
 	"github.com/kvd-db/kvd/internal/kv"
 )
 
-// Iterator implements kv.Filler over one file. It is in one block at a time,
-// in which it goes forward entry by entry, and backward by restart intervals
-// (backward.go). The blocks come from readahead.go.
+// Iterator implements kv.Filler over one file. It is in one block at a time, in which
+// it goes entry by entry (backward: backward.go). The blocks come from readahead.go.
 type Iterator struct {
 	r    *Reader
 	o    IterOptions
 	walk direction
 
-	block    block
-	blockAt  int       // number of the block that the iterator is in
-	start    int       // position of the entry that was read last
-	next     int       // position of the entry behind the one that was read last
-	key      []byte    // of the entry that was read last
-	entry    kv.Entry  // of a forward walk
-	at       *kv.Entry // where the walk stands: entry, or one of interval
-	valid    bool
-	err      error
-	closed   bool
-	interval *interval // of a backward walk; nil before the first one
-	ahead    readahead
-	loads    int // blocks since the walk began
+	block   block
+	blockAt int      // number of the block that the iterator is in
+	at      int      // number of the entry that was read last, or between which and the next it stands
+	key     []byte   // if the block has a prefix: the prefix, and the suffix of that entry
+	entry   kv.Entry // that entry
+	valid   bool
+	err     error
+	closed  bool
+	ahead   readahead
+	loads   int    // blocks since the walk began
+	touched byte   // what touchAll read, so that the reads are not optimized away
+	before  []byte // scratch of Fill: the last key of the block before
 }
 
 // direction is which way a walk goes.
@@ -49,8 +45,6 @@ var _ kv.Filler = (*Iterator)(nil)
 // not read: the entry says where it is, and that is well formed. Every block is
 // verified when the iterator reaches it; behind damage, Valid is false and Err
 // names file and offset.
-// Cost: a backward walk decodes each restart interval once, forward, and then
-// steps through what it kept of it.
 func (r *Reader) NewIterator(o IterOptions) kv.Iterator {
 	it := &Iterator{}
 	it.Init(r, o)
@@ -63,18 +57,17 @@ func (it *Iterator) Init(r *Reader, o IterOptions) {
 	if o.Readahead <= 0 {
 		o.Readahead = defaultReadahead
 	}
-	*it = Iterator{r: r, o: o, key: it.key[:0], interval: it.interval}
-	it.at = &it.entry
+	*it = Iterator{r: r, o: o, key: it.key[:0], before: it.before[:0]}
 }
 
 func (it *Iterator) Valid() bool      { return it.valid }
-func (it *Iterator) Entry() *kv.Entry { return it.at }
+func (it *Iterator) Entry() *kv.Entry { return &it.entry }
 func (it *Iterator) Err() error       { return it.err }
 
 func (it *Iterator) Close() error {
 	if !it.closed {
 		it.closed, it.valid = true, false
-		it.ahead, it.block, it.interval = readahead{}, block{}, nil
+		it.ahead, it.block = readahead{}, block{}
 	}
 	return it.err
 }
@@ -86,20 +79,18 @@ func (it *Iterator) First() bool {
 
 func (it *Iterator) SeekGE(key []byte) bool {
 	it.ahead.bytes = 0
-	if !it.begin(forward) || !it.enter(it.r.index.find(key, kv.MaxSeqNum)) {
+	if !it.begin(forward) || !it.enter(it.r.index.find(key, kv.MaxSeqNum)) || !it.seek(key) {
 		return false
 	}
-	_, at, ok := it.block.restartBefore(key, kv.MaxSeqNum)
-	if !ok {
-		return it.malformed()
-	}
-	it.next = at
-	for it.step() {
-		if bytes.Compare(it.entry.Key, key) >= 0 {
-			return true
-		}
-	}
-	return false
+	it.at--
+	return it.step()
+}
+
+// seek stands at the first entry of the block whose key is not before key, or behind
+// the last one, and reads nothing.
+func (it *Iterator) seek(key []byte) (ok bool) {
+	it.at, ok = it.block.seek(key)
+	return ok || it.malformed()
 }
 
 func (it *Iterator) Next() bool {
@@ -111,7 +102,7 @@ func (it *Iterator) Next() bool {
 
 // begin forgets where the iterator stood, for a new walk.
 func (it *Iterator) begin(walk direction) bool {
-	it.valid, it.walk, it.at, it.loads = false, walk, &it.entry, 0
+	it.valid, it.walk, it.loads = false, walk, 0
 	if it.closed {
 		it.err = fmt.Errorf("iterator of sstable %s: %w", it.r.file.Name(), kv.ErrClosed)
 		return false
@@ -127,19 +118,20 @@ func (it *Iterator) fail(err error) bool {
 
 func (it *Iterator) malformed() bool { return it.fail(it.r.malformed(it.blockAt)) }
 
-// step moves to the entry at next, which may be the first of the next block.
+// step moves to the entry behind the one that was read last, which may be the first
+// of the next block.
 func (it *Iterator) step() bool {
-	if it.next < it.block.limit {
-		return it.read(&it.entry)
+	if it.at+1 < it.block.entries {
+		return it.read(it.at + 1)
 	}
-	return it.enter(it.blockAt+1) && it.read(&it.entry)
+	return it.enter(it.blockAt+1) && it.read(0)
 }
 
 // enter makes block i the current one and stands before its first entry. It
 // reports false behind the last block and on errors.
 func (it *Iterator) enter(i int) bool {
 	it.valid = false
-	it.blockAt, it.next, it.key = i, 0, it.key[:0]
+	it.blockAt, it.at, it.key = i, -1, it.key[:0]
 	it.block = block{}
 	if i >= it.r.index.blocks() {
 		return false
@@ -148,54 +140,32 @@ func (it *Iterator) enter(i int) bool {
 	if err != nil {
 		return it.fail(err)
 	}
-	it.block = b
+	it.block, it.key = b, append(it.key, b.prefix()...)
 	return true
 }
 
-// read decodes the entry at next, whose key begins like that of the entry
-// before it, and stands there.
-// REQUIRES: next <= block.limit.
-func (it *Iterator) read(e *kv.Entry) bool {
-	p := it.block.data[it.next:it.block.limit]
-	if len(p) < minEntryBytes || p[0]|p[1]|p[2] >= 0x80 {
-		return it.readAny(e)
-	}
-	// Lengths of one byte each: of most entries, and worth the shorter way.
-	shared, keyEnd := int(p[0]), minEntryBytes+int(p[1])
-	end := keyEnd + int(p[2])
-	seq, kind := kv.SplitTrailer(binary.LittleEndian.Uint64(p[3:]))
-	if shared > len(it.key) || end > len(p) || !kind.Valid() || seq == 0 {
-		return it.readAny(e) // an expiry follows, the value is apart, or the entry is malformed
-	}
-	it.start = it.next
-	it.key = append(it.key[:shared], p[minEntryBytes:keyEnd]...)
-	e.Key, e.Value = it.key, p[keyEnd:end:end]
-	if kind == kv.KindDelete {
-		e.Value = nil
-	}
-	e.Seq, e.Kind, e.Apart, e.Expiry = seq, kind, false, 0
-	it.next += end
-	it.valid = true
-	return true
-}
-
-// readAny does what read does, for any entry.
-func (it *Iterator) readAny(e *kv.Entry) bool {
+// read decodes entry i of the block and stands there.
+func (it *Iterator) read(i int) bool {
 	var h header
-	if !it.block.header(it.next, &h) || h.shared > len(it.key) {
+	b := &it.block
+	if !b.header(i, &h) {
 		return it.malformed()
 	}
-	it.start = it.next
-	it.key = append(it.key[:h.shared], it.block.keyBytes(&h)...)
-	e.Key, e.Value = it.key, nil
+	it.at, it.valid = i, true
+	e := &it.entry
+	e.Key, e.Value = b.suffix(&h), nil
+	if n := len(b.prefix()); n > 0 {
+		it.key = append(it.key[:n], e.Key...)
+		e.Key = it.key
+	}
 	if h.kind != kv.KindDelete {
-		e.Value = it.block.valueBytes(&h)
+		e.Value = b.value(&h)
 	}
 	e.Seq, e.Kind, e.Apart, e.Expiry = h.seq, h.kind, h.apart, h.expiry
-	if _, ok := kv.ParseValuePointer(e.Value); h.apart && !ok {
-		return it.malformed()
+	if h.apart {
+		if _, ok := kv.ParseValuePointer(e.Value); !ok {
+			return it.malformed()
+		}
 	}
-	it.next = h.end
-	it.valid = true
 	return true
 }

@@ -17,9 +17,6 @@ func appendProperties(dst []byte, m *kv.TableMeta, hashName string) []byte {
 	dst = appendBytes(dst, m.Smallest)
 	dst = appendBytes(dst, m.Largest)
 	dst = appendBytes(dst, []byte(hashName))
-	if len(m.Values) == 0 {
-		return dst
-	}
 	dst = binary.AppendUvarint(dst, uint64(len(m.Values)))
 	for _, ref := range m.Values {
 		dst = binary.AppendUvarint(dst, uint64(ref.File))
@@ -29,9 +26,9 @@ func appendProperties(dst []byte, m *kv.TableMeta, hashName string) []byte {
 	return dst
 }
 
-// parseProperties reads the contents of a properties block into m; pointers says
-// that the table has some. Its keys and the name are borrowed from contents.
-func parseProperties(contents []byte, pointers bool, m *kv.TableMeta) (hashName string, ok bool) {
+// parseProperties reads the contents of a properties block into m. Its keys and
+// the name are borrowed from contents.
+func parseProperties(contents []byte, m *kv.TableMeta) (hashName string, ok bool) {
 	d := kv.Decoder{Rest: contents}
 	m.Entries = d.Uvarint(1<<56 - 1)
 	m.Deletes = d.Uvarint(m.Entries)
@@ -40,7 +37,7 @@ func parseProperties(contents []byte, pointers bool, m *kv.TableMeta) (hashName 
 	m.Smallest = d.Bytes(kv.MaxKeyBytes)
 	m.Largest = d.Bytes(kv.MaxKeyBytes)
 	hashName = string(d.Bytes(64))
-	if pointers && !parseValueRefs(&d, m) {
+	if !parseValueRefs(&d, m) {
 		return hashName, false
 	}
 	ok = d.Err == nil && len(d.Rest) == 0 && m.Entries > 0 && m.MinSeq > 0 && m.MinSeq <= m.MaxSeq &&
@@ -53,7 +50,7 @@ func parseValueRefs(d *kv.Decoder, m *kv.TableMeta) (ok bool) {
 	const minBytes = 3 // three numbers
 	n := d.Uvarint(uint64(len(d.Rest) / minBytes))
 	if n == 0 {
-		return false
+		return true // also if the number is malformed: d says so
 	}
 	m.Values = make([]kv.ValueRef, n)
 	var last kv.FileNum

@@ -98,7 +98,7 @@ func (r *Reader) parseTail(tail []byte) error {
 			return ok
 		}},
 		{kindProperties, r.footer.properties, func(contents []byte) (ok bool) {
-			hash, ok = parseProperties(contents, r.footer.pointers, &r.meta)
+			hash, ok = parseProperties(contents, &r.meta)
 			return ok
 		}},
 	}

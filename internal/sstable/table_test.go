@@ -12,7 +12,7 @@ import (
 )
 
 func TestEveryNumberOfEntriesRoundTrips(t *testing.T) {
-	for _, n := range []int{1, 2, restartInterval - 1, restartInterval, restartInterval + 1, 2*restartInterval + 1, 100} {
+	for _, n := range []int{1, 2, together - 1, together, together + 1, 2*together + 1, 100} {
 		for _, blockBytes := range []int{1, 64, 512, 4096} {
 			t.Run(fmt.Sprintf("%d entries, blocks of %d", n, blockBytes), func(t *testing.T) {
 				requireTable(t, numbered(n, 20), WriterOptions{BlockBytes: blockBytes})
@@ -149,7 +149,7 @@ func TestRangeDeletesMayTieWithAPoint(t *testing.T) {
 		{put("k", "v", 5), rangeDel("k", "m", 5), put("k", "old", 2), put("l", "old", 1)},
 		{rangeDel("k", "m", 5), rangeDel("k", "z", 5), del("k", 5), put("k", "old", 2)},
 	} {
-		for _, n := range []int{0, restartInterval - 2, restartInterval - 1, restartInterval} {
+		for _, n := range []int{0, together - 2, together - 1, together} {
 			all := append(numbered(n, 3)[:n:n], entries...)
 			sortEntries(all[:n])
 			for i := range n {

@@ -80,14 +80,13 @@ func (c *checker) block(it *Iterator, i int) {
 	offset, _ := c.r.index.span(i, i)
 	fields := c.r.index.fields(i)
 	separator := slices.Concat(c.r.index.common, fields.suffix)
-	entries := uint64(0)
-	for it.next < it.block.limit {
-		if !it.read(&it.entry) {
+	for n := range it.block.entries {
+		if !it.read(n) {
 			c.report(it.err)
 			return
 		}
 		e := &it.entry
-		relation := c.last.relation(e)
+		relation, hash := c.last.relation(e), keyhash.Sum(e.Key)
 		switch {
 		case relation == outOfOrder:
 			c.corrupt(offset, "entries are out of order")
@@ -95,18 +94,20 @@ func (c *checker) block(it *Iterator, i int) {
 		case kv.Compare(e.Key, e.Seq, separator, fields.seq) > 0:
 			c.corrupt(offset, "an entry is behind the separator of its block")
 			return
-		case entries == 0 && i > 0 && c.r.index.find(e.Key, e.Seq) != i:
+		case n == 0 && i > 0 && c.r.index.find(e.Key, e.Seq) != i:
 			c.corrupt(offset, "the index leads to another block")
 			return
-		case !c.r.filter.mayContain(keyhash.Sum(e.Key)):
+		case !c.r.filter.mayContain(hash):
 			c.corrupt(offset, "the filter lacks a key")
+			return
+		case it.block.data[it.block.fingerprints+n] != fingerprint(hash):
+			c.corrupt(offset, "a fingerprint is not that of its key")
 			return
 		}
 		c.last.move(e, relation)
 		c.census.add(e)
-		entries++
 	}
-	if entries != fields.entries {
+	if uint64(it.block.entries) != fields.entries {
 		c.corrupt(offset, "the index counts other entries than the block has")
 	}
 }

@@ -197,7 +197,7 @@ func TestVerifyFindsEntriesOutOfOrder(t *testing.T) {
 	b.data(t, func(w *Writer) {
 		for _, key := range []string{"b", "a"} {
 			e := put(key, "", 1)
-			w.block.add(&e)
+			w.block.add(&e, keyhash.Sum(e.Key))
 			w.census.add(&e)
 			w.hashes = append(w.hashes, keyhash.Sum(e.Key))
 		}
@@ -206,4 +206,17 @@ func TestVerifyFindsEntriesOutOfOrder(t *testing.T) {
 	b.w.census.meta.Smallest = []byte("a")
 	r := open(t, b.finish(t, nil), nil)
 	require.ErrorContains(t, r.Verify(t.Context(), nil), "out of order")
+}
+
+// A fingerprint that is not that of its key hides the key from point reads.
+func TestVerifyFindsAWrongFingerprint(t *testing.T) {
+	var b tailBuilder
+	b.data(t, func(w *Writer) {
+		for _, e := range numbered(5, 5) {
+			require.NoError(t, w.Add(&e))
+		}
+		w.block.fingerprints[len(w.block.fingerprints)-1]++
+	})
+	r := open(t, b.finish(t, nil), nil)
+	require.ErrorContains(t, r.Verify(t.Context(), nil), "a fingerprint is not that of its key")
 }

@@ -25,7 +25,7 @@ const (
 
 // WriterOptions shape a file. The zero value is the default.
 type WriterOptions struct {
-	// BlockBytes is the length at which a data block is cut; one entry longer
+	// BlockBytes is the most that a data block takes in the file; one entry longer
 	// than that has a block to itself. Default 4 KiB, at most 1 MiB.
 	BlockBytes int
 	// FilterBitsPerKey is what the filter spends per key. Default 10 (about
@@ -98,15 +98,15 @@ func (w *Writer) add(e *kv.Entry) error {
 		return fmt.Errorf("add to sstable %s: %w: entry %q/%d does not follow %q/%d",
 			w.file.Name(), kv.ErrInvalidArgument, e.Key, e.Seq, w.last.key, w.last.seq)
 	}
-	if relation != tied && w.block.entries > 0 && w.block.size()+entryBytes(e) > w.blockBytes {
+	if relation != tied && w.block.entries() > 0 && w.block.sizeWith(e)+trailerBytes > w.blockBytes {
 		if err := w.cutBlock(e.Key); err != nil {
 			return err
 		}
 	}
-	w.block.add(e)
 	if relation == newKey {
 		w.hashes = append(w.hashes, keyhash.Sum(e.Key))
 	}
+	w.block.add(e, w.hashes[len(w.hashes)-1])
 	w.last.move(e, relation)
 	w.census.add(e)
 	return nil
@@ -136,9 +136,6 @@ func checkEntry(e *kv.Entry) error {
 	return nil
 }
 
-// entryBytes is what e takes in a block at most, unless it is large anyway.
-func entryBytes(e *kv.Entry) int { return minEntryBytes + 4 + len(e.Key) + len(e.Value) }
-
 // cutBlock ends the data block; next is the key of the entry behind it, nil if
 // there is none.
 func (w *Writer) cutBlock(next []byte) error {
@@ -152,8 +149,8 @@ func (w *Writer) cutBlock(next []byte) error {
 	default:
 		w.index.keys = appendSeparator(w.index.keys, w.last.key, next)
 	}
-	n, err := w.writeBlock(kindData, func(dst []byte) []byte { return append(dst, w.block.finish()...) })
-	w.index.add(seq, n, w.block.entries)
+	n, err := w.writeBlock(kindData, w.block.appendTo)
+	w.index.add(seq, n, w.block.entries())
 	w.footer.data += uint64(n)
 	w.block.reset()
 	return err
@@ -221,7 +218,6 @@ func (w *Writer) finish() error {
 		return err
 	}
 	w.census.end(w.last.key)
-	w.footer.pointers = len(w.census.meta.Values) > 0
 	if err := w.writeTail(); err != nil {
 		return err
 	}
