@@ -30,8 +30,7 @@ type batch struct {
 	r       *Reader
 	queries []Query
 	probes  []probe // the queries that need a block, by block
-	cached  []group // the groups whose block is cached, by block
-	blocks  []block // their blocks
+	cached  []found // the groups whose block is cached, by block
 	missing []group // the groups whose block is not cached, by block
 	runs    []run
 	next    atomic.Int32 // run to take
@@ -50,6 +49,13 @@ type group struct {
 	block, first, end int32
 }
 
+// found is a group with the contents of its block.
+type found struct {
+	group
+	contents []byte
+	block    block // once they are parsed; with no entries if no writer makes it
+}
+
 // run is missing groups that one read fetches: missing[first:end].
 type run struct {
 	first, end int32
@@ -60,8 +66,8 @@ var batchPool = sync.Pool{New: func() any { return new(batch) }}
 // GetBatch does for every query what Get does for one, in one walk: all of them
 // ask the filter and the index; each block is looked up once; blocks that are
 // not cached are read in the order of the file, neighbours by one read, and
-// distant ones at the same time if the disk is what they wait for. A damaged block fails the queries that need it
-// and no others.
+// distant ones at the same time if the disk is what they wait for. A damaged block
+// fails the queries that need it and no others.
 //
 // Cost: at most one read per distinct block; up to seven goroutines besides the
 // caller's, none unless two or more reads are needed and reads of this file were
@@ -106,24 +112,25 @@ func (b *batch) searchCached() {
 			end++
 		}
 		g := group{block: i, first: int32(first), end: int32(end)}
-		if cached, ok := b.r.cache.lookup(int(i)); ok {
-			b.cached = append(b.cached, g)
-			b.blocks = append(b.blocks, cached)
+		if contents := b.r.cache.lookup(int(i)); contents != nil {
+			b.cached = append(b.cached, found{group: g, contents: contents})
 		} else {
 			b.missing = append(b.missing, g)
 		}
 		first = end
 	}
-	for i := range b.blocks {
-		b.touched += touchFront(b.blocks[i].data)
+	for i := range b.cached {
+		b.touched += touchFront(b.cached[i].contents)
 	}
-	for i, g := range b.cached {
-		for _, p := range b.probes[g.first:g.end] {
-			b.touched += b.blocks[i].touchEntry(b.queries[p.query].Hash)
+	for i := range b.cached {
+		f := &b.cached[i]
+		f.block, _ = parseBlock(f.contents)
+		for _, p := range b.probes[f.first:f.end] {
+			b.touched += f.block.touchEntry(b.queries[p.query].Hash)
 		}
 	}
-	for i, g := range b.cached {
-		b.search(g, &b.blocks[i])
+	for i := range b.cached {
+		b.search(b.cached[i].group, &b.cached[i].block)
 	}
 }
 
@@ -255,15 +262,15 @@ func (b *batch) finish(g group, block block, err error) {
 		b.fail(g, err)
 		return
 	}
-	b.r.cache.insert(int(g.block), block)
+	b.r.cache.insert(int(g.block), block.data)
 	b.search(g, &block)
 }
 
 // release gives the scratch memory back.
 func (b *batch) release() {
 	b.r, b.queries = nil, nil
-	clear(b.blocks)
-	b.cached, b.blocks = b.cached[:0], b.blocks[:0]
+	clear(b.cached)
+	b.cached = b.cached[:0]
 	b.probes, b.missing, b.runs = b.probes[:0], b.missing[:0], b.runs[:0]
 	b.next.Store(0)
 	batchPool.Put(b)

@@ -8,11 +8,26 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func testBlock(n int) block { return block{data: make([]byte, n)} }
+// testBlock is the contents of a block that a cache is given.
+func testBlock(n int) []byte { return make([]byte, n) }
+
+// newFileCache returns the cache of a file whose blocks have contents of these lengths.
+func newFileCache(c *Cache, blocks int, length func(i int) int) *fileCache {
+	x := index{prefixes: make([]uint64, blocks), offsets: []uint64{0}}
+	for i := range blocks {
+		x.offsets = append(x.offsets, x.offsets[i]+uint64(length(i)+trailerBytes))
+	}
+	f := &fileCache{}
+	f.init(c, &x)
+	return f
+}
+
+// all gives all blocks one length.
+func all(length int) func(int) int { return func(int) int { return length } }
 
 func TestCacheStaysWithinItsBound(t *testing.T) {
 	c := NewCache(10_000)
-	f := newFileCache(c, 1000)
+	f := newFileCache(c, 1000, func(i int) int { return 100 + i })
 	for i := range 1000 {
 		f.insert(i, testBlock(100+i))
 		require.LessOrEqual(t, c.Stats().Bytes, int64(10_000))
@@ -22,28 +37,25 @@ func TestCacheStaysWithinItsBound(t *testing.T) {
 }
 
 func TestCacheRefusesWhatIsLargerThanItself(t *testing.T) {
-	f := newFileCache(NewCache(1_000), 2)
+	f := newFileCache(NewCache(1_000), 2, func(i int) int { return 100 + 900*i })
 	f.insert(0, testBlock(100))
 	f.insert(1, testBlock(1_000))
-	_, ok := f.lookup(1)
-	require.False(t, ok)
-	_, ok = f.lookup(0)
-	require.True(t, ok, "nothing was dropped for it")
+	require.Nil(t, f.lookup(1))
+	require.Len(t, f.lookup(0), 100, "nothing was dropped for it")
 }
 
 func TestCacheKeepsWhatIsUsed(t *testing.T) {
-	f := newFileCache(NewCache(10*(100+cachedOverhead)), 1000)
+	f := newFileCache(NewCache(10*(100+cachedOverhead)), 1000, all(100))
 	f.insert(0, testBlock(100))
 	for i := 1; i < 1000; i++ {
-		_, ok := f.lookup(0)
-		require.True(t, ok, "a block in use is not dropped for one that is not")
+		require.NotNil(t, f.lookup(0), "a block in use is not dropped for one that is not")
 		f.insert(i, testBlock(100))
 	}
 }
 
 func TestCacheCounts(t *testing.T) {
 	c := NewCache(1 << 20)
-	f := newFileCache(c, 2)
+	f := newFileCache(c, 2, all(10))
 	f.lookup(0)
 	f.insert(0, testBlock(10))
 	f.lookup(0)
@@ -58,19 +70,47 @@ func TestCacheCounts(t *testing.T) {
 	assert.EqualValues(t, 10+cachedOverhead, c.Stats().Bytes, "a block that is there is not inserted again")
 }
 
+func TestConcurrentReadersAreAllCounted(t *testing.T) {
+	const readers, each = 8, 1000
+	c := NewCache(1 << 20)
+	f := newFileCache(c, 2, all(10))
+	f.insert(0, testBlock(10))
+	var wg sync.WaitGroup
+	for range readers {
+		wg.Go(func() {
+			for range each {
+				f.lookup(0)
+				f.lookup(1)
+			}
+		})
+	}
+	wg.Wait()
+	stats := c.Stats()
+	require.EqualValues(t, readers*each, stats.Hits)
+	require.EqualValues(t, readers*each, stats.Misses)
+}
+
+// The contents that a slot leads to have the length that the index says.
+func TestCacheIgnoresContentsOfAnotherLength(t *testing.T) {
+	c := NewCache(1 << 20)
+	f := newFileCache(c, 1, all(10))
+	f.insert(0, testBlock(9))
+	f.insert(0, testBlock(11))
+	require.Nil(t, f.peek(0))
+	require.Zero(t, c.Stats().Bytes)
+}
+
 func TestClosingAFileEvictsItsBlocksOnly(t *testing.T) {
 	c := NewCache(64 << 20)
-	a, b := newFileCache(c, 100), newFileCache(c, 100)
+	a, b := newFileCache(c, 100, all(10)), newFileCache(c, 100, all(10))
 	for i := range 100 {
 		a.insert(i, testBlock(10))
 		b.insert(i, testBlock(10))
 	}
 	a.evict()
 	for i := range 100 {
-		_, inA := a.peek(i)
-		_, inB := b.peek(i)
-		require.False(t, inA)
-		require.True(t, inB)
+		require.Nil(t, a.peek(i))
+		require.NotNil(t, b.peek(i))
 	}
 	require.EqualValues(t, 100*(10+cachedOverhead), c.Stats().Bytes)
 	b.evict()
@@ -79,26 +119,24 @@ func TestClosingAFileEvictsItsBlocksOnly(t *testing.T) {
 
 func TestWithoutCacheNothingIsKept(t *testing.T) {
 	for _, c := range []*Cache{nil, NewCache(0), NewCache(-1)} {
-		f := newFileCache(c, 1)
+		f := newFileCache(c, 1, all(1))
 		f.insert(0, testBlock(1))
-		_, ok := f.lookup(0)
-		require.False(t, ok)
-		_, ok = f.peek(0)
-		require.False(t, ok)
+		require.Nil(t, f.lookup(0))
+		require.Nil(t, f.peek(0))
 		f.evict()
 	}
 }
 
 func TestCacheIsSafeForConcurrentUse(t *testing.T) {
 	c := NewCache(3 << 20) // three shards
-	files := []fileCache{newFileCache(c, 3000), newFileCache(c, 3000)}
+	files := []*fileCache{newFileCache(c, 3000, all(2000)), newFileCache(c, 3000, all(2000))}
 	var wg sync.WaitGroup
 	for worker := range 4 {
 		wg.Go(func() {
-			f := &files[worker%2]
+			f := files[worker%2]
 			for i := range 20_000 {
 				n := (i*7 + worker*1001) % 3000
-				if _, ok := f.lookup(n); !ok {
+				if f.lookup(n) == nil {
 					f.insert(n, testBlock(2000))
 				}
 				if i%5000 == 0 {

@@ -33,14 +33,14 @@ type readahead struct {
 // load returns block i from the cache, from what was read ahead, or from the
 // file.
 func (it *Iterator) load(i int) (block, error) {
-	var b block
-	var ok bool
+	var contents []byte
 	if it.loads++; it.o.FillCache && it.loads <= longWalk {
-		b, ok = it.r.cache.lookup(i)
+		contents = it.r.cache.lookup(i)
 	} else {
-		b, ok = it.r.cache.peek(i)
+		contents = it.r.cache.peek(i)
 	}
-	if ok {
+	if contents != nil {
+		b, _ := parseBlock(contents) // it is one, or would not be there
 		return b, nil
 	}
 	a := &it.ahead
@@ -58,7 +58,7 @@ func (it *Iterator) load(i int) (block, error) {
 	}
 	b, err := it.r.openBlock(i, sealed)
 	if err == nil && keep {
-		it.r.cache.insert(i, b)
+		it.r.cache.insert(i, b.data)
 	}
 	return b, err
 }

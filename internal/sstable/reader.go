@@ -45,7 +45,7 @@ func Open(f vfs.File, id kv.FileID, cache *Cache) (*Reader, error) {
 		return nil, fmt.Errorf("open sstable %s: %w", f.Name(), err)
 	}
 	r.slow.Store(true)
-	r.cache = newFileCache(cache, r.index.blocks())
+	r.cache.init(cache, &r.index)
 	return r, nil
 }
 
@@ -165,12 +165,13 @@ func (r *Reader) readAt(p []byte, offset int64) error {
 
 // readBlock returns data block i from the cache or the file, and caches it.
 func (r *Reader) readBlock(i int) (block, error) {
-	if b, ok := r.cache.lookup(i); ok {
+	if contents := r.cache.lookup(i); contents != nil {
+		b, _ := parseBlock(contents) // it is one, or would not be there
 		return b, nil
 	}
 	b, err := r.fetchBlock(i)
 	if err == nil {
-		r.cache.insert(i, b)
+		r.cache.insert(i, b.data)
 	}
 	return b, err
 }
