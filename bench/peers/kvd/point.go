@@ -8,18 +8,22 @@ import (
 	"github.com/kvd-db/kvd/internal/kv"
 )
 
-func (s *store) Put(ctx context.Context, key, value []byte) error {
-	_, err := s.engine.Put(ctx, key, value, kv.WriteOptions{Durability: s.durability})
+// Operations have no deadline, as those of a program that embeds a store commonly
+// have none: the other stores take no context. What has to wait ends by itself soon.
+var forever = context.Background()
+
+func (s *store) Put(_ context.Context, key, value []byte) error {
+	_, err := s.engine.Put(forever, key, value, kv.WriteOptions{Durability: s.durability})
 	return err
 }
 
-func (s *store) Delete(ctx context.Context, key []byte) error {
-	_, err := s.engine.Delete(ctx, key, kv.WriteOptions{Durability: s.durability})
+func (s *store) Delete(_ context.Context, key []byte) error {
+	_, err := s.engine.Delete(forever, key, kv.WriteOptions{Durability: s.durability})
 	return err
 }
 
-func (s *store) Get(ctx context.Context, key, _ []byte) ([]byte, bool, error) {
-	item, err := s.engine.Get(ctx, key)
+func (s *store) Get(_ context.Context, key, _ []byte) ([]byte, bool, error) {
+	item, err := s.engine.Get(forever, key)
 	if errors.Is(err, kv.ErrNotFound) {
 		return nil, false, nil
 	}
@@ -34,7 +38,7 @@ type lookups struct {
 
 var lookupPool = sync.Pool{New: func() any { return new(lookups) }}
 
-func (s *store) GetBatch(ctx context.Context, keys [][]byte, visit func(i int, value []byte, found bool) error) error {
+func (s *store) GetBatch(_ context.Context, keys [][]byte, visit func(i int, value []byte, found bool) error) error {
 	l := lookupPool.Get().(*lookups)
 	defer lookupPool.Put(l)
 	if len(l.reads) < len(keys) {
@@ -49,7 +53,7 @@ func (s *store) GetBatch(ctx context.Context, keys [][]byte, visit func(i int, v
 		reads[i] = kv.Lookup{Key: key}
 	}
 	defer clear(reads)
-	if err := s.engine.Lookup(ctx, l.refs[:len(keys)]); err != nil {
+	if err := s.engine.Lookup(forever, l.refs[:len(keys)]); err != nil {
 		return err
 	}
 	for i := range reads {
