@@ -60,7 +60,7 @@ type plan struct {
 	scan                scanOptions
 	fewMixes            bool           // DELETE_HEAVY and BALANCED with the fewest threads alone
 	long                contestOptions // of PUT_HEAVY over a long time
-	quiet               time.Duration  // GET_HEAVY in search of quiet and merging seconds
+	quiet               time.Duration  // of GET_HEAVY with a pulse
 	endurance           time.Duration
 }
 
@@ -138,12 +138,12 @@ func (p *plan) longPutHeavy() *contest {
 	return c
 }
 
-// mergingGetHeavy runs until there were seconds with and without compactions.
+// mergingGetHeavy shows what compactions cost while they go on.
 func (p *plan) mergingGetHeavy() *contest {
 	o := p.long
 	o.engines, o.slot = []string{ours4}, p.quiet
 	c := mixContest(&o, workload.Mixes[1], mixValueBytes, mixThreads[0])
-	c.name, c.cells[0].name = mergingCell, mergingCell
+	c.name, c.cells[0].name, c.pulse = mergingCell, mergingCell, true
 	return c
 }
 

@@ -24,6 +24,8 @@ type contest struct {
 	fresh bool
 	// disk: measure what the disk takes before each slot.
 	disk bool
+	// pulse: count what is done while compactions go on.
+	pulse bool
 }
 
 // cell is what one figure is measured with: a run, or the load of the setup's data
@@ -119,14 +121,17 @@ func (a *arena) slot(ctx context.Context, c *contest, cell cell, round int, name
 	cfg := *cell.run
 	cfg.Seed += uint64(round)
 	begin := time.Now()
-	r, err := p.doWatched(task{Run: &cfg}, func(opsPerSecond float64) {
+	r, err := p.doWatched(task{Run: &cfg, Pulse: c.pulse}, func(opsPerSecond float64) {
 		a.progress.show("%s: %.0f s, %.0f ops/s", what, time.Since(begin).Seconds(), opsPerSecond)
 	})
 	if err != nil {
 		return s, err
 	}
 	s.Run = *r.Run
-	return s, p.freeze()
+	if err := p.freeze(); err != nil {
+		return s, err
+	}
+	return s, nil
 }
 
 // call starts the process of an engine, which is frozen once it is ready.

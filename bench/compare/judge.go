@@ -34,39 +34,70 @@ func ratio(part, whole int64) float64 { return float64(part) / float64(whole) }
 // slowestOfMedian is the rate of the slowest second over the median rate; not a
 // number if there are no seconds.
 func slowestOfMedian(seconds []second) float64 {
-	rates := ratesOf(seconds, func(second) bool { return true })
-	if len(rates) == 0 {
+	if len(seconds) == 0 {
 		return math.NaN()
+	}
+	rates := make([]float64, len(seconds))
+	for i, s := range seconds {
+		rates[i] = s.OpsPerSecond
 	}
 	return slices.Min(rates) / newSpread(rates).median
 }
 
-// From what share of a second on it counts as one of merging, and up to what share
-// as a quiet one. Guessed: compactions are short, and a smaller store has no whole
-// second of them.
-const (
-	mostlyMerging = 0.25
-	mostlyQuiet   = 0.05
-)
+// leastStretch is the least time, of merging or of quiet, that says anything: ten
+// samples of a pulse.
+const leastStretch = 10 * pulseEvery
 
-// mergingOfQuiet is the median rate of seconds in which the store merged over that
-// of seconds in which it did not; not a number if there are not both.
+// mergingOfQuiet is what was done while the store merged, over what would have been
+// done in that time at the rate of quiet time; not a number if it never merged, or was
+// never quiet. The rate of quiet time is that of the same second or, if the store
+// merged all through it, of the nearest other one: a run gets slower as its store
+// grows, and a machine that others use faster and slower.
 func mergingOfQuiet(seconds []second) float64 {
-	merging := ratesOf(seconds, func(s second) bool { return s.Merging != nil && *s.Merging >= mostlyMerging })
-	quiet := ratesOf(seconds, func(s second) bool { return s.Merging != nil && *s.Merging <= mostlyQuiet })
-	if len(merging) == 0 || len(quiet) == 0 {
+	var merging stretch
+	var expected float64
+	for i := range seconds {
+		s := seconds[i].While
+		rate, ok := quietRate(seconds, i)
+		if s.Took == 0 || !ok {
+			continue
+		}
+		merging = merging.plus(s)
+		expected += rate * s.Took.Seconds()
+	}
+	if merging.Took < leastStretch {
 		return math.NaN()
 	}
-	return newSpread(merging).median / newSpread(quiet).median
+	return merging.Ops / expected
 }
 
-func ratesOf(seconds []second, want func(second) bool) (rates []float64) {
-	for _, s := range seconds {
-		if want(s) {
-			rates = append(rates, s.OpsPerSecond)
+// quietRate is the rate in the quiet part of second i, or of the nearest that has one.
+func quietRate(seconds []second, i int) (rate float64, ok bool) {
+	for away := range seconds {
+		var quiet stretch
+		for _, j := range [2]int{i - away, i + away} {
+			if j >= 0 && j < len(seconds) && seconds[j].Quiet.Took >= leastStretch {
+				quiet = quiet.plus(seconds[j].Quiet)
+			}
+		}
+		if quiet.Took > 0 {
+			return quiet.Ops / quiet.Took.Seconds(), true
 		}
 	}
-	return rates
+	return 0, false
+}
+
+// mergingShare is the share of the time in which at least one compaction went on; not
+// a number if the store does not tell.
+func mergingShare(seconds []second) float64 {
+	var sum float64
+	for _, s := range seconds {
+		if s.Merging == nil {
+			return math.NaN()
+		}
+		sum += *s.Merging
+	}
+	return sum / float64(len(seconds))
 }
 
 // series is what one engine did in a cell, by round.

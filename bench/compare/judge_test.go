@@ -9,7 +9,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/kvd-db/kvd/bench/peers"
 	"github.com/kvd-db/kvd/internal/workload"
 )
 
@@ -96,8 +95,7 @@ func TestAFigureThatASlotCouldNotTellDoesNotCount(t *testing.T) {
 	slots := rated("c", ours4, 1, 1)
 	_, ok := g.judge(slots, ours4)
 	assert.False(t, ok, "no seconds")
-	all, none := 1.0, 0.0
-	slots[1].Run.Seconds = []second{{100, &none}, {75, &all}, {5, nil}}
+	slots[1].Run.Seconds = []second{{Quiet: stretch{100, time.Second}}, {While: stretch{75, time.Second}}, {OpsPerSecond: 5}}
 	v, ok := g.judge(slots, ours4)
 	require.True(t, ok)
 	assert.Equal(t, 0.75, v.figure.median)
@@ -109,27 +107,38 @@ func TestSlowestOfMedianSecond(t *testing.T) {
 	assert.True(t, math.IsNaN(slowestOfMedian(nil)))
 }
 
-func TestMergingIsComparedWithQuietSecondsAlone(t *testing.T) {
-	share := func(v float64) *float64 { return &v }
-	seconds := []second{{100, share(0)}, {110, share(0.02)}, {120, share(0.05)}, {1, share(0.2)}, {55, share(0.3)}, {50, share(1)}, {60, share(0.25)}}
-	assert.Equal(t, 0.5, mergingOfQuiet(seconds))
-	assert.True(t, math.IsNaN(mergingOfQuiet(seconds[:4])), "never merging")
+func TestMergingIsComparedWithTheQuietTimeNextToIt(t *testing.T) {
+	const tenth = 100 * time.Millisecond
+	seconds := []second{
+		{Quiet: stretch{100, 5 * tenth}, While: stretch{50, 5 * tenth}}, // half the rate, of its own second
+		{Quiet: stretch{10, 10 * tenth}},
+		{Quiet: stretch{10, 10 * tenth}, OpsPerSecond: 1},
+		{While: stretch{5, 10 * tenth}}, // half that of the second before, for the next is too little quiet
+		{Quiet: stretch{1e6, tenth / 2}, While: stretch{}},
+	}
+	assert.InDelta(t, 0.5, mergingOfQuiet(seconds), 1e-9)
+	assert.InDelta(t, 0.5, mergingOfQuiet(seconds[2:]), 1e-9)
+	assert.True(t, math.IsNaN(mergingOfQuiet(seconds[1:3])), "never merging")
 	assert.True(t, math.IsNaN(mergingOfQuiet(seconds[3:])), "never quiet")
+	assert.True(t, math.IsNaN(mergingOfQuiet(nil)))
+	both := []second{{Quiet: stretch{300, 10 * tenth}}, {While: stretch{100, 10 * tenth}}, {Quiet: stretch{100, 10 * tenth}}}
+	assert.InDelta(t, 0.5, mergingOfQuiet(both), 1e-9, "two are equally near")
 }
 
-func TestOverlappingMergesCoverASecondOnce(t *testing.T) {
-	t0 := time.Now()
-	at := func(tenths int) time.Time { return t0.Add(time.Duration(tenths) * 100 * time.Millisecond) }
-	merges := []peers.Span{
-		{Begin: at(11), End: at(13)}, {Begin: at(12), End: at(15)}, {Begin: at(-5), End: at(2)}, {Begin: at(18), End: at(40)}, {Begin: at(12), End: at(14)},
-	}
-	seconds := make([]second, 3)
-	noteMerging(seconds, []time.Time{at(10), at(20), at(30)}, merges)
-	assert.InDelta(t, 0.2, *seconds[0].Merging, 1e-9)
-	assert.InDelta(t, 0.6, *seconds[1].Merging, 1e-9)
-	assert.InDelta(t, 1, *seconds[2].Merging, 1e-9)
-	noteMerging(seconds, []time.Time{at(10), at(20), at(30)}, nil)
-	assert.Zero(t, *seconds[1].Merging)
+func TestTheTableSaysWhatMergesCost(t *testing.T) {
+	slots := rated(mergingCell, ours4, 100)
+	half := 0.5
+	slots[0].Run.Seconds = []second{{Merging: &half, Quiet: stretch{50, time.Second / 2}, While: stretch{40, time.Second / 2}}}
+	var out bytes.Buffer
+	require.NoError(t, printSlots(&out, slots))
+	assert.Contains(t, out.String(), "kvd-4 merged in 50.0 % of the time, and then had 0.80 of the rate of quiet time: in all 10.0 % less\n")
+}
+
+func TestTheShareOfMergingIsThatOfAllSeconds(t *testing.T) {
+	all, half := 1.0, 0.5
+	assert.InDelta(t, 0.75, mergingShare([]second{{Merging: &all}, {Merging: &half}}), 1e-9)
+	assert.True(t, math.IsNaN(mergingShare([]second{{Merging: &all}, {}})))
+	assert.True(t, math.IsNaN(mergingShare(nil)))
 }
 
 func TestEveryGoalNamesACellOfBothPlans(t *testing.T) {

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"runtime/debug"
-	"slices"
 	"time"
 
 	"github.com/kvd-db/kvd/bench/peers"
@@ -30,6 +29,10 @@ type second struct {
 	// Merging is the share of the second in which at least one compaction went on;
 	// null if the store does not tell.
 	Merging *float64 `json:"merging,omitempty"`
+	// While is what was done while compactions went on, Quiet what was done while none
+	// did, if a pulse was taken. Together they are less than the second.
+	While stretch `json:"while,omitzero"`
+	Quiet stretch `json:"quiet,omitzero"`
 }
 
 // runner is where a worker runs operations.
@@ -37,6 +40,7 @@ type runner struct {
 	store peers.Store
 	dir   string
 	tell  *json.Encoder
+	pulse bool // count finely what is done while the store merges
 }
 
 // leastFreeBytes is how much room a run leaves on the disk: enough for the other
@@ -49,7 +53,13 @@ func (r runner) perform(ctx context.Context, cfg workload.Config) (result, error
 	var o outcome
 	var ends []time.Time // of o.Seconds
 	memory, cpu, written, begin := memoryNow(), cpuTime(), writtenNow(), time.Now()
-	summary, err := workload.Run(ctx, r.store, cfg, workload.Observer{
+	target, p := workload.Target(r.store), (*pulse)(nil)
+	if r.pulse {
+		p = takePulse(target)
+		defer p.end()
+		target = p
+	}
+	summary, err := workload.Run(ctx, target, cfg, workload.Observer{
 		Second: func(s workload.Second) {
 			o.Seconds, ends = append(o.Seconds, second{OpsPerSecond: s.OpsPerSecond}), append(ends, time.Now())
 		},
@@ -72,7 +82,11 @@ func (r runner) perform(ctx context.Context, cfg workload.Config) (result, error
 		o.Seconds = o.Seconds[:n-1] // what was left at the end
 	}
 	if m, ok := r.store.(peers.Merger); ok {
-		noteMerging(o.Seconds, ends, m.Merges())
+		merges := disjoint(m.Merges())
+		noteMerging(o.Seconds, ends, merges)
+		if p != nil {
+			noteStretches(o.Seconds, ends, p.end(), merges)
+		}
 	}
 	o.UserBytes = userBytes(summary)
 	begin = time.Now()
@@ -85,35 +99,6 @@ func (r runner) perform(ctx context.Context, cfg workload.Config) (result, error
 		return result{}, err
 	}
 	return result{Elapsed: elapsed, CPU: used, Memory: o.Memory, Run: &o}, nil
-}
-
-// noteMerging fills in, for seconds that ended at the given moments, what share of
-// each the store merged in.
-func noteMerging(seconds []second, ends []time.Time, merges []peers.Span) {
-	for i := range seconds {
-		share := covered(peers.Span{Begin: ends[i].Add(-time.Second), End: ends[i]}, merges)
-		seconds[i].Merging = &share
-	}
-}
-
-// covered returns what share of a span lies in any of others.
-func covered(s peers.Span, others []peers.Span) float64 {
-	others = slices.SortedFunc(slices.Values(others), func(a, b peers.Span) int { return a.Begin.Compare(b.Begin) })
-	var total time.Duration
-	at := s.Begin // all before is accounted for
-	for _, o := range others {
-		if o.Begin.Before(at) {
-			o.Begin = at
-		}
-		if o.End.After(s.End) {
-			o.End = s.End
-		}
-		if o.End.After(o.Begin) {
-			total += o.End.Sub(o.Begin)
-			at = o.End
-		}
-	}
-	return total.Seconds() / s.End.Sub(s.Begin).Seconds()
 }
 
 func enoughDisk(dir string) error {

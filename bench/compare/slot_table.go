@@ -49,7 +49,20 @@ func printCell(w io.Writer, slots []slot, cell string) {
 	if share, nanos := generatorShare(slots, cell); share > 0 {
 		fmt.Fprintf(w, "the generator took %d ns an operation, at most %.1f %% of the processor time\n", nanos, 100*share)
 	}
+	printMerging(w, slots, cell)
 	fmt.Fprintln(w)
+}
+
+// printMerging says what compactions cost whoever counted that.
+func printMerging(w io.Writer, slots []slot, cell string) {
+	for _, name := range enginesIn(slots, cell) {
+		if costs := numbers(series(slots, cell, name, merging)); len(costs) > 0 {
+			share := newSpread(series(slots, cell, name, &metric{of: func(s *slot) float64 { return mergingShare(s.Run.Seconds) }}))
+			rate := newSpread(costs).median
+			fmt.Fprintf(w, "%s merged in %.1f %% of the time, and then had %.2f of the rate of quiet time: in all %.1f %% less\n",
+				name, 100*share.median, rate, 100*share.median*(1-rate))
+		}
+	}
 }
 
 // decimal spells a figure; a dash if there is none, or nothing was counted.

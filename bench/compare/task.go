@@ -27,6 +27,7 @@ const shortEntries = 50
 // tasks make equal requests.
 type task struct {
 	Run   *workload.Config `json:"run,omitempty"`
+	Pulse bool             `json:"pulse,omitempty"` // see runner
 	Shape shape            `json:"shape"`
 	Scans int              `json:"scans"` // of shapeShort
 	Seed  uint64           `json:"seed"`  // of shapeShort

@@ -110,7 +110,7 @@ func work(ctx context.Context, in *json.Decoder, out *json.Encoder, profile stri
 		}
 		var r result
 		if t.Run != nil {
-			r, err = runner{store, s.Store.Dir, out}.perform(ctx, *t.Run)
+			r, err = runner{store, s.Store.Dir, out, t.Pulse}.perform(ctx, *t.Run)
 		} else {
 			r, err = perform(store, s.Data, t)
 		}
