@@ -3,8 +3,6 @@ package main
 import (
 	"math"
 	"slices"
-
-	"github.com/kvd-db/kvd/internal/workload"
 )
 
 // metric is a figure of a slot.
@@ -169,15 +167,19 @@ func ratios(slots []slot, cell, engine, peer string, m *metric) spread {
 	return newSpread(values)
 }
 
-// generatorShare is the largest share of processor time that the generator took.
-func generatorShare(slots []slot, cell string) (share float64, nanos int64) {
+// generatorCost is what an operation cost the generator, and the largest share that
+// this is of what an operation took of an engine's process. Of all slots the least
+// cost counts: whatever else the machine does only makes it more.
+func generatorCost(slots []slot, cell string) (nanos int64, share float64) {
 	for i := range slots {
-		if s := &slots[i]; s.Cell == cell {
-			var g workload.Generator = s.Run.Summary.Generator
-			if g.Share >= share {
-				share, nanos = g.Share, g.NanosPerOp
-			}
+		if g := slots[i].Run.Summary.Generator; slots[i].Cell == cell && g.NanosPerOp > 0 && (nanos == 0 || g.NanosPerOp < nanos) {
+			nanos = g.NanosPerOp
 		}
 	}
-	return share, nanos
+	for _, name := range enginesIn(slots, cell) {
+		if cost := newSpread(series(slots, cell, name, cpuPerOp)).median; cost > 0 {
+			share = max(share, float64(nanos)/1e3/cost)
+		}
+	}
+	return nanos, share
 }

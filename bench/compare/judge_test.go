@@ -188,10 +188,15 @@ func TestTheFinalTableSaysWhatIsReached(t *testing.T) {
 	assert.NotContains(t, out.String(), "NaN")
 }
 
-func TestTheGeneratorsShareIsTheLargest(t *testing.T) {
-	slots := rated("c", ours, 1, 1)
-	slots[1].Run.Summary.Generator = workload.Generator{Share: 0.2, NanosPerOp: 7}
-	share, nanos := generatorShare(slots, "c")
-	assert.Equal(t, 0.2, share)
-	assert.Equal(t, int64(7), nanos)
+func TestTheGeneratorsCostIsTheLeastAndItsShareTheLargest(t *testing.T) {
+	slots := join(rated("c", ours, 1e6, 1e6), rated("c", "pebble", 2e6, 2e6), rated("d", "bbolt", 1e9)) // 2 us, 1 us
+	for i, nanos := range []int64{300, 200, 250, 900, 1} {
+		slots[i].Run.Summary.Generator = workload.Generator{NanosPerOp: nanos}
+	}
+	nanos, share := generatorCost(slots, "c")
+	assert.Equal(t, int64(200), nanos)
+	assert.InDelta(t, 0.2, share, 1e-9)
+	nanos, share = generatorCost(rated("c", ours, 1), "c")
+	assert.Zero(t, nanos)
+	assert.Zero(t, share)
 }

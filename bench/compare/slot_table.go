@@ -46,8 +46,8 @@ func printCell(w io.Writer, slots []slot, cell string) {
 			decimal(0, median(func(o *outcome) float64 { return float64(o.DiskBytes) / 1e6 })),
 			decimal(0, median(func(o *outcome) float64 { return mebibytes(o.Memory.PeakBytes) })))
 	}
-	if share, nanos := generatorShare(slots, cell); share > 0 {
-		fmt.Fprintf(w, "the generator took %d ns an operation, at most %.1f %% of the processor time\n", nanos, 100*share)
+	if nanos, share := generatorCost(slots, cell); nanos > 0 {
+		fmt.Fprintf(w, "the generator took %d ns an operation, at most %.1f %% of the processor time of an engine\n", nanos, 100*share)
 	}
 	printMerging(w, slots, cell)
 	fmt.Fprintln(w)
