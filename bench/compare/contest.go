@@ -22,7 +22,7 @@ type contest struct {
 	// fresh gives every slot a new store, and a new process; otherwise an engine
 	// keeps both from slot to slot and from cell to cell.
 	fresh bool
-	// disk: measure what the disk takes before each slot.
+	// disk: measure what the disk takes before and after each slot.
 	disk bool
 	// pulse: count what is done while compactions go on.
 	pulse bool
@@ -42,8 +42,8 @@ type slot struct {
 	Round  int    `json:"round"`
 	Budget int64  `json:"budgetBytes"` // of memtables and caches
 	Heap   int64  `json:"heapBytes"`   // soft limit of the process; 0: none
-	// DiskRate is what the disk took of one sequential writer just before, in bytes a
-	// second; zero if the contest does not ask.
+	// DiskRate is what the disk took of one sequential writer just before and just
+	// after, the mean of both, in bytes a second; zero if the contest does not ask.
 	DiskRate float64 `json:"diskBytesPerSecond,omitempty"`
 	Run      outcome `json:"run"`
 }
@@ -110,8 +110,7 @@ func (a *arena) slot(ctx context.Context, c *contest, cell cell, round int, name
 		return s, nil
 	}
 	if c.disk {
-		a.progress.show("%s: the disk alone", cell.name)
-		if s.DiskRate, err = diskRate(a.dir, diskRateBytes); err != nil {
+		if s.DiskRate, err = a.measureDisk(cell.name); err != nil {
 			return s, err
 		}
 	}
@@ -131,7 +130,17 @@ func (a *arena) slot(ctx context.Context, c *contest, cell cell, round int, name
 	if err := p.freeze(); err != nil {
 		return s, err
 	}
+	if c.disk {
+		after, err := a.measureDisk(cell.name)
+		s.DiskRate = (s.DiskRate + after) / 2
+		return s, err
+	}
 	return s, nil
+}
+
+func (a *arena) measureDisk(cell string) (rate float64, err error) {
+	a.progress.show("%s: the disk alone", cell)
+	return diskRate(a.dir, diskRateBytes)
 }
 
 // call starts the process of an engine, which is frozen once it is ready.

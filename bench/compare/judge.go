@@ -22,12 +22,19 @@ var (
 	stall        = &metric{unit: "ms", scale: 1e6, of: func(s *slot) float64 { return float64(s.Run.Summary.LongestStallNanos) }, less: true, worst: true}
 	amplified    = &metric{scale: 1, of: func(s *slot) float64 { return ratio(s.Run.Written.Calls, s.Run.UserBytes) }, less: true}
 	resident     = &metric{scale: 1, of: func(s *slot) float64 { return ratio(s.Run.Memory.PeakBytes, s.Budget) }, less: true, worst: true}
-	ofDisk       = &metric{scale: 1, of: func(s *slot) float64 { return float64(s.Run.UserBytes) / s.Run.Summary.Seconds / s.DiskRate }}
+	ofDisk       = &metric{scale: 1, of: userRateOfDisk}
 	steadiness   = &metric{scale: 1, of: func(s *slot) float64 { return slowestOfMedian(s.Run.Seconds) }}
 	merging      = &metric{scale: 1, of: func(s *slot) float64 { return mergingOfQuiet(s.Run.Seconds) }}
 )
 
 func ratio(part, whole int64) float64 { return float64(part) / float64(whole) }
+
+// userRateOfDisk is the user's bytes a second over those that the disk takes. The time
+// until the last of them was on the disk counts: what only fills the page cache says
+// nothing of a disk.
+func userRateOfDisk(s *slot) float64 {
+	return float64(s.Run.UserBytes) / (s.Run.Summary.Seconds + s.Run.SyncTime.Seconds()) / s.DiskRate
+}
 
 // slowestOfMedian is the rate of the slowest second over the median rate; not a
 // number if there are no seconds.

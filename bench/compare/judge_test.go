@@ -141,6 +141,12 @@ func TestTheShareOfMergingIsThatOfAllSeconds(t *testing.T) {
 	assert.True(t, math.IsNaN(mergingShare(nil)))
 }
 
+func TestTheRateOfTheDiskIsComparedWithWhatReachedIt(t *testing.T) {
+	s := slot{DiskRate: 100, Run: outcome{UserBytes: 1000, SyncTime: 5 * time.Second}}
+	s.Run.Summary.Seconds = 15
+	assert.InDelta(t, 0.5, userRateOfDisk(&s), 1e-9)
+}
+
 func TestEveryGoalNamesACellOfBothPlans(t *testing.T) {
 	for name, p := range map[string]*plan{"short": &shortPlan, "long": &longPlan} {
 		measured := []string{scanCell(shapeForward), scanCell(shapeBackward), scanCell(shapeShort)}
