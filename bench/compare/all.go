@@ -103,12 +103,6 @@ var (
 	scanEngines = append([]string{ours4, ours, "pebble", "badger", "goleveldb", "bbolt"}, namesOf(native)...)
 )
 
-// The endurance run: what stopped the store of the articles after 20 seconds.
-const (
-	enduranceThreads = 32
-	enduranceHeap    = 1536 // MiB
-)
-
 func (p *plan) contests() (all []*contest) {
 	for _, size := range putSizes {
 		all = append(all, putContest(&p.put, size, putWriters))
@@ -125,36 +119,11 @@ func (p *plan) contests() (all []*contest) {
 	for i := range reads {
 		all4 = append(all4, &reads[i])
 	}
-	return append(all,
-		loadContest(&p.load, readValueBytes),
-		getContest(&p.get, all4, readValueBytes, readThreads),
-		p.longPutHeavy(), p.mergingGetHeavy(), p.enduring())
-}
-
-// longPutHeavy shows what background work costs once there is much of it.
-func (p *plan) longPutHeavy() *contest {
-	c := mixContest(&p.long, workload.Mixes[0], mixValueBytes, mixThreads[0])
-	c.name, c.cells[0].name, c.disk = longPutHeavy, longPutHeavy, true
-	return c
-}
-
-// mergingGetHeavy shows what compactions cost while they go on.
-func (p *plan) mergingGetHeavy() *contest {
-	o := p.long
-	o.engines, o.slot = []string{ours4}, p.quiet
-	c := mixContest(&o, workload.Mixes[1], mixValueBytes, mixThreads[0])
-	c.name, c.cells[0].name, c.pulse = mergingCell, mergingCell, true
-	return c
-}
-
-// enduring puts more load on more partitions than the heap of the process likes.
-func (p *plan) enduring() *contest {
-	o := p.long
-	o.engines, o.slot, o.memory = []string{ours}, p.endurance, 1024
-	c := mixContest(&o, workload.Mixes[0], mixValueBytes, enduranceThreads)
-	c.name, c.cells[0].name = enduranceCell, enduranceCell
-	c.setup.HeapBytes = enduranceHeap << 20
-	return c
+	all = append(all, loadContest(&p.load, readValueBytes), getContest(&p.get, all4, readValueBytes, readThreads))
+	for _, run := range longRuns {
+		all = append(all, run.contest(p))
+	}
+	return all
 }
 
 func scanCell(s shape) string { return "scan " + string(s) }

@@ -53,7 +53,8 @@ func run() int {
 		SilenceUsage:  true,
 	}
 	root.CompletionOptions.HiddenDefaultCmd = true
-	root.AddCommand(newScanCommand(), newPutCommand(), newMixCommand(), newGetCommand(), newLoadCommand(), newAllCommand(), newWorkerCommand())
+	root.AddCommand(newScanCommand(), newPutCommand(), newMixCommand(), newGetCommand(), newLoadCommand(), newLongCommand(),
+		newAllCommand(), newWorkerCommand())
 
 	command, err := root.ExecuteContextC(ctx)
 	var failure *failure
