@@ -3,7 +3,7 @@
 # which goals are reached. LONG=1 takes hours. Flags go through, and so does a
 # command of its own: see bench/README.md.
 #
-#   [LONG=1] [BENCH_DIR=DIR] scripts/bench-engines.sh [all|scan|put|mix|get|load] [--out FILE]
+#   [LONG=1] [BENCH_DIR=DIR] scripts/bench-engines.sh [all|scan|put|mix|get|load|long|scale] [--out FILE]
 set -euo pipefail
 cd "$(dirname "$0")/../bench"
 
@@ -14,7 +14,8 @@ if [[ -e /usr/include/rocksdb/c.h && $(go env CGO_ENABLED) == 1 ]]; then
 else
   echo "RocksDB DOES NOT TAKE PART: it needs librocksdb-dev and a C compiler" >&2
 fi
-go build -trimpath "${tags[@]}" -o ../bin/compare ./compare
+commit=$(git rev-parse HEAD)$(git diff --quiet HEAD || echo +dirty)
+go build -trimpath "${tags[@]}" -ldflags "-X main.commit=$commit" -o ../bin/compare ./compare
 
 command=all
 if [[ $# -gt 0 && $1 != -* ]]; then

@@ -11,8 +11,6 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
-
-	"github.com/kvd-db/kvd/internal/workload"
 )
 
 // contestOptions are the flags of every contest.
@@ -133,9 +131,7 @@ func withArena(ctx context.Context, o *contestOptions, stderr io.Writer, use fun
 }
 
 func printReport(w io.Writer, a *arena, slots []slot) error {
-	env := workload.ReadEnvironment(a.dir)
-	fmt.Fprintf(w, "%s, %d CPUs, %s, %s, kernel %s, commit %s, %s\n\n",
-		env.CPU, env.GOMAXPROCS, env.FileSystem, env.Go, env.Kernel, env.Commit, env.Time)
+	printEnvironment(w, a.dir)
 	if err := printSlots(w, slots); err != nil {
 		return err
 	}

@@ -210,14 +210,14 @@ func TestFilesAreReadToTheirEnd(t *testing.T) {
 	require.NoError(t, os.Mkdir(filepath.Join(dir, "below"), 0o700))
 	path := filepath.Join(dir, "below", "f")
 	require.NoError(t, os.WriteFile(path, make([]byte, 100_000), 0o600))
-	before := readBytes(t)
+	before := bytesRead(t)
 	require.NoError(t, readFiles(dir))
-	assert.GreaterOrEqual(t, readBytes(t)-before, 100_000)
+	assert.GreaterOrEqual(t, bytesRead(t)-before, 100_000)
 	require.ErrorIs(t, readFiles(filepath.Join(dir, "none")), os.ErrNotExist)
 }
 
-// readBytes is what the process has asked the kernel for so far.
-func readBytes(t *testing.T) (n int) {
+// bytesRead is what the process has asked the kernel for so far.
+func bytesRead(t *testing.T) (n int) {
 	t.Helper()
 	text, err := os.ReadFile("/proc/self/io")
 	require.NoError(t, err)

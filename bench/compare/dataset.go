@@ -18,13 +18,14 @@ const keyBytes = 16
 type dataset struct {
 	Keys       int    `json:"keys"`
 	ValueBytes int    `json:"valueBytes"`
-	Order      string `json:"order"`           // of the load: orderRandom or orderSorted
+	Order      string `json:"order"`           // of the load: one of those below
 	Point      bool   `json:"point,omitempty"` // for point reads
 }
 
 const (
-	orderRandom = "random"
-	orderSorted = "sorted"
+	orderRandom  = "random"
+	orderSorted  = "sorted"
+	orderStrided = "strided" // all over the keys, like random, and no memory for a permutation
 )
 
 // A value has a first and a last byte, and is small enough that no store keeps
@@ -42,8 +43,8 @@ func (d dataset) validate() error {
 		return fmt.Errorf("values of %d bytes, want %d to %d", d.ValueBytes, minValueBytes, maxValueBytes)
 	case d.Point && d.ValueBytes < workload.MinValueBytes:
 		return fmt.Errorf("values of %d bytes, want at least %d, which make them verifiable", d.ValueBytes, workload.MinValueBytes)
-	case d.Order != orderRandom && d.Order != orderSorted:
-		return fmt.Errorf("load order %q, want %s or %s", d.Order, orderRandom, orderSorted)
+	case d.Order != orderRandom && d.Order != orderSorted && d.Order != orderStrided:
+		return fmt.Errorf("load order %q, want %s, %s or %s", d.Order, orderRandom, orderSorted, orderStrided)
 	}
 	return nil
 }
@@ -61,13 +62,7 @@ func (d dataset) load(put func([]peers.Entry) error) error {
 	}
 	random := rand.NewChaCha8([32]byte{1})
 	numbers := rand.New(random)
-	order := func(i int) int { return i }
-	if d.Order == orderRandom {
-		order = func() func(int) int {
-			shuffled := numbers.Perm(d.Keys)
-			return func(i int) int { return shuffled[i] }
-		}()
-	}
+	order := d.ordered(numbers)
 	batch := make([]peers.Entry, loadBatch)
 	for i := range batch {
 		batch[i] = peers.Entry{Key: make([]byte, keyBytes), Value: make([]byte, d.ValueBytes)}
@@ -93,9 +88,39 @@ func (d dataset) load(put func([]peers.Entry) error) error {
 	return nil
 }
 
+// ordered returns which number comes at which place of the load.
+func (d dataset) ordered(numbers *rand.Rand) func(place int) int {
+	switch d.Order {
+	case orderRandom:
+		shuffled := numbers.Perm(d.Keys)
+		return func(i int) int { return shuffled[i] }
+	case orderStrided:
+		step := stride(d.Keys)
+		return func(i int) int { return int(uint64(i) * uint64(step) % uint64(d.Keys)) }
+	}
+	return func(i int) int { return i }
+}
+
+// stride returns a number near the golden section of n that has no divisor in common
+// with it: its multiples come by all numbers below n, and never near the last ones.
+func stride(n int) int {
+	s := max(int(0.6180339887*float64(n)), 1)
+	for gcd(s, n) != 1 {
+		s++
+	}
+	return s
+}
+
+func gcd(a, b int) int {
+	for b != 0 {
+		a, b = b, a%b
+	}
+	return a
+}
+
 // walk moves a cursor over at most limit entries and checks that they are those
 // with the numbers from first on, in steps of one up or down, with values of
-// theirs. It returns how many it saw, and closes the cursor.
+// theirs; of a value for point reads only the length. It returns how many it saw, and closes the cursor.
 //
 // It costs some 5 ns an entry, which every engine pays.
 func (d dataset) walk(c peers.Cursor, first, step, limit int) (seen int, err error) {
@@ -112,7 +137,7 @@ func (d dataset) walk(c peers.Cursor, first, step, limit int) (seen int, err err
 		if !bytes.Equal(key, want[:]) {
 			return seen, fmt.Errorf("wrong answer: entry %d of the scan has key %q, want %q", seen, key, want[:])
 		}
-		if len(value) != d.ValueBytes || value[0] != byte(number) || value[len(value)-1] != byte(number>>8) {
+		if len(value) != d.ValueBytes || !d.Point && (value[0] != byte(number) || value[len(value)-1] != byte(number>>8)) {
 			return seen, fmt.Errorf("wrong answer: key %q has a value of another one", key)
 		}
 		seen++

@@ -64,11 +64,20 @@ func namesOf(engines []engine) []string {
 	return names
 }
 
+// withPartitions names our engine with so many partitions.
+func withPartitions(n int) string { return fmt.Sprintf("%s-%d", ours, n) }
+
+// findEngine returns an engine by its name. There is one of ours for each number of
+// partitions.
 func findEngine(name string) (*engine, error) {
 	for _, list := range [][]engine{engines, apart, native} {
 		if i := slices.IndexFunc(list, func(e engine) bool { return e.name == name }); i >= 0 {
 			return &list[i], nil
 		}
+	}
+	var partitions int
+	if n, err := fmt.Sscanf(name, ours+"-%d", &partitions); n == 1 && err == nil && partitions > 0 && name == withPartitions(partitions) {
+		return &engine{name, ourModule, kvdWith(partitions)}, nil
 	}
 	return nil, fmt.Errorf("engine %q: want some of %s", name, strings.Join(slices.Concat(engineNames(), namesOf(apart), namesOf(native)), ", "))
 }

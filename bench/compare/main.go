@@ -53,7 +53,7 @@ func run() int {
 		SilenceUsage:  true,
 	}
 	root.CompletionOptions.HiddenDefaultCmd = true
-	root.AddCommand(newScanCommand(), newPutCommand(), newMixCommand(), newGetCommand(), newLoadCommand(), newLongCommand(),
+	root.AddCommand(newScanCommand(), newPutCommand(), newMixCommand(), newGetCommand(), newLoadCommand(), newLongCommand(), newScaleCommand(),
 		newAllCommand(), newWorkerCommand())
 
 	command, err := root.ExecuteContextC(ctx)

@@ -6,8 +6,6 @@ import (
 	"runtime/debug"
 	"slices"
 	"text/tabwriter"
-
-	"github.com/kvd-db/kvd/internal/workload"
 )
 
 // round is what the engines did in one round, by their place in the list.
@@ -57,13 +55,11 @@ func spreadOf(rounds []round, f func(round) float64) spread {
 
 // printScans prints what each engine did, how ours compares with each, and what CPU
 // time and memory the scans took.
-func printScans(w io.Writer, o *scanOptions, env workload.Environment, processes []*process, rounds []round) error {
+func printScans(w io.Writer, o *scanOptions, dir string, processes []*process, rounds []round) error {
 	report := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintf(report, "%d entries of %d + %d bytes, loaded in %s order; %d MiB; %d rounds\n",
 		o.data.Keys, keyBytes, o.data.ValueBytes, o.data.Order, o.memory, o.rounds)
-	fmt.Fprintf(report, "%s, %d CPUs, %s, %s, kernel %s, commit %s, %s\n\n",
-		env.CPU, env.GOMAXPROCS, env.FileSystem, env.Go, env.Kernel, env.Commit, env.Time)
-
+	printEnvironment(report, dir)
 	printRates(report, o, processes, rounds)
 	printRatios(report, o, processes, rounds)
 	printCosts(report, o, processes, rounds)

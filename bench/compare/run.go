@@ -14,9 +14,10 @@ import (
 // outcome is what came of a run of operations on one store.
 type outcome struct {
 	Summary    workload.Summary `json:"summary"`
-	Seconds    []second         `json:"seconds"`    // whole ones
-	UserBytes  int64            `json:"userBytes"`  // keys and values of what was put or deleted
-	Written    writtenBytes     `json:"written"`    // by the process, the sync included
+	Seconds    []second         `json:"seconds"`   // whole ones
+	UserBytes  int64            `json:"userBytes"` // keys and values of what was put or deleted
+	Written    writtenBytes     `json:"written"`   // by the process, the sync included
+	Read       readBytes        `json:"read"`
 	DiskBytes  int64            `json:"diskBytes"`  // of the store, at the end
 	SyncTime   time.Duration    `json:"syncTime"`   // until all of it was on the disk, after the run
 	SettleTime time.Duration    `json:"settleTime"` // of a load, likewise
@@ -52,7 +53,7 @@ func (r runner) perform(ctx context.Context, cfg workload.Config) (result, error
 	debug.FreeOSMemory() // garbage of other tasks is not this one's
 	var o outcome
 	var ends []time.Time // of o.Seconds
-	memory, cpu, written, begin := memoryNow(), cpuTime(), writtenNow(), time.Now()
+	memory, cpu, written, read, begin := memoryNow(), cpuTime(), writtenNow(), readNow(r.store), time.Now()
 	target, p := workload.Target(r.store), (*pulse)(nil)
 	if r.pulse {
 		p = takePulse(target)
@@ -88,7 +89,7 @@ func (r runner) perform(ctx context.Context, cfg workload.Config) (result, error
 			noteStretches(o.Seconds, ends, p.end(), merges)
 		}
 	}
-	o.UserBytes = userBytes(summary)
+	o.UserBytes, o.Read = userBytes(summary), readNow(r.store).since(read)
 	begin = time.Now()
 	if err := syncFiles(r.dir); err != nil {
 		return result{}, err
@@ -101,10 +102,13 @@ func (r runner) perform(ctx context.Context, cfg workload.Config) (result, error
 	return result{Elapsed: elapsed, CPU: used, Memory: o.Memory, Run: &o}, nil
 }
 
-func enoughDisk(dir string) error {
+func enoughDisk(dir string) error { return enoughDiskFor(dir, 0) }
+
+// enoughDiskFor reports whether there is room for so many bytes, and what is to be left.
+func enoughDiskFor(dir string, bytes int64) error {
 	free, err := freeBytes(dir)
-	if err == nil && free < leastFreeBytes {
-		err = fmt.Errorf("%d MiB free on the disk of %s, want at least %d", free>>20, dir, leastFreeBytes>>20)
+	if want := bytes + leastFreeBytes; err == nil && free < want {
+		err = fmt.Errorf("%d MiB free on the disk of %s, want at least %d", free>>20, dir, want>>20)
 	}
 	return err
 }

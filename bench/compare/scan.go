@@ -11,7 +11,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/kvd-db/kvd/bench/peers"
-	"github.com/kvd-db/kvd/internal/workload"
 )
 
 // scanOptions describe a comparison of scans.
@@ -112,7 +111,7 @@ func compareScans(ctx context.Context, o *scanOptions, stdout, stderr io.Writer)
 	if err != nil {
 		return err
 	}
-	return printScans(stdout, o, workload.ReadEnvironment(dir), processes, rounds)
+	return printScans(stdout, o, dir, processes, rounds)
 }
 
 // startLoaded returns a worker that is ready. It must be closed, also if there is

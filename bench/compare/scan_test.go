@@ -8,8 +8,6 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-
-	"github.com/kvd-db/kvd/internal/workload"
 )
 
 // TestMain lets the test's binary be its own worker.
@@ -92,7 +90,7 @@ func TestRatiosCompareWithinRounds(t *testing.T) {
 	first := took(1000) // not measured
 	first[shapeForward][1].Memory = memoryUse{30 << 20, 100 << 20}
 	var out bytes.Buffer
-	require.NoError(t, printScans(&out, o, workload.Environment{}, processes, []round{first, took(1), took(10)}))
+	require.NoError(t, printScans(&out, o, "", processes, []round{first, took(1), took(10)}))
 	assert.Regexp(t, `pebble +0\.50 \(0\.50-0\.50\) +0\.50 \(0\.50-0\.50\) +0\.50 \(0\.50-0\.50\)`, out.String())
 	assert.Regexp(t, `kvd +2\.75 +2\.75 +2\.75`, out.String(), "median of 5 and 0.5 million entries")
 	assert.Regexp(t, `kvd +180\.0 \(180\.0-180\.0\) +180\.0 \(180\.0-180\.0\) +180\.0 \(180\.0-180\.0\)`, out.String())

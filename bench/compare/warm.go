@@ -6,6 +6,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+
+	"golang.org/x/sys/unix"
 )
 
 // readFiles reads all files below a directory, so that they are in the page cache.
@@ -13,6 +15,20 @@ import (
 // outputs of compactions: the first second of reads would then measure the disk, and
 // that of one engine alone.
 func readFiles(dir string) error {
+	return eachFile(dir, func(f *os.File) error {
+		_, err := io.Copy(io.Discard, f)
+		return err
+	})
+}
+
+// forgetFiles drops all files below a directory from the page cache, so that the next
+// reads of them are those of a disk. What was written to them must be synced.
+func forgetFiles(dir string) error {
+	return eachFile(dir, func(f *os.File) error { return unix.Fadvise(int(f.Fd()), 0, 0, unix.FADV_DONTNEED) })
+}
+
+// eachFile opens all files below a directory.
+func eachFile(dir string, use func(*os.File) error) error {
 	return filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || !d.Type().IsRegular() {
 			return err
@@ -21,7 +37,6 @@ func readFiles(dir string) error {
 		if err != nil {
 			return err
 		}
-		_, err = io.Copy(io.Discard, f)
-		return errors.Join(err, f.Close())
+		return errors.Join(use(f), f.Close())
 	})
 }

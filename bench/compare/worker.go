@@ -22,6 +22,9 @@ type setup struct {
 	Data   dataset       `json:"data"` // to load before the first task, if it has keys
 	// HeapBytes is the soft limit of the process's memory; zero: none.
 	HeapBytes int64 `json:"heapBytes,omitempty"`
+	// Again says that the directory has the data already, and asks what opening it
+	// costs.
+	Again bool `json:"again,omitempty"`
 }
 
 // message is what a worker tells: how far it is, or what came of what it was
@@ -41,6 +44,9 @@ type loaded struct {
 	CPU     time.Duration `json:"cpu"`     // of the load
 	Written writtenBytes  `json:"written"` // of the load and of settling
 	Memory  memoryUse     `json:"memory"`
+	Open    time.Duration `json:"open"`
+	Held    heldBytes     `json:"held,omitzero"` // by a store that was opened again, but for its cache
+	Inside  peers.Inside  `json:"inside,omitzero"`
 }
 
 func newWorkerCommand() *cobra.Command {
@@ -76,14 +82,21 @@ func work(ctx context.Context, in *json.Decoder, out *json.Encoder, profile stri
 	if s.HeapBytes > 0 {
 		debug.SetMemoryLimit(s.HeapBytes)
 	}
+	earlier := heldNow()
+	begin := time.Now()
 	store, err := e.open(s.Store)
 	if err != nil {
 		return err
 	}
+	opened := time.Since(begin)
 	defer func() { err = errors.Join(err, store.Close()) }()
 	ready, err := prepare(store, s, out)
 	if err != nil {
 		return err
+	}
+	ready.Open, ready.Inside = opened, inside(store)
+	if s.Again {
+		ready.Held = heldBy(store, earlier)
 	}
 	if err := out.Encode(message{Ready: ready}); err != nil {
 		return err
@@ -125,7 +138,7 @@ func work(ctx context.Context, in *json.Decoder, out *json.Encoder, profile stri
 
 // prepare loads the data and lets the store settle.
 func prepare(store peers.Store, s setup, out *json.Encoder) (*loaded, error) {
-	if s.Data.Keys == 0 {
+	if s.Data.Keys == 0 || s.Again {
 		return new(loaded), nil
 	}
 	memory, cpu, written, begin := memoryNow(), cpuTime(), writtenNow(), time.Now()

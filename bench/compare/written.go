@@ -24,25 +24,27 @@ type writtenBytes struct {
 	Dirtied int64 `json:"dirtied"` // of the page cache
 }
 
-func writtenNow() (w writtenBytes) {
+func writtenNow() writtenBytes {
+	io := processIO()
+	return writtenBytes{Calls: io["wchar"], Dirtied: io["write_bytes"]}
+}
+
+// processIO returns the counters of proc_pid_io(5), none where there are none.
+func processIO() map[string]int64 {
 	text, err := os.ReadFile("/proc/self/io")
 	if err != nil {
-		return w
+		return nil
 	}
+	counters := make(map[string]int64)
 	for line := range strings.Lines(string(text)) {
 		name, value, _ := strings.Cut(line, ":")
 		n, err := strconv.ParseInt(strings.TrimSpace(value), 10, 64)
 		if err != nil {
-			return writtenBytes{}
+			return nil
 		}
-		switch name {
-		case "wchar":
-			w.Calls = n
-		case "write_bytes":
-			w.Dirtied = n
-		}
+		counters[name] = n
 	}
-	return w
+	return counters
 }
 
 // since returns what was written after earlier.

@@ -88,3 +88,16 @@ type Merger interface {
 type Span struct {
 	Begin, End time.Time
 }
+
+// Insider is a Store that tells what cannot be seen from outside.
+type Insider interface {
+	// Inside returns what it is at the moment. Safe for concurrent use.
+	Inside() Inside
+}
+
+// Inside is what a store tells of itself.
+type Inside struct {
+	CacheBytes int64  `json:"cacheBytes"` // of cached blocks, in memory
+	BlocksRead uint64 `json:"blocksRead"` // that point reads did not find in the cache, so far
+	TableBytes int64  `json:"tableBytes"` // of files but for the log
+}
