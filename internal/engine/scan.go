@@ -151,17 +151,6 @@ func (s *Scanner) begin() bool {
 	return true
 }
 
-// share lets others know the feed, unless they have stopped the scan.
-func (s *Scanner) share() bool {
-	s.shared.Lock()
-	defer s.shared.Unlock()
-	if !s.goOn() {
-		return false
-	}
-	s.shared.feed = s.feed
-	return true
-}
-
 // take gives the merge the next batch of a source, while the scan may go on.
 func (s *Scanner) take(i int) bool { return s.goOn() && s.fetch(i) }
 
