@@ -51,7 +51,7 @@ func (e *Engine) writeOne(ctx context.Context, op kv.Op, o kv.WriteOptions) (kv.
 	s.call.Reset(1)
 	s.group.Reset(s.call, s.writes[:])
 	p := e.partitions[e.route(s.write.Hash)]
-	p.Submit(ctx, s.group)
+	p.Serve(ctx, s.group)
 	select {
 	case <-s.call.Done():
 	case <-ctx.Done():
@@ -226,7 +226,7 @@ func (e *Engine) homeOf(ops []kv.Op) (home int, ok bool) {
 func (e *Engine) applyWithin(ctx context.Context, p *partition.Partition, b *kv.WriteBatch, o kv.WriteOptions) (kv.SeqNum, error) {
 	call := partition.NewCall(1)
 	g := partition.NewBatchGroup(call, b, e.durability(o.Durability), o.Origin)
-	p.Submit(ctx, g)
+	p.Serve(ctx, g)
 	select {
 	case <-call.Done():
 	case <-ctx.Done():

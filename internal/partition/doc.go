@@ -15,6 +15,11 @@
 // most demanding writer asked, the orchestrator inserts it into the memtable,
 // publishes its sequence number and answers the callers.
 //
+// A caller that finds nobody at this work does it itself, for its own write ([Partition.Serve]):
+// no goroutine is woken, and the caller does not sleep. What comes meanwhile queues,
+// and is the orchestrator's next micro-batch. A caller whose context can end does not:
+// it could not give up while it writes.
+//
 //	I1. Records are applied in the order of the log, each at its full durability.
 //	    So no reader sees a write that a crash could still take back, unless
 //	    nobody in its record asked for more.

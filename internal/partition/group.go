@@ -188,6 +188,16 @@ func (g *Group) abandon(err error) {
 	}
 }
 
+// Serve is Submit for a caller that has no other group, and waits. If nobody is at
+// work in the partition and ctx cannot end, it does the orchestrator's work for the
+// group itself: no goroutine has to wake another for a write that comes alone. (A
+// caller that may give up could not do so while it writes.)
+func (p *Partition) Serve(ctx context.Context, g *Group) {
+	if ctx.Done() != nil || !p.serve(g) {
+		p.Submit(ctx, g)
+	}
+}
+
 // Submit queues a group. If it returns an error, nothing was queued and every
 // write of the group has that error; the group is decided either way, sooner or
 // later, through its call.

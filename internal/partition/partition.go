@@ -31,9 +31,9 @@ type Partition struct {
 	budget    Budget
 	events    *event.Listener
 
-	inbox  *batcher.Inbox[*Group]
-	reads  *batcher.Combiner[[]*kv.Lookup]
-	signal chan struct{} // capacity 1: there may be something for the orchestrator
+	inbox *batcher.Inbox[*Group]
+	reads *batcher.Combiner[[]*kv.Lookup]
+	role  role
 
 	// turn is held for the moment of judging and appending a record, so that records
 	// enter inflight in the order of the log. A proposal over several partitions
@@ -52,7 +52,7 @@ type Partition struct {
 	swap      sync.Mutex // held while state is replaced; no I/O under it
 	seal      sealRequest
 
-	// Of the orchestrator alone (before Start: of recovery).
+	// Of whoever has the role (before Start: of recovery).
 	active    *memtable.Table
 	activePos wal.Pos // of the last record inserted into active
 	entry     kv.Entry
@@ -86,9 +86,9 @@ func Open(o Options) (*Partition, error) {
 		sequencer: o.Sequencer,
 		budget:    o.Budget,
 		events:    o.Events,
-		signal:    make(chan struct{}, 1),
 		stopped:   make(chan struct{}),
 	}
+	p.role.init()
 	p.turn.names = newNameWindow(o.Names)
 	p.inbox = batcher.NewInbox[*Group](o.Writes, p.Wake)
 	p.reads = batcher.NewCombiner(o.Reads, readRunners, p.serveReads)
@@ -144,10 +144,11 @@ func (p *Partition) Start(log CommitLog, first, last kv.SeqNum) {
 // and closes the tables. The log must still be working, or have failed. Flush
 // and Compact must have returned for good. Idempotent.
 func (p *Partition) Close() error {
+	p.inbox.Close() // before closing is set, after which the orchestrator may be gone
 	if p.closing.Swap(true) {
 		return nil
 	}
-	p.inbox.Close()
+	p.Wake()
 	if p.started {
 		<-p.stopped
 	}

@@ -1,0 +1,5 @@
+//go:build !bug22
+
+package partition
+
+const bugForgetNotes = false

@@ -1,0 +1,129 @@
+package partition
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/kvd-db/kvd/internal/keyhash"
+	"github.com/kvd-db/kvd/internal/kv"
+)
+
+// tooLong is when a write counts as forgotten.
+const tooLong = 10 * time.Second
+
+func putGroup(key string) (*kv.Write, *Group) {
+	w := &kv.Write{
+		Op: kv.Op{Kind: kv.KindPut, Key: []byte(key)}, Hash: keyhash.Sum([]byte(key)), Durability: kv.DurabilityBuffered,
+	}
+	return w, NewGroup(NewCall(1), []*kv.Write{w})
+}
+
+func requireDecided(t *testing.T, g *Group) {
+	t.Helper()
+	select {
+	case <-g.call.Done():
+	case <-time.After(tooLong):
+		t.Fatal("nobody decided the write")
+	}
+}
+
+func TestALoneWriterServesItself(t *testing.T) {
+	s := newScript(t)
+	for i := range 100 {
+		w, g := putGroup(fmt.Sprint(i))
+		s.p.Serve(context.Background(), g)
+		select {
+		case <-g.call.Done():
+		default:
+			t.Fatal("it was left to another goroutine")
+		}
+		require.NoError(t, w.Err)
+		require.EqualValues(t, i+1, w.Version)
+	}
+}
+
+// A caller that may give up is not tied to the work, nor is one that finds somebody
+// at it.
+func TestServeLeavesTheWorkToOthers(t *testing.T) {
+	s := newScript(t)
+	require.Eventually(t, s.p.role.tryTake, tooLong, time.Millisecond)
+	_, mine := putGroup("a")
+	s.p.Serve(context.Background(), mine)
+	_, cancellable := putGroup("b")
+	s.p.Serve(t.Context(), cancellable)
+	for _, g := range []*Group{mine, cancellable} {
+		require.True(t, s.p.inbox.Remove(g), "it waits in the inbox")
+		s.p.Submit(t.Context(), g)
+	}
+	s.p.yield()
+	requireDecided(t, mine)
+	requireDecided(t, cancellable)
+}
+
+// R1: whoever gives the role up leaves nothing undone. Two writes come together, and
+// nobody else comes whose write would mend what was forgotten.
+func TestNoWriteIsForgotten(t *testing.T) {
+	s := newScript(t)
+	s.p.opts.FlushKeys = 100
+	const rounds = 50_000
+	keys := []string{"a", "b"}
+	for range rounds {
+		var group sync.WaitGroup
+		for i, ctx := range []context.Context{context.Background(), t.Context()} {
+			group.Go(func() { requireServed(t, s.p, ctx, keys[i]) })
+		}
+		if group.Wait(); t.Failed() {
+			return
+		}
+	}
+	require.EqualValues(t, rounds*len(keys), s.p.Published())
+}
+
+func requireServed(t *testing.T, p *Partition, ctx context.Context, key string) {
+	w, g := putGroup(key)
+	p.Serve(ctx, g)
+	select {
+	case <-g.call.Done():
+		assert.NoError(t, w.Err)
+	case <-time.After(tooLong):
+		assert.Fail(t, "nobody decided the write")
+	}
+}
+
+func TestCloseMeetsWritersThatServeThemselves(t *testing.T) {
+	for range 200 {
+		s := newScript(t)
+		var started, group sync.WaitGroup
+		for n := range 3 {
+			started.Add(1)
+			group.Go(func() {
+				for i := 0; ; i++ {
+					w, g := putGroup(fmt.Sprint(n, i))
+					s.p.Serve(context.Background(), g)
+					select {
+					case <-g.call.Done():
+					case <-time.After(tooLong):
+						assert.Fail(t, "nobody decided the write")
+						return
+					}
+					if i == 0 {
+						started.Done()
+					}
+					if w.Err != nil {
+						assert.ErrorIs(t, w.Err, kv.ErrClosed)
+						return
+					}
+				}
+			})
+		}
+		started.Wait()
+		require.NoError(t, s.p.Close())
+		group.Wait()
+	}
+}
