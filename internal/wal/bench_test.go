@@ -15,17 +15,37 @@ import (
 // disk before they bring the next.
 func BenchmarkAppendSync(b *testing.B) {
 	for _, writers := range []int{1, 16, 64, 256} {
-		b.Run(fmt.Sprintf("writers=%d", writers), func(b *testing.B) { benchmarkAppend(b, writers, kv.DurabilitySync) })
+		b.Run(fmt.Sprintf("writers=%d", writers), func(b *testing.B) { benchmarkAppend(b, writers, kv.DurabilitySync, awaitWaker) })
+	}
+}
+
+// BenchmarkSyncTo: the same, by writers that sync themselves.
+func BenchmarkSyncTo(b *testing.B) {
+	for _, writers := range []int{1, 2, 4, 16} {
+		b.Run(fmt.Sprintf("writers=%d", writers), func(b *testing.B) {
+			benchmarkAppend(b, writers, kv.DurabilitySync, func(l *Log, pos Pos, _ kv.Durability, _ signal) {
+				if err := l.SyncTo(pos); err != nil {
+					b.Error(err)
+				}
+			})
+		})
 	}
 }
 
 func BenchmarkAppendBuffered(b *testing.B) {
 	for _, writers := range []int{1, 16, 64} {
-		b.Run(fmt.Sprintf("writers=%d", writers), func(b *testing.B) { benchmarkAppend(b, writers, kv.DurabilityBuffered) })
+		b.Run(fmt.Sprintf("writers=%d", writers), func(b *testing.B) { benchmarkAppend(b, writers, kv.DurabilityBuffered, awaitWaker) })
 	}
 }
 
-func benchmarkAppend(b *testing.B, writers int, level kv.Durability) {
+func awaitWaker(l *Log, pos Pos, level kv.Durability, w signal) {
+	l.Flush()
+	for !reached(l, pos, level) && l.Err() == nil {
+		<-w
+	}
+}
+
+func benchmarkAppend(b *testing.B, writers int, level kv.Durability, await func(*Log, Pos, kv.Durability, signal)) {
 	dir := b.TempDir()
 	l, _, err := Open(Options{FS: vfs.OS, Dir: dir, StoreID: 1, Fresh: true}, nil)
 	require.NoError(b, err)
@@ -46,10 +66,7 @@ func benchmarkAppend(b *testing.B, writers int, level kv.Durability) {
 					b.Error(err)
 					return
 				}
-				l.Flush()
-				for !reached(l, pos, level) && l.Err() == nil {
-					<-w
-				}
+				await(l, pos, level, w)
 			}
 		})
 	}

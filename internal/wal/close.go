@@ -28,6 +28,11 @@ func (l *Log) close() error {
 	close(l.stop)
 	l.hurry.Store(true)
 	l.background.Wait()
+	l.mu.Lock()
+	for l.mu.syncing {
+		l.mu.changed.Wait() // for a caller of SyncTo
+	}
+	l.mu.Unlock()
 	// From here on this goroutine is alone with the files.
 	err := l.Err()
 	if err == nil {
@@ -53,9 +58,12 @@ func (l *Log) close() error {
 // missing.
 func (l *Log) closeSynced() error {
 	if l.mu.sealed != nil || l.mu.syncedAt.less(l.mu.active.address()) {
+		l.mu.Lock()
 		l.mu.mustSync = true
-		if !l.syncOnce() {
-			return l.Err()
+		l.syncOnceLocked()
+		l.mu.Unlock()
+		if err := l.Err(); err != nil {
+			return err
 		}
 	}
 	if err := l.writeEmpty(FrameClose); err != nil {

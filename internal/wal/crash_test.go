@@ -185,6 +185,13 @@ func (w *world) put(bytes int, level kv.Durability) {
 	w.await(p)
 }
 
+// putHere is put by a caller who syncs.
+func (w *world) putHere(bytes int) {
+	p := w.add(bytes, synced)
+	require.NoError(w.t, w.log.SyncTo(p.pos))
+	w.acknowledged(p.index+1, synced)
+}
+
 func (w *world) close() {
 	require.NoError(w.t, w.log.Close())
 	w.acknowledged(len(w.promises.appended), kv.DurabilitySync)
@@ -234,6 +241,15 @@ var workloads = map[string]func(w *world){
 		require.NoError(w.t, w.log.WaitSynced(background, w.log.Written()))
 		w.acknowledged(12, synced)
 		w.put(150, buffered)
+	},
+	"callers that sync": func(w *world) {
+		w.open()
+		for i := range 5 {
+			a := w.add(100, buffered)
+			w.putHere(50 * i)
+			w.await(a)
+			w.put(200, synced)
+		}
 	},
 	"rotation": func(w *world) {
 		w.open()

@@ -26,8 +26,15 @@
 // durabilities share a frame. Syncing has a goroutine of its own: while it runs,
 // buffered records are written and acknowledged, and records that wait for a sync
 // gather; they are then written as one frame, and one sync serves them all. With
-// W writers that each wait for their sync, a sync serves about W records, and a
-// lone writer waits for one write and one fdatasync.
+// W writers that each wait for their sync, a sync serves W/2 records to W, and a
+// lone writer waits for one write and one fdatasync. If it calls [Log.SyncTo], both
+// are done on its own goroutine: it waited 11 to 19 us besides the fdatasync
+// instead of 29 to 110 (2 cores, a busy machine, fdatasync 245 us and more).
+//
+// Syncs do not overlap. Tried: two at a time, each with a descriptor of its own.
+// The disk takes writes and flushes one after the other: with 16, 64 and 256 writers
+// of 128 bytes a sync took 1.1 to 1.4 times as long and served 0.6 times as many
+// puts, and there were 0.74 to 0.79 times as many puts a second.
 //
 // Segments are filled with zeros, and synced, before they are used, as soon as
 // anybody asks for syncs: fdatasync need then not record a new length, which

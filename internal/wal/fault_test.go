@@ -33,6 +33,11 @@ func life(o Options, w *faultLife) error {
 			return err
 		}
 		w.appended = append(w.appended, rec{base, 1, body})
+		if i%6 == 2 {
+			if err := l.SyncTo(pos); err != nil {
+				return err
+			}
+		}
 		l.Flush()
 		for !reached(l, pos, level) {
 			if err := l.Err(); err != nil {

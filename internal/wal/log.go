@@ -23,13 +23,14 @@ type Waker interface{ Wake() }
 //
 // L1. Frames are written by whoever has the writing role (mu.writing), one at a
 // time, in the order of their records.
-// L2. Segments are synced by one goroutine, one at a time: first the one that a
-// rotation left behind, then the active one.
+// L2. Segments are synced by whoever has the syncing role (mu.syncing), one at a
+// time: first the one that a rotation left behind, then the active one.
 // L3. Written and Synced never pass a record that is not in that state, and
 // never move again once the log has failed.
 // L4. Somebody is always under way for a queued record whose Flush has
 // returned: the holder of the writing role, who goes on until the queue is empty,
-// or the syncing goroutine, which looks at the queue before it rests.
+// or that of the syncing role, who looks at the queue before giving it up, or has
+// the syncing goroutine look.
 type Log struct {
 	opts    Options
 	written atomic.Uint64 // a Pos
@@ -44,14 +45,14 @@ type Log struct {
 	closing    sync.Once
 	closeErr   error
 
-	spare []Waker // memory for mu.waiting; of the syncing goroutine
+	spare []Waker // memory for mu.waiting; of whoever has the syncing role
 
 	reclaiming sync.Mutex // held by Reclaim; taken before mu
 	reclaimErr error      // guarded by reclaiming
 
 	mu struct {
 		sync.Mutex
-		// changed: writing, sealed, preparing, closed or the failure did.
+		// changed: writing, syncing, sealed, preparing, closed or the failure did.
 		changed sync.Cond
 		closed  bool // by Close: nothing is appended any more
 		stopped bool // by Close: nothing is synced any more
@@ -67,7 +68,7 @@ type Log struct {
 		active    *segment  // changed by the writing role alone
 		lastWrite time.Time
 
-		syncing  bool // the syncing goroutine is at work, and will look at the queue
+		syncing  bool // somebody has the syncing role
 		syncTo   Pos  // somebody waits for this to be synced
 		mustSync bool // something else than a record must be synced
 		syncedAt address
@@ -105,7 +106,8 @@ type liveSegment struct {
 // Numbers grow in the order of the calls, and so do positions. A record of
 // kv.DurabilityMemory is in the log like any other, only nobody waits for it. At
 // DurabilityMemory and DurabilityBuffered w is woken after the record is
-// written, else after it is synced.
+// written, else after it is synced. A nil w is for a caller who learns of it by
+// SyncTo.
 //
 // Ownership: payload is copied. Errors: kv.ErrClosed, kv.ErrTooLarge,
 // kv.ErrOverloaded while too many numbers are not synced, and Err after a
@@ -127,16 +129,18 @@ func (l *Log) Append(payload []byte, units uint32, level kv.Durability, w Waker)
 	l.mu.next += kv.SeqNum(units)
 	l.mu.end += Pos(recordHeaderBytes + len(payload))
 	g := l.mu.queue.add(base, units, payload, l.mu.end)
+	wakers := &g.early
 	switch level {
 	case kv.DurabilityMemory:
-		g.early = append(g.early, w)
 	case kv.DurabilityBuffered:
-		g.early = append(g.early, w)
 		g.urgent = true
 	default:
-		g.late = append(g.late, w)
+		wakers = &g.late
 		l.mu.syncTo = l.mu.end
 		l.mu.zeroedWanted = true
+	}
+	if w != nil {
+		*wakers = append(*wakers, w)
 	}
 	if l.mu.next-l.mu.syncedNext > recoveryGap/2 {
 		l.mu.syncTo = l.mu.end // see admitLocked

@@ -31,9 +31,7 @@ func (l *Log) markIfIdle() {
 	l.mu.Lock()
 	l.mu.mustSync = l.mu.mustSync || l.mu.syncedAt.less(l.mu.active.address())
 	l.mu.Unlock()
-	for l.syncOnce() {
-		continue
-	}
+	l.syncWhileNeeded()
 	l.mu.Lock()
 	if l.mu.writing || !l.mu.queue.empty() || l.mu.syncedAt != l.mu.active.address() || !l.takeRoleLocked() {
 		l.mu.Unlock()

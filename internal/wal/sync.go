@@ -27,10 +27,7 @@ func (l *Log) syncLoop() {
 		case <-idle.C:
 			l.markIfIdle()
 		}
-		for l.syncOnce() {
-			// Those just woken bring the next records: a yield lets them be many.
-			runtime.Gosched()
-		}
+		l.syncWhileNeeded()
 		if wait := l.untilMark(); wait > 0 {
 			idle.Reset(wait)
 		}
@@ -42,21 +39,38 @@ func (l *Log) syncNeededLocked() bool {
 	return l.mu.mustSync || min(l.mu.syncTo, l.Written()) > l.Synced()
 }
 
-// syncOnce writes what is queued, unless somebody is writing, and then syncs
-// everything that is written. It reports false if there was nothing to do or
-// the log has failed.
-func (l *Log) syncOnce() bool {
+// workLeftLocked reports whether whoever has the syncing role has something to do.
+func (l *Log) workLeftLocked() bool {
+	return l.Err() == nil && (l.syncNeededLocked() || !l.mu.writing && !l.mu.queue.empty())
+}
+
+// syncWhileNeeded writes and syncs until there is nothing left to do, unless
+// somebody else is syncing.
+func (l *Log) syncWhileNeeded() {
 	l.mu.Lock()
-	if l.Err() != nil || !l.syncNeededLocked() && (l.mu.writing || l.mu.queue.empty()) {
-		l.mu.syncing = false
-		l.mu.Unlock()
-		return false
+	defer l.mu.Unlock()
+	if l.mu.syncing {
+		return
 	}
 	l.mu.syncing = true
+	for l.workLeftLocked() {
+		l.syncOnceLocked()
+		l.mu.Unlock()
+		// Those just woken bring the next records: a yield lets them be many.
+		runtime.Gosched()
+		l.mu.Lock()
+	}
+	l.mu.syncing = false
+	l.mu.changed.Broadcast()
+}
+
+// syncOnceLocked writes what is queued, unless somebody is writing, and then syncs
+// everything that is written, if need be. Errors show in Err. The caller has the
+// syncing role. It unlocks mu meanwhile.
+func (l *Log) syncOnceLocked() {
 	l.writeQueuedLocked()
 	if l.Err() != nil || !l.syncNeededLocked() {
-		l.mu.Unlock()
-		return true
+		return
 	}
 	sealed, active := l.mu.sealed, l.mu.active
 	at, pos, next := active.address(), l.Written(), l.mu.last+1
@@ -72,7 +86,8 @@ func (l *Log) syncOnce() bool {
 	}
 	if err := l.syncSegments(sealed, active); err != nil {
 		l.fail(err, wakers)
-		return false
+		l.mu.Lock()
+		return
 	}
 
 	l.mu.Lock()
@@ -92,7 +107,7 @@ func (l *Log) syncOnce() bool {
 	wakeAll(awaiting)
 	clear(wakers)
 	l.spare = wakers[:0]
-	return true
+	l.mu.Lock()
 }
 
 // writeQueuedLocked writes the groups that are queued, unless somebody else is

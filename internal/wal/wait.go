@@ -17,14 +17,50 @@ func (l *Log) WaitSynced(ctx context.Context, pos Pos) error {
 		return nil
 	}
 	l.mu.Lock()
-	if pos > l.mu.end {
+	if err := l.askSyncLocked(pos); err != nil {
 		l.mu.Unlock()
-		return fmt.Errorf("%w: wait for position %d of the commit log, which ends at %d", kv.ErrInvalidArgument, pos, l.mu.end)
+		return err
 	}
-	l.mu.syncTo = max(l.mu.syncTo, pos)
 	l.mu.Unlock()
 	l.Flush()
 	return l.await(ctx, func() bool { return l.Synced() >= pos })
+}
+
+// askSyncLocked notes that somebody waits for the log to be synced up to pos.
+func (l *Log) askSyncLocked(pos Pos) error {
+	if pos > l.mu.end {
+		return fmt.Errorf("%w: wait for position %d of the commit log, which ends at %d", kv.ErrInvalidArgument, pos, l.mu.end)
+	}
+	l.mu.syncTo = max(l.mu.syncTo, pos)
+	return nil
+}
+
+// SyncTo writes the log and syncs it up to pos, which Append returned, and returns
+// when that is done. It does both on this goroutine, without a change to another,
+// unless somebody else is syncing; then the next sync serves all who came
+// meanwhile. Flush need not be called before.
+//
+// It cannot be given up, whatever the disk does; for those who must there is
+// WaitSynced. Wakers of other records that the sync covers are woken on this
+// goroutine. Errors: as WaitSynced.
+func (l *Log) SyncTo(pos Pos) error {
+	l.mu.Lock()
+	if err := l.askSyncLocked(pos); err != nil {
+		l.mu.Unlock()
+		return err
+	}
+	if !l.mu.syncing && !l.mu.closed && l.Synced() < pos {
+		l.mu.syncing = true
+		l.syncOnceLocked()
+		l.mu.syncing = false
+		l.mu.changed.Broadcast()
+		l.pokeIfDueLocked(l.workLeftLocked()) // for those who came meanwhile (L4)
+	}
+	l.mu.Unlock()
+	if l.Synced() >= pos {
+		return nil
+	}
+	return l.await(context.Background(), func() bool { return l.Synced() >= pos })
 }
 
 // signal is a Waker that somebody waits for.
@@ -49,6 +85,9 @@ func (l *Log) await(ctx context.Context, doneLocked func() bool) error {
 		}
 		if !done && err == nil {
 			l.mu.awaiting = append(l.mu.awaiting, woken)
+			if !l.mu.syncing && l.workLeftLocked() {
+				l.pokeSyncer()
+			}
 		}
 		l.mu.Unlock()
 		if done {
@@ -57,7 +96,6 @@ func (l *Log) await(ctx context.Context, doneLocked func() bool) error {
 		if err != nil {
 			return err
 		}
-		l.pokeSyncer()
 		select {
 		case <-woken:
 		case <-ctx.Done():

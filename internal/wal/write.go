@@ -28,7 +28,7 @@ const (
 // Flush sees to it that everything appended before is written, and synced if its
 // durability asks for that. It writes on this goroutine, unless somebody else is
 // already writing, who then writes this too, or everybody waits for a sync and
-// one is running, whose goroutine then writes this before the next. In both
+// one is running: whoever does that has this written before the next. In both
 // cases Flush returns at once, but for when very much is waiting to be written:
 // that bounds the memory of the log.
 //
@@ -76,11 +76,17 @@ func (l *Log) leadLocked(limit int) {
 func (l *Log) releaseLocked() {
 	l.mu.writing = false
 	l.mu.changed.Broadcast()
+	l.pokeIfDueLocked(!l.mu.syncing && l.syncNeededLocked() || !l.mu.queue.empty())
+}
+
+// pokeIfDueLocked has the syncing goroutine look if there is work for it, or if the
+// timer of the idle mark should run.
+func (l *Log) pokeIfDueLocked(work bool) {
 	markNeeded := !l.mu.timing && l.markNeededLocked()
 	if markNeeded {
 		l.mu.timing = true
 	}
-	if markNeeded || !l.mu.syncing && l.syncNeededLocked() || !l.mu.queue.empty() {
+	if markNeeded || work {
 		l.pokeSyncer()
 	}
 }

@@ -1,0 +1,197 @@
+package wal
+
+import (
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/vfs/faultfs"
+)
+
+// addSynced appends a record whose caller will sync it.
+func addSynced(t testing.TB, l *Log) Pos {
+	t.Helper()
+	_, pos, err := l.Append([]byte("payload"), 1, synced, nil)
+	require.NoError(t, err)
+	return pos
+}
+
+// TestSyncToChangesNoGoroutine: a lone caller's sync wakes nobody, but once for the
+// timer of the idle mark.
+func TestSyncToChangesNoGoroutine(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		disk := newDisk(t)
+		l, _, _ := mustOpen(t, testOptions(disk))
+		for i := range 10 {
+			pos := addSynced(t, l)
+			syncs := l.Stats().Syncs
+			require.NoError(t, l.SyncTo(pos))
+			require.GreaterOrEqual(t, l.Synced(), pos)
+			require.Equal(t, syncs+1, l.Stats().Syncs)
+			require.Equal(t, i == 0, len(l.poke) == 1, "put %d", i)
+			require.NoError(t, l.SyncTo(pos))
+			require.Equal(t, syncs+1, l.Stats().Syncs, "it is synced already")
+			synctest.Wait()
+		}
+		require.ErrorIs(t, l.SyncTo(l.Synced()+1), kv.ErrInvalidArgument)
+		time.Sleep(3 * DefaultIdleMark)
+		synctest.Wait()
+		require.Equal(t, 1, marks(t, disk), "the log was idle")
+		require.NoError(t, l.Close())
+	})
+}
+
+// TestSyncToAmongOthers: who comes while a caller syncs, by whichever way, is served
+// by the next sync, and that caller waits for its own only.
+func TestSyncToAmongOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGate()
+		o := testOptions(&syncFS{newDisk(t), g.sync})
+		o.IdleMark = time.Hour
+		o.SegmentBytes = 1 << 20
+		l, _, _ := mustOpen(t, o)
+		g.close()
+
+		first := make(chan error, 1)
+		p1 := addSynced(t, l)
+		go func() { first <- l.SyncTo(p1) }()
+		<-g.waiting
+		others := make(chan error, 2)
+		for range 2 {
+			pos := addSynced(t, l)
+			go func() { others <- l.SyncTo(pos) }()
+		}
+		w := &counter{}
+		_, p3, err := l.Append([]byte("payload"), 1, synced, w)
+		require.NoError(t, err)
+		l.Flush()
+		synctest.Wait()
+		require.Empty(t, first)
+		require.Empty(t, others)
+		require.False(t, w.woken())
+		syncs := l.Stats().Syncs
+
+		g.mu.Lock()
+		shut := g.shut
+		g.shut = make(chan struct{}) // for the next sync
+		g.mu.Unlock()
+		close(shut)
+		require.NoError(t, <-first)
+		synctest.Wait()
+		require.Equal(t, p1, l.Synced())
+		require.Empty(t, others)
+		require.False(t, w.woken())
+		g.open()
+		require.NoError(t, <-others)
+		require.NoError(t, <-others)
+		synctest.Wait()
+		require.True(t, w.woken())
+		require.GreaterOrEqual(t, l.Synced(), p3)
+		require.Equal(t, syncs+2, l.Stats().Syncs)
+		require.NoError(t, l.Close())
+	})
+}
+
+// TestSyncToBehindAWriter: a record whose write another has begun is not in the
+// caller's sync, and is waited for.
+func TestSyncToBehindAWriter(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fsys := faultfs.Wrap(newDisk(t), nil)
+		l, _, _ := mustOpen(t, testOptions(fsys))
+		release := make(chan struct{})
+		fsys.SetInjector(faultfs.At(0, false, faultfs.Fault{Delay: func() { <-release }}, faultfs.OnKind(faultfs.Write)))
+		pos := addSynced(t, l)
+		go l.Flush()
+		synctest.Wait()
+		done := make(chan error, 1)
+		go func() { done <- l.SyncTo(pos) }()
+		synctest.Wait()
+		require.Empty(t, done)
+		close(release)
+		require.NoError(t, <-done)
+		require.GreaterOrEqual(t, l.Synced(), pos)
+		require.NoError(t, l.Close())
+	})
+}
+
+// TestSyncToFails: the caller whose sync failed, and whoever waits for it, learns of
+// it, and no second sync is tried.
+func TestSyncToFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fsys := faultfs.Wrap(newDisk(t), nil)
+		l, _, _ := mustOpen(t, testOptions(fsys))
+		release := make(chan struct{})
+		syncs := 0
+		fsys.SetInjector(faultfs.InjectorFunc(func(op faultfs.Op) faultfs.Fault {
+			if op.Kind != faultfs.Sync || op.Name != segmentName(testDir, 1) {
+				return faultfs.Fault{}
+			}
+			if syncs++; syncs > 1 {
+				return faultfs.Fault{} // as Linux does: the pages count as clean
+			}
+			<-release
+			return faultfs.Fault{Err: syscall.EIO, DropDirty: true}
+		}))
+		results := make(chan error, 3)
+		w := &counter{}
+		for range 3 {
+			pos := addSynced(t, l)
+			go func() { results <- l.SyncTo(pos) }()
+			synctest.Wait()
+		}
+		_, _, err := l.Append([]byte("payload"), 1, synced, w)
+		require.NoError(t, err)
+		l.Flush()
+		close(release)
+		for range 3 {
+			err := <-results
+			assert.ErrorIs(t, err, syscall.EIO)
+			assert.ErrorIs(t, err, kv.ErrFailed)
+		}
+		synctest.Wait()
+		assert.True(t, w.woken())
+		assert.Zero(t, l.Synced())
+		require.ErrorIs(t, l.SyncTo(1), kv.ErrFailed)
+		require.ErrorIs(t, l.Close(), syscall.EIO)
+		assert.Equal(t, 1, syncs, "a file was synced after its sync had failed")
+	})
+}
+
+// TestCloseWaitsForSyncTo: Close leaves no sync of a caller behind, and syncs what
+// waits.
+func TestCloseWaitsForSyncTo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGate()
+		o := testOptions(&syncFS{newDisk(t), g.sync})
+		l, _, _ := mustOpen(t, o)
+		g.close()
+		results := make(chan error, 3)
+		for range 2 {
+			pos := addSynced(t, l)
+			go func() { results <- l.SyncTo(pos) }()
+			synctest.Wait()
+		}
+		closed := make(chan error, 1)
+		go func() { closed <- l.Close() }()
+		synctest.Wait()
+		require.Empty(t, closed)
+		require.Empty(t, results)
+		go func() { results <- l.SyncTo(1) }() // asks for a log that is being closed
+		synctest.Wait()
+		g.open()
+		require.NoError(t, <-closed)
+		for range 3 {
+			require.NoError(t, <-results)
+		}
+		o.Fresh = false
+		l, recs, r := mustOpen(t, o)
+		require.Len(t, recs, 2)
+		require.True(t, r.Clean)
+		require.NoError(t, l.Close())
+	})
+}
