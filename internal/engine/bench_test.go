@@ -71,7 +71,10 @@ func benchmarkPut(b *testing.B, o kv.WriteOptions, size, partitions, writers int
 		return err
 	})
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "puts/s")
-	b.ReportMetric(e.Stats().Log.RecordsPerSync(), "records/sync")
+	if s := e.Stats().Log; s.Syncs > 0 {
+		b.ReportMetric(float64(b.N)/float64(s.Syncs), "puts/sync")
+		b.ReportMetric(float64(s.SyncTime.Microseconds())/float64(s.Syncs), "us/sync")
+	}
 }
 
 func BenchmarkGet(b *testing.B) {
