@@ -131,7 +131,7 @@ func TestFirstFailureIsTheLast(t *testing.T) {
 		o.Events = &event.Listener{Failed: func(err error) { told = append(told, err) }}
 		l, _, _ := mustOpen(t, o)
 		put(t, l, "good", 1, synced)
-		synctest.Wait() // the next segment is prepared
+		synctest.Wait() // nothing runs in the background
 		failing.Store(true)
 
 		var wakers []*counter
