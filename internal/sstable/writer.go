@@ -130,7 +130,10 @@ func checkEntry(e *kv.Entry) error {
 	case e.Kind == kv.KindRangeDelete && (bytes.Compare(e.Key, e.Value) >= 0 || len(e.Value) > kv.MaxKeyBytes):
 		return fmt.Errorf("%w: range delete from %q to %q", kv.ErrInvalidArgument, e.Key, e.Value)
 	}
-	if _, ok := kv.ParseValuePointer(e.Value); e.Apart && !ok {
+	if !e.Apart {
+		return nil
+	}
+	if _, ok := kv.ParseValuePointer(e.Value); !ok {
 		return fmt.Errorf("%w: %x is no pointer to a value", kv.ErrInvalidArgument, e.Value)
 	}
 	return nil
