@@ -284,13 +284,17 @@ func (m *merge) follows(e *kv.Entry) (sameKey bool, err error) {
 	if m.result.Read == 0 {
 		return false, nil
 	}
-	c := kv.Compare(m.lastKey, m.lastSeq, e.Key, e.Seq)
-	if c > 0 || c == 0 && m.lastKind != kv.KindRangeDelete && e.Kind != kv.KindRangeDelete {
+	c := bytes.Compare(m.lastKey, e.Key)
+	if c < 0 {
+		return false, nil
+	}
+	tied := m.lastSeq == e.Seq && (m.lastKind == kv.KindRangeDelete || e.Kind == kv.KindRangeDelete)
+	if c > 0 || m.lastSeq <= e.Seq && !tied {
 		return false, kv.Corruptf(manifest.TableName(m.job.Choice.Tables()[0]), -1,
 			"among the inputs %v an entry of number %d comes behind one of number %d of the same or a larger key",
 			m.job.Choice.Tables(), e.Seq, m.lastSeq)
 	}
-	return bytes.Equal(m.lastKey, e.Key), nil
+	return true, nil
 }
 
 // create begins an output if there is none.

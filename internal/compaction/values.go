@@ -62,7 +62,12 @@ func newSeparator(job *Job) separator {
 // place returns e as it goes into a table. The result is borrowed until the next
 // call.
 func (s *separator) place(ctx context.Context, e *kv.Entry) (*kv.Entry, error) {
-	if e.Kind != kv.KindPut || !e.Apart && (s.rule.Threshold <= 0 || len(e.Value) < s.rule.Threshold) {
+	switch {
+	case e.Kind != kv.KindPut:
+		return e, nil
+	case e.Apart && len(s.rewrite) == 0:
+		return e, nil // unread: the table's writer checks the pointer
+	case !e.Apart && (s.rule.Threshold <= 0 || len(e.Value) < s.rule.Threshold):
 		return e, nil
 	}
 	value := e.Value

@@ -23,11 +23,23 @@ func (p ValuePointer) AppendTo(dst []byte) []byte {
 
 // ParseValuePointer reads the stored form, which must be all of b.
 func ParseValuePointer(b []byte) (p ValuePointer, ok bool) {
-	d := Decoder{Rest: b}
-	p.File = FileNum(d.Uvarint(1<<64 - 1))
-	p.Offset = d.Uvarint(1<<63 - 1)
-	p.Length = uint32(d.Uvarint(MaxValueBytes))
-	return p, d.Err == nil && len(d.Rest) == 0 && p.File != 0 && p.Length != 0
+	file, b, ok1 := takeUvarint(b, 1<<64-1)
+	offset, b, ok2 := takeUvarint(b, 1<<63-1)
+	length, b, ok3 := takeUvarint(b, MaxValueBytes)
+	if !ok1 || !ok2 || !ok3 || len(b) > 0 || file == 0 || length == 0 {
+		return ValuePointer{}, false
+	}
+	return ValuePointer{File: FileNum(file), Offset: offset, Length: uint32(length)}, true
+}
+
+// takeUvarint is Decoder.Uvarint for one who does not tell what is wrong: merges parse a
+// pointer for every entry.
+func takeUvarint(b []byte, max uint64) (v uint64, rest []byte, ok bool) {
+	v, n := binary.Uvarint(b)
+	if n <= 0 || v > max || n > 1 && b[n-1] == 0 {
+		return 0, nil, false
+	}
+	return v, b[n:], true
 }
 
 // ValueFileMeta describes one value file: what its writer counted and what the
