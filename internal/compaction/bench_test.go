@@ -45,7 +45,7 @@ func BenchmarkRun(b *testing.B) {
 			e := benchEntry(i, 100)
 			if apart {
 				e.Apart = true
-				e.Value = kv.ValuePointer{File: 1000 + kv.FileNum(i%4), Offset: uint64(i) * 1032, Length: 1024}.AppendTo(nil)
+				e.Value = kv.ValuePointer{File: 1000 + 2*kv.FileNum(i%40), Offset: uint64(i) * 1032, Length: 1024}.AppendTo(nil)
 			}
 			runs[i%4] = append(runs[i%4], e)
 		}

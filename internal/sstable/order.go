@@ -56,7 +56,10 @@ func (p *position) move(e *kv.Entry, r relation) {
 type census struct {
 	meta       kv.TableMeta
 	tombstones []kv.Entry // the range deletes
-	values     map[kv.FileNum]kv.ValueRef
+	values     map[kv.FileNum]*kv.ValueRef
+	// recent has some of values, at the number of the file modulo its length: a table
+	// points into some dozens, in no order, and a look here is cheaper than in the map.
+	recent [64]*kv.ValueRef
 }
 
 // add counts e, whose slices are copied where they are kept.
@@ -83,11 +86,25 @@ func (c *census) add(e *kv.Entry) {
 // addValue counts a value that is apart.
 func (c *census) addValue(stored []byte) {
 	p, _ := kv.ParseValuePointer(stored) // whoever brings the entry has checked it
-	if c.values == nil {
-		c.values = make(map[kv.FileNum]kv.ValueRef)
+	recent := &c.recent[p.File%kv.FileNum(len(c.recent))]
+	if *recent == nil || (*recent).File != p.File {
+		*recent = c.valuesIn(p.File)
 	}
-	ref := c.values[p.File]
-	c.values[p.File] = kv.ValueRef{File: p.File, Values: ref.Values + 1, Bytes: ref.Bytes + uint64(p.Length)}
+	(*recent).Values++
+	(*recent).Bytes += uint64(p.Length)
+}
+
+// valuesIn returns the count of values in a file.
+func (c *census) valuesIn(file kv.FileNum) *kv.ValueRef {
+	ref := c.values[file]
+	if ref == nil {
+		if c.values == nil {
+			c.values = make(map[kv.FileNum]*kv.ValueRef)
+		}
+		ref = &kv.ValueRef{File: file}
+		c.values[file] = ref
+	}
+	return ref
 }
 
 // end completes the count; last is the last key.
@@ -99,7 +116,7 @@ func (c *census) end(last []byte) {
 		}
 	}
 	for _, file := range slices.Sorted(maps.Keys(c.values)) {
-		c.meta.Values = append(c.meta.Values, c.values[file])
+		c.meta.Values = append(c.meta.Values, *c.values[file])
 	}
 }
 
