@@ -18,7 +18,7 @@ type CommitLog interface {
 	// Append takes the record in, in memory, and gives it the next sequence
 	// numbers, one for each unit. The payload is copied. The caller holds the
 	// turns of all partitions that the record touches. Numbers and positions grow
-	// from call to call.
+	// from call to call. A nil w is for a caller of SyncTo.
 	Append(payload []byte, units uint32, level kv.Durability, w wal.Waker) (kv.SeqNum, wal.Pos, error)
 	// Flush writes what was appended, on this goroutine unless another is at it.
 	Flush()
@@ -26,6 +26,11 @@ type CommitLog interface {
 	// the log. Every record's Waker is woken after they moved past it.
 	Written() wal.Pos
 	Synced() wal.Pos
+	// Idle reports whether the log has nothing to do just now.
+	Idle() bool
+	// SyncTo returns once the disk has the log up to pos. If nobody else is at it,
+	// it writes and syncs on this goroutine.
+	SyncTo(pos wal.Pos) error
 	// WaitSynced returns once the disk has the log up to pos.
 	WaitSynced(ctx context.Context, pos wal.Pos) error
 	// Err is what stopped the log for good, nil while it works.

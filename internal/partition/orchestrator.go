@@ -7,6 +7,7 @@ import (
 
 	"github.com/kvd-db/kvd/internal/keyhash"
 	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/wal"
 )
 
 // Wake tells the orchestrator that there may be something to do. It never
@@ -58,9 +59,10 @@ func (p *Partition) work() (again time.Duration) {
 
 // serve does the orchestrator's work for one group, on its caller's goroutine, and
 // reports whether it did: only if nobody else is at it. What is there to do besides,
-// it leaves to the orchestrator.
+// it leaves to the orchestrator. If the disk has nothing to do either, the caller
+// syncs its record, too.
 //
-// It may take as long as a write of the log.
+// It may take as long as the disk does.
 func (p *Partition) serve(g *Group) bool {
 	if p.opts.Writes.Linger > 0 || !p.role.tryTake() {
 		return false
@@ -71,12 +73,35 @@ func (p *Partition) serve(g *Group) bool {
 	}
 	runtime.Gosched() // as in orchestrate
 	p.taken, _ = p.inbox.Take(append(p.taken[:0], g))
-	p.commit()
+	var w wal.Waker = p
+	if g.level == kv.DurabilitySync && p.log.Idle() {
+		w = nil
+	}
+	pos := p.commit(w)
+	p.finish()
+	if w == nil && pos > 0 {
+		p.syncTo(pos)
+	}
+	return true
+}
+
+// syncTo syncs the log for a record that nobody else would be woken for.
+func (p *Partition) syncTo(pos wal.Pos) {
+	if err := p.log.SyncTo(pos); err != nil {
+		p.Wake() // the orchestrator tells the callers why
+		return
+	}
+	if p.role.takeOrNote() {
+		p.finish()
+	}
+}
+
+// finish does what the log allows now, and gives the role up.
+func (p *Partition) finish() {
 	p.role.sawAll() // the log's note of what this goroutine has written among them
 	p.applyReady()
 	p.sealIfDue()
 	p.yield()
-	return true
 }
 
 // yield gives the role up, to the orchestrator's goroutine if there is something to
@@ -104,26 +129,31 @@ func (p *Partition) collect() (took bool, again time.Duration) {
 	if len(p.taken) == 0 {
 		return false, again
 	}
-	p.commit()
+	p.commit(p)
 	return true, again
 }
 
-// commit makes the groups taken one record and has the log write it.
-func (p *Partition) commit() {
+// commit makes the groups taken one record and has the log write it and wake w. If w
+// is nil it only appends the record and returns its position, 0 if there is none.
+func (p *Partition) commit(w wal.Waker) wal.Pos {
 	rec := p.newPending()
-	err := p.enter(rec, p.taken)
+	err := p.enter(rec, p.taken, w)
 	clear(p.taken)
+	pos := rec.pos
 	if err != nil {
 		p.decide(rec, err)
-	} else if rec.units > 0 {
+		return 0
+	}
+	if rec.units > 0 && w != nil {
 		p.log.Flush()
 	}
+	return pos
 }
 
 // enter lays the groups out as one record, appends it to the log and puts it in
 // line. It does so under the turn, because which writes are new is decided by the
 // order of the log.
-func (p *Partition) enter(rec *pending, groups []*Group) error {
+func (p *Partition) enter(rec *pending, groups []*Group, w wal.Waker) error {
 	p.turn.Lock()
 	defer p.turn.Unlock()
 	p.layOutLocked(rec, groups)
@@ -131,7 +161,7 @@ func (p *Partition) enter(rec *pending, groups []*Group) error {
 		return nil
 	}
 	if rec.units > 0 {
-		base, pos, err := p.log.Append(rec.payload, rec.units, rec.level, p)
+		base, pos, err := p.log.Append(rec.payload, rec.units, rec.level, w)
 		if err != nil {
 			return err
 		}

@@ -14,13 +14,13 @@ import (
 	"github.com/kvd-db/kvd/internal/kv"
 )
 
+var durabilities = []kv.Durability{kv.DurabilityMemory, kv.DurabilityBuffered, kv.DurabilitySync}
+
 // tooLong is when a write counts as forgotten.
 const tooLong = 10 * time.Second
 
-func putGroup(key string) (*kv.Write, *Group) {
-	w := &kv.Write{
-		Op: kv.Op{Kind: kv.KindPut, Key: []byte(key)}, Hash: keyhash.Sum([]byte(key)), Durability: kv.DurabilityBuffered,
-	}
+func putGroup(key string, level kv.Durability) (*kv.Write, *Group) {
+	w := &kv.Write{Op: kv.Op{Kind: kv.KindPut, Key: []byte(key)}, Hash: keyhash.Sum([]byte(key)), Durability: level}
 	return w, NewGroup(NewCall(1), []*kv.Write{w})
 }
 
@@ -35,8 +35,8 @@ func requireDecided(t *testing.T, g *Group) {
 
 func TestALoneWriterServesItself(t *testing.T) {
 	s := newScript(t)
-	for i := range 100 {
-		w, g := putGroup(fmt.Sprint(i))
+	for i := range 99 {
+		w, g := putGroup(fmt.Sprint(i), durabilities[i%len(durabilities)])
 		s.p.Serve(context.Background(), g)
 		select {
 		case <-g.call.Done():
@@ -53,9 +53,9 @@ func TestALoneWriterServesItself(t *testing.T) {
 func TestServeLeavesTheWorkToOthers(t *testing.T) {
 	s := newScript(t)
 	require.Eventually(t, s.p.role.tryTake, tooLong, time.Millisecond)
-	_, mine := putGroup("a")
+	_, mine := putGroup("a", kv.DurabilitySync)
 	s.p.Serve(context.Background(), mine)
-	_, cancellable := putGroup("b")
+	_, cancellable := putGroup("b", kv.DurabilitySync)
 	s.p.Serve(t.Context(), cancellable)
 	for _, g := range []*Group{mine, cancellable} {
 		require.True(t, s.p.inbox.Remove(g), "it waits in the inbox")
@@ -73,10 +73,10 @@ func TestNoWriteIsForgotten(t *testing.T) {
 	s.p.opts.FlushKeys = 100
 	const rounds = 50_000
 	keys := []string{"a", "b"}
-	for range rounds {
+	for n := range rounds {
 		var group sync.WaitGroup
 		for i, ctx := range []context.Context{context.Background(), t.Context()} {
-			group.Go(func() { requireServed(t, s.p, ctx, keys[i]) })
+			group.Go(func() { requireServed(t, s.p, ctx, keys[i], durabilities[n%len(durabilities)]) })
 		}
 		if group.Wait(); t.Failed() {
 			return
@@ -85,8 +85,8 @@ func TestNoWriteIsForgotten(t *testing.T) {
 	require.EqualValues(t, rounds*len(keys), s.p.Published())
 }
 
-func requireServed(t *testing.T, p *Partition, ctx context.Context, key string) {
-	w, g := putGroup(key)
+func requireServed(t *testing.T, p *Partition, ctx context.Context, key string, level kv.Durability) {
+	w, g := putGroup(key, level)
 	p.Serve(ctx, g)
 	select {
 	case <-g.call.Done():
@@ -104,7 +104,7 @@ func TestCloseMeetsWritersThatServeThemselves(t *testing.T) {
 			started.Add(1)
 			group.Go(func() {
 				for i := 0; ; i++ {
-					w, g := putGroup(fmt.Sprint(n, i))
+					w, g := putGroup(fmt.Sprint(n, i), durabilities[n])
 					s.p.Serve(context.Background(), g)
 					select {
 					case <-g.call.Done():

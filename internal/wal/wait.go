@@ -63,6 +63,14 @@ func (l *Log) SyncTo(pos Pos) error {
 	return l.await(context.Background(), func() bool { return l.Synced() >= pos })
 }
 
+// Idle reports whether nothing is being written or synced, and nothing waits for
+// it. Somebody may come the moment it returns.
+func (l *Log) Idle() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return !l.mu.writing && !l.mu.syncing && l.mu.queue.empty() && !l.syncNeededLocked()
+}
+
 // signal is a Waker that somebody waits for.
 type signal chan struct{}
 
