@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 
 	"github.com/kvd-db/kvd/internal/kv"
 	"github.com/kvd-db/kvd/internal/manifest"
@@ -20,6 +21,12 @@ const (
 	// paceBytes is how much of the input is merged between two looks at the
 	// throttle and the context: a few milliseconds of work.
 	paceBytes = 64 << 10
+
+	// yieldEntries is how many entries are merged between two yields of the
+	// processor, some 20 us of work. What is merged comes from memory mostly, so a
+	// merge would keep its processor until the runtime takes it away, 10 ms later, and
+	// requests would wait as long.
+	yieldEntries = 32
 )
 
 // Outputs makes and removes the files of new tables and value files.
@@ -260,8 +267,12 @@ func (m *merge) count(v verdict) bool {
 	return v == stays
 }
 
-// pace waits for the throttle once every paceBytes.
+// pace yields the processor once every yieldEntries, and waits for the throttle once
+// every paceBytes.
 func (m *merge) pace(ctx context.Context, bytes int) error {
+	if m.result.Read%yieldEntries == 0 {
+		runtime.Gosched()
+	}
 	m.unpaced += bytes
 	if m.result.Read > 0 && m.unpaced < paceBytes {
 		return nil

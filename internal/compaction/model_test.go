@@ -371,7 +371,9 @@ func TestMergesAgainstAModel(t *testing.T) {
 		pieces, moved = pieces+tr.pieces, moved+tr.moved
 	})
 	require.NotZero(t, pieces, "no range tombstone was ever cut")
-	require.NotZero(t, moved, "no value was ever written anew")
+	if !testing.Short() { // of which few cases have any
+		require.NotZero(t, moved, "no value was ever written anew")
+	}
 }
 
 // smallSteps lets a drain read a few tables of many.
