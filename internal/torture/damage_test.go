@@ -71,10 +71,11 @@ func zeroSector(t *testing.T, file string) {
 
 func remove(t *testing.T, file string) { require.NoError(t, os.Remove(file)) }
 
-// swapBlocks exchanges the first two 4 KiB of a table: whole blocks, or nearly.
+// swapBlocks exchanges the first two 4 KiB of a file: of a table whole blocks, or
+// nearly.
 func swapBlocks(t *testing.T, file string) {
 	edit(t, file, func(b []byte) []byte {
-		require.Greater(t, len(b), 8192, "the table is too small to swap blocks in")
+		require.Greater(t, len(b), 8192, "the file is too small to swap blocks in")
 		first := slices.Clone(b[:4096])
 		copy(b, b[4096:8192])
 		copy(b[4096:], first)
@@ -88,6 +89,16 @@ func glob(pattern string) func(t *testing.T, dir string) []string {
 		require.NoError(t, err)
 		require.NotEmpty(t, files, pattern)
 		return files[:1]
+	}
+}
+
+// newest picks the file that was made last, all of which is in use.
+func newest(pattern string) func(t *testing.T, dir string) []string {
+	return func(t *testing.T, dir string) []string {
+		files, err := filepath.Glob(filepath.Join(dir, pattern))
+		require.NoError(t, err)
+		require.NotEmpty(t, files, pattern)
+		return files[len(files)-1:]
 	}
 }
 
@@ -145,6 +156,12 @@ var damages = []damage{
 	{name: "table, footer flipped", of: glob("p-*/*.sst"), do: flipAt(0.9999), mayServe: true},
 	{name: "table, truncated", of: glob("p-*/*.sst"), do: cutHalf},
 	{name: "table, removed", of: glob("p-*/*.sst"), do: remove},
+	{name: "value file, value flipped", of: newest("p-0001/*.val"), do: flipAt(0.3), mayServe: true},
+	{name: "value file, sector zeroed", of: newest("p-0001/*.val"), do: zeroSector, mayServe: true},
+	{name: "value file, blocks swapped", of: newest("p-0001/*.val"), do: swapBlocks, mayServe: true},
+	{name: "value file, footer flipped", of: newest("p-0001/*.val"), do: flipAt(0.9999), mayServe: true},
+	{name: "value file, truncated", of: newest("p-0001/*.val"), do: cutHalf},
+	{name: "value file, removed", of: newest("p-0001/*.val"), do: remove},
 	{name: "unknown extra files", of: strangers, do: func(*testing.T, string) {}, mayServe: true, spared: true},
 }
 
@@ -179,7 +196,11 @@ func fill(t *testing.T, dir string, kill bool) map[string]string {
 		want[key] = value
 	}
 	for i := range 1400 {
-		put(fmt.Sprintf("key-%04d", i%1000), fmt.Sprintf("%d %s", i, strings.Repeat("v", 100)))
+		size := 100
+		if i%4 == 0 {
+			size = 400 // kept apart from its key
+		}
+		put(fmt.Sprintf("key-%04d", i%1000), fmt.Sprintf("%d %s", i, strings.Repeat("v", size)))
 	}
 	require.NoError(t, db.Close())
 	if kill {
