@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 
 	"github.com/kvd-db/kvd/internal/keyhash"
@@ -161,23 +160,28 @@ func (e *Engine) shareWrites(writes []*kv.Write) []writeShare {
 		}
 		return []writeShare{{e.route(writes[0].Hash), writes}}
 	}
-	valid := make([]*kv.Write, 0, len(writes))
-	for _, w := range writes {
-		if !conditional(w) && w.Err == nil {
-			valid = append(valid, w)
+	next := make([]int, len(e.partitions)) // where the next one goes; at first: how many there are
+	each := func(f func(p int, w *kv.Write)) {
+		for _, w := range writes {
+			if !conditional(w) && w.Err == nil {
+				f(e.route(w.Hash), w)
+			}
 		}
 	}
-	slices.SortStableFunc(valid, func(a, b *kv.Write) int { return e.route(a.Hash) - e.route(b.Hash) })
+	each(func(p int, _ *kv.Write) { next[p]++ })
 	var shares []writeShare
-	for first := 0; first < len(valid); {
-		p := e.route(valid[first].Hash)
-		end := first + 1
-		for end < len(valid) && e.route(valid[end].Hash) == p {
-			end++
+	sorted := make([]*kv.Write, len(writes))
+	first := 0
+	for p, n := range next {
+		if n > 0 {
+			shares = append(shares, writeShare{p, sorted[first : first+n]})
 		}
-		shares = append(shares, writeShare{p, valid[first:end]})
-		first = end
+		first, next[p] = first+n, first
 	}
+	each(func(p int, w *kv.Write) {
+		sorted[next[p]] = w
+		next[p]++
+	})
 	return shares
 }
 
