@@ -133,17 +133,23 @@ func BenchmarkGetAll(b *testing.B) {
 			})
 		})
 	}
+	type batchOf16 struct {
+		keys    [16][16]byte
+		lookups [16]kv.Lookup
+		reads   [16]*kv.Lookup
+	}
+	batches := sync.Pool{New: func() any { return new(batchOf16) }}
 	for _, readers := range []int{1, 2} {
 		b.Run(fmt.Sprintf("batch=16/readers=%d", readers), func(b *testing.B) {
 			b.ReportAllocs()
 			spread(b, readers, func(rng *rand.Rand) error {
-				var lookups [16]kv.Lookup
-				var reads [16]*kv.Lookup
-				for i := range reads {
-					lookups[i].Key = scatteredKey(nil, rng.Uint64N(keys))
-					reads[i] = &lookups[i]
+				batch := batches.Get().(*batchOf16)
+				defer batches.Put(batch)
+				for i := range batch.reads {
+					batch.lookups[i] = kv.Lookup{Key: scatteredKey(batch.keys[i][:0], rng.Uint64N(keys))}
+					batch.reads[i] = &batch.lookups[i]
 				}
-				return e.Lookup(ctx, reads[:])
+				return e.Lookup(ctx, batch.reads[:])
 			})
 		})
 	}
