@@ -7,6 +7,7 @@ import (
 
 	"github.com/kvd-db/kvd/internal/keyhash"
 	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/partition"
 )
 
 // Get returns the newest value of key that was acknowledged before the call, or
@@ -55,8 +56,16 @@ func (e *Engine) Lookup(ctx context.Context, reads []*kv.Lookup) error {
 	if len(reads) == 1 {
 		return e.partitions[e.route(reads[0].Hash)].Lookup(ctx, reads)
 	}
-	for _, s := range e.shareReads(reads) {
-		if err := e.partitions[s.partition].Lookup(ctx, s.reads); err != nil {
+	s := e.shareReads(reads)
+	defer s.release()
+	if e.opts.Reads.Linger == 0 { // else the reads of a partition wait for each other
+		partition.LookupCached(s.shares)
+	}
+	for _, s := range s.shares {
+		if len(s.Reads) == 0 {
+			continue
+		}
+		if err := s.Partition.Lookup(ctx, s.Reads); err != nil {
 			return err
 		}
 	}
@@ -106,9 +115,9 @@ func (e *Engine) lookupLeased(reads []*kv.Lookup, at kv.SeqNum, now uint64) erro
 
 // lookupAt reads at a pinned version and its time.
 func (e *Engine) lookupAt(reads []*kv.Lookup, at kv.SeqNum, now uint64) {
-	for _, s := range e.shareReads(reads) {
-		e.partitions[s.partition].LookupAt(s.reads, at, now)
-	}
+	s := e.shareReads(reads)
+	defer s.release()
+	partition.LookupAt(s.shares, at, now)
 }
 
 // prepare checks and hashes the keys.
@@ -122,24 +131,43 @@ func (e *Engine) prepare(reads []*kv.Lookup) error {
 	return nil
 }
 
-// readShare is the reads of one call that go to one partition.
-type readShare struct {
-	partition int
-	reads     []*kv.Lookup
+// sharedReads are the reads of one call, by partition.
+type sharedReads struct {
+	reads  []*kv.Lookup
+	ends   []int // for each partition, where its share of reads ends
+	shares []partition.ReadShare
 }
 
-func (e *Engine) shareReads(reads []*kv.Lookup) []readShare {
-	sorted := slices.Clone(reads)
-	slices.SortFunc(sorted, func(a, b *kv.Lookup) int { return e.route(a.Hash) - e.route(b.Hash) })
-	shares := make([]readShare, 0, min(len(reads), len(e.partitions)))
-	for first := 0; first < len(sorted); {
-		p := e.route(sorted[first].Hash)
-		end := first + 1
-		for end < len(sorted) && e.route(sorted[end].Hash) == p {
-			end++
-		}
-		shares = append(shares, readShare{p, sorted[first:end]})
-		first = end
+var sharedReadsPool = sync.Pool{New: func() any { return new(sharedReads) }}
+
+// shareReads sorts reads by partition, in a time that grows with their number alone.
+func (e *Engine) shareReads(reads []*kv.Lookup) *sharedReads {
+	s := sharedReadsPool.Get().(*sharedReads)
+	s.reads = slices.Grow(s.reads, len(reads))[:len(reads)]
+	s.ends = slices.Grow(s.ends, len(e.partitions))[:len(e.partitions)]
+	clear(s.ends)
+	for _, r := range reads {
+		s.ends[e.route(r.Hash)]++
 	}
-	return shares
+	end := 0
+	for i, n := range s.ends {
+		if n > 0 {
+			s.shares = append(s.shares, partition.ReadShare{Partition: e.partitions[i], Reads: s.reads[end:][:n]})
+		}
+		s.ends[i], end = end, end+n
+	}
+	for _, r := range reads {
+		i := &s.ends[e.route(r.Hash)]
+		s.reads[*i] = r
+		*i++
+	}
+	return s
+}
+
+// release gives the memory back.
+func (s *sharedReads) release() {
+	clear(s.reads)
+	clear(s.shares)
+	s.reads, s.shares = s.reads[:0], s.shares[:0]
+	sharedReadsPool.Put(s)
 }

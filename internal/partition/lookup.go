@@ -1,44 +1,163 @@
 package partition
 
 import (
-	"bytes"
-	"slices"
+	"errors"
 	"sync"
 
 	"github.com/kvd-db/kvd/internal/kv"
 	"github.com/kvd-db/kvd/internal/sstable"
 )
 
-// queryPool holds the scratch of lookupTables.
-var queryPool = sync.Pool{New: func() any { return new([]sstable.Query) }}
+// lookup is point reads of one or more partitions on their way from the newest source
+// to the oldest. All of them take each step together, so that they wait together for
+// what the step needs. It holds the read states until it is released, and its memory
+// serves many.
+type lookup struct {
+	sections []section
+	open     []openRead // what no memtable has answered, section by section
+	asks     []sstable.Ask
+}
 
-// lookupTables answers reads from the tables, run by run from new to old. It
-// reorders reads.
-func (p *Partition) lookupTables(l *levels, reads []*kv.Lookup, at kv.SeqNum) {
-	// In the order of keys, the queries of one table of a run lie together.
-	if len(reads) > 1 {
-		slices.SortFunc(reads, func(a, b *kv.Lookup) int { return bytes.Compare(a.Key, b.Key) })
+// section is the reads of one partition.
+type section struct {
+	p     *Partition
+	state *readState
+	at    kv.SeqNum
+	now   func() uint64 // asked only for entries that expire
+	reads []*kv.Lookup
+
+	first, end int // its reads in lookup.open
+}
+
+// openRead is a read for the tables to answer.
+type openRead struct {
+	read  *kv.Lookup
+	query sstable.Query
+}
+
+// errNotCached marks a query whose answer is not in memory, when nothing else counts.
+var errNotCached = errors.New("not in memory")
+
+var lookupPool = sync.Pool{New: func() any { return new(lookup) }}
+
+func newLookup() *lookup { return lookupPool.Get().(*lookup) }
+
+// release lets the read states go.
+func (l *lookup) release() {
+	for i := range l.sections {
+		l.sections[i].state.release()
 	}
-	scratch := queryPool.Get().(*[]sstable.Query)
-	queries := (*scratch)[:0]
-	for _, r := range reads {
-		queries = append(queries, sstable.Query{Key: r.Key, Hash: r.Hash, At: at, Budget: r.Budget, Value: r.Value})
+	clear(l.sections)
+	clear(l.open) // the keys and values are the asker's
+	l.sections, l.open = l.sections[:0], l.open[:0]
+	lookupPool.Put(l)
+}
+
+// add takes over the reference to the state of the section.
+func (l *lookup) add(s section) { l.sections = append(l.sections, s) }
+
+// addVisible adds reads of the newest visible state.
+func (l *lookup) addVisible(p *Partition, reads []*kv.Lookup) {
+	state, at := p.acquireVisible()
+	if bugStaleRead {
+		at = max(at, 1) - 1
 	}
-	l.runs(func(r *run) bool {
-		r.lookup(queries)
-		return slices.ContainsFunc(queries, func(q sstable.Query) bool { return !q.Done })
-	})
-	p.readApart(queries)
-	for i, r := range reads {
-		finish(r, &queries[i])
+	l.add(section{p: p, state: state, at: at, now: p.opts.Now, reads: reads})
+}
+
+// run answers the reads: all of them, or, without the disk, those that memory can
+// answer.
+func (l *lookup) run(disk bool) {
+	l.touchMemtables()
+	for i := range l.sections {
+		l.searchMemtables(&l.sections[i])
 	}
-	clear(queries) // the keys and values are the asker's
-	*scratch = queries
-	queryPool.Put(scratch)
+	for depth := 0; l.gather(depth); depth++ {
+		if disk {
+			sstable.GetBatch(l.asks)
+			continue
+		}
+		sstable.GetCached(l.asks)
+		for i := range l.asks {
+			if a := &l.asks[i]; a.Missing {
+				a.Query.Done, a.Query.Err = true, errNotCached // no older table may answer
+			}
+		}
+	}
+	for i := range l.sections {
+		s := &l.sections[i]
+		open := l.open[s.first:s.end]
+		s.p.readApart(open)
+		for i := range open {
+			finish(&open[i])
+		}
+		s.judge()
+	}
+}
+
+// touchMemtables lets the misses of the processor's caches overlap.
+func (l *lookup) touchMemtables() {
+	if len(l.sections) == 1 && len(l.sections[0].reads) == 1 {
+		return
+	}
+	for i := range l.sections {
+		s := &l.sections[i]
+		for t := range s.state.memtables() {
+			t.Touch(s.reads)
+		}
+	}
+}
+
+// searchMemtables answers what memtables can and opens the others.
+func (l *lookup) searchMemtables(s *section) {
+	s.first = len(l.open)
+	var e kv.Entry
+	for _, r := range s.reads {
+		*r = kv.Lookup{Key: r.Key, Hash: r.Hash, Budget: r.Budget, Value: r.Value[:0], ReadVersion: s.at}
+		switch {
+		case s.state.closed:
+			*r = kv.Lookup{Key: r.Key, Hash: r.Hash, Budget: r.Budget, Err: s.p.closedError()}
+		case r.Budget.Spent():
+			refuse(r)
+		case lookupMemory(s.state, r, s.at, &e):
+			answer(r, &e)
+		default:
+			l.open = append(l.open, openRead{r, sstable.Query{
+				Key: r.Key, Hash: r.Hash, At: s.at, Budget: r.Budget, Value: r.Value,
+			}})
+		}
+	}
+	s.end = len(l.open)
+}
+
+// gather collects what is to be asked of the run at this depth of each partition. It
+// reports false if no run is left that has anything to answer.
+func (l *lookup) gather(depth int) (more bool) {
+	clear(l.asks)
+	l.asks = l.asks[:0]
+	for i := range l.sections {
+		s := &l.sections[i]
+		run := s.state.levels.run(depth)
+		if run == nil {
+			continue
+		}
+		for i := s.first; i < s.end; i++ {
+			q := &l.open[i].query
+			if q.Done {
+				continue
+			}
+			more = true
+			if table := run.find(q.Key); table >= 0 {
+				l.asks = append(l.asks, sstable.Ask{Reader: run.readers[table], Query: q})
+			}
+		}
+	}
+	return more
 }
 
 // finish turns the state of a query after the walk into the read's answer.
-func finish(r *kv.Lookup, q *sstable.Query) {
+func finish(o *openRead) {
+	r, q := o.read, &o.query
 	switch {
 	case q.Err != nil:
 		r.Value, r.Err = nil, q.Err
@@ -52,25 +171,26 @@ func finish(r *kv.Lookup, q *sstable.Query) {
 	}
 }
 
-// lookup asks the tables of the run; queries are in the order of their keys.
-func (r *run) lookup(queries []sstable.Query) {
-	if len(queries) == 1 {
-		if i := r.find(queries[0].Key); i >= 0 {
-			r.readers[i].Get(&queries[0])
+// judge looks at what was found: whether it has expired, and whether it is damaged.
+func (s *section) judge() {
+	for _, r := range s.reads {
+		if r.Expiry != 0 && r.Expiry <= s.now() {
+			*r = kv.Lookup{Key: r.Key, Hash: r.Hash, Budget: r.Budget, ReadVersion: s.at}
 		}
-		return
+		if r.Err != nil && errors.Is(r.Err, kv.ErrCorrupt) {
+			s.p.corrupt(r.Err)
+		}
 	}
-	for first := 0; first < len(queries); {
-		i := r.find(queries[first].Key)
-		end := first + 1
-		if i < 0 {
-			first = end
-			continue
+}
+
+// unanswered appends the reads of a section that memory did not answer.
+func (l *lookup) unanswered(section int, reads []*kv.Lookup) []*kv.Lookup {
+	s := &l.sections[section]
+	for i := s.first; i < s.end; i++ {
+		if o := &l.open[i]; o.query.Err == errNotCached {
+			*o.read = kv.Lookup{Key: o.query.Key, Hash: o.query.Hash, Budget: o.query.Budget, Value: o.query.Value}
+			reads = append(reads, o.read)
 		}
-		for end < len(queries) && bytes.Compare(queries[end].Key, r.metas[i].Largest) <= 0 {
-			end++
-		}
-		r.readers[i].GetBatch(queries[first:end])
-		first = end
 	}
+	return reads
 }

@@ -1,9 +1,7 @@
 package partition
 
 import (
-	"bytes"
 	"context"
-	"errors"
 
 	"github.com/kvd-db/kvd/internal/kv"
 	"github.com/kvd-db/kvd/internal/memtable"
@@ -31,74 +29,59 @@ func (p *Partition) serveReads(batch [][]*kv.Lookup) {
 			reads = append(reads, group...)
 		}
 	}
-	s, at := p.acquireVisible()
-	defer s.release()
-	if bugStaleRead {
-		at = max(at, 1) - 1
-	}
-	p.walk(s, reads, at, p.opts.Now)
+	l := newLookup()
+	l.addVisible(p, reads)
+	l.run(true)
 	p.stats.readBatches.Add(1)
 	p.stats.reads.Add(uint64(len(reads)))
+	l.release()
+}
+
+// ReadShare is the reads of one call that go to one partition.
+type ReadShare struct {
+	Partition *Partition
+	Reads     []*kv.Lookup
+}
+
+// LookupCached answers, as Lookup, what memory has. It never waits, so it goes past the
+// micro-batches. It leaves in the shares what is not answered yet, for Lookup.
+//
+// Cost: the misses of the processor's caches overlap, which is why it takes the reads
+// of all partitions together.
+func LookupCached(shares []ReadShare) {
+	l := newLookup()
+	for _, s := range shares {
+		l.addVisible(s.Partition, s.Reads)
+	}
+	l.run(false)
+	for i := range shares {
+		s := &shares[i]
+		all := len(s.Reads)
+		s.Reads = l.unanswered(i, s.Reads[:0])
+		if answered := all - len(s.Reads); answered > 0 {
+			s.Partition.stats.readBatches.Add(1)
+			s.Partition.stats.reads.Add(uint64(answered))
+		}
+	}
+	l.release()
 }
 
 // LookupAt answers reads at one version, which must be that of a live snapshot,
 // and at one time of the store's clock.
-func (p *Partition) LookupAt(reads []*kv.Lookup, at kv.SeqNum, now uint64) {
-	s := p.acquire()
-	defer s.release()
-	p.walk(s, reads, at, func() uint64 { return now })
-	p.stats.reads.Add(uint64(len(reads)))
-}
-
-// walk answers reads from the newest source to the oldest. The clock is asked only
-// for entries that expire.
-func (p *Partition) walk(s *readState, reads []*kv.Lookup, at kv.SeqNum, now func() uint64) {
-	if s.closed {
-		for _, r := range reads {
-			*r = kv.Lookup{Key: r.Key, Hash: r.Hash, Budget: r.Budget, Err: p.closedError()}
-		}
-		return
+func LookupAt(shares []ReadShare, at kv.SeqNum, now uint64) {
+	l := newLookup()
+	clock := func() uint64 { return now }
+	for _, s := range shares {
+		l.add(section{p: s.Partition, state: s.Partition.acquire(), at: at, now: clock, reads: s.Reads})
+		s.Partition.stats.reads.Add(uint64(len(s.Reads)))
 	}
-	var stack [1]*kv.Lookup
-	open := stack[:0] // not answered yet
-	if len(reads) > 1 {
-		open = make([]*kv.Lookup, 0, len(reads))
-	}
-	if len(reads) > 1 { // the misses of the processor's caches overlap
-		s.active.Touch(reads)
-		for i := range s.sealed {
-			s.sealed[i].table.Touch(reads)
-		}
-	}
-	var e kv.Entry
-	for _, r := range reads {
-		*r = kv.Lookup{Key: r.Key, Hash: r.Hash, Budget: r.Budget, Value: r.Value[:0], ReadVersion: at}
-		if r.Budget.Spent() {
-			refuse(r)
-			continue
-		}
-		if p.lookupMemory(s, r, at, &e) {
-			answer(r, &e)
-			continue
-		}
-		open = append(open, r)
-	}
-	if len(open) > 0 {
-		p.lookupTables(s.levels, open, at)
-	}
-	for _, r := range reads {
-		if r.Expiry != 0 && r.Expiry <= now() {
-			*r = kv.Lookup{Key: r.Key, Hash: r.Hash, Budget: r.Budget, ReadVersion: at}
-		}
-		if errors.Is(r.Err, kv.ErrCorrupt) {
-			p.corrupt(r.Err)
-		}
-	}
+	l.run(true)
+	l.release()
 }
 
 // lookupMemory finds the newest entry that a memtable has for a key, a range
 // tombstone that covers it among them.
-func (p *Partition) lookupMemory(s *readState, r *kv.Lookup, at kv.SeqNum, e *kv.Entry) bool {
+func lookupMemory(s *readState, r *kv.Lookup, at kv.SeqNum, e *kv.Entry) bool {
 	if lookupTable(s.active, r, at, e) {
 		return true
 	}
@@ -146,13 +129,4 @@ func (p *Partition) corrupt(err error) {
 	if p.events != nil && p.events.Corruption != nil {
 		p.events.Corruption(err)
 	}
-}
-
-// find returns the index of the table of the run that may hold key, -1 if none.
-func (r *run) find(key []byte) int {
-	i := r.metas.Seek(key)
-	if i == len(r.metas) || bytes.Compare(key, r.metas[i].Smallest) < 0 {
-		return -1
-	}
-	return i
 }

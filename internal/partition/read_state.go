@@ -1,6 +1,7 @@
 package partition
 
 import (
+	"bytes"
 	"iter"
 	"sync/atomic"
 
@@ -142,6 +143,15 @@ type run struct {
 	readers []*sstable.Reader
 }
 
+// find returns the index of the table of the run that may hold key, -1 if none.
+func (r *run) find(key []byte) int {
+	i := r.metas.Seek(key)
+	if i == len(r.metas) || bytes.Compare(key, r.metas[i].Smallest) < 0 {
+		return -1
+	}
+	return i
+}
+
 func (l *levels) acquire() *levels {
 	l.refs.Add(1)
 	return l
@@ -151,6 +161,17 @@ func (l *levels) release() {
 	if l.refs.Add(-1) == 0 {
 		l.version.Release()
 	}
+}
+
+// run returns the run that so many newer ones lie above, nil if there is none.
+func (l *levels) run(depth int) *run {
+	switch {
+	case depth < len(l.deltas):
+		return &l.deltas[depth]
+	case depth == len(l.deltas):
+		return &l.base
+	}
+	return nil
 }
 
 // runs calls f for every run, newest first, until it returns false.

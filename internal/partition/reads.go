@@ -171,18 +171,20 @@ func (p *Partition) lastWritten(s *readState, k ReadKey, at kv.SeqNum) (kv.SeqNu
 			return covered, nil
 		}
 	}
-	q := []sstable.Query{{Key: k.Key, Hash: k.Hash, At: at}}
+	q := sstable.Query{Key: k.Key, Hash: k.Hash, At: at}
 	s.levels.runs(func(run *run) bool {
-		run.lookup(q)
-		return !q[0].Done
+		if table := run.find(k.Key); table >= 0 {
+			run.readers[table].Get(&q)
+		}
+		return !q.Done
 	})
-	if err := q[0].Err; err != nil {
+	if err := q.Err; err != nil {
 		if errors.Is(err, kv.ErrCorrupt) {
 			p.corrupt(err)
 		}
 		return 0, fmt.Errorf("look when key %q was last written: %w", k.Key, err)
 	}
-	return q[0].Seq, nil
+	return q.Seq, nil
 }
 
 // changedBetween returns a conflict if something in the range was written behind

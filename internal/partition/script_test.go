@@ -216,9 +216,9 @@ func (s *script) get(out *strings.Builder, keys []string) {
 	for _, k := range keys {
 		reads = append(reads, &kv.Lookup{Key: []byte(k), Hash: keyhash.Sum([]byte(k))})
 	}
-	byKey := slices.Clone(reads) // Lookup may reorder what it is given
 	require.NoError(s.t, s.p.Lookup(s.t.Context(), reads))
-	for _, r := range byKey {
+	s.requireCached(reads)
+	for _, r := range reads {
 		switch {
 		case r.Err != nil:
 			fmt.Fprintf(out, "%s: %v\n", r.Key, r.Err)
@@ -227,6 +227,25 @@ func (s *script) get(out *strings.Builder, keys []string) {
 		default:
 			fmt.Fprintf(out, "%s: not found\n", r.Key)
 		}
+	}
+}
+
+// requireCached: what was read a moment ago is answered again, the same, from memory.
+func (s *script) requireCached(read []*kv.Lookup) {
+	share := ReadShare{Partition: s.p}
+	for _, r := range read {
+		share.Reads = append(share.Reads, &kv.Lookup{Key: r.Key, Hash: r.Hash})
+	}
+	again := slices.Clone(share.Reads)
+	shares := []ReadShare{{Partition: s.p}, share}
+	LookupCached(shares)
+	for i, r := range read {
+		if errors.Is(r.Err, kv.ErrCorrupt) {
+			require.Contains(s.t, shares[1].Reads, again[i], "damage is never in memory")
+			continue
+		}
+		require.NotContains(s.t, shares[1].Reads, again[i])
+		require.Equal(s.t, r, again[i])
 	}
 }
 

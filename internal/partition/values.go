@@ -6,7 +6,6 @@ import (
 
 	"github.com/kvd-db/kvd/internal/kv"
 	"github.com/kvd-db/kvd/internal/manifest"
-	"github.com/kvd-db/kvd/internal/sstable"
 	"github.com/kvd-db/kvd/internal/valuefile"
 )
 
@@ -25,16 +24,16 @@ func (p *Partition) openValues(num kv.FileNum) (*valuefile.Reader, error) {
 
 // readApart reads the values that the tables only pointed to, of a whole micro-batch
 // together.
-func (p *Partition) readApart(queries []sstable.Query) {
-	if len(queries) == 1 {
-		if q := &queries[0]; q.Apart {
+func (p *Partition) readApart(open []openRead) {
+	if len(open) == 1 {
+		if q := &open[0].query; q.Apart {
 			q.Value, q.Err = p.values.Read(q.Pointer, q.Value)
 		}
 		return
 	}
 	var fetches []valuefile.Fetch
-	for i := range queries {
-		if q := &queries[i]; q.Apart {
+	for i := range open {
+		if q := &open[i].query; q.Apart {
 			fetches = append(fetches, valuefile.Fetch{Pointer: q.Pointer, Value: q.Value})
 		}
 	}
@@ -42,8 +41,8 @@ func (p *Partition) readApart(queries []sstable.Query) {
 		return
 	}
 	p.values.ReadBatch(fetches)
-	for i := range queries {
-		if q := &queries[i]; q.Apart {
+	for i := range open {
+		if q := &open[i].query; q.Apart {
 			q.Value, q.Err = fetches[0].Value, fetches[0].Err
 			fetches = fetches[1:]
 		}

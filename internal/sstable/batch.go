@@ -25,150 +25,108 @@ const (
 	slowRead = 40 * time.Microsecond
 )
 
-// batch is the scratch memory of one GetBatch.
+// batch is the scratch memory of what one GetBatch reads from files.
 type batch struct {
-	r       *Reader
-	queries []Query
-	probes  []probe // the queries that need a block, by block
-	cached  []found // the groups whose block is cached, by block
-	missing []group // the groups whose block is not cached, by block
+	missing []*Ask  // by file and block
+	groups  []group // of the same
 	runs    []run
 	next    atomic.Int32 // run to take
-	touched byte         // what was touched, so that the reads are not optimized away
 }
 
-// probe is a query that this file may answer from a data block.
-type probe struct {
-	block   int32
-	query   int32
-	covered kv.SeqNum // as locate returns it
-}
-
-// group is the probes of one block: probes[first:end].
+// group is the asks that miss one block: missing[first:end].
 type group struct {
-	block, first, end int32
+	r          *Reader
+	block      int
+	first, end int
 }
 
-// found is a group with the contents of its block.
-type found struct {
-	group
-	contents []byte
-	block    block // once they are parsed; with no entries if no writer makes it
-}
-
-// run is missing groups that one read fetches: missing[first:end].
+// run is the groups of one file that one read fetches: groups[first:end].
 type run struct {
-	first, end int32
+	first, end int
 }
 
 var batchPool = sync.Pool{New: func() any { return new(batch) }}
 
-// GetBatch does for every query what Get does for one, in one walk: all of them
-// ask the filter and the index; each block is looked up once; blocks that are
-// not cached are read in the order of the file, neighbours by one read, and
-// distant ones at the same time if the disk is what they wait for. A damaged block
+// GetBatch does for every ask what Get does for one, in one walk over all files that
+// are asked: what is cached is answered as by GetCached; each block that is not is
+// looked for once; those are read in the order of their files, neighbours by one read,
+// and distant ones at the same time if the disk is what they wait for. A damaged block
 // fails the queries that need it and no others.
 //
 // Cost: at most one read per distinct block; up to seven goroutines besides the
-// caller's, none unless two or more reads are needed and reads of this file were
-// slow of late.
-func (r *Reader) GetBatch(queries []Query) {
+// caller's, none unless two or more reads are needed and reads of a file that is asked
+// were slow of late.
+func GetBatch(asks []Ask) {
+	getCached(asks, true)
+	if !slices.ContainsFunc(asks, func(a Ask) bool { return a.Missing }) {
+		return
+	}
 	b := batchPool.Get().(*batch)
-	b.r, b.queries = r, queries
-	b.locate()
-	b.searchCached()
+	for i := range asks {
+		if a := &asks[i]; a.Missing {
+			a.Missing = false
+			b.missing = append(b.missing, a)
+		}
+	}
+	slices.SortFunc(b.missing, func(x, y *Ask) int {
+		return cmp.Or(x.Reader.compare(y.Reader), cmp.Compare(x.at, y.at))
+	})
+	b.group()
 	b.planRuns()
 	b.readRuns()
 	b.release()
 }
 
-// locate finds the block for each query, and orders the probes by block.
-func (b *batch) locate() {
-	for i := range b.queries {
-		q := &b.queries[i]
-		if q.Done {
+// compare orders readers of different files, in any order.
+func (r *Reader) compare(s *Reader) int {
+	if r == s {
+		return 0
+	}
+	x, y := &r.footer.id, &s.footer.id
+	return cmp.Or(cmp.Compare(x.Partition, y.Partition), cmp.Compare(x.Num, y.Num))
+}
+
+// group gathers the asks of each block.
+func (b *batch) group() {
+	for i, a := range b.missing {
+		if n := len(b.groups) - 1; n >= 0 && b.groups[n].r == a.Reader && b.groups[n].block == a.at {
+			b.groups[n].end++
 			continue
 		}
-		block, covered := b.r.locate(q)
-		if block < 0 {
-			q.answer(nil, nil, false, covered)
-			continue
-		}
-		b.probes = append(b.probes, probe{block: int32(block), query: int32(i), covered: covered})
-	}
-	slices.SortFunc(b.probes, func(x, y probe) int { return cmp.Compare(x.block, y.block) })
-}
-
-// searchCached answers what it can from cached blocks and gathers the others.
-//
-// It goes over the blocks four times: to find them, to touch their fronts, to touch
-// the entries that the fronts lead to, and to search. All but the last wait for
-// memory at many places at once, where a search waits at one after the other.
-func (b *batch) searchCached() {
-	for first := 0; first < len(b.probes); {
-		i := b.probes[first].block
-		end := first + 1
-		for end < len(b.probes) && b.probes[end].block == i {
-			end++
-		}
-		g := group{block: i, first: int32(first), end: int32(end)}
-		if contents := b.r.cache.lookup(int(i)); contents != nil {
-			b.cached = append(b.cached, found{group: g, contents: contents})
-		} else {
-			b.missing = append(b.missing, g)
-		}
-		first = end
-	}
-	for i := range b.cached {
-		b.touched += touchFront(b.cached[i].contents)
-	}
-	for i := range b.cached {
-		f := &b.cached[i]
-		f.block, _ = parseBlock(f.contents)
-		for _, p := range b.probes[f.first:f.end] {
-			b.touched += f.block.touchEntry(b.queries[p.query].Hash)
-		}
-	}
-	for i := range b.cached {
-		b.search(b.cached[i].group, &b.cached[i].block)
+		b.groups = append(b.groups, group{r: a.Reader, block: a.at, first: i, end: i + 1})
+		a.Reader.cache.missed()
 	}
 }
 
-// search answers the probes of a group from their block.
-func (b *batch) search(g group, block *block) {
-	for _, p := range b.probes[g.first:g.end] {
-		b.r.search(&b.queries[p.query], int(p.block), block, p.covered)
-	}
-}
-
-func (b *batch) fail(g group, err error) {
-	for _, p := range b.probes[g.first:g.end] {
-		b.queries[p.query].fail(err)
+// fail fails the queries of a group.
+func (b *batch) fail(g *group, err error) {
+	for _, a := range b.missing[g.first:g.end] {
+		a.Query.fail(err)
 	}
 }
 
 // planRuns joins missing blocks that lie next to each other.
 func (b *batch) planRuns() {
-	index := &b.r.index
-	for i, g := range b.missing {
-		if i > 0 {
-			last := &b.runs[len(b.runs)-1]
-			gap := index.offsets[g.block] - index.offsets[b.missing[i-1].block+1]
-			_, length := index.span(int(b.missing[last.first].block), int(g.block))
+	for i := range b.groups {
+		g := &b.groups[i]
+		if n := len(b.runs) - 1; n >= 0 && b.groups[i-1].r == g.r {
+			index := &g.r.index
+			gap := index.offsets[g.block] - index.offsets[b.groups[i-1].block+1]
+			_, length := index.span(b.groups[b.runs[n].first].block, g.block)
 			if gap <= joinGap && length <= maxRunBytes {
-				last.end++
+				b.runs[n].end++
 				continue
 			}
 		}
-		b.runs = append(b.runs, run{first: int32(i), end: int32(i) + 1})
+		b.runs = append(b.runs, run{first: i, end: i + 1})
 	}
 }
 
 // readRuns performs the runs: at the same time, or one after the other while the
-// file's reads return at once.
+// reads of their files return at once.
 func (b *batch) readRuns() {
 	for len(b.runs)-int(b.next.Load()) > 1 {
-		if b.r.slow.Load() {
+		if b.reader(int(b.next.Load())).slow.Load() {
 			b.readConcurrently()
 			return
 		}
@@ -176,6 +134,9 @@ func (b *batch) readRuns() {
 	}
 	b.takeRun()
 }
+
+// reader returns the reader of a run.
+func (b *batch) reader(run int) *Reader { return b.groups[b.runs[run].first].r }
 
 func (b *batch) readConcurrently() {
 	takeAll := func() {
@@ -198,57 +159,58 @@ func (b *batch) takeRun() bool {
 	}
 	start := time.Now()
 	b.read(b.runs[i])
-	if slow := time.Since(start) > slowRead; slow != b.r.slow.Load() {
-		b.r.slow.Store(slow)
+	r := b.reader(i)
+	if slow := time.Since(start) > slowRead; slow != r.slow.Load() {
+		r.slow.Store(slow)
 	}
 	return true
 }
 
 // read fetches the blocks of a run and answers their queries.
 func (b *batch) read(run run) {
-	groups := b.missing[run.first:run.end]
+	groups := b.groups[run.first:run.end]
 	if b.spent(groups) {
-		for _, g := range groups {
-			b.fail(g, kv.ErrBudgetSpent)
+		for i := range groups {
+			b.fail(&groups[i], kv.ErrBudgetSpent)
 		}
 		return
 	}
 	if len(groups) > 1 && b.readJoined(groups) {
 		return
 	}
-	for _, g := range groups {
-		block, err := b.r.fetchBlock(int(g.block))
+	for i := range groups {
+		g := &groups[i]
+		block, err := g.r.fetchBlock(g.block)
 		b.finish(g, block, err)
 	}
 }
 
 // spent reports whether no query of the groups may have a value any more.
 func (b *batch) spent(groups []group) bool {
-	for _, g := range groups {
-		for _, p := range b.probes[g.first:g.end] {
-			if !b.queries[p.query].Budget.Spent() {
-				return false
-			}
+	for _, a := range b.missing[groups[0].first:groups[len(groups)-1].end] {
+		if !a.Query.Budget.Spent() {
+			return false
 		}
 	}
 	return true
 }
 
-// readJoined fetches the blocks of several groups by one read. It reports false
-// and does nothing if the read fails: the error may be that of a single block.
+// readJoined fetches the blocks of several groups of a file by one read. It reports
+// false and does nothing if the read fails: the error may be that of a single block.
 func (b *batch) readJoined(groups []group) bool {
-	index := &b.r.index
-	offset, length := index.span(int(groups[0].block), int(groups[len(groups)-1].block))
+	r := groups[0].r
+	offset, length := r.index.span(groups[0].block, groups[len(groups)-1].block)
 	buf := runPool.Get().(*[maxRunBytes]byte)
 	defer runPool.Put(buf)
-	if b.r.readAt(buf[:length], offset) != nil {
+	if r.readAt(buf[:length], offset) != nil {
 		return false
 	}
-	for _, g := range groups {
-		at, n := index.span(int(g.block), int(g.block))
+	for i := range groups {
+		g := &groups[i]
+		at, n := r.index.span(g.block, g.block)
 		// A copy: one cached block must not keep the whole run in memory.
 		sealed := append([]byte(nil), buf[at-offset:][:n]...)
-		block, err := b.r.openBlock(int(g.block), sealed)
+		block, err := r.openBlock(g.block, sealed)
 		b.finish(g, block, err)
 	}
 	return true
@@ -257,21 +219,22 @@ func (b *batch) readJoined(groups []group) bool {
 var runPool = sync.Pool{New: func() any { return new([maxRunBytes]byte) }}
 
 // finish answers a group from the block that was read for it.
-func (b *batch) finish(g group, block block, err error) {
+func (b *batch) finish(g *group, block block, err error) {
 	if err != nil {
 		b.fail(g, err)
 		return
 	}
-	b.r.cache.insert(int(g.block), block.data)
-	b.search(g, &block)
+	g.r.cache.insert(g.block, block.data)
+	for _, a := range b.missing[g.first:g.end] {
+		g.r.search(a.Query, a.at, &block, a.covered)
+	}
 }
 
 // release gives the scratch memory back.
 func (b *batch) release() {
-	b.r, b.queries = nil, nil
-	clear(b.cached)
-	b.cached = b.cached[:0]
-	b.probes, b.missing, b.runs = b.probes[:0], b.missing[:0], b.runs[:0]
+	clear(b.missing)
+	clear(b.groups)
+	b.missing, b.groups, b.runs = b.missing[:0], b.groups[:0], b.runs[:0]
 	b.next.Store(0)
 	batchPool.Put(b)
 }

@@ -120,7 +120,7 @@ func BenchmarkGetBatch16(b *testing.B) {
 				for j := range batch {
 					batch[j].Done = false
 				}
-				r.GetBatch(batch)
+				getBatch(r, batch)
 				if batch[0].Done != bench.present || batch[0].Err != nil {
 					b.Fatal(batch[0])
 				}

@@ -122,20 +122,31 @@ func (f *fileCache) shard(i int) *cacheShard {
 // lookup returns the contents of data block i, nil if they are not cached. It counts a
 // hit or a miss.
 func (f *fileCache) lookup(i int) []byte {
-	if f.cache == nil {
-		return nil
+	contents := f.hit(i)
+	if contents == nil {
+		f.missed()
 	}
-	count := f.cache.counts.mine()
+	return contents
+}
+
+// missed counts a miss.
+func (f *fileCache) missed() {
+	if f.cache != nil {
+		f.cache.counts.mine().misses.Add(1)
+	}
+}
+
+// hit is lookup, but that it counts no miss.
+func (f *fileCache) hit(i int) []byte {
 	contents := f.peek(i)
 	if contents == nil {
-		count.misses.Add(1)
 		return nil
 	}
 	word, bit := &f.touched[i/64], uint64(1)<<(i%64)
 	if word.Load()&bit == 0 { // a write would take the cache line from the others
 		word.Or(bit)
 	}
-	count.hits.Add(1)
+	f.cache.counts.mine().hits.Add(1)
 	return contents
 }
 

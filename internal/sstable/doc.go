@@ -6,7 +6,7 @@
 // partition, in which order they are asked, or when one may be deleted.
 //
 //	Writer    entries in order -> file, synced
-//	Reader    Get, GetBatch, NewIterator (both ways, and Fill), RangeTombstones, Verify;
+//	Reader    Get, NewIterator (both ways, and Fill), RangeTombstones, Verify;
 //	          safe for concurrent use
 //	Query     one point read, which walks from file to file until one answers
 //	Cache     verified data blocks of all open files, bounded in bytes

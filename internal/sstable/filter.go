@@ -45,6 +45,12 @@ func (f *filter) mayContain(hash uint64) bool {
 	return true
 }
 
+// touch reads where mayContain will look.
+func (f *filter) touch(hash uint64) byte {
+	line, _ := filterSpread(hash, f.count)
+	return f.lines[line*filterLineBytes]
+}
+
 // appendFilter appends the contents of the filter block for the hashes: the
 // lines first, so that they lie on cache lines once the block is in memory,
 // then kind, probes, two zero bytes and the number of lines.

@@ -26,7 +26,7 @@ func TestGetPassesOverWhatIsDone(t *testing.T) {
 	before := fmt.Sprint(qs)
 	r.Get(&qs[0])
 	r.Get(&qs[1])
-	r.GetBatch(qs)
+	getBatch(r, qs)
 	require.Equal(t, before, fmt.Sprint(qs))
 	require.Empty(t, f.takeReads())
 }
@@ -56,7 +56,7 @@ func TestAReadErrorIsNotAnAbsence(t *testing.T) {
 	require.ErrorIs(t, err, eio)
 	require.ErrorContains(t, err, f.Name())
 	qs := questions(entries)
-	r.GetBatch(qs)
+	getBatch(r, qs)
 	failed := 0
 	for i := range qs {
 		if qs[i].Err != nil {
@@ -86,7 +86,7 @@ func TestGetBatchAnswersLikeGet(t *testing.T) {
 				for i := range qs {
 					qs[i] = all[rng.IntN(len(all))] // with duplicates
 				}
-				r.GetBatch(qs)
+				getBatch(r, qs)
 				for i := range qs {
 					want, err := get(r, qs[i].Key, qs[i].At)
 					require.NoError(t, err)
@@ -109,7 +109,7 @@ func TestGetBatchReadsEachBlockOnceAndNeighboursTogether(t *testing.T) {
 			qs = append(qs, query(entries[p].Key, kv.MaxSeqNum))
 		}
 		f.takeReads()
-		r.GetBatch(qs)
+		getBatch(r, qs)
 		for i, p := range positions {
 			require.NoError(t, qs[i].Err)
 			require.Equal(t, string(entries[p].Value), string(qs[i].Value))
@@ -142,7 +142,7 @@ func TestGetBatchFailsOnlyWhatNeedsTheDamagedBlock(t *testing.T) {
 	for i := range qs {
 		qs[i] = query(entries[i].Key, kv.MaxSeqNum)
 	}
-	r.GetBatch(qs)
+	getBatch(r, qs)
 	failed := 0
 	for i := range qs {
 		if r.index.find(qs[i].Key, qs[i].At) == 3 {
@@ -176,7 +176,7 @@ func TestGetBatchReadsDistantBlocksAtTheSameTime(t *testing.T) {
 		for i := range qs {
 			qs[i] = query(entries[i*800].Key, kv.MaxSeqNum)
 		}
-		r.GetBatch(qs)
+		getBatch(r, qs)
 		for i := range qs {
 			require.NoError(t, qs[i].Err)
 			require.Equal(t, entries[i*800].Value, qs[i].Value)
@@ -206,7 +206,7 @@ func TestGetBatchBecomesConcurrentWhenReadsAreSlow(t *testing.T) {
 			for i := range qs {
 				qs[i] = query(entries[i*130].Key, kv.MaxSeqNum)
 			}
-			r.GetBatch(qs)
+			getBatch(r, qs)
 			return int(most.Load())
 		}
 		r.slow.Store(false)
@@ -242,7 +242,7 @@ func TestGetBatchFailsOnlyWhatNeedsTheUnreadableBlock(t *testing.T) {
 		for j := range qs {
 			qs[j] = query(entries[first+j].Key, kv.MaxSeqNum)
 		}
-		r.GetBatch(qs)
+		getBatch(r, qs)
 		for j := range qs {
 			if r.index.find(qs[j].Key, qs[j].At) == 3 {
 				require.ErrorIs(t, qs[j].Err, eio)
@@ -267,7 +267,7 @@ func TestConcurrentReadersAgree(t *testing.T) {
 				for i := range qs {
 					qs[i] = query(entries[rng.IntN(len(entries))].Key, kv.MaxSeqNum)
 				}
-				r.GetBatch(qs)
+				getBatch(r, qs)
 				for i := range qs {
 					if want := oracleAt(entries, qs[i].Key); qs[i].Err != nil || resultOf(&qs[i]) != want {
 						t.Errorf("key %q: got %v, want %v, error %v", qs[i].Key, resultOf(&qs[i]), want, qs[i].Err)

@@ -185,6 +185,18 @@ func questions(entries []kv.Entry) []Query {
 	return qs
 }
 
+// getBatch asks one file all queries at once.
+func getBatch(r *Reader, qs []Query) { GetBatch(asksOf(r, qs)) }
+
+// asksOf asks one file all queries.
+func asksOf(r *Reader, qs []Query) []Ask {
+	asks := make([]Ask, len(qs))
+	for i := range qs {
+		asks[i] = Ask{Reader: r, Query: &qs[i]}
+	}
+	return asks
+}
+
 // requireAnswers asks everything one by one and in batches.
 func requireAnswers(t testing.TB, r *Reader, entries []kv.Entry) {
 	t.Helper()
@@ -195,7 +207,7 @@ func requireAnswers(t testing.TB, r *Reader, entries []kv.Entry) {
 		require.Equal(t, oracle(entries, qs[i].Key, qs[i].At), got, "key %q at %d", qs[i].Key, qs[i].At)
 	}
 	for batch := range slices.Chunk(qs, 33) {
-		r.GetBatch(batch)
+		getBatch(r, batch)
 		for i := range batch {
 			q := &batch[i]
 			require.NoError(t, q.Err)

@@ -126,7 +126,7 @@ func TestModel(t *testing.T) {
 				for i := range qs {
 					qs[i] = query(someKey(t), kv.SeqNum(rapid.Uint64Range(0, 13).Draw(t, "at")))
 				}
-				r.GetBatch(qs)
+				getBatch(r, qs)
 				for i := range qs {
 					require.NoError(t, qs[i].Err)
 					require.Equal(t, oracle(entries, qs[i].Key, qs[i].At), resultOf(&qs[i]))

@@ -1,0 +1,51 @@
+package partition
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/kvd-db/kvd/internal/keyhash"
+	"github.com/kvd-db/kvd/internal/kv"
+)
+
+// What memory does not have is left for Lookup, as it was: a block that is not cached,
+// though an older table that is cached has the key, and a value that is apart.
+func TestLookupCachedLeavesWhatNeedsTheDisk(t *testing.T) {
+	s := newScript(t)
+	require.NoError(t, s.p.Close())
+	o := s.options()
+	o.ValueThreshold = 100
+	p, err := Open(o)
+	require.NoError(t, err)
+	p.Start(s.world, 1, s.world.next-1)
+	s.p = p
+	long := strings.Repeat("v", 100)
+	s.run("put a=1 b=1 c=1 d=" + long + "\nflush\nget a b c\nput b=2\nflush\nput c=3")
+
+	var reads []*kv.Lookup
+	budget := kv.NewReadBudget(1 << 10)
+	for _, key := range []string{"a", "b", "c", "d", "e"} {
+		reads = append(reads, &kv.Lookup{Key: []byte(key), Hash: keyhash.Sum([]byte(key)), Budget: budget})
+	}
+	require.NoError(t, p.Lookup(t.Context(), reads[3:4])) // now its block is cached
+	budget.Reset(1 << 10)
+	before := p.Stats().Reads
+	shares := []ReadShare{{p, append([]*kv.Lookup(nil), reads...)}}
+	LookupCached(shares)
+	require.Equal(t, []*kv.Lookup{reads[1], reads[3]}, shares[0].Reads)
+	require.Equal(t, "1", string(reads[0].Value))
+	require.Equal(t, "3", string(reads[2].Value))
+	require.False(t, reads[4].Found)
+	for _, r := range shares[0].Reads {
+		require.Equal(t, &kv.Lookup{Key: r.Key, Hash: r.Hash, Budget: budget, Value: r.Value[:0]}, r)
+	}
+	require.True(t, budget.Take(1<<10-2) && !budget.Spent() && budget.Take(1) && budget.Spent(), "two values count, once")
+	require.EqualValues(t, 3, p.Stats().Reads-before)
+
+	budget.Reset(1 << 10)
+	require.NoError(t, p.Lookup(t.Context(), shares[0].Reads))
+	require.Equal(t, "2", string(reads[1].Value))
+	require.Equal(t, long, string(reads[3].Value))
+}
