@@ -13,33 +13,38 @@ import (
 // Get returns the newest value of key that was acknowledged before the call, or
 // a newer one.
 //
-// The caller owns the result; key is not kept. Errors: kv.ErrNotFound if the key
+// The caller owns the result, whose Key is key itself; key is not kept. Errors: kv.ErrNotFound if the key
 // is absent, kv.ErrClosed, kv.ErrInvalidArgument for an empty key, the error of
 // ctx if it ended before the read began, and a *kv.CorruptionError if a block
 // that the read needs is damaged.
 // Cost: memory alone if a memtable has the key; otherwise at most one block for
 // each run whose filter admits the key, commonly one.
 func (e *Engine) Get(ctx context.Context, key []byte) (kv.Item, error) {
-	one := lookupPool.Get().(*[1]kv.Lookup)
-	defer lookupPool.Put(one)
-	l := &one[0]
-	*l = kv.Lookup{Key: key}
-	if err := e.Lookup(ctx, []*kv.Lookup{l}); err != nil {
+	one := oneReadPool.Get().(*oneRead)
+	defer oneReadPool.Put(one)
+	one.Lookup = kv.Lookup{Key: key}
+	one.reads[0] = &one.Lookup
+	err := e.Lookup(ctx, one.reads[:])
+	l := one.Lookup
+	one.Lookup = kv.Lookup{}
+	switch {
+	case err != nil:
 		return kv.Item{}, err
-	}
-	item := kv.Item{Key: slices.Clone(key), Value: l.Value, Version: l.Version, Expiry: l.Expiry}
-	found, err := l.Found, l.Err
-	*l = kv.Lookup{}
-	if err != nil {
-		return kv.Item{}, err
-	}
-	if !found {
+	case l.Err != nil:
+		return kv.Item{}, l.Err
+	case !l.Found:
 		return kv.Item{}, kv.ErrNotFound
 	}
-	return item, nil
+	return kv.Item{Key: key, Value: l.Value, Version: l.Version, Expiry: l.Expiry}, nil
 }
 
-var lookupPool = sync.Pool{New: func() any { return new([1]kv.Lookup) }}
+// oneRead is the scratch memory of one Get.
+type oneRead struct {
+	kv.Lookup
+	reads [1]*kv.Lookup
+}
+
+var oneReadPool = sync.Pool{New: func() any { return new(oneRead) }}
 
 // Lookup answers independent reads of the newest state, each for itself: see
 // kv.Lookup. Lookup itself fails only if nothing was read. The reads and their
