@@ -13,10 +13,10 @@ import (
 // Get returns the newest value of key that was acknowledged before the call, or
 // a newer one.
 //
-// The caller owns the result, whose Key is key itself; key is not kept. Errors: kv.ErrNotFound if the key
-// is absent, kv.ErrClosed, kv.ErrInvalidArgument for an empty key, the error of
-// ctx if it ended before the read began, and a *kv.CorruptionError if a block
-// that the read needs is damaged.
+// The caller owns the result, whose Key is key itself; key is not kept. Errors:
+// kv.ErrNotFound if the key is absent, kv.ErrClosed, kv.ErrInvalidArgument for an
+// empty key, the error of ctx if it ended before the read began, and a
+// *kv.CorruptionError if a block that the read needs is damaged.
 // Cost: memory alone if a memtable has the key; otherwise at most one block for
 // each run whose filter admits the key, commonly one.
 func (e *Engine) Get(ctx context.Context, key []byte) (kv.Item, error) {
@@ -47,9 +47,9 @@ type oneRead struct {
 var oneReadPool = sync.Pool{New: func() any { return new(oneRead) }}
 
 // Lookup answers independent reads of the newest state, each for itself: see
-// kv.Lookup. Lookup itself fails only if nothing was read. The reads and their
-// keys are borrowed until it returns. Values are copied into memory without bound
-// unless the reads share a Budget.
+// kv.Lookup. If Lookup itself fails, for the reasons for which Get does before it
+// reads, no answer counts. The reads and their keys are borrowed until it returns.
+// Values are copied into memory without bound unless the reads share a Budget.
 func (e *Engine) Lookup(ctx context.Context, reads []*kv.Lookup) error {
 	if e.closed.Load() {
 		return kv.ErrClosed
