@@ -190,14 +190,11 @@ func (tr *tree) walk(at kv.SeqNum, reverse bool) (seen []kv.Entry) {
 		var b kv.Batch
 		b.Reset(16, 1<<10, false)
 		more = v.Fill(&b)
-		for i := range b.Items {
-			var item kv.Item
-			b.Item(i, &item)
-			value := item.Value
-			if b.Items[i].Apart {
-				value = tr.value(value)
-			}
-			seen = append(seen, kv.Entry{Key: item.Key, Value: value, Seq: item.Version, Kind: kv.KindPut, Expiry: item.Expiry})
+		for _, i := range b.Apart {
+			b.Replace(i, tr.value(b.Items[i].Value))
+		}
+		for _, item := range b.Items {
+			seen = append(seen, kv.Entry{Key: item.Key, Value: item.Value, Seq: item.Version, Kind: kv.KindPut, Expiry: item.Expiry})
 		}
 	}
 	require.NoError(tr.t, v.Err())

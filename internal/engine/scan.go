@@ -33,7 +33,7 @@ type Scanner struct {
 	// Of the caller's goroutine alone.
 	feed *feed  // nil before the first Next, and after Close
 	left uint64 // items up to the limit
-	item kv.Item
+	item *kv.Item
 	done bool
 
 	helpers sync.WaitGroup // started by sources that have not ended
@@ -108,12 +108,9 @@ func (s *Scanner) Next() bool {
 	} else {
 		m.begin()
 	}
-	i, ok := s.feed.merge.winner()
-	if !ok {
+	if s.item = s.feed.merge.winner(); s.item == nil {
 		return s.finish()
 	}
-	c := &s.feed.merge.sources[i]
-	c.batch.Item(c.next, &s.item)
 	s.left--
 	return true
 }
@@ -156,7 +153,7 @@ func (s *Scanner) take(i int) bool { return s.goOn() && s.fetch(i) }
 
 func (s *Scanner) fetch(i int) bool {
 	b, err := s.feed.sources[i].take()
-	s.feed.merge.sources[i] = cursor{batch: b}
+	s.feed.merge.take(i, b.Items)
 	return s.fail(err)
 }
 
@@ -246,8 +243,9 @@ func (s *Scanner) letGo() bool {
 	return err != nil
 }
 
-// Item returns the current item, borrowed until Next or Close.
-func (s *Scanner) Item() *kv.Item { return &s.item }
+// Item returns the current item, borrowed until Next or Close. Its value may be
+// memory that others read too: nobody may write to it.
+func (s *Scanner) Item() *kv.Item { return s.item }
 
 // Version returns the version that the scan reads.
 func (s *Scanner) Version() kv.SeqNum { return s.at }

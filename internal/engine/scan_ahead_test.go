@@ -153,11 +153,16 @@ func TestScansGiveWhatASortedCopyHolds(t *testing.T) {
 }
 
 // longStore returns a store of one run, on a disk of its own, and scans of which
-// are long.
+// are long and find nothing in the cache.
 func longStore(t *testing.T, items int) (*Engine, *vfs.Mem, Options) {
 	disk := vfs.NewMem()
-	o := Options{FS: disk, Partitions: 2, MemtableBytes: 8 << 20, LowDiskBytes: 1}
+	o := Options{FS: disk, Partitions: 2, MemtableBytes: 8 << 20, CacheBytes: 1, LowDiskBytes: 1}
 	e := open(t, o)
+	writeLong(t, e, items)
+	return e, disk, o
+}
+
+func writeLong(t *testing.T, e *Engine, items int) {
 	var b kv.WriteBatch
 	for i := range items {
 		b.Put([]byte(key(i)), []byte(strings.Repeat("v", 50)))
@@ -165,7 +170,6 @@ func longStore(t *testing.T, items int) (*Engine, *vfs.Mem, Options) {
 	_, err := e.Apply(t.Context(), &b, buffered)
 	require.NoError(t, err)
 	require.NoError(t, e.CompactAll(t.Context()))
-	return e, disk, o
 }
 
 // Damage far into a long scan is met in the background. The items before it come
@@ -301,6 +305,33 @@ func TestAShortScanStartsNoGoroutine(t *testing.T) {
 			require.False(t, s.feed.sources[i].helped)
 		}
 		require.NoError(t, s.Close())
+	}
+}
+
+// What is cached is read by the caller alone, too, however long the scan.
+func TestAScanOfCachedBlocksStartsNoGoroutine(t *testing.T) {
+	const items = 3_000
+	e := open(t, Options{FS: vfs.NewMem(), Partitions: 2, MemtableBytes: 8 << 20, CacheBytes: 8 << 20, LowDiskBytes: 1})
+	writeLong(t, e, items)
+	for _, reverse := range []bool{false, true} {
+		helped := [2]bool{}
+		for n := range helped {
+			s, err := e.Scan(t.Context(), kv.Range{}, kv.ScanOptions{Reverse: reverse})
+			require.NoError(t, err)
+			got := 0
+			for ; s.Next(); got++ {
+				for i := range s.feed.sources {
+					c := &s.feed.sources[i]
+					c.mu.Lock()
+					helped[n] = helped[n] || c.helped
+					c.mu.Unlock()
+				}
+			}
+			require.Equal(t, items, got)
+			require.NoError(t, s.Close())
+		}
+		require.Equal(t, !reverse, helped[0], "reverse: %t", reverse) // the first of all reads the disk
+		require.False(t, helped[1], "reverse: %t", reverse)
 	}
 }
 

@@ -74,7 +74,10 @@ func (f *feed) free() {
 	for i := range f.sources {
 		f.sources[i].reset()
 	}
-	clear(f.merge.sources)
+	for i := range f.merge.sources {
+		f.merge.take(i, nil)
+	}
+	f.merge.depth = 0
 	feeds.Put(f)
 }
 
@@ -85,6 +88,8 @@ func (c *source) reset() {
 	for i := range c.batches {
 		if b := &c.batches[i]; cap(b.Data) > keepBytes || cap(b.Items) > keepItems {
 			*b = kv.Batch{}
+		} else {
+			b.Release()
 		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"math/bits"
+	"slices"
 
 	"github.com/kvd-db/kvd/internal/kv"
 )
@@ -18,7 +19,7 @@ import (
 // therefore it is played without a branch.
 type merge struct {
 	reverse bool
-	depth   int // bytes that all keys to come have in common
+	depth   int // bytes that the words leave out, as all keys have them in common
 	// tree[0] is the winner. Node n > 0 has the loser of the match played there,
 	// between the winners of nodes 2n and 2n+1; source i is the leaf
 	// len(sources)+i.
@@ -36,38 +37,55 @@ type entrant struct {
 // cursor is where the merge stands in the batch of a source; at its end the source
 // has ended, and comes last.
 type cursor struct {
-	batch *kv.Batch
+	items []kv.Item
 	next  int
-	// word is that of the item behind the current one: by the time the source has
-	// its turn again it has come from memory, which may be another processor's.
-	word uint64
+	// words are those of the items from next on, and at the end the last word of all:
+	// spelled in one go, as a key that another processor has written takes long to come.
+	words []uint64
 }
 
-func (c *cursor) ended() bool { return c.next == len(c.batch.Items) }
+// slack is how many bytes the keys may have in common beyond those that the words
+// leave out. Then all words would have to be spelled anew to tell more keys apart.
+const slack = 4
+
+func (c *cursor) ended() bool { return c.next == len(c.items) }
 
 // step moves to the next item of the batch, and reports whether there is one.
 func (c *cursor) step() bool {
 	c.next++
-	return c.next < len(c.batch.Items)
+	return c.next < len(c.items)
 }
 
 // key returns the current key. REQUIRES: !ended().
-func (c *cursor) key() []byte { return c.batch.Key(c.next) }
+func (c *cursor) key() []byte { return c.items[c.next].Key }
+
+// take gives source i another batch. REQUIRES: begin before the next winner.
+func (m *merge) take(i int, items []kv.Item) {
+	c := &m.sources[i]
+	c.items, c.next, c.words = items, 0, c.words[:0]
+}
 
 // begin plays all matches anew. It comes after every change of a batch: what the
 // keys have in common is another then.
 func (m *merge) begin() {
-	m.depth = m.common()
+	depth := m.common()
+	anew := depth < m.depth || depth > m.depth+slack
+	if anew {
+		m.depth = depth
+	}
 	k := len(m.sources)
 	const nobody = -1
 	for n := range m.tree {
 		m.tree[n].source = nobody
 	}
 	for i := range m.sources {
-		m.sources[i].word = m.word(i, 1)
+		c := &m.sources[i]
+		if anew || len(c.words) == 0 {
+			m.spell(c)
+		}
 		// Wait at the first match without an opponent; the last source to come finds
 		// one everywhere and decides the tournament.
-		e, n := entrant{m.word(i, 0), i}, (k+i)/2
+		e, n := entrant{c.words[c.next], i}, (k+i)/2
 		for ; n > 0 && m.tree[n].source != nobody; n /= 2 {
 			if m.before(m.tree[n], e) {
 				m.tree[n], e = e, m.tree[n]
@@ -77,17 +95,34 @@ func (m *merge) begin() {
 	}
 }
 
-// winner returns the source whose key comes next, and false if all have ended.
-func (m *merge) winner() (int, bool) {
-	i := m.tree[0].source
-	return i, !m.sources[i].ended()
+// spell writes down the words of a source.
+func (m *merge) spell(c *cursor) {
+	n := len(c.items)
+	c.words = slices.Grow(c.words[:0], n+1)[:n+1]
+	turn := uint64(0)
+	if m.reverse {
+		turn = ^turn
+	}
+	for i := c.next; i < n; i++ {
+		c.words[i] = wordAt(c.items[i].Key, m.depth) ^ turn
+	}
+	c.words[n] = ^uint64(0)
+}
+
+// winner returns the item that comes next, nil if all sources have ended.
+func (m *merge) winner() *kv.Item {
+	c := &m.sources[m.tree[0].source]
+	if c.ended() {
+		return nil
+	}
+	return &c.items[c.next]
 }
 
 // advance plays the matches of the winner again, which has moved within its batch.
 func (m *merge) advance() {
 	i := m.tree[0].source
-	e := entrant{m.sources[i].word, i}
-	m.sources[i].word = m.word(i, 1)
+	c := &m.sources[i]
+	e := entrant{c.words[c.next], i}
 	for n := (len(m.tree) + e.source) / 2; n > 0; n /= 2 {
 		t := &m.tree[n]
 		if t.word == e.word {
@@ -118,25 +153,14 @@ func (m *merge) before(a, b entrant) bool {
 	return c != 0 && (c > 0) == m.reverse
 }
 
-// word returns that of the key of source i so many items behind its current one,
-// the last of all if there is none.
-func (m *merge) word(i, ahead int) uint64 {
-	c := &m.sources[i]
-	if c.next+ahead >= len(c.batch.Items) {
-		return ^uint64(0)
-	}
-	word := wordAt(c.batch.Key(c.next+ahead), m.depth)
-	if m.reverse {
-		word = ^word
-	}
-	return word
-}
-
 // wordAt returns the eight bytes of key from depth on, big-endian, zeros for what
 // the key does not have.
 func wordAt(key []byte, depth int) uint64 {
 	if len(key) >= depth+8 {
 		return binary.BigEndian.Uint64(key[depth:])
+	}
+	if len(key) >= 8 && len(key) > depth { // its last bytes, moved to the front
+		return binary.BigEndian.Uint64(key[len(key)-8:]) << (8 * (depth + 8 - len(key)))
 	}
 	var word [8]byte
 	copy(word[:], key[min(depth, len(key)):])
@@ -158,7 +182,7 @@ func (m *merge) common() int {
 		} else {
 			n = commonPrefix(some[:n], first)
 		}
-		n = commonPrefix(some[:n], c.batch.Key(len(c.batch.Items)-1))
+		n = commonPrefix(some[:n], c.items[len(c.items)-1].Key)
 	}
 	return n
 }

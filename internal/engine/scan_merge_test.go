@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"bytes"
 	"slices"
 	"testing"
 
@@ -40,19 +39,20 @@ func TestMergeOrdersBatches(t *testing.T) {
 			b := &kv.Batch{}
 			b.Reset(size, 1<<10, false)
 			for !b.Full() && len(dealt[i]) > 0 {
-				b.Add(&kv.Entry{Key: []byte(dealt[i][0])})
+				b.Add(&kv.Entry{Key: []byte(dealt[i][0])}, false)
 				dealt[i] = dealt[i][1:]
 			}
-			m.sources[i] = cursor{batch: b}
+			m.take(i, b.Items)
 		}
 		for i := range k {
 			take(i)
 		}
 		m.begin()
 		for _, key := range want {
-			i, ok := m.winner()
-			require.True(t, ok)
-			require.True(t, bytes.Equal([]byte(key), m.sources[i].key()))
+			item := m.winner()
+			require.NotNil(t, item)
+			require.Equal(t, key, string(item.Key))
+			i := m.tree[0].source
 			if m.sources[i].step() {
 				m.advance()
 			} else {
@@ -60,7 +60,6 @@ func TestMergeOrdersBatches(t *testing.T) {
 				m.begin()
 			}
 		}
-		_, ok := m.winner()
-		require.False(t, ok)
+		require.Nil(t, m.winner())
 	})
 }

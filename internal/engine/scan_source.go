@@ -64,17 +64,19 @@ func (c *source) take() (*kv.Batch, error) {
 	if len(taken.Items) == 0 {
 		return taken, c.err
 	}
-	// Large values are not read ahead: it would take as much memory again.
-	if c.taken++; c.taken > 1 && long(taken) && !c.end && !c.helped {
+	if c.taken++; c.taken > 1 && worthHelp(taken) && !c.end && !c.helped {
 		c.helped = true
 		c.s.helpers.Go(c.help)
 	}
 	return taken, nil
 }
 
-// long reports whether the next batch is to be read in the background.
-func long(b *kv.Batch) bool {
-	return (len(b.Items) >= longItems || len(b.Data) >= batchBytes) && len(b.Data) <= 2*batchBytes
+// worthHelp reports whether the batch behind b is to be read in the background. Not
+// if most of b was in memory: that is soon looked through, and the items come faster
+// from there than from what another processor has just written. Nor if the values are
+// large: it would take as much memory again.
+func worthHelp(b *kv.Batch) bool {
+	return (len(b.Items) >= longItems || b.Size() >= batchBytes) && b.Size() <= 2*batchBytes && 2*b.Near < len(b.Items)
 }
 
 // help fills the batch ahead, unless the caller was faster.
@@ -116,7 +118,7 @@ func (c *source) readLocked(b *kv.Batch) {
 	b.Reset(c.size, batchBytes, c.s.opts.KeysOnly)
 	more := c.walk.Fill(b)
 	if n := len(b.Items); n > 0 {
-		c.last, c.begun = append(c.last[:0], b.Key(n-1)...), true
+		c.last, c.begun = append(c.last[:0], b.Items[n-1].Key...), true
 	}
 	switch {
 	case !more:

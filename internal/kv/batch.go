@@ -1,32 +1,32 @@
 package kv
 
-// Batch is items that a scan has read ahead, in the order of the scan. Their keys
-// and values lie one after the other in Data, so that reading an item is a copy of
-// its bytes and no allocation.
+// Batch is items that a scan has read, in the order of the scan. Their keys lie one
+// after the other in Data, so that reading an item allocates nothing. A value lies
+// there too, or where it was found, if that is a block that never changes: then it is
+// not copied, and the batch keeps the block in memory.
 //
 // The zero value has no room: see Reset. A Batch is used by one goroutine at a
-// time.
+// time. Nobody may write to the slices of an item.
 type Batch struct {
-	Items []BatchItem
+	Items []Item
 	Data  []byte
+	// Apart are the numbers of those items whose values are pointers yet, to be
+	// replaced: see Replace.
+	Apart []int32
+	// Near is how many items came out of blocks that were in memory.
+	Near int
 	// KeysOnly leaves the values out.
 	KeysOnly bool
 
 	maxItems, maxBytes int
-	apart              int // bytes of values that are apart: they will be in Data, too
+	size               int // bytes of keys and values, also of those that are apart
+	lent               int // bytes of blocks that the batch keeps in memory
+	most               int // items that the memory of Items was used for
 	// Steps is how many entries may still be looked at, shown or not: so that a
 	// walk over what was deleted comes back from time to time.
 	Steps int
 
 	staged staged
-}
-
-// BatchItem says where in Data an item lies: the key, and the value behind it.
-type BatchItem struct {
-	At, Key, Value uint32 // where, and the lengths
-	Apart          bool   // the value is a pointer, to be replaced: see Replace
-	Version        SeqNum
-	Expiry         uint64 // as in Entry
 }
 
 // staged is a key behind the last item, with the newest version of it so far.
@@ -36,78 +36,105 @@ type staged struct {
 	found   bool
 }
 
-// stepsPerItem is how many entries a Batch looks at for each item that it has room
-// for, before it takes what it got. Guessed: some 10 µs for small ones, 1 ms for the
-// largest.
-const stepsPerItem = 64
+const (
+	// stepsPerItem is how many entries a Batch looks at for each item that it has room
+	// for, before it takes what it got. Guessed: some 10 µs for small ones, 1 ms for the
+	// largest.
+	stepsPerItem = 64
+	// lentTimes bounds what blocks a Batch keeps in memory, in times the bytes of items
+	// that it has room for: of a block it may show one item alone.
+	lentTimes = 2
+)
 
 // Reset empties b and gives it room for so many items, and so many bytes. The last
 // item may reach behind them, so there is always room for one. What Data and Items
 // held is overwritten.
 func (b *Batch) Reset(items, bytes int, keysOnly bool) {
-	b.Items, b.Data, b.KeysOnly = b.Items[:0], b.Data[:0], keysOnly
-	b.apart = 0
+	b.most = max(b.most, len(b.Items))
+	b.Items, b.Data, b.Apart, b.KeysOnly = b.Items[:0], b.Data[:0], b.Apart[:0], keysOnly
+	b.Near, b.size, b.lent = 0, 0, 0
 	b.maxItems, b.maxBytes, b.Steps = items, bytes, stepsPerItem*items
+}
+
+// Release lets go of all blocks, and keeps the memory for the next use.
+func (b *Batch) Release() {
+	b.Reset(0, 0, false)
+	clear(b.Items[:b.most])
+	b.most = 0
 }
 
 // Full reports whether no more items belong in b.
 func (b *Batch) Full() bool {
-	return len(b.Items) >= b.maxItems || len(b.Data)+b.apart >= b.maxBytes || b.Steps <= 0
+	return len(b.Items) >= b.maxItems || b.size >= b.maxBytes || b.Steps <= 0
 }
 
-// Key returns the key of item i, borrowed until Reset.
-func (b *Batch) Key(i int) []byte {
-	r := &b.Items[i]
-	return b.Data[r.At : r.At+r.Key : r.At+r.Key]
+// Room returns how many items and how many bytes b has room for yet.
+func (b *Batch) Room() (items, bytes int) { return b.maxItems - len(b.Items), b.maxBytes - b.size }
+
+// Pushed says that so many items were written behind the last one, as Push does it,
+// and so many bytes behind Data, and what the keys and values have together.
+func (b *Batch) Pushed(items, data, bytes int) {
+	b.Items, b.Data = b.Items[:len(b.Items)+items], b.Data[:len(b.Data)+data]
+	b.size += bytes
 }
 
-// Item fills item with item i. Its slices are borrowed until Reset.
-func (b *Batch) Item(i int, item *Item) {
-	r := &b.Items[i]
-	valueAt := r.At + r.Key
-	item.Key = b.Data[r.At:valueAt:valueAt]
-	item.Value = nil
-	if !b.KeysOnly {
-		item.Value = b.Data[valueAt : valueAt+r.Value : valueAt+r.Value]
-	}
-	item.Version, item.Expiry = r.Version, r.Expiry
-}
+// Size returns the bytes of all keys and values.
+func (b *Batch) Size() int { return b.size }
 
-// Add copies e to the end of b.
-func (b *Batch) Add(e *Entry) {
-	at, value := len(b.Data), e.Value
-	if b.KeysOnly {
-		value = nil
-	}
-	b.Data = append(append(b.Data, e.Key...), value...)
-	b.Items = append(b.Items, BatchItem{
-		At: uint32(at), Key: uint32(len(e.Key)), Value: uint32(len(value)), Apart: b.owes(e), Version: e.Seq, Expiry: e.Expiry,
-	})
-}
-
-// owes reports whether the value of e is to be read yet, and counts it then.
-func (b *Batch) owes(e *Entry) bool {
-	if b.KeysOnly || !e.Apart {
+// Lend reports whether values may stay where they lie, in a block of so many bytes
+// that b keeps in memory then.
+func (b *Batch) Lend(bytes int) bool {
+	if b.lent+bytes > lentTimes*b.maxBytes {
 		return false
 	}
-	p, _ := ParseValuePointer(e.Value) // whoever brings the entry has checked it
-	b.Owe(p)
+	b.lent += bytes
 	return true
 }
 
-// Owe counts the value of an item with a pointer as if it were there.
-func (b *Batch) Owe(p ValuePointer) { b.apart += int(p.Length) }
+// Add adds e to the end of b. Its key is copied, and its value too, unless the block
+// that it lies in was lent.
+func (b *Batch) Add(e *Entry, lent bool) {
+	at := len(b.Data)
+	b.Data = append(b.Data, e.Key...)
+	value := e.Value
+	if !b.KeysOnly && !lent {
+		b.Data = append(b.Data, value...)
+		value = b.Data[at+len(e.Key):]
+	}
+	b.Push(b.Data[at:at+len(e.Key)], value, e.Seq, e.Expiry, e.Apart)
+}
 
-// Owing reports whether values of items are to be replaced yet.
-func (b *Batch) Owing() bool { return b.apart > 0 }
+// Push adds an item whose slices are kept: the key must lie in Data, the value there,
+// if b is to have values, or in a block that was lent. A value that is apart must be a
+// pointer.
+func (b *Batch) Push(key, value []byte, version SeqNum, expiry uint64, apart bool) {
+	n := len(b.Items)
+	if n == cap(b.Items) {
+		b.Items = append(b.Items, Item{})
+	}
+	b.Items = b.Items[:n+1]
+	item := &b.Items[n]
+	item.Key, item.Version, item.Expiry = key[:len(key):len(key)], version, expiry
+	switch {
+	case b.KeysOnly:
+		item.Value = nil
+		b.size += len(key)
+	case apart:
+		item.Value = value
+		p, _ := ParseValuePointer(value) // whoever brings the entry has checked it
+		b.Apart = append(b.Apart, int32(n))
+		b.size += len(key) + int(p.Length)
+	default:
+		item.Value = value[:len(value):len(value)]
+		b.size += len(key) + len(value)
+	}
+}
 
 // Replace puts a value in the place of the pointer of item i. The value is copied.
-func (b *Batch) Replace(i int, value []byte) {
-	r := &b.Items[i]
-	at, key := len(b.Data), b.Key(i)
-	b.Data = append(append(b.Data, key...), value...)
-	r.At, r.Value, r.Apart = uint32(at), uint32(len(value)), false
-	b.apart -= len(value)
+func (b *Batch) Replace(i int32, value []byte) {
+	at := len(b.Data)
+	b.Data = append(b.Data, value...)
+	b.Items[i].Value = b.Data[at:len(b.Data):len(b.Data)]
 }
 
 // Stage begins an item: its versions come next, in any order.
@@ -140,16 +167,13 @@ func (b *Batch) Version(e *Entry) {
 // Commit makes the staged key an item, if its newest version is shown to v.
 func (b *Batch) Commit(v *View) {
 	s := &b.staged
-	s.entry.Key = b.StagedKey()
-	if !s.found || !v.Shows(&s.entry) {
+	e := &s.entry
+	e.Key = b.StagedKey()
+	if !s.found || !v.Shows(e) {
 		return
 	}
-	size := s.key + len(s.entry.Value)
-	b.Items = append(b.Items, BatchItem{
-		At: uint32(s.at), Key: uint32(s.key), Value: uint32(len(s.entry.Value)), Apart: b.owes(&s.entry),
-		Version: s.entry.Seq, Expiry: s.entry.Expiry,
-	})
-	b.Data = b.Data[:s.at+size]
+	b.Data = b.Data[:s.at+s.key+len(e.Value)]
+	b.Push(e.Key, e.Value, e.Seq, e.Expiry, e.Apart)
 }
 
 // Filler is an Iterator that can fill a Batch at less cost than its moves one by

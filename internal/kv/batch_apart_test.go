@@ -14,7 +14,7 @@ func TestABatchOwesValuesThatAreApart(t *testing.T) {
 	apart := Entry{Key: []byte("k"), Value: pointer.AppendTo(nil), Seq: 3, Kind: KindPut, Apart: true}
 	view := View{At: MaxSeqNum}
 	for name, add := range map[string]func(*Batch){
-		"added": func(b *Batch) { b.Add(&apart) },
+		"added": func(b *Batch) { b.Add(&apart, false) },
 		"staged": func(b *Batch) {
 			b.Stage(apart.Key)
 			b.Version(&Entry{Key: apart.Key, Value: []byte("old"), Seq: 2, Kind: KindPut})
@@ -26,20 +26,16 @@ func TestABatchOwesValuesThatAreApart(t *testing.T) {
 		b.Reset(10, 500, false)
 		add(&b)
 		require.True(t, b.Full(), name)
-		require.True(t, b.Owing(), name)
-		require.True(t, b.Items[0].Apart, name)
+		require.Equal(t, []int32{0}, b.Apart, name)
 		value := bytes.Repeat([]byte("v"), 1000)
 		b.Replace(0, value)
-		require.False(t, b.Owing(), name)
-		var item Item
-		b.Item(0, &item)
+		item := b.Items[0]
 		require.Equal(t, "k", string(item.Key), name)
 		require.Equal(t, value, item.Value, name)
 		require.Equal(t, SeqNum(3), item.Version, name)
 
 		b.Reset(10, 500, true)
 		add(&b)
-		require.False(t, b.Owing(), "%s: keys only", name)
-		require.False(t, b.Items[0].Apart, "%s: keys only", name)
+		require.Empty(t, b.Apart, "%s: keys only", name)
 	}
 }

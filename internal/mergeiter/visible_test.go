@@ -88,9 +88,7 @@ func shown(v *Visible, size int) (entries []kv.Entry) {
 	for more := true; more; {
 		b.Reset(size, 1<<10, false)
 		more = v.Fill(&b)
-		for i := range b.Items {
-			var item kv.Item
-			b.Item(i, &item)
+		for _, item := range b.Items {
 			entries = append(entries, kv.Entry{
 				Key: bytes.Clone(item.Key), Value: append([]byte{}, item.Value...), Seq: item.Version, Kind: kv.KindPut, Expiry: item.Expiry,
 			})
@@ -256,8 +254,6 @@ func TestKeysOnlyLeavesValuesOut(t *testing.T) {
 		b.Reset(8, 1<<10, true)
 		require.False(t, v.Fill(&b))
 		require.Len(t, b.Items, 1)
-		var item kv.Item
-		b.Item(0, &item)
-		require.Equal(t, kv.Item{Key: []byte("a"), Version: 3}, item)
+		require.Equal(t, kv.Item{Key: []byte("a"), Version: 3}, b.Items[0])
 	}
 }

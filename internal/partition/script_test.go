@@ -258,9 +258,7 @@ func (s *script) scan(out *strings.Builder) error {
 		var b kv.Batch
 		b.Reset(3, 1<<10, false)
 		more = w.Fill(&b)
-		for i := range b.Items {
-			var item kv.Item
-			b.Item(i, &item)
+		for _, item := range b.Items {
 			fmt.Fprintf(out, "%s=%s ", item.Key, item.Value)
 		}
 	}

@@ -1,6 +1,8 @@
 package partition
 
 import (
+	"slices"
+
 	"github.com/kvd-db/kvd/internal/kv"
 	"github.com/kvd-db/kvd/internal/manifest"
 	"github.com/kvd-db/kvd/internal/mergeiter"
@@ -64,32 +66,21 @@ func (w *Walk) Fill(b *kv.Batch) (more bool) {
 		return false
 	}
 	more = w.visible.Fill(b)
-	return (!b.Owing() || w.readApart(b)) && more
+	return (len(b.Apart) == 0 || w.readApart(b)) && more
 }
 
 // readApart reads the values of a batch that are apart, together. It reports false on
 // an error, and then leaves what comes before.
 func (w *Walk) readApart(b *kv.Batch) bool {
-	n := 0
-	for i := range b.Items {
-		if r := &b.Items[i]; r.Apart {
-			p, _ := kv.ParseValuePointer(b.Data[r.At+r.Key:][:r.Value]) // sstable has checked it
-			if n < cap(w.fetches) {
-				w.fetches = w.fetches[:n+1] // with the room of an earlier value
-				w.fetches[n].Pointer, w.fetches[n].Err = p, nil
-			} else {
-				w.fetches = append(w.fetches[:n], valuefile.Fetch{Pointer: p})
-			}
-			n++
-		}
+	n := len(b.Apart)
+	w.fetches = slices.Grow(w.fetches[:0], n)[:n] // with the room of earlier values
+	for k, i := range b.Apart {
+		p, _ := kv.ParseValuePointer(b.Items[i].Value) // sstable has checked it
+		w.fetches[k].Pointer, w.fetches[k].Err = p, nil
 	}
-	w.p.values.ReadBatch(w.fetches[:n])
-	n = 0
-	for i := range b.Items {
-		if !b.Items[i].Apart {
-			continue
-		}
-		f := &w.fetches[n]
+	w.p.values.ReadBatch(w.fetches)
+	for k, i := range b.Apart {
+		f := &w.fetches[k]
 		if f.Err != nil {
 			b.Items, w.err = b.Items[:i], f.Err
 			return false
@@ -98,7 +89,6 @@ func (w *Walk) readApart(b *kv.Batch) bool {
 		if cap(f.Value) > maxKeptValue {
 			f.Value = nil
 		}
-		n++
 	}
 	return true
 }

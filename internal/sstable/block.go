@@ -71,11 +71,11 @@ func (b *block) prefix() []byte { return b.data[frontBytes:b.fingerprints] }
 func (b *block) span(i int) (at, end int, ok bool) {
 	// Behind the last offset are entries, so there is something to read.
 	if len(b.data) <= 1<<16 {
-		o := b.data[b.offsets+2*i:][:4]
-		at, end = int(binary.LittleEndian.Uint16(o)), int(binary.LittleEndian.Uint16(o[2:]))
+		o := binary.LittleEndian.Uint32(b.data[b.offsets+2*i:])
+		at, end = int(o&0xffff), int(o>>16)
 	} else {
-		o := b.data[b.offsets+4*i:][:8]
-		at, end = int(binary.LittleEndian.Uint32(o)), int(binary.LittleEndian.Uint32(o[4:]))
+		o := binary.LittleEndian.Uint64(b.data[b.offsets+4*i:])
+		at, end = int(o&0xffff_ffff), int(o>>32)
 	}
 	if i == b.entries-1 {
 		end = len(b.data)
@@ -106,6 +106,11 @@ func (b *block) header(i int, h *header) (ok bool) {
 	}
 	p := b.data[at:end]
 	trailer, suffix := binary.LittleEndian.Uint64(p), int(p[8])
+	if byte(trailer) == byte(kv.KindPut) && suffix < 0x80 { // nearly all: no flag, a short key
+		h.seq, h.kind, h.expiry, h.apart = kv.SeqNum(trailer>>8), kv.KindPut, 0, false
+		h.suffixAt, h.valueAt, h.end = at+minEntryBytes, at+minEntryBytes+suffix, end
+		return h.valueAt <= end && uint(b.fingerprints-frontBytes+suffix-1) < kv.MaxKeyBytes && h.seq != 0
+	}
 	h.seq, h.kind = kv.SplitTrailer(trailer &^ (flagExpiry | flagApart))
 	h.apart = trailer&flagApart != 0
 	h.expiry, h.suffixAt, h.end = 0, at+minEntryBytes, end

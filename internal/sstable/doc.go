@@ -151,10 +151,12 @@
 // helps); for batches, reading the lines of the filter side by side; a search of the
 // index without branches.
 //
-// A scan takes entries by Fill, which decodes a block in one loop and copies what is
-// shown to where the scan's caller will read it, instead of lending entry by entry.
-// An iterator takes some 20 ns of processor time for an entry, 40 ns if the page cache
-// serves the blocks and each is verified; backward half as much again, although it
-// touches all lines of a block when it enters, for the processor foresees less where
-// it goes. Measured with a million keys, on the same cores.
+// A scan takes entries by Fill, which decodes a block in one loop and lays out the keys
+// of what is shown where the scan's caller will read them. Values stay in the block if
+// it is cached, for cached blocks never change: a copy took 45 ns of processor time for
+// an entry of 116 bytes, half of it in waiting for the lines that it wrote. What most
+// entries are, a put of one version without a flag, has a loop of its own (puts), which
+// keeps all it knows in registers: 39 ns before, 25 with it. Behind the cache an entry
+// takes some 40 ns, for each block is read, verified and copied. Measured with a million
+// keys, on two cores that others used too.
 package sstable

@@ -2,6 +2,8 @@ package sstable
 
 import (
 	"bytes"
+	"encoding/binary"
+	"slices"
 
 	"github.com/kvd-db/kvd/internal/kv"
 )
@@ -21,8 +23,8 @@ type fill struct {
 
 // Fill implements kv.Filler.
 //
-// Cost: one copy of what is shown. The bound is compared with keys in its own block
-// alone.
+// Cost: one copy of each key that is shown, and of its value unless the block is a
+// cached one. The bound is compared with keys in its own block alone.
 func (it *Iterator) Fill(b *kv.Batch, v *kv.View, bound []byte) (passed int) {
 	if !it.valid {
 		return 0
@@ -55,56 +57,161 @@ func (f *fill) block(first int) bool {
 	it, b, block := f.it, f.b, &f.it.block
 	prefix := block.prefix()
 	near := f.bound != nil && it.r.index.mayReach(it.blockAt, f.bound) // keys may lie behind it
+	prints := block.data[block.fingerprints:][:block.entries]
+	before := len(b.Items)
+	lent := it.lend(b)
+	copies := !lent && !b.KeysOnly
+	covered := len(f.v.Covers) > 0
+	met, last, passed := f.met, f.last, f.passed
+	simple := lent && !near && it.simple(f.v)
 	var h header
 	for i := first; i < block.entries; i++ {
+		if simple && met && i > first {
+			if n := it.puts(b, f.v, i, +1, min(block.entries-i, b.Steps-passed)); n > 0 {
+				i, passed = i+n, passed+n
+				block.header(i-1, &h) // it was well formed
+				if last = block.suffix(&h); i == block.entries {
+					break
+				}
+			}
+		}
 		if !block.header(i, &h) {
+			f.passed = passed
 			return it.malformed()
 		}
 		suffix := block.suffix(&h)
-		if f.met && bytes.Equal(suffix, f.last) {
-			f.passed++ // an older version
+		// The fingerprints of one key are the same, and soon compared.
+		if met && (i == first || prints[i] == prints[i-1]) && bytes.Equal(suffix, last) {
+			passed++ // an older version
 			continue
 		}
-		// The key is laid out behind the last item; if it is not shown, the next one is
-		// written over it.
+		// The key is laid out behind the last item, and the value with it, as in the
+		// block; if it is not shown, the next one is written over it.
+		rest := suffix
+		if copies {
+			rest = block.data[h.suffixAt:h.end]
+		}
 		at := len(b.Data)
-		data := append(append(b.Data, prefix...), suffix...)
-		b.Data = data[:at]
-		key := data[at:]
-		if b.Full() || f.passed >= b.Steps || near && bytes.Compare(key, f.bound) >= 0 {
+		data := append(append(b.Data, prefix...), rest...)
+		key := data[at : at+len(prefix)+len(suffix)]
+		if b.Full() || passed >= b.Steps || near && bytes.Compare(key, f.bound) >= 0 {
+			b.Data = data[:at]
+			f.met, f.last, f.passed = met, last, passed
+			it.came(b, before)
 			it.read(i)
 			return false
 		}
-		f.passed++
-		f.last, f.met = suffix, f.v.Sees(h.seq, h.kind)
-		if !f.met || h.kind != kv.KindPut || h.expiry != 0 && h.expiry <= f.v.Now ||
-			len(f.v.Covers) > 0 && f.v.Hides(key, h.seq) {
+		passed++
+		last, met = suffix, f.v.Sees(h.seq, h.kind)
+		if !met || h.kind != kv.KindPut || h.expiry != 0 && h.expiry <= f.v.Now || covered && f.v.Hides(key, h.seq) {
+			b.Data = data[:at]
 			continue
 		}
-		keyEnd, apart := len(data), false
-		if !b.KeysOnly {
-			value := block.value(&h)
-			if apart = h.apart; apart {
-				pointer, ok := kv.ParseValuePointer(value)
-				if !ok {
-					return it.malformed()
-				}
-				b.Owe(pointer)
+		value := data[at+len(key):]
+		if lent {
+			value = block.value(&h)
+		}
+		if h.apart && !b.KeysOnly {
+			if _, ok := kv.ParseValuePointer(value); !ok {
+				b.Data = data[:at]
+				f.passed = passed - 1
+				return it.malformed()
 			}
-			data = append(data, value...)
 		}
 		b.Data = data
-		b.Items = append(b.Items, kv.BatchItem{
-			At: uint32(at), Key: uint32(keyEnd - at), Value: uint32(len(data) - keyEnd), Apart: apart, Version: h.seq, Expiry: h.expiry,
-		})
+		b.Push(key, value, h.seq, h.expiry, h.apart)
 	}
+	f.met, f.last, f.passed = met, last, passed
+	it.came(b, before)
 	return true
+}
+
+// simple reports whether puts will do in the current block.
+func (it *Iterator) simple(v *kv.View) bool {
+	return len(v.Covers) == 0 && offsetBytes(len(it.block.data)) == 2
+}
+
+// puts adds the entries from i on, in steps of one forward or back, at most so many,
+// as long as they are what most entries are: puts that the view sees, of keys that the
+// entry before does not have, which do not expire. It returns how many.
+//
+// REQUIRES: simple, the block is lent, i > 0.
+func (it *Iterator) puts(b *kv.Batch, v *kv.View, i, step, most int) (n int) {
+	block := &it.block
+	items, bytes := b.Room()
+	most = min(most, items)
+	if most <= 0 || bytes <= 0 {
+		return 0
+	}
+	prefix := block.prefix()
+	prints, offsets := block.data[block.fingerprints:][:block.entries], block.data[block.offsets:]
+	b.Items, b.Data = slices.Grow(b.Items, most), slices.Grow(b.Data, min(most*(len(prefix)+keyGuess), bytes))
+	to, data := b.Items[len(b.Items):][:most], b.Data[len(b.Data):cap(b.Data)]
+	room, free := bytes, len(data)
+	for n < most && room > 0 {
+		o := binary.LittleEndian.Uint32(offsets[2*i:])
+		at, end := int(o&0xffff), int(o>>16)
+		if i == block.entries-1 {
+			end = len(block.data)
+		}
+		if prints[i] == prints[i-1] || at+minEntryBytes > end || end > len(block.data) {
+			break
+		}
+		p := block.data[at:end:end]
+		trailer, suffix := binary.LittleEndian.Uint64(p), int(p[8])
+		seq := kv.SeqNum(trailer >> 8)
+		length := len(prefix) + suffix
+		if byte(trailer) != byte(kv.KindPut) || seq-1 >= v.At || suffix >= 0x80 || minEntryBytes+suffix > len(p) ||
+			uint(length-1) >= kv.MaxKeyBytes || length > len(data) {
+			break
+		}
+		key := data[:length:length]
+		data = data[length:]
+		copy(key, prefix)
+		copy(key[len(prefix):], p[minEntryBytes:])
+		item := &to[n]
+		item.Key, item.Value, item.Version, item.Expiry = key, p[minEntryBytes+suffix:], seq, 0
+		room -= length + len(item.Value)
+		i += step
+		n++
+	}
+	b.Pushed(n, free-len(data), bytes-room)
+	return n
+}
+
+// keyGuess is what a key is guessed to have behind the prefix of its block.
+const keyGuess = 16
+
+// lend reports whether values of the current block may stay where they are.
+func (it *Iterator) lend(b *kv.Batch) bool {
+	return it.cached && !b.KeysOnly && b.Lend(len(it.block.data))
+}
+
+// came counts the items since so many as near, if they came out of a cached block.
+func (it *Iterator) came(b *kv.Batch, before int) {
+	if it.cached {
+		b.Near += len(b.Items) - before
+	}
 }
 
 // fillBack is Fill on a backward walk.
 func (it *Iterator) fillBack(b *kv.Batch, v *kv.View, bound []byte) (passed int) {
 	e := &it.entry
+	lentAt, lent, simple := -1, false, false
 	for it.valid && !b.Full() && passed < b.Steps && (bound == nil || bytes.Compare(e.Key, bound) > 0) {
+		if it.blockAt != lentAt {
+			lentAt, lent = it.blockAt, it.lend(b)
+			simple = lent && it.simple(v) && (bound == nil || it.r.index.behind(it.blockAt, bound))
+		}
+		if simple && it.at > 0 {
+			if n := it.puts(b, v, it.at, -1, min(it.at, b.Steps-passed)); n > 0 {
+				passed += n
+				b.Near += n
+				it.at -= n - 1
+				it.stepBack()
+				continue
+			}
+		}
 		if it.newerBefore() {
 			n, ok := it.versionsBack(b, v)
 			if passed += n; !ok {
@@ -113,7 +220,9 @@ func (it *Iterator) fillBack(b *kv.Batch, v *kv.View, bound []byte) (passed int)
 			continue
 		}
 		if v.Sees(e.Seq, e.Kind) && v.Shows(e) {
-			b.Add(e)
+			before := len(b.Items)
+			b.Add(e, lent)
+			it.came(b, before)
 		}
 		passed++
 		it.stepBack()
@@ -145,6 +254,8 @@ func (it *Iterator) versionsBack(b *kv.Batch, v *kv.View) (passed int, ok bool) 
 	if it.err != nil {
 		return passed, false
 	}
+	before := len(b.Items)
 	b.Commit(v)
+	it.came(b, before)
 	return passed, true
 }

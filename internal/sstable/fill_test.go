@@ -2,7 +2,9 @@ package sstable
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 	"testing"
 
@@ -38,6 +40,14 @@ func genVersions(t *rapid.T) (entries []kv.Entry) {
 	return entries
 }
 
+// warm puts all blocks into the cache, if there is one.
+func warm(t require.TestingT, r *Reader) {
+	it := r.NewIterator(IterOptions{FillCache: true})
+	for ok := it.First(); ok; ok = it.Next() {
+	}
+	require.NoError(t, errors.Join(it.Err(), it.Close()))
+}
+
 // fillAll returns what Fill gives in batches of so many items up to each of the
 // bounds, and checks where it stops.
 func fillAll(t require.TestingT, it *Iterator, v *kv.View, size int, bounds [][]byte, reverse bool) (shown []kv.Item) {
@@ -49,11 +59,7 @@ func fillAll(t require.TestingT, it *Iterator, v *kv.View, size int, bounds [][]
 			passed := it.Fill(&b, v, bound)
 			require.Positive(t, passed, "it gets on")
 			total += uint64(passed)
-			for i := range b.Items {
-				var item kv.Item
-				b.Item(i, &item)
-				shown = append(shown, item)
-			}
+			shown = append(shown, b.Items...)
 		}
 	}
 	if it.Err() == nil {
@@ -72,8 +78,13 @@ func TestFillGivesWhatTheMovesGive(t *testing.T) {
 		}
 		_, err := w.Finish()
 		require.NoError(t, err)
-		r, err := Open(f, testID, nil)
+		var cache *Cache
+		if rapid.Bool().Draw(t, "cached") {
+			cache = NewCache(1 << 20)
+		}
+		r, err := Open(f, testID, cache)
 		require.NoError(t, err)
+		warm(t, r)
 		v := &kv.View{At: kv.SeqNum(rapid.IntRange(0, 21).Draw(t, "at")), Now: uint64(rapid.IntRange(0, 3).Draw(t, "now"))}
 		if rapid.Bool().Draw(t, "covered") {
 			v.Covers = []*kv.RangeTombstones{r.RangeTombstones()}
@@ -121,7 +132,9 @@ func TestFillGivesWhatTheMovesGive(t *testing.T) {
 func TestFillGoesOnFromWhereTheIteratorStands(t *testing.T) {
 	entries := numbered(200, 20)
 	f, _ := build(t, entries, WriterOptions{BlockBytes: 300})
-	it := open(t, f, nil).NewIterator(IterOptions{}).(*Iterator)
+	r := open(t, f, NewCache(1<<20))
+	warm(t, r)
+	it := r.NewIterator(IterOptions{}).(*Iterator)
 	v := &kv.View{At: kv.MaxSeqNum}
 	for from := range 150 {
 		require.True(t, it.SeekGE(entries[from].Key))
@@ -131,11 +144,53 @@ func TestFillGoesOnFromWhereTheIteratorStands(t *testing.T) {
 		require.Equal(t, min(5, from%7+1), n)
 		require.Len(t, b.Items, n)
 		for i := range n {
-			require.Equal(t, string(entries[from+i].Key), string(b.Key(i)))
+			require.Equal(t, string(entries[from+i].Key), string(b.Items[i].Key))
 		}
 		requireSameEntries(t, entries[from+n:from+n+1], []kv.Entry{*it.Entry()})
 		require.True(t, it.Next())
 		requireSameEntries(t, entries[from+n+1:from+n+2], []kv.Entry{*it.Entry()})
+	}
+}
+
+// Values stay where they lie in cached blocks, as many as a batch may keep in memory, and
+// for as long as it does, in whichever direction the walk goes.
+func TestFillCopiesNoValueOutOfTheCache(t *testing.T) {
+	entries := numbered(400, 20)
+	f, _ := build(t, entries, WriterOptions{BlockBytes: 300})
+	v := &kv.View{At: kv.MaxSeqNum}
+	for _, reverse := range []bool{false, true} {
+		r := open(t, f, NewCache(1<<20))
+		warm(t, r)
+		it := r.NewIterator(IterOptions{}).(*Iterator)
+		want := slices.Clone(entries)
+		if reverse {
+			slices.Reverse(want)
+			it.Last()
+		} else {
+			it.First()
+		}
+		keys, values := 0, 0
+		for _, e := range want[:200] {
+			keys, values = keys+len(e.Key), values+len(e.Value)
+		}
+		var b kv.Batch
+		b.Reset(200, 1<<20, false)
+		require.Equal(t, 200, it.Fill(&b, v, nil))
+		require.Equal(t, 200, b.Near)
+		require.Equal(t, keys+values, b.Size())
+		require.Less(t, len(b.Data), keys+values/5, "keys, and what is at the edges of blocks")
+
+		var few kv.Batch
+		few.Reset(1000, 1<<10, false)
+		require.Less(t, it.Fill(&few, v, nil), 100)
+		require.Less(t, few.Size(), 2<<10)
+
+		require.NoError(t, errors.Join(it.Close(), r.Close()))
+		runtime.GC()
+		for i := range b.Items {
+			require.Equal(t, string(want[i].Key), string(b.Items[i].Key))
+			require.Equal(t, string(want[i].Value), string(b.Items[i].Value))
+		}
 	}
 }
 

@@ -130,6 +130,19 @@ func (x *index) mayReach(block int, key []byte) bool {
 	return x.prefixes[block] >= keyPrefix(key[n:])
 }
 
+// behind reports whether all keys of a block are behind key. It says no too often only
+// for the first block, and where the first bytes do not tell.
+func (x *index) behind(block int, key []byte) bool {
+	if block == 0 {
+		return false
+	}
+	n := min(len(key), len(x.common))
+	if c := bytes.Compare(x.common[:n], key[:n]); c != 0 || n < len(x.common) {
+		return c >= 0
+	}
+	return x.prefixes[block-1] > keyPrefix(key[n:])
+}
+
 // keyPrefix returns the first eight bytes of key as a number that orders like
 // them, zero-padded.
 func keyPrefix(key []byte) uint64 {

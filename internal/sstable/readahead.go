@@ -39,7 +39,7 @@ func (it *Iterator) load(i int) (block, error) {
 	} else {
 		contents = it.r.cache.peek(i)
 	}
-	if contents != nil {
+	if it.cached = contents != nil; it.cached {
 		b, _ := parseBlock(contents) // it is one, or would not be there
 		return b, nil
 	}
