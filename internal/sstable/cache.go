@@ -9,9 +9,14 @@ import (
 const (
 	maxCacheShards = 16
 	minShardBytes  = 1 << 20
-	// cachedOverhead is what a cached block costs beside its bytes: the ring entry
-	// and the allocator's rounding; an estimate.
+	// cachedOverhead is what a cached block costs beside its bytes: its place in a
+	// queue and the allocator's rounding; an estimate.
 	cachedOverhead = 64
+	// newShare of a shard, one in so many bytes, is for blocks that still have to prove
+	// themselves.
+	newShare = 10
+	// maxUses is how far uses of a block are counted, in two bits.
+	maxUses = 3
 )
 
 // Cache keeps verified data blocks of many files in memory, within a bound of
@@ -19,9 +24,9 @@ const (
 //
 // The way to a block does not lead through the cache: each Reader has a slot per
 // data block, and a hit is one atomic load of that slot, which leads to the bytes of
-// the block without a detour. The cache only decides which slots are filled, by the
-// CLOCK algorithm per shard. So a hit takes no lock, hashes nothing, and writes to
-// no memory that other processors read, but for a bit now and then. Blocks are
+// the block without a detour. The cache only decides which slots are filled, shard
+// by shard (see cacheShard). So a hit takes no lock, hashes nothing, and writes to no
+// memory that other processors read, but for a bit now and then. Blocks are
 // immutable and handed out by reference; one that is dropped while somebody reads it
 // lives until that reader is done.
 //
@@ -32,20 +37,41 @@ type Cache struct {
 	counts counts
 }
 
+// cacheShard chooses what stays, as S3-FIFO does (Yang et al., "FIFO queues are all you
+// need for cache eviction", SOSP 2023). Blocks come into a short queue. At its end, a
+// block that was used goes on to the long queue, any other is dropped. At the end of
+// the long queue, a block that was used begins again, with one use less. A block that
+// comes back soon after it was dropped from the short queue goes to the long one at
+// once; where the paper has a table of such ghosts, an empty slot remembers when.
+// Another difference: one use is enough to leave the short queue.
 type cacheShard struct {
 	mu       sync.Mutex
 	capacity int64
 	used     int64
-	ring     []cached // CLOCK, swept from hand
-	hand     int
-	_        [56]byte // two shards share no cache line
+	usedNew  int64 // of used, what the short queue holds
+	dropped  uint32
+	// places holds both queues, lists in both directions, without gaps. The first two
+	// places are no blocks but the ends of the queues. Empty until the first insert.
+	places []cached
+	_      [64]byte // two shards share no cache line
 }
+
+// queue is one of the two, and the place in front of its oldest block and behind its
+// newest.
+type queue uint32
+
+const (
+	short queue = iota
+	long
+)
 
 // cached is a block in the cache: block i of a file.
 type cached struct {
-	file  *fileCache
-	i     uint32
-	bytes uint32 // with the overhead
+	file         *fileCache
+	i            uint32
+	bytes        uint32 // with the overhead
+	queue        queue
+	older, newer uint32 // places
 }
 
 func (c *cached) slot() *cacheSlot { return &c.file.slots[c.i] }
@@ -89,8 +115,7 @@ type fileCache struct {
 	cache *Cache
 	base  uint64 // spreads the blocks of different files over the shards
 	slots []cacheSlot
-	// touched has a bit per block: it was used since the hand last passed.
-	touched []atomic.Uint64
+	uses  []atomic.Uint64 // of the blocks, two bits for each
 }
 
 // cacheSlot is where a reader finds a block. It is filled and emptied under the lock
@@ -98,7 +123,9 @@ type fileCache struct {
 type cacheSlot struct {
 	first  atomic.Pointer[byte] // of the contents; nil if the block is not cached
 	length uint32               // of the contents; never changes
-	ringAt uint32               // where the block is in the ring; guarded by the shard
+	// place, guarded by the shard, says where the block is in its queue. If it is not
+	// cached: which drop from the short queue was its last one, 0 if none was.
+	place uint32
 }
 
 // init makes it the view of a file with these blocks, whose contents have the lengths
@@ -108,7 +135,7 @@ func (f *fileCache) init(c *Cache, x *index) {
 		return
 	}
 	f.cache, f.base = c, c.files.Add(1)*7
-	f.slots, f.touched = make([]cacheSlot, x.blocks()), make([]atomic.Uint64, x.blocks()/64+1)
+	f.slots, f.uses = make([]cacheSlot, x.blocks()), make([]atomic.Uint64, x.blocks()/32+1)
 	for i := range f.slots {
 		_, sealed := x.span(i, i)
 		f.slots[i].length = uint32(sealed - trailerBytes)
@@ -142,9 +169,10 @@ func (f *fileCache) hit(i int) []byte {
 	if contents == nil {
 		return nil
 	}
-	word, bit := &f.touched[i/64], uint64(1)<<(i%64)
-	if word.Load()&bit == 0 { // a write would take the cache line from the others
-		word.Or(bit)
+	word, shift := &f.uses[i/32], i%32*2
+	// A write would take the cache line from the others. One that fails is not missed.
+	if uses := word.Load(); uses>>shift&maxUses < maxUses {
+		word.CompareAndSwap(uses, uses+1<<shift)
 	}
 	f.cache.counts.mine().hits.Add(1)
 	return contents
@@ -186,11 +214,22 @@ func (f *fileCache) evict() {
 	}
 }
 
-// untouch forgets that block i was used, and reports whether it was.
-func (f *fileCache) untouch(i uint32) bool {
-	bit := uint64(1) << (i % 64)
-	return f.touched[i/64].And(^bit)&bit != 0
+// takeUse reports whether block i was used, and counts one use less.
+func (f *fileCache) takeUse(i uint32) bool {
+	word, shift := &f.uses[i/32], i%32*2
+	for {
+		uses := word.Load()
+		if uses>>shift&maxUses == 0 {
+			return false
+		}
+		if word.CompareAndSwap(uses, uses-1<<shift) {
+			return true
+		}
+	}
 }
+
+// forgetUses makes block i one that was not used.
+func (f *fileCache) forgetUses(i uint32) { f.uses[i/32].And(^(uint64(maxUses) << (i % 32 * 2))) }
 
 func (s *cacheShard) spare(bytes int64) bool {
 	s.mu.Lock()
@@ -208,40 +247,96 @@ func (s *cacheShard) insert(c cached, contents []byte) {
 	if slot.first.Load() != nil {
 		return // another reader was faster
 	}
-	for s.used+int64(c.bytes) > s.capacity {
-		if s.hand >= len(s.ring) {
-			s.hand = 0
-		}
-		if victim := s.ring[s.hand]; victim.file.untouch(victim.i) {
-			s.hand++
-		} else {
-			s.removeLocked(s.hand)
-		}
+	if len(s.places) == 0 {
+		s.places = []cached{short: {}, long: {older: uint32(long), newer: uint32(long)}}
 	}
-	slot.ringAt = uint32(len(s.ring))
-	s.ring = append(s.ring, c)
+	for s.used+int64(c.bytes) > s.capacity {
+		s.shrinkLocked()
+	}
+	if slot.place != 0 && s.dropped-slot.place < uint32(len(s.places)) {
+		c.queue = long // a ghost
+	}
+	slot.place = uint32(len(s.places))
+	s.places = append(s.places, c)
+	s.joinLocked(slot.place)
 	s.used += int64(c.bytes)
 	slot.first.Store(unsafe.SliceData(contents))
+}
+
+// shrinkLocked drops the oldest block of a queue, or lets it go on.
+// REQUIRES: a block is cached.
+func (s *cacheShard) shrinkLocked() {
+	from := long
+	if s.usedNew > s.capacity/newShare || s.places[long].newer == uint32(long) {
+		from = short
+	}
+	at := s.places[from].newer
+	c := &s.places[at]
+	switch slot := c.slot(); {
+	case c.file.takeUse(c.i):
+		s.leaveLocked(at)
+		c.queue = long
+		s.joinLocked(at)
+		if from == short {
+			c.file.forgetUses(c.i)
+		}
+	case from == short:
+		s.removeLocked(at)
+		s.dropped = max(s.dropped+1, 1)
+		slot.place = s.dropped
+	default:
+		s.removeLocked(at)
+	}
 }
 
 func (s *cacheShard) evict(f *fileCache, i int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if f.slots[i].first.Load() != nil {
-		s.removeLocked(int(f.slots[i].ringAt))
+		s.removeLocked(f.slots[i].place)
 	}
 }
 
-// removeLocked empties the slot of the block at a place of the ring; the last one
-// takes its place.
-func (s *cacheShard) removeLocked(at int) {
-	c := s.ring[at]
+// joinLocked makes the block at a place the newest of its queue.
+func (s *cacheShard) joinLocked(at uint32) {
+	c := &s.places[at]
+	c.older, c.newer = s.places[c.queue].older, uint32(c.queue)
+	s.linkLocked(at)
+	if c.queue == short {
+		s.usedNew += int64(c.bytes)
+	}
+}
+
+// leaveLocked takes the block at a place out of its queue.
+func (s *cacheShard) leaveLocked(at uint32) {
+	c := &s.places[at]
+	s.places[c.older].newer, s.places[c.newer].older = c.newer, c.older
+	if c.queue == short {
+		s.usedNew -= int64(c.bytes)
+	}
+}
+
+// linkLocked makes the neighbours of a place point to it.
+func (s *cacheShard) linkLocked(at uint32) {
+	c := &s.places[at]
+	s.places[c.older].newer, s.places[c.newer].older = at, at
+}
+
+// removeLocked empties the slot of the block at a place. The block at the last place
+// moves there.
+func (s *cacheShard) removeLocked(at uint32) {
+	s.leaveLocked(at)
+	c := s.places[at]
 	c.slot().first.Store(nil)
-	c.file.untouch(c.i)
+	c.slot().place = 0
+	c.file.forgetUses(c.i)
 	s.used -= int64(c.bytes)
-	last := len(s.ring) - 1
-	s.ring[at] = s.ring[last]
-	s.ring[at].slot().ringAt = uint32(at)
-	s.ring[last] = cached{}
-	s.ring = s.ring[:last]
+	last := uint32(len(s.places) - 1)
+	if at != last {
+		s.places[at] = s.places[last]
+		s.places[at].slot().place = at
+		s.linkLocked(at)
+	}
+	s.places[last] = cached{}
+	s.places = s.places[:last]
 }

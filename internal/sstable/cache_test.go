@@ -1,6 +1,8 @@
 package sstable
 
 import (
+	"math/rand/v2"
+	"slices"
 	"sync"
 	"testing"
 
@@ -50,6 +52,82 @@ func TestCacheKeepsWhatIsUsed(t *testing.T) {
 	for i := 1; i < 1000; i++ {
 		require.NotNil(t, f.lookup(0), "a block in use is not dropped for one that is not")
 		f.insert(i, testBlock(100))
+	}
+}
+
+// cacheModel is what a shard does with blocks of one length, on plain slices.
+type cacheModel struct {
+	room        int
+	short, long []int // the oldest first
+	uses        map[int]int
+	drops       int         // from the short queue
+	ghosts      map[int]int // which of them was that of each block, unless it came back since
+}
+
+func (m *cacheModel) has(block int) bool {
+	return slices.Contains(m.short, block) || slices.Contains(m.long, block)
+}
+
+func (m *cacheModel) insert(block int) {
+	for len(m.short)+len(m.long) == m.room {
+		from := &m.long
+		if len(m.short) > m.room/newShare || len(m.long) == 0 {
+			from = &m.short
+		}
+		oldest := (*from)[0]
+		used := m.uses[oldest] > 0
+		uses := m.uses[oldest] - 1
+		m.remove(oldest)
+		switch {
+		case used && from == &m.short:
+			m.long = append(m.long, oldest)
+		case used:
+			m.long, m.uses[oldest] = append(m.long, oldest), uses
+		case from == &m.short:
+			m.drops++
+			m.ghosts[oldest] = m.drops
+		}
+	}
+	// The two ends of the queues count as if they were blocks.
+	if n := m.ghosts[block]; n != 0 && m.drops-n < len(m.short)+len(m.long)+2 {
+		m.long = append(m.long, block)
+	} else {
+		m.short = append(m.short, block)
+	}
+	delete(m.ghosts, block)
+}
+
+func (m *cacheModel) remove(block int) {
+	delete(m.uses, block)
+	is := func(b int) bool { return b == block }
+	m.short, m.long = slices.DeleteFunc(m.short, is), slices.DeleteFunc(m.long, is)
+}
+
+func TestCacheKeepsWhatItsModelKeeps(t *testing.T) {
+	const room, blocks, length = 20, 60, 100
+	rng := rand.New(rand.NewPCG(1, 1))
+	c := NewCache(room * (length + cachedOverhead))
+	f := newFileCache(c, blocks, all(length))
+	m := cacheModel{room: room, uses: map[int]int{}, ghosts: map[int]int{}}
+	for range 20_000 {
+		i := min(rng.IntN(blocks), rng.IntN(blocks))
+		switch {
+		case rng.IntN(100) == 0:
+			f.shard(i).evict(f, i)
+			m.remove(i)
+		case m.has(i):
+			m.uses[i] = min(m.uses[i]+1, maxUses)
+			require.NotNil(t, f.lookup(i))
+		default:
+			m.insert(i)
+			require.Nil(t, f.lookup(i))
+			f.insert(i, testBlock(length))
+		}
+		for i := range blocks {
+			if m.has(i) != (f.peek(i) != nil) {
+				require.Failf(t, "another choice", "block %d: want it cached: %t", i, m.has(i))
+			}
+		}
 	}
 }
 
