@@ -3,6 +3,7 @@ package sstable
 import (
 	"bytes"
 	"encoding/binary"
+	"math/bits"
 
 	"github.com/kvd-db/kvd/internal/kv"
 )
@@ -15,10 +16,13 @@ import (
 //
 // What all separators have in common stands apart, and the next eight bytes of
 // each are kept as a number: a search touches a dense array of numbers and
-// compares bytes only on a tie.
+// compares bytes only on a tie. It begins with the blocks that the leading bits of
+// such a number leave: a few where keys are spread evenly, all of them at worst.
 type index struct {
 	common   []byte
 	prefixes []uint64 // of the separators behind common, big-endian, zero-padded
+	starts   []uint32 // per value of (prefix-prefixes[0])>>shift: the first block that has it or a higher one; then blocks()
+	shift    uint
 	offsets  []uint64 // of the data blocks, and where the last one ends
 	fieldsAt []uint32 // where each block's fields are in contents
 	contents []byte   // of the index block, borrowed
@@ -72,9 +76,25 @@ func parseIndex(contents []byte, dataEnd uint64) (x index, ok bool) {
 		last = f
 	}
 	x.offsets = append(x.offsets, offset)
+	x.makeStarts()
 	first := x.fields(0).suffix
 	tight := commonPrefix(first, last.suffix) == 0 && (blocks > 1 || len(first) == 0)
 	return x, len(d.Rest) == 0 && offset == dataEnd && tight
+}
+
+// makeStarts keeps so many leading bits that there are at most two starts per block,
+// and the one at the end.
+func (x *index) makeStarts() {
+	n := len(x.prefixes)
+	span := x.prefixes[n-1] - x.prefixes[0] // they ascend
+	x.shift = uint(max(bits.Len64(span)-bits.Len(uint(n)), 0))
+	x.starts = make([]uint32, 0, span>>x.shift+2)
+	for i, p := range x.prefixes {
+		for uint64(len(x.starts)) <= (p-x.prefixes[0])>>x.shift {
+			x.starts = append(x.starts, uint32(i))
+		}
+	}
+	x.starts = append(x.starts, uint32(n))
 }
 
 // blocks returns the number of data blocks.
@@ -103,7 +123,14 @@ func (x *index) find(key []byte, seq kv.SeqNum) int {
 	}
 	suffix := key[n:]
 	prefix := keyPrefix(suffix)
-	low, high := 0, len(x.prefixes)
+	if prefix < x.prefixes[0] {
+		return 0
+	}
+	at := (prefix - x.prefixes[0]) >> x.shift
+	if at >= uint64(len(x.starts)-1) {
+		return len(x.prefixes)
+	}
+	low, high := int(x.starts[at]), int(x.starts[at+1])
 	for low < high {
 		mid := int(uint(low+high) / 2)
 		before := x.prefixes[mid] < prefix

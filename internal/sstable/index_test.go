@@ -2,7 +2,10 @@ package sstable
 
 import (
 	"bytes"
+	"encoding/binary"
 	"math/rand/v2"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -50,6 +53,8 @@ func TestIndexFindsTheFirstSeparatorNotBefore(t *testing.T) {
 	for _, separators := range [][]separator{
 		{{"", 0}},
 		{{"a", 0}},
+		{{"\xff\xff\xff\xff\xff\xff\xff\xff", 0}},
+		{{"\xff\xff\xff\xff\xff\xff\xff\xfe", 0}, {"\xff\xff\xff\xff\xff\xff\xff\xff", 0}},
 		{{"a", 9}, {"a", 5}, {"a", 0}},
 		{{"common", 0}, {"common1", 0}, {"common12345678", 7}, {"common12345678", 3}, {"common123456789", 0}, {"common2", 0}},
 		{{"", 0}, {"\x00", 0}, {"\x00\x00", 0}, {"\x00\x00\x00", 0}, {"\x01", 0}},
@@ -65,13 +70,47 @@ func TestIndexFindsTheFirstSeparatorNotBefore(t *testing.T) {
 		require.True(t, ok)
 		require.Equal(t, len(separators), x.blocks())
 		for _, s := range separators {
-			for _, key := range []string{s.key, s.key + "\x00", s.key + "\xff", s.key[:len(s.key)/2], "", "zzz", "comm", "commop"} {
+			for _, key := range []string{s.key, s.key + "\x00", s.key + "\xff", s.key + strings.Repeat("\xff", 8), s.key[:len(s.key)/2], "", "zzz", "comm", "commop"} {
 				for seq := range kv.SeqNum(11) {
 					want := 0
 					for want < len(separators) && kv.Compare([]byte(separators[want].key), separators[want].seq, []byte(key), seq) < 0 {
 						want++
 					}
 					require.Equal(t, want, x.find([]byte(key), seq), "%q/%d in %v", key, seq, separators)
+				}
+			}
+		}
+	}
+}
+
+func TestIndexFindsAmongManySeparators(t *testing.T) {
+	rng := rand.New(rand.NewPCG(9, 10))
+	for _, mask := range []uint64{
+		1<<64 - 1,             // spread evenly
+		0xff00_0000_0000_000f, // in clumps
+		0x0303_0303_0303_0303,
+		0x8000_0000_0000_03ff, // in two
+		0x03ff,                // fewer values than there may be starts
+	} {
+		for _, n := range []int{0, 1, 2, 3, 1000} {
+			numbers := []uint64{0, mask}
+			for range n {
+				numbers = append(numbers, rng.Uint64()&mask)
+			}
+			slices.Sort(numbers)
+			numbers = slices.Compact(numbers)
+			var b indexBuilder
+			for _, n := range numbers {
+				b.keys = binary.BigEndian.AppendUint64(b.keys, n)
+				b.add(0, 100, 1)
+			}
+			x, ok := parseIndex(b.appendTo(nil), uint64(100*len(numbers)))
+			require.True(t, ok)
+			require.LessOrEqual(t, len(x.starts), 2*x.blocks()+1)
+			for _, n := range numbers {
+				for _, n := range []uint64{n - 1, n, n + 1, rng.Uint64()} {
+					want, _ := slices.BinarySearch(numbers, n)
+					require.Equal(t, want, x.find(binary.BigEndian.AppendUint64(nil, n), kv.MaxSeqNum), "%x", n)
 				}
 			}
 		}
