@@ -15,6 +15,10 @@ const (
 	// newShare of a shard, one in so many bytes, is for blocks that still have to prove
 	// themselves.
 	newShare = 10
+	// maxChances is how many blocks an insert lets go on because they were used, before it
+	// drops one all the same. It bounds how long the insert holds the lock, and is more than
+	// what a steady load comes to.
+	maxChances = 1024
 	// maxUses is how far uses of a block are counted, in two bits.
 	maxUses = 3
 )
@@ -43,7 +47,8 @@ type Cache struct {
 // the long queue, a block that was used begins again, with one use less. A block that
 // comes back soon after it was dropped from the short queue goes to the long one at
 // once; where the paper has a table of such ghosts, an empty slot remembers when.
-// Another difference: one use is enough to leave the short queue.
+// Other differences: one use is enough to leave the short queue, and where all were used,
+// a block is dropped nevertheless (maxChances).
 type cacheShard struct {
 	mu       sync.Mutex
 	capacity int64
@@ -250,8 +255,8 @@ func (s *cacheShard) insert(c cached, contents []byte) {
 	if len(s.places) == 0 {
 		s.places = []cached{short: {}, long: {older: uint32(long), newer: uint32(long)}}
 	}
-	for s.used+int64(c.bytes) > s.capacity {
-		s.shrinkLocked()
+	for chances := maxChances; s.used+int64(c.bytes) > s.capacity; chances-- {
+		s.shrinkLocked(chances > 0)
 	}
 	if slot.place != 0 && s.dropped-slot.place < uint32(len(s.places)) {
 		c.queue = long // a ghost
@@ -263,9 +268,10 @@ func (s *cacheShard) insert(c cached, contents []byte) {
 	slot.first.Store(unsafe.SliceData(contents))
 }
 
-// shrinkLocked drops the oldest block of a queue, or lets it go on.
+// shrinkLocked drops the oldest block of a queue; or, if it may, lets one that was used
+// go on.
 // REQUIRES: a block is cached.
-func (s *cacheShard) shrinkLocked() {
+func (s *cacheShard) shrinkLocked(mayGoOn bool) {
 	from := long
 	if s.usedNew > s.capacity/newShare || s.places[long].newer == uint32(long) {
 		from = short
@@ -273,7 +279,7 @@ func (s *cacheShard) shrinkLocked() {
 	at := s.places[from].newer
 	c := &s.places[at]
 	switch slot := c.slot(); {
-	case c.file.takeUse(c.i):
+	case mayGoOn && c.file.takeUse(c.i):
 		s.leaveLocked(at)
 		c.queue = long
 		s.joinLocked(at)

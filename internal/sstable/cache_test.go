@@ -131,6 +131,35 @@ func TestCacheKeepsWhatItsModelKeeps(t *testing.T) {
 	}
 }
 
+func TestCacheLooksForRoomForAWhileOnly(t *testing.T) {
+	const room, length = 2 * maxChances, 100
+	f := newFileCache(NewCache(room*(length+cachedOverhead)), room+2, all(length))
+	useAll := func() (uses int) {
+		for range maxUses {
+			for i := range f.slots {
+				f.lookup(i)
+			}
+		}
+		return countUses(f)
+	}
+	for i := range room {
+		f.insert(i, testBlock(length))
+	}
+	for i := room; i < room+2; i++ {
+		before := useAll()
+		f.insert(i, testBlock(length))
+		require.NotNil(t, f.peek(i))
+		require.LessOrEqual(t, before-countUses(f), maxUses*(maxChances+1), "a use is taken, or all when a block proves itself")
+	}
+}
+
+func countUses(f *fileCache) (sum int) {
+	for i := range f.slots {
+		sum += int(f.uses[i/32].Load() >> (i % 32 * 2) & maxUses)
+	}
+	return sum
+}
+
 func TestCacheCounts(t *testing.T) {
 	c := NewCache(1 << 20)
 	f := newFileCache(c, 2, all(10))
