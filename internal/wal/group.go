@@ -17,6 +17,7 @@ const (
 type group struct {
 	buf     []byte // room for the header, then the records
 	records uint32
+	asked   uint32 // units that are to be synced
 	last    kv.SeqNum
 	end     Pos
 	urgent  bool    // somebody waits for the write, not for the sync

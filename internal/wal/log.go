@@ -71,6 +71,7 @@ type Log struct {
 		syncing  bool // somebody has the syncing role
 		syncTo   Pos  // somebody waits for this to be synced
 		mustSync bool // something else than a record must be synced
+		gather   gathering
 		syncedAt address
 		sealed   *segment // ended, not yet synced; nil: none
 		marked   address  // a mark frame ends here; nothing to mark while the log does
@@ -138,6 +139,8 @@ func (l *Log) Append(payload []byte, units uint32, level kv.Durability, w Waker)
 		wakers = &g.late
 		l.mu.syncTo = l.mu.end
 		l.mu.zeroedWanted = true
+		g.asked += units
+		l.mu.gather.ask(units)
 	}
 	if w != nil {
 		*wakers = append(*wakers, w)

@@ -75,6 +75,7 @@ func Open(o Options, replay func(Record) error) (*Log, Recovery, error) {
 
 func newLog(o Options, s *survey) *Log {
 	l := &Log{opts: o, failed: make(chan struct{}), poke: make(chan struct{}, 1), stop: make(chan struct{})}
+	l.mu.gather.full = make(signal, 1)
 	l.mu.changed.L = &l.mu
 	l.mu.last = s.last
 	l.mu.next = max(s.next, s.last+1, o.MinSeq+1)

@@ -2,7 +2,6 @@ package wal
 
 import (
 	"fmt"
-	"runtime"
 	"time"
 
 	"github.com/kvd-db/kvd/internal/event"
@@ -54,11 +53,9 @@ func (l *Log) syncWhileNeeded() {
 	}
 	l.mu.syncing = true
 	for l.workLeftLocked() {
+		begin, before := time.Now(), l.mu.gather.synced
 		l.syncOnceLocked()
-		l.mu.Unlock()
-		// Those just woken bring the next records: a yield lets them be many.
-		runtime.Gosched()
-		l.mu.Lock()
+		l.gatherLocked(l.mu.gather.synced-before, time.Since(begin))
 	}
 	l.mu.syncing = false
 	l.mu.changed.Broadcast()
@@ -73,7 +70,7 @@ func (l *Log) syncOnceLocked() {
 		return
 	}
 	sealed, active := l.mu.sealed, l.mu.active
-	at, pos, next := active.address(), l.Written(), l.mu.last+1
+	at, pos, next, written := active.address(), l.Written(), l.mu.last+1, l.mu.gather.written
 	wakers := l.mu.waiting
 	l.mu.waiting, l.mu.mustSync = l.spare, false
 	l.spare = nil
@@ -94,6 +91,7 @@ func (l *Log) syncOnceLocked() {
 	if l.Err() == nil {
 		l.synced.Store(uint64(pos))
 		l.mu.syncedAt = at
+		l.mu.gather.synced = written
 		l.mu.syncedNext = max(l.mu.syncedNext, next)
 	}
 	if sealed != nil {

@@ -107,6 +107,7 @@ func (l *Log) writeNextLocked() bool {
 	if err == nil && l.Err() == nil {
 		l.written.Store(uint64(g.end))
 		l.mu.waiting = append(l.mu.waiting, g.late...)
+		l.mu.gather.written += uint64(g.asked)
 		l.mu.stats.Records += uint64(g.records)
 		l.mu.stats.Groups++
 		l.mu.stats.Bytes += uint64(len(g.buf))
