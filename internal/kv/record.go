@@ -84,12 +84,13 @@ type RecordOp struct {
 
 var errRecord = errors.New("malformed record")
 
-// DecodeRecord calls fn for each operation of a record, in order. The slices of
-// the operation are borrowed from record. An error of fn ends the walk and is
-// returned; anything malformed is an error too, and fn may then have seen the
-// operations before it.
+// DecodeRecord calls fn for each operation of a record, in order. The operation is
+// lent until fn returns; its slices are borrowed from record. An error of fn ends the
+// walk and is returned; anything malformed is an error too, and fn may then have seen
+// the operations before it.
 func DecodeRecord(record []byte, fn func(*RecordOp) error) error {
 	d := Decoder{Rest: record}
+	var op RecordOp // one for all: it is on the heap, as fn might keep it
 	for len(d.Rest) > 0 {
 		partition := d.Uvarint(1 << 16)
 		ops := d.Uvarint(MaxBatchOps)
@@ -100,7 +101,7 @@ func DecodeRecord(record []byte, fn func(*RecordOp) error) error {
 			return fmt.Errorf("%w: section header: %w", errRecord, d.Err)
 		}
 		for range ops {
-			op := RecordOp{Partition: int(partition)}
+			op = RecordOp{Partition: int(partition)}
 			op.decode(&d)
 			if d.Err != nil {
 				return fmt.Errorf("%w: operation with %d bytes left: %w", errRecord, len(d.Rest), d.Err)
