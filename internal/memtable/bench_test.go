@@ -77,6 +77,32 @@ func BenchmarkAdd(b *testing.B) {
 }
 
 // BenchmarkAddPause reports the longest single Add.
+// BenchmarkAddBatch adds keys in batches, twice: the second time each has a version.
+func BenchmarkAddBatch(b *testing.B) {
+	keys := newBenchKeys(1)
+	run := func(size int) func(b *testing.B) {
+		return func(b *testing.B) {
+			for b.Loop() {
+				t := New(Options{})
+				for i := range 2 * benchEntries {
+					at := i % benchEntries
+					if size > 0 && at%size == 0 {
+						t.TouchHashes(keys.hashes[at:min(at+size, benchEntries)])
+					}
+					e := keys.entry(at)
+					e.Seq = kv.SeqNum(i + 1)
+					t.Add(keys.hashes[at], &e)
+				}
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/benchEntries/2, "ns/entry")
+		}
+	}
+	b.Run("plain", run(0))
+	for _, size := range []int{4, 16, 64, 250, 2000} {
+		b.Run(fmt.Sprintf("keys=%d/touched", size), run(size))
+	}
+}
+
 func BenchmarkAddPause(b *testing.B) {
 	keys := newBenchKeys(1)
 	var longest time.Duration

@@ -192,19 +192,33 @@ func (t *Table) WrittenSince(seq kv.SeqNum, fn func(*kv.Entry) bool) {
 // answer: a batch that is touched before it is read waits for memory a few times
 // in all, not a few times for each key. It pays from two reads on.
 func (t *Table) Touch(reads []*kv.Lookup) {
-	var guesses [touchAhead]uint64
-	var sum byte // keeps the compiler from dropping the loads
+	var hashes [touchAhead]uint64
 	for len(reads) > 0 {
 		n := min(len(reads), touchAhead)
 		for i, r := range reads[:n] {
-			guesses[i] = t.index.guess(r.Hash)
+			hashes[i] = r.Hash
+		}
+		t.TouchHashes(hashes[:n])
+		reads = reads[n:]
+	}
+}
+
+// TouchHashes is Touch for keys with these hashes, which are about to be read or
+// added.
+func (t *Table) TouchHashes(hashes []uint64) {
+	var guesses [touchAhead]uint64
+	var sum byte // keeps the compiler from dropping the loads
+	for len(hashes) > 0 {
+		n := min(len(hashes), touchAhead)
+		for i, hash := range hashes[:n] {
+			guesses[i] = t.index.guess(hash)
 		}
 		for _, at := range guesses[:n] {
 			if at != 0 {
 				sum += t.arena.record(at)[0]
 			}
 		}
-		reads = reads[n:]
+		hashes = hashes[n:]
 	}
 	runtime.KeepAlive(sum)
 }

@@ -257,6 +257,9 @@ func (p *Partition) durable(rec *pending) bool {
 // sees them before publish.
 func (p *Partition) insert(rec *pending) {
 	before := p.active.Bytes()
+	if len(rec.hashes) > 1 {
+		p.active.TouchHashes(rec.hashes) // they wait for memory together
+	}
 	if err := p.insertRecord(rec.base, rec.payload); err != nil {
 		// We laid these bytes out ourselves, in memory.
 		panic(fmt.Sprintf("partition %d: own record is malformed: %v", p.id, err))
