@@ -51,11 +51,15 @@ func (e *Engine) writeOne(ctx context.Context, op kv.Op, o kv.WriteOptions) (kv.
 	s.group.Reset(s.call, s.writes[:])
 	p := e.partitions[e.route(s.write.Hash)]
 	p.Serve(ctx, s.group)
-	select {
-	case <-s.call.Done():
-	case <-ctx.Done():
-		p.Abandon(s.group, ctx.Err())
-		return s.write.Version, s.write.Err
+	if ctx.Done() == nil {
+		<-s.call.Done() // half the price of a select
+	} else {
+		select {
+		case <-s.call.Done():
+		case <-ctx.Done():
+			p.Abandon(s.group, ctx.Err())
+			return s.write.Version, s.write.Err
+		}
 	}
 	version, err := s.write.Version, s.write.Err
 	s.write = kv.Write{}
