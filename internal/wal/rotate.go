@@ -16,8 +16,9 @@ const zeroPause = 10 * time.Millisecond
 // zeroedGrowth is how many times as many zeros a segment gets as the one before
 // it, up to SegmentBytes. A log begins with few, so that Open is quick; were the
 // second segment of full length, the first would grow, at half the speed, until all
-// zeros of the second are on the disk: most of a second.
-const zeroedGrowth = 4
+// zeros of the second are on the disk: most of a second. Doubling keeps the zeros
+// written so far below five times the log, when it has more than a few MiB.
+const zeroedGrowth = 2
 
 // prepareAfter is how much of the zeros of the active segment must be used until
 // those of the next are written: one part in so many. What is written at once is for
