@@ -77,8 +77,8 @@
 // Both are kept in bench_test.go. Without Touch the batches take 420, with two
 // keys in a batch 390 against 270. Adds in touched batches of 64 to 2,000, every key
 // twice, took 0.3 times as long as without Touch, in batches of 4 0.6 times. Walking
-// touches ahead too: without that it takes about twice as long. The longest of a million Adds took 0.3 ms in the
-// calmest run.
+// touches ahead too: without that it takes about twice as long. The longest of a
+// million Adds took 0.3 ms in the calmest run.
 //
 // Order is not paced. The first iterator after n Adds sorts them all, 40 ms for
 // the 400,000 of a memtable of 64 MiB; and once in a while a merge with the largest
