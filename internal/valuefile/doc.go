@@ -57,4 +57,11 @@
 //
 // Eight bytes a value, and what a pointer takes in the sstable: some 10 bytes. A Read
 // is one pread and one checksum. Values are not cached here: the page cache does.
+//
+// Values are not compressed: each would be by itself, as it is read, and s2 takes 1 us to
+// find out that 1 KiB of random bytes does not shrink, saves 2 % of a JSON object of 366
+// bytes, and makes the write of one of 2.2 KiB 4.8 us dearer and a read 1.6 times as dear,
+// to save the disk 45 % of it, 3.5 us of its time (bench/compression; why not, and what it
+// would need, is in package sstable). A dictionary in each file would store the small
+// object in 0.41, for 2.8 us a write and 0.4 us a read more.
 package valuefile
