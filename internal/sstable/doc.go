@@ -61,8 +61,9 @@
 //
 // It would pay for stores that are larger than the memory and hold text, beside half the
 // room on the disk. A read from there takes some 90 us, so s2 is paid for once it spares
-// the disk 3 to 5 reads of a hundred. With reads all over the keys that is so if the page cache has room for at least
-// 4 % of such JSON, 12 % of the counters or 17 % of the pointers, and not for everything.
+// the disk 3 to 5 reads of a hundred. With reads all over the keys that is so if the page
+// cache has room for at least 4 % of such JSON, 12 % of the counters or 17 % of the
+// pointers, and not for everything.
 // It would need a new version, though the byte is there (an older kvd takes another value
 // for damage); a bound of the decoded length before anything is allocated; a fuzzed decoder
 // behind every read from a file, a merge's included; a codec among the engine's
