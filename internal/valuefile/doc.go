@@ -32,6 +32,16 @@
 // to point into. Written at flush, values are in the order of keys, a memtable's
 // overwritten values are never written, and one file belongs to one partition.
 //
+// Hard links take away most of that: a partition linked each segment that its values
+// lay in, pointers had the checksums, a link counted by its share of the segment, and
+// merges that collect garbage wrote value files. It worked and was left out. PUT_HEAVY,
+// values of 1 KiB, 4 partitions, interleaved rounds on a quiet machine, without and with
+// links: written bytes a user byte 2.0 and 1.15; processor time of an operation 12.9 and
+// 12.1 us with 4 threads, 12.6 and 12.3 with 16; operations 1 to 1.09 and 1 to 0.95, for
+// it is the processor that limits, not the disk. Gets took as long; scans of 50 values
+// 1.4 times, behind the page cache 1.7 times as long, a scan of everything 2 and 5 times,
+// until merges had rewritten the values.
+//
 // # Format, version 1
 //
 // Numbers are little-endian.
