@@ -8,8 +8,8 @@ import (
 
 // nameSpan is for how long the log keeps named writes that are in tables already,
 // so that a caller who lost its connection in a crash can still be told what
-// became of its writes. Guessed: longer than a restart and the client's retries.
-const nameSpan = 10 * time.Second
+// became of its writes. Longer than a restart and retries that wait for it take.
+const nameSpan = 30 * time.Second
 
 // nameSpanSegments bounds what the log keeps for that: the active segment, the one
 // prepared, and one more.

@@ -69,9 +69,11 @@ func (n *nemesis) pause() error {
 
 // work does something whenever some more transactions have been committed, until
 // ended is closed. Once all have been, it goes on to kill: a client that does not
-// know whether an attempt of its own is still under way waits for that.
+// know whether an attempt of its own is still under way waits for that. So there is a
+// kill behind every pause, which brings such clients, before the server may forget what
+// it was asked.
 func (n *nemesis) work(due <-chan bool, ended <-chan struct{}) error {
-	last := false
+	last, paused := false, false
 	for {
 		var lull <-chan time.Time
 		if last {
@@ -85,7 +87,8 @@ func (n *nemesis) work(due <-chan bool, ended <-chan struct{}) error {
 		}
 		time.Sleep(n.upTo(50 * time.Millisecond)) // the moment is meant to be arbitrary
 		act := n.killAndRestart
-		if !last && n.rng.IntN(3) == 0 || n.kills > 0 && n.pauses == 0 {
+		paused = !paused && (!last && n.rng.IntN(2) == 0 || n.kills > 0 && n.pauses == 0)
+		if paused {
 			act = n.pause
 		}
 		if err := act(); err != nil {
