@@ -29,7 +29,7 @@ bugs=$(sed -n 's/^#: //p' "$0")
 #: bug19 ./internal/sstable
 #: bug20 ./internal/keyhash
 #: bug21 ./internal/valuefile
-#: bug22 ./internal/partition
+#: bug22 -run TestTheRole ./internal/partition
 
 want=${*:-}
 caught=0

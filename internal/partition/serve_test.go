@@ -66,6 +66,23 @@ func TestServeLeavesTheWorkToOthers(t *testing.T) {
 	requireDecided(t, cancellable)
 }
 
+// R1: whoever has the role cannot give it up before looking at what was noted.
+func TestTheRoleIsKeptForWhatWasNoted(t *testing.T) {
+	var r role
+	r.init()
+	require.True(t, r.tryTake())
+	require.False(t, r.takeOrNote(), "somebody has it")
+	require.False(t, r.leave())
+	r.sawAll()
+	r.note()
+	require.False(t, r.leave())
+	r.sawAll()
+	require.True(t, r.leave())
+	require.Empty(t, r.signal, "nobody was woken for it")
+	r.note()
+	require.Len(t, r.signal, 1, "nobody had it")
+}
+
 // R1: whoever gives the role up leaves nothing undone. Two writes come together, and
 // nobody else comes whose write would mend what was forgotten.
 func TestNoWriteIsForgotten(t *testing.T) {
