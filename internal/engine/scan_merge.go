@@ -2,7 +2,6 @@ package engine
 
 import (
 	"bytes"
-	"encoding/binary"
 	"math/bits"
 	"slices"
 
@@ -104,7 +103,7 @@ func (m *merge) spell(c *cursor) {
 		turn = ^turn
 	}
 	for i := c.next; i < n; i++ {
-		c.words[i] = wordAt(c.items[i].Key, m.depth) ^ turn
+		c.words[i] = kv.KeyWord(c.items[i].Key, m.depth) ^ turn
 	}
 	c.words[n] = ^uint64(0)
 }
@@ -153,20 +152,6 @@ func (m *merge) before(a, b entrant) bool {
 	return c != 0 && (c > 0) == m.reverse
 }
 
-// wordAt returns the eight bytes of key from depth on, big-endian, zeros for what
-// the key does not have.
-func wordAt(key []byte, depth int) uint64 {
-	if len(key) >= depth+8 {
-		return binary.BigEndian.Uint64(key[depth:])
-	}
-	if len(key) >= 8 && len(key) > depth { // its last bytes, moved to the front
-		return binary.BigEndian.Uint64(key[len(key)-8:]) << (8 * (depth + 8 - len(key)))
-	}
-	var word [8]byte
-	copy(word[:], key[min(depth, len(key)):])
-	return binary.BigEndian.Uint64(word[:])
-}
-
 // common returns how many bytes all keys have in common: those between the first
 // and the last of each batch lie between them in order.
 func (m *merge) common() int {
@@ -180,21 +165,9 @@ func (m *merge) common() int {
 		if first := c.key(); some == nil {
 			some, n = first, len(first)
 		} else {
-			n = commonPrefix(some[:n], first)
+			n = kv.CommonPrefix(some[:n], first)
 		}
-		n = commonPrefix(some[:n], c.items[len(c.items)-1].Key)
+		n = kv.CommonPrefix(some[:n], c.items[len(c.items)-1].Key)
 	}
 	return n
-}
-
-func commonPrefix(a, b []byte) int {
-	n := min(len(a), len(b))
-	i := 0
-	for i+8 <= n && binary.LittleEndian.Uint64(a[i:]) == binary.LittleEndian.Uint64(b[i:]) {
-		i += 8
-	}
-	for i < n && a[i] == b[i] {
-		i++
-	}
-	return i
 }

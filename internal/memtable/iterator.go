@@ -99,7 +99,7 @@ func (it *iterator) turn(d direction) { it.heads, it.direction, it.untilTouch = 
 
 // find returns the index of the first ref in r whose key is >= key.
 func (it *iterator) find(r run, key []byte) int {
-	word := wordAt(key, 0)
+	word := kv.KeyWord(key, 0)
 	return sort.Search(len(r), func(i int) bool {
 		if c := cmp.Compare(r[i].word, word); c != 0 {
 			return c > 0

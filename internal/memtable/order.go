@@ -3,8 +3,9 @@ package memtable
 import (
 	"bytes"
 	"cmp"
-	"encoding/binary"
 	"sync"
+
+	"github.com/kvd-db/kvd/internal/kv"
 )
 
 // ref names a record and has the first bytes of its key at hand, so that most
@@ -47,7 +48,7 @@ func (o *order) runs(a *arena, count int, whole bool) []run {
 	}
 	fresh := make(run, 0, max(0, count))
 	o.mu.next = a.walk(o.mu.next, func(at uint64, r record) bool {
-		fresh = append(fresh, ref{word: wordAt(r.key(), 0), address: at})
+		fresh = append(fresh, ref{word: kv.KeyWord(r.key(), 0), address: at})
 		return true
 	})
 	if len(fresh) > 0 {
@@ -60,17 +61,6 @@ func (o *order) runs(a *arena, count int, whole bool) []run {
 		o.mu.runs = o.mu.runs[:n-1]
 	}
 	return append([]run(nil), o.mu.runs...)
-}
-
-// wordAt returns the 8 bytes of key from depth on, big-endian, zeros for what
-// the key does not have.
-func wordAt(key []byte, depth int) uint64 {
-	if len(key) >= depth+8 {
-		return binary.BigEndian.Uint64(key[depth:])
-	}
-	var word [8]byte
-	copy(word[:], key[min(depth, len(key)):])
-	return binary.BigEndian.Uint64(word[:])
 }
 
 // compare orders refs as kv.Compare does; equal ones by age, latest first. Their

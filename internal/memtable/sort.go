@@ -1,6 +1,10 @@
 package memtable
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/kvd-db/kvd/internal/kv"
+)
 
 // insertionMax is the size up to which comparing beats counting (measured).
 const insertionMax = 24
@@ -85,7 +89,7 @@ func (a *arena) sortNextWord(refs []ref, depth int) {
 	}
 	word := long[0].word
 	for i := range long {
-		long[i].word = wordAt(a.record(long[i].address).key(), depth)
+		long[i].word = kv.KeyWord(a.record(long[i].address).key(), depth)
 	}
 	a.sortWord(long, depth, 56)
 	for i := range long {

@@ -49,7 +49,7 @@ func (b *blockBuilder) sharedWith(key []byte) int {
 	if len(b.added) == 0 {
 		return min(len(key), maxPrefixBytes)
 	}
-	return commonPrefix(b.data[:b.prefix], key)
+	return kv.CommonPrefix(b.data[:b.prefix], key)
 }
 
 func (b *blockBuilder) entries() int { return len(b.added) }

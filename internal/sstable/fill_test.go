@@ -40,6 +40,19 @@ func genVersions(t *rapid.T) (entries []kv.Entry) {
 	return entries
 }
 
+// walkOf returns an iterator over a file of these entries, at the beginning of a walk, and
+// what it comes to.
+func walkOf(r *Reader, entries []kv.Entry, reverse bool) (it *Iterator, want []kv.Entry) {
+	it, want = r.NewIterator(IterOptions{}).(*Iterator), slices.Clone(entries)
+	if reverse {
+		slices.Reverse(want)
+		it.Last()
+	} else {
+		it.First()
+	}
+	return it, want
+}
+
 // warm puts all blocks into the cache, if there is one.
 func warm(t require.TestingT, r *Reader) {
 	it := r.NewIterator(IterOptions{FillCache: true})
@@ -161,14 +174,7 @@ func TestFillCopiesNoValueOutOfTheCache(t *testing.T) {
 	for _, reverse := range []bool{false, true} {
 		r := open(t, f, NewCache(1<<20))
 		warm(t, r)
-		it := r.NewIterator(IterOptions{}).(*Iterator)
-		want := slices.Clone(entries)
-		if reverse {
-			slices.Reverse(want)
-			it.Last()
-		} else {
-			it.First()
-		}
+		it, want := walkOf(r, entries, reverse)
 		keys, values := 0, 0
 		for _, e := range want[:200] {
 			keys, values = keys+len(e.Key), values+len(e.Value)
@@ -205,14 +211,7 @@ func TestFillGivesWhatComesBeforeDamage(t *testing.T) {
 		start, _ := r.index.span(bad, bad)
 		f.data[start+1] ^= 1
 		for _, reverse := range []bool{false, true} {
-			it := r.NewIterator(IterOptions{}).(*Iterator)
-			want := slices.Clone(entries)
-			if reverse {
-				slices.Reverse(want)
-				it.Last()
-			} else {
-				it.First()
-			}
+			it, want := walkOf(r, entries, reverse)
 			got := fillAll(t, it, v, 10, [][]byte{nil}, reverse)
 			require.ErrorIs(t, it.Err(), kv.ErrCorrupt)
 			require.Less(t, len(got), len(want))

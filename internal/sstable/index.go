@@ -70,7 +70,7 @@ func parseIndex(contents []byte, dataEnd uint64) (x index, ok bool) {
 			i > 0 && kv.Compare(last.suffix, last.seq, f.suffix, f.seq) >= 0 {
 			return x, false
 		}
-		x.prefixes = append(x.prefixes, keyPrefix(f.suffix))
+		x.prefixes = append(x.prefixes, kv.KeyWord(f.suffix, 0))
 		x.offsets = append(x.offsets, offset)
 		offset += f.length
 		last = f
@@ -78,7 +78,7 @@ func parseIndex(contents []byte, dataEnd uint64) (x index, ok bool) {
 	x.offsets = append(x.offsets, offset)
 	x.makeStarts()
 	first := x.fields(0).suffix
-	tight := commonPrefix(first, last.suffix) == 0 && (blocks > 1 || len(first) == 0)
+	tight := kv.CommonPrefix(first, last.suffix) == 0 && (blocks > 1 || len(first) == 0)
 	return x, len(d.Rest) == 0 && offset == dataEnd && tight
 }
 
@@ -122,7 +122,7 @@ func (x *index) find(key []byte, seq kv.SeqNum) int {
 		return 0
 	}
 	suffix := key[n:]
-	prefix := keyPrefix(suffix)
+	prefix := kv.KeyWord(suffix, 0)
 	if prefix < x.prefixes[0] {
 		return 0
 	}
@@ -154,7 +154,7 @@ func (x *index) mayReach(block int, key []byte) bool {
 	if c := bytes.Compare(x.common[:n], key[:n]); c != 0 || n < len(x.common) {
 		return c >= 0
 	}
-	return x.prefixes[block] >= keyPrefix(key[n:])
+	return x.prefixes[block] >= kv.KeyWord(key[n:], 0)
 }
 
 // behind reports whether all keys of a block are behind key. It says no too often only
@@ -167,20 +167,7 @@ func (x *index) behind(block int, key []byte) bool {
 	if c := bytes.Compare(x.common[:n], key[:n]); c != 0 || n < len(x.common) {
 		return c >= 0
 	}
-	return x.prefixes[block-1] > keyPrefix(key[n:])
-}
-
-// keyPrefix returns the first eight bytes of key as a number that orders like
-// them, zero-padded.
-func keyPrefix(key []byte) uint64 {
-	if len(key) >= 8 {
-		return binary.BigEndian.Uint64(key)
-	}
-	var p uint64
-	for i, c := range key {
-		p |= uint64(c) << (56 - 8*i)
-	}
-	return p
+	return x.prefixes[block-1] > kv.KeyWord(key[n:], 0)
 }
 
 // indexBuilder gathers the fields of the data blocks. The zero value is ready.
@@ -210,7 +197,7 @@ func (x *indexBuilder) appendTo(dst []byte) []byte {
 		}
 		return x.keys[start:x.blocks[i].keyEnd]
 	}
-	common := commonPrefix(key(0), key(len(x.blocks)-1))
+	common := kv.CommonPrefix(key(0), key(len(x.blocks)-1))
 	dst = appendBytes(dst, key(0)[:common])
 	dst = binary.AppendUvarint(dst, uint64(len(x.blocks)))
 	for i, b := range x.blocks {
@@ -225,7 +212,7 @@ func (x *indexBuilder) appendTo(dst []byte) []byte {
 // appendSeparator appends a short key s with last <= s < next to dst.
 // REQUIRES: last < next.
 func appendSeparator(dst, last, next []byte) []byte {
-	n := commonPrefix(last, next)
+	n := kv.CommonPrefix(last, next)
 	switch {
 	case n == len(last):
 		return append(dst, last...)

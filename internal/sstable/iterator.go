@@ -14,7 +14,7 @@ type Iterator struct {
 	walk direction
 
 	block   block
-	cached  bool     // block never changes: it was in the cache, or is there now
+	cached  bool     // block came out of the cache, so it never changes
 	blockAt int      // number of the block that the iterator is in
 	at      int      // number of the entry that was read last, or between which and the next it stands
 	key     []byte   // if the block has a prefix: the prefix, and the suffix of that entry
