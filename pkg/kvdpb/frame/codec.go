@@ -19,7 +19,7 @@ func (c codec) Marshal(v any) (mem.BufferSlice, error) {
 	case *Encoded:
 		return v.data, nil
 	case *Response:
-		return encode(v.size(), v.append), nil
+		return v.encode(), nil
 	}
 	return c.CodecV2.Marshal(v)
 }
@@ -28,12 +28,10 @@ func (c codec) Unmarshal(data mem.BufferSlice, v any) error {
 	switch v := v.(type) {
 	case *Request:
 		v.Release()
-		v.buffer = data.MaterializeToBuffer(mem.DefaultBufferPool())
-		return v.decode(v.buffer.ReadOnlyData())
+		return v.decode(v.memory.set(data.MaterializeToBuffer(mem.DefaultBufferPool())))
 	case *Response:
 		v.Release()
-		v.buffer = data.MaterializeToBuffer(mem.DefaultBufferPool())
-		return v.decode(v.buffer.ReadOnlyData())
+		return v.decode(v.memory.set(data.MaterializeToBuffer(mem.DefaultBufferPool())))
 	}
 	return c.CodecV2.Unmarshal(data, v)
 }

@@ -223,6 +223,7 @@ func FuzzRequest(f *testing.F) {
 	f.Add([]byte("\x0a\x06\x12\x02\x0a\x00\x1a\x00"))         // two members of a oneof
 	f.Add([]byte("\x08\x01\x0a\x02\x0b\x0c"))                 // groups, other wire types
 	f.Add([]byte("\x0a\x08\x1a\x06\x12\x04\x08\x00\x18\x00")) // two members of a condition
+	f.Add([]byte("\x12\x01a\x12\x01b\x0a\x02\x08\x01"))       // compact frames, and an operation
 	f.Add([]byte("\xbd\xbd\xbd\xbd00000"))                    // a field number out of range: found
 	f.Fuzz(func(t *testing.T, data []byte) {
 		var generated kvdpb.PipelineRequest
@@ -235,6 +236,10 @@ func FuzzRequest(f *testing.F) {
 		}
 		require.Equal(t, protoErr == nil, err == nil, "%v; %v", protoErr, err)
 		if err != nil {
+			return
+		}
+		if len(generated.Frame) > 0 { // see FuzzCompactRequest
+			require.True(t, decoded.Compact)
 			return
 		}
 		if diff := compareRequest(&decoded, &generated); diff != "" {
@@ -251,6 +256,10 @@ func FuzzResponse(f *testing.F) {
 		var generated kvdpb.PipelineResponse
 		var decoded Response
 		protoErr, err := proto.Unmarshal(data, &generated), decoded.decode(data)
+		if protoErr == nil && len(generated.Frame) > 0 { // see FuzzCompactResponse
+			require.True(t, decoded.Compact || err != nil)
+			return
+		}
 		require.Equal(t, protoErr == nil, err == nil, "%v; %v", protoErr, err)
 		if err != nil {
 			return

@@ -22,6 +22,9 @@ type Options struct {
 	KnownVersion uint64
 }
 
+// named reports whether the write has a name.
+func (o *Options) named() bool { return o.ClientID|o.Sequence != 0 }
+
 // chosen reports whether there is an option to send.
 func (o *Options) chosen() bool { return o.Durability != 0 || o.extended() }
 

@@ -1,6 +1,7 @@
 package frame
 
 import (
+	"errors"
 	"fmt"
 
 	"google.golang.org/grpc/mem"
@@ -36,7 +37,8 @@ func (k Kind) String() string {
 
 // The fields of PipelineRequest and of what it is made of.
 const (
-	requestOps = 1<<3 | wireBytes
+	requestOps   = 1<<3 | wireBytes
+	requestFrame = 2<<3 | wireBytes
 
 	opTag     = 1<<3 | wireVarint
 	opGet     = key(Get)<<3 | wireBytes
@@ -60,10 +62,13 @@ const (
 	itemTTL     = 4<<3 | wireVarint
 )
 
+var errTwoFormats = errors.New("malformed frame: a message of operations and a compact frame")
+
 // Op is one operation of a request frame.
 type Op struct {
-	Tag           uint64
+	Tag           uint64 // in a compact frame the position
 	Kind          Kind
+	Skipped       bool   // only in a compact frame: not to be performed
 	TimeoutMillis uint32 // 0: up to the server
 	Key           []byte
 
@@ -80,36 +85,41 @@ type Op struct {
 	Options
 }
 
-// Request is a PipelineRequest. The zero value is empty. It is used again frame
-// by frame, by one goroutine at a time.
+// Request is a PipelineRequest, or a compact frame by itself. The zero value is
+// empty. It is used again frame by frame, by one goroutine at a time.
 type Request struct {
 	Ops []Op
-	// buffer holds the keys and values of a decoded frame.
-	buffer mem.Buffer
+
+	// Compact: the operations came as a compact frame, and so are the answers to
+	// be. The fields below are of such a frame.
+	Compact bool
+	// Malformed is why the compact frame of a message, which is then without
+	// operations, cannot be read. Nothing more can be understood of its sender.
+	Malformed error
+	ID        uint32
+	// Timed: the client asks for Response.Timings.
+	Timed bool
+	// OneVersion: all reads are to be answered at one version.
+	OneVersion bool
+
+	// memory holds the keys and values of a decoded frame.
+	memory memory
 }
 
 // Release gives back the memory of a decoded frame, and with it the keys and
 // values of Ops. The memory of Ops itself is kept for the next frame.
 func (r *Request) Release() {
-	if r.buffer != nil {
-		r.buffer.Free()
-		r.buffer = nil
-	}
+	r.memory.release()
 	clear(r.Ops)
-	r.Ops = r.Ops[:0]
+	*r = Request{Ops: r.Ops[:0], memory: r.memory}
 }
 
 // Abandon is called in place of Release while somebody may still read the keys
 // and values: it leaves their memory to the garbage collector.
-func (r *Request) Abandon() { r.buffer, r.Ops = nil, nil }
+func (r *Request) Abandon() { *r = Request{} }
 
 // Bytes returns the size of a decoded frame.
-func (r *Request) Bytes() int {
-	if r.buffer == nil {
-		return 0
-	}
-	return r.buffer.Len()
-}
+func (r *Request) Bytes() int { return r.memory.len() }
 
 // Encoded is a request frame as bytes: what SendMsg takes on a stream that was
 // made with [Codec].
@@ -120,7 +130,7 @@ type Encoded struct{ data mem.BufferSlice }
 func (r *Request) Encode() *Encoded { return &Encoded{data: encode(r.size(), r.append)} }
 
 // SizeBound returns an upper bound of the bytes that the operation takes in a
-// frame.
+// frame of either format.
 func (o *Op) SizeBound() int {
 	n := len(o.Key) + len(o.Value) + opOverhead
 	if o.AtVersion|o.TTLMillis != 0 || o.ReturnPrevious || o.Condition.Kind != 0 || o.extended() {
@@ -215,12 +225,18 @@ func (o *Op) itemSize() int {
 	return sizeBytes(itemKey, o.Key) + sizeBytes(itemValue, o.Value) + sizeUint(itemTTL, o.TTLMillis)
 }
 
-// decode reads a frame. The keys and values then point into data.
+// decode reads a message. The keys and values then point into data.
 func (r *Request) decode(data []byte) error {
 	r.Ops = r.Ops[:0]
+	var compact []byte
 	c := cursor{rest: data}
 	for c.next() {
-		if c.key != requestOps {
+		switch c.key {
+		case requestFrame:
+			compact = c.bytes
+			continue
+		case requestOps:
+		default:
 			continue
 		}
 		if len(r.Ops) == MaxOps {
@@ -231,7 +247,15 @@ func (r *Request) decode(data []byte) error {
 			return err
 		}
 	}
-	return c.err()
+	if len(compact) == 0 || c.bad {
+		return c.err()
+	}
+	if len(r.Ops) > 0 {
+		r.Compact, r.Ops, r.Malformed = true, r.Ops[:0], errTwoFormats
+		return nil
+	}
+	r.Malformed = r.DecodeCompact(compact)
+	return nil
 }
 
 func (o *Op) decode(data []byte) error {

@@ -12,6 +12,7 @@ import (
 const (
 	responseResults   = 1<<3 | wireBytes
 	responseGoingAway = 2<<3 | wireVarint
+	responseFrame     = 3<<3 | wireBytes
 
 	resultTag    = 1<<3 | wireVarint
 	resultStatus = 2<<3 | wireBytes
@@ -36,8 +37,11 @@ const (
 // kind, else a failure, of which only Tag, Version and the fields from Code on
 // are sent.
 type Result struct {
-	Tag  uint64
+	Tag  uint64 // in a compact frame the position, below MaxOps
 	Kind Kind
+	// Skipped: the operation was not performed, as its caller wished. It is only in
+	// compact frames, and nothing else is then said.
+	Skipped bool
 	// Version is what a write committed at, or what a read, also one that found
 	// nothing, is valid at; of a failed condition it is what was found.
 	Version uint64
@@ -58,24 +62,51 @@ type Result struct {
 	RetryAfterMillis uint32
 }
 
-// Response is a PipelineResponse. The zero value is empty. It is used again
-// frame by frame, by one goroutine at a time.
+// Response is a PipelineResponse, or a compact frame by itself. The zero value
+// is empty. It is used again frame by frame, by one goroutine at a time.
 type Response struct {
 	Results   []Result
 	GoingAway bool
-	// buffer holds the values of a decoded frame.
-	buffer mem.Buffer
+
+	// Compact: it is the answer to a compact frame, as one. The fields below are of
+	// such a frame.
+	Compact bool
+	// Refused: the server ends the connection, for the reason in the one result.
+	Refused bool
+	ID      uint32
+	// Timings are the nanoseconds of each Timing, if Request.Timed asked for them.
+	Timings []uint64
+
+	// memory holds the values of a decoded frame.
+	memory memory
 }
 
 // Release gives back the memory of a decoded frame, and with it the values of
 // Results. The memory of Results itself is kept for the next frame.
 func (r *Response) Release() {
-	if r.buffer != nil {
-		r.buffer.Free()
-		r.buffer = nil
-	}
+	r.memory.release()
 	clear(r.Results)
-	r.Results, r.GoingAway = r.Results[:0], false
+	*r = Response{Results: r.Results[:0], Timings: r.Timings[:0], memory: r.memory}
+}
+
+// Bytes returns the size of a decoded frame.
+func (r *Response) Bytes() int { return r.memory.len() }
+
+// encode lays the response out as a message.
+func (r *Response) encode() mem.BufferSlice {
+	if !r.Compact || r.GoingAway {
+		return encode(r.size(), r.append)
+	}
+	pool := mem.DefaultBufferPool()
+	data := pool.Get(fieldBytes + r.compactBound())
+	*data = r.AppendCompact((*data)[:fieldBytes])
+	n := len(*data) - fieldBytes
+	front := fieldSize(n)
+	putField((*data)[fieldBytes-front:], responseFrame, n)
+	whole := mem.NewBuffer(data, pool)
+	message := whole.Slice(fieldBytes-front, whole.Len())
+	whole.Free()
+	return mem.BufferSlice{message}
 }
 
 func (r *Response) size() int {
@@ -155,9 +186,10 @@ func (r *Result) appendStatus(b []byte) []byte {
 	return appendUint(b, statusVersion, r.Version)
 }
 
-// decode reads a frame. The values then point into data.
+// decode reads a message. The values then point into data.
 func (r *Response) decode(data []byte) error {
 	r.Results, r.GoingAway = r.Results[:0], false
+	var compact []byte
 	c := cursor{rest: data}
 	for c.next() {
 		switch c.key {
@@ -168,9 +200,22 @@ func (r *Response) decode(data []byte) error {
 			}
 		case responseGoingAway:
 			r.GoingAway = c.uint != 0
+		case responseFrame:
+			compact = c.bytes
 		}
 	}
-	return c.err()
+	if len(compact) == 0 || c.bad {
+		return c.err()
+	}
+	if len(r.Results) > 0 {
+		return errTwoFormats
+	}
+	goingAway := r.GoingAway
+	if err := r.DecodeCompact(compact); err != nil {
+		return err
+	}
+	r.GoingAway = r.GoingAway || goingAway
+	return nil
 }
 
 func (r *Result) decode(data []byte) error {

@@ -1420,7 +1420,10 @@ func (x *ScanResponse) GetMeta() *ResponseMeta {
 type PipelineRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// At most 1,024.
-	Ops           []*PipelineRequest_Op `protobuf:"bytes,1,rep,name=ops,proto3" json:"ops,omitempty"`
+	Ops []*PipelineRequest_Op `protobuf:"bytes,1,rep,name=ops,proto3" json:"ops,omitempty"`
+	// In place of ops: one compact frame of requests, whose layout is in the
+	// documentation of package pkg/kvdpb/frame. It is answered by compact frames.
+	Frame         []byte `protobuf:"bytes,2,opt,name=frame,proto3" json:"frame,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1462,6 +1465,13 @@ func (x *PipelineRequest) GetOps() []*PipelineRequest_Op {
 	return nil
 }
 
+func (x *PipelineRequest) GetFrame() []byte {
+	if x != nil {
+		return x.Frame
+	}
+	return nil
+}
+
 // PipelineResponse is a frame of answers, in any order. The answers to one
 // request frame may come in several response frames.
 type PipelineResponse struct {
@@ -1470,7 +1480,9 @@ type PipelineResponse struct {
 	// The server is about to end this stream. The client should send further
 	// frames on a new one and close its side of this one when it has its answers;
 	// operations sent here from now on may be refused with SHUTTING_DOWN.
-	GoingAway     bool `protobuf:"varint,2,opt,name=going_away,json=goingAway,proto3" json:"going_away,omitempty"`
+	GoingAway bool `protobuf:"varint,2,opt,name=going_away,json=goingAway,proto3" json:"going_away,omitempty"`
+	// In place of results: one compact frame of answers to a compact frame.
+	Frame         []byte `protobuf:"bytes,3,opt,name=frame,proto3" json:"frame,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1517,6 +1529,13 @@ func (x *PipelineResponse) GetGoingAway() bool {
 		return x.GoingAway
 	}
 	return false
+}
+
+func (x *PipelineResponse) GetFrame() []byte {
+	if x != nil {
+		return x.Frame
+	}
+	return nil
 }
 
 // Status is the error of one operation among several.
@@ -1986,9 +2005,10 @@ const file_kvd_v1_kv_proto_rawDesc = "" +
 	"\fScanResponse\x12\"\n" +
 	"\x05items\x18\x01 \x03(\v2\f.kvd.v1.ItemR\x05items\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12(\n" +
-	"\x04meta\x18\x03 \x01(\v2\x14.kvd.v1.ResponseMetaR\x04meta\"\x84\x02\n" +
+	"\x04meta\x18\x03 \x01(\v2\x14.kvd.v1.ResponseMetaR\x04meta\"\x9a\x02\n" +
 	"\x0fPipelineRequest\x12,\n" +
-	"\x03ops\x18\x01 \x03(\v2\x1a.kvd.v1.PipelineRequest.OpR\x03ops\x1a\xc2\x01\n" +
+	"\x03ops\x18\x01 \x03(\v2\x1a.kvd.v1.PipelineRequest.OpR\x03ops\x12\x14\n" +
+	"\x05frame\x18\x02 \x01(\fR\x05frame\x1a\xc2\x01\n" +
 	"\x02Op\x12\x10\n" +
 	"\x03tag\x18\x01 \x01(\x04R\x03tag\x12&\n" +
 	"\x03get\x18\x02 \x01(\v2\x12.kvd.v1.GetRequestH\x00R\x03get\x12&\n" +
@@ -1996,11 +2016,12 @@ const file_kvd_v1_kv_proto_rawDesc = "" +
 	"\x06delete\x18\x04 \x01(\v2\x15.kvd.v1.DeleteRequestH\x00R\x06delete\x12\x1d\n" +
 	"\n" +
 	"timeout_ms\x18\x06 \x01(\rR\ttimeoutMsB\x04\n" +
-	"\x02opJ\x04\b\x05\x10\x06\"\xc5\x02\n" +
+	"\x02opJ\x04\b\x05\x10\x06\"\xdb\x02\n" +
 	"\x10PipelineResponse\x129\n" +
 	"\aresults\x18\x01 \x03(\v2\x1f.kvd.v1.PipelineResponse.ResultR\aresults\x12\x1d\n" +
 	"\n" +
-	"going_away\x18\x02 \x01(\bR\tgoingAway\x1a\xd6\x01\n" +
+	"going_away\x18\x02 \x01(\bR\tgoingAway\x12\x14\n" +
+	"\x05frame\x18\x03 \x01(\fR\x05frame\x1a\xd6\x01\n" +
 	"\x06Result\x12\x10\n" +
 	"\x03tag\x18\x01 \x01(\x04R\x03tag\x12&\n" +
 	"\x06status\x18\x02 \x01(\v2\x0e.kvd.v1.StatusR\x06status\x12'\n" +

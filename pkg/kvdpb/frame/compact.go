@@ -1,0 +1,280 @@
+package frame
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+)
+
+// FrameKind says what a compact frame holds: the byte behind its length.
+type FrameKind uint8
+
+// The kinds of compact frames: two of requests, three of answers.
+const (
+	ReadFrame  FrameKind = 1
+	WriteFrame FrameKind = 2
+
+	answerFrame    FrameKind = 0x81
+	goingAwayFrame FrameKind = 0x82
+	refusedFrame   FrameKind = 0x83
+)
+
+func (k FrameKind) String() string {
+	switch k {
+	case ReadFrame:
+		return "reads"
+	case WriteFrame:
+		return "writes"
+	case answerFrame:
+		return "answers"
+	case goingAwayFrame:
+		return "going away"
+	case refusedFrame:
+		return "refused"
+	}
+	return fmt.Sprintf("frame(%#x)", uint8(k))
+}
+
+// Preamble is what a client sends when a connection for raw frames begins, and
+// what the server answers. Its last byte is the version of the format.
+const Preamble = "\x00kvdfrm\x01"
+
+// ALPN is the name of the protocol of raw frames in a TLS handshake.
+const ALPN = "kvd-frame/1"
+
+// The layout of the header, which doc.go draws.
+const (
+	lengthBytes = 4
+	headerBytes = 20
+	nameBytes   = 16
+
+	kindOffset     = 4
+	flagsOffset    = 5
+	countOffset    = 6
+	idOffset       = 8
+	extraOffset    = 12
+	reservedOffset = 16
+)
+
+// The flags of requests.
+const (
+	flagNamed       = 1 << 0
+	flagTimed       = 1 << 1 // of answers too
+	durabilityShift = 2
+	durabilityMask  = 3 << durabilityShift
+	flagOneVersion  = 1 << 4
+
+	readFlags  = flagTimed | flagOneVersion
+	writeFlags = flagNamed | flagTimed | durabilityMask
+)
+
+// The flags of answers.
+const (
+	flagSparse = 1 << 0
+
+	answerFlags = flagSparse | flagTimed
+)
+
+// What the head of an operation or result says besides its kind.
+const (
+	headKind = 3
+
+	headSkippedGet = 0
+	headGet        = 1
+	headAtVersion  = 1 << 6
+
+	headSkippedDelete = 0
+	headPut           = 1
+	headDelete        = 2
+	headSkippedPut    = 3
+	headTTL           = 1 << 2
+	headCondition     = 1 << 3
+	headPrevious      = 1 << 4
+	headNamed         = 1 << 5
+	headRetried       = 1 << 6
+
+	headTimeout = 1 << 7 // of reads and writes
+
+	headDone         = 0
+	headItem         = 1
+	headNotFound     = 2
+	headFailed       = 3
+	headItemTTL      = 1 << 2
+	headDeduplicated = 1 << 3
+	headSkipped      = 1 << 4
+)
+
+// The fewest bytes that an operation and a result take.
+const (
+	minOpBytes     = 3
+	minResultBytes = 1
+)
+
+var (
+	errShort    = errors.New("malformed frame: it ends too early")
+	errTrailing = errors.New("malformed frame: bytes behind its last part")
+	errNumber   = errors.New("malformed frame: a number is too large")
+	errHead     = errors.New("malformed frame: the head of a part has unknown bits")
+	errNoKey    = errors.New("malformed frame: an operation without a key")
+	errNoName   = errors.New("malformed frame: a named write in a frame without a client")
+)
+
+// FrameLength returns the size of a compact frame, of which header holds at least
+// the first four bytes. It is an error if that is more than limit bytes, or less
+// than a header.
+func FrameLength(header []byte, limit int) (n int, err error) {
+	if len(header) < lengthBytes {
+		return 0, errShort
+	}
+	rest := binary.LittleEndian.Uint32(header)
+	if rest < headerBytes-lengthBytes {
+		return 0, fmt.Errorf("malformed frame: a length of %d is less than its header", rest)
+	}
+	if int64(rest) > int64(limit)-lengthBytes {
+		return 0, fmt.Errorf("frame of %d bytes is larger than %d", int64(rest)+lengthBytes, limit)
+	}
+	return int(rest) + lengthBytes, nil
+}
+
+// header is the first part of a compact frame.
+type header struct {
+	kind  FrameKind
+	flags uint8
+	count int
+	id    uint32
+	// extra is the timeout of requests in milliseconds, and the position of the
+	// first of answers.
+	extra uint32
+}
+
+// put writes the header of a frame of n bytes.
+func (h *header) put(b []byte, n int) {
+	binary.LittleEndian.PutUint32(b, uint32(n-lengthBytes))
+	b[kindOffset] = byte(h.kind)
+	b[flagsOffset] = h.flags
+	binary.LittleEndian.PutUint16(b[countOffset:], uint16(h.count))
+	binary.LittleEndian.PutUint32(b[idOffset:], h.id)
+	binary.LittleEndian.PutUint32(b[extraOffset:], h.extra)
+	binary.LittleEndian.PutUint32(b[reservedOffset:], 0)
+}
+
+// decodeHeader reads the header of a whole frame, and returns what follows it.
+func decodeHeader(frame []byte) (h header, body cutter, err error) {
+	n, err := FrameLength(frame, math.MaxInt)
+	switch {
+	case err != nil:
+		return h, body, err
+	case n > len(frame):
+		return h, body, errShort
+	case n < len(frame):
+		return h, body, errTrailing
+	}
+	if binary.LittleEndian.Uint32(frame[reservedOffset:]) != 0 {
+		return h, body, errors.New("malformed frame: reserved bytes are not zero")
+	}
+	h = header{
+		kind:  FrameKind(frame[kindOffset]),
+		flags: frame[flagsOffset],
+		count: int(binary.LittleEndian.Uint16(frame[countOffset:])),
+		id:    binary.LittleEndian.Uint32(frame[idOffset:]),
+		extra: binary.LittleEndian.Uint32(frame[extraOffset:]),
+	}
+	return h, cutter{rest: frame[headerBytes:]}, nil
+}
+
+// check is an error for unknown flags, and for a count that is out of range or
+// that the rest of the frame cannot hold.
+func (h *header) check(flags uint8, rest, minBytes int) error {
+	switch {
+	case h.flags&^flags != 0:
+		return fmt.Errorf("malformed frame: unknown flags %#x", h.flags&^flags)
+	case h.count == 0:
+		return errors.New("malformed frame: it is empty")
+	case h.count > MaxOps:
+		return fmt.Errorf("frame has more than %d operations", MaxOps)
+	case h.count*minBytes > rest:
+		return errShort
+	}
+	return nil
+}
+
+// cutter takes the parts of a frame off its front. After an error there is no
+// rest and every part is zero.
+type cutter struct {
+	rest []byte
+	err  error
+}
+
+func (c *cutter) fail(err error) {
+	if c.err == nil {
+		c.err = err
+	}
+	c.rest = nil
+}
+
+func (c *cutter) byte() byte {
+	if len(c.rest) == 0 {
+		c.fail(errShort)
+		return 0
+	}
+	b := c.rest[0]
+	c.rest = c.rest[1:]
+	return b
+}
+
+func (c *cutter) uvarint() uint64 {
+	if len(c.rest) > 0 && c.rest[0] < 0x80 {
+		v := c.rest[0]
+		c.rest = c.rest[1:]
+		return uint64(v)
+	}
+	return c.longUvarint()
+}
+
+func (c *cutter) longUvarint() uint64 {
+	v, n := binary.Uvarint(c.rest)
+	switch {
+	case n > 0:
+		c.rest = c.rest[n:]
+	case n == 0:
+		c.fail(errShort)
+	default:
+		c.fail(errNumber)
+	}
+	return v
+}
+
+// number is a uvarint of at most max.
+func (c *cutter) number(max uint64) uint64 {
+	v := c.uvarint()
+	if v > max {
+		c.fail(errNumber)
+		return 0
+	}
+	return v
+}
+
+// bytes is a length and as many bytes, which point into the frame.
+func (c *cutter) bytes() []byte {
+	n := c.uvarint()
+	if n > uint64(len(c.rest)) {
+		c.fail(errShort)
+		return nil
+	}
+	b := c.rest[:n:n]
+	c.rest = c.rest[n:]
+	return b
+}
+
+// end returns the error of the whole walk, at the end of the frame.
+func (c *cutter) end() error {
+	if c.err == nil && len(c.rest) > 0 {
+		return errTrailing
+	}
+	return c.err
+}
+
+func appendCompactBytes[T byteString](b []byte, v T) []byte {
+	return append(binary.AppendUvarint(b, uint64(len(v))), v...)
+}

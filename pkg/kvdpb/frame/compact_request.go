@@ -1,0 +1,161 @@
+package frame
+
+import (
+	"bufio"
+	"encoding/binary"
+	"fmt"
+	"math"
+	"slices"
+
+	kvdpb "github.com/kvd-db/kvd/pkg/kvdpb/kvd/v1"
+)
+
+// Read releases the frame before it and reads a compact one of at most limit
+// bytes from a connection. An error that is none of the connection's is a
+// malformed frame. At the end of the connection it is io.EOF, and
+// io.ErrUnexpectedEOF inside a frame.
+//
+// from has a buffer of at least 16 bytes.
+func (r *Request) Read(from *bufio.Reader, limit int) error {
+	r.Release()
+	data, err := r.memory.read(from, limit)
+	if err != nil {
+		return err
+	}
+	return r.DecodeCompact(data)
+}
+
+// DecodeCompact reads a whole compact frame. The keys and values then point into
+// it. After an error r has no operations. It allocates nothing but room for Ops.
+func (r *Request) DecodeCompact(frame []byte) error {
+	r.Ops, r.Compact, r.Timed, r.OneVersion = r.Ops[:0], true, false, false
+	h, body, err := decodeHeader(frame)
+	r.ID = h.id
+	if err != nil {
+		return err
+	}
+	switch h.kind {
+	case ReadFrame:
+		err = h.check(readFlags, len(body.rest), minOpBytes)
+	case WriteFrame:
+		err = h.check(writeFlags, len(body.rest), minOpBytes)
+	default:
+		err = fmt.Errorf("malformed frame: a request of kind %v", h.kind)
+	}
+	if err != nil {
+		return err
+	}
+	r.Timed, r.OneVersion = h.flags&flagTimed != 0, h.flags&flagOneVersion != 0
+	r.Ops = slices.Grow(r.Ops, h.count)[:h.count]
+	if h.kind == ReadFrame {
+		r.cutReads(&body, &h)
+	} else {
+		r.cutWrites(&body, &h)
+	}
+	if err := body.end(); err != nil {
+		r.Ops = r.Ops[:0]
+		return err
+	}
+	return nil
+}
+
+func (r *Request) cutReads(c *cutter, h *header) {
+	for i := range r.Ops {
+		op := &r.Ops[i]
+		*op = Op{Tag: uint64(i), Kind: Get, TimeoutMillis: h.extra}
+		head := c.byte()
+		if head&headKind > headGet || head&^(headKind|headAtVersion|headTimeout) != 0 {
+			c.fail(errHead)
+		}
+		op.Skipped = head&headKind == headSkippedGet
+		if head&headAtVersion != 0 {
+			op.AtVersion = c.uvarint()
+			if r.OneVersion {
+				c.fail(errHead)
+			}
+		}
+		op.cutTimeout(c, head)
+		op.cutKey(c)
+		if c.err != nil {
+			return
+		}
+	}
+}
+
+func (r *Request) cutWrites(c *cutter, h *header) {
+	var clientID, base uint64
+	if h.flags&flagNamed != 0 {
+		if len(c.rest) < nameBytes {
+			c.fail(errShort)
+			return
+		}
+		clientID, base = binary.LittleEndian.Uint64(c.rest), binary.LittleEndian.Uint64(c.rest[8:])
+		c.rest = c.rest[nameBytes:]
+	}
+	durability := kvdpb.Durability(h.flags & durabilityMask >> durabilityShift)
+	for i := range r.Ops {
+		op := &r.Ops[i]
+		*op = Op{Tag: uint64(i), Kind: Delete, TimeoutMillis: h.extra, Options: Options{Durability: durability}}
+		head := c.byte()
+		switch head & headKind {
+		case headPut:
+			op.Kind = Put
+		case headSkippedPut:
+			op.Kind, op.Skipped = Put, true
+		case headSkippedDelete:
+			op.Skipped = true
+		}
+		if head&headTTL != 0 {
+			op.TTLMillis = c.uvarint()
+			if op.Kind != Put {
+				c.fail(errHead)
+			}
+		}
+		if head&headCondition != 0 {
+			op.Condition.cut(c)
+		}
+		op.ReturnPrevious = head&headPrevious != 0
+		if head&headNamed != 0 {
+			op.ClientID, op.Sequence = clientID, base+c.uvarint()
+			if h.flags&flagNamed == 0 {
+				c.fail(errNoName)
+			}
+		}
+		if head&headRetried != 0 {
+			op.Retried, op.KnownVersion = true, c.uvarint()
+		}
+		op.cutTimeout(c, head)
+		op.cutKey(c)
+		if op.Kind == Put {
+			op.Value = c.bytes()
+		}
+		if c.err != nil {
+			return
+		}
+	}
+}
+
+func (o *Op) cutTimeout(c *cutter, head byte) {
+	if head&headTimeout != 0 {
+		o.TimeoutMillis = uint32(c.number(math.MaxUint32))
+	}
+}
+
+func (o *Op) cutKey(c *cutter) {
+	if o.Key = c.bytes(); len(o.Key) == 0 {
+		c.fail(errNoKey)
+	}
+}
+
+func (d *Condition) cut(c *cutter) {
+	d.Kind = ConditionKind(c.byte())
+	switch d.Kind {
+	case MustExist, MustNotExist:
+	case VersionEquals:
+		d.Version = c.uvarint()
+	case ValueEquals:
+		d.Value = c.bytes()
+	default:
+		c.fail(fmt.Errorf("malformed frame: unknown condition %d", d.Kind))
+	}
+}

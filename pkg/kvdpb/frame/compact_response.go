@@ -1,0 +1,237 @@
+package frame
+
+import (
+	"bufio"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+
+	"google.golang.org/grpc/codes"
+
+	kvdpb "github.com/kvd-db/kvd/pkg/kvdpb/kvd/v1"
+)
+
+// maxResultBytes is the most that a result has besides its value and texts: its
+// head and gap, a version of it and of its item, a time to live and two lengths.
+// A failure has less.
+const maxResultBytes = 1 + binary.MaxVarintLen16 + 3*binary.MaxVarintLen64 + 2*binary.MaxVarintLen32
+
+// Read releases the frame before it and reads a compact one of at most limit
+// bytes from a connection, as Request.Read does.
+func (r *Response) Read(from *bufio.Reader, limit int) error {
+	r.Release()
+	data, err := r.memory.read(from, limit)
+	if err != nil {
+		return err
+	}
+	return r.DecodeCompact(data)
+}
+
+// compactBound returns an upper bound of the size of the compact frame.
+func (r *Response) compactBound() int {
+	n := headerBytes + 1 + len(r.Timings)*binary.MaxVarintLen64
+	for i := range r.Results {
+		result := &r.Results[i]
+		n += maxResultBytes + len(result.Value) + len(result.Reason) + len(result.Message)
+	}
+	return n
+}
+
+// AppendCompact appends the response as a whole compact frame. One that is
+// GoingAway has no results and one that is Refused has one. The tags of Results
+// are their positions in the request frame and ascend. The kind of a success is
+// not sent: it is that of the operation.
+func (r *Response) AppendCompact(b []byte) []byte {
+	h := header{kind: answerFrame, count: len(r.Results), id: r.ID}
+	switch {
+	case r.GoingAway:
+		h.kind = goingAwayFrame
+	case r.Refused:
+		h.kind = refusedFrame
+	}
+	if (h.count == 0) != r.GoingAway || h.count > MaxOps {
+		panic(fmt.Sprintf("frame: %d results in a frame of %v", h.count, h.kind))
+	}
+	if h.count > 0 {
+		h.extra = uint32(r.Results[0].Tag)
+		if r.Results[h.count-1].Tag != uint64(h.extra)+uint64(h.count)-1 {
+			h.flags |= flagSparse
+		}
+	}
+	start := len(b)
+	b = append(b, make([]byte, headerBytes)...)
+	if len(r.Timings) > 0 {
+		h.flags |= flagTimed
+		b = append(b, byte(len(r.Timings)))
+		for _, ns := range r.Timings {
+			b = binary.AppendUvarint(b, ns)
+		}
+	}
+	next := uint64(h.extra)
+	for i := range r.Results {
+		result := &r.Results[i]
+		if result.Tag < next || result.Tag >= MaxOps {
+			panic(fmt.Sprintf("frame: position %d behind %d", result.Tag, next))
+		}
+		if h.flags&flagSparse != 0 {
+			b = binary.AppendUvarint(b, result.Tag-next)
+		}
+		next = result.Tag + 1
+		b = result.appendCompact(b)
+	}
+	h.put(b[start:], len(b)-start)
+	return b
+}
+
+func (r *Result) appendCompact(b []byte) []byte {
+	var flags byte
+	if r.Deduplicated {
+		flags = headDeduplicated
+	}
+	switch {
+	case r.Skipped:
+		return append(b, headSkipped)
+	case r.Code == int32(codes.NotFound) && r.Reason == kvdpb.ReasonKeyNotFound:
+		b = append(b, headNotFound)
+		return binary.AppendUvarint(b, r.Version)
+	case r.Code != 0:
+		b = append(b, headFailed)
+		b = binary.AppendUvarint(b, uint64(uint32(r.Code)))
+		b = binary.AppendUvarint(b, r.Version)
+		b = binary.AppendUvarint(b, uint64(r.RetryAfterMillis))
+		return appendCompactBytes(appendCompactBytes(b, r.Reason), r.Message)
+	case !r.hasItem():
+		b = append(b, headDone|flags)
+		return binary.AppendUvarint(b, r.Version)
+	}
+	if r.TTLMillis != 0 {
+		flags |= headItemTTL
+	}
+	b = append(b, headItem|flags)
+	b = binary.AppendUvarint(b, r.Version)
+	b = binary.AppendUvarint(b, r.ItemVersion)
+	if r.TTLMillis != 0 {
+		b = binary.AppendUvarint(b, r.TTLMillis)
+	}
+	return appendCompactBytes(b, r.Value)
+}
+
+// DecodeCompact reads a whole compact frame. The values then point into it. The
+// kind of a success stays 0, and HasPrevious says whether it has an item, be it
+// of a read or of a write. After an error r has no results. It allocates nothing
+// but room for Results and Timings, and the message of a failure.
+func (r *Response) DecodeCompact(frame []byte) error {
+	r.Results, r.Timings = r.Results[:0], r.Timings[:0]
+	r.Compact, r.GoingAway, r.Refused = true, false, false
+	h, body, err := decodeHeader(frame)
+	if err != nil {
+		return err
+	}
+	r.ID = h.id
+	switch h.kind {
+	case answerFrame:
+		err = h.check(answerFlags, len(body.rest), minResultBytes)
+	case refusedFrame:
+		r.Refused = true
+		if err = h.check(0, len(body.rest), minResultBytes); h.count > 1 {
+			err = errors.New("malformed frame: a refusal with several results")
+		}
+	case goingAwayFrame:
+		r.GoingAway = true
+		if h.count|int(h.flags) != 0 {
+			err = errors.New("malformed frame: going away with results")
+		}
+	default:
+		err = fmt.Errorf("malformed frame: an answer of kind %v", h.kind)
+	}
+	if err != nil {
+		return err
+	}
+	if h.flags&flagTimed != 0 {
+		r.cutTimings(&body)
+	}
+	r.Results = slices.Grow(r.Results, h.count)[:h.count]
+	r.cutResults(&body, &h)
+	if err := body.end(); err != nil {
+		r.Results, r.Timings = r.Results[:0], r.Timings[:0]
+		return err
+	}
+	return nil
+}
+
+func (r *Response) cutTimings(c *cutter) {
+	n := int(c.byte())
+	if n == 0 || n > len(c.rest) {
+		c.fail(errShort)
+		return
+	}
+	for range n {
+		r.Timings = append(r.Timings, c.uvarint())
+	}
+}
+
+func (r *Response) cutResults(c *cutter, h *header) {
+	next := uint64(h.extra)
+	for i := range r.Results {
+		if h.flags&flagSparse != 0 {
+			next += c.number(MaxOps)
+		}
+		if next >= MaxOps {
+			c.fail(errNumber)
+		}
+		result := &r.Results[i]
+		*result = Result{Tag: next}
+		next++
+		if result.cut(c); c.err != nil {
+			return
+		}
+	}
+}
+
+func (r *Result) cut(c *cutter) {
+	head := c.byte()
+	switch {
+	case head == headSkipped:
+		r.Skipped = true
+	case head == headNotFound:
+		r.Code, r.Reason, r.Version = int32(codes.NotFound), kvdpb.ReasonKeyNotFound, c.uvarint()
+	case head == headFailed:
+		r.cutFailure(c)
+	case head&^(headDeduplicated) == headDone:
+		r.Version, r.Deduplicated = c.uvarint(), head&headDeduplicated != 0
+	case head&^(headDeduplicated|headItemTTL) == headItem:
+		r.HasPrevious, r.Deduplicated = true, head&headDeduplicated != 0
+		r.Version, r.ItemVersion = c.uvarint(), c.uvarint()
+		if head&headItemTTL != 0 {
+			r.TTLMillis = c.uvarint()
+		}
+		r.Value = c.bytes()
+	default:
+		c.fail(errHead)
+	}
+}
+
+func (r *Result) cutFailure(c *cutter) {
+	if r.Code = int32(c.number(math.MaxInt32)); r.Code == 0 {
+		c.fail(errors.New("malformed frame: a failure without a code"))
+	}
+	r.Version = c.uvarint()
+	r.RetryAfterMillis = uint32(c.number(math.MaxUint32))
+	r.Reason, r.Message = reasonOf(c.bytes()), string(c.bytes())
+}
+
+// reasonOf is the reason as a string. Those that come in numbers, from a server
+// that has too much to do, are not allocated each time.
+func reasonOf(b []byte) string {
+	switch string(b) {
+	case kvdpb.ReasonOverloaded:
+		return kvdpb.ReasonOverloaded
+	case kvdpb.ReasonDeadlineExceeded:
+		return kvdpb.ReasonDeadlineExceeded
+	case kvdpb.ReasonConditionFailed:
+		return kvdpb.ReasonConditionFailed
+	}
+	return string(b)
+}
