@@ -38,8 +38,11 @@ type Traffic struct {
 	Panics       uint64
 	Connections  int64
 	Accepted     uint64
-	Streams      int64 // calls in progress
-	Bytes        int64 // what they are charged for
+	Raw          int64  // connections of raw frames
+	RawAccepted  uint64 // such connections
+	RawFrames    uint64 // frames that came by them
+	Streams      int64  // calls in progress
+	Bytes        int64  // what they are charged for
 
 	// Frames[i] counts frames of at most 2^i operations that are in no smaller
 	// class; FrameOps is their operations.

@@ -113,6 +113,15 @@ func invalidf(format string, args ...any) error {
 	return requestError{fmt.Errorf("%w: "+format, append([]any{kv.ErrInvalidArgument}, args...)...)}
 }
 
+// malformed is the end of a pipeline whose client sent what is no frame.
+func malformed(err error) *failure {
+	f := &failure{code: codes.InvalidArgument, reason: kvdpb.ReasonInvalidRequest, message: err.Error()}
+	if errors.Is(err, frame.ErrTooLarge) {
+		f.reason = kvdpb.ReasonTooLarge
+	}
+	return f
+}
+
 var errPageToken = errors.New("page token is damaged or belongs to another range")
 
 // notFound is the answer to a read that found nothing at a version.

@@ -3,11 +3,11 @@ package server
 import (
 	"context"
 	"errors"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/mem"
 	"google.golang.org/protobuf/proto"
 
@@ -42,9 +42,25 @@ func FuzzPipelineFrame(f *testing.F) {
 		require.NoError(f, err)
 		f.Add(data)
 	}
+	var b frame.Builder
+	for _, oneVersion := range []bool{false, true} {
+		b.Reset(frame.ReadFrame)
+		for _, op := range []frame.Op{{}, {AtVersion: 7}, {Skipped: true}, {TimeoutMillis: 9}} {
+			op.Kind, op.Key = frame.Get, []byte("k")
+			if oneVersion {
+				op.AtVersion = 0
+			}
+			b.Add(&op)
+		}
+		f.Add(slices.Clone(b.Finish(frame.Header{Timed: true, OneVersion: oneVersion})))
+	}
+	b.Reset(frame.WriteFrame)
+	b.Add(&frame.Op{Kind: frame.Put, Key: []byte("long key"), Options: frame.Options{ClientID: 1, Sequence: 1}})
+	b.Add(&frame.Op{Kind: frame.Delete, Key: []byte("k"), Condition: frame.Condition{Kind: frame.MustExist}, ReturnPrevious: true})
+	f.Add(slices.Clone(b.Finish(frame.Header{Durability: kvdpb.Durability_DURABILITY_MEMORY})))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		var request frame.Request
-		if frame.Codec().Unmarshal(mem.BufferSlice{mem.SliceBuffer(data)}, &request) != nil {
+		if frame.Codec().Unmarshal(mem.BufferSlice{mem.SliceBuffer(data)}, &request) != nil && request.DecodeCompact(data) != nil {
 			return
 		}
 		unanswered := map[uint64]int{}
@@ -52,10 +68,9 @@ func FuzzPipelineFrame(f *testing.F) {
 			unanswered[op.Tag]++
 		}
 		s := newServer(checkingStore{t: t, limits: limits}, Options{Deadline: time.Second}, defaultLifetimes)
-		stream := &answers{ctx: &admission{Context: t.Context(), kill: func(error) {}}}
-		p := &pipeline{server: s, stream: stream, stall: time.NewTimer(time.Hour)}
+		stream := new(answers)
+		p := &pipeline{carriage: stream, server: s, ctx: t.Context()}
 		p.serve(&request)
-		p.stall.Stop()
 		for _, tag := range stream.tags {
 			unanswered[tag]--
 		}
@@ -118,18 +133,17 @@ func (s checkingStore) Write(_ context.Context, writes []*kv.Write) error {
 	return nil
 }
 
-// answers is the server's end of a stream that keeps the tags it is to send.
+// answers is a carriage that keeps the tags it is to send.
 type answers struct {
-	grpc.ServerStream
-	ctx  context.Context
+	carriage
 	tags []uint64
 }
 
-func (s *answers) Context() context.Context { return s.ctx }
-
-func (s *answers) SendMsg(m any) error {
-	for _, r := range m.(*frame.Response).Results {
-		s.tags = append(s.tags, r.Tag)
+func (a *answers) send(r *frame.Response) {
+	for _, result := range r.Results {
+		a.tags = append(a.tags, result.Tag)
 	}
-	return nil
+	if r.Compact {
+		r.AppendCompact(nil) // ascending
+	}
 }

@@ -18,6 +18,8 @@ import (
 type class struct {
 	read bool
 	at   kv.SeqNum // of reads: a snapshot's version, 0 for the newest
+	// together: reads that are answered at one version, all reads of a frame.
+	together bool
 
 	durability kv.Durability // of writes
 	// looks: writes with a condition, or that return what the key held. The store
@@ -33,6 +35,8 @@ type class struct {
 // one answer, or several if what is read is large.
 type group struct {
 	pipeline *pipeline
+	request  *frame.Request
+	begun    time.Time // when the request had come
 	class    class
 	timeout  time.Duration // the longest of its operations; 0 is the default
 
@@ -48,8 +52,9 @@ type group struct {
 	looks   []look     // of all ops, if the class has some
 	writes  []*kv.Write
 
-	response frame.Response
-	bytes    int // of values in response
+	response  frame.Response
+	bytes     int           // of values in response
+	storeTime time.Duration // in calls of the store, if the client asked for it
 }
 
 // look is what a write points to if it looks at what the key held.
@@ -60,13 +65,17 @@ type look struct {
 
 var groups = sync.Pool{New: func() any { return new(group) }}
 
-// split checks the operations of a frame, answers those that can never succeed,
-// and sorts the others into groups.
-func (p *pipeline) split(f *frame.Request) []*group {
+// split checks the operations of a frame that came at a time, answers those that
+// can never succeed or need not, and sorts the others into groups.
+func (p *pipeline) split(f *frame.Request, begun time.Time) []*group {
 	var split []*group
-	var refused frame.Response
+	refused := frame.Response{Compact: f.Compact, ID: f.ID}
 	for i := range f.Ops {
 		op := &f.Ops[i]
+		if op.Skipped {
+			refused.Results = append(refused.Results, frame.Result{Tag: op.Tag, Skipped: true})
+			continue
+		}
 		c, change, condition, err := p.server.classify(op)
 		if err != nil {
 			why := p.server.failure(methodOfKind(op.Kind), err)
@@ -74,10 +83,13 @@ func (p *pipeline) split(f *frame.Request) []*group {
 			refused.Results = append(refused.Results, why.result(op.Tag))
 			continue
 		}
+		if f.OneVersion {
+			c = class{read: true, together: true}
+		}
 		g := find(split, c)
 		if g == nil {
 			g = groups.Get().(*group)
-			g.pipeline, g.class = p, c
+			g.pipeline, g.request, g.begun, g.class = p, f, begun, c
 			split = append(split, g)
 		}
 		g.ops = append(g.ops, op)
@@ -142,7 +154,7 @@ func (g *group) serve() (held bool) {
 	if timeout == 0 {
 		timeout = g.pipeline.server.options.Deadline
 	}
-	ctx, cancel := context.WithTimeout(g.pipeline.stream.Context(), timeout)
+	ctx, cancel := context.WithTimeout(g.pipeline.ctx, timeout)
 	defer cancel()
 	g.point()
 	for g.answered < len(g.ops) {
@@ -191,19 +203,19 @@ func (g *group) call(ctx context.Context) (panicked bool, err error) {
 			panicked, err = true, s.panicked(methodOfKind(g.ops[0].Kind), v)
 		}
 	}()
+	if g.request.Timed {
+		begun := time.Now()
+		defer func() { g.storeTime += time.Since(begun) }()
+	}
+	if g.class.together {
+		return false, g.readTogether(ctx)
+	}
 	if g.class.read {
 		if err := ctx.Err(); err != nil {
 			return false, err // nobody waits for the rest of many reads
 		}
 		g.budget.Reset(readBytes)
-		g.lookups, g.reads = g.lookups[:0], g.reads[:0]
-		g.asked = min(len(g.ops)-g.answered, s.limits.BatchOps)
-		for _, op := range g.ops[g.answered:][:g.asked] {
-			g.lookups = append(g.lookups, kv.Lookup{Key: op.Key, Budget: &g.budget})
-		}
-		for i := range g.lookups {
-			g.reads = append(g.reads, &g.lookups[i])
-		}
+		g.ask(min(len(g.ops)-g.answered, s.limits.BatchOps))
 		if g.class.at == 0 {
 			return false, s.store.Lookup(ctx, g.reads)
 		}
@@ -217,6 +229,36 @@ func (g *group) call(ctx context.Context) (panicked bool, err error) {
 		}
 	}
 	return false, s.store.Write(ctx, g.writes[g.answered:][:g.asked])
+}
+
+// ask prepares the lookups of the next n operations.
+func (g *group) ask(n int) {
+	g.asked, g.lookups, g.reads = n, g.lookups[:0], g.reads[:0]
+	for _, op := range g.ops[g.answered:][:n] {
+		g.lookups = append(g.lookups, kv.Lookup{Key: op.Key, Budget: &g.budget})
+	}
+	for i := range g.lookups {
+		g.reads = append(g.reads, &g.lookups[i])
+	}
+}
+
+// readTogether has the store answer all reads at one version, within the limits of
+// BatchGet.
+func (g *group) readTogether(ctx context.Context) error {
+	s := g.pipeline.server
+	if len(g.ops) > s.limits.BatchOps {
+		return tooLarge("%d keys, limit is %d", len(g.ops), s.limits.BatchOps)
+	}
+	limit := s.batchGetBytes()
+	g.budget.Reset(limit)
+	g.ask(len(g.ops))
+	if _, err := s.store.LookupAt(ctx, g.reads, 0); err != nil {
+		return err
+	}
+	if g.budget.Spent() {
+		return tooLarge("the answer has more than %d bytes; ask for fewer keys", limit)
+	}
+	return nil
 }
 
 // answerReads answers what the last call has read. What exceeded the budget comes
@@ -311,6 +353,10 @@ func (g *group) add(r frame.Result) {
 // flush sends what has been answered.
 func (g *group) flush() {
 	if len(g.response.Results) > 0 {
+		g.response.Compact, g.response.ID = g.request.Compact, g.request.ID
+		if g.request.Timed {
+			g.response.Timings = append(g.response.Timings[:0], uint64(time.Since(g.begun)), uint64(g.storeTime))
+		}
 		g.pipeline.send(&g.response)
 		g.response.Release()
 		g.bytes = 0

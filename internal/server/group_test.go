@@ -39,12 +39,11 @@ func TestTheMemoryOfAWriteInDoubtIsKept(t *testing.T) {
 	for n, held := range map[int]bool{0: true, previousOps: true, 3*previousOps - 1: true, 3 * previousOps: false} {
 		store := &doubtfulStore{limitsOnly{limits: kv.DefaultLimits}, n}
 		s := newServer(store, Options{Deadline: time.Second}, defaultLifetimes)
-		stream := &answers{ctx: &admission{Context: t.Context(), kill: func(error) {}}}
-		p := &pipeline{server: s, stream: stream, stall: time.NewTimer(time.Hour)}
-		groups := p.split(&f)
+		stream := new(answers)
+		p := &pipeline{carriage: stream, server: s, ctx: t.Context()}
+		groups := p.split(&f, time.Now())
 		require.Len(t, groups, 1)
 		assert.Equal(t, held, groups[0].serve(), "write %d in doubt", n)
 		assert.Len(t, stream.tags, len(f.Ops))
-		p.stall.Stop()
 	}
 }

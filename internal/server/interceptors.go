@@ -51,7 +51,7 @@ func (s *Server) stream(srv any, stream grpc.ServerStream, info *grpc.StreamServ
 // reflection.
 func (a *admission) killAtShutdown(ended <-chan struct{}) {
 	select {
-	case <-a.server.draining:
+	case <-a.server.draining.Done():
 		a.kill(shuttingDown)
 	case <-ended:
 	}

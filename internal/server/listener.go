@@ -3,6 +3,8 @@ package server
 import (
 	"net"
 	"sync"
+	"sync/atomic"
+	"time"
 )
 
 // peerTable counts the open connections of each address.
@@ -75,9 +77,23 @@ func (s *Server) leave(peer string) {
 type countedConn struct {
 	net.Conn
 	leave func()
+	// taken: gRPC no longer has it.
+	taken atomic.Bool
 }
 
 func (c *countedConn) Close() error {
 	defer c.leave()
 	return c.Conn.Close()
+}
+
+// take takes the connection away from gRPC, which clears the deadline behind the
+// handshake, whatever came of that.
+func (c *countedConn) take() { c.taken.Store(true) }
+
+// SetDeadline is gRPC's.
+func (c *countedConn) SetDeadline(t time.Time) error {
+	if c.taken.Load() {
+		return nil
+	}
+	return c.Conn.SetDeadline(t)
 }

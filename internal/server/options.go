@@ -1,9 +1,9 @@
 package server
 
 import (
+	"crypto/tls"
 	"time"
 
-	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/keepalive"
 
 	"github.com/kvd-db/kvd/internal/kv"
@@ -12,8 +12,9 @@ import (
 // Options are what an operator or a test may choose. The zero value is a server
 // without TLS and with the documented limits.
 type Options struct {
-	// Credentials secure every connection; nil is plain text.
-	Credentials credentials.TransportCredentials
+	// TLS secures every connection; nil is plain text. Its NextProtos are the
+	// server's.
+	TLS *tls.Config
 	// Reflection lets tools such as grpcurl ask for the schema.
 	Reflection bool
 
@@ -88,13 +89,13 @@ type lifetimes struct {
 	// shutdownWait is closeWait during a shutdown, counted from the last frame.
 	shutdownWait time.Duration
 
-	// handshake is how long a new connection has to say that it speaks HTTP/2,
-	// TLS included.
+	// handshake is how long a new connection has to say that it speaks HTTP/2 or
+	// raw frames, TLS included.
 	handshake time.Duration
 	connIdle  time.Duration
 	connAge   time.Duration
-	// A connection on which nothing came for pingAfter is pinged, and closed if
-	// the peer does not answer within pingWait.
+	// A connection on which nothing came for pingAfter is pinged, if it carries raw
+	// frames by TCP, and closed if the peer does not answer within pingWait.
 	pingAfter time.Duration
 	pingWait  time.Duration
 }
@@ -105,7 +106,7 @@ var defaultLifetimes = lifetimes{
 	shutdownWait: time.Second,
 	handshake:    5 * time.Second,
 	connIdle:     10 * time.Minute,
-	connAge:      2 * time.Hour, // gRPC makes it ± 10 %
+	connAge:      2 * time.Hour, // ± 10 %
 	pingAfter:    time.Minute,
 	pingWait:     20 * time.Second,
 }

@@ -10,22 +10,60 @@ import (
 	"sync/atomic"
 	"time"
 
-	"google.golang.org/grpc"
-
 	"github.com/kvd-db/kvd/pkg/kvdpb/frame"
-	kvdpb "github.com/kvd-db/kvd/pkg/kvdpb/kvd/v1"
 )
 
-// maxFramesInFlight bounds the frames of one stream that are served at the same
+// maxFramesInFlight bounds the frames of one pipeline that are served at the same
 // time; the next one waits in the transport. The Go client keeps four.
 const maxFramesInFlight = 8
 
-// Pipeline implements the method of KVService.
-func (s *Server) Pipeline(stream grpc.BidiStreamingServer[kvdpb.PipelineRequest, kvdpb.PipelineResponse]) error {
-	a := admissionOf(stream.Context())
-	a.stall.Stop() // it may idle
-	a.resize(0)    // each frame is charged for itself
-	p := &pipeline{server: s, stream: stream, turn: make(chan struct{}, 1), stall: a.stall}
+// carriage is what brings the frames of a pipeline and takes its answers: a
+// stream of gRPC, or a connection of raw frames.
+type carriage interface {
+	// receive waits for the next frame. It is called by one goroutine at a time. A
+	// client that ended its side in order is io.EOF.
+	receive(f *frame.Request) error
+	// send sends a response, which the caller may use again afterwards. If that
+	// fails the carriage is broken, which receive reports too; there is nobody else
+	// to tell. A client that does not take what is sent for as long as a deadline is
+	// cut off. Safe for concurrent use.
+	send(r *frame.Response)
+	// kill ends the carriage, whatever it waits for.
+	kill(why error)
+}
+
+// pipeline serves the frames of one carriage.
+type pipeline struct {
+	carriage
+	server *Server
+	// ctx ends with the carriage.
+	ctx context.Context
+	// age is how long the carriage lasts before the client is told to open
+	// another, ± 10 %; with idle, 0 for never, it is told so earlier, when nothing
+	// has come for as long, up to a quarter more.
+	age, idle time.Duration
+
+	workers sync.WaitGroup // those that serve frames
+	watcher sync.WaitGroup // the one that ends the carriage in time
+
+	// turn is held by the one worker that receives; it guards started and err.
+	turn    chan struct{}
+	started int   // workers but the first
+	err     error // why receiving ended
+	// waiting counts the workers that wait for their turn.
+	waiting atomic.Int32
+
+	// received counts frames; serving those that are being served.
+	received atomic.Uint64
+	serving  atomic.Int32
+	// refusing is set by a shutdown: frames that still come are refused.
+	refusing atomic.Bool
+}
+
+// run serves frames until the carriage ends, and returns why it did; nil is an end
+// in order.
+func (p *pipeline) run() error {
+	p.turn = make(chan struct{}, 1)
 	p.turn <- struct{}{}
 	p.workers.Go(p.work)
 	ended := make(chan struct{})
@@ -36,33 +74,10 @@ func (s *Server) Pipeline(stream grpc.BidiStreamingServer[kvdpb.PipelineRequest,
 	if errors.Is(p.err, io.EOF) {
 		return nil
 	}
-	return s.failure(methodPipeline, cmp.Or(context.Cause(stream.Context()), p.err))
+	return cmp.Or(context.Cause(p.ctx), p.err)
 }
 
-// pipeline is one Pipeline stream.
-type pipeline struct {
-	server  *Server
-	stream  grpc.ServerStream
-	workers sync.WaitGroup // those that serve frames
-	watcher sync.WaitGroup // the one that ends the stream in time
-
-	// turn is held by the one worker that receives; it guards started and err.
-	turn    chan struct{}
-	started int   // workers but the first
-	err     error // why receiving ended
-	// waiting counts the workers that wait for their turn.
-	waiting atomic.Int32
-
-	// sending serializes responses; it guards stall, which runs during each.
-	sending sync.Mutex
-	stall   *time.Timer
-	// serving counts the frames that are being served.
-	serving atomic.Int32
-	// refusing is set by a shutdown: frames that still come are refused.
-	refusing atomic.Bool
-}
-
-// work receives and serves frames until the stream ends.
+// work receives and serves frames until the carriage ends.
 func (p *pipeline) work() {
 	defer func() {
 		if v := recover(); v != nil {
@@ -70,16 +85,17 @@ func (p *pipeline) work() {
 		}
 	}()
 	var f frame.Request
-	for p.receive(&f) {
+	for p.next(&f) {
 		p.serving.Add(1)
+		p.received.Add(1)
 		p.serve(&f)
 		p.serving.Add(-1)
 	}
 }
 
-// receive waits for this worker's turn and then for a frame, and sees to it that
+// next waits for this worker's turn and then for a frame, and sees to it that
 // somebody receives the next one.
-func (p *pipeline) receive(f *frame.Request) bool {
+func (p *pipeline) next(f *frame.Request) bool {
 	p.waiting.Add(1)
 	<-p.turn
 	p.waiting.Add(-1)
@@ -87,7 +103,7 @@ func (p *pipeline) receive(f *frame.Request) bool {
 	if p.err != nil {
 		return false
 	}
-	if p.err = p.stream.RecvMsg(f); p.err != nil {
+	if p.err = p.receive(f); p.err != nil {
 		return false
 	}
 	if p.waiting.Load() == 0 && p.started < maxFramesInFlight-1 {
@@ -105,6 +121,8 @@ func (p *pipeline) serve(f *frame.Request) {
 	switch {
 	case p.refusing.Load():
 		p.refuse(f, shuttingDown)
+	case f.Discarded:
+		p.refuse(f, overloaded(shedNames[shedByBytes], retryAfterShed))
 	case !s.charge(bytes):
 		s.counters.shed(shedByBytes)
 		p.refuse(f, overloaded(shedNames[shedByBytes], retryAfterShed))
@@ -121,7 +139,7 @@ func (p *pipeline) serve(f *frame.Request) {
 // serveGroups serves the groups of a frame, a lone one on this goroutine. It
 // reports whether the store may still use memory of the frame.
 func (p *pipeline) serveGroups(f *frame.Request) (held bool) {
-	groups := p.split(f)
+	groups := p.split(f, time.Now())
 	if len(groups) == 1 {
 		return groups[0].serve()
 	}
@@ -140,43 +158,28 @@ func (p *pipeline) serveGroups(f *frame.Request) (held bool) {
 
 // refuse answers every operation of a frame with the same failure.
 func (p *pipeline) refuse(f *frame.Request, why *failure) {
-	var r frame.Response
+	r := frame.Response{Compact: f.Compact, ID: f.ID}
 	for i := range f.Ops {
 		r.Results = append(r.Results, why.result(f.Ops[i].Tag))
 		p.server.counters.request(methodOfKind(f.Ops[i].Kind), why.code, 1)
 	}
-	p.send(&r)
+	if len(r.Results) > 0 {
+		p.send(&r)
+	}
 }
 
-// send sends a response. If that fails the stream is broken, which the worker
-// that receives learns too; there is nobody else to tell. A client that does not
-// take the response for as long as a deadline is cut off.
-func (p *pipeline) send(r *frame.Response) {
-	p.sending.Lock()
-	defer p.sending.Unlock()
-	p.stall.Reset(p.server.options.Deadline)
-	_ = p.stream.SendMsg(r)
-	p.stall.Stop()
-}
-
-// watch tells the client to move when the stream is old or the server shuts
-// down, and ends the stream if the client does not.
+// watch tells the client to move when the carriage is old or idle or the server
+// shuts down, and ends the carriage if the client does not.
 func (p *pipeline) watch(ended <-chan struct{}) {
 	life := p.server.lifetimes
-	age := time.NewTimer(life.streamAge - life.streamAge/10 + rand.N(life.streamAge/5+1))
-	defer age.Stop()
-	select {
-	case <-ended:
+	if p.waitToLeave(ended) {
 		return
-	case <-age.C:
-	case <-p.server.draining:
-		p.refusing.Store(true)
 	}
 	p.send(&frame.Response{GoingAway: true})
 
 	patience := time.NewTimer(life.closeWait)
 	defer patience.Stop()
-	draining := p.server.draining
+	draining := p.server.draining.Done()
 	for {
 		select {
 		case <-ended:
@@ -195,8 +198,36 @@ func (p *pipeline) watch(ended <-chan struct{}) {
 	}
 }
 
-// kill ends the stream, whatever it waits for.
-func (p *pipeline) kill(why error) { admissionOf(p.stream.Context()).kill(why) }
+// waitToLeave returns when the client should move: false, or true if the carriage
+// ended before that.
+func (p *pipeline) waitToLeave(ended <-chan struct{}) bool {
+	age := time.NewTimer(p.age - p.age/10 + rand.N(p.age/5+1))
+	defer age.Stop()
+	var look <-chan time.Time
+	if p.idle > 0 {
+		ticker := time.NewTicker(max(p.idle/4, 1))
+		defer ticker.Stop()
+		look = ticker.C
+	}
+	quiet, seen := 0, p.received.Load()
+	for quiet <= 4 {
+		select {
+		case <-ended:
+			return true
+		case <-age.C:
+			return false
+		case <-p.server.draining.Done():
+			p.refusing.Store(true)
+			return false
+		case <-look:
+			if n := p.received.Load(); n != seen || p.serving.Load() > 0 {
+				quiet, seen = 0, n
+			}
+			quiet++
+		}
+	}
+	return false
+}
 
 func methodOfKind(k frame.Kind) method {
 	switch k {

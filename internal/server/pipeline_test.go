@@ -20,18 +20,11 @@ import (
 	kvdpb "github.com/kvd-db/kvd/pkg/kvdpb/kvd/v1"
 )
 
-// pipeline is a Pipeline stream as the generated code makes it.
+// pipeline is the client's end of a pipeline in the words of the generated code.
 type pipeline struct {
 	t       testing.TB
-	stream  kvdpb.KVService_PipelineClient
+	stream  stream
 	results []*kvdpb.PipelineResponse_Result // received, not yet asked for
-}
-
-func (f *fixture) pipeline(t testing.TB) *pipeline {
-	t.Helper()
-	stream, err := f.kv.Pipeline(testContext(t))
-	require.NoError(t, err)
-	return &pipeline{t: t, stream: stream}
 }
 
 func (p *pipeline) send(ops ...*kvdpb.PipelineRequest_Op) {
@@ -247,53 +240,55 @@ func TestAMixedFrameIsServedInGroups(t *testing.T) {
 
 // What writes return of what was there is brought into memory a few at a time.
 func TestPreviousValuesOfAFrameComeInParts(t *testing.T) {
-	store := servertest.New(kv.DefaultLimits)
-	var calls []int // one call at a time
-	store.OnWrite = func(_ context.Context, writes []*kv.Write) error {
-		asked := 0
-		for _, w := range writes {
-			if w.Previous != nil {
-				asked++
+	eachCarriage(t, func(t *testing.T, open opener) {
+		store := servertest.New(kv.DefaultLimits)
+		var calls []int // one call at a time
+		store.OnWrite = func(_ context.Context, writes []*kv.Write) error {
+			asked := 0
+			for _, w := range writes {
+				if w.Previous != nil {
+					asked++
+				}
 			}
+			calls = append(calls, asked)
+			if len(calls) == 2 {
+				writes[1].Err = fmt.Errorf("%w: %w", kv.ErrUncertain, context.Canceled)
+			}
+			return nil
 		}
-		calls = append(calls, asked)
-		if len(calls) == 2 {
-			writes[1].Err = fmt.Errorf("%w: %w", kv.ErrUncertain, context.Canceled)
+		f := start(t, store, func() *server.Server { return server.New(store, server.Options{}) })
+		_, err := f.kv.Write(testContext(t), &kvdpb.WriteRequest{Atomic: true, Mutations: []*kvdpb.Mutation{put("k", "old")}})
+		require.NoError(t, err)
+		var ops []*kvdpb.PipelineRequest_Op
+		for tag := range uint64(60) {
+			op := putOp(tag, "k", fmt.Sprint(tag))
+			op.GetPut().ReturnPrevious = tag%3 != 0
+			op.GetPut().Precondition = mustExist
+			ops = append(ops, op)
 		}
-		return nil
-	}
-	f := start(t, store, func() *server.Server { return server.New(store, server.Options{}) })
-	_, err := f.kv.Write(testContext(t), &kvdpb.WriteRequest{Atomic: true, Mutations: []*kvdpb.Mutation{put("k", "old")}})
-	require.NoError(t, err)
-	var ops []*kvdpb.PipelineRequest_Op
-	for tag := range uint64(60) {
-		op := putOp(tag, "k", fmt.Sprint(tag))
-		op.GetPut().ReturnPrevious = tag%3 != 0
-		op.GetPut().Precondition = mustExist
-		ops = append(ops, op)
-	}
-	p := f.pipeline(t)
-	p.send(ops...)
-	want, inDoubt := "old", 0
-	for tag := range uint64(60) {
-		r := p.result()
-		require.Equal(t, tag, r.Tag)
-		if r.Status.GetReason() == "OUTCOME_UNKNOWN" {
-			inDoubt++
-			continue
+		p := open(t, f)
+		p.send(ops...)
+		want, inDoubt := "old", 0
+		for tag := range uint64(60) {
+			r := p.result()
+			require.Equal(t, tag, r.Tag)
+			if r.Status.GetReason() == "OUTCOME_UNKNOWN" {
+				inDoubt++
+				continue
+			}
+			if tag%3 == 0 {
+				assert.Nil(t, r.GetPut().Previous)
+			} else {
+				assert.Equal(t, want, string(r.GetPut().Previous.GetValue()))
+			}
+			want = fmt.Sprint(tag)
 		}
-		if tag%3 == 0 {
-			assert.Nil(t, r.GetPut().Previous)
-		} else {
-			assert.Equal(t, want, string(r.GetPut().Previous.GetValue()))
-		}
-		want = fmt.Sprint(tag)
-	}
-	assert.Equal(t, 1, inDoubt)
-	assert.Equal(t, []int{16, 16, 8}, calls)
-	p.send(getOp(60, "k"))
-	assert.Equal(t, want, string(p.result().GetGet().GetItem().GetValue()))
-	p.close()
+		assert.Equal(t, 1, inDoubt)
+		assert.Equal(t, []int{16, 16, 8}, calls)
+		p.send(getOp(60, "k"))
+		assert.Equal(t, want, string(p.result().GetGet().GetItem().GetValue()))
+		p.close()
+	})
 }
 
 // What can never succeed is refused alone and never reaches the store.
@@ -329,92 +324,98 @@ func TestInvalidOperationsAreRefusedAlone(t *testing.T) {
 }
 
 func TestAnOperationsTimeoutIsHonoured(t *testing.T) {
-	store := servertest.New(kv.DefaultLimits)
-	untilDeadline := func(ctx context.Context) error {
-		<-ctx.Done()
-		return ctx.Err()
-	}
-	store.OnLookup = func(ctx context.Context, reads []*kv.Lookup) error {
-		if string(reads[0].Key) == "slow" {
-			return untilDeadline(ctx)
+	eachCarriage(t, func(t *testing.T, open opener) {
+		store := servertest.New(kv.DefaultLimits)
+		untilDeadline := func(ctx context.Context) error {
+			<-ctx.Done()
+			return ctx.Err()
 		}
-		return nil
-	}
-	store.OnWrite = func(ctx context.Context, writes []*kv.Write) error {
-		writes[0].Err = fmt.Errorf("%w: %w", kv.ErrUncertain, untilDeadline(ctx))
-		return nil
-	}
-	f := start(t, store, func() *server.Server { return server.New(store, server.Options{Deadline: 50 * time.Millisecond}) })
-	p := f.pipeline(t)
-	short, patient := getOp(1, "slow"), getOp(2, "fast")
-	short.TimeoutMs, patient.TimeoutMs = 10, 60_000
-	p.send(short, patient)
-	assert.EqualValues(t, 2, p.result().Tag)
-	r := p.result()
-	assert.EqualValues(t, 1, r.Tag)
-	assert.Equal(t, "DEADLINE_EXCEEDED", r.Status.GetReason())
+		store.OnLookup = func(ctx context.Context, reads []*kv.Lookup) error {
+			if string(reads[0].Key) == "slow" {
+				return untilDeadline(ctx)
+			}
+			return nil
+		}
+		store.OnWrite = func(ctx context.Context, writes []*kv.Write) error {
+			writes[0].Err = fmt.Errorf("%w: %w", kv.ErrUncertain, untilDeadline(ctx))
+			return nil
+		}
+		f := start(t, store, func() *server.Server { return server.New(store, server.Options{Deadline: 50 * time.Millisecond}) })
+		p := open(t, f)
+		short, patient := getOp(1, "slow"), getOp(2, "fast")
+		short.TimeoutMs, patient.TimeoutMs = 10, 60_000
+		p.send(short, patient)
+		assert.EqualValues(t, 2, p.result().Tag)
+		r := p.result()
+		assert.EqualValues(t, 1, r.Tag)
+		assert.Equal(t, "DEADLINE_EXCEEDED", r.Status.GetReason())
 
-	p.send(getOp(3, "slow"))
-	assert.Equal(t, "DEADLINE_EXCEEDED", p.result().Status.GetReason(), "the server's default")
-	p.send(putOp(4, "k", "v"))
-	r = p.result()
-	assert.EqualValues(t, codes.DeadlineExceeded, r.Status.GetCode())
-	assert.Equal(t, "OUTCOME_UNKNOWN", r.Status.GetReason())
-	p.close()
+		p.send(getOp(3, "slow"))
+		assert.Equal(t, "DEADLINE_EXCEEDED", p.result().Status.GetReason(), "the server's default")
+		p.send(putOp(4, "k", "v"))
+		r = p.result()
+		assert.EqualValues(t, codes.DeadlineExceeded, r.Status.GetCode())
+		assert.Equal(t, "OUTCOME_UNKNOWN", r.Status.GetReason())
+		p.close()
+	})
 }
 
 // At most eight frames of a stream are served at a time; the ninth waits.
 func TestFramesInFlightAreBounded(t *testing.T) {
-	store := servertest.New(kv.DefaultLimits)
-	entered, leave := make(chan struct{}, 20), make(chan struct{})
-	var now, most atomic.Int32
-	store.OnLookup = func(context.Context, []*kv.Lookup) error {
-		n := now.Add(1)
-		defer now.Add(-1)
-		for m := most.Load(); n > m && !most.CompareAndSwap(m, n); m = most.Load() {
+	eachCarriage(t, func(t *testing.T, open opener) {
+		store := servertest.New(kv.DefaultLimits)
+		entered, leave := make(chan struct{}, 20), make(chan struct{})
+		var now, most atomic.Int32
+		store.OnLookup = func(context.Context, []*kv.Lookup) error {
+			n := now.Add(1)
+			defer now.Add(-1)
+			for m := most.Load(); n > m && !most.CompareAndSwap(m, n); m = most.Load() {
+			}
+			entered <- struct{}{}
+			<-leave
+			return nil
 		}
-		entered <- struct{}{}
-		<-leave
-		return nil
-	}
-	f := start(t, store, func() *server.Server { return server.New(store, server.Options{}) })
-	p := f.pipeline(t)
-	for tag := range uint64(20) {
-		p.send(getOp(tag, "k"))
-	}
-	for range 8 {
-		<-entered
-	}
-	assert.Empty(t, entered)
-	close(leave)
-	seen := map[uint64]bool{}
-	for range 20 {
-		seen[p.result().Tag] = true
-	}
-	assert.Len(t, seen, 20)
-	assert.EqualValues(t, 8, most.Load())
-	p.close()
+		f := start(t, store, func() *server.Server { return server.New(store, server.Options{}) })
+		p := open(t, f)
+		for tag := range uint64(20) {
+			p.send(getOp(tag, "k"))
+		}
+		for range 8 {
+			<-entered
+		}
+		assert.Empty(t, entered)
+		close(leave)
+		seen := map[uint64]bool{}
+		for range 20 {
+			seen[p.result().Tag] = true
+		}
+		assert.Len(t, seen, 20)
+		assert.EqualValues(t, 8, most.Load())
+		p.close()
+	})
 }
 
 func TestLargeAnswersAreSplit(t *testing.T) {
-	f := startWith(t, kv.DefaultLimits, server.Options{})
-	value := string(make([]byte, 100<<10))
-	f.put(t, "k", value)
-	p := f.pipeline(t)
-	var ops []*kvdpb.PipelineRequest_Op
-	for tag := range uint64(10) {
-		ops = append(ops, getOp(tag, "k"))
-	}
-	p.send(ops...)
-	frames, results := 0, 0
-	for results < 10 {
-		n := len(p.frame())
-		assert.LessOrEqual(t, n, 3)
-		results += n
-		frames++
-	}
-	assert.Equal(t, 4, frames)
-	p.close()
+	eachCarriage(t, func(t *testing.T, open opener) {
+		f := startWith(t, kv.DefaultLimits, server.Options{})
+		value := string(make([]byte, 100<<10))
+		f.put(t, "k", value)
+		p := open(t, f)
+		var ops []*kvdpb.PipelineRequest_Op
+		for tag := range uint64(10) {
+			ops = append(ops, getOp(tag, "k"))
+		}
+		p.send(ops...)
+		frames, results := 0, 0
+		for results < 10 {
+			n := len(p.frame())
+			assert.LessOrEqual(t, n, 3)
+			results += n
+			frames++
+		}
+		assert.Equal(t, 4, frames)
+		p.close()
+	})
 }
 
 func TestAFrameOfTooManyOperationsEndsTheStream(t *testing.T) {
@@ -464,51 +465,53 @@ func TestAClientThatGoesAwayLeavesNothing(t *testing.T) {
 // What a frame reads is brought into memory little by little, and answered all
 // the same.
 func TestLargeReadsOfAFrameAreServedInParts(t *testing.T) {
-	const keys, size, page = 40, 300 << 10, 1 << 20
-	store := servertest.New(kv.DefaultLimits)
-	var calls atomic.Int64
-	var last []*kv.Lookup // of the call before
-	store.OnLookup = func(_ context.Context, reads []*kv.Lookup) error {
-		calls.Add(1)
-		for _, r := range reads {
-			if r.Budget == nil {
-				return errors.New("a read without a budget")
+	eachCarriage(t, func(t *testing.T, open opener) {
+		const keys, size, page = 40, 300 << 10, 1 << 20
+		store := servertest.New(kv.DefaultLimits)
+		var calls atomic.Int64
+		var last []*kv.Lookup // of the call before
+		store.OnLookup = func(_ context.Context, reads []*kv.Lookup) error {
+			calls.Add(1)
+			for _, r := range reads {
+				if r.Budget == nil {
+					return errors.New("a read without a budget")
+				}
 			}
+			bytes := 0
+			for _, r := range last {
+				bytes += len(r.Value)
+			}
+			if bytes > page+size {
+				return fmt.Errorf("%d bytes were read at once", bytes)
+			}
+			last = reads
+			return nil
 		}
-		bytes := 0
-		for _, r := range last {
-			bytes += len(r.Value)
+		f := start(t, store, func() *server.Server { return server.New(store, server.Options{}) })
+		var gets []*kvdpb.PipelineRequest_Op
+		for i := range keys {
+			if i%3 != 0 {
+				f.put(t, fmt.Sprint(i), string(make([]byte, size)))
+			}
+			gets = append(gets, getOp(uint64(i), fmt.Sprint(i)))
 		}
-		if bytes > page+size {
-			return fmt.Errorf("%d bytes were read at once", bytes)
+		p := open(t, f)
+		p.send(gets...)
+		seen := map[uint64]bool{}
+		for range keys {
+			r := p.result()
+			require.False(t, seen[r.Tag], "%d is answered twice", r.Tag)
+			seen[r.Tag] = true
+			if r.Tag%3 == 0 {
+				require.Equal(t, "KEY_NOT_FOUND", r.Status.GetReason())
+				continue
+			}
+			require.Nil(t, r.Status)
+			require.Len(t, r.GetGet().GetItem().GetValue(), size)
 		}
-		last = reads
-		return nil
-	}
-	f := start(t, store, func() *server.Server { return server.New(store, server.Options{}) })
-	var gets []*kvdpb.PipelineRequest_Op
-	for i := range keys {
-		if i%3 != 0 {
-			f.put(t, fmt.Sprint(i), string(make([]byte, size)))
-		}
-		gets = append(gets, getOp(uint64(i), fmt.Sprint(i)))
-	}
-	p := f.pipeline(t)
-	p.send(gets...)
-	seen := map[uint64]bool{}
-	for range keys {
-		r := p.result()
-		require.False(t, seen[r.Tag], "%d is answered twice", r.Tag)
-		seen[r.Tag] = true
-		if r.Tag%3 == 0 {
-			require.Equal(t, "KEY_NOT_FOUND", r.Status.GetReason())
-			continue
-		}
-		require.Nil(t, r.Status)
-		require.Len(t, r.GetGet().GetItem().GetValue(), size)
-	}
-	assert.Greater(t, calls.Load(), int64(keys*2/3*size/(page+size)))
-	p.close()
-	assert.EqualValues(t, keys-14, f.requests("Pipeline.Get", codes.OK))
-	assert.EqualValues(t, 14, f.requests("Pipeline.Get", codes.NotFound))
+		assert.Greater(t, calls.Load(), int64(keys*2/3*size/(page+size)))
+		p.close()
+		assert.EqualValues(t, keys-14, f.requests("Pipeline.Get", codes.OK))
+		assert.EqualValues(t, 14, f.requests("Pipeline.Get", codes.NotFound))
+	})
 }

@@ -44,8 +44,7 @@ func (s *Server) BatchGet(ctx context.Context, req *kvdpb.BatchGetRequest) (*kvd
 	if err != nil {
 		return nil, s.failure(methodBatchGet, err)
 	}
-	// The limit of a batch, so that what can be written as one can be read as one.
-	limit := max(s.limits.BatchBytes, s.limits.ValueBytes)
+	limit := s.batchGetBytes()
 	budget := kv.NewReadBudget(limit)
 	lookups := make([]kv.Lookup, len(req.Keys))
 	reads := make([]*kv.Lookup, len(req.Keys))
@@ -75,6 +74,10 @@ func (s *Server) BatchGet(ctx context.Context, req *kvdpb.BatchGetRequest) (*kvd
 	}
 	return response, nil
 }
+
+// batchGetBytes bounds what is read at one version: the limit of a batch, so that
+// what can be written as one can be read as one.
+func (s *Server) batchGetBytes() int { return max(s.limits.BatchBytes, s.limits.ValueBytes) }
 
 func tooLarge(format string, args ...any) error {
 	return invalid(fmt.Errorf("%w: "+format, append([]any{kv.ErrTooLarge}, args...)...))

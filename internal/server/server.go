@@ -18,7 +18,7 @@ import (
 	kvdpb "github.com/kvd-db/kvd/pkg/kvdpb/kvd/v1"
 )
 
-// Server serves a Store over gRPC. Safe for concurrent use.
+// Server serves a Store over gRPC and by raw frames. Safe for concurrent use.
 type Server struct {
 	kvdpb.UnimplementedKVServiceServer
 	kvdpb.UnimplementedTxnServiceServer
@@ -32,9 +32,11 @@ type Server struct {
 
 	grpc   *grpc.Server
 	health *health.Server
-	// draining is closed when Shutdown begins.
-	draining  chan struct{}
-	drainOnce sync.Once
+	// draining ends when Shutdown begins, and working, which the connections of raw
+	// frames live in, when it loses its patience.
+	draining, working context.Context
+	drain, cut        context.CancelFunc
+	raw               sync.WaitGroup // those connections
 }
 
 // New returns a server of store. It takes no connection before Serve, and is
@@ -48,11 +50,13 @@ func newServer(store Store, o Options, t lifetimes) *Server {
 		options:   o.withDefaults(),
 		lifetimes: t,
 		health:    health.NewServer(),
-		draining:  make(chan struct{}),
 	}
+	s.draining, s.drain = context.WithCancel(context.Background())
+	s.working, s.cut = context.WithCancel(context.Background())
 	s.peers.open = make(map[string]int)
 	messageBytes := messageBytes(s.limits)
 	options := []grpc.ServerOption{
+		grpc.Creds(newReception(s)),
 		grpc.ForceServerCodecV2(frame.Codec()),
 		grpc.MaxRecvMsgSize(messageBytes),
 		grpc.MaxSendMsgSize(messageBytes),
@@ -67,9 +71,6 @@ func newServer(store Store, o Options, t lifetimes) *Server {
 		grpc.UnaryInterceptor(s.unary),
 		grpc.StreamInterceptor(s.stream),
 		grpc.WaitForHandlers(true),
-	}
-	if s.options.Credentials != nil {
-		options = append(options, grpc.Creds(s.options.Credentials))
 	}
 	s.grpc = grpc.NewServer(options...)
 	kvdpb.RegisterKVServiceServer(s.grpc, s)
@@ -115,19 +116,19 @@ func (s *Server) Serve(l net.Listener) error {
 // when it returns, provided that the store keeps its obligation to return soon
 // after a context ends. It is idempotent.
 func (s *Server) Shutdown(ctx context.Context) error {
-	s.drainOnce.Do(func() {
-		s.SetReady(false)
-		close(s.draining)
-	})
+	s.SetReady(false)
+	s.drain()
 	stopped := make(chan struct{})
 	go func() {
 		defer close(stopped)
 		s.grpc.GracefulStop()
+		s.raw.Wait() // behind it, since new ones may begin until then
 	}()
 	select {
 	case <-stopped:
 		return nil
 	case <-ctx.Done():
+		s.cut()
 		s.grpc.Stop()
 		<-stopped
 		return ctx.Err()

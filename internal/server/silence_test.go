@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/pkg/kvdpb/frame"
 )
 
 // HTTP/2 as bytes: what a client begins with, and a ping. See RFC 9113.
@@ -50,7 +51,7 @@ func said(t *testing.T, life lifetimes, client string) string {
 func TestHandshakesAreBounded(t *testing.T) {
 	life := defaultLifetimes
 	life.handshake = 30 * time.Millisecond
-	for _, begun := range []string{"", preface[:10], preface, preface + settings[:5]} {
+	for _, begun := range []string{"", preface[:10], preface, preface + settings[:5], frame.Preamble[:1], frame.Preamble[:7]} {
 		said(t, life, begun)
 	}
 	assert.LessOrEqual(t, defaultLifetimes.handshake, 5*time.Second)
@@ -68,6 +69,21 @@ func TestOldConnectionsAreClosed(t *testing.T) {
 	life := defaultLifetimes
 	life.connAge = 30 * time.Millisecond
 	said(t, life, preface+settings)
+}
+
+// A connection of raw frames that idles, or is old, is told that it is going away,
+// and is closed if its client stays.
+func TestRawConnectionsEnd(t *testing.T) {
+	goingAway := (&frame.Response{GoingAway: true}).AppendCompact([]byte(frame.Preamble))
+	for _, shorten := range []func(*lifetimes){
+		func(life *lifetimes) { life.connIdle = 30 * time.Millisecond },
+		func(life *lifetimes) { life.connAge = 30 * time.Millisecond },
+	} {
+		life := defaultLifetimes
+		life.closeWait = 30 * time.Millisecond
+		shorten(&life)
+		assert.Equal(t, string(goingAway), said(t, life, frame.Preamble))
+	}
 }
 
 // A peer that has gone without a word is noticed.

@@ -101,6 +101,9 @@ type counters struct {
 	bytes       atomic.Int64
 	connections atomic.Int64
 	accepted    atomic.Uint64
+	raw         atomic.Int64 // connections
+	rawAccepted atomic.Uint64
+	rawFrames   atomic.Uint64
 	frameSizes  [sizeCount]atomic.Uint64
 	frameOps    atomic.Uint64
 }
@@ -139,7 +142,8 @@ func (c *counters) frame(ops int) {
 // Stats are counters since the server was made and gauges of now.
 type Stats struct {
 	// Requests counts finished requests. An operation of a pipeline is one, under
-	// "Pipeline.Get" and the like; "Pipeline" itself counts streams.
+	// "Pipeline.Get" and the like; "Pipeline" itself counts streams, and
+	// connections of raw frames.
 	Requests []RequestCount
 	// Shed counts refused connections, streams and frames, and the operations that
 	// the store refused, by reason.
@@ -154,6 +158,10 @@ type Stats struct {
 	Bytes       int64 // what they are charged for
 	Connections int64 // open now
 	Accepted    uint64
+	// Raw and RawAccepted are the part of those connections that carry raw frames,
+	// and RawFrames the frames that came by them.
+	Raw                    int64
+	RawAccepted, RawFrames uint64
 
 	// FrameOps counts the operations that came in frames. FrameSizes[i] counts
 	// frames of at most 2^i operations that are in no smaller class.
@@ -188,6 +196,9 @@ func (s *Server) Stats() Stats {
 		Bytes:        c.bytes.Load(),
 		Connections:  c.connections.Load(),
 		Accepted:     c.accepted.Load(),
+		Raw:          c.raw.Load(),
+		RawAccepted:  c.rawAccepted.Load(),
+		RawFrames:    c.rawFrames.Load(),
 		FrameOps:     c.frameOps.Load(),
 	}
 	for m := range methodCount {

@@ -16,7 +16,6 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"google.golang.org/grpc/credentials"
 
 	"github.com/kvd-db/kvd/internal/kv"
 	"github.com/kvd-db/kvd/internal/server"
@@ -117,7 +116,7 @@ func TestBatch(t *testing.T) {
 
 func TestTLS(t *testing.T) {
 	certificate, pool := selfSigned(t)
-	c := serve(t, nil, server.Options{Credentials: credentials.NewTLS(&tls.Config{Certificates: []tls.Certificate{certificate}})})
+	c := serve(t, nil, server.Options{TLS: &tls.Config{Certificates: []tls.Certificate{certificate}}})
 	ctx := context.Background()
 	db := c.open(t, WithTLS(&tls.Config{RootCAs: pool, ServerName: "kvd.test"}))
 	require.NoError(t, db.Put(ctx, []byte("k"), []byte("v")))

@@ -111,14 +111,25 @@ const (
 	minResultBytes = 1
 )
 
+// What is wrong with a frame that cannot be read, for errors.Is. Whoever sent it
+// cannot be understood any further.
 var (
-	errShort    = errors.New("malformed frame: it ends too early")
-	errTrailing = errors.New("malformed frame: bytes behind its last part")
-	errNumber   = errors.New("malformed frame: a number is too large")
-	errHead     = errors.New("malformed frame: the head of a part has unknown bits")
-	errNoKey    = errors.New("malformed frame: an operation without a key")
-	errNoName   = errors.New("malformed frame: a named write in a frame without a client")
+	ErrMalformed = errors.New("malformed frame")
+	ErrTooLarge  = errors.New("frame too large")
 )
+
+var (
+	errShort    = malformed("it ends too early")
+	errTrailing = malformed("bytes behind its last part")
+	errNumber   = malformed("a number is too large")
+	errHead     = malformed("the head of a part has unknown bits")
+	errNoKey    = malformed("an operation without a key")
+	errNoName   = malformed("a named write in a frame without a client")
+)
+
+func malformed(format string, args ...any) error {
+	return fmt.Errorf("%w: "+format, append([]any{ErrMalformed}, args...)...)
+}
 
 // FrameLength returns the size of a compact frame, of which header holds at least
 // the first four bytes. It is an error if that is more than limit bytes, or less
@@ -129,10 +140,10 @@ func FrameLength(header []byte, limit int) (n int, err error) {
 	}
 	rest := binary.LittleEndian.Uint32(header)
 	if rest < headerBytes-lengthBytes {
-		return 0, fmt.Errorf("malformed frame: a length of %d is less than its header", rest)
+		return 0, malformed("a length of %d is less than its header", rest)
 	}
 	if int64(rest) > int64(limit)-lengthBytes {
-		return 0, fmt.Errorf("frame of %d bytes is larger than %d", int64(rest)+lengthBytes, limit)
+		return 0, fmt.Errorf("%w: %d bytes, limit is %d", ErrTooLarge, int64(rest)+lengthBytes, limit)
 	}
 	return int(rest) + lengthBytes, nil
 }
@@ -170,17 +181,22 @@ func decodeHeader(frame []byte) (h header, body cutter, err error) {
 	case n < len(frame):
 		return h, body, errTrailing
 	}
+	h, err = parseHeader(frame)
+	return h, cutter{rest: frame[headerBytes:]}, err
+}
+
+// parseHeader reads the header that a frame begins with.
+func parseHeader(frame []byte) (h header, err error) {
 	if binary.LittleEndian.Uint32(frame[reservedOffset:]) != 0 {
-		return h, body, errors.New("malformed frame: reserved bytes are not zero")
+		return h, malformed("reserved bytes are not zero")
 	}
-	h = header{
+	return header{
 		kind:  FrameKind(frame[kindOffset]),
 		flags: frame[flagsOffset],
 		count: int(binary.LittleEndian.Uint16(frame[countOffset:])),
 		id:    binary.LittleEndian.Uint32(frame[idOffset:]),
 		extra: binary.LittleEndian.Uint32(frame[extraOffset:]),
-	}
-	return h, cutter{rest: frame[headerBytes:]}, nil
+	}, nil
 }
 
 // check is an error for unknown flags, and for a count that is out of range or
@@ -188,11 +204,11 @@ func decodeHeader(frame []byte) (h header, body cutter, err error) {
 func (h *header) check(flags uint8, rest, minBytes int) error {
 	switch {
 	case h.flags&^flags != 0:
-		return fmt.Errorf("malformed frame: unknown flags %#x", h.flags&^flags)
+		return malformed("unknown flags %#x", h.flags&^flags)
 	case h.count == 0:
-		return errors.New("malformed frame: it is empty")
+		return malformed("it is empty")
 	case h.count > MaxOps:
-		return fmt.Errorf("frame has more than %d operations", MaxOps)
+		return malformed("more than %d operations", MaxOps)
 	case h.count*minBytes > rest:
 		return errShort
 	}

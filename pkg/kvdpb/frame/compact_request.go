@@ -3,7 +3,6 @@ package frame
 import (
 	"bufio"
 	"encoding/binary"
-	"fmt"
 	"math"
 	"slices"
 
@@ -11,11 +10,11 @@ import (
 )
 
 // Read releases the frame before it and reads a compact one of at most limit
-// bytes from a connection. An error that is none of the connection's is a
-// malformed frame. At the end of the connection it is io.EOF, and
+// bytes from a connection. An error that is none of the connection's is
+// ErrMalformed or ErrTooLarge. At the end of the connection it is io.EOF, and
 // io.ErrUnexpectedEOF inside a frame.
 //
-// from has a buffer of at least 16 bytes.
+// from has a buffer of at least 32 bytes.
 func (r *Request) Read(from *bufio.Reader, limit int) error {
 	r.Release()
 	data, err := r.memory.read(from, limit)
@@ -23,6 +22,41 @@ func (r *Request) Read(from *bufio.Reader, limit int) error {
 		return err
 	}
 	return r.DecodeCompact(data)
+}
+
+// Discard is called in place of Read to throw the frame away: of its operations
+// are known just how many there are and whether they are reads or writes, which
+// are then all called puts. It needs no memory for the frame.
+func (r *Request) Discard(from *bufio.Reader, limit int) error {
+	r.Release()
+	start, err := from.Peek(headerBytes)
+	if err != nil {
+		return unexpected(err, start)
+	}
+	n, err := FrameLength(start, limit)
+	if err != nil {
+		return err
+	}
+	h, err := parseHeader(start)
+	if err != nil {
+		return err
+	}
+	op := Op{Kind: Put}
+	if h.kind == ReadFrame {
+		op.Kind = Get
+	}
+	if err := h.checkRequest(n - headerBytes); err != nil {
+		return err
+	}
+	if _, err := from.Discard(n); err != nil {
+		return unexpected(err, start)
+	}
+	r.ID, r.Compact, r.Discarded = h.id, true, true
+	for i := range h.count {
+		op.Tag = uint64(i)
+		r.Ops = append(r.Ops, op)
+	}
+	return nil
 }
 
 // DecodeCompact reads a whole compact frame. The keys and values then point into
@@ -34,15 +68,7 @@ func (r *Request) DecodeCompact(frame []byte) error {
 	if err != nil {
 		return err
 	}
-	switch h.kind {
-	case ReadFrame:
-		err = h.check(readFlags, len(body.rest), minOpBytes)
-	case WriteFrame:
-		err = h.check(writeFlags, len(body.rest), minOpBytes)
-	default:
-		err = fmt.Errorf("malformed frame: a request of kind %v", h.kind)
-	}
-	if err != nil {
+	if err := h.checkRequest(len(body.rest)); err != nil {
 		return err
 	}
 	r.Timed, r.OneVersion = h.flags&flagTimed != 0, h.flags&flagOneVersion != 0
@@ -57,6 +83,16 @@ func (r *Request) DecodeCompact(frame []byte) error {
 		return err
 	}
 	return nil
+}
+
+func (h *header) checkRequest(rest int) error {
+	switch h.kind {
+	case ReadFrame:
+		return h.check(readFlags, rest, minOpBytes)
+	case WriteFrame:
+		return h.check(writeFlags, rest, minOpBytes)
+	}
+	return malformed("a request of kind %v", h.kind)
 }
 
 func (r *Request) cutReads(c *cutter, h *header) {
@@ -156,6 +192,6 @@ func (d *Condition) cut(c *cutter) {
 	case ValueEquals:
 		d.Value = c.bytes()
 	default:
-		c.fail(fmt.Errorf("malformed frame: unknown condition %d", d.Kind))
+		c.fail(malformed("unknown condition %d", d.Kind))
 	}
 }

@@ -3,7 +3,6 @@ package frame
 import (
 	"bufio"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -29,8 +28,8 @@ func (r *Response) Read(from *bufio.Reader, limit int) error {
 	return r.DecodeCompact(data)
 }
 
-// compactBound returns an upper bound of the size of the compact frame.
-func (r *Response) compactBound() int {
+// SizeBound returns an upper bound of the size as a compact frame.
+func (r *Response) SizeBound() int {
 	n := headerBytes + 1 + len(r.Timings)*binary.MaxVarintLen64
 	for i := range r.Results {
 		result := &r.Results[i]
@@ -136,15 +135,15 @@ func (r *Response) DecodeCompact(frame []byte) error {
 	case refusedFrame:
 		r.Refused = true
 		if err = h.check(0, len(body.rest), minResultBytes); h.count > 1 {
-			err = errors.New("malformed frame: a refusal with several results")
+			err = malformed("a refusal with several results")
 		}
 	case goingAwayFrame:
 		r.GoingAway = true
 		if h.count|int(h.flags) != 0 {
-			err = errors.New("malformed frame: going away with results")
+			err = malformed("going away with results")
 		}
 	default:
-		err = fmt.Errorf("malformed frame: an answer of kind %v", h.kind)
+		err = malformed("an answer of kind %v", h.kind)
 	}
 	if err != nil {
 		return err
@@ -215,7 +214,7 @@ func (r *Result) cut(c *cutter) {
 
 func (r *Result) cutFailure(c *cutter) {
 	if r.Code = int32(c.number(math.MaxInt32)); r.Code == 0 {
-		c.fail(errors.New("malformed frame: a failure without a code"))
+		c.fail(malformed("a failure without a code"))
 	}
 	r.Version = c.uvarint()
 	r.RetryAfterMillis = uint32(c.number(math.MaxUint32))

@@ -175,7 +175,7 @@ func TestCompactResponsesAreReadAsTheyWereWritten(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			data := r.AppendCompact([]byte("before"))
 			require.Equal(t, "before", string(data[:6]))
-			assert.LessOrEqual(t, len(data)-6, r.compactBound())
+			assert.LessOrEqual(t, len(data)-6, r.SizeBound())
 			require.NoError(t, used.DecodeCompact(data[6:]))
 			requireSameResponse(t, &r, &used)
 		})
@@ -243,6 +243,7 @@ func requireMalformed(t *testing.T, data []byte, format string, args ...any) {
 	var request Request
 	require.Error(t, request.DecodeCompact(data), args...)
 	require.Empty(t, request.Ops, args...)
+	require.ErrorIs(t, request.DecodeCompact(data), ErrMalformed)
 	var response Response
 	require.Error(t, response.DecodeCompact(data), args...)
 	require.Empty(t, response.Results, args...)
@@ -314,7 +315,7 @@ func TestMalformedFrames(t *testing.T) {
 
 func TestFrameLengthIsBounded(t *testing.T) {
 	_, err := FrameLength([]byte("\xfd\x03\x00\x00"), 1024)
-	require.ErrorContains(t, err, "frame of 1025 bytes is larger than 1024")
+	require.ErrorContains(t, err, "1025 bytes, limit is 1024")
 	n, err := FrameLength([]byte("\xfc\x03\x00\x00"), 1024)
 	require.NoError(t, err)
 	assert.Equal(t, 1024, n)
@@ -448,7 +449,7 @@ func TestFramesAreReadFromAConnection(t *testing.T) {
 	for range 2 {
 		stream = append(append(stream, read.build(&b)...), large.build(&b)...)
 	}
-	in := bufio.NewReaderSize(bytes.NewReader(append(stream, 9, 0, 0)), 16)
+	in := bufio.NewReaderSize(bytes.NewReader(append(stream, 9, 0, 0)), 32)
 	var r Request
 	for range 2 {
 		require.NoError(t, r.Read(in, 1<<20))
@@ -466,13 +467,45 @@ func TestFramesAreReadFromAConnection(t *testing.T) {
 	in.Reset(bytes.NewReader(nil))
 	require.ErrorIs(t, r.Read(in, 1<<20), io.EOF)
 	in.Reset(bytes.NewReader(stream))
-	require.ErrorContains(t, r.Read(in, 40), "larger than 40")
+	require.ErrorContains(t, r.Read(in, 40), "limit is 40")
 
 	results := compactResponses["results"]
 	in.Reset(bytes.NewReader(results.AppendCompact(nil)))
 	var response Response
 	require.NoError(t, response.Read(in, 1<<20))
 	requireSameResponse(t, &results, &response)
+}
+
+func TestADiscardedFrameLeavesItsOperations(t *testing.T) {
+	var b Builder
+	reads, writes := compactRequests["reads"], compactRequests["names"]
+	stream := slices.Concat(reads.build(&b), writes.build(&b), reads.build(&b))
+	in := bufio.NewReaderSize(bytes.NewReader(stream), 32)
+	var r Request
+	for _, want := range []compactRequest{reads, writes} {
+		require.NoError(t, r.Discard(in, 1<<20))
+		require.True(t, r.Compact && r.Discarded)
+		require.Equal(t, want.header.ID, r.ID)
+		require.Len(t, r.Ops, len(want.ops))
+		for i, op := range r.Ops {
+			require.Equal(t, Op{Tag: uint64(i), Kind: op.Kind}, op)
+			require.Equal(t, want.kind == ReadFrame, op.Kind == Get)
+		}
+		require.Zero(t, r.Bytes())
+	}
+	require.NoError(t, r.Read(in, 1<<20))
+	require.False(t, r.Discarded)
+	require.ErrorIs(t, r.Discard(in, 1<<20), io.EOF)
+	for n := range len(reads.build(&b)) {
+		in.Reset(bytes.NewReader(stream[:n]))
+		require.Error(t, r.Discard(in, 1<<20))
+	}
+	in.Reset(bytes.NewReader(stream))
+	require.ErrorIs(t, r.Discard(in, 40), ErrTooLarge)
+	kind := slices.Clone(stream)
+	kind[kindOffset], kind[countOffset], kind[countOffset+1] = 2, 0, 8
+	in.Reset(bytes.NewReader(kind))
+	require.ErrorIs(t, r.Discard(in, 1<<20), ErrMalformed)
 }
 
 func TestAbandonKeepsTheMemoryOfACompactFrame(t *testing.T) {

@@ -30,10 +30,7 @@ func (m *memory) set(b mem.Buffer) []byte {
 func (m *memory) read(from *bufio.Reader, limit int) (frame []byte, err error) {
 	start, err := from.Peek(lengthBytes)
 	if err != nil {
-		if err == io.EOF && len(start) > 0 {
-			err = io.ErrUnexpectedEOF
-		}
-		return nil, err
+		return nil, unexpected(err, start)
 	}
 	n, err := FrameLength(start, limit)
 	if err != nil {
@@ -42,6 +39,14 @@ func (m *memory) read(from *bufio.Reader, limit int) (frame []byte, err error) {
 	frame = m.sized(n)
 	_, err = io.ReadFull(from, frame)
 	return frame, err
+}
+
+// unexpected is the error of a connection that ended behind some bytes of a frame.
+func unexpected(err error, bytes []byte) error {
+	if err == io.EOF && len(bytes) > 0 {
+		return io.ErrUnexpectedEOF
+	}
+	return err
 }
 
 // sized makes the memory n bytes.

@@ -1,7 +1,6 @@
 package frame
 
 import (
-	"errors"
 	"fmt"
 
 	"google.golang.org/grpc/mem"
@@ -62,7 +61,7 @@ const (
 	itemTTL     = 4<<3 | wireVarint
 )
 
-var errTwoFormats = errors.New("malformed frame: a message of operations and a compact frame")
+var errTwoFormats = malformed("a message of operations and a compact frame")
 
 // Op is one operation of a request frame.
 type Op struct {
@@ -96,6 +95,8 @@ type Request struct {
 	// Malformed is why the compact frame of a message, which is then without
 	// operations, cannot be read. Nothing more can be understood of its sender.
 	Malformed error
+	// Discarded: the operations were thrown away, see Discard.
+	Discarded bool
 	ID        uint32
 	// Timed: the client asks for Response.Timings.
 	Timed bool

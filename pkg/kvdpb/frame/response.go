@@ -98,7 +98,7 @@ func (r *Response) encode() mem.BufferSlice {
 		return encode(r.size(), r.append)
 	}
 	pool := mem.DefaultBufferPool()
-	data := pool.Get(fieldBytes + r.compactBound())
+	data := pool.Get(fieldBytes + r.SizeBound())
 	*data = r.AppendCompact((*data)[:fieldBytes])
 	n := len(*data) - fieldBytes
 	front := fieldSize(n)

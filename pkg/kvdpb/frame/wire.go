@@ -1,13 +1,9 @@
 package frame
 
 import (
-	"errors"
-
 	"google.golang.org/grpc/mem"
 	"google.golang.org/protobuf/encoding/protowire"
 )
-
-var errMalformed = errors.New("malformed frame")
 
 // The wire types that the two messages use.
 const (
@@ -64,7 +60,7 @@ func (c *cursor) next() bool {
 // err says whether the walk ended because of damage.
 func (c *cursor) err() error {
 	if c.bad {
-		return errMalformed
+		return ErrMalformed
 	}
 	return nil
 }

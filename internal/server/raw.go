@@ -1,0 +1,274 @@
+package server
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"io"
+	"net"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/mem"
+
+	"github.com/kvd-db/kvd/pkg/kvdpb/frame"
+)
+
+const (
+	// lengthBytes is the least that the size of a frame is known by.
+	lengthBytes = 4
+	// rawReadBytes is the buffer that frames are read into: what one call of the
+	// kernel brings, and what a connection occupies while it idles.
+	rawReadBytes = 16 << 10
+	// rawUnsentBytes is what answers may wait for the one that is being written
+	// before whoever has the next one waits too.
+	rawUnsentBytes = 1 << 20
+	// lingerBytes is what is read of a client that was refused, so that it hears
+	// why before its connection is reset. Guessed.
+	lingerBytes = 1 << 20
+)
+
+// rawCarriage is a connection of compact frames, without gRPC.
+type rawCarriage struct {
+	server *Server
+	conn   net.Conn
+	in     *bufio.Reader
+	limit  int // bytes of a frame
+	end    context.CancelCauseFunc
+
+	out struct {
+		sync.Mutex
+		unsent  *[]byte // behind what is being written; of gRPC's pool
+		writing bool
+		broken  bool
+		taken   sync.Cond // unsent was taken by the one who writes, or all is broken
+	}
+}
+
+// serveRaw serves a connection behind its preambles until it ends. accepted is what
+// it was before its handshake.
+func (s *Server) serveRaw(conn net.Conn, accepted *countedConn) {
+	s.counters.raw.Add(1)
+	s.counters.rawAccepted.Add(1)
+	defer s.counters.raw.Add(-1)
+	ctx, end := context.WithCancelCause(s.working)
+	// To close it is what ends a connection, whatever it waits for. That it was
+	// closed before, or is broken, is no news.
+	closed := make(chan struct{})
+	context.AfterFunc(ctx, func() {
+		defer close(closed)
+		_ = conn.Close()
+	})
+	defer func() { <-closed }()
+	defer end(context.Canceled)
+
+	c := &rawCarriage{server: s, conn: conn, in: bufio.NewReaderSize(conn, rawReadBytes), limit: messageBytes(s.limits), end: end}
+	c.out.taken.L = &c.out
+	c.prepare(accepted.Conn)
+	err := s.serveCarriage(c, ctx)
+	code := codes.OK
+	if err != nil {
+		why := s.failure(methodPipeline, err)
+		code = why.code
+		if ctx.Err() == nil {
+			c.refuse(why)
+		}
+	}
+	s.counters.request(methodPipeline, code, 1)
+}
+
+// serveCarriage serves frames as a call in progress, if there may be one more.
+func (s *Server) serveCarriage(c *rawCarriage, ctx context.Context) error {
+	defer s.counters.streams.Add(-1)
+	if s.counters.streams.Add(1) > int64(s.options.Streams) {
+		s.counters.shed(shedByStreams)
+		return overloaded(shedNames[shedByStreams], retryAfterShed)
+	}
+	p := &pipeline{carriage: c, server: s, ctx: ctx, age: s.lifetimes.connAge, idle: s.lifetimes.connIdle}
+	return p.run()
+}
+
+// prepare ends the deadline of the handshake, and has the kernel look after peers
+// that have gone without a word. If one of that fails the connection is broken,
+// which reading it tells.
+func (c *rawCarriage) prepare(accepted net.Conn) {
+	_ = accepted.SetDeadline(time.Time{})
+	if tcp, ok := accepted.(*net.TCPConn); ok {
+		const probes = 4
+		life := c.server.lifetimes
+		_ = tcp.SetKeepAliveConfig(net.KeepAliveConfig{
+			Enable: true, Idle: life.pingAfter, Interval: max(life.pingWait/probes, time.Second), Count: probes,
+		})
+	}
+}
+
+// receive implements carriage.
+func (c *rawCarriage) receive(f *frame.Request) error {
+	err := c.read(f)
+	switch {
+	case err == nil:
+		c.server.counters.rawFrames.Add(1)
+		return nil
+	case err == io.EOF:
+		return err
+	case errors.Is(err, frame.ErrMalformed) || errors.Is(err, frame.ErrTooLarge):
+		return malformed(err)
+	}
+	// Nobody waits any more for what is under way.
+	why := endOf(err)
+	c.end(why)
+	return why
+}
+
+// endOf is why a connection ended that broke: its client went away, or it stood
+// still for too long.
+func endOf(err error) error {
+	if timeout, ok := errors.AsType[net.Error](err); ok && timeout.Timeout() {
+		return context.DeadlineExceeded
+	}
+	return context.Canceled
+}
+
+// read reads a frame, which has as long to come as a call without a deadline, from
+// its first byte on.
+func (c *rawCarriage) read(f *frame.Request) error {
+	if _, err := c.in.Peek(1); err != nil {
+		return err
+	}
+	if c.whole() {
+		return f.Read(c.in, c.limit)
+	}
+	if err := c.conn.SetReadDeadline(time.Now().Add(c.server.options.Deadline)); err != nil {
+		return err
+	}
+	if err := c.readRest(f); err != nil {
+		return err
+	}
+	return c.conn.SetReadDeadline(time.Time{})
+}
+
+// whole reports whether all of the next frame is there, or enough to see that it
+// is none.
+func (c *rawCarriage) whole() bool {
+	start, _ := c.in.Peek(c.in.Buffered()) // never an error
+	if len(start) < lengthBytes {
+		return false
+	}
+	n, err := frame.FrameLength(start, c.limit)
+	return err != nil || n <= len(start)
+}
+
+// readRest reads a frame that has begun to come. Its memory is charged while it
+// comes; one that there is no room for is discarded.
+func (c *rawCarriage) readRest(f *frame.Request) error {
+	start, err := c.in.Peek(lengthBytes)
+	if err == io.EOF {
+		return io.ErrUnexpectedEOF
+	}
+	if err != nil {
+		return err
+	}
+	n, err := frame.FrameLength(start, c.limit)
+	if err != nil {
+		return err
+	}
+	if !c.server.charge(int64(n)) {
+		c.server.counters.shed(shedByBytes)
+		return f.Discard(c.in, c.limit)
+	}
+	defer c.server.counters.bytes.Add(-int64(n))
+	return f.Read(c.in, c.limit)
+}
+
+// send implements carriage. What others have to send while one writes goes out
+// with that one's next write.
+func (c *rawCarriage) send(r *frame.Response) {
+	pool := mem.DefaultBufferPool()
+	b := pool.Get(r.SizeBound())
+	*b = r.AppendCompact((*b)[:0])
+	if err := c.write(b); err != nil {
+		c.end(err)
+	}
+}
+
+// write writes what it is given, which goes back to the pool, or leaves it to
+// whoever is writing.
+func (c *rawCarriage) write(b *[]byte) error {
+	pool := mem.DefaultBufferPool()
+	c.out.Lock()
+	defer c.out.Unlock()
+	for c.out.writing && !c.out.broken && c.out.unsent != nil && len(*c.out.unsent) >= rawUnsentBytes {
+		c.out.taken.Wait()
+	}
+	if c.out.broken {
+		pool.Put(b)
+		return nil // whoever found that has said so
+	}
+	if c.out.writing {
+		c.leaveLocked(b)
+		return nil
+	}
+	c.out.writing = true
+	defer func() { c.out.writing = false }()
+	for b != nil {
+		c.out.Unlock()
+		err := c.writeNow(*b)
+		pool.Put(b)
+		c.out.Lock()
+		if err != nil {
+			c.out.broken = true
+			c.out.taken.Broadcast()
+			return err
+		}
+		if b = c.out.unsent; b != nil {
+			c.out.unsent = nil
+			c.out.taken.Broadcast()
+		}
+	}
+	return nil
+}
+
+// leaveLocked leaves an answer to the one who writes.
+func (c *rawCarriage) leaveLocked(b *[]byte) {
+	pool := mem.DefaultBufferPool()
+	if c.out.unsent == nil {
+		c.out.unsent = b
+		return
+	}
+	all := c.out.unsent
+	if cap(*all)-len(*all) < len(*b) {
+		more := pool.Get(2*len(*all) + len(*b))
+		*more = append((*more)[:0], *all...)
+		pool.Put(all)
+		all = more
+	}
+	*all = append(*all, *b...)
+	pool.Put(b)
+	c.out.unsent = all
+}
+
+func (c *rawCarriage) writeNow(b []byte) error {
+	err := c.conn.SetWriteDeadline(time.Now().Add(c.server.options.Deadline))
+	if err == nil {
+		_, err = c.conn.Write(b)
+	}
+	if err != nil {
+		return endOf(err)
+	}
+	return nil
+}
+
+// kill implements carriage.
+func (c *rawCarriage) kill(why error) { c.end(why) }
+
+// refuse tells the client why its connection ends. A connection that is closed
+// with bytes unread is reset, and the client may then never hear it, so what it
+// still sends is read for a moment.
+func (c *rawCarriage) refuse(why *failure) {
+	c.send(&frame.Response{Refused: true, Results: []frame.Result{why.result(0)}})
+	if c.conn.SetReadDeadline(time.Now().Add(c.server.lifetimes.shutdownWait)) != nil {
+		return
+	}
+	_, _ = io.CopyN(io.Discard, c.in, lingerBytes) // all that counts is that it ended
+}

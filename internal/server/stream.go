@@ -1,0 +1,58 @@
+package server
+
+import (
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+
+	"github.com/kvd-db/kvd/pkg/kvdpb/frame"
+	kvdpb "github.com/kvd-db/kvd/pkg/kvdpb/kvd/v1"
+)
+
+// Pipeline implements the method of KVService.
+func (s *Server) Pipeline(stream grpc.BidiStreamingServer[kvdpb.PipelineRequest, kvdpb.PipelineResponse]) error {
+	a := admissionOf(stream.Context())
+	a.stall.Stop() // it may idle
+	a.resize(0)    // each frame is charged for itself
+	p := &pipeline{
+		carriage: &streamCarriage{stream: stream, admission: a, patience: s.options.Deadline},
+		server:   s, ctx: stream.Context(), age: s.lifetimes.streamAge,
+	}
+	if err := p.run(); err != nil {
+		return s.failure(methodPipeline, err)
+	}
+	return nil
+}
+
+// streamCarriage is a Pipeline stream of gRPC. Its frames are messages of
+// operations or with a compact frame.
+type streamCarriage struct {
+	stream    grpc.ServerStream
+	admission *admission
+
+	// sending serializes responses. The admission's stall timer runs during each,
+	// for patience.
+	sending  sync.Mutex
+	patience time.Duration
+}
+
+func (c *streamCarriage) receive(f *frame.Request) error {
+	if err := c.stream.RecvMsg(f); err != nil {
+		return err
+	}
+	if f.Malformed != nil {
+		return malformed(f.Malformed)
+	}
+	return nil
+}
+
+func (c *streamCarriage) send(r *frame.Response) {
+	c.sending.Lock()
+	defer c.sending.Unlock()
+	c.admission.stall.Reset(c.patience)
+	_ = c.stream.SendMsg(r)
+	c.admission.stall.Stop()
+}
+
+func (c *streamCarriage) kill(why error) { c.admission.kill(why) }
