@@ -1,10 +1,11 @@
-// Package server is the thin floor between gRPC and the store: it admits,
-// checks, translates and answers. It keeps no data and makes no decision about
+// Package server is the thin floor between clients, which come by gRPC or with
+// raw frames, and the store: it admits, checks, translates and answers. It keeps no data and makes no decision about
 // any; that is the [Store]'s part.
 //
 // # The way of a request
 //
 //	listener     a connection too many, in all or from one address, is closed
+//	reception    TLS; a connection of raw frames leaves gRPC here and goes on in raw.go
 //	tap          a stream too many is refused before its body is read; a unary
 //	             call without a deadline gets one, so that a body that trickles in
 //	             ends too
@@ -14,7 +15,11 @@
 //
 // # Pipeline
 //
-// The Pipeline stream is the micro-batching path. A frame's operations are
+// The pipeline is the micro-batching path. Its frames come in three ways: as
+// messages of operations on a Pipeline stream, as compact frames (see package
+// frame) in such messages, and as compact frames by themselves on a connection of
+// their own. The same code serves them; what differs is the carriage. A frame's
+// operations are
 // sorted into groups that the store can serve together: reads apart from writes,
 // reads by version, writes by durability, and those that look before they write
 // (at a condition, or to return what was there) apart from plain ones. So a read
@@ -26,11 +31,21 @@
 // flight. The answer to an operation means that it happened before whatever its
 // caller asks for next.
 //
-// The frames of a stream are served by a few goroutines that take turns in
+// The frames of a pipeline are served by a few goroutines that take turns in
 // receiving (the leader/followers pattern of Schmidt et al., 2000): whoever
 // receives a frame also serves it, so that a lone caller's operation changes
 // goroutines as seldom as a unary call, and hands the receiving to the next
 // before it begins, so that a slow group holds up nobody.
+//
+// # Raw frames
+//
+// The port is the same: a plain connection is told by its first byte, one of TLS
+// by the protocol that its handshake agreed on. What gRPC gives a stream such a
+// connection has by itself: it counts as a call in progress; each frame is charged,
+// while it comes too unless it came at once; a frame that stands still or answers
+// that are not taken for as long as a default deadline end it; so do age, and idle
+// time. What is no frame ends it too, and the client is told why. An answer is one
+// write, and takes those along that became ready during the write before.
 //
 // # Transactions
 //
@@ -40,7 +55,7 @@
 //
 // # Ending
 //
-// A stream is told to move (going_away) when it is old or the server shuts down.
+// A pipeline is told to move (going_away) when it is old or the server shuts down.
 // Operations that still arrive during a shutdown are refused, never dropped: an
 // orderly restart leaves no write in doubt.
 package server
