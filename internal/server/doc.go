@@ -47,6 +47,19 @@
 // time. What is no frame ends it too, and the client is told why. An answer is one
 // write, and takes those along that became ready during the write before.
 //
+// Why they exist: with a store that answers at once (BenchmarkFrames, two cores,
+// one connection over loopback, client and server in one process) gRPC itself is
+// most of the price of a small frame.
+//
+//	operations/s, reads        1 frame of 1   1 frame of 64   4 frames of 64
+//	messages of operations          17,000         433,000          633,000
+//	messages of compact frames      15,000         724,000        1,290,000
+//	raw frames                      28,000       1,058,000        1,370,000
+//
+// So raw frames serve 1.7 times as many lone reads as messages of operations, and
+// 2.2 to 2.4 times as many in full frames; writes are alike. A frame costs one
+// allocation there, client and server together, where by gRPC it costs 16 to 28.
+//
 // # Transactions
 //
 // A transaction lives in its client: TxnService pins a snapshot for it under a

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -136,10 +137,13 @@ func (s checkingStore) Write(_ context.Context, writes []*kv.Write) error {
 // answers is a carriage that keeps the tags it is to send.
 type answers struct {
 	carriage
+	mu   sync.Mutex
 	tags []uint64
 }
 
 func (a *answers) send(r *frame.Response) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
 	for _, result := range r.Results {
 		a.tags = append(a.tags, result.Tag)
 	}

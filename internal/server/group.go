@@ -66,21 +66,20 @@ type look struct {
 var groups = sync.Pool{New: func() any { return new(group) }}
 
 // split checks the operations of a frame that came at a time, answers those that
-// can never succeed or need not, and sorts the others into groups.
-func (p *pipeline) split(f *frame.Request, begun time.Time) []*group {
-	var split []*group
-	refused := frame.Response{Compact: f.Compact, ID: f.ID}
+// can never succeed or need not, and appends groups of the others to split.
+func (p *pipeline) split(split []*group, f *frame.Request, begun time.Time) []*group {
+	var refused []frame.Result
 	for i := range f.Ops {
 		op := &f.Ops[i]
 		if op.Skipped {
-			refused.Results = append(refused.Results, frame.Result{Tag: op.Tag, Skipped: true})
+			refused = append(refused, frame.Result{Tag: op.Tag, Skipped: true})
 			continue
 		}
 		c, change, condition, err := p.server.classify(op)
 		if err != nil {
 			why := p.server.failure(methodOfKind(op.Kind), err)
 			p.server.counters.request(methodOfKind(op.Kind), why.code, 1)
-			refused.Results = append(refused.Results, why.result(op.Tag))
+			refused = append(refused, why.result(op.Tag))
 			continue
 		}
 		if f.OneVersion {
@@ -101,8 +100,8 @@ func (p *pipeline) split(f *frame.Request, begun time.Time) []*group {
 		}
 		g.timeout = max(g.timeout, time.Duration(op.TimeoutMillis)*time.Millisecond)
 	}
-	if len(refused.Results) > 0 {
-		p.send(&refused)
+	if len(refused) > 0 {
+		p.send(&frame.Response{Compact: f.Compact, ID: f.ID, Results: refused})
 	}
 	return split
 }
@@ -154,8 +153,8 @@ func (g *group) serve() (held bool) {
 	if timeout == 0 {
 		timeout = g.pipeline.server.options.Deadline
 	}
-	ctx, cancel := context.WithTimeout(g.pipeline.ctx, timeout)
-	defer cancel()
+	ctx := newPatience(g.pipeline.ctx, timeout)
+	defer ctx.end()
 	g.point()
 	for g.answered < len(g.ops) {
 		panicked, err := g.call(ctx)

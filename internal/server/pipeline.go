@@ -139,7 +139,8 @@ func (p *pipeline) serve(f *frame.Request) {
 // serveGroups serves the groups of a frame, a lone one on this goroutine. It
 // reports whether the store may still use memory of the frame.
 func (p *pipeline) serveGroups(f *frame.Request) (held bool) {
-	groups := p.split(f, time.Now())
+	var few [4]*group // most frames have one
+	groups := p.split(few[:0], f, time.Now())
 	if len(groups) == 1 {
 		return groups[0].serve()
 	}
