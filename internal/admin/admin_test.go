@@ -37,7 +37,7 @@ func sample() *Source {
 				Requests: []RequestCount{{"Get", "OK", 20}, {"Get", "NotFound", 21}},
 				Shed:     map[string]uint64{"streams": 22}, Connections: 23, Bytes: 24,
 				Transactions: map[string]uint64{"commit": 25, "conflict": 26},
-				Frames:       []uint64{1, 0, 2}, FrameOps: 9,
+				Frames:       []uint64{1, 0, 2}, FrameOps: 9, Raw: 27, RawAccepted: 28, RawFrames: 29,
 			}
 		},
 		Incidents: func() Incidents {
@@ -88,6 +88,15 @@ kvd_frame_ops_bucket{le="2"} 1
 kvd_frame_ops_bucket{le="+Inf"} 3
 kvd_frame_ops_sum 9
 kvd_frame_ops_count 3
+# HELP kvd_raw_connections Open client connections that carry raw frames, without gRPC.
+# TYPE kvd_raw_connections gauge
+kvd_raw_connections 27
+# HELP kvd_raw_connections_accepted_total Client connections taken that carry raw frames.
+# TYPE kvd_raw_connections_accepted_total counter
+kvd_raw_connections_accepted_total 28
+# HELP kvd_raw_frames_total Frames that came by such connections.
+# TYPE kvd_raw_frames_total counter
+kvd_raw_frames_total 29
 # HELP kvd_wal_sync_duration_seconds Syncs of the commit log and the time they took.
 # TYPE kvd_wal_sync_duration_seconds summary
 kvd_wal_sync_duration_seconds_sum 2
@@ -107,7 +116,7 @@ kvd_corruption_total 30
 kvd_wal_tail_dropped_bytes 31
 `
 	require.NoError(t, testutil.GatherAndCompare(Registry(sample()), strings.NewReader(want),
-		"kvd_requests_total", "kvd_frame_ops", "kvd_wal_sync_duration_seconds", "kvd_memtable_bytes",
+		"kvd_requests_total", "kvd_frame_ops", "kvd_raw_connections", "kvd_raw_connections_accepted_total", "kvd_raw_frames_total", "kvd_wal_sync_duration_seconds", "kvd_memtable_bytes",
 		"kvd_write_stall_seconds_total", "kvd_corruption_total", "kvd_wal_tail_dropped_bytes"))
 }
 
