@@ -52,7 +52,7 @@ func writeLog(fs vfs.FS, dir string, entries []kv.Entry, size int) (err error) {
 			record.Reset()
 			record.Section(int(tableID.Partition), 1)
 			record.Op(0, kv.Origin{}, &kv.Op{Kind: kv.KindPut, Key: entries[i].Key, Value: entries[i].Value})
-			if _, end, err = l.Append(record.Bytes(), 1, kv.DurabilityBuffered, woken); err != nil {
+			if _, end, err = l.Append(record.Bytes(), 1, kv.DurabilityBuffered, woken, nil); err != nil {
 				return err
 			}
 		}

@@ -31,12 +31,14 @@ func (e *Engine) Commit(ctx context.Context, t *kv.Transaction, o kv.WriteOption
 	if err := errors.Join(t.Check(e.opts.Limits), checkDurability(o.Durability), e.checkOps(t.Batch)); err != nil {
 		return 0, err
 	}
+	watch := startWatch(o.Stages)
+	defer watch.stop()
 	if err := e.budget.admit(ctx, t.Batch.Bytes()); err != nil {
 		return 0, err
 	}
 	t.Batch.Normalize()
 	if t.ReadVersion == 0 {
-		return e.applyGuarded(ctx, t.Batch, o)
+		return e.applyGuarded(ctx, t.Batch, o, &watch)
 	}
 	p := e.newProposal(t.Batch, o)
 	for _, key := range t.Keys {
@@ -44,6 +46,7 @@ func (e *Engine) Commit(ctx context.Context, t *kv.Transaction, o kv.WriteOption
 	}
 	if guards := t.Batch.Guards(); len(guards) > 0 {
 		// At the read version, so that there is one version to vouch for.
+		watch.works()
 		if _, err := e.judge(ctx, guards, t.ReadVersion); err != nil {
 			if version, known, err := e.remembered(ctx, p.lead(), o.Origin); known {
 				o.Note(err == nil)
@@ -54,11 +57,14 @@ func (e *Engine) Commit(ctx context.Context, t *kv.Transaction, o kv.WriteOption
 		for i := range guards {
 			p.read(guards[i].Key, t.ReadVersion)
 		}
+		watch.waits()
 	}
 	p.scanned(t.Ranges, t.ReadVersion)
 	c, err := e.propose(ctx, p)
 	for errors.Is(err, partition.ErrStale) {
+		watch.works()
 		if err = e.refresh(p, t.ReadVersion); err == nil {
+			watch.waits()
 			c, err = e.propose(ctx, p)
 		}
 	}
@@ -66,7 +72,7 @@ func (e *Engine) Commit(ctx context.Context, t *kv.Transaction, o kv.WriteOption
 		e.letRivalPass(ctx, err)
 		return 0, err
 	}
-	return e.await(ctx, c, o)
+	return e.await(ctx, c, o, &watch)
 }
 
 // letRivalPass waits, while ctx lasts, until the write that a transaction lost
@@ -178,19 +184,21 @@ func (e *Engine) propose(ctx context.Context, p *proposal) (*partition.Commit, e
 		return nil, err
 	}
 	return partition.Propose(&partition.Proposal{
-		Shares: p.concerned(), Durability: p.options.Durability, Origin: p.options.Origin,
+		Shares: p.concerned(), Durability: p.options.Durability, Origin: p.options.Origin, Timed: p.options.Stages != nil,
 		Settled: func() { e.across.release(p.bytes) },
 	})
 }
 
 // await returns the outcome of a commit.
-func (e *Engine) await(ctx context.Context, c *partition.Commit, o kv.WriteOptions) (kv.SeqNum, error) {
+func (e *Engine) await(ctx context.Context, c *partition.Commit, o kv.WriteOptions, watch *stopwatch) (kv.SeqNum, error) {
 	select {
 	case <-c.Done():
 	case <-ctx.Done():
+		watch.went(c.Course(), false)
 		return 0, fmt.Errorf("%w: %w", kv.ErrUncertain, ctx.Err())
 	}
 	version, err := c.Result()
+	watch.went(c.Course(), err == nil)
 	if err == nil && c.Deduplicated() {
 		// The first attempt may still be on its way.
 		if err := e.sequencer.WaitVisible(ctx, version); err != nil {

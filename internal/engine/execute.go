@@ -39,11 +39,13 @@ func (e *Engine) Execute(ctx context.Context, guards []kv.Guard, then, otherwise
 	if err != nil {
 		return false, 0, err
 	}
+	watch := startWatch(o.Stages)
+	defer watch.stop()
 	if err := e.budget.admit(ctx, x.bytes()); err != nil {
 		return false, 0, err
 	}
 	for attempt := range executeAttempts {
-		succeeded, at, err = x.try(ctx)
+		succeeded, at, err = x.try(ctx, &watch)
 		if !errors.Is(err, kv.ErrConflict) && !errors.Is(err, partition.ErrStale) {
 			return succeeded, at, err
 		}
@@ -142,13 +144,14 @@ func (x *execution) bytes() int {
 // what this one read, which then tries again and finds it; or it did not change
 // what this one read: then both chose the same branch, and the second is
 // recognised by its name when it is proposed.
-func (x *execution) try(ctx context.Context) (succeeded bool, at kv.SeqNum, err error) {
+func (x *execution) try(ctx context.Context, watch *stopwatch) (succeeded bool, at kv.SeqNum, err error) {
 	found := make([]kv.Lookup, len(x.guards))
 	reads := make([]*kv.Lookup, len(x.guards))
 	for i := range x.guards {
 		found[i].Key = x.guards[i].Key
 		reads[i] = &found[i]
 	}
+	watch.works()
 	if at, err = x.e.LookupAt(ctx, reads, 0); err != nil {
 		return false, 0, err
 	}
@@ -173,11 +176,12 @@ func (x *execution) try(ctx context.Context) (succeeded bool, at kv.SeqNum, err 
 	for _, r := range reads {
 		p.read(r.Key, at)
 	}
+	watch.waits()
 	c, err := x.e.propose(ctx, p)
 	if err != nil {
 		return false, 0, err
 	}
-	at, err = x.e.await(ctx, c, chosen.options)
+	at, err = x.e.await(ctx, c, chosen.options, watch)
 	return succeeded, at, err
 }
 

@@ -10,9 +10,10 @@ import (
 )
 
 // applyGuarded commits a batch if its guards hold.
-func (e *Engine) applyGuarded(ctx context.Context, b *kv.WriteBatch, o kv.WriteOptions) (kv.SeqNum, error) {
+func (e *Engine) applyGuarded(ctx context.Context, b *kv.WriteBatch, o kv.WriteOptions, watch *stopwatch) (kv.SeqNum, error) {
 	p := e.newProposal(b, o)
 	for {
+		watch.works()
 		reads, err := e.judge(ctx, b.Guards(), 0)
 		if err != nil {
 			if version, known, err := e.remembered(ctx, p.lead(), o.Origin); known {
@@ -25,9 +26,10 @@ func (e *Engine) applyGuarded(ctx context.Context, b *kv.WriteBatch, o kv.WriteO
 		for _, r := range reads {
 			p.read(r.Key, r.ReadVersion)
 		}
+		watch.waits()
 		c, err := e.propose(ctx, p)
 		if err == nil {
-			return e.await(ctx, c, o)
+			return e.await(ctx, c, o, watch)
 		}
 		if err := e.awaitRival(ctx, err); err != nil {
 			return 0, err
@@ -111,13 +113,16 @@ type started struct {
 
 // writeGuarded performs writes that depend on what their keys hold. Each is
 // decided for itself; all that can be are under way together.
-func (e *Engine) writeGuarded(ctx context.Context, writes []*kv.Write) {
+func (e *Engine) writeGuarded(ctx context.Context, writes []*kv.Write, watch *stopwatch) {
 	for len(writes) > 0 {
+		watch.works()
 		var under []started
 		var again []*kv.Write
 		var rival error // the last: what it waits for covers the others' too, or they come round again
-		for _, r := range e.readFor(ctx, writes) {
-			commit, err := e.startGuarded(ctx, r.write, r.found)
+		readable := e.readFor(ctx, writes)
+		watch.waits()
+		for _, r := range readable {
+			commit, err := e.startGuarded(ctx, r.write, r.found, watch.stages)
 			switch {
 			case err == nil && commit != nil:
 				under = append(under, started{r.write, commit})
@@ -125,10 +130,15 @@ func (e *Engine) writeGuarded(ctx context.Context, writes []*kv.Write) {
 				again, rival = append(again, r.write), err
 			}
 		}
-		for _, s := range under {
-			s.write.Version, s.write.Err = e.await(ctx, s.commit, kv.WriteOptions{Deduplicated: &s.write.Deduplicated})
+		for i, s := range under {
+			watch := watch
+			if i < len(under)-1 {
+				watch = &stopwatch{} // the last in the log is decided last
+			}
+			s.write.Version, s.write.Err = e.await(ctx, s.commit, kv.WriteOptions{Deduplicated: &s.write.Deduplicated}, watch)
 		}
 		if rival != nil {
+			watch.waits()
 			if err := e.awaitRival(ctx, rival); err != nil {
 				for _, w := range again {
 					w.Err = err
@@ -168,7 +178,7 @@ func (e *Engine) readFor(ctx context.Context, writes []*kv.Write) []looked {
 
 // startGuarded judges one write and, if its condition holds, proposes it. A write
 // that is decided has no commit, and its outcome in it.
-func (e *Engine) startGuarded(ctx context.Context, w *kv.Write, found *kv.Lookup) (*partition.Commit, error) {
+func (e *Engine) startGuarded(ctx context.Context, w *kv.Write, found *kv.Lookup, stages *kv.Stages) (*partition.Commit, error) {
 	home := e.partitions[e.route(w.Hash)]
 	if w.Previous != nil {
 		*w.Previous = *found
@@ -186,7 +196,7 @@ func (e *Engine) startGuarded(ctx context.Context, w *kv.Write, found *kv.Lookup
 		}
 	}
 	p := &proposal{
-		e: e, options: kv.WriteOptions{Durability: w.Durability, Origin: w.Origin}, bytes: int64(w.Op.Size()),
+		e: e, options: kv.WriteOptions{Durability: w.Durability, Origin: w.Origin, Stages: stages}, bytes: int64(w.Op.Size()),
 		shares: make([]partition.Share, len(e.partitions)),
 	}
 	p.shares[home.ID()].Ops = []kv.Op{w.Op}

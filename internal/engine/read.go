@@ -54,27 +54,47 @@ func (e *Engine) Lookup(ctx context.Context, reads []*kv.Lookup) error {
 	if e.closed.Load() {
 		return kv.ErrClosed
 	}
+	watch := readWatch(reads)
 	if err := e.prepare(reads); err != nil {
 		return err
 	}
 	defer yield(len(reads))
+	var err error
 	if len(reads) == 1 {
-		return e.partitions[e.route(reads[0].Hash)].Lookup(ctx, reads)
+		err = lookup(ctx, e.partitions[e.route(reads[0].Hash)], reads, &watch)
+	} else {
+		err = e.lookupAll(ctx, reads, &watch)
 	}
+	watch.stop()
+	return err
+}
+
+// lookupAll answers reads of several partitions.
+func (e *Engine) lookupAll(ctx context.Context, reads []*kv.Lookup, watch *stopwatch) error {
 	s := e.shareReads(reads)
 	defer s.release()
 	if e.opts.Reads.Linger == 0 { // else the reads of a partition wait for each other
+		watch.works()
 		partition.LookupCached(s.shares)
 	}
 	for _, s := range s.shares {
 		if len(s.Reads) == 0 {
 			continue
 		}
-		if err := s.Partition.Lookup(ctx, s.Reads); err != nil {
+		watch.waits()
+		if err := lookup(ctx, s.Partition, s.Reads, watch); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// lookup answers reads of one partition.
+func lookup(ctx context.Context, p *partition.Partition, reads []*kv.Lookup, watch *stopwatch) error {
+	course := watch.course()
+	err := p.Lookup(ctx, reads, course)
+	watch.went(course, err == nil)
+	return err
 }
 
 // LookupAt answers many reads at one version of all partitions, and returns it:
@@ -89,6 +109,8 @@ func (e *Engine) LookupAt(ctx context.Context, reads []*kv.Lookup, at kv.SeqNum)
 	if e.closed.Load() {
 		return 0, kv.ErrClosed
 	}
+	watch := readWatch(reads)
+	defer watch.stop()
 	if err := e.prepare(reads); err != nil {
 		return 0, err
 	}
@@ -99,9 +121,11 @@ func (e *Engine) LookupAt(ctx context.Context, reads []*kv.Lookup, at kv.SeqNum)
 			return 0, err
 		}
 		defer e.sequencer.release(p)
+		watch.works()
 		e.lookupAt(reads, p.at, p.now)
 		return p.at, nil
 	}
+	watch.works()
 	now, err := e.snapshots.find(at)
 	if err != nil {
 		return 0, err

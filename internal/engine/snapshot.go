@@ -58,7 +58,7 @@ func (e *Engine) BeginSnapshot(ctx context.Context, lease time.Duration) (kv.Sna
 // visible: the same state, as a new version. Nobody waits for the record to reach
 // the disk. If a crash takes it, its number is not given out again.
 func (e *Engine) tick(ctx context.Context) error {
-	seq, _, err := e.log.Append(nil, 1, kv.DurabilityMemory, nobody{})
+	seq, _, err := e.log.Append(nil, 1, kv.DurabilityMemory, nobody{}, nil)
 	if err != nil {
 		return err
 	}

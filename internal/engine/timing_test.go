@@ -203,8 +203,8 @@ func TestAnswersDoNotWaitForTheCaller(t *testing.T) {
 		call := partition.NewCall(2)
 		decided := make(chan struct{})
 		go func() {
-			call.Decided()
-			call.Decided()
+			call.Decided(nil, nil)
+			call.Decided(nil, nil)
 			close(decided)
 		}()
 		synctest.Wait()

@@ -39,16 +39,21 @@ func (e *Engine) writeOne(ctx context.Context, op kv.Op, o kv.WriteOptions) (kv.
 	if err := e.writable(); err != nil {
 		return 0, err
 	}
+	watch := startWatch(o.Stages)
 	s := e.singles.Get().(*single)
 	s.write = kv.Write{Op: op, Durability: o.Durability, Origin: o.Origin}
 	if e.take(&s.write); s.write.Err != nil {
 		return 0, s.write.Err
 	}
 	if err := e.budget.admit(ctx, op.Size()); err != nil {
+		watch.stop()
 		return 0, err
 	}
 	s.call.Reset(1)
 	s.group.Reset(s.call, s.writes[:])
+	if watch.on() {
+		s.group.Time()
+	}
 	p := e.partitions[e.route(s.write.Hash)]
 	p.Serve(ctx, s.group)
 	if ctx.Done() == nil {
@@ -57,10 +62,13 @@ func (e *Engine) writeOne(ctx context.Context, op kv.Op, o kv.WriteOptions) (kv.
 		select {
 		case <-s.call.Done():
 		case <-ctx.Done():
-			p.Abandon(s.group, ctx.Err())
+			watch.went(p.Abandon(s.group, ctx.Err()), false)
+			watch.stop()
 			return s.write.Version, s.write.Err
 		}
 	}
+	watch.went(s.call.Course())
+	watch.stop()
 	version, err := s.write.Version, s.write.Err
 	s.write = kv.Write{}
 	e.singles.Put(s)
@@ -103,6 +111,8 @@ func (e *Engine) Write(ctx context.Context, writes []*kv.Write) error {
 	if err := e.writable(); err != nil {
 		return err
 	}
+	watch := writeWatch(writes)
+	defer watch.stop()
 	size := 0
 	var guarded []*kv.Write
 	for _, w := range writes {
@@ -115,26 +125,41 @@ func (e *Engine) Write(ctx context.Context, writes []*kv.Write) error {
 	if err := e.budget.admit(ctx, size); err != nil {
 		return err
 	}
-	if len(guarded) == 0 {
-		e.writePlain(ctx, writes)
-		return nil
+	switch {
+	case len(guarded) == 0:
+		e.writePlain(ctx, writes, &watch)
+	case len(guarded) == len(writes):
+		e.writeGuarded(ctx, guarded, &watch)
+	default:
+		e.writeBoth(ctx, writes, guarded, &watch)
 	}
-	var plain sync.WaitGroup
-	if len(guarded) < len(writes) {
-		plain.Go(func() { e.writePlain(ctx, writes) })
-	}
-	e.writeGuarded(ctx, guarded)
-	plain.Wait()
 	return nil
 }
 
+// writeBoth writes those with conditions and the others at the same time.
+func (e *Engine) writeBoth(ctx context.Context, writes, guarded []*kv.Write, watch *stopwatch) {
+	other := watch.fork()
+	var plain sync.WaitGroup
+	plain.Go(func() {
+		e.writePlain(ctx, writes, &other)
+		other.stop()
+	})
+	e.writeGuarded(ctx, guarded, watch)
+	watch.stop()
+	plain.Wait()
+	watch.join(&other)
+}
+
 // writePlain hands the valid writes without conditions to their partitions.
-func (e *Engine) writePlain(ctx context.Context, writes []*kv.Write) {
+func (e *Engine) writePlain(ctx context.Context, writes []*kv.Write, watch *stopwatch) {
 	shares := e.shareWrites(writes)
 	call := partition.NewCall(len(shares))
 	groups := make([]*partition.Group, len(shares))
 	for i, s := range shares {
 		groups[i] = partition.NewGroup(call, s.writes)
+		if watch.on() {
+			groups[i].Time()
+		}
 		e.partitions[s.partition].Submit(ctx, groups[i])
 	}
 	if len(groups) == 0 {
@@ -142,10 +167,15 @@ func (e *Engine) writePlain(ctx context.Context, writes []*kv.Write) {
 	}
 	select {
 	case <-call.Done():
+		watch.went(call.Course())
 	case <-ctx.Done():
+		var late *kv.Course // of a group that is still on its way
 		for i, s := range shares {
-			e.partitions[s.partition].Abandon(groups[i], ctx.Err())
+			if c := e.partitions[s.partition].Abandon(groups[i], ctx.Err()); c != nil {
+				late = c
+			}
 		}
+		watch.went(late, false)
 	}
 }
 
@@ -202,21 +232,23 @@ func (e *Engine) Apply(ctx context.Context, b *kv.WriteBatch, o kv.WriteOptions)
 	if err := errors.Join(b.Check(e.opts.Limits), checkDurability(o.Durability), e.checkOps(b)); err != nil {
 		return 0, err
 	}
+	watch := startWatch(o.Stages)
+	defer watch.stop()
 	if err := e.budget.admit(ctx, b.Bytes()); err != nil {
 		return 0, err
 	}
 	b.Normalize()
 	if len(b.Guards()) > 0 {
-		return e.applyGuarded(ctx, b, o)
+		return e.applyGuarded(ctx, b, o, &watch)
 	}
 	if home, ok := e.homeOf(b.Ops()); ok {
-		return e.applyWithin(ctx, e.partitions[home], b, o)
+		return e.applyWithin(ctx, e.partitions[home], b, o, &watch)
 	}
 	c, err := e.propose(ctx, e.newProposal(b, o))
 	if err != nil {
 		return 0, err
 	}
-	return e.await(ctx, c, o)
+	return e.await(ctx, c, o, &watch)
 }
 
 // homeOf returns the partition of all operations, if there is one.
@@ -231,14 +263,18 @@ func (e *Engine) homeOf(ops []kv.Op) (home int, ok bool) {
 }
 
 // applyWithin commits a batch that lies in one partition, through its inbox.
-func (e *Engine) applyWithin(ctx context.Context, p *partition.Partition, b *kv.WriteBatch, o kv.WriteOptions) (kv.SeqNum, error) {
+func (e *Engine) applyWithin(ctx context.Context, p *partition.Partition, b *kv.WriteBatch, o kv.WriteOptions, watch *stopwatch) (kv.SeqNum, error) {
 	call := partition.NewCall(1)
 	g := partition.NewBatchGroup(call, b, e.durability(o.Durability), o.Origin)
+	if watch.on() {
+		g.Time()
+	}
 	p.Serve(ctx, g)
 	select {
 	case <-call.Done():
+		watch.went(call.Course())
 	case <-ctx.Done():
-		p.Abandon(g, ctx.Err())
+		watch.went(p.Abandon(g, ctx.Err()), false)
 	}
 	o.Note(g.Deduplicated())
 	return g.Result()

@@ -73,7 +73,7 @@ func sampleLog(t *testing.T, fsys vfs.FS, dir string) {
 	record.Op(1, kv.Origin{}, &kv.Op{Kind: kv.KindDelete, Key: []byte("b")})
 	record.Section(3, 1)
 	record.Op(1, kv.Origin{}, &kv.Op{Kind: kv.KindPut, Key: []byte("c"), Value: []byte(strings.Repeat("x", 100))})
-	_, pos, err := log.Append(record.Bytes(), 2, kv.DurabilitySync, nobody{})
+	_, pos, err := log.Append(record.Bytes(), 2, kv.DurabilitySync, nobody{}, nil)
 	require.NoError(t, err)
 	require.NoError(t, log.WaitSynced(context.Background(), pos))
 	require.NoError(t, log.Close())

@@ -10,6 +10,8 @@ type Lookup struct {
 	// Budget, if not nil, is shared with other reads of the same call: one that
 	// finds it spent fails with ErrBudgetSpent.
 	Budget *ReadBudget
+	// Stages, if not nil, are filled in for the call. Only those of its first read are.
+	Stages *Stages
 
 	// Found tells a present key from an absent one; an empty value is a value.
 	Found bool
@@ -23,6 +25,11 @@ type Lookup struct {
 	Err error
 }
 
+// Question returns a Lookup that asks the same and has no answer yet.
+func (l *Lookup) Question() Lookup {
+	return Lookup{Key: l.Key, Hash: l.Hash, Budget: l.Budget, Stages: l.Stages}
+}
+
 // Write is one independent write of one key: the question and, once the write
 // returned, the answer. The slices of Op are borrowed until then.
 type Write struct {
@@ -30,6 +37,8 @@ type Write struct {
 	Hash       uint64 // keyhash.Sum(Op.Key); set by the engine
 	Origin     Origin
 	Durability Durability // DurabilityDefault: what the store is configured for
+	// Stages, if not nil, are filled in for the call. Only those of its first write are.
+	Stages *Stages
 
 	// If, unless nil, must hold of the key, or the write fails with a
 	// *ConditionError.
@@ -51,6 +60,8 @@ type WriteOptions struct {
 	// Deduplicated, unless nil, is set if the batch had been applied before and was
 	// not again.
 	Deduplicated *bool
+	// Stages, if not nil, are filled in for the call.
+	Stages *Stages
 }
 
 // Note says whether the batch had been applied before to whoever asked.

@@ -19,7 +19,7 @@ func TestAClosedPartitionSaysSo(t *testing.T) {
 	late := func() *kv.Lookup { return &kv.Lookup{Key: key, Hash: keyhash.Sum(key)} }
 
 	r := late()
-	require.NoError(t, s.p.Lookup(t.Context(), []*kv.Lookup{r}))
+	require.NoError(t, s.p.Lookup(t.Context(), []*kv.Lookup{r}, nil))
 	require.ErrorIs(t, r.Err, kv.ErrClosed)
 	r = late()
 	LookupAt([]ReadShare{{s.p, []*kv.Lookup{r}}}, kv.MaxSeqNum, 0)

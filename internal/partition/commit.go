@@ -4,6 +4,7 @@ import (
 	"errors"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/kvd-db/kvd/internal/keyhash"
 	"github.com/kvd-db/kvd/internal/kv"
@@ -21,6 +22,7 @@ type Proposal struct {
 	Shares     []Share // in ascending order of the partitions' ids; one has Ops
 	Durability kv.Durability
 	Origin     kv.Origin
+	Timed      bool // Commit.Course is wanted
 
 	// Settled is called once: when no partition holds the record any more, which
 	// may be long after the caller has given up, or before an error is returned.
@@ -40,6 +42,7 @@ type Commit struct {
 	visible      atomic.Bool // I2: the one store that shows the batch everywhere
 	seq          kv.SeqNum   // set before the record is in any inflight list
 	deduplicated bool
+	course       *kv.Course // nil unless it is timed
 
 	done chan struct{} // closed when decided
 	once sync.Once
@@ -72,6 +75,11 @@ func Propose(p *Proposal) (*Commit, error) {
 }
 
 func (p *Proposal) propose() (*Commit, error) {
+	c := &Commit{settled: p.Settled, done: make(chan struct{})}
+	if p.Timed {
+		c.course = new(kv.Course)
+		c.course.Taken.Set(time.Now())
+	}
 	lay := p.layOut()
 	for i := range p.Shares {
 		p.Shares[i].Partition.turn.Lock()
@@ -81,7 +89,6 @@ func (p *Proposal) propose() (*Commit, error) {
 			p.Shares[i].Partition.turn.Unlock()
 		}
 	}()
-	c := &Commit{settled: p.Settled, done: make(chan struct{})}
 	for _, rec := range lay {
 		c.participants = append(c.participants, rec.partition)
 	}
@@ -111,7 +118,10 @@ func (p *Proposal) propose() (*Commit, error) {
 			return nil, err
 		}
 	}
-	base, pos, err := lead.log.Append(lay[0].payload, 1, p.Durability, c)
+	if c.course != nil {
+		c.course.Handed.Set(time.Now())
+	}
+	base, pos, err := lead.log.Append(lay[0].payload, 1, p.Durability, c, c.course)
 	if err != nil {
 		return nil, err
 	}
@@ -179,6 +189,10 @@ func (c *Commit) Wake() {
 
 // Done is closed when the batch is decided.
 func (c *Commit) Done() <-chan struct{} { return c.done }
+
+// Course returns the moments of the batch's way, nil if nobody asked for them. It may
+// be asked at any time.
+func (c *Commit) Course() *kv.Course { return c.course }
 
 // Result returns the batch's number, or why it failed, once Done is closed.
 func (c *Commit) Result() (kv.SeqNum, error) {

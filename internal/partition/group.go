@@ -16,6 +16,11 @@ import (
 type Call struct {
 	left atomic.Int64
 	done chan struct{} // one value when the last group is decided
+
+	// Of the last group, set before done. It is nil if nobody asked for it, or if the
+	// group was not taken.
+	course   *kv.Course
+	finished bool
 }
 
 // NewCall returns a Call that waits for this many groups.
@@ -30,14 +35,24 @@ func NewCall(groups int) *Call {
 
 // Reset makes a Call wait for this many groups once more. Its value must have been
 // taken from Done.
-func (c *Call) Reset(groups int) { c.left.Store(int64(groups)) }
+func (c *Call) Reset(groups int) {
+	c.course, c.finished = nil, false
+	c.left.Store(int64(groups))
+}
 
 // Done delivers one value once every group is decided.
 func (c *Call) Done() <-chan struct{} { return c.done }
 
-// Decided counts one group off.
-func (c *Call) Decided() {
+// Course returns, once Done has delivered, the way of the group that was decided last
+// and whether it came to its end: see Group.Time.
+func (c *Call) Course() (course *kv.Course, finished bool) { return c.course, c.finished }
+
+// Decided counts one group off, which took this course and ended with err.
+func (c *Call) Decided(course *kv.Course, err error) {
 	if c.left.Add(-1) == 0 {
+		if course != nil {
+			c.course, c.finished = course, err == nil
+		}
 		c.done <- struct{}{}
 	}
 }
@@ -59,7 +74,10 @@ type Group struct {
 	mu        sync.Mutex
 	abandoned bool
 	decided   bool
-	unit      uint32 // of its first write that is in the record
+	unit      uint32     // of its first write that is in the record
+	course    *kv.Course // of the record
+
+	timed bool
 }
 
 // NewGroup returns a group of independent writes. Their durability must not be
@@ -76,6 +94,7 @@ func (g *Group) Reset(call *Call, writes []*kv.Write) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.call, g.writes, g.level, g.bytes, g.decided = call, writes, 0, 0, false
+	g.course, g.timed = nil, false
 	for _, w := range writes {
 		g.level = max(g.level, w.Durability)
 		g.bytes += w.Op.Size()
@@ -87,6 +106,19 @@ func NewBatchGroup(call *Call, b *kv.WriteBatch, level kv.Durability, origin kv.
 	g := &Group{call: call, batch: b, whole: kv.Write{Origin: origin}, level: level, bytes: b.Bytes()}
 	g.writes = []*kv.Write{&g.whole}
 	return g
+}
+
+// Time has the moments of the group's way kept, for Call.Course and Abandon. It is
+// called before the group is handed in.
+func (g *Group) Time() { g.timed = true }
+
+func anyTimed(groups []*Group) bool {
+	for _, g := range groups {
+		if g.timed {
+			return true
+		}
+	}
+	return false
 }
 
 // Result returns what became of an atomic batch, once its call is done.
@@ -145,7 +177,7 @@ func (g *Group) encode(rec *pending) {
 // base is the first number of the record; err is nil if the writes happened.
 func (g *Group) decide(base kv.SeqNum, err error) {
 	if call := g.settle(base, err); call != nil {
-		call.Decided() // the caller may use g again from here on
+		call.Decided(g.course, err) // the caller may use g again from here on
 	}
 }
 
@@ -175,17 +207,18 @@ func (g *Group) settle(base kv.SeqNum, err error) *Call {
 }
 
 // abandon gives the group up: its caller will not look again. The writes that
-// are not decided yet get err.
-func (g *Group) abandon(err error) {
+// are not decided yet get err. It returns how far they are.
+func (g *Group) abandon(err error) *kv.Course {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.abandoned = true
 	if g.decided {
-		return
+		return nil
 	}
 	for _, w := range g.writes {
 		w.Version, w.Deduplicated, w.Err = 0, false, err
 	}
+	return g.course
 }
 
 // Serve is Submit for a caller that has no other group, and waits. If nobody is at
@@ -214,10 +247,12 @@ func (p *Partition) Submit(ctx context.Context, g *Group) {
 // group is still queued its writes did not happen and get cause; if it is
 // already in a record their outcome is unknown: kv.ErrUncertain, which wraps
 // cause too. The group's memory is the caller's again.
-func (p *Partition) Abandon(g *Group, cause error) {
+//
+// It returns how far a group that is timed has come, nil if it is decided or in no
+// record.
+func (p *Partition) Abandon(g *Group, cause error) *kv.Course {
 	if p.inbox.Remove(g) {
-		g.abandon(cause)
-		return
+		return g.abandon(cause)
 	}
-	g.abandon(fmt.Errorf("%w: %w", kv.ErrUncertain, cause))
+	return g.abandon(fmt.Errorf("%w: %w", kv.ErrUncertain, cause))
 }

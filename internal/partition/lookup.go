@@ -113,10 +113,13 @@ func (l *lookup) searchMemtables(s *section) {
 	s.first = len(l.open)
 	var e kv.Entry
 	for _, r := range s.reads {
-		*r = kv.Lookup{Key: r.Key, Hash: r.Hash, Budget: r.Budget, Value: r.Value[:0], ReadVersion: s.at}
+		value := r.Value[:0]
+		*r = r.Question()
+		r.Value, r.ReadVersion = value, s.at
 		switch {
 		case s.state.closed:
-			*r = kv.Lookup{Key: r.Key, Hash: r.Hash, Budget: r.Budget, Err: s.p.closedError()}
+			*r = r.Question()
+			r.Err = s.p.closedError()
 		case r.Budget.Spent():
 			refuse(r)
 		case lookupMemory(s.state, r, s.at, &e):
@@ -175,7 +178,8 @@ func finish(o *openRead) {
 func (s *section) judge() {
 	for _, r := range s.reads {
 		if r.Expiry != 0 && r.Expiry <= s.now() {
-			*r = kv.Lookup{Key: r.Key, Hash: r.Hash, Budget: r.Budget, ReadVersion: s.at}
+			*r = r.Question()
+			r.ReadVersion = s.at
 		}
 		if r.Err != nil && errors.Is(r.Err, kv.ErrCorrupt) {
 			s.p.corrupt(r.Err)
@@ -188,7 +192,8 @@ func (l *lookup) unanswered(section int, reads []*kv.Lookup) []*kv.Lookup {
 	s := &l.sections[section]
 	for i := s.first; i < s.end; i++ {
 		if o := &l.open[i]; o.query.Err == errNotCached {
-			*o.read = kv.Lookup{Key: o.query.Key, Hash: o.query.Hash, Budget: o.query.Budget, Value: o.query.Value}
+			*o.read = o.read.Question()
+			o.read.Value = o.query.Value
 			reads = append(reads, o.read)
 		}
 	}

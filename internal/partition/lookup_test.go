@@ -29,7 +29,7 @@ func TestLookupCachedLeavesWhatNeedsTheDisk(t *testing.T) {
 	for _, key := range []string{"a", "b", "c", "d", "e"} {
 		reads = append(reads, &kv.Lookup{Key: []byte(key), Hash: keyhash.Sum([]byte(key)), Budget: budget})
 	}
-	require.NoError(t, p.Lookup(t.Context(), reads[3:4])) // now its block is cached
+	require.NoError(t, p.Lookup(t.Context(), reads[3:4], nil)) // now its block is cached
 	budget.Reset(1 << 10)
 	before := p.Stats().Reads
 	shares := []ReadShare{{p, append([]*kv.Lookup(nil), reads...)}}
@@ -45,7 +45,7 @@ func TestLookupCachedLeavesWhatNeedsTheDisk(t *testing.T) {
 	require.EqualValues(t, 3, p.Stats().Reads-before)
 
 	budget.Reset(1 << 10)
-	require.NoError(t, p.Lookup(t.Context(), shares[0].Reads))
+	require.NoError(t, p.Lookup(t.Context(), shares[0].Reads, nil))
 	require.Equal(t, "2", string(reads[1].Value))
 	require.Equal(t, long, string(reads[3].Value))
 }

@@ -18,8 +18,9 @@ type CommitLog interface {
 	// Append takes the record in, in memory, and gives it the next sequence
 	// numbers, one for each unit. The payload is copied. The caller holds the
 	// turns of all partitions that the record touches. Numbers and positions grow
-	// from call to call. A nil w is for a caller of SyncTo.
-	Append(payload []byte, units uint32, level kv.Durability, w wal.Waker) (kv.SeqNum, wal.Pos, error)
+	// from call to call. A nil w is for a caller of SyncTo. Unless c is nil, its
+	// moments in the log are set, as far as the level waits for them.
+	Append(payload []byte, units uint32, level kv.Durability, w wal.Waker, c *kv.Course) (kv.SeqNum, wal.Pos, error)
 	// Flush writes what was appended, on this goroutine unless another is at it.
 	Flush()
 	// Written and Synced tell up to which position the kernel and the disk have

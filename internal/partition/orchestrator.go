@@ -137,6 +137,10 @@ func (p *Partition) collect() (took bool, again time.Duration) {
 // is nil it only appends the record and returns its position, 0 if there is none.
 func (p *Partition) commit(w wal.Waker) wal.Pos {
 	rec := p.newPending()
+	if anyTimed(p.taken) {
+		rec.course = new(kv.Course)
+		rec.course.Taken.Set(time.Now())
+	}
 	err := p.enter(rec, p.taken, w)
 	clear(p.taken)
 	pos := rec.pos
@@ -161,7 +165,10 @@ func (p *Partition) enter(rec *pending, groups []*Group, w wal.Waker) error {
 		return nil
 	}
 	if rec.units > 0 {
-		base, pos, err := p.log.Append(rec.payload, rec.units, rec.level, w)
+		if rec.course != nil {
+			rec.course.Handed.Set(time.Now())
+		}
+		base, pos, err := p.log.Append(rec.payload, rec.units, rec.level, w, rec.course)
 		if err != nil {
 			return err
 		}
@@ -184,6 +191,7 @@ func (p *Partition) layOutLocked(rec *pending, groups []*Group) {
 			continue
 		}
 		rec.groups = append(rec.groups, g)
+		g.course = rec.course
 		g.admit(rec, p.turn.names)
 	}
 	if rec.ops > 0 {

@@ -32,7 +32,7 @@ type Partition struct {
 	events    *event.Listener
 
 	inbox *batcher.Inbox[*Group]
-	reads *batcher.Combiner[[]*kv.Lookup]
+	reads *batcher.Combiner[readGroup]
 	role  role
 
 	// turn is held for the moment of judging and appending a record, so that records

@@ -17,7 +17,8 @@ type pending struct {
 	pos     wal.Pos
 	level   kv.Durability
 	groups  []*Group
-	commit  *Commit // of a proposal
+	commit  *Commit    // of a proposal
+	course  *kv.Course // nil if nobody asks how long it took
 
 	// What this partition's section writes, for those who must know before it is in
 	// the memtable: see changedLocked.

@@ -2,6 +2,7 @@ package partition
 
 import (
 	"context"
+	"time"
 
 	"github.com/kvd-db/kvd/internal/kv"
 	"github.com/kvd-db/kvd/internal/memtable"
@@ -11,22 +12,30 @@ import (
 // with whatever else this partition is asked in the same moment.
 //
 // Each read has its own answer and its own error. Lookup itself fails only if
-// ctx ends before the reads are part of a batch; then nothing was read.
-func (p *Partition) Lookup(ctx context.Context, reads []*kv.Lookup) error {
+// ctx ends before the reads are part of a batch; then nothing was read. Unless c is
+// nil, it is told when they were taken.
+func (p *Partition) Lookup(ctx context.Context, reads []*kv.Lookup, c *kv.Course) error {
 	size := 0
 	for _, r := range reads {
 		size += len(r.Key)
 	}
-	return p.reads.Do(ctx, reads, len(reads), size)
+	return p.reads.Do(ctx, readGroup{reads, c}, len(reads), size)
+}
+
+// readGroup is the reads of one call that go to one partition.
+type readGroup struct {
+	reads  []*kv.Lookup
+	course *kv.Course // nil unless somebody asks when they were taken
 }
 
 // serveReads answers one micro-batch.
-func (p *Partition) serveReads(batch [][]*kv.Lookup) {
-	reads := batch[0]
+func (p *Partition) serveReads(batch []readGroup) {
+	tellTaken(batch)
+	reads := batch[0].reads
 	if len(batch) > 1 {
 		reads = make([]*kv.Lookup, 0, 2*len(batch))
 		for _, group := range batch {
-			reads = append(reads, group...)
+			reads = append(reads, group.reads...)
 		}
 	}
 	l := newLookup()
@@ -35,6 +44,20 @@ func (p *Partition) serveReads(batch [][]*kv.Lookup) {
 	p.stats.readBatches.Add(1)
 	p.stats.reads.Add(uint64(len(reads)))
 	l.release()
+}
+
+// tellTaken tells those who ask that they were taken, with one look at the clock.
+func tellTaken(batch []readGroup) {
+	var now time.Time
+	for _, group := range batch {
+		if group.course == nil {
+			continue
+		}
+		if now.IsZero() {
+			now = time.Now()
+		}
+		group.course.Taken.Set(now)
+	}
 }
 
 // ReadShare is the reads of one call that go to one partition.

@@ -39,7 +39,7 @@ type world struct {
 	stalled   wal.Pos // what is synced while the disk stands still; 0: it does not
 }
 
-func (w *world) Append(payload []byte, units uint32, _ kv.Durability, waker wal.Waker) (kv.SeqNum, wal.Pos, error) {
+func (w *world) Append(payload []byte, units uint32, _ kv.Durability, waker wal.Waker, _ *kv.Course) (kv.SeqNum, wal.Pos, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	base := w.next
@@ -216,7 +216,7 @@ func (s *script) get(out *strings.Builder, keys []string) {
 	for _, k := range keys {
 		reads = append(reads, &kv.Lookup{Key: []byte(k), Hash: keyhash.Sum([]byte(k))})
 	}
-	require.NoError(s.t, s.p.Lookup(s.t.Context(), reads))
+	require.NoError(s.t, s.p.Lookup(s.t.Context(), reads, nil))
 	s.requireCached(reads)
 	for _, r := range reads {
 		switch {

@@ -127,7 +127,7 @@ func (w *world) add(bytes int, level kv.Durability) promise {
 	n := len(w.promises.appended)
 	body := fmt.Sprintf("%d:%s", n, strings.Repeat(string(rune('a'+n%26)), bytes))
 	waker := make(signal, 1)
-	base, pos, err := w.log.Append([]byte(body), uint32(n%3+1), level, waker)
+	base, pos, err := w.log.Append([]byte(body), uint32(n%3+1), level, waker, nil)
 	require.NoError(w.t, err)
 	r := rec{base, uint32(n%3 + 1), body}
 	w.promises.appended = append(w.promises.appended, r)

@@ -28,7 +28,7 @@ func life(o Options, w *faultLife) error {
 		if i%2 == 1 {
 			body += string(make([]byte, 300))
 		}
-		base, pos, err := l.Append([]byte(body), 1, level, waker)
+		base, pos, err := l.Append([]byte(body), 1, level, waker, nil)
 		if err != nil {
 			return err
 		}
@@ -177,7 +177,7 @@ func TestFullDisk(t *testing.T) {
 	var acked []rec
 	for {
 		w := make(signal, 1)
-		base, pos, err := l.Append(make([]byte, 500), 1, synced, w)
+		base, pos, err := l.Append(make([]byte, 500), 1, synced, w, nil)
 		if err != nil {
 			break
 		}

@@ -1,6 +1,10 @@
 package wal
 
-import "github.com/kvd-db/kvd/internal/kv"
+import (
+	"time"
+
+	"github.com/kvd-db/kvd/internal/kv"
+)
 
 const (
 	// groupBytes closes a group: a larger write gains nothing, and the buffer is
@@ -23,6 +27,15 @@ type group struct {
 	urgent  bool    // somebody waits for the write, not for the sync
 	early   []Waker // to wake after the write
 	late    []Waker // to wake after the sync
+	timed   []timed // those of its records
+}
+
+// timed is a record of which somebody wants to know when it was written and, if so
+// asked, synced.
+type timed struct {
+	course *kv.Course
+	sync   bool
+	held   bool
 }
 
 // queue holds the groups that wait to be written, oldest first; records are
@@ -68,6 +81,31 @@ func (q *queue) newGroup() *group {
 	return &group{buf: make([]byte, frameHeaderBytes)}
 }
 
+// hold tells those who want to know that their records wait for a sync.
+func (q *queue) hold() {
+	for _, g := range q.groups {
+		for i := range g.timed {
+			if r := &g.timed[i]; !r.held {
+				r.held = true
+				r.course.Held.Set(time.Now())
+			}
+		}
+	}
+}
+
+// release tells them that their records are about to be written.
+func (g *group) release() {
+	if len(g.timed) == 0 {
+		return
+	}
+	now := time.Now()
+	for _, r := range g.timed {
+		if r.held {
+			r.course.Released.Set(now)
+		}
+	}
+}
+
 // take removes the oldest group and returns it; nil if there is none.
 func (q *queue) take() *group {
 	if q.empty() {
@@ -86,7 +124,8 @@ func (q *queue) recycle(g *group) {
 	}
 	clear(g.early)
 	clear(g.late)
-	*g = group{buf: g.buf[:frameHeaderBytes], early: g.early[:0], late: g.late[:0]}
+	clear(g.timed)
+	*g = group{buf: g.buf[:frameHeaderBytes], early: g.early[:0], late: g.late[:0], timed: g.timed[:0]}
 	q.spare = append(q.spare, g)
 }
 

@@ -68,17 +68,19 @@ type Log struct {
 		active    *segment  // changed by the writing role alone
 		lastWrite time.Time
 
-		syncing  bool // somebody has the syncing role
-		syncTo   Pos  // somebody waits for this to be synced
-		mustSync bool // something else than a record must be synced
+		lastSync time.Time // when the last one ended
+		syncing  bool      // somebody has the syncing role
+		syncTo   Pos       // somebody waits for this to be synced
+		mustSync bool      // something else than a record must be synced
 		gather   gathering
 		syncedAt address
 		sealed   *segment // ended, not yet synced; nil: none
 		marked   address  // a mark frame ends here; nothing to mark while the log does
 		timing   bool     // the timer of the idle mark runs, or is about to
 
-		waiting  []Waker // to wake at the end of the next sync that begins
-		awaiting []Waker // to wake at the end of any sync
+		waiting  []Waker      // to wake at the end of the next sync that begins
+		awaiting []Waker      // to wake at the end of any sync
+		timed    []*kv.Course // written; to be told the end of the next sync that begins
 
 		zeroedWanted bool     // somebody asked for sync since the last rotation
 		preparing    bool     // a goroutine makes prepared
@@ -108,13 +110,14 @@ type liveSegment struct {
 // kv.DurabilityMemory is in the log like any other, only nobody waits for it. At
 // DurabilityMemory and DurabilityBuffered w is woken after the record is
 // written, else after it is synced. A nil w is for a caller who learns of it by
-// SyncTo.
+// SyncTo. Of c, unless it is nil, Written and Synced are set, as far as the
+// durability asks for them, before the log moves past the record.
 //
 // Ownership: payload is copied. Errors: kv.ErrClosed, kv.ErrTooLarge,
 // kv.ErrOverloaded while too many numbers are not synced, and Err after a
 // failure; the record is then not in the log. If the log fails later, it is
 // unknown whether the record is.
-func (l *Log) Append(payload []byte, units uint32, level kv.Durability, w Waker) (base kv.SeqNum, pos Pos, err error) {
+func (l *Log) Append(payload []byte, units uint32, level kv.Durability, w Waker, c *kv.Course) (base kv.SeqNum, pos Pos, err error) {
 	if units == 0 {
 		return 0, 0, fmt.Errorf("%w: record of no units", kv.ErrInvalidArgument)
 	}
@@ -144,6 +147,9 @@ func (l *Log) Append(payload []byte, units uint32, level kv.Durability, w Waker)
 	}
 	if w != nil {
 		*wakers = append(*wakers, w)
+	}
+	if c != nil && level != kv.DurabilityMemory {
+		g.timed = append(g.timed, timed{course: c, sync: wakers == &g.late})
 	}
 	if l.mu.next-l.mu.syncedNext > recoveryGap/2 {
 		l.mu.syncTo = l.mu.end // see admitLocked

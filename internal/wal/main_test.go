@@ -59,7 +59,7 @@ func openAll(o Options) (*Log, []rec, Recovery, error) {
 func put(t testing.TB, l *Log, payload string, units uint32, level kv.Durability) rec {
 	t.Helper()
 	w := make(signal, 1)
-	base, pos, err := l.Append([]byte(payload), units, level, w)
+	base, pos, err := l.Append([]byte(payload), units, level, w, nil)
 	require.NoError(t, err)
 	l.Flush()
 	for !reached(l, pos, level) {

@@ -74,6 +74,8 @@ func (l *Log) syncOnceLocked() {
 	wakers := l.mu.waiting
 	l.mu.waiting, l.mu.mustSync = l.spare, false
 	l.spare = nil
+	timed := l.mu.timed
+	l.mu.timed = nil
 	l.prepareIfWantedLocked()
 	l.mu.Unlock()
 
@@ -89,6 +91,9 @@ func (l *Log) syncOnceLocked() {
 
 	l.mu.Lock()
 	if l.Err() == nil {
+		for _, c := range timed {
+			c.Synced.Set(l.mu.lastSync)
+		}
 		l.synced.Store(uint64(pos))
 		l.mu.syncedAt = at
 		l.mu.gather.synced = written
@@ -154,7 +159,7 @@ func (l *Log) timedSync(s *segment) error {
 	if bugIgnoreSyncError {
 		err = nil
 	}
-	l.countSync(time.Since(begin))
+	l.countSync(begin, time.Since(begin))
 	if !slow.Stop() {
 		<-told
 		l.tellSlowSync(s, begin, true)
@@ -165,9 +170,10 @@ func (l *Log) timedSync(s *segment) error {
 	return nil
 }
 
-func (l *Log) countSync(took time.Duration) {
+func (l *Log) countSync(begin time.Time, took time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.mu.lastSync = begin.Add(took)
 	l.mu.stats.Syncs++
 	l.mu.stats.SyncTime += took
 	l.mu.stats.SyncMax = max(l.mu.stats.SyncMax, took)

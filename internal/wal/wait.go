@@ -55,6 +55,8 @@ func (l *Log) SyncTo(pos Pos) error {
 		l.mu.syncing = false
 		l.mu.changed.Broadcast()
 		l.pokeIfDueLocked(l.workLeftLocked()) // for those who came meanwhile (L4)
+	} else if l.mu.syncing {
+		l.mu.queue.hold()
 	}
 	l.mu.Unlock()
 	if l.Synced() >= pos {

@@ -38,6 +38,7 @@ func (l *Log) Flush() {
 	for l.Err() == nil && !l.mu.queue.empty() {
 		if !l.mu.writing {
 			if l.mu.syncing && l.mu.queue.bytes < deferBytes && !l.mu.queue.urgent() {
+				l.mu.queue.hold()
 				break
 			}
 			l.leadLocked(leadGroups)
@@ -102,9 +103,11 @@ func (l *Log) writeNextLocked() bool {
 		return false
 	}
 	l.mu.Unlock()
+	g.release()
 	err := l.writeGroup(g)
 	l.mu.Lock()
 	if err == nil && l.Err() == nil {
+		l.tellWrittenLocked(g.timed)
 		l.written.Store(uint64(g.end))
 		l.mu.waiting = append(l.mu.waiting, g.late...)
 		l.mu.gather.written += uint64(g.asked)
@@ -129,6 +132,17 @@ func (l *Log) writeNextLocked() bool {
 	l.mu.Lock()
 	l.mu.queue.recycle(g)
 	return true
+}
+
+// tellWrittenLocked tells those who want to know when their records were written.
+// The caller has the writing role, and has just written them.
+func (l *Log) tellWrittenLocked(records []timed) {
+	for _, r := range records {
+		r.course.Written.Set(l.mu.lastWrite)
+		if r.sync {
+			l.mu.timed = append(l.mu.timed, r.course)
+		}
+	}
 }
 
 // writeGroup writes a group as one frame, in the next segment if it does not
