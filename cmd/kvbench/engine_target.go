@@ -82,8 +82,8 @@ func (t *engineTarget) activity() *activity {
 	a := &activity{LogSyncs: s.Log.Syncs, LogBytes: s.Log.Bytes}
 	for i := range s.Partitions {
 		p := &s.Partitions[i]
-		batches, batchOps = batches+p.Batches, batchOps+p.BatchOps
-		readBatches, reads = readBatches+p.ReadBatches, reads+p.Reads
+		batches, batchOps = batches+p.Writes.Count(), batchOps+p.Writes.Sum
+		readBatches, reads = readBatches+p.Reads.Count(), reads+p.Reads.Sum
 		userBytes += p.UserBytes
 		a.FlushedBytes += p.FlushedBytes
 		a.CompactedBytes += p.CompactedBytes

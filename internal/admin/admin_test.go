@@ -24,11 +24,23 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 func sample() *Source {
 	stats := engine.Stats{Partitions: make([]partition.Stats, 2), MemtableLimit: 1 << 20, DiskFree: 3 << 30, Snapshots: 4, Pressure: 0.5}
 	stats.Log.Syncs, stats.Log.SyncTime, stats.Log.Records = 5, 2*time.Second, 6
+	for _, micros := range []uint64{10, 100, 1_000, 998_890, 1_000_000} {
+		stats.Log.SyncMicros.Record(micros)
+	}
+	stats.Log.SyncUnits.Record(70)
+	stats.Log.GroupRecords.Record(3)
+	stats.Log.GroupUnits.Record(40)
+	stats.Log.GroupBytes.Record(5000)
 	stats.Cache.Hits, stats.Cache.Misses = 7, 8
 	p := &stats.Partitions[0]
-	p.Batches, p.BatchOps = 3, 2065
-	p.BatchSizes[0], p.BatchSizes[4], p.BatchSizes[11] = 1, 1, 1
-	p.Reads, p.QueueOps, p.ActiveBytes, p.SealedBytes, p.DeltaBytes, p.BaseTables = 9, 10, 11, 12, 13, 14
+	for _, ops := range []uint64{1, 16, 2048} {
+		p.Writes.Record(ops)
+	}
+	p.Reads.Record(9)
+	stats.Partitions[1].Reads.Record(2)
+	p.WriteWaits.Record(50)
+	p.ReadWaits.Record(0)
+	p.QueueOps, p.ActiveBytes, p.SealedBytes, p.DeltaBytes, p.BaseTables = 10, 11, 12, 13, 14
 	return &Source{
 		Build: Build{Version: "1.2.3", Commit: "abc", Go: "go1.26", Started: time.Now().Add(-time.Hour)},
 		Store: func() (engine.Stats, bool) { return stats, true },
@@ -98,7 +110,29 @@ kvd_raw_connections_accepted_total 28
 # TYPE kvd_raw_frames_total counter
 kvd_raw_frames_total 29
 # HELP kvd_wal_sync_duration_seconds Syncs of the commit log and the time they took.
-# TYPE kvd_wal_sync_duration_seconds summary
+# TYPE kvd_wal_sync_duration_seconds histogram
+kvd_wal_sync_duration_seconds_bucket{le="1.6e-05"} 1
+kvd_wal_sync_duration_seconds_bucket{le="3.2e-05"} 1
+kvd_wal_sync_duration_seconds_bucket{le="6.4e-05"} 1
+kvd_wal_sync_duration_seconds_bucket{le="0.000128"} 2
+kvd_wal_sync_duration_seconds_bucket{le="0.000256"} 2
+kvd_wal_sync_duration_seconds_bucket{le="0.000512"} 2
+kvd_wal_sync_duration_seconds_bucket{le="0.001024"} 3
+kvd_wal_sync_duration_seconds_bucket{le="0.002048"} 3
+kvd_wal_sync_duration_seconds_bucket{le="0.004096"} 3
+kvd_wal_sync_duration_seconds_bucket{le="0.008192"} 3
+kvd_wal_sync_duration_seconds_bucket{le="0.016384"} 3
+kvd_wal_sync_duration_seconds_bucket{le="0.032768"} 3
+kvd_wal_sync_duration_seconds_bucket{le="0.065536"} 3
+kvd_wal_sync_duration_seconds_bucket{le="0.131072"} 3
+kvd_wal_sync_duration_seconds_bucket{le="0.262144"} 3
+kvd_wal_sync_duration_seconds_bucket{le="0.524288"} 3
+kvd_wal_sync_duration_seconds_bucket{le="1.048576"} 5
+kvd_wal_sync_duration_seconds_bucket{le="2.097152"} 5
+kvd_wal_sync_duration_seconds_bucket{le="4.194304"} 5
+kvd_wal_sync_duration_seconds_bucket{le="8.388608"} 5
+kvd_wal_sync_duration_seconds_bucket{le="16.777216"} 5
+kvd_wal_sync_duration_seconds_bucket{le="+Inf"} 5
 kvd_wal_sync_duration_seconds_sum 2
 kvd_wal_sync_duration_seconds_count 5
 # HELP kvd_memtable_bytes Memory of the memtables, sealed ones included.
@@ -128,6 +162,11 @@ func TestPromisedMetricsAreThere(t *testing.T) {
 		`kvd_shed_total{reason="streams"} 22`, `kvd_txn_total{outcome="commit"} 25`, `kvd_txn_total{outcome="conflict"} 26`, "kvd_inflight_bytes 24", "kvd_connections 23", "kvd_goroutines ",
 		`kvd_build_info{commit="abc",go="go1.26",version="1.2.3"} 1`,
 		`kvd_batch_ops_bucket{le="1"} 1`, `kvd_batch_ops_bucket{le="16"} 2`, `kvd_batch_ops_bucket{le="4096"} 3`, "kvd_batch_ops_sum 2065",
+		`kvd_read_batch_ops_bucket{le="2"} 1`, `kvd_read_batch_ops_bucket{le="16"} 2`, "kvd_read_batch_ops_sum 11",
+		`kvd_reads_total{partition="0"} 9`, `kvd_read_batches_total{partition="1"} 1`,
+		`kvd_batch_wait_seconds_bucket{le="6.4e-05"} 1`, "kvd_batch_wait_seconds_sum 5", `kvd_read_batch_wait_seconds_bucket{le="1e-06"} 1`,
+		`kvd_wal_sync_ops_bucket{le="128"} 1`, "kvd_wal_sync_ops_sum 70", `kvd_wal_group_records_bucket{le="4"} 1`,
+		"kvd_wal_group_ops_sum 40", `kvd_wal_group_bytes_bucket{le="8192"} 1`, "kvd_wal_group_bytes_sum 5000",
 		`kvd_queue_depth{partition="0"} 10`, `kvd_level_bytes{level="delta",partition="0"} 13`, `kvd_level_files{level="base",partition="0"} 14`,
 		`kvd_cache_requests_total{result="hit"} 7`, "kvd_snapshots_open 4", "go_goroutines ", "process_open_fds ",
 	} {

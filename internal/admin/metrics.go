@@ -7,7 +7,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/kvd-db/kvd/internal/engine"
+	"github.com/kvd-db/kvd/internal/histogram"
 	"github.com/kvd-db/kvd/internal/partition"
+	"github.com/kvd-db/kvd/internal/wal"
 )
 
 // All metrics of kvd. Sums of counters over partitions are left to the reader,
@@ -30,6 +32,9 @@ var (
 	frameOps    = describe("kvd_frame_ops", "Operations in the frames that clients sent.")
 
 	batchOps      = describe("kvd_batch_ops", "Operations in the write micro-batches of all partitions.")
+	batchWait     = describe("kvd_batch_wait_seconds", "Wait of the first operation of a write micro-batch until it was taken, of every 16th in a partition.")
+	readBatchOps  = describe("kvd_read_batch_ops", "Keys in the read micro-batches of all partitions.")
+	readBatchWait = describe("kvd_read_batch_wait_seconds", "Wait of the first read of a read micro-batch until it was taken, of every 16th in a partition; what memory answers at once does not count.")
 	reads         = describe("kvd_reads_total", "Point reads.", "partition")
 	readBatches   = describe("kvd_read_batches_total", "Batches that point reads were served in.", "partition")
 	queueDepth    = describe("kvd_queue_depth", "Writes waiting in the inbox.", "partition")
@@ -48,8 +53,12 @@ var (
 	debt          = describe("kvd_compaction_debt_bytes", "Bytes that compactions will have to read.", "partition")
 
 	walSync     = describe("kvd_wal_sync_duration_seconds", "Syncs of the commit log and the time they took.")
+	walSyncOps  = describe("kvd_wal_sync_ops", "Writes that a sync of the commit log served, of those that asked for one; an atomic batch is one.")
 	walSyncMax  = describe("kvd_wal_sync_longest_seconds", "The longest sync of the commit log so far.")
 	walGroups   = describe("kvd_wal_groups_total", "Writes to the commit log, each a group of records.")
+	walInGroup  = describe("kvd_wal_group_records", "Records in each write to the commit log: micro-batches and atomic batches.")
+	walGroupOps = describe("kvd_wal_group_ops", "Writes in each write to the commit log; an atomic batch is one.")
+	walGroupLen = describe("kvd_wal_group_bytes", "Bytes of each write to the commit log, headers included.")
 	walRecords  = describe("kvd_wal_records_total", "Records in those groups: micro-batches and atomic batches.")
 	walWritten  = describe("kvd_wal_written_bytes_total", "Bytes written to the commit log.")
 	walLive     = describe("kvd_wal_bytes", "Bytes of all segments of the commit log.")
@@ -122,6 +131,23 @@ func (s sink) number(d *prometheus.Desc, v float64, labels ...string) {
 	s.out <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
 }
 
+// micros is microseconds in a second.
+const micros = 1e6
+
+// powers emits a histogram of what was counted in parts of the metric's unit, so many
+// of them, with a bucket for each power of two from 2^least to 2^most parts.
+func (s sink) powers(d *prometheus.Desc, c *histogram.PowerCounts, parts float64, least, most int) {
+	buckets := make(map[float64]uint64, most-least+1)
+	below := uint64(0)
+	for i, n := range c.Buckets[:most+1] {
+		below += n
+		if i >= least {
+			buckets[float64(uint64(1)<<i)/parts] = below
+		}
+	}
+	s.out <- prometheus.MustNewConstHistogram(d, c.Count(), float64(c.Sum)/parts, buckets)
+}
+
 // sizes emits a histogram whose bucket i has what is at most 2^i; the last one
 // has everything above.
 func (s sink) sizes(d *prometheus.Desc, counts []uint64, sum uint64) {
@@ -170,22 +196,8 @@ func (s sink) incidents(n *Incidents) {
 }
 
 func (s sink) store(st *engine.Stats) {
-	sizes := make([]uint64, partition.SizeBuckets)
-	ops := uint64(0)
-	for i := range st.Partitions {
-		ops += st.Partitions[i].BatchOps
-		for j, n := range st.Partitions[i].BatchSizes {
-			sizes[j] += n
-		}
-	}
-	s.sizes(batchOps, sizes, ops)
-	s.out <- prometheus.MustNewConstSummary(walSync, st.Log.Syncs, st.Log.SyncTime.Seconds(), nil)
-	s.number(walSyncMax, st.Log.SyncMax.Seconds())
-	s.counter(walGroups, st.Log.Groups)
-	s.counter(walRecords, st.Log.Records)
-	s.counter(walWritten, st.Log.Bytes)
-	s.number(walLive, float64(st.Log.LiveBytes))
-	s.number(walSegments, float64(st.Log.Segments))
+	s.batches(st.Partitions)
+	s.log(&st.Log)
 	s.counter(cacheRequests, st.Cache.Hits, "hit")
 	s.counter(cacheRequests, st.Cache.Misses, "miss")
 	s.number(cacheBytes, float64(st.Cache.Bytes))
@@ -204,9 +216,39 @@ func (s sink) store(st *engine.Stats) {
 	}
 }
 
+// batches emits what the micro-batches of all partitions have in common.
+func (s sink) batches(partitions []partition.Stats) {
+	var sum partition.Stats
+	for i := range partitions {
+		p := &partitions[i]
+		sum.Writes.Add(&p.Writes)
+		sum.Reads.Add(&p.Reads)
+		sum.WriteWaits.Add(&p.WriteWaits)
+		sum.ReadWaits.Add(&p.ReadWaits)
+	}
+	s.powers(batchOps, &sum.Writes, 1, 0, 12)
+	s.powers(readBatchOps, &sum.Reads, 1, 0, 12)
+	s.powers(batchWait, &sum.WriteWaits, micros, 0, 20)
+	s.powers(readBatchWait, &sum.ReadWaits, micros, 0, 20)
+}
+
+func (s sink) log(l *wal.Stats) {
+	s.powers(walSync, &l.SyncMicros, micros, 4, 24)
+	s.number(walSyncMax, l.SyncMax.Seconds())
+	s.powers(walSyncOps, &l.SyncUnits, 1, 0, 16)
+	s.powers(walInGroup, &l.GroupRecords, 1, 0, 12)
+	s.powers(walGroupOps, &l.GroupUnits, 1, 0, 16)
+	s.powers(walGroupLen, &l.GroupBytes, 1, 6, 24)
+	s.counter(walGroups, l.Groups)
+	s.counter(walRecords, l.Records)
+	s.counter(walWritten, l.Bytes)
+	s.number(walLive, float64(l.LiveBytes))
+	s.number(walSegments, float64(l.Segments))
+}
+
 func (s sink) partition(id string, p *partition.Stats) {
-	s.counter(reads, p.Reads, id)
-	s.counter(readBatches, p.ReadBatches, id)
+	s.counter(reads, p.Reads.Sum, id)
+	s.counter(readBatches, p.Reads.Count(), id)
 	s.number(queueDepth, float64(p.QueueOps), id)
 	s.number(queueBytes, float64(p.QueueBytes), id)
 	s.number(memtableBytes, float64(p.ActiveBytes+p.SealedBytes), id)

@@ -55,9 +55,9 @@ func storeLines(line func(name, format string, args ...any), st *engine.Stats) {
 	}
 	for i := range st.Partitions {
 		p := &st.Partitions[i]
-		sum.batches += p.Batches
-		sum.ops += p.BatchOps
-		sum.reads += p.Reads
+		sum.batches += p.Writes.Count()
+		sum.ops += p.Writes.Sum
+		sum.reads += p.Reads.Sum
 		sum.deltas += uint64(p.Deltas)
 		sum.debt += p.Debt
 		sum.tables += p.DeltaTables + p.BaseTables

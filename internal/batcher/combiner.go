@@ -5,6 +5,8 @@ import (
 	"runtime"
 	"sync"
 	"time"
+
+	"github.com/kvd-db/kvd/internal/histogram"
 )
 
 // Combiner lets callers serve each other: a caller runs its own item when fewer
@@ -27,7 +29,11 @@ type Combiner[T any] struct {
 		// closes; own is what the leader brings. Nil if nobody lingers.
 		full chan struct{}
 		own  size
+
+		batches uint64 // served so far
+		sample  uint64 // of these, from which on one is to be sampled
 	}
+	waits   histogram.Powers // microseconds: see SampleEvery
 	waiters sync.Pool
 	batches sync.Pool
 }
@@ -36,6 +42,8 @@ type Combiner[T any] struct {
 type waiter[T any] struct {
 	item T
 	size size
+	// since is when it came, if it is the first of a batch that is sampled.
+	since time.Time
 	// turn gets exactly one value once the waiter has left the queue.
 	turn chan turn
 }
@@ -65,12 +73,16 @@ func (c *Combiner[T]) Do(ctx context.Context, item T, ops, bytes int) error {
 	c.mu.Lock()
 	if c.mu.running < c.runners && len(c.mu.queue) == 0 {
 		c.mu.running++
+		since := c.sinceLocked()
 		c.mu.Unlock()
-		c.lead(item, size{ops, bytes})
+		c.lead(item, size{ops, bytes}, since)
 		return nil
 	}
 	w := c.waiters.Get().(*waiter[T])
 	w.item, w.size = item, size{ops, bytes}
+	if len(c.mu.queue) == 0 {
+		w.since = c.sinceLocked()
+	}
 	c.mu.queue = append(c.mu.queue, w)
 	c.mu.queued.ops += ops
 	c.mu.queued.bytes += bytes
@@ -92,7 +104,7 @@ func (c *Combiner[T]) Do(ctx context.Context, item T, ops, bytes int) error {
 	}
 	if t == lead {
 		runtime.Gosched() // those about to queue make the batch larger
-		c.lead(w.item, w.size)
+		c.lead(w.item, w.size, w.since)
 	}
 	c.release(w)
 	return nil
@@ -100,7 +112,7 @@ func (c *Combiner[T]) Do(ctx context.Context, item T, ops, bytes int) error {
 
 func (c *Combiner[T]) release(w *waiter[T]) {
 	var zero T
-	w.item = zero
+	w.item, w.since = zero, time.Time{}
 	c.waiters.Put(w)
 }
 
@@ -117,15 +129,32 @@ func (c *Combiner[T]) leave(w *waiter[T]) bool {
 	return false
 }
 
+// sinceLocked returns the time if the wait of the caller that comes now is to be
+// measured, else zero.
+func (c *Combiner[T]) sinceLocked() time.Time {
+	if c.mu.batches < c.mu.sample {
+		return time.Time{}
+	}
+	c.mu.sample = c.mu.batches + SampleEvery
+	return time.Now()
+}
+
+// Waits returns how long the first of a batch waited, in microseconds: see
+// SampleEvery.
+func (c *Combiner[T]) Waits() histogram.PowerCounts { return c.waits.Counts() }
+
 // lead serves one batch that begins with the caller's own item, tells the
-// others, and passes the lead on.
-func (c *Combiner[T]) lead(own T, s size) {
+// others, and passes the lead on. The caller came at since, if that is measured.
+func (c *Combiner[T]) lead(own T, s size, since time.Time) {
 	if c.policy.Linger > 0 {
 		c.linger(s)
 	}
 	batch := c.batches.Get().(*[]T)
 	*batch = append((*batch)[:0], own)
 	mates := c.take(s, batch)
+	if !since.IsZero() {
+		c.waits.Record(micros(time.Since(since)))
+	}
 	c.serve(*batch)
 	for _, w := range mates {
 		w.turn <- served
@@ -139,6 +168,7 @@ func (c *Combiner[T]) lead(own T, s size) {
 func (c *Combiner[T]) take(own size, batch *[]T) []*waiter[T] {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.mu.batches++
 	if len(c.mu.queue) == 0 {
 		return nil
 	}
@@ -147,6 +177,9 @@ func (c *Combiner[T]) take(own size, batch *[]T) []*waiter[T] {
 		own = own.plus(w.size)
 		if own.ops > c.policy.MaxOps || own.bytes > c.policy.MaxBytes {
 			break
+		}
+		if !w.since.IsZero() {
+			c.mu.sample = c.mu.batches // it is not the first of its batch: sample the next
 		}
 		*batch = append(*batch, w.item)
 		n++

@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/kvd-db/kvd/internal/histogram"
 	"github.com/kvd-db/kvd/internal/kv"
 )
 
@@ -19,9 +20,12 @@ type Inbox[T comparable] struct {
 		items  []T
 		sizes  []size
 		queued size
-		first  time.Time     // when the oldest item arrived; kept only with a linger
+		first  time.Time     // when the oldest item arrived; kept only if timedLocked
 		room   chan struct{} // closed when room was made; nil if nobody waits
 		closed bool
+
+		batches uint64                // taken so far
+		waits   histogram.PowerCounts // microseconds, of each SampleEvery-th batch
 	}
 }
 
@@ -76,7 +80,7 @@ func (b *Inbox[T]) tryPut(item T, s size) (room chan struct{}, err error) {
 		}
 		return b.mu.room, nil
 	}
-	if len(b.mu.items) == 0 && b.policy.Linger > 0 {
+	if len(b.mu.items) == 0 && b.timedLocked() {
 		b.mu.first = time.Now()
 	}
 	b.mu.items = append(b.mu.items, item)
@@ -86,13 +90,20 @@ func (b *Inbox[T]) tryPut(item T, s size) (room chan struct{}, err error) {
 	return nil, nil
 }
 
-// Take appends the next batch to dst and returns it. If nothing is queued, or
-// what is queued should linger, the batch is empty; then again says how long to
-// wait before asking once more (zero: until the next notify).
+// timedLocked reports whether it matters when the first of the next batch arrives.
+func (b *Inbox[T]) timedLocked() bool { return b.policy.Linger > 0 || b.mu.batches%SampleEvery == 0 }
+
+// Take appends the next batch to dst and returns it: if dst is not empty, that is
+// the caller's own beginning of the batch. If nothing is queued, or what is queued
+// should linger, nothing is appended; then again says how long to wait before asking
+// once more (zero: until the next notify).
 func (b *Inbox[T]) Take(dst []T) (batch []T, again time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if len(b.mu.items) == 0 {
+		if len(dst) > 0 {
+			b.countLocked(0)
+		}
 		return dst, 0
 	}
 	if b.policy.Linger > 0 && !b.mu.closed && !b.policy.full(b.mu.queued) {
@@ -100,13 +111,34 @@ func (b *Inbox[T]) Take(dst []T) (batch []T, again time.Duration) {
 			return dst, rest
 		}
 	}
+	if b.mu.batches%SampleEvery == 0 {
+		b.countLocked(time.Since(b.mu.first))
+	} else {
+		b.countLocked(0)
+	}
 	n := b.policy.cut(b.mu.sizes)
 	dst = append(dst, b.mu.items[:n]...)
 	b.dropLocked(0, n)
-	if b.policy.Linger > 0 {
-		b.mu.first = time.Now()
+	if len(b.mu.items) > 0 && b.timedLocked() {
+		b.mu.first = time.Now() // or earlier: it was not noted
 	}
 	return dst, 0
+}
+
+// countLocked counts a batch, whose first item waited that long if it is sampled.
+func (b *Inbox[T]) countLocked(wait time.Duration) {
+	if b.mu.batches%SampleEvery == 0 {
+		b.mu.waits.Record(micros(wait))
+	}
+	b.mu.batches++
+}
+
+// Waits returns how long the first of a batch waited, in microseconds: see
+// SampleEvery.
+func (b *Inbox[T]) Waits() histogram.PowerCounts {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.mu.waits
 }
 
 // Remove takes a queued item out again and reports whether it was still there.

@@ -22,4 +22,9 @@
 //
 // Cost: one Record is one uncontended atomic add (a few nanoseconds); a
 // Histogram is 36 KiB.
+//
+// # Powers
+//
+// [Powers] is for what is always counted, in many places: 264 bytes each, and buckets
+// of powers of two.
 package histogram

@@ -31,7 +31,7 @@ func TestLookupCachedLeavesWhatNeedsTheDisk(t *testing.T) {
 	}
 	require.NoError(t, p.Lookup(t.Context(), reads[3:4], nil)) // now its block is cached
 	budget.Reset(1 << 10)
-	before := p.Stats().Reads
+	before := p.Stats().Reads.Sum
 	shares := []ReadShare{{p, append([]*kv.Lookup(nil), reads...)}}
 	LookupCached(shares)
 	require.Equal(t, []*kv.Lookup{reads[1], reads[3]}, shares[0].Reads)
@@ -42,7 +42,7 @@ func TestLookupCachedLeavesWhatNeedsTheDisk(t *testing.T) {
 		require.Equal(t, &kv.Lookup{Key: r.Key, Hash: r.Hash, Budget: budget, Value: r.Value[:0]}, r)
 	}
 	require.True(t, budget.Take(1<<10-2) && !budget.Spent() && budget.Take(1) && budget.Spent(), "two values count, once")
-	require.EqualValues(t, 3, p.Stats().Reads-before)
+	require.EqualValues(t, 3, p.Stats().Reads.Sum-before)
 
 	budget.Reset(1 << 10)
 	require.NoError(t, p.Lookup(t.Context(), shares[0].Reads, nil))

@@ -204,9 +204,7 @@ func (p *Partition) layOutLocked(rec *pending, groups []*Group) {
 	rec.payload = rec.encoder.Bytes()
 	p.stats.duplicates.Add(uint64(rec.duplicates))
 	if rec.ops > 0 {
-		p.stats.batches.Add(1)
-		p.stats.batchOps.Add(uint64(rec.ops))
-		p.stats.batchSizes.Observe(rec.ops)
+		p.stats.writes.Record(uint64(rec.ops))
 	}
 }
 

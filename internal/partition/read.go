@@ -41,8 +41,7 @@ func (p *Partition) serveReads(batch []readGroup) {
 	l := newLookup()
 	l.addVisible(p, reads)
 	l.run(true)
-	p.stats.readBatches.Add(1)
-	p.stats.reads.Add(uint64(len(reads)))
+	p.stats.reads.Record(uint64(len(reads)))
 	l.release()
 }
 
@@ -82,8 +81,7 @@ func LookupCached(shares []ReadShare) {
 		all := len(s.Reads)
 		s.Reads = l.unanswered(i, s.Reads[:0])
 		if answered := all - len(s.Reads); answered > 0 {
-			s.Partition.stats.readBatches.Add(1)
-			s.Partition.stats.reads.Add(uint64(answered))
+			s.Partition.stats.reads.Record(uint64(answered))
 		}
 	}
 	l.release()
@@ -96,7 +94,7 @@ func LookupAt(shares []ReadShare, at kv.SeqNum, now uint64) {
 	clock := func() uint64 { return now }
 	for _, s := range shares {
 		l.add(section{p: s.Partition, state: s.Partition.acquire(), at: at, now: clock, reads: s.Reads})
-		s.Partition.stats.reads.Add(uint64(len(s.Reads)))
+		s.Partition.stats.reads.Record(uint64(len(s.Reads)))
 	}
 	l.run(true)
 	l.release()

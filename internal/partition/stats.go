@@ -1,23 +1,19 @@
 package partition
 
 import (
-	"math/bits"
 	"sync/atomic"
 
 	"github.com/kvd-db/kvd/internal/compaction"
+	"github.com/kvd-db/kvd/internal/histogram"
 )
 
 // counters are what a partition counts as it goes.
 type counters struct {
-	batches    atomic.Uint64
-	batchOps   atomic.Uint64
-	batchSizes sizeHistogram
+	writes histogram.Powers // operations of each micro-batch
+	reads  histogram.Powers // likewise
 
 	conflicts  atomic.Uint64
 	duplicates atomic.Uint64
-
-	reads       atomic.Uint64
-	readBatches atomic.Uint64
 
 	userBytes      atomic.Uint64
 	flushes        atomic.Uint64
@@ -28,32 +24,19 @@ type counters struct {
 	corruptions    atomic.Uint64
 }
 
-// SizeBuckets is the number of buckets of a histogram of batch sizes: bucket i
-// counts sizes of at most 2^i, the last one everything above.
-const SizeBuckets = 14
-
-type sizeHistogram struct {
-	buckets [SizeBuckets]atomic.Uint64
-}
-
-// Observe counts one batch of n operations.
-func (h *sizeHistogram) Observe(n int) {
-	i := bits.Len(uint(max(n, 1) - 1))
-	h.buckets[min(i, SizeBuckets-1)].Add(1)
-}
-
 // Stats is what a partition has done since it was opened, and what it holds now.
 // The fields are read one after the other, not at one instant.
 type Stats struct {
-	Batches    uint64              // write micro-batches
-	BatchOps   uint64              // operations in them
-	BatchSizes [SizeBuckets]uint64 // batches by operations: see SizeBuckets
+	Writes histogram.PowerCounts // operations of each write micro-batch
+	Reads  histogram.PowerCounts // keys of each read micro-batch
+
+	// How long the first of a micro-batch waited until it was taken, in microseconds: see
+	// batcher.SampleEvery. Reads that memory answers before they get into one do not count.
+	WriteWaits histogram.PowerCounts
+	ReadWaits  histogram.PowerCounts
 
 	Conflicts  uint64 // proposals refused because something they read had changed
 	Duplicates uint64 // named writes that were applied before and not again
-
-	Reads       uint64
-	ReadBatches uint64
 
 	UserBytes      uint64 // keys and values inserted
 	Flushes        uint64
@@ -86,9 +69,9 @@ func (p *Partition) Stats() Stats {
 	defer s.release()
 	c := &p.stats
 	out := Stats{
-		Batches: c.batches.Load(), BatchOps: c.batchOps.Load(),
+		Writes: c.writes.Counts(), Reads: c.reads.Counts(),
+		WriteWaits: p.inbox.Waits(), ReadWaits: p.reads.Waits(),
 		Conflicts: c.conflicts.Load(), Duplicates: c.duplicates.Load(),
-		Reads: c.reads.Load(), ReadBatches: c.readBatches.Load(),
 		UserBytes: c.userBytes.Load(), Flushes: c.flushes.Load(), FlushedBytes: c.flushedBytes.Load(),
 		Compactions: c.compactions.Load(), CompactedBytes: c.compactedBytes.Load(),
 		MovedBytes: c.movedBytes.Load(), Corruptions: c.corruptions.Load(),
@@ -100,9 +83,6 @@ func (p *Partition) Stats() Stats {
 		Debt: compaction.Debt(s.levels.version.Version, p.opts.Compaction),
 	}
 	_, out.Garbage = s.levels.version.ValueBytes()
-	for i := range c.batchSizes.buckets {
-		out.BatchSizes[i] = c.batchSizes.buckets[i].Load()
-	}
 	for i := range s.sealed {
 		out.SealedBytes += s.sealed[i].bytes
 	}

@@ -21,7 +21,8 @@ const (
 type group struct {
 	buf     []byte // room for the header, then the records
 	records uint32
-	asked   uint32 // units that are to be synced
+	units   uint32 // of the records
+	asked   uint32 // of these, to be synced
 	last    kv.SeqNum
 	end     Pos
 	urgent  bool    // somebody waits for the write, not for the sync
@@ -66,6 +67,7 @@ func (q *queue) add(base kv.SeqNum, units uint32, payload []byte, end Pos) *grou
 	g := q.groups[len(q.groups)-1]
 	g.buf = appendRecord(g.buf, base, units, payload)
 	g.records++
+	g.units += units
 	g.last = base + kv.SeqNum(units) - 1
 	g.end = end
 	q.bytes += recordHeaderBytes + len(payload)

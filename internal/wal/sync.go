@@ -96,6 +96,7 @@ func (l *Log) syncOnceLocked() {
 		}
 		l.synced.Store(uint64(pos))
 		l.mu.syncedAt = at
+		l.mu.stats.SyncUnits.Record(written - l.mu.gather.synced)
 		l.mu.gather.synced = written
 		l.mu.syncedNext = max(l.mu.syncedNext, next)
 	}
@@ -174,7 +175,7 @@ func (l *Log) countSync(begin time.Time, took time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.mu.lastSync = begin.Add(took)
-	l.mu.stats.Syncs++
+	l.mu.stats.SyncMicros.Record(uint64(took.Microseconds()))
 	l.mu.stats.SyncTime += took
 	l.mu.stats.SyncMax = max(l.mu.stats.SyncMax, took)
 }

@@ -111,9 +111,9 @@ func (l *Log) writeNextLocked() bool {
 		l.written.Store(uint64(g.end))
 		l.mu.waiting = append(l.mu.waiting, g.late...)
 		l.mu.gather.written += uint64(g.asked)
-		l.mu.stats.Records += uint64(g.records)
-		l.mu.stats.Groups++
-		l.mu.stats.Bytes += uint64(len(g.buf))
+		l.mu.stats.GroupRecords.Record(uint64(g.records))
+		l.mu.stats.GroupUnits.Record(uint64(g.units))
+		l.mu.stats.GroupBytes.Record(uint64(len(g.buf)))
 		if uint64(g.end)-l.synced.Load() >= maxUnsyncedBytes {
 			l.mu.mustSync = true
 		}

@@ -1,0 +1,73 @@
+package histogram
+
+import (
+	"math/bits"
+	"sync/atomic"
+)
+
+// PowerBuckets is how many buckets Powers has.
+const PowerBuckets = 32
+
+// Powers counts numbers by powers of two: bucket i those of at most 2^i that are in
+// none before it, the last one everything above. For what is counted all the time and
+// read as a whole: sizes, or durations in some unit. The zero value is ready.
+//
+// Safe for concurrent use. Must not be copied.
+// Cost: two atomic additions for each number.
+type Powers struct {
+	counts [PowerBuckets]atomic.Uint64
+	sum    atomic.Uint64
+}
+
+// Record counts one number.
+func (p *Powers) Record(n uint64) {
+	p.counts[powerBucket(n)].Add(1)
+	p.sum.Add(n)
+}
+
+// powerBucket returns the least i with n <= 2^i, or the last bucket.
+func powerBucket(n uint64) int {
+	if n <= 1 {
+		return 0
+	}
+	return min(bits.Len64(n-1), PowerBuckets-1)
+}
+
+// Counts returns what was counted so far. What is counted meanwhile may be in the
+// buckets and not in the sum.
+func (p *Powers) Counts() PowerCounts {
+	c := PowerCounts{Sum: p.sum.Load()}
+	for i := range p.counts {
+		c.Buckets[i] = p.counts[i].Load()
+	}
+	return c
+}
+
+// PowerCounts is what a Powers has counted: see there.
+type PowerCounts struct {
+	Buckets [PowerBuckets]uint64
+	Sum     uint64 // of all numbers
+}
+
+// Record counts one number, like Powers, but for one goroutine at a time.
+func (c *PowerCounts) Record(n uint64) {
+	c.Buckets[powerBucket(n)]++
+	c.Sum += n
+}
+
+// Count returns how many numbers there were.
+func (c PowerCounts) Count() uint64 {
+	n := uint64(0)
+	for _, b := range c.Buckets {
+		n += b
+	}
+	return n
+}
+
+// Add adds what another has counted.
+func (c *PowerCounts) Add(other *PowerCounts) {
+	for i, n := range other.Buckets {
+		c.Buckets[i] += n
+	}
+	c.Sum += other.Sum
+}
