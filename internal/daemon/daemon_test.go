@@ -212,6 +212,35 @@ func TestANearlyFullDiskRefusesWritesAndSaysSo(t *testing.T) {
 	require.NoError(t, r.end())
 }
 
+// --linger and --batch-ops shape the micro-batches of writes and those of reads.
+func TestMicroBatchesWaitAsLongAsTheyAreTold(t *testing.T) {
+	c := testConfig(zaptest.NewLogger(t), vfs.NewMem())
+	c.Linger = 50 * time.Millisecond
+	r := start(t, c)
+	for _, call := range []func() error{
+		func() error { return r.client.Put(t.Context(), []byte("a"), nil) },
+		func() error { _, err := r.client.Get(t.Context(), []byte("a")); return err },
+	} {
+		begin := time.Now()
+		require.NoError(t, call())
+		require.GreaterOrEqual(t, time.Since(begin), c.Linger)
+	}
+	_, page := r.page("/metrics")
+	for _, name := range []string{"kvd_batch_wait_seconds", "kvd_read_batch_wait_seconds"} {
+		assert.Contains(t, page, "\n"+name+"_count 1\n")
+		assert.Contains(t, page, "\n"+name+"_bucket{le=\"0.032768\"} 0\n", "it waited longer")
+	}
+	require.NoError(t, r.end())
+
+	c = testConfig(zaptest.NewLogger(t), vfs.NewMem())
+	c.Linger, c.BatchOps = time.Hour, 1
+	r = start(t, c)
+	require.NoError(t, r.client.Put(t.Context(), []byte("a"), nil), "a full micro-batch does not wait")
+	_, err := r.client.Get(t.Context(), []byte("a"))
+	require.NoError(t, err)
+	require.NoError(t, r.end())
+}
+
 func TestATakenAddressLeavesTheStoreAlone(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
