@@ -39,13 +39,12 @@ func (c *Client) operate(ctx context.Context, name string, op frame.Op) (answer,
 	if err := ctx.Err(); err != nil {
 		return answer{}, &Error{Op: name, Err: err}
 	}
-	if c.config.batching.Disabled || len(op.Value)+len(op.Condition.Value) > c.config.batching.MaxBytes {
+	if c.travelsAlone(&op) {
 		return c.operateAlone(ctx, name, op)
 	}
 	tries := c.attemptsAt(ctx, name, &op)
 	for {
-		tries.sign(&op.Options)
-		a, f := c.attempt(ctx, op, tries.left())
+		a, f := c.attempt(ctx, &op, &tries)
 		if f == nil {
 			c.budget.earn()
 			return a, nil
@@ -54,6 +53,12 @@ func (c *Client) operate(ctx context.Context, name string, op frame.Op) (answer,
 			return answer{}, err
 		}
 	}
+}
+
+// travelsAlone reports whether an operation is made by a call of its own.
+func (c *Client) travelsAlone(op *frame.Op) bool {
+	b := &c.config.batching
+	return b.Disabled || len(op.Value)+len(op.Condition.Value) > b.MaxBytes
 }
 
 // attemptsAt returns the state of the tries of op.
@@ -69,24 +74,45 @@ func (c *Client) attemptsAt(ctx context.Context, name string, op *frame.Op) atte
 	return a
 }
 
-// attempt has op performed once in a frame, within the time left; 0 is no bound.
-func (c *Client) attempt(ctx context.Context, op frame.Op, left time.Duration) (answer, *fault) {
-	op.TimeoutMillis = timeoutMillis(left)
-	var l *lane
-	if op.Kind == frame.Get {
-		l = c.pick(func(c *conn) int64 { return c.reads.load.Load() }).reads
-	} else {
-		l = c.pick(func(c *conn) int64 { return c.writes.load.Load() }).writes
+// attempt has op performed once, in a frame.
+func (c *Client) attempt(ctx context.Context, op *frame.Op, tries *attempts) (answer, *fault) {
+	tries.sign(&op.Options)
+	conn := c.pickFor(classOf(op))
+	patience := c.setTimeout(op, tries)
+	if !tries.deadline.IsZero() && !tries.own {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithDeadline(ctx, tries.deadline)
+		defer cancel()
 	}
-	one := calls.Get().(*call)
-	one.op = op
-	reusable := l.do(ctx, one, left)
-	a, f := one.answer, one.fault
-	if reusable {
-		one.op, one.answer, one.fault = frame.Op{}, answer{}, nil
-		calls.Put(one)
+	a, begun, f := conn.do(ctx, op, patience, tries.deadline.IsZero())
+	if f != nil {
+		tries.bound(begun)
 	}
 	return a, f
+}
+
+// setTimeout gives an operation its timeout for the next try, and returns how long
+// its caller will wait.
+func (c *Client) setTimeout(op *frame.Op, tries *attempts) time.Duration {
+	switch {
+	case !tries.deadline.IsZero():
+		left := tries.left()
+		op.TimeoutMillis = c.ownMillis(left)
+		return left
+	case c.config.timeout == 0:
+		return unbounded
+	}
+	return c.config.timeout
+}
+
+// ownMillis is the timeout that an operation with this time left carries itself: 0
+// if that of its frame, which is the client's, will do: one that is longer, but not
+// twice as long.
+func (c *Client) ownMillis(left time.Duration) uint32 {
+	if whole := c.config.timeout; whole/2 <= left && left <= whole {
+		return 0
+	}
+	return timeoutMillis(left)
 }
 
 // operateAlone performs one operation by a call of its own.
@@ -175,7 +201,7 @@ func (c *Client) unaryWrite(ctx context.Context, name string, o *writeOptions, l
 // call makes a call until it succeeds or must not be tried again. The client's
 // gate has been entered.
 func (c *Client) call(ctx context.Context, tries *attempts, call func(context.Context, *conn, ...grpc.CallOption) error) error {
-	if !tries.deadline.IsZero() {
+	if tries.bound(time.Now()); !tries.deadline.IsZero() {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithDeadline(ctx, tries.deadline)
 		defer cancel()

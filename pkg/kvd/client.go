@@ -6,7 +6,6 @@ import (
 	"net"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc"
@@ -41,18 +40,6 @@ type Client struct {
 	closeErr   error
 }
 
-// conn is one HTTP/2 connection with its two lanes of frames. Reads have frames
-// and a stream of their own, so that they never wait behind writes.
-type conn struct {
-	grpc   *grpc.ClientConn
-	kv     kvdpb.KVServiceClient
-	txn    kvdpb.TxnServiceClient
-	reads  *lane
-	writes *lane
-	// calls counts what is under way beside the lanes.
-	calls atomic.Int64
-}
-
 // Open returns a client of the server at target: "host:port",
 // "unix:path/to/socket", or another name that gRPC knows, such as
 // "dns:///name:port". It does no I/O: the first call connects.
@@ -74,9 +61,10 @@ func Open(target string, opts ...Option) (*Client, error) {
 			closeErr := c.Close()
 			return nil, &Error{Op: "open", Err: fmt.Errorf("%w: target %q: %w", ErrInvalid, target, firstError(err, closeErr))}
 		}
-		conn := &conn{grpc: cc, kv: kvdpb.NewKVServiceClient(cc), txn: kvdpb.NewTxnServiceClient(cc)}
-		conn.reads, conn.writes = newLane(c, cc), newLane(c, cc)
-		c.conns = append(c.conns, conn)
+		c.conns = append(c.conns, &conn{
+			client: c, grpc: cc, raw: config.rawTarget(target),
+			kv: kvdpb.NewKVServiceClient(cc), txn: kvdpb.NewTxnServiceClient(cc),
+		})
 	}
 	return c, nil
 }
@@ -160,17 +148,37 @@ func (c *Client) Close() error {
 			c.closeErr = firstError(c.closeErr, conn.grpc.Close())
 		}
 		c.background.Wait()
+		for _, conn := range c.conns {
+			conn.stop()
+		}
 	})
 	return c.closeErr
 }
 
 // pick returns the connection with the least under way, the first among equals,
 // so that a lone caller always meets the same one.
-func (c *Client) pick(load func(*conn) int64) *conn {
+func (c *Client) pick(load func(*conn) int64) *conn { return c.pickAbove(0, load) }
+
+// pickFor returns the connection for operations in frames: the first with less
+// under way than a full frame has, else that with the least. One connection makes
+// larger frames than several; several are read by more than one goroutine.
+func (c *Client) pickFor(class class) *conn {
+	return c.pickAbove(int64(c.config.batching.MaxOps), func(c *conn) int64 { return c.load(class).Load() })
+}
+
+// pickAbove is pick where a load below enough counts as none.
+func (c *Client) pickAbove(enough int64, load func(*conn) int64) *conn {
 	best := c.conns[0]
 	least := load(best)
+	if least < enough {
+		return best
+	}
 	for _, conn := range c.conns[1:] {
-		if l := load(conn); l < least {
+		l := load(conn)
+		if l < enough {
+			return conn
+		}
+		if l < least {
 			best, least = conn, l
 		}
 	}

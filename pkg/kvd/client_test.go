@@ -12,6 +12,7 @@ import (
 func TestPutGetDelete(t *testing.T) {
 	for name, opts := range map[string][]Option{
 		"in frames": nil,
+		"by gRPC":   {WithoutRawFrames()},
 		"alone":     {WithBatching(Batching{Disabled: true})},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -18,7 +18,9 @@ import (
 )
 
 // Concurrent callers share frames by themselves.
-func TestConcurrentCallersShareFrames(t *testing.T) {
+func TestConcurrentCallersShareFrames(t *testing.T) { everyTransport(t, concurrentCallersShareFrames) }
+
+func concurrentCallersShareFrames(t *testing.T, opts ...Option) {
 	store := servertest.New(kv.DefaultLimits)
 	// As if each write cost an fsync: what comes meanwhile makes the next frame.
 	var rounds sync.Mutex
@@ -29,7 +31,7 @@ func TestConcurrentCallersShareFrames(t *testing.T) {
 		return nil
 	}
 	c := serve(t, store, server.Options{})
-	db := c.open(t, WithConns(1))
+	db := c.open(t, append(opts, WithConns(1))...)
 	const callers, each = 16, 100
 	var all sync.WaitGroup
 	for caller := range callers {
@@ -48,9 +50,11 @@ func TestConcurrentCallersShareFrames(t *testing.T) {
 }
 
 // A lone caller's operations are frames of one: nothing waits for company.
-func TestALoneCallerIsNotBatched(t *testing.T) {
+func TestALoneCallerIsNotBatched(t *testing.T) { everyTransport(t, aLoneCallerIsNotBatched) }
+
+func aLoneCallerIsNotBatched(t *testing.T, opts ...Option) {
 	c := serve(t, nil, server.Options{})
-	db := c.open(t)
+	db := c.open(t, opts...)
 	for range 10 {
 		require.NoError(t, db.Put(context.Background(), []byte("k"), nil))
 	}
@@ -61,7 +65,9 @@ func TestALoneCallerIsNotBatched(t *testing.T) {
 
 // A frame takes no more than its caps, however much is queued, and the order in
 // which calls queued is kept.
-func TestFramesKeepTheirCaps(t *testing.T) {
+func TestFramesKeepTheirCaps(t *testing.T) { everyTransport(t, framesKeepTheirCaps) }
+
+func framesKeepTheirCaps(t *testing.T, opts ...Option) {
 	var mu sync.Mutex
 	var batches [][]string
 	blocked, gate := make(chan struct{}, 100), make(chan struct{})
@@ -79,30 +85,27 @@ func TestFramesKeepTheirCaps(t *testing.T) {
 		return nil
 	}
 	c := serve(t, store, server.Options{})
-	db := c.open(t, WithConns(1), WithBatching(Batching{MaxOps: 4, MaxBytes: 1000, Window: 1}))
+	db := c.open(t, append(opts, WithConns(1), WithBatching(Batching{MaxOps: 4, MaxBytes: 1000, Window: 1}))...)
 	var all sync.WaitGroup
 	put := func(key string, bytes int) {
 		all.Go(func() { assert.NoError(t, db.Put(context.Background(), []byte(key), make([]byte, bytes))) })
 	}
 	put("first", 1)
 	<-blocked // the window is full: the others queue
-	lane := db.conns[0].writes
 	for i, bytes := range []int{1, 1, 1, 1, 1, 500, 500, 500, 900} {
 		put(fmt.Sprint(i), bytes)
-		require.Eventually(t, func() bool {
-			lane.mu.Lock()
-			defer lane.mu.Unlock()
-			return len(lane.mu.queue) == i+1
-		}, 5*time.Second, 10*time.Microsecond)
+		require.Eventually(t, func() bool { return waiting(db) == i+1 }, 5*time.Second, 10*time.Microsecond)
 	}
 	close(gate)
 	all.Wait()
 	assert.Equal(t, [][]string{{"first"}, {"0", "1", "2", "3"}, {"4", "5"}, {"6"}, {"7"}, {"8"}}, batches)
 }
 
-func TestALargeValueTravelsAlone(t *testing.T) {
+func TestALargeValueTravelsAlone(t *testing.T) { everyTransport(t, aLargeValueTravelsAlone) }
+
+func aLargeValueTravelsAlone(t *testing.T, opts ...Option) {
 	c := serve(t, nil, server.Options{})
-	db := c.open(t)
+	db := c.open(t, opts...)
 	ctx := context.Background()
 	large := make([]byte, 3<<20)
 	require.NoError(t, db.Put(ctx, []byte("large"), large))
@@ -115,8 +118,10 @@ func TestALargeValueTravelsAlone(t *testing.T) {
 }
 
 // Keys and values may be changed once a call has returned, also by an error.
-func TestArgumentsMayBeReused(t *testing.T) {
-	db := openMemory(t)
+func TestArgumentsMayBeReused(t *testing.T) { everyTransport(t, argumentsMayBeReused) }
+
+func argumentsMayBeReused(t *testing.T, opts ...Option) {
+	db := openMemory(t, opts...)
 	var all sync.WaitGroup
 	for caller := range 8 {
 		all.Go(func() {
@@ -141,9 +146,11 @@ func TestArgumentsMayBeReused(t *testing.T) {
 	}
 }
 
-func TestAThousandGoroutines(t *testing.T) {
+func TestAThousandGoroutines(t *testing.T) { everyTransport(t, aThousandGoroutines) }
+
+func aThousandGoroutines(t *testing.T, opts ...Option) {
 	c := serve(t, nil, server.Options{})
-	db := c.open(t)
+	db := c.open(t, opts...)
 	ctx := context.Background()
 	var all sync.WaitGroup
 	var missing atomic.Int64

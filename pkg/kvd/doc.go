@@ -20,7 +20,8 @@
 // # What a call promises
 //
 // A call returns when its answer is there, when its context ends, or when the
-// client's own timeout has passed, which applies if the context has no deadline.
+// client's own timeout has passed, which applies if the context has no deadline
+// and is kept to within some tens of milliseconds.
 // Keys and values that are passed in may be changed as soon as the call returns;
 // what it returns belongs to the caller.
 //
@@ -59,6 +60,46 @@
 // therefore strictly serializable: each seems to happen at one moment, the later
 // after the earlier. They take no locks: those that only read never fail for
 // others, and those that meet on hot keys run several times.
+//
+// # How operations travel
+//
+// Gets, Puts and Deletes travel in frames, which package kvdpb/frame describes: on
+// connections of their own or, if the server or a proxy before it does not take
+// those, inside a stream of gRPC. Everything else, and
+// a value that is large, is a call of gRPC.
+//
+//	caller        encodes its operation into the open frame of its class, and waits
+//	sender        sends it, once less than a window of that class is under way
+//	receiver      decodes the answers, wakes all callers of the frame at once
+//	caller        copies its own value out of the answers
+//
+// A caller who finds nothing of his class under way is the sender himself. There is
+// no queue of calls, no goroutine for each, and no timer: a watchdog for each
+// connection keeps the client's timeout. A Put allocates nothing and a Get its
+// value, beside what a frame does for all its callers together.
+//
+// A class is what waits for the same things: reads; writes of one durability; the
+// same with a condition or a wish to see what was there before. An answer to one
+// does not wait for what only another has asked for.
+//
+// Who gives up while his frame waits leaves it; its other operations keep their
+// places. What happens to those under way when a connection breaks is known for each
+// frame: one that was not written whole did nothing; after that its writes are in
+// doubt, and are sent again under their names.
+//
+// What was measured, with callers that each wait for a Get of 128 bytes, on two
+// cores that were busy otherwise too, in turns with the client and server that had
+// protobuf in streams. The whole service: 64, 256 and 1024 callers had 1.6, 1.8 and
+// 1.9 times as many answers a second, and a lone caller his in 0.6 of the time. With a
+// server that is little more than a map, 1.9 times as many, in half of the processor
+// time, and 0.7.
+//
+// What was tried beside it. The sender yields the processor once before it takes a
+// frame: without that 64 callers share frames of 16 operations in place of 26, for a
+// fifth more processor time; yielding more often gains nothing. Windows of one to
+// four frames are alike within noise. With 64 callers one connection costs a sixth
+// less than two, as its frames are larger, so the second is used once the first has a
+// full frame under way.
 //
 // # Errors
 //

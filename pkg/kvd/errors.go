@@ -180,13 +180,27 @@ func faultOfStatus(err error) *fault {
 	return f
 }
 
-// faultOfStream judges the end of a stream for the operations under way on it.
-// Only a stream that was refused at the door did nothing for sure.
+// refusal is a server's last word on a connection for raw frames.
+type refusal struct{ response *frame.Response }
+
+func (r *refusal) Error() string {
+	result := &r.response.Results[0]
+	return fmt.Sprintf("the server refused the connection: %s: %s", result.Reason, result.Message)
+}
+
+// faultOfStream judges the end of a link for the operations under way on it, and
+// the failure to open one. Only a link that was refused at the door did nothing
+// for sure.
 func faultOfStream(err error) *fault {
 	if errors.Is(err, io.EOF) {
 		return &fault{err: ErrUnavailable, transient: true, message: "the server ended the stream"}
 	}
-	f := faultOfStatus(err)
+	var f *fault
+	if refused, ok := errors.AsType[*refusal](err); ok {
+		f = faultOfResult(&refused.response.Results[0])
+	} else {
+		f = faultOfStatus(err)
+	}
 	f.undone = f.reason == kvdpb.ReasonOverloaded
 	if f.err != ErrInvalid && f.err != ErrTooLarge {
 		f.transient = true

@@ -82,25 +82,31 @@ func TestAWriteIsAppliedOnceWhereverTheConnectionBreaks(t *testing.T) {
 	} {
 		for what := range writesOf(nil) {
 			t.Run(moment+"/"+what, func(t *testing.T) {
-				t.Parallel() // they wait between tries
-				store := servertest.New(kv.DefaultLimits)
-				c := serve(t, store, server.Options{})
-				cut := &scissors{dial: c.dialer}
-				db := c.open(t, WithConns(1), WithDialer(cut.dialer))
-				require.NoError(t, db.Ping(ctx))
-				at(cut, store)
-				require.NoError(t, writesOf(db)[what](ctx))
-				assert.EqualValues(t, 1, cut.cuts.Load())
-				assert.EqualValues(t, 1, versionOf(t, store))
-				require.NoError(t, writesOf(db)[what](ctx))
-				assert.EqualValues(t, 2, versionOf(t, store), "another write is another")
+				everyTransport(t, func(t *testing.T, opts ...Option) {
+					t.Parallel() // they wait between tries
+					store := servertest.New(kv.DefaultLimits)
+					c := serve(t, store, server.Options{})
+					cut := &scissors{dial: c.dialer}
+					db := c.open(t, append(opts, WithConns(1), WithDialer(cut.dialer))...)
+					require.NoError(t, db.Ping(ctx))
+					_, err := db.Get(ctx, []byte("k")) // the way of frames is there too
+					require.ErrorIs(t, err, ErrNotFound)
+					at(cut, store)
+					require.NoError(t, writesOf(db)[what](ctx))
+					assert.EqualValues(t, 1, cut.cuts.Load())
+					assert.EqualValues(t, 1, versionOf(t, store))
+					require.NoError(t, writesOf(db)[what](ctx))
+					assert.EqualValues(t, 2, versionOf(t, store), "another write is another")
+				})
 			})
 		}
 	}
 }
 
 // A try whose connection broke may reach the store after the next one did.
-func TestTwoTriesAtTheSameTime(t *testing.T) {
+func TestTwoTriesAtTheSameTime(t *testing.T) { everyTransport(t, twoTriesAtTheSameTime) }
+
+func twoTriesAtTheSameTime(t *testing.T, opts ...Option) {
 	ctx := context.Background()
 	store := servertest.New(kv.DefaultLimits)
 	entered, late := make(chan struct{}), make(chan struct{})
@@ -114,7 +120,7 @@ func TestTwoTriesAtTheSameTime(t *testing.T) {
 	}
 	c := serve(t, store, server.Options{})
 	cuts := &cuttable{dial: c.dialer}
-	db := c.open(t, WithDialer(cuts.dialer))
+	db := c.open(t, append(opts, WithDialer(cuts.dialer))...)
 	answer := make(chan error, 1)
 	var version uint64
 	go func() { answer <- db.Put(ctx, []byte("k"), []byte("v"), WrittenAt(&version)) }()
@@ -131,12 +137,14 @@ func TestTwoTriesAtTheSameTime(t *testing.T) {
 }
 
 // A server that may have forgotten the name of a write does not guess.
-func TestAWriteThatMayBeForgotten(t *testing.T) {
+func TestAWriteThatMayBeForgotten(t *testing.T) { everyTransport(t, aWriteThatMayBeForgotten) }
+
+func aWriteThatMayBeForgotten(t *testing.T, opts ...Option) {
 	ctx := context.Background()
 	store := servertest.New(kv.DefaultLimits)
 	c := serve(t, store, server.Options{})
 	cut := &scissors{dial: c.dialer}
-	db := c.open(t, WithConns(1), WithDialer(cut.dialer))
+	db := c.open(t, append(opts, WithConns(1), WithDialer(cut.dialer))...)
 	var once sync.Once
 	store.OnWrite = func(_ context.Context, writes []*kv.Write) error {
 		if writes[0].Origin.Retried {
@@ -160,8 +168,12 @@ func TestAWriteThatMayBeForgotten(t *testing.T) {
 // but what the others say is true: nil means that the write is there, an error
 // other than ErrUncertain that it never will be.
 func TestWritesAreAccountedForWhenStreamsAreCut(t *testing.T) {
-	for name, opts := range map[string][]Option{"named": nil, "nameless": {WithoutDeduplication()}} {
-		t.Run(name, func(t *testing.T) { cutUnderLoad(t, name == "named", opts) })
+	for name, named := range map[string][]Option{"named": nil, "nameless": {WithoutDeduplication()}} {
+		t.Run(name, func(t *testing.T) {
+			everyTransport(t, func(t *testing.T, opts ...Option) {
+				cutUnderLoad(t, name == "named", append(named, opts...))
+			})
+		})
 	}
 }
 

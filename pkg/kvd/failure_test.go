@@ -36,13 +36,15 @@ func TestErrorsCrossTheWire(t *testing.T) {
 		{errors.New("a bug"), ErrInternal, ErrUncertain},
 		{fmt.Errorf("%w: %w", kv.ErrUncertain, kv.ErrFailed), ErrUncertain, ErrUncertain},
 	} {
-		for _, disabled := range []bool{false, true} {
-			t.Run(fmt.Sprintf("%v, alone %t", test.stored, disabled), func(t *testing.T) {
+		for way, o := range map[string]Option{
+			"raw": func(*config) {}, "gRPC": WithoutRawFrames(), "alone": WithBatching(Batching{Disabled: true}),
+		} {
+			t.Run(fmt.Sprintf("%v, %s", test.stored, way), func(t *testing.T) {
 				t.Parallel() // some wait between their tries
 				store := servertest.New(kv.DefaultLimits)
 				store.OnLookup = func(context.Context, []*kv.Lookup) error { return test.stored }
 				store.OnWrite = func(context.Context, []*kv.Write) error { return test.stored }
-				db := serve(t, store, server.Options{}).open(t, WithBatching(Batching{Disabled: disabled}))
+				db := serve(t, store, server.Options{}).open(t, o)
 				_, err := db.Get(context.Background(), []byte("k"))
 				assert.ErrorIs(t, err, test.read)
 				err = db.Put(context.Background(), []byte("k"), nil)
@@ -58,7 +60,9 @@ func TestErrorsCrossTheWire(t *testing.T) {
 }
 
 // A call that was shed is tried again, not sooner than the server asked for.
-func TestOverloadIsTriedAgainWhenTheServerSaid(t *testing.T) {
+func TestOverloadIsTriedAgainWhenTheServerSaid(t *testing.T) { everyTransport(t, overloadIsTriedAgain) }
+
+func overloadIsTriedAgain(t *testing.T, opts ...Option) {
 	var calls atomic.Int32
 	store := servertest.New(kv.DefaultLimits)
 	store.OnWrite = func(context.Context, []*kv.Write) error {
@@ -67,7 +71,7 @@ func TestOverloadIsTriedAgainWhenTheServerSaid(t *testing.T) {
 		}
 		return nil
 	}
-	db := serve(t, store, server.Options{}).open(t)
+	db := serve(t, store, server.Options{}).open(t, opts...)
 	begun := time.Now()
 	require.NoError(t, db.Put(context.Background(), []byte("k"), nil))
 	assert.GreaterOrEqual(t, time.Since(begun), 120*time.Millisecond)
@@ -142,11 +146,13 @@ func held(t *testing.T) (c *cluster, entered chan struct{}, leave func()) {
 
 // A cancelled write is in doubt if its frame was sent, and did not happen if it
 // was still queued.
-func TestACancelledCall(t *testing.T) {
+func TestACancelledCall(t *testing.T) { everyTransport(t, aCancelledCall) }
+
+func aCancelledCall(t *testing.T, opts ...Option) {
 	for _, alone := range []bool{false, true} {
 		c, entered, leave := held(t)
 		defer leave()
-		db := c.open(t, WithConns(1), WithBatching(Batching{Disabled: alone, Window: 1}))
+		db := c.open(t, append(opts, WithConns(1), WithBatching(Batching{Disabled: alone, Window: 1}))...)
 		ctx, cancel := context.WithCancel(context.Background())
 		put, get := make(chan error, 1), make(chan error, 1)
 		go func() { put <- db.Put(ctx, []byte("sent"), []byte("v")) }()
@@ -159,12 +165,7 @@ func TestACancelledCall(t *testing.T) {
 		queued := make(chan error, 1)
 		if !alone {
 			go func() { queued <- db.Put(ctx, []byte("queued"), []byte("v")) }()
-			lane := db.conns[0].writes
-			require.Eventually(t, func() bool {
-				lane.mu.Lock()
-				defer lane.mu.Unlock()
-				return len(lane.mu.queue) == 1
-			}, 5*time.Second, 10*time.Microsecond)
+			require.Eventually(t, func() bool { return waiting(db) == 1 }, 5*time.Second, 10*time.Microsecond)
 		}
 		cancel()
 		err := <-put
@@ -190,11 +191,13 @@ func TestACancelledCall(t *testing.T) {
 }
 
 // A call without a deadline gets the client's.
-func TestTheDefaultTimeout(t *testing.T) {
+func TestTheDefaultTimeout(t *testing.T) { everyTransport(t, theDefaultTimeout) }
+
+func theDefaultTimeout(t *testing.T, opts ...Option) {
 	for _, alone := range []bool{false, true} {
 		c, _, leave := held(t)
 		defer leave()
-		db := c.open(t, WithTimeout(20*time.Millisecond), WithBatching(Batching{Disabled: alone}))
+		db := c.open(t, append(opts, WithTimeout(20*time.Millisecond), WithBatching(Batching{Disabled: alone}))...)
 		_, err := db.Get(context.Background(), []byte("k"))
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		err = db.Put(context.Background(), []byte("k"), nil)
@@ -202,9 +205,11 @@ func TestTheDefaultTimeout(t *testing.T) {
 	}
 }
 
-func TestCloseWaitsForCallsInFlight(t *testing.T) {
+func TestCloseWaitsForCallsInFlight(t *testing.T) { everyTransport(t, closeWaitsForCallsInFlight) }
+
+func closeWaitsForCallsInFlight(t *testing.T, opts ...Option) {
 	c, entered, leave := held(t)
-	db := c.open(t)
+	db := c.open(t, opts...)
 	answer, closed := make(chan error, 1), make(chan error, 1)
 	go func() { answer <- db.Put(context.Background(), []byte("k"), nil) }()
 	<-entered
@@ -255,7 +260,9 @@ func (c *cuttable) cut() {
 
 // An orderly restart of the server under load leaves no write in doubt and no
 // call without an answer.
-func TestARestartLeavesNothingInDoubt(t *testing.T) {
+func TestARestartLeavesNothingInDoubt(t *testing.T) { everyTransport(t, aRestartLeavesNothingInDoubt) }
+
+func aRestartLeavesNothingInDoubt(t *testing.T, opts ...Option) {
 	store := servertest.New(kv.DefaultLimits)
 	var current atomic.Pointer[cluster]
 	begin := func() *cluster {
@@ -264,9 +271,10 @@ func TestARestartLeavesNothingInDoubt(t *testing.T) {
 		return c
 	}
 	begin()
-	db, err := Open("memory", WithDialer(func(ctx context.Context, address string) (net.Conn, error) {
+	dial := WithDialer(func(ctx context.Context, address string) (net.Conn, error) {
 		return current.Load().dialer(ctx, address)
-	}))
+	})
+	db, err := Open("memory", append(opts, dial)...)
 	require.NoError(t, err)
 	defer func() { require.NoError(t, db.Close()) }()
 

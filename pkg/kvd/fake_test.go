@@ -1,7 +1,9 @@
 package kvd
 
 import (
+	"bufio"
 	"context"
+	"io"
 	"net"
 	"sync"
 	"testing"
@@ -13,6 +15,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/grpc/test/bufconn"
 
+	"github.com/kvd-db/kvd/pkg/kvdpb/frame"
 	kvdpb "github.com/kvd-db/kvd/pkg/kvdpb/kvd/v1"
 )
 
@@ -23,24 +26,216 @@ type scripted struct {
 	mu     sync.Mutex
 	opened int
 
-	// pipeline serves the n-th Pipeline stream, from 1.
-	pipeline func(n int, stream kvdpb.KVService_PipelineServer) error
+	// pipeline serves the n-th link, from 1.
+	pipeline func(n int, link scriptedLink) error
 	// unary answers every other call.
 	unary func(request any) (response any, err error)
 }
 
-func (s *scripted) Pipeline(stream kvdpb.KVService_PipelineServer) error {
+// scriptedLink is the server's end of a link, whose frames a script sees as if they
+// were in protobuf.
+type scriptedLink interface {
+	Recv() (*kvdpb.PipelineRequest, error)
+	Send(*kvdpb.PipelineResponse) error
+	Context() context.Context
+}
+
+func (s *scripted) serve(link scriptedLink) error {
 	s.mu.Lock()
 	s.opened++
 	opened := s.opened
 	s.mu.Unlock()
-	return s.pipeline(opened, stream)
+	return s.pipeline(opened, link)
+}
+
+func (s *scripted) Pipeline(stream kvdpb.KVService_PipelineServer) error {
+	return s.serve(&translated{
+		ctx: stream.Context(),
+		receive: func(r *frame.Request) error {
+			m, err := stream.Recv()
+			if err != nil {
+				return err
+			}
+			return r.DecodeCompact(m.Frame)
+		},
+		send: func(r *frame.Response) error {
+			return stream.Send(&kvdpb.PipelineResponse{Frame: r.AppendCompact(nil)})
+		},
+	})
+}
+
+// serveRaw serves a raw connection.
+func (s *scripted) serveRaw(conn net.Conn) {
+	defer func() { _ = conn.Close() }() // or by the client
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	in := bufio.NewReader(conn)
+	if _, err := in.Discard(len(frame.Preamble)); err != nil {
+		return
+	}
+	if _, err := io.WriteString(conn, frame.Preamble); err != nil {
+		return
+	}
+	arrived := make(chan *frame.Request)
+	go func() {
+		defer cancel() // the client has gone
+		defer close(arrived)
+		for {
+			var r frame.Request
+			if err := r.Read(in, 1<<20); err != nil {
+				return
+			}
+			select {
+			case arrived <- &r:
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	send := func(r *frame.Response) error {
+		_, err := conn.Write(r.AppendCompact(nil))
+		return err
+	}
+	err := s.serve(&translated{ctx: ctx, send: send, receive: func(r *frame.Request) error {
+		got, ok := <-arrived
+		if !ok {
+			return io.EOF
+		}
+		*r = *got
+		return nil
+	}})
+	if f := faultOfStatus(err); err != nil && f.reason == kvdpb.ReasonOverloaded {
+		_ = send(&frame.Response{Refused: true, Results: []frame.Result{{Code: int32(status.Code(err)), Reason: f.reason}}})
+	}
+	_ = conn.Close()
+	for range arrived { // until the reader has ended
+	}
+}
+
+// translated is a link whose compact frames are shown as protobuf ones. A tag there
+// is the id of the frame times frame.MaxOps plus the position.
+type translated struct {
+	ctx     context.Context
+	receive func(*frame.Request) error
+	send    func(*frame.Response) error
+
+	mu    sync.Mutex
+	kinds map[uint64]frame.Kind
+}
+
+func (l *translated) Context() context.Context { return l.ctx }
+
+func (l *translated) Recv() (*kvdpb.PipelineRequest, error) {
+	var r frame.Request
+	if err := l.receive(&r); err != nil {
+		return nil, err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.kinds == nil {
+		l.kinds = make(map[uint64]frame.Kind)
+	}
+	m := &kvdpb.PipelineRequest{}
+	for i := range r.Ops {
+		op := &r.Ops[i]
+		shown := &kvdpb.PipelineRequest_Op{Tag: uint64(r.ID)*frame.MaxOps + op.Tag}
+		l.kinds[shown.Tag] = op.Kind
+		options := &kvdpb.RequestOptions{
+			ClientId: op.ClientID, Sequence: op.Sequence, Durability: op.Durability,
+			Retried: op.Retried, KnownVersion: op.KnownVersion,
+		}
+		switch op.Kind {
+		case frame.Get:
+			shown.Op = &kvdpb.PipelineRequest_Op_Get{Get: &kvdpb.GetRequest{Key: op.Key, AtVersion: op.AtVersion}}
+		case frame.Put:
+			item := &kvdpb.Item{Key: op.Key, Value: op.Value, TtlMs: op.TTLMillis}
+			shown.Op = &kvdpb.PipelineRequest_Op_Put{Put: &kvdpb.PutRequest{Item: item, Options: options}}
+		default:
+			shown.Op = &kvdpb.PipelineRequest_Op_Delete{Delete: &kvdpb.DeleteRequest{Key: op.Key, Options: options}}
+		}
+		m.Ops = append(m.Ops, shown)
+	}
+	return m, nil
+}
+
+// Send sends results as frames, one for each run of tags that ascend.
+func (l *translated) Send(m *kvdpb.PipelineResponse) error {
+	if m.GoingAway {
+		return l.send(&frame.Response{Compact: true, GoingAway: true})
+	}
+	var r frame.Response
+	flush := func() error {
+		if len(r.Results) == 0 {
+			return nil
+		}
+		err := l.send(&r)
+		r = frame.Response{}
+		return err
+	}
+	for _, shown := range m.Results {
+		id, at := uint32(shown.Tag/frame.MaxOps), shown.Tag%frame.MaxOps
+		if n := len(r.Results); n > 0 && (r.ID != id || r.Results[n-1].Tag >= at) {
+			if err := flush(); err != nil {
+				return err
+			}
+		}
+		r.ID = id
+		r.Results = append(r.Results, l.result(shown, at))
+	}
+	return flush()
+}
+
+// result is a result in a compact frame. One of another kind than was asked is an
+// item for a write and none for a read; one that is not there says that the
+// operation was skipped.
+func (l *translated) result(shown *kvdpb.PipelineResponse_Result, at uint64) frame.Result {
+	l.mu.Lock()
+	kind := l.kinds[shown.Tag]
+	l.mu.Unlock()
+	if s := shown.Status; s != nil {
+		return frame.Result{Tag: at, Code: s.Code, Reason: s.Reason, Message: s.Message, Version: s.Version, RetryAfterMillis: s.RetryAfterMs}
+	}
+	r := frame.Result{Tag: at, Version: max(shown.GetGet().GetMeta().GetVersion(), shown.GetPut().GetMeta().GetVersion(), shown.GetDelete().GetMeta().GetVersion())}
+	var of frame.Kind
+	switch body := shown.Result.(type) {
+	case nil:
+		return frame.Result{Tag: at, Skipped: true}
+	case *kvdpb.PipelineResponse_Result_Get:
+		of, r.HasPrevious, r.Value = frame.Get, true, body.Get.GetItem().GetValue()
+	case *kvdpb.PipelineResponse_Result_Put:
+		of = frame.Put
+	case *kvdpb.PipelineResponse_Result_Delete:
+		of = frame.Delete
+	}
+	if of != kind {
+		r.HasPrevious = kind != frame.Get
+	}
+	return r
 }
 
 // open serves until the test ends, and returns a client.
-func (s *scripted) open(t *testing.T, opts ...Option) *Client {
+func (s *scripted) open(t testing.TB, opts ...Option) *Client {
 	t.Helper()
-	l := bufconn.Listen(1 << 16)
+	pipe := bufconn.Listen(1 << 16)
+	dial := WithDialer(func(ctx context.Context, _ string) (net.Conn, error) { return pipe.DialContext(ctx) })
+	s.listen(t, pipe)
+	db, err := Open("memory", append([]Option{dial}, opts...)...)
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, db.Close()) })
+	return db
+}
+
+// listen serves until the test ends.
+func (s *scripted) listen(t testing.TB, l net.Listener) {
+	t.Helper()
+	split := &splitter{Listener: l, raw: s.serveRaw}
+	t.Cleanup(split.end)
+	s.listenGRPC(t, split)
+}
+
+// listenGRPC serves until the test ends, gRPC only.
+func (s *scripted) listenGRPC(t testing.TB, l net.Listener) {
+	t.Helper()
 	server := grpc.NewServer(grpc.WaitForHandlers(true), grpc.UnaryInterceptor(
 		func(_ context.Context, request any, _ *grpc.UnaryServerInfo, _ grpc.UnaryHandler) (any, error) {
 			return s.unary(request)
@@ -53,11 +248,61 @@ func (s *scripted) open(t *testing.T, opts ...Option) *Client {
 		server.Stop()
 		assert.NoError(t, <-served)
 	})
-	dial := WithDialer(func(ctx context.Context, _ string) (net.Conn, error) { return l.DialContext(ctx) })
-	db, err := Open("memory", append([]Option{dial}, opts...)...)
-	require.NoError(t, err)
-	t.Cleanup(func() { assert.NoError(t, db.Close()) })
-	return db
+}
+
+// splitter hands connections for raw frames to raw and the others on.
+type splitter struct {
+	net.Listener
+	raw func(net.Conn)
+
+	mu    sync.Mutex
+	conns []net.Conn
+	all   sync.WaitGroup
+}
+
+func (s *splitter) Accept() (net.Conn, error) {
+	for {
+		conn, err := s.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		s.mu.Lock()
+		s.conns = append(s.conns, conn)
+		s.mu.Unlock()
+		in := bufio.NewReader(conn)
+		first, err := in.Peek(1)
+		if err == nil && first[0] != frame.Preamble[0] {
+			return peeked{conn, in}, nil
+		}
+		s.all.Go(func() { s.raw(peeked{conn, in}) })
+	}
+}
+
+// end cuts all connections and waits for those who serve them.
+func (s *splitter) end() {
+	s.mu.Lock()
+	for _, conn := range s.conns {
+		_ = conn.Close() // or it is closed
+	}
+	s.mu.Unlock()
+	s.all.Wait()
+}
+
+type peeked struct {
+	net.Conn
+	in *bufio.Reader
+}
+
+func (p peeked) Read(b []byte) (int, error) { return p.in.Read(b) }
+
+// transports are the options of clients whose frames travel in either way.
+var transports = map[string][]Option{"raw": nil, "gRPC": {WithoutRawFrames()}}
+
+// everyTransport runs a test with either way of frames.
+func everyTransport(t *testing.T, test func(t *testing.T, opts ...Option)) {
+	for name, opts := range transports {
+		t.Run(name, func(t *testing.T) { test(t, opts...) })
+	}
 }
 
 func answerAll(r *kvdpb.PipelineRequest) *kvdpb.PipelineResponse {
@@ -77,7 +322,7 @@ func answerAll(r *kvdpb.PipelineRequest) *kvdpb.PipelineResponse {
 	return response
 }
 
-func serveFrames(stream kvdpb.KVService_PipelineServer) error {
+func serveFrames(stream scriptedLink) error {
 	for {
 		r, err := stream.Recv()
 		if err != nil {

@@ -3,6 +3,7 @@ package kvd
 import (
 	"context"
 	"net"
+	"slices"
 	"testing"
 	"time"
 
@@ -82,4 +83,33 @@ func (c *cluster) open(t testing.TB, opts ...Option) *Client {
 func openMemory(t testing.TB, opts ...Option) *Client {
 	t.Helper()
 	return serve(t, nil, server.Options{}).open(t, opts...)
+}
+
+// waiting counts the operations that have not left.
+func waiting(db *Client) (n int) {
+	for _, c := range db.conns {
+		c.mu.Lock()
+		for i := range c.mu.lanes {
+			l := &c.mu.lanes[i]
+			for _, f := range append(slices.Clone(l.sealed), l.open) {
+				if f != nil {
+					n += f.count - f.given
+				}
+			}
+		}
+		c.mu.Unlock()
+	}
+	return n
+}
+
+// carrierOf returns what brings the frames of a client's first connection, nil if
+// there is nothing.
+func carrierOf(db *Client) carrier {
+	c := db.conns[0]
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.mu.link == nil {
+		return nil
+	}
+	return c.mu.link.carrier
 }

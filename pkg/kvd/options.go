@@ -23,6 +23,7 @@ type config struct {
 	durability Durability
 	logger     *slog.Logger
 	anonymous  bool
+	grpcOnly   bool
 	dialer     func(ctx context.Context, address string) (net.Conn, error)
 }
 
@@ -35,9 +36,9 @@ type Batching struct {
 	// MaxBytes is the size from which on a frame takes no further operation, 64 KiB
 	// by default. A larger value travels by a call of its own.
 	MaxBytes int
-	// Window is the number of frames that may be under way on a stream before
-	// operations queue for the next: 2 by default, 8 at most. A larger window
-	// makes smaller frames.
+	// Window is the number of frames of one kind that may be under way on a
+	// connection before operations queue for the next: 2 by default, 8 at most. A
+	// larger window makes smaller frames.
 	Window int
 }
 
@@ -79,8 +80,9 @@ func setDefault(v *int, d int) {
 // WithTLS secures every connection; without it they are plain text.
 func WithTLS(t *tls.Config) Option { return func(c *config) { c.tls = t } }
 
-// WithConns sets the number of HTTP/2 connections, 2 by default. Calls take the
-// one with the least under way.
+// WithConns sets the number of connections for frames, and of those for other
+// calls, 2 by default. Operations in frames take the first one that has less than a
+// full frame of them under way, else, as other calls, that with the least.
 func WithConns(n int) Option { return func(c *config) { c.conns = n } }
 
 // WithTimeout bounds calls whose context has no deadline, 5 s by default; 0 does
@@ -98,6 +100,10 @@ func WithDurability(d Durability) Option { return func(c *config) { c.durability
 // the server remembers of them. A write that may have happened is then not tried
 // again: ErrUncertain comes more often.
 func WithoutDeduplication() Option { return func(c *config) { c.anonymous = true } }
+
+// WithoutRawFrames sends frames by gRPC at once, without asking the server whether
+// it takes them on a connection of their own.
+func WithoutRawFrames() Option { return func(c *config) { c.grpcOnly = true } }
 
 // WithLogger tells l when a stream to the server breaks. Without it the client is
 // silent.

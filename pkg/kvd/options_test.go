@@ -118,8 +118,12 @@ func TestTLS(t *testing.T) {
 	certificate, pool := selfSigned(t)
 	c := serve(t, nil, server.Options{TLS: &tls.Config{Certificates: []tls.Certificate{certificate}}})
 	ctx := context.Background()
-	db := c.open(t, WithTLS(&tls.Config{RootCAs: pool, ServerName: "kvd.test"}))
-	require.NoError(t, db.Put(ctx, []byte("k"), []byte("v")))
+	everyTransport(t, func(t *testing.T, opts ...Option) {
+		db := c.open(t, append(opts, WithTLS(&tls.Config{RootCAs: pool, ServerName: "kvd.test"}))...)
+		require.NoError(t, db.Put(ctx, []byte("k"), []byte("v")))
+		_, isRaw := carrierOf(db).(*rawCarrier)
+		assert.Equal(t, len(opts) == 0, isRaw)
+	})
 	for name, o := range map[string][]Option{
 		"plain text":  nil,
 		"unknown CA":  {WithTLS(&tls.Config{ServerName: "kvd.test"})},

@@ -14,7 +14,7 @@ import (
 	kvdpb "github.com/kvd-db/kvd/pkg/kvdpb/kvd/v1"
 )
 
-func openScripted(t *testing.T, script func(int, kvdpb.KVService_PipelineServer) error, opts ...Option) *Client {
+func openScripted(t *testing.T, script func(int, scriptedLink) error, opts ...Option) *Client {
 	t.Helper()
 	return (&scripted{pipeline: script}).open(t, opts...)
 }
@@ -35,7 +35,7 @@ func TestAStreamThatEnds(t *testing.T) {
 		"by a restart": {withReason(t, status.New(codes.Unavailable, "bye"), kvdpb.ReasonShuttingDown), true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			script := func(opened int, stream kvdpb.KVService_PipelineServer) error {
+			script := func(opened int, stream scriptedLink) error {
 				if opened%2 == 1 {
 					_, err := stream.Recv()
 					if err != nil {
@@ -45,19 +45,21 @@ func TestAStreamThatEnds(t *testing.T) {
 				}
 				return serveFrames(stream)
 			}
-			require.NoError(t, openScripted(t, script).Put(context.Background(), []byte("k"), nil))
+			everyTransport(t, func(t *testing.T, opts ...Option) {
+				require.NoError(t, openScripted(t, script, opts...).Put(context.Background(), []byte("k"), nil))
 
-			db := openScripted(t, script, WithoutDeduplication())
-			value, err := db.Get(context.Background(), []byte("k"))
-			require.NoError(t, err)
-			assert.Equal(t, "v", string(value))
-			err = db.Put(context.Background(), []byte("k"), nil)
-			if test.uncertain {
-				require.ErrorIs(t, err, ErrUncertain)
-				require.ErrorIs(t, err, ErrUnavailable)
-				return
-			}
-			require.NoError(t, err)
+				opts = append(opts, WithoutDeduplication())
+				value, err := openScripted(t, script, opts...).Get(context.Background(), []byte("k"))
+				require.NoError(t, err)
+				assert.Equal(t, "v", string(value))
+				err = openScripted(t, script, opts...).Put(context.Background(), []byte("k"), nil)
+				if test.uncertain {
+					require.ErrorIs(t, err, ErrUncertain)
+					require.ErrorIs(t, err, ErrUnavailable)
+					return
+				}
+				require.NoError(t, err)
+			})
 		})
 	}
 }
@@ -71,30 +73,35 @@ func TestAServerThatBreaksTheProtocol(t *testing.T) {
 		"another kind": func(r *kvdpb.PipelineResponse) { r.Results[0].Result = &kvdpb.PipelineResponse_Result_Delete{} },
 	} {
 		t.Run(name, func(t *testing.T) {
-			db := openScripted(t, func(_ int, stream kvdpb.KVService_PipelineServer) error {
-				for {
-					r, err := stream.Recv()
-					if err != nil {
-						return nil
+			everyTransport(t, func(t *testing.T, opts ...Option) {
+				t.Parallel() // some wait between their tries
+				db := openScripted(t, func(_ int, stream scriptedLink) error {
+					for {
+						r, err := stream.Recv()
+						if err != nil {
+							return nil
+						}
+						response := answerAll(r)
+						distort(response)
+						if err := stream.Send(response); err != nil {
+							return err
+						}
 					}
-					response := answerAll(r)
-					distort(response)
-					if err := stream.Send(response); err != nil {
-						return err
-					}
-				}
+				}, opts...)
+				_, err := db.Get(context.Background(), []byte("k"))
+				require.ErrorIs(t, err, ErrInternal)
+				err = db.Put(context.Background(), []byte("k"), nil)
+				require.ErrorIs(t, err, ErrUncertain)
 			})
-			_, err := db.Get(context.Background(), []byte("k"))
-			require.ErrorIs(t, err, ErrInternal)
-			err = db.Put(context.Background(), []byte("k"), nil)
-			require.ErrorIs(t, err, ErrUncertain)
 		})
 	}
 }
 
 // An answer too many ends the stream, but those before it count.
-func TestAnAnswerTooMany(t *testing.T) {
-	db := openScripted(t, func(_ int, stream kvdpb.KVService_PipelineServer) error {
+func TestAnAnswerTooMany(t *testing.T) { everyTransport(t, anAnswerTooMany) }
+
+func anAnswerTooMany(t *testing.T, opts ...Option) {
+	db := openScripted(t, func(_ int, stream scriptedLink) error {
 		r, err := stream.Recv()
 		if err != nil {
 			return nil
@@ -106,7 +113,7 @@ func TestAnAnswerTooMany(t *testing.T) {
 		}
 		<-stream.Context().Done()
 		return nil
-	})
+	}, opts...)
 	for range 3 {
 		value, err := db.Get(context.Background(), []byte("k"))
 		require.NoError(t, err)
@@ -116,11 +123,13 @@ func TestAnAnswerTooMany(t *testing.T) {
 
 // A stream that is going away takes no further frame, gets the answers that it
 // still owes, and is then closed by the client.
-func TestAStreamThatIsGoingAway(t *testing.T) {
+func TestAStreamThatIsGoingAway(t *testing.T) { everyTransport(t, aStreamThatIsGoingAway) }
+
+func aStreamThatIsGoingAway(t *testing.T, opts ...Option) {
 	closed := make(chan struct{})
 	var first *kvdpb.PipelineRequest
 	told, moved := make(chan struct{}), make(chan struct{})
-	db := openScripted(t, func(opened int, stream kvdpb.KVService_PipelineServer) error {
+	db := openScripted(t, func(opened int, stream scriptedLink) error {
 		if opened > 1 {
 			return serveFrames(stream)
 		}
@@ -140,17 +149,17 @@ func TestAStreamThatIsGoingAway(t *testing.T) {
 		assert.ErrorContains(t, err, "EOF")
 		close(closed)
 		return nil
-	})
+	}, opts...)
 	move := sync.OnceFunc(func() { close(moved) })
 	t.Cleanup(move) // or a failure below would leave the server waiting
 	slow := make(chan error, 1)
 	go func() { slow <- db.Put(context.Background(), []byte("slow"), nil) }()
 	<-told
-	l := db.conns[0].writes
+	c := db.conns[0]
 	require.Eventually(t, func() bool {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		return l.mu.current == nil && !l.mu.opening && len(l.mu.queue) == 0
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		return c.mu.link == nil && !c.mu.opening && !c.waitingLocked()
 	}, 5*time.Second, 10*time.Microsecond)
 	for range 3 {
 		require.NoError(t, db.Put(context.Background(), []byte("next"), nil))

@@ -56,7 +56,8 @@ func (b *retryBudget) spend() bool {
 type attempts struct {
 	client   *Client
 	op       string
-	deadline time.Time // zero: none
+	deadline time.Time // zero: none, or the client's, see bound
+	own      bool      // the deadline is that of the caller's context
 	n        int       // tries so far
 	before   error     // why the last try that failed for the moment did, nil if none
 
@@ -70,12 +71,17 @@ type attempts struct {
 
 func (c *Client) attempts(ctx context.Context, op string) attempts {
 	a := attempts{client: c, op: op}
-	if d, has := ctx.Deadline(); has {
-		a.deadline = d
-	} else if c.config.timeout > 0 {
-		a.deadline = time.Now().Add(c.config.timeout)
-	}
+	a.deadline, a.own = ctx.Deadline()
 	return a
+}
+
+// bound gives a call that began then, and has no deadline, the client's. The first
+// try in a frame does without: the connection's watchdog keeps the time, so that
+// nobody looks at the clock in vain.
+func (a *attempts) bound(begun time.Time) {
+	if timeout := a.client.config.timeout; timeout > 0 && a.deadline.IsZero() {
+		a.deadline = begun.Add(timeout)
+	}
 }
 
 // writeAttempts is attempts for a write, which gets a name.
@@ -109,6 +115,19 @@ func (a *attempts) requestOptions(d kvdpb.Durability) *kvdpb.RequestOptions {
 // again decides after a fault: it waits and returns nil if the call should be
 // tried again, else it returns the error of the call.
 func (a *attempts) again(ctx context.Context, f *fault) error {
+	wait, err := a.next(f)
+	if err != nil {
+		return err
+	}
+	if err := pause(ctx, wait); err != nil {
+		return a.interrupted(err, f)
+	}
+	return nil
+}
+
+// next decides after a fault: it returns how long to wait before the call is tried
+// again, or the error of the call.
+func (a *attempts) next(f *fault) (wait time.Duration, err error) {
 	a.n++
 	a.judge(f)
 	if f.err == context.DeadlineExceeded && a.before != nil {
@@ -119,16 +138,19 @@ func (a *attempts) again(ctx context.Context, f *fault) error {
 		a.before = f.err
 	}
 	if !f.transient || a.doubt && !a.name.given() || a.n == maxAttempts {
-		return f.error(a.op, a.doubt, a.n)
+		return 0, f.error(a.op, a.doubt, a.n)
 	}
-	wait := max(rand.N(min(backoffBase<<a.n, backoffMax)), f.retryAfter)
+	wait = max(rand.N(min(backoffBase<<a.n, backoffMax)), f.retryAfter)
 	if !a.deadline.IsZero() && time.Until(a.deadline) <= wait || !a.client.budget.spend() {
-		return f.error(a.op, a.doubt, a.n)
+		return 0, f.error(a.op, a.doubt, a.n)
 	}
-	if err := pause(ctx, wait); err != nil {
-		return (&fault{err: err, message: f.message, reason: f.reason}).error(a.op, a.doubt, a.n)
-	}
-	return nil
+	return wait, nil
+}
+
+// interrupted is the error of a call whose context ended, with err, while it waited
+// to be tried again after f.
+func (a *attempts) interrupted(err error, f *fault) error {
+	return (&fault{err: err, message: f.message, reason: f.reason}).error(a.op, a.doubt, a.n)
 }
 
 // pause waits for d, or until ctx ends, whose error it then returns.

@@ -64,7 +64,7 @@ func losing(log *tryLog, losses int, then func(request any) (any, error)) *scrip
 		}
 		return then(request)
 	}
-	s.pipeline = func(_ int, stream kvdpb.KVService_PipelineServer) error {
+	s.pipeline = func(_ int, stream scriptedLink) error {
 		for {
 			frame, err := stream.Recv()
 			if err != nil {
@@ -72,6 +72,10 @@ func losing(log *tryLog, losses int, then func(request any) (any, error)) *scrip
 			}
 			response := answerAll(frame)
 			for i, op := range frame.Ops {
+				if op.GetGet() != nil {
+					response.Results[i].GetGet().Meta = &kvdpb.ResponseMeta{Version: 7}
+					continue
+				}
 				var request any = op.GetPut()
 				if op.GetDelete() != nil {
 					request = op.GetDelete()
@@ -139,9 +143,11 @@ func writesOf(db *Client, opts ...WriteOption) map[string]func(context.Context) 
 
 // Every write is tried again under the name that it had at first, with what the
 // client knew then, and no two writes have the same name.
-func TestAWriteKeepsItsNameThroughItsTries(t *testing.T) {
+func TestAWriteKeepsItsNameThroughItsTries(t *testing.T) { everyTransport(t, aWriteKeepsItsName) }
+
+func aWriteKeepsItsName(t *testing.T, opts ...Option) {
 	var log tryLog
-	db := losing(&log, 2, succeed).open(t)
+	db := losing(&log, 2, succeed).open(t, opts...)
 	ctx := context.Background()
 	_, err := db.GetMany(ctx, [][]byte{[]byte("k")})
 	require.NoError(t, err)
@@ -168,7 +174,9 @@ func TestAWriteKeepsItsNameThroughItsTries(t *testing.T) {
 }
 
 // A try of which the server says that it did nothing is not marked as a retry.
-func TestATryThatDidNothingLeavesNoDoubt(t *testing.T) {
+func TestATryThatDidNothingLeavesNoDoubt(t *testing.T) { everyTransport(t, aTryThatDidNothing) }
+
+func aTryThatDidNothing(t *testing.T, opts ...Option) {
 	var log tryLog
 	tries := 0
 	overloaded := withReason(t, status.New(codes.ResourceExhausted, "full"), kvdpb.ReasonOverloaded)
@@ -177,7 +185,7 @@ func TestATryThatDidNothingLeavesNoDoubt(t *testing.T) {
 			return nil, overloaded
 		}
 		return succeed(request)
-	}).open(t)
+	}).open(t, opts...)
 	for what, write := range writesOf(db) {
 		require.NoError(t, write(context.Background()), what)
 		seen := log.take()
@@ -198,24 +206,26 @@ func TestADoubtOutlastsALaterRefusal(t *testing.T) {
 	}
 	for reason, s := range reasons {
 		t.Run(reason, func(t *testing.T) {
-			t.Parallel() // it waits between tries
-			var log tryLog
-			refused := withReason(t, s, reason)
-			db := losing(&log, 1, func(any) (any, error) { return nil, refused }).open(t)
-			ctx, k := context.Background(), []byte("k")
-			for _, write := range []func() error{
-				func() error { return db.Put(ctx, k, nil, IfAbsent()) },
-				func() error {
-					_, err := db.Apply(ctx, new(Batch).Put(k, nil, IfValue(nil)).Put(k, nil, IfVersion(1)))
-					return err
-				},
-			} {
-				err := write()
-				require.ErrorIs(t, err, ErrUncertain)
-				require.ErrorIs(t, err, faultOfStatus(refused).err)
-				assert.Equal(t, reason, requireError(t, err).Reason)
-				log.take()
-			}
+			everyTransport(t, func(t *testing.T, opts ...Option) {
+				t.Parallel() // it waits between tries
+				var log tryLog
+				refused := withReason(t, s, reason)
+				db := losing(&log, 1, func(any) (any, error) { return nil, refused }).open(t, opts...)
+				ctx, k := context.Background(), []byte("k")
+				for _, write := range []func() error{
+					func() error { return db.Put(ctx, k, nil, IfAbsent()) },
+					func() error {
+						_, err := db.Apply(ctx, new(Batch).Put(k, nil, IfValue(nil)).Put(k, nil, IfVersion(1)))
+						return err
+					},
+				} {
+					err := write()
+					require.ErrorIs(t, err, ErrUncertain)
+					require.ErrorIs(t, err, faultOfStatus(refused).err)
+					assert.Equal(t, reason, requireError(t, err).Reason)
+					log.take()
+				}
+			})
 		})
 	}
 }
@@ -228,11 +238,13 @@ func requireError(t *testing.T, err error) *Error {
 }
 
 // What was written since stays written, so these answers settle all tries.
-func TestAConflictSettlesADoubt(t *testing.T) {
+func TestAConflictSettlesADoubt(t *testing.T) { everyTransport(t, aConflictSettlesADoubt) }
+
+func aConflictSettlesADoubt(t *testing.T, opts ...Option) {
 	var log tryLog
 	ctx := context.Background()
 	failed := withReason(t, status.New(codes.FailedPrecondition, "other"), kvdpb.ReasonConditionFailed, kvdpb.MetadataVersion, "8")
-	db := losing(&log, 1, func(any) (any, error) { return nil, failed }).open(t)
+	db := losing(&log, 1, func(any) (any, error) { return nil, failed }).open(t, opts...)
 	for what, write := range writesOf(db, IfVersion(3)) {
 		if strings.HasPrefix(what, "commit") || strings.Contains(what, "range") {
 			continue
@@ -246,7 +258,7 @@ func TestAConflictSettlesADoubt(t *testing.T) {
 	}
 
 	conflict := withReason(t, status.New(codes.Aborted, "conflict"), kvdpb.ReasonConflict)
-	db = losing(&log, 1, func(any) (any, error) { return nil, conflict }).open(t)
+	db = losing(&log, 1, func(any) (any, error) { return nil, conflict }).open(t, opts...)
 	err := writesOf(db)["commit"](ctx)
 	require.ErrorIs(t, err, ErrConflict)
 	require.NotErrorIs(t, err, ErrUncertain)
@@ -255,10 +267,12 @@ func TestAConflictSettlesADoubt(t *testing.T) {
 
 // Without a name a write is not tried again once it is in doubt, and neither is
 // one that asks for what it replaced, which a server does not remember.
-func TestAWriteWithoutANameIsTriedOnce(t *testing.T) {
+func TestAWriteWithoutANameIsTriedOnce(t *testing.T) { everyTransport(t, aWriteWithoutAName) }
+
+func aWriteWithoutAName(t *testing.T, opts ...Option) {
 	var log tryLog
 	ctx := context.Background()
-	db := losing(&log, 1, succeed).open(t, WithoutDeduplication())
+	db := losing(&log, 1, succeed).open(t, append(opts, WithoutDeduplication())...)
 	for what, write := range writesOf(db) {
 		require.ErrorIs(t, write(ctx), ErrUncertain, what)
 		tries := log.take()
@@ -266,7 +280,7 @@ func TestAWriteWithoutANameIsTriedOnce(t *testing.T) {
 		assert.Zero(t, tries[0].GetClientId(), what)
 		assert.Zero(t, tries[0].GetSequence(), what)
 	}
-	db = losing(&log, 1, succeed).open(t)
+	db = losing(&log, 1, succeed).open(t, opts...)
 	for _, size := range []int{1, 100 << 10} {
 		var previous Item
 		require.ErrorIs(t, db.Put(ctx, []byte("k"), make([]byte, size), Previous(&previous)), ErrUncertain)
@@ -278,16 +292,18 @@ func TestAWriteWithoutANameIsTriedOnce(t *testing.T) {
 func TestTriesAreBounded(t *testing.T) {
 	for what := range writesOf(nil) {
 		t.Run(what, func(t *testing.T) {
-			t.Parallel() // it waits between tries
-			var log tryLog
-			db := losing(&log, 100, succeed).open(t)
-			err := writesOf(db)[what](context.Background())
-			require.ErrorIs(t, err, ErrUncertain)
-			require.ErrorIs(t, err, ErrUnavailable)
-			e := requireError(t, err)
-			assert.Equal(t, maxAttempts, e.Attempts)
-			assert.Len(t, log.take(), maxAttempts)
-			assert.Contains(t, err.Error(), fmt.Sprintf("(%d attempts)", maxAttempts))
+			everyTransport(t, func(t *testing.T, opts ...Option) {
+				t.Parallel() // it waits between tries
+				var log tryLog
+				db := losing(&log, 100, succeed).open(t, opts...)
+				err := writesOf(db)[what](context.Background())
+				require.ErrorIs(t, err, ErrUncertain)
+				require.ErrorIs(t, err, ErrUnavailable)
+				e := requireError(t, err)
+				assert.Equal(t, maxAttempts, e.Attempts)
+				assert.Len(t, log.take(), maxAttempts)
+				assert.Contains(t, err.Error(), fmt.Sprintf("(%d attempts)", maxAttempts))
+			})
 		})
 	}
 }

@@ -298,7 +298,7 @@ func (l *callLog) count(request any) int {
 
 // lending is a server that serves snapshots and reads, and commits as it is told.
 func lending(log *callLog, commit func(n int, r *kvdpb.CommitRequest) error) *scripted {
-	s := &scripted{pipeline: func(_ int, stream kvdpb.KVService_PipelineServer) error { return serveFrames(stream) }}
+	s := &scripted{pipeline: func(_ int, stream scriptedLink) error { return serveFrames(stream) }}
 	s.unary = func(request any) (any, error) {
 		n := log.add(request)
 		switch r := request.(type) {

@@ -47,21 +47,12 @@ func (c *Client) Delete(ctx context.Context, key []byte, opts ...WriteOption) er
 }
 
 func (c *Client) write(ctx context.Context, name string, op frame.Op, o *writeOptions) error {
-	op.Durability = o.durability.wire()
-	op.Condition = o.condition
-	op.ReturnPrevious = o.previous != nil
+	o.apply(&op)
 	a, err := c.operate(ctx, name, op)
-	if err != nil {
-		return err
+	if err == nil {
+		o.reportAll(&op, &a)
 	}
-	if o.previous != nil {
-		*o.previous = a.item
-		if a.found {
-			o.previous.Key = bytes.Clone(op.Key)
-		}
-	}
-	o.report(a.version)
-	return nil
+	return err
 }
 
 // DeleteRange removes every key of a range at one version, at a cost that does

@@ -1,6 +1,7 @@
 package kvd
 
 import (
+	"bytes"
 	"fmt"
 	"time"
 
@@ -167,6 +168,24 @@ func collect(opts []WriteOption, takes choices) (writeOptions, error) {
 		o.err = fmt.Errorf("%w: the call does not take %v", ErrInvalid, wrong)
 	}
 	return o, o.err
+}
+
+// apply puts what was chosen into an operation.
+func (o *writeOptions) apply(op *frame.Op) {
+	op.Durability = o.durability.wire()
+	op.Condition = o.condition
+	op.ReturnPrevious = o.previous != nil
+}
+
+// reportAll fills in what the caller wants to know of an operation that succeeded.
+func (o *writeOptions) reportAll(op *frame.Op, a *answer) {
+	if o.previous != nil {
+		*o.previous = a.item
+		if a.found {
+			o.previous.Key = bytes.Clone(op.Key)
+		}
+	}
+	o.report(a.version)
 }
 
 // report fills in what the caller wants to know of a write that succeeded.

@@ -1,0 +1,327 @@
+package kvd
+
+import (
+	"context"
+	"math/rand/v2"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"google.golang.org/grpc"
+
+	"github.com/kvd-db/kvd/pkg/kvdpb/frame"
+	kvdpb "github.com/kvd-db/kvd/pkg/kvdpb/kvd/v1"
+)
+
+// conn is one way to the server: a link for frames and a gRPC connection for all
+// other calls. Each is made when it is first needed.
+//
+// What gathers while the window of a lane is under way makes its next frame, so
+// frames grow with the load and no timer is needed (natural batching). A caller
+// who finds nothing of his lane under way sends the frame himself, on his own
+// goroutine; all other frames are sent by the link's sender, which may wait for
+// the network without keeping a caller from his deadline.
+//
+// Invariants:
+//
+//	I1. There is at most one current link, and one is opened only while there is
+//	    none.
+//	I2. A flight that waits on a lane will be sent, failed or given up: while there
+//	    is no link one is being opened; the sender is awake, or is woken when it may
+//	    send.
+//	I3. One goroutine at a time writes to a link.
+type conn struct {
+	client *Client
+	grpc   *grpc.ClientConn
+	kv     kvdpb.KVServiceClient
+	txn    kvdpb.TxnServiceClient
+	raw    rawTarget
+	// grpcUntil is until when links are streams of grpc, because the server did not
+	// understand raw frames. It belongs to whoever opens a link.
+	grpcUntil time.Time
+	// calls counts what is under way beside the lanes, readers and writers the
+	// operations that wait or are under way in frames.
+	calls, readers, writers atomic.Int64
+
+	mu struct {
+		sync.Mutex
+		lanes   [classes]lane
+		link    *link   // takes frames; nil: none, or being opened
+		links   []*link // that have not ended, also those that are only to be answered
+		opening bool
+		// refusal is why the last link could not be opened, for the failures-th time in a
+		// row. Until then no other one is opened, and calls fail with it.
+		refusal  *fault
+		until    time.Time
+		failures int
+		watchdog watchdog
+	}
+}
+
+// load is the count of the operations of a class.
+func (c *conn) load(class class) *atomic.Int64 {
+	if class < writing {
+		return &c.readers
+	}
+	return &c.writers
+}
+
+// do has the server perform one operation and waits for the answer. begun is when
+// the client's timeout began to run, which ends the call if bounded is set.
+func (c *conn) do(ctx context.Context, op *frame.Op, patience time.Duration, bounded bool) (a answer, begun time.Time, f *fault) {
+	class := classOf(op)
+	c.mu.Lock()
+	if f := c.reachLocked(); f != nil {
+		c.mu.Unlock()
+		return answer{}, time.Now(), f
+	}
+	s := c.boardLocked(class, op, patience)
+	leads := c.leadsLocked(&s)
+	c.mu.Unlock()
+	if leads {
+		runtime.Gosched() // those about to ask make the frame larger
+		c.lead(s.flight)
+	}
+	begun = s.flight.born
+	a, f = c.await(ctx, &s, op, bounded)
+	return a, begun, f
+}
+
+// reachLocked sees to it that there is a link, or will be. It returns why not.
+func (c *conn) reachLocked() *fault {
+	if c.mu.link != nil || c.mu.opening {
+		return nil
+	}
+	if c.mu.refusal != nil && time.Now().Before(c.mu.until) {
+		f := *c.mu.refusal
+		return &f
+	}
+	c.openLocked()
+	return nil
+}
+
+// boardLocked puts an operation on the open flight of a lane.
+func (c *conn) boardLocked(class class, op *frame.Op, patience time.Duration) seat {
+	l := &c.mu.lanes[class]
+	if l.open != nil && l.open.full(op) {
+		l.seal()
+	}
+	if l.open == nil {
+		l.open = newFlight(c, class)
+		c.watchLocked()
+	}
+	c.load(class).Add(1)
+	return l.open.board(op, patience)
+}
+
+// ownBytes bounds what may be under way while a caller sends for himself. It is
+// half of the smallest send buffer that a socket begins with, so that he never
+// waits for the network.
+const ownBytes = 8 << 10
+
+// leadsLocked decides who sends the flight of somebody who has just boarded: he
+// himself if it returns true, else the sender, or somebody who boarded before.
+func (c *conn) leadsLocked(s *seat) bool {
+	f, k := s.flight, c.mu.link
+	if f.led || k == nil {
+		return false
+	}
+	l := &c.mu.lanes[f.class]
+	if s.place == 0 && l.flying == 0 && len(l.sealed) == 0 && k.mayLeadLocked(f) {
+		f.led = true
+		return true
+	}
+	k.wakeForLocked(l)
+	return false
+}
+
+// lead sends a flight for its callers, unless that is the sender's turn by now.
+func (c *conn) lead(f *flight) {
+	c.mu.Lock()
+	f.led = false
+	k := c.mu.link
+	switch {
+	case f.state != boarding || k == nil:
+		c.mu.Unlock()
+	case c.mu.lanes[f.class].next() == f && k.mayLeadLocked(f):
+		k.sendLocked(&c.mu.lanes[f.class])
+	default:
+		k.wakeLocked()
+		c.mu.Unlock()
+	}
+}
+
+// wakeLocked makes the sender of the current link look, if there is one.
+func (c *conn) wakeLocked() {
+	if c.mu.link != nil {
+		c.mu.link.wakeLocked()
+	}
+}
+
+// await waits for the answer of somebody who has boarded.
+func (c *conn) await(ctx context.Context, s *seat, op *frame.Op, bounded bool) (answer, *fault) {
+	done := ctx.Done()
+	for {
+		if done == nil {
+			<-s.landed
+		} else {
+			select {
+			case <-s.landed:
+			case <-done:
+				return c.giveUp(s, op, ctx.Err())
+			}
+		}
+		f := s.flight
+		if f.over.Load() {
+			a, fault, _ := s.take(op)
+			f.leave()
+			return a, fault
+		}
+		c.mu.Lock()
+		a, fault, there := s.take(op)
+		expired := f.expired && bounded
+		s.landed = f.landed
+		c.mu.Unlock()
+		switch {
+		case there:
+			f.leave()
+			return a, fault
+		case expired:
+			return c.giveUp(s, op, context.DeadlineExceeded)
+		}
+	}
+}
+
+// giveUp ends the wait of a caller. If the frame has not left, his operation is
+// taken out of it.
+func (c *conn) giveUp(s *seat, op *frame.Op, why error) (answer, *fault) {
+	f := s.flight
+	defer f.leave()
+	c.mu.Lock()
+	a, fault, there := s.take(op)
+	if there {
+		c.mu.Unlock()
+		return a, fault
+	}
+	undone := f.state == boarding
+	empty := false
+	if undone {
+		f.request.Skip(s.offset)
+		f.given++
+		if empty = f.given == f.count; empty {
+			c.mu.lanes[f.class].drop(f)
+			f.endLocked(nil)
+		}
+	}
+	c.mu.Unlock()
+	if empty {
+		f.wake()
+	}
+	return answer{}, newFault(why, undone)
+}
+
+func newFault(why error, undone bool) *fault { return &fault{err: why, undone: undone} }
+
+// openLocked begins to open a link.
+func (c *conn) openLocked() {
+	if !c.mu.opening {
+		c.mu.opening = true
+		c.client.background.Go(c.open)
+	}
+}
+
+// The waits after links that could not be opened: those of gRPC, with a smaller
+// base and bound. Each is 1.6 times the one before, ± 20 %.
+const (
+	reconnectBase   = 50 * time.Millisecond
+	reconnectMax    = time.Second
+	reconnectFactor = 1.6
+	reconnectJitter = 0.2
+)
+
+func reconnectAfter(failures int) time.Duration {
+	wait := float64(reconnectBase)
+	for range failures - 1 {
+		wait = min(wait*reconnectFactor, float64(reconnectMax))
+	}
+	return time.Duration(wait * (1 + reconnectJitter*(2*rand.Float64()-1)))
+}
+
+// open opens a link and runs it until it ends.
+func (c *conn) open() {
+	carrier, err := c.dial(c.client.life)
+	if err != nil {
+		c.refuse(err)
+		return
+	}
+	k := &link{conn: c, carrier: carrier, wake: make(chan struct{}, 1), over: make(chan struct{}), heard: time.Now()}
+	stop := context.AfterFunc(c.client.life, carrier.close)
+	c.mu.Lock()
+	c.mu.opening, c.mu.failures, c.mu.refusal = false, 0, nil
+	c.mu.link = k
+	c.mu.links = append(c.mu.links, k)
+	k.wakeLocked()
+	c.mu.Unlock()
+
+	var sender sync.WaitGroup
+	sender.Go(k.send)
+	k.end(k.receive())
+	carrier.close()
+	close(k.over)
+	sender.Wait()
+	stop()
+}
+
+// refuse fails what waits for a link that could not be opened.
+func (c *conn) refuse(err error) {
+	f := faultOfStream(err)
+	f.undone = true
+	c.mu.Lock()
+	c.mu.opening = false
+	c.mu.failures++
+	c.mu.refusal, c.mu.until = f, time.Now().Add(reconnectAfter(c.mu.failures))
+	var failed []*flight
+	for i := range c.mu.lanes {
+		l := &c.mu.lanes[i]
+		l.seal()
+		failed = append(failed, l.sealed...)
+		clear(l.sealed)
+		l.sealed = l.sealed[:0]
+	}
+	for _, flight := range failed {
+		flight.endLocked(f)
+	}
+	c.mu.Unlock()
+	wakeAll(failed)
+}
+
+// waitingLocked reports whether any lane has something to send.
+func (c *conn) waitingLocked() bool {
+	for i := range c.mu.lanes {
+		if c.mu.lanes[i].waiting() {
+			return true
+		}
+	}
+	return false
+}
+
+// forgetLocked drops a link that takes no further frames, and opens another if it
+// is needed.
+func (c *conn) forgetLocked(k *link) {
+	if c.mu.link == k {
+		c.mu.link = nil
+		if c.waitingLocked() {
+			c.openLocked()
+		}
+	}
+}
+
+// stop ends the watchdog, once there is no call and no link any more.
+func (c *conn) stop() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.mu.watchdog.timer != nil {
+		c.mu.watchdog.timer.Stop()
+	}
+}

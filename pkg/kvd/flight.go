@@ -1,0 +1,221 @@
+package kvd
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/kvd-db/kvd/pkg/kvdpb/frame"
+)
+
+// flight is one frame with the callers whose operations it carries, from the
+// first who boards until the last has looked at his answer.
+//
+// Callers encode their operations themselves, one behind the other, so there is
+// no queue of calls and nothing to encode when the frame leaves. Answers come by
+// position. When all are there, one closed channel wakes all callers, and each
+// copies its own value out, on its own goroutine. If they come in several frames,
+// each of them wakes all who wait, and those whose answer is not there wait again.
+//
+// Invariants:
+//
+//	I1. The bytes of an operation are copied when its caller boards: what it
+//	    passed in is its own again at once, and when it gives up.
+//	I2. A flight is on its lane (it has not left), or on one link (its frame may
+//	    have left), or over. It changes state under the connection's lock.
+//	I3. A flight is over exactly once: when all its answers have landed, when its
+//	    link has ended, when no link could be opened, or when all who boarded gave
+//	    up before it left.
+//	I4. What is over does not change until the last caller has left.
+type flight struct {
+	conn  *conn
+	class class
+	born  time.Time
+	refs  atomic.Int64 // see crewed
+	over  atomic.Bool
+
+	// Guarded by the connection's lock; the request, while it is being sent, by the
+	// sender.
+	request    frame.Builder
+	id         uint32
+	state      flightState
+	led        bool // whoever boarded first will see to it that it leaves
+	oneVersion bool // of reads: all are answered at one version
+	expired    bool // those who are bounded by the client's timeout should give up
+	count      int  // operations
+	bytes      int  // of the frame, once it has left
+	given      int  // operations given up before the frame left
+	patience   time.Duration
+	// landed is closed and replaced when something has happened, and closed for
+	// good when the flight is over.
+	landed chan struct{}
+
+	// answers are the frames that have landed. Usually there is one, whole, with a
+	// result for each position in order. Otherwise results has them by position.
+	answers []*frame.Response
+	whole   bool
+	results []*frame.Result
+	missing int
+	fault   *fault // of those without a result, once over
+}
+
+type flightState uint8
+
+const (
+	boarding flightState = iota // on its lane
+	flying                      // its frame may have left
+	gone                        // over
+)
+
+// crewed is what refs has beside the callers while the flight is not over. Those
+// who board are not counted one by one: the last step adds them all.
+const crewed = 1 << 40
+
+var (
+	flights   = sync.Pool{New: func() any { return new(flight) }}
+	responses = sync.Pool{New: func() any { return new(frame.Response) }}
+)
+
+func newFlight(c *conn, class class) *flight {
+	f := flights.Get().(*flight)
+	f.conn, f.class, f.born = c, class, time.Now()
+	f.refs.Store(crewed)
+	f.landed = make(chan struct{})
+	f.request.Reset(class.kind())
+	return f
+}
+
+// full reports whether another operation would exceed a frame's caps.
+func (f *flight) full(op *frame.Op) bool {
+	b := &f.conn.client.config.batching
+	return f.count >= b.MaxOps || f.request.Len()+op.SizeBound() > b.MaxBytes
+}
+
+// unbounded is the patience of a call that waits for ever.
+const unbounded time.Duration = 1<<63 - 1
+
+// board adds an operation whose caller waits for as long as patience.
+func (f *flight) board(op *frame.Op, patience time.Duration) seat {
+	s := seat{flight: f, place: f.count, offset: f.request.Add(op), landed: f.landed}
+	f.count++
+	f.patience = max(f.patience, patience)
+	return s
+}
+
+// header is what the frame of a flight says of all its operations.
+func (f *flight) header(timeout time.Duration) frame.Header {
+	h := frame.Header{ID: f.id, Durability: f.class.durability(), OneVersion: f.oneVersion}
+	if timeout > 0 {
+		h.TimeoutMillis = timeoutMillis(max(timeout-time.Since(f.born), 1))
+	}
+	return h
+}
+
+// roundLocked returns a channel that wakes all callers when it is closed, which is
+// done without the lock. Those who find nothing new wait again.
+func (f *flight) roundLocked() (wake chan struct{}) {
+	wake, f.landed = f.landed, make(chan struct{})
+	return wake
+}
+
+// land takes the answers in and keeps r if it needs it. It returns whether all are
+// there now, and false if r has more than was asked.
+func (f *flight) land(r *frame.Response, inOrder bool) (all, ok bool) {
+	if len(f.answers) == 0 {
+		f.missing = f.count
+	}
+	f.answers = append(f.answers, r)
+	if inOrder && len(r.Results) == f.count && f.missing == f.count {
+		f.whole, f.missing = true, 0
+		return true, true
+	}
+	if f.results == nil {
+		f.results = make([]*frame.Result, f.count)
+	}
+	for i := range r.Results {
+		at := r.Results[i].Tag
+		if at >= uint64(f.count) || f.results[at] != nil {
+			return f.missing == 0, false
+		}
+		f.results[at] = &r.Results[i]
+		f.missing--
+	}
+	return f.missing == 0, true
+}
+
+// result is the answer at a position, nil if it is not there.
+func (f *flight) result(place int) *frame.Result {
+	switch {
+	case f.whole:
+		return &f.answers[0].Results[place]
+	case f.results != nil:
+		return f.results[place]
+	}
+	return nil
+}
+
+// endLocked makes the flight over; without a fault all answers are there. Then
+// wake must be called, without the lock.
+func (f *flight) endLocked(fault *fault) {
+	f.state, f.fault = gone, fault
+	f.conn.load(f.class).Add(-int64(f.count))
+	f.over.Store(true)
+}
+
+// wake tells all callers of a flight that is over.
+func (f *flight) wake() {
+	close(f.landed)
+	f.unref(crewed - int64(f.count))
+}
+
+func wakeAll(flights []*flight) {
+	for _, f := range flights {
+		f.wake()
+	}
+}
+
+// leave is called once by each caller, when it has looked.
+func (f *flight) leave() { f.unref(1) }
+
+func (f *flight) unref(n int64) {
+	if f.refs.Add(-n) > 0 {
+		return
+	}
+	for i, r := range f.answers {
+		r.Release()
+		responses.Put(r)
+		f.answers[i] = nil
+	}
+	*f = flight{request: f.request, answers: f.answers[:0]}
+	flights.Put(f)
+}
+
+// seat is the place of one operation on a flight.
+type seat struct {
+	flight *flight
+	place  int
+	offset int // in the request
+	landed chan struct{}
+}
+
+// take returns what the flight brought to an operation, or false if that is not
+// there yet. It is called with the lock, or when the flight is over.
+func (s *seat) take(op *frame.Op) (answer, *fault, bool) {
+	r := s.flight.result(s.place)
+	switch {
+	case r == nil && !s.flight.over.Load():
+		return answer{}, nil, false
+	case r == nil:
+		f := *s.flight.fault
+		return answer{}, &f, true
+	case r.Code != 0:
+		return answer{version: r.Version}, faultOfResult(r), true
+	case r.Skipped || r.HasPrevious != (op.Kind == frame.Get) && !(r.HasPrevious && op.ReturnPrevious):
+		return answer{}, &fault{err: ErrInternal, message: "the server answered another kind of operation"}, true
+	}
+	a := answer{version: r.Version, found: r.HasPrevious}
+	if a.found {
+		a.item = Item{Value: append([]byte{}, r.Value...), Version: r.ItemVersion, TTL: ttlOf(r.TTLMillis)}
+	}
+	return a, nil, true
+}

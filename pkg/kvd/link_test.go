@@ -1,0 +1,365 @@
+package kvd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc/codes"
+
+	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/server"
+	"github.com/kvd-db/kvd/internal/server/servertest"
+	"github.com/kvd-db/kvd/pkg/kvdpb/frame"
+	kvdpb "github.com/kvd-db/kvd/pkg/kvdpb/kvd/v1"
+)
+
+// frameLog is a script that shows the frames that come and answers them when told.
+type frameLog struct {
+	frames chan *kvdpb.PipelineRequest
+	answer chan *kvdpb.PipelineResponse
+}
+
+func newFrameLog() *frameLog {
+	return &frameLog{make(chan *kvdpb.PipelineRequest, 100), make(chan *kvdpb.PipelineResponse, 100)}
+}
+
+func (l *frameLog) script(_ int, link scriptedLink) error {
+	gone := make(chan struct{})
+	go func() {
+		defer close(gone)
+		for {
+			r, err := link.Recv()
+			if err != nil {
+				return
+			}
+			l.frames <- r
+		}
+	}()
+	for {
+		select {
+		case r := <-l.answer:
+			if err := link.Send(r); err != nil {
+				return err
+			}
+		case <-gone:
+			return nil
+		}
+	}
+}
+
+func keysOf(r *kvdpb.PipelineRequest) (keys []string) {
+	for _, op := range r.Ops {
+		keys = append(keys, string(op.GetGet().GetKey())+string(op.GetPut().GetItem().GetKey())+string(op.GetDelete().GetKey()))
+	}
+	return keys
+}
+
+// A frame's answers may come in several, in any order: each caller has its own as
+// soon as it is there.
+func TestAnswersInSeveralFrames(t *testing.T) {
+	everyTransport(t, func(t *testing.T, opts ...Option) {
+		log := newFrameLog()
+		db := openScripted(t, log.script, append(opts, WithConns(1), WithBatching(Batching{Window: 1}))...)
+		ctx := context.Background()
+		type got struct {
+			key string
+			err error
+		}
+		answers := make(chan got, 10)
+		get := func(ctx context.Context, key string) {
+			value, err := db.Get(ctx, []byte(key))
+			if err == nil && string(value) != "v" {
+				err = fmt.Errorf("value %q", value)
+			}
+			answers <- got{key, err}
+		}
+		go get(ctx, "first")
+		first := <-log.frames
+		for i, key := range []string{"a", "b", "c", "d"} {
+			if i%2 == 1 {
+				var cancel context.CancelFunc
+				ctx, cancel = context.WithCancel(ctx)
+				defer cancel()
+			}
+			go get(ctx, key)
+			require.Eventually(t, func() bool { return waiting(db) == i+1 }, 5*time.Second, 10*time.Microsecond)
+		}
+		log.answer <- answerAll(first)
+		require.Equal(t, got{"first", nil}, <-answers)
+		second := <-log.frames
+		require.Equal(t, []string{"a", "b", "c", "d"}, keysOf(second))
+		all := answerAll(second).Results
+		for _, i := range []int{2, 0, 3, 1} {
+			assert.Empty(t, answers)
+			log.answer <- &kvdpb.PipelineResponse{Results: all[i : i+1]}
+			require.Equal(t, got{string("abcd"[i]), nil}, <-answers)
+		}
+	})
+}
+
+// What waits behind a full window is taken back when its caller gives up, and a
+// frame of nothing else is not sent.
+func TestCancelledOperationsAreNotSent(t *testing.T) {
+	everyTransport(t, func(t *testing.T, opts ...Option) {
+		log := newFrameLog()
+		db := openScripted(t, log.script, append(opts, WithConns(1), WithBatching(Batching{Window: 1}))...)
+		put := func(ctx context.Context, key string) chan error {
+			answer := make(chan error, 1)
+			before := waiting(db)
+			go func() { answer <- db.Put(ctx, []byte(key), nil) }()
+			if key != "first" {
+				require.Eventually(t, func() bool { return waiting(db) == before+1 }, 5*time.Second, 10*time.Microsecond)
+			}
+			return answer
+		}
+		cancelled := func(answer chan error) {
+			err := <-answer
+			require.ErrorIs(t, err, context.Canceled)
+			require.NotErrorIs(t, err, ErrUncertain)
+		}
+		ctx, cancel := context.WithCancel(context.Background())
+		one := put(context.Background(), "first")
+		first := <-log.frames
+		gone, stays := put(ctx, "gone"), put(context.Background(), "stays")
+		cancel()
+		cancelled(gone)
+		log.answer <- answerAll(first)
+		require.NoError(t, <-one)
+		second := <-log.frames
+		require.Len(t, second.Ops, 2, "the place stays, the operation does not")
+		assert.Equal(t, second.Ops[0].Tag%frame.MaxOps, uint64(0))
+		skipped := answerAll(second)
+		skipped.Results[0].Result = nil
+
+		ctx, cancel = context.WithCancel(context.Background())
+		gone = put(ctx, "gone too")
+		cancel()
+		cancelled(gone)
+		assert.Zero(t, waiting(db))
+		log.answer <- skipped
+		require.NoError(t, <-stays)
+		assert.Empty(t, log.frames)
+	})
+}
+
+// Operations share a frame only if they wait for the same things.
+func TestFramesAreOfOneClass(t *testing.T) {
+	log := newFrameLog()
+	db := openScripted(t, log.script, WithConns(1))
+	ctx := context.Background()
+	var all sync.WaitGroup
+	for range 2 {
+		all.Go(func() { _, err := db.Get(ctx, []byte("get")); assert.NoError(t, err) })
+		for level := Default; level <= Sync; level++ {
+			all.Go(func() { assert.NoError(t, db.Put(ctx, fmt.Append(nil, level), nil, Durable(level))) })
+		}
+		all.Go(func() { assert.NoError(t, db.Put(ctx, []byte("if"), nil, Durable(Sync), IfAbsent())) })
+	}
+	for answered := 0; answered < 12; {
+		r := <-log.frames
+		keys := keysOf(r)
+		for _, key := range keys {
+			assert.Equal(t, keys[0], key)
+		}
+		answered += len(keys)
+		log.answer <- answerAll(r)
+	}
+	all.Wait()
+}
+
+// Writes leave room among the frames that a server serves at a time, so that a read
+// does not wait for them.
+func TestReadsDoNotWaitForWrites(t *testing.T) {
+	log := newFrameLog()
+	db := openScripted(t, log.script, WithConns(1), WithBatching(Batching{MaxOps: 1, Window: 8}))
+	ctx := context.Background()
+	var all sync.WaitGroup
+	for range 10 {
+		all.Go(func() { assert.NoError(t, db.Put(ctx, []byte("k"), nil)) })
+	}
+	var writes []*kvdpb.PipelineRequest
+	for range maxWrites {
+		writes = append(writes, <-log.frames)
+	}
+	all.Go(func() { _, err := db.Get(ctx, []byte("get")); assert.NoError(t, err) })
+	read := <-log.frames
+	assert.Equal(t, []string{"get"}, keysOf(read))
+	log.answer <- answerAll(read)
+	for answered := range 10 {
+		if answered >= len(writes) {
+			writes = append(writes, <-log.frames)
+		}
+		log.answer <- answerAll(writes[answered])
+	}
+	all.Wait()
+}
+
+// The client's timeout ends those calls that have no deadline of their own, sent or
+// not, and no others.
+func TestTheTimeoutIsOnlyOfThoseWithoutADeadline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		db, log := openPiped(t, WithConns(1), WithTimeout(time.Second), WithBatching(Batching{Window: 1}), WithoutDeduplication())
+		begun := time.Now()
+		ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second)
+		defer cancel()
+		took := make(chan time.Duration, 4)
+		put := func(ctx context.Context, undone bool) {
+			err := db.Put(ctx, []byte("k"), nil)
+			assert.ErrorIs(t, err, context.DeadlineExceeded)
+			assert.Equal(t, !undone, errors.Is(err, ErrUncertain))
+			took <- time.Since(begun)
+		}
+		go put(context.Background(), false)
+		<-log.frames
+		go put(context.Background(), true)
+		go put(ctx, true)
+		assert.InDelta(t, 1.05, (<-took).Seconds(), 0.06)
+		assert.InDelta(t, 1.05, (<-took).Seconds(), 0.06)
+		assert.InDelta(t, 3, (<-took).Seconds(), 0.01)
+		assert.Zero(t, waiting(db))
+	})
+}
+
+// openPiped opens a client of a raw server over a pipe, which works in a bubble.
+func openPiped(t *testing.T, opts ...Option) (*Client, *frameLog) {
+	log := newFrameLog()
+	server := &scripted{pipeline: log.script}
+	var all sync.WaitGroup
+	dial := WithDialer(func(context.Context, string) (net.Conn, error) {
+		ours, theirs := net.Pipe()
+		all.Go(func() { server.serveRaw(theirs) })
+		return ours, nil
+	})
+	db, err := Open("memory", append(opts, dial)...)
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		assert.NoError(t, db.Close())
+		all.Wait()
+	})
+	return db, log
+}
+
+// A link on which nothing comes for longer than what is under way may take is
+// replaced; a write that it had is sent again.
+func TestASilentLinkIsReplaced(t *testing.T) {
+	for timeout, silence := range map[time.Duration]time.Duration{
+		30 * time.Second: 30 * time.Second,
+		0:                unboundedSilence,
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			db, log := openPiped(t, WithConns(1), WithTimeout(timeout))
+			answer := make(chan error, 1)
+			begun := time.Now()
+			go func() {
+				ctx, cancel := context.WithTimeout(context.Background(), silence+10*time.Second)
+				defer cancel()
+				if timeout == 0 {
+					ctx = context.Background()
+				} else {
+					_, err := db.Get(context.Background(), []byte("short")) // ends before
+					assert.ErrorIs(t, err, context.DeadlineExceeded)
+				}
+				answer <- db.Put(ctx, []byte("k"), nil)
+			}()
+			if timeout != 0 {
+				<-log.frames // the read; the write comes when it has ended
+				log.answer <- answerAll(<-log.frames)
+				require.NoError(t, <-answer)
+				return
+			}
+			<-log.frames
+			log.answer <- answerAll(<-log.frames)
+			require.NoError(t, <-answer)
+			assert.InDelta(t, silence.Seconds(), time.Since(begun).Seconds(), 1)
+		})
+	}
+}
+
+// While a server is away it is not dialled by every call, but soon enough.
+func TestReconnecting(t *testing.T) {
+	for failures, want := range map[int]time.Duration{1: 50 * time.Millisecond, 2: 80 * time.Millisecond, 3: 128 * time.Millisecond, 20: time.Second} {
+		for range 100 {
+			assert.InDelta(t, want, reconnectAfter(failures), 0.2001*float64(want))
+		}
+	}
+	synctest.Test(t, func(t *testing.T) {
+		refused := errors.New("refused")
+		dials := 0
+		db, err := Open("nowhere:1", WithConns(1), WithDialer(func(context.Context, string) (net.Conn, error) {
+			dials++
+			return nil, refused
+		}))
+		require.NoError(t, err)
+		defer func() { assert.NoError(t, db.Close()) }()
+		var all sync.WaitGroup
+		for range 100 {
+			all.Go(func() { assert.ErrorIs(t, db.Put(context.Background(), []byte("k"), nil), ErrUnavailable) })
+		}
+		all.Wait()
+		assert.Less(t, dials, 12)
+		assert.Greater(t, dials, 2)
+	})
+}
+
+// A connection that a server refuses has done nothing.
+func TestARefusal(t *testing.T) {
+	refuse := func(reason string, code codes.Code) *fault {
+		return faultOfStream(&refusal{&frame.Response{Refused: true, Results: []frame.Result{{Code: int32(code), Reason: reason, RetryAfterMillis: 7}}}})
+	}
+	f := refuse(kvdpb.ReasonOverloaded, codes.ResourceExhausted)
+	assert.Equal(t, fault{err: ErrOverloaded, reason: "OVERLOADED", retryAfter: 7 * time.Millisecond, undone: true, transient: true}, *f)
+	f = refuse(kvdpb.ReasonShuttingDown, codes.Unavailable)
+	assert.False(t, f.undone, "there were frames before it, maybe")
+	assert.True(t, f.transient)
+	assert.False(t, refuse(kvdpb.ReasonInvalidRequest, codes.InvalidArgument).transient)
+}
+
+// tornConn fails the write that comes when it is armed, of which it lets all but
+// some bytes through.
+type tornConn struct {
+	net.Conn
+	armed   *atomic.Bool
+	missing int
+}
+
+func (c *tornConn) Write(p []byte) (int, error) {
+	if !c.armed.CompareAndSwap(true, false) {
+		return c.Conn.Write(p)
+	}
+	n, err := c.Conn.Write(p[:len(p)-c.missing])
+	return n, errors.Join(err, errCut)
+}
+
+// A frame of which not all was written did nothing, so that even a write without a
+// name is tried again; one that was written whole is in doubt.
+func TestATornFrameDidNothing(t *testing.T) {
+	for missing, uncertain := range map[int]bool{0: true, 1: false, 30: false} {
+		t.Run(fmt.Sprint(missing), func(t *testing.T) {
+			store := servertest.New(kv.DefaultLimits)
+			c := serve(t, store, server.Options{})
+			var armed atomic.Bool
+			db := c.open(t, WithConns(1), WithoutDeduplication(), WithDialer(func(ctx context.Context, address string) (net.Conn, error) {
+				conn, err := c.dialer(ctx, address)
+				return &tornConn{conn, &armed, missing}, err
+			}))
+			put(t, db, "first", "v")
+			armed.Store(true)
+			err := db.Put(context.Background(), []byte("k"), []byte("a value of more than thirty bytes"))
+			if uncertain {
+				require.ErrorIs(t, err, ErrUncertain)
+				return
+			}
+			require.NoError(t, err)
+			assert.EqualValues(t, 2, versionOf(t, store))
+		})
+	}
+}

@@ -1,0 +1,88 @@
+package kvd
+
+import (
+	"context"
+	"crypto/tls"
+	"net"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/kvd-db/kvd/pkg/kvdpb/frame"
+)
+
+// rawTarget is how a raw connection to a target is made. It cannot if dial is nil.
+type rawTarget struct {
+	dial func(context.Context) (net.Conn, error)
+	tls  *tls.Config // nil: plain text
+}
+
+// rawTarget understands those names of gRPC that mean one address; the others are
+// gRPC's alone, and so is what it reaches through a proxy of the environment.
+func (c *config) rawTarget(target string) rawTarget {
+	if c.grpcOnly {
+		return rawTarget{}
+	}
+	network, address := addressOf(target)
+	var t rawTarget
+	switch {
+	case c.dialer != nil:
+		t.dial = func(ctx context.Context) (net.Conn, error) { return c.dialer(ctx, target) }
+	case address == "" || network == "tcp" && proxied(address):
+		return rawTarget{}
+	default:
+		dialer := &net.Dialer{KeepAliveConfig: keepalives}
+		t.dial = func(ctx context.Context) (net.Conn, error) { return dialer.DialContext(ctx, network, address) }
+	}
+	if c.tls != nil {
+		t.tls = c.tls.Clone()
+		t.tls.NextProtos = []string{frame.ALPN}
+		if t.tls.ServerName == "" {
+			if host, _, err := net.SplitHostPort(address); err == nil {
+				t.tls.ServerName = host
+			}
+		}
+	}
+	return t
+}
+
+// keepalives notice a peer that has gone while nothing is under way; the watchdog
+// notices it otherwise.
+var keepalives = net.KeepAliveConfig{Enable: true, Idle: 30 * time.Second, Interval: 10 * time.Second, Count: 3}
+
+// addressOf returns the address that a target means: "host:port", "unix:path",
+// "unix:///path", "dns:///host:port" or "passthrough:///host:port". It is empty if
+// only gRPC knows.
+func addressOf(target string) (network, address string) {
+	if path, ok := strings.CutPrefix(target, "unix:"); ok {
+		if path, ok = strings.CutPrefix(path, "//"); ok && !strings.HasPrefix(path, "/") {
+			return "", ""
+		}
+		return "unix", path
+	}
+	for _, scheme := range []string{"dns:///", "passthrough:///", "dns:", "passthrough:"} {
+		if rest, ok := strings.CutPrefix(target, scheme); ok {
+			target = rest
+			break
+		}
+	}
+	if strings.Contains(target, "/") {
+		return "", ""
+	}
+	host, port, err := net.SplitHostPort(target)
+	if err != nil {
+		return "", ""
+	}
+	if _, err := strconv.ParseUint(port, 10, 16); err != nil {
+		return "", "" // it is another scheme
+	}
+	return "tcp", net.JoinHostPort(host, port)
+}
+
+// proxied reports whether the environment names a proxy for an address.
+func proxied(address string) bool {
+	proxy, err := http.ProxyFromEnvironment(&http.Request{URL: &url.URL{Scheme: "https", Host: address}})
+	return err != nil || proxy != nil
+}

@@ -1,0 +1,114 @@
+package kvd
+
+import (
+	"errors"
+	"time"
+)
+
+// watchdog keeps the times of a connection, so that calls need no timers: it wakes
+// those for whom the client's timeout has passed, and ends links on which nothing
+// comes. It looks every tick while there is something to look after, and does not
+// run otherwise. It is guarded by the connection's lock.
+type watchdog struct {
+	timer   *time.Timer
+	running bool
+}
+
+const (
+	// maxTick bounds how much later than the client's timeout calls end: by two of
+	// them. Guessed; a look costs a few microseconds.
+	maxTick = 50 * time.Millisecond
+	minTick = time.Millisecond
+
+	// minSilence is how long, at least, nothing comes on a link with frames under way
+	// before it counts as broken: longer than the operations may take, if that is
+	// more. Those that may take for ever count as unboundedSilence, which is more than
+	// servers allow by default.
+	minSilence       = 10 * time.Second
+	unboundedSilence = time.Minute
+)
+
+var errSilent = unavailable(errors.New("nothing has come from the server for too long"))
+
+func (c *conn) tick() time.Duration {
+	timeout := c.client.config.timeout
+	if timeout == 0 {
+		return maxTick
+	}
+	return max(min(timeout/16, maxTick), minTick)
+}
+
+// watchLocked has the watchdog run.
+func (c *conn) watchLocked() {
+	w := &c.mu.watchdog
+	if w.running {
+		return
+	}
+	w.running = true
+	now := time.Now()
+	for _, k := range c.mu.links {
+		k.heard = now
+	}
+	if w.timer == nil {
+		w.timer = time.AfterFunc(c.tick(), c.look)
+	} else {
+		w.timer.Reset(c.tick())
+	}
+}
+
+// look is one look of the watchdog.
+func (c *conn) look() {
+	c.mu.Lock()
+	now := time.Now()
+	var rounds []chan struct{}
+	expire := func(flights []*flight) {
+		for _, f := range flights {
+			if timeout := c.client.config.timeout; timeout > 0 && !f.expired && now.Sub(f.born) >= timeout {
+				f.expired = true
+				rounds = append(rounds, f.roundLocked())
+			}
+		}
+	}
+	busy := false
+	for i := range c.mu.lanes {
+		l := &c.mu.lanes[i]
+		busy = busy || l.waiting()
+		if l.open != nil && now.Sub(l.open.born) >= c.tick() {
+			l.seal() // those of one flight have boarded within two ticks
+		}
+		expire(l.sealed)
+	}
+	for _, k := range c.mu.links {
+		busy = busy || len(k.flights) > 0
+		expire(k.flights)
+		k.listenLocked(now)
+	}
+	c.mu.watchdog.running = busy
+	if busy {
+		c.mu.watchdog.timer.Reset(c.tick())
+	}
+	c.mu.Unlock()
+	for _, wake := range rounds {
+		close(wake)
+	}
+}
+
+// listenLocked ends a link on which nothing has come for too long.
+func (k *link) listenLocked(now time.Time) {
+	if k.received != k.seen || len(k.flights) == 0 {
+		k.seen, k.heard = k.received, now
+		return
+	}
+	silence := minSilence
+	for _, f := range k.flights {
+		if f.patience == unbounded {
+			silence = max(silence, unboundedSilence)
+		} else {
+			silence = max(silence, f.patience)
+		}
+	}
+	if now.Sub(k.heard) > silence && !k.silent {
+		k.silent = true
+		k.carrier.close()
+	}
+}
