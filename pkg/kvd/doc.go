@@ -11,6 +11,7 @@
 //	many writes, all or none Batch and Client.Apply
 //	if nobody was faster     IfAbsent, IfPresent, IfVersion, IfValue
 //	for a while              TTL
+//	many at once, one caller Client.Pipeline
 //	many reads, one version  Client.Snapshot, Client.View
 //	read, decide, write      Client.Update, Transact
 //
@@ -25,7 +26,8 @@
 // Keys and values that are passed in may be changed as soon as the call returns;
 // what it returns belongs to the caller.
 //
-// Calls that one goroutine makes one after the other happen in that order. Calls
+// Calls that one goroutine makes one after the other happen in that order; what it
+// notes in a [Pipeline] does so for each key. Calls
 // of several goroutines at the same time happen in any order. Each call on its
 // own, a batch and a commit included, happens at one moment between its beginning
 // and its end.
