@@ -49,6 +49,9 @@ func (c *Client) getMany(ctx context.Context, keys [][]byte, at uint64) ([]Looku
 			return nil, &Error{Op: name, Err: errEmptyKey}
 		}
 	}
+	if c.fitFrame(keys) {
+		return c.getTogether(ctx, name, keys, at)
+	}
 	var response *kvdpb.BatchGetResponse
 	err := c.unary(ctx, name, func(ctx context.Context, conn *conn, opts ...grpc.CallOption) (err error) {
 		response, err = conn.kv.BatchGet(ctx, &kvdpb.BatchGetRequest{Keys: keys, AtVersion: at}, opts...)

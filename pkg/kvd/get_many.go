@@ -1,0 +1,103 @@
+package kvd
+
+import (
+	"bytes"
+	"context"
+	"time"
+
+	"github.com/kvd-db/kvd/pkg/kvdpb/frame"
+	kvdpb "github.com/kvd-db/kvd/pkg/kvdpb/kvd/v1"
+)
+
+// fitFrame reports whether keys may be read by one frame.
+func (c *Client) fitFrame(keys [][]byte) bool {
+	b := &c.config.batching
+	if b.Disabled || len(keys) == 0 || len(keys) > frame.MaxOps {
+		return false
+	}
+	bytes := 0
+	for _, key := range keys {
+		bytes += len(key)
+	}
+	return bytes <= b.MaxBytes
+}
+
+// getTogether reads keys at one version, by a frame of their own.
+func (c *Client) getTogether(ctx context.Context, name string, keys [][]byte, at uint64) ([]Lookup, error) {
+	if !c.calls.enter() {
+		return nil, &Error{Op: name, Err: ErrClosed}
+	}
+	defer c.calls.leave()
+	if err := ctx.Err(); err != nil {
+		return nil, &Error{Op: name, Err: err}
+	}
+	tries := c.attempts(ctx, name)
+	for {
+		lookups, f := c.tryTogether(ctx, keys, at, &tries)
+		if f == nil {
+			c.budget.earn()
+			return lookups, nil
+		}
+		if err := tries.again(ctx, f); err != nil {
+			return nil, err
+		}
+	}
+}
+
+func (c *Client) tryTogether(ctx context.Context, keys [][]byte, at uint64, tries *attempts) ([]Lookup, *fault) {
+	conn := c.pickFor(together)
+	op := frame.Op{Kind: frame.Get, AtVersion: at}
+	patience := c.setTimeout(&op, tries)
+	if !tries.deadline.IsZero() && !tries.own {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithDeadline(ctx, tries.deadline)
+		defer cancel()
+	}
+	seats, f := conn.boardTogether(keys, op, patience)
+	if f != nil {
+		tries.bound(time.Now())
+		return nil, f
+	}
+	begun := seats[0].flight.born
+	lookups := make([]Lookup, len(keys))
+	for i := range seats {
+		a, fault := conn.await(ctx, &seats[i], &op, tries.deadline.IsZero())
+		switch {
+		case fault == nil:
+			lookups[i] = Lookup{Item: a.item, Found: true}
+		case fault.reason != kvdpb.ReasonKeyNotFound && f == nil:
+			f = fault
+		}
+		lookups[i].Key = bytes.Clone(keys[i])
+	}
+	if f != nil {
+		tries.bound(begun)
+		return nil, f
+	}
+	return lookups, nil
+}
+
+// boardTogether makes a flight of the reads of one call. Without a version to read
+// at, which would be the same for all anyway, the server chooses one.
+func (c *conn) boardTogether(keys [][]byte, op frame.Op, patience time.Duration) ([]seat, *fault) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if f := c.reachLocked(); f != nil {
+		return nil, f
+	}
+	f := newFlight(c, together)
+	f.oneVersion = op.AtVersion == 0
+	seats := make([]seat, len(keys))
+	for i, key := range keys {
+		op.Key = key
+		seats[i] = f.board(&op, patience)
+	}
+	l := &c.mu.lanes[together]
+	l.sealed = append(l.sealed, f)
+	c.load(together).Add(int64(len(keys)))
+	c.watchLocked()
+	if k := c.mu.link; k != nil {
+		k.wakeForLocked(l)
+	}
+	return seats, nil
+}

@@ -1,0 +1,94 @@
+package kvd
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/server"
+	"github.com/kvd-db/kvd/internal/server/servertest"
+)
+
+// Keys that fit one are read by one frame, at one version; others by a call.
+func TestGetManyTravelsInAFrame(t *testing.T) {
+	everyTransport(t, func(t *testing.T, opts ...Option) {
+		c := serve(t, nil, server.Options{})
+		db := c.open(t, opts...)
+		ctx := context.Background()
+		put(t, db, "a", "1")
+		put(t, db, "b", "2")
+		snapshot, err := db.Snapshot(ctx)
+		require.NoError(t, err)
+		defer func() { require.NoError(t, snapshot.Close()) }()
+		put(t, db, "a", "3")
+		many := func(r Reader, n int) (values []string) {
+			keys := [][]byte{[]byte("a"), []byte("absent"), []byte("b")}
+			for i := len(keys); i < n; i++ {
+				keys = append(keys, fmt.Appendf(nil, "no %d", i))
+			}
+			lookups, err := r.GetMany(ctx, keys)
+			require.NoError(t, err)
+			require.Len(t, lookups, len(keys))
+			for i, l := range lookups {
+				assert.Equal(t, keys[i], l.Key)
+				assert.Equal(t, l.Found, l.Version > 0)
+				if l.Found {
+					values = append(values, fmt.Sprintf("%s=%s", l.Key, l.Value))
+				}
+			}
+			return values
+		}
+		before := c.server.Stats().Frames()
+		assert.Equal(t, []string{"a=3", "b=2"}, many(db, 3))
+		assert.Equal(t, []string{"a=1", "b=2"}, many(snapshot, 3))
+		assert.Equal(t, []string{"a=3", "b=2"}, many(db, 1024))
+		assert.Equal(t, before+3, c.server.Stats().Frames())
+		assert.Equal(t, []string{"a=3", "b=2"}, many(db, 1025))
+		assert.Equal(t, before+3, c.server.Stats().Frames())
+		none, err := db.GetMany(ctx, nil)
+		require.NoError(t, err)
+		assert.Empty(t, none)
+		_, err = db.GetMany(ctx, [][]byte{[]byte("a")}, AtVersion(1<<40))
+		require.Error(t, err)
+	})
+}
+
+// What is too much for a server is refused as by a call of its own; what it refuses
+// for the moment is tried again, all of it.
+func TestGetManyFails(t *testing.T) {
+	everyTransport(t, func(t *testing.T, opts ...Option) {
+		store := servertest.New(kv.DefaultLimits)
+		db := serve(t, store, server.Options{}).open(t, opts...)
+		ctx := context.Background()
+		large := make([]byte, 3<<20)
+		keys := [][]byte{[]byte("a"), []byte("b"), []byte("c")}
+		for _, key := range keys {
+			require.NoError(t, db.Put(ctx, key, large))
+		}
+		_, err := db.GetMany(ctx, keys)
+		require.ErrorIs(t, err, ErrTooLarge)
+		lookups, err := db.GetMany(ctx, keys[:2])
+		require.NoError(t, err)
+		assert.Len(t, lookups[1].Value, len(large))
+
+		tries := 0
+		store.OnLookup = func(context.Context, []*kv.Lookup) error {
+			if tries++; tries == 1 {
+				return kv.ErrOverloaded
+			}
+			return nil
+		}
+		_, err = db.GetMany(ctx, keys[:1])
+		require.NoError(t, err)
+		assert.Equal(t, 2, tries)
+
+		ended, cancel := context.WithCancel(ctx)
+		cancel()
+		_, err = db.GetMany(ended, keys)
+		require.ErrorIs(t, err, context.Canceled)
+	})
+}
