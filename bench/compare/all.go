@@ -39,7 +39,7 @@ those that were best in the long form. The long form takes hours.`,
 func compareAll(ctx context.Context, o *contestOptions, p *plan, stdout, stderr io.Writer) error {
 	return withArena(ctx, o, stderr, func(a *arena) error {
 		if len(native) == 0 {
-			a.progress.line("RocksDB DOES NOT TAKE PART: install librocksdb-dev and build with the tag rocksdb")
+			a.progress.Line("RocksDB DOES NOT TAKE PART: install librocksdb-dev and build with the tag rocksdb")
 		}
 		slots, err := holdAll(ctx, a, p.contests())
 		if err != nil {
@@ -130,7 +130,7 @@ func scanCell(s shape) string { return "scan " + string(s) }
 
 // scanSlots compares scans and tells of them in the words of runs.
 func scanSlots(ctx context.Context, a *arena, o *scanOptions) (slots []slot, err error) {
-	var processes []*process
+	var processes []*engineWorker
 	defer func() {
 		for _, p := range processes {
 			err = errors.Join(err, a.dismiss(p))

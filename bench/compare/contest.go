@@ -8,7 +8,9 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/kvd-db/kvd/bench/disk"
 	"github.com/kvd-db/kvd/bench/peers"
+	"github.com/kvd-db/kvd/bench/report"
 	"github.com/kvd-db/kvd/internal/workload"
 )
 
@@ -52,7 +54,7 @@ type slot struct {
 type arena struct {
 	dir      string // temporary, the caller's to remove
 	profiles string // directory for CPU profiles, or empty
-	progress *progress
+	progress *report.Progress
 	report   func(slot) error // is told of each slot
 }
 
@@ -60,7 +62,7 @@ type arena struct {
 // of a cell follow one another, each time in another order, so that a ratio
 // compares what was measured seconds apart.
 func (a *arena) hold(ctx context.Context, c *contest) (slots []slot, err error) {
-	processes := make(map[string]*process)
+	processes := make(map[string]*engineWorker)
 	defer func() {
 		for _, p := range processes {
 			err = errors.Join(err, a.dismiss(p))
@@ -89,13 +91,13 @@ func (a *arena) hold(ctx context.Context, c *contest) (slots []slot, err error) 
 				slots = append(slots, s)
 			}
 		}
-		a.progress.line("%s: %d rounds measured", cell.name, c.rounds)
+		a.progress.Line("%s: %d rounds measured", cell.name, c.rounds)
 	}
 	return slots, nil
 }
 
 // slot measures one engine once. p is its process, or nil if it needs a fresh one.
-func (a *arena) slot(ctx context.Context, c *contest, cell cell, round int, name string, p *process) (s slot, err error) {
+func (a *arena) slot(ctx context.Context, c *contest, cell cell, round int, name string, p *engineWorker) (s slot, err error) {
 	s = slot{Cell: cell.name, Engine: name, Round: round, Budget: c.setup.Store.MemoryBytes, Heap: c.setup.HeapBytes}
 	if p == nil {
 		if p, err = a.call(ctx, c, name); err != nil {
@@ -104,7 +106,7 @@ func (a *arena) slot(ctx context.Context, c *contest, cell cell, round int, name
 		defer func() { err = errors.Join(err, a.dismiss(p)) }()
 	}
 	what := fmt.Sprintf("%s: round %d of %d, %s", cell.name, round+1, c.rounds, name)
-	a.progress.show("%s", what)
+	a.progress.Show("%s", what)
 	if cell.run == nil {
 		s.Run = loadOutcome(&p.ready, c.setup.Data)
 		return s, nil
@@ -114,20 +116,20 @@ func (a *arena) slot(ctx context.Context, c *contest, cell cell, round int, name
 			return s, err
 		}
 	}
-	if err := p.thaw(); err != nil {
+	if err := p.Thaw(); err != nil {
 		return s, err
 	}
 	cfg := *cell.run
 	cfg.Seed += uint64(round)
 	begin := time.Now()
 	r, err := p.doWatched(task{Run: &cfg, Pulse: c.pulse}, func(opsPerSecond float64) {
-		a.progress.show("%s: %.0f s, %.0f ops/s", what, time.Since(begin).Seconds(), opsPerSecond)
+		a.progress.Show("%s: %.0f s, %.0f ops/s", what, time.Since(begin).Seconds(), opsPerSecond)
 	})
 	if err != nil {
 		return s, err
 	}
 	s.Run = *r.Run
-	if err := p.freeze(); err != nil {
+	if err := p.Freeze(); err != nil {
 		return s, err
 	}
 	if c.disk {
@@ -139,13 +141,13 @@ func (a *arena) slot(ctx context.Context, c *contest, cell cell, round int, name
 }
 
 func (a *arena) measureDisk(cell string) (rate float64, err error) {
-	a.progress.show("%s: the disk alone", cell)
+	a.progress.Show("%s: the disk alone", cell)
 	return diskRate(a.dir, diskRateBytes)
 }
 
 // call starts the process of an engine, which is frozen once it is ready.
-func (a *arena) call(ctx context.Context, c *contest, name string) (*process, error) {
-	if err := enoughDisk(a.dir); err != nil {
+func (a *arena) call(ctx context.Context, c *contest, name string) (*engineWorker, error) {
+	if err := disk.Enough(a.dir, 0); err != nil {
 		return nil, err
 	}
 	s := c.setup
@@ -158,34 +160,34 @@ func (a *arena) call(ctx context.Context, c *contest, name string) (*process, er
 	if a.profiles != "" {
 		profile = filepath.Join(a.profiles, name+".prof")
 	}
-	p, err := startProcess(ctx, s, profile)
+	p, err := startEngine(ctx, s, profile)
 	if err != nil {
 		return nil, err
 	}
 	begin := time.Now()
 	err = p.waitReady(func(entries int) {
-		a.progress.show("%s: %s loads, %d of %d entries, %.0f s", c.name, name, entries, s.Data.Keys, time.Since(begin).Seconds())
+		a.progress.Show("%s: %s loads, %d of %d entries, %.0f s", c.name, name, entries, s.Data.Keys, time.Since(begin).Seconds())
 	})
 	if err == nil && s.Data.Keys > 0 {
-		a.progress.line("%s: %s loaded %d entries in %.1f s and settled in %.1f s",
+		a.progress.Line("%s: %s loaded %d entries in %.1f s and settled in %.1f s",
 			c.name, name, s.Data.Keys, p.ready.Load.Seconds(), p.ready.Settle.Seconds())
-		err = syncFiles(a.dir)
+		err = disk.Sync(a.dir)
 	}
 	if err == nil {
-		err = p.freeze()
+		err = p.Freeze()
 	}
 	if err == nil && s.Data.Keys > 0 && !c.fresh {
 		err = readFiles(s.Store.Dir) // which now stay what they are
 	}
 	if err != nil {
-		return nil, errors.Join(err, p.thaw(), p.close())
+		return nil, errors.Join(err, p.Thaw(), p.Close())
 	}
 	return p, nil
 }
 
 // dismiss ends a process and removes its store.
-func (a *arena) dismiss(p *process) error {
-	return errors.Join(p.thaw(), p.close(), os.RemoveAll(filepath.Join(a.dir, p.name)))
+func (a *arena) dismiss(p *engineWorker) error {
+	return errors.Join(p.Thaw(), p.Close(), os.RemoveAll(filepath.Join(a.dir, p.name)))
 }
 
 // loadOutcome tells of a load in the words of a run.

@@ -11,6 +11,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/kvd-db/kvd/bench/report"
 )
 
 // contestOptions are the flags of every contest.
@@ -113,7 +115,7 @@ func holdAll(ctx context.Context, a *arena, contests []*contest) (all []slot, er
 
 // withArena hands out an arena in a temporary directory, which it removes.
 func withArena(ctx context.Context, o *contestOptions, stderr io.Writer, use func(*arena) error) (err error) {
-	a := &arena{profiles: o.profiles, progress: newProgress(stderr), report: func(slot) error { return nil }}
+	a := &arena{profiles: o.profiles, progress: report.NewProgress(stderr), report: func(slot) error { return nil }}
 	if o.out != "" {
 		f, err := os.OpenFile(o.out, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
 		if err != nil {
@@ -131,7 +133,7 @@ func withArena(ctx context.Context, o *contestOptions, stderr io.Writer, use fun
 }
 
 func printReport(w io.Writer, a *arena, slots []slot) error {
-	printEnvironment(w, a.dir)
+	report.PrintEnvironment(w, a.dir, commit)
 	if err := printSlots(w, slots); err != nil {
 		return err
 	}

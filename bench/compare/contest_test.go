@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/kvd-db/kvd/bench/disk"
 	"github.com/kvd-db/kvd/internal/workload"
 )
 
@@ -128,22 +129,22 @@ func TestAContestReportsAWorkerThatFails(t *testing.T) {
 func TestAFrozenWorkerDoesNothing(t *testing.T) {
 	s := newSetup(minMemoryMiB, false)
 	s.Engine, s.Store.Dir = ours4, t.TempDir()
-	p, err := startProcess(t.Context(), s, "")
+	p, err := startEngine(t.Context(), s, "")
 	require.NoError(t, err)
 	require.NoError(t, p.waitReady(func(int) {}))
-	require.NoError(t, p.freeze())
+	require.NoError(t, p.Freeze())
 	var status syscall.WaitStatus
-	pid, err := syscall.Wait4(p.cmd.Process.Pid, &status, syscall.WUNTRACED, nil)
+	pid, err := syscall.Wait4(p.PID(), &status, syscall.WUNTRACED, nil)
 	require.NoError(t, err)
-	require.Equal(t, p.cmd.Process.Pid, pid)
+	require.Equal(t, p.PID(), pid)
 	require.True(t, status.Stopped())
 
-	require.NoError(t, p.thaw())
+	require.NoError(t, p.Thaw())
 	o := testContestOptions(t, ours4)
 	r, err := p.do(task{Run: mixContest(o, workload.Mixes[0], 64, 2).cells[0].run})
 	require.NoError(t, err)
 	assert.NotZero(t, r.Run.Summary.Ops)
-	require.NoError(t, p.close())
+	require.NoError(t, p.Close())
 }
 
 func TestAWorkerTellsEachSecond(t *testing.T) {
@@ -151,7 +152,7 @@ func TestAWorkerTellsEachSecond(t *testing.T) {
 	o.slot = 1100 * time.Millisecond
 	s := newSetup(minMemoryMiB, false)
 	s.Engine, s.Store.Dir = ours4, t.TempDir()
-	p, err := startProcess(t.Context(), s, "")
+	p, err := startEngine(t.Context(), s, "")
 	require.NoError(t, err)
 	require.NoError(t, p.waitReady(func(int) {}))
 	var told []float64
@@ -160,7 +161,7 @@ func TestAWorkerTellsEachSecond(t *testing.T) {
 	require.NotEmpty(t, told)
 	require.Len(t, r.Run.Seconds, 1, "what was left at the end is no second")
 	assert.NotNil(t, r.Run.Seconds[0].Merging)
-	require.NoError(t, p.close())
+	require.NoError(t, p.Close())
 }
 
 func TestContestsThatMakeNoSenseAreRefused(t *testing.T) {
@@ -230,7 +231,7 @@ func TestWrittenBytesAreCounted(t *testing.T) {
 	before := writtenNow()
 	path := filepath.Join(t.TempDir(), "f")
 	require.NoError(t, os.WriteFile(path, make([]byte, 1<<20), 0o600))
-	require.NoError(t, syncFiles(filepath.Dir(path)))
+	require.NoError(t, disk.Sync(filepath.Dir(path)))
 	assert.GreaterOrEqual(t, writtenNow().since(before).Calls, int64(1<<20))
 	size, err := diskBytes(filepath.Dir(path))
 	require.NoError(t, err)

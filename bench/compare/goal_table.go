@@ -5,6 +5,8 @@ import (
 	"io"
 	"strings"
 	"text/tabwriter"
+
+	"github.com/kvd-db/kvd/bench/judge"
 )
 
 // printVerdicts prints the final table: each goal that something was measured of.
@@ -15,24 +17,24 @@ func printVerdicts(w io.Writer, slots []slot) error {
 	fmt.Fprintf(t, "row\tbest peer\tits rate\t%s\tby CPU\t%s\tgoal\treached\t\n", ours4, ours)
 	for i := range goals {
 		g := &goals[i]
-		v, ok := g.judge(slots, ours4)
-		other, otherOK := g.judge(slots, ours)
+		v, ok := g.Judge(slots, ours4, isPeer)
+		other, otherOK := g.Judge(slots, ours, isPeer)
 		if !ok {
 			v = other
 		}
 		if !ok && !otherOK {
 			continue
 		}
-		figure, want := v.spelled()
+		figure, want := v.Spelled()
 		reached := "NO"
 		switch {
-		case g.want == 0:
+		case g.Want == 0:
 			reached = "-"
-		case v.reached:
+		case v.Reached:
 			reached = "yes"
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t\n", g.row,
-			dash(v.peer), rateOf(slots, &v), when(ok, figure), costRatio(slots, &v), otherFigure(other, otherOK), want, reached)
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t\n", g.Row,
+			dash(v.Peer), rateOf(slots, &v), when(ok, figure), costRatio(slots, &v), otherFigure(other, otherOK), want, reached)
 	}
 	return t.Flush()
 }
@@ -41,7 +43,7 @@ func otherFigure(v verdict, ok bool) string {
 	if !ok {
 		return "-"
 	}
-	figure, _ := v.spelled()
+	figure, _ := v.Spelled()
 	return figure
 }
 
@@ -56,21 +58,21 @@ func dash(name string) string { return when(name != "", name) }
 
 // rateOf is the median of the peer.
 func rateOf(slots []slot, v *verdict) string {
-	if v.peer == "" {
+	if v.Peer == "" {
 		return "-"
 	}
-	m := v.metric
-	return fmt.Sprintf("%.1f %s", newSpread(series(slots, v.cells[0], v.peer, m)).median/m.scale, m.unit)
+	m := v.Metric
+	return fmt.Sprintf("%.1f %s", judge.NewSpread(judge.Series(slots, v.Cells[0], v.Peer, m)).Median/m.Scale, m.Unit)
 }
 
 // costRatio is the processor time of the peer over ours: it changes less than rates
 // do on a machine that others use too.
 func costRatio(slots []slot, v *verdict) string {
-	if v.peer == "" {
+	if v.Peer == "" {
 		return "-"
 	}
-	r := ratios(slots, v.cells[0], v.peer, v.engine, cpuPerOp)
-	return fmt.Sprintf("%.2fx", r.median)
+	r := judge.Ratios(slots, v.Cells[0], v.Peer, v.Contestant, cpuPerOp)
+	return fmt.Sprintf("%.2fx", r.Median)
 }
 
 // printUnjudged names the goals that nothing is said of, so that nobody takes a
@@ -79,10 +81,10 @@ func printUnjudged(w io.Writer, slots []slot) error {
 	var lines []string
 	for i := range goals {
 		g := &goals[i]
-		_, four := g.judge(slots, ours4)
-		_, other := g.judge(slots, ours)
+		_, four := g.Judge(slots, ours4, isPeer)
+		_, other := g.Judge(slots, ours, isPeer)
 		if !four && !other {
-			lines = append(lines, "NOT MEASURED: "+g.row+"\n")
+			lines = append(lines, "NOT MEASURED: "+g.Row+"\n")
 		}
 	}
 	_, err := io.WriteString(w, strings.Join(lines, ""))

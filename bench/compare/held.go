@@ -5,6 +5,7 @@ import (
 	"runtime/debug"
 
 	"github.com/kvd-db/kvd/bench/peers"
+	"github.com/kvd-db/kvd/bench/process"
 )
 
 // heldBytes is what a process holds when there is no garbage, or a difference of two
@@ -21,7 +22,7 @@ func heldNow() heldBytes {
 	debug.FreeOSMemory()
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
-	return heldBytes{int64(m.HeapAlloc), status("RssAnon:")}
+	return heldBytes{int64(m.HeapAlloc), process.StatusBytes(process.Self, "RssAnon:")}
 }
 
 // heldBy is what a store holds, but for its block cache, of a process that held

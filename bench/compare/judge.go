@@ -3,28 +3,31 @@ package main
 import (
 	"math"
 	"slices"
+
+	"github.com/kvd-db/kvd/bench/judge"
 )
 
-// metric is a figure of a slot.
-type metric struct {
-	unit  string
-	scale float64 // of the unit
-	of    func(*slot) float64
-	less  bool // less is better
-	worst bool // of several slots the worst counts, and not the median
-}
+// What package judge has, of our slots.
+type (
+	metric  = judge.Metric[slot]
+	goal    = judge.Goal[slot]
+	verdict = judge.Verdict[slot]
+)
+
+// Turn says where a slot belongs: see judge.Slot.
+func (s slot) Turn() (cell, engine string) { return s.Cell, s.Engine }
 
 var (
-	opsPerSecond = &metric{unit: "k ops/s", scale: 1e3, of: func(s *slot) float64 { return s.Run.Summary.OpsPerSecond }}
-	cpuPerOp     = &metric{unit: "us", scale: 1, of: func(s *slot) float64 { return s.Run.Summary.CPUMicrosPerOp }, less: true}
-	getP50       = &metric{unit: "us", scale: 1e3, of: func(s *slot) float64 { return float64(s.Run.Summary.Get.Nanos.P50) }, less: true}
-	getP99       = &metric{unit: "us", scale: 1e3, of: func(s *slot) float64 { return float64(s.Run.Summary.Get.Nanos.P99) }, less: true}
-	stall        = &metric{unit: "ms", scale: 1e6, of: func(s *slot) float64 { return float64(s.Run.Summary.LongestStallNanos) }, less: true, worst: true}
-	amplified    = &metric{scale: 1, of: func(s *slot) float64 { return ratio(s.Run.Written.Calls, s.Run.UserBytes) }, less: true}
-	resident     = &metric{scale: 1, of: func(s *slot) float64 { return ratio(s.Run.Memory.PeakBytes, s.Budget) }, less: true, worst: true}
-	ofDisk       = &metric{scale: 1, of: userRateOfDisk}
-	steadiness   = &metric{scale: 1, of: func(s *slot) float64 { return slowestOfMedian(s.Run.Seconds) }}
-	merging      = &metric{scale: 1, of: func(s *slot) float64 { return mergingOfQuiet(s.Run.Seconds) }}
+	opsPerSecond = &metric{Unit: "k ops/s", Scale: 1e3, Of: func(s *slot) float64 { return s.Run.Summary.OpsPerSecond }}
+	cpuPerOp     = &metric{Unit: "us", Scale: 1, Of: func(s *slot) float64 { return s.Run.Summary.CPUMicrosPerOp }, Less: true}
+	getP50       = &metric{Unit: "us", Scale: 1e3, Of: func(s *slot) float64 { return float64(s.Run.Summary.Get.Nanos.P50) }, Less: true}
+	getP99       = &metric{Unit: "us", Scale: 1e3, Of: func(s *slot) float64 { return float64(s.Run.Summary.Get.Nanos.P99) }, Less: true}
+	stall        = &metric{Unit: "ms", Scale: 1e6, Of: func(s *slot) float64 { return float64(s.Run.Summary.LongestStallNanos) }, Less: true, Worst: true}
+	amplified    = &metric{Scale: 1, Of: func(s *slot) float64 { return ratio(s.Run.Written.Calls, s.Run.UserBytes) }, Less: true}
+	resident     = &metric{Scale: 1, Of: func(s *slot) float64 { return ratio(s.Run.Memory.PeakBytes, s.Budget) }, Less: true, Worst: true}
+	ofDisk       = &metric{Scale: 1, Of: userRateOfDisk}
+	steadiness   = &metric{Scale: 1, Of: func(s *slot) float64 { return slowestOfMedian(s.Run.Seconds) }}
+	merging      = &metric{Scale: 1, Of: func(s *slot) float64 { return mergingOfQuiet(s.Run.Seconds) }}
 )
 
 func ratio(part, whole int64) float64 { return float64(part) / float64(whole) }
@@ -46,7 +49,7 @@ func slowestOfMedian(seconds []second) float64 {
 	for i, s := range seconds {
 		rates[i] = s.OpsPerSecond
 	}
-	return slices.Min(rates) / newSpread(rates).median
+	return slices.Min(rates) / judge.NewSpread(rates).Median
 }
 
 // leastStretch is the least time, of merging or of quiet, that says anything: ten
@@ -105,41 +108,6 @@ func mergingShare(seconds []second) float64 {
 	return sum / float64(len(seconds))
 }
 
-// series is what one engine did in a cell, by round.
-func series(slots []slot, cell, engine string, m *metric) (values []float64) {
-	for i := range slots {
-		if s := &slots[i]; s.Cell == cell && s.Engine == engine {
-			values = append(values, m.of(s))
-		}
-	}
-	return values
-}
-
-// numbers leaves out what is none: a figure that a slot could not tell.
-func numbers(values []float64) []float64 {
-	return slices.DeleteFunc(values, func(v float64) bool { return math.IsNaN(v) || math.IsInf(v, 0) })
-}
-
-// enginesIn returns who took part in a cell, in the order of their first turns.
-func enginesIn(slots []slot, cell string) (names []string) {
-	for i := range slots {
-		if s := &slots[i]; s.Cell == cell && !slices.Contains(names, s.Engine) {
-			names = append(names, s.Engine)
-		}
-	}
-	return names
-}
-
-// cellsOf returns what was measured, in its order.
-func cellsOf(slots []slot) (names []string) {
-	for i := range slots {
-		if !slices.Contains(names, slots[i].Cell) {
-			names = append(names, slots[i].Cell)
-		}
-	}
-	return names
-}
-
 // isPeer: all that are not set-ups of our engine.
 func isPeer(name string) bool {
 	e, err := findEngine(name)
@@ -147,32 +115,7 @@ func isPeer(name string) bool {
 }
 
 // bestPeer returns the peer with the best median; empty if no peer took part.
-func bestPeer(slots []slot, cell string, m *metric) (best string) {
-	var bestMedian float64
-	for _, name := range enginesIn(slots, cell) {
-		if !isPeer(name) {
-			continue
-		}
-		median := newSpread(series(slots, cell, name, m)).median
-		if best == "" || (median < bestMedian) == m.less && median != bestMedian {
-			best, bestMedian = name, median
-		}
-	}
-	return best
-}
-
-// ratios compares two engines round by round.
-func ratios(slots []slot, cell, engine, peer string, m *metric) spread {
-	ours, theirs := series(slots, cell, engine, m), series(slots, cell, peer, m)
-	var values []float64
-	for i := range min(len(ours), len(theirs)) {
-		values = append(values, ours[i]/theirs[i])
-	}
-	if len(values) == 0 {
-		return spread{math.NaN(), math.NaN(), math.NaN()}
-	}
-	return newSpread(values)
-}
+func bestPeer(slots []slot, cell string, m *metric) string { return judge.Best(slots, cell, m, isPeer) }
 
 // generatorCost is what an operation cost the generator, and the largest share that
 // this is of what an operation took of an engine's process. Of all slots the least
@@ -183,8 +126,8 @@ func generatorCost(slots []slot, cell string) (nanos int64, share float64) {
 			nanos = g.NanosPerOp
 		}
 	}
-	for _, name := range enginesIn(slots, cell) {
-		if cost := newSpread(series(slots, cell, name, cpuPerOp)).median; cost > 0 {
+	for _, name := range judge.Contestants(slots, cell) {
+		if cost := judge.NewSpread(judge.Series(slots, cell, name, cpuPerOp)).Median; cost > 0 {
 			share = max(share, float64(nanos)/1e3/cost)
 		}
 	}

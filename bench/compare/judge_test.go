@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/kvd-db/kvd/bench/judge"
 	"github.com/kvd-db/kvd/internal/workload"
 )
 
@@ -43,63 +44,63 @@ func TestTheBestPeerHasTheBestMedianAndIsNoneOfOurs(t *testing.T) {
 func TestRatiosAreTakenWithinRounds(t *testing.T) {
 	// In the second round the machine is ten times slower, in the third ours twice as slow.
 	slots := join(rated("c", ours4, 200, 20, 100), rated("c", "pebble", 100, 10, 100))
-	assert.Equal(t, spread{2, 1, 2}, ratios(slots, "c", ours4, "pebble", opsPerSecond))
-	assert.True(t, math.IsNaN(ratios(slots, "c", ours4, "bbolt", opsPerSecond).median))
+	assert.Equal(t, judge.Spread{Median: 2, Least: 1, Most: 2}, judge.Ratios(slots, "c", ours4, "pebble", opsPerSecond))
+	assert.True(t, math.IsNaN(judge.Ratios(slots, "c", ours4, "bbolt", opsPerSecond).Median))
 }
 
 func TestAGoalIsReachedByTheMedianRatio(t *testing.T) {
-	g := &goal{"row", []string{"c"}, opsPerSecond, bestOfPeers, 2}
+	g := newGoal("row", []string{"c"}, opsPerSecond, judge.BestOfPeers, 2)
 	for ourRate, reached := range map[float64]bool{199: false, 200: true, 300: true} {
-		v, ok := g.judge(join(rated("c", ours4, 1, ourRate, 1000), rated("c", "pebble", 100, 100, 100), rated("c", "bbolt", 99, 99, 99)), ours4)
+		v, ok := g.Judge(join(rated("c", ours4, 1, ourRate, 1000), rated("c", "pebble", 100, 100, 100), rated("c", "bbolt", 99, 99, 99)), ours4, isPeer)
 		require.True(t, ok)
-		assert.Equal(t, reached, v.reached, "at %v", ourRate)
-		assert.Equal(t, "pebble", v.peer)
+		assert.Equal(t, reached, v.Reached, "at %v", ourRate)
+		assert.Equal(t, "pebble", v.Peer)
 	}
-	_, ok := g.judge(rated("c", ours4, 100), ours4)
+	_, ok := g.Judge(rated("c", ours4, 100), ours4, isPeer)
 	assert.False(t, ok, "nobody to compare with")
-	_, ok = g.judge(rated("c", "pebble", 100), ours4)
+	_, ok = g.Judge(rated("c", "pebble", 100), ours4, isPeer)
 	assert.False(t, ok, "ours did not take part")
-	_, ok = g.judge(rated("d", ours4, 100), ours4)
+	_, ok = g.Judge(rated("d", ours4, 100), ours4, isPeer)
 	assert.False(t, ok, "another cell")
 }
 
 func TestAGoalAgainstOnePeerLooksAtNoBetterOne(t *testing.T) {
-	g := &goal{"row", []string{"c"}, opsPerSecond, "pebble", 5}
+	g := newGoal("row", []string{"c"}, opsPerSecond, "pebble", 5)
 	slots := join(rated("c", ours4, 50), rated("c", "pebble", 10), rated("c", "bbolt", 40))
-	v, ok := g.judge(slots, ours4)
+	v, ok := g.Judge(slots, ours4, isPeer)
 	require.True(t, ok)
-	assert.True(t, v.reached)
-	_, ok = g.judge(join(rated("c", ours4, 50), rated("c", "bbolt", 40)), ours4)
+	assert.True(t, v.Reached)
+	_, ok = g.Judge(join(rated("c", ours4, 50), rated("c", "bbolt", 40)), ours4, isPeer)
 	assert.False(t, ok, "the peer did not take part")
 }
 
 func TestOfSeveralCellsTheWorstCounts(t *testing.T) {
-	g := &goal{"row", []string{"a", "b", "not measured"}, stall, nobody, 100}
+	g := newGoal("row", []string{"a", "b", "not measured"}, stall, judge.Nobody, 100)
 	a, b := rated("a", ours4, 1, 1), rated("b", ours4, 1, 1)
 	a[0].Run.Summary.LongestStallNanos = int64(90 * time.Millisecond)
 	b[1].Run.Summary.LongestStallNanos = int64(120 * time.Millisecond)
-	v, ok := g.judge(join(b, a), ours4)
+	v, ok := g.Judge(join(b, a), ours4, isPeer)
 	require.True(t, ok)
-	assert.False(t, v.reached)
-	figure, want := v.spelled()
+	assert.False(t, v.Reached)
+	figure, want := v.Spelled()
 	assert.Equal(t, "120.00 ms (0.00-120.00)", figure, "the worst of the rounds too")
 	assert.Equal(t, "<= 100 ms", want)
 
-	v, ok = g.judge(a, ours4)
+	v, ok = g.Judge(a, ours4, isPeer)
 	require.True(t, ok)
-	assert.True(t, v.reached)
+	assert.True(t, v.Reached)
 }
 
 func TestAFigureThatASlotCouldNotTellDoesNotCount(t *testing.T) {
-	g := &goal{"row", []string{"c"}, merging, nobody, 0.8}
+	g := newGoal("row", []string{"c"}, merging, judge.Nobody, 0.8)
 	slots := rated("c", ours4, 1, 1)
-	_, ok := g.judge(slots, ours4)
+	_, ok := g.Judge(slots, ours4, isPeer)
 	assert.False(t, ok, "no seconds")
 	slots[1].Run.Seconds = []second{{Quiet: stretch{100, time.Second}}, {While: stretch{75, time.Second}}, {OpsPerSecond: 5}}
-	v, ok := g.judge(slots, ours4)
+	v, ok := g.Judge(slots, ours4, isPeer)
 	require.True(t, ok)
-	assert.Equal(t, 0.75, v.figure.median)
-	assert.False(t, v.reached)
+	assert.Equal(t, 0.75, v.Figure.Median)
+	assert.False(t, v.Reached)
 }
 
 func TestSlowestOfMedianSecond(t *testing.T) {
@@ -164,9 +165,9 @@ func TestEveryGoalNamesACellOfBothPlans(t *testing.T) {
 		require.NoError(t, p.scan.validate())
 		for _, g := range goals {
 			if name == "long" {
-				assert.Subset(t, measured, g.cells, g.row)
-			} else if !p.fewMixes || len(g.cells) > 1 {
-				assert.NotEmpty(t, g.cells, g.row)
+				assert.Subset(t, measured, g.Cells, g.Row)
+			} else if !p.fewMixes || len(g.Cells) > 1 {
+				assert.NotEmpty(t, g.Cells, g.Row)
 			}
 		}
 	}

@@ -2,8 +2,8 @@ package main
 
 import (
 	"os"
-	"strconv"
-	"strings"
+
+	"github.com/kvd-db/kvd/bench/process"
 )
 
 // memoryUse is the resident memory of the process, files it maps included. It is
@@ -22,31 +22,13 @@ func memoryNow() memoryUse {
 	if err := os.WriteFile("/proc/self/clear_refs", []byte("5"), 0); err != nil {
 		return memoryUse{}
 	}
-	return memoryUse{BeforeBytes: status("VmRSS:")}
+	return memoryUse{BeforeBytes: process.StatusBytes(process.Self, "VmRSS:")}
 }
 
 // watched ends the watch.
 func (m memoryUse) watched() memoryUse {
 	if m.BeforeBytes > 0 {
-		m.PeakBytes = status("VmHWM:")
+		m.PeakBytes = process.StatusBytes(process.Self, "VmHWM:")
 	}
 	return m
-}
-
-// status returns a field of /proc/self/status, zero if there is none.
-func status(name string) int64 {
-	text, err := os.ReadFile("/proc/self/status")
-	if err != nil {
-		return 0
-	}
-	for line := range strings.Lines(string(text)) {
-		if value, ok := strings.CutPrefix(line, name); ok {
-			kib, err := strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(value), " kB"), 10, 64)
-			if err != nil {
-				return 0
-			}
-			return kib << 10
-		}
-	}
-	return 0
 }

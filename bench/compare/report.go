@@ -6,6 +6,9 @@ import (
 	"runtime/debug"
 	"slices"
 	"text/tabwriter"
+
+	"github.com/kvd-db/kvd/bench/judge"
+	"github.com/kvd-db/kvd/bench/report"
 )
 
 // round is what the engines did in one round, by their place in the list.
@@ -13,17 +16,6 @@ type round map[shape][]result
 
 // shapes in the order in which they are measured and printed.
 var shapes = []shape{shapeForward, shapeBackward, shapeShort}
-
-// spread is the median of some numbers and the range they lie in.
-type spread struct {
-	median, least, most float64
-}
-
-func newSpread(values []float64) spread {
-	sorted := slices.Sorted(slices.Values(values))
-	n := len(sorted)
-	return spread{(sorted[(n-1)/2] + sorted[n/2]) / 2, sorted[0], sorted[n-1]}
-}
 
 // units are what an engine did of a shape in a task: scans if they are short,
 // entries otherwise.
@@ -45,30 +37,30 @@ func (r round) cost(s shape, i int, o *scanOptions) float64 {
 }
 
 // spreadOf applies f to the measured rounds.
-func spreadOf(rounds []round, f func(round) float64) spread {
+func spreadOf(rounds []round, f func(round) float64) judge.Spread {
 	var values []float64
 	for _, r := range rounds[1:] {
 		values = append(values, f(r))
 	}
-	return newSpread(values)
+	return judge.NewSpread(values)
 }
 
 // printScans prints what each engine did, how ours compares with each, and what CPU
 // time and memory the scans took.
-func printScans(w io.Writer, o *scanOptions, dir string, processes []*process, rounds []round) error {
-	report := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintf(report, "%d entries of %d + %d bytes, loaded in %s order; %d MiB; %d rounds\n",
+func printScans(w io.Writer, o *scanOptions, dir string, processes []*engineWorker, rounds []round) error {
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintf(table, "%d entries of %d + %d bytes, loaded in %s order; %d MiB; %d rounds\n",
 		o.data.Keys, keyBytes, o.data.ValueBytes, o.data.Order, o.memory, o.rounds)
-	printEnvironment(report, dir)
-	printRates(report, o, processes, rounds)
-	printRatios(report, o, processes, rounds)
-	printCosts(report, o, processes, rounds)
-	printMemory(report, processes, rounds)
-	return report.Flush()
+	report.PrintEnvironment(table, dir, commit)
+	printRates(table, o, processes, rounds)
+	printRatios(table, o, processes, rounds)
+	printCosts(table, o, processes, rounds)
+	printMemory(table, processes, rounds)
+	return table.Flush()
 }
 
 // printRates gives medians.
-func printRates(w io.Writer, o *scanOptions, processes []*process, rounds []round) {
+func printRates(w io.Writer, o *scanOptions, processes []*engineWorker, rounds []round) {
 	fmt.Fprint(w, "engine\tversion\tforward\tbackward\tshort\t\n")
 	fmt.Fprintf(w, "\t\tM entries/s\tM entries/s\tk scans of %d/s\t\n", shortEntries)
 	for i, p := range processes {
@@ -78,7 +70,7 @@ func printRates(w io.Writer, o *scanOptions, processes []*process, rounds []roun
 			if s == shapeShort {
 				unit = 1e3
 			}
-			fmt.Fprintf(w, "%.2f\t", spreadOf(rounds, func(r round) float64 { return r.rate(s, i, o) }).median/unit)
+			fmt.Fprintf(w, "%.2f\t", spreadOf(rounds, func(r round) float64 { return r.rate(s, i, o) }).Median/unit)
 		}
 		fmt.Fprintln(w)
 	}
@@ -86,8 +78,8 @@ func printRates(w io.Writer, o *scanOptions, processes []*process, rounds []roun
 
 // printRatios compares within rounds, whose runs were made seconds apart, so that
 // a machine that gets slower or faster meanwhile changes little.
-func printRatios(w io.Writer, o *scanOptions, processes []*process, rounds []round) {
-	us := slices.IndexFunc(processes, func(p *process) bool { return p.name == ours })
+func printRatios(w io.Writer, o *scanOptions, processes []*engineWorker, rounds []round) {
+	us := slices.IndexFunc(processes, func(p *engineWorker) bool { return p.name == ours })
 	if us < 0 {
 		return
 	}
@@ -99,7 +91,7 @@ func printRatios(w io.Writer, o *scanOptions, processes []*process, rounds []rou
 		fmt.Fprintf(w, "%s\t", p.name)
 		for _, s := range shapes {
 			ratio := spreadOf(rounds, func(r round) float64 { return r.rate(s, us, o) / r.rate(s, i, o) })
-			fmt.Fprintf(w, "%.2f (%.2f-%.2f)\t", ratio.median, ratio.least, ratio.most)
+			fmt.Fprintf(w, "%.2f (%.2f-%.2f)\t", ratio.Median, ratio.Least, ratio.Most)
 		}
 		fmt.Fprintln(w)
 	}
@@ -108,7 +100,7 @@ func printRatios(w io.Writer, o *scanOptions, processes []*process, rounds []rou
 // printCosts gives medians of the CPU time that was used, garbage collection and
 // other threads included. It changes less than rates do when others use the
 // machine too.
-func printCosts(w io.Writer, o *scanOptions, processes []*process, rounds []round) {
+func printCosts(w io.Writer, o *scanOptions, processes []*engineWorker, rounds []round) {
 	fmt.Fprint(w, "\nCPU\tforward\tbackward\tshort\t\n")
 	fmt.Fprint(w, "\tns/entry\tns/entry\tus/scan\t\n")
 	for i, p := range processes {
@@ -119,21 +111,21 @@ func printCosts(w io.Writer, o *scanOptions, processes []*process, rounds []roun
 				unit = 1e-6
 			}
 			cost := spreadOf(rounds, func(r round) float64 { return r.cost(s, i, o) })
-			fmt.Fprintf(w, "%.1f (%.1f-%.1f)\t", cost.median/unit, cost.least/unit, cost.most/unit)
+			fmt.Fprintf(w, "%.1f (%.1f-%.1f)\t", cost.Median/unit, cost.Least/unit, cost.Most/unit)
 		}
 		fmt.Fprintln(w)
 	}
 }
 
 // printMemory says by how much a process grew during a scan of everything.
-func printMemory(w io.Writer, processes []*process, rounds []round) {
+func printMemory(w io.Writer, processes []*engineWorker, rounds []round) {
 	fmt.Fprint(w, "\nMiB resident\tbefore\tfirst scan\tbefore\tlater scans\t\n")
 	for i, p := range processes {
 		first := rounds[0][shapeForward][i].Memory
 		before := spreadOf(rounds, func(r round) float64 { return mebibytes(r[shapeForward][i].Memory.BeforeBytes) })
 		growth := spreadOf(rounds, func(r round) float64 { return mebibytes(r[shapeForward][i].Memory.grown()) })
 		fmt.Fprintf(w, "%s\t%.0f\t+%.0f\t%.0f\t+%.0f (at most +%.0f)\t\n", p.name,
-			mebibytes(first.BeforeBytes), mebibytes(first.grown()), before.median, growth.median, growth.most)
+			mebibytes(first.BeforeBytes), mebibytes(first.grown()), before.Median, growth.Median, growth.Most)
 	}
 }
 

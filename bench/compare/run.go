@@ -3,11 +3,12 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"runtime/debug"
 	"time"
 
+	"github.com/kvd-db/kvd/bench/disk"
 	"github.com/kvd-db/kvd/bench/peers"
+	"github.com/kvd-db/kvd/bench/process"
 	"github.com/kvd-db/kvd/internal/workload"
 )
 
@@ -44,16 +45,12 @@ type runner struct {
 	pulse bool // count finely what is done while the store merges
 }
 
-// leastFreeBytes is how much room a run leaves on the disk: enough for the other
-// users of a machine, and for the seconds that pass before it ends.
-const leastFreeBytes = 6 << 30
-
 // perform runs operations and checks every answer.
 func (r runner) perform(ctx context.Context, cfg workload.Config) (result, error) {
 	debug.FreeOSMemory() // garbage of other tasks is not this one's
 	var o outcome
 	var ends []time.Time // of o.Seconds
-	memory, cpu, written, read, begin := memoryNow(), cpuTime(), writtenNow(), readNow(r.store), time.Now()
+	memory, cpu, written, read, begin := memoryNow(), process.OwnCPU(), writtenNow(), readNow(r.store), time.Now()
 	target, p := workload.Target(r.store), (*pulse)(nil)
 	if r.pulse {
 		p = takePulse(target)
@@ -65,7 +62,7 @@ func (r runner) perform(ctx context.Context, cfg workload.Config) (result, error
 			o.Seconds, ends = append(o.Seconds, second{OpsPerSecond: s.OpsPerSecond}), append(ends, time.Now())
 		},
 		Interval: func(line workload.Line) error {
-			if err := enoughDisk(r.dir); err != nil {
+			if err := disk.Enough(r.dir, 0); err != nil {
 				return err
 			}
 			return r.tell.Encode(message{Second: line.OpsPerSecond})
@@ -77,7 +74,7 @@ func (r runner) perform(ctx context.Context, cfg workload.Config) (result, error
 	if summary.Interrupted {
 		return result{}, ctx.Err()
 	}
-	elapsed, used := time.Since(begin), cpuTime()-cpu
+	elapsed, used := time.Since(begin), process.OwnCPU()-cpu
 	o.Summary, o.Memory = *summary, memory.watched()
 	if n := len(o.Seconds); n > int(cfg.Duration/time.Second) {
 		o.Seconds = o.Seconds[:n-1] // what was left at the end
@@ -91,7 +88,7 @@ func (r runner) perform(ctx context.Context, cfg workload.Config) (result, error
 	}
 	o.UserBytes, o.Read = userBytes(summary), readNow(r.store).since(read)
 	begin = time.Now()
-	if err := syncFiles(r.dir); err != nil {
+	if err := disk.Sync(r.dir); err != nil {
 		return result{}, err
 	}
 	o.SyncTime = time.Since(begin)
@@ -100,17 +97,6 @@ func (r runner) perform(ctx context.Context, cfg workload.Config) (result, error
 		return result{}, err
 	}
 	return result{Elapsed: elapsed, CPU: used, Memory: o.Memory, Run: &o}, nil
-}
-
-func enoughDisk(dir string) error { return enoughDiskFor(dir, 0) }
-
-// enoughDiskFor reports whether there is room for so many bytes, and what is to be left.
-func enoughDiskFor(dir string, bytes int64) error {
-	free, err := freeBytes(dir)
-	if want := bytes + leastFreeBytes; err == nil && free < want {
-		err = fmt.Errorf("%d MiB free on the disk of %s, want at least %d", free>>20, dir, want>>20)
-	}
-	return err
 }
 
 func userBytes(s *workload.Summary) int64 {

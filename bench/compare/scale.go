@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/kvd-db/kvd/bench/peers"
+	"github.com/kvd-db/kvd/bench/report"
 	"github.com/kvd-db/kvd/internal/workload"
 )
 
@@ -180,10 +181,10 @@ func measureScale(ctx context.Context, o *scaleOptions, stdout, stderr io.Writer
 		cases := o.cases()
 		for i, c := range cases {
 			if log.has(c) {
-				a.progress.line("%v: measured by an earlier run", c)
+				a.progress.Line("%v: measured by an earlier run", c)
 				continue
 			}
-			a.progress.line("%v: store %d of %d", c, i+1, len(cases))
+			a.progress.Line("%v: store %d of %d", c, i+1, len(cases))
 			r, err := a.scaleStore(ctx, o, c)
 			if err != nil {
 				return fmt.Errorf("%v: %w", c, err)
@@ -192,7 +193,7 @@ func measureScale(ctx context.Context, o *scaleOptions, stdout, stderr io.Writer
 				return err
 			}
 		}
-		printEnvironment(stdout, a.dir)
+		report.PrintEnvironment(stdout, a.dir, commit)
 		return printScale(stdout, o, log.results)
 	})
 }

@@ -9,6 +9,8 @@ import (
 	"os"
 	"slices"
 	"time"
+
+	"github.com/kvd-db/kvd/bench/report"
 )
 
 // scaleSettings are what results must have in common to stand in one table.
@@ -22,7 +24,7 @@ type scaleSettings struct {
 }
 
 func (o *scaleOptions) settings() scaleSettings {
-	return scaleSettings{environment("").Commit, o.valueBytes, o.threads, o.slot, o.memory, o.small}
+	return scaleSettings{report.Environment("", commit).Commit, o.valueBytes, o.threads, o.slot, o.memory, o.small}
 }
 
 // scaleLine is one store in the file of results.

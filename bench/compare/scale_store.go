@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/kvd-db/kvd/bench/disk"
 	"github.com/kvd-db/kvd/bench/peers"
 	"github.com/kvd-db/kvd/internal/workload"
 )
@@ -33,7 +34,7 @@ const scaleSpace = 3
 // scaleStore measures one store from its load to its removal.
 func (a *arena) scaleStore(ctx context.Context, o *scaleOptions, c scaleCase) (r scaleResult, err error) {
 	r.Case = c
-	if err := enoughDiskFor(a.dir, scaleSpace*int64(c.Keys)*int64(keyBytes+o.valueBytes)); err != nil {
+	if err := disk.Enough(a.dir, scaleSpace*int64(c.Keys)*int64(keyBytes+o.valueBytes)); err != nil {
 		return r, err
 	}
 	data := o.data(c)
@@ -46,10 +47,10 @@ func (a *arena) scaleStore(ctx context.Context, o *scaleOptions, c scaleCase) (r
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(s.Store.Dir)) }()
 
-	err = a.opened(ctx, s, func(p *process) error {
+	err = a.opened(ctx, s, func(p *engineWorker) error {
 		r.Load = p.ready
-		a.progress.show("all files into the page cache")
-		if err := errors.Join(syncFiles(a.dir), readFiles(s.Store.Dir)); err != nil {
+		a.progress.Show("all files into the page cache")
+		if err := errors.Join(disk.Sync(a.dir), readFiles(s.Store.Dir)); err != nil {
 			return err
 		}
 		if r.Get, err = a.scaleRun(p, "gets", o.gets(c, 1)); err != nil {
@@ -58,23 +59,23 @@ func (a *arena) scaleStore(ctx context.Context, o *scaleOptions, c scaleCase) (r
 		if r.Absent, err = a.scaleRun(p, "gets of absent keys", o.gets(c, 0)); err != nil {
 			return err
 		}
-		a.progress.show("scan of everything")
+		a.progress.Show("scan of everything")
 		r.Scan, err = p.do(task{Shape: shapeForward})
 		return err
 	})
 	if err != nil {
 		return r, err
 	}
-	a.progress.line("  %.0f k gets/s, %.0f k absent/s, %.1f M entries/s scanned",
+	a.progress.Line("  %.0f k gets/s, %.0f k absent/s, %.1f M entries/s scanned",
 		r.Get.Summary.OpsPerSecond/1e3, r.Absent.Summary.OpsPerSecond/1e3, float64(r.Scan.Entries)/r.Scan.Elapsed.Seconds()/1e6)
 
 	s.Again = true
 	small := s
 	small.Store.MemoryBytes = o.small << 20
-	if err := errors.Join(syncFiles(a.dir), forgetFiles(s.Store.Dir)); err != nil {
+	if err := errors.Join(disk.Sync(a.dir), forgetFiles(s.Store.Dir)); err != nil {
 		return r, err
 	}
-	err = a.opened(ctx, small, func(p *process) error {
+	err = a.opened(ctx, small, func(p *engineWorker) error {
 		r.Cold = p.ready
 		r.ColdGet, err = a.scaleRun(p, "gets with little memory", o.coldGets(c))
 		return err
@@ -82,52 +83,52 @@ func (a *arena) scaleStore(ctx context.Context, o *scaleOptions, c scaleCase) (r
 	if err != nil {
 		return r, err
 	}
-	a.progress.line("  opened in %v; with little memory %.0f k gets/s", r.Cold.Open.Round(time.Millisecond), r.ColdGet.Summary.OpsPerSecond/1e3)
+	a.progress.Line("  opened in %v; with little memory %.0f k gets/s", r.Cold.Open.Round(time.Millisecond), r.ColdGet.Summary.OpsPerSecond/1e3)
 
-	err = a.opened(ctx, s, func(p *process) error {
+	err = a.opened(ctx, s, func(p *engineWorker) error {
 		r.Put, err = a.scaleRun(p, "puts", o.puts(c))
 		return err
 	})
 	if err != nil {
 		return r, err
 	}
-	err = a.opened(ctx, s, func(p *process) error {
+	err = a.opened(ctx, s, func(p *engineWorker) error {
 		r.After = p.ready
 		return nil
 	})
-	a.progress.line("  %.0f k puts/s; opened in %v", r.Put.Summary.OpsPerSecond/1e3, r.After.Open.Round(time.Millisecond))
+	a.progress.Line("  %.0f k puts/s; opened in %v", r.Put.Summary.OpsPerSecond/1e3, r.After.Open.Round(time.Millisecond))
 	return r, err
 }
 
 // opened lends a worker that has a store open.
-func (a *arena) opened(ctx context.Context, s setup, use func(*process) error) (err error) {
-	p, err := startProcess(ctx, s, "")
+func (a *arena) opened(ctx context.Context, s setup, use func(*engineWorker) error) (err error) {
+	p, err := startEngine(ctx, s, "")
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, p.close()) }()
+	defer func() { err = errors.Join(err, p.Close()) }()
 	begin := time.Now()
 	err = p.waitReady(func(entries int) {
 		what := "loads"
 		if entries == s.Data.Keys {
 			what = "settles"
 		}
-		a.progress.show("%s %s, %d of %d entries, %.0f s", p.name, what, entries, s.Data.Keys, time.Since(begin).Seconds())
+		a.progress.Show("%s %s, %d of %d entries, %.0f s", p.name, what, entries, s.Data.Keys, time.Since(begin).Seconds())
 	})
 	if err != nil {
 		return err
 	}
 	if !s.Again {
-		a.progress.line("  loaded in %.1f s, settled in %.1f s", p.ready.Load.Seconds(), p.ready.Settle.Seconds())
+		a.progress.Line("  loaded in %.1f s, settled in %.1f s", p.ready.Load.Seconds(), p.ready.Settle.Seconds())
 	}
 	return use(p)
 }
 
 // scaleRun does operations and tells how they go.
-func (a *arena) scaleRun(p *process, what string, cfg workload.Config) (outcome, error) {
+func (a *arena) scaleRun(p *engineWorker, what string, cfg workload.Config) (outcome, error) {
 	begin := time.Now()
 	r, err := p.doWatched(task{Run: &cfg}, func(opsPerSecond float64) {
-		a.progress.show("%s %s: %.0f s, %.0f ops/s", p.name, what, time.Since(begin).Seconds(), opsPerSecond)
+		a.progress.Show("%s %s: %.0f s, %.0f ops/s", p.name, what, time.Since(begin).Seconds(), opsPerSecond)
 	})
 	if err != nil {
 		return outcome{}, fmt.Errorf("%s: %w", what, err)

@@ -11,6 +11,9 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/kvd-db/kvd/bench/disk"
+	"github.com/kvd-db/kvd/bench/report"
 )
 
 func testScaleOptions(t *testing.T) *scaleOptions {
@@ -109,10 +112,10 @@ func TestScalesThatMakeNoSenseAreRefused(t *testing.T) {
 
 func TestScaleWantsRoomForAStore(t *testing.T) {
 	o := testScaleOptions(t)
-	require.NoError(t, enoughDiskFor(o.dir, 1))
-	free, err := freeBytes(o.dir)
+	require.NoError(t, disk.Enough(o.dir, 1))
+	free, err := disk.Free(o.dir)
 	require.NoError(t, err)
-	require.ErrorContains(t, enoughDiskFor(o.dir, free), "MiB free")
+	require.ErrorContains(t, disk.Enough(o.dir, free), "MiB free")
 }
 
 func TestWhatAProcessHoldsIsSeen(t *testing.T) {
@@ -133,8 +136,8 @@ func TestForgottenFilesAreReadFromTheDisk(t *testing.T) {
 	dir := t.TempDir()
 	const size = 4 << 20
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "f"), make([]byte, size), 0o600))
-	require.NoError(t, syncFiles(dir))
-	if environment(dir).FileSystem == "tmpfs" {
+	require.NoError(t, disk.Sync(dir))
+	if report.Environment(dir, commit).FileSystem == "tmpfs" {
 		t.Skip("tmpfs has no disk to read from")
 	}
 	require.NoError(t, forgetFiles(dir))

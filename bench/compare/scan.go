@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/kvd-db/kvd/bench/peers"
+	"github.com/kvd-db/kvd/bench/report"
 )
 
 // scanOptions describe a comparison of scans.
@@ -91,13 +92,13 @@ func compareScans(ctx context.Context, o *scanOptions, stdout, stderr io.Writer)
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 
-	var processes []*process
+	var processes []*engineWorker
 	defer func() {
 		for _, p := range processes {
-			err = errors.Join(err, p.close())
+			err = errors.Join(err, p.Close())
 		}
 	}()
-	progress := newProgress(stderr)
+	progress := report.NewProgress(stderr)
 	for _, name := range o.engines {
 		p, err := startLoaded(ctx, o, name, dir, progress)
 		if p != nil {
@@ -116,7 +117,7 @@ func compareScans(ctx context.Context, o *scanOptions, stdout, stderr io.Writer)
 
 // startLoaded returns a worker that is ready. It must be closed, also if there is
 // an error.
-func startLoaded(ctx context.Context, o *scanOptions, name, dir string, progress *progress) (*process, error) {
+func startLoaded(ctx context.Context, o *scanOptions, name, dir string, progress *report.Progress) (*engineWorker, error) {
 	s := setup{
 		Engine: name, Data: o.data,
 		Store: peers.Options{Dir: filepath.Join(dir, name), MemoryBytes: o.memory << 20},
@@ -128,7 +129,7 @@ func startLoaded(ctx context.Context, o *scanOptions, name, dir string, progress
 	if o.profiles != "" {
 		profile = filepath.Join(o.profiles, name+".prof")
 	}
-	p, err := startProcess(ctx, s, profile)
+	p, err := startEngine(ctx, s, profile)
 	if err != nil {
 		return nil, err
 	}
@@ -137,10 +138,10 @@ func startLoaded(ctx context.Context, o *scanOptions, name, dir string, progress
 		if entries == o.data.Keys {
 			what = "settles"
 		}
-		progress.show("%s %s: %d of %d entries", name, what, entries, o.data.Keys)
+		progress.Show("%s %s: %d of %d entries", name, what, entries, o.data.Keys)
 	})
 	if err == nil {
-		progress.line("%s loaded %d entries in %.1f s and settled in %.1f s",
+		progress.Line("%s loaded %d entries in %.1f s and settled in %.1f s",
 			name, o.data.Keys, p.ready.Load.Seconds(), p.ready.Settle.Seconds())
 	}
 	return p, err
@@ -148,7 +149,7 @@ func startLoaded(ctx context.Context, o *scanOptions, name, dir string, progress
 
 // measureScans lets the engines take turns, and returns for each round what each
 // engine did in it. Round 0 fills caches.
-func measureScans(o *scanOptions, processes []*process, progress *progress) (rounds []round, err error) {
+func measureScans(o *scanOptions, processes []*engineWorker, progress *report.Progress) (rounds []round, err error) {
 	for n := range o.rounds + 1 {
 		r := round{}
 		for _, shape := range shapes {
@@ -156,7 +157,7 @@ func measureScans(o *scanOptions, processes []*process, progress *progress) (rou
 			for i := range processes {
 				i = (i + n) % len(processes) // nobody always follows the same one
 				p := processes[i]
-				progress.show("round %d of %d: %s %s", n, o.rounds, p.name, shape)
+				progress.Show("round %d of %d: %s %s", n, o.rounds, p.name, shape)
 				r[shape][i], err = p.do(task{Shape: shape, Scans: o.shortScans, Seed: uint64(n)})
 				if err != nil {
 					return nil, err
@@ -165,6 +166,6 @@ func measureScans(o *scanOptions, processes []*process, progress *progress) (rou
 		}
 		rounds = append(rounds, r)
 	}
-	progress.line("%d rounds measured", o.rounds)
+	progress.Line("%d rounds measured", o.rounds)
 	return rounds, nil
 }

@@ -8,6 +8,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/kvd-db/kvd/bench/judge"
 )
 
 // TestMain lets the test's binary be its own worker.
@@ -76,7 +78,7 @@ func TestOptionsThatMakeNoSenseAreRefused(t *testing.T) {
 // the first round changes nothing.
 func TestRatiosCompareWithinRounds(t *testing.T) {
 	o := &scanOptions{data: dataset{Keys: 1_000_000, ValueBytes: 100, Order: orderSorted}, rounds: 2, shortScans: 1000}
-	processes := []*process{{name: "pebble"}, {name: ours}}
+	processes := []*engineWorker{{name: "pebble"}, {name: ours}}
 	took := func(factor time.Duration) round {
 		r := round{}
 		for _, s := range shapes {
@@ -98,7 +100,7 @@ func TestRatiosCompareWithinRounds(t *testing.T) {
 }
 
 func TestSpread(t *testing.T) {
-	assert.Equal(t, spread{3, 1, 9}, newSpread([]float64{9, 1, 3}))
-	assert.Equal(t, spread{2.5, 1, 9}, newSpread([]float64{9, 1, 3, 2}))
-	assert.Equal(t, spread{7, 7, 7}, newSpread([]float64{7}))
+	assert.Equal(t, judge.Spread{Median: 3, Least: 1, Most: 9}, judge.NewSpread([]float64{9, 1, 3}))
+	assert.Equal(t, judge.Spread{Median: 2.5, Least: 1, Most: 9}, judge.NewSpread([]float64{9, 1, 3, 2}))
+	assert.Equal(t, judge.Spread{Median: 7, Least: 7, Most: 7}, judge.NewSpread([]float64{7}))
 }

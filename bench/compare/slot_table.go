@@ -7,13 +7,14 @@ import (
 	"strconv"
 	"text/tabwriter"
 
+	"github.com/kvd-db/kvd/bench/judge"
 	"github.com/kvd-db/kvd/internal/workload"
 )
 
 // printSlots prints, cell by cell, medians over the rounds of what each engine did.
 func printSlots(w io.Writer, slots []slot) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	for _, cell := range cellsOf(slots) {
+	for _, cell := range judge.Cells(slots) {
 		printCell(t, slots, cell)
 	}
 	return t.Flush()
@@ -24,14 +25,14 @@ func printCell(w io.Writer, slots []slot, cell string) {
 	fmt.Fprint(w, "engine\tk ops/s\tto the best peer\tCPU us/op\tput p50/p99/p99.9/max us\tget p50/p99/p99.9/max us\t"+
 		"stall ms\tslowest s\twritten/user\tdirtied/user\tdisk MB\tpeak MiB\t\n")
 	best := bestPeer(slots, cell, opsPerSecond)
-	for _, name := range enginesIn(slots, cell) {
+	for _, name := range judge.Contestants(slots, cell) {
 		median := func(of func(*outcome) float64) float64 {
-			return newSpread(series(slots, cell, name, &metric{of: func(s *slot) float64 { return of(&s.Run) }})).median
+			return judge.NewSpread(judge.Series(slots, cell, name, &metric{Of: func(s *slot) float64 { return of(&s.Run) }})).Median
 		}
 		versus := ""
 		if best != "" && name != best {
-			r := ratios(slots, cell, name, best, opsPerSecond)
-			versus = fmt.Sprintf("%.2f (%.2f-%.2f)", r.median, r.least, r.most)
+			r := judge.Ratios(slots, cell, name, best, opsPerSecond)
+			versus = fmt.Sprintf("%.2f (%.2f-%.2f)", r.Median, r.Least, r.Most)
 		}
 		fmt.Fprintf(w, "%s\t%.1f\t%s\t%.2f\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t\n", name,
 			median(func(o *outcome) float64 { return o.Summary.OpsPerSecond })/1e3,
@@ -39,7 +40,7 @@ func printCell(w io.Writer, slots []slot, cell string) {
 			median(func(o *outcome) float64 { return o.Summary.CPUMicrosPerOp }),
 			latencies(median, func(o *outcome) workload.Kind { return o.Summary.Put }),
 			latencies(median, func(o *outcome) workload.Kind { return o.Summary.Get }),
-			decimal(0, newSpread(series(slots, cell, name, stall)).most/stall.scale),
+			decimal(0, judge.NewSpread(judge.Series(slots, cell, name, stall)).Most/stall.Scale),
 			decimal(2, median(func(o *outcome) float64 { return slowestOfMedian(o.Seconds) })),
 			decimal(2, median(func(o *outcome) float64 { return ratio(o.Written.Calls, o.UserBytes) })),
 			decimal(2, median(func(o *outcome) float64 { return ratio(o.Written.Dirtied, o.UserBytes) })),
@@ -55,12 +56,12 @@ func printCell(w io.Writer, slots []slot, cell string) {
 
 // printMerging says what compactions cost whoever counted that.
 func printMerging(w io.Writer, slots []slot, cell string) {
-	for _, name := range enginesIn(slots, cell) {
-		if costs := numbers(series(slots, cell, name, merging)); len(costs) > 0 {
-			share := newSpread(series(slots, cell, name, &metric{of: func(s *slot) float64 { return mergingShare(s.Run.Seconds) }}))
-			rate := newSpread(costs).median
+	for _, name := range judge.Contestants(slots, cell) {
+		if costs := judge.Numbers(judge.Series(slots, cell, name, merging)); len(costs) > 0 {
+			share := judge.NewSpread(judge.Series(slots, cell, name, &metric{Of: func(s *slot) float64 { return mergingShare(s.Run.Seconds) }}))
+			rate := judge.NewSpread(costs).Median
 			fmt.Fprintf(w, "%s merged in %.1f %% of the time, and then had %.2f of the rate of quiet time: in all %.1f %% less\n",
-				name, 100*share.median, rate, 100*share.median*(1-rate))
+				name, 100*share.Median, rate, 100*share.Median*(1-rate))
 		}
 	}
 }

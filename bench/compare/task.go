@@ -4,10 +4,10 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"runtime/debug"
-	"syscall"
 	"time"
 
 	"github.com/kvd-db/kvd/bench/peers"
+	"github.com/kvd-db/kvd/bench/process"
 	"github.com/kvd-db/kvd/internal/workload"
 )
 
@@ -51,23 +51,14 @@ type scannable interface {
 // perform does a task and checks every answer.
 func perform(s scannable, d dataset, t task) (result, error) {
 	debug.FreeOSMemory() // garbage of other tasks is not this one's
-	memory, cpu, begin := memoryNow(), cpuTime(), time.Now()
+	memory, cpu, begin := memoryNow(), process.OwnCPU(), time.Now()
 	entries, err := scan(s, d, t)
 	return result{
 		Elapsed: time.Since(begin),
-		CPU:     cpuTime() - cpu,
+		CPU:     process.OwnCPU() - cpu,
 		Entries: entries,
 		Memory:  memory.watched(),
 	}, err
-}
-
-// cpuTime is what the process has used so far, zero if the kernel does not tell.
-func cpuTime() time.Duration {
-	var r syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &r); err != nil {
-		return 0
-	}
-	return time.Duration(r.Utime.Nano() + r.Stime.Nano())
 }
 
 func scan(s scannable, d dataset, t task) (entries int, err error) {

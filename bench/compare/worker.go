@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/kvd-db/kvd/bench/peers"
+	"github.com/kvd-db/kvd/bench/process"
 )
 
 // setup is the first thing that a worker is told.
@@ -141,7 +142,7 @@ func prepare(store peers.Store, s setup, out *json.Encoder) (*loaded, error) {
 	if s.Data.Keys == 0 || s.Again {
 		return new(loaded), nil
 	}
-	memory, cpu, written, begin := memoryNow(), cpuTime(), writtenNow(), time.Now()
+	memory, cpu, written, begin := memoryNow(), process.OwnCPU(), writtenNow(), time.Now()
 	count, told := 0, begin
 	err := s.Data.load(func(entries []peers.Entry) error {
 		if err := store.Load(entries); err != nil {
@@ -157,7 +158,7 @@ func prepare(store peers.Store, s setup, out *json.Encoder) (*loaded, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &loaded{Load: time.Since(begin), CPU: cpuTime() - cpu, Memory: memory.watched()}
+	r := &loaded{Load: time.Since(begin), CPU: process.OwnCPU() - cpu, Memory: memory.watched()}
 	begin = time.Now()
 	if err := store.Settle(); err != nil {
 		return nil, err

@@ -8,8 +8,6 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
-
-	"golang.org/x/sys/unix"
 )
 
 // writtenBytes is what a process has written to files, or a difference of two such
@@ -75,23 +73,4 @@ func diskBytes(dir string) (total int64, err error) {
 		return nil
 	})
 	return total, err
-}
-
-// syncFiles waits until all that was written to the file system of a directory is
-// on its disk, so that nobody pays for what another one wrote.
-func syncFiles(dir string) error {
-	f, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(unix.Syncfs(int(f.Fd())), f.Close())
-}
-
-// freeBytes is what may still be written to the file system of a directory.
-func freeBytes(dir string) (int64, error) {
-	var s unix.Statfs_t
-	if err := unix.Statfs(dir, &s); err != nil {
-		return 0, err
-	}
-	return int64(s.Bavail) * s.Bsize, nil
 }

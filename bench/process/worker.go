@@ -1,0 +1,96 @@
+// Package process starts, freezes and watches the processes of a comparison.
+package process
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"syscall"
+)
+
+// Worker is this program, started once more to do what it is told: a JSON object on
+// its standard input, answered by JSON objects on its standard output. Each contestant
+// has a process of its own: the garbage of one is not collected while another is
+// measured, and its memory can be told from theirs.
+type Worker struct {
+	name  string
+	cmd   *exec.Cmd
+	stdin io.WriteCloser
+	in    *json.Encoder
+	out   *json.Decoder
+}
+
+// StartWorker starts this program with args. name is for errors. ctx ends it.
+func StartWorker(ctx context.Context, name string, args ...string) (*Worker, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	cmd := exec.CommandContext(ctx, self, args...)
+	cmd.Stderr = os.Stderr
+	cmd.SysProcAttr = DieWithUs()
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		return nil, err
+	}
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+	return &Worker{name, cmd, stdin, json.NewEncoder(stdin), json.NewDecoder(stdout)}, nil
+}
+
+// DieWithUs has the kernel kill a process when ours ends, also one that is frozen.
+func DieWithUs() *syscall.SysProcAttr { return &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} }
+
+// PID is its process.
+func (w *Worker) PID() int { return w.cmd.Process.Pid }
+
+// Tell sends the next object.
+func (w *Worker) Tell(v any) error {
+	if err := w.in.Encode(v); err != nil {
+		return fmt.Errorf("%s: %w", w.name, err)
+	}
+	return nil
+}
+
+// Hear waits for the next object.
+func (w *Worker) Hear(into any) error {
+	if err := w.out.Decode(into); err != nil {
+		return fmt.Errorf("%s: its worker ended: %w", w.name, err)
+	}
+	return nil
+}
+
+// Freeze stops all threads of the worker until Thaw, so that nothing it does in the
+// background disturbs a measurement of another, and none of its work gets done while
+// nobody measures it.
+func (w *Worker) Freeze() error { return w.signal(syscall.SIGSTOP) }
+
+// Thaw lets it go on.
+func (w *Worker) Thaw() error { return w.signal(syscall.SIGCONT) }
+
+func (w *Worker) signal(s syscall.Signal) error {
+	if err := w.cmd.Process.Signal(s); err != nil {
+		return fmt.Errorf("%s: signal its worker: %w", w.name, err)
+	}
+	return nil
+}
+
+// Kill ends the worker at once. Close must follow.
+func (w *Worker) Kill() error { return w.cmd.Process.Kill() }
+
+// Close ends the worker and waits for it.
+func (w *Worker) Close() error {
+	if err := errors.Join(w.stdin.Close(), w.cmd.Wait()); err != nil {
+		return fmt.Errorf("end the worker of %s: %w", w.name, err)
+	}
+	return nil
+}

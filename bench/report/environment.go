@@ -1,0 +1,26 @@
+package report
+
+import (
+	"fmt"
+	"io"
+
+	"github.com/kvd-db/kvd/internal/workload"
+)
+
+// Environment is where a comparison took place, with its data in dir. commit is what
+// was set when the command was linked: the go command names none in a module that lies
+// below the root of its repository.
+func Environment(dir, commit string) workload.Environment {
+	env := workload.ReadEnvironment(dir)
+	if env.Commit == "" {
+		env.Commit = commit
+	}
+	return env
+}
+
+// PrintEnvironment prints it as one line.
+func PrintEnvironment(w io.Writer, dir, commit string) {
+	env := Environment(dir, commit)
+	fmt.Fprintf(w, "%s, %d CPUs, %s, %s, kernel %s, commit %s, %s\n\n",
+		env.CPU, env.GOMAXPROCS, env.FileSystem, env.Go, env.Kernel, env.Commit, env.Time)
+}
