@@ -1,7 +1,7 @@
 # Everything here is a script in scripts/ or one Go command; nothing needs more
 # than Go and make, unless a target says so.
 
-.PHONY: run build test check fuzz crash serializable bench bench-engines proto clean
+.PHONY: run build test check fuzz crash serializable bench bench-engines bench-service proto clean
 
 # Binaries are static and the same on every machine.
 GOFLAGS_BUILD := -trimpath -buildvcs=auto
@@ -32,6 +32,9 @@ bench: build ## the canonical benchmark, one minute a mix
 
 bench-engines: ## the engine and other embedded stores, in turns, and which goals are reached; LONG=1 takes hours
 	./scripts/bench-engines.sh
+
+bench-service: ## kvd as a service beside Redis, etcd and memcached, and which goals are reached; LONG=1 takes longer
+	./scripts/bench-service.sh
 
 proto: ## regenerate pkg/kvdpb; needs protoc
 	./scripts/proto.sh

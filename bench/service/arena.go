@@ -1,0 +1,219 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/kvd-db/kvd/bench/disk"
+	"github.com/kvd-db/kvd/bench/process"
+	"github.com/kvd-db/kvd/bench/report"
+	"github.com/kvd-db/kvd/bench/service/client"
+	"github.com/kvd-db/kvd/bench/service/server"
+)
+
+// arena is where contestants take turns.
+type arena struct {
+	*options
+	dir      string // temporary
+	kinds    map[string]*server.Kind
+	servers  map[string]*server.Server // those that were needed so far, all of them frozen
+	skipped  map[string]bool           // contestants of which that was said
+	progress *report.Progress
+	report   func(slot) error // is told of each slot
+}
+
+// withArena hands out an arena, which it clears away afterwards.
+func withArena(o *options, stderr io.Writer, use func(*arena) error) (err error) {
+	a := &arena{options: o, servers: make(map[string]*server.Server), skipped: make(map[string]bool),
+		progress: report.NewProgress(stderr), report: func(slot) error { return nil }}
+	if a.kinds, err = kinds(o.kvd); err != nil {
+		return err
+	}
+	if o.out != "" {
+		f, err := os.OpenFile(o.out, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, f.Close()) }()
+		lines := json.NewEncoder(f)
+		a.report = func(s slot) error { return lines.Encode(&s) }
+	}
+	if a.dir, err = os.MkdirTemp(o.dir, ".bench."); err != nil {
+		return err
+	}
+	defer func() {
+		for _, s := range a.servers {
+			err = errors.Join(err, s.Stop())
+		}
+		err = errors.Join(err, os.RemoveAll(a.dir))
+	}()
+	return use(a)
+}
+
+// hold lets the contestants of a cell take turns and returns what they did. All slots
+// of a round follow one another, each time in another order, so that a ratio compares
+// what was measured seconds apart.
+func (a *arena) hold(ctx context.Context, c *cell) (slots []slot, err error) {
+	var who []*contestant
+	for _, name := range c.contestants {
+		one, err := findContestant(name)
+		if err != nil {
+			return nil, err
+		}
+		if a.takesPart(one, c.sync) {
+			who = append(who, one)
+		}
+	}
+	rounds := a.rounds
+	if c.overload {
+		rounds = 1
+	}
+	for round := range rounds {
+		for i := range who {
+			one := who[(i+round)%len(who)]
+			a.progress.Show("%s: round %d of %d, %s", c.name, round+1, rounds, one.name)
+			s := slot{Cell: c.name, Contestant: one.name, Round: round}
+			if err := a.slot(ctx, c, one, &s); err != nil {
+				return nil, fmt.Errorf("%s, %s: %w", c.name, one.name, err)
+			}
+			if err := a.report(s); err != nil {
+				return nil, err
+			}
+			slots = append(slots, s)
+		}
+	}
+	a.progress.Line("%s: %d contestants, %d rounds", c.name, len(who), rounds)
+	return slots, nil
+}
+
+// takesPart says loudly, once, if somebody cannot.
+func (a *arena) takesPart(c *contestant, sync bool) bool {
+	if len(a.only) > 0 && !a.only[c.name] {
+		return false
+	}
+	why := error(nil)
+	switch kind := a.kinds[c.serverFor(sync)]; {
+	case !client.Available(c.client):
+		why = fmt.Errorf("its client has no such option")
+	case kind != nil:
+		why = kind.Find()
+	}
+	if why != nil && !a.skipped[c.name] {
+		a.skipped[c.name] = true
+		a.progress.Line("SKIPPED: %s: %v", c.name, why)
+	}
+	return why == nil
+}
+
+// slot measures one contestant once.
+func (a *arena) slot(ctx context.Context, c *cell, who *contestant, s *slot) error {
+	load := c.loadFor(who, s.Round)
+	job := &assignment{
+		Client: who.client, Clients: c.clients, Load: &load,
+		Options: client.Options{Sync: c.sync, Callers: c.load.Callers, Dir: a.dir},
+	}
+	if c.clients > 0 {
+		job.Options.Conns = 1
+	}
+	if c.overload {
+		job.Overload, job.Options.Timeout = a.overload, patience
+	}
+	name := who.serverFor(c.sync)
+	if name == "" {
+		return a.measure(ctx, who, job, s)
+	}
+	server, err := a.server(ctx, name)
+	if err != nil {
+		return err
+	}
+	if err := server.Thaw(); err != nil {
+		return err
+	}
+	job.Options.Address, job.ServerPID = server.Address, server.PID()
+	return errors.Join(a.measure(ctx, who, job, s), server.Freeze())
+}
+
+// measure has a contestant, whose server runs, do its job.
+func (a *arena) measure(ctx context.Context, who *contestant, job *assignment, s *slot) error {
+	idle, err := holdIdle(ctx, who.idle, job.Options.Address)
+	if err != nil {
+		return err
+	}
+	r, err := a.do(ctx, who.name, job)
+	if err != nil {
+		return errors.Join(err, idle.end())
+	}
+	s.Run = *r.Outcome
+	s.Run.Held, err = idle.count()
+	return errors.Join(err, idle.end(), disk.Sync(a.dir)) // synced, so that nobody waits for what another one wrote
+}
+
+// hangTime is how long a process may take for an assignment, above what it should.
+const hangTime = 3 * time.Minute
+
+// do has a process of its own do an assignment: what one client leaves behind does not
+// slow the next one down.
+func (a *arena) do(ctx context.Context, name string, job *assignment) (*answer, error) {
+	w, err := process.StartWorker(ctx, name, "worker")
+	if err != nil {
+		return nil, err
+	}
+	hang := time.AfterFunc(hangTime+job.Overload, func() { _ = w.Kill() }) // whoever waits then reports it
+	defer hang.Stop()
+	answer, err := ask(w, job)
+	return answer, errors.Join(err, w.Close())
+}
+
+// ask sends an assignment and waits for the answer.
+func ask(w *process.Worker, job any) (*answer, error) {
+	if err := w.Tell(job); err != nil {
+		return nil, err
+	}
+	var r answer
+	if err := w.Hear(&r); err != nil {
+		return nil, err
+	}
+	if r.Error != "" {
+		return nil, errors.New(r.Error)
+	}
+	return &r, nil
+}
+
+// fillers are the callers that fill a server.
+const fillers = 512
+
+// server returns a server, which is frozen, and filled if it was not there.
+func (a *arena) server(ctx context.Context, name string) (*server.Server, error) {
+	if s := a.servers[name]; s != nil {
+		return s, nil
+	}
+	if err := disk.Enough(a.dir, 0); err != nil {
+		return nil, err
+	}
+	s, err := server.Start(ctx, a.kinds[name], a.dir)
+	if err != nil {
+		return nil, err
+	}
+	a.servers[name] = s
+	if by := loader(name); by != "" {
+		begin := time.Now()
+		a.progress.Show("%s is filled", name)
+		if _, err := a.do(ctx, name, &assignment{
+			Client: by, Options: client.Options{Address: s.Address, Callers: fillers},
+			Fill: &filling{uint64(a.keys), a.valueBytes, fillers},
+		}); err != nil {
+			return nil, err
+		}
+		took := time.Since(begin)
+		if err := s.Settle(ctx); err != nil {
+			return nil, err
+		}
+		a.progress.Line("%s: %d keys in %.1f s, settled in %.1f s", name, a.keys, took.Seconds(), (time.Since(begin) - took).Seconds())
+	}
+	return s, errors.Join(disk.Sync(a.dir), s.Freeze())
+}

@@ -1,0 +1,96 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/kvd-db/kvd/bench/service/load"
+)
+
+// cell is what one figure is measured with: a load that contestants bear in turns.
+type cell struct {
+	row         string // by which it is chosen
+	name        string
+	contestants []string
+	sync        bool // sets wait for the disk
+	load        load.Closed
+	// clients are as many as there are connections, if more than one client is wanted.
+	clients int
+	// overload follows the load, once.
+	overload bool
+}
+
+// Names of cells, by which goals find them.
+func getCell(callers int) string { return fmt.Sprintf("get, %d callers", callers) }
+func mixCell(callers int) string { return fmt.Sprintf("get/set 50/50 sync, %d callers", callers) }
+func setCell(callers int) string { return fmt.Sprintf("set sync, %d callers", callers) }
+
+const (
+	bufferedCell  = "get/set 50/50 buffered, 256 callers"
+	etcdCell      = "set sync, 256 callers, etcd"
+	memcachedCell = "get, 256 callers, memcached"
+	loneGetCell   = "get, 1 caller"
+	lonePutCell   = "set sync, 1 caller"
+	overloadCell  = "overload"
+	idleCell      = "get/set 50/50 buffered, 200 clients"
+)
+
+// rows are what the flag chooses of.
+var rows = []string{"get", "mix", "set", "buffered", "etcd", "memcached", "lone", "overload", "idle"}
+
+var (
+	getCallers = []int{64, 256, 1024}
+	mixCallers = []int{64, 256}
+	setCallers = []int{64, 256, 1024}
+)
+
+// busyClients is how many are busy beside idle connections, each of them with one
+// connection and one caller.
+const busyClients = 200
+
+// cells are all there are, in the order in which they are measured.
+func cells(o *options) (all []cell) {
+	closed := func(callers, getPercent int) load.Closed {
+		return load.Closed{
+			Callers: callers, GetPercent: getPercent, Keys: uint64(o.keys), ValueBytes: o.valueBytes, Seed: 1,
+			Warmup: o.slot / 5, Duration: o.slot,
+		}
+	}
+	all4 := []string{ours4, rueidis, rueidis100, rueidis20, ours}
+	for _, n := range getCallers {
+		who := append(slices.Clone(all4), ours4gRPC)
+		if n == 256 {
+			who = append(who, goRedis)
+		}
+		all = append(all, cell{row: "get", name: getCell(n), contestants: who, sync: true, load: closed(n, 100)})
+	}
+	for _, n := range mixCallers {
+		all = append(all, cell{row: "mix", name: mixCell(n), contestants: all4, sync: true, load: closed(n, 50)})
+	}
+	for _, n := range setCallers {
+		all = append(all, cell{row: "set", name: setCell(n), contestants: all4, sync: true, load: closed(n, 0)})
+	}
+	lone := closed(1, 0)
+	peak := closed(256, 50) // long enough for the overload to be five times as much
+	peak.Warmup, peak.Duration = o.overload/15, o.overload/5
+	return append(all,
+		cell{row: "buffered", name: bufferedCell, contestants: all4, load: closed(256, 50)},
+		cell{row: "etcd", name: etcdCell, contestants: []string{ours4, etcd, ours}, sync: true, load: closed(256, 0)},
+		cell{row: "memcached", name: memcachedCell, contestants: []string{ours4, gomemcache, ours}, load: closed(256, 100)},
+		cell{row: "lone", name: loneGetCell, contestants: []string{ours4, echo, ours4x16, ours4x64, ours}, load: closed(1, 100)},
+		cell{row: "lone", name: lonePutCell, contestants: []string{ours4, echo, appendOnly, ours}, sync: true, load: lone},
+		cell{row: "overload", name: overloadCell, contestants: []string{ours4}, sync: true, load: peak, clients: overloadClients, overload: true},
+		cell{row: "idle", name: idleCell, contestants: []string{ours4, ours4Idle}, load: closed(busyClients, 50), clients: busyClients},
+	)
+}
+
+// loadFor is the load of a cell as one contestant can bear it.
+func (c *cell) loadFor(who *contestant, round int) load.Closed {
+	l := c.load
+	l.Seed += uint64(round)
+	l.Batch = who.batch
+	if who.echoes {
+		l.GetPercent = 0
+	}
+	return l
+}

@@ -1,0 +1,97 @@
+// Package client has the clients of the services that are compared, each set up as its
+// documentation has it unless its name says otherwise.
+package client
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/kvd-db/kvd/bench/service/load"
+)
+
+// Client speaks to one server. All of its callers share it.
+type Client interface {
+	load.Target
+	io.Closer
+}
+
+// Options say where the server is and how it is used.
+type Options struct {
+	Address string `json:"address"`
+	// Sync has sets wait for the disk. Of Redis it is the server that does.
+	Sync bool `json:"sync"`
+	// Callers are how many there will be at once.
+	Callers int `json:"callers"`
+	// Timeout is how long kvd's client waits for an answer; 0: its default.
+	Timeout time.Duration `json:"timeout,omitempty"`
+	// Conns are the connections of kvd's client; 0: its default.
+	Conns int `json:"conns,omitempty"`
+	// Dir is for who writes files of its own.
+	Dir string `json:"dir,omitempty"`
+}
+
+// The names of all clients.
+const (
+	KVD         = "kvd"
+	KVDgRPC     = "kvd without raw frames"
+	Rueidis     = "rueidis"
+	Rueidis100  = "rueidis, flushes of 100 us"
+	Rueidis20   = "rueidis, flushes of 20 us"
+	GoRedis     = "go-redis"
+	GoMemcache  = "gomemcache"
+	Etcd        = "etcd"
+	Echo        = "echo"
+	AppendAlone = "append"
+)
+
+var opens = map[string]func(Options) (Client, error){
+	KVD:         openKVD,
+	KVDgRPC:     openKVDgRPC,
+	Rueidis:     rueidisFlushing(0),
+	Rueidis100:  rueidisFlushing(100),
+	Rueidis20:   rueidisFlushing(20),
+	GoRedis:     openGoRedis,
+	GoMemcache:  openGoMemcache,
+	Etcd:        openEtcd,
+	Echo:        openEcho,
+	AppendAlone: openAppend,
+}
+
+// errNothingStored is what those return to a Get that are here to be compared with.
+var errNothingStored = errors.New("nothing is stored here")
+
+// Available tells the names of clients that Open knows.
+func Available(name string) bool {
+	return opens[name] != nil && (name != KVDgRPC || withoutRawFrames != nil)
+}
+
+// Open returns a client by its name.
+func Open(name string, o Options) (Client, error) {
+	if !Available(name) {
+		return nil, fmt.Errorf("no client is named %q", name)
+	}
+	return opens[name](o)
+}
+
+// OpenAll opens n of them.
+func OpenAll(name string, o Options, n int) (clients []Client, err error) {
+	for range n {
+		c, err := Open(name, o)
+		if err != nil {
+			return clients, err
+		}
+		clients = append(clients, c)
+	}
+	return clients, nil
+}
+
+// Targets are the same clients, as a load wants them.
+func Targets(clients []Client) []load.Target {
+	targets := make([]load.Target, len(clients))
+	for i, c := range clients {
+		targets[i] = c
+	}
+	return targets
+}

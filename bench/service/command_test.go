@@ -1,0 +1,173 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// testOptions have the test binary for a kvd server.
+func testOptions(t *testing.T, rows ...string) *options {
+	self, err := os.Executable()
+	require.NoError(t, err)
+	return &options{
+		rows: rows, rounds: 1, slot: minSlot, overload: time.Second, keys: 2000, valueBytes: 128,
+		kvd: self, dir: t.TempDir(), out: filepath.Join(t.TempDir(), "slots.jsonl"),
+	}
+}
+
+// runCompare returns what was printed and every slot, which must have been reported
+// as a line.
+func runCompare(t *testing.T, o *options) (stdout, stderr string, slots []slot) {
+	t.Helper()
+	require.NoError(t, o.validate())
+	var out, progress bytes.Buffer
+	require.NoError(t, compare(t.Context(), o, &out, &progress), progress.String())
+	left, err := os.ReadDir(o.dir)
+	require.NoError(t, err)
+	assert.Empty(t, left, "temporary files stay")
+	text, err := os.ReadFile(o.out)
+	require.NoError(t, err)
+	for line := range strings.Lines(string(text)) {
+		var s slot
+		require.NoError(t, json.Unmarshal([]byte(line), &s))
+		slots = append(slots, s)
+	}
+	return out.String(), progress.String(), slots
+}
+
+// TestWhoIsNotInstalledIsSkippedLoudly: the others are compared all the same.
+func TestWhoIsNotInstalledIsSkippedLoudly(t *testing.T) {
+	t.Setenv("PATH", "")
+	stdout, stderr, slots := runCompare(t, testOptions(t, "etcd", "memcached", "lone"))
+	assert.Contains(t, stderr, "SKIPPED: etcd: etcd: there is no etcd\n")
+	assert.Contains(t, stderr, "SKIPPED: gomemcache: memcached: there is no memcached\n")
+	assert.Contains(t, stdout, "NOT MEASURED: etcd set, 256 callers\n")
+	assert.Regexp(t, `(?m)^ *lone get, p50 +gRPC echo +[0-9.]+ us +[0-9.]+x \(.*\) +- +.* +<= 1\.1x +(yes|NO)$`, stdout)
+	assert.Regexp(t, `(?m)^ *lone set sync, p50 +echo \+ append .* <= 1\.2x +(yes|NO)$`, stdout)
+	assert.Regexp(t, `(?m)^ *get, batches of 64, keys +kvd-4 `, stdout)
+	assert.NotContains(t, stdout, "NaN")
+
+	for _, s := range slots {
+		assert.NotZero(t, s.Run.Keys, s)
+		assert.Positive(t, s.Run.ClientCPU, s)
+		assert.Positive(t, s.Run.Generator, s)
+		if s.Contestant != appendOnly {
+			assert.Positive(t, s.Run.ServerBytes, s)
+			assert.GreaterOrEqual(t, s.Run.ServerPeakBytes, s.Run.ServerBytes/2, s)
+		}
+	}
+}
+
+func TestContestantsTakeTurns(t *testing.T) {
+	o := testOptions(t, "lone")
+	o.rounds, o.contestants = 2, []string{ours4, echo, appendOnly}
+	_, _, slots := runCompare(t, o)
+	var turns []string
+	for _, s := range slots {
+		if s.Cell == lonePutCell {
+			turns = append(turns, s.Contestant)
+		}
+	}
+	assert.Equal(t, []string{ours4, echo, appendOnly, echo, appendOnly, ours4}, turns)
+}
+
+func TestAnOverloadSaysWhatBecameOfIt(t *testing.T) {
+	stdout, _, slots := runCompare(t, testOptions(t, "overload"))
+	require.Len(t, slots, 1)
+	o := slots[0].Run.Overload
+	require.NotNil(t, o)
+	assert.NotZero(t, o.Calm.Accepted.Count)
+	for _, row := range []string{"goodput / peak", "p99 of accepted / calm", "peak memory / budget", "back to normal"} {
+		assert.Regexp(t, `(?m)^ *overload, `+row+` .* (yes|NO)$`, stdout)
+	}
+	assert.Regexp(t, `(?m)^overload: [0-9.]+ k/s due, `, stdout)
+}
+
+func TestIdleConnectionsAreHeldBesideBusyOnes(t *testing.T) {
+	who, err := findContestant(ours4Idle)
+	require.NoError(t, err)
+	who.idle = 30
+	defer func() { who.idle = idleConnections }()
+	stdout, _, slots := runCompare(t, testOptions(t, "idle"))
+	require.Len(t, slots, 2)
+	assert.Nil(t, slots[0].Run.Held)
+	require.NotNil(t, slots[1].Run.Held)
+	assert.Equal(t, 30, *slots[1].Run.Held)
+	assert.Regexp(t, `(?m)^ *idle connections held .* 30\.00 connections .* >= 10000 connections +NO$`, stdout)
+}
+
+func TestAnOccupiedFileForResultsIsKept(t *testing.T) {
+	o := testOptions(t, "lone")
+	require.NoError(t, os.WriteFile(o.out, []byte("old"), 0o600))
+	require.ErrorIs(t, compare(t.Context(), o, &bytes.Buffer{}, &bytes.Buffer{}), os.ErrExist)
+}
+
+func TestAServerThatDoesNotStartIsReported(t *testing.T) {
+	o := testOptions(t, "memcached")
+	o.keys, o.contestants, o.kvd = 2000, []string{ours4}, "/bin/false"
+	require.NoError(t, o.validate())
+	err := compare(t.Context(), o, &bytes.Buffer{}, &bytes.Buffer{})
+	require.ErrorContains(t, err, "kvd-4 ended")
+	left, err := os.ReadDir(o.dir)
+	require.NoError(t, err)
+	assert.Empty(t, left)
+}
+
+func TestOptionsThatMakeNoSenseAreRefused(t *testing.T) {
+	for name, spoil := range map[string]func(*options){
+		"row":          func(o *options) { o.rows = []string{"sideways"} },
+		"contestant":   func(o *options) { o.contestants = []string{"oracle"} },
+		"rounds":       func(o *options) { o.rounds = 0 },
+		"slot":         func(o *options) { o.slot = minSlot - 1 },
+		"overload":     func(o *options) { o.overload = 0 },
+		"keys":         func(o *options) { o.keys = 63 },
+		"small values": func(o *options) { o.valueBytes = 1 },
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := testOptions(t, "lone")
+			spoil(o)
+			require.ErrorIs(t, o.validate(), errUsage)
+		})
+	}
+}
+
+func TestTheLongFormKeepsWhatFlagsSay(t *testing.T) {
+	o := options{rounds: 3, slot: time.Second, overload: time.Second}
+	lengthen(&o, func(flag string) bool { return flag == "slot" })
+	assert.Equal(t, 5, o.rounds)
+	assert.Equal(t, time.Second, o.slot)
+	assert.Equal(t, time.Minute, o.overload)
+}
+
+func TestEveryGoalNamesACellAndItsContestants(t *testing.T) {
+	all := cells(testOptions(t))
+	for _, c := range all {
+		require.NoError(t, c.load.Validate(), c.name)
+		assert.Contains(t, rows, c.row)
+		for _, name := range c.contestants {
+			one, err := findContestant(name)
+			require.NoError(t, err)
+			l := c.loadFor(one, 0)
+			require.NoError(t, l.Validate(), "%s: %s", c.name, name)
+		}
+	}
+	for _, g := range goals {
+		i := slices.IndexFunc(all, func(c cell) bool { return c.name == g.Cells[0] })
+		require.GreaterOrEqual(t, i, 0, g.Row)
+		assert.Contains(t, all[i].contestants, g.ours, g.Row)
+		for _, peer := range g.peers {
+			if peer != echoAppend {
+				assert.Contains(t, all[i].contestants, peer, g.Row)
+			}
+		}
+	}
+}

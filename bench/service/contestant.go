@@ -1,0 +1,112 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/kvd-db/kvd/bench/service/client"
+	"github.com/kvd-db/kvd/bench/service/server"
+)
+
+// contestant is a client and the server that it speaks to.
+type contestant struct {
+	name   string
+	client string
+	server string // empty: it needs none. Of Redis: see serverFor
+	batch  int    // keys of one get
+	// echoes says that nothing is stored: sets are all it can do.
+	echoes bool
+	idle   int // connections that do nothing beside it
+}
+
+// The names of contestants. Ours are measured in several ways.
+const (
+	ours4     = "kvd-4" // what goals are judged by: as many partitions as in the goals of the engine
+	ours      = "kvd"
+	ours4gRPC = "kvd-4 gRPC only"
+	ours4x16  = "kvd-4 x16"
+	ours4x64  = "kvd-4 x64"
+	ours4Idle = "kvd-4 beside idle"
+
+	rueidis    = "rueidis"
+	rueidis100 = "rueidis-100us"
+	rueidis20  = "rueidis-20us"
+	goRedis    = "go-redis"
+	gomemcache = "gomemcache"
+	etcd       = "etcd"
+	echo       = "gRPC echo"
+	appendOnly = "append"
+	echoAppend = "echo + append" // derived of the two
+)
+
+// idleConnections is how many the goal names.
+const idleConnections = 10_000
+
+var contestants = []contestant{
+	{name: ours4, client: client.KVD, server: "kvd-4"},
+	{name: ours, client: client.KVD, server: "kvd"},
+	{name: ours4gRPC, client: client.KVDgRPC, server: "kvd-4"},
+	{name: ours4x16, client: client.KVD, server: "kvd-4", batch: 16},
+	{name: ours4x64, client: client.KVD, server: "kvd-4", batch: 64},
+	{name: ours4Idle, client: client.KVD, server: "kvd-4", idle: idleConnections},
+	{name: rueidis, client: client.Rueidis, server: redis},
+	{name: rueidis100, client: client.Rueidis100, server: redis},
+	{name: rueidis20, client: client.Rueidis20, server: redis},
+	{name: goRedis, client: client.GoRedis, server: redis},
+	{name: gomemcache, client: client.GoMemcache, server: "memcached"},
+	{name: etcd, client: client.Etcd, server: "etcd"},
+	{name: echo, client: client.Echo, server: "echo", echoes: true},
+	{name: appendOnly, client: client.AppendAlone, echoes: true},
+}
+
+// redis is one of two servers: that which is as durable as a cell wants.
+const redis = "redis"
+
+func findContestant(name string) (*contestant, error) {
+	i := slices.IndexFunc(contestants, func(c contestant) bool { return c.name == name })
+	if i < 0 {
+		return nil, fmt.Errorf("no contestant is named %q: %w", name, errUsage)
+	}
+	return &contestants[i], nil
+}
+
+// serverFor is the name of the server in cells that are synced, or not.
+func (c *contestant) serverFor(sync bool) string {
+	switch {
+	case c.server != redis:
+		return c.server
+	case sync:
+		return "redis-always"
+	}
+	return "redis-everysec"
+}
+
+// kinds are all servers, by name.
+func kinds(kvdBinary string) (map[string]*server.Kind, error) {
+	echo, err := server.Own("echo", "echo-server")
+	if err != nil {
+		return nil, err
+	}
+	all := make(map[string]*server.Kind)
+	for _, k := range []*server.Kind{
+		server.KVD(kvdBinary, 4), server.KVD(kvdBinary, 0), server.Redis("always"), server.Redis("everysec"),
+		server.Memcached(), server.Etcd(), echo,
+	} {
+		all[k.Name] = k
+	}
+	return all, nil
+}
+
+// loader is the client that fills a server before it is measured; empty if it is
+// measured empty.
+func loader(server string) string {
+	switch server {
+	case "kvd-4", "kvd":
+		return client.KVD
+	case "redis-always", "redis-everysec":
+		return client.Rueidis
+	case "memcached":
+		return client.GoMemcache
+	}
+	return ""
+}

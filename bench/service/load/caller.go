@@ -1,0 +1,77 @@
+package load
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+)
+
+// caller makes one call at a time. It belongs to one goroutine.
+type caller struct {
+	target Target
+	values *Values
+	rng    *rand.Rand
+	puts   uint64 // so far, above a number that no other caller has
+	key    [KeyBytes]byte
+	value  []byte
+
+	ids  []uint64 // of a batch
+	keys [][]byte
+}
+
+// do gets or sets the key that was spelled, or gets the batch that was chosen, and
+// checks what comes.
+func (c *caller) do(ctx context.Context, id uint64, get bool) error {
+	switch {
+	case !get:
+		c.puts++
+		c.values.Fill(c.value, id, c.puts)
+		if err := c.target.Set(ctx, c.key[:], c.value); err != nil {
+			return fmt.Errorf("set: %w", err)
+		}
+		return nil
+	case len(c.ids) > 0:
+		return c.getMany(ctx)
+	}
+	value, err := c.target.Get(ctx, c.key[:])
+	if err != nil {
+		return fmt.Errorf("get: %w", err)
+	}
+	return c.values.Check(value, id)
+}
+
+func (c *caller) getMany(ctx context.Context) error {
+	answered := 0
+	err := c.target.(ManyGetter).GetMany(ctx, c.keys, func(i int, value []byte) error {
+		answered++
+		return c.values.Check(value, c.ids[i])
+	})
+	if err == nil && answered != len(c.ids) {
+		err = fmt.Errorf("%w: %d values for %d keys", ErrWrongAnswer, answered, len(c.ids))
+	}
+	if err != nil {
+		return fmt.Errorf("get many: %w", err)
+	}
+	return nil
+}
+
+func (c *caller) prepareBatch(size int) {
+	c.ids = make([]uint64, size)
+	c.keys = make([][]byte, size)
+	for i := range c.keys {
+		c.keys[i] = make([]byte, KeyBytes)
+	}
+}
+
+// chooseBatch chooses distinct keys.
+func (c *caller) chooseBatch(keys uint64) {
+	for i := range c.ids {
+		id := c.rng.Uint64N(keys)
+		for slices.Contains(c.ids[:i], id) {
+			id = c.rng.Uint64N(keys)
+		}
+		c.ids[i] = id
+		PutKey(c.keys[i], id)
+	}
+}

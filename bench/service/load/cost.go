@@ -1,0 +1,62 @@
+package load
+
+import (
+	"context"
+	"time"
+
+	"github.com/kvd-db/kvd/bench/process"
+)
+
+// Cost returns what the generator takes for each key of a load: the processor time of
+// this process for a target that does nothing but know a few values, which includes
+// the look-up of one. Nothing else may run in the process meanwhile.
+func Cost(ctx context.Context, c Closed) (time.Duration, error) {
+	c.Callers, c.Warmup, c.Duration, c.Keys = 1, costTime/10, costTime, max(idleKeys, uint64(c.Batch))
+	var begin, used time.Duration
+	o, err := c.Run(ctx, []Target{newIdle(c.Keys, c.ValueBytes)}, func(begins bool) {
+		if begins {
+			begin = process.OwnCPU()
+		} else {
+			used = process.OwnCPU() - begin
+		}
+	})
+	if err != nil || o.Keys == 0 {
+		return 0, err
+	}
+	return used / time.Duration(o.Keys), nil
+}
+
+const (
+	costTime = 50 * time.Millisecond
+	// idleKeys are so few that the values stay in the processor's cache: what misses
+	// of it cost is not the generator's.
+	idleKeys = 1024
+)
+
+// idle is a target that does nothing.
+type idle struct{ values map[string][]byte }
+
+func newIdle(keys uint64, valueBytes int) *idle {
+	t := &idle{values: make(map[string][]byte, keys)}
+	values := NewValues(valueBytes)
+	for id := range keys {
+		var key [KeyBytes]byte
+		PutKey(key[:], id)
+		value := make([]byte, valueBytes)
+		values.Fill(value, id, 0)
+		t.values[string(key[:])] = value
+	}
+	return t
+}
+
+func (t *idle) Get(_ context.Context, key []byte) ([]byte, error) { return t.values[string(key)], nil }
+func (t *idle) Set(context.Context, []byte, []byte) error         { return nil }
+
+func (t *idle) GetMany(_ context.Context, keys [][]byte, visit func(i int, value []byte) error) error {
+	for i, key := range keys {
+		if err := visit(i, t.values[string(key)]); err != nil {
+			return err
+		}
+	}
+	return nil
+}

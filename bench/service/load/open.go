@@ -1,0 +1,224 @@
+package load
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/kvd-db/kvd/internal/histogram"
+)
+
+// Open is a load whose requests begin by the clock: at first at a calm rate, then at
+// far more than the service can do, then at the calm rate again.
+//
+// A request that is due begins on a caller that is free, or on a new one, up to
+// MaxCallers. If all of those wait, it is *unsent*: its caller would have given up. No
+// latency is lost by that: whoever is sent begins when due, to within the pace at
+// which the generator itself gets processor time, and the latency counts from when it
+// was due.
+type Open struct {
+	CalmPerSecond    uint64        `json:"calmPerSecond"`
+	OverPerSecond    uint64        `json:"overPerSecond"`
+	Calm, Over, Rest time.Duration // how long each of the three parts lasts
+
+	MaxCallers int    `json:"maxCallers"`
+	GetPercent int    `json:"getPercent"`
+	Keys       uint64 `json:"keys"`
+	ValueBytes int    `json:"valueBytes"`
+	Seed       uint64 `json:"seed"`
+
+	// Patience is how long an answer is worth anything.
+	Patience time.Duration `json:"patience"`
+}
+
+// Part is what came of the requests that were due in one part.
+type Part struct {
+	Seconds  float64 `json:"seconds"`
+	Due      uint64  `json:"due"`
+	Unsent   uint64  `json:"unsent"`
+	Accepted Kind    `json:"accepted"` // answered, and in time
+	Late     uint64  `json:"late"`     // answered, but nobody waited any longer
+	Refused  Kind    `json:"refused"`  // told that the service has too much to do
+	Failed   uint64  `json:"failed"`   // all others: no answer in time
+}
+
+// GoodPerSecond is the rate of answers that came in time.
+func (p *Part) GoodPerSecond() float64 { return float64(p.Accepted.Count) / p.Seconds }
+
+// OpenOutcome is what came of an Open.
+type OpenOutcome struct {
+	Calm Part `json:"calm"`
+	Over Part `json:"over"`
+	Rest Part `json:"rest"`
+	// Recovery is how long after the end of the overload requests were answered again as
+	// before; the whole of the rest if they never were.
+	Recovery time.Duration `json:"recovery"`
+}
+
+// window is a stretch of time by which recovery is told.
+const window = 100 * time.Millisecond
+
+// normalWindows in a row are normal after which a service has recovered.
+const normalWindows = 3
+
+// Run sends the requests. refused tells the error of a service that has too much to do.
+// An answer that is wrong ends the run.
+func (o *Open) Run(ctx context.Context, targets []Target, refused func(error) bool) (*OpenOutcome, error) {
+	if o.CalmPerSecond == 0 || o.OverPerSecond == 0 || o.MaxCallers < 1 {
+		return nil, errors.New("an open load wants rates and callers")
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	r := &openRun{Open: o, values: NewValues(o.ValueBytes), refused: refused, cancel: cancel,
+		due: make(chan time.Duration), targets: targets, epoch: time.Now()}
+	r.windows = make([]histogram.Histogram, (o.Calm+o.Over+o.Rest)/window+1)
+	r.troubles = make([]atomic.Uint64, len(r.windows))
+	r.dispatch(ctx)
+	close(r.due)
+	r.callers.Wait()
+	if err := context.Cause(ctx); err != nil {
+		return nil, err
+	}
+	return &OpenOutcome{
+		Calm: r.parts[0].sum(o.Calm), Over: r.parts[1].sum(o.Over), Rest: r.parts[2].sum(o.Rest),
+		Recovery: r.recovery(),
+	}, nil
+}
+
+type openRun struct {
+	*Open
+	values   *Values
+	refused  func(error) bool
+	cancel   context.CancelCauseFunc
+	due      chan time.Duration // of requests that found a caller
+	callers  sync.WaitGroup
+	targets  []Target
+	epoch    time.Time
+	parts    [3]part
+	windows  []histogram.Histogram // of answers, by when they were due
+	troubles []atomic.Uint64       // of requests without one, likewise
+}
+
+type part struct {
+	due, unsent, late, failed atomic.Uint64
+	accepted, refused         histogram.Histogram
+}
+
+func (p *part) sum(took time.Duration) Part {
+	kind := func(h *histogram.Histogram) Kind {
+		var s histogram.Snapshot
+		s.Add(h)
+		return newKind(&s)
+	}
+	return Part{Seconds: took.Seconds(), Due: p.due.Load(), Unsent: p.unsent.Load(), Accepted: kind(&p.accepted),
+		Late: p.late.Load(), Refused: kind(&p.refused), Failed: p.failed.Load()}
+}
+
+// dispatch hands out every request when it is due.
+func (r *openRun) dispatch(ctx context.Context) {
+	callers := 0
+	for due := time.Duration(0); ctx.Err() == nil; {
+		p, rate, ok := r.at(due)
+		if !ok {
+			return
+		}
+		if ahead := due - time.Since(r.epoch); ahead > 0 {
+			time.Sleep(ahead)
+		}
+		p.due.Add(1)
+		select {
+		case r.due <- due:
+		default:
+			if callers < r.MaxCallers {
+				index, first := callers, due
+				callers++
+				r.callers.Go(func() { r.call(index, first) })
+			} else {
+				p.unsent.Add(1)
+				r.troubles[due/window].Add(1)
+			}
+		}
+		due += time.Second / time.Duration(rate)
+	}
+}
+
+// at returns the part of a moment and its rate; false if all parts are over.
+func (r *openRun) at(due time.Duration) (p *part, rate uint64, ok bool) {
+	switch {
+	case due < r.Calm:
+		return &r.parts[0], r.CalmPerSecond, true
+	case due < r.Calm+r.Over:
+		return &r.parts[1], r.OverPerSecond, true
+	case due < r.Calm+r.Over+r.Rest:
+		return &r.parts[2], r.CalmPerSecond, true
+	}
+	return nil, 0, false
+}
+
+// call is the life of one caller, whose first request is given.
+func (r *openRun) call(index int, due time.Duration) {
+	c := &caller{
+		target: r.targets[index%len(r.targets)],
+		values: r.values,
+		rng:    rand.New(rand.NewPCG(r.Seed, uint64(index))),
+		puts:   uint64(index+1) << 40,
+		value:  make([]byte, r.ValueBytes),
+	}
+	for ok := true; ok; due, ok = <-r.due {
+		id := c.rng.Uint64N(r.Keys)
+		PutKey(c.key[:], id)
+		err := c.do(context.Background(), id, int(c.rng.Uint32N(100)) < r.GetPercent)
+		r.count(due, time.Since(r.epoch)-due, err)
+	}
+}
+
+// count says what came of a request.
+func (r *openRun) count(due, took time.Duration, err error) {
+	p, _, _ := r.at(due)
+	switch {
+	case errors.Is(err, ErrWrongAnswer):
+		r.cancel(fmt.Errorf("under overload: %w", err))
+	case err == nil && took <= r.Patience:
+		p.accepted.Record(took)
+		r.windows[due/window].Record(took)
+		return
+	case err == nil:
+		p.late.Add(1)
+	case r.refused(err):
+		p.refused.Record(took)
+	default:
+		p.failed.Add(1)
+	}
+	r.troubles[due/window].Add(1)
+}
+
+// recovery looks for the first windows after the overload that are as those before it:
+// every request was answered, and no later (p99) than twice the p99 of the worst
+// calm window.
+func (r *openRun) recovery() time.Duration {
+	p99 := func(i int) time.Duration {
+		var s histogram.Snapshot
+		s.Add(&r.windows[i])
+		return s.Quantile(0.99)
+	}
+	var normal time.Duration
+	for i := range int(r.Calm / window) {
+		normal = max(normal, p99(i))
+	}
+	first, end := int((r.Calm+r.Over)/window), int((r.Calm+r.Over+r.Rest)/window)
+	inARow := 0
+	for i := first; i < end; i++ {
+		if r.troubles[i].Load() > 0 || p99(i) > 2*normal {
+			inARow = 0
+			continue
+		}
+		if inARow++; inARow == normalWindows {
+			return time.Duration(i+1-normalWindows-first) * window
+		}
+	}
+	return r.Rest
+}

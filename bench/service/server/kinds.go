@@ -1,0 +1,77 @@
+package server
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"strconv"
+)
+
+// BudgetBytes is the memory that every server may use which has a limit for it.
+const BudgetBytes = 1 << 30
+
+// KVD is a kvd server with so many partitions; 0 are its default.
+func KVD(binary string, partitions int) *Kind {
+	name := "kvd"
+	if partitions > 0 {
+		name = fmt.Sprintf("kvd-%d", partitions)
+	}
+	return &Kind{Name: name, Binary: binary, announces: true, args: func(address, dir string) []string {
+		return []string{"serve", "--data", dir + "/data", "--listen", address, "--admin", "127.0.0.1:0",
+			"--partitions", strconv.Itoa(partitions), "--memory", strconv.Itoa(BudgetBytes), "--durability", "sync",
+			"--max-sync-time", "24h", // a sync under way when it is frozen is no broken disk
+			"--log-level", "warn"}
+	}}
+}
+
+// Redis is a Redis server with an append-only file that is synced always, or every
+// second: appendfsync. The file is never rewritten, and there are no snapshots: Redis
+// gets the processor time that both would take.
+func Redis(appendfsync string) *Kind {
+	return &Kind{Name: "redis-" + appendfsync, Binary: "redis-server", args: func(address, dir string) []string {
+		return []string{"--port", port(address), "--bind", "127.0.0.1", "--dir", dir, "--daemonize", "no",
+			"--save", "", "--appendonly", "yes", "--appendfsync", appendfsync, "--auto-aof-rewrite-percentage", "0"}
+	}}
+}
+
+// Memcached has threads and connections for all callers.
+func Memcached() *Kind {
+	return &Kind{Name: "memcached", Binary: "memcached", args: func(address, _ string) []string {
+		args := []string{"-l", "127.0.0.1", "-p", port(address), "-U", "0", "-m", strconv.Itoa(BudgetBytes >> 20), "-c", "4096"}
+		if os.Geteuid() == 0 {
+			args = append(args, "-u", "root") // it refuses otherwise
+		}
+		return args
+	}}
+}
+
+// Etcd is a cluster of one.
+func Etcd() *Kind {
+	return &Kind{Name: "etcd", Binary: "etcd", args: func(address, dir string) []string {
+		peer, err := freeAddress()
+		if err != nil {
+			peer = "127.0.0.1:2380"
+		}
+		return []string{"--data-dir", dir + "/data", "--logger", "zap", "--log-level", "error",
+			"--listen-client-urls", "http://" + address, "--advertise-client-urls", "http://" + address,
+			"--listen-peer-urls", "http://" + peer, "--initial-advertise-peer-urls", "http://" + peer,
+			"--initial-cluster", "default=http://" + peer, "--quota-backend-bytes", strconv.Itoa(8 << 30)}
+	}}
+}
+
+// Own is a server that is a hidden command of this program, which announces its address.
+func Own(name string, command ...string) (*Kind, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	return &Kind{Name: name, Binary: self, announces: true, args: func(string, string) []string { return command }}, nil
+}
+
+func port(address string) string {
+	_, port, err := net.SplitHostPort(address)
+	if err != nil {
+		panic(err) // we made the address
+	}
+	return port
+}

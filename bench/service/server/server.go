@@ -1,0 +1,217 @@
+// Package server starts the services that are compared, each as a process of its own
+// on a loopback address, with its data below a directory.
+package server
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/kvd-db/kvd/bench/process"
+)
+
+// Kind is a service, as it is set up.
+type Kind struct {
+	Name string
+	// Binary is looked up in $PATH, unless it is a path.
+	Binary string
+	// args are those of the command line, given an address that is free and an empty
+	// directory.
+	args func(address, dir string) []string
+	// announces says that the server prints READY listen=ADDR, and takes any address.
+	announces bool
+}
+
+// Missing tells that the binary of a service is not there.
+type Missing struct{ Kind *Kind }
+
+func (m *Missing) Error() string {
+	return fmt.Sprintf("%s: there is no %s", m.Kind.Name, m.Kind.Binary)
+}
+
+// Find returns a *Missing if the service cannot be started here.
+func (k *Kind) Find() error {
+	if _, err := exec.LookPath(k.Binary); err != nil {
+		return &Missing{k}
+	}
+	return nil
+}
+
+// Server is a service that runs.
+type Server struct {
+	Kind    *Kind
+	Address string
+	cmd     *exec.Cmd
+	dir     string
+	log     *os.File
+	ended   chan struct{} // closed when the process has ended
+	err     error         // of it, once it has
+}
+
+// startTime is how long a server may take until it answers.
+const startTime = 20 * time.Second
+
+// Start starts a service below dir, and returns when it takes connections. ctx ends it.
+func Start(ctx context.Context, k *Kind, dir string) (s *Server, err error) {
+	if err := k.Find(); err != nil {
+		return nil, err
+	}
+	s = &Server{Kind: k, dir: filepath.Join(dir, k.Name), Address: "127.0.0.1:0", ended: make(chan struct{})}
+	if err := os.Mkdir(s.dir, 0o700); err != nil {
+		return nil, err
+	}
+	if !k.announces {
+		if s.Address, err = freeAddress(); err != nil {
+			return nil, err
+		}
+	}
+	if s.log, err = os.Create(filepath.Join(s.dir, "log")); err != nil {
+		return nil, err
+	}
+	s.cmd = exec.CommandContext(ctx, k.Binary, k.args(s.Address, s.dir)...)
+	s.cmd.SysProcAttr = process.DieWithUs()
+	s.cmd.Stderr = s.log
+	out, err := s.cmd.StdoutPipe()
+	if err != nil {
+		return nil, errors.Join(err, s.log.Close())
+	}
+	if err := s.cmd.Start(); err != nil {
+		return nil, errors.Join(err, s.log.Close())
+	}
+	announced := make(chan string, 1)
+	go s.follow(bufio.NewScanner(out), announced)
+	if err := s.awaitReady(ctx, announced); err != nil {
+		return nil, errors.Join(err, s.Stop())
+	}
+	return s, nil
+}
+
+// follow reads what the server prints until it ends.
+func (s *Server) follow(lines *bufio.Scanner, announced chan<- string) {
+	defer close(s.ended)
+	for lines.Scan() {
+		if rest, ok := strings.CutPrefix(lines.Text(), "READY listen="); ok && s.Kind.announces {
+			address, _, _ := strings.Cut(rest, " ")
+			announced <- address
+		}
+	}
+	s.err = s.cmd.Wait()
+}
+
+func (s *Server) awaitReady(ctx context.Context, announced <-chan string) error {
+	ctx, cancel := context.WithTimeout(ctx, startTime)
+	defer cancel()
+	if s.Kind.announces {
+		select {
+		case s.Address = <-announced:
+			return nil
+		case <-s.ended:
+			return s.whyEnded()
+		case <-ctx.Done():
+			return fmt.Errorf("%s: not ready: %w", s.Kind.Name, ctx.Err())
+		}
+	}
+	for tick := time.NewTicker(20 * time.Millisecond); ; {
+		if c, err := net.Dial("tcp", s.Address); err == nil {
+			return c.Close()
+		}
+		select {
+		case <-tick.C:
+		case <-s.ended:
+			return s.whyEnded()
+		case <-ctx.Done():
+			return fmt.Errorf("%s: not ready: %w", s.Kind.Name, ctx.Err())
+		}
+	}
+}
+
+// whyEnded is for a server that has ended, and should not have. The last lines of its log say more.
+func (s *Server) whyEnded() error {
+	text, err := os.ReadFile(s.log.Name())
+	if err != nil {
+		return err
+	}
+	return fmt.Errorf("%s ended: %w\n%s", s.Kind.Name, errors.Join(s.err, errEnded), text[max(0, len(text)-2000):])
+}
+
+var errEnded = errors.New("it was not told to")
+
+// PID is its process.
+func (s *Server) PID() int { return s.cmd.Process.Pid }
+
+// Freeze stops all threads of the server until Thaw, so that nothing it does in the
+// background disturbs a measurement of another, and none of its work gets done while
+// nobody measures it.
+func (s *Server) Freeze() error { return s.signal(syscall.SIGSTOP) }
+
+// Thaw lets it go on.
+func (s *Server) Thaw() error { return s.signal(syscall.SIGCONT) }
+
+func (s *Server) signal(sig syscall.Signal) error {
+	err := s.cmd.Process.Signal(sig)
+	if errors.Is(err, os.ErrProcessDone) {
+		<-s.ended
+		return s.whyEnded()
+	}
+	if err != nil {
+		return fmt.Errorf("signal %s: %w", s.Kind.Name, err)
+	}
+	return nil
+}
+
+// Settle returns when the server has had nothing to do for a while, or after a time in
+// which it should have.
+func (s *Server) Settle(ctx context.Context) error {
+	const step, most, quiet = 250 * time.Millisecond, 60, 3
+	before, err := process.CPU(s.PID())
+	for idle, n := 0, 0; err == nil && idle < quiet && n < most && ctx.Err() == nil; n++ {
+		time.Sleep(step)
+		var now time.Duration
+		if now, err = process.CPU(s.PID()); now-before > step/20 {
+			idle = 0
+		} else {
+			idle++
+		}
+		before = now
+	}
+	return errors.Join(err, ctx.Err())
+}
+
+// stopTime is how long a server may take to end.
+const stopTime = 20 * time.Second
+
+// Stop ends the server and removes its files. How it ended does not matter.
+func (s *Server) Stop() error {
+	for _, sig := range []os.Signal{syscall.SIGCONT, syscall.SIGTERM} {
+		if err := s.cmd.Process.Signal(sig); err != nil && !errors.Is(err, os.ErrProcessDone) {
+			return err
+		}
+	}
+	select {
+	case <-s.ended:
+	case <-time.After(stopTime):
+		if err := s.cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
+			return err
+		}
+		<-s.ended
+	}
+	return errors.Join(s.log.Close(), os.RemoveAll(s.dir))
+}
+
+// freeAddress is one that nobody listens at. Somebody may come first: then the server
+// does not start, and says so.
+func freeAddress() (string, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", err
+	}
+	return l.Addr().String(), l.Close()
+}

@@ -1,0 +1,144 @@
+package main
+
+import (
+	"math"
+	"time"
+
+	"github.com/kvd-db/kvd/bench/judge"
+	"github.com/kvd-db/kvd/bench/service/load"
+	"github.com/kvd-db/kvd/bench/service/server"
+)
+
+// slot is what one contestant did in a cell in one round.
+type slot struct {
+	Cell       string  `json:"cell"`
+	Contestant string  `json:"contestant"`
+	Round      int     `json:"round"`
+	Run        outcome `json:"run"`
+}
+
+// Turn says where a slot belongs: see judge.Slot.
+func (s slot) Turn() (cell, contestant string) { return s.Cell, s.Contestant }
+
+// outcome is what the client's process saw.
+type outcome struct {
+	load.Outcome
+	// ClientCPU and ServerCPU are processor time of the whole processes while it was
+	// measured. A contestant without a server has none of it.
+	ClientCPU time.Duration `json:"clientCPU"`
+	ServerCPU time.Duration `json:"serverCPU"`
+	// Generator is what asking for one key and checking the answer takes of ClientCPU.
+	Generator time.Duration `json:"generator"`
+	// ServerBytes is the memory of the server at the end, and ServerPeakBytes at its
+	// worst.
+	ServerBytes     int64 `json:"serverBytes"`
+	ServerPeakBytes int64 `json:"serverPeakBytes"`
+
+	Overload *load.OpenOutcome `json:"overload,omitempty"`
+	// Held is how many idle connections were open from the beginning to the end.
+	Held *int `json:"held,omitempty"`
+}
+
+type (
+	metric = judge.Metric[slot]
+	spread = judge.Spread
+)
+
+var (
+	rate        = &metric{Unit: "k/s", Scale: 1e3, Of: func(s *slot) float64 { return s.Run.OpsPerSecond() }}
+	getP50      = latency(func(s *slot) (load.Kind, time.Duration) { return s.Run.Gets, s.Run.Gets.P50 })
+	getP99      = latency(func(s *slot) (load.Kind, time.Duration) { return s.Run.Gets, s.Run.Gets.P99 })
+	getP999     = latency(func(s *slot) (load.Kind, time.Duration) { return s.Run.Gets, s.Run.Gets.P999 })
+	setP50      = latency(func(s *slot) (load.Kind, time.Duration) { return s.Run.Sets, s.Run.Sets.P50 })
+	setP99      = latency(func(s *slot) (load.Kind, time.Duration) { return s.Run.Sets, s.Run.Sets.P99 })
+	setP999     = latency(func(s *slot) (load.Kind, time.Duration) { return s.Run.Sets, s.Run.Sets.P999 })
+	callP50     = latency(callMedian)
+	clientCPU   = perKey(func(o *outcome) time.Duration { return o.ClientCPU })
+	serverCPU   = perKey(func(o *outcome) time.Duration { return o.ServerCPU })
+	bothCPU     = perKey(func(o *outcome) time.Duration { return o.ClientCPU + o.ServerCPU })
+	serverBytes = &metric{Unit: "MiB", Scale: 1 << 20, Of: func(s *slot) float64 { return float64(s.Run.ServerBytes) }, Less: true}
+	generator   = &metric{Unit: "us", Scale: 1e3, Of: func(s *slot) float64 { return float64(s.Run.Generator) }, Less: true}
+	peakBytes   = &metric{Unit: "MiB", Scale: 1 << 20, Of: func(s *slot) float64 { return float64(s.Run.ServerPeakBytes) }, Less: true}
+
+	held     = &metric{Unit: "connections", Scale: 1, Of: func(s *slot) float64 { return number(s.Run.Held) }}
+	goodput  = ofOverload(&metric{Scale: 1}, func(s *slot, o *load.OpenOutcome) float64 { return o.Over.GoodPerSecond() / s.Run.OpsPerSecond() })
+	slowdown = ofOverload(&metric{Scale: 1, Less: true}, func(_ *slot, o *load.OpenOutcome) float64 {
+		return float64(o.Over.Accepted.P99) / float64(o.Calm.Accepted.P99)
+	})
+	recovery  = ofOverload(&metric{Unit: "s", Scale: 1e9, Less: true}, func(_ *slot, o *load.OpenOutcome) float64 { return float64(o.Recovery) })
+	ofBudget  = ofOverload(&metric{Scale: 1, Less: true}, func(s *slot, _ *load.OpenOutcome) float64 { return float64(s.Run.ServerPeakBytes) / server.BudgetBytes })
+	refusedBy = ofOverload(&metric{Unit: "ms", Scale: 1e6, Less: true}, func(_ *slot, o *load.OpenOutcome) float64 {
+		if o.Over.Refused.Count == 0 {
+			return math.NaN()
+		}
+		return float64(o.Over.Refused.P99)
+	})
+)
+
+// latency is a figure of one kind of calls; not a number if there were none.
+func latency(of func(*slot) (load.Kind, time.Duration)) *metric {
+	return &metric{Unit: "us", Scale: 1e3, Less: true, Of: func(s *slot) float64 {
+		kind, d := of(s)
+		if kind.Count == 0 {
+			return math.NaN()
+		}
+		return float64(d)
+	}}
+}
+
+// callMedian is that of a lone caller, who does one kind of calls.
+func callMedian(s *slot) (load.Kind, time.Duration) {
+	if s.Run.Gets.Count > 0 {
+		return s.Run.Gets, s.Run.Gets.P50
+	}
+	return s.Run.Sets, s.Run.Sets.P50
+}
+
+func perKey(of func(*outcome) time.Duration) *metric {
+	return &metric{Unit: "us", Scale: 1e3, Less: true, Of: func(s *slot) float64 {
+		return float64(of(&s.Run)) / float64(s.Run.Keys)
+	}}
+}
+
+func ofOverload(m *metric, of func(*slot, *load.OpenOutcome) float64) *metric {
+	m.Of = func(s *slot) float64 {
+		if s.Run.Overload == nil {
+			return math.NaN()
+		}
+		return of(s, s.Run.Overload)
+	}
+	return m
+}
+
+func number(n *int) float64 {
+	if n == nil {
+		return math.NaN()
+	}
+	return float64(*n)
+}
+
+// derive adds what a lone caller can hope for of a set that is synced: the median of
+// an echo and that of an append, measured in the same round.
+func derive(slots []slot) []slot {
+	byRound := func(who string) map[int]*slot {
+		found := make(map[int]*slot)
+		for i := range slots {
+			if s := &slots[i]; s.Cell == lonePutCell && s.Contestant == who {
+				found[s.Round] = s
+			}
+		}
+		return found
+	}
+	echoes, appends := byRound(echo), byRound(appendOnly)
+	for _, s := range slots {
+		e, a := echoes[s.Round], appends[s.Round]
+		if s.Cell != lonePutCell || s.Contestant != ours4 || e == nil || a == nil {
+			continue
+		}
+		sum := slot{Cell: lonePutCell, Contestant: echoAppend, Round: s.Round}
+		sum.Run.Sets.Count = 1
+		sum.Run.Sets.P50 = e.Run.Sets.P50 + a.Run.Sets.P50
+		slots = append(slots, sum)
+	}
+	return slots
+}

@@ -1,0 +1,158 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/kvd-db/kvd/bench/judge"
+	"github.com/kvd-db/kvd/bench/service/load"
+)
+
+// printSlots prints, cell by cell, medians over the rounds of what each contestant did.
+func printSlots(w io.Writer, slots []slot) error {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	for _, cell := range judge.Cells(slots) {
+		fmt.Fprintf(t, "%s\n", cell)
+		fmt.Fprintf(t, "\tk keys/s\t%s / it\tget p50/p99/p99.9 us\tset p50/p99/p99.9 us\tclient CPU us\tserver CPU us\tserver MiB\tgenerator us\t\n", ours4)
+		for _, name := range judge.Contestants(slots, cell) {
+			if name != echoAppend {
+				printContestant(t, slots, cell, name)
+			}
+		}
+		printOverload(t, slots, cell)
+		fmt.Fprintln(t)
+	}
+	return t.Flush()
+}
+
+func printContestant(w io.Writer, slots []slot, cell, name string) {
+	median := func(m *metric) float64 {
+		values := judge.Numbers(judge.Series(slots, cell, name, m))
+		if len(values) == 0 {
+			return math.NaN()
+		}
+		return judge.NewSpread(values).Median / m.Scale
+	}
+	versus := ""
+	if r := judge.Ratios(slots, cell, ours4, name, rate); name != ours4 && !math.IsNaN(r.Median) {
+		versus = fmt.Sprintf("%.2f (%.2f-%.2f)", r.Median, r.Least, r.Most)
+	}
+	fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t\n", name, decimal(1, median(rate)), versus,
+		three(median(getP50), median(getP99), median(getP999)), three(median(setP50), median(setP99), median(setP999)),
+		decimal(2, median(clientCPU)), decimal(2, median(serverCPU)), decimal(0, median(serverBytes)), decimal(2, median(generator)))
+}
+
+// printOverload says more of an overload than its goals do.
+func printOverload(w io.Writer, slots []slot, cell string) {
+	for i := range slots {
+		s := &slots[i]
+		if s.Cell != cell || s.Run.Overload == nil {
+			continue
+		}
+		o := s.Run.Overload
+		for _, p := range []struct {
+			name string
+			part *load.Part
+		}{{"calm", &o.Calm}, {"overload", &o.Over}, {"after it", &o.Rest}} {
+			perSecond := func(n uint64) float64 { return float64(n) / p.part.Seconds / 1e3 }
+			fmt.Fprintf(w, "%s: %.1f k/s due, %.1f k/s answered in time (p50 %v, p99 %v), %.1f k/s too late, %.1f k/s refused (p99 %v), "+
+				"%.1f k/s failed, %.1f k/s unsent\n", p.name,
+				perSecond(p.part.Due), perSecond(p.part.Accepted.Count), p.part.Accepted.P50, p.part.Accepted.P99, perSecond(p.part.Late),
+				perSecond(p.part.Refused.Count), p.part.Refused.P99, perSecond(p.part.Failed), perSecond(p.part.Unsent))
+		}
+	}
+}
+
+// printVerdicts prints the final table: each goal that something was measured of, and
+// the names of the others of the cells that were wanted, so that nobody takes a
+// missing row for a reached goal.
+func printVerdicts(w io.Writer, slots []slot, wanted []string) error {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintf(t, "row\tpeer\tits figure\t%s\tby CPU\t%s\tgoal\treached\t\n", ours4, ours)
+	var missing strings.Builder
+	for i := range goals {
+		g := &goals[i]
+		v, ok := g.judge(slots)
+		if !ok {
+			if slices.Contains(wanted, g.Cells[0]) {
+				fmt.Fprintf(&missing, "NOT MEASURED: %s\n", g.Row)
+			}
+			continue
+		}
+		figure, want := v.Spelled()
+		reached := "NO"
+		switch {
+		case g.Want == 0:
+			reached = "-"
+		case v.Reached:
+			reached = "yes"
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t\n",
+			g.Row, dash(v.Peer), peerFigure(slots, &v), figure, byCPU(slots, &v), otherFigure(slots, g), want, reached)
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	_, err := io.WriteString(w, missing.String())
+	return err
+}
+
+// peerFigure is the median of the peer.
+func peerFigure(slots []slot, v *judge.Verdict[slot]) string {
+	if v.Peer == "" {
+		return "-"
+	}
+	m := v.Metric
+	return fmt.Sprintf("%.1f %s", judge.NewSpread(judge.Series(slots, v.Cells[0], v.Peer, m)).Median/m.Scale, m.Unit)
+}
+
+// byCPU is the processor time of the peer's two processes for a key over ours: it
+// changes less than rates do on a machine that others use too.
+func byCPU(slots []slot, v *judge.Verdict[slot]) string {
+	if v.Peer == "" || v.Metric != rate {
+		return "-"
+	}
+	return fmt.Sprintf("%.2fx", judge.Ratios(slots, v.Cells[0], v.Peer, v.Contestant, bothCPU).Median)
+}
+
+// otherFigure is what the default number of partitions makes of a goal.
+func otherFigure(slots []slot, g *goal) string {
+	other, any := g.otherOurs()
+	if !any {
+		return "-"
+	}
+	v, ok := g.judgeOf(slots, other)
+	if !ok {
+		return "-"
+	}
+	figure, _ := v.Spelled()
+	return figure
+}
+
+func dash(name string) string {
+	if name == "" {
+		return "-"
+	}
+	return name
+}
+
+// decimal spells a figure; a dash if there is none, or nothing was counted.
+func decimal(digits int, v float64) string {
+	if v == 0 || math.IsNaN(v) || math.IsInf(v, 0) {
+		return "-"
+	}
+	return strconv.FormatFloat(v, 'f', digits, 64)
+}
+
+// three spells latencies, a dash if there are none.
+func three(a, b, c float64) string {
+	if math.IsNaN(a) {
+		return "-"
+	}
+	return fmt.Sprintf("%.0f/%.0f/%.0f", a, b, c)
+}

@@ -1,0 +1,194 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/kvd-db/kvd/bench/process"
+	"github.com/kvd-db/kvd/bench/service/client"
+	"github.com/kvd-db/kvd/bench/service/load"
+	"github.com/kvd-db/kvd/pkg/kvd"
+)
+
+// assignment is what the process of a client is told to do: one of Fill, Load and Hold.
+type assignment struct {
+	Client  string         `json:"client"`
+	Options client.Options `json:"options"`
+	// Clients are how many share the callers.
+	Clients int `json:"clients"`
+	// ServerPID is the process whose processor time and memory are looked at; 0: none.
+	ServerPID int `json:"serverPID,omitempty"`
+
+	Fill *filling     `json:"fill,omitempty"`
+	Load *load.Closed `json:"load,omitempty"`
+	// Overload follows the load, whose rate it multiplies, and lasts so long; 0: none.
+	Overload time.Duration `json:"overload,omitempty"`
+	Hold     int           `json:"hold,omitempty"` // connections, until the next object comes
+}
+
+// filling puts every key once.
+type filling struct {
+	Keys       uint64 `json:"keys"`
+	ValueBytes int    `json:"valueBytes"`
+	Callers    int    `json:"callers"`
+}
+
+// answer is what a worker answers.
+type answer struct {
+	Outcome *outcome `json:"outcome,omitempty"`
+	Held    *int     `json:"held,omitempty"`
+	Error   string   `json:"error,omitempty"`
+}
+
+func newWorkerCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:    "worker",
+		Short:  "Be the clients that standard input says",
+		Hidden: true,
+		Args:   cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			in, out := json.NewDecoder(c.InOrStdin()), json.NewEncoder(c.OutOrStdout())
+			if err := work(c.Context(), in, out); err != nil {
+				return out.Encode(answer{Error: err.Error()}) // whoever listens reports it
+			}
+			return nil
+		},
+	}
+}
+
+func newEchoCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:    "echo-server",
+		Short:  "Answer gRPC calls with what they send",
+		Hidden: true,
+		Args:   cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			l, err := net.Listen("tcp", "127.0.0.1:0")
+			if err != nil {
+				return err
+			}
+			fmt.Fprintf(c.OutOrStdout(), "READY listen=%s\n", l.Addr())
+			context.AfterFunc(c.Context(), func() { _ = l.Close() }) // which ends Serve
+			if err := client.ServeEcho(l); !errors.Is(err, net.ErrClosed) {
+				return err
+			}
+			return nil
+		},
+	}
+}
+
+// work does one assignment.
+func work(ctx context.Context, in *json.Decoder, out *json.Encoder) (err error) {
+	var a assignment
+	if err := in.Decode(&a); err != nil {
+		return err
+	}
+	if a.Hold > 0 {
+		return hold(ctx, &a, in, out)
+	}
+	var cost time.Duration
+	if a.Load != nil {
+		if cost, err = load.Cost(ctx, *a.Load); err != nil {
+			return err
+		}
+	}
+	clients, err := client.OpenAll(a.Client, a.Options, max(a.Clients, 1))
+	defer func() {
+		for _, c := range clients {
+			err = errors.Join(err, c.Close())
+		}
+	}()
+	if err != nil {
+		return err
+	}
+	targets := client.Targets(clients)
+	if f := a.Fill; f != nil {
+		if err := load.Fill(ctx, targets[0], f.Keys, f.ValueBytes, f.Callers); err != nil {
+			return err
+		}
+		return out.Encode(answer{Outcome: new(outcome)})
+	}
+	o, err := measure(ctx, &a, targets)
+	if err != nil {
+		return err
+	}
+	o.Generator = cost
+	return out.Encode(answer{Outcome: o})
+}
+
+// measure runs a load, and an overload after it, and looks at both processes meanwhile.
+func measure(ctx context.Context, a *assignment, targets []load.Target) (*outcome, error) {
+	var o outcome
+	var failed error
+	ran, err := a.Load.Run(ctx, targets, func(begins bool) {
+		sign := time.Duration(1)
+		if begins {
+			sign = -1
+			failed = errors.Join(failed, a.forgetPeak())
+		}
+		o.ClientCPU += sign * process.OwnCPU()
+		used, err := a.serverCPU()
+		o.ServerCPU += sign * used
+		failed = errors.Join(failed, err)
+	})
+	if err := errors.Join(err, failed); err != nil {
+		return nil, err
+	}
+	o.Outcome = *ran
+	if a.Overload > 0 {
+		open := overload(a.Load, ran.OpsPerSecond(), a.Overload)
+		if err := a.forgetPeak(); err != nil {
+			return nil, err
+		}
+		if o.Overload, err = open.Run(ctx, targets, func(err error) bool { return errors.Is(err, kvd.ErrOverloaded) }); err != nil {
+			return nil, err
+		}
+	}
+	if a.ServerPID != 0 {
+		pid := strconv.Itoa(a.ServerPID)
+		o.ServerBytes, o.ServerPeakBytes = process.StatusBytes(pid, "VmRSS:"), process.StatusBytes(pid, "VmHWM:")
+	}
+	return &o, nil
+}
+
+func (a *assignment) serverCPU() (time.Duration, error) {
+	if a.ServerPID == 0 {
+		return 0, nil
+	}
+	return process.CPU(a.ServerPID)
+}
+
+func (a *assignment) forgetPeak() error {
+	if a.ServerPID == 0 {
+		return nil
+	}
+	return process.ForgetPeak(a.ServerPID)
+}
+
+// hold holds connections until it is told to count them.
+func hold(ctx context.Context, a *assignment, in *json.Decoder, out *json.Encoder) (err error) {
+	h, err := client.Hold(ctx, a.Options.Address, a.Hold)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, h.Close()) }()
+	if err := out.Encode(answer{Held: &a.Hold}); err != nil {
+		return err
+	}
+	var count struct{}
+	if err := in.Decode(&count); err != nil {
+		return err
+	}
+	n, err := h.Count(ctx)
+	if err != nil {
+		return err
+	}
+	return out.Encode(answer{Held: &n})
+}
