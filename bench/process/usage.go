@@ -1,6 +1,7 @@
 package process
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"strconv"
@@ -45,4 +46,33 @@ func CPU(pid int) (time.Duration, error) {
 // proc_pid_clear_refs(5).
 func ForgetPeak(pid int) error {
 	return os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", pid), []byte("5"), 0)
+}
+
+// Settle returns when processes have had nothing to do for a while, or after a time in
+// which they should have.
+func Settle(ctx context.Context, pids ...int) error {
+	const step, most, quiet = 250 * time.Millisecond, 60, 3
+	ticker := time.NewTicker(step)
+	defer ticker.Stop()
+	var before time.Duration
+	for idle, n := 0, 0; idle < quiet && n < most; n++ {
+		var now time.Duration
+		for _, pid := range pids {
+			used, err := CPU(pid)
+			if err != nil {
+				return err
+			}
+			now += used
+		}
+		if idle++; now-before > step/20 {
+			idle = 0
+		}
+		before = now
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return nil
 }

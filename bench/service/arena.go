@@ -140,7 +140,7 @@ func (a *arena) slot(ctx context.Context, c *cell, who *contestant, s *slot) err
 
 // measure has a contestant, whose server runs, do its job.
 func (a *arena) measure(ctx context.Context, who *contestant, job *assignment, s *slot) error {
-	idle, err := holdIdle(ctx, who.idle, job.Options.Address)
+	idle, err := holdIdle(ctx, who.idle, job)
 	if err != nil {
 		return err
 	}

@@ -71,7 +71,7 @@ func cells(o *options) (all []cell) {
 		all = append(all, cell{row: "set", name: setCell(n), contestants: all4, sync: true, load: closed(n, 0)})
 	}
 	lone := closed(1, 0)
-	peak := closed(256, 50) // long enough for the overload to be five times as much
+	peak := closed(peakCallers, 50) // long enough for the overload to be five times as much
 	peak.Warmup, peak.Duration = o.overload/15, o.overload/5
 	return append(all,
 		cell{row: "buffered", name: bufferedCell, contestants: all4, load: closed(256, 50)},

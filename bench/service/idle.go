@@ -12,8 +12,9 @@ import (
 // with them. Nil: there is none.
 type idleClients struct{ worker *process.Worker }
 
-// holdIdle opens n connections.
-func holdIdle(ctx context.Context, n int, address string) (*idleClients, error) {
+// holdIdle opens n connections to the server of a job, and waits until neither side has
+// anything to do with them.
+func holdIdle(ctx context.Context, n int, job *assignment) (*idleClients, error) {
 	if n == 0 {
 		return nil, nil
 	}
@@ -21,7 +22,11 @@ func holdIdle(ctx context.Context, n int, address string) (*idleClients, error) 
 	if err != nil {
 		return nil, err
 	}
-	if _, err := ask(w, &assignment{Hold: n, Options: client.Options{Address: address}}); err != nil {
+	_, err = ask(w, &assignment{Hold: n, Options: client.Options{Address: job.Options.Address}})
+	if err == nil {
+		err = process.Settle(ctx, w.PID(), job.ServerPID)
+	}
+	if err != nil {
 		return nil, errors.Join(err, w.Close())
 	}
 	return &idleClients{w}, nil

@@ -10,12 +10,14 @@ const (
 	overloadFactor = 5
 	// calmFraction of what a service can do leaves it nearly idle.
 	calmFraction = 0.1
-	// overloadCallers wait at once at most. Guessed: more than a hundred times what a
-	// service needs to be busy.
-	overloadCallers = 1 << 16
+	// peakCallers find out what the service takes.
+	peakCallers = 1024
+	// overloadCallers wait at once at most: eight times as many. With 65,536 the Go
+	// scheduler of the generator was what had too much to do.
+	overloadCallers = 8 * peakCallers
 	// overloadClients share them, each with a connection of its own: one client alone
 	// keeps few frames under way, and what is too much never leaves it.
-	overloadClients = 32
+	overloadClients = 8
 	// patience is how long a caller waits for an answer.
 	patience = time.Second
 )

@@ -16,10 +16,11 @@ import (
 // far more than the service can do, then at the calm rate again.
 //
 // A request that is due begins on a caller that is free, or on a new one, up to
-// MaxCallers. If all of those wait, it is *unsent*: its caller would have given up. No
-// latency is lost by that: whoever is sent begins when due, to within the pace at
-// which the generator itself gets processor time, and the latency counts from when it
-// was due.
+// MaxCallers. If all of those wait, it is *unsent*: its caller would have given up. So
+// is one that the generator itself is too late for, because it gets no processor time:
+// otherwise it would send for seconds what was due in an overload that is over. Unsent
+// requests are counted, never hidden. The latency of all others counts from when they
+// were due.
 type Open struct {
 	CalmPerSecond    uint64        `json:"calmPerSecond"`
 	OverPerSecond    uint64        `json:"overPerSecond"`
@@ -61,6 +62,9 @@ type OpenOutcome struct {
 
 // window is a stretch of time by which recovery is told.
 const window = 100 * time.Millisecond
+
+// maxLag is how late a request may be sent.
+const maxLag = 20 * time.Millisecond
 
 // normalWindows in a row are normal after which a service has recovered.
 const normalWindows = 3
@@ -130,20 +134,32 @@ func (r *openRun) dispatch(ctx context.Context) {
 			time.Sleep(ahead)
 		}
 		p.due.Add(1)
-		select {
-		case r.due <- due:
-		default:
-			if callers < r.MaxCallers {
-				index, first := callers, due
-				callers++
-				r.callers.Go(func() { r.call(index, first) })
-			} else {
-				p.unsent.Add(1)
-				r.troubles[due/window].Add(1)
-			}
+		if !r.send(due, &callers) {
+			p.unsent.Add(1)
+			r.troubles[due/window].Add(1)
 		}
 		due += time.Second / time.Duration(rate)
 	}
+}
+
+// send hands a request to a caller that is free, or to a new one. It returns false if
+// there can be none, or if it is too late.
+func (r *openRun) send(due time.Duration, callers *int) bool {
+	if time.Since(r.epoch)-due > maxLag {
+		return false
+	}
+	select {
+	case r.due <- due:
+		return true
+	default:
+	}
+	if *callers == r.MaxCallers {
+		return false
+	}
+	index := *callers
+	*callers++
+	r.callers.Go(func() { r.call(index, due) })
+	return true
 }
 
 // at returns the part of a moment and its rate; false if all parts are over.

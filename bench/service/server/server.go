@@ -167,23 +167,8 @@ func (s *Server) signal(sig syscall.Signal) error {
 	return nil
 }
 
-// Settle returns when the server has had nothing to do for a while, or after a time in
-// which it should have.
-func (s *Server) Settle(ctx context.Context) error {
-	const step, most, quiet = 250 * time.Millisecond, 60, 3
-	before, err := process.CPU(s.PID())
-	for idle, n := 0, 0; err == nil && idle < quiet && n < most && ctx.Err() == nil; n++ {
-		time.Sleep(step)
-		var now time.Duration
-		if now, err = process.CPU(s.PID()); now-before > step/20 {
-			idle = 0
-		} else {
-			idle++
-		}
-		before = now
-	}
-	return errors.Join(err, ctx.Err())
-}
+// Settle returns when the server has had nothing to do for a while: see process.Settle.
+func (s *Server) Settle(ctx context.Context) error { return process.Settle(ctx, s.PID()) }
 
 // stopTime is how long a server may take to end.
 const stopTime = 20 * time.Second
