@@ -121,6 +121,8 @@ func (k *link) send() {
 // sendLocked sends the next flight of a lane, and gives up the lock.
 func (k *link) sendLocked(l *lane) {
 	f := k.takeLocked(l)
+	f.refs.Add(1) // its answers may come, and its callers leave, before send returns
+	defer f.leave()
 	k.sending = true
 	k.conn.mu.Unlock()
 	left, err := k.carrier.send(&f.request, f.header(k.conn.client.config.timeout))

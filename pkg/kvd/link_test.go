@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -362,4 +363,50 @@ func TestATornFrameDidNothing(t *testing.T) {
 			assert.EqualValues(t, 2, versionOf(t, store))
 		})
 	}
+}
+
+// lateConn is a connection whose Write returns late: when whoever was answered
+// meanwhile has had time to ask again. It sees whether its bytes stayed the same.
+type lateConn struct {
+	net.Conn
+	changed *atomic.Int64
+}
+
+func (c lateConn) Write(p []byte) (int, error) {
+	before := string(p)
+	n, err := c.Conn.Write(p)
+	for range 300 {
+		runtime.Gosched()
+	}
+	if string(p) != before {
+		c.changed.Add(1)
+	}
+	return n, err
+}
+
+// All answers of a frame may be there, and its callers gone, before the write of it
+// has returned. Until then its memory serves nobody else.
+func TestAFrameKeepsItsMemoryWhileItIsWritten(t *testing.T) {
+	var changed atomic.Int64
+	var dialer net.Dialer
+	db, err := Open((&mapServer{}).listen(t), WithConns(1), WithDialer(func(ctx context.Context, address string) (net.Conn, error) {
+		conn, err := dialer.DialContext(ctx, "tcp", address)
+		return lateConn{conn, &changed}, err
+	}))
+	require.NoError(t, err)
+	defer func() { require.NoError(t, db.Close()) }()
+	var callers sync.WaitGroup
+	for caller := range 6 {
+		callers.Go(func() {
+			key := fmt.Append(nil, caller)
+			for i := range 300 {
+				assert.NoError(t, db.Put(context.Background(), key, fmt.Append(nil, i)))
+				value, err := db.Get(context.Background(), key)
+				assert.NoError(t, err)
+				assert.Equal(t, fmt.Sprint(i), string(value))
+			}
+		})
+	}
+	callers.Wait()
+	assert.Zero(t, changed.Load())
 }
