@@ -97,10 +97,7 @@ func (a *arena) takesPart(c *contestant, sync bool) bool {
 		return false
 	}
 	why := error(nil)
-	switch kind := a.kinds[c.serverFor(sync)]; {
-	case !client.Available(c.client):
-		why = fmt.Errorf("its client has no such option")
-	case kind != nil:
+	if kind := a.kinds[c.serverFor(sync)]; kind != nil {
 		why = kind.Find()
 	}
 	if why != nil && !a.skipped[c.name] {

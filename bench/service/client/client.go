@@ -62,14 +62,9 @@ var opens = map[string]func(Options) (Client, error){
 // errNothingStored is what those return to a Get that are here to be compared with.
 var errNothingStored = errors.New("nothing is stored here")
 
-// Available tells the names of clients that Open knows.
-func Available(name string) bool {
-	return opens[name] != nil && (name != KVDgRPC || withoutRawFrames != nil)
-}
-
 // Open returns a client by its name.
 func Open(name string, o Options) (Client, error) {
-	if !Available(name) {
+	if opens[name] == nil {
 		return nil, fmt.Errorf("no client is named %q", name)
 	}
 	return opens[name](o)

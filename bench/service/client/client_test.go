@@ -77,5 +77,4 @@ func TestAppendsAreLeftNowhere(t *testing.T) {
 func TestAnUnknownClientIsRefused(t *testing.T) {
 	_, err := Open("telegraph", Options{})
 	require.ErrorContains(t, err, "telegraph")
-	assert.Equal(t, withoutRawFrames != nil, Available(KVDgRPC))
 }

@@ -7,10 +7,6 @@ import (
 	"github.com/kvd-db/kvd/pkg/kvd"
 )
 
-// withoutRawFrames is the option of kvd's client that has it use gRPC alone. Nil: it
-// has none, as gRPC is all there is.
-var withoutRawFrames func() kvd.Option
-
 type kvdClient struct{ c *kvd.Client }
 
 func openKVD(o Options) (Client, error) {
@@ -22,7 +18,7 @@ func openKVD(o Options) (Client, error) {
 }
 
 func openKVDgRPC(o Options) (Client, error) {
-	c, err := kvd.Open(o.Address, append(kvdOptions(o), withoutRawFrames())...)
+	c, err := kvd.Open(o.Address, append(kvdOptions(o), kvd.WithoutRawFrames())...)
 	if err != nil {
 		return nil, err
 	}
