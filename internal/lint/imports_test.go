@@ -34,6 +34,7 @@ var floors = map[string]float64{
 
 	"internal/compaction": 2,
 	"internal/batcher":    2,
+	"internal/admission":  2,
 	"internal/inspect":    2,
 	"internal/workload":   2,
 
