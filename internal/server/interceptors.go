@@ -14,14 +14,14 @@ import (
 
 // unary surrounds every unary call: its charge, its count and its panic.
 func (s *Server) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (_ any, err error) {
-	a := admissionOf(ctx)
-	defer func() { s.counters.request(a.method, codeOf(err), 1) }()
-	if !a.claim() {
-		return nil, s.failure(a.method, context.Cause(ctx))
+	c := callOf(ctx)
+	defer func() { s.counters.request(c.method, codeOf(err), 1) }()
+	if !c.claim() {
+		return nil, s.failure(c.method, context.Cause(ctx))
 	}
-	defer a.release()
-	defer s.recover(a.method, &err)
-	if m, ok := req.(proto.Message); ok && !a.resize(int64(proto.Size(m))) {
+	defer c.release()
+	defer s.recover(c.method, &err)
+	if m, ok := req.(proto.Message); ok && !c.resize(int64(proto.Size(m))) {
 		s.counters.shed(shedByBytes)
 		return nil, overloaded(shedNames[shedByBytes], retryAfterShed)
 	}
@@ -31,28 +31,28 @@ func (s *Server) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo,
 // stream surrounds every stream likewise.
 func (s *Server) stream(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) (err error) {
 	ctx := stream.Context()
-	a := admissionOf(ctx)
-	defer func() { s.counters.request(a.method, codeOf(err), 1) }()
-	if !a.claim() {
-		return s.failure(a.method, context.Cause(ctx))
+	c := callOf(ctx)
+	defer func() { s.counters.request(c.method, codeOf(err), 1) }()
+	if !c.claim() {
+		return s.failure(c.method, context.Cause(ctx))
 	}
-	defer a.release()
-	defer s.recover(a.method, &err)
-	if a.method == methodOther && a.kill != nil {
+	defer c.release()
+	defer s.recover(c.method, &err)
+	if c.method == methodOther && c.kill != nil {
 		ended := make(chan struct{})
 		defer close(ended)
-		go a.killAtShutdown(ended)
-		return handler(srv, idleStream{stream, a})
+		go c.killAtShutdown(ended)
+		return handler(srv, idleStream{stream, c})
 	}
 	return handler(srv, stream)
 }
 
 // killAtShutdown ends a stream that never ends by itself: a health watch, or
 // reflection.
-func (a *admission) killAtShutdown(ended <-chan struct{}) {
+func (c *call) killAtShutdown(ended <-chan struct{}) {
 	select {
-	case <-a.server.draining.Done():
-		a.kill(shuttingDown)
+	case <-c.server.draining.Done():
+		c.kill(shuttingDown)
 	case <-ended:
 	}
 }
@@ -61,14 +61,14 @@ func (a *admission) killAtShutdown(ended <-chan struct{}) {
 // occupies nothing to speak of.
 type idleStream struct {
 	grpc.ServerStream
-	a *admission
+	c *call
 }
 
 func (s idleStream) RecvMsg(m any) error {
 	err := s.ServerStream.RecvMsg(m)
 	if err == nil {
-		s.a.stall.Stop()
-		s.a.resize(0)
+		s.c.stall.Stop()
+		s.c.resize(0)
 	}
 	return err
 }

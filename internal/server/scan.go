@@ -37,7 +37,7 @@ func (s *Server) Scan(req *kvdpb.ScanRequest, stream grpc.ServerStreamingServer[
 			err = s.failure(methodScan, closeErr)
 		}
 	}()
-	stall := admissionOf(ctx).stall
+	stall := callOf(ctx).stall
 	c := chunk{server: s, size: min(orDefault(int(req.ChunkBytes), chunkBytes), maxChunkBytes)}
 	sent := uint64(0)
 	for more := scanner.Next(); ; {

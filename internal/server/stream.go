@@ -12,11 +12,11 @@ import (
 
 // Pipeline implements the method of KVService.
 func (s *Server) Pipeline(stream grpc.BidiStreamingServer[kvdpb.PipelineRequest, kvdpb.PipelineResponse]) error {
-	a := admissionOf(stream.Context())
-	a.stall.Stop() // it may idle
-	a.resize(0)    // each frame is charged for itself
+	c := callOf(stream.Context())
+	c.stall.Stop() // it may idle
+	c.resize(0)    // each frame is charged for itself
 	p := &pipeline{
-		carriage: &streamCarriage{stream: stream, admission: a, patience: s.options.Deadline},
+		carriage: &streamCarriage{stream: stream, call: c, patience: s.options.Deadline},
 		server:   s, ctx: stream.Context(), age: s.lifetimes.streamAge,
 	}
 	if err := p.run(); err != nil {
@@ -28,10 +28,10 @@ func (s *Server) Pipeline(stream grpc.BidiStreamingServer[kvdpb.PipelineRequest,
 // streamCarriage is a Pipeline stream of gRPC. Its frames are messages of
 // operations or with a compact frame.
 type streamCarriage struct {
-	stream    grpc.ServerStream
-	admission *admission
+	stream grpc.ServerStream
+	call   *call
 
-	// sending serializes responses. The admission's stall timer runs during each,
+	// sending serializes responses. The call's stall timer runs during each,
 	// for patience.
 	sending  sync.Mutex
 	patience time.Duration
@@ -50,9 +50,9 @@ func (c *streamCarriage) receive(f *frame.Request) error {
 func (c *streamCarriage) send(r *frame.Response) {
 	c.sending.Lock()
 	defer c.sending.Unlock()
-	c.admission.stall.Reset(c.patience)
+	c.call.stall.Reset(c.patience)
 	_ = c.stream.SendMsg(r)
-	c.admission.stall.Stop()
+	c.call.stall.Stop()
 }
 
-func (c *streamCarriage) kill(why error) { c.admission.kill(why) }
+func (c *streamCarriage) kill(why error) { c.call.kill(why) }

@@ -11,14 +11,14 @@ import (
 	kvdpb "github.com/kvd-db/kvd/pkg/kvdpb/kvd/v1"
 )
 
-// admission is the context of an admitted call, and what the call is charged
+// call is the context of an admitted call, and what the call is charged
 // for. It is made in the tap handle, before the body of the request is read, and
 // gRPC then uses it as the context of the stream: its deadline and its cancel end
 // whatever the handler or the transport waits for.
 //
 // It is released once: by the interceptor that claimed it, or by the end of the
 // context if no handler ever ran.
-type admission struct {
+type call struct {
 	context.Context
 	server  *Server
 	method  method
@@ -38,19 +38,19 @@ type admission struct {
 	claim func() bool
 }
 
-type admissionKey struct{}
+type callKey struct{}
 
-func (a *admission) Value(key any) any {
-	if key == (admissionKey{}) {
-		return a
+func (c *call) Value(key any) any {
+	if key == (callKey{}) {
+		return c
 	}
-	return a.Context.Value(key)
+	return c.Context.Value(key)
 }
 
-// admissionOf returns the admission of a call's context.
-func admissionOf(ctx context.Context) *admission {
-	a, _ := ctx.Value(admissionKey{}).(*admission)
-	return a
+// callOf returns the call that a context is of.
+func callOf(ctx context.Context) *call {
+	c, _ := ctx.Value(callKey{}).(*call)
+	return c
 }
 
 // retryAfterShed is the advice to a caller who was refused at the door. Guessed:
@@ -68,15 +68,15 @@ func (s *Server) admit(ctx context.Context, info *tap.Info) (context.Context, er
 		s.counters.streams.Add(-1)
 		return ctx, s.shed(m, shedByBytes)
 	}
-	a := &admission{Context: ctx, server: s, method: m, charged: streamWindow}
+	c := &call{Context: ctx, server: s, method: m, charged: streamWindow}
 	if longLived(info.FullMethodName) {
-		a.Context, a.kill = context.WithCancelCause(ctx)
-		a.stall = time.AfterFunc(s.options.Deadline, func() { a.kill(context.DeadlineExceeded) })
+		c.Context, c.kill = context.WithCancelCause(ctx)
+		c.stall = time.AfterFunc(s.options.Deadline, func() { c.kill(context.DeadlineExceeded) })
 	} else if _, has := ctx.Deadline(); !has {
-		a.Context, a.expire = context.WithTimeout(ctx, s.options.Deadline)
+		c.Context, c.expire = context.WithTimeout(ctx, s.options.Deadline)
 	}
-	a.claim = context.AfterFunc(a.Context, a.release)
-	return a, nil
+	c.claim = context.AfterFunc(c.Context, c.release)
+	return c, nil
 }
 
 // longLived tells the streams that may last longer than the default deadline.
@@ -104,24 +104,24 @@ func (s *Server) charge(bytes int64) bool {
 	return true
 }
 
-// resize changes the charge of a claimed admission to what the request really
+// resize changes the charge of a claimed call to what the request really
 // occupies. It reports whether the budget allows it.
-func (a *admission) resize(bytes int64) bool {
-	more := bytes - a.charged
-	if more > 0 && !a.server.charge(more) {
+func (c *call) resize(bytes int64) bool {
+	more := bytes - c.charged
+	if more > 0 && !c.server.charge(more) {
 		return false
 	}
 	if more < 0 {
-		a.server.counters.bytes.Add(more)
+		c.server.counters.bytes.Add(more)
 	}
-	a.charged = bytes
+	c.charged = bytes
 	return true
 }
 
-func (a *admission) release() {
-	if a.stall != nil {
-		a.stall.Stop()
+func (c *call) release() {
+	if c.stall != nil {
+		c.stall.Stop()
 	}
-	a.server.counters.bytes.Add(-a.charged)
-	a.server.counters.streams.Add(-1)
+	c.server.counters.bytes.Add(-c.charged)
+	c.server.counters.streams.Add(-1)
 }
