@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"github.com/kvd-db/kvd/internal/admission"
 	"github.com/kvd-db/kvd/internal/engine"
 	"github.com/kvd-db/kvd/internal/partition"
 )
@@ -49,7 +50,11 @@ func sample() *Source {
 				Requests: []RequestCount{{"Get", "OK", 20}, {"Get", "NotFound", 21}},
 				Shed:     map[string]uint64{"streams": 22}, Connections: 23, Bytes: 24,
 				Transactions: map[string]uint64{"commit": 25, "conflict": 26},
-				Frames:       []uint64{1, 0, 2}, FrameOps: 9, Raw: 27, RawAccepted: 28, RawFrames: 29,
+				Gates: map[string]admission.Stats{"reads": {
+					Inside: admission.Size{Ops: 40, Bytes: 41}, Waiting: admission.Size{Ops: 42, Bytes: 43},
+					Admitted: 6, WaitTime: 3 * time.Second, Waits: [11]uint64{1, 0, 2, 10: 3}, GivenUp: 44,
+				}},
+				Frames: []uint64{1, 0, 2}, FrameOps: 9, Raw: 27, RawAccepted: 28, RawFrames: 29,
 			}
 		},
 		Incidents: func() Incidents {
@@ -109,6 +114,21 @@ kvd_raw_connections_accepted_total 28
 # HELP kvd_raw_frames_total Frames that came by such connections.
 # TYPE kvd_raw_frames_total counter
 kvd_raw_frames_total 29
+# HELP kvd_admission_wait_seconds Waits of the calls of the store that found no room at once and were let in later.
+# TYPE kvd_admission_wait_seconds histogram
+kvd_admission_wait_seconds_bucket{kind="reads",le="0.00025"} 1
+kvd_admission_wait_seconds_bucket{kind="reads",le="0.0005"} 1
+kvd_admission_wait_seconds_bucket{kind="reads",le="0.001"} 3
+kvd_admission_wait_seconds_bucket{kind="reads",le="0.002"} 3
+kvd_admission_wait_seconds_bucket{kind="reads",le="0.004"} 3
+kvd_admission_wait_seconds_bucket{kind="reads",le="0.008"} 3
+kvd_admission_wait_seconds_bucket{kind="reads",le="0.016"} 3
+kvd_admission_wait_seconds_bucket{kind="reads",le="0.032"} 3
+kvd_admission_wait_seconds_bucket{kind="reads",le="0.064"} 3
+kvd_admission_wait_seconds_bucket{kind="reads",le="0.128"} 3
+kvd_admission_wait_seconds_bucket{kind="reads",le="+Inf"} 6
+kvd_admission_wait_seconds_sum{kind="reads"} 3
+kvd_admission_wait_seconds_count{kind="reads"} 6
 # HELP kvd_wal_sync_duration_seconds Syncs of the commit log and the time they took.
 # TYPE kvd_wal_sync_duration_seconds histogram
 kvd_wal_sync_duration_seconds_bucket{le="1.6e-05"} 1
@@ -150,7 +170,7 @@ kvd_corruption_total 30
 kvd_wal_tail_dropped_bytes 31
 `
 	require.NoError(t, testutil.GatherAndCompare(Registry(sample()), strings.NewReader(want),
-		"kvd_requests_total", "kvd_frame_ops", "kvd_raw_connections", "kvd_raw_connections_accepted_total", "kvd_raw_frames_total", "kvd_wal_sync_duration_seconds", "kvd_memtable_bytes",
+		"kvd_requests_total", "kvd_frame_ops", "kvd_raw_connections", "kvd_raw_connections_accepted_total", "kvd_raw_frames_total", "kvd_admission_wait_seconds", "kvd_wal_sync_duration_seconds", "kvd_memtable_bytes",
 		"kvd_write_stall_seconds_total", "kvd_corruption_total", "kvd_wal_tail_dropped_bytes"))
 }
 
@@ -159,7 +179,9 @@ func TestPromisedMetricsAreThere(t *testing.T) {
 	_, page := get(t, sample(), "/metrics")
 	for _, series := range []string{
 		"kvd_corruption_total 30", "kvd_wal_tail_dropped_bytes 31", "kvd_readonly 0",
-		`kvd_shed_total{reason="streams"} 22`, `kvd_txn_total{outcome="commit"} 25`, `kvd_txn_total{outcome="conflict"} 26`, "kvd_inflight_bytes 24", "kvd_connections 23", "kvd_goroutines ",
+		`kvd_shed_total{reason="streams"} 22`, `kvd_txn_total{outcome="commit"} 25`, `kvd_txn_total{outcome="conflict"} 26`, "kvd_inflight_bytes 24",
+		`kvd_admission_inside_ops{kind="reads"} 40`, `kvd_admission_inside_bytes{kind="reads"} 41`, `kvd_admission_given_up_total{kind="reads"} 44`,
+		`kvd_admission_waiting_ops{kind="reads"} 42`, `kvd_admission_waiting_bytes{kind="reads"} 43`, "kvd_connections 23", "kvd_goroutines ",
 		`kvd_build_info{commit="abc",go="go1.26",version="1.2.3"} 1`,
 		`kvd_batch_ops_bucket{le="1"} 1`, `kvd_batch_ops_bucket{le="16"} 2`, `kvd_batch_ops_bucket{le="4096"} 3`, "kvd_batch_ops_sum 2065",
 		`kvd_read_batch_ops_bucket{le="2"} 1`, `kvd_read_batch_ops_bucket{le="16"} 2`, "kvd_read_batch_ops_sum 11",
@@ -218,6 +240,7 @@ func TestStatusIsForPeople(t *testing.T) {
 	for _, want := range []string{
 		"state        READY", "1.2.3", "up           1h0m0s", "durability   sync", "note         writes: slow today",
 		"2065 in 3 batches (688.3 each), 413.0 for each sync", "5, 400ms on average", "slowed", "30 corruptions",
+		"overloaded   42 reads wait for room in the store, which has 40",
 	} {
 		assert.Contains(t, page, want)
 	}

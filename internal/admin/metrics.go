@@ -6,6 +6,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/kvd-db/kvd/internal/admission"
 	"github.com/kvd-db/kvd/internal/engine"
 	"github.com/kvd-db/kvd/internal/histogram"
 	"github.com/kvd-db/kvd/internal/partition"
@@ -29,6 +30,12 @@ var (
 	rawFrames   = describe("kvd_raw_frames_total", "Frames that came by such connections.")
 	streams     = describe("kvd_inflight_requests", "Calls in progress, streams included.")
 	inflight    = describe("kvd_inflight_bytes", "Memory that calls in progress are charged for.")
+	insideOps   = describe("kvd_admission_inside_ops", "Operations that the store is at.", "kind")
+	insideBytes = describe("kvd_admission_inside_bytes", "Bytes of keys and values of those operations, as they came.", "kind")
+	waitOps     = describe("kvd_admission_waiting_ops", "Operations that wait for room in the store.", "kind")
+	waitBytes   = describe("kvd_admission_waiting_bytes", "Bytes of keys and values of those operations, as they came.", "kind")
+	waitTime    = describe("kvd_admission_wait_seconds", "Waits of the calls of the store that found no room at once and were let in later.", "kind")
+	givenUp     = describe("kvd_admission_given_up_total", "Calls of the store whose time ran out, or whose caller left, while they waited for room.", "kind")
 	frameOps    = describe("kvd_frame_ops", "Operations in the frames that clients sent.")
 
 	batchOps      = describe("kvd_batch_ops", "Operations in the write micro-batches of all partitions.")
@@ -180,7 +187,26 @@ func (s sink) traffic(t *Traffic) {
 	s.counter(rawFrames, t.RawFrames)
 	s.number(streams, float64(t.Streams))
 	s.number(inflight, float64(t.Bytes))
+	for kind, g := range t.Gates {
+		s.gate(kind, &g)
+	}
 	s.sizes(frameOps, t.Frames, t.FrameOps)
+}
+
+func (s sink) gate(kind string, g *admission.Stats) {
+	s.number(insideOps, float64(g.Inside.Ops), kind)
+	s.number(insideBytes, float64(g.Inside.Bytes), kind)
+	s.number(waitOps, float64(g.Waiting.Ops), kind)
+	s.number(waitBytes, float64(g.Waiting.Bytes), kind)
+	s.counter(givenUp, g.GivenUp, kind)
+	buckets := make(map[float64]uint64, len(g.Waits))
+	bound, total := admission.FirstWait.Seconds(), uint64(0)
+	for _, n := range g.Waits[:len(g.Waits)-1] {
+		total += n
+		buckets[bound] = total
+		bound *= 2
+	}
+	s.out <- prometheus.MustNewConstHistogram(waitTime, g.Admitted, g.WaitTime.Seconds(), buckets, kind)
 }
 
 func (s sink) incidents(n *Incidents) {

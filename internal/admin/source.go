@@ -3,6 +3,7 @@ package admin
 import (
 	"time"
 
+	"github.com/kvd-db/kvd/internal/admission"
 	"github.com/kvd-db/kvd/internal/engine"
 )
 
@@ -35,14 +36,16 @@ type Traffic struct {
 	Requests     []RequestCount
 	Shed         map[string]uint64 // by reason
 	Transactions map[string]uint64 // by outcome: "commit", "conflict", "condition_failed"
-	Panics       uint64
-	Connections  int64
-	Accepted     uint64
-	Raw          int64  // connections of raw frames
-	RawAccepted  uint64 // such connections
-	RawFrames    uint64 // frames that came by them
-	Streams      int64  // calls in progress
-	Bytes        int64  // what they are charged for
+	// Gates are what calls of the store pass, by kind: "reads" and "writes".
+	Gates       map[string]admission.Stats
+	Panics      uint64
+	Connections int64
+	Accepted    uint64
+	Raw         int64  // connections of raw frames
+	RawAccepted uint64 // such connections
+	RawFrames   uint64 // frames that came by them
+	Streams     int64  // calls in progress
+	Bytes       int64  // what they are charged for
 
 	// Frames[i] counts frames of at most 2^i operations that are in no smaller
 	// class; FrameOps is their operations.

@@ -3,7 +3,9 @@ package admin
 import (
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
+	"slices"
 	"text/tabwriter"
 	"time"
 
@@ -38,6 +40,11 @@ func (s *Source) WriteStatus(w io.Writer) {
 	}
 	traffic := s.Traffic()
 	line("connections", "%d open, %d calls in progress", traffic.Connections, traffic.Streams)
+	for _, kind := range slices.Sorted(maps.Keys(traffic.Gates)) {
+		if g := traffic.Gates[kind]; g.Waiting.Ops > 0 {
+			line("overloaded", "%d %s wait for room in the store, which has %d", g.Waiting.Ops, kind, g.Inside.Ops)
+		}
+	}
 	if stats, open := s.Store(); open {
 		storeLines(line, &stats)
 	}

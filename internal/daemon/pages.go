@@ -76,7 +76,7 @@ func (s *service) traffic() admin.Traffic {
 	}
 	st := srv.Stats()
 	t := admin.Traffic{
-		Shed: st.Shed, Transactions: st.Transactions, Panics: st.Panics, Connections: st.Connections, Accepted: st.Accepted,
+		Shed: st.Shed, Gates: st.Gates, Transactions: st.Transactions, Panics: st.Panics, Connections: st.Connections, Accepted: st.Accepted,
 		Raw: st.Raw, RawAccepted: st.RawAccepted, RawFrames: st.RawFrames,
 		Streams: st.Streams, Bytes: st.Bytes, Frames: st.FrameSizes[:], FrameOps: st.FrameOps,
 	}

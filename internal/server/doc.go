@@ -11,6 +11,7 @@
 //	             ends too
 //	interceptor  panics become INTERNAL, calls are counted
 //	handler      limits are checked, protobuf becomes kv words, the store is called
+//	gate         what the store has under way is bounded, and how long more may wait
 //	errors.go    the store's error becomes a status with a stable reason
 //
 // # Pipeline
@@ -36,6 +37,27 @@
 // receives a frame also serves it, so that a lone caller's operation changes
 // goroutines as seldom as a unary call, and hands the receiving to the next
 // before it begins, so that a slow group holds up nobody.
+//
+// # Overload
+//
+// Two bounds stand one behind the other. What is in memory is bounded at the door: a
+// connection, a call or a frame too many is refused at once. What the store is given
+// at once is bounded at two gates, one for reads and one for writes (see package
+// admission): more would make everything late and nothing faster. Each call of the
+// store passes its gate by itself, that of a lone Get like that of a frame, with the
+// number of its operations; a large frame that is served in parts passes again with
+// each. With room that is one atomic operation.
+//
+// Without room it waits in the line of its connection, and connections take turns by
+// operations. A call whose time runs out while it waits is dropped
+// (DEADLINE_EXCEEDED); one that waits longer than 100 ms, or than 5 ms while the
+// queue does not empty, is refused (RESOURCE_EXHAUSTED, cause queue_time), and so is
+// one that finds the line of its connection full (queue_full). In all three cases
+// nothing was done. The advice when to come back is about as long as the queue has
+// been too long by then, up to a second, and spread.
+//
+// A frame that waits occupies one of the few workers of its pipeline, so a client
+// that sends on without regard is held up by its own flow control.
 //
 // # Raw frames
 //

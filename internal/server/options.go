@@ -2,6 +2,7 @@ package server
 
 import (
 	"crypto/tls"
+	"runtime"
 	"time"
 
 	"google.golang.org/grpc/keepalive"
@@ -27,6 +28,15 @@ type Options struct {
 	// BufferBytes is the most that requests in progress may occupy, 512 MiB by
 	// default. A request whose size is not known yet counts as one stream window.
 	BufferBytes int64
+	// ReadOps is the most keys that the store is asked for at once, and WriteOps and
+	// WriteBytes the most that it is given to write. What finds no room waits for it,
+	// 100 ms at most, and 5 ms while the queue stands (see package admission).
+	//
+	// ReadOps is 2,048 for each processor by default, and not below 4,096: work for
+	// the processors and the disk of some milliseconds, so that more at once brings
+	// nothing but longer waits. WriteOps is 32,768 and WriteBytes 64 MiB: many, since
+	// writes wait for the disk together. All guessed.
+	ReadOps, WriteOps, WriteBytes int
 	// Deadline is given to calls that come without one, 30 s by default. Scans and
 	// pipelines may last longer, but not stand still for as long.
 	Deadline time.Duration
@@ -41,6 +51,9 @@ func (o Options) withDefaults() Options {
 	setDefault(&o.PeerConnections, 1024)
 	setDefault(&o.Streams, 4096)
 	setDefault(&o.BufferBytes, 512<<20)
+	setDefault(&o.ReadOps, max(4096, 2048*runtime.GOMAXPROCS(0)))
+	setDefault(&o.WriteOps, 32768)
+	setDefault(&o.WriteBytes, 64<<20)
 	setDefault(&o.Deadline, 30*time.Second)
 	if o.ReportError == nil {
 		o.ReportError = func(string, string, error) {}

@@ -11,6 +11,7 @@ import (
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/mem"
+	"google.golang.org/grpc/peer"
 
 	"github.com/kvd-db/kvd/pkg/kvdpb/frame"
 )
@@ -52,7 +53,7 @@ func (s *Server) serveRaw(conn net.Conn, accepted *countedConn) {
 	s.counters.raw.Add(1)
 	s.counters.rawAccepted.Add(1)
 	defer s.counters.raw.Add(-1)
-	ctx, end := context.WithCancelCause(s.working)
+	ctx, end := context.WithCancelCause(peer.NewContext(s.working, &peer.Peer{AuthInfo: new(connection)}))
 	// To close it is what ends a connection, whatever it waits for. That it was
 	// closed before, or is broken, is no news.
 	closed := make(chan struct{})

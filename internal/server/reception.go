@@ -53,7 +53,7 @@ func (r *reception) ServerHandshake(conn net.Conn) (net.Conn, credentials.AuthIn
 		return nil, nil, err
 	}
 	if !raw {
-		return secured, info, nil
+		return secured, &connection{AuthInfo: info}, nil
 	}
 	if err := exchangePreambles(secured); err != nil {
 		return nil, nil, err

@@ -23,7 +23,7 @@ type Server struct {
 	kvdpb.UnimplementedKVServiceServer
 	kvdpb.UnimplementedTxnServiceServer
 
-	store     Store
+	store     *gatedStore
 	limits    kv.Limits
 	options   Options
 	lifetimes lifetimes
@@ -44,10 +44,11 @@ type Server struct {
 func New(store Store, o Options) *Server { return newServer(store, o, defaultLifetimes) }
 
 func newServer(store Store, o Options, t lifetimes) *Server {
+	o = o.withDefaults()
 	s := &Server{
-		store:     store,
+		store:     newGatedStore(store, &o),
 		limits:    store.Limits(),
-		options:   o.withDefaults(),
+		options:   o,
 		lifetimes: t,
 		health:    health.NewServer(),
 	}

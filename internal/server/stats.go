@@ -8,6 +8,7 @@ import (
 
 	"google.golang.org/grpc/codes"
 
+	"github.com/kvd-db/kvd/internal/admission"
 	"github.com/kvd-db/kvd/internal/kv"
 	"github.com/kvd-db/kvd/pkg/kvdpb/frame"
 	kvdpb "github.com/kvd-db/kvd/pkg/kvdpb/kvd/v1"
@@ -145,9 +146,12 @@ type Stats struct {
 	// "Pipeline.Get" and the like; "Pipeline" itself counts streams, and
 	// connections of raw frames.
 	Requests []RequestCount
-	// Shed counts refused connections, streams and frames, and the operations that
-	// the store refused, by reason.
+	// Shed counts refused connections, streams and frames, the operations that the
+	// store refused, and the calls of the store that did not get there because their
+	// queue was too slow ("queue_time") or full ("queue_full"), by reason.
 	Shed map[string]uint64
+	// Gates are what calls of the store pass, by kind: "reads" and "writes".
+	Gates map[string]admission.Stats
 	// Transactions counts those of Commit and Execute that were judged, by outcome:
 	// "commit", "conflict" or "condition_failed".
 	Transactions map[string]uint64
@@ -190,6 +194,7 @@ func (s *Server) Stats() Stats {
 	c := &s.counters
 	stats := Stats{
 		Shed:         make(map[string]uint64, shedReasons),
+		Gates:        make(map[string]admission.Stats, kindCount),
 		Transactions: make(map[string]uint64, txnOutcomes),
 		Panics:       c.panics.Load(),
 		Streams:      c.streams.Load(),
@@ -210,6 +215,12 @@ func (s *Server) Stats() Stats {
 	}
 	for i, name := range shedNames {
 		stats.Shed[name] = c.sheds[i].Load()
+	}
+	for k, gate := range s.store.gates {
+		g := gate.Stats()
+		stats.Gates[kindNames[k]] = g
+		stats.Shed[admission.QueueTime] += g.RefusedLate
+		stats.Shed[admission.QueueFull] += g.RefusedFull
 	}
 	for i, name := range txnNames {
 		stats.Transactions[name] = c.txns[i].Load()

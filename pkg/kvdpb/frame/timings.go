@@ -10,6 +10,7 @@ const (
 	// TimingServer: from when the whole frame was read until this answer was
 	// written down.
 	TimingServer Timing = 0
-	// TimingStore: in calls of the store for the operations of this answer.
+	// TimingStore: in calls of the store for the operations of this answer, and
+	// waiting for room for them.
 	TimingStore Timing = 1
 )
