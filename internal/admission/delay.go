@@ -18,11 +18,21 @@ type delay struct {
 	// not. Once the queue stands, it does until it is empty.
 	above  time.Time
 	stands bool
+
+	// begun and seen are when the eldest was first and last above the target, with
+	// pauses of at most maxRetryAfter: those are of clients who were told to wait.
+	begun, seen time.Time
 }
 
 // limit notes how long the eldest has waited, and returns how long one may have.
 // To be called whenever there is room.
 func (d *delay) limit(now time.Time, eldest time.Duration) time.Duration {
+	if eldest > target {
+		if now.Sub(d.seen) > maxRetryAfter {
+			d.begun = now
+		}
+		d.seen = now
+	}
 	switch {
 	case d.stands:
 	case eldest <= target:
@@ -38,10 +48,13 @@ func (d *delay) limit(now time.Time, eldest time.Duration) time.Duration {
 	return interval
 }
 
-// standing is how long the queue has been above the target.
-func (d *delay) standing(now time.Time) time.Duration {
-	if d.above.IsZero() {
+// emptied notes that the queue is empty.
+func (d *delay) emptied() { d.above, d.stands = time.Time{}, false }
+
+// overload is how long the queue has been too long, now and then.
+func (d *delay) overload(now time.Time) time.Duration {
+	if now.Sub(d.seen) > maxRetryAfter {
 		return 0
 	}
-	return now.Sub(d.above)
+	return now.Sub(d.begun)
 }

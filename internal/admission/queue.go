@@ -98,7 +98,7 @@ func (q *queue) remove(w *waiter) {
 		c.turn = nil // what it saved is lost, or it could flood others with it later
 	}
 	if q.empty() {
-		q.delay = delay{}
+		q.delay.emptied()
 	}
 }
 
@@ -110,11 +110,12 @@ func (q *queue) limit(now time.Time) time.Duration {
 // retryAfter is the advice to work that is refused: to stay away for as long as the
 // queue has been too long, as far as that is known, since an overload that has
 // lasted for long lasts for longer. So the advice about doubles each time, and those
-// who follow it come back spread over time. Guessed.
+// who follow it come back spread over time, and seldom: to refuse a frame costs about
+// as much as to read it from memory. Guessed.
 func (q *queue) retryAfter(now time.Time) time.Duration {
-	wait := target
+	wait := max(target, q.delay.overload(now))
 	if !q.empty() {
-		wait = max(wait, now.Sub(q.eldest().since), q.delay.standing(now))
+		wait = max(wait, now.Sub(q.eldest().since))
 	}
 	wait = min(wait, maxRetryAfter)
 	return wait/2 + rand.N(wait)

@@ -101,5 +101,15 @@ func TestRetryAfterGrowsWithTheOverload(t *testing.T) {
 		around(maxRetryAfter)
 		q.remove(young)
 		around(target)
+
+		again := &waiter{client: new(Client), since: time.Now()}
+		q.push(again)
+		time.Sleep(2 * target)
+		q.limit(time.Now())
+		q.remove(again)
+		time.Sleep(maxRetryAfter / 2)
+		around(maxRetryAfter / 2) // those who were told to wait do so
+		time.Sleep(maxRetryAfter)
+		around(target)
 	})
 }
