@@ -49,6 +49,11 @@ type gatedStore struct {
 // bound is there for memory: what waits too long is refused long before. Guessed.
 const waitingShare = 8
 
+// readKeyBytes is the most bytes of keys that the store is asked for at once: beyond
+// what ReadOps keys have with the default limits. What they bring is bounded by
+// readBytes.
+const readKeyBytes = 64 << 20
+
 func newGatedStore(store Store, o *Options) *gatedStore {
 	gate := func(inside admission.Size) *admission.Gate {
 		return admission.New(admission.Bounds{
@@ -57,7 +62,7 @@ func newGatedStore(store Store, o *Options) *gatedStore {
 		})
 	}
 	return &gatedStore{store, [kindCount]*admission.Gate{
-		reads:  gate(admission.Size{Ops: o.ReadOps, Bytes: o.WriteBytes}), // of keys; values do not wait
+		reads:  gate(admission.Size{Ops: o.ReadOps, Bytes: readKeyBytes}),
 		writes: gate(admission.Size{Ops: o.WriteOps, Bytes: o.WriteBytes}),
 	}}
 }
