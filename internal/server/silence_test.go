@@ -2,8 +2,10 @@ package server
 
 import (
 	"context"
+	"errors"
 	"io"
 	"net"
+	"syscall"
 	"testing"
 	"time"
 
@@ -42,7 +44,9 @@ func said(t *testing.T, life lifetimes, client string) string {
 	_, err = io.WriteString(conn, client)
 	require.NoError(t, err)
 	answer, err := io.ReadAll(conn)
-	require.NoError(t, err, "the server left the connection open")
+	if !errors.Is(err, syscall.ECONNRESET) { // what closing is called if bytes were left unread
+		require.NoError(t, err, "the server left the connection open")
+	}
 	require.Eventually(t, func() bool { return s.Stats().Connections == 0 }, 5*time.Second, time.Millisecond)
 	return string(answer)
 }
