@@ -79,11 +79,8 @@ func (c *Client) attempt(ctx context.Context, op *frame.Op, tries *attempts) (an
 	tries.sign(&op.Options)
 	conn := c.pickFor(classOf(op))
 	patience := c.setTimeout(op, tries)
-	if !tries.deadline.IsZero() && !tries.own {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithDeadline(ctx, tries.deadline)
-		defer cancel()
-	}
+	ctx, cancel := tries.within(ctx)
+	defer cancel()
 	a, begun, f := conn.do(ctx, op, patience, tries.deadline.IsZero())
 	if f != nil {
 		tries.bound(begun)

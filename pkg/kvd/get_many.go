@@ -48,11 +48,8 @@ func (c *Client) tryTogether(ctx context.Context, keys [][]byte, at uint64, trie
 	conn := c.pickFor(together)
 	op := frame.Op{Kind: frame.Get, AtVersion: at}
 	patience := c.setTimeout(&op, tries)
-	if !tries.deadline.IsZero() && !tries.own {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithDeadline(ctx, tries.deadline)
-		defer cancel()
-	}
+	ctx, cancel := tries.within(ctx)
+	defer cancel()
 	seats, f := conn.boardTogether(keys, op, patience)
 	if f != nil {
 		tries.bound(time.Now())

@@ -209,11 +209,8 @@ const maxAhead = 4 * frame.MaxOps
 // tryAll has operations performed once, in the frames of one connection.
 func (c *Client) tryAll(ctx context.Context, all []*pipelined) {
 	conn := c.pick(func(c *conn) int64 { return c.readers.Load() + c.writers.Load() })
-	if first := &all[0].tries; !first.deadline.IsZero() && !first.own {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithDeadline(ctx, first.deadline)
-		defer cancel()
-	}
+	ctx, cancel := all[0].tries.within(ctx)
+	defer cancel()
 	boarded := 0
 	for i, o := range all {
 		for ; boarded < len(all) && boarded-i < maxAhead; boarded++ {

@@ -84,6 +84,15 @@ func (a *attempts) bound(begun time.Time) {
 	}
 }
 
+// within returns the context of a try in a frame: that of the call, which the
+// client's deadline ends too once there is one.
+func (a *attempts) within(ctx context.Context) (context.Context, context.CancelFunc) {
+	if a.deadline.IsZero() || a.own {
+		return ctx, func() {}
+	}
+	return context.WithDeadline(ctx, a.deadline)
+}
+
 // writeAttempts is attempts for a write, which gets a name.
 func (c *Client) writeAttempts(ctx context.Context, op string) attempts {
 	a := c.attempts(ctx, op)
