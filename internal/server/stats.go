@@ -2,13 +2,13 @@ package server
 
 import (
 	"errors"
-	"math/bits"
 	"strings"
 	"sync/atomic"
 
 	"google.golang.org/grpc/codes"
 
 	"github.com/kvd-db/kvd/internal/admission"
+	"github.com/kvd-db/kvd/internal/histogram"
 	"github.com/kvd-db/kvd/internal/kv"
 	"github.com/kvd-db/kvd/pkg/kvdpb/frame"
 	kvdpb "github.com/kvd-db/kvd/pkg/kvdpb/kvd/v1"
@@ -88,7 +88,7 @@ const (
 	sizeCount = 11 // 1, 2, 4 ... 1,024 operations
 )
 
-// The last counter of frameSizes is for frames of frame.MaxOps.
+// The last counter of Stats.FrameSizes is for frames of frame.MaxOps.
 var _ [sizeCount - 1]struct{} = [10]struct{}{}
 var _ = [1]struct{}{}[frame.MaxOps-1<<(sizeCount-1)]
 
@@ -105,8 +105,7 @@ type counters struct {
 	raw         atomic.Int64 // connections
 	rawAccepted atomic.Uint64
 	rawFrames   atomic.Uint64
-	frameSizes  [sizeCount]atomic.Uint64
-	frameOps    atomic.Uint64
+	frames      histogram.Powers // of operations
 }
 
 func (c *counters) request(m method, code codes.Code, n int) {
@@ -135,10 +134,7 @@ func (c *counters) transaction(err error) {
 	}
 }
 
-func (c *counters) frame(ops int) {
-	c.frameSizes[min(bits.Len(uint(max(ops, 1)-1)), sizeCount-1)].Add(1)
-	c.frameOps.Add(uint64(ops))
-}
+func (c *counters) frame(ops int) { c.frames.Record(uint64(ops)) }
 
 // Stats are counters since the server was made and gauges of now.
 type Stats struct {
@@ -204,7 +200,6 @@ func (s *Server) Stats() Stats {
 		Raw:          c.raw.Load(),
 		RawAccepted:  c.rawAccepted.Load(),
 		RawFrames:    c.rawFrames.Load(),
-		FrameOps:     c.frameOps.Load(),
 	}
 	for m := range methodCount {
 		for code := range codeCount {
@@ -225,8 +220,8 @@ func (s *Server) Stats() Stats {
 	for i, name := range txnNames {
 		stats.Transactions[name] = c.txns[i].Load()
 	}
-	for i := range stats.FrameSizes {
-		stats.FrameSizes[i] = c.frameSizes[i].Load()
-	}
+	frames := c.frames.Counts()
+	stats.FrameOps = frames.Sum
+	copy(stats.FrameSizes[:], frames.Buckets[:])
 	return stats
 }
