@@ -153,7 +153,7 @@ func (g *group) serve() (held bool) {
 	if timeout == 0 {
 		timeout = g.pipeline.server.options.Deadline
 	}
-	ctx := newPatience(g.pipeline.ctx, timeout)
+	ctx := newPatience(g.pipeline.ctx, g.begun.Add(timeout))
 	defer ctx.end()
 	g.point()
 	for g.answered < len(g.ops) {

@@ -20,8 +20,8 @@ type patience struct {
 	ended  bool
 }
 
-func newPatience(parent context.Context, timeout time.Duration) *patience {
-	return &patience{parent: parent, deadline: time.Now().Add(timeout)}
+func newPatience(parent context.Context, deadline time.Time) *patience {
+	return &patience{parent: parent, deadline: deadline}
 }
 
 // end cancels the context.

@@ -28,7 +28,7 @@ func TestPatienceIsAContextWithADeadline(t *testing.T) {
 				type key struct{}
 				parent, cancelParent := context.WithCancel(context.WithValue(t.Context(), key{}, 7))
 				defer cancelParent()
-				p := newPatience(parent, time.Minute)
+				p := newPatience(parent, time.Now().Add(time.Minute))
 				defer p.end()
 				deadline, ok := p.Deadline()
 				require.True(t, ok)
@@ -61,7 +61,7 @@ func TestPatienceIsAContextWithADeadline(t *testing.T) {
 func TestPatienceEndsNoLaterThanItsParent(t *testing.T) {
 	parent, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	p := newPatience(parent, time.Hour)
+	p := newPatience(parent, time.Now().Add(time.Hour))
 	defer p.end()
 	want, _ := parent.Deadline()
 	got, ok := p.Deadline()
