@@ -3,16 +3,10 @@ package kvd
 import (
 	"bytes"
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
-	"crypto/x509"
 	"log/slog"
-	"math/big"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -115,7 +109,7 @@ func TestBatch(t *testing.T) {
 }
 
 func TestTLS(t *testing.T) {
-	certificate, pool := selfSigned(t)
+	certificate, pool := servertest.Certificate(t)
 	c := serve(t, nil, server.Options{TLS: &tls.Config{Certificates: []tls.Certificate{certificate}}})
 	ctx := context.Background()
 	everyTransport(t, func(t *testing.T, opts ...Option) {
@@ -135,24 +129,6 @@ func TestTLS(t *testing.T) {
 			require.NotErrorIs(t, err, ErrUncertain)
 		})
 	}
-}
-
-func selfSigned(t *testing.T) (tls.Certificate, *x509.CertPool) {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	require.NoError(t, err)
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), DNSNames: []string{"kvd.test"},
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-		IsCA: true, BasicConstraintsValid: true,
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
-	require.NoError(t, err)
-	parsed, err := x509.ParseCertificate(der)
-	require.NoError(t, err)
-	pool := x509.NewCertPool()
-	pool.AddCert(parsed)
-	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, pool
 }
 
 func TestTheLoggerHearsOfABrokenStream(t *testing.T) {

@@ -17,6 +17,7 @@ import (
 	"google.golang.org/grpc/test/bufconn"
 
 	"github.com/kvd-db/kvd/internal/server"
+	"github.com/kvd-db/kvd/internal/server/servertest"
 	"github.com/kvd-db/kvd/pkg/kvdpb/frame"
 )
 
@@ -168,7 +169,7 @@ func TestGreetings(t *testing.T) {
 
 // Over TLS the protocol is agreed on before the preamble.
 func TestGreetingOverTLS(t *testing.T) {
-	certificate, pool := selfSigned(t)
+	certificate, pool := servertest.Certificate(t)
 	for name, test := range map[string]struct {
 		protocols []string
 		name      string
