@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -115,16 +114,13 @@ func holdAll(ctx context.Context, a *arena, contests []*contest) (all []slot, er
 
 // withArena hands out an arena in a temporary directory, which it removes.
 func withArena(ctx context.Context, o *contestOptions, stderr io.Writer, use func(*arena) error) (err error) {
-	a := &arena{profiles: o.profiles, progress: report.NewProgress(stderr), report: func(slot) error { return nil }}
-	if o.out != "" {
-		f, err := os.OpenFile(o.out, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
-		if err != nil {
-			return err
-		}
-		defer func() { err = errors.Join(err, f.Close()) }()
-		lines := json.NewEncoder(f)
-		a.report = func(s slot) error { return lines.Encode(&s) }
+	a := &arena{profiles: o.profiles, progress: report.NewProgress(stderr)}
+	lines, err := report.CreateLines(o.out)
+	if err != nil {
+		return err
 	}
+	defer func() { err = errors.Join(err, lines.Close()) }()
+	a.report = func(s slot) error { return lines.Add(&s) }
 	if a.dir, err = os.MkdirTemp(o.dir, ".bench."); err != nil {
 		return err
 	}

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -30,19 +29,16 @@ type arena struct {
 // withArena hands out an arena, which it clears away afterwards.
 func withArena(o *options, stderr io.Writer, use func(*arena) error) (err error) {
 	a := &arena{options: o, servers: make(map[string]*server.Server), skipped: make(map[string]bool),
-		progress: report.NewProgress(stderr), report: func(slot) error { return nil }}
+		progress: report.NewProgress(stderr)}
 	if a.kinds, err = kinds(o.kvd); err != nil {
 		return err
 	}
-	if o.out != "" {
-		f, err := os.OpenFile(o.out, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
-		if err != nil {
-			return err
-		}
-		defer func() { err = errors.Join(err, f.Close()) }()
-		lines := json.NewEncoder(f)
-		a.report = func(s slot) error { return lines.Encode(&s) }
+	lines, err := report.CreateLines(o.out)
+	if err != nil {
+		return err
 	}
+	defer func() { err = errors.Join(err, lines.Close()) }()
+	a.report = func(s slot) error { return lines.Add(&s) }
 	if a.dir, err = os.MkdirTemp(o.dir, ".bench."); err != nil {
 		return err
 	}
