@@ -3,8 +3,10 @@ package engine
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -184,6 +186,8 @@ func TestClosedEngineRefuses(t *testing.T) {
 	assert.ErrorIs(t, err, kv.ErrClosed)
 	_, err = e.LookupAt(t.Context(), nil, 0)
 	assert.ErrorIs(t, err, kv.ErrClosed)
+	_, err = e.LookupCached(nil)
+	assert.ErrorIs(t, err, kv.ErrClosed)
 	_, err = e.Scan(t.Context(), kv.Range{}, kv.ScanOptions{})
 	assert.ErrorIs(t, err, kv.ErrClosed)
 	_, err = e.Apply(t.Context(), &kv.WriteBatch{}, buffered)
@@ -270,6 +274,48 @@ func TestBatchIsAtomicAndHasOneVersion(t *testing.T) {
 	_, err = e.Apply(t.Context(), &one, buffered)
 	require.NoError(t, err)
 	requireValue(t, e, "x", "1")
+}
+
+// LookupCached leaves, untouched, what the disk has.
+func TestLookupCachedAnswersFromMemory(t *testing.T) {
+	o := small(vfs.NewMem())
+	e := open(t, o)
+	for i := range 20 {
+		put(t, e, key(i), "old", buffered)
+	}
+	require.NoError(t, e.Flush(t.Context()))
+	for i := range 10 {
+		put(t, e, key(i), "new", buffered)
+	}
+	var reads []*kv.Lookup
+	for i := range 25 {
+		reads = append(reads, &kv.Lookup{Key: []byte(key(i))})
+	}
+	ask := func() []*kv.Lookup {
+		left, err := e.LookupCached(slices.Clone(reads))
+		require.NoError(t, err)
+		return left
+	}
+	assert.ElementsMatch(t, reads[10:20], ask(), "no block is cached")
+	for i, r := range reads {
+		assert.Equal(t, i < 10, r.Found, i)
+	}
+	require.NoError(t, e.Lookup(t.Context(), reads[10:20]))
+	for i := 19; i >= 10; i-- {
+		assert.Equal(t, "old", string(reads[i].Value))
+	}
+	assert.Empty(t, ask(), "they are now")
+	left, err := e.LookupCached(reads[3:4])
+	require.NoError(t, err)
+	assert.Empty(t, left, "one alone")
+	assert.Equal(t, "new", string(reads[3].Value))
+	_, err = e.LookupCached([]*kv.Lookup{{}})
+	assert.ErrorIs(t, err, kv.ErrInvalidArgument)
+
+	require.NoError(t, e.Close())
+	o.Reads.Linger = time.Millisecond
+	e = open(t, o)
+	assert.Equal(t, reads, ask(), "reads wait for each other")
 }
 
 func TestLookupAtReadsOneVersion(t *testing.T) {

@@ -115,9 +115,16 @@ func (m *machine) MultiGet(t *rapid.T) {
 		reads = append(reads, &kv.Lookup{Key: []byte(modelKey.Draw(t, "key"))})
 	}
 	holds := m.now()
-	switch rapid.IntRange(0, 2).Draw(t, "at") {
+	switch rapid.IntRange(0, 3).Draw(t, "at") {
 	case 0:
 		require.NoError(t, m.e.Lookup(context.Background(), reads))
+	case 3:
+		left, err := m.e.LookupCached(slices.Clone(reads))
+		require.NoError(t, err)
+		for _, r := range left {
+			require.Contains(t, reads, r)
+		}
+		require.NoError(t, m.e.Lookup(context.Background(), left))
 	case 1:
 		at, err := m.e.LookupAt(context.Background(), reads, 0)
 		require.NoError(t, err)

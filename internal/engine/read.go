@@ -69,6 +69,33 @@ func (e *Engine) Lookup(ctx context.Context, reads []*kv.Lookup) error {
 	return err
 }
 
+// LookupCached answers, as Lookup, those reads that memory has the answers to, and
+// returns the others, in the memory of reads, for Lookup. It never waits: not for the
+// disk, and not for other reads either, so it answers none if reads linger.
+func (e *Engine) LookupCached(reads []*kv.Lookup) (left []*kv.Lookup, err error) {
+	if e.closed.Load() {
+		return nil, kv.ErrClosed
+	}
+	if e.opts.Reads.Linger > 0 {
+		return reads, nil
+	}
+	watch := readWatch(reads)
+	if err := e.prepare(reads); err != nil {
+		return nil, err
+	}
+	defer yield(len(reads))
+	s := e.shareReads(reads)
+	defer s.release()
+	watch.works()
+	partition.LookupCached(s.shares)
+	left = reads[:0]
+	for _, s := range s.shares {
+		left = append(left, s.Reads...)
+	}
+	watch.stop()
+	return left, nil
+}
+
 // lookupAll answers reads of several partitions.
 func (e *Engine) lookupAll(ctx context.Context, reads []*kv.Lookup, watch *stopwatch) error {
 	s := e.shareReads(reads)

@@ -12,9 +12,11 @@ var ErrBudgetSpent = fmt.Errorf("%w: the values asked for have more bytes togeth
 // ReadBudget bounds the bytes of values that the reads of one call bring into
 // memory: see Lookup.Budget. The first value is always within it, and so is each
 // one until the bound is passed; the sum exceeds the bound by less than one
-// value. A nil budget has no bound. Safe for concurrent use; not to be copied.
+// value, unless the budget is exact. A nil budget has no bound. Safe for concurrent
+// use, but for ResetExact and Reset; not to be copied.
 type ReadBudget struct {
-	left atomic.Int64 // negative: passed
+	left  atomic.Int64 // negative: passed
+	exact bool
 }
 
 // NewReadBudget returns a budget of so many bytes.
@@ -25,11 +27,25 @@ func NewReadBudget(bytes int) *ReadBudget {
 }
 
 // Reset makes the budget whole again.
-func (b *ReadBudget) Reset(bytes int) { b.left.Store(int64(bytes)) }
+func (b *ReadBudget) Reset(bytes int) {
+	b.exact = false
+	b.left.Store(int64(bytes))
+}
+
+// ResetExact makes it a budget that no value may pass, not even the first: it is
+// spent by one that is too large.
+func (b *ReadBudget) ResetExact(bytes int) {
+	b.exact = true
+	b.left.Store(int64(bytes))
+}
 
 // Take asks for room for a value and reports whether there is some.
 func (b *ReadBudget) Take(bytes int) bool {
-	return b == nil || b.left.Add(-int64(bytes)) >= -int64(bytes)
+	if b == nil {
+		return true
+	}
+	left := b.left.Add(-int64(bytes))
+	return left >= 0 || !b.exact && left >= -int64(bytes)
 }
 
 // Spent reports whether the values asked for so far passed the bound. Then no

@@ -23,6 +23,17 @@ func TestReadBudgetEndsAtTheValueThatPassesIt(t *testing.T) {
 	assert.True(t, b.Take(1000), "a value is never too large for a whole budget")
 	assert.False(t, b.Take(1))
 
+	b.ResetExact(10)
+	assert.True(t, b.Take(4))
+	assert.True(t, b.Take(6))
+	assert.False(t, b.Take(1), "an exact one is not passed")
+	assert.True(t, b.Spent())
+	assert.False(t, b.Take(0))
+	b.ResetExact(10)
+	assert.False(t, b.Take(11), "not even by the first value")
+	b.Reset(10)
+	assert.True(t, b.Take(11))
+
 	var none *ReadBudget
 	assert.True(t, none.Take(1<<40))
 	assert.False(t, none.Spent())

@@ -35,8 +35,18 @@
 // The frames of a pipeline are served by a few goroutines that take turns in
 // receiving (the leader/followers pattern of Schmidt et al., 2000): whoever
 // receives a frame also serves it, so that a lone caller's operation changes
-// goroutines as seldom as a unary call, and hands the receiving to the next
-// before it begins, so that a slow group holds up nobody.
+// goroutines as seldom as a unary call, and passes the turn on before anything that
+// may wait, so that a slow group holds up nobody.
+//
+// Reads from memory do not wait. On a plain raw connection whoever received up to 64
+// of them keeps the turn: he asks the store for what it has in memory, writes what
+// the socket takes at once, and receives the next frame. Only if something is left
+// of either does he pass the turn on first. So a frame of reads wakes nobody at the
+// server. Measured beside the passing of each turn, in turns, with a client on the
+// same two cores, which were busy otherwise too: 1, 16 and 64 callers had 1.17, 1.18
+// and 1.07 times as many answers a second, and the server took 0.68, 0.71 and 0.92 of
+// the processor time for each. With gRPC or TLS sending may always wait, so there
+// the turn is passed on as soon as a frame is there.
 //
 // # Overload
 //

@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"errors"
+	"io"
 	"slices"
 	"sync"
 	"testing"
@@ -70,8 +71,12 @@ func FuzzPipelineFrame(f *testing.F) {
 		}
 		s := newServer(checkingStore{t: t, limits: limits}, Options{Deadline: time.Second}, defaultLifetimes)
 		stream := new(answers)
-		p := &pipeline{carriage: stream, server: s, ctx: t.Context()}
-		p.serve(&request)
+		p := &pipeline{carriage: stream, server: s, ctx: t.Context(), keepsTurn: true}
+		p.turn, p.err = make(chan struct{}, 1), io.EOF // it had the only frame
+		turn := &turn{pipeline: p, held: true}
+		p.serve(&request, turn)
+		turn.pass()
+		require.Len(t, p.turn, 1)
 		for _, tag := range stream.tags {
 			unanswered[tag]--
 		}
@@ -93,6 +98,20 @@ type checkingStore struct {
 func (s checkingStore) Limits() kv.Limits { return s.limits }
 
 func (s checkingStore) Now() uint64 { return 1 << 40 }
+
+// LookupCached has keys of an even length in memory.
+func (s checkingStore) LookupCached(reads []*kv.Lookup) ([]*kv.Lookup, error) {
+	var cached []*kv.Lookup
+	left := reads[:0]
+	for _, r := range reads {
+		if len(r.Key)%2 == 0 {
+			cached = append(cached, r)
+		} else {
+			left = append(left, r)
+		}
+	}
+	return left, s.Lookup(context.Background(), cached)
+}
 
 func (s checkingStore) Lookup(ctx context.Context, reads []*kv.Lookup) error {
 	_, err := s.LookupAt(ctx, reads, 0)
@@ -141,7 +160,7 @@ type answers struct {
 	tags []uint64
 }
 
-func (a *answers) send(r *frame.Response) {
+func (a *answers) send(r *frame.Response, _ *turn) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, result := range r.Results {

@@ -89,6 +89,16 @@ func (s *gatedStore) Lookup(ctx context.Context, lookups []*kv.Lookup) error {
 	return s.Store.Lookup(ctx, lookups)
 }
 
+// LookupCached implements Reader. Where there is no room it answers nothing.
+func (s *gatedStore) LookupCached(lookups []*kv.Lookup) ([]*kv.Lookup, error) {
+	size := sizeOfLookups(lookups)
+	if !s.gates[reads].TryEnter(size) {
+		return lookups, nil
+	}
+	defer s.gates[reads].Leave(size)
+	return s.Store.LookupCached(lookups)
+}
+
 // LookupAt implements Reader.
 func (s *gatedStore) LookupAt(ctx context.Context, lookups []*kv.Lookup, at kv.SeqNum) (kv.SeqNum, error) {
 	size := sizeOfLookups(lookups)

@@ -31,10 +31,14 @@ type class struct {
 	patience int
 }
 
+// newest: independent reads of the newest state.
+func (c *class) newest() bool { return c.read && !c.together && c.at == 0 }
+
 // group is the operations of one class in one frame: one call of the store and
 // one answer, or several if what is read is large.
 type group struct {
 	pipeline *pipeline
+	turn     *turn // of the worker, nil if it is not alone
 	request  *frame.Request
 	begun    time.Time // when the request had come
 	class    class
@@ -67,7 +71,7 @@ var groups = sync.Pool{New: func() any { return new(group) }}
 
 // split checks the operations of a frame that came at a time, answers those that
 // can never succeed or need not, and appends groups of the others to split.
-func (p *pipeline) split(split []*group, f *frame.Request, begun time.Time) []*group {
+func (p *pipeline) split(split []*group, f *frame.Request, t *turn, begun time.Time) []*group {
 	var refused []frame.Result
 	for i := range f.Ops {
 		op := &f.Ops[i]
@@ -101,7 +105,7 @@ func (p *pipeline) split(split []*group, f *frame.Request, begun time.Time) []*g
 		g.timeout = max(g.timeout, time.Duration(op.TimeoutMillis)*time.Millisecond)
 	}
 	if len(refused) > 0 {
-		p.send(&frame.Response{Compact: f.Compact, ID: f.ID, Results: refused})
+		p.send(&frame.Response{Compact: f.Compact, ID: f.ID, Results: refused}, t)
 	}
 	return split
 }
@@ -149,6 +153,9 @@ const responseBytes = 256 << 10
 // whether the store may still use memory of the frame; the group is then left to
 // the garbage collector, else it is ready for other operations.
 func (g *group) serve() (held bool) {
+	if !g.class.newest() {
+		g.turn.pass()
+	}
 	timeout := g.timeout
 	if timeout == 0 {
 		timeout = g.pipeline.server.options.Deadline
@@ -213,11 +220,11 @@ func (g *group) call(ctx context.Context) (panicked bool, err error) {
 		if err := ctx.Err(); err != nil {
 			return false, err // nobody waits for the rest of many reads
 		}
-		g.budget.Reset(readBytes)
 		g.ask(min(len(g.ops)-g.answered, s.limits.BatchOps))
-		if g.class.at == 0 {
-			return false, s.store.Lookup(ctx, g.reads)
+		if g.class.newest() {
+			return false, g.readNewest(ctx)
 		}
+		g.budget.Reset(readBytes)
 		_, err := s.store.LookupAt(ctx, g.reads, g.class.at)
 		return false, err
 	}
@@ -239,6 +246,23 @@ func (g *group) ask(n int) {
 	for i := range g.lookups {
 		g.reads = append(g.reads, &g.lookups[i])
 	}
+}
+
+// readNewest has the store answer the lookups: within the turn those that memory
+// has, without it all others.
+func (g *group) readNewest(ctx context.Context) error {
+	store, reads := g.pipeline.server.store, g.reads
+	if g.turn.kept() {
+		g.budget.ResetExact(turnBytes)
+		left, err := store.LookupCached(reads)
+		if err != nil || len(left) == 0 {
+			return err
+		}
+		reads = left
+		g.turn.pass()
+	}
+	g.budget.Reset(readBytes)
+	return store.Lookup(ctx, reads)
 }
 
 // readTogether has the store answer all reads at one version, within the limits of
@@ -287,6 +311,7 @@ func (g *group) answerReads() {
 	g.answered += len(asked) - left
 	copy(g.ops[g.answered:], asked[:left])
 	if left > 0 {
+		g.turn.pass()
 		g.flush() // before there are more
 	}
 	s.counters.request(pipelineGet, codes.OK, succeeded)
@@ -356,7 +381,7 @@ func (g *group) flush() {
 		if g.request.Timed {
 			g.response.Timings = append(g.response.Timings[:0], uint64(time.Since(g.begun)), uint64(g.storeTime))
 		}
-		g.pipeline.send(&g.response)
+		g.pipeline.send(&g.response, g.turn)
 		g.response.Release()
 		g.bytes = 0
 	}

@@ -41,7 +41,7 @@ func TestTheMemoryOfAWriteInDoubtIsKept(t *testing.T) {
 		s := newServer(store, Options{Deadline: time.Second}, defaultLifetimes)
 		stream := new(answers)
 		p := &pipeline{carriage: stream, server: s, ctx: t.Context()}
-		groups := p.split(nil, &f, time.Now())
+		groups := p.split(nil, &f, nil, time.Now())
 		require.Len(t, groups, 1)
 		assert.Equal(t, held, groups[0].serve(), "write %d in doubt", n)
 		assert.Len(t, stream.tags, len(f.Ops))

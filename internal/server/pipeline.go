@@ -23,11 +23,11 @@ type carriage interface {
 	// receive waits for the next frame. It is called by one goroutine at a time. A
 	// client that ended its side in order is io.EOF.
 	receive(f *frame.Request) error
-	// send sends a response, which the caller may use again afterwards. If that
-	// fails the carriage is broken, which receive reports too; there is nobody else
-	// to tell. A client that does not take what is sent for as long as a deadline is
-	// cut off. Safe for concurrent use.
-	send(r *frame.Response)
+	// send sends a response, which the caller may use again afterwards. It passes the
+	// caller's turn on before it waits. If it fails the carriage is broken, which
+	// receive reports too; there is nobody else to tell. A client that does not take
+	// what is sent for as long as a deadline is cut off. Safe for concurrent use.
+	send(r *frame.Response, t *turn)
 	// kill ends the carriage, whatever it waits for.
 	kill(why error)
 }
@@ -42,11 +42,14 @@ type pipeline struct {
 	// another, ± 10 %; with idle, 0 for never, it is told so earlier, when nothing
 	// has come for as long, up to a quarter more.
 	age, idle time.Duration
+	// keepsTurn: workers serve within their turn what they may. It is of no use where
+	// sending has to pass it on.
+	keepsTurn bool
 
 	workers sync.WaitGroup // those that serve frames
 	watcher sync.WaitGroup // the one that ends the carriage in time
 
-	// turn is held by the one worker that receives; it guards started and err.
+	// turn has a value while no worker has its turn, which guards started and err.
 	turn    chan struct{}
 	started int   // workers but the first
 	err     error // why receiving ended
@@ -84,51 +87,45 @@ func (p *pipeline) work() {
 			p.kill(p.server.panicked(methodPipeline, v))
 		}
 	}()
+	t := &turn{pipeline: p}
+	defer t.pass()
 	var f frame.Request
-	for p.next(&f) {
+	for p.next(&f, t) {
 		p.serving.Add(1)
 		p.received.Add(1)
-		p.serve(&f)
+		p.serve(&f, t)
 		p.serving.Add(-1)
 	}
 }
 
-// next waits for this worker's turn and then for a frame, and sees to it that
-// somebody receives the next one.
-func (p *pipeline) next(f *frame.Request) bool {
-	p.waiting.Add(1)
-	<-p.turn
-	p.waiting.Add(-1)
-	defer func() { p.turn <- struct{}{} }()
-	if p.err != nil {
-		return false
+// next waits for this worker's turn and then for a frame.
+func (p *pipeline) next(f *frame.Request, t *turn) bool {
+	t.take()
+	if p.err == nil {
+		p.err = p.receive(f)
 	}
-	if p.err = p.receive(f); p.err != nil {
-		return false
-	}
-	if p.waiting.Load() == 0 && p.started < maxFramesInFlight-1 {
-		p.started++
-		p.workers.Go(p.work)
-	}
-	return true
+	return p.err == nil
 }
 
 // serve answers every operation of a frame and gives back its memory.
-func (p *pipeline) serve(f *frame.Request) {
+func (p *pipeline) serve(f *frame.Request, t *turn) {
+	if !p.keepsTurn || !servedInTurn(f) {
+		t.pass()
+	}
 	s := p.server
 	s.counters.frame(len(f.Ops))
 	bytes := int64(f.Bytes())
 	switch {
 	case p.refusing.Load():
-		p.refuse(f, shuttingDown)
+		p.refuse(f, t, shuttingDown)
 	case f.Discarded:
-		p.refuse(f, overloaded(shedNames[shedByBytes], retryAfterShed))
+		p.refuse(f, t, overloaded(shedNames[shedByBytes], retryAfterShed))
 	case !s.charge(bytes):
 		s.counters.shed(shedByBytes)
-		p.refuse(f, overloaded(shedNames[shedByBytes], retryAfterShed))
+		p.refuse(f, t, overloaded(shedNames[shedByBytes], retryAfterShed))
 	default:
 		defer s.counters.bytes.Add(-bytes)
-		if p.serveGroups(f) {
+		if p.serveGroups(f, t) {
 			f.Abandon()
 			return
 		}
@@ -138,12 +135,14 @@ func (p *pipeline) serve(f *frame.Request) {
 
 // serveGroups serves the groups of a frame, a lone one on this goroutine. It
 // reports whether the store may still use memory of the frame.
-func (p *pipeline) serveGroups(f *frame.Request) (held bool) {
+func (p *pipeline) serveGroups(f *frame.Request, t *turn) (held bool) {
 	var few [4]*group // most frames have one
-	groups := p.split(few[:0], f, time.Now())
+	groups := p.split(few[:0], f, t, time.Now())
 	if len(groups) == 1 {
+		groups[0].turn = t
 		return groups[0].serve()
 	}
+	t.pass()
 	var all sync.WaitGroup
 	var anyHeld atomic.Bool
 	for _, g := range groups {
@@ -158,14 +157,14 @@ func (p *pipeline) serveGroups(f *frame.Request) (held bool) {
 }
 
 // refuse answers every operation of a frame with the same failure.
-func (p *pipeline) refuse(f *frame.Request, why *failure) {
+func (p *pipeline) refuse(f *frame.Request, t *turn, why *failure) {
 	r := frame.Response{Compact: f.Compact, ID: f.ID}
 	for i := range f.Ops {
 		r.Results = append(r.Results, why.result(f.Ops[i].Tag))
 		p.server.counters.request(methodOfKind(f.Ops[i].Kind), why.code, 1)
 	}
 	if len(r.Results) > 0 {
-		p.send(&r)
+		p.send(&r, t)
 	}
 }
 
@@ -176,7 +175,7 @@ func (p *pipeline) watch(ended <-chan struct{}) {
 	if p.waitToLeave(ended) {
 		return
 	}
-	p.send(&frame.Response{GoingAway: true})
+	p.send(&frame.Response{GoingAway: true}, nil)
 
 	patience := time.NewTimer(life.closeWait)
 	defer patience.Stop()

@@ -34,6 +34,7 @@ const (
 type rawCarriage struct {
 	server *Server
 	conn   net.Conn
+	eager  *eagerWriter // nil: writing may always wait, as with TLS
 	in     *bufio.Reader
 	limit  int // bytes of a frame
 	end    context.CancelCauseFunc
@@ -65,6 +66,9 @@ func (s *Server) serveRaw(conn net.Conn, accepted *countedConn) {
 	defer end(context.Canceled)
 
 	c := &rawCarriage{server: s, conn: conn, in: bufio.NewReaderSize(conn, rawReadBytes), limit: messageBytes(s.limits), end: end}
+	if _, plain := conn.(*heardConn); plain {
+		c.eager = newEagerWriter(accepted.Conn)
+	}
 	c.out.taken.L = &c.out
 	c.prepare(accepted.Conn)
 	err := s.serveCarriage(c, ctx)
@@ -86,7 +90,7 @@ func (s *Server) serveCarriage(c *rawCarriage, ctx context.Context) error {
 		s.counters.shed(shedByStreams)
 		return overloaded(shedNames[shedByStreams], retryAfterShed)
 	}
-	p := &pipeline{carriage: c, server: s, ctx: ctx, age: s.lifetimes.connAge, idle: s.lifetimes.connIdle}
+	p := &pipeline{carriage: c, server: s, ctx: ctx, age: s.lifetimes.connAge, idle: s.lifetimes.connIdle, keepsTurn: c.eager != nil}
 	return p.run()
 }
 
@@ -184,22 +188,23 @@ func (c *rawCarriage) readRest(f *frame.Request) error {
 
 // send implements carriage. What others have to send while one writes goes out
 // with that one's next write.
-func (c *rawCarriage) send(r *frame.Response) {
+func (c *rawCarriage) send(r *frame.Response, t *turn) {
 	pool := mem.DefaultBufferPool()
 	b := pool.Get(r.SizeBound())
 	*b = r.AppendCompact((*b)[:0])
-	if err := c.write(b); err != nil {
+	if err := c.write(b, t); err != nil {
 		c.end(err)
 	}
 }
 
 // write writes what it is given, which goes back to the pool, or leaves it to
-// whoever is writing.
-func (c *rawCarriage) write(b *[]byte) error {
+// whoever is writing. The turn is passed on before it waits.
+func (c *rawCarriage) write(b *[]byte, t *turn) error {
 	pool := mem.DefaultBufferPool()
 	c.out.Lock()
 	defer c.out.Unlock()
 	for c.out.writing && !c.out.broken && c.out.unsent != nil && len(*c.out.unsent) >= rawUnsentBytes {
+		t.pass()
 		c.out.taken.Wait()
 	}
 	if c.out.broken {
@@ -214,7 +219,7 @@ func (c *rawCarriage) write(b *[]byte) error {
 	defer func() { c.out.writing = false }()
 	for b != nil {
 		c.out.Unlock()
-		err := c.writeNow(*b)
+		err := c.writeNow(*b, t)
 		pool.Put(b)
 		c.out.Lock()
 		if err != nil {
@@ -249,10 +254,24 @@ func (c *rawCarriage) leaveLocked(b *[]byte) {
 	c.out.unsent = all
 }
 
-func (c *rawCarriage) writeNow(b []byte) error {
+// writeNow writes all of b, what does not wait first.
+func (c *rawCarriage) writeNow(b []byte, t *turn) error {
+	if c.eager != nil {
+		n, err := c.eager.write(b)
+		if err != nil {
+			return endOf(err)
+		}
+		if b = b[n:]; len(b) == 0 {
+			return nil
+		}
+	}
+	t.pass()
 	err := c.conn.SetWriteDeadline(time.Now().Add(c.server.options.Deadline))
 	if err == nil {
 		_, err = c.conn.Write(b)
+	}
+	if err == nil {
+		err = c.conn.SetWriteDeadline(time.Time{}) // that of a write behind it could have passed
 	}
 	if err != nil {
 		return endOf(err)
@@ -267,7 +286,7 @@ func (c *rawCarriage) kill(why error) { c.end(why) }
 // with bytes unread is reset, and the client may then never hear it, so what it
 // still sends is read for a moment.
 func (c *rawCarriage) refuse(why *failure) {
-	c.send(&frame.Response{Refused: true, Results: []frame.Result{why.result(0)}})
+	c.send(&frame.Response{Refused: true, Results: []frame.Result{why.result(0)}}, nil)
 	if c.conn.SetReadDeadline(time.Now().Add(c.server.lifetimes.shutdownWait)) != nil {
 		return
 	}

@@ -51,6 +51,11 @@ type Reader interface {
 	// the budgets of the reads allow.
 	Lookup(ctx context.Context, reads []*kv.Lookup) error
 
+	// LookupCached is Lookup for those reads whose answers are in memory. It never
+	// waits, takes no longer than copying what the budgets allow, and returns the other
+	// reads, in the memory of reads.
+	LookupCached(reads []*kv.Lookup) (left []*kv.Lookup, err error)
+
 	// LookupAt is Lookup at one version for all reads, which it returns and which
 	// is the ReadVersion of each.
 	LookupAt(ctx context.Context, reads []*kv.Lookup, at kv.SeqNum) (kv.SeqNum, error)

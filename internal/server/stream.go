@@ -47,7 +47,8 @@ func (c *streamCarriage) receive(f *frame.Request) error {
 	return nil
 }
 
-func (c *streamCarriage) send(r *frame.Response) {
+func (c *streamCarriage) send(r *frame.Response, t *turn) {
+	t.pass()
 	c.sending.Lock()
 	defer c.sending.Unlock()
 	c.call.stall.Reset(c.patience)

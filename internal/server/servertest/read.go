@@ -15,6 +15,29 @@ func (s *Store) Lookup(ctx context.Context, reads []*kv.Lookup) error {
 	return err
 }
 
+// LookupCached implements server.Store: see OnCached.
+func (s *Store) LookupCached(reads []*kv.Lookup) (left []*kv.Lookup, err error) {
+	if s.OnLookup != nil && s.OnCached == nil {
+		return reads, nil
+	}
+	var cached []*kv.Lookup
+	for _, r := range reads {
+		if s.OnCached == nil || s.OnCached(r.Key) {
+			cached = append(cached, r)
+		} else {
+			left = append(left, r)
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	v, err := s.viewLocked(0)
+	if err != nil {
+		return nil, err
+	}
+	s.lookupLocked(cached, v)
+	return append(reads[:0], left...), nil
+}
+
 // LookupAt implements server.Store.
 func (s *Store) LookupAt(ctx context.Context, reads []*kv.Lookup, at kv.SeqNum) (kv.SeqNum, error) {
 	if err := ctx.Err(); err != nil {
@@ -31,6 +54,11 @@ func (s *Store) LookupAt(ctx context.Context, reads []*kv.Lookup, at kv.SeqNum) 
 	if err != nil {
 		return 0, err
 	}
+	s.lookupLocked(reads, v)
+	return v.at, nil
+}
+
+func (s *Store) lookupLocked(reads []*kv.Lookup, v view) {
 	for _, r := range reads {
 		*r = kv.Lookup{Key: r.Key, Budget: r.Budget, ReadVersion: v.at}
 		if r.Budget.Spent() {
@@ -44,7 +72,6 @@ func (s *Store) LookupAt(ctx context.Context, reads []*kv.Lookup, at kv.SeqNum) 
 		}
 		answer(r, &e, found)
 	}
-	return v.at, nil
 }
 
 func answer(r *kv.Lookup, e *kv.Entry, found bool) {

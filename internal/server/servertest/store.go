@@ -30,6 +30,9 @@ type Store struct {
 	OnWrite    func(ctx context.Context, writes []*kv.Write) error
 	OnApply    func(ctx context.Context, b *kv.WriteBatch) error
 	OnSnapshot func(ctx context.Context) error
+	// OnCached says whether memory has the answer to a key: only the other ones are for
+	// Lookup. Without it memory has all, or nothing if there is an OnLookup.
+	OnCached func(key []byte) bool
 	// OnScan runs before each item of a scan.
 	OnScan func(ctx context.Context, item *kv.Item) error
 
