@@ -155,15 +155,19 @@ func (e *Engine) writePlain(ctx context.Context, writes []*kv.Write, watch *stop
 	shares := e.shareWrites(writes)
 	call := partition.NewCall(len(shares))
 	groups := make([]*partition.Group, len(shares))
+	appended := false
 	for i, s := range shares {
 		groups[i] = partition.NewGroup(call, s.writes)
 		if watch.on() {
 			groups[i].Time()
 		}
-		e.partitions[s.partition].Submit(ctx, groups[i])
+		appended = e.partitions[s.partition].Enter(ctx, groups[i]) || appended
 	}
 	if len(groups) == 0 {
 		return
+	}
+	if appended {
+		e.log.Hand()
 	}
 	select {
 	case <-call.Done():

@@ -231,6 +231,19 @@ func (p *Partition) Serve(ctx context.Context, g *Group) {
 	}
 }
 
+// Enter is Submit for a caller that has groups for several partitions: where nobody is
+// at work, it appends the group to the log itself. So the records of one call are in
+// the log together, before any of them is written, and no goroutine is woken for them.
+// It reports whether it did; then the caller calls [wal.Log.Hand] once it has entered
+// all of its groups.
+func (p *Partition) Enter(ctx context.Context, g *Group) (appended bool) {
+	if p.enter(g) {
+		return true
+	}
+	p.Submit(ctx, g)
+	return false
+}
+
 // Submit queues a group. If it returns an error, nothing was queued and every
 // write of the group has that error; the group is decided either way, sooner or
 // later, through its call.

@@ -78,10 +78,29 @@ func (p *Partition) serve(g *Group) bool {
 		w = nil
 	}
 	pos := p.commit(w)
+	if pos > 0 && w != nil {
+		p.log.Flush()
+	}
 	p.finish()
 	if w == nil && pos > 0 {
 		p.syncTo(pos)
 	}
+	return true
+}
+
+// enter appends a group to the log, on its caller's goroutine and together with what
+// is queued, and reports whether it did: only if nobody else is at it. It does no I/O.
+func (p *Partition) enter(g *Group) bool {
+	if p.opts.Writes.Linger > 0 || !p.role.tryTake() {
+		return false
+	}
+	if p.closing.Load() || p.inflightBytes.Load() >= p.opts.InflightBytes {
+		p.yield()
+		return false
+	}
+	p.taken, _ = p.inbox.Take(append(p.taken[:0], g))
+	p.commit(p)
+	p.finish()
 	return true
 }
 
@@ -129,35 +148,34 @@ func (p *Partition) collect() (took bool, again time.Duration) {
 	if len(p.taken) == 0 {
 		return false, again
 	}
-	p.commit(p)
+	if p.commit(p) > 0 {
+		p.log.Flush()
+	}
 	return true, again
 }
 
-// commit makes the groups taken one record and has the log write it and wake w. If w
-// is nil it only appends the record and returns its position, 0 if there is none.
+// commit makes the groups taken one record, appends that to the log, which is to wake
+// w, and returns its position; 0 if there is none.
 func (p *Partition) commit(w wal.Waker) wal.Pos {
 	rec := p.newPending()
 	if anyTimed(p.taken) {
 		rec.course = new(kv.Course)
 		rec.course.Taken.Set(time.Now())
 	}
-	err := p.enter(rec, p.taken, w)
+	err := p.append(rec, p.taken, w)
 	clear(p.taken)
 	pos := rec.pos
 	if err != nil {
 		p.decide(rec, err)
 		return 0
 	}
-	if rec.units > 0 && w != nil {
-		p.log.Flush()
-	}
 	return pos
 }
 
-// enter lays the groups out as one record, appends it to the log and puts it in
+// append lays the groups out as one record, appends it to the log and puts it in
 // line. It does so under the turn, because which writes are new is decided by the
 // order of the log.
-func (p *Partition) enter(rec *pending, groups []*Group, w wal.Waker) error {
+func (p *Partition) append(rec *pending, groups []*Group, w wal.Waker) error {
 	p.turn.Lock()
 	defer p.turn.Unlock()
 	p.layOutLocked(rec, groups)

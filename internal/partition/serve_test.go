@@ -66,6 +66,26 @@ func TestServeLeavesTheWorkToOthers(t *testing.T) {
 	requireDecided(t, cancellable)
 }
 
+// Who enters a group appends it, with what is queued, and leaves it to the
+// orchestrator if somebody is at work.
+func TestEnterAppendsOnItsCallersGoroutine(t *testing.T) {
+	s := newScript(t)
+	s.stall(true)
+	require.Eventually(t, s.p.role.tryTake, tooLong, time.Millisecond)
+	_, queued := putGroup("a", kv.DurabilitySync)
+	require.False(t, s.p.Enter(t.Context(), queued))
+	require.True(t, s.p.inbox.Remove(queued), "it waits in the inbox")
+	s.p.yield()
+
+	w, g := putGroup("b", kv.DurabilitySync)
+	require.Eventually(t, func() bool { return s.p.Enter(t.Context(), g) }, tooLong, time.Millisecond)
+	require.NotZero(t, s.p.inflightBytes.Load(), "it is in the log")
+	require.Empty(t, g.call.Done())
+	s.stall(false)
+	requireDecided(t, g)
+	require.NoError(t, w.Err)
+}
+
 // R1: whoever has the role cannot give it up before looking at what was noted.
 func TestTheRoleIsKeptForWhatWasNoted(t *testing.T) {
 	var r role

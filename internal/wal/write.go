@@ -52,6 +52,26 @@ func (l *Log) Flush() {
 	l.mu.Unlock()
 }
 
+// Hand is Flush for a caller who must not wait for the disk: all is left to goroutines
+// of the log. What waits for a sync is written by the one that syncs it.
+func (l *Log) Hand() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case l.Err() != nil || l.mu.queue.empty() || l.mu.writing:
+	case l.mu.syncing && !l.mu.queue.urgent():
+		l.mu.queue.hold()
+	case l.mu.syncTo > l.Written() && !l.mu.queue.urgent():
+		l.pokeSyncer()
+	default:
+		l.mu.writing = true
+		l.background.Go(func() {
+			l.mu.Lock()
+			l.leadLocked(leadAll)
+		})
+	}
+}
+
 // leadLocked takes the writing role and writes groups until there are none, or
 // until it has written limit of them: then a goroutine goes on. It unlocks mu.
 func (l *Log) leadLocked(limit int) {
