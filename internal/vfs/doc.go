@@ -7,6 +7,9 @@
 // ([Mem.KillImage]) would leave; package faultfs wraps any of them and fails,
 // tears or delays chosen operations.
 //
+// [Tail] writes files of the first that grow by small pieces without a system call for
+// each, and all others by File.WriteAt.
+//
 // # What a power cut keeps
 //
 // The contract that the rest of kvd relies on is the one of POSIX file systems,
