@@ -103,6 +103,16 @@
 // less than two, as its frames are larger, so the second is used once the first has a
 // full frame under way.
 //
+// Writes that wait for the disk have one frame under way on a link, and a second one
+// only if it is half full. With two, of whatever size, they are two crowds that the disk
+// serves in turns: a sync for each, and twice as many frames. With one, 64 and 256
+// callers of which half write have 35 and 116 writes in a sync in place of 21 and 67, and
+// callers who only write 41 and 126 in place of 26 and 83. With 4 to 1024 callers on two
+// cores, client and server together, an operation takes 0.8 to 0.98 of the processor
+// time; there are 0.97 to 1.09 times as many a second, and where something else uses the
+// processors 1.1 to 1.4 times. A network that takes several times as long as the server's
+// disk makes the writes of few callers wait for up to a round trip more.
+//
 // # Errors
 //
 // Every error of a call is an [*Error] that matches one of the sentinels below

@@ -43,6 +43,13 @@ func (c class) durability() kvdpb.Durability {
 	return kvdpb.Durability((c - writing) / 2)
 }
 
+// waitsForDisk reports whether a frame is answered once its writes are synced. What
+// the server chooses for writes that leave it to the server is usually that.
+func (c class) waitsForDisk() bool {
+	d := c.durability()
+	return c >= writing && (d == kvdpb.Durability_DURABILITY_SYNC || d == kvdpb.Durability_DURABILITY_UNSPECIFIED)
+}
+
 // lane has the flights of one class on one connection that have not left. It is
 // guarded by the connection's lock.
 type lane struct {

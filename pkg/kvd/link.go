@@ -58,7 +58,15 @@ const maxWrites = 6
 // mayTakeLocked reports whether the next flight of a lane may leave now.
 func (k *link) mayTakeLocked(l *lane) bool {
 	return l.waiting() && l.flying < k.conn.client.config.batching.Window &&
-		(l.next().class < writing || k.writes < maxWrites)
+		(l.next().class < writing || k.writes < maxWrites) && !k.gathersLocked(l.next())
+}
+
+// gathersLocked reports whether a flight should not leave yet: its writes wait for the
+// disk, as do those of one under way on this link, and it is not half full. Both would
+// be synced in turns, each by a sync of its own.
+func (k *link) gathersLocked(next *flight) bool {
+	return next.class.waitsForDisk() && next.count < k.conn.client.config.batching.MaxOps/2 &&
+		slices.ContainsFunc(k.flights, func(f *flight) bool { return f.class == next.class })
 }
 
 // freeLocked reports whether anybody may send: nobody does, and the link takes

@@ -204,6 +204,40 @@ func TestReadsDoNotWaitForWrites(t *testing.T) {
 	all.Wait()
 }
 
+// A second frame of synced writes leaves beside the first one once it is half full; of
+// writes that wait for no sync, at once.
+func TestSyncedWritesHaveOneFrameUnderWay(t *testing.T) {
+	log := newFrameLog()
+	db := openScripted(t, log.script, WithConns(1), WithBatching(Batching{MaxOps: 6}))
+	ctx := context.Background()
+	var all sync.WaitGroup
+	put := func(key string, o ...WriteOption) {
+		all.Go(func() { assert.NoError(t, db.Put(ctx, []byte(key), nil, o...)) })
+	}
+	for _, durability := range []Durability{Sync, Default} {
+		put("first", Durable(durability))
+		first := <-log.frames
+		for i := range 2 {
+			put("second", Durable(durability))
+			require.Eventually(t, func() bool { return waiting(db) == i+1 }, 5*time.Second, 10*time.Microsecond)
+		}
+		put("early", Durable(Buffered))
+		early := <-log.frames
+		require.Equal(t, []string{"early"}, keysOf(early))
+		put("beside it", Durable(Buffered))
+		besideIt := <-log.frames
+		require.Equal(t, []string{"beside it"}, keysOf(besideIt))
+		require.Equal(t, 2, waiting(db))
+		put("second", Durable(durability))
+		second := <-log.frames
+		require.Equal(t, []string{"second", "second", "second"}, keysOf(second))
+		for _, r := range []*kvdpb.PipelineRequest{first, early, besideIt, second} {
+			log.answer <- answerAll(r)
+		}
+		all.Wait()
+	}
+}
+
 // The client's timeout ends those calls that have no deadline of their own, sent or
 // not, and no others.
 func TestTheTimeoutIsOnlyOfThoseWithoutADeadline(t *testing.T) {

@@ -38,7 +38,8 @@ type Batching struct {
 	MaxBytes int
 	// Window is the number of frames of one kind that may be under way on a
 	// connection before operations queue for the next: 2 by default, 8 at most. A
-	// larger window makes smaller frames.
+	// larger window makes smaller frames. A frame of synced writes that is less than
+	// half full leaves only when no other one is under way.
 	Window int
 }
 
