@@ -1,6 +1,10 @@
 package partition
 
-import "github.com/kvd-db/kvd/internal/kv"
+import (
+	"bytes"
+
+	"github.com/kvd-db/kvd/internal/kv"
+)
 
 // name is what a caller calls one of its writes: kv.Origin without what belongs
 // to the request alone.
@@ -19,37 +23,92 @@ func nameOf(o kv.Origin) name { return name{o.ClientID, o.Sequence} }
 // Guarded by the partition's turn, since the order of the log decides which of
 // two attempts came first.
 type nameWindow struct {
-	known map[name]kv.SeqNum
-	line  []name // of the known ones, oldest first from next on
-	next  int    // the place of the oldest once line is full
+	runs  map[runKey]*nameRun
+	spare []*nameRun // empty ones for new runs, at most spareRuns
+	line  []name     // of the known ones, oldest first from next on
+	next  int        // the place of the oldest once line is full
 	size  int
 	floor kv.SeqNum
 }
 
+// nameRun holds the names of one client whose sequences differ in their low byte
+// alone. A client counts its writes, so what comes together, and goes together, is in
+// few runs, which are in the processor's cache. With an entry of a map for each name,
+// and so a walk to memory for each step, a name took 505 ns and now takes 130
+// (BenchmarkNameWindow), and names were 7 % of the processor time of a server that
+// serves synced writes.
+type nameRun struct {
+	low      []byte // of the sequences, in no order
+	versions []kv.SeqNum
+}
+
+// spareRuns is enough: once the window is full, runs come as fast as they go.
+const spareRuns = 16
+
+type runKey struct{ client, high uint64 }
+
+func (n name) run() (key runKey, low byte) {
+	return runKey{n.client, n.sequence >> 8}, byte(n.sequence)
+}
+
 func newNameWindow(size int) *nameWindow {
-	return &nameWindow{known: make(map[name]kv.SeqNum), size: size}
+	return &nameWindow{runs: make(map[runKey]*nameRun), size: size}
 }
 
 // find returns the version that the write with a name was applied at.
 func (w *nameWindow) find(n name) (kv.SeqNum, bool) {
-	v, ok := w.known[n]
-	return v, ok
+	key, low := n.run()
+	if r := w.runs[key]; r != nil {
+		if i := bytes.IndexByte(r.low, low); i >= 0 {
+			return r.versions[i], true
+		}
+	}
+	return 0, false
 }
 
 // add remembers a name, which is not known yet.
 func (w *nameWindow) add(n name, version kv.SeqNum) {
-	w.known[n] = version
+	w.put(n, version)
 	if len(w.line) < w.size {
 		w.line = append(w.line, n)
 		return
 	}
-	oldest := w.line[w.next]
-	w.floor = max(w.floor, w.known[oldest])
-	delete(w.known, oldest)
+	w.floor = max(w.floor, w.take(w.line[w.next]))
 	w.line[w.next] = n
 	if w.next++; w.next == w.size {
 		w.next = 0
 	}
+}
+
+func (w *nameWindow) put(n name, version kv.SeqNum) {
+	key, low := n.run()
+	r := w.runs[key]
+	if r == nil {
+		if last := len(w.spare) - 1; last >= 0 {
+			r, w.spare = w.spare[last], w.spare[:last]
+		} else {
+			r = new(nameRun)
+		}
+		w.runs[key] = r
+	}
+	r.low, r.versions = append(r.low, low), append(r.versions, version)
+}
+
+// take forgets a name, which is known, and returns its version.
+func (w *nameWindow) take(n name) kv.SeqNum {
+	key, low := n.run()
+	r := w.runs[key]
+	i, last := bytes.IndexByte(r.low, low), len(r.low)-1
+	version := r.versions[i]
+	r.low[i], r.versions[i] = r.low[last], r.versions[last]
+	r.low, r.versions = r.low[:last], r.versions[:last]
+	if last == 0 {
+		delete(w.runs, key)
+		if len(w.spare) < spareRuns {
+			w.spare = append(w.spare, r)
+		}
+	}
+	return version
 }
 
 // forgot reports whether a write that is not known may have been applied all the

@@ -15,9 +15,10 @@ func TestNameWindowNeverDeniesAWriteItForgot(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		size := rapid.IntRange(1, 8).Draw(t, "size")
 		w := newNameWindow(size)
-		var written []name // that of version i+1 is written[i]
+		var written []name                                // that of version i+1 is written[i]
+		step := rapid.Uint64Range(1, 300).Draw(t, "step") // how many of them are in a run
 		for range rapid.IntRange(0, 40).Draw(t, "writes") {
-			n := name{client: rapid.Uint64Range(1, 3).Draw(t, "client"), sequence: uint64(len(written) + 1)}
+			n := name{client: rapid.Uint64Range(1, 3).Draw(t, "client"), sequence: step * uint64(len(written)+1)}
 			written = append(written, n)
 			w.add(n, kv.SeqNum(len(written)))
 		}
@@ -33,7 +34,14 @@ func TestNameWindowNeverDeniesAWriteItForgot(t *testing.T) {
 			again := kv.Origin{ClientID: n.client, Sequence: n.sequence, Retried: true, KnownVersion: seen}
 			assert.True(t, w.forgot(again), "version %d was applied and is not known; the caller had seen %d", version, seen)
 		}
-		assert.LessOrEqual(t, len(w.known), size)
+		held := 0
+		for key, r := range w.runs {
+			assert.NotEmpty(t, r.low, "%v", key)
+			assert.Len(t, r.versions, len(r.low))
+			held += len(r.low)
+		}
+		assert.LessOrEqual(t, held, size)
+		assert.LessOrEqual(t, len(w.spare), spareRuns)
 		fresh := kv.Origin{ClientID: 9, Sequence: 9, Retried: true, KnownVersion: kv.SeqNum(len(written))}
 		assert.False(t, w.forgot(fresh), "whoever has seen the newest version can be told that the write did not happen")
 		fresh.Retried = false
