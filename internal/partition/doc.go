@@ -20,6 +20,12 @@
 // and is the orchestrator's next micro-batch. A caller whose context can end does not:
 // it could not give up while it writes.
 //
+// It yields the processor once while it has the work. Tried, with DELETE_HEAVY, values of
+// 1 KiB, 4 threads on 2 processors: to yield only if others had queued meanwhile. Half of
+// the puts then took 3 us instead of 12, but gets beside them, which waited for writers
+// that never block, had a 99th percentile of 1.2 to 1.5 ms instead of 24 to 32 us, at 1.06
+// times the processor time. To yield after the work: 1.1 times the processor time.
+//
 //	I1. Records are applied in the order of the log, each at its full durability.
 //	    So no reader sees a write that a crash could still take back, unless
 //	    nobody in its record asked for more.
