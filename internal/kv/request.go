@@ -15,7 +15,8 @@ type Lookup struct {
 
 	// Found tells a present key from an absent one; an empty value is a value.
 	Found bool
-	// Value is owned by the asker: it is a copy.
+	// Value is owned by the asker: it is a copy, in the memory that Value had before if
+	// there is room in that.
 	Value   []byte
 	Version SeqNum // that wrote the value; 0 if not found
 	Expiry  uint64

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math/bits"
+	"slices"
 	"sync"
 	"time"
 
@@ -239,12 +240,11 @@ func (g *group) call(ctx context.Context) (panicked bool, err error) {
 
 // ask prepares the lookups of the next n operations.
 func (g *group) ask(n int) {
-	g.asked, g.lookups, g.reads = n, g.lookups[:0], g.reads[:0]
-	for _, op := range g.ops[g.answered:][:n] {
-		g.lookups = append(g.lookups, kv.Lookup{Key: op.Key, Budget: &g.budget})
-	}
-	for i := range g.lookups {
-		g.reads = append(g.reads, &g.lookups[i])
+	g.asked, g.lookups, g.reads = n, slices.Grow(g.lookups[:0], n)[:n], g.reads[:0]
+	for i, op := range g.ops[g.answered:][:n] {
+		l := &g.lookups[i]
+		*l = kv.Lookup{Key: op.Key, Budget: &g.budget, Value: l.Value[:0]}
+		g.reads = append(g.reads, l)
 	}
 }
 
@@ -387,10 +387,30 @@ func (g *group) flush() {
 	}
 }
 
+// keptValue bounds the memory that a pooled group keeps for each value. Guessed.
+const keptValue = 1 << 10
+
+// keepValues forgets the lookups, but for the memory of values that are not large,
+// which those of the next frame use.
+func (g *group) keepValues() {
+	all := g.lookups[:cap(g.lookups)]
+	for i := range all {
+		l := &all[i]
+		if l.Key == nil && l.Value == nil {
+			continue
+		}
+		value := l.Value
+		if cap(value) > keptValue {
+			value = nil
+		}
+		*l = kv.Lookup{Value: value[:0]}
+	}
+}
+
 // reset forgets the operations and keeps the memory.
 func (g *group) reset() {
 	clear(g.ops)
-	clear(g.lookups)
+	g.keepValues()
 	clear(g.reads)
 	clear(g.changes)
 	clear(g.looks)

@@ -47,3 +47,23 @@ func TestTheMemoryOfAWriteInDoubtIsKept(t *testing.T) {
 		assert.Len(t, stream.tags, len(f.Ops))
 	}
 }
+
+// The memory of values that are not large serves the next frames; what was read
+// before is not in it.
+func TestTheMemoryOfValuesIsUsedAgain(t *testing.T) {
+	g := new(group)
+	for i, size := range []int{10, keptValue, keptValue + 1, 0} {
+		g.ops = append(g.ops, &frame.Op{Key: []byte{byte(i)}})
+		g.lookups = append(g.lookups, kv.Lookup{Key: []byte{byte(i)}, Found: true, Version: 1, Value: make([]byte, size)})
+	}
+	g.reset()
+	require.Empty(t, g.lookups)
+	g.ops = append(g.ops, &frame.Op{Key: []byte("a")}, &frame.Op{Key: []byte("b")}, &frame.Op{Key: []byte("c")})
+	g.ask(3)
+	for i, room := range []int{10, keptValue, 0} {
+		assert.Equal(t, kv.Lookup{Key: g.ops[i].Key, Budget: &g.budget, Value: g.lookups[i].Value}, g.lookups[i])
+		assert.Empty(t, g.lookups[i].Value)
+		assert.Equal(t, room, cap(g.lookups[i].Value))
+		assert.Same(t, &g.lookups[i], g.reads[i])
+	}
+}

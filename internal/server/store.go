@@ -18,7 +18,8 @@ import (
 //  3. Key and value slices of a request are borrowed until the call returns, but
 //     for writes that came back with kv.ErrUncertain: those stay untouched and
 //     are never reused, since the store may still be at them.
-//  4. Results are copies and belong to the server.
+//  4. Results are copies and belong to the server, which may pass the memory of a
+//     read's value to another read.
 //  5. Every call returns soon after its context ends.
 //  6. Errors are those of package kv. An error of a whole call means that
 //     nothing of it was done, unless it is kv.ErrUncertain.
