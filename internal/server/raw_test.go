@@ -284,6 +284,7 @@ func TestARawClientThatDoesNotReadIsCutOff(t *testing.T) {
 	f := startWith(t, kv.DefaultLimits, server.Options{Deadline: 200 * time.Millisecond})
 	f.put(t, "k", string(make([]byte, 1<<20)))
 	c := f.raw(t)
+	require.Eventually(t, func() bool { return f.Stats().RawAccepted == 1 }, 10*time.Second, time.Millisecond) // else it may seem idle
 	for id := range uint32(40) {
 		if err := c.send(reads(id, "k")); err != nil {
 			break // it is cut off already
