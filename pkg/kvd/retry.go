@@ -15,9 +15,10 @@ const (
 	// maxAttempts bounds the tries of one call, the first included.
 	maxAttempts = 6
 	// backoffBase and backoffMax bound the wait before a try: the n-th waits a
-	// random time up to base * 2^n ("full jitter", M. Brooker, 2015). Six tries
-	// last a third of a second on average, enough for a stream to be made anew and
-	// short enough for a person who mistyped the address.
+	// random time up to base * 2^n ("full jitter", M. Brooker, 2015), after what the
+	// server asked for, since a whole frame is told the same. Six tries last a third
+	// of a second on average, enough for a stream to be made anew and short enough for
+	// a person who mistyped the address.
 	backoffBase = 20 * time.Millisecond
 	backoffMax  = time.Second
 )
@@ -149,7 +150,7 @@ func (a *attempts) next(f *fault) (wait time.Duration, err error) {
 	if !f.transient || a.doubt && !a.name.given() || a.n == maxAttempts {
 		return 0, f.error(a.op, a.doubt, a.n)
 	}
-	wait = max(rand.N(min(backoffBase<<a.n, backoffMax)), f.retryAfter)
+	wait = f.retryAfter + rand.N(min(backoffBase<<a.n, backoffMax))
 	if !a.deadline.IsZero() && time.Until(a.deadline) <= wait || !a.client.budget.spend() {
 		return 0, f.error(a.op, a.doubt, a.n)
 	}

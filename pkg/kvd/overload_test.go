@@ -1,0 +1,151 @@
+package kvd
+
+import (
+	"encoding/binary"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"google.golang.org/grpc/codes"
+
+	kvdpb "github.com/kvd-db/kvd/pkg/kvdpb/kvd/v1"
+)
+
+// refuseAll refuses every operation of a frame.
+func refuseAll(r *kvdpb.PipelineRequest, retryAfter time.Duration) *kvdpb.PipelineResponse {
+	refused := &kvdpb.PipelineResponse{}
+	for _, op := range r.Ops {
+		refused.Results = append(refused.Results, &kvdpb.PipelineResponse_Result{Tag: op.Tag, Status: &kvdpb.Status{
+			Code: int32(codes.ResourceExhausted), Reason: kvdpb.ReasonOverloaded, RetryAfterMs: uint32(retryAfter / time.Millisecond),
+		}})
+	}
+	return refused
+}
+
+// answering is a server that has an answer for each frame, one behind the other.
+func answering(answer func(*kvdpb.PipelineRequest) *kvdpb.PipelineResponse) *scripted {
+	return &scripted{pipeline: func(_ int, link scriptedLink) error {
+		for {
+			r, err := link.Recv()
+			if err != nil {
+				return nil
+			}
+			if err := link.Send(answer(r)); err != nil {
+				return err
+			}
+		}
+	}}
+}
+
+// callAll has so many callers call at once, and waits for them.
+func callAll(callers int, call func(caller int)) {
+	var all sync.WaitGroup
+	for caller := range callers {
+		all.Go(func() { call(caller) })
+	}
+	all.Wait()
+}
+
+func keyOf(caller int) []byte { return binary.BigEndian.AppendUint32(nil, uint32(caller)) }
+
+// Callers who wait for their answers are as much work as there are callers, however
+// slow the server is: none of them is refused, and none is served again and again
+// while others wait.
+func TestCallersAreNotRefusedForBeingMany(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const callers, calls, disk = 3000, 3, 50 * time.Millisecond
+		db := answering(func(r *kvdpb.PipelineRequest) *kvdpb.PipelineResponse {
+			time.Sleep(disk)
+			return answerAll(r)
+		}).open(t)
+		var worst atomic.Int64 // of the second call and those after it, when all wait
+		callAll(callers, func(caller int) {
+			for n := range calls {
+				begun := time.Now()
+				if !assert.NoError(t, db.Put(t.Context(), keyOf(caller), nil)) {
+					return
+				}
+				for took := int64(time.Since(begun)); n > 0; {
+					if old := worst.Load(); took <= old || worst.CompareAndSwap(old, took) {
+						break
+					}
+				}
+			}
+		})
+		frames := callers/db.config.batching.MaxOps + 1
+		assert.Less(t, time.Duration(worst.Load()), 2*time.Duration(frames)*disk, "those who came before are served before")
+	})
+}
+
+// Those who were told when to come back do not come sooner, nor all at once.
+func TestThoseWhoWereRefusedDoNotComeBackTogether(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const callers, asked = 100, time.Second
+		var begun time.Time
+		var mu sync.Mutex
+		refused := make(map[string]bool)
+		arrivals := make(map[time.Duration]int)
+		db := answering(func(r *kvdpb.PipelineRequest) *kvdpb.PipelineResponse {
+			mu.Lock()
+			defer mu.Unlock()
+			again := false
+			for _, op := range r.Ops {
+				key := string(op.GetPut().GetItem().GetKey())
+				if again = refused[key]; again {
+					arrivals[time.Since(begun)]++
+				}
+				refused[key] = true
+			}
+			if again {
+				return answerAll(r)
+			}
+			return refuseAll(r, asked)
+		}).open(t)
+		begun = time.Now()
+		callAll(callers, func(caller int) { assert.NoError(t, db.Put(t.Context(), keyOf(caller), nil)) })
+		total := 0
+		for at, n := range arrivals {
+			assert.GreaterOrEqual(t, at, asked)
+			assert.Less(t, at, asked+backoffBase<<1)
+			assert.Less(t, n, callers/2)
+			total += n
+		}
+		assert.Equal(t, callers, total)
+	})
+}
+
+// A server that refuses everything is asked hardly more often than there are calls,
+// and each of them learns why it failed; once the server takes work again, nobody is
+// kept from it.
+func TestRefusedCallsDoNotBecomeTheLoad(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const callers, calls, asked = 500, 4, 30 * time.Millisecond
+		var tries atomic.Int64
+		var recovered atomic.Bool
+		db := answering(func(r *kvdpb.PipelineRequest) *kvdpb.PipelineResponse {
+			if recovered.Load() {
+				return answerAll(r)
+			}
+			tries.Add(int64(len(r.Ops)))
+			return refuseAll(r, asked)
+		}).open(t)
+		callAll(callers, func(caller int) {
+			for range calls {
+				err := db.Put(t.Context(), keyOf(caller), nil)
+				assert.ErrorIs(t, err, ErrOverloaded)
+				assert.NotErrorIs(t, err, ErrUncertain, "nothing was done")
+				if e, ok := errors.AsType[*Error](err); assert.True(t, ok) {
+					assert.Equal(t, kvdpb.ReasonOverloaded, e.Reason)
+					assert.Equal(t, asked, e.RetryAfter)
+				}
+			}
+		})
+		assert.LessOrEqual(t, tries.Load(), int64(callers*calls+fullBudget/retryCost))
+		recovered.Store(true)
+		callAll(callers, func(caller int) { assert.NoError(t, db.Put(t.Context(), keyOf(caller), nil)) })
+	})
+}
