@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/mem"
 	"google.golang.org/grpc/peer"
 
 	"github.com/kvd-db/kvd/pkg/kvdpb/frame"
@@ -189,7 +188,7 @@ func (c *rawCarriage) readRest(f *frame.Request) error {
 // send implements carriage. What others have to send while one writes goes out
 // with that one's next write.
 func (c *rawCarriage) send(r *frame.Response, t *turn) {
-	pool := mem.DefaultBufferPool()
+	pool := frame.Buffers
 	b := pool.Get(r.SizeBound())
 	*b = r.AppendCompact((*b)[:0])
 	if err := c.write(b, t); err != nil {
@@ -200,7 +199,7 @@ func (c *rawCarriage) send(r *frame.Response, t *turn) {
 // write writes what it is given, which goes back to the pool, or leaves it to
 // whoever is writing. The turn is passed on before it waits.
 func (c *rawCarriage) write(b *[]byte, t *turn) error {
-	pool := mem.DefaultBufferPool()
+	pool := frame.Buffers
 	c.out.Lock()
 	defer c.out.Unlock()
 	for c.out.writing && !c.out.broken && c.out.unsent != nil && len(*c.out.unsent) >= rawUnsentBytes {
@@ -237,7 +236,7 @@ func (c *rawCarriage) write(b *[]byte, t *turn) error {
 
 // leaveLocked leaves an answer to the one who writes.
 func (c *rawCarriage) leaveLocked(b *[]byte) {
-	pool := mem.DefaultBufferPool()
+	pool := frame.Buffers
 	if c.out.unsent == nil {
 		c.out.unsent = b
 		return

@@ -130,7 +130,7 @@ func (b *Builder) Message(h Header) *Encoded {
 	start := b.finish(h)
 	front := fieldSize(len(*b.data) - start)
 	putField((*b.data)[start-front:], requestFrame, len(*b.data)-start)
-	data := mem.NewBuffer(b.data, mem.DefaultBufferPool())
+	data := mem.NewBuffer(b.data, Buffers)
 	whole := data.Slice(start-front, data.Len())
 	data.Free()
 	b.data = nil
@@ -178,7 +178,7 @@ func (b *Builder) name(op *Op) {
 
 // reserve makes room for n more bytes.
 func (b *Builder) reserve(n int) {
-	pool := mem.DefaultBufferPool()
+	pool := Buffers
 	if b.data == nil {
 		b.data = pool.Get(max(firstBytes, frontBytes+n))
 		*b.data = (*b.data)[:frontBytes]

@@ -28,10 +28,10 @@ func (c codec) Unmarshal(data mem.BufferSlice, v any) error {
 	switch v := v.(type) {
 	case *Request:
 		v.Release()
-		return v.decode(v.memory.set(data.MaterializeToBuffer(mem.DefaultBufferPool())))
+		return v.decode(v.memory.set(data.MaterializeToBuffer(Buffers)))
 	case *Response:
 		v.Release()
-		return v.decode(v.memory.set(data.MaterializeToBuffer(mem.DefaultBufferPool())))
+		return v.decode(v.memory.set(data.MaterializeToBuffer(Buffers)))
 	}
 	return c.CodecV2.Unmarshal(data, v)
 }

@@ -52,7 +52,7 @@ func unexpected(err error, bytes []byte) error {
 // sized makes the memory n bytes.
 func (m *memory) sized(n int) []byte {
 	if n > keptBytes {
-		pool := mem.DefaultBufferPool()
+		pool := Buffers
 		b := pool.Get(n)
 		*b = (*b)[:n]
 		m.pooled = mem.NewBuffer(b, pool)

@@ -97,7 +97,7 @@ func (r *Response) encode() mem.BufferSlice {
 	if !r.Compact || r.GoingAway {
 		return encode(r.size(), r.append)
 	}
-	pool := mem.DefaultBufferPool()
+	pool := Buffers
 	data := pool.Get(fieldBytes + r.SizeBound())
 	*data = r.AppendCompact((*data)[:fieldBytes])
 	n := len(*data) - fieldBytes

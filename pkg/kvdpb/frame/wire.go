@@ -129,12 +129,12 @@ func appendHeader(b []byte, k key, n int) []byte {
 	return protowire.AppendVarint(protowire.AppendVarint(b, uint64(k)), uint64(n))
 }
 
-// encode lays a message of size bytes out in a buffer of gRPC's pool.
+// encode lays a message of size bytes out in a buffer of the pool.
 func encode(size int, appendTo func([]byte) []byte) mem.BufferSlice {
 	if mem.IsBelowBufferPoolingThreshold(size) {
 		return mem.BufferSlice{mem.SliceBuffer(appendTo(make([]byte, 0, size)))}
 	}
-	pool := mem.DefaultBufferPool()
+	pool := Buffers
 	b := pool.Get(size)
 	*b = appendTo((*b)[:0])
 	return mem.BufferSlice{mem.NewBuffer(b, pool)}
