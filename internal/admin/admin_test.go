@@ -55,6 +55,8 @@ func sample() *Source {
 					Admitted: 6, WaitTime: 3 * time.Second, Waits: [11]uint64{1, 0, 2, 10: 3}, GivenUp: 44,
 				}},
 				Frames: []uint64{1, 0, 2}, FrameOps: 9, Raw: 27, RawAccepted: 28, RawFrames: 29,
+				Slow:   45,
+				Stages: []StageTimes{stageTimes("reads", "engine", 900, 1_500, 40_000), stageTimes("writes", "sync", 3_000_000_000)},
 			}
 		},
 		Incidents: func() Incidents {
@@ -64,6 +66,14 @@ func sample() *Source {
 		Alive:  func() error { return nil },
 		Facts:  []Fact{{"durability", "sync"}, {"settings", ""}},
 	}
+}
+
+func stageTimes(kind, stage string, nanos ...uint64) StageTimes {
+	s := StageTimes{Kind: kind, Stage: stage}
+	for _, n := range nanos {
+		s.Nanos.Record(n)
+	}
+	return s
 }
 
 func get(t *testing.T, s *Source, target string) (int, string) {
@@ -181,13 +191,16 @@ func TestPromisedMetricsAreThere(t *testing.T) {
 		"kvd_corruption_total 30", "kvd_wal_tail_dropped_bytes 31", "kvd_readonly 0",
 		`kvd_shed_total{reason="streams"} 22`, `kvd_txn_total{outcome="commit"} 25`, `kvd_txn_total{outcome="conflict"} 26`, "kvd_inflight_bytes 24",
 		`kvd_admission_inside_ops{kind="reads"} 40`, `kvd_admission_inside_bytes{kind="reads"} 41`, `kvd_admission_given_up_total{kind="reads"} 44`,
-		`kvd_admission_waiting_ops{kind="reads"} 42`, `kvd_admission_waiting_bytes{kind="reads"} 43`, "kvd_connections 23", "kvd_goroutines ",
+		`kvd_admission_waiting_ops{kind="reads"} 42`, `kvd_admission_waiting_bytes{kind="reads"} 43`, "kvd_connections 23", "kvd_goroutines ", "kvd_slow_requests_total 45",
 		`kvd_build_info{commit="abc",go="go1.26",version="1.2.3"} 1`,
 		`kvd_batch_ops_bucket{le="1"} 1`, `kvd_batch_ops_bucket{le="16"} 2`, `kvd_batch_ops_bucket{le="4096"} 3`, "kvd_batch_ops_sum 2065",
 		`kvd_read_batch_ops_bucket{le="2"} 1`, `kvd_read_batch_ops_bucket{le="16"} 2`, "kvd_read_batch_ops_sum 11",
 		`kvd_reads_total{partition="0"} 9`, `kvd_read_batches_total{partition="1"} 1`,
 		`kvd_batch_wait_seconds_bucket{le="6.4e-05"} 1`, "kvd_batch_wait_seconds_sum 5", `kvd_read_batch_wait_seconds_bucket{le="1e-06"} 1`,
 		`kvd_wal_sync_ops_bucket{le="128"} 1`, "kvd_wal_sync_ops_sum 70", `kvd_wal_group_records_bucket{le="4"} 1`,
+		`kvd_request_stage_seconds_bucket{kind="reads",stage="engine",le="1.024e-06"} 1`, `kvd_request_stage_seconds_bucket{kind="reads",stage="engine",le="6.5536e-05"} 3`,
+		`kvd_request_stage_seconds_sum{kind="reads",stage="engine"} 4.24e-05`, `kvd_request_stage_seconds_count{kind="reads",stage="engine"} 3`,
+		`kvd_request_stage_seconds_bucket{kind="writes",stage="sync",le="1.073741824"} 0`, `kvd_request_stage_seconds_sum{kind="writes",stage="sync"} 3`,
 		"kvd_wal_group_ops_sum 40", `kvd_wal_group_bytes_bucket{le="8192"} 1`, "kvd_wal_group_bytes_sum 5000",
 		`kvd_queue_depth{partition="0"} 10`, `kvd_level_bytes{level="delta",partition="0"} 13`, `kvd_level_files{level="base",partition="0"} 14`,
 		`kvd_cache_requests_total{result="hit"} 7`, "kvd_snapshots_open 4", "go_goroutines ", "process_open_fds ",

@@ -36,6 +36,8 @@ var (
 	waitBytes   = describe("kvd_admission_waiting_bytes", "Bytes of keys and values of those operations, as they came.", "kind")
 	waitTime    = describe("kvd_admission_wait_seconds", "Waits of the calls of the store that found no room at once and were let in later.", "kind")
 	givenUp     = describe("kvd_admission_given_up_total", "Calls of the store whose time ran out, or whose caller left, while they waited for room.", "kind")
+	stageTime   = describe("kvd_request_stage_seconds", "Where the time of requests went in the server: of the reads or writes of a frame once, and of each unary call but scans.", "kind", "stage")
+	slow        = describe("kvd_slow_requests_total", "Requests that took as long as the slow log wants.")
 	frameOps    = describe("kvd_frame_ops", "Operations in the frames that clients sent.")
 
 	batchOps      = describe("kvd_batch_ops", "Operations in the write micro-batches of all partitions.")
@@ -138,12 +140,15 @@ func (s sink) number(d *prometheus.Desc, v float64, labels ...string) {
 	s.out <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
 }
 
-// micros is microseconds in a second.
-const micros = 1e6
+// micros and nanos are so many in a second.
+const (
+	micros = 1e6
+	nanos  = 1e9
+)
 
 // powers emits a histogram of what was counted in parts of the metric's unit, so many
 // of them, with a bucket for each power of two from 2^least to 2^most parts.
-func (s sink) powers(d *prometheus.Desc, c *histogram.PowerCounts, parts float64, least, most int) {
+func (s sink) powers(d *prometheus.Desc, c *histogram.PowerCounts, parts float64, least, most int, labels ...string) {
 	buckets := make(map[float64]uint64, most-least+1)
 	below := uint64(0)
 	for i, n := range c.Buckets[:most+1] {
@@ -152,7 +157,7 @@ func (s sink) powers(d *prometheus.Desc, c *histogram.PowerCounts, parts float64
 			buckets[float64(uint64(1)<<i)/parts] = below
 		}
 	}
-	s.out <- prometheus.MustNewConstHistogram(d, c.Count(), float64(c.Sum)/parts, buckets)
+	s.out <- prometheus.MustNewConstHistogram(d, c.Count(), float64(c.Sum)/parts, buckets, labels...)
 }
 
 // sizes emits a histogram whose bucket i has what is at most 2^i; the last one
@@ -180,6 +185,7 @@ func (s sink) traffic(t *Traffic) {
 		s.counter(txns, n, outcome)
 	}
 	s.counter(panics, t.Panics)
+	s.counter(slow, t.Slow)
 	s.number(connections, float64(t.Connections))
 	s.counter(accepted, t.Accepted)
 	s.number(raw, float64(t.Raw))
@@ -191,6 +197,9 @@ func (s sink) traffic(t *Traffic) {
 		s.gate(kind, &g)
 	}
 	s.sizes(frameOps, t.Frames, t.FrameOps)
+	for _, st := range t.Stages {
+		s.powers(stageTime, &st.Nanos, nanos, 10, 30, st.Kind, st.Stage)
+	}
 }
 
 func (s sink) gate(kind string, g *admission.Stats) {

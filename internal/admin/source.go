@@ -5,6 +5,7 @@ import (
 
 	"github.com/kvd-db/kvd/internal/admission"
 	"github.com/kvd-db/kvd/internal/engine"
+	"github.com/kvd-db/kvd/internal/histogram"
 )
 
 // Source is where the pages get their facts. Its functions are called for each
@@ -51,6 +52,15 @@ type Traffic struct {
 	// class; FrameOps is their operations.
 	Frames   []uint64
 	FrameOps uint64
+
+	Stages []StageTimes
+	Slow   uint64 // requests that the slow log took
+}
+
+// StageTimes is what requests of a kind took in one stage of the server's work.
+type StageTimes struct {
+	Kind, Stage string
+	Nanos       histogram.PowerCounts
 }
 
 // RequestCount is how many requests of a method ended with a code.

@@ -30,6 +30,9 @@ type Config struct {
 	Grace      time.Duration
 	LowDisk    int64
 	MaxSync    time.Duration
+	SlowTime   time.Duration // of the slow log; 0: none
+	SlowCount  int
+	SlowHide   bool
 	LogLevel   string
 	LogFormat  string
 	Dev        bool
@@ -51,6 +54,7 @@ func DefaultConfig() Config {
 	return Config{
 		Data: "./kvd-data", Listen: "127.0.0.1:7070", Admin: "127.0.0.1:7071",
 		Grace: 10 * time.Second, LowDisk: 64 << 20, MaxSync: 20 * time.Second,
+		SlowTime: 10 * time.Millisecond, SlowCount: 128,
 		LogLevel: "info", LogFormat: "console", FS: vfs.OS,
 		Threshold: engine.DefaultValueThreshold,
 	}
@@ -75,6 +79,9 @@ func (c *Config) Settings() []*Setting {
 		{Name: "grace", value: durationValue{&c.Grace}, Help: "how long calls in flight may take to finish when the service ends"},
 		{Name: "low-disk", value: bytesValue{&c.LowDisk}, Help: "take no writes while less than this is free on the disk"},
 		{Name: "max-sync-time", value: durationValue{&c.MaxSync}, Help: "end the process when a sync of the log takes longer; at least 1s"},
+		{Name: "slow-log-time", value: durationValue{&c.SlowTime}, Help: "keep requests that take as long in the slow log, see kvd slowlog; 0 keeps none"},
+		{Name: "slow-log-entries", value: intValue{&c.SlowCount}, Help: fmt.Sprintf("how many of them to keep, the newest; at most %d", maxSlowCount)},
+		{Name: "slow-log-hide-keys", value: boolValue{&c.SlowHide}, Help: "keep no part of their keys; values are never kept"},
 		{Name: "log-level", value: choiceValue{&c.LogLevel, []string{"debug", "info", "warn", "error"}}, Help: "least important lines to log"},
 		{Name: "log-format", value: choiceValue{&c.LogFormat, []string{"console", "json"}}, Help: "how lines on standard error look"},
 		{Name: "dev", value: boolValue{&c.Dev}, Help: "keep everything in memory, gone at the end; writes are then buffered by default"},
@@ -85,6 +92,9 @@ func (c *Config) Settings() []*Setting {
 	}
 	return settings
 }
+
+// maxSlowCount keeps the slow log within a message, and a megabyte of memory.
+const maxSlowCount = 4096
 
 // normalize fills in what follows from other settings and reports what makes no
 // sense.
@@ -99,6 +109,8 @@ func (c *Config) normalize() error {
 		return fmt.Errorf("%w: --partitions %d; want at most %d", ErrUsage, c.Partitions, descriptor.MaxPartitions)
 	case c.MaxSync < time.Second:
 		return fmt.Errorf("%w: --max-sync-time %v is too short; want at least 1s", ErrUsage, c.MaxSync)
+	case c.SlowTime > 0 && (c.SlowCount < 1 || c.SlowCount > maxSlowCount):
+		return fmt.Errorf("%w: --slow-log-entries %d; want 1 to %d, or --slow-log-time 0 for none", ErrUsage, c.SlowCount, maxSlowCount)
 	case c.Data == "" && !c.Dev:
 		return fmt.Errorf("%w: --data is empty; name a directory", ErrUsage)
 	}

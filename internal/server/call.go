@@ -23,6 +23,7 @@ type call struct {
 	server  *Server
 	method  method
 	charged int64
+	time    timings // of a unary call
 	// kill ends a long-lived stream; nil for others. Its client is told CANCELLED,
 	// since gRPC sends that by itself; the cause is for the counters.
 	kill context.CancelCauseFunc

@@ -92,6 +92,35 @@
 // 2.2 to 2.4 times as many in full frames; writes are alike. A frame costs one
 // allocation there, client and server together, where by gRPC it costs 16 to 28.
 //
+// # Where the time goes
+//
+// Of every request that comes to the store it is known where its time went, each
+// moment in one stage. A request here is what the store serves in one go: a group of a
+// frame, or a unary call.
+//
+//	gate       until the store has it: taken apart, and, in an overload, let in
+//	inbox .. sync   as the store tells, see kv.Stages
+//	reply      answers are put together and sent, also while a client does not take them
+//
+// It is in histograms (kvd_request_stage_seconds); in the answer, if the frame or call
+// asks, up to when that is written down; and in the slow log, if it was long: a ring of
+// the newest, with the beginning of one key each and never a value. A fast request
+// costs that log one comparison. What a frame waits for in the buffers of a connection
+// nobody here sees: it is the network's, as the client sees it. Scans go at their
+// clients' pace and are not timed.
+//
+// The price is for a group and not for an operation: two or three looks at the clock
+// here and two to eight in the store, an allocation for what is taken up by a
+// micro-batch, and two additions for each stage. In the engine that is 0.4 us of the
+// call that reads one key from memory, and for 16 keys and more less than what such
+// calls differ by anyway. For 256 callers that each wait for a Get of 128 bytes, by raw
+// frames on two cores that were busy otherwise too, client and server together took
+// 1.008 times the processor time of those before, the server 1.011 (medians of 120
+// pairs of runs, in turns); two runs of the same binaries differed by 1.014 and 1.002.
+// So it is about 1 %, and hardly to be told from none. Buffered Puts of 256 callers pay
+// more, since a frame of them has a micro-batch to time in each of 16 partitions: the
+// server 1.04 times, client and server together 1.05 (222 pairs, places exchanged).
+//
 // # Transactions
 //
 // A transaction lives in its client: TxnService pins a snapshot for it under a

@@ -22,6 +22,15 @@ const (
 
 var kindNames = [kindCount]string{"reads", "writes"}
 
+// kindOf is what the store does for a method that uses it.
+func kindOf(m method) kind {
+	switch m {
+	case methodGet, methodBatchGet, methodScan, pipelineGet:
+		return reads
+	}
+	return writes
+}
+
 // connection is what the server remembers of one: its lines at the gates. gRPC takes
 // it for what came of the handshake, and gives it to every call.
 type connection struct {

@@ -41,13 +41,13 @@ type group struct {
 	pipeline *pipeline
 	turn     *turn // of the worker, nil if it is not alone
 	request  *frame.Request
-	begun    time.Time // when the request had come
 	class    class
 	timeout  time.Duration // the longest of its operations; 0 is the default
 
 	ops      []*frame.Op
-	answered int // of ops, from the first: they are in a response
-	asked    int // of ops, behind the answered ones: in the last call of the store
+	answered int        // of ops, from the first: they are in a response
+	asked    int        // of ops, behind the answered ones: in the last call of the store
+	failed   codes.Code // of all that the last call of the store was asked for
 
 	budget  kv.ReadBudget
 	lookups []kv.Lookup // of the ops asked
@@ -57,9 +57,10 @@ type group struct {
 	looks   []look     // of all ops, if the class has some
 	writes  []*kv.Write
 
-	response  frame.Response
-	bytes     int           // of values in response
-	storeTime time.Duration // in calls of the store, if the client asked for it
+	response frame.Response
+	bytes    int // of values in response
+
+	time timings
 }
 
 // look is what a write points to if it looks at what the key held.
@@ -93,7 +94,7 @@ func (p *pipeline) split(split []*group, f *frame.Request, t *turn, begun time.T
 		g := find(split, c)
 		if g == nil {
 			g = groups.Get().(*group)
-			g.pipeline, g.request, g.begun, g.class = p, f, begun, c
+			g.pipeline, g.request, g.class, g.time.begun = p, f, c, begun
 			split = append(split, g)
 		}
 		g.ops = append(g.ops, op)
@@ -161,7 +162,7 @@ func (g *group) serve() (held bool) {
 	if timeout == 0 {
 		timeout = g.pipeline.server.options.Deadline
 	}
-	ctx := newPatience(g.pipeline.ctx, g.begun.Add(timeout))
+	ctx := newPatience(g.pipeline.ctx, g.time.begun.Add(timeout))
 	defer ctx.end()
 	g.point()
 	for g.answered < len(g.ops) {
@@ -177,6 +178,7 @@ func (g *group) serve() (held bool) {
 		}
 	}
 	g.flush()
+	g.finish()
 	if !held {
 		g.reset()
 		groups.Put(g)
@@ -210,18 +212,16 @@ func (g *group) call(ctx context.Context) (panicked bool, err error) {
 			panicked, err = true, s.panicked(methodOfKind(g.ops[0].Kind), v)
 		}
 	}()
-	if g.request.Timed {
-		begun := time.Now()
-		defer func() { g.storeTime += time.Since(begun) }()
-	}
+	stages := g.time.enter()
+	defer g.time.leave()
 	if g.class.together {
-		return false, g.readTogether(ctx)
+		return false, g.readTogether(ctx, stages)
 	}
 	if g.class.read {
 		if err := ctx.Err(); err != nil {
 			return false, err // nobody waits for the rest of many reads
 		}
-		g.ask(min(len(g.ops)-g.answered, s.limits.BatchOps))
+		g.ask(min(len(g.ops)-g.answered, s.limits.BatchOps), stages)
 		if g.class.newest() {
 			return false, g.readNewest(ctx)
 		}
@@ -235,17 +235,20 @@ func (g *group) call(ctx context.Context) (panicked bool, err error) {
 			previous++
 		}
 	}
+	g.writes[g.answered].Stages = stages
 	return false, s.store.Write(ctx, g.writes[g.answered:][:g.asked])
 }
 
-// ask prepares the lookups of the next n operations.
-func (g *group) ask(n int) {
+// ask prepares the lookups of the next n operations, the first of which tells where
+// their time goes.
+func (g *group) ask(n int, stages *kv.Stages) {
 	g.asked, g.lookups, g.reads = n, slices.Grow(g.lookups[:0], n)[:n], g.reads[:0]
 	for i, op := range g.ops[g.answered:][:n] {
 		l := &g.lookups[i]
 		*l = kv.Lookup{Key: op.Key, Budget: &g.budget, Value: l.Value[:0]}
 		g.reads = append(g.reads, l)
 	}
+	g.lookups[0].Stages = stages
 }
 
 // readNewest has the store answer the lookups: within the turn those that memory
@@ -258,7 +261,9 @@ func (g *group) readNewest(ctx context.Context) error {
 		if err != nil || len(left) == 0 {
 			return err
 		}
+		g.time.leave()
 		reads = left
+		reads[0].Stages = g.time.enter()
 		g.turn.pass()
 	}
 	g.budget.Reset(readBytes)
@@ -267,14 +272,14 @@ func (g *group) readNewest(ctx context.Context) error {
 
 // readTogether has the store answer all reads at one version, within the limits of
 // BatchGet.
-func (g *group) readTogether(ctx context.Context) error {
+func (g *group) readTogether(ctx context.Context, stages *kv.Stages) error {
 	s := g.pipeline.server
 	if len(g.ops) > s.limits.BatchOps {
 		return tooLarge("%d keys, limit is %d", len(g.ops), s.limits.BatchOps)
 	}
 	limit := s.batchGetBytes()
 	g.budget.Reset(limit)
-	g.ask(len(g.ops))
+	g.ask(len(g.ops), stages)
 	if _, err := s.store.LookupAt(ctx, g.reads, 0); err != nil {
 		return err
 	}
@@ -358,7 +363,7 @@ func (g *group) failAll(err error) {
 	for _, op := range g.ops[g.answered:] {
 		g.fail(op, why)
 	}
-	g.answered = len(g.ops)
+	g.answered, g.failed = len(g.ops), why.code
 }
 
 func (g *group) fail(op *frame.Op, why *failure) {
@@ -379,7 +384,7 @@ func (g *group) flush() {
 	if len(g.response.Results) > 0 {
 		g.response.Compact, g.response.ID = g.request.Compact, g.request.ID
 		if g.request.Timed {
-			g.response.Timings = append(g.response.Timings[:0], uint64(time.Since(g.begun)), uint64(g.storeTime))
+			g.response.Timings = g.time.appendTo(g.response.Timings[:0], time.Since(g.time.begun))
 		}
 		g.pipeline.send(&g.response, g.turn)
 		g.response.Release()
@@ -405,6 +410,17 @@ func (g *group) keepValues() {
 		}
 		*l = kv.Lookup{Value: value[:0]}
 	}
+}
+
+// finish notes where the time went, while the keys of the frame are still there.
+func (g *group) finish() {
+	m := methodOfKind(g.ops[0].Kind)
+	g.pipeline.server.finish(g.pipeline.ctx, m, g.failed, &g.time, func() (l load) {
+		for _, op := range g.ops {
+			l.add(op.Key, len(op.Value))
+		}
+		return l
+	})
 }
 
 // reset forgets the operations and keeps the memory.

@@ -59,7 +59,7 @@ func TestTheMemoryOfValuesIsUsedAgain(t *testing.T) {
 	g.reset()
 	require.Empty(t, g.lookups)
 	g.ops = append(g.ops, &frame.Op{Key: []byte("a")}, &frame.Op{Key: []byte("b")}, &frame.Op{Key: []byte("c")})
-	g.ask(3)
+	g.ask(3, nil)
 	for i, room := range []int{10, keptValue, 0} {
 		assert.Equal(t, kv.Lookup{Key: g.ops[i].Key, Budget: &g.budget, Value: g.lookups[i].Value}, g.lookups[i])
 		assert.Empty(t, g.lookups[i].Value)

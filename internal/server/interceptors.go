@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"runtime/debug"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -25,7 +26,10 @@ func (s *Server) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo,
 		s.counters.shed(shedByBytes)
 		return nil, overloaded(shedNames[shedByBytes], retryAfterShed)
 	}
-	return handler(ctx, req)
+	c.time.begun = time.Now()
+	answer, err := handler(ctx, req)
+	s.finishCall(c, req, answer, err)
+	return answer, err
 }
 
 // stream surrounds every stream likewise.

@@ -41,6 +41,13 @@ type Options struct {
 	// pipelines may last longer, but not stand still for as long.
 	Deadline time.Duration
 
+	// SlowTime is from how long on a request is kept in the slow log; 0 keeps none. The
+	// log has the newest SlowEntries, 128 by default, with the first bytes of a key
+	// each unless SlowHideKeys is set.
+	SlowTime     time.Duration
+	SlowEntries  int
+	SlowHideKeys bool
+
 	// ReportError is told of errors whose cause the caller does not see: the caller
 	// gets the request id. It may be called concurrently. Nil discards them.
 	ReportError func(requestID, method string, err error)
@@ -55,6 +62,7 @@ func (o Options) withDefaults() Options {
 	setDefault(&o.WriteOps, 32768)
 	setDefault(&o.WriteBytes, 64<<20)
 	setDefault(&o.Deadline, 30*time.Second)
+	setDefault(&o.SlowEntries, 128)
 	if o.ReportError == nil {
 		o.ReportError = func(string, string, error) {}
 	}

@@ -53,7 +53,7 @@ func (s *Server) serveRaw(conn net.Conn, accepted *countedConn) {
 	s.counters.raw.Add(1)
 	s.counters.rawAccepted.Add(1)
 	defer s.counters.raw.Add(-1)
-	ctx, end := context.WithCancelCause(peer.NewContext(s.working, &peer.Peer{AuthInfo: new(connection)}))
+	ctx, end := context.WithCancelCause(peer.NewContext(s.working, &peer.Peer{Addr: conn.RemoteAddr(), AuthInfo: new(connection)}))
 	// To close it is what ends a connection, whatever it waits for. That it was
 	// closed before, or is broken, is no news.
 	closed := make(chan struct{})

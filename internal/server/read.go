@@ -17,12 +17,14 @@ func (s *Server) Get(ctx context.Context, req *kvdpb.GetRequest) (*kvdpb.GetResp
 	if err != nil {
 		return nil, s.failure(methodGet, err)
 	}
-	l := kv.Lookup{Key: req.Key}
+	t := timingsOf(ctx)
+	l := kv.Lookup{Key: req.Key, Stages: t.enter()}
 	if at == 0 {
 		err = s.store.Lookup(ctx, []*kv.Lookup{&l})
 	} else {
 		_, err = s.store.LookupAt(ctx, []*kv.Lookup{&l}, at)
 	}
+	t.leave()
 	if err != nil {
 		return nil, s.failure(methodGet, err)
 	}
@@ -55,7 +57,12 @@ func (s *Server) BatchGet(ctx context.Context, req *kvdpb.BatchGetRequest) (*kvd
 		lookups[i].Key, lookups[i].Budget = key, budget
 		reads[i] = &lookups[i]
 	}
+	t := timingsOf(ctx)
+	if stages := t.enter(); len(reads) > 0 {
+		reads[0].Stages = stages
+	}
 	version, err := s.store.LookupAt(ctx, reads, at)
+	t.leave()
 	if err != nil {
 		return nil, s.failure(methodBatchGet, err)
 	}

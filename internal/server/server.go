@@ -22,12 +22,14 @@ import (
 type Server struct {
 	kvdpb.UnimplementedKVServiceServer
 	kvdpb.UnimplementedTxnServiceServer
+	kvdpb.UnimplementedAdminServiceServer
 
 	store     *gatedStore
 	limits    kv.Limits
 	options   Options
 	lifetimes lifetimes
 	counters  counters
+	slow      *slowLog
 	peers     peerTable
 
 	grpc   *grpc.Server
@@ -50,6 +52,7 @@ func newServer(store Store, o Options, t lifetimes) *Server {
 		limits:    store.Limits(),
 		options:   o,
 		lifetimes: t,
+		slow:      newSlowLog(&o),
 		health:    health.NewServer(),
 	}
 	s.draining, s.drain = context.WithCancel(context.Background())
@@ -76,6 +79,7 @@ func newServer(store Store, o Options, t lifetimes) *Server {
 	s.grpc = grpc.NewServer(options...)
 	kvdpb.RegisterKVServiceServer(s.grpc, s)
 	kvdpb.RegisterTxnServiceServer(s.grpc, s)
+	kvdpb.RegisterAdminServiceServer(s.grpc, s)
 	healthpb.RegisterHealthServer(s.grpc, s.health)
 	if s.options.Reflection {
 		reflection.Register(s.grpc)

@@ -106,6 +106,7 @@ type counters struct {
 	rawAccepted atomic.Uint64
 	rawFrames   atomic.Uint64
 	frames      histogram.Powers // of operations
+	stages      stageTimes
 }
 
 func (c *counters) request(m method, code codes.Code, n int) {
@@ -167,6 +168,12 @@ type Stats struct {
 	// frames of at most 2^i operations that are in no smaller class.
 	FrameOps   uint64
 	FrameSizes [sizeCount]uint64
+
+	// Stages is where the time of requests went: of what a frame has of one class, and
+	// of a unary call of the store, each counted once.
+	Stages []StageTimes
+	// Slow counts the requests that took as long as the slow log wants.
+	Slow uint64
 }
 
 // RequestCount is one counter of Stats.
@@ -200,6 +207,8 @@ func (s *Server) Stats() Stats {
 		Raw:          c.raw.Load(),
 		RawAccepted:  c.rawAccepted.Load(),
 		RawFrames:    c.rawFrames.Load(),
+		Stages:       c.stages.counts(),
+		Slow:         s.slow.count(),
 	}
 	for m := range methodCount {
 		for code := range codeCount {

@@ -58,5 +58,5 @@ func (t *turn) kept() bool { return t != nil && t.held }
 // head tells.
 func servedInTurn(f *frame.Request) bool {
 	n := len(f.Ops)
-	return 0 < n && n <= turnOps && f.Ops[0].Kind == frame.Get && !f.Timed
+	return 0 < n && n <= turnOps && f.Ops[0].Kind == frame.Get
 }

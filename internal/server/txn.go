@@ -53,8 +53,10 @@ func (s *Server) Commit(ctx context.Context, req *kvdpb.CommitRequest) (*kvdpb.C
 		return nil, s.failure(methodCommit, err)
 	}
 	var m kvdpb.ResponseMeta
-	o.Deduplicated = &m.Deduplicated
+	t := timingsOf(ctx)
+	o.Deduplicated, o.Stages = &m.Deduplicated, t.enter()
 	version, err := s.store.Commit(ctx, txn, o)
+	t.leave()
 	s.counters.transaction(err)
 	if err != nil {
 		return nil, s.failure(methodCommit, err)
@@ -107,8 +109,10 @@ func (s *Server) Execute(ctx context.Context, req *kvdpb.ExecuteRequest) (*kvdpb
 		return nil, s.failure(methodExecute, err)
 	}
 	var m kvdpb.ResponseMeta
-	o.Deduplicated = &m.Deduplicated
+	t := timingsOf(ctx)
+	o.Deduplicated, o.Stages = &m.Deduplicated, t.enter()
 	succeeded, version, err := s.store.Execute(ctx, guards, then, otherwise, o)
+	t.leave()
 	s.counters.transaction(err)
 	if err != nil {
 		return nil, s.failure(methodExecute, err)

@@ -45,7 +45,11 @@ func (s *Server) write(ctx context.Context, m method, op *frame.Op) (*kvdpb.Item
 	if op.ReturnPrevious {
 		w.Previous = &kv.Lookup{Key: op.Key}
 	}
-	if err := s.store.Write(ctx, []*kv.Write{&w}); err != nil {
+	t := timingsOf(ctx)
+	w.Stages = t.enter()
+	err = s.store.Write(ctx, []*kv.Write{&w})
+	t.leave()
+	if err != nil {
 		return nil, nil, s.failure(m, err)
 	}
 	if w.Err != nil {
@@ -98,8 +102,10 @@ func (s *Server) apply(ctx context.Context, mutations []*kvdpb.Mutation, options
 		return nil, invalid(err)
 	}
 	var m kvdpb.ResponseMeta
-	o.Deduplicated = &m.Deduplicated
+	t := timingsOf(ctx)
+	o.Deduplicated, o.Stages = &m.Deduplicated, t.enter()
 	version, err := s.store.Apply(ctx, batch, o)
+	t.leave()
 	m.Version = uint64(version)
 	return &m, err
 }
@@ -138,7 +144,11 @@ func (s *Server) writeEach(ctx context.Context, mutations []*kvdpb.Mutation, opt
 		accepted = append(accepted, &writes[i])
 	}
 	if len(accepted) > 0 {
-		if err := s.store.Write(ctx, accepted); err != nil {
+		t := timingsOf(ctx)
+		accepted[0].Stages = t.enter()
+		err := s.store.Write(ctx, accepted)
+		t.leave()
+		if err != nil {
 			return nil, s.failure(methodWrite, err)
 		}
 	}

@@ -5,12 +5,28 @@ package frame
 // added.
 type Timing int
 
-// The stages. They overlap: the first one has all of the others.
+// The stages of the operations of an answer, from when the whole frame was read
+// until this answer was written down. The first two are sums: TimingServer has all
+// of the others, and TimingStore those behind it. What TimingServer has beside
+// TimingStore is the answer: results that were put together, and those that were
+// sent before.
 const (
-	// TimingServer: from when the whole frame was read until this answer was
-	// written down.
 	TimingServer Timing = 0
-	// TimingStore: in calls of the store for the operations of this answer, and
-	// waiting for room for them.
-	TimingStore Timing = 1
+	TimingStore  Timing = 1
+
+	// TimingGate: the frame was taken apart, and waited for room in the store.
+	TimingGate Timing = 2
+	// TimingInbox: waiting until a partition took the operations up.
+	TimingInbox Timing = 3
+	// TimingBatch: writes waited until their micro-batch was handed to the log.
+	TimingBatch Timing = 4
+	// TimingEngine: lookups; what writes take after the log.
+	TimingEngine Timing = 5
+	// TimingLogWrite: waiting until the kernel had the log's record.
+	TimingLogWrite Timing = 6
+	// TimingSync: waiting until the disk had it.
+	TimingSync Timing = 7
+
+	// TimingCount is how many there are in this version.
+	TimingCount = 8
 )

@@ -203,7 +203,8 @@ func (x *Item) GetTtlMs() uint64 {
 	return 0
 }
 
-// RequestOptions are common to writes.
+// RequestOptions are common to reads and writes; of a read all but want_timings
+// is ignored.
 type RequestOptions struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The two name a write, so that one sent twice is applied once: a number that
@@ -212,6 +213,9 @@ type RequestOptions struct {
 	ClientId   uint64     `protobuf:"fixed64,1,opt,name=client_id,json=clientId,proto3" json:"client_id,omitempty"`
 	Sequence   uint64     `protobuf:"varint,2,opt,name=sequence,proto3" json:"sequence,omitempty"`
 	Durability Durability `protobuf:"varint,3,opt,name=durability,proto3,enum=kvd.v1.Durability" json:"durability,omitempty"`
+	// Ask for ResponseMeta.timings. Operations of a Pipeline are not timed one by one:
+	// see compact frames.
+	WantTimings bool `protobuf:"varint,4,opt,name=want_timings,json=wantTimings,proto3" json:"want_timings,omitempty"`
 	// The client has sent this write before and does not know what became of it.
 	Retried bool `protobuf:"varint,5,opt,name=retried,proto3" json:"retried,omitempty"`
 	// With retried: the newest version that the client had seen when it first sent
@@ -273,6 +277,13 @@ func (x *RequestOptions) GetDurability() Durability {
 	return Durability_DURABILITY_UNSPECIFIED
 }
 
+func (x *RequestOptions) GetWantTimings() bool {
+	if x != nil {
+		return x.WantTimings
+	}
+	return false
+}
+
 func (x *RequestOptions) GetRetried() bool {
 	if x != nil {
 		return x.Retried
@@ -293,6 +304,8 @@ type ResponseMeta struct {
 	// For a read the version that the answer is valid at, for a write the version
 	// that it committed at.
 	Version uint64 `protobuf:"varint,1,opt,name=version,proto3" json:"version,omitempty"`
+	// Where the server spent the call, if the request asked for it.
+	Timings *Timings `protobuf:"bytes,2,opt,name=timings,proto3" json:"timings,omitempty"`
 	// The write had been applied before, at that version, and was not again.
 	Deduplicated  bool `protobuf:"varint,3,opt,name=deduplicated,proto3" json:"deduplicated,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -336,11 +349,121 @@ func (x *ResponseMeta) GetVersion() uint64 {
 	return 0
 }
 
+func (x *ResponseMeta) GetTimings() *Timings {
+	if x != nil {
+		return x.Timings
+	}
+	return nil
+}
+
 func (x *ResponseMeta) GetDeduplicated() bool {
 	if x != nil {
 		return x.Deduplicated
 	}
 	return false
+}
+
+// Timings is where the server spent a request, in nanoseconds. Every moment belongs
+// to one stage, from when the whole request was there until its answer was put
+// together; of what went on at the same time, it is the stages of what ended last.
+type Timings struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Taking the request apart, and waiting for room in the store.
+	GateNs uint64 `protobuf:"varint,1,opt,name=gate_ns,json=gateNs,proto3" json:"gate_ns,omitempty"`
+	// Waiting until a partition took it up: for the micro-batch before, for a linger,
+	// and for room where something was full.
+	InboxNs uint64 `protobuf:"varint,2,opt,name=inbox_ns,json=inboxNs,proto3" json:"inbox_ns,omitempty"`
+	// Of a write: until its micro-batch was handed to the log.
+	BatchNs uint64 `protobuf:"varint,3,opt,name=batch_ns,json=batchNs,proto3" json:"batch_ns,omitempty"`
+	// Lookups; of a write what comes behind the log.
+	EngineNs uint64 `protobuf:"varint,4,opt,name=engine_ns,json=engineNs,proto3" json:"engine_ns,omitempty"`
+	// Waiting until the kernel had the log's record.
+	LogWriteNs uint64 `protobuf:"varint,5,opt,name=log_write_ns,json=logWriteNs,proto3" json:"log_write_ns,omitempty"`
+	// Waiting until the disk had it.
+	SyncNs uint64 `protobuf:"varint,6,opt,name=sync_ns,json=syncNs,proto3" json:"sync_ns,omitempty"`
+	// Putting the answer together; in the slow log also sending it, if it was a frame.
+	ReplyNs       uint64 `protobuf:"varint,7,opt,name=reply_ns,json=replyNs,proto3" json:"reply_ns,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Timings) Reset() {
+	*x = Timings{}
+	mi := &file_kvd_v1_kv_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Timings) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Timings) ProtoMessage() {}
+
+func (x *Timings) ProtoReflect() protoreflect.Message {
+	mi := &file_kvd_v1_kv_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Timings.ProtoReflect.Descriptor instead.
+func (*Timings) Descriptor() ([]byte, []int) {
+	return file_kvd_v1_kv_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *Timings) GetGateNs() uint64 {
+	if x != nil {
+		return x.GateNs
+	}
+	return 0
+}
+
+func (x *Timings) GetInboxNs() uint64 {
+	if x != nil {
+		return x.InboxNs
+	}
+	return 0
+}
+
+func (x *Timings) GetBatchNs() uint64 {
+	if x != nil {
+		return x.BatchNs
+	}
+	return 0
+}
+
+func (x *Timings) GetEngineNs() uint64 {
+	if x != nil {
+		return x.EngineNs
+	}
+	return 0
+}
+
+func (x *Timings) GetLogWriteNs() uint64 {
+	if x != nil {
+		return x.LogWriteNs
+	}
+	return 0
+}
+
+func (x *Timings) GetSyncNs() uint64 {
+	if x != nil {
+		return x.SyncNs
+	}
+	return 0
+}
+
+func (x *Timings) GetReplyNs() uint64 {
+	if x != nil {
+		return x.ReplyNs
+	}
+	return 0
 }
 
 // Precondition is what must hold of a key, in the order of the log, for a
@@ -360,7 +483,7 @@ type Precondition struct {
 
 func (x *Precondition) Reset() {
 	*x = Precondition{}
-	mi := &file_kvd_v1_kv_proto_msgTypes[4]
+	mi := &file_kvd_v1_kv_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -372,7 +495,7 @@ func (x *Precondition) String() string {
 func (*Precondition) ProtoMessage() {}
 
 func (x *Precondition) ProtoReflect() protoreflect.Message {
-	mi := &file_kvd_v1_kv_proto_msgTypes[4]
+	mi := &file_kvd_v1_kv_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -385,7 +508,7 @@ func (x *Precondition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Precondition.ProtoReflect.Descriptor instead.
 func (*Precondition) Descriptor() ([]byte, []int) {
-	return file_kvd_v1_kv_proto_rawDescGZIP(), []int{4}
+	return file_kvd_v1_kv_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Precondition) GetKind() isPrecondition_Kind {
@@ -479,7 +602,7 @@ type Mutation struct {
 
 func (x *Mutation) Reset() {
 	*x = Mutation{}
-	mi := &file_kvd_v1_kv_proto_msgTypes[5]
+	mi := &file_kvd_v1_kv_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -491,7 +614,7 @@ func (x *Mutation) String() string {
 func (*Mutation) ProtoMessage() {}
 
 func (x *Mutation) ProtoReflect() protoreflect.Message {
-	mi := &file_kvd_v1_kv_proto_msgTypes[5]
+	mi := &file_kvd_v1_kv_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -504,7 +627,7 @@ func (x *Mutation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Mutation.ProtoReflect.Descriptor instead.
 func (*Mutation) Descriptor() ([]byte, []int) {
-	return file_kvd_v1_kv_proto_rawDescGZIP(), []int{5}
+	return file_kvd_v1_kv_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Mutation) GetOp() isMutation_Op {
@@ -576,14 +699,15 @@ type GetRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Key   []byte                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
 	// The version of a live snapshot; 0 reads the newest.
-	AtVersion     uint64 `protobuf:"varint,2,opt,name=at_version,json=atVersion,proto3" json:"at_version,omitempty"`
+	AtVersion     uint64          `protobuf:"varint,2,opt,name=at_version,json=atVersion,proto3" json:"at_version,omitempty"`
+	Options       *RequestOptions `protobuf:"bytes,3,opt,name=options,proto3" json:"options,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *GetRequest) Reset() {
 	*x = GetRequest{}
-	mi := &file_kvd_v1_kv_proto_msgTypes[6]
+	mi := &file_kvd_v1_kv_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -595,7 +719,7 @@ func (x *GetRequest) String() string {
 func (*GetRequest) ProtoMessage() {}
 
 func (x *GetRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kvd_v1_kv_proto_msgTypes[6]
+	mi := &file_kvd_v1_kv_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -608,7 +732,7 @@ func (x *GetRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetRequest.ProtoReflect.Descriptor instead.
 func (*GetRequest) Descriptor() ([]byte, []int) {
-	return file_kvd_v1_kv_proto_rawDescGZIP(), []int{6}
+	return file_kvd_v1_kv_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *GetRequest) GetKey() []byte {
@@ -625,6 +749,13 @@ func (x *GetRequest) GetAtVersion() uint64 {
 	return 0
 }
 
+func (x *GetRequest) GetOptions() *RequestOptions {
+	if x != nil {
+		return x.Options
+	}
+	return nil
+}
+
 // GetResponse carries the value. The item's key is left out: the caller has it.
 type GetResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -636,7 +767,7 @@ type GetResponse struct {
 
 func (x *GetResponse) Reset() {
 	*x = GetResponse{}
-	mi := &file_kvd_v1_kv_proto_msgTypes[7]
+	mi := &file_kvd_v1_kv_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -648,7 +779,7 @@ func (x *GetResponse) String() string {
 func (*GetResponse) ProtoMessage() {}
 
 func (x *GetResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kvd_v1_kv_proto_msgTypes[7]
+	mi := &file_kvd_v1_kv_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -661,7 +792,7 @@ func (x *GetResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetResponse.ProtoReflect.Descriptor instead.
 func (*GetResponse) Descriptor() ([]byte, []int) {
-	return file_kvd_v1_kv_proto_rawDescGZIP(), []int{7}
+	return file_kvd_v1_kv_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *GetResponse) GetItem() *Item {
@@ -692,7 +823,7 @@ type PutRequest struct {
 
 func (x *PutRequest) Reset() {
 	*x = PutRequest{}
-	mi := &file_kvd_v1_kv_proto_msgTypes[8]
+	mi := &file_kvd_v1_kv_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -704,7 +835,7 @@ func (x *PutRequest) String() string {
 func (*PutRequest) ProtoMessage() {}
 
 func (x *PutRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kvd_v1_kv_proto_msgTypes[8]
+	mi := &file_kvd_v1_kv_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -717,7 +848,7 @@ func (x *PutRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PutRequest.ProtoReflect.Descriptor instead.
 func (*PutRequest) Descriptor() ([]byte, []int) {
-	return file_kvd_v1_kv_proto_rawDescGZIP(), []int{8}
+	return file_kvd_v1_kv_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *PutRequest) GetItem() *Item {
@@ -760,7 +891,7 @@ type PutResponse struct {
 
 func (x *PutResponse) Reset() {
 	*x = PutResponse{}
-	mi := &file_kvd_v1_kv_proto_msgTypes[9]
+	mi := &file_kvd_v1_kv_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -772,7 +903,7 @@ func (x *PutResponse) String() string {
 func (*PutResponse) ProtoMessage() {}
 
 func (x *PutResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kvd_v1_kv_proto_msgTypes[9]
+	mi := &file_kvd_v1_kv_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -785,7 +916,7 @@ func (x *PutResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PutResponse.ProtoReflect.Descriptor instead.
 func (*PutResponse) Descriptor() ([]byte, []int) {
-	return file_kvd_v1_kv_proto_rawDescGZIP(), []int{9}
+	return file_kvd_v1_kv_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *PutResponse) GetPrevious() *Item {
@@ -816,7 +947,7 @@ type DeleteRequest struct {
 
 func (x *DeleteRequest) Reset() {
 	*x = DeleteRequest{}
-	mi := &file_kvd_v1_kv_proto_msgTypes[10]
+	mi := &file_kvd_v1_kv_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -828,7 +959,7 @@ func (x *DeleteRequest) String() string {
 func (*DeleteRequest) ProtoMessage() {}
 
 func (x *DeleteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kvd_v1_kv_proto_msgTypes[10]
+	mi := &file_kvd_v1_kv_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -841,7 +972,7 @@ func (x *DeleteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteRequest.ProtoReflect.Descriptor instead.
 func (*DeleteRequest) Descriptor() ([]byte, []int) {
-	return file_kvd_v1_kv_proto_rawDescGZIP(), []int{10}
+	return file_kvd_v1_kv_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *DeleteRequest) GetKey() []byte {
@@ -884,7 +1015,7 @@ type DeleteResponse struct {
 
 func (x *DeleteResponse) Reset() {
 	*x = DeleteResponse{}
-	mi := &file_kvd_v1_kv_proto_msgTypes[11]
+	mi := &file_kvd_v1_kv_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -896,7 +1027,7 @@ func (x *DeleteResponse) String() string {
 func (*DeleteResponse) ProtoMessage() {}
 
 func (x *DeleteResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kvd_v1_kv_proto_msgTypes[11]
+	mi := &file_kvd_v1_kv_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -909,7 +1040,7 @@ func (x *DeleteResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteResponse.ProtoReflect.Descriptor instead.
 func (*DeleteResponse) Descriptor() ([]byte, []int) {
-	return file_kvd_v1_kv_proto_rawDescGZIP(), []int{11}
+	return file_kvd_v1_kv_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *DeleteResponse) GetPrevious() *Item {
@@ -937,7 +1068,7 @@ type DeleteRangeRequest struct {
 
 func (x *DeleteRangeRequest) Reset() {
 	*x = DeleteRangeRequest{}
-	mi := &file_kvd_v1_kv_proto_msgTypes[12]
+	mi := &file_kvd_v1_kv_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -949,7 +1080,7 @@ func (x *DeleteRangeRequest) String() string {
 func (*DeleteRangeRequest) ProtoMessage() {}
 
 func (x *DeleteRangeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kvd_v1_kv_proto_msgTypes[12]
+	mi := &file_kvd_v1_kv_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -962,7 +1093,7 @@ func (x *DeleteRangeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteRangeRequest.ProtoReflect.Descriptor instead.
 func (*DeleteRangeRequest) Descriptor() ([]byte, []int) {
-	return file_kvd_v1_kv_proto_rawDescGZIP(), []int{12}
+	return file_kvd_v1_kv_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *DeleteRangeRequest) GetRange() *Range {
@@ -989,7 +1120,7 @@ type DeleteRangeResponse struct {
 
 func (x *DeleteRangeResponse) Reset() {
 	*x = DeleteRangeResponse{}
-	mi := &file_kvd_v1_kv_proto_msgTypes[13]
+	mi := &file_kvd_v1_kv_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1001,7 +1132,7 @@ func (x *DeleteRangeResponse) String() string {
 func (*DeleteRangeResponse) ProtoMessage() {}
 
 func (x *DeleteRangeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kvd_v1_kv_proto_msgTypes[13]
+	mi := &file_kvd_v1_kv_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1014,7 +1145,7 @@ func (x *DeleteRangeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteRangeResponse.ProtoReflect.Descriptor instead.
 func (*DeleteRangeResponse) Descriptor() ([]byte, []int) {
-	return file_kvd_v1_kv_proto_rawDescGZIP(), []int{13}
+	return file_kvd_v1_kv_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *DeleteRangeResponse) GetMeta() *ResponseMeta {
@@ -1029,14 +1160,15 @@ type BatchGetRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Keys  [][]byte               `protobuf:"bytes,1,rep,name=keys,proto3" json:"keys,omitempty"`
 	// The version of a live snapshot; 0 reads the newest.
-	AtVersion     uint64 `protobuf:"varint,2,opt,name=at_version,json=atVersion,proto3" json:"at_version,omitempty"`
+	AtVersion     uint64          `protobuf:"varint,2,opt,name=at_version,json=atVersion,proto3" json:"at_version,omitempty"`
+	Options       *RequestOptions `protobuf:"bytes,3,opt,name=options,proto3" json:"options,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *BatchGetRequest) Reset() {
 	*x = BatchGetRequest{}
-	mi := &file_kvd_v1_kv_proto_msgTypes[14]
+	mi := &file_kvd_v1_kv_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1048,7 +1180,7 @@ func (x *BatchGetRequest) String() string {
 func (*BatchGetRequest) ProtoMessage() {}
 
 func (x *BatchGetRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kvd_v1_kv_proto_msgTypes[14]
+	mi := &file_kvd_v1_kv_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1061,7 +1193,7 @@ func (x *BatchGetRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BatchGetRequest.ProtoReflect.Descriptor instead.
 func (*BatchGetRequest) Descriptor() ([]byte, []int) {
-	return file_kvd_v1_kv_proto_rawDescGZIP(), []int{14}
+	return file_kvd_v1_kv_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *BatchGetRequest) GetKeys() [][]byte {
@@ -1078,6 +1210,13 @@ func (x *BatchGetRequest) GetAtVersion() uint64 {
 	return 0
 }
 
+func (x *BatchGetRequest) GetOptions() *RequestOptions {
+	if x != nil {
+		return x.Options
+	}
+	return nil
+}
+
 // BatchGetResponse answers in request order, all at the version of its meta.
 type BatchGetResponse struct {
 	state         protoimpl.MessageState     `protogen:"open.v1"`
@@ -1089,7 +1228,7 @@ type BatchGetResponse struct {
 
 func (x *BatchGetResponse) Reset() {
 	*x = BatchGetResponse{}
-	mi := &file_kvd_v1_kv_proto_msgTypes[15]
+	mi := &file_kvd_v1_kv_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1101,7 +1240,7 @@ func (x *BatchGetResponse) String() string {
 func (*BatchGetResponse) ProtoMessage() {}
 
 func (x *BatchGetResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kvd_v1_kv_proto_msgTypes[15]
+	mi := &file_kvd_v1_kv_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1114,7 +1253,7 @@ func (x *BatchGetResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BatchGetResponse.ProtoReflect.Descriptor instead.
 func (*BatchGetResponse) Descriptor() ([]byte, []int) {
-	return file_kvd_v1_kv_proto_rawDescGZIP(), []int{15}
+	return file_kvd_v1_kv_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *BatchGetResponse) GetLookups() []*BatchGetResponse_Lookup {
@@ -1145,7 +1284,7 @@ type WriteRequest struct {
 
 func (x *WriteRequest) Reset() {
 	*x = WriteRequest{}
-	mi := &file_kvd_v1_kv_proto_msgTypes[16]
+	mi := &file_kvd_v1_kv_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1157,7 +1296,7 @@ func (x *WriteRequest) String() string {
 func (*WriteRequest) ProtoMessage() {}
 
 func (x *WriteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kvd_v1_kv_proto_msgTypes[16]
+	mi := &file_kvd_v1_kv_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1170,7 +1309,7 @@ func (x *WriteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WriteRequest.ProtoReflect.Descriptor instead.
 func (*WriteRequest) Descriptor() ([]byte, []int) {
-	return file_kvd_v1_kv_proto_rawDescGZIP(), []int{16}
+	return file_kvd_v1_kv_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *WriteRequest) GetMutations() []*Mutation {
@@ -1209,7 +1348,7 @@ type WriteResponse struct {
 
 func (x *WriteResponse) Reset() {
 	*x = WriteResponse{}
-	mi := &file_kvd_v1_kv_proto_msgTypes[17]
+	mi := &file_kvd_v1_kv_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1221,7 +1360,7 @@ func (x *WriteResponse) String() string {
 func (*WriteResponse) ProtoMessage() {}
 
 func (x *WriteResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kvd_v1_kv_proto_msgTypes[17]
+	mi := &file_kvd_v1_kv_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1234,7 +1373,7 @@ func (x *WriteResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WriteResponse.ProtoReflect.Descriptor instead.
 func (*WriteResponse) Descriptor() ([]byte, []int) {
-	return file_kvd_v1_kv_proto_rawDescGZIP(), []int{17}
+	return file_kvd_v1_kv_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *WriteResponse) GetMeta() *ResponseMeta {
@@ -1276,7 +1415,7 @@ type ScanRequest struct {
 
 func (x *ScanRequest) Reset() {
 	*x = ScanRequest{}
-	mi := &file_kvd_v1_kv_proto_msgTypes[18]
+	mi := &file_kvd_v1_kv_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1288,7 +1427,7 @@ func (x *ScanRequest) String() string {
 func (*ScanRequest) ProtoMessage() {}
 
 func (x *ScanRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kvd_v1_kv_proto_msgTypes[18]
+	mi := &file_kvd_v1_kv_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1301,7 +1440,7 @@ func (x *ScanRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScanRequest.ProtoReflect.Descriptor instead.
 func (*ScanRequest) Descriptor() ([]byte, []int) {
-	return file_kvd_v1_kv_proto_rawDescGZIP(), []int{18}
+	return file_kvd_v1_kv_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *ScanRequest) GetRange() *Range {
@@ -1367,7 +1506,7 @@ type ScanResponse struct {
 
 func (x *ScanResponse) Reset() {
 	*x = ScanResponse{}
-	mi := &file_kvd_v1_kv_proto_msgTypes[19]
+	mi := &file_kvd_v1_kv_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1379,7 +1518,7 @@ func (x *ScanResponse) String() string {
 func (*ScanResponse) ProtoMessage() {}
 
 func (x *ScanResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kvd_v1_kv_proto_msgTypes[19]
+	mi := &file_kvd_v1_kv_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1392,7 +1531,7 @@ func (x *ScanResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScanResponse.ProtoReflect.Descriptor instead.
 func (*ScanResponse) Descriptor() ([]byte, []int) {
-	return file_kvd_v1_kv_proto_rawDescGZIP(), []int{19}
+	return file_kvd_v1_kv_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ScanResponse) GetItems() []*Item {
@@ -1430,7 +1569,7 @@ type PipelineRequest struct {
 
 func (x *PipelineRequest) Reset() {
 	*x = PipelineRequest{}
-	mi := &file_kvd_v1_kv_proto_msgTypes[20]
+	mi := &file_kvd_v1_kv_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1442,7 +1581,7 @@ func (x *PipelineRequest) String() string {
 func (*PipelineRequest) ProtoMessage() {}
 
 func (x *PipelineRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kvd_v1_kv_proto_msgTypes[20]
+	mi := &file_kvd_v1_kv_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1455,7 +1594,7 @@ func (x *PipelineRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PipelineRequest.ProtoReflect.Descriptor instead.
 func (*PipelineRequest) Descriptor() ([]byte, []int) {
-	return file_kvd_v1_kv_proto_rawDescGZIP(), []int{20}
+	return file_kvd_v1_kv_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *PipelineRequest) GetOps() []*PipelineRequest_Op {
@@ -1489,7 +1628,7 @@ type PipelineResponse struct {
 
 func (x *PipelineResponse) Reset() {
 	*x = PipelineResponse{}
-	mi := &file_kvd_v1_kv_proto_msgTypes[21]
+	mi := &file_kvd_v1_kv_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1501,7 +1640,7 @@ func (x *PipelineResponse) String() string {
 func (*PipelineResponse) ProtoMessage() {}
 
 func (x *PipelineResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kvd_v1_kv_proto_msgTypes[21]
+	mi := &file_kvd_v1_kv_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1514,7 +1653,7 @@ func (x *PipelineResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PipelineResponse.ProtoReflect.Descriptor instead.
 func (*PipelineResponse) Descriptor() ([]byte, []int) {
-	return file_kvd_v1_kv_proto_rawDescGZIP(), []int{21}
+	return file_kvd_v1_kv_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *PipelineResponse) GetResults() []*PipelineResponse_Result {
@@ -1556,7 +1695,7 @@ type Status struct {
 
 func (x *Status) Reset() {
 	*x = Status{}
-	mi := &file_kvd_v1_kv_proto_msgTypes[22]
+	mi := &file_kvd_v1_kv_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1568,7 +1707,7 @@ func (x *Status) String() string {
 func (*Status) ProtoMessage() {}
 
 func (x *Status) ProtoReflect() protoreflect.Message {
-	mi := &file_kvd_v1_kv_proto_msgTypes[22]
+	mi := &file_kvd_v1_kv_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1581,7 +1720,7 @@ func (x *Status) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Status.ProtoReflect.Descriptor instead.
 func (*Status) Descriptor() ([]byte, []int) {
-	return file_kvd_v1_kv_proto_rawDescGZIP(), []int{22}
+	return file_kvd_v1_kv_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Status) GetCode() int32 {
@@ -1631,7 +1770,7 @@ type BatchGetResponse_Lookup struct {
 
 func (x *BatchGetResponse_Lookup) Reset() {
 	*x = BatchGetResponse_Lookup{}
-	mi := &file_kvd_v1_kv_proto_msgTypes[23]
+	mi := &file_kvd_v1_kv_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1643,7 +1782,7 @@ func (x *BatchGetResponse_Lookup) String() string {
 func (*BatchGetResponse_Lookup) ProtoMessage() {}
 
 func (x *BatchGetResponse_Lookup) ProtoReflect() protoreflect.Message {
-	mi := &file_kvd_v1_kv_proto_msgTypes[23]
+	mi := &file_kvd_v1_kv_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1656,7 +1795,7 @@ func (x *BatchGetResponse_Lookup) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BatchGetResponse_Lookup.ProtoReflect.Descriptor instead.
 func (*BatchGetResponse_Lookup) Descriptor() ([]byte, []int) {
-	return file_kvd_v1_kv_proto_rawDescGZIP(), []int{15, 0}
+	return file_kvd_v1_kv_proto_rawDescGZIP(), []int{16, 0}
 }
 
 func (x *BatchGetResponse_Lookup) GetFound() bool {
@@ -1693,7 +1832,7 @@ type PipelineRequest_Op struct {
 
 func (x *PipelineRequest_Op) Reset() {
 	*x = PipelineRequest_Op{}
-	mi := &file_kvd_v1_kv_proto_msgTypes[24]
+	mi := &file_kvd_v1_kv_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1705,7 +1844,7 @@ func (x *PipelineRequest_Op) String() string {
 func (*PipelineRequest_Op) ProtoMessage() {}
 
 func (x *PipelineRequest_Op) ProtoReflect() protoreflect.Message {
-	mi := &file_kvd_v1_kv_proto_msgTypes[24]
+	mi := &file_kvd_v1_kv_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1718,7 +1857,7 @@ func (x *PipelineRequest_Op) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PipelineRequest_Op.ProtoReflect.Descriptor instead.
 func (*PipelineRequest_Op) Descriptor() ([]byte, []int) {
-	return file_kvd_v1_kv_proto_rawDescGZIP(), []int{20, 0}
+	return file_kvd_v1_kv_proto_rawDescGZIP(), []int{21, 0}
 }
 
 func (x *PipelineRequest_Op) GetTag() uint64 {
@@ -1809,7 +1948,7 @@ type PipelineResponse_Result struct {
 
 func (x *PipelineResponse_Result) Reset() {
 	*x = PipelineResponse_Result{}
-	mi := &file_kvd_v1_kv_proto_msgTypes[25]
+	mi := &file_kvd_v1_kv_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1821,7 +1960,7 @@ func (x *PipelineResponse_Result) String() string {
 func (*PipelineResponse_Result) ProtoMessage() {}
 
 func (x *PipelineResponse_Result) ProtoReflect() protoreflect.Message {
-	mi := &file_kvd_v1_kv_proto_msgTypes[25]
+	mi := &file_kvd_v1_kv_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1834,7 +1973,7 @@ func (x *PipelineResponse_Result) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PipelineResponse_Result.ProtoReflect.Descriptor instead.
 func (*PipelineResponse_Result) Descriptor() ([]byte, []int) {
-	return file_kvd_v1_kv_proto_rawDescGZIP(), []int{21, 0}
+	return file_kvd_v1_kv_proto_rawDescGZIP(), []int{22, 0}
 }
 
 func (x *PipelineResponse_Result) GetTag() uint64 {
@@ -1919,18 +2058,29 @@ const file_kvd_v1_kv_proto_rawDesc = "" +
 	"\x03key\x18\x01 \x01(\fR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\fR\x05value\x12\x18\n" +
 	"\aversion\x18\x03 \x01(\x04R\aversion\x12\x15\n" +
-	"\x06ttl_ms\x18\x04 \x01(\x04R\x05ttlMs\"\xc2\x01\n" +
+	"\x06ttl_ms\x18\x04 \x01(\x04R\x05ttlMs\"\xdf\x01\n" +
 	"\x0eRequestOptions\x12\x1b\n" +
 	"\tclient_id\x18\x01 \x01(\x06R\bclientId\x12\x1a\n" +
 	"\bsequence\x18\x02 \x01(\x04R\bsequence\x122\n" +
 	"\n" +
 	"durability\x18\x03 \x01(\x0e2\x12.kvd.v1.DurabilityR\n" +
-	"durability\x12\x18\n" +
+	"durability\x12!\n" +
+	"\fwant_timings\x18\x04 \x01(\bR\vwantTimings\x12\x18\n" +
 	"\aretried\x18\x05 \x01(\bR\aretried\x12#\n" +
-	"\rknown_version\x18\x06 \x01(\x04R\fknownVersionJ\x04\b\x04\x10\x05\"R\n" +
+	"\rknown_version\x18\x06 \x01(\x04R\fknownVersion\"w\n" +
 	"\fResponseMeta\x12\x18\n" +
-	"\aversion\x18\x01 \x01(\x04R\aversion\x12\"\n" +
-	"\fdeduplicated\x18\x03 \x01(\bR\fdeduplicatedJ\x04\b\x02\x10\x03\"\xad\x01\n" +
+	"\aversion\x18\x01 \x01(\x04R\aversion\x12)\n" +
+	"\atimings\x18\x02 \x01(\v2\x0f.kvd.v1.TimingsR\atimings\x12\"\n" +
+	"\fdeduplicated\x18\x03 \x01(\bR\fdeduplicated\"\xcb\x01\n" +
+	"\aTimings\x12\x17\n" +
+	"\agate_ns\x18\x01 \x01(\x04R\x06gateNs\x12\x19\n" +
+	"\binbox_ns\x18\x02 \x01(\x04R\ainboxNs\x12\x19\n" +
+	"\bbatch_ns\x18\x03 \x01(\x04R\abatchNs\x12\x1b\n" +
+	"\tengine_ns\x18\x04 \x01(\x04R\bengineNs\x12 \n" +
+	"\flog_write_ns\x18\x05 \x01(\x04R\n" +
+	"logWriteNs\x12\x17\n" +
+	"\async_ns\x18\x06 \x01(\x04R\x06syncNs\x12\x19\n" +
+	"\breply_ns\x18\a \x01(\x04R\areplyNs\"\xad\x01\n" +
 	"\fPrecondition\x12\x1f\n" +
 	"\n" +
 	"must_exist\x18\x01 \x01(\bH\x00R\tmustExist\x12&\n" +
@@ -1943,12 +2093,13 @@ const file_kvd_v1_kv_proto_rawDesc = "" +
 	"\x06delete\x18\x02 \x01(\fH\x00R\x06delete\x122\n" +
 	"\fdelete_range\x18\x03 \x01(\v2\r.kvd.v1.RangeH\x00R\vdeleteRange\x128\n" +
 	"\fprecondition\x18\x04 \x01(\v2\x14.kvd.v1.PreconditionR\fpreconditionB\x04\n" +
-	"\x02op\"C\n" +
+	"\x02op\"o\n" +
 	"\n" +
 	"GetRequest\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\fR\x03key\x12\x1d\n" +
 	"\n" +
-	"at_version\x18\x02 \x01(\x04R\tatVersionJ\x04\b\x03\x10\x04\"Y\n" +
+	"at_version\x18\x02 \x01(\x04R\tatVersion\x120\n" +
+	"\aoptions\x18\x03 \x01(\v2\x16.kvd.v1.RequestOptionsR\aoptions\"Y\n" +
 	"\vGetResponse\x12 \n" +
 	"\x04item\x18\x01 \x01(\v2\f.kvd.v1.ItemR\x04item\x12(\n" +
 	"\x04meta\x18\x02 \x01(\v2\x14.kvd.v1.ResponseMetaR\x04meta\"\xc3\x01\n" +
@@ -1973,11 +2124,12 @@ const file_kvd_v1_kv_proto_rawDesc = "" +
 	"\x05range\x18\x01 \x01(\v2\r.kvd.v1.RangeR\x05range\x120\n" +
 	"\aoptions\x18\x02 \x01(\v2\x16.kvd.v1.RequestOptionsR\aoptions\"?\n" +
 	"\x13DeleteRangeResponse\x12(\n" +
-	"\x04meta\x18\x01 \x01(\v2\x14.kvd.v1.ResponseMetaR\x04meta\"J\n" +
+	"\x04meta\x18\x01 \x01(\v2\x14.kvd.v1.ResponseMetaR\x04meta\"v\n" +
 	"\x0fBatchGetRequest\x12\x12\n" +
 	"\x04keys\x18\x01 \x03(\fR\x04keys\x12\x1d\n" +
 	"\n" +
-	"at_version\x18\x02 \x01(\x04R\tatVersionJ\x04\b\x03\x10\x04\"\xb9\x01\n" +
+	"at_version\x18\x02 \x01(\x04R\tatVersion\x120\n" +
+	"\aoptions\x18\x03 \x01(\v2\x16.kvd.v1.RequestOptionsR\aoptions\"\xb9\x01\n" +
 	"\x10BatchGetResponse\x129\n" +
 	"\alookups\x18\x01 \x03(\v2\x1f.kvd.v1.BatchGetResponse.LookupR\alookups\x12(\n" +
 	"\x04meta\x18\x02 \x01(\v2\x14.kvd.v1.ResponseMetaR\x04meta\x1a@\n" +
@@ -2064,95 +2216,99 @@ func file_kvd_v1_kv_proto_rawDescGZIP() []byte {
 }
 
 var file_kvd_v1_kv_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_kvd_v1_kv_proto_msgTypes = make([]protoimpl.MessageInfo, 26)
+var file_kvd_v1_kv_proto_msgTypes = make([]protoimpl.MessageInfo, 27)
 var file_kvd_v1_kv_proto_goTypes = []any{
 	(Durability)(0),                 // 0: kvd.v1.Durability
 	(*Range)(nil),                   // 1: kvd.v1.Range
 	(*Item)(nil),                    // 2: kvd.v1.Item
 	(*RequestOptions)(nil),          // 3: kvd.v1.RequestOptions
 	(*ResponseMeta)(nil),            // 4: kvd.v1.ResponseMeta
-	(*Precondition)(nil),            // 5: kvd.v1.Precondition
-	(*Mutation)(nil),                // 6: kvd.v1.Mutation
-	(*GetRequest)(nil),              // 7: kvd.v1.GetRequest
-	(*GetResponse)(nil),             // 8: kvd.v1.GetResponse
-	(*PutRequest)(nil),              // 9: kvd.v1.PutRequest
-	(*PutResponse)(nil),             // 10: kvd.v1.PutResponse
-	(*DeleteRequest)(nil),           // 11: kvd.v1.DeleteRequest
-	(*DeleteResponse)(nil),          // 12: kvd.v1.DeleteResponse
-	(*DeleteRangeRequest)(nil),      // 13: kvd.v1.DeleteRangeRequest
-	(*DeleteRangeResponse)(nil),     // 14: kvd.v1.DeleteRangeResponse
-	(*BatchGetRequest)(nil),         // 15: kvd.v1.BatchGetRequest
-	(*BatchGetResponse)(nil),        // 16: kvd.v1.BatchGetResponse
-	(*WriteRequest)(nil),            // 17: kvd.v1.WriteRequest
-	(*WriteResponse)(nil),           // 18: kvd.v1.WriteResponse
-	(*ScanRequest)(nil),             // 19: kvd.v1.ScanRequest
-	(*ScanResponse)(nil),            // 20: kvd.v1.ScanResponse
-	(*PipelineRequest)(nil),         // 21: kvd.v1.PipelineRequest
-	(*PipelineResponse)(nil),        // 22: kvd.v1.PipelineResponse
-	(*Status)(nil),                  // 23: kvd.v1.Status
-	(*BatchGetResponse_Lookup)(nil), // 24: kvd.v1.BatchGetResponse.Lookup
-	(*PipelineRequest_Op)(nil),      // 25: kvd.v1.PipelineRequest.Op
-	(*PipelineResponse_Result)(nil), // 26: kvd.v1.PipelineResponse.Result
+	(*Timings)(nil),                 // 5: kvd.v1.Timings
+	(*Precondition)(nil),            // 6: kvd.v1.Precondition
+	(*Mutation)(nil),                // 7: kvd.v1.Mutation
+	(*GetRequest)(nil),              // 8: kvd.v1.GetRequest
+	(*GetResponse)(nil),             // 9: kvd.v1.GetResponse
+	(*PutRequest)(nil),              // 10: kvd.v1.PutRequest
+	(*PutResponse)(nil),             // 11: kvd.v1.PutResponse
+	(*DeleteRequest)(nil),           // 12: kvd.v1.DeleteRequest
+	(*DeleteResponse)(nil),          // 13: kvd.v1.DeleteResponse
+	(*DeleteRangeRequest)(nil),      // 14: kvd.v1.DeleteRangeRequest
+	(*DeleteRangeResponse)(nil),     // 15: kvd.v1.DeleteRangeResponse
+	(*BatchGetRequest)(nil),         // 16: kvd.v1.BatchGetRequest
+	(*BatchGetResponse)(nil),        // 17: kvd.v1.BatchGetResponse
+	(*WriteRequest)(nil),            // 18: kvd.v1.WriteRequest
+	(*WriteResponse)(nil),           // 19: kvd.v1.WriteResponse
+	(*ScanRequest)(nil),             // 20: kvd.v1.ScanRequest
+	(*ScanResponse)(nil),            // 21: kvd.v1.ScanResponse
+	(*PipelineRequest)(nil),         // 22: kvd.v1.PipelineRequest
+	(*PipelineResponse)(nil),        // 23: kvd.v1.PipelineResponse
+	(*Status)(nil),                  // 24: kvd.v1.Status
+	(*BatchGetResponse_Lookup)(nil), // 25: kvd.v1.BatchGetResponse.Lookup
+	(*PipelineRequest_Op)(nil),      // 26: kvd.v1.PipelineRequest.Op
+	(*PipelineResponse_Result)(nil), // 27: kvd.v1.PipelineResponse.Result
 }
 var file_kvd_v1_kv_proto_depIdxs = []int32{
 	0,  // 0: kvd.v1.RequestOptions.durability:type_name -> kvd.v1.Durability
-	2,  // 1: kvd.v1.Mutation.put:type_name -> kvd.v1.Item
-	1,  // 2: kvd.v1.Mutation.delete_range:type_name -> kvd.v1.Range
-	5,  // 3: kvd.v1.Mutation.precondition:type_name -> kvd.v1.Precondition
-	2,  // 4: kvd.v1.GetResponse.item:type_name -> kvd.v1.Item
-	4,  // 5: kvd.v1.GetResponse.meta:type_name -> kvd.v1.ResponseMeta
-	2,  // 6: kvd.v1.PutRequest.item:type_name -> kvd.v1.Item
-	5,  // 7: kvd.v1.PutRequest.precondition:type_name -> kvd.v1.Precondition
-	3,  // 8: kvd.v1.PutRequest.options:type_name -> kvd.v1.RequestOptions
-	2,  // 9: kvd.v1.PutResponse.previous:type_name -> kvd.v1.Item
-	4,  // 10: kvd.v1.PutResponse.meta:type_name -> kvd.v1.ResponseMeta
-	5,  // 11: kvd.v1.DeleteRequest.precondition:type_name -> kvd.v1.Precondition
-	3,  // 12: kvd.v1.DeleteRequest.options:type_name -> kvd.v1.RequestOptions
-	2,  // 13: kvd.v1.DeleteResponse.previous:type_name -> kvd.v1.Item
-	4,  // 14: kvd.v1.DeleteResponse.meta:type_name -> kvd.v1.ResponseMeta
-	1,  // 15: kvd.v1.DeleteRangeRequest.range:type_name -> kvd.v1.Range
-	3,  // 16: kvd.v1.DeleteRangeRequest.options:type_name -> kvd.v1.RequestOptions
-	4,  // 17: kvd.v1.DeleteRangeResponse.meta:type_name -> kvd.v1.ResponseMeta
-	24, // 18: kvd.v1.BatchGetResponse.lookups:type_name -> kvd.v1.BatchGetResponse.Lookup
-	4,  // 19: kvd.v1.BatchGetResponse.meta:type_name -> kvd.v1.ResponseMeta
-	6,  // 20: kvd.v1.WriteRequest.mutations:type_name -> kvd.v1.Mutation
-	3,  // 21: kvd.v1.WriteRequest.options:type_name -> kvd.v1.RequestOptions
-	4,  // 22: kvd.v1.WriteResponse.meta:type_name -> kvd.v1.ResponseMeta
-	23, // 23: kvd.v1.WriteResponse.statuses:type_name -> kvd.v1.Status
-	1,  // 24: kvd.v1.ScanRequest.range:type_name -> kvd.v1.Range
-	2,  // 25: kvd.v1.ScanResponse.items:type_name -> kvd.v1.Item
-	4,  // 26: kvd.v1.ScanResponse.meta:type_name -> kvd.v1.ResponseMeta
-	25, // 27: kvd.v1.PipelineRequest.ops:type_name -> kvd.v1.PipelineRequest.Op
-	26, // 28: kvd.v1.PipelineResponse.results:type_name -> kvd.v1.PipelineResponse.Result
-	2,  // 29: kvd.v1.BatchGetResponse.Lookup.item:type_name -> kvd.v1.Item
-	7,  // 30: kvd.v1.PipelineRequest.Op.get:type_name -> kvd.v1.GetRequest
-	9,  // 31: kvd.v1.PipelineRequest.Op.put:type_name -> kvd.v1.PutRequest
-	11, // 32: kvd.v1.PipelineRequest.Op.delete:type_name -> kvd.v1.DeleteRequest
-	23, // 33: kvd.v1.PipelineResponse.Result.status:type_name -> kvd.v1.Status
-	8,  // 34: kvd.v1.PipelineResponse.Result.get:type_name -> kvd.v1.GetResponse
-	10, // 35: kvd.v1.PipelineResponse.Result.put:type_name -> kvd.v1.PutResponse
-	12, // 36: kvd.v1.PipelineResponse.Result.delete:type_name -> kvd.v1.DeleteResponse
-	7,  // 37: kvd.v1.KVService.Get:input_type -> kvd.v1.GetRequest
-	9,  // 38: kvd.v1.KVService.Put:input_type -> kvd.v1.PutRequest
-	11, // 39: kvd.v1.KVService.Delete:input_type -> kvd.v1.DeleteRequest
-	13, // 40: kvd.v1.KVService.DeleteRange:input_type -> kvd.v1.DeleteRangeRequest
-	15, // 41: kvd.v1.KVService.BatchGet:input_type -> kvd.v1.BatchGetRequest
-	17, // 42: kvd.v1.KVService.Write:input_type -> kvd.v1.WriteRequest
-	19, // 43: kvd.v1.KVService.Scan:input_type -> kvd.v1.ScanRequest
-	21, // 44: kvd.v1.KVService.Pipeline:input_type -> kvd.v1.PipelineRequest
-	8,  // 45: kvd.v1.KVService.Get:output_type -> kvd.v1.GetResponse
-	10, // 46: kvd.v1.KVService.Put:output_type -> kvd.v1.PutResponse
-	12, // 47: kvd.v1.KVService.Delete:output_type -> kvd.v1.DeleteResponse
-	14, // 48: kvd.v1.KVService.DeleteRange:output_type -> kvd.v1.DeleteRangeResponse
-	16, // 49: kvd.v1.KVService.BatchGet:output_type -> kvd.v1.BatchGetResponse
-	18, // 50: kvd.v1.KVService.Write:output_type -> kvd.v1.WriteResponse
-	20, // 51: kvd.v1.KVService.Scan:output_type -> kvd.v1.ScanResponse
-	22, // 52: kvd.v1.KVService.Pipeline:output_type -> kvd.v1.PipelineResponse
-	45, // [45:53] is the sub-list for method output_type
-	37, // [37:45] is the sub-list for method input_type
-	37, // [37:37] is the sub-list for extension type_name
-	37, // [37:37] is the sub-list for extension extendee
-	0,  // [0:37] is the sub-list for field type_name
+	5,  // 1: kvd.v1.ResponseMeta.timings:type_name -> kvd.v1.Timings
+	2,  // 2: kvd.v1.Mutation.put:type_name -> kvd.v1.Item
+	1,  // 3: kvd.v1.Mutation.delete_range:type_name -> kvd.v1.Range
+	6,  // 4: kvd.v1.Mutation.precondition:type_name -> kvd.v1.Precondition
+	3,  // 5: kvd.v1.GetRequest.options:type_name -> kvd.v1.RequestOptions
+	2,  // 6: kvd.v1.GetResponse.item:type_name -> kvd.v1.Item
+	4,  // 7: kvd.v1.GetResponse.meta:type_name -> kvd.v1.ResponseMeta
+	2,  // 8: kvd.v1.PutRequest.item:type_name -> kvd.v1.Item
+	6,  // 9: kvd.v1.PutRequest.precondition:type_name -> kvd.v1.Precondition
+	3,  // 10: kvd.v1.PutRequest.options:type_name -> kvd.v1.RequestOptions
+	2,  // 11: kvd.v1.PutResponse.previous:type_name -> kvd.v1.Item
+	4,  // 12: kvd.v1.PutResponse.meta:type_name -> kvd.v1.ResponseMeta
+	6,  // 13: kvd.v1.DeleteRequest.precondition:type_name -> kvd.v1.Precondition
+	3,  // 14: kvd.v1.DeleteRequest.options:type_name -> kvd.v1.RequestOptions
+	2,  // 15: kvd.v1.DeleteResponse.previous:type_name -> kvd.v1.Item
+	4,  // 16: kvd.v1.DeleteResponse.meta:type_name -> kvd.v1.ResponseMeta
+	1,  // 17: kvd.v1.DeleteRangeRequest.range:type_name -> kvd.v1.Range
+	3,  // 18: kvd.v1.DeleteRangeRequest.options:type_name -> kvd.v1.RequestOptions
+	4,  // 19: kvd.v1.DeleteRangeResponse.meta:type_name -> kvd.v1.ResponseMeta
+	3,  // 20: kvd.v1.BatchGetRequest.options:type_name -> kvd.v1.RequestOptions
+	25, // 21: kvd.v1.BatchGetResponse.lookups:type_name -> kvd.v1.BatchGetResponse.Lookup
+	4,  // 22: kvd.v1.BatchGetResponse.meta:type_name -> kvd.v1.ResponseMeta
+	7,  // 23: kvd.v1.WriteRequest.mutations:type_name -> kvd.v1.Mutation
+	3,  // 24: kvd.v1.WriteRequest.options:type_name -> kvd.v1.RequestOptions
+	4,  // 25: kvd.v1.WriteResponse.meta:type_name -> kvd.v1.ResponseMeta
+	24, // 26: kvd.v1.WriteResponse.statuses:type_name -> kvd.v1.Status
+	1,  // 27: kvd.v1.ScanRequest.range:type_name -> kvd.v1.Range
+	2,  // 28: kvd.v1.ScanResponse.items:type_name -> kvd.v1.Item
+	4,  // 29: kvd.v1.ScanResponse.meta:type_name -> kvd.v1.ResponseMeta
+	26, // 30: kvd.v1.PipelineRequest.ops:type_name -> kvd.v1.PipelineRequest.Op
+	27, // 31: kvd.v1.PipelineResponse.results:type_name -> kvd.v1.PipelineResponse.Result
+	2,  // 32: kvd.v1.BatchGetResponse.Lookup.item:type_name -> kvd.v1.Item
+	8,  // 33: kvd.v1.PipelineRequest.Op.get:type_name -> kvd.v1.GetRequest
+	10, // 34: kvd.v1.PipelineRequest.Op.put:type_name -> kvd.v1.PutRequest
+	12, // 35: kvd.v1.PipelineRequest.Op.delete:type_name -> kvd.v1.DeleteRequest
+	24, // 36: kvd.v1.PipelineResponse.Result.status:type_name -> kvd.v1.Status
+	9,  // 37: kvd.v1.PipelineResponse.Result.get:type_name -> kvd.v1.GetResponse
+	11, // 38: kvd.v1.PipelineResponse.Result.put:type_name -> kvd.v1.PutResponse
+	13, // 39: kvd.v1.PipelineResponse.Result.delete:type_name -> kvd.v1.DeleteResponse
+	8,  // 40: kvd.v1.KVService.Get:input_type -> kvd.v1.GetRequest
+	10, // 41: kvd.v1.KVService.Put:input_type -> kvd.v1.PutRequest
+	12, // 42: kvd.v1.KVService.Delete:input_type -> kvd.v1.DeleteRequest
+	14, // 43: kvd.v1.KVService.DeleteRange:input_type -> kvd.v1.DeleteRangeRequest
+	16, // 44: kvd.v1.KVService.BatchGet:input_type -> kvd.v1.BatchGetRequest
+	18, // 45: kvd.v1.KVService.Write:input_type -> kvd.v1.WriteRequest
+	20, // 46: kvd.v1.KVService.Scan:input_type -> kvd.v1.ScanRequest
+	22, // 47: kvd.v1.KVService.Pipeline:input_type -> kvd.v1.PipelineRequest
+	9,  // 48: kvd.v1.KVService.Get:output_type -> kvd.v1.GetResponse
+	11, // 49: kvd.v1.KVService.Put:output_type -> kvd.v1.PutResponse
+	13, // 50: kvd.v1.KVService.Delete:output_type -> kvd.v1.DeleteResponse
+	15, // 51: kvd.v1.KVService.DeleteRange:output_type -> kvd.v1.DeleteRangeResponse
+	17, // 52: kvd.v1.KVService.BatchGet:output_type -> kvd.v1.BatchGetResponse
+	19, // 53: kvd.v1.KVService.Write:output_type -> kvd.v1.WriteResponse
+	21, // 54: kvd.v1.KVService.Scan:output_type -> kvd.v1.ScanResponse
+	23, // 55: kvd.v1.KVService.Pipeline:output_type -> kvd.v1.PipelineResponse
+	48, // [48:56] is the sub-list for method output_type
+	40, // [40:48] is the sub-list for method input_type
+	40, // [40:40] is the sub-list for extension type_name
+	40, // [40:40] is the sub-list for extension extendee
+	0,  // [0:40] is the sub-list for field type_name
 }
 
 func init() { file_kvd_v1_kv_proto_init() }
@@ -2160,23 +2316,23 @@ func file_kvd_v1_kv_proto_init() {
 	if File_kvd_v1_kv_proto != nil {
 		return
 	}
-	file_kvd_v1_kv_proto_msgTypes[4].OneofWrappers = []any{
+	file_kvd_v1_kv_proto_msgTypes[5].OneofWrappers = []any{
 		(*Precondition_MustExist)(nil),
 		(*Precondition_MustNotExist)(nil),
 		(*Precondition_VersionEquals)(nil),
 		(*Precondition_ValueEquals)(nil),
 	}
-	file_kvd_v1_kv_proto_msgTypes[5].OneofWrappers = []any{
+	file_kvd_v1_kv_proto_msgTypes[6].OneofWrappers = []any{
 		(*Mutation_Put)(nil),
 		(*Mutation_Delete)(nil),
 		(*Mutation_DeleteRange)(nil),
 	}
-	file_kvd_v1_kv_proto_msgTypes[24].OneofWrappers = []any{
+	file_kvd_v1_kv_proto_msgTypes[25].OneofWrappers = []any{
 		(*PipelineRequest_Op_Get)(nil),
 		(*PipelineRequest_Op_Put)(nil),
 		(*PipelineRequest_Op_Delete)(nil),
 	}
-	file_kvd_v1_kv_proto_msgTypes[25].OneofWrappers = []any{
+	file_kvd_v1_kv_proto_msgTypes[26].OneofWrappers = []any{
 		(*PipelineResponse_Result_Get)(nil),
 		(*PipelineResponse_Result_Put)(nil),
 		(*PipelineResponse_Result_Delete)(nil),
@@ -2187,7 +2343,7 @@ func file_kvd_v1_kv_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_kvd_v1_kv_proto_rawDesc), len(file_kvd_v1_kv_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   26,
+			NumMessages:   27,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
