@@ -79,7 +79,7 @@ func (b *Batch) Reset() {
 }
 
 // Apply performs the writes of the batch, all of them at the version that it
-// returns, or none. The batch stays as it is. It takes Durable and WrittenAt.
+// returns, or none. The batch stays as it is. It takes Durable, WrittenAt and Timed.
 //
 // Errors are those of Put, where ErrConflict means that a condition did not hold;
 // an empty batch, and one with a write that makes no sense, is ErrInvalid.

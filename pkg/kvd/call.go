@@ -28,7 +28,8 @@ var errEmptyKey = fmt.Errorf("%w: a key has at least one byte", ErrInvalid)
 
 // operate performs one operation, in a frame or, if it is large, by a call of
 // its own.
-func (c *Client) operate(ctx context.Context, name string, op frame.Op) (answer, error) {
+func (c *Client) operate(ctx context.Context, name string, op frame.Op, t *Timings) (answer, error) {
+	w := startWatch(t)
 	if len(op.Key) == 0 {
 		return answer{}, &Error{Op: name, Err: errEmptyKey}
 	}
@@ -40,13 +41,14 @@ func (c *Client) operate(ctx context.Context, name string, op frame.Op) (answer,
 		return answer{}, &Error{Op: name, Err: err}
 	}
 	if c.travelsAlone(&op) {
-		return c.operateAlone(ctx, name, op)
+		return c.operateAlone(ctx, name, op, w)
 	}
 	tries := c.attemptsAt(ctx, name, &op)
+	tries.watch = w
 	for {
 		a, f := c.attempt(ctx, &op, &tries)
 		if f == nil {
-			c.budget.earn()
+			tries.succeeded()
 			return a, nil
 		}
 		if err := tries.again(ctx, f); err != nil {
@@ -81,7 +83,7 @@ func (c *Client) attempt(ctx context.Context, op *frame.Op, tries *attempts) (an
 	patience := c.setTimeout(op, tries)
 	ctx, cancel := tries.within(ctx)
 	defer cancel()
-	a, begun, f := conn.do(ctx, op, patience, tries.deadline.IsZero())
+	a, begun, f := conn.do(ctx, op, patience, tries.deadline.IsZero(), tries.watch.depart())
 	if f != nil {
 		tries.bound(begun)
 	}
@@ -113,15 +115,16 @@ func (c *Client) ownMillis(left time.Duration) uint32 {
 }
 
 // operateAlone performs one operation by a call of its own.
-func (c *Client) operateAlone(ctx context.Context, name string, op frame.Op) (a answer, err error) {
+func (c *Client) operateAlone(ctx context.Context, name string, op frame.Op, w watch) (a answer, err error) {
 	tries := c.attemptsAt(ctx, name, &op)
+	tries.watch = w
 	err = c.call(ctx, &tries, func(ctx context.Context, conn *conn, opts ...grpc.CallOption) error {
 		options := tries.requestOptions(op.Durability)
 		var found *kvdpb.Item
 		var meta *kvdpb.ResponseMeta
 		switch op.Kind {
 		case frame.Get:
-			r, err := conn.kv.Get(ctx, &kvdpb.GetRequest{Key: op.Key, AtVersion: op.AtVersion}, opts...)
+			r, err := conn.kv.Get(ctx, &kvdpb.GetRequest{Key: op.Key, AtVersion: op.AtVersion, Options: tries.watch.options()}, opts...)
 			if err != nil {
 				return err
 			}
@@ -149,6 +152,7 @@ func (c *Client) operateAlone(ctx context.Context, name string, op frame.Op) (a 
 			}
 			found, meta = r.GetPrevious(), r.GetMeta()
 		}
+		tries.watch.answered(meta)
 		a = answer{version: meta.GetVersion(), found: op.Kind == frame.Get || found != nil}
 		if a.found {
 			a.item = itemOf(found)
@@ -162,11 +166,17 @@ func (c *Client) operateAlone(ctx context.Context, name string, op frame.Op) (a 
 // unary makes a call that is no write until it succeeds or must not be tried
 // again.
 func (c *Client) unary(ctx context.Context, name string, call func(context.Context, *conn, ...grpc.CallOption) error) error {
+	return c.unaryTimed(ctx, name, watch{}, call)
+}
+
+// unaryTimed is unary for a call that somebody may want the timings of.
+func (c *Client) unaryTimed(ctx context.Context, name string, w watch, call func(context.Context, *conn, ...grpc.CallOption) error) error {
 	if !c.calls.enter() {
 		return &Error{Op: name, Err: ErrClosed}
 	}
 	defer c.calls.leave()
 	tries := c.attempts(ctx, name)
+	tries.watch = w
 	return c.call(ctx, &tries, call)
 }
 
@@ -176,14 +186,17 @@ func (c *Client) unary(ctx context.Context, name string, call func(context.Conte
 func (c *Client) unaryWrite(ctx context.Context, name string, o *writeOptions, lasting bool,
 	call func(context.Context, *conn, *kvdpb.RequestOptions, ...grpc.CallOption) (*kvdpb.ResponseMeta, error),
 ) (version uint64, err error) {
+	w := startWatch(o.timings)
 	if !c.calls.enter() {
 		return 0, &Error{Op: name, Err: ErrClosed}
 	}
 	defer c.calls.leave()
 	tries := c.writeAttempts(ctx, name)
 	tries.lasting = lasting
+	tries.watch = w
 	err = c.call(ctx, &tries, func(ctx context.Context, conn *conn, opts ...grpc.CallOption) error {
 		meta, err := call(ctx, conn, tries.requestOptions(o.durability.wire()), opts...)
+		tries.watch.answered(meta)
 		version = meta.GetVersion()
 		return err
 	})
@@ -209,10 +222,11 @@ func (c *Client) call(ctx context.Context, tries *attempts, call func(context.Co
 		// gRPC fills in the peer as soon as the call has a stream: without one,
 		// nothing was sent.
 		var server peer.Peer
+		tries.watch.goes()
 		err := call(ctx, conn, grpc.Peer(&server))
 		conn.calls.Add(-1)
 		if err == nil {
-			c.budget.earn()
+			tries.succeeded()
 			return nil
 		}
 		f := faultOfStatus(err)

@@ -69,7 +69,7 @@ func (c *conn) load(class class) *atomic.Int64 {
 
 // do has the server perform one operation and waits for the answer. begun is when
 // the client's timeout began to run, which ends the call if bounded is set.
-func (c *conn) do(ctx context.Context, op *frame.Op, patience time.Duration, bounded bool) (a answer, begun time.Time, f *fault) {
+func (c *conn) do(ctx context.Context, op *frame.Op, patience time.Duration, bounded bool, t *trip) (a answer, begun time.Time, f *fault) {
 	class := classOf(op)
 	c.mu.Lock()
 	if f := c.reachLocked(); f != nil {
@@ -77,6 +77,7 @@ func (c *conn) do(ctx context.Context, op *frame.Op, patience time.Duration, bou
 		return answer{}, time.Now(), f
 	}
 	s := c.boardLocked(class, op, patience)
+	s.time(t)
 	leads := c.leadsLocked(&s)
 	c.mu.Unlock()
 	if leads {

@@ -134,6 +134,16 @@
 // refused, and a slow disk, which needs full windows, looks the same. A fourth of the
 // room for reads, and a thirty-second of that for writes, at the server: no change.
 //
+// # Where the time goes
+//
+// [Timed] has a read or write say where its time went: in the client, on the way, and
+// in the stages of the server. What many callers wait for together, as a frame or a
+// sync of the server's log, each of them waits for; so the stages of the server are
+// those of all operations that it served together. The server measures all the time,
+// keeps what took long in its slow log, which [Client.SlowRequests] reads, and sends
+// the stages with the answer to a frame in which somebody asks. Who does not ask pays
+// nothing.
+//
 // # Errors
 //
 // Every error of a call is an [*Error] that matches one of the sentinels below

@@ -296,3 +296,24 @@ func ExampleClient_Snapshot() {
 	// first edition
 	// second edition
 }
+
+// A call that is slow says where: here, whether it was the server at all.
+func ExampleTimed() {
+	inMemory, stop := memory()
+	defer stop()
+
+	ctx := context.Background()
+	db, err := kvd.Open(address, inMemory)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer db.Close()
+
+	var t kvd.Timings
+	if err := db.Put(ctx, []byte("key"), []byte("value"), kvd.Timed(&t)); err != nil {
+		log.Fatal(err)
+	}
+	elsewhere := t.ClientQueue + t.Network + t.Return
+	fmt.Println(t.Attempts, "try;", elsewhere <= t.Total())
+	// Output: 1 try; true
+}

@@ -45,6 +45,8 @@ type flight struct {
 	count      int  // operations
 	bytes      int  // of the frame, once it has left
 	given      int  // operations given up before the frame left
+	timed      bool // one of its callers wants to know where the time goes
+	left       time.Time
 	patience   time.Duration
 	// landed is closed and replaced when something has happened, and closed for
 	// good when the flight is over.
@@ -53,6 +55,7 @@ type flight struct {
 	// answers are the frames that have landed. Usually there is one, whole, with a
 	// result for each position in order. Otherwise results has them by position.
 	answers []*frame.Response
+	arrived []time.Time // of each, if timed
 	whole   bool
 	results []*frame.Result
 	missing int
@@ -104,7 +107,7 @@ func (f *flight) board(op *frame.Op, patience time.Duration) seat {
 
 // header is what the frame of a flight says of all its operations.
 func (f *flight) header(timeout time.Duration) frame.Header {
-	h := frame.Header{ID: f.id, Durability: f.class.durability(), OneVersion: f.oneVersion}
+	h := frame.Header{ID: f.id, Durability: f.class.durability(), OneVersion: f.oneVersion, Timed: f.timed}
 	if timeout > 0 {
 		h.TimeoutMillis = timeoutMillis(max(timeout-time.Since(f.born), 1))
 	}
@@ -125,6 +128,9 @@ func (f *flight) land(r *frame.Response, inOrder bool) (all, ok bool) {
 		f.missing = f.count
 	}
 	f.answers = append(f.answers, r)
+	if f.timed {
+		f.arrived = append(f.arrived, time.Now())
+	}
 	if inOrder && len(r.Results) == f.count && f.missing == f.count {
 		f.whole, f.missing = true, 0
 		return true, true
@@ -196,11 +202,15 @@ type seat struct {
 	place  int
 	offset int // in the request
 	landed chan struct{}
+	trip   *trip // nil: nobody wants to know
 }
 
 // take returns what the flight brought to an operation, or false if that is not
 // there yet. It is called with the lock, or when the flight is over.
 func (s *seat) take(op *frame.Op) (answer, *fault, bool) {
+	if s.trip != nil {
+		s.note()
+	}
 	r := s.flight.result(s.place)
 	switch {
 	case r == nil && !s.flight.over.Load():

@@ -16,13 +16,17 @@ import (
 //
 // Errors: ErrNotFound for an absent key, and those that every call has.
 func (c *Client) Get(ctx context.Context, key []byte, opts ...ReadOption) ([]byte, error) {
-	item, err := c.get(ctx, key, collectRead(opts).at)
+	item, err := c.get(ctx, key, collectRead(opts))
 	return item.Value, err
 }
 
 // GetItem is Get with the version that wrote the value and its time to live.
 func (c *Client) GetItem(ctx context.Context, key []byte, opts ...ReadOption) (Item, error) {
-	item, err := c.get(ctx, key, collectRead(opts).at)
+	return c.getItem(ctx, key, collectRead(opts))
+}
+
+func (c *Client) getItem(ctx context.Context, key []byte, o readOptions) (Item, error) {
+	item, err := c.get(ctx, key, o)
 	if err == nil {
 		item.Key = bytes.Clone(key)
 	}
@@ -30,8 +34,8 @@ func (c *Client) GetItem(ctx context.Context, key []byte, opts ...ReadOption) (I
 }
 
 // get reads one key; the item is without it.
-func (c *Client) get(ctx context.Context, key []byte, at uint64) (Item, error) {
-	a, err := c.operate(ctx, "get", frame.Op{Kind: frame.Get, Key: key, AtVersion: at})
+func (c *Client) get(ctx context.Context, key []byte, o readOptions) (Item, error) {
+	a, err := c.operate(ctx, "get", frame.Op{Kind: frame.Get, Key: key, AtVersion: o.at}, o.timings)
 	return a.item, err
 }
 
@@ -39,10 +43,10 @@ func (c *Client) get(ctx context.Context, key []byte, at uint64) (Item, error) {
 // key has Found == false. The server's limits of a batch apply to the number of
 // keys and to the bytes of the answer: more is ErrTooLarge.
 func (c *Client) GetMany(ctx context.Context, keys [][]byte, opts ...ReadOption) ([]Lookup, error) {
-	return c.getMany(ctx, keys, collectRead(opts).at)
+	return c.getMany(ctx, keys, collectRead(opts))
 }
 
-func (c *Client) getMany(ctx context.Context, keys [][]byte, at uint64) ([]Lookup, error) {
+func (c *Client) getMany(ctx context.Context, keys [][]byte, o readOptions) ([]Lookup, error) {
 	const name = "get many"
 	for _, key := range keys {
 		if len(key) == 0 {
@@ -50,11 +54,13 @@ func (c *Client) getMany(ctx context.Context, keys [][]byte, at uint64) ([]Looku
 		}
 	}
 	if c.fitFrame(keys) {
-		return c.getTogether(ctx, name, keys, at)
+		return c.getTogether(ctx, name, keys, o)
 	}
 	var response *kvdpb.BatchGetResponse
-	err := c.unary(ctx, name, func(ctx context.Context, conn *conn, opts ...grpc.CallOption) (err error) {
-		response, err = conn.kv.BatchGet(ctx, &kvdpb.BatchGetRequest{Keys: keys, AtVersion: at}, opts...)
+	watch := startWatch(o.timings)
+	err := c.unaryTimed(ctx, name, watch, func(ctx context.Context, conn *conn, opts ...grpc.CallOption) (err error) {
+		response, err = conn.kv.BatchGet(ctx, &kvdpb.BatchGetRequest{Keys: keys, AtVersion: o.at, Options: watch.options()}, opts...)
+		watch.answered(response.GetMeta())
 		return err
 	})
 	if err != nil {

@@ -23,7 +23,8 @@ func (c *Client) fitFrame(keys [][]byte) bool {
 }
 
 // getTogether reads keys at one version, by a frame of their own.
-func (c *Client) getTogether(ctx context.Context, name string, keys [][]byte, at uint64) ([]Lookup, error) {
+func (c *Client) getTogether(ctx context.Context, name string, keys [][]byte, o readOptions) ([]Lookup, error) {
+	w := startWatch(o.timings)
 	if !c.calls.enter() {
 		return nil, &Error{Op: name, Err: ErrClosed}
 	}
@@ -32,10 +33,11 @@ func (c *Client) getTogether(ctx context.Context, name string, keys [][]byte, at
 		return nil, &Error{Op: name, Err: err}
 	}
 	tries := c.attempts(ctx, name)
+	tries.watch = w
 	for {
-		lookups, f := c.tryTogether(ctx, keys, at, &tries)
+		lookups, f := c.tryTogether(ctx, keys, o.at, &tries)
 		if f == nil {
-			c.budget.earn()
+			tries.succeeded()
 			return lookups, nil
 		}
 		if err := tries.again(ctx, f); err != nil {
@@ -50,7 +52,7 @@ func (c *Client) tryTogether(ctx context.Context, keys [][]byte, at uint64, trie
 	patience := c.setTimeout(&op, tries)
 	ctx, cancel := tries.within(ctx)
 	defer cancel()
-	seats, f := conn.boardTogether(keys, op, patience)
+	seats, f := conn.boardTogether(keys, op, patience, tries.watch.depart())
 	if f != nil {
 		tries.bound(time.Now())
 		return nil, f
@@ -76,7 +78,7 @@ func (c *Client) tryTogether(ctx context.Context, keys [][]byte, at uint64, trie
 
 // boardTogether makes a flight of the reads of one call. Without a version to read
 // at, which would be the same for all anyway, the server chooses one.
-func (c *conn) boardTogether(keys [][]byte, op frame.Op, patience time.Duration) ([]seat, *fault) {
+func (c *conn) boardTogether(keys [][]byte, op frame.Op, patience time.Duration, t *trip) ([]seat, *fault) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if f := c.reachLocked(); f != nil {
@@ -89,6 +91,7 @@ func (c *conn) boardTogether(keys [][]byte, op frame.Op, patience time.Duration)
 		op.Key = key
 		seats[i] = f.board(&op, patience)
 	}
+	seats[0].time(t)
 	l := &c.mu.lanes[together]
 	l.sealed = append(l.sealed, f)
 	c.load(together).Add(int64(len(keys)))

@@ -154,6 +154,9 @@ func (k *link) takeLocked(l *lane) *flight {
 	l.flying++
 	k.lastID++
 	f.state, f.id, f.bytes = flying, k.lastID, f.request.Len()
+	if f.timed {
+		f.left = time.Now()
+	}
 	k.flights = append(k.flights, f)
 	k.bytes += f.bytes
 	if f.class >= writing {

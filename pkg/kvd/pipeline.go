@@ -49,7 +49,7 @@ var errNotDone = fmt.Errorf("%w: the pipeline has not been done", ErrInvalid)
 type pipelined struct {
 	name    string
 	op      frame.Op
-	options writeOptions
+	options writeOptions // of a read only its timings
 
 	tries  attempts
 	seat   seat
@@ -61,7 +61,8 @@ type pipelined struct {
 
 // Get notes a read, and copies key.
 func (p *Pipeline) Get(key []byte, opts ...ReadOption) *Pending[[]byte] {
-	o := p.note("get", frame.Op{Kind: frame.Get, Key: key, AtVersion: collectRead(opts).at}, writeOptions{}, nil)
+	chosen := collectRead(opts)
+	o := p.note("get", frame.Op{Kind: frame.Get, Key: key, AtVersion: chosen.at}, writeOptions{timings: chosen.timings}, nil)
 	return &Pending[[]byte]{o, func(a *answer) []byte { return a.item.Value }}
 }
 
@@ -143,7 +144,7 @@ func (c *Client) doAll(ctx context.Context, all []*pipelined) {
 		switch {
 		case o.err != nil:
 		case c.travelsAlone(&o.op):
-			o.answer, o.err = c.operate(ctx, o.name, o.op)
+			o.answer, o.err = c.operate(ctx, o.name, o.op, o.options.timings)
 			o.report()
 		default:
 			framed = append(framed, o)
@@ -161,6 +162,7 @@ func (c *Client) doAll(ctx context.Context, all []*pipelined) {
 	defer c.calls.leave()
 	for _, o := range framed {
 		o.tries = c.attemptsAt(ctx, o.name, &o.op)
+		o.tries.watch = startWatch(o.options.timings)
 	}
 	for {
 		c.tryAll(ctx, framed)
@@ -183,7 +185,7 @@ func (c *Client) doAll(ctx context.Context, all []*pipelined) {
 func retries(tried []*pipelined) (again []*pipelined, wait time.Duration) {
 	for _, o := range tried {
 		if o.fault == nil {
-			o.tries.client.budget.earn()
+			o.tries.succeeded()
 			o.report()
 			continue
 		}
@@ -240,6 +242,7 @@ func (c *Client) board(ctx context.Context, conn *conn, o *pipelined) {
 	if o.fault = conn.reachLocked(); o.fault == nil {
 		class := classOf(&o.op)
 		o.seat = conn.boardLocked(class, &o.op, patience)
+		o.seat.time(o.tries.watch.depart())
 		if k := conn.mu.link; k != nil {
 			k.wakeForLocked(&conn.mu.lanes[class])
 		}

@@ -1,15 +1,21 @@
 package kvd
 
-// ReadOption is a choice for one read, scans included.
-type ReadOption interface {
-	ScanOption
-	forRead(readOptions) readOptions
-}
+// ReadOption is a choice for one read that is no scan.
+type ReadOption interface{ forRead(readOptions) readOptions }
 
 // ScanOption is a choice for one scan.
 type ScanOption interface{ forScan(scanOptions) scanOptions }
 
-type readOptions struct{ at uint64 }
+// VersionOption is a choice for one read or scan.
+type VersionOption interface {
+	ReadOption
+	ScanOption
+}
+
+type readOptions struct {
+	at      uint64
+	timings *Timings
+}
 
 type scanOptions struct {
 	readOptions
@@ -21,7 +27,7 @@ type scanOptions struct {
 // AtVersion reads as of version v, which must be that of a snapshot that somebody
 // holds open; else the call is ErrVersionGone. 0 is the newest. Snapshots and
 // transactions read at versions of their own and do not take it.
-func AtVersion(v uint64) ReadOption { return atVersion(v) }
+func AtVersion(v uint64) VersionOption { return atVersion(v) }
 
 type atVersion uint64
 

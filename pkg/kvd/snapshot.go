@@ -88,27 +88,30 @@ func (s *Snapshot) Close() error {
 
 // Get is Client.Get at the version of the snapshot.
 func (s *Snapshot) Get(ctx context.Context, key []byte, opts ...ReadOption) ([]byte, error) {
-	if err := s.check("get", collectRead(opts)); err != nil {
+	o, err := s.readOptions("get", opts)
+	if err != nil {
 		return nil, err
 	}
-	item, err := s.client.get(ctx, key, s.version)
+	item, err := s.client.get(ctx, key, o)
 	return item.Value, err
 }
 
 // GetItem is Client.GetItem at the version of the snapshot.
 func (s *Snapshot) GetItem(ctx context.Context, key []byte, opts ...ReadOption) (Item, error) {
-	if err := s.check("get", collectRead(opts)); err != nil {
+	o, err := s.readOptions("get", opts)
+	if err != nil {
 		return Item{}, err
 	}
-	return s.client.GetItem(ctx, key, AtVersion(s.version))
+	return s.client.getItem(ctx, key, o)
 }
 
 // GetMany is Client.GetMany at the version of the snapshot.
 func (s *Snapshot) GetMany(ctx context.Context, keys [][]byte, opts ...ReadOption) ([]Lookup, error) {
-	if err := s.check("get many", collectRead(opts)); err != nil {
+	o, err := s.readOptions("get many", opts)
+	if err != nil {
 		return nil, err
 	}
-	return s.client.getMany(ctx, keys, s.version)
+	return s.client.getMany(ctx, keys, o)
 }
 
 // Scan is Client.Scan at the version of the snapshot.
@@ -120,6 +123,14 @@ func (s *Snapshot) Scan(ctx context.Context, r Range, opts ...ScanOption) iter.S
 		return func(yield func(Item, error) bool) { yield(Item{}, err) }
 	}
 	return s.client.scan(ctx, r, o)
+}
+
+// readOptions are those of a read of the snapshot.
+func (s *Snapshot) readOptions(op string, opts []ReadOption) (readOptions, error) {
+	o := collectRead(opts)
+	err := s.check(op, o)
+	o.at = s.version
+	return o, err
 }
 
 func (s *Snapshot) check(op string, o readOptions) error {

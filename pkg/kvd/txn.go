@@ -110,7 +110,7 @@ func (t *Txn) prepare(ctx context.Context, op string, key []byte, opts []WriteOp
 	if o.condition.Kind == 0 && o.previous == nil {
 		return o, nil
 	}
-	found, err := t.lookup(ctx, key)
+	found, err := t.lookup(ctx, key, readOptions{})
 	if err != nil {
 		return o, err
 	}
@@ -154,7 +154,7 @@ func errOver(op string) error {
 }
 
 // Commit applies the writes, all at the version that it returns, or none, and
-// ends the transaction in any case. It takes Durable and WrittenAt. A transaction
+// ends the transaction in any case. It takes Durable, WrittenAt and Timed. A transaction
 // that wrote nothing needs no call to the server: its reads were all of one
 // version, which is what Commit returns.
 //
@@ -206,8 +206,9 @@ func (t *Txn) begin(ctx context.Context) (*Snapshot, error) {
 }
 
 // lookup reads what the transaction sees of a key, without the key in the item.
-func (t *Txn) lookup(ctx context.Context, key []byte) (Lookup, error) {
+func (t *Txn) lookup(ctx context.Context, key []byte, o readOptions) (Lookup, error) {
 	if found, written := t.writes.get(key); written {
+		o.tookNoTime()
 		return found, nil
 	}
 	s, err := t.begin(ctx)
@@ -217,7 +218,8 @@ func (t *Txn) lookup(ctx context.Context, key []byte) (Lookup, error) {
 	if err := t.reads.add(key); err != nil {
 		return Lookup{}, &Error{Op: "get", Err: err}
 	}
-	item, err := t.client.get(ctx, key, s.version)
+	o.at = s.version
+	item, err := t.client.get(ctx, key, o)
 	if errors.Is(err, ErrNotFound) {
 		return Lookup{}, nil
 	}

@@ -23,10 +23,11 @@ func (t *Txn) GetItem(ctx context.Context, key []byte, opts ...ReadOption) (Item
 	if err := t.check(name, key); err != nil {
 		return Item{}, err
 	}
-	if collectRead(opts).at != 0 {
+	o := collectRead(opts)
+	if o.at != 0 {
 		return Item{}, &Error{Op: name, Err: errAtVersion}
 	}
-	found, err := t.lookup(ctx, key)
+	found, err := t.lookup(ctx, key, o)
 	switch {
 	case err != nil:
 		return Item{}, err
@@ -43,7 +44,8 @@ func (t *Txn) GetMany(ctx context.Context, keys [][]byte, opts ...ReadOption) ([
 	if t.over {
 		return nil, errOver(name)
 	}
-	if collectRead(opts).at != 0 {
+	o := collectRead(opts)
+	if o.at != 0 {
 		return nil, &Error{Op: name, Err: errAtVersion}
 	}
 	found := make([]Lookup, len(keys))
@@ -62,6 +64,7 @@ func (t *Txn) GetMany(ctx context.Context, keys [][]byte, opts ...ReadOption) ([
 		found[i] = l
 	}
 	if len(stored) == 0 {
+		o.tookNoTime()
 		return found, nil
 	}
 	s, err := t.begin(ctx)
@@ -71,7 +74,8 @@ func (t *Txn) GetMany(ctx context.Context, keys [][]byte, opts ...ReadOption) ([
 	if err := t.reads.add(stored...); err != nil {
 		return nil, &Error{Op: name, Err: err}
 	}
-	lookups, err := t.client.getMany(ctx, stored, s.version)
+	o.at = s.version
+	lookups, err := t.client.getMany(ctx, stored, o)
 	if err != nil {
 		return nil, err
 	}

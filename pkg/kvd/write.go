@@ -48,7 +48,7 @@ func (c *Client) Delete(ctx context.Context, key []byte, opts ...WriteOption) er
 
 func (c *Client) write(ctx context.Context, name string, op frame.Op, o *writeOptions) error {
 	o.apply(&op)
-	a, err := c.operate(ctx, name, op)
+	a, err := c.operate(ctx, name, op, o.timings)
 	if err == nil {
 		o.reportAll(&op, &a)
 	}
@@ -57,7 +57,7 @@ func (c *Client) write(ctx context.Context, name string, op frame.Op, o *writeOp
 
 // DeleteRange removes every key of a range at one version, at a cost that does
 // not depend on how many there are. The range must have an end that is above its
-// start. It takes Durable and WrittenAt. Errors are those of Put.
+// start. It takes Durable, WrittenAt and Timed. Errors are those of Put.
 func (c *Client) DeleteRange(ctx context.Context, r Range, opts ...WriteOption) error {
 	const name = "delete range"
 	o, err := c.writeOptions(opts, ofCommit)

@@ -10,7 +10,11 @@ import (
 
 // WriteOption is a choice for one write, batch or commit. Which of them a call
 // takes is in its description; another one makes it fail with ErrInvalid.
-type WriteOption func(*writeOptions)
+type WriteOption interface{ forWrite(*writeOptions) }
+
+type writeOption func(*writeOptions)
+
+func (f writeOption) forWrite(o *writeOptions) { f(o) }
 
 type writeOptions struct {
 	chosen     choices
@@ -19,6 +23,7 @@ type writeOptions struct {
 	condition  frame.Condition
 	previous   *Item
 	writtenAt  *uint64
+	timings    *Timings
 	err        error // of the first choice that makes no sense
 }
 
@@ -31,6 +36,7 @@ const (
 	choseCondition
 	chosePrevious
 	choseWrittenAt
+	choseTimed
 )
 
 // What the calls take. Within a batch or transaction a delete takes what a put
@@ -38,7 +44,7 @@ const (
 const (
 	ofPut    = ofDelete | choseTTL
 	ofDelete = ofCommit | choseCondition | chosePrevious
-	ofCommit = choseDurability | choseWrittenAt
+	ofCommit = choseDurability | choseWrittenAt | choseTimed
 	inBatch  = choseTTL | choseCondition
 	inTxn    = choseTTL | choseCondition | chosePrevious
 )
@@ -50,6 +56,7 @@ func (c choices) String() string {
 	}{
 		{choseDurability, "Durable"}, {choseTTL, "TTL"}, {choseCondition, "a condition"},
 		{chosePrevious, "Previous"}, {choseWrittenAt, "WrittenAt"},
+		{choseTimed, "Timed"},
 	} {
 		if c&named.choice != 0 {
 			return named.name
@@ -60,23 +67,23 @@ func (c choices) String() string {
 
 // Durable chooses what the acknowledgement of this write means.
 func Durable(d Durability) WriteOption {
-	return func(o *writeOptions) {
+	return writeOption(func(o *writeOptions) {
 		o.choose(choseDurability, d.check())
 		o.durability = d
-	}
+	})
 }
 
 // TTL makes a put expire after d, which is rounded up to milliseconds: the key is
 // then absent. Without it the put lives until it is overwritten or deleted.
 func TTL(d time.Duration) WriteOption {
-	return func(o *writeOptions) {
+	return writeOption(func(o *writeOptions) {
 		var err error
 		if d <= 0 {
 			err = fmt.Errorf("%w: time to live of %v; leave it out for ever", ErrInvalid, d)
 		}
 		o.choose(choseTTL, err)
 		o.ttl = d
-	}
+	})
 }
 
 // IfAbsent writes only if the key is not there, else the call is ErrConflict. A
@@ -103,10 +110,10 @@ func IfValue(v []byte) WriteOption {
 }
 
 func ifCondition(c frame.Condition) WriteOption {
-	return func(o *writeOptions) {
+	return writeOption(func(o *writeOptions) {
 		o.choose(choseCondition, nil)
 		o.condition = c
-	}
+	})
 }
 
 // Previous has the write fill in what the key held before: a zero Item, with
@@ -115,26 +122,26 @@ func ifCondition(c frame.Condition) WriteOption {
 // The server remembers which writes happened, not what they replaced. So a write
 // with Previous whose answer is lost is not tried again: it is ErrUncertain.
 func Previous(into *Item) WriteOption {
-	return func(o *writeOptions) {
+	return writeOption(func(o *writeOptions) {
 		var err error
 		if into == nil {
 			err = fmt.Errorf("%w: Previous of nil", ErrInvalid)
 		}
 		o.choose(chosePrevious, err)
 		o.previous = into
-	}
+	})
 }
 
 // WrittenAt has the write fill in its version, if the call succeeds.
 func WrittenAt(into *uint64) WriteOption {
-	return func(o *writeOptions) {
+	return writeOption(func(o *writeOptions) {
 		var err error
 		if into == nil {
 			err = fmt.Errorf("%w: WrittenAt of nil", ErrInvalid)
 		}
 		o.choose(choseWrittenAt, err)
 		o.writtenAt = into
-	}
+	})
 }
 
 func (o *writeOptions) choose(c choices, err error) {
@@ -162,7 +169,7 @@ func (c *Client) writeOptions(opts []WriteOption, takes choices) (writeOptions, 
 func collect(opts []WriteOption, takes choices) (writeOptions, error) {
 	var o writeOptions
 	for _, opt := range opts {
-		opt(&o)
+		opt.forWrite(&o)
 	}
 	if wrong := o.chosen &^ takes; o.err == nil && wrong != 0 {
 		o.err = fmt.Errorf("%w: the call does not take %v", ErrInvalid, wrong)
