@@ -13,6 +13,7 @@ func (a *app) getCommand() *cobra.Command {
 	var enc encoding
 	var version bool
 	var format string
+	var took timings
 	cmd := &cobra.Command{
 		Use:   "get KEY",
 		Short: "Print the value of a key",
@@ -25,6 +26,7 @@ func (a *app) getCommand() *cobra.Command {
 	}
 	server := a.connection(cmd)
 	enc.flags(cmd)
+	took.flag(cmd)
 	cmd.Flags().BoolVar(&version, "version", false, "print the version that wrote the value, and a tab, before it")
 	cmd.Flags().StringVarP(&format, "output", "o", "raw", "raw, or json as kvd scan prints it")
 	cmd.MarkFlagsMutuallyExclusive("version", "output")
@@ -37,7 +39,8 @@ func (a *app) getCommand() *cobra.Command {
 			return usagef("--output %q; want raw or json", format)
 		}
 		return server.with(func(c *kvd.Client) error {
-			item, err := c.GetItem(cmd.Context(), key)
+			item, err := c.GetItem(cmd.Context(), key, took.option())
+			took.print(a)
 			if err != nil {
 				return err
 			}

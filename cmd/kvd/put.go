@@ -16,6 +16,7 @@ func (a *app) putCommand() *cobra.Command {
 	var only condition
 	var ttl time.Duration
 	var printVersion bool
+	var took timings
 	cmd := &cobra.Command{
 		Use:   "put KEY VALUE|-",
 		Short: "Set a key to a value",
@@ -30,6 +31,7 @@ func (a *app) putCommand() *cobra.Command {
 	}
 	server := a.connection(cmd)
 	enc.flags(cmd)
+	took.flag(cmd)
 	level.flag(cmd)
 	only.flags(cmd)
 	only.presenceFlags(cmd)
@@ -55,10 +57,12 @@ func (a *app) putCommand() *cobra.Command {
 			return err
 		}
 		var version uint64
-		options = append(options, kvd.Durable(level.level), kvd.WrittenAt(&version))
+		options = append(options, kvd.Durable(level.level), kvd.WrittenAt(&version), took.option())
 		return server.with(func(c *kvd.Client) error {
 			begin := time.Now()
-			if err := c.Put(cmd.Context(), key, value, options...); err != nil {
+			err := c.Put(cmd.Context(), key, value, options...)
+			took.print(a)
+			if err != nil {
 				return err
 			}
 			if printVersion {
