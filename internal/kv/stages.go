@@ -46,20 +46,25 @@ type Course struct {
 
 // Moment is when something happened. It is set once, and may be read before.
 type Moment struct {
-	at  time.Time
-	set atomic.Bool
+	// since is the time from epoch on, never 0 once it happened. A time.Time with a flag
+	// is four times as large, and the garbage collector has to look at it: a Course of
+	// those cost 256 callers of buffered Puts 2 % of a server's processor time.
+	since atomic.Int64
 }
+
+var epoch = time.Now()
 
 // Set says that it happened.
 func (m *Moment) Set(at time.Time) {
-	m.at = at
-	m.set.Store(true)
+	since := int64(at.Sub(epoch))
+	if since == 0 {
+		since = 1
+	}
+	m.since.Store(since)
 }
 
 // Get returns when it happened; false if it has not.
 func (m *Moment) Get() (time.Time, bool) {
-	if !m.set.Load() {
-		return time.Time{}, false
-	}
-	return m.at, true
+	since := m.since.Load()
+	return epoch.Add(time.Duration(since)), since != 0
 }
