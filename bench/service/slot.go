@@ -39,10 +39,7 @@ type outcome struct {
 	Held *int `json:"held,omitempty"`
 }
 
-type (
-	metric = judge.Metric[slot]
-	spread = judge.Spread
-)
+type metric = judge.Metric[slot]
 
 var (
 	rate        = &metric{Unit: "k/s", Scale: 1e3, Of: func(s *slot) float64 { return s.Run.OpsPerSecond() }}
@@ -58,7 +55,6 @@ var (
 	bothCPU     = perKey(func(o *outcome) time.Duration { return o.ClientCPU + o.ServerCPU })
 	serverBytes = &metric{Unit: "MiB", Scale: 1 << 20, Of: func(s *slot) float64 { return float64(s.Run.ServerBytes) }, Less: true}
 	generator   = &metric{Unit: "us", Scale: 1e3, Of: func(s *slot) float64 { return float64(s.Run.Generator) }, Less: true}
-	peakBytes   = &metric{Unit: "MiB", Scale: 1 << 20, Of: func(s *slot) float64 { return float64(s.Run.ServerPeakBytes) }, Less: true}
 
 	held     = &metric{Unit: "connections", Scale: 1, Of: func(s *slot) float64 { return number(s.Run.Held) }}
 	goodput  = ofOverload(&metric{Scale: 1}, func(s *slot, o *load.OpenOutcome) float64 { return o.Over.GoodPerSecond() / s.Run.OpsPerSecond() })
