@@ -279,11 +279,13 @@ func TestBatchIsAtomicAndHasOneVersion(t *testing.T) {
 // LookupCached leaves, untouched, what the disk has.
 func TestLookupCachedAnswersFromMemory(t *testing.T) {
 	o := small(vfs.NewMem())
+	o.MemtableBytes, o.CacheBytes = 16<<20, 16<<20 // what is in memory stays there
 	e := open(t, o)
 	for i := range 20 {
 		put(t, e, key(i), "old", buffered)
 	}
 	require.NoError(t, e.Flush(t.Context()))
+	require.NoError(t, e.CompactAll(t.Context())) // so that the files stay, too
 	for i := range 10 {
 		put(t, e, key(i), "new", buffered)
 	}
