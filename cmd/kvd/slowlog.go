@@ -75,7 +75,7 @@ func writeSlowTable(w io.Writer, log *kvd.SlowLog) error {
 		_, err := fmt.Fprintln(w, "the server keeps no slow log; it would with --slow-log-time")
 		return err
 	}
-	_, err := fmt.Fprintf(w, "%d requests took %v or longer since the server started\n", log.Total, log.Threshold)
+	_, err := fmt.Fprintf(w, "requests of %v or longer since the server started: %d\n", log.Threshold, log.Total)
 	if err != nil || len(log.Requests) == 0 {
 		return err
 	}

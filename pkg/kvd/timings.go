@@ -74,8 +74,9 @@ type CallOption interface {
 // known then. The server measures anyway; the answer to the frame of a timed
 // operation is some thirty bytes longer.
 //
-// A nil pointer asks for nothing. A read that a transaction answers itself takes no time; what a Commit needs is in
-// its own, not in those of its writes, which do not take this option.
+// A nil pointer asks for nothing. A read that a transaction answers itself takes no
+// time; what a Commit needs is in its own, not in those of its writes, which do not take
+// this option.
 func Timed(into *Timings) CallOption { return timed{into} }
 
 type timed struct{ into *Timings }
