@@ -64,11 +64,7 @@ func (p *Partition) work() (again time.Duration) {
 //
 // It may take as long as the disk does.
 func (p *Partition) serve(g *Group) bool {
-	if p.opts.Writes.Linger > 0 || !p.role.tryTake() {
-		return false
-	}
-	if p.closing.Load() || p.inflightBytes.Load() >= p.opts.InflightBytes {
-		p.yield()
+	if !p.standIn() {
 		return false
 	}
 	runtime.Gosched() // as in orchestrate
@@ -91,6 +87,18 @@ func (p *Partition) serve(g *Group) bool {
 // enter appends a group to the log, on its caller's goroutine and together with what
 // is queued, and reports whether it did: only if nobody else is at it. It does no I/O.
 func (p *Partition) enter(g *Group) bool {
+	if !p.standIn() {
+		return false
+	}
+	p.taken, _ = p.inbox.Take(append(p.taken[:0], g))
+	p.commit(p)
+	p.finish()
+	return true
+}
+
+// standIn takes the role for the caller of a group, and reports whether it did: only if
+// nobody else has it, and the group need not wait.
+func (p *Partition) standIn() bool {
 	if p.opts.Writes.Linger > 0 || !p.role.tryTake() {
 		return false
 	}
@@ -98,9 +106,6 @@ func (p *Partition) enter(g *Group) bool {
 		p.yield()
 		return false
 	}
-	p.taken, _ = p.inbox.Take(append(p.taken[:0], g))
-	p.commit(p)
-	p.finish()
 	return true
 }
 
