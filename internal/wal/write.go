@@ -70,11 +70,17 @@ func (l *Log) Hand() {
 		l.pokeSyncer()
 	default:
 		l.mu.writing = true
-		l.background.Go(func() {
-			l.mu.Lock()
-			l.leadLocked(leadAll)
-		})
+		l.leadBeside()
 	}
+}
+
+// leadBeside has a goroutine of its own write all groups. It has the writing role from
+// now on.
+func (l *Log) leadBeside() {
+	l.background.Go(func() {
+		l.mu.Lock()
+		l.leadLocked(leadAll)
+	})
 }
 
 // leadLocked takes the writing role and writes groups until there are none, or
@@ -83,10 +89,7 @@ func (l *Log) leadLocked(limit int) {
 	l.mu.writing = true
 	for n := 0; ; n++ {
 		if n == limit && !l.mu.queue.empty() {
-			l.background.Go(func() {
-				l.mu.Lock()
-				l.leadLocked(leadAll)
-			})
+			l.leadBeside()
 			break // the role goes with it
 		}
 		if !l.writeNextLocked() {
