@@ -16,6 +16,7 @@ import (
 
 	"github.com/kvd-db/kvd/internal/admission"
 	"github.com/kvd-db/kvd/internal/engine"
+	"github.com/kvd-db/kvd/internal/histogram"
 	"github.com/kvd-db/kvd/internal/partition"
 )
 
@@ -54,7 +55,7 @@ func sample() *Source {
 					Inside: admission.Size{Ops: 40, Bytes: 41}, Waiting: admission.Size{Ops: 42, Bytes: 43},
 					Admitted: 6, WaitTime: 3 * time.Second, Waits: [11]uint64{1, 0, 2, 10: 3}, GivenUp: 44,
 				}},
-				Frames: []uint64{1, 0, 2}, FrameOps: 9, Raw: 27, RawAccepted: 28, RawFrames: 29,
+				Frames: histogram.PowerCounts{Buckets: [histogram.PowerBuckets]uint64{0: 1, 2: 1, 10: 1}, Sum: 9}, Raw: 27, RawAccepted: 28, RawFrames: 29,
 				Slow:   45,
 				Stages: []StageTimes{stageTimes("reads", "engine", 900, 1_500, 40_000), stageTimes("writes", "sync", 3_000_000_000)},
 			}
@@ -112,6 +113,14 @@ kvd_requests_total{code="OK",method="Get"} 20
 # TYPE kvd_frame_ops histogram
 kvd_frame_ops_bucket{le="1"} 1
 kvd_frame_ops_bucket{le="2"} 1
+kvd_frame_ops_bucket{le="4"} 2
+kvd_frame_ops_bucket{le="8"} 2
+kvd_frame_ops_bucket{le="16"} 2
+kvd_frame_ops_bucket{le="32"} 2
+kvd_frame_ops_bucket{le="64"} 2
+kvd_frame_ops_bucket{le="128"} 2
+kvd_frame_ops_bucket{le="256"} 2
+kvd_frame_ops_bucket{le="512"} 2
 kvd_frame_ops_bucket{le="+Inf"} 3
 kvd_frame_ops_sum 9
 kvd_frame_ops_count 3

@@ -2,6 +2,7 @@ package admin
 
 import (
 	"runtime"
+	"slices"
 	"strconv"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -149,29 +150,24 @@ const (
 // powers emits a histogram of what was counted in parts of the metric's unit, so many
 // of them, with a bucket for each power of two from 2^least to 2^most parts.
 func (s sink) powers(d *prometheus.Desc, c *histogram.PowerCounts, parts float64, least, most int, labels ...string) {
-	buckets := make(map[float64]uint64, most-least+1)
-	below := uint64(0)
-	for i, n := range c.Buckets[:most+1] {
-		below += n
-		if i >= least {
-			buckets[float64(uint64(1)<<i)/parts] = below
-		}
+	counts := slices.Clone(c.Buckets[least : most+1])
+	for _, n := range c.Buckets[:least] {
+		counts[0] += n
 	}
-	s.out <- prometheus.MustNewConstHistogram(d, c.Count(), float64(c.Sum)/parts, buckets, labels...)
+	s.doubling(d, float64(uint64(1)<<least)/parts, counts, c.Count(), float64(c.Sum)/parts, labels...)
 }
 
-// sizes emits a histogram whose bucket i has what is at most 2^i; the last one
-// has everything above.
-func (s sink) sizes(d *prometheus.Desc, counts []uint64, sum uint64) {
+// doubling emits a histogram. Its counts are of what is at most first, at most twice
+// that, and so on, and in none before; the total has what is above the last, too.
+func (s sink) doubling(d *prometheus.Desc, first float64, counts []uint64, total uint64, sum float64, labels ...string) {
 	buckets := make(map[float64]uint64, len(counts))
-	total := uint64(0)
-	for i, n := range counts {
-		total += n
-		if i < len(counts)-1 {
-			buckets[float64(uint64(1)<<i)] = total
-		}
+	below := uint64(0)
+	for _, n := range counts {
+		below += n
+		buckets[first] = below
+		first *= 2
 	}
-	s.out <- prometheus.MustNewConstHistogram(d, total, float64(sum), buckets)
+	s.out <- prometheus.MustNewConstHistogram(d, total, sum, buckets, labels...)
 }
 
 func (s sink) traffic(t *Traffic) {
@@ -196,7 +192,7 @@ func (s sink) traffic(t *Traffic) {
 	for kind, g := range t.Gates {
 		s.gate(kind, &g)
 	}
-	s.sizes(frameOps, t.Frames, t.FrameOps)
+	s.powers(frameOps, &t.Frames, 1, 0, 9) // and what is above, up to frame.MaxOps
 	for _, st := range t.Stages {
 		s.powers(stageTime, &st.Nanos, nanos, 10, 30, st.Kind, st.Stage)
 	}
@@ -208,14 +204,7 @@ func (s sink) gate(kind string, g *admission.Stats) {
 	s.number(waitOps, float64(g.Waiting.Ops), kind)
 	s.number(waitBytes, float64(g.Waiting.Bytes), kind)
 	s.counter(givenUp, g.GivenUp, kind)
-	buckets := make(map[float64]uint64, len(g.Waits))
-	bound, total := admission.FirstWait.Seconds(), uint64(0)
-	for _, n := range g.Waits[:len(g.Waits)-1] {
-		total += n
-		buckets[bound] = total
-		bound *= 2
-	}
-	s.out <- prometheus.MustNewConstHistogram(waitTime, g.Admitted, g.WaitTime.Seconds(), buckets, kind)
+	s.doubling(waitTime, admission.FirstWait.Seconds(), g.Waits[:len(g.Waits)-1], g.Admitted, g.WaitTime.Seconds(), kind)
 }
 
 func (s sink) incidents(n *Incidents) {

@@ -48,11 +48,7 @@ type Traffic struct {
 	Streams     int64  // calls in progress
 	Bytes       int64  // what they are charged for
 
-	// Frames[i] counts frames of at most 2^i operations that are in no smaller
-	// class; FrameOps is their operations.
-	Frames   []uint64
-	FrameOps uint64
-
+	Frames histogram.PowerCounts // by their operations
 	Stages []StageTimes
 	Slow   uint64 // requests that the slow log took
 }

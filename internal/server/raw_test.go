@@ -85,8 +85,8 @@ func TestCompactPipelinesAnswerEachOperation(t *testing.T) {
 			p.close()
 
 			stats := f.Stats()
-			assert.EqualValues(t, 3, stats.Frames())
-			assert.EqualValues(t, 6, stats.FrameOps)
+			assert.EqualValues(t, 3, stats.Frames.Count())
+			assert.EqualValues(t, 6, stats.Frames.Sum)
 			if name == "raw" {
 				assert.EqualValues(t, 3, stats.RawFrames)
 				assert.EqualValues(t, 1, stats.RawAccepted)

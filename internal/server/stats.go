@@ -10,7 +10,6 @@ import (
 	"github.com/kvd-db/kvd/internal/admission"
 	"github.com/kvd-db/kvd/internal/histogram"
 	"github.com/kvd-db/kvd/internal/kv"
-	"github.com/kvd-db/kvd/pkg/kvdpb/frame"
 	kvdpb "github.com/kvd-db/kvd/pkg/kvdpb/kvd/v1"
 )
 
@@ -83,14 +82,7 @@ const (
 
 var txnNames = [txnOutcomes]string{"commit", "conflict", "condition_failed"}
 
-const (
-	codeCount = int(codes.Unauthenticated) + 1
-	sizeCount = 11 // 1, 2, 4 ... 1,024 operations
-)
-
-// The last counter of Stats.FrameSizes is for frames of frame.MaxOps.
-var _ [sizeCount - 1]struct{} = [10]struct{}{}
-var _ = [1]struct{}{}[frame.MaxOps-1<<(sizeCount-1)]
+const codeCount = int(codes.Unauthenticated) + 1
 
 // counters are what Stats reads. All are safe for concurrent use.
 type counters struct {
@@ -164,10 +156,8 @@ type Stats struct {
 	Raw                    int64
 	RawAccepted, RawFrames uint64
 
-	// FrameOps counts the operations that came in frames. FrameSizes[i] counts
-	// frames of at most 2^i operations that are in no smaller class.
-	FrameOps   uint64
-	FrameSizes [sizeCount]uint64
+	// Frames counts frames by their operations.
+	Frames histogram.PowerCounts
 
 	// Stages is where the time of requests went: of what a frame has of one class, and
 	// of a unary call of the store, each counted once.
@@ -181,14 +171,6 @@ type RequestCount struct {
 	Method string
 	Code   codes.Code
 	Count  uint64
-}
-
-// Frames returns the number of frames received.
-func (s Stats) Frames() (n uint64) {
-	for _, count := range s.FrameSizes {
-		n += count
-	}
-	return n
 }
 
 // Stats returns a snapshot. Counters are read one by one, so their sums may
@@ -207,6 +189,7 @@ func (s *Server) Stats() Stats {
 		Raw:          c.raw.Load(),
 		RawAccepted:  c.rawAccepted.Load(),
 		RawFrames:    c.rawFrames.Load(),
+		Frames:       c.frames.Counts(),
 		Stages:       c.stages.counts(),
 		Slow:         s.slow.count(),
 	}
@@ -229,8 +212,5 @@ func (s *Server) Stats() Stats {
 	for i, name := range txnNames {
 		stats.Transactions[name] = c.txns[i].Load()
 	}
-	frames := c.frames.Counts()
-	stats.FrameOps = frames.Sum
-	copy(stats.FrameSizes[:], frames.Buckets[:])
 	return stats
 }

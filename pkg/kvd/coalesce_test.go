@@ -44,8 +44,8 @@ func concurrentCallersShareFrames(t *testing.T, opts ...Option) {
 	}
 	all.Wait()
 	stats := c.server.Stats()
-	assert.EqualValues(t, callers*each, stats.FrameOps)
-	assert.Less(t, stats.Frames(), uint64(callers*each/3), "at least three operations in a frame")
+	assert.EqualValues(t, callers*each, stats.Frames.Sum)
+	assert.Less(t, stats.Frames.Count(), uint64(callers*each/3), "at least three operations in a frame")
 	assert.Equal(t, callers*each, store.Len())
 }
 
@@ -59,8 +59,8 @@ func aLoneCallerIsNotBatched(t *testing.T, opts ...Option) {
 		require.NoError(t, db.Put(context.Background(), []byte("k"), nil))
 	}
 	stats := c.server.Stats()
-	assert.EqualValues(t, 10, stats.Frames())
-	assert.EqualValues(t, 10, stats.FrameSizes[0])
+	assert.EqualValues(t, 10, stats.Frames.Count())
+	assert.EqualValues(t, 10, stats.Frames.Buckets[0])
 }
 
 // A frame takes no more than its caps, however much is queued, and the order in
@@ -109,9 +109,9 @@ func aLargeValueTravelsAlone(t *testing.T, opts ...Option) {
 	ctx := context.Background()
 	large := make([]byte, 3<<20)
 	require.NoError(t, db.Put(ctx, []byte("large"), large))
-	assert.Zero(t, c.server.Stats().Frames())
+	assert.Zero(t, c.server.Stats().Frames.Count())
 	require.NoError(t, db.Put(ctx, []byte("small"), large[:64<<10]))
-	assert.EqualValues(t, 1, c.server.Stats().Frames())
+	assert.EqualValues(t, 1, c.server.Stats().Frames.Count())
 	value, err := db.Get(ctx, []byte("large"))
 	require.NoError(t, err)
 	assert.Len(t, value, len(large))

@@ -42,13 +42,13 @@ func TestGetManyTravelsInAFrame(t *testing.T) {
 			}
 			return values
 		}
-		before := c.server.Stats().Frames()
+		before := c.server.Stats().Frames.Count()
 		assert.Equal(t, []string{"a=3", "b=2"}, many(db, 3))
 		assert.Equal(t, []string{"a=1", "b=2"}, many(snapshot, 3))
 		assert.Equal(t, []string{"a=3", "b=2"}, many(db, 1024))
-		assert.Equal(t, before+3, c.server.Stats().Frames())
+		assert.Equal(t, before+3, c.server.Stats().Frames.Count())
 		assert.Equal(t, []string{"a=3", "b=2"}, many(db, 1025))
-		assert.Equal(t, before+3, c.server.Stats().Frames())
+		assert.Equal(t, before+3, c.server.Stats().Frames.Count())
 		none, err := db.GetMany(ctx, nil)
 		require.NoError(t, err)
 		assert.Empty(t, none)

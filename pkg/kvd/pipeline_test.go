@@ -88,8 +88,8 @@ func TestAPipelineTravelsInFewFrames(t *testing.T) {
 		require.NoError(t, p.Do(context.Background()))
 		assert.Equal(t, n, c.store.Len())
 		stats := c.server.Stats()
-		assert.EqualValues(t, n, stats.FrameOps)
-		assert.Less(t, stats.Frames(), uint64(n/20))
+		assert.EqualValues(t, n, stats.Frames.Sum)
+		assert.Less(t, stats.Frames.Count(), uint64(n/20))
 	})
 }
 
