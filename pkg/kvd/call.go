@@ -40,11 +40,11 @@ func (c *Client) operate(ctx context.Context, name string, op frame.Op, t *Timin
 	if err := ctx.Err(); err != nil {
 		return answer{}, &Error{Op: name, Err: err}
 	}
-	if c.travelsAlone(&op) {
-		return c.operateAlone(ctx, name, op, w)
-	}
 	tries := c.attemptsAt(ctx, name, &op)
 	tries.watch = w
+	if c.travelsAlone(&op) {
+		return c.operateAlone(ctx, op, tries)
+	}
 	for {
 		a, f := c.attempt(ctx, &op, &tries)
 		if f == nil {
@@ -115,9 +115,7 @@ func (c *Client) ownMillis(left time.Duration) uint32 {
 }
 
 // operateAlone performs one operation by a call of its own.
-func (c *Client) operateAlone(ctx context.Context, name string, op frame.Op, w watch) (a answer, err error) {
-	tries := c.attemptsAt(ctx, name, &op)
-	tries.watch = w
+func (c *Client) operateAlone(ctx context.Context, op frame.Op, tries attempts) (a answer, err error) {
 	err = c.call(ctx, &tries, func(ctx context.Context, conn *conn, opts ...grpc.CallOption) error {
 		options := tries.requestOptions(op.Durability)
 		var found *kvdpb.Item
