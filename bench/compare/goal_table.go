@@ -26,15 +26,8 @@ func printVerdicts(w io.Writer, slots []slot) error {
 			continue
 		}
 		figure, want := v.Spelled()
-		reached := "NO"
-		switch {
-		case g.Want == 0:
-			reached = "-"
-		case v.Reached:
-			reached = "yes"
-		}
 		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t\n", g.Row,
-			dash(v.Peer), rateOf(slots, &v), when(ok, figure), costRatio(slots, &v), otherFigure(other, otherOK), want, reached)
+			dash(v.Peer), rateOf(slots, &v), when(ok, figure), costRatio(slots, &v), otherFigure(other, otherOK), want, v.Answer())
 	}
 	return t.Flush()
 }

@@ -86,6 +86,17 @@ func (g *Goal[S]) worse(a, b float64) bool {
 	return a < b
 }
 
+// Answer returns whether the goal is reached, as it is printed.
+func (v *Verdict[S]) Answer() string {
+	switch {
+	case v.Want == 0:
+		return "-"
+	case v.Reached:
+		return "yes"
+	}
+	return "NO"
+}
+
 // Spelled returns the figure and the goal as they are printed.
 func (v *Verdict[S]) Spelled() (figure, want string) {
 	unit, scale, sign := "x", 1.0, ">="

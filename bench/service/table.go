@@ -85,15 +85,8 @@ func printVerdicts(w io.Writer, slots []slot, wanted []string) error {
 			continue
 		}
 		figure, want := v.Spelled()
-		reached := "NO"
-		switch {
-		case g.Want == 0:
-			reached = "-"
-		case v.Reached:
-			reached = "yes"
-		}
 		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t\n",
-			g.Row, dash(v.Peer), peerFigure(slots, &v), figure, byCPU(slots, &v), otherFigure(slots, g), want, reached)
+			g.Row, dash(v.Peer), peerFigure(slots, &v), figure, byCPU(slots, &v), otherFigure(slots, g), want, v.Answer())
 	}
 	if err := t.Flush(); err != nil {
 		return err
