@@ -40,7 +40,7 @@ type rawCarriage struct {
 
 	out struct {
 		sync.Mutex
-		unsent  *[]byte // behind what is being written; of gRPC's pool
+		unsent  *[]byte // behind what is being written; of frame.Buffers
 		writing bool
 		broken  bool
 		taken   sync.Cond // unsent was taken by the one who writes, or all is broken

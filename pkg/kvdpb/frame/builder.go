@@ -27,8 +27,7 @@ type Header struct {
 }
 
 // Builder builds compact request frames, operation by operation, in memory of
-// gRPC's pool. The zero value builds reads. It is used by one goroutine at a
-// time.
+// Buffers. The zero value builds reads. It is used by one goroutine at a time.
 //
 // The parts of a frame that its operations decide stand before them, so a frame
 // ends where its memory ends, but begins where its first part does.
