@@ -77,6 +77,7 @@ func (c *conn) do(ctx context.Context, op *frame.Op, patience time.Duration, bou
 		return answer{}, time.Now(), f
 	}
 	s := c.boardLocked(class, op, patience)
+	s.alone()
 	s.time(t)
 	leads := c.leadsLocked(&s)
 	c.mu.Unlock()
@@ -87,6 +88,17 @@ func (c *conn) do(ctx context.Context, op *frame.Op, patience time.Duration, bou
 	begun = s.flight.born
 	a, f = c.await(ctx, &s, op, bounded)
 	return a, begun, f
+}
+
+// lookedAt notes that the callers of a flight that is over have looked at their answers.
+func (c *conn) lookedAt(class class) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	l := &c.mu.lanes[class]
+	l.answered--
+	if k := c.mu.link; k != nil {
+		k.wakeForLocked(l)
+	}
 }
 
 // reachLocked sees to it that there is a link, or will be. It returns why not.
@@ -176,7 +188,7 @@ func (c *conn) await(ctx context.Context, s *seat, op *frame.Op, bounded bool) (
 		f := s.flight
 		if f.over.Load() {
 			a, fault, _ := s.take(op)
-			f.leave()
+			s.leave()
 			return a, fault
 		}
 		c.mu.Lock()
@@ -186,7 +198,7 @@ func (c *conn) await(ctx context.Context, s *seat, op *frame.Op, bounded bool) (
 		c.mu.Unlock()
 		switch {
 		case there:
-			f.leave()
+			s.leave()
 			return a, fault
 		case expired:
 			return c.giveUp(s, op, context.DeadlineExceeded)
@@ -198,7 +210,7 @@ func (c *conn) await(ctx context.Context, s *seat, op *frame.Op, bounded bool) (
 // taken out of it.
 func (c *conn) giveUp(s *seat, op *frame.Op, why error) (answer, *fault) {
 	f := s.flight
-	defer f.leave()
+	defer s.leave()
 	c.mu.Lock()
 	a, fault, there := s.take(op)
 	if there {

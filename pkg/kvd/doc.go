@@ -113,6 +113,16 @@
 // processors 1.1 to 1.4 times. A network that takes several times as long as the server's
 // disk makes the writes of few callers wait for up to a round trip more.
 //
+// Nor does the next frame leave before all whom the last one answered have looked at
+// their answers: those who write on are with it then, and nobody need guess how many
+// they are or how long to wait for them. And a full frame of such writes has 512 in place
+// of 256. So 64 callers who only write are 64 in a sync, not 42, and 256 are 255, not 135:
+// 0.76 and 0.88 of the processor time of a write, client and server together, at 1.5 and
+// 1.2 times the rate (medians of five pairs of runs in turns, two cores). With 1,024
+// callers, and where half of the operations are reads, there is no difference beyond
+// noise. (A timer that waits until seven eighths are back did as well for those who only
+// write, and made 64 callers who also read wait in vain: 0.83 times the rate.)
+//
 // # Overload
 //
 // Callers who wait for their answers are no overload, however many there are: they

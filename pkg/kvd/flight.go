@@ -33,6 +33,8 @@ type flight struct {
 	born  time.Time
 	refs  atomic.Int64 // see crewed
 	over  atomic.Bool
+	// looking is refs for the callers who wait for nothing else: see lane.answered.
+	looking atomic.Int64
 
 	// Guarded by the connection's lock; the request, while it is being sent, by the
 	// sender.
@@ -43,6 +45,7 @@ type flight struct {
 	oneVersion bool // of reads: all are answered at one version
 	expired    bool // those who are bounded by the client's timeout should give up
 	count      int  // operations
+	singles    int  // of these, those whose callers wait for nothing else
 	bytes      int  // of the frame, once it has left
 	given      int  // operations given up before the frame left
 	timed      bool // one of its callers wants to know where the time goes
@@ -83,6 +86,7 @@ func newFlight(c *conn, class class) *flight {
 	f := flights.Get().(*flight)
 	f.conn, f.class, f.born = c, class, time.Now()
 	f.refs.Store(crewed)
+	f.looking.Store(crewed)
 	f.landed = make(chan struct{})
 	f.request.Reset(class.kind())
 	return f
@@ -90,8 +94,8 @@ func newFlight(c *conn, class class) *flight {
 
 // full reports whether another operation would exceed a frame's caps.
 func (f *flight) full(op *frame.Op) bool {
-	b := &f.conn.client.config.batching
-	return f.count >= b.MaxOps || f.request.Len()+op.SizeBound() > b.MaxBytes
+	c := &f.conn.client.config
+	return f.count >= c.maxOps(f.class) || f.request.Len()+op.SizeBound() > c.batching.MaxBytes
 }
 
 // unbounded is the patience of a call that waits for ever.
@@ -164,6 +168,9 @@ func (f *flight) result(place int) *frame.Result {
 // wake must be called, without the lock.
 func (f *flight) endLocked(fault *fault) {
 	f.state, f.fault = gone, fault
+	if f.class.waitsForDisk() {
+		f.conn.mu.lanes[f.class].answered++
+	}
 	f.conn.load(f.class).Add(-int64(f.count))
 	f.over.Store(true)
 }
@@ -171,6 +178,7 @@ func (f *flight) endLocked(fault *fault) {
 // wake tells all callers of a flight that is over.
 func (f *flight) wake() {
 	close(f.landed)
+	f.looked(crewed - int64(f.singles))
 	f.unref(crewed - int64(f.count))
 }
 
@@ -182,6 +190,14 @@ func wakeAll(flights []*flight) {
 
 // leave is called once by each caller, when it has looked.
 func (f *flight) leave() { f.unref(1) }
+
+// looked counts off callers who wait for nothing else. After the last of them the next
+// flight may leave.
+func (f *flight) looked(n int64) {
+	if f.class.waitsForDisk() && f.looking.Add(-n) == 0 {
+		f.conn.lookedAt(f.class)
+	}
+}
 
 func (f *flight) unref(n int64) {
 	if f.refs.Add(-n) > 0 {
@@ -202,7 +218,22 @@ type seat struct {
 	place  int
 	offset int // in the request
 	landed chan struct{}
+	single bool  // its caller waits for nothing else
 	trip   *trip // nil: nobody wants to know
+}
+
+// alone says that the caller waits for nothing else. With the lock.
+func (s *seat) alone() {
+	s.single = true
+	s.flight.singles++
+}
+
+// leave is called once, when the caller has looked.
+func (s *seat) leave() {
+	if s.single {
+		s.flight.looked(1)
+	}
+	s.flight.leave()
 }
 
 // take returns what the flight brought to an operation, or false if that is not

@@ -56,6 +56,10 @@ type lane struct {
 	open   *flight   // takes further operations; nil: none
 	sealed []*flight // in their order, all before open
 	flying int       // frames under way
+	// answered counts, where frames wait for the disk, the flights that are over and have
+	// callers who have yet to look. Those alone count who wait for nothing else: others
+	// may want something that waits on a lane before they look.
+	answered int
 }
 
 // waiting reports whether there is something to send.

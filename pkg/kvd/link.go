@@ -58,15 +58,17 @@ const maxWrites = 6
 // mayTakeLocked reports whether the next flight of a lane may leave now.
 func (k *link) mayTakeLocked(l *lane) bool {
 	return l.waiting() && l.flying < k.conn.client.config.batching.Window &&
-		(l.next().class < writing || k.writes < maxWrites) && !k.gathersLocked(l.next())
+		(l.next().class < writing || k.writes < maxWrites) && !k.gathersLocked(l)
 }
 
-// gathersLocked reports whether a flight should not leave yet: its writes wait for the
-// disk, as do those of one under way on this link, and it is not half full. Both would
-// be synced in turns, each by a sync of its own.
-func (k *link) gathersLocked(next *flight) bool {
-	return next.class.waitsForDisk() && next.count < k.conn.client.config.batching.MaxOps/2 &&
-		slices.ContainsFunc(k.flights, func(f *flight) bool { return f.class == next.class })
+// gathersLocked reports whether the next flight of a lane should not leave yet: its
+// writes wait for the disk, it is not half full, and another one is under way on this
+// link, or over, but its callers, who may have more to write, have yet to hear of it.
+// The two would be synced in turns, each by a sync of its own.
+func (k *link) gathersLocked(l *lane) bool {
+	next := l.next()
+	return next.class.waitsForDisk() && next.count < k.conn.client.config.maxOps(next.class)/2 &&
+		(l.answered > 0 || slices.ContainsFunc(k.flights, func(f *flight) bool { return f.class == next.class }))
 }
 
 // freeLocked reports whether anybody may send: nobody does, and the link takes

@@ -238,6 +238,72 @@ func TestSyncedWritesHaveOneFrameUnderWay(t *testing.T) {
 	}
 }
 
+// A frame of synced writes waits until those whom the last one answered have looked, and
+// may have written again. Nothing else waits for them.
+func TestSyncedWritesWaitForThoseAnswered(t *testing.T) {
+	log := newFrameLog()
+	db := openScripted(t, log.script, WithConns(1))
+	ctx := context.Background()
+	var all sync.WaitGroup
+	put := func(key string, d Durability) {
+		all.Go(func() { assert.NoError(t, db.Put(ctx, []byte(key), nil, Durable(d))) })
+	}
+	put("first", Sync)
+	first := <-log.frames
+	put("second", Sync)
+	require.Eventually(t, func() bool { return waiting(db) == 1 }, 5*time.Second, 10*time.Microsecond)
+	c := db.conns[0]
+	c.mu.Lock()
+	op := frame.Op{Kind: frame.Put, Key: []byte("slow"), Options: frame.Options{Durability: kvdpb.Durability_DURABILITY_SYNC}}
+	slow := c.boardLocked(classOf(&op), &op, unbounded)
+	slow.alone()
+	c.mu.Unlock()
+
+	log.answer <- answerAll(first)
+	second := <-log.frames
+	require.Equal(t, []string{"second", "slow"}, keysOf(second))
+	log.answer <- answerAll(second)
+	<-slow.landed
+	put("third", Sync)
+	require.Eventually(t, func() bool { return waiting(db) == 1 }, 5*time.Second, 10*time.Microsecond)
+	put("buffered", Buffered)
+	buffered := <-log.frames
+	require.Equal(t, []string{"buffered"}, keysOf(buffered))
+	log.answer <- answerAll(buffered)
+	require.Equal(t, 1, waiting(db))
+
+	slow.leave()
+	third := <-log.frames
+	require.Equal(t, []string{"third"}, keysOf(third))
+	log.answer <- answerAll(third)
+	all.Wait()
+}
+
+// Who waits for something else before he looks holds up nobody: else two of them could
+// wait for each other.
+func TestSyncedWritesDoNotWaitForPipelines(t *testing.T) {
+	log := newFrameLog()
+	db := openScripted(t, log.script, WithConns(1))
+	ctx := context.Background()
+	var all sync.WaitGroup
+	p := db.Pipeline()
+	p.Get([]byte("read"))
+	p.Put([]byte("written"), nil, Durable(Sync))
+	all.Go(func() { assert.NoError(t, p.Do(ctx)) })
+	frames := map[string]*kvdpb.PipelineRequest{}
+	for range 2 {
+		f := <-log.frames
+		frames[keysOf(f)[0]] = f
+	}
+	log.answer <- answerAll(frames["written"])
+	all.Go(func() { assert.NoError(t, db.Put(ctx, []byte("other"), nil, Durable(Sync))) })
+	other := <-log.frames
+	require.Equal(t, []string{"other"}, keysOf(other))
+	log.answer <- answerAll(other)
+	log.answer <- answerAll(frames["read"])
+	all.Wait()
+}
+
 // The client's timeout ends those calls that have no deadline of their own, sent or
 // not, and no others.
 func TestTheTimeoutIsOnlyOfThoseWithoutADeadline(t *testing.T) {

@@ -20,6 +20,7 @@ type config struct {
 	conns      int
 	timeout    time.Duration
 	batching   Batching
+	syncedOps  int // as batching.MaxOps, of frames that wait for the disk
 	durability Durability
 	logger     *slog.Logger
 	anonymous  bool
@@ -31,7 +32,8 @@ type config struct {
 type Batching struct {
 	// Disabled sends every operation as a call of its own.
 	Disabled bool
-	// MaxOps is the most operations in one frame: 256 by default, 1,024 at most.
+	// MaxOps is the most operations in one frame, 1,024 at most. By default it is 256,
+	// and 512 for writes that wait for the disk, since one sync serves them all.
 	MaxOps int
 	// MaxBytes is the size from which on a frame takes no further operation, 64 KiB
 	// by default. A larger value travels by a call of its own.
@@ -43,6 +45,14 @@ type Batching struct {
 	Window int
 }
 
+// maxOps is the most operations in a frame of a class.
+func (c *config) maxOps(class class) int {
+	if class.waitsForDisk() {
+		return c.syncedOps
+	}
+	return c.batching.MaxOps
+}
+
 const maxWindow = 8
 
 func newConfig(opts []Option) (config, error) {
@@ -50,6 +60,8 @@ func newConfig(opts []Option) (config, error) {
 	for _, o := range opts {
 		o(&c)
 	}
+	c.syncedOps = c.batching.MaxOps
+	setDefault(&c.syncedOps, 512)
 	setDefault(&c.batching.MaxOps, 256)
 	setDefault(&c.batching.MaxBytes, 64<<10)
 	setDefault(&c.batching.Window, 2)
