@@ -71,6 +71,7 @@ func (e *Engine) tick(ctx context.Context) error {
 type nobody struct{}
 
 func (nobody) Wake() {}
+func (nobody) Work() {}
 
 // KeepSnapshot renews a lease, from now on, and returns for how long. Zero takes
 // ten seconds; no more is granted than Options.MaxLease, nor than is left of

@@ -100,8 +100,10 @@ func (e *Engine) take(w *kv.Write) {
 }
 
 // Write applies independent writes, each atomic and acknowledged by itself, and
-// returns when all are decided or ctx has ended. Each write has its own result;
-// Write itself fails only if none was tried.
+// returns when all are decided or ctx has ended. (Who finds nobody at work syncs the
+// log himself, where syncs lately took a few milliseconds, and learns that ctx has
+// ended after that.) Each write has its own result; Write itself fails only if none was
+// tried.
 //
 // Writes of one call on the same key happen in their order, but for those that
 // depend on what the key holds (kv.Write.If and Previous): they are concurrent

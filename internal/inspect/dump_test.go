@@ -82,6 +82,7 @@ func sampleLog(t *testing.T, fsys vfs.FS, dir string) {
 type nobody struct{}
 
 func (nobody) Wake() {}
+func (nobody) Work() {}
 
 func TestDumpPrintsEveryKindOfFile(t *testing.T) {
 	fsys, names := sampleFiles(t)

@@ -187,6 +187,13 @@ func (c *Commit) Wake() {
 	}
 }
 
+// Work has every participant do what there is to do now.
+func (c *Commit) Work() {
+	for _, p := range c.participants {
+		p.Work()
+	}
+}
+
 // Done is closed when the batch is decided.
 func (c *Commit) Done() <-chan struct{} { return c.done }
 

@@ -20,6 +20,9 @@
 // and is the orchestrator's next micro-batch. A caller whose context can end does not:
 // it could not give up while it writes.
 //
+// Likewise, what the log has synced is applied by whoever synced it, if he has nothing
+// else to do ([Partition.Work]).
+//
 // It yields the processor once while it has the work. Tried, with DELETE_HEAVY, values of
 // 1 KiB, 4 threads on 2 processors: to yield only if others had queued meanwhile. Half of
 // the puts then took 3 us instead of 12, but gets beside them, which waited for writers

@@ -235,7 +235,7 @@ func (p *Partition) Serve(ctx context.Context, g *Group) {
 // at work, it appends the group to the log itself. So the records of one call are in
 // the log together, before any of them is written, and no goroutine is woken for them.
 // It reports whether it did; then the caller calls [wal.Log.Hand] once it has entered
-// all of its groups.
+// all of its groups, and may find them decided after that.
 func (p *Partition) Enter(ctx context.Context, g *Group) (appended bool) {
 	if p.enter(g) {
 		return true

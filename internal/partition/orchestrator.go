@@ -14,6 +14,14 @@ import (
 // blocks. The commit log calls it when it has written or synced.
 func (p *Partition) Wake() { p.role.note() }
 
+// Work does what there is to do, unless somebody is at it. The commit log calls it when
+// it has synced and has nothing else to do: the orchestrator need not be woken then.
+func (p *Partition) Work() {
+	if p.role.takeOrNote() {
+		p.finish()
+	}
+}
+
 // orchestrate runs until the inbox is closed and everything taken is decided.
 func (p *Partition) orchestrate() {
 	defer close(p.stopped)
@@ -115,9 +123,7 @@ func (p *Partition) syncTo(pos wal.Pos) {
 		p.Wake() // the orchestrator tells the callers why
 		return
 	}
-	if p.role.takeOrNote() {
-		p.finish()
-	}
+	p.Work()
 }
 
 // finish does what the log allows now, and gives the role up.

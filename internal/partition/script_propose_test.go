@@ -47,13 +47,17 @@ func (s *script) setNow(args []string) error {
 // stall makes the disk stand still, or go on: what is appended meanwhile is in the
 // log and in no memtable.
 func (s *script) stall(begin bool) {
-	s.world.mu.Lock()
-	s.world.stalled = 0
-	if begin {
-		s.world.stalled = max(s.world.pos, 1)
-	}
-	s.world.mu.Unlock()
+	s.world.stall(begin)
 	s.p.Wake()
+}
+
+func (w *world) stall(begin bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.stalled = 0
+	if begin {
+		w.stalled = max(w.pos, 1)
+	}
 }
 
 // propose takes: at=version, read=key, scan=start..end, #name, and behind "then"

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -84,6 +85,30 @@ func TestEnterAppendsOnItsCallersGoroutine(t *testing.T) {
 	s.stall(false)
 	requireDecided(t, g)
 	require.NoError(t, w.Err)
+}
+
+// Whoever has synced the log applies what that has made durable, unless somebody is at
+// work, who then is told.
+func TestWhoSyncedDoesTheWork(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newScript(t)
+		s.stall(true)
+		synctest.Wait() // until the orchestrator sleeps
+		w, g := putGroup("a", kv.DurabilitySync)
+		require.True(t, s.p.Enter(t.Context(), g))
+		synctest.Wait()
+		require.True(t, s.p.role.tryTake())
+		s.world.stall(false)
+		s.p.Work()
+		require.Empty(t, g.call.Done(), "somebody else is at it")
+		require.False(t, s.p.role.leave(), "who has been told")
+
+		s.p.role.sawAll()
+		require.True(t, s.p.role.leave())
+		s.p.Work()
+		require.Len(t, g.call.Done(), 1)
+		require.NoError(t, w.Err)
+	})
 }
 
 // R1: whoever has the role cannot give it up before looking at what was noted.

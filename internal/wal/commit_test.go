@@ -20,11 +20,12 @@ import (
 )
 
 // counter is a Waker that counts.
-type counter struct{ n atomic.Int64 }
+type counter struct{ wakes, works atomic.Int64 }
 
-func (c *counter) Wake() { c.n.Add(1) }
+func (c *counter) Wake() { c.wakes.Add(1) }
+func (c *counter) Work() { c.works.Add(1) }
 
-func (c *counter) woken() bool { return c.n.Load() > 0 }
+func (c *counter) woken() bool { return c.wakes.Load()+c.works.Load() > 0 }
 
 // TestSyncedRecordsWaitForTheSync: while a sync runs, buffered writes go on and
 // are acknowledged, and no record of the sync is.
@@ -422,58 +423,6 @@ func TestFlushWaitsForRoom(t *testing.T) {
 		synctest.Wait()
 		require.True(t, returned.Load())
 		require.NoError(t, l.Close())
-	})
-}
-
-// TestHandLeavesTheDiskToTheLog: a caller of Hand is not held up by a write that hangs;
-// what waits for a sync is written by the goroutine that syncs it, all of it at once, and
-// what does not wait for one is written beside a sync that runs.
-func TestHandLeavesTheDiskToTheLog(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		g := newGate()
-		fsys := faultfs.Wrap(&syncFS{newDisk(t), g.sync}, nil)
-		o := testOptions(fsys)
-		o.SegmentBytes = 1 << 20
-		l, _, _ := mustOpen(t, o)
-		g.close()
-		hang := make(chan struct{})
-		fsys.SetInjector(faultfs.At(0, false, faultfs.Fault{Delay: func() { <-hang }}, faultfs.OnKind(faultfs.Write)))
-		hand := func(level kv.Durability, records int) (Pos, *counter) {
-			w := &counter{}
-			var pos Pos
-			for range records {
-				var err error
-				_, pos, err = l.Append([]byte("payload"), 1, level, w, nil)
-				require.NoError(t, err)
-			}
-			l.Hand()
-			synctest.Wait()
-			return pos, w
-		}
-		first, firstWaker := hand(synced, 3)
-		require.Zero(t, l.Written(), "the write hangs")
-		close(hang)
-		<-g.waiting
-		synctest.Wait()
-		require.Equal(t, first, l.Written(), "and its sync does")
-		require.EqualValues(t, 1, l.Stats().GroupRecords.Count(), "one write for all three")
-
-		held, heldWaker := hand(synced, 2)
-		require.Equal(t, first, l.Written(), "it waits for the next sync")
-		early, earlyWaker := hand(buffered, 1)
-		require.Equal(t, early, l.Written())
-		require.Greater(t, early, held)
-		require.True(t, earlyWaker.woken())
-		require.False(t, firstWaker.woken() || heldWaker.woken())
-
-		g.open()
-		synctest.Wait()
-		require.GreaterOrEqual(t, l.Synced(), held)
-		require.True(t, firstWaker.woken() && heldWaker.woken())
-		last, _ := hand(memory, 1)
-		require.Equal(t, last, l.Written(), "nobody waits for it, and it is written all the same")
-		require.NoError(t, l.Close())
-		l.Hand()
 	})
 }
 

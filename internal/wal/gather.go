@@ -76,10 +76,9 @@ func (g *gathering) end() {
 	g.skip = g.pause
 }
 
-// gatherLocked is called after a sync that took so long and served so many units.
-// The caller has the syncing role. It unlocks mu meanwhile.
-func (l *Log) gatherLocked(served uint64, took time.Duration) {
-	l.mu.gather.learn(took)
+// gatherLocked is called after a sync that served so many units. The caller has the
+// syncing role. It unlocks mu meanwhile.
+func (l *Log) gatherLocked(served uint64) {
 	if !l.mu.gather.begin(served) {
 		l.mu.Unlock()
 		// Those just woken bring the next records: a yield lets them be many.

@@ -15,9 +15,14 @@ type Pos uint64
 
 // Waker is told that the log moved on: after Written or Synced, as the
 // durability of its record asks, moved past the record, or after the log failed.
-// It may be called more often than that. Wake must not block and must not call
-// the log.
-type Waker interface{ Wake() }
+// It may be told more often than that. Neither method may block or do I/O, and neither
+// may call what writes or syncs the log.
+type Waker interface {
+	Wake()
+	// Work is Wake by somebody who has nothing more urgent to do: what is due now may be
+	// done on this goroutine, so that no other one has to be woken for it.
+	Work()
+}
 
 // Log is an open commit log. Its methods are safe for concurrent use.
 //
@@ -216,5 +221,11 @@ func (l *Log) fail(err error, wakers ...[]Waker) {
 func wakeAll(ws []Waker) {
 	for _, w := range ws {
 		w.Wake()
+	}
+}
+
+func workAll(ws []Waker) {
+	for _, w := range ws {
+		w.Work()
 	}
 }

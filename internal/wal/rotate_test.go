@@ -15,6 +15,7 @@ import (
 type silentWaker struct{}
 
 func (silentWaker) Wake() {}
+func (silentWaker) Work() {}
 
 // While one writer makes the next segment by hand, another, who asks for a sync,
 // must not begin to prepare one that follows the same segment: the log went on in

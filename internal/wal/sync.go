@@ -11,6 +11,10 @@ import (
 // millisecond.
 const slowSyncAfter = time.Second
 
+// workUnits is the most that whoever synced does himself for those it served, if nobody
+// waits for the next sync. More is better done by several goroutines.
+const workUnits = 512
+
 func (l *Log) pokeSyncer() { signal(l.poke).Wake() }
 
 // syncLoop is the syncing goroutine. It ends with Close.
@@ -53,12 +57,23 @@ func (l *Log) syncWhileNeeded() {
 	}
 	l.mu.syncing = true
 	for l.workLeftLocked() {
-		begin, before := time.Now(), l.mu.gather.synced
+		before := l.mu.gather.synced
 		l.syncOnceLocked()
-		l.gatherLocked(l.mu.gather.synced-before, time.Since(begin))
+		l.gatherLocked(l.mu.gather.synced - before)
 	}
 	l.mu.syncing = false
 	l.mu.changed.Broadcast()
+}
+
+// leadSyncLocked writes and syncs once, on the goroutine of somebody whose records are
+// among those, and leaves what came meanwhile to the syncing goroutine (L4). Nobody has
+// the syncing role. It unlocks mu meanwhile.
+func (l *Log) leadSyncLocked() {
+	l.mu.syncing = true
+	l.syncOnceLocked()
+	l.mu.syncing = false
+	l.mu.changed.Broadcast()
+	l.pokeIfDueLocked(l.workLeftLocked())
 }
 
 // syncOnceLocked writes what is queued, unless somebody is writing, and then syncs
@@ -90,13 +105,14 @@ func (l *Log) syncOnceLocked() {
 	}
 
 	l.mu.Lock()
+	served := written - l.mu.gather.synced
 	if l.Err() == nil {
 		for _, c := range timed {
 			c.Synced.Set(l.mu.lastSync)
 		}
 		l.synced.Store(uint64(pos))
 		l.mu.syncedAt = at
-		l.mu.stats.SyncUnits.Record(written - l.mu.gather.synced)
+		l.mu.stats.SyncUnits.Record(served)
 		l.mu.gather.synced = written
 		l.mu.syncedNext = max(l.mu.syncedNext, next)
 	}
@@ -106,8 +122,12 @@ func (l *Log) syncOnceLocked() {
 	}
 	awaiting := l.mu.awaiting
 	l.mu.awaiting = nil
+	tell := wakeAll
+	if served <= workUnits && !l.workLeftLocked() {
+		tell = workAll
+	}
 	l.mu.Unlock()
-	wakeAll(wakers)
+	tell(wakers)
 	wakeAll(awaiting)
 	clear(wakers)
 	l.spare = wakers[:0]
@@ -178,6 +198,7 @@ func (l *Log) countSync(begin time.Time, took time.Duration) {
 	l.mu.stats.SyncMicros.Record(uint64(took.Microseconds()))
 	l.mu.stats.SyncTime += took
 	l.mu.stats.SyncMax = max(l.mu.stats.SyncMax, took)
+	l.mu.gather.learn(took)
 }
 
 func (l *Log) tellSlowSync(s *segment, begin time.Time, done bool) {

@@ -50,11 +50,7 @@ func (l *Log) SyncTo(pos Pos) error {
 		return err
 	}
 	if !l.mu.syncing && !l.mu.closed && l.Synced() < pos {
-		l.mu.syncing = true
-		l.syncOnceLocked()
-		l.mu.syncing = false
-		l.mu.changed.Broadcast()
-		l.pokeIfDueLocked(l.workLeftLocked()) // for those who came meanwhile (L4)
+		l.leadSyncLocked()
 	} else if l.mu.syncing {
 		l.mu.queue.hold()
 	}
@@ -76,13 +72,16 @@ func (l *Log) Idle() bool {
 // signal is a Waker that somebody waits for.
 type signal chan struct{}
 
-// Wake does not block.
+// Wake implements Waker.
 func (s signal) Wake() {
 	select {
 	case s <- struct{}{}:
 	default:
 	}
 }
+
+// Work implements Waker.
+func (s signal) Work() { s.Wake() }
 
 // await returns once doneLocked holds, which the end of a sync may bring about.
 func (l *Log) await(ctx context.Context, doneLocked func() bool) error {

@@ -57,8 +57,14 @@ func (l *Log) Flush() {
 	l.mu.Unlock()
 }
 
-// Hand is Flush for a caller who must not wait for the disk: all is left to goroutines
-// of the log. What waits for a sync is written by the one that syncs it.
+// leadTime is how long syncs may have taken lately for a caller of Hand to do one.
+// Guessed: above what healthy disks take, below what anybody's deadline is.
+const leadTime = 5 * time.Millisecond
+
+// Hand is Flush for a caller who should not wait for the disk, for he may give up. What
+// waits for a sync is written by the one that syncs it. That is he himself if nobody
+// else writes or syncs and syncs have been quick lately, since it saves two changes of
+// goroutines; else all is left to goroutines of the log.
 func (l *Log) Hand() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -67,7 +73,11 @@ func (l *Log) Hand() {
 	case l.mu.syncing && !l.mu.queue.urgent():
 		l.mu.queue.hold()
 	case l.mu.syncTo > l.Written() && !l.mu.queue.urgent():
-		l.pokeSyncer()
+		if lately := l.mu.gather.typical; 0 < lately && lately <= leadTime && !l.mu.closed {
+			l.leadSyncLocked()
+		} else {
+			l.pokeSyncer()
+		}
 	default:
 		l.mu.writing = true
 		l.leadBeside()

@@ -1,0 +1,134 @@
+package wal
+
+import (
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/vfs/faultfs"
+)
+
+// TestHandLeavesTheDiskToTheLog: while it is not known how long syncs take, a caller of
+// Hand is not held up by a write that hangs; what waits for a sync is written by the goroutine that syncs it, all of it at once, and
+// what does not wait for one is written beside a sync that runs.
+func TestHandLeavesTheDiskToTheLog(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGate()
+		fsys := faultfs.Wrap(&syncFS{newDisk(t), g.sync}, nil)
+		o := testOptions(fsys)
+		o.SegmentBytes = 1 << 20
+		l, _, _ := mustOpen(t, o)
+		g.close()
+		hang := make(chan struct{})
+		fsys.SetInjector(faultfs.At(0, false, faultfs.Fault{Delay: func() { <-hang }}, faultfs.OnKind(faultfs.Write)))
+		hand := func(level kv.Durability, records int) (Pos, *counter) {
+			w := &counter{}
+			var pos Pos
+			for range records {
+				var err error
+				_, pos, err = l.Append([]byte("payload"), 1, level, w, nil)
+				require.NoError(t, err)
+			}
+			l.Hand()
+			synctest.Wait()
+			return pos, w
+		}
+		first, firstWaker := hand(synced, 3)
+		require.Zero(t, l.Written(), "the write hangs")
+		close(hang)
+		<-g.waiting
+		synctest.Wait()
+		require.Equal(t, first, l.Written(), "and its sync does")
+		require.EqualValues(t, 1, l.Stats().GroupRecords.Count(), "one write for all three")
+
+		held, heldWaker := hand(synced, 2)
+		require.Equal(t, first, l.Written(), "it waits for the next sync")
+		early, earlyWaker := hand(buffered, 1)
+		require.Equal(t, early, l.Written())
+		require.Greater(t, early, held)
+		require.True(t, earlyWaker.woken())
+		require.False(t, firstWaker.woken() || heldWaker.woken())
+
+		g.open()
+		synctest.Wait()
+		require.GreaterOrEqual(t, l.Synced(), held)
+		require.True(t, firstWaker.woken() && heldWaker.woken())
+		last, _ := hand(memory, 1)
+		require.Equal(t, last, l.Written(), "nobody waits for it, and it is written all the same")
+		require.NoError(t, l.Close())
+		l.Hand()
+	})
+}
+
+// TestHandSyncsWhereSyncsAreQuick: a caller of Hand who finds nobody at work writes and
+// syncs himself, until syncs take long.
+func TestHandSyncsWhereSyncsAreQuick(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var took atomic.Int64
+		l := slowDisk(t, &took)
+		hand := func() (pos Pos, held time.Duration, w *counter) {
+			w = &counter{}
+			for range 3 {
+				var err error
+				_, pos, err = l.Append([]byte("payload"), 1, synced, w, nil)
+				require.NoError(t, err)
+			}
+			begin := time.Now()
+			l.Hand()
+			return pos, time.Since(begin), w
+		}
+		took.Store(int64(time.Millisecond))
+		putSynced(t, l)
+		synctest.Wait()
+		time.Sleep(time.Second) // the log has stopped waiting for others
+		pos, held, w := hand()
+		require.Equal(t, pos, l.Synced())
+		require.Equal(t, time.Millisecond, held)
+		require.EqualValues(t, 3, w.works.Load(), "he has nothing else to do")
+
+		took.Store(int64(10 * leadTime))
+		for n := 0; held > 0; n++ {
+			require.Less(t, n, 100, "it learns that syncs take long")
+			pos, held, w = hand()
+			time.Sleep(time.Second)
+		}
+		require.Equal(t, pos, l.Synced())
+		require.True(t, w.woken())
+		require.NoError(t, l.Close())
+	})
+}
+
+// TestWhoSyncsHasOthersWorkIfMoreWaits: whoever synced does what comes next himself only
+// if nothing else waits to be synced, and it is not much.
+func TestWhoSyncsHasOthersWorkIfMoreWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGate()
+		o := testOptions(&syncFS{newDisk(t), g.sync})
+		o.SegmentBytes = 1 << 20
+		l, _, _ := mustOpen(t, o)
+		add := func(units uint32) *counter {
+			w := &counter{}
+			_, _, err := l.Append([]byte("payload"), units, synced, w, nil)
+			require.NoError(t, err)
+			l.Flush()
+			return w
+		}
+		g.close()
+		first := add(1)
+		<-g.waiting
+		second := add(1)
+		g.open()
+		synctest.Wait()
+		require.EqualValues(t, 1, first.wakes.Load(), "the second one waits")
+		require.EqualValues(t, 1, second.works.Load(), "nobody waits")
+		large := add(workUnits + 1)
+		synctest.Wait()
+		require.EqualValues(t, 1, large.wakes.Load(), "it is much")
+		require.Zero(t, first.works.Load()+second.wakes.Load()+large.works.Load())
+		require.NoError(t, l.Close())
+	})
+}
