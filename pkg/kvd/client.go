@@ -163,7 +163,7 @@ func (c *Client) pick(load func(*conn) int64) *conn { return c.pickAbove(0, load
 // under way than a full frame has, else that with the least. One connection makes
 // larger frames than several; several are read by more than one goroutine.
 func (c *Client) pickFor(class class) *conn {
-	return c.pickAbove(int64(c.config.maxOps(class)), func(c *conn) int64 { return c.load(class).Load() })
+	return c.pickAbove(int64(c.config.caps(class).ops), func(c *conn) int64 { return c.load(class).Load() })
 }
 
 // pickAbove is pick where a load below enough counts as none.

@@ -94,8 +94,8 @@ func newFlight(c *conn, class class) *flight {
 
 // full reports whether another operation would exceed a frame's caps.
 func (f *flight) full(op *frame.Op) bool {
-	c := &f.conn.client.config
-	return f.count >= c.maxOps(f.class) || f.request.Len()+op.SizeBound() > c.batching.MaxBytes
+	caps := f.conn.client.config.caps(f.class)
+	return f.count >= caps.ops || f.request.Len()+op.SizeBound() > caps.bytes
 }
 
 // unbounded is the patience of a call that waits for ever.

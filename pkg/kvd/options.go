@@ -20,7 +20,7 @@ type config struct {
 	conns      int
 	timeout    time.Duration
 	batching   Batching
-	syncedOps  int // as batching.MaxOps, of frames that wait for the disk
+	synced     frameCaps // of frames that wait for the disk
 	durability Durability
 	logger     *slog.Logger
 	anonymous  bool
@@ -35,8 +35,9 @@ type Batching struct {
 	// MaxOps is the most operations in one frame, 1,024 at most. By default it is 256,
 	// and 512 for writes that wait for the disk, since one sync serves them all.
 	MaxOps int
-	// MaxBytes is the size from which on a frame takes no further operation, 64 KiB
-	// by default. A larger value travels by a call of its own.
+	// MaxBytes is the size from which on a frame takes no further operation: 64 KiB by
+	// default, and 128 KiB for writes that wait for the disk. A value that is larger, in
+	// both cases than 64 KiB, travels by a call of its own.
 	MaxBytes int
 	// Window is the number of frames of one kind that may be under way on a
 	// connection before operations queue for the next: 2 by default, 8 at most. A
@@ -45,12 +46,15 @@ type Batching struct {
 	Window int
 }
 
-// maxOps is the most operations in a frame of a class.
-func (c *config) maxOps(class class) int {
+// frameCaps bound a frame.
+type frameCaps struct{ ops, bytes int }
+
+// caps bound the frames of a class.
+func (c *config) caps(class class) frameCaps {
 	if class.waitsForDisk() {
-		return c.syncedOps
+		return c.synced
 	}
-	return c.batching.MaxOps
+	return frameCaps{c.batching.MaxOps, c.batching.MaxBytes}
 }
 
 const maxWindow = 8
@@ -60,8 +64,9 @@ func newConfig(opts []Option) (config, error) {
 	for _, o := range opts {
 		o(&c)
 	}
-	c.syncedOps = c.batching.MaxOps
-	setDefault(&c.syncedOps, 512)
+	c.synced = frameCaps{c.batching.MaxOps, c.batching.MaxBytes}
+	setDefault(&c.synced.ops, 512)
+	setDefault(&c.synced.bytes, 128<<10)
 	setDefault(&c.batching.MaxOps, 256)
 	setDefault(&c.batching.MaxBytes, 64<<10)
 	setDefault(&c.batching.Window, 2)

@@ -14,6 +14,8 @@ import (
 	"github.com/kvd-db/kvd/internal/kv"
 	"github.com/kvd-db/kvd/internal/server"
 	"github.com/kvd-db/kvd/internal/server/servertest"
+	"github.com/kvd-db/kvd/pkg/kvdpb/frame"
+	kvdpb "github.com/kvd-db/kvd/pkg/kvdpb/kvd/v1"
 )
 
 func TestOpenChecksItsOptions(t *testing.T) {
@@ -162,4 +164,17 @@ func (b *safeBuffer) String() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.b.String()
+}
+
+// What is asked for bounds all frames; else those that wait for the disk are larger.
+func TestFramesThatWaitForTheDiskAreLarger(t *testing.T) {
+	synced := classOf(&frame.Op{Kind: frame.Put, Options: frame.Options{Durability: kvdpb.Durability_DURABILITY_SYNC}})
+	c, err := newConfig(nil)
+	require.NoError(t, err)
+	assert.Equal(t, frameCaps{256, 64 << 10}, c.caps(reading))
+	assert.Equal(t, frameCaps{512, 128 << 10}, c.caps(synced))
+	c, err = newConfig([]Option{WithBatching(Batching{MaxOps: 3, MaxBytes: 100})})
+	require.NoError(t, err)
+	assert.Equal(t, frameCaps{3, 100}, c.caps(reading))
+	assert.Equal(t, frameCaps{3, 100}, c.caps(synced))
 }
