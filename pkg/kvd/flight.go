@@ -98,6 +98,12 @@ func (f *flight) full(op *frame.Op) bool {
 	return f.count >= caps.ops || f.request.Len()+op.SizeBound() > caps.bytes
 }
 
+// halfFull reports whether a frame has half of what one of its caps allows.
+func (f *flight) halfFull() bool {
+	caps := f.conn.client.config.caps(f.class)
+	return f.count >= caps.ops/2 || f.request.Len() >= caps.bytes/2
+}
+
 // unbounded is the patience of a call that waits for ever.
 const unbounded time.Duration = 1<<63 - 1
 

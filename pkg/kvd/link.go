@@ -67,8 +67,10 @@ func (k *link) mayTakeLocked(l *lane) bool {
 // The two would be synced in turns, each by a sync of its own.
 func (k *link) gathersLocked(l *lane) bool {
 	next := l.next()
-	return next.class.waitsForDisk() && next.count < k.conn.client.config.caps(next.class).ops/2 &&
-		(l.answered > 0 || slices.ContainsFunc(k.flights, func(f *flight) bool { return f.class == next.class }))
+	if next != l.open || !next.class.waitsForDisk() || next.halfFull() {
+		return false
+	}
+	return l.answered > 0 || slices.ContainsFunc(k.flights, func(f *flight) bool { return f.class == next.class })
 }
 
 // freeLocked reports whether anybody may send: nobody does, and the link takes

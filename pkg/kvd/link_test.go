@@ -238,6 +238,33 @@ func TestSyncedWritesHaveOneFrameUnderWay(t *testing.T) {
 	}
 }
 
+// Half full is what has half of the operations or of the bytes, and what nobody else can
+// board does not wait for others.
+func TestLargeSyncedWritesDoNotGather(t *testing.T) {
+	log := newFrameLog()
+	db := openScripted(t, log.script, WithConns(1), WithBatching(Batching{MaxBytes: 1000, Window: 4}))
+	ctx := context.Background()
+	var all sync.WaitGroup
+	put := func(key string, bytes int) {
+		all.Go(func() { assert.NoError(t, db.Put(ctx, []byte(key), make([]byte, bytes), Durable(Sync))) })
+	}
+	put("first", 10)
+	frames := []*kvdpb.PipelineRequest{<-log.frames}
+	put("half", 500)
+	frames = append(frames, <-log.frames)
+	put("small", 100)
+	require.Eventually(t, func() bool { return waiting(db) == 1 }, 5*time.Second, 10*time.Microsecond)
+	put("no room for it", 950)
+	for range 2 {
+		frames = append(frames, <-log.frames)
+	}
+	for i, key := range []string{"first", "half", "small", "no room for it"} {
+		require.Equal(t, []string{key}, keysOf(frames[i]))
+		log.answer <- answerAll(frames[i])
+	}
+	all.Wait()
+}
+
 // A frame of synced writes waits until those whom the last one answered have looked, and
 // may have written again. Nothing else waits for them.
 func TestSyncedWritesWaitForThoseAnswered(t *testing.T) {

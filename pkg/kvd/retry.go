@@ -25,12 +25,12 @@ const (
 
 // retryBudget keeps retries from becoming the load: each success earns a tenth of
 // a retry. It starts full, so that the calls in flight when a server restarts may
-// all be tried again. Safe for concurrent use.
+// all be tried again, those of a pipeline too. Safe for concurrent use.
 type retryBudget struct{ tenths atomic.Int64 }
 
 const (
-	fullBudget = 1000 * 10 // tenths of a retry
-	retryCost  = 10
+	fullBudget = maxAhead * retryCost
+	retryCost  = 10 // tenths of a retry
 )
 
 func newRetryBudget() *retryBudget {

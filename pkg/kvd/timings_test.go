@@ -120,7 +120,10 @@ func TestTimingsOfAnswersInSeveralFrames(t *testing.T) {
 				time.Sleep(2 * unit)
 				send(&frame.Response{Results: results[i : i+1], Timings: []uint64{uint64((i + 1) * int(unit)), 0}})
 			}
-		})
+		}, WithBatching(Batching{Window: 1}))
+		var other sync.WaitGroup
+		other.Go(func() { assert.NoError(t, db.Put(context.Background(), []byte("before"), nil)) })
+		synctest.Wait() // it takes the window, so that the others share a frame
 		var first, second, third Timings
 		p := db.Pipeline()
 		p.Put([]byte("a"), nil, Timed(&first))
@@ -128,6 +131,7 @@ func TestTimingsOfAnswersInSeveralFrames(t *testing.T) {
 		p.Put([]byte("c"), nil)
 		p.Put([]byte("d"), nil, Timed(&third))
 		require.NoError(t, p.Do(context.Background()))
+		other.Wait()
 		for i, tim := range map[int]Timings{0: first, 1: second, 3: third} {
 			took := time.Duration(4-i) * 2 * unit
 			said := time.Duration(i+1) * unit
