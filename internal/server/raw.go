@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc/peer"
 
 	"github.com/kvd-db/kvd/pkg/kvdpb/frame"
+	"github.com/kvd-db/kvd/pkg/kvdpb/socket"
 )
 
 const (
@@ -33,7 +34,7 @@ const (
 type rawCarriage struct {
 	server *Server
 	conn   net.Conn
-	eager  *eagerWriter // nil: writing may always wait, as with TLS
+	socket *socket.Socket // nil: writing may always wait, as with TLS
 	in     *bufio.Reader
 	limit  int // bytes of a frame
 	end    context.CancelCauseFunc
@@ -65,8 +66,10 @@ func (s *Server) serveRaw(conn net.Conn, accepted *countedConn) {
 	defer end(context.Canceled)
 
 	c := &rawCarriage{server: s, conn: conn, in: bufio.NewReaderSize(conn, rawReadBytes), limit: messageBytes(s.limits), end: end}
-	if _, plain := conn.(*heardConn); plain {
-		c.eager = newEagerWriter(accepted.Conn)
+	if _, plain := conn.(*heardConn); plain { // and all that was heard has been read
+		if c.socket = socket.New(accepted.Conn); c.socket != nil {
+			c.in.Reset(c.socket)
+		}
 	}
 	c.out.taken.L = &c.out
 	c.prepare(accepted.Conn)
@@ -89,7 +92,7 @@ func (s *Server) serveCarriage(c *rawCarriage, ctx context.Context) error {
 		s.counters.shed(shedByStreams)
 		return overloaded(shedNames[shedByStreams], retryAfterShed)
 	}
-	p := &pipeline{carriage: c, server: s, ctx: ctx, age: s.lifetimes.connAge, idle: s.lifetimes.connIdle, keepsTurn: c.eager != nil}
+	p := &pipeline{carriage: c, server: s, ctx: ctx, age: s.lifetimes.connAge, idle: s.lifetimes.connIdle, keepsTurn: c.socket != nil}
 	return p.run()
 }
 
@@ -255,8 +258,8 @@ func (c *rawCarriage) leaveLocked(b *[]byte) {
 
 // writeNow writes all of b, what does not wait first.
 func (c *rawCarriage) writeNow(b []byte, t *turn) error {
-	if c.eager != nil {
-		n, err := c.eager.write(b)
+	if c.socket != nil {
+		n, err := c.socket.WriteSome(b)
 		if err != nil {
 			return endOf(err)
 		}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/kvd-db/kvd/internal/kv"
 	"github.com/kvd-db/kvd/pkg/kvdpb/frame"
+	"github.com/kvd-db/kvd/pkg/kvdpb/socket"
 )
 
 // scripted is a carriage that brings frames and drops the answers.
@@ -130,7 +131,7 @@ func TestTheTurnIsPassedOnBeforeAnAnswerWaits(t *testing.T) {
 	require.NoError(t, l.Close())
 
 	s := newServer(limitsOnly{limits: kv.DefaultLimits}, Options{}, defaultLifetimes)
-	c := &rawCarriage{server: s, conn: conn, eager: newEagerWriter(conn), end: func(err error) { t.Error(err) }}
+	c := &rawCarriage{server: s, conn: conn, socket: socket.New(conn), end: func(err error) { t.Error(err) }}
 	c.out.taken.L = &c.out
 	p := &pipeline{carriage: c, server: s, err: io.EOF, turn: make(chan struct{}, 1)}
 	answer := func(id uint32, size int) *frame.Response {

@@ -66,9 +66,10 @@
 // # How operations travel
 //
 // Gets, Puts and Deletes travel in frames, which package kvdpb/frame describes: on
-// connections of their own or, if the server or a proxy before it does not take
-// those, inside a stream of gRPC. GetMany has a frame to itself. Everything else, and
-// a value that is large, is a call of gRPC.
+// connections of their own, which package kvdpb/socket reads and writes if they are
+// plain, or, if the server or a proxy before it does not take those, inside a stream
+// of gRPC. GetMany has a frame to itself. Everything else, and a value that is large,
+// is a call of gRPC.
 //
 //	caller        encodes its operation into the open frame of its class, and waits
 //	sender        sends it, once less than a window of that class is under way

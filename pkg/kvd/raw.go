@@ -13,14 +13,17 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/kvd-db/kvd/pkg/kvdpb/frame"
+	"github.com/kvd-db/kvd/pkg/kvdpb/socket"
 )
 
 // rawCarrier has frames one behind the other on a connection of their own.
 type rawCarrier struct {
 	conn  net.Conn
 	plain net.Conn // beneath TLS, whose farewell could block; else conn
-	in    *bufio.Reader
-	err   error // of the connection, met by the receiver
+	// socket has conn read and written; nil if that is none, or TLS.
+	socket *socket.Socket
+	in     *bufio.Reader
+	err    error // of the connection, met by the receiver
 }
 
 // readBytes is the buffer before a raw connection's receiver: what a server
@@ -29,13 +32,20 @@ const readBytes = 64 << 10
 
 func newRawCarrier(conn, plain net.Conn) *rawCarrier {
 	c := &rawCarrier{conn: conn, plain: plain}
+	if conn == plain {
+		c.socket = socket.New(conn)
+	}
 	c.in = bufio.NewReaderSize(c, readBytes)
 	return c
 }
 
 // Read implements io.Reader for the buffer, and keeps the connection's error.
 func (c *rawCarrier) Read(p []byte) (n int, err error) {
-	n, err = c.conn.Read(p)
+	if c.socket != nil {
+		n, err = c.socket.Read(p)
+	} else {
+		n, err = c.conn.Read(p)
+	}
 	if err != nil {
 		c.err = err
 	}
@@ -43,9 +53,15 @@ func (c *rawCarrier) Read(p []byte) (n int, err error) {
 }
 
 func (c *rawCarrier) send(b *frame.Builder, h frame.Header) (left bool, err error) {
-	data := b.Finish(h)
-	n, err := c.conn.Write(data)
-	return n == len(data), err
+	rest := b.Finish(h)
+	if c.socket != nil {
+		n, err := c.socket.WriteSome(rest)
+		if rest = rest[n:]; len(rest) == 0 || err != nil {
+			return len(rest) == 0, err
+		}
+	}
+	n, err := c.conn.Write(rest)
+	return n == len(rest), err
 }
 
 func (c *rawCarrier) receive(r *frame.Response) error {
