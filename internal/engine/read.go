@@ -71,7 +71,9 @@ func (e *Engine) Lookup(ctx context.Context, reads []*kv.Lookup) error {
 
 // LookupCached answers, as Lookup, those reads that memory has the answers to, and
 // returns the others, in the memory of reads, for Lookup. It never waits: not for the
-// disk, and not for other reads either, so it answers none if reads linger.
+// disk, and not for other reads either, so it answers none if reads linger. Nor does
+// it yield the processor: who calls it again and again without waiting in between
+// should.
 func (e *Engine) LookupCached(reads []*kv.Lookup) (left []*kv.Lookup, err error) {
 	if e.closed.Load() {
 		return nil, kv.ErrClosed
@@ -83,7 +85,6 @@ func (e *Engine) LookupCached(reads []*kv.Lookup) (left []*kv.Lookup, err error)
 	if err := e.prepare(reads); err != nil {
 		return nil, err
 	}
-	defer yield(len(reads))
 	s := e.shareReads(reads)
 	defer s.release()
 	watch.works()

@@ -48,6 +48,12 @@
 // the processor time for each. With gRPC or TLS sending may always wait, so there
 // the turn is passed on as soon as a frame is there.
 //
+// Such a worker lets go of the processor when it waits for the next frame; only if that is
+// there already does it yield, as reads do that come one behind the other (see engine). To
+// yield behind each frame woke a thread that found nothing to do but to take the worker
+// over: without, the server changes threads 0.9 times a frame in place of 1.2 with 64
+// callers, and takes 0.87 and 0.93 of the processor time of a Get with 64 and 256.
+//
 // # Overload
 //
 // Two bounds stand one behind the other. What is in memory is bounded at the door: a

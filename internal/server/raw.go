@@ -112,10 +112,17 @@ func (c *rawCarriage) prepare(accepted net.Conn) {
 
 // receive implements carriage.
 func (c *rawCarriage) receive(f *frame.Request) error {
+	var waits uint64
+	if c.socket != nil {
+		waits = c.socket.Waits()
+	}
 	err := c.read(f)
 	switch {
 	case err == nil:
 		c.server.counters.rawFrames.Add(1)
+		if c.socket != nil && c.socket.Waits() == waits {
+			yield(len(f.Ops))
+		}
 		return nil
 	case err == io.EOF:
 		return err

@@ -53,8 +53,8 @@ type Reader interface {
 	Lookup(ctx context.Context, reads []*kv.Lookup) error
 
 	// LookupCached is Lookup for those reads whose answers are in memory. It never
-	// waits, takes no longer than copying what the budgets allow, and returns the other
-	// reads, in the memory of reads.
+	// waits, nor yields the processor, takes no longer than copying what the budgets
+	// allow, and returns the other reads, in the memory of reads.
 	LookupCached(reads []*kv.Lookup) (left []*kv.Lookup, err error)
 
 	// LookupAt is Lookup at one version for all reads, which it returns and which

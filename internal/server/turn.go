@@ -1,6 +1,11 @@
 package server
 
-import "github.com/kvd-db/kvd/pkg/kvdpb/frame"
+import (
+	"math/rand/v2"
+	"runtime"
+
+	"github.com/kvd-db/kvd/pkg/kvdpb/frame"
+)
 
 // turn is what one worker of a pipeline has of its one turn to receive.
 //
@@ -59,4 +64,17 @@ func (t *turn) kept() bool { return t != nil && t.held }
 func servedInTurn(f *frame.Request) bool {
 	n := len(f.Ops)
 	return 0 < n && n <= turnOps && f.Ops[0].Kind == frame.Get
+}
+
+// yieldEvery is how many operations are served between two yields of the processor, on
+// average, while frames come one behind the other: as many as keys in the engine.
+const yieldEvery = 16
+
+// yield lets other goroutines have the processor now and then. It is for a worker that
+// has found the next frame without waiting: if it kept its turn, nothing that it did
+// before need have let go of the processor.
+func yield(ops int) {
+	if rand.Uint32()%yieldEvery < uint32(ops) {
+		runtime.Gosched()
+	}
 }

@@ -1,11 +1,15 @@
 package server
 
 import (
+	"bufio"
 	"context"
 	"fmt"
 	"io"
 	"net"
+	"runtime"
 	"slices"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -176,4 +180,43 @@ func TestTheTurnIsPassedOnBeforeAnAnswerWaits(t *testing.T) {
 	again := &turn{pipeline: p, held: true}
 	c.send(answer(5, 10), again)
 	assert.True(t, again.kept())
+}
+
+// Who keeps his turn lets others run between frames that come one behind the other.
+func TestFramesOneBehindTheOtherLetOthersRun(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	client, err := net.Dial("tcp", l.Addr().String())
+	require.NoError(t, err)
+	defer func() { require.NoError(t, client.Close()) }()
+	conn, err := l.Accept()
+	require.NoError(t, err)
+	defer func() { require.NoError(t, conn.Close()) }()
+	require.NoError(t, l.Close())
+
+	var frames []byte
+	const count = 4 // as who yields may be the next himself, once in 61 times
+	for id := range uint32(count) {
+		var b frame.Builder
+		for range yieldEvery { // as many as are certain to yield
+			b.Add(&frame.Op{Kind: frame.Get, Key: []byte("key")})
+		}
+		frames = append(frames, b.Finish(frame.Header{ID: id})...)
+	}
+	_, err = client.Write(frames)
+	require.NoError(t, err)
+	s := newServer(limitsOnly{limits: kv.DefaultLimits}, Options{}, defaultLifetimes)
+	c := &rawCarriage{server: s, conn: conn, socket: socket.New(conn), limit: 1 << 20}
+	c.in = bufio.NewReader(c.socket)
+	var f frame.Request
+	require.NoError(t, c.receive(&f))
+	var ran atomic.Bool
+	var other sync.WaitGroup
+	other.Go(func() { ran.Store(true) })
+	for range count - 1 {
+		require.NoError(t, c.receive(&f)) // without waiting: all came at once
+	}
+	assert.True(t, ran.Load())
+	other.Wait()
 }
