@@ -125,6 +125,15 @@
 // waits until seven eighths are back did as well for those who only write, and made 64
 // callers who also read wait in vain: 0.83 times the rate.)
 //
+// A frame of reads that is less than a quarter full waits for those in the same way, but
+// not for frames under way, nor while writes are. So 64 callers share frames of 60 in
+// place of 27, and 16 of 15.5 in place of 10: 0.88 of the processor time of a Get, client
+// and server together, 1.06 and 1.10 times the rate, and 0.70 and 0.65 of the time that 99
+// of 100 wait at most (medians of pairs of runs in turns, two cores). With one caller, 256
+// and 1,024 there is little difference or none. (Where frames up to half full wait, 256
+// callers share frames of 127, and have 0.93 times the rate. A receiver that yields and
+// then sends the next frame itself is no better than the sender.)
+//
 // # Overload
 //
 // Callers who wait for their answers are no overload, however many there are: they

@@ -98,10 +98,16 @@ func (f *flight) full(op *frame.Op) bool {
 	return f.count >= caps.ops || f.request.Len()+op.SizeBound() > caps.bytes
 }
 
-// halfFull reports whether a frame has half of what one of its caps allows.
-func (f *flight) halfFull() bool {
-	caps := f.conn.client.config.caps(f.class)
-	return f.count >= caps.ops/2 || f.request.Len() >= caps.bytes/2
+// enough reports whether a frame is large enough to wait for no others: half of what one
+// of its caps allows. Reads have enough with a quarter: with half, 256 callers have frames
+// of 127 in place of 85, but are no faster, as client and server work less beside each
+// other.
+func (f *flight) enough() bool {
+	caps, share := f.conn.client.config.caps(f.class), 2
+	if f.class == reading {
+		share = 4
+	}
+	return f.count >= caps.ops/share || f.request.Len() >= caps.bytes/share
 }
 
 // unbounded is the patience of a call that waits for ever.
@@ -174,7 +180,7 @@ func (f *flight) result(place int) *frame.Result {
 // wake must be called, without the lock.
 func (f *flight) endLocked(fault *fault) {
 	f.state, f.fault = gone, fault
-	if f.class.waitsForDisk() {
+	if f.class.gathers() {
 		f.conn.mu.lanes[f.class].answered++
 	}
 	f.conn.load(f.class).Add(-int64(f.count))
@@ -200,7 +206,7 @@ func (f *flight) leave() { f.unref(1) }
 // looked counts off callers who wait for nothing else. After the last of them the next
 // flight may leave.
 func (f *flight) looked(n int64) {
-	if f.class.waitsForDisk() && f.looking.Add(-n) == 0 {
+	if f.class.gathers() && f.looking.Add(-n) == 0 {
 		f.conn.lookedAt(f.class)
 	}
 }

@@ -50,14 +50,18 @@ func (c class) waitsForDisk() bool {
 	return c >= writing && (d == kvdpb.Durability_DURABILITY_SYNC || d == kvdpb.Durability_DURABILITY_UNSPECIFIED)
 }
 
+// gathers reports whether a small frame waits for the callers of the last one: see
+// link.gathersLocked.
+func (c class) gathers() bool { return c == reading || c.waitsForDisk() }
+
 // lane has the flights of one class on one connection that have not left. It is
 // guarded by the connection's lock.
 type lane struct {
 	open   *flight   // takes further operations; nil: none
 	sealed []*flight // in their order, all before open
 	flying int       // frames under way
-	// answered counts, where frames wait for the disk, the flights that are over and have
-	// callers who have yet to look. Those alone count who wait for nothing else: others
+	// answered counts, where frames gather, the flights that are over and have callers
+	// who have yet to look. Those alone count who wait for nothing else: others
 	// may want something that waits on a lane before they look.
 	answered int
 }

@@ -61,16 +61,17 @@ func (k *link) mayTakeLocked(l *lane) bool {
 		(l.next().class < writing || k.writes < maxWrites) && !k.gathersLocked(l)
 }
 
-// gathersLocked reports whether the next flight of a lane should not leave yet: its
-// writes wait for the disk, it is not half full, and another one is under way on this
-// link, or over, but its callers, who may have more to write, have yet to hear of it.
-// The two would be synced in turns, each by a sync of its own.
+// gathersLocked reports whether the next flight of a lane should not leave yet: it is
+// small, and one is over whose callers, who may have more to ask, have yet to hear of it.
+// Writes that wait for the disk also wait for one that is under way on this link. The two
+// would be synced in turns, each by a sync of its own. Reads do not wait beside writes.
 func (k *link) gathersLocked(l *lane) bool {
 	next := l.next()
-	if next != l.open || !next.class.waitsForDisk() || next.halfFull() {
+	if next != l.open || !next.class.gathers() || next.enough() || next.class == reading && k.writes > 0 {
 		return false
 	}
-	return l.answered > 0 || slices.ContainsFunc(k.flights, func(f *flight) bool { return f.class == next.class })
+	return l.answered > 0 || next.class.waitsForDisk() &&
+		slices.ContainsFunc(k.flights, func(f *flight) bool { return f.class == next.class })
 }
 
 // freeLocked reports whether anybody may send: nobody does, and the link takes

@@ -306,6 +306,60 @@ func TestSyncedWritesWaitForThoseAnswered(t *testing.T) {
 	all.Wait()
 }
 
+// Reads wait in the same way, while there are few of them, and not for those under way.
+func TestReadsWaitForThoseAnswered(t *testing.T) {
+	for _, few := range []bool{true, false} {
+		log := newFrameLog()
+		batching := Batching{MaxOps: 4} // a quarter of it is one
+		if few {
+			batching.MaxOps = 64
+		}
+		db := openScripted(t, log.script, WithConns(1), WithBatching(batching))
+		ctx := context.Background()
+		var all sync.WaitGroup
+		get := func(key string) {
+			all.Go(func() {
+				_, err := db.Get(ctx, []byte(key))
+				assert.NoError(t, err)
+			})
+		}
+		get("first")
+		first := <-log.frames
+		c := db.conns[0]
+		c.mu.Lock()
+		op := frame.Op{Kind: frame.Get, Key: []byte("slow")}
+		slow := c.boardLocked(classOf(&op), &op, unbounded)
+		slow.alone()
+		c.mu.Unlock()
+		get("second")
+		second := <-log.frames
+		require.Equal(t, []string{"slow", "second"}, keysOf(second))
+		log.answer <- answerAll(first)
+		log.answer <- answerAll(second)
+		<-slow.landed
+		get("third")
+		if few {
+			require.Eventually(t, func() bool { return waiting(db) == 1 }, 5*time.Second, 10*time.Microsecond)
+			c.mu.Lock()
+			gathers := c.mu.link.nextLocked() == nil
+			c.mu.link.writes++
+			mixed := c.mu.link.nextLocked() != nil
+			c.mu.link.writes--
+			c.mu.Unlock()
+			require.True(t, gathers)
+			require.True(t, mixed, "not beside writes")
+			slow.leave()
+		}
+		third := <-log.frames
+		require.Equal(t, []string{"third"}, keysOf(third))
+		log.answer <- answerAll(third)
+		if !few {
+			slow.leave()
+		}
+		all.Wait()
+	}
+}
+
 // Who waits for something else before he looks holds up nobody: else two of them could
 // wait for each other.
 func TestSyncedWritesDoNotWaitForPipelines(t *testing.T) {
