@@ -8,6 +8,7 @@ import (
 
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/mem"
 
 	"github.com/kvd-db/kvd/pkg/kvdpb/frame"
 )
@@ -71,7 +72,11 @@ func listenFirst(conn net.Conn) (_ net.Conn, raw bool, err error) {
 	if _, err := io.ReadFull(conn, c.first[:]); err != nil {
 		return nil, false, err
 	}
-	return c, c.first[0] == frame.Preamble[0], nil
+	if c.first[0] == frame.Preamble[0] {
+		return c, true, nil
+	}
+	c.ready = newReadyReader(conn.(*countedConn).Conn)
+	return c, false, nil
 }
 
 // heardConn is a connection of which the first byte has been heard already.
@@ -79,6 +84,7 @@ type heardConn struct {
 	net.Conn
 	first  [1]byte
 	unread int
+	ready  *readyReader // of a socket that gRPC reads from
 }
 
 func (c *heardConn) Read(b []byte) (int, error) {
@@ -87,6 +93,21 @@ func (c *heardConn) Read(b []byte) (int, error) {
 		return 1 - c.unread, nil
 	}
 	return c.Conn.Read(b)
+}
+
+// ReadOnReady waits until something comes, and returns memory of the pool with it.
+// gRPC reads so where it can, and else keeps 32 KiB for each connection; of itself it
+// can where it finds a socket of package net.
+func (c *heardConn) ReadOnReady(size int, pool mem.BufferPool) (data *[]byte, n int, err error) {
+	if c.ready != nil && c.unread == 0 {
+		return c.ready.read(size, pool)
+	}
+	data = pool.Get(size)
+	if n, err = c.Read(*data); err != nil {
+		pool.Put(data)
+		return nil, 0, err
+	}
+	return data, n, nil
 }
 
 var errPreamble = errors.New("not the preamble of raw frames")
