@@ -1,7 +1,6 @@
 package server
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"io"
@@ -19,9 +18,6 @@ import (
 const (
 	// lengthBytes is the least that the size of a frame is known by.
 	lengthBytes = 4
-	// rawReadBytes is the buffer that frames are read into: what one call of the
-	// kernel brings, and what a connection occupies while it idles.
-	rawReadBytes = 16 << 10
 	// rawUnsentBytes is what answers may wait for the one that is being written
 	// before whoever has the next one waits too.
 	rawUnsentBytes = 1 << 20
@@ -35,9 +31,11 @@ type rawCarriage struct {
 	server *Server
 	conn   net.Conn
 	socket *socket.Socket // nil: writing may always wait, as with TLS
-	in     *bufio.Reader
+	in     *input
 	limit  int // bytes of a frame
+	ctx    context.Context
 	end    context.CancelCauseFunc
+	closed chan struct{} // closed when ctx has ended and conn is closed
 
 	out struct {
 		sync.Mutex
@@ -54,46 +52,60 @@ func (s *Server) serveRaw(conn net.Conn, accepted *countedConn) {
 	s.counters.raw.Add(1)
 	s.counters.rawAccepted.Add(1)
 	defer s.counters.raw.Add(-1)
-	ctx, end := context.WithCancelCause(peer.NewContext(s.working, &peer.Peer{Addr: conn.RemoteAddr(), AuthInfo: new(connection)}))
+	c := s.newRawCarriage(conn, accepted)
+	defer c.close()
+	c.finish(s.serveCarriage(c))
+}
+
+// newRawCarriage returns a connection that is ready for frames. The caller closes it.
+func (s *Server) newRawCarriage(conn net.Conn, accepted *countedConn) *rawCarriage {
+	c := &rawCarriage{server: s, conn: conn, limit: messageBytes(s.limits), closed: make(chan struct{})}
+	c.ctx, c.end = context.WithCancelCause(peer.NewContext(s.working, &peer.Peer{Addr: conn.RemoteAddr(), AuthInfo: new(connection)}))
 	// To close it is what ends a connection, whatever it waits for. That it was
 	// closed before, or is broken, is no news.
-	closed := make(chan struct{})
-	context.AfterFunc(ctx, func() {
-		defer close(closed)
+	context.AfterFunc(c.ctx, func() {
+		defer close(c.closed)
 		_ = conn.Close()
 	})
-	defer func() { <-closed }()
-	defer end(context.Canceled)
-
-	c := &rawCarriage{server: s, conn: conn, in: bufio.NewReaderSize(conn, rawReadBytes), limit: messageBytes(s.limits), end: end}
 	if _, plain := conn.(*heardConn); plain { // and all that was heard has been read
-		if c.socket = socket.New(accepted.Conn); c.socket != nil {
-			c.in.Reset(c.socket)
-		}
+		c.socket = socket.New(accepted.Conn)
 	}
+	c.in = newInput(conn, c.socket)
 	c.out.taken.L = &c.out
 	c.prepare(accepted.Conn)
-	err := s.serveCarriage(c, ctx)
-	code := codes.OK
-	if err != nil {
-		why := s.failure(methodPipeline, err)
-		code = why.code
-		if ctx.Err() == nil {
-			c.refuse(why)
-		}
-	}
-	s.counters.request(methodPipeline, code, 1)
+	return c
 }
 
 // serveCarriage serves frames as a call in progress, if there may be one more.
-func (s *Server) serveCarriage(c *rawCarriage, ctx context.Context) error {
+func (s *Server) serveCarriage(c *rawCarriage) error {
 	defer s.counters.streams.Add(-1)
 	if s.counters.streams.Add(1) > int64(s.options.Streams) {
 		s.counters.shed(shedByStreams)
 		return overloaded(shedNames[shedByStreams], retryAfterShed)
 	}
-	p := &pipeline{carriage: c, server: s, ctx: ctx, age: s.lifetimes.connAge, idle: s.lifetimes.connIdle, keepsTurn: c.socket != nil}
+	p := &pipeline{carriage: c, server: s, ctx: c.ctx, age: s.lifetimes.connAge, idle: s.lifetimes.connIdle, keepsTurn: c.socket != nil}
 	return p.run()
+}
+
+// finish counts the end of a connection, and tells the client if it knows nothing of
+// it yet.
+func (c *rawCarriage) finish(err error) {
+	code := codes.OK
+	if err != nil {
+		why := c.server.failure(methodPipeline, err)
+		code = why.code
+		if c.ctx.Err() == nil {
+			c.refuse(why)
+		}
+	}
+	c.server.counters.request(methodPipeline, code, 1)
+}
+
+// close closes the connection, if that was not done yet.
+func (c *rawCarriage) close() {
+	c.end(context.Canceled)
+	<-c.closed
+	c.in.release()
 }
 
 // prepare ends the deadline of the handshake, and has the kernel look after peers
@@ -147,11 +159,11 @@ func endOf(err error) error {
 // read reads a frame, which has as long to come as a call without a deadline, from
 // its first byte on.
 func (c *rawCarriage) read(f *frame.Request) error {
-	if _, err := c.in.Peek(1); err != nil {
+	if err := c.in.wait(); err != nil {
 		return err
 	}
 	if c.whole() {
-		return f.Read(c.in, c.limit)
+		return f.Read(c.in.buffered, c.limit)
 	}
 	if err := c.conn.SetReadDeadline(time.Now().Add(c.server.options.Deadline)); err != nil {
 		return err
@@ -165,7 +177,7 @@ func (c *rawCarriage) read(f *frame.Request) error {
 // whole reports whether all of the next frame is there, or enough to see that it
 // is none.
 func (c *rawCarriage) whole() bool {
-	start, _ := c.in.Peek(c.in.Buffered()) // never an error
+	start, _ := c.in.buffered.Peek(c.in.buffered.Buffered()) // never an error
 	if len(start) < lengthBytes {
 		return false
 	}
@@ -173,10 +185,10 @@ func (c *rawCarriage) whole() bool {
 	return err != nil || n <= len(start)
 }
 
-// readRest reads a frame that has begun to come. Its memory is charged while it
+// readRest reads a frame of which a part is there. Its memory is charged while it
 // comes; one that there is no room for is discarded.
 func (c *rawCarriage) readRest(f *frame.Request) error {
-	start, err := c.in.Peek(lengthBytes)
+	start, err := c.in.buffered.Peek(lengthBytes)
 	if err == io.EOF {
 		return io.ErrUnexpectedEOF
 	}
@@ -189,10 +201,10 @@ func (c *rawCarriage) readRest(f *frame.Request) error {
 	}
 	if !c.server.charge(int64(n)) {
 		c.server.counters.shed(shedByBytes)
-		return f.Discard(c.in, c.limit)
+		return f.Discard(c.in.buffered, c.limit)
 	}
 	defer c.server.counters.bytes.Add(-int64(n))
-	return f.Read(c.in, c.limit)
+	return f.Read(c.in.buffered, c.limit)
 }
 
 // send implements carriage. What others have to send while one writes goes out
@@ -299,5 +311,5 @@ func (c *rawCarriage) refuse(why *failure) {
 	if c.conn.SetReadDeadline(time.Now().Add(c.server.lifetimes.shutdownWait)) != nil {
 		return
 	}
-	_, _ = io.CopyN(io.Discard, c.in, lingerBytes) // all that counts is that it ended
+	_, _ = io.CopyN(io.Discard, c.conn, lingerBytes) // all that counts is that it ended
 }

@@ -8,16 +8,6 @@ import (
 	"google.golang.org/grpc/mem"
 )
 
-// socketOf returns what a connection is beneath, nil if it is no socket.
-func socketOf(conn net.Conn) syscall.RawConn {
-	if s, ok := conn.(syscall.Conn); ok {
-		if socket, err := s.SyscallConn(); err == nil {
-			return socket
-		}
-	}
-	return nil
-}
-
 // readNow reads what a socket has received. If that is nothing the error is
 // syscall.EAGAIN, and io.EOF if nothing will come.
 func readNow(fd uintptr, p []byte) (n int, err error) {
@@ -50,8 +40,12 @@ type readyReader struct {
 
 // newReadyReader returns nil if the connection is no socket.
 func newReadyReader(conn net.Conn) *readyReader {
-	socket := socketOf(conn)
-	if socket == nil {
+	c, ok := conn.(syscall.Conn)
+	if !ok {
+		return nil
+	}
+	socket, err := c.SyscallConn()
+	if err != nil {
 		return nil
 	}
 	r := &readyReader{socket: socket}

@@ -1,7 +1,6 @@
 package server
 
 import (
-	"bufio"
 	"context"
 	"fmt"
 	"io"
@@ -208,7 +207,7 @@ func TestFramesOneBehindTheOtherLetOthersRun(t *testing.T) {
 	require.NoError(t, err)
 	s := newServer(limitsOnly{limits: kv.DefaultLimits}, Options{}, defaultLifetimes)
 	c := &rawCarriage{server: s, conn: conn, socket: socket.New(conn), limit: 1 << 20}
-	c.in = bufio.NewReader(c.socket)
+	c.in = newInput(nil, c.socket)
 	var f frame.Request
 	require.NoError(t, c.receive(&f))
 	var ran atomic.Bool

@@ -17,6 +17,9 @@ type Socket struct {
 	conn    net.Conn
 	raw     syscall.RawConn
 	in, out half
+	wait    func(fd uintptr) (done bool)
+	try     func() error // of Await
+	fd      int          // while it tries
 
 	waits uint64
 	told  time.Time // when the runtime was told of a read
@@ -41,7 +44,7 @@ func New(conn net.Conn) *Socket {
 		return nil
 	}
 	s := &Socket{conn: conn, raw: raw}
-	s.in.step, s.out.step = s.read, s.write
+	s.in.step, s.out.step, s.wait = s.read, s.write, s.tries
 	return s
 }
 
@@ -51,17 +54,52 @@ func (s *Socket) Read(p []byte) (n int, err error) {
 		return 0, nil
 	}
 	s.in.begin(p)
-	n, err = s.in.end(s.raw.Read(s.in.step))
-	switch {
-	case err != nil:
-		return n, s.failed("read", err)
-	case n == 0:
-		return 0, io.EOF
+	if n, err = s.in.end(s.raw.Read(s.in.step)); err != nil && err != io.EOF {
+		err = s.failed("read", err)
 	}
-	return n, nil
+	return n, err
 }
 
-// Waits is how often Read had to wait. It is called by the goroutine that reads.
+// Await calls try, which uses ReadNow, and each time something may have come again, for as
+// long as it returns syscall.EAGAIN. So it can have memory only while there is something
+// to read.
+func (s *Socket) Await(try func() error) error {
+	s.try = try
+	_, err := s.in.end(s.raw.Read(s.wait))
+	s.try = nil
+	if err != nil && err != io.EOF {
+		return s.failed("read", err)
+	}
+	return err
+}
+
+func (s *Socket) tries(fd uintptr) (done bool) {
+	s.fd = int(fd)
+	if s.in.err = s.try(); s.in.err == syscall.EAGAIN {
+		s.waits++
+		return false
+	}
+	return true
+}
+
+// ReadNow reads what has come, in a function that Await calls. If that is nothing the
+// error is syscall.EAGAIN, and io.EOF if nothing will come.
+func (s *Socket) ReadNow(p []byte) (n int, err error) {
+	for {
+		n, err = s.readNow(s.fd, p)
+		switch {
+		case err == syscall.EINTR:
+		case err != nil:
+			return 0, err
+		case n == 0:
+			return 0, io.EOF
+		default:
+			return n, nil
+		}
+	}
+}
+
+// Waits is how often Read and Await had to wait. It is called by the goroutine that reads.
 func (s *Socket) Waits() uint64 { return s.waits }
 
 // WriteSome writes what the socket has room for, without waiting for the rest, and
@@ -104,22 +142,12 @@ const (
 
 // read is done unless there is nothing to read.
 func (s *Socket) read(fd uintptr) (done bool) {
-	h := &s.in
-	for {
-		n, err := s.readNow(int(fd), h.data)
-		switch err {
-		case nil:
-			h.n = n
-		case syscall.EINTR:
-			continue
-		case syscall.EAGAIN:
-			s.waits++
-			return false
-		default:
-			h.err = err
-		}
-		return true
+	s.fd = int(fd)
+	if s.in.n, s.in.err = s.ReadNow(s.in.data); s.in.err == syscall.EAGAIN {
+		s.waits++
+		return false
 	}
+	return true
 }
 
 func (s *Socket) readNow(fd int, p []byte) (n int, err error) {

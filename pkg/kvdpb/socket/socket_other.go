@@ -16,6 +16,12 @@ func New(net.Conn) *Socket { return nil }
 // Read implements io.Reader.
 func (*Socket) Read([]byte) (int, error) { return 0, errors.ErrUnsupported }
 
+// Await fails.
+func (*Socket) Await(func() error) error { return errors.ErrUnsupported }
+
+// ReadNow reads nothing.
+func (*Socket) ReadNow([]byte) (int, error) { return 0, errors.ErrUnsupported }
+
 // Waits returns 0.
 func (*Socket) Waits() uint64 { return 0 }
 
