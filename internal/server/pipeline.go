@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -46,8 +45,7 @@ type pipeline struct {
 	// sending has to pass it on.
 	keepsTurn bool
 
-	workers sync.WaitGroup // those that serve frames
-	watcher sync.WaitGroup // the one that ends the carriage in time
+	workers sync.WaitGroup // those that serve frames, but the first
 
 	// turn has a value while no worker has its turn, which guards started and err.
 	turn    chan struct{}
@@ -68,12 +66,10 @@ type pipeline struct {
 func (p *pipeline) run() error {
 	p.turn = make(chan struct{}, 1)
 	p.turn <- struct{}{}
-	p.workers.Go(p.work)
-	ended := make(chan struct{})
-	p.watcher.Go(func() { p.watch(ended) })
+	w := p.watch()
+	p.work()
 	p.workers.Wait()
-	close(ended)
-	p.watcher.Wait()
+	w.end()
 	if errors.Is(p.err, io.EOF) {
 		return nil
 	}
@@ -166,67 +162,6 @@ func (p *pipeline) refuse(f *frame.Request, t *turn, why *failure) {
 	if len(r.Results) > 0 {
 		p.send(&r, t)
 	}
-}
-
-// watch tells the client to move when the carriage is old or idle or the server
-// shuts down, and ends the carriage if the client does not.
-func (p *pipeline) watch(ended <-chan struct{}) {
-	life := p.server.lifetimes
-	if p.waitToLeave(ended) {
-		return
-	}
-	p.send(&frame.Response{GoingAway: true}, nil)
-
-	patience := time.NewTimer(life.closeWait)
-	defer patience.Stop()
-	draining := p.server.draining.Done()
-	for {
-		select {
-		case <-ended:
-			return
-		case <-draining:
-			p.refusing.Store(true)
-			patience.Reset(life.shutdownWait)
-			draining = nil
-		case <-patience.C:
-			if p.serving.Load() == 0 {
-				p.kill(shuttingDown)
-				return
-			}
-			patience.Reset(life.shutdownWait)
-		}
-	}
-}
-
-// waitToLeave returns when the client should move: false, or true if the carriage
-// ended before that.
-func (p *pipeline) waitToLeave(ended <-chan struct{}) bool {
-	age := time.NewTimer(p.age - p.age/10 + rand.N(p.age/5+1))
-	defer age.Stop()
-	var look <-chan time.Time
-	if p.idle > 0 {
-		ticker := time.NewTicker(max(p.idle/4, 1))
-		defer ticker.Stop()
-		look = ticker.C
-	}
-	quiet, seen := 0, p.received.Load()
-	for quiet <= 4 {
-		select {
-		case <-ended:
-			return true
-		case <-age.C:
-			return false
-		case <-p.server.draining.Done():
-			p.refusing.Store(true)
-			return false
-		case <-look:
-			if n := p.received.Load(); n != seen || p.serving.Load() > 0 {
-				quiet, seen = 0, n
-			}
-			quiet++
-		}
-	}
-	return false
 }
 
 func methodOfKind(k frame.Kind) method {
