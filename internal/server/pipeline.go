@@ -19,9 +19,10 @@ const maxFramesInFlight = 8
 // carriage is what brings the frames of a pipeline and takes its answers: a
 // stream of gRPC, or a connection of raw frames.
 type carriage interface {
-	// receive waits for the next frame. It is called by one goroutine at a time. A
-	// client that ended its side in order is io.EOF.
-	receive(f *frame.Request) error
+	// receive waits for the next frame, one of requests, which the caller gives back.
+	// It is called by one goroutine at a time. A client that ended its side in order is
+	// io.EOF.
+	receive() (*frame.Request, error)
 	// send sends a response, which the caller may use again afterwards. It passes the
 	// caller's turn on before it waits. If it fails the carriage is broken, which
 	// receive reports too; there is nobody else to tell. A client that does not take
@@ -30,6 +31,10 @@ type carriage interface {
 	// kill ends the carriage, whatever it waits for.
 	kill(why error)
 }
+
+// requests lends the memory of frames: only those that are served, or that are being
+// received, have some. What one frame left is of use to the next, whoever gets that.
+var requests = sync.Pool{New: func() any { return new(frame.Request) }}
 
 // pipeline serves the frames of one carriage.
 type pipeline struct {
@@ -85,22 +90,22 @@ func (p *pipeline) work() {
 	}()
 	t := &turn{pipeline: p}
 	defer t.pass()
-	var f frame.Request
-	for p.next(&f, t) {
+	for f := p.next(t); f != nil; f = p.next(t) {
 		p.serving.Add(1)
 		p.received.Add(1)
-		p.serve(&f, t)
+		p.serve(f, t)
+		requests.Put(f)
 		p.serving.Add(-1)
 	}
 }
 
-// next waits for this worker's turn and then for a frame.
-func (p *pipeline) next(f *frame.Request, t *turn) bool {
+// next waits for this worker's turn and then for a frame. Nil: there is none any more.
+func (p *pipeline) next(t *turn) (f *frame.Request) {
 	t.take()
 	if p.err == nil {
-		p.err = p.receive(f)
+		f, p.err = p.receive()
 	}
-	return p.err == nil
+	return f
 }
 
 // serve answers every operation of a frame and gives back its memory.

@@ -126,28 +126,34 @@ func (c *rawCarriage) prepare(accepted net.Conn) {
 }
 
 // receive implements carriage.
-func (c *rawCarriage) receive(f *frame.Request) error {
+func (c *rawCarriage) receive() (*frame.Request, error) {
 	var waits uint64
 	if c.socket != nil {
 		waits = c.socket.Waits()
 	}
-	err := c.read(f)
-	switch {
-	case err == nil:
-		c.server.counters.rawFrames.Add(1)
-		if c.socket != nil && c.socket.Waits() == waits {
-			yield(len(f.Ops))
+	err := c.in.wait()
+	if err == nil {
+		f := requests.Get().(*frame.Request)
+		if err = c.read(f); err == nil {
+			c.server.counters.rawFrames.Add(1)
+			if c.socket != nil && c.socket.Waits() == waits {
+				yield(len(f.Ops))
+			}
+			return f, nil
 		}
-		return nil
+		f.Release()
+		requests.Put(f)
+	}
+	switch {
 	case err == io.EOF:
-		return err
+		return nil, err
 	case errors.Is(err, frame.ErrMalformed) || errors.Is(err, frame.ErrTooLarge):
-		return malformed(err)
+		return nil, malformed(err)
 	}
 	// Nobody waits any more for what is under way.
 	why := endOf(err)
 	c.end(why)
-	return why
+	return nil, why
 }
 
 // endOf is why a connection ended that broke: its client went away, or it stood
@@ -159,12 +165,9 @@ func endOf(err error) error {
 	return context.Canceled
 }
 
-// read reads a frame, which has as long to come as a call without a deadline, from
-// its first byte on.
+// read reads a frame that has begun to come. It has as long for that as a call without
+// a deadline.
 func (c *rawCarriage) read(f *frame.Request) error {
-	if err := c.in.wait(); err != nil {
-		return err
-	}
 	if c.whole() {
 		return f.Read(c.in.buffered, c.limit)
 	}

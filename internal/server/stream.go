@@ -37,14 +37,18 @@ type streamCarriage struct {
 	patience time.Duration
 }
 
-func (c *streamCarriage) receive(f *frame.Request) error {
-	if err := c.stream.RecvMsg(f); err != nil {
-		return err
+func (c *streamCarriage) receive() (*frame.Request, error) {
+	f := requests.Get().(*frame.Request)
+	err := c.stream.RecvMsg(f)
+	if err == nil && f.Malformed != nil {
+		err = malformed(f.Malformed)
 	}
-	if f.Malformed != nil {
-		return malformed(f.Malformed)
+	if err != nil {
+		f.Release()
+		requests.Put(f)
+		return nil, err
 	}
-	return nil
+	return f, nil
 }
 
 func (c *streamCarriage) send(r *frame.Response, t *turn) {

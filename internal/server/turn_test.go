@@ -26,13 +26,13 @@ type scripted struct {
 	frames [][]frame.Op
 }
 
-func (c *scripted) receive(f *frame.Request) error {
+func (c *scripted) receive() (*frame.Request, error) {
 	if len(c.frames) == 0 {
-		return io.EOF
+		return nil, io.EOF
 	}
-	f.Ops = append(f.Ops[:0], c.frames[0]...)
+	f := &frame.Request{Ops: slices.Clone(c.frames[0])}
 	c.frames = c.frames[1:]
-	return nil
+	return f, nil
 }
 
 func manyGets(n int) (ops []frame.Op) {
@@ -208,13 +208,18 @@ func TestFramesOneBehindTheOtherLetOthersRun(t *testing.T) {
 	s := newServer(limitsOnly{limits: kv.DefaultLimits}, Options{}, defaultLifetimes)
 	c := &rawCarriage{server: s, conn: conn, socket: socket.New(conn), limit: 1 << 20}
 	c.in = newInput(nil, c.socket)
-	var f frame.Request
-	require.NoError(t, c.receive(&f))
+	receive := func() {
+		f, err := c.receive()
+		require.NoError(t, err)
+		f.Release()
+		requests.Put(f)
+	}
+	receive()
 	var ran atomic.Bool
 	var other sync.WaitGroup
 	other.Go(func() { ran.Store(true) })
 	for range count - 1 {
-		require.NoError(t, c.receive(&f)) // without waiting: all came at once
+		receive() // without waiting: all came at once
 	}
 	assert.True(t, ran.Load())
 	other.Wait()

@@ -28,16 +28,15 @@ type timed struct {
 	tags  int
 }
 
-func (c *timed) receive(f *frame.Request) error {
+func (c *timed) receive() (*frame.Request, error) {
 	select {
-	case next, ok := <-c.frames:
+	case f, ok := <-c.frames:
 		if !ok {
-			return io.EOF
+			return nil, io.EOF
 		}
-		*f = *next
-		return nil
+		return f, nil
 	case <-c.killed:
-		return context.Canceled
+		return nil, context.Canceled
 	}
 }
 

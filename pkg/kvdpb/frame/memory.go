@@ -9,8 +9,7 @@ import (
 )
 
 // keptBytes is the largest frame whose memory a message keeps for the next one.
-// Guessed: some hundred small operations; an idle connection with all its frames
-// in flight keeps eight of it.
+// Guessed: some hundred small operations.
 const keptBytes = 16 << 10
 
 // memory holds the bytes of one decoded frame. The zero value is empty.
