@@ -29,7 +29,7 @@ var (
 	raw         = describe("kvd_raw_connections", "Open client connections that carry raw frames, without gRPC.")
 	rawAccepted = describe("kvd_raw_connections_accepted_total", "Client connections taken that carry raw frames.")
 	rawFrames   = describe("kvd_raw_frames_total", "Frames that came by such connections.")
-	streams     = describe("kvd_inflight_requests", "Calls in progress, streams included.")
+	streams     = describe("kvd_inflight_requests", "Calls by gRPC in progress, streams included.")
 	inflight    = describe("kvd_inflight_bytes", "Memory that calls in progress are charged for.")
 	insideOps   = describe("kvd_admission_inside_ops", "Operations that the store is at.", "kind")
 	insideBytes = describe("kvd_admission_inside_bytes", "Bytes of keys and values of those operations, as they came.", "kind")

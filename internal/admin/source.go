@@ -45,7 +45,7 @@ type Traffic struct {
 	Raw         int64  // connections of raw frames
 	RawAccepted uint64 // such connections
 	RawFrames   uint64 // frames that came by them
-	Streams     int64  // calls in progress
+	Streams     int64  // calls by gRPC in progress
 	Bytes       int64  // what they are charged for
 
 	Frames histogram.PowerCounts // by their operations

@@ -79,7 +79,7 @@
 //
 // The port is the same: a plain connection is told by its first byte, one of TLS
 // by the protocol that its handshake agreed on. What gRPC gives a stream such a
-// connection has by itself: it counts as a call in progress; each frame is charged,
+// connection has by itself: it is bounded as a connection; each frame is charged,
 // while it comes too unless it came at once; a frame that stands still or answers
 // that are not taken for as long as a default deadline end it; so do age, and idle
 // time. What is no frame ends it too, and the client is told why. An answer is one

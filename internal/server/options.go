@@ -23,7 +23,8 @@ type Options struct {
 	// PeerConnections the most from one address, 1,024 by default. Connections of
 	// a unix socket count as one address.
 	Connections, PeerConnections int
-	// Streams is the most calls in progress at once, 4,096 by default.
+	// Streams is the most calls by gRPC in progress at once, 4,096 by default. A
+	// connection of raw frames is none: it may idle for most of its life.
 	Streams int
 	// BufferBytes is the most that requests in progress may occupy, 512 MiB by
 	// default. A request whose size is not known yet counts as one stream window.

@@ -57,7 +57,7 @@ func (s *Server) serveRaw(conn net.Conn, accepted *countedConn) {
 	defer s.counters.raw.Add(-1)
 	c := s.newRawCarriage(conn, accepted)
 	defer c.close()
-	c.finish(s.serveCarriage(c))
+	c.finish(c.serve())
 }
 
 // newRawCarriage returns a connection that is ready for frames. The caller closes it.
@@ -79,14 +79,10 @@ func (s *Server) newRawCarriage(conn net.Conn, accepted *countedConn) *rawCarria
 	return c
 }
 
-// serveCarriage serves frames as a call in progress, if there may be one more.
-func (s *Server) serveCarriage(c *rawCarriage) error {
-	defer s.counters.streams.Add(-1)
-	if s.counters.streams.Add(1) > int64(s.options.Streams) {
-		s.counters.shed(shedByStreams)
-		return overloaded(shedNames[shedByStreams], retryAfterShed)
-	}
-	p := &pipeline{carriage: c, server: s, ctx: c.ctx, age: s.lifetimes.connAge, idle: s.lifetimes.connIdle, keepsTurn: c.socket != nil}
+// serve serves frames until the connection ends.
+func (c *rawCarriage) serve() error {
+	life := &c.server.lifetimes
+	p := &pipeline{carriage: c, server: c.server, ctx: c.ctx, age: life.connAge, idle: life.connIdle, keepsTurn: c.socket != nil}
 	return p.run()
 }
 

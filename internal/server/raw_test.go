@@ -265,18 +265,37 @@ func TestRawBytesAreBounded(t *testing.T) {
 	assert.EqualValues(t, 2, f.Stats().Shed["bytes"])
 }
 
-func TestRawConnectionsCountAsStreams(t *testing.T) {
-	f := startWith(t, kv.DefaultLimits, server.Options{Streams: 1})
-	c := f.raw(t)
-	c.exchange(t, reads(1, "k"))
-	second := f.raw(t)
-	r := second.answer(t)
-	require.True(t, r.Refused)
-	assert.Equal(t, kvdpb.ReasonOverloaded, r.Results[0].Reason)
-	require.NoError(t, c.Close())
-	require.NoError(t, second.Close())
-	f.requireIdle(t)
-	assert.EqualValues(t, 1, f.Stats().Shed["streams"])
+// A raw connection is bounded as a connection, and takes nobody a call of gRPC: many
+// may idle.
+func TestRawConnectionsAreBounded(t *testing.T) {
+	for reason, options := range map[string]server.Options{
+		"connections":      {Connections: 3, Streams: 1}, // one is the fixture's
+		"peer_connections": {PeerConnections: 2, Streams: 1},
+	} {
+		t.Run(reason, func(t *testing.T) {
+			f := startWith(t, kv.DefaultLimits, options)
+			f.put(t, "k", "v")
+			address := f.tcp(t)
+			first, second := dialRaw(t, address), dialRaw(t, address)
+			for _, c := range []*rawConn{first, second} {
+				r := c.exchange(t, reads(1, "k"))
+				assert.Equal(t, "v", string(r.Results[0].Value))
+			}
+			f.put(t, "k", "there is room for a call")
+			third, err := net.Dial("tcp", address)
+			require.NoError(t, err)
+			defer func() { require.NoError(t, third.Close()) }()
+			require.NoError(t, third.SetDeadline(time.Now().Add(10*time.Second)))
+			_, err = third.Read(make([]byte, 1))
+			require.ErrorIs(t, err, io.EOF)
+			assert.EqualValues(t, 1, f.Stats().Shed[reason])
+			assert.EqualValues(t, 2, f.Stats().Raw)
+
+			require.NoError(t, first.Close())
+			require.Eventually(t, func() bool { return f.Stats().Raw == 1 && f.Stats().Connections == 2 }, 5*time.Second, time.Millisecond)
+			dialRaw(t, address).exchange(t, reads(1, "k"))
+		})
+	}
 }
 
 // A client that asks and does not listen is cut off.
@@ -358,7 +377,7 @@ func TestClientsThatVanishHarmNobody(t *testing.T) {
 	others.Wait()
 	require.Eventually(t, func() bool {
 		stats := f.Stats()
-		return stats.Raw == 3 && stats.Bytes == 0 && stats.Streams == 3
+		return stats.Raw == 3 && stats.Bytes == 0 && stats.Streams == 0
 	}, 10*time.Second, time.Millisecond)
 	assert.Zero(t, f.Stats().Panics)
 }

@@ -147,7 +147,7 @@ type Stats struct {
 	// Panics counts the handlers that panicked.
 	Panics uint64
 
-	Streams     int64 // calls in progress
+	Streams     int64 // calls by gRPC in progress
 	Bytes       int64 // what they are charged for
 	Connections int64 // open now
 	Accepted    uint64
