@@ -76,7 +76,8 @@ func (s *scripted) serveRaw(conn net.Conn) {
 	if _, err := io.WriteString(conn, frame.Preamble); err != nil {
 		return
 	}
-	arrived := make(chan *frame.Request)
+	// With room, so that a script that takes nothing more learns that the client has gone.
+	arrived := make(chan *frame.Request, 16)
 	go func() {
 		defer cancel() // the client has gone
 		defer close(arrived)
