@@ -534,6 +534,14 @@ func TestATornFrameDidNothing(t *testing.T) {
 				return &tornConn{conn, &armed, missing}, err
 			}))
 			put(t, db, "first", "v")
+			if uncertain { // the answer must not come before the write has failed
+				failed := make(chan struct{})
+				defer close(failed)
+				store.OnWrite = func(context.Context, []*kv.Write) error {
+					<-failed
+					return nil
+				}
+			}
 			armed.Store(true)
 			err := db.Put(context.Background(), []byte("k"), []byte("a value of more than thirty bytes"))
 			if uncertain {
