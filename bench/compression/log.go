@@ -75,6 +75,9 @@ func (s signal) Wake() {
 	}
 }
 
+// Work implements wal.Waker.
+func (s signal) Work() { s.Wake() }
+
 // groupsOf returns the groups of a segment, each from its first record on.
 func groupsOf(fs vfs.FS, name string) (groups [][]byte, err error) {
 	f, err := fs.Open(name)
