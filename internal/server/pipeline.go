@@ -36,6 +36,12 @@ type carriage interface {
 // received, have some. What one frame left is of use to the next, whoever gets that.
 var requests = sync.Pool{New: func() any { return new(frame.Request) }}
 
+// giveBack gives a request back, with its memory unless that was abandoned.
+func giveBack(f *frame.Request) {
+	f.Release()
+	requests.Put(f)
+}
+
 // pipeline serves the frames of one carriage.
 type pipeline struct {
 	carriage
@@ -94,7 +100,7 @@ func (p *pipeline) work() {
 		p.serving.Add(1)
 		p.received.Add(1)
 		p.serve(f, t)
-		requests.Put(f)
+		giveBack(f)
 		p.serving.Add(-1)
 	}
 }
@@ -108,7 +114,7 @@ func (p *pipeline) next(t *turn) (f *frame.Request) {
 	return f
 }
 
-// serve answers every operation of a frame and gives back its memory.
+// serve answers every operation of a frame.
 func (p *pipeline) serve(f *frame.Request, t *turn) {
 	if !p.keepsTurn || !servedInTurn(f) {
 		t.pass()
@@ -128,10 +134,8 @@ func (p *pipeline) serve(f *frame.Request, t *turn) {
 		defer s.counters.bytes.Add(-bytes)
 		if p.serveGroups(f, t) {
 			f.Abandon()
-			return
 		}
 	}
-	f.Release()
 }
 
 // serveGroups serves the groups of a frame, a lone one on this goroutine. It

@@ -137,8 +137,7 @@ func (c *rawCarriage) receive() (*frame.Request, error) {
 			}
 			return f, nil
 		}
-		f.Release()
-		requests.Put(f)
+		giveBack(f)
 	}
 	switch {
 	case err == io.EOF:

@@ -18,15 +18,22 @@ import (
 // tcpPair returns two ends of a connection, which are closed behind the test.
 func tcpPair(t testing.TB) (server, client *net.TCPConn) {
 	t.Helper()
+	end := func(c net.Conn) {
+		t.Cleanup(func() {
+			if err := c.Close(); err != nil {
+				assert.ErrorIs(t, err, net.ErrClosed, "some are closed earlier")
+			}
+		})
+	}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	defer func() { require.NoError(t, l.Close()) }()
 	c, err := net.Dial("tcp", l.Addr().String())
 	require.NoError(t, err)
-	t.Cleanup(func() { _ = c.Close() }) // some are closed earlier
+	end(c)
 	s, err := l.Accept()
 	require.NoError(t, err)
-	t.Cleanup(func() { _ = s.Close() })
+	end(s)
 	return s.(*net.TCPConn), c.(*net.TCPConn)
 }
 

@@ -44,8 +44,7 @@ func (c *streamCarriage) receive() (*frame.Request, error) {
 		err = malformed(f.Malformed)
 	}
 	if err != nil {
-		f.Release()
-		requests.Put(f)
+		giveBack(f)
 		return nil, err
 	}
 	return f, nil

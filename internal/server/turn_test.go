@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"net"
 	"runtime"
 	"slices"
 	"sync"
@@ -123,16 +122,7 @@ func (s *largeStore) Lookup(_ context.Context, reads []*kv.Lookup) error {
 
 // A client that does not take its answers holds up no frame behind.
 func TestTheTurnIsPassedOnBeforeAnAnswerWaits(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	client, err := net.Dial("tcp", l.Addr().String())
-	require.NoError(t, err)
-	defer func() { require.NoError(t, client.Close()) }()
-	conn, err := l.Accept()
-	require.NoError(t, err)
-	defer func() { require.NoError(t, conn.Close()) }()
-	require.NoError(t, l.Close())
-
+	conn, client := tcpPair(t)
 	s := newServer(limitsOnly{limits: kv.DefaultLimits}, Options{}, defaultLifetimes)
 	c := &rawCarriage{server: s, conn: conn, socket: socket.New(conn), end: func(err error) { t.Error(err) }}
 	c.out.taken.L = &c.out
@@ -184,16 +174,7 @@ func TestTheTurnIsPassedOnBeforeAnAnswerWaits(t *testing.T) {
 // Who keeps his turn lets others run between frames that come one behind the other.
 func TestFramesOneBehindTheOtherLetOthersRun(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	client, err := net.Dial("tcp", l.Addr().String())
-	require.NoError(t, err)
-	defer func() { require.NoError(t, client.Close()) }()
-	conn, err := l.Accept()
-	require.NoError(t, err)
-	defer func() { require.NoError(t, conn.Close()) }()
-	require.NoError(t, l.Close())
-
+	conn, client := tcpPair(t)
 	var frames []byte
 	const count = 4 // as who yields may be the next himself, once in 61 times
 	for id := range uint32(count) {
@@ -203,7 +184,7 @@ func TestFramesOneBehindTheOtherLetOthersRun(t *testing.T) {
 		}
 		frames = append(frames, b.Finish(frame.Header{ID: id})...)
 	}
-	_, err = client.Write(frames)
+	_, err := client.Write(frames)
 	require.NoError(t, err)
 	s := newServer(limitsOnly{limits: kv.DefaultLimits}, Options{}, defaultLifetimes)
 	c := &rawCarriage{server: s, conn: conn, socket: socket.New(conn), limit: 1 << 20}
@@ -211,8 +192,7 @@ func TestFramesOneBehindTheOtherLetOthersRun(t *testing.T) {
 	receive := func() {
 		f, err := c.receive()
 		require.NoError(t, err)
-		f.Release()
-		requests.Put(f)
+		giveBack(f)
 	}
 	receive()
 	var ran atomic.Bool

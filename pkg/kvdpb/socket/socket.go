@@ -14,23 +14,29 @@ import (
 // Socket reads and writes a connection. One goroutine reads at a time, and one writes.
 // Deadlines are those of the connection, and so is closing, which ends both.
 type Socket struct {
-	conn    net.Conn
-	raw     syscall.RawConn
-	in, out half
-	wait    func(fd uintptr) (done bool)
-	try     func() error // of Await
-	fd      int          // while it tries
+	conn net.Conn
+	raw  syscall.RawConn
+
+	in struct { // of Await
+		step func(fd uintptr) (done bool)
+		try  func() error
+		err  error // of the last try
+		fd   int   // while it tries
+	}
+	read struct { // what Read has Await try
+		try  func() error
+		data []byte
+		n    int
+	}
+	out struct { // of WriteSome
+		step func(fd uintptr) (done bool)
+		data []byte
+		n    int
+		err  error
+	}
 
 	waits uint64
 	told  time.Time // when the runtime was told of a read
-}
-
-// half is what one direction has under way.
-type half struct {
-	step func(fd uintptr) (done bool)
-	data []byte
-	n    int
-	err  error
 }
 
 // New returns nil if the connection is no socket.
@@ -44,7 +50,7 @@ func New(conn net.Conn) *Socket {
 		return nil
 	}
 	s := &Socket{conn: conn, raw: raw}
-	s.in.step, s.out.step, s.wait = s.read, s.write, s.tries
+	s.in.step, s.read.try, s.out.step = s.tryIn, s.readInto, s.write
 	return s
 }
 
@@ -53,29 +59,36 @@ func (s *Socket) Read(p []byte) (n int, err error) {
 	if len(p) == 0 {
 		return 0, nil
 	}
-	s.in.begin(p)
-	if n, err = s.in.end(s.raw.Read(s.in.step)); err != nil && err != io.EOF {
-		err = s.failed("read", err)
-	}
-	return n, err
+	s.read.data, s.read.n = p, 0
+	err = s.Await(s.read.try)
+	s.read.data = nil
+	return s.read.n, err
+}
+
+func (s *Socket) readInto() (err error) {
+	s.read.n, err = s.ReadNow(s.read.data)
+	return err
 }
 
 // Await calls try, which uses ReadNow, and each time something may have come again, for as
 // long as it returns syscall.EAGAIN. So it can have memory only while there is something
 // to read.
 func (s *Socket) Await(try func() error) error {
-	s.try = try
-	_, err := s.in.end(s.raw.Read(s.wait))
-	s.try = nil
+	s.in.try = try
+	err := s.raw.Read(s.in.step)
+	s.in.try = nil
+	if err == nil {
+		err = s.in.err
+	}
 	if err != nil && err != io.EOF {
 		return s.failed("read", err)
 	}
 	return err
 }
 
-func (s *Socket) tries(fd uintptr) (done bool) {
-	s.fd = int(fd)
-	if s.in.err = s.try(); s.in.err == syscall.EAGAIN {
+func (s *Socket) tryIn(fd uintptr) (done bool) {
+	s.in.fd = int(fd)
+	if s.in.err = s.in.try(); s.in.err == syscall.EAGAIN {
 		s.waits++
 		return false
 	}
@@ -86,7 +99,7 @@ func (s *Socket) tries(fd uintptr) (done bool) {
 // error is syscall.EAGAIN, and io.EOF if nothing will come.
 func (s *Socket) ReadNow(p []byte) (n int, err error) {
 	for {
-		n, err = s.readNow(s.fd, p)
+		n, err = s.readNow(s.in.fd, p)
 		switch {
 		case err == syscall.EINTR:
 		case err != nil:
@@ -105,11 +118,16 @@ func (s *Socket) Waits() uint64 { return s.waits }
 // WriteSome writes what the socket has room for, without waiting for the rest, and
 // returns how much that was.
 func (s *Socket) WriteSome(p []byte) (n int, err error) {
-	s.out.begin(p)
-	if n, err = s.out.end(s.raw.Write(s.out.step)); err != nil {
+	s.out.data, s.out.n, s.out.err = p, 0, nil
+	err = s.raw.Write(s.out.step)
+	s.out.data = nil
+	if err == nil {
+		err = s.out.err
+	}
+	if err != nil {
 		err = s.failed("write", err)
 	}
-	return n, err
+	return s.out.n, err
 }
 
 // failed is an error as package net has it.
@@ -122,16 +140,6 @@ func (s *Socket) failed(op string, err error) error {
 	return &net.OpError{Op: op, Net: local.Network(), Source: local, Addr: s.conn.RemoteAddr(), Err: os.NewSyscallError(op, err)}
 }
 
-func (h *half) begin(p []byte) { h.data, h.n, h.err = p, 0, nil }
-
-func (h *half) end(err error) (int, error) {
-	h.data = nil
-	if err == nil {
-		err = h.err
-	}
-	return h.n, err
-}
-
 const (
 	// quietBytes bounds what is copied without telling the runtime: some 20 us.
 	quietBytes = 64 << 10
@@ -139,16 +147,6 @@ const (
 	// As often as the client's watchdog looks.
 	tellEvery = 50 * time.Millisecond
 )
-
-// read is done unless there is nothing to read.
-func (s *Socket) read(fd uintptr) (done bool) {
-	s.fd = int(fd)
-	if s.in.n, s.in.err = s.ReadNow(s.in.data); s.in.err == syscall.EAGAIN {
-		s.waits++
-		return false
-	}
-	return true
-}
 
 func (s *Socket) readNow(fd int, p []byte) (n int, err error) {
 	if now := time.Now(); len(p) > quietBytes || now.Sub(s.told) >= tellEvery {
@@ -160,14 +158,13 @@ func (s *Socket) readNow(fd int, p []byte) (n int, err error) {
 
 // write is done whatever came of it, so that nobody waits.
 func (s *Socket) write(fd uintptr) (done bool) {
-	h := &s.out
-	n, err := writeNow(int(fd), h.data)
+	n, err := writeNow(int(fd), s.out.data)
 	switch err {
 	case nil:
-		h.n = n
+		s.out.n = n
 	case syscall.EAGAIN, syscall.EINTR:
 	default:
-		h.err = err
+		s.out.err = err
 	}
 	return true
 }
