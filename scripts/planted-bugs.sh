@@ -30,6 +30,7 @@ bugs=$(sed -n 's/^#: //p' "$0")
 #: bug20 ./internal/keyhash
 #: bug21 ./internal/valuefile
 #: bug22 -run TestTheRole ./internal/partition
+#: bug23 -run TestGuards ./internal/engine
 
 want=${*:-}
 caught=0

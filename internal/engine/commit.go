@@ -127,13 +127,10 @@ func (e *Engine) newProposal(b *kv.WriteBatch, o kv.WriteOptions) *proposal {
 	return p
 }
 
-// read makes the proposal depend on a key. All reads of one partition are at one
-// version.
+// read makes the proposal depend on a key that was read at a version.
 func (p *proposal) read(key []byte, at kv.SeqNum) {
 	hash := keyhash.Sum(key)
-	r := &p.shares[p.e.route(hash)].Reads
-	r.At = at
-	r.Keys = append(r.Keys, partition.ReadKey{Key: key, Hash: hash})
+	p.shares[p.e.route(hash)].Reads.Read(partition.ReadKey{Key: key, Hash: hash}, at)
 }
 
 // scanned makes the proposal depend on ranges.
@@ -142,8 +139,7 @@ func (p *proposal) scanned(ranges []kv.Range, at kv.SeqNum) {
 		return
 	}
 	for i := range p.shares {
-		p.shares[i].Reads.At = at
-		p.shares[i].Reads.Ranges = ranges
+		p.shares[i].Reads.Scanned(ranges, at)
 	}
 }
 

@@ -38,7 +38,8 @@ func (e *Engine) applyGuarded(ctx context.Context, b *kv.WriteBatch, o kv.WriteO
 }
 
 // judge reads the keys of guards, at a version of a live snapshot or, if at is
-// zero, the newest, and returns what it read or a *kv.ConditionError.
+// zero, the newest of each partition, and returns what it read or a
+// *kv.ConditionError.
 func (e *Engine) judge(ctx context.Context, guards []kv.Guard, at kv.SeqNum) ([]*kv.Lookup, error) {
 	found := make([]kv.Lookup, len(guards))
 	reads := make([]*kv.Lookup, len(guards))
@@ -48,7 +49,7 @@ func (e *Engine) judge(ctx context.Context, guards []kv.Guard, at kv.SeqNum) ([]
 	}
 	var err error
 	if at == 0 {
-		err = e.Lookup(ctx, reads)
+		err = e.lookupTogether(ctx, reads)
 	} else {
 		_, err = e.LookupAt(ctx, reads, at)
 	}

@@ -63,10 +63,23 @@ func (e *Engine) Lookup(ctx context.Context, reads []*kv.Lookup) error {
 	if len(reads) == 1 {
 		err = lookup(ctx, e.partitions[e.route(reads[0].Hash)], reads, &watch)
 	} else {
-		err = e.lookupAll(ctx, reads, &watch)
+		err = e.lookupAll(ctx, reads, false, &watch)
 	}
 	watch.stop()
 	return err
+}
+
+// lookupTogether is Lookup at one version for all reads of one partition. The
+// reads have no budget: some may be answered twice.
+func (e *Engine) lookupTogether(ctx context.Context, reads []*kv.Lookup) error {
+	if e.closed.Load() {
+		return kv.ErrClosed
+	}
+	if err := e.prepare(reads); err != nil {
+		return err
+	}
+	defer yield(len(reads))
+	return e.lookupAll(ctx, reads, true, &stopwatch{})
 }
 
 // LookupCached answers, as Lookup, those reads that memory has the answers to, and
@@ -97,10 +110,15 @@ func (e *Engine) LookupCached(reads []*kv.Lookup) (left []*kv.Lookup, err error)
 	return left, nil
 }
 
-// lookupAll answers reads of several partitions.
-func (e *Engine) lookupAll(ctx context.Context, reads []*kv.Lookup, watch *stopwatch) error {
+// lookupAll answers reads of several partitions, together those of each if so asked:
+// then what memory can answer and what the disk must are not answered one after the
+// other, between which a write might come.
+func (e *Engine) lookupAll(ctx context.Context, reads []*kv.Lookup, together bool, watch *stopwatch) error {
 	s := e.shareReads(reads)
 	defer s.release()
+	for i := range s.shares {
+		s.shares[i].Together = together
+	}
 	if e.opts.Reads.Linger == 0 { // else the reads of a partition wait for each other
 		watch.works()
 		partition.LookupCached(s.shares)

@@ -41,6 +41,27 @@ func TestEverythingIsStrictlySerializable(t *testing.T) {
 	require.Greater(t, flushes, uint64(4), "versions were read from tables too")
 }
 
+// The same where a batch has a condition on a key in memory and one on a key on disk,
+// in one partition, whose values lie with the keys or in value files.
+func TestGuardsInMemoryAndOnDiskAreStrictlySerializable(t *testing.T) {
+	run := history.Run{
+		Plan: history.Plan{
+			Keys: 60, Span: 10, Cold: 40, Start: time.Now(), Durabilities: []kv.Durability{kv.DurabilityMemory},
+		},
+		Clients: 16, Transactions: 20_000, Seed: 1,
+	}
+	if testing.Short() {
+		run.Transactions = 5000
+	}
+	o := small(vfs.NewMem())
+	o.Partitions, o.MemtableBytes, o.FlushKeys, o.CacheBytes, o.ValueThreshold = 1, 4<<20, 100, 1, 40
+	e := open(t, o)
+	tally := judgeRun(t, &run, engineStore{e})
+	t.Logf("%s", &tally)
+	requireAllKinds(t, &tally)
+	require.Greater(t, e.Stats().Partitions[0].Flushes, uint64(4))
+}
+
 // requireAllKinds sees that a run was of any use.
 func requireAllKinds(t testing.TB, tally *history.Tally) {
 	t.Helper()

@@ -22,7 +22,7 @@ func TestAClosedPartitionSaysSo(t *testing.T) {
 	require.NoError(t, s.p.Lookup(t.Context(), []*kv.Lookup{r}, nil))
 	require.ErrorIs(t, r.Err, kv.ErrClosed)
 	r = late()
-	LookupAt([]ReadShare{{s.p, []*kv.Lookup{r}}}, kv.MaxSeqNum, 0)
+	LookupAt([]ReadShare{{Partition: s.p, Reads: []*kv.Lookup{r}}}, kv.MaxSeqNum, 0)
 	require.ErrorIs(t, r.Err, kv.ErrClosed)
 
 	var w Walk

@@ -187,6 +187,17 @@ func (s *section) judge() {
 	}
 }
 
+// misses reports whether memory did not answer some read of a section.
+func (l *lookup) misses(section int) bool {
+	s := &l.sections[section]
+	for i := s.first; i < s.end; i++ {
+		if l.open[i].query.Err == errNotCached {
+			return true
+		}
+	}
+	return false
+}
+
 // unanswered appends the reads of a section that memory did not answer.
 func (l *lookup) unanswered(section int, reads []*kv.Lookup) []*kv.Lookup {
 	s := &l.sections[section]

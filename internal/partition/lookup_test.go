@@ -32,7 +32,7 @@ func TestLookupCachedLeavesWhatNeedsTheDisk(t *testing.T) {
 	require.NoError(t, p.Lookup(t.Context(), reads[3:4], nil)) // now its block is cached
 	budget.Reset(1 << 10)
 	before := p.Stats().Reads.Sum
-	shares := []ReadShare{{p, append([]*kv.Lookup(nil), reads...)}}
+	shares := []ReadShare{{Partition: p, Reads: append([]*kv.Lookup(nil), reads...)}}
 	LookupCached(shares)
 	require.Equal(t, []*kv.Lookup{reads[1], reads[3]}, shares[0].Reads)
 	require.Equal(t, "1", string(reads[0].Value))
@@ -48,4 +48,39 @@ func TestLookupCachedLeavesWhatNeedsTheDisk(t *testing.T) {
 	require.NoError(t, p.Lookup(t.Context(), shares[0].Reads, nil))
 	require.Equal(t, "2", string(reads[1].Value))
 	require.Equal(t, long, string(reads[3].Value))
+}
+
+// Reads that belong together are not answered in two steps.
+func TestCachedReadsThatBelongTogetherAreAnsweredTogether(t *testing.T) {
+	s := newScript(t)
+	s.run("put a=1 b=1\nflush\nput a=2")
+	reads := []*kv.Lookup{}
+	for _, key := range []string{"a", "b"} {
+		reads = append(reads, &kv.Lookup{Key: []byte(key), Hash: keyhash.Sum([]byte(key))})
+	}
+	shares := []ReadShare{{Partition: s.p, Reads: reads, Together: true}}
+	LookupCached(shares)
+	require.Equal(t, reads, shares[0].Reads, "the block of b is not in memory")
+	require.NoError(t, s.p.Lookup(t.Context(), shares[0].Reads, nil))
+	require.Equal(t, "2", string(reads[0].Value))
+	require.Equal(t, "1", string(reads[1].Value))
+	require.Equal(t, reads[0].ReadVersion, reads[1].ReadVersion)
+
+	LookupCached(shares)
+	require.Empty(t, shares[0].Reads, "now it is")
+}
+
+// Reads of several versions are judged by the oldest.
+func TestReadsAreJudgedByTheOldestVersion(t *testing.T) {
+	for _, versions := range [][]kv.SeqNum{{7, 5, 9}, {5, 7, 9}, {9, 7, 5}} {
+		var r Reads
+		for _, at := range versions {
+			r.Read(ReadKey{Key: []byte("k")}, at)
+		}
+		require.EqualValues(t, 5, r.At)
+		r.Scanned([]kv.Range{{}}, 6)
+		require.EqualValues(t, 5, r.At)
+		r.Scanned([]kv.Range{{}}, 4)
+		require.EqualValues(t, 4, r.At)
+	}
 }

@@ -63,6 +63,9 @@ func tellTaken(batch []readGroup) {
 type ReadShare struct {
 	Partition *Partition
 	Reads     []*kv.Lookup
+	// Together says that all of Reads are to be answered at one version: LookupCached
+	// answers all of them or none.
+	Together bool
 }
 
 // LookupCached answers, as Lookup, what memory has. It never waits, so it goes past the
@@ -79,6 +82,9 @@ func LookupCached(shares []ReadShare) {
 	for i := range shares {
 		s := &shares[i]
 		all := len(s.Reads)
+		if s.Together && !bugSplitReads && l.misses(i) {
+			continue // Lookup answers all of them, at a version of its own
+		}
 		s.Reads = l.unanswered(i, s.Reads[:0])
 		if answered := all - len(s.Reads); answered > 0 {
 			s.Partition.stats.reads.Record(uint64(answered))

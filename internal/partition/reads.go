@@ -14,7 +14,7 @@ import (
 
 // Reads is what somebody read in one partition and now depends on.
 type Reads struct {
-	At     kv.SeqNum // the version that all of it was read at
+	At     kv.SeqNum // the oldest version that any of it was read at
 	Keys   []ReadKey
 	Ranges []kv.Range
 }
@@ -23,6 +23,26 @@ type Reads struct {
 type ReadKey struct {
 	Key  []byte
 	Hash uint64
+}
+
+// Read adds a key that was read at a version. Reads of different versions are judged
+// by the oldest of them: what has not been written since that one has not been written
+// since the others either.
+func (r *Reads) Read(key ReadKey, at kv.SeqNum) {
+	r.since(at)
+	r.Keys = append(r.Keys, key)
+}
+
+// Scanned sets the ranges that were read, at a version: see Read. The slice is shared.
+func (r *Reads) Scanned(ranges []kv.Range, at kv.SeqNum) {
+	r.since(at)
+	r.Ranges = ranges
+}
+
+func (r *Reads) since(at kv.SeqNum) {
+	if r.empty() || at < r.At || bugSplitReads {
+		r.At = at
+	}
 }
 
 func (r *Reads) empty() bool { return len(r.Keys) == 0 && len(r.Ranges) == 0 }

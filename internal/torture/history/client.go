@@ -15,6 +15,9 @@ import (
 type Plan struct {
 	Keys int // so few that clients meet
 	Span int // the widest scan, in keys
+	// Cold is how many of the keys, the last, are written and read seldom, so that
+	// they leave memory. Every batch with conditions has one on such a key too.
+	Cold int
 	// Durabilities of writes are chosen from these.
 	Durabilities []kv.Durability
 	// Timeout of one attempt; 0: none.
@@ -85,7 +88,15 @@ func (c *Client) Step(ctx context.Context) error {
 
 func (c *Client) now() int64 { return int64(time.Since(c.plan.Start)) }
 
-func (c *Client) key() Key { return Key(c.rng.IntN(c.plan.Keys)) }
+func (c *Client) key() Key {
+	if hot := c.plan.Keys - c.plan.Cold; c.plan.Cold > 0 && c.rng.IntN(32) > 0 {
+		return Key(c.rng.IntN(hot))
+	}
+	return Key(c.rng.IntN(c.plan.Keys))
+}
+
+// coldKey returns a key that is written seldom.
+func (c *Client) coldKey() Key { return Key(c.plan.Keys - 1 - c.rng.IntN(c.plan.Cold)) }
 
 // pick returns n keys that differ.
 func (c *Client) pick(n int) []Key {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/kvd-db/kvd/internal/kv"
 )
@@ -66,7 +67,8 @@ func (c *Client) writeOne(ctx context.Context, w *kv.Write, options kv.WriteOpti
 	return answer{w.Version, w.Deduplicated, true}, w.Err
 }
 
-// batch puts and deletes some keys at once, and perhaps a range.
+// batch puts and deletes some keys at once, and perhaps a range, and perhaps under
+// conditions on some keys that all must hold.
 func (c *Client) batch(ctx context.Context) error {
 	var o Op
 	keys := c.pick(2 + c.rng.IntN(4))
@@ -78,13 +80,21 @@ func (c *Client) batch(ctx context.Context) error {
 		o.Writes = append(o.Writes, Write{Key: from, End: to}, c.put(from))
 	}
 	var guards []kv.Guard
-	if c.rng.IntN(4) == 0 {
-		if _, err := c.snapshot(ctx, keys[:1]); err != nil {
+	if c.plan.Cold > 0 || c.rng.IntN(4) == 0 {
+		on := slices.Clone(keys[:1+c.rng.IntN(2)])
+		if c.plan.Cold > 0 {
+			if k := c.coldKey(); !slices.Contains(on, k) {
+				on = append(on, k)
+			}
+		}
+		if _, err := c.snapshot(ctx, on); err != nil {
 			return err
 		}
-		if r, ok := c.known[keys[0]]; ok {
-			o.Reads = []Read{{Key: r.Key, Value: r.Value, Version: r.Version}}
-			guards = append(guards, guardOf(r))
+		for _, k := range on {
+			if r, ok := c.known[k]; ok {
+				o.Reads = append(o.Reads, Read{Key: r.Key, Value: r.Value, Version: r.Version})
+				guards = append(guards, guardOf(r))
+			}
 		}
 	}
 	refusal, err := c.settle(ctx, &o, func(ctx context.Context, options kv.WriteOptions) (answer, error) {

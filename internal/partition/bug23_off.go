@@ -1,0 +1,5 @@
+//go:build !bug23
+
+package partition
+
+const bugSplitReads = false
