@@ -7,8 +7,10 @@
 // ([Mem.KillImage]) would leave; package faultfs wraps any of them and fails,
 // tears or delays chosen operations.
 //
-// [Tail] writes files of the first that grow by small pieces without a system call for
-// each, and all others by File.WriteAt.
+// No file is mapped into memory. A page fault on a disk that stalls would block a
+// thread that still holds its processor slot of Go's scheduler, and the next garbage
+// collection would wait for it, and everything else for the garbage collection. A
+// thread that blocks in a system call has given its slot back. A lint test keeps it so.
 //
 // # What a power cut keeps
 //

@@ -29,23 +29,6 @@ func startWriteback(f *os.File, offset, length int64) {
 	_ = control(f, func(fd int) { _ = unix.SyncFileRange(fd, offset, length, unix.SYNC_FILE_RANGE_WRITE) })
 }
 
-// mapAt maps a part of the file, with all of its pages there and writable. It fails on a
-// kernel before Linux 5.14.
-func (f *osFile) mapAt(start int64, length int) (window []byte, err error) {
-	ctlErr := control(f.File, func(fd int) {
-		window, err = unix.Mmap(fd, start, length, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
-	})
-	if err := errors.Join(ctlErr, err); err != nil {
-		return nil, err
-	}
-	if err := unix.Madvise(window, unix.MADV_POPULATE_WRITE); err != nil {
-		return nil, errors.Join(err, unix.Munmap(window))
-	}
-	return window, nil
-}
-
-func (f *osFile) unmap(window []byte) error { return unix.Munmap(window) }
-
 // blockUnit is the unit of the block counts: the fragment size, which differs
 // from the block size on FUSE.
 func blockUnit(s *unix.Statfs_t) uint64 { return uint64(s.Frsize) }

@@ -70,9 +70,6 @@ func (l *Log) closeSynced() error {
 		return err
 	}
 	a := l.mu.active
-	if err := a.tail.Close(); err != nil {
-		return err
-	}
 	if err := a.file.Truncate(a.off); err != nil {
 		return err
 	}
@@ -93,7 +90,7 @@ func (l *Log) closeFiles() error {
 	var errs []error
 	for _, s := range []*segment{l.mu.sealed, l.mu.active} {
 		if s != nil {
-			errs = append(errs, s.tail.Close(), s.file.Close())
+			errs = append(errs, s.file.Close())
 		}
 	}
 	if l.mu.prepared != nil {

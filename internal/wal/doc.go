@@ -58,14 +58,11 @@
 // of 128 bytes a sync took 1.1 to 1.4 times as long and served 0.6 times as many
 // puts, and there were 0.74 to 0.79 times as many puts a second.
 //
-// Frames of a few records, as buffered puts of few writers make them, are copied into a
-// window of the segment (vfs.Tail): a part of it that is mapped into memory, and has
-// zeros. A write call for each took a quarter of the processor time of a buffered put.
-// Engine, values of 1 KiB, 4 partitions and threads, interleaved runs of 8 and 10 s on 2
-// cores: PUT_HEAVY took 0.78 of the processor time of an operation (0.72 to 0.78) at 1.44
-// times the rate (1.36 to 1.48), DELETE_HEAVY 0.73 (0.68 to 0.74) at 1.42 (1.30 to 1.51).
-// A sync in the middle of a window writes all of it, so a log that is synced often, or
-// seldom written to, has no windows.
+// Every frame is written by a write call. Tried and removed: copying small frames into a
+// part of the segment that is mapped into memory. It took 0.78 of the processor time of
+// a buffered put of 1 KiB, but on a file system that stalls (fsfreeze, a snapshot of the
+// volume) the copy blocked in a page fault, which held up the whole process: see
+// package vfs.
 //
 // Segments are filled with zeros, and synced, before they are used, as soon as
 // anybody asks for syncs: fdatasync need then not record a new length, which

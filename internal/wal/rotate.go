@@ -96,9 +96,6 @@ func (l *Log) switchTo(next *segment) error {
 	if err := l.writeEmpty(FrameEnd); err != nil {
 		return err
 	}
-	if err := old.tail.Close(); err != nil {
-		return fmt.Errorf("write commit log: %w", err)
-	}
 	start := l.frameHere(FrameStart)
 	start.off = next.off
 	if err := next.append(emptyFrame(next.header.id(), start)); err != nil {

@@ -125,7 +125,6 @@ type segment struct {
 	header   segmentHeader // constant
 	name     string        // constant
 	file     vfs.File
-	tail     *vfs.Tail // of file; of whoever has the writing role
 	off      int64     // end of the frames written
 	zeroedTo int64     // zeros were synced up to here
 	last     kv.SeqNum // of the records up to off
@@ -147,7 +146,6 @@ func createSegment(fsys vfs.FS, dir string, h segmentHeader) (*segment, error) {
 	if _, err := s.file.WriteAt(h.encode(), 0); err != nil {
 		return nil, errors.Join(err, s.discard(fsys))
 	}
-	s.tail = vfs.NewTail(s.file)
 	return s, nil
 }
 

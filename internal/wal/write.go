@@ -20,11 +20,6 @@ const (
 	// of 68 to 90, at 0.92 to 1.17 times as many puts a second.
 	maxUnsyncedBytes = 8 << 20
 
-	// windowAfter is how much must have been written since the last sync until frames go
-	// through a window of the segment: a sync in the middle of one writes all of it, so a
-	// log that is synced often, or hardly written to, does without.
-	windowAfter = 256 << 10
-
 	// deferBytes is how much the queue holds back for a sync that is running, if
 	// nobody waits for the write itself: one larger frame then serves all of it.
 	deferBytes = 1 << 20
@@ -219,8 +214,7 @@ func (l *Log) writeEmpty(kind FrameKind) error {
 // to its end. The caller has the writing role.
 func (l *Log) write(b []byte, last kv.SeqNum) error {
 	a := l.mu.active
-	rarelySynced := l.Written()-l.Synced() >= windowAfter
-	if err := a.tail.Write(b, a.off, rarelySynced); err != nil {
+	if _, err := a.file.WriteAt(b, a.off); err != nil {
 		return fmt.Errorf("write commit log: %w", err)
 	}
 	now := time.Now()
