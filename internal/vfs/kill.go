@@ -26,7 +26,7 @@ func (m *Mem) KillImage() *Mem {
 	}
 	for _, f := range c.files {
 		if f.alive() {
-			image.mu.used += f.current.size
+			image.mu.used += f.space()
 		}
 	}
 	return image
@@ -70,7 +70,9 @@ func (c *copier) file(f *fileNode) *fileNode {
 		synced:  f.synced.snapshot(),
 		pending: slices.Clone(f.pending),
 		lossy:   f.lossy,
-		linked:  f.linked,
+
+		reserved: f.reserved,
+		linked:   f.linked,
 	}
 	c.files[f] = result
 	return result

@@ -35,7 +35,7 @@ type Mem struct {
 		seq      uint64  // of the newest data or directory operation
 		locks    map[string]bool
 		capacity int64
-		used     int64 // the lengths of all files alive
+		used     int64 // the lengths, or the reserved space, of all files alive
 	}
 }
 
@@ -49,7 +49,8 @@ func NewMem() *Mem {
 }
 
 // SetCapacity sets the size of the disk. The lengths of all files count, holes
-// included, until a file has neither a name nor an open handle. What would go
+// included, or what they have reserved if that is more, until a file has neither
+// a name nor an open handle. What would go
 // past it fails with ENOSPC, a write after storing the part that fits.
 func (m *Mem) SetCapacity(bytes int64) {
 	m.mu.Lock()
@@ -295,7 +296,7 @@ func (m *Mem) unlinkLocked(file *fileNode) {
 	}
 	file.linked = false
 	if !file.alive() {
-		m.mu.used -= file.current.size
+		m.mu.used -= file.space()
 	}
 }
 

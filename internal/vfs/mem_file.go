@@ -69,21 +69,49 @@ func (f *memFile) Truncate(size int64) error {
 		return pathError("truncate", f.name, syscall.ENOSPC)
 	}
 	f.applyLocked(dataOp{off: size, truncate: true})
+	f.holdLocked(0)
 	return nil
+}
+
+// Reserve holds space for the range without a change of the length. As of many
+// file systems, what fits is held although the whole does not.
+func (f *memFile) Reserve(off, length int64) error {
+	f.fs.step(StepReserve, f.name)
+	f.fs.mu.Lock()
+	defer f.fs.mu.Unlock()
+	if err := f.checkWritableLocked("reserve", min(off, length)); err != nil {
+		return err
+	}
+	if off > maxMemFile-length {
+		return pathError("reserve", f.name, syscall.EFBIG)
+	}
+	if limit := f.limitLocked(); off+length > limit {
+		f.holdLocked(max(f.node.reserved, limit))
+		return pathError("reserve", f.name, syscall.ENOSPC)
+	}
+	f.holdLocked(max(f.node.reserved, off+length))
+	return nil
+}
+
+// holdLocked sets up to where space is reserved.
+func (f *memFile) holdLocked(end int64) {
+	f.fs.mu.used -= f.node.space()
+	f.node.reserved = end
+	f.fs.mu.used += f.node.space()
 }
 
 // limitLocked is the length up to which the free space lets the file grow.
 func (f *memFile) limitLocked() int64 {
 	free := f.fs.mu.capacity - f.fs.mu.used
-	return f.node.current.size + max(0, free)
+	return f.node.space() + max(0, free)
 }
 
 func (f *memFile) applyLocked(op dataOp) {
 	f.fs.mu.seq++
 	op.seq = f.fs.mu.seq
-	f.fs.mu.used -= f.node.current.size
+	f.fs.mu.used -= f.node.space()
 	op.apply(&f.node.current)
-	f.fs.mu.used += f.node.current.size
+	f.fs.mu.used += f.node.space()
 	f.node.pending = append(f.node.pending, op)
 }
 
@@ -125,7 +153,7 @@ func (f *memFile) Close() error {
 	f.closed = true
 	f.node.opens--
 	if !f.node.alive() {
-		f.fs.mu.used -= f.node.current.size
+		f.fs.mu.used -= f.node.space()
 	}
 	return nil
 }

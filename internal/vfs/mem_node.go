@@ -14,12 +14,18 @@ type fileNode struct {
 	// plus pending, and never will be.
 	lossy bool
 
+	// reserved is up to where space is held, if that is more than the length.
+	reserved int64
+
 	linked bool // has a name among the current entries
 	opens  int  // open handles
 }
 
 // alive reports whether the file still takes space.
 func (f *fileNode) alive() bool { return f.linked || f.opens > 0 }
+
+// space is what the file takes of the capacity.
+func (f *fileNode) space() int64 { return max(f.current.size, f.reserved) }
 
 // sync makes every change since the last sync durable.
 func (f *fileNode) sync() {

@@ -203,6 +203,28 @@ func (f *osFile) Size() (int64, error) {
 	return info.Size(), nil
 }
 
+// Reserve implements File.
+func (f *osFile) Reserve(offset, length int64) error {
+	err := reserveOS(f.File, offset, length)
+	if errors.Is(err, errors.ErrUnsupported) {
+		return f.zero(offset, length)
+	}
+	return err
+}
+
+// zero writes zeros to a range, for file systems that cannot reserve space.
+func (f *osFile) zero(offset, length int64) error {
+	zeros := make([]byte, min(length, 64<<10))
+	for length > 0 {
+		n, err := f.WriteAt(zeros[:min(length, int64(len(zeros)))], offset)
+		if err != nil {
+			return err
+		}
+		offset, length = offset+int64(n), length-int64(n)
+	}
+	return nil
+}
+
 func (f *osFile) StartWriteback(offset, length int64) { startWriteback(f.File, offset, length) }
 
 // control calls fn with the descriptor of f, which stays open until fn returns.

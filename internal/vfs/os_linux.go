@@ -23,6 +23,20 @@ func syncOS(f *os.File) error {
 	return nil
 }
 
+// reserveOS is fallocate(2), which is cheap: it notes extents without writing them.
+func reserveOS(f *os.File, offset, length int64) error {
+	err := error(unix.EINTR)
+	for errors.Is(err, unix.EINTR) {
+		if ctlErr := control(f, func(fd int) { err = unix.Fallocate(fd, unix.FALLOC_FL_KEEP_SIZE, offset, length) }); ctlErr != nil {
+			return &os.PathError{Op: "fallocate", Path: f.Name(), Err: os.ErrClosed}
+		}
+	}
+	if err != nil {
+		return &os.PathError{Op: "fallocate", Path: f.Name(), Err: err}
+	}
+	return nil
+}
+
 // startWriteback uses SYNC_FILE_RANGE_WRITE alone: the waiting flags would
 // report, and so use up, a write-back error that the next Sync has to see.
 func startWriteback(f *os.File, offset, length int64) {

@@ -3,6 +3,7 @@
 package vfs
 
 import (
+	"errors"
 	"os"
 
 	"golang.org/x/sys/unix"
@@ -10,6 +11,8 @@ import (
 
 // syncOS is fsync, on darwin with F_FULLFSYNC (os.File.Sync does that).
 func syncOS(f *os.File) error { return f.Sync() }
+
+func reserveOS(*os.File, int64, int64) error { return errors.ErrUnsupported }
 
 func startWriteback(*os.File, int64, int64) {}
 

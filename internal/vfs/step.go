@@ -8,6 +8,7 @@ const (
 	StepCreate   StepKind = "create"
 	StepWrite    StepKind = "write"
 	StepTruncate StepKind = "truncate"
+	StepReserve  StepKind = "reserve"
 	StepSync     StepKind = "sync"
 	StepSyncDir  StepKind = "syncdir"
 	StepRename   StepKind = "rename"

@@ -68,8 +68,19 @@ type File interface {
 	Sync() error
 	// Size returns the length of the file in bytes.
 	Size() (int64, error)
-	// Truncate sets the length of the file.
+	// Truncate sets the length of the file. Space that was reserved beyond that
+	// length is given back.
 	Truncate(size int64) error
+	// Reserve takes space on the disk for the range, so that writes to it do not
+	// fail for lack of space. The length of the file does not change, or it grows
+	// to the end of the range, filled with zeros. No byte of the range may have
+	// been written before, and none may be written until Reserve returns.
+	//
+	// After an error that satisfies IsNoSpace a part of the range may be reserved.
+	// A power cut may take a reservation back. A file system that writes changed
+	// blocks to new places (Btrfs, ZFS) does not keep this promise for bytes that
+	// are overwritten.
+	Reserve(offset, length int64) error
 	// StartWriteback asks the kernel to begin writing dirty pages of the range,
 	// without waiting. It is a hint: it promises nothing and reports nothing.
 	StartWriteback(offset, length int64)

@@ -39,6 +39,7 @@ func everyOp(fsys vfs.FS) map[Kind]error {
 		_, errs[Write] = f.WriteAt([]byte("12345"), 0)
 		_, errs[Read] = f.ReadAt(make([]byte, 3), 0)
 		errs[Truncate] = f.Truncate(3)
+		errs[Reserve] = f.Reserve(5, 7)
 		_, errs[Size] = f.Size()
 		errs[Sync] = f.Sync()
 		errs[Close] = f.Close()
@@ -91,7 +92,7 @@ func TestWithoutFaultsNothingChanges(t *testing.T) {
 				require.NoError(t, err, "%v", kind)
 			}
 			require.False(t, fsys.Fired())
-			require.Equal(t, 19, fsys.Count(), "17 kinds, and the closing of two files more")
+			require.Equal(t, 20, fsys.Count(), "18 kinds, and the closing of two files more")
 		})
 	}
 }

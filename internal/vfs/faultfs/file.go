@@ -100,6 +100,13 @@ func (f *file) Truncate(size int64) error {
 	return f.File.Truncate(size)
 }
 
+func (f *file) Reserve(off, length int64) error {
+	if fault := f.fs.begin(Op{Kind: Reserve, Name: f.Name(), Off: off, Len: int(length)}); fault.Err != nil {
+		return fault.Err
+	}
+	return f.File.Reserve(off, length)
+}
+
 func (f *file) Close() error {
 	defer f.takeTurn()()
 	if !f.closed {

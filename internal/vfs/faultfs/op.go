@@ -24,13 +24,15 @@ const (
 	Sync
 	Size
 	Truncate
+	Reserve
 	Close
 )
 
 var kindNames = [...]string{
 	Create: "create", Open: "open", OpenReadWrite: "open", Remove: "remove", Rename: "rename",
 	MkdirAll: "mkdir", SyncDir: "syncdir", List: "list", Stat: "stat", Lock: "lock", Usage: "usage",
-	Read: "read", Write: "write", Sync: "sync", Size: "size", Truncate: "truncate", Close: "close",
+	Read: "read", Write: "write", Sync: "sync", Size: "size", Truncate: "truncate", Reserve: "reserve",
+	Close: "close",
 }
 
 func (k Kind) String() string {
@@ -46,6 +48,6 @@ type Op struct {
 	Index   int    // its place among all operations of the FS, from 0
 	Name    string // of a file: the name it was opened by
 	NewName string // of a Rename
-	Off     int64  // of a Read or Write; the new length of a Truncate
-	Len     int    // of a Read or Write
+	Off     int64  // of a Read, Write or Reserve; the new length of a Truncate
+	Len     int    // of a Read, Write or Reserve
 }
