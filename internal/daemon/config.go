@@ -33,6 +33,7 @@ type Config struct {
 	SlowTime   time.Duration // of the slow log; 0: none
 	SlowCount  int
 	SlowHide   bool
+	RawSockets bool
 	LogLevel   string
 	LogFormat  string
 	Dev        bool
@@ -55,7 +56,7 @@ func DefaultConfig() Config {
 		Data: "./kvd-data", Listen: "127.0.0.1:7070", Admin: "127.0.0.1:7071",
 		Grace: 10 * time.Second, LowDisk: 64 << 20, MaxSync: 20 * time.Second,
 		SlowTime: 10 * time.Millisecond, SlowCount: 128,
-		LogLevel: "info", LogFormat: "console", FS: vfs.OS,
+		RawSockets: true, LogLevel: "info", LogFormat: "console", FS: vfs.OS,
 		Threshold: engine.DefaultValueThreshold,
 	}
 }
@@ -82,6 +83,7 @@ func (c *Config) Settings() []*Setting {
 		{Name: "slow-log-time", value: durationValue{&c.SlowTime}, Help: "keep requests that take as long in the slow log, see kvd slowlog; 0 keeps none"},
 		{Name: "slow-log-entries", value: intValue{&c.SlowCount}, Help: fmt.Sprintf("how many of them to keep, the newest; at most %d", maxSlowCount)},
 		{Name: "slow-log-hide-keys", value: boolValue{&c.SlowHide}, Help: "keep no part of their keys; values are never kept"},
+		{Name: "raw-sockets", value: boolValue{&c.RawSockets}, Help: "read and write small frames without telling Go's runtime, which saves processor time; false leaves connections to package net"},
 		{Name: "log-level", value: choiceValue{&c.LogLevel, []string{"debug", "info", "warn", "error"}}, Help: "least important lines to log"},
 		{Name: "log-format", value: choiceValue{&c.LogFormat, []string{"console", "json"}}, Help: "how lines on standard error look"},
 		{Name: "dev", value: boolValue{&c.Dev}, Help: "keep everything in memory, gone at the end; writes are then buffered by default"},

@@ -163,6 +163,7 @@ func (s *service) open() error {
 	s.engine.Store(e)
 	srv := server.New(Store(e), server.Options{
 		BufferBytes: c.Memory / bufferShare,
+		NetOnly:     !c.RawSockets,
 		SlowTime:    c.SlowTime, SlowEntries: c.SlowCount, SlowHideKeys: c.SlowHide,
 		ReportError: func(id, method string, err error) {
 			s.log.Error("request failed", zap.String("request", id), zap.String("method", method), zap.Error(err))

@@ -19,6 +19,10 @@ type Options struct {
 	// Reflection lets tools such as grpcurl ask for the schema.
 	Reflection bool
 
+	// NetOnly has plain connections read and written by package net alone. Else those
+	// that are exactly a *net.TCPConn or a *net.UnixConn are by package socket.
+	NetOnly bool
+
 	// Connections is the most that are open at once, 10,240 by default, and
 	// PeerConnections the most from one address, 1,024 by default. Connections of
 	// a unix socket count as one address.

@@ -71,12 +71,20 @@ func (s *Server) newRawCarriage(conn net.Conn, accepted *countedConn) *rawCarria
 		_ = conn.Close()
 	})
 	if _, plain := conn.(*heardConn); plain { // and all that was heard has been read
-		c.socket = socket.New(accepted.Conn)
+		c.socket = s.socketOf(accepted.Conn)
 	}
 	c.in = newInput(conn, c.socket)
 	c.out.taken.L = &c.out
 	c.prepare(accepted.Conn)
 	return c
+}
+
+// socketOf returns nil if a connection is to be read and written by its own methods.
+func (s *Server) socketOf(conn net.Conn) *socket.Socket {
+	if s.options.NetOnly {
+		return nil
+	}
+	return socket.New(conn)
 }
 
 // serve serves frames until the connection ends.

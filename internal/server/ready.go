@@ -1,8 +1,6 @@
 package server
 
 import (
-	"net"
-
 	"google.golang.org/grpc/mem"
 
 	"github.com/kvd-db/kvd/pkg/kvdpb/socket"
@@ -20,12 +18,12 @@ type readyReader struct {
 	n    int
 }
 
-// newReadyReader returns nil if the connection is no socket.
-func newReadyReader(conn net.Conn) *readyReader {
-	r := &readyReader{socket: socket.New(conn)}
-	if r.socket == nil {
+// newReadyReader returns nil if there is no socket.
+func newReadyReader(socket *socket.Socket) *readyReader {
+	if socket == nil {
 		return nil
 	}
+	r := &readyReader{socket: socket}
 	r.step = r.try
 	return r
 }

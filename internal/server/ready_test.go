@@ -13,6 +13,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc/mem"
+
+	"github.com/kvd-db/kvd/pkg/kvdpb/socket"
 )
 
 // tcpPair returns two ends of a connection, which are closed behind the test.
@@ -75,7 +77,7 @@ func TestMemoryIsBorrowedForWhatHasCome(t *testing.T) {
 	for name, test := range endsOfWaits {
 		t.Run(name, func(t *testing.T) {
 			server, client := tcpPair(t)
-			c := &heardConn{Conn: server, first: [1]byte{'a'}, unread: 1, ready: newReadyReader(server)}
+			c := &heardConn{Conn: server, first: [1]byte{'a'}, unread: 1, ready: newReadyReader(socket.New(server))}
 			pool := new(lending)
 			var said strings.Builder
 			read := func() error {
@@ -113,8 +115,8 @@ func TestMemoryIsBorrowedForWhatHasCome(t *testing.T) {
 // What is no socket is read as ever, since nothing else is to be had.
 func TestMemoryIsHeldWhereThereIsNoSocket(t *testing.T) {
 	server, client := net.Pipe()
-	require.Nil(t, newReadyReader(server))
-	c := &heardConn{Conn: server, ready: newReadyReader(server)}
+	require.Nil(t, newReadyReader(socket.New(server)))
+	c := &heardConn{Conn: server, ready: newReadyReader(socket.New(server))}
 	said := make(chan error, 1)
 	go func() {
 		_, err := io.WriteString(client, "abc")
@@ -136,3 +138,10 @@ func TestMemoryIsHeldWhereThereIsNoSocket(t *testing.T) {
 var _ interface {
 	ReadOnReady(int, mem.BufferPool) (*[]byte, int, error)
 } = (*heardConn)(nil)
+
+// The option leaves connections to package net.
+func TestNetOnlyHasNoSockets(t *testing.T) {
+	conn, _ := tcpPair(t)
+	require.NotNil(t, newServer(limitsOnly{}, Options{}, defaultLifetimes).socketOf(conn))
+	require.Nil(t, newServer(limitsOnly{}, Options{NetOnly: true}, defaultLifetimes).socketOf(conn))
+}

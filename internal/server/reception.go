@@ -50,7 +50,7 @@ func (r *reception) ServerHandshake(conn net.Conn) (net.Conn, credentials.AuthIn
 	raw := false
 	if s, ok := info.(credentials.TLSInfo); ok {
 		raw = s.State.NegotiatedProtocol == frame.ALPN
-	} else if secured, raw, err = listenFirst(secured); err != nil {
+	} else if secured, raw, err = r.server.listenFirst(secured); err != nil {
 		return nil, nil, err
 	}
 	if !raw {
@@ -67,7 +67,7 @@ func (r *reception) ServerHandshake(conn net.Conn) (net.Conn, credentials.AuthIn
 
 // listenFirst tells by its first byte whether a connection carries raw frames.
 // That byte is read again from what is returned.
-func listenFirst(conn net.Conn) (_ net.Conn, raw bool, err error) {
+func (s *Server) listenFirst(conn net.Conn) (_ net.Conn, raw bool, err error) {
 	c := &heardConn{Conn: conn, unread: 1}
 	if _, err := io.ReadFull(conn, c.first[:]); err != nil {
 		return nil, false, err
@@ -75,7 +75,7 @@ func listenFirst(conn net.Conn) (_ net.Conn, raw bool, err error) {
 	if c.first[0] == frame.Preamble[0] {
 		return c, true, nil
 	}
-	c.ready = newReadyReader(conn.(*countedConn).Conn)
+	c.ready = newReadyReader(s.socketOf(conn.(*countedConn).Conn))
 	return c, false, nil
 }
 

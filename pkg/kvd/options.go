@@ -25,6 +25,7 @@ type config struct {
 	logger     *slog.Logger
 	anonymous  bool
 	grpcOnly   bool
+	netOnly    bool
 	dialer     func(ctx context.Context, address string) (net.Conn, error)
 }
 
@@ -123,12 +124,20 @@ func WithoutDeduplication() Option { return func(c *config) { c.anonymous = true
 // it takes them on a connection of their own.
 func WithoutRawFrames() Option { return func(c *config) { c.grpcOnly = true } }
 
+// WithoutRawSockets reads and writes connections for frames by package net alone. Without
+// it the client makes the system calls of small reads and writes itself, if a connection is
+// exactly a *net.TCPConn or a *net.UnixConn, which saves processor time; see package socket
+// beside the protocol.
+func WithoutRawSockets() Option { return func(c *config) { c.netOnly = true } }
+
 // WithLogger tells l when a stream to the server breaks. Without it the client is
 // silent.
 func WithLogger(l *slog.Logger) Option { return func(c *config) { c.logger = l } }
 
 // WithDialer makes connections with dial, which gets the target as it was passed
-// to Open. For tests over connections in memory, and tunnels.
+// to Open. For tests over connections in memory, and tunnels: all methods of a connection
+// that dial returns are used, unless it is exactly a *net.TCPConn or a *net.UnixConn; see
+// WithoutRawSockets.
 func WithDialer(dial func(ctx context.Context, address string) (net.Conn, error)) Option {
 	return func(c *config) { c.dialer = dial }
 }

@@ -30,9 +30,10 @@ type rawCarrier struct {
 // answers to a full window in one read. Guessed.
 const readBytes = 64 << 10
 
-func newRawCarrier(conn, plain net.Conn) *rawCarrier {
+// newRawCarrier makes the carrier. With netOnly it is read and written by package net.
+func newRawCarrier(conn, plain net.Conn, netOnly bool) *rawCarrier {
 	c := &rawCarrier{conn: conn, plain: plain}
-	if conn == plain {
+	if conn == plain && !netOnly {
 		c.socket = socket.New(conn)
 	}
 	c.in = bufio.NewReaderSize(c, readBytes)
@@ -115,7 +116,7 @@ func (c *conn) dialRaw(ctx context.Context) (carrier, error) {
 	if err != nil {
 		return nil, err
 	}
-	return newRawCarrier(conn, plain), nil
+	return newRawCarrier(conn, plain, c.client.config.netOnly), nil
 }
 
 // greet agrees with the server on raw frames. After an error the connection is

@@ -39,13 +39,20 @@ type Socket struct {
 	told  time.Time // when the runtime was told of a read
 }
 
-// New returns nil if the connection is no socket.
+// New returns nil unless the connection is a *net.TCPConn or a *net.UnixConn. A type that
+// embeds one of them has its methods too, but may encrypt what it reads and writes: its own
+// Read and Write have to be called.
 func New(conn net.Conn) *Socket {
-	c, ok := conn.(syscall.Conn)
-	if !ok {
+	var raw syscall.RawConn
+	var err error
+	switch c := conn.(type) {
+	case *net.TCPConn:
+		raw, err = c.SyscallConn()
+	case *net.UnixConn:
+		raw, err = c.SyscallConn()
+	default:
 		return nil
 	}
-	raw, err := c.SyscallConn()
 	if err != nil {
 		return nil
 	}

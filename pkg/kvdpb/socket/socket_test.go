@@ -159,6 +159,11 @@ func TestWhatIsNoSocketHasNone(t *testing.T) {
 	a, b := net.Pipe()
 	assert.Nil(t, socket.New(a))
 	require.NoError(t, errors.Join(a.Close(), b.Close()))
+
+	_, conn, _ := pair(t)
+	assert.Nil(t, socket.New(struct{ *net.TCPConn }{conn}), "its Read and Write may be others")
+	assert.Nil(t, socket.New(struct{ net.Conn }{conn}))
+	assert.Nil(t, socket.New(struct{ *net.UnixConn }{new(net.UnixConn)}))
 }
 
 func TestNothingIsAllocated(t *testing.T) {
