@@ -25,8 +25,8 @@ import (
 //
 // Invariants:
 //
-//	I1. There is at most one current link, and one is opened only while there is
-//	    none.
+//	I1. There is at most one current link. One is opened while there is none, or to
+//	    replace one of gRPC by one of raw frames.
 //	I2. A flight that waits on a lane will be sent, failed or given up: while there
 //	    is no link one is being opened; the sender is awake, or is woken when it may
 //	    send.
@@ -37,9 +37,6 @@ type conn struct {
 	kv     kvdpb.KVServiceClient
 	txn    kvdpb.TxnServiceClient
 	raw    rawTarget
-	// grpcUntil is until when links are streams of grpc, because the server did not
-	// understand raw frames. It belongs to whoever opens a link.
-	grpcUntil time.Time
 	// calls counts what is under way beside the lanes, readers and writers the
 	// operations that wait or are under way in frames.
 	calls, readers, writers atomic.Int64
@@ -50,6 +47,7 @@ type conn struct {
 		link    *link   // takes frames; nil: none, or being opened
 		links   []*link // that have not ended, also those that are only to be answered
 		opening bool
+		grpc    fallback
 		// refusal is why the last link could not be opened, for the failures-th time in a
 		// row. Until then no other one is opened, and calls fail with it.
 		refusal  *fault
@@ -268,15 +266,32 @@ func (c *conn) open() {
 		c.refuse(err)
 		return
 	}
-	k := &link{conn: c, carrier: carrier, wake: make(chan struct{}, 1), over: make(chan struct{}), heard: time.Now()}
-	stop := context.AfterFunc(c.client.life, carrier.close)
+	k := c.newLink(carrier)
 	c.mu.Lock()
 	c.mu.opening, c.mu.failures, c.mu.refusal = false, 0, nil
+	c.currentLocked(k)
+	c.mu.Unlock()
+	if _, raw := carrier.(*rawCarrier); !raw && c.raw.dial != nil {
+		c.client.background.Go(func() { c.regainRaw(k) })
+	}
+	k.run()
+}
+
+func (c *conn) newLink(carrier carrier) *link {
+	return &link{conn: c, carrier: carrier, wake: make(chan struct{}, 1), over: make(chan struct{}), heard: time.Now()}
+}
+
+// currentLocked makes k the link that takes frames.
+func (c *conn) currentLocked(k *link) {
 	c.mu.link = k
 	c.mu.links = append(c.mu.links, k)
 	k.wakeLocked()
-	c.mu.Unlock()
+}
 
+// run runs a link until it ends.
+func (k *link) run() {
+	c, carrier := k.conn, k.carrier
+	stop := context.AfterFunc(c.client.life, carrier.close)
 	var sender sync.WaitGroup
 	sender.Go(k.send)
 	k.end(k.receive())

@@ -91,18 +91,18 @@ const (
 	// helloTimeout bounds what comes after connecting: TLS and the preamble. A server
 	// that speaks something else may say nothing at all.
 	helloTimeout = 2 * time.Second
-	// grpcFor is how long a connection does not ask for raw frames again after its
-	// server did not understand them. Guessed: between a proxy, where it is always in
-	// vain, and a server that is being upgraded.
-	grpcFor = 2 * time.Minute
 )
 
-// errOtherProtocol: the server can be reached but does not speak raw frames.
-var errOtherProtocol = errors.New("the server does not speak raw frames")
+var (
+	// errOtherProtocol: the server can be reached but does not speak raw frames.
+	errOtherProtocol = errors.New("the server does not speak raw frames")
+	// errNoAnswer: the server can be reached but does not answer. It may wait for
+	// another protocol, or stand still.
+	errNoAnswer = errors.New("the server does not answer")
+)
 
-// dialRaw makes a raw connection. errOtherProtocol says that the server spoke, or
-// was silent, otherwise; errHungUp that it hung up. Every other error is that
-// it could not be reached.
+// dialRaw makes a raw connection. Its errors are errOtherProtocol, errNoAnswer and
+// errHungUp; every other error is that the server could not be reached.
 func (c *conn) dialRaw(ctx context.Context) (carrier, error) {
 	connecting, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()
@@ -127,7 +127,7 @@ func greet(ctx context.Context, plain net.Conn, config *tls.Config) (net.Conn, e
 	if !stop() {
 		err = errHungUp
 		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-			err = errOtherProtocol
+			err = errNoAnswer
 		}
 	}
 	if err != nil {

@@ -81,7 +81,9 @@ func TestAServerOfGRPCOnly(t *testing.T) {
 	require.NoError(t, db.Put(ctx, []byte("k"), nil))
 	assert.EqualValues(t, 2, dials.Load(), "it is remembered")
 	end()
-	c.grpcUntil = time.Now() // nobody opens a link now
+	c.mu.Lock()
+	c.mu.grpc.until = time.Now()
+	c.mu.Unlock()
 	require.NoError(t, db.Put(ctx, []byte("k"), nil))
 	assert.EqualValues(t, 3, dials.Load(), "not for ever")
 }
@@ -101,7 +103,9 @@ func TestAServerThatHangsUpIsAskedAgain(t *testing.T) {
 	put(t, db, "k", "v")
 	k := carrierOf(db)
 	assert.IsType(t, &streamCarrier{}, k)
-	assert.Zero(t, db.conns[0].grpcUntil)
+	db.conns[0].mu.Lock()
+	assert.Zero(t, db.conns[0].mu.grpc.until)
+	db.conns[0].mu.Unlock()
 	k.close()
 	require.Eventually(t, func() bool { return carrierOf(db) == nil }, 5*time.Second, time.Millisecond)
 	put(t, db, "k", "v")
@@ -127,8 +131,8 @@ func TestGreetings(t *testing.T) {
 		"raw frames":     {say: frame.Preamble},
 		"HTTP/2":         {say: "\x00\x00\x00\x04\x00\x00\x00\x00\x00", want: errOtherProtocol},
 		"HTTP/1":         {say: "HTTP/1.1 400 Bad Request\r\n", want: errOtherProtocol},
-		"nothing":        {want: errOtherProtocol},
-		"too little":     {say: frame.Preamble[:5], want: errOtherProtocol},
+		"nothing":        {want: errNoAnswer},
+		"too little":     {say: frame.Preamble[:5], want: errNoAnswer},
 		"hangs up":       {hangUp: true, want: errHungUp},
 		"hangs up later": {say: frame.Preamble[:5], hangUp: true, want: errHungUp},
 		"newer version":  {say: frame.Preamble[:7] + "\x02", want: errOtherProtocol},

@@ -2,8 +2,6 @@ package kvd
 
 import (
 	"context"
-	"errors"
-	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -24,12 +22,9 @@ var pipelineStream = &grpc.StreamDesc{StreamName: "Pipeline", ClientStreams: tru
 // dial makes a carrier: a raw connection or, if the server does not speak raw
 // frames, a stream.
 func (c *conn) dial(ctx context.Context) (carrier, error) {
-	if c.raw.dial != nil && time.Now().After(c.grpcUntil) {
-		carrier, err := c.dialRaw(ctx)
-		switch {
-		case errors.Is(err, errOtherProtocol):
-			c.grpcUntil = time.Now().Add(grpcFor)
-		case !errors.Is(err, errHungUp):
+	if c.raw.dial != nil && c.asksForRaw() {
+		carrier, err := c.tryRaw(ctx)
+		if err == nil || !answeredOtherwise(err) {
 			return carrier, err
 		}
 	}
