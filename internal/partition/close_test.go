@@ -1,12 +1,18 @@
 package partition
 
 import (
+	"context"
+	"errors"
+	"io/fs"
 	"testing"
+	"testing/synctest"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/kvd-db/kvd/internal/keyhash"
 	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/vfs"
+	"github.com/kvd-db/kvd/internal/vfs/faultfs"
 )
 
 // Whoever comes late to a closed partition is told so, and neither waits for ever
@@ -37,4 +43,81 @@ func TestAClosedPartitionSaysSo(t *testing.T) {
 		Shares: []Share{{Partition: s.p, Ops: []kv.Op{{Kind: kv.KindDelete, Key: key}}}}, Settled: func() {},
 	})
 	require.ErrorIs(t, err, kv.ErrClosed)
+}
+
+// Close under running work: each kind of it is held in the middle of a file operation
+// while Close runs, and then either ends as if there were no Close or says that the
+// partition is closed. It never meets a closed file.
+func TestCloseUnderRunningWork(t *testing.T) {
+	key := []byte("a")
+	one := func() *kv.Lookup { return &kv.Lookup{Key: key, Hash: keyhash.Sum(key)} }
+	for name, c := range map[string]struct {
+		hold faultfs.Kind
+		file string
+		work func(p *Partition) error
+	}{
+		"lookup": {faultfs.Read, "*.sst", func(p *Partition) error {
+			r := one()
+			return errors.Join(p.Lookup(context.Background(), []*kv.Lookup{r}, nil), r.Err)
+		}},
+		"lookup of a value apart": {faultfs.Read, "*.val", func(p *Partition) error {
+			r := one()
+			return errors.Join(p.Lookup(context.Background(), []*kv.Lookup{r}, nil), r.Err)
+		}},
+		"lookup at a version": {faultfs.Read, "*.sst", func(p *Partition) error {
+			r := one()
+			LookupAt([]ReadShare{{Partition: p, Reads: []*kv.Lookup{r}}}, kv.MaxSeqNum, 0)
+			return r.Err
+		}},
+		"walk":                   {faultfs.Read, "*.sst", walkAll},
+		"walk over values apart": {faultfs.Read, "*.val", walkAll},
+		"refresh": {faultfs.Read, "*.sst", func(p *Partition) error {
+			return p.Refresh(&Reads{At: p.FlushedSeq(), Keys: []ReadKey{{Key: key, Hash: keyhash.Sum(key)}}})
+		}},
+		"flush":               {faultfs.Write, "*.sst", func(p *Partition) error { return p.FlushAll(context.Background()) }},
+		"compaction":          {faultfs.Read, "*.sst", func(p *Partition) error { return p.CompactAll(context.Background()) }},
+		"compaction's output": {faultfs.Sync, "*.sst", func(p *Partition) error { return p.CompactAll(context.Background()) }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				disk := faultfs.Wrap(vfs.NewMem(), nil)
+				s := &script{t: t, world: &world{next: 1}}
+				o := s.options()
+				o.FS, o.ValueThreshold = disk, 3
+				require.NoError(t, Create(o))
+				p, err := Open(o)
+				require.NoError(t, err)
+				p.Start(s.world, 1, 0)
+				s.p = p
+				s.run("put a=apart b=2\nflush\nput a=apart c=3\nflush\nput d=4") // the last in a memtable
+
+				release := make(chan struct{})
+				held := faultfs.At(0, false, faultfs.Fault{Delay: func() { <-release }}, faultfs.OnKind(c.hold), faultfs.OnName(c.file))
+				disk.SetInjector(held)
+				done, closed := make(chan error, 1), make(chan error, 1)
+				go func() { done <- c.work(p) }()
+				synctest.Wait()
+				require.True(t, held.Fired(), "the work came to its file operation")
+				go func() { closed <- p.Close() }()
+				synctest.Wait()
+				close(release)
+				if err := <-done; err != nil {
+					require.ErrorIs(t, err, kv.ErrClosed)
+					require.NotErrorIs(t, err, fs.ErrClosed)
+				}
+				require.NoError(t, <-closed)
+			})
+		})
+	}
+}
+
+func walkAll(p *Partition) error {
+	var w Walk
+	w.Open(p, kv.MaxSeqNum, 0, kv.Range{}, false)
+	for more := true; more; {
+		var b kv.Batch
+		b.Reset(3, 1<<10, false)
+		more = w.Fill(&b)
+	}
+	return errors.Join(w.Err(), w.Close())
 }

@@ -56,6 +56,11 @@ func (p *Partition) Deltas() int {
 
 // merge does what choose picks; merging is held.
 func (p *Partition) merge(ctx context.Context, choose func(*manifest.Version) (compaction.Choice, bool)) (bool, error) {
+	ctx, stop, err := p.whileOpen(ctx)
+	if err != nil {
+		return false, fmt.Errorf("partition %d: %w", p.id, err)
+	}
+	defer stop()
 	if err := p.showCurrent(); err != nil {
 		return true, fmt.Errorf("partition %d: %w", p.id, err)
 	}
@@ -79,6 +84,7 @@ func (p *Partition) merge(ctx context.Context, choose func(*manifest.Version) (c
 	if err == nil {
 		err = p.install(choice.Edit(&result))
 	}
+	err = p.whyEnded(err)
 	if errors.Is(err, kv.ErrCorrupt) {
 		p.corrupt(err)
 	}
@@ -141,14 +147,18 @@ func (p *Partition) showCurrent() error {
 		return err
 	}
 	var flushed int64
-	p.replace(func(old *readState) *readState {
+	err = p.replace(func(old *readState) *readState {
 		keep := len(old.sealed)
 		for keep > 0 && old.sealed[keep-1].table.MaxSeq() <= version.FlushedSeq {
 			keep--
 			flushed += old.sealed[keep].bytes
 		}
-		return newReadState(old.active, old.sealed[:keep:keep], next)
+		return p.newReadState(old.active, old.sealed[:keep:keep], next)
 	})
+	if err != nil {
+		next.release()
+		return err
+	}
 	if flushed > 0 {
 		p.budget.Flushed(p, flushed)
 	}

@@ -75,10 +75,13 @@ func (p *Partition) sealIfDue() {
 	}
 	s.table.Seal()
 	p.active = memtable.New(memtable.Options{})
-	p.replace(func(old *readState) *readState {
+	err := p.replace(func(old *readState) *readState {
 		sealed := append([]sealedTable{s}, old.sealed...)
-		return newReadState(p.active, sealed, old.levels.acquire())
+		return p.newReadState(p.active, sealed, old.levels.acquire())
 	})
+	if err != nil { // Close comes after the last use of the role
+		panic(fmt.Sprintf("partition %d: memtable sealed after Close: %v", p.id, err))
+	}
 	p.budget.Sealed(p, s.bytes)
 	p.opts.Scheduler.Ready(p)
 }
@@ -114,6 +117,11 @@ func (p *Partition) FlushPending() bool {
 func (p *Partition) Flush(ctx context.Context) error {
 	p.flushing.Lock()
 	defer p.flushing.Unlock()
+	ctx, stop, err := p.whileOpen(ctx)
+	if err != nil {
+		return fmt.Errorf("flush partition %d: %w", p.id, err)
+	}
+	defer stop()
 	if err := p.showCurrent(); err != nil {
 		return fmt.Errorf("flush partition %d: %w", p.id, err)
 	}
@@ -124,6 +132,7 @@ func (p *Partition) Flush(ctx context.Context) error {
 	}
 	begin := time.Now()
 	result, err := p.flush(ctx, s)
+	err = p.whyEnded(err)
 	if p.events != nil && p.events.Flush != nil {
 		p.events.Flush(event.Flush{
 			Partition: p.id, Entries: result.Tables.Entries(), Bytes: result.Written(), Tables: len(result.Tables),

@@ -1,6 +1,7 @@
 package partition
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"path"
@@ -67,6 +68,9 @@ type Partition struct {
 	showing  sync.Mutex // see showCurrent; taken under the two above
 
 	closing atomic.Bool
+	life    context.Context // ends when Close begins: flushes and compactions end with it
+	end     context.CancelFunc
+	states  sync.WaitGroup // read states, but for the closed one
 	started bool
 	stopped chan struct{} // closed when the orchestrator is gone
 	stats   counters
@@ -88,6 +92,7 @@ func Open(o Options) (*Partition, error) {
 		events:    o.Events,
 		stopped:   make(chan struct{}),
 	}
+	p.life, p.end = context.WithCancel(context.Background())
 	p.role.init()
 	p.turn.names = newNameWindow(o.Names)
 	p.inbox = batcher.NewInbox[*Group](o.Writes, p.Wake)
@@ -106,7 +111,7 @@ func Open(o Options) (*Partition, error) {
 		return nil, errors.Join(fmt.Errorf("open partition %d: %w", o.ID, err), p.tables.closeAll())
 	}
 	p.active = memtable.New(memtable.Options{})
-	p.state.Store(newReadState(p.active, nil, levels))
+	p.state.Store(p.newReadState(p.active, nil, levels))
 	p.published.Store(uint64(levels.version.FlushedSeq))
 	return p, nil
 }
@@ -141,19 +146,48 @@ func (p *Partition) Start(log CommitLog, first, last kv.SeqNum) {
 }
 
 // Close refuses what comes from now on, waits until everything taken is decided,
-// and closes the tables. The log must still be working, or have failed. Flush
-// and Compact must have returned for good. Idempotent.
+// ends flushes and compactions, waits for reads that have begun, open walks among
+// them, and then closes the files. The log must still be working, or have failed.
+// Idempotent.
 func (p *Partition) Close() error {
 	p.inbox.Close() // before closing is set, after which the orchestrator may be gone
 	if p.closing.Swap(true) {
 		return nil
 	}
+	p.end()
 	p.Wake()
 	if p.started {
 		<-p.stopped
 	}
-	p.closeState()
-	return errors.Join(p.tables.closeAll(), p.values.Close())
+	err := p.closeState()
+	p.states.Wait()
+	return errors.Join(err, p.tables.closeAll(), p.values.Close())
+}
+
+// whileOpen returns a context that ends when Close begins. Close waits until stop has
+// been called.
+func (p *Partition) whileOpen(ctx context.Context) (_ context.Context, stop func(), err error) {
+	s := p.acquire()
+	if s.closed {
+		s.release()
+		return nil, nil, p.closedError()
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	unlink := context.AfterFunc(p.life, cancel)
+	return ctx, func() {
+		unlink()
+		cancel()
+		s.release()
+	}, nil
+}
+
+// whyEnded returns the error of background work that failed with err: kv.ErrClosed
+// if Close ended it.
+func (p *Partition) whyEnded(err error) error {
+	if errors.Is(err, context.Canceled) && p.closing.Load() {
+		return p.closedError()
+	}
+	return err
 }
 
 // closedError says why nothing is taken any more.

@@ -3,6 +3,7 @@ package partition
 import (
 	"bytes"
 	"iter"
+	"sync"
 	"sync/atomic"
 
 	"github.com/kvd-db/kvd/internal/kv"
@@ -20,11 +21,13 @@ type readState struct {
 	levels *levels
 	closed bool // the last one: nothing may be read from it any more
 	refs   atomic.Int64
+	alive  *sync.WaitGroup // told when the last reference goes; nil for the closed state
 }
 
 // newReadState takes over one reference to levels and has one itself.
-func newReadState(active *memtable.Table, sealed []sealedTable, l *levels) *readState {
-	s := &readState{active: active, sealed: sealed, levels: l}
+func (p *Partition) newReadState(active *memtable.Table, sealed []sealedTable, l *levels) *readState {
+	p.states.Add(1)
+	s := &readState{active: active, sealed: sealed, levels: l, alive: &p.states}
 	s.refs.Store(1)
 	return s
 }
@@ -62,6 +65,9 @@ func (p *Partition) acquireVisible() (*readState, kv.SeqNum) {
 func (s *readState) release() {
 	if s.refs.Add(-1) == 0 {
 		s.levels.release()
+		if s.alive != nil {
+			s.alive.Done()
+		}
 	}
 }
 
@@ -107,24 +113,30 @@ func (s *readState) iterators() []kv.Iterator {
 	return sources
 }
 
-// closeState puts a state in place from which nobody reads, for those who come late. It
-// is never torn down, so there is always one to acquire.
-func (p *Partition) closeState() {
-	p.replace(func(old *readState) *readState {
-		last := newReadState(old.active, nil, old.levels.acquire())
-		last.closed = true
+// closeState replaces the current state by one that is never read and never torn
+// down, so that a late caller always finds a state to acquire.
+func (p *Partition) closeState() error {
+	return p.replace(func(old *readState) *readState {
+		last := &readState{active: old.active, levels: old.levels.acquire(), closed: true}
+		last.refs.Store(1)
 		return last
 	})
 }
 
-// replace puts the state that derive makes in the place of the current one.
-// derive must take a reference to the levels that it uses.
-func (p *Partition) replace(derive func(old *readState) *readState) {
+// replace puts the state that derive makes in the place of the current one. derive
+// must take a reference to the levels that it uses. It fails if the partition is
+// closed: the closed state is the last one.
+func (p *Partition) replace(derive func(old *readState) *readState) error {
 	p.swap.Lock()
 	old := p.state.Load()
+	if old.closed {
+		p.swap.Unlock()
+		return p.closedError()
+	}
 	p.state.Store(derive(old))
 	p.swap.Unlock()
 	old.release()
+	return nil
 }
 
 // levels are the open tables of one manifest version, shared by the read states
