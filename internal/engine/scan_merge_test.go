@@ -11,13 +11,14 @@ import (
 )
 
 // Keys of which each is the beginning of another, with extreme bytes, and with a
-// prefix longer than a word: the words of many are the same.
+// prefix longer than a word: the words of many are the same. No key is empty: a
+// store refuses the empty key, and the merge relies on that.
 func TestMergeOrdersBatches(t *testing.T) {
 	key := rapid.Custom(func(t *rapid.T) string {
 		prefix := rapid.SampledFrom([]string{"", "", "prefix", "a much longer prefix"}).Draw(t, "prefix")
 		rest := rapid.SliceOfN(rapid.SampledFrom([]byte{0, 'a', 0xff}), 0, 12).Draw(t, "rest")
 		return prefix + string(rest)
-	})
+	}).Filter(func(key string) bool { return key != "" })
 	rapid.Check(t, func(t *rapid.T) {
 		k := rapid.IntRange(1, 9).Draw(t, "sources")
 		size := rapid.IntRange(1, 8).Draw(t, "batch")
