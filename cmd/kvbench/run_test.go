@@ -11,6 +11,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -30,9 +32,14 @@ type memoryTarget struct {
 	onPut   func(n int) error
 	garbled bool
 	closed  bool
+	takes   time.Duration // each operation
 }
 
+// work is what an operation spends its time on.
+func (m *memoryTarget) work() { time.Sleep(m.takes) }
+
 func (m *memoryTarget) Put(_ context.Context, key, value []byte) error {
+	m.work()
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.puts++
@@ -44,6 +51,7 @@ func (m *memoryTarget) Put(_ context.Context, key, value []byte) error {
 }
 
 func (m *memoryTarget) Delete(_ context.Context, key []byte) error {
+	m.work()
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	delete(m.values, string(key))
@@ -51,6 +59,7 @@ func (m *memoryTarget) Delete(_ context.Context, key []byte) error {
 }
 
 func (m *memoryTarget) Get(_ context.Context, key, _ []byte) ([]byte, bool, error) {
+	m.work()
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	value, ok := m.values[string(key)]
@@ -93,16 +102,21 @@ func runCommand(t *testing.T, ctx context.Context, change func(*memoryTarget), a
 
 func TestRunReportsATableALineASecondAndLinesOfJSON(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "report.jsonl")
+	synctest.Test(t, func(t *testing.T) { reportsATable(t, out) })
+}
+
+func reportsATable(t *testing.T, out string) {
+	slow := func(m *memoryTarget) { m.takes = time.Millisecond }
 	args := []string{"run", "--mix", "balanced", "--threads", "3", "--keys", "5000", "--value-size", "100",
 		"--preload", "1000", "--duration", "1200ms", "--interval", "1s", "--check-deletes", "--out", out}
-	r := runCommand(t, t.Context(), nil, args...)
+	r := runCommand(t, t.Context(), slow, args...)
 	require.Equal(t, exitOK, r.code, r.stderr)
 	assert.True(t, r.target.closed)
 
 	for _, part := range []string{"operation", "p99.9", "put", "delete", "get", "found rate", "GOMAXPROCS", "all answers right."} {
 		assert.Contains(t, r.stdout, part)
 	}
-	assert.Regexp(t, `BALANCED on the embedded engine, 4 partitions, durability buffered, 3 threads: [0-9,]+ operations/s over 1\.\d s`, r.stdout)
+	assert.Regexp(t, `BALANCED on the embedded engine, 4 partitions, durability buffered, 3 threads: [0-9,]+ operations/s over 1\.2 s`, r.stdout)
 	seconds := strings.Split(strings.TrimSpace(r.stderr), "\n")
 	require.Len(t, seconds, 2, "one line for the first second, one for the rest: %s", r.stderr)
 	assert.Regexp(t, `^1s +[0-9,]+ ops/s  p99: put \S+ +delete \S+ +get \S+ +errors 0$`, seconds[0])
@@ -122,7 +136,9 @@ func TestRunReportsATableALineASecondAndLinesOfJSON(t *testing.T) {
 	assert.Equal(t, "buffered", last.Summary.Target.(map[string]any)["durability"])
 
 	again := execute(t.Context(), args, &bytes.Buffer{}, &bytes.Buffer{}, func(o *targetOptions) (workload.Target, targetInfo, error) {
-		return &memoryTarget{values: make(map[string][]byte)}, targetInfo{}, nil
+		m := &memoryTarget{values: make(map[string][]byte)}
+		slow(m)
+		return m, targetInfo{}, nil
 	})
 	require.Equal(t, exitOK, again)
 	assert.Len(t, readLines(t, out), 6, "a second run appends")

@@ -3,7 +3,6 @@ package main
 import (
 	"bufio"
 	"bytes"
-	"context"
 	"errors"
 	"io"
 	"os"
@@ -17,6 +16,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/kvd-db/kvd/internal/testwait"
 	"github.com/kvd-db/kvd/internal/torture/kvdbinary"
 )
 
@@ -40,10 +40,10 @@ func command(t *testing.T, stdin string, env []string, args ...string) result {
 // commandFrom is command with a standard input that may be a file.
 func commandFrom(t *testing.T, stdin io.Reader, env []string, args ...string) result {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-	defer cancel()
+	ctx := testwait.Context(t)
 	cmd := exec.CommandContext(ctx, binary, args...)
-	cmd.Env = append(cleanEnv(), env...)
+	// A command waits as long as the test, unless the test says otherwise.
+	cmd.Env = append(append(cleanEnv(), envTimeout+"="+testwait.Left().String()), env...)
 	cmd.Stdin = stdin
 	var out, errOut bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errOut
@@ -121,7 +121,7 @@ func (p *process) end(signal syscall.Signal) int {
 
 func (p *process) wait() int {
 	p.ended = true
-	timer := time.AfterFunc(30*time.Second, func() { _ = p.cmd.Process.Kill() })
+	timer := time.AfterFunc(testwait.Left(), func() { _ = p.cmd.Process.Kill() })
 	defer timer.Stop()
 	p.read.Wait()
 	err := p.cmd.Wait()

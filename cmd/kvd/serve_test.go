@@ -13,11 +13,11 @@ import (
 	"sync"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/kvd-db/kvd/internal/testwait"
 	"github.com/kvd-db/kvd/pkg/kvd"
 )
 
@@ -140,7 +140,7 @@ func TestAnotherPartitionCountIsRefused(t *testing.T) {
 func TestTermUnderLoadEndsInOrderAndKeepsWhatWasAcknowledged(t *testing.T) {
 	dir := t.TempDir()
 	p := serve(t, dir)
-	client, err := kvd.Open(p.addr)
+	client, err := kvd.Open(p.addr, kvd.WithTimeout(testwait.Left()))
 	require.NoError(t, err)
 	const writers = 16
 	acknowledged := make([]int, writers)
@@ -179,7 +179,7 @@ func TestTermUnderLoadEndsInOrderAndKeepsWhatWasAcknowledged(t *testing.T) {
 // than fits into the windows of the connection. The returned function ends it.
 func holdScan(t *testing.T, p *process) (release func()) {
 	t.Helper()
-	client, err := kvd.Open(p.addr)
+	client, err := kvd.Open(p.addr, kvd.WithTimeout(testwait.Left()))
 	require.NoError(t, err)
 	value := make([]byte, 1<<20)
 	for i := range 16 {
@@ -220,7 +220,7 @@ func TestASecondSignalEndsTheProcessAtOnce(t *testing.T) {
 	release := holdScan(t, p)
 	require.NoError(t, p.cmd.Process.Signal(syscall.SIGTERM))
 	// The first one was taken once the service is not ready any more.
-	require.Eventually(t, func() bool { return p.kvd("health", "--timeout", "1s").code != 0 }, 20*time.Second, 10*time.Millisecond)
+	testwait.Until(t, func() bool { return p.kvd("health", "--timeout", "1s").code != 0 })
 	assert.Equal(t, -1, p.end(syscall.SIGTERM))
 	release()
 }

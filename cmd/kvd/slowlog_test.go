@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/kvd-db/kvd/internal/testwait"
 	"github.com/kvd-db/kvd/pkg/kvd"
 )
 
@@ -71,7 +72,7 @@ func TestSlowlog(t *testing.T) {
 		p.must("put", key, "secret")
 	}
 	// A frame is in the log once it was answered.
-	require.Eventually(t, func() bool { return strings.Contains(p.must("slowlog"), "started: 4\n") }, 10*time.Second, time.Millisecond)
+	testwait.Until(t, func() bool { return strings.Contains(p.must("slowlog"), "started: 4\n") })
 	lines := strings.Split(strings.TrimSpace(p.must("slowlog")), "\n")
 	require.Len(t, lines, 2+3)
 	for i, line := range lines[2:] {
@@ -92,7 +93,7 @@ func TestSlowlog(t *testing.T) {
 func TestSlowlogWithoutKeysAndWithout(t *testing.T) {
 	p := serve(t, t.TempDir(), "--dev", "--slow-log-time", "1ns", "--slow-log-hide-keys")
 	p.must("put", "hidden/key", "v")
-	require.Eventually(t, func() bool { return strings.Contains(p.must("slowlog"), "started: 1\n") }, 10*time.Second, time.Millisecond)
+	testwait.Until(t, func() bool { return strings.Contains(p.must("slowlog"), "started: 1\n") })
 	out := p.must("slowlog") + p.must("slowlog", "-o", "json")
 	assert.Contains(t, out, "(10 bytes)")
 	assert.NotContains(t, out, "hidden")

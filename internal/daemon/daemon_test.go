@@ -18,6 +18,7 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest"
 
+	"github.com/kvd-db/kvd/internal/testwait"
 	"github.com/kvd-db/kvd/internal/vfs"
 	"github.com/kvd-db/kvd/internal/vfs/faultfs"
 	"github.com/kvd-db/kvd/pkg/kvd"
@@ -55,7 +56,7 @@ func start(t *testing.T, c Config) *running {
 		stop()
 		require.NoError(t, err)
 	}
-	client, err := kvd.Open(r.addr)
+	client, err := kvd.Open(r.addr, kvd.WithTimeout(testwait.Left()))
 	require.NoError(t, err)
 	r.client = client
 	t.Cleanup(func() { assert.NoError(t, client.Close()) })

@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/testwait"
 	"github.com/kvd-db/kvd/internal/vfs"
 	"github.com/kvd-db/kvd/internal/vfs/faultfs"
 )
@@ -147,7 +148,7 @@ func (p historyPlan) record(t testing.TB, r registers) []porcupine.Operation {
 }
 
 func judgeHistory(history []porcupine.Operation) porcupine.CheckResult {
-	return porcupine.CheckOperationsTimeout(registerModel, history, time.Minute)
+	return porcupine.CheckOperationsTimeout(registerModel, history, testwait.Left())
 }
 
 // W1: in the source, flushes ran side by side and the older one could end last,

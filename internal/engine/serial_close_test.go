@@ -3,11 +3,11 @@ package engine
 import (
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/testwait"
 	"github.com/kvd-db/kvd/internal/vfs"
 )
 
@@ -39,10 +39,8 @@ func TestReadsEndWhenTheStoreIsClosed(t *testing.T) {
 			readers.Wait()
 			close(ended)
 		}()
-		select {
-		case <-ended:
-		case <-time.After(10 * time.Second):
-			t.Fatal("a reader of a closed store never returns")
+		if _, ok := testwait.Receive(t, ended, "a reader of a closed store returns"); !ok {
+			return
 		}
 	}
 }

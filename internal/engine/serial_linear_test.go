@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/testwait"
 	"github.com/kvd-db/kvd/internal/vfs"
 )
 
@@ -71,7 +72,7 @@ func (r engineRegisters) compareAndSet(key, value string, was kv.SeqNum) (casOut
 	if was == 0 {
 		w.If = &kv.Condition{Kind: kv.IfAbsent}
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), serialPatience)
+	ctx, cancel := context.WithDeadline(context.Background(), testwait.Deadline())
 	defer cancel()
 	if err := r.e.Write(ctx, []*kv.Write{&w}); err != nil {
 		return casOutput{}, err
@@ -131,7 +132,7 @@ func casHistory(t testing.TB, seed uint64, clients, ops, keys int, r registers, 
 }
 
 func judgeCAS(history []porcupine.Operation) porcupine.CheckResult {
-	return porcupine.CheckOperationsTimeout(casModel, history, time.Minute)
+	return porcupine.CheckOperationsTimeout(casModel, history, testwait.Left())
 }
 
 func TestCompareAndSetIsLinearizable(t *testing.T) {

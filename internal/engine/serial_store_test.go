@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/testwait"
 	"github.com/kvd-db/kvd/internal/torture/history"
 )
 
@@ -40,14 +41,12 @@ func (s engineStore) Restarted(context.Context, int) error {
 	return errors.New("a write of a store that does not restart is in doubt")
 }
 
-// serialPatience is how long a run may take. A store that judges writes by what is
-// not there makes them try for ever.
-const serialPatience = time.Minute
-
-// judgeRun performs a run and replays what the clients saw.
+// judgeRun performs a run and replays what the clients saw. The run ends when the
+// test binary has to: a store that judges writes by what is not there makes the
+// clients try for ever.
 func judgeRun(t testing.TB, run *history.Run, s history.Store) history.Tally {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), serialPatience)
+	ctx, cancel := context.WithDeadline(t.Context(), testwait.Deadline())
 	defer cancel()
 	logs, tally, err := run.Do(ctx, s)
 	report := history.Check(run.Keys, logs...)

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/testwait"
 	"github.com/kvd-db/kvd/internal/torture/history"
 	"github.com/kvd-db/kvd/internal/vfs"
 )
@@ -78,7 +79,7 @@ func judgeWhole(logs ...*history.Log) porcupine.CheckResult {
 			}
 		}
 	}
-	return porcupine.CheckOperationsTimeout(wholeModel, operations, time.Minute)
+	return porcupine.CheckOperationsTimeout(wholeModel, operations, testwait.Left())
 }
 
 func TestSmallHistoriesAreStrictlySerializable(t *testing.T) {
@@ -97,7 +98,7 @@ func TestSmallHistoriesAreStrictlySerializable(t *testing.T) {
 			},
 			Clients: 6, Transactions: 30, Seed: seed,
 		}
-		ctx, cancel := context.WithTimeout(t.Context(), serialPatience)
+		ctx, cancel := context.WithDeadline(t.Context(), testwait.Deadline())
 		logs, tally, err := run.Do(ctx, engineStore{e})
 		cancel()
 		require.NoError(t, err)

@@ -21,6 +21,7 @@ import (
 	"github.com/kvd-db/kvd/internal/keyhash"
 	"github.com/kvd-db/kvd/internal/kv"
 	"github.com/kvd-db/kvd/internal/partition"
+	"github.com/kvd-db/kvd/internal/testwait"
 	"github.com/kvd-db/kvd/internal/vfs"
 	"github.com/kvd-db/kvd/internal/vfs/faultfs"
 )
@@ -185,7 +186,7 @@ func TestBatchMeetsClosedPartitions(t *testing.T) {
 	for _, p := range e.partitions {
 		require.NoError(t, p.Close())
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithDeadline(t.Context(), testwait.Deadline())
 	defer cancel()
 	var b kv.WriteBatch
 	for partition := range e.partitions {
@@ -525,8 +526,9 @@ func TestBatchesAreSeenWhole(t *testing.T) {
 		}
 		return errors.Join(err, s.Err(), s.Close())
 	})
+	const enough = 10 // however slow the machine
 	rounds := 0
-	for begin := time.Now(); time.Since(begin) < long && !t.Failed(); rounds++ {
+	for begin := time.Now(); (time.Since(begin) < long || rounds <= enough) && !t.Failed(); rounds++ {
 		var b kv.WriteBatch
 		for _, k := range keys {
 			b.Put([]byte(k), strconv.AppendInt(nil, int64(rounds+1), 10))
@@ -540,5 +542,4 @@ func TestBatchesAreSeenWhole(t *testing.T) {
 	close(stop)
 	all.Wait()
 	t.Logf("%d batches", rounds)
-	require.Greater(t, rounds, 10)
 }

@@ -75,6 +75,33 @@ func TestRenameHasOneHome(t *testing.T) {
 	require.Positive(t, seen, "setting files aside renames: the walk missed it")
 }
 
+// TestTestsWaitAsLongAsTheirBinary: a test that polls with a limit of its own fails
+// on a loaded machine. testwait.Until goes by the timeout of go test.
+func TestTestsWaitAsLongAsTheirBinary(t *testing.T) {
+	forbidden := map[string]bool{
+		"Eventually": true, "Eventuallyf": true, "EventuallyWithT": true, "EventuallyWithTf": true, "Never": true, "Neverf": true,
+	}
+	polls := 0
+	walkGo(t, func(file string, set *token.FileSet, tree *ast.File) {
+		ast.Inspect(tree, func(n ast.Node) bool {
+			sel, ok := n.(*ast.SelectorExpr)
+			if !ok {
+				return true
+			}
+			pkg, ok := sel.X.(*ast.Ident)
+			switch {
+			case !ok:
+			case pkg.Name == "testwait" && sel.Sel.Name == "Until":
+				polls++
+			case (pkg.Name == "require" || pkg.Name == "assert") && forbidden[sel.Sel.Name]:
+				t.Errorf("%s: %s.%s has a time limit of its own: use testwait.Until", set.Position(sel.Pos()), pkg.Name, sel.Sel.Name)
+			}
+			return true
+		})
+	})
+	require.Positive(t, polls, "the walk saw no poll at all")
+}
+
 func walkGo(t *testing.T, visit func(file string, set *token.FileSet, tree *ast.File)) {
 	t.Helper()
 	root, err := filepath.Abs("../..")

@@ -60,6 +60,7 @@ var floors = map[string]float64{
 // kvdtest, which other people's tests import.
 var testSupport = map[string]bool{
 	"internal/lint":              true,
+	"internal/testwait":          true,
 	"internal/torture":           true,
 	"internal/torture/kvdbinary": true,
 	"internal/torture/history":   true,

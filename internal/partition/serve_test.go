@@ -6,19 +6,16 @@ import (
 	"sync"
 	"testing"
 	"testing/synctest"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/kvd-db/kvd/internal/keyhash"
 	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/testwait"
 )
 
 var durabilities = []kv.Durability{kv.DurabilityMemory, kv.DurabilityBuffered, kv.DurabilitySync}
-
-// tooLong is when a write counts as forgotten.
-const tooLong = 10 * time.Second
 
 func putGroup(key string, level kv.Durability) (*kv.Write, *Group) {
 	w := &kv.Write{Op: kv.Op{Kind: kv.KindPut, Key: []byte(key)}, Hash: keyhash.Sum([]byte(key)), Durability: level}
@@ -27,10 +24,8 @@ func putGroup(key string, level kv.Durability) (*kv.Write, *Group) {
 
 func requireDecided(t *testing.T, g *Group) {
 	t.Helper()
-	select {
-	case <-g.call.Done():
-	case <-time.After(tooLong):
-		t.Fatal("nobody decided the write")
+	if _, ok := testwait.Receive(t, g.call.Done(), "the write is decided"); !ok {
+		t.FailNow()
 	}
 }
 
@@ -53,7 +48,7 @@ func TestALoneWriterServesItself(t *testing.T) {
 // at it.
 func TestServeLeavesTheWorkToOthers(t *testing.T) {
 	s := newScript(t)
-	require.Eventually(t, s.p.role.tryTake, tooLong, time.Millisecond)
+	testwait.Until(t, s.p.role.tryTake)
 	_, mine := putGroup("a", kv.DurabilitySync)
 	s.p.Serve(context.Background(), mine)
 	_, cancellable := putGroup("b", kv.DurabilitySync)
@@ -72,14 +67,14 @@ func TestServeLeavesTheWorkToOthers(t *testing.T) {
 func TestEnterAppendsOnItsCallersGoroutine(t *testing.T) {
 	s := newScript(t)
 	s.stall(true)
-	require.Eventually(t, s.p.role.tryTake, tooLong, time.Millisecond)
+	testwait.Until(t, s.p.role.tryTake)
 	_, queued := putGroup("a", kv.DurabilitySync)
 	require.False(t, s.p.Enter(t.Context(), queued))
 	require.True(t, s.p.inbox.Remove(queued), "it waits in the inbox")
 	s.p.yield()
 
 	w, g := putGroup("b", kv.DurabilitySync)
-	require.Eventually(t, func() bool { return s.p.Enter(t.Context(), g) }, tooLong, time.Millisecond)
+	testwait.Until(t, func() bool { return s.p.Enter(t.Context(), g) })
 	require.NotZero(t, s.p.inflightBytes.Load(), "it is in the log")
 	require.Empty(t, g.call.Done())
 	s.stall(false)
@@ -150,11 +145,8 @@ func TestNoWriteIsForgotten(t *testing.T) {
 func requireServed(t *testing.T, p *Partition, ctx context.Context, key string, level kv.Durability) {
 	w, g := putGroup(key, level)
 	p.Serve(ctx, g)
-	select {
-	case <-g.call.Done():
+	if _, ok := testwait.Receive(t, g.call.Done(), "the write is decided"); ok {
 		assert.NoError(t, w.Err)
-	case <-time.After(tooLong):
-		assert.Fail(t, "nobody decided the write")
 	}
 }
 
@@ -168,10 +160,7 @@ func TestCloseMeetsWritersThatServeThemselves(t *testing.T) {
 				for i := 0; ; i++ {
 					w, g := putGroup(fmt.Sprint(n, i), durabilities[n])
 					s.p.Serve(context.Background(), g)
-					select {
-					case <-g.call.Done():
-					case <-time.After(tooLong):
-						assert.Fail(t, "nobody decided the write")
+					if _, ok := testwait.Receive(t, g.call.Done(), "the write is decided"); !ok {
 						return
 					}
 					if i == 0 {

@@ -16,6 +16,7 @@ import (
 	"github.com/kvd-db/kvd/internal/kv"
 	"github.com/kvd-db/kvd/internal/server"
 	"github.com/kvd-db/kvd/internal/server/servertest"
+	"github.com/kvd-db/kvd/internal/testwait"
 	"github.com/kvd-db/kvd/pkg/kvdpb/frame"
 	kvdpb "github.com/kvd-db/kvd/pkg/kvdpb/kvd/v1"
 )
@@ -144,7 +145,7 @@ func TestSlowRequestsSayWhatTheyAskedFor(t *testing.T) {
 // requireNewest waits until a request is in the log: a frame is behind its answer.
 func (f *fixture) requireNewest(t *testing.T, method string) {
 	t.Helper()
-	require.Eventually(t, func() bool { return f.slowRequests(t, 1).Requests[0].Method == method }, 5*time.Second, time.Millisecond)
+	testwait.Until(t, func() bool { return f.slowRequests(t, 1).Requests[0].Method == method })
 }
 
 func sumOf(m *kvdpb.Timings) time.Duration {
@@ -179,7 +180,7 @@ func TestSlowRequestsThatFailed(t *testing.T) {
 
 	c := f.raw(t)
 	c.exchange(t, write(1, "panic", "v"))
-	require.Eventually(t, func() bool { return f.slowRequests(t, 0).Total == 3 }, 5*time.Second, time.Millisecond)
+	testwait.Until(t, func() bool { return f.slowRequests(t, 0).Total == 3 })
 	assert.EqualValues(t, codes.Internal, f.slowRequests(t, 1).Requests[0].Code)
 }
 

@@ -6,11 +6,11 @@ import (
 	"net"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/kvd-db/kvd/internal/testwait"
 	"github.com/kvd-db/kvd/pkg/kvdpb/frame"
 	kvdpb "github.com/kvd-db/kvd/pkg/kvdpb/kvd/v1"
 )
@@ -95,7 +95,7 @@ type rawConn struct {
 func newRawConn(t testing.TB, conn net.Conn) *rawConn {
 	t.Helper()
 	t.Cleanup(func() { _ = conn.Close() }) // some are closed earlier
-	require.NoError(t, conn.SetDeadline(time.Now().Add(10*time.Second)))
+	require.NoError(t, conn.SetDeadline(testwait.Deadline()))
 	_, err := io.WriteString(conn, frame.Preamble)
 	require.NoError(t, err)
 	c := &rawConn{conn, bufio.NewReader(conn)}

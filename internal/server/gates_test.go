@@ -15,6 +15,7 @@ import (
 	"github.com/kvd-db/kvd/internal/kv"
 	"github.com/kvd-db/kvd/internal/server"
 	"github.com/kvd-db/kvd/internal/server/servertest"
+	"github.com/kvd-db/kvd/internal/testwait"
 	kvdpb "github.com/kvd-db/kvd/pkg/kvdpb/kvd/v1"
 )
 
@@ -194,7 +195,7 @@ func TestAConnectionThatFloodsFillsItsOwnLine(t *testing.T) {
 				causes[flood.result().Status.GetReason()]++
 			}
 		}()
-		require.Eventually(t, func() bool { return f.Stats().Shed["queue_full"] == 3 }, 5*time.Second, time.Millisecond)
+		testwait.Until(t, func() bool { return f.Stats().Shed["queue_full"] == 3 })
 
 		// Another connection, by gRPC.
 		other := kvdpb.NewKVServiceClient(f.dial(t))
@@ -203,10 +204,10 @@ func TestAConnectionThatFloodsFillsItsOwnLine(t *testing.T) {
 			_, err := other.Get(testContext(t), &kvdpb.GetRequest{Key: []byte("k")})
 			answer <- err
 		}()
-		require.Eventually(t, func() bool {
+		testwait.Until(t, func() bool {
 			g := f.Stats().Gates["reads"]
 			return g.Waiting.Ops%16 == 1 || g.RefusedLate > 0
-		}, 5*time.Second, time.Millisecond)
+		})
 		leave()
 		if err := <-answer; status.Code(err) != codes.NotFound {
 			info, _ := requireFailure(t, err, codes.ResourceExhausted, "OVERLOADED")
@@ -292,7 +293,7 @@ func TestAnOverloadLosesNothingAndDoublesNothing(t *testing.T) {
 			assert.False(t, found, "%s was refused and done all the same", name)
 		}
 		f.requireIdleGates(t)
-		require.Eventually(t, func() bool { return f.Stats().Streams == 0 && f.Stats().Bytes == 0 }, 5*time.Second, time.Millisecond)
+		testwait.Until(t, func() bool { return f.Stats().Streams == 0 && f.Stats().Bytes == 0 })
 		f.put(t, "later", "there is room again")
 		t.Logf("done %d, refused %d: %v", len(versions), len(refused), f.Stats().Shed)
 	})

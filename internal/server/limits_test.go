@@ -19,6 +19,7 @@ import (
 	"github.com/kvd-db/kvd/internal/kv"
 	"github.com/kvd-db/kvd/internal/server"
 	"github.com/kvd-db/kvd/internal/server/servertest"
+	"github.com/kvd-db/kvd/internal/testwait"
 	kvdpb "github.com/kvd-db/kvd/pkg/kvdpb/kvd/v1"
 )
 
@@ -191,7 +192,7 @@ func TestStreamsAreBounded(t *testing.T) {
 	for range 3 {
 		assert.Equal(t, codes.NotFound, status.Code(<-answers))
 	}
-	require.Eventually(t, func() bool { return f.Stats().Streams == 0 }, 5*time.Second, time.Millisecond)
+	testwait.Until(t, func() bool { return f.Stats().Streams == 0 })
 	f.put(t, "k", "there is room again")
 	assert.EqualValues(t, 1, f.Stats().Shed["streams"])
 }
@@ -216,16 +217,16 @@ func TestBytesAreBounded(t *testing.T) {
 	assert.Equal(t, "OVERLOADED", r.Status.GetReason())
 	leave()
 	assert.EqualValues(t, 1, p.result().Tag)
-	require.Eventually(t, func() bool { return f.Stats().Bytes == 0 }, 5*time.Second, time.Millisecond)
+	testwait.Until(t, func() bool { return f.Stats().Bytes == 0 })
 	p.send(putOp(3, "k", strings.Repeat("x", window-500)))
 	assert.Nil(t, p.result().Status)
 	p.close()
 
-	require.Eventually(t, func() bool { return f.Stats().Bytes == 0 }, 5*time.Second, time.Millisecond)
+	testwait.Until(t, func() bool { return f.Stats().Bytes == 0 })
 	_, err = f.kv.Put(ctx, &kvdpb.PutRequest{Item: &kvdpb.Item{Key: []byte("k"), Value: make([]byte, 2*window)}})
 	requireFailure(t, err, codes.ResourceExhausted, "OVERLOADED")
 	f.put(t, "k", "small")
-	require.Eventually(t, func() bool { return f.Stats().Bytes == 0 }, 5*time.Second, time.Millisecond)
+	testwait.Until(t, func() bool { return f.Stats().Bytes == 0 })
 }
 
 // A call without a deadline gets one, and so does one whose body never comes.
@@ -245,10 +246,10 @@ func TestTheDefaultDeadline(t *testing.T) {
 		code := status.Code(stream.RecvMsg(new(kvdpb.GetResponse)))
 		require.Contains(t, []codes.Code{codes.DeadlineExceeded, codes.Canceled}, code, name)
 	}
-	require.Eventually(t, func() bool {
+	testwait.Until(t, func() bool {
 		stats := f.Stats()
 		return stats.Streams == 0 && stats.Bytes == 0
-	}, 5*time.Second, time.Millisecond)
+	})
 }
 
 func TestStreamsOfAConnectionAreBounded(t *testing.T) {
@@ -309,7 +310,7 @@ func TestConnectionsAreBounded(t *testing.T) {
 			assert.EqualValues(t, 3, f.Stats().Connections)
 
 			require.NoError(t, first.Close())
-			require.Eventually(t, func() bool { return f.Stats().Connections == 2 }, 5*time.Second, time.Millisecond)
+			testwait.Until(t, func() bool { return f.Stats().Connections == 2 })
 			_, ok = connect(t, l.Addr().String())
 			require.True(t, ok, "there is room again")
 		})

@@ -19,6 +19,7 @@ import (
 	"github.com/kvd-db/kvd/internal/kv"
 	"github.com/kvd-db/kvd/internal/server"
 	"github.com/kvd-db/kvd/internal/server/servertest"
+	"github.com/kvd-db/kvd/internal/testwait"
 	kvdpb "github.com/kvd-db/kvd/pkg/kvdpb/kvd/v1"
 )
 
@@ -44,7 +45,7 @@ func start(t testing.TB, store *servertest.Store, make func() *server.Server) *f
 	f := &fixture{Server: make(), store: store, listener: bufconn.Listen(1 << 20)}
 	served := serveOn(f.Server, f.listener)
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		ctx, cancel := context.WithDeadline(context.Background(), testwait.Deadline())
 		defer cancel()
 		assert.NoError(t, f.Shutdown(ctx))
 		assert.NoError(t, <-served)
@@ -79,7 +80,7 @@ func (f *fixture) dial(t testing.TB, opts ...grpc.DialOption) *grpc.ClientConn {
 }
 
 func testContext(t testing.TB) context.Context {
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithDeadline(context.Background(), testwait.Deadline())
 	t.Cleanup(cancel)
 	return ctx
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/kvd-db/kvd/internal/kv"
 	"github.com/kvd-db/kvd/internal/server"
 	"github.com/kvd-db/kvd/internal/server/servertest"
+	"github.com/kvd-db/kvd/internal/testwait"
 	kvdpb "github.com/kvd-db/kvd/pkg/kvdpb/kvd/v1"
 )
 
@@ -456,10 +457,10 @@ func TestAClientThatGoesAwayLeavesNothing(t *testing.T) {
 	<-entered
 	cancel()
 	require.ErrorIs(t, <-ended, context.Canceled)
-	require.Eventually(t, func() bool {
+	testwait.Until(t, func() bool {
 		stats := f.Stats()
 		return stats.Streams == 0 && stats.Bytes == 0
-	}, 5*time.Second, time.Millisecond)
+	})
 }
 
 // What a frame reads is brought into memory little by little, and answered all

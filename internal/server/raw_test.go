@@ -23,6 +23,7 @@ import (
 	"github.com/kvd-db/kvd/internal/kv"
 	"github.com/kvd-db/kvd/internal/server"
 	"github.com/kvd-db/kvd/internal/server/servertest"
+	"github.com/kvd-db/kvd/internal/testwait"
 	"github.com/kvd-db/kvd/pkg/kvdpb/frame"
 	kvdpb "github.com/kvd-db/kvd/pkg/kvdpb/kvd/v1"
 )
@@ -52,10 +53,10 @@ func write(id uint32, key, value string) []byte {
 // requireIdle waits until nothing is left of raw connections.
 func (f *fixture) requireIdle(t testing.TB) {
 	t.Helper()
-	require.Eventually(t, func() bool {
+	testwait.Until(t, func() bool {
 		stats := f.Stats()
 		return stats.Raw == 0 && stats.Bytes == 0 && stats.Streams == 0
-	}, 10*time.Second, time.Millisecond)
+	})
 }
 
 func TestCompactPipelinesAnswerEachOperation(t *testing.T) {
@@ -94,7 +95,7 @@ func TestCompactPipelinesAnswerEachOperation(t *testing.T) {
 			}
 			assert.EqualValues(t, 2, f.requests("Pipeline.Get", codes.OK))
 			assert.EqualValues(t, 2, f.requests("Pipeline.Put", codes.OK))
-			require.Eventually(t, func() bool { return f.requests("Pipeline", codes.OK) == 1 }, 5*time.Second, time.Millisecond)
+			testwait.Until(t, func() bool { return f.requests("Pipeline", codes.OK) == 1 })
 		})
 	}
 }
@@ -204,7 +205,7 @@ func TestAMalformedFrameEndsItsConnectionAlone(t *testing.T) {
 	require.NoError(t, stream.Send(&kvdpb.PipelineRequest{Frame: unknown}))
 	_, err = stream.Recv()
 	requireFailure(t, err, codes.InvalidArgument, "INVALID_REQUEST")
-	require.Eventually(t, func() bool { return f.requests("Pipeline", codes.InvalidArgument) == 5 }, 5*time.Second, time.Millisecond)
+	testwait.Until(t, func() bool { return f.requests("Pipeline", codes.InvalidArgument) == 5 })
 }
 
 func TestPreambles(t *testing.T) {
@@ -214,7 +215,7 @@ func TestPreambles(t *testing.T) {
 		conn, err := net.Dial("tcp", address)
 		require.NoError(t, err)
 		defer func() { require.NoError(t, conn.Close()) }()
-		require.NoError(t, conn.SetDeadline(time.Now().Add(10*time.Second)))
+		require.NoError(t, conn.SetDeadline(testwait.Deadline()))
 		_, err = io.WriteString(conn, hello)
 		require.NoError(t, err)
 		require.NoError(t, conn.(*net.TCPConn).CloseWrite())
@@ -261,7 +262,7 @@ func TestRawBytesAreBounded(t *testing.T) {
 	assert.EqualValues(t, 1, r.ID)
 	r = c.exchange(t, write(3, "k", strings.Repeat("x", 40_000)))
 	assert.Zero(t, r.Results[0].Code)
-	require.Eventually(t, func() bool { return f.Stats().Bytes == 0 }, 5*time.Second, time.Millisecond)
+	testwait.Until(t, func() bool { return f.Stats().Bytes == 0 })
 	assert.EqualValues(t, 2, f.Stats().Shed["bytes"])
 }
 
@@ -285,14 +286,14 @@ func TestRawConnectionsAreBounded(t *testing.T) {
 			third, err := net.Dial("tcp", address)
 			require.NoError(t, err)
 			defer func() { require.NoError(t, third.Close()) }()
-			require.NoError(t, third.SetDeadline(time.Now().Add(10*time.Second)))
+			require.NoError(t, third.SetDeadline(testwait.Deadline()))
 			_, err = third.Read(make([]byte, 1))
 			require.ErrorIs(t, err, io.EOF)
 			assert.EqualValues(t, 1, f.Stats().Shed[reason])
 			assert.EqualValues(t, 2, f.Stats().Raw)
 
 			require.NoError(t, first.Close())
-			require.Eventually(t, func() bool { return f.Stats().Raw == 1 && f.Stats().Connections == 2 }, 5*time.Second, time.Millisecond)
+			testwait.Until(t, func() bool { return f.Stats().Raw == 1 && f.Stats().Connections == 2 })
 			dialRaw(t, address).exchange(t, reads(1, "k"))
 		})
 	}
@@ -303,7 +304,7 @@ func TestARawClientThatDoesNotReadIsCutOff(t *testing.T) {
 	f := startWith(t, kv.DefaultLimits, server.Options{Deadline: 200 * time.Millisecond})
 	f.put(t, "k", string(make([]byte, 1<<20)))
 	c := f.raw(t)
-	require.Eventually(t, func() bool { return f.Stats().RawAccepted == 1 }, 10*time.Second, time.Millisecond) // else it may seem idle
+	testwait.Until(t, func() bool { return f.Stats().RawAccepted == 1 }) // else it may seem idle
 	for id := range uint32(40) {
 		if err := c.send(reads(id, "k")); err != nil {
 			break // it is cut off already
@@ -328,7 +329,7 @@ func TestClientsThatVanishHarmNobody(t *testing.T) {
 	var others sync.WaitGroup
 	for worker := range 3 {
 		c := dial()
-		require.NoError(t, c.SetDeadline(time.Now().Add(5*time.Minute)))
+		require.NoError(t, c.SetDeadline(testwait.Deadline()))
 		others.Go(func() {
 			for id := uint32(0); ; id++ {
 				select {
@@ -375,10 +376,10 @@ func TestClientsThatVanishHarmNobody(t *testing.T) {
 	}
 	close(stop)
 	others.Wait()
-	require.Eventually(t, func() bool {
+	testwait.Until(t, func() bool {
 		stats := f.Stats()
 		return stats.Raw == 3 && stats.Bytes == 0 && stats.Streams == 0
-	}, 10*time.Second, time.Millisecond)
+	})
 	assert.Zero(t, f.Stats().Panics)
 }
 
@@ -429,14 +430,14 @@ func TestRawAndGRPCShareAPort(t *testing.T) {
 			require.Error(t, err)
 			none, err := dial()
 			if err == nil { // the server closes it then
-				require.NoError(t, none.SetDeadline(time.Now().Add(10*time.Second)))
+				require.NoError(t, none.SetDeadline(testwait.Deadline()))
 				_, err = none.Read(make([]byte, 1))
 				require.NoError(t, none.Close())
 			}
 			require.Error(t, err)
 			other, err := dial(frame.ALPN)
 			require.NoError(t, err)
-			require.NoError(t, other.SetDeadline(time.Now().Add(10*time.Second)))
+			require.NoError(t, other.SetDeadline(testwait.Deadline()))
 			_, err = io.WriteString(other, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
 			require.NoError(t, err)
 			_, err = io.ReadAll(other)

@@ -17,6 +17,7 @@ import (
 	"github.com/kvd-db/kvd/internal/kv"
 	"github.com/kvd-db/kvd/internal/server"
 	"github.com/kvd-db/kvd/internal/server/servertest"
+	"github.com/kvd-db/kvd/internal/testwait"
 	kvdpb "github.com/kvd-db/kvd/pkg/kvdpb/kvd/v1"
 )
 
@@ -210,7 +211,7 @@ func TestAScanThatStandsStillIsCutOff(t *testing.T) {
 	f.fill(t, 4000, 2000)
 	stream, err := f.kv.Scan(testContext(t), &kvdpb.ScanRequest{})
 	require.NoError(t, err)
-	require.Eventually(t, func() bool { return f.requests("Scan", codes.DeadlineExceeded) == 1 }, 5*time.Second, time.Millisecond)
+	testwait.Until(t, func() bool { return f.requests("Scan", codes.DeadlineExceeded) == 1 })
 	for err == nil {
 		_, err = stream.Recv()
 	}

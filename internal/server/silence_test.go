@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/testwait"
 	"github.com/kvd-db/kvd/pkg/kvdpb/frame"
 )
 
@@ -40,14 +41,14 @@ func said(t *testing.T, life lifetimes, client string) string {
 	conn, err := net.Dial("tcp", l.Addr().String())
 	require.NoError(t, err)
 	defer func() { require.NoError(t, conn.Close()) }()
-	require.NoError(t, conn.SetDeadline(time.Now().Add(10*time.Second)))
+	require.NoError(t, conn.SetDeadline(testwait.Deadline()))
 	_, err = io.WriteString(conn, client)
 	require.NoError(t, err)
 	answer, err := io.ReadAll(conn)
 	if !errors.Is(err, syscall.ECONNRESET) { // what closing is called if bytes were left unread
 		require.NoError(t, err, "the server left the connection open")
 	}
-	require.Eventually(t, func() bool { return s.Stats().Connections == 0 }, 5*time.Second, time.Millisecond)
+	testwait.Until(t, func() bool { return s.Stats().Connections == 0 })
 	return string(answer)
 }
 

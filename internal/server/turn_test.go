@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/testwait"
 	"github.com/kvd-db/kvd/pkg/kvdpb/frame"
 	"github.com/kvd-db/kvd/pkg/kvdpb/socket"
 )
@@ -156,7 +157,7 @@ func TestTheTurnIsPassedOnBeforeAnAnswerWaits(t *testing.T) {
 	}()
 	<-p.turn
 
-	require.NoError(t, client.SetDeadline(time.Now().Add(time.Minute)))
+	require.NoError(t, client.SetDeadline(testwait.Deadline()))
 	for id, size := range []int{10, large, rawUnsentBytes, 10} {
 		want := answer(uint32(id+1), size).AppendCompact(nil)
 		got := make([]byte, len(want))

@@ -16,6 +16,7 @@ import (
 	"github.com/kvd-db/kvd/internal/kv"
 	"github.com/kvd-db/kvd/internal/server"
 	"github.com/kvd-db/kvd/internal/server/servertest"
+	"github.com/kvd-db/kvd/internal/testwait"
 	kvdpb "github.com/kvd-db/kvd/pkg/kvdpb/kvd/v1"
 )
 
@@ -424,7 +425,7 @@ func TestTransactionsAreAdmittedLikeAllCalls(t *testing.T) {
 	info, _ := requireFailure(t, err, codes.ResourceExhausted, "OVERLOADED")
 	assert.Equal(t, "streams", info.Metadata["cause"])
 	requireFailure(t, <-answer, codes.DeadlineExceeded, "DEADLINE_EXCEEDED")
-	require.Eventually(t, func() bool { return f.Stats().Streams == 0 }, 5*time.Second, time.Millisecond)
+	testwait.Until(t, func() bool { return f.Stats().Streams == 0 })
 	_, err = f.txn.BeginSnapshot(testContext(t), &kvdpb.BeginSnapshotRequest{})
 	requireFailure(t, err, codes.Internal, "INTERNAL")
 	assert.EqualValues(t, 1, f.Stats().Panics)

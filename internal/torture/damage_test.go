@@ -14,11 +14,13 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/kvd-db/kvd/internal/testwait"
+	"github.com/kvd-db/kvd/internal/vfs"
+	"github.com/kvd-db/kvd/internal/wal"
 	"github.com/kvd-db/kvd/pkg/kvd"
 )
 
@@ -165,6 +167,23 @@ var damages = []damage{
 	{name: "unknown extra files", of: strangers, do: func(*testing.T, string) {}, mayServe: true, spared: true},
 }
 
+// endsWithMark reports whether the last frame of a store's log is a mark. The
+// segment that comes next may lie there already, without frames.
+func endsWithMark(t *testing.T, dir string) bool {
+	t.Helper()
+	segments, err := filepath.Glob(filepath.Join(dir, "wal", "*.wal"))
+	require.NoError(t, err)
+	var last wal.FrameKind
+	for _, segment := range segments {
+		_, err := wal.Dump(vfs.OS, segment, func(f wal.FrameInfo) error {
+			last = f.Kind
+			return nil
+		})
+		require.NoError(t, err)
+	}
+	return last == wal.FrameMark
+}
+
 // The table of allowed outcomes, with the real binary: a damaged store is
 // refused with exit code 65 and the name of the file, or it serves and every
 // answer is right or DATA_LOSS. Never a wrong value, never "not found" for a
@@ -187,7 +206,7 @@ func TestServeOnADamagedStore(t *testing.T) {
 func fill(t *testing.T, dir string, kill bool) map[string]string {
 	t.Helper()
 	s := serve(t, dir, "--partitions", "2", "--flush-keys", "150", "--memory", "64MiB")
-	db, err := kvd.Open(s.addr)
+	db, err := kvd.Open(s.addr, kvd.WithTimeout(testwait.Left()))
 	require.NoError(t, err)
 	want := make(map[string]string)
 	ctx := context.Background()
@@ -206,7 +225,7 @@ func fill(t *testing.T, dir string, kill bool) map[string]string {
 	if kill {
 		// A mark frame a second after the last write notes how far the log is synced;
 		// with it, damage before that point cannot be taken for a torn tail.
-		time.Sleep(2 * time.Second)
+		testwait.Until(t, func() bool { return endsWithMark(t, dir) }, "a mark frame ends the log")
 		s.kill(t)
 	} else {
 		s.stop(t)
@@ -301,7 +320,7 @@ func tryServe(t *testing.T, dir string) (code int, output, addr string, stop fun
 // neither right nor DATA_LOSS.
 func readAll(t *testing.T, addr string, want map[string]string) (right, lost int) {
 	t.Helper()
-	db, err := kvd.Open(addr)
+	db, err := kvd.Open(addr, kvd.WithTimeout(testwait.Left()))
 	require.NoError(t, err)
 	defer func() { require.NoError(t, db.Close()) }()
 	for key, value := range want {
@@ -324,7 +343,7 @@ func readAll(t *testing.T, addr string, want map[string]string) (right, lost int
 func TestTornTailOfAKilledLogIsDropped(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "store")
 	s := serve(t, dir, "--partitions", "2")
-	db, err := kvd.Open(s.addr)
+	db, err := kvd.Open(s.addr, kvd.WithTimeout(testwait.Left()))
 	require.NoError(t, err)
 	ctx := context.Background()
 	want := make(map[string]string)

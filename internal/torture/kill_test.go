@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/kvd-db/kvd/internal/testwait"
 	"github.com/kvd-db/kvd/pkg/kvd"
 )
 
@@ -71,6 +72,8 @@ func oneLife(t *testing.T, s *server, oracles []*oracle, seed uint64, life time.
 	var mu sync.Mutex
 	stop := make(chan struct{})
 	settled := make(chan struct{}, clients)
+	written := make(chan struct{})
+	onAck := sync.OnceFunc(func() { close(written) })
 	for c, o := range oracles {
 		group.Go(func() {
 			l, x, err := settle(s, c, o)
@@ -78,7 +81,7 @@ func oneLife(t *testing.T, s *server, oracles []*oracle, seed uint64, life time.
 			if !assert.NoError(t, err) {
 				return
 			}
-			a, err := writeUntilKilled(s.addr, c, o, rand.New(rand.NewPCG(seed, uint64(c))), stop)
+			a, err := writeUntilKilled(s.addr, c, o, rand.New(rand.NewPCG(seed, uint64(c))), onAck, stop)
 			assert.NoError(t, err)
 			mu.Lock()
 			defer mu.Unlock()
@@ -91,8 +94,8 @@ func oneLife(t *testing.T, s *server, oracles []*oracle, seed uint64, life time.
 	for range clients {
 		<-settled
 	}
-	if first {
-		life += 500 * time.Millisecond // something must have been acknowledged
+	if first { // something must have been acknowledged
+		testwait.Receive(t, written, "a write is acknowledged")
 	}
 	time.Sleep(life) // the moment of the kill is meant to be arbitrary
 	s.kill(t)
@@ -104,7 +107,7 @@ func oneLife(t *testing.T, s *server, oracles []*oracle, seed uint64, life time.
 // settle decides what was under way when the server died, and reads every key
 // twice: an outcome that is decided does not change again.
 func settle(s *server, client int, o *oracle) (lost, torn int, err error) {
-	db, err := kvd.Open(s.addr)
+	db, err := kvd.Open(s.addr, kvd.WithTimeout(testwait.Left()))
 	if err != nil {
 		return 0, 0, err
 	}
@@ -137,7 +140,7 @@ func readState(db *kvd.Client, key string) (state, error) {
 
 // writeUntilKilled sends one request after the other until the server is gone.
 // The last one, whose outcome nobody knows, stays pending.
-func writeUntilKilled(addr string, client int, o *oracle, rng *rand.Rand, stop <-chan struct{}) (acked int, err error) {
+func writeUntilKilled(addr string, client int, o *oracle, rng *rand.Rand, onAck func(), stop <-chan struct{}) (acked int, err error) {
 	db, err := kvd.Open(addr)
 	if err != nil {
 		return 0, err
@@ -161,6 +164,7 @@ func writeUntilKilled(addr string, client int, o *oracle, rng *rand.Rand, stop <
 			return acked, nil
 		}
 		o.ack()
+		onAck()
 		acked++
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/kvd-db/kvd/internal/kv"
 	"github.com/kvd-db/kvd/internal/server"
 	"github.com/kvd-db/kvd/internal/server/servertest"
+	"github.com/kvd-db/kvd/internal/testwait"
 )
 
 // Concurrent callers share frames by themselves.
@@ -94,7 +95,7 @@ func framesKeepTheirCaps(t *testing.T, opts ...Option) {
 	<-blocked // the window is full: the others queue
 	for i, bytes := range []int{1, 1, 1, 1, 1, 500, 500, 500, 900} {
 		put(fmt.Sprint(i), bytes)
-		require.Eventually(t, func() bool { return waiting(db) == i+1 }, 5*time.Second, 10*time.Microsecond)
+		testwait.Until(t, func() bool { return waiting(db) == i+1 })
 	}
 	close(gate)
 	all.Wait()

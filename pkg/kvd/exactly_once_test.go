@@ -8,7 +8,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -16,6 +15,7 @@ import (
 	"github.com/kvd-db/kvd/internal/kv"
 	"github.com/kvd-db/kvd/internal/server"
 	"github.com/kvd-db/kvd/internal/server/servertest"
+	"github.com/kvd-db/kvd/internal/testwait"
 )
 
 // scissors cut a connection at a chosen moment, once they are armed.
@@ -235,11 +235,11 @@ func cutUnderLoad(t *testing.T, named bool, opts []Option) {
 		mu.Lock()
 		before := len(outcomes)
 		mu.Unlock()
-		require.Eventually(t, func() bool {
+		testwait.Until(t, func() bool {
 			mu.Lock()
 			defer mu.Unlock()
 			return len(outcomes) > before+100
-		}, 10*time.Second, time.Millisecond, "calls go on")
+		}, "calls go on")
 		cuts.cut()
 	}
 	close(stop)

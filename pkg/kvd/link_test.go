@@ -19,6 +19,7 @@ import (
 	"github.com/kvd-db/kvd/internal/kv"
 	"github.com/kvd-db/kvd/internal/server"
 	"github.com/kvd-db/kvd/internal/server/servertest"
+	"github.com/kvd-db/kvd/internal/testwait"
 	"github.com/kvd-db/kvd/pkg/kvdpb/frame"
 	kvdpb "github.com/kvd-db/kvd/pkg/kvdpb/kvd/v1"
 )
@@ -92,7 +93,7 @@ func TestAnswersInSeveralFrames(t *testing.T) {
 				defer cancel()
 			}
 			go get(ctx, key)
-			require.Eventually(t, func() bool { return waiting(db) == i+1 }, 5*time.Second, 10*time.Microsecond)
+			testwait.Until(t, func() bool { return waiting(db) == i+1 })
 		}
 		log.answer <- answerAll(first)
 		require.Equal(t, got{"first", nil}, <-answers)
@@ -118,7 +119,7 @@ func TestCancelledOperationsAreNotSent(t *testing.T) {
 			before := waiting(db)
 			go func() { answer <- db.Put(ctx, []byte(key), nil) }()
 			if key != "first" {
-				require.Eventually(t, func() bool { return waiting(db) == before+1 }, 5*time.Second, 10*time.Microsecond)
+				testwait.Until(t, func() bool { return waiting(db) == before+1 })
 			}
 			return answer
 		}
@@ -219,7 +220,7 @@ func TestSyncedWritesHaveOneFrameUnderWay(t *testing.T) {
 		first := <-log.frames
 		for i := range 2 {
 			put("second", Durable(durability))
-			require.Eventually(t, func() bool { return waiting(db) == i+1 }, 5*time.Second, 10*time.Microsecond)
+			testwait.Until(t, func() bool { return waiting(db) == i+1 })
 		}
 		put("early", Durable(Buffered))
 		early := <-log.frames
@@ -253,7 +254,7 @@ func TestLargeSyncedWritesDoNotGather(t *testing.T) {
 	put("half", 500)
 	frames = append(frames, <-log.frames)
 	put("small", 100)
-	require.Eventually(t, func() bool { return waiting(db) == 1 }, 5*time.Second, 10*time.Microsecond)
+	testwait.Until(t, func() bool { return waiting(db) == 1 })
 	put("no room for it", 950)
 	for range 2 {
 		frames = append(frames, <-log.frames)
@@ -278,7 +279,7 @@ func TestSyncedWritesWaitForThoseAnswered(t *testing.T) {
 	put("first", Sync)
 	first := <-log.frames
 	put("second", Sync)
-	require.Eventually(t, func() bool { return waiting(db) == 1 }, 5*time.Second, 10*time.Microsecond)
+	testwait.Until(t, func() bool { return waiting(db) == 1 })
 	c := db.conns[0]
 	c.mu.Lock()
 	op := frame.Op{Kind: frame.Put, Key: []byte("slow"), Options: frame.Options{Durability: kvdpb.Durability_DURABILITY_SYNC}}
@@ -292,7 +293,7 @@ func TestSyncedWritesWaitForThoseAnswered(t *testing.T) {
 	log.answer <- answerAll(second)
 	<-slow.landed
 	put("third", Sync)
-	require.Eventually(t, func() bool { return waiting(db) == 1 }, 5*time.Second, 10*time.Microsecond)
+	testwait.Until(t, func() bool { return waiting(db) == 1 })
 	put("buffered", Buffered)
 	buffered := <-log.frames
 	require.Equal(t, []string{"buffered"}, keysOf(buffered))
@@ -339,7 +340,7 @@ func TestReadsWaitForThoseAnswered(t *testing.T) {
 		<-slow.landed
 		get("third")
 		if few {
-			require.Eventually(t, func() bool { return waiting(db) == 1 }, 5*time.Second, 10*time.Microsecond)
+			testwait.Until(t, func() bool { return waiting(db) == 1 })
 			c.mu.Lock()
 			gathers := c.mu.link.nextLocked() == nil
 			c.mu.link.writes++

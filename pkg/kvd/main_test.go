@@ -5,7 +5,6 @@ import (
 	"net"
 	"slices"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -17,6 +16,7 @@ import (
 	"github.com/kvd-db/kvd/internal/kv"
 	"github.com/kvd-db/kvd/internal/server"
 	"github.com/kvd-db/kvd/internal/server/servertest"
+	"github.com/kvd-db/kvd/internal/testwait"
 	"github.com/kvd-db/kvd/internal/vfs"
 )
 
@@ -48,7 +48,7 @@ func serveStore(t testing.TB, store server.Store, o server.Options) *cluster {
 	served := make(chan error, 1)
 	go func() { served <- c.server.Serve(l) }()
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		ctx, cancel := context.WithDeadline(context.Background(), testwait.Deadline())
 		defer cancel()
 		assert.NoError(t, c.server.Shutdown(ctx))
 		assert.NoError(t, <-served)
@@ -71,10 +71,11 @@ func everyStore(t *testing.T, test func(t *testing.T, db *Client)) {
 	})
 }
 
-// open returns a client of the cluster, closed when the test ends.
+// open returns a client of the cluster, closed when the test ends. A call of it
+// waits as long as the test, unless an option says otherwise.
 func (c *cluster) open(t testing.TB, opts ...Option) *Client {
 	t.Helper()
-	db, err := Open("memory", append([]Option{WithDialer(c.dialer)}, opts...)...)
+	db, err := Open("memory", append([]Option{WithDialer(c.dialer), WithTimeout(testwait.Left())}, opts...)...)
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, db.Close()) })
 	return db

@@ -142,9 +142,7 @@ func TestAPipelineThatIsCut(t *testing.T) {
 		for i := range n {
 			p.Put(fmt.Append(nil, i), nil)
 		}
-		begun := time.Now()
 		require.NoError(t, p.Do(context.Background()))
-		assert.Less(t, time.Since(begun), 5*time.Second)
 		assert.EqualValues(t, n, versionOf(t, store), "each was applied once")
 		assert.Equal(t, n, store.Len())
 	})

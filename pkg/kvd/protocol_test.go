@@ -4,7 +4,6 @@ import (
 	"context"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -12,6 +11,8 @@ import (
 	"google.golang.org/grpc/status"
 
 	kvdpb "github.com/kvd-db/kvd/pkg/kvdpb/kvd/v1"
+
+	"github.com/kvd-db/kvd/internal/testwait"
 )
 
 func openScripted(t *testing.T, script func(int, scriptedLink) error, opts ...Option) *Client {
@@ -156,11 +157,11 @@ func aStreamThatIsGoingAway(t *testing.T, opts ...Option) {
 	go func() { slow <- db.Put(context.Background(), []byte("slow"), nil) }()
 	<-told
 	c := db.conns[0]
-	require.Eventually(t, func() bool {
+	testwait.Until(t, func() bool {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		return c.mu.link == nil && !c.mu.opening && !c.waitingLocked()
-	}, 5*time.Second, 10*time.Microsecond)
+	})
 	for range 3 {
 		require.NoError(t, db.Put(context.Background(), []byte("next"), nil))
 	}

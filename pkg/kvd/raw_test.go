@@ -18,6 +18,7 @@ import (
 
 	"github.com/kvd-db/kvd/internal/server"
 	"github.com/kvd-db/kvd/internal/server/servertest"
+	"github.com/kvd-db/kvd/internal/testwait"
 	"github.com/kvd-db/kvd/pkg/kvdpb/frame"
 )
 
@@ -107,7 +108,7 @@ func TestAServerThatHangsUpIsAskedAgain(t *testing.T) {
 	assert.Zero(t, db.conns[0].mu.grpc.until)
 	db.conns[0].mu.Unlock()
 	k.close()
-	require.Eventually(t, func() bool { return carrierOf(db) == nil }, 5*time.Second, time.Millisecond)
+	testwait.Until(t, func() bool { return carrierOf(db) == nil })
 	put(t, db, "k", "v")
 	assert.IsType(t, &rawCarrier{}, carrierOf(db))
 }
