@@ -15,7 +15,7 @@
 // happened.
 //
 // Those of serve, check, digest and dump are in package daemon: 65 damaged, 69
-// address taken, 74 disk failed, 75 in use by another process.
+// address taken, 70 a bug, 74 disk failed, 75 in use by another process.
 package main
 
 import (

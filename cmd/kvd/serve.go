@@ -22,8 +22,9 @@ func (a *app) serveCommand() *cobra.Command {
 			"logs to standard error. Every flag can be given as an environment variable too:\n" +
 			"--max-sync-time is KVD_MAX_SYNC_TIME. A flag wins.\n\n" +
 			"Exit codes: 0 stopped in order; 64 wrong settings; 65 the data is damaged or of\n" +
-			"a newer version; 69 an address is taken; 74 the disk failed; 75 another process\n" +
-			"has the store open.",
+			"a newer version; 69 an address is taken; 70 a bug in the engine, see the log; 74\n" +
+			"the disk failed; 75 another process has the store open. The Go runtime itself\n" +
+			"ends with 2.",
 		Args: cobra.NoArgs,
 	}
 	for _, s := range settings {

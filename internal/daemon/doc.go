@@ -16,6 +16,10 @@
 // a client was told stays true, and only opening the store again finds out what
 // else is on the disk.
 //
+// A panic inside the engine ends the process too, from within the panic and with
+// [ExitBug]: the goroutine may hold what all others wait for. A panic in what the
+// server does by itself, such as decoding, fails one request alone.
+//
 // # Settings
 //
 // Every setting is a flag and an environment variable of one name, listed once

@@ -18,6 +18,7 @@ const (
 	ExitUsage   = 64 // wrong flags or settings
 	ExitDamaged = 65 // stored data is damaged, or of a newer version; refused
 	ExitBind    = 69 // an address cannot be listened on
+	ExitBug     = 70 // the engine panicked: a bug; nothing goes on after that
 	ExitIO      = 74 // the disk failed; stopped to keep what was promised
 	ExitLocked  = 75 // another process has the store open
 )

@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"fmt"
+	"os"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -23,6 +24,7 @@ type journal struct {
 	tailDropped                                        atomic.Int64
 	recovery                                           atomic.Int64
 	failed                                             sync.Once
+	panicOnce                                          sync.Once
 
 	mu struct {
 		sync.Mutex
@@ -54,6 +56,7 @@ func (j *journal) listener() *event.Listener {
 		Stall:           j.stall,
 		FileSetAside:    j.fileSetAside,
 		Recovered:       j.recovered,
+		Panicked:        j.panicked,
 	}
 }
 
@@ -82,6 +85,20 @@ func (j *journal) backgroundError(err error) {
 // failure is told by whoever noticed first, and perhaps by others.
 func (j *journal) failure(err error) {
 	j.failed.Do(func() { j.log.Error("the store stopped for good", zap.Error(err)) })
+}
+
+// panicked ends the process. The goroutine may hold locks and roles that others wait
+// for, and what they guard may be half changed: nothing can be closed in order, and
+// nothing may be acknowledged any more. Opening the store again finds what is durable,
+// as after kill -9.
+//
+// Others that panic meanwhile wait here for the end.
+func (j *journal) panicked(cause any, stack []byte) {
+	j.panicOnce.Do(func() {
+		j.log.Error("the engine panicked, which is a bug: the process ends at once; please report this line",
+			zap.String("panic", fmt.Sprint(cause)), zap.ByteString("stack", stack))
+		os.Exit(ExitBug)
+	})
 }
 
 func (j *journal) tailDrop(e event.TailDrop) {

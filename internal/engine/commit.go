@@ -25,6 +25,7 @@ import (
 // since the read version if there are ranges, while the partitions concerned
 // append nothing; then that of Apply.
 func (e *Engine) Commit(ctx context.Context, t *kv.Transaction, o kv.WriteOptions) (kv.SeqNum, error) {
+	defer e.events.Guard()
 	if err := e.writable(); err != nil {
 		return 0, err
 	}

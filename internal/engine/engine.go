@@ -78,6 +78,7 @@ type Recovery struct {
 // options that make no sense or ask for another partition count. On error
 // nothing is left running or locked.
 func Open(dir string, o Options) (_ *Engine, err error) {
+	defer o.Events.Guard()
 	begin := time.Now()
 	o, err = o.withDefaults()
 	if err != nil {
@@ -142,7 +143,7 @@ func (e *Engine) open() error {
 	e.across = newInflight(e.opts.share(n) * int64(n))
 	e.scheduler = newScheduler(e.budget, n)
 	e.scheduler.failed, e.scheduler.report = e.fail, e.backgroundError
-	e.scheduler.flushed = e.wakeKeeper
+	e.scheduler.flushed, e.scheduler.events = e.wakeKeeper, e.events
 	for id := range n {
 		p, err := partition.Open(e.partitionOptions(id))
 		if err != nil {
@@ -331,6 +332,7 @@ func (e *Engine) start() {
 // replayed by the next Open. Idempotent; the first call returns what went wrong,
 // and also why the store failed if it did (see Failed).
 func (e *Engine) Close() error {
+	defer e.events.Guard()
 	if e.closed.Swap(true) {
 		return nil
 	}
@@ -425,7 +427,10 @@ func (e *Engine) Limits() kv.Limits { return e.opts.Limits }
 // Now returns the store's clock, in Unix milliseconds: a key put with expiry
 // Now() + t is there for t. From the first such key on the clock never goes back,
 // also not over a restart; where the machine's clock jumps it follows gradually.
-func (e *Engine) Now() uint64 { return e.clock.Now() }
+func (e *Engine) Now() uint64 {
+	defer e.events.Guard()
+	return e.clock.Now()
+}
 
 // Descriptor returns what is fixed about the store.
 func (e *Engine) Descriptor() descriptor.Descriptor { return e.descriptor }
@@ -435,6 +440,7 @@ func (e *Engine) Recovery() Recovery { return e.recovery }
 
 // Flush writes every memtable to a delta and returns when all are on disk.
 func (e *Engine) Flush(ctx context.Context) error {
+	defer e.events.Guard()
 	for _, p := range e.partitions {
 		if err := p.FlushAll(ctx); err != nil {
 			return err
@@ -447,6 +453,7 @@ func (e *Engine) Flush(ctx context.Context) error {
 // CompactAll flushes and then merges everything into the base, so that it holds
 // one version of each key and no tombstone, as far as snapshots allow.
 func (e *Engine) CompactAll(ctx context.Context) error {
+	defer e.events.Guard()
 	for _, p := range e.partitions {
 		if err := p.FlushAll(ctx); err != nil {
 			return err

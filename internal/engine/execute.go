@@ -32,6 +32,7 @@ const executeAttempts = 100
 // a guard's read; else as Apply.
 // Cost: that of LookupAt for the guards, then that of Commit, for each attempt.
 func (e *Engine) Execute(ctx context.Context, guards []kv.Guard, then, otherwise *kv.WriteBatch, o kv.WriteOptions) (succeeded bool, at kv.SeqNum, err error) {
+	defer e.events.Guard()
 	if err := e.writable(); err != nil {
 		return false, 0, err
 	}

@@ -8,6 +8,7 @@ import (
 // keep looks after the disk, the clock, leases and the log: every second, and
 // after each flush after the log.
 func (e *Engine) keep() {
+	defer e.events.Guard()
 	tick := time.NewTicker(housekeepingEvery)
 	defer tick.Stop()
 	for {

@@ -51,6 +51,7 @@ var oneReadPool = sync.Pool{New: func() any { return new(oneRead) }}
 // reads, no answer counts. The reads and their keys are borrowed until it returns.
 // Values are copied into memory without bound unless the reads share a Budget.
 func (e *Engine) Lookup(ctx context.Context, reads []*kv.Lookup) error {
+	defer e.events.Guard()
 	if e.closed.Load() {
 		return kv.ErrClosed
 	}
@@ -88,6 +89,7 @@ func (e *Engine) lookupTogether(ctx context.Context, reads []*kv.Lookup) error {
 // it yield the processor: who calls it again and again without waiting in between
 // should.
 func (e *Engine) LookupCached(reads []*kv.Lookup) (left []*kv.Lookup, err error) {
+	defer e.events.Guard()
 	if e.closed.Load() {
 		return nil, kv.ErrClosed
 	}
@@ -152,6 +154,7 @@ func lookup(ctx context.Context, p *partition.Partition, reads []*kv.Lookup, wat
 // Cost: with at zero it waits until everything acknowledged before the call is
 // visible everywhere; under a load of sync writes that may take a sync.
 func (e *Engine) LookupAt(ctx context.Context, reads []*kv.Lookup, at kv.SeqNum) (kv.SeqNum, error) {
+	defer e.events.Guard()
 	if e.closed.Load() {
 		return 0, kv.ErrClosed
 	}

@@ -66,6 +66,7 @@ const refreshAfter = time.Second
 // Errors: kv.ErrVersionGone if no live snapshot has the version; kv.ErrClosed,
 // the store's failure, the error of ctx.
 func (e *Engine) Scan(ctx context.Context, r kv.Range, o kv.ScanOptions) (*Scanner, error) {
+	defer e.events.Guard()
 	if e.closed.Load() {
 		return nil, kv.ErrClosed
 	}
@@ -94,6 +95,7 @@ func (e *Engine) Scan(ctx context.Context, r kv.Range, o kv.ScanOptions) (*Scann
 // Next moves to the next item. It returns false at the end, at the limit, and on
 // an error: see Err.
 func (s *Scanner) Next() bool {
+	defer s.e.events.Guard()
 	if s.done || s.left == 0 {
 		return s.finish()
 	}
@@ -259,6 +261,7 @@ func (s *Scanner) Err() error {
 
 // Close releases what the scan holds. Idempotent.
 func (s *Scanner) Close() error {
+	defer s.e.events.Guard()
 	s.e.scans.remove(s)
 	err := s.stop(nil)
 	s.done = true

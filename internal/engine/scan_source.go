@@ -81,6 +81,7 @@ func worthHelp(b *kv.Batch) bool {
 
 // help fills the batch ahead, unless the caller was faster.
 func (c *source) help() {
+	defer c.s.e.events.Guard()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.helped = false

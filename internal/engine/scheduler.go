@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/kvd-db/kvd/internal/event"
 	"github.com/kvd-db/kvd/internal/kv"
 	"github.com/kvd-db/kvd/internal/partition"
 )
@@ -22,9 +23,10 @@ type scheduler struct {
 	ctx     context.Context
 	stop    context.CancelFunc
 	budget  *budget
-	failed  func(error)            // the store must stop
-	flushed func()                 // a flush was installed
-	report  func(error)            // a job failed and will be tried again
+	failed  func(error) // the store must stop
+	flushed func()      // a flush was installed
+	report  func(error) // a job failed and will be tried again
+	events  *event.Listener
 	all     []*partition.Partition // by id
 
 	mu    sync.Mutex
@@ -89,6 +91,7 @@ func (s *scheduler) Ready(p *partition.Partition) {
 }
 
 func (s *scheduler) run(flushOnly bool) {
+	defer s.events.Guard()
 	for {
 		p, flush := s.take(flushOnly)
 		if p == nil {
@@ -203,6 +206,7 @@ func (s *scheduler) finish(p *partition.Partition, flush, more bool, err error) 
 }
 
 func (s *scheduler) rested(t *task) {
+	defer s.events.Guard()
 	s.mu.Lock()
 	t.resting = false
 	s.mu.Unlock()

@@ -28,6 +28,7 @@ const defaultLease = 10 * time.Second
 // the error of ctx.
 // Cost: it waits until what was acknowledged is visible everywhere, as LookupAt.
 func (e *Engine) BeginSnapshot(ctx context.Context, lease time.Duration) (kv.Snapshot, error) {
+	defer e.events.Guard()
 	if e.closed.Load() {
 		return kv.Snapshot{}, kv.ErrClosed
 	}
@@ -80,6 +81,7 @@ func (nobody) Work() {}
 // Errors: kv.ErrVersionGone if the lease has ended, or the snapshot is too old to
 // be kept any longer; kv.ErrInvalidArgument for a negative lease; kv.ErrClosed.
 func (e *Engine) KeepSnapshot(id uint64, lease time.Duration) (granted time.Duration, err error) {
+	defer e.events.Guard()
 	if e.closed.Load() {
 		return 0, kv.ErrClosed
 	}
@@ -90,7 +92,10 @@ func (e *Engine) KeepSnapshot(id uint64, lease time.Duration) (granted time.Dura
 }
 
 // ReleaseSnapshot ends a lease. It does nothing if the lease has ended.
-func (e *Engine) ReleaseSnapshot(id uint64) { e.snapshots.end(id) }
+func (e *Engine) ReleaseSnapshot(id uint64) {
+	defer e.events.Guard()
+	e.snapshots.end(id)
+}
 
 // pin pins a version of all partitions that holds every write acknowledged before
 // the call (G3). The caller must release it.

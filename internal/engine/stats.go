@@ -34,6 +34,7 @@ type Stats struct {
 
 // Stats returns the store's counters and sizes.
 func (e *Engine) Stats() Stats {
+	defer e.events.Guard()
 	s := Stats{
 		Log: e.log.Stats(), Cache: e.cache.Stats(),
 		Visible: e.sequencer.Visible(), Clock: e.clock.Now(), Snapshots: e.snapshots.count(),

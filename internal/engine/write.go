@@ -36,6 +36,7 @@ func (e *Engine) DeleteRange(ctx context.Context, r kv.Range, o kv.WriteOptions)
 }
 
 func (e *Engine) writeOne(ctx context.Context, op kv.Op, o kv.WriteOptions) (kv.SeqNum, error) {
+	defer e.events.Guard()
 	if err := e.writable(); err != nil {
 		return 0, err
 	}
@@ -110,6 +111,7 @@ func (e *Engine) take(w *kv.Write) {
 // with the others. The slices are borrowed until Write returns. Errors are those
 // of Put, and a *kv.ConditionError.
 func (e *Engine) Write(ctx context.Context, writes []*kv.Write) error {
+	defer e.events.Guard()
 	if err := e.writable(); err != nil {
 		return err
 	}
@@ -143,6 +145,7 @@ func (e *Engine) writeBoth(ctx context.Context, writes, guarded []*kv.Write, wat
 	other := watch.fork()
 	var plain sync.WaitGroup
 	plain.Go(func() {
+		defer e.events.Guard()
 		e.writePlain(ctx, writes, &other)
 		other.stop()
 	})
@@ -232,6 +235,7 @@ func (e *Engine) shareWrites(writes []*kv.Write) []writeShare {
 //
 // Errors: as Put, and a *kv.ConditionError.
 func (e *Engine) Apply(ctx context.Context, b *kv.WriteBatch, o kv.WriteOptions) (kv.SeqNum, error) {
+	defer e.events.Guard()
 	if err := e.writable(); err != nil {
 		return 0, err
 	}

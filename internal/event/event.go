@@ -4,6 +4,7 @@
 package event
 
 import (
+	"runtime/debug"
 	"time"
 
 	"github.com/kvd-db/kvd/internal/kv"
@@ -26,6 +27,28 @@ type Listener struct {
 	Stall           func(Stall)     // writes are being delayed, or no longer
 	FileSetAside    func(SetAside)  // an unknown file was moved to lost+found
 	Recovered       func(Recovered) // the store is open
+
+	// Panicked is told of a panic, which is a bug, with the stack of the goroutine.
+	// Locks and roles that the goroutine has may stay taken for ever, and what they
+	// guard half changed: the process should end before the function returns. It is
+	// called from within the panic, perhaps with locks held.
+	Panicked func(cause any, stack []byte)
+}
+
+// Guard tells Panicked of a panic of its goroutine, and then lets the panic go on.
+// Every goroutine of the store, and every method of it that a caller may run, defers
+// it. So do functions that unlock for a while what a caller of theirs unlocks in the
+// end: the end would come first, and hide the reason.
+//
+// Without Panicked the panic is as if there were no Guard.
+func (l *Listener) Guard() {
+	if l == nil || l.Panicked == nil || bugIgnorePanics {
+		return
+	}
+	if cause := recover(); cause != nil {
+		l.Panicked(cause, debug.Stack())
+		panic(cause)
+	}
 }
 
 // Flush: a sealed memtable became a delta.

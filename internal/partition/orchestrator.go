@@ -28,6 +28,7 @@ func (p *Partition) orchestrate() {
 	linger := time.NewTimer(time.Hour)
 	linger.Stop()
 	defer linger.Stop()
+	defer p.opts.Events.Guard()
 	for {
 		select {
 		case <-p.role.signal:

@@ -204,7 +204,7 @@ func (g *group) point() {
 }
 
 // call is one call of the store: for the next reads or writes, which is all plain
-// writes. A panic there fails this group alone.
+// writes. A panic there fails this group alone; one of the engine ends the process first.
 func (g *group) call(ctx context.Context) (panicked bool, err error) {
 	s := g.pipeline.server
 	defer func() {

@@ -28,7 +28,9 @@ import (
 //     conditions say now. One that is marked as retried, that is not remembered
 //     and may have been forgotten is kv.ErrUncertain. The top bit of a sequence
 //     is never set.
-//  8. What has expired, by Now, is not found, and no condition holds of it.
+//  8. A panic of a method leaves the store unusable. Its owner ends the process from
+//     within the panic: see event.Listener.
+//  9. What has expired, by Now, is not found, and no condition holds of it.
 type Store interface {
 	Reader
 	Writer

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/kvd-db/kvd/internal/event"
 	"github.com/kvd-db/kvd/internal/kv"
 )
 
@@ -143,7 +144,7 @@ func (b *batch) readConcurrently() {
 		for b.takeRun() {
 		}
 	}
-	var helpers sync.WaitGroup
+	var helpers event.Helpers
 	for range min(len(b.runs)-int(b.next.Load()), readDepth) - 1 {
 		helpers.Go(takeAll)
 	}

@@ -162,6 +162,7 @@ func (l *Log) prepareIfWantedLocked() {
 // prepare makes the next segment and fills it with zeros up to to. If that fails
 // there is none, and rotate makes a small one, or fails in its turn.
 func (l *Log) prepare(h segmentHeader, to int64) {
+	defer l.opts.Events.Guard()
 	s, err := createSegment(l.opts.FS, l.opts.Dir, h)
 	if err == nil {
 		if err = l.zeroFill(s, to); err != nil {

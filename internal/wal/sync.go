@@ -19,6 +19,7 @@ func (l *Log) pokeSyncer() { signal(l.poke).Wake() }
 
 // syncLoop is the syncing goroutine. It ends with Close.
 func (l *Log) syncLoop() {
+	defer l.opts.Events.Guard()
 	idle := time.NewTimer(time.Hour)
 	idle.Stop()
 	defer idle.Stop()
@@ -80,6 +81,7 @@ func (l *Log) leadSyncLocked() {
 // everything that is written, if need be. Errors show in Err. The caller has the
 // syncing role. It unlocks mu meanwhile.
 func (l *Log) syncOnceLocked() {
+	defer l.opts.Events.Guard()
 	l.writeQueuedLocked()
 	if l.Err() != nil || !l.syncNeededLocked() {
 		return
@@ -202,6 +204,7 @@ func (l *Log) countSync(begin time.Time, took time.Duration) {
 }
 
 func (l *Log) tellSlowSync(s *segment, begin time.Time, done bool) {
+	defer l.opts.Events.Guard()
 	if l.opts.Events.SlowSync != nil {
 		l.opts.Events.SlowSync(event.SlowSync{File: s.name, Took: time.Since(begin), Done: done})
 	}

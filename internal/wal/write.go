@@ -83,6 +83,7 @@ func (l *Log) Hand() {
 // now on.
 func (l *Log) leadBeside() {
 	l.background.Go(func() {
+		defer l.opts.Events.Guard()
 		l.mu.Lock()
 		l.leadLocked(leadAll)
 	})
@@ -128,6 +129,7 @@ func (l *Log) pokeIfDueLocked(work bool) {
 // writeNextLocked writes the oldest group; false if there is none or the log has
 // failed. The caller has the writing role. It unlocks mu while it writes.
 func (l *Log) writeNextLocked() bool {
+	defer l.opts.Events.Guard()
 	if l.Err() != nil {
 		return false
 	}

@@ -1,0 +1,5 @@
+//go:build !bug28
+
+package event
+
+const bugIgnorePanics = false
