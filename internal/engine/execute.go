@@ -149,7 +149,7 @@ func (x *execution) try(ctx context.Context, watch *stopwatch) (succeeded bool, 
 	found := make([]kv.Lookup, len(x.guards))
 	reads := make([]*kv.Lookup, len(x.guards))
 	for i := range x.guards {
-		found[i].Key = x.guards[i].Key
+		found[i].Key, found[i].Want = x.guards[i].Key, x.guards[i].Want()
 		reads[i] = &found[i]
 	}
 	watch.works()

@@ -44,7 +44,7 @@ func (e *Engine) judge(ctx context.Context, guards []kv.Guard, at kv.SeqNum) ([]
 	found := make([]kv.Lookup, len(guards))
 	reads := make([]*kv.Lookup, len(guards))
 	for i := range guards {
-		found[i].Key = guards[i].Key
+		found[i].Key, found[i].Want = guards[i].Key, guards[i].Want()
 		reads[i] = &found[i]
 	}
 	var err error
@@ -163,7 +163,7 @@ func (e *Engine) readFor(ctx context.Context, writes []*kv.Write) []looked {
 	reads := make([]*kv.Lookup, len(writes))
 	all := make([]looked, len(writes))
 	for i, w := range writes {
-		found[i].Key = w.Op.Key
+		found[i].Key, found[i].Want = w.Op.Key, wantFor(w)
 		reads[i] = &found[i]
 		all[i] = looked{w, &found[i]}
 	}
@@ -175,6 +175,14 @@ func (e *Engine) readFor(ctx context.Context, writes []*kv.Write) []looked {
 		}
 	}
 	return readable
+}
+
+// wantFor returns which value a conditional write has to see.
+func wantFor(w *kv.Write) kv.Want {
+	if w.Previous != nil {
+		return kv.WantAny
+	}
+	return w.If.Want()
 }
 
 // startGuarded judges one write and, if its condition holds, proposes it. A write

@@ -39,9 +39,18 @@ func (c *Condition) Holds(found *Lookup) bool {
 	case IfVersion:
 		return found.Found && found.Version == c.Version
 	case IfValue:
-		return found.Found && bytes.Equal(found.Value, c.Value)
+		return found.Found && !found.Omitted && bytes.Equal(found.Value, c.Value)
 	}
 	return true
+}
+
+// Want returns which values Holds has to see: for IfValue one of the same length, which
+// is no longer than what the caller sent, and otherwise none.
+func (c *Condition) Want() Want {
+	if c.Kind == IfValue {
+		return WantLength(len(c.Value))
+	}
+	return WantNone
 }
 
 // Check reports whether the condition can be asked under the limits.

@@ -7,6 +7,8 @@ import "time"
 type Lookup struct {
 	Key  []byte
 	Hash uint64 // keyhash.Sum(Key); set by the engine
+	// Want says of which value the bytes are brought: any, by default.
+	Want Want
 	// Budget, if not nil, is shared with other reads of the same call: one that
 	// finds it spent fails with ErrBudgetSpent.
 	Budget *ReadBudget
@@ -17,7 +19,9 @@ type Lookup struct {
 	Found bool
 	// Value is owned by the asker: it is a copy, in the memory that Value had before if
 	// there is room in that.
-	Value   []byte
+	Value []byte
+	// Omitted: the key was found, but its value was not wanted and is not in Value.
+	Omitted bool
 	Version SeqNum // that wrote the value; 0 if not found
 	Expiry  uint64
 	// ReadVersion is the version the answer is valid at, found or not.
@@ -28,8 +32,25 @@ type Lookup struct {
 
 // Question returns a Lookup that asks the same and has no answer yet.
 func (l *Lookup) Question() Lookup {
-	return Lookup{Key: l.Key, Hash: l.Hash, Budget: l.Budget, Stages: l.Stages}
+	return Lookup{Key: l.Key, Hash: l.Hash, Want: l.Want, Budget: l.Budget, Stages: l.Stages}
 }
+
+// Want says of which value a read brings the bytes into memory. Of any other it finds
+// the version and the expiry alone.
+type Want int64
+
+const (
+	// WantAny brings every value. It is the zero Want.
+	WantAny Want = 0
+	// WantNone brings no value.
+	WantNone Want = -1
+)
+
+// WantLength brings a value that has so many bytes, and no other.
+func WantLength(bytes int) Want { return Want(bytes) + 1 }
+
+// Takes reports whether a value of so many bytes is wanted.
+func (w Want) Takes(bytes int) bool { return w == WantAny || w == WantLength(bytes) }
 
 // Write is one independent write of one key: the question and, once the write
 // returned, the answer. The slices of Op are borrowed until then.

@@ -126,7 +126,7 @@ func (l *lookup) searchMemtables(s *section) {
 			answer(r, &e)
 		default:
 			l.open = append(l.open, openRead{r, sstable.Query{
-				Key: r.Key, Hash: r.Hash, At: s.at, Budget: r.Budget, Value: r.Value,
+				Key: r.Key, Hash: r.Hash, At: s.at, Want: r.Want, Budget: r.Budget, Value: r.Value,
 			}})
 		}
 	}
@@ -165,8 +165,10 @@ func finish(o *openRead) {
 	case q.Err != nil:
 		r.Value, r.Err = nil, q.Err
 	case q.Done && q.Kind == kv.KindPut:
-		r.Found, r.Value, r.Version, r.Expiry = true, q.Value, q.Seq, q.Expiry
-		if r.Value == nil {
+		r.Found, r.Value, r.Version, r.Expiry, r.Omitted = true, q.Value, q.Seq, q.Expiry, q.Omitted
+		if r.Omitted {
+			r.Value = nil
+		} else if r.Value == nil {
 			r.Value = []byte{} // an empty value is a value
 		}
 	default:

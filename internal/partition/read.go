@@ -136,6 +136,10 @@ func answer(r *kv.Lookup, e *kv.Entry) {
 		r.Value = nil
 		return
 	}
+	if !r.Want.Takes(len(e.Value)) {
+		r.Found, r.Omitted, r.Value, r.Version, r.Expiry = true, true, nil, e.Seq, e.Expiry
+		return
+	}
 	if !r.Budget.Take(len(e.Value)) {
 		refuse(r)
 		return

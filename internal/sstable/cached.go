@@ -97,10 +97,20 @@ func (a *Ask) search(apart bool) {
 	}
 	var h header
 	found, ok := a.block.find(a.Query.Key, a.Query.Hash, a.Query.At, &h)
-	if found && h.apart && h.seq >= a.covered && !apart {
+	if found && h.apart && h.seq >= a.covered && !apart && a.wantsApart(&h) {
 		a.Missing = true
 	} else if !ok || !a.Query.answer(&a.block, &h, found, a.covered) {
 		a.Query.fail(a.Reader.malformed(a.at))
 	}
 	a.block = block{}
+}
+
+// wantsApart reports whether the query needs the bytes of a value that is apart. A
+// pointer that cannot be read is left to whoever reads the value.
+func (a *Ask) wantsApart(h *header) bool {
+	if a.Query.Want == kv.WantAny {
+		return true
+	}
+	p, ok := kv.ParseValuePointer(a.block.value(h))
+	return !ok || a.Query.Want.Takes(int(p.Length))
 }

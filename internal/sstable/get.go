@@ -11,6 +11,8 @@ type Query struct {
 	Key  []byte
 	Hash uint64    // keyhash.Sum(Key): with another one, a present key is not found
 	At   kv.SeqNum // the newest version that may be seen
+	// Want says of which value Value is to hold the bytes.
+	Want kv.Want
 	// Budget, if not nil, bounds the bytes of this value and of others together:
 	// a query that finds it spent fails with kv.ErrBudgetSpent.
 	Budget *kv.ReadBudget
@@ -28,6 +30,8 @@ type Query struct {
 	// was, for whoever reads it.
 	Apart   bool
 	Pointer kv.ValuePointer
+	// Omitted: the answer has a value that was not wanted. Value is left as it was.
+	Omitted bool
 	Err     error
 }
 
@@ -47,12 +51,16 @@ func (q *Query) answer(b *block, h *header, found bool, covered kv.SeqNum) (ok b
 			}
 			size = int(q.Pointer.Length)
 		}
-		if h.kind == kv.KindPut && !q.Budget.Take(size) {
+		q.Done, q.Kind, q.Seq, q.Expiry = true, h.kind, h.seq, h.expiry
+		switch {
+		case h.kind != kv.KindPut:
+		case !q.Want.Takes(size):
+			q.Omitted = true
+		case !q.Budget.Take(size):
 			q.fail(kv.ErrBudgetSpent)
-			return true
-		}
-		q.Done, q.Kind, q.Seq, q.Expiry, q.Apart = true, h.kind, h.seq, h.expiry, h.apart
-		if h.kind == kv.KindPut && !h.apart {
+		case h.apart:
+			q.Apart = true
+		default:
 			q.Value = append(q.Value[:0], value...)
 		}
 	case covered != 0:
