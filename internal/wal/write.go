@@ -20,6 +20,14 @@ const (
 	// of 68 to 90, at 0.92 to 1.17 times as many puts a second.
 	maxUnsyncedBytes = 8 << 20
 
+	// extendAfter is how much must have been written since the last sync until the
+	// segment is extended by zeros ahead of the frames. A sync writes these too, so a
+	// log that is synced often, or hardly written to, does without.
+	extendAfter = 256 << 10
+	// extendFor is the longest frame for which it is. Longer ones find memory and space
+	// in large pieces by themselves.
+	extendFor = zeroWrite / 2
+
 	// deferBytes is how much the queue holds back for a sync that is running, if
 	// nobody waits for the write itself: one larger frame then serves all of it.
 	deferBytes = 1 << 20
@@ -216,6 +224,11 @@ func (l *Log) writeEmpty(kind FrameKind) error {
 // to its end. The caller has the writing role.
 func (l *Log) write(b []byte, last kv.SeqNum) error {
 	a := l.mu.active
+	if l.Written()-l.Synced() >= extendAfter && len(b) <= extendFor {
+		if err := a.extend(a.off + int64(len(b))); err != nil {
+			return fmt.Errorf("write commit log: %w", err)
+		}
+	}
 	if _, err := a.file.WriteAt(b, a.off); err != nil {
 		return fmt.Errorf("write commit log: %w", err)
 	}
