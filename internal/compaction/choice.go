@@ -11,8 +11,8 @@ import (
 // Choice is a merge that is worth doing: what to read and where it goes. It
 // borrows the runs of the Version that it was chosen from.
 //
-// C1. Its edit fits that Version, and every later one that flushes and other
-// choices running at the same time lead to.
+// C1. Its edit fits that Version, and every later one that flushes lead to: one
+// choice of a partition is done at a time.
 type Choice struct {
 	// Kind is manifest.CompactDeltas or manifest.CompactBase.
 	Kind manifest.EditKind

@@ -47,7 +47,7 @@ func TestCoveredBytesCountOnce(t *testing.T) {
 		20: {*tombstone("000000", "300000", 150), *tombstone("100000", "450000", 140), *tombstone("450000", "500000", 140)},
 		21: {*tombstone("500000", "600000", 140), *tombstone("900000", "999999", 160)},
 	}
-	k := newPicker(v, Policy{}, nil)
+	k := newPicker(v, Policy{})
 	k.ranges = func(num kv.FileNum) *kv.RangeTombstones { return kv.NewRangeTombstones(ranges[num]) }
 	for oldest, want := range map[kv.SeqNum]uint64{kv.MaxSeqNum: 700, 160: 700, 159: 600, 149: 500, 139: 0} {
 		k.oldestSnapshot = oldest

@@ -107,6 +107,19 @@
 // 8 MiB. (Left out: to write a table again once its end is known, for that doubles
 // the writing; to cut at bounds of the inputs, for a run of one table has none.)
 //
+// # Read back
+//
+// Before Run returns, every block of every new table and value file is read back from
+// its file and verified. That finds what went wrong between the checksum and the page
+// cache: a bit that flipped in memory, a write that went elsewhere. It does not find
+// what the disk itself damages, as the bytes come from the page cache. What the outputs
+// replace, tables or log segments, is removed after that; if an output is damaged they
+// are still there, and the merge is tried again. Costs: user and system time of
+// BenchmarkRun (four deltas of 25,000 entries of 100 bytes) grew to 1.2 of what it was,
+// with pointers in place of values to 1.5; of BenchmarkFlush no difference showed
+// (medians of three interleaved runs, in memory, on two busy cores). All of it is time of
+// background workers.
+//
 // # The page cache
 //
 // Tables stay in the page cache when they are written. They used to be dropped, so

@@ -126,16 +126,13 @@ func (k *picker) empty(num kv.FileNum) (Choice, bool) {
 			}
 		}
 	}
-	if first >= 0 && !k.runs[manifest.CompactBase] && !k.isBusy(k.v.Base[first:last+1]) {
+	if first >= 0 {
 		return Choice{Kind: manifest.CompactBase, Base: k.v.Base[first : last+1], Reason: ReasonGarbage}, true
-	}
-	if k.runs[manifest.CompactDeltas] {
-		return Choice{}, false
 	}
 	for i := len(k.v.Deltas) - 1; i >= 0; i-- {
 		run := k.v.Deltas[i]
 		points := slices.ContainsFunc(run, func(t kv.TableMeta) bool { return pointsInto(&t, num) })
-		if points && !k.isBusy(run) {
+		if points {
 			return Choice{Kind: manifest.CompactDeltas, Deltas: k.v.Deltas[i : i+1], Reason: ReasonGarbage}, true
 		}
 	}

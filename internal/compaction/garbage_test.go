@@ -87,7 +87,6 @@ func TestPickEmptiesTheWorstValueFile(t *testing.T) {
 	none := func() *manifest.Version { return build(shape{8, 100, 0}, one(1)) } // the base: 10 to 17, the delta: 18
 	for name, c := range map[string]struct {
 		version func() *manifest.Version
-		running []Choice
 		want    string
 	}{
 		"half is not too much": {func() *manifest.Version {
@@ -95,38 +94,32 @@ func TestPickEmptiesTheWorstValueFile(t *testing.T) {
 			needing(v.Base, 900, 10)
 			v.Values = []kv.ValueFileMeta{valueFile(900, 20)}
 			return v
-		}, nil, "none"},
+		}, "none"},
 		"more is": {func() *manifest.Version {
 			v := none()
 			needing(v.Base, 900, 10, 9)
 			v.Values = []kv.ValueFileMeta{valueFile(900, 40)}
 			return v
-		}, nil, "base (garbage) of 0 deltas and 1 tables of the base: [10], emptying [900]"},
+		}, "base (garbage) of 0 deltas and 1 tables of the base: [10], emptying [900]"},
 		"the worst first": {func() *manifest.Version {
 			v := none()
 			needing(v.Base, 900, 30)
 			needing(v.Base, 901, 0, 0, 10)
 			v.Values = []kv.ValueFileMeta{valueFile(900, 40), valueFile(901, 100)}
 			return v
-		}, nil, "base (garbage) of 0 deltas and 1 tables of the base: [12], emptying [901]"},
+		}, "base (garbage) of 0 deltas and 1 tables of the base: [12], emptying [901]"},
 		"in a delta": {func() *manifest.Version {
 			v := none()
 			needing(v.Deltas[0], 900, 1)
 			v.Values = []kv.ValueFileMeta{valueFile(900, 10)}
 			return v
-		}, nil, "deltas (garbage) of 1 deltas and 0 tables of the base: [18], emptying [900]"},
-		"the base is being merged": {func() *manifest.Version {
-			v := none()
-			needing(v.Base, 900, 10)
-			v.Values = []kv.ValueFileMeta{valueFile(900, 40)}
-			return v
-		}, []Choice{{Kind: manifest.CompactBase, Base: none().Base[3:4]}}, "none"},
+		}, "deltas (garbage) of 1 deltas and 0 tables of the base: [18], emptying [900]"},
 		"a drain takes part": {func() *manifest.Version {
 			v := build(shape{2, 10, 0}, one(20)) // 10 and 11, 12
 			needing(v.Base, 900, 5)
 			v.Values = []kv.ValueFileMeta{valueFile(900, 9)}
 			return v
-		}, nil, "base (size) of 1 deltas and 2 tables of the base: [12 10 11], emptying [900]"},
+		}, "base (size) of 1 deltas and 2 tables of the base: [12 10 11], emptying [900]"},
 		"a merge of deltas empties only what it empties for good": {func() *manifest.Version {
 			v := build(shape{8, 100, 0}, one(1), one(1), one(1), one(1))
 			needing(v.Base, 900, 1)
@@ -134,11 +127,11 @@ func TestPickEmptiesTheWorstValueFile(t *testing.T) {
 			needing(v.Deltas[1], 901, 1)
 			v.Values = []kv.ValueFileMeta{valueFile(900, 9), valueFile(901, 9)}
 			return v
-		}, nil, "deltas (tier) of 4 deltas and 0 tables of the base: [21 20 19 18], emptying [901]"},
+		}, "deltas (tier) of 4 deltas and 0 tables of the base: [21 20 19 18], emptying [901]"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := "none"
-			if c, ok := Pick(c.version(), Policy{}, c.running, kv.MaxSeqNum, nil); ok {
+			if c, ok := Pick(c.version(), Policy{}, kv.MaxSeqNum, nil); ok {
 				got = c.String()
 			}
 			assert.Equal(t, c.want, got)

@@ -19,7 +19,7 @@ const (
 	// then choose among four tables, and 10 GiB are 320 files.
 	defaultTableBytes = 32 << 20
 	// paceBytes is how much of the input is merged between two looks at the
-	// throttle and the context: a few milliseconds of work.
+	// context: a few milliseconds of work.
 	paceBytes = 64 << 10
 
 	// yieldEntries is how many entries are merged between two yields of the
@@ -51,11 +51,6 @@ type Job struct {
 	// 8 MiB if that is less.
 	TableBytes int64
 	Writer     sstable.WriterOptions
-	// Verify reads every output again and checks all of it before Run returns.
-	Verify bool
-	// Throttle is told how many bytes are about to be merged and waits until they
-	// may be, or returns an error, which ends the merge. It may be nil.
-	Throttle func(ctx context.Context, bytes int) error
 }
 
 // Result is what a merge did.
@@ -90,10 +85,12 @@ func (r *Result) Written() uint64 {
 //
 // Before it returns without error, the count of entries read is what the
 // manifest says of the inputs, and each of them, and each piece of a range
-// tombstone, is in an output or was dropped by the rule.
+// tombstone, is in an output or was dropped by the rule; and every block of every
+// output has been read back from its file and verified (see "Read back" in the
+// package comment).
 //
 // Errors: those of the inputs, a *kv.CorruptionError among them, of the outputs,
-// of Throttle, and that of ctx once it is done. After an error no output is left
+// and that of ctx once it is done. After an error no output is left
 // behind, unless it could not be removed, which the error then says as well.
 // Run returns soon after ctx is done.
 func Run(ctx context.Context, job Job) (Result, error) {
@@ -126,7 +123,7 @@ type merge struct {
 	lastKey  []byte       // of the last entry, dropped or not
 	lastSeq  kv.SeqNum
 	lastKind kv.Kind
-	unpaced  int // bytes merged since the last look at the throttle
+	unpaced  int // bytes merged since the last look at the context
 }
 
 func (m *merge) run(ctx context.Context) (err error) {
@@ -267,7 +264,7 @@ func (m *merge) count(v verdict) bool {
 	return v == stays
 }
 
-// pace yields the processor once every yieldEntries, and waits for the throttle once
+// pace yields the processor once every yieldEntries, and looks at the context once
 // every paceBytes.
 func (m *merge) pace(ctx context.Context, bytes int) error {
 	if m.result.Read%yieldEntries == 0 {
@@ -280,12 +277,8 @@ func (m *merge) pace(ctx context.Context, bytes int) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	due := m.unpaced
 	m.unpaced = 0
-	if m.job.Throttle == nil || due == 0 {
-		return nil
-	}
-	return m.job.Throttle(ctx, due)
+	return nil
 }
 
 // follows reports whether e has the key of the entry before it, or that it does
@@ -341,7 +334,7 @@ func (m *merge) finish(ctx context.Context) error {
 	}
 	out := m.out
 	m.out = nil
-	meta, err := out.finish(ctx, m.job.Verify)
+	meta, err := out.finish(ctx)
 	if err != nil {
 		return err
 	}

@@ -104,7 +104,7 @@ func (tr *tree) do(c Choice) {
 func (tr *tree) ranges(num kv.FileNum) *kv.RangeTombstones { return tr.readers[num].RangeTombstones() }
 
 func (tr *tree) pick(p Policy) (Choice, bool) {
-	return Pick(tr.version, p, nil, tr.horizon().Oldest(), tr.ranges)
+	return Pick(tr.version, p, tr.horizon().Oldest(), tr.ranges)
 }
 
 // settle does all that Pick wants.
@@ -342,7 +342,7 @@ func TestMergesAgainstAModel(t *testing.T) {
 					tr.do(c)
 				}
 			case 4:
-				if c, ok := All(tr.version, policy, nil); ok {
+				if c, ok := All(tr.version, policy); ok {
 					tr.do(c)
 				}
 			case 5:
@@ -385,7 +385,7 @@ func filled(t *testing.T) *tree {
 	}
 	tr.flush(entries...)
 	for {
-		c, ok := All(tr.version, smallSteps, nil)
+		c, ok := All(tr.version, smallSteps)
 		if !ok {
 			break
 		}

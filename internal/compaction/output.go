@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"reflect"
 
 	"github.com/kvd-db/kvd/internal/kv"
@@ -139,21 +140,23 @@ func (o *output) cut(next []byte) (rest []kv.Entry) {
 	return rest
 }
 
-// finish completes and closes the file, and verifies it if asked to.
-func (o *output) finish(ctx context.Context, verify bool) (kv.TableMeta, error) {
+// finish completes the file, reads it back and closes it.
+func (o *output) finish(ctx context.Context) (kv.TableMeta, error) {
 	var meta kv.TableMeta
 	err := o.release()
 	if err == nil {
 		meta, err = o.writer.Finish()
 	}
-	if err == nil && verify {
-		err = o.verify(ctx, meta)
+	if err == nil {
+		if err = o.verify(ctx, meta); err != nil {
+			err = fmt.Errorf("read back a table just written: %w", err)
+		}
 	}
 	return meta, errors.Join(err, o.file.Close())
 }
 
-// verify reads the file again, before anything is built upon it (RocksDB does
-// that as paranoid_file_checks).
+// verify reads the file again, before anything is built upon it (RocksDB:
+// paranoid_file_checks).
 func (o *output) verify(ctx context.Context, meta kv.TableMeta) error {
 	r, err := sstable.Open(keepOpen{o.file}, o.id, nil)
 	if err != nil {

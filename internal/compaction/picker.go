@@ -1,8 +1,6 @@
 package compaction
 
 import (
-	"slices"
-
 	"github.com/kvd-db/kvd/internal/kv"
 	"github.com/kvd-db/kvd/internal/manifest"
 )
@@ -10,19 +8,14 @@ import (
 // Pick returns the most useful merge that can start now, false if none is worth
 // it. It is pure.
 //
-// running are the choices of the partition that are being done. At most one of
-// each kind runs at a time, and no table is in two of them; that is enough for
-// C1, because a merge of newer deltas and a drain of the oldest leave each
-// other's tables and their order alone.
-//
 // oldestSnapshot is the smallest number in use by a snapshot, kv.MaxSeqNum if
 // there is none. ranges tells of the range tombstones in a table of v; if it is
 // nil, each is worth no more than a tombstone of one key.
 //
 // Merging deltas comes first: it is cheap and shortens every read. Whatever is picked
 // empties condemned value files on its way.
-func Pick(v *manifest.Version, p Policy, running []Choice, oldestSnapshot kv.SeqNum, ranges RangeTombstones) (Choice, bool) {
-	k := newPicker(v, p, running)
+func Pick(v *manifest.Version, p Policy, oldestSnapshot kv.SeqNum, ranges RangeTombstones) (Choice, bool) {
+	k := newPicker(v, p)
 	k.oldestSnapshot, k.ranges = oldestSnapshot, ranges
 	c, ok := k.pick()
 	if ok {
@@ -32,43 +25,38 @@ func Pick(v *manifest.Version, p Policy, running []Choice, oldestSnapshot kv.Seq
 }
 
 func (k *picker) pick() (Choice, bool) {
-	if !k.runs[manifest.CompactDeltas] {
-		if c, ok := k.tooMany(); ok {
-			return c, true
-		}
-		if c, _, ok := k.tier(0); ok {
-			return c, true
-		}
-		if c, ok := k.gatherTombstones(); ok {
-			return c, true
-		}
+	if c, ok := k.tooMany(); ok {
+		return c, true
 	}
-	if !k.runs[manifest.CompactBase] {
-		drain, due := k.drain()
-		if due && len(k.carry(drain).Rewrite) > 0 {
-			return drain, true
-		}
-		if c, ok := k.collect(); ok { // a drain elsewhere would not free any space
-			return c, true
-		}
-		if due {
-			return drain, true
-		}
-		return k.deadBase()
+	if c, _, ok := k.tier(0); ok {
+		return c, true
 	}
-	return k.collect()
+	if c, ok := k.gatherTombstones(); ok {
+		return c, true
+	}
+	drain, due := k.drain()
+	if due && len(k.carry(drain).Rewrite) > 0 {
+		return drain, true
+	}
+	if c, ok := k.collect(); ok { // a drain elsewhere would not free any space
+		return c, true
+	}
+	if due {
+		return drain, true
+	}
+	return k.deadBase()
 }
 
 // All returns the next step on the way to a partition that is all base, false
-// if it is there or the step must wait for what is running. It is pure.
+// if it is there. It is pure.
 //
 // A small partition takes one step. A larger one first makes its deltas one and
 // then moves that into the base bit by bit: one more write of the deltas, and in
 // return no step needs space for a second copy of the base.
-func All(v *manifest.Version, p Policy, running []Choice) (Choice, bool) {
-	k := newPicker(v, p, running)
+func All(v *manifest.Version, p Policy) (Choice, bool) {
+	k := newPicker(v, p)
 	switch {
-	case len(v.Deltas) == 0 || len(running) > 0:
+	case len(v.Deltas) == 0:
 		return Choice{}, false
 	case v.Bytes() <= k.p.DrainBytes:
 		return k.carry(Choice{Kind: manifest.CompactBase, Deltas: v.Deltas, Base: v.Base, Reason: ReasonAll}), true
@@ -79,10 +67,10 @@ func All(v *manifest.Version, p Policy, running []Choice) (Choice, bool) {
 }
 
 // Debt estimates the bytes that must be read and written before Pick finds
-// nothing more to do in v, what is running included. What only range tombstones
+// nothing more to do in v. What only range tombstones
 // make worth doing is not in it. It is pure.
 func Debt(v *manifest.Version, p Policy) uint64 {
-	k := newPicker(v, p, nil)
+	k := newPicker(v, p)
 	var sum uint64
 	for from := 0; ; {
 		c, next, ok := k.tier(from)
@@ -107,35 +95,18 @@ func Debt(v *manifest.Version, p Policy) uint64 {
 type picker struct {
 	v     *manifest.Version
 	p     Policy
-	busy  map[kv.FileNum]bool
-	runs  map[manifest.EditKind]bool // a choice of that kind is running
-	sizes []uint64                   // weight of each delta
+	sizes []uint64 // weight of each delta
 
 	oldestSnapshot kv.SeqNum
 	ranges         RangeTombstones // nil: unknown
 }
 
-func newPicker(v *manifest.Version, p Policy, running []Choice) *picker {
-	k := &picker{v: v, p: p.withDefaults(), busy: map[kv.FileNum]bool{}, runs: map[manifest.EditKind]bool{}}
-	for i := range running {
-		k.runs[running[i].Kind] = true
-		for _, num := range running[i].Tables() {
-			k.busy[num] = true
-		}
-	}
+func newPicker(v *manifest.Version, p Policy) *picker {
+	k := &picker{v: v, p: p.withDefaults()}
 	for _, run := range v.Deltas {
 		k.sizes = append(k.sizes, weightOf(run))
 	}
 	return k
-}
-
-func (k *picker) isBusy(run manifest.Run) bool {
-	for i := range run {
-		if k.busy[run[i].Num] {
-			return true
-		}
-	}
-	return false
 }
 
 func (k *picker) oldest() manifest.Run { return k.v.Deltas[len(k.v.Deltas)-1] }
@@ -146,12 +117,10 @@ func (k *picker) tooMany() (Choice, bool) {
 	best, bestBytes := -1, uint64(0)
 	for from := 0; count > 1 && from+count <= len(k.v.Deltas); from++ {
 		var bytes uint64
-		free := true
 		for i := from; i < from+count; i++ {
 			bytes += k.sizes[i]
-			free = free && !k.isBusy(k.v.Deltas[i])
 		}
-		if free && (best < 0 || bytes < bestBytes) {
+		if best < 0 || bytes < bestBytes {
 			best, bestBytes = from, bytes
 		}
 	}
@@ -174,7 +143,7 @@ func (k *picker) tier(from int) (c Choice, next int, ok bool) {
 	for ; from < end; from++ {
 		var largest uint64
 		to := from
-		for to < end && !k.isBusy(k.v.Deltas[to]) && (to == from || k.sizes[to] <= 2*largest) {
+		for to < end && (to == from || k.sizes[to] <= 2*largest) {
 			largest = max(largest, k.sizes[to])
 			to++
 		}
@@ -224,9 +193,6 @@ func (k *picker) drainDue() (reason string, due bool) {
 // together, though those of the oldest are not. The one is then due to go into
 // the base.
 func (k *picker) gatherTombstones() (Choice, bool) {
-	if slices.ContainsFunc(k.v.Deltas, k.isBusy) {
-		return Choice{}, false
-	}
 	if _, due := k.drainDue(); due || len(k.v.Deltas) < 2 || k.tombstonesWorth(k.v.Deltas...) < k.threshold() {
 		return Choice{}, false
 	}
@@ -235,7 +201,7 @@ func (k *picker) gatherTombstones() (Choice, bool) {
 
 func (k *picker) drain() (Choice, bool) {
 	reason, due := k.drainDue()
-	if !due || k.isBusy(k.oldest()) {
+	if !due {
 		return Choice{}, false
 	}
 	return k.drainOldest(reason), true

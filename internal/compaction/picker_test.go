@@ -89,7 +89,7 @@ func TestPick(t *testing.T) {
 		"tombstones alone, and no base":          {build(shape{}, withDeletes(1, 10)), Policy{}, "base (size) of 1 deltas and 0 tables of the base: [10]"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			assert.Equal(t, c.want, picked(Pick(c.version, c.policy, nil, kv.MaxSeqNum, nil)))
+			assert.Equal(t, c.want, picked(Pick(c.version, c.policy, kv.MaxSeqNum, nil)))
 			if c.want == "none" {
 				assert.Zero(t, Debt(c.version, c.policy))
 			}
@@ -108,45 +108,14 @@ func picked(c Choice, ok bool) string {
 	return c.String()
 }
 
-func TestPickLeavesAloneWhatIsRunning(t *testing.T) {
-	v := build(shape{40, 100, 0}, one(64), one(64), one(64), one(64), shape{10, 120, 0})
-	tier, ok := Pick(v, Policy{}, nil, kv.MaxSeqNum, nil)
-	require.True(t, ok)
-	require.Equal(t, manifest.CompactDeltas, tier.Kind)
-	drain, ok := Pick(v, Policy{}, []Choice{tier}, kv.MaxSeqNum, nil)
-	require.True(t, ok)
-	require.Equal(t, manifest.CompactBase, drain.Kind)
-	_, ok = Pick(v, Policy{}, []Choice{tier, drain}, kv.MaxSeqNum, nil)
-	require.False(t, ok)
-	again, ok := Pick(v, Policy{}, []Choice{drain}, kv.MaxSeqNum, nil)
-	require.True(t, ok)
-	require.Equal(t, tier, again)
-	_, ok = All(v, Policy{}, []Choice{drain})
-	require.False(t, ok, "all waits")
-
-	// A merge that reads the oldest delta keeps it from being drained.
-	whole := Choice{Kind: manifest.CompactDeltas, Deltas: v.Deltas[3:]}
-	_, ok = Pick(v, Policy{}, []Choice{whole}, kv.MaxSeqNum, nil)
-	require.False(t, ok)
-	// A drain keeps the oldest delta from being merged, also past the bound.
-	c, ok := Pick(v, Policy{MaxDeltas: 2}, []Choice{drain}, kv.MaxSeqNum, nil)
-	require.True(t, ok)
-	require.Equal(t, "deltas (too many) of 4 deltas and 0 tables of the base: [63 62 61 60]", c.String())
-	_, ok = Pick(v, Policy{MaxDeltas: 1}, []Choice{drain}, kv.MaxSeqNum, nil)
-	require.True(t, ok, "not all can be merged, but four are alike")
-	v = build(shape{40, 100, 0}, withDeletes(1, 10_010), shape{10, 90, 0})
-	_, ok = Pick(v, Policy{}, []Choice{{Kind: manifest.CompactBase, Deltas: []manifest.Run{v.Deltas[1][:1]}}}, kv.MaxSeqNum, nil)
-	require.False(t, ok, "tombstones wait for the drain")
-}
-
 // The table with the least overlap for its bytes goes first, wherever it is.
 func TestDrainBeginsWhereTheDeltaIsDense(t *testing.T) {
 	v := build(shape{10, 100, 0}, shape{4, 100, 0})
 	v.Deltas[0][2].Smallest, v.Deltas[0][2].Largest = []byte("610000"), []byte("690000")
-	c, ok := Pick(v, Policy{DrainBytes: 1}, nil, kv.MaxSeqNum, nil)
+	c, ok := Pick(v, Policy{DrainBytes: 1}, kv.MaxSeqNum, nil)
 	require.True(t, ok)
 	require.Equal(t, "base (size) of 1 deltas and 1 tables of the base: [22 16]", c.String())
-	c, ok = Pick(v, Policy{DrainBytes: 700 << 20}, nil, kv.MaxSeqNum, nil)
+	c, ok = Pick(v, Policy{DrainBytes: 700 << 20}, kv.MaxSeqNum, nil)
 	require.True(t, ok)
 	require.Equal(t, "base (size) of 1 deltas and 4 tables of the base: [22 23 16 17 18 19]", c.String())
 }
@@ -158,12 +127,10 @@ func TestDeadTombstonesInTheBaseGoWhenNoSnapshotNeedsThem(t *testing.T) {
 		100:          "base (tombstones) of 0 deltas and 1 tables of the base: [10]",
 		99:           "none",
 	} {
-		assert.Equal(t, want, picked(Pick(v, Policy{}, nil, oldest, nil)), "oldest snapshot %d", oldest)
+		assert.Equal(t, want, picked(Pick(v, Policy{}, oldest, nil)), "oldest snapshot %d", oldest)
 	}
-	c, _ := Pick(v, Policy{}, nil, kv.MaxSeqNum, nil)
-	require.Equal(t, "none", picked(Pick(v, Policy{}, []Choice{c}, kv.MaxSeqNum, nil)))
 	v = build(shape{4, 100, 0.24}, one(1))
-	require.Equal(t, "none", picked(Pick(v, Policy{}, nil, kv.MaxSeqNum, nil)), "too few")
+	require.Equal(t, "none", picked(Pick(v, Policy{}, kv.MaxSeqNum, nil)), "too few")
 }
 
 // E11: what "compact everything" and tests that wait for all deltas ask for.
@@ -180,7 +147,7 @@ func TestAll(t *testing.T) {
 			"base (all) of 1 deltas and 8 tables of the base: [50 51 10 11 12 13 14 15 16 17]"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			assert.Equal(t, c.want, picked(All(c.version, Policy{}, nil)))
+			assert.Equal(t, c.want, picked(All(c.version, Policy{})))
 		})
 	}
 }

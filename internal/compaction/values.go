@@ -31,7 +31,6 @@ type ValueRule struct {
 type separator struct {
 	rule    ValueRule
 	outputs Outputs
-	verify  bool
 	rewrite map[kv.FileNum]bool
 
 	file    vfs.File // nil between two value files
@@ -46,7 +45,7 @@ type separator struct {
 }
 
 func newSeparator(job *Job) separator {
-	s := separator{rule: job.Values, outputs: job.Outputs, verify: job.Verify}
+	s := separator{rule: job.Values, outputs: job.Outputs}
 	if s.rule.FileBytes <= 0 {
 		s.rule.FileBytes = defaultValueFileBytes
 	}
@@ -123,8 +122,10 @@ func (s *separator) finish(ctx context.Context) error {
 		return nil
 	}
 	meta, err := s.writer.Finish()
-	if err == nil && s.verify {
-		err = s.check(ctx, meta)
+	if err == nil {
+		if err = s.check(ctx, meta); err != nil {
+			err = fmt.Errorf("read back a value file just written: %w", err)
+		}
 	}
 	if err == nil {
 		s.result = append(s.result, meta)

@@ -22,7 +22,7 @@ func (p *Partition) Compact(ctx context.Context) (did bool, err error) {
 	defer p.merging.Unlock()
 	return p.merge(ctx, func(v *manifest.Version) (compaction.Choice, bool) {
 		snapshots, _ := p.sequencer.Horizon()
-		return compaction.Pick(v, p.opts.Compaction, nil, snapshots[0], p.tables.rangeTombstones)
+		return compaction.Pick(v, p.opts.Compaction, snapshots[0], p.tables.rangeTombstones)
 	})
 }
 
@@ -32,7 +32,7 @@ func (p *Partition) CompactAll(ctx context.Context) error {
 	defer p.merging.Unlock()
 	for {
 		did, err := p.merge(ctx, func(v *manifest.Version) (compaction.Choice, bool) {
-			return compaction.All(v, p.opts.Compaction, nil)
+			return compaction.All(v, p.opts.Compaction)
 		})
 		if err != nil || !did {
 			return err
@@ -85,9 +85,6 @@ func (p *Partition) merge(ctx context.Context, choose func(*manifest.Version) (c
 		err = p.install(choice.Edit(&result))
 	}
 	err = p.whyEnded(err)
-	if errors.Is(err, kv.ErrCorrupt) {
-		p.corrupt(err)
-	}
 	if p.events != nil && p.events.Compaction != nil {
 		p.events.Compaction(event.Compaction{
 			Partition: p.id, Kind: choice.Kind.String(),
@@ -115,7 +112,11 @@ func (p *Partition) run(ctx context.Context, job compaction.Job) (result compact
 	job.Writer = p.opts.Table
 	job.TableBytes = p.opts.TableBytes
 	job.Rule.Snapshots, job.Rule.Now = p.sequencer.Horizon()
-	return compaction.Run(ctx, job)
+	result, err = compaction.Run(ctx, job)
+	if errors.Is(err, kv.ErrCorrupt) {
+		p.corrupt(err) // an input, or an output as it was read back
+	}
+	return result, err
 }
 
 // install makes an edit durable and shows it to readers. If the edit did not

@@ -1,6 +1,7 @@
 package faultfs
 
 import (
+	"bytes"
 	"errors"
 
 	"github.com/kvd-db/kvd/internal/vfs"
@@ -44,6 +45,10 @@ func (f *file) ReadAt(p []byte, off int64) (int, error) {
 func (f *file) WriteAt(p []byte, off int64) (int, error) {
 	fault := f.fs.begin(Op{Kind: Write, Name: f.Name(), Off: off, Len: len(p)})
 	if fault.Err == nil {
+		if i := fault.FlipOffset - off; fault.FlipMask != 0 && i >= 0 && i < int64(len(p)) {
+			p = bytes.Clone(p)
+			p[i] ^= fault.FlipMask
+		}
 		return f.File.WriteAt(p, off)
 	}
 	short := min(fault.Short, len(p)-1)

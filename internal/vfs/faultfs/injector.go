@@ -17,7 +17,7 @@ type Fault struct {
 	// Sync claims success: a lying disk. Only files of a vfs.Mem can.
 	DropDirty bool
 	// FlipMask is combined by exclusive or with the byte at offset FlipOffset of
-	// the file, if a Read covers it.
+	// the file, if a Read or a Write covers it. The memory of a Write stays as it is.
 	FlipMask   byte
 	FlipOffset int64
 	// Delay, if not nil, is called first; the operation waits until it returns.
