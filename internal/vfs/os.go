@@ -139,9 +139,10 @@ func (l *osLock) Close() error {
 	return l.err
 }
 
-// osFile is a File of the operating system.
+// osFile is a File of the operating system. It has no method that File does not have, or
+// code above could come to depend on what the doubles of the tests cannot do.
 type osFile struct {
-	*os.File // ReadAt, WriteAt, Truncate, Name: safe for concurrent use, also with Close
+	file *os.File // safe for concurrent use, also with Close
 
 	mu struct {
 		sync.Mutex
@@ -163,7 +164,7 @@ func openOS(name string, flag int) (File, error) {
 	if err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
-	return &osFile{File: f}, nil
+	return &osFile{file: f}, nil
 }
 
 func errNotRegular(info os.FileInfo) error {
@@ -173,6 +174,14 @@ func errNotRegular(info os.FileInfo) error {
 	return fmt.Errorf("not a regular file (%v)", info.Mode().Type())
 }
 
+func (f *osFile) Name() string { return f.file.Name() }
+
+func (f *osFile) ReadAt(p []byte, off int64) (int, error) { return f.file.ReadAt(p, off) }
+
+func (f *osFile) WriteAt(p []byte, off int64) (int, error) { return f.file.WriteAt(p, off) }
+
+func (f *osFile) Truncate(size int64) error { return f.file.Truncate(size) }
+
 func (f *osFile) Sync() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -180,7 +189,7 @@ func (f *osFile) Sync() error {
 	case f.mu.closed:
 		return &os.PathError{Op: "sync", Path: f.Name(), Err: os.ErrClosed}
 	case f.mu.syncErr == nil:
-		f.mu.syncErr = syncOS(f.File)
+		f.mu.syncErr = syncOS(f.file)
 	}
 	return f.mu.syncErr
 }
@@ -190,13 +199,13 @@ func (f *osFile) Close() error {
 	defer f.mu.Unlock()
 	if !f.mu.closed {
 		f.mu.closed = true
-		f.mu.closeErr = f.File.Close()
+		f.mu.closeErr = f.file.Close()
 	}
 	return f.mu.closeErr
 }
 
 func (f *osFile) Size() (int64, error) {
-	info, err := f.Stat()
+	info, err := f.file.Stat()
 	if err != nil {
 		return 0, err
 	}
@@ -205,15 +214,15 @@ func (f *osFile) Size() (int64, error) {
 
 // Reserve implements File.
 func (f *osFile) Reserve(offset, length int64) error {
-	err := reserveOS(f.File, offset, length)
+	err := reserveOS(f.file, offset, length)
 	if errors.Is(err, errors.ErrUnsupported) {
-		return f.zero(offset, length)
+		return writeZeros(f, offset, length)
 	}
 	return err
 }
 
-// zero writes zeros to a range, for file systems that cannot reserve space.
-func (f *osFile) zero(offset, length int64) error {
+// writeZeros writes zeros to a range, for file systems that cannot reserve space.
+func writeZeros(f File, offset, length int64) error {
 	zeros := make([]byte, min(length, 64<<10))
 	for length > 0 {
 		n, err := f.WriteAt(zeros[:min(length, int64(len(zeros)))], offset)
@@ -225,7 +234,7 @@ func (f *osFile) zero(offset, length int64) error {
 	return nil
 }
 
-func (f *osFile) StartWriteback(offset, length int64) { startWriteback(f.File, offset, length) }
+func (f *osFile) StartWriteback(offset, length int64) { startWriteback(f.file, offset, length) }
 
 // control calls fn with the descriptor of f, which stays open until fn returns.
 func control(f *os.File, fn func(fd int)) error {

@@ -102,11 +102,11 @@ func TestOSSyncErrorIsFinal(t *testing.T) {
 	r, w, err := os.Pipe()
 	require.NoError(t, err)
 	require.NoError(t, r.Close())
-	f := &osFile{File: w}
+	f := &osFile{file: w}
 	first := f.Sync()
 	require.ErrorIs(t, first, syscall.EINVAL)
 
-	f.File, err = os.Create(filepath.Join(t.TempDir(), "a"))
+	f.file, err = os.Create(filepath.Join(t.TempDir(), "a"))
 	require.NoError(t, err)
 	require.NoError(t, w.Close())
 	require.Equal(t, first, f.Sync())
