@@ -31,6 +31,7 @@ bugs=$(sed -n 's/^#: //p' "$0")
 #: bug21 ./internal/valuefile
 #: bug22 -run TestTheRole ./internal/partition
 #: bug23 -run TestGuards ./internal/engine
+#: bug24 -run PowerCuts ./internal/engine
 #: bug28 -run TestAPanicOfTheEngine ./internal/daemon
 
 want=${*:-}

@@ -19,7 +19,9 @@ import (
 //
 // Errors: a *kv.ConflictError or a *kv.ConditionError if the transaction lost:
 // run it again; kv.ErrVersionGone if it took so long that nobody can tell, and
-// its snapshot is gone; else as Put.
+// its snapshot is gone, which is kv.ErrOtherOpening if it read before the store was
+// opened; else as Put. A named transaction that was applied before is answered with
+// its version, whatever its read version is worth by now.
 //
 // Cost: a lookup in the memtables for each key read and a step for each write
 // since the read version if there are ranges, while the partitions concerned
@@ -42,6 +44,9 @@ func (e *Engine) Commit(ctx context.Context, t *kv.Transaction, o kv.WriteOption
 		return e.applyGuarded(ctx, t.Batch, o, &watch)
 	}
 	p := e.newProposal(t.Batch, o)
+	if err := e.checkReadVersion(t); err != nil {
+		return e.applied(ctx, p, err)
+	}
 	for _, key := range t.Keys {
 		p.read(key, t.ReadVersion)
 	}
@@ -49,11 +54,7 @@ func (e *Engine) Commit(ctx context.Context, t *kv.Transaction, o kv.WriteOption
 		// At the read version, so that there is one version to vouch for.
 		watch.works()
 		if _, err := e.judge(ctx, guards, t.ReadVersion); err != nil {
-			if version, known, err := e.remembered(ctx, p.lead(), o.Origin); known {
-				o.Note(err == nil)
-				return version, err
-			}
-			return 0, err
+			return e.applied(ctx, p, err)
 		}
 		for i := range guards {
 			p.read(guards[i].Key, t.ReadVersion)
@@ -64,10 +65,13 @@ func (e *Engine) Commit(ctx context.Context, t *kv.Transaction, o kv.WriteOption
 	c, err := e.propose(ctx, p)
 	for errors.Is(err, partition.ErrStale) {
 		watch.works()
-		if err = e.refresh(p, t.ReadVersion); err == nil {
-			watch.waits()
-			c, err = e.propose(ctx, p)
+		if err := e.refresh(p, t.ReadVersion); err != nil {
+			// What has changed may be the work of another attempt at this transaction.
+			e.letRivalPass(ctx, err)
+			return e.applied(ctx, p, err)
 		}
+		watch.waits()
+		c, err = e.propose(ctx, p)
 	}
 	if err != nil {
 		e.letRivalPass(ctx, err)

@@ -14,7 +14,7 @@ func transaction(t *testing.T, e *Engine, keys ...string) *kv.Transaction {
 	s, err := e.BeginSnapshot(t.Context(), 0)
 	require.NoError(t, err)
 	t.Cleanup(func() { e.ReleaseSnapshot(s.ID) })
-	tx := &kv.Transaction{ReadVersion: s.Version, Batch: putAll(keys)}
+	tx := &kv.Transaction{ReadVersion: s.Version, Epoch: s.Epoch, Batch: putAll(keys)}
 	for _, key := range keys {
 		tx.Keys = append(tx.Keys, []byte(key))
 	}

@@ -60,6 +60,7 @@ type Engine struct {
 	}
 	recovery Recovery
 	firstSeq kv.SeqNum // from which on the log was replayed
+	epoch    uint64    // random id of this opening, never 0
 }
 
 // Recovery sums up an opening.
@@ -89,6 +90,9 @@ func Open(dir string, o Options) (_ *Engine, err error) {
 	e.failure.ch = make(chan struct{})
 	e.keeper.wake = make(chan struct{}, 1)
 	e.keeper.stop = make(chan struct{})
+	if e.epoch, err = newEpoch(); err != nil {
+		return nil, fmt.Errorf("open store: %w", err)
+	}
 	if err := makeDurable(o.FS, e.dir); err != nil {
 		return nil, fmt.Errorf("open store: %w", err)
 	}

@@ -16,11 +16,7 @@ func (e *Engine) applyGuarded(ctx context.Context, b *kv.WriteBatch, o kv.WriteO
 		watch.works()
 		reads, err := e.judge(ctx, b.Guards(), 0)
 		if err != nil {
-			if version, known, err := e.remembered(ctx, p.lead(), o.Origin); known {
-				o.Note(err == nil)
-				return version, err
-			}
-			return 0, err
+			return e.applied(ctx, p, err)
 		}
 		p.forget()
 		for _, r := range reads {
@@ -79,6 +75,17 @@ func (e *Engine) awaitRival(ctx context.Context, err error) error {
 		return ctx.Err()
 	}
 	return err
+}
+
+// applied returns the version of a proposal that had been applied before, if it is
+// named; else refusal, which is why it cannot be applied now.
+func (e *Engine) applied(ctx context.Context, p *proposal, refusal error) (kv.SeqNum, error) {
+	version, known, err := e.remembered(ctx, p.lead(), p.options.Origin)
+	if !known {
+		return 0, refusal
+	}
+	p.options.Note(err == nil)
+	return version, err
 }
 
 // remembered asks whether a named write had been applied before, after a

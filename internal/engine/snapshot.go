@@ -47,6 +47,7 @@ func (e *Engine) BeginSnapshot(ctx context.Context, lease time.Duration) (kv.Sna
 		share := e.clock.bound.Load() == nil || e.readOnly.Load()
 		s, ok, err := e.snapshots.begin(p, lease, share)
 		if ok || err != nil {
+			s.Epoch = e.epoch
 			return s, err
 		}
 		if err := e.tick(ctx); err != nil {
@@ -100,11 +101,7 @@ func (e *Engine) ReleaseSnapshot(id uint64) {
 // pin pins a version of all partitions that holds every write acknowledged before
 // the call (G3). The caller must release it.
 func (e *Engine) pin(ctx context.Context) (*pin, error) {
-	var acknowledged kv.SeqNum
-	for _, p := range e.partitions {
-		acknowledged = max(acknowledged, p.Published())
-	}
-	if err := e.sequencer.WaitVisible(ctx, acknowledged); err != nil {
+	if err := e.sequencer.WaitVisible(ctx, e.acknowledged()); err != nil {
 		return nil, err
 	}
 	return e.sequencer.acquire(), nil

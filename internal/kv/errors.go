@@ -34,6 +34,10 @@ var (
 	ErrUnsupportedVersion = errors.New("unsupported format version")
 	// ErrVersionGone: a read asked for a version that is no longer kept.
 	ErrVersionGone = errors.New("version no longer available")
+	// ErrOtherOpening: the version was read before the store was opened, or in another
+	// copy of it. It is ErrVersionGone, and also says that nothing was done, whatever
+	// became of earlier attempts at the same call.
+	ErrOtherOpening = fmt.Errorf("%w: it was read before the store was opened", ErrVersionGone)
 	// ErrCorrupt matches every CorruptionError.
 	ErrCorrupt = errors.New("corruption")
 )

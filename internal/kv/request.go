@@ -111,5 +111,9 @@ type ScanOptions struct {
 type Snapshot struct {
 	ID      uint64
 	Version SeqNum
-	Lease   time.Duration // from when it was granted
+	// Epoch is the random id of the opening of the store that Version belongs to. A
+	// crash may take away what was read before it, and the numbers of two copies of a
+	// store mean different things.
+	Epoch uint64
+	Lease time.Duration // from when it was granted
 }

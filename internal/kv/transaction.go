@@ -10,6 +10,8 @@ import "fmt"
 type Transaction struct {
 	// ReadVersion is what Keys and Ranges were read at. Zero if both are empty.
 	ReadVersion SeqNum
+	// Epoch is the Snapshot.Epoch of ReadVersion; 0: not known.
+	Epoch uint64
 	// Keys were read, found or not. The commit fails if one was written since.
 	Keys [][]byte
 	// Ranges were scanned. The commit fails if a key in one was written since,

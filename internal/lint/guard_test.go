@@ -23,7 +23,7 @@ var engineParts = map[string]bool{
 }
 
 // harmless are methods of Engine that return what does not change, or an atomic.
-var harmless = map[string]bool{"Failed": true, "Err": true, "Limits": true, "Descriptor": true, "Recovery": true}
+var harmless = map[string]bool{"Failed": true, "Err": true, "Limits": true, "Descriptor": true, "Recovery": true, "Epoch": true}
 
 // delegates are methods of Engine that call others of it, which are guarded.
 var delegates = map[string]bool{"Put": true, "Delete": true, "DeleteRange": true, "Get": true}

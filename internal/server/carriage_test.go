@@ -164,7 +164,7 @@ func (s *translated) Send(r *kvdpb.PipelineRequest) error {
 		one := frame.Op{TimeoutMillis: op.TimeoutMs}
 		switch body := op.Op.(type) {
 		case *kvdpb.PipelineRequest_Op_Get:
-			one.Kind, one.Key, one.AtVersion = frame.Get, body.Get.Key, body.Get.AtVersion
+			one.Kind, one.Key, one.AtVersion, one.Epoch = frame.Get, body.Get.Key, body.Get.AtVersion, body.Get.Epoch
 		case *kvdpb.PipelineRequest_Op_Put:
 			one.Kind, one.Key, one.Value, one.TTLMillis = frame.Put, body.Put.Item.Key, body.Put.Item.Value, body.Put.Item.TtlMs
 			one.ReturnPrevious = body.Put.ReturnPrevious

@@ -163,6 +163,7 @@ var classes = []struct {
 	{kv.ErrReadOnly, codes.Unavailable, kvdpb.ReasonReadOnly, "the server takes no writes now; the operator can say why"},
 	{kv.ErrFailed, codes.Unavailable, kvdpb.ReasonStoreFailed, "the store stopped after an error of its disk; nothing was done"},
 	{kv.ErrClosed, codes.Unavailable, kvdpb.ReasonShuttingDown, shuttingDown.message},
+	{kv.ErrOtherOpening, codes.OutOfRange, kvdpb.ReasonVersionGone, "the version was read before the server opened the store; nothing was done, begin anew"},
 	{kv.ErrVersionGone, codes.OutOfRange, kvdpb.ReasonVersionGone, "the version is no longer kept; begin anew"},
 	{context.DeadlineExceeded, codes.DeadlineExceeded, kvdpb.ReasonDeadlineExceeded, "time ran out; nothing was done"},
 	{context.Canceled, codes.Canceled, kvdpb.ReasonCancelled, "the call was cancelled; nothing was done"},
@@ -200,6 +201,8 @@ func (s *Server) failure(m method, err error) *failure {
 			if condition, ok := errors.AsType[*kv.ConditionError](err); ok {
 				f.key, f.version = condition.Key, condition.Version
 			}
+		case kv.ErrOtherOpening:
+			f.metadata = map[string]string{kvdpb.MetadataCause: kvdpb.CauseOpening}
 		case kv.ErrConflict:
 			if conflict, ok := errors.AsType[*kv.ConflictError](err); ok {
 				f.key = conflict.Key

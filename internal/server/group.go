@@ -130,7 +130,7 @@ func (s *Server) classify(op *frame.Op) (c class, w kv.Write, condition kv.Condi
 		if err := s.limits.CheckKey(op.Key); err != nil {
 			return c, w, condition, invalid(err)
 		}
-		c.at, err = versionOf(op.AtVersion)
+		c.at, err = s.readVersion(op.AtVersion, op.Epoch)
 		return c, w, condition, err
 	}
 	w, condition, err = s.writeOf(op)

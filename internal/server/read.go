@@ -13,7 +13,7 @@ func (s *Server) Get(ctx context.Context, req *kvdpb.GetRequest) (*kvdpb.GetResp
 	if err := s.limits.CheckKey(req.Key); err != nil {
 		return nil, s.failure(methodGet, invalid(err))
 	}
-	at, err := versionOf(req.AtVersion)
+	at, err := s.readVersion(req.AtVersion, req.Epoch)
 	if err != nil {
 		return nil, s.failure(methodGet, err)
 	}
@@ -42,7 +42,7 @@ func (s *Server) BatchGet(ctx context.Context, req *kvdpb.BatchGetRequest) (*kvd
 	if len(req.Keys) > s.limits.BatchOps {
 		return nil, s.failure(methodBatchGet, tooLarge("%d keys, limit is %d", len(req.Keys), s.limits.BatchOps))
 	}
-	at, err := versionOf(req.AtVersion)
+	at, err := s.readVersion(req.AtVersion, req.Epoch)
 	if err != nil {
 		return nil, s.failure(methodBatchGet, err)
 	}

@@ -68,7 +68,7 @@ func (s *Server) checkScan(whole kv.Range, req *kvdpb.ScanRequest) (rest kv.Rang
 	if err := s.checkRange(whole); err != nil {
 		return rest, 0, err
 	}
-	if at, err = versionOf(req.AtVersion); err != nil || req.PageToken == "" {
+	if at, err = s.readVersion(req.AtVersion, req.Epoch); err != nil || req.PageToken == "" {
 		return whole, at, err
 	}
 	rest, err = decodePageToken(whole, req.Reverse, req.PageToken, s.limits)

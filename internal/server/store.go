@@ -90,7 +90,8 @@ type Writer interface {
 
 	// Commit is Apply of the transaction's batch, if nothing that it read has been
 	// written since the version that it read at; else it is a *kv.ConflictError, or
-	// kv.ErrVersionGone if that is so long ago that the store cannot tell.
+	// kv.ErrVersionGone if that is so long ago that the store cannot tell, which is
+	// kv.ErrOtherOpening if it was before the store was opened.
 	Commit(ctx context.Context, t *kv.Transaction, o kv.WriteOptions) (kv.SeqNum, error)
 
 	// Execute judges the guards and applies then if all hold, else otherwise; either
@@ -114,6 +115,9 @@ type Snapshots interface {
 
 	// ReleaseSnapshot ends a lease, unless it has ended.
 	ReleaseSnapshot(id uint64)
+
+	// Epoch is the random id of this opening of the store, which every snapshot has.
+	Epoch() uint64
 }
 
 // Scanner walks the items of one scan. It is used by one goroutine.

@@ -105,6 +105,15 @@ func versionOf(v uint64) (kv.SeqNum, error) {
 	return kv.SeqNum(v), nil
 }
 
+// readVersion returns the version that a read asks for, if it is one of this opening
+// of the store, as far as the client says: an epoch of 0 is not checked.
+func (s *Server) readVersion(v, epoch uint64) (kv.SeqNum, error) {
+	if v != 0 && epoch != 0 && epoch != s.store.Epoch() {
+		return 0, kv.ErrOtherOpening
+	}
+	return versionOf(v)
+}
+
 func frameOptions(o *kvdpb.RequestOptions) frame.Options {
 	return frame.Options{
 		Durability: o.GetDurability(),

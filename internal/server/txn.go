@@ -18,7 +18,7 @@ func (s *Server) BeginSnapshot(ctx context.Context, req *kvdpb.BeginSnapshotRequ
 		return nil, s.failure(methodBeginSnapshot, err)
 	}
 	return &kvdpb.BeginSnapshotResponse{
-		SnapshotId: snapshot.ID, Version: uint64(snapshot.Version), LeaseMs: leaseMillis(snapshot.Lease),
+		SnapshotId: snapshot.ID, Version: uint64(snapshot.Version), LeaseMs: leaseMillis(snapshot.Lease), Epoch: snapshot.Epoch,
 	}, nil
 }
 
@@ -76,7 +76,7 @@ func (s *Server) transactionOf(req *kvdpb.CommitRequest) (*kv.Transaction, error
 	if err != nil {
 		return nil, err
 	}
-	txn := &kv.Transaction{ReadVersion: at, Keys: req.ReadKeys, Batch: batch}
+	txn := &kv.Transaction{ReadVersion: at, Epoch: req.Epoch, Keys: req.ReadKeys, Batch: batch}
 	bytes := batch.Bytes()
 	for _, key := range req.ReadKeys {
 		bytes += len(key)

@@ -108,6 +108,45 @@ func TestReadsAtASnapshot(t *testing.T) {
 	requireFailure(t, err, codes.OutOfRange, "VERSION_GONE")
 }
 
+// A version comes with the epoch of the store that it is of. In another one, reads at
+// it, and commits of what was read at it, are refused, though the number is there.
+func TestAVersionOfAnotherEpochIsGone(t *testing.T) {
+	f := startWith(t, kv.DefaultLimits, server.Options{})
+	ctx := testContext(t)
+	f.put(t, "k", "v")
+	s := f.snapshot(t)
+	require.EqualValues(t, servertest.Epoch, s.Epoch)
+	gone := func(err error) {
+		t.Helper()
+		info, _ := requireFailure(t, err, codes.OutOfRange, "VERSION_GONE")
+		assert.Equal(t, map[string]string{"cause": "opening"}, info.Metadata)
+	}
+	for _, epoch := range []uint64{s.Epoch, 0, s.Epoch + 1} {
+		check := gone
+		if epoch != s.Epoch+1 {
+			check = func(err error) { t.Helper(); require.NoError(t, err) }
+		}
+		_, err := f.kv.Get(ctx, &kvdpb.GetRequest{Key: []byte("k"), AtVersion: s.Version, Epoch: epoch})
+		check(err)
+		_, err = f.kv.BatchGet(ctx, &kvdpb.BatchGetRequest{Keys: bytesOf("k"), AtVersion: s.Version, Epoch: epoch})
+		check(err)
+		_, err = f.chunks(t, &kvdpb.ScanRequest{AtVersion: s.Version, Epoch: epoch})
+		check(err)
+		p := f.pipeline(t)
+		op := getOp(1, "k")
+		op.GetGet().AtVersion, op.GetGet().Epoch = s.Version, epoch
+		p.send(op)
+		assert.Equal(t, epoch == s.Epoch+1, p.result().Status.GetReason() == "VERSION_GONE")
+		p.close()
+		_, err = f.txn.Commit(ctx, &kvdpb.CommitRequest{
+			ReadVersion: s.Version, Epoch: epoch, ReadKeys: bytesOf("k"), Mutations: []*kvdpb.Mutation{put("other", "x")},
+		})
+		check(err)
+	}
+	_, err := f.kv.Get(ctx, &kvdpb.GetRequest{Key: []byte("k"), Epoch: s.Epoch + 1})
+	require.NoError(t, err, "the newest is the newest")
+}
+
 // Numbers that no store gives are refused by the server itself.
 func TestVersionsAreBounded(t *testing.T) {
 	f := startWith(t, kv.DefaultLimits, server.Options{})

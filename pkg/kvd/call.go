@@ -122,7 +122,7 @@ func (c *Client) operateAlone(ctx context.Context, op frame.Op, tries attempts) 
 		var meta *kvdpb.ResponseMeta
 		switch op.Kind {
 		case frame.Get:
-			r, err := conn.kv.Get(ctx, &kvdpb.GetRequest{Key: op.Key, AtVersion: op.AtVersion, Options: tries.watch.options()}, opts...)
+			r, err := conn.kv.Get(ctx, &kvdpb.GetRequest{Key: op.Key, AtVersion: op.AtVersion, Epoch: op.Epoch, Options: tries.watch.options()}, opts...)
 			if err != nil {
 				return err
 			}

@@ -174,6 +174,9 @@ func faultOfStatus(err error) *fault {
 	}
 	f := faultOfReason(info.GetReason(), s.Message(), s.Code())
 	f.retryAfter = retryAfter
+	// No try of a commit that read before the server opened its store was applied: the
+	// server would know its name.
+	f.never = f.never || f.reason == kvdpb.ReasonVersionGone && info.GetMetadata()[kvdpb.MetadataCause] == kvdpb.CauseOpening
 	if v, err := strconv.ParseUint(info.GetMetadata()[kvdpb.MetadataVersion], 10, 64); err == nil {
 		f.version = v
 	}

@@ -147,7 +147,7 @@ func (l *translated) Recv() (*kvdpb.PipelineRequest, error) {
 		}
 		switch op.Kind {
 		case frame.Get:
-			shown.Op = &kvdpb.PipelineRequest_Op_Get{Get: &kvdpb.GetRequest{Key: op.Key, AtVersion: op.AtVersion}}
+			shown.Op = &kvdpb.PipelineRequest_Op_Get{Get: &kvdpb.GetRequest{Key: op.Key, AtVersion: op.AtVersion, Epoch: op.Epoch}}
 		case frame.Put:
 			item := &kvdpb.Item{Key: op.Key, Value: op.Value, TtlMs: op.TTLMillis}
 			shown.Op = &kvdpb.PipelineRequest_Op_Put{Put: &kvdpb.PutRequest{Item: item, Options: options}}

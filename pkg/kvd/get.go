@@ -35,7 +35,7 @@ func (c *Client) getItem(ctx context.Context, key []byte, o readOptions) (Item, 
 
 // get reads one key; the item is without it.
 func (c *Client) get(ctx context.Context, key []byte, o readOptions) (Item, error) {
-	a, err := c.operate(ctx, "get", frame.Op{Kind: frame.Get, Key: key, AtVersion: o.at}, o.timings)
+	a, err := c.operate(ctx, "get", frame.Op{Kind: frame.Get, Key: key, AtVersion: o.at, Epoch: o.epoch}, o.timings)
 	return a.item, err
 }
 
@@ -59,7 +59,7 @@ func (c *Client) getMany(ctx context.Context, keys [][]byte, o readOptions) ([]L
 	var response *kvdpb.BatchGetResponse
 	watch := startWatch(o.timings)
 	err := c.unaryTimed(ctx, name, watch, func(ctx context.Context, conn *conn, opts ...grpc.CallOption) (err error) {
-		response, err = conn.kv.BatchGet(ctx, &kvdpb.BatchGetRequest{Keys: keys, AtVersion: o.at, Options: watch.options()}, opts...)
+		response, err = conn.kv.BatchGet(ctx, &kvdpb.BatchGetRequest{Keys: keys, AtVersion: o.at, Epoch: o.epoch, Options: watch.options()}, opts...)
 		watch.answered(response.GetMeta())
 		return err
 	})

@@ -35,7 +35,7 @@ func (c *Client) getTogether(ctx context.Context, name string, keys [][]byte, o 
 	tries := c.attempts(ctx, name)
 	tries.watch = w
 	for {
-		lookups, f := c.tryTogether(ctx, keys, o.at, &tries)
+		lookups, f := c.tryTogether(ctx, keys, &o, &tries)
 		if f == nil {
 			tries.succeeded()
 			return lookups, nil
@@ -46,9 +46,9 @@ func (c *Client) getTogether(ctx context.Context, name string, keys [][]byte, o 
 	}
 }
 
-func (c *Client) tryTogether(ctx context.Context, keys [][]byte, at uint64, tries *attempts) ([]Lookup, *fault) {
+func (c *Client) tryTogether(ctx context.Context, keys [][]byte, o *readOptions, tries *attempts) ([]Lookup, *fault) {
 	conn := c.pickFor(together)
-	op := frame.Op{Kind: frame.Get, AtVersion: at}
+	op := frame.Op{Kind: frame.Get, AtVersion: o.at, Epoch: o.epoch}
 	patience := c.setTimeout(&op, tries)
 	ctx, cancel := tries.within(ctx)
 	defer cancel()

@@ -14,6 +14,7 @@ type VersionOption interface {
 
 type readOptions struct {
 	at      uint64
+	epoch   uint64 // of at; 0: not known
 	timings *Timings
 }
 

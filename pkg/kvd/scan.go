@@ -25,7 +25,7 @@ func (c *Client) Scan(ctx context.Context, r Range, opts ...ScanOption) iter.Seq
 
 func (c *Client) scan(ctx context.Context, r Range, o scanOptions) iter.Seq2[Item, error] {
 	request := &kvdpb.ScanRequest{
-		Range: r.clone().wire(), Reverse: o.reverse, KeysOnly: o.keysOnly, Limit: o.limit, AtVersion: o.at,
+		Range: r.clone().wire(), Reverse: o.reverse, KeysOnly: o.keysOnly, Limit: o.limit, AtVersion: o.at, Epoch: o.epoch,
 	}
 	return func(yield func(Item, error) bool) {
 		if !c.calls.enter() {

@@ -23,6 +23,7 @@ type Snapshot struct {
 	client  *Client
 	id      uint64
 	version uint64
+	epoch   uint64 // of version: the server's opening of its store; 0: it is too old to tell
 	lease   *lease
 	closed  atomic.Bool
 }
@@ -54,7 +55,7 @@ func (c *Client) snapshot(ctx context.Context, o *txnOptions) (*Snapshot, error)
 		return nil, &Error{Op: "snapshot", Attempts: 1, Err: ErrInternal, Message: "the server's snapshot has no version"}
 	}
 	c.names.see(r.Version)
-	s := &Snapshot{client: c, id: r.SnapshotId, version: r.Version}
+	s := &Snapshot{client: c, id: r.SnapshotId, version: r.Version, epoch: r.Epoch}
 	s.lease = newLease(c.open, leaseOf(r.LeaseMs), o.maxAge, func(ctx context.Context) (time.Duration, error) {
 		return c.keepSnapshot(ctx, s.id, o.lease)
 	})
@@ -118,7 +119,7 @@ func (s *Snapshot) GetMany(ctx context.Context, keys [][]byte, opts ...ReadOptio
 func (s *Snapshot) Scan(ctx context.Context, r Range, opts ...ScanOption) iter.Seq2[Item, error] {
 	o := collectScan(opts)
 	err := s.check("scan", o.readOptions)
-	o.at = s.version
+	s.readAt(&o.readOptions)
 	if err != nil {
 		return func(yield func(Item, error) bool) { yield(Item{}, err) }
 	}
@@ -129,9 +130,12 @@ func (s *Snapshot) Scan(ctx context.Context, r Range, opts ...ScanOption) iter.S
 func (s *Snapshot) readOptions(op string, opts []ReadOption) (readOptions, error) {
 	o := collectRead(opts)
 	err := s.check(op, o)
-	o.at = s.version
+	s.readAt(&o)
 	return o, err
 }
+
+// readAt has a read be at the version of the snapshot.
+func (s *Snapshot) readAt(o *readOptions) { o.at, o.epoch = s.version, s.epoch }
 
 func (s *Snapshot) check(op string, o readOptions) error {
 	switch {

@@ -159,7 +159,8 @@ func errOver(op string) error {
 // version, which is what Commit returns.
 //
 // Errors: ErrConflict if something that was read has been written since, which a
-// new transaction may see; ErrVersionGone if the snapshot ended too early;
+// new transaction may see; ErrVersionGone if the snapshot ended too early, or the
+// server was restarted since: a new transaction may fare better;
 // ErrUncertain as for any write; ErrClosed if the transaction is over.
 func (t *Txn) Commit(ctx context.Context, opts ...WriteOption) (version uint64, err error) {
 	const name = "commit"
@@ -177,6 +178,9 @@ func (t *Txn) Commit(ctx context.Context, opts ...WriteOption) (version uint64, 
 	}
 	request := &kvdpb.CommitRequest{ReadVersion: t.Version(), Mutations: t.writes.mutations()}
 	request.ReadKeys, request.ReadRanges = t.reads.reads()
+	if t.snapshot != nil {
+		request.Epoch = t.snapshot.epoch
+	}
 	return t.client.unaryWrite(ctx, name, &o, true, func(ctx context.Context, conn *conn, options *kvdpb.RequestOptions, opts ...grpc.CallOption) (*kvdpb.ResponseMeta, error) {
 		request.Options = options
 		response, err := conn.txn.Commit(ctx, request, opts...)
@@ -218,7 +222,7 @@ func (t *Txn) lookup(ctx context.Context, key []byte, o readOptions) (Lookup, er
 	if err := t.reads.add(key); err != nil {
 		return Lookup{}, &Error{Op: "get", Err: err}
 	}
-	o.at = s.version
+	s.readAt(&o)
 	item, err := t.client.get(ctx, key, o)
 	if errors.Is(err, ErrNotFound) {
 		return Lookup{}, nil

@@ -74,7 +74,7 @@ func (t *Txn) GetMany(ctx context.Context, keys [][]byte, opts ...ReadOption) ([
 	if err := t.reads.add(stored...); err != nil {
 		return nil, &Error{Op: name, Err: err}
 	}
-	o.at = s.version
+	s.readAt(&o)
 	lookups, err := t.client.getMany(ctx, stored, o)
 	if err != nil {
 		return nil, err
@@ -119,7 +119,7 @@ func (t *Txn) scan(ctx context.Context, r Range, o scanOptions, yield func(Item,
 		txn: t, read: read, o: o, yield: yield,
 		own: t.writes.within(r, o.reverse), hidden: slices.Clip(t.writes.ranges),
 	}
-	return m.run(t.client.scan(ctx, r, m.stored(s.version)))
+	return m.run(t.client.scan(ctx, r, m.stored(s)))
 }
 
 // scanMerge merges what a transaction wrote into a scan of its snapshot.
@@ -136,9 +136,9 @@ type scanMerge struct {
 
 // stored returns the options of the scan of the snapshot. Each write of our own
 // hides at most one item of it; a range delete any number.
-func (m *scanMerge) stored(at uint64) scanOptions {
+func (m *scanMerge) stored(s *Snapshot) scanOptions {
 	o := m.o
-	o.at = at
+	s.readAt(&o.readOptions)
 	if o.limit > 0 {
 		o.limit += uint64(len(m.own))
 	}

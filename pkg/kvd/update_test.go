@@ -216,4 +216,14 @@ func TestALostSnapshotRunsTheTransactionAgain(t *testing.T) {
 	require.ErrorIs(t, err, ErrVersionGone)
 	assert.Equal(t, 2, uncertain.count(&kvdpb.CommitRequest{}))
 	assert.Equal(t, 1, uncertain.count(&kvdpb.BeginSnapshotRequest{}))
+
+	// A server that was restarted since, and does not know the commit, says that it was
+	// not applied by the one before either.
+	var restarted callLog
+	opening := withReason(t, status.New(codes.OutOfRange, "gone"), kvdpb.ReasonVersionGone, kvdpb.MetadataCause, kvdpb.CauseOpening)
+	db = lending(&restarted, func(n int, _ *kvdpb.CommitRequest) error {
+		return []error{status.Error(codes.Unavailable, "the connection broke"), opening, nil}[n-1]
+	}).open(t)
+	require.NoError(t, db.Update(ctx, write(ctx)))
+	assert.Equal(t, 3, restarted.count(&kvdpb.CommitRequest{}))
 }

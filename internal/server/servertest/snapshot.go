@@ -13,7 +13,12 @@ const (
 	MaxLease = time.Minute
 	// MaxSnapshots is how many there may be at once.
 	MaxSnapshots = 100
+	// Epoch is that of every Store: none is opened again.
+	Epoch = 0xe70c
 )
+
+// Epoch implements server.Store.
+func (s *Store) Epoch() uint64 { return Epoch }
 
 // snapshot is a view with the time at which its lease ends.
 type snapshot struct {
@@ -54,7 +59,7 @@ func (s *Store) BeginSnapshot(ctx context.Context, lease time.Duration) (kv.Snap
 	s.mu.lastID++
 	lease = granted(lease)
 	s.mu.snapshots[s.mu.lastID] = snapshot{s.newestLocked(), s.mu.now + uint64(lease.Milliseconds())}
-	return kv.Snapshot{ID: s.mu.lastID, Version: s.mu.version, Lease: lease}, nil
+	return kv.Snapshot{ID: s.mu.lastID, Version: s.mu.version, Lease: lease, Epoch: Epoch}, nil
 }
 
 // KeepSnapshot implements server.Store.

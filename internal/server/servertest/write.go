@@ -136,6 +136,9 @@ func (s *Store) Commit(ctx context.Context, t *kv.Transaction, o kv.WriteOptions
 
 // validateLocked looks for what was written since a transaction read it.
 func (s *Store) validateLocked(t *kv.Transaction) error {
+	if t.Epoch != 0 && t.Epoch != Epoch {
+		return kv.ErrOtherOpening
+	}
 	for key, versions := range s.mu.keys {
 		if versions[len(versions)-1].Seq <= t.ReadVersion {
 			continue

@@ -201,6 +201,10 @@ func (o *Op) appendRead(b []byte) []byte {
 	if o.AtVersion != 0 {
 		head |= headAtVersion
 		b = binary.AppendUvarint(b, o.AtVersion)
+		if o.Epoch != 0 {
+			head |= headEpoch
+			b = binary.LittleEndian.AppendUint64(b, o.Epoch)
+		}
 	}
 	if o.TimeoutMillis != 0 {
 		head |= headTimeout

@@ -82,6 +82,7 @@ const (
 
 	headSkippedGet = 0
 	headGet        = 1
+	headEpoch      = 1 << 5
 	headAtVersion  = 1 << 6
 
 	headSkippedDelete = 0
@@ -268,6 +269,17 @@ func (c *cutter) number(max uint64) uint64 {
 		c.fail(errNumber)
 		return 0
 	}
+	return v
+}
+
+// fixed64 is eight bytes.
+func (c *cutter) fixed64() uint64 {
+	if len(c.rest) < 8 {
+		c.fail(errShort)
+		return 0
+	}
+	v := binary.LittleEndian.Uint64(c.rest)
+	c.rest = c.rest[8:]
 	return v
 }
 

@@ -100,13 +100,19 @@ func (r *Request) cutReads(c *cutter, h *header) {
 		op := &r.Ops[i]
 		*op = Op{Tag: uint64(i), Kind: Get, TimeoutMillis: h.extra}
 		head := c.byte()
-		if head&headKind > headGet || head&^(headKind|headAtVersion|headTimeout) != 0 {
+		if head&headKind > headGet || head&^(headKind|headEpoch|headAtVersion|headTimeout) != 0 {
 			c.fail(errHead)
 		}
 		op.Skipped = head&headKind == headSkippedGet
 		if head&headAtVersion != 0 {
 			op.AtVersion = c.uvarint()
 			if r.OneVersion {
+				c.fail(errHead)
+			}
+		}
+		if head&headEpoch != 0 {
+			op.Epoch = c.fixed64()
+			if head&headAtVersion == 0 {
 				c.fail(errHead)
 			}
 		}

@@ -39,7 +39,11 @@ var compactRequests = map[string]compactRequest{
 		{Kind: Get, Key: bytes.Repeat([]byte{1}, 300), Skipped: true},
 	}},
 	"reads at one version": {ReadFrame, Header{ID: math.MaxUint32, OneVersion: true}, []Op{{Kind: Get, Key: []byte("a")}, {Kind: Get, Key: []byte("b")}}},
-	"write":                {WriteFrame, Header{ID: 1}, []Op{{Kind: Put, Key: []byte("k"), Value: []byte("v")}}},
+	"reads at an epoch": {ReadFrame, Header{ID: 8}, []Op{
+		{Kind: Get, Key: []byte("a"), AtVersion: 300, Epoch: 1<<63 | 2},
+		{Kind: Get, Key: []byte("b"), AtVersion: 1, Epoch: 3, TimeoutMillis: 9},
+	}},
+	"write": {WriteFrame, Header{ID: 1}, []Op{{Kind: Put, Key: []byte("k"), Value: []byte("v")}}},
 	"writes": {WriteFrame, Header{ID: 2, TimeoutMillis: math.MaxUint32, Durability: kvdpb.Durability_DURABILITY_SYNC}, []Op{
 		{Kind: Put, Key: []byte("k")},
 		{Kind: Put, Key: []byte("k"), Value: make([]byte, 300), TTLMillis: math.MaxUint64, TimeoutMillis: 1},

@@ -17,7 +17,7 @@ func compareRequest(r *Request, want *kvdpb.PipelineRequest) string {
 		w := Op{Tag: op.Tag, TimeoutMillis: op.TimeoutMs}
 		switch body := op.Op.(type) {
 		case *kvdpb.PipelineRequest_Op_Get:
-			w.Kind, w.Key, w.AtVersion = Get, body.Get.GetKey(), body.Get.GetAtVersion()
+			w.Kind, w.Key, w.AtVersion, w.Epoch = Get, body.Get.GetKey(), body.Get.GetAtVersion(), body.Get.GetEpoch()
 		case *kvdpb.PipelineRequest_Op_Put:
 			item := body.Put.GetItem()
 			w.Kind, w.Key, w.Value, w.TTLMillis = Put, item.GetKey(), item.GetValue(), item.GetTtlMs()

@@ -55,6 +55,7 @@
 //	head of a read
 //	bits 0, 1       1 get, 0 skipped get
 //	bit 6           uvarint: version to read at
+//	bit 5           8 bytes: epoch of that version; only beside bit 6
 //	bit 7           uvarint: its own time left in ms
 //	                key as bytes
 //

@@ -23,7 +23,7 @@ var requests = map[string]Request{
 		{Tag: 8, Kind: Delete, Key: []byte("k"), Options: Options{Durability: kvdpb.Durability_DURABILITY_MEMORY}},
 	}},
 	"large":       {Ops: []Op{{Kind: Put, Key: bytes.Repeat([]byte{1}, 5000), Value: make([]byte, 1<<20)}}},
-	"at versions": {Ops: []Op{{Kind: Get, Key: []byte("a"), AtVersion: 7}, {Kind: Get, Key: []byte("a"), AtVersion: math.MaxUint64}}},
+	"at versions": {Ops: []Op{{Kind: Get, Key: []byte("a"), AtVersion: 7}, {Kind: Get, Key: []byte("a"), AtVersion: 7, Epoch: math.MaxUint64}, {Kind: Get, Key: []byte("a"), AtVersion: math.MaxUint64}}},
 	"conditions": {Ops: []Op{
 		{Kind: Put, Key: []byte("k"), Condition: Condition{Kind: MustExist}, ReturnPrevious: true},
 		{Kind: Put, Key: []byte("k"), Condition: Condition{Kind: MustNotExist}, TTLMillis: 60_000},

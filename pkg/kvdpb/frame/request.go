@@ -48,7 +48,8 @@ const (
 	bodyKey  = 1<<3 | wireBytes // of GetRequest and DeleteRequest
 	bodyItem = 1<<3 | wireBytes // of PutRequest
 
-	bodyAtVersion = 2<<3 | wireVarint // of GetRequest
+	bodyAtVersion = 2<<3 | wireVarint  // of GetRequest
+	bodyEpoch     = 4<<3 | wireFixed64 // of GetRequest
 
 	// Of PutRequest and DeleteRequest.
 	bodyPrecondition   = 2<<3 | wireBytes
@@ -73,6 +74,8 @@ type Op struct {
 
 	// AtVersion of a Get is that of a snapshot; 0 is the newest.
 	AtVersion uint64
+	// Epoch is that of the snapshot; 0: not known.
+	Epoch uint64
 
 	// Value and TTLMillis are of a Put; a TTL of 0 is for ever.
 	Value     []byte
@@ -134,7 +137,7 @@ func (r *Request) Encode() *Encoded { return &Encoded{data: encode(r.size(), r.a
 // frame of either format.
 func (o *Op) SizeBound() int {
 	n := len(o.Key) + len(o.Value) + opOverhead
-	if o.AtVersion|o.TTLMillis != 0 || o.ReturnPrevious || o.Condition.Kind != 0 || o.extended() {
+	if o.AtVersion|o.Epoch|o.TTLMillis != 0 || o.ReturnPrevious || o.Condition.Kind != 0 || o.extended() {
 		n += len(o.Condition.Value) + extraOverhead
 	}
 	return n
@@ -145,9 +148,9 @@ const (
 	// and value: the headers of four messages and two byte strings, at most six
 	// bytes each, and three numbers.
 	opOverhead = 6*6 + 11 + 6 + 6
-	// extraOverhead is the most that the rest adds: a version or time to live, a
-	// flag, a condition of two headers or a header and a number, and a name.
-	extraOverhead = 11 + 2 + (6 + 11) + (9 + 11 + 2 + 11)
+	// extraOverhead is the most that the rest adds: a version or time to live, an
+	// epoch, a flag, a condition of two headers or a header and a number, and a name.
+	extraOverhead = 11 + 9 + 2 + (6 + 11) + (9 + 11 + 2 + 11)
 )
 
 func (r *Request) size() (n int) {
@@ -180,7 +183,7 @@ func (o *Op) append(b []byte) []byte {
 func (o *Op) bodySize() (n int) {
 	switch o.Kind {
 	case Get:
-		return sizeBytes(bodyKey, o.Key) + sizeUint(bodyAtVersion, o.AtVersion)
+		return sizeBytes(bodyKey, o.Key) + sizeUint(bodyAtVersion, o.AtVersion) + sizeFixed64(bodyEpoch, o.Epoch)
 	case Put:
 		n = sizeMessage(bodyItem, o.itemSize())
 	default:
@@ -201,7 +204,7 @@ func (o *Op) bodySize() (n int) {
 func (o *Op) appendBody(b []byte) []byte {
 	switch o.Kind {
 	case Get:
-		return appendUint(appendBytes(b, bodyKey, o.Key), bodyAtVersion, o.AtVersion)
+		return appendFixed64(appendUint(appendBytes(b, bodyKey, o.Key), bodyAtVersion, o.AtVersion), bodyEpoch, o.Epoch)
 	case Put:
 		b = appendHeader(b, bodyItem, o.itemSize())
 		b = appendBytes(b, itemKey, o.Key)
@@ -293,6 +296,8 @@ func (o *Op) decodeBody(kind Kind, data []byte) error {
 			o.Key = c.bytes
 		case kind == Get && c.key == bodyAtVersion:
 			o.AtVersion = c.uint
+		case kind == Get && c.key == bodyEpoch:
+			o.Epoch = c.uint
 		case kind == Get: // the rest is of writes
 		case c.key == bodyPrecondition:
 			err = o.Condition.decode(c.bytes)

@@ -699,8 +699,11 @@ type GetRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Key   []byte                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
 	// The version of a live snapshot; 0 reads the newest.
-	AtVersion     uint64          `protobuf:"varint,2,opt,name=at_version,json=atVersion,proto3" json:"at_version,omitempty"`
-	Options       *RequestOptions `protobuf:"bytes,3,opt,name=options,proto3" json:"options,omitempty"`
+	AtVersion uint64          `protobuf:"varint,2,opt,name=at_version,json=atVersion,proto3" json:"at_version,omitempty"`
+	Options   *RequestOptions `protobuf:"bytes,3,opt,name=options,proto3" json:"options,omitempty"`
+	// The epoch of that snapshot. Another one than the server's is VERSION_GONE; 0 is
+	// not checked.
+	Epoch         uint64 `protobuf:"fixed64,4,opt,name=epoch,proto3" json:"epoch,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -754,6 +757,13 @@ func (x *GetRequest) GetOptions() *RequestOptions {
 		return x.Options
 	}
 	return nil
+}
+
+func (x *GetRequest) GetEpoch() uint64 {
+	if x != nil {
+		return x.Epoch
+	}
+	return 0
 }
 
 // GetResponse carries the value. The item's key is left out: the caller has it.
@@ -1160,8 +1170,10 @@ type BatchGetRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Keys  [][]byte               `protobuf:"bytes,1,rep,name=keys,proto3" json:"keys,omitempty"`
 	// The version of a live snapshot; 0 reads the newest.
-	AtVersion     uint64          `protobuf:"varint,2,opt,name=at_version,json=atVersion,proto3" json:"at_version,omitempty"`
-	Options       *RequestOptions `protobuf:"bytes,3,opt,name=options,proto3" json:"options,omitempty"`
+	AtVersion uint64          `protobuf:"varint,2,opt,name=at_version,json=atVersion,proto3" json:"at_version,omitempty"`
+	Options   *RequestOptions `protobuf:"bytes,3,opt,name=options,proto3" json:"options,omitempty"`
+	// As in GetRequest.
+	Epoch         uint64 `protobuf:"fixed64,4,opt,name=epoch,proto3" json:"epoch,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1215,6 +1227,13 @@ func (x *BatchGetRequest) GetOptions() *RequestOptions {
 		return x.Options
 	}
 	return nil
+}
+
+func (x *BatchGetRequest) GetEpoch() uint64 {
+	if x != nil {
+		return x.Epoch
+	}
+	return 0
 }
 
 // BatchGetResponse answers in request order, all at the version of its meta.
@@ -1408,7 +1427,9 @@ type ScanRequest struct {
 	AtVersion uint64 `protobuf:"varint,6,opt,name=at_version,json=atVersion,proto3" json:"at_version,omitempty"`
 	// The next_page_token of an earlier scan of the same range and direction: begin
 	// behind what it returned. The new scan reads at the version that it asks for.
-	PageToken     string `protobuf:"bytes,7,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	PageToken string `protobuf:"bytes,7,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	// As in GetRequest.
+	Epoch         uint64 `protobuf:"fixed64,9,opt,name=epoch,proto3" json:"epoch,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1490,6 +1511,13 @@ func (x *ScanRequest) GetPageToken() string {
 		return x.PageToken
 	}
 	return ""
+}
+
+func (x *ScanRequest) GetEpoch() uint64 {
+	if x != nil {
+		return x.Epoch
+	}
+	return 0
 }
 
 // ScanResponse is one chunk. A scan that succeeds sends at least one.
@@ -2093,13 +2121,14 @@ const file_kvd_v1_kv_proto_rawDesc = "" +
 	"\x06delete\x18\x02 \x01(\fH\x00R\x06delete\x122\n" +
 	"\fdelete_range\x18\x03 \x01(\v2\r.kvd.v1.RangeH\x00R\vdeleteRange\x128\n" +
 	"\fprecondition\x18\x04 \x01(\v2\x14.kvd.v1.PreconditionR\fpreconditionB\x04\n" +
-	"\x02op\"o\n" +
+	"\x02op\"\x85\x01\n" +
 	"\n" +
 	"GetRequest\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\fR\x03key\x12\x1d\n" +
 	"\n" +
 	"at_version\x18\x02 \x01(\x04R\tatVersion\x120\n" +
-	"\aoptions\x18\x03 \x01(\v2\x16.kvd.v1.RequestOptionsR\aoptions\"Y\n" +
+	"\aoptions\x18\x03 \x01(\v2\x16.kvd.v1.RequestOptionsR\aoptions\x12\x14\n" +
+	"\x05epoch\x18\x04 \x01(\x06R\x05epoch\"Y\n" +
 	"\vGetResponse\x12 \n" +
 	"\x04item\x18\x01 \x01(\v2\f.kvd.v1.ItemR\x04item\x12(\n" +
 	"\x04meta\x18\x02 \x01(\v2\x14.kvd.v1.ResponseMetaR\x04meta\"\xc3\x01\n" +
@@ -2124,12 +2153,13 @@ const file_kvd_v1_kv_proto_rawDesc = "" +
 	"\x05range\x18\x01 \x01(\v2\r.kvd.v1.RangeR\x05range\x120\n" +
 	"\aoptions\x18\x02 \x01(\v2\x16.kvd.v1.RequestOptionsR\aoptions\"?\n" +
 	"\x13DeleteRangeResponse\x12(\n" +
-	"\x04meta\x18\x01 \x01(\v2\x14.kvd.v1.ResponseMetaR\x04meta\"v\n" +
+	"\x04meta\x18\x01 \x01(\v2\x14.kvd.v1.ResponseMetaR\x04meta\"\x8c\x01\n" +
 	"\x0fBatchGetRequest\x12\x12\n" +
 	"\x04keys\x18\x01 \x03(\fR\x04keys\x12\x1d\n" +
 	"\n" +
 	"at_version\x18\x02 \x01(\x04R\tatVersion\x120\n" +
-	"\aoptions\x18\x03 \x01(\v2\x16.kvd.v1.RequestOptionsR\aoptions\"\xb9\x01\n" +
+	"\aoptions\x18\x03 \x01(\v2\x16.kvd.v1.RequestOptionsR\aoptions\x12\x14\n" +
+	"\x05epoch\x18\x04 \x01(\x06R\x05epoch\"\xb9\x01\n" +
 	"\x10BatchGetResponse\x129\n" +
 	"\alookups\x18\x01 \x03(\v2\x1f.kvd.v1.BatchGetResponse.LookupR\alookups\x12(\n" +
 	"\x04meta\x18\x02 \x01(\v2\x14.kvd.v1.ResponseMetaR\x04meta\x1a@\n" +
@@ -2142,7 +2172,7 @@ const file_kvd_v1_kv_proto_rawDesc = "" +
 	"\aoptions\x18\x03 \x01(\v2\x16.kvd.v1.RequestOptionsR\aoptions\"e\n" +
 	"\rWriteResponse\x12(\n" +
 	"\x04meta\x18\x01 \x01(\v2\x14.kvd.v1.ResponseMetaR\x04meta\x12*\n" +
-	"\bstatuses\x18\x02 \x03(\v2\x0e.kvd.v1.StatusR\bstatuses\"\xe4\x01\n" +
+	"\bstatuses\x18\x02 \x03(\v2\x0e.kvd.v1.StatusR\bstatuses\"\xfa\x01\n" +
 	"\vScanRequest\x12#\n" +
 	"\x05range\x18\x01 \x01(\v2\r.kvd.v1.RangeR\x05range\x12\x18\n" +
 	"\areverse\x18\x02 \x01(\bR\areverse\x12\x1b\n" +
@@ -2153,7 +2183,8 @@ const file_kvd_v1_kv_proto_rawDesc = "" +
 	"\n" +
 	"at_version\x18\x06 \x01(\x04R\tatVersion\x12\x1d\n" +
 	"\n" +
-	"page_token\x18\a \x01(\tR\tpageTokenJ\x04\b\b\x10\t\"\x84\x01\n" +
+	"page_token\x18\a \x01(\tR\tpageToken\x12\x14\n" +
+	"\x05epoch\x18\t \x01(\x06R\x05epochJ\x04\b\b\x10\t\"\x84\x01\n" +
 	"\fScanResponse\x12\"\n" +
 	"\x05items\x18\x01 \x03(\v2\f.kvd.v1.ItemR\x05items\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12(\n" +

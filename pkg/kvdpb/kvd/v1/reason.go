@@ -28,9 +28,14 @@ const (
 const (
 	MetadataVersion   = "version"    // with KEY_NOT_FOUND: the version read at; with CONDITION_FAILED: the version found
 	MetadataKey       = "key"        // with CONDITION_FAILED and CONFLICT: the key, quoted as in Go
-	MetadataCause     = "cause"      // with OVERLOADED: what was full
+	MetadataCause     = "cause"      // with OVERLOADED: what was full; with VERSION_GONE: CauseOpening, or none
 	MetadataRequestID = "request_id" // with INTERNAL and CORRUPTION: finds it in the server's log
 )
+
+// CauseOpening is the cause of VERSION_GONE if the version was read before the store
+// was opened, or in another copy of it. No attempt at the same commit was applied, nor
+// will one be.
+const CauseOpening = "opening"
 
 // Names of the health services beside KVService_ServiceDesc.ServiceName and "".
 const (

@@ -73,7 +73,11 @@ type BeginSnapshotResponse struct {
 	// What to read at.
 	Version uint64 `protobuf:"varint,2,opt,name=version,proto3" json:"version,omitempty"`
 	// What was granted.
-	LeaseMs       uint32 `protobuf:"varint,3,opt,name=lease_ms,json=leaseMs,proto3" json:"lease_ms,omitempty"`
+	LeaseMs uint32 `protobuf:"varint,3,opt,name=lease_ms,json=leaseMs,proto3" json:"lease_ms,omitempty"`
+	// The random id of the opening of the store that the version is of, never 0. It
+	// goes back to the server with the version: after a crash, and in a store that was
+	// restored from a copy, the number may mean something else.
+	Epoch         uint64 `protobuf:"fixed64,4,opt,name=epoch,proto3" json:"epoch,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -125,6 +129,13 @@ func (x *BeginSnapshotResponse) GetVersion() uint64 {
 func (x *BeginSnapshotResponse) GetLeaseMs() uint32 {
 	if x != nil {
 		return x.LeaseMs
+	}
+	return 0
+}
+
+func (x *BeginSnapshotResponse) GetEpoch() uint64 {
+	if x != nil {
+		return x.Epoch
 	}
 	return 0
 }
@@ -313,15 +324,19 @@ func (*ReleaseSnapshotResponse) Descriptor() ([]byte, []int) {
 // CommitRequest carries what a transaction read and what it writes.
 type CommitRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What read_keys and read_ranges were read at: the version of a snapshot.
+	// What read_keys and read_ranges were read at: the version of a snapshot. If it is
+	// of an earlier opening of the store the commit is VERSION_GONE, unless it is named
+	// and was applied before.
 	ReadVersion uint64 `protobuf:"varint,1,opt,name=read_version,json=readVersion,proto3" json:"read_version,omitempty"`
 	// Keys that were read, found or not.
 	ReadKeys [][]byte `protobuf:"bytes,2,rep,name=read_keys,json=readKeys,proto3" json:"read_keys,omitempty"`
 	// Ranges that were scanned: no key in them may have come, gone or changed.
 	ReadRanges []*Range `protobuf:"bytes,3,rep,name=read_ranges,json=readRanges,proto3" json:"read_ranges,omitempty"`
 	// At least one. The last mutation of a key wins.
-	Mutations     []*Mutation     `protobuf:"bytes,4,rep,name=mutations,proto3" json:"mutations,omitempty"`
-	Options       *RequestOptions `protobuf:"bytes,5,opt,name=options,proto3" json:"options,omitempty"`
+	Mutations []*Mutation     `protobuf:"bytes,4,rep,name=mutations,proto3" json:"mutations,omitempty"`
+	Options   *RequestOptions `protobuf:"bytes,5,opt,name=options,proto3" json:"options,omitempty"`
+	// The epoch of that snapshot; 0 leaves it to the server to judge by the number.
+	Epoch         uint64 `protobuf:"fixed64,6,opt,name=epoch,proto3" json:"epoch,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -389,6 +404,13 @@ func (x *CommitRequest) GetOptions() *RequestOptions {
 		return x.Options
 	}
 	return nil
+}
+
+func (x *CommitRequest) GetEpoch() uint64 {
+	if x != nil {
+		return x.Epoch
+	}
+	return 0
 }
 
 // CommitResponse acknowledges; the version of its meta is the commit's.
@@ -620,12 +642,13 @@ const file_kvd_v1_txn_proto_rawDesc = "" +
 	"\n" +
 	"\x10kvd/v1/txn.proto\x12\x06kvd.v1\x1a\x0fkvd/v1/kv.proto\"1\n" +
 	"\x14BeginSnapshotRequest\x12\x19\n" +
-	"\blease_ms\x18\x01 \x01(\rR\aleaseMs\"m\n" +
+	"\blease_ms\x18\x01 \x01(\rR\aleaseMs\"\x83\x01\n" +
 	"\x15BeginSnapshotResponse\x12\x1f\n" +
 	"\vsnapshot_id\x18\x01 \x01(\x06R\n" +
 	"snapshotId\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\x04R\aversion\x12\x19\n" +
-	"\blease_ms\x18\x03 \x01(\rR\aleaseMs\"Q\n" +
+	"\blease_ms\x18\x03 \x01(\rR\aleaseMs\x12\x14\n" +
+	"\x05epoch\x18\x04 \x01(\x06R\x05epoch\"Q\n" +
 	"\x13KeepSnapshotRequest\x12\x1f\n" +
 	"\vsnapshot_id\x18\x01 \x01(\x06R\n" +
 	"snapshotId\x12\x19\n" +
@@ -635,14 +658,15 @@ const file_kvd_v1_txn_proto_rawDesc = "" +
 	"\x16ReleaseSnapshotRequest\x12\x1f\n" +
 	"\vsnapshot_id\x18\x01 \x01(\x06R\n" +
 	"snapshotId\"\x19\n" +
-	"\x17ReleaseSnapshotResponse\"\xe1\x01\n" +
+	"\x17ReleaseSnapshotResponse\"\xf7\x01\n" +
 	"\rCommitRequest\x12!\n" +
 	"\fread_version\x18\x01 \x01(\x04R\vreadVersion\x12\x1b\n" +
 	"\tread_keys\x18\x02 \x03(\fR\breadKeys\x12.\n" +
 	"\vread_ranges\x18\x03 \x03(\v2\r.kvd.v1.RangeR\n" +
 	"readRanges\x12.\n" +
 	"\tmutations\x18\x04 \x03(\v2\x10.kvd.v1.MutationR\tmutations\x120\n" +
-	"\aoptions\x18\x05 \x01(\v2\x16.kvd.v1.RequestOptionsR\aoptions\":\n" +
+	"\aoptions\x18\x05 \x01(\v2\x16.kvd.v1.RequestOptionsR\aoptions\x12\x14\n" +
+	"\x05epoch\x18\x06 \x01(\x06R\x05epoch\":\n" +
 	"\x0eCommitResponse\x12(\n" +
 	"\x04meta\x18\x01 \x01(\v2\x14.kvd.v1.ResponseMetaR\x04meta\"\xbf\x02\n" +
 	"\x0eExecuteRequest\x124\n" +

@@ -1,0 +1,5 @@
+//go:build !bug24
+
+package engine
+
+const bugAnyOpening = false
