@@ -90,6 +90,9 @@ func TestSmallHistoriesAreStrictlySerializable(t *testing.T) {
 	conflicts := 0
 	for seed := range histories {
 		o := small(vfs.NewMem())
+		if seed%2 == 1 {
+			o.FS = slowSyncs(100 * time.Microsecond) // so that weaker writes overtake
+		}
 		o.FlushKeys = 20
 		e := open(t, o)
 		run := history.Run{

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -90,6 +91,68 @@ func TestBlockedSyncHoldsBackItsOwnGroupAlone(t *testing.T) {
 			requireValue(t, e, k, "v")
 		}
 	})
+}
+
+// A write that asks for no sync does not wait for that of another, which is before it in
+// the log of the same partition: it is acknowledged and read by its key. What reads
+// several keys at one version waits for the sync instead.
+func TestWeakerWriteDoesNotWaitForTheSyncOfAnother(t *testing.T) {
+	for _, level := range []kv.WriteOptions{buffered, {Durability: kv.DurabilityMemory}} {
+		t.Run(level.Durability.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				disk := faultfs.Wrap(vfs.NewMem(), nil)
+				e := open(t, small(disk))
+				g := newGate(faultfs.Sync, "*.wal")
+				defer g.open()
+				disk.SetInjector(g)
+				keys := keysIn(e, 0, 30)
+				strong, weak, both := keys[:10], keys[10:20], keys[20:]
+				var all sync.WaitGroup
+				for _, k := range slices.Concat(strong, both) {
+					all.Go(func() { put(t, e, k, "strong", synced) })
+				}
+				synctest.Wait()
+				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+				defer cancel()
+				for _, k := range slices.Concat(weak, both) {
+					_, err := e.Put(ctx, []byte(k), []byte("weak"), level)
+					require.NoError(t, err)
+					requireValue(t, e, k, "weak")
+				}
+				var b kv.WriteBatch
+				b.Put([]byte(weak[0]), []byte("batch"))
+				b.Put([]byte(weak[1]), []byte("batch"))
+				_, err := e.Apply(ctx, &b, level)
+				require.NoError(t, err)
+				one := kv.Write{Op: kv.Op{Kind: kv.KindPut, Key: []byte(weak[2]), Value: []byte("weak")}, Durability: level.Durability}
+				require.NoError(t, e.Write(ctx, []*kv.Write{&one}))
+				require.NoError(t, one.Err)
+				for _, k := range strong {
+					requireAbsent(t, e, k) // a crash could still take it back
+				}
+				for _, k := range weak[:2] {
+					requireValue(t, e, k, "batch")
+				}
+				var snapshot atomic.Bool
+				all.Go(func() {
+					items := scanPairs(t, e, kv.ScanOptions{})
+					snapshot.Store(true)
+					require.Len(t, items, len(keys))
+				})
+				synctest.Wait()
+				require.False(t, snapshot.Load(), "a scan reads one version, of which all must be there")
+
+				g.open()
+				all.Wait()
+				for _, k := range strong {
+					requireValue(t, e, k, "strong")
+				}
+				for _, k := range slices.Concat(weak[2:], both) {
+					requireValue(t, e, k, "weak")
+				}
+			})
+		})
+	}
 }
 
 // What a caller leaves behind when it gives up is not what the next one waits for:

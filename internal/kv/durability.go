@@ -4,6 +4,9 @@ import "fmt"
 
 // Durability says what the acknowledgement of a write means. A stronger level
 // has a larger number.
+//
+// A write does not wait for a stronger one of another caller, even if that is before it
+// in the log, unless it is an atomic batch over several partitions.
 type Durability uint8
 
 const (

@@ -180,9 +180,9 @@ func flushJob(sealed []sealedTable) compaction.Job {
 	}
 }
 
-// FlushAll returns when all that was visible before the call is in tables.
+// FlushAll returns when all that was acknowledged before the call is in tables.
 func (p *Partition) FlushAll(ctx context.Context) error {
-	target := p.visible()
+	target := p.Published()
 	for {
 		low, ok := p.UnflushedFrom()
 		if !ok || low > target {

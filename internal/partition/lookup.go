@@ -23,6 +23,7 @@ type section struct {
 	p     *Partition
 	state *readState
 	at    kv.SeqNum
+	early early         // seen beyond at
 	now   func() uint64 // asked only for entries that expire
 	reads []*kv.Lookup
 
@@ -58,11 +59,11 @@ func (l *lookup) add(s section) { l.sections = append(l.sections, s) }
 
 // addVisible adds reads of the newest visible state.
 func (l *lookup) addVisible(p *Partition, reads []*kv.Lookup) {
-	state, at := p.acquireVisible()
+	state, at, beyond := p.acquireVisible()
 	if bugStaleRead {
 		at = max(at, 1) - 1
 	}
-	l.add(section{p: p, state: state, at: at, now: p.opts.Now, reads: reads})
+	l.add(section{p: p, state: state, at: at, early: beyond, now: p.opts.Now, reads: reads})
 }
 
 // run answers the reads: all of them, or, without the disk, those that memory can
@@ -122,6 +123,9 @@ func (l *lookup) searchMemtables(s *section) {
 			r.Err = s.p.closedError()
 		case r.Budget.Spent():
 			refuse(r)
+		case s.early != nil && lookupEarly(s.state, r, s.at, s.early, &e):
+			answer(r, &e)
+			r.ReadVersion = e.Seq
 		case lookupMemory(s.state, r, s.at, &e):
 			answer(r, &e)
 		default:
@@ -180,8 +184,9 @@ func finish(o *openRead) {
 func (s *section) judge() {
 	for _, r := range s.reads {
 		if r.Expiry != 0 && r.Expiry <= s.now() {
+			at := r.ReadVersion
 			*r = r.Question()
-			r.ReadVersion = s.at
+			r.ReadVersion = at
 		}
 		if r.Err != nil && errors.Is(r.Err, kv.ErrCorrupt) {
 			s.p.corrupt(r.Err)

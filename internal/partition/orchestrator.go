@@ -1,8 +1,10 @@
 package partition
 
 import (
+	"cmp"
 	"fmt"
 	"runtime"
+	"slices"
 	"time"
 
 	"github.com/kvd-db/kvd/internal/keyhash"
@@ -166,16 +168,47 @@ func (p *Partition) collect() (took bool, again time.Duration) {
 	return true, again
 }
 
-// commit makes the groups taken one record, appends that to the log, which is to wake
-// w, and returns its position; 0 if there is none.
-func (p *Partition) commit(w wal.Waker) wal.Pos {
+// commit makes the groups taken one record, or two if some ask for a sync and others do
+// not, and appends those to the log. The log wakes w for a record that waits for a sync,
+// and the orchestrator for another. commit returns the position of the last record; 0 if
+// there is none.
+func (p *Partition) commit(w wal.Waker) (pos wal.Pos) {
+	weaker := p.weakerFirst()
+	if weaker > 0 {
+		pos = p.commitGroups(p.taken[:weaker], p)
+	}
+	if weaker < len(p.taken) {
+		pos = max(pos, p.commitGroups(p.taken[weaker:], w))
+	}
+	clear(p.taken)
+	return pos
+}
+
+// weakerFirst puts the groups that ask for no sync before the others, each in their
+// order, and returns how many they are. (All are concurrent, so any order is right.)
+func (p *Partition) weakerFirst() (weaker int) {
+	for _, g := range p.taken {
+		if g.level < kv.DurabilitySync {
+			weaker++
+		}
+	}
+	if weaker > 0 && weaker < len(p.taken) {
+		slices.SortStableFunc(p.taken, func(a, b *Group) int {
+			return cmp.Compare(min(a.level, kv.DurabilitySync-1), min(b.level, kv.DurabilitySync-1))
+		})
+	}
+	return weaker
+}
+
+// commitGroups makes the groups one record, appends that to the log, which is to wake w,
+// and returns its position; 0 if there is none.
+func (p *Partition) commitGroups(groups []*Group, w wal.Waker) wal.Pos {
 	rec := p.newPending()
-	if anyTimed(p.taken) {
+	if anyTimed(groups) {
 		rec.course = new(kv.Course)
 		rec.course.Taken.Set(time.Now())
 	}
-	err := p.append(rec, p.taken, w)
-	clear(p.taken)
+	err := p.append(rec, groups, w)
 	pos := rec.pos
 	if err != nil {
 		p.decide(rec, err)
@@ -241,6 +274,7 @@ func (p *Partition) layOutLocked(rec *pending, groups []*Group) {
 // enqueueLocked puts a record that the log has in line for the memtable.
 func (p *Partition) enqueueLocked(rec *pending) {
 	p.turn.inflight = append(p.turn.inflight, rec)
+	p.turn.levels.add(rec, 1)
 	p.inflightBytes.Add(int64(len(rec.payload)))
 	if rec.units > 0 {
 		p.turn.last = rec.last()
@@ -248,7 +282,8 @@ func (p *Partition) enqueueLocked(rec *pending) {
 }
 
 // applyReady inserts, publishes and answers every record at the head of the line
-// that is durable enough. It reports whether there was one.
+// that is durable enough, and those beyond it that are: see applyEarly. It reports
+// whether there was one.
 func (p *Partition) applyReady() (progress bool) {
 	for {
 		rec := p.head()
@@ -259,11 +294,11 @@ func (p *Partition) applyReady() (progress bool) {
 			p.failInflight(err)
 			return true
 		}
-		if rec.units > 0 && !rec.inserted {
+		if rec.units > 0 && !rec.arrived {
 			if !p.durable(rec) {
-				return progress
+				return p.applyEarly() || progress
 			}
-			p.insert(rec)
+			p.arrive(rec)
 		}
 		if rec.commit != nil && !rec.commit.visible.Load() {
 			return progress // the last participant to insert wakes the others
@@ -272,6 +307,7 @@ func (p *Partition) applyReady() (progress bool) {
 			p.publish(rec)
 		}
 		p.pop()
+		p.publishEarly()
 		p.decide(rec, nil)
 		progress = true
 	}
@@ -303,6 +339,15 @@ func (p *Partition) insert(rec *pending) {
 	p.activePos = rec.pos
 	rec.inserted = true
 	p.budget.Grew(p, p.active.Bytes()-before)
+}
+
+// arrive inserts the record at the head of the line, which is durable. The last of
+// several partitions to do so makes the record visible in all of them.
+func (p *Partition) arrive(rec *pending) {
+	if !rec.inserted {
+		p.insert(rec)
+	}
+	rec.arrived = true
 	if rec.commit == nil {
 		return
 	}
@@ -342,8 +387,16 @@ func (p *Partition) publish(rec *pending) {
 	p.sequencer.Applied(rec.base, rec.units)
 }
 
-// visible returns the newest sequence number that readers of this partition may
-// see. A record over several partitions counts from the moment its Commit turned
+// view returns the newest sequence number up to which readers of this partition may see
+// everything, and what else they may see. The order of the loads matters: publishEarly
+// stores published before it takes numbers out of early.
+func (p *Partition) view() (kv.SeqNum, early) {
+	set := p.earlySet()
+	return p.visible(), set
+}
+
+// visible returns the newest sequence number up to which readers of this partition may
+// see everything. A record over several partitions counts from the moment its Commit turned
 // visible, even if this partition has not published it yet. The order of the two
 // loads matters: publish stores published before it clears arriving.
 func (p *Partition) visible() kv.SeqNum {
@@ -355,7 +408,10 @@ func (p *Partition) visible() kv.SeqNum {
 
 // Published returns the newest sequence number whose writer may have been
 // answered by this partition.
-func (p *Partition) Published() kv.SeqNum { return p.visible() }
+func (p *Partition) Published() kv.SeqNum {
+	at, set := p.view()
+	return max(at, set.newest())
+}
 
 func (p *Partition) head() *pending {
 	p.turn.Lock()
@@ -370,6 +426,7 @@ func (p *Partition) pop() {
 	p.turn.Lock()
 	defer p.turn.Unlock()
 	rec := p.turn.inflight[0]
+	p.turn.levels.add(rec, -1)
 	p.inflightBytes.Add(-int64(len(rec.payload)))
 	p.turn.inflight[0] = nil
 	p.turn.inflight = p.turn.inflight[1:]

@@ -42,12 +42,14 @@ type Partition struct {
 	turn struct {
 		sync.Mutex
 		inflight []*pending
-		last     kv.SeqNum // newest number in this partition
+		levels   levelCounts // of inflight
+		last     kv.SeqNum   // newest number in this partition
 		names    *nameWindow
 	}
 	inflightBytes atomic.Int64
 
-	published atomic.Uint64          // newest number that readers may see
+	published atomic.Uint64          // readers may see every number up to this one
+	early     atomic.Pointer[early]  // and these beyond it, if they read single keys
 	arriving  atomic.Pointer[Commit] // inserted here, perhaps not everywhere
 	state     atomic.Pointer[readState]
 	swap      sync.Mutex // held while state is replaced; no I/O under it

@@ -29,7 +29,8 @@ type pending struct {
 	named      []namedUnit // in the order of units
 	duplicates int         // writes that were applied before
 
-	inserted bool
+	inserted bool // into the memtable; hidden until it is published or early
+	arrived  bool // at the head of the line, inserted and durable
 }
 
 type namedUnit struct {

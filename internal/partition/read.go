@@ -120,6 +120,21 @@ func lookupMemory(s *readState, r *kv.Lookup, at kv.SeqNum, e *kv.Entry) bool {
 	return false
 }
 
+// lookupEarly finds the newest version of a key that is early. A read that is answered by
+// it is one at its number: between published and that number, whatever else was written
+// to the key is older. No range tombstone hides it, since one lies in all partitions and
+// is never early, and one that is published is older.
+func lookupEarly(s *readState, r *kv.Lookup, published kv.SeqNum, beyond early, e *kv.Entry) bool {
+	for t := range s.memtables() {
+		for at := beyond.newest(); t.Get(r.Hash, r.Key, at, e) && e.Seq > published; at = e.Seq - 1 {
+			if beyond.has(e.Seq) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 func lookupTable(t *memtable.Table, r *kv.Lookup, at kv.SeqNum, e *kv.Entry) bool {
 	found := t.Get(r.Hash, r.Key, at, e)
 	covered := t.Cover(r.Key, at)

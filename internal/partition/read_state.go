@@ -46,15 +46,20 @@ func (p *Partition) acquire() *readState {
 	}
 }
 
-// acquireVisible returns the current state, with a reference of the caller's own,
-// and the newest number that may be read from it: see "A read" in the package
-// comment.
-func (p *Partition) acquireVisible() (*readState, kv.SeqNum) {
+// acquireVisible returns the current state, with a reference of the caller's own, the
+// newest number that may be read from it, and what may be read beyond that number by a
+// reader of single keys: see "A read" in the package comment.
+func (p *Partition) acquireVisible() (*readState, kv.SeqNum, early) {
 	for {
 		s := p.acquire()
-		at := p.visible()
+		at, beyond := p.view()
+		if beyond != nil {
+			// What is flushed is visible, over all partitions, and early finds it in no
+			// memtable; published may not say so yet.
+			at = max(at, s.levels.version.FlushedSeq)
+		}
 		if p.state.Load() == s {
-			return s, at
+			return s, at, beyond
 		}
 		// A memtable was sealed in between: what was published meanwhile may be in the
 		// next one, which s does not have.

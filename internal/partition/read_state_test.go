@@ -26,7 +26,7 @@ func TestAStateHasWhatMayBeReadFromIt(t *testing.T) {
 					return
 				default:
 				}
-				state, at := s.p.acquireVisible()
+				state, at, _ := s.p.acquireVisible()
 				newest := state.levels.version.FlushedSeq
 				for table := range state.memtables() {
 					newest = max(newest, table.MaxSeq())

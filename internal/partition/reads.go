@@ -155,7 +155,7 @@ func conflict(key []byte, version kv.SeqNum) error {
 // otherwise a compaction may have dropped the tombstone of a key that was there,
 // and with it the trace of the change.
 func (p *Partition) Refresh(r *Reads) error {
-	s, now := p.acquireVisible()
+	s, now, _ := p.acquireVisible()
 	defer s.release()
 	if s.closed {
 		return p.closedError()

@@ -14,6 +14,7 @@ type counters struct {
 
 	conflicts  atomic.Uint64
 	duplicates atomic.Uint64
+	early      atomic.Uint64
 
 	userBytes      atomic.Uint64
 	flushes        atomic.Uint64
@@ -37,6 +38,7 @@ type Stats struct {
 
 	Conflicts  uint64 // proposals refused because something they read had changed
 	Duplicates uint64 // named writes that were applied before and not again
+	Early      uint64 // records acknowledged before a stronger one that precedes them in the log
 
 	UserBytes      uint64 // keys and values inserted
 	Flushes        uint64
@@ -71,7 +73,7 @@ func (p *Partition) Stats() Stats {
 	out := Stats{
 		Writes: c.writes.Counts(), Reads: c.reads.Counts(),
 		WriteWaits: p.inbox.Waits(), ReadWaits: p.reads.Waits(),
-		Conflicts: c.conflicts.Load(), Duplicates: c.duplicates.Load(),
+		Conflicts: c.conflicts.Load(), Duplicates: c.duplicates.Load(), Early: c.early.Load(),
 		UserBytes: c.userBytes.Load(), Flushes: c.flushes.Load(), FlushedBytes: c.flushedBytes.Load(),
 		Compactions: c.compactions.Load(), CompactedBytes: c.compactedBytes.Load(),
 		MovedBytes: c.movedBytes.Load(), Corruptions: c.corruptions.Load(),
