@@ -7,7 +7,8 @@
 //	STORE            what is fixed about the store, below
 //	CLOCK            a time that its clock has not passed, below; there once the
 //	                 store has taken a key that expires
-//	LOCK             held by the process that has the store open
+//	LOCK             held by the process that has the store open, with its pid; the
+//	                 directory itself is locked as well: see Lock
 //	wal/             the commit log: see package wal
 //	p-0000/ ...      the partitions: see package manifest
 //

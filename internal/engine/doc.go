@@ -83,7 +83,8 @@
 //
 // A failed write or sync of the log, or of a manifest, is final: nothing is
 // acknowledged after it, Failed is closed, and the owner should end the process
-// and open the store again. A failed flush or compaction is not: its inputs are
+// and open the store again. So is a directory or a file of the log that is no longer
+// where it was opened: the keeper looks every second. A failed flush or compaction is not: its inputs are
 // still there, and it is tried again with growing pauses.
 //
 // # Directory
@@ -91,7 +92,8 @@
 //	STORE            what the store is: see package descriptor
 //	CLOCK            a time that the store's clock has not passed: see package
 //	                 descriptor
-//	LOCK             held by the process that has the store open
+//	LOCK             held by the process that has the store open, with a lock on the
+//	                 directory: see package descriptor
 //	wal/             the commit log
 //	p-0000/ ...      the partitions
 //	lost+found/      files that are not ours

@@ -43,9 +43,11 @@ type Engine struct {
 	scheduler  *scheduler
 	singles    sync.Pool // of *single
 
-	closed   atomic.Bool
-	readOnly atomic.Bool // the disk is nearly full
-	diskFree atomic.Uint64
+	places    places
+	misplaced atomic.Bool // see checkPlaces
+	closed    atomic.Bool
+	readOnly  atomic.Bool // the disk is nearly full
+	diskFree  atomic.Uint64
 
 	failure struct {
 		once sync.Once
@@ -96,7 +98,7 @@ func Open(dir string, o Options) (_ *Engine, err error) {
 	if err := makeDurable(o.FS, e.dir); err != nil {
 		return nil, fmt.Errorf("open store: %w", err)
 	}
-	e.lock, err = o.FS.Lock(descriptor.LockPath(e.dir))
+	e.lock, err = descriptor.Lock(o.FS, e.dir)
 	if err != nil {
 		return nil, fmt.Errorf("open store: %w", err)
 	}
@@ -288,7 +290,8 @@ func (e *Engine) openLog() error {
 			return err
 		}
 	}
-	return nil
+	e.places, err = findPlaces(e.opts.FS, e.dir, e.descriptor.Partitions)
+	return err
 }
 
 // replay hands the operations of one record to their partitions.
@@ -359,7 +362,11 @@ func (e *Engine) tearDown() error {
 	if e.log != nil {
 		errs = append(errs, e.log.Close())
 	}
-	if e.clock != nil { // nobody reads by it any more
+	switch {
+	case e.clock == nil:
+	case e.misplaced.Load():
+		e.clock.stop()
+	default: // nobody reads by it any more
 		errs = append(errs, e.clock.close())
 	}
 	return errors.Join(append(errs, e.lock.Close())...)

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// keep looks after the disk, the clock, leases and the log: every second, and
+// keep looks after the places of the files, the disk, the clock, leases and the log: every second, and
 // after each flush after the log.
 func (e *Engine) keep() {
 	defer e.events.Guard()
@@ -19,6 +19,10 @@ func (e *Engine) keep() {
 			e.fail(e.log.Err())
 			return
 		case <-tick.C:
+			e.checkPlaces()
+			if e.misplaced.Load() {
+				continue // the log says why
+			}
 			e.watchDisk()
 			e.keepClock()
 			e.snapshots.expire(time.Now())

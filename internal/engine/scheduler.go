@@ -73,12 +73,17 @@ func (s *scheduler) start(workers int) {
 
 // close stops the workers and waits for them. A running job is cut short.
 func (s *scheduler) close() {
+	s.halt()
+	s.group.Wait()
+}
+
+// halt ends what runs and begins nothing any more, without waiting for it.
+func (s *scheduler) halt() {
 	s.mu.Lock()
 	s.done = true
 	s.mu.Unlock()
 	s.stop()
 	s.work.Broadcast()
-	s.group.Wait()
 }
 
 // Ready implements partition.Scheduler.

@@ -4,12 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"path"
 	"slices"
 	"strings"
-	"syscall"
 
 	"github.com/kvd-db/kvd/internal/descriptor"
 	"github.com/kvd-db/kvd/internal/kv"
@@ -26,8 +24,12 @@ import (
 // Cost: reads everything once; memory for the filter and index of one table.
 func Check(ctx context.Context, fsys vfs.FS, dir string, progress func(done, total int64)) (report *Report, err error) {
 	dir = path.Clean(dir)
-	lock, err := lockExisting(fsys, dir)
+	lock, err := descriptor.LockShared(fsys, dir)
 	if err != nil {
+		err = fmt.Errorf("check %s: %w", dir, err)
+		if errors.Is(err, vfs.ErrLocked) {
+			err = fmt.Errorf("%w; stop the server first", err)
+		}
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, lock.Close()) }()
@@ -50,26 +52,6 @@ func Check(ctx context.Context, fsys vfs.FS, dir string, progress func(done, tot
 		return nil, err
 	}
 	return c.finish(), nil
-}
-
-// lockExisting locks the store, unless there is no lock file: then nobody has
-// it open, and Check makes no file. Nor does it need a lock where it may not
-// write: a server could not either.
-func lockExisting(fsys vfs.FS, dir string) (io.Closer, error) {
-	name := descriptor.LockPath(dir)
-	if _, err := fsys.Stat(name); errors.Is(err, fs.ErrNotExist) {
-		return io.NopCloser(nil), nil
-	}
-	lock, err := fsys.Lock(name)
-	switch {
-	case err == nil:
-		return lock, nil
-	case errors.Is(err, vfs.ErrLocked):
-		return nil, fmt.Errorf("check %s: %w; stop the server first", dir, err)
-	case errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.EROFS):
-		return io.NopCloser(nil), nil
-	}
-	return nil, fmt.Errorf("check %s: %w", dir, err)
 }
 
 // checker is one run of Check.

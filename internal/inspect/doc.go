@@ -6,6 +6,6 @@
 // no process has open, and reports what is there and what is wrong with it. A
 // [Digest] says in one line what a store contains.
 //
-// Nothing here changes a file. Check holds the lock while it runs, so that no
-// server starts meanwhile; that writes its pid into LOCK.
+// Nothing here changes a file. Check holds a shared lock while it runs, so that no
+// server starts meanwhile.
 package inspect

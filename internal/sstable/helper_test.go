@@ -3,9 +3,11 @@ package sstable
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"os"
 	"slices"
 	"sync"
 	"testing"
@@ -63,6 +65,7 @@ func (f *bytesFile) Sync() error                 { f.syncs++; f.synced = bytes.C
 func (f *bytesFile) Size() (int64, error)        { return int64(len(f.data)), nil }
 func (f *bytesFile) Truncate(size int64) error   { f.data = f.data[:size]; return nil }
 func (f *bytesFile) Reserve(int64, int64) error  { return nil }
+func (f *bytesFile) Stat() (os.FileInfo, error)  { return nil, errors.ErrUnsupported }
 func (f *bytesFile) StartWriteback(int64, int64) {}
 func (f *bytesFile) Name() string                { return "p-0003/000013.sst" }
 

@@ -1,8 +1,10 @@
 package vfs
 
 import (
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -290,6 +292,79 @@ var behaviours = []struct {
 		require.ErrorIs(t, err, ErrLocked)
 		require.NoError(t, again.Close())
 		requireList(t, fsys, dir, "LOCK", "LOCK2")
+	}},
+	{"a lock on what is there makes no file, and follows what it locks", func(t *testing.T, fsys FS, dir string) {
+		_, err := fsys.LockExisting(dir+"/none", true)
+		require.ErrorIs(t, err, fs.ErrNotExist)
+		create(t, fsys, dir+"/file", "")
+		for _, name := range []string{dir, dir + "/file"} {
+			exclusive, err := fsys.LockExisting(name, false)
+			require.NoError(t, err)
+			for _, shared := range []bool{true, false} {
+				_, err = fsys.LockExisting(name, shared)
+				require.ErrorIs(t, err, ErrLocked)
+			}
+			require.NoError(t, exclusive.Close())
+			require.NoError(t, exclusive.Close(), "a second Close lets go of nothing")
+			one, err := fsys.LockExisting(name, true)
+			require.NoError(t, err)
+			two, err := fsys.LockExisting(name, true)
+			require.NoError(t, err)
+			_, err = fsys.LockExisting(name, false)
+			require.ErrorIs(t, err, ErrLocked)
+			require.NoError(t, one.Close())
+			_, err = fsys.LockExisting(name, false)
+			require.ErrorIs(t, err, ErrLocked, "the other is left")
+			require.NoError(t, two.Close())
+		}
+		lock, err := fsys.LockExisting(dir+"/file", false)
+		require.NoError(t, err)
+		require.NoError(t, fsys.Rename(dir+"/file", dir+"/moved"))
+		create(t, fsys, dir+"/file", "")
+		other, err := fsys.LockExisting(dir+"/file", false)
+		require.NoError(t, err, "another file of the same name")
+		_, err = fsys.LockExisting(dir+"/moved", false)
+		require.ErrorIs(t, err, ErrLocked)
+		require.NoError(t, errors.Join(lock.Close(), other.Close()))
+		requireList(t, fsys, dir, "file", "moved")
+		l, err := fsys.Lock(dir + "/LOCK")
+		require.NoError(t, err)
+		_, err = fsys.LockExisting(dir+"/LOCK", true)
+		require.ErrorIs(t, err, ErrLocked)
+		require.ErrorContains(t, err, "pid "+strconv.Itoa(os.Getpid()))
+		require.NoError(t, l.Close())
+	}},
+	{"SameFile tells a file from another of its name", func(t *testing.T, fsys FS, dir string) {
+		create(t, fsys, dir+"/a", "")
+		create(t, fsys, dir+"/b", "")
+		f, err := fsys.Open(dir + "/a")
+		require.NoError(t, err)
+		opened, err := f.Stat()
+		require.NoError(t, err)
+		same := func(name string) bool {
+			info, err := fsys.Stat(name)
+			require.NoError(t, err)
+			return SameFile(opened, info)
+		}
+		require.True(t, same(dir+"/a"))
+		require.False(t, same(dir+"/b"))
+		require.False(t, same(dir))
+		require.NoError(t, fsys.Rename(dir+"/a", dir+"/c"))
+		require.True(t, same(dir+"/c"), "it follows the name")
+		require.NoError(t, fsys.Rename(dir+"/b", dir+"/a"))
+		require.False(t, same(dir+"/a"))
+		require.NoError(t, fsys.Remove(dir+"/c"))
+		gone, err := f.Stat()
+		require.NoError(t, err)
+		require.True(t, SameFile(opened, gone))
+		require.NoError(t, f.Close())
+		_, err = f.Stat()
+		require.ErrorIs(t, err, os.ErrClosed)
+		one, err := fsys.Stat(dir)
+		require.NoError(t, err)
+		two, err := fsys.Stat(dir)
+		require.NoError(t, err)
+		require.True(t, SameFile(one, two))
 	}},
 	{"Usage has less free than total", func(t *testing.T, fsys FS, dir string) {
 		u, err := fsys.Usage(dir)

@@ -31,9 +31,9 @@ type Mem struct {
 	mu struct {
 		sync.RWMutex
 		root     *dirNode
-		pending  []dirOp // changes of entries not covered by a SyncDir, oldest first
-		seq      uint64  // of the newest data or directory operation
-		locks    map[string]bool
+		pending  []dirOp     // changes of entries not covered by a SyncDir, oldest first
+		seq      uint64      // of the newest data or directory operation
+		locks    map[any]int // by node: 1 and more are shared, -1 is exclusive
 		capacity int64
 		used     int64 // the lengths, or the reserved space, of all files alive
 	}
@@ -43,7 +43,7 @@ type Mem struct {
 func NewMem() *Mem {
 	m := &Mem{}
 	m.mu.root = &dirNode{}
-	m.mu.locks = map[string]bool{}
+	m.mu.locks = map[any]int{}
 	m.mu.capacity = math.MaxInt64
 	return m
 }
@@ -236,11 +236,7 @@ func (m *Mem) Stat(name string) (os.FileInfo, error) {
 	if !e.exists() {
 		return nil, pathError("stat", name, syscall.ENOENT)
 	}
-	info := memInfo{name: path.Base(clean(name)), dir: e.dir != nil}
-	if e.file != nil {
-		info.size = e.file.current.size
-	}
-	return info, nil
+	return e.info(path.Base(clean(name))), nil
 }
 
 // Lock takes a lock within this Mem; a crash image has none.
@@ -254,28 +250,55 @@ func (m *Mem) Lock(name string) (io.Closer, error) {
 		return nil, err
 	case e.dir != nil:
 		return nil, pathError("lock", name, syscall.EISDIR)
-	case m.mu.locks[clean(name)]:
-		return nil, lockedBy(name, strconv.Itoa(os.Getpid()))
 	case !e.exists():
-		if _, err := m.createLocked("lock", name); err != nil {
+		if e.file, err = m.createLocked("lock", name); err != nil {
 			return nil, err
 		}
 	}
-	m.mu.locks[clean(name)] = true
-	return &memLock{fs: m, name: clean(name)}, nil
+	return m.lockLocked(e.node(), name, false)
+}
+
+// LockExisting takes a lock within this Mem, likewise.
+func (m *Mem) LockExisting(name string, shared bool) (io.Closer, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	_, e, err := m.lookupLocked("lock", name)
+	if err != nil {
+		return nil, err
+	}
+	if !e.exists() {
+		return nil, pathError("lock", name, syscall.ENOENT)
+	}
+	return m.lockLocked(e.node(), name, shared)
+}
+
+func (m *Mem) lockLocked(node any, name string, shared bool) (io.Closer, error) {
+	holders := m.mu.locks[node]
+	if holders < 0 || holders > 0 && !shared {
+		return nil, lockedBy(name, strconv.Itoa(os.Getpid()))
+	}
+	change := -1
+	if shared {
+		change = 1
+	}
+	m.mu.locks[node] += change
+	return &memLock{fs: m, node: node, change: change}, nil
 }
 
 type memLock struct {
-	fs   *Mem
-	name string
-	once sync.Once
+	fs     *Mem
+	node   any
+	change int
+	once   sync.Once
 }
 
 func (l *memLock) Close() error {
 	l.once.Do(func() {
 		l.fs.mu.Lock()
 		defer l.fs.mu.Unlock()
-		delete(l.fs.mu.locks, l.name)
+		if l.fs.mu.locks[l.node] -= l.change; l.fs.mu.locks[l.node] == 0 {
+			delete(l.fs.mu.locks, l.node)
+		}
 	})
 	return nil
 }
@@ -348,18 +371,36 @@ func split(name string) []string {
 
 func pathError(op, name string, err error) error { return &os.PathError{Op: op, Path: name, Err: err} }
 
+// info describes what has, or had, this entry.
+func (e entry) info(name string) memInfo {
+	info := memInfo{name: name, dir: e.dir != nil, node: e.node()}
+	if e.file != nil {
+		info.size = e.file.current.size
+	}
+	return info
+}
+
+// node is what stays the same when the name changes.
+func (e entry) node() any {
+	if e.dir != nil {
+		return e.dir
+	}
+	return e.file
+}
+
 // memInfo is what Stat tells of a file or directory of a Mem.
 type memInfo struct {
 	name string
 	size int64
 	dir  bool
+	node any // *fileNode or *dirNode
 }
 
 func (i memInfo) Name() string       { return i.name }
 func (i memInfo) Size() int64        { return i.size }
 func (i memInfo) ModTime() time.Time { return time.Time{} }
 func (i memInfo) IsDir() bool        { return i.dir }
-func (i memInfo) Sys() any           { return nil }
+func (i memInfo) Sys() any           { return i.node } // see SameFile
 
 func (i memInfo) Mode() os.FileMode {
 	if i.dir {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"io"
 	"os"
+	"path"
 	"syscall"
 )
 
@@ -142,6 +143,15 @@ func (f *memFile) Size() (int64, error) {
 		return 0, err
 	}
 	return f.node.current.size, nil
+}
+
+func (f *memFile) Stat() (os.FileInfo, error) {
+	f.fs.mu.RLock()
+	defer f.fs.mu.RUnlock()
+	if err := f.checkLocked("stat", 0); err != nil {
+		return nil, err
+	}
+	return entry{file: f.node}.info(path.Base(clean(f.name))), nil
 }
 
 func (f *memFile) Close() error {

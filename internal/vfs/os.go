@@ -91,21 +91,47 @@ func (osFS) Lock(name string) (io.Closer, error) {
 	return &osLock{f: f}, nil
 }
 
-func lockOS(f *os.File) error {
+// LockExisting is flock(2) too.
+func (osFS) LockExisting(name string, shared bool) (io.Closer, error) {
+	f, err := os.OpenFile(name, os.O_RDONLY|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		return nil, err
+	}
+	how := unix.LOCK_EX
+	if shared {
+		how = unix.LOCK_SH
+	}
+	if err := flock(f, how); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return &osLock{f: f}, nil
+}
+
+func flock(f *os.File, how int) error {
 	var err error
-	if ctlErr := control(f, func(fd int) { err = unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB) }); ctlErr != nil {
+	if ctlErr := control(f, func(fd int) { err = unix.Flock(fd, how|unix.LOCK_NB) }); ctlErr != nil {
 		return ctlErr
 	}
-	if errors.Is(err, unix.EWOULDBLOCK) {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, unix.EWOULDBLOCK):
 		return lockedBy(f.Name(), holder(f))
+	case errors.Is(err, unix.EBADF), errors.Is(err, unix.EINVAL), errors.Is(err, unix.ENOSYS), errors.Is(err, unix.EOPNOTSUPP):
+		// NFS locks nothing exclusively that is open for reading alone.
+		err = fmt.Errorf("%w: %w", errors.ErrUnsupported, err)
 	}
-	if err != nil {
-		return &os.PathError{Op: "flock", Path: f.Name(), Err: err}
+	return &os.PathError{Op: "flock", Path: f.Name(), Err: err}
+}
+
+func lockOS(f *os.File) error {
+	if err := flock(f, unix.LOCK_EX); err != nil {
+		return err
 	}
 	if err := f.Truncate(0); err != nil {
 		return err
 	}
-	_, err = f.WriteAt([]byte(strconv.Itoa(os.Getpid())+"\n"), 0)
+	_, err := f.WriteAt([]byte(strconv.Itoa(os.Getpid())+"\n"), 0)
 	return err
 }
 
@@ -203,6 +229,8 @@ func (f *osFile) Close() error {
 	}
 	return f.mu.closeErr
 }
+
+func (f *osFile) Stat() (os.FileInfo, error) { return f.file.Stat() }
 
 func (f *osFile) Size() (int64, error) {
 	info, err := f.file.Stat()

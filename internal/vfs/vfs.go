@@ -39,6 +39,12 @@ type FS interface {
 	// until the returned Closer is closed or the process ends. If another holds
 	// it, the error wraps ErrLocked.
 	Lock(name string) (io.Closer, error)
+	// LockExisting takes a lock on a file or directory that is there, and writes
+	// nothing: a shared one, of which there may be many, or an exclusive one. It is a
+	// lock on what has the name now, and holds when that is renamed or removed. If
+	// another holds it, the error wraps ErrLocked; errors.ErrUnsupported says that the
+	// file system has no such locks.
+	LockExisting(name string, shared bool) (io.Closer, error)
 	// Usage tells how full the disk that holds path is.
 	Usage(path string) (Usage, error)
 }
@@ -66,6 +72,8 @@ type File interface {
 	// Sync makes the bytes of the file durable. After an error the file must
 	// only be closed; implementations fail every later Sync with the same error.
 	Sync() error
+	// Stat describes the file, wherever it is now: see SameFile.
+	Stat() (os.FileInfo, error)
 	// Size returns the length of the file in bytes.
 	Size() (int64, error)
 	// Truncate sets the length of the file. Space that was reserved beyond that
@@ -86,4 +94,10 @@ type File interface {
 	StartWriteback(offset, length int64)
 	// Name returns the name the file was opened by.
 	Name() string
+}
+
+// SameFile reports whether two descriptions, by FS.Stat or File.Stat of one file
+// system, are of the same file or directory, whatever its name.
+func SameFile(a, b os.FileInfo) bool {
+	return os.SameFile(a, b) || a.Sys() == b.Sys() // the latter is for doubles
 }

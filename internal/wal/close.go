@@ -93,7 +93,9 @@ func (l *Log) closeFiles() error {
 			errs = append(errs, s.file.Close())
 		}
 	}
-	if l.mu.prepared != nil {
+	if l.mu.prepared != nil && l.Err() != nil {
+		errs = append(errs, l.mu.prepared.file.Close()) // its name may be another's by now
+	} else if l.mu.prepared != nil {
 		errs = append(errs, l.mu.prepared.discard(l.opts.FS))
 	}
 	return errors.Join(errs...)

@@ -196,6 +196,10 @@ func (l *Log) Err() error {
 // Failed returns a channel that is closed when the log fails.
 func (l *Log) Failed() <-chan struct{} { return l.failed }
 
+// Fail stops the log for good, as a write that failed would: nothing is acknowledged
+// any more.
+func (l *Log) Fail(err error) { l.fail(err) }
+
 // fail stops the log for good and wakes everybody who waits, and also wakers,
 // whom the caller has taken off the lists. Only the first failure counts.
 func (l *Log) fail(err error, wakers ...[]Waker) {

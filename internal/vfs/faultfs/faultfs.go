@@ -131,6 +131,13 @@ func (f *FS) Lock(name string) (io.Closer, error) {
 	return f.inner.Lock(name)
 }
 
+func (f *FS) LockExisting(name string, shared bool) (io.Closer, error) {
+	if fault := f.begin(Op{Kind: LockExisting, Name: name}); fault.Err != nil {
+		return nil, fault.Err
+	}
+	return f.inner.LockExisting(name, shared)
+}
+
 func (f *FS) Usage(path string) (vfs.Usage, error) {
 	if fault := f.begin(Op{Kind: Usage, Name: path}); fault.Err != nil {
 		return vfs.Usage{}, fault.Err

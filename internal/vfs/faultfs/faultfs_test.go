@@ -33,6 +33,10 @@ func everyOp(fsys vfs.FS) map[Kind]error {
 	if err == nil {
 		errs[Lock] = lock.Close()
 	}
+	if lock, err = fsys.LockExisting("d", true); err == nil {
+		err = lock.Close()
+	}
+	errs[LockExisting] = err
 	f, err := fsys.OpenReadWrite("old")
 	errs[OpenReadWrite] = err
 	if err == nil {
@@ -92,7 +96,7 @@ func TestWithoutFaultsNothingChanges(t *testing.T) {
 				require.NoError(t, err, "%v", kind)
 			}
 			require.False(t, fsys.Fired())
-			require.Equal(t, 20, fsys.Count(), "18 kinds, and the closing of two files more")
+			require.Equal(t, 21, fsys.Count(), "19 kinds, and the closing of two files more")
 		})
 	}
 }

@@ -3,6 +3,7 @@ package faultfs
 import (
 	"bytes"
 	"errors"
+	"os"
 
 	"github.com/kvd-db/kvd/internal/vfs"
 )
@@ -89,6 +90,13 @@ func (f *file) dropDirty() {
 		panic("faultfs: DropDirty needs a file of a vfs.Mem")
 	}
 	inner.DropDirty()
+}
+
+func (f *file) Stat() (os.FileInfo, error) {
+	if fault := f.fs.begin(Op{Kind: Stat, Name: f.Name()}); fault.Err != nil {
+		return nil, fault.Err
+	}
+	return f.File.Stat()
 }
 
 func (f *file) Size() (int64, error) {

@@ -18,6 +18,7 @@ const (
 	List
 	Stat
 	Lock
+	LockExisting
 	Usage
 	Read
 	Write
@@ -30,7 +31,7 @@ const (
 
 var kindNames = [...]string{
 	Create: "create", Open: "open", OpenReadWrite: "open", Remove: "remove", Rename: "rename",
-	MkdirAll: "mkdir", SyncDir: "syncdir", List: "list", Stat: "stat", Lock: "lock", Usage: "usage",
+	MkdirAll: "mkdir", SyncDir: "syncdir", List: "list", Stat: "stat", Lock: "lock", LockExisting: "lock", Usage: "usage",
 	Read: "read", Write: "write", Sync: "sync", Size: "size", Truncate: "truncate", Reserve: "reserve",
 	Close: "close",
 }

@@ -1,0 +1,74 @@
+package descriptor
+
+import (
+	"errors"
+	"io"
+	"io/fs"
+
+	"github.com/kvd-db/kvd/internal/vfs"
+)
+
+// Lock locks the store in dir for a process that writes. The lock is on the directory
+// itself, which cannot be removed unnoticed, and on the file LOCK, which names its
+// holder and is all that versions before know. Where directories cannot be locked, as
+// on NFS, LOCK has to do.
+//
+// Errors: vfs.ErrLocked if another process has the store open, also to read it.
+func Lock(fsys vfs.FS, dir string) (io.Closer, error) {
+	held, err := lockDir(fsys, dir, false)
+	if err != nil {
+		return nil, err
+	}
+	file, err := fsys.Lock(LockPath(dir))
+	if err != nil {
+		return nil, errors.Join(err, held.Close())
+	}
+	return locks{held, file}, nil
+}
+
+// LockShared locks the store in dir for a process that only reads, of which there may
+// be many. It writes nothing.
+//
+// Errors: vfs.ErrLocked if another process has the store open to write.
+func LockShared(fsys vfs.FS, dir string) (io.Closer, error) {
+	held, err := lockDir(fsys, dir, true)
+	if err != nil {
+		return nil, err
+	}
+	file, err := fsys.LockExisting(LockPath(dir), true)
+	switch {
+	case err == nil:
+		return locks{held, file}, nil
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, fs.ErrPermission), errors.Is(err, errors.ErrUnsupported):
+		return held, nil // the directory is locked
+	}
+	return nil, errors.Join(err, held.Close())
+}
+
+// lockDir locks the directory. If another has it, the file LOCK says who.
+func lockDir(fsys vfs.FS, dir string, shared bool) (io.Closer, error) {
+	held, err := fsys.LockExisting(dir, shared)
+	switch {
+	case errors.Is(err, errors.ErrUnsupported):
+		return locks{}, nil
+	case !errors.Is(err, vfs.ErrLocked):
+		return held, err
+	}
+	if file, fileErr := fsys.LockExisting(LockPath(dir), true); errors.Is(fileErr, vfs.ErrLocked) {
+		return nil, fileErr
+	} else if fileErr == nil {
+		return nil, errors.Join(err, file.Close())
+	}
+	return nil, err
+}
+
+// locks are let go of together, the last one first.
+type locks []io.Closer
+
+func (l locks) Close() error {
+	var errs []error
+	for i := len(l) - 1; i >= 0; i-- {
+		errs = append(errs, l[i].Close())
+	}
+	return errors.Join(errs...)
+}
