@@ -6,6 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"github.com/kvd-db/kvd/internal/keyhash"
 	"github.com/kvd-db/kvd/internal/kv"
 )
 
@@ -45,6 +46,44 @@ func TestEarlyAgainstAModel(t *testing.T) {
 			require.True(t, seen[set.newest()])
 		}
 	})
+}
+
+// A flush may install what is early here as soon as it is visible over all partitions,
+// which is before it is published here. A read in between finds it all the same.
+func TestAnEarlyWriteIsReadWhileItIsFlushed(t *testing.T) {
+	s := newScript(t)
+	submit := func(key, value string, level kv.Durability) *Call {
+		call := NewCall(1)
+		w := &kv.Write{Op: kv.Op{Kind: kv.KindPut, Key: []byte(key), Value: []byte(value)}, Hash: keyhash.Sum([]byte(key)), Durability: level}
+		s.p.Submit(t.Context(), NewGroup(call, []*kv.Write{w}))
+		return call
+	}
+	<-submit("key", "old", kv.DurabilitySync).Done()
+	require.NoError(t, s.p.FlushAll(t.Context()))
+
+	s.stall(true)
+	strong, err := Propose(&Proposal{
+		Shares:     []Share{{Partition: s.p, Ops: []kv.Op{{Kind: kv.KindPut, Key: []byte("other")}}}},
+		Durability: kv.DurabilitySync, Settled: func() {},
+	})
+	require.NoError(t, err)
+	<-submit("key", "new", kv.DurabilityMemory).Done()
+	sealed := make(chan struct{})
+	s.p.askSeal(sealed)
+	<-sealed
+	read := kv.Lookup{Key: []byte("key"), Hash: keyhash.Sum([]byte("key"))}
+	var flushed error
+	s.world.applied = func(kv.SeqNum) { // of the strong write, which was all that the other waited for
+		flushed = s.p.Flush(t.Context())
+		read.Err = s.p.Lookup(t.Context(), []*kv.Lookup{&read}, nil)
+	}
+	s.stall(false)
+	<-strong.Done()
+	require.NoError(t, flushed)
+	require.False(t, s.p.FlushPending())
+	require.NoError(t, read.Err)
+	require.Equal(t, "new", string(read.Value))
+	require.Equal(t, kv.SeqNum(3), read.Version)
 }
 
 func inLine(line []*pending, n kv.SeqNum) bool {

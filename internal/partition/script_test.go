@@ -37,6 +37,7 @@ type world struct {
 	now       uint64
 	memory    int64
 	stalled   wal.Pos // what is synced while the disk stands still; 0: it does not
+	applied   func(base kv.SeqNum)
 }
 
 func (w *world) Append(payload []byte, units uint32, _ kv.Durability, waker wal.Waker, _ *kv.Course) (kv.SeqNum, wal.Pos, error) {
@@ -57,8 +58,13 @@ func (w *world) SyncTo(wal.Pos) error                      { return nil }
 func (w *world) Written() wal.Pos                          { return w.Synced() }
 func (w *world) WaitSynced(context.Context, wal.Pos) error { return nil }
 func (w *world) Err() error                                { return nil }
-func (w *world) Applied(kv.SeqNum, uint32)                 {}
 func (w *world) Ready(*Partition)                          {}
+
+func (w *world) Applied(base kv.SeqNum, _ uint32) {
+	if w.applied != nil {
+		w.applied(base)
+	}
+}
 
 func (w *world) Synced() wal.Pos {
 	w.mu.Lock()
