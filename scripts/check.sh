@@ -7,7 +7,7 @@ staticcheck=honnef.co/go/tools/cmd/staticcheck@v0.8.2
 govulncheck=golang.org/x/vuln/cmd/govulncheck@v1.8.0
 
 echo "check: gofmt"
-unformatted=$(gofmt -l cmd internal pkg scripts)
+unformatted=$(gofmt -l bench cmd internal pkg scripts)
 if [ -n "$unformatted" ]; then
 	echo "not formatted: $unformatted" >&2
 	exit 1

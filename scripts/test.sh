@@ -1,6 +1,8 @@
 #!/usr/bin/env bash
-# Runs every test of the module. The race detector needs a C compiler; without one
-# the tests run all the same, and the script says so.
+# Runs every test of the module, and those of the benchmarks in bench/, a module of
+# its own. The race detector needs a C compiler; without one the tests run all the
+# same, and the script says so. If the modules that bench/ depends on cannot be
+# downloaded, the script says that it skipped bench/.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -18,3 +20,16 @@ fi
 CGO_ENABLED=0 go build -trimpath -o bin/ ./cmd/...
 go vet ./...
 go test "${race[@]}" -timeout 15m "$@" ./...
+
+echo "test: bench"
+cd bench
+if missing=$(go list -deps -test ./... 2>&1 >/dev/null); then
+	go vet ./...
+	go test -timeout 15m ./...
+elif grep -qE 'GOPROXY=off|dial tcp|no such host|connection (refused|reset)|timeout|EOF|: 5[0-9][0-9] ' <<<"$missing"; then
+	echo "test: SKIPPED bench: NOT BUILT, NOT VETTED, NOT TESTED: modules that it depends on cannot be downloaded:" >&2
+	tail -1 <<<"$missing" >&2
+else
+	echo "$missing" >&2
+	exit 1
+fi
