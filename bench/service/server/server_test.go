@@ -9,6 +9,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/kvd-db/kvd/internal/testwait"
 )
 
 // TestMain lets the test binary be a server that takes connections, or fails.
@@ -76,7 +78,7 @@ func TestAFrozenServerDoesNothingAndCanBeStopped(t *testing.T) {
 	require.ErrorIs(t, err, os.ErrDeadlineExceeded)
 
 	require.NoError(t, s.Thaw())
-	require.NoError(t, c.SetReadDeadline(time.Now().Add(10*time.Second)))
+	require.NoError(t, c.SetReadDeadline(testwait.Deadline()))
 	_, err = c.Read(make([]byte, 5))
 	require.NoError(t, err)
 	require.NoError(t, c.Close())
