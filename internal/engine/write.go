@@ -104,7 +104,8 @@ func (e *Engine) take(w *kv.Write) {
 // returns when all are decided or ctx has ended. (Who finds nobody at work syncs the
 // log himself, where syncs lately took a few milliseconds, and learns that ctx has
 // ended after that.) Each write has its own result; Write itself fails only if none was
-// tried.
+// tried, for example with kv.ErrTooLarge: a call has no more writes, and no more bytes,
+// than the largest batch of any store, kv.MaxBatchOps and kv.MaxBatchBytes.
 //
 // Writes of one call on the same key happen in their order, but for those that
 // depend on what the key holds (kv.Write.If and Previous): they are concurrent
@@ -114,6 +115,9 @@ func (e *Engine) Write(ctx context.Context, writes []*kv.Write) error {
 	defer e.events.Guard()
 	if err := e.writable(); err != nil {
 		return err
+	}
+	if len(writes) > kv.MaxBatchOps {
+		return fmt.Errorf("%w: a call of %d writes, limit is %d; make several of it", kv.ErrTooLarge, len(writes), kv.MaxBatchOps)
 	}
 	watch := writeWatch(writes)
 	defer watch.stop()
@@ -125,6 +129,9 @@ func (e *Engine) Write(ctx context.Context, writes []*kv.Write) error {
 		if conditional(w) && w.Err == nil {
 			guarded = append(guarded, w)
 		}
+	}
+	if size > kv.MaxBatchBytes {
+		return fmt.Errorf("%w: a call whose writes have %d bytes, limit is %d; make several of it", kv.ErrTooLarge, size, kv.MaxBatchBytes)
 	}
 	if err := e.budget.admit(ctx, size); err != nil {
 		return err

@@ -93,7 +93,9 @@ func DecodeRecord(record []byte, fn func(*RecordOp) error) error {
 	var op RecordOp // one for all: it is on the heap, as fn might keep it
 	for len(d.Rest) > 0 {
 		partition := d.Uvarint(1 << 16)
-		ops := d.Uvarint(MaxBatchOps)
+		// Any number: a record may hold the writes of several calls, each of them as
+		// many as MaxBatchOps. Nothing is allocated for it, and the bytes bound it.
+		ops := d.Uvarint(1<<32 - 1)
 		if ops == 0 {
 			d.fail(errors.New("no operations"))
 		}

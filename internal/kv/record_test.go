@@ -119,3 +119,17 @@ func FuzzDecodeRecord(f *testing.F) {
 		require.Equal(t, ops, again)
 	})
 }
+
+// A record may have more operations than one batch: those of several calls.
+func TestRecordOfMoreOperationsThanABatch(t *testing.T) {
+	const ops = 2*MaxBatchOps + 1
+	var e RecordEncoder
+	e.Section(3, ops)
+	for range ops {
+		e.Op(0, Origin{}, &Op{Kind: KindDelete, Key: []byte("k")})
+	}
+	n := 0
+	require.NoError(t, DecodeRecord(e.Bytes(), func(*RecordOp) error { n++; return nil }))
+	require.Equal(t, ops, n)
+	require.Error(t, DecodeRecord(e.Bytes()[:len(e.Bytes())-1], func(*RecordOp) error { return nil }))
+}

@@ -16,8 +16,9 @@ const (
 	frameAlign        = 8
 
 	// maxRecordBytes bounds one record, and with it a frame: a group is closed as
-	// soon as it holds groupBytes.
-	maxRecordBytes = 2 * kv.MaxBatchBytes
+	// soon as it holds groupBytes. Two calls of the largest size fit, with what the
+	// layout adds: that is as much as a partition ever puts into one.
+	maxRecordBytes = 4 * kv.MaxBatchBytes
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)

@@ -1,0 +1,6 @@
+//go:build race
+
+package engine
+
+// raceEnabled: the race detector makes some tests ten times as dear.
+const raceEnabled = true
