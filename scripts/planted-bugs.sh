@@ -33,6 +33,7 @@ bugs=$(sed -n 's/^#: //p' "$0")
 #: bug23 -run TestGuards ./internal/engine
 #: bug24 -run PowerCuts ./internal/engine
 #: bug28 -run TestAPanicOfTheEngine ./internal/daemon
+#: bug29 ./internal/vfs
 
 want=${*:-}
 caught=0

@@ -15,7 +15,10 @@
 // happened.
 //
 // Those of serve, check, digest and dump are in package daemon: 65 damaged, 69
-// address taken, 70 a bug, 74 disk failed, 75 in use by another process.
+// address taken, 70 a bug, 74 disk failed or did not answer, 75 in use by another
+// process.
+//
+// The first SIGINT or SIGTERM ends a command in order, the second at once: 130 or 143.
 package main
 
 import (
@@ -23,14 +26,30 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+
+	"github.com/kvd-db/kvd/internal/daemon"
 )
 
 func main() { os.Exit(run()) }
 
+// codeOf returns the exit code of a process that a second signal ends at once.
+func codeOf(s os.Signal) int {
+	if s == syscall.SIGTERM {
+		return daemon.ExitTerminated
+	}
+	return daemon.ExitInterrupted
+}
+
 func run() int {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
-	context.AfterFunc(ctx, stop) // a second signal ends the process at once
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	go func() {
+		<-signals
+		stop()
+		os.Exit(codeOf(<-signals))
+	}()
 	a := &app{in: os.Stdin, out: os.Stdout, err: os.Stderr, environ: os.Environ()}
 	return a.execute(ctx, os.Args[1:])
 }

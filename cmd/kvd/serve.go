@@ -23,8 +23,8 @@ func (a *app) serveCommand() *cobra.Command {
 			"--max-sync-time is KVD_MAX_SYNC_TIME. A flag wins.\n\n" +
 			"Exit codes: 0 stopped in order; 64 wrong settings; 65 the data is damaged or of\n" +
 			"a newer version; 69 an address is taken; 70 a bug in the engine, see the log; 74\n" +
-			"the disk failed; 75 another process has the store open. The Go runtime itself\n" +
-			"ends with 2.",
+			"the disk failed or did not answer in time; 75 another process has the store open;\n" +
+			"130 or 143 a second SIGINT or SIGTERM. The Go runtime itself ends with 2.",
 		Args: cobra.NoArgs,
 	}
 	for _, s := range settings {

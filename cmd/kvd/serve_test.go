@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/kvd-db/kvd/internal/daemon"
 	"github.com/kvd-db/kvd/internal/testwait"
 	"github.com/kvd-db/kvd/pkg/kvd"
 )
@@ -216,13 +217,15 @@ func TestAfterTheGracePeriodCallsAreCutOff(t *testing.T) {
 }
 
 func TestASecondSignalEndsTheProcessAtOnce(t *testing.T) {
-	p := serve(t, t.TempDir(), "--dev", "--grace", "1h")
-	release := holdScan(t, p)
-	require.NoError(t, p.cmd.Process.Signal(syscall.SIGTERM))
-	// The first one was taken once the service is not ready any more.
-	testwait.Until(t, func() bool { return p.kvd("health", "--timeout", "1s").code != 0 })
-	assert.Equal(t, -1, p.end(syscall.SIGTERM))
-	release()
+	for second, code := range map[syscall.Signal]int{syscall.SIGTERM: daemon.ExitTerminated, syscall.SIGINT: daemon.ExitInterrupted} {
+		p := serve(t, t.TempDir(), "--dev", "--grace", "1h")
+		release := holdScan(t, p)
+		require.NoError(t, p.cmd.Process.Signal(syscall.SIGTERM))
+		// The first one was taken once the service is not ready any more.
+		testwait.Until(t, func() bool { return p.kvd("health", "--timeout", "1s").code != 0 })
+		assert.Equal(t, code, p.end(second))
+		release()
+	}
 }
 
 func TestDamageIsRefusedAndCheckNamesTheFile(t *testing.T) {

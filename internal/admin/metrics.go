@@ -90,7 +90,7 @@ var (
 
 	corruptions = describe("kvd_corruption_total", "Damaged blocks and files met; each meeting counts.")
 	background  = describe("kvd_background_errors_total", "Flushes and compactions that failed and are tried again.")
-	slowSyncs   = describe("kvd_wal_slow_syncs_total", "Syncs of the commit log that took over a second.")
+	slowDisk    = describe("kvd_disk_slow_total", "Times that the disk did not answer for over a second.")
 	setAside    = describe("kvd_files_set_aside_total", "Unknown files moved to lost+found.")
 	recovery    = describe("kvd_recovery_seconds", "Time that opening the store took.")
 )
@@ -210,7 +210,7 @@ func (s sink) gate(kind string, g *admission.Stats) {
 func (s sink) incidents(n *Incidents) {
 	s.counter(corruptions, n.Corruptions)
 	s.counter(background, n.BackgroundErrors)
-	s.counter(slowSyncs, n.SlowSyncs)
+	s.counter(slowDisk, n.SlowDisk)
 	s.counter(setAside, n.FilesSetAside)
 	s.number(walTail, float64(n.TailDropped))
 	s.number(recovery, n.Recovery.Seconds())

@@ -69,7 +69,7 @@ type RequestCount struct {
 type Incidents struct {
 	Corruptions      uint64 // damage met, each time
 	BackgroundErrors uint64 // flushes and compactions that will be tried again
-	SlowSyncs        uint64 // syncs of the log over a second
+	SlowDisk         uint64 // times that the disk did not answer for over a second
 	FilesSetAside    uint64
 	TailDropped      int64         // bytes that recovery dropped from the end of the log
 	Recovery         time.Duration // how long opening the store took

@@ -49,8 +49,8 @@ func (s *Source) WriteStatus(w io.Writer) {
 		storeLines(line, &stats)
 	}
 	incidents := s.Incidents()
-	line("incidents", "%d corruptions, %d background errors, %d slow syncs, %d files set aside, %d log bytes dropped at start",
-		incidents.Corruptions, incidents.BackgroundErrors, incidents.SlowSyncs, incidents.FilesSetAside, incidents.TailDropped)
+	line("incidents", "%d corruptions, %d background errors, disk slow %d times, %d files set aside, %d log bytes dropped at start",
+		incidents.Corruptions, incidents.BackgroundErrors, incidents.SlowDisk, incidents.FilesSetAside, incidents.TailDropped)
 	// Errors of the connection are nobody's business but the reader's.
 	_ = t.Flush()
 }

@@ -84,7 +84,7 @@ func TestExitCodesTellWhatHappened(t *testing.T) {
 		ExitDamaged: {wrap(kv.Corruptf("f", 0, "x")), wrap(kv.ErrUnsupportedVersion)},
 		ExitBind:    {wrap(fmt.Errorf("%w: %w", ErrListen, syscall.EADDRINUSE))},
 		ExitIO: {
-			wrap(fmt.Errorf("%w: %w", kv.ErrFailed, kv.Corruptf("f", 0, "x"))), wrap(ErrSyncStuck),
+			wrap(fmt.Errorf("%w: %w", kv.ErrFailed, kv.Corruptf("f", 0, "x"))), wrap(ErrDiskStuck), wrap(ErrGraceEnded),
 			wrap(&fs.PathError{Op: "open", Path: "x", Err: syscall.EACCES}), wrap(syscall.ENOSPC),
 		},
 		ExitLocked: {wrap(vfs.ErrLocked)},

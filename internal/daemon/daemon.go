@@ -25,6 +25,7 @@ type service struct {
 	config  Config
 	log     *zap.Logger
 	journal *journal
+	disk    *diskWatch
 
 	listen, adminListen net.Listener
 	pages               *http.Server
@@ -38,16 +39,30 @@ type service struct {
 	// store is closed; then closing is set.
 	looking sync.RWMutex
 	closing bool
+	health  sync.Mutex // held while the health service is told; taken before the server ends
 
-	serving   sync.WaitGroup // the goroutines that serve a listener
-	abandoned bool           // nothing may be waited for: see abandon
+	serving sync.WaitGroup // the goroutines that serve a listener
+	// given is closed when nothing may be waited for any more: see abandon.
+	given chan struct{}
+
+	// Of the goroutine of Run.
+	stopBy time.Time
+	grace  *time.Timer // ends at stopBy; nil: nothing has ended the service yet
 }
+
+const (
+	// minGrace is the least time for closing the store, whatever the setting.
+	minGrace = time.Second
+	// maxCloseShare bounds the part of the grace period that is kept for closing the
+	// store, when calls do not finish: half of it, up to this. Guessed.
+	maxCloseShare = 3 * time.Second
+)
 
 // Run serves until ctx ends, and then returns nil once everything is closed in
 // order. ready, if not nil, is called when requests are taken.
 //
-// Errors: what ExitCode knows. After one nothing is left running, but for a sync
-// that does not return.
+// Errors: what ExitCode knows. After one nothing is left running, but for operations
+// on the disk that do not return and what waits for them.
 //
 // Run sets the memory limit of the process for as long as it runs.
 func Run(ctx context.Context, config Config, ready func(listen, admin net.Addr)) error {
@@ -55,10 +70,13 @@ func Run(ctx context.Context, config Config, ready func(listen, admin net.Addr))
 		return err
 	}
 	s := &service{
-		config: config, log: config.Log, journal: newJournal(config.Log, config.MaxSync),
-		ended: make(chan error, 2),
+		config: config, log: config.Log, journal: newJournal(config.Log),
+		disk:  newDiskWatch(config.FS, config.MaxSync, config.Log),
+		ended: make(chan error, 2), given: make(chan struct{}),
 	}
-	defer s.journal.close()
+	s.disk.changed = s.publishReady
+	s.disk.start()
+	defer s.disk.close()
 	defer debug.SetMemoryLimit(debug.SetMemoryLimit(s.memoryLimit()))
 	build := Build()
 	s.log.Info("kvd starts", zap.String("version", build.Version), zap.String("commit", build.Commit),
@@ -70,10 +88,10 @@ func Run(ctx context.Context, config Config, ready func(listen, admin net.Addr))
 	defer s.closeListeners()
 	s.servePages(build)
 	defer s.closePages()
-	if err := s.open(); err != nil {
+	if err := s.open(ctx); err != nil {
 		return err
 	}
-	if ready != nil {
+	if ready != nil && ctx.Err() == nil {
 		ready(s.listen.Addr(), s.adminListen.Addr())
 	}
 	return s.wait(ctx)
@@ -137,29 +155,18 @@ func (s *service) closePages() {
 	if err := s.pages.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
 		s.log.Warn("closing the admin pages", zap.Error(err))
 	}
-	if !s.abandoned {
+	if !s.abandoned() {
 		s.serving.Wait()
 	}
 }
 
 // open recovers the store and begins to serve it.
-func (s *service) open() error {
-	c := &s.config
-	policy := batcher.Policy{MaxOps: c.BatchOps, Linger: c.Linger}
-	memtables, cache := engine.Shares(c.Memory)
-	threshold := c.Threshold
-	if threshold == 0 {
-		threshold = math.MaxInt // no value is as long
-	}
-	e, err := engine.Open(c.Data, engine.Options{
-		FS: c.FS, Partitions: c.Partitions, Durability: c.Durability,
-		MemtableBytes: memtables, CacheBytes: cache,
-		Writes: policy, Reads: policy, FlushKeys: c.FlushKeys, ValueThreshold: threshold, SegmentBytes: c.segmentBytes,
-		LowDiskBytes: uint64(c.LowDisk), Events: s.journal.listener(),
-	})
+func (s *service) open(ctx context.Context) error {
+	e, err := s.openStore(ctx)
 	if err != nil {
 		return err
 	}
+	c := &s.config
 	s.engine.Store(e)
 	srv := server.New(Store(e), server.Options{
 		BufferBytes: c.Memory / bufferShare,
@@ -170,6 +177,7 @@ func (s *service) open() error {
 		},
 	})
 	s.server.Store(srv)
+	s.publishReady()
 	s.serving.Go(func() {
 		if err := srv.Serve(s.listen); err != nil {
 			s.ended <- fmt.Errorf("serve clients: %w", err)
@@ -178,59 +186,173 @@ func (s *service) open() error {
 	return nil
 }
 
+// openStore recovers the store. If the disk does not answer, or the service is to end
+// and the grace period is over, it returns all the same.
+func (s *service) openStore(ctx context.Context) (*engine.Engine, error) {
+	type result struct {
+		engine *engine.Engine
+		err    error
+	}
+	opened := make(chan result)
+	options := s.engineOptions()
+	go func() {
+		e, err := engine.Open(s.config.Data, options)
+		select {
+		case opened <- result{e, err}:
+		case <-s.given:
+			if err == nil {
+				_ = e.Close() // the process is about to exit
+			}
+		}
+	}()
+	toEnd := ctx.Done()
+	var graceOver <-chan time.Time
+	for {
+		select {
+		case r := <-opened:
+			return r.engine, r.err
+		case err := <-s.disk.stuck:
+			return nil, s.abandon(err)
+		case <-toEnd:
+			toEnd = nil
+			s.beginGrace()
+			graceOver = s.grace.C
+		case <-graceOver:
+			return nil, s.abandon(s.graceError())
+		}
+	}
+}
+
+func (s *service) engineOptions() engine.Options {
+	c := &s.config
+	policy := batcher.Policy{MaxOps: c.BatchOps, Linger: c.Linger}
+	memtables, cache := engine.Shares(c.Memory)
+	threshold := c.Threshold
+	if threshold == 0 {
+		threshold = math.MaxInt // no value is as long
+	}
+	return engine.Options{
+		FS: s.disk.fs, Partitions: c.Partitions, Durability: c.Durability,
+		MemtableBytes: memtables, CacheBytes: cache,
+		Writes: policy, Reads: policy, FlushKeys: c.FlushKeys, ValueThreshold: threshold, SegmentBytes: c.segmentBytes,
+		LowDiskBytes: uint64(c.LowDisk), Events: s.journal.listener(),
+	}
+}
+
 // wait returns when the service has ended.
 func (s *service) wait(ctx context.Context) error {
 	e := s.engine.Load()
 	select {
 	case <-ctx.Done():
-		s.log.Info("stopping", zap.Duration("grace", s.config.Grace))
-		return s.stop(s.config.Grace)
+		s.beginGrace()
+		return s.stop(s.callsGrace())
 	case <-e.Failed():
 		s.journal.failure(e.Err())
 		return errors.Join(e.Err(), s.stop(0))
-	case err := <-s.journal.stuck:
-		return s.abandon(err)
+	case err := <-s.disk.stuck:
+		return s.stopNow(err)
 	case err := <-s.ended:
 		return errors.Join(err, s.stop(s.config.Grace))
 	}
 }
 
-// stop ends the service: calls in flight have so long to finish, then the store
-// is closed.
-func (s *service) stop(grace time.Duration) error {
+// beginGrace sets the time by which the service ends, whatever hangs. It may be called
+// again.
+func (s *service) beginGrace() {
 	s.stopping.Store(true)
-	begin := time.Now()
-	ctx, cancel := context.WithTimeout(context.Background(), grace)
-	defer cancel()
-	if err := s.server.Load().Shutdown(ctx); err != nil && grace > 0 {
-		s.log.Warn("calls in flight were cut off after the grace period", zap.Duration("grace", grace))
+	if s.grace != nil {
+		return
 	}
-	s.looking.Lock()
-	s.closing = true
-	s.looking.Unlock()
+	grace := max(s.config.Grace, minGrace)
+	s.log.Info("stopping", zap.Duration("grace", grace))
+	s.stopBy = time.Now().Add(grace)
+	s.grace = time.NewTimer(grace)
+}
+
+// callsGrace returns how long calls in flight may take to finish.
+func (s *service) callsGrace() time.Duration {
+	return max(0, time.Until(s.stopBy)-min(s.config.Grace/2, maxCloseShare))
+}
+
+// graceError says what held up the end.
+func (s *service) graceError() error {
+	err := fmt.Errorf("%w of %v; nothing acknowledged is lost, the next start recovers it", ErrGraceEnded, max(s.config.Grace, minGrace))
+	if disk := s.disk.check(); disk != nil {
+		err = fmt.Errorf("%w: %w", err, disk)
+	}
+	return err
+}
+
+// stop ends the service: calls in flight have so long to finish, then the store
+// is closed. When the grace period is over, or an operation is stuck for too long, it
+// returns all the same.
+func (s *service) stop(calls time.Duration) error {
+	s.beginGrace()
+	begin := time.Now()
+	ctx, cancel := context.WithTimeout(context.Background(), calls)
+	defer cancel()
 	closed := make(chan error, 1)
-	go func() { closed <- s.engine.Load().Close() }()
+	go func() { closed <- s.closeAll(ctx, calls) }()
 	select {
 	case err := <-closed:
 		if err == nil {
 			s.log.Info("stopped", zap.Duration("took", time.Since(begin)))
 		}
 		return err
-	case err := <-s.journal.stuck:
+	case err := <-s.disk.stuck:
 		return s.abandon(err)
+	case <-s.grace.C:
+		return s.abandon(s.graceError())
 	}
 }
 
-// abandon ends the service although a sync is stuck: closing the store would wait
-// for it, and so may whoever holds up the end of the server. The process is about
-// to exit.
-func (s *service) abandon(err error) error {
-	s.log.Error("the store stopped for good", zap.Error(err))
-	s.abandoned = true
-	go func() {
-		at, cancel := context.WithCancel(context.Background())
-		cancel()
-		_ = s.server.Load().Shutdown(at) // the error is that at has ended
-	}()
+// publishReady tells the health service whether the disk answers, until the service ends.
+func (s *service) publishReady() {
+	s.health.Lock()
+	defer s.health.Unlock()
+	if srv := s.server.Load(); srv != nil && !s.stopping.Load() {
+		srv.SetReady(s.disk.check() == nil)
+	}
+}
+
+// closeAll ends the server and then closes the store. Both may wait for the disk.
+// stopping is set.
+func (s *service) closeAll(ctx context.Context, calls time.Duration) error {
+	s.health.Lock()   // a publishReady that is under way ends first
+	s.health.Unlock() //nolint:staticcheck // nothing is done under it
+	if err := s.server.Load().Shutdown(ctx); err != nil && calls > 0 && !s.abandoned() {
+		s.log.Warn("calls in flight were cut off after their part of the grace period", zap.Duration("part", calls))
+	}
+	s.looking.Lock()
+	s.closing = true
+	s.looking.Unlock()
+	return s.engine.Load().Close()
+}
+
+// stopNow ends the service without waiting for anything.
+func (s *service) stopNow(err error) error {
+	err = s.abandon(err)
+	now, cancel := context.WithCancel(context.Background())
+	cancel()
+	go func() { _ = s.closeAll(now, 0) }() // the process is about to exit
 	return err
+}
+
+// abandon gives up waiting for the store and for calls in flight, which may be held up
+// by the disk. The process is about to exit: as after kill -9, the next start recovers
+// what was acknowledged.
+func (s *service) abandon(err error) error {
+	close(s.given)
+	s.stopping.Store(true)
+	s.log.Error("the store stopped for good", zap.Error(err))
+	return err
+}
+
+func (s *service) abandoned() bool {
+	select {
+	case <-s.given:
+		return true
+	default:
+		return false
+	}
 }

@@ -87,7 +87,7 @@ func TestRunServesUntilTheContextEndsAndKeepsTheData(t *testing.T) {
 	require.NoError(t, r.client.Put(t.Context(), []byte("a"), []byte("1")))
 	code, page := r.page("/readyz?verbose")
 	assert.Equal(t, http.StatusOK, code)
-	assert.Equal(t, "[+] open\n[+] store\n[+] running\n[+] writes\nready\n", page)
+	assert.Equal(t, "[+] open\n[+] store\n[+] running\n[+] disk\n[+] writes\nready\n", page)
 	_, page = r.page("/metrics")
 	assert.Contains(t, page, `kvd_requests_total{code="OK",method="Pipeline.Put"} 1`)
 	assert.Contains(t, page, "kvd_user_written_bytes_total")
@@ -166,7 +166,7 @@ func TestAStuckSyncEndsTheProcess(t *testing.T) {
 	var exit *exec.ExitError
 	require.ErrorAs(t, err, &exit, "%s", out)
 	assert.Equal(t, ExitIO, exit.ExitCode(), "%s", out)
-	assert.Contains(t, string(out), "did not return within 1s")
+	assert.Contains(t, string(out), "has not returned for 1s")
 }
 
 // runWithStuckSync runs a service whose log is never synced any more once it is
@@ -271,7 +271,7 @@ func TestAStoreThatCannotBeOpenedLeavesNothingRunning(t *testing.T) {
 }
 
 func TestTheServiceIsNotReadyBeforeTheStoreIsOpen(t *testing.T) {
-	s := &service{config: testConfig(zap.NewNop(), nil), journal: newJournal(zap.NewNop(), time.Second)}
+	s := &service{config: testConfig(zap.NewNop(), nil), journal: newJournal(zap.NewNop()), disk: newDiskWatch(vfs.NewMem(), time.Second, zap.NewNop())}
 	source := s.source(Build())
 	require.NoError(t, source.Alive())
 	checks := source.Checks()

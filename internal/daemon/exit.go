@@ -19,15 +19,23 @@ const (
 	ExitDamaged = 65 // stored data is damaged, or of a newer version; refused
 	ExitBind    = 69 // an address cannot be listened on
 	ExitBug     = 70 // the engine panicked: a bug; nothing goes on after that
-	ExitIO      = 74 // the disk failed; stopped to keep what was promised
+	ExitIO      = 74 // the disk failed or did not answer in time; stopped to keep what was promised
 	ExitLocked  = 75 // another process has the store open
+
+	// A second signal ended the process at once: 128 and the number of the signal.
+	ExitInterrupted = 130
+	ExitTerminated  = 143
 )
 
 // ErrListen: an address could not be listened on.
 var ErrListen = errors.New("cannot listen")
 
-// ErrSyncStuck: a sync of the log did not return in time.
-var ErrSyncStuck = errors.New("sync of the commit log is stuck")
+// ErrDiskStuck: an operation on the disk did not return in time.
+var ErrDiskStuck = errors.New("the disk does not answer")
+
+// ErrGraceEnded: the store was not closed within the grace period. Nothing
+// acknowledged is lost; the next start recovers it.
+var ErrGraceEnded = errors.New("the store was not closed within the grace period")
 
 // ExitCode returns the exit code that tells a script what err means.
 func ExitCode(err error) int {
@@ -40,7 +48,7 @@ func ExitCode(err error) int {
 		return ExitBind
 	case errors.Is(err, vfs.ErrLocked):
 		return ExitLocked
-	case errors.Is(err, kv.ErrFailed), errors.Is(err, ErrSyncStuck):
+	case errors.Is(err, kv.ErrFailed), errors.Is(err, ErrDiskStuck), errors.Is(err, ErrGraceEnded):
 		return ExitIO
 	case errors.Is(err, kv.ErrCorrupt), errors.Is(err, kv.ErrUnsupportedVersion):
 		return ExitDamaged

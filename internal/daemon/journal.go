@@ -13,29 +13,25 @@ import (
 	"github.com/kvd-db/kvd/internal/event"
 )
 
-// journal turns what the store tells into log lines and counts, and watches the
-// clock of slow syncs. Lines name files, numbers and causes, never keys or values.
+// journal turns what the store tells into log lines and counts. Lines name files, numbers and causes, never keys or values.
 type journal struct {
-	log     *zap.Logger
-	maxSync time.Duration
-	stuck   chan error // capacity 1: a sync took longer than maxSync
+	log *zap.Logger
 
-	corruptions, backgroundErrors, slowSyncs, setAside atomic.Uint64
-	tailDropped                                        atomic.Int64
-	recovery                                           atomic.Int64
-	failed                                             sync.Once
-	panicOnce                                          sync.Once
+	corruptions, backgroundErrors, setAside atomic.Uint64
+	tailDropped                             atomic.Int64
+	recovery                                atomic.Int64
+	failed                                  sync.Once
+	panicOnce                               sync.Once
 
 	mu struct {
 		sync.Mutex
-		watch   *time.Timer // runs while a slow sync does
 		stalled map[string]time.Duration
 		since   map[string]time.Time // stalls that go on
 	}
 }
 
-func newJournal(log *zap.Logger, maxSync time.Duration) *journal {
-	j := &journal{log: log, maxSync: maxSync, stuck: make(chan error, 1)}
+func newJournal(log *zap.Logger) *journal {
+	j := &journal{log: log}
 	j.mu.stalled = make(map[string]time.Duration)
 	j.mu.since = make(map[string]time.Time)
 	return j
@@ -52,7 +48,6 @@ func (j *journal) listener() *event.Listener {
 		TailDropped:     j.tailDrop,
 		SegmentCreated:  func(s event.Segment) { j.log.Debug("log segment created", zap.Uint64("segment", s.Num)) },
 		SegmentRemoved:  func(s event.Segment) { j.log.Debug("log segment removed", zap.Uint64("segment", s.Num)) },
-		SlowSync:        j.slowSync,
 		Stall:           j.stall,
 		FileSetAside:    j.fileSetAside,
 		Recovered:       j.recovered,
@@ -107,30 +102,6 @@ func (j *journal) tailDrop(e event.TailDrop) {
 		zap.String("file", e.File), zap.Int64("offset", e.Off), zap.Int64("bytes", e.Bytes))
 }
 
-// slowSync watches a sync that takes over a second. When it does not return in
-// time, the service has to end: callers wait for it, and nobody can tell whether
-// the disk will ever answer.
-func (j *journal) slowSync(e event.SlowSync) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	if j.mu.watch != nil {
-		j.mu.watch.Stop()
-		j.mu.watch = nil
-	}
-	if e.Done {
-		j.log.Warn("slow sync of the log ended", zap.String("file", e.File), zap.Duration("took", e.Took))
-		return
-	}
-	j.slowSyncs.Add(1)
-	j.log.Warn("a sync of the log is slow", zap.String("file", e.File), zap.Duration("so_far", e.Took))
-	j.mu.watch = time.AfterFunc(j.maxSync-e.Took, func() {
-		select {
-		case j.stuck <- fmt.Errorf("%w: %s did not return within %v; look at the disk, then start kvd again", ErrSyncStuck, e.File, j.maxSync):
-		default:
-		}
-	})
-}
-
 func (j *journal) stall(e event.Stall) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -175,16 +146,7 @@ func (j *journal) incidents() admin.Incidents {
 	}
 	return admin.Incidents{
 		Corruptions: j.corruptions.Load(), BackgroundErrors: j.backgroundErrors.Load(),
-		SlowSyncs: j.slowSyncs.Load(), FilesSetAside: j.setAside.Load(),
-		TailDropped: j.tailDropped.Load(), Recovery: time.Duration(j.recovery.Load()), Stalled: stalled,
-	}
-}
-
-// close stops watching.
-func (j *journal) close() {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	if j.mu.watch != nil {
-		j.mu.watch.Stop()
+		FilesSetAside: j.setAside.Load(),
+		TailDropped:   j.tailDropped.Load(), Recovery: time.Duration(j.recovery.Load()), Stalled: stalled,
 	}
 }

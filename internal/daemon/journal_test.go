@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 	"go.uber.org/zap/zaptest/observer"
@@ -16,31 +15,9 @@ import (
 	"github.com/kvd-db/kvd/internal/kv"
 )
 
-func TestASyncThatTakesTooLongIsReportedOnTime(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		j := newJournal(zap.NewNop(), 20*time.Second)
-		defer j.close()
-		slow := j.listener().SlowSync
-
-		slow(event.SlowSync{File: "1.wal", Took: time.Second})
-		time.Sleep(18 * time.Second)
-		slow(event.SlowSync{File: "1.wal", Took: 19 * time.Second, Done: true})
-		time.Sleep(time.Hour)
-		assert.Empty(t, j.stuck, "it ended in time")
-
-		slow(event.SlowSync{File: "2.wal", Took: time.Second})
-		begin := time.Now()
-		err := <-j.stuck
-		assert.Equal(t, 19*time.Second, time.Since(begin), "the second that it had taken counts")
-		require.ErrorIs(t, err, ErrSyncStuck)
-		require.ErrorContains(t, err, "2.wal")
-		assert.EqualValues(t, 2, j.incidents().SlowSyncs)
-	})
-}
-
 func TestStallsAreMeasured(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		j := newJournal(zap.NewNop(), time.Second)
+		j := newJournal(zap.NewNop())
 		stall := j.listener().Stall
 		stall(event.Stall{Reason: "memtables", Begin: true, Rate: 1})
 		time.Sleep(2 * time.Second)
@@ -55,7 +32,7 @@ func TestStallsAreMeasured(t *testing.T) {
 
 func TestEveryEventIsALineAtItsLevel(t *testing.T) {
 	core, lines := observer.New(zapcore.DebugLevel)
-	j := newJournal(zap.New(core), time.Second)
+	j := newJournal(zap.New(core))
 	l := j.listener()
 	l.Flush(event.Flush{})
 	l.Compaction(event.Compaction{})

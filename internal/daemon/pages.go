@@ -14,7 +14,7 @@ func (s *service) source(build admin.Build) *admin.Source {
 		Build:     build,
 		Store:     s.storeStats,
 		Traffic:   s.traffic,
-		Incidents: s.journal.incidents,
+		Incidents: s.incidents,
 		Checks:    s.checks,
 		Alive:     s.alive,
 		Facts: []admin.Fact{
@@ -35,6 +35,12 @@ func (s *service) storeStats() (engine.Stats, bool) {
 		return engine.Stats{}, false
 	}
 	return e.Stats(), true
+}
+
+func (s *service) incidents() admin.Incidents {
+	incidents := s.journal.incidents()
+	incidents.SlowDisk = s.disk.episodes.Load()
+	return incidents
 }
 
 func (s *service) alive() error {
@@ -65,7 +71,8 @@ func (s *service) checks() []admin.Check {
 	if s.stopping.Load() {
 		running.Err = errStopping
 	}
-	return []admin.Check{open, failed, running, writes}
+	disk := admin.Check{Name: "disk", Err: s.disk.check()}
+	return []admin.Check{open, failed, running, disk, writes}
 }
 
 // traffic returns the server's counters in the words of the admin pages.

@@ -166,7 +166,7 @@ func runWithUnreadableValue(c Config) error {
 	if err != nil {
 		return err
 	}
-	j := newJournal(c.Log, time.Minute)
+	j := newJournal(c.Log)
 	e, err := engine.Open("data", engine.Options{FS: c.FS, Partitions: 1, Events: j.listener()})
 	if err != nil {
 		return err

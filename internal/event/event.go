@@ -23,7 +23,6 @@ type Listener struct {
 	TailDropped     func(TailDrop)  // recovery dropped what was never acknowledged as durable
 	SegmentCreated  func(Segment)   // the commit log began a segment
 	SegmentRemoved  func(Segment)   // the commit log gave a segment back
-	SlowSync        func(SlowSync)  // a sync is taking, or took, over a second
 	Stall           func(Stall)     // writes are being delayed, or no longer
 	FileSetAside    func(SetAside)  // an unknown file was moved to lost+found
 	Recovered       func(Recovered) // the store is open
@@ -85,13 +84,6 @@ type TailDrop struct {
 type Segment struct {
 	Num   uint64
 	Bytes int64
-}
-
-// SlowSync is a sync of the log that takes too long.
-type SlowSync struct {
-	File string
-	Took time.Duration
-	Done bool // false: it is still running
 }
 
 // Stall: writes are slowed because background work is behind.

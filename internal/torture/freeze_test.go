@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
+	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -11,12 +12,14 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/kvd-db/kvd/internal/testwait"
 	"github.com/kvd-db/kvd/pkg/kvd"
 )
 
@@ -45,12 +48,15 @@ func freeze(t *testing.T, dir string) (thaw func()) {
 type counters struct {
 	acked []atomic.Uint64 // highest number acknowledged, by client
 	stop  chan struct{}
-	done  sync.WaitGroup
+	// cancel ends the calls under way, whose outcome is then unknown.
+	cancel context.CancelFunc
+	done   sync.WaitGroup
 }
 
 func startCounters(t *testing.T, addr string, clients int, durability kvd.Durability) *counters {
 	t.Helper()
-	c := &counters{acked: make([]atomic.Uint64, clients), stop: make(chan struct{})}
+	ctx, cancel := context.WithCancel(context.Background())
+	c := &counters{acked: make([]atomic.Uint64, clients), stop: make(chan struct{}), cancel: cancel}
 	db, err := kvd.Open(addr)
 	require.NoError(t, err)
 	for i := range clients {
@@ -63,13 +69,14 @@ func startCounters(t *testing.T, addr string, clients int, durability kvd.Durabi
 				default:
 				}
 				binary.BigEndian.PutUint64(value, n)
-				if db.Put(context.Background(), counterKey(i), value, kvd.Durable(durability)) == nil {
+				if db.Put(ctx, counterKey(i), value, kvd.Durable(durability)) == nil {
 					c.acked[i].Store(n)
 				}
 			}
 		})
 	}
 	t.Cleanup(func() {
+		cancel()
 		c.end()
 		assert.NoError(t, db.Close())
 	})
@@ -187,18 +194,89 @@ func TestFrozenFileSystemHoldsUpWritesAlone(t *testing.T) {
 		awaitBlocked(t, s.cmd.Process.Pid)
 		require.Equal(t, http.StatusOK, page(t, s, "/debug/pprof/heap?gc=1"), "a garbage collection")
 		require.Equal(t, http.StatusOK, page(t, s, "/livez"))
-		page(t, s, "/readyz")
+		testwait.Until(t, func() bool { return page(t, s, "/readyz") == http.StatusServiceUnavailable })
+		require.Contains(t, s.log.String(), "the disk does not answer")
 		require.Equal(t, http.StatusOK, page(t, s, "/metrics"))
 		value, err := db.Get(ctx, []byte("cached"))
 		require.NoError(t, err)
 		require.Equal(t, "value", string(value))
 		thaw()
+		testwait.Until(t, func() bool { return page(t, s, "/readyz") == http.StatusOK })
 		c.grow(2000)
 		c.end()
 		c.check(t, s.addr)
 	}
 	require.NoError(t, db.Close())
 	s.kill(t)
+	s = serve(t, data)
+	c.check(t, s.addr)
+	s.stop(t)
+}
+
+// TestFrozenFileSystemEndsTheServerAtTheLimit: a freeze that lasts longer than
+// --max-sync-time ends the process with 74. Nothing acknowledged is lost.
+func TestFrozenFileSystemEndsTheServerAtTheLimit(t *testing.T) {
+	dir := freezeDir(t)
+	data := filepath.Join(dir, "limit")
+	s := serve(t, data, "--partitions", "4", "--max-sync-time", "2s")
+	c := startCounters(t, s.addr, 4, kvd.Buffered)
+	c.grow(2000)
+	thaw := freeze(t, dir)
+	// A thread that waits in the kernel keeps the process there until the thaw, so the
+	// end shows by the listeners, which are closed before.
+	testwait.Until(t, func() bool {
+		conn, err := net.Dial("tcp", s.admin)
+		return err != nil || conn.Close() != nil
+	})
+	thaw()
+	err := s.cmd.Wait()
+	var exit *exec.ExitError
+	require.ErrorAs(t, err, &exit, "%s", s.log)
+	require.Equal(t, 74, exit.ExitCode(), "%s", s.log)
+	require.Contains(t, s.log.String(), "has not returned for 2s")
+	c.cancel()
+	c.end()
+	s = serve(t, data)
+	c.check(t, s.addr)
+	s.stop(t)
+}
+
+// TestFrozenFileSystemDoesNotHoldUpAStop: SIGTERM ends the server within the grace period,
+// while it serves and while it opens the store.
+func TestFrozenFileSystemDoesNotHoldUpAStop(t *testing.T) {
+	dir := freezeDir(t)
+	data := filepath.Join(dir, "stop")
+	s := serve(t, data, "--partitions", "4", "--max-sync-time", "1h", "--grace", "2s")
+	c := startCounters(t, s.addr, 4, kvd.Buffered)
+	c.grow(2000)
+	thaw := freeze(t, dir)
+	awaitBlocked(t, s.cmd.Process.Pid)
+	require.NoError(t, s.cmd.Process.Signal(syscall.SIGTERM))
+	testwait.Until(t, func() bool {
+		conn, err := net.Dial("tcp", s.admin)
+		return err != nil || conn.Close() != nil
+	})
+	thaw()
+	err := s.cmd.Wait()
+	var exit *exec.ExitError
+	require.ErrorAs(t, err, &exit, "%s", s.log)
+	require.Equal(t, 74, exit.ExitCode(), "%s", s.log)
+	c.cancel()
+	c.end()
+
+	thaw = freeze(t, dir)
+	opening := exec.Command(kvdBinary, "serve", "--data", data, "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0",
+		"--max-sync-time", "1h", "--grace", "1s")
+	log := &lockedBuffer{}
+	opening.Stderr = log
+	require.NoError(t, opening.Start())
+	testwait.Until(t, func() bool { return strings.Contains(log.String(), "the disk does not answer") })
+	require.NoError(t, opening.Process.Signal(syscall.SIGTERM))
+	testwait.Until(t, func() bool { return strings.Contains(log.String(), "the store stopped for good") })
+	thaw()
+	require.ErrorAs(t, opening.Wait(), &exit, "%s", log)
+	require.Equal(t, 74, exit.ExitCode(), "%s", log)
+
 	s = serve(t, data)
 	c.check(t, s.addr)
 	s.stop(t)

@@ -92,6 +92,7 @@ func TestDoublesCanDoWhatTheRealFileSystemCan(t *testing.T) {
 	for name, double := range map[string]vfs.FS{
 		"Mem":     mem,
 		"faultfs": faultfs.Wrap(mem, nil),
+		"Watched": vfs.Watch(mem),
 	} {
 		t.Run(name, func(t *testing.T) {
 			f, err := double.Create(name)

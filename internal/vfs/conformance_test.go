@@ -426,6 +426,7 @@ func TestBehaviour(t *testing.T) {
 		make func(t *testing.T) (FS, string)
 	}{
 		{"OS", func(t *testing.T) (FS, string) { return OS, filepath.ToSlash(t.TempDir()) }},
+		{"OS, watched", func(t *testing.T) (FS, string) { return Watch(OS), filepath.ToSlash(t.TempDir()) }},
 		{"Mem", func(t *testing.T) (FS, string) {
 			m := NewMem()
 			require.NoError(t, m.MkdirAll("/data/store"))

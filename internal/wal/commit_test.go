@@ -246,33 +246,6 @@ func marks(t testing.TB, fsys vfs.FS) (n int) {
 	return n
 }
 
-func TestSlowSync(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var slow atomic.Bool
-		o := testOptions(&syncFS{newDisk(t), func(f vfs.File) error {
-			if slow.Load() {
-				time.Sleep(3 * time.Second)
-			}
-			return f.Sync()
-		}})
-		var mu sync.Mutex
-		var told []event.SlowSync
-		o.Events = &event.Listener{SlowSync: func(s event.SlowSync) {
-			mu.Lock()
-			defer mu.Unlock()
-			told = append(told, s)
-		}}
-		l, _, _ := mustOpen(t, o)
-		slow.Store(true)
-		put(t, l, "a", 1, synced)
-		slow.Store(false)
-		put(t, l, "b", 1, synced)
-		name := segmentName(testDir, 1)
-		require.Equal(t, []event.SlowSync{{File: name, Took: time.Second}, {File: name, Took: 3 * time.Second, Done: true}}, told)
-		require.NoError(t, l.Close())
-	})
-}
-
 func TestWaitSynced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGate()

@@ -3,13 +3,7 @@ package wal
 import (
 	"fmt"
 	"time"
-
-	"github.com/kvd-db/kvd/internal/event"
 )
-
-// slowSyncAfter is when a sync counts as slow. A healthy disk takes a
-// millisecond.
-const slowSyncAfter = time.Second
 
 // workUnits is the most that whoever synced does himself for those it served, if nobody
 // waits for the next sync. More is better done by several goroutines.
@@ -165,16 +159,10 @@ func (l *Log) syncSegments(sealed, active *segment) error {
 	return l.timedSync(active)
 }
 
-// timedSync syncs a segment, counts it and tells if it takes long. An error is
-// final: the kernel may have dropped what it could not write, and a second sync
-// would not tell.
+// timedSync syncs a segment and counts it. An error is final: the kernel may have
+// dropped what it could not write, and a second sync would not tell.
 func (l *Log) timedSync(s *segment) error {
 	begin := time.Now()
-	told := make(chan struct{})
-	slow := time.AfterFunc(slowSyncAfter, func() {
-		defer close(told)
-		l.tellSlowSync(s, begin, false)
-	})
 	err := s.file.Sync()
 	if bugRetrySync && err != nil {
 		err = s.file.Sync()
@@ -183,10 +171,6 @@ func (l *Log) timedSync(s *segment) error {
 		err = nil
 	}
 	l.countSync(begin, time.Since(begin))
-	if !slow.Stop() {
-		<-told
-		l.tellSlowSync(s, begin, true)
-	}
 	if err != nil {
 		return fmt.Errorf("sync commit log: %w", err)
 	}
@@ -201,11 +185,4 @@ func (l *Log) countSync(begin time.Time, took time.Duration) {
 	l.mu.stats.SyncTime += took
 	l.mu.stats.SyncMax = max(l.mu.stats.SyncMax, took)
 	l.mu.gather.learn(took)
-}
-
-func (l *Log) tellSlowSync(s *segment, begin time.Time, done bool) {
-	defer l.opts.Events.Guard()
-	if l.opts.Events.SlowSync != nil {
-		l.opts.Events.SlowSync(event.SlowSync{File: s.name, Took: time.Since(begin), Done: done})
-	}
 }

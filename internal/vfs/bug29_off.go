@@ -1,0 +1,5 @@
+//go:build !bug29
+
+package vfs
+
+const bugWatchNoWrites = false
