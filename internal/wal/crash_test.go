@@ -205,6 +205,31 @@ func (w *world) reclaim(upTo int) {
 	require.NoError(w.t, w.log.Reclaim(w.promises.flushed))
 }
 
+// shrink has the log leave its active segment, and gives that back.
+func (w *world) shrink() {
+	w.mu.Lock()
+	last := w.promises.appended[len(w.promises.appended)-1]
+	w.promises.flushed = last.base + kv.SeqNum(last.units) - 1
+	w.mu.Unlock()
+	shrink(w.t, w.log, w.promises.flushed)
+	require.NoError(w.t, w.log.Reclaim(w.promises.flushed))
+}
+
+// shrink shrinks a log that nobody writes to.
+func shrink(t testing.TB, l *Log, flushed kv.SeqNum) {
+	t.Helper()
+	l.mu.Lock()
+	for l.mu.preparing || l.mu.sealed != nil || l.mu.writing || l.mu.syncing {
+		l.mu.changed.Wait()
+	}
+	left := l.mu.active.header.num
+	l.mu.Unlock()
+	require.NoError(t, l.Shrink(flushed))
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	require.Greater(t, l.mu.active.header.num, left)
+}
+
 const (
 	memory   = kv.DurabilityMemory
 	buffered = kv.DurabilityBuffered
@@ -288,6 +313,20 @@ var workloads = map[string]func(w *world){
 		w.close()
 		w.open()
 		w.put(10, synced)
+	},
+	"shrink": func(w *world) {
+		w.open()
+		for range 3 {
+			w.put(200, synced)
+		}
+		w.shrink()
+		w.put(100, buffered)
+		w.put(400, synced)
+		w.put(100, synced)
+		w.shrink()
+		w.close()
+		w.open()
+		w.put(100, synced)
 	},
 	"reclaim and reopen": func(w *world) {
 		w.open()

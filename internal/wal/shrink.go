@@ -1,0 +1,71 @@
+package wal
+
+import (
+	"fmt"
+
+	"github.com/kvd-db/kvd/internal/kv"
+)
+
+// shrinkAt is the size, as one part in so many of SegmentBytes, from which an active
+// segment with nothing but flushed records is worth leaving: 4 MiB by default.
+const shrinkAt = 16
+
+// Shrink lets an idle log take little space: if all records of the active segment have
+// numbers of at most flushed, and it or the segment prepared after it is large, it goes
+// on in a new, small one. Reclaim then deletes the old one. Otherwise, and if the log is
+// not idle, it does nothing.
+//
+// Errors: those of removing the prepared segment, after which the log goes on, and Err.
+func (l *Log) Shrink(flushed kv.SeqNum) error {
+	l.mu.Lock()
+	if !l.shrinkableLocked(flushed) || !l.takeRoleLocked() {
+		l.mu.Unlock()
+		return l.Err()
+	}
+	// Nobody prepares another successor while this goroutine decides on one.
+	l.mu.preparedFor = l.mu.active.header.num
+	prepared := l.mu.prepared
+	l.mu.prepared = nil
+	l.mu.Unlock()
+	err := l.discardPrepared(prepared)
+	var failure error
+	if err == nil {
+		failure = l.rotate()
+	}
+	l.mu.Lock()
+	l.releaseLocked()
+	l.mu.Unlock()
+	if failure != nil {
+		l.fail(failure)
+		return l.Err()
+	}
+	return err
+}
+
+// shrinkableLocked reports whether the log is idle, and large for nothing.
+func (l *Log) shrinkableLocked(flushed kv.SeqNum) bool {
+	a := l.mu.active
+	size := max(a.off, a.zeroedTo)
+	if l.mu.prepared != nil {
+		size += l.mu.prepared.zeroedTo
+	}
+	idle := l.mu.queue.empty() && !l.mu.writing && !l.mu.preparing && l.mu.sealed == nil && !l.mu.closed
+	return idle && l.Err() == nil && a.inUse() && a.last <= flushed && size > l.opts.SegmentBytes/shrinkAt
+}
+
+// discardPrepared removes a prepared segment, if there is one. The removal is durable
+// before another segment takes its place: recovery must not find two successors of one
+// segment.
+func (l *Log) discardPrepared(s *segment) error {
+	if s == nil {
+		return nil
+	}
+	err := s.discard(l.opts.FS)
+	if err == nil {
+		err = l.opts.FS.SyncDir(l.opts.Dir)
+	}
+	if err != nil {
+		return fmt.Errorf("remove prepared commit log segment: %w", err)
+	}
+	return nil
+}

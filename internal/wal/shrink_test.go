@@ -1,0 +1,67 @@
+package wal
+
+import (
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/vfs/faultfs"
+)
+
+// An idle log whose records are all flushed goes on in a small segment; one that is
+// small, or has something to keep, stays as it is.
+func TestAnIdleLogShrinks(t *testing.T) {
+	o := testOptions(newDisk(t))
+	o.SegmentBytes = 4 << 20
+	l, _, _ := mustOpen(t, o)
+	require.NoError(t, l.Shrink(0))
+	require.Equal(t, 1, l.Stats().Segments, "there is nothing in it")
+	var last rec
+	for i := range 20 {
+		last = put(t, l, string(make([]byte, 100<<10)), uint32(i%3+1), synced)
+	}
+	newest := last.base + kv.SeqNum(last.units) - 1
+	before := l.Stats().LiveBytes
+	require.Greater(t, before, o.SegmentBytes/shrinkAt)
+	require.NoError(t, l.Shrink(newest-1))
+	require.Equal(t, before, l.Stats().LiveBytes, "one record is not flushed")
+	shrink(t, l, newest)
+	for l.Stats().Segments > 1 { // until the end of the old one is synced
+		require.NoError(t, l.WaitSynced(t.Context(), l.Written()))
+		require.NoError(t, l.Reclaim(newest))
+	}
+	require.Less(t, l.Stats().LiveBytes, int64(4<<10))
+	next := put(t, l, "next", 1, synced)
+	require.NoError(t, l.Close())
+
+	o.Fresh = false
+	l, recs, _ := mustOpen(t, o)
+	require.Equal(t, []rec{next}, recs)
+	require.NoError(t, l.Close())
+}
+
+// A prepared segment that cannot be removed costs its space and nothing else.
+func TestShrinkThatFailsToRemoveGoesOn(t *testing.T) {
+	disk := faultfs.Wrap(newDisk(t), nil)
+	o := testOptions(disk)
+	o.SegmentBytes = 4 << 20
+	l, _, _ := mustOpen(t, o)
+	put(t, l, string(make([]byte, 600<<10)), 1, synced)
+	last := put(t, l, string(make([]byte, 100<<10)), 1, synced)
+	l.mu.Lock()
+	for l.mu.preparing || l.mu.syncing || l.mu.writing {
+		l.mu.changed.Wait()
+	}
+	require.NotNil(t, l.mu.prepared)
+	l.mu.Unlock()
+	disk.SetInjector(faultfs.FailAt(0, syscall.EIO, false, faultfs.OnKind(faultfs.Remove)))
+	require.ErrorIs(t, l.Shrink(last.base), syscall.EIO)
+	next := put(t, l, "next", 1, synced)
+	require.NoError(t, l.Close())
+	o.Fresh = false
+	l, recs, _ := mustOpen(t, o)
+	require.Equal(t, next, recs[len(recs)-1])
+	require.NoError(t, l.Close())
+}
