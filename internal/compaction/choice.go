@@ -24,6 +24,9 @@ type Choice struct {
 	// Rewrite are value files whose values, as far as the inputs need them, are written
 	// anew, so that the files can go. Others are not touched.
 	Rewrite []kv.FileNum
+	// Drop says that all inputs go without being read: nothing in them can be seen by
+	// any reader, and nothing that they hide either.
+	Drop bool
 	// Reason says why, in one of the words below, for events and tests.
 	Reason string
 }
@@ -36,6 +39,7 @@ const (
 	ReasonSpace      = "space"      // all deltas together are large against the base
 	ReasonTombstones = "tombstones" // tombstones are worth their way into the base, or out of it
 	ReasonGarbage    = "garbage"    // too much of what lies in value files is garbage
+	ReasonCovered    = "covered"    // range tombstones hide all that some tables have
 	ReasonAll        = "all"        // asked for by All
 )
 
@@ -55,6 +59,14 @@ func (c *Choice) Bytes() uint64 {
 		sum += run.Bytes()
 	}
 	return sum
+}
+
+// ReadBytes returns the size of the inputs that are read.
+func (c *Choice) ReadBytes() uint64 {
+	if c.Drop {
+		return 0
+	}
+	return c.Bytes()
 }
 
 // Entries returns the count of the entries of all inputs.
@@ -99,6 +111,9 @@ func (c *Choice) Edit(r *Result) manifest.Edit {
 
 func (c *Choice) String() string {
 	s := fmt.Sprintf("%s (%s) of %d deltas and %d tables of the base: %v", c.Kind, c.Reason, len(c.Deltas), len(c.Base), c.Tables())
+	if c.Drop {
+		s += ", unread"
+	}
 	if len(c.Rewrite) > 0 {
 		s += fmt.Sprintf(", emptying %v", c.Rewrite)
 	}

@@ -14,26 +14,33 @@ import (
 // who has the table open does.
 type RangeTombstones func(kv.FileNum) *kv.RangeTombstones
 
-// covered estimates the bytes of the base that the range tombstones of some runs
-// cover and that a merge could drop now: it ignores those that a snapshot
-// precedes.
-//
-// Cost: linear in the tables of the runs; n log n in the range tombstones.
-func (k *picker) covered(runs ...manifest.Run) uint64 {
+// covers returns the range tombstones of some runs that no snapshot precedes, by their
+// starts.
+func (k *picker) covers(runs ...manifest.Run) []kv.Entry {
 	var tombstones []kv.Entry
 	for _, run := range runs {
 		for i := range run {
-			if k.ranges == nil || run[i].Deletes == 0 {
+			if k.known.Ranges == nil || run[i].Deletes == 0 {
 				continue
 			}
-			for _, t := range k.ranges(run[i].Num).All() {
-				if t.Seq <= k.oldestSnapshot {
+			for _, t := range k.known.Ranges(run[i].Num).All() {
+				if t.Seq <= k.known.OldestSnapshot {
 					tombstones = append(tombstones, t)
 				}
 			}
 		}
 	}
 	slices.SortFunc(tombstones, func(a, b kv.Entry) int { return bytes.Compare(a.Key, b.Key) })
+	return tombstones
+}
+
+// covered estimates the bytes of the base that the range tombstones of some runs
+// cover and that a merge could drop now: it ignores those that a snapshot
+// precedes.
+//
+// Cost: linear in the tables of the runs; n log n in the range tombstones.
+func (k *picker) covered(runs ...manifest.Run) uint64 {
+	tombstones := k.covers(runs...)
 	var sum uint64
 	for len(tombstones) > 0 { // one stretch of the keys after the other
 		start, end := tombstones[0].Key, tombstones[0].Value
@@ -47,6 +54,59 @@ func (k *picker) covered(runs ...manifest.Run) uint64 {
 		tombstones = tombstones[n:]
 	}
 	return sum
+}
+
+// maxCovers bounds the range tombstones that dropCovered looks at. With more, whole
+// tables are seldom covered, and the look would take long.
+const maxCovers = 4096
+
+// dropCovered picks the tables of the base, or else a delta, in which range tombstones
+// hide everything from every reader, to be dropped unread.
+//
+// All that such a table hides in older runs has numbers less than its own, so the same
+// range tombstones hide that too; and these stay, for they are newer than the table and
+// so in another one, until a merge has read what they cover.
+func (k *picker) dropCovered() (Choice, bool) {
+	covers := k.covers(append(slices.Clone(k.v.Deltas), k.v.Base)...)
+	if len(covers) == 0 || len(covers) > maxCovers {
+		return Choice{}, false
+	}
+	c := Choice{Kind: manifest.CompactBase, Drop: true, Reason: ReasonCovered}
+	for i := range k.v.Base {
+		if hidden(&k.v.Base[i], covers) {
+			c.Base = append(c.Base, k.v.Base[i])
+		}
+	}
+	if len(c.Base) > 0 {
+		return c, true
+	}
+	for i, run := range k.v.Deltas {
+		if !slices.ContainsFunc(run, func(t kv.TableMeta) bool { return !hidden(&t, covers) }) {
+			return Choice{Kind: manifest.CompactDeltas, Deltas: k.v.Deltas[i : i+1], Drop: true, Reason: ReasonCovered}, true
+		}
+	}
+	return Choice{}, false
+}
+
+// hidden reports whether range tombstones that are newer than all of a table, and
+// ordered by their starts, together cover every key of it.
+func hidden(t *kv.TableMeta, covers []kv.Entry) bool {
+	reached := t.Smallest // all keys before it are covered
+	for i := range covers {
+		c := &covers[i]
+		switch {
+		case bytes.Compare(c.Key, reached) > 0:
+			if c.Seq > t.MaxSeq {
+				return false // nor does any behind it begin earlier
+			}
+		case c.Seq <= t.MaxSeq || bytes.Compare(c.Value, reached) <= 0:
+		case bytes.Compare(c.Value, t.Largest) > 0:
+			return true
+		default:
+			reached = c.Value
+		}
+	}
+	return false
 }
 
 // bytesWithin estimates how many bytes of a run, its values in value files included,

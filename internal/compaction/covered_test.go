@@ -3,6 +3,7 @@ package compaction
 import (
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/kvd-db/kvd/internal/kv"
@@ -48,11 +49,55 @@ func TestCoveredBytesCountOnce(t *testing.T) {
 		21: {*tombstone("500000", "600000", 140), *tombstone("900000", "999999", 160)},
 	}
 	k := newPicker(v, Policy{})
-	k.ranges = func(num kv.FileNum) *kv.RangeTombstones { return kv.NewRangeTombstones(ranges[num]) }
+	k.known.Ranges = func(num kv.FileNum) *kv.RangeTombstones { return kv.NewRangeTombstones(ranges[num]) }
 	for oldest, want := range map[kv.SeqNum]uint64{kv.MaxSeqNum: 700, 160: 700, 159: 600, 149: 500, 139: 0} {
-		k.oldestSnapshot = oldest
+		k.known.OldestSnapshot = oldest
 		require.InDelta(t, want<<20, k.covered(v.Deltas[0]), 1<<20, "oldest snapshot %d", oldest)
 	}
-	k.ranges = nil
+	k.known.Ranges = nil
 	require.Zero(t, k.covered(v.Deltas[0]))
+}
+
+// Tables all of whose entries range tombstones hide from every reader go unread.
+func TestPickDropsWhatIsCovered(t *testing.T) {
+	v := build(shape{4, 100, 0}, shape{1, 1, 0.1}, shape{1, 1, 0}) // base: 10 to 13, deltas: 15, 14
+	for name, c := range map[string]struct {
+		tombstones []kv.Entry
+		oldest     kv.SeqNum
+		want       string
+	}{
+		"everything": {[]kv.Entry{*tombstone("0", "9999999", 250)}, kv.MaxSeqNum,
+			"base (covered) of 0 deltas and 4 tables of the base: [10 11 12 13], unread"},
+		"some tables": {[]kv.Entry{*tombstone("1", "600000", 250)}, kv.MaxSeqNum,
+			"base (covered) of 0 deltas and 1 tables of the base: [11], unread"},
+		"in pieces": {[]kv.Entry{*tombstone("250000", "300000", 250), *tombstone("300000", "5", 201)}, kv.MaxSeqNum,
+			"base (covered) of 0 deltas and 1 tables of the base: [11], unread"},
+		"but for a gap":            {[]kv.Entry{*tombstone("250000", "300000", 250), *tombstone("300001", "5", 201)}, kv.MaxSeqNum, "none"},
+		"but for the last key":     {[]kv.Entry{*tombstone("25", "499999", 250)}, kv.MaxSeqNum, "none"},
+		"as far as the number":     {[]kv.Entry{*tombstone("0", "9999999", 250)}, 250, "base (covered) of 0 deltas and 4 tables of the base: [10 11 12 13], unread"},
+		"a snapshot is older":      {[]kv.Entry{*tombstone("0", "9999999", 250)}, 249, "none"},
+		"older than what it hides": {[]kv.Entry{*tombstone("0", "9999999", 100)}, kv.MaxSeqNum, "none"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			known := Known{OldestSnapshot: c.oldest, Ranges: func(num kv.FileNum) *kv.RangeTombstones {
+				if num != 15 {
+					return nil
+				}
+				return kv.NewRangeTombstones(c.tombstones)
+			}}
+			got, ok := Pick(v, Policy{BaseRatio: 1}, known)
+			if ok && got.Reason != ReasonCovered {
+				ok = false // less than a table of the base
+			}
+			assert.Equal(t, c.want, picked(got, ok))
+		})
+	}
+	v.Base = nil
+	got, ok := Pick(v, Policy{}, Known{OldestSnapshot: kv.MaxSeqNum, Ranges: func(num kv.FileNum) *kv.RangeTombstones {
+		if num != 15 {
+			return nil
+		}
+		return kv.NewRangeTombstones([]kv.Entry{*tombstone("0", "9999999", 250)})
+	}})
+	assert.Equal(t, "deltas (covered) of 1 deltas and 0 tables of the base: [14], unread", picked(got, ok))
 }

@@ -131,7 +131,7 @@ func TestPickEmptiesTheWorstValueFile(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := "none"
-			if c, ok := Pick(c.version(), Policy{}, kv.MaxSeqNum, nil); ok {
+			if c, ok := Pick(c.version(), Policy{}, Known{OldestSnapshot: kv.MaxSeqNum}); ok {
 				got = c.String()
 			}
 			assert.Equal(t, c.want, got)

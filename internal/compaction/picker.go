@@ -5,18 +5,28 @@ import (
 	"github.com/kvd-db/kvd/internal/manifest"
 )
 
+// Known is what Pick is told besides the Version.
+type Known struct {
+	// OldestSnapshot is the smallest number in use by a snapshot, kv.MaxSeqNum if there
+	// is none.
+	OldestSnapshot kv.SeqNum
+	// Ranges tells of the range tombstones in a table of the Version. If it is nil, each
+	// is worth no more than a tombstone of one key.
+	Ranges RangeTombstones
+}
+
 // Pick returns the most useful merge that can start now, false if none is worth
 // it. It is pure.
 //
-// oldestSnapshot is the smallest number in use by a snapshot, kv.MaxSeqNum if
-// there is none. ranges tells of the range tombstones in a table of v; if it is
-// nil, each is worth no more than a tombstone of one key.
-//
-// Merging deltas comes first: it is cheap and shortens every read. Whatever is picked
+// What can go unread goes first; then deltas are merged, as that is cheap and shortens every
+// read. Whatever is picked
 // empties condemned value files on its way.
-func Pick(v *manifest.Version, p Policy, oldestSnapshot kv.SeqNum, ranges RangeTombstones) (Choice, bool) {
+func Pick(v *manifest.Version, p Policy, known Known) (Choice, bool) {
 	k := newPicker(v, p)
-	k.oldestSnapshot, k.ranges = oldestSnapshot, ranges
+	k.known = known
+	if c, ok := k.dropCovered(); ok {
+		return c, true
+	}
 	c, ok := k.pick()
 	if ok {
 		c = k.carry(c)
@@ -97,8 +107,7 @@ type picker struct {
 	p     Policy
 	sizes []uint64 // weight of each delta
 
-	oldestSnapshot kv.SeqNum
-	ranges         RangeTombstones // nil: unknown
+	known Known
 }
 
 func newPicker(v *manifest.Version, p Policy) *picker {
@@ -247,7 +256,7 @@ func (k *picker) overlap(part manifest.Run) manifest.Run {
 func (k *picker) deadBase() (Choice, bool) {
 	for i := range k.v.Base {
 		t := &k.v.Base[i]
-		if t.Deletes == 0 || t.MaxSeq > k.oldestSnapshot {
+		if t.Deletes == 0 || t.MaxSeq > k.known.OldestSnapshot {
 			continue
 		}
 		table := k.v.Base[i : i+1]

@@ -89,7 +89,7 @@ func TestPick(t *testing.T) {
 		"tombstones alone, and no base":          {build(shape{}, withDeletes(1, 10)), Policy{}, "base (size) of 1 deltas and 0 tables of the base: [10]"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			assert.Equal(t, c.want, picked(Pick(c.version, c.policy, kv.MaxSeqNum, nil)))
+			assert.Equal(t, c.want, picked(Pick(c.version, c.policy, Known{OldestSnapshot: kv.MaxSeqNum})))
 			if c.want == "none" {
 				assert.Zero(t, Debt(c.version, c.policy))
 			}
@@ -112,10 +112,10 @@ func picked(c Choice, ok bool) string {
 func TestDrainBeginsWhereTheDeltaIsDense(t *testing.T) {
 	v := build(shape{10, 100, 0}, shape{4, 100, 0})
 	v.Deltas[0][2].Smallest, v.Deltas[0][2].Largest = []byte("610000"), []byte("690000")
-	c, ok := Pick(v, Policy{DrainBytes: 1}, kv.MaxSeqNum, nil)
+	c, ok := Pick(v, Policy{DrainBytes: 1}, Known{OldestSnapshot: kv.MaxSeqNum})
 	require.True(t, ok)
 	require.Equal(t, "base (size) of 1 deltas and 1 tables of the base: [22 16]", c.String())
-	c, ok = Pick(v, Policy{DrainBytes: 700 << 20}, kv.MaxSeqNum, nil)
+	c, ok = Pick(v, Policy{DrainBytes: 700 << 20}, Known{OldestSnapshot: kv.MaxSeqNum})
 	require.True(t, ok)
 	require.Equal(t, "base (size) of 1 deltas and 4 tables of the base: [22 23 16 17 18 19]", c.String())
 }
@@ -127,10 +127,10 @@ func TestDeadTombstonesInTheBaseGoWhenNoSnapshotNeedsThem(t *testing.T) {
 		100:          "base (tombstones) of 0 deltas and 1 tables of the base: [10]",
 		99:           "none",
 	} {
-		assert.Equal(t, want, picked(Pick(v, Policy{}, oldest, nil)), "oldest snapshot %d", oldest)
+		assert.Equal(t, want, picked(Pick(v, Policy{}, Known{OldestSnapshot: oldest})), "oldest snapshot %d", oldest)
 	}
 	v = build(shape{4, 100, 0.24}, one(1))
-	require.Equal(t, "none", picked(Pick(v, Policy{}, kv.MaxSeqNum, nil)), "too few")
+	require.Equal(t, "none", picked(Pick(v, Policy{}, Known{OldestSnapshot: kv.MaxSeqNum})), "too few")
 }
 
 // E11: what "compact everything" and tests that wait for all deltas ask for.

@@ -23,6 +23,21 @@ type Policy struct {
 	MaxGarbage int
 }
 
+// AtRest returns the policy for a store that has little else to do. It bounds what is
+// stored without being live to about a quarter of what is live, for the price of writing
+// more: see "At rest" in the package comment.
+func (p Policy) AtRest() Policy {
+	p = p.withDefaults()
+	p.BaseRatio = max(p.BaseRatio, restBaseRatio)
+	p.MaxGarbage = min(p.MaxGarbage, restGarbage)
+	return p
+}
+
+const (
+	restBaseRatio = 16
+	restGarbage   = 10
+)
+
 func (p Policy) withDefaults() Policy {
 	if p.DeltaFanIn == 0 {
 		p.DeltaFanIn = 4

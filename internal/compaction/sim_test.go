@@ -203,7 +203,7 @@ func (s *simulation) apply(e manifest.Edit) {
 func (s *simulation) settle(p Policy) int {
 	for n := 0; ; n++ {
 		require.Less(s.t, n, 10_000, "Pick never comes to rest")
-		c, ok := Pick(s.version, p, kv.MaxSeqNum, nil)
+		c, ok := Pick(s.version, p, Known{OldestSnapshot: kv.MaxSeqNum})
 		if !ok {
 			require.Zero(s.t, Debt(s.version, p), "at rest without debt")
 			return n
@@ -379,7 +379,7 @@ func TestAChoiceFitsAfterFlushes(t *testing.T) {
 				s.do(*running)
 				running = nil
 			default:
-				c, ok := Pick(s.version, simPolicy, kv.MaxSeqNum, nil)
+				c, ok := Pick(s.version, simPolicy, Known{OldestSnapshot: kv.MaxSeqNum})
 				if s.rng.IntN(50) == 0 {
 					c, ok = All(s.version, simPolicy)
 				}

@@ -46,6 +46,7 @@ type Engine struct {
 	places    places
 	misplaced atomic.Bool // see checkPlaces
 	closed    atomic.Bool
+	atRest    atomic.Bool // little was written lately: see keepSpace
 	readOnly  atomic.Bool // the disk is nearly full
 	diskFree  atomic.Uint64
 
@@ -55,10 +56,11 @@ type Engine struct {
 		err  error         // set before ch is closed
 	}
 	keeper struct {
-		wake chan struct{} // capacity 1: look at the log now
-		stop chan struct{}
-		done sync.WaitGroup
-		span spanMarks
+		wake  chan struct{} // capacity 1: look at the log now
+		stop  chan struct{}
+		done  sync.WaitGroup
+		span  spanMarks
+		space spaceKeeper
 	}
 	recovery Recovery
 	firstSeq kv.SeqNum // from which on the log was replayed
@@ -174,7 +176,7 @@ func (e *Engine) partitionOptions(id int) partition.Options {
 		Writes: writes, Reads: o.Reads, InflightBytes: share,
 		Names:      max(o.Names/e.descriptor.Partitions, 1),
 		FlushBytes: o.MemtableBytes / 2, FlushKeys: o.FlushKeys,
-		ValueThreshold: o.ValueThreshold, TableBytes: o.TableBytes, Table: o.Table, Compaction: o.Compaction,
+		ValueThreshold: o.ValueThreshold, TableBytes: o.TableBytes, Table: o.Table, Compaction: o.Compaction, AtRest: e.atRest.Load,
 	}
 }
 

@@ -27,6 +27,7 @@ func (e *Engine) keep() {
 			e.keepClock()
 			e.snapshots.expire(time.Now())
 			e.scans.rest(time.Now())
+			e.keepSpace(time.Now())
 		case <-e.keeper.wake:
 		}
 		e.trimLog()
@@ -79,6 +80,12 @@ func (e *Engine) trimLog() {
 	}
 	if named := e.keeper.span.oldest(time.Now(), e.sequencer.Visible()); e.log.Stats().LiveBytes <= nameSpanSegments*e.opts.SegmentBytes {
 		flushed = min(flushed, named)
+	}
+	if e.atRest.Load() {
+		if err := e.log.Shrink(flushed); err != nil {
+			e.backgroundError(fmt.Errorf("shrink the idle log: %w", err))
+			return
+		}
 	}
 	if err := e.log.Reclaim(flushed); err != nil {
 		e.backgroundError(fmt.Errorf("give log segments back: %w", err))

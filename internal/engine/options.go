@@ -37,6 +37,10 @@ type Options struct {
 	SegmentBytes int64
 	// Writes and Reads shape the micro-batches of a partition.
 	Writes, Reads batcher.Policy
+	// FlushAge is for how long a memtable may hold writes and get no more until it is
+	// flushed; a third of it if some are deletes; and, while it gets more, 20 times as
+	// long, with deletes twice as long. Default 30 seconds.
+	FlushAge time.Duration
 	// FlushKeys seals a memtable at this many entries; default no such bound. The
 	// benchmark of the design's source measures its threshold so.
 	FlushKeys int
@@ -93,6 +97,7 @@ func (o Options) withDefaults() (Options, error) {
 	setDefault(&o.LowDiskBytes, 64<<20)
 	setDefault(&o.Names, 1<<18)
 	setDefault(&o.ValueThreshold, DefaultValueThreshold)
+	setDefault(&o.FlushAge, 30*time.Second)
 	setDefault(&o.MaxSnapshots, 1024)
 	setDefault(&o.MaxLease, time.Minute)
 	setDefault(&o.MaxSnapshotAge, 10*time.Minute)
@@ -122,6 +127,8 @@ func (o Options) withDefaults() (Options, error) {
 		return o, fmt.Errorf("%w: values of at least %d bytes kept apart", kv.ErrInvalidArgument, o.ValueThreshold)
 	case o.Workers < 2:
 		return o, fmt.Errorf("%w: %d workers, want at least 2: one only flushes", kv.ErrInvalidArgument, o.Workers)
+	case o.FlushAge < 0:
+		return o, fmt.Errorf("%w: memtables flushed after %v", kv.ErrInvalidArgument, o.FlushAge)
 	case o.MaxSnapshots < 0 || o.MaxLease < 0 || o.MaxSnapshotAge < 0:
 		return o, fmt.Errorf("%w: %d snapshots of at most %v, leased for %v", kv.ErrInvalidArgument,
 			o.MaxSnapshots, o.MaxSnapshotAge, o.MaxLease)

@@ -43,6 +43,7 @@ type Table struct {
 
 	// Written by the writer alone.
 	count     atomic.Int64
+	deletes   atomic.Int64
 	userBytes atomic.Int64
 	minSeq    atomic.Uint64
 	maxSeq    atomic.Uint64
@@ -125,6 +126,9 @@ func (t *Table) countIn(e *kv.Entry) {
 		t.maxSeq.Store(seq)
 	}
 	t.userBytes.Store(t.userBytes.Load() + int64(e.Size()))
+	if e.Kind != kv.KindPut {
+		t.deletes.Store(t.deletes.Load() + 1)
+	}
 	t.count.Store(n + 1)
 }
 
@@ -258,6 +262,9 @@ func (t *Table) UserBytes() int64 { return t.userBytes.Load() }
 
 // Len returns the number of entries.
 func (t *Table) Len() int { return int(t.count.Load()) }
+
+// Tombstones returns how many of the entries are tombstones, of keys or of ranges.
+func (t *Table) Tombstones() int { return int(t.deletes.Load()) }
 
 // MinSeq returns the smallest sequence number added, 0 if there is none.
 func (t *Table) MinSeq() kv.SeqNum { return kv.SeqNum(t.minSeq.Load()) }

@@ -22,7 +22,11 @@ func (p *Partition) Compact(ctx context.Context) (did bool, err error) {
 	defer p.merging.Unlock()
 	return p.merge(ctx, func(v *manifest.Version) (compaction.Choice, bool) {
 		snapshots, _ := p.sequencer.Horizon()
-		return compaction.Pick(v, p.opts.Compaction, snapshots[0], p.tables.rangeTombstones)
+		policy := p.opts.Compaction
+		if p.opts.AtRest != nil && p.opts.AtRest() {
+			policy = policy.AtRest()
+		}
+		return compaction.Pick(v, policy, compaction.Known{OldestSnapshot: snapshots[0], Ranges: p.tables.rangeTombstones})
 	})
 }
 
@@ -71,26 +75,33 @@ func (p *Partition) merge(ctx context.Context, choose func(*manifest.Version) (c
 		return false, nil
 	}
 	begin := time.Now()
-	result, err := p.run(ctx, compaction.Job{
-		Choice: choice,
-		Open: func(t *kv.TableMeta) (kv.Iterator, error) {
-			reader, err := p.openTable(t)
-			if err != nil {
-				return nil, err
-			}
-			return reader.NewIterator(sstable.IterOptions{}), nil
-		},
-	})
+	var result compaction.Result
+	if !choice.Drop {
+		result, err = p.run(ctx, compaction.Job{
+			Choice: choice,
+			Open: func(t *kv.TableMeta) (kv.Iterator, error) {
+				reader, err := p.openTable(t)
+				if err != nil {
+					return nil, err
+				}
+				return reader.NewIterator(sstable.IterOptions{}), nil
+			},
+		})
+	}
 	if err == nil {
 		err = p.install(choice.Edit(&result))
 	}
 	err = p.whyEnded(err)
+	dropped := result.Superseded + result.Tombstones
+	if choice.Drop && err == nil {
+		dropped = choice.Entries()
+	}
 	if p.events != nil && p.events.Compaction != nil {
 		p.events.Compaction(event.Compaction{
 			Partition: p.id, Kind: choice.Kind.String(),
-			InputTables: len(choice.Tables()), InputBytes: choice.Bytes() + result.Moved,
+			InputTables: len(choice.Tables()), InputBytes: choice.ReadBytes() + result.Moved,
 			OutputTables: len(result.Tables), OutputBytes: result.Written(),
-			Dropped: result.Superseded + result.Tombstones, Took: time.Since(begin), Err: err,
+			Dropped: dropped, Took: time.Since(begin), Err: err,
 		})
 	}
 	if err != nil {

@@ -100,6 +100,13 @@ func (p *Partition) UnflushedFrom() (kv.SeqNum, bool) {
 	return low, low != 0
 }
 
+// ActiveMemtable returns the smallest and the largest number in the active memtable,
+// zeros if it is empty, and how many tombstones it has.
+func (p *Partition) ActiveMemtable() (first, last kv.SeqNum, tombstones int) {
+	t := p.state.Load().active
+	return t.MinSeq(), t.MaxSeq(), t.Tombstones()
+}
+
 // FlushPending reports whether a sealed memtable waits.
 func (p *Partition) FlushPending() bool {
 	s := p.acquire()

@@ -112,4 +112,7 @@ type Options struct {
 	ValueFileBytes int64
 
 	Compaction compaction.Policy
+	// AtRest reports whether the store has little else to do, so that merges go by
+	// Compaction.AtRest; optional.
+	AtRest func() bool
 }

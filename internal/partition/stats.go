@@ -65,6 +65,10 @@ type Stats struct {
 	Debt        uint64 // bytes that compactions will have to read
 }
 
+// UserBytes returns the bytes of keys and values inserted since the partition was
+// opened.
+func (p *Partition) UserBytes() uint64 { return p.stats.userBytes.Load() }
+
 // Stats returns the partition's counters and sizes.
 func (p *Partition) Stats() Stats {
 	s := p.acquire()

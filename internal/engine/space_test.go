@@ -1,0 +1,179 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"path"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/manifest"
+	"github.com/kvd-db/kvd/internal/vfs"
+)
+
+// buffered writes of these tests need no sync.
+var spaceWrites = kv.WriteOptions{Durability: kv.DurabilityBuffered}
+
+// rest is for how long the stores of these tests are left alone: on the fake clock, and
+// so that all that is to be done in the background is done.
+const rest = time.Minute
+
+// TestSpaceComesBack: a store that is left alone gives the space of what was deleted,
+// expired or overwritten back, while it runs. What remains is at most 1.3 times the
+// live bytes and a slack, which is 64 MiB for a store of the default sizes; here all
+// sizes are divided by 32.
+func TestSpaceComesBack(t *testing.T) {
+	const (
+		slack = 64 << 20 / 32
+		keys  = 16_000
+	)
+	key := func(i int) []byte { return fmt.Appendf(nil, "key-%08d", i*7919%keys) }
+	for name, valueBytes := range map[string]int{"values beside keys": 100, "values apart": 1000} {
+		value := func(round int) []byte { return []byte(strings.Repeat(fmt.Sprintf("%04d", round), valueBytes/4)) }
+		fill := func(t *testing.T, e *Engine, round int, ttl time.Duration) {
+			for from := 0; from < keys; from += 100 {
+				var b kv.WriteBatch
+				for i := from; i < from+100; i++ {
+					op := kv.Op{Kind: kv.KindPut, Key: key(i), Value: value(round)}
+					if ttl > 0 {
+						op.Expiry = e.Now() + uint64(ttl.Milliseconds())
+					}
+					b.Add(op)
+				}
+				_, err := e.Apply(t.Context(), &b, spaceWrites)
+				require.NoError(t, err)
+			}
+		}
+		for what, act := range map[string]func(*testing.T, *Engine) (live int){
+			"deleting every key": func(t *testing.T, e *Engine) int {
+				fill(t, e, 0, 0)
+				for i := range keys {
+					_, err := e.Delete(context.Background(), key(i), spaceWrites)
+					require.NoError(t, err)
+				}
+				return 0
+			},
+			"a range delete over all": func(t *testing.T, e *Engine) int {
+				fill(t, e, 0, 0)
+				_, err := e.DeleteRange(t.Context(), kv.Range{Start: []byte("k"), End: []byte("l")}, spaceWrites)
+				require.NoError(t, err)
+				return 0
+			},
+			"a range delete over merged data": func(t *testing.T, e *Engine) int {
+				fill(t, e, 0, 0)
+				require.NoError(t, e.CompactAll(t.Context()))
+				_, err := e.DeleteRange(t.Context(), kv.Range{Start: []byte("k"), End: []byte("l")}, spaceWrites)
+				require.NoError(t, err)
+				return 0
+			},
+			"expiry of all": func(t *testing.T, e *Engine) int {
+				fill(t, e, 0, 5*time.Second)
+				return 0
+			},
+			"expiry of all but a few": func(t *testing.T, e *Engine) int {
+				fill(t, e, 0, 5*time.Second)
+				for i := range keys / 100 {
+					_, err := e.Put(context.Background(), key(i), value(1), spaceWrites)
+					require.NoError(t, err)
+				}
+				return keys / 100
+			},
+			"five overwrites": func(t *testing.T, e *Engine) int {
+				for round := range 6 {
+					fill(t, e, round, 0)
+				}
+				return keys
+			},
+		} {
+			t.Run(name+"/"+what, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					disk := vfs.NewMem()
+					o := small(disk)
+					o.MemtableBytes, o.CacheBytes, o.SegmentBytes, o.TableBytes = 1<<20, 64<<10, 2<<20, 1<<20
+					e, err := Open("data", o)
+					require.NoError(t, err)
+					live := act(t, e) * (len(key(0)) + valueBytes)
+					before := diskBytes(t, disk, "data")
+					time.Sleep(rest)
+					after := diskBytes(t, disk, "data")
+					allowed := int64(live)*13/10 + slack
+					t.Logf("%d live, %d before, %d at rest, %d allowed", live, before, after, allowed)
+					assert.LessOrEqual(t, after, allowed, "%s", listing(t, e, disk))
+					assertNoStrayFiles(t, e, disk)
+					scan, err := e.Scan(t.Context(), kv.Range{}, kv.ScanOptions{})
+					require.NoError(t, err)
+					n := 0
+					for scan.Next() {
+						n++
+					}
+					require.NoError(t, scan.Err())
+					require.NoError(t, scan.Close())
+					assert.Equal(t, live/(len(key(0))+valueBytes), n)
+					require.NoError(t, e.Close())
+				})
+			})
+		}
+	}
+}
+
+// diskBytes returns the bytes of all files below dir.
+func diskBytes(t *testing.T, disk vfs.FS, dir string) (sum int64) {
+	t.Helper()
+	names, err := disk.List(dir)
+	require.NoError(t, err)
+	for _, name := range names {
+		info, err := disk.Stat(path.Join(dir, name))
+		require.NoError(t, err)
+		if info.IsDir() {
+			sum += diskBytes(t, disk, path.Join(dir, name))
+		} else {
+			sum += info.Size()
+		}
+	}
+	return sum
+}
+
+// assertNoStrayFiles: the tables and value files on the disk are those that the
+// manifests name.
+func assertNoStrayFiles(t *testing.T, e *Engine, disk vfs.FS) {
+	t.Helper()
+	for id := range e.partitions {
+		dir := path.Join("data", fmt.Sprintf("p-%04d", id))
+		v, err := manifest.Load(disk, dir, uint32(id))
+		require.NoError(t, err)
+		var named, there []string
+		for kind, num := range v.Files() {
+			if kind == manifest.FileValues {
+				named = append(named, manifest.ValuesName(num))
+			} else {
+				named = append(named, manifest.TableName(num))
+			}
+		}
+		names, err := disk.List(dir)
+		require.NoError(t, err)
+		for _, name := range names {
+			if kind, _ := manifest.ParseName(name); kind == manifest.FileTable || kind == manifest.FileValues {
+				there = append(there, name)
+			}
+		}
+		assert.ElementsMatch(t, named, there, dir)
+	}
+}
+
+// listing says what takes the space.
+func listing(t *testing.T, e *Engine, disk vfs.FS) string {
+	var b strings.Builder
+	s := e.Stats()
+	fmt.Fprintf(&b, "log: %d segments, %d bytes\n", s.Log.Segments, s.Log.LiveBytes)
+	for i, p := range s.Partitions {
+		fmt.Fprintf(&b, "partition %d: memtable %d, %d deltas of %d bytes, base of %d, value files of %d with %d of garbage, %d entries\n",
+			i, p.ActiveBytes, p.Deltas, p.DeltaBytes, p.BaseBytes, p.ValueBytes, p.Garbage, p.Entries)
+	}
+	return b.String()
+}
