@@ -249,7 +249,7 @@ func TestATableMustHoldWhatTheManifestSays(t *testing.T) {
 	c := &checker{ctx: t.Context(), fsys: fsys, dir: "data"}
 	file := &File{Path: "p-0003/000013.sst"}
 	holds := kv.TableMeta{
-		Num: 13, Size: 387, Entries: 5, Deletes: 1, Smallest: []byte("a\x00"), Largest: []byte("ä\xff"), MinSeq: 2, MaxSeq: 9,
+		Num: 13, Size: 392, Entries: 5, Deletes: 1, Smallest: []byte("a\x00"), Largest: []byte("ä\xff"), MinSeq: 2, MaxSeq: 9,
 	}
 	require.NoError(t, c.table(file, 3, &holds, nil))
 	for name, change := range map[string]func(*kv.TableMeta){

@@ -29,6 +29,9 @@ func (d *dumper) table(num kv.FileNum) (err error) {
 	defer func() { err = errors.Join(err, r.Close()) }()
 	meta := r.Meta()
 	d.printf("table %d of partition %d\n  %s\n", meta.Num, partition, describeTable(&meta))
+	if s := r.Stats(); !s.None() {
+		d.printf("  %d older versions; %d expire, at %d\n", s.Shadowed, s.Expiring, s.Expiries)
+	}
 	it := r.NewIterator(sstable.IterOptions{})
 	for more := it.First(); more; more = it.Next() {
 		e := it.Entry()

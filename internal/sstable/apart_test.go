@@ -77,7 +77,7 @@ func TestPointersAreHandedOn(t *testing.T) {
 func TestGoldenFileWithPointers(t *testing.T) {
 	entries := withPointers(sweepEntries())
 	f, meta := build(t, entries, WriterOptions{BlockBytes: 160})
-	r := open(t, golden(t, "pointers.sst", f), nil)
+	r := open(t, golden(t, formatVersion, "pointers.sst", f), nil)
 	require.Equal(t, meta, r.Meta())
 	requireAnswers(t, r, entries)
 	require.NoError(t, r.Verify(t.Context(), nil))

@@ -69,7 +69,7 @@
 // behind every read from a file, a merge's included; a codec among the engine's
 // dependencies; and somebody to say which stores want it, for a writer cannot tell.
 //
-// # Format, version 3
+// # Format, versions 3 and 4
 //
 // Versions 1 and 2 were never released and are refused. Numbers are little-endian;
 // varint is the unsigned LEB128 of encoding/binary in its shortest form; string is a
@@ -139,6 +139,13 @@
 //	| string smallest key | string largest key or end | string name of the key hash
 //	| varint value files | per file, by number: varint number
 //	  | varint values needed of it | varint bytes of these
+//
+// Version 4 goes on with kv.TableStats: how many entries have a newer version of their key
+// in the file, how many expire, and when, as differences to the time before. A file that
+// has neither is of version 3.
+//
+//	| varint shadowed | varint expiring
+//	| only if any expire: varint times | varint first | varint difference ...
 //
 // A pointer is three varints: number of the value file, offset in it, length of the
 // value.

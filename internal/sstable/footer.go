@@ -23,6 +23,7 @@ const (
 type footer struct {
 	id                                      kv.FileID
 	data, filter, index, ranges, properties uint64 // bytes, trailers included
+	version                                 uint32
 }
 
 // fileSize returns the length of the whole file.
@@ -39,7 +40,7 @@ func (f *footer) appendTo(dst []byte) []byte {
 	for _, n := range [...]uint64{f.data, f.filter, f.index, f.ranges, f.properties} {
 		dst = binary.LittleEndian.AppendUint64(dst, n)
 	}
-	return appendEnvelope(dst, start, formatVersion)
+	return appendEnvelope(dst, start, f.version)
 }
 
 // appendEnvelope ends the footer that begins at start.
@@ -67,8 +68,9 @@ func parseFooter(tail []byte, size uint64) (f footer, reason string, err error) 
 	if binary.LittleEndian.Uint32(b[sealed:]) != crc32.Checksum(b[:sealed], castagnoli) {
 		return f, "footer checksum mismatch", nil
 	}
-	if version := binary.LittleEndian.Uint32(b[sealed-4:]); version != formatVersion {
-		return f, "", fmt.Errorf("%w: sstable format %d, this kvd knows %d", kv.ErrUnsupportedVersion, version, formatVersion)
+	f.version = binary.LittleEndian.Uint32(b[sealed-4:])
+	if f.version != formatVersion && f.version != formatWithout {
+		return f, "", fmt.Errorf("%w: sstable format %d, this kvd knows %d and %d", kv.ErrUnsupportedVersion, f.version, formatWithout, formatVersion)
 	}
 	if length != footerBytes {
 		return f, "footer has the wrong length", nil

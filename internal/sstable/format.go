@@ -8,7 +8,10 @@ import (
 )
 
 const (
-	formatVersion = 3
+	// formatVersion is that of a file with kv.TableStats, formatWithout that of one that
+	// has none to tell, which is as it was before there were any.
+	formatVersion = 4
+	formatWithout = 3
 
 	// trailerBytes follow the contents of every block: the compression and the
 	// checksum.

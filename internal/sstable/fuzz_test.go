@@ -188,8 +188,18 @@ func FuzzProperties(f *testing.F) {
 	f.Fuzz(func(t *testing.T, contents []byte) {
 		var m kv.TableMeta
 		requireModest(t, len(contents), func() {
-			if name, ok := parseProperties(contents, &m); ok {
-				require.True(t, bytes.Equal(contents, appendProperties(nil, &m, name)))
+			for _, version := range []uint32{formatWithout, formatVersion} {
+				var s kv.TableStats
+				m = kv.TableMeta{}
+				name, ok := parseProperties(contents, version, &m, &s)
+				if !ok {
+					continue
+				}
+				again := appendProperties(nil, &m, name)
+				if version == formatVersion {
+					again = appendStats(again, &s)
+				}
+				require.True(t, bytes.Equal(contents, again))
 			}
 		})
 	})

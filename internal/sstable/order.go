@@ -55,6 +55,7 @@ func (p *position) move(e *kv.Entry, r relation) {
 // census counts the entries of a file: what its properties say.
 type census struct {
 	meta       kv.TableMeta
+	stats      statsCensus
 	tombstones []kv.Entry // the range deletes
 	values     map[kv.FileNum]*kv.ValueRef
 	// recent has some of values, at the number of the file modulo its length: a table
@@ -62,8 +63,10 @@ type census struct {
 	recent [64]*kv.ValueRef
 }
 
-// add counts e, whose slices are copied where they are kept.
-func (c *census) add(e *kv.Entry) {
+// add counts e, which stands so to the entry before it and whose slices are copied
+// where they are kept.
+func (c *census) add(e *kv.Entry, r relation) {
+	c.stats.add(e, r)
 	m := &c.meta
 	if m.Entries == 0 {
 		m.Smallest = bytes.Clone(e.Key)
@@ -109,6 +112,7 @@ func (c *census) valuesIn(file kv.FileNum) *kv.ValueRef {
 
 // end completes the count; last is the last key.
 func (c *census) end(last []byte) {
+	c.stats.end()
 	c.meta.Largest = bytes.Clone(last)
 	for i := range c.tombstones {
 		if key := reach(c.tombstones[i].Value); bytes.Compare(key, c.meta.Largest) > 0 {

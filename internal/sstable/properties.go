@@ -26,9 +26,9 @@ func appendProperties(dst []byte, m *kv.TableMeta, hashName string) []byte {
 	return dst
 }
 
-// parseProperties reads the contents of a properties block into m. Its keys and
-// the name are borrowed from contents.
-func parseProperties(contents []byte, m *kv.TableMeta) (hashName string, ok bool) {
+// parseProperties reads the contents of a properties block of a format version into m
+// and s. The keys of m and the name are borrowed from contents.
+func parseProperties(contents []byte, version uint32, m *kv.TableMeta, s *kv.TableStats) (hashName string, ok bool) {
 	d := kv.Decoder{Rest: contents}
 	m.Entries = d.Uvarint(1<<56 - 1)
 	m.Deletes = d.Uvarint(m.Entries)
@@ -38,6 +38,9 @@ func parseProperties(contents []byte, m *kv.TableMeta) (hashName string, ok bool
 	m.Largest = d.Bytes(kv.MaxKeyBytes)
 	hashName = string(d.Bytes(64))
 	if !parseValueRefs(&d, m) {
+		return hashName, false
+	}
+	if version == formatVersion && !parseStats(&d, m.Entries, s) {
 		return hashName, false
 	}
 	ok = d.Err == nil && len(d.Rest) == 0 && m.Entries > 0 && m.MinSeq > 0 && m.MinSeq <= m.MaxSeq &&

@@ -23,6 +23,7 @@ type Reader struct {
 	identity identity
 	footer   footer
 	meta     kv.TableMeta
+	stats    kv.TableStats
 	filter   filter
 	index    index
 	ranges   *kv.RangeTombstones // nil if there are none
@@ -98,7 +99,7 @@ func (r *Reader) parseTail(tail []byte) error {
 			return ok
 		}},
 		{kindProperties, r.footer.properties, func(contents []byte) (ok bool) {
-			hash, ok = parseProperties(contents, &r.meta)
+			hash, ok = parseProperties(contents, r.footer.version, &r.meta, &r.stats)
 			return ok
 		}},
 	}
@@ -130,6 +131,9 @@ func (r *Reader) parseTail(tail []byte) error {
 // key, or the end of a range tombstone if that reaches further; of an end with a
 // zero byte behind it, the key just before it.
 func (r *Reader) Meta() kv.TableMeta { return r.meta }
+
+// Stats says what the writer noted for merges; nothing in a file of version 3.
+func (r *Reader) Stats() kv.TableStats { return r.stats }
 
 // MayContain reports false only if the file has no entry at a key of this hash.
 // It does not know of range tombstones that cover the key.

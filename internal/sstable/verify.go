@@ -105,7 +105,7 @@ func (c *checker) block(it *Iterator, i int) {
 			return
 		}
 		c.last.move(e, relation)
-		c.census.add(e)
+		c.census.add(e, relation)
 	}
 	if uint64(it.block.entries) != fields.entries {
 		c.corrupt(offset, "the index counts other entries than the block has")
@@ -119,6 +119,9 @@ func (c *checker) totals() {
 	if m.Entries != want.Entries || m.Deletes != want.Deletes || m.MinSeq != want.MinSeq || m.MaxSeq != want.MaxSeq ||
 		!bytes.Equal(m.Smallest, want.Smallest) || !bytes.Equal(m.Largest, want.Largest) || !slices.Equal(m.Values, want.Values) {
 		c.corrupt(-1, "properties differ from the entries")
+	}
+	if c.r.footer.version == formatVersion && !sameStats(&c.census.stats.stats, &c.r.stats) {
+		c.corrupt(-1, "what the properties say of expiry and old versions differs from the entries")
 	}
 	sameRange := func(a, b kv.Entry) bool {
 		return a.Seq == b.Seq && bytes.Equal(a.Key, b.Key) && bytes.Equal(a.Value, b.Value)

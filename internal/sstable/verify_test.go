@@ -168,6 +168,10 @@ func TestVerifyFindsWhatChecksumsCannot(t *testing.T) {
 			lie:    func(w *Writer) { w.index.keys[w.index.blocks[0].keyEnd-1] -= 2 },
 			reason: "behind the separator of its block",
 		},
+		"old versions": {
+			lie:    func(w *Writer) { w.census.stats.stats.Shadowed++ },
+			reason: "expiry and old versions",
+		},
 		"separator behind the next block": {
 			lie:    func(w *Writer) { w.index.keys[w.index.blocks[0].keyEnd-1] += 2 },
 			reason: "the index leads to another block",
@@ -182,7 +186,9 @@ func TestVerifyFindsWhatChecksumsCannot(t *testing.T) {
 			var properties func(dst []byte) []byte
 			if test.properties != nil {
 				m := test.properties(b.w.census.meta)
-				properties = func(dst []byte) []byte { return appendProperties(dst, &m, keyhash.Name) }
+				properties = func(dst []byte) []byte {
+					return appendStats(appendProperties(dst, &m, keyhash.Name), &b.w.census.stats.stats)
+				}
 			}
 			r := open(t, b.finish(t, properties), nil)
 			err := r.Verify(t.Context(), nil)
@@ -198,7 +204,7 @@ func TestVerifyFindsEntriesOutOfOrder(t *testing.T) {
 		for _, key := range []string{"b", "a"} {
 			e := put(key, "", 1)
 			w.block.add(&e, keyhash.Sum(e.Key))
-			w.census.add(&e)
+			w.census.add(&e, newKey)
 			w.hashes = append(w.hashes, keyhash.Sum(e.Key))
 		}
 		w.last.key = []byte("b")

@@ -108,7 +108,7 @@ func (w *Writer) add(e *kv.Entry) error {
 	}
 	w.block.add(e, w.hashes[len(w.hashes)-1])
 	w.last.move(e, relation)
-	w.census.add(e)
+	w.census.add(e, relation)
 	return nil
 }
 
@@ -237,6 +237,10 @@ func (w *Writer) finish() error {
 
 // writeTail writes the blocks behind the data.
 func (w *Writer) writeTail() error {
+	w.footer.version = formatVersion
+	if w.census.stats.stats.None() {
+		w.footer.version = formatWithout
+	}
 	type part struct {
 		kind     blockKind
 		length   *uint64
@@ -250,7 +254,11 @@ func (w *Writer) writeTail() error {
 		parts = append(parts, part{kindRanges, &w.footer.ranges, func(dst []byte) []byte { return appendRanges(dst, w.census.tombstones) }})
 	}
 	parts = append(parts, part{kindProperties, &w.footer.properties, func(dst []byte) []byte {
-		return appendProperties(dst, &w.census.meta, keyhash.Name)
+		dst = appendProperties(dst, &w.census.meta, keyhash.Name)
+		if w.footer.version == formatVersion {
+			dst = appendStats(dst, &w.census.stats.stats)
+		}
+		return dst
 	}})
 	for _, p := range parts {
 		n, err := w.writeBlock(p.kind, p.contents)
