@@ -54,8 +54,10 @@
 // gone. A share of tombstones among the entries would be the simpler rule, but
 // it would write the base anew for a queue's every small flush.
 //
-// Entries that expired are worth nothing to Pick, for nobody counts them: they go
-// when other writes bring a merge to where they are.
+// An entry that has expired is worth as much as a tombstone; each table says how many
+// have by now (kv.TableStats). A table of the base goes unread once all of it has expired,
+// and is written anew alone once a BaseRatio-th of it is dead: expired, tombstones, or
+// older versions that were kept for a snapshot.
 //
 // What range tombstones hide from every reader, a whole table of the base or a whole
 // delta, is dropped without being read, once no snapshot precedes them.

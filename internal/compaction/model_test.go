@@ -108,8 +108,10 @@ func (tr *tree) do(c Choice) {
 
 func (tr *tree) ranges(num kv.FileNum) *kv.RangeTombstones { return tr.readers[num].RangeTombstones() }
 
+func (tr *tree) stats(num kv.FileNum) kv.TableStats { return tr.readers[num].Stats() }
+
 func (tr *tree) pick(p Policy) (Choice, bool) {
-	return Pick(tr.version, p, Known{OldestSnapshot: tr.horizon().Oldest(), Ranges: tr.ranges})
+	return Pick(tr.version, p, Known{OldestSnapshot: tr.horizon().Oldest(), Now: tr.now, Ranges: tr.ranges, Stats: tr.stats})
 }
 
 // settle does all that Pick wants.

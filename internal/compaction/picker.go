@@ -13,6 +13,11 @@ type Known struct {
 	// Ranges tells of the range tombstones in a table of the Version. If it is nil, each
 	// is worth no more than a tombstone of one key.
 	Ranges RangeTombstones
+	// Now is a time, in Unix milliseconds, that no reader reads before, now or later.
+	Now uint64
+	// Stats tells more of a table of the Version; nil, and for tables of older formats:
+	// nothing is known.
+	Stats func(kv.FileNum) kv.TableStats
 }
 
 // Pick returns the most useful merge that can start now, false if none is worth
@@ -25,6 +30,9 @@ func Pick(v *manifest.Version, p Policy, known Known) (Choice, bool) {
 	k := newPicker(v, p)
 	k.known = known
 	if c, ok := k.dropCovered(); ok {
+		return c, true
+	}
+	if c, ok := k.dropExpired(); ok {
 		return c, true
 	}
 	c, ok := k.pick()
@@ -173,6 +181,9 @@ func (k *picker) tombstonesWorth(runs ...manifest.Run) uint64 {
 	var deletes uint64
 	for _, run := range runs {
 		deletes += run.Deletes()
+		for i := range run {
+			deletes += k.expired(&run[i])
+		}
 	}
 	return deletes*(weightOf(k.v.Base)/entries) + k.covered(runs...)
 }
@@ -248,21 +259,52 @@ func (k *picker) overlap(part manifest.Run) manifest.Run {
 	return k.v.Base.Overlapping(part[0].Smallest, part[len(part)-1].Largest)
 }
 
-// deadBase picks a table of the base in which a quarter of the entries are
-// tombstones that no snapshot needs any more, or of which range tombstones cover
-// a quarter. They came there, and what they hide stayed there, for a snapshot
-// that is gone. Merging such a table alone drops them all, so it is not picked
+// deadBase picks a table of the base of which a BaseRatio-th is dead: tombstones, older
+// versions and expired entries that no snapshot needs any more, or what range tombstones
+// cover. They came there, and what they hide stayed there, for a snapshot that is gone,
+// or they expired since. Merging such a table alone drops them all, so it is not picked
 // again.
 func (k *picker) deadBase() (Choice, bool) {
+	ratio := uint64(k.p.BaseRatio)
 	for i := range k.v.Base {
 		t := &k.v.Base[i]
-		if t.Deletes == 0 || t.MaxSeq > k.known.OldestSnapshot {
+		if t.MaxSeq > k.known.OldestSnapshot {
+			continue
+		}
+		dead := t.Deletes + k.stats(t).Shadowed + k.expired(t)
+		if dead == 0 {
 			continue
 		}
 		table := k.v.Base[i : i+1]
-		if 4*t.Deletes >= t.Entries || 4*k.covered(table) >= weight(t) {
+		if ratio*dead >= t.Entries || ratio*k.covered(table) >= weight(t) {
 			return Choice{Kind: manifest.CompactBase, Base: table, Reason: ReasonTombstones}, true
 		}
 	}
 	return Choice{}, false
+}
+
+// dropExpired picks the tables of the base in which everything has expired, to be
+// dropped unread. There is nothing older under them.
+func (k *picker) dropExpired() (Choice, bool) {
+	c := Choice{Kind: manifest.CompactBase, Drop: true, Reason: ReasonExpired}
+	for i := range k.v.Base {
+		t := &k.v.Base[i]
+		if t.MaxSeq <= k.known.OldestSnapshot && k.expired(t) == t.Entries {
+			c.Base = append(c.Base, *t)
+		}
+	}
+	return c, len(c.Base) > 0
+}
+
+func (k *picker) stats(t *kv.TableMeta) kv.TableStats {
+	if k.known.Stats == nil {
+		return kv.TableStats{}
+	}
+	return k.known.Stats(t.Num)
+}
+
+// expired estimates how many entries of a table have expired for every reader.
+func (k *picker) expired(t *kv.TableMeta) uint64 {
+	s := k.stats(t)
+	return s.Expired(k.known.Now)
 }

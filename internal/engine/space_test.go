@@ -84,10 +84,25 @@ func TestSpaceComesBack(t *testing.T) {
 				}
 				return keys / 100
 			},
+			"expiry long after the last write": func(t *testing.T, e *Engine) int {
+				fill(t, e, 0, 2*rest)
+				time.Sleep(2 * rest)
+				return 0
+			},
 			"five overwrites": func(t *testing.T, e *Engine) int {
 				for round := range 6 {
 					fill(t, e, round, 0)
 				}
+				return keys
+			},
+			"a snapshot that outlives the load": func(t *testing.T, e *Engine) int {
+				for round := range 4 {
+					fill(t, e, round, 0)
+					_, err := e.BeginSnapshot(t.Context(), rest/2)
+					require.NoError(t, err)
+				}
+				require.NoError(t, e.CompactAll(t.Context()))
+				time.Sleep(rest)
 				return keys
 			},
 		} {

@@ -21,12 +21,14 @@ func (p *Partition) Compact(ctx context.Context) (did bool, err error) {
 	p.merging.Lock()
 	defer p.merging.Unlock()
 	return p.merge(ctx, func(v *manifest.Version) (compaction.Choice, bool) {
-		snapshots, _ := p.sequencer.Horizon()
+		snapshots, now := p.sequencer.Horizon()
 		policy := p.opts.Compaction
 		if p.opts.AtRest != nil && p.opts.AtRest() {
 			policy = policy.AtRest()
 		}
-		return compaction.Pick(v, policy, compaction.Known{OldestSnapshot: snapshots[0], Ranges: p.tables.rangeTombstones})
+		return compaction.Pick(v, policy, compaction.Known{
+			OldestSnapshot: snapshots[0], Now: now, Ranges: p.tables.rangeTombstones, Stats: p.tables.stats,
+		})
 	})
 }
 

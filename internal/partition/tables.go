@@ -124,6 +124,16 @@ func (t *tableSet) rangeTombstones(num kv.FileNum) *kv.RangeTombstones {
 	return nil
 }
 
+// stats returns those of an open table, nothing if it is not open.
+func (t *tableSet) stats(num kv.FileNum) kv.TableStats {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if reader := t.readers[num]; reader != nil {
+		return reader.Stats()
+	}
+	return kv.TableStats{}
+}
+
 // closeAll closes every reader.
 func (t *tableSet) closeAll() error {
 	t.mu.Lock()

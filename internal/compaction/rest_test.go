@@ -1,0 +1,91 @@
+package compaction
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/kvd-db/kvd/internal/kv"
+)
+
+// Of a table of the base: what has expired counts as dead, and so do older versions that
+// a snapshot kept; a table that is dead altogether goes unread.
+func TestPickCountsWhatExpiredAndWhatIsShadowed(t *testing.T) {
+	v := build(shape{4, 100, 0}) // tables 10 to 13, of 1,000 entries each
+	half := kv.TableStats{Expiring: 500, Expiries: []uint64{1000, 2000}}
+	all := kv.TableStats{Expiring: 1000, Expiries: []uint64{1000, 2000}}
+	for name, c := range map[string]struct {
+		stats  kv.TableStats // of table 11
+		now    uint64
+		oldest kv.SeqNum
+		policy Policy
+		want   string
+	}{
+		"nothing has expired":            {all, 999, kv.MaxSeqNum, Policy{}, "none"},
+		"a fifth has":                    {all, 1200, kv.MaxSeqNum, Policy{}, "none"},
+		"a fifth has, at rest":           {all, 1200, kv.MaxSeqNum, Policy{}.AtRest(), "base (tombstones) of 0 deltas and 1 tables of the base: [11]"},
+		"a quarter has":                  {all, 1250, kv.MaxSeqNum, Policy{}, "base (tombstones) of 0 deltas and 1 tables of the base: [11]"},
+		"a quarter has, for a snapshot":  {all, 1250, 99, Policy{}, "none"},
+		"half can, and has":              {half, 2000, kv.MaxSeqNum, Policy{}, "base (tombstones) of 0 deltas and 1 tables of the base: [11]"},
+		"everything has":                 {all, 2000, kv.MaxSeqNum, Policy{}, "base (expired) of 0 deltas and 1 tables of the base: [11], unread"},
+		"everything has, for a snapshot": {all, 2000, 99, Policy{}, "none"},
+		"old versions":                   {kv.TableStats{Shadowed: 250}, 0, kv.MaxSeqNum, Policy{}, "base (tombstones) of 0 deltas and 1 tables of the base: [11]"},
+		"few old versions":               {kv.TableStats{Shadowed: 249}, 0, kv.MaxSeqNum, Policy{}, "none"},
+		"old versions, for a snapshot":   {kv.TableStats{Shadowed: 900}, 0, 99, Policy{}, "none"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			known := Known{OldestSnapshot: c.oldest, Now: c.now, Stats: func(num kv.FileNum) kv.TableStats {
+				if num == 11 {
+					return c.stats
+				}
+				return kv.TableStats{}
+			}}
+			assert.Equal(t, c.want, picked(Pick(v, c.policy, known)))
+		})
+	}
+}
+
+// Expired entries of a delta are worth their way into the base as tombstones are.
+func TestExpiredEntriesOfADeltaAreWorthADrain(t *testing.T) {
+	v := build(shape{4, 100, 0}, shape{1, 1, 0}) // the delta: table 14
+	v.Deltas[0][0].Entries = 2000
+	known := Known{OldestSnapshot: kv.MaxSeqNum, Now: 999, Stats: func(num kv.FileNum) kv.TableStats {
+		if num == 14 {
+			return kv.TableStats{Expiring: 2000, Expiries: []uint64{1000, 1000}}
+		}
+		return kv.TableStats{}
+	}}
+	require.Equal(t, "none", picked(Pick(v, Policy{}, known)))
+	known.Now = 1000
+	require.Equal(t, "base (tombstones) of 1 deltas and 4 tables of the base: [14 10 11 12 13]", picked(Pick(v, Policy{}, known)))
+}
+
+// At rest what is stored is at most a quarter more than what is live.
+func TestAtRestLittleIsStoredThatIsNotLive(t *testing.T) {
+	for name, valueBytes := range map[string]uint64{"values beside keys": 0, "values apart": 1000} {
+		t.Run(name, func(t *testing.T) {
+			for seed := range uint64(5) {
+				s := newSimulation(t, seed)
+				s.valueBytes = valueBytes
+				keys := uint32(1+s.rng.IntN(20)) * simFlushEntries
+				for range 60 {
+					s.flush(s.writes(1+s.rng.IntN(simFlushEntries), keys, 0.3))
+					s.settle(simPolicy)
+				}
+				s.settle(simPolicy.AtRest())
+				s.requireContents()
+				live := uint64(0)
+				for _, there := range s.newest {
+					if there {
+						live += simEntryBytes + valueBytes
+					}
+				}
+				all, _ := s.version.ValueBytes()
+				stored := s.version.Bytes() + all
+				t.Logf("%d live, %d stored: %.2f", live, stored, float64(stored)/float64(live))
+				require.LessOrEqual(t, float64(stored), 1.27*float64(live))
+			}
+		})
+	}
+}
