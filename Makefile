@@ -1,7 +1,7 @@
 # Everything here is a script in scripts/ or one Go command; nothing needs more
 # than Go and make, unless a target says so.
 
-.PHONY: run build test check fuzz crash freeze serializable bench bench-engines bench-service proto clean
+.PHONY: run build test check fuzz crash space freeze serializable bench bench-engines bench-service proto clean
 
 # Binaries are static and the same on every machine.
 GOFLAGS_BUILD := -trimpath -buildvcs=auto
@@ -23,6 +23,9 @@ fuzz: ## every fuzz target for FUZZTIME (default 20s)
 
 crash: ## crash images and kill -9 cycles, with their counts
 	./scripts/crash.sh
+
+space: ## what directories of idle stores take after deletes, expiry, overwrites and snapshots
+	./scripts/space.sh
 
 freeze: ## the server on a file system that is frozen under it; needs root
 	./scripts/freeze.sh
