@@ -22,7 +22,7 @@ func (l *Log) Shrink(flushed kv.SeqNum) error {
 		l.mu.Unlock()
 		return l.Err()
 	}
-	// Nobody prepares another successor while this goroutine decides on one.
+	// No other successor is prepared while this goroutine decides on one.
 	l.mu.preparedFor = l.mu.active.header.num
 	prepared := l.mu.prepared
 	l.mu.prepared = nil
