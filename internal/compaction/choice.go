@@ -40,7 +40,7 @@ const (
 	ReasonTombstones = "tombstones" // tombstones are worth their way into the base, or out of it
 	ReasonGarbage    = "garbage"    // too much of what lies in value files is garbage
 	ReasonCovered    = "covered"    // range tombstones hide all that some tables have
-	ReasonExpired    = "expired"    // all that some tables of the base have has expired
+	ReasonDead       = "dead"       // all in some tables of the base has expired or is a tombstone
 	ReasonAll        = "all"        // asked for by All
 )
 

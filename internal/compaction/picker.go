@@ -32,7 +32,7 @@ func Pick(v *manifest.Version, p Policy, known Known) (Choice, bool) {
 	if c, ok := k.dropCovered(); ok {
 		return c, true
 	}
-	if c, ok := k.dropExpired(); ok {
+	if c, ok := k.dropDead(); ok {
 		return c, true
 	}
 	c, ok := k.pick()
@@ -283,13 +283,14 @@ func (k *picker) deadBase() (Choice, bool) {
 	return Choice{}, false
 }
 
-// dropExpired picks the tables of the base in which everything has expired, to be
-// dropped unread. There is nothing older under them.
-func (k *picker) dropExpired() (Choice, bool) {
-	c := Choice{Kind: manifest.CompactBase, Drop: true, Reason: ReasonExpired}
+// dropDead picks the tables of the base in which everything is a tombstone or has
+// expired, to be dropped unread. There is nothing older under them.
+func (k *picker) dropDead() (Choice, bool) {
+	c := Choice{Kind: manifest.CompactBase, Drop: true, Reason: ReasonDead}
 	for i := range k.v.Base {
 		t := &k.v.Base[i]
-		if t.MaxSeq <= k.known.OldestSnapshot && k.expired(t) == t.Entries {
+		expiring := k.stats(t).Expiring
+		if t.MaxSeq <= k.known.OldestSnapshot && expiring+t.Deletes == t.Entries && k.expired(t) == expiring {
 			c.Base = append(c.Base, *t)
 		}
 	}

@@ -28,7 +28,7 @@ func TestPickCountsWhatExpiredAndWhatIsShadowed(t *testing.T) {
 		"a quarter has":                  {all, 1250, kv.MaxSeqNum, Policy{}, "base (tombstones) of 0 deltas and 1 tables of the base: [11]"},
 		"a quarter has, for a snapshot":  {all, 1250, 99, Policy{}, "none"},
 		"half can, and has":              {half, 2000, kv.MaxSeqNum, Policy{}, "base (tombstones) of 0 deltas and 1 tables of the base: [11]"},
-		"everything has":                 {all, 2000, kv.MaxSeqNum, Policy{}, "base (expired) of 0 deltas and 1 tables of the base: [11], unread"},
+		"everything has":                 {all, 2000, kv.MaxSeqNum, Policy{}, "base (dead) of 0 deltas and 1 tables of the base: [11], unread"},
 		"everything has, for a snapshot": {all, 2000, 99, Policy{}, "none"},
 		"old versions":                   {kv.TableStats{Shadowed: 250}, 0, kv.MaxSeqNum, Policy{}, "base (tombstones) of 0 deltas and 1 tables of the base: [11]"},
 		"few old versions":               {kv.TableStats{Shadowed: 249}, 0, kv.MaxSeqNum, Policy{}, "none"},
@@ -43,6 +43,17 @@ func TestPickCountsWhatExpiredAndWhatIsShadowed(t *testing.T) {
 			}}
 			assert.Equal(t, c.want, picked(Pick(v, c.policy, known)))
 		})
+	}
+}
+
+// A table of the base that has nothing but tombstones, kept for a snapshot that is gone,
+// goes unread.
+func TestPickDropsATableOfTombstones(t *testing.T) {
+	v := build(shape{2, 100, 1})
+	for oldest, want := range map[kv.SeqNum]string{
+		100: "base (dead) of 0 deltas and 2 tables of the base: [10 11], unread", 99: "none",
+	} {
+		assert.Equal(t, want, picked(Pick(v, Policy{}, Known{OldestSnapshot: oldest})))
 	}
 }
 
