@@ -39,6 +39,7 @@ func (e *Engine) Commit(ctx context.Context, t *kv.Transaction, o kv.WriteOption
 	if err := e.budget.admit(ctx, t.Batch.Bytes()); err != nil {
 		return 0, err
 	}
+	identify(&o, t.Batch)
 	t.Batch.Normalize()
 	if t.ReadVersion == 0 {
 		return e.applyGuarded(ctx, t.Batch, o, &watch)

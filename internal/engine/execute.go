@@ -117,6 +117,7 @@ func (e *Engine) newExecution(guards []kv.Guard, then, otherwise *kv.WriteBatch,
 		if err := errors.Join(b.Check(l), e.checkOps(b)); err != nil {
 			return nil, err
 		}
+		identify(&o, b)
 		b.Normalize()
 		x.branches[i] = branch{b, o}
 	}

@@ -98,6 +98,16 @@ func (e *Engine) take(w *kv.Write) {
 	w.Version, w.Deduplicated, w.Err = 0, false, e.checkWrite(w)
 	w.Hash = keyhash.Sum(w.Op.Key)
 	w.Durability = e.durability(w.Durability)
+	if w.Origin.Named() {
+		w.Origin.Content = keyhash.ContentOne(&w.Op, w.Hash)
+	}
+}
+
+// identify has the name of a batch, if it has one, bear a hash of its content.
+func identify(o *kv.WriteOptions, b *kv.WriteBatch) {
+	if o.Origin.Named() {
+		o.Origin.Content = keyhash.Content(b.Ops())
+	}
 }
 
 // Write applies independent writes, each atomic and acknowledged by itself, and
@@ -254,6 +264,7 @@ func (e *Engine) Apply(ctx context.Context, b *kv.WriteBatch, o kv.WriteOptions)
 	if err := e.budget.admit(ctx, b.Bytes()); err != nil {
 		return 0, err
 	}
+	identify(&o, b)
 	b.Normalize()
 	if len(b.Guards()) > 0 {
 		return e.applyGuarded(ctx, b, o, &watch)

@@ -40,6 +40,9 @@ func (d *dumper) frame(f wal.FrameInfo) error {
 		err := kv.DecodeRecord(r.Payload, func(op *kv.RecordOp) error {
 			d.printf("    partition %d: ", op.Partition)
 			d.entry(r.Base+kv.SeqNum(op.Unit), op.Kind, op.Key, op.Value, op.Expiry)
+			if o := op.Origin; o.Named() {
+				d.printf("      request id %016x %d, content %016x\n", o.ClientID, o.Sequence, o.Content)
+			}
 			return nil
 		})
 		if err != nil {

@@ -38,6 +38,9 @@ var (
 	// copy of it. It is ErrVersionGone, and also says that nothing was done, whatever
 	// became of earlier attempts at the same call.
 	ErrOtherOpening = fmt.Errorf("%w: it was read before the store was opened", ErrVersionGone)
+	// ErrOriginReused: another write bore the same Origin; nothing was done. It is
+	// ErrInvalidArgument.
+	ErrOriginReused = fmt.Errorf("%w: the request id was used for another write", ErrInvalidArgument)
 	// ErrCorrupt matches every CorruptionError.
 	ErrCorrupt = errors.New("corruption")
 )

@@ -12,6 +12,7 @@ import (
 //	section = uvarint partition | uvarint operations (>= 1) | op ...
 //	op      = u8 tag | uvarint unit
 //	          | u64 client id, uvarint client sequence   if tag & 0x20
+//	          | u64 content hash                         if tag & 0x40, which only stands beside 0x20
 //	          | uvarint key length | key
 //	          | uvarint value length | value             if put or range delete
 //	          | uvarint expiry                           if tag & 0x10
@@ -23,15 +24,21 @@ import (
 // record name different partitions. The log's frame has the checksum; the record
 // has none.
 //
+// The content hash is that of the whole unit, keyhash.Content, and stands with its
+// first operation in each section. It came with version 2 of the log: a record without
+// one says nothing of the content.
+//
 // The zero value is ready. Not safe for concurrent use.
 type RecordEncoder struct {
 	buf []byte
 }
 
 const (
-	recordHasExpiry = 0x10
-	recordHasOrigin = 0x20
-	recordKindMask  = 0x0f
+	recordHasExpiry  = 0x10
+	recordHasOrigin  = 0x20
+	recordHasContent = 0x40
+	recordKindMask   = 0x0f
+	recordFlags      = recordHasExpiry | recordHasOrigin | recordHasContent
 )
 
 // Reset empties the encoder and keeps its memory.
@@ -53,14 +60,21 @@ func (e *RecordEncoder) Op(unit uint32, origin Origin, op *Op) {
 	if op.Expiry != 0 {
 		tag |= recordHasExpiry
 	}
+	hasContent := origin.Named() && origin.Content != 0
 	if origin.Named() {
 		tag |= recordHasOrigin
+	}
+	if hasContent {
+		tag |= recordHasContent
 	}
 	b := append(e.buf, tag)
 	b = binary.AppendUvarint(b, uint64(unit))
 	if origin.Named() {
 		b = binary.LittleEndian.AppendUint64(b, origin.ClientID)
 		b = binary.AppendUvarint(b, origin.Sequence)
+	}
+	if hasContent {
+		b = binary.LittleEndian.AppendUint64(b, origin.Content)
 	}
 	b = binary.AppendUvarint(b, uint64(len(op.Key)))
 	b = append(b, op.Key...)
@@ -123,7 +137,7 @@ func (op *RecordOp) decode(d *Decoder) {
 	}
 	tag := first[0]
 	op.Kind = Kind(tag & recordKindMask)
-	if !op.Kind.Valid() || tag&^(recordKindMask|recordHasExpiry|recordHasOrigin) != 0 {
+	if !op.Kind.Valid() || tag&^(recordKindMask|recordFlags) != 0 || tag&(recordHasOrigin|recordHasContent) == recordHasContent {
 		d.fail(fmt.Errorf("unknown tag %#02x", tag))
 		return
 	}
@@ -133,6 +147,14 @@ func (op *RecordOp) decode(d *Decoder) {
 			op.Origin.ClientID = binary.LittleEndian.Uint64(id)
 		}
 		op.Origin.Sequence = d.Uvarint(1<<64 - 1)
+	}
+	if tag&recordHasContent != 0 {
+		if content := d.Take(8); content != nil {
+			if op.Origin.Content = binary.LittleEndian.Uint64(content); !op.Origin.Named() || op.Origin.Content == 0 {
+				d.fail(errors.New("content hash of nothing"))
+				return
+			}
+		}
 	}
 	op.Key = d.Bytes(MaxKeyBytes)
 	if op.Kind != KindDelete {

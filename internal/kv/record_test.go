@@ -58,12 +58,35 @@ func TestRecordKeepsAnyValueW3(t *testing.T) {
 	}
 }
 
+// The layout of each version of the log. What the first had is laid out as it was.
 func TestRecordGolden(t *testing.T) {
-	const file = "testdata/v1/record.hex"
-	want, err := os.ReadFile(file)
+	for version, record := range map[string][]byte{"v1": exampleRecord(), "v2": exampleOfContent()} {
+		want, err := os.ReadFile("testdata/" + version + "/record.hex")
+		require.NoError(t, err)
+		assert.Equal(t, string(bytes.TrimSpace(want)), hex.EncodeToString(record),
+			"the record layout changed: that needs a new format version of the log")
+	}
+}
+
+// exampleOfContent has what came with version 2 of the log.
+func exampleOfContent() []byte {
+	var e RecordEncoder
+	e.Section(3, 2)
+	e.Op(0, Origin{ClientID: 7, Sequence: 300, Content: 0x0102_0304_0506_0708}, &Op{Kind: KindPut, Key: []byte("a"), Value: []byte("1"), Expiry: 1 << 40})
+	e.Op(0, Origin{ClientID: 7, Sequence: 300}, &Op{Kind: KindDelete, Key: []byte("b")})
+	return bytes.Clone(e.Bytes())
+}
+
+func TestRecordKeepsTheContentHash(t *testing.T) {
+	ops, err := decodeAll(exampleOfContent())
 	require.NoError(t, err)
-	assert.Equal(t, string(bytes.TrimSpace(want)), hex.EncodeToString(exampleRecord()),
-		"the record layout changed: that needs a new format version of the log")
+	require.Equal(t, []RecordOp{
+		{
+			Partition: 3, Origin: Origin{ClientID: 7, Sequence: 300, Content: 0x0102_0304_0506_0708},
+			Op: Op{Kind: KindPut, Key: []byte("a"), Value: []byte("1"), Expiry: 1 << 40},
+		},
+		{Partition: 3, Origin: Origin{ClientID: 7, Sequence: 300}, Op: Op{Kind: KindDelete, Key: []byte("b")}},
+	}, ops)
 }
 
 func TestDecodeRecordRefusesEveryTruncation(t *testing.T) {
@@ -83,12 +106,15 @@ func TestDecodeRecordRefusesEveryTruncation(t *testing.T) {
 
 func TestDecodeRecordSaysWhatIsMalformed(t *testing.T) {
 	for record, reason := range map[string]string{
-		"\x00\x00":                  "section header: no operations",
-		"\x00\x81\x00":              "section header: number is not in its shortest form",
-		"\x81\x80\x04\x01":          "section header: number 65537, want at most 65536",
-		"\x00\x01":                  "operation with 0 bytes left: 1 bytes, but 0 are left",
-		"\x00\x01\x0f\x00\x01k":     "operation with 3 bytes left: unknown tag 0x0f",
-		"\x00\x01\x41\x00\x01k":     "operation with 3 bytes left: unknown tag 0x41",
+		"\x00\x00":              "section header: no operations",
+		"\x00\x81\x00":          "section header: number is not in its shortest form",
+		"\x81\x80\x04\x01":      "section header: number 65537, want at most 65536",
+		"\x00\x01":              "operation with 0 bytes left: 1 bytes, but 0 are left",
+		"\x00\x01\x0f\x00\x01k": "operation with 3 bytes left: unknown tag 0x0f",
+		"\x00\x01\x41\x00\x01k": "operation with 3 bytes left: unknown tag 0x41",
+		"\x00\x01\x42\x00\x01k": "operation with 3 bytes left: unknown tag 0x42",
+		"\x00\x01\x62\x00\x01\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x01k": "content hash of nothing",
+		"\x00\x01\x62\x00\x01\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00":                              "3 bytes left",
 		"\x00\x01\x02\x00\x00":      "operation with 0 bytes left: empty key",
 		"\x00\x01\x02\x00\x03k":     "operation with 1 bytes left: 3 bytes, but 1 are left",
 		"\x00\x01\x01\x00\x01k\x80": "operation with 1 bytes left: number is cut or too long",
@@ -101,6 +127,7 @@ func TestDecodeRecordSaysWhatIsMalformed(t *testing.T) {
 
 func FuzzDecodeRecord(f *testing.F) {
 	f.Add(exampleRecord())
+	f.Add(exampleOfContent())
 	f.Add([]byte{0, 1, 1, 0, 1, 'k', 0})
 	f.Add([]byte{0, 0xff, 0xff, 0xff, 0x7f})
 	f.Fuzz(func(t *testing.T, record []byte) {

@@ -39,12 +39,15 @@ func (o *Op) Check(l Limits) error {
 // Origin names a write from the caller's side, so that one sent twice is applied
 // once. The zero Origin means that the caller asked for no such thing.
 //
-// The pair is what the log keeps. Retried and KnownVersion travel with a request
+// The pair and Content are what the log keeps. Retried and KnownVersion travel with a request
 // alone: they let the store tell a write that it has never seen from one that it
 // no longer remembers.
 type Origin struct {
 	ClientID uint64
 	Sequence uint64
+	// Content is a hash of what the write does, keyhash.Content, by which another
+	// write under the same pair is found out; 0: not known. The engine sets it.
+	Content uint64
 
 	// Retried: the caller has sent the write before and does not know its outcome.
 	Retried bool

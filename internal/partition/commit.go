@@ -58,7 +58,7 @@ type Commit struct {
 //
 // Errors: a *kv.ConflictError if something that was read has changed; ErrStale;
 // kv.ErrUncertain for a write that was sent before and is so old that its outcome
-// is forgotten; else those of CommitLog.Append.
+// is forgotten; kv.ErrOriginReused; else those of CommitLog.Append.
 func Propose(p *Proposal) (*Commit, error) {
 	c, err := p.propose()
 	if err != nil || c.deduplicated {
@@ -99,14 +99,15 @@ func (p *Proposal) propose() (*Commit, error) {
 	if p.Origin.Named() {
 		// Before the reads are judged: a transaction that was applied conflicts with
 		// itself.
-		if version, known := lead.turn.names.find(nameOf(p.Origin)); known {
+		version, known, err := lead.turn.names.recall(p.Origin)
+		if err != nil {
+			return nil, err
+		}
+		if known {
 			c.seq, c.deduplicated = version, true
 			lead.stats.duplicates.Add(1)
 			close(c.done)
 			return c, nil
-		}
-		if lead.turn.names.forgot(p.Origin) {
-			return nil, errForgotten
 		}
 	}
 	for i := range p.Shares {
@@ -133,7 +134,7 @@ func (p *Proposal) propose() (*Commit, error) {
 		rec.partition.enqueueLocked(&rec.pending)
 	}
 	if p.Origin.Named() {
-		lead.turn.names.add(nameOf(p.Origin), base)
+		lead.turn.names.add(nameOf(p.Origin), base, p.Origin.Content)
 	}
 	return c, nil
 }
@@ -150,8 +151,10 @@ func (p *Proposal) layOut() []*part {
 		}
 		held := &part{partition: s.Partition, pending: pending{units: 1, level: p.Durability}}
 		encoder.Section(s.Partition.id, len(s.Ops))
+		origin := p.Origin
 		for j := range s.Ops {
-			encoder.Op(0, p.Origin, &s.Ops[j])
+			encoder.Op(0, origin, &s.Ops[j])
+			origin.Content = 0 // once in a section is enough
 			held.note(&s.Ops[j], keyhash.Sum(s.Ops[j].Key))
 		}
 		parts = append(parts, held)

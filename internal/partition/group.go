@@ -163,8 +163,10 @@ func (g *Group) encode(rec *pending) {
 		}
 		if g.batch != nil {
 			ops := g.batch.Ops()
+			origin := w.Origin
 			for i := range ops {
-				rec.encode(unit, w.Origin, &ops[i], keyhash.Sum(ops[i].Key))
+				rec.encode(unit, origin, &ops[i], keyhash.Sum(ops[i].Key))
+				origin.Content = 0 // once in a section is enough
 			}
 		} else {
 			rec.encode(unit, w.Origin, &w.Op, w.Hash)

@@ -2,6 +2,7 @@ package partition
 
 import (
 	"bytes"
+	"fmt"
 
 	"github.com/kvd-db/kvd/internal/kv"
 )
@@ -16,6 +17,10 @@ func nameOf(o kv.Origin) name { return name{o.ClientID, o.Sequence} }
 // the version each was applied at, so that one sent again is answered and not
 // applied again (Lee et al., "Implementing Linearizability at Large Scale and Low
 // Latency", SOSP 2015, calls them completion records).
+//
+// A name belongs to what the write did: it is kept with a hash of that, 8 bytes, so that
+// another write under the same name is refused and not taken for done. Some 35 bytes a
+// name are kept in all.
 //
 // It is bounded: the oldest name goes when a new one comes. A name that is not
 // known belongs to a write of at most version floor, or to none.
@@ -40,6 +45,7 @@ type nameWindow struct {
 type nameRun struct {
 	low      []byte // of the sequences, in no order
 	versions []kv.SeqNum
+	contents []uint64 // kv.Origin.Content
 }
 
 // spareRuns is enough: once the window is full, runs come as fast as they go.
@@ -55,20 +61,43 @@ func newNameWindow(size int) *nameWindow {
 	return &nameWindow{runs: make(map[runKey]*nameRun), size: size}
 }
 
-// find returns the version that the write with a name was applied at.
-func (w *nameWindow) find(n name) (kv.SeqNum, bool) {
+// find returns the version that the write with a name was applied at, and a hash of
+// what it did.
+func (w *nameWindow) find(n name) (version kv.SeqNum, content uint64, known bool) {
 	key, low := n.run()
 	if r := w.runs[key]; r != nil {
 		if i := bytes.IndexByte(r.low, low); i >= 0 {
-			return r.versions[i], true
+			return r.versions[i], r.contents[i], true
 		}
 	}
-	return 0, false
+	return 0, 0, false
+}
+
+// recall decides on a write that has a name: whether it was applied before, and at
+// which version. The error is that nobody can tell, or that the name is another
+// write's.
+func (w *nameWindow) recall(o kv.Origin) (version kv.SeqNum, known bool, err error) {
+	version, content, known := w.find(nameOf(o))
+	switch {
+	case known && !sameContent(content, o.Content):
+		return 0, false, errReused(o)
+	case !known && w.forgot(o):
+		return 0, false, errForgotten
+	}
+	return version, known, nil
+}
+
+// sameContent reports whether two writes with one name may be the same. A write from
+// a log of the first version has no content.
+func sameContent(a, b uint64) bool { return a == b || a == 0 || b == 0 }
+
+func errReused(o kv.Origin) error {
+	return fmt.Errorf("%w: client %016x has written something else as its number %d", kv.ErrOriginReused, o.ClientID, o.Sequence)
 }
 
 // add remembers a name, which is not known yet.
-func (w *nameWindow) add(n name, version kv.SeqNum) {
-	w.put(n, version)
+func (w *nameWindow) add(n name, version kv.SeqNum, content uint64) {
+	w.put(n, version, content)
 	if len(w.line) < w.size {
 		w.line = append(w.line, n)
 		return
@@ -80,7 +109,7 @@ func (w *nameWindow) add(n name, version kv.SeqNum) {
 	}
 }
 
-func (w *nameWindow) put(n name, version kv.SeqNum) {
+func (w *nameWindow) put(n name, version kv.SeqNum, content uint64) {
 	key, low := n.run()
 	r := w.runs[key]
 	if r == nil {
@@ -91,7 +120,7 @@ func (w *nameWindow) put(n name, version kv.SeqNum) {
 		}
 		w.runs[key] = r
 	}
-	r.low, r.versions = append(r.low, low), append(r.versions, version)
+	r.low, r.versions, r.contents = append(r.low, low), append(r.versions, version), append(r.contents, content)
 }
 
 // take forgets a name, which is known, and returns its version.
@@ -100,8 +129,8 @@ func (w *nameWindow) take(n name) kv.SeqNum {
 	r := w.runs[key]
 	i, last := bytes.IndexByte(r.low, low), len(r.low)-1
 	version := r.versions[i]
-	r.low[i], r.versions[i] = r.low[last], r.versions[last]
-	r.low, r.versions = r.low[:last], r.versions[:last]
+	r.low[i], r.versions[i], r.contents[i] = r.low[last], r.versions[last], r.contents[last]
+	r.low, r.versions, r.contents = r.low[:last], r.versions[:last], r.contents[:last]
 	if last == 0 {
 		delete(w.runs, key)
 		if len(w.spare) < spareRuns {
@@ -117,16 +146,13 @@ func (w *nameWindow) take(n name) kv.SeqNum {
 func (w *nameWindow) forgot(o kv.Origin) bool { return o.Retried && o.KnownVersion < w.floor }
 
 // Remembered returns the version that a named write was applied at, if it is known
-// to have been. The error, kv.ErrUncertain, is that nobody can tell any more.
+// to have been. The error is that nobody can tell any more, kv.ErrUncertain, or that
+// the name is another write's, kv.ErrOriginReused.
 func (p *Partition) Remembered(o kv.Origin) (version kv.SeqNum, known bool, err error) {
 	p.turn.Lock()
 	defer p.turn.Unlock()
-	if version, known = p.turn.names.find(nameOf(o)); known {
+	if version, known, err = p.turn.names.recall(o); known {
 		p.stats.duplicates.Add(1)
-		return version, true, nil
 	}
-	if p.turn.names.forgot(o) {
-		return 0, false, errForgotten
-	}
-	return 0, false, nil
+	return version, known, err
 }

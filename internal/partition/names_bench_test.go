@@ -14,10 +14,10 @@ func BenchmarkNameWindow(b *testing.B) {
 	n := name{client: 1}
 	step := func() {
 		n.sequence += 1 + n.sequence*7%8
-		if _, known := w.find(n); known {
+		if _, _, known := w.find(n); known {
 			b.Fatal("it is new")
 		}
-		w.add(n, kv.SeqNum(n.sequence))
+		w.add(n, kv.SeqNum(n.sequence), n.sequence)
 	}
 	for range w.size {
 		step()

@@ -20,14 +20,15 @@ func TestNameWindowNeverDeniesAWriteItForgot(t *testing.T) {
 		for range rapid.IntRange(0, 40).Draw(t, "writes") {
 			n := name{client: rapid.Uint64Range(1, 3).Draw(t, "client"), sequence: step * uint64(len(written)+1)}
 			written = append(written, n)
-			w.add(n, kv.SeqNum(len(written)))
+			w.add(n, kv.SeqNum(len(written)), n.sequence)
 		}
 		for i, n := range written {
 			version := kv.SeqNum(i + 1)
-			got, known := w.find(n)
+			got, content, known := w.find(n)
 			assert.Equal(t, i >= len(written)-size, known, "version %d of %d, size %d", version, len(written), size)
 			if known {
 				assert.Equal(t, version, got)
+				assert.Equal(t, n.sequence, content)
 				continue
 			}
 			seen := kv.SeqNum(rapid.IntRange(0, i).Draw(t, "seen"))
@@ -38,6 +39,7 @@ func TestNameWindowNeverDeniesAWriteItForgot(t *testing.T) {
 		for key, r := range w.runs {
 			assert.NotEmpty(t, r.low, "%v", key)
 			assert.Len(t, r.versions, len(r.low))
+			assert.Len(t, r.contents, len(r.low))
 			held += len(r.low)
 		}
 		assert.LessOrEqual(t, held, size)

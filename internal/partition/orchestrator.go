@@ -237,7 +237,7 @@ func (p *Partition) append(rec *pending, groups []*Group, w wal.Waker) error {
 		}
 		rec.base, rec.pos = base, pos
 		for _, u := range rec.named {
-			p.turn.names.add(u.name, base+kv.SeqNum(u.unit))
+			p.turn.names.add(u.name, base+kv.SeqNum(u.unit), u.content)
 		}
 	}
 	p.enqueueLocked(rec)

@@ -123,8 +123,8 @@ func Open(o Options) (*Partition, error) {
 func (p *Partition) Replay(base kv.SeqNum, op *kv.RecordOp) {
 	version := base + kv.SeqNum(op.Unit)
 	if op.Origin.Named() {
-		if _, known := p.turn.names.find(nameOf(op.Origin)); !known {
-			p.turn.names.add(nameOf(op.Origin), version)
+		if _, _, known := p.turn.names.find(nameOf(op.Origin)); !known {
+			p.turn.names.add(nameOf(op.Origin), version, op.Origin.Content)
 		}
 	}
 	if version <= p.FlushedSeq() {

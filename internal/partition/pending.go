@@ -34,8 +34,9 @@ type pending struct {
 }
 
 type namedUnit struct {
-	name name
-	unit uint32
+	name    name
+	content uint64
+	unit    uint32
 }
 
 // inThisRecord marks, until the record has its numbers, the version of a write
@@ -49,21 +50,26 @@ var errForgotten = fmt.Errorf("%w: it was sent before, so long ago that its outc
 // has its version or its error already. The caller holds the turn.
 func (r *pending) admit(w *kv.Write, names *nameWindow) bool {
 	n := nameOf(w.Origin)
-	if version, known := names.find(n); known {
+	version, known, err := names.recall(w.Origin)
+	if err != nil {
+		w.Err = err
+		return false
+	}
+	if known {
 		w.Version, w.Deduplicated = version, true
 		r.duplicates++
 		return false
 	}
-	if names.forgot(w.Origin) {
-		w.Err = errForgotten
-		return false
-	}
 	if i := slices.IndexFunc(r.named, func(u namedUnit) bool { return u.name == n }); i >= 0 {
+		if !sameContent(r.named[i].content, w.Origin.Content) {
+			w.Err = errReused(w.Origin)
+			return false
+		}
 		w.Version, w.Deduplicated = inThisRecord|kv.SeqNum(r.named[i].unit), true
 		r.duplicates++
 		return false
 	}
-	r.named = append(r.named, namedUnit{n, r.units})
+	r.named = append(r.named, namedUnit{n, w.Origin.Content, r.units})
 	return true
 }
 

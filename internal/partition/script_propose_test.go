@@ -87,6 +87,9 @@ func (s *script) propose(out *strings.Builder, args []string) error {
 			return fmt.Errorf("unknown argument %q", arg)
 		}
 	}
+	if p.Origin.Named() {
+		p.Origin.Content = keyhash.Content(share.Ops)
+	}
 	p.Shares = []Share{share}
 	c, err := Propose(&p)
 	if err == ErrStale {

@@ -200,6 +200,9 @@ func (s *script) write(out *strings.Builder, name string, args []string) error {
 		if name == "del" {
 			op = kv.Op{Kind: kv.KindDelete, Key: []byte(arg)}
 		}
+		if origin.Named() {
+			origin.Content = keyhash.ContentOne(&op, keyhash.Sum(op.Key))
+		}
 		writes = append(writes, &kv.Write{
 			Op: op, Hash: keyhash.Sum(op.Key), Origin: origin, Durability: kv.DurabilitySync,
 		})

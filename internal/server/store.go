@@ -25,7 +25,8 @@ import (
 //     nothing of it was done, unless it is kv.ErrUncertain.
 //  7. A named write is applied once, however often it comes: again, it succeeds
 //     with the version of the first time and changes nothing, whatever its
-//     conditions say now. One that is marked as retried, that is not remembered
+//     conditions say now. Another write that bears its name is kv.ErrOriginReused,
+//     as far as the store can tell. One that is marked as retried, that is not remembered
 //     and may have been forgotten is kv.ErrUncertain. The top bit of a sequence
 //     is never set.
 //  8. A panic of a method leaves the store unusable. Its owner ends the process from

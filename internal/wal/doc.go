@@ -85,7 +85,7 @@
 //
 //	segment header, 64 bytes
 //	 0  8  magic "kvd.wal\n"
-//	 8  4  format version: 1
+//	 8  4  format version: 2; 1 is read too, and differs in the payload of records alone
 //	12  4  checksum of bytes 0-11 and 16-63
 //	16  8  store id
 //	24  8  number of this segment
@@ -123,7 +123,7 @@
 // close frame that of a log closed in order; an end frame follows it when the log
 // is opened again. A copied frame ends the copy that recovery made.
 //
-// Golden files of version 1 are in testdata/v1.
+// Golden files of each version are in testdata.
 //
 // # Why what is missing is noticed
 //

@@ -23,10 +23,13 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files anew")
 
-// goldenDir holds a small log of format version 1, as hex dumps: a segment that
-// recovery copied and that was closed in order, and the one that follows it.
-// Together they have every kind of frame.
-const goldenDir = "testdata/v1"
+// goldenDir holds a small log as hex dumps: a segment that recovery copied and that
+// was closed in order, and the one that follows it. Together they have every kind of
+// frame. oldGoldenDir holds the same in the version before.
+const (
+	goldenDir    = "testdata/v2"
+	oldGoldenDir = "testdata/v1"
+)
 
 // TestGolden: the log of a fixed history has exactly these bytes, and they are
 // read back.
@@ -64,13 +67,16 @@ func TestGolden(t *testing.T) {
 			require.NoError(t, os.WriteFile(goldenFile(num), []byte(hex.Dump(b)), 0o644))
 		}
 	}
-	golden := map[uint64][]byte{}
+	golden, older := map[uint64][]byte{}, map[uint64][]byte{}
 	kinds := map[FrameKind]bool{}
 	for num := range got {
 		dump, err := os.ReadFile(goldenFile(num))
 		require.NoError(t, err)
 		require.Equal(t, string(dump), hex.Dump(got[num]), "segment %d", num)
 		golden[num] = parseHexDump(t, string(dump))
+		dump, err = os.ReadFile(filepath.Join(oldGoldenDir, filepath.Base(goldenFile(num))))
+		require.NoError(t, err)
+		older[num] = parseHexDump(t, string(dump))
 		_, err = Dump(killed, segmentName(testDir, num), func(f FrameInfo) error {
 			kinds[f.Kind] = true
 			return nil
@@ -82,12 +88,14 @@ func TestGolden(t *testing.T) {
 	require.Len(t, files, len(got))
 	require.Len(t, kinds, len(frameKindNames))
 
-	o.FS = diskOf(t, golden)
-	l, recs, r := mustOpen(t, o)
-	require.True(t, r.Clean)
-	require.Equal(t, want, recs)
-	require.Equal(t, kv.SeqNum(recoveryGap+8), r.LastSeq)
-	require.NoError(t, l.Close())
+	for _, segments := range []map[uint64][]byte{golden, older} {
+		o.FS = diskOf(t, segments)
+		l, recs, r := mustOpen(t, o)
+		require.True(t, r.Clean)
+		require.Equal(t, want, recs)
+		require.Equal(t, kv.SeqNum(recoveryGap+8), r.LastSeq)
+		require.NoError(t, l.Close())
+	}
 }
 
 func goldenFile(num uint64) string {

@@ -16,8 +16,11 @@ import (
 )
 
 const (
-	segmentMagic       = "kvd.wal\n"
-	segmentVersion     = 1
+	segmentMagic = "kvd.wal\n"
+	// segmentVersion is what new segments have. Those of the first version are read
+	// too: the frames are the same, and their records have no content hashes.
+	segmentVersion     = 2
+	oldestVersion      = 1
 	segmentHeaderBytes = 64
 	segmentSuffix      = ".wal"
 
@@ -70,9 +73,9 @@ func decodeSegmentHeader(name string, b []byte) (segmentHeader, error) {
 		return segmentHeader{}, kv.Corruptf(name, 0, "this is no segment of a commit log: wrong magic")
 	case le.Uint32(b[12:]) != segmentChecksum(b):
 		return segmentHeader{}, kv.Corruptf(name, 0, "segment header fails its checksum")
-	case le.Uint32(b[8:]) != segmentVersion:
-		return segmentHeader{}, fmt.Errorf("%w: %s has format %d, this kvd knows %d; open it with a newer kvd",
-			kv.ErrUnsupportedVersion, name, le.Uint32(b[8:]), segmentVersion)
+	case le.Uint32(b[8:]) < oldestVersion || le.Uint32(b[8:]) > segmentVersion:
+		return segmentHeader{}, fmt.Errorf("%w: %s has format %d, this kvd knows %d to %d; open it with a newer kvd",
+			kv.ErrUnsupportedVersion, name, le.Uint32(b[8:]), oldestVersion, segmentVersion)
 	}
 	h := segmentHeader{
 		store:    le.Uint64(b[16:]),

@@ -103,6 +103,7 @@ type fault struct {
 var reasons = map[string]fault{
 	kvdpb.ReasonKeyNotFound:      {err: ErrNotFound, undone: true},
 	kvdpb.ReasonInvalidRequest:   {err: ErrInvalid, undone: true},
+	kvdpb.ReasonRequestIDReused:  {err: ErrInvalid, undone: true},
 	kvdpb.ReasonInvalidPageToken: {err: ErrInvalid, undone: true},
 	kvdpb.ReasonTooLarge:         {err: ErrTooLarge, undone: true},
 	kvdpb.ReasonOverloaded:       {err: ErrOverloaded, undone: true, transient: true},

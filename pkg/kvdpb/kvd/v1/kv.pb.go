@@ -209,7 +209,11 @@ type RequestOptions struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The two name a write, so that one sent twice is applied once: a number that
 	// no other client has, and one that the client gives to each write. Both 0: the
-	// write has no name.
+	// write has no name. A write that is sent again has the same operations,
+	// keys and values; another write under the name of one that is remembered is refused
+	// with REQUEST_ID_REUSED. (Names are remembered by partition. Where the other write
+	// begins in another one, it is taken for a new write.) Its durability, preconditions
+	// and time to live may differ: those of the one that was applied count.
 	ClientId   uint64     `protobuf:"fixed64,1,opt,name=client_id,json=clientId,proto3" json:"client_id,omitempty"`
 	Sequence   uint64     `protobuf:"varint,2,opt,name=sequence,proto3" json:"sequence,omitempty"`
 	Durability Durability `protobuf:"varint,3,opt,name=durability,proto3,enum=kvd.v1.Durability" json:"durability,omitempty"`

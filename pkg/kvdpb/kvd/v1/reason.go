@@ -8,6 +8,7 @@ const ErrorDomain = "kvd"
 const (
 	ReasonKeyNotFound      = "KEY_NOT_FOUND"
 	ReasonInvalidRequest   = "INVALID_REQUEST"
+	ReasonRequestIDReused  = "REQUEST_ID_REUSED"
 	ReasonInvalidPageToken = "INVALID_PAGE_TOKEN"
 	ReasonTooLarge         = "TOO_LARGE"
 	ReasonOverloaded       = "OVERLOADED"
