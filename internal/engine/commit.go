@@ -54,11 +54,12 @@ func (e *Engine) Commit(ctx context.Context, t *kv.Transaction, o kv.WriteOption
 	if guards := t.Batch.Guards(); len(guards) > 0 {
 		// At the read version, so that there is one version to vouch for.
 		watch.works()
-		if _, err := e.judge(ctx, guards, t.ReadVersion); err != nil {
+		reads, err := e.judge(ctx, guards, t.ReadVersion)
+		if err != nil {
 			return e.applied(ctx, p, err)
 		}
-		for i := range guards {
-			p.read(guards[i].Key, t.ReadVersion)
+		for _, r := range reads {
+			p.readGuard(r)
 		}
 		watch.waits()
 	}
@@ -137,6 +138,15 @@ func (e *Engine) newProposal(b *kv.WriteBatch, o kv.WriteOptions) *proposal {
 func (p *proposal) read(key []byte, at kv.SeqNum) {
 	hash := keyhash.Sum(key)
 	p.shares[p.e.route(hash)].Reads.Read(partition.ReadKey{Key: key, Hash: hash}, at)
+}
+
+// readGuard makes the proposal depend on what a condition was judged by: that the key
+// is not written, and that it does not expire.
+func (p *proposal) readGuard(found *kv.Lookup) {
+	key := partition.ReadKey{Key: found.Key, Hash: found.Hash}
+	r := &p.shares[p.e.route(found.Hash)].Reads
+	r.Read(key, found.ReadVersion)
+	r.Expires(key, found.Expiry)
 }
 
 // scanned makes the proposal depend on ranges.

@@ -16,9 +16,8 @@ import (
 const executeAttempts = 100
 
 // Execute judges the guards and applies then, if all hold, or otherwise, if one
-// does not, as one transaction: nothing that the judgement depends on is written
-// in between. (Time goes on, though: a guard's key that expires in between counts
-// as it was read.) Either batch may be empty or nil; it has no guards of its own. It
+// does not, as one transaction: nothing that the judgement depends on is written,
+// or expires, until the batch is in the log. Either batch may be empty or nil; it has no guards of its own. It
 // returns which it was and the version of the commit, or, if the batch was empty,
 // the version that the guards were judged at.
 //
@@ -176,7 +175,7 @@ func (x *execution) try(ctx context.Context, watch *stopwatch) (succeeded bool, 
 	}
 	p := x.e.newProposal(chosen.batch, chosen.options)
 	for _, r := range reads {
-		p.read(r.Key, at)
+		p.readGuard(r)
 	}
 	watch.waits()
 	c, err := x.e.propose(ctx, p)

@@ -20,7 +20,7 @@ func (e *Engine) applyGuarded(ctx context.Context, b *kv.WriteBatch, o kv.WriteO
 		}
 		p.forget()
 		for _, r := range reads {
-			p.read(r.Key, r.ReadVersion)
+			p.readGuard(r)
 		}
 		watch.waits()
 		c, err := e.propose(ctx, p)
@@ -216,7 +216,7 @@ func (e *Engine) startGuarded(ctx context.Context, w *kv.Write, found *kv.Lookup
 		shares: make([]partition.Share, len(e.partitions)),
 	}
 	p.shares[home.ID()].Ops = []kv.Op{w.Op}
-	p.read(w.Op.Key, found.ReadVersion)
+	p.readGuard(found)
 	commit, err := e.propose(ctx, p)
 	if err != nil && !errors.Is(err, kv.ErrConflict) && !errors.Is(err, partition.ErrStale) {
 		w.Err = err

@@ -12,7 +12,8 @@ type Transaction struct {
 	ReadVersion SeqNum
 	// Epoch is the Snapshot.Epoch of ReadVersion; 0: not known.
 	Epoch uint64
-	// Keys were read, found or not. The commit fails if one was written since.
+	// Keys were read, found or not. The commit fails if one was written since; not if
+	// one has expired: what must not have is for a guard of Batch.
 	Keys [][]byte
 	// Ranges were scanned. The commit fails if a key in one was written since,
 	// also one that was not there before (a phantom).

@@ -17,6 +17,9 @@ type Reads struct {
 	At     kv.SeqNum // the oldest version that any of it was read at
 	Keys   []ReadKey
 	Ranges []kv.Range
+
+	expires ReadKey // of the keys that must not have expired, the one that does first
+	until   uint64  // when it does, by the store's clock; 0: there is none
 }
 
 // ReadKey is a key that was read, found or not.
@@ -39,6 +42,14 @@ func (r *Reads) Scanned(ranges []kv.Range, at kv.SeqNum) {
 	r.Ranges = ranges
 }
 
+// Expires says that a key was there when it was read, and until when it is: from then
+// on it counts as changed. Zero is for ever.
+func (r *Reads) Expires(key ReadKey, expiry uint64) {
+	if expiry != 0 && (r.until == 0 || expiry < r.until) {
+		r.expires, r.until = key, expiry
+	}
+}
+
 func (r *Reads) since(at kv.SeqNum) {
 	if r.empty() || at < r.At || bugSplitReads {
 		r.At = at
@@ -52,12 +63,15 @@ func (r *Reads) empty() bool { return len(r.Keys) == 0 && len(r.Ranges) == 0 }
 var ErrStale = errors.New("reads are older than the memtables")
 
 // changedLocked returns a *kv.ConflictError if something that was read has been
-// written since, or ErrStale. The caller holds the turn: whatever was appended
+// written since, or has expired although it must not, or ErrStale. The caller holds the turn: whatever was appended
 // before is in a memtable or in line for one, and nothing comes in between.
 //
 // It does no I/O. Keys cost what a Get of the memtables costs, ranges a step for
 // each operation since the reads. Two keys with one 64-bit hash are taken for one.
 func (p *Partition) changedLocked(r *Reads) error {
+	if r.until != 0 && r.until <= p.opts.Now() {
+		return conflict(r.expires.Key, r.At)
+	}
 	if r.empty() || p.turn.last <= r.At || bugSkipRanges && len(r.Keys) == 0 {
 		return nil
 	}

@@ -15,7 +15,9 @@ import (
 // Txn is an optimistic transaction: it reads from a snapshot, keeps its writes to
 // itself, and Commit applies them all at one version if nothing that was read has
 // been written since. It sees its own writes; they have no version yet.
-// Transactions are strictly serializable.
+// Transactions are strictly serializable. That a key which was read expires before the
+// commit is no conflict, though: a lease that is kept as a key with a TTL is for a
+// Batch with a condition on it, which holds by the clock too.
 //
 // Update and Transact run one again when it meets a conflict; whoever begins one
 // by hand ends it by Commit or Discard. Not safe for concurrent use.

@@ -1,0 +1,129 @@
+package engine
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/vfs"
+)
+
+// A condition was judged while its key was there, and the key has expired before the
+// write is appended to the log: the write must not happen.
+func TestAConditionHoldsByTheClockToo(t *testing.T) {
+	type outcome struct {
+		err       error
+		succeeded bool
+	}
+	version := func(t *testing.T, e *Engine) kv.SeqNum {
+		item, err := e.Get(t.Context(), []byte("lease"))
+		require.NoError(t, err)
+		return item.Version
+	}
+	apply := func(condition func(kv.SeqNum) kv.Condition) func(context.Context, *Engine, kv.SeqNum) outcome {
+		return func(ctx context.Context, e *Engine, at kv.SeqNum) outcome {
+			var b kv.WriteBatch
+			b.Put([]byte("work"), []byte("done"))
+			b.Require(kv.Guard{Key: []byte("lease"), Condition: condition(at)})
+			_, err := e.Apply(ctx, &b, memory)
+			return outcome{err: err}
+		}
+	}
+	present := kv.Condition{Kind: kv.IfPresent}
+	for name, test := range map[string]struct {
+		write func(context.Context, *Engine, kv.SeqNum) outcome
+		want  error
+	}{
+		"a batch, if present":   {apply(func(kv.SeqNum) kv.Condition { return present }), kv.ErrConditionFailed},
+		"a batch, by version":   {apply(func(at kv.SeqNum) kv.Condition { return kv.Condition{Kind: kv.IfVersion, Version: at} }), kv.ErrConditionFailed},
+		"a batch, by its value": {apply(func(kv.SeqNum) kv.Condition { return kv.Condition{Kind: kv.IfValue, Value: []byte("mine")} }), kv.ErrConditionFailed},
+		"a write": {func(ctx context.Context, e *Engine, _ kv.SeqNum) outcome {
+			w := kv.Write{Op: kv.Op{Kind: kv.KindPut, Key: []byte("lease"), Value: []byte("forever")}, If: &present, Durability: kv.DurabilityMemory}
+			if err := e.Write(ctx, []*kv.Write{&w}); err != nil {
+				return outcome{err: err}
+			}
+			return outcome{err: w.Err}
+		}, kv.ErrConditionFailed},
+		"a transaction with a condition": {func(ctx context.Context, e *Engine, _ kv.SeqNum) outcome {
+			s, err := e.BeginSnapshot(ctx, 0)
+			if err != nil {
+				return outcome{err: err}
+			}
+			defer e.ReleaseSnapshot(s.ID)
+			tx := kv.Transaction{ReadVersion: s.Version, Epoch: s.Epoch, Keys: [][]byte{[]byte("work")}, Batch: putAll([]string{"work"})}
+			tx.Batch.Require(kv.Guard{Key: []byte("lease"), Condition: present})
+			_, err = e.Commit(ctx, &tx, memory)
+			return outcome{err: err}
+		}, kv.ErrConflict},
+		"an execution": {func(ctx context.Context, e *Engine, _ kv.SeqNum) outcome {
+			guards := []kv.Guard{{Key: []byte("lease"), Condition: present}}
+			succeeded, _, err := e.Execute(ctx, guards, putAll([]string{"work"}), putAll([]string{"instead"}), memory)
+			return outcome{err, succeeded}
+		}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				tt := newTestTime()
+				o := small(vfs.NewMem())
+				o.time = tt.source()
+				e := open(t, o)
+				const ttl = time.Second
+				putFor(t, e, "lease", "mine", ttl, kv.DurabilitySync)
+				at := version(t, e)
+				// No room for what goes over partitions, or depends on something: it waits
+				// between the judgement and the log.
+				require.NoError(t, e.across.take(t.Context(), e.across.limit))
+				outcomes := make(chan outcome, 1)
+				go func() { outcomes <- test.write(t.Context(), e, at) }()
+				synctest.Wait()
+				require.Empty(t, outcomes)
+				tt.pass(2 * ttl)
+				e.across.release(e.across.limit)
+				got := <-outcomes
+				require.ErrorIs(t, got.err, test.want)
+				require.False(t, got.succeeded)
+				requireAbsent(t, e, "lease")
+				requireAbsent(t, e, "work")
+				if test.want == nil {
+					requireValue(t, e, "instead", "v")
+				}
+			})
+		})
+	}
+}
+
+// Until then it holds: time alone is no conflict.
+func TestAConditionOnAKeyThatExpiresLater(t *testing.T) {
+	tt := newTestTime()
+	o := small(vfs.NewMem())
+	o.time = tt.source()
+	e := open(t, o)
+	putFor(t, e, "lease", "mine", time.Minute, kv.DurabilitySync)
+	for range 3 {
+		tt.pass(time.Second)
+		var b kv.WriteBatch
+		b.Put([]byte("work"), []byte("done"))
+		b.Require(kv.Guard{Key: []byte("lease"), Condition: kv.Condition{Kind: kv.IfPresent}})
+		_, err := e.Apply(t.Context(), &b, memory)
+		require.NoError(t, err)
+	}
+}
+
+// What a transaction has merely read may expire: see "Expiry and transactions" in the
+// package comment.
+func TestATransactionCommitsThoughWhatItReadHasExpired(t *testing.T) {
+	tt := newTestTime()
+	o := small(vfs.NewMem())
+	o.time = tt.source()
+	e := open(t, o)
+	putFor(t, e, "read", "v", time.Second, kv.DurabilitySync)
+	tx := transaction(t, e, "read")
+	tt.pass(time.Minute)
+	requireAbsent(t, e, "read")
+	_, err := e.Commit(t.Context(), tx, memory)
+	require.NoError(t, err)
+}
