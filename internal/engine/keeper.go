@@ -81,12 +81,7 @@ func (e *Engine) trimLog() {
 	if named := e.keeper.span.oldest(time.Now(), e.sequencer.Visible()); e.log.Stats().LiveBytes <= nameSpanSegments*e.opts.SegmentBytes {
 		flushed = min(flushed, named)
 	}
-	if e.atRest.Load() {
-		if err := e.log.Shrink(flushed); err != nil {
-			e.backgroundError(fmt.Errorf("shrink the idle log: %w", err))
-			return
-		}
-	}
+	e.shrinkLog(flushed, time.Now())
 	if err := e.log.Reclaim(flushed); err != nil {
 		e.backgroundError(fmt.Errorf("give log segments back: %w", err))
 		return

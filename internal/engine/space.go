@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/kvd-db/kvd/internal/kv"
@@ -35,6 +36,7 @@ type spaceKeeper struct {
 	bytes     uint64        // written when the store last was not at rest
 	busy      time.Time     // when that was
 	looked    time.Time     // when merges were last looked for
+	shrinks   time.Time     // when the log may be asked to shrink again
 }
 
 // memtableAge says when the active memtable of a partition was seen to begin, and to
@@ -72,6 +74,19 @@ func (e *Engine) keepSpace(now time.Time) {
 		for _, p := range e.partitions {
 			e.scheduler.Ready(p)
 		}
+	}
+}
+
+// shrinkLog has the log of a store at rest take little space. What it needs may be what a
+// full disk lacks, so after a failure it waits a while.
+func (e *Engine) shrinkLog(flushed kv.SeqNum, now time.Time) {
+	k := &e.keeper.space
+	if !e.atRest.Load() || now.Before(k.shrinks) {
+		return
+	}
+	if err := e.log.Shrink(flushed); err != nil {
+		k.shrinks = now.Add(longPause)
+		e.backgroundError(fmt.Errorf("shrink the idle log: %w", err))
 	}
 }
 

@@ -137,6 +137,39 @@ func TestSpaceComesBack(t *testing.T) {
 	}
 }
 
+// A memtable is flushed by its age: sooner if it is left alone, and if it has tombstones.
+func TestMemtablesAreDueByAge(t *testing.T) {
+	const age = 30 * time.Second
+	for name, c := range map[string]struct {
+		tombstones int
+		writes     bool // one a second
+		want       time.Duration
+	}{
+		"left alone":                    {0, false, age},
+		"left alone, with tombstones":   {1, false, age / 3},
+		"written to":                    {0, true, busyAge * age},
+		"written to, and has tombstone": {1, true, busyTombstoneAge * age},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var m memtableAge
+			start := time.Now()
+			assert.False(t, m.due(start, 0, 0, 0, age), "it is empty")
+			last := kv.SeqNum(1)
+			for after := time.Duration(0); ; after += time.Second {
+				if m.due(start.Add(after), 1, last, c.tombstones, age) {
+					assert.Equal(t, c.want, after)
+					break
+				}
+				require.Less(t, after, c.want)
+				if c.writes {
+					last++
+				}
+			}
+			assert.False(t, m.due(start.Add(c.want), last+1, last+1, c.tombstones, age), "the next one is new")
+		})
+	}
+}
+
 // diskBytes returns the bytes of all files below dir.
 func diskBytes(t *testing.T, disk vfs.FS, dir string) (sum int64) {
 	t.Helper()

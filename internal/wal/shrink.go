@@ -1,6 +1,7 @@
 package wal
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/kvd-db/kvd/internal/kv"
@@ -15,7 +16,8 @@ const shrinkAt = 16
 // on in a new, small one. Reclaim then deletes the old one. Otherwise, and if the log is
 // not idle, it does nothing.
 //
-// Errors: those of removing the prepared segment, after which the log goes on, and Err.
+// Errors: those of removing the prepared segment or of making the new one, as on a full
+// disk, after which the log goes on as it was; and Err.
 func (l *Log) Shrink(flushed kv.SeqNum) error {
 	l.mu.Lock()
 	if !l.shrinkableLocked(flushed) || !l.takeRoleLocked() {
@@ -26,11 +28,16 @@ func (l *Log) Shrink(flushed kv.SeqNum) error {
 	l.mu.preparedFor = l.mu.active.header.num
 	prepared := l.mu.prepared
 	l.mu.prepared = nil
+	h := l.nextHeaderLocked()
 	l.mu.Unlock()
 	err := l.discardPrepared(prepared)
+	var next *segment
+	if err == nil {
+		next, err = createSegment(l.opts.FS, l.opts.Dir, h)
+	}
 	var failure error
 	if err == nil {
-		failure = l.rotate()
+		failure = l.goOnIn(next)
 	}
 	l.mu.Lock()
 	l.releaseLocked()
@@ -40,6 +47,18 @@ func (l *Log) Shrink(flushed kv.SeqNum) error {
 		return l.Err()
 	}
 	return err
+}
+
+// goOnIn rotates to a segment that was created and is not durable yet. The caller has the
+// writing role.
+func (l *Log) goOnIn(next *segment) error {
+	if err := l.publish(next); err != nil {
+		return fmt.Errorf("create commit log segment: %w", errors.Join(err, next.discard(l.opts.FS)))
+	}
+	l.mu.Lock()
+	l.mu.prepared = next
+	l.mu.Unlock()
+	return l.rotate()
 }
 
 // shrinkableLocked reports whether the log is idle, and large for nothing.

@@ -59,6 +59,37 @@ func TestShrinkThatFailsToRemoveGoesOn(t *testing.T) {
 	disk.SetInjector(faultfs.FailAt(0, syscall.EIO, false, faultfs.OnKind(faultfs.Remove)))
 	require.ErrorIs(t, l.Shrink(last.base), syscall.EIO)
 	next := put(t, l, "next", 1, synced)
+	for active := l.mu.active.header.num; l.mu.active.header.num == active; { // the log has no other user
+		next = put(t, l, string(make([]byte, 1<<20)), 1, synced)
+	}
+	require.NoError(t, l.Close())
+	o.Fresh = false
+	l, recs, _ := mustOpen(t, o)
+	require.Equal(t, next, recs[len(recs)-1])
+	require.NoError(t, l.Close())
+}
+
+// A log that cannot make another segment, for the disk is full, goes on in the one that
+// it has.
+func TestShrinkOnAFullDiskGoesOn(t *testing.T) {
+	disk := faultfs.Wrap(newDisk(t), nil)
+	o := testOptions(disk)
+	o.SegmentBytes = 4 << 20
+	l, _, _ := mustOpen(t, o)
+	last := put(t, l, string(make([]byte, 700<<10)), 1, synced)
+	l.mu.Lock()
+	for l.mu.preparing || l.mu.syncing || l.mu.writing {
+		l.mu.changed.Wait()
+	}
+	l.mu.Unlock()
+	for _, kind := range []faultfs.Kind{faultfs.Create, faultfs.Write} {
+		disk.SetInjector(faultfs.FailAt(0, syscall.ENOSPC, false, faultfs.OnKind(kind), faultfs.OnName("*.wal")))
+		require.ErrorIs(t, l.Shrink(last.base), syscall.ENOSPC)
+		require.NoError(t, l.Err())
+		last = put(t, l, "goes on", 1, synced)
+	}
+	shrink(t, l, last.base)
+	next := put(t, l, "next", 1, synced)
 	require.NoError(t, l.Close())
 	o.Fresh = false
 	l, recs, _ := mustOpen(t, o)
