@@ -175,26 +175,35 @@ func TestFirstFailureIsTheLast(t *testing.T) {
 	})
 }
 
-// TestPreparationMayFail: without space for zeros the log goes on with small
-// segments.
+// TestPreparationMayFail: without zeros the log goes on with small segments. That the
+// disk is full is not told here: the log's reservations tell it.
 func TestPreparationMayFail(t *testing.T) {
-	fsys := faultfs.Wrap(newDisk(t), nil)
-	o := testOptions(fsys)
-	failed := make(chan error, 100)
-	o.Events = &event.Listener{BackgroundError: func(err error) { failed <- err }}
-	l, _, _ := mustOpen(t, o)
-	fsys.SetInjector(faultfs.InjectorFunc(func(op faultfs.Op) faultfs.Fault {
-		if op.Kind == faultfs.Write && op.Len > 2000 {
-			return faultfs.Fault{Err: syscall.ENOSPC}
-		}
-		return faultfs.Fault{}
-	}))
-	for range 30 {
-		put(t, l, string(make([]byte, 500)), 1, synced)
+	for _, cause := range []error{syscall.EIO, syscall.ENOSPC} {
+		t.Run(cause.Error(), func(t *testing.T) {
+			fsys := faultfs.Wrap(newDisk(t), nil)
+			o := testOptions(fsys)
+			failed := make(chan error, 100)
+			o.Events = &event.Listener{BackgroundError: func(err error) { failed <- err }}
+			l, _, _ := mustOpen(t, o)
+			fsys.SetInjector(faultfs.InjectorFunc(func(op faultfs.Op) faultfs.Fault {
+				if op.Kind == faultfs.Write && op.Len > 2000 {
+					return faultfs.Fault{Err: cause}
+				}
+				return faultfs.Fault{}
+			}))
+			for range 30 {
+				put(t, l, string(make([]byte, 500)), 1, synced)
+			}
+			require.Greater(t, l.Stats().Segments, 2)
+			require.NoError(t, l.Close())
+			if cause == syscall.EIO {
+				require.ErrorIs(t, <-failed, syscall.EIO)
+			}
+			for len(failed) > 0 {
+				require.NotErrorIs(t, <-failed, syscall.ENOSPC)
+			}
+		})
 	}
-	require.ErrorIs(t, <-failed, syscall.ENOSPC)
-	require.Greater(t, l.Stats().Segments, 2)
-	require.NoError(t, l.Close())
 }
 
 func TestIdleMark(t *testing.T) {

@@ -75,7 +75,7 @@ func (l *Log) beginCopy(tail []*surveyed) error {
 	if err := a.append(emptyFrame(h.id(), l.frameHere(FrameCopied))); err != nil {
 		return err
 	}
-	if err := a.zero(a.off + min(firstZeros, l.opts.SegmentBytes)); err != nil {
+	if err := l.zeroFirst(a, a.off+min(firstZeros, l.opts.SegmentBytes)); err != nil {
 		return err
 	}
 	return l.publish(a)

@@ -166,37 +166,78 @@ func cutClose(t *testing.T, disk *vfs.Mem, name string) {
 	require.NoError(t, f.Close())
 }
 
+// TestFullDisk fills the disk at once, between two records, after so many. Append
+// refuses what does not fit before it has a number, the owner is told, everything that
+// was admitted is written, and the log goes on once there is space.
 func TestFullDisk(t *testing.T) {
+	for after := range 60 {
+		disk := newDisk(t)
+		o := testOptions(disk)
+		o.IdleMark, o.SegmentBytes = time.Hour, 8<<10
+		told := make(chan error, 1000)
+		o.NoSpace = func(err error) { told <- err }
+		l, _, _ := mustOpen(t, o)
+		fill := func() {
+			usage, err := disk.Usage("/")
+			require.NoError(t, err)
+			disk.SetCapacity(int64(usage.Total - usage.Free))
+		}
+		var acked []rec
+		add := func(level kv.Durability) error {
+			w := make(signal, 1)
+			base, pos, err := l.Append(make([]byte, 500), 1, level, w, nil)
+			if err != nil {
+				return err
+			}
+			l.Flush()
+			require.NoError(t, l.WaitSynced(t.Context(), pos), "what was admitted is written")
+			acked = append(acked, rec{base, 1, string(make([]byte, 500))})
+			return nil
+		}
+		levels := []kv.Durability{synced, buffered, memory}
+		for i := range after {
+			require.NoError(t, add(levels[i%3]))
+		}
+		fill()
+		err := error(nil)
+		for i := 0; err == nil; i++ {
+			require.Less(t, i, 10_000, "the disk is full")
+			err = add(levels[i%3])
+		}
+		require.ErrorIs(t, err, kv.ErrReadOnly)
+		require.ErrorIs(t, err, syscall.ENOSPC)
+		require.NotEmpty(t, told)
+		require.NoError(t, l.Err())
+		require.Error(t, l.Reserve(), "nothing has changed")
+
+		disk.SetCapacity(1 << 30)
+		require.NoError(t, l.Reserve())
+		for i := range 40 {
+			require.NoError(t, add(levels[i%3]))
+		}
+		require.NoError(t, l.Close())
+		o.Fresh = false
+		l, recs, _ := mustOpen(t, o)
+		require.Equal(t, acked, recs)
+		require.NoError(t, l.Close())
+	}
+}
+
+// TestAFullDiskClosesInOrder: neither the marks nor the frames at the end of a log need
+// space that is not reserved.
+func TestAFullDiskClosesInOrder(t *testing.T) {
 	disk := newDisk(t)
 	o := testOptions(disk)
-	o.IdleMark = time.Hour
 	l, _, _ := mustOpen(t, o)
+	want := []rec{put(t, l, "a", 1, synced)}
 	usage, err := disk.Usage("/")
 	require.NoError(t, err)
-	disk.SetCapacity(int64(usage.Total-usage.Free) + 10<<10)
-	var acked []rec
-	for {
-		w := make(signal, 1)
-		base, pos, err := l.Append(make([]byte, 500), 1, synced, w, nil)
-		if err != nil {
-			break
-		}
-		l.Flush()
-		for l.Err() == nil && l.Synced() < pos {
-			<-w
-		}
-		if l.Synced() >= pos {
-			acked = append(acked, rec{base, 1, string(make([]byte, 500))})
-		}
-	}
-	require.ErrorIs(t, l.Err(), syscall.ENOSPC)
-	require.ErrorIs(t, l.Close(), syscall.ENOSPC)
-	require.NotEmpty(t, acked)
-
+	disk.SetCapacity(int64(usage.Total - usage.Free))
+	require.NoError(t, l.Close())
 	disk.SetCapacity(1 << 30)
 	o.Fresh = false
-	l, recs, _ := mustOpen(t, o)
-	require.GreaterOrEqual(t, len(recs), len(acked))
-	require.Equal(t, acked, recs[:len(acked)])
+	l, recs, recovery := mustOpen(t, o)
+	require.Equal(t, want, recs)
+	require.True(t, recovery.Clean)
 	require.NoError(t, l.Close())
 }

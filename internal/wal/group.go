@@ -25,6 +25,7 @@ type group struct {
 	asked   uint32 // of these, to be synced
 	last    kv.SeqNum
 	end     Pos
+	charged int64   // of Log.mu.space, for its records
 	urgent  bool    // somebody waits for the write, not for the sync
 	early   []Waker // to wake after the write
 	late    []Waker // to wake after the sync

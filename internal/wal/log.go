@@ -63,6 +63,8 @@ type Log struct {
 		stopped bool // by Close: nothing is synced any more
 
 		queue      queue
+		space      space
+		suspended  *survey   // recovery could not write: what it found; see Resume
 		next       kv.SeqNum // number of the next record
 		floor      kv.SeqNum // no number given out since Open is less
 		end        Pos       // of the last record appended
@@ -108,8 +110,9 @@ type liveSegment struct {
 }
 
 // Append adds a record of units consecutive numbers to the open group and
-// returns the first of them and the position behind the record. It does no I/O;
-// the caller calls Flush afterwards, outside of its own locks.
+// returns the first of them and the position behind the record. It does no I/O,
+// but it waits for a reservation of space if one is needed and under way; the caller
+// calls Flush afterwards, outside of its own locks.
 //
 // Numbers grow in the order of the calls, and so do positions. A record of
 // kv.DurabilityMemory is in the log like any other, only nobody waits for it. At
@@ -119,8 +122,8 @@ type liveSegment struct {
 // durability asks for them, before the log moves past the record.
 //
 // Ownership: payload is copied. Errors: kv.ErrClosed, kv.ErrTooLarge,
-// kv.ErrOverloaded while too many numbers are not synced, and Err after a
-// failure; the record is then not in the log. If the log fails later, it is
+// kv.ErrOverloaded while too many numbers are not synced, kv.ErrReadOnly while the
+// disk has no space for the record, and Err after a failure; the record is then not in the log. If the log fails later, it is
 // unknown whether the record is.
 func (l *Log) Append(payload []byte, units uint32, level kv.Durability, w Waker, c *kv.Course) (base kv.SeqNum, pos Pos, err error) {
 	if units == 0 {
@@ -131,13 +134,19 @@ func (l *Log) Append(payload []byte, units uint32, level kv.Durability, w Waker,
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if err := l.makeRoomLocked(recordCost(len(payload))); err != nil {
+		return 0, 0, err
+	}
 	if err := l.admitLocked(units); err != nil {
 		return 0, 0, err
 	}
+	cost := recordCost(len(payload))
+	l.mu.space.charged += cost
 	base = l.mu.next
 	l.mu.next += kv.SeqNum(units)
 	l.mu.end += Pos(recordHeaderBytes + len(payload))
 	g := l.mu.queue.add(base, units, payload, l.mu.end)
+	g.charged += cost
 	wakers := &g.early
 	switch level {
 	case kv.DurabilityMemory:

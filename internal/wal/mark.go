@@ -38,7 +38,11 @@ func (l *Log) markIfIdle() {
 		return
 	}
 	l.mu.Unlock()
-	l.mark()
+	if _, err := l.mark(); err != nil {
+		l.mu.Lock()
+		l.mu.marked = l.mu.active.address() // not before something is written again
+		l.mu.Unlock()
+	}
 }
 
 func (l *Log) idle() bool {
@@ -48,20 +52,27 @@ func (l *Log) idle() bool {
 }
 
 // mark writes a mark, returns the address behind it and has it synced soon. It
-// gives up the writing role, which the caller has. An error shows in Err.
-func (l *Log) mark() address {
+// gives up the writing role, which the caller has. An error is that of having no space
+// for the mark; that of writing it shows in Err.
+func (l *Log) mark() (address, error) {
 	before := l.mu.active.address()
-	err := l.writeEmpty(FrameMark)
+	full := l.reserveMark()
+	var err error
+	if full == nil {
+		err = l.writeEmpty(FrameMark)
+	}
 	l.mu.Lock()
 	at := l.mu.active.address()
-	l.mu.mustSync = true
-	if l.mu.syncedAt == before {
-		l.mu.marked = at
+	if full == nil {
+		l.mu.mustSync = true
+		if l.mu.syncedAt == before {
+			l.mu.marked = at
+		}
 	}
 	l.releaseLocked()
 	l.mu.Unlock()
 	if err != nil {
 		l.fail(err)
 	}
-	return at
+	return at, full
 }

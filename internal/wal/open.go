@@ -7,6 +7,7 @@ import (
 
 	"github.com/kvd-db/kvd/internal/event"
 	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/vfs"
 )
 
 const (
@@ -148,10 +149,27 @@ func (l *Log) beginSegment(h segmentHeader) error {
 	if err := a.append(emptyFrame(h.id(), l.frameHere(FrameStart))); err != nil {
 		return err
 	}
-	if err := a.zero(min(firstZeros, l.opts.SegmentBytes)); err != nil {
+	if err := l.zeroFirst(a, min(firstZeros, l.opts.SegmentBytes)); err != nil {
 		return err
 	}
 	return l.publish(a)
+}
+
+// zeroFirst fills the segment that Open makes with some zeros. A disk that is full has
+// space at least for frames without records, or that is an error.
+func (l *Log) zeroFirst(a *segment, to int64) error {
+	if err := a.reserve(a.off + slackBytes); err != nil {
+		return err
+	}
+	err := a.zero(to)
+	if err == nil {
+		err = a.reserve(a.off + slackBytes + l.aheadLocked())
+	}
+	if vfs.IsNoSpace(err) {
+		l.mu.space.refused = err
+		return nil
+	}
+	return err
 }
 
 // continueLog goes on behind a log that was closed in order: in a new segment,

@@ -29,6 +29,11 @@ type Options struct {
 	// it has and notes that; 0 means DefaultIdleMark.
 	IdleMark time.Duration
 	Events   *event.Listener
+	// NoSpace is told when a reservation of space fails, and why: while there is still
+	// some room, as a rule. Append refuses what does not fit until Reserve succeeds. It
+	// is called with no lock held, perhaps by Append's goroutine, and must not block.
+	// Default: nobody is told.
+	NoSpace func(error)
 
 	// MinSeq is the highest number known outside of the log. New numbers are
 	// greater.

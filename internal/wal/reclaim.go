@@ -80,8 +80,10 @@ func (l *Log) raiseLow(low uint64) error {
 	before := l.mu.low
 	l.mu.low = low
 	l.mu.Unlock()
-	at := l.mark()
-	err := l.Err()
+	at, err := l.mark()
+	if err == nil {
+		err = l.Err()
+	}
 	if err == nil {
 		err = l.await(context.Background(), func() bool { return !l.mu.syncedAt.less(at) })
 	}

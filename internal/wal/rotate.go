@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/kvd-db/kvd/internal/event"
+	"github.com/kvd-db/kvd/internal/vfs"
 )
 
 // zeroPause lies between two chunks of a segment that is filled with zeros.
@@ -36,11 +37,14 @@ func (l *Log) rotationDue(bytes int64) bool {
 		return false
 	}
 	end := a.off + bytes + frameHeaderBytes // with an end frame
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.mu.space.refused != nil {
+		return false // what was admitted fits here
+	}
 	if end > l.opts.SegmentBytes {
 		return true
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
 	return end > a.zeroedTo && l.mu.prepared != nil
 }
 
@@ -69,11 +73,19 @@ func (l *Log) rotate() error {
 	if err := l.Err(); err != nil {
 		return errors.Join(err, discardIfAny(l, next))
 	}
+	var err error
 	if next == nil {
-		var err error
-		if next, err = l.createNext(); err != nil {
-			return err
-		}
+		next, err = l.createNext()
+	}
+	if err == nil {
+		err = l.makeRoomIn(next)
+	}
+	if vfs.CannotWrite(err) {
+		l.refuse(err)
+		return discardIfAny(l, next) // what was admitted fits into the active one
+	}
+	if err != nil {
+		return errors.Join(err, discardIfAny(l, next))
 	}
 	if err := l.switchTo(next); err != nil {
 		return errors.Join(err, next.file.Close())
@@ -96,6 +108,11 @@ func (l *Log) switchTo(next *segment) error {
 	if err := l.writeEmpty(FrameEnd); err != nil {
 		return err
 	}
+	if old.reservedTo > old.off+keptBehind {
+		if err := old.file.Truncate(old.off); err != nil {
+			return fmt.Errorf("give reserved space of the commit log back: %w", err)
+		}
+	}
 	start := l.frameHere(FrameStart)
 	start.off = next.off
 	if err := next.append(emptyFrame(next.header.id(), start)); err != nil {
@@ -103,6 +120,8 @@ func (l *Log) switchTo(next *segment) error {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.mu.space.next = nil
+	l.mu.changed.Broadcast()
 	next.last = l.mu.last
 	l.mu.live = append(l.mu.live, liveSegment{num: old.header.num, bytes: max(old.off, old.zeroedTo), last: old.last})
 	l.mu.sealed, l.mu.active = old, next
@@ -174,7 +193,8 @@ func (l *Log) prepare(h segmentHeader, to int64) {
 	l.mu.prepared, l.mu.preparing = s, false
 	l.mu.changed.Broadcast()
 	l.mu.Unlock()
-	if err != nil && l.opts.Events.BackgroundError != nil {
+	// A full disk is for the reservations to tell.
+	if err != nil && !vfs.CannotWrite(err) && l.opts.Events.BackgroundError != nil {
 		l.opts.Events.BackgroundError(fmt.Errorf("prepare commit log segment: %w", err))
 	}
 }

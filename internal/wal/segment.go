@@ -131,6 +131,7 @@ type segment struct {
 	off        int64     // end of the frames written
 	extendedTo int64     // zeros were written up to here
 	zeroedTo   int64     // zeros were synced up to here
+	reservedTo int64     // space on the disk was reserved up to here; changed under Log.mu too
 	last       kv.SeqNum // of the records up to off
 }
 
@@ -157,9 +158,10 @@ func createSegment(fsys vfs.FS, dir string, h segmentHeader) (*segment, error) {
 // is at least to. Overwriting them takes less time than growing the file by each frame,
 // since the file system finds memory and space for all of them at once: 0.72 of the
 // processor time with frames of 1 KiB, half with 4 KiB (ext4, the write calls alone).
-func (s *segment) extend(to int64) error {
-	for from := max(s.extendedTo, s.zeroedTo, s.off); from < to; from = s.extendedTo {
-		next := (from/zeroWrite + 1) * zeroWrite
+// It goes no further than limit, up to where the segment has space on the disk.
+func (s *segment) extend(to, limit int64) error {
+	for from := max(s.extendedTo, s.zeroedTo, s.off); from < min(to, limit); from = s.extendedTo {
+		next := min((from/zeroWrite+1)*zeroWrite, limit)
 		if _, err := s.file.WriteAt(zeros[:next-from], from); err != nil {
 			return err
 		}

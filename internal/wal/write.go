@@ -149,6 +149,7 @@ func (l *Log) writeNextLocked() bool {
 	g.release()
 	err := l.writeGroup(g)
 	l.mu.Lock()
+	l.mu.space.charged -= g.charged
 	if err == nil && l.Err() == nil {
 		l.tellWrittenLocked(g.timed)
 		l.written.Store(uint64(g.end))
@@ -225,8 +226,13 @@ func (l *Log) writeEmpty(kind FrameKind) error {
 func (l *Log) write(b []byte, last kv.SeqNum) error {
 	a := l.mu.active
 	if l.Written()-l.Synced() >= extendAfter && len(b) <= extendFor {
-		if err := a.extend(a.off + int64(len(b))); err != nil {
-			return fmt.Errorf("write commit log: %w", err)
+		if to := a.off + int64(len(b)); to > a.extendedTo {
+			l.mu.Lock()
+			limit := a.spaceEnd()
+			l.mu.Unlock()
+			if err := a.extend(to, limit); err != nil {
+				return fmt.Errorf("write commit log: %w", err)
+			}
 		}
 	}
 	if _, err := a.file.WriteAt(b, a.off); err != nil {

@@ -1,0 +1,227 @@
+package wal
+
+import (
+	"fmt"
+
+	"github.com/kvd-db/kvd/internal/kv"
+)
+
+// The log reserves space on the disk before it takes records. Append admits a record
+// only if it fits, whatever happens meanwhile, into what the active segment has
+// reserved and what the records before it have not used, so a write never meets a full
+// disk, however fast another process fills it. A goroutine of the log reserves ahead of
+// the need; when that fails, Append refuses what no longer fits, and the owner of the
+// log is told while there is still some room.
+//
+// A rotation needs space too. If there is none, the log goes on in the active segment
+// beyond SegmentBytes: everything admitted fits there.
+
+const (
+	// slackBytes of the reserved space are not for records, but for frames without any:
+	// an end or a close frame, and marks.
+	slackBytes = 4 << 10
+	// lastFrames is how much of that no mark may use.
+	lastFrames = 2 * frameHeaderBytes
+	// firstAhead is how much a log that was just opened reserves ahead; that grows with
+	// what is appended, up to half a segment. Guessed: a short log should not take much,
+	// and a fast one should not wait for its reservations.
+	firstAhead = 1 << 20
+	// keptBehind is how much reserved space a segment may keep when the log leaves it.
+	keptBehind = 64 << 10
+)
+
+// space is what the log knows of its space on the disk. Guarded by Log.mu.
+type space struct {
+	charged   int64    // what the records that are queued, or being written, take at most
+	wanted    int64    // a caller of Append waits for that much
+	next      *segment // the log is about to go on here, so records must fit here too; nil: it is not
+	reserving bool     // a goroutine reserves
+	refused   error    // why the last reservation failed; nil: it did not
+}
+
+// room is how many bytes of frames with records surely fit behind the others.
+func (s *segment) room() int64 { return s.spaceEnd() - s.off - slackBytes }
+
+// spaceEnd is up to where the segment has space on the disk.
+func (s *segment) spaceEnd() int64 { return max(s.reservedTo, s.zeroedTo, s.off) }
+
+// reserve takes space up to an offset.
+func (s *segment) reserve(to int64) error {
+	from := s.spaceEnd()
+	if to <= from {
+		return nil
+	}
+	if err := s.file.Reserve(from, to-from); err != nil {
+		return err
+	}
+	s.reservedTo = to
+	return nil
+}
+
+// recordCost is what a record takes at most: it may be alone in its frame.
+func recordCost(payload int) int64 {
+	return int64(payload) + recordHeaderBytes + frameHeaderBytes + frameAlign
+}
+
+// roomLocked returns how much more may be appended.
+func (l *Log) roomLocked() int64 {
+	room := l.mu.active.room()
+	if l.mu.space.next != nil {
+		room = min(room, l.mu.space.next.room())
+	}
+	return room - l.mu.space.charged
+}
+
+// aheadLocked returns how much should be reserved beyond what is charged.
+func (l *Log) aheadLocked() int64 {
+	return min(max(firstAhead, int64(l.mu.end)), max(l.opts.SegmentBytes/2, slackBytes))
+}
+
+// makeRoomLocked returns once a record of that cost fits. It waits, with mu unlocked,
+// while a reservation is under way, which is rarely needed.
+//
+// Errors: kv.ErrReadOnly if there is no space on the disk.
+func (l *Log) makeRoomLocked(cost int64) error {
+	for l.Err() == nil && !l.mu.closed {
+		if l.mu.suspended != nil {
+			return readOnly(l.mu.space.refused)
+		}
+		room := l.roomLocked() - cost
+		if room >= 0 {
+			if room < l.aheadLocked()/2 && l.mu.space.refused == nil {
+				l.reserveSoonLocked(0)
+			}
+			return nil
+		}
+		if l.mu.space.refused != nil && !l.mu.space.reserving {
+			return readOnly(l.mu.space.refused)
+		}
+		if l.mu.space.next == nil {
+			l.reserveSoonLocked(cost)
+		}
+		l.mu.changed.Wait()
+	}
+	return nil // admitLocked says what is the matter
+}
+
+func readOnly(cause error) error {
+	return fmt.Errorf("%w: the disk has no space for the commit log: %w", kv.ErrReadOnly, cause)
+}
+
+// reserveSoonLocked has a goroutine reserve space, also for a record of that cost.
+func (l *Log) reserveSoonLocked(cost int64) {
+	l.mu.space.wanted = max(l.mu.space.wanted, cost)
+	if l.mu.space.reserving || l.mu.closed {
+		return
+	}
+	l.mu.space.reserving = true
+	l.background.Go(func() {
+		l.mu.Lock()
+		refused := l.reserveLocked()
+		l.mu.Unlock()
+		if refused != nil {
+			l.tellRefused(refused)
+		}
+	})
+}
+
+// reserveLocked reserves what is wanted in the active segment, ahead of the need, and
+// returns why it could not. The caller has set reserving, which it clears. It unlocks mu
+// meanwhile.
+func (l *Log) reserveLocked() error {
+	for {
+		a := l.mu.active
+		from := a.spaceEnd()
+		to := a.off + slackBytes + l.mu.space.charged + l.mu.space.wanted + l.aheadLocked()
+		var err error
+		if to > from {
+			l.mu.Unlock()
+			err = a.file.Reserve(from, to-from)
+			l.mu.Lock()
+			if l.mu.active != a && !l.mu.closed {
+				continue // left meanwhile: what was reserved went with it
+			}
+		}
+		if err == nil {
+			a.reservedTo = max(a.reservedTo, to)
+		}
+		l.mu.space.refused, l.mu.space.wanted, l.mu.space.reserving = err, 0, false
+		l.mu.changed.Broadcast()
+		return err
+	}
+}
+
+// refuse notes that there is no space for a segment.
+func (l *Log) refuse(err error) {
+	l.mu.Lock()
+	l.mu.space.refused = err
+	l.mu.changed.Broadcast()
+	l.mu.Unlock()
+	l.tellRefused(err)
+}
+
+func (l *Log) tellRefused(err error) {
+	if l.opts.NoSpace != nil {
+		l.opts.NoSpace(err)
+	}
+}
+
+// Reserve tries again to get space after Options.NoSpace was told that there is none,
+// and returns why there still is none. It does nothing unless that was told.
+func (l *Log) Reserve() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for l.mu.space.reserving {
+		l.mu.changed.Wait()
+	}
+	if l.mu.space.refused == nil || l.mu.closed || l.Err() != nil || l.mu.suspended != nil {
+		return l.mu.space.refused
+	}
+	l.mu.space.reserving = true
+	return l.reserveLocked()
+}
+
+// enterLocked has records fit into next from here on, beside the active segment, if all
+// that are queued do. The caller has the writing role.
+func (l *Log) enterLocked(next *segment) bool {
+	if next.room() < l.mu.space.charged {
+		return false
+	}
+	l.mu.space.next = next
+	return true
+}
+
+// makeRoomIn reserves space in the segment that the log is about to go on in.
+func (l *Log) makeRoomIn(next *segment) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for !l.enterLocked(next) {
+		to := next.off + slackBytes + l.mu.space.charged + l.aheadLocked()
+		l.mu.Unlock()
+		err := next.reserve(to)
+		l.mu.Lock()
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// reserveMark sees to it that a mark fits, beside the frames that end a segment. The
+// caller has the writing role.
+func (l *Log) reserveMark() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	a := l.mu.active
+	if a.spaceEnd()-a.off >= frameHeaderBytes+lastFrames {
+		return nil
+	}
+	for l.mu.space.reserving {
+		l.mu.changed.Wait()
+	}
+	if a.spaceEnd()-a.off >= frameHeaderBytes+lastFrames {
+		return nil
+	}
+	l.mu.space.reserving = true
+	return l.reserveLocked()
+}
