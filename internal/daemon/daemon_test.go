@@ -16,7 +16,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
 	"go.uber.org/zap/zaptest"
+	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/kvd-db/kvd/internal/testwait"
 	"github.com/kvd-db/kvd/internal/vfs"
@@ -193,7 +195,8 @@ func runWithStuckSync(ctx context.Context) error {
 
 func TestANearlyFullDiskRefusesWritesAndSaysSo(t *testing.T) {
 	fsys := vfs.NewMem()
-	c := testConfig(zaptest.NewLogger(t), fsys)
+	core, lines := observer.New(zapcore.InfoLevel)
+	c := testConfig(zap.New(core), fsys)
 	c.LowDisk = 1 << 40
 	r := start(t, c)
 	require.NoError(t, r.client.Put(t.Context(), []byte("a"), []byte("1")))
@@ -203,14 +206,26 @@ func TestANearlyFullDiskRefusesWritesAndSaysSo(t *testing.T) {
 		err = r.client.Put(t.Context(), []byte("a"), []byte("2"))
 	}
 	require.ErrorIs(t, err, kvd.ErrReadOnly)
+	require.ErrorContains(t, err, "MiB free, writes resume at", "the figures")
 	_, err = r.client.Get(t.Context(), []byte("a"))
 	require.NoError(t, err, "reads go on")
 	code, page := r.page("/readyz?verbose")
-	assert.Equal(t, http.StatusOK, code)
-	assert.Contains(t, page, "[+] writes: refused")
+	assert.Equal(t, http.StatusServiceUnavailable, code)
+	assert.Contains(t, page, "[-] writes: read-only: the disk is nearly full")
+	err = r.client.Ping(t.Context())
+	require.ErrorIs(t, err, kvd.ErrReadOnly)
+	require.ErrorContains(t, err, "MiB free, writes resume at")
+	require.NoError(t, r.client.Delete(t.Context(), []byte("b")), "deletes go on")
+	require.ErrorIs(t, r.client.Put(t.Context(), []byte("a"), []byte("2")), kvd.ErrReadOnly)
 	_, page = r.page("/metrics")
 	assert.Contains(t, page, "\nkvd_readonly 1\n")
+	fsys.SetCapacity(1 << 50)
+	testwait.Until(t, func() bool { return r.client.Put(t.Context(), []byte("a"), []byte("3")) == nil })
+	code, _ = r.page("/readyz")
+	assert.Equal(t, http.StatusOK, code)
 	require.NoError(t, r.end())
+	assert.Len(t, lines.FilterMessageSnippet("the store is read-only").All(), 1, "told once")
+	assert.Len(t, lines.FilterMessageSnippet("takes writes again").All(), 1, "told once")
 }
 
 // --linger and --batch-ops shape the micro-batches of writes and those of reads.

@@ -49,6 +49,7 @@ func (j *journal) listener() *event.Listener {
 		SegmentCreated:  func(s event.Segment) { j.log.Debug("log segment created", zap.Uint64("segment", s.Num)) },
 		SegmentRemoved:  func(s event.Segment) { j.log.Debug("log segment removed", zap.Uint64("segment", s.Num)) },
 		Stall:           j.stall,
+		ReadOnly:        j.readOnly,
 		FileSetAside:    j.fileSetAside,
 		Recovered:       j.recovered,
 		Panicked:        j.panicked,
@@ -120,6 +121,16 @@ func (j *journal) stall(e event.Stall) {
 			j.log.Info("writes are no longer slowed", zap.Duration("took", time.Since(since)))
 		}
 	}
+}
+
+// readOnly is told once when the store stops taking puts, and once when it goes on.
+func (j *journal) readOnly(e event.ReadOnly) {
+	free, resume := zap.Uint64("free_bytes", e.Free), zap.Uint64("resume_at_bytes", e.Resume)
+	if e.Begin {
+		j.log.Warn("the store is read-only: puts are refused, reads and deletes are not", zap.String("reason", e.Reason), free, resume, zap.Error(e.Cause))
+		return
+	}
+	j.log.Info("the store takes writes again", free, zap.Duration("took", e.Took))
 }
 
 func (j *journal) fileSetAside(e event.SetAside) {

@@ -55,8 +55,8 @@ var (
 	errStopping = errors.New("the service is stopping")
 )
 
-// checks are the conditions of being ready. A store that takes no writes for lack
-// of disk still answers reads, so that is a note.
+// checks are the conditions of being ready. A store that takes no puts for lack of disk
+// is not, although it answers reads.
 func (s *service) checks() []admin.Check {
 	open, failed, running := admin.Check{Name: "open"}, admin.Check{Name: "store"}, admin.Check{Name: "running"}
 	writes := admin.Check{Name: "writes"}
@@ -64,9 +64,7 @@ func (s *service) checks() []admin.Check {
 		open.Err = errOpening
 	} else {
 		failed.Err = s.alive()
-		if stats, _ := s.storeStats(); stats.ReadOnly {
-			writes.Note = "refused: the disk is nearly full; they resume by themselves when there is room"
-		}
+		writes.Err = s.engine.Load().ReadOnly()
 	}
 	if s.stopping.Load() {
 		running.Err = errStopping

@@ -7,6 +7,8 @@
 //	STORE            what is fixed about the store, below
 //	CLOCK            a time that its clock has not passed, below; there once the
 //	                 store has taken a key that expires
+//	BALLAST          holds space for when the disk is full; its bytes mean nothing, and
+//	                 it may be missing
 //	LOCK             held by the process that has the store open, with its pid; the
 //	                 directory itself is locked as well: see Lock
 //	wal/             the commit log: see package wal

@@ -9,10 +9,11 @@ import (
 
 // Names in a data directory.
 const (
-	Name      = "STORE"
-	ClockName = "CLOCK"
-	LockName  = "LOCK"
-	LogName   = "wal"
+	Name        = "STORE"
+	ClockName   = "CLOCK"
+	LockName    = "LOCK"
+	BallastName = "BALLAST"
+	LogName     = "wal"
 )
 
 // Path returns the path of STORE in a data directory.
@@ -23,6 +24,9 @@ func ClockPath(dir string) string { return path.Join(dir, ClockName) }
 
 // LockPath returns the path of the lock file in a data directory.
 func LockPath(dir string) string { return path.Join(dir, LockName) }
+
+// BallastPath returns the path of the file that holds space in a data directory.
+func BallastPath(dir string) string { return path.Join(dir, BallastName) }
 
 // LogDir returns the directory of the commit log in a data directory.
 func LogDir(dir string) string { return path.Join(dir, LogName) }

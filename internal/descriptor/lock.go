@@ -20,6 +20,9 @@ func Lock(fsys vfs.FS, dir string) (io.Closer, error) {
 		return nil, err
 	}
 	file, err := fsys.Lock(LockPath(dir))
+	if vfs.CannotWrite(err) {
+		return held, nil // the directory is locked; LOCK would only name the holder
+	}
 	if err != nil {
 		return nil, errors.Join(err, held.Close())
 	}

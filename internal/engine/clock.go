@@ -105,7 +105,14 @@ func openClock(fsys vfs.FS, dir string, storeID uint64, source timeSource) (*clo
 		c.mu.value = bound
 	}
 	c.read()
-	return c, c.renew()
+	if err := c.renew(); !vfs.CannotWrite(err) {
+		return c, err
+	}
+	// The old bound goes on to hold: the clock stands still where it is, or runs up to
+	// it, until keep can make a new one.
+	held := time.UnixMilli(max(int64(saved.Bound), c.read().UnixMilli()))
+	c.bound.Store(&held)
+	return c, nil
 }
 
 func removeIfThere(fsys vfs.FS, name string) error {

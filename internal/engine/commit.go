@@ -28,7 +28,7 @@ import (
 // append nothing; then that of Apply.
 func (e *Engine) Commit(ctx context.Context, t *kv.Transaction, o kv.WriteOptions) (kv.SeqNum, error) {
 	defer e.events.Guard()
-	if err := e.writable(); err != nil {
+	if err := e.writable(onlyDeletes(t.Batch.Ops())); err != nil {
 		return 0, err
 	}
 	if err := errors.Join(t.Check(e.opts.Limits), checkDurability(o.Durability), e.checkOps(t.Batch)); err != nil {

@@ -9,6 +9,7 @@ import (
 	"io"
 	"io/fs"
 	"path"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -48,7 +49,7 @@ type Engine struct {
 	closed    atomic.Bool
 	atRest    atomic.Bool // little was written lately: see keepSpace
 	readOnly  atomic.Bool // the disk is nearly full
-	diskFree  atomic.Uint64
+	disk      disk
 
 	failure struct {
 		once sync.Once
@@ -94,6 +95,7 @@ func Open(dir string, o Options) (_ *Engine, err error) {
 	e.failure.ch = make(chan struct{})
 	e.keeper.wake = make(chan struct{}, 1)
 	e.keeper.stop = make(chan struct{})
+	e.disk.wake = make(chan struct{}, 1)
 	if e.epoch, err = newEpoch(); err != nil {
 		return nil, fmt.Errorf("open store: %w", err)
 	}
@@ -103,6 +105,9 @@ func Open(dir string, o Options) (_ *Engine, err error) {
 	e.lock, err = descriptor.Lock(o.FS, e.dir)
 	if err != nil {
 		return nil, fmt.Errorf("open store: %w", err)
+	}
+	if err := e.openDisk(); err != nil {
+		return nil, errors.Join(fmt.Errorf("open store %s: %w", dir, err), e.lock.Close())
 	}
 	if err := e.open(); err != nil {
 		return nil, errors.Join(fmt.Errorf("open store %s: %w", dir, err), e.tearDown())
@@ -150,7 +155,7 @@ func (e *Engine) open() error {
 	e.budget.onPace = e.paceChanged
 	e.across = newInflight(e.opts.share(n) * int64(n))
 	e.scheduler = newScheduler(e.budget, n)
-	e.scheduler.failed, e.scheduler.report = e.fail, e.backgroundError
+	e.scheduler.failed, e.scheduler.report, e.scheduler.noSpace = e.fail, e.backgroundError, e.spaceRefused
 	e.scheduler.flushed, e.scheduler.events = e.wakeKeeper, e.events
 	for id := range n {
 		p, err := partition.Open(e.partitionOptions(id))
@@ -277,7 +282,7 @@ func (e *Engine) openLog() error {
 	}
 	log, recovered, err := wal.Open(wal.Options{
 		FS: e.opts.FS, Dir: descriptor.LogDir(e.dir), StoreID: e.descriptor.StoreID,
-		SegmentBytes: e.opts.SegmentBytes, MinSeq: least, Fresh: e.recovery.Created, Events: e.opts.Events,
+		SegmentBytes: e.opts.SegmentBytes, NoSpace: e.spaceRefused, MinSeq: least, Fresh: e.recovery.Created, Events: e.opts.Events,
 	}, e.replay)
 	if err != nil {
 		return err
@@ -327,6 +332,7 @@ func (e *Engine) start() {
 	for _, p := range e.partitions {
 		e.scheduler.Ready(p)
 	}
+	e.watchDisk(true)
 	e.keeper.done.Go(e.keep)
 	if e.events != nil && e.events.Recovered != nil {
 		e.events.Recovered(event.Recovered{
@@ -398,18 +404,26 @@ func (e *Engine) fail(err error) {
 	})
 }
 
-// writable reports why no write can be taken.
-func (e *Engine) writable() error {
+// writable reports why no write can be taken. While the store is read-only those that
+// only delete can: the log says whether it has space for them.
+func (e *Engine) writable(deletes bool) error {
 	switch {
 	case e.closed.Load():
 		return kv.ErrClosed
 	case e.Err() != nil:
 		return e.Err()
-	case e.readOnly.Load():
-		return fmt.Errorf("%w: the disk has %d MiB left, writes resume above %d MiB: free some space",
-			kv.ErrReadOnly, e.diskFree.Load()>>20, e.opts.LowDiskBytes>>20)
+	case !e.readOnly.Load():
+		return nil
+	case deletes && !e.disk.frozen.Load():
+		e.disk.deletes.Store(true)
+		return nil
 	}
-	return nil
+	return e.readOnlyError()
+}
+
+// onlyDeletes reports whether the operations put nothing.
+func onlyDeletes(ops []kv.Op) bool {
+	return !slices.ContainsFunc(ops, func(op kv.Op) bool { return op.Kind == kv.KindPut })
 }
 
 func (e *Engine) backgroundError(err error) {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/kvd-db/kvd/internal/kv"
@@ -32,7 +33,7 @@ const executeAttempts = 100
 // Cost: that of LookupAt for the guards, then that of Commit, for each attempt.
 func (e *Engine) Execute(ctx context.Context, guards []kv.Guard, then, otherwise *kv.WriteBatch, o kv.WriteOptions) (succeeded bool, at kv.SeqNum, err error) {
 	defer e.events.Guard()
-	if err := e.writable(); err != nil {
+	if err := e.writable(onlyDeletes(slices.Concat(opsOf(then), opsOf(otherwise)))); err != nil {
 		return false, 0, err
 	}
 	x, err := e.newExecution(guards, then, otherwise, o)
@@ -54,6 +55,13 @@ func (e *Engine) Execute(ctx context.Context, guards []kv.Guard, then, otherwise
 		}
 	}
 	return false, 0, &kv.ConflictError{}
+}
+
+func opsOf(b *kv.WriteBatch) []kv.Op {
+	if b == nil {
+		return nil
+	}
+	return b.Ops()
 }
 
 // pauseFor waits a little, more after more attempts and never alike, so that

@@ -3,6 +3,8 @@ package engine
 import (
 	"fmt"
 	"time"
+
+	"github.com/kvd-db/kvd/internal/vfs"
 )
 
 // keep looks after the places of the files, the disk, the clock, leases and the log: every second, and
@@ -11,19 +13,26 @@ func (e *Engine) keep() {
 	defer e.events.Guard()
 	tick := time.NewTicker(housekeepingEvery)
 	defer tick.Stop()
+	failed := e.log.Failed()
 	for {
 		select {
 		case <-e.keeper.stop:
 			return
-		case <-e.log.Failed():
-			e.fail(e.log.Err())
-			return
+		case <-failed:
+			if !e.freeze(e.log.Err()) {
+				e.fail(e.log.Err())
+				return
+			}
+			failed = nil
+			continue
+		case <-e.disk.wake:
+			e.watchDisk(false)
 		case <-tick.C:
 			e.checkPlaces()
 			if e.misplaced.Load() {
 				continue // the log says why
 			}
-			e.watchDisk()
+			e.watchDisk(true)
 			e.keepClock()
 			e.snapshots.expire(time.Now())
 			e.scans.rest(time.Now())
@@ -41,26 +50,13 @@ func (e *Engine) wakeKeeper() {
 	}
 }
 
-// watchDisk makes the store read-only while the disk is nearly full, before a
-// write of the log would fail for good. Writes resume when a quarter more than
-// the mark is free.
-func (e *Engine) watchDisk() {
-	usage, err := e.opts.FS.Usage(e.dir)
-	if err != nil {
-		e.backgroundError(fmt.Errorf("look how full the disk is: %w", err))
-		return
-	}
-	e.diskFree.Store(usage.Free)
-	low := e.opts.LowDiskBytes
-	if e.readOnly.Load() {
-		low += low / 4
-	}
-	e.readOnly.Store(usage.Free < low)
-}
-
 // keepClock lets the clock run on. If it cannot, the clock will stand still.
 func (e *Engine) keepClock() {
-	if err := e.clock.keep(); err != nil {
+	switch err := e.clock.keep(); {
+	case err == nil:
+	case vfs.CannotWrite(err):
+		e.spaceRefused(err)
+	default:
 		e.backgroundError(err)
 	}
 }
@@ -83,6 +79,10 @@ func (e *Engine) trimLog() {
 	}
 	e.shrinkLog(flushed, time.Now())
 	if err := e.log.Reclaim(flushed); err != nil {
+		if vfs.CannotWrite(err) {
+			e.spaceRefused(err)
+			return
+		}
 		e.backgroundError(fmt.Errorf("give log segments back: %w", err))
 		return
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/kvd-db/kvd/internal/event"
 	"github.com/kvd-db/kvd/internal/kv"
 	"github.com/kvd-db/kvd/internal/partition"
+	"github.com/kvd-db/kvd/internal/vfs"
 )
 
 // scheduler runs flushes and compactions on a fixed number of workers. Flushes
@@ -26,6 +27,7 @@ type scheduler struct {
 	failed  func(error) // the store must stop
 	flushed func()      // a flush was installed
 	report  func(error) // a job failed and will be tried again
+	noSpace func(error) // likewise, since the disk takes no more
 	events  *event.Listener
 	all     []*partition.Partition // by id
 
@@ -185,6 +187,9 @@ func (s *scheduler) finish(p *partition.Partition, flush, more bool, err error) 
 	stopped := s.ctx.Err() != nil
 	switch {
 	case err == nil || stopped:
+	case vfs.IsReadOnly(err), vfs.IsNoSpace(err) && !errors.Is(err, kv.ErrFailed):
+		s.noSpace(err)
+	case errors.Is(err, kv.ErrReadOnly): // the log waits for space
 	case errors.Is(err, kv.ErrFailed):
 		s.failed(err)
 	default:
@@ -207,6 +212,18 @@ func (s *scheduler) finish(p *partition.Partition, flush, more bool, err error) 
 		t.pause = min(max(2*t.pause, firstPause), longPause)
 		time.AfterFunc(t.pause, func() { s.rested(t) })
 	}
+	s.work.Broadcast()
+}
+
+// retry has what failed tried again now, for there is more space.
+func (s *scheduler) retry() {
+	s.mu.Lock()
+	for i := range s.jobs {
+		for _, t := range []*task{&s.jobs[i].flush, &s.jobs[i].compact} {
+			t.pause, t.resting = 0, false
+		}
+	}
+	s.mu.Unlock()
 	s.work.Broadcast()
 }
 

@@ -40,7 +40,7 @@ func (e *Engine) Stats() Stats {
 		Visible: e.sequencer.Visible(), Clock: e.clock.Now(), Snapshots: e.snapshots.count(),
 		MemtableBytes: e.budget.used(), MemtableLimit: e.budget.limit,
 		Shed: e.budget.sheds.Load(), Pressure: e.budget.pressure(),
-		ReadOnly: e.readOnly.Load(), DiskFree: e.diskFree.Load(),
+		ReadOnly: e.readOnly.Load(), DiskFree: e.disk.free.Load(),
 	}
 	s.Pins, s.PinAge = e.sequencer.pinned()
 	for _, p := range e.partitions {

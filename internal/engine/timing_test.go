@@ -487,7 +487,10 @@ func TestFailedFlushesAreRetried(t *testing.T) {
 			disk := faultfs.Wrap(vfs.NewMem(), nil)
 			var failures atomic.Int64
 			o := small(disk)
-			o.Events = &event.Listener{BackgroundError: func(error) { failures.Add(1) }}
+			o.Events = &event.Listener{
+				BackgroundError: func(error) { failures.Add(1) },
+				ReadOnly:        func(event.ReadOnly) { failures.Add(1) }, // of ENOSPC
+			}
 			e := open(t, o)
 			disk.SetInjector(fault)
 			put(t, e, "a", "1", memory)

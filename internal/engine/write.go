@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/kvd-db/kvd/internal/keyhash"
@@ -37,7 +38,7 @@ func (e *Engine) DeleteRange(ctx context.Context, r kv.Range, o kv.WriteOptions)
 
 func (e *Engine) writeOne(ctx context.Context, op kv.Op, o kv.WriteOptions) (kv.SeqNum, error) {
 	defer e.events.Guard()
-	if err := e.writable(); err != nil {
+	if err := e.writable(op.Kind != kv.KindPut); err != nil {
 		return 0, err
 	}
 	watch := startWatch(o.Stages)
@@ -123,7 +124,7 @@ func identify(o *kv.WriteOptions, b *kv.WriteBatch) {
 // of Put, and a *kv.ConditionError.
 func (e *Engine) Write(ctx context.Context, writes []*kv.Write) error {
 	defer e.events.Guard()
-	if err := e.writable(); err != nil {
+	if err := e.writable(deletesAmong(writes)); err != nil {
 		return err
 	}
 	if len(writes) > kv.MaxBatchOps {
@@ -135,6 +136,9 @@ func (e *Engine) Write(ctx context.Context, writes []*kv.Write) error {
 	var guarded []*kv.Write
 	for _, w := range writes {
 		e.take(w)
+		if w.Err == nil && w.Op.Kind == kv.KindPut && e.readOnly.Load() {
+			w.Err = e.readOnlyError()
+		}
 		size += w.Op.Size()
 		if conditional(w) && w.Err == nil {
 			guarded = append(guarded, w)
@@ -155,6 +159,12 @@ func (e *Engine) Write(ctx context.Context, writes []*kv.Write) error {
 		e.writeBoth(ctx, writes, guarded, &watch)
 	}
 	return nil
+}
+
+// deletesAmong reports whether any of the writes deletes: a store that is read-only
+// takes those.
+func deletesAmong(writes []*kv.Write) bool {
+	return slices.ContainsFunc(writes, func(w *kv.Write) bool { return w.Op.Kind != kv.KindPut })
 }
 
 // writeBoth writes those with conditions and the others at the same time.
@@ -253,7 +263,7 @@ func (e *Engine) shareWrites(writes []*kv.Write) []writeShare {
 // Errors: as Put, and a *kv.ConditionError.
 func (e *Engine) Apply(ctx context.Context, b *kv.WriteBatch, o kv.WriteOptions) (kv.SeqNum, error) {
 	defer e.events.Guard()
-	if err := e.writable(); err != nil {
+	if err := e.writable(onlyDeletes(b.Ops())); err != nil {
 		return 0, err
 	}
 	if err := errors.Join(b.Check(e.opts.Limits), checkDurability(o.Durability), e.checkOps(b)); err != nil {

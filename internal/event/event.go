@@ -24,6 +24,7 @@ type Listener struct {
 	SegmentCreated  func(Segment)   // the commit log began a segment
 	SegmentRemoved  func(Segment)   // the commit log gave a segment back
 	Stall           func(Stall)     // writes are being delayed, or no longer
+	ReadOnly        func(ReadOnly)  // puts are refused for lack of space, or no longer
 	FileSetAside    func(SetAside)  // an unknown file was moved to lost+found
 	Recovered       func(Recovered) // the store is open
 
@@ -91,6 +92,16 @@ type Stall struct {
 	Reason string // "memtables" or "deltas"
 	Begin  bool   // false: it ended
 	Rate   uint64 // bytes per second admitted from here on
+}
+
+// ReadOnly: the store takes no puts because of its disk, or takes them again.
+type ReadOnly struct {
+	Begin  bool   // false: it ended
+	Reason string // of a beginning
+	Free   uint64 // bytes of the disk
+	Resume uint64 // puts are taken again when so many are free; 0: free space does not help
+	Cause  error  // of a beginning: what could not be written; nil if nothing was tried
+	Took   time.Duration
 }
 
 // SetAside: a file that is not ours, or that nothing proves dead.

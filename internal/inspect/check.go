@@ -94,6 +94,8 @@ func (c *checker) survey() error {
 			err = c.add(name, KindClock)
 		case name == descriptor.LockName:
 			err = c.add(name, KindLock)
+		case name == descriptor.BallastName:
+			err = c.add(name, KindBallast)
 		default:
 			err = c.add(name, KindOther)
 		}

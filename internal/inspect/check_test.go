@@ -107,7 +107,7 @@ func contents(t *testing.T, fsys vfs.FS) map[string]string {
 	t.Helper()
 	all := map[string]string{}
 	for _, f := range check(t, fsys).Files {
-		if f.Kind != KindLock {
+		if f.Kind != KindLock && f.Kind != KindBallast {
 			b, err := readSmall(fsys, path.Join("data", f.Path))
 			require.NoError(t, err)
 			all[f.Path] = string(b)
@@ -119,7 +119,7 @@ func contents(t *testing.T, fsys vfs.FS) map[string]string {
 // needed are the files that a store cannot do without.
 func needed(r *Report) (files []File) {
 	for _, f := range r.Files {
-		if f.Kind != KindLock && f.Kind != KindOther {
+		if f.Kind != KindLock && f.Kind != KindBallast && f.Kind != KindOther {
 			files = append(files, f)
 		}
 	}

@@ -21,6 +21,7 @@ const (
 	KindBase     Kind = "base"     // a table of the base
 	KindValues   Kind = "values"   // a value file
 	KindLock     Kind = "lock"     // LOCK
+	KindBallast  Kind = "ballast"  // BALLAST: holds space, its bytes mean nothing
 	KindOther    Kind = "other"    // nothing that the store needs
 )
 

@@ -1,7 +1,9 @@
 package manifest
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"path"
 	"sync"
 
@@ -22,7 +24,8 @@ import (
 // S3. A number is handed out once in the life of the partition.
 //
 // S4. After an attempt to publish failed, every later one fails with
-// kv.ErrFailed. Reading goes on.
+// kv.ErrFailed, unless the disk had no space for it and CURRENT is as it was: then the
+// edit did not happen. Reading goes on.
 type Set struct {
 	opts Options
 
@@ -226,6 +229,11 @@ func (s *Set) publish(next *Version) (superseded, error) {
 	s.mu.Unlock()
 
 	if err := publish(s.opts.FS, s.opts.Dir, next); err != nil {
+		if vfs.CannotWrite(err) && !errors.Is(err, vfs.ErrReplaced) {
+			// CURRENT is as it was, and so is all that it names.
+			return superseded{}, fmt.Errorf("publish %s of partition %d: %w", ManifestName(next.Num), next.Partition,
+				errors.Join(err, removeIfThere(s.opts.FS, path.Join(s.opts.Dir, ManifestName(next.Num)))))
+		}
 		s.failed = fmt.Errorf("%w: publish %s of partition %d, reopen the store to go on: %w",
 			kv.ErrFailed, ManifestName(next.Num), next.Partition, err)
 		return superseded{}, s.failed
@@ -234,6 +242,13 @@ func (s *Set) publish(next *Version) (superseded, error) {
 	defer s.mu.Unlock()
 	s.publishLocked(next)
 	return superseded{manifest: old.Num, files: s.releaseLocked(old)}, nil
+}
+
+func removeIfThere(fsys vfs.FS, name string) error {
+	if err := fsys.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
 }
 
 // publishLocked makes v current.

@@ -145,6 +145,11 @@ func overloaded(cause string, retryAfter time.Duration) *failure {
 	}
 }
 
+// readOnlyFailure refuses a put with the figures of the server's disk.
+func readOnlyFailure(why *kv.ReadOnlyError) *failure {
+	return &failure{code: codes.Unavailable, reason: kvdpb.ReasonReadOnly, message: "the server takes no puts: " + why.Message()}
+}
+
 // classes says how each error of package kv looks from outside, first match
 // first: an uncertain write is that before anything else it may be.
 var classes = []struct {
@@ -161,7 +166,7 @@ var classes = []struct {
 	{kv.ErrOriginReused, codes.InvalidArgument, kvdpb.ReasonRequestIDReused, "the request id was used for another write; nothing was done"},
 	{errPageToken, codes.InvalidArgument, kvdpb.ReasonInvalidPageToken, errPageToken.Error()},
 	{kv.ErrInvalidArgument, codes.InvalidArgument, kvdpb.ReasonInvalidRequest, "the request is invalid"},
-	{kv.ErrReadOnly, codes.Unavailable, kvdpb.ReasonReadOnly, "the server takes no writes now; the operator can say why"},
+	{kv.ErrReadOnly, codes.Unavailable, kvdpb.ReasonReadOnly, "the server takes no writes now: its disk has no space for them; nothing was done"},
 	{kv.ErrFailed, codes.Unavailable, kvdpb.ReasonStoreFailed, "the store stopped after an error of its disk; nothing was done"},
 	{kv.ErrClosed, codes.Unavailable, kvdpb.ReasonShuttingDown, shuttingDown.message},
 	{kv.ErrOtherOpening, codes.OutOfRange, kvdpb.ReasonVersionGone, "the version was read before the server opened the store; nothing was done, begin anew"},
@@ -186,6 +191,9 @@ func (s *Server) failure(m method, err error) *failure {
 	}
 	if errors.Is(err, kv.ErrCorrupt) && !errors.Is(err, kv.ErrUncertain) {
 		return s.hidden(m, err, codes.DataLoss, kvdpb.ReasonCorruption, "stored data failed its checksum; the server's log says where")
+	}
+	if why, ok := errors.AsType[*kv.ReadOnlyError](err); ok && !errors.Is(err, kv.ErrUncertain) {
+		return readOnlyFailure(why)
 	}
 	for _, c := range classes {
 		if !errors.Is(err, c.err) {

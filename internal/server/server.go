@@ -80,7 +80,7 @@ func newServer(store Store, o Options, t lifetimes) *Server {
 	kvdpb.RegisterKVServiceServer(s.grpc, s)
 	kvdpb.RegisterTxnServiceServer(s.grpc, s)
 	kvdpb.RegisterAdminServiceServer(s.grpc, s)
-	healthpb.RegisterHealthServer(s.grpc, s.health)
+	healthpb.RegisterHealthServer(s.grpc, &readiness{Server: s.health, store: store})
 	if s.options.Reflection {
 		reflection.Register(s.grpc)
 	}

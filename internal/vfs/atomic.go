@@ -2,6 +2,7 @@ package vfs
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"path"
 )
@@ -15,7 +16,7 @@ import (
 //
 // After an error the old file is still there, unless only the last step, the
 // sync of the directory, failed: then readers see the new content, and which of
-// the two a power cut leaves is unknown.
+// the two a power cut leaves is unknown. The error then wraps ErrReplaced.
 func WriteAtomic(fsys FS, name string, data []byte) error {
 	tmp := name + ".tmp"
 	if err := fsys.Remove(tmp); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -30,8 +31,14 @@ func WriteAtomic(fsys FS, name string, data []byte) error {
 	if bugNoSyncAfterRename {
 		return nil
 	}
-	return fsys.SyncDir(path.Dir(name))
+	if err := fsys.SyncDir(path.Dir(name)); err != nil {
+		return fmt.Errorf("%w: %w", ErrReplaced, err)
+	}
+	return nil
 }
+
+// ErrReplaced: WriteAtomic failed after the file had its new content.
+var ErrReplaced = errors.New("replaced, but not durably")
 
 // writeSynced creates a file with the data in it, synced. After an error there
 // is no such file, if it could be removed.

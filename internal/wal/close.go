@@ -35,7 +35,7 @@ func (l *Log) close() error {
 	l.mu.Unlock()
 	// From here on this goroutine is alone with the files.
 	err := l.Err()
-	if err == nil {
+	if err == nil && !l.suspended.Load() {
 		if err = l.closeSynced(); err != nil {
 			l.fail(err)
 			err = l.Err()

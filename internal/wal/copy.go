@@ -2,6 +2,7 @@ package wal
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 
 	"github.com/kvd-db/kvd/internal/kv"
@@ -38,11 +39,10 @@ func (l *Log) copyTail(s *survey) error {
 	if err := l.beginCopy(tail); err != nil {
 		return err
 	}
-	if err := l.remove(tail[:1]); err != nil {
-		return err
-	}
-	if err := l.remove(slices.Concat(tail[1:], dead)); err != nil {
-		return err
+	for _, originals := range [][]*surveyed{tail[:1], slices.Concat(tail[1:], dead)} {
+		if err := l.remove(originals); err != nil {
+			return fmt.Errorf("%w: %w", errTookOver, err)
+		}
 	}
 	l.keep(kept)
 	return nil

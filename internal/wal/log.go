@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/vfs"
 )
 
 // Pos is a place in the log since Open, in bytes of records. It grows with every
@@ -37,11 +38,12 @@ type Waker interface {
 // or that of the syncing role, who looks at the queue before giving it up, or has
 // the syncing goroutine look.
 type Log struct {
-	opts    Options
-	written atomic.Uint64 // a Pos
-	synced  atomic.Uint64 // a Pos
-	failure atomic.Pointer[error]
-	failed  chan struct{} // closed once failure is set
+	opts      Options
+	written   atomic.Uint64 // a Pos
+	synced    atomic.Uint64 // a Pos
+	failure   atomic.Pointer[error]
+	failed    chan struct{} // closed once failure is set
+	suspended atomic.Bool   // mu.suspended is set
 
 	poke       chan struct{} // one value: the syncing goroutine should look
 	stop       chan struct{} // closed by Close
@@ -226,7 +228,8 @@ func (l *Log) fail(err error, wakers ...[]Waker) {
 	for _, ws := range wakers {
 		wakeAll(ws)
 	}
-	if first && l.opts.Events.Failed != nil {
+	// A file system that became read-only is for the owner to tell: reads go on.
+	if first && !vfs.IsReadOnly(err) && l.opts.Events.Failed != nil {
 		l.opts.Events.Failed(err)
 	}
 }

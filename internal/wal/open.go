@@ -3,6 +3,7 @@ package wal
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"path"
 
 	"github.com/kvd-db/kvd/internal/event"
@@ -43,6 +44,10 @@ type Recovery struct {
 // system. Nothing is changed if the log cannot be read; after any error Open may
 // be called again, and nothing is left open.
 //
+// If only the space for it is missing, or the file system is read-only, the log is open
+// nevertheless, but takes no records until Resume succeeds: see Suspended. What replay
+// has seen is then as durable as it was before.
+//
 // Cost: reads the whole log, and writes again what no later frame says was
 // synced: at most the last two segments. A new log takes a few milliseconds.
 func Open(o Options, replay func(Record) error) (*Log, Recovery, error) {
@@ -60,15 +65,14 @@ func Open(o Options, replay func(Record) error) (*Log, Recovery, error) {
 		return nil, Recovery{}, fmt.Errorf("open commit log: %w", err)
 	}
 	l := newLog(o, s)
-	if err := l.takeOver(s); err != nil {
-		return nil, Recovery{}, fmt.Errorf("recover commit log: %w", errors.Join(err, l.closeFiles()))
+	if err := l.begin(s); err != nil {
+		return nil, Recovery{}, err
 	}
 	if o.Events.TailDropped != nil {
 		for _, d := range s.dropped {
 			o.Events.TailDropped(event.TailDrop{File: d.name, Off: d.off, Bytes: d.bytes})
 		}
 	}
-	l.background.Go(l.syncLoop)
 	recovery := s.recovery()
 	recovery.NextSeq = l.mu.floor
 	return l, recovery, nil
@@ -201,12 +205,18 @@ func (l *Log) endClosed(old *surveyed) (err error) {
 	if _, err := f.ReadAt(tail, at); err != nil {
 		return err
 	}
+	if err := f.Reserve(old.end, frameHeaderBytes); err != nil {
+		return err
+	}
 	end := l.frameHere(FrameEnd)
 	end.off, end.synced = old.end, address{old.num, old.end}
 	if _, err := f.WriteAt(append(tail, emptyFrame(old.header.id(), end)...), at); err != nil {
-		return err
+		return fmt.Errorf("%w: %w", errTookOver, err)
 	}
-	return f.Sync()
+	if err := f.Sync(); err != nil {
+		return fmt.Errorf("%w: %w", errTookOver, err)
+	}
+	return nil
 }
 
 // remove deletes segments, durably.
@@ -215,7 +225,8 @@ func (l *Log) remove(dead []*surveyed) error {
 		return nil
 	}
 	for _, seg := range dead {
-		if err := l.opts.FS.Remove(seg.name); err != nil {
+		// An attempt before that was undone may have removed it.
+		if err := l.opts.FS.Remove(seg.name); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
 	}

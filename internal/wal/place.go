@@ -15,6 +15,9 @@ func (l *Log) CheckPlace() error {
 	l.mu.Lock()
 	active := l.mu.active
 	l.mu.Unlock()
+	if active == nil {
+		return nil // suspended: nothing is written
+	}
 	opened, err := active.file.Stat()
 	if errors.Is(err, os.ErrClosed) {
 		return nil // by a rotation meanwhile, or the end

@@ -22,6 +22,9 @@ func (l *Log) Reclaim(flushed kv.SeqNum) error {
 	if l.reclaimErr != nil {
 		return l.reclaimErr
 	}
+	if l.suspended.Load() {
+		return nil
+	}
 	l.mu.Lock()
 	dead, low := l.reclaimableLocked(flushed)
 	l.mu.Unlock()

@@ -84,7 +84,7 @@ func (l *Log) aheadLocked() int64 {
 func (l *Log) makeRoomLocked(cost int64) error {
 	for l.Err() == nil && !l.mu.closed {
 		if l.mu.suspended != nil {
-			return readOnly(l.mu.space.refused)
+			return suspendedError(l.mu.space.refused)
 		}
 		room := l.roomLocked() - cost
 		if room >= 0 {
@@ -116,6 +116,7 @@ func (l *Log) reserveSoonLocked(cost int64) {
 	}
 	l.mu.space.reserving = true
 	l.background.Go(func() {
+		defer l.opts.Events.Guard()
 		l.mu.Lock()
 		refused := l.reserveLocked()
 		l.mu.Unlock()

@@ -46,8 +46,11 @@ func (l *Log) Stats() Stats {
 	s.Records, s.Groups, s.Bytes = s.GroupRecords.Sum, s.GroupRecords.Count(), s.GroupBytes.Sum
 	s.Syncs = s.SyncMicros.Count()
 	a := l.mu.active
-	s.Segments = len(l.mu.live) + 1
-	s.LiveBytes = max(a.off, a.zeroedTo)
+	s.Segments = len(l.mu.live)
+	if a != nil { // not suspended
+		s.Segments++
+		s.LiveBytes = max(a.off, a.zeroedTo)
+	}
 	for _, seg := range l.mu.live {
 		s.LiveBytes += seg.bytes
 	}

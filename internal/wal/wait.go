@@ -13,6 +13,9 @@ import (
 // Errors: Err after a failure, kv.ErrClosed if the log was closed first (Close
 // syncs all the same), and the cause of ctx, which ends the waiting only.
 func (l *Log) WaitSynced(ctx context.Context, pos Pos) error {
+	if l.suspended.Load() {
+		return suspendedError(l.Suspended())
+	}
 	if l.Synced() >= pos {
 		return nil
 	}

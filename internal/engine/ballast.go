@@ -1,0 +1,103 @@
+package engine
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"sync/atomic"
+
+	"github.com/kvd-db/kvd/internal/vfs"
+)
+
+// ballast is a file that holds space on the disk, so that there is some when the disk is
+// full: recovery, deletes, flushes and merges need space before they free any. Its bytes
+// mean nothing, and its loss costs nothing.
+//
+// Used by the goroutine of the keeper; missing by any.
+type ballast struct {
+	fs   vfs.FS
+	name string
+	size int64 // 0: there is none
+	have atomic.Int64
+}
+
+const (
+	// maxBallast is enough for the flush of a large memtable. Guessed.
+	maxBallast = 64 << 20
+	// minBallast is what is worth a file.
+	minBallast = 64 << 10
+	// ballastShare: the ballast takes at most one part in so many of a disk.
+	ballastShare = 16
+)
+
+// openBallast finds the ballast of an earlier opening. Its size is the mark below which
+// the store is read-only, within bounds.
+func openBallast(fsys vfs.FS, name string, low uint64) (*ballast, error) {
+	b := &ballast{fs: fsys, name: name, size: int64(min(low, maxBallast))}
+	return b, b.find()
+}
+
+func (b *ballast) find() error {
+	info, err := b.fs.Stat(b.name)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err != nil:
+		return fmt.Errorf("look for the ballast: %w", err)
+	}
+	b.have.Store(info.Size())
+	return nil
+}
+
+// bound makes the size fit for a disk.
+func (b *ballast) bound(usage vfs.Usage) {
+	b.size = min(b.size, int64(min(usage.Total/ballastShare, maxBallast)))
+	if b.size < minBallast {
+		b.size = 0
+	}
+}
+
+// missing is how much space make would take.
+func (b *ballast) missing() int64 { return max(b.size-b.have.Load(), 0) }
+
+// make has the file hold its space. One that is too small is made anew.
+func (b *ballast) make() error {
+	if b.missing() == 0 {
+		return nil
+	}
+	if _, err := b.giveBack(); err != nil {
+		return err
+	}
+	if err := b.create(); err != nil {
+		return errors.Join(fmt.Errorf("make the ballast: %w", err), removeIfThere(b.fs, b.name))
+	}
+	b.have.Store(b.size)
+	return nil
+}
+
+func (b *ballast) create() error {
+	if err := removeIfThere(b.fs, b.name); err != nil {
+		return err
+	}
+	f, err := b.fs.Create(b.name)
+	if err != nil {
+		return err
+	}
+	err = f.Reserve(0, b.size)
+	if err == nil {
+		err = f.Truncate(b.size) // the length says at the next opening how much it holds
+	}
+	return errors.Join(err, f.Close())
+}
+
+// giveBack removes the file, and reports whether there was one.
+func (b *ballast) giveBack() (gave bool, err error) {
+	if b.have.Load() == 0 {
+		return false, nil
+	}
+	if err := removeIfThere(b.fs, b.name); err != nil {
+		return false, fmt.Errorf("give the ballast back: %w", err)
+	}
+	b.have.Store(0)
+	return true, nil
+}

@@ -1,0 +1,281 @@
+package engine
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/kvd-db/kvd/internal/descriptor"
+	"github.com/kvd-db/kvd/internal/event"
+	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/vfs"
+)
+
+// disk is what the engine knows of the disk below it.
+//
+// The store turns read-only when less than Options.LowDiskBytes is free, and at once
+// when the log, a flush, a merge or the clock meets a disk without space, however that
+// came about. Puts are then refused with the figures; reads go on, and so do deletes, as
+// far as the log has space. To let deletes, flushes and merges work that free space,
+// the ballast is given back once even the last part below the mark is used up.
+//
+// It turns writable by itself, on a tick of the keeper, when a quarter more than the mark
+// is free besides the ballast, the log has space again, and the ballast is back. A file
+// system that is read-only itself (EROFS) is served likewise.
+type disk struct {
+	free atomic.Uint64
+
+	wake chan struct{} // capacity 1: space was refused
+
+	mu struct {
+		sync.Mutex
+		cause  error     // why space was refused since the last tick; nil: it was not
+		begun  bool      // the listener was told that the store is read-only
+		since  time.Time // when
+		reason string
+		left   time.Time     // when it last ended
+		hold   time.Duration // how long it lasts at least
+	}
+	ballast *ballast    // of the keeper
+	deletes atomic.Bool // something was deleted since the last attempt to free space
+	freeing atomic.Bool // such an attempt is under way
+	frozen  atomic.Bool // the log met a file system that is read-only: no write until a restart
+}
+
+// openDisk finds the ballast, and gives it back if the disk is so full that recovery may
+// need it.
+func (e *Engine) openDisk() (err error) {
+	if e.disk.ballast, err = openBallast(e.opts.FS, descriptor.BallastPath(e.dir), e.opts.LowDiskBytes); err != nil {
+		return err
+	}
+	usage, err := e.opts.FS.Usage(e.dir)
+	if err != nil {
+		return fmt.Errorf("look how full the disk is: %w", err)
+	}
+	e.disk.free.Store(usage.Free)
+	e.disk.ballast.bound(usage)
+	if usage.Free < e.opts.LowDiskBytes {
+		e.readOnly.Store(true)
+		e.giveBallastBack()
+	}
+	return nil
+}
+
+// spaceRefused makes the store read-only because something could not be written. The
+// keeper does the rest.
+func (e *Engine) spaceRefused(err error) {
+	e.disk.mu.Lock()
+	e.disk.mu.cause = err
+	e.disk.mu.Unlock()
+	e.readOnly.Store(true)
+	select {
+	case e.disk.wake <- struct{}{}:
+	default:
+	}
+}
+
+// watchDisk decides whether the store takes writes. Only a tick may end its being
+// read-only, so that it does not change more often than that.
+func (e *Engine) watchDisk(tick bool) {
+	usage, err := e.opts.FS.Usage(e.dir)
+	if err != nil {
+		e.backgroundError(fmt.Errorf("look how full the disk is: %w", err))
+		return
+	}
+	e.disk.free.Store(usage.Free)
+	d := &e.disk
+	d.mu.Lock()
+	cause := d.mu.cause
+	d.mu.cause = nil
+	d.mu.Unlock()
+	if !e.readOnly.Load() {
+		if usage.Free < e.opts.LowDiskBytes {
+			e.readOnly.Store(true)
+		} else if usage.Free >= e.resumeAt() {
+			e.keepBallast()
+			return
+		}
+	}
+	if !e.readOnly.Load() {
+		return
+	}
+	e.tellReadOnly(cause)
+	switch {
+	case d.frozen.Load():
+	case usage.Free < e.resumeAt() || !tick:
+		if cause != nil || usage.Free < uint64(d.ballast.size)/2 {
+			e.giveBallastBack()
+		}
+		if tick {
+			e.resumeLog()
+			e.freeSpace()
+		}
+	case e.held() && e.resumeLog() && e.keepBallast():
+		e.readOnly.Store(false)
+		e.tellWritable()
+		e.scheduler.retry()
+	}
+}
+
+// held reports whether the store has been read-only for as long as it must.
+func (e *Engine) held() bool {
+	e.disk.mu.Lock()
+	defer e.disk.mu.Unlock()
+	return time.Since(e.disk.mu.since) >= e.disk.mu.hold
+}
+
+// resumeAt is how much must be free for the store to take writes again.
+func (e *Engine) resumeAt() uint64 {
+	return e.opts.LowDiskBytes + e.opts.LowDiskBytes/4 + uint64(e.disk.ballast.missing())
+}
+
+// resumeLog reports whether the log has space to go on.
+func (e *Engine) resumeLog() bool {
+	err := e.log.Resume()
+	if err == nil {
+		err = e.log.Reserve()
+	}
+	if err != nil && !vfs.CannotWrite(err) {
+		e.backgroundError(fmt.Errorf("reserve space for the log: %w", err))
+	}
+	return err == nil
+}
+
+// keepBallast reports whether the ballast is there. If it is not, it makes it.
+func (e *Engine) keepBallast() bool {
+	err := e.disk.ballast.make()
+	if err != nil && !vfs.CannotWrite(err) {
+		e.backgroundError(err)
+	}
+	return err == nil
+}
+
+func (e *Engine) giveBallastBack() {
+	gave, err := e.disk.ballast.giveBack()
+	if err != nil && !vfs.CannotWrite(err) {
+		e.backgroundError(err)
+	}
+	if gave && e.scheduler != nil {
+		e.scheduler.retry()
+	}
+}
+
+// freeSpace has everything flushed and merged, if something was deleted since it was
+// last done, and has the log let go of what is flushed. Merges need space themselves:
+// what fails for that is tried again as long as deletes come.
+func (e *Engine) freeSpace() {
+	for _, p := range e.partitions {
+		if _, unflushed := p.UnflushedFrom(); unflushed {
+			p.Seal()
+		}
+	}
+	if !e.disk.deletes.Load() || e.disk.freeing.Swap(true) {
+		return
+	}
+	e.disk.deletes.Store(false)
+	e.scheduler.group.Go(func() {
+		defer e.events.Guard()
+		defer e.disk.freeing.Store(false)
+		for _, p := range e.partitions {
+			err := p.FlushAll(e.scheduler.ctx)
+			if err == nil {
+				e.wakeKeeper()
+				err = p.CompactAll(e.scheduler.ctx)
+			}
+			if err != nil {
+				e.disk.deletes.Store(true)
+			}
+			if err != nil && !vfs.CannotWrite(err) && !errors.Is(err, kv.ErrReadOnly) && e.scheduler.ctx.Err() == nil {
+				e.backgroundError(fmt.Errorf("free space: %w", err))
+			}
+		}
+	})
+}
+
+// readOnlyError says why the store is read-only, with figures.
+func (e *Engine) readOnlyError() *kv.ReadOnlyError {
+	err := &kv.ReadOnlyError{Free: e.disk.free.Load(), Resume: e.resumeAt()}
+	e.disk.mu.Lock()
+	err.Reason = e.disk.mu.reason
+	e.disk.mu.Unlock()
+	switch {
+	case e.disk.frozen.Load():
+		err.Reason, err.Resume = "the file system of the store has become read-only; repair it, then restart the server", 0
+	case err.Reason == "":
+		err.Reason = lowDisk
+	case err.Reason == readOnlyDisk:
+		err.Resume = 0
+	}
+	return err
+}
+
+const (
+	lowDisk      = "the disk is nearly full"
+	fullDisk     = "the disk is full"
+	readOnlyDisk = "the file system of the store is read-only"
+)
+
+// tellReadOnly tells the listener, once until tellWritable, that the store is
+// read-only.
+func (e *Engine) tellReadOnly(cause error) {
+	d := &e.disk
+	d.mu.Lock()
+	told := d.mu.begun
+	if !told {
+		d.mu.begun, d.mu.since, d.mu.reason = true, time.Now(), lowDisk
+		// Free space that does not help, for the writes of this user or kind, must not
+		// make the store change its mind each second.
+		if time.Since(d.mu.left) < longPause/2 {
+			d.mu.hold = min(max(2*d.mu.hold, housekeepingEvery), longPause)
+		} else {
+			d.mu.hold = 0
+		}
+	}
+	switch {
+	case vfs.IsReadOnly(cause):
+		d.mu.reason = readOnlyDisk
+	case vfs.IsNoSpace(cause):
+		d.mu.reason = fullDisk
+	}
+	d.mu.Unlock()
+	if !told && e.events != nil && e.events.ReadOnly != nil {
+		why := e.readOnlyError()
+		e.events.ReadOnly(event.ReadOnly{Begin: true, Reason: why.Reason, Free: why.Free, Resume: why.Resume, Cause: cause})
+	}
+}
+
+func (e *Engine) tellWritable() {
+	d := &e.disk
+	d.mu.Lock()
+	took := time.Since(d.mu.since)
+	told := d.mu.begun
+	d.mu.begun, d.mu.reason, d.mu.left = false, "", time.Now()
+	d.mu.Unlock()
+	if told && e.events != nil && e.events.ReadOnly != nil {
+		e.events.ReadOnly(event.ReadOnly{Free: e.disk.free.Load(), Resume: e.resumeAt(), Took: took})
+	}
+}
+
+// freeze serves what there is although the log can write no more, because its file
+// system has become read-only. It reports whether that is so.
+func (e *Engine) freeze(err error) bool {
+	if !vfs.IsReadOnly(err) {
+		return false
+	}
+	e.disk.frozen.Store(true)
+	e.readOnly.Store(true)
+	e.tellReadOnly(err)
+	return true
+}
+
+// ReadOnly returns why the store takes no puts at present, nil if it does. The error is
+// a *kv.ReadOnlyError.
+func (e *Engine) ReadOnly() error {
+	defer e.events.Guard()
+	if !e.readOnly.Load() {
+		return nil
+	}
+	return e.readOnlyError()
+}

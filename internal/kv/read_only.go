@@ -1,0 +1,28 @@
+package kv
+
+import "fmt"
+
+// ReadOnlyError says why the store takes no writes at present, with the figures of its
+// disk. errors.Is(err, ErrReadOnly) holds for it.
+type ReadOnlyError struct {
+	Reason string // such as "the disk is nearly full"
+	Free   uint64 // bytes of the disk that are free
+	Resume uint64 // writes are taken again when that many are; 0: free space does not help
+}
+
+// Error has no names of files: it may go to callers over the network.
+func (e *ReadOnlyError) Error() string { return ErrReadOnly.Error() + ": " + e.Message() }
+
+// Message is the text without the word read-only.
+func (e *ReadOnlyError) Message() string {
+	if e.Resume == 0 {
+		return e.Reason
+	}
+	return fmt.Sprintf("%s: %s free, writes resume at %s; deletes are taken if there is room for them: delete keys, or free space on the disk",
+		e.Reason, mebibytes(e.Free), mebibytes(e.Resume))
+}
+
+func mebibytes(n uint64) string { return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20)) }
+
+// Is makes every ReadOnlyError match ErrReadOnly.
+func (e *ReadOnlyError) Is(target error) bool { return target == ErrReadOnly }

@@ -1,0 +1,98 @@
+package wal
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/vfs"
+)
+
+// A log whose recovery cannot write, because the disk is full or its file system is
+// read-only, is suspended: it was read and replayed, nothing is appended to it, and its
+// files are as they were found. What a power cut could take of its end, it still could,
+// so WaitSynced fails. Resume ends that.
+
+// errTookOver: recovery failed after the files were no longer as it had found them, so it
+// has to begin anew.
+var errTookOver = errors.New("recovery was cut short")
+
+// begin makes a log ready that was just read. If the file system takes no bytes, it
+// suspends the log.
+func (l *Log) begin(s *survey) error {
+	err := l.takeOver(s)
+	if err == nil {
+		l.background.Go(l.syncLoop)
+		return nil
+	}
+	err = fmt.Errorf("recover commit log: %w", errors.Join(err, l.undo(err)))
+	if !vfs.CannotWrite(err) || errors.Is(err, errTookOver) || l.opts.Fresh {
+		return err
+	}
+	l.mu.suspended, l.mu.space.refused = s, err
+	l.suspended.Store(true)
+	return nil
+}
+
+// undo closes the segment that takeOver has begun, if any, and removes it, so that
+// another attempt finds what this one did.
+func (l *Log) undo(cause error) error {
+	a := l.mu.active
+	l.mu.active = nil
+	switch {
+	case a == nil:
+		return nil
+	case errors.Is(cause, errTookOver):
+		return a.file.Close()
+	}
+	return errors.Join(a.discard(l.opts.FS), l.opts.FS.SyncDir(l.opts.Dir))
+}
+
+// Suspended returns why the log takes no records although it is open, nil if it does.
+func (l *Log) Suspended() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.mu.suspended == nil {
+		return nil
+	}
+	return l.mu.space.refused
+}
+
+// Resume tries again to make a log ready whose recovery could not write, and returns why
+// it still cannot. For any other log it does nothing. It must not run twice at a time,
+// nor beside Close.
+func (l *Log) Resume() error {
+	l.mu.Lock()
+	s, nextNum := l.mu.suspended, l.mu.nextNum
+	l.mu.Unlock()
+	if s == nil {
+		return nil
+	}
+	again := newLog(l.opts, s) // whoever uses l meanwhile sees none of this
+	again.mu.nextNum = nextNum
+	err := again.takeOver(s)
+	if err != nil {
+		err = errors.Join(err, again.undo(err))
+	}
+	if errors.Is(err, errTookOver) {
+		l.fail(fmt.Errorf("recover commit log: %w", err))
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.mu.nextNum = again.mu.nextNum
+	l.mu.space.refused = err
+	if err != nil {
+		return err
+	}
+	l.mu.space.refused = again.mu.space.refused
+	l.mu.active, l.mu.low, l.mu.live = again.mu.active, again.mu.low, again.mu.live
+	l.mu.syncedAt, l.mu.marked = again.mu.syncedAt, again.mu.marked
+	l.mu.suspended = nil
+	l.suspended.Store(false)
+	l.background.Go(l.syncLoop)
+	return nil
+}
+
+func suspendedError(cause error) error {
+	return fmt.Errorf("%w: the recovery of the commit log waits for space: %w", kv.ErrReadOnly, cause)
+}
