@@ -129,14 +129,27 @@ func (c *Config) normalize() error {
 	}
 	if c.Dev {
 		mem := vfs.NewMem()
-		mem.SetCapacity(c.Memory)
+		disk := c.devDisk()
+		mem.SetCapacity(disk)
 		c.FS, c.Data = mem, "dev"
 		// On a disk this small the usual mark would never be cleared, and one log
 		// segment could be all of it.
-		c.LowDisk = min(c.LowDisk, c.Memory/8)
-		c.segmentBytes = c.Memory / 16
+		c.LowDisk = min(c.LowDisk, disk/8)
+		c.segmentBytes = disk / 16
 	}
 	return nil
+}
+
+// devDisk is the part of the budget that a store in memory has for its files: half.
+func (c *Config) devDisk() int64 { return c.Memory / 2 }
+
+// dataBudget is what memtables, cache and requests have together.
+func (c *Config) dataBudget() int64 {
+	memory := dataMemory(c.Memory)
+	if c.Dev {
+		memory -= c.devDisk()
+	}
+	return memory
 }
 
 // checkAddress refuses addresses that others can reach, unless they are asked

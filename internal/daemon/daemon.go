@@ -77,7 +77,9 @@ func Run(ctx context.Context, config Config, ready func(listen, admin net.Addr))
 	s.disk.changed = s.publishReady
 	s.disk.start()
 	defer s.disk.close()
-	defer debug.SetMemoryLimit(debug.SetMemoryLimit(s.memoryLimit()))
+	users := debug.SetMemoryLimit(-1) // math.MaxInt64 unless GOMEMLIMIT is set
+	defer debug.SetMemoryLimit(users)
+	debug.SetMemoryLimit(collectorLimit(config.Memory, users))
 	build := Build()
 	s.log.Info("kvd starts", zap.String("version", build.Version), zap.String("commit", build.Commit),
 		zap.String("data", s.where()), zap.Stringer("durability", config.Durability),
@@ -103,15 +105,6 @@ func (s *service) where() string {
 		return "memory (gone at exit)"
 	}
 	return s.config.Data
-}
-
-// memoryLimit is what the garbage collector works towards. A store in memory
-// comes on top of the budget.
-func (s *service) memoryLimit() int64 {
-	if s.config.Dev {
-		return 2 * s.config.Memory
-	}
-	return s.config.Memory
 }
 
 func (s *service) bind() (err error) {
@@ -168,8 +161,9 @@ func (s *service) open(ctx context.Context) error {
 	}
 	c := &s.config
 	s.engine.Store(e)
+	_, _, requests := split(c.dataBudget())
 	srv := server.New(Store(e), server.Options{
-		BufferBytes: c.Memory / bufferShare,
+		BufferBytes: requests,
 		NetOnly:     !c.RawSockets,
 		SlowTime:    c.SlowTime, SlowEntries: c.SlowCount, SlowHideKeys: c.SlowHide,
 		ReportError: func(id, method string, err error) {
@@ -226,7 +220,7 @@ func (s *service) openStore(ctx context.Context) (*engine.Engine, error) {
 func (s *service) engineOptions() engine.Options {
 	c := &s.config
 	policy := batcher.Policy{MaxOps: c.BatchOps, Linger: c.Linger}
-	memtables, cache := engine.Shares(c.Memory)
+	memtables, cache, _ := split(c.dataBudget())
 	threshold := c.Threshold
 	if threshold == 0 {
 		threshold = math.MaxInt // no value is as long

@@ -7,17 +7,41 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/kvd-db/kvd/internal/engine"
 	"github.com/kvd-db/kvd/internal/vfs"
 )
 
 const (
-	// bufferShare of the memory budget is for requests in progress: a quarter, of
-	// what engine.Shares leaves.
-	bufferShare = 4
+	// leastRequests is what requests in progress have at least, if that is no more than three
+	// fifths of what there is: three copies of the largest atomic batch. With less, such a
+	// batch would hold up all others.
+	leastRequests = 24 << 20
+	// programBytes is what a process has in memory that the garbage collector does not
+	// see: the pages of the program. An idle service has 16 MiB of them.
+	programBytes = 16 << 20
+	// runtimeBytes is for what no request asks for: stacks, connections, and the runtime
+	// itself. Guessed.
+	runtimeBytes = 4 << 20
 
 	minMemory       = 64 << 20
 	leastAutoMemory = 256 << 20
 )
+
+// collectorLimit is what the garbage collector works towards, so that a process stays
+// within a budget. A limit that the user has set by GOMEMLIMIT counts if it is smaller.
+func collectorLimit(budget, users int64) int64 { return min(budget-programBytes, users) }
+
+// dataMemory is what a budget leaves for memtables, cache and requests.
+func dataMemory(budget int64) int64 { return budget - programBytes - runtimeBytes }
+
+// split deals what is there for data out to memtables, cache and requests in progress: a
+// quarter each. The last quarter is for what the collector has not found yet.
+func split(data int64) (memtables, cache, requests int64) {
+	requests = min(max(data/4, leastRequests), data/5*3)
+	memtables, cache = engine.Shares(data)
+	most := (data - requests) / 5 * 2
+	return min(memtables, most), min(cache, most), requests
+}
 
 // defaultMemory is a quarter of what the process may have, and at least 256 MiB:
 // a service that was given no budget should leave room for others.

@@ -171,6 +171,9 @@ func (e *Engine) readFor(ctx context.Context, writes []*kv.Write) []looked {
 	all := make([]looked, len(writes))
 	for i, w := range writes {
 		found[i].Key, found[i].Want = w.Op.Key, wantFor(w)
+		if w.Previous != nil {
+			found[i].Budget = w.Previous.Budget
+		}
 		reads[i] = &found[i]
 		all[i] = looked{w, &found[i]}
 	}

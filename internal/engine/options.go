@@ -143,7 +143,7 @@ func setDefault[T int | int64 | uint64 | time.Duration](v *T, def T) {
 }
 
 // Shares splits what a process may take in memory: a quarter for memtables and a
-// quarter for the block cache. The rest serves frames in flight, filters and
+// quarter for the block cache. The rest serves requests in progress, filters and
 // indexes, and what the garbage collector needs to breathe; with a memory limit
 // of the whole (debug.SetMemoryLimit) the process stays within a quarter more.
 func Shares(memory int64) (memtableBytes, cacheBytes int64) { return memory / 4, memory / 4 }

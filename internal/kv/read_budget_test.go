@@ -1,11 +1,13 @@
 package kv
 
 import (
+	"context"
 	"sync"
 	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 func TestReadBudgetEndsAtTheValueThatPassesIt(t *testing.T) {
@@ -55,4 +57,47 @@ func TestReadBudgetIsExactBetweenGoroutines(t *testing.T) {
 	}
 	all.Wait()
 	assert.EqualValues(t, 105, taken.Load(), "less than a value beyond the bound")
+}
+
+// fakeMemory has so many bytes.
+type fakeMemory struct{ left int64 }
+
+func (m *fakeMemory) Take(bytes, _ int64) bool {
+	if bytes > m.left {
+		return false
+	}
+	m.left -= bytes
+	return true
+}
+
+func (m *fakeMemory) Wait(context.Context, int64, int64) error { return ErrOverloaded }
+func (m *fakeMemory) Give(bytes int64)                         { m.left += bytes }
+
+func TestReadBudgetTakesFromItsMemory(t *testing.T) {
+	const all = 100_000
+	m := &fakeMemory{left: all}
+	b := NewReadBudget(1 << 20)
+	b.Charge(m)
+	require.True(t, b.Take(100))
+	assert.EqualValues(t, memoryStep, b.Held(), "taken for many small values at once")
+	assert.True(t, b.Take(30_000))
+	assert.EqualValues(t, all-m.left, b.Held())
+	assert.False(t, b.Take(30_000), "the memory has no more")
+	assert.True(t, b.Spent())
+	assert.EqualValues(t, ValueCopies*30_000, b.Short())
+	require.ErrorIs(t, b.Await(t.Context()), ErrOverloaded)
+
+	part := b.Part(30_000)
+	assert.EqualValues(t, ValueCopies*30_000, part)
+	m.Give(part)
+	b.Trim()
+	assert.EqualValues(t, ValueCopies*100, b.Held())
+	b.Return()
+	assert.EqualValues(t, all, m.left)
+
+	b.Reset(1 << 20)
+	assert.Zero(t, b.Short())
+	b.Grant(1000)
+	assert.True(t, b.Take(500))
+	assert.EqualValues(t, 1000, b.Held(), "what was granted is enough")
 }

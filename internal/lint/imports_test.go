@@ -39,6 +39,7 @@ var floors = map[string]float64{
 	"internal/workload":   2,
 
 	"internal/descriptor": 1,
+	"internal/memory":     1,
 
 	"internal/memtable":  1,
 	"internal/wal":       1,

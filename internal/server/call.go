@@ -8,6 +8,7 @@ import (
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/tap"
 
+	"github.com/kvd-db/kvd/internal/kv"
 	kvdpb "github.com/kvd-db/kvd/pkg/kvdpb/kvd/v1"
 )
 
@@ -23,7 +24,8 @@ type call struct {
 	server  *Server
 	method  method
 	charged int64
-	time    timings // of a unary call
+	budget  kv.ReadBudget // of what a unary call reads
+	time    timings       // of a unary call
 	// kill ends a long-lived stream; nil for others. Its client is told CANCELLED,
 	// since gRPC sends that by itself; the cause is for the counters.
 	kill context.CancelCauseFunc
@@ -97,23 +99,17 @@ func (s *Server) shed(m method, reason int) *failure {
 }
 
 // charge takes bytes from the budget, unless that is exhausted.
-func (s *Server) charge(bytes int64) bool {
-	if s.counters.bytes.Add(bytes) > s.options.BufferBytes {
-		s.counters.bytes.Add(-bytes)
-		return false
-	}
-	return true
-}
+func (s *Server) charge(bytes int64) bool { return s.memory.Take(bytes, 0) }
 
 // resize changes the charge of a claimed call to what the request really
 // occupies. It reports whether the budget allows it.
 func (c *call) resize(bytes int64) bool {
 	more := bytes - c.charged
-	if more > 0 && !c.server.charge(more) {
+	if more > 0 && !c.server.memory.Take(more, c.charged) {
 		return false
 	}
 	if more < 0 {
-		c.server.counters.bytes.Add(more)
+		c.server.memory.Give(-more)
 	}
 	c.charged = bytes
 	return true
@@ -123,6 +119,6 @@ func (c *call) release() {
 	if c.stall != nil {
 		c.stall.Stop()
 	}
-	c.server.counters.bytes.Add(-c.charged)
+	c.server.memory.Give(c.charged)
 	c.server.counters.streams.Add(-1)
 }

@@ -83,7 +83,7 @@ func FuzzPipelineFrame(f *testing.F) {
 		for tag, n := range unanswered {
 			require.Zero(t, n, "answers to tag %d", tag)
 		}
-		require.Zero(t, s.counters.bytes.Load())
+		require.Zero(t, s.memory.Used())
 		require.Zero(t, s.counters.panics.Load())
 	})
 }
@@ -163,6 +163,9 @@ type answers struct {
 func (a *answers) send(r *frame.Response, _ *turn) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	if r.Lender != nil {
+		r.Lender.Give(r.Lent)
+	}
 	for _, result := range r.Results {
 		a.tags = append(a.tags, result.Tag)
 	}

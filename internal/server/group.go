@@ -58,7 +58,8 @@ type group struct {
 	writes  []*kv.Write
 
 	response frame.Response
-	bytes    int // of values in response
+	bytes    int   // of values in response
+	lent     int64 // of the budget, for values in response
 
 	time timings
 }
@@ -164,6 +165,7 @@ func (g *group) serve() (held bool) {
 	}
 	ctx := newPatience(g.pipeline.ctx, g.time.begun.Add(timeout))
 	defer ctx.end()
+	g.budget.Charge(g.pipeline.server.memory)
 	g.point()
 	for g.answered < len(g.ops) {
 		panicked, err := g.call(ctx)
@@ -176,14 +178,29 @@ func (g *group) serve() (held bool) {
 		default:
 			held = g.answerWrites() || held
 		}
+		if err := g.awaitMemory(ctx); err != nil {
+			g.failAll(err)
+		}
 	}
 	g.flush()
+	g.budget.Return()
 	g.finish()
 	if !held {
 		g.reset()
 		groups.Put(g)
 	}
 	return held
+}
+
+// awaitMemory waits for memory if the last call of the store had too little to bring a
+// value.
+func (g *group) awaitMemory(ctx context.Context) error {
+	if g.answered == len(g.ops) || g.budget.Short() == 0 {
+		return nil
+	}
+	g.turn.pass()
+	g.flush()
+	return g.pipeline.server.noMemory(g.budget.Await(ctx))
 }
 
 // point sets the pointers of the writes, now that what they point to stays where
@@ -197,6 +214,7 @@ func (g *group) point() {
 			}
 			if g.ops[i].ReturnPrevious {
 				w.Previous = &g.looks[i].previous
+				w.Previous.Budget = &g.budget
 			}
 		}
 		g.writes = append(g.writes, w)
@@ -235,6 +253,7 @@ func (g *group) call(ctx context.Context) (panicked bool, err error) {
 			previous++
 		}
 	}
+	g.budget.Reset(readBytes)
 	g.writes[g.answered].Stages = stages
 	return false, s.store.Write(ctx, g.writes[g.answered:][:g.asked])
 }
@@ -278,9 +297,13 @@ func (g *group) readTogether(ctx context.Context, stages *kv.Stages) error {
 		return tooLarge("%d keys, limit is %d", len(g.ops), s.limits.BatchOps)
 	}
 	limit := s.batchGetBytes()
-	g.budget.Reset(limit)
-	g.ask(len(g.ops), stages)
-	if _, err := s.store.LookupAt(ctx, g.reads, 0); err != nil {
+	err := s.readWithin(ctx, &g.budget, limit, func() error {
+		clear(g.lookups)
+		g.ask(len(g.ops), stages)
+		_, err := s.store.LookupAt(ctx, g.reads, 0)
+		return err
+	})
+	if err != nil {
 		return err
 	}
 	if g.budget.Spent() {
@@ -311,6 +334,9 @@ func (g *group) answerReads() {
 				Tag: op.Tag, Kind: frame.Get, Version: uint64(l.ReadVersion),
 				Value: l.Value, ItemVersion: uint64(l.Version), TTLMillis: s.timeLeft(l.Expiry),
 			})
+			if cap(l.Value) > keptValue {
+				l.Value = nil // the response has it
+			}
 		}
 	}
 	g.answered += len(asked) - left
@@ -327,9 +353,15 @@ func (g *group) answerReads() {
 // store may still use memory of the frame.
 func (g *group) answerWrites() (held bool) {
 	s := g.pipeline.server
-	puts, deletes := 0, 0
-	for i, op := range g.ops[g.answered:][:g.asked] {
-		w := g.writes[g.answered+i]
+	puts, deletes, left := 0, 0, 0
+	asked, written := g.ops[g.answered:][:g.asked], g.writes[g.answered:][:g.asked]
+	for i, op := range asked {
+		w := written[i]
+		if errors.Is(w.Err, kv.ErrBudgetSpent) { // nothing was done
+			asked[left], written[left] = op, w
+			left++
+			continue
+		}
 		if w.Err != nil {
 			held = held || errors.Is(w.Err, kv.ErrUncertain)
 			g.fail(op, s.failure(methodOfKind(op.Kind), w.Err))
@@ -348,7 +380,10 @@ func (g *group) answerWrites() (held bool) {
 		}
 		g.add(r)
 	}
-	if g.answered += g.asked; g.answered < len(g.ops) {
+	g.answered += g.asked - left
+	copy(g.ops[g.answered:], asked[:left])
+	copy(g.writes[g.answered:], written[:left])
+	if g.answered < len(g.ops) {
 		g.flush() // before there are more
 	}
 	s.counters.request(pipelinePut, codes.OK, puts)
@@ -374,6 +409,9 @@ func (g *group) fail(op *frame.Op, why *failure) {
 // add puts an answer into the response, and sends that when it is large.
 func (g *group) add(r frame.Result) {
 	g.response.Results = append(g.response.Results, r)
+	if len(r.Value) > 0 {
+		g.lent += g.budget.Part(len(r.Value))
+	}
 	if g.bytes += len(r.Value); g.bytes >= responseBytes {
 		g.flush()
 	}
@@ -385,6 +423,10 @@ func (g *group) flush() {
 		g.response.Compact, g.response.ID = g.request.Compact, g.request.ID
 		if g.request.Timed {
 			g.response.Timings = g.time.appendTo(g.response.Timings[:0], time.Since(g.time.begun))
+		}
+		if g.lent > 0 {
+			g.response.Lender, g.response.Lent = g.pipeline.server.memory, g.lent
+			g.lent = 0
 		}
 		g.pipeline.send(&g.response, g.turn)
 		g.response.Release()

@@ -10,6 +10,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/kvd-db/kvd/pkg/kvdpb/frame"
 	kvdpb "github.com/kvd-db/kvd/pkg/kvdpb/kvd/v1"
 )
 
@@ -22,14 +23,28 @@ func (s *Server) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo,
 	}
 	defer c.release()
 	defer s.recover(c.method, &err)
-	if m, ok := req.(proto.Message); ok && !c.resize(int64(proto.Size(m))) {
+	if m, ok := req.(proto.Message); ok && !c.resize(requestBytes(c.method, proto.Size(m))) {
 		s.counters.shed(shedByBytes)
 		return nil, overloaded(shedNames[shedByBytes], retryAfterShed)
 	}
 	c.time.begun = time.Now()
+	c.budget.Charge(s.memory)
 	answer, err := handler(ctx, req)
 	s.finishCall(c, req, answer, err)
-	return answer, err
+	return c.lend(answer, err)
+}
+
+// lend returns an answer for which the transport gives back the memory that its call
+// has taken.
+func (c *call) lend(answer any, err error) (any, error) {
+	c.budget.Trim()
+	m, ok := answer.(proto.Message)
+	held := c.budget.Held()
+	if err != nil || !ok || held == 0 {
+		c.budget.Return()
+		return answer, err
+	}
+	return &frame.Lent{Message: m, Lender: c.server.memory, Bytes: held}, nil
 }
 
 // stream surrounds every stream likewise.

@@ -202,7 +202,7 @@ func TestStreamsAreBounded(t *testing.T) {
 func TestBytesAreBounded(t *testing.T) {
 	store, entered, leave := waiting()
 	const window = 1 << 20
-	f := start(t, store, func() *server.Server { return server.New(store, server.Options{BufferBytes: window + 2000}) })
+	f := start(t, store, func() *server.Server { return server.New(store, server.Options{BufferBytes: 10_000}) })
 	ctx := testContext(t)
 	p := f.pipeline(t)
 	p.send(getOp(1, strings.Repeat("x", 3000)))
@@ -224,7 +224,7 @@ func TestBytesAreBounded(t *testing.T) {
 
 	testwait.Until(t, func() bool { return f.Stats().Bytes == 0 })
 	_, err = f.kv.Put(ctx, &kvdpb.PutRequest{Item: &kvdpb.Item{Key: []byte("k"), Value: make([]byte, 2*window)}})
-	requireFailure(t, err, codes.ResourceExhausted, "OVERLOADED")
+	require.NoError(t, err, "whatever is within the limits is served alone")
 	f.put(t, "k", "small")
 	testwait.Until(t, func() bool { return f.Stats().Bytes == 0 })
 }

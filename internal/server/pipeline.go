@@ -122,6 +122,9 @@ func (p *pipeline) serve(f *frame.Request, t *turn) {
 	s := p.server
 	s.counters.frame(len(f.Ops))
 	bytes := int64(f.Bytes())
+	if len(f.Ops) > 0 && f.Ops[0].Kind != frame.Get {
+		bytes *= writeCopies
+	}
 	switch {
 	case p.refusing.Load():
 		p.refuse(f, t, shuttingDown)
@@ -131,7 +134,7 @@ func (p *pipeline) serve(f *frame.Request, t *turn) {
 		s.counters.shed(shedByBytes)
 		p.refuse(f, t, overloaded(shedNames[shedByBytes], retryAfterShed))
 	default:
-		defer s.counters.bytes.Add(-bytes)
+		defer s.memory.Give(bytes)
 		if p.serveGroups(f, t) {
 			f.Abandon()
 		}

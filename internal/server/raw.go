@@ -40,6 +40,7 @@ type rawCarriage struct {
 	out struct {
 		sync.Mutex
 		unsent  *[]byte // behind what is being written; of frame.Buffers
+		lent    int64   // bytes of the server's memory that are given back with it
 		writing bool
 		broken  bool
 		taken   sync.Cond // unsent was taken by the one who writes, or all is broken
@@ -212,7 +213,7 @@ func (c *rawCarriage) readRest(f *frame.Request) error {
 		c.server.counters.shed(shedByBytes)
 		return f.Discard(c.in.buffered, c.limit)
 	}
-	defer c.server.counters.bytes.Add(-int64(n))
+	defer c.server.memory.Give(int64(n))
 	return f.Read(c.in.buffered, c.limit)
 }
 
@@ -222,26 +223,29 @@ func (c *rawCarriage) send(r *frame.Response, t *turn) {
 	pool := frame.Buffers
 	b := pool.Get(r.SizeBound())
 	*b = r.AppendCompact((*b)[:0])
-	if err := c.write(b, t); err != nil {
+	if err := c.write(b, r.Lent, t); err != nil {
 		c.end(err)
 	}
 }
 
 // write writes what it is given, which goes back to the pool, or leaves it to
-// whoever is writing. The turn is passed on before it waits.
-func (c *rawCarriage) write(b *[]byte, t *turn) error {
-	pool := frame.Buffers
+// whoever is writing. The turn is passed on before it waits. Bytes that were lent for
+// it are given back when it is written.
+func (c *rawCarriage) write(b *[]byte, lent int64, t *turn) error {
+	pool, memory := frame.Buffers, c.server.memory
 	c.out.Lock()
 	defer c.out.Unlock()
-	for c.out.writing && !c.out.broken && c.out.unsent != nil && len(*c.out.unsent) >= rawUnsentBytes {
+	for c.out.writing && !c.out.broken && !c.roomLocked(int64(len(*b)), &lent) {
 		t.pass()
 		c.out.taken.Wait()
 	}
 	if c.out.broken {
 		pool.Put(b)
+		memory.Give(lent)
 		return nil // whoever found that has said so
 	}
 	if c.out.writing {
+		c.out.lent += lent
 		c.leaveLocked(b)
 		return nil
 	}
@@ -251,18 +255,37 @@ func (c *rawCarriage) write(b *[]byte, t *turn) error {
 		c.out.Unlock()
 		err := c.writeNow(*b, t)
 		pool.Put(b)
+		memory.Give(lent)
 		c.out.Lock()
+		b, lent = c.out.unsent, c.out.lent
+		c.out.unsent, c.out.lent = nil, 0
 		if err != nil {
+			memory.Give(lent)
 			c.out.broken = true
 			c.out.taken.Broadcast()
 			return err
 		}
-		if b = c.out.unsent; b != nil {
-			c.out.unsent = nil
+		if b != nil {
 			c.out.taken.Broadcast()
 		}
 	}
 	return nil
+}
+
+// roomLocked reports whether an answer may wait for the one that is being written, and
+// takes memory for that unless some was lent for it. One may always.
+func (c *rawCarriage) roomLocked(bytes int64, lent *int64) bool {
+	memory := c.server.memory
+	if c.out.unsent != nil && (len(*c.out.unsent) >= rawUnsentBytes || *lent == 0 && !memory.Take(bytes, 0)) {
+		return false
+	}
+	if *lent == 0 {
+		if c.out.unsent == nil {
+			memory.Add(bytes)
+		}
+		*lent = bytes
+	}
+	return true
 }
 
 // leaveLocked leaves an answer to the one who writes.

@@ -246,7 +246,7 @@ func TestAFrameThatStandsStillEndsItsConnection(t *testing.T) {
 
 func TestRawBytesAreBounded(t *testing.T) {
 	store, entered, leave := waiting()
-	f := start(t, store, func() *server.Server { return server.New(store, server.Options{BufferBytes: 100_000}) })
+	f := start(t, store, func() *server.Server { return server.New(store, server.Options{BufferBytes: 10_000}) })
 	c := f.raw(t)
 	require.NoError(t, c.send(reads(1, strings.Repeat("x", 3000))))
 	<-entered

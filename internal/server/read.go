@@ -18,12 +18,15 @@ func (s *Server) Get(ctx context.Context, req *kvdpb.GetRequest) (*kvdpb.GetResp
 		return nil, s.failure(methodGet, err)
 	}
 	t := timingsOf(ctx)
-	l := kv.Lookup{Key: req.Key, Stages: t.enter()}
-	if at == 0 {
-		err = s.store.Lookup(ctx, []*kv.Lookup{&l})
-	} else {
-		_, err = s.store.LookupAt(ctx, []*kv.Lookup{&l}, at)
-	}
+	budget := &callOf(ctx).budget
+	l := kv.Lookup{Key: req.Key, Budget: budget, Stages: t.enter()}
+	err = s.readWithin(ctx, budget, s.limits.ValueBytes, func() error {
+		if at == 0 {
+			return s.store.Lookup(ctx, []*kv.Lookup{&l})
+		}
+		_, err := s.store.LookupAt(ctx, []*kv.Lookup{&l}, at)
+		return err
+	})
 	t.leave()
 	if err != nil {
 		return nil, s.failure(methodGet, err)
@@ -47,7 +50,7 @@ func (s *Server) BatchGet(ctx context.Context, req *kvdpb.BatchGetRequest) (*kvd
 		return nil, s.failure(methodBatchGet, err)
 	}
 	limit := s.batchGetBytes()
-	budget := kv.NewReadBudget(limit)
+	budget := &callOf(ctx).budget
 	lookups := make([]kv.Lookup, len(req.Keys))
 	reads := make([]*kv.Lookup, len(req.Keys))
 	for i, key := range req.Keys {
@@ -61,7 +64,11 @@ func (s *Server) BatchGet(ctx context.Context, req *kvdpb.BatchGetRequest) (*kvd
 	if stages := t.enter(); len(reads) > 0 {
 		reads[0].Stages = stages
 	}
-	version, err := s.store.LookupAt(ctx, reads, at)
+	var version kv.SeqNum
+	err = s.readWithin(ctx, budget, limit, func() (err error) {
+		version, err = s.store.LookupAt(ctx, reads, at)
+		return err
+	})
 	t.leave()
 	if err != nil {
 		return nil, s.failure(methodBatchGet, err)

@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/memory"
 	"github.com/kvd-db/kvd/pkg/kvdpb/frame"
 	kvdpb "github.com/kvd-db/kvd/pkg/kvdpb/kvd/v1"
 )
@@ -29,6 +30,7 @@ type Server struct {
 	options   Options
 	lifetimes lifetimes
 	counters  counters
+	memory    *memory.Account
 	slow      *slowLog
 	peers     peerTable
 
@@ -52,6 +54,7 @@ func newServer(store Store, o Options, t lifetimes) *Server {
 		limits:    store.Limits(),
 		options:   o,
 		lifetimes: t,
+		memory:    memory.New(o.BufferBytes),
 		slow:      newSlowLog(&o),
 		health:    health.NewServer(),
 	}

@@ -91,7 +91,6 @@ type counters struct {
 	txns        [txnOutcomes]atomic.Uint64
 	panics      atomic.Uint64
 	streams     atomic.Int64
-	bytes       atomic.Int64
 	connections atomic.Int64
 	accepted    atomic.Uint64
 	raw         atomic.Int64 // connections
@@ -183,7 +182,7 @@ func (s *Server) Stats() Stats {
 		Transactions: make(map[string]uint64, txnOutcomes),
 		Panics:       c.panics.Load(),
 		Streams:      c.streams.Load(),
-		Bytes:        c.bytes.Load(),
+		Bytes:        s.memory.Used(),
 		Connections:  c.connections.Load(),
 		Accepted:     c.accepted.Load(),
 		Raw:          c.raw.Load(),

@@ -42,12 +42,13 @@ func (s *Server) write(ctx context.Context, m method, op *frame.Op) (*kvdpb.Item
 	if condition.Kind != kv.Unconditional {
 		w.If = &condition
 	}
+	budget := &callOf(ctx).budget
 	if op.ReturnPrevious {
-		w.Previous = &kv.Lookup{Key: op.Key}
+		w.Previous = &kv.Lookup{Key: op.Key, Budget: budget}
 	}
 	t := timingsOf(ctx)
 	w.Stages = t.enter()
-	err = s.store.Write(ctx, []*kv.Write{&w})
+	err = s.readWithin(ctx, budget, s.limits.ValueBytes, func() error { return s.store.Write(ctx, []*kv.Write{&w}) })
 	t.leave()
 	if err != nil {
 		return nil, nil, s.failure(m, err)

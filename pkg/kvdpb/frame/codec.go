@@ -20,6 +20,8 @@ func (c codec) Marshal(v any) (mem.BufferSlice, error) {
 		return v.data, nil
 	case *Response:
 		return v.encode(), nil
+	case *Lent:
+		return v.encode()
 	}
 	return c.CodecV2.Marshal(v)
 }

@@ -250,7 +250,7 @@ func FuzzRequest(f *testing.F) {
 
 func FuzzResponse(f *testing.F) {
 	for _, r := range responses {
-		f.Add(mem.BufferSlice(encode(r.size(), r.append)).Materialize())
+		f.Add(mem.BufferSlice(encode(r.size(), r.append, Buffers)).Materialize())
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		var generated kvdpb.PipelineResponse

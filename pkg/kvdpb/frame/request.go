@@ -131,7 +131,7 @@ type Encoded struct{ data mem.BufferSlice }
 
 // Encode lays the frame out. The result shares no memory with r, whose keys and
 // values may be used otherwise at once, and is sent at most once.
-func (r *Request) Encode() *Encoded { return &Encoded{data: encode(r.size(), r.append)} }
+func (r *Request) Encode() *Encoded { return &Encoded{data: encode(r.size(), r.append, Buffers)} }
 
 // SizeBound returns an upper bound of the bytes that the operation takes in a
 // frame of either format.

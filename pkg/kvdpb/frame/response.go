@@ -77,6 +77,11 @@ type Response struct {
 	// Timings are the nanoseconds of each Timing, if Request.Timed asked for them.
 	Timings []uint64
 
+	// Lender, unless nil, gets Lent bytes back once the transport is done with the
+	// encoded response.
+	Lender Lender
+	Lent   int64
+
 	// memory holds the values of a decoded frame.
 	memory memory
 }
@@ -94,11 +99,15 @@ func (r *Response) Bytes() int { return r.memory.len() }
 
 // encode lays the response out as a message.
 func (r *Response) encode() mem.BufferSlice {
-	if !r.Compact || r.GoingAway {
-		return encode(r.size(), r.append)
-	}
 	pool := Buffers
-	data := pool.Get(fieldBytes + r.SizeBound())
+	least := 0
+	if r.Lender != nil {
+		pool, least = &lentPool{r.Lender, r.Lent}, leastCounted
+	}
+	if !r.Compact || r.GoingAway {
+		return encode(max(r.size(), least), r.append, pool)
+	}
+	data := pool.Get(max(fieldBytes+r.SizeBound(), least))
 	*data = r.AppendCompact((*data)[:fieldBytes])
 	n := len(*data) - fieldBytes
 	front := fieldSize(n)

@@ -130,11 +130,10 @@ func appendHeader(b []byte, k key, n int) []byte {
 }
 
 // encode lays a message of size bytes out in a buffer of the pool.
-func encode(size int, appendTo func([]byte) []byte) mem.BufferSlice {
+func encode(size int, appendTo func([]byte) []byte, pool mem.BufferPool) mem.BufferSlice {
 	if mem.IsBelowBufferPoolingThreshold(size) {
 		return mem.BufferSlice{mem.SliceBuffer(appendTo(make([]byte, 0, size)))}
 	}
-	pool := Buffers
 	b := pool.Get(size)
 	*b = appendTo((*b)[:0])
 	return mem.BufferSlice{mem.NewBuffer(b, pool)}
