@@ -4,13 +4,16 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"math"
 	"slices"
 	"sync"
 	"time"
 
+	"github.com/kvd-db/kvd/internal/keyhash"
 	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/partition"
 )
 
 // Scanner walks a range in key order, or backward, over all partitions, at one
@@ -35,6 +38,11 @@ type Scanner struct {
 	left uint64 // items up to the limit
 	item *kv.Item
 	done bool
+
+	large  kv.Item // the current item, if its value was read for itself
+	lookup kv.Lookup
+	reads  [1]*kv.Lookup
+	shares [1]partition.ReadShare
 
 	helpers sync.WaitGroup // started by sources that have not ended
 
@@ -110,11 +118,41 @@ func (s *Scanner) Next() bool {
 	} else {
 		m.begin()
 	}
-	if s.item = s.feed.merge.winner(); s.item == nil {
+	if s.item = s.feed.merge.winner(); s.item == nil || s.item.Deferred() && !s.readLarge() {
 		return s.finish()
 	}
 	s.left--
 	return true
+}
+
+// readLarge reads the value of the current item, which its batch left out. So a scan
+// holds one large value at a time, and not some of each partition.
+func (s *Scanner) readLarge() bool {
+	p, l := s.e.partitions[s.feed.merge.tree[0].source], &s.lookup
+	s.reads[0] = l
+	for {
+		*l = kv.Lookup{Key: s.item.Key, Hash: keyhash.Sum(s.item.Key), Budget: s.opts.Budget}
+		if l.Budget != nil {
+			l.Budget.Reset(math.MaxInt)
+		}
+		s.shares[0] = partition.ReadShare{Partition: p, Reads: s.reads[:]}
+		partition.LookupAt(s.shares[:], s.at, s.now)
+		if !s.goOn() { // after the read, which was right if the version was kept until then
+			return false
+		}
+		if l.Budget == nil || l.Budget.Short() == 0 {
+			break
+		}
+		if !s.fail(l.Budget.Await(s.ctx)) {
+			return false
+		}
+	}
+	if l.Err == nil && (!l.Found || l.Version != s.item.Version) {
+		l.Err = fmt.Errorf("engine: a scan at version %d met version %d of a key, and a read found another", s.at, s.item.Version)
+	}
+	s.large = *s.item
+	s.large.Value, s.item = l.Value, &s.large
+	return s.fail(l.Err)
 }
 
 // finish notes that there is nothing more to give. It returns false.

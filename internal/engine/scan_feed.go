@@ -42,6 +42,8 @@ func newFeed(s *Scanner) *feed {
 	for i := range f.sources {
 		c := &f.sources[i]
 		c.s, c.p, c.size = s, s.e.partitions[i], size
+		c.memory = s.opts.Budget.Memory()
+		c.batches[0].Large, c.batches[1].Large = largeValue, largeValue
 	}
 	return f
 }
@@ -83,7 +85,10 @@ func (f *feed) free() {
 
 // reset makes c ready for another scan.
 func (c *source) reset() {
-	c.s, c.p, c.err = nil, nil, nil
+	if c.memory != nil {
+		c.memory.Give(c.held[0] + c.held[1])
+	}
+	c.s, c.p, c.err, c.memory, c.held = nil, nil, nil, nil, [2]int64{}
 	c.begun, c.end, c.filled, c.helped, c.ahead, c.taken = false, false, false, false, 0, 0
 	for i := range c.batches {
 		if b := &c.batches[i]; cap(b.Data) > keepBytes || cap(b.Items) > keepItems {

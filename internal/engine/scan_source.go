@@ -30,7 +30,11 @@ type source struct {
 	filled  bool // the batch ahead is there
 	helped  bool // a goroutine is on its way to fill it
 	size    int  // items of the next one
-	taken   int  // batches
+	bytes   int  // likewise
+
+	memory kv.Memory // nil: nobody counts
+	held   [2]int64  // taken from memory for each batch
+	taken  int       // batches
 }
 
 // A batch grows from a share of firstItems to maxItems and batchBytes. A batch of
@@ -39,12 +43,16 @@ type source struct {
 //
 // Guessed: with 64 items for all partitions together most scans of 50 need no
 // second batch of a partition, or one of few; 256 items of some 120 bytes take ten
-// microseconds and more to read, to which a goroutine adds little.
+// microseconds and more to read, to which a goroutine adds little. A value of more than
+// largeValue is in no batch but read for itself when its turn comes, which costs a point
+// read.
 const (
 	firstItems = 64
 	longItems  = 64
 	maxItems   = 256
 	batchBytes = 64 << 10
+	leastBytes = 4 << 10 // of a batch while memory is short
+	largeValue = 32 << 10
 	growItems  = 2 // times
 )
 
@@ -59,7 +67,7 @@ func (c *source) take() (*kv.Batch, error) {
 	c.ahead = 1 - c.ahead
 	c.filled = false
 	if free := &c.batches[c.ahead]; cap(free.Data) > 2*batchBytes {
-		*free = kv.Batch{}
+		*free = kv.Batch{Large: largeValue}
 	}
 	if len(taken.Items) == 0 {
 		return taken, c.err
@@ -100,10 +108,46 @@ func (c *source) fillLocked() {
 		c.restLocked()
 	}
 	b := &c.batches[c.ahead]
-	for b.Reset(c.size, batchBytes, c.s.opts.KeysOnly); !c.end && len(b.Items) == 0; {
+	if c.bytes = batchBytes; c.memory != nil {
+		c.endLocked(c.reserveLocked())
+		defer c.settleLocked(c.ahead)
+	}
+	for b.Reset(c.size, c.bytes, c.s.opts.KeysOnly); !c.end && len(b.Items) == 0; {
 		c.readLocked(b)
 	}
 	c.size = min(growItems*c.size, maxItems)
+}
+
+// reserveLocked takes memory for the batch ahead before it is read: for a smaller batch
+// if there is not enough. It waits only for the smallest.
+func (c *source) reserveLocked() error {
+	held := &c.held[c.ahead]
+	for c.bytes = batchBytes; ; c.bytes /= 2 {
+		need := int64(2*c.bytes+largeValue) - *held // Data grows by doubling
+		if need <= 0 {
+			return nil
+		}
+		if c.memory.Take(need, *held) {
+			*held += need
+			return nil
+		}
+		if c.bytes > leastBytes {
+			continue
+		}
+		if err := c.memory.Wait(c.s.ctx, need, *held); err != nil {
+			return err
+		}
+		*held += need
+		return nil
+	}
+}
+
+// settleLocked gives back what a batch did not need.
+func (c *source) settleLocked(batch int) {
+	if spare := c.held[batch] - int64(c.batches[batch].Footprint()); spare > 0 {
+		c.held[batch] -= spare
+		c.memory.Give(spare)
+	}
 }
 
 // readLocked reads as much as a batch looks at in one go, which may be nothing but
@@ -116,7 +160,7 @@ func (c *source) readLocked(b *kv.Batch) {
 	if c.end {
 		return
 	}
-	b.Reset(c.size, batchBytes, c.s.opts.KeysOnly)
+	b.Reset(c.size, c.bytes, c.s.opts.KeysOnly)
 	more := c.walk.Fill(b)
 	if n := len(b.Items); n > 0 {
 		c.last, c.begun = append(c.last[:0], b.Items[n-1].Key...), true

@@ -1,5 +1,7 @@
 package kv
 
+import "unsafe"
+
 // Batch is items that a scan has read, in the order of the scan. Their keys lie one
 // after the other in Data, so that reading an item allocates nothing. A value lies
 // there too, or where it was found, if that is a block that never changes: then it is
@@ -17,6 +19,10 @@ type Batch struct {
 	Near int
 	// KeysOnly leaves the values out.
 	KeysOnly bool
+
+	// Large, if positive, is the length above which values are left out: see
+	// Item.Deferred. It outlasts Reset.
+	Large int
 
 	maxItems, maxBytes int
 	size               int // bytes of keys and values, also of those that are apart
@@ -97,7 +103,9 @@ func (b *Batch) Add(e *Entry, lent bool) {
 	at := len(b.Data)
 	b.Data = append(b.Data, e.Key...)
 	value := e.Value
-	if !b.KeysOnly && !lent {
+	if b.defers(value, e.Apart) {
+		value = deferredValue
+	} else if !b.KeysOnly && !lent {
 		b.Data = append(b.Data, value...)
 		value = b.Data[at+len(e.Key):]
 	}
@@ -122,12 +130,39 @@ func (b *Batch) Push(key, value []byte, version SeqNum, expiry uint64, apart boo
 	case apart:
 		item.Value = value
 		p, _ := ParseValuePointer(value) // whoever brings the entry has checked it
+		if b.Large > 0 && int(p.Length) > b.Large {
+			item.Value = deferredValue
+			b.size += len(key)
+			return
+		}
 		b.Apart = append(b.Apart, int32(n))
 		b.size += len(key) + int(p.Length)
 	default:
 		item.Value = value[:len(value):len(value)]
 		b.size += len(key) + len(value)
 	}
+}
+
+// Defers reports whether a value that lies beside its key is left out.
+func (b *Batch) Defers(bytes int) bool { return b.Large > 0 && bytes > b.Large && !b.KeysOnly }
+
+func (b *Batch) defers(value []byte, apart bool) bool { return !apart && b.Defers(len(value)) }
+
+// DeferredValue is what Push takes in place of a value that is left out.
+func DeferredValue() []byte { return deferredValue }
+
+// deferredValue is known by its address.
+var deferredValue = make([]byte, 1)
+
+// Deferred reports whether a batch left out the value of the item, which is to be read
+// for itself.
+func (i *Item) Deferred() bool { return isDeferred(i.Value) }
+
+func isDeferred(value []byte) bool { return len(value) == 1 && &value[0] == &deferredValue[0] }
+
+// Footprint returns the bytes that b keeps in memory.
+func (b *Batch) Footprint() int {
+	return cap(b.Data) + cap(b.Items)*int(unsafe.Sizeof(Item{})) + b.lent
 }
 
 // Replace puts a value in the place of the pointer of item i. The value is copied.
@@ -157,7 +192,9 @@ func (b *Batch) Version(e *Entry) {
 		return
 	}
 	s.found, s.entry = true, Entry{Seq: e.Seq, Kind: e.Kind, Apart: e.Apart, Expiry: e.Expiry}
-	if !b.KeysOnly {
+	if b.defers(e.Value, e.Apart) {
+		s.entry.Value = deferredValue
+	} else if !b.KeysOnly {
 		data := append(b.Data[:s.at+s.key], e.Value...)
 		s.entry.Value = data[s.at+s.key:]
 		b.Data = data[:s.at]
@@ -172,7 +209,10 @@ func (b *Batch) Commit(v *View) {
 	if !s.found || !v.Shows(e) {
 		return
 	}
-	b.Data = b.Data[:s.at+s.key+len(e.Value)]
+	b.Data = b.Data[:s.at+s.key]
+	if !isDeferred(e.Value) {
+		b.Data = b.Data[:s.at+s.key+len(e.Value)]
+	}
 	b.Push(e.Key, e.Value, e.Seq, e.Expiry, e.Apart)
 }
 

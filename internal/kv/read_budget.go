@@ -154,6 +154,13 @@ func (b *ReadBudget) Part(value int) int64 {
 	return bytes
 }
 
+// Lend takes all that the budget holds out of it: the caller gives it back to the
+// Memory. It returns how much that is.
+func (b *ReadBudget) Lend() int64 {
+	b.spare.Store(0)
+	return b.held.Swap(0)
+}
+
 // Memory returns where the budget takes bytes from, nil if nobody counts.
 func (b *ReadBudget) Memory() Memory {
 	if b == nil {

@@ -104,6 +104,10 @@ type ScanOptions struct {
 	Reverse bool
 	// At is the version of a live snapshot; 0 reads the newest.
 	At SeqNum
+	// Budget, if not nil, has the Memory that the scan takes its batches from, and large
+	// values, one at a time. What it holds when Next returns is of the current item: the
+	// caller returns it before the next one.
+	Budget *ReadBudget
 }
 
 // Snapshot is a version of the whole store that stays readable under a lease:

@@ -132,7 +132,7 @@ func (a *Account) wake() {
 // is no room, in the order of the callers. After Patience it gives up with a
 // *kv.OverloadError, and when ctx ends with its error.
 func (a *Account) Wait(ctx context.Context, bytes, held int64) error {
-	if a.waiting.Load() == 0 && a.take(bytes, held) {
+	if (a.waiting.Load() == 0 || bytes <= SmallBytes) && a.take(bytes, held) {
 		return nil
 	}
 	w := &waiter{bytes, held, make(chan struct{})}

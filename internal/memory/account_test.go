@@ -105,7 +105,7 @@ func TestWaitingEnds(t *testing.T) {
 		ended := make(chan error, 2)
 		go func() { ended <- a.Wait(ctx, 3*piece, 0) }()
 		synctest.Wait()
-		go func() { ended <- a.Wait(t.Context(), piece, 0) }()
+		go func() { ended <- a.Wait(t.Context(), piece, 0) }() // not small
 		synctest.Wait()
 		assert.Empty(t, ended, "the second has room but stands behind the first")
 		cancel()

@@ -88,7 +88,8 @@ func (f *fill) block(first int) bool {
 		// The key is laid out behind the last item, and the value with it, as in the
 		// block; if it is not shown, the next one is written over it.
 		rest := suffix
-		if copies {
+		defers := copies && !h.apart && b.Defers(h.end-h.valueAt)
+		if copies && !defers {
 			rest = block.data[h.suffixAt:h.end]
 		}
 		at := len(b.Data)
@@ -110,6 +111,8 @@ func (f *fill) block(first int) bool {
 		value := data[at+len(key):]
 		if lent {
 			value = block.value(&h)
+		} else if defers {
+			value = kv.DeferredValue()
 		}
 		if h.apart && !b.KeysOnly {
 			if _, ok := kv.ParseValuePointer(value); !ok {
