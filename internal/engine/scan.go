@@ -128,6 +128,7 @@ func (s *Scanner) Next() bool {
 // readLarge reads the value of the current item, which its batch left out. So a scan
 // holds one large value at a time, and not some of each partition.
 func (s *Scanner) readLarge() bool {
+	s.large = kv.Item{} // let go of the last one before memory for this one is taken
 	p, l := s.e.partitions[s.feed.merge.tree[0].source], &s.lookup
 	s.reads[0] = l
 	for {

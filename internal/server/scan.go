@@ -132,7 +132,9 @@ func (c *chunk) release() { c.keep(0) }
 // written that.
 func (c *chunk) send(stream grpc.ServerStream) error {
 	lent := c.budget.Lend() // of a borrowed value
-	if !c.borrowed {
+	if c.borrowed {
+		defer func() { c.response.Items[0].Value = nil }() // it has been encoded
+	} else {
 		need := int64(proto.Size(&c.response))
 		if err := c.server.memory.Wait(c.ctx, need, c.held); err != nil {
 			c.server.memory.Give(lent)
