@@ -12,6 +12,7 @@ import (
 
 	"github.com/kvd-db/kvd/internal/kv"
 	"github.com/kvd-db/kvd/internal/server"
+	"github.com/kvd-db/kvd/internal/server/servertest"
 	"github.com/kvd-db/kvd/internal/testwait"
 	kvdpb "github.com/kvd-db/kvd/pkg/kvdpb/kvd/v1"
 )
@@ -20,15 +21,16 @@ import (
 // it, in each of the three ways that it can travel.
 func TestUnreadAnswersAreCharged(t *testing.T) {
 	const size, budget = 1 << 20, 64 << 20
+	const unread = 24 // more than the buffers of a connection take
 	value := strings.Repeat("v", size)
 	for name, ask := range map[string]func(t *testing.T, f *fixture) (end func()){
 		"pipeline": func(t *testing.T, f *fixture) func() {
 			p := f.pipeline(t)
-			for i := range 6 {
+			for i := range unread {
 				p.send(getOp(uint64(i+1), "k"))
 			}
 			return func() {
-				for range 6 {
+				for range unread {
 					assert.Len(t, p.result().GetGet().GetItem().GetValue(), size)
 				}
 				p.close()
@@ -36,11 +38,11 @@ func TestUnreadAnswersAreCharged(t *testing.T) {
 		},
 		"raw": func(t *testing.T, f *fixture) func() {
 			c := f.raw(t)
-			for i := range 6 {
+			for i := range unread {
 				require.NoError(t, c.send(reads(uint32(i+1), "k")))
 			}
 			return func() {
-				for range 6 {
+				for range unread {
 					assert.Len(t, c.answer(t).Results[0].Value, size)
 				}
 			}
@@ -82,25 +84,29 @@ func TestChargesOfAbandonedCallsComeBack(t *testing.T) {
 // what is within the limits is served once there is some.
 func TestReadsWithoutMemoryAreRefused(t *testing.T) {
 	const size = 1 << 20
-	f := startWith(t, kv.DefaultLimits, server.Options{BufferBytes: 2 << 20})
+	store := servertest.New(kv.DefaultLimits)
+	f := start(t, store, func() *server.Server { return server.New(store, server.Options{BufferBytes: 2 << 20}) })
 	f.put(t, "k", strings.Repeat("v", size))
 	testwait.Until(t, func() bool { return f.Stats().Bytes == 0 })
-	// Answers of a connection that reads nothing take it all.
+	entered, leave := make(chan struct{}), make(chan struct{})
+	store.OnWrite = func(context.Context, []*kv.Write) error {
+		close(entered)
+		<-leave
+		return nil
+	}
+	p := f.pipeline(t)
+	p.send(putOp(1, "other", strings.Repeat("v", size/2))) // holds three times that
+	<-entered
 	c := f.raw(t)
-	for i := range 40 {
-		require.NoError(t, c.send(reads(uint32(i+1), "k")))
-	}
-	testwait.Until(t, func() bool { return f.Stats().Bytes >= size })
-	refused := 0
-	for range 40 {
-		if r := c.answer(t).Results[0]; r.Code != 0 {
-			assert.EqualValues(t, codes.ResourceExhausted, r.Code)
-			assert.Positive(t, r.RetryAfterMillis)
-			refused++
-		}
-	}
+	r := c.exchange(t, reads(1, "k"))
+	assert.EqualValues(t, codes.ResourceExhausted, r.Results[0].Code)
+	assert.Positive(t, r.Results[0].RetryAfterMillis)
+	assert.EqualValues(t, 1, f.Stats().Shed["bytes"])
+	r = c.exchange(t, reads(2, "absent"))
+	assert.EqualValues(t, codes.NotFound, r.Results[0].Code, "what is small has room")
+	close(leave)
+	assert.Nil(t, p.result().Status)
 	testwait.Until(t, func() bool { return f.Stats().Bytes == 0 })
-	_, err := f.kv.Get(testContext(t), &kvdpb.GetRequest{Key: []byte("k")})
-	require.NoError(t, err)
-	t.Logf("%d of 40 refused", refused)
+	r = c.exchange(t, reads(3, "k"))
+	assert.Len(t, r.Results[0].Value, size)
 }
