@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/kvd-db/kvd/internal/compaction"
@@ -167,7 +168,8 @@ func (p *Partition) showCurrent() error {
 			keep--
 			flushed += old.sealed[keep].bytes
 		}
-		return p.newReadState(old.active, old.sealed[:keep:keep], next)
+		// A copy: a part of the slice would keep the flushed memtables in memory.
+		return p.newReadState(old.active, slices.Clone(old.sealed[:keep]), next)
 	})
 	if err != nil {
 		next.release()

@@ -375,6 +375,7 @@ func (p *Partition) insertOp(base kv.SeqNum, op *kv.RecordOp) {
 	}
 	p.active.Add(keyhash.Sum(op.Key), &p.entry)
 	p.stats.userBytes.Add(uint64(p.entry.Size()))
+	p.entry = kv.Entry{} // or it would keep the record in memory
 }
 
 // publish makes an inserted record visible to readers of this partition.
