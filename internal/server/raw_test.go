@@ -260,6 +260,7 @@ func TestRawBytesAreBounded(t *testing.T) {
 	leave()
 	r := c.answer(t)
 	assert.EqualValues(t, 1, r.ID)
+	testwait.Until(t, func() bool { return f.Stats().Bytes == 0 })
 	r = c.exchange(t, write(3, "k", strings.Repeat("x", 40_000)))
 	assert.Zero(t, r.Results[0].Code)
 	testwait.Until(t, func() bool { return f.Stats().Bytes == 0 })
