@@ -81,6 +81,10 @@ func TestIdleStoresGiveSpaceBack(t *testing.T) {
 			load(t, db, 0, few, 0)
 			stop := make(chan struct{})
 			var snapshots sync.WaitGroup
+			defer func() {
+				close(stop)
+				snapshots.Wait()
+			}()
 			snapshots.Go(func() {
 				for {
 					select {
@@ -101,8 +105,6 @@ func TestIdleStoresGiveSpaceBack(t *testing.T) {
 			for round := range 1 + 6*keys/few {
 				load(t, db, 0, few, round)
 			}
-			close(stop)
-			snapshots.Wait()
 			return few
 		}},
 	} {
@@ -113,7 +115,7 @@ func TestIdleStoresGiveSpaceBack(t *testing.T) {
 				flags = append(flags, "--memory", memory)
 			}
 			s := serve(t, dir, flags...)
-			db, err := kvd.Open(s.addr)
+			db, err := kvd.Open(s.addr, kvd.WithTimeout(10*time.Minute)) // however busy the machine is
 			require.NoError(t, err)
 			live := int64(c.act(t, db)) * int64(valueBytes+len(spaceKey(0)))
 			require.NoError(t, db.Close())
