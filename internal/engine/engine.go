@@ -99,7 +99,7 @@ func Open(dir string, o Options) (_ *Engine, err error) {
 	if e.epoch, err = newEpoch(); err != nil {
 		return nil, fmt.Errorf("open store: %w", err)
 	}
-	if err := makeDurable(o.FS, e.dir); err != nil {
+	if err := makeDurable(o.FS, e.dir, e.events); err != nil {
 		return nil, fmt.Errorf("open store: %w", err)
 	}
 	e.lock, err = descriptor.Lock(o.FS, e.dir)
@@ -121,19 +121,23 @@ func Open(dir string, o Options) (_ *Engine, err error) {
 // of them away again. Until there is a store in it, it cannot know which of them
 // an earlier attempt made that was killed before its sync, and syncs all that it
 // may.
-func makeDurable(fsys vfs.FS, dir string) error {
+func makeDurable(fsys vfs.FS, dir string, events *event.Listener) error {
 	if _, err := fsys.Stat(descriptor.Path(dir)); !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	if err := fsys.MkdirAll(dir); err != nil {
 		return err
 	}
+	var parents []string
 	for d := dir; d != path.Dir(d); d = path.Dir(d) {
-		if err := fsys.SyncDir(path.Dir(d)); err != nil && !errors.Is(err, fs.ErrPermission) {
+		parents = append(parents, path.Dir(d))
+	}
+	return together(events, len(parents), func(i int) error {
+		if err := fsys.SyncDir(parents[i]); err != nil && !errors.Is(err, fs.ErrPermission) {
 			return err
 		}
-	}
-	return nil
+		return nil
+	})
 }
 
 // open brings everything up to where Start can be called.
@@ -157,12 +161,18 @@ func (e *Engine) open() error {
 	e.scheduler = newScheduler(e.budget, n)
 	e.scheduler.failed, e.scheduler.report, e.scheduler.noSpace = e.fail, e.backgroundError, e.spaceRefused
 	e.scheduler.flushed, e.scheduler.events = e.wakeKeeper, e.events
-	for id := range n {
-		p, err := partition.Open(e.partitionOptions(id))
-		if err != nil {
-			return err
+	opened := make([]*partition.Partition, n)
+	err = together(e.events, n, func(id int) (err error) {
+		opened[id], err = partition.Open(e.partitionOptions(id))
+		return err
+	})
+	for _, p := range opened {
+		if p != nil { // else err says why
+			e.partitions = append(e.partitions, p)
 		}
-		e.partitions = append(e.partitions, p)
+	}
+	if err != nil {
+		return err
 	}
 	e.scheduler.all = e.partitions
 	return e.openLog()
@@ -214,10 +224,9 @@ func (e *Engine) openDescriptor() error {
 		return err
 	}
 	e.descriptor.StoreID = binary.LittleEndian.Uint64(id[:])
-	for id := range e.descriptor.Partitions {
-		if err := partition.Create(e.partitionOptions(id)); err != nil {
-			return err
-		}
+	err = together(e.events, e.descriptor.Partitions, func(id int) error { return partition.Create(e.partitionOptions(id)) })
+	if err != nil {
+		return err
 	}
 	if err := e.opts.FS.MkdirAll(descriptor.LogDir(e.dir)); err != nil {
 		return err
