@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -14,6 +15,8 @@ import (
 // nothing that the transaction read has been written since its read version, and
 // the guards of the batch hold. So committed transactions, batches and single
 // operations are strictly serializable, in the order of their versions.
+//
+// Expiry counts as a write where the transaction says what may expire (Expiring).
 //
 // Nothing is logged for a transaction that does not commit.
 //
@@ -50,6 +53,9 @@ func (e *Engine) Commit(ctx context.Context, t *kv.Transaction, o kv.WriteOption
 	}
 	for _, key := range t.Keys {
 		p.read(key, t.ReadVersion)
+	}
+	if err := e.readExpiring(p, t); err != nil {
+		return e.applied(ctx, p, err)
 	}
 	if guards := t.Batch.Guards(); len(guards) > 0 {
 		// At the read version, so that there is one version to vouch for.
@@ -147,6 +153,36 @@ func (p *proposal) readGuard(found *kv.Lookup) {
 	r := &p.shares[p.e.route(found.Hash)].Reads
 	r.Read(key, found.ReadVersion)
 	r.Expires(key, found.Expiry)
+}
+
+// readExpiring makes a proposal depend on the keys of a transaction that expire being
+// there when it is appended to the log. It reads them again, to know when they expire:
+// at the read version and as if no time had passed. What is not there any more has
+// expired, and a compaction has dropped it, or was written since.
+func (e *Engine) readExpiring(p *proposal, t *kv.Transaction) error {
+	if len(t.Expiring) == 0 {
+		return nil
+	}
+	found := make([]kv.Lookup, len(t.Expiring))
+	reads := make([]*kv.Lookup, len(found))
+	for i, key := range t.Expiring {
+		found[i].Key, found[i].Want = key, kv.WantNone
+		reads[i] = &found[i]
+	}
+	if err := e.prepare(reads); err != nil {
+		return err
+	}
+	e.lookupAt(reads, t.ReadVersion, 0)
+	for _, r := range reads {
+		if r.Err != nil {
+			return r.Err
+		}
+		if !r.Found {
+			return &kv.ConflictError{Key: bytes.Clone(r.Key), Version: t.ReadVersion}
+		}
+		p.readGuard(r)
+	}
+	return nil
 }
 
 // scanned makes the proposal depend on ranges.

@@ -15,8 +15,8 @@
 //	G3. Transactions, batches, conditional writes and reads of one version are
 //	    strictly serializable, in the order of their versions; single-key operations
 //	    are linearizable. LookupAt and Scan read one version of all partitions, which
-//	    holds every write acknowledged before the call. Expiry is no write: that a
-//	    key which a transaction read has expired since is no conflict, see below.
+//	    holds every write acknowledged before the call. That a key which was found
+//	    expires is a write too, as far as the transaction tells of it: see below.
 //	G4. Sequence numbers are unique and grow, across restarts too.
 //	G5. Damage is reported as a *kv.CorruptionError, never served.
 //	G6. Queues, batches and memtables are bounded. Past the bound a caller waits,
@@ -42,15 +42,12 @@
 //
 // A condition (kv.Guard, kv.Write.If) holds when the record is appended to the log, by
 // the store's clock too: the proposal says when the first key that was found expires,
-// and if that has come under the turns, the condition is judged again. What a
-// transaction has merely read (kv.Transaction.Keys and Ranges) is judged by writes
-// alone. It commits though one of these keys has expired since its snapshot, as if it
-// had been there that long, and another one may have seen the key absent meanwhile.
-// To see that, a commit would have to read all keys and ranges again, whose newest
-// entries may be on disk, since a transaction brings no times of expiry. A lease that
-// is kept as a key with a time to live is therefore asked for by a condition. And a
-// record is in the log before it is visible: a reader at the moment of expiry may see
-// neither the key nor what was written under the condition that it was there.
+// and if that has come under the turns, the condition is judged again. A transaction
+// names the keys that it found with an expiry (kv.Transaction.Expiring), which are
+// treated alike: it conflicts if one has expired by then. Without that a commit would
+// have to read all that the transaction read again, whole ranges too. What remains: a
+// record is in the log before it is visible, so a reader at the moment of expiry may see
+// neither the key nor what was written while it was there.
 //
 // # A transaction
 //

@@ -113,17 +113,49 @@ func TestAConditionOnAKeyThatExpiresLater(t *testing.T) {
 	}
 }
 
-// What a transaction has merely read may expire: see "Expiry and transactions" in the
-// package comment.
-func TestATransactionCommitsThoughWhatItReadHasExpired(t *testing.T) {
-	tt := newTestTime()
-	o := small(vfs.NewMem())
-	o.time = tt.source()
-	e := open(t, o)
-	putFor(t, e, "read", "v", time.Second, kv.DurabilitySync)
-	tx := transaction(t, e, "read")
-	tt.pass(time.Minute)
-	requireAbsent(t, e, "read")
-	_, err := e.Commit(t.Context(), tx, memory)
-	require.NoError(t, err)
+// A transaction found a key that has expired by the time it commits: it conflicts,
+// also if the key is in tables, or has been dropped by a compaction. Of one that does
+// not tell of such keys, as older clients, nothing is asked.
+func TestATransactionConflictsWithTheExpiryOfWhatItRead(t *testing.T) {
+	for name, maintain := range map[string]func(*testing.T, *Engine){
+		"in memory":  func(*testing.T, *Engine) {},
+		"in a table": func(t *testing.T, e *Engine) { require.NoError(t, e.Flush(t.Context())) },
+		"dropped":    func(t *testing.T, e *Engine) { require.NoError(t, e.CompactAll(t.Context())) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			tt := newTestTime()
+			o := small(vfs.NewMem())
+			o.time = tt.source()
+			e := open(t, o)
+			putFor(t, e, "soon", "v", time.Second, kv.DurabilitySync)
+			putFor(t, e, "late", "v", time.Hour, kv.DurabilitySync)
+			begin := func(expiring ...string) *kv.Transaction {
+				s, err := e.BeginSnapshot(t.Context(), 0)
+				require.NoError(t, err)
+				e.ReleaseSnapshot(s.ID) // a transaction may outlive it
+				tx := &kv.Transaction{ReadVersion: s.Version, Epoch: s.Epoch, Ranges: []kv.Range{{Start: []byte("a"), End: []byte("z")}}, Batch: putAll([]string{"~"})}
+				for _, key := range expiring {
+					tx.Expiring = append(tx.Expiring, []byte(key))
+				}
+				return tx
+			}
+			both, late, unsaid := begin("late", "soon"), begin("late"), begin()
+			_, err := e.Commit(t.Context(), begin("soon", "late"), memory)
+			require.NoError(t, err, "neither has expired")
+			tt.pass(time.Minute)
+			maintain(t, e)
+			requireAbsent(t, e, "soon")
+			_, err = e.Commit(t.Context(), both, memory)
+			require.ErrorIs(t, err, kv.ErrConflict)
+			require.ErrorContains(t, err, "soon")
+			for _, tx := range []*kv.Transaction{late, unsaid} {
+				_, err = e.Commit(t.Context(), tx, memory)
+				if name == "in memory" {
+					require.NoError(t, err)
+				} else { // what was written in the range cannot be told any more
+					require.ErrorIs(t, err, kv.ErrVersionGone)
+				}
+			}
+		})
+	}
 }

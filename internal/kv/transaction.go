@@ -12,12 +12,15 @@ type Transaction struct {
 	ReadVersion SeqNum
 	// Epoch is the Snapshot.Epoch of ReadVersion; 0: not known.
 	Epoch uint64
-	// Keys were read, found or not. The commit fails if one was written since; not if
-	// one has expired: what must not have is for a guard of Batch.
+	// Keys were read, found or not. The commit fails if one was written since.
 	Keys [][]byte
 	// Ranges were scanned. The commit fails if a key in one was written since,
 	// also one that was not there before (a phantom).
 	Ranges []Range
+	// Expiring are keys that were found, by themselves or in a range, with an expiry.
+	// The commit fails if one has expired since. Of many, those that expire first will
+	// do.
+	Expiring [][]byte
 	// Batch is what to write. Its guards are conditions too.
 	Batch *WriteBatch
 }
@@ -38,7 +41,15 @@ func (t *Transaction) Check(l Limits) error {
 			return fmt.Errorf("range %d that the transaction read: %w", i, err)
 		}
 	}
-	if t.ReadVersion == 0 && len(t.Keys)+len(t.Ranges) > 0 {
+	if n := len(t.Expiring); n > l.BatchOps {
+		return fmt.Errorf("%w: transaction names %d keys that expire, limit is %d", ErrTooLarge, n, l.BatchOps)
+	}
+	for i, key := range t.Expiring {
+		if err := l.CheckKey(key); err != nil {
+			return fmt.Errorf("expiring key %d that the transaction read: %w", i, err)
+		}
+	}
+	if t.ReadVersion == 0 && len(t.Keys)+len(t.Ranges)+len(t.Expiring) > 0 {
 		return fmt.Errorf("%w: the transaction read something at no version", ErrInvalidArgument)
 	}
 	return t.Batch.Check(l)

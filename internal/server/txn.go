@@ -76,9 +76,12 @@ func (s *Server) transactionOf(req *kvdpb.CommitRequest) (*kv.Transaction, error
 	if err != nil {
 		return nil, err
 	}
-	txn := &kv.Transaction{ReadVersion: at, Epoch: req.Epoch, Keys: req.ReadKeys, Batch: batch}
+	txn := &kv.Transaction{ReadVersion: at, Epoch: req.Epoch, Keys: req.ReadKeys, Expiring: req.ExpiringKeys, Batch: batch}
 	bytes := batch.Bytes()
 	for _, key := range req.ReadKeys {
+		bytes += len(key)
+	}
+	for _, key := range req.ExpiringKeys {
 		bytes += len(key)
 	}
 	for i, r := range req.ReadRanges {

@@ -21,6 +21,8 @@ var errManyReads = fmt.Errorf("%w: a transaction reads at most %d keys and range
 type readSet struct {
 	keys   map[string]struct{}
 	ranges []*scanned
+
+	expiring expiring
 }
 
 // add notes keys that are about to be read. It fails if that is too much.

@@ -15,9 +15,8 @@ import (
 // Txn is an optimistic transaction: it reads from a snapshot, keeps its writes to
 // itself, and Commit applies them all at one version if nothing that was read has
 // been written since. It sees its own writes; they have no version yet.
-// Transactions are strictly serializable. That a key which was read expires before the
-// commit is no conflict, though: a lease that is kept as a key with a TTL is for a
-// Batch with a condition on it, which holds by the clock too.
+// Transactions are strictly serializable. That a key expires which was read counts as a
+// write of it.
 //
 // Update and Transact run one again when it meets a conflict; whoever begins one
 // by hand ends it by Commit or Discard. Not safe for concurrent use.
@@ -180,6 +179,7 @@ func (t *Txn) Commit(ctx context.Context, opts ...WriteOption) (version uint64, 
 	}
 	request := &kvdpb.CommitRequest{ReadVersion: t.Version(), Mutations: t.writes.mutations()}
 	request.ReadKeys, request.ReadRanges = t.reads.reads()
+	request.ExpiringKeys = t.reads.expiring.keys()
 	if t.snapshot != nil {
 		request.Epoch = t.snapshot.epoch
 	}
@@ -226,6 +226,7 @@ func (t *Txn) lookup(ctx context.Context, key []byte, o readOptions) (Lookup, er
 	}
 	s.readAt(&o)
 	item, err := t.client.get(ctx, key, o)
+	t.reads.expiring.add(key, item.TTL)
 	if errors.Is(err, ErrNotFound) {
 		return Lookup{}, nil
 	}

@@ -80,6 +80,7 @@ func (t *Txn) GetMany(ctx context.Context, keys [][]byte, opts ...ReadOption) ([
 		return nil, err
 	}
 	for i, l := range lookups {
+		t.reads.expiring.add(stored[i], l.TTL)
 		found[places[i]] = l
 	}
 	return found, nil
@@ -216,6 +217,9 @@ func (m *scanMerge) emit(item Item, stored bool) bool {
 		return false
 	}
 	m.read.upto(item.Key, stored)
+	if stored {
+		m.txn.reads.expiring.add(item.Key, item.TTL)
+	}
 	m.yielded++
 	return m.yield(item, nil) && m.yielded != m.o.limit
 }

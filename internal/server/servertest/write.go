@@ -139,6 +139,11 @@ func (s *Store) validateLocked(t *kv.Transaction) error {
 	if t.Epoch != 0 && t.Epoch != Epoch {
 		return kv.ErrOtherOpening
 	}
+	for _, key := range t.Expiring {
+		if e, found := s.findLocked(key, view{t.ReadVersion, 0}); !found || e.Expiry != 0 && e.Expiry <= s.mu.now {
+			return &kv.ConflictError{Key: bytes.Clone(key)}
+		}
+	}
 	for key, versions := range s.mu.keys {
 		if versions[len(versions)-1].Seq <= t.ReadVersion {
 			continue

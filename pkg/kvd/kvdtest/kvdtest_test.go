@@ -1,6 +1,7 @@
 package kvdtest_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strconv"
@@ -188,4 +189,59 @@ func TestTransactionsKeepTheSum(t *testing.T) {
 	}
 	all.Wait()
 	assert.Equal(t, 100*accounts, sum(db))
+}
+
+// A transaction that found a key conflicts if the key has expired when it commits,
+// whichever way it found it.
+func TestATransactionConflictsWithTheExpiryOfWhatItRead(t *testing.T) {
+	for name, read := range map[string]func(context.Context, *kvd.Txn) (found bool, err error){
+		"get": func(ctx context.Context, tx *kvd.Txn) (bool, error) {
+			_, err := tx.Get(ctx, []byte("lease"))
+			if errors.Is(err, kvd.ErrNotFound) {
+				return false, nil
+			}
+			return err == nil, err
+		},
+		"get many": func(ctx context.Context, tx *kvd.Txn) (bool, error) {
+			found, err := tx.GetMany(ctx, [][]byte{[]byte("other"), []byte("lease")})
+			return err == nil && found[1].Found, err
+		},
+		"scan": func(ctx context.Context, tx *kvd.Txn) (found bool, err error) {
+			for item, err := range tx.Scan(ctx, kvd.All()) {
+				if err != nil {
+					return false, err
+				}
+				found = found || string(item.Key) == "lease"
+			}
+			return found, nil
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel() // it waits for time to pass
+			db, ctx := kvdtest.New(t), t.Context()
+			for ttl := 200 * time.Millisecond; ; ttl *= 2 {
+				require.NoError(t, db.Put(ctx, []byte("lease"), []byte("mine"), kvd.TTL(ttl)))
+				tx, err := db.Begin()
+				require.NoError(t, err)
+				found, err := read(ctx, tx)
+				require.NoError(t, err)
+				if !found { // this machine is slow
+					tx.Discard()
+					continue
+				}
+				require.NoError(t, tx.Put(ctx, []byte("work"), []byte("done")))
+				for {
+					if _, err = db.Get(ctx, []byte("lease")); err != nil {
+						break
+					}
+				}
+				require.ErrorIs(t, err, kvd.ErrNotFound)
+				_, err = tx.Commit(ctx)
+				require.ErrorIs(t, err, kvd.ErrConflict)
+				_, err = db.Get(ctx, []byte("work"))
+				require.ErrorIs(t, err, kvd.ErrNotFound)
+				return
+			}
+		})
+	}
 }

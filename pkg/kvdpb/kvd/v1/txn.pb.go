@@ -336,7 +336,10 @@ type CommitRequest struct {
 	Mutations []*Mutation     `protobuf:"bytes,4,rep,name=mutations,proto3" json:"mutations,omitempty"`
 	Options   *RequestOptions `protobuf:"bytes,5,opt,name=options,proto3" json:"options,omitempty"`
 	// The epoch of that snapshot; 0 leaves it to the server to judge by the number.
-	Epoch         uint64 `protobuf:"fixed64,6,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	Epoch uint64 `protobuf:"fixed64,6,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	// Keys that were found with a time to live, by themselves or in a range: the commit
+	// fails if one has expired since. Of many, those that expire first will do.
+	ExpiringKeys  [][]byte `protobuf:"bytes,7,rep,name=expiring_keys,json=expiringKeys,proto3" json:"expiring_keys,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -411,6 +414,13 @@ func (x *CommitRequest) GetEpoch() uint64 {
 		return x.Epoch
 	}
 	return 0
+}
+
+func (x *CommitRequest) GetExpiringKeys() [][]byte {
+	if x != nil {
+		return x.ExpiringKeys
+	}
+	return nil
 }
 
 // CommitResponse acknowledges; the version of its meta is the commit's.
@@ -658,7 +668,7 @@ const file_kvd_v1_txn_proto_rawDesc = "" +
 	"\x16ReleaseSnapshotRequest\x12\x1f\n" +
 	"\vsnapshot_id\x18\x01 \x01(\x06R\n" +
 	"snapshotId\"\x19\n" +
-	"\x17ReleaseSnapshotResponse\"\xf7\x01\n" +
+	"\x17ReleaseSnapshotResponse\"\x9c\x02\n" +
 	"\rCommitRequest\x12!\n" +
 	"\fread_version\x18\x01 \x01(\x04R\vreadVersion\x12\x1b\n" +
 	"\tread_keys\x18\x02 \x03(\fR\breadKeys\x12.\n" +
@@ -666,7 +676,8 @@ const file_kvd_v1_txn_proto_rawDesc = "" +
 	"readRanges\x12.\n" +
 	"\tmutations\x18\x04 \x03(\v2\x10.kvd.v1.MutationR\tmutations\x120\n" +
 	"\aoptions\x18\x05 \x01(\v2\x16.kvd.v1.RequestOptionsR\aoptions\x12\x14\n" +
-	"\x05epoch\x18\x06 \x01(\x06R\x05epoch\":\n" +
+	"\x05epoch\x18\x06 \x01(\x06R\x05epoch\x12#\n" +
+	"\rexpiring_keys\x18\a \x03(\fR\fexpiringKeys\":\n" +
 	"\x0eCommitResponse\x12(\n" +
 	"\x04meta\x18\x01 \x01(\v2\x14.kvd.v1.ResponseMetaR\x04meta\"\xbf\x02\n" +
 	"\x0eExecuteRequest\x124\n" +

@@ -43,8 +43,8 @@ type TxnServiceClient interface {
 	// ReleaseSnapshot ends a lease early. It succeeds if the lease has ended.
 	ReleaseSnapshot(ctx context.Context, in *ReleaseSnapshotRequest, opts ...grpc.CallOption) (*ReleaseSnapshotResponse, error)
 	// Commit applies the mutations at one version, if nothing that was read has been
-	// written since; else it is ABORTED with reason CONFLICT. That a key which was read
-	// has expired since is no conflict; preconditions of mutations hold by the clock too.
+	// written since, or has expired of expiring_keys; else it is ABORTED with reason
+	// CONFLICT.
 	Commit(ctx context.Context, in *CommitRequest, opts ...grpc.CallOption) (*CommitResponse, error)
 	// Execute judges guards and applies one of two lists of mutations, as one
 	// transaction in one round trip.
@@ -127,8 +127,8 @@ type TxnServiceServer interface {
 	// ReleaseSnapshot ends a lease early. It succeeds if the lease has ended.
 	ReleaseSnapshot(context.Context, *ReleaseSnapshotRequest) (*ReleaseSnapshotResponse, error)
 	// Commit applies the mutations at one version, if nothing that was read has been
-	// written since; else it is ABORTED with reason CONFLICT. That a key which was read
-	// has expired since is no conflict; preconditions of mutations hold by the clock too.
+	// written since, or has expired of expiring_keys; else it is ABORTED with reason
+	// CONFLICT.
 	Commit(context.Context, *CommitRequest) (*CommitResponse, error)
 	// Execute judges guards and applies one of two lists of mutations, as one
 	// transaction in one round trip.
