@@ -37,7 +37,7 @@ func (c *Client) settle(ctx context.Context, o *Op, try func(context.Context, kv
 	}
 	o.Kind, o.Client, o.Outcome, o.Call = Commit, c.number, Unknown, c.now()
 	doubt := 0         // the last life in which an attempt was in doubt
-	var past kv.SeqNum // a version that was visible before the last attempt
+	var past kv.SeqNum // a version that was visible before the last attempt; 0: not known
 	var lost kv.SeqNum // what was answered and thrown away
 	for range maxAttempts {
 		life := c.store.Life()
@@ -72,7 +72,7 @@ func (c *Client) settle(ctx context.Context, o *Op, try func(context.Context, kv
 			if err != nil {
 				return nil, err
 			}
-			if probe != nil {
+			if past = 0; probe != nil {
 				past = probe.ReadVersion
 			}
 		case errors.Is(err, kv.ErrOverloaded):
@@ -135,7 +135,7 @@ func (c *Client) resolved(o *Op, got answer, doubt, life int, past kv.SeqNum) er
 	if got.tells && got.version <= past && !got.deduplicated {
 		return fmt.Errorf("client %d: an old version, and not deduplicated: %s", c.number, o)
 	}
-	if doubt < life && got.deduplicated && got.version > past {
+	if doubt < life && past != 0 && got.deduplicated && got.version > past {
 		return fmt.Errorf("client %d: deduplicated, but it was not there after the restart, at %d: %s", c.number, past, o)
 	}
 	return nil
