@@ -1,7 +1,7 @@
 # Everything here is a script in scripts/ or one Go command; nothing needs more
 # than Go and make, unless a target says so.
 
-.PHONY: run build test check fuzz crash space freeze serializable bench bench-engines bench-service proto clean
+.PHONY: run build test check fuzz crash memory space freeze serializable bench bench-engines bench-service proto clean
 
 # Binaries are static and the same on every machine.
 GOFLAGS_BUILD := -trimpath -buildvcs=auto
@@ -29,6 +29,9 @@ space: ## what directories of idle stores take after deletes, expiry, overwrites
 
 freeze: ## the server on a file system that is frozen under it; needs root
 	./scripts/freeze.sh
+
+memory: ## peak memory and honest callers' latency beside hostile clients, at three budgets
+	./scripts/memory.sh
 
 serializable: ## a million transactions against a server that is killed, and their replay
 	./scripts/serializable.sh
