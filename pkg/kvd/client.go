@@ -40,7 +40,7 @@ type Client struct {
 	closeErr   error
 }
 
-// Open returns a client of the server at target: "host:port",
+// Open returns a client of the server at target: "host:port", "host" for port 7070,
 // "unix:path/to/socket", or another name that gRPC knows, such as
 // "dns:///name:port". It does no I/O: the first call connects.
 //
@@ -49,6 +49,9 @@ func Open(target string, opts ...Option) (*Client, error) {
 	config, err := newConfig(opts)
 	if err != nil {
 		return nil, &Error{Op: "open", Err: err}
+	}
+	if config.dialer == nil {
+		target = withPort(target)
 	}
 	c := &Client{config: config, budget: newRetryBudget(), releases: make(chan struct{}, maxReleases)}
 	c.names.init()
@@ -103,6 +106,7 @@ func (c *config) dialOptions(target string) []grpc.DialOption {
 		grpc.WithStaticStreamWindowSize(streamWindow),
 		grpc.WithStaticConnWindowSize(connWindow),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxReceiveBytes)),
+		grpc.WithUnaryInterceptor(explainTooLarge),
 	}
 	if c.dialer != nil {
 		opts = append(opts, grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {

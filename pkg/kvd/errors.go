@@ -71,14 +71,27 @@ type Error struct {
 
 func (e *Error) Error() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "kvd %s: %v", e.Op, e.Err)
-	if e.Message != "" && e.Message != e.Err.Error() {
-		fmt.Fprintf(&b, ": %s", e.Message)
-	}
+	fmt.Fprintf(&b, "kvd %s: %s", e.Op, explained(e.Err.Error(), e.Message))
 	if e.Attempts > 1 {
 		fmt.Fprintf(&b, " (%d attempts)", e.Attempts)
 	}
 	return b.String()
+}
+
+// explained joins the text of an error with a message about it. Messages often begin
+// with the last part of that text; it is not said twice.
+func explained(text, message string) string {
+	last := text[strings.LastIndex(": "+text, ": "):]
+	switch {
+	case message == "" || strings.HasSuffix(text, message):
+		return text
+	case last == context.DeadlineExceeded.Error() && strings.HasPrefix(message, context.Canceled.Error()):
+		// The client cancels a stream when its time is over.
+		return text + strings.TrimPrefix(message, context.Canceled.Error())
+	case strings.HasPrefix(message, last):
+		return strings.TrimSuffix(text, last) + message
+	}
+	return text + ": " + message
 }
 
 // Unwrap returns Err.

@@ -81,6 +81,22 @@ func addressOf(target string) (network, address string) {
 	return "tcp", net.JoinHostPort(host, port)
 }
 
+// defaultPort is where a server listens unless it is told otherwise.
+const defaultPort = "7070"
+
+// withPort adds the default port to a target that is a host alone: a name, an IPv4
+// address, or an IPv6 address with or without brackets. gRPC would take 443.
+func withPort(target string) string {
+	bare := strings.TrimSuffix(strings.TrimPrefix(target, "["), "]")
+	switch {
+	case target == "" || strings.Contains(target, "/"):
+		return target
+	case net.ParseIP(bare) != nil, !strings.ContainsAny(target, ":[]"):
+		return net.JoinHostPort(bare, defaultPort)
+	}
+	return target
+}
+
 // proxied reports whether the environment names a proxy for an address.
 func proxied(address string) bool {
 	proxy, err := http.ProxyFromEnvironment(&http.Request{URL: &url.URL{Scheme: "https", Host: address}})
