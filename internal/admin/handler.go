@@ -38,7 +38,8 @@ func Registry(s *Source) *prometheus.Registry {
 	return r
 }
 
-const index = `kvd
+// Index is the page at /, by which a client knows an admin address.
+const Index = `kvd
 
 /livez           the process works
 /readyz          it takes requests; ?verbose says why not
@@ -49,7 +50,7 @@ const index = `kvd
 
 func serveIndex(w http.ResponseWriter, _ *http.Request) {
 	plain(w, http.StatusOK)
-	fmt.Fprint(w, index)
+	fmt.Fprint(w, Index)
 }
 
 func plain(w http.ResponseWriter, status int) {

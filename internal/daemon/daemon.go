@@ -10,6 +10,7 @@ import (
 	"runtime/debug"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"go.uber.org/zap"
@@ -109,12 +110,25 @@ func (s *service) where() string {
 
 func (s *service) bind() (err error) {
 	if s.listen, err = net.Listen("tcp", s.config.Listen); err != nil {
-		return fmt.Errorf("%w for clients: %w; is another kvd running? Choose a free address with --listen", ErrListen, err)
+		return fmt.Errorf("%w for clients: %w; %s with --listen", ErrListen, err, listenAdvice(err))
 	}
 	if s.adminListen, err = net.Listen("tcp", s.config.Admin); err != nil {
-		return errors.Join(fmt.Errorf("%w for operators: %w; choose a free address with --admin", ErrListen, err), s.listen.Close())
+		return errors.Join(fmt.Errorf("%w for operators: %w; %s with --admin", ErrListen, err, listenAdvice(err)), s.listen.Close())
 	}
 	return nil
+}
+
+// listenAdvice says why an address cannot be listened on, and what to choose instead.
+func listenAdvice(err error) string {
+	switch {
+	case errors.Is(err, syscall.EADDRINUSE):
+		return "another process listens there, perhaps another kvd; stop it, or choose a free address"
+	case errors.Is(err, syscall.EACCES), errors.Is(err, syscall.EPERM):
+		return "this user may not listen there, as with ports below 1024; grant CAP_NET_BIND_SERVICE, or choose a higher port"
+	case errors.Is(err, syscall.EADDRNOTAVAIL):
+		return "this machine does not have that address; choose one of its own"
+	}
+	return "choose another address"
 }
 
 // closeListeners closes what may be closed already: whoever serves a listener
@@ -156,6 +170,9 @@ func (s *service) closePages() {
 // open recovers the store and begins to serve it.
 func (s *service) open(ctx context.Context) error {
 	e, err := s.openStore(ctx)
+	if errors.Is(err, syscall.ENOTDIR) {
+		return fmt.Errorf("%w: --data %s: it, or what it lies in, is a file, not a directory; name a directory: %w", ErrUsage, s.config.Data, err)
+	}
 	if err != nil {
 		return err
 	}
