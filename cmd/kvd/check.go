@@ -22,7 +22,7 @@ func (a *app) checkCommand() *cobra.Command {
 			"and ok or what is wrong with it and where. Nothing is changed.\n\n" +
 			"Exit codes: 0 the store is whole; 65 something is damaged, missing or of a newer\n" +
 			"version; 74 the disk cannot be read; 75 a server has the store open.",
-		Args: cobra.ExactArgs(1),
+		Args: needs("DIR"),
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print the report as JSON")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {

@@ -1,12 +1,17 @@
 package main
 
 import (
+	"context"
 	"errors"
+	"fmt"
+	"io"
+	"net/http"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/kvd-db/kvd/internal/admin"
 	"github.com/kvd-db/kvd/pkg/kvd"
 )
 
@@ -65,7 +70,39 @@ func (c *connection) with(fn func(*kvd.Client) error) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, client.Close()) }()
-	return fn(client)
+	if err = fn(client); err != nil && isAdminAddress(c.addr, err) {
+		return &adminAddressError{c.addr, err}
+	}
+	return err
+}
+
+// adminAddressError says that --addr is the address for operators.
+type adminAddressError struct {
+	addr string
+	err  error
+}
+
+func (e *adminAddressError) Error() string {
+	return fmt.Sprintf("%s is the admin address of a kvd server, which serves health, metrics and profiles alone; "+
+		"name the address for clients, 127.0.0.1:7070 by default, with --addr or %s", e.addr, envAddr)
+}
+
+func (e *adminAddressError) Unwrap() error { return e.err }
+
+// isAdminAddress asks a server that did not answer as one for clients whether it
+// serves the admin pages.
+func isAdminAddress(addr string, err error) bool {
+	if !errors.Is(err, kvd.ErrUnavailable) && !errors.Is(err, kvd.ErrInvalid) && !errors.Is(err, context.DeadlineExceeded) {
+		return false
+	}
+	asking := http.Client{Timeout: time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
+	response, err := asking.Get("http://" + addr + "/")
+	if err != nil {
+		return false
+	}
+	defer func() { _ = response.Body.Close() }() // nothing is written to it
+	page, err := io.ReadAll(io.LimitReader(response.Body, int64(len(admin.Index))))
+	return err == nil && string(page) == admin.Index
 }
 
 // durability is the flag of commands that write.

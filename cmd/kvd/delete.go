@@ -22,7 +22,8 @@ func (a *app) deleteCommand() *cobra.Command {
 		Long: "Remove keys, or all keys of a range. It is no error if a key is not there.\n\n" +
 			"A range goes at one moment, whatever its size; it may have --start or --end\n" +
 			"alone. On a terminal the command shows what would go and asks, unless --yes says\n" +
-			"that it need not. With --if-version or --if-value one key is removed only if it\n" +
+			"that it need not. Elsewhere --all needs --yes; it counts the keys, removes them\n" +
+			"and prints how many it counted. With --if-version or --if-value one key is removed only if it\n" +
 			"is as the flag says; else the exit code is 4.",
 		Example: "  kvd del user/1 user/2\n" +
 			"  kvd del --if-version 17 user/1\n" +

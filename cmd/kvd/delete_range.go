@@ -40,6 +40,17 @@ func everything(r kvd.Range) bool {
 
 func (r *rangeRemoval) run(ctx context.Context, c *kvd.Client, keys kvd.Range) error {
 	asks := !r.yes && isTerminal(r.app.in)
+	count := 0
+	if r.all && !asks && !r.dryRun {
+		// A script that names no range may have meant another store.
+		var err error
+		if count, err = r.show(ctx, c, keys, io.Discard); err != nil {
+			return err
+		}
+		if !r.yes {
+			return usagef("kvd del --all would remove all %d keys; add --yes to remove them", count)
+		}
+	}
 	if r.dryRun || asks {
 		shown := r.app.out
 		if !r.dryRun {
@@ -56,6 +67,11 @@ func (r *rangeRemoval) run(ctx context.Context, c *kvd.Client, keys kvd.Range) e
 	begin := time.Now()
 	if err := r.remove(ctx, c, keys); err != nil {
 		return err
+	}
+	if r.all && r.yes {
+		if _, err := fmt.Fprintf(r.app.out, "keys removed: %d\n", count); err != nil {
+			return err
+		}
 	}
 	r.app.say("ok  %v\n", time.Since(begin).Round(time.Microsecond))
 	return nil

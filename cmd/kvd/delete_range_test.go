@@ -60,11 +60,11 @@ func TestEverythingGoesOnlyWithAll(t *testing.T) {
 		assert.Equal(t, 64, p.kvd(args...).code, args)
 	}
 	assert.Equal(t, before, p.keys())
-	p.must("del", "--all")
+	p.must("del", "--all", "--yes")
 	assert.Empty(t, p.keys())
-	p.must("del", "--all")
+	p.must("del", "--all", "-y")
 	p.must("put", "--hex", "00", "")
-	p.must("del", "--all")
+	p.must("del", "--all", "-y")
 	assert.Empty(t, p.keys(), "the first of all keys is one")
 }
 

@@ -24,7 +24,7 @@ func (a *app) digestCommand() *cobra.Command {
 			"keys and values have the same hash, however they came about.\n\n" +
 			"An argument that is a directory names a stopped store: it is opened as a server\n" +
 			"would open it, log and all. Any other is the address of a server.",
-		Args: cobra.MaximumNArgs(1),
+		Args: mayHave("DIR or ADDR"),
 	}
 	server := a.connection(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -47,8 +47,12 @@ func (a *app) digestCommand() *cobra.Command {
 
 func addAll(ctx context.Context, server *connection, args []string, add func(key, value []byte)) error {
 	if len(args) == 1 {
-		if info, err := os.Stat(args[0]); err == nil && info.IsDir() {
+		switch info, err := os.Stat(args[0]); {
+		case err != nil: // it is an address
+		case info.IsDir():
 			return addStopped(ctx, args[0], add)
+		default:
+			return usagef("%s is a file, not a directory; name the directory of a stopped store, or the address of a server", args[0])
 		}
 		server.addr = args[0]
 	}

@@ -18,7 +18,7 @@ func (a *app) dumpCommand() *cobra.Command {
 			"a byte, and kvd get --escaped takes a key back.\n\n" +
 			"STORE says what the store is, CLOCK which time its clock, by which keys expire,\n" +
 			"has not passed; a store without it never had a key that expires.",
-		Args: cobra.ExactArgs(1),
+		Args: needs("FILE"),
 	}
 	cmd.Flags().BoolVar(&o.Values, "values", false, "print values whole; otherwise their beginning and length")
 	cmd.RunE = func(_ *cobra.Command, args []string) error {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"syscall"
 
 	"github.com/kvd-db/kvd/internal/daemon"
 	"github.com/kvd-db/kvd/internal/kv"
@@ -24,6 +25,9 @@ const (
 func exitCode(err error) int {
 	if conditionFailed(err) {
 		return exitCondition
+	}
+	if _, ok := errors.AsType[*adminAddressError](err); ok {
+		return exitUnavailable
 	}
 	for _, class := range []struct {
 		err  error
@@ -58,6 +62,9 @@ func conditionFailed(err error) bool {
 func explain(err error) string {
 	if conditionFailed(err) {
 		return err.Error() + "\n" + instead(err)
+	}
+	if _, ok := errors.AsType[*adminAddressError](err); ok {
+		return err.Error()
 	}
 	for _, hint := range []struct {
 		err  error
@@ -96,8 +103,11 @@ func instead(err error) string {
 // named makes it an error of usage that a file or directory which the user named
 // is not there.
 func named(err error) error {
-	if errors.Is(err, fs.ErrNotExist) {
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
 		return usagef("%w", err)
+	case errors.Is(err, syscall.ENOTDIR):
+		return usagef("%w: it, or what it lies in, is a file, not a directory", err)
 	}
 	return err
 }

@@ -26,7 +26,7 @@ func (a *app) exportCommand() *cobra.Command {
 			`  {"key":"session/7","value":"Ada","ttl_ms":59000}` + "\n\n" +
 			"ttl_ms is what was left of the life of a key that expires, in milliseconds.\n" +
 			"--hex, --base64 and --escaped say how --prefix, --start and --end are spelled.",
-		Args: cobra.MaximumNArgs(1),
+		Args: mayHave("FILE"),
 	}
 	server := a.connection(cmd)
 	enc.flags(cmd)

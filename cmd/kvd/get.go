@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 
@@ -22,7 +23,7 @@ func (a *app) getCommand() *cobra.Command {
 		Example: "  kvd get user/1\n" +
 			"  kvd get --version user/1   17, a tab, the value: see kvd put --if-version\n" +
 			"  kvd get -o json user/1     with its version, and ttl_ms if it expires",
-		Args: cobra.ExactArgs(1),
+		Args: needs("KEY"),
 	}
 	server := a.connection(cmd)
 	enc.flags(cmd)
@@ -41,6 +42,9 @@ func (a *app) getCommand() *cobra.Command {
 		return server.with(func(c *kvd.Client) error {
 			item, err := c.GetItem(cmd.Context(), key, took.option())
 			took.print(a)
+			if errors.Is(err, kvd.ErrNotFound) {
+				return fmt.Errorf("get %q: %w", args[0], kvd.ErrNotFound)
+			}
 			if err != nil {
 				return err
 			}

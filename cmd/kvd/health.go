@@ -14,7 +14,7 @@ func (a *app) healthCommand() *cobra.Command {
 		Short: "Say whether a server takes requests",
 		Long: "Say whether a server takes requests: exit code 0 if it does, 5 if not. For\n" +
 			"images without a shell.",
-		Args: cobra.NoArgs,
+		Args: noArguments,
 	}
 	server := a.connection(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {

@@ -35,7 +35,7 @@ func (a *app) importCommand() *cobra.Command {
 			"before it is imported. To import again does no harm. With --resume FILE the\n" +
 			"number of leading lines that are durable is kept in FILE, and an import that\n" +
 			"was cut short goes on behind them.",
-		Args: cobra.MaximumNArgs(1),
+		Args: mayHave("FILE"),
 	}
 	server := a.connection(cmd)
 	level.flag(cmd)

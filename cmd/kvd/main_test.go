@@ -74,8 +74,26 @@ type process struct {
 	ready       string // the line itself
 	stdout      []string
 	read        sync.WaitGroup // reads what follows on standard output
-	log         bytes.Buffer
+	log         lockedBuffer
 	ended       bool
+}
+
+// lockedBuffer collects what a running process prints.
+type lockedBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *lockedBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *lockedBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
 }
 
 var readyLine = regexp.MustCompile(`^READY listen=(\S+) admin=(\S+)$`)

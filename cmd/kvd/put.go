@@ -27,7 +27,7 @@ func (a *app) putCommand() *cobra.Command {
 			"  kvd put --ttl 30m session/7 Ada\n" +
 			"  kvd put --if-absent lock/backup \"$HOSTNAME\" || echo somebody else has it\n" +
 			"  kvd put --if-version 17 user/1 Grace",
-		Args: cobra.ExactArgs(2),
+		Args: needs("KEY", "VALUE"),
 	}
 	server := a.connection(cmd)
 	enc.flags(cmd)

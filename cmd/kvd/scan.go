@@ -65,7 +65,7 @@ func (a *app) scanCommand() *cobra.Command {
 		Example: "  kvd scan --prefix user/ --limit 10\n" +
 			"  kvd scan --end user/17 --reverse --limit 1   the last key before user/17\n" +
 			"  kvd scan --prefix user/ --count",
-		Args: cobra.NoArgs,
+		Args: noArguments,
 	}
 	server := a.connection(cmd)
 	enc.flags(cmd)

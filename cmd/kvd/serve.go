@@ -4,8 +4,11 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"os/signal"
+	"syscall"
 
 	"github.com/spf13/cobra"
+	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 
 	"github.com/kvd-db/kvd/internal/daemon"
@@ -17,7 +20,8 @@ func (a *app) serveCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Run the server until SIGINT or SIGTERM",
-		Long: "Run the server until SIGINT or SIGTERM; a second signal ends it at once.\n\n" +
+		Long: "Run the server until SIGINT or SIGTERM; a second signal ends it at once.\n" +
+			"SIGHUP is logged and ignored.\n\n" +
 			"It prints one line, READY listen=ADDR admin=ADDR, when it takes requests, and\n" +
 			"logs to standard error. Every flag can be given as an environment variable too:\n" +
 			"--max-sync-time is KVD_MAX_SYNC_TIME. A flag wins.\n\n" +
@@ -25,7 +29,7 @@ func (a *app) serveCommand() *cobra.Command {
 			"a newer version; 69 an address is taken; 70 a bug in the engine, see the log; 74\n" +
 			"the disk failed or did not answer in time; 75 another process has the store open;\n" +
 			"130 or 143 a second SIGINT or SIGTERM. The Go runtime itself ends with 2.",
-		Args: cobra.NoArgs,
+		Args: noArguments,
 	}
 	for _, s := range settings {
 		flag := cmd.Flags().VarPF(s, s.Name, "", s.Help+" [$"+s.Env()+"]")
@@ -39,6 +43,7 @@ func (a *app) serveCommand() *cobra.Command {
 		}
 		config.Chosen = daemon.NonDefault(settings)
 		config.Log = config.NewLog(zapcore.AddSync(a.err))
+		defer ignoreHangup(config.Log)()
 		return daemon.Run(cmd.Context(), config, func(listen, admin net.Addr) {
 			fmt.Fprintf(a.out, "READY listen=%s admin=%s\n", listen, admin)
 			if isTerminal(a.err) && isTerminal(os.Stdin) {
@@ -47,6 +52,25 @@ func (a *app) serveCommand() *cobra.Command {
 		})
 	}
 	return cmd
+}
+
+// ignoreHangup keeps SIGHUP from ending the process: a terminal that closes sends it,
+// and supervisors do for a reload, which does not exist. The returned function gives
+// the signal its usual meaning back.
+func ignoreHangup(log *zap.Logger) (restore func()) {
+	hangups, ended := make(chan os.Signal, 1), make(chan struct{})
+	signal.Notify(hangups, syscall.SIGHUP)
+	go func() {
+		defer close(ended)
+		for range hangups {
+			log.Warn("SIGHUP is ignored: settings cannot be reloaded; to change them, stop the server with SIGTERM and start it again")
+		}
+	}()
+	return func() {
+		signal.Stop(hangups)
+		close(hangups)
+		<-ended
+	}
 }
 
 // firstSteps tells a person what to try.

@@ -81,9 +81,9 @@ func TestWrongUsageIs64AndStartsNothing(t *testing.T) {
 		says string
 	}{
 		{nil, []string{"serve", "--nonsense"}, "unknown flag"},
-		{nil, []string{"serve", "extra"}, "unknown command"},
+		{nil, []string{"serve", "extra"}, "takes no arguments"},
 		{nil, []string{"bogus"}, "unknown command"},
-		{nil, []string{"get"}, "accepts 1 arg"},
+		{nil, []string{"get"}, "needs KEY"},
 		{nil, []string{"get", ""}, "the key is empty"},
 		{nil, []string{"get", "--hex", "xyz"}, "key \"xyz\""},
 		{nil, []string{"scan", "-o", "xml"}, "want table, raw or json"},

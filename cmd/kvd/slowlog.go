@@ -38,7 +38,7 @@ func (a *app) slowlogCommand() *cobra.Command {
 		Example: "  kvd slowlog --limit 10\n" +
 			"  kvd slowlog -o json | jq 'select(.stages_us.sync > 20000)'\n" +
 			"  kvd slowlog --reset",
-		Args: cobra.NoArgs,
+		Args: noArguments,
 	}
 	server := a.connection(cmd)
 	cmd.Flags().IntVar(&limit, "limit", 0, "print at most this many; 0 prints all that are kept")

@@ -36,7 +36,7 @@ func (a *app) txnCommand() *cobra.Command {
 			"an object, with the number of its line.",
 		Example: "  kvd txn transfer.txt\n" +
 			"  printf '%s\\n' 'assert-version user/1 17' 'put user/1 Grace' 'del user/2' | kvd txn",
-		Args: cobra.MaximumNArgs(1),
+		Args: mayHave("FILE"),
 	}
 	server := a.connection(cmd)
 	enc.flags(cmd)

@@ -14,7 +14,7 @@ func (a *app) versionCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "version",
 		Short: "Print what this binary was built from",
-		Args:  cobra.NoArgs,
+		Args:  noArguments,
 	}
 	cmd.Flags().StringVarP(&format, "output", "o", "text", "text or json")
 	cmd.RunE = func(*cobra.Command, []string) error {
