@@ -19,6 +19,13 @@ fi
 # The binaries that people run are built as they are shipped: without C.
 CGO_ENABLED=0 go build -trimpath -o bin/ ./cmd/...
 go vet ./...
+
+echo "test: the client and its commands compile for darwin and windows"
+for os in darwin windows; do
+	GOOS=$os CGO_ENABLED=0 go vet ./pkg/...
+	GOOS=$os CGO_ENABLED=0 go build -o /dev/null ./cmd/kvd
+done
+
 go test "${race[@]}" -timeout 15m "$@" ./...
 
 echo "test: bench"

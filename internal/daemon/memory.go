@@ -5,8 +5,6 @@ import (
 	"strconv"
 	"strings"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/kvd-db/kvd/internal/engine"
 	"github.com/kvd-db/kvd/internal/vfs"
 )
@@ -51,14 +49,6 @@ func defaultMemory(fsys vfs.FS) int64 {
 		limit = cgroup
 	}
 	return max(limit/4>>20<<20, leastAutoMemory)
-}
-
-func machineMemory() int64 {
-	var info unix.Sysinfo_t
-	if err := unix.Sysinfo(&info); err != nil {
-		return 0 // then the least amount is what we take
-	}
-	return int64(uint64(info.Totalram) * uint64(info.Unit))
 }
 
 // cgroupMemory returns the lowest limit of the process's control group and those

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
@@ -148,10 +147,6 @@ func holder(f *os.File) string {
 		return "unknown"
 	}
 	return pid
-}
-
-func lockedBy(name, pid string) error {
-	return fmt.Errorf("lock %s: %w (pid %s)", filepath.Clean(name), ErrLocked, pid)
 }
 
 type osLock struct {
