@@ -1,7 +1,7 @@
 # Everything here is a script in scripts/ or one Go command; nothing needs more
 # than Go and make, unless a target says so.
 
-.PHONY: run build test check fuzz crash memory space freeze serializable bench bench-engines bench-service proto clean
+.PHONY: run build test check fuzz crash memory space freeze fill serializable bench bench-engines bench-service proto clean
 
 # Binaries are static and the same on every machine.
 GOFLAGS_BUILD := -trimpath -buildvcs=auto
@@ -32,6 +32,10 @@ freeze: ## the server on a file system that is frozen under it; needs root
 
 memory: ## peak memory and honest callers' latency beside hostile clients, at three budgets
 	./scripts/memory.sh
+
+fill: ## a small file system below the server is filled again and again, with counts; needs root
+	KVD_FILL_EVERY=1 go test -timeout 30m -run TestAnotherProcessFillsTheDisk -v ./internal/engine
+	./scripts/fill.sh
 
 serializable: ## a million transactions against a server that is killed, and their replay
 	./scripts/serializable.sh

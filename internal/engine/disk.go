@@ -45,8 +45,8 @@ type disk struct {
 }
 
 // openDisk finds the ballast, and gives it back if the disk is so full that recovery may
-// need it.
-func (e *Engine) openDisk() (err error) {
+// need it. It chooses, unless that was asked for, segments of the log that fit the disk.
+func (e *Engine) openDisk(asked *Options) (err error) {
 	if e.disk.ballast, err = openBallast(e.opts.FS, descriptor.BallastPath(e.dir), e.opts.LowDiskBytes); err != nil {
 		return err
 	}
@@ -56,6 +56,12 @@ func (e *Engine) openDisk() (err error) {
 	}
 	e.disk.free.Store(usage.Free)
 	e.disk.ballast.bound(usage)
+	if asked.SegmentBytes == 0 {
+		e.opts.SegmentBytes = fitSegments(e.opts.SegmentBytes, usage)
+		if asked.LogBytes == 0 {
+			e.opts.LogBytes = e.opts.logBytes()
+		}
+	}
 	if usage.Free < e.opts.LowDiskBytes {
 		e.readOnly.Store(true)
 		e.giveBallastBack()
@@ -117,6 +123,14 @@ func (e *Engine) watchDisk(tick bool) {
 		e.tellWritable()
 		e.scheduler.retry()
 	}
+}
+
+// fitSegments bounds the length of log segments by the size of the disk: some of them are
+// kept whatever was flushed, and recovery may have to copy one, for which the ballast has
+// to do.
+func fitSegments(bytes int64, usage vfs.Usage) int64 {
+	const share, least = 4 * ballastShare, 1 << 20
+	return min(bytes, max(int64(min(usage.Total/share, 1<<40)), least))
 }
 
 // held reports whether the store has been read-only for as long as it must.

@@ -86,6 +86,7 @@ type Recovery struct {
 func Open(dir string, o Options) (_ *Engine, err error) {
 	defer o.Events.Guard()
 	begin := time.Now()
+	asked := o
 	o, err = o.withDefaults()
 	if err != nil {
 		return nil, err
@@ -106,7 +107,7 @@ func Open(dir string, o Options) (_ *Engine, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("open store: %w", err)
 	}
-	if err := e.openDisk(); err != nil {
+	if err := e.openDisk(&asked); err != nil {
 		return nil, errors.Join(fmt.Errorf("open store %s: %w", dir, err), e.lock.Close())
 	}
 	if err := e.open(); err != nil {

@@ -33,7 +33,8 @@ type Options struct {
 	// back is flushed early; default four segments and twice the memtables.
 	// It bounds the time that recovery takes.
 	LogBytes int64
-	// SegmentBytes is the size of a log segment; default 64 MiB.
+	// SegmentBytes is the size of a log segment; default 64 MiB, or one part in 64 of a
+	// disk that is smaller than 4 GiB.
 	SegmentBytes int64
 	// Writes and Reads shape the micro-batches of a partition.
 	Writes, Reads batcher.Policy
@@ -92,7 +93,7 @@ func (o Options) withDefaults() (Options, error) {
 	setDefault(&o.MemtableBytes, 128<<20)
 	setDefault(&o.CacheBytes, 128<<20)
 	setDefault(&o.SegmentBytes, 64<<20)
-	setDefault(&o.LogBytes, 4*o.SegmentBytes+2*o.MemtableBytes)
+	setDefault(&o.LogBytes, o.logBytes())
 	setDefault(&o.Workers, 1+(runtime.GOMAXPROCS(0)+1)/2)
 	setDefault(&o.LowDiskBytes, 64<<20)
 	setDefault(&o.Names, 1<<18)
@@ -135,6 +136,9 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	return o, nil
 }
+
+// logBytes is the default of LogBytes.
+func (o *Options) logBytes() int64 { return 4*o.SegmentBytes + 2*o.MemtableBytes }
 
 func setDefault[T int | int64 | uint64 | time.Duration](v *T, def T) {
 	if *v == 0 {
