@@ -32,8 +32,12 @@ func Load(fsys vfs.FS, dir string, partition uint32) (*Version, error) {
 	if owner != partition {
 		return nil, kv.Corruptf(name, 0, "belongs to partition %d, not %d", owner, partition)
 	}
+	pointer := name
 	name = path.Join(dir, ManifestName(num))
 	if data, err = readFile(fsys, name, maxManifest); err != nil {
+		if _, gone := fsys.Stat(name); errors.Is(gone, fs.ErrNotExist) {
+			return nil, kv.Corruptf(pointer, -1, "names %s, which is missing: one of the two was lost, or CURRENT is of another time", name)
+		}
 		return nil, err
 	}
 	v, err := DecodeManifest(name, data)

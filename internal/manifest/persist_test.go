@@ -1,6 +1,7 @@
 package manifest
 
 import (
+	"errors"
 	"path"
 	"slices"
 	"syscall"
@@ -229,4 +230,18 @@ func TestAFileThatCannotBeClearedAwayIsReported(t *testing.T) {
 		}
 		_ = fsys.Remove(path.Join(testDir, TableName(h.currentVersion().NextFile-1)))
 	}
+}
+
+// TestAStaleCurrentIsNamed: a CURRENT of an older copy of the directory names a manifest
+// that is long gone. The file to look at is CURRENT.
+func TestAStaleCurrentIsNamed(t *testing.T) {
+	fsys := vfs.NewMem()
+	require.NoError(t, fsys.MkdirAll("p"))
+	require.NoError(t, Create(fsys, "p", 0))
+	require.NoError(t, vfs.WriteAtomic(fsys, "p/"+CurrentName, encodeCurrent(0, 42)))
+	_, err := Load(fsys, "p", 0)
+	damage, ok := errors.AsType[*kv.CorruptionError](err)
+	require.True(t, ok, "%v", err)
+	require.Equal(t, "p/CURRENT", damage.File)
+	require.ErrorContains(t, err, ManifestName(42))
 }

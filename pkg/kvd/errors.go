@@ -188,6 +188,9 @@ func faultOfStatus(err error) *fault {
 	}
 	f := faultOfReason(info.GetReason(), s.Message(), s.Code())
 	f.retryAfter = retryAfter
+	// gRPC gives no reason for a request that the server did not take in, for its length,
+	// and what the client may receive is more than any server sends.
+	f.undone = f.undone || info == nil && s.Code() == codes.ResourceExhausted && strings.Contains(s.Message(), "received message")
 	// No try of a commit that read before the server opened its store was applied: the
 	// server would know its name.
 	f.never = f.never || f.reason == kvdpb.ReasonVersionGone && info.GetMetadata()[kvdpb.MetadataCause] == kvdpb.CauseOpening

@@ -204,7 +204,11 @@ func (o *writeOptions) report(version uint64) {
 
 // ttlMillis is a time to live as the protocol has it: 0 is for ever.
 func ttlMillis(d time.Duration) uint64 {
-	return uint64((d + time.Millisecond - 1) / time.Millisecond)
+	millis := uint64(d / time.Millisecond)
+	if d%time.Millisecond > 0 {
+		millis++ // a part of one is rounded up
+	}
+	return millis
 }
 
 // ttlOf is the inverse of ttlMillis.
