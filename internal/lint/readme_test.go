@@ -1,0 +1,50 @@
+package lint
+
+import (
+	"go/ast"
+	"go/token"
+	"os"
+	"path"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+var (
+	quotedWords = regexp.MustCompile("`[^`\n]+`")
+	testName    = regexp.MustCompile(`^(?:([a-z/]+): )?((?:Test|Example|Benchmark|Fuzz)[A-Z]?\w*)$`)
+)
+
+// TestTestsInREADMEsExist: a test, example or benchmark that a README names is in the
+// package named with it, or, without one, somewhere in the module.
+func TestTestsInREADMEsExist(t *testing.T) {
+	in := map[string]map[string]bool{} // packages by function
+	walkGo(t, func(file string, _ *token.FileSet, tree *ast.File) {
+		for _, d := range tree.Decls {
+			if f, ok := d.(*ast.FuncDecl); ok && f.Recv == nil && strings.HasSuffix(file, "_test.go") {
+				if in[f.Name.Name] == nil {
+					in[f.Name.Name] = map[string]bool{}
+				}
+				in[f.Name.Name][strings.TrimPrefix(path.Dir(file), "internal/")] = true
+			}
+		}
+	})
+	names := 0
+	for _, readme := range []string{"README.md", "internal/README.md"} {
+		text, err := os.ReadFile("../../" + readme)
+		require.NoError(t, err)
+		for _, quoted := range quotedWords.FindAllString(string(text), -1) {
+			found := testName.FindStringSubmatch(strings.Trim(quoted, "`"))
+			if found == nil {
+				continue
+			}
+			names++
+			if pkg, name := found[1], found[2]; len(in[name]) == 0 || pkg != "" && !in[name][pkg] {
+				t.Errorf("%s names %s, which does not exist there", readme, quoted)
+			}
+		}
+	}
+	require.Greater(t, names, 40, "the READMEs name tests")
+}
