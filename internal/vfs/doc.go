@@ -7,6 +7,9 @@
 // ([Mem.KillImage]) would leave; package faultfs wraps any of them and fails,
 // tears or delays chosen operations.
 //
+// The service wraps its own by [Watch], which knows the operations that have not
+// returned: a disk that hangs reports no error.
+//
 // No file is mapped into memory. A page fault on a disk that stalls would block a
 // thread that still holds its processor slot of Go's scheduler, and the next garbage
 // collection would wait for it, and everything else for the garbage collection. A
