@@ -29,8 +29,10 @@ var (
 	raw         = describe("kvd_raw_connections", "Open client connections that carry raw frames, without gRPC.")
 	rawAccepted = describe("kvd_raw_connections_accepted_total", "Client connections taken that carry raw frames.")
 	rawFrames   = describe("kvd_raw_frames_total", "Frames that came by such connections.")
-	streams     = describe("kvd_inflight_requests", "Calls by gRPC in progress, streams included.")
+	streams     = describe("kvd_inflight_requests", "Calls by gRPC that are being served; long-lived streams are in kvd_waiting_requests.")
 	inflight    = describe("kvd_inflight_bytes", "Memory that calls in progress are charged for.")
+	waiting     = describe("kvd_waiting_requests", "Calls whose request has not come yet, long-lived streams, and raw frames of which a part is there.")
+	waitingSize = describe("kvd_waiting_request_bytes", "Bytes that have come of requests that are not whole.")
 	insideOps   = describe("kvd_admission_inside_ops", "Operations that the store is at.", "kind")
 	insideBytes = describe("kvd_admission_inside_bytes", "Bytes of keys and values of those operations, as they came.", "kind")
 	waitOps     = describe("kvd_admission_waiting_ops", "Operations that wait for room in the store.", "kind")
@@ -189,6 +191,8 @@ func (s sink) traffic(t *Traffic) {
 	s.counter(rawFrames, t.RawFrames)
 	s.number(streams, float64(t.Streams))
 	s.number(inflight, float64(t.Bytes))
+	s.number(waiting, float64(t.Waiting))
+	s.number(waitingSize, float64(t.WaitingBytes))
 	for kind, g := range t.Gates {
 		s.gate(kind, &g)
 	}

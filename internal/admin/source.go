@@ -45,8 +45,10 @@ type Traffic struct {
 	Raw         int64  // connections of raw frames
 	RawAccepted uint64 // such connections
 	RawFrames   uint64 // frames that came by them
-	Streams     int64  // calls by gRPC in progress
+	Streams     int64  // calls by gRPC that are being served
 	Bytes       int64  // what they are charged for
+	// Waiting counts what waits for its client, and WaitingBytes what has come of it.
+	Waiting, WaitingBytes int64
 
 	Frames histogram.PowerCounts // by their operations
 	Stages []StageTimes

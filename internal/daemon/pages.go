@@ -83,7 +83,7 @@ func (s *service) traffic() admin.Traffic {
 	t := admin.Traffic{
 		Shed: st.Shed, Gates: st.Gates, Transactions: st.Transactions, Panics: st.Panics, Connections: st.Connections, Accepted: st.Accepted,
 		Raw: st.Raw, RawAccepted: st.RawAccepted, RawFrames: st.RawFrames,
-		Slow: st.Slow, Streams: st.Streams, Bytes: st.Bytes, Frames: st.Frames,
+		Slow: st.Slow, Streams: st.Streams, Bytes: st.Bytes, Waiting: st.Waiting, WaitingBytes: st.WaitingBytes, Frames: st.Frames,
 	}
 	for _, r := range st.Requests {
 		t.Requests = append(t.Requests, admin.RequestCount{Method: r.Method, Code: r.Code.String(), Count: r.Count})

@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
@@ -13,8 +14,8 @@ import (
 )
 
 // call is the context of an admitted call, and what the call is charged
-// for. It is made in the tap handle, before the body of the request is read, and
-// gRPC then uses it as the context of the stream: its deadline and its cancel end
+// for. It is made in the tap handle, before the body of the request is read: until then it
+// is charged for nothing but what has come (see waits). gRPC then uses it as the context of the stream: its deadline and its cancel end
 // whatever the handler or the transport waits for.
 //
 // It is released once: by the interceptor that claimed it, or by the end of the
@@ -23,11 +24,24 @@ type call struct {
 	context.Context
 	server  *Server
 	method  method
+	conn    *connection
+	stream  uint32
 	charged int64
 	budget  kv.ReadBudget // of what a unary call reads
+	counted bool          // it has a share of the calls that are being served
 	time    timings       // of a unary call
-	// kill ends a long-lived stream; nil for others. Its client is told CANCELLED,
-	// since gRPC sends that by itself; the cause is for the counters.
+
+	// wait is there until the request has come; of a long-lived stream to its end.
+	// waits nil: neither.
+	wait  wait
+	waits *waits
+	came  int // bytes of the request; of the goroutine that reads the connection
+	// busy: a long-lived stream does not wait for its client. pipeline tells of one.
+	busy     atomic.Bool
+	pipeline atomic.Pointer[pipeline]
+
+	// kill ends the call. Its client is told CANCELLED, since gRPC sends that by
+	// itself; the cause is for the counters.
 	kill context.CancelCauseFunc
 	// stall kills a long-lived stream when it runs out: at first if its request
 	// does not come, later as its handler sets it.
@@ -62,25 +76,80 @@ const retryAfterShed = 50 * time.Millisecond
 
 // admit is the tap handle. It must not block.
 func (s *Server) admit(ctx context.Context, info *tap.Info) (context.Context, error) {
-	m := methodOf(info.FullMethodName)
-	if s.counters.streams.Add(1) > int64(s.options.Streams) {
-		s.counters.streams.Add(-1)
-		return ctx, s.shed(m, shedByStreams)
+	c := &call{server: s, method: methodOf(info.FullMethodName), conn: connectionOf(ctx), waits: s.waits[waitForCalls]}
+	if isHealth(info.FullMethodName) {
+		c.waits = s.waits[waitForHealth]
 	}
-	if !s.charge(streamWindow) {
-		s.counters.streams.Add(-1)
-		return ctx, s.shed(m, shedByBytes)
+	c.Context, c.kill = context.WithCancelCause(ctx)
+	c.wait.conn, c.wait.evict = c.conn, c.evict
+	long := longLived(info.FullMethodName)
+	if long {
+		c.wait.idle = c.idle
 	}
-	c := &call{Context: ctx, server: s, method: m, charged: streamWindow}
-	if longLived(info.FullMethodName) {
-		c.Context, c.kill = context.WithCancelCause(ctx)
+	if !c.waits.begin(&c.wait) {
+		c.kill(nil)
+		return ctx, s.shed(c.method, shedByStreams)
+	}
+	if long {
 		c.stall = time.AfterFunc(s.options.Deadline, func() { c.kill(context.DeadlineExceeded) })
 	} else if _, has := ctx.Deadline(); !has {
-		c.Context, c.expire = context.WithTimeout(ctx, s.options.Deadline)
+		c.Context, c.expire = context.WithTimeout(c.Context, s.options.Deadline)
 	}
+	c.conn.bind(c)
 	c.claim = context.AfterFunc(c.Context, c.release)
 	return c, nil
 }
+
+// idle reports whether a long-lived stream waits for its client.
+func (c *call) idle() bool {
+	if p := c.pipeline.Load(); p != nil {
+		return p.serving.Load() == 0
+	}
+	return !c.busy.Load()
+}
+
+// evict ends a call that waits for its client, to make room for others.
+func (c *call) evict() {
+	c.server.counters.shed(shedByWait)
+	c.server.wasted(c.conn)
+	c.kill(overloaded(shedNames[shedByWait], retryAfterShed))
+}
+
+// freeBytes of a request are not counted while it comes: most have no more. As many
+// requests as may wait have a few megabytes of them.
+const freeBytes = 4 << 10
+
+// arrived is told of the parts of the request, by the goroutine that reads them.
+func (c *call) arrived(bytes int) {
+	before := c.came
+	if c.came += bytes; c.came <= freeBytes && c.wait.idle == nil {
+		return
+	}
+	if c.wait.idle == nil {
+		bytes = c.came - max(before, freeBytes)
+	}
+	if !c.waits.grow(&c.wait, bytes) && c.wait.idle == nil {
+		c.conn.unbind(c)
+	}
+}
+
+// come ends the wait for the request of a unary call, and takes a share of the calls that
+// are being served.
+func (c *call) come() error {
+	c.waits.end(&c.wait)
+	c.conn.unbind(c)
+	if c.waits.kind == waitForHealth {
+		return nil
+	}
+	if c.counted = c.server.shares[shareOfCalls].enter(c.conn); !c.counted {
+		c.server.counters.shed(shedByStreams)
+		return overloaded(shedNames[shedByStreams], retryAfterShed)
+	}
+	return nil
+}
+
+// isHealth tells the calls that are answered whatever else there is to do.
+func isHealth(fullMethod string) bool { return strings.HasPrefix(fullMethod, "/grpc.health.") }
 
 // longLived tells the streams that may last longer than the default deadline.
 func longLived(fullMethod string) bool {
@@ -119,6 +188,10 @@ func (c *call) release() {
 	if c.stall != nil {
 		c.stall.Stop()
 	}
+	c.waits.end(&c.wait)
+	c.conn.unbind(c)
 	c.server.memory.Give(c.charged)
-	c.server.counters.streams.Add(-1)
+	if c.counted {
+		c.server.shares[shareOfCalls].leave(c.conn)
+	}
 }

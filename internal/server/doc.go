@@ -6,10 +6,10 @@
 //
 //	listener     a connection too many, in all or from one address, is closed
 //	reception    TLS; a connection of raw frames leaves gRPC here and goes on in raw.go
-//	tap          a stream too many is refused before its body is read; a unary
-//	             call without a deadline gets one, so that a body that trickles in
-//	             ends too
-//	interceptor  panics become INTERNAL, calls are counted
+//	http2        follows the frames that gRPC reads and writes; floods end here
+//	tap          a call waits for its request, and is charged for what has come of
+//	             it; a unary call without a deadline gets one
+//	interceptor  a call too many is refused; panics become INTERNAL, calls are counted
 //	handler      limits are checked, protobuf becomes kv words, the store is called
 //	gate         what the store has under way is bounded, and how long more may wait
 //	errors.go    the store's error becomes a status with a stable reason
@@ -57,7 +57,8 @@
 // # Overload
 //
 // Two bounds stand one behind the other. What is in memory is bounded at the door: a
-// connection, a call or a frame too many is refused at once. What the store is given
+// connection, a call or a frame too many is refused at once. What waits for its client is
+// no work and keeps nobody out: see the next section. What the store is given
 // at once is bounded at two gates, one for reads and one for writes (see package
 // admission): more would make everything late and nothing faster. Each call of the
 // store passes its gate by itself, that of a lone Get like that of a frame, with the
@@ -75,12 +76,41 @@
 // A frame that waits occupies one of the few workers of its pipeline, so a client
 // that sends on without regard is held up by its own flow control.
 //
+// # Hostile and unlucky clients
+//
+// What a client announces costs it nothing, so it is charged for nothing but what has come:
+//
+//	requests that have not come   all of them, idle streams and parts of raw frames are in
+//	                              one list with a bound of its own, in number and bytes;
+//	                              beyond it the connection that has more than its share
+//	                              loses its eldest (waits.go)
+//	calls that are served         a connection may have as many as are free beside it
+//	                              (shares.go)
+//	resets                        more than 1,024 streams at once, or 100 a second, that
+//	                              the client resets, or breaks the protocol with, end a
+//	                              connection with GOAWAY (ENHANCE_YOUR_CALM); what all
+//	                              connections of an address have counts too, so that one
+//	                              that is made again gets less (peers.go)
+//	frames that ask for nothing   10,000 at once, or 1,000 a second, and one more for each
+//	                              256 bytes that were sent or received, likewise
+//	                              (http2_conn.go)
+//	health checks                 have bounds of their own
+//
+// An address is that of a machine, or of a network of 64 bits in version 6. All clients of
+// this machine have one, which has no share.
+//
+// gRPC itself bounds the header list and what follows it (CONTINUATION), pings, and what it
+// queues for a client that does not read, such as acknowledgements of settings.
+//
+// The price is for a frame of HTTP/2, of which only the header is looked at, and for a
+// unary call two entries in a list. Raw frames pay nothing, unless they come in parts.
+//
 // # Raw frames
 //
 // The port is the same: a plain connection is told by its first byte, one of TLS
 // by the protocol that its handshake agreed on. What gRPC gives a stream such a
 // connection has by itself: it is bounded as a connection; each frame is charged,
-// while it comes too unless it came at once; a frame that stands still or answers
+// while it comes too unless it came at once, for what has come of it; a frame that stands still or answers
 // that are not taken for as long as a default deadline end it; so do age, and idle
 // time. What is no frame ends it too, and the client is told why. An answer is one
 // write, and takes those along that became ready during the write before. A plain one is

@@ -4,9 +4,6 @@ import (
 	"context"
 	"errors"
 
-	"google.golang.org/grpc/credentials"
-	"google.golang.org/grpc/peer"
-
 	"github.com/kvd-db/kvd/internal/admission"
 	"github.com/kvd-db/kvd/internal/kv"
 )
@@ -29,19 +26,6 @@ func kindOf(m method) kind {
 		return reads
 	}
 	return writes
-}
-
-// connection is what the server remembers of one: its lines at the gates. gRPC takes
-// it for what came of the handshake, and gives it to every call.
-type connection struct {
-	credentials.AuthInfo
-	lines [kindCount]admission.Client
-}
-
-// connectionOf returns the connection that a call came by.
-func connectionOf(ctx context.Context) *connection {
-	p, _ := peer.FromContext(ctx)
-	return p.AuthInfo.(*connection)
 }
 
 // gatedStore is a Store behind its gates. What is refused there has not been begun.

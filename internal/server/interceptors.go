@@ -23,6 +23,9 @@ func (s *Server) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo,
 	}
 	defer c.release()
 	defer s.recover(c.method, &err)
+	if err := c.come(); err != nil {
+		return nil, err
+	}
 	if m, ok := req.(proto.Message); ok && !c.resize(requestBytes(c.method, proto.Size(m))) {
 		s.counters.shed(shedByBytes)
 		return nil, overloaded(shedNames[shedByBytes], retryAfterShed)
@@ -76,8 +79,7 @@ func (c *call) killAtShutdown(ended <-chan struct{}) {
 	}
 }
 
-// idleStream is such a stream. Once its request has come it may idle, and
-// occupies nothing to speak of.
+// idleStream is such a stream. Once its request has come it may idle.
 type idleStream struct {
 	grpc.ServerStream
 	c *call
@@ -87,7 +89,6 @@ func (s idleStream) RecvMsg(m any) error {
 	err := s.ServerStream.RecvMsg(m)
 	if err == nil {
 		s.c.stall.Stop()
-		s.c.resize(0)
 	}
 	return err
 }

@@ -7,12 +7,6 @@ import (
 	"time"
 )
 
-// peerTable counts the open connections of each address.
-type peerTable struct {
-	sync.Mutex
-	open map[string]int
-}
-
 // limit returns a listener that closes at once what exceeds the limits of
 // connections, in all and of one address.
 func (s *Server) limit(l net.Listener) net.Listener { return &limitedListener{Listener: l, server: s} }
@@ -29,53 +23,46 @@ func (l *limitedListener) Accept() (net.Conn, error) {
 		if err != nil {
 			return nil, err
 		}
-		peer := peerOf(conn)
-		if reason, ok := l.server.enter(peer); !ok {
+		peer, reason, ok := l.server.enter(peerOf(conn))
+		if !ok {
 			l.server.counters.shed(reason)
 			// The peer sees a closed connection; there is nobody to tell if that fails.
 			_ = conn.Close()
 			continue
 		}
-		return &countedConn{Conn: conn, leave: sync.OnceFunc(func() { l.server.leave(peer) })}, nil
+		return &countedConn{Conn: conn, peer: peer, leave: sync.OnceFunc(func() { l.server.leave(peer) })}, nil
 	}
 }
 
-// peerOf is the address without the port: what one machine cannot change.
-func peerOf(conn net.Conn) string {
-	addr := conn.RemoteAddr().String()
-	if host, _, err := net.SplitHostPort(addr); err == nil {
-		return host
-	}
-	return addr
-}
-
-func (s *Server) enter(peer string) (reason int, ok bool) {
+func (s *Server) enter(address string) (p *peerEntry, reason int, ok bool) {
 	s.peers.Lock()
 	defer s.peers.Unlock()
+	p = s.peers.getLocked(address)
 	if s.counters.connections.Load() >= int64(s.options.Connections) {
-		return shedByConnections, false
+		s.peers.leftLocked(p)
+		return nil, shedByConnections, false
 	}
-	if s.peers.open[peer] >= s.options.PeerConnections {
-		return shedByPeer, false
+	if p.open >= s.options.PeerConnections {
+		return nil, shedByPeer, false
 	}
-	s.peers.open[peer]++
+	p.open++
 	s.counters.connections.Add(1)
 	s.counters.accepted.Add(1)
-	return 0, true
+	return p, 0, true
 }
 
-func (s *Server) leave(peer string) {
+func (s *Server) leave(p *peerEntry) {
 	s.peers.Lock()
 	defer s.peers.Unlock()
 	s.counters.connections.Add(-1)
-	if s.peers.open[peer]--; s.peers.open[peer] == 0 {
-		delete(s.peers.open, peer)
-	}
+	p.open--
+	s.peers.leftLocked(p)
 }
 
 // countedConn leaves the count when it is closed.
 type countedConn struct {
 	net.Conn
+	peer  *peerEntry
 	leave func()
 	// taken: gRPC no longer has it.
 	taken atomic.Bool

@@ -27,11 +27,18 @@ type Options struct {
 	// PeerConnections the most from one address, 1,024 by default. Connections of
 	// a unix socket count as one address.
 	Connections, PeerConnections int
-	// Streams is the most calls by gRPC in progress at once, 4,096 by default. A
-	// connection of raw frames is none: it may idle for most of its life.
+	// Streams is the most calls by gRPC that are served at once, 4,096 by default, and
+	// as many more may wait for their clients: for the request, or for what a long-lived
+	// stream sends or takes. Beyond that a connection that has more than others loses
+	// one that waits. A connection may have as many as are free beside it. A connection
+	// of raw frames is no call: it may idle for most of its life.
 	Streams int
+	// Snapshots is the most that clients may have open at once, 1,024 by default, and
+	// not more than the store's. A connection may have as many as are free beside it.
+	Snapshots int
 	// BufferBytes is the most that requests in progress may occupy, 512 MiB by
-	// default. A request whose size is not known yet counts as one stream window.
+	// default. Requests that have come in part have a quarter as many of their own, and at
+	// least those of two of the largest.
 	BufferBytes int64
 	// ReadOps is the most keys that the store is asked for at once, and WriteOps and
 	// WriteBytes the most that it is given to write. What finds no room waits for it,
@@ -62,6 +69,7 @@ func (o Options) withDefaults() Options {
 	setDefault(&o.Connections, 10240)
 	setDefault(&o.PeerConnections, 1024)
 	setDefault(&o.Streams, 4096)
+	setDefault(&o.Snapshots, 1024)
 	setDefault(&o.BufferBytes, 512<<20)
 	setDefault(&o.ReadOps, max(4096, 2048*runtime.GOMAXPROCS(0)))
 	setDefault(&o.WriteOps, 32768)
@@ -90,6 +98,9 @@ const (
 
 	headerListBytes = 16 << 10
 	streamsPerConn  = 256
+	// healthStreams is the most health checks at once, and watches of health. Guessed: one
+	// for each balancer and prober there may be.
+	healthStreams = 256
 )
 
 // messageSlack is what protobuf and a batch's operations may add to the bytes

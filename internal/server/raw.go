@@ -29,6 +29,7 @@ const (
 // rawCarriage is a connection of compact frames, without gRPC.
 type rawCarriage struct {
 	server *Server
+	of     *connection
 	conn   net.Conn
 	socket *socket.Socket // nil: writing may always wait, as with TLS
 	in     *input
@@ -64,14 +65,16 @@ func (s *Server) serveRaw(conn net.Conn, accepted *countedConn) {
 // newRawCarriage returns a connection that is ready for frames. The caller closes it.
 func (s *Server) newRawCarriage(conn net.Conn, accepted *countedConn) *rawCarriage {
 	c := &rawCarriage{server: s, conn: conn, limit: messageBytes(s.limits), closed: make(chan struct{})}
-	c.ctx, c.end = context.WithCancelCause(peer.NewContext(s.working, &peer.Peer{Addr: conn.RemoteAddr(), AuthInfo: new(connection)}))
+	c.of = &connection{peer: accepted.peer}
+	c.ctx, c.end = context.WithCancelCause(peer.NewContext(s.working, &peer.Peer{Addr: conn.RemoteAddr(), AuthInfo: c.of}))
 	// To close it is what ends a connection, whatever it waits for. That it was
 	// closed before, or is broken, is no news.
 	context.AfterFunc(c.ctx, func() {
 		defer close(c.closed)
+		c.of.closed.Store(true)
 		_ = conn.Close()
 	})
-	if _, plain := conn.(*heardConn); plain { // and all that was heard has been read
+	if s.options.TLS == nil {
 		c.socket = s.socketOf(accepted.Conn)
 	}
 	c.in = newInput(conn, c.socket)
@@ -195,26 +198,44 @@ func (c *rawCarriage) whole() bool {
 	return err != nil || n <= len(start)
 }
 
-// readRest reads a frame of which a part is there. Its memory is charged while it
-// comes; one that there is no room for is discarded.
+// readRest reads a frame of which a part is there. Its memory grows with what comes. If
+// others need that more it is discarded.
 func (c *rawCarriage) readRest(f *frame.Request) error {
-	start, err := c.in.buffered.Peek(lengthBytes)
-	if err == io.EOF {
-		return io.ErrUnexpectedEOF
+	waits := c.server.waits[waitForCalls]
+	var reading sync.Mutex
+	over := false // guarded by reading
+	one := &wait{conn: c.of, evict: func() {
+		reading.Lock()
+		defer reading.Unlock()
+		if !over {
+			_ = c.conn.SetReadDeadline(time.Unix(1, 0)) // if that fails it is closed, and read no more
+		}
+	}}
+	in := waits.begin(one)
+	left, err := f.ReadGrowing(c.in.buffered, c.limit, func(bytes int) bool {
+		in = in && waits.grow(one, bytes)
+		return in
+	})
+	waits.end(one)
+	reading.Lock()
+	over = true
+	reading.Unlock()
+	if f.Discarded {
+		c.server.counters.shed(shedByWait)
 	}
-	if err != nil {
+	if err != nil || !f.Discarded {
 		return err
 	}
-	n, err := frame.FrameLength(start, c.limit)
-	if err != nil {
+	if err := c.conn.SetReadDeadline(time.Now().Add(c.server.options.Deadline)); err != nil {
 		return err
 	}
-	if !c.server.charge(int64(n)) {
-		c.server.counters.shed(shedByBytes)
-		return f.Discard(c.in.buffered, c.limit)
+	if _, err := c.in.buffered.Discard(left); err != nil {
+		if err == io.EOF {
+			err = io.ErrUnexpectedEOF
+		}
+		return err
 	}
-	defer c.server.memory.Give(int64(n))
-	return f.Read(c.in.buffered, c.limit)
+	return nil
 }
 
 // send implements carriage. What others have to send while one writes goes out

@@ -77,7 +77,7 @@ func TestMemoryIsBorrowedForWhatHasCome(t *testing.T) {
 	for name, test := range endsOfWaits {
 		t.Run(name, func(t *testing.T) {
 			server, client := tcpPair(t)
-			c := &heardConn{Conn: server, first: [1]byte{'a'}, unread: 1, ready: newReadyReader(socket.New(server))}
+			c := new(Server).newHTTP2Conn(server, new(connection), newReadyReader(socket.New(server)), []byte("a"))
 			pool := new(lending)
 			var said strings.Builder
 			read := func() error {
@@ -116,7 +116,7 @@ func TestMemoryIsBorrowedForWhatHasCome(t *testing.T) {
 func TestMemoryIsHeldWhereThereIsNoSocket(t *testing.T) {
 	server, client := net.Pipe()
 	require.Nil(t, newReadyReader(socket.New(server)))
-	c := &heardConn{Conn: server, ready: newReadyReader(socket.New(server))}
+	c := new(Server).newHTTP2Conn(server, new(connection), newReadyReader(socket.New(server)), nil)
 	said := make(chan error, 1)
 	go func() {
 		_, err := io.WriteString(client, "abc")
@@ -137,7 +137,7 @@ func TestMemoryIsHeldWhereThereIsNoSocket(t *testing.T) {
 // gRPC reads a connection of a server so: this is what it looks for.
 var _ interface {
 	ReadOnReady(int, mem.BufferPool) (*[]byte, int, error)
-} = (*heardConn)(nil)
+} = (*http2Conn)(nil)
 
 // The option leaves connections to package net.
 func TestNetOnlyHasNoSockets(t *testing.T) {

@@ -8,7 +8,6 @@ import (
 
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
-	"google.golang.org/grpc/mem"
 
 	"github.com/kvd-db/kvd/pkg/kvdpb/frame"
 )
@@ -47,77 +46,41 @@ func (r *reception) ServerHandshake(conn net.Conn) (net.Conn, credentials.AuthIn
 	if err != nil {
 		return nil, nil, err
 	}
+	accepted := conn.(*countedConn)
 	raw := false
+	var heard []byte
+	var ready *readyReader
 	if s, ok := info.(credentials.TLSInfo); ok {
 		raw = s.State.NegotiatedProtocol == frame.ALPN
-	} else if secured, raw, err = r.server.listenFirst(secured); err != nil {
-		return nil, nil, err
+	} else {
+		heard = make([]byte, 1)
+		if _, err := io.ReadFull(secured, heard); err != nil {
+			return nil, nil, err
+		}
+		raw = heard[0] == frame.Preamble[0]
+		ready = newReadyReader(r.server.socketOf(accepted.Conn))
 	}
 	if !raw {
-		return secured, &connection{AuthInfo: info}, nil
+		of := &connection{AuthInfo: info, peer: accepted.peer}
+		return r.server.newHTTP2Conn(secured, of, ready, heard), of, nil
 	}
-	if err := exchangePreambles(secured); err != nil {
+	if err := exchangePreambles(secured, heard); err != nil {
 		return nil, nil, err
 	}
-	accepted := conn.(*countedConn)
 	accepted.take()
 	r.server.raw.Go(func() { r.server.serveRaw(secured, accepted) })
 	return nil, nil, credentials.ErrConnDispatched
 }
 
-// listenFirst tells by its first byte whether a connection carries raw frames.
-// That byte is read again from what is returned.
-func (s *Server) listenFirst(conn net.Conn) (_ net.Conn, raw bool, err error) {
-	c := &heardConn{Conn: conn, unread: 1}
-	if _, err := io.ReadFull(conn, c.first[:]); err != nil {
-		return nil, false, err
-	}
-	if c.first[0] == frame.Preamble[0] {
-		return c, true, nil
-	}
-	c.ready = newReadyReader(s.socketOf(conn.(*countedConn).Conn))
-	return c, false, nil
-}
-
-// heardConn is a connection of which the first byte has been heard already.
-type heardConn struct {
-	net.Conn
-	first  [1]byte
-	unread int
-	ready  *readyReader // of a socket that gRPC reads from
-}
-
-func (c *heardConn) Read(b []byte) (int, error) {
-	if c.unread > 0 {
-		c.unread -= copy(b, c.first[:])
-		return 1 - c.unread, nil
-	}
-	return c.Conn.Read(b)
-}
-
-// ReadOnReady waits until something comes, and returns memory of the pool with it.
-// gRPC reads so where it can, and else keeps 32 KiB for each connection; of itself it
-// can where it finds a socket of package net.
-func (c *heardConn) ReadOnReady(size int, pool mem.BufferPool) (data *[]byte, n int, err error) {
-	if c.ready != nil && c.unread == 0 {
-		return c.ready.read(size, pool)
-	}
-	data = pool.Get(size)
-	if n, err = c.Read(*data); err != nil {
-		pool.Put(data)
-		return nil, 0, err
-	}
-	return data, n, nil
-}
-
 var errPreamble = errors.New("not the preamble of raw frames")
 
 // exchangePreambles reads the client's preamble and answers with the version to
-// speak: the client's, or if that is newer, the server's.
-func exchangePreambles(conn net.Conn) error {
+// speak: the client's, or if that is newer, the server's. Some bytes of it may have been
+// read before.
+func exchangePreambles(conn net.Conn, heard []byte) error {
 	const version = len(frame.Preamble) - 1
 	var hello [len(frame.Preamble)]byte
-	if _, err := io.ReadFull(conn, hello[:]); err != nil {
+	if _, err := io.ReadFull(conn, hello[copy(hello[:], heard):]); err != nil {
 		return err
 	}
 	if string(hello[:version]) != frame.Preamble[:version] || hello[version] < frame.Preamble[version] {

@@ -3,6 +3,7 @@ package server
 import (
 	"cmp"
 	"context"
+	"math"
 
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/proto"
@@ -42,7 +43,9 @@ func (s *Server) Scan(req *kvdpb.ScanRequest, stream grpc.ServerStreamingServer[
 		}
 		budget.Return()
 	}()
-	stall := callOf(ctx).stall
+	call := callOf(ctx)
+	call.busy.Store(true)
+	call.waits.shrink(&call.wait, math.MaxInt) // the request is here
 	c := chunk{server: s, ctx: ctx, budget: budget, size: min(orDefault(int(req.ChunkBytes), chunkBytes), maxChunkBytes)}
 	defer c.release()
 	sent := uint64(0)
@@ -59,8 +62,11 @@ func (s *Server) Scan(req *kvdpb.ScanRequest, stream grpc.ServerStreamingServer[
 		if sent += uint64(len(c.response.Items)); more || req.Limit > 0 && sent == req.Limit {
 			c.response.NextPageToken = encodePageToken(whole, req.Reverse, c.lastKey())
 		}
-		stall.Reset(s.options.Deadline)
-		if err := c.send(stream); err != nil {
+		call.stall.Reset(s.options.Deadline)
+		call.busy.Store(false)
+		err := c.send(stream)
+		call.busy.Store(true)
+		if err != nil {
 			return s.failure(methodScan, cmp.Or(context.Cause(ctx), s.noMemory(err)))
 		}
 		if !more || req.Limit > 0 && sent == req.Limit {

@@ -33,6 +33,8 @@ type Server struct {
 	memory    *memory.Account
 	slow      *slowLog
 	peers     peerTable
+	waits     [waitKinds]*waits
+	shares    [shareKinds]*shares
 
 	grpc   *grpc.Server
 	health *health.Server
@@ -60,8 +62,16 @@ func newServer(store Store, o Options, t lifetimes) *Server {
 	}
 	s.draining, s.drain = context.WithCancel(context.Background())
 	s.working, s.cut = context.WithCancel(context.Background())
-	s.peers.open = make(map[string]int)
 	messageBytes := messageBytes(s.limits)
+	s.peers.peers = make(map[string]*peerEntry)
+	s.waits = [waitKinds]*waits{
+		waitForCalls:  {kind: waitForCalls, limit: amount{o.Streams, max(o.BufferBytes/4, 2*int64(messageBytes))}},
+		waitForHealth: {kind: waitForHealth, limit: amount{healthStreams, 1 << 20}},
+	}
+	s.shares = [shareKinds]*shares{
+		shareOfCalls:     {kind: shareOfCalls, limit: o.Streams},
+		shareOfSnapshots: {kind: shareOfSnapshots, limit: o.Snapshots},
+	}
 	options := []grpc.ServerOption{
 		grpc.Creds(newReception(s)),
 		grpc.ForceServerCodecV2(frame.Codec()),

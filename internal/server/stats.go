@@ -67,10 +67,13 @@ const (
 	shedByConnections
 	shedByPeer
 	shedByStore
+	shedByWait
+	shedByFlood
+	shedBySnapshots
 	shedReasons
 )
 
-var shedNames = [shedReasons]string{"streams", "bytes", "connections", "peer_connections", "store"}
+var shedNames = [shedReasons]string{"streams", "bytes", "connections", "peer_connections", "store", "idle_streams", "flood", "snapshots"}
 
 // Outcomes of a transaction that was judged: of Commit and Execute.
 const (
@@ -90,7 +93,6 @@ type counters struct {
 	sheds       [shedReasons]atomic.Uint64
 	txns        [txnOutcomes]atomic.Uint64
 	panics      atomic.Uint64
-	streams     atomic.Int64
 	connections atomic.Int64
 	accepted    atomic.Uint64
 	raw         atomic.Int64 // connections
@@ -146,10 +148,13 @@ type Stats struct {
 	// Panics counts the handlers that panicked.
 	Panics uint64
 
-	Streams     int64 // calls by gRPC in progress
-	Bytes       int64 // what they are charged for
-	Connections int64 // open now
-	Accepted    uint64
+	Streams int64 // calls by gRPC that are being served
+	Bytes   int64 // what they, and frames, are charged for
+	// Waiting counts what waits for its client: calls of which the request has not come,
+	// long-lived streams, frames of which a part is there. WaitingBytes is what has come.
+	Waiting, WaitingBytes int64
+	Connections           int64 // open now
+	Accepted              uint64
 	// Raw and RawAccepted are the part of those connections that carry raw frames,
 	// and RawFrames the frames that came by them.
 	Raw                    int64
@@ -181,7 +186,7 @@ func (s *Server) Stats() Stats {
 		Gates:        make(map[string]admission.Stats, kindCount),
 		Transactions: make(map[string]uint64, txnOutcomes),
 		Panics:       c.panics.Load(),
-		Streams:      c.streams.Load(),
+		Streams:      int64(s.shares[shareOfCalls].total()),
 		Bytes:        s.memory.Used(),
 		Connections:  c.connections.Load(),
 		Accepted:     c.accepted.Load(),
@@ -198,6 +203,11 @@ func (s *Server) Stats() Stats {
 				stats.Requests = append(stats.Requests, RequestCount{m.String(), codes.Code(code), n})
 			}
 		}
+	}
+	for _, w := range s.waits {
+		waiting := w.stats()
+		stats.Waiting += int64(waiting.count)
+		stats.WaitingBytes += waiting.bytes
 	}
 	for i, name := range shedNames {
 		stats.Shed[name] = c.sheds[i].Load()

@@ -14,11 +14,11 @@ import (
 func (s *Server) Pipeline(stream grpc.BidiStreamingServer[kvdpb.PipelineRequest, kvdpb.PipelineResponse]) error {
 	c := callOf(stream.Context())
 	c.stall.Stop() // it may idle
-	c.resize(0)    // each frame is charged for itself
 	p := &pipeline{
 		carriage: &streamCarriage{stream: stream, call: c, patience: s.options.Deadline},
 		server:   s, ctx: stream.Context(), age: s.lifetimes.streamAge,
 	}
+	c.pipeline.Store(p)
 	if err := p.run(); err != nil {
 		return s.failure(methodPipeline, err)
 	}
@@ -37,6 +37,9 @@ type streamCarriage struct {
 	patience time.Duration
 }
 
+// messagePrefix is what gRPC has before each message.
+const messagePrefix = 5
+
 func (c *streamCarriage) receive() (*frame.Request, error) {
 	f := requests.Get().(*frame.Request)
 	err := c.stream.RecvMsg(f)
@@ -47,6 +50,7 @@ func (c *streamCarriage) receive() (*frame.Request, error) {
 		giveBack(f)
 		return nil, err
 	}
+	c.call.waits.shrink(&c.call.wait, messagePrefix+f.Bytes())
 	return f, nil
 }
 

@@ -37,7 +37,21 @@ func (r *Request) Discard(from *bufio.Reader, limit int) error {
 	if err != nil {
 		return err
 	}
-	h, err := parseHeader(start)
+	var head [headerBytes]byte
+	copy(head[:], start)
+	if err := r.discarded(head[:], n); err != nil {
+		return err
+	}
+	if _, err := from.Discard(n); err != nil {
+		return unexpected(err, head[:])
+	}
+	return nil
+}
+
+// discarded makes r the request of n bytes that was thrown away, and of which the head is
+// known.
+func (r *Request) discarded(head []byte, n int) error {
+	h, err := parseHeader(head)
 	if err != nil {
 		return err
 	}
@@ -47,9 +61,6 @@ func (r *Request) Discard(from *bufio.Reader, limit int) error {
 	}
 	if err := h.checkRequest(n - headerBytes); err != nil {
 		return err
-	}
-	if _, err := from.Discard(n); err != nil {
-		return unexpected(err, start)
 	}
 	r.ID, r.Compact, r.Discarded = h.id, true, true
 	for i := range h.count {

@@ -1,0 +1,77 @@
+package server
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/peer"
+
+	"github.com/kvd-db/kvd/internal/admission"
+)
+
+// connection is what the server remembers of one: its lines at the gates, and its share of
+// what others need too. gRPC takes it for what came of the handshake, and gives it to every
+// call.
+type connection struct {
+	credentials.AuthInfo
+	lines [kindCount]admission.Client
+	peer  *peerEntry
+	// closed: nothing comes any more.
+	closed atomic.Bool
+
+	waits  [waitKinds]waitShare // guarded by each of Server.waits
+	shares [shareKinds]int      // guarded by each of Server.shares
+	resets allowance            // guarded by the table of peers
+	// flooded: too many of its streams were reset.
+	flooded atomic.Bool
+
+	// What follows is of connections that gRPC has.
+	calls struct {
+		sync.Mutex
+		last     uint32 // stream that was opened; admit is called for it next, if at all
+		byStream map[uint32]*call
+	}
+}
+
+// connectionOf returns the connection that a call came by.
+func connectionOf(ctx context.Context) *connection {
+	p, _ := peer.FromContext(ctx)
+	return p.AuthInfo.(*connection)
+}
+
+// opened is told of each stream that the client opens.
+func (c *connection) opened(stream uint32) {
+	c.calls.Lock()
+	defer c.calls.Unlock()
+	c.calls.last = stream
+}
+
+// bind notes the call of the stream that was opened last.
+func (c *connection) bind(one *call) {
+	c.calls.Lock()
+	defer c.calls.Unlock()
+	if c.calls.byStream == nil {
+		c.calls.byStream = make(map[uint32]*call)
+	}
+	one.stream = c.calls.last
+	c.calls.byStream[one.stream] = one
+}
+
+// unbind forgets a call of which no part of a request is to come.
+func (c *connection) unbind(one *call) {
+	c.calls.Lock()
+	defer c.calls.Unlock()
+	delete(c.calls.byStream, one.stream)
+}
+
+// arrived is told of the parts of requests.
+func (c *connection) arrived(stream uint32, bytes int) {
+	c.calls.Lock()
+	one := c.calls.byStream[stream]
+	c.calls.Unlock()
+	if one != nil {
+		one.arrived(bytes)
+	}
+}
