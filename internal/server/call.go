@@ -77,6 +77,11 @@ const retryAfterShed = 50 * time.Millisecond
 // admit is the tap handle. It must not block.
 func (s *Server) admit(ctx context.Context, info *tap.Info) (context.Context, error) {
 	c := &call{server: s, method: methodOf(info.FullMethodName), conn: connectionOf(ctx), waits: s.waits[waitForCalls]}
+	if reason := c.conn.refused; reason != noReason {
+		f := refusedConnection(reason)
+		s.counters.request(c.method, f.code, 1)
+		return ctx, f
+	}
 	if isHealth(info.FullMethodName) {
 		c.waits = s.waits[waitForHealth]
 	}

@@ -18,6 +18,8 @@ type connection struct {
 	credentials.AuthInfo
 	lines [kindCount]admission.Client
 	peer  *peerEntry
+	// refused is why there is no place for it, and all its calls are refused.
+	refused int
 	// closed: nothing comes any more.
 	closed atomic.Bool
 
@@ -74,4 +76,22 @@ func (c *connection) arrived(stream uint32, bytes int) {
 	if one != nil {
 		one.arrived(bytes)
 	}
+}
+
+// busy reports whether a call is under way, other than those that wait for their client.
+func (c *connection) busy(s *shares) bool {
+	s.mu.Lock()
+	served := c.shares[s.kind]
+	s.mu.Unlock()
+	if served > 0 {
+		return true
+	}
+	c.calls.Lock()
+	defer c.calls.Unlock()
+	for _, one := range c.calls.byStream {
+		if one.wait.idle != nil && !one.idle() {
+			return true
+		}
+	}
+	return false
 }

@@ -84,8 +84,10 @@
 //	                              one list with a bound of its own, in number and bytes;
 //	                              beyond it the connection that has more than its share
 //	                              loses its eldest (waits.go)
-//	calls that are served         a connection may have as many as are free beside it
-//	                              (shares.go)
+//	calls that are served, and    a connection may have as many as are free beside it
+//	snapshots                     (shares.go, leases.go)
+//	connections                   one beyond the limit takes the place of one that idles,
+//	                              or is told why there is none for it (listener.go)
 //	resets                        more than 1,024 streams at once, or 100 a second, that
 //	                              the client resets, or breaks the protocol with, end a
 //	                              connection with GOAWAY (ENHANCE_YOUR_CALM); what all

@@ -135,6 +135,23 @@ var shuttingDown = &failure{
 	message: "the server is shutting down; nothing was done",
 }
 
+// evicted ends a connection that idled. It is not told as overloaded, since what its client
+// has sent meanwhile may have been done.
+var evicted = &failure{
+	code: codes.Unavailable, reason: kvdpb.ReasonShuttingDown,
+	message: "the connection idled and was closed to make room for another one; connect again",
+}
+
+// refusedConnection is for a client for which there is no place. Nothing was done.
+func refusedConnection(reason int) *failure {
+	f := overloaded(shedNames[reason], retryAfterShed)
+	f.message = "the server has as many connections as it may have (--max-connections), and all are in use; nothing was done, try again later"
+	if reason == shedByPeer {
+		f.message = "this address has as many connections as it may have (--max-peer-connections), and all are in use; nothing was done, try again later"
+	}
+	return f
+}
+
 // overloaded refuses work of which nothing was done.
 func overloaded(cause string, retryAfter time.Duration) *failure {
 	return &failure{

@@ -24,6 +24,7 @@ const (
 type h2Error uint32
 
 const (
+	h2NoError          h2Error = 0x0
 	h2ProtocolError    h2Error = 0x1
 	h2FlowControlError h2Error = 0x3
 	h2StreamClosed     h2Error = 0x5

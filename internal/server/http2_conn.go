@@ -23,6 +23,8 @@ type http2Conn struct {
 	server *Server
 	of     *connection
 	ready  *readyReader // of a socket; else nil
+	// accepted is what it was before its handshake; nil in a test.
+	accepted *countedConn
 
 	in struct { // of the one goroutine that reads
 		walk    h2Walk
@@ -87,6 +89,9 @@ func (c *http2Conn) ReadOnReady(size int, pool mem.BufferPool) (data *[]byte, n 
 
 // take follows what was read and returns how much of it gRPC gets now; the rest is kept.
 func (c *http2Conn) take(b []byte) (n int, err error) {
+	if c.accepted != nil {
+		c.accepted.moves.Add(1)
+	}
 	n = c.follow(b)
 	if c.in.ended != nil {
 		c.sayFarewell()
@@ -223,6 +228,25 @@ func (c *http2Conn) sayFarewell() {
 	}
 	c.out.Unlock()
 	_, _ = io.CopyN(io.Discard, c.Conn, lingerBytes) // all that counts is that it ended
+}
+
+// inUse implements connUser.
+func (c *http2Conn) inUse() bool { return c.of.busy(c.server.shares[shareOfCalls]) }
+
+// evict implements connUser.
+func (c *http2Conn) evict() {
+	c.of.calls.Lock()
+	last := c.of.calls.last
+	c.of.calls.Unlock()
+	if c.Conn.SetWriteDeadline(time.Now().Add(c.server.lifetimes.shutdownWait)) == nil {
+		c.out.Lock()
+		if c.out.walk.between() && !c.out.ended {
+			c.out.ended = true
+			_, _ = c.Conn.Write(appendGoAway(nil, last, h2NoError, evicted.message)) // it ends in any case
+		}
+		c.out.Unlock()
+	}
+	_ = c.Close()
 }
 
 // Close implements net.Conn.

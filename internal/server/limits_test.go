@@ -3,7 +3,6 @@ package server_test
 import (
 	"context"
 	"io"
-	"net"
 	"strings"
 	"testing"
 	"time"
@@ -12,7 +11,6 @@ import (
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
@@ -270,50 +268,5 @@ func TestStreamsOfAConnectionAreBounded(t *testing.T) {
 	leave()
 	for range 257 {
 		assert.Equal(t, codes.NotFound, status.Code(<-answers))
-	}
-}
-
-// connect reports whether a new TCP connection is let in.
-func connect(t *testing.T, address string) (conn *grpc.ClientConn, ok bool) {
-	t.Helper()
-	conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials()))
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = conn.Close() }) // some are closed earlier
-	_, err = kvdpb.NewKVServiceClient(conn).Get(testContext(t), &kvdpb.GetRequest{Key: []byte("k")})
-	return conn, status.Code(err) == codes.NotFound
-}
-
-func TestConnectionsAreBounded(t *testing.T) {
-	for _, test := range []struct {
-		reason  string
-		options server.Options
-	}{
-		{"connections", server.Options{Connections: 3}}, // one is the fixture's
-		{"peer_connections", server.Options{PeerConnections: 2}},
-	} {
-		t.Run(test.reason, func(t *testing.T) {
-			f := startWith(t, kv.DefaultLimits, test.options)
-			f.put(t, "other", "v")
-			l, err := net.Listen("tcp", "127.0.0.1:0")
-			require.NoError(t, err)
-			served := serveOn(f.Server, l)
-			t.Cleanup(func() {
-				require.NoError(t, f.Shutdown(testContext(t)))
-				require.NoError(t, <-served)
-			})
-			first, ok := connect(t, l.Addr().String())
-			require.True(t, ok)
-			_, ok = connect(t, l.Addr().String())
-			require.True(t, ok)
-			_, ok = connect(t, l.Addr().String())
-			require.False(t, ok)
-			assert.Positive(t, f.Stats().Shed[test.reason])
-			assert.EqualValues(t, 3, f.Stats().Connections)
-
-			require.NoError(t, first.Close())
-			testwait.Until(t, func() bool { return f.Stats().Connections == 2 })
-			_, ok = connect(t, l.Addr().String())
-			require.True(t, ok, "there is room again")
-		})
 	}
 }

@@ -14,6 +14,7 @@ type peerEntry struct {
 	address  string
 	loopback bool
 	open     int // connections
+	conns    map[*countedConn]struct{}
 	resets   allowance
 
 	waits  [waitKinds]waitShare // guarded by each of Server.waits
@@ -24,6 +25,8 @@ type peerEntry struct {
 type peerTable struct {
 	sync.Mutex
 	peers map[string]*peerEntry
+	// refusing counts the connections that are told that there is no place for them.
+	refusing int
 }
 
 // maxForgotten is how many peers without a connection are remembered, so that one that
@@ -38,6 +41,16 @@ func (t *peerTable) getLocked(address string) *peerEntry {
 		t.peers[address] = p
 	}
 	return p
+}
+
+// largestLocked returns the peer with the most connections.
+func (t *peerTable) largestLocked() (largest *peerEntry) {
+	for _, p := range t.peers {
+		if largest == nil || p.open > largest.open {
+			largest = p
+		}
+	}
+	return largest
 }
 
 // leftLocked forgets a peer that has no connections, unless it is to be remembered.

@@ -31,12 +31,14 @@ type rawCarriage struct {
 	server *Server
 	of     *connection
 	conn   net.Conn
-	socket *socket.Socket // nil: writing may always wait, as with TLS
-	in     *input
-	limit  int // bytes of a frame
-	ctx    context.Context
-	end    context.CancelCauseFunc
-	closed chan struct{} // closed when ctx has ended and conn is closed
+	// accepted is what conn was before its handshake; nil in a test.
+	accepted *countedConn
+	socket   *socket.Socket // nil: writing may always wait, as with TLS
+	in       *input
+	limit    int // bytes of a frame
+	ctx      context.Context
+	end      context.CancelCauseFunc
+	closed   chan struct{} // closed when ctx has ended and conn is closed
 
 	out struct {
 		sync.Mutex
@@ -59,13 +61,17 @@ func (s *Server) serveRaw(conn net.Conn, accepted *countedConn) {
 	defer s.counters.raw.Add(-1)
 	c := s.newRawCarriage(conn, accepted)
 	defer c.close()
+	if reason := s.refusedFor(accepted); reason != noReason {
+		c.finish(refusedConnection(reason))
+		return
+	}
 	c.finish(c.serve())
 }
 
 // newRawCarriage returns a connection that is ready for frames. The caller closes it.
 func (s *Server) newRawCarriage(conn net.Conn, accepted *countedConn) *rawCarriage {
 	c := &rawCarriage{server: s, conn: conn, limit: messageBytes(s.limits), closed: make(chan struct{})}
-	c.of = &connection{peer: accepted.peer}
+	c.of, c.accepted = &connection{peer: accepted.peer}, accepted
 	c.ctx, c.end = context.WithCancelCause(peer.NewContext(s.working, &peer.Peer{Addr: conn.RemoteAddr(), AuthInfo: c.of}))
 	// To close it is what ends a connection, whatever it waits for. That it was
 	// closed before, or is broken, is no news.
@@ -95,7 +101,25 @@ func (s *Server) socketOf(conn net.Conn) *socket.Socket {
 func (c *rawCarriage) serve() error {
 	life := &c.server.lifetimes
 	p := &pipeline{carriage: c, server: c.server, ctx: c.ctx, age: life.connAge, idle: life.connIdle, keepsTurn: c.socket != nil}
+	c.accepted.use(&rawUser{c, p})
 	return p.run()
+}
+
+// rawUser is a connection of raw frames as what may be evicted.
+type rawUser struct {
+	*rawCarriage
+	pipeline *pipeline
+}
+
+// inUse implements connUser.
+func (u *rawUser) inUse() bool { return u.pipeline.serving.Load() > 0 }
+
+// evict implements connUser. Its writer, if there is one, does not take long.
+func (u *rawUser) evict() {
+	if u.conn.SetWriteDeadline(time.Now().Add(u.server.lifetimes.shutdownWait)) == nil {
+		u.send(&frame.Response{Refused: true, Results: []frame.Result{evicted.result(0)}}, nil)
+	}
+	u.end(evicted)
 }
 
 // finish counts the end of a connection, and tells the client if it knows nothing of
@@ -144,6 +168,9 @@ func (c *rawCarriage) receive() (*frame.Request, error) {
 		f := requests.Get().(*frame.Request)
 		if err = c.read(f); err == nil {
 			c.server.counters.rawFrames.Add(1)
+			if c.accepted != nil {
+				c.accepted.moves.Add(1)
+			}
 			if c.socket != nil && c.socket.Waits() == waits {
 				yield(len(f.Ops))
 			}

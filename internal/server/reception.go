@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"time"
 
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
@@ -61,8 +62,15 @@ func (r *reception) ServerHandshake(conn net.Conn) (net.Conn, credentials.AuthIn
 		ready = newReadyReader(r.server.socketOf(accepted.Conn))
 	}
 	if !raw {
-		of := &connection{AuthInfo: info, peer: accepted.peer}
-		return r.server.newHTTP2Conn(secured, of, ready, heard), of, nil
+		of := &connection{AuthInfo: info, peer: accepted.peer, refused: r.server.refusedFor(accepted)}
+		c := r.server.newHTTP2Conn(secured, of, ready, heard)
+		c.accepted = accepted
+		accepted.use(c)
+		if of.refused != noReason {
+			// Its calls are refused one by one, so that each tells its caller why.
+			time.AfterFunc(r.server.lifetimes.handshake, func() { _ = c.Close() })
+		}
+		return c, of, nil
 	}
 	if err := exchangePreambles(secured, heard); err != nil {
 		return nil, nil, err
@@ -71,6 +79,16 @@ func (r *reception) ServerHandshake(conn net.Conn) (net.Conn, credentials.AuthIn
 	r.server.raw.Go(func() { r.server.serveRaw(secured, accepted) })
 	return nil, nil, credentials.ErrConnDispatched
 }
+
+// refusedFor returns why there is no place for a connection.
+func (s *Server) refusedFor(c *countedConn) int {
+	s.peers.Lock()
+	defer s.peers.Unlock()
+	return c.refused
+}
+
+// use notes what a connection is to the server.
+func (c *countedConn) use(user connUser) { c.user.Store(&user) }
 
 var errPreamble = errors.New("not the preamble of raw frames")
 

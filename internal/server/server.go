@@ -35,6 +35,7 @@ type Server struct {
 	peers     peerTable
 	waits     [waitKinds]*waits
 	shares    [shareKinds]*shares
+	leases    *leases
 
 	grpc   *grpc.Server
 	health *health.Server
@@ -72,6 +73,7 @@ func newServer(store Store, o Options, t lifetimes) *Server {
 		shareOfCalls:     {kind: shareOfCalls, limit: o.Streams},
 		shareOfSnapshots: {kind: shareOfSnapshots, limit: o.Snapshots},
 	}
+	s.leases = newLeases(s.shares[shareOfSnapshots], s.store.ReleaseSnapshot)
 	options := []grpc.ServerOption{
 		grpc.Creds(newReception(s)),
 		grpc.ForceServerCodecV2(frame.Codec()),

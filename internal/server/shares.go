@@ -56,6 +56,28 @@ func (s *shares) leave(c *connection) {
 	c.peer.shares[s.kind]--
 }
 
+// move makes one connection's another's, whatever that has.
+func (s *shares) move(from, to *connection) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	from.shares[s.kind]--
+	from.peer.shares[s.kind]--
+	to.shares[s.kind]++
+	to.peer.shares[s.kind]++
+}
+
+// scarcePart is the part of the limit below which what is free is scarce.
+const scarcePart = 8
+
+// scarceFor reports whether what is free is scarce, and a connection has more than that
+// part.
+func (s *shares) scarceFor(c *connection) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	scarce := s.limit / scarcePart
+	return s.limit-s.mu.total < scarce && c.shares[s.kind] > scarce
+}
+
 // total is how many are taken.
 func (s *shares) total() int {
 	s.mu.Lock()

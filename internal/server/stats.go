@@ -62,7 +62,8 @@ func methodOf(fullName string) method {
 
 // Reasons for refusing work.
 const (
-	shedByStreams = iota
+	noReason = iota
+	shedByStreams
 	shedByBytes
 	shedByConnections
 	shedByPeer
@@ -73,7 +74,7 @@ const (
 	shedReasons
 )
 
-var shedNames = [shedReasons]string{"streams", "bytes", "connections", "peer_connections", "store", "idle_streams", "flood", "snapshots"}
+var shedNames = [shedReasons]string{"", "streams", "bytes", "connections", "peer_connections", "store", "idle_streams", "flood", "snapshots"}
 
 // Outcomes of a transaction that was judged: of Commit and Execute.
 const (
@@ -210,6 +211,9 @@ func (s *Server) Stats() Stats {
 		stats.WaitingBytes += waiting.bytes
 	}
 	for i, name := range shedNames {
+		if i == noReason {
+			continue
+		}
 		stats.Shed[name] = c.sheds[i].Load()
 	}
 	for k, gate := range s.store.gates {

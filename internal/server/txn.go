@@ -13,27 +13,39 @@ import (
 
 // BeginSnapshot implements the method of TxnService.
 func (s *Server) BeginSnapshot(ctx context.Context, req *kvdpb.BeginSnapshotRequest) (*kvdpb.BeginSnapshotResponse, error) {
+	conn := connectionOf(ctx)
+	if !s.leases.enter(conn) {
+		s.counters.shed(shedBySnapshots)
+		return nil, tooManySnapshots
+	}
 	snapshot, err := s.store.BeginSnapshot(ctx, lease(req.LeaseMs))
 	if err != nil {
+		s.leases.shares.leave(conn)
 		return nil, s.failure(methodBeginSnapshot, err)
 	}
+	s.leases.begun(conn, snapshot.ID, snapshot.Lease)
 	return &kvdpb.BeginSnapshotResponse{
 		SnapshotId: snapshot.ID, Version: uint64(snapshot.Version), LeaseMs: leaseMillis(snapshot.Lease), Epoch: snapshot.Epoch,
 	}, nil
 }
 
 // KeepSnapshot implements the method of TxnService.
-func (s *Server) KeepSnapshot(_ context.Context, req *kvdpb.KeepSnapshotRequest) (*kvdpb.KeepSnapshotResponse, error) {
+func (s *Server) KeepSnapshot(ctx context.Context, req *kvdpb.KeepSnapshotRequest) (*kvdpb.KeepSnapshotResponse, error) {
+	if !s.leases.mayKeep(req.SnapshotId) {
+		return nil, s.failure(methodKeepSnapshot, fmt.Errorf("%w: others need it", kv.ErrVersionGone))
+	}
 	granted, err := s.store.KeepSnapshot(req.SnapshotId, lease(req.LeaseMs))
 	if err != nil {
 		return nil, s.failure(methodKeepSnapshot, err)
 	}
+	s.leases.kept(connectionOf(ctx), req.SnapshotId, granted)
 	return &kvdpb.KeepSnapshotResponse{LeaseMs: leaseMillis(granted)}, nil
 }
 
 // ReleaseSnapshot implements the method of TxnService.
 func (s *Server) ReleaseSnapshot(_ context.Context, req *kvdpb.ReleaseSnapshotRequest) (*kvdpb.ReleaseSnapshotResponse, error) {
 	s.store.ReleaseSnapshot(req.SnapshotId)
+	s.leases.ended(req.SnapshotId)
 	return new(kvdpb.ReleaseSnapshotResponse), nil
 }
 
