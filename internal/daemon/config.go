@@ -34,10 +34,13 @@ type Config struct {
 	SlowCount  int
 	SlowHide   bool
 	RawSockets bool
-	LogLevel   string
-	LogFormat  string
-	Dev        bool
-	Remote     bool
+	// MaxConns, MaxPeerConns and MaxAdminConns bound connections; 0: see limitConnections.
+	MaxConns, MaxPeerConns, MaxAdminConns int
+
+	LogLevel  string
+	LogFormat string
+	Dev       bool
+	Remote    bool
 
 	// FS is where the store lives, vfs.OS unless Dev or a test says otherwise.
 	FS vfs.FS
@@ -83,6 +86,12 @@ func (c *Config) Settings() []*Setting {
 		{Name: "slow-log-time", value: durationValue{&c.SlowTime}, Help: "keep requests that take as long in the slow log, see kvd slowlog; 0 keeps none"},
 		{Name: "slow-log-entries", value: intValue{&c.SlowCount}, Help: fmt.Sprintf("how many of them to keep, the newest; at most %d", maxSlowCount)},
 		{Name: "slow-log-hide-keys", value: boolValue{&c.SlowHide}, Help: "keep no part of their keys; values are never kept"},
+		{Name: "max-connections", value: intValue{&c.MaxConns},
+			Help: fmt.Sprintf("most connections of clients; 0 takes %d, or less where the process may not have as many files open", maxConns)},
+		{Name: "max-peer-connections", value: intValue{&c.MaxPeerConns},
+			Help: fmt.Sprintf("most of them from one address, or one /64 network; 0 takes %d, or less likewise", maxPeerConns)},
+		{Name: "max-admin-connections", value: intValue{&c.MaxAdminConns},
+			Help: fmt.Sprintf("most connections to the admin address; beyond it idle ones are closed; 0 takes %d, or less likewise", maxAdmin)},
 		{Name: "raw-sockets", value: boolValue{&c.RawSockets}, Help: "read and write small frames without telling Go's runtime, which saves processor time; false leaves connections to package net"},
 		{Name: "log-level", value: choiceValue{&c.LogLevel, []string{"debug", "info", "warn", "error"}}, Help: "least important lines to log"},
 		{Name: "log-format", value: choiceValue{&c.LogFormat, []string{"console", "json"}}, Help: "how lines on standard error look"},
@@ -115,6 +124,9 @@ func (c *Config) normalize() error {
 		return fmt.Errorf("%w: --slow-log-entries %d; want 1 to %d, or --slow-log-time 0 for none", ErrUsage, c.SlowCount, maxSlowCount)
 	case c.Data == "" && !c.Dev:
 		return fmt.Errorf("%w: --data is empty; name a directory", ErrUsage)
+	}
+	if err := c.limitConnections(openFileLimit()); err != nil {
+		return err
 	}
 	for _, address := range []string{c.Listen, c.Admin} {
 		if err := c.checkAddress(address); err != nil {

@@ -141,12 +141,19 @@ func (s *service) closeListeners() {
 	}
 }
 
+// pageTimeout is how long an answer of the admin pages may take. Guessed: longer than any
+// profile that is asked for.
+const pageTimeout = 10 * time.Minute
+
 // servePages starts the admin pages.
 func (s *service) servePages(build admin.Build) {
 	s.pages = &http.Server{
 		Handler:           admin.Handler(s.source(build)),
 		ReadHeaderTimeout: 5 * time.Second,
+		ReadTimeout:       10 * time.Second, // no page takes a body to speak of
+		WriteTimeout:      pageTimeout,
 		IdleTimeout:       time.Minute,
+		ConnState:         newPageConns(s.config.MaxAdminConns).track,
 		MaxHeaderBytes:    16 << 10,
 		ErrorLog:          zap.NewStdLog(s.log),
 	}
@@ -182,7 +189,8 @@ func (s *service) open(ctx context.Context) error {
 	srv := server.New(Store(e), server.Options{
 		BufferBytes: requests,
 		NetOnly:     !c.RawSockets,
-		SlowTime:    c.SlowTime, SlowEntries: c.SlowCount, SlowHideKeys: c.SlowHide,
+		Connections: c.MaxConns, PeerConnections: c.MaxPeerConns,
+		SlowTime: c.SlowTime, SlowEntries: c.SlowCount, SlowHideKeys: c.SlowHide,
 		ReportError: func(id, method string, err error) {
 			s.log.Error("request failed", zap.String("request", id), zap.String("method", method), zap.Error(err))
 		},

@@ -48,8 +48,14 @@ func (l *lockedBuffer) String() string {
 // serve starts kvd on a directory and returns when it is ready.
 func serve(t *testing.T, dir string, flags ...string) *server {
 	t.Helper()
-	args := append([]string{"serve", "--data", dir, "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"}, flags...)
-	s := &server{cmd: exec.Command(kvdBinary, args...), log: &lockedBuffer{}}
+	return serveAs(t, kvdBinary, nil, dir, flags...)
+}
+
+// serveAs is serve by a program with arguments of its own before those of kvd.
+func serveAs(t *testing.T, program string, own []string, dir string, flags ...string) *server {
+	t.Helper()
+	args := append(own, "serve", "--data", dir, "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0")
+	s := &server{cmd: exec.Command(program, append(args, flags...)...), log: &lockedBuffer{}}
 	s.cmd.Stderr = s.log
 	out, err := s.cmd.StdoutPipe()
 	require.NoError(t, err)

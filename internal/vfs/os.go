@@ -17,7 +17,8 @@ import (
 // OS is the file system of the operating system.
 //
 // Files are opened without following a symbolic link in the last component of
-// the name, and only regular files are opened. Sync is fdatasync on Linux: it
+// the name, and only regular files are opened. An open that finds no file descriptor is
+// tried again for half a minute: see withDescriptor. Sync is fdatasync on Linux: it
 // covers the bytes and the length of the file, not its times.
 var OS FS = osFS{}
 
@@ -47,7 +48,7 @@ func (osFS) Rename(oldName, newName string) error {
 func (osFS) MkdirAll(dir string) error { return os.MkdirAll(dir, 0o700) }
 
 func (osFS) SyncDir(dir string) error {
-	d, err := os.OpenFile(dir, os.O_RDONLY|unix.O_DIRECTORY, 0)
+	d, err := openFile(dir, os.O_RDONLY|unix.O_DIRECTORY, 0)
 	if err != nil {
 		return err
 	}
@@ -55,7 +56,7 @@ func (osFS) SyncDir(dir string) error {
 }
 
 func (osFS) List(dir string) ([]string, error) {
-	entries, err := os.ReadDir(dir) // sorted
+	entries, err := withDescriptor(func() ([]os.DirEntry, error) { return os.ReadDir(dir) }) // sorted
 	if err != nil {
 		return nil, err
 	}
@@ -80,7 +81,7 @@ func (osFS) Usage(path string) (Usage, error) {
 // Lock is flock(2): the kernel lets go of it when the process ends, however it
 // ends. The file keeps the pid of its holder for whoever is refused.
 func (osFS) Lock(name string) (io.Closer, error) {
-	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
+	f, err := openFile(name, os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
 	if err != nil {
 		return nil, err
 	}
@@ -92,7 +93,7 @@ func (osFS) Lock(name string) (io.Closer, error) {
 
 // LockExisting is flock(2) too.
 func (osFS) LockExisting(name string, shared bool) (io.Closer, error) {
-	f, err := os.OpenFile(name, os.O_RDONLY|unix.O_NOFOLLOW, 0)
+	f, err := openFile(name, os.O_RDONLY|unix.O_NOFOLLOW, 0)
 	if err != nil {
 		return nil, err
 	}
@@ -173,8 +174,13 @@ type osFile struct {
 	}
 }
 
+// openFile is os.OpenFile, which waits for a descriptor.
+func openFile(name string, flag int, mode os.FileMode) (*os.File, error) {
+	return withDescriptor(func() (*os.File, error) { return os.OpenFile(name, flag, mode) })
+}
+
 func openOS(name string, flag int) (File, error) {
-	f, err := os.OpenFile(name, flag|unix.O_NOFOLLOW, 0o600)
+	f, err := openFile(name, flag|unix.O_NOFOLLOW, 0o600)
 	if err != nil {
 		return nil, err
 	}

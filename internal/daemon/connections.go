@@ -1,0 +1,114 @@
+package daemon
+
+import (
+	"fmt"
+	"math"
+	"net"
+	"net/http"
+	"sync"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	// maxConns and maxPeerConns are the defaults where there are files enough.
+	maxConns     = 10240
+	maxPeerConns = 1024
+	maxAdmin     = 64
+	// ownFiles are those of the process itself: standard streams, listeners, the runtime,
+	// and connections that are being refused.
+	ownFiles = 96
+	// leastFiles is what a store needs at least. Guessed: the log, locks, and some tables
+	// of each partition.
+	leastFiles = 256
+)
+
+// connLimits bound the connections of the process.
+type connLimits struct{ clients, peer, admin int }
+
+// limitConnections derives what is not set from the number of files that the process may
+// have open, of which connections get half and the store the rest.
+func (c *Config) limitConnections(files uint64) error {
+	for _, n := range []struct {
+		name string
+		v    int
+	}{{"max-connections", c.MaxConns}, {"max-peer-connections", c.MaxPeerConns}, {"max-admin-connections", c.MaxAdminConns}} {
+		if n.v < 0 || n.v > 1<<20 {
+			return fmt.Errorf("%w: --%s %d; want 1 to %d, or 0 to derive it from the limit of open files", ErrUsage, n.name, n.v, 1<<20)
+		}
+	}
+	usable := int(min(files, math.MaxInt32)) - ownFiles
+	if usable < leastFiles+2 {
+		return fmt.Errorf("%w: the process may have %d files open, want at least %d: raise the limit, as with ulimit -n", ErrUsage, files, ownFiles+leastFiles+2)
+	}
+	setUnset(&c.MaxAdminConns, min(maxAdmin, usable/16))
+	setUnset(&c.MaxConns, min(maxConns, usable/2-c.MaxAdminConns, usable-leastFiles-c.MaxAdminConns))
+	c.MaxConns = max(c.MaxConns, 1)
+	// Clients of one machine leave some for others, if there are not many.
+	setUnset(&c.MaxPeerConns, min(maxPeerConns, c.MaxConns-c.MaxConns/8))
+	if taken := c.MaxConns + c.MaxAdminConns; taken > usable-leastFiles {
+		return fmt.Errorf("%w: --max-connections %d and --max-admin-connections %d leave less than %d files to the store: "+
+			"the process may have %d open. Raise that, as with ulimit -n, or allow fewer connections",
+			ErrUsage, c.MaxConns, c.MaxAdminConns, leastFiles, files)
+	}
+	return nil
+}
+
+func setUnset(v *int, derived int) {
+	if *v == 0 {
+		*v = max(derived, 1)
+	}
+}
+
+// openFileLimit is how many files the process may have open. Go's runtime has raised the
+// soft limit to the hard one when it started.
+func openFileLimit() uint64 {
+	var limit unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
+		return 1024 // what most systems begin with
+	}
+	return limit.Cur
+}
+
+// pageConns are the connections of the admin pages. Beyond their number the one that idles
+// longest is closed for a new one, so that no client that keeps connections open, and says
+// nothing, keeps the pages from an operator.
+type pageConns struct {
+	limit int
+
+	mu   sync.Mutex
+	idle []net.Conn // that have no request under way, the eldest first
+	busy map[net.Conn]struct{}
+}
+
+func newPageConns(limit int) *pageConns {
+	return &pageConns{limit: limit, busy: make(map[net.Conn]struct{})}
+}
+
+// track is what the server of the pages tells of each connection.
+func (p *pageConns) track(conn net.Conn, state http.ConnState) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.forgetLocked(conn)
+	switch state {
+	case http.StateNew, http.StateIdle:
+		p.idle = append(p.idle, conn)
+	case http.StateActive:
+		p.busy[conn] = struct{}{}
+	}
+	for len(p.idle)+len(p.busy) > p.limit && len(p.idle) > 0 {
+		eldest := p.idle[0]
+		p.idle = p.idle[1:]
+		_ = eldest.Close() // its server hears of that
+	}
+}
+
+func (p *pageConns) forgetLocked(conn net.Conn) {
+	delete(p.busy, conn)
+	for i, other := range p.idle {
+		if other == conn {
+			p.idle = append(p.idle[:i], p.idle[i+1:]...)
+			return
+		}
+	}
+}
