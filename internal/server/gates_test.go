@@ -279,10 +279,9 @@ func TestAnOverloadLosesNothingAndDoublesNothing(t *testing.T) {
 		most := peak()
 		assert.Less(t, most.inside, bound+frameOps)
 		assert.Less(t, most.waiting, 8*bound+frameOps)
-		assert.Positive(t, most.waiting)
 
 		require.Equal(t, clients*frames*frameOps, len(versions)+len(refused))
-		assert.NotEmpty(t, refused)
+		assert.NotEmpty(t, refused) // a line was full, or the wait in it too long
 		assert.Equal(t, len(versions), store.Len(), "nothing beside what was answered")
 		for _, name := range versions {
 			value, found := f.get(t, name, 0)
