@@ -12,17 +12,27 @@ import (
 )
 
 // Clock is what the file CLOCK says: a time that the store's clock has not
-// passed. Whoever opens the store goes on from there, or from the machine's
-// clock if that is ahead, and so no expired key comes back.
+// passed, and how the clock goes on until then. Whoever opens the store in the same
+// boot of the machine knows by the time since its start how far the clock came; else
+// it goes on from the bound, or from the machine's clock if that is ahead. So no
+// expired key comes back.
 type Clock struct {
 	StoreID uint64
 	Bound   uint64 // Unix milliseconds
+
+	// Boot is the boot of the machine, zero if it is unknown; then, and in files of
+	// format 1, the rest is zero too.
+	Boot  [16]byte
+	Since uint64 // nanoseconds since that boot, when the clock said Time and the machine's clock Wall
+	Time  uint64 // Unix microseconds
+	Wall  uint64 // Unix microseconds
 }
 
 const (
 	clockMagic     = "kvdclock"
-	clockFormat    = 1
-	clockSizeBytes = 32
+	clockFormat    = 2
+	clockSizeBytes = 72
+	clockSizeOf1   = 32      // bytes of format 1
 	maxClockBound  = 1 << 62 // leaves room to count on from
 )
 
@@ -32,6 +42,10 @@ func (c *Clock) Encode() []byte {
 	b = binary.LittleEndian.AppendUint32(b, clockFormat)
 	b = binary.LittleEndian.AppendUint64(b, c.StoreID)
 	b = binary.LittleEndian.AppendUint64(b, c.Bound)
+	b = append(b, c.Boot[:]...)
+	b = binary.LittleEndian.AppendUint64(b, c.Since)
+	b = binary.LittleEndian.AppendUint64(b, c.Time)
+	b = binary.LittleEndian.AppendUint64(b, c.Wall)
 	return binary.LittleEndian.AppendUint32(b, crc32.Checksum(b, castagnoli))
 }
 
@@ -43,20 +57,40 @@ func DecodeClock(name string, b []byte) (Clock, error) {
 	if len(b) < preambleBytes || string(b[:len(clockMagic)]) != clockMagic {
 		return c, kv.Corruptf(name, 0, "not the clock of a store")
 	}
-	if v := binary.LittleEndian.Uint32(b[8:]); v != clockFormat {
-		return c, fmt.Errorf("%w: %s has format %d, this version reads %d", kv.ErrUnsupportedVersion, name, v, clockFormat)
+	size := clockSizeBytes
+	switch v := binary.LittleEndian.Uint32(b[8:]); v {
+	case 0:
+		return c, kv.Corruptf(name, 8, "format 0, which there never was")
+	case 1:
+		size = clockSizeOf1
+	case clockFormat:
+	default:
+		return c, fmt.Errorf("%w: %s has format %d, this version reads up to %d", kv.ErrUnsupportedVersion, name, v, clockFormat)
 	}
-	if len(b) != clockSizeBytes {
-		return c, kv.Corruptf(name, -1, "%d bytes, want %d", len(b), clockSizeBytes)
+	if len(b) != size {
+		return c, kv.Corruptf(name, -1, "%d bytes, want %d", len(b), size)
 	}
-	sum := binary.LittleEndian.Uint32(b[clockSizeBytes-4:])
-	if got := crc32.Checksum(b[:clockSizeBytes-4], castagnoli); got != sum {
+	sum := binary.LittleEndian.Uint32(b[size-4:])
+	if got := crc32.Checksum(b[:size-4], castagnoli); got != sum {
 		return c, kv.Corruptf(name, 0, "checksum is %08x, computed %08x", sum, got)
 	}
 	c.StoreID = binary.LittleEndian.Uint64(b[12:])
 	c.Bound = binary.LittleEndian.Uint64(b[20:])
 	if c.Bound == 0 || c.Bound > maxClockBound {
 		return c, kv.Corruptf(name, 20, "%d is no time", c.Bound)
+	}
+	if size == clockSizeOf1 {
+		return c, nil
+	}
+	copy(c.Boot[:], b[28:])
+	c.Since = binary.LittleEndian.Uint64(b[44:])
+	c.Time = binary.LittleEndian.Uint64(b[52:])
+	c.Wall = binary.LittleEndian.Uint64(b[60:])
+	switch {
+	case c.Boot == [16]byte{} && (c.Since|c.Time|c.Wall) != 0:
+		return c, kv.Corruptf(name, 28, "a time since an unknown boot")
+	case c.Since > maxClockBound || c.Time > maxClockBound || c.Wall > maxClockBound:
+		return c, kv.Corruptf(name, 44, "%d, %d and %d are no times", c.Since, c.Time, c.Wall)
 	}
 	return c, nil
 }

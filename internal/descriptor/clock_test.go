@@ -12,15 +12,45 @@ import (
 	"github.com/kvd-db/kvd/internal/vfs"
 )
 
-var sampleClock = Clock{StoreID: sample.StoreID, Bound: 1_790_000_000_123}
+var sampleClock = Clock{
+	StoreID: sample.StoreID, Bound: 1_790_000_000_123,
+	Boot: [16]byte{0xb0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15}, Since: 3_600_000_000_001,
+	Time: 1_789_999_990_123_456, Wall: 1_789_999_990_123_400,
+}
 
-func TestClockFileIsWhatFormatOneWrote(t *testing.T) {
-	golden, err := os.ReadFile("testdata/v1/CLOCK")
+func TestClockFileIsWhatFormatTwoWrote(t *testing.T) {
+	golden, err := os.ReadFile("testdata/v2/CLOCK")
 	require.NoError(t, err)
 	require.Equal(t, golden, sampleClock.Encode())
 	c, err := DecodeClock("CLOCK", golden)
 	require.NoError(t, err)
 	assert.Equal(t, sampleClock, c)
+}
+
+func TestClockFileOfFormatOneIsRead(t *testing.T) {
+	golden, err := os.ReadFile("testdata/v1/CLOCK")
+	require.NoError(t, err)
+	c, err := DecodeClock("CLOCK", golden)
+	require.NoError(t, err)
+	assert.Equal(t, Clock{StoreID: sample.StoreID, Bound: 1_790_000_000_123}, c)
+	for i := range golden {
+		_, err := DecodeClock("CLOCK", golden[:i])
+		require.ErrorIs(t, err, kv.ErrCorrupt, "%d bytes", i)
+	}
+}
+
+func TestATimeSinceNoBootIsDamage(t *testing.T) {
+	c := sampleClock
+	c.Boot = [16]byte{}
+	_, err := DecodeClock("CLOCK", c.Encode())
+	require.ErrorIs(t, err, kv.ErrCorrupt)
+	c.Since, c.Time, c.Wall = 0, 0, 0
+	_, err = DecodeClock("CLOCK", c.Encode())
+	require.NoError(t, err, "of a machine without names of boots")
+	c = sampleClock
+	c.Wall = 1 << 63
+	_, err = DecodeClock("CLOCK", c.Encode())
+	require.ErrorIs(t, err, kv.ErrCorrupt)
 }
 
 func TestReadFindsTheClockOfItsStoreAlone(t *testing.T) {
@@ -49,7 +79,7 @@ func TestEveryFlippedBitAndEveryCutOfTheClockIsDamageOrANewerVersion(t *testing.
 			b := sampleClock.Encode()
 			b[i] ^= 1 << bit
 			_, err := DecodeClock("data/CLOCK", b)
-			if i >= 8 && i < preambleBytes {
+			if i >= 8 && i < preambleBytes && !(i == 8 && bit == 1) { // which makes format 0
 				require.ErrorIs(t, err, kv.ErrUnsupportedVersion, "byte %d", i)
 				continue
 			}
@@ -74,10 +104,20 @@ func FuzzDecodeClock(f *testing.F) {
 	f.Add(sampleClock.Encode())
 	f.Add([]byte(clockMagic))
 	f.Add((&Clock{}).Encode())
+	old, err := os.ReadFile("testdata/v1/CLOCK")
+	require.NoError(f, err)
+	f.Add(old)
 	f.Fuzz(func(t *testing.T, b []byte) {
 		c, err := DecodeClock("CLOCK", b)
-		if err == nil {
-			require.Equal(t, b, c.Encode())
+		if err != nil {
+			return
 		}
+		if b[8] == 1 { // the old format
+			again, err := DecodeClock("CLOCK", c.Encode())
+			require.NoError(t, err)
+			require.Equal(t, c, again)
+			return
+		}
+		require.Equal(t, b, c.Encode())
 	})
 }

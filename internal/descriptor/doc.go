@@ -30,10 +30,17 @@
 //
 //	offset  bytes
 //	0       8      magic "kvdclock"
-//	8       4      format version, 1
+//	8       4      format version, 2
 //	12      8      store id, as in STORE
 //	20      8      the bound, in Unix milliseconds
-//	28      4      CRC32C of bytes 0 to 27
+//	28      16     boot of the machine, as Linux names it; zeros: unknown
+//	44      8      nanoseconds since the boot, asleep or not, when
+//	52      8      ... the store's clock was here, in Unix microseconds
+//	60      8      ... and the machine's clock here
+//	68      4      CRC32C of bytes 0 to 67
+//
+// With an unknown boot, bytes 44 to 67 are zeros. Format 1 has the checksum at 28 and
+// ends there.
 //
 // The first twelve bytes of both keep their meaning in every format version.
 package descriptor

@@ -21,23 +21,32 @@ import (
 //	C2. While the store is open, it passes at most twice the time that really
 //	    passes. A wall clock that jumps ahead by years does not take every key
 //	    with it: the clock follows it at double speed.
-//	C3. It never passes a bound that is durable in the file CLOCK.
+//	C3. It never passes a line that is durable in the file CLOCK, nor its bound.
+//	C4. After an end of whatever kind, and a restart before the machine is started
+//	    anew, it says what it would have said without, but for what a disk that
+//	    failed, or a wall clock that jumped within the last second, make uncertain.
 //
-// Time between two readings is that of the monotonic clock, times one half to
-// two, whatever brings it nearest to the wall clock. C1 over a crash follows from
-// C3: the next opening begins at the bound, or at the wall clock if that is
-// ahead. The bound is some seconds ahead and the keeper moves it on; if the disk
-// holds that up the clock stands still, and keys live a little longer. What it
-// missed it makes up for under C2, so that a key written meanwhile is not robbed
-// of its time.
+// A line says in advance, for the next seconds, what the clock will say as time
+// passes. The clock follows the line, not the wall clock; the keeper looks each second
+// whether the wall clock went another way, or the bound is near, and then makes the
+// next line durable, from where the clock is. While a line is being written, and after
+// a failure to write it, it is unknown which one a crash would leave, so the clock
+// says the least of both.
 //
-// The bound is moved on whether or not somebody asks for the time: after an idle
+// The time since the machine was started (bootClock) is saved with the line, and tells
+// the next opening how far along the line the clock would be: C4. Where there is no
+// such time, and in another boot, the next opening begins at the bound, or at the wall
+// clock if that is ahead: up to clockAhead too far. If the disk holds the next line up
+// the clock stands still at the bound, and keys live a little longer. What it missed it
+// makes up for under C2, so that a key written meanwhile is not robbed of its time.
+//
+// The line is moved on whether or not somebody asks for the time: after an idle
 // hour the clock would otherwise stand an hour behind, or the first reader would
 // have to wait for the disk. It costs a small file each half of clockAhead.
 //
-// A store without expiry has no bound and no file. Its clock runs free, and begins
-// anew with each opening, which nobody can tell: use makes the first bound durable
-// before the log takes the first key that expires.
+// A store without expiry has no line and no file. Its clock runs free, towards the wall
+// clock, and begins anew with each opening, which nobody can tell: use makes the first
+// line durable before the log takes the first key that expires.
 type clock struct {
 	fs      vfs.FS
 	dir     string
@@ -45,12 +54,14 @@ type clock struct {
 	source  timeSource
 
 	last  atomic.Pointer[reading]
-	bound atomic.Pointer[time.Time] // durable; nil: the store never used its clock
+	bound atomic.Pointer[time.Time] // of a durable line; nil: the store never used its clock
 
 	mu struct {
 		sync.Mutex
+		lines  []line // those that may be durable, the newest last: none, one or two
 		value  time.Time
 		at     time.Duration // of the monotonic clock, when value was right
+		boot   time.Duration // of the boot clock, when the newest line begins
 		closed bool
 	}
 	file sync.Mutex // held while CLOCK is written; taken before mu
@@ -66,21 +77,28 @@ type reading struct {
 type timeSource struct {
 	wall      func() time.Time     // may jump
 	monotonic func() time.Duration // since anything; never goes back
+	boot      bootClock
 }
 
-func systemTime() timeSource {
+func systemTime(boot bootClock) timeSource {
 	start := time.Now()
 	return timeSource{
 		wall:      func() time.Time { return time.Now().Round(0) }, // without the monotonic reading
 		monotonic: func() time.Duration { return time.Since(start) },
+		boot:      boot,
 	}
 }
 
-// clockAhead is how far ahead the bound is, and so how many keys, at most, a crash
-// makes expire early: those with as little time left. Guessed; the keeper looks
-// every second, and the clock needs half of this to use up half of the bound, so
+// clockAhead is how far ahead the bound is, and so how many keys, at most, a crash of
+// the machine makes expire early: those with as little time left. Guessed; the keeper
+// looks every second, and the clock needs half of this to use up half of the bound, so
 // a disk may be stuck for a few seconds before the clock stands still.
 const clockAhead = 10 * time.Second
+
+// clockOff is how far the wall clock may be from where the line takes it to be before
+// there is a new line. One that is slewed, by at most 500 ppm, is as far off after 40
+// seconds.
+const clockOff = 20 * time.Millisecond
 
 // openClock reads CLOCK, if there is one, and goes on from there.
 //
@@ -100,8 +118,9 @@ func openClock(fsys vfs.FS, dir string, storeID uint64, source timeSource) (*clo
 	case err != nil:
 		return nil, err
 	}
-	bound := time.UnixMilli(int64(saved.Bound))
-	if bound.After(c.mu.value) {
+	if now, ok := resume(&saved, source.boot); ok {
+		c.mu.value = now
+	} else if bound := time.UnixMilli(int64(saved.Bound)); bound.After(c.mu.value) {
 		c.mu.value = bound
 	}
 	c.read()
@@ -145,9 +164,14 @@ func (c *clock) readLocked() time.Time {
 	at := c.source.monotonic()
 	elapsed := at - c.mu.at
 	c.mu.at = at
-	next := follow(c.source.wall(), c.mu.value.Add(elapsed/2), c.mu.value.Add(2*elapsed))
-	if bound := c.bound.Load(); bound != nil && next.After(*bound) {
-		next = *bound
+	next := c.mu.value.Add(2 * elapsed)
+	if len(c.mu.lines) == 0 {
+		next = follow(c.source.wall(), c.mu.value.Add(elapsed/2), next)
+	}
+	for i := range c.mu.lines {
+		if says := c.mu.lines[i].at(at); says.Before(next) {
+			next = says
+		}
 	}
 	if next.After(c.mu.value) {
 		c.mu.value = next
@@ -156,20 +180,9 @@ func (c *clock) readLocked() time.Time {
 	return c.mu.value
 }
 
-// follow returns the time from least to most that is nearest to wall.
-func follow(wall, least, most time.Time) time.Time {
-	switch {
-	case wall.Before(least):
-		return least
-	case wall.After(most):
-		return most
-	}
-	return wall
-}
-
 func unixMilli(t time.Time) uint64 { return uint64(max(t.UnixMilli(), 0)) }
 
-// use makes sure of a durable bound. It must return nil before anything that
+// use makes sure of a durable line. It must return nil before anything that
 // expires is appended to the log. After the first time it costs one load.
 //
 // Errors: those of the disk; nothing may be written then.
@@ -180,51 +193,88 @@ func (c *clock) use() error {
 	return c.renew()
 }
 
-// keep moves the bound on when half of it is used up.
+// keep makes a new line when half of the bound is used up, when the wall clock is not
+// where the line takes it to be, or after a failure.
 func (c *clock) keep() error {
 	bound := c.bound.Load()
-	if bound == nil || bound.Sub(c.read()) > clockAhead/2 {
+	if bound == nil || bound.Sub(c.read()) > clockAhead/2 && c.onLine() {
 		return nil
 	}
 	return c.renew()
 }
 
-// renew makes a new bound durable, and then lets the clock run up to it. If it
-// fails the old one, or none, goes on to hold.
+// onLine reports whether there is one line, and the wall clock keeps to it.
+func (c *clock) onLine() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.mu.lines) != 1 {
+		return false
+	}
+	off := c.source.wall().Sub(c.mu.lines[0].wallAt(c.source.monotonic()))
+	return off.Abs() <= clockOff
+}
+
+// renew makes a new line durable. If it fails the clock does not pass the old one
+// either, and the next call tries the same again.
 func (c *clock) renew() error {
 	c.file.Lock()
 	defer c.file.Unlock()
+	slack := time.Duration(0)
 	for {
-		c.mu.Lock()
-		bound, closed := c.readLocked().Add(clockAhead), c.mu.closed
-		c.mu.Unlock()
-		if closed {
-			return kv.ErrClosed // the file may be another process's by now
-		}
-		if err := c.write(bound); err != nil {
+		next, boot, retried, err := c.nextLine(slack)
+		if err != nil {
 			return err
 		}
-		if c.runTo(bound) {
+		if err := c.write(next.save(c.storeID, c.source.boot, boot)); err != nil {
+			return err
+		}
+		if c.goOn(next) && !retried {
 			return nil
 		}
+		slack = max(2*slack, time.Millisecond)
 	}
 }
 
-// runTo sets the bound. It reports false if a clock without one has passed it
-// while it was written.
-func (c *clock) runTo(bound time.Time) bool {
+// nextLine returns the line to write, and the time of the boot clock when it begins. It
+// is the one of before if that may be durable.
+//
+// A clock that runs free follows the wall clock while the line is written, and may pass
+// it: with some slack it does not.
+func (c *clock) nextLine(slack time.Duration) (next line, boot time.Duration, retried bool, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.readLocked().After(bound) {
+	if c.mu.closed {
+		return next, 0, false, kv.ErrClosed // the file may be another process's by now
+	}
+	if n := len(c.mu.lines); n == 2 {
+		return c.mu.lines[1], c.mu.boot, true, nil
+	}
+	if c.source.boot.now != nil {
+		c.mu.boot = c.source.boot.now() // before the monotonic clock is read: see save
+	}
+	value := c.readLocked()
+	next = newLine(c.mu.at, value.Add(slack), c.source.wall().Add(slack))
+	if len(c.mu.lines) == 1 {
+		c.mu.lines = append(c.mu.lines, next)
+	}
+	return next, c.mu.boot, false, nil
+}
+
+// goOn lets the clock follow a line that is durable. It reports false if a clock that
+// ran free has passed it while it was written.
+func (c *clock) goOn(next line) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if value := c.readLocked(); len(c.mu.lines) == 0 && value.After(next.at(c.mu.at)) {
 		return false
 	}
-	c.bound.Store(&bound)
+	c.mu.lines = append(c.mu.lines[:0], next)
+	c.bound.Store(&next.bound)
 	return true
 }
 
-// write makes bound durable; file is held.
-func (c *clock) write(bound time.Time) error {
-	saved := descriptor.Clock{StoreID: c.storeID, Bound: max(unixMilli(bound), 1)}
+// write makes the file durable; c.file is held.
+func (c *clock) write(saved descriptor.Clock) error {
 	if err := vfs.WriteAtomic(c.fs, descriptor.ClockPath(c.dir), saved.Encode()); err != nil {
 		return fmt.Errorf("save the clock: %w", err)
 	}
@@ -247,11 +297,17 @@ func (c *clock) close() error {
 	c.file.Lock()
 	defer c.file.Unlock()
 	c.mu.Lock()
+	boot := time.Duration(0)
+	if c.source.boot.now != nil {
+		boot = c.source.boot.now()
+	}
 	exact, closed := c.readLocked(), c.mu.closed
+	last := newLine(c.mu.at, exact, c.source.wall())
+	last.bound = exact
 	c.mu.closed = true
 	c.mu.Unlock()
 	if closed || c.bound.Load() == nil {
 		return nil
 	}
-	return c.write(exact)
+	return c.write(last.save(c.storeID, c.source.boot, boot))
 }

@@ -3,6 +3,9 @@ package engine
 import (
 	"errors"
 	"io/fs"
+	"os"
+	"runtime"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -23,14 +26,25 @@ type testTime struct {
 	mu   sync.Mutex
 	wall time.Time
 	run  time.Duration
+	boot byte // of the boot clock's id; 0: there is none
+	up   time.Duration
 }
 
 func newTestTime() *testTime {
-	return &testTime{wall: time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC), run: time.Hour}
+	return &testTime{wall: time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC), run: time.Hour, boot: 1, up: time.Minute}
 }
 
 func (tt *testTime) source() timeSource {
+	boot := bootClock{id: [16]byte{tt.boot}, now: func() time.Duration {
+		tt.mu.Lock()
+		defer tt.mu.Unlock()
+		return tt.up
+	}}
+	if tt.boot == 0 {
+		boot = bootClock{}
+	}
 	return timeSource{
+		boot: boot,
 		wall: func() time.Time {
 			tt.mu.Lock()
 			defer tt.mu.Unlock()
@@ -49,6 +63,7 @@ func (tt *testTime) pass(d time.Duration) {
 	tt.mu.Lock()
 	defer tt.mu.Unlock()
 	tt.run += d
+	tt.up += d
 	tt.wall = tt.wall.Add(d)
 }
 
@@ -56,6 +71,14 @@ func (tt *testTime) jump(d time.Duration) {
 	tt.mu.Lock()
 	defer tt.mu.Unlock()
 	tt.wall = tt.wall.Add(d)
+}
+
+// reboot starts the machine anew.
+func (tt *testTime) reboot() {
+	tt.mu.Lock()
+	defer tt.mu.Unlock()
+	tt.boot++
+	tt.up = 0
 }
 
 func (tt *testTime) ms() uint64 {
@@ -106,7 +129,7 @@ func TestClockKeepsItsPromises(t *testing.T) {
 		for range rapid.IntRange(1, 60).Draw(t, "steps") {
 			elapsed := time.Duration(0)
 			restarted := false
-			switch rapid.IntRange(0, 9).Draw(t, "step") {
+			switch rapid.IntRange(0, 10).Draw(t, "step") {
 			case 0, 1, 2, 3:
 				elapsed = rapid.SampledFrom(steps).Draw(t, "time")
 				tt.pass(elapsed)
@@ -135,6 +158,11 @@ func TestClockKeepsItsPromises(t *testing.T) {
 				if err := c.keep(); err != nil && !broken {
 					t.Fatalf("keep: %v", err)
 				}
+			case 10: // a crash of the machine
+				broken = false
+				mem = mem.CrashImage(vfs.DropAll, nil)
+				restarted = true
+				tt.reboot()
 			}
 			if restarted {
 				c, err = openClock(wrap(), "data", 7, tt.source())
@@ -178,6 +206,7 @@ func TestClockFollowsAJumpGradually(t *testing.T) {
 		begin := c.Now()
 		tt.jump(jump)
 		require.InDelta(t, begin, c.Now(), 0, "no time has passed")
+		require.NoError(t, c.keep(), "the keeper sees the jump")
 		for range 60 {
 			tt.pass(time.Second)
 			require.NoError(t, c.keep())
@@ -283,7 +312,7 @@ func TestDamagedClockIsRefused(t *testing.T) {
 	flipped := whole.Encode()
 	flipped[20] ^= 1
 	newer := whole.Encode()
-	newer[8] = 2
+	newer[8] = 3
 	foreign := descriptor.Clock{StoreID: id + 1, Bound: 1}
 	for what, c := range map[string]struct {
 		content []byte
@@ -333,7 +362,7 @@ func TestIdleClockKeepsUp(t *testing.T) {
 		require.Equal(t, stood, e.Now(), "it stops with the store")
 
 		o := small(disk)
-		o.time = timeSource{wall: func() time.Time { return time.UnixMilli(1000) }, monotonic: systemTime().monotonic}
+		o.time = timeSource{wall: func() time.Time { return time.UnixMilli(1000) }, monotonic: systemTime(bootClock{}).monotonic}
 		e = open(t, o)
 		require.GreaterOrEqual(t, e.Now(), stood)
 	})
@@ -370,11 +399,153 @@ func TestConcurrentReadersSeeTheClockGoForward(t *testing.T) {
 func BenchmarkClock(b *testing.B) {
 	disk := vfs.NewMem()
 	require.NoError(b, disk.MkdirAll("data"))
-	c, err := openClock(disk, "data", 7, systemTime())
+	c, err := openClock(disk, "data", 7, systemTime(bootClock{}))
 	require.NoError(b, err)
 	b.RunParallel(func(pb *testing.PB) {
 		for pb.Next() {
 			c.Now()
 		}
 	})
+}
+
+// C4: after kill -9, and also after a power cut that the boot clock outlives, the clock
+// says what one that went on says, whatever the wall clock did and however long the
+// store was closed.
+func TestAKilledClockGoesOnAsIfItHadNotBeen(t *testing.T) {
+	jumps := []time.Duration{0, -10 * year, -time.Hour, -time.Second, time.Millisecond, 3 * time.Second, time.Hour, 10 * year}
+	rapid.Check(t, func(t *rapid.T) {
+		tt, mem := newTestTime(), newClockDir(t)
+		c, err := openClock(mem, "data", 7, tt.source())
+		require.NoError(t, err)
+		require.NoError(t, c.use())
+		for range rapid.IntRange(1, 20).Draw(t, "lives") {
+			for range rapid.IntRange(0, 30).Draw(t, "seconds") {
+				if rapid.IntRange(0, 9).Draw(t, "event") == 0 {
+					tt.jump(rapid.SampledFrom(jumps).Draw(t, "jump"))
+					require.NoError(t, c.keep())
+				}
+				tt.pass(time.Duration(rapid.IntRange(1, 1_000_000).Draw(t, "microseconds")) * time.Microsecond)
+				c.Now()
+				require.NoError(t, c.keep())
+			}
+			served := c.Now()
+			mem = mem.CrashImage(vfs.DropAll, nil)
+			down := time.Duration(rapid.IntRange(0, 5_000).Draw(t, "milliseconds down")) * time.Millisecond
+			tt.pass(down)
+			lived := c.lines()[0].free(tt.source().monotonic())
+			if rapid.Bool().Draw(t, "jumps while down") {
+				tt.jump(rapid.SampledFrom(jumps).Draw(t, "jump"))
+			}
+			c, err = openClock(mem, "data", 7, tt.source())
+			require.NoError(t, err)
+			require.GreaterOrEqual(t, c.Now(), served, "C1")
+			require.InDelta(t, unixMilli(lived), c.Now(), 1, "C4: down for %v", down)
+		}
+	})
+}
+
+func (c *clock) lines() []line {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Clone(c.mu.lines)
+}
+
+// The bound is for a new boot, for a boot clock that was set back, as that of a virtual
+// machine, and where there is no boot clock.
+func TestWithoutItsBootClockTheClockBeginsAtTheBound(t *testing.T) {
+	for name, change := range map[string]func(*testTime){
+		"new boot":      (*testTime).reboot,
+		"set back":      func(tt *testTime) { tt.up -= time.Second },
+		"no boot clock": func(tt *testTime) { tt.boot = 0 },
+	} {
+		tt, mem := newTestTime(), newClockDir(t)
+		c, err := openClock(mem, "data", 7, tt.source())
+		require.NoError(t, err)
+		require.NoError(t, c.use())
+		bound := durableBound(t, mem)
+		require.Equal(t, c.Now()+uint64(clockAhead/time.Millisecond), bound)
+		tt.jump(-time.Hour)
+		change(tt)
+		c, err = openClock(mem, "data", 7, tt.source())
+		require.NoError(t, err)
+		require.Equal(t, bound, c.Now(), name)
+	}
+	tt, mem := newTestTime(), newClockDir(t)
+	tt.boot = 0
+	c, err := openClock(mem, "data", 7, tt.source())
+	require.NoError(t, err)
+	require.NoError(t, c.use())
+	tt.boot = 1
+	tt.jump(-time.Hour)
+	now := c.Now()
+	c, err = openClock(mem, "data", 7, tt.source())
+	require.NoError(t, err)
+	require.Equal(t, now+uint64(clockAhead/time.Millisecond), c.Now(), "saved without one")
+}
+
+func TestClockOfFormatOneIsRead(t *testing.T) {
+	golden, err := os.ReadFile("../descriptor/testdata/v1/CLOCK")
+	require.NoError(t, err)
+	old, err := descriptor.DecodeClock("CLOCK", golden)
+	require.NoError(t, err)
+	tt, mem := newTestTime(), newClockDir(t)
+	require.NoError(t, vfs.WriteAtomic(mem, "data/CLOCK", golden))
+	tt.jump(-30 * year)
+	c, err := openClock(mem, "data", old.StoreID, tt.source())
+	require.NoError(t, err)
+	require.Equal(t, old.Bound, c.Now())
+}
+
+// While a line is written, a crash may leave it or the one before: the clock passes
+// neither. The wall clock has jumped back, so that the new one is the slower.
+func TestAClockPassesNoLineThatMayBeDurable(t *testing.T) {
+	tt, mem := newTestTime(), newClockDir(t)
+	disk := faultfs.Wrap(mem, nil)
+	c, err := openClock(disk, "data", 7, tt.source())
+	require.NoError(t, err)
+	require.NoError(t, c.use())
+	tt.jump(time.Hour)
+	require.NoError(t, c.keep())
+	tt.pass(time.Second)
+	before := c.Now()
+	tt.jump(-2 * time.Hour)
+	isSync, isDir := faultfs.OnKind(faultfs.SyncDir), faultfs.OnName("data")
+	during := uint64(0)
+	disk.SetInjector(faultfs.InjectorFunc(func(op faultfs.Op) faultfs.Fault {
+		if !isSync(op) || !isDir(op) || during != 0 {
+			return faultfs.Fault{}
+		}
+		tt.pass(time.Second) // the new file is there, but this process does not know
+		during = c.Now()
+		image := mem.KillImage()
+		killed, err := openClock(image, "data", 7, tt.source())
+		require.NoError(t, err)
+		require.GreaterOrEqual(t, killed.Now(), during, "C1")
+		return faultfs.Fault{Err: errors.New("broken")}
+	}))
+	require.Error(t, c.keep())
+	require.Equal(t, before+500, during, "the slower of both")
+	tt.pass(time.Second)
+	require.Equal(t, before+1000, c.Now(), "after the failure, too")
+	require.NoError(t, c.keep(), "tried again")
+	require.Len(t, c.lines(), 1)
+	require.Equal(t, before+1000, c.Now())
+}
+
+func TestBootClockOfThisMachine(t *testing.T) {
+	none, err := systemBoot(vfs.NewMem())
+	require.NoError(t, err)
+	require.Nil(t, none.now, "a store in memory ends with its process")
+	if runtime.GOOS != "linux" {
+		t.Skip("only Linux names its boots")
+	}
+	c, err := systemBoot(vfs.OS)
+	require.NoError(t, err)
+	require.NotZero(t, c.id)
+	first := c.now()
+	require.Positive(t, first)
+	require.GreaterOrEqual(t, c.now(), first)
+	again, err := systemBoot(vfs.OS)
+	require.NoError(t, err)
+	require.Equal(t, c.id, again.id)
 }

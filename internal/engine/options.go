@@ -106,7 +106,11 @@ func (o Options) withDefaults() (Options, error) {
 		o.FS = vfs.OS
 	}
 	if o.time.wall == nil {
-		o.time = systemTime()
+		boot, err := systemBoot(o.FS)
+		if err != nil {
+			return o, err
+		}
+		o.time = systemTime(boot)
 	}
 	if o.Durability == kv.DurabilityDefault {
 		o.Durability = kv.DurabilitySync

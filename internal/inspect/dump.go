@@ -94,6 +94,10 @@ func (d *dumper) clock() error {
 	}
 	d.printf("clock\n  store       %016x\n  not beyond  %d ms, %s\n", c.StoreID, c.Bound,
 		time.UnixMilli(int64(c.Bound)).UTC().Format(time.RFC3339))
+	if c.Boot != [16]byte{} {
+		d.printf("  boot        %x\n  there       %v after the boot, at %s; the machine's clock %s\n", c.Boot, time.Duration(c.Since),
+			time.UnixMicro(int64(c.Time)).UTC().Format(time.RFC3339Nano), time.UnixMicro(int64(c.Wall)).UTC().Format(time.RFC3339Nano))
+	}
 	return nil
 }
 

@@ -31,7 +31,10 @@ func sampleFiles(t *testing.T) (*vfs.Mem, []string) {
 	write := func(name string, content []byte) { require.NoError(t, vfs.WriteAtomic(fsys, name, content)) }
 	d := descriptor.Descriptor{StoreID: 0x0123456789abcdef, Partitions: 4}
 	write("data/STORE", d.Encode())
-	c := descriptor.Clock{StoreID: d.StoreID, Bound: 1_790_000_000_123}
+	c := descriptor.Clock{
+		StoreID: d.StoreID, Bound: 1_790_000_000_123, Boot: [16]byte{0xb0, 1, 2}, Since: 3_600_000_000_001,
+		Time: 1_789_999_990_123_456, Wall: 1_789_999_990_123_400,
+	}
 	write("data/CLOCK", c.Encode())
 	for _, name := range []string{"CURRENT", "MANIFEST-000040"} {
 		content, err := os.ReadFile("../manifest/testdata/v1/" + name)

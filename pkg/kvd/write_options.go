@@ -75,6 +75,12 @@ func Durable(d Durability) WriteOption {
 
 // TTL makes a put expire after d, which is rounded up to milliseconds: the key is
 // then absent. Without it the put lives until it is overwritten or deleted.
+//
+// The time is that of the server, which goes on over a restart of the process, however
+// it ended. After a crash of the machine that the server runs on, keys may expire up to
+// ten seconds early, and what is put soon after may live up to ten seconds longer; if
+// the machine's clock jumps, the time passes at half to twice its speed until it has
+// caught up. A key that has expired never comes back.
 func TTL(d time.Duration) WriteOption {
 	return writeOption(func(o *writeOptions) {
 		var err error

@@ -139,7 +139,8 @@ type Item struct {
 	// Set by the server; ignored in requests.
 	Version uint64 `protobuf:"varint,3,opt,name=version,proto3" json:"version,omitempty"`
 	// Time to live in milliseconds: in a request from now, in a response what is
-	// left. 0 is for ever.
+	// left. 0 is for ever. It goes on over a restart of the server; after a crash of
+	// the machine keys may expire up to ten seconds early, and never come back.
 	TtlMs         uint64 `protobuf:"varint,4,opt,name=ttl_ms,json=ttlMs,proto3" json:"ttl_ms,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
