@@ -22,8 +22,9 @@ func (a *app) digestCommand() *cobra.Command {
 		Short: "Print a hash of all keys and values, and their number",
 		Long: "Print a hash of all keys and values, and their number. Two stores with the same\n" +
 			"keys and values have the same hash, however they came about.\n\n" +
-			"An argument that is a directory names a stopped store: it is opened as a server\n" +
-			"would open it, log and all. Any other is the address of a server.",
+			"An argument that is a directory names a stopped store: it is read as a server\n" +
+			"would read it, log and all, and not changed. Any other is the address of a\n" +
+			"server.",
 		Args: mayHave("DIR or ADDR"),
 	}
 	server := a.connection(cmd)
@@ -69,11 +70,10 @@ func addAll(ctx context.Context, server *connection, args []string, add func(key
 
 // addStopped adds what a store in a directory holds.
 func addStopped(ctx context.Context, dir string, add func(key, value []byte)) (err error) {
-	// Opening makes a store where there is none.
 	if _, err := descriptor.Read(vfs.OS, dir); err != nil {
 		return named(fmt.Errorf("%s holds no store that can be read: %w", dir, err))
 	}
-	e, err := engine.Open(dir, engine.Options{})
+	e, err := engine.Open(dir, engine.Options{ReadOnly: true})
 	if err != nil {
 		return err
 	}

@@ -89,3 +89,9 @@ func Read(fsys vfs.FS, dir string) (Descriptor, error) {
 	}
 	return Decode(name, b)
 }
+
+// ErrTooFew returns the error of a store that has a partition beyond the number that
+// STORE says: with fewer of them most keys would be looked for in the wrong place.
+func ErrTooFew(dir string, partitions, has int) error {
+	return kv.Corruptf(Path(dir), 20, "says %d partitions, but there is %s", partitions, partitionName(has))
+}

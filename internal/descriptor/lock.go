@@ -48,7 +48,7 @@ func LockShared(fsys vfs.FS, dir string) (io.Closer, error) {
 	return nil, errors.Join(err, held.Close())
 }
 
-// lockDir locks the directory. If another has it, the file LOCK says who.
+// lockDir locks the directory. If another has it, the file LOCK names its pid.
 func lockDir(fsys vfs.FS, dir string, shared bool) (io.Closer, error) {
 	held, err := fsys.LockExisting(dir, shared)
 	switch {

@@ -106,17 +106,53 @@ const clockOff = 20 * time.Millisecond
 // wall clock alone could bring expired keys back. If the machine's clock is right
 // nothing is lost by removing the file; the error says so.
 func openClock(fsys vfs.FS, dir string, storeID uint64, source timeSource) (*clock, error) {
+	c, saved, err := readClock(fsys, dir, storeID, source)
+	switch {
+	case err != nil:
+		return nil, err
+	case saved == nil:
+		return c, removeIfThere(fsys, descriptor.ClockPath(dir)+".tmp") // use was cut short
+	}
+	if err := c.renew(); !vfs.CannotWrite(err) {
+		return c, err
+	}
+	c.hold(saved)
+	return c, nil
+}
+
+// hold keeps the clock to what was saved, if there is no space for a new line: it goes
+// on along the old line, and stands still where that ends, until keep can make a new
+// one. Without the boot clock of that line it stands still where it is.
+func (c *clock) hold(saved *descriptor.Clock) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	value := c.readLocked()
+	held := line{since: c.mu.at, start: value, wall: value, bound: value}
+	if boot := c.source.boot; boot.now != nil && saved.Boot == boot.id && boot.now() >= time.Duration(saved.Since) {
+		held = savedLine(saved)
+		held.since = c.mu.at - (boot.now() - time.Duration(saved.Since))
+		if held.bound.Before(value) {
+			held.bound = value
+		}
+	}
+	c.mu.lines = []line{held}
+	c.bound.Store(&held.bound)
+}
+
+// readClock is openClock of a store that is only read: the clock runs free from
+// there. It also returns what the file says, nil if there is none.
+func readClock(fsys vfs.FS, dir string, storeID uint64, source timeSource) (*clock, *descriptor.Clock, error) {
 	c := &clock{fs: fsys, dir: dir, storeID: storeID, source: source}
 	c.mu.value, c.mu.at = source.wall(), source.monotonic()
 	saved, err := descriptor.ReadClock(fsys, dir, storeID)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		c.read()
-		return c, removeIfThere(fsys, descriptor.ClockPath(dir)+".tmp") // use was cut short
+		return c, nil, nil
 	case errors.Is(err, kv.ErrCorrupt):
-		return nil, fmt.Errorf("%w; if the clock of this machine is right, remove the file: no expired key can come back then", err)
+		return nil, nil, fmt.Errorf("%w; if the clock of this machine is right, remove the file: no expired key can come back then", err)
 	case err != nil:
-		return nil, err
+		return nil, nil, err
 	}
 	if now, ok := resume(&saved, source.boot); ok {
 		c.mu.value = now
@@ -124,14 +160,7 @@ func openClock(fsys vfs.FS, dir string, storeID uint64, source timeSource) (*clo
 		c.mu.value = bound
 	}
 	c.read()
-	if err := c.renew(); !vfs.CannotWrite(err) {
-		return c, err
-	}
-	// The old bound goes on to hold: the clock stands still where it is, or runs up to
-	// it, until keep can make a new one.
-	held := time.UnixMilli(max(int64(saved.Bound), c.read().UnixMilli()))
-	c.bound.Store(&held)
-	return c, nil
+	return c, &saved, nil
 }
 
 func removeIfThere(fsys vfs.FS, name string) error {

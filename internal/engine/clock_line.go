@@ -77,7 +77,7 @@ func (l *line) save(storeID uint64, boot bootClock, at time.Duration) descriptor
 }
 
 // resume returns what the clock would say now if it had not ended: of the boot that the
-// line was saved in, or else, ok is false, nobody can tell.
+// line was saved in, of any other boot ok is false.
 func resume(c *descriptor.Clock, boot bootClock) (now time.Time, ok bool) {
 	if boot.now == nil || c.Boot != boot.id {
 		return time.Time{}, false
@@ -86,6 +86,14 @@ func resume(c *descriptor.Clock, boot bootClock) (now time.Time, ok bool) {
 	if at < time.Duration(c.Since) {
 		return time.Time{}, false // a virtual machine that was set back
 	}
-	l := line{since: time.Duration(c.Since), start: time.UnixMicro(int64(c.Time)), wall: time.UnixMicro(int64(c.Wall))}
+	l := savedLine(c)
 	return l.free(at), true
+}
+
+// savedLine returns the line of the file CLOCK; since is a time of the boot clock.
+func savedLine(c *descriptor.Clock) line {
+	return line{
+		since: time.Duration(c.Since), start: time.UnixMicro(int64(c.Time)), wall: time.UnixMicro(int64(c.Wall)),
+		bound: time.UnixMilli(int64(c.Bound)),
+	}
 }

@@ -47,6 +47,9 @@ type disk struct {
 // openDisk finds the ballast, and gives it back if the disk is so full that recovery may
 // need it. It chooses, unless that was asked for, segments of the log that fit the disk.
 func (e *Engine) openDisk(asked *Options) (err error) {
+	if e.opts.ReadOnly {
+		return nil
+	}
 	if e.disk.ballast, err = openBallast(e.opts.FS, descriptor.BallastPath(e.dir), e.opts.LowDiskBytes); err != nil {
 		return err
 	}

@@ -99,6 +99,12 @@
 // where it was opened: the keeper looks every second. A failed flush or compaction is not: its inputs are
 // still there, and it is tried again with growing pauses.
 //
+// # Read only
+//
+// With Options.ReadOnly a store that no process writes to is opened without a change of
+// any file: the log is replayed into memory and stays as it is, nothing is flushed or
+// compacted, and the locks are shared. It shows what recovery would.
+//
 // # Directory
 //
 //	STORE            what the store is: see package descriptor

@@ -100,11 +100,7 @@ func Open(dir string, o Options) (_ *Engine, err error) {
 	if e.epoch, err = newEpoch(); err != nil {
 		return nil, fmt.Errorf("open store: %w", err)
 	}
-	if err := makeDurable(o.FS, e.dir, e.events); err != nil {
-		return nil, fmt.Errorf("open store: %w", err)
-	}
-	e.lock, err = descriptor.Lock(o.FS, e.dir)
-	if err != nil {
+	if err := e.lockStore(); err != nil {
 		return nil, fmt.Errorf("open store: %w", err)
 	}
 	if err := e.openDisk(&asked); err != nil {
@@ -116,6 +112,24 @@ func Open(dir string, o Options) (_ *Engine, err error) {
 	e.recovery.Took = time.Since(begin)
 	e.start()
 	return e, nil
+}
+
+// lockStore locks the store, whose directory it makes if need be, and looks whether it
+// may be opened.
+func (e *Engine) lockStore() (err error) {
+	fsys := e.opts.FS
+	if e.opts.ReadOnly {
+		e.lock, err = descriptor.LockShared(fsys, e.dir)
+		return err
+	}
+	if err := makeDurable(fsys, e.dir, e.events); err != nil {
+		return err
+	}
+	if err := checkAccess(fsys, e.dir); err != nil {
+		return err
+	}
+	e.lock, err = descriptor.Lock(fsys, e.dir)
+	return err
 }
 
 // makeDurable makes a directory and its parents, so that a power cut takes none
@@ -148,11 +162,15 @@ func (e *Engine) open() error {
 	}
 	n := e.descriptor.Partitions
 	e.cache = sstable.NewCache(e.opts.CacheBytes)
-	clock, err := openClock(e.opts.FS, e.dir, e.descriptor.StoreID, e.opts.time)
+	var err error
+	if e.opts.ReadOnly {
+		e.clock, _, err = readClock(e.opts.FS, e.dir, e.descriptor.StoreID, e.opts.time)
+	} else {
+		e.clock, err = openClock(e.opts.FS, e.dir, e.descriptor.StoreID, e.opts.time)
+	}
 	if err != nil {
 		return err
 	}
-	e.clock = clock
 	e.sequencer = newSequencer(e.clock.Now, e.failure.ch, e.Err)
 	e.snapshots = newSnapshots(&e.opts, e.sequencer)
 	e.budget = newBudget(e.opts.MemtableBytes, n)
@@ -187,7 +205,7 @@ func (e *Engine) partitionOptions(id int) partition.Options {
 		writes.QueueBytes = int(share)
 	}
 	return partition.Options{
-		ID: id, FS: o.FS, Dir: descriptor.PartitionDir(e.dir, id),
+		ID: id, FS: o.FS, ReadOnly: o.ReadOnly, Dir: descriptor.PartitionDir(e.dir, id),
 		Now: e.clock.Now, Sequencer: e.sequencer, Budget: e.budget, Scheduler: e.scheduler, Cache: e.cache, Events: o.Events,
 		Writes: writes, Reads: o.Reads, InflightBytes: share,
 		Names:      max(o.Names/e.descriptor.Partitions, 1),
@@ -206,10 +224,13 @@ func (e *Engine) openDescriptor() error {
 		if err := checkPartitions(d.Partitions, e.opts.Partitions); err != nil {
 			return err
 		}
+		if err := e.checkDirs(); err != nil || e.opts.ReadOnly {
+			return err
+		}
 		// Its creator may have been killed before it synced the name.
 		return e.opts.FS.SyncDir(e.dir)
 	}
-	if !errors.Is(err, fs.ErrNotExist) {
+	if !errors.Is(err, fs.ErrNotExist) || e.opts.ReadOnly {
 		return err
 	}
 	e.recovery.Created = true
@@ -290,15 +311,20 @@ func (e *Engine) openLog() error {
 	for _, p := range e.partitions {
 		least = max(least, p.MaxSeq(), p.FlushedSeq())
 	}
-	log, recovered, err := wal.Open(wal.Options{
+	o := wal.Options{
 		FS: e.opts.FS, Dir: descriptor.LogDir(e.dir), StoreID: e.descriptor.StoreID,
 		SegmentBytes: e.opts.SegmentBytes, NoSpace: e.spaceRefused, MinSeq: least, Fresh: e.recovery.Created, Events: e.opts.Events,
-	}, e.replay)
+	}
+	var err error
+	if e.opts.ReadOnly {
+		e.recovery.Recovery, err = wal.Replay(o, e.replay)
+	} else {
+		e.log, e.recovery.Recovery, err = wal.Open(o, e.replay)
+	}
 	if err != nil {
 		return err
 	}
-	e.log = log
-	e.recovery.Recovery = recovered
+	recovered := &e.recovery.Recovery
 	if e.firstSeq == 0 {
 		e.firstSeq = recovered.NextSeq
 	}
@@ -335,15 +361,23 @@ func (e *Engine) replay(r wal.Record) error {
 func (e *Engine) start() {
 	last := e.recovery.NextSeq - 1
 	e.sequencer.start(last)
-	for _, p := range e.partitions {
-		p.Start(e.log, e.firstSeq, last)
+	if e.opts.ReadOnly {
+		e.readOnly.Store(true)
+		for _, p := range e.partitions {
+			p.StartReading(e.firstSeq, last)
+		}
+		e.keeper.done.Go(e.keepReading)
+	} else {
+		for _, p := range e.partitions {
+			p.Start(e.log, e.firstSeq, last)
+		}
+		e.scheduler.start(e.opts.Workers)
+		for _, p := range e.partitions {
+			e.scheduler.Ready(p)
+		}
+		e.watchDisk(true)
+		e.keeper.done.Go(e.keep)
 	}
-	e.scheduler.start(e.opts.Workers)
-	for _, p := range e.partitions {
-		e.scheduler.Ready(p)
-	}
-	e.watchDisk(true)
-	e.keeper.done.Go(e.keep)
 	if e.events != nil && e.events.Recovered != nil {
 		e.events.Recovered(event.Recovered{
 			Partitions: len(e.partitions), Segments: e.recovery.Segments, Records: e.recovery.Records,
@@ -422,6 +456,8 @@ func (e *Engine) writable(deletes bool) error {
 		return kv.ErrClosed
 	case e.Err() != nil:
 		return e.Err()
+	case e.opts.ReadOnly:
+		return errOpenedToRead
 	case !e.readOnly.Load():
 		return nil
 	case deletes && !e.disk.frozen.Load():
@@ -478,6 +514,9 @@ func (e *Engine) Recovery() Recovery { return e.recovery }
 // Flush writes every memtable to a delta and returns when all are on disk.
 func (e *Engine) Flush(ctx context.Context) error {
 	defer e.events.Guard()
+	if e.opts.ReadOnly {
+		return errOpenedToRead
+	}
 	for _, p := range e.partitions {
 		if err := p.FlushAll(ctx); err != nil {
 			return err
@@ -491,6 +530,9 @@ func (e *Engine) Flush(ctx context.Context) error {
 // one version of each key and no tombstone, as far as snapshots allow.
 func (e *Engine) CompactAll(ctx context.Context) error {
 	defer e.events.Guard()
+	if e.opts.ReadOnly {
+		return errOpenedToRead
+	}
 	for _, p := range e.partitions {
 		if err := p.FlushAll(ctx); err != nil {
 			return err

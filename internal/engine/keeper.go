@@ -43,6 +43,22 @@ func (e *Engine) keep() {
 	}
 }
 
+// keepReading looks after the leases of a store that is only read.
+func (e *Engine) keepReading() {
+	defer e.events.Guard()
+	tick := time.NewTicker(housekeepingEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-e.keeper.stop:
+			return
+		case <-tick.C:
+			e.snapshots.expire(time.Now())
+			e.scans.rest(time.Now())
+		}
+	}
+}
+
 func (e *Engine) wakeKeeper() {
 	select {
 	case e.keeper.wake <- struct{}{}:

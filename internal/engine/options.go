@@ -22,6 +22,10 @@ type Options struct {
 	// Partitions is fixed when the store is created, default 16. For an existing
 	// store zero takes what is there, and any other number must agree with it.
 	Partitions int
+	// ReadOnly opens a store that is there without changing a file, and so that others
+	// may have it open likewise: what the log holds stays in memory. Writes are
+	// kv.ErrReadOnly.
+	ReadOnly bool
 	// Durability of writes that do not choose; default sync.
 	Durability kv.Durability
 	// MemtableBytes bounds the memtables of all partitions together; default 128

@@ -36,11 +36,14 @@ type Stats struct {
 func (e *Engine) Stats() Stats {
 	defer e.events.Guard()
 	s := Stats{
-		Log: e.log.Stats(), Cache: e.cache.Stats(),
+		Cache:   e.cache.Stats(),
 		Visible: e.sequencer.Visible(), Clock: e.clock.Now(), Snapshots: e.snapshots.count(),
 		MemtableBytes: e.budget.used(), MemtableLimit: e.budget.limit,
 		Shed: e.budget.sheds.Load(), Pressure: e.budget.pressure(),
 		ReadOnly: e.readOnly.Load(), DiskFree: e.disk.free.Load(),
+	}
+	if e.log != nil {
+		s.Log = e.log.Stats()
 	}
 	s.Pins, s.PinAge = e.sequencer.pinned()
 	for _, p := range e.partitions {

@@ -28,7 +28,7 @@ func TestWithoutAPanicNothingIsTold(t *testing.T) {
 	func() { defer l.Guard() }()
 }
 
-func TestAPanicGoesOnWhereNobodyWantsToKnow(t *testing.T) {
+func TestAPanicGoesOnWithoutAListener(t *testing.T) {
 	for _, l := range []*Listener{nil, {}} {
 		require.PanicsWithValue(t, "a bug", func() {
 			defer l.Guard()

@@ -8,7 +8,7 @@ import (
 )
 
 // Helpers are goroutines that share the work of the one that waits for them. A panic
-// of one is a panic of Wait, so that whoever guards the waiting goroutine learns of it.
+// of one is a panic of Wait, so that the Guard of the waiting goroutine sees it.
 // The zero value has none.
 type Helpers struct {
 	group    sync.WaitGroup

@@ -190,6 +190,9 @@ func (c *checker) store() error {
 	if err != nil {
 		return c.found(f, err)
 	}
+	if has := c.report.Partitions; has > d.Partitions {
+		return c.found(f, descriptor.ErrTooFew(c.dir, d.Partitions, has-1))
+	}
 	c.storeID, c.haveStore = d.StoreID, true
 	c.report.StoreID = fmt.Sprintf("%016x", d.StoreID)
 	c.report.Partitions = d.Partitions

@@ -55,6 +55,8 @@ type Options struct {
 	Obsolete func(FileKind, kv.FileNum)
 	// Listener may be nil.
 	Listener *event.Listener
+	// ReadOnly leaves the directory as it is. Nothing may be installed then.
+	ReadOnly bool
 }
 
 // Open loads the current Version, brings the directory in order, and returns the
@@ -66,14 +68,16 @@ func Open(opts Options) (*Set, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open partition %d: %w", opts.Partition, err)
 	}
-	// Whoever published what Load read may have been killed before it synced the
-	// name: neither may anything build on it until then, nor anything go.
-	if err := opts.FS.SyncDir(opts.Dir); err != nil {
-		return nil, fmt.Errorf("open partition %d: %w", opts.Partition, err)
-	}
-	largest, err := clean(opts.FS, opts.Dir, v, opts.Listener)
-	if err != nil {
-		return nil, fmt.Errorf("open partition %d: %w", opts.Partition, err)
+	var largest kv.FileNum
+	if !opts.ReadOnly {
+		// The process that published what Load read may have been killed before it synced
+		// the name. Until then nothing may build on it, and no file may go.
+		if err := opts.FS.SyncDir(opts.Dir); err != nil {
+			return nil, fmt.Errorf("open partition %d: %w", opts.Partition, err)
+		}
+		if largest, err = clean(opts.FS, opts.Dir, v, opts.Listener); err != nil {
+			return nil, fmt.Errorf("open partition %d: %w", opts.Partition, err)
+		}
 	}
 	s := &Set{opts: opts}
 	s.mu.refs = make(map[*Version]int)

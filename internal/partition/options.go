@@ -72,9 +72,11 @@ type Scheduler interface {
 
 // Options of a partition. What is not marked optional is required.
 type Options struct {
-	ID  int
-	FS  vfs.FS
-	Dir string
+	ID int
+	FS vfs.FS
+	// ReadOnly: nothing is written. StartReading takes the place of Start.
+	ReadOnly bool
+	Dir      string
 
 	Sequencer Sequencer
 	Budget    Budget

@@ -101,6 +101,7 @@ func Open(o Options) (*Partition, error) {
 	p.reads = batcher.NewCombiner(o.Reads, readRunners, p.serveReads)
 	files, err := manifest.Open(manifest.Options{
 		FS: o.FS, Dir: o.Dir, Partition: uint32(o.ID), Obsolete: p.removeFile, Listener: o.Events,
+		ReadOnly: o.ReadOnly,
 	})
 	if err != nil {
 		return nil, err
@@ -140,11 +141,16 @@ func (p *Partition) Replay(base kv.SeqNum, op *kv.RecordOp) {
 func (p *Partition) Start(log CommitLog, first, last kv.SeqNum) {
 	p.log = log
 	p.activePos = log.Synced() // recovery synced all it replayed
+	p.StartReading(first, last)
+	p.started = true
+	go p.orchestrate()
+}
+
+// StartReading is Start of a partition that takes no writes.
+func (p *Partition) StartReading(first, last kv.SeqNum) {
 	p.published.Store(uint64(last))
 	p.turn.last = last
 	p.turn.names.floor = max(p.turn.names.floor, first-1)
-	p.started = true
-	go p.orchestrate()
 }
 
 // Close refuses what comes from now on, waits until everything taken is decided,

@@ -67,7 +67,7 @@ func (osFS) List(dir string) ([]string, error) {
 	return names, nil
 }
 
-func (osFS) Stat(name string) (os.FileInfo, error) { return os.Stat(name) }
+func (osFS) Stat(name string) (os.FileInfo, error) { return os.Lstat(name) }
 
 func (osFS) Usage(path string) (Usage, error) {
 	var s unix.Statfs_t
@@ -93,7 +93,7 @@ func (osFS) Lock(name string) (io.Closer, error) {
 
 // LockExisting is flock(2) too.
 func (osFS) LockExisting(name string, shared bool) (io.Closer, error) {
-	f, err := openFile(name, os.O_RDONLY|unix.O_NOFOLLOW, 0)
+	f, err := openFile(name, os.O_RDONLY|unix.O_NONBLOCK, 0) // of a FIFO it would wait
 	if err != nil {
 		return nil, err
 	}

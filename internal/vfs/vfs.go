@@ -33,7 +33,8 @@ type FS interface {
 	SyncDir(dir string) error
 	// List returns the names in a directory, sorted.
 	List(dir string) ([]string, error)
-	// Stat describes a file or directory.
+	// Stat describes a file or directory. It does not follow a symbolic link, but for
+	// one in front of "/.".
 	Stat(name string) (os.FileInfo, error)
 	// Lock takes an exclusive lock on a file, which it creates if need be,
 	// until the returned Closer is closed or the process ends. If another holds

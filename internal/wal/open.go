@@ -54,15 +54,9 @@ func Open(o Options, replay func(Record) error) (*Log, Recovery, error) {
 	if err := o.setDefaults(); err != nil {
 		return nil, Recovery{}, err
 	}
-	s, err := runSurvey(o.FS, o.Dir, o.StoreID, replay)
-	if err == nil && len(s.live) == 0 && !o.Fresh {
-		err = kv.Corruptf(o.Dir, -1, "the commit log is missing")
-	}
+	s, err := surveyLog(o, replay)
 	if err != nil {
-		if errors.Is(err, kv.ErrCorrupt) && o.Events.Corruption != nil {
-			o.Events.Corruption(err)
-		}
-		return nil, Recovery{}, fmt.Errorf("open commit log: %w", err)
+		return nil, Recovery{}, err
 	}
 	l := newLog(o, s)
 	if err := l.begin(s); err != nil {
@@ -76,6 +70,36 @@ func Open(o Options, replay func(Record) error) (*Log, Recovery, error) {
 	recovery := s.recovery()
 	recovery.NextSeq = l.mu.floor
 	return l, recovery, nil
+}
+
+// Replay is Open of a log that is only read: it calls replay for each record and
+// changes nothing, so that the next Open finds what this one found.
+func Replay(o Options, replay func(Record) error) (Recovery, error) {
+	if err := o.setDefaults(); err != nil {
+		return Recovery{}, err
+	}
+	s, err := surveyLog(o, replay)
+	if err != nil {
+		return Recovery{}, err
+	}
+	recovery := s.recovery()
+	recovery.NextSeq = newLog(o, s).mu.floor
+	return recovery, nil
+}
+
+// surveyLog reads the log, and tells of damage.
+func surveyLog(o Options, replay func(Record) error) (*survey, error) {
+	s, err := runSurvey(o.FS, o.Dir, o.StoreID, replay)
+	if err == nil && len(s.live) == 0 && !o.Fresh {
+		err = kv.Corruptf(o.Dir, -1, "the commit log is missing")
+	}
+	if err == nil {
+		return s, nil
+	}
+	if errors.Is(err, kv.ErrCorrupt) && o.Events.Corruption != nil {
+		o.Events.Corruption(err)
+	}
+	return nil, fmt.Errorf("open commit log: %w", err)
 }
 
 func newLog(o Options, s *survey) *Log {

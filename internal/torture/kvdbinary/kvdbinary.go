@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"syscall"
 	"testing"
 
 	"go.uber.org/goleak"
@@ -26,6 +27,7 @@ func VerifyTestMain(m *testing.M, path *string) {
 }
 
 func run(m *testing.M, path *string) (code int, err error) {
+	syscall.Umask(0o022) // kvd refuses directories that others may write to
 	dir, err := os.MkdirTemp("", "kvd-test-")
 	if err != nil {
 		return 1, err
