@@ -3,6 +3,7 @@ package daemon
 import (
 	"fmt"
 	"net"
+	"strconv"
 	"time"
 
 	"go.uber.org/zap"
@@ -18,6 +19,7 @@ import (
 // Settings lets flags and the environment change it.
 type Config struct {
 	Data       string
+	Create     bool // the store, whatever the place looks like
 	Listen     string
 	Admin      string
 	Partitions int           // 0: what is there, or engine.DefaultPartitions for a new store
@@ -68,7 +70,9 @@ func DefaultConfig() Config {
 // changes c; what c holds now counts as the default.
 func (c *Config) Settings() []*Setting {
 	settings := []*Setting{
-		{Name: "data", value: stringValue{&c.Data}, Help: "directory of the store; made if it is not there"},
+		{Name: "data", value: stringValue{&c.Data}, Help: "directory of the store; made if it is not there, but its parent is"},
+		{Name: "create", value: boolValue{&c.Create},
+			Help: "make a new store also in a directory whose parent is missing, or that holds other files"},
 		{Name: "listen", value: stringValue{&c.Listen}, Help: "address for clients; port 0 takes a free one"},
 		{Name: "admin", value: stringValue{&c.Admin}, Help: "address for health, metrics and profiles"},
 		{Name: "partitions", value: intValue{&c.Partitions},
@@ -107,6 +111,15 @@ func (c *Config) Settings() []*Setting {
 // maxSlowCount keeps the slow log within a message, and a megabyte of memory.
 const maxSlowCount = 4096
 
+const (
+	// maxBatchOps is far beyond what a batch gains from.
+	maxBatchOps = 1 << 16
+	// maxLinger is far beyond what lingering gains from; every call takes as long.
+	maxLinger = time.Second
+	// maxWait bounds for how long the process may seem to hang.
+	maxWait = 24 * time.Hour
+)
+
 // normalize fills in what follows from other settings and reports what makes no
 // sense.
 func (c *Config) normalize() error {
@@ -118,8 +131,16 @@ func (c *Config) normalize() error {
 		return fmt.Errorf("%w: --memory %s is too little; want at least %s", ErrUsage, FormatBytes(c.Memory), FormatBytes(minMemory))
 	case c.Partitions > descriptor.MaxPartitions:
 		return fmt.Errorf("%w: --partitions %d; want at most %d", ErrUsage, c.Partitions, descriptor.MaxPartitions)
+	case c.BatchOps > maxBatchOps:
+		return fmt.Errorf("%w: --batch-ops %d; want at most %d", ErrUsage, c.BatchOps, maxBatchOps)
+	case c.Linger > maxLinger:
+		return fmt.Errorf("%w: --linger %v is too long, every call would take that; want at most %v", ErrUsage, c.Linger, maxLinger)
 	case c.MaxSync < time.Second:
 		return fmt.Errorf("%w: --max-sync-time %v is too short; want at least 1s", ErrUsage, c.MaxSync)
+	case c.MaxSync > maxWait:
+		return fmt.Errorf("%w: --max-sync-time %v is too long; want at most %v", ErrUsage, c.MaxSync, maxWait)
+	case c.Grace > maxWait:
+		return fmt.Errorf("%w: --grace %v is too long; want at most %v", ErrUsage, c.Grace, maxWait)
 	case c.SlowTime > 0 && (c.SlowCount < 1 || c.SlowCount > maxSlowCount):
 		return fmt.Errorf("%w: --slow-log-entries %d; want 1 to %d, or --slow-log-time 0 for none", ErrUsage, c.SlowCount, maxSlowCount)
 	case c.Data == "" && !c.Dev:
@@ -167,9 +188,12 @@ func (c *Config) dataBudget() int64 {
 // checkAddress refuses addresses that others can reach, unless they are asked
 // for: nothing protects a connection yet.
 func (c *Config) checkAddress(address string) error {
-	host, _, err := net.SplitHostPort(address)
+	host, port, err := net.SplitHostPort(address)
 	if err != nil {
 		return fmt.Errorf("%w: address %q: want host:port, such as 127.0.0.1:7070", ErrUsage, address)
+	}
+	if _, err := strconv.ParseUint(port, 10, 16); err != nil {
+		return fmt.Errorf("%w: address %q: the port is no number from 0 to 65535", ErrUsage, address)
 	}
 	if c.Remote || host == "localhost" {
 		return nil

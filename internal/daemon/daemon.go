@@ -215,7 +215,11 @@ func (s *service) openStore(ctx context.Context) (*engine.Engine, error) {
 	opened := make(chan result)
 	options := s.engineOptions()
 	go func() {
-		e, err := engine.Open(s.config.Data, options)
+		var e *engine.Engine
+		err := s.config.checkData()
+		if err == nil {
+			e, err = engine.Open(s.config.Data, options)
+		}
 		select {
 		case opened <- result{e, err}:
 		case <-s.given:

@@ -114,6 +114,9 @@ func DecodeManifest(file string, data []byte) (*Version, error) {
 		return nil, kv.Corruptf(file, 0, "checksum of the preamble is %08x, computed %08x", want, got)
 	}
 	format := binary.LittleEndian.Uint32(data[8:])
+	if format == 0 {
+		return nil, kv.Corruptf(file, 8, "format 0, which there never was")
+	}
 	if format != manifestFormat && format != formatWithout {
 		return nil, fmt.Errorf("%w: %s has manifest format %d, this version reads %d and %d",
 			kv.ErrUnsupportedVersion, file, format, formatWithout, manifestFormat)

@@ -213,7 +213,7 @@ func TestDamagedFilterHidesNoKey(t *testing.T) {
 
 func TestUnknownVersionIsNotCorruption(t *testing.T) {
 	f, _ := build(t, numbered(10, 10), WriterOptions{})
-	for _, version := range []uint32{0, formatWithout - 1, formatVersion + 1, 1 << 31} {
+	for _, version := range []uint32{1, formatWithout - 1, formatVersion + 1, 1 << 31} {
 		// A footer of another length, as a newer version may have.
 		newer := append(bytes.Clone(f.data), "fields that we do not know"...)
 		newer = appendEnvelope(newer, len(f.data), version)
@@ -221,6 +221,10 @@ func TestUnknownVersionIsNotCorruption(t *testing.T) {
 		require.ErrorIs(t, err, kv.ErrUnsupportedVersion)
 		require.NotErrorIs(t, err, kv.ErrCorrupt)
 	}
+	never := appendEnvelope(bytes.Clone(f.data), len(f.data), 0)
+	_, err := Open(&bytesFile{data: never}, testID, nil)
+	require.ErrorIs(t, err, kv.ErrCorrupt)
+	require.ErrorContains(t, err, "format 0")
 }
 
 func TestUnknownHashIsRefused(t *testing.T) {

@@ -69,7 +69,11 @@ func parseFooter(tail []byte, size uint64) (f footer, reason string, err error) 
 		return f, "footer checksum mismatch", nil
 	}
 	f.version = binary.LittleEndian.Uint32(b[sealed-4:])
-	if f.version != formatVersion && f.version != formatWithout {
+	switch f.version {
+	case formatVersion, formatWithout:
+	case 0:
+		return f, "format 0, which there never was", nil
+	default:
 		return f, "", fmt.Errorf("%w: sstable format %d, this kvd knows %d and %d", kv.ErrUnsupportedVersion, f.version, formatWithout, formatVersion)
 	}
 	if length != footerBytes {

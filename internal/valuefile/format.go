@@ -112,7 +112,9 @@ func parseFooter(tail []byte, size uint64) (f footer, reason string, err error) 
 	if binary.LittleEndian.Uint32(b[sealed:]) != crc32.Checksum(b[:sealed], castagnoli) {
 		return f, "footer checksum mismatch", nil
 	}
-	if version := binary.LittleEndian.Uint32(b[sealed-4:]); version != formatVersion {
+	if version := binary.LittleEndian.Uint32(b[sealed-4:]); version == 0 {
+		return f, "format 0, which there never was", nil
+	} else if version != formatVersion {
 		return f, "", fmt.Errorf("%w: value file format %d, this kvd knows %d", kv.ErrUnsupportedVersion, version, formatVersion)
 	}
 	if length != footerBytes {

@@ -73,6 +73,8 @@ func decodeSegmentHeader(name string, b []byte) (segmentHeader, error) {
 		return segmentHeader{}, kv.Corruptf(name, 0, "this is no segment of a commit log: wrong magic")
 	case le.Uint32(b[12:]) != segmentChecksum(b):
 		return segmentHeader{}, kv.Corruptf(name, 0, "segment header fails its checksum")
+	case le.Uint32(b[8:]) == 0:
+		return segmentHeader{}, kv.Corruptf(name, 8, "format 0, which there never was")
 	case le.Uint32(b[8:]) < oldestVersion || le.Uint32(b[8:]) > segmentVersion:
 		return segmentHeader{}, fmt.Errorf("%w: %s has format %d, this kvd knows %d to %d; open it with a newer kvd",
 			kv.ErrUnsupportedVersion, name, le.Uint32(b[8:]), oldestVersion, segmentVersion)
