@@ -246,6 +246,11 @@ func TestDamageIsRefusedAndCheckNamesTheFile(t *testing.T) {
 	}
 	r := p.kvdWith(lines, "import")
 	require.Zero(t, r.code, r.err)
+	testwait.Until(t, func() bool { // a memtable is flushed
+		tables, err := filepath.Glob(filepath.Join(dir, "p-*", "*.sst"))
+		require.NoError(t, err)
+		return len(tables) > 0
+	})
 	want := p.must("digest", p.addr)
 	require.Zero(t, p.end(syscall.SIGTERM))
 	r = command(t, "", nil, "check", dir)

@@ -49,7 +49,7 @@ func (c *Config) checkData() error {
 // new file system, may hold a file of that name.
 func ours(name string) bool {
 	switch strings.TrimSuffix(name, ".tmp") {
-	case descriptor.Name, descriptor.ClockName, descriptor.LockName, descriptor.LogName, "lost+found":
+	case descriptor.Name, descriptor.ClockName, descriptor.LockName, descriptor.LogName, descriptor.BallastName, "lost+found":
 		return true
 	}
 	_, ok := descriptor.ParsePartition(name)
