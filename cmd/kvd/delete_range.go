@@ -65,7 +65,7 @@ func (r *rangeRemoval) run(ctx context.Context, c *kvd.Client, keys kvd.Range) e
 		}
 	}
 	begin := time.Now()
-	if err := r.remove(ctx, c, keys); err != nil {
+	if err := c.DeleteRange(ctx, keys, kvd.Durable(r.durability)); err != nil {
 		return err
 	}
 	if r.all && r.yes {
@@ -97,29 +97,6 @@ func (r *rangeRemoval) show(ctx context.Context, c *kvd.Client, keys kvd.Range, 
 	}
 	_, err = fmt.Fprintf(w, "keys that would go: %d\n%s", count, first.String())
 	return count, err
-}
-
-// remove removes the keys at one moment. A range delete has to have an end: where
-// the range has none it is the last key, which is read in the same transaction.
-func (r *rangeRemoval) remove(ctx context.Context, c *kvd.Client, keys kvd.Range) error {
-	durable := kvd.Durable(r.durability)
-	if len(keys.End) > 0 {
-		return c.DeleteRange(ctx, keys, durable)
-	}
-	return c.Update(ctx, func(tx *kvd.Txn) error {
-		for last, err := range tx.Scan(ctx, keys, kvd.Reverse(), kvd.Limit(1), kvd.KeysOnly()) {
-			if err != nil {
-				return err
-			}
-			if string(keys.Start) < string(last.Key) && string(last.Key) > "\x00" {
-				if err := tx.DeleteRange(ctx, kvd.Between(keys.Start, last.Key)); err != nil {
-					return err
-				}
-			}
-			return tx.Delete(ctx, last.Key)
-		}
-		return nil
-	}, kvd.CommitWith(durable))
 }
 
 // errRefused: whoever was asked did not agree.

@@ -99,7 +99,7 @@ var verbs = []verb{
 	{"scan", "PREFIX", 1, 1, false, parseScan},
 	{"put", "KEY VALUE [TTL]", 2, 3, true, parsePut},
 	{"del", "KEY", 1, 1, true, parseDelete},
-	{"delrange", "START END", 2, 2, true, parseDeleteRange},
+	{"delrange", "START [END]", 1, 2, true, parseDeleteRange},
 	{"assert", "KEY VALUE", 2, 2, false, parseAssert},
 	{"assert-version", "KEY N", 2, 2, false, parseAssertVersion},
 	{"assert-present", "KEY", 1, 1, false, parseAssertPresent},
@@ -220,8 +220,14 @@ func parseDelete(in *arguments) step {
 }
 
 func parseDeleteRange(in *arguments) step {
-	r := kvd.Between(in.bytes("start"), in.bytes("end"))
-	if string(r.Start) >= string(r.End) {
+	r := kvd.Range{Start: in.bytes("start")}
+	if len(in.words) > 0 {
+		r.End = in.bytes("end")
+		if len(r.End) == 0 {
+			in.fail(errors.New("the end is empty; leave it out to remove up to the last key"))
+		}
+	}
+	if len(r.End) > 0 && string(r.Start) >= string(r.End) {
 		in.fail(errors.New("the range ends before it starts, or at once"))
 	}
 	return func(ctx context.Context, tx *kvd.Txn, _ *[]sight) error { return tx.DeleteRange(ctx, r) }

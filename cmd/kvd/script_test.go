@@ -57,7 +57,7 @@ func TestALineThatIsNotUnderstoodIsNamed(t *testing.T) {
 		"put a b -1s":              `time to live "-1s"`,
 		"delrange b a":             "ends before it starts",
 		"delrange a a":             "or at once",
-		`delrange a ""`:            "ends before it starts",
+		`delrange a ""`:            "the end is empty; leave it out",
 		"assert-version a x":       `version "x" is no number`,
 		"assert-version a -1":      `version "-1" is no number`,
 		`assert a "b`:              "not closed",

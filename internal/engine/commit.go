@@ -43,7 +43,7 @@ func (e *Engine) Commit(ctx context.Context, t *kv.Transaction, o kv.WriteOption
 		return 0, err
 	}
 	identify(&o, t.Batch)
-	t.Batch.Normalize()
+	t.Batch.Normalize(e.opts.Limits)
 	if t.ReadVersion == 0 {
 		return e.applyGuarded(ctx, t.Batch, o, &watch)
 	}

@@ -125,7 +125,7 @@ func (e *Engine) newExecution(guards []kv.Guard, then, otherwise *kv.WriteBatch,
 			return nil, err
 		}
 		identify(&o, b)
-		b.Normalize()
+		b.Normalize(l)
 		x.branches[i] = branch{b, o}
 	}
 	if o.Origin.Named() {

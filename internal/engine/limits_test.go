@@ -3,6 +3,7 @@ package engine
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -46,6 +47,17 @@ func TestWhatIsAcceptedAtALimitIsRecovered(t *testing.T) {
 		"the last moment":   one(kv.Op{Kind: kv.KindPut, Key: []byte("k"), Expiry: math.MaxUint64}),
 		"a range of the longest keys": func(ctx context.Context, e *Engine) error {
 			return apply(ctx, e, synced, kv.Op{Kind: kv.KindRangeDelete, Key: longest, Value: sharing}, kv.Op{Kind: kv.KindPut, Key: longest})
+		},
+		"a range without an end": func(ctx context.Context, e *Engine) error {
+			last := append(key(0xff, kv.MaxKeyBytes-1), 0xfe)
+			return errors.Join(
+				apply(ctx, e, synced, kv.Op{Kind: kv.KindPut, Key: last}, kv.Op{Kind: kv.KindPut, Key: last[:1]}, kv.Op{Kind: kv.KindPut, Key: []byte("a")}),
+				apply(ctx, e, synced, kv.Op{Kind: kv.KindRangeDelete, Key: []byte("b")}))
+		},
+		"a range that holds no key": func(ctx context.Context, e *Engine) error {
+			return errors.Join(
+				apply(ctx, e, synced, kv.Op{Kind: kv.KindPut, Key: []byte("a")}),
+				apply(ctx, e, synced, kv.Op{Kind: kv.KindRangeDelete, Key: []byte("b"), Value: []byte("a")}))
 		},
 		"the highest name": func(ctx context.Context, e *Engine) error {
 			o := synced
@@ -140,6 +152,7 @@ func TestWhatIsOverALimitIsNotLogged(t *testing.T) {
 		figures []string
 	}{
 		"key":                {batch(kv.Op{Kind: kv.KindPut, Key: make([]byte, kv.MaxKeyBytes+1)}), []string{"65537", "65536"}},
+		"start of a range":   {batch(kv.Op{Kind: kv.KindRangeDelete, Key: make([]byte, kv.MaxKeyBytes+1)}), []string{"65537", "65536"}},
 		"end of a range":     {batch(kv.Op{Kind: kv.KindRangeDelete, Key: []byte{0}, Value: append([]byte{1}, make([]byte, kv.MaxKeyBytes)...)}), []string{"65537", "65536"}},
 		"value":              {batch(kv.Op{Kind: kv.KindPut, Key: []byte("k"), Value: make([]byte, kv.MaxValueBytes+1)}), []string{"67108865", "67108864"}},
 		"operations":         {batch(slices.Repeat([]kv.Op{many.Op}, kv.MaxBatchOps+1)...), []string{"1048577", "1048576"}},

@@ -100,7 +100,7 @@ func (m *machine) drawOp(t *rapid.T) kv.Op {
 	return m.drawPut(t)
 }
 
-// drawDeletedRange draws a range delete; its range has both ends.
+// drawDeletedRange draws a range delete, of which one in eight has no end.
 func drawDeletedRange(t *rapid.T) kv.Op {
 	from, to := modelKey.Draw(t, "from"), modelKey.Draw(t, "to")
 	if from > to {
@@ -108,6 +108,9 @@ func drawDeletedRange(t *rapid.T) kv.Op {
 	}
 	if from == to {
 		to += "\x00"
+	}
+	if rapid.IntRange(0, 7).Draw(t, "unbounded") == 0 {
+		to = ""
 	}
 	return kv.Op{Kind: kv.KindRangeDelete, Key: []byte(from), Value: []byte(to)}
 }

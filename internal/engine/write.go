@@ -28,8 +28,9 @@ func (e *Engine) Delete(ctx context.Context, key []byte, o kv.WriteOptions) (kv.
 	return e.writeOne(ctx, kv.Op{Kind: kv.KindDelete, Key: key}, o)
 }
 
-// DeleteRange removes every key of a range, which must have an end, at the cost of
-// one small write in each partition. Otherwise as Put.
+// DeleteRange removes every key of a range, at the cost of one small write in each
+// partition. An empty end is that of the keyspace; a range that holds no key deletes
+// nothing. Otherwise as Put.
 func (e *Engine) DeleteRange(ctx context.Context, r kv.Range, o kv.WriteOptions) (kv.SeqNum, error) {
 	var b kv.WriteBatch
 	b.DeleteRange(r.Start, r.End)
@@ -275,7 +276,7 @@ func (e *Engine) Apply(ctx context.Context, b *kv.WriteBatch, o kv.WriteOptions)
 		return 0, err
 	}
 	identify(&o, b)
-	b.Normalize()
+	b.Normalize(e.opts.Limits)
 	if len(b.Guards()) > 0 {
 		return e.applyGuarded(ctx, b, o, &watch)
 	}

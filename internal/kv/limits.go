@@ -62,7 +62,19 @@ func (l Limits) CheckKey(key []byte) error {
 	if len(key) > l.KeyBytes {
 		return fmt.Errorf("%w: key has %d bytes, limit is %d", ErrTooLarge, len(key), l.KeyBytes)
 	}
+	if len(key) == MaxKeyBytes && bytes.Equal(key, l.aboveAllKeys()) {
+		return fmt.Errorf("%w: a key of %d bytes that are all 0xff is reserved", ErrInvalidArgument, len(key))
+	}
 	return nil
+}
+
+// aboveAllKeys returns what every legal key sorts before and what the formats can hold
+// as a key: one byte more than a key may have, all 0xff. It is as long under lower limits
+// than the default ones, since the store may have been written under those. Where
+// keys may be as long as the formats allow, CheckKey reserves it.
+func (l Limits) aboveAllKeys() []byte {
+	n := min(max(l.KeyBytes, DefaultLimits.KeyBytes)+1, MaxKeyBytes)
+	return bytes.Repeat([]byte{0xff}, n)
 }
 
 // CheckValue reports whether value may be stored. The empty value is legal.

@@ -4,13 +4,14 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"slices"
 )
 
 // Op is one operation of a write: what to do to a key.
 type Op struct {
 	Kind   Kind
 	Key    []byte
-	Value  []byte // for KindRangeDelete the exclusive end key
+	Value  []byte // for KindRangeDelete the exclusive end key; in a WriteBatch: empty: there is no end
 	Expiry uint64 // as in Entry
 }
 
@@ -19,6 +20,12 @@ func (o *Op) Size() int { return len(o.Key) + len(o.Value) }
 
 // Check reports whether the operation may be stored under the limits.
 func (o *Op) Check(l Limits) error {
+	if o.Kind == KindRangeDelete {
+		if n := max(len(o.Key), len(o.Value)); n > l.KeyBytes {
+			return fmt.Errorf("%w: a bound of the range has %d bytes, limit is %d", ErrTooLarge, n, l.KeyBytes)
+		}
+		return nil
+	}
 	if err := l.CheckKey(o.Key); err != nil {
 		return err
 	}
@@ -27,11 +34,6 @@ func (o *Op) Check(l Limits) error {
 		return l.CheckValue(o.Value)
 	case KindDelete:
 		return nil
-	case KindRangeDelete:
-		if bytes.Compare(o.Key, o.Value) >= 0 {
-			return fmt.Errorf("%w: range delete from %q to %q is empty", ErrInvalidArgument, o.Key, o.Value)
-		}
-		return l.CheckKey(o.Value)
 	}
 	return fmt.Errorf("%w: operation of %s", ErrInvalidArgument, o.Kind)
 }
@@ -81,7 +83,8 @@ func (b *WriteBatch) Add(op Op) {
 }
 
 // DeleteRange adds a range delete: every key k with start <= k < end is absent
-// from the batch on, but for those that a later operation of the batch puts.
+// from the batch on, but for those that a later operation of the batch puts. An
+// empty end is that of the keyspace. A range that holds no key deletes nothing.
 func (b *WriteBatch) DeleteRange(start, end []byte) {
 	b.Add(Op{Kind: KindRangeDelete, Key: start, Value: end})
 }
@@ -138,7 +141,17 @@ func (b *WriteBatch) Check(l Limits) error {
 // carry one sequence number: of several operations on a key the last one stays,
 // and what a later range delete covers goes. (A range delete hides only older
 // numbers, so a put that follows it in the batch survives it, as it should.)
-func (b *WriteBatch) Normalize() {
+//
+// It also gives range deletes the form that the log and the tables hold: each
+// has a start that is a key and an end after it. See settleRanges.
+func (b *WriteBatch) Normalize(l Limits) {
+	b.dropOverwritten()
+	if slices.ContainsFunc(b.ops, func(op Op) bool { return op.Kind == KindRangeDelete }) {
+		b.settleRanges(l)
+	}
+}
+
+func (b *WriteBatch) dropOverwritten() {
 	if len(b.ops) < 2 {
 		return
 	}
@@ -161,6 +174,49 @@ func (b *WriteBatch) Normalize() {
 	}
 	clear(b.ops[len(kept):])
 	b.ops = kept
+}
+
+// settleRanges drops range deletes that hold no key and makes those without an end
+// one, from the smallest start among them, so that the end, which is longer than
+// any key, is stored once. A range delete hides older numbers alone, so their order
+// among the other operations of a normalized batch does not matter.
+//
+// If no operation is left, one is added that deletes a key which no caller can
+// have: the batch keeps its conditions and its name, and gets a version like any other.
+func (b *WriteBatch) settleRanges(l Limits) {
+	var unbounded *Op
+	kept := b.ops[:0]
+	for _, op := range b.ops {
+		if op.Kind == KindRangeDelete && len(op.Key) == 0 {
+			op.Key = []byte{0} // the first of all keys
+		}
+		switch {
+		case op.Kind != KindRangeDelete || bytes.Compare(op.Key, op.Value) < 0:
+		case len(op.Value) > 0:
+			continue
+		case unbounded != nil:
+			if bytes.Compare(op.Key, unbounded.Key) < 0 {
+				unbounded.Key = op.Key
+			}
+			continue
+		default:
+			op.Value = l.aboveAllKeys()
+			unbounded = &b.ops[len(kept)]
+		}
+		kept = append(kept, op)
+	}
+	clear(b.ops[len(kept):])
+	b.ops = kept
+	if len(kept) == 0 {
+		b.ops = append(b.ops, Op{Kind: KindDelete, Key: l.aboveAllKeys()})
+	}
+	b.bytes = 0
+	for i := range b.ops {
+		b.bytes += b.ops[i].Size()
+	}
+	for i := range b.guards {
+		b.bytes += len(b.guards[i].Key) + len(b.guards[i].Value)
+	}
 }
 
 // coveredByLater reports whether a range delete behind operation i covers its

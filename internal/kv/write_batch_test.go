@@ -17,7 +17,7 @@ func TestNormalizeKeepsTheLastOperationOnAKey(t *testing.T) {
 	b.Delete([]byte("a"))
 	b.Add(Op{Kind: KindRangeDelete, Key: []byte("b"), Value: []byte("c")})
 	b.Put([]byte("bb"), []byte("3"))
-	b.Normalize()
+	b.Normalize(DefaultLimits)
 	var got []string
 	for _, op := range b.Ops() {
 		got = append(got, fmt.Sprintf("%s %s", op.Kind, op.Key))
@@ -44,22 +44,26 @@ func TestNormalizeMeansTheSame(t *testing.T) {
 				b.Delete([]byte(k))
 				delete(sequential, k)
 			case 2:
-				end := key.Draw(t, "end") + "x"
-				if k >= end {
-					continue
-				}
-				b.Add(Op{Kind: KindRangeDelete, Key: []byte(k), Value: []byte(end)})
+				end := rapid.SampledFrom([]string{"", "a", "bx", "cx", "dx"}).Draw(t, "end")
+				k = rapid.SampledFrom([]string{"", k}).Draw(t, "start")
+				b.DeleteRange([]byte(k), []byte(end))
 				for have := range sequential {
-					if have >= k && have < end {
+					if have >= k && (have < end || end == "") {
 						delete(sequential, have)
 					}
 				}
 			}
 		}
-		b.Normalize()
+		b.Normalize(DefaultLimits)
+		unbounded := 0
 		atOnce := map[string]string{"a": "old", "b": "old", "c": "old"}
 		for _, op := range b.Ops() { // range deletes hide only what was there before
 			if op.Kind == KindRangeDelete {
+				require.NotEmpty(t, op.Key)
+				require.Less(t, string(op.Key), string(op.Value), "what the log and the tables can hold")
+				if len(op.Value) > DefaultLimits.KeyBytes {
+					unbounded++
+				}
 				for have := range atOnce {
 					if (Range{op.Key, op.Value}).Contains([]byte(have)) {
 						delete(atOnce, have)
@@ -84,6 +88,9 @@ func TestNormalizeMeansTheSame(t *testing.T) {
 				delete(atOnce, string(op.Key))
 			}
 		}
+		delete(atOnce, string(DefaultLimits.aboveAllKeys())) // of a batch that came to nothing
+		require.LessOrEqual(t, unbounded, 1, "the long end is stored once")
+		require.NotZero(t, b.Len())
 		require.Equal(t, sequential, atOnce)
 		require.Equal(t, size, b.Bytes())
 	})
@@ -107,7 +114,10 @@ func TestBatchChecks(t *testing.T) {
 		{"empty key", []Op{put("", "1")}, ErrInvalidArgument},
 		{"empty value", []Op{put("a", "")}, nil},
 		{"no kind", []Op{{Key: []byte("a")}}, ErrInvalidArgument},
-		{"empty range", []Op{{Kind: KindRangeDelete, Key: []byte("b"), Value: []byte("b")}}, ErrInvalidArgument},
+		{"empty range", []Op{{Kind: KindRangeDelete, Key: []byte("b"), Value: []byte("b")}}, nil},
+		{"range of all keys", []Op{{Kind: KindRangeDelete}}, nil},
+		{"start of a range too long", []Op{{Kind: KindRangeDelete, Key: []byte("abcde")}}, ErrTooLarge},
+		{"end of a range too long", []Op{{Kind: KindRangeDelete, Value: []byte("abcde")}}, ErrTooLarge},
 		{"range", []Op{{Kind: KindRangeDelete, Key: []byte("a"), Value: []byte("b")}}, nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -121,6 +131,26 @@ func TestBatchChecks(t *testing.T) {
 		})
 	}
 	assert.ErrorIs(t, Limits{}.Validate(), ErrInvalidArgument)
+}
+
+// An unbounded range ends after every key, whatever the limits are, so that the key
+// that would not be before its end is reserved.
+func TestAnUnboundedRangeEndsAfterEveryKey(t *testing.T) {
+	for _, keyBytes := range []int{1, DefaultLimits.KeyBytes, MaxKeyBytes - 1, MaxKeyBytes} {
+		limits := Limits{KeyBytes: keyBytes}
+		var b WriteBatch
+		b.DeleteRange(nil, nil)
+		b.Normalize(limits)
+		end := b.Ops()[0].Value
+		require.LessOrEqual(t, len(end), MaxKeyBytes, "what the formats hold")
+		last := bytes.Repeat([]byte{0xff}, keyBytes)
+		if keyBytes == MaxKeyBytes {
+			require.ErrorIs(t, limits.CheckKey(last), ErrInvalidArgument)
+			last[keyBytes-1] = 0xfe
+		}
+		require.NoError(t, limits.CheckKey(last))
+		require.Less(t, string(last), string(end))
+	}
 }
 
 func TestRanges(t *testing.T) {

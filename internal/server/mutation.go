@@ -62,37 +62,32 @@ func changeOf(m *kvdpb.Mutation) frame.Op {
 	return op
 }
 
-// firstKey is the smallest of all keys, as a key has at least one byte.
-var firstKey = []byte{0}
-
-// rangeToDelete checks a range that is to be emptied. Without an end it is
-// refused: nobody should lose everything by leaving out a field.
+// rangeToDelete checks a range to delete. A request without a range is refused,
+// so that a field left out does not delete everything.
 func (s *Server) rangeToDelete(r *kvdpb.Range) (kv.Range, error) {
+	if r == nil {
+		return kv.Range{}, invalidf("the range to delete is missing; an empty range message is all keys")
+	}
 	asked := rangeOf(r)
-	if err := s.checkRange(asked); err != nil {
-		return kv.Range{}, err
-	}
-	if len(asked.End) == 0 {
-		return kv.Range{}, invalidf("a range to delete must have an end; give the first key that is to stay, or one behind all keys")
-	}
-	if len(asked.Start) == 0 {
-		asked.Start = firstKey
-	}
-	if bytes.Compare(asked.Start, asked.End) >= 0 {
-		return kv.Range{}, invalidf("the range to delete is empty")
-	}
-	return asked, nil
+	return asked, s.checkBounds(asked)
 }
 
 func rangeOf(r *kvdpb.Range) kv.Range { return kv.Range{Start: r.GetStart(), End: r.GetEnd()} }
 
 // checkRange is kv.Limits.CheckRange with a message that has no keys in it.
 func (s *Server) checkRange(r kv.Range) error {
-	if n := max(len(r.Start), len(r.End)); n > s.limits.KeyBytes {
-		return tooLarge("a bound of the range has %d bytes, limit is %d", n, s.limits.KeyBytes)
+	if err := s.checkBounds(r); err != nil {
+		return err
 	}
 	if len(r.End) > 0 && bytes.Compare(r.Start, r.End) > 0 {
 		return invalidf("the range ends before it starts")
+	}
+	return nil
+}
+
+func (s *Server) checkBounds(r kv.Range) error {
+	if n := max(len(r.Start), len(r.End)); n > s.limits.KeyBytes {
+		return tooLarge("a bound of the range has %d bytes, limit is %d", n, s.limits.KeyBytes)
 	}
 	return nil
 }

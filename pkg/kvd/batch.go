@@ -37,10 +37,8 @@ func (b *Batch) Delete(key []byte, opts ...WriteOption) *Batch {
 }
 
 // DeleteRange adds the removal of every key of a range, but for those that later
-// writes of the batch put. The range must have an end that is above its start.
+// writes of the batch put. A range whose start is not below its end removes nothing.
 func (b *Batch) DeleteRange(r Range) *Batch {
-	r, err := deletable(r)
-	b.fail(err)
 	return b.add(&kvdpb.Mutation{Op: &kvdpb.Mutation_DeleteRange{DeleteRange: r.clone().wire()}})
 }
 

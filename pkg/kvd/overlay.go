@@ -59,6 +59,9 @@ func (o *overlay) set(w *overlayWrite) {
 
 // deleteRange copies r.
 func (o *overlay) deleteRange(r Range) {
+	if len(r.End) > 0 && bytes.Compare(r.Start, r.End) >= 0 {
+		return // it holds no key
+	}
 	for key := range o.keys {
 		if r.contains([]byte(key)) {
 			delete(o.keys, key)

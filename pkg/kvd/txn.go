@@ -79,17 +79,13 @@ func (t *Txn) Delete(ctx context.Context, key []byte, opts ...WriteOption) error
 
 // DeleteRange removes every key of a range when the transaction commits, also
 // those that others write until then, but for what the transaction writes later.
-// The range must have an end that is above its start. It takes no options.
+// A range whose start is not below its end removes nothing. It takes no options.
 func (t *Txn) DeleteRange(_ context.Context, r Range, opts ...WriteOption) error {
 	const name = "delete range"
 	if t.over {
 		return errOver(name)
 	}
-	_, err := collect(opts, 0)
-	if err == nil {
-		r, err = deletable(r)
-	}
-	if err != nil {
+	if _, err := collect(opts, 0); err != nil {
 		return &Error{Op: name, Err: err}
 	}
 	t.writes.deleteRange(r)

@@ -251,8 +251,6 @@ func TestATransactionRefusesWhatItDoesNotTake(t *testing.T) {
 		tx.Put(ctx, k, nil, IfAbsent(), IfPresent()),
 		tx.Put(ctx, k, nil, Previous(nil)),
 		tx.Delete(ctx, k, TTL(time.Second)),
-		tx.DeleteRange(ctx, All()),
-		tx.DeleteRange(ctx, Between([]byte("b"), []byte("a"))),
 		tx.DeleteRange(ctx, Prefix(k), IfPresent()),
 		func() error { _, err := tx.Get(ctx, nil); return err }(),
 		func() error { _, err := tx.Get(ctx, k, AtVersion(1)); return err }(),

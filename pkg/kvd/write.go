@@ -1,9 +1,7 @@
 package kvd
 
 import (
-	"bytes"
 	"context"
-	"fmt"
 
 	"google.golang.org/grpc"
 
@@ -56,14 +54,12 @@ func (c *Client) write(ctx context.Context, name string, op frame.Op, o *writeOp
 }
 
 // DeleteRange removes every key of a range at one version, at a cost that does
-// not depend on how many there are. The range must have an end that is above its
-// start. It takes Durable, WrittenAt and Timed. Errors are those of Put.
+// not depend on how many there are. All() is every key; a range whose start is not
+// below its end removes nothing. It takes Durable, WrittenAt and Timed. Errors are
+// those of Put.
 func (c *Client) DeleteRange(ctx context.Context, r Range, opts ...WriteOption) error {
 	const name = "delete range"
 	o, err := c.writeOptions(opts, ofCommit)
-	if err == nil {
-		r, err = deletable(r)
-	}
 	if err != nil {
 		return &Error{Op: name, Err: err}
 	}
@@ -74,18 +70,4 @@ func (c *Client) DeleteRange(ctx context.Context, r Range, opts ...WriteOption) 
 		return response.GetMeta(), err
 	})
 	return err
-}
-
-// deletable checks a range to delete and gives it a start that is a key.
-func deletable(r Range) (Range, error) {
-	if len(r.Start) == 0 {
-		r.Start = []byte{0} // the first of all keys
-	}
-	switch {
-	case len(r.End) == 0:
-		return r, fmt.Errorf("%w: a range to delete needs an end", ErrInvalid)
-	case bytes.Compare(r.Start, r.End) >= 0:
-		return r, fmt.Errorf("%w: the range to delete is empty", ErrInvalid)
-	}
-	return r, nil
 }

@@ -112,10 +112,11 @@ func TestDeleteRange(t *testing.T) {
 	assert.Equal(t, []string{"\x00", "a", "c"}, keys(t, db, All()))
 	require.NoError(t, db.DeleteRange(ctx, Between(nil, []byte("b"))), "from the first key on")
 	assert.Equal(t, []string{"c"}, keys(t, db, All()))
-	require.ErrorIs(t, db.DeleteRange(ctx, All()), ErrInvalid)
-	require.ErrorIs(t, db.DeleteRange(ctx, Between([]byte("c"), []byte("c"))), ErrInvalid)
+	require.NoError(t, db.DeleteRange(ctx, Between([]byte("c"), []byte("c"))))
 	require.ErrorIs(t, db.DeleteRange(ctx, Prefix([]byte("c")), IfPresent()), ErrInvalid)
 	assert.Equal(t, []string{"c"}, keys(t, db, All()))
+	require.NoError(t, db.DeleteRange(ctx, All()))
+	assert.Empty(t, keys(t, db, All()))
 }
 
 func TestABatchWithConditionsAndRanges(t *testing.T) {
@@ -140,7 +141,6 @@ func TestABatchWithConditionsAndRanges(t *testing.T) {
 		new(Batch).Put([]byte("k"), nil, Durable(Sync)),
 		new(Batch).Put([]byte("k"), nil, Previous(new(Item))),
 		new(Batch).Delete([]byte("k"), TTL(time.Second)),
-		new(Batch).DeleteRange(All()),
 		new(Batch).Delete(nil),
 	} {
 		_, err := db.Apply(ctx, b)

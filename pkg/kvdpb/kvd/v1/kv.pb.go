@@ -1072,11 +1072,12 @@ func (x *DeleteResponse) GetMeta() *ResponseMeta {
 	return nil
 }
 
-// DeleteRangeRequest removes a range, which must have an end.
+// DeleteRangeRequest removes a range. A range that holds no key removes nothing.
 type DeleteRangeRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Range         *Range                 `protobuf:"bytes,1,opt,name=range,proto3" json:"range,omitempty"`
-	Options       *RequestOptions        `protobuf:"bytes,2,opt,name=options,proto3" json:"options,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Required: one that is there and empty is all keys.
+	Range         *Range          `protobuf:"bytes,1,opt,name=range,proto3" json:"range,omitempty"`
+	Options       *RequestOptions `protobuf:"bytes,2,opt,name=options,proto3" json:"options,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
