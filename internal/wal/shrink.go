@@ -14,7 +14,7 @@ const shrinkAt = 16
 // Shrink lets an idle log take little space: if all records of the active segment have
 // numbers of at most flushed, and it or the segment prepared after it is large, it goes
 // on in a new, small one. Reclaim then deletes the old one. Otherwise, and if the log is
-// not idle, it does nothing.
+// not idle or is suspended, it does nothing.
 //
 // Errors: those of removing the prepared segment or of making the new one, as on a full
 // disk, after which the log goes on as it was; and Err.
@@ -64,6 +64,9 @@ func (l *Log) goOnIn(next *segment) error {
 // shrinkableLocked reports whether the log is idle, and large for nothing.
 func (l *Log) shrinkableLocked(flushed kv.SeqNum) bool {
 	a := l.mu.active
+	if a == nil {
+		return false // suspended
+	}
 	size := max(a.off, a.zeroedTo)
 	if l.mu.prepared != nil {
 		size += l.mu.prepared.zeroedTo

@@ -1,0 +1,104 @@
+package engine
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/kvd-db/kvd/internal/vfs"
+)
+
+// TestRestOnAFullDisk opens a store whose recovery cannot write, so that its log is
+// suspended, and leaves it alone for longer than it takes to be at rest. It goes on to
+// answer reads, and takes writes once there is room.
+func TestRestOnAFullDisk(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		mem := vfs.NewMem()
+		e, err := Open("data", fullOptions(mem))
+		require.NoError(t, err)
+		l := &fullLife{t: t, e: e, have: map[string]string{}}
+		l.puts(0, 100)
+		image := mem.KillImage()
+		_ = e.Close() // of a store that no longer counts
+
+		h := newHog(image, 8<<20, 0)
+		h.greedy.Store(true)
+		l.e, err = Open("data", fullOptions(image))
+		require.NoError(t, err)
+		require.Error(t, l.e.log.Suspended(), "the test needs a recovery that could not write")
+		time.Sleep(3 * restAfter)
+		require.True(t, l.e.atRest.Load())
+		l.check()
+		h.leave()
+		l.writable()
+		l.puts(100, 50)
+		time.Sleep(3 * restAfter)
+		l.check()
+		require.NoError(t, l.e.Close())
+	})
+}
+
+// blinkAt lives on a disk that another process fills before operation at and that is
+// as it was after some operations more, be it during a life or during the opening after a
+// kill. It reports whether the disk was filled at all.
+func blinkAt(t *testing.T, at, length int64, kill bool) (filled bool) {
+	synctest.Test(t, func(t *testing.T) {
+		mem := vfs.NewMem()
+		blink := func(mem *vfs.Mem, at int64) *hog {
+			h := newHog(mem, 8<<20, at)
+			h.length = length
+			return h
+		}
+		first := at
+		if kill {
+			first = 0
+		}
+		h := blink(mem, first)
+		e, err := Open("data", fullOptions(mem))
+		if err != nil {
+			filled = true
+			return // a store that is being made needs space
+		}
+		l := &fullLife{t: t, e: e, have: map[string]string{}}
+		l.puts(0, 100)
+		if kill {
+			image := mem.KillImage()
+			_ = e.Close() // of a store that no longer counts
+			h = blink(image, at)
+			l.e, err = Open("data", fullOptions(image))
+			require.NoError(t, err, "a store on a full disk opens")
+		}
+		l.check()
+		l.puts(100, 30)
+		l.dels(20, 10)
+		filled = h.steps.Load() >= at
+		l.check()
+		time.Sleep(5 * time.Second)
+		h.leave()
+		begin := time.Now()
+		l.writable()
+		// By the fake clock: some ticks of the keeper.
+		require.Less(t, time.Since(begin), 10*housekeepingEvery, "writes were refused long after there was room")
+		l.puts(150, 100)
+		l.check()
+		require.NoError(t, l.e.Close())
+	})
+	return filled
+}
+
+// TestADiskThatIsFullForAMoment has the disk full for some operations only, so short that
+// no look at the disk sees it. Writes go on by themselves.
+func TestADiskThatIsFullForAMoment(t *testing.T) {
+	for _, kill := range []bool{false, true} {
+		for _, length := range []int64{1, 4} {
+			runs := 0
+			for at := int64(1); blinkAt(t, at, length, kill); at += fillStep(11) {
+				runs++
+			}
+			t.Logf("%d runs with a disk that is full for %d operations, kill=%v", runs, length, kill)
+			require.Greater(t, runs, 10)
+		}
+	}
+}
