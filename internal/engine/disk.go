@@ -77,8 +77,8 @@ func (e *Engine) openDisk(asked *Options) (err error) {
 func (e *Engine) spaceRefused(err error) {
 	e.disk.mu.Lock()
 	e.disk.mu.cause = err
-	e.disk.mu.Unlock()
 	e.readOnly.Store(true)
+	e.disk.mu.Unlock()
 	select {
 	case e.disk.wake <- struct{}{}:
 	default:
@@ -99,21 +99,31 @@ func (e *Engine) watchDisk(tick bool) {
 	cause := d.mu.cause
 	d.mu.cause = nil
 	d.mu.Unlock()
-	if !e.readOnly.Load() {
-		if usage.Free < e.opts.LowDiskBytes {
-			e.readOnly.Store(true)
-		} else if usage.Free >= e.resumeAt() {
-			e.keepBallast()
-			return
-		}
+	if cause == nil {
+		// The log refuses records until Reserve succeeds, also after a refusal that
+		// it met on the way and told of in no other way: in recovery, or for a mark.
+		cause = e.log.Refused()
 	}
 	if !e.readOnly.Load() {
-		return
+		switch {
+		case cause != nil, usage.Free < e.opts.LowDiskBytes:
+			e.readOnly.Store(true)
+		case usage.Free >= e.resumeAt():
+			e.keepBallast()
+			return
+		default:
+			return
+		}
 	}
 	e.tellReadOnly(cause)
 	switch {
 	case d.frozen.Load():
-	case usage.Free < e.resumeAt() || !tick:
+	case tick && usage.Free >= e.resumeAt() && e.held() && e.resumeLog() && e.keepBallast():
+		if e.allowWrites() {
+			e.tellWritable()
+			e.scheduler.retry()
+		}
+	default:
 		if cause != nil || usage.Free < uint64(d.ballast.size)/2 {
 			e.giveBallastBack()
 		}
@@ -121,11 +131,19 @@ func (e *Engine) watchDisk(tick bool) {
 			e.resumeLog()
 			e.freeSpace()
 		}
-	case e.held() && e.resumeLog() && e.keepBallast():
-		e.readOnly.Store(false)
-		e.tellWritable()
-		e.scheduler.retry()
 	}
+}
+
+// allowWrites ends the store's being read-only, unless space was refused meanwhile. It
+// reports whether it did.
+func (e *Engine) allowWrites() bool {
+	e.disk.mu.Lock()
+	defer e.disk.mu.Unlock()
+	if e.disk.mu.cause != nil {
+		return false // spaceRefused has woken the keeper
+	}
+	e.readOnly.Store(false)
+	return true
 }
 
 // fitSegments bounds the length of log segments by the size of the disk: some of them are

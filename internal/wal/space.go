@@ -167,6 +167,14 @@ func (l *Log) tellRefused(err error) {
 	}
 }
 
+// Refused returns why the log has no space for some records, nil if it has: it refuses
+// those until Reserve, or Resume, succeeds. Options.NoSpace is not told of every refusal.
+func (l *Log) Refused() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.mu.space.refused
+}
+
 // Reserve tries again to get space after Options.NoSpace was told that there is none,
 // and returns why there still is none. It does nothing unless that was told.
 func (l *Log) Reserve() error {
