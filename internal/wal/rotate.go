@@ -115,11 +115,13 @@ func (l *Log) switchTo(next *segment) error {
 	}
 	start := l.frameHere(FrameStart)
 	start.off = next.off
-	if err := next.append(emptyFrame(next.header.id(), start)); err != nil {
+	frame := emptyFrame(next.header.id(), start)
+	if _, err := next.file.WriteAt(frame, next.off); err != nil {
 		return fmt.Errorf("write commit log: %w", err)
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	next.off += int64(len(frame)) // Append looks at it, since it makes room there too
 	l.mu.space.next = nil
 	l.mu.changed.Broadcast()
 	next.last = l.mu.last
