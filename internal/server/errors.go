@@ -122,6 +122,14 @@ func malformed(err error) *failure {
 	return f
 }
 
+// messageTooLarge refuses a message by its length.
+func messageTooLarge(n, limit int) *failure {
+	return &failure{
+		code: codes.InvalidArgument, reason: kvdpb.ReasonTooLarge,
+		message: fmt.Sprintf("the request has %d bytes, limit is %d; nothing was done", n, limit),
+	}
+}
+
 var errPageToken = errors.New("page token is damaged or belongs to another range")
 
 // notFound is the answer to a read that found nothing at a version.

@@ -26,9 +26,15 @@ func (s *Server) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo,
 	if err := c.come(); err != nil {
 		return nil, err
 	}
-	if m, ok := req.(proto.Message); ok && !c.resize(requestBytes(c.method, proto.Size(m))) {
-		s.counters.shed(shedByBytes)
-		return nil, overloaded(shedNames[shedByBytes], retryAfterShed)
+	if m, ok := req.(proto.Message); ok {
+		n := proto.Size(m)
+		if limit := MessageBytes(s.limits); n > limit {
+			return nil, messageTooLarge(n, limit)
+		}
+		if !c.resize(requestBytes(c.method, n)) {
+			s.counters.shed(shedByBytes)
+			return nil, overloaded(shedNames[shedByBytes], retryAfterShed)
+		}
 	}
 	c.time.begun = time.Now()
 	c.budget.Charge(s.memory)

@@ -138,7 +138,31 @@ func TestMessagesAreBounded(t *testing.T) {
 		return err
 	}
 	requireFailure(t, fill(64<<10), codes.InvalidArgument, "TOO_LARGE") // received, then refused
-	require.Equal(t, codes.ResourceExhausted, status.Code(fill(65<<10)), "refused by its length")
+	requireFailure(t, fill(66<<10), codes.InvalidArgument, "TOO_LARGE") // likewise, for the length of the message
+	require.Equal(t, codes.ResourceExhausted, status.Code(fill(128<<10)), "refused by the transport")
+}
+
+// Whichever limit a message exceeds, its client is told so by a reason. (What is far
+// above is refused by gRPC, without one.)
+func TestWhatIsTooLargeIsToldSo(t *testing.T) {
+	f := startWith(t, kv.DefaultLimits, server.Options{})
+	ctx := testContext(t)
+	item := func(n int) *kvdpb.Item { return &kvdpb.Item{Key: []byte("k"), Value: make([]byte, n)} }
+	for _, n := range []int{5 << 20, 9 << 20} {
+		_, err := f.kv.Put(ctx, &kvdpb.PutRequest{Item: item(n)})
+		requireFailure(t, err, codes.InvalidArgument, "TOO_LARGE")
+		_, err = f.kv.Write(ctx, &kvdpb.WriteRequest{Atomic: true, Mutations: []*kvdpb.Mutation{{Op: &kvdpb.Mutation_Put{Put: item(n)}}}})
+		requireFailure(t, err, codes.InvalidArgument, "TOO_LARGE")
+	}
+	const n = 9 << 20
+	p := f.pipeline(t)
+	require.NoError(t, p.stream.Send(&kvdpb.PipelineRequest{Frame: make([]byte, n)}))
+	_, err := p.stream.Recv()
+	requireFailure(t, err, codes.InvalidArgument, "TOO_LARGE")
+	scan, err := f.kv.Scan(ctx, &kvdpb.ScanRequest{Range: &kvdpb.Range{Start: make([]byte, n)}})
+	require.NoError(t, err)
+	_, err = scan.Recv()
+	requireFailure(t, err, codes.InvalidArgument, "TOO_LARGE")
 }
 
 func TestHeadersAreBounded(t *testing.T) {

@@ -107,13 +107,18 @@ const (
 // of keys and values.
 const messageSlack = 64 << 10
 
-// messageBytes is the largest message that a request within the limits needs.
-func messageBytes(l kv.Limits) int {
+// MessageBytes is the largest message that a request within the limits needs.
+func MessageBytes(l kv.Limits) int {
 	const perOp = 64 // tags, lengths and numbers of one mutation, or of what was read
 	// A transaction has as many reads, at most, as writes; a lone put may have a
 	// condition on its value.
 	return max(l.BatchBytes, l.KeyBytes+2*l.ValueBytes) + 2*l.BatchOps*perOp + messageSlack
 }
+
+// receiveBytes is the largest message that the transport hands over. It is a little
+// more than MessageBytes, so that the client of a message in between is refused with a
+// reason: gRPC refuses what is longer before any code of this package runs.
+func receiveBytes(l kv.Limits) int { return MessageBytes(l) + MessageBytes(l)/4 }
 
 // lifetimes of connections and streams.
 type lifetimes struct {

@@ -1,7 +1,9 @@
 package server_test
 
 import (
+	"bytes"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -11,8 +13,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 
 	"github.com/kvd-db/kvd/internal/kv"
 	"github.com/kvd-db/kvd/internal/server"
@@ -432,9 +434,27 @@ func TestAFrameOfTooManyOperationsEndsTheStream(t *testing.T) {
 	}
 	p.send(ops...)
 	_, err := p.stream.Recv()
-	require.Error(t, err)
-	assert.False(t, errors.Is(err, io.EOF))
-	assert.Equal(t, codes.Internal, status.Code(err))
+	requireFailure(t, err, codes.InvalidArgument, "TOO_LARGE")
+
+	p = f.pipeline(t)
+	frame := binary.LittleEndian.AppendUint32(nil, 16+1025*3)
+	frame = append(frame, 1, 0)
+	frame = binary.LittleEndian.AppendUint16(frame, 1025)
+	frame = append(append(frame, make([]byte, 12)...), bytes.Repeat([]byte("\x01\x01k"), 1025)...)
+	require.NoError(t, p.stream.Send(&kvdpb.PipelineRequest{Frame: frame}))
+	_, err = p.stream.Recv()
+	requireFailure(t, err, codes.InvalidArgument, "TOO_LARGE")
+}
+
+// What is no message of operations ends the stream with a reason, too.
+func TestAStreamOfGarbageIsToldWhy(t *testing.T) {
+	f := startWith(t, kv.DefaultLimits, server.Options{})
+	stream, err := f.conn.NewStream(testContext(t), &grpc.StreamDesc{ClientStreams: true, ServerStreams: true}, kvdpb.KVService_Pipeline_FullMethodName)
+	require.NoError(t, err)
+	garbage := new(kvdpb.PipelineRequest)
+	garbage.ProtoReflect().SetUnknown([]byte("\x08\x01\x0a\x01\x08")) // an operation that is cut off
+	require.NoError(t, stream.SendMsg(garbage))
+	requireFailure(t, stream.RecvMsg(new(kvdpb.PipelineResponse)), codes.InvalidArgument, "INVALID_REQUEST")
 }
 
 // A client that goes away in the middle leaves nothing running: goleak and the

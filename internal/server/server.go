@@ -63,10 +63,9 @@ func newServer(store Store, o Options, t lifetimes) *Server {
 	}
 	s.draining, s.drain = context.WithCancel(context.Background())
 	s.working, s.cut = context.WithCancel(context.Background())
-	messageBytes := messageBytes(s.limits)
 	s.peers.peers = make(map[string]*peerEntry)
 	s.waits = [waitKinds]*waits{
-		waitForCalls:  {kind: waitForCalls, limit: amount{o.Streams, max(o.BufferBytes/4, 2*int64(messageBytes))}},
+		waitForCalls:  {kind: waitForCalls, limit: amount{o.Streams, max(o.BufferBytes/4, 2*int64(receiveBytes(s.limits)))}},
 		waitForHealth: {kind: waitForHealth, limit: amount{healthStreams, 1 << 20}},
 	}
 	s.shares = [shareKinds]*shares{
@@ -77,8 +76,8 @@ func newServer(store Store, o Options, t lifetimes) *Server {
 	options := []grpc.ServerOption{
 		grpc.Creds(newReception(s)),
 		grpc.ForceServerCodecV2(frame.Codec()),
-		grpc.MaxRecvMsgSize(messageBytes),
-		grpc.MaxSendMsgSize(messageBytes),
+		grpc.MaxRecvMsgSize(receiveBytes(s.limits)),
+		grpc.MaxSendMsgSize(MessageBytes(s.limits)),
 		grpc.MaxHeaderListSize(headerListBytes),
 		grpc.MaxConcurrentStreams(streamsPerConn),
 		grpc.ConnectionTimeout(t.handshake),

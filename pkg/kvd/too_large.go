@@ -13,13 +13,13 @@ import (
 	kvdpb "github.com/kvd-db/kvd/pkg/kvdpb/kvd/v1"
 )
 
-// maxRequestBytes is the largest message that a server with the usual limits reads: a
+// maxRequestBytes is the largest message that a server with the usual limits takes: a
 // put of a key of 4 KiB and a value of 4 MiB, with a condition on as much, or a batch of 8 MiB and 4,096 operations.
 // Each operation takes at most 64 bytes beside its keys and values, and a commit has
 // as many reads; 64 KiB are for the rest.
 const maxRequestBytes = 4<<10 + 2*(4<<20) + 2*4096*64 + 64<<10
 
-// explainTooLarge gives a reason to the refusal of a message that was too large for
+// explainTooLarge gives a reason to the refusal of a message that was far too large for
 // the server to read. gRPC refuses it before the server's own code runs, with a status
 // that may also stand for an answer that was too large: a write would be in doubt.
 func explainTooLarge(ctx context.Context, method string, request, answer any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
@@ -31,7 +31,7 @@ func explainTooLarge(ctx context.Context, method string, request, answer any, cc
 	if !ok || proto.Size(message) <= maxRequestBytes {
 		return err
 	}
-	s, detailErr := status.New(codes.ResourceExhausted, fmt.Sprintf("the request has %d bytes, the server reads at most %d; nothing was done",
+	s, detailErr := status.New(codes.ResourceExhausted, fmt.Sprintf("the request has %d bytes, the server takes at most %d; nothing was done",
 		proto.Size(message), maxRequestBytes)).WithDetails(&errdetails.ErrorInfo{Reason: kvdpb.ReasonTooLarge, Domain: kvdpb.ErrorDomain})
 	if detailErr != nil {
 		return err

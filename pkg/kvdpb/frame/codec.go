@@ -30,7 +30,11 @@ func (c codec) Unmarshal(data mem.BufferSlice, v any) error {
 	switch v := v.(type) {
 	case *Request:
 		v.Release()
-		return v.decode(v.memory.set(data.MaterializeToBuffer(Buffers)))
+		if err := v.decode(v.memory.set(data.MaterializeToBuffer(Buffers))); err != nil {
+			// gRPC would end the stream with INTERNAL, and without a reason.
+			v.Ops, v.Malformed = v.Ops[:0], err
+		}
+		return nil
 	case *Response:
 		v.Release()
 		return v.decode(v.memory.set(data.MaterializeToBuffer(Buffers)))

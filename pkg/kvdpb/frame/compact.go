@@ -120,12 +120,13 @@ var (
 )
 
 var (
-	errShort    = malformed("it ends too early")
-	errTrailing = malformed("bytes behind its last part")
-	errNumber   = malformed("a number is too large")
-	errHead     = malformed("the head of a part has unknown bits")
-	errNoKey    = malformed("an operation without a key")
-	errNoName   = malformed("a named write in a frame without a client")
+	errShort      = malformed("it ends too early")
+	errTrailing   = malformed("bytes behind its last part")
+	errNumber     = malformed("a number is too large")
+	errHead       = malformed("the head of a part has unknown bits")
+	errNoKey      = malformed("an operation without a key")
+	errTooManyOps = fmt.Errorf("%w: more than %d operations", ErrTooLarge, MaxOps)
+	errNoName     = malformed("a named write in a frame without a client")
 )
 
 func malformed(format string, args ...any) error {
@@ -209,7 +210,7 @@ func (h *header) check(flags uint8, rest, minBytes int) error {
 	case h.count == 0:
 		return malformed("it is empty")
 	case h.count > MaxOps:
-		return malformed("more than %d operations", MaxOps)
+		return errTooManyOps
 	case h.count*minBytes > rest:
 		return errShort
 	}

@@ -509,7 +509,7 @@ func TestADiscardedFrameLeavesItsOperations(t *testing.T) {
 	kind := slices.Clone(stream)
 	kind[kindOffset], kind[countOffset], kind[countOffset+1] = 2, 0, 8
 	in.Reset(bytes.NewReader(kind))
-	require.ErrorIs(t, r.Discard(in, 1<<20), ErrMalformed)
+	require.ErrorIs(t, r.Discard(in, 1<<20), ErrTooLarge)
 }
 
 func TestAbandonKeepsTheMemoryOfACompactFrame(t *testing.T) {

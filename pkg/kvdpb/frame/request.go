@@ -95,8 +95,8 @@ type Request struct {
 	// Compact: the operations came as a compact frame, and so are the answers to
 	// be. The fields below are of such a frame.
 	Compact bool
-	// Malformed is why the compact frame of a message, which is then without
-	// operations, cannot be read. Nothing more can be understood of its sender.
+	// Malformed is why a message, which is then without operations, cannot be read:
+	// ErrMalformed or ErrTooLarge. Nothing more can be understood of its sender.
 	Malformed error
 	// Discarded: the operations were thrown away, see Discard.
 	Discarded bool
@@ -244,7 +244,7 @@ func (r *Request) decode(data []byte) error {
 			continue
 		}
 		if len(r.Ops) == MaxOps {
-			return fmt.Errorf("frame has more than %d operations", MaxOps)
+			return errTooManyOps
 		}
 		r.Ops = append(r.Ops, Op{})
 		if err := r.Ops[len(r.Ops)-1].decode(c.bytes); err != nil {
