@@ -6,7 +6,8 @@ import "fmt"
 // has a larger number.
 //
 // A write does not wait for a stronger one of another caller, even if that is before it
-// in the log, unless it is an atomic batch over several partitions.
+// in the log, unless it is an atomic batch over several partitions, or the stronger one is
+// a batch or a transaction that reads or writes its key, or reads or deletes a range.
 type Durability uint8
 
 const (

@@ -1,7 +1,9 @@
 package partition
 
 import (
+	"bytes"
 	"errors"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -144,12 +146,18 @@ func (p *Proposal) propose() (*Commit, error) {
 func (p *Proposal) layOut() []*part {
 	var encoder kv.RecordEncoder
 	var parts []*part
+	together := !p.ofOneKey()
 	for i := range p.Shares {
 		s := &p.Shares[i]
 		if len(s.Ops) == 0 {
 			continue
 		}
-		held := &part{partition: s.Partition, pending: pending{units: 1, level: p.Durability}}
+		held := &part{partition: s.Partition, pending: pending{
+			units: 1, level: p.Durability, together: together, ranges: len(s.Reads.Ranges) > 0,
+		}}
+		for j := range s.Reads.Keys {
+			held.reads = append(held.reads, s.Reads.Keys[j].Hash)
+		}
 		encoder.Section(s.Partition.id, len(s.Ops))
 		origin := p.Origin
 		for j := range s.Ops {
@@ -163,6 +171,15 @@ func (p *Proposal) layOut() []*part {
 		held.payload = encoder.Bytes()
 	}
 	return parts
+}
+
+// ofOneKey reports whether the proposal writes one key and has read no other.
+func (p *Proposal) ofOneKey() bool {
+	if len(p.Shares) != 1 || len(p.Shares[0].Ops) != 1 || len(p.Shares[0].Reads.Ranges) > 0 {
+		return false
+	}
+	s := &p.Shares[0]
+	return !slices.ContainsFunc(s.Reads.Keys, func(k ReadKey) bool { return !bytes.Equal(k.Key, s.Ops[0].Key) })
 }
 
 // part is a record over several partitions as one of them holds it.

@@ -18,8 +18,9 @@
 // A micro-batch with writes of both kinds becomes two records: one for writes that ask
 // for a sync and one for the others. A record that has what it asked for does not wait
 // for a stronger one that precedes it: it is inserted after that one, which stays hidden,
-// and is then visible and acknowledged early (early.go). A record over several
-// partitions is never early.
+// and is then visible and acknowledged early (early.go). A record is never early that
+// lies in several partitions, deletes a range or answers a write that was sent again, nor
+// one that writes a key which a batch or a transaction before it has read or written.
 //
 // A caller that finds nobody at this work does it itself, for its own write ([Partition.Serve]):
 // no goroutine is woken, and the caller does not sleep. What comes meanwhile queues,

@@ -89,22 +89,42 @@ func (p *Partition) applyEarly() bool {
 func (p *Partition) readyBeyondHead() (ready, line []*pending) {
 	p.turn.Lock()
 	defer p.turn.Unlock()
-	if len(p.turn.inflight) == 0 || !p.turn.levels.anyBelow(p.turn.inflight[0].level) {
+	if len(p.turn.inflight) == 0 {
 		return nil, nil
 	}
+	if head := p.turn.inflight[0]; !head.arrived && !p.turn.levels.anyBelow(head.level) {
+		return nil, nil
+	}
+	var hidden []*pending // which not every record may overtake
 	for i, rec := range p.turn.inflight {
-		if rec.mayBeEarly() && p.durable(rec) {
+		switch {
+		case rec.mayBeEarly() && p.durable(rec) && !rec.overtakes(hidden):
 			ready, line = append(ready, rec), p.turn.inflight[:i+1]
+		case rec.together:
+			hidden = append(hidden, rec)
 		}
 	}
 	return ready, slices.Clone(line)
 }
 
-// mayBeEarly reports whether the record concerns this partition alone. One over several
-// must be shown in all of them by one store, and what lies before it in each of them
-// need not be ready.
+// mayBeEarly reports whether the record may be shown and answered before what is in line
+// before it. It must concern this partition alone: one over several must be shown in all
+// of them by one store, and what lies before it in each of them need not be ready. It must
+// delete no range, which lookupEarly does not look for. And it must answer no write that
+// was sent again: the first attempt may be one of those before it.
 func (r *pending) mayBeEarly() bool {
-	return r.units > 0 && (r.commit == nil || len(r.commit.participants) == 1)
+	return r.units > 0 && r.duplicates == 0 && !r.rangeDeletes && (r.commit == nil || len(r.commit.participants) == 1)
+}
+
+// overtakes reports whether the record writes a key that is read or written by one of
+// those before it that concern several keys at once. Else a reader could see the record,
+// which comes after the batch or the transaction, and then find in another key that
+// those have not happened. (Of a single write before it no reader can tell.) What the
+// record itself has read is in none of those, or it would have been refused.
+func (r *pending) overtakes(hidden []*pending) bool {
+	return slices.ContainsFunc(hidden, func(before *pending) bool {
+		return slices.ContainsFunc(r.hashes, before.concerns)
+	})
 }
 
 // leaveLine takes records out of the line and shows them, in this order: what changedLocked

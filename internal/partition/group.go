@@ -146,6 +146,7 @@ func (g *Group) admit(rec *pending, names *nameWindow) {
 		}
 		if g.batch != nil {
 			rec.ops += g.batch.Len()
+			rec.together = rec.together || g.batch.Len() > 1
 		} else {
 			rec.ops++
 		}

@@ -301,7 +301,7 @@ func (p *Partition) applyReady() (progress bool) {
 			p.arrive(rec)
 		}
 		if rec.commit != nil && !rec.commit.visible.Load() {
-			return progress // the last participant to insert wakes the others
+			return p.applyEarly() || progress // the last participant to insert wakes the others
 		}
 		if rec.units > 0 {
 			p.publish(rec)

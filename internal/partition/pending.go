@@ -26,6 +26,12 @@ type pending struct {
 	hashes       []uint64 // of keys
 	rangeDeletes bool
 
+	// For those behind it in line: see overtakes.
+	together bool     // what shares one number here concerns more than one key
+	reads    []uint64 // hashes of the keys that a proposal read
+	ranges   bool     // it read ranges, too
+	keys     []uint64 // of hashes and reads, in order; nil until somebody asks
+
 	named      []namedUnit // in the order of units
 	duplicates int         // writes that were applied before
 
@@ -82,10 +88,23 @@ func (r *pending) encode(unit uint32, origin kv.Origin, op *kv.Op, hash uint64) 
 // note remembers what an operation writes.
 func (r *pending) note(op *kv.Op, hash uint64) {
 	if op.Kind == kv.KindRangeDelete {
-		r.rangeDeletes = true
+		r.rangeDeletes, r.together = true, true
 		return
 	}
 	r.hashes = append(r.hashes, hash)
+}
+
+// concerns reports whether the record reads or writes a key. The caller has the role.
+func (r *pending) concerns(hash uint64) bool {
+	if r.rangeDeletes || r.ranges {
+		return true // for all that is known without a look at the payload
+	}
+	if r.keys == nil {
+		r.keys = slices.Concat(r.hashes, r.reads)
+		slices.Sort(r.keys)
+	}
+	_, found := slices.BinarySearch(r.keys, hash)
+	return found
 }
 
 // last returns the newest number of the record.

@@ -145,8 +145,9 @@ func WithDialer(dial func(ctx context.Context, address string) (net.Conn, error)
 // Durability says what the acknowledgement of a write means.
 //
 // A write does not wait for the disk on account of a stronger write of another caller.
-// There are two exceptions: a batch or transaction over several partitions waits for what
-// precedes it in the log, and a scan, a snapshot or a transaction that begins waits until
+// There are three exceptions: a batch or transaction over several partitions waits for what
+// precedes it in the log; a write waits for a batch or transaction that precedes it and
+// reads or writes its key, or reads or deletes a range; and a scan, a snapshot or a transaction that begins waits until
 // all writes that were acknowledged, and all that precede those, have their durability.
 type Durability uint8
 
