@@ -320,8 +320,8 @@ func (c *clock) stop() {
 	c.mu.closed = true
 }
 
-// close stops the clock and saves where it stands. Nobody may count on its going
-// on. Idempotent.
+// close stops the clock and saves where it stands, if the disk has space. Nobody may
+// count on its going on. Idempotent.
 func (c *clock) close() error {
 	c.file.Lock()
 	defer c.file.Unlock()
@@ -338,5 +338,8 @@ func (c *clock) close() error {
 	if closed || c.bound.Load() == nil {
 		return nil
 	}
-	return c.write(last.save(c.storeID, c.source.boot, boot))
+	if err := c.write(last.save(c.storeID, c.source.boot, boot)); !vfs.CannotWrite(err) {
+		return err
+	}
+	return nil // what was saved before holds, as after a kill
 }

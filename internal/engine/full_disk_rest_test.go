@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/kvd-db/kvd/internal/kv"
 	"github.com/kvd-db/kvd/internal/vfs"
 )
 
@@ -101,4 +102,47 @@ func TestADiskThatIsFullForAMoment(t *testing.T) {
 			require.Greater(t, runs, 10)
 		}
 	}
+}
+
+// stopAt lives until another process fills the disk before operation at, is closed and
+// opened on the full disk, and has its space back. It reports whether the disk was filled
+// at all.
+func stopAt(t *testing.T, at int64) (filled bool) {
+	synctest.Test(t, func(t *testing.T) {
+		mem := vfs.NewMem()
+		e, err := Open("data", fullOptions(mem))
+		require.NoError(t, err)
+		l := &fullLife{t: t, e: e, have: map[string]string{}}
+		h := newHog(mem, 8<<20, at)
+		var b kv.WriteBatch
+		b.Add(kv.Op{Kind: kv.KindPut, Key: []byte("lease"), Value: []byte("v"), Expiry: e.Now() + uint64(time.Hour.Milliseconds())})
+		_, err = e.Apply(t.Context(), &b, synced)
+		leased := l.may(err)
+		l.puts(0, 80)
+		time.Sleep(clockAhead) // the keeper saves the clock
+		filled = h.greedy.Load()
+		require.NoError(t, l.e.Close(), "a store on a full disk stops in order")
+		l.e, err = Open("data", fullOptions(mem))
+		require.NoError(t, err, "a store on a full disk opens")
+		l.check()
+		h.leave()
+		l.writable()
+		if leased {
+			requireValue(t, l.e, "lease", "v")
+		}
+		l.check()
+		require.NoError(t, l.e.Close())
+	})
+	return filled
+}
+
+// TestAFullDiskIsNoReasonToFailAStop fills the disk before an operation of a life, and
+// then stops the store in order and opens it again.
+func TestAFullDiskIsNoReasonToFailAStop(t *testing.T) {
+	runs := 0
+	for at := int64(1); stopAt(t, at); at += fillStep(13) {
+		runs++
+	}
+	t.Logf("%d runs, each with a disk that fills at another operation", runs)
+	require.Greater(t, runs, 10)
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/kvd-db/kvd/internal/keyhash"
 	"github.com/kvd-db/kvd/internal/kv"
 	"github.com/kvd-db/kvd/internal/partition"
+	"github.com/kvd-db/kvd/internal/vfs"
 )
 
 // Put sets key to value and returns the version of the write.
@@ -349,7 +350,12 @@ func (e *Engine) checkOp(op *kv.Op) error {
 	case op.Kind != kv.KindPut:
 		return fmt.Errorf("%w: %s with an expiry", kv.ErrInvalidArgument, op.Kind)
 	}
-	return e.clock.use()
+	err := e.clock.use()
+	if vfs.CannotWrite(err) {
+		e.spaceRefused(err)
+		return e.readOnlyError()
+	}
+	return err
 }
 
 func (e *Engine) durability(d kv.Durability) kv.Durability {
