@@ -35,4 +35,11 @@ func (t *clientTarget) Get(ctx context.Context, key, _ []byte) ([]byte, bool, er
 	return found(t.client.Get(ctx, key))
 }
 
+func (t *clientTarget) holdsKeys(ctx context.Context) (bool, error) {
+	for _, err := range t.client.Scan(ctx, kvd.All(), kvd.KeysOnly(), kvd.Limit(1)) {
+		return err == nil, err
+	}
+	return false, nil
+}
+
 func (t *clientTarget) Close() error { return t.client.Close() }

@@ -41,12 +41,32 @@ func TestAServerAnswersRight(t *testing.T) {
 		var stdout, stderr bytes.Buffer
 		code := execute(t.Context(), []string{"run", "--addr", address, "--durability", durability, "--threads", "8",
 			"--keys", "1000", "--preload", "500", "--mix", "BALANCED", "--find-rate", "0.9", "--duration", "500ms",
-			"--check-deletes"}, &stdout, &stderr, openTarget)
+			"--check-deletes", "--reuse"}, &stdout, &stderr, openTarget)
 		require.Equal(t, exitOK, code, stderr.String())
 		assert.Contains(t, stdout.String(), "BALANCED on the server at unix:")
 		assert.Contains(t, stdout.String(), "durability "+durability)
 		assert.Contains(t, stdout.String(), "all answers right")
 		assert.NotContains(t, stdout.String(), "data  ", "nobody here knows what the server stores")
+	}
+}
+
+// A run writes and deletes, so a store that holds keys is refused unless it is asked for.
+func TestAStoreThatHoldsKeysIsRefused(t *testing.T) {
+	t.Chdir(t.TempDir())
+	for _, target := range [][]string{{"--addr", serve(t)}, {"--data", "d", "--partitions", "2"}} {
+		run := func(more ...string) (int, string) {
+			var stdout, stderr bytes.Buffer
+			args := append([]string{"run", "--keys", "100", "--preload", "50", "--duration", "10ms", "--mix", "GET_HEAVY"}, append(target, more...)...)
+			return execute(t.Context(), args, &stdout, &stderr, openTarget), stderr.String()
+		}
+		code, said := run()
+		require.Equal(t, exitOK, code, "a new store: %s", said)
+		code, said = run()
+		assert.Equal(t, exitError, code)
+		assert.Contains(t, said, "the store of "+target[1]+" is not empty")
+		assert.Contains(t, said, "--reuse")
+		code, said = run("--reuse")
+		assert.Equal(t, exitOK, code, said)
 	}
 }
 
@@ -56,5 +76,6 @@ func TestAServerThatIsNotThereIsAnError(t *testing.T) {
 	code := execute(t.Context(), []string{"run", "--addr", "unix:nobody.sock", "--keys", "100", "--duration", "1h"},
 		&stdout, &stderr, openTarget)
 	assert.Equal(t, exitError, code)
-	assert.Contains(t, stderr.String(), "key 0")
+	assert.Contains(t, stderr.String(), "whether the store is empty")
+	assert.Contains(t, stderr.String(), "server unavailable")
 }

@@ -71,6 +71,15 @@ func (t *engineTarget) Get(ctx context.Context, key, _ []byte) ([]byte, bool, er
 	return item.Value, err == nil, err
 }
 
+func (t *engineTarget) holdsKeys(ctx context.Context) (bool, error) {
+	s, err := t.engine.Scan(ctx, kv.Range{}, kv.ScanOptions{KeysOnly: true, Limit: 1})
+	if err != nil {
+		return false, err
+	}
+	found := s.Next()
+	return found, errors.Join(s.Err(), s.Close())
+}
+
 func (t *engineTarget) DiskBytes() (int64, error) {
 	stats := t.engine.Stats()
 	return int64(stats.DiskBytes()), nil
