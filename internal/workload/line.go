@@ -1,8 +1,8 @@
 package workload
 
-// Line is one line of the report: the counts since the measurement began, with
-// the names and in the order of the articles' own benchmark, and behind them
-// what happened in the interval that ends here.
+// Line is one line of the report: what happened in the interval that ends here, since
+// the line before. The counts come first, with the names and in the order of the
+// articles' own benchmark.
 type Line struct {
 	NanoTime    int64   `json:"nanoTime"` // since the measurement began
 	Put         uint64  `json:"put"`

@@ -145,10 +145,10 @@ func (m *measurement) interval(now int64, t *totals) error {
 	window.subtract(m.lastInterval)
 	line := Line{
 		NanoTime:     now - m.began,
-		Put:          t.count(kindPut),
-		Delete:       t.count(kindDelete),
-		Get:          t.count(kindGet),
-		GetFound:     t.getFound,
+		Put:          window.count(kindPut),
+		Delete:       window.count(kindDelete),
+		Get:          window.count(kindGet),
+		GetFound:     window.getFound,
 		OpsPerSecond: perSecond(window.ops(), time.Duration(now-m.lastIntervalAt)),
 		PutNanos:     newLatency(&window.latency[kindPut]),
 		DeleteNanos:  newLatency(&window.latency[kindDelete]),
@@ -158,7 +158,7 @@ func (m *measurement) interval(now int64, t *totals) error {
 		line.SlowestSecond = &slowest.rate
 	}
 	if m.cfg.CheckDeletes {
-		line.DeleteFound = &t.deleteFound
+		line.DeleteFound = &window.deleteFound
 	}
 	var err error
 	if line.FileSize, err = m.diskBytes(); err != nil {
