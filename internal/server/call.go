@@ -35,18 +35,24 @@ type call struct {
 	// waits nil: neither.
 	wait  wait
 	waits *waits
-	came  int // bytes of the request; of the goroutine that reads the connection
+	came  int // bytes of the request, with dataFrameCost; of the goroutine that reads the connection
+	// unread is what a long-lived stream has not taken yet.
+	unread atomic.Int64
 	// busy: a long-lived stream does not wait for its client. pipeline tells of one.
 	busy     atomic.Bool
 	pipeline atomic.Pointer[pipeline]
 
-	// kill ends the call. Its client is told CANCELLED, since gRPC sends that by
+	// evicted is closed when a unary call is ended to make room for others, before its
+	// request has come; nil for streams, and for calls whose requests are small.
+	evicted chan struct{}
+	// kill ends the call. The client of a stream is told CANCELLED, since gRPC sends that by
 	// itself; the cause is for the counters.
 	kill context.CancelCauseFunc
 	// stall kills a long-lived stream when it runs out: at first if its request
 	// does not come, later as its handler sets it.
 	stall *time.Timer
-	// expire ends a call that came without a deadline; nil for others. Nobody calls
+	// expire ends a call that came without a deadline, or with one that was cut; nil for
+	// others. Nobody calls
 	// it: the answer is written after the handler returned and needs the context,
 	// and the end of the stream, which ends ctx, frees the timer.
 	expire context.CancelFunc
@@ -88,8 +94,11 @@ func (s *Server) admit(ctx context.Context, info *tap.Info) (context.Context, er
 	c.Context, c.kill = context.WithCancelCause(ctx)
 	c.wait.conn, c.wait.evict = c.conn, c.evict
 	long := longLived(info.FullMethodName)
-	if long {
+	switch {
+	case long:
 		c.wait.idle = c.idle
+	case c.method != methodGet && c.method != methodOther:
+		c.evicted = make(chan struct{})
 	}
 	if !c.waits.begin(&c.wait) {
 		c.kill(nil)
@@ -97,8 +106,10 @@ func (s *Server) admit(ctx context.Context, info *tap.Info) (context.Context, er
 	}
 	if long {
 		c.stall = time.AfterFunc(s.options.Deadline, func() { c.kill(context.DeadlineExceeded) })
-	} else if _, has := ctx.Deadline(); !has {
+	} else if deadline, has := ctx.Deadline(); !has {
 		c.Context, c.expire = context.WithTimeout(c.Context, s.options.Deadline)
+	} else if latest := time.Now().Add(s.options.MaxDeadline); deadline.After(latest) {
+		c.Context, c.expire = context.WithDeadline(c.Context, latest)
 	}
 	c.conn.bind(c)
 	c.claim = context.AfterFunc(c.Context, c.release)
@@ -116,7 +127,13 @@ func (c *call) idle() bool {
 // evict ends a call that waits for its client, to make room for others.
 func (c *call) evict() {
 	c.server.counters.shed(shedByWait)
-	c.server.wasted(c.conn)
+	if c.wait.bytes == 0 { // more than a few bytes are no flood of empty requests
+		c.server.wasted(c.conn)
+	}
+	if c.evicted != nil {
+		close(c.evicted)
+		return
+	}
 	c.kill(overloaded(shedNames[shedByWait], retryAfterShed))
 }
 
@@ -126,6 +143,10 @@ const freeBytes = 4 << 10
 
 // arrived is told of the parts of the request, by the goroutine that reads them.
 func (c *call) arrived(bytes int) {
+	if c.wait.idle != nil {
+		c.unread.Add(int64(bytes))
+	}
+	bytes += dataFrameCost
 	before := c.came
 	if c.came += bytes; c.came <= freeBytes && c.wait.idle == nil {
 		return
@@ -138,11 +159,22 @@ func (c *call) arrived(bytes int) {
 	}
 }
 
+// took is told of each message that a long-lived stream has taken.
+func (c *call) took(bytes int) {
+	left := max(0, c.unread.Add(-int64(bytes)))
+	c.waits.shrinkTo(&c.wait, left, left+int64(bytes))
+}
+
 // come ends the wait for the request of a unary call, and takes a share of the calls that
 // are being served.
 func (c *call) come() error {
-	c.waits.end(&c.wait)
+	held, in := c.waits.handOver(&c.wait)
 	c.conn.unbind(c)
+	if !in {
+		// The eviction could hit the call at any later moment.
+		return overloaded(shedNames[shedByWait], retryAfterShed)
+	}
+	c.charged = held
 	if c.waits.kind == waitForHealth {
 		return nil
 	}
@@ -176,17 +208,17 @@ func (s *Server) shed(m method, reason int) *failure {
 func (s *Server) charge(bytes int64) bool { return s.memory.Take(bytes, 0) }
 
 // resize changes the charge of a claimed call to what the request really
-// occupies. It reports whether the budget allows it.
-func (c *call) resize(bytes int64) bool {
-	more := bytes - c.charged
-	if more > 0 && !c.server.memory.Take(more, c.charged) {
-		return false
-	}
-	if more < 0 {
+// occupies. While there is no memory for that it waits.
+func (c *call) resize(bytes int64) error {
+	if more := bytes - c.charged; more > 0 {
+		if err := c.server.memory.Wait(c, more, c.charged); err != nil {
+			return c.server.noMemory(err)
+		}
+	} else {
 		c.server.memory.Give(-more)
 	}
 	c.charged = bytes
-	return true
+	return nil
 }
 
 func (c *call) release() {

@@ -81,9 +81,12 @@
 // What a client announces costs it nothing, so it is charged for nothing but what has come:
 //
 //	requests that have not come   all of them, idle streams and parts of raw frames are in
-//	                              one list with a bound of its own, in number and bytes;
-//	                              beyond it the connection that has more than its share
-//	                              loses its eldest (waits.go)
+//	                              one list with a bound of its own, in number and bytes.
+//	                              The bytes are in the account of all requests, with
+//	                              256 more for each DATA frame. Beyond the bound, or
+//	                              while the account is full, the connection that has
+//	                              more than its share loses its eldest, which is told
+//	                              that nothing was done (waits.go, receive.go)
 //	calls that are served, and    a connection may have as many as are free beside it
 //	snapshots                     (shares.go, leases.go)
 //	connections                   one beyond the limit takes the place of one that idles,

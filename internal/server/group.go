@@ -163,6 +163,7 @@ func (g *group) serve() (held bool) {
 	if timeout == 0 {
 		timeout = g.pipeline.server.options.Deadline
 	}
+	timeout = min(timeout, g.pipeline.server.options.MaxDeadline)
 	ctx := newPatience(g.pipeline.ctx, g.time.begun.Add(timeout))
 	defer ctx.end()
 	g.budget.Charge(g.pipeline.server.memory)

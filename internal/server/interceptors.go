@@ -31,9 +31,8 @@ func (s *Server) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo,
 		if limit := MessageBytes(s.limits); n > limit {
 			return nil, messageTooLarge(n, limit)
 		}
-		if !c.resize(requestBytes(c.method, n)) {
-			s.counters.shed(shedByBytes)
-			return nil, overloaded(shedNames[shedByBytes], retryAfterShed)
+		if err := c.resize(requestBytes(c.method, n)); err != nil {
+			return nil, s.failure(c.method, err)
 		}
 	}
 	c.time.begun = time.Now()

@@ -12,6 +12,19 @@ import (
 // their own.
 const writeCopies = 3
 
+// waitingBytes is what requests that have come in part may have of an account.
+func waitingBytes(account, largest int64) int64 {
+	return max(account/4, min(2*largest, account/3), largest+largest/dataFrameBytes*dataFrameCost)
+}
+
+const (
+	// dataFrameCost is what the transport holds for a part of a request beside its
+	// bytes, however few these are. Measured with parts of one byte, and rounded up.
+	dataFrameCost = 256
+	// dataFrameBytes is how much clients put into a part of a long request.
+	dataFrameBytes = 16 << 10
+)
+
 // requestBytes is what a request by unary call holds until it is answered, but for what
 // it reads.
 func requestBytes(m method, size int) int64 {

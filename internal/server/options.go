@@ -37,8 +37,8 @@ type Options struct {
 	// not more than the store's. A connection may have as many as are free beside it.
 	Snapshots int
 	// BufferBytes is the most that requests in progress may occupy, 512 MiB by
-	// default. Requests that have come in part have a quarter as many of their own, and at
-	// least those of two of the largest.
+	// default. Of these, requests that have come in part may have a quarter; or as much as
+	// two of the largest have, up to a third; and as much as one of them in any case.
 	BufferBytes int64
 	// ReadOps is the most keys that the store is asked for at once, and WriteOps and
 	// WriteBytes the most that it is given to write. What finds no room waits for it,
@@ -52,6 +52,9 @@ type Options struct {
 	// Deadline is given to calls that come without one, 30 s by default. Scans and
 	// pipelines may last longer, but not stand still for as long.
 	Deadline time.Duration
+	// MaxDeadline is the longest that a call may ask for, a minute by default: a longer
+	// deadline is cut to it. Scans, pipelines and watches have none.
+	MaxDeadline time.Duration
 
 	// SlowTime is from how long on a request is kept in the slow log; 0 keeps none. The
 	// log has the newest SlowEntries, 128 by default, with the first bytes of a key
@@ -75,6 +78,7 @@ func (o Options) withDefaults() Options {
 	setDefault(&o.WriteOps, 32768)
 	setDefault(&o.WriteBytes, 64<<20)
 	setDefault(&o.Deadline, 30*time.Second)
+	setDefault(&o.MaxDeadline, max(time.Minute, o.Deadline))
 	setDefault(&o.SlowEntries, 128)
 	if o.ReportError == nil {
 		o.ReportError = func(string, string, error) {}

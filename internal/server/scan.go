@@ -45,7 +45,7 @@ func (s *Server) Scan(req *kvdpb.ScanRequest, stream grpc.ServerStreamingServer[
 	}()
 	call := callOf(ctx)
 	call.busy.Store(true)
-	call.waits.shrink(&call.wait, math.MaxInt) // the request is here
+	call.took(math.MaxInt) // the request is here
 	c := chunk{server: s, ctx: ctx, budget: budget, size: min(orDefault(int(req.ChunkBytes), chunkBytes), maxChunkBytes)}
 	defer c.release()
 	sent := uint64(0)

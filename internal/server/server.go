@@ -65,7 +65,7 @@ func newServer(store Store, o Options, t lifetimes) *Server {
 	s.working, s.cut = context.WithCancel(context.Background())
 	s.peers.peers = make(map[string]*peerEntry)
 	s.waits = [waitKinds]*waits{
-		waitForCalls:  {kind: waitForCalls, limit: amount{o.Streams, max(o.BufferBytes/4, 2*int64(receiveBytes(s.limits)))}},
+		waitForCalls:  {kind: waitForCalls, limit: amount{o.Streams, waitingBytes(o.BufferBytes, int64(receiveBytes(s.limits)))}, memory: s.memory},
 		waitForHealth: {kind: waitForHealth, limit: amount{healthStreams, 1 << 20}},
 	}
 	s.shares = [shareKinds]*shares{
@@ -91,9 +91,10 @@ func newServer(store Store, o Options, t lifetimes) *Server {
 		grpc.WaitForHandlers(true),
 	}
 	s.grpc = grpc.NewServer(options...)
-	kvdpb.RegisterKVServiceServer(s.grpc, s)
-	kvdpb.RegisterTxnServiceServer(s.grpc, s)
-	kvdpb.RegisterAdminServiceServer(s.grpc, s)
+	registrar := reasonedRegistrar{s.grpc}
+	kvdpb.RegisterKVServiceServer(registrar, s)
+	kvdpb.RegisterTxnServiceServer(registrar, s)
+	kvdpb.RegisterAdminServiceServer(registrar, s)
 	healthpb.RegisterHealthServer(s.grpc, &readiness{Server: s.health, store: store})
 	if s.options.Reflection {
 		reflection.Register(s.grpc)

@@ -55,7 +55,7 @@ func (c *streamCarriage) receive() (*frame.Request, error) {
 		giveBack(f)
 		return nil, err
 	}
-	c.call.waits.shrink(&c.call.wait, messagePrefix+f.Bytes())
+	c.call.took(messagePrefix + f.Bytes())
 	return f, nil
 }
 

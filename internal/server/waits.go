@@ -3,6 +3,8 @@ package server
 import (
 	"sync"
 	"time"
+
+	"github.com/kvd-db/kvd/internal/memory"
 )
 
 // waits are what waits for its client: a call by gRPC of which the request has not come
@@ -15,11 +17,15 @@ import (
 //	I2. What is ended belongs to a peer that has at least as much as the average peer, and
 //	    to a connection that has at least as much as the average one of that peer. So a
 //	    client that has less than its share loses nothing, whatever others do.
-//	I3. Of those the eldest is ended, first of those that came over a second ago: what has
+//	I3. What has come is in the account of memory, and is ended too while that is full,
+//	    but for a quarter of its bound.
+//	I4. Of those the eldest is ended, first of those that came over a second ago: what has
 //	    just come may be about to be whole.
 type waits struct {
 	kind  waitKind
 	limit amount
+	// memory counts the bytes among those of all requests; nil: they are few.
+	memory *memory.Account
 
 	mu struct {
 		sync.Mutex
@@ -104,12 +110,13 @@ func (w *waits) grow(one *wait, bytes int) bool {
 	return w.makeRoom(one)
 }
 
-// shrink takes off the bytes of a message that is whole.
-func (w *waits) shrink(one *wait, bytes int) {
+// shrinkTo leaves a wait that part of its bytes which of come bytes the left ones have:
+// the rest were a message that is whole.
+func (w *waits) shrinkTo(one *wait, left, come int64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if one.in {
-		less := min(one.bytes, int64(bytes))
+	if one.in && come > 0 {
+		less := one.bytes - one.bytes*left/come
 		one.bytes -= less
 		w.addLocked(one, amount{bytes: -less})
 	}
@@ -120,6 +127,23 @@ func (w *waits) end(one *wait) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.removeLocked(one)
+}
+
+// handOver takes a wait out, and leaves what it holds of the memory to the caller. It
+// returns how much that is, and false for one that has ended: evict is then called, if it
+// was not yet.
+func (w *waits) handOver(one *wait) (held int64, in bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !one.in {
+		return 0, false
+	}
+	if w.memory != nil {
+		held = one.bytes
+		w.memory.Add(held)
+	}
+	w.removeLocked(one)
+	return held, true
 }
 
 // stats returns what there is.
@@ -133,8 +157,8 @@ func (w *waits) stats() amount {
 // reports whether one is still in.
 func (w *waits) makeRoom(one *wait) (in bool) {
 	var ended []*wait
-	for w.mu.all.count > w.limit.count || w.mu.all.bytes > w.limit.bytes {
-		victim := w.victimLocked(w.mu.all.bytes > w.limit.bytes)
+	for w.mu.all.count > w.limit.count || w.tooManyBytesLocked() {
+		victim := w.victimLocked(w.tooManyBytesLocked())
 		if victim == nil {
 			victim = one // all others are being served
 		}
@@ -150,6 +174,15 @@ func (w *waits) makeRoom(one *wait) (in bool) {
 		v.evict()
 	}
 	return in
+}
+
+// keptPart of the bound is what waits may have while the memory is full, so that small
+// parts of requests can come.
+const keptPart = 4
+
+func (w *waits) tooManyBytesLocked() bool {
+	return w.mu.all.bytes > w.limit.bytes ||
+		w.memory != nil && w.mu.all.bytes > w.limit.bytes/keptPart && w.memory.Used() > w.memory.Limit()
 }
 
 // victimLocked returns the wait that is to be ended for the sake of its count, or bytes.
@@ -183,6 +216,13 @@ func (w *waits) addLocked(one *wait, more amount) {
 	for _, h := range []*amount{&own.amount, &peer.amount, &w.mu.all} {
 		h.count += more.count
 		h.bytes += more.bytes
+	}
+	switch {
+	case w.memory == nil:
+	case more.bytes > 0:
+		w.memory.Add(more.bytes)
+	default:
+		w.memory.Give(-more.bytes)
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"github.com/kvd-db/kvd/internal/memory"
 	"github.com/kvd-db/kvd/internal/testwait"
 )
 
@@ -88,7 +89,8 @@ func TestWaitsKeepTheirPromises(t *testing.T) {
 			},
 			"shrink": func(t *rapid.T) {
 				if len(all) > 0 {
-					w.shrink(rapid.SampledFrom(all).Draw(t, "one"), rapid.IntRange(0, 60).Draw(t, "bytes"))
+					come := rapid.Int64Range(1, 60).Draw(t, "come")
+					w.shrinkTo(rapid.SampledFrom(all).Draw(t, "one"), rapid.Int64Range(0, come).Draw(t, "left"), come)
 				}
 			},
 			"busy": func(t *rapid.T) {
@@ -285,4 +287,38 @@ func TestAFarewellComesBetweenFrames(t *testing.T) {
 	<-said
 	want := append(append(begun, "bc"...), appendGoAway(nil, 7, h2EnhanceYourCalm, c.in.ended.Error())...)
 	assert.Equal(t, want, <-heard)
+}
+
+// What has come of requests is in the account of all requests, and is ended for others
+// that fill it, but for a quarter of its bound.
+func TestWaitsAreWithinTheAccount(t *testing.T) {
+	account := memory.New(1000)
+	w := &waits{kind: waitForCalls, limit: amount{100, 400}, memory: account}
+	conn := &connection{peer: &peerEntry{}}
+	var ended []*wait
+	begin := func() *wait {
+		one := &wait{conn: conn}
+		one.evict = func() { ended = append(ended, one) }
+		require.True(t, w.begin(one))
+		return one
+	}
+	first, second, third := begin(), begin(), begin()
+	require.True(t, w.grow(first, 200))
+	require.True(t, w.grow(second, 100))
+	require.EqualValues(t, 300, account.Used())
+	account.Add(750) // all there is, and more
+	require.True(t, w.grow(third, 50))
+	require.Equal(t, []*wait{first}, ended)
+	require.EqualValues(t, 900, account.Used())
+
+	held, in := w.handOver(second)
+	require.True(t, in)
+	require.EqualValues(t, 100, held)
+	require.EqualValues(t, 900, account.Used(), "it is the caller's now")
+	account.Give(held)
+	_, in = w.handOver(first)
+	require.False(t, in, "it was ended")
+	w.end(third)
+	require.EqualValues(t, 750, account.Used())
+	require.Zero(t, w.stats())
 }
