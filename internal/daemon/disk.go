@@ -81,13 +81,20 @@ func (d *diskWatch) look(elapsed time.Duration) {
 	before := d.slow.Load()
 	if len(stuck) == 0 {
 		if before != nil {
+			d.log.Info("the disk answers again", zap.Duration("longest_wait", d.longest))
 			d.slow.Store(nil)
 			d.changed()
-			d.log.Info("the disk answers again", zap.Duration("longest_wait", d.longest))
 		}
 		return
 	}
 	oldest := stuck[0]
+	if before == nil { // before readiness says so
+		d.episodes.Add(1)
+		d.longest = 0
+		d.log.Warn("the disk does not answer", zap.String("operation", oldest.Kind), zap.String("file", oldest.Name),
+			zap.Duration("for", oldest.Age), zap.Int("others_waiting", len(stuck)-1))
+	}
+	d.longest = max(d.longest, oldest.Age)
 	d.slow.Store(&oldest)
 	if oldest.Age >= d.limit {
 		select {
@@ -98,12 +105,7 @@ func (d *diskWatch) look(elapsed time.Duration) {
 	}
 	if before == nil {
 		d.changed()
-		d.episodes.Add(1)
-		d.longest = 0
-		d.log.Warn("the disk does not answer", zap.String("operation", oldest.Kind), zap.String("file", oldest.Name),
-			zap.Duration("for", oldest.Age), zap.Int("others_waiting", len(stuck)-1))
 	}
-	d.longest = max(d.longest, oldest.Age)
 }
 
 // check returns why the disk is no reason to be ready, nil if it answers.
