@@ -83,7 +83,7 @@ func TestMemoryStaysWithinTheBudget(t *testing.T) {
 		for _, c := range memoryCases {
 			t.Run(text+" "+c.name, func(t *testing.T) {
 				if c.long && os.Getenv("MEMORY_TABLE") == "" {
-					t.Skip("in scripts/memory.sh alone: what has come of unary requests is not bounded by the budget yet")
+					t.Skip("in scripts/memory.sh alone: with 64 MiB the buffers of gRPC for long requests exceed the bound")
 				}
 				s := serve(t, dir, "--memory", text)
 				stopped := false
@@ -285,7 +285,9 @@ func again(ctx context.Context, t *testing.T, goroutines int, do func(i int) err
 
 func scanLarge(ctx context.Context, t *testing.T, s *server) {
 	db, err := kvd.Open(s.addr, kvd.WithTimeout(time.Minute), kvd.WithConns(4))
-	require.NoError(t, err)
+	if !assert.NoError(t, err) {
+		return
+	}
 	again(ctx, t, 64, func(int) error {
 		for _, err := range db.Scan(ctx, kvd.Prefix([]byte("large-"))) {
 			if err != nil {
@@ -294,12 +296,14 @@ func scanLarge(ctx context.Context, t *testing.T, s *server) {
 		}
 		return nil
 	})
-	require.NoError(t, db.Close())
+	assert.NoError(t, db.Close())
 }
 
 func conditionsOnLarge(ctx context.Context, t *testing.T, s *server) {
 	db, err := kvd.Open(s.addr, kvd.WithTimeout(time.Minute), kvd.WithConns(4))
-	require.NoError(t, err)
+	if !assert.NoError(t, err) {
+		return
+	}
 	again(ctx, t, 256, func(i int) error {
 		conditions := []kvd.WriteOption{kvd.IfVersion(1), kvd.IfAbsent(), kvd.IfValue([]byte("something else"))}
 		err := db.Put(ctx, largeKey(i), nil, conditions[i%len(conditions)])
@@ -308,17 +312,19 @@ func conditionsOnLarge(ctx context.Context, t *testing.T, s *server) {
 		}
 		return err
 	})
-	require.NoError(t, db.Close())
+	assert.NoError(t, db.Close())
 }
 
 func writeLarge(ctx context.Context, t *testing.T, s *server) {
 	db, err := kvd.Open(s.addr, kvd.WithTimeout(time.Minute), kvd.WithConns(4))
-	require.NoError(t, err)
+	if !assert.NoError(t, err) {
+		return
+	}
 	value := make([]byte, largeValue)
 	again(ctx, t, 32, func(i int) error {
 		return db.Put(ctx, fmt.Appendf(nil, "written-%d", i%8), value, kvd.Durable(kvd.Buffered))
 	})
-	require.NoError(t, db.Close())
+	assert.NoError(t, db.Close())
 }
 
 // deafConn reads nothing more once it is deaf.
@@ -343,7 +349,8 @@ func (c *deafConn) Close() error {
 	return c.Conn.Close()
 }
 
-// deafClient is a connection by gRPC that hears nothing once deaf is set.
+// deafClient is a connection by gRPC that hears nothing once deaf is set; nil if there is
+// none, which the test is told.
 func deafClient(t *testing.T, s *server, deaf *atomic.Bool) *grpc.ClientConn {
 	t.Helper()
 	conn, err := grpc.NewClient("passthrough:///"+s.addr, grpc.WithTransportCredentials(insecure.NewCredentials()),
@@ -354,7 +361,9 @@ func deafClient(t *testing.T, s *server, deaf *atomic.Bool) *grpc.ClientConn {
 			}
 			return &deafConn{Conn: c, deaf: deaf, closed: make(chan struct{})}, nil
 		}))
-	require.NoError(t, err)
+	if !assert.NoError(t, err) {
+		return nil
+	}
 	return conn
 }
 
@@ -382,6 +391,9 @@ func unreadUnary(ctx context.Context, t *testing.T, s *server) {
 	clients := make([]kvdpb.KVServiceClient, deafConns)
 	for i := range clients {
 		conn := deafClient(t, s, &deaf)
+		if conn == nil {
+			return
+		}
 		context.AfterFunc(ctx, func() { _ = conn.Close() })
 		clients[i] = kvdpb.NewKVServiceClient(conn)
 		_, err := clients[i].Get(ctx, &kvdpb.GetRequest{Key: smallKey(0)})
@@ -407,6 +419,9 @@ func unreadPipeline(ctx context.Context, t *testing.T, s *server) {
 	for range deafConns {
 		var deaf atomic.Bool
 		conn := deafClient(t, s, &deaf)
+		if conn == nil {
+			return
+		}
 		context.AfterFunc(ctx, func() { _ = conn.Close() })
 		for range 8 {
 			all.Go(func() {
@@ -432,12 +447,18 @@ func unreadRaw(ctx context.Context, t *testing.T, s *server) {
 	var sent atomic.Int64
 	for range 4 * deafConns {
 		conn, err := net.Dial("tcp", s.addr)
-		require.NoError(t, err)
+		if !assert.NoError(t, err) {
+			return
+		}
 		context.AfterFunc(ctx, func() { _ = conn.Close() })
 		_, err = io.WriteString(conn, frame.Preamble)
-		require.NoError(t, err)
+		if !assert.NoError(t, err) {
+			return
+		}
 		_, err = io.ReadFull(bufio.NewReader(conn), make([]byte, len(frame.Preamble)))
-		require.NoError(t, err)
+		if !assert.NoError(t, err) {
+			return
+		}
 		all.Go(func() {
 			var b frame.Builder
 			for i := range 100 {
