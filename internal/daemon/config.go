@@ -36,6 +36,7 @@ type Config struct {
 	SlowCount  int
 	SlowHide   bool
 	RawSockets bool
+	Reflection string // auto: of a loopback address
 	// MaxConns, MaxPeerConns and MaxAdminConns bound connections; 0: see limitConnections.
 	MaxConns, MaxPeerConns, MaxAdminConns int
 
@@ -61,7 +62,7 @@ func DefaultConfig() Config {
 		Data: "./kvd-data", Listen: "127.0.0.1:7070", Admin: "127.0.0.1:7071",
 		Grace: 10 * time.Second, LowDisk: 64 << 20, MaxSync: 20 * time.Second,
 		SlowTime: 10 * time.Millisecond, SlowCount: 128,
-		RawSockets: true, LogLevel: "info", LogFormat: "console", FS: vfs.OS,
+		RawSockets: true, Reflection: "auto", LogLevel: "info", LogFormat: "console", FS: vfs.OS,
 		Threshold: engine.DefaultValueThreshold,
 	}
 }
@@ -97,6 +98,7 @@ func (c *Config) Settings() []*Setting {
 		{Name: "max-admin-connections", value: intValue{&c.MaxAdminConns},
 			Help: fmt.Sprintf("most connections to the admin address; beyond it idle ones are closed; 0 takes %d, or less likewise", maxAdmin)},
 		{Name: "raw-sockets", value: boolValue{&c.RawSockets}, Help: "read and write small frames without telling Go's runtime, which saves processor time; false leaves connections to package net"},
+		{Name: "reflection", value: choiceValue{&c.Reflection, []string{"auto", "on", "off"}}, Help: "let tools such as grpcurl ask for the schema; auto does on loopback addresses"},
 		{Name: "log-level", value: choiceValue{&c.LogLevel, []string{"debug", "info", "warn", "error"}}, Help: "least important lines to log"},
 		{Name: "log-format", value: choiceValue{&c.LogFormat, []string{"console", "json"}}, Help: "how lines on standard error look"},
 		{Name: "dev", value: boolValue{&c.Dev}, Help: "keep everything in memory, gone at the end; writes are then buffered by default"},
@@ -195,13 +197,25 @@ func (c *Config) checkAddress(address string) error {
 	if _, err := strconv.ParseUint(port, 10, 16); err != nil {
 		return fmt.Errorf("%w: address %q: the port is no number from 0 to 65535", ErrUsage, address)
 	}
-	if c.Remote || host == "localhost" {
+	if c.Remote {
 		return nil
 	}
-	if ip := net.ParseIP(host); ip == nil || !ip.IsLoopback() {
+	if !isLoopback(host) {
 		return fmt.Errorf("%w: %q is not a loopback address, and connections are not protected: TLS and tokens come with a later version. "+
 			"Listen on 127.0.0.1 behind a tunnel or proxy, or pass --insecure-allow-remote if everybody who reaches the port may read and write",
 			ErrUsage, address)
 	}
 	return nil
+}
+
+// isLoopback reports whether a host is reached from this machine alone.
+func isLoopback(host string) bool {
+	ip := net.ParseIP(host)
+	return host == "localhost" || ip != nil && ip.IsLoopback()
+}
+
+// reflects reports whether clients may ask for the schema.
+func (c *Config) reflects() bool {
+	host, _, err := net.SplitHostPort(c.Listen)
+	return c.Reflection == "on" || c.Reflection == "auto" && err == nil && isLoopback(host)
 }

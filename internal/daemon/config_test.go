@@ -111,3 +111,17 @@ func TestTheSmallestStoreInMemoryHasRoom(t *testing.T) {
 	assert.Less(t, uint64(c.LowDisk), usage.Free/4)
 	assert.Less(t, uint64(c.segmentBytes), usage.Free/8, "several log segments fit")
 }
+
+func TestReflectionIsOnForLoopbackAddressesUnlessChosen(t *testing.T) {
+	for address, loopback := range map[string]bool{
+		"127.0.0.1:7070": true, "[::1]:7070": true, "localhost:7070": true, "0.0.0.0:7070": false, ":7070": false, "10.0.0.1:7070": false,
+	} {
+		for choice, want := range map[string]bool{"auto": loopback, "on": true, "off": false} {
+			c := DefaultConfig()
+			assert.Equal(t, "auto", c.Reflection)
+			c.Listen, c.Remote, c.Reflection = address, true, choice
+			require.NoError(t, c.normalize())
+			assert.Equal(t, want, c.reflects(), "%s %s", address, choice)
+		}
+	}
+}

@@ -189,6 +189,7 @@ func (s *service) open(ctx context.Context) error {
 	srv := server.New(Store(e), server.Options{
 		BufferBytes: requests,
 		NetOnly:     !c.RawSockets,
+		Reflection:  c.reflects(),
 		Connections: c.MaxConns, PeerConnections: c.MaxPeerConns,
 		SlowTime: c.SlowTime, SlowEntries: c.SlowCount, SlowHideKeys: c.SlowHide,
 		ReportError: func(id, method string, err error) {
