@@ -252,6 +252,9 @@ func (e *Engine) await(ctx context.Context, c *partition.Commit, o kv.WriteOptio
 		if err := e.sequencer.WaitVisible(ctx, version); err != nil {
 			return 0, fmt.Errorf("%w: %w", kv.ErrUncertain, err)
 		}
+		if err := e.durableAgain(ctx, e.durability(o.Durability)); err != nil {
+			return 0, err
+		}
 	}
 	o.Note(err == nil && c.Deduplicated())
 	return version, err

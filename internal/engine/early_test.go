@@ -105,6 +105,53 @@ func TestAWriteSentAgainIsAnsweredOnceItIsSeen(t *testing.T) {
 	})
 }
 
+// A write that is sent again and asks for more than before is answered once it has it.
+func TestAWriteSentAgainHasTheDurabilityThatItAsksFor(t *testing.T) {
+	for name, partitions := range map[string]int{"within": 1, "across": 4} {
+		for _, what := range []string{"put", "conditional put", "batch", "conditional batch"} {
+			t.Run(what+" "+name, func(t *testing.T) {
+				withHeldSync(t, partitions, func(*testing.T, *Engine) {}, func(t *testing.T, e *Engine, release func()) {
+					send := func(level kv.Durability, retried bool) error {
+						o := kv.Origin{ClientID: 7, Sequence: 1, Retried: retried}
+						absent := kv.Condition{Kind: kv.IfAbsent}
+						switch what {
+						case "put", "conditional put":
+							w := kv.Write{Op: kv.Op{Kind: kv.KindPut, Key: []byte("a"), Value: []byte("1")}, Durability: level, Origin: o}
+							if what == "conditional put" {
+								w.If = &absent
+							}
+							if err := e.Write(context.Background(), []*kv.Write{&w}); err != nil {
+								return err
+							}
+							return w.Err
+						}
+						var b kv.WriteBatch
+						for i := range 8 {
+							b.Put([]byte(key(i)), []byte("1"))
+						}
+						if what == "conditional batch" {
+							b.Require(kv.Guard{Key: []byte(key(0)), Condition: absent})
+						}
+						_, err := e.Apply(context.Background(), &b, kv.WriteOptions{Durability: level, Origin: o})
+						return err
+					}
+					require.NoError(t, send(kv.DurabilityMemory, false))
+					var answered atomic.Bool
+					var all sync.WaitGroup
+					all.Go(func() {
+						require.NoError(t, send(kv.DurabilitySync, true))
+						answered.Store(true)
+					})
+					synctest.Wait()
+					require.False(t, answered.Load(), "acknowledged as synced, and nothing was")
+					release()
+					all.Wait()
+				})
+			})
+		}
+	}
+}
+
 // A weaker write overtakes a stronger batch or transaction only if nothing that was read
 // or written there is its own: else a reader could find the write that comes after the
 // batch, and then, in another key, that the batch has not happened.

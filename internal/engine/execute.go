@@ -202,7 +202,7 @@ func (x *execution) remembered(ctx context.Context) (succeeded bool, version kv.
 			continue
 		}
 		lead := x.e.newProposal(b.batch, b.options).lead()
-		version, found, lost := x.e.remembered(ctx, lead, b.options.Origin)
+		version, found, lost := x.e.remembered(ctx, lead, b.options.Origin, x.e.durability(b.options.Durability))
 		if found && lost == nil {
 			b.options.Note(true)
 			return i == 1, version, true, nil

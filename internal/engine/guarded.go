@@ -80,7 +80,7 @@ func (e *Engine) awaitRival(ctx context.Context, err error) error {
 // applied returns the version of a proposal that had been applied before, if it is
 // named; else refusal, which is why it cannot be applied now.
 func (e *Engine) applied(ctx context.Context, p *proposal, refusal error) (kv.SeqNum, error) {
-	version, known, err := e.remembered(ctx, p.lead(), p.options.Origin)
+	version, known, err := e.remembered(ctx, p.lead(), p.options.Origin, p.options.Durability)
 	if !known {
 		return 0, refusal
 	}
@@ -90,11 +90,11 @@ func (e *Engine) applied(ctx context.Context, p *proposal, refusal error) (kv.Se
 
 // remembered asks whether a named write had been applied before, after a
 // condition did not hold of what may be its own work. If so, known is true, and
-// the version is visible if err is nil.
+// the version is visible, and as durable as level says, if err is nil.
 //
 // It must be asked after the reads: an attempt that was applied before them has
 // its name in the window before anybody can read what it wrote.
-func (e *Engine) remembered(ctx context.Context, lead *partition.Partition, o kv.Origin) (version kv.SeqNum, known bool, err error) {
+func (e *Engine) remembered(ctx context.Context, lead *partition.Partition, o kv.Origin, level kv.Durability) (version kv.SeqNum, known bool, err error) {
 	if !o.Named() {
 		return 0, false, nil
 	}
@@ -105,6 +105,9 @@ func (e *Engine) remembered(ctx context.Context, lead *partition.Partition, o kv
 	if known {
 		if err := e.sequencer.WaitVisible(ctx, version); err != nil {
 			return 0, true, fmt.Errorf("%w: %w", kv.ErrUncertain, err)
+		}
+		if err := e.durableAgain(ctx, level); err != nil {
+			return 0, true, err
 		}
 	}
 	return version, known, nil
@@ -143,7 +146,7 @@ func (e *Engine) writeGuarded(ctx context.Context, writes []*kv.Write, watch *st
 			if i < len(under)-1 {
 				watch = &stopwatch{} // the last in the log is decided last
 			}
-			s.write.Version, s.write.Err = e.await(ctx, s.commit, kv.WriteOptions{Deduplicated: &s.write.Deduplicated}, watch)
+			s.write.Version, s.write.Err = e.await(ctx, s.commit, kv.WriteOptions{Durability: s.write.Durability, Deduplicated: &s.write.Deduplicated}, watch)
 		}
 		if rival != nil {
 			watch.waits()
@@ -205,7 +208,7 @@ func (e *Engine) startGuarded(ctx context.Context, w *kv.Write, found *kv.Lookup
 	if w.If != nil {
 		guard := kv.Guard{Key: w.Op.Key, Condition: *w.If}
 		if err := guard.Judge(found); err != nil {
-			version, known, lost := e.remembered(ctx, home, w.Origin)
+			version, known, lost := e.remembered(ctx, home, w.Origin, w.Durability)
 			if !known {
 				w.Err = err
 				return nil, nil

@@ -73,6 +73,7 @@ func (e *Engine) writeOne(ctx context.Context, op kv.Op, o kv.WriteOptions) (kv.
 	}
 	watch.went(s.call.Course())
 	watch.stop()
+	e.makeDurable(ctx, s.writes[:])
 	version, err := s.write.Version, s.write.Err
 	s.write = kv.Write{}
 	e.singles.Put(s)
@@ -206,6 +207,9 @@ func (e *Engine) writePlain(ctx context.Context, writes []*kv.Write, watch *stop
 	select {
 	case <-call.Done():
 		watch.went(call.Course())
+		for _, s := range shares {
+			e.makeDurable(ctx, s.writes)
+		}
 	case <-ctx.Done():
 		var late *kv.Course // of a group that is still on its way
 		for i, s := range shares {
@@ -316,8 +320,12 @@ func (e *Engine) applyWithin(ctx context.Context, p *partition.Partition, b *kv.
 	case <-ctx.Done():
 		watch.went(p.Abandon(g, ctx.Err()), false)
 	}
-	o.Note(g.Deduplicated())
-	return g.Result()
+	version, err := g.Result()
+	if g.Deduplicated() {
+		err = e.durableAgain(ctx, e.durability(o.Durability))
+	}
+	o.Note(g.Deduplicated() && err == nil)
+	return version, err
 }
 
 // checkWrite reports whether a write may be tried.

@@ -189,6 +189,13 @@ func (l *Log) admitLocked(units uint32) error {
 	return nil
 }
 
+// End returns the position behind everything appended so far.
+func (l *Log) End() Pos {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.mu.end
+}
+
 // Written returns the position up to which the kernel has the log.
 func (l *Log) Written() Pos { return Pos(l.written.Load()) }
 
