@@ -19,7 +19,7 @@ func waitingBytes(account, largest int64) int64 {
 
 const (
 	// dataFrameCost is what the transport holds for a part of a request beside its
-	// bytes, however few these are. Measured with parts of one byte, and rounded up.
+	// bytes, however few these are. Guessed.
 	dataFrameCost = 256
 	// dataFrameBytes is how much clients put into a part of a long request.
 	dataFrameBytes = 16 << 10

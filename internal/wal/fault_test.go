@@ -1,6 +1,7 @@
 package wal
 
 import (
+	"fmt"
 	"syscall"
 	"testing"
 	"time"
@@ -240,4 +241,43 @@ func TestAFullDiskClosesInOrder(t *testing.T) {
 	require.Equal(t, want, recs)
 	require.True(t, recovery.Clean)
 	require.NoError(t, l.Close())
+}
+
+// TestAnOpeningThatFailsCanBeTriedAgain: whichever operation fails while a log is opened
+// that was closed in order, or that was not, the next process finds what this one did.
+func TestAnOpeningThatFailsCanBeTriedAgain(t *testing.T) {
+	for _, inOrder := range []bool{true, false} {
+		t.Run(fmt.Sprintf("closed in order %v", inOrder), func(t *testing.T) {
+			disk := newDisk(t)
+			o := testOptions(disk)
+			l, _, _ := mustOpen(t, o)
+			var want []rec
+			for i := range 5 {
+				want = append(want, put(t, l, payload(i), 1, synced))
+			}
+			before := disk.KillImage()
+			require.NoError(t, l.Close())
+			if inOrder {
+				before = disk.KillImage()
+			}
+			o.Fresh = false
+			for i := 0; ; i++ {
+				fault := faultfs.FailAt(i, syscall.EIO, false)
+				mem := before.KillImage()
+				o.FS = faultfs.Wrap(mem, fault)
+				l, _, err := Open(o, func(Record) error { return nil })
+				if err == nil {
+					err = l.Close()
+				}
+				o.FS = mem.KillImage()
+				again, recs, _ := mustOpen(t, o)
+				require.Equal(t, want, recs, "after fault %d: %v", i, err)
+				require.NoError(t, again.Close())
+				if !fault.Fired() {
+					require.Greater(t, i, 10)
+					break
+				}
+			}
+		})
+	}
 }

@@ -223,7 +223,12 @@ func (l *Log) endClosed(old *surveyed) (err error) {
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, f.Close()) }()
+	written := false
+	defer func() {
+		if err = errors.Join(err, f.Close()); err != nil && written {
+			err = fmt.Errorf("%w: %w", errTookOver, err)
+		}
+	}()
 	at := old.end - frameHeaderBytes
 	tail := make([]byte, frameHeaderBytes, 2*frameHeaderBytes)
 	if _, err := f.ReadAt(tail, at); err != nil {
@@ -234,13 +239,11 @@ func (l *Log) endClosed(old *surveyed) (err error) {
 	}
 	end := l.frameHere(FrameEnd)
 	end.off, end.synced = old.end, address{old.num, old.end}
+	written = true // from here on the new segment must stay
 	if _, err := f.WriteAt(append(tail, emptyFrame(old.header.id(), end)...), at); err != nil {
-		return fmt.Errorf("%w: %w", errTookOver, err)
+		return err
 	}
-	if err := f.Sync(); err != nil {
-		return fmt.Errorf("%w: %w", errTookOver, err)
-	}
-	return nil
+	return f.Sync()
 }
 
 // remove deletes segments, durably.
