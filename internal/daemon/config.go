@@ -86,7 +86,7 @@ func (c *Config) Settings() []*Setting {
 		{Name: "value-threshold", value: intValue{&c.Threshold},
 			Help: "keep values of at least this many bytes apart from their keys, so that compactions rarely write them again; 0 keeps none apart"},
 		{Name: "grace", value: durationValue{&c.Grace}, Help: "how long a stop may take, at least 1s: calls in flight finish, then the store is closed; then the process ends anyway"},
-		{Name: "low-disk", value: bytesValue{&c.LowDisk}, Help: "take no writes while less than this is free on the disk"},
+		{Name: "low-disk", value: bytesValue{&c.LowDisk}, Help: "take deletes alone while less than this is free on the disk"},
 		{Name: "max-sync-time", value: durationValue{&c.MaxSync}, Help: "end the process when a write, a sync or any other operation on the disk takes longer; at least 1s"},
 		{Name: "slow-log-time", value: durationValue{&c.SlowTime}, Help: "keep requests that take as long in the slow log, see kvd slowlog; 0 keeps none"},
 		{Name: "slow-log-entries", value: intValue{&c.SlowCount}, Help: fmt.Sprintf("how many of them to keep, the newest; at most %d", maxSlowCount)},

@@ -6,8 +6,6 @@ import (
 	"net"
 	"net/http"
 	"sync"
-
-	"golang.org/x/sys/unix"
 )
 
 const (
@@ -18,6 +16,8 @@ const (
 	// ownFiles are those of the process itself: standard streams, listeners, the runtime,
 	// and connections that are being refused.
 	ownFiles = 96
+	// commonFileLimit is what most systems begin with.
+	commonFileLimit = 1024
 	// leastFiles is what a store needs at least. Guessed: the log, locks, and some tables
 	// of each partition.
 	leastFiles = 256
@@ -58,16 +58,6 @@ func setUnset(v *int, derived int) {
 	if *v == 0 {
 		*v = max(derived, 1)
 	}
-}
-
-// openFileLimit is how many files the process may have open. Go's runtime has raised the
-// soft limit to the hard one when it started.
-func openFileLimit() uint64 {
-	var limit unix.Rlimit
-	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
-		return 1024 // what most systems begin with
-	}
-	return limit.Cur
 }
 
 // pageConns are the connections of the admin pages. Beyond their number the one that idles

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"syscall"
 
 	"github.com/kvd-db/kvd/internal/descriptor"
 	"github.com/kvd-db/kvd/internal/kv"
@@ -22,9 +21,9 @@ func checkAccess(fsys vfs.FS, dir string) error {
 	if err != nil {
 		return err
 	}
-	if owner, ok := info.Sys().(*syscall.Stat_t); ok && int(owner.Uid) != os.Geteuid() {
+	if owner, ok := vfs.Owner(info); ok && owner != os.Geteuid() {
 		return fmt.Errorf("%w: the data directory %s belongs to user %d and this process is user %d: run it as its owner, or give it the directory (chown)",
-			kv.ErrInvalidArgument, dir, owner.Uid, os.Geteuid())
+			kv.ErrInvalidArgument, dir, owner, os.Geteuid())
 	}
 	if others := info.Mode().Perm() & 0o022; others != 0 {
 		return fmt.Errorf("%w: other users may write to the data directory %s (mode %#o): take that from them (chmod go-w)",
