@@ -23,14 +23,15 @@ func (s *Server) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo,
 	}
 	defer c.release()
 	defer s.recover(c.method, &err)
+	m, ok := req.(proto.Message)
+	n := proto.Size(m)
+	if limit := MessageBytes(s.limits); n > limit {
+		return nil, messageTooLarge(n, limit) // before it waits for memory that it need not have
+	}
 	if err := c.come(); err != nil {
 		return nil, err
 	}
-	if m, ok := req.(proto.Message); ok {
-		n := proto.Size(m)
-		if limit := MessageBytes(s.limits); n > limit {
-			return nil, messageTooLarge(n, limit)
-		}
+	if ok {
 		if err := c.resize(requestBytes(c.method, n)); err != nil {
 			return nil, s.failure(c.method, err)
 		}
