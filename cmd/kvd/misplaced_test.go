@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Somebody who tidies up removes LOCK. The store stays locked, or two servers would
+// An operator removes LOCK. The store stays locked, or two servers would
 // write to one log and lose what both acknowledge.
 func TestWithoutItsLockFileAStoreIsStillLocked(t *testing.T) {
 	dir := t.TempDir()
@@ -33,7 +33,7 @@ func TestWithoutItsLockFileAStoreIsStillLocked(t *testing.T) {
 	}
 }
 
-// A server whose files are not where it found them writes where nobody will look for
+// A server whose files are not where it found them writes to a place where no later start looks for
 // it: what it acknowledged would be gone with its end.
 func TestAServerWhoseFilesWereTakenAwayStops(t *testing.T) {
 	for name, take := range map[string]func(t *testing.T, dir string){

@@ -37,7 +37,7 @@ func TestConnectionsLeaveFilesToTheStore(t *testing.T) {
 	require.ErrorIs(t, c.limitConnections(20_000), ErrUsage)
 }
 
-// Connections to the admin address that say nothing, or no more, keep nobody from it.
+// Idle connections to the admin address do not shut other clients out of it.
 func TestIdleConnectionsKeepNobodyFromThePages(t *testing.T) {
 	config := testConfig(zaptest.NewLogger(t), vfs.NewMem())
 	config.MaxAdminConns = 4

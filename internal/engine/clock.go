@@ -40,7 +40,7 @@ import (
 // the clock stands still at the bound, and keys live a little longer. What it missed it
 // makes up for under C2, so that a key written meanwhile is not robbed of its time.
 //
-// The line is moved on whether or not somebody asks for the time: after an idle
+// The line is moved on whether or not a caller asks for the time: after an idle
 // hour the clock would otherwise stand an hour behind, or the first reader would
 // have to wait for the disk. It costs a small file each half of clockAhead.
 //
