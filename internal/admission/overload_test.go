@@ -67,9 +67,11 @@ func (s *service) tally(c *Client, from, to time.Duration) (t tally) {
 		if c != nil && o.client != c || o.arrived < from || o.arrived >= to {
 			continue
 		}
-		if o.err != nil {
+		if _, ok := errors.AsType[*kv.OverloadError](o.err); ok {
 			t.refused++
-			continue
+		}
+		if o.err != nil {
+			continue // refused, or given up by its caller as the test ended
 		}
 		t.served++
 		t.ops += o.ops

@@ -60,12 +60,25 @@ func TestTheRealFileSystemHasNoPathOfItsOwn(t *testing.T) {
 					assert.Contains(t, names, n.Name.Name, "%s: the doubles have no such method", set.Position(n.Pos()))
 				}
 			case *ast.TypeAssertExpr:
+				if isSys(n.X) {
+					break // a description of a file, which does nothing
+				}
 				t.Errorf("%s: no file system may be asked what else it can do", set.Position(n.Pos()))
 			}
 			return true
 		})
 	}
 	assert.GreaterOrEqual(t, seen, len(fsMethods)+len(fileMethods))
+}
+
+// isSys reports whether x calls FileInfo.Sys.
+func isSys(x ast.Expr) bool {
+	call, ok := x.(*ast.CallExpr)
+	if !ok {
+		return false
+	}
+	method, ok := call.Fun.(*ast.SelectorExpr)
+	return ok && method.Sel.Name == "Sys"
 }
 
 func receiverOf(f *ast.FuncDecl) string {
