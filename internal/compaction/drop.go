@@ -50,12 +50,6 @@ func (s Snapshots) from(seq kv.SeqNum) kv.SeqNum {
 // of them sees an older version, which the merge keeps and which would come back
 // to life for readers of newer versions.
 func (s Snapshots) TombstoneDead(seq kv.SeqNum, olderRead bool) bool {
-	if bugTombstoneEarly {
-		olderRead = true
-	}
-	if bugTombstoneSnapshot {
-		return olderRead
-	}
 	return olderRead && seq <= s.Oldest()
 }
 

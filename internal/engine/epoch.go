@@ -30,9 +30,6 @@ func (e *Engine) Epoch() uint64 { return e.epoch }
 // was restored from an older copy gives the same numbers out again; there the epoch
 // tells, and, of a client that does not know it, a version that is still to come.
 func (e *Engine) checkReadVersion(t *kv.Transaction) error {
-	if bugAnyOpening {
-		return nil
-	}
 	switch opened := e.recovery.NextSeq - 1; {
 	case t.Epoch != 0 && t.Epoch != e.epoch:
 		return fmt.Errorf("%w: version %d is of another epoch of the store: begin a new transaction", kv.ErrOtherOpening, t.ReadVersion)

@@ -42,7 +42,7 @@ type Listener struct {
 //
 // Without Panicked the panic is as if there were no Guard.
 func (l *Listener) Guard() {
-	if l == nil || l.Panicked == nil || bugIgnorePanics {
+	if l == nil || l.Panicked == nil {
 		return
 	}
 	if cause := recover(); cause != nil {

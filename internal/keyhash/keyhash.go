@@ -26,9 +26,6 @@ func Sum(key []byte) uint64 { return xxhash.Sum64(key) }
 // random integer generation in an interval", 2019): the upper 64 bits of
 // hash*n. It is never negative and even to within n/2^64; n must be positive.
 func Partition(hash uint64, n int) int {
-	if bugSignedModulo {
-		return int(hash) % n
-	}
 	hi, _ := bits.Mul64(hash, uint64(n))
 	return int(hi)
 }

@@ -111,23 +111,12 @@ func publish(fsys vfs.FS, dir string, v *Version) error {
 	if len(data) > maxManifest {
 		return fmt.Errorf("%w: %s would have %d bytes, limit is %d", kv.ErrTooLarge, ManifestName(v.Num), len(data), maxManifest)
 	}
-	pointer := func() error {
-		return vfs.WriteAtomic(fsys, path.Join(dir, CurrentName), encodeCurrent(v.Partition, v.Num))
-	}
-	if bugPointerFirst {
-		if err := pointer(); err != nil {
-			return err
-		}
-	}
 	// WriteAtomic ends with a sync of the directory. That makes the names of v's
 	// new tables durable too, before anything points to them.
 	if err := vfs.WriteAtomic(fsys, path.Join(dir, ManifestName(v.Num)), data); err != nil {
 		return err
 	}
-	if bugPointerFirst {
-		return nil
-	}
-	return pointer()
+	return vfs.WriteAtomic(fsys, path.Join(dir, CurrentName), encodeCurrent(v.Partition, v.Num))
 }
 
 // Create makes dir the directory of a partition without tables. It may be called

@@ -268,7 +268,7 @@ func (s *Set) publishLocked(v *Version) {
 // the last one.
 func (s *Set) releaseLocked(v *Version) []obsolete {
 	s.mu.refs[v]--
-	if s.mu.refs[v] > 0 && !bugIgnoreRefs {
+	if s.mu.refs[v] > 0 {
 		return nil
 	}
 	delete(s.mu.refs, v)

@@ -112,7 +112,7 @@ func (m *merging) moved(i int, valid bool) bool {
 	s.entry = nil
 	if valid {
 		s.entry = s.Iterator.Entry()
-	} else if err := s.Err(); err != nil && !bugErrorIsEnd {
+	} else if err := s.Err(); err != nil {
 		m.err = err
 	}
 	return m.err == nil

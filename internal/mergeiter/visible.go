@@ -125,7 +125,7 @@ func (v *Visible) sink(i int) {
 // entry of the range.
 func (v *Visible) inside(h *head, valid bool) bool {
 	if !valid {
-		if err := h.Err(); err != nil && !bugErrorIsEnd {
+		if err := h.Err(); err != nil {
 			v.err = err
 		}
 		return false

@@ -93,7 +93,7 @@ func (p *Partition) UnflushedFrom() (kv.SeqNum, bool) {
 	defer p.swap.Unlock()
 	s := p.state.Load()
 	oldest := s.active
-	if n := len(s.sealed); n > 0 && !bugFreeLogEarly {
+	if n := len(s.sealed); n > 0 {
 		oldest = s.sealed[n-1].table
 	}
 	low := oldest.MinSeq()

@@ -26,9 +26,6 @@ type Call struct {
 // NewCall returns a Call that waits for this many groups.
 func NewCall(groups int) *Call {
 	c := &Call{done: make(chan struct{}, 1)}
-	if bugReplyBlocks {
-		c.done = make(chan struct{})
-	}
 	c.left.Store(int64(groups))
 	return c
 }

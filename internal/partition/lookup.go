@@ -60,9 +60,6 @@ func (l *lookup) add(s section) { l.sections = append(l.sections, s) }
 // addVisible adds reads of the newest visible state.
 func (l *lookup) addVisible(p *Partition, reads []*kv.Lookup) {
 	state, at, beyond := p.acquireVisible()
-	if bugStaleRead {
-		at = max(at, 1) - 1
-	}
 	l.add(section{p: p, state: state, at: at, early: beyond, now: p.opts.Now, reads: reads})
 }
 

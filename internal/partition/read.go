@@ -82,7 +82,7 @@ func LookupCached(shares []ReadShare) {
 	for i := range shares {
 		s := &shares[i]
 		all := len(s.Reads)
-		if s.Together && !bugSplitReads && l.misses(i) {
+		if s.Together && l.misses(i) {
 			continue // Lookup answers all of them, at a version of its own
 		}
 		s.Reads = l.unanswered(i, s.Reads[:0])

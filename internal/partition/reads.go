@@ -51,7 +51,7 @@ func (r *Reads) Expires(key ReadKey, expiry uint64) {
 }
 
 func (r *Reads) since(at kv.SeqNum) {
-	if r.empty() || at < r.At || bugSplitReads {
+	if r.empty() || at < r.At {
 		r.At = at
 	}
 }
@@ -72,7 +72,7 @@ func (p *Partition) changedLocked(r *Reads) error {
 	if r.until != 0 && r.until <= p.opts.Now() {
 		return conflict(r.expires.Key, r.At)
 	}
-	if r.empty() || p.turn.last <= r.At || bugSkipRanges && len(r.Keys) == 0 {
+	if r.empty() || p.turn.last <= r.At {
 		return nil
 	}
 	s := p.acquire()
@@ -102,7 +102,7 @@ func (p *Partition) writes(rec *pending, r *Reads) error {
 			return conflict(k.Key, rec.last())
 		}
 	}
-	if !rec.rangeDeletes && (len(r.Ranges) == 0 || bugSkipRanges) {
+	if !rec.rangeDeletes && len(r.Ranges) == 0 {
 		return nil
 	}
 	return kv.DecodeRecord(rec.payload, func(op *kv.RecordOp) error {
@@ -128,7 +128,7 @@ func (r *Reads) changedIn(t *memtable.Table) (err error) {
 			return conflict(k.Key, covered)
 		}
 	}
-	if len(r.Ranges) == 0 || bugSkipRanges {
+	if len(r.Ranges) == 0 {
 		return nil
 	}
 	t.WrittenSince(r.At, func(e *kv.Entry) bool {
@@ -146,9 +146,6 @@ func (r *Reads) touchedBy(e *kv.Entry) error {
 		if e.Kind == kv.KindRangeDelete && span.Contains(k.Key) {
 			return conflict(k.Key, e.Seq)
 		}
-	}
-	if bugSkipRanges {
-		return nil
 	}
 	for _, read := range r.Ranges {
 		if read.Contains(e.Key) || e.Kind == kv.KindRangeDelete && span.Contains(read.Start) {

@@ -61,12 +61,7 @@ func (r *role) wake() {
 func (r *role) sawAll() { r.state.CompareAndSwap(noted, held) }
 
 // leave gives the role up, unless something was noted since the last sawAll.
-func (r *role) leave() bool {
-	if bugForgetNotes {
-		r.sawAll()
-	}
-	return r.state.CompareAndSwap(held, vacant)
-}
+func (r *role) leave() bool { return r.state.CompareAndSwap(held, vacant) }
 
 // pass gives the role up to the orchestrator's goroutine.
 func (r *role) pass() {

@@ -109,9 +109,6 @@ func (r *Reader) parseTail(tail []byte) error {
 			continue // there are none
 		}
 		contents, reason := r.identity.unseal(tail[:p.length], p.kind, offset)
-		if bugFilterUnchecked && p.kind == kindFilter && p.length > trailerBytes {
-			contents, reason = tail[:p.length-trailerBytes], ""
-		}
 		if reason == "" && !p.parse(contents) {
 			reason = p.kind.String() + " malformed"
 		}

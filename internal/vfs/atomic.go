@@ -28,9 +28,6 @@ func WriteAtomic(fsys FS, name string, data []byte) error {
 	if err := fsys.Rename(tmp, name); err != nil {
 		return errors.Join(err, fsys.Remove(tmp))
 	}
-	if bugNoSyncAfterRename {
-		return nil
-	}
 	if err := fsys.SyncDir(path.Dir(name)); err != nil {
 		return fmt.Errorf("%w: %w", ErrReplaced, err)
 	}

@@ -108,7 +108,7 @@ func newLog(o Options, s *survey) *Log {
 	l.mu.changed.L = &l.mu
 	l.mu.last = s.last
 	l.mu.next = max(s.next, s.last+1, o.MinSeq+1)
-	if len(s.live) > 0 && !s.clean && !bugNoGap {
+	if len(s.live) > 0 && !s.clean {
 		l.mu.next += recoveryGap
 	}
 	l.mu.floor, l.mu.syncedNext = l.mu.next, l.mu.next

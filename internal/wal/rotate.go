@@ -157,9 +157,6 @@ func (l *Log) publish(s *segment) error {
 	if err := s.file.Sync(); err != nil {
 		return err
 	}
-	if bugNoDirSync {
-		return nil
-	}
 	return l.opts.FS.SyncDir(l.opts.Dir)
 }
 

@@ -90,10 +90,6 @@ func (l *Log) syncOnceLocked() {
 	l.prepareIfWantedLocked()
 	l.mu.Unlock()
 
-	if bugAckEarly {
-		l.synced.Store(uint64(pos))
-		wakeAll(wakers)
-	}
 	if err := l.syncSegments(sealed, active); err != nil {
 		l.fail(err, wakers)
 		l.mu.Lock()
@@ -147,10 +143,8 @@ func (l *Log) writeQueuedLocked() {
 // segment: a record is never synced before those that precede it.
 func (l *Log) syncSegments(sealed, active *segment) error {
 	if sealed != nil {
-		if !bugRotateUnsynced {
-			if err := l.timedSync(sealed); err != nil {
-				return err
-			}
+		if err := l.timedSync(sealed); err != nil {
+			return err
 		}
 		if err := sealed.file.Close(); err != nil {
 			return fmt.Errorf("close commit log: %w", err)
@@ -164,12 +158,6 @@ func (l *Log) syncSegments(sealed, active *segment) error {
 func (l *Log) timedSync(s *segment) error {
 	begin := time.Now()
 	err := s.file.Sync()
-	if bugRetrySync && err != nil {
-		err = s.file.Sync()
-	}
-	if bugIgnoreSyncError {
-		err = nil
-	}
 	l.countSync(begin, time.Since(begin))
 	if err != nil {
 		return fmt.Errorf("sync commit log: %w", err)

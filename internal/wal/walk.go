@@ -138,12 +138,9 @@ func (s *survey) endAt(i int, behind rest) error {
 			s.claimed(behind.claim)
 		}
 	}
-	if end.less(s.claim) && !bugDamageIsTail {
+	if end.less(s.claim) {
 		return kv.Corruptf(seg.name, seg.end, "no whole frame here, but the log was synced up to segment %d offset %d",
 			s.claim.segment, s.claim.off)
-	}
-	if bugTailIsDamage && len(s.dropped) > 0 {
-		return kv.Corruptf(seg.name, seg.end, "torn tail")
 	}
 	s.dead = append(s.dead, s.live[i+1:]...)
 	s.live = s.live[:i+1]

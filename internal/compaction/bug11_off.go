@@ -1,5 +1,0 @@
-//go:build !bug11
-
-package compaction
-
-const bugTombstoneEarly = false

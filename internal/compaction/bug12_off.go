@@ -1,5 +1,0 @@
-//go:build !bug12
-
-package compaction
-
-const bugTombstoneSnapshot = false

@@ -1,5 +1,0 @@
-//go:build !bug24
-
-package engine
-
-const bugAnyOpening = false

@@ -1,5 +1,0 @@
-//go:build !bug28
-
-package event
-
-const bugIgnorePanics = false

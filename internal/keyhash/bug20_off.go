@@ -1,5 +1,0 @@
-//go:build !bug20
-
-package keyhash
-
-const bugSignedModulo = false

@@ -1,5 +1,0 @@
-//go:build !bug06
-
-package manifest
-
-const bugPointerFirst = false

@@ -1,5 +1,0 @@
-//go:build !bug15
-
-package manifest
-
-const bugIgnoreRefs = false

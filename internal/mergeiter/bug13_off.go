@@ -1,5 +1,0 @@
-//go:build !bug13
-
-package mergeiter
-
-const bugErrorIsEnd = false

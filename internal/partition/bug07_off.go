@@ -1,5 +1,0 @@
-//go:build !bug07
-
-package partition
-
-const bugFreeLogEarly = false

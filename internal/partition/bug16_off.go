@@ -1,5 +1,0 @@
-//go:build !bug16
-
-package partition
-
-const bugStaleRead = false

@@ -1,5 +1,0 @@
-//go:build !bug17
-
-package partition
-
-const bugSkipRanges = false

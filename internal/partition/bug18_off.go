@@ -1,5 +1,0 @@
-//go:build !bug18
-
-package partition
-
-const bugReplyBlocks = false

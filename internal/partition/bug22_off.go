@@ -1,5 +1,0 @@
-//go:build !bug22
-
-package partition
-
-const bugForgetNotes = false

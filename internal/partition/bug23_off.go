@@ -1,5 +1,0 @@
-//go:build !bug23
-
-package partition
-
-const bugSplitReads = false

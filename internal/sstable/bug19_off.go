@@ -1,5 +1,0 @@
-//go:build !bug19
-
-package sstable
-
-const bugFilterUnchecked = false

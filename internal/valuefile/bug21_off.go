@@ -1,5 +1,0 @@
-//go:build !bug21
-
-package valuefile
-
-const bugValueUnchecked = false

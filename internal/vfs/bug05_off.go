@@ -1,5 +1,0 @@
-//go:build !bug05
-
-package vfs
-
-const bugNoSyncAfterRename = false

@@ -1,5 +1,0 @@
-//go:build !bug29
-
-package vfs
-
-const bugWatchNoWrites = false

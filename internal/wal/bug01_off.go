@@ -1,5 +1,0 @@
-//go:build !bug01
-
-package wal
-
-const bugAckEarly = false

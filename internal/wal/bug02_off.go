@@ -1,5 +1,0 @@
-//go:build !bug02
-
-package wal
-
-const bugIgnoreSyncError = false

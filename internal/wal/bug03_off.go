@@ -1,5 +1,0 @@
-//go:build !bug03
-
-package wal
-
-const bugRetrySync = false

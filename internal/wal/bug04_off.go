@@ -1,5 +1,0 @@
-//go:build !bug04
-
-package wal
-
-const bugNoDirSync = false

@@ -1,5 +1,0 @@
-//go:build !bug08
-
-package wal
-
-const bugRotateUnsynced = false

@@ -1,5 +1,0 @@
-//go:build !bug09
-
-package wal
-
-const bugTailIsDamage = false

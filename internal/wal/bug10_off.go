@@ -1,5 +1,0 @@
-//go:build !bug10
-
-package wal
-
-const bugDamageIsTail = false

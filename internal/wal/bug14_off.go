@@ -1,5 +1,0 @@
-//go:build !bug14
-
-package wal
-
-const bugNoGap = false
