@@ -13,7 +13,7 @@ import (
 // full: recovery, deletes, flushes and merges need space before they free any. Its bytes
 // mean nothing, and its loss costs nothing.
 //
-// Used by the goroutine of the keeper; missing by any.
+// Used by one goroutine at a time; missing by any.
 type ballast struct {
 	fs   vfs.FS
 	name string

@@ -9,6 +9,7 @@ import (
 	"github.com/kvd-db/kvd/internal/keyhash"
 	"github.com/kvd-db/kvd/internal/kv"
 	"github.com/kvd-db/kvd/internal/partition"
+	"github.com/kvd-db/kvd/internal/wal"
 )
 
 // Commit ends an optimistic transaction: it applies the batch at one version, if
@@ -226,15 +227,23 @@ func (p *proposal) lead() *partition.Partition {
 	panic("engine: a batch of nothing")
 }
 
-// propose waits for room and proposes.
+// propose waits for room, in memory and in the log, and proposes.
 func (e *Engine) propose(ctx context.Context, p *proposal) (*partition.Commit, error) {
-	if err := e.across.take(ctx, p.bytes); err != nil {
-		return nil, err
+	for {
+		if err := e.across.take(ctx, p.bytes); err != nil {
+			return nil, err
+		}
+		c, err := partition.Propose(&partition.Proposal{
+			Shares: p.concerned(), Durability: p.options.Durability, Origin: p.options.Origin, Timed: p.options.Stages != nil,
+			Settled: func() { e.across.release(p.bytes) },
+		})
+		if !errors.Is(err, wal.ErrNoRoomYet) {
+			return c, err
+		}
+		if err := e.log.AwaitRoom(ctx); err != nil {
+			return nil, err
+		}
 	}
-	return partition.Propose(&partition.Proposal{
-		Shares: p.concerned(), Durability: p.options.Durability, Origin: p.options.Origin, Timed: p.options.Stages != nil,
-		Settled: func() { e.across.release(p.bytes) },
-	})
 }
 
 // await returns the outcome of a commit.

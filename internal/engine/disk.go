@@ -38,10 +38,12 @@ type disk struct {
 		left   time.Time     // when it last ended
 		hold   time.Duration // how long it lasts at least
 	}
-	ballast *ballast    // of the keeper
-	deletes atomic.Bool // something was deleted since the last attempt to free space
-	freeing atomic.Bool // such an attempt is under way
-	frozen  atomic.Bool // the log met a file system that is read-only: no write until a restart
+	ballast *ballast // of the keeper's attempts, one at a time
+
+	attempting atomic.Bool // see attempt
+	deletes    atomic.Bool // something was deleted since the last attempt to free space
+	freeing    atomic.Bool // such an attempt is under way
+	frozen     atomic.Bool // the log met a file system that is read-only: no write until a restart
 }
 
 // openDisk finds the ballast, and gives it back if the disk is so full that recovery may
@@ -108,8 +110,8 @@ func (e *Engine) watchDisk(tick bool) {
 		switch {
 		case cause != nil, usage.Free < e.opts.LowDiskBytes:
 			e.readOnly.Store(true)
-		case usage.Free >= e.resumeAt():
-			e.keepBallast()
+		case usage.Free >= e.resumeAt() && d.ballast.missing() > 0:
+			e.attempt(e.keepBallast)
 			return
 		default:
 			return
@@ -118,19 +120,52 @@ func (e *Engine) watchDisk(tick bool) {
 	e.tellReadOnly(cause)
 	switch {
 	case d.frozen.Load():
-	case tick && usage.Free >= e.resumeAt() && e.held() && e.resumeLog() && e.keepBallast():
+	case tick && usage.Free >= e.resumeAt() && e.held() &&
+		e.attempt(func() bool { return e.resumeLog() && e.keepBallast() }):
 		if e.allowWrites() {
 			e.tellWritable()
 			e.scheduler.retry()
 		}
 	default:
-		if cause != nil || usage.Free < uint64(d.ballast.size)/2 {
-			e.giveBallastBack()
-		}
+		needed := cause != nil || usage.Free < uint64(d.ballast.size)/2
+		e.attempt(func() bool {
+			if needed {
+				e.giveBallastBack()
+			}
+			return tick && e.resumeLog()
+		})
 		if tick {
-			e.resumeLog()
 			e.freeSpace()
 		}
+	}
+}
+
+// attemptTime is how long the keeper waits for an attempt. Guessed: more than a
+// reservation takes on a disk that works.
+const attemptTime = 100 * time.Millisecond
+
+// attempt calls f, which may take as long as the disk does, on a goroutine of its own,
+// and returns its answer. It reports false if f has not returned after attemptTime, and
+// while an earlier one has not returned; f goes on, so a later tick finds its work done.
+// The keeper calls it.
+func (e *Engine) attempt(f func() bool) bool {
+	if e.disk.attempting.Swap(true) {
+		return false
+	}
+	answer := make(chan bool, 1)
+	e.keeper.done.Go(func() {
+		defer e.events.Guard()
+		ok := f()
+		e.disk.attempting.Store(false)
+		answer <- ok
+	})
+	limit := time.NewTimer(attemptTime)
+	defer limit.Stop()
+	select {
+	case ok := <-answer:
+		return ok
+	case <-limit.C:
+		return false
 	}
 }
 

@@ -1,10 +1,12 @@
 package engine
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
 	"github.com/kvd-db/kvd/internal/vfs"
+	"github.com/kvd-db/kvd/internal/wal"
 )
 
 // keep looks after the places of the files, the disk, the clock, leases and the log: every second, and
@@ -94,11 +96,14 @@ func (e *Engine) trimLog() {
 		flushed = min(flushed, named)
 	}
 	e.shrinkLog(flushed, time.Now())
-	if err := e.log.Reclaim(flushed); err != nil {
-		if vfs.CannotWrite(err) {
-			e.spaceRefused(err)
-			return
-		}
+	switch err := e.log.Reclaim(flushed); {
+	case err == nil:
+	case errors.Is(err, wal.ErrNoRoomYet):
+		return // the next tick tries again
+	case vfs.CannotWrite(err):
+		e.spaceRefused(err)
+		return
+	default:
 		e.backgroundError(fmt.Errorf("give log segments back: %w", err))
 		return
 	}

@@ -4,12 +4,14 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/wal"
 )
 
 // defaultLease is what a caller gets that does not say how long. Guessed: many
@@ -61,6 +63,12 @@ func (e *Engine) BeginSnapshot(ctx context.Context, lease time.Duration) (kv.Sna
 // the disk. If a crash takes it, its number is not given out again.
 func (e *Engine) tick(ctx context.Context) error {
 	seq, _, err := e.log.Append(nil, 1, kv.DurabilityMemory, nobody{}, nil)
+	for errors.Is(err, wal.ErrNoRoomYet) {
+		if err := e.log.AwaitRoom(ctx); err != nil {
+			return err
+		}
+		seq, _, err = e.log.Append(nil, 1, kv.DurabilityMemory, nobody{}, nil)
+	}
 	if err != nil {
 		return err
 	}

@@ -71,6 +71,7 @@ type Group struct {
 	mu        sync.Mutex
 	abandoned bool
 	decided   bool
+	entered   bool       // it is in a record: whether the log has that may be unknown
 	unit      uint32     // of its first write that is in the record
 	course    *kv.Course // of the record
 
@@ -91,7 +92,7 @@ func (g *Group) Reset(call *Call, writes []*kv.Write) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.call, g.writes, g.level, g.bytes, g.decided = call, writes, 0, 0, false
-	g.course, g.timed = nil, false
+	g.course, g.timed, g.entered = nil, false, false
 	for _, w := range writes {
 		g.level = max(g.level, w.Durability)
 		g.bytes += w.Op.Size()
@@ -206,14 +207,33 @@ func (g *Group) settle(base kv.SeqNum, err error) *Call {
 	return g.call
 }
 
+// retract takes a group back out of a record that the log has not taken, so that it can
+// be laid out again.
+func (g *Group) retract() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.abandoned {
+		return
+	}
+	g.course, g.entered = nil, false
+	for _, w := range g.writes {
+		w.Version, w.Deduplicated, w.Err = 0, false, nil
+	}
+}
+
 // abandon gives the group up: its caller will not look again. The writes that
-// are not decided yet get err. It returns how far they are.
-func (g *Group) abandon(err error) *kv.Course {
+// are not decided yet get cause as their error, with kv.ErrUncertain if they are in a
+// record. It returns how far they are.
+func (g *Group) abandon(cause error) *kv.Course {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.abandoned = true
 	if g.decided {
 		return nil
+	}
+	err := cause
+	if g.entered {
+		err = fmt.Errorf("%w: %w", kv.ErrUncertain, cause)
 	}
 	for _, w := range g.writes {
 		w.Version, w.Deduplicated, w.Err = 0, false, err
@@ -256,16 +276,13 @@ func (p *Partition) Submit(ctx context.Context, g *Group) {
 	}
 }
 
-// Abandon takes a group back whose caller's context ended with cause. If the
-// group is still queued its writes did not happen and get cause; if it is
-// already in a record their outcome is unknown: kv.ErrUncertain, which wraps
-// cause too. The group's memory is the caller's again.
+// Abandon takes a group back whose caller's context ended with cause. Unless the
+// group is in a record, its writes did not happen and get cause; if it is, their
+// outcome is unknown: kv.ErrUncertain, which wraps cause too. The group's memory is the caller's again.
 //
 // It returns how far a group that is timed has come, nil if it is decided or in no
 // record.
 func (p *Partition) Abandon(g *Group, cause error) *kv.Course {
-	if p.inbox.Remove(g) {
-		return g.abandon(cause)
-	}
-	return g.abandon(fmt.Errorf("%w: %w", kv.ErrUncertain, cause))
+	p.inbox.Remove(g)
+	return g.abandon(cause)
 }

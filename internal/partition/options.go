@@ -19,8 +19,12 @@ type CommitLog interface {
 	// numbers, one for each unit. The payload is copied. The caller holds the
 	// turns of all partitions that the record touches. Numbers and positions grow
 	// from call to call. A nil w is for a caller of SyncTo. Unless c is nil, its
-	// moments in the log are set, as far as the level waits for them.
+	// moments in the log are set, as far as the level waits for them. It waits for
+	// nothing: wal.ErrNoRoomYet says that it has to be called again, when OnRoom, or
+	// AwaitRoom, says so.
 	Append(payload []byte, units uint32, level kv.Durability, w wal.Waker, c *kv.Course) (kv.SeqNum, wal.Pos, error)
+	// OnRoom wakes w, once, when Append may find room.
+	OnRoom(w wal.Waker)
 	// Flush writes what was appended, on this goroutine unless another is at it.
 	Flush()
 	// Written and Synced tell up to which position the kernel and the disk have

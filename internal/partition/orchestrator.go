@@ -2,6 +2,7 @@ package partition
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"runtime"
 	"slices"
@@ -79,7 +80,7 @@ func (p *Partition) serve(g *Group) bool {
 		return false
 	}
 	runtime.Gosched() // as in orchestrate
-	p.taken, _ = p.inbox.Take(append(p.taken[:0], g))
+	p.taken, _ = p.inbox.Take(append(p.taken, g))
 	var w wal.Waker = p
 	if g.level == kv.DurabilitySync && p.log.Idle() {
 		w = nil
@@ -101,7 +102,7 @@ func (p *Partition) enter(g *Group) bool {
 	if !p.standIn() {
 		return false
 	}
-	p.taken, _ = p.inbox.Take(append(p.taken[:0], g))
+	p.taken, _ = p.inbox.Take(append(p.taken, g))
 	p.commit(p)
 	p.finish()
 	return true
@@ -113,7 +114,7 @@ func (p *Partition) standIn() bool {
 	if p.opts.Writes.Linger > 0 || !p.role.tryTake() {
 		return false
 	}
-	if p.closing.Load() || p.inflightBytes.Load() >= p.opts.InflightBytes {
+	if p.closing.Load() || p.inflightBytes.Load() >= p.opts.InflightBytes || len(p.taken) > 0 {
 		p.yield()
 		return false
 	}
@@ -140,7 +141,7 @@ func (p *Partition) finish() {
 // yield gives the role up, to the orchestrator's goroutine if there is something to
 // do for it.
 func (p *Partition) yield() {
-	if ops, _ := p.inbox.Len(); ops > 0 || p.closing.Load() || !p.role.leave() {
+	if ops, _ := p.inbox.Len(); ops > 0 || len(p.taken) > 0 || p.closing.Load() || !p.role.leave() {
 		p.role.pass()
 	}
 }
@@ -150,39 +151,66 @@ func (p *Partition) idle() bool {
 	p.turn.Lock()
 	defer p.turn.Unlock()
 	ops, _ := p.inbox.Len()
-	return ops == 0 && len(p.turn.inflight) == 0
+	return ops == 0 && len(p.taken) == 0 && len(p.turn.inflight) == 0
 }
 
-// collect takes one micro-batch from the inbox and appends it to the log.
+// collect takes one micro-batch from the inbox, unless one waits for room in the log,
+// and appends it to the log.
 func (p *Partition) collect() (took bool, again time.Duration) {
-	if p.inflightBytes.Load() >= p.opts.InflightBytes {
+	if p.noRoom.Load() || p.inflightBytes.Load() >= p.opts.InflightBytes {
 		return false, 0
 	}
-	p.taken, again = p.inbox.Take(p.taken[:0])
+	if len(p.taken) == 0 {
+		p.taken, again = p.inbox.Take(p.taken)
+	}
 	if len(p.taken) == 0 {
 		return false, again
 	}
 	if p.commit(p) > 0 {
 		p.log.Flush()
 	}
-	return true, again
+	return !p.noRoom.Load(), again
 }
 
 // commit makes the groups taken one record, or two if some ask for a sync and others do
 // not, and appends those to the log. The log wakes w for a record that waits for a sync,
 // and the orchestrator for another. commit returns the position of the last record; 0 if
-// there is none.
+// there is none. Groups for which the log has no room yet stay in p.taken.
 func (p *Partition) commit(w wal.Waker) (pos wal.Pos) {
-	weaker := p.weakerFirst()
-	if weaker > 0 {
-		pos = p.commitGroups(p.taken[:weaker], p)
+	if weaker := p.weakerFirst(); weaker > 0 {
+		var ok bool
+		if pos, ok = p.commitFirst(weaker, p); !ok || len(p.taken) == 0 {
+			return pos
+		}
 	}
-	if weaker < len(p.taken) {
-		pos = max(pos, p.commitGroups(p.taken[weaker:], w))
-	}
-	clear(p.taken)
-	return pos
+	last, _ := p.commitFirst(len(p.taken), w)
+	return max(pos, last)
 }
+
+// commitFirst commits the first n of the groups taken. If the log has no room yet, it
+// leaves them there and reports false; roomWaker then has the orchestrator try again.
+func (p *Partition) commitFirst(n int, w wal.Waker) (pos wal.Pos, ok bool) {
+	pos, err := p.commitGroups(p.taken[:n], w)
+	if err != nil {
+		p.noRoom.Store(true)
+		p.log.OnRoom(roomWaker{p})
+		return 0, false
+	}
+	p.taken = slices.Delete(p.taken, 0, n)
+	return pos, true
+}
+
+// roomWaker has the orchestrator try again to append what the log had no room for.
+type roomWaker struct{ p *Partition }
+
+// Wake implements wal.Waker.
+func (w roomWaker) Wake() {
+	w.p.noRoom.Store(false)
+	w.p.Wake()
+}
+
+// Work implements wal.Waker.
+func (w roomWaker) Work() { w.Wake() }
 
 // weakerFirst puts the groups that ask for no sync before the others, each in their
 // order, and returns how many they are. (All are concurrent, so any order is right.)
@@ -201,20 +229,27 @@ func (p *Partition) weakerFirst() (weaker int) {
 }
 
 // commitGroups makes the groups one record, appends that to the log, which is to wake w,
-// and returns its position; 0 if there is none.
-func (p *Partition) commitGroups(groups []*Group, w wal.Waker) wal.Pos {
+// and returns its position; 0 if there is none. The only error is wal.ErrNoRoomYet:
+// nothing has happened then.
+func (p *Partition) commitGroups(groups []*Group, w wal.Waker) (wal.Pos, error) {
 	rec := p.newPending()
 	if anyTimed(groups) {
 		rec.course = new(kv.Course)
 		rec.course.Taken.Set(time.Now())
 	}
 	err := p.append(rec, groups, w)
-	pos := rec.pos
-	if err != nil {
+	switch {
+	case errors.Is(err, wal.ErrNoRoomYet):
+		for _, g := range rec.groups {
+			g.retract()
+		}
+		p.recycle(rec)
+		return 0, err
+	case err != nil:
 		p.decide(rec, err)
-		return 0
+		return 0, nil
 	}
-	return pos
+	return rec.pos, nil
 }
 
 // append lays the groups out as one record, appends it to the log and puts it in
@@ -240,6 +275,10 @@ func (p *Partition) append(rec *pending, groups []*Group, w wal.Waker) error {
 			p.turn.names.add(u.name, base+kv.SeqNum(u.unit), u.content)
 		}
 	}
+	p.stats.duplicates.Add(uint64(rec.duplicates))
+	if rec.ops > 0 {
+		p.stats.writes.Record(uint64(rec.ops))
+	}
 	p.enqueueLocked(rec)
 	return nil
 }
@@ -254,7 +293,7 @@ func (p *Partition) layOutLocked(rec *pending, groups []*Group) {
 			continue
 		}
 		rec.groups = append(rec.groups, g)
-		g.course = rec.course
+		g.course, g.entered = rec.course, true
 		g.admit(rec, p.turn.names)
 	}
 	if rec.ops > 0 {
@@ -265,10 +304,6 @@ func (p *Partition) layOutLocked(rec *pending, groups []*Group) {
 		g.mu.Unlock()
 	}
 	rec.payload = rec.encoder.Bytes()
-	p.stats.duplicates.Add(uint64(rec.duplicates))
-	if rec.ops > 0 {
-		p.stats.writes.Record(uint64(rec.ops))
-	}
 }
 
 // enqueueLocked puts a record that the log has in line for the memtable.

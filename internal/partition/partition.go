@@ -47,6 +47,7 @@ type Partition struct {
 		names    *nameWindow
 	}
 	inflightBytes atomic.Int64
+	noRoom        atomic.Bool // the log has no room for what is taken; roomWaker ends it
 
 	published atomic.Uint64          // readers may see every number up to this one
 	early     atomic.Pointer[early]  // and these beyond it, if they read single keys
@@ -59,7 +60,7 @@ type Partition struct {
 	active    *memtable.Table
 	activePos wal.Pos // of the last record inserted into active
 	entry     kv.Entry
-	taken     []*Group
+	taken     []*Group // of the inbox, not yet in the log
 	spare     []*pending
 
 	files    *manifest.Set

@@ -38,11 +38,16 @@ type world struct {
 	memory    int64
 	stalled   wal.Pos // what is synced while the disk stands still; 0: it does not
 	applied   func(base kv.SeqNum)
+	full      bool        // there is no room yet
+	waiting   []wal.Waker // for room
 }
 
 func (w *world) Append(payload []byte, units uint32, _ kv.Durability, waker wal.Waker, _ *kv.Course) (kv.SeqNum, wal.Pos, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if w.full {
+		return 0, 0, wal.ErrNoRoomYet
+	}
 	base := w.next
 	w.next += kv.SeqNum(units)
 	w.pos += wal.Pos(len(payload))
@@ -50,6 +55,27 @@ func (w *world) Append(payload []byte, units uint32, _ kv.Durability, waker wal.
 		waker.Wake()
 	}
 	return base, w.pos, nil
+}
+
+func (w *world) OnRoom(waker wal.Waker) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !w.full {
+		waker.Wake()
+		return
+	}
+	w.waiting = append(w.waiting, waker)
+}
+
+// makeRoom has Append find room, or none.
+func (w *world) makeRoom(room bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.full = !room
+	for _, waker := range w.waiting {
+		waker.Wake()
+	}
+	w.waiting = nil
 }
 
 func (w *world) Flush()                                    {}

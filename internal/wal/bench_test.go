@@ -61,7 +61,7 @@ func benchmarkAppend(b *testing.B, writers int, level kv.Durability, await func(
 		wg.Go(func() {
 			w := make(signal, 1)
 			for range n {
-				_, pos, err := l.Append(record, 1, level, w, nil)
+				_, pos, err := appendTo(l, record, 1, level, w, nil)
 				if err != nil {
 					b.Error(err)
 					return

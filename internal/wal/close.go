@@ -15,7 +15,7 @@ func (l *Log) Close() error {
 func (l *Log) close() error {
 	l.mu.Lock()
 	l.mu.closed = true
-	l.mu.changed.Broadcast()
+	l.roomChangedLocked()
 	for l.mu.writing || (!l.mu.queue.empty() && l.Err() == nil) {
 		if l.mu.writing {
 			l.mu.changed.Wait()

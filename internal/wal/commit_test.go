@@ -39,7 +39,7 @@ func TestSyncedRecordsWaitForTheSync(t *testing.T) {
 
 		add := func(level kv.Durability) (*counter, Pos) {
 			w := &counter{}
-			_, pos, err := l.Append([]byte("payload"), 1, level, w, nil)
+			_, pos, err := appendTo(l, []byte("payload"), 1, level, w, nil)
 			require.NoError(t, err)
 			l.Flush()
 			return w, pos
@@ -138,7 +138,7 @@ func TestFirstFailureIsTheLast(t *testing.T) {
 		var wakers []*counter
 		add := func(level kv.Durability) {
 			w := &counter{}
-			_, _, err := l.Append([]byte("lost"), 1, level, w, nil)
+			_, _, err := appendTo(l, []byte("lost"), 1, level, w, nil)
 			require.NoError(t, err)
 			wakers = append(wakers, w)
 		}
@@ -164,7 +164,7 @@ func TestFirstFailureIsTheLast(t *testing.T) {
 			assert.True(t, w.woken(), "waker %d sleeps for ever", i)
 		}
 		assert.Equal(t, before, l.Synced(), "acknowledged after a failed sync")
-		_, _, err := l.Append([]byte("x"), 1, synced, &counter{}, nil)
+		_, _, err := appendTo(l, []byte("x"), 1, synced, &counter{}, nil)
 		require.ErrorIs(t, err, kv.ErrFailed)
 		require.ErrorIs(t, l.WaitSynced(background, before+1), kv.ErrFailed)
 		l.Flush()
@@ -262,7 +262,7 @@ func TestWaitSynced(t *testing.T) {
 		o.IdleMark = time.Hour
 		l, _, _ := mustOpen(t, o)
 		w := &counter{}
-		_, pos, err := l.Append([]byte("a"), 1, memory, w, nil)
+		_, pos, err := appendTo(l, []byte("a"), 1, memory, w, nil)
 		require.NoError(t, err)
 		require.NoError(t, l.WaitSynced(background, pos), "it flushes, too")
 		require.Equal(t, pos, l.Synced())
@@ -271,7 +271,7 @@ func TestWaitSynced(t *testing.T) {
 		require.Equal(t, syncs, l.Stats().Syncs)
 
 		g.close()
-		_, pos, err = l.Append([]byte("b"), 1, buffered, w, nil)
+		_, pos, err = appendTo(l, []byte("b"), 1, buffered, w, nil)
 		require.NoError(t, err)
 		gaveUp := errors.New("gave up")
 		ctx, cancel := context.WithCancelCause(background)
@@ -291,20 +291,20 @@ func TestWaitSynced(t *testing.T) {
 func TestAppendRefuses(t *testing.T) {
 	l, _, _ := mustOpen(t, testOptions(newDisk(t)))
 	w := &counter{}
-	_, _, err := l.Append(nil, 0, synced, w, nil)
+	_, _, err := appendTo(l, nil, 0, synced, w, nil)
 	require.ErrorIs(t, err, kv.ErrInvalidArgument)
-	_, _, err = l.Append(make([]byte, maxRecordBytes+1), 1, synced, w, nil)
+	_, _, err = appendTo(l, make([]byte, maxRecordBytes+1), 1, synced, w, nil)
 	require.ErrorIs(t, err, kv.ErrTooLarge)
 
-	_, _, err = l.Append(nil, recoveryGap-10, memory, w, nil)
+	_, _, err = appendTo(l, nil, recoveryGap-10, memory, w, nil)
 	require.NoError(t, err)
-	_, _, err = l.Append(nil, 11, memory, w, nil)
+	_, _, err = appendTo(l, nil, 11, memory, w, nil)
 	require.ErrorIs(t, err, kv.ErrOverloaded, "recovery could not tell which numbers were given out")
 	require.NoError(t, l.WaitSynced(background, 1))
 	put(t, l, "", 11, synced)
 
 	require.NoError(t, l.Close())
-	_, _, err = l.Append(nil, 1, synced, w, nil)
+	_, _, err = appendTo(l, nil, 1, synced, w, nil)
 	require.ErrorIs(t, err, kv.ErrClosed)
 	require.ErrorIs(t, l.WaitSynced(background, l.Synced()+1), kv.ErrInvalidArgument)
 	l.Flush()
@@ -316,7 +316,7 @@ func TestNumbersAreUsedUp(t *testing.T) {
 	l, _, r := mustOpen(t, o)
 	require.Equal(t, kv.MaxSeqNum-2, r.NextSeq)
 	put(t, l, "a", 2, synced)
-	_, _, err := l.Append(nil, 1, synced, &counter{}, nil)
+	_, _, err := appendTo(l, nil, 1, synced, &counter{}, nil)
 	require.ErrorIs(t, err, kv.ErrReadOnly)
 	require.NoError(t, l.Close())
 }
@@ -333,7 +333,7 @@ func TestCloseWhileOthersWrite(t *testing.T) {
 		wg.Go(func() {
 			for {
 				w := make(signal, 1)
-				base, pos, err := l.Append(make([]byte, 100), 1, synced, w, nil)
+				base, pos, err := appendTo(l, make([]byte, 100), 1, synced, w, nil)
 				if err != nil {
 					assert.ErrorIs(t, err, kv.ErrClosed)
 					return
@@ -354,7 +354,7 @@ func TestCloseWhileOthersWrite(t *testing.T) {
 	}
 	wg.Go(func() {
 		for l.Reclaim(50) == nil && l.Err() == nil {
-			if _, _, err := l.Append(nil, 1, memory, &counter{}, nil); err != nil {
+			if _, _, err := appendTo(l, nil, 1, memory, &counter{}, nil); err != nil {
 				return
 			}
 		}
@@ -387,7 +387,7 @@ func TestFlushWaitsForRoom(t *testing.T) {
 		release := make(chan struct{})
 		fsys.SetInjector(faultfs.At(0, false, faultfs.Fault{Delay: func() { <-release }}, faultfs.OnKind(faultfs.Write)))
 		add := func(n int) {
-			_, _, err := l.Append(make([]byte, n), 1, memory, &counter{}, nil)
+			_, _, err := appendTo(l, make([]byte, n), 1, memory, &counter{}, nil)
 			require.NoError(t, err)
 			l.Flush()
 		}
@@ -428,7 +428,7 @@ func TestLeaderIsRelieved(t *testing.T) {
 			return faultfs.Fault{}
 		}))
 		for range leadGroups + 4 {
-			_, _, err := l.Append(make([]byte, groupBytes), 1, memory, &counter{}, nil)
+			_, _, err := appendTo(l, make([]byte, groupBytes), 1, memory, &counter{}, nil)
 			require.NoError(t, err)
 		}
 		l.Flush() // returns, although a later write hangs
@@ -450,7 +450,7 @@ func TestWhatIsLeftToAWriterIsWritten(t *testing.T) {
 		require.True(t, l.takeRoleLocked())
 		l.mu.Unlock()
 		w := make(signal, 1)
-		_, pos, err := l.Append([]byte("a"), 1, buffered, w, nil)
+		_, pos, err := appendTo(l, []byte("a"), 1, buffered, w, nil)
 		require.NoError(t, err)
 		l.Flush() // leaves it to whoever is writing
 		synctest.Wait()
@@ -474,13 +474,13 @@ func TestMuchThatNobodyWaitsForIsSynced(t *testing.T) {
 		l, _, _ := mustOpen(t, o)
 		payload := make([]byte, 1<<20)
 		for range maxUnsyncedBytes/len(payload) - 1 {
-			_, _, err := l.Append(payload, 1, buffered, &counter{}, nil)
+			_, _, err := appendTo(l, payload, 1, buffered, &counter{}, nil)
 			require.NoError(t, err)
 			l.Flush()
 		}
 		synctest.Wait()
 		require.Less(t, l.Synced(), l.Written())
-		_, pos, err := l.Append(payload, 1, buffered, &counter{}, nil)
+		_, pos, err := appendTo(l, payload, 1, buffered, &counter{}, nil)
 		require.NoError(t, err)
 		l.Flush()
 		synctest.Wait()

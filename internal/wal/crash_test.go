@@ -1,6 +1,7 @@
 package wal
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"strings"
@@ -59,7 +60,7 @@ func (w *world) record() { w.disk.SetHook(func(s vfs.Step) { w.snap(w.disk, s) }
 
 func (w *world) snap(disk *vfs.Mem, s vfs.Step) {
 	if s.Kind == vfs.StepReserve {
-		return // it changes no image, and add, which holds the lock, may wait for it
+		return // it changes no image
 	}
 	for _, policy := range vfs.CrashPolicies {
 		w.mu.Lock()
@@ -131,6 +132,12 @@ func (w *world) add(bytes int, level kv.Durability) promise {
 	body := fmt.Sprintf("%d:%s", n, strings.Repeat(string(rune('a'+n%26)), bytes))
 	waker := make(signal, 1)
 	base, pos, err := w.log.Append([]byte(body), uint32(n%3+1), level, waker, nil)
+	for errors.Is(err, ErrNoRoomYet) {
+		w.mu.Unlock() // a rotation, which the hook sees, may make room
+		require.NoError(w.t, w.log.AwaitRoom(background))
+		w.mu.Lock()
+		base, pos, err = w.log.Append([]byte(body), uint32(n%3+1), level, waker, nil)
+	}
 	require.NoError(w.t, err)
 	r := rec{base, uint32(n%3 + 1), body}
 	w.promises.appended = append(w.promises.appended, r)

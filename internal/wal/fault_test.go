@@ -29,7 +29,7 @@ func life(o Options, w *faultLife) error {
 		if i%2 == 1 {
 			body += string(make([]byte, 300))
 		}
-		base, pos, err := l.Append([]byte(body), 1, level, waker, nil)
+		base, pos, err := appendTo(l, []byte(body), 1, level, waker, nil)
 		if err != nil {
 			return err
 		}
@@ -186,7 +186,7 @@ func TestFullDisk(t *testing.T) {
 		var acked []rec
 		add := func(level kv.Durability) error {
 			w := make(signal, 1)
-			base, pos, err := l.Append(make([]byte, 500), 1, level, w, nil)
+			base, pos, err := appendTo(l, make([]byte, 500), 1, level, w, nil)
 			if err != nil {
 				return err
 			}

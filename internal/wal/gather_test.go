@@ -29,7 +29,7 @@ func slowDisk(t *testing.T, sync *atomic.Int64) *Log {
 // putSynced appends a record and returns when its sync woke it.
 func putSynced(t *testing.T, l *Log) {
 	w := make(signal, 1)
-	_, pos, err := l.Append([]byte("payload"), 1, synced, w, nil)
+	_, pos, err := appendTo(l, []byte("payload"), 1, synced, w, nil)
 	if !assert.NoError(t, err) {
 		return
 	}
@@ -72,7 +72,7 @@ func TestWhoDoesNotComeBackIsNotWaitedForLong(t *testing.T) {
 		for range 100 {
 			w := make(signal, 1)
 			for range 3 {
-				_, _, err := l.Append([]byte("payload"), 1, synced, w, nil)
+				_, _, err := appendTo(l, []byte("payload"), 1, synced, w, nil)
 				require.NoError(t, err)
 			}
 			l.Flush()
@@ -99,7 +99,7 @@ func TestCloseEndsTheWaitForOthers(t *testing.T) {
 		took.Store(int64(time.Hour))
 		w := &counter{}
 		for range 3 {
-			_, _, err := l.Append([]byte("payload"), 1, synced, w, nil)
+			_, _, err := appendTo(l, []byte("payload"), 1, synced, w, nil)
 			require.NoError(t, err)
 		}
 		l.Flush()

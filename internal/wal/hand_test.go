@@ -30,7 +30,7 @@ func TestHandLeavesTheDiskToTheLog(t *testing.T) {
 			var pos Pos
 			for range records {
 				var err error
-				_, pos, err = l.Append([]byte("payload"), 1, level, w, nil)
+				_, pos, err = appendTo(l, []byte("payload"), 1, level, w, nil)
 				require.NoError(t, err)
 			}
 			l.Hand()
@@ -74,7 +74,7 @@ func TestHandSyncsWhereSyncsAreQuick(t *testing.T) {
 			w = &counter{}
 			for range 3 {
 				var err error
-				_, pos, err = l.Append([]byte("payload"), 1, synced, w, nil)
+				_, pos, err = appendTo(l, []byte("payload"), 1, synced, w, nil)
 				require.NoError(t, err)
 			}
 			begin := time.Now()
@@ -112,7 +112,7 @@ func TestWhoSyncsHasOthersWorkIfMoreWaits(t *testing.T) {
 		l, _, _ := mustOpen(t, o)
 		add := func(units uint32) *counter {
 			w := &counter{}
-			_, _, err := l.Append([]byte("payload"), units, synced, w, nil)
+			_, _, err := appendTo(l, []byte("payload"), units, synced, w, nil)
 			require.NoError(t, err)
 			l.Flush()
 			return w

@@ -112,9 +112,8 @@ type liveSegment struct {
 }
 
 // Append adds a record of units consecutive numbers to the open group and
-// returns the first of them and the position behind the record. It does no I/O,
-// but it waits for a reservation of space if one is needed and under way; the caller
-// calls Flush afterwards, outside of its own locks.
+// returns the first of them and the position after the record. It does no I/O and
+// waits for none; the caller calls Flush afterwards, outside of its own locks.
 //
 // Numbers grow in the order of the calls, and so do positions. A record of
 // kv.DurabilityMemory is in the log like any other, only nobody waits for it. At
@@ -125,8 +124,9 @@ type liveSegment struct {
 //
 // Ownership: payload is copied. Errors: kv.ErrClosed, kv.ErrTooLarge,
 // kv.ErrOverloaded while too many numbers are not synced, kv.ErrReadOnly while the
-// disk has no space for the record, and Err after a failure; the record is then not in the log. If the log fails later, it is
-// unknown whether the record is.
+// disk has no space for the record, ErrNoRoomYet while such space is being reserved (try
+// again after AwaitRoom), and Err after a failure; the record is then not in the log. If
+// the log fails later, it is unknown whether the record is.
 func (l *Log) Append(payload []byte, units uint32, level kv.Durability, w Waker, c *kv.Course) (base kv.SeqNum, pos Pos, err error) {
 	if units == 0 {
 		return 0, 0, fmt.Errorf("%w: record of no units", kv.ErrInvalidArgument)
@@ -230,7 +230,7 @@ func (l *Log) fail(err error, wakers ...[]Waker) {
 	wakers = append(wakers, l.mu.waiting, l.mu.awaiting)
 	l.mu.waiting, l.mu.awaiting = nil, nil
 	wakers = append(wakers, l.mu.queue.drain()...)
-	l.mu.changed.Broadcast()
+	l.roomChangedLocked()
 	l.mu.Unlock()
 	for _, ws := range wakers {
 		wakeAll(ws)

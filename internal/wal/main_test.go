@@ -2,6 +2,7 @@ package wal
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"testing"
 
@@ -55,11 +56,24 @@ func openAll(o Options) (*Log, []rec, Recovery, error) {
 	return l, recs, r, err
 }
 
+// appendTo is Append, for a caller that waits for room.
+func appendTo(l *Log, payload []byte, units uint32, level kv.Durability, w Waker, c *kv.Course) (kv.SeqNum, Pos, error) {
+	for {
+		base, pos, err := l.Append(payload, units, level, w, c)
+		if !errors.Is(err, ErrNoRoomYet) {
+			return base, pos, err
+		}
+		if err := l.AwaitRoom(background); err != nil {
+			return 0, 0, err
+		}
+	}
+}
+
 // put appends a record and waits until it is as durable as asked.
 func put(t testing.TB, l *Log, payload string, units uint32, level kv.Durability) rec {
 	t.Helper()
 	w := make(signal, 1)
-	base, pos, err := l.Append([]byte(payload), units, level, w, nil)
+	base, pos, err := appendTo(l, []byte(payload), units, level, w, nil)
 	require.NoError(t, err)
 	l.Flush()
 	for !reached(l, pos, level) {

@@ -1,6 +1,7 @@
 package wal
 
 import (
+	"errors"
 	"time"
 )
 
@@ -38,7 +39,7 @@ func (l *Log) markIfIdle() {
 		return
 	}
 	l.mu.Unlock()
-	if _, err := l.mark(); err != nil {
+	if _, err := l.mark(); err != nil && !errors.Is(err, ErrNoRoomYet) {
 		l.mu.Lock()
 		l.mu.marked = l.mu.active.address() // not before something is written again
 		l.mu.Unlock()
@@ -53,7 +54,7 @@ func (l *Log) idle() bool {
 
 // mark writes a mark, returns the address behind it and has it synced soon. It
 // gives up the writing role, which the caller has. An error is that of having no space
-// for the mark; that of writing it shows in Err.
+// for the mark, or none yet (ErrNoRoomYet); that of writing it shows in Err.
 func (l *Log) mark() (address, error) {
 	before := l.mu.active.address()
 	full := l.reserveMark()

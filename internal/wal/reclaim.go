@@ -14,7 +14,7 @@ import (
 // Before the first is deleted, the log itself notes, durably, which segment is
 // the lowest that must exist: a missing one is then told from one given back.
 // They go one by one, lowest first, so that a crash leaves no hole. Errors: Err,
-// kv.ErrClosed, and that of a removal, which the next call tries again; but once
+// kv.ErrClosed, ErrNoRoomYet, and that of a removal, which the next call tries again; but once
 // the directory could not be synced Reclaim deletes nothing any more.
 func (l *Log) Reclaim(flushed kv.SeqNum) error {
 	l.reclaiming.Lock()

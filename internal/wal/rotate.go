@@ -123,7 +123,7 @@ func (l *Log) switchTo(next *segment) error {
 	defer l.mu.Unlock()
 	next.off += int64(len(frame)) // Append looks at it, since it makes room there too
 	l.mu.space.next = nil
-	l.mu.changed.Broadcast()
+	l.roomChangedLocked()
 	next.last = l.mu.last
 	l.mu.live = append(l.mu.live, liveSegment{num: old.header.num, bytes: max(old.off, old.zeroedTo), last: old.last})
 	l.mu.sealed, l.mu.active = old, next

@@ -38,7 +38,7 @@ func TestOneSegmentHasOneSuccessor(t *testing.T) {
 					if (w+i)%2 == 0 {
 						level = kv.DurabilityBuffered
 					}
-					_, pos, err := l.Append(bytes.Repeat([]byte{1}, 300), 1, level, silentWaker{}, nil)
+					_, pos, err := appendTo(l, bytes.Repeat([]byte{1}, 300), 1, level, silentWaker{}, nil)
 					if err == nil {
 						l.Flush()
 						err = l.WaitSynced(context.Background(), pos)

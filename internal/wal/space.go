@@ -1,7 +1,10 @@
 package wal
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/kvd-db/kvd/internal/kv"
 )
@@ -36,6 +39,7 @@ type space struct {
 	wanted    int64    // a caller of Append waits for that much
 	next      *segment // the log is about to go on here, so records must fit here too; nil: it is not
 	reserving bool     // a goroutine reserves
+	waiting   []Waker  // to wake when there may be more room: see OnRoom
 	refused   error    // why the last reservation failed; nil: it did not
 }
 
@@ -77,31 +81,69 @@ func (l *Log) aheadLocked() int64 {
 	return min(max(firstAhead, int64(l.mu.end)), max(l.opts.SegmentBytes/2, slackBytes))
 }
 
-// makeRoomLocked returns once a record of that cost fits. It waits, with mu unlocked,
-// while a reservation is under way, which is rarely needed.
+// ErrNoRoomYet is returned by Append while space for the record is being reserved.
+var ErrNoRoomYet = errors.New("space for the commit log is being reserved")
+
+// makeRoomLocked reports whether a record of that cost fits, and begins to reserve space
+// if little is left.
 //
-// Errors: kv.ErrReadOnly if there is no space on the disk.
+// Errors: kv.ErrReadOnly if there is no space on the disk; ErrNoRoomYet.
 func (l *Log) makeRoomLocked(cost int64) error {
-	for l.Err() == nil && !l.mu.closed {
-		if l.mu.suspended != nil {
-			return suspendedError(l.mu.space.refused)
-		}
-		room := l.roomLocked() - cost
-		if room >= 0 {
-			if room < l.aheadLocked()/2 && l.mu.space.refused == nil {
-				l.reserveSoonLocked(0)
-			}
-			return nil
-		}
-		if l.mu.space.refused != nil && !l.mu.space.reserving {
-			return readOnly(l.mu.space.refused)
-		}
-		if l.mu.space.next == nil {
-			l.reserveSoonLocked(cost)
-		}
-		l.mu.changed.Wait()
+	if l.Err() != nil || l.mu.closed {
+		return nil // admitLocked reports that
 	}
-	return nil // admitLocked says what is the matter
+	if l.mu.suspended != nil {
+		return suspendedError(l.mu.space.refused)
+	}
+	room := l.roomLocked() - cost
+	if room >= 0 {
+		if room < l.aheadLocked()/2 && l.mu.space.refused == nil {
+			l.reserveSoonLocked(0)
+		}
+		return nil
+	}
+	if l.mu.space.refused != nil && !l.mu.space.reserving {
+		return readOnly(l.mu.space.refused)
+	}
+	if l.mu.space.next == nil {
+		l.reserveSoonLocked(cost)
+	}
+	return ErrNoRoomYet
+}
+
+// OnRoom wakes w, once, when Append may find room that returned ErrNoRoomYet. It may do
+// so at once, and with a lock of the log held: w must not call the log.
+func (l *Log) OnRoom(w Waker) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if pending := l.mu.space.reserving || l.mu.space.next != nil; !pending || l.Err() != nil || l.mu.closed {
+		w.Wake()
+		return
+	}
+	l.mu.space.waiting = append(l.mu.space.waiting, w)
+}
+
+// AwaitRoom returns when Append may find room that returned ErrNoRoomYet, or with the
+// cause of ctx when that ends.
+func (l *Log) AwaitRoom(ctx context.Context) error {
+	woken := make(signal, 1)
+	l.OnRoom(woken)
+	select {
+	case <-woken:
+		return nil
+	case <-ctx.Done():
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.mu.space.waiting = slices.DeleteFunc(l.mu.space.waiting, func(w Waker) bool { return w == Waker(woken) })
+	return context.Cause(ctx)
+}
+
+// roomChangedLocked wakes whatever waits for room, and for changes of the log.
+func (l *Log) roomChangedLocked() {
+	wakeAll(l.mu.space.waiting)
+	l.mu.space.waiting = nil
+	l.mu.changed.Broadcast()
 }
 
 func readOnly(cause error) error {
@@ -147,7 +189,7 @@ func (l *Log) reserveLocked() error {
 			a.reservedTo = max(a.reservedTo, to)
 		}
 		l.mu.space.refused, l.mu.space.wanted, l.mu.space.reserving = err, 0, false
-		l.mu.changed.Broadcast()
+		l.roomChangedLocked()
 		return err
 	}
 }
@@ -156,7 +198,7 @@ func (l *Log) reserveLocked() error {
 func (l *Log) refuse(err error) {
 	l.mu.Lock()
 	l.mu.space.refused = err
-	l.mu.changed.Broadcast()
+	l.roomChangedLocked()
 	l.mu.Unlock()
 	l.tellRefused(err)
 }
@@ -176,7 +218,8 @@ func (l *Log) Refused() error {
 }
 
 // Reserve tries again to get space after Options.NoSpace was told that there is none,
-// and returns why there still is none. It does nothing unless that was told.
+// and returns why there still is none. It does nothing unless that was told. It takes as
+// long as the disk does.
 func (l *Log) Reserve() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -216,8 +259,11 @@ func (l *Log) makeRoomIn(next *segment) error {
 	return nil
 }
 
-// reserveMark sees to it that a mark fits, beside the frames that end a segment. The
-// caller has the writing role.
+// reserveMark reports whether a mark fits, beside the frames that end a segment, and
+// begins to reserve space if it does not. The caller has the writing role, for which the
+// other writers wait, so it must not wait for the disk.
+//
+// Errors: why the last reservation failed; ErrNoRoomYet.
 func (l *Log) reserveMark() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -225,12 +271,9 @@ func (l *Log) reserveMark() error {
 	if a.spaceEnd()-a.off >= frameHeaderBytes+lastFrames {
 		return nil
 	}
-	for l.mu.space.reserving {
-		l.mu.changed.Wait()
+	if l.mu.space.refused != nil && !l.mu.space.reserving {
+		return l.mu.space.refused
 	}
-	if a.spaceEnd()-a.off >= frameHeaderBytes+lastFrames {
-		return nil
-	}
-	l.mu.space.reserving = true
-	return l.reserveLocked()
+	l.reserveSoonLocked(0)
+	return ErrNoRoomYet
 }

@@ -14,10 +14,10 @@ func TestStatsCountWhatWasDone(t *testing.T) {
 		l, _, _ := mustOpen(t, testOptions(newDisk(t)))
 		before := l.Stats()
 		for _, units := range []uint32{1, 20, 3} {
-			_, _, err := l.Append([]byte("payload"), units, synced, &counter{}, nil)
+			_, _, err := appendTo(l, []byte("payload"), units, synced, &counter{}, nil)
 			require.NoError(t, err)
 		}
-		_, _, err := l.Append([]byte("payload"), 100, memory, &counter{}, nil)
+		_, _, err := appendTo(l, []byte("payload"), 100, memory, &counter{}, nil)
 		require.NoError(t, err)
 		l.Flush()
 		synctest.Wait()

@@ -16,7 +16,7 @@ import (
 // addSynced appends a record whose caller will sync it.
 func addSynced(t testing.TB, l *Log) Pos {
 	t.Helper()
-	_, pos, err := l.Append([]byte("payload"), 1, synced, nil, nil)
+	_, pos, err := appendTo(l, []byte("payload"), 1, synced, nil, nil)
 	require.NoError(t, err)
 	return pos
 }
@@ -67,7 +67,7 @@ func TestSyncToAmongOthers(t *testing.T) {
 			go func() { others <- l.SyncTo(pos) }()
 		}
 		w := &counter{}
-		_, p3, err := l.Append([]byte("payload"), 1, synced, w, nil)
+		_, p3, err := appendTo(l, []byte("payload"), 1, synced, w, nil)
 		require.NoError(t, err)
 		l.Flush()
 		synctest.Wait()
@@ -144,7 +144,7 @@ func TestSyncToFails(t *testing.T) {
 			go func() { results <- l.SyncTo(pos) }()
 			synctest.Wait()
 		}
-		_, _, err := l.Append([]byte("payload"), 1, synced, w, nil)
+		_, _, err := appendTo(l, []byte("payload"), 1, synced, w, nil)
 		require.NoError(t, err)
 		l.Flush()
 		close(release)

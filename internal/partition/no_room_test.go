@@ -1,0 +1,71 @@
+package partition
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/kvd-db/kvd/internal/keyhash"
+	"github.com/kvd-db/kvd/internal/kv"
+)
+
+// While the log has no room, groups wait for it outside of the log: one whose caller gives
+// up has not happened, and the others are laid out anew, with the same answers as ever.
+func TestGroupsWaitForRoomInTheLog(t *testing.T) {
+	for _, enter := range []string{"Serve", "Enter", "Submit"} {
+		t.Run(enter, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newScript(t)
+				hand := func(g *Group) {
+					switch enter {
+					case "Serve":
+						s.p.Serve(context.Background(), g)
+					case "Enter":
+						s.p.Enter(t.Context(), g)
+					default:
+						s.p.Submit(t.Context(), g)
+					}
+					synctest.Wait()
+				}
+				s.world.makeRoom(false)
+				late, lateGroup := putGroup("late", kv.DurabilitySync)
+				hand(lateGroup)
+				var named []*kv.Write
+				for range 2 { // the same write, sent twice
+					named = append(named, &kv.Write{
+						Op: kv.Op{Kind: kv.KindPut, Key: []byte("named")}, Hash: keyhash.Sum([]byte("named")),
+						Durability: kv.DurabilityBuffered, Origin: kv.Origin{ClientID: 7, Sequence: 1},
+					})
+				}
+				namedGroup := NewGroup(NewCall(1), named)
+				hand(namedGroup)
+				for range 3 { // tries that find none
+					s.world.makeRoom(false)
+					synctest.Wait()
+				}
+				require.Empty(t, namedGroup.call.Done())
+				require.Nil(t, s.p.Abandon(lateGroup, context.DeadlineExceeded))
+				require.ErrorIs(t, late.Err, context.DeadlineExceeded)
+				require.NotErrorIs(t, late.Err, kv.ErrUncertain)
+
+				s.world.makeRoom(true)
+				requireDecided(t, namedGroup)
+				require.NoError(t, named[0].Err)
+				require.NoError(t, named[1].Err)
+				require.False(t, named[0].Deduplicated)
+				require.True(t, named[1].Deduplicated)
+				require.EqualValues(t, 1, named[0].Version)
+				require.EqualValues(t, 1, named[1].Version)
+				require.EqualValues(t, 1, s.p.Published(), "the write that was given up did not happen")
+				require.EqualValues(t, 1, s.p.Stats().Duplicates)
+
+				w, g := putGroup("next", kv.DurabilitySync)
+				hand(g)
+				requireDecided(t, g)
+				require.EqualValues(t, 2, w.Version)
+			})
+		})
+	}
+}
