@@ -2,40 +2,40 @@ package kv
 
 import "unsafe"
 
-// Batch is items that a scan has read, in the order of the scan. Their keys lie one
-// after the other in Data, so that reading an item allocates nothing. A value lies
-// there too, or where it was found, if that is a block that never changes: then it is
-// not copied, and the batch keeps the block in memory.
+// Batch holds the items that a scan has read, in scan order. Keys are stored one after
+// the other in Data, so that reading an item allocates nothing. A value is copied to
+// Data too, unless it lies in an immutable block: then the item refers to the block,
+// and the batch keeps the block in memory.
 //
-// The zero value has no room: see Reset. A Batch is used by one goroutine at a
-// time. Nobody may write to the slices of an item.
+// The zero value has no room: see Reset. Not safe for concurrent use. The slices of an
+// item are read-only.
 type Batch struct {
 	Items []Item
 	Data  []byte
-	// Apart are the numbers of those items whose values are pointers yet, to be
-	// replaced: see Replace.
+	// Apart lists the indexes of items whose value is still a ValuePointer. The caller
+	// replaces each with Replace.
 	Apart []int32
-	// Near is how many items came out of blocks that were in memory.
+	// Near counts the items read from blocks that were already in memory.
 	Near int
-	// KeysOnly leaves the values out.
+	// KeysOnly omits the values.
 	KeysOnly bool
 
-	// Large, if positive, is the length above which values are left out: see
-	// Item.Deferred. It outlasts Reset.
+	// Large, if positive, is the length above which a value is omitted: see
+	// Item.Deferred. Reset keeps it.
 	Large int
 
 	maxItems, maxBytes int
-	size               int // bytes of keys and values, also of those that are apart
+	size               int // bytes of keys and values, including the length of separated values
 	lent               int // bytes of blocks that the batch keeps in memory
-	most               int // items that the memory of Items was used for
-	// Steps is how many entries may still be looked at, shown or not: so that a
-	// walk over what was deleted comes back from time to time.
+	most               int // most items that Items has held since Release
+	// Steps is how many more entries a walk may examine, visible or not. It bounds the
+	// time that a walk over deleted entries takes before it returns.
 	Steps int
 
 	staged staged
 }
 
-// staged is a key behind the last item, with the newest version of it so far.
+// staged is a key after the last item, with its newest version so far.
 type staged struct {
 	at, key int
 	entry   Entry // without key and value
@@ -43,18 +43,17 @@ type staged struct {
 }
 
 const (
-	// stepsPerItem is how many entries a Batch looks at for each item that it has room
-	// for, before it takes what it got. Guessed: some 10 µs for small ones, 1 ms for the
-	// largest.
+	// stepsPerItem is how many entries a walk may examine for each item that the Batch
+	// has room for. Guessed: about 10 µs for small batches, 1 ms for the largest.
 	stepsPerItem = 64
-	// lentTimes bounds what blocks a Batch keeps in memory, in times the bytes of items
-	// that it has room for: of a block it may show one item alone.
+	// lentTimes bounds the blocks that a Batch keeps in memory, as a multiple of the
+	// bytes that it has room for: a block may contribute a single item.
 	lentTimes = 2
 )
 
-// Reset empties b and gives it room for so many items, and so many bytes. The last
-// item may reach behind them, so there is always room for one. What Data and Items
-// held is overwritten.
+// Reset empties b and gives it room for this many items and bytes. The last item may
+// exceed the bytes, so one item always fits. The old contents of Data and Items are
+// overwritten.
 func (b *Batch) Reset(items, bytes int, keysOnly bool) {
 	b.most = max(b.most, len(b.Items))
 	b.Items, b.Data, b.Apart, b.KeysOnly = b.Items[:0], b.Data[:0], b.Apart[:0], keysOnly
@@ -62,33 +61,35 @@ func (b *Batch) Reset(items, bytes int, keysOnly bool) {
 	b.maxItems, b.maxBytes, b.Steps = items, bytes, stepsPerItem*items
 }
 
-// Release lets go of all blocks, and keeps the memory for the next use.
+// Release drops the references to all blocks and keeps the batch's own memory for
+// reuse.
 func (b *Batch) Release() {
 	b.Reset(0, 0, false)
 	clear(b.Items[:b.most])
 	b.most = 0
 }
 
-// Full reports whether no more items belong in b.
+// Full reports whether b takes no more items.
 func (b *Batch) Full() bool {
 	return len(b.Items) >= b.maxItems || b.size >= b.maxBytes || b.Steps <= 0
 }
 
-// Room returns how many items and how many bytes b has room for yet.
+// Room returns how many more items and bytes fit in b.
 func (b *Batch) Room() (items, bytes int) { return b.maxItems - len(b.Items), b.maxBytes - b.size }
 
-// Pushed says that so many items were written behind the last one, as Push does it,
-// and so many bytes behind Data, and what the keys and values have together.
+// Pushed records items that the caller wrote directly after the last one, laid out as
+// by Push: how many items, how many bytes after Data, and the total length of their
+// keys and values.
 func (b *Batch) Pushed(items, data, bytes int) {
 	b.Items, b.Data = b.Items[:len(b.Items)+items], b.Data[:len(b.Data)+data]
 	b.size += bytes
 }
 
-// Size returns the bytes of all keys and values.
+// Size returns the total length of all keys and values.
 func (b *Batch) Size() int { return b.size }
 
-// Lend reports whether values may stay where they lie, in a block of so many bytes
-// that b keeps in memory then.
+// Lend reports whether values may stay in a block of this many bytes, which b then
+// keeps in memory.
 func (b *Batch) Lend(bytes int) bool {
 	if b.lent+bytes > lentTimes*b.maxBytes {
 		return false
@@ -97,8 +98,7 @@ func (b *Batch) Lend(bytes int) bool {
 	return true
 }
 
-// Add adds e to the end of b. Its key is copied, and its value too, unless the block
-// that it lies in was lent.
+// Add appends e. It copies the key, and the value too unless its block was lent.
 func (b *Batch) Add(e *Entry, lent bool) {
 	at := len(b.Data)
 	b.Data = append(b.Data, e.Key...)
@@ -112,9 +112,9 @@ func (b *Batch) Add(e *Entry, lent bool) {
 	b.Push(b.Data[at:at+len(e.Key)], value, e.Seq, e.Expiry, e.Apart)
 }
 
-// Push adds an item whose slices are kept: the key must lie in Data, the value there,
-// if b is to have values, or in a block that was lent. A value that is apart must be a
-// pointer.
+// Push appends an item without copying: key must lie in Data; value, unless b holds
+// keys only, must lie in Data or in a lent block. If apart is set, value must be a
+// valid ValuePointer.
 func (b *Batch) Push(key, value []byte, version SeqNum, expiry uint64, apart bool) {
 	n := len(b.Items)
 	if n == cap(b.Items) {
@@ -129,7 +129,7 @@ func (b *Batch) Push(key, value []byte, version SeqNum, expiry uint64, apart boo
 		b.size += len(key)
 	case apart:
 		item.Value = value
-		p, _ := ParseValuePointer(value) // whoever brings the entry has checked it
+		p, _ := ParseValuePointer(value) // validated by the reader of the entry
 		if b.Large > 0 && int(p.Length) > b.Large {
 			item.Value = deferredValue
 			b.size += len(key)
@@ -143,49 +143,49 @@ func (b *Batch) Push(key, value []byte, version SeqNum, expiry uint64, apart boo
 	}
 }
 
-// Defers reports whether a value that lies beside its key is left out.
+// Defers reports whether a value of this length, stored with its key, is omitted.
 func (b *Batch) Defers(bytes int) bool { return b.Large > 0 && bytes > b.Large && !b.KeysOnly }
 
 func (b *Batch) defers(value []byte, apart bool) bool { return !apart && b.Defers(len(value)) }
 
-// DeferredValue is what Push takes in place of a value that is left out.
+// DeferredValue is passed to Push in place of an omitted value.
 func DeferredValue() []byte { return deferredValue }
 
-// deferredValue is known by its address.
+// deferredValue is recognised by its address.
 var deferredValue = make([]byte, 1)
 
-// Deferred reports whether a batch left out the value of the item, which is to be read
-// for itself.
+// Deferred reports whether the batch omitted the value of the item. The caller must
+// read it separately.
 func (i *Item) Deferred() bool { return isDeferred(i.Value) }
 
 func isDeferred(value []byte) bool { return len(value) == 1 && &value[0] == &deferredValue[0] }
 
-// Footprint returns the bytes that b keeps in memory.
+// Footprint returns the bytes of memory that b keeps.
 func (b *Batch) Footprint() int {
 	return cap(b.Data) + cap(b.Items)*int(unsafe.Sizeof(Item{})) + b.lent
 }
 
-// Replace puts a value in the place of the pointer of item i. The value is copied.
+// Replace replaces the pointer of item i by a copy of value.
 func (b *Batch) Replace(i int32, value []byte) {
 	at := len(b.Data)
 	b.Data = append(b.Data, value...)
 	b.Items[i].Value = b.Data[at:len(b.Data):len(b.Data)]
 }
 
-// Stage begins an item: its versions come next, in any order.
+// Stage begins an item. Version then adds its versions, in any order.
 func (b *Batch) Stage(key []byte) {
 	b.staged = staged{at: len(b.Data), key: len(key)}
 	b.Data = append(b.Data, key...)
 	b.Data = b.Data[:b.staged.at]
 }
 
-// StagedKey returns the key that was staged, borrowed until the next call.
+// StagedKey returns the staged key, borrowed until the next call.
 func (b *Batch) StagedKey() []byte {
 	s := &b.staged
 	return b.Data[s.at : s.at+s.key][:s.key:s.key]
 }
 
-// Version offers a version of the staged key; the newest one stays.
+// Version adds a version of the staged key; the newest one wins.
 func (b *Batch) Version(e *Entry) {
 	s := &b.staged
 	if s.found && s.entry.Seq >= e.Seq {
@@ -201,7 +201,7 @@ func (b *Batch) Version(e *Entry) {
 	}
 }
 
-// Commit makes the staged key an item, if its newest version is shown to v.
+// Commit appends the staged key as an item if its newest version is visible to v.
 func (b *Batch) Commit(v *View) {
 	s := &b.staged
 	e := &s.entry
@@ -216,15 +216,14 @@ func (b *Batch) Commit(v *View) {
 	b.Push(e.Key, e.Value, e.Seq, e.Expiry, e.Apart)
 }
 
-// Filler is an Iterator that can fill a Batch at less cost than its moves one by
-// one.
+// Filler is an Iterator that fills a Batch at less cost than single moves do.
 type Filler interface {
 	Iterator
-	// Fill goes on over the entries whose keys the walk meets before bound, all if it
-	// is nil, until b is full, and adds to b what the view shows of them. It returns
-	// how many entries it went past, and stands on the next one, if it is Valid.
+	// Fill walks entries in the iterator's direction, up to bound (nil: no bound),
+	// until b is full, and adds to b those that v shows. It returns how many entries it
+	// passed and leaves the iterator on the next one, if there is one.
 	//
-	// REQUIRES: no version that v sees of the key it stands at was met. Fill leaves
-	// the iterator so too.
+	// REQUIRES: the iterator has passed no version of its current key that v sees. Fill
+	// leaves the iterator in such a position.
 	Fill(b *Batch, v *View, bound []byte) (passed int)
 }

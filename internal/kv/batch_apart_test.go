@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Values that are apart count as if they were there, by whichever way an item comes,
-// and take the place of their pointers.
+// A separated value counts with its full length, whether it is added or staged, and
+// Replace puts it in place of its pointer.
 func TestABatchOwesValuesThatAreApart(t *testing.T) {
 	pointer := ValuePointer{File: 7, Offset: 9, Length: 1000}
 	apart := Entry{Key: []byte("k"), Value: pointer.AppendTo(nil), Seq: 3, Kind: KindPut, Apart: true}

@@ -5,31 +5,31 @@ import (
 	"fmt"
 )
 
-// ConditionKind says what a Condition asks of its key.
+// ConditionKind says what a Condition requires of its key.
 type ConditionKind uint8
 
 const (
-	// Unconditional asks nothing. It is the zero Condition.
+	// Unconditional requires nothing. It is the zero Condition.
 	Unconditional ConditionKind = iota
-	// IfAbsent: the key is not there, or has expired.
+	// IfAbsent: the key is absent or has expired.
 	IfAbsent
-	// IfPresent: the key is there.
+	// IfPresent: the key is present.
 	IfPresent
-	// IfVersion: the key is there and its newest write has the version.
+	// IfVersion: the key is present and was last written at the given version.
 	IfVersion
-	// IfValue: the key is there with exactly the value.
+	// IfValue: the key is present with exactly the given value.
 	IfValue
 )
 
-// Condition is what must hold of a key, in the order of the log, for a write to
-// happen: compare-and-set.
+// Condition must hold of a key, at the write's position in the log, for the write to be
+// applied (compare-and-set).
 type Condition struct {
 	Kind    ConditionKind
 	Version SeqNum // of IfVersion
 	Value   []byte // of IfValue
 }
 
-// Holds reports whether the condition holds of what a read found.
+// Holds reports whether the condition holds for the result of a read.
 func (c *Condition) Holds(found *Lookup) bool {
 	switch c.Kind {
 	case IfAbsent:
@@ -44,8 +44,8 @@ func (c *Condition) Holds(found *Lookup) bool {
 	return true
 }
 
-// Want returns which values Holds has to see: for IfValue one of the same length, which
-// is no longer than what the caller sent, and otherwise none.
+// Want returns which values a read must load for Holds: for IfValue those of the same
+// length, which bounds the memory by what the caller sent; otherwise none.
 func (c *Condition) Want() Want {
 	if c.Kind == IfValue {
 		return WantLength(len(c.Value))
@@ -53,7 +53,7 @@ func (c *Condition) Want() Want {
 	return WantNone
 }
 
-// Check reports whether the condition can be asked under the limits.
+// Check reports whether the condition is valid under the limits.
 func (c *Condition) Check(l Limits) error {
 	switch {
 	case c.Kind > IfValue:
@@ -78,7 +78,7 @@ func (c *Condition) String() string {
 	return "any"
 }
 
-// Guard is a condition on one key, on which a batch depends.
+// Guard is a condition on one key that a batch depends on.
 type Guard struct {
 	Key []byte
 	Condition
@@ -90,7 +90,7 @@ type ConditionError struct {
 	Key     []byte
 	Wanted  string // "absent", "of version 7", ...
 	Found   bool
-	Version SeqNum // of what was found
+	Version SeqNum // of the entry that was found
 }
 
 func (e *ConditionError) Error() string {
@@ -103,8 +103,8 @@ func (e *ConditionError) Error() string {
 // Is makes every ConditionError match ErrConditionFailed.
 func (e *ConditionError) Is(target error) bool { return target == ErrConditionFailed }
 
-// Judge returns a *ConditionError, with a copy of the key, unless the condition
-// holds of what a read of the key found.
+// Judge returns nil if the condition holds for the result of a read of the key, else a
+// *ConditionError with a copy of the key.
 func (g *Guard) Judge(found *Lookup) error {
 	if g.Holds(found) {
 		return nil

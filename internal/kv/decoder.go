@@ -6,15 +6,15 @@ import (
 	"fmt"
 )
 
-// Decoder takes apart bytes that may be damaged: whatever it returns keeps the
-// bound that the caller gave.
+// Decoder parses bytes that may be damaged: every result is within the bound that the
+// caller gave.
 //
-// A reader sets Rest, makes its calls and looks at Err behind them. Once
-// something is out of bounds, Err says what, Rest still begins with it, and all
-// calls return zero. Slices are borrowed from Rest. Not safe for concurrent use.
+// A reader sets Rest, makes its calls and checks Err after them. After the first
+// violation Err describes it, Rest begins with the offending bytes, and all calls
+// return zero. Returned slices are borrowed from Rest. Not safe for concurrent use.
 type Decoder struct {
-	Rest []byte // not taken yet
-	Err  error  // the first; it sticks
+	Rest []byte // not parsed yet
+	Err  error  // the first error; sticky
 }
 
 // Uvarint reads a number of at most max in its shortest form.
@@ -28,7 +28,7 @@ func (d *Decoder) Uvarint(max uint64) uint64 {
 	return v
 }
 
-// refuse says why Uvarint does not take a number v of n bytes.
+// refuse sets Err to the reason why Uvarint rejects a number v of n bytes.
 func (d *Decoder) refuse(v uint64, n int, max uint64) {
 	switch {
 	case n <= 0:
@@ -53,7 +53,7 @@ func (d *Decoder) Take(n uint64) []byte {
 	return b
 }
 
-// Bytes returns the next string of at most max bytes, with its length before it.
+// Bytes returns a byte string of at most max bytes that follows its length.
 func (d *Decoder) Bytes(max uint64) []byte { return d.Take(d.Uvarint(max)) }
 
 func (d *Decoder) fail(err error) {

@@ -2,12 +2,13 @@ package kv
 
 import "fmt"
 
-// Durability says what the acknowledgement of a write means. A stronger level
-// has a larger number.
+// Durability says what the acknowledgement of a write means. A stronger level has a
+// larger number.
 //
-// A write does not wait for a stronger one of another caller, even if that is before it
-// in the log, unless it is an atomic batch over several partitions, or the stronger one is
-// a batch or a transaction that reads or writes its key, or reads or deletes a range.
+// A write does not wait for another caller's stronger write that precedes it in the
+// log. There are two exceptions: an atomic batch over several partitions does wait; and
+// any write waits if the stronger one is a batch or a transaction that reads or writes
+// the same key, or that reads or deletes a range.
 type Durability uint8
 
 const (
@@ -16,11 +17,11 @@ const (
 	// DurabilityMemory acknowledges once the write is visible; a crash of the
 	// process may lose it.
 	DurabilityMemory Durability = 1
-	// DurabilityBuffered acknowledges once the kernel has the write: it survives
-	// kill -9, a power cut may take it.
+	// DurabilityBuffered acknowledges once the kernel has the write: it survives kill
+	// -9, but a power cut may lose it.
 	DurabilityBuffered Durability = 2
-	// DurabilitySync acknowledges after the fsync that covers the write returned
-	// without error: it survives a power cut.
+	// DurabilitySync acknowledges after the fsync that covers the write has returned
+	// without error: the write survives a power cut.
 	DurabilitySync Durability = 3
 )
 
@@ -36,7 +37,7 @@ func (d Durability) String() string {
 // Valid reports whether d is one of the levels above.
 func (d Durability) Valid() bool { return int(d) < len(durabilityNames) }
 
-// ParseDurability reads the name of a level, as flags and files spell it.
+// ParseDurability parses the name of a level, as flags and files spell it.
 func ParseDurability(s string) (Durability, error) {
 	for i, name := range durabilityNames {
 		if s == name {

@@ -52,15 +52,15 @@ type Entry struct {
 	Value []byte // nil for KindDelete, the exclusive end key for KindRangeDelete
 	Seq   SeqNum
 	Kind  Kind
-	// Apart: Value is the stored form of a ValuePointer, and the value itself lies in
-	// a value file. Only entries of sstables are so, and only puts.
+	// Apart: Value is an encoded ValuePointer, and the value itself lies in a value
+	// file (a separated value). Only puts in sstables are separated.
 	Apart bool
 	// Expiry is the Unix time in milliseconds from which the entry counts as
 	// deleted; zero means never.
 	Expiry uint64
 }
 
-// Size returns the bytes of user data in the entry: key plus value, or pointer.
+// Size returns the bytes of user data in the entry: the key plus the value or pointer.
 func (e *Entry) Size() int { return len(e.Key) + len(e.Value) }
 
 // Compare orders entries: key ascending, then sequence number descending.
@@ -84,8 +84,8 @@ func Trailer(seq SeqNum, kind Kind) uint64 { return uint64(seq)<<8 | uint64(kind
 // SplitTrailer undoes Trailer. The kind is not validated.
 func SplitTrailer(t uint64) (SeqNum, Kind) { return SeqNum(t >> 8), Kind(t) }
 
-// Item is the answer to a read: a key, its value and the version that wrote
-// it. The slices belong to whoever received the item.
+// Item is the answer to a read: a key, its value and the version that wrote it. The
+// receiver owns the slices.
 type Item struct {
 	Key     []byte
 	Value   []byte

@@ -6,19 +6,20 @@ import (
 	"time"
 )
 
-// Sentinels for what a caller decides on. Match with errors.Is.
+// Sentinel errors, matched with errors.Is.
 var (
 	// ErrNotFound: the key is absent or deleted.
 	ErrNotFound = errors.New("key not found")
 	// ErrClosed: the object was closed; nothing was done.
 	ErrClosed = errors.New("closed")
-	// ErrInvalidArgument: the request can never succeed as it stands.
+	// ErrInvalidArgument: the request can never succeed unchanged.
 	ErrInvalidArgument = errors.New("invalid argument")
 	// ErrTooLarge: a key, value or batch exceeds a limit.
 	ErrTooLarge = errors.New("too large")
-	// ErrOverloaded: shed before anything was done; see OverloadError.
+	// ErrOverloaded: rejected before anything was done; see OverloadError.
 	ErrOverloaded = errors.New("overloaded")
-	// ErrConflict: a transaction read what was written since; see ConflictError.
+	// ErrConflict: data that a transaction read has been written since; see
+	// ConflictError.
 	ErrConflict = errors.New("conflict")
 	// ErrConditionFailed: the condition of a write did not hold; see ConditionError.
 	ErrConditionFailed = errors.New("condition failed")
@@ -29,23 +30,23 @@ var (
 	// ErrFailed: the store stopped for good after a failed write or sync of its
 	// log or manifest. Reopen it to go on.
 	ErrFailed = errors.New("store failed")
-	// ErrUnsupportedVersion: a file is of a format that this version does not
-	// know. That is not corruption: a newer kvd may have written it.
+	// ErrUnsupportedVersion: this version does not know the format of a file. That is
+	// not corruption: a newer kvd may have written it.
 	ErrUnsupportedVersion = errors.New("unsupported format version")
 	// ErrVersionGone: a read asked for a version that is no longer kept.
 	ErrVersionGone = errors.New("version no longer available")
 	// ErrOtherOpening: the version was read before the store was opened, or in another
-	// copy of it. It is ErrVersionGone, and also says that nothing was done, whatever
-	// became of earlier attempts at the same call.
+	// copy of it. It matches ErrVersionGone. Neither this call nor an earlier attempt
+	// at it was applied.
 	ErrOtherOpening = fmt.Errorf("%w: it was read before the store was opened", ErrVersionGone)
-	// ErrOriginReused: another write bore the same Origin; nothing was done. It is
-	// ErrInvalidArgument.
+	// ErrOriginReused: another write used the same request id; nothing was done. It
+	// matches ErrInvalidArgument.
 	ErrOriginReused = fmt.Errorf("%w: the request id was used for another write", ErrInvalidArgument)
 	// ErrCorrupt matches every CorruptionError.
 	ErrCorrupt = errors.New("corruption")
 )
 
-// CorruptionError reports stored bytes that are not what was written.
+// CorruptionError reports stored bytes that differ from what was written.
 // errors.Is(err, ErrCorrupt) holds for it.
 type CorruptionError struct {
 	File   string // path inside the data directory
@@ -68,8 +69,8 @@ func Corruptf(file string, offset int64, format string, args ...any) error {
 	return &CorruptionError{File: file, Offset: offset, Reason: fmt.Sprintf(format, args...)}
 }
 
-// OverloadError says that work was shed before anything was done, why, and
-// when to come back. errors.Is(err, ErrOverloaded) holds for it.
+// OverloadError says that work was rejected before anything was done, why, and when to
+// retry. errors.Is(err, ErrOverloaded) holds for it.
 type OverloadError struct {
 	Reason     string // a stable word: "inbox_full", "queue_time", ...
 	RetryAfter time.Duration

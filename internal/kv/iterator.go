@@ -1,17 +1,17 @@
 package kv
 
-// Iterator walks stored entries in the order of Compare: key ascending, newest
-// version of a key first. Memtables, sstables and merges of them all give one.
+// Iterator walks stored entries in the order of Compare: key ascending, newest version
+// of a key first. Memtables, sstables and merging iterators implement it.
 //
-// A walk has one direction: forward from First or SeekGE with Next, backward
-// from Last or SeekLT with Prev, which meets the same entries in exactly the
-// reverse order. To turn round, position it anew.
+// A walk has one direction: forward from First or SeekGE with Next, backward from Last
+// or SeekLT with Prev, which visits the same entries in exactly the reverse order. To
+// change direction, position it again.
 //
 // Obligations of an implementation:
 //
-//  1. A new iterator stands nowhere: Valid is false until it is positioned.
+//  1. A new iterator has no position: Valid is false until it is positioned.
 //  2. Every move returns Valid(). Next on a backward walk and Prev on a forward
-//     one panic: they are a bug of the caller.
+//     one panic: that is a bug of the caller.
 //  3. Entry is borrowed: it and its slices hold until the next move or Close.
 //  4. When a move fails, Valid is false and Err says why. The end of the data
 //     is not an error: Valid is false and Err is nil. A caller that stops

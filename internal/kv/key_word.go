@@ -2,14 +2,14 @@ package kv
 
 import "encoding/binary"
 
-// KeyWord returns the eight bytes of key from depth on as a number, zeros for what the
-// key does not have. Of keys that have their first depth bytes in common, the words are
-// in the order of the keys, or the same.
+// KeyWord returns the eight bytes of key from depth on as a big-endian number, padded
+// with zeros. Among keys with the same first depth bytes, the order of the words never
+// contradicts the order of the keys; different keys may have equal words.
 func KeyWord(key []byte, depth int) uint64 {
 	if len(key) >= depth+8 {
 		return binary.BigEndian.Uint64(key[depth:])
 	}
-	if len(key) >= 8 && len(key) > depth { // its last bytes, moved to the front
+	if len(key) >= 8 && len(key) > depth { // its last bytes, shifted to the front
 		return binary.BigEndian.Uint64(key[len(key)-8:]) << (8 * (depth + 8 - len(key)))
 	}
 	var word [8]byte
@@ -17,7 +17,7 @@ func KeyWord(key []byte, depth int) uint64 {
 	return binary.BigEndian.Uint64(word[:])
 }
 
-// CommonPrefix returns how many bytes a and b begin with alike.
+// CommonPrefix returns the length of the longest common prefix of a and b.
 func CommonPrefix(a, b []byte) int {
 	n := min(len(a), len(b))
 	i := 0

@@ -5,8 +5,8 @@ import (
 	"fmt"
 )
 
-// Limits bound what one caller may send. They are checked at the edge, before
-// anything is queued, and asserted again where bytes are laid out.
+// Limits bound what one caller may send. The service checks them before it queues
+// anything.
 type Limits struct {
 	KeyBytes   int // longest key
 	ValueBytes int // longest value
@@ -14,9 +14,9 @@ type Limits struct {
 	BatchBytes int // most bytes (keys and values) in one atomic batch
 }
 
-// DefaultLimits are the limits of a server whose operator chose nothing: keys
-// up to 4 KiB, values up to 4 MiB, batches up to 4,096 operations and 8 MiB.
-// Guessed from what comparable stores allow; a flag may raise them.
+// DefaultLimits apply unless the operator sets others: keys up to 4 KiB, values up to 4
+// MiB, batches up to 4,096 operations and 8 MiB. Guessed from what comparable stores
+// allow.
 var DefaultLimits = Limits{
 	KeyBytes:   4 << 10,
 	ValueBytes: 4 << 20,
@@ -68,10 +68,10 @@ func (l Limits) CheckKey(key []byte) error {
 	return nil
 }
 
-// aboveAllKeys returns what every legal key sorts before and what the formats can hold
-// as a key: one byte more than a key may have, all 0xff. It is as long under lower limits
-// than the default ones, since the store may have been written under those. Where
-// keys may be as long as the formats allow, CheckKey reserves it.
+// aboveAllKeys returns a key that sorts after every legal key and that the formats can
+// hold: one byte longer than a key may be, all 0xff. Limits below the defaults do not
+// shorten it, since the store may have been written under the defaults. Where keys may
+// be as long as the formats allow, CheckKey reserves it.
 func (l Limits) aboveAllKeys() []byte {
 	n := min(max(l.KeyBytes, DefaultLimits.KeyBytes)+1, MaxKeyBytes)
 	return bytes.Repeat([]byte{0xff}, n)
@@ -85,8 +85,8 @@ func (l Limits) CheckValue(value []byte) error {
 	return nil
 }
 
-// CheckRange reports whether r may be asked for: its bounds are no longer than
-// keys, and it does not end before it starts.
+// CheckRange reports whether r is valid: its bounds are no longer than a key may be,
+// and it does not end before it starts.
 func (l Limits) CheckRange(r Range) error {
 	if n := max(len(r.Start), len(r.End)); n > l.KeyBytes {
 		return fmt.Errorf("%w: a bound of the range has %d bytes, limit is %d", ErrTooLarge, n, l.KeyBytes)

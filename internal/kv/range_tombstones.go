@@ -6,15 +6,15 @@ import (
 	"slices"
 )
 
-// RangeTombstones answers which range tombstone covers a key. It is immutable:
-// any number of goroutines may use it. The nil one is empty.
+// RangeTombstones finds the range tombstone that covers a key. It is immutable and safe
+// for concurrent use. A nil *RangeTombstones is empty.
 type RangeTombstones struct {
 	tombstones []Entry  // by start, then newest first
 	maxEnd     [][]byte // maxEnd[i] is the largest end among tombstones[:i+1]
 }
 
 // NewRangeTombstones sorts the tombstones, entries of KindRangeDelete, and takes
-// them over with their slices.
+// ownership of them and their slices.
 func NewRangeTombstones(tombstones []Entry) *RangeTombstones {
 	slices.SortFunc(tombstones, func(a, b Entry) int { return Compare(a.Key, a.Seq, b.Key, b.Seq) })
 	r := &RangeTombstones{tombstones: tombstones, maxEnd: make([][]byte, len(tombstones))}
@@ -28,7 +28,7 @@ func NewRangeTombstones(tombstones []Entry) *RangeTombstones {
 	return r
 }
 
-// Len returns how many there are.
+// Len returns the number of tombstones.
 func (r *RangeTombstones) Len() int {
 	if r == nil {
 		return 0
@@ -36,7 +36,7 @@ func (r *RangeTombstones) Len() int {
 	return len(r.tombstones)
 }
 
-// All returns the tombstones by start, then newest first. Read only.
+// All returns the tombstones by start, then newest first. The result is read-only.
 func (r *RangeTombstones) All() []Entry {
 	if r == nil {
 		return nil
@@ -44,12 +44,12 @@ func (r *RangeTombstones) All() []Entry {
 	return r.tombstones
 }
 
-// Cover returns the number of the newest tombstone not newer than at that covers
-// key, or 0. What it covers is hidden if it is older: an entry of the same number
-// comes from the same batch and is not.
+// Cover returns the sequence number of the newest tombstone that is not newer than at
+// and covers key, or 0. It hides entries with a lower number; an entry with the same
+// number belongs to the same batch and stays visible.
 //
-// Cost: a binary search, then a step for each tombstone that starts at or before
-// key and is not wholly behind one that covers it.
+// Cost: a binary search, then a step for each tombstone that starts at or before key,
+// back to the first one before which no tombstone ends after key.
 func (r *RangeTombstones) Cover(key []byte, at SeqNum) SeqNum {
 	if r.Len() == 0 {
 		return 0

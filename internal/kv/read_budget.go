@@ -6,76 +6,78 @@ import (
 	"sync/atomic"
 )
 
-// ErrBudgetSpent: a read was not tried, or its value not copied, because the
-// reads that share its ReadBudget had brought enough already. It is ErrTooLarge.
+// ErrBudgetSpent: a read was skipped, or its value was not copied, because the reads
+// that share its ReadBudget have reached the bound. It matches ErrTooLarge.
 var ErrBudgetSpent = fmt.Errorf("%w: the values asked for have more bytes together than one call may read; ask for fewer keys", ErrTooLarge)
 
-// ReadBudget bounds the bytes of values that the reads of one call bring into
-// memory: see Lookup.Budget. The first value is always within it, and so is each
-// one until the bound is passed; the sum exceeds the bound by less than one
-// value, unless the budget is exact. A nil budget has no bound.
+// ReadBudget bounds the bytes of values that the reads of one call load into memory:
+// see Lookup.Budget. The first value always fits, and so does every value until the
+// bound is exceeded: the sum exceeds the bound by less than one value, unless the
+// budget is exact (see ResetExact). A nil budget has no bound.
 //
-// A budget with a Memory takes the bytes from there before a value is copied. When the
-// Memory refuses, the budget is spent, and Short tells what is missing. What was taken
-// is the caller's to give back: see Part and Return.
+// A budget with a Memory reserves the bytes there before a value is copied. When the
+// Memory refuses, the budget is spent, and Short tells how many bytes were missing. The
+// caller must give back what was reserved: see Part and Return.
 //
-// Take and Spent are safe for concurrent use, the rest is not; not to be copied.
+// Take and Spent are safe for concurrent use, the other methods are not. Do not copy.
 type ReadBudget struct {
-	left  atomic.Int64 // negative: passed
+	left  atomic.Int64 // negative: exceeded
 	exact bool
 
-	memory Memory       // nil: nobody counts
-	held   atomic.Int64 // taken from memory
-	spare  atomic.Int64 // of these, for values to come
-	short  atomic.Int64 // what memory refused; 0: it did not
+	memory Memory       // nil: memory is not accounted
+	held   atomic.Int64 // reserved from memory
+	spare  atomic.Int64 // the part of held that no value uses yet
+	short  atomic.Int64 // bytes that memory refused; 0: none
 }
 
 // Memory is an account of bytes. Implementations are safe for concurrent use.
 type Memory interface {
-	// Take takes bytes for a request that holds others already, or reports that there
-	// is no room. It does not wait.
+	// Take reserves bytes for a request that already holds others, or reports that
+	// there is no room. It does not wait.
 	Take(bytes, held int64) bool
-	// Wait is Take that waits for room. It fails with a *OverloadError, or when ctx ends.
+	// Wait is like Take but waits for room. It fails with an *OverloadError, or when
+	// ctx ends.
 	Wait(ctx context.Context, bytes, held int64) error
 	// Give gives bytes back.
 	Give(bytes int64)
 }
 
 const (
-	// ValueCopies is how often a value that is read is in memory: as it was found, and
-	// in the encoded answer.
+	// ValueCopies is how many copies of a value that is read are in memory: the value
+	// itself and the encoded answer.
 	ValueCopies = 2
-	// memoryStep is what a budget takes from its Memory at least, so that it does so
-	// once for many small values. Guessed.
+	// memoryStep is the least that a budget reserves from its Memory at a time, so that
+	// many small values need one reservation. Guessed.
 	memoryStep = 16 << 10
 )
 
-// NewReadBudget returns a budget of so many bytes.
+// NewReadBudget returns a budget of this many bytes.
 func NewReadBudget(bytes int) *ReadBudget {
 	b := new(ReadBudget)
 	b.Reset(bytes)
 	return b
 }
 
-// Reset makes the budget whole again. It holds what it holds.
+// Reset restores the budget to this many bytes. It keeps what it holds of the Memory.
 func (b *ReadBudget) Reset(bytes int) {
 	b.exact = false
 	b.left.Store(int64(bytes))
 	b.short.Store(0)
 }
 
-// ResetExact makes it a budget that no value may pass, not even the first: it is
-// spent by one that is too large.
+// ResetExact is like Reset, but no value may exceed the bound, not even the first: a
+// value that is too large spends the budget.
 func (b *ReadBudget) ResetExact(bytes int) {
 	b.exact = true
 	b.left.Store(int64(bytes))
 	b.short.Store(0)
 }
 
-// Charge has the budget take what values need from m. It must hold nothing.
+// Charge makes the budget reserve memory for values from m. The budget must hold
+// nothing.
 func (b *ReadBudget) Charge(m Memory) { b.memory = m }
 
-// Take asks for room for a value and reports whether there is some.
+// Take reserves room for a value and reports whether there was enough.
 func (b *ReadBudget) Take(bytes int) bool {
 	if b == nil {
 		return true
@@ -87,7 +89,7 @@ func (b *ReadBudget) Take(bytes int) bool {
 	return b.memory == nil || b.charge(ValueCopies*int64(bytes))
 }
 
-// charge takes bytes out of what the budget holds, or holds more.
+// charge uses bytes that the budget holds, or reserves more.
 func (b *ReadBudget) charge(bytes int64) bool {
 	if b.spare.Add(-bytes) >= 0 {
 		return true
@@ -98,7 +100,7 @@ func (b *ReadBudget) charge(bytes int64) bool {
 	if !b.memory.Take(step, held) {
 		if step == bytes || !b.memory.Take(bytes, held) {
 			b.short.Store(bytes)
-			b.left.Store(-1) // no other value has room
+			b.left.Store(-1) // no further value fits
 			return false
 		}
 		step = bytes
@@ -108,23 +110,23 @@ func (b *ReadBudget) charge(bytes int64) bool {
 	return true
 }
 
-// Spent reports whether the values asked for so far passed the bound. Then no
-// other will have room, and looking for one is not worth the while.
+// Spent reports whether the bound has been exceeded. Then no further value fits, and
+// looking one up is useless.
 func (b *ReadBudget) Spent() bool { return b != nil && b.left.Load() < 0 }
 
 // Short returns how many bytes the Memory refused since the last Reset.
 func (b *ReadBudget) Short() int64 { return b.short.Load() }
 
-// Held returns how many bytes the budget holds of its Memory.
+// Held returns how many bytes of the Memory the budget holds.
 func (b *ReadBudget) Held() int64 { return b.held.Load() }
 
-// Grant adds bytes that the caller has taken from the Memory for values to come.
+// Grant adds bytes that the caller has reserved from the Memory for later values.
 func (b *ReadBudget) Grant(bytes int64) {
 	b.held.Add(bytes)
 	b.spare.Add(bytes)
 }
 
-// Await waits for the bytes that the Memory refused, and grants them.
+// Await waits for the bytes that the Memory refused and grants them.
 func (b *ReadBudget) Await(ctx context.Context) error {
 	short := b.Short()
 	if err := b.memory.Wait(ctx, short, b.Held()); err != nil {
@@ -134,8 +136,9 @@ func (b *ReadBudget) Await(ctx context.Context) error {
 	return nil
 }
 
-// AwaitAnew gives back all that the budget holds and waits for as much again together
-// with what the Memory refused: for a call that begins anew with it.
+// AwaitAnew gives back all that the budget holds, then waits until the Memory grants as
+// much again plus what it refused. It is for a call that starts again from the
+// beginning.
 func (b *ReadBudget) AwaitAnew(ctx context.Context) error {
 	need := b.Held() + b.Short()
 	b.Return()
@@ -146,22 +149,22 @@ func (b *ReadBudget) AwaitAnew(ctx context.Context) error {
 	return nil
 }
 
-// Part takes the bytes of a value that was read out of the budget: the caller gives
-// them back to the Memory. It returns how many they are.
+// Part removes the bytes of one value from the budget and returns their number. The
+// caller then owes them to the Memory.
 func (b *ReadBudget) Part(value int) int64 {
 	bytes := min(ValueCopies*int64(value), b.held.Load())
 	b.held.Add(-bytes)
 	return bytes
 }
 
-// Lend takes all that the budget holds out of it: the caller gives it back to the
-// Memory. It returns how much that is.
+// Lend removes all that the budget holds and returns how much that is. The caller then
+// owes it to the Memory.
 func (b *ReadBudget) Lend() int64 {
 	b.spare.Store(0)
 	return b.held.Swap(0)
 }
 
-// Memory returns where the budget takes bytes from, nil if nobody counts.
+// Memory returns the Memory that the budget reserves from, nil if there is none.
 func (b *ReadBudget) Memory() Memory {
 	if b == nil {
 		return nil
@@ -169,7 +172,7 @@ func (b *ReadBudget) Memory() Memory {
 	return b.memory
 }
 
-// Trim gives back what no value needed.
+// Trim gives back the bytes that no value used.
 func (b *ReadBudget) Trim() {
 	if spare := b.spare.Swap(0); spare != 0 {
 		b.held.Add(-spare)

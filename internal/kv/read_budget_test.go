@@ -59,7 +59,7 @@ func TestReadBudgetIsExactBetweenGoroutines(t *testing.T) {
 	assert.EqualValues(t, 105, taken.Load(), "less than a value beyond the bound")
 }
 
-// fakeMemory has so many bytes.
+// fakeMemory is a Memory with a fixed number of bytes.
 type fakeMemory struct{ left int64 }
 
 func (m *fakeMemory) Take(bytes, _ int64) bool {

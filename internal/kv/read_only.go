@@ -2,18 +2,18 @@ package kv
 
 import "fmt"
 
-// ReadOnlyError says why the store takes no writes at present, with the figures of its
-// disk. errors.Is(err, ErrReadOnly) holds for it.
+// ReadOnlyError says why the store accepts no writes at present, with the figures of
+// its disk. errors.Is(err, ErrReadOnly) holds for it.
 type ReadOnlyError struct {
 	Reason string // such as "the disk is nearly full"
-	Free   uint64 // bytes of the disk that are free
-	Resume uint64 // writes are taken again when that many are; 0: free space does not help
+	Free   uint64 // free bytes of the disk
+	Resume uint64 // writes resume when this many bytes are free; 0: free space does not help
 }
 
-// Error has no names of files: it may go to callers over the network.
+// Error contains no file names: the text may go to callers over the network.
 func (e *ReadOnlyError) Error() string { return ErrReadOnly.Error() + ": " + e.Message() }
 
-// Message is the text without the word read-only.
+// Message is the text without the prefix "read-only".
 func (e *ReadOnlyError) Message() string {
 	if e.Resume == 0 {
 		return e.Reason

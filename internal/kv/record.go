@@ -6,27 +6,26 @@ import (
 	"fmt"
 )
 
-// RecordEncoder lays out one record of the commit log:
+// RecordEncoder encodes one record of the commit log:
 //
-//	record  = section, any number; without one it only takes a number
+//	record  = section, any number; an empty record only uses up a sequence number
 //	section = uvarint partition | uvarint operations (>= 1) | op ...
 //	op      = u8 tag | uvarint unit
 //	          | u64 client id, uvarint client sequence   if tag & 0x20
-//	          | u64 content hash                         if tag & 0x40, which only stands beside 0x20
+//	          | u64 content hash                         if tag & 0x40, which requires 0x20
 //	          | uvarint key length | key
 //	          | uvarint value length | value             if put or range delete
 //	          | uvarint expiry                           if tag & 0x10
 //	tag     = kind in the low 4 bits, flags above
 //
-// Numbers are little-endian, a uvarint is in its shortest form. A unit is what
-// shares one sequence number: the number of an operation is the record's first
-// number, which the log keeps beside the record, plus its unit. Sections of one
-// record name different partitions. The log's frame has the checksum; the record
-// has none.
+// Numbers are little-endian; a uvarint is in its shortest form. The operations of a
+// unit share one sequence number: the first number of the record, which the log keeps
+// beside the record, plus the unit. The sections of a record name different partitions.
+// The record has no checksum of its own: the log's frame has one.
 //
-// The content hash is that of the whole unit, keyhash.Content, and stands with its
-// first operation in each section. It came with version 2 of the log: a record without
-// one says nothing of the content.
+// The content hash (keyhash.Content) is that of the whole unit, and is stored with its
+// first operation in each section. It was added in version 2 of the log: a record
+// without one says nothing about the content.
 //
 // The zero value is ready. Not safe for concurrent use.
 type RecordEncoder struct {
@@ -47,14 +46,14 @@ func (e *RecordEncoder) Reset() { e.buf = e.buf[:0] }
 // Bytes returns the record, borrowed until the next call on e.
 func (e *RecordEncoder) Bytes() []byte { return e.buf }
 
-// Section begins the operations of one partition; exactly ops calls of Op
-// follow.
+// Section begins the operations of one partition. The caller must then call Op exactly
+// ops times.
 func (e *RecordEncoder) Section(partition, ops int) {
 	e.buf = binary.AppendUvarint(e.buf, uint64(partition))
 	e.buf = binary.AppendUvarint(e.buf, uint64(ops))
 }
 
-// Op adds one operation. Its slices are copied.
+// Op appends one operation and copies its slices.
 func (e *RecordEncoder) Op(unit uint32, origin Origin, op *Op) {
 	tag := byte(op.Kind)
 	if op.Expiry != 0 {
@@ -99,16 +98,17 @@ type RecordOp struct {
 var errRecord = errors.New("malformed record")
 
 // DecodeRecord calls fn for each operation of a record, in order. The operation is
-// lent until fn returns; its slices are borrowed from record. An error of fn ends the
-// walk and is returned; anything malformed is an error too, and fn may then have seen
-// the operations before it.
+// borrowed until fn returns; its slices are borrowed from record. DecodeRecord stops at
+// the first error of fn and returns it. If the record is malformed, it returns an error
+// after fn has been called for the operations before the damage.
 func DecodeRecord(record []byte, fn func(*RecordOp) error) error {
 	d := Decoder{Rest: record}
-	var op RecordOp // one for all: it is on the heap, as fn might keep it
+	var op RecordOp // one for all operations: it escapes to the heap, as fn might keep it
 	for len(d.Rest) > 0 {
 		partition := d.Uvarint(1 << 16)
-		// Any number: a record may hold the writes of several calls, each of them as
-		// many as MaxBatchOps. Nothing is allocated for it, and the bytes bound it.
+		// Not bounded by MaxBatchOps: a record may hold the writes of several calls,
+		// each with up to that many. Nothing is allocated by this count, and the length
+		// of the record bounds the loop.
 		ops := d.Uvarint(1<<32 - 1)
 		if ops == 0 {
 			d.fail(errors.New("no operations"))

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// sourceDeleteMarker is the value that the LSM source took for a delete (W3).
+// sourceDeleteMarker is the value that the LSM articles used to mark a delete (W3).
 var sourceDeleteMarker = []byte{83, 76, 69, 7, 95, 21, 81, 27, 2, 104, 8, 100, 45, 109, 110, 1}
 
 func exampleRecord() []byte {
@@ -58,7 +58,8 @@ func TestRecordKeepsAnyValueW3(t *testing.T) {
 	}
 }
 
-// The layout of each version of the log. What the first had is laid out as it was.
+// The layout of each version of the log. Version 2 left the encoding of version 1 as it
+// was.
 func TestRecordGolden(t *testing.T) {
 	for version, record := range map[string][]byte{"v1": exampleRecord(), "v2": exampleOfContent()} {
 		want, err := os.ReadFile("testdata/" + version + "/record.hex")
@@ -68,7 +69,7 @@ func TestRecordGolden(t *testing.T) {
 	}
 }
 
-// exampleOfContent has what came with version 2 of the log.
+// exampleOfContent uses the fields that version 2 of the log added.
 func exampleOfContent() []byte {
 	var e RecordEncoder
 	e.Section(3, 2)
@@ -91,7 +92,7 @@ func TestRecordKeepsTheContentHash(t *testing.T) {
 
 func TestDecodeRecordRefusesEveryTruncation(t *testing.T) {
 	record := exampleRecord()
-	const firstSection = 22 // as a prefix, a record by itself: see the golden file
+	const firstSection = 22 // a prefix of this length is a record by itself: see the golden file
 	for n := range record {
 		_, err := decodeAll(record[:n])
 		if n == 0 || n == firstSection {
@@ -135,7 +136,7 @@ func FuzzDecodeRecord(f *testing.F) {
 		if err != nil {
 			return
 		}
-		// What was accepted encodes to something that decodes to the same.
+		// What was accepted encodes to something that decodes to the same operations.
 		var e RecordEncoder
 		for i := range ops {
 			e.Section(ops[i].Partition, 1)
@@ -147,7 +148,7 @@ func FuzzDecodeRecord(f *testing.F) {
 	})
 }
 
-// A record may have more operations than one batch: those of several calls.
+// A record may have more operations than one batch: it holds those of several calls.
 func TestRecordOfMoreOperationsThanABatch(t *testing.T) {
 	const ops = 2*MaxBatchOps + 1
 	var e RecordEncoder

@@ -5,56 +5,57 @@ import (
 	"time"
 )
 
-// Stages is where the time of one call of the store went. Every moment of the call
-// belongs to one stage, so they add up to it. Whoever wants to know has a call fill
-// them in: see Lookup, Write and WriteOptions. For everybody else no clock is read.
+// Stages breaks down the time of one call of the store. Every moment of the call
+// belongs to exactly one stage, so the stages add up to its duration. They are measured
+// only for calls that ask for them: see Lookup, Write and WriteOptions. Other calls
+// read no clock.
 //
-// What a call does one after the other adds up: reads of several partitions, the
-// reads that a condition needs, attempts after a conflict. Of what goes on at the
-// same time, writes to several partitions, it is the stages of what ended last.
+// Sequential parts of a call add up: reads of several partitions, the reads that a
+// condition needs, attempts after a conflict. Of parallel parts, such as writes to
+// several partitions, the stages are those of the part that ended last.
 type Stages struct {
-	// Inbox is the wait until whoever serves the partition takes the call up: for the
+	// Inbox is the wait until the partition's leader takes the call up: for the
 	// micro-batch before, for a linger, and for room where something is full.
 	Inbox time.Duration
-	// Batch is the wait of a write that was taken until its record is handed to the
-	// log: until the micro-batch is laid out, and for the partition's turn.
+	// Batch is the time from there until the log gets the record of a write: until the
+	// micro-batch is encoded, and until it is the partition's turn to append.
 	Batch time.Duration
-	// Engine is the work: lookups in memory and in files; the insertion into the
-	// memtable after the log, and the way back to the caller.
+	// Engine is the work itself: lookups in memory and in files, and after the log the
+	// insertion into the memtable and the return to the caller.
 	Engine time.Duration
 	// LogWrite is the wait until the kernel has the record.
 	LogWrite time.Duration
-	// Sync is the wait until the disk has it: for the sync that is under way, before or
-	// after the record is written, for others whom the next one is to serve too, and
-	// for that one.
+	// Sync is the wait until the disk has the record: for the sync in progress, before
+	// or after the record is written, for other writers that the next sync is to cover
+	// too, and for that sync.
 	Sync time.Duration
 }
 
-// Sum returns the time of all stages together.
+// Sum returns the sum of all stages.
 func (s *Stages) Sum() time.Duration { return s.Inbox + s.Batch + s.Engine + s.LogWrite + s.Sync }
 
-// Course is the moments of a micro-batch that somebody wants the Stages of. Who
-// brings it on its way sets them, and whoever waits for it may look at any time.
+// Course records when a micro-batch reached each stage, if a caller asked for Stages.
+// The leader and the log set the moments; waiting callers may read them at any time.
 type Course struct {
-	Taken    Moment // by whoever serves the partition
+	Taken    Moment // by the partition's leader
 	Handed   Moment // to the log; of a read never
-	Held     Moment // by the log, which writes it after a sync that is under way
+	Held     Moment // by the log, which writes the record after the sync in progress
 	Released Moment // to be written, if it was held
-	Written  Moment // to the kernel, if it waits for that
+	Written  Moment // to the kernel, if the record waits for that
 	Synced   Moment // likewise
 }
 
-// Moment is when something happened. It is set once, and may be read before.
+// Moment is the time of an event. It is set once and may be read before that.
 type Moment struct {
-	// since is the time from epoch on, never 0 once it happened. A time.Time with a flag
-	// is four times as large, and the garbage collector has to look at it: a Course of
-	// those cost 256 callers of buffered Puts 2 % of a server's processor time.
+	// since is the time since epoch, never 0 once the moment is set. It holds no
+	// pointer for the garbage collector to scan, as a time.Time would, and is a quarter
+	// of the size.
 	since atomic.Int64
 }
 
 var epoch = time.Now()
 
-// Set says that it happened.
+// Set records the time of the event.
 func (m *Moment) Set(at time.Time) {
 	since := int64(at.Sub(epoch))
 	if since == 0 {
@@ -63,7 +64,7 @@ func (m *Moment) Set(at time.Time) {
 	m.since.Store(since)
 }
 
-// Get returns when it happened; false if it has not.
+// Get returns the time of the event, or false if it has not happened.
 func (m *Moment) Get() (time.Time, bool) {
 	since := m.since.Load()
 	return epoch.Add(time.Duration(since)), since != 0

@@ -1,11 +1,11 @@
 package kv
 
-// FileNum names a file of one partition. Numbers are handed out by the
-// partition's manifest and never used twice.
+// FileNum names a file of one partition. The partition's manifest assigns the numbers
+// and never reuses one.
 type FileNum uint64
 
-// FileID binds a file to its place: a block whose checksum was made for another
-// partition or number is damage, even if the block itself is whole.
+// FileID identifies a file: a block whose checksum was computed for another partition
+// or number is damage, even if the block itself is whole.
 type FileID struct {
 	Partition uint32
 	Num       FileNum
@@ -16,14 +16,14 @@ type FileID struct {
 type TableMeta struct {
 	Num      FileNum
 	Size     uint64 // bytes of the file
-	Entries  uint64 // versions of keys, tombstones included
-	Deletes  uint64 // tombstones among them
+	Entries  uint64 // versions of keys, including tombstones
+	Deletes  uint64 // how many of them are tombstones
 	Smallest []byte // first key
 	Largest  []byte // last key
 	MinSeq   SeqNum
 	MaxSeq   SeqNum
-	// Values are the value files that the table points into, by number, with what it
-	// needs of each; nil if all its values are its own. Immutable.
+	// Values lists the value files that the table points into, by number, with what it
+	// uses of each; nil if no value is separated. Immutable.
 	Values []ValueRef
 }
 

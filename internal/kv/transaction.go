@@ -2,31 +2,31 @@ package kv
 
 import "fmt"
 
-// Transaction is what an optimistic transaction brings to its commit: what it
-// read, at which version, and what it wants to write (Kung and Robinson, "On
-// Optimistic Methods for Concurrency Control", 1981).
+// Transaction is the input of an optimistic commit: what was read, at which version,
+// and what to write (Kung and Robinson, "On Optimistic Methods for Concurrency
+// Control", 1981).
 //
 // The slices are borrowed until the commit returns.
 type Transaction struct {
-	// ReadVersion is what Keys and Ranges were read at. Zero if both are empty.
+	// ReadVersion is the version that Keys and Ranges were read at. Zero if both are
+	// empty.
 	ReadVersion SeqNum
 	// Epoch is the Snapshot.Epoch of ReadVersion; 0: not known.
 	Epoch uint64
-	// Keys were read, found or not. The commit fails if one was written since.
+	// Keys were read, found or not. The commit fails if one has been written since.
 	Keys [][]byte
-	// Ranges were scanned. The commit fails if a key in one was written since,
-	// also one that was not there before (a phantom).
+	// Ranges were scanned. The commit fails if a key in one has been written since,
+	// even one that did not exist before (a phantom).
 	Ranges []Range
-	// Expiring are keys that were found, by themselves or in a range, with an expiry.
-	// The commit fails if one has expired since. Of many, those that expire first will
-	// do.
+	// Expiring lists keys that were found with an expiry, by a read or in a range. The
+	// commit fails if one has expired since. Those that expire first suffice.
 	Expiring [][]byte
-	// Batch is what to write. Its guards are conditions too.
+	// Batch is what to write. Its guards must hold too.
 	Batch *WriteBatch
 }
 
-// Check reports whether the transaction may be committed under the limits. A
-// transaction has as many reads, at most, as a batch has operations.
+// Check reports whether the transaction is valid under the limits. It may read at most
+// as many keys and ranges as a batch has operations.
 func (t *Transaction) Check(l Limits) error {
 	if n := len(t.Keys) + len(t.Ranges); n > l.BatchOps {
 		return fmt.Errorf("%w: transaction read %d keys and ranges, limit is %d", ErrTooLarge, n, l.BatchOps)
@@ -55,14 +55,15 @@ func (t *Transaction) Check(l Limits) error {
 	return t.Batch.Check(l)
 }
 
-// ConflictError reports a transaction that read what another write changed since;
-// nothing was written. Run it again. errors.Is(err, ErrConflict) holds for it.
+// ConflictError reports a transaction that read what another write has changed since;
+// nothing was written. Run the transaction again. errors.Is(err, ErrConflict) holds for
+// it.
 type ConflictError struct {
-	// Key was written since, or is in a scanned range that was. It may be nil, and
-	// the report may be false: two keys may be taken for one, and memory of old
-	// writes is bounded.
+	// Key was written since, or lies in a scanned range that was. It may be nil. The
+	// conflict may be false: two keys with the same hash are not told apart, and the
+	// record of old writes is bounded.
 	Key []byte
-	// Version is not less than that of the write that stands in the way.
+	// Version is at least that of the conflicting write.
 	Version SeqNum
 }
 

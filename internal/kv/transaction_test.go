@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The keys that expire are bounded as those that were read.
+// Expiring keys are subject to the same limits as keys that were read.
 func TestExpiringKeysOfATransactionAreChecked(t *testing.T) {
 	l := Limits{KeyBytes: 2, ValueBytes: 1, BatchOps: 2, BatchBytes: 10}
 	transaction := func(at SeqNum, keys ...string) error {

@@ -2,8 +2,7 @@ package kv
 
 import "encoding/binary"
 
-// ValuePointer says where a value lies that is kept apart from its key, in a value
-// file of the same partition.
+// ValuePointer locates a separated value in a value file of the same partition.
 type ValuePointer struct {
 	File   FileNum
 	Offset uint64 // of its record in the file
@@ -32,7 +31,7 @@ func ParseValuePointer(b []byte) (p ValuePointer, ok bool) {
 	return ValuePointer{File: FileNum(file), Offset: offset, Length: uint32(length)}, true
 }
 
-// takeUvarint is Decoder.Uvarint for one who does not tell what is wrong: merges parse a
+// takeUvarint is Decoder.Uvarint without a description of the error: merges parse a
 // pointer for every entry.
 func takeUvarint(b []byte, max uint64) (v uint64, rest []byte, ok bool) {
 	v, n := binary.Uvarint(b)
@@ -47,13 +46,13 @@ func takeUvarint(b []byte, max uint64) (v uint64, rest []byte, ok bool) {
 type ValueFileMeta struct {
 	Num    FileNum
 	Size   uint64 // bytes of the file
-	Values uint64 // in it
-	Bytes  uint64 // of these values
+	Values uint64 // how many values it holds
+	Bytes  uint64 // total length of the values
 }
 
-// ValueRef is what one sstable needs of one value file.
+// ValueRef is what one sstable references in one value file.
 type ValueRef struct {
 	File   FileNum
 	Values uint64
-	Bytes  uint64 // of these values
+	Bytes  uint64 // total length of the values
 }

@@ -7,11 +7,11 @@ import (
 	"slices"
 )
 
-// Op is one operation of a write: what to do to a key.
+// Op is one operation of a write.
 type Op struct {
 	Kind   Kind
 	Key    []byte
-	Value  []byte // for KindRangeDelete the exclusive end key; in a WriteBatch: empty: there is no end
+	Value  []byte // for KindRangeDelete the exclusive end key; empty, in a WriteBatch: no end
 	Expiry uint64 // as in Entry
 }
 
@@ -38,32 +38,32 @@ func (o *Op) Check(l Limits) error {
 	return fmt.Errorf("%w: operation of %s", ErrInvalidArgument, o.Kind)
 }
 
-// Origin names a write from the caller's side, so that one sent twice is applied
-// once. The zero Origin means that the caller asked for no such thing.
+// Origin is a request id: it names a write, so that a write that is sent twice is
+// applied once. The zero Origin names nothing.
 //
-// The pair and Content are what the log keeps. Retried and KnownVersion travel with a request
-// alone: they let the store tell a write that it has never seen from one that it
-// no longer remembers.
+// The log stores ClientID, Sequence and Content. Retried and KnownVersion are part of
+// the request only: they let the store tell a write that it has never seen from one
+// that it no longer remembers.
 type Origin struct {
 	ClientID uint64
 	Sequence uint64
-	// Content is a hash of what the write does, keyhash.Content, by which another
-	// write under the same pair is found out; 0: not known. The engine sets it.
+	// Content is a hash of what the write does (keyhash.Content), which reveals another
+	// write with the same pair; 0: not known. The engine sets it.
 	Content uint64
 
 	// Retried: the caller has sent the write before and does not know its outcome.
 	Retried bool
-	// KnownVersion of a retried write is the newest version that the caller had
-	// seen when it first sent it. The write, if it was applied, has a later one.
+	// KnownVersion, of a retried write, is the newest version that the caller had seen
+	// when it first sent the write. If the write was applied, its version is later.
 	KnownVersion SeqNum
 }
 
-// Named reports whether the write is to be recognised when it comes again.
+// Named reports whether the write has a request id and is to be deduplicated.
 func (o Origin) Named() bool { return o.ClientID != 0 || o.Sequence != 0 }
 
-// WriteBatch is one caller's atomic set of operations: all of them happen, at
-// one sequence number, or none. It is built without I/O, in memory that it
-// owns, and is not safe for concurrent use. The zero value is ready.
+// WriteBatch is one caller's atomic set of operations: all of them are applied, at one
+// sequence number, or none. Building it does no I/O. Not safe for concurrent use. The
+// zero value is ready.
 type WriteBatch struct {
 	ops    []Op
 	guards []Guard
@@ -82,14 +82,14 @@ func (b *WriteBatch) Add(op Op) {
 	b.bytes += op.Size()
 }
 
-// DeleteRange adds a range delete: every key k with start <= k < end is absent
-// from the batch on, but for those that a later operation of the batch puts. An
-// empty end is that of the keyspace. A range that holds no key deletes nothing.
+// DeleteRange adds a range delete: every key k with start <= k < end is absent from the
+// batch on, except keys that a later operation of the batch puts. An empty end means no
+// upper bound. A range that holds no key deletes nothing.
 func (b *WriteBatch) DeleteRange(start, end []byte) {
 	b.Add(Op{Kind: KindRangeDelete, Key: start, Value: end})
 }
 
-// Require makes the batch depend on a condition. All guards are judged on the
+// Require makes the batch depend on a condition. All guards are evaluated against the
 // state before the batch. The batch keeps the slices of g until Reset.
 func (b *WriteBatch) Require(g Guard) {
 	b.guards = append(b.guards, g)
@@ -102,7 +102,7 @@ func (b *WriteBatch) Guards() []Guard { return b.guards }
 // Len returns the number of operations.
 func (b *WriteBatch) Len() int { return len(b.ops) }
 
-// Bytes returns the bytes of keys and values, those of guards among them.
+// Bytes returns the total length of keys and values, including those of guards.
 func (b *WriteBatch) Bytes() int { return b.bytes }
 
 // Ops returns the operations, borrowed until the next call that changes b.
@@ -137,13 +137,13 @@ func (b *WriteBatch) Check(l Limits) error {
 	return nil
 }
 
-// Normalize makes the operations independent of their order, so that all may
-// carry one sequence number: of several operations on a key the last one stays,
-// and what a later range delete covers goes. (A range delete hides only older
-// numbers, so a put that follows it in the batch survives it, as it should.)
+// Normalize makes the operations independent of their order, so that all may carry one
+// sequence number: it keeps only the last operation on each key, and drops what a later
+// range delete covers. (A range delete hides only lower numbers, so a put that follows
+// it in the batch survives it, as it should.)
 //
-// It also gives range deletes the form that the log and the tables hold: each
-// has a start that is a key and an end after it. See settleRanges.
+// It also gives range deletes the form that the log and the tables hold: each starts at
+// a valid key and ends after it. See settleRanges.
 func (b *WriteBatch) Normalize(l Limits) {
 	b.dropOverwritten()
 	if slices.ContainsFunc(b.ops, func(op Op) bool { return op.Kind == KindRangeDelete }) {
@@ -176,13 +176,13 @@ func (b *WriteBatch) dropOverwritten() {
 	b.ops = kept
 }
 
-// settleRanges drops range deletes that hold no key and makes those without an end
-// one, from the smallest start among them, so that the end, which is longer than
-// any key, is stored once. A range delete hides older numbers alone, so their order
-// among the other operations of a normalized batch does not matter.
+// settleRanges drops empty range deletes. It merges those without an end into one,
+// which begins at the smallest start among them, so that the explicit end, which is
+// longer than any key, is stored once. Range deletes hide only lower numbers, so their
+// order among the other operations of a normalized batch does not matter.
 //
-// If no operation is left, one is added that deletes a key which no caller can
-// have: the batch keeps its conditions and its name, and gets a version like any other.
+// If no operation is left, it adds a delete of a key that no caller can use: the batch
+// keeps its guards and its request id, and gets a version like any other.
 func (b *WriteBatch) settleRanges(l Limits) {
 	var unbounded *Op
 	kept := b.ops[:0]
@@ -219,8 +219,8 @@ func (b *WriteBatch) settleRanges(l Limits) {
 	}
 }
 
-// coveredByLater reports whether a range delete behind operation i covers its
-// key. It reads only operations at or behind i, which Normalize has not moved.
+// coveredByLater reports whether a range delete after operation i covers its key. It
+// reads only operations at or after i, which dropOverwritten has not moved.
 func coveredByLater(ops []Op, ranges []int, i int) bool {
 	for _, j := range ranges {
 		if j > i && (Range{Start: ops[j].Key, End: ops[j].Value}).Contains(ops[i].Key) {

@@ -26,8 +26,8 @@ func TestNormalizeKeepsTheLastOperationOnAKey(t *testing.T) {
 	assert.Equal(t, 1+2+3, b.Bytes())
 }
 
-// Applying a normalized batch as if all operations happened at once gives what
-// the original gives one after the other.
+// Applying a normalized batch as if all operations happened at once gives the same
+// result as applying the original operations one after the other.
 func TestNormalizeMeansTheSame(t *testing.T) {
 	key := rapid.SampledFrom([]string{"a", "b", "c", "d"})
 	rapid.Check(t, func(t *rapid.T) {
@@ -57,7 +57,7 @@ func TestNormalizeMeansTheSame(t *testing.T) {
 		b.Normalize(DefaultLimits)
 		unbounded := 0
 		atOnce := map[string]string{"a": "old", "b": "old", "c": "old"}
-		for _, op := range b.Ops() { // range deletes hide only what was there before
+		for _, op := range b.Ops() { // range deletes hide only older entries
 			if op.Kind == KindRangeDelete {
 				require.NotEmpty(t, op.Key)
 				require.Less(t, string(op.Key), string(op.Value), "what the log and the tables can hold")
@@ -88,7 +88,7 @@ func TestNormalizeMeansTheSame(t *testing.T) {
 				delete(atOnce, string(op.Key))
 			}
 		}
-		delete(atOnce, string(DefaultLimits.aboveAllKeys())) // of a batch that came to nothing
+		delete(atOnce, string(DefaultLimits.aboveAllKeys())) // of a batch from which every operation was dropped
 		require.LessOrEqual(t, unbounded, 1, "the long end is stored once")
 		require.NotZero(t, b.Len())
 		require.Equal(t, sequential, atOnce)
@@ -133,8 +133,8 @@ func TestBatchChecks(t *testing.T) {
 	assert.ErrorIs(t, Limits{}.Validate(), ErrInvalidArgument)
 }
 
-// An unbounded range ends after every key, whatever the limits are, so that the key
-// that would not be before its end is reserved.
+// An unbounded range ends after every key, whatever the limits are, so the one key that
+// would not sort before its end is reserved.
 func TestAnUnboundedRangeEndsAfterEveryKey(t *testing.T) {
 	for _, keyBytes := range []int{1, DefaultLimits.KeyBytes, MaxKeyBytes - 1, MaxKeyBytes} {
 		limits := Limits{KeyBytes: keyBytes}
