@@ -10,7 +10,8 @@ import (
 	"github.com/kvd-db/kvd/internal/kv"
 )
 
-// withPointers makes every third put one of a value in a value file, 7 or 300.
+// withPointers replaces the value of every third put by a pointer into value file 7 or
+// 300.
 func withPointers(entries []kv.Entry) []kv.Entry {
 	for i := range entries {
 		if e := &entries[i]; e.Kind == kv.KindPut && i%3 == 0 {
@@ -21,7 +22,7 @@ func withPointers(entries []kv.Entry) []kv.Entry {
 	return entries
 }
 
-// refs counts what entries need of value files.
+// refs counts what entries need of each value file.
 func refs(entries []kv.Entry) (want []kv.ValueRef) {
 	for _, file := range []kv.FileNum{7, 300} {
 		ref := kv.ValueRef{File: file}
@@ -110,7 +111,7 @@ func TestWriterRefusesWrongPointers(t *testing.T) {
 	}
 }
 
-// A pointer that is malformed in a whole block is damage to whoever comes upon it.
+// A malformed pointer in an intact block is damage to every read that reaches it.
 func TestMalformedPointerIsDamage(t *testing.T) {
 	e := put("k", "\x00yz", 1)
 	var b blockBuilder

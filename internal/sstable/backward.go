@@ -16,8 +16,8 @@ func (it *Iterator) SeekLT(key []byte) bool {
 	if i == it.r.index.blocks() {
 		return it.enterEnd(i-1) && it.stepBack()
 	}
-	// The first entry not before key is in block i, so the one sought is the last
-	// before it there, or the last of the block before.
+	// The first entry with a key >= key is in block i, so the one sought is the entry
+	// before it, in block i or at the end of the block before.
 	return it.enter(i) && it.seek(key) && it.stepBack()
 }
 
@@ -28,8 +28,8 @@ func (it *Iterator) Prev() bool {
 	return it.valid && it.stepBack()
 }
 
-// stepBack moves to the entry before entry at, which may be the last of the block
-// before.
+// stepBack moves to the entry before entry at, which may be the last of the previous
+// block.
 func (it *Iterator) stepBack() bool {
 	it.valid = false
 	if it.at == 0 && (it.blockAt == 0 || !it.enterEnd(it.blockAt-1)) {
@@ -38,7 +38,7 @@ func (it *Iterator) stepBack() bool {
 	return it.read(it.at - 1)
 }
 
-// enterEnd makes block i the current one and stands behind its last entry.
+// enterEnd makes block i the current one and positions after its last entry.
 func (it *Iterator) enterEnd(i int) bool {
 	if !it.enter(i) {
 		return false

@@ -12,7 +12,7 @@ import (
 	"github.com/kvd-db/kvd/internal/kv"
 )
 
-// before returns the entries that a backward walk from SeekLT(key) meets.
+// before returns the entries that a backward walk from SeekLT(key) visits.
 func before(entries []kv.Entry, key []byte) []kv.Entry {
 	n, _ := slices.BinarySearchFunc(entries, key, func(e kv.Entry, key []byte) int {
 		return bytes.Compare(e.Key, key)
@@ -40,8 +40,8 @@ func TestSeekLTFindsTheLastEntryBefore(t *testing.T) {
 	}
 }
 
-// The versions of a key are met oldest first, and none of them is passed over
-// where they cross from one block to the next.
+// A backward walk visits the versions of a key oldest first, and skips none where they
+// cross from one block to the next.
 func TestBackwardWalkMeetsTheVersionsOfAKeyAcrossBoundaries(t *testing.T) {
 	var entries []kv.Entry
 	for _, key := range []string{"a", "b", "c"} {

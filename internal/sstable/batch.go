@@ -12,51 +12,51 @@ import (
 )
 
 const (
-	// joinGap is the most bytes that nobody asked for between two blocks that
-	// one read fetches: about a block, which costs less than another read.
+	// joinGap is the largest gap of unneeded bytes between two blocks that one read
+	// fetches: about a block, which costs less than another read.
 	joinGap = 4 << 10
-	// maxRunBytes bounds one joined read, and so the buffer for it.
+	// maxRunBytes bounds one joined read, and so its buffer.
 	maxRunBytes = 256 << 10
-	// readDepth is how many reads of one batch are under way at once. A guess
-	// between what one disk queue takes and what a batch may cost in goroutines.
+	// readDepth is how many reads of one batch run at once. Guessed: it balances what
+	// one disk queue takes against what a batch may cost in goroutines.
 	readDepth = 8
-	// slowRead tells a read that waited for a disk from one that the page cache
-	// served: the latter take 2 to 10 us, a flash disk 60 us or more. Reads that
-	// do not wait are faster one after the other than on several goroutines.
+	// slowRead distinguishes a read that waited for a disk from one that the page cache
+	// served: the latter take 2 to 10 us, a flash disk 60 us or more. Reads that do not
+	// wait are faster one after the other than on several goroutines.
 	slowRead = 40 * time.Microsecond
 )
 
-// batch is the scratch memory of what one GetBatch reads from files.
+// batch is the scratch memory for the file reads of one GetBatch.
 type batch struct {
-	missing []*Ask  // by file and block
-	groups  []group // of the same
+	missing []*Ask  // sorted by file and block
+	groups  []group // in the order of missing
 	runs    []run
-	next    atomic.Int32 // run to take
+	next    atomic.Int32 // index of the next run to execute
 }
 
-// group is the asks that miss one block: missing[first:end].
+// group is the asks that need one uncached block: missing[first:end].
 type group struct {
 	r          *Reader
 	block      int
 	first, end int
 }
 
-// run is the groups of one file that one read fetches: groups[first:end].
+// run is the groups that one read of a file fetches: groups[first:end].
 type run struct {
 	first, end int
 }
 
 var batchPool = sync.Pool{New: func() any { return new(batch) }}
 
-// GetBatch does for every ask what Get does for one, in one walk over all files that
-// are asked: what is cached is answered as by GetCached; each block that is not is
-// looked for once; those are read in the order of their files, neighbours by one read,
-// and distant ones at the same time if the disk is what they wait for. A damaged block
-// fails the queries that need it and no others.
+// GetBatch does for every ask what Get does for one, in one pass over all files. Asks
+// whose block is cached are answered as by GetCached. Each other block is read once:
+// blocks are read in the order of their files, adjacent blocks by one read, and
+// separate reads run concurrently if the disk is slow. A damaged block fails only the
+// queries that need it.
 //
 // Cost: at most one read per distinct block; up to seven goroutines besides the
-// caller's, none unless two or more reads are needed and reads of a file that is asked
-// were slow of late.
+// caller's, none unless two or more reads are needed and recent reads of one of the
+// files were slow.
 func GetBatch(asks []Ask) {
 	getCached(asks, true)
 	if !slices.ContainsFunc(asks, func(a Ask) bool { return a.Missing }) {
@@ -78,7 +78,7 @@ func GetBatch(asks []Ask) {
 	b.release()
 }
 
-// compare orders readers of different files, in any order.
+// compare orders the readers of different files; which order does not matter.
 func (r *Reader) compare(s *Reader) int {
 	if r == s {
 		return 0
@@ -87,7 +87,7 @@ func (r *Reader) compare(s *Reader) int {
 	return cmp.Or(cmp.Compare(x.Partition, y.Partition), cmp.Compare(x.Num, y.Num))
 }
 
-// group gathers the asks of each block.
+// group collects the asks of each block.
 func (b *batch) group() {
 	for i, a := range b.missing {
 		if n := len(b.groups) - 1; n >= 0 && b.groups[n].r == a.Reader && b.groups[n].block == a.at {
@@ -106,7 +106,7 @@ func (b *batch) fail(g *group, err error) {
 	}
 }
 
-// planRuns joins missing blocks that lie next to each other.
+// planRuns joins missing blocks that are close to each other.
 func (b *batch) planRuns() {
 	for i := range b.groups {
 		g := &b.groups[i]
@@ -123,8 +123,8 @@ func (b *batch) planRuns() {
 	}
 }
 
-// readRuns performs the runs: at the same time, or one after the other while the
-// reads of their files return at once.
+// readRuns executes the runs: concurrently, or one after the other while the reads of
+// their files are fast.
 func (b *batch) readRuns() {
 	for len(b.runs)-int(b.next.Load()) > 1 {
 		if b.reader(int(b.next.Load())).slow.Load() {
@@ -152,7 +152,7 @@ func (b *batch) readConcurrently() {
 	helpers.Wait()
 }
 
-// takeRun performs the next run, if one is left, and notes how long it took.
+// takeRun executes the next run, if one is left, and records whether it was slow.
 func (b *batch) takeRun() bool {
 	i := int(b.next.Add(1)) - 1
 	if i >= len(b.runs) {
@@ -186,7 +186,7 @@ func (b *batch) read(run run) {
 	}
 }
 
-// spent reports whether no query of the groups may have a value any more.
+// spent reports whether the budgets of all queries of the groups are exhausted.
 func (b *batch) spent(groups []group) bool {
 	for _, a := range b.missing[groups[0].first:groups[len(groups)-1].end] {
 		if !a.Query.Budget.Spent() {
@@ -196,8 +196,8 @@ func (b *batch) spent(groups []group) bool {
 	return true
 }
 
-// readJoined fetches the blocks of several groups of a file by one read. It reports
-// false and does nothing if the read fails: the error may be that of a single block.
+// readJoined fetches the blocks of several groups of a file by one read. If the read
+// fails it reports false and does nothing: the error may concern a single block.
 func (b *batch) readJoined(groups []group) bool {
 	r := groups[0].r
 	offset, length := r.index.span(groups[0].block, groups[len(groups)-1].block)
@@ -231,7 +231,7 @@ func (b *batch) finish(g *group, block block, err error) {
 	}
 }
 
-// release gives the scratch memory back.
+// release returns the scratch memory to the pool.
 func (b *batch) release() {
 	clear(b.missing)
 	clear(b.groups)

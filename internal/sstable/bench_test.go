@@ -16,7 +16,7 @@ import (
 	"github.com/kvd-db/kvd/internal/vfs"
 )
 
-// The canonical data of the benchmarks: random 16-byte keys, 100-byte values.
+// The standard data of the benchmarks: random 16-byte keys, 100-byte values.
 const (
 	benchKeys       = 1_000_000
 	benchValueBytes = 100
@@ -34,8 +34,7 @@ var benchEntries = sync.OnceValue(func() []kv.Entry {
 	return entries
 })
 
-// benchTable writes the canonical data to a real file, which the page cache
-// then holds.
+// benchTable writes the standard data to a real file, which the page cache then holds.
 func benchTable(b *testing.B, cache *Cache) *Reader {
 	fs := vfs.OS
 	f, err := fs.Create(filepath.Join(b.TempDir(), "000013.sst"))
@@ -186,7 +185,7 @@ func BenchmarkScan50(b *testing.B) {
 	b.ReportMetric(float64(n)/b.Elapsed().Seconds()/1e6, "Mentries/s")
 }
 
-// BenchmarkWrite measures the processor's share: the file is in memory.
+// BenchmarkWrite measures processor time only: the file is in memory.
 func BenchmarkWrite(b *testing.B) {
 	entries := benchEntries()
 	f := &bytesFile{data: make([]byte, 0, 80<<20)}

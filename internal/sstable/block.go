@@ -9,26 +9,27 @@ import (
 )
 
 const (
-	// frontBytes begin a data block: the number of its entries and the length of the
-	// prefix that their keys share.
+	// frontBytes is the fixed start of a data block: the number of its entries and the
+	// length of their common prefix.
 	frontBytes = 4 + 2
 	// minEntryBytes is the trailer and the length of the suffix.
 	minEntryBytes = 8 + 1
-	// minBlockBytes is one entry, its fingerprint, its offset and a key of one byte.
+	// minBlockBytes is a block of one entry with its fingerprint, its offset and a key of
+	// one byte.
 	minBlockBytes = frontBytes + 1 + 2 + minEntryBytes + 1
-	// maxPrefixBytes is what the front has room for.
+	// maxPrefixBytes is the largest prefix length that the front can store.
 	maxPrefixBytes = 1<<16 - 1
 	// flagExpiry in the kind byte of a trailer: an expiry follows.
 	flagExpiry = 0x80
-	// flagApart likewise: the value is a pointer into a value file.
+	// flagApart in the kind byte of a trailer: the value is a pointer into a value file.
 	flagApart = 0x40
 )
 
-// fingerprint is the byte of a key's hash that stands for the key in a block's
-// front. The partition takes the high bits, a memtable the low ones.
+// fingerprint is the byte of a key's hash that represents the key in a block's front.
+// Partition and memtable use other bits of the hash.
 func fingerprint(hash uint64) byte { return byte(hash >> 24) }
 
-// offsetBytes returns how many bytes an offset takes in a block of this length.
+// offsetBytes returns the width of an offset in a block of this length.
 func offsetBytes(length int) int {
 	if length <= 1<<16 {
 		return 2
@@ -36,18 +37,18 @@ func offsetBytes(length int) int {
 	return 4
 }
 
-// block is the contents of a data block, which it borrows, and where their parts
-// lie. Every access to an entry checks what it decodes and reports !ok for what
-// no writer makes, so no input makes it panic.
+// block is the contents of a data block, which it borrows, and the positions of their
+// parts. Every access to an entry validates what it decodes and reports !ok for bytes
+// that no writer makes, so no input causes a panic.
 type block struct {
 	data         []byte
 	entries      int
-	fingerprints int // where they begin, behind the prefix
-	offsets      int // where they begin
+	fingerprints int // position of the first one, after the prefix
+	offsets      int // position of the first one
 }
 
-// parseBlock reports !ok if contents cannot be a block. It looks at the front and at
-// the first offset and at no entry.
+// parseBlock reports !ok if contents cannot be a block. It checks the front and the
+// first offset, not the entries.
 func parseBlock(contents []byte) (b block, ok bool) {
 	if len(contents) < minBlockBytes {
 		return b, false
@@ -63,13 +64,13 @@ func parseBlock(contents []byte) (b block, ok bool) {
 	return b, ok && at == b.offsets+size*b.entries
 }
 
-// prefix returns what all keys begin with, borrowed.
+// prefix returns the common prefix of all keys, borrowed.
 func (b *block) prefix() []byte { return b.data[frontBytes:b.fingerprints] }
 
-// span returns where entry i lies. All entries together fill the block behind the
-// offsets without a gap, whatever the offsets are, unless one of them is refused.
+// span returns the position of entry i. Whatever the offsets are, the entries fill the
+// block after the offsets without a gap, unless span refuses one of them.
 func (b *block) span(i int) (at, end int, ok bool) {
-	// Behind the last offset are entries, so there is something to read.
+	// The last offset is followed by entries, so these bytes exist.
 	if len(b.data) <= 1<<16 {
 		o := binary.LittleEndian.Uint32(b.data[b.offsets+2*i:])
 		at, end = int(o&0xffff), int(o>>16)
@@ -85,7 +86,7 @@ func (b *block) span(i int) (at, end int, ok bool) {
 
 // header is the decoded front of an entry.
 type header struct {
-	suffixAt int // where the key goes on behind the prefix
+	suffixAt int // where the key continues after the prefix
 	valueAt  int // the value follows
 	end      int // of the entry
 	seq      kv.SeqNum
@@ -106,7 +107,7 @@ func (b *block) header(i int, h *header) (ok bool) {
 	}
 	p := b.data[at:end]
 	trailer, suffix := binary.LittleEndian.Uint64(p), int(p[8])
-	if byte(trailer) == byte(kv.KindPut) && suffix < 0x80 { // nearly all: no flag, a short key
+	if byte(trailer) == byte(kv.KindPut) && suffix < 0x80 { // the common case: no flag, a short key
 		h.seq, h.kind, h.expiry, h.apart = kv.SeqNum(trailer>>8), kv.KindPut, 0, false
 		h.suffixAt, h.valueAt, h.end = at+minEntryBytes, at+minEntryBytes+suffix, end
 		return h.valueAt <= end && uint(b.fingerprints-frontBytes+suffix-1) < kv.MaxKeyBytes && h.seq != 0
@@ -134,20 +135,20 @@ func (b *block) header(i int, h *header) (ok bool) {
 }
 
 const (
-	// together is how many fingerprints are looked at together.
+	// together is how many fingerprints are compared at once.
 	together = 8
-	// cacheLine is the bytes that the processor fetches together. Only speed depends
+	// cacheLine is the unit in which the processor fetches memory. Only speed depends
 	// on it.
 	cacheLine = 64
 )
 
-// candidates returns a set bit 7 in each byte that stands for an entry of entries
-// first up to first+8 whose fingerprint is print, and perhaps in bytes behind the last.
+// candidates sets bit 7 in the byte of each entry, of entries first up to first+8,
+// whose fingerprint is print. It may also set bytes after the last entry.
 func (b *block) candidates(first int, print byte) uint64 {
 	const ones, low = 0x0101010101010101, 0x7f7f7f7f7f7f7f7f
-	// There are always eight bytes: offsets and entries follow.
+	// Eight bytes are always available: offsets and entries follow.
 	x := binary.LittleEndian.Uint64(b.data[b.fingerprints+first:]) ^ ones*uint64(print)
-	return ^(x&low + low | x | low) // where x has a zero byte
+	return ^(x&low + low | x | low) // bytes of x that are zero
 }
 
 // find looks for the newest version of key, which has this hash, that is not newer
@@ -167,7 +168,7 @@ func (b *block) find(key []byte, hash uint64, seq kv.SeqNum, h *header) (found, 
 			if !b.header(i, h) {
 				return false, false
 			}
-			// The versions of a key lie together, the newest first.
+			// The versions of a key are adjacent, the newest first.
 			if h.seq <= seq && bytes.Equal(b.suffix(h), suffix) {
 				return b.preferPoint(i, suffix, h)
 			}
@@ -176,25 +177,25 @@ func (b *block) find(key []byte, hash uint64, seq kv.SeqNum, h *header) (found, 
 	return false, true
 }
 
-// touchFront reads where a search in a block with these contents will begin. Reading
-// a byte that is not needed yet makes the processor fetch what lies around it,
-// while it goes on.
+// touchFront loads the memory where a search in a block with these contents begins.
+// Reading a byte before it is needed starts the fetch of its cache line while the
+// processor continues.
 func touchFront(contents []byte) (sum byte) {
 	return contents[0] + contents[min(cacheLine, len(contents)-1)]
 }
 
-// touchAll reads a byte of each cache line of a block, unless it is very long. A walk
-// forward needs no such help.
+// touchAll reads a byte of each cache line of a block, up to a bound. A forward walk
+// does not need it.
 func touchAll(contents []byte) (sum byte) {
-	const most = 8 << 10 // of a large block the walk may see little
+	const most = 8 << 10 // a walk may use little of a large block
 	for at := 0; at < min(len(contents), most); at += cacheLine {
 		sum += contents[at]
 	}
 	return sum
 }
 
-// touchEntry reads where a search for a key of this hash will come to, if the front
-// tells.
+// touchEntry loads the entry that a search for a key of this hash reaches, if the
+// fingerprints identify one.
 func (b *block) touchEntry(hash uint64) (sum byte) {
 	print := fingerprint(hash)
 	for first := 0; first < b.entries; first += together {
@@ -210,7 +211,7 @@ func (b *block) touchEntry(hash uint64) (sum byte) {
 		if !ok {
 			return 0
 		}
-		for line := range min((end-at)/cacheLine+1, 4) { // of a large value a copy fetches the rest
+		for line := range min((end-at)/cacheLine+1, 4) { // copying a large value fetches the rest
 			sum += b.data[min(at+line*cacheLine, end-1)]
 		}
 		return sum
@@ -218,10 +219,10 @@ func (b *block) touchEntry(hash uint64) (sum byte) {
 	return 0
 }
 
-// preferPoint keeps in h the version that h describes, entry i, or if that is a
-// range tombstone that ties with a put or delete of the same number, the latter: a
-// range tombstone hides only older versions. The writer keeps such entries in one
-// block.
+// preferPoint leaves in h the version that h describes, entry i, unless that is a range
+// tombstone that ties with a put or delete of the same number: then it describes the
+// latter, because a range tombstone hides only older versions. The writer keeps such
+// entries in one block.
 func (b *block) preferPoint(i int, suffix []byte, h *header) (found, ok bool) {
 	tie := *h
 	for tie.kind == kv.KindRangeDelete && i+1 < b.entries {
@@ -239,7 +240,8 @@ func (b *block) preferPoint(i int, suffix []byte, h *header) (found, ok bool) {
 	return true, true
 }
 
-// seek returns the first entry whose key is not before key, entries if there is none.
+// seek returns the first entry whose key is not less than key, or entries if there is
+// none.
 func (b *block) seek(key []byte) (i int, ok bool) {
 	prefix := b.prefix()
 	n := min(len(key), len(prefix))

@@ -8,27 +8,27 @@ import (
 	"github.com/kvd-db/kvd/internal/kv"
 )
 
-// blockBuilder lays out the entries of one data block. The zero value is ready.
+// blockBuilder encodes the entries of one data block. The zero value is ready.
 //
-// Entries are gathered as they come and laid out at the end: only then is it known
-// what all keys begin with.
+// It collects entries and encodes them at the end, because the common prefix of the
+// keys is known only then.
 type blockBuilder struct {
 	data         []byte // key and value of each entry
 	added        []addedEntry
 	fingerprints []byte
-	prefix       int // bytes that all keys share
-	bytes        int // of the entries, were their keys spelled out in full
+	prefix       int // length of the common prefix of all keys
+	bytes        int // of the entries with full keys
 }
 
-// addedEntry is the rest of an entry.
+// addedEntry describes an added entry except for its key and value.
 type addedEntry struct {
 	key, end int // length of the key, end of the value in data
 	trailer  uint64
 	expiry   uint64
 }
 
-// add appends an entry whose key has this hash; the writer has checked it and its
-// order.
+// add appends an entry whose key has this hash. The writer has checked the entry and
+// its order.
 func (b *blockBuilder) add(e *kv.Entry, hash uint64) {
 	b.prefix = b.sharedWith(e.Key)
 	b.bytes += fullBytes(e)
@@ -44,7 +44,7 @@ func (b *blockBuilder) add(e *kv.Entry, hash uint64) {
 	b.fingerprints = append(b.fingerprints, fingerprint(hash))
 }
 
-// sharedWith returns how many bytes the keys share, with one more key among them.
+// sharedWith returns the length of the common prefix if key were added.
 func (b *blockBuilder) sharedWith(key []byte) int {
 	if len(b.added) == 0 {
 		return min(len(key), maxPrefixBytes)
@@ -55,18 +55,18 @@ func (b *blockBuilder) sharedWith(key []byte) int {
 func (b *blockBuilder) entries() int { return len(b.added) }
 
 // size returns the length of the contents if the block ended here, or a few bytes
-// more; sizeWith that with e in it.
+// more; sizeWith the same with e added.
 func (b *blockBuilder) size() int { return contentsBytes(len(b.added), b.prefix, b.bytes) }
 
 func (b *blockBuilder) sizeWith(e *kv.Entry) int {
 	return contentsBytes(len(b.added)+1, b.sharedWith(e.Key), b.bytes+fullBytes(e))
 }
 
-// fullBytes is what e takes if its key is spelled out in full.
+// fullBytes returns the size of e with its full key.
 func fullBytes(e *kv.Entry) int { return frontOf(len(e.Key), e.Expiry) + len(e.Key) + len(e.Value) }
 
-// contentsBytes returns how long a block of so many entries is. bytes is what they
-// take with keys that are spelled out in full.
+// contentsBytes returns the length of a block of this many entries. bytes is their
+// size with full keys.
 func contentsBytes(entries, prefix, bytes int) int {
 	n := frontBytes + prefix + entries + bytes - entries*prefix
 	return n + entries*offsetBytes(n+2*entries)
@@ -108,7 +108,7 @@ func (b *blockBuilder) appendTo(dst []byte) []byte {
 	return dst
 }
 
-// entryBytes returns what entry i takes.
+// entryBytes returns the size of entry i.
 func (b *blockBuilder) entryBytes(i int) int {
 	e, start := &b.added[i], 0
 	if i > 0 {
@@ -117,7 +117,7 @@ func (b *blockBuilder) entryBytes(i int) int {
 	return frontOf(e.key-b.prefix, e.expiry) + e.end - start - b.prefix
 }
 
-// frontOf returns what stands before the key of an entry.
+// frontOf returns the number of bytes before the key of an entry.
 func frontOf(suffix int, expiry uint64) int {
 	n := 8 + uvarintBytes(uint64(suffix))
 	if expiry != 0 {
@@ -128,8 +128,8 @@ func frontOf(suffix int, expiry uint64) int {
 
 func uvarintBytes(n uint64) int { return (bits.Len64(n|1) + 6) / 7 }
 
-// reset empties the builder and keeps its memory, unless one large value made
-// it grow out of proportion.
+// reset empties the builder. It keeps the memory unless a large value made it
+// grow far beyond a normal block.
 func (b *blockBuilder) reset() {
 	if cap(b.data) > 2*maxBlockBytes {
 		b.data = nil

@@ -12,7 +12,7 @@ import (
 	"github.com/kvd-db/kvd/internal/kv"
 )
 
-// buildBlock returns the block of entries, whose fingerprints come from hash.
+// buildBlock returns the block of entries, with fingerprints from hash.
 func buildBlock(t testing.TB, entries []kv.Entry, hash func(key []byte) uint64) block {
 	t.Helper()
 	var builder blockBuilder
@@ -28,7 +28,7 @@ func buildBlock(t testing.TB, entries []kv.Entry, hash func(key []byte) uint64) 
 	return b
 }
 
-// Keys that share a fingerprint are told apart, also if all do.
+// Keys with equal fingerprints are distinguished, even if all fingerprints are equal.
 func TestEqualFingerprintsHideNothing(t *testing.T) {
 	same := func([]byte) uint64 { return 0x77 << 24 }
 	for _, n := range []int{1, together - 1, together, together + 1, 50} {
@@ -46,8 +46,8 @@ func TestEqualFingerprintsHideNothing(t *testing.T) {
 	}
 }
 
-// What follows the fingerprints, offsets and entries, is looked at with them, and may
-// look like one.
+// The bytes after the fingerprints, offsets and entries, are compared with them and may
+// match.
 func TestBytesBehindTheFingerprintsAreNotTakenForOnes(t *testing.T) {
 	for print := range 256 {
 		for n := 1; n <= together+1; n++ {
@@ -78,7 +78,7 @@ func TestBlocksAroundTheWidthOfOffsetsRoundTrip(t *testing.T) {
 	requireTable(t, numbered(700, 300), WriterOptions{BlockBytes: maxBlockBytes})
 }
 
-// The prefix of a block is as long as its field can say, and a key may be longer.
+// The common prefix has the largest length that its field can store, and the key is longer.
 func TestVersionsOfTheLongestKeyRoundTrip(t *testing.T) {
 	key := string(bytes.Repeat([]byte("k"), kv.MaxKeyBytes))
 	for _, blockBytes := range []int{0, maxBlockBytes} {
@@ -87,8 +87,8 @@ func TestVersionsOfTheLongestKeyRoundTrip(t *testing.T) {
 	}
 }
 
-// A block is as long as the option says, trailer and all, and the next entry would not
-// have fitted.
+// A block, with its trailer, is no longer than the option says, and the next entry would
+// not have fitted.
 func TestBlocksAreFilled(t *testing.T) {
 	for _, valueBytes := range []int{0, 10, 100, 300} {
 		entries := numbered(3_000, valueBytes)
@@ -97,15 +97,15 @@ func TestBlocksAreFilled(t *testing.T) {
 		for i := range r.index.blocks() - 1 {
 			_, length := r.index.span(i, i)
 			require.LessOrEqual(t, length, defaultBlockBytes)
-			// A lost byte of the prefix makes all entries one longer.
+			// A prefix that is shorter by one byte makes every entry one byte longer.
 			slack := valueBytes + 30 + int(r.index.fields(i).entries)
 			require.Greater(t, length, defaultBlockBytes-slack)
 		}
 	}
 }
 
-// Blocks that no writer makes are damage to walks in both directions, and to a read
-// that comes upon what is wrong.
+// Blocks that no writer makes are damage to walks in both directions, and to a point read
+// that reaches the bad bytes.
 func TestMalformedBlocksAreDamage(t *testing.T) {
 	entries := append(numbered(19, 20), del("key00037", 900))
 	good := buildBlock(t, entries, keyhash.Sum)

@@ -9,30 +9,28 @@ import (
 const (
 	maxCacheShards = 16
 	minShardBytes  = 1 << 20
-	// cachedOverhead is what a cached block costs beside its bytes: its place in a
-	// queue and the allocator's rounding; an estimate.
+	// cachedOverhead is the cost of a cached block besides its bytes: its queue entry and
+	// the allocator's rounding. Estimated.
 	cachedOverhead = 64
-	// newShare of a shard, one in so many bytes, is for blocks that still have to prove
-	// themselves.
+	// newShare: one in this many bytes of a shard is for the short queue.
 	newShare = 10
-	// maxChances is how many blocks an insert lets go on because they were used, before it
-	// drops one all the same. It bounds how long the insert holds the lock, and is more than
-	// what a steady load comes to.
+	// maxChances is how many used blocks one insert requeues before it drops a block even
+	// if it was used. It bounds how long the insert holds the lock, and exceeds what a
+	// steady load needs.
 	maxChances = 1024
-	// maxUses is how far uses of a block are counted, in two bits.
+	// maxUses is the largest use count of a block, which takes two bits.
 	maxUses = 3
 )
 
 // Cache keeps verified data blocks of many files in memory, within a bound of
 // bytes that it never exceeds.
 //
-// The way to a block does not lead through the cache: each Reader has a slot per
-// data block, and a hit is one atomic load of that slot, which leads to the bytes of
-// the block without a detour. The cache only decides which slots are filled, shard
-// by shard (see cacheShard). So a hit takes no lock, hashes nothing, and writes to no
-// memory that other processors read, but for a bit now and then. Blocks are
-// immutable and handed out by reference; one that is dropped while somebody reads it
-// lives until that reader is done.
+// Readers find blocks without the cache: each Reader has a slot per data block, and a
+// hit is one atomic load of that slot, which points to the bytes of the block. The
+// cache only decides which slots are filled, shard by shard (see cacheShard). So a hit
+// takes no lock, computes no hash, and rarely writes to memory that other processors
+// read: only while the block's use count is below maxUses. Blocks are immutable and
+// lent by reference; the garbage collector frees a dropped block after its last reader.
 //
 // Safe for concurrent use.
 type Cache struct {
@@ -41,28 +39,28 @@ type Cache struct {
 	counts counts
 }
 
-// cacheShard chooses what stays, as S3-FIFO does (Yang et al., "FIFO queues are all you
-// need for cache eviction", SOSP 2023). Blocks come into a short queue. At its end, a
-// block that was used goes on to the long queue, any other is dropped. At the end of
-// the long queue, a block that was used begins again, with one use less. A block that
-// comes back soon after it was dropped from the short queue goes to the long one at
-// once; where the paper has a table of such ghosts, an empty slot remembers when.
-// Other differences: one use is enough to leave the short queue, and where all were used,
-// a block is dropped nevertheless (maxChances).
+// cacheShard evicts as S3-FIFO does (Yang et al., "FIFO queues are all you need for
+// cache eviction", SOSP 2023). A new block enters a short queue. At its end, a block
+// that was used moves to the long queue, any other is dropped. At the end of the long
+// queue, a block that was used is requeued with one use less, any other is dropped. A
+// block that returns soon after it was dropped from the short queue enters the long one
+// at once; where the paper has a table of such ghosts, the empty slot records the drop.
+// Other differences: one use is enough to leave the short queue, and if all blocks were
+// used, one is dropped nevertheless (maxChances).
 type cacheShard struct {
 	mu       sync.Mutex
 	capacity int64
 	used     int64
-	usedNew  int64 // of used, what the short queue holds
+	usedNew  int64 // of used, bytes in the short queue
 	dropped  uint32
-	// places holds both queues, lists in both directions, without gaps. The first two
-	// places are no blocks but the ends of the queues. Empty until the first insert.
+	// places holds both queues as doubly linked lists, without gaps. The first two places
+	// are the ends of the queues and hold no blocks. Empty until the first insert.
 	places []cached
 	_      [64]byte // two shards share no cache line
 }
 
-// queue is one of the two, and the place in front of its oldest block and behind its
-// newest.
+// queue identifies a queue. It is also the index of its sentinel in places, which links
+// to its oldest and its newest block.
 type queue uint32
 
 const (
@@ -81,14 +79,14 @@ type cached struct {
 
 func (c *cached) slot() *cacheSlot { return &c.file.slots[c.i] }
 
-// CacheStats is what a cache counted.
+// CacheStats holds the counters of a cache.
 type CacheStats struct {
-	Hits, Misses uint64 // of point reads and of scans that fill the cache, as long as they are short
+	Hits, Misses uint64 // of point reads, and of the first blocks of scans that fill the cache
 	Bytes        int64  // held now
 	Capacity     int64
 }
 
-// NewCache returns a cache of at most so many bytes.
+// NewCache returns a cache of at most this many bytes.
 func NewCache(bytes int64) *Cache {
 	bytes = max(bytes, 0)
 	n := min(max(bytes/minShardBytes, 1), maxCacheShards)
@@ -99,8 +97,8 @@ func NewCache(bytes int64) *Cache {
 	return c
 }
 
-// Stats returns the counters. They are read one after the other, not at one
-// instant.
+// Stats returns the counters. They are read one after the other, not atomically
+// together.
 func (c *Cache) Stats() CacheStats {
 	var s CacheStats
 	s.Hits, s.Misses = c.counts.sum()
@@ -114,8 +112,8 @@ func (c *Cache) Stats() CacheStats {
 	return s
 }
 
-// fileCache is the view of a cache that one open file has. Its methods work on
-// the zero value, which caches nothing. It must not be copied.
+// fileCache is one open file's view of a cache. Its methods work on the zero value,
+// which caches nothing. It must not be copied.
 type fileCache struct {
 	cache *Cache
 	base  uint64 // spreads the blocks of different files over the shards
@@ -128,13 +126,12 @@ type fileCache struct {
 type cacheSlot struct {
 	first  atomic.Pointer[byte] // of the contents; nil if the block is not cached
 	length uint32               // of the contents; never changes
-	// place, guarded by the shard, says where the block is in its queue. If it is not
-	// cached: which drop from the short queue was its last one, 0 if none was.
+	// place, guarded by the shard, is the block's index in places. If the block is not
+	// cached: the number of its last drop from the short queue, 0 if there was none.
 	place uint32
 }
 
-// init makes it the view of a file with these blocks, whose contents have the lengths
-// that the index says.
+// init attaches f to c for a file with the data blocks of x.
 func (f *fileCache) init(c *Cache, x *index) {
 	if c == nil {
 		return
@@ -168,14 +165,15 @@ func (f *fileCache) missed() {
 	}
 }
 
-// hit is lookup, but that it counts no miss.
+// hit is lookup, but counts no miss.
 func (f *fileCache) hit(i int) []byte {
 	contents := f.peek(i)
 	if contents == nil {
 		return nil
 	}
 	word, shift := &f.uses[i/32], i%32*2
-	// A write would take the cache line from the others. One that fails is not missed.
+	// Skip the write at maxUses: it would take the cache line from other processors. A failed
+	// CompareAndSwap loses one use, which is harmless.
 	if uses := word.Load(); uses>>shift&maxUses < maxUses {
 		word.CompareAndSwap(uses, uses+1<<shift)
 	}
@@ -183,8 +181,8 @@ func (f *fileCache) hit(i int) []byte {
 	return contents
 }
 
-// peek returns the contents of data block i, nil if they are not cached, and leaves no
-// trace.
+// peek returns the contents of data block i, nil if they are not cached. It counts
+// neither a hit nor a use.
 func (f *fileCache) peek(i int) []byte {
 	if f.cache == nil {
 		return nil
@@ -194,18 +192,18 @@ func (f *fileCache) peek(i int) []byte {
 	if first == nil {
 		return nil
 	}
-	return unsafe.Slice(first, slot.length) // insert saw to the length
+	return unsafe.Slice(first, slot.length) // insert checked the length
 }
 
-// insert caches the contents of data block i, which it takes over: they must not change
-// any more. It ignores contents that have not the length that they must have.
+// insert caches the contents of data block i and takes ownership: they must not change
+// afterwards. It ignores contents of a length other than the index says.
 func (f *fileCache) insert(i int, contents []byte) {
 	if f.cache != nil && len(contents) == int(f.slots[i].length) {
 		f.shard(i).insert(cached{file: f, i: uint32(i), bytes: uint32(len(contents)) + cachedOverhead}, contents)
 	}
 }
 
-// spare reports whether there is room for a block of so many bytes.
+// spare reports whether a block of this many bytes fits without dropping another.
 func (f *fileCache) spare(i, bytes int) bool {
 	return f.cache != nil && f.shard(i).spare(int64(bytes)+cachedOverhead)
 }
@@ -219,7 +217,7 @@ func (f *fileCache) evict() {
 	}
 }
 
-// takeUse reports whether block i was used, and counts one use less.
+// takeUse reports whether block i has a use, and removes one.
 func (f *fileCache) takeUse(i uint32) bool {
 	word, shift := &f.uses[i/32], i%32*2
 	for {
@@ -233,7 +231,7 @@ func (f *fileCache) takeUse(i uint32) bool {
 	}
 }
 
-// forgetUses makes block i one that was not used.
+// forgetUses sets the use count of block i to zero.
 func (f *fileCache) forgetUses(i uint32) { f.uses[i/32].And(^(uint64(maxUses) << (i % 32 * 2))) }
 
 func (s *cacheShard) spare(bytes int64) bool {
@@ -250,7 +248,7 @@ func (s *cacheShard) insert(c cached, contents []byte) {
 	defer s.mu.Unlock()
 	slot := c.slot()
 	if slot.first.Load() != nil {
-		return // another reader was faster
+		return // another reader inserted it first
 	}
 	if len(s.places) == 0 {
 		s.places = []cached{short: {}, long: {older: uint32(long), newer: uint32(long)}}
@@ -268,8 +266,8 @@ func (s *cacheShard) insert(c cached, contents []byte) {
 	slot.first.Store(unsafe.SliceData(contents))
 }
 
-// shrinkLocked drops the oldest block of a queue; or, if it may, lets one that was used
-// go on.
+// shrinkLocked drops the oldest block of a queue or, if mayGoOn is set, requeues it if
+// it was used.
 // REQUIRES: a block is cached.
 func (s *cacheShard) shrinkLocked(mayGoOn bool) {
 	from := long
@@ -313,7 +311,7 @@ func (s *cacheShard) joinLocked(at uint32) {
 	}
 }
 
-// leaveLocked takes the block at a place out of its queue.
+// leaveLocked unlinks the block at a place from its queue.
 func (s *cacheShard) leaveLocked(at uint32) {
 	c := &s.places[at]
 	s.places[c.older].newer, s.places[c.newer].older = c.newer, c.older
@@ -322,14 +320,14 @@ func (s *cacheShard) leaveLocked(at uint32) {
 	}
 }
 
-// linkLocked makes the neighbours of a place point to it.
+// linkLocked makes the neighbours of a place link to it.
 func (s *cacheShard) linkLocked(at uint32) {
 	c := &s.places[at]
 	s.places[c.older].newer, s.places[c.newer].older = at, at
 }
 
-// removeLocked empties the slot of the block at a place. The block at the last place
-// moves there.
+// removeLocked removes the block at a place and empties its slot. The block at the last
+// place moves into the gap.
 func (s *cacheShard) removeLocked(at uint32) {
 	s.leaveLocked(at)
 	c := s.places[at]

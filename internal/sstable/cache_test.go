@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// testBlock is the contents of a block that a cache is given.
+// testBlock returns contents to insert into a cache.
 func testBlock(n int) []byte { return make([]byte, n) }
 
 // newFileCache returns the cache of a file whose blocks have contents of these lengths.
@@ -24,7 +24,7 @@ func newFileCache(c *Cache, blocks int, length func(i int) int) *fileCache {
 	return f
 }
 
-// all gives all blocks one length.
+// all gives all blocks the same length.
 func all(length int) func(int) int { return func(int) int { return length } }
 
 func TestCacheStaysWithinItsBound(t *testing.T) {
@@ -55,13 +55,13 @@ func TestCacheKeepsWhatIsUsed(t *testing.T) {
 	}
 }
 
-// cacheModel is what a shard does with blocks of one length, on plain slices.
+// cacheModel models a shard with blocks of one length, on plain slices.
 type cacheModel struct {
 	room        int
 	short, long []int // the oldest first
 	uses        map[int]int
 	drops       int         // from the short queue
-	ghosts      map[int]int // which of them was that of each block, unless it came back since
+	ghosts      map[int]int // per dropped block that has not returned, the number of its drop
 }
 
 func (m *cacheModel) has(block int) bool {
@@ -88,7 +88,7 @@ func (m *cacheModel) insert(block int) {
 			m.ghosts[oldest] = m.drops
 		}
 	}
-	// The two ends of the queues count as if they were blocks.
+	// The window of ghosts also counts the two ends of the queues.
 	if n := m.ghosts[block]; n != 0 && m.drops-n < len(m.short)+len(m.long)+2 {
 		m.long = append(m.long, block)
 	} else {
@@ -197,7 +197,7 @@ func TestConcurrentReadersAreAllCounted(t *testing.T) {
 	require.EqualValues(t, readers*each, stats.Misses)
 }
 
-// The contents that a slot leads to have the length that the index says.
+// The contents in a slot always have the length that the index says.
 func TestCacheIgnoresContentsOfAnotherLength(t *testing.T) {
 	c := NewCache(1 << 20)
 	f := newFileCache(c, 1, all(10))

@@ -6,29 +6,29 @@ import (
 	"github.com/kvd-db/kvd/internal/kv"
 )
 
-// Ask is a query for one file. Whoever asks many files at once, for different queries,
-// gathers the asks; no two may have the same query.
+// Ask is a query for one file. A caller that searches many files for different queries
+// collects the asks in a slice; no two may have the same query.
 type Ask struct {
 	Reader *Reader
 	Query  *Query
-	// Missing: the answer, if the file has one, is not in memory. The query is as it was.
+	// Missing: the file may have the answer, but not in memory. The query is unchanged.
 	Missing bool
 
-	at      int       // the data block that has the answer, -1 if it is answered
+	at      int       // the data block that may have the answer, -1 if the query is answered
 	covered kv.SeqNum // as Reader.locate returns it
-	block   block     // its contents at first, and then parsed
+	block   block     // only its contents until it is parsed
 }
 
-// GetCached answers from memory alone, as Get would: with a block that is not cached, or
-// a value that is apart, the ask is Missing.
+// GetCached answers from memory alone, as Get would: if it needs a block that is not
+// cached, or a separated value, the ask becomes Missing.
 //
-// It goes over the asks several times: to touch what the filters will look at, to find
-// the blocks, to touch their fronts, to touch the entries that the fronts lead to, and
-// to search. All but the last wait for memory at many places at once, where Get waits
-// at one after the other.
+// It makes several passes over the asks: to touch the filter lines, to find the blocks,
+// to touch their fronts, to touch the entries that the fronts lead to, and to search.
+// Each pass waits for many memory loads at once, where Get waits for one after the other.
 func GetCached(asks []Ask) { getCached(asks, false) }
 
-// getCached is GetCached, unless values that are apart answer, too.
+// getCached is GetCached; with apart set, a query whose value is separated is answered
+// with the pointer.
 func getCached(asks []Ask, apart bool) {
 	var touched byte // keeps the compiler from dropping the loads
 	for len(asks) > 0 {
@@ -55,7 +55,7 @@ func getCached(asks []Ask, apart bool) {
 			if a.block.data == nil {
 				continue
 			}
-			a.block, _ = parseBlock(a.block.data) // it is one, or would not be cached
+			a.block, _ = parseBlock(a.block.data) // it was parsed before it was cached
 			if len(some) > 1 {
 				touched += a.block.touchEntry(a.Query.Hash)
 			}
@@ -67,11 +67,11 @@ func getCached(asks []Ask, apart bool) {
 	runtime.KeepAlive(touched)
 }
 
-// asksTogether is how many asks are under way together. A guess: more would push each
-// other out of the first cache of the processor, with some ten lines each.
+// asksTogether is how many asks one pass handles. Guessed: with some ten cache lines
+// each, more would evict each other from the processor's first-level cache.
 const asksTogether = 32
 
-// locate finds the block that has the answer, or says that there is none.
+// locate finds the block that may have the answer, or answers that there is none.
 func (a *Ask) locate() {
 	a.Missing, a.at, a.block = false, -1, block{}
 	if a.Query.Done {
@@ -82,7 +82,7 @@ func (a *Ask) locate() {
 	}
 }
 
-// fetch brings the contents of the block, if it is cached.
+// fetch sets the contents of the block, if it is cached.
 func (a *Ask) fetch() {
 	if a.at >= 0 {
 		a.block.data = a.Reader.cache.hit(a.at)
@@ -90,7 +90,7 @@ func (a *Ask) fetch() {
 	}
 }
 
-// search answers the query from its block, if that is there.
+// search answers the query from its block, if fetch found it.
 func (a *Ask) search(apart bool) {
 	if a.block.data == nil {
 		return
@@ -105,8 +105,9 @@ func (a *Ask) search(apart bool) {
 	a.block = block{}
 }
 
-// wantsApart reports whether the query needs the bytes of a value that is apart. A
-// pointer that cannot be read is left to whoever reads the value.
+// wantsApart reports whether the query needs the bytes of a separated value. For a
+// malformed pointer it reports true, so that the caller reads the value and meets the
+// error.
 func (a *Ask) wantsApart(h *header) bool {
 	if a.Query.Want == kv.WantAny {
 		return true

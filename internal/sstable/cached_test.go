@@ -15,7 +15,7 @@ func TestGetCachedAnswersFromMemoryAlone(t *testing.T) {
 	r := open(t, f, NewCache(1<<20))
 	f.takeReads()
 	for _, cached := range []bool{false, true} {
-		for _, together := range []int{1, 7, 100} { // 100 are more than go together
+		for _, together := range []int{1, 7, 100} { // 100 are more than one pass handles
 			qs := questions(entries)
 			asks := asksOf(r, qs)
 			for first := 0; first < len(asks); first += together {
@@ -50,7 +50,7 @@ func TestGetCachedAnswersFromMemoryAlone(t *testing.T) {
 	}
 }
 
-// One batch may ask many files: each block is still read once, and damage in one
+// One batch may search many files: each block is still read once, and damage in one
 // file fails nothing in another.
 func TestGetBatchAsksManyFiles(t *testing.T) {
 	const files = 5
@@ -73,7 +73,7 @@ func TestGetBatchAsksManyFiles(t *testing.T) {
 		require.NoError(t, err)
 		disks[i].takeReads()
 		for j := range 100 {
-			at := (i*100 + j) * 37 % len(qs) // the files take turns
+			at := (i*100 + j) * 37 % len(qs) // the files alternate
 			qs[at] = query(part[j*7%len(part)].Key, kv.MaxSeqNum)
 			asks = append(asks, Ask{Reader: r, Query: &qs[at]})
 		}

@@ -10,7 +10,7 @@ import (
 	"github.com/kvd-db/kvd/internal/kv"
 )
 
-// sweepEntries is a small file of everything: several blocks, versions across
+// sweepEntries is a small file with every feature: several blocks, versions that cross
 // them, tombstones of both kinds, expiry.
 func sweepEntries() []kv.Entry {
 	entries := numbered(24, 12)
@@ -26,8 +26,8 @@ func sweepEntries() []kv.Entry {
 	return entries
 }
 
-// requireHonest opens a damaged file and asks everything of it: each answer is
-// either right or an error. It returns whether any error was seen.
+// requireHonest opens a damaged file and runs every kind of read on it: each answer is
+// either right or an error. It returns whether there was any error.
 func requireHonest(t *testing.T, data []byte, entries []kv.Entry, questions []Query, damage string) (noticed bool) {
 	t.Helper()
 	isDamage := func(err error) {
@@ -151,9 +151,9 @@ func TestEveryZeroedSectorIsNoticed(t *testing.T) {
 	}
 }
 
-// Blocks that are whole, but not where they were written.
+// An intact block at another place than it was written is damage.
 func TestMisplacedBlocksAreNoticed(t *testing.T) {
-	// Equal shapes everywhere, so that only identity tells the blocks apart.
+	// All blocks have the same shape, so that only identity distinguishes them.
 	entries := numbered(60, 30)
 	other := numbered(60, 30)
 	for i := range other {
@@ -190,7 +190,7 @@ func TestMisplacedBlocksAreNoticed(t *testing.T) {
 			copy(blockOf(damaged, i), blockOf(foreign.data, i))
 			require.True(t, requireHonest(t, damaged, entries, qs, "block of another file"))
 		}
-		// Filter, index, properties of the other file, then all of it.
+		// Replace filter, index and properties by those of the other file, then everything.
 		tail := len(f.data) - footerBytes - int(r.footer.tailSize())
 		damaged := append(bytes.Clone(f.data[:tail]), foreign.data[tail:len(f.data)-footerBytes]...)
 		damaged = append(damaged, f.data[len(f.data)-footerBytes:]...)
@@ -201,7 +201,7 @@ func TestMisplacedBlocksAreNoticed(t *testing.T) {
 	}
 }
 
-// A filter whose bit went missing would hide a live key (planted bug 19).
+// A filter that lost a bit would hide a live key (planted bug 19).
 func TestDamagedFilterHidesNoKey(t *testing.T) {
 	entries := numbered(100, 10)
 	f, _ := build(t, entries, WriterOptions{})

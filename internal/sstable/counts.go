@@ -6,8 +6,7 @@ import (
 )
 
 // counts are the hits and misses of a cache, in cells: many goroutines count at once,
-// and if they did it in one place, each would wait for the processor that did it
-// last.
+// and a single counter would move its cache line between processors on every count.
 type counts [1 << countBits]countCell
 
 const countBits = 4
@@ -17,11 +16,11 @@ type countCell struct {
 	_            [112]byte // no other cell in this cache line or its neighbour
 }
 
-// mine returns the cell of the goroutine that calls, which it may share with others. It
-// is found by where the goroutine's stack is.
+// mine returns a cell for the calling goroutine, chosen by the address of its stack.
+// Goroutines may share a cell.
 func (c *counts) mine() *countCell {
 	var here byte
-	const golden = 0x9e3779b97f4a7c15 // spreads what differs between stacks
+	const golden = 0x9e3779b97f4a7c15 // spreads the bits in which stacks differ
 	stack := uint64(uintptr(unsafe.Pointer(&here))) >> 11
 	return &c[stack*golden>>(64-countBits)]
 }

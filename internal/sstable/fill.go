@@ -8,23 +8,23 @@ import (
 	"github.com/kvd-db/kvd/internal/kv"
 )
 
-// fill is a Fill under way.
+// fill is the state of one Fill.
 type fill struct {
 	it     *Iterator
 	b      *kv.Batch
 	v      *kv.View
 	bound  []byte
 	passed int // entries
-	// met: a visible version of the key of the entry before was met, all others are
-	// older. last is what that key has behind the block's prefix.
+	// met: a visible version of the previous entry's key was found; the remaining versions
+	// are older. last is that key without the block's prefix.
 	met  bool
 	last []byte
 }
 
 // Fill implements kv.Filler.
 //
-// Cost: one copy of each key that is shown, and of its value unless the block is a
-// cached one. The bound is compared with keys in its own block alone.
+// Cost: one copy of each key that is shown, and of its value unless the block is
+// cached. Keys are compared with the bound only in the block that contains it.
 func (it *Iterator) Fill(b *kv.Batch, v *kv.View, bound []byte) (passed int) {
 	if !it.valid {
 		return 0
@@ -38,7 +38,7 @@ func (it *Iterator) Fill(b *kv.Batch, v *kv.View, bound []byte) (passed int) {
 	return f.passed
 }
 
-// nextBlock goes on to the next block, where the versions of a key may go on too.
+// nextBlock enters the next block, which may continue the versions of the last key.
 func (f *fill) nextBlock() bool {
 	it := f.it
 	it.before = append(append(it.before[:0], it.block.prefix()...), f.last...)
@@ -51,12 +51,12 @@ func (f *fill) nextBlock() bool {
 	return true
 }
 
-// block goes from entry first on to the end of the current block. It returns false if
-// Fill ends before, where it should or on an error.
+// block processes the current block from entry first to its end. It returns false if
+// Fill ends within the block, at its limit or on an error.
 func (f *fill) block(first int) bool {
 	it, b, block := f.it, f.b, &f.it.block
 	prefix := block.prefix()
-	near := f.bound != nil && it.r.index.mayReach(it.blockAt, f.bound) // keys may lie behind it
+	near := f.bound != nil && it.r.index.mayReach(it.blockAt, f.bound) // keys may be at or after it
 	prints := block.data[block.fingerprints:][:block.entries]
 	before := len(b.Items)
 	lent := it.lend(b)
@@ -80,13 +80,13 @@ func (f *fill) block(first int) bool {
 			return it.malformed()
 		}
 		suffix := block.suffix(&h)
-		// The fingerprints of one key are the same, and soon compared.
+		// Versions of one key have equal fingerprints, which are cheap to compare.
 		if met && (i == first || prints[i] == prints[i-1]) && bytes.Equal(suffix, last) {
 			passed++ // an older version
 			continue
 		}
-		// The key is laid out behind the last item, and the value with it, as in the
-		// block; if it is not shown, the next one is written over it.
+		// The key, followed by the value, is appended after the last item; if it is not shown,
+		// the next one overwrites it.
 		rest := suffix
 		defers := copies && !h.apart && b.Defers(h.end-h.valueAt)
 		if copies && !defers {
@@ -129,16 +129,16 @@ func (f *fill) block(first int) bool {
 	return true
 }
 
-// simple reports whether puts will do in the current block.
+// simple reports whether puts can handle the current block.
 func (it *Iterator) simple(v *kv.View) bool {
 	return len(v.Covers) == 0 && offsetBytes(len(it.block.data)) == 2
 }
 
-// puts adds the entries from i on, in steps of one forward or back, at most so many,
-// as long as they are what most entries are: puts that the view sees, of keys that the
-// entry before does not have, which do not expire. It returns how many.
+// puts adds up to most entries from i on, in steps of +1 or -1, while they are plain
+// puts: visible to the view, without expiry or pointer, and of a key other than the
+// previous entry's. It returns how many it added.
 //
-// REQUIRES: simple, the block is lent, i > 0.
+// REQUIRES: simple, values of the block are lent, i > 0.
 func (it *Iterator) puts(b *kv.Batch, v *kv.View, i, step, most int) (n int) {
 	block := &it.block
 	items, bytes := b.Room()
@@ -182,15 +182,15 @@ func (it *Iterator) puts(b *kv.Batch, v *kv.View, i, step, most int) (n int) {
 	return n
 }
 
-// keyGuess is what a key is guessed to have behind the prefix of its block.
+// keyGuess is the estimated length of a key without the prefix of its block.
 const keyGuess = 16
 
-// lend reports whether values of the current block may stay where they are.
+// lend reports whether the batch may borrow values of the current block.
 func (it *Iterator) lend(b *kv.Batch) bool {
 	return it.cached && !b.KeysOnly && b.Lend(len(it.block.data))
 }
 
-// came counts the items since so many as near, if they came out of a cached block.
+// came adds the items added since the count before to b.Near if their block is cached.
 func (it *Iterator) came(b *kv.Batch, before int) {
 	if it.cached {
 		b.Near += len(b.Items) - before
@@ -233,7 +233,8 @@ func (it *Iterator) fillBack(b *kv.Batch, v *kv.View, bound []byte) (passed int)
 	return passed
 }
 
-// newerBefore reports whether a newer version of the current key may stand before it.
+// newerBefore reports whether the entry before may be a newer version of the current
+// key.
 func (it *Iterator) newerBefore() bool {
 	if it.at == 0 {
 		return true
@@ -243,8 +244,8 @@ func (it *Iterator) newerBefore() bool {
 	return !b.header(it.at-1, &h) || bytes.Equal(b.suffix(&h), it.entry.Key[len(b.prefix()):])
 }
 
-// versionsBack steps back over all versions of a key, the oldest first. It reports
-// false on an error, behind which there may be a newer one.
+// versionsBack steps back over all versions of a key, the oldest first. On an error it
+// reports false and commits nothing, because a newer version may not have been read.
 func (it *Iterator) versionsBack(b *kv.Batch, v *kv.View) (passed int, ok bool) {
 	e := &it.entry
 	b.Stage(e.Key)

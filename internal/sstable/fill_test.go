@@ -15,7 +15,7 @@ import (
 )
 
 // genVersions draws entries of every kind, in the order of a file: several versions
-// of a key, keys that share much and nothing, with and without expiry.
+// of a key, keys with long and without common prefixes, with and without expiry.
 func genVersions(t *rapid.T) (entries []kv.Entry) {
 	keys := rapid.SliceOfNDistinct(rapid.StringOfN(rapid.RuneFrom([]rune("ab")), 1, 12, -1), 1, 60, rapid.ID[string]).Draw(t, "keys")
 	for i, key := range keys {
@@ -41,7 +41,7 @@ func genVersions(t *rapid.T) (entries []kv.Entry) {
 }
 
 // walkOf returns an iterator over a file of these entries, at the beginning of a walk, and
-// what it comes to.
+// the entries that it should visit.
 func walkOf(r *Reader, entries []kv.Entry, reverse bool) (it *Iterator, want []kv.Entry) {
 	it, want = r.NewIterator(IterOptions{}).(*Iterator), slices.Clone(entries)
 	if reverse {
@@ -53,7 +53,7 @@ func walkOf(r *Reader, entries []kv.Entry, reverse bool) (it *Iterator, want []k
 	return it, want
 }
 
-// warm puts all blocks into the cache, if there is one.
+// warm loads all blocks into the cache, if there is one.
 func warm(t require.TestingT, r *Reader) {
 	it := r.NewIterator(IterOptions{FillCache: true})
 	for ok := it.First(); ok; ok = it.Next() {
@@ -61,7 +61,7 @@ func warm(t require.TestingT, r *Reader) {
 	require.NoError(t, errors.Join(it.Err(), it.Close()))
 }
 
-// fillAll returns what Fill gives in batches of so many items up to each of the
+// fillAll returns what Fill gives in batches of size items up to each of the
 // bounds, and checks where it stops.
 func fillAll(t require.TestingT, it *Iterator, v *kv.View, size int, bounds [][]byte, reverse bool) (shown []kv.Item) {
 	total := uint64(0)
@@ -141,7 +141,7 @@ func TestFillGivesWhatTheMovesGive(t *testing.T) {
 	})
 }
 
-// Moves and fills may be mixed.
+// Moves and Fill calls may alternate.
 func TestFillGoesOnFromWhereTheIteratorStands(t *testing.T) {
 	entries := numbered(200, 20)
 	f, _ := build(t, entries, WriterOptions{BlockBytes: 300})
@@ -165,8 +165,8 @@ func TestFillGoesOnFromWhereTheIteratorStands(t *testing.T) {
 	}
 }
 
-// Values stay where they lie in cached blocks, as many as a batch may keep in memory, and
-// for as long as it does, in whichever direction the walk goes.
+// Batches borrow values from cached blocks in both directions, up to the memory that a
+// batch may retain.
 func TestFillCopiesNoValueOutOfTheCache(t *testing.T) {
 	entries := numbered(400, 20)
 	f, _ := build(t, entries, WriterOptions{BlockBytes: 300})
@@ -200,7 +200,7 @@ func TestFillCopiesNoValueOutOfTheCache(t *testing.T) {
 	}
 }
 
-// What comes before damage is given, whatever the block that is damaged.
+// Fill gives everything before damage, whichever block is damaged.
 func TestFillGivesWhatComesBeforeDamage(t *testing.T) {
 	entries := numbered(300, 20)
 	f, _ := build(t, entries, WriterOptions{BlockBytes: 300})

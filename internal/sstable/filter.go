@@ -6,10 +6,10 @@ import (
 )
 
 const (
-	filterLineBytes = 64 // a cache line; a key's bits all lie in one
+	filterLineBytes = 64 // a cache line; all bits of a key are in one
 	filterLineBits  = 8 * filterLineBytes
 	filterBlocked   = 1 // the only kind of filter so far
-	maxFilterProbes = 7 // of 9 bits each, they fit one 64-bit product
+	maxFilterProbes = 7 // 9 bits each, so that they fit one 64-bit product
 	maxFilterLines  = maxTailBytes / 2 / filterLineBytes
 )
 
@@ -23,7 +23,7 @@ type filter struct {
 }
 
 // filterSpread returns the line of a hash, and the bits in it, 9 per probe.
-// Inside one partition the high bits of all hashes are alike, so both mix in
+// All hashes of one partition have the same high bits, so both results mix in
 // the low ones.
 func filterSpread(hash, lines uint64) (line, probes uint64) {
 	line, _ = bits.Mul64((hash^hash>>32)*0x9e3779b97f4a7c15, lines)
@@ -45,19 +45,19 @@ func (f *filter) mayContain(hash uint64) bool {
 	return true
 }
 
-// touch reads where mayContain will look.
+// touch loads the line that mayContain will read.
 func (f *filter) touch(hash uint64) byte {
 	line, _ := filterSpread(hash, f.count)
 	return f.lines[line*filterLineBytes]
 }
 
 // appendFilter appends the contents of the filter block for the hashes: the
-// lines first, so that they lie on cache lines once the block is in memory,
+// lines first, so that they are aligned to cache lines once the block is in memory,
 // then kind, probes, two zero bytes and the number of lines.
 func appendFilter(dst []byte, hashes []uint64, bitsPerKey int) []byte {
 	lines := uint64(len(hashes)*bitsPerKey+filterLineBits-1) / filterLineBits
 	lines = min(max(lines, 1), maxFilterLines)
-	// 0.69 probes per bit would be best if a key's bits were spread over the
+	// 0.69 probes per bit would be optimal if a key's bits were spread over the
 	// whole filter; within one line somewhat fewer are.
 	probes := min(max(bitsPerKey*6/10, 1), maxFilterProbes)
 	start := len(dst)
@@ -75,7 +75,7 @@ func appendFilter(dst []byte, hashes []uint64, bitsPerKey int) []byte {
 	return binary.LittleEndian.AppendUint32(dst, uint32(lines))
 }
 
-// parseFilter reads the contents of a filter block, which the filter borrows.
+// parseFilter decodes a filter block, whose contents the filter borrows.
 func parseFilter(contents []byte) (f filter, ok bool) {
 	n := len(contents) - 8
 	if n < filterLineBytes {

@@ -11,8 +11,8 @@ import (
 	"github.com/kvd-db/kvd/internal/keyhash"
 )
 
-// partitionHashes returns n hashes of one of 64 partitions, whose high bits are
-// alike: what a file's filter really gets.
+// partitionHashes returns n hashes of one of 64 partitions, which have the same high
+// bits, as the hashes of a real file do.
 func partitionHashes(prefix string, n int) []uint64 {
 	var hashes []uint64
 	key := append([]byte(prefix), make([]byte, 8)...)
@@ -39,7 +39,7 @@ func TestFilterAdmitsEveryKeyAdded(t *testing.T) {
 	}
 }
 
-// The share of absent keys that pass, against the theory of blocked filters
+// Compare the share of absent keys that pass with the theory of blocked filters
 // (Putze, Sanders, Singler 2007, section 3): the number of keys per line is
 // Poisson distributed, and each line is a small Bloom filter.
 func TestFilterRateIsNearTheory(t *testing.T) {

@@ -10,16 +10,15 @@ import (
 
 const (
 	magic = "kvd-sst\n"
-	// envelopeBytes end the footer of every format version, so that a file of
-	// a newer one is told from a damaged one: length of the footer, version,
-	// checksum, magic.
+	// envelopeBytes is the end of the footer in every format version: length of the
+	// footer, version, checksum, magic. It distinguishes a newer file from a damaged one.
 	envelopeBytes  = 4 + 4 + 4 + 8
 	footerBytes    = 4 + 8 + 5*8 + envelopeBytes
-	maxFooterBytes = 1024 // of any version, by promise
+	maxFooterBytes = 1024 // in any version, by promise
 )
 
-// footer says whose file this is and how long its parts are. They follow one
-// another without a gap, in the order of the fields.
+// footer identifies the file and says how long its parts are. The parts are adjacent,
+// in the order of the fields.
 type footer struct {
 	id                                      kv.FileID
 	data, filter, index, ranges, properties uint64 // bytes, trailers included
@@ -29,7 +28,7 @@ type footer struct {
 // fileSize returns the length of the whole file.
 func (f *footer) fileSize() uint64 { return f.data + f.tailSize() + footerBytes }
 
-// tailSize returns the length of what is loaded at open, without the footer.
+// tailSize returns the length of what Open loads, without the footer.
 func (f *footer) tailSize() uint64 { return f.filter + f.index + f.ranges + f.properties }
 
 // appendTo appends the footer.
@@ -43,7 +42,7 @@ func (f *footer) appendTo(dst []byte) []byte {
 	return appendEnvelope(dst, start, f.version)
 }
 
-// appendEnvelope ends the footer that begins at start.
+// appendEnvelope completes the footer that begins at start.
 func appendEnvelope(dst []byte, start int, version uint32) []byte {
 	dst = binary.LittleEndian.AppendUint32(dst, uint32(len(dst)-start+envelopeBytes))
 	dst = binary.LittleEndian.AppendUint32(dst, version)
@@ -51,9 +50,9 @@ func appendEnvelope(dst []byte, start int, version uint32) []byte {
 	return append(dst, magic...)
 }
 
-// parseFooter reads the footer at the end of tail, the last bytes of a file of
-// the given size. The error is without the file's name: the reason of a
-// corruption, or kv.ErrUnsupportedVersion.
+// parseFooter decodes the footer at the end of tail, the last bytes of a file of
+// the given size. It returns, without the file's name, the reason of a corruption or
+// kv.ErrUnsupportedVersion.
 func parseFooter(tail []byte, size uint64) (f footer, reason string, err error) {
 	n := len(tail)
 	if n < envelopeBytes || string(tail[n-len(magic):]) != magic {

@@ -8,8 +8,8 @@ import (
 )
 
 const (
-	// formatVersion is that of a file with kv.TableStats, formatWithout that of one that
-	// has none to tell, which is as it was before there were any.
+	// formatVersion is written for files with kv.TableStats, formatWithout for files
+	// without, which older releases can read.
 	formatVersion = 4
 	formatWithout = 3
 
@@ -27,8 +27,8 @@ const (
 	maxTailBytes = 1 << 31
 )
 
-// blockKind says what a block holds. It is not stored in the block: it goes
-// into the checksum, so that a filter read as an index is damage.
+// blockKind says what a block holds. It is not stored but included in the checksum,
+// so that a filter read as an index is damage.
 type blockKind uint8
 
 const (
@@ -74,8 +74,8 @@ func (id identity) checksum(kind blockKind, offset int64, sealed []byte) uint32 
 	return crc32.Update(^state, castagnoli, sealed)
 }
 
-// crcUint feeds the low n bytes of v, little-endian, to a raw CRC state. Calling
-// crc32.Update for so little would move the bytes to the heap.
+// crcUint adds the low n bytes of v, little-endian, to a raw CRC state. crc32.Update
+// would move so few bytes to the heap.
 func crcUint(state uint32, v uint64, n int) uint32 {
 	for range n {
 		state = castagnoli[byte(state)^byte(v)] ^ state>>8
@@ -91,7 +91,7 @@ func (id identity) appendTrailer(block []byte, kind blockKind, offset int64) []b
 }
 
 // unseal verifies a block with its trailer and returns its contents, which
-// alias block. The reason is empty if the block is whole.
+// alias block. The reason is empty if the block is intact.
 func (id identity) unseal(block []byte, kind blockKind, offset int64) (contents []byte, reason string) {
 	n := len(block) - trailerBytes
 	if n < 0 {
@@ -106,7 +106,7 @@ func (id identity) unseal(block []byte, kind blockKind, offset int64) (contents 
 	return block[:n:n], ""
 }
 
-// appendBytes appends b with its length before it.
+// appendBytes appends the length of b as a varint, then b.
 func appendBytes(dst, b []byte) []byte {
 	dst = binary.AppendUvarint(dst, uint64(len(b)))
 	return append(dst, b...)

@@ -11,7 +11,7 @@ import (
 	"github.com/kvd-db/kvd/internal/kv"
 )
 
-// requireModest runs f and fails if it allocates out of proportion to its input.
+// requireModest runs f and fails if it allocates too much for the size of its input.
 func requireModest(t *testing.T, input int, f func()) {
 	t.Helper()
 	var before, after runtime.MemStats
@@ -45,7 +45,7 @@ func goldenParts(f *testing.F, kind blockKind) [][]byte {
 	return parts
 }
 
-// blockIterator returns an iterator over one block, in which it stands nowhere.
+// blockIterator returns an iterator over one block, not yet positioned.
 func blockIterator(b block) *Iterator {
 	r := &Reader{file: &bytesFile{}, index: index{offsets: []uint64{0, uint64(len(b.data))}, prefixes: []uint64{0}}}
 	return &Iterator{r: r, block: b, at: -1, key: bytes.Clone(b.prefix())}
@@ -79,7 +79,7 @@ func FuzzBlock(f *testing.F) {
 				require.True(t, i >= 0 && i <= b.entries)
 			}
 		})
-		// An iterator walks to the end or to an error.
+		// An iterator ends at the last entry or with an error.
 		it := blockIterator(b)
 		var last position
 		ordered := true
@@ -91,7 +91,7 @@ func FuzzBlock(f *testing.F) {
 			last.move(e, relation)
 			entries = append(entries, cloneEntry(e))
 		}
-		// So does a Fill, which does not look at what an older version has.
+		// So does Fill, which does not validate the rest of an older version.
 		fill := blockIterator(b)
 		if fill.walk = forward; fill.step() {
 			var batch kv.Batch
@@ -101,7 +101,7 @@ func FuzzBlock(f *testing.F) {
 			require.True(t, it.err != nil || passed == len(entries))
 		}
 		require.True(t, it.err != nil || fill.err == nil)
-		// A backward walk meets the same, from the last entry up to the first or an error.
+		// A backward walk visits the same entries, from the last to the first or to an error.
 		back := blockIterator(b)
 		back.walk, back.at = backward, b.entries
 		var met []kv.Entry
@@ -183,7 +183,7 @@ func FuzzRanges(f *testing.F) {
 func FuzzProperties(f *testing.F) {
 	good := goldenParts(f, kindProperties)[0]
 	f.Add(good)
-	f.Add(append([]byte{good[0] | 0x80, 0}, good[1:]...))               // the first number in a longer form
+	f.Add(append([]byte{good[0] | 0x80, 0}, good[1:]...))               // the first number not in its shortest form
 	f.Add(append(bytes.Clone(good[:len(good)-1]), 2, 5, 1, 9, 7, 2, 3)) // with pointers into two value files
 	f.Fuzz(func(t *testing.T, contents []byte) {
 		var m kv.TableMeta

@@ -2,44 +2,44 @@ package sstable
 
 import "github.com/kvd-db/kvd/internal/kv"
 
-// Query is a point read that walks through a partition's files, newest first,
-// until one of them answers it. The asker owns it and fills in Key, Hash and At.
+// Query is a point read that is passed through a partition's files, newest first,
+// until one of them answers it. The caller owns it and sets Key, Hash and At.
 //
-// After the walk: Err, if not nil, is why this read alone failed; a put has Done
-// set and Kind kv.KindPut; anything else is an absent key, deleted if Done.
+// Afterwards: Err, if not nil, is why this read alone failed; for a put Done is set and
+// Kind is kv.KindPut; otherwise the key is absent, and deleted if Done is set.
 type Query struct {
 	Key  []byte
-	Hash uint64    // keyhash.Sum(Key): with another one, a present key is not found
+	Hash uint64    // keyhash.Sum(Key); with another hash a present key is not found
 	At   kv.SeqNum // the newest version that may be seen
-	// Want says of which value Value is to hold the bytes.
+	// Want says which values Value should receive.
 	Want kv.Want
-	// Budget, if not nil, bounds the bytes of this value and of others together:
-	// a query that finds it spent fails with kv.ErrBudgetSpent.
+	// Budget, if not nil, bounds the bytes of this value and of others together: a query
+	// that exceeds it fails with kv.ErrBudgetSpent.
 	Budget *kv.ReadBudget
 
-	// Done: this or a newer file has answered. Files pass over a query that is
-	// done, so one that failed is never answered from older data.
+	// Done: this or a newer file has answered. Files skip a query that is done, so one
+	// that failed is never answered from older data.
 	Done   bool
 	Kind   kv.Kind // of the answer: put, delete or range delete
 	Seq    kv.SeqNum
 	Expiry uint64
-	// Value is a copy, written over what the slice held: give a slice with room
-	// to spare an allocation. It may be nil for an empty value; ask Kind.
+	// Value is a copy, written over the previous contents of the slice: pass a slice with
+	// capacity to avoid an allocation. It may be nil for an empty value; check Kind.
 	Value []byte
-	// Apart: the value of the answer lies where Pointer says, and Value is left as it
-	// was, for whoever reads it.
+	// Apart: the value is in a value file at Pointer, from which the caller reads it.
+	// Value is unchanged.
 	Apart   bool
 	Pointer kv.ValuePointer
-	// Omitted: the answer has a value that was not wanted. Value is left as it was.
+	// Omitted: the answer has a value that Want excludes. Value is unchanged.
 	Omitted bool
 	Err     error
 }
 
 func (q *Query) fail(err error) { q.Err, q.Done = err, true }
 
-// answer takes what the data block and the range tombstones have to say:
-// covered is the number of the newest tombstone that covers the key, or 0. It
-// reports !ok if no writer makes such an entry.
+// answer completes q from the entry h of b, if found, and from covered, the sequence
+// number of the newest range tombstone that covers the key, or 0. It reports !ok for
+// an entry that no writer makes.
 func (q *Query) answer(b *block, h *header, found bool, covered kv.SeqNum) (ok bool) {
 	switch {
 	case found && h.seq >= covered:
@@ -69,14 +69,14 @@ func (q *Query) answer(b *block, h *header, found bool, covered kv.SeqNum) (ok b
 	return true
 }
 
-// Get answers q from this file, if it has a version of the key that q may see;
+// Get answers q from this file if it has a version of the key that q may see;
 // the newest such version wins, tombstones included. It does nothing if q is
 // done.
 //
 // Errors are in q: a *kv.CorruptionError that names file and offset, or what
 // the read returned.
-// Cost: a cache miss of the processor for the filter and, if that lets the key
-// pass, a search in the index, and one read unless the block is cached.
+// Cost: one processor cache miss for the filter and, if the filter admits the key, a
+// search in the index and one read unless the block is cached.
 func (r *Reader) Get(q *Query) {
 	if q.Done {
 		return
@@ -94,8 +94,8 @@ func (r *Reader) Get(q *Query) {
 	r.search(q, i, &b, covered)
 }
 
-// locate returns the data block that has the answer, -1 if none has, and the
-// number of the newest range tombstone that covers the key, or 0.
+// locate returns the data block that may have the answer, -1 if there is none, and the
+// sequence number of the newest range tombstone that covers the key, or 0.
 func (r *Reader) locate(q *Query) (i int, covered kv.SeqNum) {
 	if r.ranges != nil {
 		covered = r.ranges.Cover(q.Key, q.At)

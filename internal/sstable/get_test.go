@@ -184,7 +184,7 @@ func TestGetBatchReadsDistantBlocksAtTheSameTime(t *testing.T) {
 	})
 }
 
-// Reads that do not wait are not worth a goroutine each.
+// Fast reads do not get a goroutine each.
 func TestGetBatchBecomesConcurrentWhenReadsAreSlow(t *testing.T) {
 	entries := numbered(4_000, 100)
 	f, _ := build(t, entries, WriterOptions{})
@@ -222,8 +222,7 @@ func TestGetBatchBecomesConcurrentWhenReadsAreSlow(t *testing.T) {
 	})
 }
 
-// Damage may also be that the device cannot read a sector: then one read
-// of several blocks fails as a whole.
+// The device may fail to read a sector: then one read of several blocks fails as a whole.
 func TestGetBatchFailsOnlyWhatNeedsTheUnreadableBlock(t *testing.T) {
 	eio := errors.New("input/output error")
 	entries := numbered(400, 100)
@@ -295,7 +294,7 @@ func TestConcurrentReadersAgree(t *testing.T) {
 	require.Zero(t, r.cache.cache.Stats().Bytes)
 }
 
-// oracleAt is the oracle for what numbered made, without looking at all of it.
+// oracleAt is the oracle for entries made by numbered, without a scan of all of them.
 func oracleAt(entries []kv.Entry, key []byte) result {
 	var i int
 	if _, err := fmt.Sscanf(string(key), "key%d", &i); err != nil {

@@ -16,8 +16,8 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files that the writer makes anew")
 
-// golden returns the golden file of a format version with this name, which the writer
-// must go on making byte for byte as it made f.
+// golden returns the golden file of a format version with this name. The writer must
+// still produce it byte for byte, as f.
 func golden(t *testing.T, version int, name string, f *bytesFile) *bytesFile {
 	t.Helper()
 	path := filepath.Join("testdata", fmt.Sprintf("v%d", version), name)
@@ -30,7 +30,7 @@ func golden(t *testing.T, version int, name string, f *bytesFile) *bytesFile {
 	return &bytesFile{data: data}
 }
 
-// Versions 1 and 2 were never released, and are refused as what they are.
+// Versions 1 and 2 were never released, and are refused as unsupported.
 func TestOlderVersionsAreRefused(t *testing.T) {
 	for _, version := range []string{"v1", "v2"} {
 		data, err := os.ReadFile(filepath.Join("testdata", version, "000013.sst"))
@@ -40,7 +40,7 @@ func TestOlderVersionsAreRefused(t *testing.T) {
 	}
 }
 
-// Files of version 3 are read as before, without what only version 4 says.
+// Files of version 3 are read, with empty stats.
 func TestVersion3IsRead(t *testing.T) {
 	for _, name := range []string{"000013.sst", "pointers.sst"} {
 		data, err := os.ReadFile(filepath.Join("testdata", "v3", name))
@@ -54,8 +54,7 @@ func TestVersion3IsRead(t *testing.T) {
 	}
 }
 
-// A file that has nothing more to say is still one of version 3, which an older kvd
-// can read.
+// A file without stats is written as version 3, which older releases can read.
 func TestVersion3IsWrittenWithoutStats(t *testing.T) {
 	f, _ := build(t, numbered(3, 5), WriterOptions{})
 	r := open(t, f, nil)
@@ -106,7 +105,7 @@ func TestGoldenFile(t *testing.T) {
 	require.NoError(t, r.Verify(t.Context(), nil))
 }
 
-// The layout that doc.go draws, spelled out byte by byte for the smallest file.
+// The layout of doc.go, byte by byte, for the smallest file.
 func TestSmallestFileIsAsDocumented(t *testing.T) {
 	f, _ := build(t, []kv.Entry{{Key: []byte("k"), Value: []byte("v"), Seq: 7, Kind: kv.KindPut, Expiry: 9}}, WriterOptions{})
 	id := newIdentity(testID)

@@ -20,7 +20,7 @@ import (
 
 var testID = kv.FileID{Partition: 3, Num: 13}
 
-// bytesFile is a vfs.File in a slice that counts what is asked of it. It is
+// bytesFile is a vfs.File in a slice that records its reads. It is
 // not safe for concurrent writes.
 type bytesFile struct {
 	data   []byte
@@ -120,7 +120,7 @@ func open(t testing.TB, f *bytesFile, cache *Cache) *Reader {
 	return r
 }
 
-// result is what a read answered, in a form that compares.
+// result is the answer of a read, in comparable form.
 type result struct {
 	done   bool
 	kind   kv.Kind
@@ -150,7 +150,7 @@ func get(r *Reader, key []byte, at kv.SeqNum) (result, error) {
 	return resultOf(&q), q.Err
 }
 
-// oracle answers from the entries, by looking at all of them.
+// oracle computes an answer by a scan of all entries.
 func oracle(entries []kv.Entry, key []byte, at kv.SeqNum) result {
 	var best result
 	for i := range entries {
@@ -171,8 +171,8 @@ func oracle(entries []kv.Entry, key []byte, at kv.SeqNum) result {
 	return best
 }
 
-// questions returns keys that are there, and others before, between and behind,
-// with numbers that see all, some or none of the versions.
+// questions returns queries for present keys and for others before, between and after
+// them, at sequence numbers that see all, some or none of the versions.
 func questions(entries []kv.Entry) []Query {
 	var qs []Query
 	add := func(key []byte, at kv.SeqNum) { qs = append(qs, query(key, at)) }
@@ -189,10 +189,10 @@ func questions(entries []kv.Entry) []Query {
 	return qs
 }
 
-// getBatch asks one file all queries at once.
+// getBatch runs all queries on one file in one batch.
 func getBatch(r *Reader, qs []Query) { GetBatch(asksOf(r, qs)) }
 
-// asksOf asks one file all queries.
+// asksOf returns asks of one file for all queries.
 func asksOf(r *Reader, qs []Query) []Ask {
 	asks := make([]Ask, len(qs))
 	for i := range qs {
@@ -201,7 +201,7 @@ func asksOf(r *Reader, qs []Query) []Ask {
 	return asks
 }
 
-// requireAnswers asks everything one by one and in batches.
+// requireAnswers runs all questions one by one and in batches.
 func requireAnswers(t testing.TB, r *Reader, entries []kv.Entry) {
 	t.Helper()
 	qs := questions(entries)
@@ -226,7 +226,7 @@ func cloneEntry(e *kv.Entry) kv.Entry {
 	return c
 }
 
-// requireEntry compares entries, not telling nil from empty values.
+// requireEntry compares entries; nil and empty values are equal.
 func requireEntry(t require.TestingT, want, got *kv.Entry) {
 	require.True(t, bytes.Equal(want.Key, got.Key) && bytes.Equal(want.Value, got.Value) &&
 		want.Seq == got.Seq && want.Kind == got.Kind && want.Expiry == got.Expiry, "want %v, got %v", want, got)
@@ -240,7 +240,7 @@ func requireSameEntries(t testing.TB, want, got []kv.Entry) {
 	}
 }
 
-// collect walks from wherever a move has led, which returned ok.
+// collect walks forward from the position of a move that returned ok.
 func collect(it kv.Iterator, ok bool) ([]kv.Entry, error) {
 	var entries []kv.Entry
 	for ; ok; ok = it.Next() {
@@ -249,7 +249,7 @@ func collect(it kv.Iterator, ok bool) ([]kv.Entry, error) {
 	return entries, it.Err()
 }
 
-// collectBack walks backward from wherever a move has led, which returned ok.
+// collectBack walks backward from the position of a move that returned ok.
 func collectBack(it kv.Iterator, ok bool) ([]kv.Entry, error) {
 	var entries []kv.Entry
 	for ; ok; ok = it.Prev() {
@@ -265,7 +265,7 @@ func reversed(entries []kv.Entry) []kv.Entry {
 	return entries
 }
 
-// requireTable checks everything that can be asked of a file.
+// requireTable compares every kind of read of a file with entries.
 func requireTable(t testing.TB, entries []kv.Entry, o WriterOptions) {
 	t.Helper()
 	f, meta := build(t, entries, o)
@@ -291,7 +291,7 @@ func requireTable(t testing.TB, entries []kv.Entry, o WriterOptions) {
 	require.Equal(t, 1, f.closes)
 }
 
-// sortEntries puts entries in the order of a file.
+// sortEntries sorts entries into the order of a file.
 func sortEntries(entries []kv.Entry) {
 	slices.SortStableFunc(entries, func(a, b kv.Entry) int { return kv.Compare(a.Key, a.Seq, b.Key, b.Seq) })
 }

@@ -11,26 +11,26 @@ import (
 // index finds the data block for a key. Each block has a separator, a pair of
 // key and sequence number that orders not before the last entry of the block
 // and before the first entry of the next. So the first block whose separator
-// is not before (key, at) is the one that holds the first entry not before it,
-// also where the versions of one key cross a block boundary.
+// is not before (key, at) holds the first entry that is not before (key, at),
+// even where the versions of one key cross a block boundary.
 //
-// What all separators have in common stands apart, and the next eight bytes of
-// each are kept as a number: a search touches a dense array of numbers and
-// compares bytes only on a tie. It begins with the blocks that the leading bits of
-// such a number leave: a few where keys are spread evenly, all of them at worst.
+// The common prefix of all separators is stored once, and the next eight bytes of
+// each are kept as a number: a search reads a dense array of numbers and
+// compares bytes only on a tie. The leading bits of the number select where the search
+// begins: a few blocks if keys are spread evenly, all of them at worst.
 type index struct {
 	common   []byte
-	prefixes []uint64 // of the separators behind common, big-endian, zero-padded
-	starts   []uint32 // per value of (prefix-prefixes[0])>>shift: the first block that has it or a higher one; then blocks()
+	prefixes []uint64 // of the separators after common, big-endian, zero-padded
+	starts   []uint32 // per value of (prefix-prefixes[0])>>shift: the first block with it or a higher one; then blocks()
 	shift    uint
-	offsets  []uint64 // of the data blocks, and where the last one ends
-	fieldsAt []uint32 // where each block's fields are in contents
+	offsets  []uint64 // of the data blocks, and the end of the last one
+	fieldsAt []uint32 // position of each block's fields in contents
 	contents []byte   // of the index block, borrowed
 }
 
-// indexFields is what the index block says of one data block.
+// indexFields is the entry of one data block in the index.
 type indexFields struct {
-	suffix  []byte    // of the separator key, behind the common prefix
+	suffix  []byte    // of the separator key, after the common prefix
 	seq     kv.SeqNum // 0 unless the block ends among the versions of the key
 	length  uint64    // of the block with its trailer
 	entries uint64
@@ -44,11 +44,11 @@ func decodeIndexFields(d *kv.Decoder) (f indexFields) {
 	return f
 }
 
-// minIndexFields is the least number of bytes that the fields of a block take.
+// minIndexFields is the smallest encoding of a block's fields.
 const minIndexFields = 4
 
-// parseIndex reads the contents of an index block, which the index borrows.
-// The blocks that it names fill the file from 0 to dataEnd without a gap.
+// parseIndex decodes an index block, whose contents the index borrows. It verifies
+// that the data blocks fill the file from 0 to dataEnd without a gap.
 func parseIndex(contents []byte, dataEnd uint64) (x index, ok bool) {
 	d := kv.Decoder{Rest: contents}
 	x.common = d.Bytes(kv.MaxKeyBytes)
@@ -82,8 +82,8 @@ func parseIndex(contents []byte, dataEnd uint64) (x index, ok bool) {
 	return x, len(d.Rest) == 0 && offset == dataEnd && tight
 }
 
-// makeStarts keeps so many leading bits that there are at most two starts per block,
-// and the one at the end.
+// makeStarts uses as many leading bits as give at most two starts per block, and the
+// one at the end.
 func (x *index) makeStarts() {
 	n := len(x.prefixes)
 	span := x.prefixes[n-1] - x.prefixes[0] // they ascend
@@ -100,19 +100,19 @@ func (x *index) makeStarts() {
 // blocks returns the number of data blocks.
 func (x *index) blocks() int { return len(x.prefixes) }
 
-// fields decodes again what parseIndex has checked.
+// fields decodes the fields of a block again; parseIndex has validated them.
 func (x *index) fields(block int) indexFields {
 	d := kv.Decoder{Rest: x.contents[x.fieldsAt[block]:]}
 	return decodeIndexFields(&d)
 }
 
-// span returns where a run of data blocks lies, first and last included.
+// span returns the position of the data blocks first to last, both included.
 func (x *index) span(first, last int) (offset int64, length int) {
 	return int64(x.offsets[first]), int(x.offsets[last+1] - x.offsets[first])
 }
 
 // find returns the block that holds the first entry that does not order before
-// (key, seq); it returns blocks() if there is none.
+// (key, seq), or blocks() if there is none.
 func (x *index) find(key []byte, seq kv.SeqNum) int {
 	n := min(len(key), len(x.common))
 	switch c := bytes.Compare(key[:n], x.common[:n]); {
@@ -147,8 +147,8 @@ func (x *index) find(key []byte, seq kv.SeqNum) int {
 	return low
 }
 
-// mayReach reports whether a block may have keys at or behind key. It says so too
-// often only where the first bytes do not tell.
+// mayReach reports whether a block may have keys >= key. It has false positives only
+// where the first bytes after common do not decide.
 func (x *index) mayReach(block int, key []byte) bool {
 	n := min(len(key), len(x.common))
 	if c := bytes.Compare(x.common[:n], key[:n]); c != 0 || n < len(x.common) {
@@ -157,8 +157,8 @@ func (x *index) mayReach(block int, key []byte) bool {
 	return x.prefixes[block] >= kv.KeyWord(key[n:], 0)
 }
 
-// behind reports whether all keys of a block are behind key. It says no too often only
-// for the first block, and where the first bytes do not tell.
+// behind reports whether all keys of a block are > key. It has false negatives only for
+// the first block, and where the first bytes after common do not decide.
 func (x *index) behind(block int, key []byte) bool {
 	if block == 0 {
 		return false
@@ -170,9 +170,9 @@ func (x *index) behind(block int, key []byte) bool {
 	return x.prefixes[block-1] > kv.KeyWord(key[n:], 0)
 }
 
-// indexBuilder gathers the fields of the data blocks. The zero value is ready.
+// indexBuilder collects the fields of the data blocks. The zero value is ready.
 type indexBuilder struct {
-	keys   []byte // the separators, one after the other
+	keys   []byte // the separators, concatenated
 	blocks []indexBlock
 }
 
@@ -183,7 +183,7 @@ type indexBlock struct {
 	entries int
 }
 
-// add appends a block, whose separator key was appended to keys.
+// add appends a block whose separator key the caller has appended to keys.
 func (x *indexBuilder) add(seq kv.SeqNum, length, entries int) {
 	x.blocks = append(x.blocks, indexBlock{keyEnd: len(x.keys), seq: seq, length: length, entries: entries})
 }

@@ -7,28 +7,28 @@ import (
 )
 
 // Iterator implements kv.Filler over one file. It is in one block at a time, in which
-// it goes entry by entry (backward: backward.go). The blocks come from readahead.go.
+// it goes entry by entry (backward.go: the other way). readahead.go loads the blocks.
 type Iterator struct {
 	r    *Reader
 	o    IterOptions
 	walk direction
 
 	block   block
-	cached  bool     // block came out of the cache, so it never changes
-	blockAt int      // number of the block that the iterator is in
-	at      int      // number of the entry that was read last, or between which and the next it stands
-	key     []byte   // if the block has a prefix: the prefix, and the suffix of that entry
+	cached  bool     // block came from the cache, so it never changes
+	blockAt int      // number of the current block
+	at      int      // number of the entry read last, or of the one before the position
+	key     []byte   // the key of that entry, if the block has a prefix
 	entry   kv.Entry // that entry
 	valid   bool
 	err     error
 	closed  bool
 	ahead   readahead
 	loads   int    // blocks since the walk began
-	touched byte   // what touchAll read, so that the reads are not optimized away
-	before  []byte // scratch of Fill: the last key of the block before
+	touched byte   // sum of what touchAll read, so that the compiler keeps the reads
+	before  []byte // scratch of Fill: the last key of the previous block
 }
 
-// direction is which way a walk goes.
+// direction of a walk.
 type direction uint8
 
 const (
@@ -42,17 +42,17 @@ var _ kv.Filler = (*Iterator)(nil)
 // NewIterator returns an iterator over all entries of the file, range tombstones
 // included, each at its start. It must be closed before the reader.
 //
-// The slices of an entry are borrowed until the next move. A value that is apart is
-// not read: the entry says where it is, and that is well formed. Every block is
-// verified when the iterator reaches it; behind damage, Valid is false and Err
-// names file and offset.
+// The slices of an entry are borrowed until the next move. A separated value is not
+// read: the entry holds its pointer, which is well formed. Every block is verified
+// when the iterator reaches it; at damage, Valid becomes false and Err names file and
+// offset.
 func (r *Reader) NewIterator(o IterOptions) kv.Iterator {
 	it := &Iterator{}
 	it.Init(r, o)
 	return it
 }
 
-// Init makes it a new iterator, as NewIterator does, in the memory of one that was
+// Init makes it a new iterator, as NewIterator does, reusing the memory of one that was
 // closed or never used.
 func (it *Iterator) Init(r *Reader, o IterOptions) {
 	if o.Readahead <= 0 {
@@ -87,8 +87,8 @@ func (it *Iterator) SeekGE(key []byte) bool {
 	return it.step()
 }
 
-// seek stands at the first entry of the block whose key is not before key, or behind
-// the last one, and reads nothing.
+// seek positions at the first entry of the block whose key is >= key, or after the
+// last one, without decoding it.
 func (it *Iterator) seek(key []byte) (ok bool) {
 	it.at, ok = it.block.seek(key)
 	return ok || it.malformed()
@@ -101,7 +101,7 @@ func (it *Iterator) Next() bool {
 	return it.valid && it.step()
 }
 
-// begin forgets where the iterator stood, for a new walk.
+// begin resets the position for a new walk.
 func (it *Iterator) begin(walk direction) bool {
 	it.valid, it.walk, it.loads = false, walk, 0
 	if it.closed {
@@ -119,7 +119,7 @@ func (it *Iterator) fail(err error) bool {
 
 func (it *Iterator) malformed() bool { return it.fail(it.r.malformed(it.blockAt)) }
 
-// step moves to the entry behind the one that was read last, which may be the first
+// step moves to the entry after the one that was read last, which may be the first
 // of the next block.
 func (it *Iterator) step() bool {
 	if it.at+1 < it.block.entries {
@@ -128,8 +128,8 @@ func (it *Iterator) step() bool {
 	return it.enter(it.blockAt+1) && it.read(0)
 }
 
-// enter makes block i the current one and stands before its first entry. It
-// reports false behind the last block and on errors.
+// enter makes block i the current one and positions before its first entry. It
+// reports false after the last block and on errors.
 func (it *Iterator) enter(i int) bool {
 	it.valid = false
 	it.blockAt, it.at, it.key = i, -1, it.key[:0]
@@ -145,7 +145,7 @@ func (it *Iterator) enter(i int) bool {
 	return true
 }
 
-// read decodes entry i of the block and stands there.
+// read decodes entry i of the block and makes it the current one.
 func (it *Iterator) read(i int) bool {
 	var h header
 	b := &it.block

@@ -111,7 +111,7 @@ func TestIteratorFillsTheCacheIfAsked(t *testing.T) {
 	require.Empty(t, f.takeReads(), "there was room for all")
 }
 
-// A long walk drops nothing that is cached, nor does it make any of it look needed.
+// A long walk drops nothing from the cache and counts no uses of its blocks.
 func TestALongWalkLeavesTheCacheToPointReads(t *testing.T) {
 	hot, cold := numbered(60, 100), numbered(3_000, 100)
 	cache := NewCache(40 << 10)
@@ -122,7 +122,7 @@ func TestALongWalkLeavesTheCacheToPointReads(t *testing.T) {
 	for range 2 {
 		it := c.NewIterator(IterOptions{FillCache: true, Readahead: 16 << 10})
 		require.True(t, it.First())
-		for it.(*Iterator).blockAt < longWalk { // its beginning is that of any scan
+		for it.(*Iterator).blockAt < longWalk { // until then it is like any scan
 			require.True(t, it.Next())
 		}
 		requireAnswers(t, h, hot)

@@ -11,7 +11,7 @@ import (
 	"github.com/kvd-db/kvd/internal/kv"
 )
 
-// A file against the sorted slice that it was made from: any entries, any
+// Compare a file with the sorted slice of its entries: any entries, any
 // options, any walk.
 func TestModel(t *testing.T) {
 	key := rapid.Custom(func(t *rapid.T) []byte {
@@ -63,7 +63,7 @@ func TestModel(t *testing.T) {
 			FillCache: rapid.Bool().Draw(t, "fill"),
 			Readahead: rapid.IntRange(0, 2000).Draw(t, "readahead"),
 		})
-		standing := len(entries) // what the model's iterator stands at; len(entries) is nowhere
+		standing := len(entries) // position in the model; len(entries) is no entry
 		walk := nowhere
 		someKey := func(t *rapid.T) []byte {
 			if rapid.Bool().Draw(t, "present") {

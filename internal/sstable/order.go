@@ -9,14 +9,14 @@ import (
 )
 
 // position is the last entry of a walk over a file, and the rule for what may
-// follow it. The zero value stands before the first entry.
+// follow it. The zero value is before the first entry.
 type position struct {
 	key   []byte
-	seq   kv.SeqNum // 0: nowhere
-	point bool      // one of the entries with this key and number is a put or delete
+	seq   kv.SeqNum // 0: before the first entry
+	point bool      // a put or delete has this key and number
 }
 
-// relation is how an entry stands to the one before it.
+// relation is how an entry relates to the one before it.
 type relation int
 
 const (
@@ -43,7 +43,7 @@ func (p *position) relation(e *kv.Entry) relation {
 	return tied
 }
 
-// move makes e, which stands so to the entry before it, the last entry.
+// move makes e, which has relation r to the last entry, the last entry.
 func (p *position) move(e *kv.Entry, r relation) {
 	if r == newKey {
 		p.key = append(p.key[:0], e.Key...)
@@ -52,19 +52,19 @@ func (p *position) move(e *kv.Entry, r relation) {
 	p.seq = e.Seq
 }
 
-// census counts the entries of a file: what its properties say.
+// census counts the entries of a file for its properties.
 type census struct {
 	meta       kv.TableMeta
 	stats      statsCensus
 	tombstones []kv.Entry // the range deletes
 	values     map[kv.FileNum]*kv.ValueRef
-	// recent has some of values, at the number of the file modulo its length: a table
-	// points into some dozens, in no order, and a look here is cheaper than in the map.
+	// recent caches some of values, at the file number modulo its length: a table points
+	// into some dozens of files in random order, and this is cheaper than the map.
 	recent [64]*kv.ValueRef
 }
 
-// add counts e, which stands so to the entry before it and whose slices are copied
-// where they are kept.
+// add counts e, which has relation r to the entry before it. It copies the slices that
+// it keeps.
 func (c *census) add(e *kv.Entry, r relation) {
 	c.stats.add(e, r)
 	m := &c.meta
@@ -86,9 +86,9 @@ func (c *census) add(e *kv.Entry, r relation) {
 	}
 }
 
-// addValue counts a value that is apart.
+// addValue counts a separated value.
 func (c *census) addValue(stored []byte) {
-	p, _ := kv.ParseValuePointer(stored) // whoever brings the entry has checked it
+	p, _ := kv.ParseValuePointer(stored) // the caller has validated the entry
 	recent := &c.recent[p.File%kv.FileNum(len(c.recent))]
 	if *recent == nil || (*recent).File != p.File {
 		*recent = c.valuesIn(p.File)
@@ -97,7 +97,7 @@ func (c *census) addValue(stored []byte) {
 	(*recent).Bytes += uint64(p.Length)
 }
 
-// valuesIn returns the count of values in a file.
+// valuesIn returns the counter of values in a file.
 func (c *census) valuesIn(file kv.FileNum) *kv.ValueRef {
 	ref := c.values[file]
 	if ref == nil {
@@ -125,8 +125,8 @@ func (c *census) end(last []byte) {
 }
 
 // reach returns the last key that a range tombstone with this end covers, or the
-// end itself: only one that ends with a zero byte has a key just before it. So
-// two files that cut a range at such a key are disjoint by their bounds.
+// end itself, because only an end with a trailing zero byte has a key directly before
+// it. So two files that cut a range at such a key are disjoint by their bounds.
 func reach(end []byte) []byte {
 	if n := len(end) - 1; n > 0 && end[n] == 0 {
 		return end[:n]

@@ -7,9 +7,9 @@ import (
 	"github.com/kvd-db/kvd/internal/kv"
 )
 
-// appendProperties appends the contents of the properties block: what the
-// writer counted, and the hash that the filter was built with. Number and size
-// of the file are in the footer.
+// appendProperties appends the contents of the properties block: the writer's counts
+// and the name of the hash that the filter was built with. Number and size of the file
+// are in the footer.
 func appendProperties(dst []byte, m *kv.TableMeta, hashName string) []byte {
 	for _, n := range [...]uint64{m.Entries, m.Deletes, uint64(m.MinSeq), uint64(m.MaxSeq)} {
 		dst = binary.AppendUvarint(dst, n)
@@ -26,8 +26,8 @@ func appendProperties(dst []byte, m *kv.TableMeta, hashName string) []byte {
 	return dst
 }
 
-// parseProperties reads the contents of a properties block of a format version into m
-// and s. The keys of m and the name are borrowed from contents.
+// parseProperties decodes a properties block of a format version into m and s. The keys
+// of m are borrowed from contents.
 func parseProperties(contents []byte, version uint32, m *kv.TableMeta, s *kv.TableStats) (hashName string, ok bool) {
 	d := kv.Decoder{Rest: contents}
 	m.Entries = d.Uvarint(1<<56 - 1)
@@ -48,12 +48,12 @@ func parseProperties(contents []byte, version uint32, m *kv.TableMeta, s *kv.Tab
 	return hashName, ok
 }
 
-// parseValueRefs reads what a table needs of value files.
+// parseValueRefs decodes what a table needs of value files.
 func parseValueRefs(d *kv.Decoder, m *kv.TableMeta) (ok bool) {
 	const minBytes = 3 // three numbers
 	n := d.Uvarint(uint64(len(d.Rest) / minBytes))
 	if n == 0 {
-		return true // also if the number is malformed: d says so
+		return true // or the number is malformed, which d reports
 	}
 	m.Values = make([]kv.ValueRef, n)
 	var last kv.FileNum
@@ -63,7 +63,7 @@ func parseValueRefs(d *kv.Decoder, m *kv.TableMeta) (ok bool) {
 		ref.Values = d.Uvarint(m.Entries)
 		ref.Bytes = d.Uvarint(1<<56 - 1)
 		if ref.File <= last || ref.Values == 0 || ref.Bytes < ref.Values {
-			return false // also if a number is malformed
+			return false // or a number is malformed
 		}
 		last = ref.File
 	}

@@ -18,8 +18,7 @@ func appendRanges(dst []byte, tombstones []kv.Entry) []byte {
 	return dst
 }
 
-// parseRanges reads the contents of a range tombstone block, which the result
-// borrows.
+// parseRanges decodes a range tombstone block, whose contents the result borrows.
 func parseRanges(contents []byte) (r *kv.RangeTombstones, ok bool) {
 	const minBytes = 5 // two strings of at least one byte and a number
 	d := kv.Decoder{Rest: contents}

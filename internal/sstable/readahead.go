@@ -2,35 +2,35 @@ package sstable
 
 import "bytes"
 
-// defaultReadahead is what a long walk reads at once. Guessed: a disk is at its
-// full sequential speed there, and 2 x 10 such buffers in a merge are small.
+// defaultReadahead is what a long walk reads at once. Guessed: a disk reaches its
+// full sequential speed with it, and the 2 x 10 such buffers of a merge are small.
 const defaultReadahead = 256 << 10
 
-// longWalk is the blocks behind which a walk counts as a long one. Guessed: a page of
-// results is less, and a walk that goes on has 99 % of its blocks behind them.
+// longWalk is the number of blocks after which a walk counts as long. Guessed: a page of
+// results is shorter, and a walk 100 times as long has 99 % of its blocks after them.
 const longWalk = 16
 
 // IterOptions shape an iterator. The zero value suits compaction.
 type IterOptions struct {
-	// FillCache puts the blocks that are read into the cache: for scans that
-	// callers may repeat. A long walk takes from then on only room that nobody uses,
-	// and leaves no trace on what is cached: it drops nothing that point reads need.
+	// FillCache puts the blocks that are read into the cache, for scans that callers may
+	// repeat. After longWalk blocks a walk uses only free room of the cache, drops
+	// nothing, and counts no uses.
 	FillCache bool
-	// Readahead is the bytes that one read fetches once the walk has shown to be
-	// sequential: from First or Last on at once, behind SeekGE and SeekLT growing
-	// from one block. Default 256 KiB. A block is always read whole.
+	// Readahead is how many bytes one read fetches once the walk is known to be
+	// sequential: at once from First or Last, growing from one block after SeekGE and
+	// SeekLT. Default 256 KiB. A block is always read whole.
 	Readahead int
 }
 
 // readahead is the blocks that the last read of an iterator fetched: those that
 // the walk needs now and next, in either direction.
 type readahead struct {
-	bytes      int    // that the next read may fetch
+	bytes      int    // limit of the next read
 	buf        []byte // blocks first up to end, sealed
 	first, end int
 }
 
-// load returns block i from the cache, from what was read ahead, or from the
+// load returns block i from the cache, from the readahead buffer, or from the
 // file.
 func (it *Iterator) load(i int) (block, error) {
 	var contents []byte
@@ -40,7 +40,7 @@ func (it *Iterator) load(i int) (block, error) {
 		contents = it.r.cache.peek(i)
 	}
 	if it.cached = contents != nil; it.cached {
-		b, _ := parseBlock(contents) // it is one, or would not be there
+		b, _ := parseBlock(contents) // it was parsed before it was cached
 		return b, nil
 	}
 	a := &it.ahead
@@ -53,7 +53,7 @@ func (it *Iterator) load(i int) (block, error) {
 	offset, length := it.r.index.span(i, i)
 	sealed := a.buf[offset-start:][:length:length]
 	keep := it.o.FillCache && (it.loads <= longWalk || it.r.cache.spare(i, length))
-	if keep { // the buffer will be used again
+	if keep { // the next read overwrites the buffer
 		sealed = bytes.Clone(sealed)
 	}
 	b, err := it.r.openBlock(i, sealed)
@@ -63,15 +63,15 @@ func (it *Iterator) load(i int) (block, error) {
 	return b, err
 }
 
-// readAhead reads block i and those that the walk comes to next, as many as
-// ahead.bytes admits.
+// readAhead reads block i and the blocks that the walk reaches next, up to
+// ahead.bytes.
 func (it *Iterator) readAhead(i int) error {
 	a := &it.ahead
 	first, last := it.aheadOf(i)
 	_, length := it.r.index.span(first, last)
 	a.bytes = min(max(2*a.bytes, 2*length), it.o.Readahead)
 	err := it.fetch(first, last)
-	if err != nil && first < last { // it may be that of a block further on
+	if err != nil && first < last { // the error may concern a later block
 		return it.fetch(i, i)
 	}
 	return err
@@ -95,7 +95,7 @@ func (it *Iterator) aheadOf(i int) (first, last int) {
 	}
 }
 
-// fetch reads blocks first up to last into the buffer.
+// fetch reads blocks first to last into the buffer.
 func (it *Iterator) fetch(first, last int) error {
 	a := &it.ahead
 	offset, length := it.r.index.span(first, last)

@@ -12,12 +12,11 @@ import (
 	"github.com/kvd-db/kvd/internal/vfs"
 )
 
-// Reader reads one sstable. Filter, index and range tombstones are in memory
-// since Open, where they were verified; data blocks are verified each time that
-// they are read from the file.
+// Reader reads one sstable. Filter, index and range tombstones are verified by Open and
+// stay in memory; a data block is verified each time it is read from the file.
 //
-// Safe for concurrent use. Close comes after the last read returned and the last
-// iterator was closed.
+// Safe for concurrent use. The caller calls Close after the last read has returned and
+// the last iterator was closed.
 type Reader struct {
 	file     vfs.File
 	identity identity
@@ -28,17 +27,17 @@ type Reader struct {
 	index    index
 	ranges   *kv.RangeTombstones // nil if there are none
 	cache    fileCache
-	slow     atomic.Bool // reads waited for the disk of late; only a hint
+	slow     atomic.Bool // recent reads waited for the disk; only a hint
 
 	closeOnce sync.Once
 	closeErr  error
 }
 
-// Open verifies everything of the file but the data blocks and returns a reader.
-// The reader takes over f, unless Open fails. The cache may be nil.
+// Open verifies everything in the file except the data blocks and returns a reader.
+// The reader owns f, unless Open fails. The cache may be nil.
 //
-// Errors: a *kv.CorruptionError, also if the file is shorter or longer than it
-// was or belongs elsewhere; kv.ErrUnsupportedVersion if a newer kvd wrote it.
+// Errors: a *kv.CorruptionError, also if the size of the file changed or the file
+// belongs elsewhere; kv.ErrUnsupportedVersion if a newer kvd wrote it.
 // Cost: two reads, memory for filter and index (about 2 % of the file).
 func Open(f vfs.File, id kv.FileID, cache *Cache) (*Reader, error) {
 	r := &Reader{file: f, identity: newIdentity(id)}
@@ -124,21 +123,21 @@ func (r *Reader) parseTail(tail []byte) error {
 	return nil
 }
 
-// Meta says what is in the file. Its slices are immutable. Largest is the last
-// key, or the end of a range tombstone if that reaches further; of an end with a
-// zero byte behind it, the key just before it.
+// Meta describes the contents of the file. Its slices are immutable. Largest is the last
+// key, or the reach of a range tombstone if that is larger: its end or, if the end has a
+// trailing zero byte, the key directly before the end.
 func (r *Reader) Meta() kv.TableMeta { return r.meta }
 
-// Stats says what the writer noted for merges; nothing in a file of version 3.
+// Stats returns what the writer recorded for merges; empty for a file of version 3.
 func (r *Reader) Stats() kv.TableStats { return r.stats }
 
 // MayContain reports false only if the file has no entry at a key of this hash.
-// It does not know of range tombstones that cover the key.
+// It ignores range tombstones.
 func (r *Reader) MayContain(hash uint64) bool { return r.filter.mayContain(hash) }
 
 // RangeTombstones returns the range tombstones of the file, nil if there are
-// none. An iterator meets each one at its start; who begins elsewhere finds here
-// the ones that began before. They hold after Close, too.
+// none. An iterator returns each one at its start; a caller that begins later needs
+// the earlier ones from here. They remain valid after Close.
 func (r *Reader) RangeTombstones() *kv.RangeTombstones { return r.ranges }
 
 // Close releases the cached blocks and the file. It is idempotent.
@@ -152,7 +151,7 @@ func (r *Reader) Close() error {
 	return r.closeErr
 }
 
-// readAt fills p from offset. A file that ends early is damage, not an end.
+// readAt fills p from offset. A file that ends early is damage, not io.EOF.
 func (r *Reader) readAt(p []byte, offset int64) error {
 	n, err := r.file.ReadAt(p, offset)
 	if n == len(p) {
@@ -167,7 +166,7 @@ func (r *Reader) readAt(p []byte, offset int64) error {
 // readBlock returns data block i from the cache or the file, and caches it.
 func (r *Reader) readBlock(i int) (block, error) {
 	if contents := r.cache.lookup(i); contents != nil {
-		b, _ := parseBlock(contents) // it is one, or would not be there
+		b, _ := parseBlock(contents) // it was parsed before it was cached
 		return b, nil
 	}
 	b, err := r.fetchBlock(i)
@@ -177,7 +176,7 @@ func (r *Reader) readBlock(i int) (block, error) {
 	return b, err
 }
 
-// fetchBlock returns data block i from the file, in memory of its own.
+// fetchBlock returns data block i from the file, in newly allocated memory.
 func (r *Reader) fetchBlock(i int) (block, error) {
 	offset, length := r.index.span(i, i)
 	sealed := make([]byte, length)
@@ -201,7 +200,7 @@ func (r *Reader) openBlock(i int, sealed []byte) (block, error) {
 	return b, nil
 }
 
-// malformed is the error for a block that is whole but that no writer makes.
+// malformed is the error for a block with a valid checksum that no writer makes.
 func (r *Reader) malformed(i int) error {
 	offset, _ := r.index.span(i, i)
 	return kv.Corruptf(r.file.Name(), offset, "data block is malformed")

@@ -7,7 +7,7 @@ import (
 	"github.com/kvd-db/kvd/internal/kv"
 )
 
-// statsCensus counts what kv.TableStats says.
+// statsCensus counts the entries for kv.TableStats.
 type statsCensus struct {
 	stats kv.TableStats
 	point bool // a put or delete of the current key was seen
@@ -17,10 +17,10 @@ type statsCensus struct {
 	stride      uint64
 }
 
-// maxSample bounds the expiries that are kept: a few dozen for each share.
+// maxSample bounds the expiries that are kept: a few dozen for each quantile stored.
 const maxSample = 512
 
-// add counts e, which stands so to the entry before it.
+// add counts e, which has relation r to the entry before it.
 func (c *statsCensus) add(e *kv.Entry, r relation) {
 	if r == newKey {
 		c.point = false
@@ -77,7 +77,7 @@ func sameStats(a, b *kv.TableStats) bool {
 	return a.Shadowed == b.Shadowed && a.Expiring == b.Expiring && slices.Equal(a.Expiries, b.Expiries)
 }
 
-// appendStats appends what version 4 has behind the properties of version 3.
+// appendStats appends what version 4 adds to the properties of version 3.
 func appendStats(dst []byte, s *kv.TableStats) []byte {
 	dst = binary.AppendUvarint(dst, s.Shadowed)
 	dst = binary.AppendUvarint(dst, s.Expiring)
@@ -93,7 +93,7 @@ func appendStats(dst []byte, s *kv.TableStats) []byte {
 	return dst
 }
 
-// parseStats reads what appendStats appends, of a table with so many entries.
+// parseStats decodes what appendStats appends, for a table with this many entries.
 func parseStats(d *kv.Decoder, entries uint64, s *kv.TableStats) (ok bool) {
 	s.Shadowed = d.Uvarint(entries)
 	s.Expiring = d.Uvarint(entries)

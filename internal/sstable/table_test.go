@@ -43,8 +43,8 @@ func TestKeysOfAllLengthsRoundTrip(t *testing.T) {
 	requireTable(t, entries, WriterOptions{})
 }
 
-// Article 1 deleted a key by storing sixteen fixed bytes, so that this value
-// could not be kept. Here the kind tells.
+// Article 1 deleted a key by storing sixteen fixed bytes, so that a user could not store
+// that value. Here the kind marks a tombstone.
 func TestAnyValueIsAValue(t *testing.T) {
 	marker := string([]byte{83, 76, 69, 7, 95, 21, 81, 27, 2, 104, 8, 100, 45, 109, 110, 1})
 	entries := []kv.Entry{
@@ -136,13 +136,13 @@ func TestRangeDeletesHideOlderVersions(t *testing.T) {
 	require.EqualValues(t, 3, meta.Deletes)
 	require.Equal(t, 3, r.RangeTombstones().Len())
 
-	// "y" is no key of the file, and yet the file deletes it.
+	// The file has no entry at "y", but a range tombstone that deletes it.
 	got, err := get(r, []byte("y"), 9)
 	require.NoError(t, err)
 	require.Equal(t, result{done: true, kind: kv.KindRangeDelete, seq: 4}, got)
 }
 
-// A batch may put a key and delete ranges that begin there, all at one number.
+// A batch may put a key and delete ranges that begin there, all at one sequence number.
 func TestRangeDeletesMayTieWithAPoint(t *testing.T) {
 	for _, entries := range [][]kv.Entry{
 		{rangeDel("k", "m", 5), put("k", "v", 5), put("k", "old", 2), put("l", "old", 1)},

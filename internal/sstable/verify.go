@@ -13,12 +13,12 @@ import (
 // maxVerifyErrors bounds what Verify reports of one file.
 const maxVerifyErrors = 64
 
-// Verify reads every byte of the file again, past the cache, and checks every
+// Verify reads every byte of the file again, bypassing the cache, and checks every
 // checksum, the order of the entries, and that filter, index, range tombstones
-// and properties agree with them. It goes on behind damage.
+// and properties agree with them. It continues after damage.
 //
-// After each block progress, if not nil, is told how many bytes were read; it
-// may block to slow Verify down. Verify ends early when ctx does, with its error.
+// After each block Verify passes the number of bytes read to progress, if not nil, which
+// may block to slow Verify down. Verify ends early when ctx ends, with its error.
 // Errors: all *kv.CorruptionError that were found (at most 64), joined, or what
 // a read returned.
 func (r *Reader) Verify(ctx context.Context, progress func(bytes int64)) error {
@@ -29,7 +29,7 @@ func (r *Reader) Verify(ctx context.Context, progress func(bytes int64)) error {
 	if err := c.r.open(r.footer.id); err != nil {
 		c.errs = append(c.errs, err)
 		c.incomplete = true
-		c.r.footer, c.r.meta = r.footer, r.meta // the copies in memory were good
+		c.r.footer, c.r.meta = r.footer, r.meta // the copies in memory were verified by Open
 		c.r.filter, c.r.index, c.r.ranges = r.filter, r.index, r.ranges
 	}
 	progress(int64(r.footer.tailSize() + footerBytes))
@@ -56,11 +56,11 @@ func (r *Reader) Verify(ctx context.Context, progress func(bytes int64)) error {
 	return errors.Join(c.errs...)
 }
 
-// checker is what Verify knows while it walks through the entries.
+// checker is the state of Verify.
 type checker struct {
 	r          *Reader
 	errs       []error
-	incomplete bool // something was not read: totals prove nothing
+	incomplete bool // something was not read, so totals prove nothing
 	last       position
 	census     census
 }
@@ -75,7 +75,7 @@ func (c *checker) corrupt(offset int64, reason string) {
 	c.report(kv.Corruptf(c.r.file.Name(), offset, "%s", reason))
 }
 
-// block checks the entries of data block i, before which it stands.
+// block checks the entries of data block i; it is positioned before them.
 func (c *checker) block(it *Iterator, i int) {
 	offset, _ := c.r.index.span(i, i)
 	fields := c.r.index.fields(i)
@@ -112,7 +112,7 @@ func (c *checker) block(it *Iterator, i int) {
 	}
 }
 
-// totals compares what was counted with what the file says of itself.
+// totals compares the counts with the properties of the file.
 func (c *checker) totals() {
 	c.census.end(c.last.key)
 	m, want := &c.census.meta, &c.r.meta

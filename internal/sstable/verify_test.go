@@ -15,7 +15,7 @@ import (
 func TestVerifyReadsEveryByte(t *testing.T) {
 	f, meta := build(t, numbered(3_000, 100), WriterOptions{})
 	r := open(t, f, NewCache(1<<20))
-	requireAnswers(t, r, numbered(3_000, 100)[:3]) // cached blocks are no excuse
+	requireAnswers(t, r, numbered(3_000, 100)[:3]) // Verify must not trust cached blocks
 	f.takeReads()
 	var progress int64
 	require.NoError(t, r.Verify(t.Context(), func(n int64) { progress += n }))
@@ -36,7 +36,7 @@ func TestVerifyNamesEveryDamagedBlock(t *testing.T) {
 		f.data[offset+10] ^= 1
 		want = append(want, offset)
 	}
-	f.data[r.footer.data+1] ^= 1 // the filter, good when the file was opened
+	f.data[r.footer.data+1] ^= 1 // the filter, which was good when the file was opened
 	want = append([]int64{int64(r.footer.data)}, want...)
 
 	err := r.Verify(t.Context(), nil)
@@ -85,7 +85,7 @@ func TestVerifyReportsReadErrors(t *testing.T) {
 	require.ErrorIs(t, r.Verify(t.Context(), nil), eio)
 }
 
-// tailBuilder makes files whose checksums are good and whose contents lie.
+// tailBuilder makes files with valid checksums over wrong contents.
 type tailBuilder struct {
 	f *bytesFile
 	w *Writer
@@ -101,7 +101,7 @@ func (b *tailBuilder) data(t *testing.T, fill func(w *Writer)) {
 	b.w.census.end(b.w.last.key)
 }
 
-// finish writes the tail with other properties, if given.
+// finish writes the tail, with other properties if given.
 func (b *tailBuilder) finish(t *testing.T, properties func(dst []byte) []byte) *bytesFile {
 	t.Helper()
 	require.NoError(t, b.w.writeTail())
@@ -117,7 +117,7 @@ func (b *tailBuilder) finish(t *testing.T, properties func(dst []byte) []byte) *
 }
 
 // Checksums prove that the bytes are those that were written. Verify also finds
-// what a wrong writer wrote.
+// what an incorrect writer wrote.
 func TestVerifyFindsWhatChecksumsCannot(t *testing.T) {
 	fill := func(w *Writer) {
 		for _, e := range sweepEntries() {
@@ -214,7 +214,7 @@ func TestVerifyFindsEntriesOutOfOrder(t *testing.T) {
 	require.ErrorContains(t, r.Verify(t.Context(), nil), "out of order")
 }
 
-// A fingerprint that is not that of its key hides the key from point reads.
+// A wrong fingerprint hides its key from point reads.
 func TestVerifyFindsAWrongFingerprint(t *testing.T) {
 	var b tailBuilder
 	b.data(t, func(w *Writer) {

@@ -15,20 +15,20 @@ const (
 	defaultFilterBits = 10
 	maxFilterBits     = 64
 
-	// writeBytes is how much is handed to the kernel at once, writebackBytes how
-	// much at least before the kernel is asked to begin writing it to disk, so
-	// that the sync at the end finds little left. Guessed; the first is what a
-	// disk takes in one request, the second a few of them.
+	// writeBytes is how much is written to the file at once. writebackBytes is how much
+	// at least before the kernel is asked to begin writing it to disk, so that the final
+	// sync finds little left. Guessed: the first is what a disk takes in one request, the
+	// second a few of them.
 	writeBytes     = 256 << 10
 	writebackBytes = 1 << 20
 )
 
 // WriterOptions shape a file. The zero value is the default.
 type WriterOptions struct {
-	// BlockBytes is the most that a data block takes in the file; one entry longer
-	// than that has a block to itself. Default 4 KiB, at most 1 MiB.
+	// BlockBytes is the largest size of a data block in the file; a longer entry has a
+	// block of its own. Default 4 KiB, at most 1 MiB.
 	BlockBytes int
-	// FilterBitsPerKey is what the filter spends per key. Default 10 (about
+	// FilterBitsPerKey is the size of the filter per key. Default 10 (about
 	// 1 % of the absent keys pass), at most 64.
 	FilterBitsPerKey int
 }
@@ -36,8 +36,8 @@ type WriterOptions struct {
 // Writer makes one sstable. It is used by one goroutine.
 //
 // It holds one block, one write buffer, eight bytes per key for the filter, and
-// the separators for the index; there is nothing to release but the file, which
-// stays the caller's: close it after Finish, or close and remove it instead.
+// the separators for the index. It has no Close: the caller owns the file, and closes
+// it after Finish, or closes and removes it instead.
 type Writer struct {
 	file       vfs.File
 	identity   identity
@@ -46,8 +46,8 @@ type Writer struct {
 
 	block     blockBuilder
 	pending   []byte // sealed, not yet written
-	written   int64  // bytes handed to the file
-	writeback int64  // up to here the kernel was asked to write to disk
+	written   int64  // bytes written to the file
+	writeback int64  // end of the bytes that the kernel was asked to write to disk
 
 	index  indexBuilder
 	hashes []uint64 // of the distinct keys
@@ -75,11 +75,11 @@ func NewWriter(f vfs.File, id kv.FileID, o WriterOptions) *Writer {
 	}
 }
 
-// Add appends an entry. Entries come in the order of kv.Compare, each behind the
-// one before it; only range tombstones may tie with others, because a batch may
-// put a key and delete a range that begins there at the same number.
+// Add appends an entry. Entries come in strictly ascending order of kv.Compare; only
+// range tombstones may tie with others, because a batch may put a key and delete a
+// range that begins there at the same sequence number.
 //
-// The slices of e are copied.
+// Add copies the slices of e.
 // Errors: an entry out of order or out of bounds, or a write that failed. After
 // any error the writer refuses everything.
 func (w *Writer) Add(e *kv.Entry) error {
@@ -112,7 +112,7 @@ func (w *Writer) add(e *kv.Entry) error {
 	return nil
 }
 
-// checkEntry reports whether the format can hold e.
+// checkEntry returns an error if the format cannot hold e.
 func checkEntry(e *kv.Entry) error {
 	switch {
 	case !e.Kind.Valid():
@@ -139,14 +139,14 @@ func checkEntry(e *kv.Entry) error {
 	return nil
 }
 
-// cutBlock ends the data block; next is the key of the entry behind it, nil if
+// cutBlock ends the data block; next is the key of the following entry, nil if
 // there is none.
 func (w *Writer) cutBlock(next []byte) error {
 	var seq kv.SeqNum
 	switch {
 	case next == nil:
 		w.index.keys = append(w.index.keys, w.last.key...)
-	case bytes.Equal(w.last.key, next): // within the versions of a key
+	case bytes.Equal(w.last.key, next): // between versions of one key
 		w.index.keys = append(w.index.keys, w.last.key...)
 		seq = w.last.seq
 	default:
@@ -171,7 +171,7 @@ func (w *Writer) writeBlock(kind blockKind, contents func(dst []byte) []byte) (n
 	return len(sealed), err
 }
 
-// flush hands the pending bytes to the file.
+// flush writes the pending bytes to the file.
 func (w *Writer) flush() error {
 	n := int64(len(w.pending))
 	if _, err := w.file.WriteAt(w.pending, w.written); err != nil {
@@ -180,7 +180,7 @@ func (w *Writer) flush() error {
 	w.written += n
 	w.pending = w.pending[:0]
 	if n > 2*(writeBytes+maxBlockBytes) {
-		w.pending = nil // one large value made it grow
+		w.pending = nil // a large value made it grow
 	}
 	if w.written-w.writeback >= writebackBytes {
 		w.file.StartWriteback(w.writeback, w.written-w.writeback)
@@ -189,17 +189,16 @@ func (w *Writer) flush() error {
 	return nil
 }
 
-// Size returns how long the file would be if it ended here, without filter,
+// Size returns the length of the file if it ended here, without filter,
 // index and footer (together about 2 % of it).
 func (w *Writer) Size() int64 {
 	return w.written + int64(len(w.pending)) + int64(w.block.size())
 }
 
-// Finish completes the file and makes its bytes durable, and says what is in it.
-// The entry of the directory is the caller's to make durable. A file without an
-// entry cannot be made.
+// Finish completes the file, makes its bytes durable, and returns its description.
+// The caller makes the directory entry durable. Finish fails if the file has no entry.
 //
-// The file stays open, and may be given to Open.
+// The file stays open, and may be passed to Open.
 func (w *Writer) Finish() (kv.TableMeta, error) {
 	if w.err != nil {
 		return kv.TableMeta{}, w.err
@@ -235,7 +234,7 @@ func (w *Writer) finish() error {
 	return nil
 }
 
-// writeTail writes the blocks behind the data.
+// writeTail writes the blocks that follow the data.
 func (w *Writer) writeTail() error {
 	w.footer.version = formatVersion
 	if w.census.stats.stats.None() {

@@ -138,7 +138,7 @@ func TestFinishedFileSurvivesAPowerCut(t *testing.T) {
 	require.NoError(t, r.Close())
 }
 
-// Whatever operation fails while a file is made, Finish reports it.
+// Finish reports a failure of any operation while the file is written.
 func TestWriterReportsEveryFault(t *testing.T) {
 	boom := errors.New("boom")
 	entries := numbered(10_000, 100)
