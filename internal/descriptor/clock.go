@@ -60,7 +60,7 @@ func DecodeClock(name string, b []byte) (Clock, error) {
 	size := clockSizeBytes
 	switch v := binary.LittleEndian.Uint32(b[8:]); v {
 	case 0:
-		return c, kv.Corruptf(name, 8, "format 0, which there never was")
+		return c, kv.Corruptf(name, 8, "format 0 does not exist")
 	case 1:
 		size = clockSizeOf1
 	case clockFormat:

@@ -54,7 +54,7 @@ func Decode(name string, b []byte) (Descriptor, error) {
 		return d, kv.Corruptf(name, 0, "not a store descriptor")
 	}
 	if v := binary.LittleEndian.Uint32(b[8:]); v == 0 {
-		return d, kv.Corruptf(name, 8, "format 0, which there never was")
+		return d, kv.Corruptf(name, 8, "format 0 does not exist")
 	} else if v != format {
 		// A newer format may be longer or shorter and put its checksum elsewhere.
 		return d, fmt.Errorf("%w: %s has format %d, this version reads %d", kv.ErrUnsupportedVersion, name, v, format)

@@ -115,7 +115,7 @@ func DecodeManifest(file string, data []byte) (*Version, error) {
 	}
 	format := binary.LittleEndian.Uint32(data[8:])
 	if format == 0 {
-		return nil, kv.Corruptf(file, 8, "format 0, which there never was")
+		return nil, kv.Corruptf(file, 8, "format 0 does not exist")
 	}
 	if format != manifestFormat && format != formatWithout {
 		return nil, fmt.Errorf("%w: %s has manifest format %d, this version reads %d and %d",

@@ -38,7 +38,7 @@ func DecodeCurrent(file string, data []byte) (partition uint32, manifest kv.File
 		return 0, 0, kv.Corruptf(file, 0, "not a CURRENT file: %q", line)
 	}
 	if words[1] == "0" {
-		return 0, 0, kv.Corruptf(file, 0, "format 0, which there never was")
+		return 0, 0, kv.Corruptf(file, 0, "format 0 does not exist")
 	}
 	if words[1] != strconv.Itoa(currentFormat) {
 		return 0, 0, fmt.Errorf("%w: %s has format %q, this version reads %d",

@@ -130,7 +130,7 @@ func TestBackwardWalkFillsTheCacheIfAsked(t *testing.T) {
 		require.NoError(t, it.Close())
 	}
 	stats := r.cache.cache.Stats()
-	require.EqualValues(t, longWalk, stats.Hits, "what comes behind is not counted")
+	require.EqualValues(t, longWalk, stats.Hits, "blocks after longWalk are not counted")
 	require.EqualValues(t, longWalk, stats.Misses)
 }
 
@@ -152,7 +152,7 @@ func TestBackwardWalkReportsAReadErrorAtTheRightPlace(t *testing.T) {
 	require.ErrorIs(t, err, eio)
 	require.NotErrorIs(t, err, kv.ErrCorrupt)
 	requireSameEntries(t, reversed(entries)[:len(got)], got)
-	require.Equal(t, bad, it.(*Iterator).blockAt, "all blocks behind the bad one were served")
+	require.Equal(t, bad, it.(*Iterator).blockAt, "all blocks after the bad one were served")
 	require.False(t, it.Prev(), "an error is not passed over")
 	require.ErrorIs(t, it.Close(), eio)
 }

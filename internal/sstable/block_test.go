@@ -120,7 +120,7 @@ func TestMalformedBlocksAreDamage(t *testing.T) {
 		"a prefix longer than the block":   func(data []byte) { data[5] = 0xff },
 		"the first offset is in the front": func(data []byte) { data[offset(0)]-- },
 		"the first offset is in an entry":  func(data []byte) { data[offset(0)]++ },
-		"an offset is behind the block":    func(data []byte) { data[offset(7)+1] = 0xff },
+		"an offset is after the block":     func(data []byte) { data[offset(7)+1] = 0xff },
 		"an offset is zero":                func(data []byte) { copy(data[offset(7):], []byte{0, 0}) },
 		"two offsets are the same":         func(data []byte) { copy(data[offset(7):], data[offset(8):][:2]) },
 		"an entry too short for its front": func(data []byte) {

@@ -108,7 +108,7 @@ func TestEveryTruncationIsNoticedAtOpen(t *testing.T) {
 	}
 	for n := 1; n < 600; n += 7 {
 		_, err := Open(&bytesFile{data: append(bytes.Clone(f.data), make([]byte, n)...)}, testID, nil)
-		require.ErrorIs(t, err, kv.ErrCorrupt, "%d zero bytes behind the end", n)
+		require.ErrorIs(t, err, kv.ErrCorrupt, "%d zero bytes after the end", n)
 	}
 }
 

@@ -204,7 +204,7 @@ func (it *Iterator) fillBack(b *kv.Batch, v *kv.View, bound []byte) (passed int)
 	for it.valid && !b.Full() && passed < b.Steps && (bound == nil || bytes.Compare(e.Key, bound) > 0) {
 		if it.blockAt != lentAt {
 			lentAt, lent = it.blockAt, it.lend(b)
-			simple = lent && it.simple(v) && (bound == nil || it.r.index.behind(it.blockAt, bound))
+			simple = lent && it.simple(v) && (bound == nil || it.r.index.allAfter(it.blockAt, bound))
 		}
 		if simple && it.at > 0 {
 			if n := it.puts(b, v, it.at, -1, min(it.at, b.Steps-passed)); n > 0 {

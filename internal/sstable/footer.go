@@ -71,7 +71,7 @@ func parseFooter(tail []byte, size uint64) (f footer, reason string, err error) 
 	switch f.version {
 	case formatVersion, formatWithout:
 	case 0:
-		return f, "format 0, which there never was", nil
+		return f, "format 0 does not exist", nil
 	default:
 		return f, "", fmt.Errorf("%w: sstable format %d, this kvd knows %d and %d", kv.ErrUnsupportedVersion, f.version, formatWithout, formatVersion)
 	}

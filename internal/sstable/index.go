@@ -157,9 +157,9 @@ func (x *index) mayReach(block int, key []byte) bool {
 	return x.prefixes[block] >= kv.KeyWord(key[n:], 0)
 }
 
-// behind reports whether all keys of a block are > key. It has false negatives only for
+// allAfter reports whether all keys of a block are > key. It has false negatives only for
 // the first block, and where the first bytes after common do not decide.
-func (x *index) behind(block int, key []byte) bool {
+func (x *index) allAfter(block int, key []byte) bool {
 	if block == 0 {
 		return false
 	}

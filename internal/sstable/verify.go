@@ -92,7 +92,7 @@ func (c *checker) block(it *Iterator, i int) {
 			c.corrupt(offset, "entries are out of order")
 			return
 		case kv.Compare(e.Key, e.Seq, separator, fields.seq) > 0:
-			c.corrupt(offset, "an entry is behind the separator of its block")
+			c.corrupt(offset, "an entry orders after the separator of its block")
 			return
 		case n == 0 && i > 0 && c.r.index.find(e.Key, e.Seq) != i:
 			c.corrupt(offset, "the index leads to another block")

@@ -166,13 +166,13 @@ func TestVerifyFindsWhatChecksumsCannot(t *testing.T) {
 		},
 		"separator before its block": {
 			lie:    func(w *Writer) { w.index.keys[w.index.blocks[0].keyEnd-1] -= 2 },
-			reason: "behind the separator of its block",
+			reason: "after the separator of its block",
 		},
 		"old versions": {
 			lie:    func(w *Writer) { w.census.stats.stats.Shadowed++ },
 			reason: "expiry and old versions",
 		},
-		"separator behind the next block": {
+		"separator after the next block": {
 			lie:    func(w *Writer) { w.index.keys[w.index.blocks[0].keyEnd-1] += 2 },
 			reason: "the index leads to another block",
 		},

@@ -124,7 +124,7 @@ func checkEntry(e *kv.Entry) error {
 	case len(e.Key) > kv.MaxKeyBytes || len(e.Value) > kv.MaxValueBytes:
 		return fmt.Errorf("%w: key has %d bytes, value %d", kv.ErrTooLarge, len(e.Key), len(e.Value))
 	case e.Apart && e.Kind != kv.KindPut:
-		return fmt.Errorf("%w: a %s with its value apart", kv.ErrInvalidArgument, e.Kind)
+		return fmt.Errorf("%w: a %s with a separated value", kv.ErrInvalidArgument, e.Kind)
 	case e.Kind == kv.KindDelete && len(e.Value) > 0:
 		return fmt.Errorf("%w: a delete with a value", kv.ErrInvalidArgument)
 	case e.Kind == kv.KindRangeDelete && (bytes.Compare(e.Key, e.Value) >= 0 || len(e.Value) > kv.MaxKeyBytes):
@@ -134,7 +134,7 @@ func checkEntry(e *kv.Entry) error {
 		return nil
 	}
 	if _, ok := kv.ParseValuePointer(e.Value); !ok {
-		return fmt.Errorf("%w: %x is no pointer to a value", kv.ErrInvalidArgument, e.Value)
+		return fmt.Errorf("%w: %x is not a value pointer", kv.ErrInvalidArgument, e.Value)
 	}
 	return nil
 }

@@ -48,7 +48,7 @@ func TestWriterRefusesWrongOrder(t *testing.T) {
 		"older before newer":  {put("a", "", 1), put("a", "", 2)},
 		"same key and number": {put("a", "", 1), put("a", "", 1)},
 		"delete ties put":     {put("a", "", 1), del("a", 1)},
-		"behind a tie":        {put("a", "", 1), rangeDel("a", "b", 1), del("a", 1)},
+		"after a tie":         {put("a", "", 1), rangeDel("a", "b", 1), del("a", 1)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := NewWriter(&bytesFile{}, testID, WriterOptions{})

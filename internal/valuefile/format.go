@@ -113,7 +113,7 @@ func parseFooter(tail []byte, size uint64) (f footer, reason string, err error) 
 		return f, "footer checksum mismatch", nil
 	}
 	if version := binary.LittleEndian.Uint32(b[sealed-4:]); version == 0 {
-		return f, "format 0, which there never was", nil
+		return f, "format 0 does not exist", nil
 	} else if version != formatVersion {
 		return f, "", fmt.Errorf("%w: value file format %d, this kvd knows %d", kv.ErrUnsupportedVersion, version, formatVersion)
 	}

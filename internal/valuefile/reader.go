@@ -100,7 +100,7 @@ func (r *Reader) check(p kv.ValuePointer) error {
 		return fmt.Errorf("%w: read of value file %d from %s", kv.ErrInvalidArgument, p.File, r.file.Name())
 	}
 	if p.Offset > r.footer.records || uint64(p.Length)+recordBytes > r.footer.records-p.Offset {
-		return kv.Corruptf(r.file.Name(), int64(p.Offset), "a value of %d bytes would end behind the records", p.Length)
+		return kv.Corruptf(r.file.Name(), int64(p.Offset), "a value of %d bytes would end after the records", p.Length)
 	}
 	return nil
 }
