@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -319,8 +320,14 @@ func TestFaultSweep(t *testing.T) {
 	}
 }
 
+// faultRun lives on a disk with faults, in a bubble: a store whose disk fails pauses
+// before it tries again, and a fake clock does not wait for that.
 func faultRun(t *testing.T, inj faultfs.Injector, i int) {
 	t.Helper()
+	synctest.Test(t, func(t *testing.T) { faultLives(t, inj, i) })
+}
+
+func faultLives(t *testing.T, inj faultfs.Injector, i int) {
 	mem := vfs.NewMem()
 	disk := faultfs.Wrap(mem, inj)
 	l := &faultLife{opts: crashOptions(disk, 2)}
