@@ -1,8 +1,10 @@
 #!/usr/bin/env bash
 # Runs every test of the module, and those of the benchmarks in bench/, a module of
-# its own. The race detector needs a C compiler; without one the tests run all the
-# same, and the script says so. If the modules that bench/ depends on cannot be
-# downloaded, the script says that it skipped bench/.
+# its own. Under the race detector some tests take a sample of what they repeat
+# (internal/testsize); their packages then run whole without it. The race detector
+# needs a C compiler; without one all tests run whole, and the script says so. If the
+# modules that bench/ depends on cannot be downloaded, the script says that it skipped
+# bench/.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -27,6 +29,14 @@ for os in darwin windows; do
 done
 
 go test "${race[@]}" -timeout 15m "$@" ./...
+
+# Under the race detector the tests that import testsize take samples.
+if [ ${#race[@]} -gt 0 ]; then
+	echo "test: whole, without the race detector"
+	sampled=$(go list -f '{{$p := .ImportPath}}{{range .TestImports}}{{if eq . "github.com/kvd-db/kvd/internal/testsize"}}{{$p}}{{end}}{{end}}' ./...)
+	# shellcheck disable=SC2086 # packages are words
+	go test -timeout 15m "$@" $sampled
+fi
 
 echo "test: bench"
 cd bench

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/testsize"
 )
 
 func TestNewSnapshotsSorts(t *testing.T) {
@@ -85,7 +86,7 @@ func TestNobodySeesADifferenceExhaustively(t *testing.T) {
 	kinds := []kv.Kind{kv.KindPut, kv.KindDelete, kv.KindRangeDelete}
 	for versions := 1; versions <= most; versions++ {
 		for _, start := range []string{"a", "k"} { // of the range tombstones: before the key, or at it
-			if start == "k" && versions == most && testing.Short() {
+			if start == "k" && versions == most && testsize.Reduced() {
 				break
 			}
 			for choice := range 81 {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/kvd-db/kvd/internal/kv"
 	"github.com/kvd-db/kvd/internal/manifest"
+	"github.com/kvd-db/kvd/internal/testsize"
 )
 
 // TestValueFilesStayBounded overwrites keys in several patterns. After every flush,
@@ -37,7 +38,7 @@ func TestValueFilesStayBounded(t *testing.T) {
 			policy.MaxGarbage = c.garbage
 			most := 0.0
 			flushes := 250
-			if testing.Short() {
+			if testsize.Reduced() {
 				flushes = 100
 			}
 			for n := range flushes {

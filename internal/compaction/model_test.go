@@ -16,6 +16,7 @@ import (
 	"github.com/kvd-db/kvd/internal/manifest"
 	"github.com/kvd-db/kvd/internal/mergeiter"
 	"github.com/kvd-db/kvd/internal/sstable"
+	"github.com/kvd-db/kvd/internal/testsize"
 )
 
 // tree is a partition without a log: real tables, a Version that edits are
@@ -377,7 +378,7 @@ func TestMergesAgainstAModel(t *testing.T) {
 	})
 	require.NotZero(t, pieces, "no range tombstone was ever cut")
 	require.NotZero(t, drops, "nothing was ever dropped unread")
-	if !testing.Short() { // of which few cases have any
+	if !testsize.Reduced() { // of which few cases have any
 		require.NotZero(t, moved, "no value was ever written anew")
 	}
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/kvd-db/kvd/internal/kv"
 	"github.com/kvd-db/kvd/internal/manifest"
+	"github.com/kvd-db/kvd/internal/testsize"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -304,7 +305,7 @@ func TestBytesWrittenPerBytePut(t *testing.T) {
 // shrinks: the deltas stay few, and what is left in the end is what is live.
 func TestRunsStayFewWhateverIsFlushed(t *testing.T) {
 	steps := 1000
-	if testing.Short() {
+	if testsize.Reduced() {
 		steps = 200
 	}
 	for seed := range uint64(3) {

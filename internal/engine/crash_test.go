@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/testsize"
 	"github.com/kvd-db/kvd/internal/vfs"
 )
 
@@ -256,7 +257,7 @@ type tally struct{ images, lost, torn, twice, other atomic.Int64 }
 // them, with one seed after the other from KVD_CRASH_SEED on, until there were n.
 func TestEveryCrashPoint(t *testing.T) {
 	want, keep := int64(0), 0.05
-	if testing.Short() {
+	if testsize.Reduced() {
 		keep = 0.015
 	}
 	if s := os.Getenv("KVD_CRASH_IMAGES"); s != "" {

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/testsize"
 	"github.com/kvd-db/kvd/internal/vfs"
 )
 
@@ -187,13 +188,14 @@ func (d *damageStore) read(e *Engine) error {
 // another, and old versions of a file in the place of new ones. By default it
 // turns over a sample of the bits; KVD_DAMAGE=full one in every byte.
 func TestEveryDamage(t *testing.T) {
+	t.Parallel()
 	d := newDamageStore(t)
 	all := files(t, d.disk)
 	stride := 19
 	switch {
 	case os.Getenv("KVD_DAMAGE") == "full":
 		stride = 1
-	case testing.Short():
+	case testsize.Reduced():
 		stride = 97
 	}
 	count := 0

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/testsize"
 	"github.com/kvd-db/kvd/internal/vfs"
 )
 
@@ -229,7 +230,7 @@ func (b bank) sum(t *testing.T, e *Engine) (sum int) {
 // they made of writes that it took away. No money comes or goes.
 func TestTransfersOverPowerCutsKeepTheSum(t *testing.T) {
 	cycles := 100
-	if testing.Short() {
+	if testsize.Reduced() {
 		cycles = 20
 	}
 	const clients = 8

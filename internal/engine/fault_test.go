@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/testsize"
 	"github.com/kvd-db/kvd/internal/vfs"
 	"github.com/kvd-db/kvd/internal/vfs/faultfs"
 )
@@ -298,7 +299,7 @@ func TestFaultSweep(t *testing.T) {
 	switch {
 	case os.Getenv("KVD_FAULTS") == "full":
 		stride = 1
-	case testing.Short():
+	case testsize.Reduced():
 		stride = 37
 	}
 	for name, class := range faultClasses {
@@ -362,8 +363,9 @@ func TestLogSegmentsThatCouldNotBeRemoved(t *testing.T) {
 // A bit that a read of a table or manifest turns over is an error and never an
 // answer. (In the log's last group it is a torn tail: see the damage sweep.)
 func TestFlippedReads(t *testing.T) {
+	t.Parallel()
 	stride := 5
-	if testing.Short() {
+	if testsize.Reduced() {
 		stride = 17
 	}
 	notLog := func(op faultfs.Op) bool { return op.Kind == faultfs.Read && !faultfs.OnName("*.wal")(op) }

@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/testsize"
 	"github.com/kvd-db/kvd/internal/vfs"
 )
 
@@ -190,10 +191,21 @@ func fillAt(t *testing.T, at int64, kill bool) (filled bool) {
 // fillStep is how many operations lie between two runs of a test that fills the disk at
 // one operation after the other.
 func fillStep(normal int64) int64 {
-	if os.Getenv("KVD_FILL_EVERY") != "" {
+	switch {
+	case os.Getenv("KVD_FILL_EVERY") != "":
 		return 1 // minutes
+	case testsize.Reduced():
+		return 4 * normal
 	}
 	return normal
+}
+
+// minFills is how many runs such a test has at least, or it shows nothing.
+func minFills() int {
+	if testsize.Reduced() {
+		return 3
+	}
+	return 10
 }
 
 // TestAnotherProcessFillsTheDisk fills the disk before a file-system operation of a life,
@@ -202,12 +214,13 @@ func fillStep(normal int64) int64 {
 func TestAnotherProcessFillsTheDisk(t *testing.T) {
 	for _, kill := range []bool{false, true} {
 		t.Run(fmt.Sprintf("kill=%v", kill), func(t *testing.T) {
+			t.Parallel()
 			runs := 0
 			for at := int64(1); fillAt(t, at, kill); at += fillStep(29) {
 				runs++
 			}
 			t.Logf("%d runs, each with a disk that fills at another operation", runs)
-			require.Greater(t, runs, 10)
+			require.Greater(t, runs, minFills())
 		})
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/testsize"
 	"github.com/kvd-db/kvd/internal/vfs"
 	"github.com/kvd-db/kvd/internal/vfs/faultfs"
 )
@@ -95,7 +96,7 @@ func TestConditionalBatchesLoseNoIncrement(t *testing.T) {
 func testIncrements(t *testing.T, size int) {
 	const clients, counters = 16, 4
 	increments := int64(4000)
-	if testing.Short() {
+	if testsize.Reduced() {
 		increments = 1000
 	}
 	o := small(vfs.NewMem())

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/testsize"
 	"github.com/kvd-db/kvd/internal/vfs"
 )
 
@@ -81,11 +82,11 @@ func TestWhatIsAcceptedAtALimitIsRecovered(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			many := strings.HasPrefix(name, "the most")
-			if many && (raceEnabled || testing.Short()) {
+			if many && testsize.Reduced() {
 				t.Skip("a million operations take long")
 			}
 			thresholds := []int{0}
-			if name == "the largest value" && !raceEnabled {
+			if name == "the largest value" && !testsize.Reduced() {
 				thresholds = append(thresholds, kv.MaxValueBytes+1) // it stays with its key
 			}
 			for _, threshold := range thresholds {

@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/testsize"
 	"github.com/kvd-db/kvd/internal/testwait"
 	"github.com/kvd-db/kvd/internal/vfs"
 	"github.com/kvd-db/kvd/internal/vfs/faultfs"
@@ -159,7 +160,7 @@ func TestSharedKeysAreLinearizableW1(t *testing.T) {
 	for _, o := range []kv.WriteOptions{memory, buffered, synced} {
 		t.Run(o.Durability.String(), func(t *testing.T) {
 			ops := 1000
-			if testing.Short() {
+			if testsize.Reduced() {
 				ops = 500
 			}
 			hold := make(chan struct{})
@@ -327,7 +328,7 @@ func TestTenThreadsWithKeysOfTheirOwn(t *testing.T) {
 	switch {
 	case os.Getenv("KVD_LONG") != "":
 		ops = 25_000
-	case testing.Short():
+	case testsize.Reduced():
 		ops = 1000
 	}
 	o := small(vfs.NewMem())

@@ -16,6 +16,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/testsize"
 	"github.com/kvd-db/kvd/internal/vfs"
 )
 
@@ -26,8 +27,9 @@ import (
 //
 // KVD_METAMORPHIC=n does n lists of steps, from seed KVD_METAMORPHIC_SEED on.
 func TestOptionsChangeNoAnswer(t *testing.T) {
+	t.Parallel()
 	lists, seed := 4, 1
-	if testing.Short() {
+	if testsize.Reduced() {
 		lists = 1
 	}
 	for name, n := range map[string]*int{"KVD_METAMORPHIC": &lists, "KVD_METAMORPHIC_SEED": &seed} {

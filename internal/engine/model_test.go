@@ -23,6 +23,7 @@ import (
 
 // TestModel does random operations on a store, and on a map, and compares.
 func TestModel(t *testing.T) {
+	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
 		inBubble(t, func() {
 			m := newMachine(rt)

@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/testsize"
 	"github.com/kvd-db/kvd/internal/vfs"
 	"github.com/kvd-db/kvd/internal/vfs/faultfs"
 )
@@ -103,8 +104,9 @@ func mixedStore(t *testing.T, rng *rand.Rand, partitions, keys int) (e *Engine, 
 // Long scans, whose batches are read in the background, and short ones give what a
 // sorted copy holds.
 func TestScansGiveWhatASortedCopyHolds(t *testing.T) {
+	t.Parallel()
 	keys := 6_000
-	if testing.Short() {
+	if testsize.Reduced() {
 		keys = 2_000
 	}
 	for seed, partitions := range []int{1, 3, 16} {

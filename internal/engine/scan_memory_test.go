@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/testsize"
 	"github.com/kvd-db/kvd/internal/vfs"
 )
 
@@ -49,7 +50,11 @@ func (m *countedMemory) Give(bytes int64) {
 // values lie; with little memory it reads smaller batches, and with none it is refused.
 // What it took it gives back.
 func TestScansTakeMemory(t *testing.T) {
-	const size, keys = 1 << 20, 40
+	const size = 1 << 20
+	keys := 40
+	if testsize.Reduced() {
+		keys = 16
+	}
 	for _, where := range []string{"memtable", "inline", "apart"} {
 		t.Run(where, func(t *testing.T) {
 			o := small(vfs.NewMem())

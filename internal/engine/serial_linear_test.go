@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/testsize"
 	"github.com/kvd-db/kvd/internal/testwait"
 	"github.com/kvd-db/kvd/internal/vfs"
 )
@@ -137,7 +138,7 @@ func judgeCAS(history []porcupine.Operation) porcupine.CheckResult {
 
 func TestCompareAndSetIsLinearizable(t *testing.T) {
 	histories := uint64(6)
-	if testing.Short() {
+	if testsize.Reduced() {
 		histories = 2
 	}
 	for seed := range histories {

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/testsize"
 	"github.com/kvd-db/kvd/internal/torture/history"
 	"github.com/kvd-db/kvd/internal/vfs"
 )
@@ -25,7 +26,7 @@ func TestEverythingIsStrictlySerializable(t *testing.T) {
 		Plan:    serialPlan(kv.DurabilityMemory, kv.DurabilityBuffered, kv.DurabilitySync),
 		Clients: 16, Transactions: 20_000, Seed: 1,
 	}
-	if testing.Short() {
+	if testsize.Reduced() {
 		run.Transactions = 5000
 	}
 	o := small(vfs.NewMem())
@@ -50,7 +51,7 @@ func TestGuardsInMemoryAndOnDiskAreStrictlySerializable(t *testing.T) {
 		},
 		Clients: 16, Transactions: 20_000, Seed: 1,
 	}
-	if testing.Short() {
+	if testsize.Reduced() {
 		run.Transactions = 5000
 	}
 	o := small(vfs.NewMem())
@@ -92,7 +93,7 @@ func TestCrashesKeepSerializability(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			const crashes = 8
 			run := history.Run{Plan: serialPlan(crash.durabilities...), Clients: 16, Transactions: 4000, Seed: 2}
-			if testing.Short() {
+			if testsize.Reduced() {
 				run.Transactions = 2000
 			}
 			due := make(chan struct{}, run.Transactions)

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/testsize"
 	"github.com/kvd-db/kvd/internal/vfs"
 )
 
@@ -24,7 +25,7 @@ import (
 func TestRingStaysOneRing(t *testing.T) {
 	const nodes, clients = 40, 8
 	rotations := 400
-	if testing.Short() {
+	if testsize.Reduced() {
 		rotations = 100
 	}
 	o := small(vfs.NewMem())

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/testsize"
 	"github.com/kvd-db/kvd/internal/testwait"
 	"github.com/kvd-db/kvd/internal/torture/history"
 	"github.com/kvd-db/kvd/internal/vfs"
@@ -84,7 +85,7 @@ func judgeWhole(logs ...*history.Log) porcupine.CheckResult {
 
 func TestSmallHistoriesAreStrictlySerializable(t *testing.T) {
 	histories := uint64(200)
-	if testing.Short() {
+	if testsize.Reduced() {
 		histories = 50
 	}
 	conflicts := 0

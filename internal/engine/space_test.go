@@ -16,6 +16,7 @@ import (
 
 	"github.com/kvd-db/kvd/internal/kv"
 	"github.com/kvd-db/kvd/internal/manifest"
+	"github.com/kvd-db/kvd/internal/testsize"
 	"github.com/kvd-db/kvd/internal/vfs"
 )
 
@@ -29,12 +30,13 @@ const rest = time.Minute
 // TestSpaceComesBack: a store that is left alone gives the space of what was deleted,
 // expired or overwritten back, while it runs. What remains is at most 1.3 times the
 // live bytes and a slack, which is 64 MiB for a store of the default sizes; here all
-// sizes are divided by 32.
+// sizes are divided by 32, or by 128 where the test is reduced.
 func TestSpaceComesBack(t *testing.T) {
-	const (
-		slack = 64 << 20 / 32
-		keys  = 16_000
-	)
+	scale := 32
+	if testsize.Reduced() {
+		scale = 128
+	}
+	slack, keys := int64(64<<20/scale), 512_000/scale
 	key := func(i int) []byte { return fmt.Appendf(nil, "key-%08d", i*7919%keys) }
 	for name, valueBytes := range map[string]int{"values beside keys": 100, "values apart": 1000} {
 		value := func(round int) []byte { return []byte(strings.Repeat(fmt.Sprintf("%04d", round), valueBytes/4)) }
@@ -109,10 +111,12 @@ func TestSpaceComesBack(t *testing.T) {
 			},
 		} {
 			t.Run(name+"/"+what, func(t *testing.T) {
+				t.Parallel()
 				synctest.Test(t, func(t *testing.T) {
 					disk := vfs.NewMem()
 					o := small(disk)
-					o.MemtableBytes, o.CacheBytes, o.SegmentBytes, o.TableBytes = 1<<20, 64<<10, 2<<20, 1<<20
+					o.MemtableBytes, o.TableBytes = int64(32<<20/scale), int64(32<<20/scale)
+					o.SegmentBytes, o.CacheBytes = int64(64<<20/scale), 64<<10
 					e, err := Open("data", o)
 					require.NoError(t, err)
 					live := act(t, e) * (len(key(0)) + valueBytes)

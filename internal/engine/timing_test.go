@@ -22,6 +22,7 @@ import (
 	"github.com/kvd-db/kvd/internal/keyhash"
 	"github.com/kvd-db/kvd/internal/kv"
 	"github.com/kvd-db/kvd/internal/partition"
+	"github.com/kvd-db/kvd/internal/testsize"
 	"github.com/kvd-db/kvd/internal/testwait"
 	"github.com/kvd-db/kvd/internal/vfs"
 	"github.com/kvd-db/kvd/internal/vfs/faultfs"
@@ -521,7 +522,7 @@ func TestBatchesAreSeenWhole(t *testing.T) {
 		keys = append(keys, keysIn(e, partition, 1)[0])
 	}
 	long := 2 * time.Second
-	if testing.Short() {
+	if testsize.Reduced() {
 		long /= 4
 	}
 	stop := make(chan struct{})

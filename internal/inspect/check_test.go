@@ -17,6 +17,7 @@ import (
 	"github.com/kvd-db/kvd/internal/descriptor"
 	"github.com/kvd-db/kvd/internal/engine"
 	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/testsize"
 	"github.com/kvd-db/kvd/internal/vfs"
 )
 
@@ -169,7 +170,7 @@ func TestEveryFlippedByteIsFoundAndNothingElseIsBlamed(t *testing.T) {
 	whole := newStore(t)
 	rng := rand.New(rand.NewPCG(1, 2))
 	flips := 40
-	if testing.Short() {
+	if testsize.Reduced() {
 		flips = 5
 	}
 	for _, f := range needed(check(t, whole)) {

@@ -61,6 +61,7 @@ var floors = map[string]float64{
 // kvdtest, which other people's tests import.
 var testSupport = map[string]bool{
 	"internal/lint":              true,
+	"internal/testsize":          true,
 	"internal/testwait":          true,
 	"internal/torture":           true,
 	"internal/torture/kvdbinary": true,

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/testsize"
 	"github.com/kvd-db/kvd/internal/vfs"
 )
 
@@ -130,7 +131,7 @@ func TestEveryCrashPoint(t *testing.T) {
 	fsys.SetHook(nil)
 
 	again, every := 0, 5 // a fifth of the recoveries is cut short too
-	if testing.Short() {
+	if testsize.Reduced() {
 		every = 30
 	}
 	for i := range crashes {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/kvd-db/kvd/internal/keyhash"
 	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/testsize"
 )
 
 // history is a life of a table that every goroutine can compute for itself:
@@ -61,7 +62,7 @@ func newestIn(at kv.SeqNum, i int) (kv.SeqNum, int) {
 // ones.
 func TestReadersSeeExactlyThePublishedPrefix(t *testing.T) {
 	batches := kv.SeqNum(3_000)
-	if testing.Short() {
+	if testsize.Reduced() {
 		batches = 600
 	}
 	table := New(Options{ChunkBytes: 1 << 10})

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/testsize"
 )
 
 // sweepEntries is a small file with every feature: several blocks, versions that cross
@@ -87,7 +88,7 @@ func TestAFlippedBitInAnyByteIsNoticed(t *testing.T) {
 		f, _ := build(t, entries, WriterOptions{BlockBytes: 160})
 		qs := answers(entries)
 		step := 1
-		if testing.Short() {
+		if testsize.Reduced() {
 			step = 5
 		}
 		for i := 0; i < len(f.data); i += step {

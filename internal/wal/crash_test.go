@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/testsize"
 	"github.com/kvd-db/kvd/internal/vfs"
 )
 
@@ -377,7 +378,7 @@ func TestEveryCrashPoint(t *testing.T) {
 					continue
 				}
 				w.images = nil
-				deeper := i%depthTwo == offset && !testing.Short()
+				deeper := i%depthTwo == offset && !testsize.Reduced()
 				w.checkRecovery(fmt.Sprintf("image %d: %s", i, img.label), img, deeper)
 				for j, second := range w.images {
 					w.checkRecovery(fmt.Sprintf("image %d: %s; then %d: %s", i, img.label, j, second.label), second, false)

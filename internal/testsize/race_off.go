@@ -1,5 +1,5 @@
 //go:build !race
 
-package engine
+package testsize
 
 const raceEnabled = false

@@ -1,0 +1,36 @@
+// Package testsize tells tests how much to repeat.
+//
+// The race detector makes a test that is bound by the processor six times as
+// expensive. It finds races between goroutines, and whether there are any does not
+// depend on how many crash points, faults, damages, seeds or rounds a test goes
+// through. scripts/test.sh therefore runs every package whose tests import this one
+// twice: reduced under the race detector, and whole without it.
+//
+// A package that imports it also has the property tests of rapid reduced likewise.
+//
+// It is for tests alone.
+package testsize
+
+import (
+	"flag"
+	"testing"
+
+	_ "pgregory.net/rapid" // defines the flag that init sets
+)
+
+// rapidChecks is how many cases rapid draws for a property under the race detector;
+// a fifth of its default, as with -short.
+const rapidChecks = "20"
+
+// init runs before the command line is parsed, so that -rapid.checks there wins.
+func init() {
+	if raceEnabled {
+		if err := flag.Set("rapid.checks", rapidChecks); err != nil {
+			panic(err)
+		}
+	}
+}
+
+// Reduced reports whether a test takes a sample of what it repeats: with -short, and
+// under the race detector.
+func Reduced() bool { return raceEnabled || testing.Short() }
