@@ -9,12 +9,12 @@ import (
 	"github.com/kvd-db/kvd/internal/histogram"
 )
 
-// Combiner lets callers serve each other: a caller runs its own item when fewer
-// than the allowed runners are at work, otherwise it queues, and the first in
-// the queue is made leader of a batch when a runner is done.
+// Combiner lets callers serve each other's items. A caller serves its own item at once
+// if fewer than the allowed runners are active. Otherwise it queues; when a runner
+// ends, the first caller in the queue becomes the leader of the next batch.
 //
-// The queue holds one item for each blocked caller; it is bounded by whoever
-// admits the callers.
+// The queue holds one item for each blocked caller, so the number of admitted callers
+// bounds it.
 type Combiner[T any] struct {
 	policy  Policy
 	runners int
@@ -26,12 +26,12 @@ type Combiner[T any] struct {
 		queue   []*waiter[T]
 		queued  size
 		// A lingering leader waits on full, which the caller that fills the batch
-		// closes; own is what the leader brings. Nil if nobody lingers.
+		// closes; own is the size of the leader's item. Nil if no leader lingers.
 		full chan struct{}
 		own  size
 
-		batches uint64 // served so far
-		sample  uint64 // of these, from which on one is to be sampled
+		batches uint64 // batches served so far
+		sample  uint64 // the value of batches from which the next sample is due
 	}
 	waits   histogram.Powers // microseconds: see SampleEvery
 	waiters sync.Pool
@@ -42,21 +42,21 @@ type Combiner[T any] struct {
 type waiter[T any] struct {
 	item T
 	size size
-	// since is when it came, if it is the first of a batch that is sampled.
+	// since is when the caller arrived, if it is the first of a sampled batch.
 	since time.Time
-	// turn gets exactly one value once the waiter has left the queue.
+	// turn receives exactly one value, after the waiter has left the queue.
 	turn chan turn
 }
 
 type turn bool
 
 const (
-	served turn = false // somebody else did it
+	served turn = false // another caller served the item
 	lead   turn = true  // serve a batch that begins with your own item
 )
 
-// NewCombiner returns a Combiner whose batches are served by serve, on the
-// goroutine of one of the callers, by at most runners of them at a time.
+// NewCombiner returns a Combiner whose batches are passed to serve, on the goroutine of
+// one of the callers, with at most runners calls of serve at a time.
 func NewCombiner[T any](p Policy, runners int, serve func(batch []T)) *Combiner[T] {
 	c := &Combiner[T]{policy: p.withDefaults(), runners: max(1, runners), serve: serve}
 	c.waiters.New = func() any { return &waiter[T]{turn: make(chan turn, 1)} }
@@ -64,10 +64,10 @@ func NewCombiner[T any](p Policy, runners int, serve func(batch []T)) *Combiner[
 	return c
 }
 
-// Do returns when item has been served, on this goroutine or another.
+// Do returns when item has been served, by this goroutine or another.
 //
-// If ctx ends while the item is queued, Do takes it out and returns the error of
-// ctx: it was not served. Once it is part of a batch, Do waits for the batch, so
+// If ctx ends while the item is queued, Do removes it and returns the error of ctx: the
+// item was not served. Once the item is part of a batch, Do waits for the batch, so
 // that memory the item borrows from the caller is never used after Do returned.
 func (c *Combiner[T]) Do(ctx context.Context, item T, ops, bytes int) error {
 	c.mu.Lock()
@@ -103,7 +103,7 @@ func (c *Combiner[T]) Do(ctx context.Context, item T, ops, bytes int) error {
 		t = <-w.turn
 	}
 	if t == lead {
-		runtime.Gosched() // those about to queue make the batch larger
+		runtime.Gosched() // callers about to queue make the batch larger
 		c.lead(w.item, w.size, w.since)
 	}
 	c.release(w)
@@ -116,7 +116,7 @@ func (c *Combiner[T]) release(w *waiter[T]) {
 	c.waiters.Put(w)
 }
 
-// leave takes w out of the queue and reports whether it was still in it.
+// leave removes w from the queue and reports whether it was still queued.
 func (c *Combiner[T]) leave(w *waiter[T]) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -129,7 +129,7 @@ func (c *Combiner[T]) leave(w *waiter[T]) bool {
 	return false
 }
 
-// sinceLocked returns the time if the wait of the caller that comes now is to be
+// sinceLocked returns the current time if the wait of the arriving caller is to be
 // measured, else zero.
 func (c *Combiner[T]) sinceLocked() time.Time {
 	if c.mu.batches < c.mu.sample {
@@ -139,12 +139,12 @@ func (c *Combiner[T]) sinceLocked() time.Time {
 	return time.Now()
 }
 
-// Waits returns how long the first of a batch waited, in microseconds: see
-// SampleEvery.
+// Waits returns how long the first callers of sampled batches waited, in microseconds:
+// see SampleEvery.
 func (c *Combiner[T]) Waits() histogram.PowerCounts { return c.waits.Counts() }
 
-// lead serves one batch that begins with the caller's own item, tells the
-// others, and passes the lead on. The caller came at since, if that is measured.
+// lead serves one batch that begins with the caller's own item, wakes the callers whose
+// items were in it, and passes the lead on. since is the caller's arrival, if measured.
 func (c *Combiner[T]) lead(own T, s size, since time.Time) {
 	if c.policy.Linger > 0 {
 		c.linger(s)
@@ -164,7 +164,7 @@ func (c *Combiner[T]) lead(own T, s size, since time.Time) {
 	c.next()
 }
 
-// take moves queued items into the batch, within the caps.
+// take moves queued items to the batch, within the caps.
 func (c *Combiner[T]) take(own size, batch *[]T) []*waiter[T] {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -179,7 +179,7 @@ func (c *Combiner[T]) take(own size, batch *[]T) []*waiter[T] {
 			break
 		}
 		if !w.since.IsZero() {
-			c.mu.sample = c.mu.batches // it is not the first of its batch: sample the next
+			c.mu.sample = c.mu.batches // w is not the first of its batch: sample the next batch instead
 		}
 		*batch = append(*batch, w.item)
 		n++
@@ -200,7 +200,8 @@ func (c *Combiner[T]) dropLocked(i, j int) {
 	c.mu.queue = c.mu.queue[:rest]
 }
 
-// next hands the runner's place to the first in the queue, or gives it up.
+// next makes the first caller in the queue a leader, or ends the runner if there is
+// none.
 func (c *Combiner[T]) next() {
 	c.mu.Lock()
 	if len(c.mu.queue) == 0 {
@@ -214,7 +215,7 @@ func (c *Combiner[T]) next() {
 	w.turn <- lead
 }
 
-// linger waits until the batch is full or the linger has passed.
+// linger waits until the batch is full or the linger time has passed.
 func (c *Combiner[T]) linger(own size) {
 	c.mu.Lock()
 	if c.policy.full(own.plus(c.mu.queued)) || c.mu.full != nil {

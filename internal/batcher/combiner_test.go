@@ -21,7 +21,7 @@ func TestLoneCallerServesItselfAtOnce(t *testing.T) {
 	assert.Equal(t, [][]int{{0}, {1}, {2}}, batches)
 }
 
-// What arrives while a batch is served is the next batch, up to the cap.
+// Callers that arrive while a batch is served form the next batch, up to the cap.
 func TestCallersThatQueueAreServedTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		gate := make(chan struct{})
@@ -36,7 +36,7 @@ func TestCallersThatQueueAreServedTogether(t *testing.T) {
 		var group sync.WaitGroup
 		for i := range 10 {
 			group.Go(func() { assert.NoError(t, c.Do(context.Background(), i, 1, 1)) })
-			synctest.Wait() // each stands in line before the next comes
+			synctest.Wait() // each caller is queued before the next arrives
 		}
 		close(gate)
 		group.Wait()

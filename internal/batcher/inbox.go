@@ -9,8 +9,8 @@ import (
 	"github.com/kvd-db/kvd/internal/kv"
 )
 
-// Inbox is the bounded queue in front of one orchestrator. Any goroutine may
-// Put and Remove; only the orchestrator calls Take.
+// Inbox is the bounded queue in front of one orchestrator. Any goroutine may call Put
+// and Remove; only the orchestrator calls Take.
 type Inbox[T comparable] struct {
 	policy Policy
 	notify func()
@@ -21,25 +21,25 @@ type Inbox[T comparable] struct {
 		sizes  []size
 		queued size
 		first  time.Time     // when the oldest item arrived; kept only if timedLocked
-		room   chan struct{} // closed when room was made; nil if nobody waits
+		room   chan struct{} // closed when room was made; nil if no caller waits
 		closed bool
 
-		batches uint64                // taken so far
-		waits   histogram.PowerCounts // microseconds, of each SampleEvery-th batch
+		batches uint64                // batches taken so far
+		waits   histogram.PowerCounts // in microseconds, of every SampleEvery-th batch
 	}
 }
 
-// NewInbox returns an empty inbox. notify is called, with no lock held, after
-// each Put and must not block: it tells the orchestrator to Take.
+// NewInbox returns an empty inbox. notify is called, with no lock held, after each Put:
+// it tells the orchestrator to call Take. It must not block.
 func NewInbox[T comparable](p Policy, notify func()) *Inbox[T] {
 	return &Inbox[T]{policy: p.withDefaults(), notify: notify}
 }
 
-// Put queues item, which counts for so many operations and bytes.
+// Put queues item, which counts as this many operations and bytes.
 //
-// While the inbox is full, Put waits for room: until ctx ends, or at most
-// MaxQueueWait, after which it sheds the item with a *kv.OverloadError. After
-// Close it returns kv.ErrClosed. On any error the item was not queued.
+// While the inbox is full, Put waits for room: until ctx ends, or at most MaxQueueWait,
+// after which it rejects the item with a *kv.OverloadError. After Close it returns
+// kv.ErrClosed. On any error the item was not queued.
 func (b *Inbox[T]) Put(ctx context.Context, item T, ops, bytes int) error {
 	var deadline <-chan time.Time
 	for {
@@ -66,8 +66,7 @@ func (b *Inbox[T]) Put(ctx context.Context, item T, ops, bytes int) error {
 	}
 }
 
-// tryPut queues the item or returns a channel that is closed when there may be
-// room.
+// tryPut queues the item, or returns a channel that is closed when there may be room.
 func (b *Inbox[T]) tryPut(item T, s size) (room chan struct{}, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -90,13 +89,14 @@ func (b *Inbox[T]) tryPut(item T, s size) (room chan struct{}, err error) {
 	return nil, nil
 }
 
-// timedLocked reports whether it matters when the first of the next batch arrives.
+// timedLocked reports whether the arrival time of the first item of the next batch is
+// needed.
 func (b *Inbox[T]) timedLocked() bool { return b.policy.Linger > 0 || b.mu.batches%SampleEvery == 0 }
 
-// Take appends the next batch to dst and returns it: if dst is not empty, that is
-// the caller's own beginning of the batch. If nothing is queued, or what is queued
-// should linger, nothing is appended; then again says how long to wait before asking
-// once more (zero: until the next notify).
+// Take appends the next batch to dst and returns it. A non-empty dst is the beginning
+// of the batch, from the caller. If nothing is queued, or the queued items should
+// linger, Take appends nothing; again then says how long to wait before the next call
+// (zero: until the next notify).
 func (b *Inbox[T]) Take(dst []T) (batch []T, again time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -120,12 +120,13 @@ func (b *Inbox[T]) Take(dst []T) (batch []T, again time.Duration) {
 	dst = append(dst, b.mu.items[:n]...)
 	b.dropLocked(0, n)
 	if len(b.mu.items) > 0 && b.timedLocked() {
-		b.mu.first = time.Now() // or earlier: it was not noted
+		b.mu.first = time.Now() // a later time than the true one, which was not recorded
 	}
 	return dst, 0
 }
 
-// countLocked counts a batch, whose first item waited that long if it is sampled.
+// countLocked counts a batch; wait is that of its first item, used if the batch is
+// sampled.
 func (b *Inbox[T]) countLocked(wait time.Duration) {
 	if b.mu.batches%SampleEvery == 0 {
 		b.mu.waits.Record(micros(wait))
@@ -133,16 +134,16 @@ func (b *Inbox[T]) countLocked(wait time.Duration) {
 	b.mu.batches++
 }
 
-// Waits returns how long the first of a batch waited, in microseconds: see
-// SampleEvery.
+// Waits returns how long the first items of sampled batches waited, in microseconds:
+// see SampleEvery.
 func (b *Inbox[T]) Waits() histogram.PowerCounts {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.mu.waits
 }
 
-// Remove takes a queued item out again and reports whether it was still there.
-// If not, it was taken and will be served.
+// Remove removes a queued item and reports whether it was still queued. If not, it was
+// taken and will be served.
 func (b *Inbox[T]) Remove(item T) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -155,7 +156,7 @@ func (b *Inbox[T]) Remove(item T) bool {
 	return false
 }
 
-// dropLocked removes items [i, j) and tells those who wait for room.
+// dropLocked removes items [i, j) and wakes the callers that wait for room.
 func (b *Inbox[T]) dropLocked(i, j int) {
 	for _, s := range b.mu.sizes[i:j] {
 		b.mu.queued.ops -= s.ops
@@ -172,15 +173,15 @@ func (b *Inbox[T]) dropLocked(i, j int) {
 	}
 }
 
-// Len returns the operations and bytes that wait.
+// Len returns the queued operations and bytes.
 func (b *Inbox[T]) Len() (ops, bytes int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.mu.queued.ops, b.mu.queued.bytes
 }
 
-// Close refuses every later Put with kv.ErrClosed. What is queued stays and can
-// be taken. Idempotent.
+// Close makes every later Put fail with kv.ErrClosed. Queued items stay and can be
+// taken. Idempotent.
 func (b *Inbox[T]) Close() {
 	b.mu.Lock()
 	b.mu.closed = true

@@ -58,7 +58,7 @@ func TestInboxWithoutLingerNeverMakesALoneCallerWait(t *testing.T) {
 
 func TestInboxLingersUntilFullOrLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		const linger = 500 * time.Microsecond // the experiment of the source
+		const linger = 500 * time.Microsecond // the experiment of the article
 		b := NewInbox[int](Policy{MaxOps: 2, Linger: linger}, silent)
 		require.NoError(t, b.Put(t.Context(), 1, 1, 1))
 		time.Sleep(linger / 5)
@@ -144,7 +144,7 @@ func TestClosedInboxRefusesAlsoThoseWhoWait(t *testing.T) {
 	})
 }
 
-// Promise 1: served once or refused, whatever callers and orchestrator do.
+// Promise 1: served once or refused, in every interleaving of callers and orchestrator.
 func TestEveryItemIsServedOnceOrRefused(t *testing.T) {
 	const callers, each = 16, 500
 	wake := make(chan struct{}, 1)
@@ -185,7 +185,7 @@ func TestEveryItemIsServedOnceOrRefused(t *testing.T) {
 				i := c*each + n
 				ctx, cancel := context.WithCancel(t.Context())
 				if n%5 == 0 {
-					cancel() // may still be queued: then it is taken out below
+					cancel() // if it is queued all the same, it is removed below
 				}
 				if err := b.Put(ctx, i, 1, 3); err != nil {
 					refused[i] = true

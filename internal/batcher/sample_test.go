@@ -21,7 +21,7 @@ func TestInboxMeasuresTheWaitOfTheFirstOfABatch(t *testing.T) {
 		put()
 		b.Take(nil)
 		assert.EqualValues(t, 3000, b.Waits().Sum)
-		for range SampleEvery - 1 { // one of them takes what was left over
+		for range SampleEvery - 1 { // one of these batches consists of the item left over
 			time.Sleep(time.Hour)
 			b.Take(nil)
 			put()
@@ -35,7 +35,7 @@ func TestInboxMeasuresTheWaitOfTheFirstOfABatch(t *testing.T) {
 
 		for range SampleEvery {
 			time.Sleep(time.Hour)
-			b.Take([]int{1}) // the orchestrator's work for a caller's own item
+			b.Take([]int{1}) // a batch of an item that did not queue
 		}
 		assert.EqualValues(t, 3, b.Waits().Count(), "which did not wait, and counts")
 		assert.EqualValues(t, 8000, b.Waits().Sum)
@@ -45,7 +45,8 @@ func TestInboxMeasuresTheWaitOfTheFirstOfABatch(t *testing.T) {
 	})
 }
 
-// What a sampled batch leaves over waits at least from then on.
+// The wait of an item that a sampled batch leaves over is measured at least from then
+// on.
 func TestInboxMeasuresWhatWasLeftOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := NewInbox[int](Policy{MaxOps: 1}, silent)
@@ -74,7 +75,8 @@ func TestCombinerMeasuresTheWaitOfTheFirstOfABatch(t *testing.T) {
 		assert.EqualValues(t, 1, c.Waits().Count())
 		assert.Zero(t, c.Waits().Sum)
 
-		// One is at work and is a sample; the next sample is first of those that queue.
+		// One caller is being served and is a sample; the next sample is the first that
+		// queues.
 		for range 2 * SampleEvery {
 			do()
 		}
@@ -98,7 +100,7 @@ func TestCombinerMeasuresTheWaitOfTheFirstOfABatch(t *testing.T) {
 	})
 }
 
-// sampleNext has the wait of the caller that comes next measured.
+// sampleNext makes the wait of the next caller be measured.
 func sampleNext(c *Combiner[int]) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -114,7 +116,7 @@ func TestCombinerSamplesAnotherWhenTheSampleIsNotTheFirst(t *testing.T) {
 		for range 2 {
 			all.Go(func() { assert.NoError(t, c.Do(context.Background(), 1, 1, 1)) })
 			synctest.Wait()
-			sampleNext(c) // what comes to the one that lingers
+			sampleNext(c) // for the caller that joins the lingering leader
 		}
 		all.Wait()
 		assert.Equal(t, []int{2}, sizes)
