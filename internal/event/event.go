@@ -1,6 +1,6 @@
-// Package event says what happened inside the store, as typed values. The
-// engine calls the functions of a Listener; who wires the service turns them
-// into log lines and metrics. Nothing correct ever depends on a listener.
+// Package event describes what happened inside the store, as typed values. The engine
+// calls the functions of a Listener; package daemon turns the calls into log lines and
+// metrics. Correctness never depends on a listener.
 package event
 
 import (
@@ -10,37 +10,37 @@ import (
 	"github.com/kvd-db/kvd/internal/kv"
 )
 
-// Listener is told what happened. Any function may be nil, and so may the
-// Listener: then the event costs a comparison. Functions are called from the
-// goroutine that did the work, with no lock held, and must return soon. Safe
-// for concurrent use if its functions are.
+// Listener receives events. Any function may be nil, and so may the Listener itself:
+// the event then costs a comparison. Functions are called by the goroutine that did the
+// work, with no lock held, and must return soon. A Listener is safe for concurrent use
+// if its functions are.
 type Listener struct {
 	Flush           func(Flush)
 	Compaction      func(Compaction)
-	Corruption      func(error)     // a *kv.CorruptionError, each time one is met
-	BackgroundError func(error)     // a flush or compaction failed and will be tried again
-	Failed          func(error)     // the store stopped for good
-	TailDropped     func(TailDrop)  // recovery dropped what was never acknowledged as durable
+	Corruption      func(error)     // a *kv.CorruptionError, each time one is found
+	BackgroundError func(error)     // a flush or compaction failed and will be retried
+	Failed          func(error)     // the store stopped permanently
+	TailDropped     func(TailDrop)  // recovery dropped bytes that were never acknowledged as durable
 	SegmentCreated  func(Segment)   // the commit log began a segment
-	SegmentRemoved  func(Segment)   // the commit log gave a segment back
+	SegmentRemoved  func(Segment)   // the commit log removed a segment
 	Stall           func(Stall)     // writes are being delayed, or no longer
-	ReadOnly        func(ReadOnly)  // puts are refused for lack of space, or no longer
+	ReadOnly        func(ReadOnly)  // puts are rejected for lack of space, or no longer
 	FileSetAside    func(SetAside)  // an unknown file was moved to lost+found
 	Recovered       func(Recovered) // the store is open
 
-	// Panicked is told of a panic, which is a bug, with the stack of the goroutine.
-	// Locks and roles that the goroutine has may stay taken for ever, and what they
-	// guard half changed: the process should end before the function returns. It is
-	// called from within the panic, perhaps with locks held.
+	// Panicked reports a panic, which is a bug, with the stack of the goroutine. Locks
+	// that the goroutine holds may stay locked, and the data they guard may be half
+	// changed: the process should end before the function returns. It is called during
+	// the panic, possibly with locks held.
 	Panicked func(cause any, stack []byte)
 }
 
-// Guard tells Panicked of a panic of its goroutine, and then lets the panic go on.
-// Every goroutine of the store, and every method of it that a caller may run, defers
-// it. So do functions that unlock for a while what a caller of theirs unlocks in the
-// end: the end would come first, and hide the reason.
+// Guard calls Panicked if its goroutine panics, and then lets the panic continue. Every
+// goroutine of the store, and every method that a caller may run, defers it. So does a
+// function that temporarily releases a lock which its caller unlocks by defer:
+// otherwise the caller's unlock would fail first and hide the cause.
 //
-// Without Panicked the panic is as if there were no Guard.
+// If Panicked is nil, Guard does nothing.
 func (l *Listener) Guard() {
 	if l == nil || l.Panicked == nil {
 		return
@@ -74,7 +74,7 @@ type Compaction struct {
 	Err          error
 }
 
-// TailDrop: bytes behind the last synced offset of the log that are not whole.
+// TailDrop: bytes after the last synced offset of the log that are no complete frame.
 type TailDrop struct {
 	File  string
 	Off   int64
@@ -87,29 +87,29 @@ type Segment struct {
 	Bytes int64
 }
 
-// Stall: writes are slowed because background work is behind.
+// Stall: writes are delayed because background work lags.
 type Stall struct {
 	Reason string // "memtables" or "deltas"
 	Begin  bool   // false: it ended
-	Rate   uint64 // bytes per second admitted from here on
+	Rate   uint64 // bytes per second admitted from now on
 }
 
-// ReadOnly: the store takes no puts because of its disk, or takes them again.
+// ReadOnly: the store rejects puts because of its disk, or accepts them again.
 type ReadOnly struct {
 	Begin  bool   // false: it ended
-	Reason string // of a beginning
-	Free   uint64 // bytes of the disk
-	Resume uint64 // puts are taken again when so many are free; 0: free space does not help
-	Cause  error  // of a beginning: what could not be written; nil if nothing was tried
+	Reason string // if Begin
+	Free   uint64 // free bytes of the disk
+	Resume uint64 // puts are accepted again when this many bytes are free; 0: free space does not help
+	Cause  error  // if Begin: the failed write; nil if none was tried
 	Took   time.Duration
 }
 
-// SetAside: a file that is not ours, or that nothing proves dead.
+// SetAside: a file that is not the store's, or that nothing proves obsolete.
 type SetAside struct {
 	From, To string
 }
 
-// Recovered sums up an opening of the store.
+// Recovered summarizes an opening of the store.
 type Recovered struct {
 	Partitions int
 	Segments   int

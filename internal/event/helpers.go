@@ -7,9 +7,9 @@ import (
 	"sync/atomic"
 )
 
-// Helpers are goroutines that share the work of the one that waits for them. A panic
-// of one is a panic of Wait, so that the Guard of the waiting goroutine sees it.
-// The zero value has none.
+// Helpers are goroutines that share the work of the goroutine that waits for them. If
+// one panics, Wait panics, so that the Guard of the waiting goroutine sees it. The zero
+// value is ready.
 type Helpers struct {
 	group    sync.WaitGroup
 	panicked atomic.Pointer[string]
@@ -28,7 +28,7 @@ func (h *Helpers) Go(f func()) {
 	})
 }
 
-// Wait returns when all of them have, and panics if one did.
+// Wait waits for all goroutines, and panics if one of them did.
 func (h *Helpers) Wait() {
 	h.group.Wait()
 	if text := h.panicked.Load(); text != nil {

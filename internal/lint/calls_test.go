@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestDiskIsReachedThroughVFS: below the commands every access to a disk goes
-// through internal/vfs, or a fault could not be injected there.
+// TestDiskIsReachedThroughVFS: below the commands every disk access goes through
+// internal/vfs; otherwise tests could not inject a fault there.
 func TestDiskIsReachedThroughVFS(t *testing.T) {
 	forbidden := map[string]bool{
 		"Open": true, "OpenFile": true, "Create": true, "CreateTemp": true, "Remove": true, "RemoveAll": true,
@@ -48,8 +48,8 @@ func TestDiskIsReachedThroughVFS(t *testing.T) {
 	require.Greater(t, files, 50, "the walk saw too few files to mean anything")
 }
 
-// TestRenameHasOneHome: a file is published by vfs.WriteAtomic alone, and set
-// aside by the manifest. A rename anywhere else forgets a sync sooner or later.
+// TestRenameHasOneHome: only vfs.WriteAtomic publishes files by rename, and only the
+// manifest sets files aside. A rename elsewhere would sooner or later lack a sync.
 func TestRenameHasOneHome(t *testing.T) {
 	seen := 0
 	walkGo(t, func(file string, set *token.FileSet, tree *ast.File) {
@@ -75,8 +75,8 @@ func TestRenameHasOneHome(t *testing.T) {
 	require.Positive(t, seen, "setting files aside renames: the walk missed it")
 }
 
-// TestTestsWaitAsLongAsTheirBinary: a test that polls with a limit of its own fails
-// on a loaded machine. testwait.Until goes by the timeout of go test.
+// TestTestsWaitAsLongAsTheirBinary: a test that polls with a limit of its own fails on
+// a loaded machine. testwait.Until uses the timeout of go test.
 func TestTestsWaitAsLongAsTheirBinary(t *testing.T) {
 	forbidden := map[string]bool{
 		"Eventually": true, "Eventuallyf": true, "EventuallyWithT": true, "EventuallyWithTf": true, "Never": true, "Neverf": true,

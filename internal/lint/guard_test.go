@@ -13,8 +13,8 @@ import (
 )
 
 // guarded are the packages of the engine whose goroutines and entry points defer
-// event.Listener's Guard. In the other packages of the engine no goroutine is started,
-// but by event.Helpers.
+// event.Listener's Guard. The other packages of the engine start goroutines only
+// through event.Helpers.
 var guarded = map[string]bool{"internal/engine": true, "internal/partition": true, "internal/wal": true}
 
 var engineParts = map[string]bool{
@@ -22,16 +22,16 @@ var engineParts = map[string]bool{
 	"internal/mergeiter": true, "internal/sstable": true, "internal/valuefile": true,
 }
 
-// harmless are methods of Engine that return what does not change, or an atomic.
+// harmless are methods of Engine that return a constant or an atomic.
 var harmless = map[string]bool{"Failed": true, "Err": true, "Limits": true, "Descriptor": true, "Recovery": true, "Epoch": true}
 
-// delegates are methods of Engine that call others of it, which are guarded.
+// delegates are methods of Engine that only call other methods, which are guarded.
 var delegates = map[string]bool{"Put": true, "Delete": true, "DeleteRange": true, "Get": true}
 
-// TestEveryWayIntoTheEngineIsGuarded: a panic that Guard does not see may leave a role
-// held for good while the server goes on.
+// TestEveryWayIntoTheEngineIsGuarded: after a panic that Guard does not see, a lock may
+// stay held for ever while the server continues.
 func TestEveryWayIntoTheEngineIsGuarded(t *testing.T) {
-	bodies := map[string][]*ast.BlockStmt{} // of functions, by package and name
+	bodies := map[string][]*ast.BlockStmt{} // function bodies, by package and name
 	type start struct {
 		at token.Position
 		f  ast.Expr
@@ -79,8 +79,8 @@ func TestEveryWayIntoTheEngineIsGuarded(t *testing.T) {
 	}
 }
 
-// guardsItself reports whether a function defers Guard, or does nothing but call one
-// that does.
+// guardsItself reports whether a function defers Guard, or only calls a function that
+// does.
 func guardsItself(f ast.Expr, dir string, bodies map[string][]*ast.BlockStmt) bool {
 	switch f := f.(type) {
 	case *ast.Ident:
@@ -91,7 +91,7 @@ func guardsItself(f ast.Expr, dir string, bodies map[string][]*ast.BlockStmt) bo
 		}
 		for _, s := range f.Body.List {
 			switch s := s.(type) {
-			case *ast.DeferStmt: // such as closing a channel
+			case *ast.DeferStmt: // for example one that closes a channel
 				if _, builtin := s.Call.Fun.(*ast.Ident); !builtin {
 					return false
 				}

@@ -1,5 +1,5 @@
-// Package lint holds the rules of the house that a compiler does not check: who
-// may import whom, and which calls have one home.
+// Package lint checks rules of this module that a compiler does not: which package may
+// import which, and which calls only one package may make.
 package lint
 
 import (
@@ -15,8 +15,8 @@ import (
 
 const module = "github.com/kvd-db/kvd/"
 
-// floors says on which floor each package stands. A package imports packages of
-// lower floors only. Floor 0 has one step inside: kv lies under the rest.
+// floors gives the floor of each package. A package may import packages of lower floors
+// only. Within floor 0, kv is below the others.
 var floors = map[string]float64{
 	"cmd/kvd":         7,
 	"cmd/kvbench":     7,
@@ -57,8 +57,8 @@ var floors = map[string]float64{
 	"internal/kv": 0,
 }
 
-// testSupport may import any floor and is imported by tests alone, except for
-// kvdtest, which other people's tests import.
+// testSupport may import any floor. Only tests import it, except for kvdtest, which
+// users import in their own tests.
 var testSupport = map[string]bool{
 	"internal/lint":              true,
 	"internal/testsize":          true,
@@ -69,14 +69,14 @@ var testSupport = map[string]bool{
 	"pkg/kvd/kvdtest":            true,
 }
 
-// clientMayImport lists, beside the standard library and pkg/, the modules that
-// a client's build may pull in.
+// clientMayImport lists the modules that a client's build may include, besides the
+// standard library and pkg/.
 var clientMayImport = []string{
 	"google.golang.org/grpc", "google.golang.org/protobuf", "google.golang.org/genproto",
 }
 
-// outside lists, for the lower floors, which modules outside the standard
-// library they may import. Floors above are free.
+// outside lists, for the lower floors, which modules outside the standard library they
+// may import. Higher floors may import any.
 var outside = map[string][]string{
 	"internal/keyhash": {"github.com/cespare/xxhash"}, // the hash that the store's descriptor names
 	"internal/vfs":     {"golang.org/x/sys/unix"},     // fdatasync, flock, hints to the page cache
@@ -110,7 +110,7 @@ func listPackages(t *testing.T) []listedPackage {
 	return packages
 }
 
-// floorOf returns the floor of a package; a subpackage stands with its parent.
+// floorOf returns the floor of a package; a subpackage has the floor of its parent.
 func floorOf(name string) (floor float64, owner string, ok bool) {
 	for owner = name; owner != "."; {
 		if f, found := floors[owner]; found {

@@ -9,9 +9,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestNoFileIsMapped: a thread that touches a mapped file may block in a page fault, and
-// then holds its processor slot of Go's scheduler. The next garbage collection waits for
-// it, and the whole process for the garbage collection.
+// TestNoFileIsMapped: a thread that touches a mapped file may block in a page fault
+// while it holds a processor of Go's scheduler. The next garbage collection then waits
+// for it, and the whole process waits for the garbage collection.
 func TestNoFileIsMapped(t *testing.T) {
 	forbidden := map[string]bool{
 		"Mmap": true, "MmapPtr": true, "Mremap": true, "SYS_MMAP": true, "SYS_MREMAP": true, "SetPanicOnFault": true,

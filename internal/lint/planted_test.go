@@ -7,8 +7,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestPlantedBugsApply: a change to the code that a planted bug patches makes the patch
-// anew, so that scripts/planted-bugs.sh still proves what it did before.
+// TestPlantedBugsApply: every planted bug must still apply, so that
+// scripts/planted-bugs.sh keeps proving the same. A change to code that a patch touches
+// must refresh the patch.
 func TestPlantedBugsApply(t *testing.T) {
 	for _, tool := range []string{"bash", "git"} {
 		if _, err := exec.LookPath(tool); err != nil {

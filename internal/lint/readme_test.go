@@ -17,10 +17,10 @@ var (
 	testName    = regexp.MustCompile(`^(?:([a-z/]+): )?((?:Test|Example|Benchmark|Fuzz)[A-Z]?\w*)$`)
 )
 
-// TestTestsInREADMEsExist: a test, example or benchmark that a README names is in the
-// package named with it, or, without one, somewhere in the module.
+// TestTestsInREADMEsExist: a test, example or benchmark that a README names must exist,
+// in the package that the README gives or else anywhere in the module.
 func TestTestsInREADMEsExist(t *testing.T) {
-	in := map[string]map[string]bool{} // packages by function
+	in := map[string]map[string]bool{} // packages, by function name
 	walkGo(t, func(file string, _ *token.FileSet, tree *ast.File) {
 		for _, d := range tree.Decls {
 			if f, ok := d.(*ast.FuncDecl); ok && f.Recv == nil && strings.HasSuffix(file, "_test.go") {
