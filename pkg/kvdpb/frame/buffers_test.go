@@ -20,7 +20,7 @@ func TestBuffersLendWhatIsAskedFor(t *testing.T) {
 	}
 }
 
-// Memory that came from elsewhere serves no more than it has room for.
+// Memory that did not come from Get is used for requests up to its capacity only.
 func TestBuffersTakeAnyMemory(t *testing.T) {
 	var pool buffers
 	for _, n := range []int{0, 1, 255, 256, 300, 511, 512, 1 << largestTier, 1 << (largestTier + 1)} {
@@ -32,7 +32,7 @@ func TestBuffersTakeAnyMemory(t *testing.T) {
 	}
 }
 
-// BenchmarkBuffers is a frame's way through a pool, beside that through gRPC's.
+// BenchmarkBuffers compares Get and Put with those of gRPC's pool.
 func BenchmarkBuffers(b *testing.B) {
 	for name, pool := range map[string]mem.BufferPool{"ours": Buffers, "gRPC's": mem.DefaultBufferPool()} {
 		for _, size := range []int{4 << 10, 20 << 10, 40 << 10, 160 << 10} {

@@ -10,27 +10,27 @@ import (
 	kvdpb "github.com/kvd-db/kvd/pkg/kvdpb/kvd/v1"
 )
 
-// Header is what a client says of a whole request frame.
+// Header holds what a client sets for a whole request frame.
 type Header struct {
-	// ID is unique among the frames that are under way on the connection.
+	// ID is unique among the frames in flight on the connection.
 	ID uint32
-	// TimeoutMillis is the time left to the operations that name none of their own;
-	// 0 leaves it to the server.
+	// TimeoutMillis is the time left for operations without a timeout of their own; 0
+	// leaves it to the server.
 	TimeoutMillis uint32
-	// Durability is that of every write.
+	// Durability applies to every write.
 	Durability kvdpb.Durability
-	// Timed asks for Response.Timings.
+	// Timed requests Response.Timings.
 	Timed bool
-	// OneVersion asks that all reads be answered at one version. None of them may
-	// then have an AtVersion.
+	// OneVersion requests that all reads are answered at one version. No read may then
+	// have an AtVersion.
 	OneVersion bool
 }
 
-// Builder builds compact request frames, operation by operation, in memory of
-// Buffers. The zero value builds reads. It is used by one goroutine at a time.
+// Builder builds compact request frames, operation by operation, in memory of Buffers.
+// The zero value builds reads. Not safe for concurrent use.
 //
-// The parts of a frame that its operations decide stand before them, so a frame
-// ends where its memory ends, but begins where its first part does.
+// The size of what precedes the operations is known only at the end. So operations
+// begin at a fixed offset, and the frame begins as far before it as needed.
 type Builder struct {
 	kind  FrameKind
 	data  *[]byte // frontBytes, then the operations
@@ -38,21 +38,21 @@ type Builder struct {
 
 	named    bool
 	clientID uint64
-	base     uint64 // sequence number
+	base     uint64 // sequence number that the others are relative to
 }
 
-// What stands before the operations: the field of a PipelineRequest that holds
-// the frame, the header, and the name of a frame that has named writes.
+// The parts before the operations: the field of a PipelineRequest that holds the frame,
+// the header, and the client id and base of a frame with named writes.
 const (
 	fieldBytes = 1 + 5
 	frontBytes = fieldBytes + headerBytes + nameBytes
 )
 
-// firstBytes is the memory that a Builder begins with. Guessed.
+// firstBytes is the initial size of a Builder's memory. Guessed.
 const firstBytes = 2 << 10
 
-// Reset begins a frame of ReadFrame or WriteFrame in the memory of the one
-// before it, which is no longer valid.
+// Reset begins a frame of ReadFrame or WriteFrame in the memory of the previous frame,
+// which becomes invalid.
 func (b *Builder) Reset(kind FrameKind) {
 	if kind != ReadFrame && kind != WriteFrame {
 		panic(fmt.Sprintf("frame: a builder of %v", kind))
@@ -64,7 +64,7 @@ func (b *Builder) Reset(kind FrameKind) {
 	}
 }
 
-// Len returns the most bytes that the frame has so far.
+// Len returns the largest size that the frame can have with the operations so far.
 func (b *Builder) Len() int {
 	if b.data == nil {
 		return headerBytes + nameBytes
@@ -75,10 +75,10 @@ func (b *Builder) Len() int {
 // Count returns the number of operations so far.
 func (b *Builder) Count() int { return b.count }
 
-// Add appends an operation, which must be of the frame's kind. Its key, which has
-// at least one byte, and its values are copied. Its Tag and Durability are not
-// sent: those are its position and that of Finish. All named writes of a frame
-// have one ClientID. What is returned is for Skip.
+// Add appends an operation, which must be of the frame's kind, and returns its offset
+// for Skip. Its key, which must not be empty, and its values are copied. Its Tag and
+// Durability are not sent: the tag is the position, the durability is that of Finish.
+// All named writes of a frame must have the same ClientID.
 //
 // A frame has at most MaxOps operations.
 func (b *Builder) Add(op *Op) (offset int) {
@@ -102,8 +102,8 @@ func (b *Builder) Add(op *Op) (offset int) {
 	return offset
 }
 
-// Skip takes an operation back: it will not be performed, and its result says so.
-// Its bytes stay.
+// Skip cancels an operation: the server does not perform it, and its result says so.
+// The operation stays in the frame.
 func (b *Builder) Skip(offset int) {
 	head := &(*b.data)[offset]
 	*head = skipped(b.kind, *head)
@@ -119,12 +119,13 @@ func skipped(kind FrameKind, head byte) byte {
 	return head &^ headKind
 }
 
-// Finish completes the frame, which has at least one operation, and returns it.
-// It is valid until Reset or Message.
+// Finish completes the frame, which must have at least one operation, and returns it.
+// The result is valid until Reset or Message.
 func (b *Builder) Finish(h Header) []byte { return (*b.data)[b.finish(h):] }
 
-// Message completes the frame, as Finish does, as the message for a stream that
-// was made with [Codec]. It has the memory; the Builder begins with other.
+// Message completes the frame like Finish and returns it as a message for a stream that
+// was created with [Codec]. The message owns the memory; the Builder starts with new
+// memory.
 func (b *Builder) Message(h Header) *Encoded {
 	start := b.finish(h)
 	front := fieldSize(len(*b.data) - start)
@@ -137,8 +138,7 @@ func (b *Builder) Message(h Header) *Encoded {
 	return &Encoded{data: mem.BufferSlice{whole}}
 }
 
-// finish writes what stands before the operations and returns where the frame
-// begins.
+// finish writes what precedes the operations and returns where the frame begins.
 func (b *Builder) finish(h Header) (start int) {
 	if b.count == 0 {
 		panic("frame: without an operation")
@@ -164,8 +164,7 @@ func (b *Builder) finish(h Header) (start int) {
 	return start
 }
 
-// name makes the first named write the one that the names of others are counted
-// from.
+// name makes the sequence number of the first named write the base of the others.
 func (b *Builder) name(op *Op) {
 	if !b.named {
 		b.named, b.clientID, b.base = true, op.ClientID, op.Sequence
@@ -266,8 +265,7 @@ func (c *Condition) appendCompact(b []byte) []byte {
 	return b
 }
 
-// The field of a message that holds a compact frame: one byte of tag, then the
-// length.
+// A compact frame is a bytes field of a message: one byte of tag, then the length.
 
 func fieldSize(n int) int { return 1 + protowire.SizeVarint(uint64(n)) }
 

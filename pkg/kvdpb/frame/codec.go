@@ -6,10 +6,10 @@ import (
 	"google.golang.org/grpc/mem"
 )
 
-// Codec encodes and decodes the frames of this package and leaves every other
-// message to gRPC's codec for protobuf, whose name it bears: on the wire there
-// is no difference. A server takes it by grpc.ForceServerCodecV2, a stream of a
-// client by grpc.ForceCodecV2.
+// Codec encodes and decodes the frames of this package and leaves every other message
+// to gRPC's codec for protobuf. It has the same name, as the bytes on the wire are the
+// same. A server installs it with grpc.ForceServerCodecV2, a client's stream with
+// grpc.ForceCodecV2.
 func Codec() encoding.CodecV2 { return codec{encoding.GetCodecV2(proto.Name)} }
 
 type codec struct{ encoding.CodecV2 }
@@ -31,7 +31,8 @@ func (c codec) Unmarshal(data mem.BufferSlice, v any) error {
 	case *Request:
 		v.Release()
 		if err := v.decode(v.memory.set(data.MaterializeToBuffer(Buffers))); err != nil {
-			// gRPC would end the stream with INTERNAL, and without a reason.
+			// With an error gRPC would end the stream with INTERNAL and without a
+			// reason.
 			v.Ops, v.Malformed = v.Ops[:0], err
 		}
 		return nil

@@ -7,7 +7,7 @@ import (
 	"math"
 )
 
-// FrameKind says what a compact frame holds: the byte behind its length.
+// FrameKind is the kind of a compact frame: the byte after its length.
 type FrameKind uint8
 
 // The kinds of compact frames: two of requests, three of answers.
@@ -36,14 +36,14 @@ func (k FrameKind) String() string {
 	return fmt.Sprintf("frame(%#x)", uint8(k))
 }
 
-// Preamble is what a client sends when a connection for raw frames begins, and
-// what the server answers. Its last byte is the version of the format.
+// Preamble is what a client sends first on a connection for raw frames, and what the
+// server answers. Its last byte is the version of the format.
 const Preamble = "\x00kvdfrm\x01"
 
 // ALPN is the name of the protocol of raw frames in a TLS handshake.
 const ALPN = "kvd-frame/1"
 
-// The layout of the header, which doc.go draws.
+// The layout of the header: see the package comment.
 const (
 	lengthBytes = 4
 	headerBytes = 20
@@ -57,10 +57,10 @@ const (
 	reservedOffset = 16
 )
 
-// The flags of requests.
+// Flags of requests.
 const (
 	flagNamed       = 1 << 0
-	flagTimed       = 1 << 1 // of answers too
+	flagTimed       = 1 << 1 // also a flag of answers
 	durabilityShift = 2
 	durabilityMask  = 3 << durabilityShift
 	flagOneVersion  = 1 << 4
@@ -69,14 +69,14 @@ const (
 	writeFlags = flagNamed | flagTimed | durabilityMask
 )
 
-// The flags of answers.
+// Flags of answers.
 const (
 	flagSparse = 1 << 0
 
 	answerFlags = flagSparse | flagTimed
 )
 
-// What the head of an operation or result says besides its kind.
+// Values and bits of the head of an operation or result.
 const (
 	headKind = 3
 
@@ -95,7 +95,7 @@ const (
 	headNamed         = 1 << 5
 	headRetried       = 1 << 6
 
-	headTimeout = 1 << 7 // of reads and writes
+	headTimeout = 1 << 7 // for reads and writes
 
 	headDone         = 0
 	headItem         = 1
@@ -106,14 +106,14 @@ const (
 	headSkipped      = 1 << 4
 )
 
-// The fewest bytes that an operation and a result take.
+// The smallest encodings of an operation and of a result.
 const (
 	minOpBytes     = 3
 	minResultBytes = 1
 )
 
-// What is wrong with a frame that cannot be read, for errors.Is. Whoever sent it
-// cannot be understood any further.
+// Errors of a frame that cannot be decoded, for errors.Is. The connection is unusable
+// after one.
 var (
 	ErrMalformed = errors.New("malformed frame")
 	ErrTooLarge  = errors.New("frame too large")
@@ -133,9 +133,8 @@ func malformed(format string, args ...any) error {
 	return fmt.Errorf("%w: "+format, append([]any{ErrMalformed}, args...)...)
 }
 
-// FrameLength returns the size of a compact frame, of which header holds at least
-// the first four bytes. It is an error if that is more than limit bytes, or less
-// than a header.
+// FrameLength returns the size of a compact frame, given at least its first four bytes.
+// It is an error if the size exceeds limit or is less than that of a header.
 func FrameLength(header []byte, limit int) (n int, err error) {
 	if len(header) < lengthBytes {
 		return 0, errShort
@@ -150,14 +149,14 @@ func FrameLength(header []byte, limit int) (n int, err error) {
 	return int(rest) + lengthBytes, nil
 }
 
-// header is the first part of a compact frame.
+// header is the fixed first part of a compact frame.
 type header struct {
 	kind  FrameKind
 	flags uint8
 	count int
 	id    uint32
-	// extra is the timeout of requests in milliseconds, and the position of the
-	// first of answers.
+	// extra is the timeout of requests in milliseconds; in answers, the position of the
+	// first result.
 	extra uint32
 }
 
@@ -172,7 +171,7 @@ func (h *header) put(b []byte, n int) {
 	binary.LittleEndian.PutUint32(b[reservedOffset:], 0)
 }
 
-// decodeHeader reads the header of a whole frame, and returns what follows it.
+// decodeHeader decodes the header of a whole frame and returns what follows it.
 func decodeHeader(frame []byte) (h header, body cutter, err error) {
 	n, err := FrameLength(frame, math.MaxInt)
 	switch {
@@ -187,7 +186,7 @@ func decodeHeader(frame []byte) (h header, body cutter, err error) {
 	return h, cutter{rest: frame[headerBytes:]}, err
 }
 
-// parseHeader reads the header that a frame begins with.
+// parseHeader decodes the header at the beginning of frame.
 func parseHeader(frame []byte) (h header, err error) {
 	if binary.LittleEndian.Uint32(frame[reservedOffset:]) != 0 {
 		return h, malformed("reserved bytes are not zero")
@@ -201,8 +200,8 @@ func parseHeader(frame []byte) (h header, err error) {
 	}, nil
 }
 
-// check is an error for unknown flags, and for a count that is out of range or
-// that the rest of the frame cannot hold.
+// check rejects unknown flags, and a count that is out of range or that the rest of the
+// frame cannot hold.
 func (h *header) check(flags uint8, rest, minBytes int) error {
 	switch {
 	case h.flags&^flags != 0:
@@ -217,8 +216,8 @@ func (h *header) check(flags uint8, rest, minBytes int) error {
 	return nil
 }
 
-// cutter takes the parts of a frame off its front. After an error there is no
-// rest and every part is zero.
+// cutter decodes a frame from its front. After an error rest is empty and every part is
+// zero.
 type cutter struct {
 	rest []byte
 	err  error
@@ -263,7 +262,7 @@ func (c *cutter) longUvarint() uint64 {
 	return v
 }
 
-// number is a uvarint of at most max.
+// number decodes a uvarint of at most max.
 func (c *cutter) number(max uint64) uint64 {
 	v := c.uvarint()
 	if v > max {
@@ -273,7 +272,7 @@ func (c *cutter) number(max uint64) uint64 {
 	return v
 }
 
-// fixed64 is eight bytes.
+// fixed64 decodes eight bytes.
 func (c *cutter) fixed64() uint64 {
 	if len(c.rest) < 8 {
 		c.fail(errShort)
@@ -284,7 +283,7 @@ func (c *cutter) fixed64() uint64 {
 	return v
 }
 
-// bytes is a length and as many bytes, which point into the frame.
+// bytes decodes a length and returns that many bytes, which point into the frame.
 func (c *cutter) bytes() []byte {
 	n := c.uvarint()
 	if n > uint64(len(c.rest)) {
@@ -296,7 +295,7 @@ func (c *cutter) bytes() []byte {
 	return b
 }
 
-// end returns the error of the whole walk, at the end of the frame.
+// end returns the first error, or an error if bytes are left.
 func (c *cutter) end() error {
 	if c.err == nil && len(c.rest) > 0 {
 		return errTrailing

@@ -9,12 +9,11 @@ import (
 	kvdpb "github.com/kvd-db/kvd/pkg/kvdpb/kvd/v1"
 )
 
-// Read releases the frame before it and reads a compact one of at most limit
-// bytes from a connection. An error that is none of the connection's is
-// ErrMalformed or ErrTooLarge. At the end of the connection it is io.EOF, and
-// io.ErrUnexpectedEOF inside a frame.
+// Read releases the previous frame and reads a compact one of at most limit bytes from
+// a connection. Errors: ErrMalformed, ErrTooLarge, or an error of the connection;
+// io.EOF at its end, io.ErrUnexpectedEOF inside a frame.
 //
-// from has a buffer of at least 32 bytes.
+// The buffer of from must have at least 32 bytes.
 func (r *Request) Read(from *bufio.Reader, limit int) error {
 	r.Release()
 	data, err := r.memory.read(from, limit)
@@ -24,9 +23,9 @@ func (r *Request) Read(from *bufio.Reader, limit int) error {
 	return r.DecodeCompact(data)
 }
 
-// Discard is called in place of Read to throw the frame away: of its operations
-// are known just how many there are and whether they are reads or writes, which
-// are then all called puts. It needs no memory for the frame.
+// Discard reads a frame like Read but does not keep it, and needs no memory for it. Of
+// its operations only the number is known, and whether they are reads or writes; all
+// writes are then reported as puts.
 func (r *Request) Discard(from *bufio.Reader, limit int) error {
 	r.Release()
 	start, err := from.Peek(headerBytes)
@@ -48,8 +47,7 @@ func (r *Request) Discard(from *bufio.Reader, limit int) error {
 	return nil
 }
 
-// discarded makes r the request of n bytes that was thrown away, and of which the head is
-// known.
+// discarded makes r represent a discarded request of n bytes with this header.
 func (r *Request) discarded(head []byte, n int) error {
 	h, err := parseHeader(head)
 	if err != nil {
@@ -70,8 +68,8 @@ func (r *Request) discarded(head []byte, n int) error {
 	return nil
 }
 
-// DecodeCompact reads a whole compact frame. The keys and values then point into
-// it. After an error r has no operations. It allocates nothing but room for Ops.
+// DecodeCompact decodes a whole compact frame. Keys and values point into frame. After
+// an error r has no operations. It allocates nothing but room for Ops.
 func (r *Request) DecodeCompact(frame []byte) error {
 	r.Ops, r.Compact, r.Timed, r.OneVersion = r.Ops[:0], true, false, false
 	h, body, err := decodeHeader(frame)

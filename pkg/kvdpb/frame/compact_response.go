@@ -12,13 +12,13 @@ import (
 	kvdpb "github.com/kvd-db/kvd/pkg/kvdpb/kvd/v1"
 )
 
-// maxResultBytes is the most that a result has besides its value and texts: its
-// head and gap, a version of it and of its item, a time to live and two lengths.
-// A failure has less.
+// maxResultBytes bounds the encoding of a result without its value and texts: head,
+// gap, the version of the answer and that of the item, a time to live and two lengths.
+// A failure needs less.
 const maxResultBytes = 1 + binary.MaxVarintLen16 + 3*binary.MaxVarintLen64 + 2*binary.MaxVarintLen32
 
-// Read releases the frame before it and reads a compact one of at most limit
-// bytes from a connection, as Request.Read does.
+// Read releases the previous frame and reads a compact one of at most limit bytes from
+// a connection, like Request.Read.
 func (r *Response) Read(from *bufio.Reader, limit int) error {
 	r.Release()
 	data, err := r.memory.read(from, limit)
@@ -38,10 +38,10 @@ func (r *Response) SizeBound() int {
 	return n
 }
 
-// AppendCompact appends the response as a whole compact frame. One that is
-// GoingAway has no results and one that is Refused has one. The tags of Results
-// are their positions in the request frame and ascend. The kind of a success is
-// not sent: it is that of the operation.
+// AppendCompact appends the response as a whole compact frame. A response that is
+// GoingAway has no results; one that is Refused has exactly one. The tags of Results
+// are positions in the request frame, in ascending order. The kind of a success is not
+// sent: it is that of the operation.
 func (r *Response) AppendCompact(b []byte) []byte {
 	h := header{kind: answerFrame, count: len(r.Results), id: r.ID}
 	switch {
@@ -117,10 +117,10 @@ func (r *Result) appendCompact(b []byte) []byte {
 	return appendCompactBytes(b, r.Value)
 }
 
-// DecodeCompact reads a whole compact frame. The values then point into it. The
-// kind of a success stays 0, and HasPrevious says whether it has an item, be it
-// of a read or of a write. After an error r has no results. It allocates nothing
-// but room for Results and Timings, and the message of a failure.
+// DecodeCompact decodes a whole compact frame. Values point into frame. The kind of a
+// success is left 0, and HasPrevious says whether the result has an item, of a read or
+// of a write. After an error r has no results. It allocates nothing but room for
+// Results and Timings, and the message of a failure.
 func (r *Response) DecodeCompact(frame []byte) error {
 	r.Results, r.Timings = r.Results[:0], r.Timings[:0]
 	r.Compact, r.GoingAway, r.Refused = true, false, false
@@ -221,8 +221,8 @@ func (r *Result) cutFailure(c *cutter) {
 	r.Reason, r.Message = reasonOf(c.bytes()), string(c.bytes())
 }
 
-// reasonOf is the reason as a string. Those that come in numbers, from a server
-// that has too much to do, are not allocated each time.
+// reasonOf returns the reason as a string. Reasons that an overloaded server sends in
+// large numbers are not allocated.
 func reasonOf(b []byte) string {
 	switch string(b) {
 	case kvdpb.ReasonOverloaded:

@@ -24,7 +24,7 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files of the compact format anew")
 
-// compactRequest is a request frame as the caller of a Builder has it.
+// compactRequest is a request frame as given to a Builder.
 type compactRequest struct {
 	kind   FrameKind
 	header Header
@@ -96,7 +96,7 @@ func (r *compactRequest) build(b *Builder) []byte {
 	return slices.Clone(b.Finish(r.header))
 }
 
-// want is what the server makes of the frame.
+// want returns the request that the server decodes.
 func (r *compactRequest) want() Request {
 	want := Request{Compact: true, ID: r.header.ID, Timed: r.header.Timed, OneVersion: r.header.OneVersion}
 	for i, op := range r.ops {
@@ -142,7 +142,7 @@ func requireSameResponse(t *testing.T, want, got *Response) {
 	require.Equal(t, append([]uint64{}, want.Timings...), append([]uint64{}, got.Timings...))
 }
 
-// compactFrames are all examples as bytes.
+// compactFrames returns all examples, encoded.
 func compactFrames() map[string][]byte {
 	frames := map[string][]byte{}
 	var b Builder
@@ -210,7 +210,7 @@ func goldenPath(dir, name string) string {
 	return filepath.Join(dir, strings.ReplaceAll(name, " ", "-")+".hex")
 }
 
-// The picture of doc.go, byte by byte.
+// The example of the package comment, byte by byte.
 func TestSmallestFramesAreAsDocumented(t *testing.T) {
 	var b Builder
 	put := compactRequests["write"]
@@ -222,14 +222,14 @@ func TestSmallestFramesAreAsDocumented(t *testing.T) {
 	assert.Equal(t, "\x00kvdfrm\x01", Preamble)
 }
 
-// No part of a frame is a frame, nor is one with more behind it.
+// No proper prefix of a frame is a frame, nor is a frame with trailing bytes.
 func TestTruncatedFramesAreErrors(t *testing.T) {
 	for name, data := range compactFrames() {
 		for n := range data {
 			short := slices.Clone(data[:n])
 			requireMalformed(t, short, "%s, %d bytes", name, n)
 			if n >= headerBytes {
-				// With a length that fits: the parts themselves end too early.
+				// With a length that fits, the parts themselves end too early.
 				short[0], short[1], short[2], short[3] = byte(n-4), byte((n-4)>>8), 0, 0
 				requireMalformed(t, short, "%s, %d bytes with their length", name, n)
 			}
@@ -364,8 +364,7 @@ func TestSizeBoundHoldsOfCompactFrames(t *testing.T) {
 	}
 }
 
-// What the generated code puts into the bytes of a message, ours reads, and the
-// other way round.
+// The generated code and this package decode each other's messages with compact frames.
 func TestMessagesCarryCompactFrames(t *testing.T) {
 	for name, r := range compactRequests {
 		t.Run("request "+name, func(t *testing.T) {
@@ -411,8 +410,8 @@ func TestMessagesCarryCompactFrames(t *testing.T) {
 	}
 }
 
-// A compact frame that cannot be read does not make the message malformed: its
-// sender is told why.
+// A malformed compact frame does not make the message malformed: the sender gets the
+// reason.
 func TestAMessageSaysWhyItsFrameIsMalformed(t *testing.T) {
 	read := compactRequests["read"]
 	var b Builder
@@ -529,7 +528,7 @@ func TestAbandonKeepsTheMemoryOfACompactFrame(t *testing.T) {
 	assert.Equal(t, "a", string(again), "the memory is used again where it was not abandoned")
 }
 
-// A builder that is used again, and decoders, cost no objects.
+// A reused builder and reused decoders allocate nothing.
 func TestCompactFramesCostNoAllocation(t *testing.T) {
 	for name, want := range compactRequests {
 		var b Builder
@@ -591,7 +590,7 @@ func TestBuildersRefuseWhatIsNoFrame(t *testing.T) {
 	}
 }
 
-// What is read, and then built from that, is read again as the same.
+// Decoding, encoding and decoding again gives the same request.
 func FuzzCompactRequest(f *testing.F) {
 	addCompactSeeds(f)
 	f.Fuzz(func(t *testing.T, data []byte) {
@@ -629,7 +628,7 @@ func FuzzCompactResponse(f *testing.F) {
 		}
 		for i := range r.Results {
 			if result := &r.Results[i]; result.Code == 5 && result.Reason == kvdpb.ReasonKeyNotFound {
-				result.Message, result.RetryAfterMillis = "", 0 // nobody needs them
+				result.Message, result.RetryAfterMillis = "", 0 // not sent with KEY_NOT_FOUND
 			}
 		}
 		require.NoError(t, again.DecodeCompact(r.AppendCompact(nil)))
@@ -644,7 +643,7 @@ func addCompactSeeds(f *testing.F) {
 	}
 }
 
-// sixtyFour are frames as a client under load makes them.
+// sixtyFour returns a frame like those of a client under load.
 func sixtyFour(kind FrameKind) compactRequest {
 	r := compactRequest{kind: kind, header: Header{ID: 1, TimeoutMillis: 5000}}
 	for i := range 64 {

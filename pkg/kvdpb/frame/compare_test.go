@@ -8,7 +8,7 @@ import (
 )
 
 // compareRequest says where a decoded frame differs from what the generated code
-// read; it is empty if nowhere.
+// decoded; it is empty if they agree.
 func compareRequest(r *Request, want *kvdpb.PipelineRequest) string {
 	if len(r.Ops) != len(want.Ops) {
 		return fmt.Sprintf("%d operations, want %d", len(r.Ops), len(want.Ops))
@@ -39,7 +39,7 @@ func compareRequest(r *Request, want *kvdpb.PipelineRequest) string {
 	return ""
 }
 
-// nilIfEmpty makes two ways to have no bytes one.
+// nilIfEmpty turns empty bytes into nil.
 func nilIfEmpty(b *[]byte) {
 	if len(*b) == 0 {
 		*b = nil
@@ -74,7 +74,7 @@ func optionsOf(o *kvdpb.RequestOptions) Options {
 	}
 }
 
-// compareResponse does so for a response. A result may by its bytes be both a
+// compareResponse does the same for a response. A malformed result can be both a
 // failure and a success; its version is then that of either.
 func compareResponse(r *Response, want *kvdpb.PipelineResponse) string {
 	if len(r.Results) != len(want.Results) || r.GoingAway != want.GoingAway {

@@ -2,11 +2,10 @@ package frame
 
 import "google.golang.org/protobuf/encoding/protowire"
 
-// ConditionKind says what a Condition asks: the number of its field in the oneof
-// of Precondition.
+// ConditionKind is the number of a condition's field in the oneof of Precondition.
 type ConditionKind uint8
 
-// The kinds of conditions. Zero asks nothing.
+// The kinds of conditions. Zero requires nothing.
 const (
 	MustExist     ConditionKind = 1
 	MustNotExist  ConditionKind = 2
@@ -14,8 +13,8 @@ const (
 	ValueEquals   ConditionKind = 4
 )
 
-// UnknownCondition stands for what a newer client asks and this version does not
-// know. A write must not be done as if nothing had been asked. It is never sent.
+// UnknownCondition is a condition of a newer client that this version does not know.
+// The write must be rejected. It is never sent.
 const UnknownCondition ConditionKind = 255
 
 // The fields of Precondition.
@@ -26,15 +25,15 @@ const (
 	conditionValueEquals   = key(ValueEquals)<<3 | wireBytes
 )
 
-// Condition is what must hold of its key for a write to happen.
+// Condition must hold of the key for a write to be applied.
 type Condition struct {
 	Kind    ConditionKind
 	Version uint64 // of VersionEquals
 	Value   []byte // of ValueEquals
 }
 
-// number is the value of a condition that is no byte string. A member of a oneof
-// is sent though it be zero: its presence says what is asked.
+// number returns the value of a condition that is not a byte string. A member of a
+// oneof is sent even if it is zero: its presence selects the condition.
 func (c *Condition) number() uint64 {
 	if c.Kind == VersionEquals {
 		return c.Version
@@ -57,9 +56,9 @@ func (c *Condition) append(b []byte) []byte {
 	return protowire.AppendVarint(b, c.number())
 }
 
-// decode reads a Precondition, of which the last member wins. One that must or
-// must not exist, and says false, asks nothing. Fields that are not known here make
-// it an UnknownCondition, whatever stands beside them.
+// decode decodes a Precondition; its last member wins. A must_exist or must_not_exist
+// that is false requires nothing. An unknown field makes it an UnknownCondition,
+// whatever else is set.
 func (c *Condition) decode(data []byte) error {
 	f := cursor{rest: data}
 	for f.next() {

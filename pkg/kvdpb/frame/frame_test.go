@@ -70,7 +70,7 @@ var responses = map[string]Response{
 	"large": {Results: []Result{{Kind: Get, Value: make([]byte, 1<<20)}}},
 }
 
-// What this package encodes the generated code reads, and the other way round.
+// The generated code and this package decode what the other encodes.
 func TestFramesAreWhatTheGeneratedCodeMakes(t *testing.T) {
 	for name, r := range requests {
 		t.Run("request "+name, func(t *testing.T) {
@@ -166,8 +166,8 @@ func TestADecodedFrameIsUsedAgain(t *testing.T) {
 	assert.Empty(t, r.Ops)
 }
 
-// A precondition that says "must exist: false" asks nothing, and the last member
-// of a oneof wins.
+// A precondition with must_exist false requires nothing, and the last member of a oneof
+// wins.
 func TestAConditionThatAsksNothing(t *testing.T) {
 	for name, test := range map[string]struct {
 		data string
@@ -190,7 +190,7 @@ func TestAConditionThatAsksNothing(t *testing.T) {
 	}
 }
 
-// What a frame does not use costs nothing: neither bytes nor objects.
+// Unused fields cost neither bytes nor allocations.
 func TestFramesAreDecodedWithoutAllocation(t *testing.T) {
 	for name, want := range requests {
 		data := want.Encode().data.Materialize()
@@ -214,8 +214,8 @@ func TestAbandonKeepsTheMemoryOfAFrame(t *testing.T) {
 	assert.Equal(t, "k", string(key))
 }
 
-// The generated code and this package agree on every input: both refuse it, or
-// both read the same.
+// The generated code and this package agree on every input: both reject it, or both
+// decode the same.
 func FuzzRequest(f *testing.F) {
 	for _, r := range requests {
 		f.Add(r.Encode().data.Materialize())

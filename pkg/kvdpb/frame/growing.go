@@ -7,16 +7,15 @@ import (
 	"google.golang.org/grpc/mem"
 )
 
-// growingFrom is what the memory of a frame that comes in parts begins with.
+// growingFrom is the initial memory of a frame that arrives in parts.
 const growingFrom = 16 << 10
 
-// ReadGrowing is Read for a frame of which perhaps little has come: its memory grows with
-// what comes, and a length alone takes none.
+// ReadGrowing is like Read, for a frame that may arrive slowly: its memory grows with
+// what has arrived, so a length alone reserves none.
 //
-// grow is called before the memory grows, with the bytes by which it does, and when reading
-// ends with an error, with none. If it returns false the frame is thrown away, as by
-// [Request.Discard], and left is how many of its bytes are still to come: the caller
-// discards them.
+// grow is called before the memory grows, with the additional bytes, and after a read
+// error, with 0. If it returns false, the frame is discarded as by [Request.Discard];
+// left is then how many of its bytes have not been read, which the caller must discard.
 func (r *Request) ReadGrowing(from *bufio.Reader, limit int, grow func(bytes int) bool) (left int, err error) {
 	r.Release()
 	start, err := from.Peek(headerBytes)

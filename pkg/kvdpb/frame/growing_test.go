@@ -20,8 +20,8 @@ func putFrame(t testing.TB, value int) []byte {
 	return bytes.Clone(b.Finish(Header{ID: 7}))
 }
 
-// A frame that comes in parts is read as one that comes whole, and its memory has at most
-// twice of what has come, and what it begins with.
+// A frame that arrives in parts is decoded like one that arrives whole. Its memory is
+// at most twice what has arrived plus the initial size.
 func TestMemoryGrowsWithWhatComes(t *testing.T) {
 	for _, value := range []int{0, 100, growingFrom - 100, growingFrom, 100_000, 1 << 20} {
 		data := putFrame(t, value)
@@ -52,7 +52,8 @@ func (c counter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// If there is no room for more, what is still to come is told, and nothing else is lost.
+// If there is no room to grow, the frame is discarded, the unread bytes are reported,
+// and the next frame is read correctly.
 func TestAGrowingFrameIsDiscarded(t *testing.T) {
 	data := putFrame(t, 100_000)
 	for refuse := 1; refuse <= 4; refuse++ {
@@ -75,7 +76,7 @@ func TestAGrowingFrameIsDiscarded(t *testing.T) {
 	}
 }
 
-// An error of the connection is one, unless the frame is to be thrown away.
+// An error of the connection is returned, unless the frame is discarded.
 func TestAGrowingFrameThatBreaksOff(t *testing.T) {
 	data := putFrame(t, 100_000)
 	broken := errors.New("broken")
@@ -100,7 +101,7 @@ func TestAGrowingFrameThatBreaksOff(t *testing.T) {
 	require.ErrorIs(t, err, io.ErrUnexpectedEOF)
 }
 
-// Whatever the bytes are, a frame that comes in parts is what Read makes of it.
+// For every input, ReadGrowing of a frame in parts gives the same result as Read.
 func FuzzReadGrowing(f *testing.F) {
 	f.Add(putFrame(f, 3))
 	f.Add(putFrame(f, 20_000))

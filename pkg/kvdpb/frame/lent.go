@@ -5,19 +5,20 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// Lender has lent bytes for an answer. It gets them back when the transport has
-// written the answer, or dropped it.
+// Lender has reserved bytes for an answer. Give returns them when the transport has
+// written the answer or dropped it.
 type Lender interface{ Give(bytes int64) }
 
-// Lent is a message whose encoded bytes are lent: [Codec] encodes the message, and the
-// lender gets the bytes back once the transport is done with them.
+// Lent is a message whose encoding uses reserved bytes: [Codec] encodes the message,
+// and gives the bytes back to the lender when the transport no longer needs the
+// encoding.
 type Lent struct {
 	Message proto.Message
 	Lender  Lender
 	Bytes   int64
 }
 
-// encode lays the message out.
+// encode encodes the message.
 func (l *Lent) encode() (mem.BufferSlice, error) {
 	size := proto.Size(l.Message)
 	data := Buffers.Get(max(size, leastCounted))
@@ -30,10 +31,11 @@ func (l *Lent) encode() (mem.BufferSlice, error) {
 	return mem.BufferSlice{mem.NewBuffer(data, &lentPool{l.Lender, l.Bytes})}, nil
 }
 
-// leastCounted is the least memory whose end a mem.Buffer tells.
+// leastCounted is the smallest buffer for which mem.Buffer calls the pool's Put.
 const leastCounted = 2 << 10
 
-// lentPool takes the memory of one answer back, and gives its bytes back with it.
+// lentPool receives the memory of one answer, and then gives its bytes back to the
+// lender.
 type lentPool struct {
 	lender Lender
 	bytes  int64

@@ -9,7 +9,7 @@ import (
 )
 
 // keptBytes is the largest frame whose memory a message keeps for the next one.
-// Guessed: some hundred small operations.
+// Guessed: about a hundred small operations.
 const keptBytes = 16 << 10
 
 // memory holds the bytes of one decoded frame. The zero value is empty.
@@ -19,13 +19,13 @@ type memory struct {
 	used   int    // bytes of kept
 }
 
-// set makes the buffer of a message the memory, and returns its bytes.
+// set takes ownership of the buffer of a message and returns its bytes.
 func (m *memory) set(b mem.Buffer) []byte {
 	m.pooled = b
 	return b.ReadOnlyData()
 }
 
-// read takes one compact frame from a connection.
+// read reads one compact frame from a connection.
 func (m *memory) read(from *bufio.Reader, limit int) (frame []byte, err error) {
 	start, err := from.Peek(lengthBytes)
 	if err != nil {
@@ -40,7 +40,7 @@ func (m *memory) read(from *bufio.Reader, limit int) (frame []byte, err error) {
 	return frame, err
 }
 
-// unexpected is the error of a connection that ended behind some bytes of a frame.
+// unexpected returns the error for a connection that ended after part of a frame.
 func unexpected(err error, bytes []byte) error {
 	if err == io.EOF && len(bytes) > 0 {
 		return io.ErrUnexpectedEOF
@@ -48,7 +48,7 @@ func unexpected(err error, bytes []byte) error {
 	return err
 }
 
-// sized makes the memory n bytes.
+// sized provides n bytes of memory.
 func (m *memory) sized(n int) []byte {
 	if n > keptBytes {
 		pool := Buffers
@@ -64,7 +64,7 @@ func (m *memory) sized(n int) []byte {
 	return m.kept[:n]
 }
 
-// len is the size of the frame.
+// len returns the size of the frame.
 func (m *memory) len() int {
 	if m.pooled != nil {
 		return m.pooled.Len()
@@ -72,7 +72,7 @@ func (m *memory) len() int {
 	return m.used
 }
 
-// release makes the memory free for the next frame.
+// release frees the memory for the next frame.
 func (m *memory) release() {
 	if m.pooled != nil {
 		m.pooled.Free()

@@ -11,24 +11,24 @@ const (
 	optionsKnownVersion = 6<<3 | wireVarint
 )
 
-// Options are what RequestOptions says of a write.
+// Options are the RequestOptions of a write.
 type Options struct {
 	Durability kvdpb.Durability
-	// ClientID and Sequence name the write; both are 0 if it has no name.
+	// ClientID and Sequence are the request id; both are 0 if there is none.
 	ClientID, Sequence uint64
-	// Retried: sent before, with an unknown outcome. KnownVersion is the newest
-	// version that the client had seen then.
+	// Retried: the write was sent before, with an unknown outcome. KnownVersion is the
+	// newest version that the client had seen when it first sent the write.
 	Retried      bool
 	KnownVersion uint64
 }
 
-// named reports whether the write has a name.
+// named reports whether the write has a request id.
 func (o *Options) named() bool { return o.ClientID|o.Sequence != 0 }
 
-// chosen reports whether there is an option to send.
+// chosen reports whether any option must be sent.
 func (o *Options) chosen() bool { return o.Durability != 0 || o.extended() }
 
-// extended reports whether anything but the durability is chosen.
+// extended reports whether any option but the durability is set.
 func (o *Options) extended() bool {
 	return o.ClientID|o.Sequence|o.KnownVersion != 0 || o.Retried
 }

@@ -10,12 +10,11 @@ import (
 // decoder allocates for a frame of tiny operations.
 const MaxOps = 1024
 
-// Kind says what an operation does: the number of its field in the oneof of
-// PipelineRequest.Op.
+// Kind is the number of an operation's field in the oneof of PipelineRequest.Op.
 type Kind uint8
 
-// The kinds of operations. Zero is an operation that names none, or one that
-// this version does not know.
+// The kinds of operations. Zero is an operation without a kind, or of a kind that this
+// version does not know.
 const (
 	Get    Kind = 2
 	Put    Kind = 3
@@ -34,7 +33,7 @@ func (k Kind) String() string {
 	return fmt.Sprintf("kind(%d)", uint8(k))
 }
 
-// The fields of PipelineRequest and of what it is made of.
+// The fields of PipelineRequest and of its parts.
 const (
 	requestOps   = 1<<3 | wireBytes
 	requestFrame = 2<<3 | wireBytes
@@ -66,75 +65,75 @@ var errTwoFormats = malformed("a message of operations and a compact frame")
 
 // Op is one operation of a request frame.
 type Op struct {
-	Tag           uint64 // in a compact frame the position
+	Tag           uint64 // in a compact frame its position
 	Kind          Kind
-	Skipped       bool   // only in a compact frame: not to be performed
+	Skipped       bool   // not to be performed; only in a compact frame
 	TimeoutMillis uint32 // 0: up to the server
 	Key           []byte
 
-	// AtVersion of a Get is that of a snapshot; 0 is the newest.
+	// AtVersion of a Get is that of a snapshot; 0 reads the newest version.
 	AtVersion uint64
 	// Epoch is that of the snapshot; 0: not known.
 	Epoch uint64
 
-	// Value and TTLMillis are of a Put; a TTL of 0 is for ever.
+	// Value and TTLMillis are set for a Put; a TTL of 0 never expires.
 	Value     []byte
 	TTLMillis uint64
 
-	// These are of a Put or Delete.
+	// For a Put or Delete.
 	ReturnPrevious bool
 	Condition      Condition
 	Options
 }
 
-// Request is a PipelineRequest, or a compact frame by itself. The zero value is
-// empty. It is used again frame by frame, by one goroutine at a time.
+// Request is a PipelineRequest, or a compact frame by itself. The zero value is empty.
+// It is reused frame by frame. Not safe for concurrent use.
 type Request struct {
 	Ops []Op
 
-	// Compact: the operations came as a compact frame, and so are the answers to
-	// be. The fields below are of such a frame.
+	// Compact: the operations came as a compact frame, and the answers must be compact
+	// frames too. The fields below apply to such a frame.
 	Compact bool
-	// Malformed is why a message, which is then without operations, cannot be read:
-	// ErrMalformed or ErrTooLarge. Nothing more can be understood of its sender.
+	// Malformed says why a message cannot be decoded; it has no operations then:
+	// ErrMalformed or ErrTooLarge. The stream is unusable after it.
 	Malformed error
-	// Discarded: the operations were thrown away, see Discard.
+	// Discarded: only the number of the operations is known, see Discard.
 	Discarded bool
 	ID        uint32
-	// Timed: the client asks for Response.Timings.
+	// Timed: the client requests Response.Timings.
 	Timed bool
-	// OneVersion: all reads are to be answered at one version.
+	// OneVersion: all reads must be answered at one version.
 	OneVersion bool
 
 	// memory holds the keys and values of a decoded frame.
 	memory memory
 }
 
-// Release gives back the memory of a decoded frame, and with it the keys and
-// values of Ops. The memory of Ops itself is kept for the next frame.
+// Release frees the memory of a decoded frame, and with it the keys and values of Ops.
+// It keeps the slice of Ops for the next frame.
 func (r *Request) Release() {
 	r.memory.release()
 	clear(r.Ops)
 	*r = Request{Ops: r.Ops[:0], memory: r.memory}
 }
 
-// Abandon is called in place of Release while somebody may still read the keys
-// and values: it leaves their memory to the garbage collector.
+// Abandon replaces Release while another goroutine may still read the keys and values:
+// it leaves their memory to the garbage collector.
 func (r *Request) Abandon() { *r = Request{} }
 
 // Bytes returns the size of a decoded frame.
 func (r *Request) Bytes() int { return r.memory.len() }
 
-// Encoded is a request frame as bytes: what SendMsg takes on a stream that was
-// made with [Codec].
+// Encoded is an encoded request frame, for SendMsg on a stream that was created with
+// [Codec].
 type Encoded struct{ data mem.BufferSlice }
 
-// Encode lays the frame out. The result shares no memory with r, whose keys and
-// values may be used otherwise at once, and is sent at most once.
+// Encode encodes the frame. The result shares no memory with r, so its keys and values
+// may be reused at once. It may be sent at most once.
 func (r *Request) Encode() *Encoded { return &Encoded{data: encode(r.size(), r.append, Buffers)} }
 
-// SizeBound returns an upper bound of the bytes that the operation takes in a
-// frame of either format.
+// SizeBound returns an upper bound of the size of the operation in a frame of either
+// format.
 func (o *Op) SizeBound() int {
 	n := len(o.Key) + len(o.Value) + opOverhead
 	if o.AtVersion|o.Epoch|o.TTLMillis != 0 || o.ReturnPrevious || o.Condition.Kind != 0 || o.extended() {
@@ -144,12 +143,13 @@ func (o *Op) SizeBound() int {
 }
 
 const (
-	// opOverhead is the most that the layout of a plain operation adds to its key
-	// and value: the headers of four messages and two byte strings, at most six
-	// bytes each, and three numbers.
+	// opOverhead bounds what the encoding of a plain operation adds to its key and
+	// value: the headers of four messages and two byte strings, at most six bytes each,
+	// and three numbers.
 	opOverhead = 6*6 + 11 + 6 + 6
-	// extraOverhead is the most that the rest adds: a version or time to live, an
-	// epoch, a flag, a condition of two headers or a header and a number, and a name.
+	// extraOverhead bounds what the other fields add: a version or time to live, an
+	// epoch, a flag, a condition (two headers, or a header and a number), and a request
+	// id.
 	extraOverhead = 11 + 9 + 2 + (6 + 11) + (9 + 11 + 2 + 11)
 )
 
@@ -229,7 +229,7 @@ func (o *Op) itemSize() int {
 	return sizeBytes(itemKey, o.Key) + sizeBytes(itemValue, o.Value) + sizeUint(itemTTL, o.TTLMillis)
 }
 
-// decode reads a message. The keys and values then point into data.
+// decode decodes a message. Keys and values point into data.
 func (r *Request) decode(data []byte) error {
 	r.Ops = r.Ops[:0]
 	var compact []byte
@@ -279,8 +279,8 @@ func (o *Op) decode(data []byte) error {
 	return c.err()
 }
 
-// decodeBody reads a GetRequest, PutRequest or DeleteRequest. As everywhere in
-// protobuf, the last member of a oneof wins and one that comes twice is merged.
+// decodeBody decodes a GetRequest, PutRequest or DeleteRequest. As everywhere in
+// protobuf, the last member of a oneof wins, and a repeated member is merged.
 func (o *Op) decodeBody(kind Kind, data []byte) error {
 	if o.Kind != 0 && o.Kind != kind {
 		*o = Op{Tag: o.Tag, TimeoutMillis: o.TimeoutMillis}
@@ -298,7 +298,7 @@ func (o *Op) decodeBody(kind Kind, data []byte) error {
 			o.AtVersion = c.uint
 		case kind == Get && c.key == bodyEpoch:
 			o.Epoch = c.uint
-		case kind == Get: // the rest is of writes
+		case kind == Get: // the other fields belong to writes
 		case c.key == bodyPrecondition:
 			err = o.Condition.decode(c.bytes)
 		case c.key == bodyReturnPrevious:

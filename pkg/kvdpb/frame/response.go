@@ -8,7 +8,7 @@ import (
 	kvdpb "github.com/kvd-db/kvd/pkg/kvdpb/kvd/v1"
 )
 
-// The fields of PipelineResponse and of what it is made of.
+// The fields of PipelineResponse and of its parts.
 const (
 	responseResults   = 1<<3 | wireBytes
 	responseGoingAway = 2<<3 | wireVarint
@@ -20,7 +20,7 @@ const (
 	resultPut    = 4<<3 | wireBytes
 	resultDelete = 5<<3 | wireBytes
 
-	bodyFound = 1<<3 | wireBytes // the item of a GetResponse, the previous one of the others
+	bodyFound = 1<<3 | wireBytes // the item of a GetResponse, the previous one in the others
 	bodyMeta  = 2<<3 | wireBytes
 
 	metaVersion      = 1<<3 | wireVarint
@@ -33,28 +33,27 @@ const (
 	statusVersion    = 5<<3 | wireVarint
 )
 
-// Result is the answer to one operation: with Code 0 a success of the given
-// kind, else a failure, of which only Tag, Version and the fields from Code on
-// are sent.
+// Result is the answer to one operation. With Code 0 it is a success of the given kind;
+// otherwise a failure, of which only Tag, Version and the fields from Code on are sent.
 type Result struct {
-	Tag  uint64 // in a compact frame the position, below MaxOps
+	Tag  uint64 // in a compact frame its position, below MaxOps
 	Kind Kind
-	// Skipped: the operation was not performed, as its caller wished. It is only in
-	// compact frames, and nothing else is then said.
+	// Skipped: the client cancelled the operation, and it was not performed. Only in
+	// compact frames; no other field is set.
 	Skipped bool
-	// Version is what a write committed at, or what a read, also one that found
-	// nothing, is valid at; of a failed condition it is what was found.
+	// Version is the version that a write committed at, or that a read is valid at,
+	// found or not. After a failed condition it is the version that was found.
 	Version uint64
-	// Deduplicated: the write had been applied before, at that version.
+	// Deduplicated: an earlier attempt at the write was applied, at that version.
 	Deduplicated bool
 
-	// HasPrevious: a write found something, and its caller asked for it.
+	// HasPrevious: the write found a previous item and was asked to return it.
 	HasPrevious bool
-	// Value, ItemVersion and TTLMillis are what a Get found, or a write if
-	// HasPrevious is set.
+	// Value, ItemVersion and TTLMillis are what a Get found, or a write if HasPrevious
+	// is set.
 	Value       []byte
 	ItemVersion uint64
-	TTLMillis   uint64 // 0: for ever
+	TTLMillis   uint64 // 0: never expires
 
 	Code             int32
 	Reason           string
@@ -62,22 +61,22 @@ type Result struct {
 	RetryAfterMillis uint32
 }
 
-// Response is a PipelineResponse, or a compact frame by itself. The zero value
-// is empty. It is used again frame by frame, by one goroutine at a time.
+// Response is a PipelineResponse, or a compact frame by itself. The zero value is
+// empty. It is reused frame by frame. Not safe for concurrent use.
 type Response struct {
 	Results   []Result
 	GoingAway bool
 
-	// Compact: it is the answer to a compact frame, as one. The fields below are of
-	// such a frame.
+	// Compact: it answers a compact frame, as one. The fields below apply to such a
+	// frame.
 	Compact bool
-	// Refused: the server ends the connection, for the reason in the one result.
+	// Refused: the server closes the connection, for the reason in the only result.
 	Refused bool
 	ID      uint32
-	// Timings are the nanoseconds of each Timing, if Request.Timed asked for them.
+	// Timings are the nanoseconds of each Timing, if Request.Timed is set.
 	Timings []uint64
 
-	// Lender, unless nil, gets Lent bytes back once the transport is done with the
+	// Lender, unless nil, gets Lent bytes back when the transport no longer needs the
 	// encoded response.
 	Lender Lender
 	Lent   int64
@@ -86,8 +85,8 @@ type Response struct {
 	memory memory
 }
 
-// Release gives back the memory of a decoded frame, and with it the values of
-// Results. The memory of Results itself is kept for the next frame.
+// Release frees the memory of a decoded frame, and with it the values of Results. It
+// keeps the slice of Results for the next frame.
 func (r *Response) Release() {
 	r.memory.release()
 	clear(r.Results)
@@ -97,7 +96,7 @@ func (r *Response) Release() {
 // Bytes returns the size of a decoded frame.
 func (r *Response) Bytes() int { return r.memory.len() }
 
-// encode lays the response out as a message.
+// encode encodes the response as a message.
 func (r *Response) encode() mem.BufferSlice {
 	pool := Buffers
 	least := 0
@@ -160,7 +159,7 @@ func (r *Result) append(b []byte) []byte {
 
 func (r *Result) hasItem() bool { return r.Kind == Get || r.HasPrevious }
 
-// bodyKey is the field of the response: one above that of the request.
+// bodyKey returns the field of the response: one above that of the request.
 func (r *Result) bodyKey() key { return key(r.Kind+1)<<3 | wireBytes }
 
 func (r *Result) bodySize() int {
@@ -195,7 +194,7 @@ func (r *Result) appendStatus(b []byte) []byte {
 	return appendUint(b, statusVersion, r.Version)
 }
 
-// decode reads a message. The values then point into data.
+// decode decodes a message. Values point into data.
 func (r *Response) decode(data []byte) error {
 	r.Results, r.GoingAway = r.Results[:0], false
 	var compact []byte
@@ -317,8 +316,8 @@ func (r *Result) decodeStatus(data []byte) error {
 	return c.err()
 }
 
-// text copies a string field. An absent key is an everyday answer, so its
-// reason is not allocated each time.
+// text copies a string field. An absent key is a frequent answer, so its reason is not
+// allocated.
 func (c *cursor) text(to *string) {
 	switch {
 	case string(c.bytes) == kvdpb.ReasonKeyNotFound:

@@ -12,8 +12,8 @@ const (
 	wireBytes   = key(protowire.BytesType)
 )
 
-// key is what stands before a field on the wire: number<<3 | wire type. A known
-// number with another wire type is thereby an unknown field, as protobuf has it.
+// key precedes a field on the wire: number<<3 | wire type. A known number with another
+// wire type is thus an unknown field, as in protobuf.
 type key uint64
 
 func (k key) number() protowire.Number { return protowire.Number(k >> 3) }
@@ -57,7 +57,7 @@ func (c *cursor) next() bool {
 	return true
 }
 
-// err says whether the walk ended because of damage.
+// err returns ErrMalformed if the walk ended because of damage.
 func (c *cursor) err() error {
 	if c.bad {
 		return ErrMalformed
@@ -65,7 +65,7 @@ func (c *cursor) err() error {
 	return nil
 }
 
-// The encoders leave zero numbers and empty byte strings out, as proto3 does.
+// The encoders omit zero numbers and empty byte strings, as proto3 does.
 
 func sizeUint(k key, v uint64) int {
 	if v == 0 {
@@ -95,7 +95,7 @@ func appendFixed64(b []byte, k key, v uint64) []byte {
 	return protowire.AppendFixed64(protowire.AppendVarint(b, uint64(k)), v)
 }
 
-// asUint is a bool as a varint field has it.
+// asUint converts a bool to the value of its varint field.
 func asUint(b bool) uint64 {
 	if b {
 		return 1
@@ -103,7 +103,7 @@ func asUint(b bool) uint64 {
 	return 0
 }
 
-// byteString is what a bytes or string field holds.
+// byteString is the Go type of a bytes or string field.
 type byteString interface{ ~[]byte | ~string }
 
 func sizeBytes[T byteString](k key, v T) int {
@@ -120,8 +120,8 @@ func appendBytes[T byteString](b []byte, k key, v T) []byte {
 	return append(appendHeader(b, k, len(v)), v...)
 }
 
-// sizeMessage is the size of an embedded message whose body has n bytes; it is
-// there even if n is 0.
+// sizeMessage returns the size of an embedded message whose body has n bytes. The
+// message is sent even if n is 0.
 func sizeMessage(k key, n int) int { return protowire.SizeTag(k.number()) + protowire.SizeBytes(n) }
 
 // appendHeader begins an embedded message whose body has n bytes.
@@ -129,7 +129,7 @@ func appendHeader(b []byte, k key, n int) []byte {
 	return protowire.AppendVarint(protowire.AppendVarint(b, uint64(k)), uint64(n))
 }
 
-// encode lays a message of size bytes out in a buffer of the pool.
+// encode encodes a message of size bytes in a buffer of the pool.
 func encode(size int, appendTo func([]byte) []byte, pool mem.BufferPool) mem.BufferSlice {
 	if mem.IsBelowBufferPoolingThreshold(size) {
 		return mem.BufferSlice{mem.SliceBuffer(appendTo(make([]byte, 0, size)))}
