@@ -11,24 +11,24 @@ import (
 	"time"
 )
 
-// Socket reads and writes a connection. One goroutine reads at a time, and one writes.
-// Deadlines are those of the connection, and so is closing, which ends both.
+// Socket reads and writes a connection. One goroutine at a time may read, and one may
+// write. Deadlines and closing are those of the connection; closing it ends both.
 type Socket struct {
 	conn net.Conn
 	raw  syscall.RawConn
 
-	in struct { // of Await
+	in struct { // state of Await
 		step func(fd uintptr) (done bool)
 		try  func() error
-		err  error // of the last try
-		fd   int   // while it tries
+		err  error // of the last call of try
+		fd   int   // valid while try runs
 	}
-	read struct { // what Read has Await try
+	read struct { // arguments and result of readInto, which Read passes to Await
 		try  func() error
 		data []byte
 		n    int
 	}
-	out struct { // of WriteSome
+	out struct { // state of WriteSome
 		step func(fd uintptr) (done bool)
 		data []byte
 		n    int
@@ -36,12 +36,12 @@ type Socket struct {
 	}
 
 	waits uint64
-	told  time.Time // when the runtime was told of a read
+	told  time.Time // when a read last told the runtime
 }
 
-// New returns nil unless the connection is a *net.TCPConn or a *net.UnixConn. A type that
-// embeds one of them has its methods too, but may encrypt what it reads and writes: its own
-// Read and Write have to be called.
+// New returns nil unless conn is a *net.TCPConn or a *net.UnixConn. A type that embeds
+// one of them may encrypt what it reads and writes, so its own Read and Write must be
+// called.
 func New(conn net.Conn) *Socket {
 	var raw syscall.RawConn
 	var err error
@@ -61,7 +61,7 @@ func New(conn net.Conn) *Socket {
 	return s
 }
 
-// Read implements io.Reader. It waits for the first byte.
+// Read implements io.Reader. It waits for at least one byte.
 func (s *Socket) Read(p []byte) (n int, err error) {
 	if len(p) == 0 {
 		return 0, nil
@@ -77,9 +77,9 @@ func (s *Socket) readInto() (err error) {
 	return err
 }
 
-// Await calls try, which uses ReadNow, and each time something may have come again, for as
-// long as it returns syscall.EAGAIN. So it can have memory only while there is something
-// to read.
+// Await calls try, which calls ReadNow, and calls it again each time the connection may
+// have become readable, as long as try returns syscall.EAGAIN. So the caller can
+// allocate memory only while there is something to read.
 func (s *Socket) Await(try func() error) error {
 	s.in.try = try
 	err := s.raw.Read(s.in.step)
@@ -102,8 +102,8 @@ func (s *Socket) tryIn(fd uintptr) (done bool) {
 	return true
 }
 
-// ReadNow reads what has come, in a function that Await calls. If that is nothing the
-// error is syscall.EAGAIN, and io.EOF if nothing will come.
+// ReadNow reads what has arrived. Only a function passed to Await may call it. The
+// error is syscall.EAGAIN if nothing has arrived, and io.EOF at the end of the stream.
 func (s *Socket) ReadNow(p []byte) (n int, err error) {
 	for {
 		n, err = s.readNow(s.in.fd, p)
@@ -119,11 +119,12 @@ func (s *Socket) ReadNow(p []byte) (n int, err error) {
 	}
 }
 
-// Waits is how often Read and Await had to wait. It is called by the goroutine that reads.
+// Waits returns how often Read and Await had to wait. Only the reading goroutine may
+// call it.
 func (s *Socket) Waits() uint64 { return s.waits }
 
-// WriteSome writes what the socket has room for, without waiting for the rest, and
-// returns how much that was.
+// WriteSome writes as many bytes as the socket has room for, without waiting, and
+// returns their number.
 func (s *Socket) WriteSome(p []byte) (n int, err error) {
 	s.out.data, s.out.n, s.out.err = p, 0, nil
 	err = s.raw.Write(s.out.step)
@@ -137,7 +138,7 @@ func (s *Socket) WriteSome(p []byte) (n int, err error) {
 	return s.out.n, err
 }
 
-// failed is an error as package net has it.
+// failed returns an error in the form of package net.
 func (s *Socket) failed(op string, err error) error {
 	if e, ok := errors.AsType[*net.OpError](err); ok {
 		e.Op = op // raw-read, raw-write
@@ -148,10 +149,11 @@ func (s *Socket) failed(op string, err error) error {
 }
 
 const (
-	// quietBytes bounds what is copied without telling the runtime: some 20 us.
+	// quietBytes is the largest read or write that does not tell the runtime: copying
+	// it takes about 20 us.
 	quietBytes = 64 << 10
-	// tellEvery bounds how late the monitor learns that there is work: see the package.
-	// As often as the client's watchdog looks.
+	// tellEvery bounds how late the monitor learns that there is work: see the package
+	// comment. It equals the interval of the client's watchdog.
 	tellEvery = 50 * time.Millisecond
 )
 
@@ -163,7 +165,7 @@ func (s *Socket) readNow(fd int, p []byte) (n int, err error) {
 	return quietRead(fd, p)
 }
 
-// write is done whatever came of it, so that nobody waits.
+// write always reports done, so that the caller never waits.
 func (s *Socket) write(fd uintptr) (done bool) {
 	n, err := writeNow(int(fd), s.out.data)
 	switch err {

@@ -7,7 +7,7 @@ import (
 	"net"
 )
 
-// Socket is never made here.
+// Socket is never created on this system.
 type Socket struct{}
 
 // New returns nil.

@@ -20,7 +20,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// pair is a connection over loopback: a Socket and its connection, and the peer.
+// pair returns a connection over loopback: a Socket, its connection, and the peer.
 func pair(t *testing.T) (s *socket.Socket, conn, peer *net.TCPConn) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -120,7 +120,7 @@ func TestReadEndsWithTheConnection(t *testing.T) {
 	})
 }
 
-// Large and small parts, of which those of the small ones are not told the runtime.
+// Large and small writes; the small ones do not tell the runtime.
 func TestWriteSomeDoesNotWait(t *testing.T) {
 	for _, size := range []int{1 << 10, 1 << 20} {
 		s, conn, peer := pair(t)
@@ -134,7 +134,7 @@ func TestWriteSomeDoesNotWait(t *testing.T) {
 			require.NoError(t, err)
 			sent = append(sent, data[:n]...)
 			if n < size {
-				break // there is no room
+				break // the socket is full
 			}
 		}
 		require.NoError(t, conn.CloseWrite())
@@ -149,7 +149,7 @@ func TestWriteSomeToAPeerThatIsGone(t *testing.T) {
 	s, _, peer := pair(t)
 	require.NoError(t, peer.SetLinger(0))
 	require.NoError(t, peer.Close())
-	_, err := s.Read(make([]byte, 1)) // until the reset is here
+	_, err := s.Read(make([]byte, 1)) // returns when the reset has arrived
 	require.ErrorIs(t, err, syscall.ECONNRESET)
 	_, err = s.WriteSome([]byte("x"))
 	assert.ErrorIs(t, err, syscall.EPIPE)
