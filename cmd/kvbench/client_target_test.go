@@ -5,6 +5,7 @@ import (
 	"context"
 	"net"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -50,22 +51,23 @@ func TestAServerAnswersRight(t *testing.T) {
 	}
 }
 
-// A run writes and deletes, so a store that holds keys is refused unless it is asked for.
+// A benchmark writes, so a store that holds keys is refused unless it is asked for.
 func TestAStoreThatHoldsKeysIsRefused(t *testing.T) {
-	t.Chdir(t.TempDir())
-	for _, target := range [][]string{{"--addr", serve(t)}, {"--data", "d", "--partitions", "2"}} {
-		run := func(more ...string) (int, string) {
-			var stdout, stderr bytes.Buffer
-			args := append([]string{"run", "--keys", "100", "--preload", "50", "--duration", "10ms", "--mix", "GET_HEAVY"}, append(target, more...)...)
-			return execute(t.Context(), args, &stdout, &stderr, openTarget), stderr.String()
+	for _, target := range [][]string{{"--addr", serve(t)}, {"--data", t.TempDir(), "--partitions", "2"}} {
+		run := func(command string) (int, string) {
+			code, _, stderr := bench(t, openTarget, append(strings.Fields(command), target...)...)
+			return code, stderr
 		}
-		code, said := run()
+		const fill = "ycsb --records 50 --operations 10 --threads 1 --workload C"
+		code, said := run(fill)
 		require.Equal(t, exitOK, code, "a new store: %s", said)
-		code, said = run()
-		assert.Equal(t, exitError, code)
-		assert.Contains(t, said, "the store of "+target[1]+" is not empty")
-		assert.Contains(t, said, "--reuse")
-		code, said = run("--reuse")
+		for _, command := range []string{"run", fill, "txn", "txn --read-beside", "snapshots"} {
+			code, said = run(command)
+			assert.Equal(t, exitError, code, command)
+			assert.Contains(t, said, "the store of "+target[1]+" is not empty")
+			assert.Contains(t, said, "--reuse")
+		}
+		code, said = run(fill + " --reuse")
 		assert.Equal(t, exitOK, code, said)
 	}
 }

@@ -15,7 +15,6 @@ type options struct {
 	mix          string
 	distribution string
 	config       workload.Config
-	reuse        bool
 }
 
 func (o *options) register(c *cobra.Command) {
@@ -34,7 +33,6 @@ func (o *options) register(c *cobra.Command) {
 	f.DurationVar(&o.config.Warmup, "warmup", 0, "run this long before the measurement")
 	f.DurationVar(&o.config.Duration, "duration", time.Minute, "of the measurement")
 	f.DurationVar(&o.config.Interval, "interval", 10*time.Second, "between two lines of --out, in whole seconds")
-	f.BoolVar(&o.reuse, "reuse", false, "run on a store that holds keys already; the run writes and deletes keys of its own there")
 	o.targetOptions.register(c)
 }
 

@@ -1,10 +1,7 @@
 package main
 
 import (
-	"cmp"
-	"context"
 	"errors"
-	"fmt"
 
 	"github.com/spf13/cobra"
 
@@ -36,37 +33,9 @@ wrong value or a lost key ends the run with exit code 1.`,
 	return c
 }
 
-// keyHolder is a target that can tell whether it holds a key.
-type keyHolder interface {
-	holdsKeys(ctx context.Context) (bool, error)
-}
-
-// refuseUsed is an error if the store holds keys: the run would write among them, and
-// find what another run left.
-func refuseUsed(ctx context.Context, target workload.Target, o *targetOptions) error {
-	holder, ok := target.(keyHolder)
-	if !ok {
-		return nil
-	}
-	used, err := holder.holdsKeys(ctx)
-	if err != nil {
-		return fmt.Errorf("look whether the store is empty: %w", err)
-	}
-	if used {
-		return fmt.Errorf("the store of %s is not empty; the run would write and delete keys there, and measure what others left: "+
-			"name another one, or pass --reuse", cmp.Or(o.addr, o.data))
-	}
-	return nil
-}
-
 // benchmark runs and prints what came of it.
 func benchmark(c *cobra.Command, o *options, open opener) error {
-	return withTarget(&o.targetOptions, open, func(target workload.Target, info *targetInfo, report *report) error {
-		if !o.reuse {
-			if err := refuseUsed(c.Context(), target, &o.targetOptions); err != nil {
-				return err
-			}
-		}
+	return withTarget(c.Context(), &o.targetOptions, open, func(target workload.Target, info *targetInfo, report *report) error {
 		live := newLiveView(c.ErrOrStderr())
 		summary, err := workload.Run(c.Context(), target, o.config, workload.Observer{
 			Preload:  live.preload,

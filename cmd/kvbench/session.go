@@ -1,6 +1,8 @@
 package main
 
 import (
+	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -10,8 +12,8 @@ import (
 )
 
 // withTarget opens the report and the target that the flags describe, hands both
-// out, and closes them; a store that nobody asked to keep is removed.
-func withTarget(o *targetOptions, open opener, use func(workload.Target, *targetInfo, *report) error) (err error) {
+// out, and closes them; a store that the flags do not name is removed.
+func withTarget(ctx context.Context, o *targetOptions, open opener, use func(workload.Target, *targetInfo, *report) error) (err error) {
 	if o.addr == "" && o.data == "" {
 		if o.data, err = os.MkdirTemp(".", "kvbench-data-"); err != nil {
 			return err
@@ -28,12 +30,38 @@ func withTarget(o *targetOptions, open opener, use func(workload.Target, *target
 	if err != nil {
 		return err
 	}
-	return errors.Join(use(target, &info, report), closeTarget(target))
+	if err = refuseUsed(ctx, target, o); err == nil {
+		err = use(target, &info, report)
+	}
+	return errors.Join(err, closeTarget(target))
 }
 
 func closeTarget(target io.Closer) error {
 	if err := target.Close(); err != nil {
 		return fmt.Errorf("close the target: %w", err)
+	}
+	return nil
+}
+
+// keyHolder is a target that can tell whether it holds a key.
+type keyHolder interface {
+	holdsKeys(ctx context.Context) (bool, error)
+}
+
+// refuseUsed is an error if the store holds keys, unless --reuse is given: a benchmark
+// would write among them, and find what another one left.
+func refuseUsed(ctx context.Context, target workload.Target, o *targetOptions) error {
+	holder, ok := target.(keyHolder)
+	if !ok || o.reuse {
+		return nil
+	}
+	used, err := holder.holdsKeys(ctx)
+	if err != nil {
+		return fmt.Errorf("look whether the store is empty: %w", err)
+	}
+	if used {
+		return fmt.Errorf("the store of %s is not empty; the benchmark would write keys there, and measure what others left: "+
+			"name another one, or pass --reuse", cmp.Or(o.addr, o.data))
 	}
 	return nil
 }

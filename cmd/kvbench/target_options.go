@@ -15,6 +15,7 @@ import (
 type targetOptions struct {
 	data       string
 	addr       string
+	reuse      bool
 	out        string
 	durability string
 
@@ -37,6 +38,7 @@ func (o *targetOptions) register(c *cobra.Command) {
 
 	f.StringVar(&o.data, "data", "", "run the engine in this process, on this directory (default a new one here, removed afterwards)")
 	f.StringVar(&o.addr, "addr", "", "ask the server at HOST:PORT instead")
+	f.BoolVar(&o.reuse, "reuse", false, "run on a store that holds keys already, and write and delete keys there")
 	f.StringVar(&o.out, "out", "", "append the report to this file, as lines of JSON")
 
 	f.IntVar(&o.partitions, "partitions", 4, "embedded: partitions of a new store")

@@ -52,7 +52,7 @@ type recordSettings struct {
 // runTrials opens the target, loads the records, has body do its trials, audits
 // the records and calls show. What was measured is shown also after an error.
 func runTrials(c *cobra.Command, o *trialOptions, open opener, body func(*trials) error, show func(*trials, io.Writer, error) error) error {
-	return withTarget(&o.targetOptions, open, func(target workload.Target, info *targetInfo, report *report) error {
+	return withTarget(c.Context(), &o.targetOptions, open, func(target workload.Target, info *targetInfo, report *report) error {
 		bench, err := workload.NewBench(target, o.records)
 		if err != nil {
 			return err
