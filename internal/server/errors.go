@@ -220,6 +220,11 @@ func (s *Server) failure(m method, err error) *failure {
 	if why, ok := errors.AsType[*kv.ReadOnlyError](err); ok && !errors.Is(err, kv.ErrUncertain) {
 		return readOnlyFailure(why)
 	}
+	// The contexts that a shutdown ends are not those of the callers.
+	cut := s.working.Err() != nil && errors.Is(err, context.Canceled)
+	if cut && !errors.Is(err, kv.ErrUncertain) {
+		return shuttingDown
+	}
 	for _, c := range classes {
 		if !errors.Is(err, c.err) {
 			continue
@@ -230,7 +235,7 @@ func (s *Server) failure(m method, err error) *failure {
 		}
 		switch c.err {
 		case kv.ErrUncertain:
-			f.explainDoubt(err)
+			f.explainDoubt(err, cut)
 		case kv.ErrConditionFailed:
 			if condition, ok := errors.AsType[*kv.ConditionError](err); ok {
 				f.key, f.version = condition.Key, condition.Version
@@ -247,9 +252,12 @@ func (s *Server) failure(m method, err error) *failure {
 	return s.hidden(m, err, codes.Internal, kvdpb.ReasonInternal, "internal error; the server's log has the request id")
 }
 
-// explainDoubt says why nobody knows what became of a write, as far as err tells.
-func (f *failure) explainDoubt(err error) {
+// explainDoubt says why the outcome of a write is unknown, as far as err tells. cut: a
+// shutdown ended the call.
+func (f *failure) explainDoubt(err error, cut bool) {
 	switch {
+	case cut:
+		f.code, f.message = codes.Unavailable, "the server is shutting down; "+f.message
 	case errors.Is(err, kv.ErrFailed) || errors.Is(err, kv.ErrClosed):
 		f.code, f.message = codes.Unavailable, "the store stopped; "+f.message
 	case errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled):

@@ -78,6 +78,9 @@ func (s *Server) newRawCarriage(conn net.Conn, accepted *countedConn) *rawCarria
 	context.AfterFunc(c.ctx, func() {
 		defer close(c.closed)
 		c.of.closed.Store(true)
+		if s.working.Err() != nil {
+			c.sayShutdown()
+		}
 		_ = conn.Close()
 	})
 	if s.options.TLS == nil {
@@ -134,6 +137,14 @@ func (c *rawCarriage) finish(err error) {
 		}
 	}
 	c.server.counters.request(methodPipeline, code, 1)
+}
+
+// sayShutdown tells a client that a shutdown cuts its connection. A client that does not
+// read does not hold that up for long.
+func (c *rawCarriage) sayShutdown() {
+	hurry := time.AfterFunc(c.server.lifetimes.shutdownWait, func() { _ = c.conn.Close() })
+	defer hurry.Stop()
+	c.send(&frame.Response{Refused: true, Results: []frame.Result{shuttingDown.result(0)}}, nil)
 }
 
 // close closes the connection, if that was not done yet.

@@ -494,6 +494,32 @@ func TestShutdownEndsRawConnections(t *testing.T) {
 	assert.Zero(t, stats.Streams)
 }
 
+// A client whose connection a shutdown cuts is told so, and never that it cancelled
+// what it waits for.
+func TestAHardShutdownTellsRawConnectionsWhy(t *testing.T) {
+	store, entered, _ := waiting()
+	f := start(t, store, func() *server.Server { return server.New(store, server.Options{}) })
+	busy, idle := f.raw(t), f.raw(t)
+	idle.exchange(t, write(1, "k", "v"))
+	require.NoError(t, busy.send(reads(1, "k")))
+	<-entered
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	require.ErrorIs(t, f.Shutdown(ctx), context.Canceled)
+	for _, c := range []*rawConn{busy, idle} {
+		for r := c.answer(t); ; r = c.answer(t) {
+			for _, result := range r.Results {
+				assert.Equal(t, "SHUTTING_DOWN", result.Reason)
+				assert.EqualValues(t, codes.Unavailable, result.Code)
+			}
+			if r.Refused {
+				break
+			}
+		}
+		c.requireEnd(t)
+	}
+}
+
 // A panic of the store fails one operation's group.
 func TestAPanicFailsItsFrameAlone(t *testing.T) {
 	store := servertest.New(kv.DefaultLimits)

@@ -6,7 +6,9 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/peer"
+	"google.golang.org/grpc/status"
 
 	"github.com/kvd-db/kvd/pkg/kvdpb/frame"
 	kvdpb "github.com/kvd-db/kvd/pkg/kvdpb/kvd/v1"
@@ -228,6 +230,9 @@ func (c *Client) call(ctx context.Context, tries *attempts, call func(context.Co
 			return nil
 		}
 		f := faultOfStatus(err)
+		if status.Code(err) == codes.Canceled && ctx.Err() != nil {
+			f.err, f.transient = ctx.Err(), false
+		}
 		f.undone = f.undone || server.Addr == nil
 		if err := tries.again(ctx, f); err != nil {
 			return err

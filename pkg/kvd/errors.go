@@ -121,7 +121,7 @@ var reasons = map[string]fault{
 	kvdpb.ReasonTooLarge:         {err: ErrTooLarge, undone: true},
 	kvdpb.ReasonOverloaded:       {err: ErrOverloaded, undone: true, transient: true},
 	kvdpb.ReasonDeadlineExceeded: {err: context.DeadlineExceeded, undone: true},
-	kvdpb.ReasonCancelled:        {err: context.Canceled, undone: true},
+	kvdpb.ReasonCancelled:        {err: ErrUnavailable, undone: true, transient: true}, // by the server: a caller that cancels does not wait
 	kvdpb.ReasonConditionFailed:  {err: ErrConflict, undone: true},
 	kvdpb.ReasonConflict:         {err: ErrConflict, undone: true, never: true}, // what was written since stays written
 	kvdpb.ReasonOutcomeUnknown:   {err: ErrUncertain},
@@ -153,8 +153,8 @@ func faultOfCode(code codes.Code) fault {
 		return fault{err: ErrUnavailable, transient: true}
 	case codes.DeadlineExceeded:
 		return fault{err: context.DeadlineExceeded}
-	case codes.Canceled:
-		return fault{err: context.Canceled}
+	case codes.Canceled: // by the server or a proxy: see [Client.call] for the caller
+		return fault{err: ErrUnavailable, transient: true}
 	case codes.ResourceExhausted: // a message over the limits of either side
 		return fault{err: ErrTooLarge}
 	case codes.InvalidArgument, codes.Unimplemented, codes.FailedPrecondition, codes.OutOfRange:
@@ -225,7 +225,7 @@ func faultOfStream(err error) *fault {
 	if f.err != ErrInvalid && f.err != ErrTooLarge {
 		f.transient = true
 	}
-	if errors.Is(f.err, context.Canceled) || errors.Is(f.err, context.DeadlineExceeded) {
+	if errors.Is(f.err, context.DeadlineExceeded) {
 		f.err = ErrUnavailable // it was the stream's context that ended, not the caller's
 	}
 	return f
