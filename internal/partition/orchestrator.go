@@ -496,6 +496,7 @@ func (p *Partition) failInflight(cause error) {
 func (p *Partition) newPending() *pending {
 	if n := len(p.spare); n > 0 {
 		rec := p.spare[n-1]
+		p.spare[n-1] = nil // if it grows too large to be kept, nothing else holds it
 		p.spare = p.spare[:n-1]
 		return rec
 	}

@@ -1,6 +1,7 @@
 package wal
 
 import (
+	"slices"
 	"time"
 
 	"github.com/kvd-db/kvd/internal/kv"
@@ -78,6 +79,7 @@ func (q *queue) add(base kv.SeqNum, units uint32, payload []byte, end Pos) *grou
 func (q *queue) newGroup() *group {
 	if n := len(q.spare); n > 0 {
 		g := q.spare[n-1]
+		q.spare[n-1] = nil // if it grows too large to be kept, nothing else holds it
 		q.spare = q.spare[:n-1]
 		return g
 	}
@@ -116,7 +118,7 @@ func (q *queue) take() *group {
 	}
 	g := q.groups[0]
 	q.bytes -= len(g.buf) - frameHeaderBytes
-	q.groups = append(q.groups[:0], q.groups[1:]...)
+	q.groups = slices.Delete(q.groups, 0, 1)
 	return g
 }
 
