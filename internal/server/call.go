@@ -15,7 +15,7 @@ import (
 
 // call is the context of an admitted call, and what the call is charged
 // for. It is made in the tap handle, before the body of the request is read: until then it
-// is charged for nothing but what has come (see waits). gRPC then uses it as the context of the stream: its deadline and its cancel end
+// is charged for nothing but what has come (see waits and intake). gRPC then uses it as the context of the stream: its deadline and its cancel end
 // whatever the handler or the transport waits for.
 //
 // It is released once: by the interceptor that claimed it, or by the end of the
@@ -42,9 +42,14 @@ type call struct {
 	busy     atomic.Bool
 	pipeline atomic.Pointer[pipeline]
 
-	// evicted is closed when a unary call is ended to make room for others, before its
-	// request has come; nil for streams, and for calls whose requests are small.
-	evicted chan struct{}
+	// message is the request of a unary call as far as it has come. signal has a value when
+	// the handler of one should look at what follows; nil for streams.
+	message message
+	signal  chan struct{}
+	here    atomic.Bool             // the request has come, or nothing more of it will
+	long    atomic.Bool             // it is too long to come without a place in the intake
+	ended   atomic.Bool             // the call is ended to make room for others, before its request has come
+	arrival atomic.Pointer[arrival] // set once a long one has a place in the intake, and waits do not have it
 	// kill ends the call. The client of a stream is told CANCELLED, since gRPC sends that by
 	// itself; the cause is for the counters.
 	kill context.CancelCauseFunc
@@ -58,7 +63,8 @@ type call struct {
 	expire context.CancelFunc
 	// claim takes the release away from the end of the context. It returns false
 	// if that came first.
-	claim func() bool
+	claim   func() bool
+	claimed bool // by the handler, before the interceptor
 }
 
 type callKey struct{}
@@ -94,11 +100,10 @@ func (s *Server) admit(ctx context.Context, info *tap.Info) (context.Context, er
 	c.Context, c.kill = context.WithCancelCause(ctx)
 	c.wait.conn, c.wait.evict = c.conn, c.evict
 	long := longLived(info.FullMethodName)
-	switch {
-	case long:
+	if long {
 		c.wait.idle = c.idle
-	case c.method != methodGet && c.method != methodOther:
-		c.evicted = make(chan struct{})
+	} else {
+		c.signal = make(chan struct{}, 1)
 	}
 	if !c.waits.begin(&c.wait) {
 		c.kill(nil)
@@ -126,15 +131,26 @@ func (c *call) idle() bool {
 
 // evict ends a call that waits for its client, to make room for others.
 func (c *call) evict() {
+	if c.ended.Swap(true) {
+		return
+	}
 	c.server.counters.shed(shedByWait)
 	if c.wait.bytes == 0 { // more than a few bytes are no flood of empty requests
 		c.server.wasted(c.conn)
 	}
-	if c.evicted != nil {
-		close(c.evicted)
+	if c.signal != nil {
+		c.wake()
 		return
 	}
 	c.kill(overloaded(shedNames[shedByWait], retryAfterShed))
+}
+
+// wake has the handler of a unary call look at what has changed.
+func (c *call) wake() {
+	select {
+	case c.signal <- struct{}{}:
+	default: // it has not looked since the last time
+	}
 }
 
 // freeBytes of a request are not counted while it comes: most have no more. As many
@@ -143,6 +159,10 @@ const freeBytes = 4 << 10
 
 // arrived is told of the parts of the request, by the goroutine that reads them.
 func (c *call) arrived(bytes int) {
+	if a := c.arrival.Load(); a != nil {
+		a.came(int64(bytes) + dataFrameCost)
+		return
+	}
 	if c.wait.idle != nil {
 		c.unread.Add(int64(bytes))
 	}
@@ -154,9 +174,14 @@ func (c *call) arrived(bytes int) {
 	if c.wait.idle == nil {
 		bytes = c.came - max(before, freeBytes)
 	}
-	if !c.waits.grow(&c.wait, bytes) && c.wait.idle == nil {
-		c.conn.unbind(c)
+	if c.waits.grow(&c.wait, bytes) || c.wait.idle != nil {
+		return
 	}
+	if a := c.arrival.Load(); a != nil {
+		a.came(int64(bytes)) // it got its place in this moment
+		return
+	}
+	c.conn.unbind(c)
 }
 
 // took is told of each message that a long-lived stream has taken.
@@ -168,13 +193,15 @@ func (c *call) took(bytes int) {
 // come ends the wait for the request of a unary call, and takes a share of the calls that
 // are being served.
 func (c *call) come() error {
-	held, in := c.waits.handOver(&c.wait)
 	c.conn.unbind(c)
-	if !in {
-		// The eviction could hit the call at any later moment.
-		return overloaded(shedNames[shedByWait], retryAfterShed)
+	if c.arrival.Load() == nil {
+		held, in := c.waits.handOver(&c.wait)
+		if !in {
+			// The eviction could hit the call at any later moment.
+			return overloaded(shedNames[shedByWait], retryAfterShed)
+		}
+		c.charged = held
 	}
-	c.charged = held
 	if c.waits.kind == waitForHealth {
 		return nil
 	}
@@ -221,7 +248,15 @@ func (c *call) resize(bytes int64) error {
 	return nil
 }
 
+// leaveIntake gives up the place in the intake of a call with a long request.
+func (c *call) leaveIntake() {
+	if a := c.arrival.Load(); a != nil {
+		c.server.intake.leave(a)
+	}
+}
+
 func (c *call) release() {
+	c.leaveIntake()
 	if c.stall != nil {
 		c.stall.Stop()
 	}

@@ -25,6 +25,7 @@ type connection struct {
 
 	waits  [waitKinds]waitShare // guarded by each of Server.waits
 	shares [shareKinds]int      // guarded by each of Server.shares
+	intake intakeUse            // guarded by Server.intake
 	resets allowance            // guarded by the table of peers
 	// flooded: too many of its streams were reset.
 	flooded atomic.Bool
@@ -33,6 +34,7 @@ type connection struct {
 	calls struct {
 		sync.Mutex
 		last     uint32 // stream that was opened; admit is called for it next, if at all
+		empty    bool   // nothing of its request will come
 		byStream map[uint32]*call
 	}
 }
@@ -43,11 +45,16 @@ func connectionOf(ctx context.Context) *connection {
 	return p.AuthInfo.(*connection)
 }
 
-// opened is told of each stream that the client opens.
-func (c *connection) opened(stream uint32) {
+// opened is told of each stream that the client opens, or ends with headers. If it was open
+// it returns the call that ends, if that still expects something.
+func (c *connection) opened(stream uint32, ended bool) *call {
 	c.calls.Lock()
 	defer c.calls.Unlock()
-	c.calls.last = stream
+	c.calls.last, c.calls.empty = stream, ended
+	if !ended {
+		return nil
+	}
+	return c.calls.byStream[stream]
 }
 
 // bind notes the call of the stream that was opened last.
@@ -59,6 +66,7 @@ func (c *connection) bind(one *call) {
 	}
 	one.stream = c.calls.last
 	c.calls.byStream[one.stream] = one
+	one.here.Store(c.calls.empty)
 }
 
 // unbind forgets a call of which no part of a request is to come.
@@ -68,14 +76,15 @@ func (c *connection) unbind(one *call) {
 	delete(c.calls.byStream, one.stream)
 }
 
-// arrived is told of the parts of requests.
-func (c *connection) arrived(stream uint32, bytes int) {
+// arrived is told of the parts of requests. It returns the call, nil if that expects none.
+func (c *connection) arrived(stream uint32, bytes int) (one *call) {
 	c.calls.Lock()
-	one := c.calls.byStream[stream]
+	one = c.calls.byStream[stream]
 	c.calls.Unlock()
-	if one != nil {
+	if one != nil && bytes > 0 {
 		one.arrived(bytes)
 	}
+	return one
 }
 
 // busy reports whether a call is under way, other than those that wait for their client.

@@ -87,6 +87,11 @@
 //	                              while the account is full, the connection that has
 //	                              more than its share loses its eldest, which is told
 //	                              that nothing was done (waits.go, receive.go)
+//	long requests of unary calls  one that does not fit into the window of its stream
+//	                              gets a larger one only once it has a place, and there
+//	                              is memory for it. Connections take turns, and one that
+//	                              is announced and does not come loses its place to the
+//	                              next within a second or so (intake.go)
 //	calls that are served, and    a connection may have as many as are free beside it
 //	snapshots                     (shares.go, leases.go)
 //	connections                   one beyond the limit takes the place of one that idles,

@@ -15,6 +15,7 @@ const (
 	h2Continuation = 0x9
 
 	h2EndStream = 0x1 // flag of data and headers
+	h2Padded    = 0x8 // likewise
 
 	h2HeaderBytes  = 9
 	h2PrefaceBytes = len("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")

@@ -28,9 +28,11 @@ type http2Conn struct {
 
 	in struct { // of the one goroutine that reads
 		walk    h2Walk
-		headers bool   // within a frame of headers
-		rest    []byte // was read from the connection, but not by gRPC
-		last    uint32 // stream that was opened
+		headers bool // within a frame of headers
+		payload payload
+		whole   []*call // the request of which is here; gRPC has yet to handle the last frame
+		rest    []byte  // was read from the connection, but not by gRPC
+		last    uint32  // stream that was opened
 		ended   error
 		idle    allowance
 		credit  uint64 // bytes that were sent and counted for idle
@@ -56,6 +58,7 @@ func (s *Server) newHTTP2Conn(conn net.Conn, of *connection, ready *readyReader,
 
 // Read implements net.Conn.
 func (c *http2Conn) Read(p []byte) (n int, err error) {
+	c.wakeCalls()
 	if len(c.in.rest) > 0 {
 		return c.takeRest(p), nil
 	}
@@ -72,6 +75,7 @@ func (c *http2Conn) Read(p []byte) (n int, err error) {
 // a connection that idles holds none. gRPC reads so where it can.
 func (c *http2Conn) ReadOnReady(size int, pool mem.BufferPool) (data *[]byte, n int, err error) {
 	if c.ready != nil && len(c.in.rest) == 0 && c.in.ended == nil {
+		c.wakeCalls()
 		if data, n, err = c.ready.read(size, pool); err != nil {
 			return nil, 0, err
 		}
@@ -120,9 +124,14 @@ func (c *http2Conn) takeRest(p []byte) (n int) {
 func (c *http2Conn) follow(b []byte) (n int) {
 	for n < len(b) && c.in.ended == nil {
 		part, frame, whole := c.in.walk.step(b[n:])
-		n += part
 		if whole {
 			c.heard(&frame)
+		} else {
+			c.in.payload.take(b[n : n+part])
+		}
+		n += part
+		if c.in.walk.skip == 0 && c.in.payload.call != nil {
+			c.endData()
 		}
 		if c.in.headers && c.in.walk.skip == 0 {
 			c.in.headers = false
@@ -137,7 +146,10 @@ func (c *http2Conn) heard(f *h2Frame) {
 	switch f.kind {
 	case h2Headers:
 		c.in.headers, c.in.last = true, f.stream
-		c.of.opened(f.stream)
+		if one := c.of.opened(f.stream, f.flags&h2EndStream != 0); one != nil && one.signal != nil {
+			one.here.Store(true)
+			c.in.whole = append(c.in.whole, one)
+		}
 		if c.of.flooded.Load() {
 			c.in.ended = &floodError{"streams that were reset"}
 		}
@@ -145,10 +157,11 @@ func (c *http2Conn) heard(f *h2Frame) {
 	case h2Data:
 		if f.length > 0 {
 			c.in.data += uint64(f.length)
-			c.of.arrived(f.stream, f.length)
-			return
 		}
-		if f.flags&h2EndStream != 0 {
+		if one := c.of.arrived(f.stream, f.length); one != nil && one.signal != nil {
+			c.in.payload = payload{call: one, left: f.length, padded: f.flags&h2Padded != 0, last: f.flags&h2EndStream != 0}
+		}
+		if f.length > 0 || f.flags&h2EndStream != 0 {
 			return
 		}
 	case h2ResetStream:
@@ -162,6 +175,53 @@ func (c *http2Conn) heard(f *h2Frame) {
 	if !c.mayIdle(time.Now()) {
 		c.in.ended = &floodError{"frames that ask for nothing"}
 	}
+}
+
+// payload is the data of the frame that is being read, of the request of a unary call.
+type payload struct {
+	call   *call // nil: none is
+	left   int   // bytes to come, of which the last are padding if the first one says so
+	pad    int
+	padded bool // the first byte is to come
+	last   bool
+}
+
+func (p *payload) take(b []byte) {
+	if p.call == nil {
+		return
+	}
+	if p.padded && len(b) > 0 {
+		p.pad, p.padded = int(b[0]), false
+		b, p.left = b[1:], p.left-1
+	}
+	data := min(len(b), max(p.left-p.pad, 0))
+	p.left -= len(b)
+	p.call.message.take(b[:data])
+}
+
+// endData ends a frame of data.
+func (c *http2Conn) endData() {
+	one, last := c.in.payload.call, c.in.payload.last
+	c.in.payload = payload{}
+	switch m := &one.message; {
+	case last || m.whole() || m.known() && m.length() > int64(receiveBytes(c.server.limits)):
+		one.here.Store(true) // gRPC says what is wrong with it, if anything is
+	case m.known() && m.length() > longBytes(c.server.options.BufferBytes) && !one.long.Load():
+		one.long.Store(true)
+	default:
+		return
+	}
+	c.in.whole = append(c.in.whole, one)
+}
+
+// wakeCalls wakes the handlers of calls that have something to do, now that gRPC has
+// handled what it has.
+func (c *http2Conn) wakeCalls() {
+	for i, one := range c.in.whole {
+		one.wake()
+		c.in.whole[i] = nil
+	}
+	c.in.whole = c.in.whole[:0]
 }
 
 const (

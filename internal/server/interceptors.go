@@ -18,7 +18,7 @@ import (
 func (s *Server) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (_ any, err error) {
 	c := callOf(ctx)
 	defer func() { s.counters.request(c.method, codeOf(err), 1) }()
-	if !c.claim() {
+	if !c.claimed && !c.claim() {
 		return nil, s.failure(c.method, context.Cause(ctx))
 	}
 	defer c.release()
@@ -36,6 +36,7 @@ func (s *Server) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo,
 			return nil, s.failure(c.method, err)
 		}
 	}
+	c.leaveIntake()
 	c.time.begun = time.Now()
 	c.budget.Charge(s.memory)
 	answer, err := handler(ctx, req)

@@ -93,9 +93,13 @@ func setDefault[T int | int64 | time.Duration](v *T, d T) {
 }
 
 const (
-	// streamWindow is what the transport buffers of a stream before its handler
-	// reads: sixteen full frames of the Go client. Guessed.
-	streamWindow = 1 << 20
+	// maxStreamWindow is what the transport buffers of a stream before its handler
+	// reads, if there is enough memory: sixteen full frames of the Go client. Guessed.
+	maxStreamWindow = 1 << 20
+	// minStreamWindow is what HTTP/2 has without a setting.
+	minStreamWindow = 64 << 10
+	// windowShare: as many streams may fill their windows before an account is full.
+	windowShare = 256
 	// connWindow bounds what one connection has under way to the server. In a
 	// prototype it brought 8-10 % at few callers over gRPC's default of 64 KiB.
 	connWindow = 4 << 20
@@ -106,6 +110,15 @@ const (
 	// for each balancer and prober there may be.
 	healthStreams = 256
 )
+
+// streamWindow is what the transport buffers of a stream with an account of so many bytes.
+func streamWindow(account int64) int32 {
+	return int32(min(max(account/windowShare, minStreamWindow), maxStreamWindow))
+}
+
+// longBytes is from which length on a message may not fit into a window: the transport gives
+// back only what padding takes beyond a quarter.
+func longBytes(account int64) int64 { return int64(streamWindow(account)) / 4 * 3 }
 
 // messageSlack is what protobuf and a batch's operations may add to the bytes
 // of keys and values.

@@ -19,6 +19,7 @@ type peerEntry struct {
 
 	waits  [waitKinds]waitShare // guarded by each of Server.waits
 	shares [shareKinds]int      // guarded by each of Server.shares
+	intake intakeUse            // guarded by Server.intake
 }
 
 // peerTable has the peers with open connections, and those that were reset lately.

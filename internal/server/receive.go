@@ -23,23 +23,64 @@ func (r reasonedRegistrar) RegisterService(desc *grpc.ServiceDesc, impl any) {
 
 func withReason(handler grpc.MethodHandler) grpc.MethodHandler {
 	return func(srv any, ctx context.Context, receive func(any) error, interceptor grpc.UnaryServerInterceptor) (any, error) {
-		c := callOf(ctx)
-		if c.evicted == nil {
-			return handler(srv, ctx, receive, interceptor)
-		}
-		return handler(srv, ctx, func(request any) error {
-			// A receive that fails has sent its own status. So the eviction does not end
-			// it: that this call ends does.
-			received := make(chan error, 1)
-			go func() { received <- receive(request) }()
-			select {
-			case err := <-received:
-				return err
-			case <-c.evicted:
-				f := overloaded(shedNames[shedByWait], retryAfterShed)
-				c.server.counters.request(c.method, f.code, 1)
-				return f
-			}
-		}, interceptor)
+		return handler(srv, ctx, func(request any) error { return callOf(ctx).receive(ctx, request, receive) }, interceptor)
 	}
+}
+
+// receive has gRPC receive the request of a unary call once it has come, or may come. If
+// gRPC's part fails it has sent its own status.
+func (c *call) receive(ctx context.Context, request any, receive func(any) error) error {
+	for !c.here.Load() && !c.long.Load() && !c.ended.Load() {
+		select {
+		case <-c.signal:
+		case <-ctx.Done():
+			return receive(request) // it says why
+		}
+	}
+	switch {
+	case c.ended.Load():
+		return c.refuseRequest(overloaded(shedNames[shedByWait], retryAfterShed))
+	case c.long.Load():
+		return c.receiveLong(ctx, request, receive)
+	}
+	return receive(request)
+}
+
+func (c *call) receiveLong(ctx context.Context, request any, receive func(any) error) (err error) {
+	if !c.claim() {
+		return receive(request) // the call is over
+	}
+	c.claimed = true
+	defer func() {
+		if err != nil {
+			c.release()
+		}
+	}()
+	arrival, err := c.server.intake.enter(ctx, c)
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return receive(request) // it says why
+	case err != nil:
+		return c.refuseRequest(c.server.failure(c.method, c.server.noMemory(err)))
+	}
+	defer c.server.intake.received(arrival)
+	// What gRPC waits for does not end with the eviction: that this call ends does.
+	received := make(chan error, 1)
+	go func() { received <- receive(request) }()
+	for {
+		select {
+		case err := <-received:
+			return err
+		case <-c.signal:
+			if c.ended.Load() {
+				return c.refuseRequest(overloaded(shedNames[shedByWait], retryAfterShed))
+			}
+		}
+	}
+}
+
+// refuseRequest counts a call whose request is not received.
+func (c *call) refuseRequest(f *failure) error {
+	c.server.counters.request(c.method, f.code, 1)
+	return f
 }

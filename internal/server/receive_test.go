@@ -2,6 +2,7 @@ package server_test
 
 import (
 	"context"
+	"encoding/binary"
 	"fmt"
 	"sync"
 	"testing"
@@ -19,19 +20,21 @@ import (
 	kvdpb "github.com/kvd-db/kvd/pkg/kvdpb/kvd/v1"
 )
 
-// A client with more large requests than there is memory for is told that the server is
-// overloaded, and so that nothing was done.
-func TestALargeRequestThatIsEndedIsToldWhy(t *testing.T) {
-	f := startWith(t, kv.DefaultLimits, server.Options{BufferBytes: 24 << 20})
+// Clients with more large requests than there is memory for take turns. One that is refused
+// all the same is told that the server is overloaded, and so that nothing was done.
+func TestLargeRequestsTakeTurns(t *testing.T) {
+	const budget = 24 << 20
+	f := startWith(t, kv.DefaultLimits, server.Options{BufferBytes: budget})
 	value := make([]byte, 4<<20)
 	var all sync.WaitGroup
 	for i := range 4 {
 		client := kvdpb.NewKVServiceClient(f.dial(t))
 		for j := range 8 {
 			all.Go(func() {
-				for f.Stats().Shed["idle_streams"] == 0 {
+				for done := 0; done < 2; {
 					_, err := client.Put(t.Context(), &kvdpb.PutRequest{Item: &kvdpb.Item{Key: fmt.Append(nil, i, j), Value: value}})
 					if err == nil {
+						done++
 						continue
 					}
 					s := status.Convert(err)
@@ -43,7 +46,32 @@ func TestALargeRequestThatIsEndedIsToldWhy(t *testing.T) {
 		}
 	}
 	all.Wait()
+	assert.Zero(t, f.Stats().Shed["idle_streams"], "none was ended after a part of it had come")
 	testwait.Until(t, func() bool { return f.Stats().Bytes == 0 })
+}
+
+// A large request that is announced and does not come is ended once another waits, and
+// its client is told that nothing was done.
+func TestALargeRequestThatDoesNotComeIsEnded(t *testing.T) {
+	f := startWith(t, kv.DefaultLimits, server.Options{BufferBytes: 24 << 20})
+	part := make([]byte, 1000)
+	binary.BigEndian.PutUint32(part[1:], 8<<20) // the length of the message
+	const conns, streams = 2, 32
+	for range conns {
+		h := f.attack(t)
+		for range streams {
+			require.NoError(t, h.open(kvdpb.KVService_Put_FullMethodName))
+			require.NoError(t, h.framer.WriteData(h.last-1, false, part))
+		}
+	}
+	f.waits(t, conns*streams-1) // one has a place
+	for i := range 2 {
+		_, err := f.kv.Put(testContext(t), &kvdpb.PutRequest{Item: &kvdpb.Item{Key: []byte{byte('a' + i)}, Value: make([]byte, 4<<20)}})
+		require.NoError(t, err)
+	}
+	assert.Positive(t, f.Stats().Shed["idle_streams"])
+	testwait.Until(t, func() bool { return f.requests("Put", codes.ResourceExhausted) > 0 })
+	f.honest(t, 10)
 }
 
 // A deadline of a client is cut to the greatest that the server allows.

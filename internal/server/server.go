@@ -36,6 +36,7 @@ type Server struct {
 	waits     [waitKinds]*waits
 	shares    [shareKinds]*shares
 	leases    *leases
+	intake    *intake
 
 	grpc   *grpc.Server
 	health *health.Server
@@ -68,6 +69,7 @@ func newServer(store Store, o Options, t lifetimes) *Server {
 		waitForCalls:  {kind: waitForCalls, limit: amount{o.Streams, waitingBytes(o.BufferBytes, int64(receiveBytes(s.limits)))}, memory: s.memory},
 		waitForHealth: {kind: waitForHealth, limit: amount{healthStreams, 1 << 20}},
 	}
+	s.intake = newIntake(s.memory)
 	s.shares = [shareKinds]*shares{
 		shareOfCalls:     {kind: shareOfCalls, limit: o.Streams},
 		shareOfSnapshots: {kind: shareOfSnapshots, limit: o.Snapshots},
@@ -81,7 +83,7 @@ func newServer(store Store, o Options, t lifetimes) *Server {
 		grpc.MaxHeaderListSize(headerListBytes),
 		grpc.MaxConcurrentStreams(streamsPerConn),
 		grpc.ConnectionTimeout(t.handshake),
-		grpc.StaticStreamWindowSize(streamWindow),
+		grpc.StaticStreamWindowSize(streamWindow(o.BufferBytes)),
 		grpc.StaticConnWindowSize(connWindow),
 		grpc.KeepaliveParams(t.keepalive()),
 		grpc.KeepaliveEnforcementPolicy(keepaliveEnforcement),

@@ -45,7 +45,6 @@ type memoryCase struct {
 	attack func(ctx context.Context, t *testing.T, s *server)
 	// events is how many events of the attack the test waits for: see progress.
 	events int64
-	long   bool // only in scripts/memory.sh
 }
 
 var memoryCases = []memoryCase{
@@ -54,7 +53,7 @@ var memoryCases = []memoryCase{
 	{name: "unread answers, unary calls by gRPC", attack: unreadUnary, events: 1},
 	{name: "unread answers, pipeline by gRPC", attack: unreadPipeline, events: 1},
 	{name: "unread answers, raw frames", attack: unreadRaw, events: 1},
-	{name: "writers of large values", attack: writeLarge, events: 16, long: true},
+	{name: "writers of large values", attack: writeLarge, events: 16},
 }
 
 // progress counts what the attack of a test has done.
@@ -82,9 +81,6 @@ func TestMemoryStaysWithinTheBudget(t *testing.T) {
 		loadLarge(t, dir, text)
 		for _, c := range memoryCases {
 			t.Run(text+" "+c.name, func(t *testing.T) {
-				if c.long && os.Getenv("MEMORY_TABLE") == "" {
-					t.Skip("in scripts/memory.sh alone: with 64 MiB the buffers of gRPC for long requests exceed the bound")
-				}
 				s := serve(t, dir, "--memory", text)
 				stopped := false
 				defer func() {
