@@ -23,7 +23,7 @@ const (
 // ListSlowRequestsRequest asks for the newest slow requests.
 type ListSlowRequestsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// At most this many; 0 is all that are kept.
+	// The most entries to return; 0 returns all that are kept.
 	Limit         uint32 `protobuf:"varint,1,opt,name=limit,proto3" json:"limit,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -66,13 +66,14 @@ func (x *ListSlowRequestsRequest) GetLimit() uint32 {
 	return 0
 }
 
-// ListSlowRequestsResponse is the slow log.
+// ListSlowRequestsResponse contains entries of the slow log.
 type ListSlowRequestsResponse struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
 	Requests []*SlowRequest         `protobuf:"bytes,1,rep,name=requests,proto3" json:"requests,omitempty"`
-	// What counts as slow, in nanoseconds; 0: nothing does, the log is off.
+	// Requests that take at least this long are logged, in nanoseconds; 0: the log is
+	// off.
 	ThresholdNs uint64 `protobuf:"varint,2,opt,name=threshold_ns,json=thresholdNs,proto3" json:"threshold_ns,omitempty"`
-	// How many requests were slow since the server started. The log keeps the newest.
+	// Number of slow requests since the server started. The log keeps only the newest.
 	Total         uint64 `protobuf:"varint,3,opt,name=total,proto3" json:"total,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -166,7 +167,7 @@ func (*ClearSlowRequestsRequest) Descriptor() ([]byte, []int) {
 	return file_kvd_v1_admin_proto_rawDescGZIP(), []int{2}
 }
 
-// ClearSlowRequestsResponse acknowledges.
+// ClearSlowRequestsResponse acknowledges the request.
 type ClearSlowRequestsResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -203,30 +204,30 @@ func (*ClearSlowRequestsResponse) Descriptor() ([]byte, []int) {
 	return file_kvd_v1_admin_proto_rawDescGZIP(), []int{3}
 }
 
-// SlowRequest is a request that took longer than the server's threshold: a unary
-// call but a scan, or the operations of one frame that were served together. Values
-// are never in it.
+// SlowRequest is a request that took at least as long as the threshold: a unary call,
+// or the operations of one frame that were served together. Scans are not recorded.
+// Values are never recorded.
 type SlowRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Numbers the slow requests of a server from 1 on.
+	// Number of this slow request since the server started, from 1.
 	Id uint64 `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"`
-	// When it had come, in Unix microseconds.
+	// When the request arrived, in Unix microseconds.
 	TimeUs int64 `protobuf:"varint,2,opt,name=time_us,json=timeUs,proto3" json:"time_us,omitempty"`
-	// As kvd_requests_total has it; of a frame the operation that is its first.
+	// The method as in kvd_requests_total; for a frame the method of its first operation.
 	Method string `protobuf:"bytes,3,opt,name=method,proto3" json:"method,omitempty"`
-	// The gRPC code that all of it failed with; 0 if it did not.
+	// The gRPC code that the whole request failed with; 0 if it did not fail.
 	Code int32 `protobuf:"varint,4,opt,name=code,proto3" json:"code,omitempty"`
-	// Where it came from.
+	// Address of the client.
 	Peer string `protobuf:"bytes,5,opt,name=peer,proto3" json:"peer,omitempty"`
-	// The first bytes of its first key, unless the server hides keys.
+	// The first bytes of the first key, unless the server hides keys.
 	KeyPrefix []byte `protobuf:"bytes,6,opt,name=key_prefix,json=keyPrefix,proto3" json:"key_prefix,omitempty"`
 	// The length of that key.
 	KeyBytes uint32 `protobuf:"varint,7,opt,name=key_bytes,json=keyBytes,proto3" json:"key_bytes,omitempty"`
-	// Operations that were served together.
+	// Number of operations that were served together.
 	Ops uint32 `protobuf:"varint,8,opt,name=ops,proto3" json:"ops,omitempty"`
-	// Bytes of their keys, and of the values that were written.
+	// Bytes of their keys and of the values that they write.
 	RequestBytes uint64 `protobuf:"varint,9,opt,name=request_bytes,json=requestBytes,proto3" json:"request_bytes,omitempty"`
-	// The sum of its timings.
+	// The sum of the timings.
 	TotalNs       uint64   `protobuf:"varint,10,opt,name=total_ns,json=totalNs,proto3" json:"total_ns,omitempty"`
 	Timings       *Timings `protobuf:"bytes,11,opt,name=timings,proto3" json:"timings,omitempty"`
 	unknownFields protoimpl.UnknownFields

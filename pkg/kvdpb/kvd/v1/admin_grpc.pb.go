@@ -26,9 +26,9 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// AdminService is for whoever looks after a server. Errors are those of KVService.
+// AdminService is for operators. Its errors are those of KVService.
 type AdminServiceClient interface {
-	// ListSlowRequests returns the slow log, newest first.
+	// ListSlowRequests returns the entries of the slow log, newest first.
 	ListSlowRequests(ctx context.Context, in *ListSlowRequestsRequest, opts ...grpc.CallOption) (*ListSlowRequestsResponse, error)
 	// ClearSlowRequests empties the slow log.
 	ClearSlowRequests(ctx context.Context, in *ClearSlowRequestsRequest, opts ...grpc.CallOption) (*ClearSlowRequestsResponse, error)
@@ -66,9 +66,9 @@ func (c *adminServiceClient) ClearSlowRequests(ctx context.Context, in *ClearSlo
 // All implementations must embed UnimplementedAdminServiceServer
 // for forward compatibility.
 //
-// AdminService is for whoever looks after a server. Errors are those of KVService.
+// AdminService is for operators. Its errors are those of KVService.
 type AdminServiceServer interface {
-	// ListSlowRequests returns the slow log, newest first.
+	// ListSlowRequests returns the entries of the slow log, newest first.
 	ListSlowRequests(context.Context, *ListSlowRequestsRequest) (*ListSlowRequestsResponse, error)
 	// ClearSlowRequests empties the slow log.
 	ClearSlowRequests(context.Context, *ClearSlowRequestsRequest) (*ClearSlowRequestsResponse, error)

@@ -20,8 +20,8 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// Durability says what the acknowledgement of a write means. It is chosen per
-// request.
+// Durability says what the acknowledgement of a write means. Each request chooses its
+// own.
 type Durability int32
 
 const (
@@ -29,9 +29,9 @@ const (
 	Durability_DURABILITY_UNSPECIFIED Durability = 0
 	// Acknowledged once visible. A crash of the process may lose it.
 	Durability_DURABILITY_MEMORY Durability = 1
-	// Acknowledged once handed to the kernel. Survives a crash of the process.
+	// Acknowledged once the kernel has the write. Survives a crash of the process.
 	Durability_DURABILITY_BUFFERED Durability = 2
-	// Acknowledged after the fsync that covers it. Survives power loss.
+	// Acknowledged after the fsync that covers the write. Survives power loss.
 	Durability_DURABILITY_SYNC Durability = 3
 )
 
@@ -138,9 +138,10 @@ type Item struct {
 	Value []byte                 `protobuf:"bytes,2,opt,name=value,proto3" json:"value,omitempty"`
 	// Set by the server; ignored in requests.
 	Version uint64 `protobuf:"varint,3,opt,name=version,proto3" json:"version,omitempty"`
-	// Time to live in milliseconds: in a request from now, in a response what is
-	// left. 0 is for ever. It goes on over a restart of the server; after a crash of
-	// the machine keys may expire up to ten seconds early, and never come back.
+	// Time to live in milliseconds, in a request from now on, in a response what remains.
+	// 0 never expires. The time also passes while the server is down. After a crash of
+	// the machine a key may expire up to ten seconds early; an expired key never
+	// reappears.
 	TtlMs         uint64 `protobuf:"varint,4,opt,name=ttl_ms,json=ttlMs,proto3" json:"ttl_ms,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -204,28 +205,30 @@ func (x *Item) GetTtlMs() uint64 {
 	return 0
 }
 
-// RequestOptions are common to reads and writes; of a read all but want_timings
-// is ignored.
+// RequestOptions are common to reads and writes. Reads ignore all fields but
+// want_timings.
 type RequestOptions struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The two name a write, so that one sent twice is applied once: a number that
-	// no other client has, and one that the client gives to each write. Both 0: the
-	// write has no name. A write that is sent again has the same operations,
-	// keys and values; another write under the name of one that is remembered is refused
-	// with REQUEST_ID_REUSED. (Names are remembered by partition. Where the other write
-	// begins in another one, it is taken for a new write.) Its durability, preconditions
-	// and time to live may differ: those of the one that was applied count.
+	// client_id and sequence are the request id of a write: a write that is sent again
+	// under the same id is applied once. The client chooses a client_id that no other
+	// client has, and a new sequence for each write. If both are 0, the write has no id.
+	//
+	// A write that is sent again must have the same operations, keys and values. Another
+	// write under a remembered id is rejected with REQUEST_ID_REUSED. (Ids are remembered
+	// by partition: a write whose first key is in another partition counts as a new
+	// write.) Durability, preconditions and time to live may differ: those of the attempt
+	// that was applied are in effect.
 	ClientId   uint64     `protobuf:"fixed64,1,opt,name=client_id,json=clientId,proto3" json:"client_id,omitempty"`
 	Sequence   uint64     `protobuf:"varint,2,opt,name=sequence,proto3" json:"sequence,omitempty"`
 	Durability Durability `protobuf:"varint,3,opt,name=durability,proto3,enum=kvd.v1.Durability" json:"durability,omitempty"`
-	// Ask for ResponseMeta.timings. Operations of a Pipeline are not timed one by one:
+	// Request ResponseMeta.timings. Operations of a Pipeline are not timed individually:
 	// see compact frames.
 	WantTimings bool `protobuf:"varint,4,opt,name=want_timings,json=wantTimings,proto3" json:"want_timings,omitempty"`
-	// The client has sent this write before and does not know what became of it.
+	// The client has sent this write before and does not know its outcome.
 	Retried bool `protobuf:"varint,5,opt,name=retried,proto3" json:"retried,omitempty"`
-	// With retried: the newest version that the client had seen when it first sent
-	// the write. A server that no longer remembers all writes since then, and not
-	// this one, answers OUTCOME_UNKNOWN.
+	// With retried: the newest version that the client had seen when it first sent the
+	// write. If the server no longer remembers all writes since that version, and does
+	// not remember this one, it answers OUTCOME_UNKNOWN.
 	KnownVersion  uint64 `protobuf:"varint,6,opt,name=known_version,json=knownVersion,proto3" json:"known_version,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -306,12 +309,12 @@ func (x *RequestOptions) GetKnownVersion() uint64 {
 // ResponseMeta is common to every response.
 type ResponseMeta struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// For a read the version that the answer is valid at, for a write the version
-	// that it committed at.
+	// For a read the version that the answer is valid at, for a write the version that it
+	// committed at.
 	Version uint64 `protobuf:"varint,1,opt,name=version,proto3" json:"version,omitempty"`
 	// Where the server spent the call, if the request asked for it.
 	Timings *Timings `protobuf:"bytes,2,opt,name=timings,proto3" json:"timings,omitempty"`
-	// The write had been applied before, at that version, and was not again.
+	// An earlier attempt at the write was applied, at that version; this one was not.
 	Deduplicated  bool `protobuf:"varint,3,opt,name=deduplicated,proto3" json:"deduplicated,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -368,25 +371,26 @@ func (x *ResponseMeta) GetDeduplicated() bool {
 	return false
 }
 
-// Timings is where the server spent a request, in nanoseconds. Every moment belongs
-// to one stage, from when the whole request was there until its answer was put
-// together; of what went on at the same time, it is the stages of what ended last.
+// Timings breaks down the time of a request in the server, in nanoseconds, from when
+// the whole request had arrived until its answer was complete. Every moment belongs to
+// exactly one stage. Of parallel parts, the stages are those of the part that ended
+// last.
 type Timings struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Taking the request apart, and waiting for room in the store.
+	// Decoding the request, and waiting for admission.
 	GateNs uint64 `protobuf:"varint,1,opt,name=gate_ns,json=gateNs,proto3" json:"gate_ns,omitempty"`
-	// Waiting until a partition took it up: for the micro-batch before, for a linger,
-	// and for room where something was full.
+	// Waiting until a partition took the request up: for the previous micro-batch, for a
+	// linger, and for room where something was full.
 	InboxNs uint64 `protobuf:"varint,2,opt,name=inbox_ns,json=inboxNs,proto3" json:"inbox_ns,omitempty"`
-	// Of a write: until its micro-batch was handed to the log.
+	// For a write: until its micro-batch was handed to the log.
 	BatchNs uint64 `protobuf:"varint,3,opt,name=batch_ns,json=batchNs,proto3" json:"batch_ns,omitempty"`
-	// Lookups; of a write what comes behind the log.
+	// Lookups; for a write the work after the log.
 	EngineNs uint64 `protobuf:"varint,4,opt,name=engine_ns,json=engineNs,proto3" json:"engine_ns,omitempty"`
 	// Waiting until the kernel had the log's record.
 	LogWriteNs uint64 `protobuf:"varint,5,opt,name=log_write_ns,json=logWriteNs,proto3" json:"log_write_ns,omitempty"`
 	// Waiting until the disk had it.
 	SyncNs uint64 `protobuf:"varint,6,opt,name=sync_ns,json=syncNs,proto3" json:"sync_ns,omitempty"`
-	// Putting the answer together; in the slow log also sending it, if it was a frame.
+	// Completing the answer; in the slow log, for a frame, also sending it.
 	ReplyNs       uint64 `protobuf:"varint,7,opt,name=reply_ns,json=replyNs,proto3" json:"reply_ns,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -471,8 +475,8 @@ func (x *Timings) GetReplyNs() uint64 {
 	return 0
 }
 
-// Precondition is what must hold of a key, in the order of the log, for a
-// mutation to happen. One without a kind holds of any key.
+// Precondition must hold of a key, at the mutation's position in the order of all
+// writes, for the mutation to be applied. One without a kind always holds.
 type Precondition struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Types that are valid to be assigned to Kind:
@@ -564,22 +568,22 @@ type isPrecondition_Kind interface {
 }
 
 type Precondition_MustExist struct {
-	// The key is there. False asks nothing.
+	// The key is present. False requires nothing.
 	MustExist bool `protobuf:"varint,1,opt,name=must_exist,json=mustExist,proto3,oneof"`
 }
 
 type Precondition_MustNotExist struct {
-	// The key is not there. False asks nothing.
+	// The key is absent. False requires nothing.
 	MustNotExist bool `protobuf:"varint,2,opt,name=must_not_exist,json=mustNotExist,proto3,oneof"`
 }
 
 type Precondition_VersionEquals struct {
-	// The key is there, last written at this version.
+	// The key is present and was last written at this version.
 	VersionEquals uint64 `protobuf:"varint,3,opt,name=version_equals,json=versionEquals,proto3,oneof"`
 }
 
 type Precondition_ValueEquals struct {
-	// The key is there with this value.
+	// The key is present with this value.
 	ValueEquals []byte `protobuf:"bytes,4,opt,name=value_equals,json=valueEquals,proto3,oneof"`
 }
 
@@ -706,8 +710,8 @@ type GetRequest struct {
 	// The version of a live snapshot; 0 reads the newest.
 	AtVersion uint64          `protobuf:"varint,2,opt,name=at_version,json=atVersion,proto3" json:"at_version,omitempty"`
 	Options   *RequestOptions `protobuf:"bytes,3,opt,name=options,proto3" json:"options,omitempty"`
-	// The epoch of that snapshot. Another one than the server's is VERSION_GONE; 0 is
-	// not checked.
+	// The epoch of that snapshot. If it differs from the server's, the call fails with
+	// VERSION_GONE. 0 is not checked.
 	Epoch         uint64 `protobuf:"fixed64,4,opt,name=epoch,proto3" json:"epoch,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -771,7 +775,7 @@ func (x *GetRequest) GetEpoch() uint64 {
 	return 0
 }
 
-// GetResponse carries the value. The item's key is left out: the caller has it.
+// GetResponse contains the item, without its key: the caller has it.
 type GetResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Item          *Item                  `protobuf:"bytes,1,opt,name=item,proto3" json:"item,omitempty"`
@@ -829,7 +833,7 @@ type PutRequest struct {
 	state        protoimpl.MessageState `protogen:"open.v1"`
 	Item         *Item                  `protobuf:"bytes,1,opt,name=item,proto3" json:"item,omitempty"`
 	Precondition *Precondition          `protobuf:"bytes,2,opt,name=precondition,proto3" json:"precondition,omitempty"`
-	// Ask for what the key held before.
+	// Return what the key held before.
 	ReturnPrevious bool            `protobuf:"varint,3,opt,name=return_previous,json=returnPrevious,proto3" json:"return_previous,omitempty"`
 	Options        *RequestOptions `protobuf:"bytes,4,opt,name=options,proto3" json:"options,omitempty"`
 	unknownFields  protoimpl.UnknownFields
@@ -894,10 +898,10 @@ func (x *PutRequest) GetOptions() *RequestOptions {
 	return nil
 }
 
-// PutResponse acknowledges.
+// PutResponse acknowledges the write.
 type PutResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What the key held before, without the key; only if asked for and there.
+	// What the key held before, without the key; set only if requested and found.
 	Previous      *Item         `protobuf:"bytes,1,opt,name=previous,proto3" json:"previous,omitempty"`
 	Meta          *ResponseMeta `protobuf:"bytes,2,opt,name=meta,proto3" json:"meta,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -953,7 +957,7 @@ type DeleteRequest struct {
 	state        protoimpl.MessageState `protogen:"open.v1"`
 	Key          []byte                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
 	Precondition *Precondition          `protobuf:"bytes,2,opt,name=precondition,proto3" json:"precondition,omitempty"`
-	// Ask for what the key held before.
+	// Return what the key held before.
 	ReturnPrevious bool            `protobuf:"varint,3,opt,name=return_previous,json=returnPrevious,proto3" json:"return_previous,omitempty"`
 	Options        *RequestOptions `protobuf:"bytes,4,opt,name=options,proto3" json:"options,omitempty"`
 	unknownFields  protoimpl.UnknownFields
@@ -1018,10 +1022,10 @@ func (x *DeleteRequest) GetOptions() *RequestOptions {
 	return nil
 }
 
-// DeleteResponse acknowledges.
+// DeleteResponse acknowledges the write.
 type DeleteResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What the key held before, without the key; only if asked for and there.
+	// What the key held before, without the key; set only if requested and found.
 	Previous      *Item         `protobuf:"bytes,1,opt,name=previous,proto3" json:"previous,omitempty"`
 	Meta          *ResponseMeta `protobuf:"bytes,2,opt,name=meta,proto3" json:"meta,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -1075,7 +1079,7 @@ func (x *DeleteResponse) GetMeta() *ResponseMeta {
 // DeleteRangeRequest removes a range. A range that holds no key removes nothing.
 type DeleteRangeRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Required: one that is there and empty is all keys.
+	// Required. An empty range message means all keys.
 	Range         *Range          `protobuf:"bytes,1,opt,name=range,proto3" json:"range,omitempty"`
 	Options       *RequestOptions `protobuf:"bytes,2,opt,name=options,proto3" json:"options,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -1126,7 +1130,7 @@ func (x *DeleteRangeRequest) GetOptions() *RequestOptions {
 	return nil
 }
 
-// DeleteRangeResponse acknowledges.
+// DeleteRangeResponse acknowledges the write.
 type DeleteRangeResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Meta          *ResponseMeta          `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"`
@@ -1242,7 +1246,7 @@ func (x *BatchGetRequest) GetEpoch() uint64 {
 	return 0
 }
 
-// BatchGetResponse answers in request order, all at the version of its meta.
+// BatchGetResponse contains the answers in request order, all at the version of meta.
 type BatchGetResponse struct {
 	state         protoimpl.MessageState     `protogen:"open.v1"`
 	Lookups       []*BatchGetResponse_Lookup `protobuf:"bytes,1,rep,name=lookups,proto3" json:"lookups,omitempty"`
@@ -1298,8 +1302,8 @@ func (x *BatchGetResponse) GetMeta() *ResponseMeta {
 // WriteRequest applies mutations.
 type WriteRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// In an atomic request the last mutation of a key wins. Mutations of a request
-	// that is not atomic are concurrent with each other.
+	// In an atomic request the last mutation of a key wins. Mutations of a request that
+	// is not atomic are concurrent with each other.
 	Mutations     []*Mutation     `protobuf:"bytes,1,rep,name=mutations,proto3" json:"mutations,omitempty"`
 	Atomic        bool            `protobuf:"varint,2,opt,name=atomic,proto3" json:"atomic,omitempty"`
 	Options       *RequestOptions `protobuf:"bytes,3,opt,name=options,proto3" json:"options,omitempty"`
@@ -1358,13 +1362,13 @@ func (x *WriteRequest) GetOptions() *RequestOptions {
 	return nil
 }
 
-// WriteResponse acknowledges.
+// WriteResponse acknowledges the request.
 type WriteResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The version of an atomic request; the highest version of the mutations of
 	// one that is not.
 	Meta *ResponseMeta `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"`
-	// One per mutation, in request order, of a request that is not atomic; empty
+	// For a request that is not atomic, one status per mutation, in request order; empty
 	// if all of them succeeded.
 	Statuses      []*Status `protobuf:"bytes,2,rep,name=statuses,proto3" json:"statuses,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -1419,20 +1423,19 @@ func (x *WriteResponse) GetStatuses() []*Status {
 type ScanRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Range *Range                 `protobuf:"bytes,1,opt,name=range,proto3" json:"range,omitempty"`
-	// From the end of the range to its start.
+	// Return items from the end of the range to its start.
 	Reverse bool `protobuf:"varint,2,opt,name=reverse,proto3" json:"reverse,omitempty"`
-	// Leave the values out.
+	// Omit the values.
 	KeysOnly bool `protobuf:"varint,3,opt,name=keys_only,json=keysOnly,proto3" json:"keys_only,omitempty"`
 	// Stop after this many items; 0 is no limit.
 	Limit uint64 `protobuf:"varint,4,opt,name=limit,proto3" json:"limit,omitempty"`
-	// Bytes of keys and values in one chunk, at most; 0 lets the server choose. A
-	// chunk has at least one item, however large it is, and the server may send
-	// less.
+	// The most bytes of keys and values in one chunk; 0 lets the server choose. A chunk
+	// has at least one item, however large, and may be smaller than this.
 	ChunkBytes uint32 `protobuf:"varint,5,opt,name=chunk_bytes,json=chunkBytes,proto3" json:"chunk_bytes,omitempty"`
 	// The version of a live snapshot; 0 reads the newest.
 	AtVersion uint64 `protobuf:"varint,6,opt,name=at_version,json=atVersion,proto3" json:"at_version,omitempty"`
-	// The next_page_token of an earlier scan of the same range and direction: begin
-	// behind what it returned. The new scan reads at the version that it asks for.
+	// The next_page_token of an earlier scan of the same range and direction: begin after
+	// the last item that it returned. The new scan reads at its own version.
 	PageToken string `protobuf:"bytes,7,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	// As in GetRequest.
 	Epoch         uint64 `protobuf:"fixed64,9,opt,name=epoch,proto3" json:"epoch,omitempty"`
@@ -1530,8 +1533,8 @@ func (x *ScanRequest) GetEpoch() uint64 {
 type ScanResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Items []*Item                `protobuf:"bytes,1,rep,name=items,proto3" json:"items,omitempty"`
-	// Where a new scan would go on. Empty in the last chunk of a scan that
-	// reached the end of the range.
+	// Where a new scan would continue. Empty in the last chunk of a scan that reached the
+	// end of the range.
 	NextPageToken string        `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	Meta          *ResponseMeta `protobuf:"bytes,3,opt,name=meta,proto3" json:"meta,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -1589,13 +1592,13 @@ func (x *ScanResponse) GetMeta() *ResponseMeta {
 	return nil
 }
 
-// PipelineRequest is a frame of operations that do not depend on each other.
+// PipelineRequest is a frame of operations that are independent of each other.
 type PipelineRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// At most 1,024.
 	Ops []*PipelineRequest_Op `protobuf:"bytes,1,rep,name=ops,proto3" json:"ops,omitempty"`
-	// In place of ops: one compact frame of requests, whose layout is in the
-	// documentation of package pkg/kvdpb/frame. It is answered by compact frames.
+	// Instead of ops: one compact frame of requests. The documentation of package
+	// pkg/kvdpb/frame gives its layout. The answers are compact frames too.
 	Frame         []byte `protobuf:"bytes,2,opt,name=frame,proto3" json:"frame,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1650,11 +1653,11 @@ func (x *PipelineRequest) GetFrame() []byte {
 type PipelineResponse struct {
 	state   protoimpl.MessageState     `protogen:"open.v1"`
 	Results []*PipelineResponse_Result `protobuf:"bytes,1,rep,name=results,proto3" json:"results,omitempty"`
-	// The server is about to end this stream. The client should send further
-	// frames on a new one and close its side of this one when it has its answers;
-	// operations sent here from now on may be refused with SHUTTING_DOWN.
+	// The server is about to end this stream. The client should send further frames on a
+	// new stream, and close its side of this one when it has its answers; the server may
+	// reject operations sent here from now on with SHUTTING_DOWN.
 	GoingAway bool `protobuf:"varint,2,opt,name=going_away,json=goingAway,proto3" json:"going_away,omitempty"`
-	// In place of results: one compact frame of answers to a compact frame.
+	// Instead of results: one compact frame of answers to a compact frame.
 	Frame         []byte `protobuf:"bytes,3,opt,name=frame,proto3" json:"frame,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1719,7 +1722,7 @@ type Status struct {
 	// As in ErrorInfo.
 	Reason  string `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
 	Message string `protobuf:"bytes,3,opt,name=message,proto3" json:"message,omitempty"`
-	// When to try again, if that is known.
+	// How long to wait before a retry; 0 if not known.
 	RetryAfterMs uint32 `protobuf:"varint,4,opt,name=retry_after_ms,json=retryAfterMs,proto3" json:"retry_after_ms,omitempty"`
 	// The version at which a key was found absent.
 	Version       uint64 `protobuf:"varint,5,opt,name=version,proto3" json:"version,omitempty"`
@@ -1849,7 +1852,7 @@ func (x *BatchGetResponse_Lookup) GetItem() *Item {
 // Op is one tagged operation.
 type PipelineRequest_Op struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Chosen by the client and returned with the answer.
+	// Chosen by the client; the answer repeats it.
 	Tag uint64 `protobuf:"varint,1,opt,name=tag,proto3" json:"tag,omitempty"`
 	// Types that are valid to be assigned to Op:
 	//
@@ -1857,8 +1860,8 @@ type PipelineRequest_Op struct {
 	//	*PipelineRequest_Op_Put
 	//	*PipelineRequest_Op_Delete
 	Op isPipelineRequest_Op_Op `protobuf_oneof:"op"`
-	// Time left to the caller when the frame was built, in milliseconds; 0 leaves
-	// it to the server. It is honoured to within a factor of two.
+	// Time left to the caller when the frame was built, in milliseconds; 0 leaves it to
+	// the server. The server observes it to within a factor of two.
 	TimeoutMs     uint32 `protobuf:"varint,6,opt,name=timeout_ms,json=timeoutMs,proto3" json:"timeout_ms,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1964,7 +1967,7 @@ func (*PipelineRequest_Op_Put) isPipelineRequest_Op_Op() {}
 
 func (*PipelineRequest_Op_Delete) isPipelineRequest_Op_Op() {}
 
-// Result answers one tag: with a status if the operation failed, else with its
+// Result answers one tag: with a status if the operation failed, otherwise with its
 // response.
 type PipelineResponse_Result struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`

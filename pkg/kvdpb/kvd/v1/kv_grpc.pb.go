@@ -39,21 +39,21 @@ type KVServiceClient interface {
 	Get(ctx context.Context, in *GetRequest, opts ...grpc.CallOption) (*GetResponse, error)
 	// Put writes one key.
 	Put(ctx context.Context, in *PutRequest, opts ...grpc.CallOption) (*PutResponse, error)
-	// Delete removes one key; deleting a missing key succeeds.
+	// Delete removes one key. Deleting a missing key succeeds.
 	Delete(ctx context.Context, in *DeleteRequest, opts ...grpc.CallOption) (*DeleteResponse, error)
-	// DeleteRange removes every key of a range, however many there are.
+	// DeleteRange removes every key of a range atomically, regardless of their number.
 	DeleteRange(ctx context.Context, in *DeleteRangeRequest, opts ...grpc.CallOption) (*DeleteRangeResponse, error)
-	// BatchGet reads many keys at one version.
+	// BatchGet reads several keys at one version.
 	BatchGet(ctx context.Context, in *BatchGetRequest, opts ...grpc.CallOption) (*BatchGetResponse, error)
-	// Write applies mutations: all of them at one version or none of them when
-	// atomic is set, else each for itself.
+	// Write applies mutations. If atomic is set, it applies all of them at one version or
+	// none; otherwise each mutation succeeds or fails independently.
 	Write(ctx context.Context, in *WriteRequest, opts ...grpc.CallOption) (*WriteResponse, error)
-	// Scan streams a range in key order, in chunks, from one version.
+	// Scan streams a range in key order, in chunks, at one version.
 	Scan(ctx context.Context, in *ScanRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[ScanResponse], error)
-	// Pipeline carries many small operations over one stream in frames, so that
-	// one message serves many callers. The operations of one frame are concurrent
-	// with each other, and so are frames that are in flight together: whoever
-	// needs an order sends the second operation after the answer to the first.
+	// Pipeline carries many small operations over one stream, in frames, so that one
+	// message serves many callers. The operations of one frame are concurrent with each
+	// other, and so are frames that are in flight together. A client that needs an order
+	// sends the second operation after it received the answer to the first.
 	Pipeline(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[PipelineRequest, PipelineResponse], error)
 }
 
@@ -168,21 +168,21 @@ type KVServiceServer interface {
 	Get(context.Context, *GetRequest) (*GetResponse, error)
 	// Put writes one key.
 	Put(context.Context, *PutRequest) (*PutResponse, error)
-	// Delete removes one key; deleting a missing key succeeds.
+	// Delete removes one key. Deleting a missing key succeeds.
 	Delete(context.Context, *DeleteRequest) (*DeleteResponse, error)
-	// DeleteRange removes every key of a range, however many there are.
+	// DeleteRange removes every key of a range atomically, regardless of their number.
 	DeleteRange(context.Context, *DeleteRangeRequest) (*DeleteRangeResponse, error)
-	// BatchGet reads many keys at one version.
+	// BatchGet reads several keys at one version.
 	BatchGet(context.Context, *BatchGetRequest) (*BatchGetResponse, error)
-	// Write applies mutations: all of them at one version or none of them when
-	// atomic is set, else each for itself.
+	// Write applies mutations. If atomic is set, it applies all of them at one version or
+	// none; otherwise each mutation succeeds or fails independently.
 	Write(context.Context, *WriteRequest) (*WriteResponse, error)
-	// Scan streams a range in key order, in chunks, from one version.
+	// Scan streams a range in key order, in chunks, at one version.
 	Scan(*ScanRequest, grpc.ServerStreamingServer[ScanResponse]) error
-	// Pipeline carries many small operations over one stream in frames, so that
-	// one message serves many callers. The operations of one frame are concurrent
-	// with each other, and so are frames that are in flight together: whoever
-	// needs an order sends the second operation after the answer to the first.
+	// Pipeline carries many small operations over one stream, in frames, so that one
+	// message serves many callers. The operations of one frame are concurrent with each
+	// other, and so are frames that are in flight together. A client that needs an order
+	// sends the second operation after it received the answer to the first.
 	Pipeline(grpc.BidiStreamingServer[PipelineRequest, PipelineResponse]) error
 	mustEmbedUnimplementedKVServiceServer()
 }

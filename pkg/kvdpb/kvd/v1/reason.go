@@ -3,8 +3,8 @@ package kvdpb
 // ErrorDomain is the domain of every google.rpc.ErrorInfo that kvd sends.
 const ErrorDomain = "kvd"
 
-// Reasons of a failed operation, as ErrorInfo and Status carry them. They are
-// part of the protocol: kv.proto says what each means.
+// Reasons of a failed operation, as in ErrorInfo and Status. They are part of the
+// protocol: kv.proto gives their meaning.
 const (
 	ReasonKeyNotFound      = "KEY_NOT_FOUND"
 	ReasonInvalidRequest   = "INVALID_REQUEST"
@@ -30,7 +30,7 @@ const (
 	MetadataVersion   = "version"    // with KEY_NOT_FOUND: the version read at; with CONDITION_FAILED: the version found
 	MetadataKey       = "key"        // with CONDITION_FAILED and CONFLICT: the key, quoted as in Go
 	MetadataCause     = "cause"      // with OVERLOADED: what was full; with VERSION_GONE: CauseOpening, or none
-	MetadataRequestID = "request_id" // with INTERNAL and CORRUPTION: finds it in the server's log
+	MetadataRequestID = "request_id" // with INTERNAL and CORRUPTION: identifies the error in the server's log
 )
 
 // CauseOpening is the cause of VERSION_GONE if the version was read before the store
@@ -38,8 +38,9 @@ const (
 // will one be.
 const CauseOpening = "opening"
 
-// Names of the health services beside KVService_ServiceDesc.ServiceName and "".
+// Names of the health services, in addition to KVService_ServiceDesc.ServiceName and
+// "".
 const (
-	HealthLiveness  = "liveness"  // the process works; restart it if not
-	HealthReadiness = "readiness" // it takes requests; route none to it if not
+	HealthLiveness  = "liveness"  // the process works; if not, restart it
+	HealthReadiness = "readiness" // the server accepts requests; if not, route none to it
 )

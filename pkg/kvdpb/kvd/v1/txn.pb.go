@@ -23,7 +23,7 @@ const (
 // BeginSnapshotRequest pins a version.
 type BeginSnapshotRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// How long, unless renewed; 0 lets the server choose. The server may grant less.
+	// The duration, unless renewed; 0 lets the server choose. The server may grant less.
 	LeaseMs       uint32 `protobuf:"varint,1,opt,name=lease_ms,json=leaseMs,proto3" json:"lease_ms,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -66,17 +66,17 @@ func (x *BeginSnapshotRequest) GetLeaseMs() uint32 {
 	return 0
 }
 
-// BeginSnapshotResponse names the snapshot.
+// BeginSnapshotResponse identifies the snapshot.
 type BeginSnapshotResponse struct {
 	state      protoimpl.MessageState `protogen:"open.v1"`
 	SnapshotId uint64                 `protobuf:"fixed64,1,opt,name=snapshot_id,json=snapshotId,proto3" json:"snapshot_id,omitempty"`
-	// What to read at.
+	// The version to read at.
 	Version uint64 `protobuf:"varint,2,opt,name=version,proto3" json:"version,omitempty"`
-	// What was granted.
+	// The duration that was granted.
 	LeaseMs uint32 `protobuf:"varint,3,opt,name=lease_ms,json=leaseMs,proto3" json:"lease_ms,omitempty"`
-	// The random id of the opening of the store that the version is of, never 0. It
-	// goes back to the server with the version: after a crash, and in a store that was
-	// restored from a copy, the number may mean something else.
+	// The random id of the opening of the store that the version belongs to, never 0. The
+	// client returns it with the version: after a crash, or in a store restored from a
+	// copy, the same version may mean something else.
 	Epoch         uint64 `protobuf:"fixed64,4,opt,name=epoch,proto3" json:"epoch,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -284,7 +284,7 @@ func (x *ReleaseSnapshotRequest) GetSnapshotId() uint64 {
 	return 0
 }
 
-// ReleaseSnapshotResponse acknowledges.
+// ReleaseSnapshotResponse acknowledges the request.
 type ReleaseSnapshotResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -321,24 +321,24 @@ func (*ReleaseSnapshotResponse) Descriptor() ([]byte, []int) {
 	return file_kvd_v1_txn_proto_rawDescGZIP(), []int{5}
 }
 
-// CommitRequest carries what a transaction read and what it writes.
+// CommitRequest contains what a transaction read and what it writes.
 type CommitRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What read_keys and read_ranges were read at: the version of a snapshot. If it is
-	// of an earlier opening of the store the commit is VERSION_GONE, unless it is named
-	// and was applied before.
+	// The version that read_keys and read_ranges were read at: that of a snapshot. If it
+	// belongs to an earlier opening of the store, the commit fails with VERSION_GONE,
+	// unless it has a request id under which it was applied before.
 	ReadVersion uint64 `protobuf:"varint,1,opt,name=read_version,json=readVersion,proto3" json:"read_version,omitempty"`
 	// Keys that were read, found or not.
 	ReadKeys [][]byte `protobuf:"bytes,2,rep,name=read_keys,json=readKeys,proto3" json:"read_keys,omitempty"`
-	// Ranges that were scanned: no key in them may have come, gone or changed.
+	// Ranges that were scanned: no key in them may have been added, removed or changed.
 	ReadRanges []*Range `protobuf:"bytes,3,rep,name=read_ranges,json=readRanges,proto3" json:"read_ranges,omitempty"`
 	// At least one. The last mutation of a key wins.
 	Mutations []*Mutation     `protobuf:"bytes,4,rep,name=mutations,proto3" json:"mutations,omitempty"`
 	Options   *RequestOptions `protobuf:"bytes,5,opt,name=options,proto3" json:"options,omitempty"`
-	// The epoch of that snapshot; 0 leaves it to the server to judge by the number.
+	// The epoch of that snapshot; 0: the server checks only the version number.
 	Epoch uint64 `protobuf:"fixed64,6,opt,name=epoch,proto3" json:"epoch,omitempty"`
-	// Keys that were found with a time to live, by themselves or in a range: the commit
-	// fails if one has expired since. Of many, those that expire first will do.
+	// Keys with a time to live that were found, by a read or in a range: the commit fails
+	// if one has expired since. Those that expire first suffice.
 	ExpiringKeys  [][]byte `protobuf:"bytes,7,rep,name=expiring_keys,json=expiringKeys,proto3" json:"expiring_keys,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -423,7 +423,7 @@ func (x *CommitRequest) GetExpiringKeys() [][]byte {
 	return nil
 }
 
-// CommitResponse acknowledges; the version of its meta is the commit's.
+// CommitResponse acknowledges the commit; its version is that of meta.
 type CommitResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Meta          *ResponseMeta          `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"`
@@ -468,13 +468,13 @@ func (x *CommitResponse) GetMeta() *ResponseMeta {
 	return nil
 }
 
-// ExecuteRequest is compare, then, else.
+// ExecuteRequest is a compare-then-else transaction.
 type ExecuteRequest struct {
 	state  protoimpl.MessageState  `protogen:"open.v1"`
 	Guards []*ExecuteRequest_Guard `protobuf:"bytes,1,rep,name=guards,proto3" json:"guards,omitempty"`
 	// Applied if all guards hold. May be empty.
 	ThenMutations []*Mutation `protobuf:"bytes,2,rep,name=then_mutations,json=thenMutations,proto3" json:"then_mutations,omitempty"`
-	// Applied if one does not. May be empty.
+	// Applied if a guard does not hold. May be empty.
 	ElseMutations []*Mutation     `protobuf:"bytes,3,rep,name=else_mutations,json=elseMutations,proto3" json:"else_mutations,omitempty"`
 	Options       *RequestOptions `protobuf:"bytes,4,opt,name=options,proto3" json:"options,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -543,7 +543,8 @@ func (x *ExecuteRequest) GetOptions() *RequestOptions {
 type ExecuteResponse struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	Succeeded bool                   `protobuf:"varint,1,opt,name=succeeded,proto3" json:"succeeded,omitempty"`
-	// Of the commit or, if the list was empty, what the guards were judged at.
+	// The version of the commit or, if the list was empty, the version at which the
+	// guards were evaluated.
 	Meta          *ResponseMeta `protobuf:"bytes,2,opt,name=meta,proto3" json:"meta,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -29,24 +29,23 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// TxnService serves snapshots and strictly serializable transactions, which are
-// optimistic: a transaction lives in its client, reads from a snapshot, and
-// brings what it read and wants to write to Commit. The server keeps nothing for
-// it but the snapshot, under a lease, so a client that vanishes leaves nothing
-// behind. Errors are those of KVService.
+// TxnService serves snapshots and strictly serializable optimistic transactions. A
+// transaction runs in its client: it reads from a snapshot, then sends what it read and
+// what it wants to write to Commit. The server keeps only the snapshot, under a lease,
+// so a client that vanishes leaves nothing behind. Errors are those of KVService.
 type TxnServiceClient interface {
-	// BeginSnapshot pins the newest version under a lease. Everything acknowledged
-	// before the call is in it.
+	// BeginSnapshot pins the newest version under a lease. It includes everything that
+	// was acknowledged before the call.
 	BeginSnapshot(ctx context.Context, in *BeginSnapshotRequest, opts ...grpc.CallOption) (*BeginSnapshotResponse, error)
 	// KeepSnapshot renews a lease.
 	KeepSnapshot(ctx context.Context, in *KeepSnapshotRequest, opts ...grpc.CallOption) (*KeepSnapshotResponse, error)
-	// ReleaseSnapshot ends a lease early. It succeeds if the lease has ended.
+	// ReleaseSnapshot ends a lease early. It succeeds if the lease has already ended.
 	ReleaseSnapshot(ctx context.Context, in *ReleaseSnapshotRequest, opts ...grpc.CallOption) (*ReleaseSnapshotResponse, error)
 	// Commit applies the mutations at one version, if nothing that was read has been
-	// written since, or has expired of expiring_keys; else it is ABORTED with reason
-	// CONFLICT.
+	// written since and none of expiring_keys has expired since. Otherwise it fails with
+	// ABORTED and reason CONFLICT.
 	Commit(ctx context.Context, in *CommitRequest, opts ...grpc.CallOption) (*CommitResponse, error)
-	// Execute judges guards and applies one of two lists of mutations, as one
+	// Execute evaluates guards and applies one of two lists of mutations, as one
 	// transaction in one round trip.
 	Execute(ctx context.Context, in *ExecuteRequest, opts ...grpc.CallOption) (*ExecuteResponse, error)
 }
@@ -113,24 +112,23 @@ func (c *txnServiceClient) Execute(ctx context.Context, in *ExecuteRequest, opts
 // All implementations must embed UnimplementedTxnServiceServer
 // for forward compatibility.
 //
-// TxnService serves snapshots and strictly serializable transactions, which are
-// optimistic: a transaction lives in its client, reads from a snapshot, and
-// brings what it read and wants to write to Commit. The server keeps nothing for
-// it but the snapshot, under a lease, so a client that vanishes leaves nothing
-// behind. Errors are those of KVService.
+// TxnService serves snapshots and strictly serializable optimistic transactions. A
+// transaction runs in its client: it reads from a snapshot, then sends what it read and
+// what it wants to write to Commit. The server keeps only the snapshot, under a lease,
+// so a client that vanishes leaves nothing behind. Errors are those of KVService.
 type TxnServiceServer interface {
-	// BeginSnapshot pins the newest version under a lease. Everything acknowledged
-	// before the call is in it.
+	// BeginSnapshot pins the newest version under a lease. It includes everything that
+	// was acknowledged before the call.
 	BeginSnapshot(context.Context, *BeginSnapshotRequest) (*BeginSnapshotResponse, error)
 	// KeepSnapshot renews a lease.
 	KeepSnapshot(context.Context, *KeepSnapshotRequest) (*KeepSnapshotResponse, error)
-	// ReleaseSnapshot ends a lease early. It succeeds if the lease has ended.
+	// ReleaseSnapshot ends a lease early. It succeeds if the lease has already ended.
 	ReleaseSnapshot(context.Context, *ReleaseSnapshotRequest) (*ReleaseSnapshotResponse, error)
 	// Commit applies the mutations at one version, if nothing that was read has been
-	// written since, or has expired of expiring_keys; else it is ABORTED with reason
-	// CONFLICT.
+	// written since and none of expiring_keys has expired since. Otherwise it fails with
+	// ABORTED and reason CONFLICT.
 	Commit(context.Context, *CommitRequest) (*CommitResponse, error)
-	// Execute judges guards and applies one of two lists of mutations, as one
+	// Execute evaluates guards and applies one of two lists of mutations, as one
 	// transaction in one round trip.
 	Execute(context.Context, *ExecuteRequest) (*ExecuteResponse, error)
 	mustEmbedUnimplementedTxnServiceServer()
