@@ -9,19 +9,19 @@ import (
 )
 
 const (
-	// addressBits is what an index slot leaves for an address: 1 TiB of records.
+	// addressBits is the part of an index slot that holds an address: 1 TiB of records.
 	addressBits = 40
 	addressMask = 1<<addressBits - 1
 
-	// firstAddress is where the first record goes. Address 0 means "none".
+	// firstAddress is the address of the first record. Address 0 means "none".
 	firstAddress = 8
 
-	// firstChunkBytes is the size of the first chunk. Each new one is as large as
-	// all before it, up to the chunk size, so that an idle partition costs little.
+	// firstChunkBytes is the size of the first chunk. Each later one is as large as
+	// all before it together, up to the chunk size, so that an idle partition costs little.
 	firstChunkBytes = 16 << 10
 
-	// blobShare: a value larger than this part of a chunk gets memory of its own
-	// size, so that it does not waste the rest of a chunk.
+	// blobShare: a value larger than this part of a chunk is allocated by itself, so that
+	// it does not waste the rest of a chunk.
 	blobShare = 4
 )
 
@@ -31,12 +31,12 @@ const (
 // in the chunk. A chunk may be smaller than the chunk size, or larger if a single
 // record is; every record starts within the first chunkBytes of its chunk.
 //
-// One goroutine appends; any may read what was published to it.
+// One goroutine appends; any goroutine may read what was published to it.
 type arena struct {
 	shift  uint
 	chunks list[[]byte]
 	blobs  list[[]byte]
-	// tail is the address behind the last whole record.
+	// tail is the address after the last published record.
 	tail atomic.Uint64
 	held atomic.Int64 // bytes of chunks and blobs
 }
@@ -64,7 +64,7 @@ func (a *arena) append(e *kv.Entry, older uint64) uint64 {
 	return at
 }
 
-// publish lets walk reach the record at the address.
+// publish makes the record at the address visible to walk.
 func (a *arena) publish(at uint64) { a.tail.Store(a.after(at, a.record(at).size())) }
 
 // allocate returns the address and the memory of the next record.
@@ -92,7 +92,7 @@ func (a *arena) split(at uint64) (index uint64, offset int) {
 	return at >> a.shift, int(at & (1<<a.shift - 1))
 }
 
-// after returns the address behind a record of this size.
+// after returns the address that follows a record of this size.
 func (a *arena) after(at uint64, size int) uint64 {
 	index, offset := a.split(at)
 	if offset+size >= a.chunkBytes() {
@@ -106,7 +106,7 @@ func (a *arena) record(at uint64) record {
 	return a.chunks.all()[index][offset:]
 }
 
-// decode fills e from a record of the arena. The slices are borrowed from it.
+// decode fills e from a record of the arena, from which it borrows the slices.
 func (a *arena) decode(r record, e *kv.Entry) {
 	from, n := r.keyOffset(), r.keyLen()
 	e.Key = r[from : from+n : from+n]
@@ -128,16 +128,16 @@ func (a *arena) decode(r record, e *kv.Entry) {
 	}
 }
 
-// walk calls fn for each published record at or behind the address from, in the
-// order of Add, until it returns false. It returns the address of the record
-// that it did not go on to, or that of the next one to be added.
+// walk calls fn for each published record from the address from on, in the
+// order of Add, until fn returns false. It returns the address at which the next walk
+// continues: after the last record passed to fn.
 func (a *arena) walk(from uint64, fn func(at uint64, r record) bool) uint64 {
 	tail := a.tail.Load()
 	chunks := a.chunks.all()
 	for from != tail {
 		index, offset := a.split(from)
-		// The writer has left a chunk for good if the tail lies behind it; then
-		// what remains of it is too short for a header, or zero.
+		// The writer never returns to a chunk before that of the tail; the rest of such a
+		// chunk is too short for a header, or zero.
 		chunk := chunks[index]
 		if len(chunk)-offset < headerBytes || chunk[offset] == 0 {
 			from = (index + 1) << a.shift

@@ -35,8 +35,8 @@ func newBenchKeys(seed uint64) *benchKeys {
 
 func (b *benchKeys) key(i int) []byte { return b.keys[16*i : 16*i+16] }
 
-// shuffled returns the same keys in another order, so that whoever asks for them
-// one after the other has them at hand, as a server has the keys of a request.
+// shuffled returns the same keys in another order, copied together, so that a loop over
+// them has them in the cache, as a server has the keys of a request.
 func (b *benchKeys) shuffled() *benchKeys {
 	s := &benchKeys{keys: make([]byte, 0, len(b.keys)), hashes: make([]uint64, 0, len(b.hashes))}
 	for _, i := range rand.New(rand.NewPCG(3, 1)).Perm(benchEntries) {
@@ -61,7 +61,7 @@ func (b *benchKeys) table() *Table {
 	return t
 }
 
-// perEntry reports how long one of benchEntries steps took.
+// perEntry reports the time per entry of benchEntries steps.
 func perEntry(b *testing.B) {
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/benchEntries, "ns/entry")
 }
@@ -76,7 +76,6 @@ func BenchmarkAdd(b *testing.B) {
 	b.ReportMetric(float64(t.Bytes())/benchEntries, "B/entry")
 }
 
-// BenchmarkAddPause reports the longest single Add.
 // BenchmarkAddBatch adds keys in batches, twice: the second time each has a version.
 func BenchmarkAddBatch(b *testing.B) {
 	keys := newBenchKeys(1)
@@ -252,7 +251,7 @@ func BenchmarkScanAll(b *testing.B) {
 	perEntry(b)
 }
 
-// BenchmarkScanAllBackward is the same the other way.
+// BenchmarkScanAllBackward is BenchmarkScanAll backward.
 func BenchmarkScanAllBackward(b *testing.B) {
 	t := newBenchKeys(1).table()
 	t.Seal()
@@ -271,8 +270,8 @@ func BenchmarkScanAllBackward(b *testing.B) {
 }
 
 // BenchmarkWrittenSince compares the keys of the newest entries with a range, as
-// the validation of a transaction does. They were written just before (hot), or
-// other memory went through the caches since (cold).
+// the validation of a transaction does. The entries were written just before (hot), or
+// other memory has displaced them from the caches (cold).
 func BenchmarkWrittenSince(b *testing.B) {
 	t := newBenchKeys(1).table()
 	start := []byte{0xff, 0xff}
@@ -310,7 +309,7 @@ func BenchmarkWrittenSince(b *testing.B) {
 	}
 }
 
-// BenchmarkCover asks a table with so many range tombstones, disjoint ones.
+// BenchmarkCover searches a table with this many disjoint range tombstones.
 func BenchmarkCover(b *testing.B) {
 	for _, n := range []int{0, 1, 100, 10_000} {
 		t := New(Options{})
@@ -337,7 +336,7 @@ func BenchmarkCover(b *testing.B) {
 	}
 }
 
-// BenchmarkAddRangeTombstones adds 10,000 of them to a table.
+// BenchmarkAddRangeTombstones adds 10,000 range tombstones to a table.
 func BenchmarkAddRangeTombstones(b *testing.B) {
 	const n = 10_000
 	keys := newBenchKeys(1)
@@ -389,7 +388,7 @@ func BenchmarkScanBesideAdds(b *testing.B) {
 	}
 }
 
-// The rest measures what else one might build.
+// The remaining benchmarks measure alternative designs.
 
 // BenchmarkPeerMap is the simplest memtable: a Go map of the newest version and
 // a sort of its keys at flush.

@@ -17,8 +17,8 @@ import (
 	"github.com/kvd-db/kvd/internal/testsize"
 )
 
-// history is a life of a table that every goroutine can compute for itself:
-// batch b writes batchOps different keys, all with the number b, and each value
+// history is a sequence of writes that every goroutine can compute by itself:
+// batch b writes batchOps different keys, all with sequence number b, and each value
 // names its key and batch.
 const (
 	historyKeys = 64
@@ -56,9 +56,9 @@ func newestIn(at kv.SeqNum, i int) (kv.SeqNum, int) {
 	return 0, 0
 }
 
-// TestReadersSeeExactlyThePublishedPrefix runs readers, iterators and walks over
-// what was written last beside the writer. Each learns the published number as a partition's readers do, and must
-// then see all of the batches up to it and, at that number, nothing of later
+// TestReadersSeeExactlyThePublishedPrefix runs Get, iterators and WrittenSince
+// beside the writer. Each reader learns the published number as a partition's readers
+// do, and must then see all batches up to it and, at that number, nothing of later
 // ones.
 func TestReadersSeeExactlyThePublishedPrefix(t *testing.T) {
 	batches := kv.SeqNum(3_000)
@@ -116,7 +116,7 @@ func TestReadersSeeExactlyThePublishedPrefix(t *testing.T) {
 		}
 		published.Store(uint64(b))
 		if b%16 == 0 {
-			runtime.Gosched() // so that the others take part on one core too
+			runtime.Gosched() // so that the other goroutines run on a single core too
 		}
 	}
 	table.Seal()
@@ -126,9 +126,9 @@ func TestReadersSeeExactlyThePublishedPrefix(t *testing.T) {
 	require.Equal(t, int(batches)*batchOps, table.Len())
 }
 
-// checkPrefix checks that the iterator gives a prefix of the Adds that holds at
-// least all batches up to complete, and each entry once, in order, and the same
-// ones backward.
+// checkPrefix checks that the iterator returns a prefix of the Adds that includes at
+// least all batches up to complete, each entry once and in order, and the same
+// entries backward.
 func checkPrefix(t *testing.T, it kv.Iterator, complete kv.SeqNum) bool {
 	seen := map[kv.SeqNum]int{}
 	var newest kv.SeqNum
@@ -161,7 +161,7 @@ func checkPrefix(t *testing.T, it kv.Iterator, complete kv.SeqNum) bool {
 	return assert.Zero(t, left)
 }
 
-// checkSuffix checks that WrittenSince gives the entries behind a number in the
+// checkSuffix checks that WrittenSince returns the entries after a number in the
 // order of Add, at least those of all batches up to complete.
 func checkSuffix(t *testing.T, table *Table, since, complete kv.SeqNum) bool {
 	n, ok := 0, true
@@ -173,7 +173,7 @@ func checkSuffix(t *testing.T, table *Table, since, complete kv.SeqNum) bool {
 	return ok && assert.GreaterOrEqual(t, n, int(complete-since)*batchOps)
 }
 
-// TestIteratorsOfOneTableAtOnce asks for the order of a sealed table from many
+// TestIteratorsOfOneTableAtOnce creates iterators of a sealed table in many
 // goroutines: all get the same run.
 func TestIteratorsOfOneTableAtOnce(t *testing.T) {
 	table := New(Options{})

@@ -16,8 +16,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// model is a memtable as one would write it to be sure: every entry, in the
-// order of Add, and a linear search.
+// model is an obviously correct memtable: every entry, in the order of Add, and a
+// linear search.
 type model []kv.Entry
 
 func (m *model) add(t *Table, e kv.Entry) {
@@ -40,7 +40,8 @@ func (m model) rangeTombstones() []kv.Entry {
 	return slices.DeleteFunc(slices.Clone(m), func(e kv.Entry) bool { return e.Kind != kv.KindRangeDelete })
 }
 
-// cover returns the newest range tombstone up to at over key, 0 if there is none.
+// cover returns the number of the newest range tombstone up to at over key, 0 if there
+// is none.
 func (m model) cover(key []byte, at kv.SeqNum) (newest kv.SeqNum) {
 	for _, e := range m.rangeTombstones() {
 		if e.Seq <= at && (kv.Range{Start: e.Key, End: e.Value}).Contains(key) {
@@ -77,8 +78,8 @@ func get(t *Table, key string, at kv.SeqNum) (e kv.Entry, ok bool) {
 	return e, ok
 }
 
-// rest returns what the iterator still has to give, the current entry first. The
-// slices are the table's: nothing may overwrite them.
+// rest returns the current entry of the iterator and all that follow. The slices are
+// the table's: nothing may overwrite them.
 func rest(it kv.Iterator) []kv.Entry {
 	var entries []kv.Entry
 	for ; it.Valid(); it.Next() {
@@ -108,7 +109,7 @@ func reversed(entries []kv.Entry) []kv.Entry {
 	return r
 }
 
-// writtenSince returns what WrittenSince gives, the first limit entries of it.
+// writtenSince returns the first limit entries of WrittenSince.
 func writtenSince(t *Table, seq kv.SeqNum, limit int) []kv.Entry {
 	var entries []kv.Entry
 	t.WrittenSince(seq, func(e *kv.Entry) bool {
@@ -127,8 +128,8 @@ func requireEntries(t require.TestingT, want, got []kv.Entry) {
 	}
 }
 
-// assertEntry looks for a difference itself, because it is asked millions of
-// times, and leaves it to testify to show one.
+// assertEntry compares without testify, because it is called millions of times, and
+// calls testify only to show a difference.
 func assertEntry(t assert.TestingT, want, got kv.Entry) bool {
 	if bytes.Equal(want.Key, got.Key) && bytes.Equal(want.Value, got.Value) && (want.Value == nil) == (got.Value == nil) &&
 		want.Seq == got.Seq && want.Kind == got.Kind && want.Expiry == got.Expiry {

@@ -7,8 +7,8 @@ import (
 
 const (
 	// segmentBits of the hash choose one of the segments, the tagBits above them
-	// the slot in it. Both come from the low half of the hash, because inside one
-	// partition the high bits are alike.
+	// the slot in it. Both come from the low half of the hash, because all hashes of
+	// one partition have the same high bits.
 	segmentBits  = 8
 	segmentCount = 1 << segmentBits
 	tagBits      = 64 - addressBits
@@ -17,12 +17,12 @@ const (
 	firstSlots = 16
 )
 
-// index maps a key to the newest record of it. It is a hash table with open
-// addressing, cut into segments that grow one at a time: growing moves what one
-// segment holds, never the whole table, so no Add waits long.
+// index maps a key to its newest record. It is a hash table with open
+// addressing, cut into segments that grow one at a time: growing copies one
+// segment, never the whole table, so no Add takes long.
 //
-// A slot is 0, or a tag of hash bits above an address. The tag has all bits that
-// a segment needs to place the slot anew, so growing reads no records.
+// A slot is 0, or a tag of hash bits above an address. The tag has all bits that a
+// segment needs to place the slot again, so growing reads no records.
 type index struct {
 	segments [segmentCount]atomic.Pointer[segment]
 	held     atomic.Int64 // bytes of slots
@@ -30,14 +30,14 @@ type index struct {
 
 type segment struct {
 	slots []uint64 // loaded and stored atomically; a power of two of them
-	used  int      // known to the writer alone
+	used  int      // used by the writer only
 }
 
 func segmentOf(hash uint64) uint64 { return hash % segmentCount }
 func tagOf(hash uint64) uint64     { return hash >> segmentBits & tagMask }
 
-// lookup returns the address of the newest record of key, or 0. The reader sees
-// at least what was put before whatever told it to look.
+// lookup returns the address of the newest record of key, or 0. It finds every
+// record whose put happens before the call.
 func (x *index) lookup(a *arena, hash uint64, key []byte) uint64 {
 	s := x.segments[segmentOf(hash)].Load()
 	if s == nil {
@@ -47,7 +47,7 @@ func (x *index) lookup(a *arena, hash uint64, key []byte) uint64 {
 	return at
 }
 
-// guess returns the address in the first slot where a key with this hash may be,
+// guess returns the address in the first slot that may belong to a key with this hash,
 // or 0. It reads no record.
 func (x *index) guess(hash uint64) uint64 {
 	s := x.segments[segmentOf(hash)].Load()
@@ -62,7 +62,7 @@ func (x *index) guess(hash uint64) uint64 {
 	return v & addressMask
 }
 
-// room returns the segment of the hash with at least one slot to spare. Only the
+// room returns the segment of the hash with at least one free slot. Only the
 // writer may call it.
 func (x *index) room(hash uint64) *segment {
 	p := &x.segments[segmentOf(hash)]
@@ -94,7 +94,7 @@ func (s *segment) find(a *arena, tag uint64, key []byte) (slot, at uint64) {
 	}
 }
 
-// put publishes the address in the slot that find gave.
+// put publishes the address in the slot that find returned.
 func (s *segment) put(slot, tag, at uint64) {
 	if s.slots[slot] == 0 {
 		s.used++
@@ -102,7 +102,7 @@ func (s *segment) put(slot, tag, at uint64) {
 	atomic.StoreUint64(&s.slots[slot], tag<<addressBits|at)
 }
 
-// doubled returns a copy of s with twice the slots, not yet known to readers.
+// doubled returns a copy of s with twice the slots, not yet visible to readers.
 func (s *segment) doubled() *segment {
 	d := &segment{slots: make([]uint64, 2*len(s.slots)), used: s.used}
 	mask := uint64(len(d.slots) - 1)

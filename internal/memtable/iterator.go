@@ -9,16 +9,16 @@ import (
 	"github.com/kvd-db/kvd/internal/kv"
 )
 
-// iterator walks a few sorted runs at once. It reads memory alone, so it has no
-// error to report.
+// iterator merges a few sorted runs. It only reads memory, so it has no error to
+// report.
 type iterator struct {
 	arena *arena
 	runs  []run
-	// heads has what is left of each run that is not at its end: forward the end
-	// of it, backward the beginning. They are ordered by the ref that comes first
-	// in the direction of the walk. The runs differ in size by a factor, so the
-	// next entry mostly comes from the run of the last one, and one comparison
-	// tells.
+	// heads holds the rest of each run that is not at its end: the end of the run on a
+	// forward walk, its beginning on a backward walk. They are ordered by the ref that
+	// comes first in the direction of the walk. The runs differ in size by a factor, so
+	// the next entry mostly comes from the run of the last one, and one comparison is
+	// enough.
 	heads     []run
 	direction direction
 	entry     kv.Entry
@@ -26,7 +26,7 @@ type iterator struct {
 	untilTouch int // moves before the next touch
 }
 
-// direction of a walk; zero before there is one.
+// direction of a walk; zero before the first positioning.
 type direction int
 
 const (
@@ -94,7 +94,7 @@ func (it *iterator) Prev() bool {
 	return it.moved()
 }
 
-// turn begins a walk that has no heads yet.
+// turn starts a walk without heads.
 func (it *iterator) turn(d direction) { it.heads, it.direction, it.untilTouch = it.heads[:0], d, 0 }
 
 // find returns the index of the first ref in r whose key is >= key.
@@ -108,7 +108,7 @@ func (it *iterator) find(r run, key []byte) int {
 	})
 }
 
-// push adds what is left of a run to the heads.
+// push adds the rest of a run to the heads.
 func (it *iterator) push(r run) {
 	if len(r) == 0 {
 		return
@@ -119,7 +119,7 @@ func (it *iterator) push(r run) {
 	}
 }
 
-// moved puts the heads in order after the first one lost a ref, and loads.
+// moved reorders the heads after the first one lost a ref, and loads.
 func (it *iterator) moved() bool {
 	if it.untilTouch--; it.untilTouch <= 0 {
 		it.untilTouch = it.touch()
@@ -135,12 +135,12 @@ func (it *iterator) moved() bool {
 	return it.load()
 }
 
-// before reports whether the walk meets head i before head j.
+// before reports whether the walk reaches head i before head j.
 func (it *iterator) before(i, j int) bool {
 	return it.arena.compare(it.next(i), it.next(j))*int(it.direction) < 0
 }
 
-// next returns the ref of head i that the walk meets first.
+// next returns the ref of head i that the walk reaches first.
 func (it *iterator) next(i int) ref {
 	if it.direction == backward {
 		return it.heads[i][len(it.heads[i])-1]
@@ -157,9 +157,9 @@ func (it *iterator) load() bool {
 	return true
 }
 
-// touch loads the records to come and returns how many. In the order of keys
-// they lie anywhere in the arena: loads that do not wait for each other miss the
-// cache together.
+// touch loads the next records and returns how many. Records in key order are
+// scattered over the arena: loads that do not depend on each other miss the cache
+// concurrently.
 func (it *iterator) touch() int {
 	ahead := it.heads[0]
 	if it.direction == backward {
@@ -178,7 +178,7 @@ func (it *iterator) Valid() bool      { return len(it.heads) > 0 }
 func (it *iterator) Entry() *kv.Entry { return &it.entry }
 func (it *iterator) Err() error       { return nil }
 
-// Close lets the memory of the table go.
+// Close drops the references to the memory of the table.
 func (it *iterator) Close() error {
 	*it = iterator{}
 	return nil

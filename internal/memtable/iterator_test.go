@@ -11,12 +11,12 @@ import (
 )
 
 // TestAWalkBackwardIsAWalkForwardInReverse walks several runs with versions of a
-// key on both sides of each border, and turns round again and again.
+// key on both sides of each border, and changes direction again and again.
 func TestAWalkBackwardIsAWalkForwardInReverse(t *testing.T) {
 	table := New(Options{})
 	var m model
 	const keys = 40
-	for _, adds := range []int{2_000, 200, 20, 1} { // a run each
+	for _, adds := range []int{2_000, 200, 20, 1} { // each makes a run
 		for range adds {
 			n := len(m)
 			m.add(table, put(fmt.Sprintf("shared/prefix/%03d", n*7919%keys), kv.SeqNum(n+1)))
@@ -51,7 +51,7 @@ func TestTurningOnTheWayPanics(t *testing.T) {
 		require.True(t, position(), name)
 		require.Panics(t, func() { it.Prev() }, name)
 		require.False(t, it.Next(), name)
-		require.Panics(t, func() { it.Prev() }, "%s, behind the end", name)
+		require.Panics(t, func() { it.Prev() }, "%s, after the end", name)
 	}
 	for name, position := range map[string]func() bool{
 		"Last": it.Last, "SeekLT": func() bool { return it.SeekLT([]byte("b")) },

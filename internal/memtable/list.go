@@ -2,7 +2,7 @@ package memtable
 
 import "sync/atomic"
 
-// list is a slice that one goroutine extends and any reads.
+// list is a slice that one goroutine extends and any goroutine reads.
 type list[T any] struct {
 	items atomic.Pointer[[]T]
 }
@@ -15,8 +15,8 @@ func (l *list[T]) all() []T {
 	return nil
 }
 
-// add returns the index of the new item. A reader of the old slice never looks
-// behind its length, so both may share memory.
+// add returns the index of the new item. A reader of the old slice never reads
+// beyond its length, so both may share memory.
 func (l *list[T]) add(item T) uint64 {
 	grown := append(l.all(), item)
 	l.items.Store(&grown)

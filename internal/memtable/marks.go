@@ -2,12 +2,12 @@ package memtable
 
 import "github.com/kvd-db/kvd/internal/kv"
 
-// markEvery is how many records there are for one mark: few enough that stepping
-// over those before the one that is wanted takes 0.4 µs at most, many enough that
-// an Add does not notice (measured: nor does it with 16).
+// markEvery is the number of records per mark: few enough that skipping the records
+// before the wanted one takes 0.4 µs at most, many enough that an Add takes no longer
+// (measured: even with 16).
 const markEvery = 32
 
-// mark names one record of every markEvery, so that a walk in the order of Add
+// mark is the position of one record in markEvery, so that a walk in the order of Add
 // can begin near a sequence number.
 type mark struct {
 	seq     kv.SeqNum
@@ -16,17 +16,17 @@ type mark struct {
 
 const markBytes = 16
 
-// marks are a sparse index of the arena by sequence number, which never falls
+// marks is a sparse index of the arena by sequence number, which never falls
 // from record to record.
 type marks struct {
 	list list[mark]
 }
 
-// before returns the address of a record such that all before it have numbers of
-// at most seq, and of those from it on at most markEvery do.
+// before returns the address of a record such that all records before it have numbers
+// of at most seq, and at most markEvery records from it on do.
 //
-// It looks from the newest mark backwards: that costs a small part of what
-// walking the records behind the mark does.
+// It searches from the newest mark backward: that costs a small part of walking the
+// records that follow the mark.
 func (m *marks) before(seq kv.SeqNum) uint64 {
 	all := m.list.all()
 	for i := len(all) - 1; i >= 0; i-- {

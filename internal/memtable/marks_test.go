@@ -9,8 +9,8 @@ import (
 	"github.com/kvd-db/kvd/internal/kv"
 )
 
-// TestWrittenSinceIsAFilterOfAllEntries asks at every number, with batches of
-// several sizes around the distance of marks, in chunks that end anywhere.
+// TestWrittenSinceIsAFilterOfAllEntries reads from every number, with batches of
+// several sizes around the distance of marks, and chunks that end anywhere.
 func TestWrittenSinceIsAFilterOfAllEntries(t *testing.T) {
 	for _, chunk := range []int{64, 1 << 10, DefaultChunkBytes} {
 		for _, batch := range []int{1, 3, markEvery, 3*markEvery + 1} {
@@ -28,8 +28,8 @@ func TestWrittenSinceIsAFilterOfAllEntries(t *testing.T) {
 	}
 }
 
-// TestWrittenSinceStepsOverFewRecords bounds what lies between the mark that it
-// begins at and the first entry that it gives.
+// TestWrittenSinceStepsOverFewRecords bounds the records between the mark that the walk
+// begins at and the first entry that it returns.
 func TestWrittenSinceStepsOverFewRecords(t *testing.T) {
 	table := New(Options{})
 	var m model

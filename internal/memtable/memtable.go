@@ -9,8 +9,8 @@ import (
 	"github.com/kvd-db/kvd/internal/kv"
 )
 
-// DefaultChunkBytes is the size of an arena chunk: large enough that a chunk is
-// rare, small enough that zeroing one (some 0.1 ms) delays no write for long.
+// DefaultChunkBytes is the size of an arena chunk: large enough that allocation is
+// rare, small enough that zeroing a chunk (some 0.1 ms) delays no write for long.
 const DefaultChunkBytes = 1 << 20
 
 // Options of a Table. The zero value is what a store uses.
@@ -25,13 +25,13 @@ const minChunkBytes = 64
 // Table is one memtable.
 //
 // Concurrency: one goroutine calls Add and Seal; any goroutine calls the rest,
-// at any time, without waiting for the writer or making it wait.
+// at any time. Readers and the writer never wait for each other.
 //
 // I1. A record never changes or moves once its address is published.
 // I2. The versions of a key form a chain from newest to oldest, and the index
-// knows the newest.
+// points to the newest.
 // I3. A reader that learned a sequence number from the writer after Add finds
-// every entry up to that number, and every range tombstone.
+// every entry and every range tombstone up to that number.
 // I4. Sequence numbers never fall from record to record.
 type Table struct {
 	arena  arena
@@ -41,7 +41,7 @@ type Table struct {
 	marks  marks
 	sealed atomic.Bool
 
-	// Written by the writer alone.
+	// Set by the writer only.
 	count     atomic.Int64
 	deletes   atomic.Int64
 	userBytes atomic.Int64
@@ -49,7 +49,7 @@ type Table struct {
 	maxSeq    atomic.Uint64
 }
 
-// New returns an empty table, which holds little more than 2 KiB.
+// New returns an empty table, which takes little more than 2 KiB.
 func New(o Options) *Table {
 	if o.ChunkBytes <= 0 {
 		o.ChunkBytes = DefaultChunkBytes
@@ -62,12 +62,11 @@ func New(o Options) *Table {
 
 // Add inserts an entry; hash is that of its key, always by the same function.
 //
-// Ownership: Add copies the slices of e. It panics on what a caller must never
-// do: an entry that is no entry, a sequence number smaller than that of an entry
-// before or not larger than that of every older version of the key, a sealed
-// table.
+// Ownership: Add copies the slices of e. It panics on a programmer's error: an invalid
+// entry, a sequence number smaller than that of an earlier entry or not larger than
+// that of every older version of the key, a sealed table.
 //
-// A range tombstone is no version of its key: Get does not find it, Cover does.
+// A range tombstone is not a version of its key: Get does not find it, Cover does.
 //
 // Cost: one cache miss for the slot and, if the key has a version already, one
 // for its record. One Add in some thousands doubles a segment of the index. For
@@ -94,11 +93,11 @@ func (t *Table) Add(hash uint64, e *kv.Entry) {
 	t.countIn(e)
 	t.arena.publish(at)
 	if t.count.Load()%markEvery == 1 {
-		t.marks.list.add(mark{e.Seq, at}) // last: no mark lies behind what walk reaches
+		t.marks.list.add(mark{e.Seq, at}) // after publish: no mark points beyond what walk reaches
 	}
 }
 
-// check panics on an entry that was never legal.
+// check panics on an invalid entry.
 func (t *Table) check(e *kv.Entry) {
 	if len(e.Key)-1 >= kv.MaxKeyBytes || len(e.Key) == 0 || len(e.Value) > kv.MaxValueBytes {
 		panic(fmt.Sprintf("memtable: entry with a key of %d and a value of %d bytes", len(e.Key), len(e.Value)))
@@ -133,7 +132,7 @@ func (t *Table) countIn(e *kv.Entry) {
 }
 
 // Get finds the newest version of key with a sequence number of at most at and
-// reports whether there is one. A tombstone is one: look at e.Kind.
+// reports whether there is one. A tombstone counts as a version: check e.Kind.
 //
 // Ownership: the slices of e are borrowed from the table; nothing ever
 // overwrites them. Cost: two cache misses, and one for each version of the key
@@ -151,8 +150,8 @@ func (t *Table) Get(hash uint64, key []byte, at kv.SeqNum, e *kv.Entry) bool {
 	return false
 }
 
-// Cover returns the number of the newest range tombstone not newer than at that
-// covers key, or 0. What Get found is hidden if its number is smaller.
+// Cover returns the sequence number of the newest range tombstone not newer than at
+// that covers key, or 0. It hides what Get found if that has a smaller number.
 //
 // Cost: one atomic load if the table has no range tombstone. Otherwise that of
 // kv.RangeTombstones.Cover, in a few runs.
@@ -167,17 +166,17 @@ func (t *Table) Cover(key []byte, at kv.SeqNum) kv.SeqNum {
 // RangeTombstones returns every range tombstone whose Add returned before the
 // call, nil if there is none.
 //
-// Ownership: it is shared, immutable, and borrows from the table what nothing
-// ever overwrites. Cost: the first call after a range tombstone was added sorts
-// them all, the others are two atomic loads.
+// Ownership: the result is shared and immutable; it borrows slices of the table that
+// nothing ever overwrites. Cost: the first call after the Add of a range tombstone sorts
+// all of them, later calls are two atomic loads.
 func (t *Table) RangeTombstones() *kv.RangeTombstones { return t.ranges.Load().fold() }
 
 // WrittenSince calls fn for every entry with a larger sequence number than seq
 // whose Add returned before the call, oldest first, until fn returns false.
-// Range tombstones are among them. What is added meanwhile may be given or not.
+// Range tombstones are included. Entries added during the call may be included.
 //
 // Ownership: fn borrows the entry until it returns; the slices are those of Get.
-// Cost: in proportion to what lies behind seq, however much lies before it.
+// Cost: proportional to the entries after seq, independent of those before.
 func (t *Table) WrittenSince(seq kv.SeqNum, fn func(*kv.Entry) bool) {
 	if t.MaxSeq() <= seq {
 		return
@@ -192,9 +191,9 @@ func (t *Table) WrittenSince(seq kv.SeqNum, fn func(*kv.Entry) bool) {
 	})
 }
 
-// Touch brings into the cache what Get will want for these reads. It changes no
-// answer: a batch that is touched before it is read waits for memory a few times
-// in all, not a few times for each key. It pays from two reads on.
+// Touch loads into the cache what Get will need for these reads. It does not change
+// any answer: a batch that is touched before it is read waits for memory a few times
+// per batch, not a few times per key. It pays from two reads on.
 func (t *Table) Touch(reads []*kv.Lookup) {
 	var hashes [touchAhead]uint64
 	for len(reads) > 0 {
@@ -228,16 +227,16 @@ func (t *Table) TouchHashes(hashes []uint64) {
 }
 
 // touchAhead is how many loads to start before using the first of them: about as
-// many as a core has under way at once.
+// many as a core can have outstanding.
 const touchAhead = 16
 
 // NewIterator returns an iterator over all versions of all keys, range
-// tombstones among them, in the order of kv.Compare.
+// tombstones included, in the order of kv.Compare.
 //
 // It sees every entry whose Add returned before the call and none whose Add
-// began after it, whatever the writer does meanwhile. The slices of its entries
-// are those of Get: nothing ever overwrites them. Entries of the same key and
-// number, which only range tombstones can be, come latest first.
+// began after it. The slices of its entries are those of Get: nothing ever overwrites
+// them. Of entries with the same key and number, which only range tombstones can be,
+// the last added comes first.
 //
 // Cost: it sorts what was added since the last call; see the package comment.
 // Calls wait for each other, never for the writer.
@@ -245,13 +244,13 @@ func (t *Table) NewIterator() kv.Iterator {
 	return newIterator(&t.arena, t.order.runs(&t.arena, t.Len(), t.sealed.Load()))
 }
 
-// Seal ends the life of t as the active memtable: Add panics from here on, and
-// the next NewIterator makes one sorted run of everything.
+// Seal ends the active life of t: a later Add panics, and the next NewIterator merges
+// all runs into one.
 func (t *Table) Seal() { t.sealed.Store(true) }
 
 // Bytes returns the memory that t needs: arena, index, marks, range tombstones,
-// and the order that an iterator will ask for at the latest when t is flushed. It
-// grows in Add alone, so that a budget can follow it.
+// and the order, which the flush needs at the latest. Only Add increases it, so that a
+// budget can account for it.
 func (t *Table) Bytes() int64 {
 	return t.arena.held.Load() + t.index.held.Load() + refBytes*t.count.Load() +
 		markBytes*int64(cap(t.marks.list.all())) + rangeTombstoneBytes*int64(t.ranges.Load().len())

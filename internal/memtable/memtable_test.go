@@ -93,8 +93,8 @@ func TestBorrowedSlicesCannotGrowIntoTheArena(t *testing.T) {
 	}
 }
 
-// TestSizesAroundTheChunk adds records that fill a chunk to the byte, miss it by
-// one, exceed it, and values that just do and do not go to a blob.
+// TestSizesAroundTheChunk adds records that fill a chunk exactly, miss it by
+// one byte or exceed it, and values directly below and above the blob limit.
 func TestSizesAroundTheChunk(t *testing.T) {
 	for _, chunk := range []int{64, 128, 4096} {
 		table := New(Options{ChunkBytes: chunk})
@@ -244,7 +244,7 @@ func TestTouchChangesNoAnswer(t *testing.T) {
 		reads = append(reads, &kv.Lookup{Key: key, Hash: keyhash.Sum(key)})
 	}
 	table := New(Options{})
-	table.Touch(reads) // none is there
+	table.Touch(reads) // none exists
 	for i := range 2 * touchAhead {
 		e := put(fmt.Sprint(i), kv.SeqNum(i+1))
 		table.Add(keyhash.Sum(e.Key), &e)

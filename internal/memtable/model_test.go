@@ -14,7 +14,7 @@ import (
 )
 
 // genKey draws from a tiny space: shared prefixes longer than a word, extreme
-// bytes, keys that differ in trailing zeros alone.
+// bytes, keys that differ only in trailing zeros.
 func genKey() *rapid.Generator[[]byte] {
 	return rapid.Custom(func(t *rapid.T) []byte {
 		prefix := rapid.SampledFrom([]string{"", "p", "12345678", "shared/prefix/"}).Draw(t, "prefix")
@@ -35,7 +35,7 @@ func genValue(chunkBytes int) *rapid.Generator[[]byte] {
 
 // TestTableIsASortedSliceOfVersions drives a table and a model with random Adds,
 // reads at random versions, iterators that stay open and walk both ways, and a
-// seal at the end.
+// Seal at the end.
 func TestTableIsASortedSliceOfVersions(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		chunk := rapid.SampledFrom([]int{64, 256, DefaultChunkBytes}).Draw(t, "chunk")

@@ -8,8 +8,8 @@ import (
 	"github.com/kvd-db/kvd/internal/kv"
 )
 
-// ref names a record and has the first bytes of its key at hand, so that most
-// comparisons touch no record.
+// ref is the address of a record with the first bytes of its key, so that most
+// comparisons read no record.
 type ref struct {
 	word    uint64 // the first 8 bytes of the key, big-endian, padded with zeros
 	address uint64
@@ -20,12 +20,12 @@ const refBytes = 16
 // run is a sorted part of the table. It never changes: iterators share it.
 type run []ref
 
-// growth is how many times larger than the next a run must be, or the two are
-// merged. With n entries there are at most log8(n) runs, and asking for the
-// order after every single Add moves a ref 8*log8(n) times at most.
+// growth: two adjacent runs are merged unless the first is at least this many times
+// larger than the second. With n entries there are at most log8(n) runs, and calling
+// runs after every single Add moves a ref 8*log8(n) times at most.
 const growth = 8
 
-// order keeps what is sorted so far. Nothing is sorted before somebody asks.
+// order holds the runs sorted so far. Nothing is sorted before the first call of runs.
 type order struct {
 	mu struct {
 		sync.Mutex
@@ -36,10 +36,10 @@ type order struct {
 
 func (o *order) init() { o.mu.next = firstAddress }
 
-// runs returns sorted runs that hold every published record once; a single one
+// runs returns sorted runs that hold every published record once; a single run
 // if whole is set.
 //
-// count is how many records there are, at least: a hint of how much to allocate.
+// count, a lower bound of the number of records, is a hint of how much to allocate.
 func (o *order) runs(a *arena, count int, whole bool) []run {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -63,8 +63,8 @@ func (o *order) runs(a *arena, count int, whole bool) []run {
 	return append([]run(nil), o.mu.runs...)
 }
 
-// compare orders refs as kv.Compare does; equal ones by age, latest first. Their
-// words must be those of the same depth, with all bytes before it alike.
+// compare orders refs as kv.Compare does; equal ones by age, latest first. The words
+// of both must be read at the same depth, with equal bytes before it.
 func (a *arena) compare(x, y ref) int {
 	if x.word != y.word {
 		return cmp.Compare(x.word, y.word)

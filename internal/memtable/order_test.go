@@ -14,8 +14,8 @@ import (
 )
 
 // TestSortOfAwkwardKeys sorts groups large enough for every part of the radix
-// sort: words that are all alike, keys that end inside one, keys that differ in
-// trailing zeros alone, many versions of a key.
+// sort: words that are all equal, keys that end inside one, keys that differ only in
+// trailing zeros, many versions of a key.
 func TestSortOfAwkwardKeys(t *testing.T) {
 	const n = 2_000
 	rng := rand.New(rand.NewPCG(1, 1))
@@ -43,7 +43,7 @@ func TestSortOfAwkwardKeys(t *testing.T) {
 	}
 }
 
-// TestRunsStayFew asks for the order after each Add.
+// TestRunsStayFew requests the order after each Add.
 func TestRunsStayFew(t *testing.T) {
 	table := New(Options{})
 	for i := range 2_000 {

@@ -7,19 +7,19 @@ import (
 	"github.com/kvd-db/kvd/internal/kv"
 )
 
-// rangeTombstones are the range tombstones of a table at a moment, for point
-// reads. The writer replaces it with each one that it adds.
+// rangeTombstones is an immutable set of the range tombstones of a table, for point
+// reads. Each Add of a range tombstone replaces it.
 //
-// They lie in runs of falling size by the rule of growth, as those of the order
-// do: an Add merges small runs, and Cover asks few.
+// It consists of runs of falling size by the rule of growth, as the order does: an Add
+// merges small runs, and Cover searches few.
 type rangeTombstones struct {
 	runs   []*kv.RangeTombstones
 	count  int
-	folded atomic.Pointer[kv.RangeTombstones] // all of them in one, once somebody asked
+	folded atomic.Pointer[kv.RangeTombstones] // all of them in one run, set by the first call of fold
 }
 
-// rangeTombstoneBytes is what one takes beside its record: an entry and the end
-// that kv.RangeTombstones keeps for it, in a run and in what is folded.
+// rangeTombstoneBytes is the cost of one besides its record: an entry and the end
+// that kv.RangeTombstones keeps for it, in a run and in the folded set.
 const rangeTombstoneBytes = 2 * (72 + 24)
 
 // with returns the tombstones of s, which may be nil, and e, whose slices it
@@ -52,8 +52,8 @@ func (s *rangeTombstones) cover(key []byte, at kv.SeqNum) kv.SeqNum {
 	return newest
 }
 
-// fold returns all of them in one. Two goroutines that ask at once may both do
-// the work; neither waits.
+// fold returns all of them in one run. Concurrent calls may do the work twice; none
+// waits.
 func (s *rangeTombstones) fold() *kv.RangeTombstones {
 	if s == nil {
 		return nil

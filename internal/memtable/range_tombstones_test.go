@@ -41,8 +41,7 @@ func TestCoverFindsTheNewestRangeTombstoneUpToANumber(t *testing.T) {
 	assert.Same(t, table.RangeTombstones(), table.RangeTombstones(), "nothing new, nothing done")
 }
 
-// TestManyRangeTombstonesStayInFewRuns adds them with and without somebody who
-// folds them on the way.
+// TestManyRangeTombstonesStayInFewRuns adds them with and without folding in between.
 func TestManyRangeTombstonesStayInFewRuns(t *testing.T) {
 	const n = 700
 	for _, foldEvery := range []int{n, 37, 1} {
@@ -84,11 +83,11 @@ func TestBytesCountsMarksAndRangeTombstones(t *testing.T) {
 	require.EqualValues(t, rangeTombstoneBytes+refBytes, table.Bytes()-before)
 }
 
-// TestReadersSeeThePublishedRangeTombstones: who learned a number finds the
-// range tombstones up to it (I3), and what was taken once stays as it was.
+// TestReadersSeeThePublishedRangeTombstones: a reader that learned a number finds the
+// range tombstones up to it (I3), and a set once returned never changes.
 func TestReadersSeeThePublishedRangeTombstones(t *testing.T) {
 	const n = 3_000
-	// Tombstone i covers key i alone, and the one before i as well.
+	// Tombstone i covers the keys i and i-1.
 	key := func(i kv.SeqNum) []byte { return fmt.Appendf(nil, "%05d", i) }
 	table := New(Options{ChunkBytes: 1 << 10})
 	var published atomic.Uint64

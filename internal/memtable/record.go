@@ -17,9 +17,9 @@ import (
 //	key
 //	value, or u64 index of its blob         if inBlob
 //
-// It never changes once its address is published. It lives in memory alone, so
-// the layout is no format; numbers are little-endian because the trailer of
-// package kv then puts its kind into the first byte.
+// It never changes once its address is published. The layout is not a disk format;
+// numbers are little-endian because the trailer of package kv then has its kind in the
+// first byte.
 type record []byte
 
 const (
@@ -72,7 +72,7 @@ func (r record) size() int {
 	return r.keyOffset() + r.keyLen() + r.valueLen()
 }
 
-// recordSize returns the size of the record that lays out e.
+// recordSize returns the size of the record of e.
 func recordSize(e *kv.Entry, older uint64, blob bool) int {
 	n := headerBytes + len(e.Key) + len(e.Value)
 	if blob {
@@ -87,8 +87,8 @@ func recordSize(e *kv.Entry, older uint64, blob bool) int {
 	return n
 }
 
-// encodeRecord lays e out in dst, which has room for it. A value that went to a
-// blob is given by its index.
+// encodeRecord encodes e into dst, which has room for it. For a value in a blob it
+// stores the index of the blob.
 func encodeRecord(dst []byte, e *kv.Entry, older uint64, blob bool, blobIndex uint64) {
 	trailer := kv.Trailer(e.Seq, e.Kind)
 	binary.LittleEndian.PutUint32(dst[8:], uint32(len(e.Key)))

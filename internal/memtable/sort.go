@@ -6,11 +6,11 @@ import (
 	"github.com/kvd-db/kvd/internal/kv"
 )
 
-// insertionMax is the size up to which comparing beats counting (measured).
+// insertionMax is the size up to which insertion sort is faster (measured).
 const insertionMax = 24
 
-// sort puts refs into order: a radix sort from the most significant byte, in
-// place, on the word in each ref; then, for those whose words are equal, on the
+// sort sorts refs: a radix sort from the most significant byte, in
+// place, on the word in each ref; then, for refs with equal words, on the
 // next word of their keys. Compare McIlroy, Bostic, McIlroy: "Engineering Radix
 // Sort", Computing Systems 6(1), 1993 (American flag sort); taking eight bytes
 // at a time is the caching of Ng and Kakehi, "Cache Efficient Radix Sort for
@@ -49,8 +49,8 @@ func (a *arena) sortWord(refs []ref, depth, shift int) {
 	}
 }
 
-// scatter moves each ref into the bucket of its byte at shift. It is given the
-// sizes of the buckets and leaves their ends.
+// scatter moves each ref into the bucket of its byte at shift. end holds the sizes of
+// the buckets before the call, and their ends after it.
 func scatter(refs []ref, shift int, end *[256]uint32) {
 	var next [256]uint32
 	sum := uint32(0)
@@ -73,7 +73,7 @@ func scatter(refs []ref, shift int, end *[256]uint32) {
 }
 
 // sortNextWord sorts refs whose words before depth are equal. A key that ends
-// before depth comes before all that go on.
+// before depth comes before all longer keys.
 func (a *arena) sortNextWord(refs []ref, depth int) {
 	short := 0
 	for i := range refs {
