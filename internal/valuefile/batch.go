@@ -12,29 +12,29 @@ import (
 )
 
 const (
-	// joinGap is the most bytes that nobody asked for between two values that one read
-	// fetches, maxRunBytes the bound of one such read, readDepth how many reads of a
-	// batch are under way at once, and slowRead what tells a read that waited for a disk
-	// from one that the page cache served: all as in package sstable.
+	// joinGap is the largest gap of unneeded bytes between two values that one read
+	// fetches, maxRunBytes bounds one such read, readDepth is how many reads of a batch
+	// run at once, and slowRead distinguishes a read that waited for a disk from one that
+	// the page cache served: all as in package sstable.
 	joinGap     = 4 << 10
 	maxRunBytes = 256 << 10
 	readDepth   = 8
 	slowRead    = 40 * time.Microsecond
 )
 
-// Fetch is one value to be read.
+// Fetch is one value to read.
 type Fetch struct {
 	Pointer kv.ValuePointer
-	Value   []byte // written over, as Reader.Read does it
+	Value   []byte // overwritten, as by Reader.Read
 	Err     error
 }
 
-// ReadBatch reads all values: file by file in the order of offsets, neighbours by one
-// read, and distant ones at the same time if the disk is what they wait for. Each
-// fetch has its own error.
+// ReadBatch reads all values: file by file in the order of offsets, values that are close
+// by one read, and separate reads concurrently if the disk is slow. Each fetch has its
+// own error.
 //
 // Cost: up to seven goroutines besides the caller's, none unless two or more reads
-// are needed and reads were slow of late.
+// are needed and recent reads were slow.
 func (s *Set) ReadBatch(fetches []Fetch) {
 	if len(fetches) == 1 {
 		f := &fetches[0]
@@ -52,7 +52,7 @@ func (s *Set) ReadBatch(fetches []Fetch) {
 	b.read()
 }
 
-// planRuns joins fetches that lie next to each other.
+// planRuns joins fetches that are close to each other.
 func planRuns(order []*Fetch) (runs [][]*Fetch) {
 	first := 0
 	for i := 1; i <= len(order); i++ {
@@ -76,11 +76,10 @@ func end(p kv.ValuePointer) uint64 { return p.Offset + uint64(p.Length) + record
 type batch struct {
 	set  *Set
 	runs [][]*Fetch
-	next atomic.Int32 // run to take
+	next atomic.Int32 // index of the next run to execute
 }
 
-// read performs the runs: at the same time, or one after the other while reads
-// return at once.
+// read executes the runs: concurrently, or one after the other while reads are fast.
 func (b *batch) read() {
 	for len(b.runs)-int(b.next.Load()) > 1 {
 		if b.set.slow.Load() {
@@ -105,7 +104,7 @@ func (b *batch) readConcurrently() {
 	helpers.Wait()
 }
 
-// takeRun performs the next run, if one is left, and notes how long it took.
+// takeRun executes the next run, if one is left, and records whether it was slow.
 func (b *batch) takeRun() bool {
 	i := int(b.next.Add(1)) - 1
 	if i >= len(b.runs) {
@@ -119,7 +118,7 @@ func (b *batch) takeRun() bool {
 	return true
 }
 
-// readRun reads neighbours in one file.
+// readRun reads the values of a run, which are in one file.
 func (s *Set) readRun(run []*Fetch) {
 	file, err := s.acquire(run[0].Pointer.File)
 	if err != nil {
@@ -142,8 +141,8 @@ func (s *Set) readRun(run []*Fetch) {
 
 var runPool = sync.Pool{New: func() any { return new([maxRunBytes]byte) }}
 
-// readJoined reads a run by one read. It reports false if that fails: the error may
-// be that of a single value.
+// readJoined reads a run by one read. If the read fails it reports false: the error may
+// concern a single value.
 func (r *Reader) readJoined(run []*Fetch) bool {
 	first, last := run[0].Pointer, run[len(run)-1].Pointer
 	for _, f := range run {

@@ -16,11 +16,11 @@ const (
 	checksumBytes = 4
 	recordBytes   = lengthBytes + checksumBytes // besides the value
 
-	// envelopeBytes end the footer of every format version: its length, the version,
-	// the checksum, the magic.
+	// envelopeBytes is the end of the footer in every format version: its length, the
+	// version, the checksum, the magic.
 	envelopeBytes  = 4 + 4 + 4 + 8
 	footerBytes    = 4 + 8 + 3*8 + envelopeBytes
-	maxFooterBytes = 1024 // of any version, by promise
+	maxFooterBytes = 1024 // in any version, by promise
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
@@ -41,8 +41,8 @@ func (id identity) checksum(offset uint64, value []byte) uint32 {
 	return crc32.Update(^state, castagnoli, value)
 }
 
-// crcUint feeds the low n bytes of v, little-endian, to a raw CRC state. Calling
-// crc32.Update for so little would move the bytes to the heap.
+// crcUint adds the low n bytes of v, little-endian, to a raw CRC state. crc32.Update
+// would move so few bytes to the heap.
 func crcUint(state uint32, v uint64, n int) uint32 {
 	for range n {
 		state = castagnoli[byte(state)^byte(v)] ^ state>>8
@@ -58,7 +58,7 @@ func (id identity) appendRecord(dst []byte, offset uint64, value []byte) []byte 
 	return binary.LittleEndian.AppendUint32(dst, id.checksum(offset, value))
 }
 
-// unseal verifies what follows the length of the record at offset, value and
+// unseal verifies the bytes after the length of the record at offset, value and
 // checksum, and returns the value, borrowed.
 func (id identity) unseal(offset uint64, sealed []byte) (value []byte, ok bool) {
 	n := len(sealed) - checksumBytes
@@ -66,7 +66,7 @@ func (id identity) unseal(offset uint64, sealed []byte) (value []byte, ok bool) 
 	return value, binary.LittleEndian.Uint32(sealed[n:]) == id.checksum(offset, value)
 }
 
-// footer says whose file this is and what is in it.
+// footer identifies the file and describes its contents.
 type footer struct {
 	id      kv.FileID
 	values  uint64
@@ -87,7 +87,7 @@ func (f *footer) appendTo(dst []byte) []byte {
 	return appendEnvelope(dst, start, formatVersion)
 }
 
-// appendEnvelope ends the footer that begins at start.
+// appendEnvelope completes the footer that begins at start.
 func appendEnvelope(dst []byte, start int, version uint32) []byte {
 	dst = binary.LittleEndian.AppendUint32(dst, uint32(len(dst)-start+envelopeBytes))
 	dst = binary.LittleEndian.AppendUint32(dst, version)
@@ -95,8 +95,8 @@ func appendEnvelope(dst []byte, start int, version uint32) []byte {
 	return append(dst, magic...)
 }
 
-// parseFooter reads the footer at the end of tail, the last bytes of a file of the
-// given size. The error is without the file's name: the reason of a corruption, or
+// parseFooter decodes the footer at the end of tail, the last bytes of a file of the
+// given size. It returns, without the file's name, the reason of a corruption or
 // kv.ErrUnsupportedVersion.
 func parseFooter(tail []byte, size uint64) (f footer, reason string, err error) {
 	n := len(tail)

@@ -9,8 +9,8 @@ import (
 	"github.com/kvd-db/kvd/internal/vfs"
 )
 
-// FuzzReader opens anything as a value file: no panic, nothing allocated out of
-// proportion, and what Verify accepts a Writer would write byte for byte.
+// FuzzReader opens any bytes as a value file: no panic, no excessive allocation, and a
+// Writer would write byte for byte what Verify accepts.
 func FuzzReader(f *testing.F) {
 	s := newShelf(f)
 	s.write(13, []byte("one"), []byte("two"), make([]byte, 300))

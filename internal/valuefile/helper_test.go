@@ -21,7 +21,7 @@ func testID(num kv.FileNum) kv.FileID { return kv.FileID{Partition: testPartitio
 
 func fileName(num kv.FileNum) string { return fmt.Sprintf("/%06d.val", num) }
 
-// shelf is value files in memory and what is in them.
+// shelf is value files in memory and their contents.
 type shelf struct {
 	t    testing.TB
 	fs   vfs.FS
@@ -74,7 +74,7 @@ func (s *shelf) content(num kv.FileNum) []byte {
 	return data
 }
 
-// replace puts a file of other content in the place of a file.
+// replace replaces the content of a file.
 func (s *shelf) replace(num kv.FileNum, data []byte) {
 	require.NoError(s.t, s.fs.Remove(fileName(num)))
 	f, err := s.fs.Create(fileName(num))
@@ -84,7 +84,7 @@ func (s *shelf) replace(num kv.FileNum, data []byte) {
 	require.NoError(s.t, f.Close())
 }
 
-// sizes are lengths around every bound: of a byte, of what is joined, of buffers.
+// sizes are lengths around every limit: of a byte, of joining, of buffers.
 var sizes = []int{1, 2, 100, 255, 256, 1000, joinGap, 9000, sweepBytes - recordBytes, sweepBytes, writeBytes, 9, 700, 5000}
 
 func testValues() [][]byte {

@@ -13,9 +13,9 @@ import (
 	"github.com/kvd-db/kvd/internal/vfs"
 )
 
-// Reader reads one value file. Each value is verified each time that it is read.
+// Reader reads one value file. Each value is verified each time it is read.
 //
-// Safe for concurrent use. Close comes after the last read returned.
+// Safe for concurrent use. The caller calls Close after the last read has returned.
 type Reader struct {
 	file     vfs.File
 	identity identity
@@ -25,11 +25,10 @@ type Reader struct {
 	closeErr  error
 }
 
-// Open verifies the footer and returns a reader, which takes over f unless Open
-// fails.
+// Open verifies the footer and returns a reader, which owns f unless Open fails.
 //
-// Errors: a *kv.CorruptionError, also if the file is shorter or longer than it was
-// or belongs elsewhere; kv.ErrUnsupportedVersion if a newer kvd wrote it.
+// Errors: a *kv.CorruptionError, also if the size of the file changed or the file
+// belongs elsewhere; kv.ErrUnsupportedVersion if a newer kvd wrote it.
 // Cost: one small read.
 func Open(f vfs.File, id kv.FileID) (*Reader, error) {
 	r := &Reader{file: f, identity: newIdentity(id)}
@@ -64,7 +63,7 @@ func (r *Reader) open(id kv.FileID) error {
 	return nil
 }
 
-// Meta says what is in the file.
+// Meta describes the contents of the file.
 func (r *Reader) Meta() kv.ValueFileMeta { return r.footer.meta() }
 
 // Close closes the file. It is idempotent.
@@ -77,7 +76,7 @@ func (r *Reader) Close() error {
 	return r.closeErr
 }
 
-// Read returns the value that p points to, written over dst, whose room it uses if
+// Read returns the value that p points to, written over dst, whose capacity it uses if
 // that is enough for the value and four bytes more.
 //
 // Errors: a *kv.CorruptionError, or what the read returned.
@@ -94,7 +93,7 @@ func (r *Reader) Read(p kv.ValuePointer, dst []byte) ([]byte, error) {
 	return r.unseal(p, dst)
 }
 
-// check reports whether p points into the file.
+// check returns an error if p does not point into the file.
 func (r *Reader) check(p kv.ValuePointer) error {
 	if p.File != r.footer.id.Num {
 		return fmt.Errorf("%w: read of value file %d from %s", kv.ErrInvalidArgument, p.File, r.file.Name())
@@ -105,7 +104,7 @@ func (r *Reader) check(p kv.ValuePointer) error {
 	return nil
 }
 
-// unseal verifies the record of p from behind its length on.
+// unseal verifies the record of p, given without its length.
 func (r *Reader) unseal(p kv.ValuePointer, sealed []byte) ([]byte, error) {
 	value, ok := r.identity.unseal(p.Offset, sealed)
 	if !ok {
@@ -114,7 +113,7 @@ func (r *Reader) unseal(p kv.ValuePointer, sealed []byte) ([]byte, error) {
 	return value, nil
 }
 
-// readAt fills b from offset. A file that ends early is damage, not an end.
+// readAt fills b from offset. A file that ends early is damage, not io.EOF.
 func (r *Reader) readAt(b []byte, offset int64) error {
 	n, err := r.file.ReadAt(b, offset)
 	if n == len(b) {
@@ -126,9 +125,9 @@ func (r *Reader) readAt(b []byte, offset int64) error {
 	return fmt.Errorf("read value file %s at offset %d: %w", r.file.Name(), offset, err)
 }
 
-// Walk calls f for every value in the order of the file; the value is borrowed for
-// the call. It ends with the first error, that of f included: behind a damaged record
-// nothing says where the next one begins, if it was the length that was damaged.
+// Walk calls f for every value in the order of the file; f borrows the value for the
+// call. Walk ends with the first error, including one of f: after a damaged record the
+// start of the next one is unknown if its length was damaged.
 func (r *Reader) Walk(f func(p kv.ValuePointer, value []byte) error) error {
 	buf := make([]byte, 0, writeBytes)
 	start := uint64(0) // of buf in the file
@@ -178,7 +177,7 @@ func (r *Reader) Walk(f func(p kv.ValuePointer, value []byte) error) error {
 // Verify reads every byte of the file again and checks every checksum. It ends with
 // the first damage, or with the error of ctx.
 //
-// After each value progress, if not nil, is told how many bytes were read.
+// After each value Verify passes the number of bytes read to progress, if not nil.
 func (r *Reader) Verify(ctx context.Context, progress func(bytes int64)) error {
 	fresh := &Reader{file: r.file, identity: r.identity}
 	if err := fresh.open(r.footer.id); err != nil {

@@ -9,17 +9,17 @@ import (
 	"github.com/kvd-db/kvd/internal/kv"
 )
 
-// maxOpen is how many files a Set keeps open beyond those being read. A guess: of 16
-// partitions these are 4,096 descriptors, and a file is opened again in some 10 us.
+// maxOpen is how many files a Set keeps open besides those being read. Guessed: with 16
+// partitions these are 4,096 descriptors, and opening a file again takes some 10 us.
 const maxOpen = 256
 
-// Set is the value files of one partition. It opens a file when a value of it is
-// asked for and keeps it open for the next, within a bound. Safe for concurrent use.
+// Set is the value files of one partition. It opens a file when one of its values is
+// read and keeps it open for the next read, within a bound. Safe for concurrent use.
 //
-// The caller sees to it that a file exists as long as somebody may ask for it.
+// The caller keeps a file on disk for as long as it may be read.
 type Set struct {
 	open func(kv.FileNum) (*Reader, error)
-	slow atomic.Bool // reads waited for the disk of late; only a hint
+	slow atomic.Bool // recent reads waited for the disk; only a hint
 
 	mu struct {
 		sync.Mutex
@@ -29,7 +29,7 @@ type Set struct {
 	}
 }
 
-// openFile is a reader with its users; guarded by Set.mu but for once.
+// openFile is a reader with its users; guarded by Set.mu except for once, reader and err.
 type openFile struct {
 	users   int
 	lastUse uint64
@@ -40,7 +40,7 @@ type openFile struct {
 	err    error
 }
 
-// NewSet returns a set whose files open opens.
+// NewSet returns a set that opens its files with open.
 func NewSet(open func(kv.FileNum) (*Reader, error)) *Set {
 	s := &Set{open: open}
 	s.mu.files = make(map[kv.FileNum]*openFile)
@@ -48,8 +48,7 @@ func NewSet(open func(kv.FileNum) (*Reader, error)) *Set {
 	return s
 }
 
-// acquire returns the reader of a file, to be given back by release if there is no
-// error.
+// acquire returns the reader of a file. If there is no error, the caller calls release.
 func (s *Set) acquire(num kv.FileNum) (*openFile, error) {
 	s.mu.Lock()
 	if s.mu.closed {
@@ -73,7 +72,7 @@ func (s *Set) acquire(num kv.FileNum) (*openFile, error) {
 	if f.err != nil {
 		s.mu.Lock()
 		if s.mu.files[num] == f {
-			delete(s.mu.files, num) // the next one tries again
+			delete(s.mu.files, num) // the next call tries again
 		}
 		s.mu.Unlock()
 		return nil, f.err
@@ -95,8 +94,8 @@ func (s *Set) release(f *openFile) error {
 	return f.close()
 }
 
-// evictLocked takes the file that was not used for longest out, if there are too
-// many and it has no users, for the caller to close.
+// evictLocked removes the least recently used file without users, if there are too many
+// files, and returns it for the caller to close.
 func (s *Set) evictLocked() *openFile {
 	if len(s.mu.files) < maxOpen {
 		return nil
@@ -119,7 +118,7 @@ func (f *openFile) close() error {
 	return f.reader.Close()
 }
 
-// Read returns the value that p points to, written over dst as Reader.Read does it.
+// Read returns the value that p points to, written over dst as by Reader.Read.
 //
 // Errors: those of opening the file and of Reader.Read.
 func (s *Set) Read(p kv.ValuePointer, dst []byte) ([]byte, error) {
@@ -134,7 +133,7 @@ func (s *Set) Read(p kv.ValuePointer, dst []byte) ([]byte, error) {
 	return value, err
 }
 
-// Drop closes a file that nobody will ask for any more.
+// Drop closes a file that will not be read again, after its last read.
 func (s *Set) Drop(num kv.FileNum) error {
 	s.mu.Lock()
 	f := s.mu.files[num]
@@ -147,8 +146,8 @@ func (s *Set) Drop(num kv.FileNum) error {
 	return f.close()
 }
 
-// Close closes all files; those that are being read close with their last read.
-// What is asked for later fails with kv.ErrClosed. It is idempotent.
+// Close closes all files; a file that is being read is closed after its last read.
+// A later read fails with kv.ErrClosed. Close is idempotent.
 func (s *Set) Close() error {
 	s.mu.Lock()
 	s.mu.closed = true

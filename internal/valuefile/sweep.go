@@ -6,11 +6,11 @@ import (
 	"github.com/kvd-db/kvd/internal/kv"
 )
 
-// sweepBytes is what a Sweep reads of a file at once.
+// sweepBytes is how much of a file a Sweep reads at once.
 const sweepBytes = 128 << 10
 
-// Sweep reads values of several files, each about in the order of its file: for a
-// merge that writes values anew. It is used by one goroutine.
+// Sweep reads values of several files, each about in the order of its file, for a
+// merge that rewrites values. It is used by one goroutine.
 //
 // It holds a buffer of 128 KiB for each file.
 type Sweep struct {
@@ -24,12 +24,12 @@ type sweptFile struct {
 	buf   []byte
 }
 
-// NewSweep returns a sweep, to be closed.
+// NewSweep returns a sweep. The caller closes it.
 func (s *Set) NewSweep() *Sweep { return &Sweep{set: s, files: make(map[kv.FileNum]*sweptFile)} }
 
 // Read returns the value that p points to, borrowed until the next call.
 //
-// Errors: as of Set.Read.
+// Errors: those of Set.Read.
 func (w *Sweep) Read(p kv.ValuePointer) ([]byte, error) {
 	f := w.files[p.File]
 	if f == nil {
@@ -51,7 +51,7 @@ func (w *Sweep) Read(p kv.ValuePointer) ([]byte, error) {
 		}
 		f.start, f.buf = p.Offset, f.buf[:n]
 		if r.readAt(f.buf, int64(p.Offset)) != nil {
-			// The error may be that of a value behind this one.
+			// The error may concern a later value.
 			f.buf = f.buf[:end(p)-p.Offset]
 			if err := r.readAt(f.buf, int64(p.Offset)); err != nil {
 				f.buf = f.buf[:0]
@@ -62,7 +62,7 @@ func (w *Sweep) Read(p kv.ValuePointer) ([]byte, error) {
 	return r.unseal(p, f.buf[p.Offset-f.start+lengthBytes:][:uint64(p.Length)+checksumBytes])
 }
 
-// Close gives the files back.
+// Close releases the files.
 func (w *Sweep) Close() error {
 	var errs []error
 	for num, f := range w.files {

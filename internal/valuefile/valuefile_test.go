@@ -50,8 +50,8 @@ func TestValuesComeBack(t *testing.T) {
 	require.NoError(t, r.Close(), "idempotent")
 }
 
-// The golden file of each version that was ever released must be read for ever, and
-// the writer must go on making the current one byte for byte.
+// The golden file of each released version stays readable, and the writer still produces
+// the current one byte for byte.
 func TestGoldenFile(t *testing.T) {
 	s := newShelf(t)
 	values := [][]byte{[]byte("one"), bytes.Repeat([]byte("two"), 100), {0}, bytes.Repeat([]byte{0xff}, 70)}
@@ -75,7 +75,7 @@ func TestGoldenFile(t *testing.T) {
 	require.NoError(t, r.Close())
 }
 
-// The layout that doc.go draws, spelled out byte by byte for the smallest file.
+// The layout of doc.go, byte by byte, for the smallest file.
 func TestSmallestFileIsAsDocumented(t *testing.T) {
 	s := newShelf(t)
 	pointers, _ := s.write(13, []byte("v"))
@@ -88,8 +88,8 @@ func TestSmallestFileIsAsDocumented(t *testing.T) {
 	require.Equal(t, "kvd-val\n", footer[footerBytes-8:])
 }
 
-// TestEveryFlipIsNoticed turns a bit over in every byte: a value is then right or an
-// error of damage, and Verify always finds it.
+// TestEveryFlipIsNoticed flips a bit in every byte: a value is then right or a corruption
+// error, and Verify always finds it.
 func TestEveryFlipIsNoticed(t *testing.T) {
 	s := newShelf(t)
 	s.write(13, []byte("one"), bytes.Repeat([]byte("two"), 20), []byte{0})
@@ -132,7 +132,7 @@ func (s *shelf) requireNamed(err error, num kv.FileNum) {
 	require.Equal(s.t, fileName(num), damage.File)
 }
 
-// A record is bound to its place and a file to its number.
+// A record is bound to its offset and a file to its number.
 func TestWhatIsElsewhereIsDamage(t *testing.T) {
 	s := newShelf(t)
 	a, _ := s.write(13, []byte("aaaa"), []byte("bbbb"))
@@ -164,7 +164,7 @@ func TestWhatIsElsewhereIsDamage(t *testing.T) {
 	s.requireNamed(err, 13)
 }
 
-// A pointer that no writer made never brings other bytes.
+// A pointer that no writer made never returns other bytes.
 func TestWrongPointersAreDamage(t *testing.T) {
 	s := newShelf(t)
 	p, _ := s.write(13, bytes.Repeat([]byte("a"), 100), bytes.Repeat([]byte("a"), 100))
@@ -172,7 +172,7 @@ func TestWrongPointersAreDamage(t *testing.T) {
 	require.NoError(t, err)
 	for name, wrong := range map[string]kv.ValuePointer{
 		"shorter": {File: 13, Offset: p[0].Offset, Length: 99}, "longer": {File: 13, Offset: p[0].Offset, Length: 101},
-		"between": {File: 13, Offset: 1, Length: 50}, "behind the end": {File: 13, Offset: 1 << 40, Length: 5},
+		"between": {File: 13, Offset: 1, Length: 50}, "after the end": {File: 13, Offset: 1 << 40, Length: 5},
 		"across the end": {File: 13, Offset: p[1].Offset, Length: 200},
 	} {
 		_, err := r.Read(wrong, nil)
@@ -253,7 +253,7 @@ func TestBatchesGiveWhatReadGives(t *testing.T) {
 	s := newShelf(t)
 	set, all := s.newSet()
 	rng := rand.New(rand.NewPCG(2, 2))
-	fetches := make([]Fetch, 0, len(all)) // its values are written over
+	fetches := make([]Fetch, 0, len(all)) // its values are overwritten
 	for range 20 {
 		rng.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
 		n := 1 + rng.IntN(len(all))
@@ -318,12 +318,12 @@ func TestDamageInABatchIsThatOfOneValue(t *testing.T) {
 	require.NoError(t, set.Close())
 }
 
-// An error of one joined read is not taken for that of all its values.
+// An error of one joined read is not taken for an error of all its values.
 func TestFailedJoinedReadIsTriedOneByOne(t *testing.T) {
 	s := newShelf(t)
 	pointers, _ := s.write(13, []byte("one"), []byte("two"))
 	mem := s.fs
-	inj := faultfs.FailAt(1, syscall.EIO, false, faultfs.OnKind(faultfs.Read)) // the first reads the footer
+	inj := faultfs.FailAt(1, syscall.EIO, false, faultfs.OnKind(faultfs.Read)) // the first read is of the footer
 	s.fs = faultfs.Wrap(mem, inj)
 	set := NewSet(s.open)
 	fetches := []Fetch{{Pointer: pointers[0]}, {Pointer: pointers[1]}}

@@ -8,24 +8,24 @@ import (
 )
 
 const (
-	// writeBytes is how much is handed to the kernel at once, writebackBytes how much
-	// at least before the kernel is asked to begin writing it to disk, so that the sync
-	// at the end finds little left. As in package sstable.
+	// writeBytes is how much is written to the file at once. writebackBytes is how much
+	// at least before the kernel is asked to begin writing it to disk, so that the final
+	// sync finds little left. As in package sstable.
 	writeBytes     = 256 << 10
 	writebackBytes = 1 << 20
 )
 
 // Writer makes one value file. It is used by one goroutine.
 //
-// It holds one write buffer; there is nothing to release but the file, which stays
-// the caller's: close it after Finish, or close and remove it instead.
+// It holds one write buffer. It has no Close: the caller owns the file, and closes it
+// after Finish, or closes and removes it instead.
 type Writer struct {
 	file      vfs.File
 	identity  identity
 	footer    footer
 	pending   []byte // not yet written
-	written   int64  // bytes handed to the file
-	writeback int64  // up to here the kernel was asked to write to disk
+	written   int64  // bytes written to the file
+	writeback int64  // end of the bytes that the kernel was asked to write to disk
 	err       error  // sticky
 }
 
@@ -34,7 +34,7 @@ func NewWriter(f vfs.File, id kv.FileID) *Writer {
 	return &Writer{file: f, identity: newIdentity(id), footer: footer{id: id}}
 }
 
-// Add appends a value and returns where it is. The value is copied; it has at least
+// Add appends a copy of a value and returns its pointer. The value has at least
 // one byte and at most kv.MaxValueBytes.
 //
 // Errors: a value out of bounds, or a write that failed. After any error the writer
@@ -56,7 +56,7 @@ func (w *Writer) Add(value []byte) (kv.ValuePointer, error) {
 	return p, w.err
 }
 
-// flush hands the pending bytes to the file.
+// flush writes the pending bytes to the file.
 func (w *Writer) flush() error {
 	n := int64(len(w.pending))
 	if _, err := w.file.WriteAt(w.pending, w.written); err != nil {
@@ -65,7 +65,7 @@ func (w *Writer) flush() error {
 	w.written += n
 	w.pending = w.pending[:0]
 	if n > 8*writeBytes {
-		w.pending = nil // one large value made it grow
+		w.pending = nil // a large value made it grow
 	}
 	if w.written-w.writeback >= writebackBytes {
 		w.file.StartWriteback(w.writeback, w.written-w.writeback)
@@ -77,11 +77,10 @@ func (w *Writer) flush() error {
 // Size returns the bytes of all records so far.
 func (w *Writer) Size() int64 { return w.written + int64(len(w.pending)) }
 
-// Finish completes the file and makes its bytes durable, and says what is in it. The
-// entry of the directory is the caller's to make durable. A file without a value
-// cannot be made.
+// Finish completes the file, makes its bytes durable, and returns its description. The
+// caller makes the directory entry durable. Finish fails if the file has no value.
 //
-// The file stays open, and may be given to Open.
+// The file stays open, and may be passed to Open.
 func (w *Writer) Finish() (kv.ValueFileMeta, error) {
 	if w.err != nil {
 		return kv.ValueFileMeta{}, w.err
