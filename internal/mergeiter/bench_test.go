@@ -13,7 +13,7 @@ import (
 
 const benchEntries = 1 << 17
 
-// benchSources deals random 16-byte keys out to k sources.
+// benchSources distributes random 16-byte keys over k sources.
 func benchSources(k int) [][]kv.Entry {
 	rng := rand.New(rand.NewPCG(1, 1))
 	sources := make([][]kv.Entry, k)
@@ -28,7 +28,7 @@ func benchSources(k int) [][]kv.Entry {
 	return sources
 }
 
-// plainIterator walks a slice and nothing else, so that the merge is measured.
+// plainIterator only walks a slice, so that the merge is measured.
 type plainIterator struct {
 	entries []kv.Entry
 	pos     int
@@ -130,8 +130,8 @@ func BenchmarkVisible(b *testing.B) {
 	}
 }
 
-// BenchmarkVisibleUnderTombstones looks at a thousand range tombstones side by
-// side, which hide nothing.
+// BenchmarkVisibleUnderTombstones searches a thousand adjacent range tombstones, which
+// hide nothing.
 func BenchmarkVisibleUnderTombstones(b *testing.B) {
 	sources := benchSources(4)
 	var tombstones []kv.Entry
@@ -147,7 +147,7 @@ func BenchmarkVisibleUnderTombstones(b *testing.B) {
 	perEntry(b)
 }
 
-// BenchmarkPeerHeap merges with container/heap, what one would write first.
+// BenchmarkPeerHeap merges with container/heap, the simplest alternative.
 func BenchmarkPeerHeap(b *testing.B) {
 	for _, k := range []int{2, 4, 16} {
 		sources := benchSources(k)

@@ -6,11 +6,11 @@ import (
 	"github.com/kvd-db/kvd/internal/kv"
 )
 
-// Bounded returns the part of it that lies in the range: First goes to its start
-// and Last to its end, so does a seek from outside, and behind the last key of
-// the range, or before the first on a backward walk, the iterator is at its end.
+// Bounded returns an iterator over the part of it that lies in the range: First and Last
+// go to the first and last key of the range, as do SeekGE before the range and SeekLT
+// after it, and a walk that leaves the range is at its end.
 //
-// Ownership: Bounded takes it; Close closes it. The slices of r are kept: they
+// Ownership: Bounded owns it; Close closes it. The slices of r are kept: they
 // must not change before Close. Errors: those of it.
 func Bounded(it kv.Iterator, r kv.Range) kv.Iterator {
 	return &bounded{Iterator: it, bounds: r}
@@ -70,7 +70,7 @@ func (b *bounded) Prev() bool {
 	return b.Iterator.Valid() && b.Iterator.Prev() && b.Valid()
 }
 
-// Valid looks only at the bound that the walk goes towards: it began within the
+// Valid checks only the bound in the direction of the walk, which began within the
 // other one.
 func (b *bounded) Valid() bool {
 	if !b.Iterator.Valid() {

@@ -1,6 +1,6 @@
 package mergeiter
 
-// direction is that of a walk, set by its positioning. The zero value is forward.
+// direction of a walk, set by its positioning. The zero value is forward.
 type direction bool
 
 const (

@@ -15,7 +15,7 @@ import (
 )
 
 // sliceIterator is a source in memory that can fail. Like a source that reads
-// blocks, it uses the memory of its entry again for the next one.
+// blocks, it reuses the memory of its entry for the next one.
 type sliceIterator struct {
 	entries []kv.Entry
 	pos     int
@@ -23,7 +23,7 @@ type sliceIterator struct {
 	key     []byte
 	value   []byte
 
-	failAt   int // move that fails, counted from 1; 0 is none
+	failAt   int // the move that fails, counted from 1; 0 is none
 	moves    int
 	err      error
 	closeErr error
@@ -112,8 +112,8 @@ func genKey() *rapid.Generator[[]byte] {
 	return rapid.SliceOfN(rapid.SampledFrom([]byte{0x00, 'a', 0xff}), 1, 3)
 }
 
-// genEntries draws versions of few keys, in the order of kv.Compare, no key and
-// number twice.
+// genEntries draws versions of few keys, in the order of kv.Compare, without duplicates
+// of key and number.
 func genEntries() *rapid.Generator[[]kv.Entry] {
 	return rapid.Custom(func(t *rapid.T) []kv.Entry {
 		var entries []kv.Entry
@@ -137,8 +137,8 @@ func genEntries() *rapid.Generator[[]kv.Entry] {
 	})
 }
 
-// genTombstones draws range tombstones with the numbers of the entries, of no
-// entry, and some twice, as one batch may write them.
+// genTombstones draws range tombstones with numbers of the entries, with other numbers,
+// and with equal numbers, as one batch may write them.
 func genTombstones(most int) *rapid.Generator[[]kv.Entry] {
 	return rapid.SliceOfN(rapid.Custom(func(t *rapid.T) kv.Entry {
 		start, end := genKey().Draw(t, "start"), genKey().Draw(t, "end")
@@ -152,7 +152,7 @@ func genTombstones(most int) *rapid.Generator[[]kv.Entry] {
 	}), 0, 5)
 }
 
-// spread deals sorted entries out to sources, some of which may stay empty.
+// spread distributes sorted entries over sources, some of which may stay empty.
 func spread(t *rapid.T, entries []kv.Entry) []kv.Iterator {
 	dealt := make([][]kv.Entry, rapid.IntRange(0, 9).Draw(t, "sources"))
 	if len(dealt) == 0 && len(entries) > 0 {
@@ -169,10 +169,10 @@ func spread(t *rapid.T, entries []kv.Entry) []kv.Iterator {
 	return sources
 }
 
-// rest copies what the iterator still has to give, the current entry first.
+// rest copies the current entry of the iterator and all that follow.
 func rest(it kv.Iterator) []kv.Entry { return collect(it, it.Next) }
 
-// restBack does so on a backward walk.
+// restBack is rest on a backward walk.
 func restBack(it kv.Iterator) []kv.Entry {
 	return collect(it, it.Prev)
 }
@@ -205,7 +205,7 @@ func atLeast(entries []kv.Entry, key []byte) []kv.Entry {
 	return slices.Clip(entries[from:])
 }
 
-// checkWalks compares First, Last, every kind of seek and what follows with a
+// checkWalks compares First, Last, every kind of seek and the entries that follow with a
 // model.
 func checkWalks(t *rapid.T, it kv.Iterator, want []kv.Entry) {
 	require.False(t, it.Valid(), "a new iterator stands nowhere")
@@ -225,7 +225,7 @@ func checkWalks(t *rapid.T, it kv.Iterator, want []kv.Entry) {
 		require.Equal(t, len(ahead) > 0, it.SeekGE(key))
 		if rapid.Bool().Draw(t, "walk on") {
 			requireEntries(t, ahead, rest(it))
-			require.False(t, it.Next(), "behind the end")
+			require.False(t, it.Next(), "after the end")
 		} else if len(ahead) > 0 {
 			require.Equal(t, ahead[0].Key, it.Entry().Key)
 			require.Equal(t, ahead[0].Seq, it.Entry().Seq)
@@ -237,7 +237,7 @@ func checkWalks(t *rapid.T, it kv.Iterator, want []kv.Entry) {
 	require.NoError(t, it.Close())
 }
 
-// checkBackward compares SeekLT and what follows with the entries before key.
+// checkBackward compares SeekLT and the entries that follow with the entries before key.
 func checkBackward(t *rapid.T, it kv.Iterator, before []kv.Entry, key []byte) {
 	require.Equal(t, len(before) > 0, it.SeekLT(key))
 	if rapid.Bool().Draw(t, "walk on") {
@@ -273,7 +273,7 @@ func failingSources(which, failAt int) []kv.Iterator {
 	return []kv.Iterator{a, b, c}
 }
 
-// wholeMerge is what failingSources hold together.
+// wholeMerge returns all entries of failingSources.
 func wholeMerge(t *testing.T) []kv.Entry {
 	it := New(failingSources(0, 0)...)
 	it.First()

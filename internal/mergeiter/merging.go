@@ -3,11 +3,11 @@ package mergeiter
 import "github.com/kvd-db/kvd/internal/kv"
 
 // New returns an iterator over all entries of all sources in the order of
-// kv.Compare, or backward. Sources come newest first: should two hold an entry of
-// the same key and number, which only range tombstones can, the newer source goes
-// first, and last on a backward walk.
+// kv.Compare, or backward. Sources are given newest first: if two hold an entry of
+// the same key and number, which only range tombstones can be, that of the newer source
+// comes first, and last on a backward walk.
 //
-// Ownership: New takes the sources; Close closes every one. Errors: the first of
+// Ownership: New owns the sources; Close closes every one. Errors: the first of
 // any source ends the merge for good, see I1 of the package.
 func New(sources ...kv.Iterator) kv.Iterator {
 	if len(sources) == 1 {
@@ -20,17 +20,17 @@ func New(sources ...kv.Iterator) kv.Iterator {
 	return m
 }
 
-// source is an input and the entry that it stands on, nil at its end.
+// source is an input and its current entry, nil at its end.
 type source struct {
 	kv.Iterator
 	entry *kv.Entry
 }
 
 // merging is a tournament of its sources. tree[0] is the source whose entry comes
-// first in the direction of the walk. Node n > 0 has the loser of the match played there, between
+// first in the direction of the walk. Node n > 0 holds the loser of the match between
 // the winners of nodes 2n and 2n+1; source i is the leaf len(sources)+i.
 //
-// It is valid when the winner stands on an entry and err is nil.
+// It is valid when the winner has an entry and err is nil.
 type merging struct {
 	sources []source
 	tree    []int
@@ -54,7 +54,7 @@ func (m *merging) SeekLT(key []byte) bool {
 	return m.restart(backward, func(it kv.Iterator) bool { return it.SeekLT(key) })
 }
 
-// restart moves every source to where the walk begins and plays all matches.
+// restart positions every source for the walk and plays all matches.
 func (m *merging) restart(walk direction, move func(kv.Iterator) bool) bool {
 	m.walk = walk
 	for i := range m.sources {
@@ -62,15 +62,15 @@ func (m *merging) restart(walk direction, move func(kv.Iterator) bool) bool {
 			return false
 		}
 	}
-	const nobody = -1
+	const none = -1
 	for n := range m.tree {
-		m.tree[n] = nobody
+		m.tree[n] = none
 	}
 	for i := range m.sources {
-		// Wait at the first match without an opponent; the last source to come
-		// finds one everywhere and decides the tournament.
+		// A source stops at the first node without an opponent. The last source finds an
+		// opponent at every node and decides the tournament.
 		winner, n := i, (len(m.sources)+i)/2
-		for ; n > 0 && m.tree[n] != nobody; n /= 2 {
+		for ; n > 0 && m.tree[n] != none; n /= 2 {
 			winner = m.play(n, winner)
 		}
 		m.tree[n] = winner
@@ -96,7 +96,7 @@ func (m *merging) Prev() bool {
 	return m.moved(winner, m.sources[winner].Iterator.Prev()) && m.replay(winner)
 }
 
-// replay plays the matches of the last winner again, which has moved.
+// replay plays the matches of the last winner again after it has moved.
 func (m *merging) replay(winner int) bool {
 	for n := (len(m.sources) + winner) / 2; n > 0; n /= 2 {
 		winner = m.play(n, winner)
@@ -105,7 +105,7 @@ func (m *merging) replay(winner int) bool {
 	return m.Valid()
 }
 
-// moved notes where source i stands after a move. It reports false if the source
+// moved records the entry of source i after a move. It reports false if the source
 // failed.
 func (m *merging) moved(i int, valid bool) bool {
 	s := &m.sources[i]
@@ -118,7 +118,7 @@ func (m *merging) moved(i int, valid bool) bool {
 	return m.err == nil
 }
 
-// play lets the challenger meet who waits at node n: the loser stays.
+// play matches the challenger against the source at node n, where the loser stays.
 func (m *merging) play(n, challenger int) (winner int) {
 	if waiting := m.tree[n]; m.before(waiting, challenger) {
 		m.tree[n] = challenger
@@ -128,7 +128,7 @@ func (m *merging) play(n, challenger int) (winner int) {
 }
 
 // before reports whether source i goes before source j in the direction of the
-// walk. One at its end goes last.
+// walk. A source at its end goes last.
 func (m *merging) before(i, j int) bool {
 	a, b := m.sources[i].entry, m.sources[j].entry
 	if a == nil || b == nil {

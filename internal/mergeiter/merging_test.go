@@ -18,7 +18,7 @@ func TestMergeGivesEveryEntryInOrder(t *testing.T) {
 		entries := genEntries().Draw(t, "entries")
 		for _, e := range genTombstones(len(entries)).Draw(t, "range tombstones") {
 			at, met := slices.BinarySearchFunc(entries, e, compareEntries)
-			if !met { // who comes first of a tie is told elsewhere
+			if !met { // the order of ties is tested elsewhere
 				entries = slices.Insert(entries, at, e)
 			}
 		}
@@ -43,8 +43,8 @@ func TestNoSourcesAreAnEmptyMerge(t *testing.T) {
 	assert.NoError(t, it.Close())
 }
 
-// Ties within a source and between sources come back in exactly the reverse
-// order, wherever the walk begins.
+// Ties within a source and between sources come in exactly the reverse order,
+// wherever the walk begins.
 func TestBackwardIsTheReverseOfForwardWithTies(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		dealt := make([][]kv.Entry, rapid.IntRange(2, 5).Draw(t, "sources"))

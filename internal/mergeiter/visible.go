@@ -7,10 +7,9 @@ import (
 	"github.com/kvd-db/kvd/internal/kv"
 )
 
-// Visible gives what a reader sees of many sources, batch after batch: for each key
-// of a range the newest version of at most View.At, and nothing for a key of which
-// that version is a tombstone, has expired, or is older than a range tombstone that
-// covers the key.
+// Visible returns what a reader sees of many sources, in batches: for each key of a
+// range the newest version of at most View.At, unless that version is a tombstone, has
+// expired, or is older than a range tombstone that covers the key.
 //
 // The zero value is ready for Init. Used by one goroutine at a time.
 type Visible struct {
@@ -19,11 +18,11 @@ type Visible struct {
 	walk    direction
 	sources []kv.Iterator
 	begun   bool
-	heads   []head // the sources that are not at their end, by the key that comes first
+	heads   []head // the sources that are not at their end, by their first key
 	err     error
 }
 
-// head is a source and the key that it stands at.
+// head is a source and its current key.
 type head struct {
 	kv.Iterator
 	filler kv.Filler // nil if it has none
@@ -31,15 +30,15 @@ type head struct {
 }
 
 // Init begins a walk over the range, backward if reverse is set. The sources must
-// be new; in which order they come means nothing.
+// be new; their order does not matter.
 //
-// Ownership: Visible takes the sources, and Close closes them; it keeps the slices
+// Ownership: Visible owns the sources, and Close closes them; it keeps the slices
 // that it is given until then.
 func (v *Visible) Init(view kv.View, bounds kv.Range, reverse bool, sources []kv.Iterator) {
 	*v = Visible{view: view, bounds: bounds, walk: direction(reverse), sources: sources, heads: v.heads[:0]}
 }
 
-// Fill adds to b what comes next, until b is full. It returns false at the end of
+// Fill adds the next items to b, until b is full. It returns false at the end of
 // the range and on an error, for good: see Err. What b holds then came before it.
 //
 // Errors: the first of any source.
@@ -87,7 +86,7 @@ func (v *Visible) Close() error {
 	return err
 }
 
-// begin moves every source to where the walk begins.
+// begin positions every source at the start of the walk.
 func (v *Visible) begin() {
 	v.begun = true
 	for _, it := range v.sources {
@@ -121,8 +120,8 @@ func (v *Visible) sink(i int) {
 	}
 }
 
-// inside notes where a source stands after a move, and reports whether that is an
-// entry of the range.
+// inside records the key of a source after a move, and reports whether the source is
+// at an entry of the range.
 func (v *Visible) inside(h *head, valid bool) bool {
 	if !valid {
 		if err := h.Err(); err != nil {
@@ -137,15 +136,15 @@ func (v *Visible) inside(h *head, valid bool) bool {
 	return len(v.bounds.End) == 0 || bytes.Compare(h.key, v.bounds.End) < 0
 }
 
-// before reports whether the walk meets key a before key b.
+// before reports whether the walk reaches key a before key b.
 func (v *Visible) before(a, b []byte) bool {
 	c := bytes.Compare(a, b)
 	return c != 0 && direction(c > 0) == v.walk
 }
 
-// bound returns a key that is in the range, or behind it, and before which only the
-// first head has entries. The first key of a range is in it, so a backward walk may
-// stand at it.
+// bound returns a key before which only the first head has entries of the range: the
+// key of the second head, or the bound of the range, nil if there is none. On a backward
+// walk the latter is the first key of the range, which an entry may equal.
 func (v *Visible) bound() []byte {
 	switch {
 	case len(v.heads) > 1:
@@ -158,8 +157,8 @@ func (v *Visible) bound() []byte {
 	return v.bounds.End
 }
 
-// moved puts the first head, which has moved, where it belongs now. It mostly stays
-// or goes to the place behind: runs differ in size.
+// moved restores the order of heads after the first one has moved. It mostly stays
+// first or becomes second, because runs differ in size.
 func (v *Visible) moved(valid bool) {
 	if !v.inside(&v.heads[0], valid) {
 		n := copy(v.heads, v.heads[1:])
@@ -192,8 +191,8 @@ func (v *Visible) merge(b *kv.Batch) {
 }
 
 // versions steps over all versions that a source has of the staged key, and offers
-// b the newest that the view sees. It is not sure of that one if an error came
-// first, which may have a newer one behind it.
+// b the newest that the view sees. sure is false if an error came before it was found,
+// because a newer version may follow the error.
 func (v *Visible) versions(b *kv.Batch, h *head) (valid, sure bool) {
 	met := false
 	for valid = true; valid && bytes.Equal(h.Entry().Key, b.StagedKey()); {

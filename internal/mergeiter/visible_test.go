@@ -10,8 +10,8 @@ import (
 	"github.com/kvd-db/kvd/internal/kv"
 )
 
-// visible is the model of Visible: what a map holds after all writes up to the
-// view's number, deletes of ranges among them.
+// visible is the model of Visible: the content of a map after all writes up to the
+// view's number, range deletes included.
 func visible(entries []kv.Entry, v kv.View) []kv.Entry {
 	newest := map[string]kv.SeqNum{}
 	for _, e := range entries {
@@ -82,7 +82,7 @@ func (f *fillingSource) Fill(b *kv.Batch, v *kv.View, bound []byte) (passed int)
 	return passed
 }
 
-// shown returns all that v gives, in batches of so many items.
+// shown returns everything from v, in batches of size items.
 func shown(v *Visible, size int) (entries []kv.Entry) {
 	var b kv.Batch
 	for more := true; more; {
@@ -105,7 +105,7 @@ func newVisible(view kv.View, r kv.Range, reverse bool, sources ...kv.Iterator) 
 
 func TestVisibleGivesWhatAMapHolds(t *testing.T) {
 	bound := rapid.OneOf(rapid.Just[[]byte](nil), genKey(), rapid.Just([]byte{}))
-	v := &Visible{} // one for all: it is made to be used again
+	v := &Visible{} // one for all: it is reused
 	rapid.Check(t, func(t *rapid.T) {
 		entries := genEntries().Draw(t, "entries")
 		view := kv.View{
@@ -116,7 +116,7 @@ func TestVisibleGivesWhatAMapHolds(t *testing.T) {
 		r := kv.Range{Start: bound.Draw(t, "start"), End: bound.Draw(t, "end")}
 		reverse := rapid.Bool().Draw(t, "reverse")
 		sources := spread(t, entries)
-		for _, c := range view.Covers { // in the stream too, as sources give them
+		for _, c := range view.Covers { // sources return them as entries too
 			sources = append(sources, newSlice(c.All()...))
 		}
 		for i := range sources {
@@ -177,7 +177,7 @@ func TestARangeTombstoneHidesWhatIsOlder(t *testing.T) {
 	entries := []kv.Entry{tombstone, put("a", 5), put("a", 4), put("b", 6), put("b", 3), put("bb", 2), put("c", 1)}
 	for at, want := range map[kv.SeqNum][]kv.Entry{
 		4: {put("a", 4), put("b", 3), put("bb", 2), put("c", 1)},
-		5: {put("a", 5), put("c", 1)}, // what its own batch put stays
+		5: {put("a", 5), put("c", 1)}, // a put of the tombstone's own batch stays
 		6: {put("a", 5), put("b", 6), put("c", 1)},
 	} {
 		view := kv.View{At: at, Covers: covers}
@@ -186,8 +186,8 @@ func TestARangeTombstoneHidesWhatIsOlder(t *testing.T) {
 	}
 }
 
-// Wherever a source fails, what comes is the beginning of the right answer, and
-// then the error. No older version is shown for one that could not be read.
+// Wherever a source fails, Visible returns a prefix of the right answer, and
+// then the error. It shows no older version in place of one that could not be read.
 func TestVisibleGivesWhatComesBeforeAnError(t *testing.T) {
 	var all []kv.Entry
 	for _, e := range wholeMerge(t) {
@@ -218,8 +218,7 @@ func TestVisibleGivesWhatComesBeforeAnError(t *testing.T) {
 	}
 }
 
-// On a backward walk the version that must be shown may be the one that cannot be
-// read.
+// On a backward walk the error may be at the version that must be shown.
 func TestABackwardWalkShowsNoOlderVersionForAnError(t *testing.T) {
 	for failAt := 1; failAt <= 3; failAt++ {
 		source := newSlice(put("a", 4), put("a", 3), put("a", 2))
@@ -230,7 +229,7 @@ func TestABackwardWalkShowsNoOlderVersionForAnError(t *testing.T) {
 	}
 }
 
-// A walk over what was deleted comes back before it finds anything.
+// Fill returns from a walk over deleted keys before it finds any item.
 func TestFillReturnsFromALongWalkOverWhatIsHidden(t *testing.T) {
 	var entries []kv.Entry
 	for i := range 10_000 {
