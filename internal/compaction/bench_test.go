@@ -20,7 +20,7 @@ func benchEntry(i, valueBytes int) kv.Entry {
 	return kv.Entry{Key: fmt.Appendf(nil, "key-%012d", i), Value: bytes.Repeat([]byte{byte(i)}, valueBytes), Seq: kv.SeqNum(i + 1), Kind: kv.KindPut}
 }
 
-// runAgain measures a job on files in memory: the processor's share.
+// runAgain measures a job on files in memory, so processor time only.
 func runAgain(b *testing.B, s *shelf, job Job) {
 	for b.Loop() {
 		got, err := Run(b.Context(), job)
@@ -35,8 +35,7 @@ func runAgain(b *testing.B, s *shelf, job Job) {
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/benchEntries, "ns/entry")
 }
 
-// BenchmarkRun merges four deltas of interleaved keys, whose values lie beside them or
-// apart.
+// BenchmarkRun merges four deltas of interleaved keys, with inline or separated values.
 func BenchmarkRun(b *testing.B) {
 	for _, apart := range []bool{false, true} {
 		s := newShelf(b)
@@ -59,8 +58,7 @@ func BenchmarkRun(b *testing.B) {
 	}
 }
 
-// BenchmarkFlush writes a memtable, the sort left out, whose values lie beside their
-// keys or apart.
+// BenchmarkFlush writes a memtable, without its sort, with inline or separated values.
 func BenchmarkFlush(b *testing.B) {
 	for _, valueBytes := range []int{100, 1024} {
 		b.Run(fmt.Sprintf("value=%d", valueBytes), func(b *testing.B) {

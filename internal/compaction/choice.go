@@ -8,26 +8,26 @@ import (
 	"github.com/kvd-db/kvd/internal/manifest"
 )
 
-// Choice is a merge that is worth doing: what to read and where it goes. It
+// Choice is a merge that is worth doing: its inputs and where its outputs go. It
 // borrows the runs of the Version that it was chosen from.
 //
-// C1. Its edit fits that Version, and every later one that flushes lead to: one
-// choice of a partition is done at a time.
+// C1. Its edit fits that Version, and every later one that only flushes separate from
+// it: a partition executes one choice at a time.
 type Choice struct {
 	// Kind is manifest.CompactDeltas or manifest.CompactBase.
 	Kind manifest.EditKind
 	// Deltas are read, the newest first: whole deltas for CompactDeltas, a part
 	// of the oldest for CompactBase.
 	Deltas []manifest.Run
-	// Base are the tables of the base that are read. Only CompactBase has any.
+	// Base holds the tables of the base that are read. Only CompactBase has any.
 	Base manifest.Run
-	// Rewrite are value files whose values, as far as the inputs need them, are written
-	// anew, so that the files can go. Others are not touched.
+	// Rewrite holds the value files whose values, as far as the inputs need them, are
+	// rewritten, so that the files can be removed. Values in other files are not touched.
 	Rewrite []kv.FileNum
-	// Drop says that all inputs go without being read: nothing in them can be seen by
-	// any reader, and nothing that they hide either.
+	// Drop: all inputs are dropped without being read, because no reader can see anything
+	// in them or anything that they hide.
 	Drop bool
-	// Reason says why, in one of the words below, for events and tests.
+	// Reason is one of the constants below, for events and tests.
 	Reason string
 }
 
@@ -37,11 +37,11 @@ const (
 	ReasonTooMany    = "too many"   // more deltas than Policy.MaxDeltas
 	ReasonSize       = "size"       // the oldest delta is large against the base
 	ReasonSpace      = "space"      // all deltas together are large against the base
-	ReasonTombstones = "tombstones" // tombstones are worth their way into the base, or out of it
-	ReasonGarbage    = "garbage"    // too much of what lies in value files is garbage
-	ReasonCovered    = "covered"    // range tombstones hide all that some tables have
-	ReasonDead       = "dead"       // all in some tables of the base has expired or is a tombstone
-	ReasonAll        = "all"        // asked for by All
+	ReasonTombstones = "tombstones" // tombstones are worth a merge into the base, or out of it
+	ReasonGarbage    = "garbage"    // too much of the bytes in value files is garbage
+	ReasonCovered    = "covered"    // range tombstones hide everything in some tables
+	ReasonDead       = "dead"       // everything in some tables of the base has expired or is a tombstone
+	ReasonAll        = "all"        // chosen by All
 )
 
 // Inputs returns the runs to read, the newest first.
@@ -70,7 +70,7 @@ func (c *Choice) ReadBytes() uint64 {
 	return c.Bytes()
 }
 
-// Entries returns the count of the entries of all inputs.
+// Entries returns the number of entries of all inputs.
 func (c *Choice) Entries() uint64 {
 	var sum uint64
 	for _, run := range c.Inputs() {
@@ -79,7 +79,7 @@ func (c *Choice) Entries() uint64 {
 	return sum
 }
 
-// Tables returns the numbers of all inputs.
+// Tables returns the file numbers of all inputs.
 func (c *Choice) Tables() []kv.FileNum {
 	var nums []kv.FileNum
 	for _, run := range c.Inputs() {
@@ -90,7 +90,7 @@ func (c *Choice) Tables() []kv.FileNum {
 	return nums
 }
 
-// RewriteBytes returns the bytes of the values that are written anew, at most.
+// RewriteBytes returns an upper bound of the bytes of the values that are rewritten.
 func (c *Choice) RewriteBytes() uint64 {
 	var sum uint64
 	for _, run := range c.Inputs() {
@@ -105,7 +105,7 @@ func (c *Choice) RewriteBytes() uint64 {
 	return sum
 }
 
-// Edit returns the edit that puts the outputs in the place of the inputs.
+// Edit returns the edit that replaces the inputs by the outputs.
 func (c *Choice) Edit(r *Result) manifest.Edit {
 	return manifest.Edit{Kind: c.Kind, Removed: c.Tables(), Added: r.Tables, Values: r.Values}
 }

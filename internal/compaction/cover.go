@@ -7,12 +7,12 @@ import (
 	"github.com/kvd-db/kvd/internal/kv"
 )
 
-// cover is the range tombstones that cover the place where a merge is. The merge
-// meets each one at its start, and so before all that it hides.
+// cover holds the range tombstones that cover the current key of a merge. The merge
+// reaches each one at its start, and so before everything that it hides.
 //
-// It is asked with keys that never fall, and forgets what ends before them.
+// Its methods are called with keys that never fall, and remove tombstones that end before.
 type cover struct {
-	tombstones []kv.Entry // newest first; each began at the current key or before
+	tombstones []kv.Entry // newest first; each began at the current key or before it
 	nextEnd    []byte     // the smallest of their ends; nil if there are none
 }
 
@@ -31,8 +31,8 @@ func (c *cover) add(t kv.Entry) {
 	}
 }
 
-// newest returns the number of the newest tombstone not newer than at that covers
-// key, or 0.
+// newest returns the sequence number of the newest tombstone not newer than at that
+// covers key, or 0.
 func (c *cover) newest(key []byte, at kv.SeqNum) kv.SeqNum {
 	c.reach(key)
 	for i := range c.tombstones {
@@ -55,7 +55,7 @@ func (c *cover) end(t *kv.Entry, at kv.SeqNum) []byte {
 	return nil
 }
 
-// keep forgets the tombstones for which stays is false.
+// keep removes the tombstones for which stays is false.
 func (c *cover) keep(stays func(*kv.Entry) bool) {
 	c.tombstones = slices.DeleteFunc(c.tombstones, func(t kv.Entry) bool { return !stays(&t) })
 	c.nextEnd = nil
@@ -66,14 +66,14 @@ func (c *cover) keep(stays func(*kv.Entry) bool) {
 	}
 }
 
-// reach forgets the tombstones that end at key or before it.
+// reach removes the tombstones that end at key or before it.
 func (c *cover) reach(key []byte) {
 	if c.nextEnd != nil && bytes.Compare(c.nextEnd, key) <= 0 {
 		c.keep(func(t *kv.Entry) bool { return bytes.Compare(t.Value, key) > 0 })
 	}
 }
 
-// agenda holds range tombstones that begin further on, where a table was cut or
+// agenda holds range tombstones that begin later, where a table was cut or
 // where a newer one ends, in the order of kv.Compare.
 type agenda []kv.Entry
 
@@ -82,8 +82,8 @@ func (a *agenda) add(t kv.Entry) {
 	*a = slices.Insert(*a, at, t)
 }
 
-// due returns the first, if it goes before e, which is nil at the end of the
-// merge; else nil.
+// due returns the first one if it orders not after e, else nil. A nil e is the end of
+// the merge.
 func (a agenda) due(e *kv.Entry) *kv.Entry {
 	if len(a) == 0 || e != nil && kv.Compare(a[0].Key, a[0].Seq, e.Key, e.Seq) > 0 {
 		return nil
@@ -91,7 +91,7 @@ func (a agenda) due(e *kv.Entry) *kv.Entry {
 	return &a[0]
 }
 
-// pop takes the first away.
+// pop removes and returns the first one.
 func (a *agenda) pop() kv.Entry {
 	t := (*a)[0]
 	*a = slices.Delete(*a, 0, 1)

@@ -9,13 +9,13 @@ import (
 	"github.com/kvd-db/kvd/internal/manifest"
 )
 
-// RangeTombstones tells which range tombstones a table has, nil if none. The
-// manifest counts them among the deletes and does not know how far they reach;
-// who has the table open does.
+// RangeTombstones returns the range tombstones of a table, nil if it has none. The
+// manifest only counts them among the deletes; their ends are known once the table is
+// open.
 type RangeTombstones func(kv.FileNum) *kv.RangeTombstones
 
-// covers returns the range tombstones of some runs that no snapshot precedes, by their
-// starts.
+// covers returns the range tombstones of some runs that no snapshot precedes, ordered by
+// their starts.
 func (k *picker) covers(runs ...manifest.Run) []kv.Entry {
 	var tombstones []kv.Entry
 	for _, run := range runs {
@@ -35,14 +35,14 @@ func (k *picker) covers(runs ...manifest.Run) []kv.Entry {
 }
 
 // covered estimates the bytes of the base that the range tombstones of some runs
-// cover and that a merge could drop now: it ignores those that a snapshot
+// cover and that a merge could drop now: it ignores tombstones that a snapshot
 // precedes.
 //
 // Cost: linear in the tables of the runs; n log n in the range tombstones.
 func (k *picker) covered(runs ...manifest.Run) uint64 {
 	tombstones := k.covers(runs...)
 	var sum uint64
-	for len(tombstones) > 0 { // one stretch of the keys after the other
+	for len(tombstones) > 0 { // one connected range of keys per iteration
 		start, end := tombstones[0].Key, tombstones[0].Value
 		n := 1
 		for ; n < len(tombstones) && bytes.Compare(tombstones[n].Key, end) <= 0; n++ {
@@ -56,16 +56,16 @@ func (k *picker) covered(runs ...manifest.Run) uint64 {
 	return sum
 }
 
-// maxCovers bounds the range tombstones that dropCovered looks at. With more, whole
-// tables are seldom covered, and the look would take long.
+// maxCovers bounds the range tombstones that dropCovered considers. With more, whole
+// tables are rarely covered, and the search takes long.
 const maxCovers = 4096
 
 // dropCovered picks the tables of the base, or else a delta, in which range tombstones
 // hide everything from every reader, to be dropped unread.
 //
-// All that such a table hides in older runs has numbers less than its own, so the same
-// range tombstones hide that too; and these stay, for they are newer than the table and
-// so in another one, until a merge has read what they cover.
+// Everything that such a table hides in older runs has smaller sequence numbers than the
+// table, so the same range tombstones hide it too. They remain until a merge has read what
+// they cover: they are newer than the table, and so in another one.
 func (k *picker) dropCovered() (Choice, bool) {
 	covers := k.covers(append(slices.Clone(k.v.Deltas), k.v.Base)...)
 	if len(covers) == 0 || len(covers) > maxCovers {
@@ -88,8 +88,8 @@ func (k *picker) dropCovered() (Choice, bool) {
 	return Choice{}, false
 }
 
-// hidden reports whether range tombstones that are newer than all of a table, and
-// ordered by their starts, together cover every key of it.
+// hidden reports whether range tombstones that are newer than every entry of a table
+// together cover every key of it. covers is ordered by start.
 func hidden(t *kv.TableMeta, covers []kv.Entry) bool {
 	reached := t.Smallest // all keys before it are covered
 	for i := range covers {
@@ -97,7 +97,7 @@ func hidden(t *kv.TableMeta, covers []kv.Entry) bool {
 		switch {
 		case bytes.Compare(c.Key, reached) > 0:
 			if c.Seq > t.MaxSeq {
-				return false // nor does any behind it begin earlier
+				return false // no later one begins earlier
 			}
 		case c.Seq <= t.MaxSeq || bytes.Compare(c.Value, reached) <= 0:
 		case bytes.Compare(c.Value, t.Largest) > 0:
@@ -121,8 +121,8 @@ func bytesWithin(run manifest.Run, start, end []byte) uint64 {
 	return sum
 }
 
-// share estimates which part of a table has keys less than key, as if they lay
-// evenly between its bounds: exact for a key outside, a guess for one inside.
+// share estimates the part of a table with keys less than key, as if the keys were
+// evenly spread between its bounds: exact for a key outside, a guess for one inside.
 func share(t *kv.TableMeta, key []byte) float64 {
 	switch {
 	case bytes.Compare(key, t.Smallest) <= 0:
@@ -130,7 +130,7 @@ func share(t *kv.TableMeta, key []byte) float64 {
 	case bytes.Compare(key, t.Largest) > 0:
 		return 1
 	}
-	same := 0 // bytes that all keys of the table begin with
+	same := 0 // length of the common prefix of all keys of the table
 	for same < len(t.Smallest) && t.Smallest[same] == t.Largest[same] {
 		same++
 	}

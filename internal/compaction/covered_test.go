@@ -23,7 +23,7 @@ func TestBytesWithinARange(t *testing.T) {
 		give       float64
 	}{
 		"nothing before":       {"a", "user000100", 0, 0},
-		"nothing behind":       {"z", "zz", 0, 0},
+		"nothing after":        {"z", "zz", 0, 0},
 		"nothing between":      {"user0003", "user0004", 0, 0},
 		"all":                  {"a", "z", 6300, 0},
 		"a whole table":        {"user0002", "user0003", 4000, 0},
@@ -40,8 +40,8 @@ func TestBytesWithinARange(t *testing.T) {
 	}
 }
 
-// What several range tombstones cover counts once, pieces that were cut are as
-// good as one, and those that a snapshot precedes count for nothing.
+// Keys that several range tombstones cover count once, cut pieces count like a whole
+// tombstone, and tombstones that a snapshot precedes do not count.
 func TestCoveredBytesCountOnce(t *testing.T) {
 	v := build(shape{10, 100, 0}, shape{2, 1, 0.1}) // tables of the base begin at 000000, 100000 ...
 	ranges := map[kv.FileNum][]kv.Entry{
@@ -58,7 +58,7 @@ func TestCoveredBytesCountOnce(t *testing.T) {
 	require.Zero(t, k.covered(v.Deltas[0]))
 }
 
-// Tables all of whose entries range tombstones hide from every reader go unread.
+// A table is dropped unread if range tombstones hide all its entries from every reader.
 func TestPickDropsWhatIsCovered(t *testing.T) {
 	v := build(shape{4, 100, 0}, shape{1, 1, 0.1}, shape{1, 1, 0}) // base: 10 to 13, deltas: 15, 14
 	for name, c := range map[string]struct {

@@ -8,12 +8,12 @@ import (
 	"github.com/kvd-db/kvd/internal/kv"
 )
 
-// Snapshots are the sequence numbers that somebody may still read at, ascending.
+// Snapshots holds the sequence numbers that a snapshot may still read at, ascending.
 //
-// Besides the snapshots that were handed out, the list must have the number at
-// which a new snapshot would be taken now. An entry can be in a table before it
-// is visible, and a snapshot taken after the merge began must not miss what that
-// entry hides. Reading at the newest version needs no number.
+// Besides the snapshots in use, the list must have the number at which a new snapshot
+// would be taken now. An entry can be in a table before it is visible, and a snapshot
+// taken after the merge began must still see what that entry hides. Readers of the
+// newest versions need no number.
 type Snapshots []kv.SeqNum
 
 // NewSnapshots sorts numbers, in place, and drops duplicates.
@@ -30,13 +30,13 @@ func (s Snapshots) Oldest() kv.SeqNum {
 	return s[0]
 }
 
-// Superseded reports whether nobody can see version seq of a key that is hidden
+// Superseded reports whether no reader can see version seq of a key that is hidden
 // from version newer on, by another version or by a range tombstone: no snapshot
 // is at seq or later but before newer.
 func (s Snapshots) Superseded(seq, newer kv.SeqNum) bool { return newer <= s.from(seq) }
 
 // from returns the number of the first snapshot that sees version seq,
-// kv.MaxSeqNum if there is none: then only readers of the newest versions may.
+// kv.MaxSeqNum if there is none: then only readers of the newest versions may see it.
 func (s Snapshots) from(seq kv.SeqNum) kv.SeqNum {
 	if i := sort.Search(len(s), func(i int) bool { return s[i] >= seq }); i < len(s) {
 		return s[i]
@@ -44,51 +44,51 @@ func (s Snapshots) from(seq kv.SeqNum) kv.SeqNum {
 	return kv.MaxSeqNum
 }
 
-// TombstoneDead reports whether a tombstone that nothing newer supersedes may go.
-// olderRead says that the merge reads all older versions of its keys: that is so
-// in a CompactBase and only there. Every snapshot must see the tombstone, or one
-// of them sees an older version, which the merge keeps and which would come back
-// to life for readers of newer versions.
+// TombstoneDead reports whether a tombstone that nothing newer supersedes may be dropped.
+// olderRead says that the merge reads all older versions of its keys, which is so
+// only in a CompactBase. Every snapshot must see the tombstone. Otherwise a snapshot sees
+// an older version, which the merge keeps, and without the tombstone readers of newer
+// versions would see it too.
 func (s Snapshots) TombstoneDead(seq kv.SeqNum, olderRead bool) bool {
 	return olderRead && seq <= s.Oldest()
 }
 
 // Rule says which entries of a merge stay.
 type Rule struct {
-	// Snapshots is what must stay readable.
+	// Snapshots must still read the same after the merge.
 	Snapshots Snapshots
 	// Now is the Unix time in milliseconds; entries that expired by then count as
-	// tombstones. It must not be later than the clock of any reader, now or later.
+	// tombstones. It must not be later than the clock of any reader, now or in the future.
 	// Zero: none has expired.
 	Now uint64
 }
 
-// verdict is what becomes of an entry.
+// verdict says what happens to an entry.
 type verdict uint8
 
 const (
 	stays verdict = iota
 	superseded
 	tombstoneDead
-	postponed // a range tombstone that begins later now
+	postponed // a range tombstone that now begins later
 )
 
 // judge applies a Rule to the entries of a merge, in the order of kv.Compare.
 type judge struct {
 	rule      Rule
 	olderRead bool
-	newer     kv.SeqNum // the last version of the current key; 0: none yet
-	cover     cover     // the range tombstones that stayed, and the dead ones
+	newer     kv.SeqNum // the previous version of the current key; 0: none yet
+	cover     cover     // the range tombstones kept so far, and the dead ones
 }
 
-// nextKey says that the next entry has another key than the one before it.
+// nextKey is called if the next entry has another key than the one before it.
 func (j *judge) nextKey() { j.newer = 0 }
 
-// point judges a put or delete.
+// point evaluates a put or delete.
 //
-// It goes if the first reader that could see it sees something newer in its place.
-// That may be a version or tombstone that was dropped itself: what superseded that
-// one takes its part, for no snapshot lies between.
+// The entry is superseded if the first reader that could see it sees something newer in
+// its place. That may be a version or tombstone that was dropped itself: the entry that
+// superseded it then hides this one too, because no snapshot lies between.
 func (j *judge) point(e *kv.Entry) verdict {
 	newer := j.newer
 	j.newer = e.Seq
@@ -103,8 +103,9 @@ func (j *judge) point(e *kv.Entry) verdict {
 	return stays
 }
 
-// rangeDelete judges a range tombstone. If only its first part is superseded, it
-// makes it begin behind that and says postponed: it is to be judged again there.
+// rangeDelete evaluates a range tombstone. If only its first part is superseded, it
+// moves its start to the end of that part and returns postponed: the caller evaluates it
+// again there.
 //
 // The judge keeps the slices of t.
 func (j *judge) rangeDelete(t *kv.Entry) verdict {
@@ -123,7 +124,7 @@ func (j *judge) rangeDelete(t *kv.Entry) verdict {
 	return stays
 }
 
-// dead reports whether a range tombstone is dropped wherever it stands.
+// dead reports whether a range tombstone may be dropped at every key that it covers.
 func (j *judge) dead(t *kv.Entry) bool {
 	return j.rule.Snapshots.TombstoneDead(t.Seq, j.olderRead)
 }

@@ -29,7 +29,7 @@ func TestSuperseded(t *testing.T) {
 		{Snapshots{4}, 5, 9, true},    // before both: it sees neither
 		{Snapshots{5}, 5, 9, false},   // at the version
 		{Snapshots{7}, 5, 9, false},   // between
-		{Snapshots{8}, 5, 9, false},   // just before the newer one
+		{Snapshots{8}, 5, 9, false},   // directly before the newer one
 		{Snapshots{9}, 5, 9, true},    // it sees the newer one
 		{Snapshots{4, 9}, 5, 9, true}, //
 		{Snapshots{4, 6, 9}, 5, 9, false},
@@ -47,10 +47,10 @@ func TestTombstoneDead(t *testing.T) {
 		want      bool
 	}{
 		{nil, 5, true, true},
-		{nil, 5, false, false}, // older versions are elsewhere
+		{nil, 5, false, false}, // older versions are in tables that the merge does not read
 		{Snapshots{5}, 5, true, true},
 		{Snapshots{6, 8}, 5, true, true},
-		{Snapshots{4}, 5, true, false}, // it keeps what the tombstone hides
+		{Snapshots{4}, 5, true, false}, // the snapshot keeps what the tombstone hides
 		{Snapshots{4, 8}, 5, true, false},
 		{Snapshots{8}, 5, false, false},
 	} {
@@ -58,9 +58,9 @@ func TestTombstoneDead(t *testing.T) {
 	}
 }
 
-// newestAt is what a reader at a version sees of a key: the newest of its
-// versions that is not newer; 0 if it sees a tombstone or nothing. Range
-// tombstones among them cover the key.
+// newestAt is what a reader at a version sees of a key: the number of the newest version
+// that is not newer; 0 if that is a tombstone or there is none. Range
+// tombstones in versions cover the key.
 func newestAt(at kv.SeqNum, versions ...[]kv.Entry) kv.SeqNum {
 	var newest kv.Entry
 	for _, run := range versions {
@@ -77,9 +77,9 @@ func newestAt(at kv.SeqNum, versions ...[]kv.Entry) kv.SeqNum {
 }
 
 // All histories of one key of up to four versions, each put, deleted, or deleted
-// with its range, all sets of snapshots, and all ways to part the history into
+// with its range, all sets of snapshots, and all ways to divide the history into
 // runs that the merge reads and older ones that it does not: every snapshot and
-// every newer reader sees after the merge what it saw before.
+// every newer reader sees the same after the merge as before.
 func TestNobodySeesADifferenceExhaustively(t *testing.T) {
 	const most = 4
 	cases := 0
@@ -99,7 +99,7 @@ func TestNobodySeesADifferenceExhaustively(t *testing.T) {
 					choice /= 3
 				}
 				if choice > 0 {
-					break // all kinds of these versions are done
+					break // all kinds of these versions are tested
 				}
 				for set := range 1 << (2*versions + 1) { // snapshots at 1, 2 ... 2*versions+1
 					var snapshots Snapshots
@@ -160,7 +160,7 @@ func checkHistory(t *testing.T, read, unread []kv.Entry, snapshots Snapshots) {
 		if read[0].Kind == kv.KindPut {
 			live = 1
 		}
-		require.Len(t, kept, live, "what is dead and has nobody under it must go: read %s, kept %s", describe(read), describe(kept))
+		require.Len(t, kept, live, "a dead entry that hides nothing must be dropped: read %s, kept %s", describe(read), describe(kept))
 	}
 }
 

@@ -9,19 +9,19 @@ import (
 )
 
 const (
-	// lowGarbage, of what Policy.MaxGarbage admits, is where emptying value files ends,
-	// and from where on a merge that goes by anyway takes part in it.
+	// lowGarbage is a fraction of Policy.MaxGarbage: emptying value files stops there, and
+	// above it a merge that is due anyway takes part in emptying them.
 	lowGarbage = 0.8
-	// maxRewriteFiles bounds the value files that one merge empties, and with it the
+	// maxRewriteFiles bounds the value files that one merge empties, and so the
 	// memory for reading them.
 	maxRewriteFiles = 64
-	// rewriteFactor times Policy.DrainBytes is about how much of values one merge writes
-	// anew.
+	// rewriteFactor times Policy.DrainBytes bounds the bytes of values that one merge
+	// rewrites, except for the first value file.
 	rewriteFactor = 4
 )
 
-// weight is what a table holds, its values in value files included. What is deleted
-// or overwritten frees that much.
+// weight is the size of a table including its values in value files. Deleting or
+// overwriting its entries frees that much.
 func weight(t *kv.TableMeta) uint64 {
 	sum := t.Size
 	for _, ref := range t.Values {
@@ -32,15 +32,14 @@ func weight(t *kv.TableMeta) uint64 {
 
 func weightOf(run manifest.Run) uint64 { return run.Bytes() + run.ValueBytes() }
 
-// tooMuchGarbage reports whether more than a share of all bytes in value files is
-// garbage.
+// tooMuchGarbage reports whether garbage is more than a share of all bytes in value
+// files.
 func tooMuchGarbage(all, garbage uint64, share float64) bool {
 	return float64(garbage) > share*float64(all)
 }
 
-// condemned returns the value files to be emptied: those with the least needed of
-// what they hold, as many as it takes to come down to the low bound. None is without
-// garbage.
+// condemned returns the value files to empty: those with the smallest needed share, as
+// many as are necessary to reach the low bound. Each has garbage.
 func (k *picker) condemned() []kv.FileNum {
 	low := lowGarbage * float64(k.p.MaxGarbage) / 100
 	all, garbage := k.v.ValueBytes()
@@ -65,9 +64,9 @@ func (k *picker) condemned() []kv.FileNum {
 	return worst
 }
 
-// carry makes a choice empty condemned value files on its way: a merge into the base
-// what its inputs need of them, for every table of the base gets its turn; a merge of
-// deltas only files that it empties for good.
+// carry makes a choice empty condemned value files as a side effect. A merge into the base
+// rewrites what its inputs need of them, because drains reach every table of the base in
+// time; a merge of deltas only handles files that it empties completely.
 func (k *picker) carry(c Choice) Choice {
 	condemned := k.condemned()
 	if len(condemned) == 0 {
@@ -97,9 +96,9 @@ func (k *picker) carry(c Choice) Choice {
 	return c
 }
 
-// collect picks tables to be written anew only to empty the value file with the most
-// garbage: neighbours in the base as far as DrainBytes goes, or one delta. Each time
-// that leaves fewer pointers into it, until it goes.
+// collect picks tables to rewrite only to empty the value file with the most garbage:
+// adjacent tables of the base up to DrainBytes, or one delta. Each such merge leaves fewer
+// pointers into the file, until it can be removed.
 func (k *picker) collect() (Choice, bool) {
 	all, garbage := k.v.ValueBytes()
 	if !tooMuchGarbage(all, garbage, float64(k.p.MaxGarbage)/100) {

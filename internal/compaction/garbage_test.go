@@ -12,14 +12,14 @@ import (
 )
 
 // TestValueFilesStayBounded overwrites keys in several patterns. After every flush,
-// once Pick comes to rest, the garbage is within its bound, and all value files
-// together hold no more than the package comment says. It measures what that costs.
+// once Pick finds nothing to do, the garbage is within its bound, and all value files
+// together hold no more than the package comment says. It also measures the bytes rewritten.
 func TestValueFilesStayBounded(t *testing.T) {
 	const keys = 24 * simFlushEntries
 	for name, c := range map[string]struct {
 		key     func(s *simulation, i int) uint32
 		garbage int
-		moved   float64 // most values written anew for each value put
+		moved   float64 // bound of the values rewritten per value put
 	}{
 		"uniform":             {func(s *simulation, _ int) uint32 { return s.rng.Uint32N(keys) }, 50, 0.3},
 		"uniform, less space": {func(s *simulation, _ int) uint32 { return s.rng.Uint32N(keys) }, 30, 0.8},
@@ -71,7 +71,7 @@ func TestValueFilesStayBounded(t *testing.T) {
 	}
 }
 
-// needing makes the tables of a run need so many values of 1 MiB each of a file.
+// needing makes the tables of a run point to this many values of 1 MiB each in a file.
 func needing(run manifest.Run, file kv.FileNum, values ...uint64) {
 	for i, n := range values {
 		if n > 0 {

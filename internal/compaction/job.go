@@ -18,26 +18,26 @@ const (
 	// defaultTableBytes is where a table is cut. Guessed: a drain of 128 MiB can
 	// then choose among four tables, and 10 GiB are 320 files.
 	defaultTableBytes = 32 << 20
-	// paceBytes is how much of the input is merged between two looks at the
+	// paceBytes is how much of the input is merged between two checks of the
 	// context: a few milliseconds of work.
 	paceBytes = 64 << 10
 
 	// yieldEntries is how many entries are merged between two yields of the
-	// processor, some 20 us of work. What is merged comes from memory mostly, so a
-	// merge would keep its processor until the runtime takes it away, 10 ms later, and
-	// requests would wait as long.
+	// processor, some 20 us of work. Inputs are mostly in memory, so without yields a
+	// merge would run until the runtime preempts it after 10 ms, and requests would wait as
+	// long.
 	yieldEntries = 32
 )
 
-// Outputs makes and removes the files of new tables and value files.
+// Outputs creates and removes the files of new tables and value files.
 type Outputs interface {
-	// Create makes an empty file under a new number: a manifest.FileTable or FileValues.
+	// Create creates an empty file under a new number: a manifest.FileTable or FileValues.
 	Create(manifest.FileKind) (vfs.File, kv.FileID, error)
-	// Remove removes a file that Create made and that was closed.
+	// Remove removes a file that Create created and that was closed.
 	Remove(manifest.FileKind, kv.FileNum) error
 }
 
-// Job is one merge to be done.
+// Job describes one merge.
 type Job struct {
 	Choice Choice
 	Rule   Rule
@@ -46,27 +46,27 @@ type Job struct {
 	Open    func(*kv.TableMeta) (kv.Iterator, error)
 	Outputs Outputs
 	Values  ValueRule
-	// TableBytes is where an output is cut, give or take a block and the versions
-	// of one key. Default 32 MiB. Under a range tombstone, tables are cut at
+	// TableBytes is where an output is cut, up to a block and the versions
+	// of one key more. Default 32 MiB. Under a range tombstone, tables are cut at
 	// 8 MiB if that is less.
 	TableBytes int64
 	Writer     sstable.WriterOptions
 }
 
-// Result is what a merge did.
+// Result describes a completed merge.
 type Result struct {
-	// Tables are the outputs, complete and synced, a run for Choice.Edit. Their
+	// Tables holds the outputs, complete and synced, a run for Choice.Edit. Their
 	// names in the directory are not synced yet.
 	Tables manifest.Run
-	// Values are the new value files, likewise complete. Each value in them is pointed
-	// to from Tables.
+	// Values holds the new value files, also complete and synced. Tables points to each value
+	// in them.
 	Values []kv.ValueFileMeta
 	Moved  uint64 // bytes of values in them that were read from older ones
-	// Read is the count of entries read; what is not in Tables was dropped.
+	// Read is the number of entries read; those that are not in Tables were dropped.
 	Read       uint64
-	Superseded uint64 // dropped: an older version or a range tombstone that nobody can see
-	Tombstones uint64 // dropped: a tombstone or an expired entry with nothing under it
-	// Pieces is the count of range tombstones that were made by cutting others
+	Superseded uint64 // dropped: an older version or a range tombstone that no reader can see
+	Tombstones uint64 // dropped: a tombstone or an expired entry that hides nothing
+	// Pieces is the number of range tombstones that were made by cutting others
 	// where a table was cut. They are not in Read.
 	Pieces uint64
 }
@@ -80,19 +80,17 @@ func (r *Result) Written() uint64 {
 	return sum
 }
 
-// Run does the merge and returns its outputs. It changes no input and installs
+// Run executes the merge and returns its outputs. It changes no input and installs
 // nothing.
 //
-// Before it returns without error, the count of entries read is what the
-// manifest says of the inputs, and each of them, and each piece of a range
-// tombstone, is in an output or was dropped by the rule; and every block of every
-// output has been read back from its file and verified (see "Read back" in the
-// package comment).
+// If it returns no error: the number of entries read is what the manifest says of the
+// inputs; each entry, and each piece of a range tombstone, is in an output or was dropped
+// by the rule; and every block of every output was read back from its file and verified
+// (see "Reading back" in the package comment).
 //
 // Errors: those of the inputs, a *kv.CorruptionError among them, of the outputs,
-// and that of ctx once it is done. After an error no output is left
-// behind, unless it could not be removed, which the error then says as well.
-// Run returns soon after ctx is done.
+// and that of ctx once it is done. After an error Run has removed all outputs; if it
+// could not remove one, the error says so too. Run returns soon after ctx is done.
 func Run(ctx context.Context, job Job) (Result, error) {
 	if job.TableBytes <= 0 {
 		job.TableBytes = defaultTableBytes
@@ -110,7 +108,7 @@ func Run(ctx context.Context, job Job) (Result, error) {
 	return m.result, nil
 }
 
-// merge is a Job that is being done.
+// merge is the state of one Run.
 type merge struct {
 	job    *Job
 	judge  judge
@@ -118,12 +116,12 @@ type merge struct {
 	result Result
 
 	out      *output      // nil between two tables
-	agenda   agenda       // range tombstones that come later than they were read
+	agenda   agenda       // range tombstones that begin after the key where they were read
 	created  []kv.FileNum // all outputs, for abort
 	lastKey  []byte       // of the last entry, dropped or not
 	lastSeq  kv.SeqNum
 	lastKind kv.Kind
-	unpaced  int // bytes merged since the last look at the context
+	unpaced  int // bytes merged since the last check of the context
 }
 
 func (m *merge) run(ctx context.Context) (err error) {
@@ -146,7 +144,7 @@ func (m *merge) run(ctx context.Context) (err error) {
 			return err
 		}
 	}
-	// The end of the inputs and a failure to read them look alike up to here.
+	// Until here the end of the inputs looks like a failure to read them.
 	if err := it.Err(); err != nil {
 		return err
 	}
@@ -204,15 +202,15 @@ func (m *merge) add(ctx context.Context, e *kv.Entry) error {
 	return m.out.add(e)
 }
 
-// advanced notes that the current output has something of the inputs.
+// advanced records that the current output contains an entry of the inputs.
 func (m *merge) advanced() {
 	if m.out != nil {
 		m.out.advanced = true
 	}
 }
 
-// catchUp adds the range tombstones of the agenda that go before e, which is nil
-// at the end, and cuts the table where it is full.
+// catchUp adds the range tombstones of the agenda that are due before e, which is nil
+// at the end, and cuts the table when it is full.
 func (m *merge) catchUp(ctx context.Context, e *kv.Entry) error {
 	for {
 		next := m.agenda.due(e)
@@ -224,7 +222,7 @@ func (m *merge) catchUp(ctx context.Context, e *kv.Entry) error {
 		case next == nil:
 			return nil
 		case m.out != nil && m.out.full(m.job.TableBytes, next.Key):
-			if err := m.cut(ctx, next.Key); err != nil { // may put something on the agenda
+			if err := m.cut(ctx, next.Key); err != nil { // may add to the agenda
 				return err
 			}
 		case !due:
@@ -253,7 +251,7 @@ func (m *merge) addRange(t kv.Entry) error {
 	return m.out.addRange(&t)
 }
 
-// count counts what is dropped and reports whether the entry stays.
+// count counts a dropped entry and reports whether the entry stays.
 func (m *merge) count(v verdict) bool {
 	switch v {
 	case superseded:
@@ -264,7 +262,7 @@ func (m *merge) count(v verdict) bool {
 	return v == stays
 }
 
-// pace yields the processor once every yieldEntries, and looks at the context once
+// pace yields the processor once every yieldEntries, and checks the context once
 // every paceBytes.
 func (m *merge) pace(ctx context.Context, bytes int) error {
 	if m.result.Read%yieldEntries == 0 {
@@ -281,9 +279,8 @@ func (m *merge) pace(ctx context.Context, bytes int) error {
 	return nil
 }
 
-// follows reports whether e has the key of the entry before it, or that it does
-// not come behind that one. Only a range tombstone may share key and number with
-// another entry.
+// follows reports whether e has the key of the entry before it, and returns an error if
+// e is out of order. Only a range tombstone may share key and number with another entry.
 func (m *merge) follows(e *kv.Entry) (sameKey bool, err error) {
 	if m.result.Read == 0 {
 		return false, nil
@@ -295,7 +292,7 @@ func (m *merge) follows(e *kv.Entry) (sameKey bool, err error) {
 	tied := m.lastSeq == e.Seq && (m.lastKind == kv.KindRangeDelete || e.Kind == kv.KindRangeDelete)
 	if c > 0 || m.lastSeq <= e.Seq && !tied {
 		return false, kv.Corruptf(manifest.TableName(m.job.Choice.Tables()[0]), -1,
-			"among the inputs %v an entry of number %d comes behind one of number %d of the same or a larger key",
+			"among the inputs %v an entry of number %d follows one of number %d of the same or a larger key",
 			m.job.Choice.Tables(), e.Seq, m.lastSeq)
 	}
 	return true, nil
@@ -315,15 +312,15 @@ func (m *merge) create() error {
 	return nil
 }
 
-// cut completes the current output before the key that comes next. What its range
-// tombstones cover from there on is for the next one.
+// cut completes the current output before the next key. The parts of its range
+// tombstones from there on go to the next output.
 func (m *merge) cut(ctx context.Context, next []byte) error {
 	rest := m.out.cut(next)
 	m.result.Pieces += uint64(len(rest))
 	for _, t := range rest {
 		m.agenda.add(t)
 	}
-	m.judge.cover.keep(m.judge.dead) // the others end here, or will be met again
+	m.judge.cover.keep(m.judge.dead) // the others end here or are on the agenda
 	return m.finish(ctx)
 }
 
@@ -342,7 +339,7 @@ func (m *merge) finish(ctx context.Context) error {
 	return nil
 }
 
-// checkCounts makes sure that nothing was lost or made on the way.
+// checkCounts verifies that no entry was lost or added.
 func (m *merge) checkCounts() error {
 	r := &m.result
 	if want := m.job.Choice.Entries(); r.Read != want {

@@ -40,10 +40,10 @@ func newShelf(t require.TestingT) *shelf {
 	return s
 }
 
-// turnTo goes on with the files of another disk.
+// turnTo continues with the files of another disk.
 func (s *shelf) turnTo(disk vfs.FS) {
 	if s.values != nil {
-		_ = s.values.Close() // what the old disk says no longer matters
+		_ = s.values.Close() // errors of the old disk do not matter any more
 	}
 	s.fs = disk
 	s.values = valuefile.NewSet(func(num kv.FileNum) (*valuefile.Reader, error) {
@@ -154,7 +154,7 @@ func (s *shelf) entries(run manifest.Run) []kv.Entry {
 	return all
 }
 
-// value reads a value that is apart.
+// value reads a separated value.
 func (s *shelf) value(pointer []byte) []byte {
 	p, ok := kv.ParseValuePointer(pointer)
 	require.True(s.t, ok)
@@ -178,7 +178,7 @@ func del(key string, seq kv.SeqNum) kv.Entry {
 	return kv.Entry{Key: []byte(key), Seq: seq, Kind: kv.KindDelete}
 }
 
-// brief describes entries shortly: a put is "a5", a delete "-a5".
+// brief formats entries: a put is "a5", a delete "-a5".
 func brief(entries []kv.Entry) string {
 	var parts []string
 	for _, e := range entries {
@@ -188,8 +188,8 @@ func brief(entries []kv.Entry) string {
 	return fmt.Sprint(parts)
 }
 
-// E7: the newest value is kept, deleted keys are gone from the file, and with a
-// snapshot what it can see stays.
+// E7: the newest value is kept, deleted keys are gone from the file, and what a
+// snapshot can see stays.
 func TestMergesKeepWhatSomebodyCanSee(t *testing.T) {
 	for name, c := range map[string]struct {
 		kind      manifest.EditKind
@@ -293,7 +293,7 @@ func TestARangeTombstoneIsCutWhereATableIs(t *testing.T) {
 	require.Equal(t, slices.DeleteFunc(entries, func(e kv.Entry) bool { return e.Kind == kv.KindRangeDelete }), rest)
 }
 
-// Entries that wait for the end of a range tombstone take a bounded memory.
+// Entries that wait for the end of a range tombstone take bounded memory.
 func TestTablesUnderARangeTombstoneAreSmaller(t *testing.T) {
 	s := newShelf(t)
 	entries := underATombstone()
@@ -318,13 +318,13 @@ func TestWhereRangeTombstonesAreCut(t *testing.T) {
 		return append(bytes.Repeat([]byte("k"), kv.MaxKeyBytes-len(end)), end...)
 	}
 	for name, c := range map[string]struct{ last, next, want []byte }{
-		"behind the last key":    {[]byte("a"), []byte("c"), []byte("a\x00")},
+		"after the last key":     {[]byte("a"), []byte("c"), []byte("a\x00")},
 		"at the next key":        {[]byte("a"), []byte("a\x00"), []byte("a\x00")},
-		"behind a key of zeros":  {[]byte{0}, []byte{0, 1}, []byte{0, 0}},
-		"behind a longest key":   {long("ab"), long("b"), append(long("ab")[:kv.MaxKeyBytes-2], 'b', 0)},
+		"after a key of zeros":   {[]byte{0}, []byte{0, 1}, []byte{0, 0}},
+		"after a longest key":    {long("ab"), long("b"), append(long("ab")[:kv.MaxKeyBytes-2], 'b', 0)},
 		"no place at the next":   {long("ab"), append(long("")[:kv.MaxKeyBytes-2], 'b'), nil},
 		"no place for neighbors": {long("ab"), long("ac"), nil},
-		"behind the last of all": {bytes.Repeat([]byte{0xff}, kv.MaxKeyBytes), nil, nil},
+		"after the last of all":  {bytes.Repeat([]byte{0xff}, kv.MaxKeyBytes), nil, nil},
 	} {
 		got := cutBetween(c.last, c.next)
 		require.Equal(t, c.want, got, name)
@@ -361,7 +361,7 @@ func TestWrongCountsAndOrderAreDamage(t *testing.T) {
 	}
 }
 
-// A merge whose context ends stops at its next look, and leaves no output.
+// A merge whose context ends stops at its next check, and leaves no output.
 func TestAMergeEndsWithItsContext(t *testing.T) {
 	s := newShelf(t)
 	big := bytes.Repeat([]byte("x"), 10_000)
@@ -398,7 +398,7 @@ func TestAMergeEndsWithItsContext(t *testing.T) {
 	s.requireNoneOpen()
 }
 
-// watchedIterator says when it moves on.
+// watchedIterator reports its moves.
 type watchedIterator struct {
 	kv.Iterator
 	moves func()
@@ -409,9 +409,8 @@ func (w *watchedIterator) Next() bool {
 	return w.Iterator.Next()
 }
 
-// Every operation of a merge fails, once or from there on: inputs are as they
-// were, no output is left that could be removed, nothing stays open, and without
-// the fault the merge works.
+// Every operation of a merge fails, once or from then on: inputs are unchanged, no output
+// is left that could be removed, no file stays open, and without the fault the merge works.
 func TestEveryFaultLeavesInputsAloneAndNoOutput(t *testing.T) {
 	build := func(s *shelf) Choice {
 		s.rule.Threshold = 1
@@ -425,7 +424,7 @@ func TestEveryFaultLeavesInputsAloneAndNoOutput(t *testing.T) {
 		base, err := Run(t.Context(), s.job(Choice{Kind: manifest.CompactBase, Base: s.put(12, older...)}, Rule{}))
 		require.NoError(t, err)
 		c := Choice{Kind: manifest.CompactBase, Deltas: []manifest.Run{s.put(5, newer...)}, Base: base.Tables}
-		for _, m := range base.Values[1:] { // of the first one nothing is read
+		for _, m := range base.Values[1:] { // nothing is read of the first one
 			c.Rewrite = append(c.Rewrite, m.Num)
 		}
 		require.NotEmpty(t, c.Rewrite)
@@ -462,7 +461,7 @@ func TestEveryFaultLeavesInputsAloneAndNoOutput(t *testing.T) {
 				left, listErr := mem.List("/")
 				require.NoError(t, listErr)
 				if sticky {
-					for _, name := range left { // what could not be removed is told
+					for _, name := range left { // the error names files that could not be removed
 						if !slices.Contains(inputs, name) {
 							require.ErrorContains(t, err, name)
 						}
@@ -482,7 +481,7 @@ func TestEveryFaultLeavesInputsAloneAndNoOutput(t *testing.T) {
 	}
 }
 
-// A bit that changed on disk ends the merge; it is never copied into a new
+// A bit flip on disk ends the merge; it is never copied into a new
 // table with a fresh checksum.
 func TestDamagedInputIsNotCopied(t *testing.T) {
 	s := newShelf(t)
@@ -503,8 +502,8 @@ func TestDamagedInputIsNotCopied(t *testing.T) {
 	s.requireNoneOpen()
 }
 
-// A value that changed on disk ends a merge that writes it anew; one that does not
-// never reads it.
+// A bit flip in a value on disk ends a merge that rewrites the value; any other merge
+// does not read it.
 func TestDamagedValueIsNotCopied(t *testing.T) {
 	s := newShelf(t)
 	s.rule.Threshold, s.rule.FileBytes = 1, 1<<20
@@ -528,7 +527,7 @@ func TestDamagedValueIsNotCopied(t *testing.T) {
 		require.Empty(t, moved.Values)
 		c.Rewrite = []kv.FileNum{file}
 		got, err := Run(t.Context(), s.job(c, Rule{}))
-		if err == nil { // the length before a value is for those who walk through the file
+		if err == nil { // only Walk reads the length before a value
 			s.fs = mem
 			require.Equal(t, entries, s.entries(got.Tables))
 			continue
@@ -539,7 +538,7 @@ func TestDamagedValueIsNotCopied(t *testing.T) {
 	require.NoError(t, s.values.Close())
 }
 
-// An output that reads back differently is not used.
+// A merge fails if an output reads back differently.
 func TestRunFindsADamagedOutput(t *testing.T) {
 	s := newShelf(t)
 	c := Choice{Kind: manifest.CompactBase, Deltas: []manifest.Run{s.put(9, put("a", 1), put("b", 2))}}

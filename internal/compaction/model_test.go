@@ -20,7 +20,7 @@ import (
 )
 
 // tree is a partition without a log: real tables, a Version that edits are
-// applied to, and everything that was ever written to judge them by.
+// applied to, and the history of all writes to check against.
 type tree struct {
 	*shelf
 	version   *manifest.Version
@@ -31,7 +31,7 @@ type tree struct {
 	snapshots []kv.SeqNum
 	now       uint64
 	pieces    uint64 // of range tombstones, made so far
-	moved     uint64 // bytes of values written anew so far
+	moved     uint64 // bytes of values rewritten so far
 	drops     int    // choices dropped unread so far
 }
 
@@ -43,7 +43,7 @@ func newTree(t require.TestingT) *tree {
 	}
 }
 
-// horizon is what a merge that begins now must keep readable.
+// horizon returns what a merge that begins now must keep readable.
 func (tr *tree) horizon() Snapshots {
 	return NewSnapshots(append(slices.Clone(tr.snapshots), tr.seq))
 }
@@ -115,7 +115,7 @@ func (tr *tree) pick(p Policy) (Choice, bool) {
 	return Pick(tr.version, p, Known{OldestSnapshot: tr.horizon().Oldest(), Now: tr.now, Ranges: tr.ranges, Stats: tr.stats})
 }
 
-// settle does all that Pick wants.
+// settle executes all merges that Pick chooses.
 func (tr *tree) settle(p Policy) {
 	for n := 0; ; n++ {
 		require.Less(tr.t, n, 1000, "Pick never comes to rest")
@@ -127,8 +127,8 @@ func (tr *tree) settle(p Policy) {
 	}
 }
 
-// requireOlderRead checks what the right to drop a range tombstone rests on: no
-// table that the merge does not read has anything that it hides.
+// requireOlderRead checks the condition for dropping a range tombstone: no
+// table that the merge does not read has anything that the tombstone hides.
 func (tr *tree) requireOlderRead(c Choice) {
 	read := c.Tables()
 	for table := range tr.version.Tables() {
@@ -147,7 +147,7 @@ func (tr *tree) requireOlderRead(c Choice) {
 	}
 }
 
-// model returns what a reader sees, by the history alone.
+// model computes what a reader sees from the history alone.
 func (tr *tree) model(at kv.SeqNum) []kv.Entry {
 	var seen []kv.Entry
 	for key := range tr.keys {
@@ -256,8 +256,8 @@ func (tr *tree) requireNothingDead() {
 	require.Equal(tr.t, brief(tr.model(tr.seq)), brief(tr.entries(tr.version.Base)))
 }
 
-// requireValueFiles checks that the value files that are there are those that the
-// version names, and that each table needs what it says of them.
+// requireValueFiles checks that the existing value files are those of the
+// version, and that the reference counts of each table are right.
 func (tr *tree) requireValueFiles() {
 	names, err := tr.fs.List("/")
 	require.NoError(tr.t, err)
@@ -282,8 +282,8 @@ func (tr *tree) close() {
 	tr.requireNoneOpen()
 }
 
-// genWrites draws batches of puts, some of which expire, deletes and deletes of
-// ranges, in a tiny space of keys full of prefixes and extreme bytes.
+// genWrites draws batches of puts, some of which expire, deletes and range deletes,
+// in a tiny space of keys full of prefixes and extreme bytes.
 func genWrites() *rapid.Generator[[]kv.Entry] {
 	genKey := rapid.SliceOfN(rapid.SampledFrom([]byte{0x00, 'a', 'b', 0xff}), 1, 3)
 	return rapid.Custom(func(t *rapid.T) []kv.Entry {
@@ -330,7 +330,7 @@ func genWrites() *rapid.Generator[[]kv.Entry] {
 
 // Random writes, flushes, merges of every kind and snapshots: after each step
 // every reader sees what it should, in scans and in point reads, every edit fits,
-// and in the end nothing dead is left.
+// and at the end nothing dead is left.
 func TestMergesAgainstAModel(t *testing.T) {
 	pieces, moved, drops := uint64(0), uint64(0), 0
 	rapid.Check(t, func(t *rapid.T) {
@@ -361,7 +361,7 @@ func TestMergesAgainstAModel(t *testing.T) {
 				}
 			case 6:
 				tr.now += uint64(rapid.IntRange(0, 5).Draw(t, "later"))
-			case 7: // as if restarted with another one
+			case 7: // as after a restart with another rule
 				tr.rule.Threshold = rapid.SampledFrom([]int{0, 1, 30, 50}).Draw(t, "threshold")
 			}
 			tr.requireReaders()
@@ -406,8 +406,8 @@ func filled(t *testing.T) *tree {
 	return tr
 }
 
-// What a large range delete leaves behind goes, though it is only one tombstone;
-// while a snapshot needs it, nobody tries in vain.
+// The space of a large range delete is reclaimed, though it is only one tombstone;
+// while a snapshot needs it, no merge is tried in vain.
 func TestDeletingARangeGivesTheSpaceBack(t *testing.T) {
 	tr := filled(t)
 	defer tr.close()
@@ -446,8 +446,8 @@ func TestManySmallRangeDeletesAreWorthADrain(t *testing.T) {
 	tr.requireReaders()
 }
 
-// A drain while a snapshot lives brings a range tombstone and what it hides into
-// the base; they go when the snapshot does.
+// A drain during a snapshot moves a range tombstone and what it hides into
+// the base; both are dropped after the snapshot ends.
 func TestCoveredBaseGoesWithItsSnapshot(t *testing.T) {
 	tr := filled(t)
 	defer tr.close()

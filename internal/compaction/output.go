@@ -13,36 +13,36 @@ import (
 )
 
 const (
-	// maxWaiting bounds the memory for entries that wait, and with it the size of
+	// maxWaiting bounds the memory for waiting entries, and so the size of
 	// a table that is cut under a range tombstone. Guessed: a quarter of a table.
 	maxWaiting = 8 << 20
-	// waitingEntryBytes is what an entry that waits takes besides key and value.
+	// waitingEntryBytes is the cost of a waiting entry besides key and value.
 	waitingEntryBytes = 80 + 2*8
 )
 
 // output is a table that is being written.
 //
-// Tables of a run share no key, so a range tombstone that reaches past the end of
-// its table is cut there. Its end stands in the file at its start, long before
-// anybody knows where the table ends. So from a range tombstone on, entries wait
-// in memory until they are behind its end, or until the table is cut.
+// Tables of a run share no key, so a range tombstone that extends past the end of
+// its table is cut there. The file stores its end at its start, before the end of the
+// table is known. So from a range tombstone on, entries wait in memory until the merge
+// passes the end of the tombstone, or until the table is cut.
 type output struct {
 	file   vfs.File
 	id     kv.FileID
 	writer *sstable.Writer
 
-	advanced bool       // it has more than what the cut of the table before left over
+	advanced bool       // it has more than the parts cut off the previous table
 	last     []byte     // the last key, written or waiting
-	rangeEnd []byte     // where the range tombstones that wait end; nil if none waits
-	waiting  []kv.Entry // empty, or a range tombstone and what came after it; owned
-	size     int        // of what waits: keys and values
+	rangeEnd []byte     // the largest end of the waiting range tombstones; nil if none waits
+	waiting  []kv.Entry // empty, or a range tombstone and the entries after it; owned
+	size     int        // bytes of the keys and values that wait
 }
 
 func newOutput(f vfs.File, id kv.FileID, o sstable.WriterOptions) *output {
 	return &output{file: f, id: id, writer: sstable.NewWriter(f, id, o)}
 }
 
-// add takes a put or delete, whose slices it copies.
+// add adds a put or delete, whose slices it copies.
 func (o *output) add(e *kv.Entry) error {
 	o.last = append(o.last[:0], e.Key...)
 	if err := o.reach(e.Key); err != nil {
@@ -58,7 +58,7 @@ func (o *output) add(e *kv.Entry) error {
 	return nil
 }
 
-// addRange takes a range tombstone, whose slices it keeps.
+// addRange adds a range tombstone, whose slices it keeps.
 func (o *output) addRange(t *kv.Entry) error {
 	o.last = append(o.last[:0], t.Key...)
 	if err := o.reach(t.Key); err != nil {
@@ -76,7 +76,7 @@ func (o *output) wait(e kv.Entry) {
 	o.size += e.Size()
 }
 
-// reach writes what waits if key is behind it.
+// reach writes the waiting entries if no waiting range tombstone covers key.
 func (o *output) reach(key []byte) error {
 	if o.rangeEnd == nil || bytes.Compare(o.rangeEnd, key) > 0 {
 		return nil
@@ -84,7 +84,7 @@ func (o *output) reach(key []byte) error {
 	return o.release()
 }
 
-// release writes what waits.
+// release writes the waiting entries.
 func (o *output) release() error {
 	for i := range o.waiting {
 		if err := o.writer.Add(&o.waiting[i]); err != nil {
@@ -97,7 +97,7 @@ func (o *output) release() error {
 }
 
 // full reports whether the table should end before next, the next key of the
-// merge: it is long enough, can be cut there, and cutting gets the merge further.
+// merge: it is long enough, can be cut there, and the merge advanced since the last cut.
 func (o *output) full(tableBytes int64, next []byte) bool {
 	if o.writer.Size()+int64(o.size) < tableBytes && o.size+len(o.waiting)*waitingEntryBytes < maxWaiting {
 		return false
@@ -108,11 +108,11 @@ func (o *output) full(tableBytes int64, next []byte) bool {
 // endsBefore reports whether no range tombstone reaches key.
 func (o *output) endsBefore(key []byte) bool { return bytes.Compare(o.rangeEnd, key) < 0 }
 
-// cutBetween returns where to cut range tombstones between two keys, a > last and
-// <= next; nil if there is no place. It ends with a zero byte, so that the key
-// just before it is known and the bounds of the tables are disjoint (see
-// sstable.Reader.Meta). A place is missing only if last has kv.MaxKeyBytes and
-// next is one of the 256 keys behind it.
+// cutBetween returns a key > last and <= next at which to cut range tombstones, nil if
+// there is none. It ends with a zero byte, so that the key
+// directly before it is known and the bounds of the tables are disjoint (see
+// sstable.Reader.Meta). There is none only if last has kv.MaxKeyBytes and
+// next is one of the 256 keys after it.
 func cutBetween(last, next []byte) []byte {
 	if len(last) == kv.MaxKeyBytes {
 		last = kv.PrefixRange(last[:len(last)-1]).End
@@ -124,7 +124,7 @@ func cutBetween(last, next []byte) []byte {
 }
 
 // cut makes the range tombstones end before next, the next key of the merge, and
-// returns the parts that were cut off.
+// returns the parts that it cut off.
 func (o *output) cut(next []byte) (rest []kv.Entry) {
 	if o.endsBefore(next) {
 		return nil
@@ -155,7 +155,7 @@ func (o *output) finish(ctx context.Context) (kv.TableMeta, error) {
 	return meta, errors.Join(err, o.file.Close())
 }
 
-// verify reads the file again, before anything is built upon it (RocksDB:
+// verify reads the file again before the caller relies on it (RocksDB:
 // paranoid_file_checks).
 func (o *output) verify(ctx context.Context, meta kv.TableMeta) error {
 	r, err := sstable.Open(keepOpen{o.file}, o.id, nil)
@@ -164,7 +164,7 @@ func (o *output) verify(ctx context.Context, meta kv.TableMeta) error {
 	}
 	err = r.Verify(ctx, nil)
 	if err == nil && !reflect.DeepEqual(r.Meta(), meta) {
-		err = kv.Corruptf(o.file.Name(), -1, "it says of itself %+v, written was %+v", r.Meta(), meta)
+		err = kv.Corruptf(o.file.Name(), -1, "its metadata reads back as %+v, written was %+v", r.Meta(), meta)
 	}
 	return errors.Join(err, r.Close())
 }

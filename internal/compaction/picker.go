@@ -5,27 +5,27 @@ import (
 	"github.com/kvd-db/kvd/internal/manifest"
 )
 
-// Known is what Pick is told besides the Version.
+// Known is the input of Pick besides the Version.
 type Known struct {
-	// OldestSnapshot is the smallest number in use by a snapshot, kv.MaxSeqNum if there
-	// is none.
+	// OldestSnapshot is the smallest sequence number in use by a snapshot, kv.MaxSeqNum if
+	// there is none.
 	OldestSnapshot kv.SeqNum
-	// Ranges tells of the range tombstones in a table of the Version. If it is nil, each
+	// Ranges returns the range tombstones of a table of the Version. If it is nil, each
 	// is worth no more than a tombstone of one key.
 	Ranges RangeTombstones
-	// Now is a time, in Unix milliseconds, that no reader reads before, now or later.
+	// Now is a time in Unix milliseconds that is not later than the clock of any reader, now
+	// or in the future.
 	Now uint64
-	// Stats tells more of a table of the Version; nil, and for tables of older formats:
-	// nothing is known.
+	// Stats returns the statistics of a table of the Version, empty for a table of an older
+	// format. If it is nil, nothing is known.
 	Stats func(kv.FileNum) kv.TableStats
 }
 
 // Pick returns the most useful merge that can start now, false if none is worth
-// it. It is pure.
+// doing. It is pure.
 //
-// What can go unread goes first; then deltas are merged, as that is cheap and shortens every
-// read. Whatever is picked
-// empties condemned value files on its way.
+// It prefers tables that can be dropped unread; then merges of deltas, which are cheap and
+// shorten every read. Every choice also empties condemned value files that it touches.
 func Pick(v *manifest.Version, p Policy, known Known) (Choice, bool) {
 	k := newPicker(v, p)
 	k.known = known
@@ -65,12 +65,12 @@ func (k *picker) pick() (Choice, bool) {
 	return k.deadBase()
 }
 
-// All returns the next step on the way to a partition that is all base, false
-// if it is there. It is pure.
+// All returns the next step towards a partition without deltas, false if there are none.
+// It is pure.
 //
-// A small partition takes one step. A larger one first makes its deltas one and
-// then moves that into the base bit by bit: one more write of the deltas, and in
-// return no step needs space for a second copy of the base.
+// A small partition takes one step. A larger one first merges its deltas into one and
+// then drains that into the base step by step: this writes the deltas once more, but
+// no step needs space for a second copy of the base.
 func All(v *manifest.Version, p Policy) (Choice, bool) {
 	k := newPicker(v, p)
 	switch {
@@ -85,8 +85,8 @@ func All(v *manifest.Version, p Policy) (Choice, bool) {
 }
 
 // Debt estimates the bytes that must be read and written before Pick finds
-// nothing more to do in v. What only range tombstones
-// make worth doing is not in it. It is pure.
+// nothing more to do in v, without merges that only range tombstones make worth doing.
+// It is pure.
 func Debt(v *manifest.Version, p Policy) uint64 {
 	k := newPicker(v, p)
 	var sum uint64
@@ -109,7 +109,7 @@ func Debt(v *manifest.Version, p Policy) uint64 {
 	return sum
 }
 
-// picker is a Version as the rules see it.
+// picker holds a Version for the rules.
 type picker struct {
 	v     *manifest.Version
 	p     Policy
@@ -128,7 +128,7 @@ func newPicker(v *manifest.Version, p Policy) *picker {
 
 func (k *picker) oldest() manifest.Run { return k.v.Deltas[len(k.v.Deltas)-1] }
 
-// tooMany picks the cheapest neighbours whose merge leaves MaxDeltas.
+// tooMany picks the cheapest adjacent deltas whose merge leaves MaxDeltas.
 func (k *picker) tooMany() (Choice, bool) {
 	count := len(k.v.Deltas) - k.p.MaxDeltas + 1
 	best, bestBytes := -1, uint64(0)
@@ -148,9 +148,9 @@ func (k *picker) tooMany() (Choice, bool) {
 }
 
 // tier picks the newest group of at least DeltaFanIn deltas of similar size,
-// from the given position on, and returns the position behind it. Looking from
+// from the given position on, and returns the position after it. From
 // newest to oldest, a delta belongs to the group if it is at most twice the
-// largest before it. The oldest delta stays out once it is due to go into the
+// largest before it. The oldest delta is excluded once it is due to be merged into the
 // base.
 func (k *picker) tier(from int) (c Choice, next int, ok bool) {
 	end := len(k.v.Deltas)
@@ -171,7 +171,7 @@ func (k *picker) tier(from int) (c Choice, next int, ok bool) {
 	return Choice{}, end, false
 }
 
-// tombstonesWorth is what the tombstones of some runs can free in the base: each
+// tombstonesWorth estimates what the tombstones of some runs free in the base: each
 // a mean entry, and range tombstones what they cover.
 func (k *picker) tombstonesWorth(runs ...manifest.Run) uint64 {
 	entries := k.v.Base.Entries()
@@ -188,10 +188,10 @@ func (k *picker) tombstonesWorth(runs ...manifest.Run) uint64 {
 	return deletes*(weightOf(k.v.Base)/entries) + k.covered(runs...)
 }
 
-// threshold is what a delta must be worth to go into the base.
+// threshold is what a delta must be worth to be merged into the base.
 func (k *picker) threshold() uint64 { return weightOf(k.v.Base) / uint64(k.p.BaseRatio) }
 
-// drainDue reports whether the oldest delta should go into the base, and why.
+// drainDue reports whether the oldest delta should be merged into the base, and why.
 func (k *picker) drainDue() (reason string, due bool) {
 	if len(k.v.Deltas) == 0 {
 		return "", false
@@ -209,9 +209,9 @@ func (k *picker) drainDue() (reason string, due bool) {
 	return ReasonTombstones, oldest+k.tombstonesWorth(k.oldest()) >= k.threshold()
 }
 
-// gatherTombstones makes all deltas one if their tombstones are worth it
-// together, though those of the oldest are not. The one is then due to go into
-// the base.
+// gatherTombstones merges all deltas into one if their tombstones together are worth
+// the threshold, though those of the oldest alone are not. The result is then due to be
+// merged into the base.
 func (k *picker) gatherTombstones() (Choice, bool) {
 	if _, due := k.drainDue(); due || len(k.v.Deltas) < 2 || k.tombstonesWorth(k.v.Deltas...) < k.threshold() {
 		return Choice{}, false
@@ -228,9 +228,9 @@ func (k *picker) drain() (Choice, bool) {
 }
 
 // drainOldest picks the table of the oldest delta that reads the least of the
-// base for what it is worth, and the tables behind it as far as DrainBytes
-// goes. Least overlap first beats going round by key: what remains of a delta
-// after a drain is where the next one is dense.
+// base for what it is worth, and the tables after it up to DrainBytes. Least overlap
+// first is better than round robin by key: what a drain leaves of a delta is where the
+// next delta is dense.
 func (k *picker) drainOldest(reason string) Choice {
 	run := k.oldest()
 	from, least := 0, 0.0
@@ -261,8 +261,8 @@ func (k *picker) overlap(part manifest.Run) manifest.Run {
 
 // deadBase picks a table of the base of which a BaseRatio-th is dead: tombstones, older
 // versions and expired entries that no snapshot needs any more, or what range tombstones
-// cover. They came there, and what they hide stayed there, for a snapshot that is gone,
-// or they expired since. Merging such a table alone drops them all, so it is not picked
+// cover. Such entries are in the base because a snapshot, now ended, needed them, or
+// because they expired later. Merging the table alone drops them all, so it is not picked
 // again.
 func (k *picker) deadBase() (Choice, bool) {
 	ratio := uint64(k.p.BaseRatio)
@@ -284,7 +284,7 @@ func (k *picker) deadBase() (Choice, bool) {
 }
 
 // dropDead picks the tables of the base in which everything is a tombstone or has
-// expired, to be dropped unread. There is nothing older under them.
+// expired, to be dropped unread. There is nothing older that they hide.
 func (k *picker) dropDead() (Choice, bool) {
 	c := Choice{Kind: manifest.CompactBase, Drop: true, Reason: ReasonDead}
 	for i := range k.v.Base {

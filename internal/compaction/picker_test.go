@@ -12,18 +12,18 @@ import (
 )
 
 // shape is a run of equal tables that together span all keys, with ten entries
-// to the MiB, or more if there are more tombstones.
+// per MiB, or more if there are more tombstones.
 type shape struct {
 	tables  int
 	mib     uint64  // of each table
-	deletes float64 // tombstones, as a multiple of ten to the MiB
+	deletes float64 // tombstones, as a multiple of ten per MiB
 }
 
 // one is a run of one table without tombstones.
 func one(mib uint64) shape { return shape{1, mib, 0} }
 
-// build makes a Version of deltas, newest first, and a base. Table numbers count
-// from 10 per table, the base first, so that a test can name them.
+// build makes a Version of deltas, newest first, and a base. Table numbers ascend
+// from 10, the base first, so that a test can name them.
 func build(base shape, deltas ...shape) *manifest.Version {
 	v := &manifest.Version{Num: 1, NextFile: 1 << 20, FlushedSeq: kv.SeqNum(100 * (len(deltas) + 1)), MaxSeq: kv.SeqNum(100 * (len(deltas) + 1))}
 	num := kv.FileNum(9)
@@ -66,7 +66,7 @@ func TestPick(t *testing.T) {
 		"more than twice is not": {build(big, one(10), one(21), one(43), one(87)), Policy{}, "none"},
 		"a small one between large ones": {build(big, one(64), one(1), one(64), one(64), one(200)), Policy{},
 			"deltas (tier) of 4 deltas and 0 tables of the base: [54 53 52 51]"},
-		"large ones behind small ones": {build(big, one(1), one(2), one(64), one(64), one(64), one(64)), Policy{},
+		"large ones after small ones": {build(big, one(1), one(2), one(64), one(64), one(64), one(64)), Policy{},
 			"deltas (tier) of 4 deltas and 0 tables of the base: [53 52 51 50]"},
 		"fan-in of two": {build(big, one(64), one(64), one(300)), Policy{DeltaFanIn: 2}, "deltas (tier) of 2 deltas and 0 tables of the base: [52 51]"},
 		"more than may be": {build(big, one(1), one(3), one(7), one(15), one(31)), Policy{MaxDeltas: 3},
@@ -97,8 +97,8 @@ func TestPick(t *testing.T) {
 	}
 }
 
-// withDeletes is a delta of one table with so many tombstones and nothing else.
-// Against a base of ten entries to the MiB, ten of them are worth one MiB more.
+// withDeletes is a delta of one table with this many tombstones and nothing else.
+// Against a base of ten entries per MiB, ten of them are worth one MiB more.
 func withDeletes(mib, deletes uint64) shape { return shape{1, mib, float64(deletes) / float64(10*mib)} }
 
 func picked(c Choice, ok bool) string {
@@ -108,7 +108,7 @@ func picked(c Choice, ok bool) string {
 	return c.String()
 }
 
-// The table with the least overlap for its bytes goes first, wherever it is.
+// The table with the least overlap for its bytes is drained first, wherever it is.
 func TestDrainBeginsWhereTheDeltaIsDense(t *testing.T) {
 	v := build(shape{10, 100, 0}, shape{4, 100, 0})
 	v.Deltas[0][2].Smallest, v.Deltas[0][2].Largest = []byte("610000"), []byte("690000")
@@ -133,7 +133,7 @@ func TestDeadTombstonesInTheBaseGoWhenNoSnapshotNeedsThem(t *testing.T) {
 	require.Equal(t, "none", picked(Pick(v, Policy{}, Known{OldestSnapshot: kv.MaxSeqNum})), "too few")
 }
 
-// E11: what "compact everything" and tests that wait for all deltas ask for.
+// E11: used by "compact everything" and by tests that wait until no delta is left.
 func TestAll(t *testing.T) {
 	for name, c := range map[string]struct {
 		version *manifest.Version

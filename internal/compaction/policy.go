@@ -2,30 +2,29 @@ package compaction
 
 // Policy says when to merge. The zero value of a field is its default.
 type Policy struct {
-	// DeltaFanIn is how many neighbouring deltas of similar size become one.
+	// DeltaFanIn is how many adjacent deltas of similar size become one.
 	// Default 4, at least 2. More means fewer bytes written and more deltas to
-	// look into.
+	// search.
 	DeltaFanIn int
-	// BaseRatio: the oldest delta goes into the base when it is worth the base
+	// BaseRatio: the oldest delta is merged into the base when it is worth the base
 	// divided by this. Default 4. More means less dead space and more bytes
 	// written.
 	BaseRatio int
-	// MaxDeltas bounds the deltas that wait to be merged, however odd their
-	// sizes. Default 32: what 3 deltas per factor of 4 do not reach before the
-	// largest is a million times the smallest.
+	// MaxDeltas bounds the deltas, whatever their sizes. Default 32: with 3 deltas per
+	// factor of 4, the largest would be a million times the smallest.
 	MaxDeltas int
 	// DrainBytes is about how much one CompactBase reads. It reads more only if
 	// one table of the delta overlaps more. Default 128 MiB.
 	DrainBytes uint64
-	// MaxGarbage is how much of what lies in value files may be garbage, in percent,
-	// before tables are merged only to empty some. Default 50. Less means less space and
-	// more values written anew.
+	// MaxGarbage is the percentage of the bytes in value files that may be garbage before
+	// tables are merged only to empty some. Default 50. Less means less space and more values
+	// rewritten.
 	MaxGarbage int
 }
 
-// AtRest returns the policy for a store that has little else to do. It bounds what is
-// stored without being live to about a quarter of what is live, for the price of writing
-// more: see "At rest" in the package comment.
+// AtRest returns the policy for a store with little load. It bounds the stored bytes that
+// are not live to about a quarter of the live ones, at the price of more writing: see
+// "At rest" in the package comment.
 func (p Policy) AtRest() Policy {
 	p = p.withDefaults()
 	p.BaseRatio = max(p.BaseRatio, restBaseRatio)

@@ -9,8 +9,8 @@ import (
 	"github.com/kvd-db/kvd/internal/kv"
 )
 
-// Of a table of the base: what has expired counts as dead, and so do older versions that
-// a snapshot kept; a table that is dead altogether goes unread.
+// In a table of the base, expired entries count as dead, and so do older versions that
+// a snapshot kept; a table that is entirely dead is dropped unread.
 func TestPickCountsWhatExpiredAndWhatIsShadowed(t *testing.T) {
 	v := build(shape{4, 100, 0}) // tables 10 to 13, of 1,000 entries each
 	half := kv.TableStats{Expiring: 500, Expiries: []uint64{1000, 2000}}
@@ -46,8 +46,8 @@ func TestPickCountsWhatExpiredAndWhatIsShadowed(t *testing.T) {
 	}
 }
 
-// A table of the base that has nothing but tombstones, kept for a snapshot that is gone,
-// goes unread.
+// A table of the base that has only tombstones, kept for a snapshot that has ended,
+// is dropped unread.
 func TestPickDropsATableOfTombstones(t *testing.T) {
 	v := build(shape{2, 100, 1})
 	for oldest, want := range map[kv.SeqNum]string{
@@ -57,7 +57,7 @@ func TestPickDropsATableOfTombstones(t *testing.T) {
 	}
 }
 
-// Expired entries of a delta are worth their way into the base as tombstones are.
+// Expired entries of a delta count towards a drain as tombstones do.
 func TestExpiredEntriesOfADeltaAreWorthADrain(t *testing.T) {
 	v := build(shape{4, 100, 0}, shape{1, 1, 0}) // the delta: table 14
 	v.Deltas[0][0].Entries = 2000
@@ -72,7 +72,7 @@ func TestExpiredEntriesOfADeltaAreWorthADrain(t *testing.T) {
 	require.Equal(t, "base (tombstones) of 1 deltas and 4 tables of the base: [14 10 11 12 13]", picked(Pick(v, Policy{}, known)))
 }
 
-// At rest what is stored is at most a quarter more than what is live.
+// At rest the stored bytes are at most a quarter more than the live ones.
 func TestAtRestLittleIsStoredThatIsNotLive(t *testing.T) {
 	for name, valueBytes := range map[string]uint64{"values beside keys": 0, "values apart": 1000} {
 		t.Run(name, func(t *testing.T) {

@@ -19,7 +19,7 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // The partitions of the simulation are small: an entry has 100 bytes, a flush
-// brings 400 entries (think of 64 MiB) and a table holds 200 (32 MiB).
+// brings 400 entries (for 64 MiB) and a table holds 200 (for 32 MiB).
 const (
 	simEntryBytes   = 100
 	simTableEntries = 200
@@ -32,11 +32,11 @@ var simPolicy = Policy{DrainBytes: 4 * simTableEntries * simEntryBytes}
 type simEntry struct {
 	key    uint32
 	delete bool
-	file   kv.FileNum // where the value is; 0: beside the key
+	file   kv.FileNum // the file of the value; 0: inline
 }
 
-// simulation is a partition without files: flushes and merges are done on sets
-// of keys, and the Version is what Pick sees.
+// simulation is a partition without files: flushes and merges work on sets
+// of keys, and Pick sees the Version.
 type simulation struct {
 	t       testing.TB
 	rng     *rand.Rand
@@ -44,16 +44,16 @@ type simulation struct {
 	tables  map[kv.FileNum][]simEntry
 	next    kv.FileNum
 	seq     kv.SeqNum
-	newest  map[uint32]bool // is the key there?
+	newest  map[uint32]bool // whether the key exists
 
-	valueBytes   uint64 // of each value, in value files; 0: beside its key
-	valuesMoved  uint64 // values written anew
+	valueBytes   uint64 // of each value, in value files; 0: inline
+	valuesMoved  uint64 // values rewritten
 	largestMoved uint64 // bytes of them in one step
 
 	flushed, written uint64 // entries: by flushes; by flushes and merges
 	largestStep      uint64 // bytes read by one CompactBase
 	mostDeltas       int
-	mostSpace        float64 // bytes of all tables / bytes of what is live in them
+	mostSpace        float64 // bytes of all tables / bytes of their live entries
 	reasons          map[string]int
 }
 
@@ -90,7 +90,7 @@ func (s *simulation) cut(entries []simEntry, first, last kv.SeqNum) manifest.Run
 	return run
 }
 
-// needs returns what entries need of value files.
+// needs returns what entries need of each value file.
 func (s *simulation) needs(entries []simEntry) (refs []kv.ValueRef) {
 	count := map[kv.FileNum]uint64{}
 	for _, e := range entries {
@@ -104,7 +104,7 @@ func (s *simulation) needs(entries []simEntry) (refs []kv.ValueRef) {
 	return refs
 }
 
-// separate puts values that are beside their keys, and those of some files, into new
+// separate moves inline values, and those of some files, into new
 // value files.
 func (s *simulation) separate(entries []simEntry, rewrite []kv.FileNum) (files []kv.ValueFileMeta) {
 	moved := uint64(0)
@@ -152,7 +152,7 @@ func (s *simulation) flushEntries(entries []simEntry) {
 	s.mostDeltas = max(s.mostDeltas, len(s.version.Deltas))
 }
 
-// do merges what was chosen.
+// do executes a choice.
 func (s *simulation) do(c Choice) {
 	s.reasons[c.Reason]++
 	if c.Kind == manifest.CompactBase {
@@ -200,7 +200,7 @@ func (s *simulation) apply(e manifest.Edit) {
 	s.version = next
 }
 
-// settle does all that Pick wants, and returns how many merges that took.
+// settle executes all merges that Pick chooses, and returns their number.
 func (s *simulation) settle(p Policy) int {
 	for n := 0; ; n++ {
 		require.Less(s.t, n, 10_000, "Pick never comes to rest")
@@ -213,7 +213,7 @@ func (s *simulation) settle(p Policy) int {
 	}
 }
 
-// all does what All wants.
+// all executes all merges that All chooses.
 func (s *simulation) all(p Policy) {
 	for n := 0; ; n++ {
 		require.Less(s.t, n, 10_000, "All never comes to rest")
@@ -225,7 +225,7 @@ func (s *simulation) all(p Policy) {
 	}
 }
 
-// requireContents fails unless the tables hold just the keys that are there.
+// requireContents fails unless the tables hold exactly the existing keys.
 func (s *simulation) requireContents() {
 	got := map[uint32]bool{}
 	for _, run := range append(slices.Clone(s.version.Deltas), s.version.Base) {
@@ -253,7 +253,7 @@ func (s *simulation) writes(n int, keySpace uint32, deletes float64) []simEntry 
 
 func (s *simulation) amplification() float64 { return float64(s.written) / float64(s.flushed) }
 
-// W22: the oldest designs write the whole base anew in every merge, so the bytes
+// W22: the oldest designs rewrite the whole base in every merge, so the bytes
 // written per byte put grow with the store.
 func TestBytesWrittenPerBytePut(t *testing.T) {
 	for _, flushes := range []uint32{8, 32, 128} {
@@ -270,7 +270,7 @@ func TestBytesWrittenPerBytePut(t *testing.T) {
 			}
 			s.all(simPolicy)
 			for i := range 4 * flushes {
-				if i == flushes { // what comes now meets the deltas of every day
+				if i == flushes { // from here on the deltas are in a steady state
 					s.flushed, s.written, s.mostDeltas, s.largestStep, s.mostSpace = 0, 0, 0, 0, 0
 					clear(s.reasons)
 				}
@@ -302,7 +302,7 @@ func TestBytesWrittenPerBytePut(t *testing.T) {
 }
 
 // Flushes of any size, overwrites and deletes, a key space that grows and
-// shrinks: the deltas stay few, and what is left in the end is what is live.
+// shrinks: the deltas stay few, and at the end only live entries are left.
 func TestRunsStayFewWhateverIsFlushed(t *testing.T) {
 	steps := 1000
 	if testsize.Reduced() {
@@ -314,7 +314,7 @@ func TestRunsStayFewWhateverIsFlushed(t *testing.T) {
 		for i := range steps {
 			n := 1 + s.rng.IntN(simFlushEntries)
 			if s.rng.IntN(3) == 0 {
-				n = 1 + s.rng.IntN(8) // the log wanted its segment back
+				n = 1 + s.rng.IntN(8) // a flush forced by the size of the log
 			}
 			deletes := 0.1
 			if i/100%3 == 2 {
@@ -343,8 +343,8 @@ func TestRunsStayFewWhateverIsFlushed(t *testing.T) {
 	}
 }
 
-// Space comes back by itself: what is deleted goes without anybody asking, but
-// for a quarter of the base.
+// Space is reclaimed without an explicit compaction: after everything was deleted, less
+// than a tenth remains.
 func TestDeletingEverythingGivesTheSpaceBack(t *testing.T) {
 	s := newSimulation(t, 4)
 	const keys = 20_000

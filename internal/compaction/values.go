@@ -12,22 +12,22 @@ import (
 )
 
 // defaultValueFileBytes is where a value file is cut. Guessed: twice a table, so that
-// they are few, and little beside a partition that is worth emptying one for.
+// files are few, and each is small against a partition with enough garbage to empty it.
 const defaultValueFileBytes = 64 << 20
 
-// ValueRule says where the values of a merge go.
+// ValueRule says where a merge stores values.
 type ValueRule struct {
-	// Threshold: values of at least so many bytes go into value files. Zero: none does.
+	// Threshold: values of at least this many bytes go into value files. Zero: none does.
 	Threshold int
 	// FileBytes is where a value file is cut. Default 64 MiB.
 	FileBytes int64
-	// Read returns a value that is apart, borrowed until the next call. It is asked for
-	// those in files of Choice.Rewrite only, about in the order of each file.
+	// Read returns a separated value, borrowed until the next call. It is called only for
+	// values in files of Choice.Rewrite, about in the order of each file.
 	Read func(kv.ValuePointer) ([]byte, error)
 }
 
-// separator puts the values of a merge where they go. A value that is apart stays
-// where it is, unread, unless its file is to be written anew.
+// separator writes values of a merge to value files. A separated value stays where it is,
+// unread, unless its file is in Choice.Rewrite.
 type separator struct {
 	rule    ValueRule
 	outputs Outputs
@@ -38,7 +38,7 @@ type separator struct {
 	writer  *valuefile.Writer
 	created []kv.FileNum // for abort
 	result  []kv.ValueFileMeta
-	moved   uint64 // bytes of values written anew
+	moved   uint64 // bytes of values rewritten
 
 	entry   kv.Entry
 	pointer []byte
@@ -58,7 +58,7 @@ func newSeparator(job *Job) separator {
 	return s
 }
 
-// place returns e as it goes into a table. The result is borrowed until the next
+// place returns e as the table stores it. The result is borrowed until the next
 // call.
 func (s *separator) place(ctx context.Context, e *kv.Entry) (*kv.Entry, error) {
 	switch {
@@ -116,7 +116,7 @@ func (s *separator) add(ctx context.Context, value []byte) (kv.ValuePointer, err
 }
 
 // finish completes the current value file, if there is one. It stays in the page
-// cache, the only one that values have.
+// cache, because values have no other cache.
 func (s *separator) finish(ctx context.Context) error {
 	if s.file == nil {
 		return nil
@@ -135,7 +135,7 @@ func (s *separator) finish(ctx context.Context) error {
 	return err
 }
 
-// check reads the file again.
+// check reads the file again and verifies it.
 func (s *separator) check(ctx context.Context, meta kv.ValueFileMeta) error {
 	r, err := valuefile.Open(keepOpen{s.file}, s.id)
 	if err != nil {
@@ -143,7 +143,7 @@ func (s *separator) check(ctx context.Context, meta kv.ValueFileMeta) error {
 	}
 	err = r.Verify(ctx, nil)
 	if err == nil && r.Meta() != meta {
-		err = kv.Corruptf(s.file.Name(), -1, "it says of itself %+v, written was %+v", r.Meta(), meta)
+		err = kv.Corruptf(s.file.Name(), -1, "its metadata reads back as %+v, written was %+v", r.Meta(), meta)
 	}
 	return errors.Join(err, r.Close())
 }
