@@ -98,9 +98,9 @@ func (s *scan) run(caller context.Context, request *kvdpb.ScanRequest, yield fun
 	}
 	f := faultOfStatus(err)
 	if caller.Err() != nil {
-		f.err = caller.Err()
+		f.err, f.transient = caller.Err(), false
 	} else if ctx.Err() != nil {
-		f.err = context.DeadlineExceeded // a chunk took too long
+		f.err, f.transient = context.DeadlineExceeded, false // a chunk took too long
 	}
 	f.transient = f.transient && !s.yielded
 	return false, f
