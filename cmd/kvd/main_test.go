@@ -1,13 +1,11 @@
 package main
 
 import (
-	"bufio"
 	"bytes"
 	"errors"
 	"io"
 	"os"
 	"os/exec"
-	"regexp"
 	"strings"
 	"sync"
 	"syscall"
@@ -74,58 +72,26 @@ type process struct {
 	ready       string // the line itself
 	stdout      []string
 	read        sync.WaitGroup // reads what follows on standard output
-	log         lockedBuffer
+	log         *kvdbinary.Output
 	ended       bool
 }
-
-// lockedBuffer collects what a running process prints.
-type lockedBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *lockedBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *lockedBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
-}
-
-var readyLine = regexp.MustCompile(`^READY listen=(\S+) admin=(\S+)$`)
 
 // serve starts a server on dir, on free ports, and waits until it is ready. It
 // is killed when the test ends, unless that was done before.
 func serve(t *testing.T, dir string, args ...string) *process {
 	t.Helper()
-	p := &process{t: t}
-	args = append([]string{"serve", "--data", dir, "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0",
-		"--partitions", "3", "--memory", "64MiB"}, args...)
-	p.cmd = exec.Command(binary, args...)
-	p.cmd.Env = cleanEnv()
-	p.cmd.Stderr = &p.log
-	out, err := p.cmd.StdoutPipe()
+	cmd := exec.Command(binary, kvdbinary.ServeArgs(dir, append([]string{"--partitions", "3", "--memory", "64MiB"}, args...)...)...)
+	cmd.Env = cleanEnv()
+	s, err := kvdbinary.Serve(cmd)
 	require.NoError(t, err)
-	require.NoError(t, p.cmd.Start())
+	p := &process{t: t, cmd: cmd, addr: s.Addr, admin: s.Admin, ready: s.Ready, log: s.Log}
 	t.Cleanup(func() {
 		if !p.ended {
 			p.end(syscall.SIGKILL)
 		}
 	})
-	lines := bufio.NewReader(out)
-	p.ready, err = lines.ReadString('\n')
-	if err != nil {
-		require.Failf(t, "the server did not get ready", "exit code %d: %s", p.wait(), p.log.String())
-	}
-	found := readyLine.FindStringSubmatch(strings.TrimSuffix(p.ready, "\n"))
-	require.NotNil(t, found, "the first line is %q", p.ready)
-	p.addr, p.admin = found[1], found[2]
 	p.read.Go(func() {
-		rest, _ := io.ReadAll(lines) // an error is the end of the process
+		rest, _ := io.ReadAll(s.Out) // an error is the end of the process
 		p.stdout = strings.Split(string(rest), "\n")
 	})
 	return p

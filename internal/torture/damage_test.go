@@ -1,7 +1,6 @@
 package torture
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -19,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/kvd-db/kvd/internal/testwait"
+	"github.com/kvd-db/kvd/internal/torture/kvdbinary"
 	"github.com/kvd-db/kvd/internal/vfs"
 	"github.com/kvd-db/kvd/internal/wal"
 	"github.com/kvd-db/kvd/pkg/kvd"
@@ -299,21 +299,13 @@ func errorOf(output string) string {
 // tryServe starts kvd and returns its address, or how it ended.
 func tryServe(t *testing.T, dir string) (code int, output, addr string, stop func()) {
 	t.Helper()
-	cmd := exec.Command(kvdBinary, "serve", "--data", dir, "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0")
-	log := &lockedBuffer{}
-	cmd.Stderr = log
-	out, err := cmd.StdoutPipe()
-	require.NoError(t, err)
-	require.NoError(t, cmd.Start())
-	line, err := bufio.NewReader(out).ReadString('\n')
+	s, err := kvdbinary.Serve(exec.Command(kvdBinary, kvdbinary.ServeArgs(dir)...))
 	if err != nil {
 		var exit *exec.ExitError
-		require.ErrorAs(t, cmd.Wait(), &exit)
-		return exit.ExitCode(), log.String(), "", nil
+		require.ErrorAs(t, err, &exit)
+		return exit.ExitCode(), s.Log.String(), "", nil
 	}
-	s := &server{cmd: cmd, log: log}
-	addr = strings.TrimPrefix(strings.Fields(line)[1], "listen=")
-	return 0, log.String(), addr, func() { s.kill(t) }
+	return 0, s.Log.String(), s.Addr, func() { (&server{cmd: s.Cmd}).kill(t) }
 }
 
 // readAll asks for every key, one by one, and fails on any answer that is

@@ -20,6 +20,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/kvd-db/kvd/internal/testwait"
+	"github.com/kvd-db/kvd/internal/torture/kvdbinary"
 	"github.com/kvd-db/kvd/pkg/kvd"
 )
 
@@ -213,6 +214,21 @@ func TestFrozenFileSystemHoldsUpWritesAlone(t *testing.T) {
 	s.stop(t)
 }
 
+// requireEnd waits for the end of a server on a frozen file system, and expects exit code
+// 74. A thread that waits in the kernel keeps the process there until the thaw, so the end
+// shows by the listeners, which are closed before.
+func requireEnd(t *testing.T, s *server, thaw func()) {
+	t.Helper()
+	testwait.Until(t, func() bool {
+		conn, err := net.Dial("tcp", s.admin)
+		return err != nil || conn.Close() != nil
+	})
+	thaw()
+	var exit *exec.ExitError
+	require.ErrorAs(t, s.cmd.Wait(), &exit, "%s", s.log)
+	require.Equal(t, 74, exit.ExitCode(), "%s", s.log)
+}
+
 // TestFrozenFileSystemEndsTheServerAtTheLimit: a freeze that lasts longer than
 // --max-sync-time ends the process with 74. Nothing acknowledged is lost.
 func TestFrozenFileSystemEndsTheServerAtTheLimit(t *testing.T) {
@@ -222,17 +238,7 @@ func TestFrozenFileSystemEndsTheServerAtTheLimit(t *testing.T) {
 	c := startCounters(t, s.addr, 4, kvd.Buffered)
 	c.grow(2000)
 	thaw := freeze(t, dir)
-	// A thread that waits in the kernel keeps the process there until the thaw, so the
-	// end shows by the listeners, which are closed before.
-	testwait.Until(t, func() bool {
-		conn, err := net.Dial("tcp", s.admin)
-		return err != nil || conn.Close() != nil
-	})
-	thaw()
-	err := s.cmd.Wait()
-	var exit *exec.ExitError
-	require.ErrorAs(t, err, &exit, "%s", s.log)
-	require.Equal(t, 74, exit.ExitCode(), "%s", s.log)
+	requireEnd(t, s, thaw)
 	require.Contains(t, s.log.String(), "has not returned for 2s")
 	c.cancel()
 	c.end()
@@ -252,28 +258,20 @@ func TestFrozenFileSystemDoesNotHoldUpAStop(t *testing.T) {
 	thaw := freeze(t, dir)
 	awaitBlocked(t, s.cmd.Process.Pid)
 	require.NoError(t, s.cmd.Process.Signal(syscall.SIGTERM))
-	testwait.Until(t, func() bool {
-		conn, err := net.Dial("tcp", s.admin)
-		return err != nil || conn.Close() != nil
-	})
-	thaw()
-	err := s.cmd.Wait()
-	var exit *exec.ExitError
-	require.ErrorAs(t, err, &exit, "%s", s.log)
-	require.Equal(t, 74, exit.ExitCode(), "%s", s.log)
+	requireEnd(t, s, thaw)
 	c.cancel()
 	c.end()
 
 	thaw = freeze(t, dir)
-	opening := exec.Command(kvdBinary, "serve", "--data", data, "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0",
-		"--max-sync-time", "1h", "--grace", "1s")
-	log := &lockedBuffer{}
+	opening := exec.Command(kvdBinary, kvdbinary.ServeArgs(data, "--max-sync-time", "1h", "--grace", "1s")...)
+	log := new(kvdbinary.Output)
 	opening.Stderr = log
 	require.NoError(t, opening.Start())
 	testwait.Until(t, func() bool { return strings.Contains(log.String(), "the disk does not answer") })
 	require.NoError(t, opening.Process.Signal(syscall.SIGTERM))
 	testwait.Until(t, func() bool { return strings.Contains(log.String(), "the store stopped for good") })
 	thaw()
+	var exit *exec.ExitError
 	require.ErrorAs(t, opening.Wait(), &exit, "%s", log)
 	require.Equal(t, 74, exit.ExitCode(), "%s", log)
 

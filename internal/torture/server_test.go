@@ -1,11 +1,7 @@
 package torture
 
 import (
-	"bufio"
-	"bytes"
 	"os/exec"
-	"strings"
-	"sync"
 	"syscall"
 	"testing"
 
@@ -24,25 +20,7 @@ type server struct {
 	addr  string
 	admin string
 	cmd   *exec.Cmd
-	log   *lockedBuffer
-}
-
-// lockedBuffer collects what a process prints.
-type lockedBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *lockedBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *lockedBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
+	log   *kvdbinary.Output
 }
 
 // serve starts kvd on a directory and returns when it is ready.
@@ -54,26 +32,9 @@ func serve(t *testing.T, dir string, flags ...string) *server {
 // serveAs is serve by a program with arguments of its own before those of kvd.
 func serveAs(t *testing.T, program string, own []string, dir string, flags ...string) *server {
 	t.Helper()
-	args := append(own, "serve", "--data", dir, "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0")
-	s := &server{cmd: exec.Command(program, append(args, flags...)...), log: &lockedBuffer{}}
-	s.cmd.Stderr = s.log
-	out, err := s.cmd.StdoutPipe()
+	s, err := kvdbinary.Serve(exec.Command(program, append(own, kvdbinary.ServeArgs(dir, flags...)...)...))
 	require.NoError(t, err)
-	require.NoError(t, s.cmd.Start())
-	line, err := bufio.NewReader(out).ReadString('\n')
-	if err != nil {
-		werr := s.cmd.Wait()
-		t.Fatalf("kvd ended before it was ready: %v, %v\n%s", err, werr, s.log)
-	}
-	fields := strings.Fields(line)
-	require.Len(t, fields, 3, "READY line: %q", line)
-	require.Equal(t, "READY", fields[0])
-	addr, found := strings.CutPrefix(fields[1], "listen=")
-	require.True(t, found, "READY line: %q", line)
-	s.addr = addr
-	s.admin, found = strings.CutPrefix(fields[2], "admin=")
-	require.True(t, found, "READY line: %q", line)
-	return s
+	return &server{addr: s.Addr, admin: s.Admin, cmd: s.Cmd, log: s.Log}
 }
 
 // kill ends the server as a crash would.
