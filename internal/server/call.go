@@ -112,7 +112,7 @@ func (s *Server) admit(ctx context.Context, info *tap.Info) (context.Context, er
 	if long {
 		c.stall = time.AfterFunc(s.options.Deadline, func() { c.kill(context.DeadlineExceeded) })
 	} else if deadline, has := ctx.Deadline(); !has {
-		c.Context, c.expire = context.WithTimeout(c.Context, s.options.Deadline)
+		c.Context, c.expire = context.WithTimeout(c.Context, min(s.options.Deadline, s.options.MaxDeadline))
 	} else if latest := time.Now().Add(s.options.MaxDeadline); deadline.After(latest) {
 		c.Context, c.expire = context.WithDeadline(c.Context, latest)
 	}
@@ -204,6 +204,10 @@ func (c *call) come() error {
 	}
 	if c.waits.kind == waitForHealth {
 		return nil
+	}
+	if !c.server.readsAnswers(c.conn) {
+		c.server.counters.shed(shedByBytes)
+		return overloaded(shedNames[shedByBytes], retryAfterShed)
 	}
 	if c.counted = c.server.shares[shareOfCalls].enter(c.conn); !c.counted {
 		c.server.counters.shed(shedByStreams)

@@ -27,6 +27,10 @@ type connection struct {
 	shares [shareKinds]int      // guarded by each of Server.shares
 	intake intakeUse            // guarded by Server.intake
 	resets allowance            // guarded by the table of peers
+	unread atomic.Int64         // bytes of answers to unary calls that the transport has
+	loans  loans                // what answers have, by gRPC
+	// end ends the connection; nil of raw frames.
+	end func(why error)
 	// flooded: too many of its streams were reset.
 	flooded atomic.Bool
 
@@ -43,6 +47,13 @@ type connection struct {
 func connectionOf(ctx context.Context) *connection {
 	p, _ := peer.FromContext(ctx)
 	return p.AuthInfo.(*connection)
+}
+
+// endWith ends the connection and tells the client why.
+func (c *connection) endWith(why error) {
+	if c.end != nil {
+		c.end(why)
+	}
 }
 
 // opened is told of each stream that the client opens, or ends with headers. If it was open

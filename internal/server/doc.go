@@ -94,6 +94,10 @@
 //	                              next within a second or so (intake.go)
 //	calls that are served, and    a connection may have as many as are free beside it
 //	snapshots                     (shares.go, leases.go)
+//	answers to unary calls        while the transport has more than a quarter of the
+//	                              memory of them, a connection's calls are refused; and
+//	                              one that is not read for as long as a default deadline
+//	                              ends the connection (unread.go)
 //	connections                   one beyond the limit takes the place of one that idles,
 //	                              or is told why there is none for it (listener.go)
 //	resets                        more than 1,024 streams at once, or 100 a second, that

@@ -294,7 +294,10 @@ func (c *http2Conn) sayFarewell() {
 func (c *http2Conn) inUse() bool { return c.of.busy(c.server.shares[shareOfCalls]) }
 
 // evict implements connUser.
-func (c *http2Conn) evict() {
+func (c *http2Conn) evict() { c.endWith(h2NoError, evicted.message) }
+
+// endWith tells the client why its connection ends, and ends it. It may take a second.
+func (c *http2Conn) endWith(code h2Error, why string) {
 	c.of.calls.Lock()
 	last := c.of.calls.last
 	c.of.calls.Unlock()
@@ -302,7 +305,7 @@ func (c *http2Conn) evict() {
 		c.out.Lock()
 		if c.out.walk.between() && !c.out.ended {
 			c.out.ended = true
-			_, _ = c.Conn.Write(appendGoAway(nil, last, h2NoError, evicted.message)) // it ends in any case
+			_, _ = c.Conn.Write(appendGoAway(nil, last, code, why)) // it ends in any case
 		}
 		c.out.Unlock()
 	}
@@ -312,5 +315,6 @@ func (c *http2Conn) evict() {
 // Close implements net.Conn.
 func (c *http2Conn) Close() error {
 	c.of.closed.Store(true)
+	defer c.of.loans.end()
 	return c.Conn.Close()
 }

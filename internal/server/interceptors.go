@@ -54,7 +54,7 @@ func (c *call) lend(answer any, err error) (any, error) {
 		c.budget.Return()
 		return answer, err
 	}
-	return &frame.Lent{Message: m, Lender: c.server.memory, Bytes: held}, nil
+	return &frame.Lent{Message: m, Lender: c.server.lendUnary(c.conn, held), Bytes: held}, nil
 }
 
 // stream surrounds every stream likewise.

@@ -4,6 +4,7 @@ import (
 	"net"
 	"net/netip"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -20,6 +21,7 @@ type peerEntry struct {
 	waits  [waitKinds]waitShare // guarded by each of Server.waits
 	shares [shareKinds]int      // guarded by each of Server.shares
 	intake intakeUse            // guarded by Server.intake
+	unread atomic.Int64         // as of a connection
 }
 
 // peerTable has the peers with open connections, and those that were reset lately.

@@ -66,6 +66,7 @@ func (r *reception) ServerHandshake(conn net.Conn) (net.Conn, credentials.AuthIn
 		c := r.server.newHTTP2Conn(secured, of, ready, heard)
 		c.accepted = accepted
 		accepted.use(c)
+		of.end = func(why error) { c.endWith(h2EnhanceYourCalm, why.Error()) }
 		if of.refused != noReason {
 			// Its calls are refused one by one, so that each tells its caller why.
 			time.AfterFunc(r.server.lifetimes.handshake, func() { _ = c.Close() })

@@ -148,7 +148,7 @@ func (c *chunk) send(stream grpc.ServerStream) error {
 		}
 		lent += need
 	}
-	return stream.SendMsg(&frame.Lent{Message: &c.response, Lender: c.server.memory, Bytes: lent})
+	return stream.SendMsg(&frame.Lent{Message: &c.response, Lender: c.server.lend(connectionOf(c.ctx), lent), Bytes: lent})
 }
 
 // room makes room for an item in data, and reports whether there is some. There always

@@ -63,6 +63,9 @@ func (c *streamCarriage) send(r *frame.Response, t *turn) {
 	t.pass()
 	c.sending.Lock()
 	defer c.sending.Unlock()
+	if r.Lender != nil {
+		r.Lender = c.call.server.lend(c.call.conn, r.Lent)
+	}
 	c.call.stall.Reset(c.patience)
 	_ = c.stream.SendMsg(r)
 	c.call.stall.Stop()
