@@ -32,6 +32,7 @@ type Config struct {
 	Grace      time.Duration
 	LowDisk    int64
 	MaxSync    time.Duration
+	MaxCall    time.Duration // the longest deadline of a call
 	SlowTime   time.Duration // of the slow log; 0: none
 	SlowCount  int
 	SlowHide   bool
@@ -60,7 +61,7 @@ type Config struct {
 func DefaultConfig() Config {
 	return Config{
 		Data: "./kvd-data", Listen: "127.0.0.1:7070", Admin: "127.0.0.1:7071",
-		Grace: 10 * time.Second, LowDisk: 64 << 20, MaxSync: 20 * time.Second,
+		Grace: 10 * time.Second, LowDisk: 64 << 20, MaxSync: 20 * time.Second, MaxCall: time.Minute,
 		SlowTime: 10 * time.Millisecond, SlowCount: 128,
 		RawSockets: true, Reflection: "auto", LogLevel: "info", LogFormat: "console", FS: vfs.OS,
 		Threshold: engine.DefaultValueThreshold,
@@ -88,6 +89,7 @@ func (c *Config) Settings() []*Setting {
 		{Name: "grace", value: durationValue{&c.Grace}, Help: "how long a stop may take, at least 1s: calls in flight finish, then the store is closed; then the process ends anyway"},
 		{Name: "low-disk", value: bytesValue{&c.LowDisk}, Help: "take deletes alone while less than this is free on the disk"},
 		{Name: "max-sync-time", value: durationValue{&c.MaxSync}, Help: "end the process when a write, a sync or any other operation on the disk takes longer; at least 1s"},
+		{Name: "max-deadline", value: durationValue{&c.MaxCall}, Help: "cut longer deadlines of calls to this; scans, pipelines and watches may last longer; at least 1s"},
 		{Name: "slow-log-time", value: durationValue{&c.SlowTime}, Help: "keep requests that take as long in the slow log, see kvd slowlog; 0 keeps none"},
 		{Name: "slow-log-entries", value: intValue{&c.SlowCount}, Help: fmt.Sprintf("how many of them to keep, the newest; at most %d", maxSlowCount)},
 		{Name: "slow-log-hide-keys", value: boolValue{&c.SlowHide}, Help: "keep no part of their keys; values are never kept"},
@@ -141,6 +143,10 @@ func (c *Config) normalize() error {
 		return fmt.Errorf("%w: --max-sync-time %v is too short; want at least 1s", ErrUsage, c.MaxSync)
 	case c.MaxSync > maxWait:
 		return fmt.Errorf("%w: --max-sync-time %v is too long; want at most %v", ErrUsage, c.MaxSync, maxWait)
+	case c.MaxCall < time.Second:
+		return fmt.Errorf("%w: --max-deadline %v is too short; want at least 1s", ErrUsage, c.MaxCall)
+	case c.MaxCall > maxWait:
+		return fmt.Errorf("%w: --max-deadline %v is too long; want at most %v", ErrUsage, c.MaxCall, maxWait)
 	case c.Grace > maxWait:
 		return fmt.Errorf("%w: --grace %v is too long; want at most %v", ErrUsage, c.Grace, maxWait)
 	case c.SlowTime > 0 && (c.SlowCount < 1 || c.SlowCount > maxSlowCount):

@@ -125,3 +125,16 @@ func TestReflectionIsOnForLoopbackAddressesUnlessChosen(t *testing.T) {
 		}
 	}
 }
+
+func TestTheLongestDeadlineIsBounded(t *testing.T) {
+	for text, valid := range map[string]bool{"1s": true, "24h0m0s": true, "999ms": false, "24h0m1s": false} {
+		c := DefaultConfig()
+		require.NoError(t, SetFromEnv(c.Settings(), []string{"KVD_MAX_DEADLINE=" + text}))
+		err := c.normalize()
+		assert.Equal(t, valid, err == nil, text)
+		if !valid {
+			require.ErrorIs(t, err, ErrUsage)
+			require.ErrorContains(t, err, "--max-deadline "+text)
+		}
+	}
+}

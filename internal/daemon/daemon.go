@@ -188,6 +188,7 @@ func (s *service) open(ctx context.Context) error {
 	_, _, requests := split(c.dataBudget())
 	srv := server.New(Store(e), server.Options{
 		BufferBytes: requests,
+		MaxDeadline: c.MaxCall,
 		NetOnly:     !c.RawSockets,
 		Reflection:  c.reflects(),
 		Connections: c.MaxConns, PeerConnections: c.MaxPeerConns,
