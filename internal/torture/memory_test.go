@@ -98,8 +98,8 @@ func TestMemoryStaysWithinTheBudget(t *testing.T) {
 				peak := peakOf(t, s)
 				cancel()
 				attack.Wait()
-				row := fmt.Sprintf("%-8s %-38s peak %5d MiB  honest p99 calm %8v, beside %8v  %d calls", text, c.name, peak>>20,
-					percentile(calm, 99), percentile(beset, 99), len(beset))
+				row := fmt.Sprintf("%-8s %-38s peak %5d MiB  honest p99 calm %8v, beside %8v  %5.1f times  %d calls", text, c.name, peak>>20,
+					percentile(calm, 99), percentile(beset, 99), percentile(beset, 99).Seconds()/percentile(calm, 99).Seconds(), len(beset))
 				t.Log(row)
 				note(t, row)
 				assert.LessOrEqual(t, peak, budget+budget/slackShare, "%s: %d MiB at a budget of %s", c.name, peak>>20, text)
