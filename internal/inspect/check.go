@@ -14,14 +14,14 @@ import (
 	"github.com/kvd-db/kvd/internal/vfs"
 )
 
-// Check reads every byte of the store in dir and reports each file. It goes on
-// behind damage. After each piece progress, if not nil, is told how many bytes of
-// how many are done.
+// Check reads every byte of the store in dir and reports on each file. It continues
+// after damage. It calls progress, if not nil, after each piece with the bytes done and
+// the total.
 //
-// The error says why there is no report: vfs.ErrLocked if a process has the store
-// open, fs.ErrNotExist if there is none, the error of ctx. What is wrong with the
-// store is in the report.
-// Cost: reads everything once; memory for the filter and index of one table.
+// The error says why there is no report: vfs.ErrLocked if a process has the store open,
+// fs.ErrNotExist if there is none, or the error of ctx. Damage to the store is in the
+// report instead. Cost: reads everything once; memory for the filter and index of one
+// table.
 func Check(ctx context.Context, fsys vfs.FS, dir string, progress func(done, total int64)) (report *Report, err error) {
 	dir = path.Clean(dir)
 	lock, err := descriptor.LockShared(fsys, dir)
@@ -54,7 +54,7 @@ func Check(ctx context.Context, fsys vfs.FS, dir string, progress func(done, tot
 	return c.finish(), nil
 }
 
-// checker is one run of Check.
+// checker is the state of one Check.
 type checker struct {
 	ctx      context.Context
 	fsys     vfs.FS
@@ -69,8 +69,8 @@ type checker struct {
 	flushedUpTo kv.SeqNum // the highest of any partition
 }
 
-// survey lists what is in the directory: the files of the store as its names
-// tell them, everything else as other.
+// survey lists the files in the directory: those of the store by the kind that their
+// name gives, all others as KindOther.
 func (c *checker) survey() error {
 	names, err := c.fsys.List(c.dir)
 	if err != nil {
@@ -109,7 +109,7 @@ func (c *checker) survey() error {
 	return nil
 }
 
-// list adds the files of a directory; directories inside it stay unseen.
+// list adds the files of a directory, but not of its subdirectories.
 func (c *checker) list(dir string, kind Kind) error {
 	names, err := c.fsys.List(path.Join(c.dir, dir))
 	if err != nil {
@@ -133,7 +133,7 @@ func (c *checker) add(name string, kind Kind) error {
 	return nil
 }
 
-// file returns the entry of a path inside the directory, a new one if the file is
+// file returns the entry of a path inside the directory; a new entry if the file is
 // missing.
 func (c *checker) file(name string, kind Kind) *File {
 	f := c.files[name]
@@ -145,9 +145,9 @@ func (c *checker) file(name string, kind Kind) *File {
 	return f
 }
 
-// found notes what is wrong with a file: in the entry of the file that the error
-// names, or else of the one that was being read. It returns the error of ctx,
-// which says nothing about the file.
+// found records an error in the entry of the file that it names, or else in the entry
+// of the file being read. It returns only the error of ctx, which says nothing about
+// the file.
 func (c *checker) found(f *File, err error) error {
 	if ctxErr := c.ctx.Err(); ctxErr != nil {
 		return ctxErr
@@ -163,7 +163,7 @@ func (c *checker) found(f *File, err error) error {
 	return nil
 }
 
-// inside returns the path inside the directory of a path with it.
+// inside returns name relative to the store's directory.
 func (c *checker) inside(name string) string {
 	if c.dir == "." {
 		return name
@@ -171,7 +171,7 @@ func (c *checker) inside(name string) string {
 	return strings.TrimPrefix(strings.TrimPrefix(name, c.dir), "/")
 }
 
-// advance reports progress.
+// advance adds to the bytes done and reports progress.
 func (c *checker) advance(bytes int64) {
 	c.done += bytes
 	if c.progress != nil {
@@ -199,7 +199,7 @@ func (c *checker) store() error {
 	return nil
 }
 
-// clock checks CLOCK. A store without one never had a key that expires.
+// clock checks CLOCK. A store without CLOCK never had a key that expires.
 func (c *checker) clock() error {
 	f := c.files[descriptor.ClockName]
 	if f == nil {
@@ -214,7 +214,7 @@ func (c *checker) clock() error {
 	return c.found(f, err)
 }
 
-// finish sorts the files and spells out what is wrong with them.
+// finish sorts the files and sets Status from Err.
 func (c *checker) finish() *Report {
 	r := &c.report
 	r.Dir = c.dir

@@ -9,8 +9,8 @@ import (
 	"github.com/kvd-db/kvd/internal/wal"
 )
 
-// log checks the commit log as recovery would read it, that every record makes
-// sense in this store, and that the log reaches what the tables hold.
+// log checks the commit log as recovery would read it, that every record is valid for
+// this store, and that the log is not older than the tables.
 func (c *checker) log() error {
 	var bytes int64
 	for name, f := range c.files {
@@ -43,7 +43,8 @@ func (c *checker) log() error {
 	c.report.LastSeq = max(c.report.LastSeq, report.LastSeq)
 	if report.Problem != nil {
 		if last := len(report.Files) - 1; last >= 0 {
-			// If the problem names no segment, it is that the last one cannot be read.
+			// A problem that names no segment concerns the last one, which cannot be
+			// read.
 			whole = c.files[c.inside(report.Files[last].Name)]
 		}
 		return c.foundInLog(whole, report.Problem)
@@ -57,8 +58,8 @@ func (c *checker) log() error {
 
 const segmentSuffix = ".wal"
 
-// foundInLog notes what is wrong with the log as a whole, or with the segment
-// that the error names.
+// foundInLog records an error in the entry of the segment that it names, or else in
+// that of the log as a whole.
 func (c *checker) foundInLog(whole *File, err error) error {
 	if err := c.found(whole, err); err != nil {
 		return err
@@ -78,7 +79,7 @@ func (c *checker) noteTail(report *wal.Report) {
 	}
 }
 
-// record checks one record of the log as the engine's recovery does.
+// record checks one record of the log like the engine's recovery.
 func (c *checker) record(r wal.Record) error {
 	if err := c.ctx.Err(); err != nil {
 		return err

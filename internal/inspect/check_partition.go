@@ -14,8 +14,8 @@ import (
 	"github.com/kvd-db/kvd/internal/valuefile"
 )
 
-// partition checks CURRENT, the manifest that it names, and the tables that that
-// one names.
+// partition checks CURRENT, the manifest that it names, and the tables and value files
+// that the manifest names.
 func (c *checker) partition(id int) error {
 	dir := descriptor.PartitionDir("", id)
 	marker := c.file(path.Join(dir, manifest.CurrentName), KindMarker)
@@ -87,8 +87,8 @@ func (c *checker) run(dir string, partition uint32, run manifest.Run, kind Kind,
 	return nil
 }
 
-// table reads a whole table and compares it with what the manifest says of it, and
-// reads each value that it points to.
+// table reads a whole table, compares it with the manifest, and reads each value that
+// the table points to.
 func (c *checker) table(entry *File, partition uint32, want *kv.TableMeta, values *valuefile.Set) (err error) {
 	name := path.Join(c.dir, entry.Path)
 	left := entry.Bytes
@@ -124,8 +124,8 @@ func sameTable(a, b *kv.TableMeta) bool {
 		bytes.Equal(a.Smallest, b.Smallest) && bytes.Equal(a.Largest, b.Largest) && slices.Equal(a.Values, b.Values)
 }
 
-// noteUnused says of each file that the manifest does not name what the next
-// open will do with it.
+// noteUnused notes, for each file that the manifest does not name, what the next open
+// will do with it.
 func (c *checker) noteUnused(dir string) {
 	for name, f := range c.files {
 		if path.Dir(name) != dir || f.Kind != KindOther {

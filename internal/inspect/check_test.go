@@ -23,8 +23,8 @@ import (
 
 const storePartitions = 2
 
-// newStore makes a store with deltas, a base, and writes that are only in the
-// log, and closes it in order.
+// newStore creates a store with deltas, a base, and writes that are only in the log,
+// and closes it cleanly.
 func newStore(t *testing.T) *vfs.Mem {
 	t.Helper()
 	fsys := vfs.NewMem()
@@ -37,7 +37,7 @@ func newStore(t *testing.T) *vfs.Mem {
 	}
 	put(0, 1000)
 	require.NoError(t, e.CompactAll(t.Context()))
-	put(500, 510) // too little to be merged into the base
+	put(500, 510) // too little to be compacted into the base
 	require.NoError(t, e.Flush(t.Context()))
 	put(990, 1020)
 	require.NoError(t, e.Close())
@@ -103,7 +103,7 @@ func TestCheckChangesNothing(t *testing.T) {
 	assert.Equal(t, before, contents(t, fsys))
 }
 
-// contents returns every file of the store but LOCK, which holds a pid.
+// contents returns every file of the store except LOCK, which contains a pid.
 func contents(t *testing.T, fsys vfs.FS) map[string]string {
 	t.Helper()
 	all := map[string]string{}
@@ -117,7 +117,7 @@ func contents(t *testing.T, fsys vfs.FS) map[string]string {
 	return all
 }
 
-// needed are the files that a store cannot do without.
+// needed returns the files that a store cannot do without.
 func needed(r *Report) (files []File) {
 	for _, f := range r.Files {
 		if f.Kind != KindLock && f.Kind != KindBallast && f.Kind != KindOther {
@@ -127,7 +127,7 @@ func needed(r *Report) (files []File) {
 	return files
 }
 
-// damagedPaths returns the files that a report complains about.
+// damagedPaths returns the files in which a report found damage.
 func damagedPaths(r *Report) (paths []string) {
 	for _, f := range r.Damaged() {
 		paths = append(paths, f.Path)
@@ -164,8 +164,8 @@ func TestEveryCutIsFound(t *testing.T) {
 	}
 }
 
-// A flip is found wherever it is, and whatever the engine refuses Check has
-// found: nothing else opens.
+// Check finds every flipped byte, and finds whatever makes the engine refuse to open
+// the store.
 func TestEveryFlippedByteIsFoundAndNothingElseIsBlamed(t *testing.T) {
 	whole := newStore(t)
 	rng := rand.New(rand.NewPCG(1, 2))
@@ -188,7 +188,7 @@ func TestEveryFlippedByteIsFoundAndNothingElseIsBlamed(t *testing.T) {
 	}
 }
 
-// A store whose keys never expire has no CLOCK; one that is there must be right.
+// A store whose keys never expire has no CLOCK. If CLOCK exists, it must be valid.
 func TestClockIsChecked(t *testing.T) {
 	fsys := newStore(t)
 	d, err := descriptor.Read(fsys, "data")
@@ -285,7 +285,7 @@ func TestAnOlderLogIsFound(t *testing.T) {
 	require.NoError(t, e.Close())
 	require.NoError(t, check(t, fsys).Err())
 
-	// Somebody restores the log alone, from before.
+	// Restore an older copy of the log alone.
 	names, err := fsys.List("data/wal")
 	require.NoError(t, err)
 	for _, name := range names {

@@ -12,15 +12,15 @@ import (
 	"github.com/kvd-db/kvd/internal/valuefile"
 )
 
-// openValues returns the value files of a partition, to be opened as they are needed.
+// openValues returns the value files of a partition, which are opened on demand.
 func (c *checker) openValues(dir string, partition uint32) *valuefile.Set {
 	return valuefile.NewSet(func(num kv.FileNum) (*valuefile.Reader, error) {
 		return openValues(c.fsys, path.Join(c.dir, dir, manifest.ValuesName(num)), kv.FileID{Partition: partition, Num: num})
 	})
 }
 
-// pointers reads every value that a table points to. One that lies in a whole record
-// of another value would be found in no other way.
+// pointers reads every value that a table points to. Nothing else would detect a
+// pointer to an intact record of another value.
 func (c *checker) pointers(r *sstable.Reader, values *valuefile.Set) error {
 	const batch = 256
 	var fetches []valuefile.Fetch
@@ -28,7 +28,7 @@ func (c *checker) pointers(r *sstable.Reader, values *valuefile.Set) error {
 	read := func() {
 		values.ReadBatch(fetches)
 		for i := range fetches {
-			// What is damaged in a value file is in the entry of that one.
+			// Damage to a value file is recorded in the entry of that file too.
 			if err := fetches[i].Err; err != nil && !errors.Is(err, kv.ErrCorrupt) && !errors.Is(err, fs.ErrNotExist) {
 				errs = append(errs, err)
 			} else if err != nil && len(errs) < maxPointerErrors {
@@ -40,7 +40,7 @@ func (c *checker) pointers(r *sstable.Reader, values *valuefile.Set) error {
 	it := r.NewIterator(sstable.IterOptions{})
 	for more := it.First(); more && c.ctx.Err() == nil; more = it.Next() {
 		if e := it.Entry(); e.Apart {
-			p, _ := kv.ParseValuePointer(e.Value) // the iterator has looked at it
+			p, _ := kv.ParseValuePointer(e.Value) // validated by the iterator
 			fetches = append(fetches, valuefile.Fetch{Pointer: p})
 		}
 		if len(fetches) == batch {
@@ -53,10 +53,10 @@ func (c *checker) pointers(r *sstable.Reader, values *valuefile.Set) error {
 	return errors.Join(append(errs, it.Close())...)
 }
 
-// maxPointerErrors bounds what is reported of one table.
+// maxPointerErrors bounds the errors reported for one table.
 const maxPointerErrors = 16
 
-// valueFiles reads all value files that a version names, their garbage included.
+// valueFiles reads all value files that a version names, including their garbage.
 func (c *checker) valueFiles(dir string, partition uint32, v *manifest.Version) error {
 	needed := v.NeededValues()
 	for i := range v.Values {
@@ -71,7 +71,7 @@ func (c *checker) valueFiles(dir string, partition uint32, v *manifest.Version) 
 	return nil
 }
 
-// valueFile reads a whole value file and compares it with what the manifest says.
+// valueFile reads a whole value file and compares it with the manifest.
 func (c *checker) valueFile(entry *File, partition uint32, want *kv.ValueFileMeta) (err error) {
 	name := path.Join(c.dir, entry.Path)
 	left := entry.Bytes

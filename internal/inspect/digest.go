@@ -7,23 +7,23 @@ import (
 	"math/bits"
 )
 
-// Digest sums up a set of keys and values. Two stores have the same digest if
-// they hold the same pairs, in whatever order they were added, and, unless
-// somebody took pains to find two sets with the same sum, only then. Versions
-// and deleted keys do not count.
+// Digest summarizes a set of keys and values. Two stores with the same pairs have the
+// same digest, in whatever order the pairs were added. Stores with different pairs have
+// different digests, unless the pairs were constructed to collide. Versions and deleted
+// keys do not count.
 //
-// It is the sum, modulo 2^128, of the first 16 bytes of
-// SHA-256(key length, key, value), the length as eight little-endian bytes. A
-// sum rather than an exclusive or, or a pair added twice would vanish.
+// The digest is the sum, modulo 2^128, of the first 16 bytes of SHA-256(key length,
+// key, value), with the length as eight little-endian bytes. With an exclusive or
+// instead of a sum, a pair that is added twice would vanish.
 //
-// The zero value is the digest of nothing. Not safe for concurrent use.
+// The zero value is the digest of the empty set. Not safe for concurrent use.
 type Digest struct {
 	high, low uint64
 	count     uint64
 	buf       []byte
 }
 
-// Add adds one pair. The slices are not kept.
+// Add adds one pair. It does not keep the slices.
 func (d *Digest) Add(key, value []byte) {
 	d.buf = binary.LittleEndian.AppendUint64(d.buf[:0], uint64(len(key)))
 	d.buf = append(append(d.buf, key...), value...)
@@ -34,7 +34,7 @@ func (d *Digest) Add(key, value []byte) {
 	d.count++
 }
 
-// Count returns how many pairs were added.
+// Count returns the number of pairs added.
 func (d *Digest) Count() uint64 { return d.count }
 
 // String returns the sum as 32 hexadecimal digits.

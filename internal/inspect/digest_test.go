@@ -40,7 +40,7 @@ func TestDigestTellsNeighboursApart(t *testing.T) {
 	}
 }
 
-// The digest is printed into scripts and compared over years.
+// Scripts store digests and compare them years later.
 func TestDigestKeepsItsValue(t *testing.T) {
 	var d Digest
 	assert.Equal(t, "00000000000000000000000000000000", d.String())
@@ -50,5 +50,5 @@ func TestDigestKeepsItsValue(t *testing.T) {
 	assert.Equal(t, goldenDigest, d.String())
 }
 
-// goldenDigest was computed by other means: a few lines of Python.
+// goldenDigest was computed independently, by a few lines of Python.
 const goldenDigest = "5536bdb9ab2b1d8502d524471afa2a45"

@@ -15,19 +15,18 @@ import (
 	"github.com/kvd-db/kvd/internal/vfs"
 )
 
-// DumpOptions are the choices of Dump.
+// DumpOptions are the options of Dump.
 type DumpOptions struct {
-	// Values prints values whole; otherwise the first bytes and the length.
+	// Values prints values whole; otherwise only the first bytes and the length.
 	Values bool
 }
 
-// Dump prints a file of a store so that a person can read it. What the file is
-// follows from its name; checksums bind a table and a log segment to their
-// place, so they are read where they lie. Keys and values are spelled as Escape
-// does.
+// Dump prints a file of a store in readable form. The file's name determines its type.
+// The checksums of tables and log segments depend on their location, so such files must
+// be in place. Keys and values are printed as by Escape.
 //
-// Errors: kv.ErrInvalidArgument if it is no file of a store; a
-// *kv.CorruptionError behind what could still be printed;
+// Errors: kv.ErrInvalidArgument if the name is not that of a store's file; a
+// *kv.CorruptionError, after Dump has printed what is readable;
 // kv.ErrUnsupportedVersion.
 func Dump(fsys vfs.FS, name string, w io.Writer, o DumpOptions) error {
 	out := bufio.NewWriter(w)
@@ -35,7 +34,7 @@ func Dump(fsys vfs.FS, name string, w io.Writer, o DumpOptions) error {
 	return errors.Join(d.dump(), out.Flush())
 }
 
-// dumper prints one file. Errors of out come with its Flush.
+// dumper prints one file. Flush of out returns its write errors.
 type dumper struct {
 	fsys vfs.FS
 	name string
@@ -148,7 +147,7 @@ func (d *dumper) run(name string, run manifest.Run) {
 	}
 }
 
-// describeTable says in a line what a table holds.
+// describeTable describes a table in one line.
 func describeTable(t *kv.TableMeta) string {
 	s := fmt.Sprintf("%d bytes, %d entries, %d of them deletes, numbers %d to %d, keys %s to %s",
 		t.Size, t.Entries, t.Deletes, t.MinSeq, t.MaxSeq, quote(t.Smallest), quote(t.Largest))
@@ -173,11 +172,11 @@ func (d *dumper) entry(seq kv.SeqNum, kind kv.Kind, key, value []byte, expiry ui
 	d.printf("\n")
 }
 
-// quote is Escape between quotation marks; one inside is escaped too.
+// quote returns Escape(b) in quotation marks, and escapes quotation marks in it.
 func quote(b []byte) string { return `"` + strings.ReplaceAll(Escape(b), `"`, `\x22`) + `"` }
 
-// shownValue is how much of a value is printed without DumpOptions.Values.
-// Guessed: a line then fits a wide window.
+// shownValue is how much of a value is printed without DumpOptions.Values. Guessed: a
+// line then fits in a wide window.
 const shownValue = 48
 
 func (d *dumper) value(v []byte) string {

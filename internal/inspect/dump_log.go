@@ -7,7 +7,7 @@ import (
 
 // segment prints the frames of a log segment with their records.
 func (d *dumper) segment() error {
-	// The header comes back with the end of the dump, but is wanted first.
+	// wal.Dump returns the header at the end, but it is printed first.
 	info, err := wal.Dump(d.fsys, d.name, func(wal.FrameInfo) error { return nil })
 	if err != nil && info.Num == 0 {
 		return err

@@ -10,7 +10,7 @@ import (
 	"github.com/kvd-db/kvd/internal/sstable"
 )
 
-// table prints every version of every key in a table, in the order of the file.
+// table prints every version of every key of a table, in the order of the file.
 func (d *dumper) table(num kv.FileNum) (err error) {
 	dir := path.Base(path.Dir(d.name))
 	partition, ok := descriptor.ParsePartition(dir)

@@ -22,8 +22,8 @@ import (
 
 var update = flag.Bool("update", false, "rewrite testdata/*.txt; read the difference before it is committed")
 
-// sampleFiles returns a file system with one file of each kind, the same in every
-// run, and their names.
+// sampleFiles returns a file system with one file of each kind, the same in every run,
+// and their names.
 func sampleFiles(t *testing.T) (*vfs.Mem, []string) {
 	t.Helper()
 	fsys := vfs.NewMem()
@@ -122,7 +122,7 @@ func TestDumpShowsWhatIsWholeAndThenTheDamage(t *testing.T) {
 		assert.True(t, isDamage(err), "%s: %v", name, err)
 		assert.ErrorContains(t, err, name)
 	}
-	// The second record of the log is damaged: the frame before it is shown.
+	// If the second record of the log is damaged, the frame before it is still printed.
 	damaged := fsys.KillImage()
 	flipByte(t, damaged, "data/wal/000001.wal", 64+64+64+5)
 	var out bytes.Buffer
@@ -143,7 +143,7 @@ func TestDumpRefusesWhatIsNoFileOfAStore(t *testing.T) {
 	}
 }
 
-// flipByte changes a byte at offset, from the end if negative.
+// flipByte changes a byte at offset, counted from the end if negative.
 func flipByte(t *testing.T, fsys vfs.FS, name string, offset int64) {
 	t.Helper()
 	f, err := fsys.OpenReadWrite(name)

@@ -23,8 +23,8 @@ func openValues(fsys vfs.FS, name string, id kv.FileID) (*valuefile.Reader, erro
 	return r, nil
 }
 
-// values prints every value of a value file, in the order of the file, garbage among
-// them: which key a value belongs to the tables know.
+// values prints every value of a value file, including garbage, in the order of the
+// file. Only the tables know which key a value belongs to.
 func (d *dumper) values(num kv.FileNum) (err error) {
 	partition, ok := descriptor.ParsePartition(path.Base(path.Dir(d.name)))
 	if !ok {
@@ -53,7 +53,7 @@ func (d *dumper) apart(e *kv.Entry, p kv.ValuePointer) {
 	d.printf("\n")
 }
 
-// describeValues says in a line what a value file holds.
+// describeValues describes a value file in one line.
 func describeValues(m *kv.ValueFileMeta) string {
 	return fmt.Sprintf("%d bytes, %d values of %d bytes", m.Size, m.Values, m.Bytes)
 }

@@ -8,8 +8,8 @@ import (
 	"unicode/utf8"
 )
 
-// Escape spells bytes so that a person can read them and Unescape undoes it:
-// printable text as it stands, a backslash as \\, every other byte as \xNN.
+// Escape converts bytes to readable text, and Unescape converts it back: printable
+// characters are kept, a backslash becomes \\, every other byte \xNN.
 func Escape(b []byte) string {
 	var out strings.Builder
 	out.Grow(len(b))
@@ -30,8 +30,8 @@ func Escape(b []byte) string {
 	return out.String()
 }
 
-// Unescape undoes Escape. It also takes \xNN with capital letters, and escapes
-// that Escape would not have needed.
+// Unescape is the inverse of Escape. It also accepts \xNN with capital letters, and
+// escapes that Escape would not produce.
 func Unescape(s string) ([]byte, error) {
 	out := make([]byte, 0, len(s))
 	for i := 0; i < len(s); {
@@ -46,7 +46,7 @@ func Unescape(s string) ([]byte, error) {
 		case strings.HasPrefix(rest, `\x`) && len(rest) >= 4:
 			c, err := strconv.ParseUint(rest[2:4], 16, 8)
 			if err != nil {
-				return nil, fmt.Errorf("escape %q at byte %d: want two hexadecimal digits behind \\x", rest[:4], i)
+				return nil, fmt.Errorf("escape %q at byte %d: want two hexadecimal digits after \\x", rest[:4], i)
 			}
 			out = append(out, byte(c))
 			i += 4

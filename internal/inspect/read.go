@@ -10,12 +10,12 @@ import (
 	"github.com/kvd-db/kvd/internal/vfs"
 )
 
-// maxSmallFile bounds what is read into memory whole: as large as a manifest may
-// get, with room to see that one is larger.
+// maxSmallFile bounds the files that are read into memory whole: the largest manifest,
+// and one byte more to detect a larger one.
 const maxSmallFile = 64<<20 + 1
 
-// readSmall returns the content of a file that is not large by its nature, of
-// one that has grown too large as much as is needed to see that.
+// readSmall returns the content of a file that should be small. Of a file that is too
+// large it returns only enough to detect that.
 func readSmall(fsys vfs.FS, name string) (data []byte, err error) {
 	f, err := fsys.Open(name)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -7,7 +7,7 @@ import (
 	"github.com/kvd-db/kvd/internal/kv"
 )
 
-// Kind is what a file is to the store.
+// Kind is the role of a file in the store.
 type Kind string
 
 // The kinds of files.
@@ -21,20 +21,20 @@ const (
 	KindBase     Kind = "base"     // a table of the base
 	KindValues   Kind = "values"   // a value file
 	KindLock     Kind = "lock"     // LOCK
-	KindBallast  Kind = "ballast"  // BALLAST: holds space, its bytes mean nothing
-	KindOther    Kind = "other"    // nothing that the store needs
+	KindBallast  Kind = "ballast"  // BALLAST: reserves space, its bytes have no meaning
+	KindOther    Kind = "other"    // not needed by the store
 )
 
-// File is one file of a data directory, there or missed.
+// File is one file of a data directory, present or missing.
 type File struct {
 	Path  string `json:"path"` // inside the data directory
 	Kind  Kind   `json:"kind"`
 	Bytes int64  `json:"bytes"`
-	// Status is "ok", or what is wrong and where.
+	// Status is "ok", or the text of Err in one line.
 	Status string `json:"status"`
-	// Note says what is worth knowing but not wrong.
+	// Note is information that is not about damage.
 	Note string `json:"note,omitempty"`
-	// Err is what Status spells out, nil for "ok".
+	// Err is the damage; nil if none was found.
 	Err error `json:"-"`
 }
 
@@ -46,18 +46,18 @@ type Report struct {
 	Files      []File `json:"files"`
 
 	Tables int `json:"tables"`
-	// ValueFiles is the count of value files, Garbage the bytes of values in them that
-	// nothing needs any more.
+	// ValueFiles counts the value files. Garbage is the total length of the values in
+	// them that no table references.
 	ValueFiles int    `json:"value_files,omitempty"`
 	Garbage    uint64 `json:"garbage,omitempty"`
-	Entries    uint64 `json:"entries"` // versions of keys in the tables, tombstones included
+	Entries    uint64 `json:"entries"` // versions of keys in the tables, including tombstones
 	Records    uint64 `json:"records"` // in the commit log
-	// LastSeq is the last number that the log or a table holds.
+	// LastSeq is the highest sequence number in the log or a table.
 	LastSeq kv.SeqNum `json:"last_sequence_number"`
 	Bytes   int64     `json:"bytes"`
 }
 
-// Err returns everything that is wrong, joined; nil if the store is whole.
+// Err returns all errors, joined; nil if the store is intact.
 func (r *Report) Err() error {
 	var errs []error
 	for i := range r.Files {
@@ -68,7 +68,7 @@ func (r *Report) Err() error {
 	return errors.Join(errs...)
 }
 
-// Damaged returns the files with something wrong.
+// Damaged returns the files with errors.
 func (r *Report) Damaged() []File {
 	var damaged []File
 	for _, f := range r.Files {

@@ -15,8 +15,8 @@ import (
 	"github.com/kvd-db/kvd/internal/vfs"
 )
 
-// newValueStore makes a store with value files, some of it garbage, and returns its
-// content.
+// newValueStore creates a store with value files that contain some garbage, and returns
+// the store's content.
 func newValueStore(t *testing.T) (*vfs.Mem, map[string]string) {
 	t.Helper()
 	fsys := vfs.NewMem()
