@@ -11,28 +11,28 @@ import (
 
 // Violation is an answer that a strictly serializable store cannot give.
 type Violation struct {
-	Rule string // as in the package comment: "R1" ...
-	What string // with the Ops concerned
+	Rule string // as in the package comment, such as "R1"
+	What string // with the Ops involved
 }
 
 func (v Violation) String() string { return v.Rule + ": " + v.What }
 
-// Report is a verdict.
+// Report is the result of Check.
 type Report struct {
-	Commits   int // that happened
+	Commits   int // that were applied
 	Refused   int
-	Resolved  int // of unknown outcome, but somebody saw a value
-	Unseen    int // of unknown outcome, and nobody did
+	Resolved  int // of unknown outcome, but a value was read
+	Unseen    int // of unknown outcome, and no value was read
 	Gets      int
 	Snapshots int
 	Scans     int
 
-	// Count is the number of violations, Violations the first of them.
+	// Count is the number of violations; Violations holds the first of them.
 	Count      int
 	Violations []Violation
 }
 
-// maxViolations is how many a Report tells: one bug makes thousands.
+// maxViolations bounds Report.Violations: one bug causes thousands.
 const maxViolations = 20
 
 func (r *Report) String() string {
@@ -45,10 +45,10 @@ func (r *Report) String() string {
 	return b.String()
 }
 
-// Check judges what all clients of a run wrote down, of keys below keys. The Ops
-// are the judge's from then on: it notes things in them.
+// Check checks the logs of all clients of a run, whose keys are below keys. It takes
+// ownership of the Ops and modifies them.
 //
-// Cost: that of sorting the Ops, and some 50 bytes of memory for each.
+// Cost: a sort of the Ops, and some 50 bytes of memory for each.
 func Check(keys int, logs ...*Log) *Report {
 	c := &checker{report: &Report{}, cells: make([]cell, keys)}
 	c.gather(logs)
@@ -60,20 +60,21 @@ func Check(keys int, logs ...*Log) *Report {
 // checker is the state of one Check.
 type checker struct {
 	report  *Report
-	commits []*Op // that happened, by version
+	commits []*Op // that were applied, by version
 	views   []*Op // Gets and Snapshots
 	unknown []*Op
 	cells   []cell
 }
 
-// violated notes a violation. The text is made only if there is room for it.
+// violated counts a violation. It calls what only if the report has room for the text.
 func (c *checker) violated(rule string, what func() string) {
 	if c.report.Count++; c.report.Count <= maxViolations {
 		c.report.Violations = append(c.report.Violations, Violation{rule, what()})
 	}
 }
 
-// gather sorts the Ops by kind and decides those of unknown outcome.
+// gather sorts the Ops by kind and decides which of those with an unknown outcome were
+// applied.
 func (c *checker) gather(logs []*Log) {
 	for _, l := range logs {
 		for i := range l.ops {
@@ -109,8 +110,8 @@ func (c *checker) gather(logs []*Log) {
 	}
 }
 
-// resolve finds, among what was seen, the values of writes whose outcome is
-// unknown. Whoever saw one also saw its version.
+// resolve finds the values of writes with an unknown outcome among those that were
+// read. A read of such a value also gives its version.
 func (c *checker) resolve() {
 	by := make(map[Value]*Op)
 	for _, o := range c.unknown {
@@ -139,7 +140,7 @@ func (c *checker) resolve() {
 	}
 }
 
-// seen yields every key that an Op saw something of, in reads and scans.
+// seen yields every read of an Op, including those of scans.
 func (o *Op) seen() func(yield func(*Read) bool) {
 	return func(yield func(*Read) bool) {
 		for i := range o.Reads {

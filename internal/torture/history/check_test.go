@@ -9,9 +9,9 @@ import (
 	"github.com/kvd-db/kvd/internal/kv"
 )
 
-// The hand-made histories below are of keys 1 to 9; at first none is there.
+// The handwritten histories below use keys 1 to 9, all absent at first.
 
-// commit is a write that was acknowledged at a version, called at call and
+// commit returns a write that was acknowledged at a version, called at call and
 // answered at end.
 func commit(call, end int64, version kv.SeqNum, writes ...Write) Op {
 	return Op{Kind: Commit, Outcome: Done, Call: call, Return: end, Version: version, Writes: writes}
@@ -23,7 +23,7 @@ func (o Op) after(at kv.SeqNum, reads ...Read) Op {
 	return o
 }
 
-// scanned adds a scan to what an Op read.
+// scanned adds a scan to the reads of an Op.
 func (o Op) scanned(from, to Key, seen ...Read) Op {
 	o.Scans = []Scan{{from, to, seen}}
 	return o
@@ -77,7 +77,7 @@ func TestRightHistoriesPass(t *testing.T) {
 			commit(0, 10, 5, put(1, 11)),
 			commit(0, 30, 6, put(2, 12)),
 			get(11, 12, 6, Read{2, 12, 6}),
-			get(13, 14, 5, Read{1, 11, 5}), // less far, but nothing is missing
+			get(13, 14, 5, Read{1, 11, 5}), // at an older version, but nothing is missing
 		},
 		"a transaction": {
 			commit(0, 10, 5, put(1, 11), put(2, 12)),
@@ -125,7 +125,7 @@ func TestRightHistoriesPass(t *testing.T) {
 	}
 }
 
-// The judge must bite: each kind of wrong history, as small as it can be.
+// The checker must find each kind of wrong history, in its smallest form.
 func TestWrongHistoriesAreFoundOut(t *testing.T) {
 	for name, wrong := range map[string]struct {
 		rule string
@@ -241,11 +241,11 @@ func TestWrongHistoriesAreFoundOut(t *testing.T) {
 			get(21, 30, 6, Read{1, Absent, 0}),
 		}},
 		"a retried write takes effect twice, seen in between": {"R2", []Op{
-			commit(0, 40, 7, put(1, 11)), // sent again, acknowledged as version 7
+			commit(0, 40, 7, put(1, 11)), // sent again, and acknowledged as version 7
 			snapshot(20, 30, 5, Read{1, 11, 5}),
 		}},
 		"a retried write takes effect twice, and overwrites": {"R2", []Op{
-			commit(0, 40, 5, put(1, 11)), // acknowledged as version 5, but again applied at 7
+			commit(0, 40, 5, put(1, 11)), // acknowledged as version 5, but applied again at 7
 			commit(10, 20, 6, put(1, 12)),
 			snapshot(50, 60, 8, Read{1, 11, 7}),
 		}},
@@ -302,7 +302,7 @@ func TestWrongHistoriesAreFoundOut(t *testing.T) {
 	}
 }
 
-// A report counts all violations, and tells the first of them.
+// A report counts all violations and keeps the first of them.
 func TestReportIsBounded(t *testing.T) {
 	var ops []Op
 	for range 100 {

@@ -11,24 +11,24 @@ import (
 	"github.com/kvd-db/kvd/internal/kv"
 )
 
-// Plan is what the clients of one run have in common.
+// Plan holds what the clients of one run have in common.
 type Plan struct {
-	Keys int // so few that clients meet
+	Keys int // so few that clients conflict
 	Span int // the widest scan, in keys
-	// Cold is how many of the keys, the last, are written and read seldom, so that
-	// they leave memory. Every batch with conditions has one on such a key too.
+	// Cold is how many keys, the last ones, are read and written rarely, so that they
+	// leave memory. If it is not 0, every batch has a condition on such a key too.
 	Cold int
-	// Durabilities of writes are chosen from these.
+	// Durabilities are the levels that writes choose from.
 	Durabilities []kv.Durability
-	// Timeout of one attempt; 0: none.
+	// Timeout is that of one attempt; 0: none.
 	Timeout time.Duration
 	// Start is the origin of the clock.
 	Start time.Time
 }
 
-// Client asks a Store one random thing after the other, and writes down what it
-// saw. It sends a write whose outcome it does not know again, under the same name,
-// until it knows. It is used by one goroutine at a time.
+// Client sends random operations to a Store, one at a time, and records what it saw. It
+// sends a write with an unknown outcome again, under the same request id, until it
+// knows the outcome. Not safe for concurrent use.
 type Client struct {
 	Log   Log
 	Tally Tally
@@ -37,22 +37,22 @@ type Client struct {
 	store    Store
 	number   uint16
 	rng      *rand.Rand
-	name     uint64 // of the client, as the store sees it
+	name     uint64 // the client id that the store sees
 	sequence uint64
 	values   Value
-	seen     kv.SeqNum // the newest version that any answer had
+	seen     kv.SeqNum // the newest version of any answer
 	// transacted is called after each committed transaction.
 	transacted func()
 	known      map[Key]Read
 }
 
-// MaxClients is how many clients a run may have: a Value holds the number of the
-// client that wrote it.
+// MaxClients bounds the clients of a run: a Value contains the number of the client
+// that wrote it.
 const MaxClients = 1 << (32 - valueBits)
 
 const valueBits = 26
 
-// NewClient returns client number of a run, below MaxClients.
+// NewClient returns the client with this number, which must be below MaxClients.
 func NewClient(plan *Plan, store Store, number int, seed uint64) *Client {
 	rng := rand.New(rand.NewPCG(seed, uint64(number)))
 	return &Client{
@@ -61,7 +61,8 @@ func NewClient(plan *Plan, store Store, number int, seed uint64) *Client {
 	}
 }
 
-// Step does one thing. An error is something that should never happen.
+// Step performs one operation. An error means that something happened that never
+// should.
 func (c *Client) Step(ctx context.Context) error {
 	switch dice := c.rng.IntN(100); {
 	case dice < 40:
@@ -95,10 +96,10 @@ func (c *Client) key() Key {
 	return Key(c.rng.IntN(c.plan.Keys))
 }
 
-// coldKey returns a key that is written seldom.
+// coldKey returns a key that is written rarely.
 func (c *Client) coldKey() Key { return Key(c.plan.Keys - 1 - c.rng.IntN(c.plan.Cold)) }
 
-// pick returns n keys that differ.
+// pick returns n different keys.
 func (c *Client) pick(n int) []Key {
 	keys := make([]Key, 0, n)
 	for len(keys) < n {
@@ -115,7 +116,7 @@ func (c *Client) put(k Key) Write {
 	return Write{Key: k, Value: c.values}
 }
 
-// putOrDelete returns one or the other.
+// putOrDelete returns a put or a delete.
 func (c *Client) putOrDelete(k Key) Write {
 	if c.rng.IntN(6) == 0 {
 		return Write{Key: k}
@@ -123,7 +124,7 @@ func (c *Client) putOrDelete(k Key) Write {
 	return c.put(k)
 }
 
-// span returns some neighbouring keys.
+// span returns a range of at most so many neighbouring keys.
 func (c *Client) span(most int) (from, to Key) {
 	n := 1 + c.rng.IntN(most)
 	from = Key(c.rng.IntN(c.plan.Keys - n))
@@ -137,8 +138,8 @@ func (c *Client) attempt(ctx context.Context) (context.Context, context.CancelFu
 	return context.WithTimeout(ctx, c.plan.Timeout)
 }
 
-// tolerate decides on an error of a read. If it is nil, the read was answered or,
-// if ok is false, is better not counted.
+// tolerate decides what an error of a read means. If ok, the read was answered. If
+// neither ok nor an error, the read is not counted.
 func (c *Client) tolerate(ctx context.Context, life int, err error) (ok bool, _ error) {
 	switch {
 	case err == nil:
@@ -153,7 +154,7 @@ func (c *Client) tolerate(ctx context.Context, life int, err error) (ok bool, _ 
 	return false, fmt.Errorf("client %d: %w", c.number, err)
 }
 
-// view notes a Get or a Snapshot.
+// view records a Get or a Snapshot.
 func (c *Client) view(o Op) {
 	o.Outcome, o.Client = Done, c.number
 	c.seen = max(c.seen, o.ReadVersion)
@@ -187,8 +188,7 @@ func (c *Client) get(ctx context.Context) error {
 	return nil
 }
 
-// snapshot reads keys at the newest version. It returns nil if there was no
-// answer.
+// snapshot reads keys at the newest version. It returns nil if there was no answer.
 func (c *Client) snapshot(ctx context.Context, keys []Key) (*Op, error) {
 	life := c.store.Life()
 	attempt, cancel := c.attempt(ctx)
@@ -255,8 +255,8 @@ func (c *Client) scanAt(ctx context.Context, at kv.SeqNum) (Scan, kv.SeqNum, err
 	return s, at, err
 }
 
-// lease reads keys and a range at the version of a snapshot that it begins. It
-// returns nil if there was no answer; else the snapshot must be released.
+// lease begins a snapshot and reads keys and a range at its version. It returns nil if
+// there was no answer; otherwise the caller must release the snapshot.
 func (c *Client) lease(ctx context.Context, keys []Key) (*Op, kv.Snapshot, error) {
 	life := c.store.Life()
 	attempt, cancel := c.attempt(ctx)

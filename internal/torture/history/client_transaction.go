@@ -8,12 +8,12 @@ import (
 	"github.com/kvd-db/kvd/internal/kv"
 )
 
-// maxReads is how many keys transactions read together, at most.
+// maxReads bounds the keys that the transactions of one call read together.
 const maxReads = 8
 
-// transactions reads some keys, and a range if it is to read from a snapshot under
-// lease, and commits one transaction after the other that depends on a part of
-// that. The later ones have older reads.
+// transactions reads some keys and, if leased, a range, all from a snapshot under
+// lease. It then commits one to three transactions, each of which depends on a part of
+// the reads. Later ones have older reads.
 func (c *Client) transactions(ctx context.Context, leased bool) error {
 	var sizes []int // of the parts, in keys
 	total := 0
@@ -48,14 +48,14 @@ func (c *Client) transactions(ctx context.Context, leased bool) error {
 	return nil
 }
 
-// commit ends a transaction: it writes some of the keys that it has read, and
-// others. Conditions can be asked of what was read at a leased snapshot alone.
+// commit ends a transaction: it writes some of the keys that it has read, and others.
+// Only reads from a leased snapshot may get conditions.
 func (c *Client) commit(ctx context.Context, o Op, leased bool) error {
 	t := kv.Transaction{ReadVersion: o.ReadVersion}
 	for _, s := range o.Scans {
 		t.Ranges = append(t.Ranges, kv.Range{Start: s.From.Bytes(), End: s.To.Bytes()})
 		if c.rng.IntN(4) == 0 {
-			// Delete a part of what was scanned, and perhaps put something there.
+			// Delete a part of the scanned range, and perhaps put a key there.
 			o.Writes = append(o.Writes, Write{Key: s.From, End: min(s.From+3, s.To)})
 		}
 		o.Writes = append(o.Writes, c.putOrDelete(s.From+Key(c.rng.IntN(int(s.To-s.From)))))

@@ -9,7 +9,7 @@ import (
 	"github.com/kvd-db/kvd/internal/kv"
 )
 
-// op returns a write as the store knows it.
+// op returns the write in the form of the store.
 func (w *Write) op() kv.Op {
 	switch {
 	case w.End != 0:
@@ -31,7 +31,7 @@ func batchOf(writes []Write, guards []kv.Guard) *kv.WriteBatch {
 	return b
 }
 
-// guardOf returns a condition that holds of what was seen.
+// guardOf returns a condition that holds for what was read.
 func guardOf(r Read) kv.Guard {
 	if r.Value == Absent {
 		return kv.Guard{Key: r.Key.Bytes(), Condition: kv.Condition{Kind: kv.IfAbsent}}
@@ -48,7 +48,7 @@ func (c *Client) write(ctx context.Context) error {
 	return c.plain(refusal, err)
 }
 
-// plain counts a write that nothing can refuse.
+// plain counts a write that must not be refused.
 func (c *Client) plain(refusal, err error) error {
 	if err == nil && refusal == nil {
 		c.Tally.Plain++
@@ -67,8 +67,8 @@ func (c *Client) writeOne(ctx context.Context, w *kv.Write, options kv.WriteOpti
 	return answer{w.Version, w.Deduplicated, true}, w.Err
 }
 
-// batch puts and deletes some keys at once, and perhaps a range, and perhaps under
-// conditions on some keys that all must hold.
+// batch puts and deletes some keys atomically, sometimes with a range delete, and
+// sometimes under conditions that must all hold.
 func (c *Client) batch(ctx context.Context) error {
 	var o Op
 	keys := c.pick(2 + c.rng.IntN(4))
@@ -120,13 +120,13 @@ func (c *Client) guarded(refusal, err error) error {
 	return err
 }
 
-// conditional writes a key under a condition on what was known of it, which may be
-// long ago. If the condition fails, that is a read too.
+// conditional writes a key under a condition on its last known state, which may be old.
+// If the condition fails, the answer counts as a read.
 func (c *Client) conditional(ctx context.Context) error {
 	k := c.key()
 	was, ok := c.known[k]
 	if !ok || c.rng.IntN(2) == 0 {
-		// Something of which the condition has a fair chance.
+		// Read the key again, so that the condition has a fair chance.
 		if view, err := c.snapshot(ctx, []Key{k}); view == nil {
 			return err
 		}
@@ -167,7 +167,8 @@ func (c *Client) conditional(ctx context.Context) error {
 	return c.guarded(refusal, err)
 }
 
-// condition returns one that held when was was read, and what it requires.
+// condition returns a condition that held when was was read, and the read that it
+// implies.
 func (c *Client) condition(was Read) (kv.Condition, Read) {
 	if was.Value == Absent {
 		return kv.Condition{Kind: kv.IfAbsent}, Read{Key: was.Key}
@@ -181,7 +182,7 @@ func (c *Client) condition(was Read) (kv.Condition, Read) {
 	return kv.Condition{Kind: kv.IfVersion, Version: was.Version}, Read{Key: was.Key, Value: was.Value, Version: was.Version}
 }
 
-// execute puts one key or another, as a third is there or not.
+// execute puts one of two keys, depending on whether a third is present.
 func (c *Client) execute(ctx context.Context) error {
 	keys := c.pick(3)
 	then, otherwise := c.put(keys[1]), c.put(keys[2])

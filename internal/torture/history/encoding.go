@@ -8,10 +8,10 @@ import (
 	"github.com/kvd-db/kvd/internal/kv"
 )
 
-// keyDigits is how many digits a key has, so that their order is that of numbers.
+// keyDigits is the fixed length of a key, so that keys sort like their numbers.
 const keyDigits = 7
 
-// Bytes returns the key as the store knows it.
+// Bytes returns the key in the form of the store.
 func (k Key) Bytes() []byte {
 	b := make([]byte, keyDigits)
 	for i := len(b) - 1; i >= 0; i-- {
@@ -25,13 +25,13 @@ func (k Key) Bytes() []byte {
 func ParseKey(b []byte) (Key, error) {
 	n, err := strconv.ParseUint(string(b), 10, 32)
 	if err != nil || len(b) != keyDigits {
-		return 0, fmt.Errorf("%q is no key that anybody wrote", b)
+		return 0, fmt.Errorf("%q is not a key of the run", b)
 	}
 	return Key(n), nil
 }
 
-// Bytes returns the value as the store knows it under a key. It names the key, so
-// that a value in the wrong place is found out, and its length varies.
+// Bytes returns the value in the form of the store. It contains the key, so that a
+// value under a wrong key is detected, and its length varies.
 func (v Value) Bytes(k Key) []byte {
 	b := make([]byte, 0, 64)
 	b = append(b, k.Bytes()...)
@@ -53,12 +53,12 @@ func ParseValue(k Key, b []byte) (Value, error) {
 		}
 	}
 	if v == Absent || v == Unseen || !bytes.Equal(b, v.Bytes(k)) {
-		return 0, fmt.Errorf("key %d holds %q, which nobody wrote there", k, b)
+		return 0, fmt.Errorf("key %d holds %q, which no client wrote there", k, b)
 	}
 	return v, nil
 }
 
-// readOf returns what a lookup saw.
+// readOf returns the Read of a lookup.
 func readOf(k Key, l *kv.Lookup) (Read, error) {
 	if l.Err != nil || !l.Found {
 		return Read{Key: k}, l.Err
@@ -67,7 +67,7 @@ func readOf(k Key, l *kv.Lookup) (Read, error) {
 	return Read{Key: k, Value: v, Version: l.Version}, err
 }
 
-// scanOf returns what a scan of the keys from one on and below another saw.
+// scanOf returns the Scan of the keys in [from, to).
 func scanOf(from, to Key, items []kv.Item) (Scan, error) {
 	s := Scan{From: from, To: to}
 	for _, item := range items {

@@ -1,9 +1,9 @@
 package history
 
-// Log is what one client wrote down. It is used by one goroutine at a time. The
-// zero value is ready.
+// Log is what one client recorded. The zero value is ready. Not safe for concurrent
+// use.
 //
-// It is made for millions of Ops: what they hold lies in large blocks.
+// It is made for millions of Ops: their slices share large blocks.
 type Log struct {
 	ops    []Op
 	reads  block[Read]
@@ -11,7 +11,7 @@ type Log struct {
 	writes block[Write]
 }
 
-// Add copies an Op and all that it holds to the end of the log.
+// Add appends an Op and copies its slices.
 func (l *Log) Add(o Op) {
 	o.Reads = l.reads.keep(o.Reads)
 	o.Scans = l.scans.keep(o.Scans)
@@ -22,10 +22,10 @@ func (l *Log) Add(o Op) {
 	l.ops = append(l.ops, o)
 }
 
-// Ops returns what was written down, borrowed until the next Add.
+// Ops returns the recorded Ops, borrowed until the next Add.
 func (l *Log) Ops() []Op { return l.ops }
 
-// block hands out copies that lie side by side.
+// block stores copies of slices next to each other.
 type block[T any] struct{ free []T }
 
 func (b *block[T]) keep(items []T) []T {

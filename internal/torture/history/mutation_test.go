@@ -15,12 +15,12 @@ const (
 	madeSpan = 5
 )
 
-// maker makes right histories: it is a store that does one thing after the other,
-// with clients whose calls and returns lie somewhere around that moment.
+// maker generates correct histories: it simulates a store that performs one operation
+// at a time, and clients whose calls and returns lie around that time.
 type maker struct {
 	rng     *rand.Rand
 	log     Log
-	cells   [madeKeys]Read // with the version of a delete too
+	cells   [madeKeys]Read // with the versions of deletes too
 	version kv.SeqNum
 	time    int64
 	values  Value
@@ -44,7 +44,7 @@ func makeHistory(seed uint64, steps int) *maker {
 	return m
 }
 
-// add gives an Op times around now.
+// add records an Op with call and return times around now.
 func (m *maker) add(o Op) {
 	o.Outcome, o.Call, o.Return = Done, m.time-m.rng.Int64N(60), m.time+1+m.rng.Int64N(60)
 	m.log.Add(o)
@@ -77,7 +77,7 @@ func (m *maker) scan() []Scan {
 	return []Scan{s}
 }
 
-// commit writes something.
+// commit performs a write.
 func (m *maker) commit(o Op) {
 	m.version += kv.SeqNum(1 + m.rng.IntN(3))
 	o.Kind, o.Version = Commit, m.version
@@ -99,7 +99,7 @@ func (m *maker) commit(o Op) {
 	m.add(o)
 }
 
-// transaction reads, lets others write elsewhere, and writes.
+// transaction reads, lets other clients write other keys, and writes.
 func (m *maker) transaction() {
 	read := Op{Kind: Snapshot, ReadVersion: m.version, Reads: m.reads(2), Scans: m.scan()}
 	m.add(read)
@@ -130,8 +130,8 @@ func TestMadeHistoriesPass(t *testing.T) {
 	}
 }
 
-// mutations make a right history wrong. Each reports whether it could, with that
-// Op; those that might leave the history right do not.
+// mutations make a correct history wrong. Each reports whether it could change that Op;
+// it does not if the history might remain correct.
 var mutations = map[string]func(rng *rand.Rand, ops []Op, o *Op) bool{
 	"another value": func(rng *rand.Rand, _ []Op, o *Op) bool {
 		r := someRead(rng, o)
@@ -250,7 +250,7 @@ func someRead(rng *rand.Rand, o *Op) *Read {
 	return all[rng.IntN(len(all))]
 }
 
-// seenByOthers reports whether somebody saw a value that an Op put.
+// seenByOthers reports whether another Op read a value that o put.
 func seenByOthers(ops []Op, o *Op) bool {
 	for i := range ops {
 		for r := range ops[i].seen() {
@@ -262,7 +262,7 @@ func seenByOthers(ops []Op, o *Op) bool {
 	return false
 }
 
-// Whatever is changed in a right history, the judge finds.
+// The checker finds every mutation of a correct history.
 func TestMutatedHistoriesAreFoundOut(t *testing.T) {
 	for name, mutate := range mutations {
 		t.Run(name, func(t *testing.T) {

@@ -9,34 +9,34 @@ import (
 	"github.com/kvd-db/kvd/internal/kv"
 )
 
-// Key is the number of a key: the order of numbers is that of keys.
+// Key is the number of a key. Keys sort like their numbers.
 type Key uint32
 
-// Value is the number of a value. No two writes of a run put the same one.
+// Value is the number of a value. No two writes of a run put the same value.
 type Value uint32
 
 const (
-	// Absent is what a deleted key, or one that never was, holds.
+	// Absent is the value of a deleted key, or of one that was never put.
 	Absent Value = 0
-	// Unseen is a value that is there, but was not told.
+	// Unseen is a value that is present but was not returned.
 	Unseen Value = math.MaxUint32
 )
 
-// Read is what somebody saw of a key.
+// Read is what a client saw of a key.
 type Read struct {
 	Key     Key
 	Value   Value
-	Version kv.SeqNum // of the write that put the value; 0: absent, or not told
+	Version kv.SeqNum // of the write that put the value; 0: absent, or not returned
 }
 
-// Scan is what somebody saw of the keys from From on and below To, in order.
+// Scan is what a client saw of the keys in [From, To), in order.
 type Scan struct {
 	From, To Key
 	Seen     []Read
 }
 
-// Write is a put, or, of the value Absent, a delete: of all keys below End if End
-// is not zero.
+// Write is a put or, if Value is Absent, a delete. If End is not zero, it deletes the
+// keys in [Key, End).
 type Write struct {
 	Key, End Key
 	Value    Value
@@ -44,18 +44,18 @@ type Write struct {
 
 func (w *Write) end() Key { return max(w.End, w.Key+1) }
 
-// Kind says what an Op is.
+// Kind is the kind of an Op.
 type Kind uint8
 
 const (
-	// Get is a read of one key, at a version of its own partition; 0 if that was
-	// not told, and only the version of the value was.
+	// Get is a read of one key, at a version of its own partition; 0 if only the
+	// version of the value was returned.
 	Get Kind = iota + 1
-	// Snapshot is reads and scans at one version of the whole store. Its Call and
-	// Return are of the moment at which the version was chosen.
+	// Snapshot is a set of reads and scans at one version of the whole store. Call and
+	// Return enclose the time at which the version was chosen.
 	Snapshot
-	// Commit is a write of any kind. Its Reads and Scans are what it depends on, at
-	// ReadVersion and still when it happens; if ReadVersion is 0 just then.
+	// Commit is a write of any kind. It depends on its Reads and Scans, which must hold
+	// at ReadVersion, unless that is 0, and when it is applied.
 	Commit
 )
 
@@ -65,13 +65,13 @@ type Outcome uint8
 const (
 	// Done: it was answered or acknowledged.
 	Done Outcome = iota + 1
-	// Refused: it never happened.
+	// Refused: it was never applied.
 	Refused
-	// Unknown: the client never learnt whether it happened.
+	// Unknown: the client never learned whether it was applied.
 	Unknown
 )
 
-// Op is one thing that a client did.
+// Op is one operation of a client.
 type Op struct {
 	Kind    Kind
 	Outcome Outcome
@@ -87,7 +87,7 @@ type Op struct {
 	Writes      []Write
 }
 
-// String is one line for whoever has to find out what went wrong.
+// String describes the Op in one line, for a report.
 func (o *Op) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "client %d, %v to %v: ", o.Client, time.Duration(o.Call), time.Duration(o.Return))

@@ -15,7 +15,7 @@ type event struct {
 	isCall bool
 }
 
-// mark is the newest version that is known for something, and from whom.
+// mark is a version, and the Op that made it known.
 type mark struct {
 	version kv.SeqNum
 	by      *Op
@@ -27,16 +27,15 @@ func (m *mark) raise(version kv.SeqNum, by *Op) {
 	}
 }
 
-// timeline is what is known at a moment of the run.
+// timeline is what is known at one point of the run.
 type timeline struct {
 	c    *checker
-	all  mark         // acknowledged, or the version of a read that was answered
-	keys []mark       // of each key the newest write acknowledged or seen
-	seen map[*Op]bool // of several keys, and seen by somebody
+	all  mark         // the newest version that was acknowledged, or at which a read was answered
+	keys []mark       // for each key, the newest write that was acknowledged or seen
+	seen map[*Op]bool // writes of several keys of which a client has seen one
 }
 
-// followTime walks through all calls and returns in the order in which they
-// happened (R4, R5).
+// followTime walks through all calls and returns in order of time (R4, R5).
 func (c *checker) followTime() {
 	events := make([]event, 0, 2*(len(c.commits)+len(c.views)))
 	for _, ops := range [][]*Op{c.commits, c.views} {
@@ -51,7 +50,7 @@ func (c *checker) followTime() {
 		if c := cmp.Compare(a.at, b.at); c != 0 {
 			return c
 		}
-		// At one tick of the clock nothing is before anything.
+		// At equal times calls come first: no Op precedes another.
 		return cmp.Compare(btoi(b.isCall), btoi(a.isCall))
 	})
 	t := &timeline{c: c, keys: make([]mark, len(c.cells)), seen: make(map[*Op]bool)}
@@ -71,7 +70,7 @@ func btoi(b bool) int {
 	return 0
 }
 
-// called holds an Op against what was known when it was called.
+// called compares an Op with what was known when it was called.
 func (t *timeline) called(o *Op) {
 	switch o.Kind {
 	case Commit:
@@ -95,7 +94,7 @@ func (t *timeline) late(rule string, o *Op, known mark, what string) {
 	t.c.violated(rule, func() string { return fmt.Sprintf("%s, %d:\n  %s\n  after %s", what, known.version, o, known.by) })
 }
 
-// returned notes what is known from now on.
+// returned records what is known once the Op has returned.
 func (t *timeline) returned(o *Op) {
 	if o.Kind == Commit {
 		t.all.raise(o.Version, o)

@@ -11,21 +11,21 @@ import (
 // cell is what the map of the replay holds for a key.
 type cell struct {
 	value   Value
-	version kv.SeqNum // of the last write, be it a delete
+	version kv.SeqNum // of the last write, which may be a delete
 	by      *Op
 }
 
-// view is something to look at when the replay has come to a version.
+// view is an Op to compare when the replay reaches a version.
 type view struct {
 	at kv.SeqNum
 	op *Op
 }
 
-// replay performs the writes in the order of their versions and looks at what
-// everybody saw (R2, R3).
+// replay applies the writes in the order of their versions and compares every read with
+// the map (R2, R3).
 //
-// Of what a Get or a Snapshot found absent it notes the version of the delete,
-// which followTime needs.
+// For a key that a Get or a Snapshot found absent, it stores the version of the delete
+// in the Read, which followTime needs.
 func (c *checker) replay() {
 	views := c.sortedViews()
 	for _, o := range c.commits {
@@ -44,13 +44,13 @@ func (c *checker) replay() {
 	}
 }
 
-// sortedViews returns all that was seen at some version, by version.
+// sortedViews returns all Ops that read at a version, in order of the versions.
 func (c *checker) sortedViews() []view {
 	views := make([]view, 0, len(c.views)+len(c.commits))
 	for _, o := range c.views {
 		at := o.ReadVersion
 		if at == 0 && o.Kind == Get {
-			at = o.Reads[0].Version // when it was written it was there
+			at = o.Reads[0].Version // the value was present when it was written
 		}
 		views = append(views, view{at, o})
 	}
@@ -63,7 +63,7 @@ func (c *checker) sortedViews() []view {
 	return views
 }
 
-// apply performs the writes of an Op in their order.
+// apply applies the writes of an Op in their order.
 func (c *checker) apply(o *Op) {
 	for _, w := range o.Writes {
 		for k := w.Key; k < w.end(); k++ {
@@ -72,7 +72,7 @@ func (c *checker) apply(o *Op) {
 	}
 }
 
-// compare holds what an Op saw against the map as it is now.
+// compare compares what an Op read with the current map.
 func (c *checker) compare(rule string, o *Op, at kv.SeqNum) {
 	for i := range o.Reads {
 		r := &o.Reads[i]
@@ -99,7 +99,7 @@ func (c *checker) compare(rule string, o *Op, at kv.SeqNum) {
 	}
 }
 
-// shows reports whether a read of the cell could be r.
+// shows reports whether r is a correct read of the cell.
 func (c *cell) shows(r Read) bool {
 	switch r.Value {
 	case Absent:
@@ -110,11 +110,11 @@ func (c *cell) shows(r Read) bool {
 	return c.value == r.Value && (r.Version == 0 || r.Version == c.version)
 }
 
-// wrong notes a read that is not what it should be.
+// wrong reports an incorrect read.
 func (c *checker) wrong(rule string, o *Op, at kv.SeqNum, r Read) {
 	c.violated(rule, func() string {
 		cell := &c.cells[r.Key]
-		what := fmt.Sprintf("at version %d somebody saw %s, and it was %s:\n  %s", at, r, Read{r.Key, cell.value, cell.version}, o)
+		what := fmt.Sprintf("at version %d a client read %s, but it was %s:\n  %s", at, r, Read{r.Key, cell.value, cell.version}, o)
 		if cell.by != nil {
 			what += fmt.Sprintf("\n  last written by %s", cell.by)
 		}
@@ -125,7 +125,7 @@ func (c *checker) wrong(rule string, o *Op, at kv.SeqNum, r Read) {
 	})
 }
 
-// writerOf returns whoever wrote what a read saw.
+// writerOf returns the Op that wrote what a read returned.
 func (c *checker) writerOf(r Read) *Op {
 	if r.Value == Absent {
 		return nil

@@ -7,20 +7,20 @@ import (
 	"sync/atomic"
 )
 
-// Run is what several clients do to a store until a number of transactions have
+// Run describes what several clients do to a store until a number of transactions have
 // been committed.
 type Run struct {
 	Plan
 	Clients      int
 	Transactions int
 	Seed         uint64
-	// Every, unless nil, is called after the n-th committed transaction of all
-	// clients.
+	// Every, unless nil, is called after each committed transaction; n counts those of
+	// all clients.
 	Every func(n int64)
 }
 
-// Do lets the clients loose and returns what they wrote down and counted, when all
-// have ended. It fails if one of them met what should never happen, or ctx ended.
+// Do runs the clients and returns their logs and counts when all have ended. It fails
+// if a client reports an error, or if ctx ends.
 func (r *Run) Do(ctx context.Context, s Store) (logs []*Log, tally Tally, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -38,7 +38,7 @@ func (r *Run) Do(ctx context.Context, s Store) (logs []*Log, tally Tally, err er
 		all.Go(func() {
 			for committed.Load() < int64(r.Transactions) {
 				if errs[i] = clients[i].Step(ctx); errs[i] != nil {
-					cancel() // for the others
+					cancel() // stop the other clients
 					return
 				}
 			}

@@ -9,26 +9,26 @@ import (
 	"github.com/kvd-db/kvd/internal/kv"
 )
 
-// answer is what one attempt at a write got.
+// answer is the result of one attempt at a write.
 type answer struct {
 	version      kv.SeqNum
 	deduplicated bool
-	tells        bool // whether the call says if it was deduplicated
+	tells        bool // whether the call reports deduplication
 }
 
-// maxAttempts at a write whose outcome stays unknown.
+// maxAttempts bounds the attempts at a write whose outcome stays unknown.
 const maxAttempts = 20
 
-// loseEvery is how many answers come for one that a client takes for lost.
+// loseEvery: a client discards one of this many answers, as if it had been lost.
 const loseEvery = 100
 
-// settle sends a write until its outcome is known, and notes it. What was answered
-// the last time, if it failed, is returned as refusal. An attempt that succeeds may
-// fill in what it learnt of o.
+// settle sends a write until its outcome is known, and records it. If the write was
+// refused, it returns the last error as refusal. A successful try may add what it
+// learned to o.
 //
-// A refusal settles a write only if nobody can still be at work on an earlier
-// attempt: if it never was in doubt, or the life in which it was has ended, or if
-// it is the conflict of a transaction, for what was written since stays written.
+// A refusal is final only if no earlier attempt can still be applied: if no attempt was
+// in doubt; if the store has been restarted since; or if the refusal is the conflict of
+// a transaction, which remains, since what was written stays written.
 func (c *Client) settle(ctx context.Context, o *Op, try func(context.Context, kv.WriteOptions) (answer, error)) (refusal, _ error) {
 	c.sequence++
 	options := kv.WriteOptions{
@@ -38,7 +38,7 @@ func (c *Client) settle(ctx context.Context, o *Op, try func(context.Context, kv
 	o.Kind, o.Client, o.Outcome, o.Call = Commit, c.number, Unknown, c.now()
 	doubt := 0         // the last life in which an attempt was in doubt
 	var past kv.SeqNum // a version that was visible before the last attempt; 0: not known
-	var lost kv.SeqNum // what was answered and thrown away
+	var lost kv.SeqNum // the version of the discarded answer
 	for range maxAttempts {
 		life := c.store.Life()
 		attempt, cancel := c.attempt(ctx)
@@ -47,7 +47,7 @@ func (c *Client) settle(ctx context.Context, o *Op, try func(context.Context, kv
 		o.Return = c.now()
 		switch {
 		case err == nil && lost == 0 && c.rng.IntN(loseEvery) == 0:
-			// As if the answer had not come.
+			// As if the answer had been lost.
 			c.Tally.Lost++
 			lost, past, doubt, options.Origin.Retried = got.version, got.version, life, true
 		case lost != 0 && (err == nil && got.version != lost || refused(err)):
@@ -62,12 +62,12 @@ func (c *Client) settle(ctx context.Context, o *Op, try func(context.Context, kv
 		case errors.Is(err, kv.ErrUncertain), errors.Is(err, ErrDown), errors.Is(err, context.DeadlineExceeded):
 			options.Origin.Retried = true
 			if doubt = c.store.Life(); errors.Is(err, ErrDown) {
-				doubt = life // or a later one, but that is over too
+				doubt = life // or a later one, but that has ended too
 				if err := c.store.Restarted(ctx, life); err != nil {
 					return nil, err
 				}
 			}
-			// Whoever looks before the retry sees a write that takes effect twice.
+			// A read between the attempts detects a write that is applied twice.
 			probe, err := c.snapshot(ctx, o.keys())
 			if err != nil {
 				return nil, err
@@ -99,7 +99,7 @@ func (c *Client) settle(ctx context.Context, o *Op, try func(context.Context, kv
 	return kv.ErrUncertain, nil
 }
 
-// pause gives a store that has too much to do some time.
+// pause gives an overloaded store some time.
 func pause(ctx context.Context) error {
 	select {
 	case <-time.After(20 * time.Millisecond):
@@ -109,13 +109,13 @@ func pause(ctx context.Context) error {
 	}
 }
 
-// refused reports whether an error says that the write did not happen.
+// refused reports whether an error says that the write was not applied.
 func refused(err error) bool {
 	return errors.Is(err, kv.ErrConflict) || errors.Is(err, kv.ErrConditionFailed) || errors.Is(err, kv.ErrVersionGone)
 }
 
-// resolved counts a write that was acknowledged, and sees that the store tells the
-// truth about what was applied before.
+// resolved counts an acknowledged write, and checks that the store correctly reports
+// whether an earlier attempt was applied.
 func (c *Client) resolved(o *Op, got answer, doubt, life int, past kv.SeqNum) error {
 	if got.deduplicated {
 		c.Tally.Deduplicated++
@@ -141,7 +141,7 @@ func (c *Client) resolved(o *Op, got answer, doubt, life int, past kv.SeqNum) er
 	return nil
 }
 
-// keys returns some keys that an Op writes.
+// keys returns the first key of each write.
 func (o *Op) keys() []Key {
 	var keys []Key
 	for _, w := range o.Writes {

@@ -2,11 +2,11 @@ package history
 
 import "fmt"
 
-// Tally counts what clients saw.
+// Tally counts the outcomes of a client's operations.
 type Tally struct {
 	Transactions int // committed
 	Conflicts    int
-	TooOld       int // transactions whose reads nobody could vouch for any more
+	TooOld       int // transactions whose reads the store could no longer validate
 
 	Conditional         int // writes with a condition that held
 	ConditionalFailures int
@@ -17,13 +17,13 @@ type Tally struct {
 	Snapshots int
 	Scans     int
 
-	// Lost answers are those that came and were thrown away.
+	// Lost counts answers that the client discarded.
 	Lost int
-	// Of writes whose first answer was lost, and that were sent again: those that had
-	// been applied, those that had not and were by the retry, those that had not and
-	// could not be any more, and those that nobody will ever know of.
+	// Writes that were sent again after an unknown outcome: an earlier attempt was
+	// applied, the retry was applied, neither was and the retry was refused, or the
+	// outcome remained unknown.
 	Applied, AppliedByRetry, RefusedAtRetry, Forgotten int
-	// Deduplicated answers are those that say so.
+	// Deduplicated counts answers that report deduplication.
 	Deduplicated int
 }
 
