@@ -21,7 +21,7 @@ func TestValuePointersComeBack(t *testing.T) {
 			require.False(t, ok, "cut")
 		}
 		_, ok = ParseValuePointer(append(stored, 0))
-		require.False(t, ok, "something behind it")
+		require.False(t, ok, "trailing bytes")
 	}
 }
 

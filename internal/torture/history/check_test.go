@@ -88,7 +88,7 @@ func TestRightHistoriesPass(t *testing.T) {
 			commit(15, 20, 6, put(3, 12)),
 			commit(15, 30, 7, put(1, 13)).after(5, Read{1, 11, 5}).scanned(4, 9),
 		},
-		"a delete of a range, and a put behind it in the same batch": {
+		"a delete of a range, and a put after it in the same batch": {
 			commit(0, 10, 5, put(1, 11), put(2, 12), put(3, 13)),
 			commit(11, 20, 6, Write{Key: 1, End: 3}, put(2, 14)),
 			snapshot(21, 22, 6).scanned(0, 9, Read{2, 14, 6}, Read{3, 13, 5}),
@@ -107,7 +107,7 @@ func TestRightHistoriesPass(t *testing.T) {
 			commit(0, 10, 0, put(1, 11)).ended(Unknown),
 			snapshot(20, 30, 9, Read{1, Absent, 0}),
 		},
-		"an unknown outcome that somebody saw, later": {
+		"an unknown outcome that a client saw, later": {
 			commit(0, 10, 0, put(1, 11), put(2, 12)).ended(Unknown),
 			snapshot(20, 30, 3, Read{1, Absent, 0}),
 			snapshot(40, 50, 9, Read{1, 11, 4}, Read{2, 12, 4}),
@@ -172,7 +172,7 @@ func TestWrongHistoriesAreFoundOut(t *testing.T) {
 			commit(11, 20, 6, put(1, 12)),
 			snapshot(21, 30, 5, Read{1, 11, 5}),
 		}},
-		"stale snapshot of keys that nobody wrote": {"R4", []Op{
+		"stale snapshot of keys that were never written": {"R4", []Op{
 			commit(0, 10, 5, put(1, 11)),
 			snapshot(11, 12, 4, Read{2, Absent, 0}),
 		}},
@@ -229,7 +229,7 @@ func TestWrongHistoriesAreFoundOut(t *testing.T) {
 			commit(11, 20, 0, put(1, 12)).ended(Refused),
 			get(21, 30, 6, Read{1, 12, 6}),
 		}},
-		"a value that nobody wrote": {"R2", []Op{
+		"a value that was never written": {"R2", []Op{
 			get(21, 30, 6, Read{1, 12, 6}),
 		}},
 		"a value of another version": {"R2", []Op{

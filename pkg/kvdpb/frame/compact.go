@@ -121,7 +121,7 @@ var (
 
 var (
 	errShort      = malformed("it ends too early")
-	errTrailing   = malformed("bytes behind its last part")
+	errTrailing   = malformed("bytes after its last part")
 	errNumber     = malformed("a number is too large")
 	errHead       = malformed("the head of a part has unknown bits")
 	errNoKey      = malformed("an operation without a key")

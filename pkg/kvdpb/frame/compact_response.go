@@ -72,7 +72,7 @@ func (r *Response) AppendCompact(b []byte) []byte {
 	for i := range r.Results {
 		result := &r.Results[i]
 		if result.Tag < next || result.Tag >= MaxOps {
-			panic(fmt.Sprintf("frame: position %d behind %d", result.Tag, next))
+			panic(fmt.Sprintf("frame: position %d after %d", result.Tag, next))
 		}
 		if h.flags&flagSparse != 0 {
 			b = binary.AppendUvarint(b, result.Tag-next)

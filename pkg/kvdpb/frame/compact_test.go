@@ -235,7 +235,7 @@ func TestTruncatedFramesAreErrors(t *testing.T) {
 			}
 		}
 		long := append(slices.Clone(data), 0)
-		requireMalformed(t, long, "%s with a byte behind", name)
+		requireMalformed(t, long, "%s with a byte appended", name)
 		long[0]++
 		requireMalformed(t, long, "%s with a byte more", name)
 	}
@@ -272,7 +272,7 @@ func TestMalformedFrames(t *testing.T) {
 		"no operation":               {request(1, 0, 0, ""), "empty"},
 		"too many operations":        {request(1, 0, 1, "\x01\x01k")[:6] + "\x01\x04" + strings.Repeat("\x00", 12) + "\x01\x01k", "more than 1024"},
 		"fewer operations":           {request(1, 0, 2, "\x01\x01k"), "too early"},
-		"more operations":            {request(1, 0, 1, "\x01\x01k\x01\x01k"), "bytes behind"},
+		"more operations":            {request(1, 0, 1, "\x01\x01k\x01\x01k"), "bytes after"},
 		"an unknown read":            {request(1, 0, 1, "\x02\x01k"), "unknown bits"},
 		"a read with a time to live": {request(1, 0, 1, "\x05\x01\x01k"), "unknown bits"},
 		"two versions":               {request(1, flagOneVersion, 1, "\x41\x07\x01k"), "unknown bits"},
@@ -307,7 +307,7 @@ func TestMalformedFrames(t *testing.T) {
 		"a refusal with timings":     {request(0x83, flagTimed, 1, "\x10"), "unknown flags"},
 		"going away with a result":   {request(0x82, 0, 1, "\x10"), "with results"},
 		"going away with flags":      {request(0x82, 1, 0, ""), "with results"},
-		"going away with more":       {request(0x82, 0, 0, "\x00"), "bytes behind"},
+		"going away with more":       {request(0x82, 0, 0, "\x00"), "bytes after"},
 		"a value longer than it is":  {request(0x81, 0, 1, "\x01\x01\x01\x02v"), "too early"},
 		"a message longer than it":   {request(0x81, 0, 1, "\x03\x01\x00\x00\x00\x02v"), "too early"},
 		"a value with reserved bits": {request(0x81, 0, 1, "\x41\x01\x01\x01v"), "unknown bits"},
@@ -420,7 +420,7 @@ func TestAMessageSaysWhyItsFrameIsMalformed(t *testing.T) {
 	var r Request
 	for want, message := range map[string]*kvdpb.PipelineRequest{
 		"too early":                            {Frame: data[:10]},
-		"bytes behind":                         {Frame: append(slices.Clone(data), 1)},
+		"bytes after":                          {Frame: append(slices.Clone(data), 1)},
 		"of operations and a compact frame":    {Frame: data, Ops: []*kvdpb.PipelineRequest_Op{op}},
 		"of operations and a compact frame, 2": {Frame: data[:3], Ops: []*kvdpb.PipelineRequest_Op{op}},
 	} {

@@ -182,7 +182,7 @@ func TestAConditionThatAsksNothing(t *testing.T) {
 		"another wire type":                {"\x09\x01\x00\x00\x00\x00\x00\x00\x00", Condition{Kind: UnknownCondition}},
 		"a newer field":                    {"\x28\x01", Condition{Kind: UnknownCondition}},
 		"a newer field before a known one": {"\x28\x01\x08\x01", Condition{Kind: UnknownCondition}},
-		"a newer field behind a known one": {"\x08\x01\x28\x01", Condition{Kind: UnknownCondition}},
+		"a newer field after a known one":  {"\x08\x01\x28\x01", Condition{Kind: UnknownCondition}},
 	} {
 		var c Condition
 		require.NoError(t, c.decode([]byte(test.data)), name)
