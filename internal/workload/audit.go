@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// Audit reads all records and compares them with what the trials did: each one
-// is there, with exactly as many changes as were acknowledged. told hears how
-// far it is, every second.
+// Audit reads all records and compares them with what the trials did: each record must
+// be present, with exactly as many changes as were acknowledged. It calls told every
+// second with its progress.
 func (b *Bench) Audit(ctx context.Context, workers int, told func(done, total uint64)) error {
 	c := newCrew()
 	defer c.cancelOps()
@@ -59,6 +59,6 @@ func (r *records) audit(ctx context.Context, id uint64, buf []byte) error {
 }
 
 func (r *records) lost(id uint64) error {
-	return fmt.Errorf("%w: record %d (key %s) is lost: its insertion was acknowledged, and nobody deletes",
+	return fmt.Errorf("%w: record %d (key %s) is lost: its insertion was acknowledged, and no record is ever deleted",
 		ErrWrongAnswer, id, positionOf(id).key())
 }

@@ -7,15 +7,15 @@ import (
 	"time"
 )
 
-// Records describes what a Bench keeps in its target. There are no hidden
-// defaults: what is zero is zero.
+// Records describes the records of a Bench. There are no hidden defaults: zero means
+// zero.
 type Records struct {
-	Count      uint64 // loaded before anything is measured
+	Count      uint64 // inserted by Load
 	ValueBytes int    // length of every value, at least MinRecordBytes
 	Seed       uint64
 }
 
-// Validate reports every setting that a bench could not work with.
+// Validate returns an error for every invalid setting.
 func (r *Records) Validate() error {
 	var errs []error
 	if r.Count < 1 || r.Count > mostRecords {
@@ -27,22 +27,22 @@ func (r *Records) Validate() error {
 	return errors.Join(errs...)
 }
 
-// mostRecords keeps the ledger, four bytes a record, below 4 GiB.
+// mostRecords keeps the ledger, four bytes a record, within 4 GiB.
 const mostRecords = 1 << 30
 
 // Bench is a target with verifiable records, on which one trial follows another:
 // [Bench.RunCore], [Bench.RunTransactions], [Bench.RunReadBeside] and
-// [Bench.RunSnapshots]. Load comes first, once. In the end, Audit reads all
-// there is.
+// [Bench.RunSnapshots]. Load must come first, once. At the end, Audit reads all
+// records.
 //
-// It remembers what the trials did, so it must be the only one who writes to the
-// records, and ends with the first error. One trial runs at a time.
+// A Bench remembers what the trials did, so nothing else may write to the records, and
+// it must not be used after an error. Only one trial may run at a time.
 type Bench struct {
 	*records
 	trials uint64
 }
 
-// records is what all workers of a bench have in common.
+// records is shared by all workers of a bench.
 type records struct {
 	clock
 	Records
@@ -52,8 +52,8 @@ type records struct {
 	ledger     ledger
 }
 
-// NewBench prepares the generator; it does not touch the target, which stays the
-// caller's to close.
+// NewBench prepares the generator. It does not touch the target, and the caller remains
+// responsible for closing it.
 func NewBench(target Target, r Records) (*Bench, error) {
 	if err := r.Validate(); err != nil {
 		return nil, err
@@ -67,8 +67,8 @@ func NewBench(target Target, r Records) (*Bench, error) {
 	}}, nil
 }
 
-// Load inserts all records, in the order of their numbers, and measures it. A
-// load that ctx ends is an error.
+// Load inserts all records, in the order of their numbers, and measures that. It fails
+// if ctx ends.
 func (b *Bench) Load(ctx context.Context, workers int, interval time.Duration, observer TrialObserver) (*Trial, error) {
 	span := Span{Workers: workers, Operations: b.Count, Interval: interval}
 	if err := span.Validate(); err != nil {

@@ -2,12 +2,12 @@ package workload
 
 import "time"
 
-// clock counts nanoseconds from its epoch.
+// clock measures nanoseconds since its epoch.
 type clock struct{ epoch time.Time }
 
-// newClock starts a nanosecond back, because the time 0 stands for "never".
+// newClock starts one nanosecond in the past, because time 0 stands for "never".
 func newClock() clock { return clock{time.Now().Add(-time.Nanosecond)} }
 
-// now returns the nanoseconds since the epoch. It is monotonic over all
-// processors, on which [deletions] relies.
+// now returns the nanoseconds since the epoch. It is monotonic across processors, which
+// [deletions] relies on.
 func (c clock) now() int64 { return int64(time.Since(c.epoch)) }

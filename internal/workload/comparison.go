@@ -7,9 +7,8 @@ import (
 	"slices"
 )
 
-// Comparison tells what something costs: the rates of a trial without it and
-// with it, which took turns, so that what changes slowly on the machine changes
-// both alike.
+// Comparison measures the cost of something: the rates of trials without it and with
+// it. The trials alternate, so that slow changes of the machine affect both equally.
 type Comparison struct {
 	Without     []float64 `json:"without"` // operations a second, by round
 	With        []float64 `json:"with"`
@@ -18,15 +17,14 @@ type Comparison struct {
 	Interrupted bool      `json:"interrupted"`
 }
 
-// NamedTrial is one trial of several that belong together.
+// NamedTrial is one of several trials that belong together.
 type NamedTrial struct {
 	Name string
 	*Trial
 }
 
-// compare does rounds of two trials: without first in one round, with first in
-// the next. What counts of a trial is the rate that run returns. A round that ctx
-// ends does not count.
+// compare runs rounds of two trials, and alternates which of them comes first. run
+// returns the rate to compare. A round during which ctx ends does not count.
 func compare(ctx context.Context, rounds int, run func(ctx context.Context, with bool) (rate float64, err error)) (*Comparison, error) {
 	if rounds < 1 {
 		return nil, fmt.Errorf("%d rounds; want at least 1", rounds)
@@ -57,7 +55,8 @@ func compare(ctx context.Context, rounds int, run func(ctx context.Context, with
 	return c, nil
 }
 
-// median returns the middle value, or the mean of the two; 0 if there is none.
+// median returns the middle value, or the mean of the two middle ones; 0 without
+// values.
 func median(values []float64) float64 {
 	if len(values) == 0 {
 		return 0

@@ -9,29 +9,29 @@ import (
 // MaxGetBatch bounds Config.GetBatch.
 const MaxGetBatch = 1024
 
-// Config describes a run. There are no hidden defaults: what is zero is zero.
+// Config describes a run. There are no hidden defaults: zero means zero.
 type Config struct {
 	Mix          Mix
 	Workers      int    // goroutines, each with one operation at a time
-	Keys         uint64 // size of the key space that puts draw from
+	Keys         uint64 // number of keys that puts draw from
 	ValueBytes   int    // length of every value, at least MinValueBytes
 	FindRate     float64
 	Distribution Distribution
 	Seed         uint64
 
-	// Preload puts the keys 0 ... Preload-1 before anything is measured.
+	// Preload is the number of keys, from 0 on, to put before the measurement.
 	Preload uint64
-	// Present says that the target has the keys 0 ... Present-1, as a Loader or an
-	// earlier run put them, and that none was deleted since.
+	// Present says that the target holds the keys 0 ... Present-1, put by a Loader or
+	// an earlier run, and that none has been deleted since.
 	Present uint64
-	// GetBatch is how many keys one get asks for; the target must be a BatchGetter
-	// if that is more than one. Such a get counts as one operation. Zero is one.
+	// GetBatch is the number of keys of one get; if it is more than one, the target
+	// must be a BatchGetter. Such a get counts as one operation. Zero means one.
 	GetBatch int
-	// OpsPerSecond makes the loop open: operations begin by the clock, not when
-	// the one before ended. Zero is the closed loop.
+	// OpsPerSecond makes the loop open: operations begin by the clock, not when the
+	// previous one ended. Zero means a closed loop.
 	OpsPerSecond uint64
-	// CheckDeletes does a Get before each Delete, to count the deletes that
-	// found something: a delete of kvd is blind and does not tell.
+	// CheckDeletes does a Get before each Delete, to count the deletes that found
+	// something: a delete of kvd is blind and does not report it.
 	CheckDeletes bool
 
 	Warmup   time.Duration // not measured
@@ -39,7 +39,7 @@ type Config struct {
 	Interval time.Duration // between two lines of the report, whole seconds
 }
 
-// Validate reports every setting that a run could not work with.
+// Validate returns an error for every invalid setting.
 func (c *Config) Validate() error {
 	var errs []error
 	check := func(ok bool, format string, args ...any) {

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// The operations of the core workloads, in the order of every report.
+// The operations of the core workloads, in the order of the reports.
 const (
 	coreRead = iota
 	coreUpdate
@@ -24,14 +24,14 @@ var coreOperations = []string{"read", "update", "insert", "scan", "read-modify-w
 type Core struct {
 	Name                               string
 	Read, Update, Insert, Scan, Modify int  // percent, 100 in all
-	Latest                             bool // reads prefer what was inserted last; otherwise scrambled zipfian
+	Latest                             bool // reads prefer the newest records; otherwise scrambled zipfian
 }
 
 // mostScanned is the longest scan; lengths are uniform from 1 on.
 const mostScanned = 100
 
-// Cores are the core workloads in the order in which YCSB advises to run them
-// after one load: those that insert come last.
+// Cores are the core workloads in the order in which YCSB recommends to run them after
+// one load: those that insert come last.
 var Cores = []Core{
 	{Name: "A", Read: 50, Update: 50},
 	{Name: "B", Read: 95, Update: 5},
@@ -51,7 +51,7 @@ func ParseCore(name string) (Core, error) {
 	return Core{}, fmt.Errorf("unknown core workload %q; choose of A, B, C, D, E and F", name)
 }
 
-// draw picks the operation to do next.
+// draw chooses the next operation.
 func (c *Core) draw(rng *rand.Rand) int {
 	n := rng.IntN(100)
 	for operation, percent := range [...]int{c.Read, c.Update, c.Insert, c.Scan} {
@@ -62,8 +62,8 @@ func (c *Core) draw(rng *rand.Rand) int {
 	return coreModify
 }
 
-// chooser returns what one worker draws records from, of which there are some
-// and some more are expected.
+// chooser returns the recordChooser of one worker, for a number of records now and an
+// expected number at the end.
 func (c *Core) chooser(records, expected uint64, rng *rand.Rand) recordChooser {
 	if c.Latest {
 		return newNewest(records, rng)
@@ -71,9 +71,9 @@ func (c *Core) chooser(records, expected uint64, rng *rand.Rand) recordChooser {
 	return newPopular(expected, rng)
 }
 
-// expected returns how many records to expect: twice as many insertions as the
-// operations should make, as YCSB does; without a number of operations, guessed,
-// as many as there are records.
+// expected returns how many records to expect at the end. Like YCSB, it allows for
+// twice as many insertions as the operations should make. If the number of operations
+// is not known, it expects as many insertions as there are records (guessed).
 func (c *Core) expected(records, operations uint64) uint64 {
 	switch {
 	case c.Insert == 0:
@@ -84,8 +84,7 @@ func (c *Core) expected(records, operations uint64) uint64 {
 	return records + operations*uint64(c.Insert)/100*2
 }
 
-// demands returns the interface that the workload needs of a target beyond its
-// obligations, if that lacks it.
+// demands returns an error if the target lacks an interface that the workload needs.
 func (c *Core) demands(target Target) error {
 	if _, ok := target.(Scanner); c.Scan > 0 && !ok {
 		return fmt.Errorf("workload %s: the target cannot scan", c.Name)

@@ -5,18 +5,18 @@ import (
 	"fmt"
 )
 
-// coreWorker does the operations of a core workload.
+// coreWorker runs the operations of a core workload.
 type coreWorker struct {
 	*recordWorker
 	core       *Core
 	chooser    recordChooser
-	scanner    Scanner    // if the workload scans
-	transactor Transactor // if it modifies
+	scanner    Scanner    // set if the workload scans
+	transactor Transactor // set if it modifies
 
 	scan   scanCheck
-	visit  func(key, value []byte) error // scan.visit, bound once
+	visit  func(key, value []byte) error // scan.visit, allocated once
 	modify modification
-	body   func(context.Context, Transaction) error // modify.run, bound once
+	body   func(context.Context, Transaction) error // modify.run, allocated once
 }
 
 // modification is the transaction of one read-modify-write.
@@ -41,7 +41,7 @@ func (b *Bench) newCoreWorker(core *Core, span *Span, index int, t *tally) *core
 	return w
 }
 
-// step does one operation of the workload.
+// step runs one operation of the workload.
 func (w *coreWorker) step(ctx context.Context, intended int64) error {
 	operation := w.core.draw(w.rng)
 	if operation == coreInsert {
@@ -60,9 +60,8 @@ func (w *coreWorker) step(ctx context.Context, intended int64) error {
 	return w.read(ctx, coreRead, id, intended)
 }
 
-// scanFrom reads some records from one on. Judging each of them is in the
-// latency, as they are not kept: it is part of the reported cost of the
-// generator.
+// scanFrom scans some records from id on. The latency includes checking each of them,
+// as they are not kept; that time is part of the reported cost of the generator.
 func (w *coreWorker) scanFrom(ctx context.Context, id, records uint64, intended int64) error {
 	wanted := 1 + w.rng.IntN(mostScanned)
 	key := w.spell(id)
@@ -75,7 +74,7 @@ func (w *coreWorker) scanFrom(ctx context.Context, id, records uint64, intended 
 	return w.scan.end()
 }
 
-// change reads a record and writes it anew, in one transaction.
+// change reads a record and writes it back, in one transaction.
 func (w *coreWorker) change(ctx context.Context, id uint64, intended int64) error {
 	m := &w.modify
 	m.id, m.floor, m.version, m.random = id, w.floor(id), w.nextVersion(), w.rng.Uint64()
@@ -108,9 +107,9 @@ func (m *modification) run(ctx context.Context, tx Transaction) error {
 
 // RunCore runs a core workload on the loaded records.
 //
-// When ctx ends so does the trial, without an error. The first error of an
-// operation, and the first wrong answer (ErrWrongAnswer), end it too; the trial
-// is returned beside the error and is nil only if nothing was measured.
+// The trial ends without an error when ctx ends. It ends with the first error of an
+// operation, or the first wrong answer (ErrWrongAnswer); the trial so far is returned
+// with the error, and is nil only if nothing was measured.
 func (b *Bench) RunCore(ctx context.Context, core Core, span Span, observer TrialObserver) (*Trial, error) {
 	if err := span.Validate(); err != nil {
 		return nil, err

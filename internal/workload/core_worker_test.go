@@ -35,7 +35,7 @@ func TestACorrectStoreIsNeverAccusedByAnyCoreWorkload(t *testing.T) {
 }
 
 func TestAStoreThatLiesAboutRecordsIsCaught(t *testing.T) {
-	var rng *rand.Rand // one for each case
+	var rng *rand.Rand // a new one for each case
 	seldom := func() bool { return rng.IntN(50) == 0 }
 	for name, c := range map[string]struct {
 		workload string
@@ -79,7 +79,7 @@ func TestAStoreThatLiesAboutRecordsIsCaught(t *testing.T) {
 				}
 				return keys
 			}
-		}, "does not lie behind it"},
+		}, "does not follow it"},
 		"a scan that leaves one out": {"E", func(s *storeTarget) {
 			s.scanned = func(keys []string) []string {
 				if len(keys) > 2 && seldom() {
@@ -148,7 +148,7 @@ func TestTwoModificationsOfOneReadAreALostUpdate(t *testing.T) {
 		if once {
 			once = false
 			require.NoError(t, two.change(t.Context(), 0, 0))
-			// As if nobody had written since one read.
+			// As if no other transaction had written since one read.
 			target.versions[string(positionOf(0).key())]--
 		}
 	}
@@ -214,7 +214,7 @@ func TestCoreStepsDoNotAllocate(t *testing.T) {
 	for _, c := range Cores {
 		twin, err := (&Bench{records: &records{Records: Records{Count: 5000, ValueBytes: 100, Seed: 1}}}).costBench()
 		require.NoError(t, err)
-		c.Read, c.Insert = c.Read+c.Insert, 0 // the target makes room for what is new
+		c.Read, c.Insert = c.Read+c.Insert, 0 // the target allocates memory for new records
 		w := twin.newCoreWorker(&c, &Span{}, 0, newTally(coreKinds))
 		step := func() {
 			if err := w.step(t.Context(), 0); err != nil {

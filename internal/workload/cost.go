@@ -6,20 +6,20 @@ import (
 	"time"
 )
 
-// What the generator itself costs is the best of many short rounds, fewer and
-// shorter ones if the values are large. The best, because whatever else the
-// machine does only makes a round longer; short ones, so that some fit between
-// two interruptions.
+// The cost of the generator is measured as the best of many short rounds, with fewer
+// operations in a round if the values are large. Other work on the machine only makes a
+// round longer, so the best round is the most accurate; short rounds fit between two
+// interruptions.
 const (
 	costRounds = 30
 	costOps    = 1000
 	costBytes  = 16 << 20
-	costTime   = time.Second // after which no further round begins
+	costTime   = time.Second // no round begins after this time
 )
 
-// measureCost returns what one operation costs the generator: the same worker
-// runs the same mix against a target that does next to nothing. The target's
-// copy of a value is in it, so it is rather too high than too low.
+// measureCost returns the generator's cost of one operation: it runs the same mix with
+// one worker against a target that does almost nothing. The cost includes the target's
+// copy of a value, so it is too high rather than too low.
 func measureCost(cfg Config) (time.Duration, error) {
 	ops := costRound(cfg.ValueBytes)
 	cfg.Workers = 1
@@ -32,10 +32,10 @@ func measureCost(cfg Config) (time.Duration, error) {
 	return bestRound(ops, func() error { return w.step(context.Background(), 0) })
 }
 
-// costRound returns how many operations make a round.
+// costRound returns the number of operations in a round.
 func costRound(valueBytes int) int { return max(min(costOps, costBytes/valueBytes), 50) }
 
-// bestRound returns the time of one step in the best of many rounds.
+// bestRound returns the time of one step in the best round.
 func bestRound(ops int, step func() error) (time.Duration, error) {
 	best := time.Duration(math.MaxInt64)
 	deadline := time.Now().Add(costTime)
@@ -51,8 +51,8 @@ func bestRound(ops int, step func() error) (time.Duration, error) {
 	return best, nil
 }
 
-// slotTarget keeps the value of key number n in slot n: the least that a target
-// can do and still pass the checks of a worker. It is for one worker.
+// slotTarget keeps the value of key n in slot n: the cheapest target that passes the
+// checks of a worker. For one worker only.
 type slotTarget struct {
 	valueBytes int
 	present    []bool
@@ -120,7 +120,7 @@ func (s *slotTarget) GetBatch(ctx context.Context, keys [][]byte, visit func(int
 
 func (s *slotTarget) Close() error { return nil }
 
-// keyNumber undoes putKey.
+// keyNumber is the inverse of putKey.
 func keyNumber(key []byte) uint64 {
 	var id uint64
 	for _, c := range key[:KeyBytes] {

@@ -7,34 +7,34 @@ import (
 	"time"
 )
 
-// stopGrace is how long operations that are underway at the end of a run may
-// take to come back before they are cancelled. Guessed: longer than any stall
-// worth measuring, short enough for somebody who waits.
+// stopGrace is how long operations may continue after the end of a run before they are
+// cancelled. Guessed: longer than any stall worth measuring, short enough for an
+// operator who waits.
 const stopGrace = 30 * time.Second
 
-// crew is the life of the goroutines of a run: they start together, stop
-// together, and the first error of one stops all.
+// crew runs the goroutines of a run: they start together and stop together, and the
+// first error of one stops all.
 type crew struct {
-	opCtx     context.Context // of every operation; ends only after stopGrace
+	opCtx     context.Context // for every operation; ends only after stopGrace
 	cancelOps context.CancelFunc
 
 	stopOnce sync.Once
 	stopping atomic.Bool   // the same as stop, for the hot path
-	stop     chan struct{} // closed when workers are to begin nothing more
+	stop     chan struct{} // closed when workers must begin no further operation
 	failOnce sync.Once
 	failure  error         // written before failed is closed
 	failed   chan struct{} // closed at the first error of a worker
 }
 
-// newCrew returns a crew whose cancelOps must be called in the end.
+// newCrew returns a crew. The caller must call cancelOps at the end.
 func newCrew() *crew {
 	c := &crew{stop: make(chan struct{}), failed: make(chan struct{})}
 	c.opCtx, c.cancelOps = context.WithCancel(context.Background())
 	return c
 }
 
-// start runs body once for each of count workers, each in its own goroutine,
-// and returns a channel that is closed when all have returned.
+// start runs body for each worker, in a goroutine of its own, and returns a channel
+// that is closed when all have returned.
 func (c *crew) start(count int, body func(worker int) error) <-chan struct{} {
 	var wg sync.WaitGroup
 	for i := range count {
@@ -52,8 +52,8 @@ func (c *crew) start(count int, body func(worker int) error) <-chan struct{} {
 	return done
 }
 
-// repeat is the life of one worker: steps, one after the other or by the
-// timetable, until the crew stops or, unless limit is 0, so many are done.
+// repeat runs one worker: it calls step, without pause or at the times of timetable,
+// until the crew stops or, unless limit is 0, limit times.
 func (c *crew) repeat(step func(ctx context.Context, intended int64) error, timetable *pace, limit uint64) error {
 	for n := uint64(0); !c.stopping.Load() && (limit == 0 || n < limit); n++ {
 		var due int64
@@ -85,7 +85,7 @@ func (c *crew) fail(err error) {
 	c.halt()
 }
 
-// finish stops the workers and waits for what they have underway.
+// finish stops the workers and waits until their current operations end.
 func (c *crew) finish(done <-chan struct{}) {
 	c.halt()
 	grace := time.NewTimer(stopGrace)
@@ -109,8 +109,8 @@ func (c *crew) err() error {
 	}
 }
 
-// sleep waits; it is false if the run ended first: by ctx, by an error, or
-// because all workers returned. done may be nil.
+// sleep waits for d; it returns false if the run ended first: by ctx, by an error, or
+// because all workers have returned. done may be nil.
 func (c *crew) sleep(ctx context.Context, d time.Duration, done <-chan struct{}) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

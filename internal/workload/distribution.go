@@ -7,30 +7,30 @@ import (
 	"strings"
 )
 
-// Distribution names how keys are chosen.
+// Distribution names a way of choosing keys.
 type Distribution string
 
 const (
-	// Uniform: every key is as likely as any other.
+	// Uniform: all keys are equally likely.
 	Uniform Distribution = "uniform"
-	// Sequential: worker w of T takes the keys w, w+T, w+2T, ... and begins again
-	// at the end, so that all workers together go through the keys in order.
+	// Sequential: worker w of T takes the keys w, w+T, w+2T, ... and starts again at
+	// the end, so that all workers together walk through the keys in order.
 	Sequential Distribution = "sequential"
-	// Zipfian: a few keys are very likely, and they are neighbours.
+	// Zipfian: a few neighbouring keys are very likely.
 	Zipfian Distribution = "zipfian"
-	// ScrambledZipfian: as Zipfian, but the likely keys lie far apart.
+	// ScrambledZipfian: like Zipfian, but the likely keys are spread over the key
+	// space.
 	ScrambledZipfian Distribution = "scrambled-zipfian"
-	// Latest: puts as Sequential; reads prefer, by Zipfian, what the worker put
-	// last.
+	// Latest: puts are Sequential; reads prefer, by Zipfian, what the worker put last.
 	Latest Distribution = "latest"
 	// Hotspot: 80 % of the operations go to 20 % of the keys.
 	Hotspot Distribution = "hotspot"
 )
 
-// Distributions are all there are.
+// Distributions lists all distributions.
 var Distributions = []Distribution{Uniform, Sequential, Zipfian, ScrambledZipfian, Latest, Hotspot}
 
-// The hot spot: the shares that YCSB uses.
+// The hot spot, with the shares that YCSB uses.
 const (
 	hotKeys  = 0.20
 	hotDraws = 0.80
@@ -48,13 +48,13 @@ func ParseDistribution(name string) (Distribution, error) {
 	return "", fmt.Errorf("unknown distribution %q; choose one of %s", name, strings.Join(names, ", "))
 }
 
-// chooser draws key numbers in constant time. It belongs to one worker.
+// chooser draws key numbers in constant time. For one worker only.
 type chooser interface {
 	next() uint64
 }
 
-// newChoosers returns what one of several workers draws from: the keys that it
-// puts, and those that it reads and deletes.
+// newChoosers returns the choosers of one of several workers: one for its puts, one for
+// its reads and deletes.
 func newChoosers(d Distribution, keys uint64, worker, workers int, rng *rand.Rand) (puts, reads chooser) {
 	cursor := func() *sequential {
 		return &sequential{keys: keys, first: uint64(worker), stride: uint64(workers)}
@@ -99,11 +99,11 @@ func (s *sequential) next() uint64 {
 // at returns the n-th key of the sequence.
 func (s *sequential) at(n uint64) uint64 { return s.first + n%s.cycle()*s.stride }
 
-// cycle returns how many keys the sequence has before it begins again.
+// cycle returns the number of keys in the sequence before it repeats.
 func (s *sequential) cycle() uint64 { return (s.keys - s.first + s.stride - 1) / s.stride }
 
-// scrambled spreads the ranks over the key space by a hash, as YCSB does: two
-// ranks may share a key, and some keys have no rank.
+// scrambled maps the ranks to the key space by a hash, as YCSB does: two ranks may
+// share a key, and some keys have no rank.
 type scrambled struct {
 	zipf *zipf
 	keys uint64
@@ -114,8 +114,8 @@ func (s *scrambled) next() uint64 {
 	return id
 }
 
-// mix64 is the finalizer of SplitMix64 (Steele, Lea and Flood, OOPSLA 2014),
-// moved by its increment so that 0 does not stay 0.
+// mix64 is the finalizer of SplitMix64 (Steele, Lea and Flood, OOPSLA 2014), shifted by
+// its increment so that 0 does not map to 0.
 func mix64(x uint64) uint64 {
 	x += 0x9e3779b97f4a7c15
 	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
@@ -123,8 +123,8 @@ func mix64(x uint64) uint64 {
 	return x ^ x>>31
 }
 
-// latest walks back from the newest key of a sequence. The ranks are those of
-// the whole cycle; while less than that is written they are folded into it.
+// latest walks back from the newest key of a sequence. Its ranks are those of the whole
+// cycle; while fewer keys are written, they are folded into those.
 type latest struct {
 	written *sequential
 	zipf    *zipf
@@ -139,15 +139,15 @@ func (l *latest) next() uint64 {
 	return l.written.at(n - 1 - back)
 }
 
-// hotspot sends a share of the draws to the first keys and the rest to the
-// others, within each evenly.
+// hotspot gives a share of the draws to the first keys and the rest to the others,
+// uniformly within each group.
 type hotspot struct {
 	rng       *rand.Rand
 	keys, hot uint64
-	rate      float64 // of the draws that go to the hot keys
+	rate      float64 // share of the draws that go to the hot keys
 }
 
-// newHotspot makes a share of the keys hot, at least one of them.
+// newHotspot makes a share of the keys hot, but at least one key.
 func newHotspot(rng *rand.Rand, keys uint64, fraction, rate float64) *hotspot {
 	hot := uint64(float64(keys) * fraction)
 	return &hotspot{rng: rng, keys: keys, hot: min(max(hot, 1), keys), rate: rate}

@@ -11,7 +11,7 @@ import (
 
 func testRand() *rand.Rand { return rand.New(rand.NewPCG(42, 7)) }
 
-// draws counts how often each of keys is drawn.
+// draws counts how often each key is drawn.
 func draws(t *testing.T, c chooser, keys uint64, n int) []int {
 	t.Helper()
 	counts := make([]int, keys)
@@ -79,8 +79,8 @@ func TestSequentialWorkersTogetherTakeEveryKeyOnceInACycle(t *testing.T) {
 	}
 }
 
-// grayCDF is the share of the draws below a rank that the formula of Gray et
-// al. gives: its inverse, solved for u.
+// grayCDF is the share of the draws below a rank by the formula of Gray et al.: its
+// inverse, solved for u.
 func grayCDF(z *zipf, rank float64) float64 {
 	switch {
 	case rank <= 0:
@@ -91,7 +91,7 @@ func grayCDF(z *zipf, rank float64) float64 {
 		return 1
 	}
 	u := (math.Pow(rank/z.n, 1/z.alpha) - 1 + z.eta) / z.eta
-	return max(u, zeta2/z.zeta) // what lies below belongs to rank 1
+	return max(u, zeta2/z.zeta) // smaller shares belong to rank 1
 }
 
 func TestZipfianDrawsFollowTheFormula(t *testing.T) {
@@ -142,7 +142,7 @@ func TestScrambledZipfianHasTheSameSkewElsewhere(t *testing.T) {
 		if c > hottest {
 			hottest, where = c, id
 		}
-		if c < n/1000 { // the hottest dozen would drown the rest
+		if c < n/1000 { // the dozen hottest keys would dominate the rest
 			tenths[id*10/keys] += c
 		}
 	}

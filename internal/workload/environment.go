@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// Environment is where a run took place. What cannot be found out is empty.
+// Environment describes the machine of a run. Unknown fields are empty.
 type Environment struct {
 	Commit      string `json:"commit"` // "+dirty" if the tree had changes
 	Go          string `json:"go"`
@@ -25,8 +25,8 @@ type Environment struct {
 	Time        string `json:"time"`       // RFC 3339, UTC
 }
 
-// ReadEnvironment looks around. dataDir names the file system to record; it is
-// empty if the data are elsewhere.
+// ReadEnvironment determines the Environment. dataDir names the file system to record;
+// it is empty if the data are elsewhere.
 func ReadEnvironment(dataDir string) Environment {
 	e := Environment{
 		Commit:      commit(),
@@ -61,7 +61,7 @@ func commit() string {
 	return revision + dirty
 }
 
-// usage is what the process has used since it began.
+// usage is what the process has used since it started.
 type usage struct {
 	cpu     time.Duration // user and system, all threads
 	peakRSS int64         // bytes
@@ -76,8 +76,8 @@ func readUsage() usage {
 	return u
 }
 
-// readProc returns a file of the kernel, or nothing: a report is worth having
-// on a machine without it.
+// readProc returns the content of a file of the kernel, or nothing: the report is
+// useful without it.
 func readProc(path string) string {
 	data, err := os.ReadFile(path)
 	if err != nil {
@@ -86,7 +86,7 @@ func readProc(path string) string {
 	return string(bytes.ToValidUTF8(data, []byte("?")))
 }
 
-// field returns what follows the first "name:" of lines like "name : value".
+// field returns the value of the first line "name : value" in text.
 func field(text, name string) string {
 	for line := range strings.Lines(text) {
 		if key, value, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(key) == name {
@@ -96,7 +96,7 @@ func field(text, name string) string {
 	return ""
 }
 
-// kibibytes reads "123 kB", as the kernel writes it, into bytes.
+// kibibytes converts "123 kB", as the kernel writes it, to bytes.
 func kibibytes(s string) int64 {
 	n, err := strconv.ParseInt(strings.TrimSuffix(s, " kB"), 10, 64)
 	if err != nil {
@@ -105,10 +105,10 @@ func kibibytes(s string) int64 {
 	return n << 10
 }
 
-// fileSystem returns the type of the file system that dir is on: that of the
-// longest mount point that leads to it. mountinfo is described in
-// proc_pid_mountinfo(5): the fifth field of a line is the mount point, the
-// first one behind the separator is the type.
+// fileSystem returns the type of the file system that contains dir: that of the longest
+// mount point that is a prefix of dir. For mountinfo see proc_pid_mountinfo(5): the
+// fifth field of a line is the mount point, the first one after the separator is the
+// type.
 func fileSystem(mountinfo, dir string) string {
 	path, err := filepath.Abs(dir)
 	if err != nil {
@@ -133,5 +133,5 @@ func fileSystem(mountinfo, dir string) string {
 	return kind
 }
 
-// unescapeMount undoes the octal escapes of a mount point.
+// unescapeMount decodes the octal escapes of a mount point.
 var unescapeMount = strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`).Replace

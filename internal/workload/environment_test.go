@@ -29,7 +29,7 @@ broken line
 	for dir, want := range map[string]string{
 		"/":                     "ext4",
 		"/database":             "ext4",
-		"/data":                 "btrfs", // the later of two hides the earlier
+		"/data":                 "btrfs", // the later of two mounts hides the earlier
 		"/data/x":               "btrfs",
 		"/data/in memory/store": "tmpfs",
 	} {

@@ -5,19 +5,19 @@ import (
 	"fmt"
 )
 
-// getBatch does the gets of a worker that ask for several keys at a time.
+// getBatch runs the gets of a worker that read several keys at a time.
 type getBatch struct {
 	w      *worker
 	target BatchGetter
 	asked  []askedKey
 	keys   [][]byte                      // of asked
-	visit  func(int, []byte, bool) error // judge, bound once
+	visit  func(int, []byte, bool) error // judge, allocated once
 	found  uint64                        // of the current batch
 	ctx    context.Context               // of the current batch
-	memory [][absentKeyBytes]byte        // of keys
+	memory [][absentKeyBytes]byte        // the bytes of keys
 }
 
-// askedKey is a key as readKey chose it.
+// askedKey is a result of readKey.
 type askedKey struct {
 	knownKey
 	known bool
@@ -34,8 +34,8 @@ func newGetBatch(w *worker, target BatchGetter, size int) *getBatch {
 	return b
 }
 
-// get does one get. Judging an answer is in its latency, as values are not kept:
-// it is part of the reported cost of the generator.
+// get runs one get. The latency includes checking the answers, as values are not kept;
+// that time is part of the reported cost of the generator.
 func (b *getBatch) get(ctx context.Context, intended int64) error {
 	w := b.w
 	var known uint64

@@ -30,7 +30,7 @@ func (b *batchTarget) GetBatch(ctx context.Context, keys [][]byte, visit func(in
 	return nil
 }
 
-// loadedConfig is one of reads alone, of a store that a Loader has filled.
+// loadedConfig returns a run of reads only, and a store that a Loader has filled.
 func loadedConfig(t *testing.T) (Config, *mapTarget) {
 	cfg := testConfig()
 	cfg.Mix = Mix{Name: "reads", Get: 100}
@@ -54,7 +54,8 @@ func TestBatchesAndSingleGetsFindWhatWasLoaded(t *testing.T) {
 		asked := sum.count(kindGet) * uint64(max(batch, 1))
 		assert.Equal(t, uint64(4000), sum.count(kindGet))
 		assert.Equal(t, sum.getKnown, sum.getFound)
-		// Two thirds of what the distribution draws is loaded; there are no puts to fall back on.
+		// Two thirds of the keys of the distribution are loaded; there are no puts to
+		// choose from instead.
 		assert.InDelta(t, 0.7*2/3, ratio(sum.getFound, asked), 0.03)
 	}
 }

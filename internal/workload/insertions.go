@@ -5,16 +5,16 @@ import (
 	"sync/atomic"
 )
 
-// insertions numbers the records that workers insert and knows up to where all
-// of them are acknowledged: those may be read, and must be there.
+// insertions assigns numbers to inserted records, and tracks up to which number all
+// insertions are acknowledged: those records may be read, and must be found.
 //
 // Safe for concurrent use.
 type insertions struct {
-	acknowledged atomic.Uint64 // records 0 ... acknowledged-1 are there
+	acknowledged atomic.Uint64 // records 0 ... acknowledged-1 are present
 
 	mu    sync.Mutex
 	next  uint64
-	early map[uint64]struct{} // acknowledged before one that was begun earlier
+	early map[uint64]struct{} // acknowledged before a record with a lower number
 }
 
 func newInsertions(records uint64) *insertions {
@@ -32,8 +32,8 @@ func (i *insertions) begin() uint64 {
 	return id
 }
 
-// end tells that a record was inserted. A record whose insertion failed is never
-// told; nothing behind it is read then.
+// end reports that a record was inserted. It must not be called for a failed insertion;
+// no record with a higher number becomes readable then.
 func (i *insertions) end(id uint64) {
 	i.mu.Lock()
 	defer i.mu.Unlock()

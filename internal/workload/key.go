@@ -1,16 +1,16 @@
 package workload
 
 const (
-	// KeyBytes is the length of every key that is ever put: its number in decimal
-	// with leading zeros, as in the articles.
+	// KeyBytes is the length of every key that is put: its number in decimal with
+	// leading zeros, as in the articles.
 	KeyBytes = 16
-	// MaxKeys is how many numbers fit.
+	// MaxKeys is the count of such numbers.
 	MaxKeys = 10_000_000_000_000_000
 
 	absentKeyBytes = KeyBytes + 1
 )
 
-// putKey writes the key with this number into the first KeyBytes of dst.
+// putKey writes the key with this number to the first KeyBytes of dst.
 func putKey(dst []byte, id uint64) {
 	_ = dst[KeyBytes-1]
 	for i := KeyBytes - 1; i > 0; i -= 2 {
@@ -21,9 +21,9 @@ func putKey(dst []byte, id uint64) {
 	}
 }
 
-// putAbsentKey writes a key that nobody ever puts: one byte longer than any
-// that exists, right behind the one with this number, so that a store must
-// look where that one lies to say no.
+// putAbsentKey writes a key that is never put. It is one byte longer than a real key
+// and sorts immediately after the one with this number, so that a store must search
+// there to find that it is absent.
 func putAbsentKey(dst []byte, id uint64) {
 	putKey(dst, id)
 	dst[KeyBytes] = '!'

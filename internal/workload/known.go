@@ -6,33 +6,33 @@ import "math/rand/v2"
 // partitioned tree.
 const knownCapacity = 10_000
 
-// knownKey is a key that must be there unless somebody deleted it since.
+// knownKey is a key that must be present unless a worker has deleted it since.
 type knownKey struct {
 	id      uint64
 	version version // of this worker's last put; 0 if another worker put it
 	since   int64   // when that put began, on the clock of the run
 }
 
-// knownKeys is what one worker remembers of the keys that it put and, as far
-// as it knows, that are still there.
+// knownKeys holds the keys that one worker has put and that, as far as it knows, are
+// still present.
 //
-// I1. A key is in at most one slot, and index names that slot.
-// I2. A remembered key has the version of the worker's last put of it.
+// I1. A key is in at most one slot, and index names that slot. I2. A remembered key has
+// the version of the worker's last put of it.
 //
-// Which keys stay when there are more than fit: normally a uniform sample
-// (Vitter, "Random Sampling with a Reservoir", 1985, algorithm R); a slot freed
-// by a delete goes to the next put, which favours the newer ones a little. With
-// newest set it is the newest ones.
+// If there are more keys than slots, it normally keeps a uniform sample (Vitter,
+// "Random Sampling with a Reservoir", 1985, algorithm R). A slot freed by a delete goes
+// to the next put, which slightly favours newer keys. If newest is set, it keeps the
+// newest keys.
 //
-// It belongs to one worker.
+// For one worker only.
 type knownKeys struct {
 	rng    *rand.Rand
 	newest bool
 
 	slots  []knownKey
 	index  map[uint64]int32
-	seen   uint64 // keys ever offered
-	oldest int    // with newest: the slot to give up next
+	seen   uint64 // keys ever added
+	oldest int    // if newest: the slot to replace next
 }
 
 func newKnownKeys(newest bool, rng *rand.Rand) *knownKeys {
@@ -44,8 +44,8 @@ func newKnownKeys(newest bool, rng *rand.Rand) *knownKeys {
 	}
 }
 
-// add remembers a key that was put, or forgets it at once if others were
-// drawn. A key that is remembered already gets its new version.
+// add remembers a key that was put, unless the sampling rejects it. A key that is
+// already remembered gets the new version.
 func (k *knownKeys) add(key knownKey) {
 	if i, ok := k.index[key.id]; ok {
 		k.slots[i] = key
@@ -70,7 +70,7 @@ func (k *knownKeys) add(key knownKey) {
 	k.index[key.id] = int32(victim)
 }
 
-// lookup returns what is remembered of a key.
+// lookup returns the remembered state of a key.
 func (k *knownKeys) lookup(id uint64) (knownKey, bool) {
 	i, ok := k.index[id]
 	if !ok {
@@ -79,7 +79,7 @@ func (k *knownKeys) lookup(id uint64) (knownKey, bool) {
 	return k.slots[i], true
 }
 
-// pick returns any of the remembered keys; none if there is none.
+// pick returns a random remembered key; false if there is none.
 func (k *knownKeys) pick() (knownKey, bool) {
 	if len(k.slots) == 0 {
 		return knownKey{}, false
@@ -87,7 +87,7 @@ func (k *knownKeys) pick() (knownKey, bool) {
 	return k.slots[k.rng.IntN(len(k.slots))], true
 }
 
-// remove forgets a key, if it is remembered.
+// remove forgets a key.
 func (k *knownKeys) remove(id uint64) {
 	i, ok := k.index[id]
 	if !ok {

@@ -21,9 +21,9 @@ func requireI1(t *testing.T, k *knownKeys) {
 func TestKnownKeysAgainstAMap(t *testing.T) {
 	rng := testRand()
 	k := newKnownKeys(false, rng)
-	last := make(map[uint64]version) // by key: its last put, or absent
+	last := make(map[uint64]version) // by key: the last put, or absent
 	for i := range 100_000 {
-		id := rng.Uint64N(8000) // fewer than fit, so that none is given up
+		id := rng.Uint64N(8000) // fewer than the capacity, so that none is replaced
 		if rng.IntN(3) == 0 {
 			k.remove(id)
 			delete(last, id)

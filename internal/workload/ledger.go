@@ -2,17 +2,16 @@ package workload
 
 import "sync/atomic"
 
-// ledger counts, for each record, the read-modify-writes that were acknowledged
-// since it was last written blindly. A read that begins later must find at least
-// that many changes in the record's value, and exactly that many once all
-// workers have ended.
+// ledger counts, for each record, the read-modify-writes that were acknowledged since
+// the last blind write. A read that begins later must find at least that many changes
+// in the record's value, and exactly that many once all workers have ended.
 //
 // Safe for concurrent use, except for grow.
 type ledger struct {
 	changes []atomic.Uint32
 }
 
-// grow makes room for the records 0 ... n-1. New ones were never changed.
+// grow makes room for the records 0 ... n-1. New records have no changes.
 func (l *ledger) grow(n uint64) {
 	if n <= uint64(len(l.changes)) {
 		return
@@ -24,8 +23,8 @@ func (l *ledger) grow(n uint64) {
 	l.changes = changes
 }
 
-// count returns the changes of a record; 0 for one that was inserted after the
-// last grow, which nobody changes before the next.
+// count returns the changes of a record; 0 for a record that was inserted after the
+// last grow, as no worker changes it before the next one.
 func (l *ledger) count(id uint64) uint64 {
 	if id >= uint64(len(l.changes)) {
 		return 0

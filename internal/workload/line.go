@@ -1,8 +1,7 @@
 package workload
 
-// Line is one line of the report: what happened in the interval that ends here, since
-// the line before. The counts come first, with the names and in the order of the
-// articles' own benchmark.
+// Line is one line of the report: what happened since the previous line. The counts
+// come first, with the names and in the order of the articles' own benchmark.
 type Line struct {
 	NanoTime    int64   `json:"nanoTime"` // since the measurement began
 	Put         uint64  `json:"put"`
@@ -13,7 +12,7 @@ type Line struct {
 	FileSize    *int64  `json:"fileSize"` // bytes on disk; null if the target does not know
 
 	OpsPerSecond  float64  `json:"opsPerSecond"`
-	SlowestSecond *float64 `json:"slowestSecondOpsPerSecond"` // null if no second was whole
+	SlowestSecond *float64 `json:"slowestSecondOpsPerSecond"` // null without a whole second
 	PutNanos      Latency  `json:"putNanos"`
 	DeleteNanos   Latency  `json:"deleteNanos"`
 	GetNanos      Latency  `json:"getNanos"`

@@ -49,7 +49,7 @@ func (m *mapTarget) DiskBytes() (int64, error) {
 
 func (m *mapTarget) Close() error { return nil }
 
-// testConfig is a short run with several workers.
+// testConfig returns a short run with several workers.
 func testConfig() Config {
 	return Config{
 		Mix:          Mixes[3],

@@ -6,18 +6,17 @@ import (
 	"time"
 )
 
-// Second is one second of a run, or what was left of one at its end.
+// Second is one second of a run, or the rest of one at its end.
 type Second struct {
-	Elapsed          time.Duration // of the measurement, at the end of this second
+	Elapsed          time.Duration // time since the measurement began, at the end of this second
 	OpsPerSecond     float64
 	Put, Delete, Get Latency
 }
 
-// shortSecond is the least length of a window that counts as one second when
-// the slowest one is looked for.
+// shortSecond is the shortest window that counts as one second for the slowest second.
 const shortSecond = 900 * time.Millisecond
 
-// slowest is the lowest rate of any whole second seen; 0 while there is none.
+// slowest is the lowest rate of any whole second; 0 while there is none.
 type slowest struct {
 	seen bool
 	rate float64
@@ -29,13 +28,13 @@ func (s *slowest) add(window time.Duration, rate float64) {
 	}
 }
 
-// measurement is the measured part of a run, as the reporter sees it. All
-// moments are on the clock of the run, all totals count from its start.
+// measurement is the measured part of a run, for the reporter. All times are on the
+// clock of the run; all totals count from its start.
 type measurement struct {
 	*run
 	cost     time.Duration // of the generator, per operation
 	began    int64
-	baseline *totals // before the start, subtracted from everything
+	baseline *totals // at the start, subtracted from everything
 
 	lastSecond     *totals
 	lastSecondAt   int64
@@ -44,7 +43,7 @@ type measurement struct {
 
 	slowestOfInterval slowest
 	slowestOfRun      slowest
-	lastDiskBytes     *int64 // nil if the target does not know
+	lastDiskBytes     *int64 // nil if not known
 	usage             usage  // of the process, at the start
 	stalls            *stallWatch
 }
@@ -85,8 +84,8 @@ func (r *run) beginMeasurement(cost time.Duration) *measurement {
 	}
 }
 
-// watch reports every second and interval but the last, which conclude does
-// once the workers have returned. goOn is false if the run is over already.
+// watch reports every second and interval except the last, which conclude reports after
+// the workers have returned. goOn is false if the run has already ended.
 func (m *measurement) watch(ctx context.Context, goOn bool) error {
 	perInterval := int(m.cfg.Interval / time.Second)
 	for n := 1; goOn; n++ {
@@ -108,13 +107,13 @@ func (m *measurement) watch(ctx context.Context, goOn bool) error {
 	return nil
 }
 
-// sleepUntil waits for a moment; it is false if the run ended first.
+// sleepUntil waits until a time; it returns false if the run ended first.
 func (r *run) sleepUntil(ctx context.Context, at int64) bool {
 	return r.sleep(ctx, time.Duration(at-r.now()), nil)
 }
 
-// second closes the current second and returns when, and what was counted
-// since the measurement began.
+// second closes the current second and returns the time, and the counts since the
+// measurement began.
 func (m *measurement) second() (now int64, sinceStart *totals) {
 	t := m.totals()
 	t.subtract(m.baseline)
@@ -139,7 +138,7 @@ func (m *measurement) second() (now int64, sinceStart *totals) {
 	return now, t
 }
 
-// interval closes the current interval and hands its line to the observer.
+// interval closes the current interval and passes its line to the observer.
 func (m *measurement) interval(now int64, t *totals) error {
 	window := *t
 	window.subtract(m.lastInterval)
@@ -172,7 +171,7 @@ func (m *measurement) interval(now int64, t *totals) error {
 	return m.observer.Interval(line)
 }
 
-// diskBytes asks the target; nil if it does not know.
+// diskBytes asks the target for its disk usage; nil if the target cannot tell.
 func (m *measurement) diskBytes() (*int64, error) {
 	user, ok := m.target.(DiskUser)
 	if !ok {
@@ -185,7 +184,7 @@ func (m *measurement) diskBytes() (*int64, error) {
 	return &n, nil
 }
 
-// conclude reports the last second and interval and sums up the run.
+// conclude reports the last second and interval and summarizes the run.
 func (m *measurement) conclude() (*Summary, error) {
 	now, t := m.second()
 	err := m.interval(now, t)

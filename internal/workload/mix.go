@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// kind is what an operation does.
+// kind is the kind of an operation.
 type kind uint8
 
 const (
@@ -20,13 +20,13 @@ var kindNames = [kindCount]string{"put", "delete", "get"}
 
 func (k kind) String() string { return kindNames[k] }
 
-// Mix is how many of a hundred operations are of which kind.
+// Mix gives the share of each kind of operation.
 type Mix struct {
 	Name             string
 	Put, Delete, Get int // percent, 100 in all
 }
 
-// Mixes are those of the LSM-tree articles of DBFromZero, under their names.
+// Mixes are those of the LSM-tree articles of DBFromZero, with their names.
 var Mixes = []Mix{
 	{Name: "PUT_HEAVY", Put: 90, Delete: 5, Get: 5},
 	{Name: "GET_HEAVY", Put: 10, Delete: 5, Get: 85},
@@ -53,7 +53,7 @@ func (m Mix) validate() error {
 	return nil
 }
 
-// draw picks the kind of the next operation.
+// draw chooses the kind of the next operation.
 func (m Mix) draw(rng *rand.Rand) kind {
 	switch n := rng.IntN(100); {
 	case n < m.Put:

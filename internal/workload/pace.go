@@ -6,17 +6,16 @@ import (
 	"github.com/kvd-db/kvd/internal/histogram"
 )
 
-// pace is the timetable of an open loop: operation n of a run is due n/rate
-// seconds after its start, whatever became of those before it. The workers take
-// the operations in turn.
+// pace is the timetable of an open loop: operation n of a run is due n/rate seconds
+// after its start, regardless of earlier operations. The workers take turns.
 //
-// A worker that is late begins the next operation at once, and its latency
-// still counts from when it was due. So a stall of the target shows in the
-// latency of all that should have begun during it. A closed loop omits those:
-// it asks nothing while it waits (Tene, "How NOT to Measure Latency", 2013,
-// calls that coordinated omission), so its percentiles are optimistic.
+// A worker that is late begins its next operation at once, and its latency still counts
+// from when it was due. So a stall of the target shows in the latency of all operations
+// that were due during it. A closed loop omits those, since it sends nothing while it
+// waits (coordinated omission: Tene, "How NOT to Measure Latency", 2013), so its
+// percentiles are too optimistic.
 //
-// It belongs to one worker.
+// For one worker only.
 type pace struct {
 	start    int64  // on the clock of the run
 	rate     uint64 // operations a second of all workers
@@ -34,9 +33,9 @@ func (p *pace) due(n uint64) int64 {
 	return p.start + int64(seconds*1e9+rest*1e9/p.rate)
 }
 
-// await waits until the next operation is due and returns that moment; ok is
-// false if the run stopped first. How late the timer was is the generator's
-// fault, not the target's, and is recorded apart.
+// await waits until the next operation is due and returns that time; ok is false if the
+// run stopped first. It records how late the timer fired, which is the generator's
+// fault, not the target's.
 func (p *pace) await() (due int64, ok bool) {
 	due = p.due(p.next)
 	p.next += p.workers

@@ -6,22 +6,22 @@ import (
 	"fmt"
 )
 
-// ReadBeside is how much a transactional writer disturbs readers.
+// ReadBeside measures how much a transactional writer slows down readers.
 type ReadBeside struct {
 	Transactions Transactions // of the writer
-	WriteRate    uint64       // transactions a second; 0: a tenth of what one writer does alone
+	WriteRate    uint64       // transactions a second; 0: a tenth of the rate of one writer alone
 	Rounds       int
 }
 
-// Beside is what readers did without and with a writer beside them.
+// Beside is the result of RunReadBeside: reads without and with a concurrent writer.
 type Beside struct {
 	Readers    int        `json:"readers"`
 	PeakWrites float64    `json:"peakTransactionsPerSecond"` // of one writer alone; 0 if the rate was given
 	WriteRate  uint64     `json:"writeRate"`                 // transactions a second that were due
-	Written    []float64  `json:"transactionsPerSecond"`     // that were done, by round
+	Written    []float64  `json:"transactionsPerSecond"`     // actual rate, by round
 	Reads      Comparison `json:"reads"`
 
-	Trials []NamedTrial `json:"-"` // in the order they ran, the writer's own first
+	Trials []NamedTrial `json:"-"` // in the order they ran, the writer alone first
 }
 
 func (b *Beside) add(name string, t *Trial) {
@@ -30,7 +30,7 @@ func (b *Beside) add(name string, t *Trial) {
 	}
 }
 
-// Warnings says in whole sentences why the ratio may mean less than it seems to.
+// Warnings says in whole sentences why the ratio may mislead.
 func (b *Beside) Warnings() []string {
 	if done := median(b.Written); len(b.Written) > 0 && done < 0.95*float64(b.WriteRate) {
 		return []string{fmt.Sprintf("The writer did %.0f transactions a second and should have done %d: the readers left it no more.", done, b.WriteRate)}
@@ -38,10 +38,10 @@ func (b *Beside) Warnings() []string {
 	return nil
 }
 
-// RunReadBeside compares the rate of the readers of workload C, of which there
-// are span.Workers, without and with one writer whose transactions come by the
-// clock. Each trial takes span.Duration. See RunCore for how it ends; what was
-// measured until then is returned, and interrupted rounds do not count.
+// RunReadBeside compares the rate of span.Workers readers of workload C without and
+// with one writer whose transactions are due by the clock. Each trial takes
+// span.Duration. For how it ends see RunCore: it returns what was measured until then,
+// and interrupted rounds do not count.
 func (b *Bench) RunReadBeside(ctx context.Context, o ReadBeside, span Span, observer TrialObserver) (*Beside, error) {
 	if span.Operations > 0 {
 		return nil, errors.New("reading beside a writer needs a duration, not a number of operations")

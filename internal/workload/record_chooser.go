@@ -2,16 +2,15 @@ package workload
 
 import "math/rand/v2"
 
-// recordChooser draws the number of one of n records. n may grow from one draw
-// to the next. It belongs to one worker.
+// recordChooser draws the number of one of n records. n may grow between draws. For one
+// worker only.
 type recordChooser interface {
 	next(n uint64) uint64
 }
 
-// popular draws by the scrambled zipfian distribution. Its ranks are spread over
-// all records that are there or expected: a draw of one that is not there yet is
-// repeated, so that an insertion changes nothing about which records are
-// popular. YCSB does the same.
+// popular draws by the scrambled zipfian distribution. Its ranks are spread over all
+// present and expected records. A draw of a record that is not yet present is repeated,
+// so that insertions do not change which records are popular. YCSB does the same.
 type popular struct {
 	scrambled scrambled
 }
@@ -20,8 +19,8 @@ func newPopular(expected uint64, rng *rand.Rand) *popular {
 	return &popular{scrambled{zipf: newZipf(expected, rng), keys: expected}}
 }
 
-// mostRedraws bounds the search for a record in a tiny key space, where the hash
-// may lead to none.
+// mostRedraws bounds the search in a tiny key space, where the hash may never give a
+// record.
 const mostRedraws = 64
 
 func (p *popular) next(n uint64) uint64 {
@@ -34,8 +33,8 @@ func (p *popular) next(n uint64) uint64 {
 	return id % n
 }
 
-// newest draws by the zipfian distribution backward from the record that was
-// inserted last.
+// newest draws by the zipfian distribution, backward from the record that was inserted
+// last.
 type newest struct {
 	zipf *zipf
 }

@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// coreCost returns what one operation of a workload costs the generator: the
-// same worker against a target that does next to nothing. The target's copy of a
-// value is in it, so it is rather too high than too low.
+// coreCost returns the generator's cost of one operation of a workload: it runs the
+// same worker against a target that does almost nothing. The cost includes the target's
+// copy of a value, so it is too high rather than too low.
 func (b *Bench) coreCost(core *Core) (time.Duration, error) {
 	twin, err := b.costBench()
 	if err != nil {
@@ -22,21 +22,21 @@ func (b *Bench) coreCost(core *Core) (time.Duration, error) {
 	return bestRound(ops, func() error { return w.step(context.Background(), 0) })
 }
 
-// transactionCost is coreCost of a transaction.
+// transactionCost is coreCost for a transaction.
 func (b *Bench) transactionCost(shape *Transactions) (time.Duration, error) {
 	twin, err := b.costBench()
 	if err != nil {
 		return 0, err
 	}
-	small := *shape // more reads than there are records cost as much as all of them
+	small := *shape // with fewer records than reads, the cost is that of reading all records
 	small.Reads = min(small.Reads, int(twin.Count))
 	small.Writes = min(small.Writes, small.Reads)
 	w := twin.newTransactionWorker(&small, 0, newTally(transactionKinds))
 	return bestRound(max(costRound(b.ValueBytes)/shape.Reads, 1), func() error { return w.step(context.Background(), 0) })
 }
 
-// costBench returns a bench on a target that does next to nothing, for one
-// worker, with as many records as the cost is measured on.
+// costBench returns a bench for one worker, with a target that does almost nothing and
+// with as many records as the cost measurement needs.
 func (b *Bench) costBench() (*Bench, error) {
 	r := b.Records
 	r.Count = min(r.Count, uint64(max(costBytes/2/r.ValueBytes, 1)))
@@ -54,7 +54,7 @@ func (b *Bench) costBench() (*Bench, error) {
 	return twin, nil
 }
 
-// updateCost is coreCost of an update.
+// updateCost is coreCost for an update.
 func (b *Bench) updateCost() (time.Duration, error) {
 	twin, err := b.costBench()
 	if err != nil {
@@ -64,8 +64,8 @@ func (b *Bench) updateCost() (time.Duration, error) {
 	return bestRound(costRound(b.ValueBytes), func() error { return w.step(context.Background(), 0) })
 }
 
-// recordSlots keeps record n in slot n: the least that a target can do and still
-// pass the checks of a worker. It is for one worker.
+// recordSlots keeps record n in slot n: the cheapest target that passes the checks of a
+// worker. For one worker only.
 type recordSlots struct {
 	values [][]byte
 	buf    [RecordKeyBytes]byte
@@ -80,7 +80,7 @@ func (s *recordSlots) Put(_ context.Context, key, value []byte) error {
 	id := s.slot(key)
 	if id < uint64(len(s.values)) {
 		copy(s.values[id], value)
-	} else { // one worker inserts one after the other
+	} else { // a single worker inserts in order
 		s.values = append(s.values, slices.Clone(value))
 	}
 	return nil
@@ -110,7 +110,7 @@ func (s *recordSlots) Transact(ctx context.Context, body func(context.Context, T
 	return 0, body(ctx, slotTransaction{s})
 }
 
-// slotTransaction writes at once: its worker reads everything before.
+// slotTransaction writes immediately: its worker does all reads first.
 type slotTransaction struct{ slots *recordSlots }
 
 func (t slotTransaction) Get(ctx context.Context, key []byte) ([]byte, bool, error) {
@@ -121,7 +121,7 @@ func (t slotTransaction) Put(ctx context.Context, key, value []byte) error {
 	return t.slots.Put(ctx, key, value)
 }
 
-// No record is ever deleted.
+// Delete does nothing: no record is ever deleted.
 func (s *recordSlots) Delete(context.Context, []byte) error { return nil }
 
 func (s *recordSlots) Close() error { return nil }

@@ -2,8 +2,8 @@ package workload
 
 import "math/bits"
 
-// RecordKeyBytes is the length of a record's key: "user" and 20 digits, about as
-// YCSB spells it.
+// RecordKeyBytes is the length of a record's key: "user" and 20 digits, similar to
+// YCSB.
 const RecordKeyBytes = len(recordPrefix) + positionDigits
 
 const (
@@ -11,23 +11,23 @@ const (
 	positionDigits = 20 // of 2^64-1
 )
 
-// position is where a record lies in the order of keys: its number with the bits
-// in reverse (van der Corput's sequence). Records that are inserted one after
-// the other lie far apart, as with the hash that YCSB uses; yet who follows whom
-// among the first n records can be told without a list of them, and so a scan
-// can be checked for records that it left out.
+// position is the place of a record in key order: its number with the bits reversed
+// (van der Corput's sequence). Records that are inserted one after the other lie far
+// apart, as with the hash that YCSB uses. Unlike with a hash, the successor of any of
+// the first n records can be computed without a list of them, so a scan can be checked
+// for missing records.
 type position uint64
 
 func positionOf(id uint64) position { return position(bits.Reverse64(id)) }
 
 func (p position) id() uint64 { return bits.Reverse64(uint64(p)) }
 
-// successor returns the position behind p of one of the records 0 ... n-1, of
-// which p is one; false if p is the last.
+// successor returns the next position after p among the records 0 ... n-1, which
+// include p; false if p is the last.
 //
-// With m bits for the numbers below n the positions are multiples of 2^(64-m).
-// The even multiples are numbers below 2^(m-1), which all are below n; so the
-// next position is one step away, or two.
+// With m bits for the numbers below n the positions are multiples of 2^(64-m). The even
+// multiples belong to numbers below 2^(m-1), which are all below n. So the next
+// position is one step away, or two.
 func (p position) successor(n uint64) (position, bool) {
 	if n < 2 {
 		return 0, false
@@ -41,7 +41,7 @@ func (p position) successor(n uint64) (position, bool) {
 	return 0, false
 }
 
-// put writes the key into the first RecordKeyBytes of dst.
+// put writes the key to the first RecordKeyBytes of dst.
 func (p position) put(dst []byte) {
 	copy(dst[:RecordKeyBytes], recordPrefix)
 	n := uint64(p)
@@ -51,14 +51,14 @@ func (p position) put(dst []byte) {
 	}
 }
 
-// key returns the key in memory of its own.
+// key returns the key in newly allocated memory.
 func (p position) key() []byte {
 	key := make([]byte, RecordKeyBytes)
 	p.put(key)
 	return key
 }
 
-// parsePosition undoes put; false if the key is no record's.
+// parsePosition is the inverse of put; false if the key is not that of a record.
 func parsePosition(key []byte) (position, bool) {
 	if len(key) != RecordKeyBytes || string(key[:len(recordPrefix)]) != recordPrefix {
 		return 0, false

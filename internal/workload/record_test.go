@@ -158,10 +158,10 @@ func TestInsertionsDoNotChangeWhoIsPopular(t *testing.T) {
 	popular := 0
 	for id, c := range first {
 		if c < n/400 {
-			continue // so often drawn that chance hardly matters
+			continue // drawn so often that chance hardly matters
 		}
 		popular++
-		kept := float64(n-inserted) / n // the others share what is left
+		kept := float64(n-inserted) / n // the others share the rest
 		assert.InEpsilon(t, float64(c)*kept, second[id], 0.3, "record %d", id)
 	}
 	assert.Greater(t, popular, 15)

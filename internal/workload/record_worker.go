@@ -6,27 +6,27 @@ import (
 	"math/rand/v2"
 )
 
-// recordWorker reads and writes records, one at a time, and checks the answers.
-// Nothing in it allocates once it runs.
+// recordWorker reads and writes records, one at a time, and checks the answers. It does
+// not allocate while it runs.
 //
-// It belongs to one goroutine.
+// For one goroutine only.
 type recordWorker struct {
 	*records
 	index int
 	rng   *rand.Rand
 	known *knownKeys
-	count uint64 // puts so far, of all trials
+	count uint64 // puts so far, in all trials
 	tally *tally
-	blind bool // some worker updates: floors mean nothing
+	blind bool // some worker writes blindly, so floors do not hold
 
 	key   [RecordKeyBytes]byte
 	value []byte
 	buf   []byte
 }
 
-// newWorker returns a worker of the current trial. Its puts are told from those
-// of the same worker in other trials, of which there may be 65,536 with as many
-// workers and 4 billion puts of each.
+// newWorker returns a worker of the current trial. Its puts differ from those of the
+// same worker in other trials, for up to 65,536 trials with 65,536 workers and 4
+// billion puts of each.
 func (b *Bench) newWorker(index int, t *tally) *recordWorker {
 	rng := rand.New(rand.NewPCG(b.Seed^b.trials<<32, uint64(index)))
 	return &recordWorker{
@@ -41,7 +41,7 @@ func (b *Bench) newWorker(index int, t *tally) *recordWorker {
 	}
 }
 
-// spell writes the key of a record into the worker's memory.
+// spell writes the key of a record to the worker's memory.
 func (w *recordWorker) spell(id uint64) []byte {
 	positionOf(id).put(w.key[:])
 	return w.key[:]
@@ -52,7 +52,7 @@ func (w *recordWorker) nextVersion() version {
 	return newVersion(w.index, w.count)
 }
 
-// read gets a record that must be there.
+// read gets a record that must be present.
 func (w *recordWorker) read(ctx context.Context, operation int, id uint64, intended int64) error {
 	floor := w.floor(id)
 	key := w.spell(id)
@@ -67,8 +67,8 @@ func (w *recordWorker) read(ctx context.Context, operation int, id uint64, inten
 	return err
 }
 
-// check judges what was found of a record, given the changes that had been
-// acknowledged before the read began, and returns how many it has.
+// check checks a record that was read, given the number of changes that had been
+// acknowledged before the read began, and returns the number that the record has.
 func (w *recordWorker) check(id uint64, value []byte, found bool, floor uint64) (changes uint64, err error) {
 	if !found {
 		return 0, w.lost(id)
@@ -88,7 +88,7 @@ func (w *recordWorker) check(id uint64, value []byte, found bool, floor uint64) 
 	return changes, nil
 }
 
-// floor returns how many changes a read that begins now must find at least.
+// floor returns the least number of changes that a read that begins now must find.
 func (w *recordWorker) floor(id uint64) uint64 {
 	if w.blind {
 		return 0
@@ -96,7 +96,7 @@ func (w *recordWorker) floor(id uint64) uint64 {
 	return w.ledger.count(id)
 }
 
-// insert puts the next record that nobody has inserted yet.
+// insert puts the next new record.
 func (w *recordWorker) insert(ctx context.Context, intended int64) error {
 	id := w.insertions.begin()
 	if err := w.put(ctx, coreInsert, id, intended); err != nil {
@@ -106,8 +106,7 @@ func (w *recordWorker) insert(ctx context.Context, intended int64) error {
 	return nil
 }
 
-// update replaces a whole record without looking at it. Its changes begin again
-// at none.
+// update replaces a whole record without reading it, which resets its changes.
 func (w *recordWorker) update(ctx context.Context, operation int, id uint64, intended int64) error {
 	w.ledger.reset(id)
 	return w.put(ctx, operation, id, intended)

@@ -7,19 +7,18 @@ import (
 	"github.com/kvd-db/kvd/internal/histogram"
 )
 
-// recorder is what one worker counts while the reporter looks on. Everything
-// only grows: a warm-up or an interval is subtracted, never reset, so there is
-// no lock and nothing to hand over.
+// recorder holds what one worker counts while the reporter reads. Counters only grow: a
+// warm-up or an interval is subtracted, never reset, so no lock is needed.
 type recorder struct {
 	latency     [kindCount]histogram.Histogram
-	lateness    histogram.Histogram // by how much a timer woke the worker too late
-	getKnown    atomic.Uint64       // gets of a key that the worker believed to be there
+	lateness    histogram.Histogram // how late timers woke the worker
+	getKnown    atomic.Uint64       // gets of a key that the worker expected to be present
 	getFound    atomic.Uint64
 	deleteFound atomic.Uint64
 	lastEnd     atomic.Int64 // when the last operation ended, on the clock of the run
 }
 
-// totals is the sum of all recorders at a moment, or the difference of two.
+// totals is the sum of all recorders at one time, or the difference of two.
 type totals struct {
 	latency     [kindCount]histogram.Snapshot
 	lateness    histogram.Snapshot
@@ -28,9 +27,8 @@ type totals struct {
 	deleteFound uint64
 }
 
-// read adds what a recorder has counted so far. A worker counts an operation
-// before what it found; this reads the other way around, so that never more
-// seems found than asked for.
+// read adds the counts of a recorder. A worker counts an operation before its result;
+// read loads them in reverse order, so that results never exceed operations.
 func (t *totals) read(r *recorder) {
 	t.getKnown += r.getKnown.Load()
 	t.getFound += r.getFound.Load()
@@ -41,7 +39,7 @@ func (t *totals) read(r *recorder) {
 	t.lateness.Add(&r.lateness)
 }
 
-// subtract leaves what was counted since earlier.
+// subtract subtracts earlier counts.
 func (t *totals) subtract(earlier *totals) {
 	for k := range t.latency {
 		t.latency[k].Subtract(&earlier.latency[k])
@@ -52,7 +50,7 @@ func (t *totals) subtract(earlier *totals) {
 	t.deleteFound -= earlier.deleteFound
 }
 
-// ops returns how many operations ended.
+// ops returns how many operations have ended.
 func (t *totals) ops() uint64 {
 	var n uint64
 	for k := range t.latency {
@@ -63,7 +61,7 @@ func (t *totals) ops() uint64 {
 
 func (t *totals) count(k kind) uint64 { return t.latency[k].Count() }
 
-// Latency is how long operations of one kind took, in nanoseconds.
+// Latency summarizes the latencies of one kind of operation, in nanoseconds.
 type Latency struct {
 	P50  int64 `json:"p50"`
 	P99  int64 `json:"p99"`
@@ -76,7 +74,7 @@ func newLatency(s *histogram.Snapshot) Latency {
 	return Latency{P50: at(0.5), P99: at(0.99), P999: at(0.999), Max: at(1)}
 }
 
-// perSecond is a rate; it is 0 over no time.
+// perSecond returns a rate; 0 if no time has elapsed.
 func perSecond(ops uint64, elapsed time.Duration) float64 {
 	if elapsed <= 0 {
 		return 0

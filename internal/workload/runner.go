@@ -6,21 +6,21 @@ import (
 	"time"
 )
 
-// Observer is told how a run goes. Its functions are called one at a time from
+// Observer receives the progress of a run. Its functions are called one at a time from
 // the goroutine of Run, and may be nil.
 type Observer struct {
 	Preload  func(done, total uint64) // every second of a preload, and at its end
 	Second   func(Second)
-	Interval func(Line) error // its error ends the run
+	Interval func(Line) error // an error ends the run
 }
 
-// Run preloads the target, warms it up, measures it, and returns what it saw.
-// The target stays open.
+// Run preloads the target, warms it up, measures it, and returns the results. It does
+// not close the target.
 //
-// When ctx ends, so does the run, and what was measured until then is returned
-// without an error. The first error of an operation, and the first wrong answer
-// (ErrWrongAnswer), end it too; the summary is returned beside the error and
-// covers what went before. It is nil only if nothing was measured.
+// When ctx ends, the run ends, and what was measured until then is returned without an
+// error. The run also ends with the first error of an operation, or the first wrong
+// answer (ErrWrongAnswer); the summary is returned with the error and covers the time
+// before it. It is nil only if nothing was measured.
 func Run(ctx context.Context, target Target, cfg Config, observer Observer) (*Summary, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -64,7 +64,7 @@ func newRun(s *shared, observer Observer) *run {
 	return r
 }
 
-// preload puts the first keys, each worker its share, and says how far it is.
+// preload puts the first keys, each worker its share, and reports progress.
 func (r *run) preload(ctx context.Context) error {
 	total := r.cfg.Preload
 	if total == 0 {
@@ -103,7 +103,7 @@ func (r *run) tellPreload() {
 	}
 }
 
-// operate is the life of a worker while the run is on.
+// operate runs one worker during the measurement.
 func (r *run) operate(w *worker, start int64) error {
 	if r.cfg.OpsPerSecond == 0 {
 		return r.repeat(w.step, nil, 0)
@@ -122,7 +122,7 @@ func (r *run) operate(w *worker, start int64) error {
 	return r.repeat(w.step, p, 0)
 }
 
-// totals adds up what all workers have counted so far.
+// totals sums the counts of all workers.
 func (r *run) totals() *totals {
 	t := new(totals)
 	for _, w := range r.workers {

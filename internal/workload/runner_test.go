@@ -17,8 +17,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// runSteps lets the workers of a run take turns in one goroutine, for tests
-// that need many operations and no clock.
+// runSteps runs the workers of a run alternately in one goroutine, for tests that need
+// many operations and no clock.
 func runSteps(t *testing.T, cfg Config, target Target, steps int) (*run, error) {
 	t.Helper()
 	require.NoError(t, cfg.Validate())
@@ -42,7 +42,7 @@ func TestACorrectStoreIsNeverAccused(t *testing.T) {
 				t.Parallel()
 				cfg := testConfig()
 				cfg.Mix, cfg.Distribution, cfg.CheckDeletes = mix, d, true
-				cfg.Keys, cfg.FindRate, cfg.Preload = 200, 0.9, 100 // so that the workers meet
+				cfg.Keys, cfg.FindRate, cfg.Preload = 200, 0.9, 100 // so that workers share keys
 				cfg.Duration = time.Hour
 				ctx, enough := context.WithCancel(t.Context())
 				defer enough()
@@ -138,7 +138,7 @@ func (l *lie) Get(ctx context.Context, key, buf []byte) ([]byte, bool, error) {
 }
 
 func TestAStoreThatLiesIsCaught(t *testing.T) {
-	var rng *rand.Rand // one for each case
+	var rng *rand.Rand // a new one for each case
 	seldom := func() bool { return rng.IntN(200) == 0 }
 	for name, c := range map[string]struct {
 		target *lie
@@ -236,7 +236,7 @@ func TestAnErrorWhilePreloadingEndsTheRun(t *testing.T) {
 	assert.Nil(t, s)
 }
 
-// failing fails one kind of operation, after some have gone well.
+// failing fails one kind of operation, after some have succeeded.
 type failing struct {
 	*mapTarget
 	operation string
@@ -308,7 +308,7 @@ func TestACancelledPreloadReportsNothing(t *testing.T) {
 	assert.Nil(t, s)
 }
 
-// callback calls a function at one of the puts.
+// callback calls a function during one of the puts.
 type callback struct {
 	*mapTarget
 	at   int64
@@ -497,7 +497,7 @@ func TestIntervalLinesHaveTheSchemaOfTheArticles(t *testing.T) {
 	})
 }
 
-// keysInOrder returns the names of a JSON object's members as they stand.
+// keysInOrder returns the names of a JSON object's members in their order.
 func keysInOrder(t *testing.T, object string) []string {
 	t.Helper()
 	d := json.NewDecoder(strings.NewReader(object))

@@ -2,24 +2,24 @@ package workload
 
 import "fmt"
 
-// scanCheck judges a scan item by item. The scan began at a record that was
-// there; records that were acknowledged before it must all come, in order, from
-// that one on. Others may come in between: insertions that are underway.
+// scanCheck checks a scan item by item. The scan began at a record that was present. It
+// must return all records from there on that were acknowledged before it, in order. It
+// may also return others: insertions in progress.
 type scanCheck struct {
 	records  uint64 // acknowledged before the scan
 	wanted   int
 	seen     int
 	last     position
-	expected position // the next of the records that must come
-	more     bool     // there is one
+	expected position // the next record that must follow
+	more     bool     // whether there is one
 }
 
-// begin prepares for a scan of wanted items from a record on.
+// begin prepares for a scan of wanted items that begins at a record.
 func (c *scanCheck) begin(start position, wanted int, records uint64) {
 	*c = scanCheck{records: records, wanted: wanted, expected: start, more: true}
 }
 
-// visit takes the next item.
+// visit checks the next item.
 func (c *scanCheck) visit(key, value []byte) error {
 	p, ok := parsePosition(key)
 	if !ok {
@@ -29,7 +29,7 @@ func (c *scanCheck) visit(key, value []byte) error {
 		return fmt.Errorf("%w: a scan of %d records goes on to key %s", ErrWrongAnswer, c.wanted, key)
 	}
 	if c.seen > 0 && p <= c.last {
-		return fmt.Errorf("%w: a scan goes from key %s to key %s, which does not lie behind it", ErrWrongAnswer, c.last.key(), key)
+		return fmt.Errorf("%w: a scan goes from key %s to key %s, which does not follow it", ErrWrongAnswer, c.last.key(), key)
 	}
 	if c.seen == 0 && p < c.expected {
 		return fmt.Errorf("%w: a scan from key %s begins before it, at key %s", ErrWrongAnswer, c.expected.key(), key)
@@ -48,7 +48,7 @@ func (c *scanCheck) visit(key, value []byte) error {
 	return nil
 }
 
-// end judges where the scan ended.
+// end checks that the scan did not end early.
 func (c *scanCheck) end() error {
 	if c.more && c.seen < c.wanted {
 		return fmt.Errorf("%w: a scan of %d records ends after %d; key %s, which was acknowledged before, should follow",

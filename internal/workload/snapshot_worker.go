@@ -7,12 +7,12 @@ import (
 	"math/rand/v2"
 )
 
-// snapshotProbes is how many records are read when a snapshot is taken and again
-// before it is dropped. Guessed: few enough to cost nothing, enough to hit some
-// that were updated meanwhile.
+// snapshotProbes is how many records are read when a snapshot is taken and again before
+// it is dropped. Guessed: few enough to cost nothing, enough to include some that were
+// updated in between.
 const snapshotProbes = 100
 
-// snapshotWorker holds one snapshot at a time and sees that it does not change.
+// snapshotWorker holds one snapshot at a time and checks that it does not change.
 type snapshotWorker struct {
 	*records
 	snapshotter Snapshotter
@@ -23,7 +23,7 @@ type snapshotWorker struct {
 	probes [snapshotProbes]snapshotProbe
 }
 
-// snapshotProbe is a record and what the snapshot held of it at first.
+// snapshotProbe is a record and its first value in the snapshot.
 type snapshotProbe struct {
 	id    uint64
 	value []byte
@@ -39,7 +39,7 @@ func (b *Bench) newSnapshotWorker(t *tally) *snapshotWorker {
 	return w
 }
 
-// step drops the snapshot that is held and takes another one.
+// step drops the current snapshot and takes another one.
 func (w *snapshotWorker) step(ctx context.Context, intended int64) error {
 	if err := w.drop(ctx); err != nil {
 		return err
@@ -61,7 +61,7 @@ func (w *snapshotWorker) step(ctx context.Context, intended int64) error {
 	return nil
 }
 
-// drop checks and closes the snapshot that is held, if there is one.
+// drop checks and closes the current snapshot, if there is one.
 func (w *snapshotWorker) drop(ctx context.Context) error {
 	if w.held == nil {
 		return nil
@@ -101,7 +101,7 @@ func (w *snapshotWorker) read(ctx context.Context, id uint64) ([]byte, error) {
 	return value, nil
 }
 
-// close gives back the snapshot after a trial, whatever became of that.
+// close releases the snapshot after a trial, even one that failed.
 func (w *snapshotWorker) close() error {
 	if w.held == nil {
 		return nil

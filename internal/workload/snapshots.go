@@ -16,7 +16,7 @@ const (
 
 var snapshotOperations = []string{"put", "take snapshot", "drop snapshot"}
 
-// UnderSnapshots is what updates did without and with snapshots beside them.
+// UnderSnapshots is the result of RunSnapshots: updates without and with snapshots.
 type UnderSnapshots struct {
 	Writers int        `json:"writers"`
 	Puts    Comparison `json:"puts"`
@@ -24,11 +24,11 @@ type UnderSnapshots struct {
 	Trials []NamedTrial `json:"-"` // in the order they ran
 }
 
-// RunSnapshots compares the rate at which span.Workers update uniformly drawn
-// records while a snapshot is taken every second, and dropped when the next one
-// is taken, to that without. A snapshot that changes while it lives is a wrong
-// answer. Each trial takes span.Duration. See RunCore for how it ends;
-// what was measured until then is returned, and interrupted rounds do not count.
+// RunSnapshots compares the rate at which span.Workers update uniformly drawn records
+// with and without snapshots. A snapshot is taken every second and dropped when the
+// next one is taken. A snapshot that changes is a wrong answer. Each trial takes
+// span.Duration. For how it ends see RunCore: it returns what was measured until then,
+// and interrupted rounds do not count.
 func (b *Bench) RunSnapshots(ctx context.Context, rounds int, span Span, observer TrialObserver) (*UnderSnapshots, error) {
 	if err := span.Validate(); err != nil {
 		return nil, err

@@ -6,16 +6,16 @@ import (
 	"time"
 )
 
-// Span says how many workers a trial has and when it ends.
+// Span gives the number of workers of a trial and when it ends.
 type Span struct {
 	Workers    int           // goroutines, each with one operation at a time
-	Operations uint64        // of all workers together; 0: as many as fit into Duration
+	Operations uint64        // of all workers together; 0: as many as fit in Duration
 	Warmup     time.Duration // not measured; needs a Duration
 	Duration   time.Duration // measured; 0: until the Operations are done
 	Interval   time.Duration // between two lines of the report, whole seconds
 }
 
-// Validate reports every setting that a trial could not work with.
+// Validate returns an error for every invalid setting.
 func (s *Span) Validate() error {
 	var errs []error
 	check := func(ok bool, format string, args ...any) {
@@ -32,7 +32,8 @@ func (s *Span) Validate() error {
 	return errors.Join(errs...)
 }
 
-// share returns how many operations one worker does; 0 is no limit.
+// share returns the number of operations of one worker, 0 for no limit, and whether it
+// has any.
 func (s *Span) share(worker int) (operations uint64, any bool) {
 	if s.Operations == 0 {
 		return 0, true

@@ -2,26 +2,26 @@ package workload
 
 import "time"
 
-// stallResolution is how often a run looks whether an operation has ended. Ten
-// times shorter than the shortest stall that anybody would call one.
+// stallResolution is how often a run checks whether an operation has ended. It is a
+// tenth of the shortest pause that counts as a stall.
 const stallResolution = 5 * time.Millisecond
 
-// stallWatch finds the longest time in which no operation of any worker ended. A
-// store may have quick operations on the whole and a good slowest second, and
-// still make everybody wait at once.
+// stallWatch finds the longest time in which no operation of any worker ended. A store
+// may have fast operations on average and a good slowest second, and still stall all
+// callers at once.
 //
-// It looks at the moments in which operations ended, not at the operations, so
-// that they pay one store to memory of their worker's own. A stall that lies
-// between two looks may be understated by the time between them.
+// It samples the times at which operations ended, not the operations, so an operation
+// costs only one store to memory of its worker. The sampling may understate a stall by
+// up to its interval.
 type stallWatch struct {
 	longest time.Duration
-	lastEnd int64 // of any operation, at the last look
+	lastEnd int64 // of any operation, at the last sample
 
 	stop chan struct{}
 	done chan struct{}
 }
 
-// watchStalls begins to watch the run; end must follow.
+// watchStalls begins to watch the run. The caller must call end.
 func (r *run) watchStalls() *stallWatch {
 	s := &stallWatch{lastEnd: r.now(), stop: make(chan struct{}), done: make(chan struct{})}
 	go func() {
@@ -41,13 +41,13 @@ func (r *run) watchStalls() *stallWatch {
 	return s
 }
 
-// look is told that at the moment now the last operation had ended at lastEnd.
+// look records that at time now the last operation had ended at lastEnd.
 func (s *stallWatch) look(now, lastEnd int64) {
 	s.lastEnd = max(s.lastEnd, lastEnd)
 	s.longest = max(s.longest, time.Duration(now-s.lastEnd))
 }
 
-// end waits for the last look. Then longest is final.
+// end takes the last sample. Then longest is final.
 func (s *stallWatch) end() {
 	close(s.stop)
 	<-s.done

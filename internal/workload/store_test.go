@@ -11,21 +11,21 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// storeTarget is a correct store with scans, transactions and snapshots, unless
-// a field plants a fault.
+// storeTarget is a correct store with scans, transactions and snapshots, unless a field
+// injects a fault.
 type storeTarget struct {
 	mapTarget
-	versions map[string]int // how often a key was written
+	versions map[string]int // number of writes of each key
 
-	lose     func() bool                           // a commit that is acknowledged and not done
-	stale    func() bool                           // a commit that is not validated, of reads from before another
-	scanned  func(keys []string) []string          // what a scan returns of what it should
-	shared   bool                                  // snapshots are no copies
+	lose     func() bool                           // a commit is acknowledged and not applied
+	stale    func() bool                           // a commit is not validated: its reads precede another commit
+	scanned  func(keys []string) []string          // changes the keys that a scan returns
+	shared   bool                                  // snapshots are not copies
 	conflict func()                                // called between the reads and the commit
-	onGet    func(value []byte) ([]byte, bool)     // what a get returns of what it should
-	onPut    func(key []byte) (forget bool)        // a put that is acknowledged and not done
-	older    map[string][]byte                     // the value before the last commit
-	onScan   func(key, value []byte) (k, v []byte) // what a scan makes of an item
+	onGet    func(value []byte) ([]byte, bool)     // changes the result of a get
+	onPut    func(key []byte) (forget bool)        // a put is acknowledged and not applied
+	older    map[string][]byte                     // values before the last commit
+	onScan   func(key, value []byte) (k, v []byte) // changes an item of a scan
 }
 
 func newStoreTarget() *storeTarget {
@@ -42,7 +42,7 @@ func (s *storeTarget) Put(ctx context.Context, key, value []byte) error {
 	return nil
 }
 
-// write needs mu.
+// write must be called with mu locked.
 func (s *storeTarget) write(key string, value []byte) {
 	s.older[key] = s.values[key]
 	s.values[key] = value
@@ -102,7 +102,7 @@ func (s *storeTarget) Transact(ctx context.Context, body func(context.Context, T
 	}
 }
 
-// storeTransaction validates what it read by the versions.
+// storeTransaction validates its reads by the versions.
 type storeTransaction struct {
 	store  *storeTarget
 	read   map[string]int
@@ -167,7 +167,7 @@ func (s *storeSnapshot) Get(ctx context.Context, key []byte) ([]byte, bool, erro
 
 func (s *storeSnapshot) Close() error { return nil }
 
-// loaded returns a bench with records in a target.
+// loaded returns a bench with records loaded into a target.
 func loaded(t *testing.T, target Target, records uint64) *Bench {
 	t.Helper()
 	b, err := NewBench(target, Records{Count: records, ValueBytes: 64, Seed: 1})

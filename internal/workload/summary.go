@@ -8,11 +8,11 @@ import (
 	"github.com/kvd-db/kvd/internal/histogram"
 )
 
-// Summary is what a run came to. It is one JSON object; durations are in
-// nanoseconds unless the name says otherwise.
+// Summary is the result of a run. It is one JSON object; durations are in nanoseconds
+// unless the name says otherwise.
 type Summary struct {
 	Workload     Settings    `json:"workload"`
-	Target       any         `json:"target,omitempty"` // how the target was set up; filled in by the caller
+	Target       any         `json:"target,omitempty"` // how the target was configured; filled in by the caller
 	Environment  Environment `json:"environment"`      // filled in by the caller
 	Seconds      float64     `json:"seconds"`
 	Ops          uint64      `json:"ops"`
@@ -21,15 +21,15 @@ type Summary struct {
 	Delete       Kind        `json:"delete"`
 	Get          Kind        `json:"get"`
 	Found        FoundRate   `json:"foundRate"`
-	// SlowestSecond is the lowest rate of any whole second, null if there was
-	// none. Far below the mean it tells of stalls that a mean hides.
+	// SlowestSecond is the lowest rate of any whole second, null without one. A value
+	// far below the mean indicates stalls that the mean hides.
 	SlowestSecond *float64 `json:"slowestSecondOpsPerSecond"`
-	// LongestStallNanos is the longest time in which no operation of any worker
-	// ended, to within stallResolution.
+	// LongestStallNanos is the longest time in which no operation of any worker ended,
+	// to within stallResolution.
 	LongestStallNanos int64     `json:"longestStallNanos"`
 	Generator         Generator `json:"generator"`
-	// CPUMicrosPerOp and PeakRSSBytes are those of this process: the generator
-	// and an embedded engine, or the generator and a client.
+	// CPUMicrosPerOp and PeakRSSBytes are those of this process: the generator and an
+	// embedded engine, or the generator and a client.
 	CPUMicrosPerOp float64 `json:"cpuMicrosPerOp"`
 	PeakRSSBytes   int64   `json:"peakRSSBytes"`
 	DataBytes      *int64  `json:"dataBytes"` // on disk at the end; null if unknown
@@ -37,7 +37,7 @@ type Summary struct {
 	Error          string  `json:"error,omitempty"`
 }
 
-// Settings is the Config of a run, as the report spells it.
+// Settings is the Config of a run in the form of the report.
 type Settings struct {
 	Mix             string       `json:"mix"`
 	Loop            string       `json:"loop"` // "closed" or "open"
@@ -57,7 +57,7 @@ type Settings struct {
 	DurationSeconds float64      `json:"durationSeconds"`
 }
 
-// Kind sums up the operations of one kind.
+// Kind summarizes the operations of one kind.
 type Kind struct {
 	Count        uint64  `json:"count"`
 	OpsPerSecond float64 `json:"opsPerSecond"`
@@ -65,29 +65,29 @@ type Kind struct {
 	Nanos        Latency `json:"nanos"`
 }
 
-// FoundRate tells what share of reads should have found something and what
-// share did. A key that one worker knows another may have deleted, and at the
-// start nothing is known, so the two differ; the original benchmark counted
-// such keys as known and showed the nominal rate alone.
+// FoundRate compares the share of reads that should have found something with the share
+// that did. They differ because another worker may delete a key that a worker knows,
+// and no key is known at the start. The original benchmark counted such keys as known
+// and reported only the nominal rate.
 type FoundRate struct {
 	Nominal float64  `json:"nominal"`
-	Known   float64  `json:"known"`  // gets of a key that the worker took for present
+	Known   float64  `json:"known"`  // gets of a key that the worker expected to be present
 	Get     float64  `json:"get"`    // gets that found something
-	Delete  *float64 `json:"delete"` // deletes that did; null unless checked
+	Delete  *float64 `json:"delete"` // deletes that found something; null unless checked
 }
 
-// Generator tells what measuring itself cost.
+// Generator is the cost of the measurement itself.
 type Generator struct {
 	NanosPerOp int64 `json:"nanosPerOp"`
-	// Share is the part of the processor time open to the run that the generator
-	// took. Above a tenth the figures are as much its own as the target's.
+	// Share is the generator's part of the processor time available to the run. Above a
+	// tenth, the figures measure the generator as much as the target.
 	Share float64 `json:"share"`
-	// LatenessNanos is how late timers woke the workers of an open loop. It is
-	// part of the latencies, and not the target's fault.
+	// LatenessNanos is how late timers woke the workers of an open loop. The latencies
+	// include it, though it is not the target's fault.
 	LatenessNanos *Latency `json:"latenessNanos"`
 }
 
-// maxGeneratorShare is from where on Warnings speaks of the generator.
+// maxGeneratorShare is the share above which Warnings mentions the generator.
 const maxGeneratorShare = 0.10
 
 func (m *measurement) summarize(elapsed time.Duration, t *totals) *Summary {
@@ -129,10 +129,9 @@ func (m *measurement) summarize(elapsed time.Duration, t *totals) *Summary {
 	return s
 }
 
-// generatorShare compares the cost of the generator with the processor time
-// that was open to the run for each operation: that of all processors, or of
-// as many as there are workers. Waiting is not open to a closed loop, so many
-// workers do not make the share smaller.
+// generatorShare relates the cost of the generator to the processor time that was
+// available: that of all processors, or of as many as there are workers. A closed loop
+// cannot use the time in which it waits, so more workers do not make the share smaller.
 func (m *measurement) generatorShare(elapsed time.Duration, ops uint64) float64 {
 	processors := min(m.cfg.Workers, runtime.GOMAXPROCS(0))
 	open := float64(elapsed) * float64(processors)
@@ -173,8 +172,7 @@ func ratio(part, whole uint64) float64 {
 	return float64(part) / float64(whole)
 }
 
-// Warnings says in whole sentences why the figures may mean less than they
-// seem to.
+// Warnings says in whole sentences why the figures may mislead.
 func (s *Summary) Warnings() []string {
 	var warnings []string
 	warn := func(when bool, format string, args ...any) {
@@ -205,11 +203,11 @@ func (g *Generator) latenessWarning() []string {
 	return []string{fmt.Sprintf("Timers woke the generator up to %v late (p99), which the latencies contain.", time.Duration(g.LatenessNanos.P99))}
 }
 
-// Warnings says in whole sentences why the generator may have spoilt the figures.
+// Warnings says in whole sentences why the generator may have distorted the figures.
 func (g *Generator) Warnings() []string { return append(g.shareWarning(), g.latenessWarning()...) }
 
-// Warnings says in whole sentences why figures of so many bytes, if known, may
-// mean less here than they seem to.
+// Warnings says in whole sentences why figures for this many bytes of data, if known,
+// may mislead on this machine.
 func (e *Environment) Warnings(dataBytes *int64) []string {
 	var warnings []string
 	if dataBytes != nil && e.MemoryBytes > 0 && *dataBytes < e.MemoryBytes/2 {

@@ -7,8 +7,8 @@ import (
 	"github.com/kvd-db/kvd/internal/histogram"
 )
 
-// tally is what one worker of a trial counts while the reporter looks on. As in
-// recorder, everything only grows.
+// tally holds what one worker of a trial counts while the reporter reads. As in
+// recorder, counters only grow.
 type tally struct {
 	latency   []histogram.Histogram // by operation
 	lateness  histogram.Histogram
@@ -19,8 +19,8 @@ func newTally(operations int) *tally {
 	return &tally{latency: make([]histogram.Histogram, operations)}
 }
 
-// record counts an operation: from when it began or, in an open loop, from when
-// it should have begun.
+// record counts an operation: from its beginning or, in an open loop, from when it was
+// due.
 func (t *tally) record(operation int, began, ended, intended int64) {
 	if intended != 0 {
 		began = intended
@@ -28,7 +28,7 @@ func (t *tally) record(operation int, began, ended, intended int64) {
 	t.latency[operation].Record(time.Duration(ended - began))
 }
 
-// counts is the sum of all tallies at a moment, or the difference of two.
+// counts is the sum of all tallies at one time, or the difference of two.
 type counts struct {
 	latency   []histogram.Snapshot
 	lateness  histogram.Snapshot
@@ -60,7 +60,7 @@ func (c *counts) since(earlier *counts) *counts {
 	return d
 }
 
-// ops returns how many operations ended.
+// ops returns how many operations have ended.
 func (c *counts) ops() uint64 {
 	var n uint64
 	for i := range c.latency {

@@ -5,19 +5,19 @@ import (
 	"io"
 )
 
-// Target is the store under test, as the runner sees it.
+// Target is the store under test.
 //
 // Obligations of an implementation:
 //
-//  1. Put, Delete and Get may be called by many goroutines at once.
+//  1. Put, Delete and Get are safe for concurrent use.
 //  2. key, value and buf are borrowed until the call returns.
-//  3. A nil error of Put or Delete means that later Gets, of any goroutine, see
-//     it. What a crash may do to it is the business of the run's durability.
+//  3. After Put or Delete returns nil, later Gets of any goroutine see its
+//     effect. The durability of the run determines what a crash may undo.
 //  4. Get may put the value into buf, or return memory of its own; the runner
-//     is done with either before its goroutine calls the target again.
+//     does not use either after its goroutine's next call of the target.
 //  5. found tells an absent key from an empty value. An absent key is no error.
 //  6. A call returns soon after ctx ends.
-//  7. Close is called once, by whoever made the target, after the run.
+//  7. The creator of the target calls Close once, after the run.
 type Target interface {
 	Put(ctx context.Context, key, value []byte) error
 	Delete(ctx context.Context, key []byte) error
@@ -25,58 +25,59 @@ type Target interface {
 	Close() error
 }
 
-// DiskUser is a Target that knows how many bytes it takes on disk. It is asked
-// once an interval, while operations go on.
+// DiskUser is a Target that reports its disk usage. DiskBytes is called once an
+// interval, during operations.
 type DiskUser interface {
 	DiskBytes() (int64, error)
 }
 
 // BatchGetter is a Target that answers several gets in one call.
 type BatchGetter interface {
-	// GetBatch calls visit once for each of the keys, one call at a time and in any
-	// order, with its place among them. The value is borrowed until visit returns. An
-	// error of visit ends the batch, which returns it. Otherwise as Get.
+	// GetBatch calls visit once for each of the keys with its index, one call at a time
+	// and in any order. The value is borrowed until visit returns. If visit fails,
+	// GetBatch ends and returns the error. Otherwise as Get.
 	GetBatch(ctx context.Context, keys [][]byte, visit func(i int, value []byte, found bool) error) error
 }
 
-// Scanner is a Target that can walk over keys in order.
+// Scanner is a Target that can scan keys in order.
 type Scanner interface {
-	// Scan calls visit for each of the first n keys from start on, in ascending
-	// order; for fewer if there are no more. All are read at one version, not
-	// older than what was acknowledged before the call. key and value are borrowed
-	// until visit returns. An error of visit ends the scan, which returns it.
+	// Scan calls visit for each of the first n keys from start on, in ascending order;
+	// for fewer if there are no more. All are read at one version, not older than what
+	// was acknowledged before the call. key and value are borrowed until visit returns.
+	// If visit fails, Scan ends and returns the error.
 	Scan(ctx context.Context, start []byte, n int, visit func(key, value []byte) error) error
 }
 
-// Transactor is a Target with transactions that are strictly serializable.
+// Transactor is a Target with strictly serializable transactions.
 type Transactor interface {
-	// Transact runs body in a transaction and commits it. On a conflict both are
-	// done again, until they succeed, body fails, or ctx ends; conflicts says how
-	// often that was. When body fails nothing is written.
+	// Transact runs body in a transaction and commits it. On a conflict it repeats
+	// both, until they succeed, body fails, or ctx ends; conflicts is the number of
+	// repetitions. If body fails, nothing is written.
 	Transact(ctx context.Context, body func(context.Context, Transaction) error) (conflicts int, err error)
 }
 
-// Transaction is one attempt of Transact, used by one goroutine. It borrows what
-// it is given until Transact returns.
+// Transaction is one attempt of Transact, for one goroutine only. It borrows its
+// arguments until Transact returns.
 type Transaction interface {
-	// Get reads at the version of the transaction, which is not older than what
-	// was acknowledged before Transact was called. The value is borrowed until the
-	// next call of the transaction; writes of the transaction need not be seen.
+	// Get reads at the version of the transaction, which is not older than what was
+	// acknowledged before Transact was called. The value is borrowed until the next
+	// call of the transaction. Get need not see the transaction's own writes.
 	Get(ctx context.Context, key []byte) (value []byte, found bool, err error)
 	// Put writes at the commit.
 	Put(ctx context.Context, key, value []byte) error
 }
 
-// Snapshotter is a Target that can be read as of a moment.
+// Snapshotter is a Target with snapshots.
 type Snapshotter interface {
-	// TakeSnapshot returns the store as it is, until it is closed.
+	// TakeSnapshot returns the current state of the store, until the Snapshot is
+	// closed.
 	TakeSnapshot(ctx context.Context) (Snapshot, error)
 }
 
-// Snapshot answers as of one moment, whatever is written later. It is used by
-// one goroutine.
+// Snapshot is the state of the store at one version, whatever is written later. For one
+// goroutine only.
 type Snapshot interface {
-	// Get returns memory that the caller may keep.
+	// Get returns memory that the caller owns.
 	Get(ctx context.Context, key []byte) (value []byte, found bool, err error)
 	io.Closer
 }

@@ -12,9 +12,9 @@ type transactionWorker struct {
 	transactor Transactor
 	writes     int
 	chooser    chooser
-	body       func(context.Context, Transaction) error // run, bound once
+	body       func(context.Context, Transaction) error // run, allocated once
 
-	// The transaction underway: the same in each attempt.
+	// The current transaction: the same in each attempt.
 	reads   []transactionRecord
 	version version
 	random  uint64
@@ -25,7 +25,7 @@ type transactionRecord struct {
 	id    uint64
 	floor uint64 // changes that had been acknowledged before the transaction
 	key   [RecordKeyBytes]byte
-	value []byte // what to write; nil if it is only read
+	value []byte // the value to write; nil if the record is only read
 }
 
 func (b *Bench) newTransactionWorker(shape *Transactions, index int, t *tally) *transactionWorker {
@@ -40,7 +40,7 @@ func (b *Bench) newTransactionWorker(shape *Transactions, index int, t *tally) *
 	return w
 }
 
-// step does one transaction, however often it has to begin again.
+// step commits one transaction, with as many attempts as it takes.
 func (w *transactionWorker) step(ctx context.Context, intended int64) error {
 	w.choose()
 	w.version, w.random = w.nextVersion(), w.rng.Uint64()
@@ -73,8 +73,8 @@ func (w *transactionWorker) choose() {
 	}
 }
 
-// run is one attempt. All writes of a transaction have one version, as the
-// records that they belong to tell them apart.
+// run is one attempt. All writes of a transaction have the same version: they differ in
+// their record.
 func (w *transactionWorker) run(ctx context.Context, tx Transaction) error {
 	for i := range w.reads {
 		r := &w.reads[i]

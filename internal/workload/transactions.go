@@ -16,23 +16,22 @@ const (
 
 var transactionOperations = []string{"transaction", "read"}
 
-// Transactions is the shape of the transactions of a trial. Each reads so many
-// different records and writes some of them back with one change more. A write
-// of a record that was not read could not conflict and would lose nothing, so
-// there is none.
+// Transactions is the shape of the transactions of a trial. Each reads a number of
+// different records and writes some of them back with one more change. It writes no
+// record that it has not read: such a write could not conflict, and would lose nothing.
 type Transactions struct {
 	Reads       int     `json:"reads"`
 	Writes      int     `json:"writes"`      // at most Reads
-	HotFraction float64 `json:"hotFraction"` // of the records
-	HotRate     float64 `json:"hotRate"`     // of the reads that go to that fraction
+	HotFraction float64 `json:"hotFraction"` // share of the records that are hot
+	HotRate     float64 `json:"hotRate"`     // share of the reads that go to them
 }
 
-// mostTransactionReads keeps a worker's memory and the search for different
-// records small. Guessed.
+// mostTransactionReads bounds a worker's memory and the search for different records.
+// Guessed.
 const mostTransactionReads = 1000
 
-// Validate reports every setting that a trial on so many records could not work
-// with.
+// Validate returns an error for every setting that is invalid for this number of
+// records.
 func (s *Transactions) Validate(records uint64) error {
 	var errs []error
 	check := func(ok bool, format string, args ...any) {
@@ -48,7 +47,7 @@ func (s *Transactions) Validate(records uint64) error {
 	return errors.Join(errs...)
 }
 
-// reachable returns how many records are ever read.
+// reachable returns how many records can be read.
 func (s *Transactions) reachable(records uint64) uint64 {
 	if h, ok := s.chooser(records, nil).(*hotspot); ok && h.rate >= 1 {
 		return h.hot
@@ -56,7 +55,7 @@ func (s *Transactions) reachable(records uint64) uint64 {
 	return records
 }
 
-// chooser returns what a worker draws records from: evenly, if nothing is hot.
+// chooser returns the chooser of a worker: uniform if no records are hot.
 func (s *Transactions) chooser(records uint64, rng *rand.Rand) chooser {
 	if s.HotFraction <= 0 || s.HotRate <= 0 {
 		return &uniform{rng: rng, keys: records}
@@ -64,8 +63,7 @@ func (s *Transactions) chooser(records uint64, rng *rand.Rand) chooser {
 	return newHotspot(rng, records, s.HotFraction, s.HotRate)
 }
 
-// RunTransactions runs transactions on the loaded records; see RunCore for how
-// it ends.
+// RunTransactions runs transactions on the loaded records. For how it ends see RunCore.
 func (b *Bench) RunTransactions(ctx context.Context, shape Transactions, span Span, observer TrialObserver) (*Trial, error) {
 	if err := b.checkTransactions(&shape, &span); err != nil {
 		return nil, err

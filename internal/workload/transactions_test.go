@@ -18,7 +18,7 @@ func TestTransactionsOnHotRecordsConflictAndLoseNothing(t *testing.T) {
 	b.ledger.grow(100)
 	w := b.newTransactionWorker(&shape, 7, newTally(transactionKinds))
 	busy := false
-	target.conflict = func() { // another commits between the reads and the commit
+	target.conflict = func() { // another transaction commits between the reads and the commit
 		if !busy {
 			busy = true
 			defer func() { busy = false }()
@@ -140,7 +140,7 @@ func TestReadersBesideAWriterAreComparedWithReadersAlone(t *testing.T) {
 		assert.InDelta(t, 2, result.Written[0], 0.1)
 		assert.Empty(t, result.Warnings())
 		assert.InDelta(t, 200, result.Reads.Without[0], 1)
-		// A transaction of 50 ms, twice a second, stops the readers.
+		// A transaction of 50 ms, twice a second, blocks the readers.
 		assert.InDelta(t, 0.9, result.Reads.MedianRatio, 0.02)
 		beside := result.Trials[2]
 		assert.InDelta(t, 20, beside.Operation("transaction").Count, 1)
@@ -158,8 +158,8 @@ func TestReadersBesideAWriterAreComparedWithReadersAlone(t *testing.T) {
 	})
 }
 
-// slowWhileWriting takes 10 ms for a get and 50 ms for a transaction, and while
-// one is underway no get begins.
+// slowWhileWriting takes 10 ms for a get and 50 ms for a transaction, and no get begins
+// during a transaction.
 type slowWhileWriting struct {
 	*storeTarget
 	slow  bool

@@ -7,33 +7,33 @@ import (
 	"time"
 )
 
-// TrialObserver is told how a trial goes. Its functions are called one at a time
-// from the goroutine that runs the trial, and may be nil.
+// TrialObserver receives the progress of a trial. Its functions are called one at a
+// time from the goroutine that runs the trial, and may be nil.
 type TrialObserver struct {
 	Second   func(Sample)
-	Interval func(Sample) error // its error ends the trial
+	Interval func(Sample) error // an error ends the trial
 }
 
 // member is one worker of a trial.
 type member struct {
 	step  func(ctx context.Context, intended int64) error
 	tally *tally
-	rate  uint64 // operations a second by the clock; 0: one after the other
+	rate  uint64 // operations a second by the clock; 0: closed loop
 }
 
-// trial runs its members side by side and measures what they do.
+// trial runs its members concurrently and measures them.
 type trial struct {
 	*crew
 	clock
 	span       Span
 	target     Target
-	operations []string // the names of what the tallies count
+	operations []string // names of the operations that the tallies count
 	members    []member
 	cost       time.Duration // of the generator, per operation
 	observer   TrialObserver
 
 	began          int64
-	baseline       *counts // before the measurement, subtracted from everything
+	baseline       *counts // at the start of the measurement, subtracted from everything
 	second         *counts // at the end of the last second
 	secondAt       int64
 	interval       *counts
@@ -44,19 +44,18 @@ type trial struct {
 	slowestOfLines slowest
 }
 
-// add gives the trial a worker, who begins one operation when the one before
-// ended.
+// add adds a worker that begins an operation when the previous one ended.
 func (t *trial) add(counted *tally, step func(ctx context.Context, intended int64) error) {
 	t.members = append(t.members, member{step: step, tally: counted})
 }
 
-// addPaced gives the trial a worker, who begins operations by the clock.
+// addPaced adds a worker that begins operations by the clock.
 func (t *trial) addPaced(counted *tally, step func(ctx context.Context, intended int64) error, rate uint64) {
 	t.members = append(t.members, member{step: step, tally: counted, rate: rate})
 }
 
-// run returns what the trial came to, also beside an error. When ctx ends so
-// does the trial, without an error.
+// run returns the result of the trial, also with an error. When ctx ends, the trial
+// ends without an error.
 func (t *trial) run(ctx context.Context) (*Trial, error) {
 	t.crew = newCrew()
 	defer t.cancelOps()
@@ -86,7 +85,7 @@ func (t *trial) run(ctx context.Context) (*Trial, error) {
 	return result, err
 }
 
-// operate is the life of a member while the trial is on.
+// operate runs one member during the trial.
 func (t *trial) operate(i int, start int64) error {
 	m := &t.members[i]
 	limit, any := t.span.share(i)
@@ -120,8 +119,8 @@ func (t *trial) begin() {
 	t.usage = readUsage()
 }
 
-// watch reports every second and interval but the last. goOn is false if the
-// trial is over already.
+// watch reports every second and interval except the last. goOn is false if the trial
+// has already ended.
 func (t *trial) watch(ctx context.Context, done <-chan struct{}, goOn bool) error {
 	perInterval := int(t.span.Interval / time.Second)
 	for n := 1; goOn; n++ {
@@ -142,8 +141,8 @@ func (t *trial) watch(ctx context.Context, done <-chan struct{}, goOn bool) erro
 	return nil
 }
 
-// closeSecond tells of the time since the last second and returns when it ended,
-// and what was counted since the measurement began.
+// closeSecond reports the time since the last second. It returns the current time and
+// the counts since the measurement began.
 func (t *trial) closeSecond() (now int64, total *counts) {
 	total = t.totals().since(t.baseline)
 	now = t.now()
@@ -161,7 +160,7 @@ func (t *trial) closeSecond() (now int64, total *counts) {
 	return now, total
 }
 
-// closeInterval hands the line of the time since the last one to the observer.
+// closeInterval passes the line since the previous one to the observer.
 func (t *trial) closeInterval(now int64, total *counts) error {
 	if user, ok := t.target.(DiskUser); ok {
 		n, err := user.DiskBytes()

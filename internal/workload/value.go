@@ -8,19 +8,19 @@ import (
 	"math/rand/v2"
 )
 
-// ErrWrongAnswer: the target returned something that no correct store could
-// have returned. The text says which key and what was expected.
+// ErrWrongAnswer: the target returned something that no correct store could have
+// returned. The text contains the key and what was expected.
 var ErrWrongAnswer = errors.New("wrong answer")
 
-// MinValueBytes is the length of the part of a value that makes it verifiable:
+// MinValueBytes is the length of the verifiable part of a value:
 //
 //	u32 CRC32C of all that follows | u64 key number | u64 version | random bytes
 //
 // Numbers are little-endian.
 const MinValueBytes = 20
 
-// version tells every put of a run from every other one: the worker in the
-// upper 16 bits, its count of puts below. Zero is no version.
+// version identifies a put of a run: the worker in the upper 16 bits, its count of puts
+// in the lower 48. Zero is no version.
 type version uint64
 
 const maxWorkers = 1 << 16
@@ -38,13 +38,13 @@ func (v version) String() string {
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// poolBytes is how far apart two values may begin in the pool of random bytes:
-// so many that values that end up in one compressed block hardly ever overlap,
-// so few that the pool stays in the processor's cache.
+// poolBytes is the number of offsets at which values may begin in the pool of random
+// bytes. It is large enough that values in one compressed block rarely overlap, and
+// small enough that the pool stays in the processor's cache.
 const poolBytes = 1 << 20
 
-// valuePool makes values that are unique, verifiable and do not compress, for
-// the price of a copy and a checksum. It is immutable and shared.
+// valuePool makes values that are unique, verifiable and incompressible, at the cost of
+// a copy and a checksum. It is immutable and shared.
 type valuePool struct {
 	random []byte
 }
@@ -58,20 +58,20 @@ func newValuePool(valueBytes int, seed uint64) *valuePool {
 	return &valuePool{random: random}
 }
 
-// fill makes dst the value of one put, given a random number.
+// fill makes dst the value of one put. random selects its random bytes.
 func (p *valuePool) fill(dst []byte, id uint64, v version, random uint64) {
 	copy(dst[MinValueBytes:], p.random[random%poolBytes:])
 	seal(dst, id, v)
 }
 
-// seal writes the part of a value that makes the rest of it verifiable.
+// seal writes the part of a value that makes it verifiable.
 func seal(dst []byte, id uint64, v version) {
 	binary.LittleEndian.PutUint64(dst[4:], id)
 	binary.LittleEndian.PutUint64(dst[12:], uint64(v))
 	binary.LittleEndian.PutUint32(dst, crc32.Checksum(dst[4:], castagnoli))
 }
 
-// checkValue returns the version of a value that was read for a key, or why it
+// checkValue returns the version of a value that was read for a key, or an error if it
 // cannot be a value of that key.
 func checkValue(value []byte, id uint64) (version, error) {
 	if len(value) < MinValueBytes {

@@ -7,21 +7,21 @@ import (
 	"time"
 )
 
-// shared is what all workers of a run have in common.
+// shared is the state that all workers of a run share.
 type shared struct {
 	clock
 	cfg       *Config
 	target    Target
 	pool      *valuePool
 	deletions *deletions
-	preloaded uint64 // keys below are known to have been put; set between phases
-	reading   bool   // something is read or deleted, so that it pays to remember puts
+	preloaded uint64 // lower keys are known to have been put; set between phases
+	reading   bool   // the mix has reads or deletes, so puts must be remembered
 }
 
 func newShared(cfg *Config, target Target) *shared {
 	deletable := cfg.Keys
 	if cfg.Mix.Delete == 0 {
-		deletable = 1 // reads look here: let it be small
+		deletable = 1 // reads check deletions: keep it small
 	}
 	return &shared{
 		clock:     newClock(),
@@ -34,10 +34,10 @@ func newShared(cfg *Config, target Target) *shared {
 	}
 }
 
-// worker issues operations, one at a time, and checks the answers. Nothing in
-// it allocates once it runs.
+// worker issues operations, one at a time, and checks the answers. It does not allocate
+// while it runs.
 //
-// It belongs to one goroutine, except for rec.
+// For one goroutine only, except for rec.
 type worker struct {
 	*shared
 	index int
@@ -45,7 +45,7 @@ type worker struct {
 	puts  chooser
 	reads chooser
 	known *knownKeys
-	batch *getBatch // of a run whose gets ask for several keys
+	batch *getBatch // set if gets read several keys
 	count uint64    // puts so far
 	rec   recorder
 
@@ -75,8 +75,8 @@ func newWorker(s *shared, index int) *worker {
 	return w
 }
 
-// step does one operation of the mix. intended is when it should have begun in
-// an open loop, and 0 in a closed one.
+// step runs one operation of the mix. intended is when it was due in an open loop, and
+// 0 in a closed loop.
 func (w *worker) step(ctx context.Context, intended int64) error {
 	switch w.cfg.Mix.draw(w.rng) {
 	case kindPut:
@@ -153,13 +153,12 @@ func (w *worker) delete(ctx context.Context, intended int64) error {
 	return nil
 }
 
-// readKey chooses what to get or delete: at the find rate a key that is known
-// to have been put, otherwise one that never is.
+// readKey chooses the key of a get or delete: at the find rate a key that is known to
+// have been put, otherwise a key that never is.
 //
-// Of the known keys the distribution's own draw is taken if it happens to be
-// one, else any that the worker remembers. So reads keep the skew of the
-// distribution, and in a preloaded store they reach all of it and not only
-// what the workers remember.
+// It draws from the distribution, and uses that key if it is known; otherwise it picks
+// any key that the worker remembers. So reads keep the skew of the distribution, and in
+// a preloaded store they reach all keys, not only those that the workers remember.
 func (w *worker) readKey() (key knownKey, known bool) {
 	if w.cfg.FindRate > 0 && w.rng.Float64() < w.cfg.FindRate {
 		id := w.reads.next()
@@ -176,7 +175,7 @@ func (w *worker) readKey() (key knownKey, known bool) {
 	return knownKey{id: w.rng.Uint64N(w.cfg.Keys)}, false
 }
 
-// keyBytes spells a key, known or absent, in the worker's memory.
+// keyBytes writes a key, known or absent, to the worker's memory.
 func (w *worker) keyBytes(id uint64, known bool) []byte {
 	if known {
 		putKey(w.key[:], id)
@@ -186,8 +185,8 @@ func (w *worker) keyBytes(id uint64, known bool) []byte {
 	return w.absentKey[:]
 }
 
-// read asks the target for a key and judges the answer. ended is when the
-// answer came; judging it takes no part in the latency.
+// read gets a key and checks the answer. ended is when the answer arrived: the latency
+// does not include the check.
 func (w *worker) read(ctx context.Context, key knownKey, known bool) (found bool, ended int64, err error) {
 	bytes := w.keyBytes(key.id, known)
 	value, found, err := w.target.Get(ctx, bytes, w.buf)
@@ -198,7 +197,7 @@ func (w *worker) read(ctx context.Context, key knownKey, known bool) (found bool
 	return found, ended, w.judge(ctx, key, known, bytes, value, found)
 }
 
-// judge returns what is wrong with an answer.
+// judge returns an error for a wrong answer.
 func (w *worker) judge(ctx context.Context, key knownKey, known bool, bytes, value []byte, found bool) (err error) {
 	switch {
 	case !known && found:
@@ -213,8 +212,8 @@ func (w *worker) judge(ctx context.Context, key knownKey, known bool, bytes, val
 	return err
 }
 
-// lost returns the error for a key that should have been found. A second read
-// tells whether the key is gone or was only overlooked.
+// lost returns the error for a key that should have been found. A second read tells
+// whether the key is gone or was only missed once.
 func (w *worker) lost(ctx context.Context, key knownKey, bytes []byte) error {
 	again := "a second read does not find it either"
 	if value, found, err := w.target.Get(ctx, bytes, w.buf); err != nil {
@@ -230,8 +229,8 @@ func (w *worker) lost(ctx context.Context, key knownKey, bytes []byte) error {
 		ErrWrongAnswer, bytes, key.version, again)
 }
 
-// checkFound accepts a value of the key. If it is one of this worker's own, it
-// must be the last: only this worker writes those, one after the other.
+// checkFound accepts a value of the key. A value of this worker must be its last one:
+// only this worker writes those, one after the other.
 func (w *worker) checkFound(key knownKey, value []byte) error {
 	v, err := checkValue(value, key.id)
 	if err != nil {
@@ -244,8 +243,8 @@ func (w *worker) checkFound(key knownKey, value []byte) error {
 	return nil
 }
 
-// record counts an operation: from when it began or, in an open loop, from
-// when it should have begun.
+// record counts an operation: from its beginning or, in an open loop, from when it was
+// due.
 func (w *worker) record(k kind, began, ended, intended int64) {
 	if intended != 0 {
 		began = intended

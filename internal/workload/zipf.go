@@ -5,16 +5,16 @@ import (
 	"math/rand/v2"
 )
 
-// zipfTheta is the skew that YCSB uses. rand.Zipf cannot: it needs more than 1.
+// zipfTheta is the skew of YCSB. rand.Zipf only supports skews above 1.
 const zipfTheta = 0.99
 
-// zipf draws ranks 0, 1, 2, ... n-1, rank r about in proportion to
+// zipf draws ranks 0, 1, 2, ... n-1, rank r approximately in proportion to
 // 1/(r+1)^0.99, in constant time.
 //
-// Source: Gray, Sundaresan, Englert, Baclawski and Weinberger, "Quickly
-// Generating Billion-Record Synthetic Databases", SIGMOD 1994, section 3.2; the
-// generator of YCSB is the same, so skews are comparable. The first two ranks
-// are exact, the others come from inverting an integral in place of the sum.
+// Source: Gray, Sundaresan, Englert, Baclawski and Weinberger, "Quickly Generating
+// Billion-Record Synthetic Databases", SIGMOD 1994, section 3.2; the generator of YCSB
+// is the same, so skews are comparable. The first two ranks are exact; the others
+// result from inverting an integral instead of the sum.
 type zipf struct {
 	rng              *rand.Rand
 	n                float64
@@ -34,11 +34,11 @@ func (z *zipf) resize(n uint64, zeta float64) {
 	}
 }
 
-// addedTerms is up to where adding terms is cheaper than a new sum.
+// addedTerms is the largest increase for which adding terms is cheaper than a new sum.
 const addedTerms = 10_000
 
-// grow makes the ranks 0 ... n-1; n is no less than before. The sum grows by the
-// terms that are new, so a caller may grow before each draw.
+// grow extends the ranks to 0 ... n-1; n must not be less than before. The sum grows by
+// the new terms only, so a caller may grow before each draw.
 func (z *zipf) grow(n uint64) {
 	before := uint64(z.n)
 	switch {
@@ -70,9 +70,8 @@ var zeta2 = zeta(2)
 
 // zeta returns the sum of 1/i^theta for i = 1 ... n.
 //
-// Only the first ten thousand terms are added; the Euler-Maclaurin formula
-// gives the rest to twelve digits, where adding a billion terms would take half
-// a minute.
+// It adds only the first ten thousand terms; the Euler-Maclaurin formula gives the rest
+// to twelve digits. Adding a billion terms would take half a minute.
 func zeta(n uint64) float64 {
 	const exact = 10_000
 	var sum float64
