@@ -35,7 +35,7 @@ those that were best in the long form. The long form takes hours.`,
 	return c
 }
 
-// compareAll holds everything that a plan has and prints what came of it.
+// compareAll runs every contest of a plan and prints the results.
 func compareAll(ctx context.Context, o *contestOptions, p *plan, stdout, stderr io.Writer) error {
 	return withArena(ctx, o, stderr, func(a *arena) error {
 		if len(native) == 0 {
@@ -54,12 +54,12 @@ func compareAll(ctx context.Context, o *contestOptions, p *plan, stdout, stderr 
 	})
 }
 
-// plan is how much of everything is done.
+// plan says how much of each contest is run.
 type plan struct {
 	put, mix, get, load contestOptions
 	scan                scanOptions
 	fewMixes            bool           // DELETE_HEAVY and BALANCED with the fewest threads alone
-	long                contestOptions // of PUT_HEAVY over a long time
+	long                contestOptions // of the long PUT_HEAVY run
 	quiet               time.Duration  // of GET_HEAVY with a pulse
 	endurance           time.Duration
 }
@@ -93,8 +93,8 @@ var longPlan = plan{
 	endurance: 10 * time.Minute,
 }
 
-// Who takes part in the long form. bbolt, which has one writer at a time and
-// rewrites whole pages, is left out of the mixes, and of loads in random order.
+// The engines of the long form. bbolt, which allows one writer at a time and rewrites
+// whole pages, is left out of the mixes, and of loads in random order.
 var (
 	putEngines  = append([]string{ours4, ours, "pebble", "goleveldb", "badger", "bbolt"}, namesOf(native)...)
 	mixEngines  = append([]string{ours4, ours, "pebble", "pebble-blob", "badger-vlog", "goleveldb"}, namesOf(native)...)
@@ -128,7 +128,7 @@ func (p *plan) contests() (all []*contest) {
 
 func scanCell(s shape) string { return "scan " + string(s) }
 
-// scanSlots compares scans and tells of them in the words of runs.
+// scanSlots compares scans and returns the results in the form of runs.
 func scanSlots(ctx context.Context, a *arena, o *scanOptions) (slots []slot, err error) {
 	var processes []*engineWorker
 	defer func() {

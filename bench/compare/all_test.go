@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestEverythingAtOnce holds the whole comparison with tiny stores and slots.
+// TestEverythingAtOnce runs the whole comparison with tiny stores and slots.
 func TestEverythingAtOnce(t *testing.T) {
 	p := shortPlan
 	p.endurance, p.quiet = 20*time.Millisecond, 20*time.Millisecond

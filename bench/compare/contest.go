@@ -14,53 +14,53 @@ import (
 	"github.com/kvd-db/kvd/internal/workload"
 )
 
-// contest is some cells that engines compete in, each on a store of its own.
+// contest is a list of cells in which engines compete, each on a store of its own.
 type contest struct {
 	name    string
 	engines []string
 	cells   []cell
 	rounds  int
-	setup   setup // but for the engine and the directory
-	// fresh gives every slot a new store, and a new process; otherwise an engine
-	// keeps both from slot to slot and from cell to cell.
+	setup   setup // without the engine and the directory
+	// fresh gives every slot a new store and a new process; otherwise an engine keeps
+	// both from slot to slot and from cell to cell.
 	fresh bool
-	// disk: measure what the disk takes before and after each slot.
+	// disk: measure the rate of the disk before and after each slot.
 	disk bool
-	// pulse: count what is done while compactions go on.
+	// pulse: count the operations during compactions.
 	pulse bool
 }
 
-// cell is what one figure is measured with: a run, or the load of the setup's data
-// if there is none.
+// cell is what one figure is measured with: a run, or the load of the setup's data if
+// there is none.
 type cell struct {
 	name string
 	run  *workload.Config
 }
 
-// slot is what one engine did in a cell in one round.
+// slot is the result of one engine in a cell in one round.
 type slot struct {
 	Cell   string `json:"cell"`
 	Engine string `json:"engine"`
 	Round  int    `json:"round"`
 	Budget int64  `json:"budgetBytes"` // of memtables and caches
 	Heap   int64  `json:"heapBytes"`   // soft limit of the process; 0: none
-	// DiskRate is what the disk took of one sequential writer just before and just
-	// after, the mean of both, in bytes a second; zero if the contest does not ask.
+	// DiskRate is the mean of the rates of one sequential writer immediately before and
+	// after the slot, in bytes a second; zero if the contest does not measure it.
 	DiskRate float64 `json:"diskBytesPerSecond,omitempty"`
 	Run      outcome `json:"run"`
 }
 
-// arena is where contests are held.
+// arena runs contests.
 type arena struct {
-	dir      string // temporary, the caller's to remove
+	dir      string // temporary; the caller removes it
 	profiles string // directory for CPU profiles, or empty
 	progress *report.Progress
-	report   func(slot) error // is told of each slot
+	report   func(slot) error // called after each slot
 }
 
-// hold lets the engines take turns and returns what they did. All slots of a round
-// of a cell follow one another, each time in another order, so that a ratio
-// compares what was measured seconds apart.
+// hold runs the engines alternately and returns the results. All slots of a round of a
+// cell follow one another, in a different order in each round, so that a ratio compares
+// what was measured seconds apart.
 func (a *arena) hold(ctx context.Context, c *contest) (slots []slot, err error) {
 	processes := make(map[string]*engineWorker)
 	defer func() {
@@ -96,7 +96,7 @@ func (a *arena) hold(ctx context.Context, c *contest) (slots []slot, err error) 
 	return slots, nil
 }
 
-// slot measures one engine once. p is its process, or nil if it needs a fresh one.
+// slot measures one engine once. p is its process, or nil if it needs a new one.
 func (a *arena) slot(ctx context.Context, c *contest, cell cell, round int, name string, p *engineWorker) (s slot, err error) {
 	s = slot{Cell: cell.name, Engine: name, Round: round, Budget: c.setup.Store.MemoryBytes, Heap: c.setup.HeapBytes}
 	if p == nil {
@@ -145,7 +145,7 @@ func (a *arena) measureDisk(cell string) (rate float64, err error) {
 	return diskRate(a.dir, diskRateBytes)
 }
 
-// call starts the process of an engine, which is frozen once it is ready.
+// call starts the process of an engine, and freezes it when it is ready.
 func (a *arena) call(ctx context.Context, c *contest, name string) (*engineWorker, error) {
 	if err := disk.Enough(a.dir, 0); err != nil {
 		return nil, err
@@ -177,7 +177,7 @@ func (a *arena) call(ctx context.Context, c *contest, name string) (*engineWorke
 		err = p.Freeze()
 	}
 	if err == nil && s.Data.Keys > 0 && !c.fresh {
-		err = readFiles(s.Store.Dir) // which now stay what they are
+		err = readFiles(s.Store.Dir) // which do not change any more
 	}
 	if err != nil {
 		return nil, errors.Join(err, p.Thaw(), p.Close())
@@ -190,7 +190,7 @@ func (a *arena) dismiss(p *engineWorker) error {
 	return errors.Join(p.Thaw(), p.Close(), os.RemoveAll(filepath.Join(a.dir, p.name)))
 }
 
-// loadOutcome tells of a load in the words of a run.
+// loadOutcome returns the result of a load in the form of a run.
 func loadOutcome(l *loaded, d dataset) outcome {
 	ops := uint64(d.Keys)
 	return outcome{
@@ -207,9 +207,9 @@ func loadOutcome(l *loaded, d dataset) outcome {
 	}
 }
 
-// heapShare is how much more than its budget a process may take before the garbage
-// collector of Go works harder: an eighth for all that is neither memtable nor
-// cache, under the quarter that it must stay within.
+// heapShare sets the garbage collector's soft limit above the budget of the process: by
+// an eighth, for everything except memtables and cache. The process must stay within a
+// quarter.
 const heapShare = 8
 
 func newSetup(memoryMiB int64, sync bool) setup {

@@ -14,7 +14,7 @@ import (
 	"github.com/kvd-db/kvd/bench/report"
 )
 
-// contestOptions are the flags of every contest.
+// contestOptions are the flags that all contests share.
 type contestOptions struct {
 	engines  []string
 	rounds   int
@@ -36,7 +36,7 @@ func (o *contestOptions) register(f *pflag.FlagSet, engines []string, keys int, 
 	o.registerPlace(f)
 }
 
-// registerPlace registers what says where things are written.
+// registerPlace registers the flags that say where files are written.
 func (o *contestOptions) registerPlace(f *pflag.FlagSet) {
 	f.StringVar(&o.dir, "dir", ".", "where the temporary directory is made")
 	f.StringVar(&o.profiles, "profile", "", "existing directory for a CPU profile of each engine, load left out")
@@ -66,7 +66,7 @@ func (o *contestOptions) contest(name string) *contest {
 	return &contest{name: name, engines: o.engines, rounds: o.rounds, fresh: o.fresh}
 }
 
-// validate reports what the engines could not work with.
+// validate returns an error for settings that the engines cannot work with.
 func (c *contest) validate() error {
 	for _, cell := range c.cells {
 		if cell.run == nil {
@@ -82,7 +82,7 @@ func (c *contest) validate() error {
 	return nil
 }
 
-// runContests holds contests one after the other and prints what came of them.
+// runContests runs contests one after the other and prints the results.
 func runContests(c *cobra.Command, o *contestOptions, contests ...*contest) error {
 	if err := o.validate(); err != nil {
 		return err
@@ -112,7 +112,7 @@ func holdAll(ctx context.Context, a *arena, contests []*contest) (all []slot, er
 	return all, nil
 }
 
-// withArena hands out an arena in a temporary directory, which it removes.
+// withArena calls use with an arena in a temporary directory, which it removes.
 func withArena(ctx context.Context, o *contestOptions, stderr io.Writer, use func(*arena) error) (err error) {
 	a := &arena{profiles: o.profiles, progress: report.NewProgress(stderr)}
 	lines, err := report.CreateLines(o.out)

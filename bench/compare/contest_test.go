@@ -23,8 +23,8 @@ func testContestOptions(t *testing.T, engines ...string) *contestOptions {
 	return &contestOptions{engines: engines, rounds: 2, slot: 50 * time.Millisecond, keys: 2000, memory: minMemoryMiB, dir: t.TempDir()}
 }
 
-// hold holds a contest in a directory of its own and returns the slots, which must
-// have been reported as lines.
+// hold runs a contest in a directory of its own and returns the slots, which must have
+// been reported as lines.
 func hold(t *testing.T, o *contestOptions, c *contest) []slot {
 	t.Helper()
 	require.NoError(t, o.validate())
@@ -104,7 +104,7 @@ func TestReadsFindAllThatIsLoadedAndNothingElse(t *testing.T) {
 	}
 	for _, s := range hold(t, o, getContest(o, wanted, 40, 2)) {
 		assert.NotZero(t, s.Run.Summary.Ops, s.Cell)
-		// A run fails if a key that is loaded is not found, or one that is not is.
+		// A run fails if a loaded key is not found, or if an absent one is.
 		assert.Equal(t, s.Cell != getCell("absent"), s.Run.Summary.Found.Get > 0, s.Cell)
 		assert.Zero(t, s.Run.UserBytes)
 	}
@@ -113,7 +113,7 @@ func TestReadsFindAllThatIsLoadedAndNothingElse(t *testing.T) {
 func TestAContestReportsAWorkerThatFails(t *testing.T) {
 	o := testContestOptions(t, ours)
 	c := putContest(o, 64, []int{1})
-	c.setup.Store.MemoryBytes = -1 << 30 // kvd refuses it
+	c.setup.Store.MemoryBytes = -1 << 30 // kvd rejects it
 	var stderr bytes.Buffer
 	err := withArena(t.Context(), o, &stderr, func(a *arena) error {
 		_, err := a.hold(t.Context(), c)
@@ -125,7 +125,7 @@ func TestAContestReportsAWorkerThatFails(t *testing.T) {
 	assert.Empty(t, left)
 }
 
-// TestAFrozenWorkerDoesNothing: it does not answer, and goes on where it was.
+// TestAFrozenWorkerDoesNothing: a frozen worker does not answer, and then continues.
 func TestAFrozenWorkerDoesNothing(t *testing.T) {
 	s := newSetup(minMemoryMiB, false)
 	s.Engine, s.Store.Dir = ours4, t.TempDir()
@@ -217,7 +217,7 @@ func TestFilesAreReadToTheirEnd(t *testing.T) {
 	require.ErrorIs(t, readFiles(filepath.Join(dir, "none")), os.ErrNotExist)
 }
 
-// bytesRead is what the process has asked the kernel for so far.
+// bytesRead returns the bytes that the process has requested from the kernel.
 func bytesRead(t *testing.T) (n int) {
 	t.Helper()
 	text, err := os.ReadFile("/proc/self/io")

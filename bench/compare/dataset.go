@@ -12,9 +12,9 @@ import (
 // keyBytes is the length of a key: its number in decimal with leading zeros.
 const keyBytes = 16
 
-// dataset is the entries that every engine holds: the keys with the numbers from
-// 0 up to Keys. For scans, each has a value of random bytes whose first and last
-// tell which key it belongs to; for point reads, one that package workload verifies.
+// dataset is the entries that every engine holds: the keys with the numbers from 0 up
+// to Keys. For scans, the first and last byte of each value identify its key, and the
+// rest is random; for point reads, package workload verifies the value.
 type dataset struct {
 	Keys       int    `json:"keys"`
 	ValueBytes int    `json:"valueBytes"`
@@ -25,11 +25,11 @@ type dataset struct {
 const (
 	orderRandom  = "random"
 	orderSorted  = "sorted"
-	orderStrided = "strided" // all over the keys, like random, and no memory for a permutation
+	orderStrided = "strided" // spread over all keys like random, but without memory for a permutation
 )
 
-// A value has a first and a last byte, and is small enough that no store keeps
-// it apart from its key unless the store chooses to.
+// A value has a first and a last byte, and is so small that no store separates it from
+// its key unless it is configured to.
 const (
 	minValueBytes = 2
 	maxValueBytes = 64 << 10
@@ -49,12 +49,12 @@ func (d dataset) validate() error {
 	return nil
 }
 
-// loadBatch is the entries of one Load: enough that calls cost nothing, and
-// within what every store takes in a batch.
+// loadBatch is the number of entries of one Load: large enough that the cost of a call
+// does not matter, and within the batch limit of every store.
 const loadBatch = 1000
 
-// load gives all entries to put, in batches and in the order of the data set.
-// put borrows them.
+// load passes all entries to put, in batches and in the order of the data set. put
+// borrows them.
 func (d dataset) load(put func([]peers.Entry) error) error {
 	var verifiable *workload.Loader
 	if d.Point {
@@ -88,7 +88,7 @@ func (d dataset) load(put func([]peers.Entry) error) error {
 	return nil
 }
 
-// ordered returns which number comes at which place of the load.
+// ordered returns a function that maps a place in the load to a number.
 func (d dataset) ordered(numbers *rand.Rand) func(place int) int {
 	switch d.Order {
 	case orderRandom:
@@ -101,8 +101,8 @@ func (d dataset) ordered(numbers *rand.Rand) func(place int) int {
 	return func(i int) int { return i }
 }
 
-// stride returns a number near the golden section of n that has no divisor in common
-// with it: its multiples come by all numbers below n, and never near the last ones.
+// stride returns a number near the golden section of n that is coprime to n: its
+// multiples visit all numbers below n, and successive ones are far apart.
 func stride(n int) int {
 	s := max(int(0.6180339887*float64(n)), 1)
 	for gcd(s, n) != 1 {
@@ -118,11 +118,11 @@ func gcd(a, b int) int {
 	return a
 }
 
-// walk moves a cursor over at most limit entries and checks that they are those
-// with the numbers from first on, in steps of one up or down, with values of
-// theirs; of a value for point reads only the length. It returns how many it saw, and closes the cursor.
+// walk moves a cursor over at most limit entries and checks that they have the numbers
+// from first on, in steps of one up or down, and matching values; of a value for point
+// reads it checks only the length. It returns how many it saw, and closes the cursor.
 //
-// It costs some 5 ns an entry, which every engine pays.
+// It costs about 5 ns an entry for every engine.
 func (d dataset) walk(c peers.Cursor, first, step, limit int) (seen int, err error) {
 	defer func() {
 		if closed := c.Close(); err == nil {
@@ -159,7 +159,7 @@ func putKey(dst []byte, number int) {
 }
 
 // increment turns a key into that of the next number, decrement into that of the
-// one before. Behind the last number is the first.
+// previous one. The first number follows the last.
 func increment(key []byte) {
 	for i := keyBytes - 1; i >= 0; i-- {
 		if key[i] < '9' {

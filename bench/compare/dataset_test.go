@@ -10,7 +10,7 @@ import (
 	"github.com/kvd-db/kvd/bench/peers"
 )
 
-// shelf is a store of what the test says, right or wrong.
+// shelf is a store with entries chosen by the test, correct or not.
 type shelf struct {
 	entries []peers.Entry
 	err     error // of every cursor, at its end

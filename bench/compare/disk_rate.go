@@ -6,14 +6,14 @@ import (
 	"time"
 )
 
-// diskRateBytes is enough that a cache of the disk hardly counts, and takes a few
-// seconds.
+// diskRateBytes is so large that a cache of the disk hardly matters; writing it takes a
+// few seconds.
 const diskRateBytes = 1 << 30
 
 const diskRateChunk = 1 << 20
 
-// diskRate returns the bytes a second that one sequential writer gets to the disk
-// of a directory, over so many and the sync at the end included.
+// diskRate returns the bytes a second of one sequential writer in a directory,
+// including the sync at the end.
 func diskRate(dir string, bytes int64) (rate float64, err error) {
 	f, err := os.CreateTemp(dir, "rate.")
 	if err != nil {

@@ -8,15 +8,15 @@ import (
 	"github.com/kvd-db/kvd/bench/process"
 )
 
-// engineWorker is the process of an engine, seen from outside.
+// engineWorker is the process of an engine, as seen by its parent.
 type engineWorker struct {
 	name string
 	*process.Worker
 	ready loaded
 }
 
-// startEngine starts the worker of an engine. It loads while the caller listens
-// with waitReady. ctx ends it.
+// startEngine starts the worker of an engine. The worker loads its store; the caller
+// must call waitReady. ctx ends the worker.
 func startEngine(ctx context.Context, s setup, profile string) (*engineWorker, error) {
 	w, err := process.StartWorker(ctx, s.Engine, "worker", "--cpu-profile", profile)
 	if err != nil {
@@ -28,7 +28,7 @@ func startEngine(ctx context.Context, s setup, profile string) (*engineWorker, e
 	return &engineWorker{name: s.Engine, Worker: w}, nil
 }
 
-// receive returns the next message that is no error.
+// receive returns the next message that is not an error.
 func (w *engineWorker) receive() (m message, err error) {
 	if err := w.Hear(&m); err != nil {
 		return m, err
@@ -39,7 +39,7 @@ func (w *engineWorker) receive() (m message, err error) {
 	return m, nil
 }
 
-// waitReady returns when the worker is ready, and tells how the load goes.
+// waitReady returns when the worker is ready, and reports the progress of the load.
 func (w *engineWorker) waitReady(progress func(entries int)) error {
 	for {
 		m, err := w.receive()
@@ -54,10 +54,10 @@ func (w *engineWorker) waitReady(progress func(entries int)) error {
 	}
 }
 
-// do lets the worker do a task.
+// do makes the worker perform a task.
 func (w *engineWorker) do(t task) (result, error) { return w.doWatched(t, func(float64) {}) }
 
-// doWatched lets the worker do a task and tells what rate each second had.
+// doWatched makes the worker perform a task and reports the rate of each second.
 func (w *engineWorker) doWatched(t task, second func(opsPerSecond float64)) (result, error) {
 	if err := w.Tell(t); err != nil {
 		return result{}, err

@@ -15,15 +15,15 @@ import (
 	"github.com/kvd-db/kvd/bench/peers/pebble"
 )
 
-// engine is a store that takes part, as it is set up.
+// engine is a store in one configuration.
 type engine struct {
 	name   string
 	module string // whose version the report names
 	open   func(peers.Options) (peers.Store, error)
 }
 
-// ours is the engine that the others are compared with, and ours4 the same with as
-// many partitions as the machines have processors that figures are quoted for.
+// ours is the engine that the others are compared with. ours4 is the same engine with
+// four partitions, for which the goals are stated.
 const (
 	ours  = "kvd"
 	ours4 = "kvd-4"
@@ -31,8 +31,8 @@ const (
 	ourModule = "github.com/kvd-db/kvd"
 )
 
-// engines are all there are. A scan of kvd merges its partitions: kvd-4 and kvd-1
-// show what that costs.
+// engines are all engines. A scan of kvd merges its partitions: kvd-4 and kvd-1 show
+// what that costs.
 var engines = []engine{
 	{ours, ourModule, kvdWith(kvdengine.DefaultPartitions)},
 	{"kvd-4", ourModule, kvdWith(4)},
@@ -43,8 +43,8 @@ var engines = []engine{
 	{"bbolt", "go.etcd.io/bbolt", bbolt.Open},
 }
 
-// apart are engines set up to keep large values apart from their keys: others where
-// values are large, and the same where they are small.
+// apart are engines that are configured to separate large values from their keys. They
+// differ from the others where values are large.
 var apart = []engine{
 	{"pebble-blob", "github.com/cockroachdb/pebble/v2", pebble.OpenBlob},
 	{"badger-vlog", "github.com/dgraph-io/badger/v4", badger.OpenApart},
@@ -64,10 +64,10 @@ func namesOf(engines []engine) []string {
 	return names
 }
 
-// withPartitions names our engine with so many partitions.
+// withPartitions names our engine with this many partitions.
 func withPartitions(n int) string { return fmt.Sprintf("%s-%d", ours, n) }
 
-// findEngine returns an engine by its name. There is one of ours for each number of
+// findEngine returns an engine by its name. Our engine has a name for each number of
 // partitions.
 func findEngine(name string) (*engine, error) {
 	for _, list := range [][]engine{engines, apart, native} {

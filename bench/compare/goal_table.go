@@ -9,9 +9,9 @@ import (
 	"github.com/kvd-db/kvd/bench/judge"
 )
 
-// printVerdicts prints the final table: each goal that something was measured of.
-// With four partitions a goal is reached or not; what the default number of them
-// makes of it stands beside.
+// printVerdicts prints the final table: each goal with a measurement. A goal is judged
+// with four partitions; the figure for the default number of partitions is printed
+// beside it.
 func printVerdicts(w io.Writer, slots []slot) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintf(t, "row\tbest peer\tits rate\t%s\tby CPU\t%s\tgoal\treached\t\n", ours4, ours)
@@ -49,7 +49,7 @@ func when(ok bool, text string) string {
 
 func dash(name string) string { return when(name != "", name) }
 
-// rateOf is the median of the peer.
+// rateOf returns the median of the peer.
 func rateOf(slots []slot, v *verdict) string {
 	if v.Peer == "" {
 		return "-"
@@ -58,8 +58,8 @@ func rateOf(slots []slot, v *verdict) string {
 	return fmt.Sprintf("%.1f %s", judge.NewSpread(judge.Series(slots, v.Cells[0], v.Peer, m)).Median/m.Scale, m.Unit)
 }
 
-// costRatio is the processor time of the peer over ours: it changes less than rates
-// do on a machine that others use too.
+// costRatio is the processor time of the peer over ours. It varies less than rates do
+// when the machine has other work.
 func costRatio(slots []slot, v *verdict) string {
 	if v.Peer == "" {
 		return "-"
@@ -68,8 +68,8 @@ func costRatio(slots []slot, v *verdict) string {
 	return fmt.Sprintf("%.2fx", r.Median)
 }
 
-// printUnjudged names the goals that nothing is said of, so that nobody takes a
-// missing row for a reached goal.
+// printUnjudged names the goals without a measurement, so that a missing row is not
+// taken for a reached goal.
 func printUnjudged(w io.Writer, slots []slot) error {
 	var lines []string
 	for i := range goals {

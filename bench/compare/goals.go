@@ -6,14 +6,14 @@ import (
 	"github.com/kvd-db/kvd/bench/judge"
 )
 
-// Cells of the whole comparison that are not of a command of their own.
+// Cells of the whole comparison that have no command of their own.
 const (
 	longPutHeavy  = "PUT_HEAVY, 4 threads, long"
 	mergingCell   = "GET_HEAVY, 4 threads, long"
 	enduranceCell = "PUT_HEAVY, 16 partitions, 32 threads"
 )
 
-// goals are those of the project. Ratios are rates of ours over theirs.
+// goals are those of the project. Ratios are our rates over those of the peers.
 var goals = slices.Concat(
 	putGoals(128, map[int]float64{1: 1.3, 16: 1.4, 64: 1.8, 256: 2.8}),
 	putGoals(1024, map[int]float64{1: 1.2, 16: 1.4, 64: 2, 256: 2.5}),

@@ -7,14 +7,14 @@ import (
 	"github.com/kvd-db/kvd/bench/judge"
 )
 
-// What package judge has, of our slots.
+// The types of package judge, for our slots.
 type (
 	metric  = judge.Metric[slot]
 	goal    = judge.Goal[slot]
 	verdict = judge.Verdict[slot]
 )
 
-// Turn says where a slot belongs: see judge.Slot.
+// Turn identifies the slot: see judge.Slot.
 func (s slot) Turn() (cell, engine string) { return s.Cell, s.Engine }
 
 var (
@@ -32,15 +32,14 @@ var (
 
 func ratio(part, whole int64) float64 { return float64(part) / float64(whole) }
 
-// userRateOfDisk is the user's bytes a second over those that the disk takes. The time
-// until the last of them was on the disk counts: what only fills the page cache says
-// nothing of a disk.
+// userRateOfDisk is the user's bytes a second over those of the disk. The time includes
+// the sync at the end: bytes that only fill the page cache say nothing about a disk.
 func userRateOfDisk(s *slot) float64 {
 	return float64(s.Run.UserBytes) / (s.Run.Summary.Seconds + s.Run.SyncTime.Seconds()) / s.DiskRate
 }
 
-// slowestOfMedian is the rate of the slowest second over the median rate; not a
-// number if there are no seconds.
+// slowestOfMedian is the rate of the slowest second over the median rate; NaN without
+// seconds.
 func slowestOfMedian(seconds []second) float64 {
 	if len(seconds) == 0 {
 		return math.NaN()
@@ -52,15 +51,15 @@ func slowestOfMedian(seconds []second) float64 {
 	return slices.Min(rates) / judge.NewSpread(rates).Median
 }
 
-// leastStretch is the least time, of merging or of quiet, that says anything: ten
-// samples of a pulse.
+// leastStretch is the least time, merging or quiet, that is significant: ten samples of
+// a pulse.
 const leastStretch = 10 * pulseEvery
 
-// mergingOfQuiet is what was done while the store merged, over what would have been
-// done in that time at the rate of quiet time; not a number if it never merged, or was
+// mergingOfQuiet is the number of operations while the store compacted, over the number
+// that the rate of quiet time would have given; NaN if the store never compacted or was
 // never quiet. The rate of quiet time is that of the same second or, if the store
-// merged all through it, of the nearest other one: a run gets slower as its store
-// grows, and a machine that others use faster and slower.
+// compacted during all of it, of the nearest other second, as rates drift with the size
+// of the store and with other work on the machine.
 func mergingOfQuiet(seconds []second) float64 {
 	var merging stretch
 	var expected float64
@@ -79,7 +78,8 @@ func mergingOfQuiet(seconds []second) float64 {
 	return merging.Ops / expected
 }
 
-// quietRate is the rate in the quiet part of second i, or of the nearest that has one.
+// quietRate is the rate in the quiet part of second i, or of the nearest second that
+// has one.
 func quietRate(seconds []second, i int) (rate float64, ok bool) {
 	for away := range seconds {
 		var quiet stretch
@@ -95,8 +95,8 @@ func quietRate(seconds []second, i int) (rate float64, ok bool) {
 	return 0, false
 }
 
-// mergingShare is the share of the time in which at least one compaction went on; not
-// a number if the store does not tell.
+// mergingShare is the share of the time in which at least one compaction ran; NaN if
+// the store does not report it.
 func mergingShare(seconds []second) float64 {
 	var sum float64
 	for _, s := range seconds {
@@ -108,18 +108,18 @@ func mergingShare(seconds []second) float64 {
 	return sum / float64(len(seconds))
 }
 
-// isPeer: all that are not set-ups of our engine.
+// isPeer reports whether an engine is not ours.
 func isPeer(name string) bool {
 	e, err := findEngine(name)
 	return err == nil && e.module != ourModule
 }
 
-// bestPeer returns the peer with the best median; empty if no peer took part.
+// bestPeer returns the peer with the best median; empty if there is no peer.
 func bestPeer(slots []slot, cell string, m *metric) string { return judge.Best(slots, cell, m, isPeer) }
 
-// generatorCost is what an operation cost the generator, and the largest share that
-// this is of what an operation took of an engine's process. Of all slots the least
-// cost counts: whatever else the machine does only makes it more.
+// generatorCost is the generator's cost of an operation, and the largest share that
+// this is of the processor time of an operation. It uses the least cost of all slots,
+// since other work on the machine only increases it.
 func generatorCost(slots []slot, cell string) (nanos int64, share float64) {
 	for i := range slots {
 		if g := slots[i].Run.Summary.Generator; slots[i].Cell == cell && g.NanosPerOp > 0 && (nanos == 0 || g.NanosPerOp < nanos) {

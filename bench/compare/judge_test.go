@@ -13,8 +13,8 @@ import (
 	"github.com/kvd-db/kvd/internal/workload"
 )
 
-// rated returns one slot a round with these rates, and as much processor time for
-// an operation as its rate says that two processors have for it.
+// rated returns one slot a round with these rates, and with the processor time that two
+// busy processors would take for an operation.
 func rated(cell, engine string, rates ...float64) (slots []slot) {
 	for i, rate := range rates {
 		s := slot{Cell: cell, Engine: engine, Round: i, Budget: 100}
@@ -42,7 +42,8 @@ func TestTheBestPeerHasTheBestMedianAndIsNoneOfOurs(t *testing.T) {
 }
 
 func TestRatiosAreTakenWithinRounds(t *testing.T) {
-	// In the second round the machine is ten times slower, in the third ours twice as slow.
+	// In the second round the machine is ten times slower, in the third ours is twice
+	// as slow.
 	slots := join(rated("c", ours4, 200, 20, 100), rated("c", "pebble", 100, 10, 100))
 	assert.Equal(t, judge.Spread{Median: 2, Least: 1, Most: 2}, judge.Ratios(slots, "c", ours4, "pebble", opsPerSecond))
 	assert.True(t, math.IsNaN(judge.Ratios(slots, "c", ours4, "bbolt", opsPerSecond).Median))

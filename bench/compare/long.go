@@ -10,7 +10,7 @@ import (
 	"github.com/kvd-db/kvd/internal/workload"
 )
 
-// longRun is a run that shows what only comes with time.
+// longRun is a run whose effects need time to appear.
 type longRun struct {
 	name    string
 	contest func(*plan) *contest
@@ -78,18 +78,18 @@ func newLongCommand() *cobra.Command {
 	return c
 }
 
-// enduranceThreads are those of the run that stopped the store of the articles after
-// 20 seconds.
+// enduranceThreads is the number of threads with which the store of the articles
+// stopped after 20 seconds.
 const enduranceThreads = 32
 
-// longPutHeavy shows what background work costs once there is much of it.
+// longPutHeavy measures the cost of background work once there is much of it.
 func (p *plan) longPutHeavy() *contest {
 	c := mixContest(&p.long, workload.Mixes[0], mixValueBytes, mixThreads[0])
 	c.name, c.cells[0].name, c.disk = longPutHeavy, longPutHeavy, true
 	return c
 }
 
-// mergingGetHeavy shows what compactions cost while they go on.
+// mergingGetHeavy measures the cost of compactions while they run.
 func (p *plan) mergingGetHeavy() *contest {
 	o := p.long
 	o.engines, o.slot = []string{ours4}, p.quiet
@@ -98,8 +98,8 @@ func (p *plan) mergingGetHeavy() *contest {
 	return c
 }
 
-// enduring puts more load on more partitions than the heap of the process likes. Its
-// soft limit is that of every run, less than the 1.5 GiB that the articles had.
+// enduring puts a high load on many partitions with little memory. The soft limit of
+// the heap is that of every run, less than the 1.5 GiB of the articles.
 func (p *plan) enduring() *contest {
 	o := p.long
 	o.engines, o.slot, o.memory = []string{ours}, p.endurance, 1024

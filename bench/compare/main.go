@@ -1,8 +1,8 @@
-// Command compare runs one workload on kvd's engine and on other embedded stores,
-// in turns and under equal conditions, and prints how they compare.
+// Command compare runs the same workload on kvd's engine and on other embedded stores,
+// alternately and under equal conditions, and compares the results.
 //
-// Exit codes: 0 the comparison ended; 1 it failed, or a store gave a wrong answer;
-// 64 it was called the wrong way.
+// Exit codes: 0 success; 1 the comparison failed, or a store gave a wrong answer; 64
+// invalid usage.
 package main
 
 import (
@@ -22,14 +22,13 @@ const (
 	exitUsage = 64 // EX_USAGE of sysexits(3)
 )
 
-// failure is an error of what a command did. Any other error is one of how it
-// was called.
+// failure is an error of a command that ran. Any other error is a usage error.
 type failure struct{ err error }
 
 func (f *failure) Error() string { return f.err.Error() }
 func (f *failure) Unwrap() error { return f.err }
 
-// failed marks an error, unless nil, as one of what a command did.
+// failed marks an error, unless nil, as a failure.
 func failed(err error) error {
 	if err == nil {
 		return nil

@@ -6,18 +6,18 @@ import (
 	"github.com/kvd-db/kvd/bench/process"
 )
 
-// memoryUse is the resident memory of the process, files it maps included. It is
-// zero where the kernel does not tell.
+// memoryUse is the resident memory of the process, including files it maps. It is zero
+// where the kernel does not report it.
 type memoryUse struct {
 	BeforeBytes int64 `json:"beforeBytes"`
 	PeakBytes   int64 `json:"peakBytes"`
 }
 
-// grown is how far the peak rose above what was there.
+// grown is how far the peak rose above the value at the start.
 func (m memoryUse) grown() int64 { return m.PeakBytes - m.BeforeBytes }
 
-// memoryNow begins to watch the process. See proc_pid_clear_refs(5): the peak is
-// that since now.
+// memoryNow begins to watch the process. It resets the kernel's peak: see
+// proc_pid_clear_refs(5).
 func memoryNow() memoryUse {
 	if err := os.WriteFile("/proc/self/clear_refs", []byte("5"), 0); err != nil {
 		return memoryUse{}

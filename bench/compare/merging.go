@@ -7,8 +7,8 @@ import (
 	"github.com/kvd-db/kvd/bench/peers"
 )
 
-// stretch is some time, not necessarily in one piece, and the operations that ended
-// in it.
+// stretch is an amount of time, not necessarily contiguous, and the operations that
+// ended in it.
 type stretch struct {
 	Ops  float64       `json:"ops"`
 	Took time.Duration `json:"took"`
@@ -16,13 +16,13 @@ type stretch struct {
 
 func (s stretch) plus(o stretch) stretch { return stretch{s.Ops + o.Ops, s.Took + o.Took} }
 
-// secondBefore is the second that ended at a moment.
+// secondBefore returns the second that ended at end.
 func secondBefore(end time.Time) peers.Span {
 	return peers.Span{Begin: end.Add(-time.Second), End: end}
 }
 
-// noteMerging fills in, for seconds that ended at the given moments, what share of
-// each the store merged in. The merges are disjoint and in order.
+// noteMerging sets, for seconds that ended at the given times, the share of each during
+// which the store compacted. The merges are disjoint and in order.
 func noteMerging(seconds []second, ends []time.Time, merges []peers.Span) {
 	for i := range seconds {
 		share := covered(secondBefore(ends[i]), merges)
@@ -30,9 +30,9 @@ func noteMerging(seconds []second, ends []time.Time, merges []peers.Span) {
 	}
 }
 
-// noteStretches fills in what was done in each second while the store merged, and
-// while it did not. What ended between two beats that a merge covers in part is
-// counted as neither: nobody knows in which part it did.
+// noteStretches sets the operations of each second while the store compacted, and while
+// it did not. Operations between two beats are not counted if a merge covers only a
+// part of that time, as it is unknown in which part they ended.
 func noteStretches(seconds []second, ends []time.Time, beats []beat, merges []peers.Span) {
 	for i := range seconds {
 		within := secondBefore(ends[i])
@@ -50,7 +50,7 @@ func noteStretches(seconds []second, ends []time.Time, beats []beat, merges []pe
 	}
 }
 
-// disjoint returns the spans in order, those that overlap or touch as one.
+// disjoint returns the spans in order, and joins those that overlap or touch.
 func disjoint(spans []peers.Span) (merged []peers.Span) {
 	spans = slices.SortedFunc(slices.Values(spans), func(a, b peers.Span) int { return a.Begin.Compare(b.Begin) })
 	for _, s := range spans {
@@ -65,8 +65,8 @@ func disjoint(spans []peers.Span) (merged []peers.Span) {
 	return merged
 }
 
-// covered returns what share of a span lies in any of others, which are disjoint and
-// in order.
+// covered returns the share of a span that others cover, which are disjoint and in
+// order.
 func covered(s peers.Span, others []peers.Span) float64 {
 	var total time.Duration
 	first, _ := slices.BinarySearchFunc(others, s.Begin, func(o peers.Span, t time.Time) int { return o.End.Compare(t) })

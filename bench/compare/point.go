@@ -8,7 +8,7 @@ import (
 	"github.com/kvd-db/kvd/internal/workload"
 )
 
-// The names of cells, by which goals find them.
+// The names of cells, by which goals refer to them.
 func putCell(valueBytes, writers int) string {
 	return fmt.Sprintf("sync put, %d B, %d writers", valueBytes, writers)
 }
@@ -17,7 +17,7 @@ func getCell(what string) string             { return "get " + what }
 
 const loadCell = "load"
 
-// putContest has the cells of synced puts of one size.
+// putContest returns the cells of synced puts of one size.
 func putContest(o *contestOptions, valueBytes int, writers []int) *contest {
 	c := o.contest(fmt.Sprintf("sync put, %d B", valueBytes))
 	c.setup = newSetup(o.memory, true)
@@ -31,8 +31,8 @@ func putContest(o *contestOptions, valueBytes int, writers []int) *contest {
 	return c
 }
 
-// mixContest has one of the mixes of the articles, on a store that is empty at
-// first, and buffered.
+// mixContest runs one of the mixes of the articles on an initially empty store, with
+// buffered durability.
 func mixContest(o *contestOptions, mix workload.Mix, valueBytes, threads int) *contest {
 	c := o.contest(mixCell(mix.Name, threads))
 	c.setup = newSetup(o.memory, false)
@@ -43,7 +43,7 @@ func mixContest(o *contestOptions, mix workload.Mix, valueBytes, threads int) *c
 	return c
 }
 
-// read is a way to choose what is read.
+// read is a way to choose the keys of reads.
 type read struct {
 	name         string
 	distribution workload.Distribution
@@ -74,8 +74,8 @@ func findRead(name string) (*read, error) {
 	return &reads[i], nil
 }
 
-// getContest has reads of a store that was loaded and has settled. The load is in
-// order, as after settling nobody sees a difference and bbolt is ten times quicker.
+// getContest reads a store that was loaded and has settled. The load is in key order:
+// after settling that makes no difference, and it is ten times faster for bbolt.
 func getContest(o *contestOptions, wanted []*read, valueBytes, threads int) *contest {
 	c := o.contest("get")
 	c.setup = newSetup(o.memory, false)
@@ -90,7 +90,7 @@ func getContest(o *contestOptions, wanted []*read, valueBytes, threads int) *con
 	return c
 }
 
-// loadContest loads a store and lets it settle, again and again.
+// loadContest repeatedly loads a store and lets it settle.
 func loadContest(o *contestOptions, valueBytes int) *contest {
 	c := o.contest(loadCell)
 	c.fresh = true

@@ -36,7 +36,7 @@ var (
 	mixThreads = []int{4, 16}
 )
 
-// The sizes of the stores, and of values, unless flags say otherwise.
+// The default sizes of stores and values.
 const (
 	mixKeys        = 10_000_000
 	mixValueBytes  = 1024

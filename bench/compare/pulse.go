@@ -9,36 +9,36 @@ import (
 	"github.com/kvd-db/kvd/internal/workload"
 )
 
-// pulseEvery is how often operations are counted: a small part of the shortest
-// compactions that matter, some tens of milliseconds.
+// pulseEvery is the interval of counts: a small part of the shortest relevant
+// compactions, which take some tens of milliseconds.
 const pulseEvery = 10 * time.Millisecond
 
-// beat is how many operations had ended at a moment.
+// beat is the number of operations that had ended at a time.
 type beat struct {
 	at  time.Time
 	ops uint64
 }
 
-// pulse is a target that counts what is done, so that one sees what happens within a
-// second. It costs an operation some nanoseconds. It answers no batches.
+// pulse is a target that counts operations, to show what happens within a second. It
+// costs some nanoseconds an operation. It does not support batches.
 type pulse struct {
 	workload.Target
 	counters [pulseCounters]pulseCounter
-	beats    []beat // of the goroutine, until it ended
+	beats    []beat // owned by the goroutine until it ends
 	stop     chan struct{}
 	stopOnce sync.Once
 	done     chan struct{}
 }
 
-// pulseCounters are so many that goroutines seldom meet at one.
+// pulseCounters is so large that goroutines seldom use the same counter.
 const pulseCounters = 64
 
 type pulseCounter struct {
 	n atomic.Uint64
-	_ [56]byte // a line of the processor's cache to itself
+	_ [56]byte // fills a cache line
 }
 
-// takePulse begins to count; end must follow.
+// takePulse begins to count. The caller must call end.
 func takePulse(t workload.Target) *pulse {
 	p := &pulse{Target: t, stop: make(chan struct{}), done: make(chan struct{})}
 	go func() {

@@ -2,13 +2,13 @@ package main
 
 import "github.com/kvd-db/kvd/bench/peers"
 
-// readBytes is what was read, or a difference of two such figures. What compactions
-// read is in the first three, but not in Blocks. Zero where the kernel, or the store,
-// does not tell.
+// readBytes is what was read, or a difference of two such figures. The first three
+// include reads by compactions, Blocks does not. Zero where the kernel, or the store,
+// does not report it.
 type readBytes struct {
 	Calls  int64 `json:"calls"`  // read calls of the process
-	Bytes  int64 `json:"bytes"`  // that they returned, wherever these came from
-	Disk   int64 `json:"disk"`   // bytes that the disk was asked for, reading ahead included
+	Bytes  int64 `json:"bytes"`  // that these calls returned, from any source
+	Disk   int64 `json:"disk"`   // bytes requested from the disk, including read-ahead
 	Blocks int64 `json:"blocks"` // read by point reads, as the store counts them
 }
 

@@ -11,14 +11,13 @@ import (
 	"github.com/kvd-db/kvd/bench/report"
 )
 
-// round is what the engines did in one round, by their place in the list.
+// round holds the results of the engines in one round, by their index in the list.
 type round map[shape][]result
 
 // shapes in the order in which they are measured and printed.
 var shapes = []shape{shapeForward, shapeBackward, shapeShort}
 
-// units are what an engine did of a shape in a task: scans if they are short,
-// entries otherwise.
+// units is the number of scans if they are short, otherwise of entries.
 func (r result) units(s shape, o *scanOptions) float64 {
 	if s == shapeShort {
 		return float64(o.shortScans)
@@ -26,8 +25,7 @@ func (r result) units(s shape, o *scanOptions) float64 {
 	return float64(r.Entries)
 }
 
-// rate is what engine i did a second in a round, and cost the CPU seconds that it
-// took for each.
+// rate is the rate of engine i in a round, and cost the CPU seconds for each unit.
 func (r round) rate(s shape, i int, o *scanOptions) float64 {
 	return r[s][i].units(s, o) / r[s][i].Elapsed.Seconds()
 }
@@ -45,8 +43,8 @@ func spreadOf(rounds []round, f func(round) float64) judge.Spread {
 	return judge.NewSpread(values)
 }
 
-// printScans prints what each engine did, how ours compares with each, and what CPU
-// time and memory the scans took.
+// printScans prints the results of each engine, how ours compares with each, and the
+// CPU time and memory of the scans.
 func printScans(w io.Writer, o *scanOptions, dir string, processes []*engineWorker, rounds []round) error {
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintf(table, "%d entries of %d + %d bytes, loaded in %s order; %d MiB; %d rounds\n",
@@ -76,8 +74,8 @@ func printRates(w io.Writer, o *scanOptions, processes []*engineWorker, rounds [
 	}
 }
 
-// printRatios compares within rounds, whose runs were made seconds apart, so that
-// a machine that gets slower or faster meanwhile changes little.
+// printRatios compares within rounds, whose runs are seconds apart, so that slow
+// changes of the machine matter little.
 func printRatios(w io.Writer, o *scanOptions, processes []*engineWorker, rounds []round) {
 	us := slices.IndexFunc(processes, func(p *engineWorker) bool { return p.name == ours })
 	if us < 0 {
@@ -97,9 +95,8 @@ func printRatios(w io.Writer, o *scanOptions, processes []*engineWorker, rounds 
 	}
 }
 
-// printCosts gives medians of the CPU time that was used, garbage collection and
-// other threads included. It changes less than rates do when others use the
-// machine too.
+// printCosts prints medians of the CPU time, including garbage collection and other
+// threads. It varies less than rates do when the machine has other work.
 func printCosts(w io.Writer, o *scanOptions, processes []*engineWorker, rounds []round) {
 	fmt.Fprint(w, "\nCPU\tforward\tbackward\tshort\t\n")
 	fmt.Fprint(w, "\tns/entry\tns/entry\tus/scan\t\n")
@@ -117,7 +114,7 @@ func printCosts(w io.Writer, o *scanOptions, processes []*engineWorker, rounds [
 	}
 }
 
-// printMemory says by how much a process grew during a scan of everything.
+// printMemory prints how much a process grew during a scan of everything.
 func printMemory(w io.Writer, processes []*engineWorker, rounds []round) {
 	fmt.Fprint(w, "\nMiB resident\tbefore\tfirst scan\tbefore\tlater scans\t\n")
 	for i, p := range processes {
@@ -131,7 +128,7 @@ func printMemory(w io.Writer, processes []*engineWorker, rounds []round) {
 
 func mebibytes(bytes int64) float64 { return float64(bytes) / (1 << 20) }
 
-// version returns that of an engine's module, empty if it is not known.
+// version returns the version of an engine's module, empty if it is not known.
 func version(name string) string {
 	e, err := findEngine(name)
 	info, ok := debug.ReadBuildInfo()

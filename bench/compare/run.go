@@ -12,12 +12,12 @@ import (
 	"github.com/kvd-db/kvd/internal/workload"
 )
 
-// outcome is what came of a run of operations on one store.
+// outcome is the result of a run of operations on one store.
 type outcome struct {
 	Summary    workload.Summary `json:"summary"`
 	Seconds    []second         `json:"seconds"`   // whole ones
-	UserBytes  int64            `json:"userBytes"` // keys and values of what was put or deleted
-	Written    writtenBytes     `json:"written"`   // by the process, the sync included
+	UserBytes  int64            `json:"userBytes"` // keys and values of puts and deletes
+	Written    writtenBytes     `json:"written"`   // by the process, including the sync
 	Read       readBytes        `json:"read"`
 	DiskBytes  int64            `json:"diskBytes"`  // of the store, at the end
 	SyncTime   time.Duration    `json:"syncTime"`   // until all of it was on the disk, after the run
@@ -28,26 +28,26 @@ type outcome struct {
 // second is one second of a run.
 type second struct {
 	OpsPerSecond float64 `json:"opsPerSecond"`
-	// Merging is the share of the second in which at least one compaction went on;
-	// null if the store does not tell.
+	// Merging is the share of the second in which at least one compaction ran; null if
+	// the store does not report it.
 	Merging *float64 `json:"merging,omitempty"`
-	// While is what was done while compactions went on, Quiet what was done while none
-	// did, if a pulse was taken. Together they are less than the second.
+	// If a pulse was taken, While counts what was done during compactions, and Quiet
+	// what was done without. Together they are less than the second.
 	While stretch `json:"while,omitzero"`
 	Quiet stretch `json:"quiet,omitzero"`
 }
 
-// runner is where a worker runs operations.
+// runner runs the operations of a worker.
 type runner struct {
 	store peers.Store
 	dir   string
 	tell  *json.Encoder
-	pulse bool // count finely what is done while the store merges
+	pulse bool // take a pulse
 }
 
 // perform runs operations and checks every answer.
 func (r runner) perform(ctx context.Context, cfg workload.Config) (result, error) {
-	debug.FreeOSMemory() // garbage of other tasks is not this one's
+	debug.FreeOSMemory() // do not charge this task for the garbage of others
 	var o outcome
 	var ends []time.Time // of o.Seconds
 	memory, cpu, written, read, begin := memoryNow(), process.OwnCPU(), writtenNow(), readNow(r.store), time.Now()
@@ -77,7 +77,7 @@ func (r runner) perform(ctx context.Context, cfg workload.Config) (result, error
 	elapsed, used := time.Since(begin), process.OwnCPU()-cpu
 	o.Summary, o.Memory = *summary, memory.watched()
 	if n := len(o.Seconds); n > int(cfg.Duration/time.Second) {
-		o.Seconds = o.Seconds[:n-1] // what was left at the end
+		o.Seconds = o.Seconds[:n-1] // the rest of a second at the end
 	}
 	if m, ok := r.store.(peers.Merger); ok {
 		merges := disjoint(m.Merges())

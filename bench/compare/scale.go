@@ -93,10 +93,10 @@ func (o *scaleOptions) validate() error {
 	return nil
 }
 
-// smallCache is what little memory leaves for the block cache.
+// smallCache is the block cache of a store with little memory.
 func (o *scaleOptions) smallCache() int64 { return peers.Options{MemoryBytes: o.small << 20}.Cache() }
 
-// scaleCase is a store of a size.
+// scaleCase is a store of one size.
 type scaleCase struct {
 	Keys       int `json:"keys"`
 	Partitions int `json:"partitions"`
@@ -106,7 +106,7 @@ func (c scaleCase) String() string {
 	return fmt.Sprintf("%d keys, %d partitions", c.Keys, c.Partitions)
 }
 
-// bySize and byPartitions are the two lines of the cross of both.
+// bySize and byPartitions are the two rows of the cross of both parameters.
 func (o *scaleOptions) bySize() (cases []scaleCase) {
 	if o.sizePartitions == 0 {
 		return nil
@@ -127,7 +127,7 @@ func (o *scaleOptions) byPartitions() (cases []scaleCase) {
 	return cases
 }
 
-// cases are all stores, each once.
+// cases returns all stores, each once.
 func (o *scaleOptions) cases() (cases []scaleCase) {
 	for _, c := range slices.Concat(o.bySize(), o.byPartitions()) {
 		if !slices.Contains(cases, c) {
@@ -141,8 +141,8 @@ func (o *scaleOptions) data(c scaleCase) dataset {
 	return dataset{Keys: c.Keys, ValueBytes: o.valueBytes, Order: orderStrided, Point: true}
 }
 
-// gets read keys that are there, or at a find rate of 0 keys that are not. They warm up
-// for as long as they are measured: a large cache takes seconds to fill.
+// gets read keys that are present or, with a find rate of 0, absent. The warm-up is as
+// long as the measurement, since a large cache takes seconds to fill.
 func (o *scaleOptions) gets(c scaleCase, findRate float64) workload.Config {
 	return workload.Config{
 		Mix: workload.Mix{Name: "gets", Get: 100}, Workers: o.threads, Keys: uint64(c.Keys), Present: uint64(c.Keys),
@@ -158,7 +158,7 @@ func (o *scaleOptions) coldGets(c scaleCase) workload.Config {
 	return cfg
 }
 
-// puts give keys that are there new values.
+// puts overwrite keys that are present.
 func (o *scaleOptions) puts(c scaleCase) workload.Config {
 	return workload.Config{
 		Mix: workload.Mix{Name: "puts", Put: 100}, Workers: o.threads, Keys: uint64(c.Keys),
@@ -166,8 +166,8 @@ func (o *scaleOptions) puts(c scaleCase) workload.Config {
 	}
 }
 
-// measureScale measures all stores that no earlier run has measured, and prints what
-// is known of all.
+// measureScale measures all stores that no earlier run has measured, and prints all
+// results.
 func measureScale(ctx context.Context, o *scaleOptions, stdout, stderr io.Writer) (err error) {
 	settings := o.settings()
 	log, err := openScaleLog(o.out, settings)
@@ -176,7 +176,7 @@ func measureScale(ctx context.Context, o *scaleOptions, stdout, stderr io.Writer
 	}
 	defer func() { err = errors.Join(err, log.close()) }()
 	place := o.contestOptions
-	place.out = "" // the arena has no slots to tell of
+	place.out = "" // the arena reports no slots
 	return withArena(ctx, &place, stderr, func(a *arena) error {
 		cases := o.cases()
 		for i, c := range cases {

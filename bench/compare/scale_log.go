@@ -13,7 +13,7 @@ import (
 	"github.com/kvd-db/kvd/bench/report"
 )
 
-// scaleSettings are what results must have in common to stand in one table.
+// scaleSettings are what results in one table must have in common.
 type scaleSettings struct {
 	Commit     string        `json:"commit"`
 	ValueBytes int           `json:"valueBytes"`
@@ -33,14 +33,14 @@ type scaleLine struct {
 	scaleResult
 }
 
-// scaleLog has the stores that are done, and a file of them unless there is none to be.
+// scaleLog holds the finished stores and, if requested, a file of them.
 type scaleLog struct {
 	results []scaleResult
 	file    *os.File
 }
 
-// openScaleLog reads what earlier runs have measured. A last line that is not whole,
-// of one that was killed, is dropped; lines of other settings are refused.
+// openScaleLog reads the results of earlier runs. It drops an incomplete last line,
+// left by a run that was killed, and rejects lines with other settings.
 func openScaleLog(path string, want scaleSettings) (_ *scaleLog, err error) {
 	if path == "" {
 		return new(scaleLog), nil

@@ -13,11 +13,11 @@ import (
 	"github.com/kvd-db/kvd/internal/workload"
 )
 
-// scaleResult is what one store came to.
+// scaleResult is the result of one store.
 type scaleResult struct {
 	Case    scaleCase `json:"case"`
 	Load    loaded    `json:"load"`
-	Get     outcome   `json:"get"` // of the settled store, as what follows until Put
+	Get     outcome   `json:"get"` // of the settled store, as are the following fields up to Put
 	Absent  outcome   `json:"absent"`
 	Scan    result    `json:"scan"`
 	Cold    loaded    `json:"cold"` // opened with little memory and nothing in the page cache
@@ -26,9 +26,9 @@ type scaleResult struct {
 	After   loaded    `json:"after"` // opened once more, after the puts
 }
 
-// scaleSpace is how much a store may take for a byte of its entries: what compactions
-// write before they remove their inputs, and the log. Twice what five million keys
-// took at most.
+// scaleSpace bounds the disk space for a byte of entries: what compactions write before
+// they remove their inputs, and the log. Twice the maximum that was measured with five
+// million keys.
 const scaleSpace = 3
 
 // scaleStore measures one store from its load to its removal.
@@ -100,7 +100,7 @@ func (a *arena) scaleStore(ctx context.Context, o *scaleOptions, c scaleCase) (r
 	return r, err
 }
 
-// opened lends a worker that has a store open.
+// opened calls use with a worker that has a store open.
 func (a *arena) opened(ctx context.Context, s setup, use func(*engineWorker) error) (err error) {
 	p, err := startEngine(ctx, s, "")
 	if err != nil {
@@ -124,7 +124,7 @@ func (a *arena) opened(ctx context.Context, s setup, use func(*engineWorker) err
 	return use(p)
 }
 
-// scaleRun does operations and tells how they go.
+// scaleRun runs operations and reports progress.
 func (a *arena) scaleRun(p *engineWorker, what string, cfg workload.Config) (outcome, error) {
 	begin := time.Now()
 	r, err := p.doWatched(task{Run: &cfg}, func(opsPerSecond float64) {

@@ -59,7 +59,7 @@ is checked: its key, its place and its value.`,
 	return c
 }
 
-// minMemoryMiB is what the most demanding of the engines runs with.
+// minMemoryMiB is the least memory that every engine runs with.
 const minMemoryMiB = 32
 
 func (o *scanOptions) validate() error {
@@ -115,8 +115,8 @@ func compareScans(ctx context.Context, o *scanOptions, stdout, stderr io.Writer)
 	return printScans(stdout, o, dir, processes, rounds)
 }
 
-// startLoaded returns a worker that is ready. It must be closed, also if there is
-// an error.
+// startLoaded returns a worker that is ready. The caller must close it, even after an
+// error.
 func startLoaded(ctx context.Context, o *scanOptions, name, dir string, progress *report.Progress) (*engineWorker, error) {
 	s := setup{
 		Engine: name, Data: o.data,
@@ -147,15 +147,15 @@ func startLoaded(ctx context.Context, o *scanOptions, name, dir string, progress
 	return p, err
 }
 
-// measureScans lets the engines take turns, and returns for each round what each
-// engine did in it. Round 0 fills caches.
+// measureScans runs the engines alternately, and returns their results for each round.
+// Round 0 fills caches.
 func measureScans(o *scanOptions, processes []*engineWorker, progress *report.Progress) (rounds []round, err error) {
 	for n := range o.rounds + 1 {
 		r := round{}
 		for _, shape := range shapes {
 			r[shape] = make([]result, len(processes))
 			for i := range processes {
-				i = (i + n) % len(processes) // nobody always follows the same one
+				i = (i + n) % len(processes) // no engine always follows the same one
 				p := processes[i]
 				progress.Show("round %d of %d: %s %s", n, o.rounds, p.name, shape)
 				r[shape][i], err = p.do(task{Shape: shape, Scans: o.shortScans, Seed: uint64(n)})

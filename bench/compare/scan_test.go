@@ -12,7 +12,7 @@ import (
 	"github.com/kvd-db/kvd/bench/judge"
 )
 
-// TestMain lets the test's binary be its own worker.
+// TestMain lets the test binary be its own worker.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == "worker" {
 		os.Exit(run())
@@ -48,7 +48,7 @@ func TestScanComparesEveryEngine(t *testing.T) {
 func TestScanReportsAWorkerThatFails(t *testing.T) {
 	o := testOptions(t)
 	o.engines = []string{ours}
-	o.memory = -1 // kvd refuses it
+	o.memory = -1 // kvd rejects it
 	var stdout, stderr bytes.Buffer
 	require.ErrorContains(t, compareScans(t.Context(), o, &stdout, &stderr), "kvd: ")
 	assert.Empty(t, stdout.String())
@@ -74,8 +74,8 @@ func TestOptionsThatMakeNoSenseAreRefused(t *testing.T) {
 	}
 }
 
-// TestRatiosCompareWithinRounds: a machine that becomes ten times slower after
-// the first round changes nothing.
+// TestRatiosCompareWithinRounds: a machine that becomes ten times slower after the
+// first round changes nothing.
 func TestRatiosCompareWithinRounds(t *testing.T) {
 	o := &scanOptions{data: dataset{Keys: 1_000_000, ValueBytes: 100, Order: orderSorted}, rounds: 2, shortScans: 1000}
 	processes := []*engineWorker{{name: "pebble"}, {name: ours}}

@@ -11,7 +11,7 @@ import (
 	"github.com/kvd-db/kvd/internal/workload"
 )
 
-// printSlots prints, cell by cell, medians over the rounds of what each engine did.
+// printSlots prints, for each cell, the medians of each engine over the rounds.
 func printSlots(w io.Writer, slots []slot) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	for _, cell := range judge.Cells(slots) {
@@ -54,7 +54,7 @@ func printCell(w io.Writer, slots []slot, cell string) {
 	fmt.Fprintln(w)
 }
 
-// printMerging says what compactions cost whoever counted that.
+// printMerging prints the cost of compactions for engines that report it.
 func printMerging(w io.Writer, slots []slot, cell string) {
 	for _, name := range judge.Contestants(slots, cell) {
 		if costs := judge.Numbers(judge.Series(slots, cell, name, merging)); len(costs) > 0 {
@@ -66,7 +66,7 @@ func printMerging(w io.Writer, slots []slot, cell string) {
 	}
 }
 
-// decimal spells a figure; a dash if there is none, or nothing was counted.
+// decimal formats a figure; a dash if there is none.
 func decimal(digits int, v float64) string {
 	if v == 0 || math.IsNaN(v) || math.IsInf(v, 0) {
 		return "-"
@@ -74,7 +74,7 @@ func decimal(digits int, v float64) string {
 	return strconv.FormatFloat(v, 'f', digits, 64)
 }
 
-// latencies are those of one kind of operation; a dash if there were none.
+// latencies formats those of one kind of operation; a dash if there were none.
 func latencies(median func(func(*outcome) float64) float64, kind func(*outcome) workload.Kind) string {
 	if median(func(o *outcome) float64 { return float64(kind(o).Count) }) == 0 {
 		return "-"

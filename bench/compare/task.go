@@ -11,7 +11,7 @@ import (
 	"github.com/kvd-db/kvd/internal/workload"
 )
 
-// shape is a way to read that is measured.
+// shape is a way of reading that is measured.
 type shape string
 
 const (
@@ -23,8 +23,8 @@ const (
 // shortEntries is the length of a short scan: a page of results.
 const shortEntries = 50
 
-// task is what a worker does at a time: a run if there is one, or scans. Equal
-// tasks make equal requests.
+// task is a unit of work for a worker: a run, or else scans. Equal tasks make equal
+// requests.
 type task struct {
 	Run   *workload.Config `json:"run,omitempty"`
 	Pulse bool             `json:"pulse,omitempty"` // see runner
@@ -33,7 +33,7 @@ type task struct {
 	Seed  uint64           `json:"seed"`  // of shapeShort
 }
 
-// result is what came of a task.
+// result is the result of a task.
 type result struct {
 	Elapsed time.Duration `json:"elapsed"`
 	CPU     time.Duration `json:"cpu"` // of all threads, user and system
@@ -48,9 +48,9 @@ type scannable interface {
 	Backward() (peers.Cursor, error)
 }
 
-// perform does a task and checks every answer.
+// perform runs a task and checks every answer.
 func perform(s scannable, d dataset, t task) (result, error) {
-	debug.FreeOSMemory() // garbage of other tasks is not this one's
+	debug.FreeOSMemory() // do not charge this task for the garbage of others
 	memory, cpu, begin := memoryNow(), process.OwnCPU(), time.Now()
 	entries, err := scan(s, d, t)
 	return result{

@@ -10,10 +10,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// readFiles reads all files below a directory, so that they are in the page cache.
-// A store may have dropped from it what it has just written, as kvd does with the
-// outputs of compactions: the first second of reads would then measure the disk, and
-// that of one engine alone.
+// readFiles reads all files below a directory into the page cache. A store may have
+// dropped what it has just written from the page cache, as kvd does with the outputs of
+// compactions. The first second of reads would then measure the disk for that engine
+// only.
 func readFiles(dir string) error {
 	return eachFile(dir, func(f *os.File) error {
 		_, err := io.Copy(io.Discard, f)
@@ -22,12 +22,12 @@ func readFiles(dir string) error {
 }
 
 // forgetFiles drops all files below a directory from the page cache, so that the next
-// reads of them are those of a disk. What was written to them must be synced.
+// reads come from the disk. The files must be synced.
 func forgetFiles(dir string) error {
 	return eachFile(dir, func(f *os.File) error { return unix.Fadvise(int(f.Fd()), 0, 0, unix.FADV_DONTNEED) })
 }
 
-// eachFile opens all files below a directory.
+// eachFile opens each file below a directory.
 func eachFile(dir string, use func(*os.File) error) error {
 	return filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || !d.Type().IsRegular() {

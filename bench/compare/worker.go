@@ -16,20 +16,19 @@ import (
 	"github.com/kvd-db/kvd/bench/process"
 )
 
-// setup is the first thing that a worker is told.
+// setup is the first message to a worker.
 type setup struct {
 	Engine string        `json:"engine"`
 	Store  peers.Options `json:"store"`
 	Data   dataset       `json:"data"` // to load before the first task, if it has keys
 	// HeapBytes is the soft limit of the process's memory; zero: none.
 	HeapBytes int64 `json:"heapBytes,omitempty"`
-	// Again says that the directory has the data already, and asks what opening it
-	// costs.
+	// Again says that the directory already holds the data, and requests the cost of
+	// opening it.
 	Again bool `json:"again,omitempty"`
 }
 
-// message is what a worker tells: how far it is, or what came of what it was
-// told to do.
+// message is sent by a worker: its progress, or the result of a setup or a task.
 type message struct {
 	Loaded int     `json:"loaded,omitempty"` // entries so far
 	Second float64 `json:"second,omitempty"` // operations of the last second of a run
@@ -38,7 +37,7 @@ type message struct {
 	Error  string  `json:"error,omitempty"`
 }
 
-// loaded is what came of the setup.
+// loaded is the result of the setup.
 type loaded struct {
 	Load    time.Duration `json:"load"`
 	Settle  time.Duration `json:"settle"`
@@ -46,7 +45,7 @@ type loaded struct {
 	Written writtenBytes  `json:"written"` // of the load and of settling
 	Memory  memoryUse     `json:"memory"`
 	Open    time.Duration `json:"open"`
-	Held    heldBytes     `json:"held,omitzero"` // by a store that was opened again, but for its cache
+	Held    heldBytes     `json:"held,omitzero"` // by a store that was opened again, without its cache
 	Inside  peers.Inside  `json:"inside,omitzero"`
 }
 
@@ -63,14 +62,14 @@ func newWorkerCommand() *cobra.Command {
 		out := json.NewEncoder(c.OutOrStdout())
 		err := work(c.Context(), json.NewDecoder(c.InOrStdin()), out, profile)
 		if err != nil {
-			err = out.Encode(message{Error: err.Error()}) // whoever listens reports it
+			err = out.Encode(message{Error: err.Error()}) // the parent process reports it
 		}
 		return failed(err)
 	}
 	return c
 }
 
-// work sets an engine up and does tasks until there are no more.
+// work opens a store and performs tasks until its input ends.
 func work(ctx context.Context, in *json.Decoder, out *json.Encoder, profile string) (err error) {
 	var s setup
 	if err := in.Decode(&s); err != nil {

@@ -11,11 +11,11 @@ import (
 )
 
 // writtenBytes is what a process has written to files, or a difference of two such
-// figures; zero where the kernel does not tell. See proc_pid_io(5).
+// figures; zero where the kernel does not report it. See proc_pid_io(5).
 //
-// Neither of the two is what the disk got. Calls miss what is written through mapped
-// files (Badger's). Dirtied has it, but counts the whole of a folio of the page cache,
-// of up to 2 MiB, each time a byte of it is written after a sync: a hundred times too
+// Neither figure is what the disk received. Calls omits writes through mapped files
+// (Badger). Dirtied includes them, but counts a whole folio of the page cache, of up to
+// 2 MiB, each time a byte of it is written after a sync. That is a hundred times too
 // much for a log that is synced often in a file that was written in large pieces.
 type writtenBytes struct {
 	Calls   int64 `json:"calls"`   // passed to write calls
@@ -50,8 +50,8 @@ func (w writtenBytes) since(earlier writtenBytes) writtenBytes {
 	return writtenBytes{w.Calls - earlier.Calls, w.Dirtied - earlier.Dirtied}
 }
 
-// diskBytes is what the files below a directory take on the disk. Files may come
-// and go meanwhile.
+// diskBytes returns the disk space of the files below a directory. Files may be created
+// and removed meanwhile.
 func diskBytes(dir string) (total int64, err error) {
 	err = filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {
 		if errors.Is(err, fs.ErrNotExist) {

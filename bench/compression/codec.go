@@ -8,22 +8,22 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// codec is a way to store a piece. Both functions write over dst, whose room they use
-// if that is enough. One goroutine uses it.
+// codec encodes and decodes a piece. Both functions write to dst, and use its memory if
+// that is large enough. Not safe for concurrent use.
 type codec struct {
 	name   string
 	encode func(dst, src []byte) []byte
 	decode func(dst, src []byte) ([]byte, error)
 }
 
-// codecs is all of them; the first stores a piece as it is.
+// codecs holds all codecs; the first stores a piece unchanged.
 type codecs struct {
 	all   []codec
 	close func() error
 }
 
-// newCodecs returns them. Those with a dictionary have sample for one: as a file could
-// have, whose writer has seen its first pieces when it stores the others.
+// newCodecs returns all codecs. Codecs with a dictionary build it from sample, as a
+// file's writer could do with its first pieces.
 func newCodecs(sample []byte) (*codecs, error) {
 	c := &codecs{all: []codec{{name: "none"}, {"s2", s2.Encode, s2.Decode}, {"s2 better", s2.EncodeBetter, s2.Decode}}}
 	dict := s2.MakeDict(sample, nil)
@@ -70,7 +70,7 @@ func newCodecs(sample []byte) (*codecs, error) {
 const dictionary = 1
 
 // store returns what a file would hold of src, and whether that is encoded: as in
-// LevelDB, only if it saves an eighth. dst is room for it.
+// LevelDB, only if that saves an eighth. The result may use the memory of dst.
 func (c *codec) store(dst, src []byte) (stored []byte, encoded bool) {
 	if c.encode == nil {
 		return src, false

@@ -1,19 +1,19 @@
-// Command compression compresses what kvd's files are made of, data blocks, values and
-// groups of the log, each by itself as a read would need it, and prints what that saves
-// and what it takes. kvd compresses nothing: internal/sstable/doc.go says why.
+// Command compression compresses the parts of kvd's files (data blocks, values, and
+// groups of the log), each by itself as a read would need it, and prints savings and
+// costs. kvd does not compress: internal/sstable/doc.go says why.
 //
-// Times are those of one thread's processor time for one piece, medians of rounds in
-// which the codecs take turns. The columns:
+// Times are processor time of one thread for one piece: medians of rounds in which the
+// codecs alternate. The columns:
 //
-//	stored       of all bytes, checksums and lengths, which stay as they are, included;
+//	stored       share of all bytes, including checksums and lengths, which are not compressed;
 //	             a piece that would not shrink by an eighth is stored as it is
-//	encode       by a writer, whether that is then stored or not
-//	disk spared  what the disk needs to write what is saved: if that is less than encode
+//	encode       by a writer, whether or not the result is stored
+//	disk spared  the disk time to write what is saved: if that is less than encode
 //	             takes, compressing puts gains nothing unless a processor is idle
 //	decode       in memory
 //	read         from the page cache, verified and decoded
-//	even at      of so many reads in a hundred the disk must be spared, for the page cache
-//	             has room for more, until what all reads lose is won back
+//	even at      percentage of reads that must be saved from the disk, since the page cache
+//	             holds more, to compensate for what all reads lose
 package main
 
 import (

@@ -1,4 +1,4 @@
-// Package disk knows the file system that a comparison writes to.
+// Package disk inspects the file system that a comparison writes to.
 package disk
 
 import (
@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Sync waits until all that was written to the file system of a directory is on its
-// disk, so that nobody pays for what another one wrote.
+// Sync waits until everything written to the file system of a directory is on its disk,
+// so that no contestant pays for the writes of another.
 func Sync(dir string) error {
 	f, err := os.Open(dir)
 	if err != nil {
@@ -19,7 +19,7 @@ func Sync(dir string) error {
 	return errors.Join(unix.Syncfs(int(f.Fd())), f.Close())
 }
 
-// Free is what may still be written to the file system of a directory.
+// Free returns how many bytes may still be written to the file system of a directory.
 func Free(dir string) (bytes int64, err error) {
 	var s unix.Statfs_t
 	if err := unix.Statfs(dir, &s); err != nil {
@@ -28,11 +28,12 @@ func Free(dir string) (bytes int64, err error) {
 	return int64(s.Bavail) * s.Bsize, nil
 }
 
-// leastFreeBytes is how much room a run leaves on the disk: enough for the other
-// users of a machine, and for the seconds that pass before it ends.
+// leastFreeBytes is the space that a run leaves on the disk: enough for other users of
+// the machine, and for the seconds until the run stops.
 const leastFreeBytes = 6 << 30
 
-// Enough reports whether there is room for so many bytes, and what is to be left.
+// Enough returns an error unless the disk has room for this many bytes and
+// leastFreeBytes.
 func Enough(dir string, bytes int64) error {
 	free, err := Free(dir)
 	if want := bytes + leastFreeBytes; err == nil && free < want {

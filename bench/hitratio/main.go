@@ -1,11 +1,11 @@
 // Command hitratio replays streams of point reads against the cache of kvd's sorted
-// files and against other ways to choose what a cache keeps, and prints which share of
-// the reads each of them serves from memory.
+// files and against other cache policies, and prints the share of the reads that each
+// of them serves from memory.
 //
-// kvd's answers are those of a real file and a real cache. The others are told the
-// number of the block that a read needs, and have room for as many blocks as kvd's
-// cache. Nothing is timed: a miss costs far more than any of them does for a hit, and
-// what differs is how many there are.
+// kvd is tested with a real file and a real cache. The other policies get the number of
+// the block that a read needs, and have room for as many blocks as kvd's cache. Nothing
+// is timed: a miss costs far more than the work of any policy for a hit, so only the
+// number of misses matters.
 package main
 
 import (

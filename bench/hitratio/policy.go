@@ -6,9 +6,9 @@ import (
 	"github.com/maypok86/otter/v2"
 )
 
-// cache is a way to choose which blocks to keep.
+// cache is a policy that decides which blocks to keep.
 type cache interface {
-	// use reports whether the block is there, and puts it there if it is not.
+	// use reports whether the block is cached, and adds it if it is not.
 	use(block int) (hit bool)
 }
 
@@ -41,7 +41,9 @@ func (o *otterCache) use(block int) (hit bool) {
 	return hit
 }
 
-// lru drops what was not used for longest.
+// lru evicts the least recently used block. s3fifo (Yang et al., SOSP 2023) has a short
+// queue for new blocks. Blocks that were used more than once move on to the long queue;
+// it remembers the others that it evicted.
 type lru struct {
 	room  int
 	order *list.List // of block numbers, the last used first

@@ -1,8 +1,8 @@
-// Package judge compares what contestants did in turns: medians, ratios that are
-// taken within a round, and which goals they reach.
+// Package judge compares the results of contestants that ran alternately: medians,
+// ratios within rounds, and which goals are reached.
 //
-// It knows neither engines nor servers. A comparison brings its own kind of slot
-// and the figures that are read from it.
+// It knows neither engines nor servers. A comparison defines its own kind of slot and
+// its metrics.
 package judge
 
 // Slot is what one contestant did in one cell in one round.

@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// Goal is what a comparison wants of our contestant in one row of the final table.
+// Goal is what a comparison requires of our contestant in one row of the final table.
 type Goal[S Slot] struct {
 	Row    string
 	Cells  []string // of several, the worst counts
@@ -15,7 +15,7 @@ type Goal[S Slot] struct {
 	Want   float64 // at least, or at most if less is better; 0: only shown
 }
 
-// BestOfPeers is whichever peer had the best median in the same cell.
+// BestOfPeers is the peer with the best median in the same cell.
 const (
 	BestOfPeers = "best"
 	Nobody      = ""
@@ -30,8 +30,8 @@ type Verdict[S Slot] struct {
 	Reached    bool
 }
 
-// Judge returns what the slots say of a goal for one of our contestants; false if
-// they say nothing.
+// Judge evaluates a goal for one of our contestants; false if the slots have no
+// measurement for it.
 func (g *Goal[S]) Judge(slots []S, contestant string, isPeer func(string) bool) (v Verdict[S], ok bool) {
 	for _, cell := range g.Cells {
 		if next, any := g.judgeCell(slots, cell, contestant, isPeer); any && (!ok || g.worse(next.Figure.Median, v.Figure.Median)) {

@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// Series is what one contestant did in a cell, by round.
+// Series returns the figures of one contestant in a cell, by round.
 func Series[S Slot](slots []S, cell, contestant string, m *Metric[S]) (values []float64) {
 	for i := range slots {
 		if c, name := slots[i].Turn(); c == cell && name == contestant {
@@ -15,7 +15,7 @@ func Series[S Slot](slots []S, cell, contestant string, m *Metric[S]) (values []
 	return values
 }
 
-// Contestants returns who took part in a cell, in the order of their first turns.
+// Contestants returns the contestants of a cell, in the order of their first turns.
 func Contestants[S Slot](slots []S, cell string) (names []string) {
 	for i := range slots {
 		if c, name := slots[i].Turn(); c == cell && !slices.Contains(names, name) {
@@ -35,8 +35,8 @@ func Cells[S Slot](slots []S) (names []string) {
 	return names
 }
 
-// Best returns the contestant with the best median of those that may be; empty if
-// there is none.
+// Best returns the contestant with the best median among those that may accepts; empty
+// if there is none.
 func Best[S Slot](slots []S, cell string, m *Metric[S], may func(contestant string) bool) (best string) {
 	var bestMedian float64
 	for _, name := range Contestants(slots, cell) {
@@ -51,8 +51,8 @@ func Best[S Slot](slots []S, cell string, m *Metric[S], may func(contestant stri
 	return best
 }
 
-// Ratios compares two contestants round by round. Rounds in which there is no ratio,
-// because one of them did nothing, are left out; it is not a number if all are.
+// Ratios compares two contestants round by round. It omits rounds without a ratio, in
+// which one of them did nothing; the result is NaN if it omits all.
 func Ratios[S Slot](slots []S, cell, contestant, peer string, m *Metric[S]) Spread {
 	ours, theirs := Series(slots, cell, contestant, m), Series(slots, cell, peer, m)
 	var values []float64

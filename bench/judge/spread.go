@@ -5,19 +5,19 @@ import (
 	"slices"
 )
 
-// Spread is the median of some numbers and the range they lie in.
+// Spread is the median of some numbers and their range.
 type Spread struct {
 	Median, Least, Most float64
 }
 
-// NewSpread wants at least one value.
+// NewSpread needs at least one value.
 func NewSpread(values []float64) Spread {
 	sorted := slices.Sorted(slices.Values(values))
 	n := len(sorted)
 	return Spread{(sorted[(n-1)/2] + sorted[n/2]) / 2, sorted[0], sorted[n-1]}
 }
 
-// Numbers leaves out what is none: a figure that a slot could not tell.
+// Numbers omits NaNs: figures that a slot did not have.
 func Numbers(values []float64) []float64 {
 	return slices.DeleteFunc(values, func(v float64) bool { return math.IsNaN(v) || math.IsInf(v, 0) })
 }

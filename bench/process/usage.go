@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// OwnCPU is what this process has used so far, all threads, user and system; zero if
-// the kernel does not tell.
+// OwnCPU returns the CPU time of this process so far, user and system, all threads;
+// zero if the kernel does not report it.
 func OwnCPU() time.Duration {
 	var r syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &r); err != nil {
@@ -20,7 +20,8 @@ func OwnCPU() time.Duration {
 	return time.Duration(r.Utime.Nano() + r.Stime.Nano())
 }
 
-// CPU is the same of any process, to within a tick of 10 ms. See proc_pid_stat(5).
+// CPU returns the CPU time of any process, to within a tick of 10 ms. See
+// proc_pid_stat(5).
 func CPU(pid int) (time.Duration, error) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
@@ -42,14 +43,12 @@ func CPU(pid int) (time.Duration, error) {
 	return time.Duration(ticks) * tick, nil
 }
 
-// ForgetPeak makes the peak of a process's memory (VmHWM) that since now. See
-// proc_pid_clear_refs(5).
+// ForgetPeak resets the peak of a process's memory (VmHWM). See proc_pid_clear_refs(5).
 func ForgetPeak(pid int) error {
 	return os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", pid), []byte("5"), 0)
 }
 
-// Settle returns when processes have had nothing to do for a while, or after a time in
-// which they should have.
+// Settle returns when the processes have been idle for a while, or after a time limit.
 func Settle(ctx context.Context, pids ...int) error {
 	const step, most, quiet = 250 * time.Millisecond, 60, 3
 	ticker := time.NewTicker(step)

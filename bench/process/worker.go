@@ -12,10 +12,10 @@ import (
 	"syscall"
 )
 
-// Worker is this program, started once more to do what it is told: a JSON object on
-// its standard input, answered by JSON objects on its standard output. Each contestant
-// has a process of its own: the garbage of one is not collected while another is
-// measured, and its memory can be told from theirs.
+// Worker is a child process of this program. It receives JSON objects on its standard
+// input and answers with JSON objects on its standard output. Each contestant has a
+// process of its own: the garbage of one is not collected while another is measured,
+// and their memory can be told apart.
 type Worker struct {
 	name  string
 	cmd   *exec.Cmd
@@ -24,7 +24,7 @@ type Worker struct {
 	out   *json.Decoder
 }
 
-// StartWorker starts this program with args. name is for errors. ctx ends it.
+// StartWorker starts this program with args. name is used in errors. ctx ends it.
 func StartWorker(ctx context.Context, name string, args ...string) (*Worker, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -47,13 +47,13 @@ func StartWorker(ctx context.Context, name string, args ...string) (*Worker, err
 	return &Worker{name, cmd, stdin, json.NewEncoder(stdin), json.NewDecoder(stdout)}, nil
 }
 
-// DieWithUs has the kernel kill a process when ours ends, also one that is frozen.
+// DieWithUs makes the kernel kill a child, even a frozen one, when this process ends.
 func DieWithUs() *syscall.SysProcAttr { return &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} }
 
-// PID is its process.
+// PID returns the id of the process.
 func (w *Worker) PID() int { return w.cmd.Process.Pid }
 
-// Tell sends the next object.
+// Tell sends an object.
 func (w *Worker) Tell(v any) error {
 	if err := w.in.Encode(v); err != nil {
 		return fmt.Errorf("%s: %w", w.name, err)
@@ -69,12 +69,11 @@ func (w *Worker) Hear(into any) error {
 	return nil
 }
 
-// Freeze stops all threads of the worker until Thaw, so that nothing it does in the
-// background disturbs a measurement of another, and none of its work gets done while
-// nobody measures it.
+// Freeze stops all threads of the worker until Thaw, so that its background work
+// neither disturbs the measurement of another contestant nor proceeds unmeasured.
 func (w *Worker) Freeze() error { return w.signal(syscall.SIGSTOP) }
 
-// Thaw lets it go on.
+// Thaw resumes the worker.
 func (w *Worker) Thaw() error { return w.signal(syscall.SIGCONT) }
 
 func (w *Worker) signal(s syscall.Signal) error {
@@ -84,7 +83,7 @@ func (w *Worker) signal(s syscall.Signal) error {
 	return nil
 }
 
-// Kill ends the worker at once. Close must follow.
+// Kill ends the worker at once. The caller must still call Close.
 func (w *Worker) Kill() error { return w.cmd.Process.Kill() }
 
 // Close ends the worker and waits for it.

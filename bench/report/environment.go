@@ -7,9 +7,9 @@ import (
 	"github.com/kvd-db/kvd/internal/workload"
 )
 
-// Environment is where a comparison took place, with its data in dir. commit is what
-// was set when the command was linked: the go command names none in a module that lies
-// below the root of its repository.
+// Environment describes the machine of a comparison with its data in dir. commit is the
+// value set by the linker: the go command records none for a module that lies below the
+// root of its repository.
 func Environment(dir, commit string) workload.Environment {
 	env := workload.ReadEnvironment(dir)
 	if env.Commit == "" {
@@ -18,7 +18,7 @@ func Environment(dir, commit string) workload.Environment {
 	return env
 }
 
-// PrintEnvironment prints it as one line.
+// PrintEnvironment prints the environment in one line.
 func PrintEnvironment(w io.Writer, dir, commit string) {
 	env := Environment(dir, commit)
 	fmt.Fprintf(w, "%s, %d CPUs, %s, %s, kernel %s, commit %s, %s\n\n",

@@ -5,14 +5,13 @@ import (
 	"os"
 )
 
-// Lines is a new file of lines of JSON. The zero value writes nothing.
+// Lines is a new file of JSON lines. The zero value writes nothing.
 type Lines struct {
 	file *os.File
 	json *json.Encoder
 }
 
-// CreateLines makes the file, which must not be there yet; without a name it writes
-// nothing.
+// CreateLines creates the file, which must not exist; without a name it writes nothing.
 func CreateLines(name string) (Lines, error) {
 	if name == "" {
 		return Lines{}, nil

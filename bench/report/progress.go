@@ -1,5 +1,5 @@
-// Package report has what every comparison prints: where it took place, and a line
-// for whoever waits.
+// Package report prints what all comparisons have in common: the environment, and a
+// progress line.
 package report
 
 import (
@@ -10,14 +10,14 @@ import (
 	"golang.org/x/term"
 )
 
-// Progress is a line for whoever waits. Where nobody looks on only what is worth
-// keeping is written.
+// Progress is a progress line on a terminal. If the output is no terminal, only
+// permanent lines are written.
 type Progress struct {
 	w    io.Writer
 	live bool
 }
 
-// NewProgress writes to w, which is live if it is a terminal.
+// NewProgress returns a Progress that writes to w.
 func NewProgress(w io.Writer) *Progress {
 	f, ok := w.(*os.File)
 	return &Progress{w: w, live: ok && term.IsTerminal(int(f.Fd()))}
@@ -25,14 +25,14 @@ func NewProgress(w io.Writer) *Progress {
 
 const eraseLine = "\r\x1b[K"
 
-// Show replaces what was shown.
+// Show replaces the progress line.
 func (p *Progress) Show(format string, args ...any) {
 	if p.live {
 		_, _ = fmt.Fprintf(p.w, eraseLine+format, args...) // a lost line harms nothing
 	}
 }
 
-// Line leaves a line behind.
+// Line writes a permanent line.
 func (p *Progress) Line(format string, args ...any) {
 	if p.live {
 		format = eraseLine + format

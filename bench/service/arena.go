@@ -15,18 +15,18 @@ import (
 	"github.com/kvd-db/kvd/bench/service/server"
 )
 
-// arena is where contestants take turns.
+// arena runs contestants alternately.
 type arena struct {
 	*options
 	dir      string // temporary
 	kinds    map[string]*server.Kind
-	servers  map[string]*server.Server // those that were needed so far, all of them frozen
-	skipped  map[string]bool           // contestants of which that was said
+	servers  map[string]*server.Server // those used so far, all of them frozen
+	skipped  map[string]bool           // contestants already reported as missing
 	progress *report.Progress
-	report   func(slot) error // is told of each slot
+	report   func(slot) error // called after each slot
 }
 
-// withArena hands out an arena, which it clears away afterwards.
+// withArena calls use with an arena, which it cleans up afterwards.
 func withArena(o *options, stderr io.Writer, use func(*arena) error) (err error) {
 	a := &arena{options: o, servers: make(map[string]*server.Server), skipped: make(map[string]bool),
 		progress: report.NewProgress(stderr)}
@@ -51,9 +51,9 @@ func withArena(o *options, stderr io.Writer, use func(*arena) error) (err error)
 	return use(a)
 }
 
-// hold lets the contestants of a cell take turns and returns what they did. All slots
-// of a round follow one another, each time in another order, so that a ratio compares
-// what was measured seconds apart.
+// hold runs the contestants of a cell alternately and returns the results. All slots of
+// a round follow one another, in a different order in each round, so that a ratio
+// compares what was measured seconds apart.
 func (a *arena) hold(ctx context.Context, c *cell) (slots []slot, err error) {
 	var who []*contestant
 	for _, name := range c.contestants {
@@ -87,7 +87,7 @@ func (a *arena) hold(ctx context.Context, c *cell) (slots []slot, err error) {
 	return slots, nil
 }
 
-// takesPart says loudly, once, if somebody cannot.
+// takesPart reports whether a contestant can run, and prints once why it cannot.
 func (a *arena) takesPart(c *contestant, sync bool) bool {
 	if len(a.only) > 0 && !a.only[c.name] {
 		return false
@@ -131,7 +131,7 @@ func (a *arena) slot(ctx context.Context, c *cell, who *contestant, s *slot) err
 	return errors.Join(a.measure(ctx, who, job, s), server.Freeze())
 }
 
-// measure has a contestant, whose server runs, do its job.
+// measure runs the job of a contestant whose server is running.
 func (a *arena) measure(ctx context.Context, who *contestant, job *assignment, s *slot) error {
 	idle, err := holdIdle(ctx, who.idle, job)
 	if err != nil {
@@ -143,20 +143,20 @@ func (a *arena) measure(ctx context.Context, who *contestant, job *assignment, s
 	}
 	s.Run = *r.Outcome
 	s.Run.Held, err = idle.count()
-	return errors.Join(err, idle.end(), disk.Sync(a.dir)) // synced, so that nobody waits for what another one wrote
+	return errors.Join(err, idle.end(), disk.Sync(a.dir)) // synced, so that no contestant waits for the writes of another
 }
 
-// hangTime is how long a process may take for an assignment, above what it should.
+// hangTime is how much longer than planned an assignment may take.
 const hangTime = 3 * time.Minute
 
-// do has a process of its own do an assignment: what one client leaves behind does not
-// slow the next one down.
+// do runs an assignment in a new process, so that the state of one client does not slow
+// down the next.
 func (a *arena) do(ctx context.Context, name string, job *assignment) (*answer, error) {
 	w, err := process.StartWorker(ctx, name, "worker")
 	if err != nil {
 		return nil, err
 	}
-	hang := time.AfterFunc(hangTime+job.Overload, func() { _ = w.Kill() }) // whoever waits then reports it
+	hang := time.AfterFunc(hangTime+job.Overload, func() { _ = w.Kill() }) // the goroutine that waits for the answer reports it
 	defer hang.Stop()
 	answer, err := ask(w, job)
 	return answer, errors.Join(err, w.Close())
@@ -177,10 +177,10 @@ func ask(w *process.Worker, job any) (*answer, error) {
 	return &r, nil
 }
 
-// fillers are the callers that fill a server.
+// fillers is the number of callers that fill a server.
 const fillers = 512
 
-// server returns a server, which is frozen, and filled if it was not there.
+// server returns a frozen server, which it starts and fills if necessary.
 func (a *arena) server(ctx context.Context, name string) (*server.Server, error) {
 	if s := a.servers[name]; s != nil {
 		return s, nil

@@ -7,20 +7,20 @@ import (
 	"github.com/kvd-db/kvd/bench/service/load"
 )
 
-// cell is what one figure is measured with: a load that contestants bear in turns.
+// cell is what one figure is measured with: a load that contestants run alternately.
 type cell struct {
-	row         string // by which it is chosen
+	row         string // by which the flag selects it
 	name        string
 	contestants []string
 	sync        bool // sets wait for the disk
 	load        load.Closed
-	// clients are as many as there are connections, if more than one client is wanted.
+	// clients is the number of clients, each with its own connection, if more than one.
 	clients int
-	// overload follows the load, once.
+	// overload runs an overload once after the load.
 	overload bool
 }
 
-// Names of cells, by which goals find them.
+// Names of cells, by which goals refer to them.
 func getCell(callers int) string { return fmt.Sprintf("get, %d callers", callers) }
 func mixCell(callers int) string { return fmt.Sprintf("get/set 50/50 sync, %d callers", callers) }
 func setCell(callers int) string { return fmt.Sprintf("set sync, %d callers", callers) }
@@ -35,7 +35,7 @@ const (
 	idleCell      = "get/set 50/50 buffered, 200 clients"
 )
 
-// rows are what the flag chooses of.
+// rows are the values of the flag.
 var rows = []string{"get", "mix", "set", "buffered", "etcd", "memcached", "lone", "overload", "idle"}
 
 var (
@@ -44,11 +44,11 @@ var (
 	setCallers = []int{64, 256, 1024}
 )
 
-// busyClients is how many are busy beside idle connections, each of them with one
+// busyClients is how many clients are busy beside idle connections, each with one
 // connection and one caller.
 const busyClients = 200
 
-// cells are all there are, in the order in which they are measured.
+// cells returns all cells, in the order in which they are measured.
 func cells(o *options) (all []cell) {
 	closed := func(callers, getPercent int) load.Closed {
 		return load.Closed{
@@ -84,7 +84,7 @@ func cells(o *options) (all []cell) {
 	)
 }
 
-// loadFor is the load of a cell as one contestant can bear it.
+// loadFor returns the load of a cell, adapted to a contestant.
 func (c *cell) loadFor(who *contestant, round int) load.Closed {
 	l := c.load
 	l.Seed += uint64(round)

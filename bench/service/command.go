@@ -106,11 +106,11 @@ func (o *options) validate() error {
 }
 
 // minSlot is the shortest slot in which the processor time of a server, counted in
-// ticks of 10 ms, says anything.
+// ticks of 10 ms, is significant.
 const minSlot = 50 * time.Millisecond
 
-// compare measures all rows that are wanted and prints what came of it, also of those
-// that were measured before an error.
+// compare measures all selected rows and prints the results, including those measured
+// before an error.
 func compare(ctx context.Context, o *options, stdout, stderr io.Writer) error {
 	return withArena(o, stderr, func(a *arena) error {
 		var slots []slot

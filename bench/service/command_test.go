@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// testOptions have the test binary for a kvd server.
+// testOptions use the test binary as a kvd server.
 func testOptions(t *testing.T, rows ...string) *options {
 	self, err := os.Executable()
 	require.NoError(t, err)
@@ -24,8 +24,8 @@ func testOptions(t *testing.T, rows ...string) *options {
 	}
 }
 
-// runCompare returns what was printed and every slot, which must have been reported
-// as a line. If a busy machine did nothing in a slot, it runs again with longer ones.
+// runCompare returns the output and every slot, which must have been reported as a
+// line. If a busy machine did nothing in a slot, it runs again with longer ones.
 func runCompare(t *testing.T, o *options) (stdout, stderr string, slots []slot) {
 	t.Helper()
 	for {
@@ -58,7 +58,8 @@ func runCompareOnce(t *testing.T, o *options) (stdout, stderr string, slots []sl
 	return out.String(), progress.String(), slots
 }
 
-// TestWhoIsNotInstalledIsSkippedLoudly: the others are compared all the same.
+// TestWhoIsNotInstalledIsSkippedLoudly: a missing contestant is reported, and the
+// others are compared.
 func TestWhoIsNotInstalledIsSkippedLoudly(t *testing.T) {
 	t.Setenv("PATH", "")
 	stdout, stderr, slots := runCompare(t, testOptions(t, "etcd", "memcached", "lone"))

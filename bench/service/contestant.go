@@ -8,18 +8,18 @@ import (
 	"github.com/kvd-db/kvd/bench/service/server"
 )
 
-// contestant is a client and the server that it speaks to.
+// contestant is a client and its server.
 type contestant struct {
 	name   string
 	client string
-	server string // empty: it needs none. Of Redis: see serverFor
+	server string // empty: it needs none. For Redis see serverFor
 	batch  int    // keys of one get
-	// echoes says that nothing is stored: sets are all it can do.
+	// echoes says that nothing is stored: only sets are supported.
 	echoes bool
-	idle   int // connections that do nothing beside it
+	idle   int // number of idle connections
 }
 
-// The names of contestants. Ours are measured in several ways.
+// The names of contestants. kvd is measured in several configurations.
 const (
 	ours4     = "kvd-4" // what goals are judged by: as many partitions as in the goals of the engine
 	ours      = "kvd"
@@ -36,10 +36,10 @@ const (
 	etcd       = "etcd"
 	echo       = "gRPC echo"
 	appendOnly = "append"
-	echoAppend = "echo + append" // derived of the two
+	echoAppend = "echo + append" // computed from the two
 )
 
-// idleConnections is how many the goal names.
+// idleConnections is the number that the goal states.
 const idleConnections = 10_000
 
 var contestants = []contestant{
@@ -59,7 +59,7 @@ var contestants = []contestant{
 	{name: appendOnly, client: client.AppendAlone, echoes: true},
 }
 
-// redis is one of two servers: that which is as durable as a cell wants.
+// redis stands for one of two servers: the one with the durability of the cell.
 const redis = "redis"
 
 func findContestant(name string) (*contestant, error) {
@@ -70,7 +70,7 @@ func findContestant(name string) (*contestant, error) {
 	return &contestants[i], nil
 }
 
-// serverFor is the name of the server in cells that are synced, or not.
+// serverFor returns the name of the server for cells with or without sync.
 func (c *contestant) serverFor(sync bool) string {
 	switch {
 	case c.server != redis:
@@ -81,7 +81,7 @@ func (c *contestant) serverFor(sync bool) string {
 	return "redis-everysec"
 }
 
-// kinds are all servers, by name.
+// kinds returns all servers, by name.
 func kinds(kvdBinary string) (map[string]*server.Kind, error) {
 	echo, err := server.Own("echo", "echo-server")
 	if err != nil {
@@ -97,7 +97,7 @@ func kinds(kvdBinary string) (map[string]*server.Kind, error) {
 	return all, nil
 }
 
-// loader is the client that fills a server before it is measured; empty if it is
+// loader returns the client that fills a server before it is measured; empty if it is
 // measured empty.
 func loader(server string) string {
 	switch server {

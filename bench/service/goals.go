@@ -7,11 +7,11 @@ import (
 	"github.com/kvd-db/kvd/bench/judge"
 )
 
-// goal is what the comparison wants in one row of the final table.
+// goal is what the comparison requires in one row of the final table.
 type goal struct {
 	judge.Goal[slot]
 	ours  string   // which of our contestants
-	peers []string // the best of them counts; none: the figure itself does
+	peers []string // the best of them counts; if none, the figure itself
 }
 
 func newGoal(row, cell string, m *metric, want float64, ours string, peers ...string) goal {
@@ -22,15 +22,15 @@ func newGoal(row, cell string, m *metric, want float64, ours string, peers ...st
 	return goal{judge.Goal[slot]{Row: row, Cells: []string{cell}, Metric: m, Versus: versus, Want: want}, ours, peers}
 }
 
-// judge returns what the slots say of the goal; false if they say nothing.
+// judge evaluates the goal; false if the slots have no measurement for it.
 func (g *goal) judge(slots []slot) (judge.Verdict[slot], bool) { return g.judgeOf(slots, g.ours) }
 
-// judgeOf judges another of our contestants.
+// judgeOf evaluates the goal for another of our contestants.
 func (g *goal) judgeOf(slots []slot, ours string) (judge.Verdict[slot], bool) {
 	return g.Judge(slots, ours, func(name string) bool { return slices.Contains(g.peers, name) })
 }
 
-// goals are those of the project. Ratios are figures of ours over theirs.
+// goals are those of the project. Ratios are our figures over those of the peers.
 var goals = slices.Concat(
 	getGoals(64, 1.5, 1), getGoals(256, 2.2, 1.8), getGoals(1024, 2.2, 1.8),
 	mixGoals(64, 1.4, 1), mixGoals(256, 2, 0.8),
@@ -84,8 +84,8 @@ func setGoals(callers int, want float64) []goal {
 	}
 }
 
-// otherOurs is our contestant with the default number of partitions, where it takes
-// part beside kvd-4.
+// otherOurs returns our contestant with the default number of partitions, if it was
+// measured beside kvd-4.
 func (g *goal) otherOurs() (string, bool) { return ours, g.ours == ours4 && len(g.peers) > 0 }
 
 func (g *goal) String() string { return fmt.Sprintf("%s of %s", g.Row, g.ours) }

@@ -8,12 +8,11 @@ import (
 	"github.com/kvd-db/kvd/bench/service/client"
 )
 
-// idleClients are a process that has many connections to a server, and does nothing
-// with them. Nil: there is none.
+// idleClients is a process with many idle connections to a server. Nil: there is none.
 type idleClients struct{ worker *process.Worker }
 
-// holdIdle opens n connections to the server of a job, and waits until neither side has
-// anything to do with them.
+// holdIdle opens n connections to the server of a job, and waits until both sides are
+// idle.
 func holdIdle(ctx context.Context, n int, job *assignment) (*idleClients, error) {
 	if n == 0 {
 		return nil, nil
@@ -32,8 +31,8 @@ func holdIdle(ctx context.Context, n int, job *assignment) (*idleClients, error)
 	return &idleClients{w}, nil
 }
 
-// count tells how many connections were there all the time, and takes requests. It
-// may be called once.
+// count returns how many connections were open all the time and still serve requests.
+// It may be called once.
 func (i *idleClients) count() (*int, error) {
 	if i == nil {
 		return nil, nil

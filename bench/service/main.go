@@ -1,8 +1,8 @@
 // Command service compares kvd as a service with Redis, etcd and memcached, each with
-// the Go clients people use, in turns and under equal conditions.
+// common Go clients, alternately and under equal conditions.
 //
-// Exit codes: 0 the comparison ended; 1 it failed, or a server gave a wrong answer;
-// 64 it was called the wrong way.
+// Exit codes: 0 success; 1 the comparison failed, or a server gave a wrong answer; 64
+// invalid usage.
 package main
 
 import (
@@ -25,7 +25,7 @@ const (
 // commit is set when the command is linked: see report.Environment.
 var commit string
 
-// errUsage marks an error of how the command was called.
+// errUsage marks a usage error.
 var errUsage = errors.New("see service --help")
 
 func main() { os.Exit(run()) }
@@ -54,8 +54,8 @@ func run() int {
 	}
 }
 
-// allowFiles raises the number of files that this process and those it starts may have
-// open, connections included, as far as that is allowed.
+// allowFiles raises the number of files, including connections, that this process and
+// its children may have open, as far as permitted.
 func allowFiles() error {
 	const wanted = 1 << 16
 	var limit syscall.Rlimit
@@ -66,6 +66,6 @@ func allowFiles() error {
 	if syscall.Setrlimit(syscall.RLIMIT_NOFILE, &higher) == nil {
 		return nil
 	}
-	limit.Cur = limit.Max // what anybody may
+	limit.Cur = limit.Max // the most without privileges
 	return syscall.Setrlimit(syscall.RLIMIT_NOFILE, &limit)
 }

@@ -33,7 +33,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// serve is kvd's command of that name, as far as it is used here: flags with values.
+// serve is kvd's command of that name, as far as the tests use it: flags with values.
 func serve(args []string) error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()

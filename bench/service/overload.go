@@ -12,18 +12,18 @@ const (
 	calmFraction = 0.1
 	// peakCallers find out what the service takes.
 	peakCallers = 1024
-	// overloadCallers wait at once at most: eight times as many. With 65,536 the Go
-	// scheduler of the generator was what had too much to do.
+	// overloadCallers is the limit of waiting callers: eight times as many. With 65,536
+	// the Go scheduler of the generator was the bottleneck.
 	overloadCallers = 8 * peakCallers
-	// overloadClients share them, each with a connection of its own: one client alone
-	// keeps few frames under way, and what is too much never leaves it.
+	// overloadClients share the callers, each with a connection of its own: a single
+	// client keeps few frames in flight, so the overload would never reach the server.
 	overloadClients = 8
 	// patience is how long a caller waits for an answer.
 	patience = time.Second
 )
 
-// overload is five times what a service did of a closed load, for so long, between two
-// calm parts that last a fifth and two fifths of that.
+// overload returns five times the rate of a closed load, for a given time, between two
+// calm parts that last a fifth and two fifths of that time.
 func overload(l *load.Closed, capacity float64, over time.Duration) *load.Open {
 	return &load.Open{
 		CalmPerSecond: uint64(capacity*calmFraction) + 1, OverPerSecond: uint64(capacity*overloadFactor) + 1,

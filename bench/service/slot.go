@@ -9,7 +9,7 @@ import (
 	"github.com/kvd-db/kvd/bench/service/server"
 )
 
-// slot is what one contestant did in a cell in one round.
+// slot is the result of one contestant in a cell in one round.
 type slot struct {
 	Cell       string  `json:"cell"`
 	Contestant string  `json:"contestant"`
@@ -17,25 +17,25 @@ type slot struct {
 	Run        outcome `json:"run"`
 }
 
-// Turn says where a slot belongs: see judge.Slot.
+// Turn identifies the slot: see judge.Slot.
 func (s slot) Turn() (cell, contestant string) { return s.Cell, s.Contestant }
 
-// outcome is what the client's process saw.
+// outcome is the result of the client's process.
 type outcome struct {
 	load.Outcome
-	// ClientCPU and ServerCPU are processor time of the whole processes while it was
-	// measured. A contestant without a server has none of it.
+	// ClientCPU and ServerCPU are the processor time of the whole processes during the
+	// measurement. ServerCPU is zero for a contestant without a server.
 	ClientCPU time.Duration `json:"clientCPU"`
 	ServerCPU time.Duration `json:"serverCPU"`
-	// Generator is what asking for one key and checking the answer takes of ClientCPU.
+	// Generator is the part of ClientCPU for requesting one key and checking the
+	// answer.
 	Generator time.Duration `json:"generator"`
-	// ServerBytes is the memory of the server at the end, and ServerPeakBytes at its
-	// worst.
+	// ServerBytes is the memory of the server at the end, ServerPeakBytes its peak.
 	ServerBytes     int64 `json:"serverBytes"`
 	ServerPeakBytes int64 `json:"serverPeakBytes"`
 
 	Overload *load.OpenOutcome `json:"overload,omitempty"`
-	// Held is how many idle connections were open from the beginning to the end.
+	// Held is how many idle connections stayed open.
 	Held *int `json:"held,omitempty"`
 }
 
@@ -71,7 +71,7 @@ var (
 	})
 )
 
-// latency is a figure of one kind of calls; not a number if there were none.
+// latency is a figure of one kind of calls; NaN if there were none.
 func latency(of func(*slot) (load.Kind, time.Duration)) *metric {
 	return &metric{Unit: "us", Scale: 1e3, Less: true, Of: func(s *slot) float64 {
 		kind, d := of(s)
@@ -82,7 +82,7 @@ func latency(of func(*slot) (load.Kind, time.Duration)) *metric {
 	}}
 }
 
-// callMedian is that of a lone caller, who does one kind of calls.
+// callMedian is the median of a lone caller, which makes one kind of calls.
 func callMedian(s *slot) (load.Kind, time.Duration) {
 	if s.Run.Gets.Count > 0 {
 		return s.Run.Gets, s.Run.Gets.P50
@@ -113,8 +113,8 @@ func number(n *int) float64 {
 	return float64(*n)
 }
 
-// derive adds what a lone caller can hope for of a set that is synced: the median of
-// an echo and that of an append, measured in the same round.
+// derive adds the lower bound for a synced set of a lone caller: the sum of the medians
+// of an echo and of an append, measured in the same round.
 func derive(slots []slot) []slot {
 	byRound := func(who string) map[int]*slot {
 		found := make(map[int]*slot)

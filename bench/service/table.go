@@ -13,7 +13,7 @@ import (
 	"github.com/kvd-db/kvd/bench/service/load"
 )
 
-// printSlots prints, cell by cell, medians over the rounds of what each contestant did.
+// printSlots prints, for each cell, the medians of each contestant over the rounds.
 func printSlots(w io.Writer, slots []slot) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	for _, cell := range judge.Cells(slots) {
@@ -47,7 +47,7 @@ func printContestant(w io.Writer, slots []slot, cell, name string) {
 		decimal(2, median(clientCPU)), decimal(2, median(serverCPU)), decimal(0, median(serverBytes)), decimal(2, median(generator)))
 }
 
-// printOverload says more of an overload than its goals do.
+// printOverload prints more figures of an overload than its goals use.
 func printOverload(w io.Writer, slots []slot, cell string) {
 	for i := range slots {
 		s := &slots[i]
@@ -68,9 +68,9 @@ func printOverload(w io.Writer, slots []slot, cell string) {
 	}
 }
 
-// printVerdicts prints the final table: each goal that something was measured of, and
-// the names of the others of the cells that were wanted, so that nobody takes a
-// missing row for a reached goal.
+// printVerdicts prints the final table: each goal with a measurement, and the names of
+// the other goals of the selected cells, so that a missing row is not taken for a
+// reached goal.
 func printVerdicts(w io.Writer, slots []slot, wanted []string) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintf(t, "row\tpeer\tits figure\t%s\tby CPU\t%s\tgoal\treached\t\n", ours4, ours)
@@ -95,7 +95,7 @@ func printVerdicts(w io.Writer, slots []slot, wanted []string) error {
 	return err
 }
 
-// peerFigure is the median of the peer.
+// peerFigure returns the median of the peer.
 func peerFigure(slots []slot, v *judge.Verdict[slot]) string {
 	if v.Peer == "" {
 		return "-"
@@ -104,8 +104,8 @@ func peerFigure(slots []slot, v *judge.Verdict[slot]) string {
 	return fmt.Sprintf("%.1f %s", judge.NewSpread(judge.Series(slots, v.Cells[0], v.Peer, m)).Median/m.Scale, m.Unit)
 }
 
-// byCPU is the processor time of the peer's two processes for a key over ours: it
-// changes less than rates do on a machine that others use too.
+// byCPU is the processor time of the peer's two processes for a key over ours. It
+// varies less than rates do when the machine has other work.
 func byCPU(slots []slot, v *judge.Verdict[slot]) string {
 	if v.Peer == "" || v.Metric != rate {
 		return "-"
@@ -113,7 +113,7 @@ func byCPU(slots []slot, v *judge.Verdict[slot]) string {
 	return fmt.Sprintf("%.2fx", judge.Ratios(slots, v.Cells[0], v.Peer, v.Contestant, bothCPU).Median)
 }
 
-// otherFigure is what the default number of partitions makes of a goal.
+// otherFigure is the figure of a goal for the default number of partitions.
 func otherFigure(slots []slot, g *goal) string {
 	other, any := g.otherOurs()
 	if !any {
@@ -134,7 +134,7 @@ func dash(name string) string {
 	return name
 }
 
-// decimal spells a figure; a dash if there is none, or nothing was counted.
+// decimal formats a figure; a dash if there is none.
 func decimal(digits int, v float64) string {
 	if v == 0 || math.IsNaN(v) || math.IsInf(v, 0) {
 		return "-"
@@ -142,7 +142,7 @@ func decimal(digits int, v float64) string {
 	return strconv.FormatFloat(v, 'f', digits, 64)
 }
 
-// three spells latencies, a dash if there are none.
+// three formats latencies; a dash if there are none.
 func three(a, b, c float64) string {
 	if math.IsNaN(a) {
 		return "-"

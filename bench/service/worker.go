@@ -17,20 +17,21 @@ import (
 	"github.com/kvd-db/kvd/pkg/kvd"
 )
 
-// assignment is what the process of a client is told to do: one of Fill, Load and Hold.
+// assignment is the input of a client process: one of Fill, Load and Hold.
 type assignment struct {
 	Client  string         `json:"client"`
 	Options client.Options `json:"options"`
-	// Clients are how many share the callers.
+	// Clients is the number of clients that share the callers.
 	Clients int `json:"clients"`
-	// ServerPID is the process whose processor time and memory are looked at; 0: none.
+	// ServerPID is the process whose processor time and memory are measured; 0: none.
 	ServerPID int `json:"serverPID,omitempty"`
 
 	Fill *filling     `json:"fill,omitempty"`
 	Load *load.Closed `json:"load,omitempty"`
-	// Overload follows the load, whose rate it multiplies, and lasts so long; 0: none.
+	// Overload is the duration of an overload after the load, at a multiple of its
+	// rate; 0: none.
 	Overload time.Duration `json:"overload,omitempty"`
-	Hold     int           `json:"hold,omitempty"` // connections, until the next object comes
+	Hold     int           `json:"hold,omitempty"` // number of connections to hold until the next object arrives
 }
 
 // filling puts every key once.
@@ -40,7 +41,7 @@ type filling struct {
 	Callers    int    `json:"callers"`
 }
 
-// answer is what a worker answers.
+// answer is the output of a client process.
 type answer struct {
 	Outcome *outcome `json:"outcome,omitempty"`
 	Held    *int     `json:"held,omitempty"`
@@ -56,7 +57,7 @@ func newWorkerCommand() *cobra.Command {
 		RunE: func(c *cobra.Command, _ []string) error {
 			in, out := json.NewDecoder(c.InOrStdin()), json.NewEncoder(c.OutOrStdout())
 			if err := work(c.Context(), in, out); err != nil {
-				return out.Encode(answer{Error: err.Error()}) // whoever listens reports it
+				return out.Encode(answer{Error: err.Error()}) // the parent process reports it
 			}
 			return nil
 		},
@@ -84,7 +85,7 @@ func newEchoCommand() *cobra.Command {
 	}
 }
 
-// work does one assignment.
+// work runs one assignment.
 func work(ctx context.Context, in *json.Decoder, out *json.Encoder) (err error) {
 	var a assignment
 	if err := in.Decode(&a); err != nil {
@@ -123,7 +124,7 @@ func work(ctx context.Context, in *json.Decoder, out *json.Encoder) (err error) 
 	return out.Encode(answer{Outcome: o})
 }
 
-// measure runs a load, and an overload after it, and looks at both processes meanwhile.
+// measure runs a load, and perhaps an overload after it, and measures both processes.
 func measure(ctx context.Context, a *assignment, targets []load.Target) (*outcome, error) {
 	var o outcome
 	var failed error

@@ -26,8 +26,8 @@ func Open(o peers.Options) (peers.Store, error) {
 	return open(o, threshold)
 }
 
-// OpenApart opens a store that keeps values of some size apart from their keys.
-// Nothing collects the garbage among them, as the store leaves that to its user.
+// OpenApart opens a store that separates values from ApartBytes on from their keys.
+// Their garbage is not collected: Badger leaves that to its user.
 func OpenApart(o peers.Options) (peers.Store, error) { return open(o, peers.ApartBytes) }
 
 func open(o peers.Options, threshold int64) (peers.Store, error) {
@@ -59,7 +59,7 @@ func (s *store) Load(entries []peers.Entry) error {
 	return b.Flush()
 }
 
-// Settle opens the store anew: only closing it writes its memtables to disk.
+// Settle closes and opens the store: only closing it writes its memtables to disk.
 func (s *store) Settle() error {
 	if err := s.db.Close(); err != nil {
 		return err

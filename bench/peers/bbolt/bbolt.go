@@ -24,8 +24,8 @@ const (
 
 var bucket = []byte("entries")
 
-// batchDelay is what a writer waits for others to share its transaction with;
-// then most wait for the transaction before. Guessed: a third of a sync.
+// batchDelay is how long a writer waits for others to share its transaction; most
+// writers then wait for the previous transaction. Guessed: a third of a sync.
 const batchDelay = 100 * time.Microsecond
 
 type store struct {

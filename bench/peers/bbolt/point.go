@@ -15,8 +15,8 @@ func (s *store) Delete(_ context.Context, key []byte) error {
 	return s.update(func(tx *bbolt.Tx) error { return tx.Bucket(bucket).Delete(key) })
 }
 
-// update lets callers that wait for a disk anyway share a transaction. One who is
-// alone does not wait for company.
+// update lets callers that wait for a disk anyway share a transaction. A lone caller
+// does not wait for others.
 func (s *store) update(change func(*bbolt.Tx) error) error {
 	company := s.writers.Add(1) > 1
 	defer s.writers.Add(-1)

@@ -2,7 +2,7 @@ package kvd
 
 import "github.com/kvd-db/kvd/bench/peers"
 
-// Inside returns what the engine tells of itself.
+// Inside returns the internal figures of the engine.
 func (s *store) Inside() peers.Inside {
 	stats := s.engine.Stats()
 	inside := peers.Inside{CacheBytes: stats.Cache.Bytes, BlocksRead: stats.Cache.Misses}

@@ -17,7 +17,7 @@ type store struct {
 	merges     merges
 }
 
-// Open opens a store with so many partitions.
+// Open opens a store with this many partitions.
 func Open(o peers.Options, partitions int) (peers.Store, error) {
 	s := &store{durability: kv.DurabilityBuffered}
 	if o.Sync {

@@ -9,7 +9,7 @@ import (
 	"github.com/kvd-db/kvd/internal/event"
 )
 
-// merges remembers when compactions went on.
+// merges records when compactions ran.
 type merges struct {
 	mu struct {
 		sync.Mutex

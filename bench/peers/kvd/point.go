@@ -8,8 +8,8 @@ import (
 	"github.com/kvd-db/kvd/internal/kv"
 )
 
-// Operations have no deadline, as those of a program that embeds a store commonly
-// have none: the other stores take no context. What has to wait ends by itself soon.
+// Operations have no deadline, as is common in a program that embeds a store; the other
+// stores take no context. All waits are short.
 var forever = context.Background()
 
 func (s *store) Put(_ context.Context, key, value []byte) error {

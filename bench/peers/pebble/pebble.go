@@ -23,12 +23,11 @@ type store struct {
 // Open opens a store.
 func Open(o peers.Options) (peers.Store, error) { return open(o, pebble.ValueSeparationPolicy{}) }
 
-// OpenBlob opens a store that keeps values of some size in blob files, apart from
-// their keys.
+// OpenBlob opens a store that separates values from ApartBytes on into blob files.
 func OpenBlob(o peers.Options) (peers.Store, error) { return open(o, separation) }
 
-// separation is that of Pebble's own tests of the whole, but for the least size of
-// a value, which is the same for every store here that separates.
+// separation is the policy of Pebble's own metamorphic tests, except for the least size
+// of a value, which is the same for every store here that separates.
 var separation = pebble.ValueSeparationPolicy{
 	Enabled:               true,
 	MinimumSize:           peers.ApartBytes,
@@ -134,7 +133,7 @@ func (c *cursor) Err() error {
 	return c.it.Error()
 }
 
-// quiet drops what the store would log, but not its last words.
+// quiet drops the store's log lines, except for fatal errors.
 type quiet struct{}
 
 func (quiet) Infof(string, ...any)              {}

@@ -1,5 +1,5 @@
 // Package peertest checks that a store of the comparison does what peers.Store
-// says.
+// requires.
 package peertest
 
 import (
@@ -13,7 +13,7 @@ import (
 	"github.com/kvd-db/kvd/bench/peers"
 )
 
-// Run checks stores that open makes.
+// Run checks stores that open returns.
 func Run(t *testing.T, open func(peers.Options) (peers.Store, error)) {
 	o := peers.Options{Dir: t.TempDir(), MemoryBytes: 16 << 20}
 	want := entries(5000)

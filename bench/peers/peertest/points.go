@@ -14,7 +14,7 @@ import (
 	"github.com/kvd-db/kvd/bench/peers"
 )
 
-// testPoints checks what many goroutines do at a time.
+// testPoints checks concurrent operations.
 func testPoints(t *testing.T, open func(peers.Options) (peers.Store, error), sync bool) {
 	o := peers.Options{Dir: t.TempDir(), MemoryBytes: 16 << 20, Sync: sync}
 	s, err := open(o)
@@ -49,15 +49,15 @@ func inParallel(t *testing.T, workers int, do func(worker int) error) {
 
 func pointKey(worker, n int) string { return fmt.Sprintf("w%d-%04d", worker, n) }
 
-// Values of all lengths around the one from which on some stores keep them apart.
+// Values of all lengths around the threshold from which on some stores separate them.
 func pointValue(worker, n int) string {
 	return strings.Repeat(string(rune('a'+worker)), n*20) + pointKey(worker, n)
 }
 
 const pointsOfWorker = 40
 
-// writeMine puts each key twice and deletes every third, from memory that is used
-// again, and reads its own writes.
+// writeMine puts each key twice and deletes every third, from reused memory, and reads
+// its own writes.
 func writeMine(ctx context.Context, s peers.Store, worker int) error {
 	var buf []byte
 	for n := range pointsOfWorker {
@@ -69,7 +69,7 @@ func writeMine(ctx context.Context, s peers.Store, worker int) error {
 		if err := s.Put(ctx, key, value); err != nil {
 			return err
 		}
-		clear(value) // it borrowed it
+		clear(value) // Put only borrowed it
 		got, found, err := s.Get(ctx, key, buf)
 		if err != nil || !found || string(got) != pointValue(worker, n) {
 			return fmt.Errorf("get %s: %q, %v, %w", key, got, found, err)

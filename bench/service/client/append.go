@@ -10,7 +10,7 @@ import (
 )
 
 // appender has no server: it appends a page to a file and waits for the disk, which is
-// what the log of any store does at least for one caller.
+// the least that the log of any store does for one caller.
 type appender struct {
 	mu   sync.Mutex
 	f    *os.File

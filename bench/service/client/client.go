@@ -1,5 +1,5 @@
-// Package client has the clients of the services that are compared, each set up as its
-// documentation has it unless its name says otherwise.
+// Package client contains the clients of the compared services, each configured as its
+// documentation recommends unless its name says otherwise.
 package client
 
 import (
@@ -11,24 +11,24 @@ import (
 	"github.com/kvd-db/kvd/bench/service/load"
 )
 
-// Client speaks to one server. All of its callers share it.
+// Client is a connection to one server, shared by all of its callers.
 type Client interface {
 	load.Target
 	io.Closer
 }
 
-// Options say where the server is and how it is used.
+// Options describe the server and how it is used.
 type Options struct {
 	Address string `json:"address"`
-	// Sync has sets wait for the disk. Of Redis it is the server that does.
+	// Sync makes sets wait for the disk. For Redis the server decides that.
 	Sync bool `json:"sync"`
-	// Callers are how many there will be at once.
+	// Callers is the number of concurrent callers.
 	Callers int `json:"callers"`
 	// Timeout is how long kvd's client waits for an answer; 0: its default.
 	Timeout time.Duration `json:"timeout,omitempty"`
-	// Conns are the connections of kvd's client; 0: its default.
+	// Conns is the number of connections of kvd's client; 0: its default.
 	Conns int `json:"conns,omitempty"`
-	// Dir is for who writes files of its own.
+	// Dir is for clients that write files of their own.
 	Dir string `json:"dir,omitempty"`
 }
 
@@ -59,7 +59,7 @@ var opens = map[string]func(Options) (Client, error){
 	AppendAlone: openAppend,
 }
 
-// errNothingStored is what those return to a Get that are here to be compared with.
+// errNothingStored is the answer to a Get of clients that serve only as a reference.
 var errNothingStored = errors.New("nothing is stored here")
 
 // Open returns a client by its name.
@@ -70,7 +70,7 @@ func Open(name string, o Options) (Client, error) {
 	return opens[name](o)
 }
 
-// OpenAll opens n of them.
+// OpenAll opens n clients.
 func OpenAll(name string, o Options, n int) (clients []Client, err error) {
 	for range n {
 		c, err := Open(name, o)
@@ -82,7 +82,7 @@ func OpenAll(name string, o Options, n int) (clients []Client, err error) {
 	return clients, nil
 }
 
-// Targets are the same clients, as a load wants them.
+// Targets returns the clients as targets of a load.
 func Targets(clients []Client) []load.Target {
 	targets := make([]load.Target, len(clients))
 	for i, c := range clients {

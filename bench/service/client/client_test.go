@@ -13,7 +13,7 @@ import (
 	"github.com/kvd-db/kvd/bench/service/server"
 )
 
-// TestClientsGetWhatTheySet needs the servers; who is not installed is skipped.
+// TestClientsGetWhatTheySet needs the servers; it skips those that are not installed.
 func TestClientsGetWhatTheySet(t *testing.T) {
 	for _, with := range []struct {
 		kind    *server.Kind

@@ -9,8 +9,8 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 )
 
-// echoMethod is a unary call that answers what it is sent: what no service by gRPC
-// can be quicker than.
+// echoMethod is a unary call that returns its argument: the lower bound for any service
+// over gRPC.
 const echoMethod = "/kvd.bench.Echo/Echo"
 
 // ServeEcho answers calls until the listener is closed.

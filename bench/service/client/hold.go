@@ -11,17 +11,18 @@ import (
 	"github.com/kvd-db/kvd/pkg/kvd"
 )
 
-// Held are connections to a kvd server that do nothing: each that of a client which
-// has asked once whether the server is there.
+// Held are idle connections to a kvd server, each of a client that has made one health
+// check.
 type Held struct {
 	clients []*kvd.Client
 	closed  atomic.Int64 // connections that ended
 }
 
-// heldPerAddress is below what the server takes from one address, 1,024.
+// heldPerAddress is below the server's limit for one address, 1,024.
 const heldPerAddress = 1000
 
-// Hold opens n connections, from as many loopback addresses as the server wants.
+// Hold opens n connections, from as many loopback addresses as the server's limit
+// requires.
 func Hold(ctx context.Context, address string, n int) (*Held, error) {
 	h := &Held{clients: make([]*kvd.Client, n)}
 	err := h.each(func(i int) error {
@@ -42,8 +43,8 @@ func Hold(ctx context.Context, address string, n int) (*Held, error) {
 	return h, nil
 }
 
-// Count asks the server once more over each connection, and returns how many of the
-// first ones are still open.
+// Count checks the server once more over each connection, and returns how many of the
+// original connections are still open.
 func (h *Held) Count(ctx context.Context) (int, error) {
 	err := h.each(func(i int) error { return h.clients[i].Ping(ctx) })
 	return max(len(h.clients)-int(h.closed.Load()), 0), err
@@ -62,7 +63,7 @@ func (h *Held) Close() error {
 // holders are the goroutines that open connections.
 const holders = 64
 
-// each calls f for every connection, some at a time, and returns the first errors.
+// each calls f for every connection, several at a time, and returns the first errors.
 func (h *Held) each(f func(i int) error) error {
 	var next atomic.Int64
 	var group sync.WaitGroup
@@ -78,7 +79,7 @@ func (h *Held) each(f func(i int) error) error {
 	return errors.Join(errs...)
 }
 
-// heldConn tells when it is closed.
+// heldConn notes when it is closed.
 type heldConn struct {
 	net.Conn
 	once   sync.Once

@@ -9,8 +9,8 @@ import (
 
 type memcached struct{ c *memcache.Client }
 
-// openGoMemcache has a connection for each caller: by default two are kept, and all
-// others are made for one call and closed.
+// openGoMemcache keeps a connection for each caller: by default the client keeps two,
+// and opens all others for one call.
 func openGoMemcache(o Options) (Client, error) {
 	c := memcache.New(o.Address)
 	c.MaxIdleConns = max(o.Callers, 1)

@@ -7,12 +7,12 @@ import (
 	"slices"
 )
 
-// caller makes one call at a time. It belongs to one goroutine.
+// caller makes one call at a time. For one goroutine only.
 type caller struct {
 	target Target
 	values *Values
 	rng    *rand.Rand
-	puts   uint64 // so far, above a number that no other caller has
+	puts   uint64 // so far, starting at a number that no other caller uses
 	key    [KeyBytes]byte
 	value  []byte
 
@@ -20,8 +20,7 @@ type caller struct {
 	keys [][]byte
 }
 
-// do gets or sets the key that was spelled, or gets the batch that was chosen, and
-// checks what comes.
+// do gets or sets the chosen key, or gets the chosen batch, and checks the answer.
 func (c *caller) do(ctx context.Context, id uint64, get bool) error {
 	switch {
 	case !get:

@@ -10,11 +10,11 @@ import (
 	"time"
 )
 
-// Closed is a load of callers that each have one call at a time.
+// Closed is a load of callers with one call at a time each.
 type Closed struct {
 	Callers    int    `json:"callers"`
 	GetPercent int    `json:"getPercent"` // the rest are sets
-	Keys       uint64 `json:"keys"`       // are chosen of, all equally often
+	Keys       uint64 `json:"keys"`       // number of keys, chosen uniformly
 	ValueBytes int    `json:"valueBytes"`
 	Batch      int    `json:"batch,omitempty"` // keys of one get, if more than one; the target is a ManyGetter
 	Seed       uint64 `json:"seed"`
@@ -23,7 +23,7 @@ type Closed struct {
 	Duration time.Duration `json:"duration"`
 }
 
-// Validate reports what Run could not work with.
+// Validate returns an error for settings that Run cannot work with.
 func (c *Closed) Validate() error {
 	switch {
 	case c.Callers < 1:
@@ -44,7 +44,7 @@ func (c *Closed) Validate() error {
 	return nil
 }
 
-// Outcome is what callers saw while it was measured.
+// Outcome is the result of the measured part of a load.
 type Outcome struct {
 	Seconds float64 `json:"seconds"`
 	Keys    uint64  `json:"keys"` // got or set; more than calls, if those are of several
@@ -63,10 +63,10 @@ const (
 	over
 )
 
-// Run lets the callers loose, spread over the targets. measured is told when the
+// Run runs the callers, distributed over the targets. It calls measured when the
 // measurement begins and when it ends. The first error of any caller ends the run; so
-// does ctx, with its error. The calls themselves have a context that never ends, which
-// costs every client least.
+// does the end of ctx, with its error. The calls themselves have a context that never
+// ends, which costs every client least.
 func (c *Closed) Run(ctx context.Context, targets []Target, measured func(begins bool)) (*Outcome, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -114,7 +114,7 @@ type closedRun struct {
 	recording recording
 }
 
-// call is the life of one caller. Calls that end while it is measured count.
+// call runs one caller. Calls that end during the measurement count.
 func (r *closedRun) call(index int, t Target) error {
 	ctx := context.Background()
 	c := &caller{

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// store is a correct target, or one that answers as spoil says.
+// store is a correct target, unless spoil changes its answers.
 type store struct {
 	mu     sync.Mutex
 	values map[string][]byte
@@ -121,7 +121,7 @@ func TestWrongAnswersEndARun(t *testing.T) {
 func TestAnErrorEndsARun(t *testing.T) {
 	c := testClosed()
 	c.Duration = time.Hour
-	s := newStore(t, c.Keys-1, c.ValueBytes) // the last key is not there
+	s := newStore(t, c.Keys-1, c.ValueBytes) // the last key is missing
 	c.GetPercent = 100
 	_, err := c.Run(t.Context(), []Target{s}, func(bool) {})
 	require.ErrorContains(t, err, "get: absent")

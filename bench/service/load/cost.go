@@ -7,9 +7,9 @@ import (
 	"github.com/kvd-db/kvd/bench/process"
 )
 
-// Cost returns what the generator takes for each key of a load: the processor time of
-// this process for a target that does nothing but know a few values, which includes
-// the look-up of one. Nothing else may run in the process meanwhile.
+// Cost returns the generator's processor time for each key of a load, measured with a
+// target that only looks up one of a few values; the look-up is included. Nothing else
+// may run in the process meanwhile.
 func Cost(ctx context.Context, c Closed) (time.Duration, error) {
 	c.Callers, c.Warmup, c.Duration, c.Keys = 1, costTime/10, costTime, max(idleKeys, uint64(c.Batch))
 	var begin, used time.Duration
@@ -28,8 +28,8 @@ func Cost(ctx context.Context, c Closed) (time.Duration, error) {
 
 const (
 	costTime = 50 * time.Millisecond
-	// idleKeys are so few that the values stay in the processor's cache: what misses
-	// of it cost is not the generator's.
+	// idleKeys is so small that the values stay in the processor's cache: cache misses
+	// are not a cost of the generator.
 	idleKeys = 1024
 )
 

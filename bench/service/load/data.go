@@ -12,24 +12,23 @@ import (
 // KeyBytes is the length of every key.
 const KeyBytes = 16
 
-// PutKey spells the key of a number: 16 hexadecimal digits that look random and that
-// no other number has. Every server takes them.
+// PutKey writes the key of a number: 16 hexadecimal digits that look random and are
+// unique. Every server accepts them.
 func PutKey(dst []byte, id uint64) {
 	var b [8]byte
 	binary.BigEndian.PutUint64(b[:], mix(id))
 	hex.Encode(dst, b[:])
 }
 
-// mix maps numbers to numbers, one to one, so that neighbours have nothing in common:
-// the finalizer of SplitMix64 (Steele et al., "Fast splittable pseudorandom number
-// generators", 2014).
+// mix is a bijection that maps neighbouring numbers to unrelated ones: the finalizer of
+// SplitMix64 (Steele et al., "Fast splittable pseudorandom number generators", 2014).
 func mix(x uint64) uint64 {
 	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
 	x = (x ^ x>>27) * 0x94d049bb133111eb
 	return x ^ x>>31
 }
 
-// MinValueBytes is the part of a value that makes it verifiable:
+// MinValueBytes is the length of the verifiable part of a value:
 //
 //	u64 key number | u64 put | u64 mix of both | bytes that the put chooses of a pool
 const MinValueBytes = 24
@@ -37,16 +36,16 @@ const MinValueBytes = 24
 // ErrWrongAnswer: a server returned what no correct one could have returned.
 var ErrWrongAnswer = errors.New("wrong answer")
 
-// Values makes values and knows them again. It is immutable and shared.
+// Values generates and verifies values. It is immutable and shared.
 type Values struct {
 	size int
 	pool []byte
 }
 
-// poolBytes are few enough to stay in the processor's cache.
+// poolBytes is small enough for the processor's cache.
 const poolBytes = 1 << 15
 
-// NewValues makes values of so many bytes, at least MinValueBytes. They do not
+// NewValues returns Values of this length, at least MinValueBytes. They do not
 // compress.
 func NewValues(size int) *Values {
 	rng := rand.NewChaCha8([32]byte{1})
@@ -57,7 +56,7 @@ func NewValues(size int) *Values {
 	return &Values{size: size, pool: pool}
 }
 
-// Fill makes dst, which has the size of a value, what a put writes to a key.
+// Fill sets dst to the value that a put writes to a key.
 func (v *Values) Fill(dst []byte, id, put uint64) {
 	sum := checksum(id, put)
 	binary.LittleEndian.PutUint64(dst, id)
@@ -66,7 +65,7 @@ func (v *Values) Fill(dst []byte, id, put uint64) {
 	copy(dst[MinValueBytes:], v.pool[sum%poolBytes:])
 }
 
-// Check returns an error unless value is what some put wrote to the key.
+// Check returns an error unless some put could have written value to the key.
 func (v *Values) Check(value []byte, id uint64) error {
 	if len(value) != v.size {
 		return fmt.Errorf("%w: key %d has a value of %d bytes, want %d", ErrWrongAnswer, id, len(value), v.size)

@@ -7,7 +7,7 @@ import (
 	"sync/atomic"
 )
 
-// Fill puts all keys once, by so many callers.
+// Fill puts all keys once, with this many callers.
 func Fill(ctx context.Context, t Target, keys uint64, valueBytes, callers int) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)

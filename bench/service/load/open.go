@@ -12,15 +12,15 @@ import (
 	"github.com/kvd-db/kvd/internal/histogram"
 )
 
-// Open is a load whose requests begin by the clock: at first at a calm rate, then at
-// far more than the service can do, then at the calm rate again.
+// Open is a load whose requests begin by the clock: first at a calm rate, then at a
+// multiple of what the service can do, then at the calm rate again.
 //
-// A request that is due begins on a caller that is free, or on a new one, up to
-// MaxCallers. If all of those wait, it is *unsent*: its caller would have given up. So
-// is one that the generator itself is too late for, because it gets no processor time:
-// otherwise it would send for seconds what was due in an overload that is over. Unsent
-// requests are counted, never hidden. The latency of all others counts from when they
-// were due.
+// A request that is due runs on a free caller, or on a new one, up to MaxCallers. If
+// all callers wait, the request is *unsent*: its caller would have given up. A request
+// is also unsent if the generator itself is too late for it, because it gets no
+// processor time: otherwise it would send requests of an overload for seconds after its
+// end. Unsent requests are counted, never hidden. The latency of all others counts from
+// when they were due.
 type Open struct {
 	CalmPerSecond    uint64        `json:"calmPerSecond"`
 	OverPerSecond    uint64        `json:"overPerSecond"`
@@ -32,45 +32,46 @@ type Open struct {
 	ValueBytes int    `json:"valueBytes"`
 	Seed       uint64 `json:"seed"`
 
-	// Patience is how long an answer is worth anything.
+	// Patience is how long a caller waits for an answer.
 	Patience time.Duration `json:"patience"`
 }
 
-// Part is what came of the requests that were due in one part.
+// Part is the result of the requests that were due in one part.
 type Part struct {
 	Seconds  float64 `json:"seconds"`
 	Due      uint64  `json:"due"`
 	Unsent   uint64  `json:"unsent"`
-	Accepted Kind    `json:"accepted"` // answered, and in time
-	Late     uint64  `json:"late"`     // answered, but nobody waited any longer
-	Refused  Kind    `json:"refused"`  // told that the service has too much to do
+	Accepted Kind    `json:"accepted"` // answered in time
+	Late     uint64  `json:"late"`     // answered after Patience
+	Refused  Kind    `json:"refused"`  // rejected because of overload
 	Failed   uint64  `json:"failed"`   // all others: no answer in time
 }
 
-// GoodPerSecond is the rate of answers that came in time.
+// GoodPerSecond is the rate of answers in time.
 func (p *Part) GoodPerSecond() float64 { return float64(p.Accepted.Count) / p.Seconds }
 
-// OpenOutcome is what came of an Open.
+// OpenOutcome is the result of an Open.
 type OpenOutcome struct {
 	Calm Part `json:"calm"`
 	Over Part `json:"over"`
 	Rest Part `json:"rest"`
-	// Recovery is how long after the end of the overload requests were answered again as
-	// before; the whole of the rest if they never were.
+	// Recovery is the time from the end of the overload until requests are answered as
+	// before it; the whole rest if they never are.
 	Recovery time.Duration `json:"recovery"`
 }
 
-// window is a stretch of time by which recovery is told.
+// window is the time resolution of Recovery.
 const window = 100 * time.Millisecond
 
 // maxLag is how late a request may be sent.
 const maxLag = 20 * time.Millisecond
 
-// normalWindows in a row are normal after which a service has recovered.
+// normalWindows is the number of consecutive normal windows after which a service has
+// recovered.
 const normalWindows = 3
 
-// Run sends the requests. refused tells the error of a service that has too much to do.
-// An answer that is wrong ends the run.
+// Run sends the requests. refused recognizes the error of an overloaded service. A
+// wrong answer ends the run.
 func (o *Open) Run(ctx context.Context, targets []Target, refused func(error) bool) (*OpenOutcome, error) {
 	if o.CalmPerSecond == 0 || o.OverPerSecond == 0 || o.MaxCallers < 1 {
 		return nil, errors.New("an open load wants rates and callers")
@@ -122,7 +123,7 @@ func (p *part) sum(took time.Duration) Part {
 		Late: p.late.Load(), Refused: kind(&p.refused), Failed: p.failed.Load()}
 }
 
-// dispatch hands out every request when it is due.
+// dispatch sends every request when it is due.
 func (r *openRun) dispatch(ctx context.Context) {
 	callers := 0
 	for due := time.Duration(0); ctx.Err() == nil; {
@@ -142,8 +143,8 @@ func (r *openRun) dispatch(ctx context.Context) {
 	}
 }
 
-// send hands a request to a caller that is free, or to a new one. It returns false if
-// there can be none, or if it is too late.
+// send passes a request to a free caller, or to a new one. It returns false if
+// MaxCallers are busy, or if it is too late.
 func (r *openRun) send(due time.Duration, callers *int) bool {
 	if time.Since(r.epoch)-due > maxLag {
 		return false
@@ -162,7 +163,7 @@ func (r *openRun) send(due time.Duration, callers *int) bool {
 	return true
 }
 
-// at returns the part of a moment and its rate; false if all parts are over.
+// at returns the part at a time and its rate; false after the last part.
 func (r *openRun) at(due time.Duration) (p *part, rate uint64, ok bool) {
 	switch {
 	case due < r.Calm:
@@ -175,7 +176,7 @@ func (r *openRun) at(due time.Duration) (p *part, rate uint64, ok bool) {
 	return nil, 0, false
 }
 
-// call is the life of one caller, whose first request is given.
+// call runs one caller, beginning with a given request.
 func (r *openRun) call(index int, due time.Duration) {
 	c := &caller{
 		target: r.targets[index%len(r.targets)],
@@ -192,7 +193,7 @@ func (r *openRun) call(index int, due time.Duration) {
 	}
 }
 
-// count says what came of a request.
+// count records the result of a request.
 func (r *openRun) count(due, took time.Duration, err error) {
 	p, _, _ := r.at(due)
 	switch {
@@ -212,9 +213,9 @@ func (r *openRun) count(due, took time.Duration, err error) {
 	r.troubles[due/window].Add(1)
 }
 
-// recovery looks for the first windows after the overload that are as those before it:
-// every request was answered, and no later (p99) than twice the p99 of the worst
-// calm window.
+// recovery looks for the first windows after the overload that are like those before
+// it: every request was answered, with a p99 of at most twice the p99 of the worst calm
+// window.
 func (r *openRun) recovery() time.Duration {
 	p99 := func(i int) time.Duration {
 		var s histogram.Snapshot

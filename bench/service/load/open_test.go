@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// slots is a target that serves so many calls at once, each in a millisecond, and
-// refuses those that come while too many wait.
+// slots is a target that serves a number of calls at once, each in a millisecond, and
+// rejects calls while too many wait.
 type slots struct {
 	*store
 	places  chan struct{}
@@ -78,8 +78,9 @@ func TestAServiceThatRefusesWhatIsTooMuchKeepsItsRate(t *testing.T) {
 	})
 }
 
-// TestAServiceThatQueuesIsCharged: latencies count from when requests were due, those
-// that nobody waits for any longer are no good, and what is queued delays the calm.
+// TestAServiceThatQueuesIsCharged: latencies count from when requests were due, answers
+// after the caller's patience are not counted as good, and queued requests delay the
+// calm part.
 func TestAServiceThatQueuesIsCharged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := testOpen()

@@ -6,7 +6,7 @@ import (
 	"github.com/kvd-db/kvd/internal/histogram"
 )
 
-// Kind sums up the operations of one kind.
+// Kind summarizes the operations of one kind.
 type Kind struct {
 	Count uint64        `json:"count"`
 	P50   time.Duration `json:"p50"`
@@ -15,8 +15,8 @@ type Kind struct {
 	Max   time.Duration `json:"max"`
 }
 
-// recorder counts latencies. Callers share a few of them: one for each would be larger
-// than the processor's caches, one for all would be fought over.
+// recorder counts latencies. Callers share several recorders: one for each caller would
+// exceed the processor's caches, and a single one would be contended.
 type recorder struct {
 	gets, sets histogram.Histogram
 }

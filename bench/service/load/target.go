@@ -2,11 +2,11 @@ package load
 
 import "context"
 
-// Target is a service as callers see it.
+// Target is a service under load.
 //
-// Get and Set may be called by many goroutines at once. key and value are borrowed
-// until the call returns; what Get returns is the caller's until its next call. Every
-// key that is asked for was put before: an absent one is an error.
+// Get and Set are safe for concurrent use. key and value are borrowed until the call
+// returns; the result of Get belongs to the caller until its next call. Every requested
+// key was put before: an absent one is an error.
 type Target interface {
 	Get(ctx context.Context, key []byte) (value []byte, err error)
 	Set(ctx context.Context, key, value []byte) error

@@ -7,10 +7,10 @@ import (
 	"strconv"
 )
 
-// BudgetBytes is the memory that every server may use which has a limit for it.
+// BudgetBytes is the memory limit of every server that has one.
 const BudgetBytes = 1 << 30
 
-// KVD is a kvd server with so many partitions; 0 are its default.
+// KVD is a kvd server with this many partitions; 0 is its default.
 func KVD(binary string, partitions int) *Kind {
 	name := "kvd"
 	if partitions > 0 {
@@ -19,14 +19,14 @@ func KVD(binary string, partitions int) *Kind {
 	return &Kind{Name: name, Binary: binary, announces: true, args: func(address, dir string) []string {
 		return []string{"serve", "--data", dir + "/data", "--listen", address, "--admin", "127.0.0.1:0",
 			"--partitions", strconv.Itoa(partitions), "--memory", strconv.Itoa(BudgetBytes), "--durability", "sync",
-			"--max-sync-time", "24h", // a sync under way when it is frozen is no broken disk
+			"--max-sync-time", "24h", // a freeze during a sync must not count as a broken disk
 			"--log-level", "warn"}
 	}}
 }
 
 // Redis is a Redis server with an append-only file that is synced always, or every
-// second: appendfsync. The file is never rewritten, and there are no snapshots: Redis
-// gets the processor time that both would take.
+// second: appendfsync. The file is never rewritten, and there are no snapshots, which
+// saves Redis the processor time of both.
 func Redis(appendfsync string) *Kind {
 	return &Kind{Name: "redis-" + appendfsync, Binary: "redis-server", args: func(address, dir string) []string {
 		return []string{"--port", port(address), "--bind", "127.0.0.1", "--dir", dir, "--daemonize", "no",
@@ -45,7 +45,7 @@ func Memcached() *Kind {
 	}}
 }
 
-// Etcd is a cluster of one.
+// Etcd is a cluster of one node.
 func Etcd() *Kind {
 	return &Kind{Name: "etcd", Binary: "etcd", args: func(address, dir string) []string {
 		peer, err := freeAddress()
@@ -59,7 +59,7 @@ func Etcd() *Kind {
 	}}
 }
 
-// Own is a server that is a hidden command of this program, which announces its address.
+// Own is a hidden command of this program that serves and prints its address.
 func Own(name string, command ...string) (*Kind, error) {
 	self, err := os.Executable()
 	if err != nil {

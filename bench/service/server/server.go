@@ -1,5 +1,5 @@
-// Package server starts the services that are compared, each as a process of its own
-// on a loopback address, with its data below a directory.
+// Package server starts the compared services, each as a process of its own on a
+// loopback address, with its data below a directory.
 package server
 
 import (
@@ -18,19 +18,18 @@ import (
 	"github.com/kvd-db/kvd/bench/process"
 )
 
-// Kind is a service, as it is set up.
+// Kind is a service and its configuration.
 type Kind struct {
 	Name string
 	// Binary is looked up in $PATH, unless it is a path.
 	Binary string
-	// args are those of the command line, given an address that is free and an empty
-	// directory.
+	// args returns the command line for a free address and an empty directory.
 	args func(address, dir string) []string
-	// announces says that the server prints READY listen=ADDR, and takes any address.
+	// announces says that the server chooses its address and prints READY listen=ADDR.
 	announces bool
 }
 
-// Missing tells that the binary of a service is not there.
+// Missing reports that the binary of a service was not found.
 type Missing struct{ Kind *Kind }
 
 func (m *Missing) Error() string {
@@ -45,7 +44,7 @@ func (k *Kind) Find() error {
 	return nil
 }
 
-// Server is a service that runs.
+// Server is a running service.
 type Server struct {
 	Kind    *Kind
 	Address string
@@ -53,13 +52,14 @@ type Server struct {
 	dir     string
 	log     *os.File
 	ended   chan struct{} // closed when the process has ended
-	err     error         // of it, once it has
+	err     error         // of the process, valid after ended is closed
 }
 
 // startTime is how long a server may take until it answers.
 const startTime = 20 * time.Second
 
-// Start starts a service below dir, and returns when it takes connections. ctx ends it.
+// Start starts a service below dir, and returns when it accepts connections. ctx ends
+// it.
 func Start(ctx context.Context, k *Kind, dir string) (s *Server, err error) {
 	if err := k.Find(); err != nil {
 		return nil, err
@@ -94,7 +94,7 @@ func Start(ctx context.Context, k *Kind, dir string) (s *Server, err error) {
 	return s, nil
 }
 
-// follow reads what the server prints until it ends.
+// follow reads the server's output until it ends.
 func (s *Server) follow(lines *bufio.Scanner, announced chan<- string) {
 	defer close(s.ended)
 	for lines.Scan() {
@@ -133,7 +133,8 @@ func (s *Server) awaitReady(ctx context.Context, announced <-chan string) error 
 	}
 }
 
-// whyEnded is for a server that has ended, and should not have. The last lines of its log say more.
+// whyEnded describes the end of a server that should still run, with the last lines of
+// its log.
 func (s *Server) whyEnded() error {
 	text, err := os.ReadFile(s.log.Name())
 	if err != nil {
@@ -144,15 +145,14 @@ func (s *Server) whyEnded() error {
 
 var errEnded = errors.New("it was not told to")
 
-// PID is its process.
+// PID returns the id of the process.
 func (s *Server) PID() int { return s.cmd.Process.Pid }
 
-// Freeze stops all threads of the server until Thaw, so that nothing it does in the
-// background disturbs a measurement of another, and none of its work gets done while
-// nobody measures it.
+// Freeze stops all threads of the server until Thaw, so that its background work
+// neither disturbs the measurement of another contestant nor proceeds unmeasured.
 func (s *Server) Freeze() error { return s.signal(syscall.SIGSTOP) }
 
-// Thaw lets it go on.
+// Thaw resumes the server.
 func (s *Server) Thaw() error { return s.signal(syscall.SIGCONT) }
 
 func (s *Server) signal(sig syscall.Signal) error {
@@ -167,13 +167,13 @@ func (s *Server) signal(sig syscall.Signal) error {
 	return nil
 }
 
-// Settle returns when the server has had nothing to do for a while: see process.Settle.
+// Settle returns when the server has been idle for a while: see process.Settle.
 func (s *Server) Settle(ctx context.Context) error { return process.Settle(ctx, s.PID()) }
 
 // stopTime is how long a server may take to end.
 const stopTime = 20 * time.Second
 
-// Stop ends the server and removes its files. How it ended does not matter.
+// Stop ends the server and removes its files. It ignores the exit status.
 func (s *Server) Stop() error {
 	for _, sig := range []os.Signal{syscall.SIGCONT, syscall.SIGTERM} {
 		if err := s.cmd.Process.Signal(sig); err != nil && !errors.Is(err, os.ErrProcessDone) {
@@ -191,8 +191,8 @@ func (s *Server) Stop() error {
 	return errors.Join(s.log.Close(), os.RemoveAll(s.dir))
 }
 
-// freeAddress is one that nobody listens at. Somebody may come first: then the server
-// does not start, and says so.
+// freeAddress returns an unused address. If another process takes it first, the server
+// does not start, and reports that.
 func freeAddress() (string, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

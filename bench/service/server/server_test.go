@@ -13,7 +13,7 @@ import (
 	"github.com/kvd-db/kvd/internal/testwait"
 )
 
-// TestMain lets the test binary be a server that takes connections, or fails.
+// TestMain lets the test binary be a server that accepts connections, or fails.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 2 && os.Args[1] == "fake" {
 		os.Exit(fake(os.Args[2]))
@@ -36,7 +36,7 @@ func fake(address string) int {
 		if _, err := c.Write([]byte("hello")); err != nil {
 			return 1
 		}
-		_ = c.Close() // nobody cares
+		_ = c.Close() // the error does not matter
 	}
 }
 
@@ -71,7 +71,7 @@ func TestAFrozenServerDoesNothingAndCanBeStopped(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, s.Settle(t.Context()))
 	require.NoError(t, s.Freeze())
-	c, err := net.Dial("tcp", s.Address) // the kernel takes it
+	c, err := net.Dial("tcp", s.Address) // the kernel accepts it
 	require.NoError(t, err)
 	require.NoError(t, c.SetReadDeadline(time.Now().Add(50*time.Millisecond)))
 	_, err = c.Read(make([]byte, 5))
