@@ -281,6 +281,18 @@ func (e *Engine) readOnlyError() *kv.ReadOnlyError {
 	return err
 }
 
+// refusal is the error of a write for which the log has no space.
+func (e *Engine) refusal(cause error) error {
+	why := e.readOnlyError()
+	switch {
+	case vfs.IsReadOnly(cause):
+		why.Reason, why.Resume = readOnlyDisk, 0
+	case vfs.IsNoSpace(cause):
+		why.Reason = fullDisk
+	}
+	return fmt.Errorf("%w: %w", why, cause)
+}
+
 const (
 	lowDisk      = "the disk is nearly full"
 	fullDisk     = "the disk is full"
@@ -308,6 +320,8 @@ func (e *Engine) tellReadOnly(cause error) {
 		d.mu.reason = readOnlyDisk
 	case vfs.IsNoSpace(cause):
 		d.mu.reason = fullDisk
+	case cause == nil && d.mu.reason == fullDisk && d.free.Load() >= e.opts.LowDiskBytes/2:
+		d.mu.reason = lowDisk
 	}
 	d.mu.Unlock()
 	if !told && e.events != nil && e.events.ReadOnly != nil {

@@ -313,7 +313,7 @@ func (e *Engine) openLog() error {
 	}
 	o := wal.Options{
 		FS: e.opts.FS, Dir: descriptor.LogDir(e.dir), StoreID: e.descriptor.StoreID,
-		SegmentBytes: e.opts.SegmentBytes, NoSpace: e.spaceRefused, MinSeq: least, Fresh: e.recovery.Created, Events: e.opts.Events,
+		SegmentBytes: e.opts.SegmentBytes, NoSpace: e.spaceRefused, Refusal: e.refusal, MinSeq: least, Fresh: e.recovery.Created, Events: e.opts.Events,
 	}
 	var err error
 	if e.opts.ReadOnly {

@@ -35,6 +35,11 @@ type Options struct {
 	// Default: nobody is told.
 	NoSpace func(error)
 
+	// Refusal makes the error of a record that is refused for lack of space, which must
+	// wrap kv.ErrReadOnly and cause. It is called with locks held and must not call the
+	// log. Default: an error without figures.
+	Refusal func(cause error) error
+
 	// MinSeq is the highest number known outside of the log. New numbers are
 	// greater.
 	MinSeq kv.SeqNum

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/kvd-db/kvd/internal/kv"
 	"github.com/kvd-db/kvd/internal/vfs"
 )
 
@@ -93,6 +92,6 @@ func (l *Log) Resume() error {
 	return nil
 }
 
-func suspendedError(cause error) error {
-	return fmt.Errorf("%w: the recovery of the commit log waits for space: %w", kv.ErrReadOnly, cause)
+func (l *Log) suspendedError(cause error) error {
+	return l.refusal(fmt.Errorf("the recovery of the commit log waits for space: %w", cause))
 }

@@ -93,7 +93,7 @@ func (l *Log) makeRoomLocked(cost int64) error {
 		return nil // admitLocked reports that
 	}
 	if l.mu.suspended != nil {
-		return suspendedError(l.mu.space.refused)
+		return l.suspendedError(l.mu.space.refused)
 	}
 	room := l.roomLocked() - cost
 	if room >= 0 {
@@ -103,7 +103,7 @@ func (l *Log) makeRoomLocked(cost int64) error {
 		return nil
 	}
 	if l.mu.space.refused != nil && !l.mu.space.reserving {
-		return readOnly(l.mu.space.refused)
+		return l.refusal(fmt.Errorf("the disk has no space for the commit log: %w", l.mu.space.refused))
 	}
 	if l.mu.space.next == nil {
 		l.reserveSoonLocked(cost)
@@ -146,8 +146,12 @@ func (l *Log) roomChangedLocked() {
 	l.mu.changed.Broadcast()
 }
 
-func readOnly(cause error) error {
-	return fmt.Errorf("%w: the disk has no space for the commit log: %w", kv.ErrReadOnly, cause)
+// refusal returns the error of a record that is refused for lack of space.
+func (l *Log) refusal(cause error) error {
+	if l.opts.Refusal != nil {
+		return l.opts.Refusal(cause)
+	}
+	return fmt.Errorf("%w: %w", kv.ErrReadOnly, cause)
 }
 
 // reserveSoonLocked has a goroutine reserve space, also for a record of that cost.

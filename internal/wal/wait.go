@@ -14,7 +14,7 @@ import (
 // syncs all the same), and the cause of ctx, which ends the waiting only.
 func (l *Log) WaitSynced(ctx context.Context, pos Pos) error {
 	if l.suspended.Load() {
-		return suspendedError(l.Suspended())
+		return l.suspendedError(l.Suspended())
 	}
 	if l.Synced() >= pos {
 		return nil
