@@ -132,6 +132,10 @@ func (e *Engine) watchDisk(tick bool) {
 			if needed {
 				e.giveBallastBack()
 			}
+			// The last of the space, so only for a client that deletes.
+			if tick && usage.Free < minBallast && d.ballast.have.Load() == 0 && d.deletes.Load() {
+				e.releaseLog()
+			}
 			return tick && e.resumeLog()
 		})
 		if tick {
@@ -220,6 +224,18 @@ func (e *Engine) keepBallast() bool {
 		e.backgroundError(err)
 	}
 	return err == nil
+}
+
+// releaseLog has the log give back what it does not need, so that flushes and merges have
+// a little space on a disk without any.
+func (e *Engine) releaseLog() {
+	gave, err := e.log.Release()
+	if err != nil && !vfs.CannotWrite(err) && e.log.Err() == nil {
+		e.backgroundError(err)
+	}
+	if gave {
+		e.scheduler.retry()
+	}
 }
 
 func (e *Engine) giveBallastBack() {

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/vfs"
 )
 
 // Space comes back by itself: what is deleted, overwritten or expired is in memtables
@@ -77,14 +78,19 @@ func (e *Engine) keepSpace(now time.Time) {
 	}
 }
 
-// shrinkLog has the log of a store at rest take little space. What it needs may be what a
-// full disk lacks, so after a failure it waits a while.
+// shrinkLog has the log take little space, in a store at rest or on a full disk. What it
+// needs may be what a full disk lacks, so after a failure it waits a while.
 func (e *Engine) shrinkLog(flushed kv.SeqNum, now time.Time) {
 	k := &e.keeper.space
-	if !e.atRest.Load() || now.Before(k.shrinks) {
+	full := e.readOnly.Load()
+	if !(e.atRest.Load() || full) || now.Before(k.shrinks) {
 		return
 	}
-	if err := e.log.Shrink(flushed); err != nil {
+	switch err := e.log.Shrink(flushed); {
+	case err == nil:
+	case full && vfs.CannotWrite(err):
+		k.shrinks = now.Add(housekeepingEvery)
+	default:
 		k.shrinks = now.Add(longPause)
 		e.backgroundError(fmt.Errorf("shrink the idle log: %w", err))
 	}

@@ -226,6 +226,13 @@ func (w *world) shrink() {
 	require.NoError(w.t, w.log.Reclaim(w.promises.flushed))
 }
 
+// release has the log give back what it does not need. It reports whether there was any.
+func (w *world) release() bool {
+	gave, err := w.log.Release()
+	require.NoError(w.t, err)
+	return gave
+}
+
 // shrink shrinks a log that nobody writes to.
 func shrink(t testing.TB, l *Log, flushed kv.SeqNum) {
 	t.Helper()
@@ -338,6 +345,19 @@ var workloads = map[string]func(w *world){
 		w.close()
 		w.open()
 		w.put(100, synced)
+	},
+	"release": func(w *world) {
+		w.o.SegmentBytes = 64 << 10
+		w.open()
+		require.True(w.t, w.release(), "of a log that does nothing")
+		w.put(100, synced)
+		w.release()
+		w.put(300, buffered)
+		w.release()
+		w.close()
+		w.open()
+		require.True(w.t, w.release(), "of a log that does nothing")
+		w.put(200, synced)
 	},
 	"reclaim and reopen": func(w *world) {
 		w.open()

@@ -76,6 +76,34 @@
 // does without. The first segments have 1, 2, 4 ... MiB of zeros, so that a log that
 // was just opened soon has some, and a short one does not have many.
 //
+// # Space
+//
+// A write of the log must not meet a full disk, for a failed write ends the log. So
+// [Log.Append] admits a record only if it surely fits into the space that the active
+// segment has on the disk (zeros, or a reservation by fallocate), after the records
+// admitted before it; 4 KiB stay for marks and for the frames that end a segment. A
+// goroutine reserves ahead: as much as was appended since the log was last idle, at
+// least 1 MiB and at most half a segment. Append waits for no disk: if the reservation
+// has not caught up it returns [ErrNoRoomYet], and its caller comes back when
+// [Log.OnRoom] or [Log.AwaitRoom] says so. If there is no space, Append refuses what
+// does not fit, and [Options.NoSpace] is told, before the last of the space is used.
+// This costs one fallocate per 7 MB of 1 KiB puts, and no processor time above the
+// noise: 0.93 of that without, medians of 5 pairs on 2 busy cores (0.92 to 1.06), for
+// synced puts of 128 bytes by 16 writers, 0.96 (0.79 to 1.11) for buffered ones of 1 KiB.
+//
+// A rotation makes room in the next segment for all that is admitted, and between
+// that and the switch Append admits what fits into both. If there is no space for a
+// next segment, the log goes on in the active one beyond its length.
+//
+// Space that is not needed goes back: when the log leaves a segment, when it is idle
+// ([Log.Shrink]: a large segment without unflushed records is left for a small one, else
+// what is reserved is cut) and on a full disk ([Log.Release], which needs no space
+// itself and keeps room for some hundred deletes).
+//
+// A log whose recovery cannot write is suspended: it was read and replayed, but nothing is
+// appended, its files are as they were found, and WaitSynced fails, since a power cut
+// could still take what it could before. [Log.Resume] tries the writing part again.
+//
 // # Files
 //
 // A segment is called 000042.wal; numbers only grow. It holds a header and then
@@ -159,6 +187,10 @@
 // that original exists the copy does not count, and recovery begins anew; once it
 // is gone, the other originals and older copies do not count. So a crash at any
 // point of a recovery, or of the recovery from that, loses nothing.
+//
+// The copy needs as much space as what it copies, at most the last two segments. If there
+// is none, the copy is removed and the log is suspended: see Space. Once an original is
+// gone that is too late, and recovery fails, to begin anew at the next opening.
 //
 // After a log that was closed in order nothing is copied: the close frame is
 // written after the sync of everything before it has succeeded, and the header is

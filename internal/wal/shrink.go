@@ -13,17 +13,23 @@ const shrinkAt = 16
 
 // Shrink lets an idle log take little space: if all records of the active segment have
 // numbers of at most flushed, and it or the segment prepared after it is large, it goes
-// on in a new, small one. Reclaim then deletes the old one. Otherwise, and if the log is
-// not idle or is suspended, it does nothing.
+// on in a new, small one. Reclaim then deletes the old one. Otherwise it gives back what
+// the active segment has beyond what a log that was just opened reserves. If the log
+// is not idle or is suspended, it does nothing.
 //
 // Errors: those of removing the prepared segment or of making the new one, as on a full
 // disk, after which the log goes on as it was; and Err.
 func (l *Log) Shrink(flushed kv.SeqNum) error {
 	l.mu.Lock()
-	if !l.shrinkableLocked(flushed) || !l.takeRoleLocked() {
+	if l.mu.active == nil || l.busyLocked() || l.Err() != nil {
 		l.mu.Unlock()
 		return l.Err()
 	}
+	l.mu.space.rested = l.mu.end
+	if !l.shrinkableLocked(flushed) {
+		return l.cutIdleLocked()
+	}
+	l.mu.writing = true
 	// No other successor is prepared while this goroutine decides on one.
 	l.mu.preparedFor = l.mu.active.header.num
 	prepared := l.mu.prepared
@@ -61,18 +67,27 @@ func (l *Log) goOnIn(next *segment) error {
 	return l.rotate()
 }
 
-// shrinkableLocked reports whether the log is idle, and large for nothing.
+// shrinkableLocked reports whether the idle log is large for nothing.
 func (l *Log) shrinkableLocked(flushed kv.SeqNum) bool {
 	a := l.mu.active
-	if a == nil {
-		return false // suspended
-	}
 	size := max(a.off, a.zeroedTo)
 	if l.mu.prepared != nil {
 		size += l.mu.prepared.zeroedTo
 	}
-	idle := l.mu.queue.empty() && !l.mu.writing && !l.mu.preparing && l.mu.sealed == nil && !l.mu.closed
-	return idle && l.Err() == nil && a.inUse() && a.last <= flushed && size > l.opts.SegmentBytes/shrinkAt
+	return a.inUse() && a.last <= flushed && size > l.opts.SegmentBytes/shrinkAt
+}
+
+// cutIdleLocked cuts what the idle log has reserved for a fast one. It unlocks mu.
+func (l *Log) cutIdleLocked() (err error) {
+	if l.roomLocked() > 2*l.aheadLocked() || l.mu.space.leftover {
+		l.mu.writing = true
+		l.mu.Unlock()
+		_, err = l.cutReserved()
+		l.mu.Lock()
+		l.releaseLocked()
+	}
+	l.mu.Unlock()
+	return err
 }
 
 // discardPrepared removes a prepared segment, if there is one. The removal is durable

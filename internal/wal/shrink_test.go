@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/vfs"
 	"github.com/kvd-db/kvd/internal/vfs/faultfs"
 )
 
@@ -95,4 +96,105 @@ func TestShrinkOnAFullDiskGoesOn(t *testing.T) {
 	l, recs, _ := mustOpen(t, o)
 	require.Equal(t, next, recs[len(recs)-1])
 	require.NoError(t, l.Close())
+}
+
+// A fast log reserves much ahead. When it is idle it gives that back, whether its records
+// are flushed or not.
+func TestAnIdleLogGivesReservedSpaceBack(t *testing.T) {
+	for _, flushed := range []bool{false, true} {
+		disk := newDisk(t)
+		used := func() int64 {
+			usage, err := disk.Usage("/")
+			require.NoError(t, err)
+			return int64(usage.Total - usage.Free)
+		}
+		o := testOptions(disk)
+		o.SegmentBytes = 64 << 20
+		l, _, _ := mustOpen(t, o)
+		var last rec
+		for range 40 {
+			last = put(t, l, string(make([]byte, 1<<20)), 1, kv.DurabilityBuffered)
+		}
+		require.NoError(t, l.WaitSynced(background, l.End()))
+		awaitQuiet(l)
+		require.Greater(t, used(), int64(50<<20), "the test needs a log that reserves ahead")
+		limit := int64(42 << 20)
+		if flushed {
+			limit = 2 << 20
+			shrink(t, l, last.base)
+			for l.Stats().Segments > 1 { // until the end of the old one is synced
+				require.NoError(t, l.WaitSynced(background, l.Written()))
+				require.NoError(t, l.Reclaim(last.base))
+			}
+		} else {
+			require.NoError(t, l.Shrink(0))
+		}
+		require.Less(t, used(), limit+slackBytes)
+		before := used()
+		require.NoError(t, l.Shrink(0))
+		require.Equal(t, before, used(), "there is no more to give back")
+		next := put(t, l, string(make([]byte, 3<<20)), 1, synced)
+		image := disk.KillImage()
+		require.NoError(t, l.Close())
+		o.FS, o.Fresh = image, false
+		l, recs, _ := mustOpen(t, o)
+		require.Equal(t, next, recs[len(recs)-1])
+		require.NoError(t, l.Close())
+	}
+}
+
+// awaitQuiet returns when nothing is under way in the background.
+func awaitQuiet(l *Log) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for l.mu.preparing || l.mu.syncing || l.mu.writing || l.mu.space.reserving {
+		l.mu.changed.Wait()
+	}
+}
+
+// On a full disk a log gives back what it does not need, also what a reservation that
+// failed has taken, and keeps room for some records.
+func TestAFullLogReleasesWhatItDoesNotNeed(t *testing.T) {
+	disk := newDisk(t)
+	o := testOptions(disk)
+	o.SegmentBytes = 4 << 20
+	l, _, _ := mustOpen(t, o)
+	var want []rec
+	for range 3 {
+		want = append(want, put(t, l, string(make([]byte, 300<<10)), 1, synced))
+	}
+	awaitQuiet(l)
+	usage, err := disk.Usage("/")
+	require.NoError(t, err)
+	disk.SetCapacity(int64(usage.Total-usage.Free) + 500<<10)
+	for err == nil {
+		var base kv.SeqNum
+		if base, _, err = appendTo(l, make([]byte, 100<<10), 1, synced, make(signal, 1), nil); err == nil {
+			want = append(want, rec{base, 1, string(make([]byte, 100<<10))})
+			require.NoError(t, l.WaitSynced(background, l.End()))
+		}
+		awaitQuiet(l)
+	}
+	require.ErrorIs(t, err, kv.ErrReadOnly)
+	usage, err = disk.Usage("/")
+	require.NoError(t, err)
+	require.Less(t, usage.Free, uint64(64<<10), "the test needs a full disk")
+	gave, err := l.Release()
+	require.NoError(t, err)
+	require.True(t, gave)
+	after, err := disk.Usage("/")
+	require.NoError(t, err)
+	require.Greater(t, after.Free, usage.Free)
+	gave, err = l.Release()
+	require.NoError(t, err)
+	require.False(t, gave, "there is no more")
+	want = append(want, put(t, l, string(make([]byte, 1<<10)), 1, synced))
+	image := disk.KillImage()
+	require.NoError(t, l.Close())
+	for _, fs := range []*vfs.Mem{image, disk} {
+		o.FS, o.Fresh = fs, false
+		again, recs, _ := mustOpen(t, o)
+		require.Equal(t, want, recs)
+		_ = again.Close() // of a log that may have no space to be closed in order
+	}
 }

@@ -29,6 +29,9 @@ const (
 	// what is appended, up to half a segment. Guessed: a short log should not take much,
 	// and a fast one should not wait for its reservations.
 	firstAhead = 1 << 20
+	// leastAhead is how much a log on a full disk reserves, or keeps: some hundred
+	// deletes.
+	leastAhead = 64 << 10
 	// keptBehind is how much reserved space a segment may keep when the log leaves it.
 	keptBehind = 64 << 10
 )
@@ -38,7 +41,9 @@ type space struct {
 	charged   int64    // what the records that are queued, or being written, take at most
 	wanted    int64    // a caller of Append waits for that much
 	next      *segment // the log is about to go on here, so records must fit here too; nil: it is not
-	reserving bool     // a goroutine reserves
+	reserving bool     // a goroutine reserves, or gives back
+	leftover  bool     // a reservation failed, and may have taken some space
+	rested    Pos      // the end of the log when it was last idle, or the disk full
 	waiting   []Waker  // to wake when there may be more room: see OnRoom
 	refused   error    // why the last reservation failed; nil: it did not
 }
@@ -76,9 +81,13 @@ func (l *Log) roomLocked() int64 {
 	return room - l.mu.space.charged
 }
 
-// aheadLocked returns how much should be reserved beyond what is charged.
+// aheadLocked returns how much should be reserved beyond what is charged: little on a
+// full disk, for a few deletes.
 func (l *Log) aheadLocked() int64 {
-	return min(max(firstAhead, int64(l.mu.end)), max(l.opts.SegmentBytes/2, slackBytes))
+	if l.mu.space.refused != nil {
+		return min(leastAhead, max(l.opts.SegmentBytes/4, slackBytes))
+	}
+	return min(max(firstAhead, int64(l.mu.end-l.mu.space.rested)), max(l.opts.SegmentBytes/2, slackBytes))
 }
 
 // ErrNoRoomYet is returned by Append while space for the record is being reserved.
@@ -191,6 +200,9 @@ func (l *Log) reserveLocked() error {
 		}
 		if err == nil {
 			a.reservedTo = max(a.reservedTo, to)
+		}
+		if err != nil {
+			l.mu.space.leftover, l.mu.space.rested = true, l.mu.end
 		}
 		l.mu.space.refused, l.mu.space.wanted, l.mu.space.reserving = err, 0, false
 		l.roomChangedLocked()

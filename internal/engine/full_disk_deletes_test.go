@@ -1,0 +1,97 @@
+package engine
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/vfs"
+)
+
+// deletions are ways to delete all that a life has written.
+var deletions = map[string]func(l *fullLife){
+	"key by key": func(l *fullLife) {
+		for k := range l.have {
+			insist(l, func() error {
+				_, err := l.e.Delete(l.t.Context(), []byte(k), buffered)
+				return err
+			})
+		}
+		clear(l.have)
+	},
+	"by range": func(l *fullLife) {
+		insist(l, func() error {
+			_, err := l.e.DeleteRange(l.t.Context(), kv.Range{Start: []byte("key-"), End: []byte("key.")}, buffered)
+			return err
+		})
+		clear(l.have)
+	},
+}
+
+// insist writes until that is taken, or for a minute of the fake clock.
+func insist(l *fullLife, write func() error) {
+	l.t.Helper()
+	for begin := time.Now(); ; time.Sleep(housekeepingEvery) {
+		err := write()
+		if err == nil {
+			return
+		}
+		require.True(l.t, errors.Is(err, kv.ErrReadOnly) || errors.Is(err, kv.ErrOverloaded), "%v", err)
+		require.Less(l.t, time.Since(begin), time.Minute, "refused for good: %v", err)
+	}
+}
+
+// TestDeletesOnAFullDiskFreeIt fills the disk to its last byte, with the ballast used up,
+// and then deletes everything. The other process keeps what it has, so all space that comes
+// back is the store's own: from tables and value files, or from nothing but the log.
+func TestDeletesOnAFullDiskFreeIt(t *testing.T) {
+	for what, remove := range deletions {
+		for _, logAlone := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, log alone=%v", what, logAlone), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					mem := vfs.NewMem()
+					o := fullOptions(mem)
+					puts := 6000
+					if logAlone {
+						o.MemtableBytes, o.SegmentBytes, puts = 16<<20, 1<<20, 1200
+					}
+					e, err := Open("data", o)
+					require.NoError(t, err)
+					t.Cleanup(func() { assert.NoError(t, e.Close()) })
+					h := newHog(mem, 64<<20, 0)
+					l := &fullLife{t: t, e: e, have: map[string]string{}}
+					l.puts(0, puts)
+					h.greedy.Store(true)
+					for i := 0; l.refused == 0; i++ {
+						l.puts(i, 1)
+					}
+					time.Sleep(5 * housekeepingEvery)
+					require.Zero(t, e.disk.ballast.have.Load(), "the ballast is used up")
+					l.check()
+					h.greedy.Store(false)
+					h.gone.Store(true)
+					usage, err := mem.Usage("/")
+					require.NoError(t, err)
+					require.Zero(t, usage.Free)
+
+					begin := time.Now()
+					remove(l)
+					insist(l, func() error {
+						_, err := e.Put(t.Context(), []byte("key-000"), []byte("back"), synced)
+						return err
+					})
+					t.Logf("writable %v after the deletes", time.Since(begin))
+					l.have["key-000"] = "back"
+					l.check()
+					require.NoError(t, e.Close())
+				})
+			})
+		}
+	}
+}

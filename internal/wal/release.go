@@ -1,0 +1,69 @@
+package wal
+
+import (
+	"fmt"
+)
+
+// Release gives back the space that the log has reserved or filled with zeros and does
+// not need now: the segment prepared for later, and what the active one has beyond the
+// records queued and room for a few more. It needs no space itself, so it works on a disk
+// without any. It reports whether there was something to give back; it does nothing while
+// the log writes, or if it is suspended.
+//
+// Errors: those of the file system; the log goes on after them.
+func (l *Log) Release() (gave bool, err error) {
+	l.mu.Lock()
+	if l.mu.active == nil || l.busyLocked() || !l.takeRoleLocked() {
+		l.mu.Unlock()
+		return false, l.Err()
+	}
+	prepared := l.mu.prepared
+	l.mu.prepared = nil
+	l.mu.preparedFor = l.mu.active.header.num
+	l.mu.Unlock()
+	err = l.discardPrepared(prepared)
+	gave = prepared != nil
+	if err == nil {
+		var cut bool
+		cut, err = l.cutReserved()
+		gave = gave || cut
+	}
+	l.mu.Lock()
+	l.releaseLocked()
+	l.mu.Unlock()
+	return gave, err
+}
+
+// busyLocked reports whether the log writes, rotates or makes a segment.
+func (l *Log) busyLocked() bool {
+	return !l.mu.queue.empty() || l.mu.writing || l.mu.preparing || l.mu.sealed != nil || l.mu.closed
+}
+
+// cutReserved ends the space of the active segment after what is queued, the slack and
+// what is reserved ahead, and reports whether it had more. The caller has the writing role.
+//
+// The file then ends there, in zeros, so that the space which stays is never free for
+// other processes in between. An end in zeros is what a segment has anyway.
+func (l *Log) cutReserved() (cut bool, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	a := l.mu.active
+	to := min(a.off+slackBytes+l.mu.space.charged+l.aheadLocked(), a.spaceEnd())
+	if l.mu.space.reserving || to == a.spaceEnd() && !l.mu.space.leftover {
+		return false, nil
+	}
+	l.mu.space.reserving = true // so that no other goroutine reserves
+	// From here on Append admits what fits before the cut.
+	a.reservedTo, a.zeroedTo, a.extendedTo = min(a.reservedTo, to), min(a.zeroedTo, to), min(a.extendedTo, to)
+	l.mu.Unlock()
+	err = a.file.Truncate(to)
+	l.mu.Lock()
+	if err == nil {
+		a.reservedTo, l.mu.space.leftover = to, false
+	} else {
+		err = fmt.Errorf("give reserved space of the commit log back: %w", err)
+	}
+	l.mu.space.reserving = false
+	l.roomChangedLocked()
+	return err == nil, err
+}
