@@ -21,8 +21,8 @@ func newSnapshotsCommand(open opener) *cobra.Command {
 	var o snapshotOptions
 	c := &cobra.Command{
 		Use:   "snapshots",
-		Short: "See what a snapshot a second costs those who write",
-		Long: `See what a snapshot a second costs those who write.
+		Short: "See what a snapshot a second costs writers",
+		Long: `See what a snapshot a second costs writers.
 
 Workers put records that they draw evenly: without snapshots, and while every
 second one is taken and the one before dropped. The two take turns; what counts

@@ -70,7 +70,7 @@ func explain(err error) string {
 		err  error
 		text string
 	}{
-		{kvd.ErrUncertain, "read the keys to see whether it happened; writing the same again does no harm if nobody else writes them"},
+		{kvd.ErrUncertain, "read the keys to see whether it happened; writing the same again does no harm if no other client writes them"},
 		{kvd.ErrConflict, "nothing was written; others write the same keys, so try again"},
 		{kvd.ErrVersionGone, "it took longer than the server keeps an old version; read less at once"},
 		{kvd.ErrReadOnly, "look at /readyz?verbose of the server for the reason"},

@@ -34,7 +34,7 @@ func (a *app) importCommand() *cobra.Command {
 			"A line that is not understood ends the import with its number; what stands\n" +
 			"before it is imported. To import again does no harm. With --resume FILE the\n" +
 			"number of leading lines that are durable is kept in FILE, and an import that\n" +
-			"was cut short goes on behind them.",
+			"was cut short goes on after them.",
 		Args: mayHave("FILE"),
 	}
 	server := a.connection(cmd)
@@ -135,7 +135,7 @@ func (j *importJob) run(ctx context.Context, r io.Reader) error {
 	return errors.Join(context.Cause(ctx), readErr, saver.close())
 }
 
-// read hands out the lines behind those that are done already.
+// read hands out the lines after those that are done already.
 func (j *importJob) read(ctx context.Context, r io.Reader) error {
 	scanner := bufio.NewScanner(r)
 	scanner.Buffer(make([]byte, 64<<10), maxLine)
@@ -164,7 +164,7 @@ func (j *importJob) read(ctx context.Context, r io.Reader) error {
 		}
 	}
 	if err := scanner.Err(); err != nil {
-		return fmt.Errorf("behind line %d: %w", number, err)
+		return fmt.Errorf("after line %d: %w", number, err)
 	}
 	return nil
 }

@@ -25,7 +25,7 @@ func (a *app) putCommand() *cobra.Command {
 			"else nothing is written, and the exit code is 4.",
 		Example: "  kvd put user/1 Ada\n" +
 			"  kvd put --ttl 30m session/7 Ada\n" +
-			"  kvd put --if-absent lock/backup \"$HOSTNAME\" || echo somebody else has it\n" +
+			"  kvd put --if-absent lock/backup \"$HOSTNAME\" || echo another host has it\n" +
 			"  kvd put --if-version 17 user/1 Grace",
 		Args: needs("KEY", "VALUE"),
 	}

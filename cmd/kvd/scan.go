@@ -59,7 +59,7 @@ func (a *app) scanCommand() *cobra.Command {
 		Short: "Print keys and values in the order of the keys",
 		Long: "Print keys and values in the order of the keys, all as of one moment.\n\n" +
 			"On a terminal the format is table, into a pipe raw: the bytes of key and value\n" +
-			"with a tab between and a newline behind. Where those may contain tabs or\n" +
+			"with a tab between and a newline after. Where those may contain tabs or\n" +
 			"newlines, json says what is what: a line for each item, as kvd export writes it,\n" +
 			"with its version, and ttl_ms if it expires.",
 		Example: "  kvd scan --prefix user/ --limit 10\n" +

@@ -85,7 +85,7 @@ func parseScript(r io.Reader, enc *encoding) (script, error) {
 		s = append(s, op)
 	}
 	if err := scanner.Err(); err != nil {
-		return nil, fmt.Errorf("behind line %d: %w", number, err)
+		return nil, fmt.Errorf("after line %d: %w", number, err)
 	}
 	if len(s) == 0 {
 		return nil, usagef("the script has no operation")
@@ -108,7 +108,7 @@ var verbs = []verb{
 
 type verb struct {
 	name, takes string
-	least, most int // words behind the name
+	least, most int // words after the name
 	writes      bool
 	parse       func(*arguments) step
 }
@@ -121,7 +121,7 @@ func parseOperation(words []word, enc *encoding) (operation, error) {
 			continue
 		}
 		if len(rest) < v.least || len(rest) > v.most {
-			return operation{}, fmt.Errorf("want %s %s, here are %d words behind %s", v.name, v.takes, len(rest), v.name)
+			return operation{}, fmt.Errorf("want %s %s, here are %d words after %s", v.name, v.takes, len(rest), v.name)
 		}
 		in := &arguments{enc: enc, words: rest}
 		text := name + " " + shorten(inspect.Escape([]byte(rest[0].text)))
@@ -130,7 +130,7 @@ func parseOperation(words []word, enc *encoding) (operation, error) {
 	return operation{}, fmt.Errorf("no operation is called %q; kvd txn --help lists them", shorten(name))
 }
 
-// arguments hands out the words behind the name of an operation, and keeps the
+// arguments hands out the words after the name of an operation, and keeps the
 // first error.
 type arguments struct {
 	enc   *encoding

@@ -29,7 +29,7 @@ func (a *app) slowlogCommand() *cobra.Command {
 			"  gate       the request was taken apart, and waited for room in an overload\n" +
 			"  inbox      it waited until a partition took it up\n" +
 			"  batch      a write waited until its micro-batch was handed to the log\n" +
-			"  engine     lookups; what a write takes behind the log\n" +
+			"  engine     lookups; what a write takes after the log\n" +
 			"  log_write  until the kernel had the record\n" +
 			"  sync       until the disk had it\n" +
 			"  reply      the answer was put together and sent: long if the client is slow\n\n" +

@@ -25,7 +25,7 @@ func splitWords(line string) (words []word, err error) {
 				return nil, err
 			}
 			if behind != "" && !strings.ContainsRune(space, rune(behind[0])) {
-				return nil, fmt.Errorf(`want a space behind the quote, here is %q`, behind)
+				return nil, fmt.Errorf(`want a space after the quote, here is %q`, behind)
 			}
 			words, rest = append(words, w), behind
 			continue
