@@ -8,6 +8,7 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/kvd-db/kvd/internal/kv"
@@ -152,9 +153,10 @@ func TestAWriteSentAgainHasTheDurabilityThatItAsksFor(t *testing.T) {
 	}
 }
 
-// A weaker write overtakes a stronger batch or transaction only if nothing that was read
-// or written there is its own: else a reader could find the write that comes after the
-// batch, and then, in another key, that the batch has not happened.
+// A weaker write overtakes a stronger batch or transaction only if that has not read or
+// written its key, also where the batch has read in one partition and written in another:
+// else a reader could find the write that comes after the batch, and then, in another key,
+// that the batch has not happened.
 func TestNoWriteIsSeenBeforeTheBatchThatItFollows(t *testing.T) {
 	fill := func(t *testing.T, e *Engine) {
 		for i := range 20 {
@@ -193,37 +195,44 @@ func TestNoWriteIsSeenBeforeTheBatchThatItFollows(t *testing.T) {
 		},
 	}
 	for name, write := range strong {
-		t.Run(name, func(t *testing.T) {
-			withHeldSync(t, 4, fill, func(t *testing.T, e *Engine, release func()) {
-				keys := keysIn(e, 0, 4)
-				x, w, other, rest := keys[0], keys[1], keys[2], keys[3]
-				var all sync.WaitGroup
-				all.Go(func() { require.NoError(t, write(t, e, x, w)) })
-				synctest.Wait()
-				all.Go(func() { put(t, e, x, "new", buffered) })
-				synctest.Wait()
-				if got := valueOf(t, e, x); got == "new" {
-					require.NotEqual(t, "old", valueOf(t, e, w), "the write after it is there, and it is not")
-				}
-				if name == "batch" || name == "conditional batch" || name == "transaction" {
-					put(t, e, other, "new", buffered) // does not wait
-				}
-				// What waits is a batch itself.
-				all.Go(func() {
-					_, err := e.Apply(t.Context(), putAll([]string{x, rest}), buffered)
-					require.NoError(t, err)
+		for layout, home := range map[string]int{"one partition": 0, "two partitions": 1} {
+			t.Run(name+"/"+layout, func(t *testing.T) {
+				withHeldSync(t, 4, fill, func(t *testing.T, e *Engine, release func()) {
+					keys := keysIn(e, 0, 3)
+					x, other, rest, w := keys[0], keys[1], keys[2], keysIn(e, home, 4)[3]
+					var all sync.WaitGroup
+					all.Go(func() { require.NoError(t, write(t, e, x, w)) })
+					synctest.Wait()
+					all.Go(func() { put(t, e, x, "new", buffered) })
+					synctest.Wait()
+					if got := valueOf(t, e, x); got == "new" {
+						assert.NotEqual(t, "old", valueOf(t, e, w), "the write after it is there, and it is not")
+					}
+					var passed atomic.Bool
+					all.Go(func() {
+						put(t, e, other, "new", buffered)
+						passed.Store(true)
+					})
+					synctest.Wait()
+					assert.Equal(t, name != "range delete", passed.Load(), "whether a write to another key waits")
+					// What waits is a batch itself.
+					all.Go(func() {
+						_, err := e.Apply(t.Context(), putAll([]string{x, rest}), buffered)
+						require.NoError(t, err)
+					})
+					synctest.Wait()
+					all.Go(func() { put(t, e, rest, "newest", buffered) })
+					synctest.Wait()
+					if got := valueOf(t, e, rest); got == "newest" {
+						assert.Equal(t, "v", valueOf(t, e, x), "the write after the batch is there, and the batch is not")
+					}
+					release()
+					all.Wait()
+					requireValue(t, e, x, "v")
+					requireValue(t, e, rest, "newest")
 				})
-				synctest.Wait()
-				all.Go(func() { put(t, e, rest, "newest", buffered) })
-				synctest.Wait()
-				if got := valueOf(t, e, rest); got == "newest" {
-					require.Equal(t, "v", valueOf(t, e, x), "the write after the batch is there, and the batch is not")
-				}
-				release()
-				all.Wait()
-				requireValue(t, e, rest, "newest")
 			})
-		})
+		}
 	}
 }
 

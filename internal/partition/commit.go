@@ -41,8 +41,10 @@ type Commit struct {
 	left         atomic.Int64
 	unsettled    atomic.Int64
 	settled      func()
-	visible      atomic.Bool // I2: the one store that shows the batch everywhere
-	seq          kv.SeqNum   // set before the record is in any inflight list
+	visible      atomic.Bool  // I2: the one store that shows the batch everywhere
+	read         []*Partition // that have a mark of it
+	followed     atomic.Bool  // a record of one of those waits until it is visible
+	seq          kv.SeqNum    // set before the record is in any inflight list
 	deduplicated bool
 	course       *kv.Course // nil unless it is timed
 
@@ -82,7 +84,7 @@ func (p *Proposal) propose() (*Commit, error) {
 		c.course = new(kv.Course)
 		c.course.Taken.Set(time.Now())
 	}
-	lay := p.layOut()
+	lay, marks := p.layOut(), p.readMarks(c)
 	for i := range p.Shares {
 		p.Shares[i].Partition.turn.Lock()
 	}
@@ -135,6 +137,11 @@ func (p *Proposal) propose() (*Commit, error) {
 		rec.base, rec.pos, rec.commit = base, pos, c
 		rec.partition.enqueueLocked(&rec.pending)
 	}
+	for i, m := range marks { // once its own records are in line, which do not wait for it
+		if m != nil {
+			p.Shares[i].Partition.addMarkLocked(m)
+		}
+	}
 	if p.Origin.Named() {
 		lead.turn.names.add(nameOf(p.Origin), base, p.Origin.Content)
 	}
@@ -153,11 +160,8 @@ func (p *Proposal) layOut() []*part {
 			continue
 		}
 		held := &part{partition: s.Partition, pending: pending{
-			units: 1, level: p.Durability, together: together, ranges: len(s.Reads.Ranges) > 0,
+			units: 1, level: p.Durability, together: together,
 		}}
-		for j := range s.Reads.Keys {
-			held.reads = append(held.reads, s.Reads.Keys[j].Hash)
-		}
 		encoder.Section(s.Partition.id, len(s.Ops))
 		origin := p.Origin
 		for j := range s.Ops {
@@ -239,8 +243,20 @@ func (c *Commit) arrive() (last bool) {
 	if c.left.Add(-1) != 0 {
 		return false
 	}
-	c.visible.Store(true)
+	c.show()
 	return true
+}
+
+// show makes the record visible, and wakes the partitions in which another waits for it.
+// The order of store and load matters: precedingLocked stores followed before the other
+// record looks whether this one is visible.
+func (c *Commit) show() {
+	c.visible.Store(true)
+	if c.followed.Load() {
+		for _, p := range c.read {
+			p.Wake()
+		}
+	}
 }
 
 // settle counts off a participant that has let go of the record, and tells the

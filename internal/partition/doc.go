@@ -20,7 +20,10 @@
 // for a stronger one that precedes it: it is inserted after that one, which stays hidden,
 // and is then visible and acknowledged early (early.go). A record is never early that
 // lies in several partitions, deletes a range or answers a write that was sent again, nor
-// one that writes a key which a batch or a transaction before it has read or written.
+// one that writes a key which a batch or a transaction before it has written, here or in
+// several partitions. What a proposal has read it leaves as a mark in each partition in
+// which it did (read_mark.go): no later write to that is visible before the proposal is,
+// early or not.
 //
 // A caller that finds nobody at this work does it itself, for its own write ([Partition.Serve]):
 // no goroutine is woken, and the caller does not sleep. What comes meanwhile queues,

@@ -79,6 +79,9 @@ func (p *Partition) applyEarly() bool {
 	p.stats.early.Add(uint64(len(ready)))
 	for _, rec := range ready {
 		p.sequencer.Applied(rec.base, rec.units)
+		if rec.commit != nil {
+			rec.commit.show()
+		}
 		p.decide(rec, nil)
 	}
 	return true
@@ -92,13 +95,13 @@ func (p *Partition) readyBeyondHead() (ready, line []*pending) {
 	if len(p.turn.inflight) == 0 {
 		return nil, nil
 	}
-	if head := p.turn.inflight[0]; !head.arrived && !p.turn.levels.anyBelow(head.level) {
+	if head := p.turn.inflight[0]; !head.arrived && !head.waits() && !p.turn.levels.anyBelow(head.level) {
 		return nil, nil
 	}
 	var hidden []*pending // which not every record may overtake
 	for i, rec := range p.turn.inflight {
 		switch {
-		case rec.mayBeEarly() && p.durable(rec) && !rec.overtakes(hidden):
+		case rec.mayBeEarly() && p.durable(rec) && !rec.waits() && !rec.overtakes(hidden):
 			ready, line = append(ready, rec), p.turn.inflight[:i+1]
 		case rec.together:
 			hidden = append(hidden, rec)
@@ -116,11 +119,12 @@ func (r *pending) mayBeEarly() bool {
 	return r.units > 0 && r.duplicates == 0 && !r.rangeDeletes && (r.commit == nil || len(r.commit.participants) == 1)
 }
 
-// overtakes reports whether the record writes a key that is read or written by one of
-// those before it that concern several keys at once. Else a reader could see the record,
-// which comes after the batch or the transaction, and then find in another key that
-// those have not happened. (Of a single write before it no reader can tell.) What the
-// record itself has read is in none of those, or it would have been refused.
+// overtakes reports whether the record writes a key that is written by one of those before
+// it that concern several keys at once. Else a reader could see the record, which comes
+// after the batch or the transaction, and then find in another key that those have not
+// happened. (Of a single write before it no reader can tell.) What those have read is in a
+// readMark. What the record itself has read is in none of those, or it would have been
+// refused.
 func (r *pending) overtakes(hidden []*pending) bool {
 	return slices.ContainsFunc(hidden, func(before *pending) bool {
 		return slices.ContainsFunc(r.hashes, before.concerns)

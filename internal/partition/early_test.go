@@ -2,7 +2,9 @@ package partition
 
 import (
 	"testing"
+	"testing/synctest"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
@@ -93,4 +95,54 @@ func inLine(line []*pending, n kv.SeqNum) bool {
 		}
 	}
 	return false
+}
+
+// A proposal is visible once the last partition that it writes to has it. A later write
+// to what it read elsewhere waits for that, also one that asks for as much and has it.
+func TestNoWriteIsSeenBeforeTheProposalThatReadItsKey(t *testing.T) {
+	for name, reads := range map[string]Reads{
+		"key":   {Keys: []ReadKey{{Key: []byte("x"), Hash: keyhash.Sum([]byte("x"))}}},
+		"range": {Ranges: []kv.Range{{Start: []byte("x"), End: []byte("y")}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newScript(t)
+				o := s.options()
+				o.ID, o.Dir = 1, "q"
+				require.NoError(t, Create(o))
+				there, err := Open(o)
+				require.NoError(t, err)
+				there.Start(s.world, 1, 0)
+				defer func() { require.NoError(t, there.Close()) }()
+
+				synctest.Wait()
+				require.True(t, there.role.tryTake(), "it is idle")
+				commit, err := Propose(&Proposal{
+					Shares: []Share{
+						{Partition: s.p, Reads: reads},
+						{Partition: there, Ops: []kv.Op{{Kind: kv.KindPut, Key: []byte("w")}}},
+					},
+					Durability: kv.DurabilitySync, Settled: func() {},
+				})
+				require.NoError(t, err)
+				put := func(key string) *Call {
+					call := NewCall(1)
+					w := &kv.Write{Op: kv.Op{Kind: kv.KindPut, Key: []byte(key)}, Hash: keyhash.Sum([]byte(key)), Durability: kv.DurabilitySync}
+					s.p.Submit(t.Context(), NewGroup(call, []*kv.Write{w}))
+					synctest.Wait()
+					return call
+				}
+				follows, other := put("x"), put("z")
+				assert.Empty(t, follows.Done(), "the write that follows is there, and the proposal is not")
+				require.Len(t, other.Done(), 1)
+				there.role.pass()
+				synctest.Wait()
+				require.Len(t, follows.Done(), 1)
+				_, err = commit.Result()
+				require.NoError(t, err)
+				require.Len(t, put("x").Done(), 1)
+				require.Empty(t, s.p.turn.marks, "of a proposal that is over")
+			})
+		})
+	}
 }

@@ -308,6 +308,9 @@ func (p *Partition) layOutLocked(rec *pending, groups []*Group) {
 
 // enqueueLocked puts a record that the log has in line for the memtable.
 func (p *Partition) enqueueLocked(rec *pending) {
+	if rec.units > 0 {
+		rec.after = p.precedingLocked(rec)
+	}
 	p.turn.inflight = append(p.turn.inflight, rec)
 	p.turn.levels.add(rec, 1)
 	p.inflightBytes.Add(int64(len(rec.payload)))
@@ -330,7 +333,7 @@ func (p *Partition) applyReady() (progress bool) {
 			return true
 		}
 		if rec.units > 0 && !rec.arrived {
-			if !p.durable(rec) {
+			if !p.durable(rec) || rec.waits() {
 				return p.applyEarly() || progress
 			}
 			p.arrive(rec)

@@ -43,6 +43,7 @@ type Partition struct {
 		sync.Mutex
 		inflight []*pending
 		levels   levelCounts // of inflight
+		marks    []*readMark // in the order of the log
 		last     kv.SeqNum   // newest number in this partition
 		names    *nameWindow
 	}

@@ -28,9 +28,9 @@ type pending struct {
 
 	// For those behind it in line: see overtakes.
 	together bool     // what shares one number here concerns more than one key
-	reads    []uint64 // hashes of the keys that a proposal read
-	ranges   bool     // it read ranges, too
-	keys     []uint64 // of hashes and reads, in order; nil until somebody asks
+	keys     []uint64 // hashes, in order; nil until a record is compared with this one
+
+	after []*Commit // proposals that have read what this record writes: see readMark
 
 	named      []namedUnit // in the order of units
 	duplicates int         // writes that were applied before
@@ -94,14 +94,13 @@ func (r *pending) note(op *kv.Op, hash uint64) {
 	r.hashes = append(r.hashes, hash)
 }
 
-// concerns reports whether the record reads or writes a key. The caller has the role.
+// concerns reports whether the record writes a key. The caller has the role.
 func (r *pending) concerns(hash uint64) bool {
-	if r.rangeDeletes || r.ranges {
+	if r.rangeDeletes {
 		return true // for all that is known without a look at the payload
 	}
 	if r.keys == nil {
-		r.keys = slices.Concat(r.hashes, r.reads)
-		slices.Sort(r.keys)
+		r.keys = slices.Sorted(slices.Values(r.hashes))
 	}
 	_, found := slices.BinarySearch(r.keys, hash)
 	return found
