@@ -22,6 +22,10 @@
 // waits for itself. To choose takes constant time for frames up to the quantum,
 // and one step more for each further quantum.
 //
+// Clients that belong to one peer share its turns, likewise by deficit round robin: what a
+// peer gets does not depend on how many clients it has. One that says of no peer is one
+// by itself.
+//
 // # Time in the line
 //
 // A queue that empties now and then takes up a burst, which is what it is for. A
@@ -44,7 +48,8 @@
 //  1. What is inside exceeds a bound by less than one piece of work, the last that
 //     came in while there was room.
 //  2. What waits likewise; and a client that waits with nothing yet is let into the
-//     line as long as there is any room in it, however much others have waiting.
+//     line as long as there is any room in it, however much others have waiting, unless
+//     its peer has four fifths of all that may wait.
 //  3. Enter returns within an interval, or when its context ends: let in or refused,
 //     never both, and refused means that nothing is inside.
 //  4. Nobody who arrives passes those who wait.

@@ -28,7 +28,7 @@ type Bounds struct {
 // The reasons of the *kv.OverloadError that refuses work.
 const (
 	QueueTime = "queue_time" // it waited too long
-	QueueFull = "queue_full" // the lines are full, or its client has its share of them
+	QueueFull = "queue_full" // the lines are full, or its client or peer has its share of them
 )
 
 // A Gate lets work in up to a bound and has the rest wait in a line for each
@@ -134,7 +134,7 @@ func (g *Gate) wait(w *waiter) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	room := g.bounds.Waiting.minus(g.queue.size)
-	if !w.client.size.below(room) {
+	if !g.queue.mayWait(w.client, room) {
 		g.stats.RefusedFull++
 		return &kv.OverloadError{Reason: QueueFull, RetryAfter: g.queue.retryAfter(w.since)}
 	}
@@ -183,7 +183,7 @@ func (g *Gate) admitLocked() {
 			g.decideLocked(w, context.DeadlineExceeded)
 			continue
 		}
-		w.client.saved -= w.size.Ops
+		w.charge()
 		g.inside.Add(w.size.word())
 		g.stats.admitted(now.Sub(w.since))
 		g.decideLocked(w, nil)

@@ -8,13 +8,47 @@ import (
 )
 
 // A Client is one of those among whom a Gate is fair: its line, and its credit when
-// clients take turns. The zero value is ready. It is for one Gate, which guards it,
-// and needs no end: a client that waits for nothing is known to nobody.
+// clients take turns. The zero value is ready, and is a peer of its own. It is for one
+// Gate, which guards it, and needs no end: a Gate keeps no client that has nothing waiting.
 type Client struct {
+	// Peer has several clients, which share its turns. It is not changed once the client
+	// is in use.
+	Peer *Peer
+
+	alone Peer          // if Peer is nil
 	line  list.List     // of *waiter, by arrival
 	size  Size          // of line
-	turn  *list.Element // in queue.turns; nil while line is empty
+	turn  *list.Element // in peer.clients; nil while line is empty
 	saved int           // operations that it may let in at its turn
+}
+
+// A Peer takes turns with other peers at a Gate, as one however many clients it has. Those
+// take turns among each other. The zero value is ready; as for a Client, it is for one Gate.
+type Peer struct {
+	clients list.List     // of *Client with work in line; whose turn it is comes first
+	size    Size          // of their lines
+	turn    *list.Element // in queue.turns; nil while clients is empty
+	saved   int           // operations that it may let in at its turn
+}
+
+func (c *Client) peer() *Peer {
+	if c.Peer != nil {
+		return c.Peer
+	}
+	return &c.alone
+}
+
+// peerShare is what the clients of one peer may have waiting in all, as a multiple of the
+// room that is left: four fifths of all, so that other peers find a fifth.
+const peerShare = 4
+
+// mayWait reports whether a client may put more into its line: a client has as much as
+// there is room beside all, a peer four times as much.
+func (q *queue) mayWait(c *Client, room Size) bool {
+	if !c.size.below(room) {
+		return false
+	}
+	return c.Peer == nil || c.Peer.size.below(Size{peerShare * room.Ops, peerShare * room.Bytes})
 }
 
 // waiter is a piece of work in the line of its client.
@@ -56,7 +90,7 @@ const quantum = 256
 // queue is all work that waits: a line for each client, and the order of turns.
 type queue struct {
 	size  Size
-	turns list.List // of *Client with work in line; whose turn it is comes first
+	turns list.List // of *Peer with work in line; whose turn it is comes first
 	age   list.List // of *waiter, the eldest first
 	delay delay
 }
@@ -68,34 +102,61 @@ func (q *queue) eldest() *waiter { return q.age.Front().Value.(*waiter) }
 
 func (q *queue) push(w *waiter) {
 	c := w.client
+	p := c.peer()
+	if p.turn == nil {
+		p.turn, p.saved = q.turns.PushBack(p), quantum
+	}
 	if c.turn == nil {
-		c.turn, c.saved = q.turns.PushBack(c), quantum
+		c.turn, c.saved = p.clients.PushBack(c), quantum
 	}
 	w.inLine, w.inAge = c.line.PushBack(w), q.age.PushBack(w)
-	c.size, q.size = c.size.plus(w.size), q.size.plus(w.size)
+	c.size, p.size, q.size = c.size.plus(w.size), p.size.plus(w.size), q.size.plus(w.size)
 }
 
-// next is what comes in next. Who has not saved enough for its first gets another
+// next is what comes in next. A peer that has not saved enough for its first gets another
 // quantum and goes to the end.
 func (q *queue) next() *waiter {
 	for {
-		c := q.turns.Front().Value.(*Client)
+		p := q.turns.Front().Value.(*Peer)
+		if w := p.next(); w.size.Ops <= p.saved {
+			return w
+		}
+		p.saved += quantum
+		q.turns.MoveToBack(p.turn)
+	}
+}
+
+// next is what comes in next of a peer, by the same rule among its clients.
+func (p *Peer) next() *waiter {
+	for {
+		c := p.clients.Front().Value.(*Client)
 		if w := c.line.Front().Value.(*waiter); w.size.Ops <= c.saved {
 			return w
 		}
 		c.saved += quantum
-		q.turns.MoveToBack(c.turn)
+		p.clients.MoveToBack(c.turn)
 	}
+}
+
+// charge takes what was let in from what its client and peer have saved.
+func (w *waiter) charge() {
+	w.client.saved -= w.size.Ops
+	w.client.peer().saved -= w.size.Ops
 }
 
 func (q *queue) remove(w *waiter) {
 	c := w.client
+	p := c.peer()
 	c.line.Remove(w.inLine)
 	q.age.Remove(w.inAge)
-	c.size, q.size = c.size.minus(w.size), q.size.minus(w.size)
+	c.size, p.size, q.size = c.size.minus(w.size), p.size.minus(w.size), q.size.minus(w.size)
 	if c.line.Len() == 0 {
-		q.turns.Remove(c.turn)
+		p.clients.Remove(c.turn)
 		c.turn = nil // what it saved is lost, or it could flood others with it later
+	}
+	if p.clients.Len() == 0 {
+		q.turns.Remove(p.turn)
+		p.turn = nil
 	}
 	if q.empty() {
 		q.delay.emptied()

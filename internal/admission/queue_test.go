@@ -26,7 +26,7 @@ func order(clients map[string][]int) string {
 	var b strings.Builder
 	for !q.empty() {
 		w := q.next()
-		w.client.saved -= w.size.Ops
+		w.charge()
 		fmt.Fprintf(&b, "%s:%d ", names[w.client], w.size.Ops)
 		q.remove(w)
 	}
@@ -65,10 +65,40 @@ func TestAClientThatStopsWaitingLosesWhatItSaved(t *testing.T) {
 	q.push(&waiter{client: &a, size: Size{Ops: 1000}})
 	q.push(&waiter{client: &b, size: Size{Ops: 1}})
 	q.remove(q.next())
-	assert.Equal(t, 2*quantum, a.saved)
+	assert.Equal(t, 2*quantum, a.alone.saved)
 	q.remove(q.next())
 	q.push(&waiter{client: &a, size: Size{Ops: 1000}})
 	assert.Equal(t, quantum, a.saved)
+	assert.Equal(t, quantum, a.alone.saved)
+}
+
+// Many clients of one peer have as many turns as one, and share them.
+func TestClientsOfOnePeerShareItsTurns(t *testing.T) {
+	var q queue
+	var many Peer
+	names := make(map[*Client]string)
+	add := func(name string, peer *Peer, frames ...int) {
+		c := &Client{Peer: peer}
+		names[c] = name
+		for _, ops := range frames {
+			q.push(&waiter{client: c, size: Size{Ops: ops}})
+		}
+	}
+	add("a1", &many, 256, 256)
+	add("a2", &many, 128, 128)
+	add("a3", &many, 512)
+	add("b", nil, 256, 256, 256, 256, 256)
+	var order []string
+	for !q.empty() {
+		w := q.next()
+		w.charge()
+		order = append(order, names[w.client])
+		q.remove(w)
+	}
+	assert.Equal(t, "a1 b a2 a2 b a1 b b a3 b", strings.Join(order, " "))
+	assert.Zero(t, q.size)
+	assert.Zero(t, many.size)
+	assert.Nil(t, many.turn)
 }
 
 func TestRetryAfterGrowsWithTheOverload(t *testing.T) {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc/test/bufconn"
 
 	"github.com/kvd-db/kvd/internal/testwait"
 	"github.com/kvd-db/kvd/pkg/kvdpb/frame"
@@ -58,17 +59,55 @@ func (f *fixture) rawPipeline(t testing.TB) *pipeline {
 	return &pipeline{t: t, stream: &translated{carrier: f.raw(t)}}
 }
 
+// from is a listener whose connections all come from one address.
+type from struct {
+	net.Listener
+	remote string
+}
+
+type fromConn struct {
+	net.Conn
+	remote from
+}
+
+func (l from) Accept() (net.Conn, error) {
+	conn, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	return fromConn{conn, l}, nil
+}
+
+func (l from) Network() string          { return "tcp" }
+func (l from) String() string           { return l.remote }
+func (c fromConn) RemoteAddr() net.Addr { return c.remote }
+
+// rawPipelineFrom opens a pipeline on a connection that seems to come from an address.
+func (f *fixture) rawPipelineFrom(t testing.TB, remote string) *pipeline {
+	t.Helper()
+	l := bufconn.Listen(1 << 20)
+	f.serveAlso(t, from{l, remote})
+	conn, err := l.Dial()
+	require.NoError(t, err)
+	return &pipeline{t: t, stream: &translated{carrier: newRawConn(t, conn)}}
+}
+
 // tcp has the server listen on a port too, and returns its address.
 func (f *fixture) tcp(t testing.TB) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
+	f.serveAlso(t, l)
+	return l.Addr().String()
+}
+
+// serveAlso has the server serve on one more listener.
+func (f *fixture) serveAlso(t testing.TB, l net.Listener) {
 	served := serveOn(f.Server, l)
 	t.Cleanup(func() {
 		require.NoError(t, f.Shutdown(testContext(t)))
 		require.NoError(t, <-served)
 	})
-	return l.Addr().String()
 }
 
 // raw opens a connection of raw frames, on a port of its own.

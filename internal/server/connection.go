@@ -43,6 +43,18 @@ type connection struct {
 	}
 }
 
+// newConnection returns one of a peer, whose turns at the gates it shares. The connections of
+// this machine, all of which have one address, have turns of their own.
+func newConnection(p *peerEntry) *connection {
+	c := &connection{peer: p}
+	if !p.loopback {
+		for k := range c.lines {
+			c.lines[k].Peer = &p.lines[k]
+		}
+	}
+	return c
+}
+
 // connectionOf returns the connection that a call came by.
 func connectionOf(ctx context.Context) *connection {
 	p, _ := peer.FromContext(ctx)

@@ -30,6 +30,9 @@ func kindOf(m method) kind {
 
 // gatedStore is a Store behind its gates. What is refused there has not been begun.
 //
+// Peers take turns at a gate, and the connections of a peer share its turns; those of this
+// machine, which have one address, take turns of their own.
+//
 // A call is inside only while the store has it, not while its answer is sent: a
 // client that is slow to take it keeps nobody out. Scans go at their clients' pace
 // and snapshots cost nothing, so they pass by.

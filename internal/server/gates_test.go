@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -220,6 +221,60 @@ func TestAConnectionThatFloodsFillsItsOwnLine(t *testing.T) {
 		flood.close()
 		f.requireIdleGates(t)
 	})
+}
+
+// A peer takes one turn at a gate, whatever the number of its connections; those of this
+// machine, which have one address, take one each.
+func TestAPeerTakesOneTurnHoweverManyItsConnections(t *testing.T) {
+	for address, want := range map[string][]string{
+		"10.0.0.1:1":  {"many", "many", "few", "many", "many"},
+		"127.0.0.1:1": {"many", "many", "many", "many", "few"},
+	} {
+		t.Run(address, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { assert.Equal(t, want, turns(t, address)) })
+		})
+	}
+}
+
+// turns has four connections from an address, and then one from elsewhere, send a frame each,
+// as large as all that is let in at a time, and returns the order in which they are.
+func turns(t *testing.T, address string) (order []string) {
+	const frameOps = 256
+	store := servertest.New(kv.DefaultLimits)
+	entered, leave := make(chan string, 5), make(chan struct{})
+	store.OnWrite = func(_ context.Context, writes []*kv.Write) error {
+		entered <- string(writes[0].Op.Key)
+		<-leave
+		return nil
+	}
+	f := start(t, store, func() *server.Server { return server.New(store, server.Options{WriteOps: frameOps}) })
+	var all []*pipeline
+	send := func(from, key string) {
+		p := f.rawPipelineFrom(t, from)
+		var ops []*kvdpb.PipelineRequest_Op
+		for i := range frameOps {
+			ops = append(ops, putOp(uint64(i), key, "v"))
+		}
+		p.send(ops...)
+		synctest.Wait() // it is inside, or in line; the clock stands still
+		all = append(all, p)
+	}
+	for range 4 {
+		send(address, "many")
+	}
+	send("10.0.0.2:1", "few")
+	for range all {
+		order = append(order, <-entered)
+		leave <- struct{}{}
+		synctest.Wait()
+	}
+	for _, p := range all {
+		for range frameOps {
+			assert.Nil(t, p.result().Status)
+		}
+	}
+	f.requireIdleGates(t)
+	return order
 }
 
 // Many connections at once bring more than the store can take. Each operation has

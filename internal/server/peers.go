@@ -6,6 +6,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/kvd-db/kvd/internal/admission"
 )
 
 // peerEntry is what the server remembers of an address: that of one machine, or, of version 6,
@@ -17,6 +19,7 @@ type peerEntry struct {
 	open     int // connections
 	conns    map[*countedConn]struct{}
 	resets   allowance
+	lines    [kindCount]admission.Peer // guarded by each of the gates
 
 	waits  [waitKinds]waitShare // guarded by each of Server.waits
 	shares [shareKinds]int      // guarded by each of Server.shares

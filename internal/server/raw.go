@@ -71,7 +71,7 @@ func (s *Server) serveRaw(conn net.Conn, accepted *countedConn) {
 // newRawCarriage returns a connection that is ready for frames. The caller closes it.
 func (s *Server) newRawCarriage(conn net.Conn, accepted *countedConn) *rawCarriage {
 	c := &rawCarriage{server: s, conn: conn, limit: MessageBytes(s.limits), closed: make(chan struct{})}
-	c.of, c.accepted = &connection{peer: accepted.peer}, accepted
+	c.of, c.accepted = newConnection(accepted.peer), accepted
 	c.ctx, c.end = context.WithCancelCause(peer.NewContext(s.working, &peer.Peer{Addr: conn.RemoteAddr(), AuthInfo: c.of}))
 	// To close it is what ends a connection, whatever it waits for. That it was
 	// closed before, or is broken, is no news.

@@ -62,7 +62,8 @@ func (r *reception) ServerHandshake(conn net.Conn) (net.Conn, credentials.AuthIn
 		ready = newReadyReader(r.server.socketOf(accepted.Conn))
 	}
 	if !raw {
-		of := &connection{AuthInfo: info, peer: accepted.peer, refused: r.server.refusedFor(accepted)}
+		of := newConnection(accepted.peer)
+		of.AuthInfo, of.refused = info, r.server.refusedFor(accepted)
 		c := r.server.newHTTP2Conn(secured, of, ready, heard)
 		c.accepted = accepted
 		accepted.use(c)
