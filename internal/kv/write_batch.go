@@ -48,7 +48,9 @@ type Origin struct {
 	ClientID uint64
 	Sequence uint64
 	// Content is a hash of what the write does (keyhash.Content), which reveals another
-	// write with the same pair; 0: not known. The engine sets it.
+	// write with the same pair; 0: not known. The engine sets it. It covers the operations
+	// alone, not the guards, conditions and reads on which they depend: a retry with others
+	// is answered with what the first attempt did.
 	Content uint64
 
 	// Retried: the caller has sent the write before and does not know its outcome.

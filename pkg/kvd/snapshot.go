@@ -2,6 +2,7 @@ package kvd
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"iter"
 	"math"
@@ -62,15 +63,44 @@ func (c *Client) snapshot(ctx context.Context, o *txnOptions) (*Snapshot, error)
 	return s, nil
 }
 
-// View calls fn with a snapshot of the newest version and closes it. It takes
-// Lease and MaxAge. Errors of fn come back as they are.
+// View calls fn with a snapshot of the newest version and closes it. If the server
+// lost the snapshot, as when it was restarted, and fn returns the ErrVersionGone of a
+// read, fn runs again with a newer snapshot, as in Update; so it should begin anew
+// whatever it collects. It takes Lease, MaxAge and MaxAttempts. Other errors of fn
+// come back as they are.
 func (c *Client) View(ctx context.Context, fn func(s *Snapshot) error, opts ...TxnOption) error {
-	s, err := c.Snapshot(ctx, opts...)
+	const name = "view"
+	o, err := newTxnOptions(opts)
 	if err != nil {
-		return err
+		return &Error{Op: name, Err: err}
+	}
+	for attempt := 1; ; attempt++ {
+		lost, err := c.viewOnce(ctx, &o, fn)
+		if !lost {
+			return err
+		}
+		if err := o.again(ctx, name, attempt, err); err != nil {
+			return err
+		}
+	}
+}
+
+// viewOnce calls fn with a snapshot. After an error it reports whether the server lost
+// that.
+func (c *Client) viewOnce(ctx context.Context, o *txnOptions, fn func(s *Snapshot) error) (lost bool, err error) {
+	s, err := c.snapshot(ctx, o)
+	if err != nil {
+		return false, err
 	}
 	defer s.Close()
-	return fn(s)
+	err = fn(s)
+	return s.lost(err), err
+}
+
+// lost reports whether an error says that the server lost the snapshot, though it was
+// not too old.
+func (s *Snapshot) lost(err error) bool {
+	return errors.Is(err, ErrVersionGone) && !s.lease.over()
 }
 
 // Version is what the snapshot reads at. While it is open others may read there

@@ -2,7 +2,9 @@ package kvd
 
 import (
 	"context"
+	"fmt"
 	"iter"
+	"strconv"
 	"testing"
 	"time"
 
@@ -103,6 +105,46 @@ func TestASnapshotThatExpired(t *testing.T) {
 	require.ErrorIs(t, err, ErrVersionGone)
 	_, err = db.Get(ctx, []byte("a"), AtVersion(s.Version()))
 	require.ErrorIs(t, err, ErrVersionGone)
+}
+
+// A server that was restarted knows no snapshots: View begins anew, as Update does.
+func TestALostSnapshotRunsTheViewAgain(t *testing.T) {
+	ctx := context.Background()
+	c := serve(t, nil, server.Options{})
+	db := c.open(t)
+	put(t, db, "a", "1")
+	var seen []string
+	view := func(lost int, opts ...TxnOption) error {
+		seen = nil
+		return db.View(ctx, func(s *Snapshot) error {
+			first, err := s.Get(ctx, []byte("a"))
+			require.NoError(t, err)
+			if seen = append(seen, string(first)); len(seen) <= lost {
+				put(t, db, "a", strconv.Itoa(len(seen)+1))
+				c.store.Advance(servertest.MaxLease) // the server knows it no more
+			}
+			for _, err := range s.Scan(ctx, All()) {
+				if err != nil {
+					return fmt.Errorf("scan: %w", err)
+				}
+			}
+			return nil
+		}, opts...)
+	}
+	require.NoError(t, view(2))
+	assert.Equal(t, []string{"1", "2", "3"}, seen, "each on newer data")
+
+	// It is bounded, and a snapshot that is too old would be too old again.
+	err := view(100, MaxAttempts(3))
+	require.ErrorIs(t, err, ErrVersionGone)
+	assert.Len(t, seen, 3)
+	e := requireError(t, err)
+	assert.Equal(t, "view", e.Op)
+	assert.Equal(t, 3, e.Attempts)
+	runs := 0
+	require.ErrorIs(t, db.View(ctx, func(*Snapshot) error { runs++; return ErrVersionGone }, MaxAge(1)), ErrVersionGone)
+	assert.Equal(t, 1, runs)
+	require.ErrorIs(t, db.View(ctx, nil, MaxAge(-1)), ErrInvalid)
 }
 
 // Closing gives the snapshot back, without waiting for it; the client's Close does

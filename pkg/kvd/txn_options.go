@@ -25,8 +25,8 @@ func Lease(d time.Duration) TxnOption { return func(o *txnOptions) { o.lease = d
 // default: its lease is not renewed any more, so reads soon are ErrVersionGone.
 func MaxAge(d time.Duration) TxnOption { return func(o *txnOptions) { o.maxAge = d } }
 
-// MaxAttempts bounds how often Update and Transact run a transaction, 10 times by
-// default.
+// MaxAttempts bounds how often Update and Transact run a transaction, and View its
+// function, 10 times by default.
 func MaxAttempts(n int) TxnOption { return func(o *txnOptions) { o.maxAttempts = n } }
 
 // CommitWith has Update and Transact commit with options: Durable, WrittenAt and Timed.

@@ -31,7 +31,7 @@ func Transact[T any](ctx context.Context, c *Client, fn func(tx *Txn) (T, error)
 	for attempt := 1; ; attempt++ {
 		result, again, err := transactOnce(ctx, c.begin(&o), fn)
 		if again {
-			err = o.again(ctx, attempt, err)
+			err = o.again(ctx, "update", attempt, err)
 		}
 		switch {
 		case err != nil:
@@ -54,11 +54,8 @@ func transactOnce[T any](ctx context.Context, tx *Txn, fn func(tx *Txn) (T, erro
 	return result, conflict && !errors.Is(err, ErrUncertain), err
 }
 
-// lost reports whether an error says that the server lost the snapshot, though it
-// was not too old.
-func (t *Txn) lost(err error) bool {
-	return errors.Is(err, ErrVersionGone) && t.snapshot != nil && !t.snapshot.lease.over()
-}
+// lost is Snapshot.lost of the snapshot, if the transaction has one.
+func (t *Txn) lost(err error) bool { return t.snapshot != nil && t.snapshot.lost(err) }
 
 const (
 	// A conflict passes as soon as the other has committed, so the waits are short:
@@ -67,9 +64,9 @@ const (
 	conflictMax  = 250 * time.Millisecond
 )
 
-// again waits and returns nil if a transaction should be run again after its n-th
+// again waits and returns nil if a transaction or view should be run again after its n-th
 // attempt, else it returns the error of the call.
-func (o *txnOptions) again(ctx context.Context, n int, cause error) error {
+func (o *txnOptions) again(ctx context.Context, op string, n int, cause error) error {
 	// Where the context has ended there is nothing to wait for.
 	err := ctx.Err()
 	if err == nil && n < o.maxAttempts {
@@ -77,10 +74,10 @@ func (o *txnOptions) again(ctx context.Context, n int, cause error) error {
 			return nil
 		}
 	}
-	e := Error{Op: "update", Err: cause}
+	e := Error{Op: op, Err: cause}
 	if last, ok := errors.AsType[*Error](cause); ok {
 		e = *last
-		e.Op = "update"
+		e.Op = op
 	}
 	e.Attempts = n
 	if err != nil {

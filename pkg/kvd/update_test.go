@@ -123,7 +123,7 @@ func TestTheContextEndsBetweenAttempts(t *testing.T) {
 		for _, ctx := range []context.Context{ended, late} {
 			n, err := 1, error(nil)
 			for ; err == nil; n++ {
-				err = (&txnOptions{maxAttempts: 1_000_000}).again(ctx, n, conflict)
+				err = (&txnOptions{maxAttempts: 1_000_000}).again(ctx, "update", n, conflict)
 			}
 			require.ErrorIs(t, err, ctx.Err())
 			require.ErrorIs(t, err, ErrConflict)
@@ -135,10 +135,10 @@ func TestTheContextEndsBetweenAttempts(t *testing.T) {
 		}
 		begun := time.Now()
 		for n := 1; n < o.maxAttempts; n++ {
-			require.NoError(t, o.again(t.Context(), n, conflict))
+			require.NoError(t, o.again(t.Context(), "update", n, conflict))
 		}
 		assert.Less(t, time.Since(begun), 2*time.Second)
-		assert.NotSame(t, conflict, o.again(t.Context(), o.maxAttempts, conflict))
+		assert.NotSame(t, conflict, o.again(t.Context(), "update", o.maxAttempts, conflict))
 	})
 }
 

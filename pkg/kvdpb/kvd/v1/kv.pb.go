@@ -216,8 +216,8 @@ type RequestOptions struct {
 	// A write that is sent again must have the same operations, keys and values. Another
 	// write under a remembered id is rejected with REQUEST_ID_REUSED. (Ids are remembered
 	// by partition: a write whose first key is in another partition counts as a new
-	// write.) Durability, preconditions and time to live may differ: those of the attempt
-	// that was applied are in effect.
+	// write.) Durability, preconditions, time to live, and what a transaction has read may
+	// differ: those of the attempt that was applied are in effect.
 	ClientId   uint64     `protobuf:"fixed64,1,opt,name=client_id,json=clientId,proto3" json:"client_id,omitempty"`
 	Sequence   uint64     `protobuf:"varint,2,opt,name=sequence,proto3" json:"sequence,omitempty"`
 	Durability Durability `protobuf:"varint,3,opt,name=durability,proto3,enum=kvd.v1.Durability" json:"durability,omitempty"`
