@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"sync"
 	"time"
 )
@@ -38,7 +39,7 @@ var tooManySnapshots = func() *failure {
 }()
 
 // enter takes a share for a snapshot that is to begin. If there is none, what connections
-// that are gone have left behind is ended first.
+// that are gone have left behind is ended first, and then one of those who have most.
 func (l *leases) enter(c *connection) bool {
 	if l.shares.enter(c) {
 		return true
@@ -58,7 +59,43 @@ func (l *leases) enter(c *connection) bool {
 	for _, id := range left {
 		l.release(id)
 	}
-	return l.shares.enter(c)
+	return l.shares.enter(c) || l.takeFromLargest(c) && l.shares.enter(c)
+}
+
+// takeFromLargest ends a snapshot of the holder with the most, if the connection has next
+// to none and its own holder has fewer: so however many connections hold all there are, one
+// that comes late gets its first. It ends the one that was begun or kept longest ago of the
+// connection that has most; a read at it is told that the version is gone.
+func (l *leases) takeFromLargest(c *connection) bool {
+	own, holder := l.shares.holding(c)
+	if own >= leastShare {
+		return false
+	}
+	l.mu.Lock()
+	victim := uint64(0)
+	var least struct {
+		holder, own int
+		until       time.Time
+	}
+	for id, held := range l.mu.byID {
+		n, all := l.shares.holding(held.conn)
+		if n <= leastShare || all <= holder {
+			continue
+		}
+		order := cmp.Or(cmp.Compare(all, least.holder), cmp.Compare(n, least.own), least.until.Compare(held.until))
+		if victim == 0 || order > 0 {
+			victim, least.holder, least.own, least.until = id, all, n, held.until
+		}
+	}
+	if victim != 0 {
+		l.endLocked(victim, l.mu.byID[victim])
+	}
+	l.mu.Unlock()
+	if victim == 0 {
+		return false
+	}
+	l.release(victim)
+	return true
 }
 
 // begun notes a snapshot for which there is a share.

@@ -2,6 +2,7 @@ package server_test
 
 import (
 	"context"
+	"fmt"
 	"net"
 	"testing"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/test/bufconn"
 
 	"github.com/kvd-db/kvd/internal/kv"
 	"github.com/kvd-db/kvd/internal/server"
@@ -79,6 +81,50 @@ func TestOneClientCannotHaveAllSnapshots(t *testing.T) {
 		return len(own) > 10
 	})
 	assert.Positive(t, f.Stats().Shed["snapshots"])
+}
+
+// Ten greedy connections, which renew what they have, do not keep a new client from a
+// snapshot, wherever they come from. What was taken from them is told to be gone.
+func TestANewClientGetsASnapshotBesideGreedyOnes(t *testing.T) {
+	for _, address := range []string{"127.0.0.1:1", "10.0.0.1:1"} {
+		t.Run(address, func(t *testing.T) {
+			f := startWith(t, kv.DefaultLimits, server.Options{Snapshots: servertest.MaxSnapshots})
+			f.put(t, "k", "v")
+			taken := make(map[uint64]kvdpb.TxnServiceClient)
+			for range 12 {
+				greedy := f.txnFrom(t, address)
+				for _, id := range beginAll(t, greedy) {
+					taken[id] = greedy
+				}
+			}
+			for i := range 3 {
+				late := f.txnFrom(t, fmt.Sprintf("10.0.1.%d:1", i))
+				s, err := late.BeginSnapshot(testContext(t), new(kvdpb.BeginSnapshotRequest))
+				require.NoError(t, err)
+				_, err = late.KeepSnapshot(testContext(t), &kvdpb.KeepSnapshotRequest{SnapshotId: s.SnapshotId})
+				require.NoError(t, err)
+			}
+			gone := 0
+			for id, greedy := range taken {
+				if _, err := greedy.KeepSnapshot(testContext(t), &kvdpb.KeepSnapshotRequest{SnapshotId: id}); err != nil {
+					requireFailure(t, err, codes.OutOfRange, "VERSION_GONE")
+					gone++
+				}
+			}
+			assert.Less(t, gone, len(taken), "most have what they had")
+		})
+	}
+}
+
+func (f *fixture) txnFrom(t *testing.T, remote string) kvdpb.TxnServiceClient {
+	t.Helper()
+	l := bufconn.Listen(1 << 20)
+	f.serveAlso(t, from{l, remote})
+	conn, err := grpc.NewClient("passthrough:///memory", grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return l.DialContext(ctx) }))
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, conn.Close()) })
+	return kvdpb.NewTxnServiceClient(conn)
 }
 
 // Leases that run out leave their shares.

@@ -47,6 +47,18 @@ func (s *shares) enter(c *connection) bool {
 	return true
 }
 
+// holding returns what a connection has, and what its holder has: its peer, or, on this
+// machine, all of whose clients have one address, the connection itself.
+func (s *shares) holding(c *connection) (own, holder int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	own = c.shares[s.kind]
+	if c.peer.loopback {
+		return own, own
+	}
+	return own, c.peer.shares[s.kind]
+}
+
 // leave gives one back.
 func (s *shares) leave(c *connection) {
 	s.mu.Lock()
