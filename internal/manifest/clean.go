@@ -11,11 +11,11 @@ import (
 	"github.com/kvd-db/kvd/internal/vfs"
 )
 
-// clean brings the directory to what v names: it deletes what is provably ours
-// and dead and moves other files to lost+found (the package comment says which).
-// Directories stay. It returns the largest number it met.
+// clean makes the directory match v: it deletes files that kvd certainly wrote and no
+// longer needs and moves other files to lost+found (see the package comment).
+// Directories stay. It returns the largest file number that it found.
 //
-// A file that does not go is no reason not to serve: the listener is told, and
+// A file that cannot be removed does not prevent opening: clean tells the listener, and
 // the next Open tries again.
 func clean(fsys vfs.FS, dir string, v *Version, listener *event.Listener) (kv.FileNum, error) {
 	names, err := fsys.List(dir)

@@ -11,8 +11,8 @@ import (
 
 const (
 	manifestMagic = "kvdMANIF"
-	// manifestFormat is that of a Version with value files, formatWithout that of one
-	// without, which is as it was before there were any.
+	// manifestFormat is written for a Version with value files, formatWithout for one
+	// without, which older releases can read.
 	manifestFormat = 2
 	formatWithout  = 1
 	preambleBytes  = 16 // magic, format version and their checksum
@@ -29,8 +29,8 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 func checksum(b []byte) uint32 { return crc32.Checksum(b, castagnoli) }
 
-// appendManifest lays out the Version as the content of its manifest file and
-// appends it to b. The layout is in the package comment.
+// appendManifest appends the content of the Version's manifest file to b. The layout is
+// in the package comment.
 func appendManifest(b []byte, v *Version) []byte {
 	start := len(b)
 	b = append(b, manifestMagic...)
@@ -42,7 +42,7 @@ func appendManifest(b []byte, v *Version) []byte {
 	b = binary.LittleEndian.AppendUint32(b, checksum(b[start:]))
 	b = binary.LittleEndian.AppendUint32(b, v.Partition)
 	b = binary.LittleEndian.AppendUint64(b, uint64(v.Num))
-	b = binary.LittleEndian.AppendUint64(b, 0) // the length of the body, below
+	b = binary.LittleEndian.AppendUint64(b, 0) // the length of the body, set below
 	b = appendBody(b, v)
 	binary.LittleEndian.PutUint64(b[start+headerBytes-8:], uint64(len(b)-start-headerBytes))
 	return binary.LittleEndian.AppendUint32(b, checksum(b[start:]))
@@ -98,9 +98,9 @@ func appendTable(b []byte, t *kv.TableMeta) []byte {
 	return append(b, t.Largest...)
 }
 
-// DecodeManifest reads the content of a manifest file. The Version keeps no part
-// of data. The partition and number are those of the file, not yet compared
-// with those that the caller expects.
+// DecodeManifest decodes the content of a manifest file. The Version keeps no part
+// of data. Its partition and number are those in the file; the caller compares them with
+// those that it expects.
 //
 // Errors: kv.ErrUnsupportedVersion, or a *kv.CorruptionError naming file.
 func DecodeManifest(file string, data []byte) (*Version, error) {
@@ -141,7 +141,7 @@ func DecodeManifest(file string, data []byte) (*Version, error) {
 		d.values(v)
 	}
 	if d.err == nil && len(d.rest) > 0 {
-		d.err = fmt.Errorf("%d bytes behind the body", len(d.rest))
+		d.err = fmt.Errorf("%d bytes after the body", len(d.rest))
 	}
 	if d.err == nil {
 		d.err = v.check()
@@ -152,7 +152,7 @@ func DecodeManifest(file string, data []byte) (*Version, error) {
 	return v, nil
 }
 
-// decoder consumes rest; err sticks once anything is out of bounds.
+// decoder consumes rest; err is set, for good, once anything is out of bounds.
 type decoder struct {
 	rest []byte
 	err  error
@@ -194,7 +194,7 @@ func (d *decoder) table(t *kv.TableMeta) {
 	t.Largest = d.key()
 }
 
-// values reads what appendValues appends.
+// values decodes what appendValues appends.
 func (d *decoder) values(v *Version) {
 	v.Values = make([]kv.ValueFileMeta, d.count(minValueBytes+1))
 	if len(v.Values) == 0 {
@@ -234,12 +234,12 @@ func (d *decoder) key() []byte {
 	return key
 }
 
-// count reads how many units follow, of at least unitBytes bytes each.
+// count decodes the number of the units that follow, of at least unitBytes bytes each.
 func (d *decoder) count(unitBytes int) int {
 	return int(d.uvarint(uint64(len(d.rest) / unitBytes)))
 }
 
-// uvarint reads a number of at most max in its shortest form.
+// uvarint decodes a number of at most max in its shortest form.
 func (d *decoder) uvarint(max uint64) uint64 {
 	x, n := binary.Uvarint(d.rest)
 	switch {

@@ -69,7 +69,7 @@ func TestANewerFormatIsNotDamage(t *testing.T) {
 	require.NotErrorIs(t, err, kv.ErrCorrupt)
 }
 
-// sealLine makes a line of CURRENT with a right checksum.
+// sealLine makes a line of CURRENT with a valid checksum.
 func sealLine(line string) []byte {
 	const digits = "0123456789abcdef"
 	sum := checksum([]byte(line))
@@ -94,10 +94,10 @@ func TestCurrentWithARightChecksumMustStillBeOurs(t *testing.T) {
 	}
 }
 
-// seal makes a manifest of a body, with right checksums.
+// seal makes a manifest of a body, with valid checksums.
 func seal(body []byte) []byte { return sealAs(example(), body) }
 
-// sealAs does likewise with the header of a Version's manifest.
+// sealAs is seal with the header of a Version's manifest.
 func sealAs(v *Version, body []byte) []byte {
 	data := appendManifest(nil, v)[:headerBytes]
 	binary.LittleEndian.PutUint64(data[28:], uint64(len(body)))
@@ -113,15 +113,15 @@ func TestManifestWithARightChecksumMustStillMakeSense(t *testing.T) {
 		_, err := DecodeManifest("m", seal(whole[:n]))
 		require.ErrorIs(t, err, kv.ErrCorrupt, "cut at %d", n)
 	}
-	behind := appendBody(nil, withValues())
-	_, err = DecodeManifest("m", sealAs(withValues(), behind))
+	values := appendBody(nil, withValues())
+	_, err = DecodeManifest("m", sealAs(withValues(), values))
 	require.NoError(t, err)
-	for n := range behind {
-		_, err := DecodeManifest("m", sealAs(withValues(), behind[:n]))
+	for n := range values {
+		_, err := DecodeManifest("m", sealAs(withValues(), values[:n]))
 		require.ErrorIs(t, err, kv.ErrCorrupt, "cut at %d", n)
 	}
 	for name, values := range map[string][]byte{
-		"no value files": {0}, "more value files than bytes": {0xff, 0xff, 0x7f}, "nobody needs it": {1, 60, 99, 5, 50, 0, 0, 0, 0, 0, 0, 0, 0},
+		"no value files": {0}, "more value files than bytes": {0xff, 0xff, 0x7f}, "no table needs it": {1, 60, 99, 5, 50, 0, 0, 0, 0, 0, 0, 0, 0},
 		"less than none": {1, 60, 99, 5, 50, 1, 60, 0, 0, 0, 0, 0, 0, 0, 0, 0}, "more refs than bytes": {1, 60, 99, 5, 50, 0x7f},
 		"not there": {1, 60, 99, 5, 50, 1, 61, 1, 10, 0, 0, 0, 0, 0, 0, 0}, "more than it has": {1, 60, 99, 5, 50, 1, 60, 1, 51, 0, 0, 0, 0, 0, 0, 0},
 	} {
@@ -129,7 +129,7 @@ func TestManifestWithARightChecksumMustStillMakeSense(t *testing.T) {
 		require.ErrorIs(t, err, kv.ErrCorrupt, name)
 	}
 	for name, body := range map[string][]byte{
-		"bytes behind the body":       append(whole[:len(whole):len(whole)], 0),
+		"bytes after the body":        append(whole[:len(whole):len(whole)], 0),
 		"more deltas than bytes":      {100, 95, 90, 0xff, 0xff, 0xff, 0xff, 0x0f},
 		"more tables than bytes":      {100, 95, 90, 0, 0xff, 0xff, 0xff, 0x7f},
 		"number not shortest":         {100, 95, 90, 0x80, 0, 0},
@@ -158,7 +158,7 @@ func FuzzDecodeManifest(f *testing.F) {
 	f.Add([]byte(manifestMagic))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		decodeManifest(t, data)
-		decodeManifest(t, seal(data)) // past the checksum
+		decodeManifest(t, seal(data)) // with a valid checksum
 		decodeManifest(t, sealAs(withValues(), data))
 	})
 }

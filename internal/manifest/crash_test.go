@@ -12,8 +12,8 @@ import (
 	"github.com/kvd-db/kvd/internal/vfs"
 )
 
-// life is what the crash and fault tests cut short: a partition is made, filled,
-// opened again and compacted to nothing. acked hears of each step that is done.
+// life is what the crash and fault tests interrupt: a partition is made, filled,
+// opened again and compacted to nothing. life calls acked after each step.
 func life(fsys vfs.FS, acked func(*home)) error {
 	h, err := openHome(fsys)
 	if err != nil {
@@ -104,7 +104,7 @@ func requireRecovered(t *testing.T, c *crash, allowed []string) *home {
 	return h
 }
 
-// goOn uses a recovered partition: a flush, and a second opening.
+// goOn uses a recovered partition: a flush, and a second Open.
 func goOn(h *home) error {
 	ref := h.Acquire()
 	defer ref.Release()
@@ -130,7 +130,7 @@ func TestEveryCrashPoint(t *testing.T) {
 	}))
 	fsys.SetHook(nil)
 
-	again, every := 0, 5 // a fifth of the recoveries is cut short too
+	again, every := 0, 5 // a fifth of the recoveries is interrupted too
 	if testsize.Reduced() {
 		every = 30
 	}
@@ -172,8 +172,8 @@ func TestKillAtEveryPoint(t *testing.T) {
 	for i := range crashes {
 		c := &crashes[i]
 		h := requireRecovered(t, c, history[max(c.acked-1, 0):min(c.acked+1, len(history))])
-		// What the new process has read must not be taken back by a power cut
-		// that follows: it was synced, or nothing was built upon it.
+		// A following power cut must not undo what the new process has read: either it was
+		// synced, or nothing depends on it.
 		require.NoError(t, goOn(h))
 		after := h.contents()
 		c.image = c.image.CrashImage(vfs.DropAll, nil)

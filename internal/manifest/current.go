@@ -14,14 +14,14 @@ const (
 	maxCurrent    = 128 // bytes; the longest line of format 1 has 79
 )
 
-// encodeCurrent lays out CURRENT as the package comment shows it.
+// encodeCurrent returns the content of CURRENT, as the package comment shows it.
 func encodeCurrent(partition uint32, manifest kv.FileNum) []byte {
 	line := fmt.Sprintf("%s %d partition %d %s ", currentMagic, currentFormat, partition, ManifestName(manifest))
 	return fmt.Appendf(nil, "%s%08x\n", line, checksum([]byte(line)))
 }
 
-// DecodeCurrent reads the content of CURRENT: whose it is and which manifest it
-// names. Only the very bytes that kvd writes are accepted.
+// DecodeCurrent decodes the content of CURRENT: the partition and the manifest that it
+// names. It accepts only the exact bytes that kvd writes.
 //
 // Errors: kv.ErrUnsupportedVersion, or a *kv.CorruptionError naming file.
 func DecodeCurrent(file string, data []byte) (partition uint32, manifest kv.FileNum, err error) {

@@ -1,35 +1,37 @@
-// Package manifest says which files make up one partition. In other texts: the
+// Package manifest records which files make up one partition. In other texts: the
 // version set, the catalogue.
 //
 // A [Version] is an immutable set of tables, the deltas, newest first, and the base,
-// and of the value files that they point into. An [Edit] turns one Version into the next; [Version.Apply] is a pure
-// function. A [Set] keeps the current Version of a partition on disk and counts
-// who still reads older ones, so that a file goes only when nobody needs it.
+// and of the value files that they point into. An [Edit] turns one Version into the
+// next; [Version.Apply] is a pure function. A [Set] keeps the current Version of a
+// partition on disk and counts the readers of older ones, so that a file is removed
+// only when no reader needs it. Version, Apply and Set list the invariants.
 //
-// The package knows tables by what [kv.TableMeta] says of them. It never opens
-// one and does not decide what to compact; internal/compaction does that.
+// The package knows of tables what [kv.TableMeta] holds. It never opens a table and
+// does not decide what to compact; internal/compaction does that.
 //
 // # Garbage in value files
 //
-// Each table says what it needs of each value file; the sum over a Version is what is
-// needed, exactly, for each value is pointed to once. The rest is garbage. A value file
-// of which nothing is needed is not in the next Version, and goes like a table.
+// Each table says what it needs of each value file. Each value is pointed to once, so
+// the sum over a Version is exactly what is needed; the rest is garbage. The next
+// Version omits a value file of which nothing is needed, and the file is removed like a
+// table.
 //
 // # Publication
 //
 // A Version is made current in this order, and each step is durable before the
 // next one begins:
 //
-//  1. The tables and value files: their writer syncs each one before it asks for the
+//  1. The tables and value files: their writer syncs each one before it requests the
 //     edit.
 //  2. MANIFEST-000007: written whole and synced, then the directory, which
 //     covers the names of the new files as well.
 //  3. CURRENT, which names the manifest: replaced by vfs.WriteAtomic.
-//  4. Only then do older manifests, tables and value files go.
+//  4. Only then are older manifests, tables and value files removed.
 //
 // So a power cut leaves the old Version or the new one, with all its files. A
-// step that fails makes the Set fail for good (kv.ErrFailed): which of the two
-// the disk holds is then unknown, and only a new Open finds out.
+// step that fails makes the Set fail for good (kv.ErrFailed), because it is unknown
+// which of the two the disk holds until the next Open; S4 has the exception.
 //
 // # Files in a partition's directory
 //
@@ -37,17 +39,17 @@
 //	MANIFEST-000007     one Version
 //	000012.sst          a table
 //	000013.val          a value file
-//	lost+found/         what Open found and could not explain
+//	lost+found/         files that Open found and could not explain
 //
 // All numbers come from one counter and are never used twice, not even for a
-// file that a crash left half written. For that each manifest records NextFile,
+// file that a crash left half written. To ensure this each manifest records NextFile,
 // a ceiling some way above the numbers in use; numbers from there on are handed
-// out only after a manifest with a higher ceiling is durable, and Open goes on
+// out only after a manifest with a higher ceiling is durable, and Open continues
 // at the ceiling.
 //
-// Open deletes what is provably ours and dead: a table, value file or manifest below
-// the ceiling that the Version does not name, and the temporary file of a
-// publication that a crash cut short. Anything else moves to lost+found.
+// Open deletes files that kvd certainly wrote and no longer needs: a table, value file
+// or manifest below the ceiling that the Version does not name, and the temporary file
+// of an interrupted publication. Any other file moves to lost+found.
 //
 // # CURRENT
 //
@@ -79,20 +81,19 @@
 //	      | uv min seq | uv max seq - min seq
 //	      | uv key length | smallest key | uv key length | largest key
 //
-// Version 2 goes on behind that:
+// Version 2 continues:
 //
 //	body  = ... | uv value files | file ..., by number | refs of each table, in order
 //	file  = uv number | uv size | uv values | uv bytes of values
 //	refs  = uv value files | per file, by number: uv number | uv values | uv bytes
 //
 // The first 16 bytes keep their meaning in every format version. The checksum
-// covers partition and number, so a manifest from elsewhere is damage too.
+// covers partition and number, so a misplaced manifest is damage too.
 //
 // # Cost
 //
-// A Version is written whole: some 80 bytes a table and 10 for each value file that it
-// points into, 25 kB for a partition of
-// 10 GiB in tables of 32 MiB, per flush of tens of MiB. That buys a format
-// without a log, hence without a torn tail, a replay or a rotation. Publishing
-// takes two files synced and the directory synced twice.
+// A Version is written whole: some 80 bytes per table and 10 for each value file that it
+// points into, 25 kB for a partition of 10 GiB in tables of 32 MiB, per flush of tens of
+// MiB. So the format has no log, and no torn tail, replay or rotation. Publishing syncs
+// two files, and the directory twice.
 package manifest

@@ -9,15 +9,15 @@ import (
 	"github.com/kvd-db/kvd/internal/kv"
 )
 
-// EditKind says where the tables of an edit go.
+// EditKind says where an edit puts its tables.
 type EditKind uint8
 
 // The kinds of edits. The zero value is none.
 const (
-	// Flush adds a delta, the newest, and moves FlushedSeq. Without tables it
-	// only moves FlushedSeq.
+	// Flush adds a delta, the newest, and advances FlushedSeq. Without tables it
+	// only advances FlushedSeq.
 	Flush EditKind = 1
-	// CompactDeltas puts one delta, or none, in the place of neighbouring ones.
+	// CompactDeltas replaces adjacent deltas by one delta, or none.
 	CompactDeltas EditKind = 2
 	// CompactBase moves tables of the oldest deltas into the base.
 	CompactBase EditKind = 3
@@ -36,43 +36,43 @@ func (k EditKind) String() string {
 // have been installed since a compaction chose its tables.
 type Edit struct {
 	Kind EditKind
-	// Removed are the tables that a compaction read. They need no order.
+	// Removed holds the tables that a compaction read, in any order.
 	Removed []kv.FileNum
-	// Added are the tables that were written, in order of their keys. A
+	// Added holds the tables that were written, in order of their keys. A
 	// compaction that dropped all it read adds none.
 	Added Run
-	// Values are the value files that were written. Those that nothing needs any more
-	// go by themselves.
+	// Values holds the value files that were written. Apply removes those that no table
+	// needs any more.
 	Values []kv.ValueFileMeta
 	// FlushedSeq is the new Version.FlushedSeq. Only Flush has one.
 	FlushedSeq kv.SeqNum
 }
 
 // Apply returns the Version after an edit, or why the edit does not fit. The
-// result shares runs with v; it has v's Num and NextFile, for the Set to change.
+// result shares runs with v; it has v's Num and NextFile, which the Set changes.
 // Apply does not change v and does no I/O.
 //
-// Besides V1 to V7 for the result it checks:
+// Besides V1 to V8 for the result it checks:
 //
-// E1. FlushedSeq does not fall. A flush brings only entries newer than the old
+// E1. FlushedSeq does not fall. A flush adds only entries newer than the old
 // FlushedSeq and not newer than the new one, so none is stored twice.
 //
 // E2. A compaction removes at least one table, and only tables of v.
 //
-// E3. CompactDeltas removes whole deltas that are neighbours.
+// E3. CompactDeltas removes whole deltas that are adjacent.
 //
 // E4. CompactBase takes tables from the deltas beginning with the oldest: it
 // takes a table of a delta only if it takes all older deltas whole, and with a
-// table it takes every base table that overlaps it. So each older version of a
-// key that it read is among the tables that it read. The right to drop a
-// tombstone rests on this.
+// table it takes every base table that overlaps it. So every older version of a
+// key that it read is in a table that it read. This is the condition for dropping a
+// tombstone.
 //
-// E5. What a compaction adds lies within what it removes: keys, sequence numbers
-// and the count of entries. A range tombstone counts once more for each new table
-// but the first, for it may be cut where a table begins.
+// E5. What a compaction adds is within what it removes: keys, sequence numbers
+// and the number of entries. A range tombstone counts once more for each new table
+// but the first, because it may be cut where a table begins.
 //
-// E6. Of a value file that was there a compaction needs no more than before, a flush
-// just as much. A value file that an edit adds is needed whole.
+// E6. A compaction needs no more of an existing value file than v does, a flush exactly
+// as much. A value file that an edit adds is needed whole.
 //
 // Cost: linear in the tables of v.
 func (v *Version) Apply(e Edit) (*Version, error) {
@@ -227,7 +227,7 @@ func (e *Edit) within(read []Run) error {
 	return nil
 }
 
-// removal is the tables that an edit removes: false until found in the Version.
+// removal holds the tables that an edit removes: false until found in the Version.
 type removal map[kv.FileNum]bool
 
 func (e *Edit) removed() (removal, error) {
@@ -247,7 +247,8 @@ func (e *Edit) removed() (removal, error) {
 	return gone, nil
 }
 
-// split parts a run into what stays and what goes, and marks the latter found.
+// split divides a run into the tables that stay and those that the edit removes, and
+// marks the latter found.
 func (r removal) split(run Run) (kept, taken Run) {
 	for i := range run {
 		if _, ok := r[run[i].Num]; ok {

@@ -37,7 +37,7 @@ func layout(v *Version) [][]kv.FileNum {
 
 type edits = []kv.FileNum
 
-// cutInThree returns three tables with so many entries together, in the bounds of
+// cutInThree returns three tables with this many entries together, within the bounds of
 // table 30, which has one tombstone.
 func cutInThree(entries uint64) Run {
 	run := Run{table(50, "c", "d", 70, 90), table(51, "e", "f", 70, 90), table(52, "g", "k", 70, 90)}
@@ -162,8 +162,8 @@ func TestEditsThatDoNotFit(t *testing.T) {
 	}
 }
 
-// A version that breaks the order of time cannot be made by edits; a damaged or
-// forged manifest could bring one.
+// Edits cannot make a version that breaks the order of time; a damaged or
+// forged manifest could hold one.
 func TestCheckRefusesDeltasOutOfOrder(t *testing.T) {
 	require.NoError(t, example().check())
 	v := example()

@@ -21,10 +21,10 @@ const (
 	tempSuffix     = ".tmp" // of vfs.WriteAtomic
 )
 
-// FileKind is what a name in a partition's directory stands for.
+// FileKind says what a name in a partition's directory is.
 type FileKind uint8
 
-// The kinds of files. The zero value is a name that nothing here writes.
+// The kinds of files. The zero value is a name that kvd does not write.
 const (
 	FileUnknown FileKind = iota
 	FileCurrent
@@ -32,7 +32,7 @@ const (
 	FileTable
 	FileValues
 	FileLostFound
-	FileTemp // left by a publication that a crash cut short
+	FileTemp // left by a publication that a crash interrupted
 )
 
 func (k FileKind) String() string {
@@ -62,9 +62,9 @@ func ValuesName(num kv.FileNum) string { return fmt.Sprintf("%06d%s", num, value
 // ManifestName returns the name of a manifest: MANIFEST-000007.
 func ManifestName(num kv.FileNum) string { return fmt.Sprintf("%s%06d", manifestPrefix, num) }
 
-// ParseName tells what a name stands for, and the number of a table, a value file, a
-// manifest or a manifest's temporary file. Only the spelling that this package writes is
-// known: 12.sst is not 000012.sst.
+// ParseName returns the kind of a name, and the number of a table, a value file, a
+// manifest or a manifest's temporary file. It knows only the spelling that this package
+// writes: 12.sst is not 000012.sst.
 func ParseName(name string) (FileKind, kv.FileNum) {
 	switch name {
 	case CurrentName:
@@ -98,7 +98,7 @@ func ParseName(name string) (FileKind, kv.FileNum) {
 	return FileUnknown, 0
 }
 
-// parseNum reads a number as strconv writes it, zeros in front allowed.
+// parseNum parses a decimal number with optional leading zeros.
 func parseNum(digits string) (kv.FileNum, bool) {
 	num, err := strconv.ParseUint(digits, 10, 64)
 	return kv.FileNum(num), err == nil

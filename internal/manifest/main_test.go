@@ -35,8 +35,8 @@ func nums(r Run) []kv.FileNum {
 	return all
 }
 
-// contents tells what a Version holds, without the numbers that each manifest
-// has of its own.
+// contents describes what a Version holds, without the numbers that differ between
+// manifests.
 func contents(v *Version) string {
 	w := *v
 	w.Num, w.NextFile = 0, 0
@@ -47,7 +47,7 @@ func contents(v *Version) string {
 type home struct {
 	*Set
 	fs     vfs.FS
-	handed []kv.FileNum // what NewFileNum gave out
+	handed []kv.FileNum // the numbers that NewFileNum returned
 }
 
 func newMem(t testing.TB) *vfs.Mem {
@@ -57,7 +57,7 @@ func newMem(t testing.TB) *vfs.Mem {
 	return fsys
 }
 
-// openHome creates the partition if need be and opens it.
+// openHome creates the partition if necessary and opens it.
 func openHome(fsys vfs.FS) (*home, error) {
 	h := &home{fs: fsys}
 	if err := Create(fsys, testDir, 3); err != nil {
@@ -73,12 +73,12 @@ func (h *home) remove(kind FileKind, num kv.FileNum) {
 	if kind == FileValues {
 		name = ValuesName(num)
 	}
-	// A fault may keep the file; the next Open removes it.
+	// If a fault keeps the file, the next Open removes it.
 	_ = h.fs.Remove(path.Join(testDir, name))
 }
 
-// write makes a table as a flush or a compaction does: the file synced, its
-// name not.
+// write makes a table as a flush or a compaction does: it syncs the file, but not its
+// name.
 func (h *home) write(smallest, largest string, first, last kv.SeqNum) (kv.TableMeta, error) {
 	num, err := h.NewFileNum()
 	if err != nil {
@@ -99,7 +99,7 @@ func (h *home) write(smallest, largest string, first, last kv.SeqNum) (kv.TableM
 	return t, err
 }
 
-// tableBytes is what write puts into a table's file.
+// tableBytes is the content of a table's file made by write.
 func tableBytes(t *kv.TableMeta) []byte {
 	return bytes.Repeat(fmt.Appendf(nil, "%06d ", t.Num), int(t.Size))[:t.Size]
 }
@@ -113,7 +113,7 @@ func (h *home) flush(smallest, largest string, first, last kv.SeqNum) error {
 	return h.Install(Edit{Kind: Flush, Added: Run{t}, FlushedSeq: last})
 }
 
-// requireTables fails unless each table of v is there, byte for byte.
+// requireTables fails unless each table of v exists, byte for byte.
 func requireTables(t testing.TB, fsys vfs.FS, v *Version) {
 	t.Helper()
 	for meta := range v.Tables() {

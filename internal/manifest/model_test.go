@@ -112,8 +112,8 @@ func (m *model) CompactBase(t *rapid.T) {
 	m.apply(t, Edit{Kind: CompactBase, Removed: removed, Added: m.cut(t, m.merge(removed, true))})
 }
 
-// CompactAnything merges tables that no picker would put together. If Apply lets
-// that pass, then no read may change: E3 and E4 are enough.
+// CompactAnything merges tables that no picker would combine. If Apply accepts
+// the edit, no read may change: E3 and E4 are sufficient.
 func (m *model) CompactAnything(t *rapid.T) {
 	var removed []kv.FileNum
 	for meta := range m.version.Tables() {
@@ -155,7 +155,7 @@ func (m *model) Check(t *rapid.T) {
 		}
 		want := m.newest[key]
 		if want.delete && got.seq == 0 {
-			continue // the tombstone and all below it are gone
+			continue // the tombstone and everything that it hides are gone
 		}
 		require.Equal(t, want, got, "key %c in\n%s", key, m.version)
 	}

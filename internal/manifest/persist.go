@@ -13,12 +13,12 @@ import (
 )
 
 // Load reads the current Version of the partition in dir, and checks that each
-// of its files is there with the size that it should have. It changes nothing.
+// of its files exists with the right size. It changes nothing.
 //
 // Errors: a *kv.CorruptionError if CURRENT, its manifest or a file is missing
-// or not what was written; never does a Version come back with less than the
-// last one published. kv.ErrUnsupportedVersion if a newer kvd wrote it.
-// Cost: two small reads, and a look at each file's directory entry.
+// or not what was written, so that Load never returns less than the
+// last published Version. kv.ErrUnsupportedVersion if a newer kvd wrote it.
+// Cost: two small reads, and one Stat of each file.
 func Load(fsys vfs.FS, dir string, partition uint32) (*Version, error) {
 	name := path.Join(dir, CurrentName)
 	data, err := readFile(fsys, name, maxCurrent)
@@ -61,7 +61,7 @@ func Load(fsys vfs.FS, dir string, partition uint32) (*Version, error) {
 	return v, nil
 }
 
-// checkFile reports whether a file that the manifest names is there and has its
+// checkFile returns an error unless a file that the manifest names exists with its
 // size.
 func checkFile(fsys vfs.FS, name string, kind FileKind, size uint64) error {
 	info, err := fsys.Stat(name)
@@ -76,8 +76,7 @@ func checkFile(fsys vfs.FS, name string, kind FileKind, size uint64) error {
 	return nil
 }
 
-// readFile returns the content of a file that must be there and have no more
-// than limit bytes.
+// readFile returns the content of a file, which must exist and have at most limit bytes.
 func readFile(fsys vfs.FS, name string, limit int64) (data []byte, err error) {
 	f, err := fsys.Open(name)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -105,14 +104,14 @@ func readFile(fsys vfs.FS, name string, limit int64) (data []byte, err error) {
 }
 
 // publish makes v the current Version on disk; see the package comment. After an
-// error either v or its predecessor is.
+// error either v or its predecessor is current.
 func publish(fsys vfs.FS, dir string, v *Version) error {
 	data := appendManifest(nil, v)
 	if len(data) > maxManifest {
 		return fmt.Errorf("%w: %s would have %d bytes, limit is %d", kv.ErrTooLarge, ManifestName(v.Num), len(data), maxManifest)
 	}
 	// WriteAtomic ends with a sync of the directory. That makes the names of v's
-	// new tables durable too, before anything points to them.
+	// new tables durable too, before CURRENT points to them.
 	if err := vfs.WriteAtomic(fsys, path.Join(dir, ManifestName(v.Num)), data); err != nil {
 		return err
 	}
@@ -120,8 +119,7 @@ func publish(fsys vfs.FS, dir string, v *Version) error {
 }
 
 // Create makes dir the directory of a partition without tables. It may be called
-// again after a crash or an error, at whatever point that struck, and on a
-// partition that exists already, which it leaves as it is.
+// again after a crash or an error at any point. An existing partition stays unchanged.
 //
 // The parent of dir must exist. Errors: a *kv.CorruptionError if dir holds a
 // partition that has lost its CURRENT.
@@ -146,7 +144,7 @@ func Create(fsys vfs.FS, dir string, partition uint32) error {
 			return kv.Corruptf(path.Join(dir, CurrentName), -1, "file is missing, but %s is there", name)
 		}
 	}
-	// The first manifest may be there, of a Create that ended before CURRENT.
+	// The first manifest may exist, from a Create that ended before CURRENT.
 	return publish(fsys, dir, &Version{Num: firstManifest, Partition: partition, NextFile: firstManifest + reservedNums})
 }
 

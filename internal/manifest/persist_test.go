@@ -158,7 +158,7 @@ func TestOpenDeletesOnlyWhatIsOursAndDead(t *testing.T) {
 	fsys, h := filled(t)
 	v := h.currentVersion()
 	dead := []string{
-		TableName(v.NextFile - 1),      // of a flush that a crash cut short
+		TableName(v.NextFile - 1),      // of a flush that a crash interrupted
 		ValuesName(v.NextFile - 3),     // likewise
 		ManifestName(v.Num - 1),        // superseded
 		ManifestName(v.NextFile - 2),   // never published
@@ -223,7 +223,7 @@ func TestAFileThatCannotBeClearedAwayIsReported(t *testing.T) {
 		assert.Equal(t, h.contents(), contents(ref.Version))
 		ref.Release()
 		if kind == faultfs.Remove {
-			put(t, fsys, "core.99", []byte("strange")) // it was moved
+			put(t, fsys, "core.99", []byte("strange")) // the first one was moved
 		}
 		if kind == faultfs.Rename {
 			put(t, fsys, TableName(h.currentVersion().NextFile-1), []byte("dead"))
@@ -233,7 +233,7 @@ func TestAFileThatCannotBeClearedAwayIsReported(t *testing.T) {
 }
 
 // TestAStaleCurrentIsNamed: a CURRENT of an older copy of the directory names a manifest
-// that is long gone. The file to look at is CURRENT.
+// that was removed long ago. The error must name CURRENT.
 func TestAStaleCurrentIsNamed(t *testing.T) {
 	fsys := vfs.NewMem()
 	require.NoError(t, fsys.MkdirAll("p"))

@@ -50,8 +50,8 @@ func (r Run) SeqBounds() (smallest, largest kv.SeqNum) {
 	return smallest, largest
 }
 
-// Find returns the only table that may hold key, nil if there is none. The
-// table is part of the run. Cost: a binary search.
+// Overlapping returns the tables that may hold a key in [smallest, largest], a
+// part of the run. Cost: two binary searches.
 func (r Run) Find(key []byte) *kv.TableMeta {
 	i := r.Seek(key)
 	if i == len(r) || bytes.Compare(key, r[i].Smallest) < 0 {
@@ -60,8 +60,8 @@ func (r Run) Find(key []byte) *kv.TableMeta {
 	return &r[i]
 }
 
-// Overlapping returns the tables that may hold a key in [smallest, largest], a
-// part of the run. Cost: two binary searches.
+// Seek returns the index of the first table whose bounds are not entirely before
+// key, len(r) if there is none. Cost: a binary search.
 func (r Run) Overlapping(smallest, largest []byte) Run {
 	from := r.Seek(smallest)
 	rest := r[from:]

@@ -2,11 +2,12 @@ package manifest
 
 import "github.com/kvd-db/kvd/internal/kv"
 
-// NewIterator returns an iterator over all entries of the run. It opens a table
-// when it gets there, by its index in the run, and closes it before the next.
+// NewIterator returns an iterator over all entries of the run. It calls open with the
+// index of a table when it reaches the table, and closes the table before it opens the
+// next.
 //
-// A table that ends with another count of entries than the manifest says is
-// damage, not an end.
+// A table that ends with another number of entries than the manifest says is
+// damage, not the end.
 //
 // Errors: those of open and of the tables; the first ends the walk for good.
 // The iterator keeps the run until Close.
@@ -16,15 +17,15 @@ func (r Run) NewIterator(open func(table int) (kv.Iterator, error)) kv.Iterator 
 	return it
 }
 
-// RunIterator is the iterator that NewIterator returns, for those who use its memory
-// again. The zero value is ready for Init.
+// RunIterator is the iterator that NewIterator returns, for callers that reuse its
+// memory. The zero value is ready for Init.
 type RunIterator struct {
 	run  Run
 	open func(table int) (kv.Iterator, error)
 
 	table    int         // index of the current table
 	it       kv.Iterator // over it; nil if none is open
-	seen     uint64      // entries met in it
+	seen     uint64      // the walk began at the first entry of the table, or the last if backward
 	whole    bool        // the walk began at its first entry, or its last if backward
 	backward bool
 	err      error
@@ -36,14 +37,14 @@ func (r *RunIterator) Init(run Run, open func(table int) (kv.Iterator, error)) {
 	*r = RunIterator{run: run, open: open}
 }
 
-// Passed notes that the iterator of the current table was moved on by others,
-// past so many entries. It returns Valid().
+// Passed is called after the caller itself moved the iterator of the current table,
+// past this many entries. It returns Valid().
 func (r *RunIterator) Passed(entries int) bool {
 	r.seen += uint64(entries)
 	if r.it.Valid() {
 		return true
 	}
-	r.seen-- // it had counted the one it stood at
+	r.seen-- // the current entry was counted already
 	return r.moved(false)
 }
 
@@ -78,7 +79,7 @@ func (r *RunIterator) SeekLT(key []byte) bool {
 	r.backward = true
 	i := r.run.Seek(key)
 	if i == len(r.run) || string(r.run[i].Smallest) >= string(key) {
-		i-- // all of table i is behind key
+		i-- // all of table i is at or after key
 	}
 	return r.enter(i, func(it kv.Iterator) bool { return it.SeekLT(key) }, false)
 }
@@ -112,7 +113,7 @@ func (r *RunIterator) enter(i int, move func(kv.Iterator) bool, whole bool) bool
 	return r.moved(move(it))
 }
 
-// moved looks at where a move of the table's iterator led, and goes on with the
+// moved evaluates a move of the table's iterator, and continues with the
 // next table if this one has ended.
 func (r *RunIterator) moved(valid bool) bool {
 	if valid {
@@ -133,7 +134,7 @@ func (r *RunIterator) moved(valid bool) bool {
 	return r.enter(r.table+1, kv.Iterator.First, true)
 }
 
-// leave closes the current table and reports whether the walk may go on.
+// leave closes the current table and reports whether the walk may continue.
 func (r *RunIterator) leave() bool {
 	if r.it != nil {
 		if err := r.it.Close(); r.err == nil {

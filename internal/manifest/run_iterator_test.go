@@ -18,9 +18,9 @@ type shelf struct {
 	tables [][]kv.Entry
 	open   int           // iterators open now
 	most   int           // iterators open at once
-	opens  map[int]error // what opening a table fails with
-	fails  map[int]error // what a table fails with behind its entries, or before them
-	closes map[int]error // what closing a table fails with
+	opens  map[int]error // the error of opening a table
+	fails  map[int]error // the error of a table after its entries, or before them
+	closes map[int]error // the error of closing a table
 }
 
 // newShelf returns a run of tables of six entries, two versions of three keys;
@@ -107,7 +107,7 @@ func (it *shelfIterator) Close() error {
 	return errors.Join(it.err, it.s.closes[it.table])
 }
 
-// walk returns what the iterator gives from where it stands.
+// walk returns the current entry of the iterator and all that follow.
 func walk(it kv.Iterator, valid bool) (all []kv.Entry) {
 	for ; valid; valid = it.Next() {
 		all = append(all, *it.Entry())
@@ -115,7 +115,7 @@ func walk(it kv.Iterator, valid bool) (all []kv.Entry) {
 	return all
 }
 
-// walkBack returns what the iterator gives backward from where it stands, in the
+// walkBack returns the current entry of a backward walk and all that follow, in the
 // order of the run.
 func walkBack(it kv.Iterator, valid bool) (all []kv.Entry) {
 	for ; valid; valid = it.Prev() {
@@ -168,7 +168,8 @@ func TestRunIteratorIsOneIterator(t *testing.T) {
 	require.NoError(t, empty.Close())
 }
 
-// A table reaches to the end of its range tombstones, which is no key of it.
+// The bounds of a table include the ends of its range tombstones, which are not keys of
+// the table.
 func TestRunIteratorSeeksBehindTheKeysOfATable(t *testing.T) {
 	s := newShelf(2)
 	s.run[0].Largest = []byte("005")
@@ -195,8 +196,8 @@ func TestRunIteratorStopsAtTheFirstError(t *testing.T) {
 	broken := errors.New("broken")
 	for name, c := range map[string]struct {
 		spoil func(*shelf)
-		given int // entries before it
-		back  int // entries behind it
+		given int // entries before the error
+		back  int // entries after it
 	}{
 		"a table cannot be opened": {func(s *shelf) { s.opens[1] = broken }, 6, 6},
 		"a table fails on the way": {func(s *shelf) { s.fails[1] = broken; s.tables[1] = s.tables[1][:4] }, 10, 10},
@@ -251,13 +252,13 @@ func TestRunIteratorMissesNoEntryOfATable(t *testing.T) {
 			require.Zero(t, s.open)
 		}
 		it := s.iterator()
-		require.Len(t, walk(it, it.SeekGE([]byte("008"))), 4+6, "who did not see the front cannot count")
-		require.Len(t, walkBack(it, it.SeekLT([]byte("010"))), 6+4, "nor who did not see the end")
+		require.Len(t, walk(it, it.SeekGE([]byte("008"))), 4+6, "a walk that begins later does not count")
+		require.Len(t, walkBack(it, it.SeekLT([]byte("010"))), 6+4, "nor one that ends earlier")
 		require.NoError(t, it.Close())
 	}
 }
 
-// requireMiscounted checks that it ended with the damage of table 2, and closes it.
+// requireMiscounted checks that the walk ended with the damage of table 2, and closes it.
 func requireMiscounted(t *testing.T, it kv.Iterator, name, reason string) {
 	t.Helper()
 	var damage *kv.CorruptionError

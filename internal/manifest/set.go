@@ -13,23 +13,23 @@ import (
 )
 
 // Set keeps the current Version of one partition, on disk and in memory, and
-// knows which older Versions are still read. Safe for concurrent use. It holds
+// knows which older Versions are still being read. Safe for concurrent use. It holds
 // no file open, so it has no Close.
 //
-// S1. What Install acknowledged is current after any crash, whole.
+// S1. A Version that Install acknowledged is current after any crash, whole.
 //
-// S2. A file, table or value file, is there as long as the current Version or a Ref
-// names it, and goes once, after a manifest without it is durable.
+// S2. A file, table or value file, exists as long as the current Version or a Ref
+// names it, and is removed once, after a manifest without it is durable.
 //
 // S3. A number is handed out once in the life of the partition.
 //
 // S4. After an attempt to publish failed, every later one fails with
-// kv.ErrFailed, unless the disk had no space for it and CURRENT is as it was: then the
-// edit did not happen. Reading goes on.
+// kv.ErrFailed, unless the disk had no space for it and CURRENT is unchanged: then the
+// edit did not happen. Reading continues.
 type Set struct {
 	opts Options
 
-	// publishing is held while a manifest is written. It is taken before mu.
+	// publishing is held while a manifest is written. It is locked before mu.
 	publishing sync.Mutex
 	failed     error // S4; guarded by publishing
 
@@ -37,32 +37,32 @@ type Set struct {
 		sync.Mutex
 		current *Version
 		next    kv.FileNum         // the next number to hand out
-		refs    map[*Version]int   // of each live Version; being current counts as one
+		refs    map[*Version]int   // the next number to hand out
 		files   map[kv.FileNum]int // in how many live Versions a table or value file is
 	}
 }
 
-// Options say where a Set lives and whom it tells.
+// Options configure a Set.
 type Options struct {
 	FS        vfs.FS
 	Dir       string // of the partition
 	Partition uint32
-	// Obsolete is called once for each FileTable and FileValues that no live Version has
-	// any more, after that is durable. It closes readers, drops cached blocks and removes
-	// the file; if the file stays, the next Open removes it. It runs on the
-	// goroutine of Install or Release with no lock held, so it should hand slow
-	// work on. Required.
+	// Obsolete is called once for each FileTable and FileValues that no live Version
+	// names any more, after that is durable. It closes readers, drops cached blocks and
+	// removes the file; if the file stays, the next Open removes it. It runs on the
+	// goroutine of Install or Release with no lock held, so it should pass slow
+	// work to another goroutine. Required.
 	Obsolete func(FileKind, kv.FileNum)
 	// Listener may be nil.
 	Listener *event.Listener
-	// ReadOnly leaves the directory as it is. Nothing may be installed then.
+	// ReadOnly leaves the directory unchanged. The caller installs nothing.
 	ReadOnly bool
 }
 
-// Open loads the current Version, brings the directory in order, and returns the
-// Set. Create must have made the partition. Nothing is left open on error.
+// Open loads the current Version, cleans the directory up, and returns the
+// Set. Create must have made the partition.
 //
-// Errors: as of Load. They leave the directory as it was.
+// Errors: as of Load. They leave the directory unchanged.
 func Open(opts Options) (*Set, error) {
 	v, err := Load(opts.FS, opts.Dir, opts.Partition)
 	if err != nil {
@@ -71,7 +71,7 @@ func Open(opts Options) (*Set, error) {
 	var largest kv.FileNum
 	if !opts.ReadOnly {
 		// The process that published what Load read may have been killed before it synced
-		// the name. Until then nothing may build on it, and no file may go.
+		// the name. Until the name is synced nothing may depend on it, and no file may be removed.
 		if err := opts.FS.SyncDir(opts.Dir); err != nil {
 			return nil, fmt.Errorf("open partition %d: %w", opts.Partition, err)
 		}
@@ -87,8 +87,8 @@ func Open(opts Options) (*Set, error) {
 	return s, nil
 }
 
-// Acquire returns the current Version with the promise that its files stay until
-// Release. Cost: a short mutex.
+// Acquire returns the current Version, whose files stay until Release. Cost: a short
+// mutex.
 func (s *Set) Acquire() *Ref {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -96,10 +96,10 @@ func (s *Set) Acquire() *Ref {
 	return &Ref{Version: s.mu.current, set: s}
 }
 
-// NewFileNum hands out a number that no file of the partition ever had.
+// NewFileNum returns a number that no file of the partition ever had.
 //
-// Errors: as of Install. Cost: nothing as a rule; once in about a thousand
-// numbers, and first after Open, a manifest is written.
+// Errors: as of Install. Cost: usually nothing; once in about a thousand
+// numbers, and first after Open, it writes a manifest.
 func (s *Set) NewFileNum() (kv.FileNum, error) {
 	for {
 		if num, ok := s.reserved(); ok {
@@ -111,7 +111,7 @@ func (s *Set) NewFileNum() (kv.FileNum, error) {
 	}
 }
 
-// reserve raises the ceiling, unless somebody else just did.
+// reserve raises the ceiling, unless another goroutine just did.
 func (s *Set) reserve() error {
 	s.publishing.Lock()
 	next := *s.currentVersion()
@@ -131,7 +131,7 @@ func (s *Set) exhausted() bool {
 	return s.mu.next >= s.mu.current.NextFile
 }
 
-// reserved hands out a number below the ceiling, if there is one.
+// reserved returns a new number below the ceiling, if there is one.
 func (s *Set) reserved() (kv.FileNum, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -143,11 +143,11 @@ func (s *Set) reserved() (kv.FileNum, bool) {
 }
 
 // Install makes the edit durable and then visible to Acquire. The new tables
-// must be complete and synced; Install covers their names by its own sync of the
+// must be complete and synced; Install makes their names durable by its own sync of the
 // directory. Edits are installed one after the other.
 //
-// Errors: if the edit does not fit the current Version, or one of its tables is
-// not there, nothing has changed and the tables may be removed. An error that
+// Errors: if the edit does not fit the current Version, or one of its tables does
+// not exist, nothing has changed and the tables may be removed. An error that
 // wraps kv.ErrFailed is final (S4): then the disk may hold the new Version, so
 // no file may be removed.
 // Durability: after nil the edit survives a power cut.
@@ -180,7 +180,7 @@ func (s *Set) install(e Edit) (superseded, error) {
 	return s.publish(next)
 }
 
-// checkNew reports whether a new file is there and complete.
+// checkNew returns an error unless a new file exists and is complete.
 func (s *Set) checkNew(name string, size uint64) error {
 	info, err := s.opts.FS.Stat(path.Join(s.opts.Dir, name))
 	if err == nil && info.Size() != int64(size) {
@@ -195,19 +195,19 @@ func (s *Set) currentVersion() *Version {
 	return s.mu.current
 }
 
-// superseded is what a publication or a release leaves to be cleared away.
+// superseded holds the files to discard after a publication or a release.
 type superseded struct {
 	manifest kv.FileNum // 0: none
 	files    []obsolete
 }
 
-// obsolete is a file that no live Version has any more.
+// obsolete is a file that no live Version names any more.
 type obsolete struct {
 	kind FileKind
 	num  kv.FileNum
 }
 
-// discard clears away; the caller holds no lock.
+// discard removes superseded files; the caller holds no lock.
 func (s *Set) discard(done superseded) {
 	if done.manifest != 0 {
 		if err := s.opts.FS.Remove(path.Join(s.opts.Dir, ManifestName(done.manifest))); err != nil {
@@ -219,7 +219,7 @@ func (s *Set) discard(done superseded) {
 	}
 }
 
-// publish gives a Version that nobody else knows yet its numbers, writes it and
+// publish assigns its numbers to a Version that is not visible yet, writes it and
 // makes it current. The caller holds publishing.
 func (s *Set) publish(next *Version) (superseded, error) {
 	if s.failed != nil {
@@ -234,7 +234,7 @@ func (s *Set) publish(next *Version) (superseded, error) {
 
 	if err := publish(s.opts.FS, s.opts.Dir, next); err != nil {
 		if vfs.CannotWrite(err) && !errors.Is(err, vfs.ErrReplaced) {
-			// CURRENT is as it was, and so is all that it names.
+			// CURRENT is unchanged, and so is everything that it names.
 			return superseded{}, fmt.Errorf("publish %s of partition %d: %w", ManifestName(next.Num), next.Partition,
 				errors.Join(err, removeIfThere(s.opts.FS, path.Join(s.opts.Dir, ManifestName(next.Num)))))
 		}
@@ -264,7 +264,7 @@ func (s *Set) publishLocked(v *Version) {
 	}
 }
 
-// releaseLocked takes one reference from v and returns the files that went with
+// releaseLocked drops one reference to v and returns the files that are obsolete after
 // the last one.
 func (s *Set) releaseLocked(v *Version) []obsolete {
 	s.mu.refs[v]--
@@ -290,7 +290,7 @@ type Ref struct {
 	set *Set
 }
 
-// Release ends the use of the Version. Exactly one call per Ref; a second one
+// Release ends the use of the Version. Call it exactly once per Ref; a second call
 // panics. The last one may call Options.Obsolete.
 func (r *Ref) Release() {
 	r.set.mu.Lock()

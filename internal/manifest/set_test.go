@@ -46,7 +46,7 @@ func TestReleaseTwicePanics(t *testing.T) {
 	ref := h.Acquire()
 	ref.Release()
 	require.Panics(t, ref.Release)
-	h.Acquire().Release() // no lock was left held
+	h.Acquire().Release() // no lock is held
 }
 
 func TestNothingIsObsoleteBeforeTheManifestIsDurable(t *testing.T) {
@@ -67,7 +67,7 @@ func TestNothingIsObsoleteBeforeTheManifestIsDurable(t *testing.T) {
 }
 
 // Readers hold versions while others install: under the race detector, and with
-// the bytes of every table read while it is held.
+// the bytes of every table read while its Version is held.
 func TestReadersKeepTheirFilesWhileOthersInstall(t *testing.T) {
 	fsys := newMem(t)
 	h, err := openHome(fsys)
@@ -126,7 +126,7 @@ func TestNumbersAreUniqueAmongGoroutinesAndRestarts(t *testing.T) {
 		var wg sync.WaitGroup
 		for range 4 {
 			wg.Go(func() {
-				for range int(reservedNums) { // past the ceiling, several times
+				for range int(reservedNums) { // beyond the ceiling, several times
 					num, err := h.NewFileNum()
 					mu.Lock()
 					if assert.NoError(t, err) && seen[num] {
@@ -189,8 +189,8 @@ func TestAFailedPublicationIsFinal(t *testing.T) {
 	require.Equal(t, count, faulty.Count(), "nothing was tried")
 }
 
-// Every operation of a life fails, once or from there on. Whatever the failure,
-// the disk holds what was acknowledged, or the step that failed as well.
+// Every operation of a life fails, once or from then on. Whatever the failure,
+// the disk holds what was acknowledged, or in addition the step that failed.
 func TestEveryFault(t *testing.T) {
 	var history []string
 	require.NoError(t, life(newMem(t), func(h *home) { history = append(history, h.contents()) }))

@@ -8,7 +8,7 @@ import (
 	"github.com/kvd-db/kvd/internal/kv"
 )
 
-// ValueBytes returns the bytes of the values that lie apart from the run, in value
+// ValueBytes returns the bytes of the separated values of the run, which are in value
 // files.
 func (r Run) ValueBytes() uint64 {
 	var sum uint64
@@ -35,7 +35,7 @@ func (v *Version) NeededValues() map[kv.FileNum]kv.ValueRef {
 	return needed
 }
 
-// ValueBytes returns the bytes of all values in value files, and of those which no
+// ValueBytes returns the bytes of all values in value files, and of those that no
 // table needs any more.
 func (v *Version) ValueBytes() (all, garbage uint64) {
 	for i := range v.Values {
@@ -57,8 +57,8 @@ func (v *Version) ValueFileBytes() uint64 {
 	return sum
 }
 
-// takeValues makes v.Values those of old and of the edit that a table of v needs, and
-// checks E6.
+// takeValues sets v.Values to the value files of old and of the edit that a table of v
+// needs, and checks E6.
 func (v *Version) takeValues(old *Version, e Edit) error {
 	before, after := old.NeededValues(), v.NeededValues()
 	v.Values = nil

@@ -14,12 +14,12 @@ import (
 	"github.com/kvd-db/kvd/internal/vfs"
 )
 
-// values describes a value file of so many values, of 10 bytes each.
+// values describes a value file of n values of 10 bytes each.
 func values(num kv.FileNum, n uint64) kv.ValueFileMeta {
 	return kv.ValueFileMeta{Num: num, Size: 18*n + 56, Values: n, Bytes: 10 * n}
 }
 
-// needs makes t need so many values of some value files.
+// needs makes t need the given numbers of values of value files.
 func needs(t kv.TableMeta, of map[kv.FileNum]uint64) kv.TableMeta {
 	for _, file := range slices.Sorted(maps.Keys(of)) {
 		t.Values = append(t.Values, kv.ValueRef{File: file, Values: of[file], Bytes: 10 * of[file]})
@@ -144,7 +144,7 @@ func TestAValueFileGoesWithItsLastReader(t *testing.T) {
 	reader := h.Acquire()
 	require.NoError(t, h.Install(Edit{Kind: CompactDeltas, Removed: edits{meta.Num}}))
 	require.Empty(t, h.currentVersion().Values)
-	require.True(t, there(), "somebody reads it")
+	require.True(t, there(), "a Ref names it")
 	reader.Release()
 	require.False(t, there())
 }
@@ -155,7 +155,7 @@ func TestValueFilesAtOpen(t *testing.T) {
 	meta, err := h.write("a", "z", 31, 40)
 	require.NoError(t, err)
 	require.NoError(t, h.Install(Edit{Kind: Flush, Added: Run{needs(meta, refs{m.Num: 10})}, Values: []kv.ValueFileMeta{m}, FlushedSeq: 40}))
-	left := h.valueFile(t, 3) // a flush that a crash cut short
+	left := h.valueFile(t, 3) // from a flush that a crash interrupted
 	future := ValuesName(h.currentVersion().NextFile + 1)
 	put(t, fsys, future, []byte("not ours"))
 
@@ -189,7 +189,7 @@ func TestValueFilesAtOpen(t *testing.T) {
 	require.ErrorIs(t, Create(lostCurrent(t, fsys), testDir, 3), kv.ErrCorrupt)
 }
 
-// lostCurrent returns a copy of the disk on which only value files are left.
+// lostCurrent returns a copy of the disk with only the value files.
 func lostCurrent(t testing.TB, fsys *vfs.Mem) vfs.FS {
 	disk := fsys.KillImage()
 	names, err := disk.List(testDir)

@@ -13,7 +13,7 @@ import (
 // immutable and safe for concurrent use.
 //
 // V1. A run is sorted and disjoint: the largest key of a table is less than the
-// smallest of the next, so no key lies in two tables of a run.
+// smallest of the next, so no key is in two tables of a run.
 //
 // V2. A delta has at least one table. The base may have none, and so may the
 // Version.
@@ -30,22 +30,22 @@ import (
 // entry of an older delta.
 //
 // V7. Each entry of a delta other than the oldest is newer than every entry of
-// the base. The oldest delta is exempt: while it moves into the base bit by
-// bit, the base holds some of its keys and the delta the others. For one key
-// the delta is the newer one all the same.
+// the base. The oldest delta is exempt: while it is drained into the base step by
+// step, the base holds some of its keys and the delta the others. For any one key
+// the delta is still newer than the base.
 //
-// V8. Values are ordered by number. Each has a value that some table needs, and the
-// tables together need no more of it than it has; what they need is there.
+// V8. Values is ordered by number. Of each value file some table needs a value, and the
+// tables together need no more than it has; each value file that a table needs is listed.
 type Version struct {
 	// Num is the number of the manifest that records this Version.
 	Num kv.FileNum
-	// Partition is whose files these are.
+	// Partition is the partition that the files belong to.
 	Partition uint32
 	// NextFile is a ceiling: no file of that number or a larger one was made
 	// when this Version was current.
 	NextFile kv.FileNum
 	// FlushedSeq: every write of the partition up to this number is in the
-	// tables, so the commit log need not bring it back.
+	// tables, so recovery need not replay it from the commit log.
 	FlushedSeq kv.SeqNum
 	// MaxSeq is the largest number that any table of the partition ever held,
 	// dropped entries included.
@@ -95,7 +95,7 @@ func (v *Version) runs() []Run {
 // Bytes returns the size of all tables.
 func (v *Version) Bytes() uint64 { return v.Base.Bytes() + v.DeltaBytes() }
 
-// DeltaBytes returns the size of the tables of all deltas.
+// String formats the Version for people, a line per run.
 func (v *Version) DeltaBytes() uint64 {
 	var sum uint64
 	for _, run := range v.Deltas {
@@ -131,7 +131,7 @@ func (v *Version) String() string {
 	return b.String()
 }
 
-// String lists the tables of the run.
+// check returns the invariant that the Version breaks, nil if none.
 func (r Run) String() string {
 	if len(r) == 0 {
 		return "empty"
