@@ -51,7 +51,7 @@ func bucketOf(v uint64) int {
 }
 
 // bucketBounds returns the smallest and the largest value of a bucket. The last
-// bucket really has no upper bound; what is returned is that of its step.
+// bucket has no upper bound; bucketBounds returns that of its step.
 func bucketBounds(i int) (low, high uint64) {
 	if i < 2*steps {
 		return uint64(i), uint64(i)

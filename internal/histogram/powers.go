@@ -8,9 +8,9 @@ import (
 // PowerBuckets is how many buckets Powers has.
 const PowerBuckets = 32
 
-// Powers counts numbers by powers of two: bucket i those of at most 2^i that are in
-// none before it, the last one everything above. For what is counted all the time and
-// read as a whole: sizes, or durations in some unit. The zero value is ready.
+// Powers counts numbers by powers of two: bucket i counts those of at most 2^i that no
+// lower bucket counts, the last bucket everything above. It is for counters that always
+// run and are read as a whole: sizes, or durations in some unit. The zero value is ready.
 //
 // Safe for concurrent use. Must not be copied.
 // Cost: two atomic additions for each number.
@@ -33,8 +33,8 @@ func powerBucket(n uint64) int {
 	return min(bits.Len64(n-1), PowerBuckets-1)
 }
 
-// Counts returns what was counted so far. What is counted meanwhile may be in the
-// buckets and not in the sum.
+// Counts returns the counts so far. A concurrent Record may be in the buckets but not
+// in the sum.
 func (p *Powers) Counts() PowerCounts {
 	c := PowerCounts{Sum: p.sum.Load()}
 	for i := range p.counts {
@@ -43,7 +43,7 @@ func (p *Powers) Counts() PowerCounts {
 	return c
 }
 
-// PowerCounts is what a Powers has counted: see there.
+// PowerCounts is the counts of a Powers, with the same buckets.
 type PowerCounts struct {
 	Buckets [PowerBuckets]uint64
 	Sum     uint64 // of all numbers
@@ -64,7 +64,7 @@ func (c PowerCounts) Count() uint64 {
 	return n
 }
 
-// Add adds what another has counted.
+// Add adds the counts of other.
 func (c *PowerCounts) Add(other *PowerCounts) {
 	for i, n := range other.Buckets {
 		c.Buckets[i] += n

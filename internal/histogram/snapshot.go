@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Snapshot is what one or several histograms had counted at a moment, or the
-// difference of two such moments. The zero value has counted nothing.
+// Snapshot is the counts of one or several histograms at a moment, or the
+// difference of two moments. The zero value is empty.
 //
 // Not safe for concurrent use.
 type Snapshot struct {
@@ -15,8 +15,8 @@ type Snapshot struct {
 	largest int64 // of everything ever recorded, not of a difference
 }
 
-// Add adds what h has counted so far. Durations recorded meanwhile are in it
-// or not, each one wholly.
+// Add adds the counts of h so far. Each concurrent Record is either wholly included or
+// not at all.
 func (s *Snapshot) Add(h *Histogram) {
 	for i := range h.counts {
 		n := h.counts[i].Load()
@@ -26,7 +26,7 @@ func (s *Snapshot) Add(h *Histogram) {
 	s.largest = max(s.largest, h.largest.Load())
 }
 
-// Merge adds what another snapshot has counted.
+// Merge adds the counts of another snapshot.
 func (s *Snapshot) Merge(other *Snapshot) {
 	for i, n := range other.counts {
 		s.counts[i] += n
@@ -35,8 +35,8 @@ func (s *Snapshot) Merge(other *Snapshot) {
 	s.largest = max(s.largest, other.largest)
 }
 
-// Subtract leaves what was counted since earlier, a snapshot of the same
-// histograms taken before.
+// Subtract leaves the counts since earlier, a snapshot taken before of the same
+// histograms.
 func (s *Snapshot) Subtract(earlier *Snapshot) {
 	for i, n := range earlier.counts {
 		s.counts[i] -= n
@@ -65,8 +65,8 @@ func (s *Snapshot) Quantile(q float64) time.Duration {
 	return time.Duration(s.largest)
 }
 
-// Max returns the largest duration, exact if it is the largest ever recorded
-// and as exact as Quantile in a difference of snapshots.
+// Max returns the largest duration: exact if it is the largest ever recorded,
+// otherwise as exact as Quantile.
 func (s *Snapshot) Max() time.Duration { return s.Quantile(1) }
 
 // Mean returns the average duration to within 0.4 %.

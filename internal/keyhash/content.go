@@ -6,13 +6,13 @@ import (
 	"github.com/kvd-db/kvd/internal/kv"
 )
 
-// Content returns a hash, never 0, of what an atomic write does: kinds, keys and values
-// of its operations, in their order. A write that comes again under a request id must
-// have the content that it had the first time.
+// Content returns a hash, never 0, of the effect of an atomic write: kinds, keys and values
+// of its operations, in their order. A write that is retried under a request id must
+// have the same content as the first attempt.
 //
-// What a retry may change is not in it: durability, conditions, and the moment of
-// expiry, which the server makes of a time to live when a request arrives. Whether there
-// is one is.
+// The hash excludes what a retry may change: durability, conditions, and the time of
+// expiry, which the server computes from a time to live when a request arrives. It includes
+// whether there is an expiry.
 //
 // Like Sum it is part of the disk format, and a golden test pins its values.
 func Content(ops []kv.Op) uint64 {
@@ -23,7 +23,7 @@ func Content(ops []kv.Op) uint64 {
 	return h.sum()
 }
 
-// ContentOne is Content of a single operation, where the hash of the key is known.
+// ContentOne is Content of a single operation whose key hash is known.
 func ContentOne(op *kv.Op, hash uint64) uint64 {
 	var h content
 	h.op(op, hash)
@@ -32,7 +32,7 @@ func ContentOne(op *kv.Op, hash uint64) uint64 {
 
 type content uint64
 
-// contentExpires goes beside the kind of an operation.
+// contentExpires is a flag beside the kind of an operation.
 const contentExpires = 1 << 8
 
 func (h *content) op(op *kv.Op, key uint64) {
@@ -45,7 +45,7 @@ func (h *content) op(op *kv.Op, key uint64) {
 	h.mix(Sum(op.Value))
 }
 
-// mix folds a number in, by a multiplication whose both halves depend on all of it.
+// mix adds a number by a multiplication; both halves of the product depend on all of it.
 func (h *content) mix(v uint64) {
 	hi, lo := bits.Mul64(uint64(*h)^v^0x9e3779b97f4a7c15, 0xd6e8feb86659fd93)
 	*h = content(bits.RotateLeft64(hi^lo, 23) + v)

@@ -13,7 +13,7 @@ func put(key, value string) kv.Op {
 	return kv.Op{Kind: kv.KindPut, Key: []byte(key), Value: []byte(value)}
 }
 
-// contents are writes that differ from each other in what they do.
+// contents holds the hashes of writes that differ in their effect.
 func contents() map[string]uint64 {
 	expiring := put("k", "v")
 	expiring.Expiry = 7
@@ -41,7 +41,7 @@ func TestContentTellsWritesApart(t *testing.T) {
 	}
 }
 
-// What a retry may change is not in it.
+// The hash excludes what a retry may change.
 func TestContentIsThatOfARetry(t *testing.T) {
 	first, again := put("k", "v"), put("k", "v")
 	first.Expiry, again.Expiry = 1000, 2000
@@ -49,7 +49,7 @@ func TestContentIsThatOfARetry(t *testing.T) {
 	require.Equal(t, Content([]kv.Op{first}), ContentOne(&again, Sum(again.Key)))
 }
 
-// The values are in logs.
+// The values are stored in logs.
 func TestContentGolden(t *testing.T) {
 	all := contents()
 	for name, want := range map[string]uint64{

@@ -1,12 +1,11 @@
-// Package keyhash is the one hash of a key. A key is hashed once, where it
-// enters the engine, and the bits of that hash serve several masters: the high
-// bits choose the partition, the low bits the slot of a memtable and of a
-// filter. Inside one partition the high bits are alike, so nothing below the
-// partition may use them alone.
+// Package keyhash is the one hash of a key. The engine hashes a key once, where the key
+// enters. The high bits of the hash choose the partition, the low bits the slot of a
+// memtable and of a filter. All hashes of one partition have the same high bits, so code
+// below the partition must not use them alone.
 //
 // The hash is part of the disk format: the store's descriptor names it, filters
 // are built from it, and a golden test pins its values. It is xxHash64 with
-// seed 0, never a hash seeded per process (hash/maphash would send every key
+// seed 0, not a hash seeded per process (hash/maphash would send every key
 // to another partition after a restart).
 package keyhash
 
@@ -16,7 +15,7 @@ import (
 	"github.com/cespare/xxhash/v2"
 )
 
-// Name is what the store's descriptor records.
+// Name is the name of the hash in the store's descriptor.
 const Name = "xxhash64-seed0"
 
 // Sum returns the hash of key.

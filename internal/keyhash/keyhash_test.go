@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The values are fixed for ever: stores on disk were laid out by them. The first
+// The values never change: stores on disk depend on them. The first
 // three are test vectors of the hash's specification.
 func TestSumGolden(t *testing.T) {
 	for key, want := range map[string]uint64{
@@ -52,7 +52,7 @@ func TestDecimalKeysSpreadEvenly(t *testing.T) {
 	}
 }
 
-// The low bits stay even inside one partition, where the high bits are alike.
+// The low bits are evenly distributed inside one partition, where the high bits are equal.
 func TestLowBitsAreFreeInsideAPartition(t *testing.T) {
 	var counts [64]int
 	total := 0
