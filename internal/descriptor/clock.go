@@ -11,17 +11,17 @@ import (
 	"github.com/kvd-db/kvd/internal/vfs"
 )
 
-// Clock is what the file CLOCK says: a time that the store's clock has not
-// passed, and how the clock goes on until then. Whoever opens the store in the same
-// boot of the machine knows by the time since its start how far the clock came; else
-// it goes on from the bound, or from the machine's clock if that is ahead. So no
-// expired key comes back.
+// Clock is the content of the file CLOCK: a time that the store's clock has not
+// passed, and how the clock runs until then. If the store is opened in the same
+// boot of the machine, the time since the boot tells how far the clock came; otherwise
+// it continues from the bound, or from the machine's clock if that is ahead. So no
+// expired key reappears.
 type Clock struct {
 	StoreID uint64
 	Bound   uint64 // Unix milliseconds
 
 	// Boot is the boot of the machine, zero if it is unknown; then, and in files of
-	// format 1, the rest is zero too.
+	// format 1, the remaining fields are zero too.
 	Boot  [16]byte
 	Since uint64 // nanoseconds since that boot, when the clock said Time and the machine's clock Wall
 	Time  uint64 // Unix microseconds
@@ -33,7 +33,7 @@ const (
 	clockFormat    = 2
 	clockSizeBytes = 72
 	clockSizeOf1   = 32      // bytes of format 1
-	maxClockBound  = 1 << 62 // leaves room to count on from
+	maxClockBound  = 1 << 62 // leaves room to continue counting
 )
 
 // Encode returns the content of a CLOCK file, as the package comment shows it.
@@ -49,7 +49,7 @@ func (c *Clock) Encode() []byte {
 	return binary.LittleEndian.AppendUint32(b, crc32.Checksum(b, castagnoli))
 }
 
-// DecodeClock reads the content of a CLOCK file; name is for its errors.
+// DecodeClock decodes the content of a CLOCK file; name is for its errors.
 //
 // Errors: a *kv.CorruptionError, or kv.ErrUnsupportedVersion.
 func DecodeClock(name string, b []byte) (Clock, error) {
@@ -97,7 +97,7 @@ func DecodeClock(name string, b []byte) (Clock, error) {
 
 // ReadClock reads CLOCK in the data directory of a store.
 //
-// Errors: fs.ErrNotExist if there is none, which says that the store never had a
+// Errors: fs.ErrNotExist if there is none, which means that the store never had a
 // key that expires; those of DecodeClock; a *kv.CorruptionError if the file
 // belongs to another store.
 func ReadClock(fsys vfs.FS, dir string, storeID uint64) (Clock, error) {
@@ -113,7 +113,7 @@ func ReadClock(fsys vfs.FS, dir string, storeID uint64) (Clock, error) {
 	return c, err
 }
 
-// readWhole returns the content of a file of so many bytes, or one byte more of a
+// readWhole returns the content of a file of size bytes, or one byte more of a
 // longer one.
 func readWhole(fsys vfs.FS, name string, size int) (b []byte, err error) {
 	f, err := fsys.Open(name)

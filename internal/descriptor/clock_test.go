@@ -79,7 +79,7 @@ func TestEveryFlippedBitAndEveryCutOfTheClockIsDamageOrANewerVersion(t *testing.
 			b := sampleClock.Encode()
 			b[i] ^= 1 << bit
 			_, err := DecodeClock("data/CLOCK", b)
-			if i >= 8 && i < preambleBytes && !(i == 8 && bit == 1) { // which makes format 0
+			if i >= 8 && i < preambleBytes && !(i == 8 && bit == 1) { // the flip makes format 0
 				require.ErrorIs(t, err, kv.ErrUnsupportedVersion, "byte %d", i)
 				continue
 			}
@@ -99,7 +99,7 @@ func TestClockStandsAtATime(t *testing.T) {
 	}
 }
 
-// FuzzDecodeClock: whatever is accepted is what Encode writes.
+// FuzzDecodeClock: Encode writes exactly what DecodeClock accepts.
 func FuzzDecodeClock(f *testing.F) {
 	f.Add(sampleClock.Encode())
 	f.Add([]byte(clockMagic))

@@ -11,16 +11,16 @@ import (
 	"github.com/kvd-db/kvd/internal/vfs"
 )
 
-// Descriptor is what the file STORE says: the properties of a store that are
-// fixed when it is created, because every key's place follows from them.
+// Descriptor is the content of the file STORE: the properties of a store that are
+// fixed when it is created, because the place of every key depends on them.
 type Descriptor struct {
 	StoreID    uint64
 	Partitions int
 	Hash       string // name of the key hash; Encode writes keyhash.Name
 }
 
-// MaxPartitions is the largest partition count: there a partition's share of a
-// usual memory budget gets too small to be of use.
+// MaxPartitions is the largest partition count. With more, a partition's share of a
+// usual memory budget is too small to be useful.
 const MaxPartitions = 1024
 
 const (
@@ -45,7 +45,7 @@ func (d *Descriptor) Encode() []byte {
 	return binary.LittleEndian.AppendUint32(b, crc32.Checksum(b, castagnoli))
 }
 
-// Decode reads the content of a STORE file; name is for its errors.
+// Decode decodes the content of a STORE file; name is for its errors.
 //
 // Errors: a *kv.CorruptionError, or kv.ErrUnsupportedVersion.
 func Decode(name string, b []byte) (Descriptor, error) {
@@ -56,7 +56,7 @@ func Decode(name string, b []byte) (Descriptor, error) {
 	if v := binary.LittleEndian.Uint32(b[8:]); v == 0 {
 		return d, kv.Corruptf(name, 8, "format 0 does not exist")
 	} else if v != format {
-		// A newer format may be longer or shorter and put its checksum elsewhere.
+		// A newer format may have another length and another place for its checksum.
 		return d, fmt.Errorf("%w: %s has format %d, this version reads %d", kv.ErrUnsupportedVersion, name, v, format)
 	}
 	if len(b) != sizeBytes {
@@ -90,8 +90,8 @@ func Read(fsys vfs.FS, dir string) (Descriptor, error) {
 	return Decode(name, b)
 }
 
-// ErrTooFew returns the error of a store that has a partition beyond the number that
-// STORE says: with fewer of them most keys would be looked for in the wrong place.
+// ErrTooFew returns the error for a store that has a partition beyond the number in
+// STORE: with too few partitions most keys would be searched in the wrong one.
 func ErrTooFew(dir string, partitions, has int) error {
 	return kv.Corruptf(Path(dir), 20, "says %d partitions, but there is %s", partitions, partitionName(has))
 }

@@ -48,7 +48,7 @@ func TestEveryFlippedBitAndEveryCutIsDamageOrANewerVersion(t *testing.T) {
 			b := sample.Encode()
 			b[i] ^= 1 << bit
 			_, err := Decode("data/STORE", b)
-			if i >= 8 && i < preambleBytes && !(i == 8 && bit == 0) { // which makes format 0
+			if i >= 8 && i < preambleBytes && !(i == 8 && bit == 0) { // the flip makes format 0
 				require.ErrorIs(t, err, kv.ErrUnsupportedVersion, "byte %d", i)
 				continue
 			}
@@ -91,7 +91,7 @@ func TestPartitionNamesComeBack(t *testing.T) {
 	}
 }
 
-// FuzzDecode: whatever is accepted is what Encode writes.
+// FuzzDecode: Encode writes exactly what Decode accepts.
 func FuzzDecode(f *testing.F) {
 	f.Add(sample.Encode())
 	f.Add([]byte(magic))

@@ -1,13 +1,13 @@
-// Package descriptor knows what a store is and where its parts lie: the files
-// STORE and CLOCK, and the names in a data directory. The engine writes by it,
-// and internal/inspect reads by it.
+// Package descriptor defines the identity and the directory layout of a store: the files
+// STORE and CLOCK, and the names in a data directory. The engine writes them, and
+// internal/inspect reads them.
 //
 // # Names in a data directory
 //
-//	STORE            what is fixed about the store, below
-//	CLOCK            a time that its clock has not passed, below; there once the
-//	                 store has taken a key that expires
-//	BALLAST          holds space for when the disk is full; its bytes mean nothing, and
+//	STORE            the fixed properties of the store, see below
+//	CLOCK            a time that its clock has not passed, see below; exists once the
+//	                 store has accepted a key that expires
+//	BALLAST          reserves space for when the disk is full; its bytes mean nothing, and
 //	                 it may be missing
 //	LOCK             held by the process that has the store open, with its pid; the
 //	                 directory itself is locked as well: see Lock
@@ -34,9 +34,9 @@
 //	12      8      store id, as in STORE
 //	20      8      the bound, in Unix milliseconds
 //	28      16     boot of the machine, as Linux names it; zeros: unknown
-//	44      8      nanoseconds since the boot, asleep or not, when
-//	52      8      ... the store's clock was here, in Unix microseconds
-//	60      8      ... and the machine's clock here
+//	44      8      nanoseconds since the boot, suspended time included, at the moment when
+//	52      8      ... the store's clock was at this time, in Unix microseconds
+//	60      8      ... and the machine's clock at this one
 //	68      4      CRC32C of bytes 0 to 67
 //
 // With an unknown boot, bytes 44 to 67 are zeros. Format 1 has the checksum at 28 and

@@ -25,7 +25,7 @@ func ClockPath(dir string) string { return path.Join(dir, ClockName) }
 // LockPath returns the path of the lock file in a data directory.
 func LockPath(dir string) string { return path.Join(dir, LockName) }
 
-// BallastPath returns the path of the file that holds space in a data directory.
+// BallastPath returns the path of the file that reserves space in a data directory.
 func BallastPath(dir string) string { return path.Join(dir, BallastName) }
 
 // LogDir returns the directory of the commit log in a data directory.
@@ -37,7 +37,7 @@ func PartitionDir(dir string, id int) string { return path.Join(dir, partitionNa
 func partitionName(id int) string { return fmt.Sprintf("p-%04d", id) }
 
 // ParsePartition returns the number of the partition whose directory has this
-// name. Only the spelling of PartitionDir is known.
+// name. It accepts only the spelling of PartitionDir.
 func ParsePartition(name string) (id int, ok bool) {
 	digits, ok := strings.CutPrefix(name, "p-")
 	if !ok {

@@ -8,10 +8,10 @@ import (
 	"github.com/kvd-db/kvd/internal/vfs"
 )
 
-// Lock locks the store in dir for a process that writes. The lock is on the directory
-// itself, which cannot be removed unnoticed, and on the file LOCK, which names its
-// holder and is all that versions before know. Where directories cannot be locked, as
-// on NFS, LOCK has to do.
+// Lock locks the store in dir for a process that writes. It locks the directory
+// itself, which cannot be removed unnoticed, and the file LOCK, which names the
+// holder and is the only lock that older versions know. Where directories cannot be locked,
+// as on NFS, it locks LOCK alone.
 //
 // Errors: vfs.ErrLocked if another process has the store open, also to read it.
 func Lock(fsys vfs.FS, dir string) (io.Closer, error) {
@@ -29,8 +29,8 @@ func Lock(fsys vfs.FS, dir string) (io.Closer, error) {
 	return locks{held, file}, nil
 }
 
-// LockShared locks the store in dir for a process that only reads, of which there may
-// be many. It writes nothing.
+// LockShared locks the store in dir for a process that only reads; many may do so at
+// once. It writes nothing.
 //
 // Errors: vfs.ErrLocked if another process has the store open to write.
 func LockShared(fsys vfs.FS, dir string) (io.Closer, error) {
@@ -48,7 +48,8 @@ func LockShared(fsys vfs.FS, dir string) (io.Closer, error) {
 	return nil, errors.Join(err, held.Close())
 }
 
-// lockDir locks the directory. If another has it, the file LOCK names its pid.
+// lockDir locks the directory. If another process holds it, the error names the pid in
+// LOCK.
 func lockDir(fsys vfs.FS, dir string, shared bool) (io.Closer, error) {
 	held, err := fsys.LockExisting(dir, shared)
 	switch {
@@ -65,7 +66,7 @@ func lockDir(fsys vfs.FS, dir string, shared bool) (io.Closer, error) {
 	return nil, err
 }
 
-// locks are let go of together, the last one first.
+// locks are released together, the last one first.
 type locks []io.Closer
 
 func (l locks) Close() error {

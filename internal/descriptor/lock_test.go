@@ -45,7 +45,7 @@ func TestAStoreIsLockedAlsoWithoutItsLockFile(t *testing.T) {
 	require.NoError(t, again.Close())
 }
 
-// A server of an older version locks the file alone.
+// A server of an older version locks only the file.
 func TestAStoreIsLockedByItsLockFileAlone(t *testing.T) {
 	fsys := newDir(t)
 	old, err := fsys.Lock(LockPath("data"))
