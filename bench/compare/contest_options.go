@@ -28,7 +28,7 @@ type contestOptions struct {
 }
 
 func (o *contestOptions) register(f *pflag.FlagSet, engines []string, keys int, slot time.Duration) {
-	f.StringSliceVar(&o.engines, "engines", engines, "who takes part")
+	f.StringSliceVar(&o.engines, "engines", engines, "engines to compare")
 	f.IntVar(&o.rounds, "rounds", 3, "rounds that are measured")
 	f.DurationVar(&o.slot, "slot", slot, "how long an engine runs in each round")
 	f.IntVar(&o.keys, "keys", keys, "keys that are chosen of")

@@ -67,7 +67,7 @@ func TestEnginesTakeTurns(t *testing.T) {
 		assert.Positive(t, s.Run.DiskBytes)
 	}
 	round := []string{ours4, "goleveldb", "bbolt", "goleveldb", "bbolt", ours4}
-	assert.Equal(t, slices.Concat(round, round), turns, "nobody always follows the same one")
+	assert.Equal(t, slices.Concat(round, round), turns, "no engine always follows the same one")
 }
 
 func TestMixesReadWhatTheyWrote(t *testing.T) {

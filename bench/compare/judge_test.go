@@ -58,7 +58,7 @@ func TestAGoalIsReachedByTheMedianRatio(t *testing.T) {
 		assert.Equal(t, "pebble", v.Peer)
 	}
 	_, ok := g.Judge(rated("c", ours4, 100), ours4, isPeer)
-	assert.False(t, ok, "nobody to compare with")
+	assert.False(t, ok, "no peer to compare with")
 	_, ok = g.Judge(rated("c", "pebble", 100), ours4, isPeer)
 	assert.False(t, ok, "ours did not take part")
 	_, ok = g.Judge(rated("d", ours4, 100), ours4, isPeer)
@@ -76,7 +76,7 @@ func TestAGoalAgainstOnePeerLooksAtNoBetterOne(t *testing.T) {
 }
 
 func TestOfSeveralCellsTheWorstCounts(t *testing.T) {
-	g := newGoal("row", []string{"a", "b", "not measured"}, stall, judge.Nobody, 100)
+	g := newGoal("row", []string{"a", "b", "not measured"}, stall, judge.NoPeer, 100)
 	a, b := rated("a", ours4, 1, 1), rated("b", ours4, 1, 1)
 	a[0].Run.Summary.LongestStallNanos = int64(90 * time.Millisecond)
 	b[1].Run.Summary.LongestStallNanos = int64(120 * time.Millisecond)
@@ -93,7 +93,7 @@ func TestOfSeveralCellsTheWorstCounts(t *testing.T) {
 }
 
 func TestAFigureThatASlotCouldNotTellDoesNotCount(t *testing.T) {
-	g := newGoal("row", []string{"c"}, merging, judge.Nobody, 0.8)
+	g := newGoal("row", []string{"c"}, merging, judge.NoPeer, 0.8)
 	slots := rated("c", ours4, 1, 1)
 	_, ok := g.Judge(slots, ours4, isPeer)
 	assert.False(t, ok, "no seconds")

@@ -51,7 +51,7 @@ func newLongCommand() *cobra.Command {
 	f := c.Flags()
 	f.StringSliceVar(&only, "only", longRunNames(), "which ones")
 	f.IntVar(&seconds, "seconds", 0, "how long each runs; 0: as above")
-	f.StringSliceVar(&o.engines, "engines", p.long.engines, "who takes part in put-heavy; the others are of kvd alone")
+	f.StringSliceVar(&o.engines, "engines", p.long.engines, "engines to compare in put-heavy; the other runs are of kvd alone")
 	f.IntVar(&o.keys, "keys", p.long.keys, "keys that are chosen of")
 	f.Int64Var(&o.memory, "memory", p.long.memory, "MiB of memtables and caches of each engine; endurance has 1,024")
 	o.registerPlace(f)

@@ -39,7 +39,7 @@ memory and nothing in the page cache and read, is opened again and written, and
 opened once more. Each opening has a process of its own. Then it is removed.
 
 With --out each store that is done is a line of a file, and a run that is given the
-file of one that was stopped goes on behind it.`,
+file of an interrupted run continues that run.`,
 		Example: `  compare scale --keys 1000000 --partitions 1,4 --partition-keys 1000000 --slot 2s
   compare scale --out scale.jsonl`,
 		Args: cobra.NoArgs,

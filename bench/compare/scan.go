@@ -44,7 +44,7 @@ is checked: its key, its place and its value.`,
 	f.IntVar(&o.data.Keys, "keys", 1_000_000, "entries in each store")
 	f.IntVar(&o.data.ValueBytes, "value-size", 100, "bytes of a value")
 	f.StringVar(&o.data.Order, "load", orderRandom, "order in which entries are loaded: random or sorted")
-	f.StringSliceVar(&o.engines, "engines", engineNames(), "who takes part")
+	f.StringSliceVar(&o.engines, "engines", engineNames(), "engines to compare")
 	f.IntVar(&o.rounds, "rounds", 5, "rounds that are measured")
 	f.IntVar(&o.shortScans, "short-scans", 20_000, "short scans of each engine in a round")
 	f.Int64Var(&o.memory, "memory", 1024, "MiB of memtables and caches of each engine")

@@ -7,8 +7,8 @@ package judge
 
 // Slot is what one contestant did in one cell in one round.
 type Slot interface {
-	// Turn says in which cell, and who. Slots of one cell and contestant are in the
-	// order of their rounds.
+	// Turn returns the cell and the contestant. Slots with the same cell and contestant
+	// are in the order of their rounds.
 	Turn() (cell, contestant string)
 }
 

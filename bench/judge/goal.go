@@ -11,14 +11,14 @@ type Goal[S Slot] struct {
 	Row    string
 	Cells  []string // of several, the worst counts
 	Metric *Metric[S]
-	Versus string  // BestOfPeers, a peer, or Nobody: the figure itself counts
+	Versus string  // BestOfPeers, a peer, or NoPeer: the figure itself counts
 	Want   float64 // at least, or at most if less is better; 0: only shown
 }
 
 // BestOfPeers is the peer with the best median in the same cell.
 const (
 	BestOfPeers = "best"
-	Nobody      = ""
+	NoPeer      = ""
 )
 
 // Verdict is one row of the final table.
@@ -48,7 +48,7 @@ func (g *Goal[S]) judgeCell(slots []S, cell, contestant string, isPeer func(stri
 		return v, false
 	}
 	switch {
-	case g.Versus == Nobody:
+	case g.Versus == NoPeer:
 		v.Figure = NewSpread(values)
 		if g.Metric.Worst {
 			v.Figure.Median = v.Figure.Most
@@ -72,7 +72,7 @@ func (g *Goal[S]) judgeCell(slots []S, cell, contestant string, isPeer func(stri
 
 // limit is Want in the unit of the metric, or a ratio.
 func (g *Goal[S]) limit() float64 {
-	if g.Versus == Nobody {
+	if g.Versus == NoPeer {
 		return g.Want * g.Metric.Scale
 	}
 	return g.Want
@@ -100,7 +100,7 @@ func (v *Verdict[S]) Answer() string {
 // Spelled returns the figure and the goal as they are printed.
 func (v *Verdict[S]) Spelled() (figure, want string) {
 	unit, scale, sign := "x", 1.0, ">="
-	if v.Versus == Nobody {
+	if v.Versus == NoPeer {
 		unit, scale = " "+v.Metric.Unit, v.Metric.Scale
 		if v.Metric.Unit == "" {
 			unit = ""

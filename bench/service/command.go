@@ -43,7 +43,7 @@ The short form takes some ten minutes. Who is not installed is SKIPPED.`,
 	}
 	f := c.Flags()
 	f.StringSliceVar(&o.rows, "rows", rows, "what is compared")
-	f.StringSliceVar(&o.contestants, "contestants", nil, "who takes part; all, if nobody is named")
+	f.StringSliceVar(&o.contestants, "contestants", nil, "contestants to compare (default all)")
 	f.IntVar(&o.rounds, "rounds", 3, "rounds that are measured")
 	f.DurationVar(&o.slot, "slot", 1500*time.Millisecond, "how long a contestant is measured in each round")
 	f.DurationVar(&o.overload, "overload", 15*time.Second, "how long the overload lasts")

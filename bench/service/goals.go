@@ -15,7 +15,7 @@ type goal struct {
 }
 
 func newGoal(row, cell string, m *metric, want float64, ours string, peers ...string) goal {
-	versus := judge.Nobody
+	versus := judge.NoPeer
 	if len(peers) > 0 {
 		versus = judge.BestOfPeers
 	}
