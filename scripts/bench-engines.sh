@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# kvd's engine against other embedded stores: everything, under ten minutes, and
-# which goals are reached. LONG=1 takes hours. Flags go through, and so does a
-# command of its own: see bench/README.md.
+# Compares kvd's engine with other embedded stores, in under ten minutes, and prints
+# which goals are reached. LONG=1 takes hours. Flags are passed on, and so is the name
+# of a single comparison: see bench/README.md.
 #
 #   [LONG=1] [BENCH_DIR=DIR] scripts/bench-engines.sh [all|scan|put|mix|get|load|long|scale] [--out FILE]
 set -euo pipefail

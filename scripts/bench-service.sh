@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# kvd as a service beside Redis, etcd and memcached, in some ten minutes, and which
-# goals are reached. LONG=1 takes longer. Who is not installed does not take part: on
-# Debian the packages are redis-server, etcd-server and memcached; INSTALL=1 fetches
-# those that are missing. Flags go through: see bench/README.md.
+# Compares kvd as a service with Redis, etcd and memcached, in about ten minutes, and
+# prints which goals are reached. LONG=1 takes longer. Servers that are not installed
+# are skipped; the Debian packages are redis-server, etcd-server and memcached, and
+# INSTALL=1 installs those that are missing. Flags are passed on: see bench/README.md.
 #
 #   [LONG=1] [INSTALL=1] [BENCH_DIR=DIR] scripts/bench-service.sh [--rows get,mix] [--out FILE]
 set -euo pipefail

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The four mixes of the sources, one after the other, embedded and over gRPC.
+# Runs the four mixes of the LSM-tree articles, embedded and over gRPC.
 #
 #   DURATION=60s THREADS=16 PARTITIONS=4 KEYS=10000000 MEMORY=1073741824 OUT=DIR scripts/bench.sh
 set -euo pipefail

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# What a change must pass before it is committed.
+# Runs the checks that a change must pass before it is committed.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

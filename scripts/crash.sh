@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Crash tests at length: power-cut images of the engine in memory, then kill -9
+# Runs many crash tests: power-cut images of the engine in memory, then kill -9
 # of the real process. Prints the counts.
 #
 #   CRASH_IMAGES=50000 KILL_CYCLES=100 scripts/crash.sh

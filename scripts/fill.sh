@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Fills an ext4 file system below the real server, again and again, and prints counts:
-# clients fill it, another process fills it, the server is restarted on the full disk,
-# and everything is deleted. Needs root: the file system is a loop image.
+# Repeatedly fills the ext4 file system of a real server, and prints counts: clients
+# fill it, another process fills it, the server is restarted on the full disk, and
+# everything is deleted. Needs root: the file system is a loop image.
 #
 #   scripts/fill.sh [flags of go test]      FILL_CYCLES=50 (default 6)
 set -euo pipefail

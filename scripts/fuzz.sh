@@ -8,7 +8,7 @@ count=0
 while IFS=: read -r file target; do
 	pkg=./$(dirname "$file")
 	echo "fuzz: $pkg $target for $time"
-	# An interesting input may be a whole file: to make it shorter would take all the time.
+	# An interesting input may be a whole file: minimizing it would take all the time.
 	go test -run='^$' -fuzz="^${target}\$" -fuzztime="$time" -fuzzminimizetime=10x -parallel=2 "$pkg"
 	count=$((count + 1))
 done < <(grep -rEo --include='*_test.go' '^func Fuzz[A-Za-z0-9_]*' cmd internal pkg | sed 's/func //' | sort -u)

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# A real input, interrupted: imports the WordNet dictionary over gRPC at durability
+# Interrupts an import: imports the WordNet dictionary over gRPC at durability
 # sync, kills the server with SIGKILL in the middle, restarts it, resumes, and
-# compares what is exported with what went in.
+# compares the export with the input.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

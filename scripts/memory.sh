@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Memory at length: a server with each budget, each of the things that a hostile or
-# unlucky client can do, and honest callers beside. Prints a table, and fails if the
-# process had more memory than its budget and a quarter at any moment, or if the 99th
-# percentile of honest callers was more than MEMORY_P99 times that of calm. Then the same
-# in a control group with that limit, if one can be made. Takes some five minutes; the
-# percentiles mean something on an idle machine only.
+# Tests the memory limit: a server with each budget, under each kind of hostile or
+# unlucky load, beside normal callers. Prints a table, and fails if the process ever
+# used more than 1.25 times its budget, or if the 99th percentile latency of normal
+# callers exceeded MEMORY_P99 times that without the load. Repeats this in a control
+# group with that limit, if one can be created. Takes about five minutes; the
+# percentiles are significant only on an idle machine.
 #
 #   MEMORY_BUDGETS="64MiB 256MiB 1GiB" MEMORY_SECONDS=5 MEMORY_P99=3 scripts/memory.sh
 set -euo pipefail
@@ -18,7 +18,7 @@ export MEMORY_TABLE
 group=
 trap 'rm -f "$MEMORY_TABLE"; if [ -n "$group" ]; then rmdir "$group"; fi' EXIT
 
-# run_once prints the rows, and what failed.
+# run_once prints the rows and the failures.
 run_once() {
 	local status=0
 	: >"$MEMORY_TABLE"

@@ -1,16 +1,16 @@
 #!/usr/bin/env bash
 # Builds the tests with each planted bug in turn and expects them to fail. A bug that no
-# test notices is a hole in the tests, and fails this script. Takes some five minutes.
+# test detects is a gap in the tests, and fails this script. Takes about five minutes.
 #
 # A planted bug is a patch, scripts/planted/NN-name.patch. It begins with two lines:
 #
 #   Bug: what it does wrong.
-#   Tests: the packages whose tests must notice, and flags of go test.
+#   Tests: the packages whose tests must fail, and flags of go test.
 #
 # The patch is applied to copies of the files, which go test -overlay uses in their place.
 #
 #   scripts/planted-bugs.sh [01 ...]        default: all of them
-#   scripts/planted-bugs.sh --check         only find out whether all of them apply
+#   scripts/planted-bugs.sh --check         only check that all patches apply
 set -euo pipefail
 cd "$(dirname "$0")/.."
 command -v git >/dev/null || { echo "planted: git is needed, to apply patches" >&2; exit 1; }

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Generates the Go code of the protos under pkg/kvdpb.
+# Generates the Go code of the .proto files under pkg/kvdpb.
 #
-#   scripts/proto.sh          write the generated code and the hash of the protos
-#   scripts/proto.sh --check  fail if the committed code is not what the protos say
+#   scripts/proto.sh          write the generated code and the hash of the .proto files
+#   scripts/proto.sh --check  fail if the committed code is stale
 #
 # Needs protoc (Debian: protobuf-compiler) and, for the plugins, the Go module
-# proxy. Where either is missing, --check compares the hash that was stored
-# beside the generated code, so that a proto cannot change alone.
+# proxy. Without them, --check compares only the stored hash of the .proto files, so
+# that a .proto file cannot change alone.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -18,7 +18,7 @@ protoc_gen_go_grpc=google.golang.org/grpc/cmd/protoc-gen-go-grpc@v1.6.2
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
 
-# list_protos names the protos below the current directory.
+# list_protos lists the .proto files below the current directory.
 list_protos() { find . -name "*.proto" | LC_ALL=C sort; }
 
 hash_protos() { (cd "$root" && sha256sum $(list_protos)); }
@@ -27,8 +27,8 @@ install_plugins() {
 	GOBIN=$tmp/bin go install "$protoc_gen_go" && GOBIN=$tmp/bin go install "$protoc_gen_go_grpc"
 }
 
-# generate DIR writes the generated code below DIR. The version of protoc stays
-# out of the headers, so that two versions of it give the same bytes.
+# generate DIR writes the generated code below DIR. It removes the version of protoc
+# from the headers, so that two versions give the same bytes.
 generate() {
 	local out=$1
 	(cd "$root" && PATH="$tmp/bin:$PATH" protoc -I . \

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Strict serializability at length: transactions of 16 clients against the real
-# process, which is killed and paused meanwhile; all of them are replayed in the
-# order of their versions. Prints the counts. Takes some five minutes.
+# Tests strict serializability: 16 clients run transactions against the real process,
+# which is killed and paused meanwhile; the test replays all of them in the
+# order of their versions. Prints the counts. Takes about five minutes.
 #
 #   SERIAL_TXNS=1000000 scripts/serializable.sh
 set -euo pipefail

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Does an idle store give its space back? Real servers are filled, emptied by deletes, a
-# range delete and expiry, overwritten, or loaded beside snapshots, and then left alone
-# for a minute, at a budget of 128 MiB and at the default one. Prints what their
-# directories take, and fails if one takes more than 1.3 times the live bytes + 64 MiB.
+# Tests that an idle store reclaims disk space. Real servers are filled, emptied by
+# deletes, a range delete and expiry, overwritten, or loaded beside snapshots, and then
+# idle for a minute, with a budget of 128 MiB and the default one. Prints the size of their
+# directories, and fails if one exceeds 1.3 times the live bytes + 64 MiB.
 #
 #   SPACE_MIB=480 scripts/space.sh [flags of go test]
 set -euo pipefail

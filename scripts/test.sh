@@ -18,7 +18,7 @@ else
 	echo "test: WITHOUT the race detector: no C compiler found"
 fi
 
-# The binaries that people run are built as they are shipped: without C.
+# The binaries under test are built as they are shipped: without cgo.
 CGO_ENABLED=0 go build -trimpath -o bin/ ./cmd/...
 go vet ./...
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Writes the WordNet dictionary as JSON lines for `kvd import`: about 150,000
-# headwords and their definitions. Needs Debian's package dict-wn and installs it
-# when it is missing and may.
+# headwords and their definitions. Needs Debian's package dict-wn, and installs it
+# if it is missing and the user may install packages.
 #
 #   scripts/wordnet.sh > wordnet.jsonl
 set -euo pipefail
