@@ -36,6 +36,7 @@ type Mem struct {
 		locks    map[any]int // by node: 1 and more are shared, -1 is exclusive
 		capacity int64
 		used     int64 // the lengths, or the reserved space, of all files alive
+		readOnly bool  // see SetReadOnly
 	}
 }
 
@@ -56,6 +57,24 @@ func (m *Mem) SetCapacity(bytes int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.mu.capacity = bytes
+}
+
+// SetReadOnly makes the file system read-only, or writable again, as an error of the disk
+// or an operator may at any moment: meanwhile what would change it fails with EROFS,
+// syncs too, also through files that are open for writing. Reads and locks of files that
+// are there go on.
+func (m *Mem) SetReadOnly(readOnly bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.mu.readOnly = readOnly
+}
+
+// writableLocked returns EROFS while the file system is read-only.
+func (m *Mem) writableLocked(op, name string) error {
+	if m.mu.readOnly {
+		return pathError(op, name, syscall.EROFS)
+	}
+	return nil
 }
 
 // Usage returns the capacity and what is left of it.
@@ -91,6 +110,9 @@ func (m *Mem) createLocked(op, name string) (*fileNode, error) {
 	if e.exists() {
 		return nil, pathError(op, name, syscall.EEXIST)
 	}
+	if err := m.writableLocked(op, name); err != nil {
+		return nil, err
+	}
 	file := &fileNode{linked: true}
 	m.editLocked(edit{dir, entry{name: e.name, file: file}})
 	return file, nil
@@ -112,6 +134,11 @@ func (m *Mem) open(name string, writable bool) (File, error) {
 	case e.file == nil:
 		return nil, pathError("open", name, syscall.ENOENT)
 	}
+	if writable {
+		if err := m.writableLocked("open", name); err != nil {
+			return nil, err
+		}
+	}
 	return m.openLocked(e.file, name, writable), nil
 }
 
@@ -128,6 +155,8 @@ func (m *Mem) Remove(name string) error {
 	switch {
 	case err != nil:
 		return err
+	case m.mu.readOnly: // whether the file is there or not
+		return pathError("remove", name, syscall.EROFS)
 	case !e.exists():
 		return pathError("remove", name, syscall.ENOENT)
 	case e.dir != nil && (e.dir == m.mu.root || len(e.dir.current) > 0):
@@ -154,6 +183,8 @@ func (m *Mem) Rename(oldName, newName string) error {
 		return &os.LinkError{Op: "rename", Old: oldName, New: newName, Err: syscall.ENOENT}
 	case from.dir != nil || to.dir != nil:
 		return &os.LinkError{Op: "rename", Old: oldName, New: newName, Err: syscall.EISDIR}
+	case m.mu.readOnly:
+		return &os.LinkError{Op: "rename", Old: oldName, New: newName, Err: syscall.EROFS}
 	case from.file == to.file:
 		return nil
 	}
@@ -173,6 +204,9 @@ func (m *Mem) MkdirAll(dir string) error {
 		case e.file != nil:
 			return pathError("mkdir", dir, syscall.ENOTDIR)
 		case e.dir == nil:
+			if err := m.writableLocked("mkdir", dir); err != nil {
+				return err
+			}
 			e = entry{name: part, dir: &dirNode{}}
 			m.editLocked(edit{at, e})
 		}
@@ -189,6 +223,9 @@ func (m *Mem) SyncDir(dir string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	d, err := m.dirLocked("syncdir", dir)
+	if err == nil {
+		err = m.writableLocked("syncdir", dir)
+	}
 	if err != nil {
 		return err
 	}
@@ -254,6 +291,8 @@ func (m *Mem) Lock(name string) (io.Closer, error) {
 		if e.file, err = m.createLocked("lock", name); err != nil {
 			return nil, err
 		}
+	case m.mu.readOnly: // its holder could not write its pid
+		return nil, pathError("lock", name, syscall.EROFS)
 	}
 	return m.lockLocked(e.node(), name, false)
 }

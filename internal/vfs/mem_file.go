@@ -120,7 +120,11 @@ func (f *memFile) Sync() error {
 	f.fs.step(StepSync, f.name)
 	f.fs.mu.Lock()
 	defer f.fs.mu.Unlock()
-	if err := f.checkLocked("sync", 0); err != nil {
+	err := f.checkLocked("sync", 0)
+	if err == nil {
+		err = f.fs.writableLocked("sync", f.name)
+	}
+	if err != nil {
 		return err
 	}
 	f.node.sync()
@@ -187,7 +191,7 @@ func (f *memFile) checkWritableLocked(op string, off int64) error {
 	if !f.writable {
 		return pathError(op, f.name, syscall.EBADF)
 	}
-	return nil
+	return f.fs.writableLocked(op, f.name)
 }
 
 // allZero reports whether p is all zeros.
