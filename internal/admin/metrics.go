@@ -87,7 +87,7 @@ var (
 	memtableShed  = describe("kvd_memtable_shed_total", "Writes shed by the store because its memtables were full.")
 	pressure      = describe("kvd_write_pressure_ratio", "How far background work is behind: writes slow down above 0 and wait at 2.")
 	stalled       = describe("kvd_write_stall_seconds_total", "Time during which writes were slowed.", "reason")
-	readOnly      = describe("kvd_readonly", "1 while no writes are taken because the disk is nearly full.")
+	readOnly      = describe("kvd_readonly", "1 while no writes are taken because the disk is nearly full or its file system read-only.")
 	diskFree      = describe("kvd_disk_free_bytes", "Free bytes of the disk with the data directory; 0 until first looked at.")
 
 	corruptions = describe("kvd_corruption_total", "Damaged blocks and files met; each meeting counts.")

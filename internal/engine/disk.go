@@ -22,8 +22,12 @@ import (
 // the ballast is given back once even the last part below the mark is used up.
 //
 // It turns writable by itself, on a tick of the keeper, when a quarter more than the mark
-// is free besides the ballast, the log has space again, and the ballast is back. A file
-// system that is read-only itself (EROFS) is served likewise.
+// is free besides the ballast, the log has space again, and the ballast is back.
+//
+// A file system that is read-only itself (EROFS) is served likewise, but that deletes are
+// refused too and nothing is tried: see ReadOnlyCause. If the log or a manifest meets it
+// first the store fails, as after any error of theirs: a record may be half written.
+// Open then finds the file system read-only.
 type disk struct {
 	free atomic.Uint64
 
@@ -43,14 +47,19 @@ type disk struct {
 	attempting atomic.Bool // see attempt
 	deletes    atomic.Bool // something was deleted since the last attempt to free space
 	freeing    atomic.Bool // such an attempt is under way
-	frozen     atomic.Bool // the log met a file system that is read-only: no write until a restart
+	// unwritable: the file system is read-only, so that deletes are refused too and
+	// maintenance leaves the files alone.
+	unwritable    atomic.Bool
+	foundReadOnly bool // by a tick of the keeper, and since then; of the keeper
 }
 
 // openDisk finds the ballast, and gives it back if the disk is so full that recovery may
 // need it. It chooses, unless that was asked for, segments of the log that fit the disk.
 func (e *Engine) openDisk(asked *Options) (err error) {
 	if e.opts.ReadOnly {
-		return nil
+		usage, err := e.opts.FS.Usage(e.dir)
+		e.disk.free.Store(usage.Free)
+		return err
 	}
 	if e.disk.ballast, err = openBallast(e.opts.FS, descriptor.BallastPath(e.dir), e.opts.LowDiskBytes); err != nil {
 		return err
@@ -79,6 +88,9 @@ func (e *Engine) openDisk(asked *Options) (err error) {
 func (e *Engine) spaceRefused(err error) {
 	e.disk.mu.Lock()
 	e.disk.mu.cause = err
+	if vfs.IsReadOnly(err) {
+		e.disk.unwritable.Store(true)
+	}
 	e.readOnly.Store(true)
 	e.disk.mu.Unlock()
 	select {
@@ -101,7 +113,13 @@ func (e *Engine) watchDisk(tick bool) {
 	cause := d.mu.cause
 	d.mu.cause = nil
 	d.mu.Unlock()
-	if cause == nil {
+	unwritable := ReadOnlyCause(e.opts.FS, e.dir)
+	d.unwritable.Store(unwritable != nil)
+	switch {
+	case unwritable != nil:
+		cause = unwritable
+		e.log.Refuse(unwritable)
+	case cause == nil:
 		// The log refuses records until Reserve succeeds, also after a refusal that
 		// it met on the way and told of in no other way: in recovery, or for a mark.
 		cause = e.log.Refused()
@@ -117,9 +135,18 @@ func (e *Engine) watchDisk(tick bool) {
 			return
 		}
 	}
+	if unwritable != nil {
+		// A write that is under way may meet it too, and the store then fails. So the
+		// listener is told on the second tick.
+		if tick && d.foundReadOnly {
+			e.tellReadOnly(cause)
+		}
+		d.foundReadOnly = d.foundReadOnly || tick
+		return
+	}
+	d.foundReadOnly = false
 	e.tellReadOnly(cause)
 	switch {
-	case d.frozen.Load():
 	case tick && usage.Free >= e.resumeAt() && e.held() &&
 		e.attempt(func() bool { return e.resumeLog() && e.keepBallast() }):
 		if e.allowWrites() {
@@ -282,16 +309,20 @@ func (e *Engine) freeSpace() {
 
 // readOnlyError says why the store is read-only, with figures.
 func (e *Engine) readOnlyError() *kv.ReadOnlyError {
+	if e.unwritable != nil {
+		return &kv.ReadOnlyError{Free: e.disk.free.Load(), Reason: openedReadOnly}
+	}
 	err := &kv.ReadOnlyError{Free: e.disk.free.Load(), Resume: e.resumeAt()}
 	e.disk.mu.Lock()
 	err.Reason = e.disk.mu.reason
 	e.disk.mu.Unlock()
 	switch {
-	case e.disk.frozen.Load():
-		err.Reason, err.Resume = "the file system of the store has become read-only; repair it, then restart the server", 0
+	case err.Reason == "" && e.disk.unwritable.Load(): // the keeper has not told yet
+		err.Reason = readOnlyDisk
 	case err.Reason == "":
 		err.Reason = lowDisk
-	case err.Reason == readOnlyDisk:
+	}
+	if err.Reason == readOnlyDisk {
 		err.Resume = 0
 	}
 	return err
@@ -312,7 +343,9 @@ func (e *Engine) refusal(cause error) error {
 const (
 	lowDisk      = "the disk is nearly full"
 	fullDisk     = "the disk is full"
-	readOnlyDisk = "the file system of the store is read-only"
+	readOnlyDisk = "the file system of the data directory has become read-only: repair it, or mount it read-write; writes then resume by themselves"
+	// openedReadOnly is the reason from the opening of the store on.
+	openedReadOnly = "the file system of the data directory is read-only: repair it, or mount it read-write, then restart the server"
 )
 
 // tellReadOnly tells the listener, once until tellWritable, that the store is
@@ -320,8 +353,9 @@ const (
 func (e *Engine) tellReadOnly(cause error) {
 	d := &e.disk
 	d.mu.Lock()
-	told := d.mu.begun
-	if !told {
+	// That the file system became read-only is told of a store with a full disk, too.
+	told := d.mu.begun && (d.mu.reason == readOnlyDisk || !vfs.IsReadOnly(cause))
+	if !d.mu.begun {
 		d.mu.begun, d.mu.since, d.mu.reason = true, time.Now(), lowDisk
 		// Free space that does not help, for the writes of this user or kind, must not
 		// make the store change its mind each second.
@@ -336,7 +370,8 @@ func (e *Engine) tellReadOnly(cause error) {
 		d.mu.reason = readOnlyDisk
 	case vfs.IsNoSpace(cause):
 		d.mu.reason = fullDisk
-	case cause == nil && d.mu.reason == fullDisk && d.free.Load() >= e.opts.LowDiskBytes/2:
+	case d.mu.reason == readOnlyDisk, // no longer
+		cause == nil && d.mu.reason == fullDisk && d.free.Load() >= e.opts.LowDiskBytes/2:
 		d.mu.reason = lowDisk
 	}
 	d.mu.Unlock()
@@ -358,16 +393,19 @@ func (e *Engine) tellWritable() {
 	}
 }
 
-// freeze serves what there is although the log can write no more, because its file
-// system has become read-only. It reports whether that is so.
-func (e *Engine) freeze(err error) bool {
-	if !vfs.IsReadOnly(err) {
-		return false
+// ReadOnlyCause returns an error if the file system of a store is read-only, nil if it is
+// not or there is no store. It tries to open STORE for writing: statfs(2) does not show
+// that a file system became read-only by itself after an error. An error of another kind
+// does not say that it is read-only.
+func ReadOnlyCause(fsys vfs.FS, dir string) error {
+	f, err := fsys.OpenReadWrite(descriptor.Path(dir))
+	if err == nil {
+		err = f.Close()
 	}
-	e.disk.frozen.Store(true)
-	e.readOnly.Store(true)
-	e.tellReadOnly(err)
-	return true
+	if !vfs.IsReadOnly(err) {
+		return nil
+	}
+	return err
 }
 
 // ReadOnly returns why the store takes no puts at present, nil if it does. The error is

@@ -101,6 +101,15 @@
 //
 // # Read only
 //
+// A file system may be read-only when the store is opened, or become so while the store is
+// open, as after an error of the disk: see disk and ReadOnlyCause. Reads go on, writes fail
+// with a *kv.ReadOnlyError. The keeper looks every second, and has the log and background
+// work leave the files alone; writes go on once the file system is writable again. If the
+// log met it before the keeper did, the store has failed like after any error of the log:
+// records that were under way are neither durable nor certainly lost, so that only
+// recovery can say which are there. Open then serves what recovery would find, without a
+// change of any file, until the store is closed and opened on a writable file system.
+//
 // With Options.ReadOnly a store that no process writes to is opened without a change of
 // any file: the log is replayed into memory and stays as it is, nothing is flushed or
 // compacted, and the locks are shared. It shows what recovery would.

@@ -48,8 +48,10 @@ type Engine struct {
 	misplaced atomic.Bool // see checkPlaces
 	closed    atomic.Bool
 	atRest    atomic.Bool // little was written lately: see keepSpace
-	readOnly  atomic.Bool // the disk is nearly full
+	readOnly  atomic.Bool // the disk is nearly full, or the file system is read-only
 	disk      disk
+
+	unwritable error // why nothing can be written until the store is opened anew; nil: it can
 
 	failure struct {
 		once sync.Once
@@ -78,20 +80,41 @@ type Recovery struct {
 // Open opens the store in dir, or creates one. It replays the log, and returns
 // when everything acknowledged before is readable and durable again.
 //
+// A store whose file system is read-only, or becomes so meanwhile, is opened to be read,
+// as with Options.ReadOnly: everything acknowledged is readable, and as durable as it was.
+// ReadOnly says so, and writes fail with it until the store is closed and opened again.
+//
 // Errors: vfs.ErrLocked if another process has the store open; a
 // *kv.CorruptionError if what is there is not what was written;
 // kv.ErrUnsupportedVersion if a newer kvd wrote it; kv.ErrInvalidArgument for
 // options that make no sense or ask for another partition count. On error
 // nothing is left running or locked.
-func Open(dir string, o Options) (_ *Engine, err error) {
+func Open(dir string, o Options) (*Engine, error) {
 	defer o.Events.Guard()
-	begin := time.Now()
 	asked := o
-	o, err = o.withDefaults()
+	o, err := o.withDefaults()
 	if err != nil {
 		return nil, err
 	}
-	e := &Engine{dir: path.Clean(dir), opts: o, events: o.Events}
+	if o.ReadOnly {
+		return openAs(dir, o, &asked, nil)
+	}
+	unwritable := ReadOnlyCause(o.FS, dir)
+	e, err := openAs(dir, o, &asked, unwritable)
+	if err != nil && unwritable == nil {
+		if unwritable = ReadOnlyCause(o.FS, dir); unwritable != nil {
+			e, err = openAs(dir, o, &asked, unwritable)
+		}
+	}
+	return e, err
+}
+
+// openAs is Open of a store whose file system is as it says: unwritable is nil, or why
+// nothing can be written.
+func openAs(dir string, o Options, asked *Options, unwritable error) (_ *Engine, err error) {
+	begin := time.Now()
+	o.ReadOnly = o.ReadOnly || unwritable != nil
+	e := &Engine{dir: path.Clean(dir), opts: o, events: o.Events, unwritable: unwritable}
 	e.singles.New = newSingle
 	e.failure.ch = make(chan struct{})
 	e.keeper.wake = make(chan struct{}, 1)
@@ -103,7 +126,7 @@ func Open(dir string, o Options) (_ *Engine, err error) {
 	if err := e.lockStore(); err != nil {
 		return nil, fmt.Errorf("open store: %w", err)
 	}
-	if err := e.openDisk(&asked); err != nil {
+	if err := e.openDisk(asked); err != nil {
 		return nil, errors.Join(fmt.Errorf("open store %s: %w", dir, err), e.lock.Close())
 	}
 	if err := e.open(); err != nil {
@@ -118,7 +141,14 @@ func Open(dir string, o Options) (_ *Engine, err error) {
 // may be opened.
 func (e *Engine) lockStore() (err error) {
 	fsys := e.opts.FS
-	if e.opts.ReadOnly {
+	if e.opts.ReadOnly && e.unwritable == nil {
+		e.lock, err = descriptor.LockShared(fsys, e.dir)
+		return err
+	}
+	if e.unwritable != nil {
+		if err := checkAccess(fsys, e.dir); err != nil {
+			return err
+		}
 		e.lock, err = descriptor.LockShared(fsys, e.dir)
 		return err
 	}
@@ -164,7 +194,11 @@ func (e *Engine) open() error {
 	e.cache = sstable.NewCache(e.opts.CacheBytes)
 	var err error
 	if e.opts.ReadOnly {
-		e.clock, _, err = readClock(e.opts.FS, e.dir, e.descriptor.StoreID, e.opts.time)
+		var saved *descriptor.Clock
+		e.clock, saved, err = readClock(e.opts.FS, e.dir, e.descriptor.StoreID, e.opts.time)
+		if saved != nil && e.unwritable != nil {
+			e.clock.hold(saved)
+		}
 	} else {
 		e.clock, err = openClock(e.opts.FS, e.dir, e.descriptor.StoreID, e.opts.time)
 	}
@@ -384,6 +418,9 @@ func (e *Engine) start() {
 			LastSeq: last, Took: e.recovery.Took,
 		})
 	}
+	if e.unwritable != nil {
+		e.tellReadOnly(e.unwritable)
+	}
 }
 
 // Close refuses new work, finishes what was taken, stops background work, and
@@ -416,7 +453,7 @@ func (e *Engine) tearDown() error {
 	}
 	switch {
 	case e.clock == nil:
-	case e.misplaced.Load():
+	case e.misplaced.Load(), e.opts.ReadOnly:
 		e.clock.stop()
 	default: // nobody reads by it any more
 		errs = append(errs, e.clock.close())
@@ -448,7 +485,7 @@ func (e *Engine) fail(err error) {
 	})
 }
 
-// writable reports why no write can be taken. While the store is read-only those that
+// writable reports why no write can be taken. While the disk is full those that
 // only delete can: the log says whether it has space for them.
 func (e *Engine) writable(deletes bool) error {
 	switch {
@@ -456,11 +493,13 @@ func (e *Engine) writable(deletes bool) error {
 		return kv.ErrClosed
 	case e.Err() != nil:
 		return e.Err()
+	case e.unwritable != nil:
+		return e.readOnlyError()
 	case e.opts.ReadOnly:
 		return errOpenedToRead
 	case !e.readOnly.Load():
 		return nil
-	case deletes && !e.disk.frozen.Load():
+	case deletes && !e.disk.unwritable.Load():
 		e.disk.deletes.Store(true)
 		return nil
 	}

@@ -15,18 +15,13 @@ func (e *Engine) keep() {
 	defer e.events.Guard()
 	tick := time.NewTicker(housekeepingEvery)
 	defer tick.Stop()
-	failed := e.log.Failed()
 	for {
 		select {
 		case <-e.keeper.stop:
 			return
-		case <-failed:
-			if !e.freeze(e.log.Err()) {
-				e.fail(e.log.Err())
-				return
-			}
-			failed = nil
-			continue
+		case <-e.log.Failed():
+			e.fail(e.log.Err())
+			return
 		case <-e.disk.wake:
 			e.watchDisk(false)
 		case <-tick.C:
@@ -35,13 +30,17 @@ func (e *Engine) keep() {
 				continue // the log says why
 			}
 			e.watchDisk(true)
-			e.keepClock()
 			e.snapshots.expire(time.Now())
 			e.scans.rest(time.Now())
-			e.keepSpace(time.Now())
+			if !e.disk.unwritable.Load() {
+				e.keepClock()
+				e.keepSpace(time.Now())
+			}
 		case <-e.keeper.wake:
 		}
-		e.trimLog()
+		if !e.disk.unwritable.Load() {
+			e.trimLog()
+		}
 	}
 }
 

@@ -187,11 +187,11 @@ func (s *scheduler) finish(p *partition.Partition, flush, more bool, err error) 
 	stopped := s.ctx.Err() != nil
 	switch {
 	case err == nil || stopped:
-	case vfs.IsReadOnly(err), vfs.IsNoSpace(err) && !errors.Is(err, kv.ErrFailed):
-		s.noSpace(err)
-	case errors.Is(err, kv.ErrReadOnly): // the log waits for space
 	case errors.Is(err, kv.ErrFailed):
 		s.failed(err)
+	case vfs.CannotWrite(err):
+		s.noSpace(err)
+	case errors.Is(err, kv.ErrReadOnly): // the log waits for space
 	default:
 		s.report(err)
 	}

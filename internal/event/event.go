@@ -24,7 +24,7 @@ type Listener struct {
 	SegmentCreated  func(Segment)   // the commit log began a segment
 	SegmentRemoved  func(Segment)   // the commit log removed a segment
 	Stall           func(Stall)     // writes are being delayed, or no longer
-	ReadOnly        func(ReadOnly)  // puts are rejected for lack of space, or no longer
+	ReadOnly        func(ReadOnly)  // puts are rejected for the state of the disk, or no longer
 	FileSetAside    func(SetAside)  // an unknown file was moved to lost+found
 	Recovered       func(Recovered) // the store is open
 

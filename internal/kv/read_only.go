@@ -7,7 +7,7 @@ import "fmt"
 type ReadOnlyError struct {
 	Reason string // such as "the disk is nearly full"
 	Free   uint64 // free bytes of the disk
-	Resume uint64 // writes resume when this many bytes are free; 0: free space does not help
+	Resume uint64 // writes resume when this many bytes are free; 0: free space does not help, and Reason says what does
 }
 
 // Error contains no file names: the text may go to callers over the network.

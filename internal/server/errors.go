@@ -170,9 +170,14 @@ func overloaded(cause string, retryAfter time.Duration) *failure {
 	}
 }
 
-// readOnlyFailure refuses a put with the figures of the server's disk.
+// readOnlyFailure refuses a write with the figures of the server's disk, or says that its
+// file system is read-only.
 func readOnlyFailure(why *kv.ReadOnlyError) *failure {
-	return &failure{code: codes.Unavailable, reason: kvdpb.ReasonReadOnly, message: "the server takes no puts: " + why.Message()}
+	what := "puts"
+	if why.Resume == 0 {
+		what = "writes"
+	}
+	return &failure{code: codes.Unavailable, reason: kvdpb.ReasonReadOnly, message: "the server takes no " + what + ": " + why.Message()}
 }
 
 // classes says how each error of package kv looks from outside, first match

@@ -12,7 +12,7 @@ import (
 )
 
 // readiness is the health service. A check of readiness fails with the reason while the
-// store takes no puts, so that an operator, or a router of requests, learns it and the
+// store takes no writes, or no puts, so that an operator, or a router of requests, learns it and the
 // figures; reads are answered nevertheless.
 type readiness struct {
 	*health.Server

@@ -4,9 +4,9 @@ import (
 	"errors"
 )
 
-// Close writes and syncs everything and notes that the log ended in order; then
-// it waits for what runs in the background. What is appended meanwhile is
-// refused. Close is idempotent. It returns Err if the log had failed.
+// Close writes and syncs everything and notes that the log ended in order, unless it may
+// not write (see Refuse); then it waits for what runs in the background. What is appended
+// meanwhile is refused. Close is idempotent. It returns Err if the log had failed.
 func (l *Log) Close() error {
 	l.closing.Do(func() { l.closeErr = l.close() })
 	return l.closeErr
@@ -35,7 +35,7 @@ func (l *Log) close() error {
 	l.mu.Unlock()
 	// From here on this goroutine is alone with the files.
 	err := l.Err()
-	if err == nil && !l.suspended.Load() {
+	if err == nil && !l.suspended.Load() && !l.mayStayAsItIs() {
 		if err = l.closeSynced(); err != nil {
 			l.fail(err)
 			err = l.Err()
@@ -50,6 +50,12 @@ func (l *Log) close() error {
 		wakeAll(ws)
 	}
 	return errors.Join(err, l.closeFiles())
+}
+
+// mayStayAsItIs reports whether the file system is read-only and the log is synced. The
+// goroutine is alone with the log.
+func (l *Log) mayStayAsItIs() bool {
+	return l.untouchableLocked() && l.mu.sealed == nil && !l.mu.syncedAt.less(l.mu.active.address())
 }
 
 // closeSynced syncs what is written, then notes in a frame and, once that is
@@ -93,7 +99,7 @@ func (l *Log) closeFiles() error {
 			errs = append(errs, s.file.Close())
 		}
 	}
-	if l.mu.prepared != nil && l.Err() != nil {
+	if l.mu.prepared != nil && (l.Err() != nil || l.untouchableLocked()) {
 		errs = append(errs, l.mu.prepared.file.Close()) // its name may be another's by now
 	} else if l.mu.prepared != nil {
 		errs = append(errs, l.mu.prepared.discard(l.opts.FS))

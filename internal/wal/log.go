@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/kvd-db/kvd/internal/kv"
-	"github.com/kvd-db/kvd/internal/vfs"
 )
 
 // Pos is a place in the log since Open, in bytes of records. It grows with every
@@ -235,8 +234,7 @@ func (l *Log) fail(err error, wakers ...[]Waker) {
 	for _, ws := range wakers {
 		wakeAll(ws)
 	}
-	// A file system that became read-only is for the owner to tell: reads go on.
-	if first && !vfs.IsReadOnly(err) && l.opts.Events.Failed != nil {
+	if first && l.opts.Events.Failed != nil {
 		l.opts.Events.Failed(err)
 	}
 }

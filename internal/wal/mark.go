@@ -30,6 +30,11 @@ func (l *Log) markIfIdle() {
 		return
 	}
 	l.mu.Lock()
+	if l.untouchableLocked() {
+		l.mu.marked = l.mu.active.address() // not before something is written again
+		l.mu.Unlock()
+		return
+	}
 	l.mu.mustSync = l.mu.mustSync || l.mu.syncedAt.less(l.mu.active.address())
 	l.mu.Unlock()
 	l.syncWhileNeeded()

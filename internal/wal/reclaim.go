@@ -6,6 +6,7 @@ import (
 
 	"github.com/kvd-db/kvd/internal/event"
 	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/vfs"
 )
 
 // Reclaim deletes the oldest segments as long as all their records have numbers
@@ -43,6 +44,9 @@ func (l *Log) Reclaim(flushed kv.SeqNum) error {
 		l.mu.Unlock()
 		if err := l.opts.FS.SyncDir(l.opts.Dir); err != nil {
 			l.reclaimErr = fmt.Errorf("give commit log segment back: %w", err)
+			if vfs.IsReadOnly(err) {
+				l.fail(l.reclaimErr) // else the owner would wait for a Reclaim that can succeed
+			}
 			return l.reclaimErr
 		}
 		if l.opts.Events.SegmentRemoved != nil {

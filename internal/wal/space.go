@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/vfs"
 )
 
 // The log reserves space on the disk before it takes records. Append admits a record
@@ -219,6 +220,17 @@ func (l *Log) refuse(err error) {
 	l.tellRefused(err)
 }
 
+// Refuse notes that the file system is read-only, and why the owner of the log thinks so.
+// Until Reserve succeeds the log writes nothing by itself, so that it does not fail, and
+// Close leaves a log whose records are all synced as it is, as after a kill.
+func (l *Log) Refuse(readOnly error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.mu.suspended == nil {
+		l.mu.space.refused = readOnly
+	}
+}
+
 func (l *Log) tellRefused(err error) {
 	if l.opts.NoSpace != nil {
 		l.opts.NoSpace(err)
@@ -248,6 +260,9 @@ func (l *Log) Reserve() error {
 	l.mu.space.reserving = true
 	return l.reserveLocked()
 }
+
+// untouchableLocked reports whether the file system is read-only, as far as the log knows.
+func (l *Log) untouchableLocked() bool { return vfs.IsReadOnly(l.mu.space.refused) }
 
 // enterLocked has records fit into next from here on, beside the active segment, if all
 // that are queued do. The caller has the writing role.
