@@ -18,6 +18,7 @@ import (
 	"github.com/kvd-db/kvd/internal/admin"
 	"github.com/kvd-db/kvd/internal/batcher"
 	"github.com/kvd-db/kvd/internal/engine"
+	"github.com/kvd-db/kvd/internal/kv"
 	"github.com/kvd-db/kvd/internal/server"
 )
 
@@ -65,10 +66,39 @@ const (
 // Errors: what ExitCode knows. After one nothing is left running, but for operations
 // on the disk that do not return and what waits for them.
 //
+// A store that failed because its file system became read-only is opened again, to be
+// read, and served on the same addresses.
+//
 // Run sets the memory limit of the process for as long as it runs.
 func Run(ctx context.Context, config Config, ready func(listen, admin net.Addr)) error {
+	for {
+		s, err := run(ctx, config, ready)
+		if err == nil || s == nil || !s.becameReadOnly(ctx, err) {
+			return err
+		}
+		config.Listen, config.Admin = s.listen.Addr().String(), s.adminListen.Addr().String()
+		ready = nil
+	}
+}
+
+// becameReadOnly reports whether the store, which was served, failed because its file
+// system became read-only. An error that the store met first may be another: as a rule a
+// file system becomes read-only after one.
+func (s *service) becameReadOnly(ctx context.Context, err error) bool {
+	if s.engine.Load() == nil || !errors.Is(err, kv.ErrFailed) || s.abandoned() || ctx.Err() != nil {
+		return false
+	}
+	cause := engine.ReadOnlyCause(s.config.FS, s.config.Data)
+	if cause != nil {
+		s.log.Warn("the store is opened again, to be read: its file system has become read-only", zap.Error(cause))
+	}
+	return cause != nil
+}
+
+// run is one opening of the store. It returns no service if it had not begun.
+func run(ctx context.Context, config Config, ready func(listen, admin net.Addr)) (*service, error) {
 	if err := config.normalize(); err != nil {
-		return err
+		return nil, err
 	}
 	s := &service{
 		config: config, log: config.Log, journal: newJournal(config.Log),
@@ -86,18 +116,18 @@ func Run(ctx context.Context, config Config, ready func(listen, admin net.Addr))
 		zap.String("data", s.where()), zap.Stringer("durability", config.Durability),
 		zap.String("memory", FormatBytes(config.Memory)), zap.Strings("settings", config.Chosen))
 	if err := s.bind(); err != nil {
-		return err
+		return nil, err
 	}
 	defer s.closeListeners()
 	s.servePages(build)
 	defer s.closePages()
 	if err := s.open(ctx); err != nil {
-		return err
+		return s, err
 	}
 	if ready != nil && ctx.Err() == nil {
 		ready(s.listen.Addr(), s.adminListen.Addr())
 	}
-	return s.wait(ctx)
+	return s, s.wait(ctx)
 }
 
 // where says where the data is.

@@ -126,7 +126,11 @@ func (j *journal) stall(e event.Stall) {
 // readOnly is told once when the store stops taking puts, and once when it goes on.
 func (j *journal) readOnly(e event.ReadOnly) {
 	free, resume := zap.Uint64("free_bytes", e.Free), zap.Uint64("resume_at_bytes", e.Resume)
-	if e.Begin {
+	switch {
+	case e.Begin && e.Resume == 0: // a file system that is read-only itself
+		j.log.Warn("the store is read-only: puts and deletes are refused, reads are not", zap.String("reason", e.Reason), zap.Error(e.Cause))
+		return
+	case e.Begin:
 		j.log.Warn("the store is read-only: puts are refused, reads and deletes are not", zap.String("reason", e.Reason), free, resume, zap.Error(e.Cause))
 		return
 	}

@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 
 	"github.com/kvd-db/kvd/internal/admin"
@@ -55,8 +56,8 @@ var (
 	errStopping = errors.New("the service is stopping")
 )
 
-// checks are the conditions of being ready. A store that takes no puts for lack of disk
-// is not, although it answers reads.
+// checks are the conditions of being ready. A store that takes no puts because of its
+// disk or file system is not, although it answers reads.
 func (s *service) checks() []admin.Check {
 	open, failed, running := admin.Check{Name: "open"}, admin.Check{Name: "store"}, admin.Check{Name: "running"}
 	writes := admin.Check{Name: "writes"}
@@ -64,7 +65,9 @@ func (s *service) checks() []admin.Check {
 		open.Err = errOpening
 	} else {
 		failed.Err = s.alive()
-		writes.Err = s.engine.Load().ReadOnly()
+		if err := s.engine.Load().ReadOnly(); err != nil {
+			writes.Err = fmt.Errorf("%w (--data %s)", err, s.where())
+		}
 	}
 	if s.stopping.Load() {
 		running.Err = errStopping
