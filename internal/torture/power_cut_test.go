@@ -196,12 +196,12 @@ func TestTransfersOverPowerCutsKeepTheSum(t *testing.T) {
 	}
 	rng := rand.New(rand.NewPCG(3, 4))
 	for cut := range cuts {
-		for before := transfers.Load(); transfers.Load() < before+100 && !t.Failed(); {
+		for before := transfers.Load(); transfers.Load() < before+50 && !t.Failed(); {
 			require.Equal(t, accounts*deposit, sum(), "after %d cuts", cut)
 		}
 		m.cutPower(t, vfs.CrashPolicies[rng.IntN(len(vfs.CrashPolicies))], rng)
 	}
-	for before := transfers.Load(); transfers.Load() < before+100 && !t.Failed(); {
+	for before := transfers.Load(); transfers.Load() < before+50 && !t.Failed(); {
 		require.Equal(t, accounts*deposit, sum(), "after the last cut")
 	}
 	stop()
