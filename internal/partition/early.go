@@ -18,13 +18,14 @@ type early []numbers
 // numbers is the sequence numbers from first to last.
 type numbers struct{ first, last kv.SeqNum }
 
-// with returns the set with the numbers of one record more. line is what stays in line.
+// with returns the set with the numbers of one record more. line is what stays in line:
+// of records that leave it together, none is in it when the first of them is added.
 func (s early) with(r numbers, line []*pending) early {
 	i := s.search(r.first)
 	next := make(early, 0, len(s)+1)
 	for _, n := range slices.Concat(s[:i], early{r}, s[i:]) {
 		if k := len(next) - 1; k >= 0 && !anyBetween(line, next[k].last, n.first) {
-			next[k].last = n.last
+			next[k].last = max(next[k].last, n.last) // n may lie in the range already
 		} else {
 			next = append(next, n)
 		}

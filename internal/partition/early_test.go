@@ -26,17 +26,30 @@ func TestEarlyAgainstAModel(t *testing.T) {
 		var set early
 		seen := map[kv.SeqNum]bool{}
 		for len(line) > 0 {
-			i := rapid.IntRange(0, len(line)-1).Draw(t, "leaves")
-			rec := line[i]
-			line = append(line[:i:i], line[i+1:]...)
-			if rec.units == 0 {
-				continue
+			leaves := rapid.SliceOfN(rapid.Bool(), len(line), len(line)).Draw(t, "leaves")
+			leaves[rapid.IntRange(0, len(line)-1).Draw(t, "one at least")] = true
+			var left, ready []*pending
+			for i, rec := range line {
+				if leaves[i] {
+					ready = append(ready, rec)
+				} else {
+					left = append(left, rec)
+				}
 			}
-			set = set.with(numbers{rec.base, rec.last()}, line)
-			for n := rec.base; n <= rec.last(); n++ {
-				seen[n] = true
+			line = left
+			for _, rec := range ready { // all are out of line before the first is added
+				if rec.units == 0 {
+					continue
+				}
+				set = set.with(numbers{rec.base, rec.last()}, line)
+				for n := rec.base; n <= rec.last(); n++ {
+					seen[n] = true
+				}
 			}
 			require.LessOrEqual(t, len(set), len(line)+1)
+			if len(set) == 0 {
+				continue
+			}
 			for n := kv.SeqNum(1); n < next; n++ {
 				if inLine(line, n) {
 					require.False(t, set.has(n), "number %d of the line is in %v", n, set)
