@@ -46,7 +46,7 @@ type rawCarriage struct {
 		lent    int64   // bytes of the server's memory that are given back with it
 		writing bool
 		broken  bool
-		taken   sync.Cond // unsent was taken by the one who writes, or all is broken
+		taken   sync.Cond // unsent was taken by the writer, the writer has ended, or all is broken
 	}
 }
 
@@ -121,6 +121,7 @@ func (u *rawUser) inUse() bool { return u.pipeline.serving.Load() > 0 }
 func (u *rawUser) evict() {
 	if u.conn.SetWriteDeadline(time.Now().Add(u.server.lifetimes.shutdownWait)) == nil {
 		u.send(&frame.Response{Refused: true, Results: []frame.Result{evicted.result(0)}}, nil)
+		u.awaitWritten()
 	}
 	u.end(evicted)
 }
@@ -145,6 +146,7 @@ func (c *rawCarriage) sayShutdown() {
 	hurry := time.AfterFunc(c.server.lifetimes.shutdownWait, func() { _ = c.conn.Close() })
 	defer hurry.Stop()
 	c.send(&frame.Response{Refused: true, Results: []frame.Result{shuttingDown.result(0)}}, nil)
+	c.awaitWritten()
 }
 
 // close closes the connection, if that was not done yet.
@@ -309,7 +311,10 @@ func (c *rawCarriage) write(b *[]byte, lent int64, t *turn) error {
 		return nil
 	}
 	c.out.writing = true
-	defer func() { c.out.writing = false }()
+	defer func() {
+		c.out.writing = false
+		c.out.taken.Broadcast()
+	}()
 	for b != nil {
 		c.out.Unlock()
 		err := c.writeNow(*b, t)
@@ -329,6 +334,15 @@ func (c *rawCarriage) write(b *[]byte, lent int64, t *turn) error {
 		}
 	}
 	return nil
+}
+
+// awaitWritten returns once everything that was sent is written or cannot be.
+func (c *rawCarriage) awaitWritten() {
+	c.out.Lock()
+	defer c.out.Unlock()
+	for c.out.writing && !c.out.broken {
+		c.out.taken.Wait()
+	}
 }
 
 // roomLocked reports whether an answer may wait for the one that is being written, and
