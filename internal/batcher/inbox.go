@@ -66,6 +66,16 @@ func (b *Inbox[T]) Put(ctx context.Context, item T, ops, bytes int) error {
 	}
 }
 
+// TryPut is Put that does not wait: it reports false if the inbox is full.
+func (b *Inbox[T]) TryPut(item T, ops, bytes int) (queued bool, err error) {
+	room, err := b.tryPut(item, size{ops, bytes})
+	if room != nil || err != nil {
+		return false, err
+	}
+	b.notify()
+	return true, nil
+}
+
 // tryPut queues the item, or returns a channel that is closed when there may be room.
 func (b *Inbox[T]) tryPut(item T, s size) (room chan struct{}, err error) {
 	b.mu.Lock()

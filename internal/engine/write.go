@@ -59,7 +59,7 @@ func (e *Engine) writeOne(ctx context.Context, op kv.Op, o kv.WriteOptions) (kv.
 		s.group.Time()
 	}
 	p := e.partitions[e.route(s.write.Hash)]
-	p.Serve(ctx, s.group)
+	e.commitGroup(ctx, p, s.group)
 	if ctx.Done() == nil {
 		<-s.call.Done() // half the price of a select
 	} else {
@@ -115,9 +115,9 @@ func identify(o *kv.WriteOptions, b *kv.WriteBatch) {
 }
 
 // Write applies independent writes, each atomic and acknowledged by itself, and
-// returns when all are decided or ctx has ended. (Who finds nobody at work syncs the
-// log himself, where syncs lately took a few milliseconds, and learns that ctx has
-// ended after that.) Each write has its own result; Write itself fails only if none was
+// returns when all are decided or ctx has ended. (If the log is idle, the caller itself
+// writes and syncs it, and learns only after that that ctx has ended: see
+// [wal.Log.FlushOrSync].) Each write has its own result; Write itself fails only if none was
 // tried, for example with kv.ErrTooLarge: a call has no more writes, and no more bytes,
 // than the largest batch of any store, kv.MaxBatchOps and kv.MaxBatchBytes.
 //
@@ -185,25 +185,54 @@ func (e *Engine) writeBoth(ctx context.Context, writes, guarded []*kv.Write, wat
 	watch.join(&other)
 }
 
+// commitGroup hands the only group of a call to its partition.
+func (e *Engine) commitGroup(ctx context.Context, p *partition.Partition, g *partition.Group) {
+	if !p.TryAppend(g, true) {
+		p.Submit(ctx, g)
+		return
+	}
+	e.log.FlushOrSync()
+	p.Finish(g)
+}
+
+// commitShares hands the groups of a call to their partitions. It waits for a full
+// inbox only after it has finished what it appended to the log.
+func (e *Engine) commitShares(ctx context.Context, shares []writeShare) {
+	var appended, full []*writeShare
+	for i := range shares {
+		s := &shares[i]
+		if p := e.partitions[s.partition]; p.TryAppend(s.group, len(shares) == 1) {
+			appended = append(appended, s)
+		} else if !p.TrySubmit(s.group) {
+			full = append(full, s)
+		}
+	}
+	if len(appended) > 0 {
+		e.log.FlushOrSync()
+	}
+	for _, s := range appended {
+		e.partitions[s.partition].Finish(s.group)
+	}
+	for _, s := range full {
+		e.partitions[s.partition].Submit(ctx, s.group)
+	}
+}
+
 // writePlain hands the valid writes without conditions to their partitions.
 func (e *Engine) writePlain(ctx context.Context, writes []*kv.Write, watch *stopwatch) {
 	shares := e.shareWrites(writes)
-	call := partition.NewCall(len(shares))
-	groups := make([]*partition.Group, len(shares))
-	appended := false
-	for i, s := range shares {
-		groups[i] = partition.NewGroup(call, s.writes)
-		if watch.on() {
-			groups[i].Time()
-		}
-		appended = e.partitions[s.partition].Enter(ctx, groups[i]) || appended
-	}
-	if len(groups) == 0 {
+	if len(shares) == 0 {
 		return
 	}
-	if appended {
-		e.log.Hand()
+	call := partition.NewCall(len(shares))
+	for i := range shares {
+		s := &shares[i]
+		s.group = partition.NewGroup(call, s.writes)
+		if watch.on() {
+			s.group.Time()
+		}
 	}
+	e.commitShares(ctx, shares)
 	select {
 	case <-call.Done():
 		watch.went(call.Course())
@@ -212,8 +241,8 @@ func (e *Engine) writePlain(ctx context.Context, writes []*kv.Write, watch *stop
 		}
 	case <-ctx.Done():
 		var late *kv.Course // of a group that is still on its way
-		for i, s := range shares {
-			if c := e.partitions[s.partition].Abandon(groups[i], ctx.Err()); c != nil {
+		for _, s := range shares {
+			if c := e.partitions[s.partition].Abandon(s.group, ctx.Err()); c != nil {
 				late = c
 			}
 		}
@@ -225,6 +254,7 @@ func (e *Engine) writePlain(ctx context.Context, writes []*kv.Write, watch *stop
 type writeShare struct {
 	partition int
 	writes    []*kv.Write
+	group     *partition.Group
 }
 
 // shareWrites groups the valid writes without conditions by partition and keeps
@@ -234,7 +264,7 @@ func (e *Engine) shareWrites(writes []*kv.Write) []writeShare {
 		if writes[0].Err != nil {
 			return nil
 		}
-		return []writeShare{{e.route(writes[0].Hash), writes}}
+		return []writeShare{{partition: e.route(writes[0].Hash), writes: writes}}
 	}
 	next := make([]int, len(e.partitions)) // where the next one goes; at first: how many there are
 	each := func(f func(p int, w *kv.Write)) {
@@ -250,7 +280,7 @@ func (e *Engine) shareWrites(writes []*kv.Write) []writeShare {
 	first := 0
 	for p, n := range next {
 		if n > 0 {
-			shares = append(shares, writeShare{p, sorted[first : first+n]})
+			shares = append(shares, writeShare{partition: p, writes: sorted[first : first+n]})
 		}
 		first, next[p] = first+n, first
 	}
@@ -313,7 +343,7 @@ func (e *Engine) applyWithin(ctx context.Context, p *partition.Partition, b *kv.
 	if watch.on() {
 		g.Time()
 	}
-	p.Serve(ctx, g)
+	e.commitGroup(ctx, p, g)
 	select {
 	case <-call.Done():
 		watch.went(call.Course())

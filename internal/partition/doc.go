@@ -25,19 +25,20 @@
 // which it did (read_mark.go): no later write to that is visible before the proposal is,
 // early or not.
 //
-// A caller that finds nobody at this work does it itself, for its own write ([Partition.Serve]):
-// no goroutine is woken, and the caller does not sleep. What comes meanwhile queues,
-// and is the orchestrator's next micro-batch. A caller whose context can end does not:
-// it could not give up while it writes.
+// A caller that finds the partition without a leader leads it itself for its own writes
+// ([Partition.TryAppend]), so that no goroutine is woken for a write that comes alone. A
+// caller that asks for no sync leads until the log is written, and writes that come
+// meanwhile are the next micro-batch. A caller that asks for a sync leads only while it
+// appends. A call over several partitions leads each of them in the same way, so its
+// records are in the log together.
 //
-// Likewise, what the log has synced is applied by whoever synced it, if he has nothing
-// else to do ([Partition.Work]).
+// The writing and syncing is the log's, which has the caller do that too where it can
+// ([wal.Log.FlushOrSync]). The goroutine that has synced the log applies what that has made
+// durable if it has nothing else to do ([Partition.Work]).
 //
-// It yields the processor once while it has the work. Tried, with DELETE_HEAVY, values of
-// 1 KiB, 4 threads on 2 processors: to yield only if others had queued meanwhile. Half of
-// the puts then took 3 us instead of 12, but gets beside them, which waited for writers
-// that never block, had a 99th percentile of 1.2 to 1.5 ms instead of 24 to 32 us, at 1.06
-// times the processor time. To yield after the work: 1.1 times the processor time.
+// A caller with one group yields the processor once before it appends, as the orchestrator
+// does before each micro-batch: without that, gets beside writers that never block wait 50 times as
+// long (99th percentile; see bench/NOTES.md).
 //
 //	I1. Records enter the memtable in the order of the log. Each is visible once it has
 //	    the durability that it asked for, so no reader sees a write that a crash could

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"sync"
 	"sync/atomic"
 
@@ -241,27 +242,50 @@ func (g *Group) abandon(cause error) *kv.Course {
 	return g.course
 }
 
-// Serve is Submit for a caller that has no other group, and waits. If nobody is at
-// work in the partition and ctx cannot end, it does the orchestrator's work for the
-// group itself: no goroutine has to wake another for a write that comes alone. (A
-// caller that may give up could not do so while it writes.)
-func (p *Partition) Serve(ctx context.Context, g *Group) {
-	if ctx.Done() != nil || !p.serve(g) {
-		p.Submit(ctx, g)
+// TryAppend appends a group to the log together with what is queued, on its caller's
+// goroutine, and reports whether it did: only if no other goroutine leads the partition,
+// and the group need not wait. It does no I/O. The caller then calls
+// [wal.Log.FlushOrSync], and Finish after that. A group that was not appended goes to
+// TrySubmit or Submit.
+//
+// If the group asks for no sync, its caller leads the partition until Finish, so that
+// writes that come meanwhile form one batch. If the group is alone in its call, the
+// caller first yields the processor once, for other callers to add theirs; the groups of
+// a larger call are batches already.
+func (p *Partition) TryAppend(g *Group, alone bool) bool {
+	if !p.tryLead() {
+		return false
+	}
+	if alone {
+		runtime.Gosched() // as in orchestrate
+	}
+	p.taken, _ = p.inbox.Take(append(p.taken, g))
+	p.commit()
+	if !g.leadsUntilWritten() {
+		p.finish()
+	}
+	return true
+}
+
+// Finish ends what TryAppend began, after the log was flushed: the caller applies what
+// is durable, its own group among it.
+func (p *Partition) Finish(g *Group) {
+	if g.leadsUntilWritten() {
+		p.finish()
 	}
 }
 
-// Enter is Submit for a caller that has groups for several partitions: where nobody is
-// at work, it appends the group to the log itself. So the records of one call are in
-// the log together, before any of them is written, and no goroutine is woken for them.
-// It reports whether it did; then the caller calls [wal.Log.Hand] once it has entered
-// all of its groups, and may find them decided after that.
-func (p *Partition) Enter(ctx context.Context, g *Group) (appended bool) {
-	if p.enter(g) {
-		return true
+// leadsUntilWritten reports whether the caller of TryAppend leads until Finish. It does
+// not during a sync: the writes of that time gather in the log.
+func (g *Group) leadsUntilWritten() bool { return g.level < kv.DurabilitySync }
+
+// TrySubmit is Submit that does not wait. It reports false if the inbox is full.
+func (p *Partition) TrySubmit(g *Group) bool {
+	queued, err := p.inbox.TryPut(g, g.ops(), g.bytes)
+	if err != nil {
+		p.refuse(g, err)
 	}
-	p.Submit(ctx, g)
-	return false
+	return queued || err != nil
 }
 
 // Submit queues a group. If it returns an error, nothing was queued and every
@@ -269,11 +293,16 @@ func (p *Partition) Enter(ctx context.Context, g *Group) (appended bool) {
 // later, through its call.
 func (p *Partition) Submit(ctx context.Context, g *Group) {
 	if err := p.inbox.Put(ctx, g, g.ops(), g.bytes); err != nil {
-		if errors.Is(err, kv.ErrClosed) {
-			err = p.closedError()
-		}
-		g.decide(0, err)
+		p.refuse(g, err)
 	}
+}
+
+// refuse decides a group that the inbox did not take.
+func (p *Partition) refuse(g *Group, err error) {
+	if errors.Is(err, kv.ErrClosed) {
+		err = p.closedError()
+	}
+	g.decide(0, err)
 }
 
 // Abandon takes a group back whose caller's context ended with cause. Unless the

@@ -14,18 +14,15 @@ import (
 // While the log has no room, groups wait for it outside of the log: one whose caller gives
 // up has not happened, and the others are laid out anew, with the same answers as ever.
 func TestGroupsWaitForRoomInTheLog(t *testing.T) {
-	for _, enter := range []string{"Serve", "Enter", "Submit"} {
+	for _, enter := range []string{"TryAppend", "Submit"} {
 		t.Run(enter, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := newScript(t)
 				hand := func(g *Group) {
-					switch enter {
-					case "Serve":
-						s.p.Serve(context.Background(), g)
-					case "Enter":
-						s.p.Enter(t.Context(), g)
-					default:
+					if enter == "Submit" {
 						s.p.Submit(t.Context(), g)
+					} else {
+						s.p.commitOne(t.Context(), g)
 					}
 					synctest.Wait()
 				}

@@ -18,7 +18,7 @@ type CommitLog interface {
 	// Append takes the record in, in memory, and gives it the next sequence
 	// numbers, one for each unit. The payload is copied. The caller holds the
 	// turns of all partitions that the record touches. Numbers and positions grow
-	// from call to call. A nil w is for a caller of SyncTo. Unless c is nil, its
+	// from call to call. Unless c is nil, its
 	// moments in the log are set, as far as the level waits for them. It waits for
 	// nothing: wal.ErrNoRoomYet says that it has to be called again, when OnRoom, or
 	// AwaitRoom, says so.
@@ -31,11 +31,6 @@ type CommitLog interface {
 	// the log. Every record's Waker is woken after they moved past it.
 	Written() wal.Pos
 	Synced() wal.Pos
-	// Idle reports whether the log has nothing to do just now.
-	Idle() bool
-	// SyncTo returns once the disk has the log up to pos. If nobody else is at it,
-	// it writes and syncs on this goroutine.
-	SyncTo(pos wal.Pos) error
 	// WaitSynced returns once the disk has the log up to pos.
 	WaitSynced(ctx context.Context, pos wal.Pos) error
 	// Err is what stopped the log for good, nil while it works.

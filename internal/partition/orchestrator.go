@@ -69,48 +69,9 @@ func (p *Partition) work() (again time.Duration) {
 	}
 }
 
-// serve does the orchestrator's work for one group, on its caller's goroutine, and
-// reports whether it did: only if nobody else is at it. What is there to do besides,
-// it leaves to the orchestrator. If the disk has nothing to do either, the caller
-// syncs its record, too.
-//
-// It may take as long as the disk does.
-func (p *Partition) serve(g *Group) bool {
-	if !p.standIn() {
-		return false
-	}
-	runtime.Gosched() // as in orchestrate
-	p.taken, _ = p.inbox.Take(append(p.taken, g))
-	var w wal.Waker = p
-	if g.level == kv.DurabilitySync && p.log.Idle() {
-		w = nil
-	}
-	pos := p.commit(w)
-	if pos > 0 && w != nil {
-		p.log.Flush()
-	}
-	p.finish()
-	if w == nil && pos > 0 {
-		p.syncTo(pos)
-	}
-	return true
-}
-
-// enter appends a group to the log, on its caller's goroutine and together with what
-// is queued, and reports whether it did: only if nobody else is at it. It does no I/O.
-func (p *Partition) enter(g *Group) bool {
-	if !p.standIn() {
-		return false
-	}
-	p.taken, _ = p.inbox.Take(append(p.taken, g))
-	p.commit(p)
-	p.finish()
-	return true
-}
-
-// standIn takes the role for the caller of a group, and reports whether it did: only if
-// nobody else has it, and the group need not wait.
-func (p *Partition) standIn() bool {
+// tryLead takes the role for the caller of a group, and reports whether it did: only if
+// no other goroutine has it, and the group need not wait.
+func (p *Partition) tryLead() bool {
 	if p.opts.Writes.Linger > 0 || !p.role.tryTake() {
 		return false
 	}
@@ -119,15 +80,6 @@ func (p *Partition) standIn() bool {
 		return false
 	}
 	return true
-}
-
-// syncTo syncs the log for a record that nobody else would be woken for.
-func (p *Partition) syncTo(pos wal.Pos) {
-	if err := p.log.SyncTo(pos); err != nil {
-		p.Wake() // the orchestrator tells the callers why
-		return
-	}
-	p.Work()
 }
 
 // finish does what the log allows now, and gives the role up.
@@ -166,31 +118,30 @@ func (p *Partition) collect() (took bool, again time.Duration) {
 	if len(p.taken) == 0 {
 		return false, again
 	}
-	if p.commit(p) > 0 {
+	if p.commit() > 0 {
 		p.log.Flush()
 	}
 	return !p.noRoom.Load(), again
 }
 
 // commit makes the groups taken one record, or two if some ask for a sync and others do
-// not, and appends those to the log. The log wakes w for a record that waits for a sync,
-// and the orchestrator for another. commit returns the position of the last record; 0 if
+// not, and appends those to the log. It returns the position of the last record; 0 if
 // there is none. Groups for which the log has no room yet stay in p.taken.
-func (p *Partition) commit(w wal.Waker) (pos wal.Pos) {
+func (p *Partition) commit() (pos wal.Pos) {
 	if weaker := p.weakerFirst(); weaker > 0 {
 		var ok bool
-		if pos, ok = p.commitFirst(weaker, p); !ok || len(p.taken) == 0 {
+		if pos, ok = p.commitFirst(weaker); !ok || len(p.taken) == 0 {
 			return pos
 		}
 	}
-	last, _ := p.commitFirst(len(p.taken), w)
+	last, _ := p.commitFirst(len(p.taken))
 	return max(pos, last)
 }
 
 // commitFirst commits the first n of the groups taken. If the log has no room yet, it
 // leaves them there and reports false; roomWaker then has the orchestrator try again.
-func (p *Partition) commitFirst(n int, w wal.Waker) (pos wal.Pos, ok bool) {
-	pos, err := p.commitGroups(p.taken[:n], w)
+func (p *Partition) commitFirst(n int) (pos wal.Pos, ok bool) {
+	pos, err := p.commitGroups(p.taken[:n])
 	if err != nil {
 		p.noRoom.Store(true)
 		p.log.OnRoom(roomWaker{p})
@@ -228,16 +179,15 @@ func (p *Partition) weakerFirst() (weaker int) {
 	return weaker
 }
 
-// commitGroups makes the groups one record, appends that to the log, which is to wake w,
-// and returns its position; 0 if there is none. The only error is wal.ErrNoRoomYet:
+// commitGroups makes the groups one record, appends that to the log, and returns its position; 0 if there is none. The only error is wal.ErrNoRoomYet:
 // nothing has happened then.
-func (p *Partition) commitGroups(groups []*Group, w wal.Waker) (wal.Pos, error) {
+func (p *Partition) commitGroups(groups []*Group) (wal.Pos, error) {
 	rec := p.newPending()
 	if anyTimed(groups) {
 		rec.course = new(kv.Course)
 		rec.course.Taken.Set(time.Now())
 	}
-	err := p.append(rec, groups, w)
+	err := p.append(rec, groups)
 	switch {
 	case errors.Is(err, wal.ErrNoRoomYet):
 		for _, g := range rec.groups {
@@ -255,7 +205,7 @@ func (p *Partition) commitGroups(groups []*Group, w wal.Waker) (wal.Pos, error) 
 // append lays the groups out as one record, appends it to the log and puts it in
 // line. It does so under the turn, because which writes are new is decided by the
 // order of the log.
-func (p *Partition) append(rec *pending, groups []*Group, w wal.Waker) error {
+func (p *Partition) append(rec *pending, groups []*Group) error {
 	p.turn.Lock()
 	defer p.turn.Unlock()
 	p.layOutLocked(rec, groups)
@@ -266,7 +216,7 @@ func (p *Partition) append(rec *pending, groups []*Group, w wal.Waker) error {
 		if rec.course != nil {
 			rec.course.Handed.Set(time.Now())
 		}
-		base, pos, err := p.log.Append(rec.payload, rec.units, rec.level, w, rec.course)
+		base, pos, err := p.log.Append(rec.payload, rec.units, rec.level, p, rec.course)
 		if err != nil {
 			return err
 		}

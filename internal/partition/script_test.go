@@ -51,9 +51,7 @@ func (w *world) Append(payload []byte, units uint32, _ kv.Durability, waker wal.
 	base := w.next
 	w.next += kv.SeqNum(units)
 	w.pos += wal.Pos(len(payload))
-	if waker != nil {
-		waker.Wake()
-	}
+	waker.Wake()
 	return base, w.pos, nil
 }
 
@@ -79,8 +77,6 @@ func (w *world) makeRoom(room bool) {
 }
 
 func (w *world) Flush()                                    {}
-func (w *world) Idle() bool                                { return true }
-func (w *world) SyncTo(wal.Pos) error                      { return nil }
 func (w *world) Written() wal.Pos                          { return w.Synced() }
 func (w *world) WaitSynced(context.Context, wal.Pos) error { return nil }
 func (w *world) Err() error                                { return nil }

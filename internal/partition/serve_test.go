@@ -22,6 +22,16 @@ func putGroup(key string, level kv.Durability) (*kv.Write, *Group) {
 	return w, NewGroup(NewCall(1), []*kv.Write{w})
 }
 
+// commit hands a group in as the engine does.
+func (p *Partition) commitOne(ctx context.Context, g *Group) {
+	if !p.TryAppend(g, true) {
+		p.Submit(ctx, g)
+		return
+	}
+	p.log.Flush()
+	p.Finish(g)
+}
+
 func requireDecided(t *testing.T, g *Group) {
 	t.Helper()
 	if _, ok := testwait.Receive(t, g.call.Done(), "the write is decided"); !ok {
@@ -29,11 +39,11 @@ func requireDecided(t *testing.T, g *Group) {
 	}
 }
 
-func TestALoneWriterServesItself(t *testing.T) {
+func TestALoneWriterAppliesItsOwnWrite(t *testing.T) {
 	s := newScript(t)
 	for i := range 99 {
 		w, g := putGroup(fmt.Sprint(i), durabilities[i%len(durabilities)])
-		s.p.Serve(context.Background(), g)
+		s.p.commitOne(context.Background(), g)
 		select {
 		case <-g.call.Done():
 		default:
@@ -44,42 +54,44 @@ func TestALoneWriterServesItself(t *testing.T) {
 	}
 }
 
-// A caller that may give up is not tied to the work, nor is one that finds somebody
-// at it.
-func TestServeLeavesTheWorkToOthers(t *testing.T) {
+// A caller that finds another goroutine leading leaves its group to it.
+func TestAppendingIsLeftToTheLeader(t *testing.T) {
 	s := newScript(t)
 	testwait.Until(t, s.p.role.tryTake)
-	_, mine := putGroup("a", kv.DurabilitySync)
-	s.p.Serve(context.Background(), mine)
-	_, cancellable := putGroup("b", kv.DurabilitySync)
-	s.p.Serve(t.Context(), cancellable)
-	for _, g := range []*Group{mine, cancellable} {
-		require.True(t, s.p.inbox.Remove(g), "it waits in the inbox")
-		s.p.Submit(t.Context(), g)
-	}
+	_, g := putGroup("a", kv.DurabilityBuffered)
+	require.False(t, s.p.TryAppend(g, true))
+	require.True(t, s.p.TrySubmit(g))
+	require.True(t, s.p.inbox.Remove(g), "it waits in the inbox")
+	s.p.Submit(t.Context(), g)
 	s.p.yield()
-	requireDecided(t, mine)
-	requireDecided(t, cancellable)
+	requireDecided(t, g)
 }
 
-// Who enters a group appends it, with what is queued, and leaves it to the
-// orchestrator if somebody is at work.
-func TestEnterAppendsOnItsCallersGoroutine(t *testing.T) {
-	s := newScript(t)
-	s.stall(true)
-	testwait.Until(t, s.p.role.tryTake)
-	_, queued := putGroup("a", kv.DurabilitySync)
-	require.False(t, s.p.Enter(t.Context(), queued))
-	require.True(t, s.p.inbox.Remove(queued), "it waits in the inbox")
-	s.p.yield()
-
-	w, g := putGroup("b", kv.DurabilitySync)
-	testwait.Until(t, func() bool { return s.p.Enter(t.Context(), g) })
-	require.NotZero(t, s.p.inflightBytes.Load(), "it is in the log")
-	require.Empty(t, g.call.Done())
-	s.stall(false)
-	requireDecided(t, g)
-	require.NoError(t, w.Err)
+// A caller that asks for no sync leads until Finish: what comes meanwhile is one batch. A
+// caller that asks for one leads only while it appends.
+func TestHowLongTheCallerLeads(t *testing.T) {
+	for _, level := range durabilities {
+		s := newScript(t)
+		s.stall(true)
+		w, g := putGroup("b", level)
+		testwait.Until(t, func() bool { return s.p.TryAppend(g, true) })
+		require.NotZero(t, s.p.inflightBytes.Load(), "it is in the log")
+		require.Empty(t, g.call.Done())
+		if level < kv.DurabilitySync {
+			require.False(t, s.p.role.tryTake(), "it leads until Finish")
+		} else {
+			testwait.Until(t, s.p.role.tryTake)
+			s.p.yield()
+		}
+		s.world.stall(false)
+		s.p.Finish(g)
+		if level < kv.DurabilitySync {
+			require.Len(t, g.call.Done(), 1, "the caller applied it itself")
+		}
+		s.p.Wake()
+		requireDecided(t, g)
+		require.NoError(t, w.Err)
+	}
 }
 
 // Whoever has synced the log applies what that has made durable, unless somebody is at
@@ -90,7 +102,7 @@ func TestWhoSyncedDoesTheWork(t *testing.T) {
 		s.stall(true)
 		synctest.Wait() // until the orchestrator sleeps
 		w, g := putGroup("a", kv.DurabilitySync)
-		require.True(t, s.p.Enter(t.Context(), g))
+		require.True(t, s.p.TryAppend(g, true))
 		synctest.Wait()
 		require.True(t, s.p.role.tryTake())
 		s.world.stall(false)
@@ -144,7 +156,7 @@ func TestNoWriteIsForgotten(t *testing.T) {
 
 func requireServed(t *testing.T, p *Partition, ctx context.Context, key string, level kv.Durability) {
 	w, g := putGroup(key, level)
-	p.Serve(ctx, g)
+	p.commitOne(ctx, g)
 	if _, ok := testwait.Receive(t, g.call.Done(), "the write is decided"); ok {
 		assert.NoError(t, w.Err)
 	}
@@ -159,7 +171,7 @@ func TestCloseMeetsWritersThatServeThemselves(t *testing.T) {
 			group.Go(func() {
 				for i := 0; ; i++ {
 					w, g := putGroup(fmt.Sprint(n, i), durabilities[n])
-					s.p.Serve(context.Background(), g)
+					s.p.commitOne(context.Background(), g)
 					if _, ok := testwait.Receive(t, g.call.Done(), "the write is decided"); !ok {
 						return
 					}

@@ -19,13 +19,14 @@ func BenchmarkAppendSync(b *testing.B) {
 	}
 }
 
-// BenchmarkSyncTo: the same, by writers that sync themselves.
-func BenchmarkSyncTo(b *testing.B) {
+// BenchmarkFlushOrSync: the same, by writers that sync themselves.
+func BenchmarkFlushOrSync(b *testing.B) {
 	for _, writers := range []int{1, 2, 4, 16} {
 		b.Run(fmt.Sprintf("writers=%d", writers), func(b *testing.B) {
-			benchmarkAppend(b, writers, kv.DurabilitySync, func(l *Log, pos Pos, _ kv.Durability, _ signal) {
-				if err := l.SyncTo(pos); err != nil {
-					b.Error(err)
+			benchmarkAppend(b, writers, kv.DurabilitySync, func(l *Log, pos Pos, _ kv.Durability, w signal) {
+				l.FlushOrSync()
+				for !reached(l, pos, kv.DurabilitySync) && l.Err() == nil {
+					<-w
 				}
 			})
 		})

@@ -30,7 +30,7 @@ func (l *Log) close() error {
 	l.background.Wait()
 	l.mu.Lock()
 	for l.mu.syncing {
-		l.mu.changed.Wait() // for a caller of SyncTo
+		l.mu.changed.Wait() // for a caller of FlushOrSync
 	}
 	l.mu.Unlock()
 	// From here on this goroutine is alone with the files.

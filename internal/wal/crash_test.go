@@ -199,7 +199,7 @@ func (w *world) put(bytes int, level kv.Durability) {
 // putHere is put by a caller who syncs.
 func (w *world) putHere(bytes int) {
 	p := w.add(bytes, synced)
-	require.NoError(w.t, w.log.SyncTo(p.pos))
+	require.NoError(w.t, leadSync(w.log, p.pos))
 	w.acknowledged(p.index+1, synced)
 }
 

@@ -26,21 +26,15 @@
 // durabilities share a frame. Syncing has a goroutine of its own: while it runs,
 // buffered records are written and acknowledged, and records that wait for a sync
 // gather; they are then written as one frame, and one sync serves them all. A
-// lone writer waits for one write and one fdatasync. If it calls [Log.SyncTo], both
-// are done on its own goroutine: it waited 11 to 19 us besides the fdatasync
-// instead of 29 to 110 (2 cores, a busy machine, fdatasync 245 us and more).
+// lone writer waits for one write and one fdatasync.
 //
-// What many callers bring together, as a frame of writes that a server got, comes by
-// [Log.Hand], whose caller may give up and so should not wait for the disk. He does
-// nevertheless, and writes and syncs himself, where nobody else is at it and syncs have
-// been quick lately; then at most one caller is held up by a disk that begins to hang.
-// And whoever synced, if nothing else waits for that, does what comes next himself for
-// those it served ([Waker]). So a frame of synced writes wakes no goroutine from when it
-// was read until its answer is sent. Measured as a service, client and server on 2
-// cores, frames of 64 and of 256 puts of 128 bytes, one at a time, in turns with a
-// syncing goroutine that woke one for each partition: the threads of the server changed
-// 8.8 and 13 times a frame in place of 12 and 16, and the server took 0.91 of the
-// processor time for a put; there were 1.06 and 1.14 times as many a second.
+// A caller that waits for one of the records calls [Log.FlushOrSync] instead: it writes
+// on its own goroutine, and syncs there too if no other goroutine writes or syncs and
+// syncs have been quick lately. The goroutine that synced then applies what that has made
+// durable, if nothing else waits for a sync ([Waker]). So a frame of synced writes that a
+// server has read wakes no goroutine until its answer is sent: 0.91 of the processor time
+// for a put (bench/NOTES.md). The price: of a disk that was quick and begins to hang, one
+// caller at a time cannot give up before its write or sync returns.
 //
 // With W writers that each wait for their sync, a sync that began as soon as the one
 // before it was done would serve W/2 of them: see gathering, which waits for those

@@ -35,7 +35,7 @@ func life(o Options, w *faultLife) error {
 		}
 		w.appended = append(w.appended, rec{base, 1, body})
 		if i%6 == 2 {
-			if err := l.SyncTo(pos); err != nil {
+			if err := leadSync(l, pos); err != nil {
 				return err
 			}
 		}

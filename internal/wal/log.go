@@ -112,14 +112,14 @@ type liveSegment struct {
 
 // Append adds a record of units consecutive numbers to the open group and
 // returns the first of them and the position after the record. It does no I/O and
-// waits for none; the caller calls Flush afterwards, outside of its own locks.
+// waits for none; the caller calls Flush or FlushOrSync afterwards, outside of its own
+// locks.
 //
 // Numbers grow in the order of the calls, and so do positions. A record of
 // kv.DurabilityMemory is in the log like any other, only nobody waits for it. At
 // DurabilityMemory and DurabilityBuffered w is woken after the record is
-// written, else after it is synced. A nil w is for a caller who learns of it by
-// SyncTo. Of c, unless it is nil, Written and Synced are set, as far as the
-// durability asks for them, before the log moves past the record.
+// written, else after it is synced. Of c, unless it is nil, Written and Synced are
+// set, as far as the durability asks for them, before the log moves past the record.
 //
 // Ownership: payload is copied. Errors: kv.ErrClosed, kv.ErrTooLarge,
 // kv.ErrOverloaded while too many numbers are not synced, kv.ErrReadOnly while the
@@ -160,9 +160,7 @@ func (l *Log) Append(payload []byte, units uint32, level kv.Durability, w Waker,
 		g.asked += units
 		l.mu.gather.ask(units)
 	}
-	if w != nil {
-		*wakers = append(*wakers, w)
-	}
+	*wakers = append(*wakers, w)
 	if c != nil && level != kv.DurabilityMemory {
 		g.timed = append(g.timed, timed{course: c, sync: wakers == &g.late})
 	}

@@ -38,40 +38,6 @@ func (l *Log) askSyncLocked(pos Pos) error {
 	return nil
 }
 
-// SyncTo writes the log and syncs it up to pos, which Append returned, and returns
-// when that is done. It does both on this goroutine, without a change to another,
-// unless somebody else is syncing; then the next sync serves all who came
-// meanwhile. Flush need not be called before.
-//
-// It cannot be given up, whatever the disk does; for those who must there is
-// WaitSynced. Wakers of other records that the sync covers are woken on this
-// goroutine. Errors: as WaitSynced.
-func (l *Log) SyncTo(pos Pos) error {
-	l.mu.Lock()
-	if err := l.askSyncLocked(pos); err != nil {
-		l.mu.Unlock()
-		return err
-	}
-	if !l.mu.syncing && !l.mu.closed && l.Synced() < pos {
-		l.leadSyncLocked()
-	} else if l.mu.syncing {
-		l.mu.queue.hold()
-	}
-	l.mu.Unlock()
-	if l.Synced() >= pos {
-		return nil
-	}
-	return l.await(context.Background(), func() bool { return l.Synced() >= pos })
-}
-
-// Idle reports whether nothing is being written or synced, and nothing waits for
-// it. Somebody may come the moment it returns.
-func (l *Log) Idle() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return !l.mu.writing && !l.mu.syncing && l.mu.queue.empty() && !l.syncNeededLocked()
-}
-
 // signal is a Waker that somebody waits for.
 type signal chan struct{}
 

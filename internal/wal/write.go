@@ -60,17 +60,24 @@ func (l *Log) Flush() {
 	l.mu.Unlock()
 }
 
-// leadTime is how long syncs may have taken lately for a caller of Hand to do one.
-// Guessed: above what healthy disks take, below what anybody's deadline is.
+// leadTime is how long syncs may have taken lately for a caller of FlushOrSync to do one.
+// Guessed: above what healthy disks take, below the deadlines of callers.
 const leadTime = 5 * time.Millisecond
 
-// Hand is Flush for a caller who should not wait for the disk, for he may give up. What
-// waits for a sync is written by the one that syncs it. That is he himself if nobody
-// else writes or syncs and syncs have been quick lately, since it saves two changes of
-// goroutines; else all is left to goroutines of the log.
-func (l *Log) Hand() {
+// FlushOrSync sees to it that everything appended before is written and synced as its
+// durability asks. It is for a caller that waits for one of these records, so that no
+// other goroutine has to be woken for it:
+//
+//   - A record that waits for the write alone is written on this goroutine, unless
+//     another one is writing.
+//   - Records that wait for a sync are written and synced on this goroutine if no other
+//     one writes or syncs, and syncs took at most leadTime lately. Else the syncing
+//     goroutine does it, and FlushOrSync returns at once.
+//
+// So of a disk that was quick and begins to hang, one caller at a time cannot give up
+// before its write or sync returns.
+func (l *Log) FlushOrSync() {
 	l.mu.Lock()
-	defer l.mu.Unlock()
 	switch {
 	case l.Err() != nil || l.mu.queue.empty() || l.mu.writing:
 	case l.mu.syncing && !l.mu.queue.urgent():
@@ -82,9 +89,10 @@ func (l *Log) Hand() {
 			l.pokeSyncer()
 		}
 	default:
-		l.mu.writing = true
-		l.leadBeside()
+		l.leadLocked(leadGroups)
+		return
 	}
+	l.mu.Unlock()
 }
 
 // leadBeside has a goroutine of its own write all groups. It has the writing role from

@@ -1,6 +1,7 @@
 package wal
 
 import (
+	"context"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -13,32 +14,42 @@ import (
 	"github.com/kvd-db/kvd/internal/vfs/faultfs"
 )
 
+// leadSync has its caller sync the log, as on a disk whose syncs are quick, and returns
+// once the log is synced up to pos.
+func leadSync(l *Log, pos Pos) error {
+	l.mu.Lock()
+	l.mu.gather.typical = time.Microsecond
+	l.mu.Unlock()
+	l.FlushOrSync()
+	return l.WaitSynced(context.Background(), pos)
+}
+
 // addSynced appends a record whose caller will sync it.
 func addSynced(t testing.TB, l *Log) Pos {
 	t.Helper()
-	_, pos, err := appendTo(l, []byte("payload"), 1, synced, nil, nil)
+	_, pos, err := appendTo(l, []byte("payload"), 1, synced, &counter{}, nil)
 	require.NoError(t, err)
 	return pos
 }
 
-// TestSyncToChangesNoGoroutine: a lone caller's sync wakes nobody, but once for the
-// timer of the idle mark.
-func TestSyncToChangesNoGoroutine(t *testing.T) {
+// TestALoneCallerSyncsOnItsOwnGoroutine: it wakes the syncing goroutine once, for the timer
+// of the idle mark.
+func TestALoneCallerSyncsOnItsOwnGoroutine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		disk := newDisk(t)
 		l, _, _ := mustOpen(t, testOptions(disk))
 		for i := range 10 {
 			pos := addSynced(t, l)
 			syncs := l.Stats().Syncs
-			require.NoError(t, l.SyncTo(pos))
+			require.NoError(t, leadSync(l, pos))
 			require.GreaterOrEqual(t, l.Synced(), pos)
 			require.Equal(t, syncs+1, l.Stats().Syncs)
 			require.False(t, i > 0 && len(l.poke) == 1, "put %d", i)
-			require.NoError(t, l.SyncTo(pos))
+			require.NoError(t, leadSync(l, pos))
 			require.Equal(t, syncs+1, l.Stats().Syncs, "it is synced already")
 			synctest.Wait()
 		}
-		require.ErrorIs(t, l.SyncTo(l.Synced()+1), kv.ErrInvalidArgument)
+		require.ErrorIs(t, leadSync(l, l.Synced()+1), kv.ErrInvalidArgument)
 		time.Sleep(3 * DefaultIdleMark)
 		synctest.Wait()
 		require.Equal(t, 1, marks(t, disk), "the log was idle")
@@ -46,9 +57,9 @@ func TestSyncToChangesNoGoroutine(t *testing.T) {
 	})
 }
 
-// TestSyncToAmongOthers: who comes while a caller syncs, by whichever way, is served
-// by the next sync, and that caller waits for its own only.
-func TestSyncToAmongOthers(t *testing.T) {
+// TestACallerLeadsOneSync: records that are appended during the sync of a caller are in the
+// next sync, which that caller does not wait for.
+func TestACallerLeadsOneSync(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGate()
 		o := testOptions(&syncFS{newDisk(t), g.sync})
@@ -59,12 +70,12 @@ func TestSyncToAmongOthers(t *testing.T) {
 
 		first := make(chan error, 1)
 		p1 := addSynced(t, l)
-		go func() { first <- l.SyncTo(p1) }()
+		go func() { first <- leadSync(l, p1) }()
 		<-g.waiting
 		others := make(chan error, 2)
 		for range 2 {
 			pos := addSynced(t, l)
-			go func() { others <- l.SyncTo(pos) }()
+			go func() { others <- leadSync(l, pos) }()
 		}
 		w := &counter{}
 		_, p3, err := appendTo(l, []byte("payload"), 1, synced, w, nil)
@@ -97,9 +108,9 @@ func TestSyncToAmongOthers(t *testing.T) {
 	})
 }
 
-// TestSyncToBehindAWriter: a record whose write another has begun is not in the
+// TestALeaderWaitsForTheWriteOfAnother: a record whose write another has begun is not in the
 // caller's sync, and is waited for.
-func TestSyncToBehindAWriter(t *testing.T) {
+func TestALeaderWaitsForTheWriteOfAnother(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fsys := faultfs.Wrap(newDisk(t), nil)
 		l, _, _ := mustOpen(t, testOptions(fsys))
@@ -109,7 +120,7 @@ func TestSyncToBehindAWriter(t *testing.T) {
 		go l.Flush()
 		synctest.Wait()
 		done := make(chan error, 1)
-		go func() { done <- l.SyncTo(pos) }()
+		go func() { done <- leadSync(l, pos) }()
 		synctest.Wait()
 		require.Empty(t, done)
 		close(release)
@@ -119,9 +130,9 @@ func TestSyncToBehindAWriter(t *testing.T) {
 	})
 }
 
-// TestSyncToFails: the caller whose sync failed, and whoever waits for it, learns of
-// it, and no second sync is tried.
-func TestSyncToFails(t *testing.T) {
+// TestTheSyncOfALeaderFails: the caller whose sync failed and all that wait for the log learn
+// of it, and no second sync is tried.
+func TestTheSyncOfALeaderFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fsys := faultfs.Wrap(newDisk(t), nil)
 		l, _, _ := mustOpen(t, testOptions(fsys))
@@ -141,7 +152,7 @@ func TestSyncToFails(t *testing.T) {
 		w := &counter{}
 		for range 3 {
 			pos := addSynced(t, l)
-			go func() { results <- l.SyncTo(pos) }()
+			go func() { results <- leadSync(l, pos) }()
 			synctest.Wait()
 		}
 		_, _, err := appendTo(l, []byte("payload"), 1, synced, w, nil)
@@ -156,15 +167,14 @@ func TestSyncToFails(t *testing.T) {
 		synctest.Wait()
 		assert.True(t, w.woken())
 		assert.Zero(t, l.Synced())
-		require.ErrorIs(t, l.SyncTo(1), kv.ErrFailed)
+		require.ErrorIs(t, leadSync(l, 1), kv.ErrFailed)
 		require.ErrorIs(t, l.Close(), syscall.EIO)
 		assert.Equal(t, 1, syncs, "a file was synced after its sync had failed")
 	})
 }
 
-// TestCloseWaitsForSyncTo: Close leaves no sync of a caller behind, and syncs what
-// waits.
-func TestCloseWaitsForSyncTo(t *testing.T) {
+// TestCloseWaitsForALeader: Close returns after the syncs of callers, and syncs what waits.
+func TestCloseWaitsForALeader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGate()
 		o := testOptions(&syncFS{newDisk(t), g.sync})
@@ -173,7 +183,7 @@ func TestCloseWaitsForSyncTo(t *testing.T) {
 		results := make(chan error, 3)
 		for range 2 {
 			pos := addSynced(t, l)
-			go func() { results <- l.SyncTo(pos) }()
+			go func() { results <- leadSync(l, pos) }()
 			synctest.Wait()
 		}
 		closed := make(chan error, 1)
@@ -181,7 +191,7 @@ func TestCloseWaitsForSyncTo(t *testing.T) {
 		synctest.Wait()
 		require.Empty(t, closed)
 		require.Empty(t, results)
-		go func() { results <- l.SyncTo(1) }() // asks for a log that is being closed
+		go func() { results <- leadSync(l, 1) }() // asks for a log that is being closed
 		synctest.Wait()
 		g.open()
 		require.NoError(t, <-closed)

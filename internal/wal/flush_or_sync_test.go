@@ -12,10 +12,10 @@ import (
 	"github.com/kvd-db/kvd/internal/vfs/faultfs"
 )
 
-// TestHandLeavesTheDiskToTheLog: while it is not known how long syncs take, a caller of
+// TestFlushOrSyncLeavesUnknownDisksToTheLog: while it is not known how long syncs take, a caller of
 // Hand is not held up by a write that hangs; what waits for a sync is written by the goroutine that syncs it, all of it at once, and
 // what does not wait for one is written beside a sync that runs.
-func TestHandLeavesTheDiskToTheLog(t *testing.T) {
+func TestFlushOrSyncLeavesUnknownDisksToTheLog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGate()
 		fsys := faultfs.Wrap(&syncFS{newDisk(t), g.sync}, nil)
@@ -25,7 +25,7 @@ func TestHandLeavesTheDiskToTheLog(t *testing.T) {
 		g.close()
 		hang := make(chan struct{})
 		fsys.SetInjector(faultfs.At(0, false, faultfs.Fault{Delay: func() { <-hang }}, faultfs.OnKind(faultfs.Write)))
-		hand := func(level kv.Durability, records int) (Pos, *counter) {
+		flush := func(level kv.Durability, records int) (Pos, *counter) {
 			w := &counter{}
 			var pos Pos
 			for range records {
@@ -33,11 +33,11 @@ func TestHandLeavesTheDiskToTheLog(t *testing.T) {
 				_, pos, err = appendTo(l, []byte("payload"), 1, level, w, nil)
 				require.NoError(t, err)
 			}
-			l.Hand()
+			l.FlushOrSync()
 			synctest.Wait()
 			return pos, w
 		}
-		first, firstWaker := hand(synced, 3)
+		first, firstWaker := flush(synced, 3)
 		require.Zero(t, l.Written(), "the write hangs")
 		close(hang)
 		<-g.waiting
@@ -45,9 +45,9 @@ func TestHandLeavesTheDiskToTheLog(t *testing.T) {
 		require.Equal(t, first, l.Written(), "and its sync does")
 		require.EqualValues(t, 1, l.Stats().GroupRecords.Count(), "one write for all three")
 
-		held, heldWaker := hand(synced, 2)
+		held, heldWaker := flush(synced, 2)
 		require.Equal(t, first, l.Written(), "it waits for the next sync")
-		early, earlyWaker := hand(buffered, 1)
+		early, earlyWaker := flush(buffered, 1)
 		require.Equal(t, early, l.Written())
 		require.Greater(t, early, held)
 		require.True(t, earlyWaker.woken())
@@ -57,20 +57,20 @@ func TestHandLeavesTheDiskToTheLog(t *testing.T) {
 		synctest.Wait()
 		require.GreaterOrEqual(t, l.Synced(), held)
 		require.True(t, firstWaker.woken() && heldWaker.woken())
-		last, _ := hand(memory, 1)
+		last, _ := flush(memory, 1)
 		require.Equal(t, last, l.Written(), "nobody waits for it, and it is written all the same")
 		require.NoError(t, l.Close())
-		l.Hand()
+		l.FlushOrSync()
 	})
 }
 
-// TestHandSyncsWhereSyncsAreQuick: a caller of Hand who finds nobody at work writes and
+// TestFlushOrSyncSyncsWhereSyncsAreQuick: a caller of Hand who finds nobody at work writes and
 // syncs himself, until syncs take long.
-func TestHandSyncsWhereSyncsAreQuick(t *testing.T) {
+func TestFlushOrSyncSyncsWhereSyncsAreQuick(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var took atomic.Int64
 		l := slowDisk(t, &took)
-		hand := func() (pos Pos, held time.Duration, w *counter) {
+		flush := func() (pos Pos, held time.Duration, w *counter) {
 			w = &counter{}
 			for range 3 {
 				var err error
@@ -78,14 +78,14 @@ func TestHandSyncsWhereSyncsAreQuick(t *testing.T) {
 				require.NoError(t, err)
 			}
 			begin := time.Now()
-			l.Hand()
+			l.FlushOrSync()
 			return pos, time.Since(begin), w
 		}
 		took.Store(int64(time.Millisecond))
 		putSynced(t, l)
 		synctest.Wait()
 		time.Sleep(time.Second) // the log has stopped waiting for others
-		pos, held, w := hand()
+		pos, held, w := flush()
 		require.Equal(t, pos, l.Synced())
 		require.Equal(t, time.Millisecond, held)
 		require.EqualValues(t, 3, w.works.Load(), "he has nothing else to do")
@@ -93,7 +93,7 @@ func TestHandSyncsWhereSyncsAreQuick(t *testing.T) {
 		took.Store(int64(10 * leadTime))
 		for n := 0; held > 0; n++ {
 			require.Less(t, n, 100, "it learns that syncs take long")
-			pos, held, w = hand()
+			pos, held, w = flush()
 			time.Sleep(time.Second)
 		}
 		require.Equal(t, pos, l.Synced())
