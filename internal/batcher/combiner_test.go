@@ -148,3 +148,18 @@ func BenchmarkCombiner(b *testing.B) {
 		}
 	})
 }
+
+func TestTryDoDoesNotQueue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		gate := make(chan struct{})
+		var served []int
+		c := NewCombiner(Policy{}, 1, func(b []int) { <-gate; served = append(served, b...) })
+		var group sync.WaitGroup
+		group.Go(func() { assert.True(t, c.TryDo(1, 1, 1)) })
+		synctest.Wait()
+		assert.False(t, c.TryDo(2, 1, 1))
+		close(gate)
+		group.Wait()
+		assert.Equal(t, []int{1}, served)
+	})
+}

@@ -61,9 +61,7 @@ func (e *Engine) Lookup(ctx context.Context, reads []*kv.Lookup) error {
 	}
 	defer yield(len(reads))
 	var err error
-	if len(reads) == 1 {
-		err = lookup(ctx, e.partitions[e.route(reads[0].Hash)], reads, &watch)
-	} else {
+	if len(reads) != 1 || !tryLookup(e.partitions[e.route(reads[0].Hash)], reads, &watch) {
 		err = e.lookupAll(ctx, reads, false, &watch)
 	}
 	watch.stop()
@@ -135,6 +133,17 @@ func (e *Engine) lookupAll(ctx context.Context, reads []*kv.Lookup, together boo
 		}
 	}
 	return nil
+}
+
+// tryLookup answers reads of one partition, unless other reads are in the way: these may
+// wait for the disk, and memory may have the answers to ours.
+func tryLookup(p *partition.Partition, reads []*kv.Lookup, watch *stopwatch) bool {
+	course := watch.course()
+	if !p.TryLookup(reads, course) {
+		return false
+	}
+	watch.went(course, true)
+	return true
 }
 
 // lookup answers reads of one partition.

@@ -15,11 +15,20 @@ import (
 // ctx ends before the reads are part of a batch; then nothing was read. Unless c is
 // nil, it is told when they were taken.
 func (p *Partition) Lookup(ctx context.Context, reads []*kv.Lookup, c *kv.Course) error {
-	size := 0
+	return p.reads.Do(ctx, readGroup{reads, c}, len(reads), keyBytes(reads))
+}
+
+// TryLookup is Lookup that does not wait for other lookups. It reports false, and has read
+// nothing, if the partition serves as many micro-batches as it may.
+func (p *Partition) TryLookup(reads []*kv.Lookup, c *kv.Course) bool {
+	return p.reads.TryDo(readGroup{reads, c}, len(reads), keyBytes(reads))
+}
+
+func keyBytes(reads []*kv.Lookup) (size int) {
 	for _, r := range reads {
 		size += len(r.Key)
 	}
-	return p.reads.Do(ctx, readGroup{reads, c}, len(reads), size)
+	return size
 }
 
 // readGroup is the reads of one call that go to one partition.
