@@ -38,7 +38,7 @@ var panics = map[string]struct {
 	"wal writer":                   {faultfs.Write, "*.wal", "wal.(*Log).writeNextLocked"},
 	"wal syncer":                   {faultfs.Sync, "*.wal", "wal.(*Log).timedSync"},
 	"wal segment preparation":      {faultfs.Create, "*.wal", "wal.(*Log).prepare"},
-	"reader of a partition":        {faultfs.Read, "*.sst", "partition.(*Partition).Lookup"},
+	"reader of a partition":        {faultfs.Read, "*.sst", "partition.(*Partition).serveReads"},
 	"reader at one version":        {faultfs.Read, "*.sst", "engine.(*Engine).LookupAt"},
 	"scan":                         {faultfs.Read, "*.sst", "engine.(*Scanner).Next"},
 	"flush":                        {faultfs.Create, "*.sst", "partition.(*Partition).Flush"},
