@@ -120,7 +120,7 @@ func requireServedReadOnly(t *testing.T, s *server, advice string) (digest, expo
 	t.Helper()
 	told := func() int { // since the store was opened last
 		log := s.log.String()
-		return strings.Count(log[strings.LastIndex(log, "kvd starts"):], "puts and deletes are refused")
+		return strings.Count(log[max(0, strings.LastIndex(log, "kvd starts")):], "puts and deletes are refused")
 	}
 	testwait.Until(t, func() bool { return told() > 0 })
 	addr := "--addr=" + s.addr
