@@ -108,7 +108,10 @@ func (l *Log) switchTo(next *segment) error {
 	if err := l.writeEmpty(FrameEnd); err != nil {
 		return err
 	}
-	if old.reservedTo > old.off+keptBehind {
+	l.mu.Lock()
+	reservedTo := old.reservedTo // a reservation may be under way
+	l.mu.Unlock()
+	if reservedTo > old.off+keptBehind {
 		if err := old.file.Truncate(old.off); err != nil {
 			return fmt.Errorf("give reserved space of the commit log back: %w", err)
 		}
