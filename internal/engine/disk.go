@@ -238,18 +238,24 @@ func (e *Engine) resumeLog() bool {
 	if err == nil {
 		err = e.log.Reserve()
 	}
-	if err != nil && !vfs.CannotWrite(err) {
-		e.backgroundError(fmt.Errorf("reserve space for the log: %w", err))
+	if err != nil {
+		e.reportDisk(fmt.Errorf("reserve space for the log: %w", err))
 	}
 	return err == nil
+}
+
+// reportDisk reports an error of maintenance, but not that the disk takes no bytes: the
+// store is read-only then, and that is told by itself.
+func (e *Engine) reportDisk(err error) {
+	if err != nil && !vfs.CannotWrite(err) {
+		e.backgroundError(err)
+	}
 }
 
 // keepBallast reports whether the ballast is there. If it is not, it makes it.
 func (e *Engine) keepBallast() bool {
 	err := e.disk.ballast.make()
-	if err != nil && !vfs.CannotWrite(err) {
-		e.backgroundError(err)
-	}
+	e.reportDisk(err)
 	return err == nil
 }
 
@@ -257,8 +263,8 @@ func (e *Engine) keepBallast() bool {
 // a little space on a disk without any.
 func (e *Engine) releaseLog() {
 	gave, err := e.log.Release()
-	if err != nil && !vfs.CannotWrite(err) && e.log.Err() == nil {
-		e.backgroundError(err)
+	if e.log.Err() == nil {
+		e.reportDisk(err)
 	}
 	if gave {
 		e.scheduler.retry()
@@ -267,9 +273,7 @@ func (e *Engine) releaseLog() {
 
 func (e *Engine) giveBallastBack() {
 	gave, err := e.disk.ballast.giveBack()
-	if err != nil && !vfs.CannotWrite(err) {
-		e.backgroundError(err)
-	}
+	e.reportDisk(err)
 	if gave && e.scheduler != nil {
 		e.scheduler.retry()
 	}
@@ -297,11 +301,12 @@ func (e *Engine) freeSpace() {
 				e.wakeKeeper()
 				err = p.CompactAll(e.scheduler.ctx)
 			}
-			if err != nil {
-				e.disk.deletes.Store(true)
+			if err == nil {
+				continue
 			}
-			if err != nil && !vfs.CannotWrite(err) && !errors.Is(err, kv.ErrReadOnly) && e.scheduler.ctx.Err() == nil {
-				e.backgroundError(fmt.Errorf("free space: %w", err))
+			e.disk.deletes.Store(true)
+			if !errors.Is(err, kv.ErrReadOnly) && e.scheduler.ctx.Err() == nil {
+				e.reportDisk(fmt.Errorf("free space: %w", err))
 			}
 		}
 	})

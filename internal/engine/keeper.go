@@ -9,8 +9,8 @@ import (
 	"github.com/kvd-db/kvd/internal/wal"
 )
 
-// keep looks after the places of the files, the disk, the clock, leases and the log: every second, and
-// after each flush after the log.
+// keep looks after the places of the files, the disk, the clock, leases and the log every
+// second, and after the log also after each flush.
 func (e *Engine) keep() {
 	defer e.events.Guard()
 	tick := time.NewTicker(housekeepingEvery)
@@ -30,8 +30,7 @@ func (e *Engine) keep() {
 				continue // the log says why
 			}
 			e.watchDisk(true)
-			e.snapshots.expire(time.Now())
-			e.scans.rest(time.Now())
+			e.endLeases(time.Now())
 			if !e.disk.unwritable.Load() {
 				e.keepClock()
 				e.keepSpace(time.Now())
@@ -54,10 +53,15 @@ func (e *Engine) keepReading() {
 		case <-e.keeper.stop:
 			return
 		case <-tick.C:
-			e.snapshots.expire(time.Now())
-			e.scans.rest(time.Now())
+			e.endLeases(time.Now())
 		}
 	}
+}
+
+// endLeases ends the leases that are over, and has idle scans let go of their files.
+func (e *Engine) endLeases(now time.Time) {
+	e.snapshots.expire(now)
+	e.scans.rest(now)
 }
 
 func (e *Engine) wakeKeeper() {
