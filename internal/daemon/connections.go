@@ -5,6 +5,7 @@ import (
 	"math"
 	"net"
 	"net/http"
+	"slices"
 	"sync"
 )
 
@@ -95,10 +96,7 @@ func (p *pageConns) track(conn net.Conn, state http.ConnState) {
 
 func (p *pageConns) forgetLocked(conn net.Conn) {
 	delete(p.busy, conn)
-	for i, other := range p.idle {
-		if other == conn {
-			p.idle = append(p.idle[:i], p.idle[i+1:]...)
-			return
-		}
+	if i := slices.Index(p.idle, conn); i >= 0 {
+		p.idle = slices.Delete(p.idle, i, i+1)
 	}
 }

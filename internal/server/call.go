@@ -142,7 +142,7 @@ func (c *call) evict() {
 		c.wake()
 		return
 	}
-	c.kill(overloaded(shedNames[shedByWait], retryAfterShed))
+	c.kill(shedFailure(shedByWait))
 }
 
 // wake has the handler of a unary call look at what has changed.
@@ -198,7 +198,7 @@ func (c *call) come() error {
 		held, in := c.waits.handOver(&c.wait)
 		if !in {
 			// The eviction could hit the call at any later moment.
-			return overloaded(shedNames[shedByWait], retryAfterShed)
+			return shedFailure(shedByWait)
 		}
 		c.charged = held
 	}
@@ -207,11 +207,11 @@ func (c *call) come() error {
 	}
 	if !c.server.readsAnswers(c.conn) {
 		c.server.counters.shed(shedByBytes)
-		return overloaded(shedNames[shedByBytes], retryAfterShed)
+		return shedFailure(shedByBytes)
 	}
 	if c.counted = c.server.shares[shareOfCalls].enter(c.conn); !c.counted {
 		c.server.counters.shed(shedByStreams)
-		return overloaded(shedNames[shedByStreams], retryAfterShed)
+		return shedFailure(shedByStreams)
 	}
 	return nil
 }
@@ -230,7 +230,7 @@ func longLived(fullMethod string) bool {
 
 func (s *Server) shed(m method, reason int) *failure {
 	s.counters.shed(reason)
-	f := overloaded(shedNames[reason], retryAfterShed)
+	f := shedFailure(reason)
 	s.counters.request(m, f.code, 1)
 	return f
 }

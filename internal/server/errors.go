@@ -152,13 +152,16 @@ var evicted = &failure{
 
 // refusedConnection is for a client for which there is no place. Nothing was done.
 func refusedConnection(reason int) *failure {
-	f := overloaded(shedNames[reason], retryAfterShed)
+	f := shedFailure(reason)
 	f.message = "the server has as many connections as it may have (--max-connections), and all are in use; nothing was done, try again later"
 	if reason == shedByPeer {
 		f.message = "this address has as many connections as it may have (--max-peer-connections), and all are in use; nothing was done, try again later"
 	}
 	return f
 }
+
+// shedFailure refuses work of which nothing was done, for a reason of the counters.
+func shedFailure(reason int) *failure { return overloaded(shedNames[reason], retryAfterShed) }
 
 // overloaded refuses work of which nothing was done.
 func overloaded(cause string, retryAfter time.Duration) *failure {

@@ -3,6 +3,7 @@ package server
 import (
 	"cmp"
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -188,14 +189,13 @@ func (in *intake) leave(a *arrival) {
 	in.placeLocked()
 }
 
+// remove takes an arrival out, and reports whether it was there.
 func remove(all *[]*arrival, a *arrival) bool {
-	for i, other := range *all {
-		if other == a {
-			*all = append((*all)[:i:i], (*all)[i+1:]...)
-			return true
-		}
+	i := slices.Index(*all, a)
+	if i >= 0 {
+		*all = slices.Delete(*all, i, i+1)
 	}
-	return false
+	return i >= 0
 }
 
 // placeLocked gives the places that are free.

@@ -129,10 +129,10 @@ func (p *pipeline) serve(f *frame.Request, t *turn) {
 	case p.refusing.Load():
 		p.refuse(f, t, shuttingDown)
 	case f.Discarded:
-		p.refuse(f, t, overloaded(shedNames[shedByBytes], retryAfterShed))
+		p.refuse(f, t, shedFailure(shedByBytes))
 	case !s.charge(bytes):
 		s.counters.shed(shedByBytes)
-		p.refuse(f, t, overloaded(shedNames[shedByBytes], retryAfterShed))
+		p.refuse(f, t, shedFailure(shedByBytes))
 	default:
 		defer s.memory.Give(bytes)
 		if p.serveGroups(f, t) {

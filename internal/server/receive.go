@@ -39,7 +39,7 @@ func (c *call) receive(ctx context.Context, request any, receive func(any) error
 	}
 	switch {
 	case c.ended.Load():
-		return c.refuseRequest(overloaded(shedNames[shedByWait], retryAfterShed))
+		return c.refuseRequest(shedFailure(shedByWait))
 	case c.long.Load():
 		return c.receiveLong(ctx, request, receive)
 	}
@@ -73,7 +73,7 @@ func (c *call) receiveLong(ctx context.Context, request any, receive func(any) e
 			return err
 		case <-c.signal:
 			if c.ended.Load() {
-				return c.refuseRequest(overloaded(shedNames[shedByWait], retryAfterShed))
+				return c.refuseRequest(shedFailure(shedByWait))
 			}
 		}
 	}
