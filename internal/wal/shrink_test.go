@@ -51,12 +51,8 @@ func TestShrinkThatFailsToRemoveGoesOn(t *testing.T) {
 	l, _, _ := mustOpen(t, o)
 	put(t, l, string(make([]byte, 600<<10)), 1, synced)
 	last := put(t, l, string(make([]byte, 100<<10)), 1, synced)
-	l.mu.Lock()
-	for l.mu.preparing || l.mu.syncing || l.mu.writing {
-		l.mu.changed.Wait()
-	}
-	require.NotNil(t, l.mu.prepared)
-	l.mu.Unlock()
+	awaitQuiet(l)
+	require.NotNil(t, l.mu.prepared) // the log has no other user
 	disk.SetInjector(faultfs.FailAt(0, syscall.EIO, false, faultfs.OnKind(faultfs.Remove)))
 	require.ErrorIs(t, l.Shrink(last.base), syscall.EIO)
 	next := put(t, l, "next", 1, synced)
@@ -64,10 +60,7 @@ func TestShrinkThatFailsToRemoveGoesOn(t *testing.T) {
 		next = put(t, l, string(make([]byte, 1<<20)), 1, synced)
 	}
 	require.NoError(t, l.Close())
-	o.Fresh = false
-	l, recs, _ := mustOpen(t, o)
-	require.Equal(t, next, recs[len(recs)-1])
-	require.NoError(t, l.Close())
+	requireLast(t, o, next)
 }
 
 // A log that cannot make another segment, for the disk is full, goes on in the one that
@@ -78,11 +71,7 @@ func TestShrinkOnAFullDiskGoesOn(t *testing.T) {
 	o.SegmentBytes = 4 << 20
 	l, _, _ := mustOpen(t, o)
 	last := put(t, l, string(make([]byte, 700<<10)), 1, synced)
-	l.mu.Lock()
-	for l.mu.preparing || l.mu.syncing || l.mu.writing {
-		l.mu.changed.Wait()
-	}
-	l.mu.Unlock()
+	awaitQuiet(l)
 	for _, kind := range []faultfs.Kind{faultfs.Create, faultfs.Write} {
 		disk.SetInjector(faultfs.FailAt(0, syscall.ENOSPC, false, faultfs.OnKind(kind), faultfs.OnName("*.wal")))
 		require.ErrorIs(t, l.Shrink(last.base), syscall.ENOSPC)
@@ -92,10 +81,7 @@ func TestShrinkOnAFullDiskGoesOn(t *testing.T) {
 	shrink(t, l, last.base)
 	next := put(t, l, "next", 1, synced)
 	require.NoError(t, l.Close())
-	o.Fresh = false
-	l, recs, _ := mustOpen(t, o)
-	require.Equal(t, next, recs[len(recs)-1])
-	require.NoError(t, l.Close())
+	requireLast(t, o, next)
 }
 
 // A fast log reserves much ahead. When it is idle it gives that back, whether its records
@@ -136,11 +122,18 @@ func TestAnIdleLogGivesReservedSpaceBack(t *testing.T) {
 		next := put(t, l, string(make([]byte, 3<<20)), 1, synced)
 		image := disk.KillImage()
 		require.NoError(t, l.Close())
-		o.FS, o.Fresh = image, false
-		l, recs, _ := mustOpen(t, o)
-		require.Equal(t, next, recs[len(recs)-1])
-		require.NoError(t, l.Close())
+		o.FS = image
+		requireLast(t, o, next)
 	}
+}
+
+// requireLast checks that a log that is opened again ends with a record.
+func requireLast(t *testing.T, o Options, last rec) {
+	t.Helper()
+	o.Fresh = false
+	l, recs, _ := mustOpen(t, o)
+	require.Equal(t, last, recs[len(recs)-1])
+	require.NoError(t, l.Close())
 }
 
 // awaitQuiet returns when nothing is under way in the background.
