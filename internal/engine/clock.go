@@ -44,9 +44,9 @@ import (
 // hour the clock would otherwise stand an hour behind, or the first reader would
 // have to wait for the disk. It costs a small file each half of clockAhead.
 //
-// A store without expiry has no line and no file. Its clock runs free, towards the wall
-// clock, and begins anew with each opening, which nobody can tell: use makes the first
-// line durable before the log takes the first key that expires.
+// A store without expiry has no line and no file. Its clock follows the wall clock, and
+// begins anew with each opening. That has no effect, since no key has an expiry yet: use
+// makes the first line durable before the log takes the first key that expires.
 type clock struct {
 	fs      vfs.FS
 	dir     string
@@ -320,8 +320,8 @@ func (c *clock) stop() {
 	c.mu.closed = true
 }
 
-// close stops the clock and saves where it stands, if the disk has space. Nobody may
-// count on its going on. Idempotent.
+// close stops the clock and saves where it stands, if the disk has space. The clock stands
+// still from then on. Idempotent.
 func (c *clock) close() error {
 	c.file.Lock()
 	defer c.file.Unlock()

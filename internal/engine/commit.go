@@ -22,9 +22,8 @@ import (
 // Nothing is logged for a transaction that does not commit.
 //
 // Errors: a *kv.ConflictError or a *kv.ConditionError if the transaction lost:
-// run it again; kv.ErrVersionGone if it took so long that nobody can tell, and
-// its snapshot is gone, which is kv.ErrOtherOpening if it read before the store was
-// opened; else as Put. A named transaction that was applied before is answered with
+// run it again; kv.ErrVersionGone if it took so long that memory cannot tell, and its
+// snapshot is gone, which is kv.ErrOtherOpening if it read before the store was opened; else as Put. A named transaction that was applied before is answered with
 // its version, whatever its read version is worth by now.
 //
 // Cost: a lookup in the memtables for each key read and a step for each write

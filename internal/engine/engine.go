@@ -455,7 +455,7 @@ func (e *Engine) tearDown() error {
 	case e.clock == nil:
 	case e.misplaced.Load(), e.opts.ReadOnly:
 		e.clock.stop()
-	default: // nobody reads by it any more
+	default: // no reader uses it any more
 		errs = append(errs, e.clock.close())
 	}
 	return errors.Join(append(errs, e.lock.Close())...)

@@ -195,7 +195,7 @@ func (x *execution) try(ctx context.Context, watch *stopwatch) (succeeded bool, 
 }
 
 // remembered asks whether a branch has been applied before. The error says that
-// one may have been and nobody can tell.
+// one may have been applied, and that its outcome is forgotten.
 func (x *execution) remembered(ctx context.Context) (succeeded bool, version kv.SeqNum, known bool, err error) {
 	for i, b := range x.branches {
 		if b.batch == nil {

@@ -32,7 +32,7 @@ type source struct {
 	size    int  // items of the next one
 	bytes   int  // likewise
 
-	memory kv.Memory // nil: nobody counts
+	memory kv.Memory // nil: the scan is not charged
 	held   [2]int64  // taken from memory for each batch
 	taken  int       // batches
 }

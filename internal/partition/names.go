@@ -74,8 +74,8 @@ func (w *nameWindow) find(n name) (version kv.SeqNum, content uint64, known bool
 }
 
 // recall decides on a write that has a name: whether it was applied before, and at
-// which version. The error is that nobody can tell, or that the name is another
-// write's.
+// which version. Errors: errForgotten if its outcome is forgotten, and
+// kv.ErrOriginReused if the name belongs to another write.
 func (w *nameWindow) recall(o kv.Origin) (version kv.SeqNum, known bool, err error) {
 	version, content, known := w.find(nameOf(o))
 	switch {
@@ -146,8 +146,8 @@ func (w *nameWindow) take(n name) kv.SeqNum {
 func (w *nameWindow) forgot(o kv.Origin) bool { return o.Retried && o.KnownVersion < w.floor }
 
 // Remembered returns the version that a named write was applied at, if it is known
-// to have been. The error is that nobody can tell any more, kv.ErrUncertain, or that
-// the name is another write's, kv.ErrOriginReused.
+// to have been. Errors: kv.ErrUncertain if its outcome is forgotten, and
+// kv.ErrOriginReused if the name belongs to another write.
 func (p *Partition) Remembered(o kv.Origin) (version kv.SeqNum, known bool, err error) {
 	p.turn.Lock()
 	defer p.turn.Unlock()

@@ -62,9 +62,10 @@ func (r *Reads) empty() bool { return len(r.Keys) == 0 && len(r.Ranges) == 0 }
 // hold. Nothing was done; Refresh them and try again.
 var ErrStale = errors.New("reads are older than the memtables")
 
-// changedLocked returns a *kv.ConflictError if something that was read has been
-// written since, or has expired although it must not, or ErrStale. The caller holds the turn: whatever was appended
-// before is in a memtable or in line for one, and nothing comes in between.
+// changedLocked returns a *kv.ConflictError if something that was read has been written
+// since, or has expired although it must not, or ErrStale. The caller holds the turn:
+// whatever was appended before is in a memtable or in line for one, and nothing comes in
+// between.
 //
 // It does no I/O. Keys cost what a Get of the memtables costs, ranges a step for
 // each operation since the reads. Two keys with one 64-bit hash are taken for one.

@@ -15,8 +15,9 @@ import (
 
 // call is the context of an admitted call, and what the call is charged
 // for. It is made in the tap handle, before the body of the request is read: until then it
-// is charged for nothing but what has come (see waits and intake). gRPC then uses it as the context of the stream: its deadline and its cancel end
-// whatever the handler or the transport waits for.
+// is charged for what has come alone (see waits and intake). gRPC then uses it as the
+// context of the stream: its deadline and its cancel end whatever the handler or the
+// transport waits for.
 //
 // It is released once: by the interceptor that claimed it, or by the end of the
 // context if no handler ever ran.
@@ -57,9 +58,8 @@ type call struct {
 	// does not come, later as its handler sets it.
 	stall *time.Timer
 	// expire ends a call that came without a deadline, or with one that was cut; nil for
-	// others. Nobody calls
-	// it: the answer is written after the handler returned and needs the context,
-	// and the end of the stream, which ends ctx, frees the timer.
+	// others. It is not called: the answer is written after the handler returned and
+	// needs the context, and the end of the stream, which ends ctx, frees the timer.
 	expire context.CancelFunc
 	// claim takes the release away from the end of the context. It returns false
 	// if that came first.

@@ -58,7 +58,7 @@
 //
 // Two bounds stand one behind the other. What is in memory is bounded at the door: a
 // connection, a call or a frame too many is refused at once. What waits for its client is
-// no work and keeps nobody out: see the next section. What the store is given
+// no work and keeps no other client out: see the next section. What the store is given
 // at once is bounded at two gates, one for reads and one for writes (see package
 // admission): more would make everything late and nothing faster. Each call of the
 // store passes its gate by itself, that of a lone Get like that of a frame, with the

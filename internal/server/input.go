@@ -17,9 +17,8 @@ const rawReadBytes = 16 << 10
 var inputs = sync.Pool{New: func() any { return bufio.NewReaderSize(nil, rawReadBytes) }}
 
 // input is what comes on a raw connection. Its buffer is borrowed while there is
-// something in it; a connection that is no plain socket has one of its own, since
-// there nobody can tell that something has come without reading it. Used by one
-// goroutine at a time.
+// something in it; a connection that is not a plain socket has one of its own, since
+// only a read shows that something has come on it. Used by one goroutine at a time.
 type input struct {
 	buffered *bufio.Reader // of source; nil: nothing is there
 	source   source

@@ -33,7 +33,7 @@ func (l *limitedListener) Accept() (net.Conn, error) {
 		if ok {
 			return c, nil
 		}
-		// The peer sees a closed connection; there is nobody to tell if that fails.
+		// The peer sees a closed connection; an error of that has no receiver.
 		_ = conn.Close()
 	}
 }

@@ -9,7 +9,7 @@ import (
 
 // waits are what waits for its client: a call by gRPC of which the request has not come
 // wholly, a stream of which the client sends nothing or takes nothing, a raw frame of which
-// a part is there. They are no work, so they keep nobody out: if there are too many, or what
+// a part is there. They are no work, so they keep no other client out: if there are too many, or what
 // has come of them has too many bytes, one is ended that has no claim to stay.
 //
 //	I1. Count and bytes exceed a limit by one newcomer at most, but for what does not

@@ -13,7 +13,7 @@ import (
 // clockErrorAfterKill is what README promises.
 const clockErrorAfterKill = 50 * time.Millisecond
 
-// What is left of a key's time goes on as if nobody had killed the server: leases and
+// What is left of a key's time goes on as if the server had not been killed: leases and
 // sessions neither end with it nor last longer. The test looks at what the server says
 // is left, and takes the time that its own looks take for an uncertainty.
 func TestKilledServerKeepsTheTimeOfLeases(t *testing.T) {

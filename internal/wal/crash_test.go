@@ -233,7 +233,7 @@ func (w *world) release() bool {
 	return gave
 }
 
-// shrink shrinks a log that nobody writes to.
+// shrink shrinks a log without writers.
 func shrink(t testing.TB, l *Log, flushed kv.SeqNum) {
 	t.Helper()
 	l.mu.Lock()

@@ -12,9 +12,9 @@ import (
 	"github.com/kvd-db/kvd/internal/vfs/faultfs"
 )
 
-// TestFlushOrSyncLeavesUnknownDisksToTheLog: while it is not known how long syncs take, a caller of
-// Hand is not held up by a write that hangs; what waits for a sync is written by the goroutine that syncs it, all of it at once, and
-// what does not wait for one is written beside a sync that runs.
+// TestFlushOrSyncLeavesUnknownDisksToTheLog: while it is not known how long syncs take, the
+// syncing goroutine writes what waits for a sync, all of it at once, so a write that hangs
+// does not hold up a caller. What does not wait for a sync is written beside one that runs.
 func TestFlushOrSyncLeavesUnknownDisksToTheLog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGate()
@@ -64,8 +64,8 @@ func TestFlushOrSyncLeavesUnknownDisksToTheLog(t *testing.T) {
 	})
 }
 
-// TestFlushOrSyncSyncsWhereSyncsAreQuick: a caller of Hand who finds nobody at work writes and
-// syncs himself, until syncs take long.
+// TestFlushOrSyncSyncsWhereSyncsAreQuick: if the log is idle, the caller itself writes and
+// syncs, until syncs take long.
 func TestFlushOrSyncSyncsWhereSyncsAreQuick(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var took atomic.Int64

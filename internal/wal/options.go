@@ -32,7 +32,7 @@ type Options struct {
 	// NoSpace is told when a reservation of space fails, and why: while there is still
 	// some room, as a rule. Append refuses what does not fit until Reserve succeeds. It
 	// is called with no lock held, perhaps by Append's goroutine, and must not block.
-	// Default: nobody is told.
+	// Default: it is not told.
 	NoSpace func(error)
 
 	// Refusal makes the error of a record that is refused for lack of space, which must
