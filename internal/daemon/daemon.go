@@ -373,8 +373,9 @@ func (s *service) publishReady() {
 // closeAll ends the server and then closes the store. Both may wait for the disk.
 // stopping is set.
 func (s *service) closeAll(ctx context.Context, calls time.Duration) error {
-	s.health.Lock()   // a publishReady that is under way ends first
-	s.health.Unlock() //nolint:staticcheck // nothing is done under it
+	s.health.Lock() // a publishReady that is under way ends first
+	//lint:ignore SA2001 nothing is done under the lock
+	s.health.Unlock()
 	if err := s.server.Load().Shutdown(ctx); err != nil && calls > 0 && !s.abandoned() {
 		s.log.Warn("calls in flight were cut off after their part of the grace period", zap.Duration("part", calls))
 	}

@@ -437,8 +437,6 @@ func TestDeleteRange(t *testing.T) {
 	assert.EqualValues(t, 2, f.requests("DeleteRange", codes.InvalidArgument))
 }
 
-func contains(err error, text string) bool { return strings.Contains(err.Error(), text) }
-
 func removeRange(start, end string) *kvdpb.Mutation {
 	return &kvdpb.Mutation{Op: &kvdpb.Mutation_DeleteRange{DeleteRange: &kvdpb.Range{Start: []byte(start), End: []byte(end)}}}
 }
