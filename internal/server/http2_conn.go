@@ -280,14 +280,23 @@ func (c *http2Conn) sayFarewell() {
 	}
 	farewell := appendGoAway(nil, c.in.last, h2EnhanceYourCalm, c.in.ended.Error())
 	c.out.Lock()
-	if c.out.walk.between() && !c.out.ended {
-		c.out.ended = true
-		_, _ = c.Conn.Write(farewell) // it breaks off, whether the client hears it or not
-	} else {
+	if !c.writeLastLocked(farewell) {
 		c.out.farewell = farewell
 	}
 	c.out.Unlock()
 	_, _ = io.CopyN(io.Discard, c.Conn, lingerBytes) // all that counts is that it ended
+}
+
+// writeLastLocked writes the last frame of the connection, unless another frame is being
+// sent or the last one was, and reports whether it did. The connection ends in any case, so
+// an error of the write does not count.
+func (c *http2Conn) writeLastLocked(frame []byte) bool {
+	if !c.out.walk.between() || c.out.ended {
+		return false
+	}
+	c.out.ended = true
+	_, _ = c.Conn.Write(frame)
+	return true
 }
 
 // inUse implements connUser.
@@ -303,10 +312,7 @@ func (c *http2Conn) endWith(code h2Error, why string) {
 	c.of.calls.Unlock()
 	if c.Conn.SetWriteDeadline(time.Now().Add(c.server.lifetimes.shutdownWait)) == nil {
 		c.out.Lock()
-		if c.out.walk.between() && !c.out.ended {
-			c.out.ended = true
-			_, _ = c.Conn.Write(appendGoAway(nil, last, code, why)) // it ends in any case
-		}
+		c.writeLastLocked(appendGoAway(nil, last, code, why))
 		c.out.Unlock()
 	}
 	_ = c.Close()
