@@ -128,7 +128,7 @@
 // that are not taken for as long as a default deadline end it; so do age, and idle
 // time. What is no frame ends it too, and the client is told why. An answer is one
 // write, and takes those along that became ready during the write before. A plain one is
-// read and written by package socket.
+// read and written by package rawconn.
 //
 // Why they exist: with a store that answers at once (BenchmarkFrames, two cores,
 // one connection over loopback, client and server in one process) gRPC itself is

@@ -10,8 +10,8 @@ import (
 
 	"google.golang.org/grpc/codes"
 
+	"github.com/kvd-db/kvd/internal/frame"
 	"github.com/kvd-db/kvd/internal/kv"
-	"github.com/kvd-db/kvd/pkg/kvdpb/frame"
 )
 
 // class says which operations of a frame the store may serve together without

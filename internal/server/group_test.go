@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/kvd-db/kvd/internal/frame"
 	"github.com/kvd-db/kvd/internal/kv"
-	"github.com/kvd-db/kvd/pkg/kvdpb/frame"
 )
 
 // doubtfulStore has the n-th write in doubt.

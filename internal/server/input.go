@@ -6,7 +6,7 @@ import (
 	"sync"
 	"syscall"
 
-	"github.com/kvd-db/kvd/pkg/kvdpb/socket"
+	"github.com/kvd-db/kvd/internal/rawconn"
 )
 
 // rawReadBytes is the buffer that frames are read into: what one call of the kernel
@@ -27,7 +27,7 @@ type input struct {
 
 // newInput reads from conn, or from the socket beneath it if there is one that has the
 // same bytes.
-func newInput(conn net.Conn, socket *socket.Socket) *input {
+func newInput(conn net.Conn, socket *rawconn.Conn) *input {
 	in := &input{source: source{socket: socket}}
 	if socket == nil {
 		in.buffered = bufio.NewReaderSize(conn, rawReadBytes)
@@ -74,7 +74,7 @@ func (in *input) release() {
 
 // source is a socket that is read from, while prompt is set without waiting.
 type source struct {
-	socket *socket.Socket
+	socket *rawconn.Conn
 	prompt bool
 }
 

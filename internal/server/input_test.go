@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/kvd-db/kvd/pkg/kvdpb/socket"
+	"github.com/kvd-db/kvd/internal/rawconn"
 )
 
 // A buffer is borrowed when something has come, and given back before one waits.
@@ -17,7 +17,7 @@ func TestAnInputWaitsWithoutABuffer(t *testing.T) {
 	for name, test := range endsOfWaits {
 		t.Run(name, func(t *testing.T) {
 			server, client := tcpPair(t)
-			in := newInput(server, socket.New(server))
+			in := newInput(server, rawconn.New(server))
 			assert.Nil(t, in.buffered)
 			for range 2 {
 				_, err := io.WriteString(client, "abcdef")
@@ -57,7 +57,7 @@ func TestAnInputWaitsWithoutABuffer(t *testing.T) {
 // The frame that begins after a wait that had ended by its deadline is read whole.
 func TestAnInputGoesOnBehindADeadline(t *testing.T) {
 	server, client := tcpPair(t)
-	in := newInput(server, socket.New(server))
+	in := newInput(server, rawconn.New(server))
 	require.NoError(t, server.SetReadDeadline(time.Now().Add(-time.Second)))
 	require.Error(t, in.wait())
 	require.NoError(t, server.SetReadDeadline(time.Time{}))
@@ -81,7 +81,7 @@ func TestAnInputGoesOnBehindADeadline(t *testing.T) {
 // Where nobody can tell that something has come the buffer is kept.
 func TestAnInputOfNoSocketKeepsItsBuffer(t *testing.T) {
 	server, client := net.Pipe()
-	in := newInput(server, socket.New(server))
+	in := newInput(server, rawconn.New(server))
 	kept := in.buffered
 	require.NotNil(t, kept)
 	sent := make(chan error, 1)

@@ -20,7 +20,7 @@ type Options struct {
 	Reflection bool
 
 	// NetOnly has plain connections read and written by package net alone. Else those
-	// that are exactly a *net.TCPConn or a *net.UnixConn are by package socket.
+	// that are exactly a *net.TCPConn or a *net.UnixConn are by package rawconn.
 	NetOnly bool
 
 	// Connections is the most that are open at once, 10,240 by default, and

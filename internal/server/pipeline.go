@@ -9,7 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/kvd-db/kvd/pkg/kvdpb/frame"
+	"github.com/kvd-db/kvd/internal/frame"
 )
 
 // maxFramesInFlight bounds the frames of one pipeline that are served at the same

@@ -11,8 +11,8 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/peer"
 
-	"github.com/kvd-db/kvd/pkg/kvdpb/frame"
-	"github.com/kvd-db/kvd/pkg/kvdpb/socket"
+	"github.com/kvd-db/kvd/internal/frame"
+	"github.com/kvd-db/kvd/internal/rawconn"
 )
 
 const (
@@ -33,7 +33,7 @@ type rawCarriage struct {
 	conn   net.Conn
 	// accepted is what conn was before its handshake; nil in a test.
 	accepted *countedConn
-	socket   *socket.Socket // nil: writing may always wait, as with TLS
+	socket   *rawconn.Conn // nil: writing may always wait, as with TLS
 	in       *input
 	limit    int // bytes of a frame
 	ctx      context.Context
@@ -93,11 +93,11 @@ func (s *Server) newRawCarriage(conn net.Conn, accepted *countedConn) *rawCarria
 }
 
 // socketOf returns nil if a connection is to be read and written by its own methods.
-func (s *Server) socketOf(conn net.Conn) *socket.Socket {
+func (s *Server) socketOf(conn net.Conn) *rawconn.Conn {
 	if s.options.NetOnly {
 		return nil
 	}
-	return socket.New(conn)
+	return rawconn.New(conn)
 }
 
 // serve serves frames until the connection ends.

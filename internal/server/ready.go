@@ -3,13 +3,13 @@ package server
 import (
 	"google.golang.org/grpc/mem"
 
-	"github.com/kvd-db/kvd/pkg/kvdpb/socket"
+	"github.com/kvd-db/kvd/internal/rawconn"
 )
 
 // readyReader reads from a socket into memory that it borrows only once something has
 // come, so that a connection that idles holds none. Used by one goroutine at a time.
 type readyReader struct {
-	socket *socket.Socket
+	socket *rawconn.Conn
 	step   func() error
 
 	size int
@@ -19,7 +19,7 @@ type readyReader struct {
 }
 
 // newReadyReader returns nil if there is no socket.
-func newReadyReader(socket *socket.Socket) *readyReader {
+func newReadyReader(socket *rawconn.Conn) *readyReader {
 	if socket == nil {
 		return nil
 	}

@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc/mem"
 
-	"github.com/kvd-db/kvd/pkg/kvdpb/socket"
+	"github.com/kvd-db/kvd/internal/rawconn"
 )
 
 // tcpPair returns two ends of a connection, which are closed behind the test.
@@ -77,7 +77,7 @@ func TestMemoryIsBorrowedForWhatHasCome(t *testing.T) {
 	for name, test := range endsOfWaits {
 		t.Run(name, func(t *testing.T) {
 			server, client := tcpPair(t)
-			c := new(Server).newHTTP2Conn(server, new(connection), newReadyReader(socket.New(server)), []byte("a"))
+			c := new(Server).newHTTP2Conn(server, new(connection), newReadyReader(rawconn.New(server)), []byte("a"))
 			pool := new(lending)
 			var said strings.Builder
 			read := func() error {
@@ -115,8 +115,8 @@ func TestMemoryIsBorrowedForWhatHasCome(t *testing.T) {
 // What is no socket is read as ever, since nothing else is to be had.
 func TestMemoryIsHeldWhereThereIsNoSocket(t *testing.T) {
 	server, client := net.Pipe()
-	require.Nil(t, newReadyReader(socket.New(server)))
-	c := new(Server).newHTTP2Conn(server, new(connection), newReadyReader(socket.New(server)), nil)
+	require.Nil(t, newReadyReader(rawconn.New(server)))
+	c := new(Server).newHTTP2Conn(server, new(connection), newReadyReader(rawconn.New(server)), nil)
 	said := make(chan error, 1)
 	go func() {
 		_, err := io.WriteString(client, "abc")

@@ -12,9 +12,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/kvd-db/kvd/internal/frame"
 	"github.com/kvd-db/kvd/internal/kv"
 	"github.com/kvd-db/kvd/internal/testwait"
-	"github.com/kvd-db/kvd/pkg/kvdpb/frame"
 )
 
 // HTTP/2 as bytes: what a client begins with, and a ping. See RFC 9113.

@@ -4,9 +4,9 @@ import (
 	"context"
 	"time"
 
+	"github.com/kvd-db/kvd/internal/frame"
 	"github.com/kvd-db/kvd/internal/histogram"
 	"github.com/kvd-db/kvd/internal/kv"
-	"github.com/kvd-db/kvd/pkg/kvdpb/frame"
 	kvdpb "github.com/kvd-db/kvd/pkg/kvdpb/kvd/v1"
 )
 

@@ -4,7 +4,7 @@ import (
 	"math/rand/v2"
 	"runtime"
 
-	"github.com/kvd-db/kvd/pkg/kvdpb/frame"
+	"github.com/kvd-db/kvd/internal/frame"
 )
 
 // turn is what one worker of a pipeline has of its one turn to receive.

@@ -14,10 +14,10 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/kvd-db/kvd/internal/frame"
 	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/rawconn"
 	"github.com/kvd-db/kvd/internal/testwait"
-	"github.com/kvd-db/kvd/pkg/kvdpb/frame"
-	"github.com/kvd-db/kvd/pkg/kvdpb/socket"
 )
 
 // scripted is a carriage that brings frames and drops the answers.
@@ -125,7 +125,7 @@ func (s *largeStore) Lookup(_ context.Context, reads []*kv.Lookup) error {
 func TestTheTurnIsPassedOnBeforeAnAnswerWaits(t *testing.T) {
 	conn, client := tcpPair(t)
 	s := newServer(limitsOnly{limits: kv.DefaultLimits}, Options{}, defaultLifetimes)
-	c := &rawCarriage{server: s, conn: conn, socket: socket.New(conn), end: func(err error) { t.Error(err) }}
+	c := &rawCarriage{server: s, conn: conn, socket: rawconn.New(conn), end: func(err error) { t.Error(err) }}
 	c.out.taken.L = &c.out
 	p := &pipeline{carriage: c, server: s, err: io.EOF, turn: make(chan struct{}, 1)}
 	answer := func(id uint32, size int) *frame.Response {
@@ -188,7 +188,7 @@ func TestFramesOneBehindTheOtherLetOthersRun(t *testing.T) {
 	_, err := client.Write(frames)
 	require.NoError(t, err)
 	s := newServer(limitsOnly{limits: kv.DefaultLimits}, Options{}, defaultLifetimes)
-	c := &rawCarriage{server: s, conn: conn, socket: socket.New(conn), limit: 1 << 20}
+	c := &rawCarriage{server: s, conn: conn, socket: rawconn.New(conn), limit: 1 << 20}
 	c.in = newInput(nil, c.socket)
 	receive := func() {
 		f, err := c.receive()

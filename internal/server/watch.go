@@ -6,7 +6,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/kvd-db/kvd/pkg/kvdpb/frame"
+	"github.com/kvd-db/kvd/internal/frame"
 )
 
 // looksPerIdle is how often within the time that a carriage may idle one looks whether

@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/kvd-db/kvd/internal/frame"
 	"github.com/kvd-db/kvd/internal/kv"
-	"github.com/kvd-db/kvd/pkg/kvdpb/frame"
 )
 
 // timed is a carriage that brings what a test wants, and notes when it was told to go

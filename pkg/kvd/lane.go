@@ -1,7 +1,7 @@
 package kvd
 
 import (
-	"github.com/kvd-db/kvd/pkg/kvdpb/frame"
+	"github.com/kvd-db/kvd/internal/frame"
 	kvdpb "github.com/kvd-db/kvd/pkg/kvdpb/kvd/v1"
 )
 

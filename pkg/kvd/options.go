@@ -8,7 +8,7 @@ import (
 	"net"
 	"time"
 
-	"github.com/kvd-db/kvd/pkg/kvdpb/frame"
+	"github.com/kvd-db/kvd/internal/frame"
 	kvdpb "github.com/kvd-db/kvd/pkg/kvdpb/kvd/v1"
 )
 
@@ -125,9 +125,8 @@ func WithoutDeduplication() Option { return func(c *config) { c.anonymous = true
 func WithoutRawFrames() Option { return func(c *config) { c.grpcOnly = true } }
 
 // WithoutRawSockets reads and writes connections for frames by package net alone. Without
-// it the client makes the system calls of small reads and writes itself, if a connection is
-// exactly a *net.TCPConn or a *net.UnixConn, which saves processor time; see package socket
-// beside the protocol.
+// it the client makes the system calls of small reads and writes itself if a connection is
+// exactly a *net.TCPConn or a *net.UnixConn, which saves processor time.
 func WithoutRawSockets() Option { return func(c *config) { c.netOnly = true } }
 
 // WithLogger tells l when a stream to the server breaks. Without it the client is

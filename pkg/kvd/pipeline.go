@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/kvd-db/kvd/pkg/kvdpb/frame"
+	"github.com/kvd-db/kvd/internal/frame"
 )
 
 // Pipeline lets one goroutine have many independent operations under way at once:

@@ -12,8 +12,8 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/kvd-db/kvd/pkg/kvdpb/frame"
-	"github.com/kvd-db/kvd/pkg/kvdpb/socket"
+	"github.com/kvd-db/kvd/internal/frame"
+	"github.com/kvd-db/kvd/internal/rawconn"
 )
 
 // rawCarrier has frames one behind the other on a connection of their own.
@@ -21,7 +21,7 @@ type rawCarrier struct {
 	conn  net.Conn
 	plain net.Conn // beneath TLS, whose farewell could block; else conn
 	// socket has conn read and written; nil if that is none, or TLS.
-	socket *socket.Socket
+	socket *rawconn.Conn
 	in     *bufio.Reader
 	err    error // of the connection, met by the receiver
 }
@@ -34,7 +34,7 @@ const readBytes = 64 << 10
 func newRawCarrier(conn, plain net.Conn, netOnly bool) *rawCarrier {
 	c := &rawCarrier{conn: conn, plain: plain}
 	if conn == plain && !netOnly {
-		c.socket = socket.New(conn)
+		c.socket = rawconn.New(conn)
 	}
 	c.in = bufio.NewReaderSize(c, readBytes)
 	return c

@@ -16,10 +16,10 @@ import (
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc/test/bufconn"
 
+	"github.com/kvd-db/kvd/internal/frame"
 	"github.com/kvd-db/kvd/internal/server"
 	"github.com/kvd-db/kvd/internal/server/servertest"
 	"github.com/kvd-db/kvd/internal/testwait"
-	"github.com/kvd-db/kvd/pkg/kvdpb/frame"
 )
 
 func TestWhatTargetsMean(t *testing.T) {

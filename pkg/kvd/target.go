@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/kvd-db/kvd/pkg/kvdpb/frame"
+	"github.com/kvd-db/kvd/internal/frame"
 )
 
 // rawTarget is how a raw connection to a target is made. It cannot if dial is nil.

@@ -1598,7 +1598,7 @@ type PipelineRequest struct {
 	// At most 1,024.
 	Ops []*PipelineRequest_Op `protobuf:"bytes,1,rep,name=ops,proto3" json:"ops,omitempty"`
 	// Instead of ops: one compact frame of requests. The documentation of package
-	// pkg/kvdpb/frame gives its layout. The answers are compact frames too.
+	// internal/frame gives its layout. The answers are compact frames too.
 	Frame         []byte `protobuf:"bytes,2,opt,name=frame,proto3" json:"frame,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

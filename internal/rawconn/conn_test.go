@@ -1,6 +1,6 @@
 //go:build unix
 
-package socket_test
+package rawconn_test
 
 import (
 	"errors"
@@ -15,13 +15,13 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
-	"github.com/kvd-db/kvd/pkg/kvdpb/socket"
+	"github.com/kvd-db/kvd/internal/rawconn"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// pair returns a connection over loopback: a Socket, its connection, and the peer.
-func pair(t *testing.T) (s *socket.Socket, conn, peer *net.TCPConn) {
+// pair returns a connection over loopback: a Conn, its connection, and the peer.
+func pair(t *testing.T) (s *rawconn.Conn, conn, peer *net.TCPConn) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -37,7 +37,7 @@ func pair(t *testing.T) (s *socket.Socket, conn, peer *net.TCPConn) {
 			}
 		})
 	}
-	s = socket.New(dialed)
+	s = rawconn.New(dialed)
 	require.NotNil(t, s)
 	return s, dialed.(*net.TCPConn), accepted.(*net.TCPConn)
 }
@@ -138,7 +138,7 @@ func TestWriteSomeDoesNotWait(t *testing.T) {
 			}
 		}
 		require.NoError(t, conn.CloseWrite())
-		in := socket.New(peer)
+		in := rawconn.New(peer)
 		got, err := io.ReadAll(in)
 		require.NoError(t, err)
 		assert.True(t, string(got) == string(sent), "%d of %d bytes", len(got), len(sent))
@@ -157,18 +157,18 @@ func TestWriteSomeToAPeerThatIsGone(t *testing.T) {
 
 func TestWhatIsNoSocketHasNone(t *testing.T) {
 	a, b := net.Pipe()
-	assert.Nil(t, socket.New(a))
+	assert.Nil(t, rawconn.New(a))
 	require.NoError(t, errors.Join(a.Close(), b.Close()))
 
 	_, conn, _ := pair(t)
-	assert.Nil(t, socket.New(struct{ *net.TCPConn }{conn}), "its Read and Write may be others")
-	assert.Nil(t, socket.New(struct{ net.Conn }{conn}))
-	assert.Nil(t, socket.New(struct{ *net.UnixConn }{new(net.UnixConn)}))
+	assert.Nil(t, rawconn.New(struct{ *net.TCPConn }{conn}), "its Read and Write may be others")
+	assert.Nil(t, rawconn.New(struct{ net.Conn }{conn}))
+	assert.Nil(t, rawconn.New(struct{ *net.UnixConn }{new(net.UnixConn)}))
 }
 
 func TestNothingIsAllocated(t *testing.T) {
 	s, _, peer := pair(t)
-	in := socket.New(peer)
+	in := rawconn.New(peer)
 	b := make([]byte, 64)
 	allocs := testing.AllocsPerRun(100, func() {
 		if n, err := s.WriteSome(b); n != len(b) || err != nil {

@@ -1,6 +1,6 @@
 //go:build unix && (!linux || race)
 
-package socket
+package rawconn
 
 import "syscall"
 

@@ -1,6 +1,6 @@
 //go:build unix
 
-package socket
+package rawconn
 
 import (
 	"errors"
@@ -11,9 +11,9 @@ import (
 	"time"
 )
 
-// Socket reads and writes a connection. One goroutine at a time may read, and one may
+// Conn reads and writes a connection. One goroutine at a time may read, and one may
 // write. Deadlines and closing are those of the connection; closing it ends both.
-type Socket struct {
+type Conn struct {
 	conn net.Conn
 	raw  syscall.RawConn
 
@@ -42,7 +42,7 @@ type Socket struct {
 // New returns nil unless conn is a *net.TCPConn or a *net.UnixConn. A type that embeds
 // one of them may encrypt what it reads and writes, so its own Read and Write must be
 // called.
-func New(conn net.Conn) *Socket {
+func New(conn net.Conn) *Conn {
 	var raw syscall.RawConn
 	var err error
 	switch c := conn.(type) {
@@ -56,13 +56,13 @@ func New(conn net.Conn) *Socket {
 	if err != nil {
 		return nil
 	}
-	s := &Socket{conn: conn, raw: raw}
+	s := &Conn{conn: conn, raw: raw}
 	s.in.step, s.read.try, s.out.step = s.tryIn, s.readInto, s.write
 	return s
 }
 
 // Read implements io.Reader. It waits for at least one byte.
-func (s *Socket) Read(p []byte) (n int, err error) {
+func (s *Conn) Read(p []byte) (n int, err error) {
 	if len(p) == 0 {
 		return 0, nil
 	}
@@ -72,7 +72,7 @@ func (s *Socket) Read(p []byte) (n int, err error) {
 	return s.read.n, err
 }
 
-func (s *Socket) readInto() (err error) {
+func (s *Conn) readInto() (err error) {
 	s.read.n, err = s.ReadNow(s.read.data)
 	return err
 }
@@ -80,7 +80,7 @@ func (s *Socket) readInto() (err error) {
 // Await calls try, which calls ReadNow, and calls it again each time the connection may
 // have become readable, as long as try returns syscall.EAGAIN. So the caller can
 // allocate memory only while there is something to read.
-func (s *Socket) Await(try func() error) error {
+func (s *Conn) Await(try func() error) error {
 	s.in.try = try
 	err := s.raw.Read(s.in.step)
 	s.in.try = nil
@@ -93,7 +93,7 @@ func (s *Socket) Await(try func() error) error {
 	return err
 }
 
-func (s *Socket) tryIn(fd uintptr) (done bool) {
+func (s *Conn) tryIn(fd uintptr) (done bool) {
 	s.in.fd = int(fd)
 	if s.in.err = s.in.try(); s.in.err == syscall.EAGAIN {
 		s.waits++
@@ -104,7 +104,7 @@ func (s *Socket) tryIn(fd uintptr) (done bool) {
 
 // ReadNow reads what has arrived. Only a function passed to Await may call it. The
 // error is syscall.EAGAIN if nothing has arrived, and io.EOF at the end of the stream.
-func (s *Socket) ReadNow(p []byte) (n int, err error) {
+func (s *Conn) ReadNow(p []byte) (n int, err error) {
 	for {
 		n, err = s.readNow(s.in.fd, p)
 		switch {
@@ -121,11 +121,11 @@ func (s *Socket) ReadNow(p []byte) (n int, err error) {
 
 // Waits returns how often Read and Await had to wait. Only the reading goroutine may
 // call it.
-func (s *Socket) Waits() uint64 { return s.waits }
+func (s *Conn) Waits() uint64 { return s.waits }
 
 // WriteSome writes as many bytes as the socket has room for, without waiting, and
 // returns their number.
-func (s *Socket) WriteSome(p []byte) (n int, err error) {
+func (s *Conn) WriteSome(p []byte) (n int, err error) {
 	s.out.data, s.out.n, s.out.err = p, 0, nil
 	err = s.raw.Write(s.out.step)
 	s.out.data = nil
@@ -139,7 +139,7 @@ func (s *Socket) WriteSome(p []byte) (n int, err error) {
 }
 
 // failed returns an error in the form of package net.
-func (s *Socket) failed(op string, err error) error {
+func (s *Conn) failed(op string, err error) error {
 	if e, ok := errors.AsType[*net.OpError](err); ok {
 		e.Op = op // raw-read, raw-write
 		return e
@@ -157,7 +157,7 @@ const (
 	tellEvery = 50 * time.Millisecond
 )
 
-func (s *Socket) readNow(fd int, p []byte) (n int, err error) {
+func (s *Conn) readNow(fd int, p []byte) (n int, err error) {
 	if now := time.Now(); len(p) > quietBytes || now.Sub(s.told) >= tellEvery {
 		s.told = now
 		return syscall.Read(fd, p)
@@ -166,7 +166,7 @@ func (s *Socket) readNow(fd int, p []byte) (n int, err error) {
 }
 
 // write always reports done, so that the caller never waits.
-func (s *Socket) write(fd uintptr) (done bool) {
+func (s *Conn) write(fd uintptr) (done bool) {
 	n, err := writeNow(int(fd), s.out.data)
 	switch err {
 	case nil:

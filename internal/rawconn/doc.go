@@ -1,4 +1,4 @@
-// Package socket reads and writes the connections of raw frames, for client and server,
+// Package rawconn reads and writes the connections of raw frames, for client and server,
 // with fewer thread switches than package net.
 //
 // Before a system call a goroutine tells Go's runtime that its processor may have to be
@@ -23,4 +23,4 @@
 //
 // On other systems, and under the race detector, which tracks what package syscall
 // reads and writes, every call tells the runtime.
-package socket
+package rawconn
