@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/record"
 	"github.com/kvd-db/kvd/internal/vfs"
 	"github.com/kvd-db/kvd/internal/wal"
 )
@@ -44,15 +45,15 @@ func writeLog(fs vfs.FS, dir string, entries []kv.Entry, size int) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, l.Close()) }()
-	var record kv.RecordEncoder
+	var encoder record.Encoder
 	woken := make(signal, 1)
 	for ; len(entries) >= size; entries = entries[size:] {
 		var end wal.Pos
 		for i := range entries[:size] {
-			record.Reset()
-			record.Section(int(tableID.Partition), 1)
-			record.Op(0, kv.Origin{}, &kv.Op{Kind: kv.KindPut, Key: entries[i].Key, Value: entries[i].Value})
-			if _, end, err = l.Append(record.Bytes(), 1, kv.DurabilityBuffered, woken, nil); err != nil {
+			encoder.Reset()
+			encoder.Section(int(tableID.Partition), 1)
+			encoder.Op(0, kv.Origin{}, &kv.Op{Kind: kv.KindPut, Key: entries[i].Key, Value: entries[i].Value})
+			if _, end, err = l.Append(encoder.Bytes(), 1, kv.DurabilityBuffered, woken, nil); err != nil {
 				return err
 			}
 		}

@@ -9,7 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/record"
 )
 
 func newTrial(t *testing.T, out *bytes.Buffer) *trial {
@@ -103,7 +103,7 @@ func TestGroupsAreThoseOfTheLog(t *testing.T) {
 	for _, rest := range c.pieces {
 		for range size {
 			end := 16 + binary.LittleEndian.Uint32(rest)
-			require.NoError(t, kv.DecodeRecord(rest[16:end], func(op *kv.RecordOp) error {
+			require.NoError(t, record.Decode(rest[16:end], func(op *record.Op) error {
 				require.Equal(t, entries[0].Key, op.Key)
 				require.Equal(t, entries[0].Value, op.Value)
 				return nil

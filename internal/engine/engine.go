@@ -19,6 +19,7 @@ import (
 	"github.com/kvd-db/kvd/internal/kv"
 	"github.com/kvd-db/kvd/internal/manifest"
 	"github.com/kvd-db/kvd/internal/partition"
+	"github.com/kvd-db/kvd/internal/record"
 	"github.com/kvd-db/kvd/internal/sstable"
 	"github.com/kvd-db/kvd/internal/vfs"
 	"github.com/kvd-db/kvd/internal/wal"
@@ -379,7 +380,7 @@ func (e *Engine) replay(r wal.Record) error {
 	if len(r.Payload) == 0 {
 		return nil // a number that was taken for nothing: see tick
 	}
-	return kv.DecodeRecord(r.Payload, func(op *kv.RecordOp) error {
+	return record.Decode(r.Payload, func(op *record.Op) error {
 		if op.Partition >= len(e.partitions) {
 			return fmt.Errorf("operation for partition %d of %d", op.Partition, len(e.partitions))
 		}

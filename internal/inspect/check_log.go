@@ -6,6 +6,7 @@ import (
 
 	"github.com/kvd-db/kvd/internal/descriptor"
 	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/record"
 	"github.com/kvd-db/kvd/internal/wal"
 )
 
@@ -85,7 +86,7 @@ func (c *checker) record(r wal.Record) error {
 		return err
 	}
 	c.report.Records++
-	err := kv.DecodeRecord(r.Payload, func(op *kv.RecordOp) error {
+	err := record.Decode(r.Payload, func(op *record.Op) error {
 		if op.Partition >= c.report.Partitions {
 			return fmt.Errorf("operation for partition %d of %d", op.Partition, c.report.Partitions)
 		}

@@ -2,6 +2,7 @@ package inspect
 
 import (
 	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/record"
 	"github.com/kvd-db/kvd/internal/wal"
 )
 
@@ -37,7 +38,7 @@ func (d *dumper) frame(f wal.FrameInfo) error {
 		f.Offset, f.Kind, f.Bytes, f.Prev, f.SyncedSegment, f.SyncedOffset)
 	for _, r := range f.Records {
 		d.printf("  record %d, %d units\n", r.Base, r.Units)
-		err := kv.DecodeRecord(r.Payload, func(op *kv.RecordOp) error {
+		err := record.Decode(r.Payload, func(op *record.Op) error {
 			d.printf("    partition %d: ", op.Partition)
 			d.entry(r.Base+kv.SeqNum(op.Unit), op.Kind, op.Key, op.Value, op.Expiry)
 			if o := op.Origin; o.Named() {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/kvd-db/kvd/internal/descriptor"
 	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/record"
 	"github.com/kvd-db/kvd/internal/sstable"
 	"github.com/kvd-db/kvd/internal/vfs"
 	"github.com/kvd-db/kvd/internal/wal"
@@ -70,13 +71,13 @@ func sampleLog(t *testing.T, fsys vfs.FS, dir string) {
 	log, _, err := wal.Open(wal.Options{FS: fsys, Dir: dir, StoreID: 0x0123456789abcdef, Fresh: true},
 		func(wal.Record) error { return nil })
 	require.NoError(t, err)
-	var record kv.RecordEncoder
-	record.Section(0, 2)
-	record.Op(0, kv.Origin{}, &kv.Op{Kind: kv.KindPut, Key: []byte("a\x00"), Value: []byte("new")})
-	record.Op(1, kv.Origin{}, &kv.Op{Kind: kv.KindDelete, Key: []byte("b")})
-	record.Section(3, 1)
-	record.Op(1, kv.Origin{}, &kv.Op{Kind: kv.KindPut, Key: []byte("c"), Value: []byte(strings.Repeat("x", 100))})
-	_, pos, err := log.Append(record.Bytes(), 2, kv.DurabilitySync, nobody{}, nil)
+	var encoder record.Encoder
+	encoder.Section(0, 2)
+	encoder.Op(0, kv.Origin{}, &kv.Op{Kind: kv.KindPut, Key: []byte("a\x00"), Value: []byte("new")})
+	encoder.Op(1, kv.Origin{}, &kv.Op{Kind: kv.KindDelete, Key: []byte("b")})
+	encoder.Section(3, 1)
+	encoder.Op(1, kv.Origin{}, &kv.Op{Kind: kv.KindPut, Key: []byte("c"), Value: []byte(strings.Repeat("x", 100))})
+	_, pos, err := log.Append(encoder.Bytes(), 2, kv.DurabilitySync, nobody{}, nil)
 	require.NoError(t, err)
 	require.NoError(t, log.WaitSynced(context.Background(), pos))
 	require.NoError(t, log.Close())

@@ -32,18 +32,18 @@ func (d *Decoder) Uvarint(max uint64) uint64 {
 func (d *Decoder) refuse(v uint64, n int, max uint64) {
 	switch {
 	case n <= 0:
-		d.fail(errors.New("number is cut or too long"))
+		d.Fail(errors.New("number is cut or too long"))
 	case v > max:
-		d.fail(fmt.Errorf("number %d, want at most %d", v, max))
+		d.Fail(fmt.Errorf("number %d, want at most %d", v, max))
 	default:
-		d.fail(errors.New("number is not in its shortest form"))
+		d.Fail(errors.New("number is not in its shortest form"))
 	}
 }
 
 // Take returns the next n bytes.
 func (d *Decoder) Take(n uint64) []byte {
 	if d.Err == nil && n > uint64(len(d.Rest)) {
-		d.fail(fmt.Errorf("%d bytes, but %d are left", n, len(d.Rest)))
+		d.Fail(fmt.Errorf("%d bytes, but %d are left", n, len(d.Rest)))
 	}
 	if d.Err != nil {
 		return nil
@@ -56,7 +56,8 @@ func (d *Decoder) Take(n uint64) []byte {
 // Bytes returns a byte string of at most max bytes that follows its length.
 func (d *Decoder) Bytes(max uint64) []byte { return d.Take(d.Uvarint(max)) }
 
-func (d *Decoder) fail(err error) {
+// Fail sets Err, unless it is set already.
+func (d *Decoder) Fail(err error) {
 	if d.Err == nil {
 		d.Err = err
 	}

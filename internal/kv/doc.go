@@ -19,11 +19,4 @@
 // delete; [WriteBatch] keeps that true inside a batch by letting the last operation on
 // a key win. A range tombstone may start at the same key with the same number: it is
 // not a version of the key, and hides only entries with a lower number.
-//
-// # The record
-//
-// The commit log stores records. A record holds the operations of one micro-batch of a
-// partition, or of one atomic batch over several partitions. The log treats it as
-// opaque bytes; only [RecordEncoder] and [DecodeRecord] know the layout, which is given
-// with [RecordEncoder].
 package kv

@@ -51,6 +51,7 @@ var floors = map[string]float64{
 	"internal/rawconn":   0.5,
 	"pkg/kvdpb":          0.5,
 
+	"internal/record":    0.5,
 	"internal/keyhash":   0.5,
 	"internal/vfs":       0.5,
 	"internal/event":     0.5,

@@ -10,6 +10,7 @@ import (
 
 	"github.com/kvd-db/kvd/internal/keyhash"
 	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/record"
 )
 
 // Share is the part that one partition has in a commit.
@@ -151,7 +152,7 @@ func (p *Proposal) propose() (*Commit, error) {
 // layOut encodes the record and returns what each partition that has a share of
 // it will hold. They have the payload in common.
 func (p *Proposal) layOut() []*part {
-	var encoder kv.RecordEncoder
+	var encoder record.Encoder
 	var parts []*part
 	together := !p.ofOneKey()
 	for i := range p.Shares {

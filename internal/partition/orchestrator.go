@@ -10,6 +10,7 @@ import (
 
 	"github.com/kvd-db/kvd/internal/keyhash"
 	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/record"
 	"github.com/kvd-db/kvd/internal/wal"
 )
 
@@ -349,7 +350,7 @@ func (p *Partition) arrive(rec *pending) {
 // insertRecord inserts this partition's share of a record. Recovery and the
 // orchestrator both come here, so a replayed record is applied as it was.
 func (p *Partition) insertRecord(base kv.SeqNum, payload []byte) error {
-	return kv.DecodeRecord(payload, func(op *kv.RecordOp) error {
+	return record.Decode(payload, func(op *record.Op) error {
 		if op.Partition == p.id {
 			p.insertOp(base, op)
 		}
@@ -357,7 +358,7 @@ func (p *Partition) insertRecord(base kv.SeqNum, payload []byte) error {
 	})
 }
 
-func (p *Partition) insertOp(base kv.SeqNum, op *kv.RecordOp) {
+func (p *Partition) insertOp(base kv.SeqNum, op *record.Op) {
 	p.entry = kv.Entry{
 		Key: op.Key, Value: op.Value, Seq: base + kv.SeqNum(op.Unit), Kind: op.Kind, Expiry: op.Expiry,
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/kvd-db/kvd/internal/kv"
 	"github.com/kvd-db/kvd/internal/manifest"
 	"github.com/kvd-db/kvd/internal/memtable"
+	"github.com/kvd-db/kvd/internal/record"
 	"github.com/kvd-db/kvd/internal/valuefile"
 	"github.com/kvd-db/kvd/internal/wal"
 )
@@ -123,7 +124,7 @@ func Open(o Options) (*Partition, error) {
 
 // Replay applies this partition's operations of one record of the log, unless a
 // table has them. Before Start only; not safe for concurrent use.
-func (p *Partition) Replay(base kv.SeqNum, op *kv.RecordOp) {
+func (p *Partition) Replay(base kv.SeqNum, op *record.Op) {
 	version := base + kv.SeqNum(op.Unit)
 	if op.Origin.Named() {
 		if _, _, known := p.turn.names.find(nameOf(op.Origin)); !known {

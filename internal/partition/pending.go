@@ -5,12 +5,13 @@ import (
 	"slices"
 
 	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/record"
 	"github.com/kvd-db/kvd/internal/wal"
 )
 
 // pending is one record on its way from the log to the memtable.
 type pending struct {
-	encoder kv.RecordEncoder // owns payload, if this partition laid it out
+	encoder record.Encoder // owns payload, if this partition laid it out
 	payload []byte
 	base    kv.SeqNum
 	units   uint32 // 0: all of its writes had been applied before, it only waits its turn

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/record"
 )
 
 // readMark is what a proposal that concerns more than one key has read in one partition,
@@ -69,7 +70,7 @@ func (m *readMark) concerns(rec *pending, partition int) bool {
 		return false
 	}
 	found := false
-	err := kv.DecodeRecord(rec.payload, func(op *kv.RecordOp) error {
+	err := record.Decode(rec.payload, func(op *record.Op) error {
 		found = found || op.Partition == partition && m.hasInRange(op.Key)
 		return nil
 	})

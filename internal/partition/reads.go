@@ -9,6 +9,7 @@ import (
 	"github.com/kvd-db/kvd/internal/kv"
 	"github.com/kvd-db/kvd/internal/memtable"
 	"github.com/kvd-db/kvd/internal/mergeiter"
+	"github.com/kvd-db/kvd/internal/record"
 	"github.com/kvd-db/kvd/internal/sstable"
 )
 
@@ -106,7 +107,7 @@ func (p *Partition) writes(rec *pending, r *Reads) error {
 	if !rec.rangeDeletes && len(r.Ranges) == 0 {
 		return nil
 	}
-	return kv.DecodeRecord(rec.payload, func(op *kv.RecordOp) error {
+	return record.Decode(rec.payload, func(op *record.Op) error {
 		if op.Partition != p.id {
 			return nil
 		}

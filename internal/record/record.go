@@ -1,12 +1,18 @@
-package kv
+// Package record encodes and decodes the records of the commit log. A record holds the
+// operations of one micro-batch of a partition, or of one atomic batch over several
+// partitions. The log treats a record as opaque bytes; only [Encoder] and [Decode] know
+// the layout, which is given with [Encoder].
+package record
 
 import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+
+	"github.com/kvd-db/kvd/internal/kv"
 )
 
-// RecordEncoder encodes one record of the commit log:
+// Encoder encodes one record of the commit log:
 //
 //	record  = section, any number; an empty record only uses up a sequence number
 //	section = uvarint partition | uvarint operations (>= 1) | op ...
@@ -28,43 +34,43 @@ import (
 // without one says nothing about the content.
 //
 // The zero value is ready. Not safe for concurrent use.
-type RecordEncoder struct {
+type Encoder struct {
 	buf []byte
 }
 
 const (
-	recordHasExpiry  = 0x10
-	recordHasOrigin  = 0x20
-	recordHasContent = 0x40
-	recordKindMask   = 0x0f
-	recordFlags      = recordHasExpiry | recordHasOrigin | recordHasContent
+	flagExpiry  = 0x10
+	flagOrigin  = 0x20
+	flagContent = 0x40
+	kindMask    = 0x0f
+	allFlags    = flagExpiry | flagOrigin | flagContent
 )
 
 // Reset empties the encoder and keeps its memory.
-func (e *RecordEncoder) Reset() { e.buf = e.buf[:0] }
+func (e *Encoder) Reset() { e.buf = e.buf[:0] }
 
 // Bytes returns the record, borrowed until the next call on e.
-func (e *RecordEncoder) Bytes() []byte { return e.buf }
+func (e *Encoder) Bytes() []byte { return e.buf }
 
 // Section begins the operations of one partition. The caller must then call Op exactly
 // ops times.
-func (e *RecordEncoder) Section(partition, ops int) {
+func (e *Encoder) Section(partition, ops int) {
 	e.buf = binary.AppendUvarint(e.buf, uint64(partition))
 	e.buf = binary.AppendUvarint(e.buf, uint64(ops))
 }
 
 // Op appends one operation and copies its slices.
-func (e *RecordEncoder) Op(unit uint32, origin Origin, op *Op) {
+func (e *Encoder) Op(unit uint32, origin kv.Origin, op *kv.Op) {
 	tag := byte(op.Kind)
 	if op.Expiry != 0 {
-		tag |= recordHasExpiry
+		tag |= flagExpiry
 	}
 	hasContent := origin.Named() && origin.Content != 0
 	if origin.Named() {
-		tag |= recordHasOrigin
+		tag |= flagOrigin
 	}
 	if hasContent {
-		tag |= recordHasContent
+		tag |= flagContent
 	}
 	b := append(e.buf, tag)
 	b = binary.AppendUvarint(b, uint64(unit))
@@ -77,7 +83,7 @@ func (e *RecordEncoder) Op(unit uint32, origin Origin, op *Op) {
 	}
 	b = binary.AppendUvarint(b, uint64(len(op.Key)))
 	b = append(b, op.Key...)
-	if op.Kind != KindDelete {
+	if op.Kind != kv.KindDelete {
 		b = binary.AppendUvarint(b, uint64(len(op.Value)))
 		b = append(b, op.Value...)
 	}
@@ -87,40 +93,40 @@ func (e *RecordEncoder) Op(unit uint32, origin Origin, op *Op) {
 	e.buf = b
 }
 
-// RecordOp is one decoded operation of a record.
-type RecordOp struct {
-	Op
+// Op is one decoded operation of a record.
+type Op struct {
+	kv.Op
 	Partition int
 	Unit      uint32
-	Origin    Origin
+	Origin    kv.Origin
 }
 
-var errRecord = errors.New("malformed record")
+var errMalformed = errors.New("malformed record")
 
-// DecodeRecord calls fn for each operation of a record, in order. The operation is
-// borrowed until fn returns; its slices are borrowed from record. DecodeRecord stops at
+// Decode calls fn for each operation of a record, in order. The operation is
+// borrowed until fn returns; its slices are borrowed from record. Decode stops at
 // the first error of fn and returns it. If the record is malformed, it returns an error
 // after fn has been called for the operations before the damage.
-func DecodeRecord(record []byte, fn func(*RecordOp) error) error {
-	d := Decoder{Rest: record}
-	var op RecordOp // one for all operations: it escapes to the heap, as fn might keep it
+func Decode(record []byte, fn func(*Op) error) error {
+	d := kv.Decoder{Rest: record}
+	var op Op // one for all operations: it escapes to the heap, as fn might keep it
 	for len(d.Rest) > 0 {
 		partition := d.Uvarint(1 << 16)
-		// Not bounded by MaxBatchOps: a record may hold the writes of several calls,
+		// Not bounded by kv.MaxBatchOps: a record may hold the writes of several calls,
 		// each with up to that many. Nothing is allocated by this count, and the length
 		// of the record bounds the loop.
 		ops := d.Uvarint(1<<32 - 1)
 		if ops == 0 {
-			d.fail(errors.New("no operations"))
+			d.Fail(errors.New("no operations"))
 		}
 		if d.Err != nil {
-			return fmt.Errorf("%w: section header: %w", errRecord, d.Err)
+			return fmt.Errorf("%w: section header: %w", errMalformed, d.Err)
 		}
 		for range ops {
-			op = RecordOp{Partition: int(partition)}
+			op = Op{Partition: int(partition)}
 			op.decode(&d)
 			if d.Err != nil {
-				return fmt.Errorf("%w: operation with %d bytes left: %w", errRecord, len(d.Rest), d.Err)
+				return fmt.Errorf("%w: operation with %d bytes left: %w", errMalformed, len(d.Rest), d.Err)
 			}
 			if err := fn(&op); err != nil {
 				return err
@@ -130,40 +136,40 @@ func DecodeRecord(record []byte, fn func(*RecordOp) error) error {
 	return nil
 }
 
-func (op *RecordOp) decode(d *Decoder) {
+func (op *Op) decode(d *kv.Decoder) {
 	first := d.Take(1)
 	if d.Err != nil {
 		return
 	}
 	tag := first[0]
-	op.Kind = Kind(tag & recordKindMask)
-	if !op.Kind.Valid() || tag&^(recordKindMask|recordFlags) != 0 || tag&(recordHasOrigin|recordHasContent) == recordHasContent {
-		d.fail(fmt.Errorf("unknown tag %#02x", tag))
+	op.Kind = kv.Kind(tag & kindMask)
+	if !op.Kind.Valid() || tag&^(kindMask|allFlags) != 0 || tag&(flagOrigin|flagContent) == flagContent {
+		d.Fail(fmt.Errorf("unknown tag %#02x", tag))
 		return
 	}
 	op.Unit = uint32(d.Uvarint(1<<32 - 1))
-	if tag&recordHasOrigin != 0 {
+	if tag&flagOrigin != 0 {
 		if id := d.Take(8); id != nil {
 			op.Origin.ClientID = binary.LittleEndian.Uint64(id)
 		}
 		op.Origin.Sequence = d.Uvarint(1<<64 - 1)
 	}
-	if tag&recordHasContent != 0 {
+	if tag&flagContent != 0 {
 		if content := d.Take(8); content != nil {
 			if op.Origin.Content = binary.LittleEndian.Uint64(content); !op.Origin.Named() || op.Origin.Content == 0 {
-				d.fail(errors.New("content hash of nothing"))
+				d.Fail(errors.New("content hash of nothing"))
 				return
 			}
 		}
 	}
-	op.Key = d.Bytes(MaxKeyBytes)
-	if op.Kind != KindDelete {
-		op.Value = d.Bytes(MaxValueBytes)
+	op.Key = d.Bytes(kv.MaxKeyBytes)
+	if op.Kind != kv.KindDelete {
+		op.Value = d.Bytes(kv.MaxValueBytes)
 	}
-	if tag&recordHasExpiry != 0 {
+	if tag&flagExpiry != 0 {
 		op.Expiry = d.Uvarint(1<<64 - 1)
 	}
 	if len(op.Key) == 0 {
-		d.fail(errors.New("empty key"))
+		d.Fail(errors.New("empty key"))
 	}
 }

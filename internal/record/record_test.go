@@ -1,4 +1,4 @@
-package kv
+package record
 
 import (
 	"bytes"
@@ -7,6 +7,7 @@ import (
 	"os"
 	"testing"
 
+	"github.com/kvd-db/kvd/internal/kv"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
@@ -15,19 +16,19 @@ import (
 var sourceDeleteMarker = []byte{83, 76, 69, 7, 95, 21, 81, 27, 2, 104, 8, 100, 45, 109, 110, 1}
 
 func exampleRecord() []byte {
-	var e RecordEncoder
+	var e Encoder
 	e.Section(3, 2)
-	e.Op(0, Origin{}, &Op{Kind: KindPut, Key: []byte("a"), Value: []byte("1")})
-	e.Op(1, Origin{ClientID: 7, Sequence: 300}, &Op{Kind: KindDelete, Key: []byte("b")})
+	e.Op(0, kv.Origin{}, &kv.Op{Kind: kv.KindPut, Key: []byte("a"), Value: []byte("1")})
+	e.Op(1, kv.Origin{ClientID: 7, Sequence: 300}, &kv.Op{Kind: kv.KindDelete, Key: []byte("b")})
 	e.Section(9, 2)
-	e.Op(0, Origin{}, &Op{Kind: KindPut, Key: []byte("c"), Value: []byte{}, Expiry: 1 << 40})
-	e.Op(0, Origin{}, &Op{Kind: KindRangeDelete, Key: []byte("d"), Value: []byte("f")})
+	e.Op(0, kv.Origin{}, &kv.Op{Kind: kv.KindPut, Key: []byte("c"), Value: []byte{}, Expiry: 1 << 40})
+	e.Op(0, kv.Origin{}, &kv.Op{Kind: kv.KindRangeDelete, Key: []byte("d"), Value: []byte("f")})
 	return bytes.Clone(e.Bytes())
 }
 
-func decodeAll(record []byte) ([]RecordOp, error) {
-	var ops []RecordOp
-	err := DecodeRecord(record, func(op *RecordOp) error {
+func decodeAll(record []byte) ([]Op, error) {
+	var ops []Op
+	err := Decode(record, func(op *Op) error {
 		ops = append(ops, *op)
 		return nil
 	})
@@ -37,23 +38,23 @@ func decodeAll(record []byte) ([]RecordOp, error) {
 func TestRecordRoundTrip(t *testing.T) {
 	ops, err := decodeAll(exampleRecord())
 	require.NoError(t, err)
-	require.Equal(t, []RecordOp{
-		{Partition: 3, Op: Op{Kind: KindPut, Key: []byte("a"), Value: []byte("1")}},
-		{Partition: 3, Unit: 1, Origin: Origin{ClientID: 7, Sequence: 300}, Op: Op{Kind: KindDelete, Key: []byte("b")}},
-		{Partition: 9, Op: Op{Kind: KindPut, Key: []byte("c"), Value: []byte{}, Expiry: 1 << 40}},
-		{Partition: 9, Op: Op{Kind: KindRangeDelete, Key: []byte("d"), Value: []byte("f")}},
+	require.Equal(t, []Op{
+		{Partition: 3, Op: kv.Op{Kind: kv.KindPut, Key: []byte("a"), Value: []byte("1")}},
+		{Partition: 3, Unit: 1, Origin: kv.Origin{ClientID: 7, Sequence: 300}, Op: kv.Op{Kind: kv.KindDelete, Key: []byte("b")}},
+		{Partition: 9, Op: kv.Op{Kind: kv.KindPut, Key: []byte("c"), Value: []byte{}, Expiry: 1 << 40}},
+		{Partition: 9, Op: kv.Op{Kind: kv.KindRangeDelete, Key: []byte("d"), Value: []byte("f")}},
 	}, ops)
 }
 
 func TestRecordKeepsAnyValueW3(t *testing.T) {
 	for _, value := range [][]byte{{}, {0}, sourceDeleteMarker, bytes.Repeat([]byte{0xff}, 70_000)} {
-		var e RecordEncoder
+		var e Encoder
 		e.Section(0, 1)
-		e.Op(0, Origin{}, &Op{Kind: KindPut, Key: []byte("k"), Value: value})
+		e.Op(0, kv.Origin{}, &kv.Op{Kind: kv.KindPut, Key: []byte("k"), Value: value})
 		ops, err := decodeAll(e.Bytes())
 		require.NoError(t, err)
 		require.Len(t, ops, 1)
-		assert.Equal(t, KindPut, ops[0].Kind)
+		assert.Equal(t, kv.KindPut, ops[0].Kind)
 		assert.Equal(t, value, ops[0].Value)
 	}
 }
@@ -71,22 +72,22 @@ func TestRecordGolden(t *testing.T) {
 
 // exampleOfContent uses the fields that version 2 of the log added.
 func exampleOfContent() []byte {
-	var e RecordEncoder
+	var e Encoder
 	e.Section(3, 2)
-	e.Op(0, Origin{ClientID: 7, Sequence: 300, Content: 0x0102_0304_0506_0708}, &Op{Kind: KindPut, Key: []byte("a"), Value: []byte("1"), Expiry: 1 << 40})
-	e.Op(0, Origin{ClientID: 7, Sequence: 300}, &Op{Kind: KindDelete, Key: []byte("b")})
+	e.Op(0, kv.Origin{ClientID: 7, Sequence: 300, Content: 0x0102_0304_0506_0708}, &kv.Op{Kind: kv.KindPut, Key: []byte("a"), Value: []byte("1"), Expiry: 1 << 40})
+	e.Op(0, kv.Origin{ClientID: 7, Sequence: 300}, &kv.Op{Kind: kv.KindDelete, Key: []byte("b")})
 	return bytes.Clone(e.Bytes())
 }
 
 func TestRecordKeepsTheContentHash(t *testing.T) {
 	ops, err := decodeAll(exampleOfContent())
 	require.NoError(t, err)
-	require.Equal(t, []RecordOp{
+	require.Equal(t, []Op{
 		{
-			Partition: 3, Origin: Origin{ClientID: 7, Sequence: 300, Content: 0x0102_0304_0506_0708},
-			Op: Op{Kind: KindPut, Key: []byte("a"), Value: []byte("1"), Expiry: 1 << 40},
+			Partition: 3, Origin: kv.Origin{ClientID: 7, Sequence: 300, Content: 0x0102_0304_0506_0708},
+			Op: kv.Op{Kind: kv.KindPut, Key: []byte("a"), Value: []byte("1"), Expiry: 1 << 40},
 		},
-		{Partition: 3, Origin: Origin{ClientID: 7, Sequence: 300}, Op: Op{Kind: KindDelete, Key: []byte("b")}},
+		{Partition: 3, Origin: kv.Origin{ClientID: 7, Sequence: 300}, Op: kv.Op{Kind: kv.KindDelete, Key: []byte("b")}},
 	}, ops)
 }
 
@@ -102,7 +103,7 @@ func TestDecodeRecordRefusesEveryTruncation(t *testing.T) {
 		assert.Error(t, err, "cut to %d bytes", n)
 	}
 	stop := errors.New("stop")
-	assert.ErrorIs(t, DecodeRecord(record, func(*RecordOp) error { return stop }), stop)
+	assert.ErrorIs(t, Decode(record, func(*Op) error { return stop }), stop)
 }
 
 func TestDecodeRecordSaysWhatIsMalformed(t *testing.T) {
@@ -121,7 +122,7 @@ func TestDecodeRecordSaysWhatIsMalformed(t *testing.T) {
 		"\x00\x01\x01\x00\x01k\x80": "operation with 1 bytes left: number is cut or too long",
 	} {
 		_, err := decodeAll([]byte(record))
-		assert.ErrorIs(t, err, errRecord, "%x", record)
+		assert.ErrorIs(t, err, errMalformed, "%x", record)
 		assert.ErrorContains(t, err, reason, "%x", record)
 	}
 }
@@ -137,7 +138,7 @@ func FuzzDecodeRecord(f *testing.F) {
 			return
 		}
 		// What was accepted encodes to something that decodes to the same operations.
-		var e RecordEncoder
+		var e Encoder
 		for i := range ops {
 			e.Section(ops[i].Partition, 1)
 			e.Op(ops[i].Unit, ops[i].Origin, &ops[i].Op)
@@ -150,14 +151,14 @@ func FuzzDecodeRecord(f *testing.F) {
 
 // A record may have more operations than one batch: it holds those of several calls.
 func TestRecordOfMoreOperationsThanABatch(t *testing.T) {
-	const ops = 2*MaxBatchOps + 1
-	var e RecordEncoder
+	const ops = 2*kv.MaxBatchOps + 1
+	var e Encoder
 	e.Section(3, ops)
 	for range ops {
-		e.Op(0, Origin{}, &Op{Kind: KindDelete, Key: []byte("k")})
+		e.Op(0, kv.Origin{}, &kv.Op{Kind: kv.KindDelete, Key: []byte("k")})
 	}
 	n := 0
-	require.NoError(t, DecodeRecord(e.Bytes(), func(*RecordOp) error { n++; return nil }))
+	require.NoError(t, Decode(e.Bytes(), func(*Op) error { n++; return nil }))
 	require.Equal(t, ops, n)
-	require.Error(t, DecodeRecord(e.Bytes()[:len(e.Bytes())-1], func(*RecordOp) error { return nil }))
+	require.Error(t, Decode(e.Bytes()[:len(e.Bytes())-1], func(*Op) error { return nil }))
 }
