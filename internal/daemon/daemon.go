@@ -19,11 +19,11 @@ import (
 	"github.com/kvd-db/kvd/internal/batcher"
 	"github.com/kvd-db/kvd/internal/engine"
 	"github.com/kvd-db/kvd/internal/kv"
-	"github.com/kvd-db/kvd/internal/server"
+	"github.com/kvd-db/kvd/internal/service"
 )
 
-// service is one run of Run.
-type service struct {
+// process is one run of Run.
+type process struct {
 	config  Config
 	log     *zap.Logger
 	journal *journal
@@ -35,7 +35,7 @@ type service struct {
 
 	// Set when the store is open; the admin pages look meanwhile.
 	engine   atomic.Pointer[engine.Engine]
-	server   atomic.Pointer[server.Server]
+	server   atomic.Pointer[service.Server]
 	stopping atomic.Bool
 	// looking is held, shared, while a page reads the store, and taken before the
 	// store is closed; then closing is set.
@@ -84,7 +84,7 @@ func Run(ctx context.Context, config Config, ready func(listen, admin net.Addr))
 // becameReadOnly reports whether the store, which was served, failed because its file
 // system became read-only. An error that the store met first may be another: as a rule a
 // file system becomes read-only after one.
-func (s *service) becameReadOnly(ctx context.Context, err error) bool {
+func (s *process) becameReadOnly(ctx context.Context, err error) bool {
 	if s.engine.Load() == nil || !errors.Is(err, kv.ErrFailed) || s.abandoned() || ctx.Err() != nil {
 		return false
 	}
@@ -96,11 +96,11 @@ func (s *service) becameReadOnly(ctx context.Context, err error) bool {
 }
 
 // run is one opening of the store. It returns no service if it had not begun.
-func run(ctx context.Context, config Config, ready func(listen, admin net.Addr)) (*service, error) {
+func run(ctx context.Context, config Config, ready func(listen, admin net.Addr)) (*process, error) {
 	if err := config.normalize(); err != nil {
 		return nil, err
 	}
-	s := &service{
+	s := &process{
 		config: config, log: config.Log, journal: newJournal(config.Log),
 		disk:  newDiskWatch(config.FS, config.MaxSync, config.Log),
 		ended: make(chan error, 2), given: make(chan struct{}),
@@ -131,14 +131,14 @@ func run(ctx context.Context, config Config, ready func(listen, admin net.Addr))
 }
 
 // where says where the data is.
-func (s *service) where() string {
+func (s *process) where() string {
 	if s.config.Dev {
 		return "memory (gone at exit)"
 	}
 	return s.config.Data
 }
 
-func (s *service) bind() (err error) {
+func (s *process) bind() (err error) {
 	if s.listen, err = net.Listen("tcp", s.config.Listen); err != nil {
 		return fmt.Errorf("%w for clients: %w; %s with --listen", ErrListen, err, listenAdvice(err))
 	}
@@ -163,7 +163,7 @@ func listenAdvice(err error) string {
 
 // closeListeners closes what may be closed already: whoever serves a listener
 // closes it too.
-func (s *service) closeListeners() {
+func (s *process) closeListeners() {
 	for _, l := range []net.Listener{s.listen, s.adminListen} {
 		if err := l.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
 			s.log.Warn("closing a listener", zap.Error(err))
@@ -176,7 +176,7 @@ func (s *service) closeListeners() {
 const pageTimeout = 10 * time.Minute
 
 // servePages starts the admin pages.
-func (s *service) servePages(build admin.Build) {
+func (s *process) servePages(build admin.Build) {
 	s.pages = &http.Server{
 		Handler:           admin.Handler(s.source(build)),
 		ReadHeaderTimeout: 5 * time.Second,
@@ -195,7 +195,7 @@ func (s *service) servePages(build admin.Build) {
 }
 
 // closePages is the last step: until here the pages said what is going on.
-func (s *service) closePages() {
+func (s *process) closePages() {
 	if err := s.pages.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
 		s.log.Warn("closing the admin pages", zap.Error(err))
 	}
@@ -205,7 +205,7 @@ func (s *service) closePages() {
 }
 
 // open recovers the store and begins to serve it.
-func (s *service) open(ctx context.Context) error {
+func (s *process) open(ctx context.Context) error {
 	e, err := s.openStore(ctx)
 	if errors.Is(err, syscall.ENOTDIR) {
 		return fmt.Errorf("%w: --data %s: it, or what it lies in, is a file, not a directory; name a directory: %w", ErrUsage, s.config.Data, err)
@@ -216,7 +216,7 @@ func (s *service) open(ctx context.Context) error {
 	c := &s.config
 	s.engine.Store(e)
 	_, _, requests := split(c.dataBudget())
-	srv := server.New(Store(e), server.Options{
+	srv := service.New(Store(e), service.Options{
 		BufferBytes: requests,
 		MaxDeadline: c.MaxCall,
 		NetOnly:     !c.RawSockets,
@@ -239,7 +239,7 @@ func (s *service) open(ctx context.Context) error {
 
 // openStore recovers the store. If the disk does not answer, or the service is to end
 // and the grace period is over, it returns all the same.
-func (s *service) openStore(ctx context.Context) (*engine.Engine, error) {
+func (s *process) openStore(ctx context.Context) (*engine.Engine, error) {
 	type result struct {
 		engine *engine.Engine
 		err    error
@@ -278,7 +278,7 @@ func (s *service) openStore(ctx context.Context) (*engine.Engine, error) {
 	}
 }
 
-func (s *service) engineOptions() engine.Options {
+func (s *process) engineOptions() engine.Options {
 	c := &s.config
 	policy := batcher.Policy{MaxOps: c.BatchOps, Linger: c.Linger}
 	memtables, cache, _ := split(c.dataBudget())
@@ -295,7 +295,7 @@ func (s *service) engineOptions() engine.Options {
 }
 
 // wait returns when the service has ended.
-func (s *service) wait(ctx context.Context) error {
+func (s *process) wait(ctx context.Context) error {
 	e := s.engine.Load()
 	select {
 	case <-ctx.Done():
@@ -313,7 +313,7 @@ func (s *service) wait(ctx context.Context) error {
 
 // beginGrace sets the time by which the service ends, whatever hangs. It may be called
 // again.
-func (s *service) beginGrace() {
+func (s *process) beginGrace() {
 	s.stopping.Store(true)
 	if s.grace != nil {
 		return
@@ -325,12 +325,12 @@ func (s *service) beginGrace() {
 }
 
 // callsGrace returns how long calls in flight may take to finish.
-func (s *service) callsGrace() time.Duration {
+func (s *process) callsGrace() time.Duration {
 	return max(0, time.Until(s.stopBy)-min(s.config.Grace/2, maxCloseShare))
 }
 
 // graceError says what held up the end.
-func (s *service) graceError() error {
+func (s *process) graceError() error {
 	err := fmt.Errorf("%w of %v; nothing acknowledged is lost, the next start recovers it", ErrGraceEnded, max(s.config.Grace, minGrace))
 	if disk := s.disk.check(); disk != nil {
 		err = fmt.Errorf("%w: %w", err, disk)
@@ -341,7 +341,7 @@ func (s *service) graceError() error {
 // stop ends the service: calls in flight have so long to finish, then the store
 // is closed. When the grace period is over, or an operation is stuck for too long, it
 // returns all the same.
-func (s *service) stop(calls time.Duration) error {
+func (s *process) stop(calls time.Duration) error {
 	s.beginGrace()
 	begin := time.Now()
 	ctx, cancel := context.WithTimeout(context.Background(), calls)
@@ -362,7 +362,7 @@ func (s *service) stop(calls time.Duration) error {
 }
 
 // publishReady tells the health service whether the disk answers, until the service ends.
-func (s *service) publishReady() {
+func (s *process) publishReady() {
 	s.health.Lock()
 	defer s.health.Unlock()
 	if srv := s.server.Load(); srv != nil && !s.stopping.Load() {
@@ -372,7 +372,7 @@ func (s *service) publishReady() {
 
 // closeAll ends the server and then closes the store. Both may wait for the disk.
 // stopping is set.
-func (s *service) closeAll(ctx context.Context, calls time.Duration) error {
+func (s *process) closeAll(ctx context.Context, calls time.Duration) error {
 	s.health.Lock() // a publishReady that is under way ends first
 	//lint:ignore SA2001 nothing is done under the lock
 	s.health.Unlock()
@@ -386,7 +386,7 @@ func (s *service) closeAll(ctx context.Context, calls time.Duration) error {
 }
 
 // stopNow ends the service without waiting for anything.
-func (s *service) stopNow(err error) error {
+func (s *process) stopNow(err error) error {
 	err = s.abandon(err)
 	now, cancel := context.WithCancel(context.Background())
 	cancel()
@@ -397,14 +397,14 @@ func (s *service) stopNow(err error) error {
 // abandon gives up waiting for the store and for calls in flight, which may be held up
 // by the disk. The process is about to exit: as after kill -9, the next start recovers
 // what was acknowledged.
-func (s *service) abandon(err error) error {
+func (s *process) abandon(err error) error {
 	close(s.given)
 	s.stopping.Store(true)
 	s.log.Error("the store stopped for good", zap.Error(err))
 	return err
 }
 
-func (s *service) abandoned() bool {
+func (s *process) abandoned() bool {
 	select {
 	case <-s.given:
 		return true

@@ -294,7 +294,7 @@ func TestAStoreThatCannotBeOpenedLeavesNothingRunning(t *testing.T) {
 }
 
 func TestTheServiceIsNotReadyBeforeTheStoreIsOpen(t *testing.T) {
-	s := &service{config: testConfig(zap.NewNop(), nil), journal: newJournal(zap.NewNop()), disk: newDiskWatch(vfs.NewMem(), time.Second, zap.NewNop())}
+	s := &process{config: testConfig(zap.NewNop(), nil), journal: newJournal(zap.NewNop()), disk: newDiskWatch(vfs.NewMem(), time.Second, zap.NewNop())}
 	source := s.source(Build())
 	require.NoError(t, source.Alive())
 	checks := source.Checks()

@@ -10,7 +10,7 @@ import (
 )
 
 // source is what the admin pages show of the service.
-func (s *service) source(build admin.Build) *admin.Source {
+func (s *process) source(build admin.Build) *admin.Source {
 	return &admin.Source{
 		Build:     build,
 		Store:     s.storeStats,
@@ -28,7 +28,7 @@ func (s *service) source(build admin.Build) *admin.Source {
 }
 
 // storeStats returns the store's counters while it is open.
-func (s *service) storeStats() (engine.Stats, bool) {
+func (s *process) storeStats() (engine.Stats, bool) {
 	s.looking.RLock()
 	defer s.looking.RUnlock()
 	e := s.engine.Load()
@@ -38,13 +38,13 @@ func (s *service) storeStats() (engine.Stats, bool) {
 	return e.Stats(), true
 }
 
-func (s *service) incidents() admin.Incidents {
+func (s *process) incidents() admin.Incidents {
 	incidents := s.journal.incidents()
 	incidents.SlowDisk = s.disk.episodes.Load()
 	return incidents
 }
 
-func (s *service) alive() error {
+func (s *process) alive() error {
 	if e := s.engine.Load(); e != nil {
 		return e.Err()
 	}
@@ -58,7 +58,7 @@ var (
 
 // checks are the conditions of being ready. A store that takes no puts because of its
 // disk or file system is not, although it answers reads.
-func (s *service) checks() []admin.Check {
+func (s *process) checks() []admin.Check {
 	open, failed, running := admin.Check{Name: "open"}, admin.Check{Name: "store"}, admin.Check{Name: "running"}
 	writes := admin.Check{Name: "writes"}
 	if s.server.Load() == nil {
@@ -77,7 +77,7 @@ func (s *service) checks() []admin.Check {
 }
 
 // traffic returns the server's counters in the words of the admin pages.
-func (s *service) traffic() admin.Traffic {
+func (s *process) traffic() admin.Traffic {
 	srv := s.server.Load()
 	if srv == nil {
 		return admin.Traffic{}

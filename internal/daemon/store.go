@@ -5,16 +5,16 @@ import (
 
 	"github.com/kvd-db/kvd/internal/engine"
 	"github.com/kvd-db/kvd/internal/kv"
-	"github.com/kvd-db/kvd/internal/server"
+	"github.com/kvd-db/kvd/internal/service"
 )
 
 // Store returns the engine as the server wants it.
-func Store(e *engine.Engine) server.Store { return store{e} }
+func Store(e *engine.Engine) service.Store { return store{e} }
 
 type store struct{ *engine.Engine }
 
 // Scan wraps what the engine returns into the server's interface.
-func (s store) Scan(ctx context.Context, r kv.Range, o kv.ScanOptions) (server.Scanner, error) {
+func (s store) Scan(ctx context.Context, r kv.Range, o kv.ScanOptions) (service.Scanner, error) {
 	scanner, err := s.Engine.Scan(ctx, r, o)
 	if err != nil {
 		return nil, err

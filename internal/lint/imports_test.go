@@ -24,9 +24,9 @@ var floors = map[string]float64{
 
 	"internal/daemon": 6,
 
-	"internal/server": 5,
-	"internal/admin":  5,
-	"pkg/kvd":         5,
+	"internal/service": 5,
+	"internal/admin":   5,
+	"pkg/kvd":          5,
 
 	"internal/engine": 4,
 

@@ -17,7 +17,7 @@ import (
 
 	"github.com/kvd-db/kvd/internal/daemon"
 	"github.com/kvd-db/kvd/internal/engine"
-	kvdserver "github.com/kvd-db/kvd/internal/server"
+	kvdserver "github.com/kvd-db/kvd/internal/service"
 	"github.com/kvd-db/kvd/internal/vfs"
 	"github.com/kvd-db/kvd/pkg/kvd"
 )

@@ -13,7 +13,7 @@ import (
 
 	"github.com/kvd-db/kvd/internal/daemon"
 	"github.com/kvd-db/kvd/internal/engine"
-	"github.com/kvd-db/kvd/internal/server"
+	"github.com/kvd-db/kvd/internal/service"
 	kvdpb "github.com/kvd-db/kvd/pkg/kvdpb/kvd/v1"
 )
 
@@ -114,7 +114,7 @@ func startTCP(b *testing.B) *Client {
 	e, err := engine.Open(b.TempDir(), engine.Options{})
 	require.NoError(b, err)
 	b.Cleanup(func() { require.NoError(b, e.Close()) })
-	s := server.New(daemon.Store(e), server.Options{})
+	s := service.New(daemon.Store(e), service.Options{})
 	address := listen(b, s.Serve)
 	b.Cleanup(func() { require.NoError(b, s.Shutdown(context.Background())) })
 	db, err := Open(address)

@@ -13,8 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/kvd-db/kvd/internal/kv"
-	"github.com/kvd-db/kvd/internal/server"
-	"github.com/kvd-db/kvd/internal/server/servertest"
+	"github.com/kvd-db/kvd/internal/service"
+	"github.com/kvd-db/kvd/internal/service/servicetest"
 	"github.com/kvd-db/kvd/internal/testwait"
 )
 
@@ -22,7 +22,7 @@ import (
 func TestConcurrentCallersShareFrames(t *testing.T) { everyTransport(t, concurrentCallersShareFrames) }
 
 func concurrentCallersShareFrames(t *testing.T, opts ...Option) {
-	store := servertest.New(kv.DefaultLimits)
+	store := servicetest.New(kv.DefaultLimits)
 	// As if each write cost an fsync: what comes meanwhile makes the next frame.
 	var rounds sync.Mutex
 	store.OnWrite = func(context.Context, []*kv.Write) error {
@@ -31,7 +31,7 @@ func concurrentCallersShareFrames(t *testing.T, opts ...Option) {
 		time.Sleep(200 * time.Microsecond)
 		return nil
 	}
-	c := serve(t, store, server.Options{})
+	c := serve(t, store, service.Options{})
 	db := c.open(t, append(opts, WithConns(1))...)
 	const callers, each = 16, 100
 	var all sync.WaitGroup
@@ -54,7 +54,7 @@ func concurrentCallersShareFrames(t *testing.T, opts ...Option) {
 func TestALoneCallerIsNotBatched(t *testing.T) { everyTransport(t, aLoneCallerIsNotBatched) }
 
 func aLoneCallerIsNotBatched(t *testing.T, opts ...Option) {
-	c := serve(t, nil, server.Options{})
+	c := serve(t, nil, service.Options{})
 	db := c.open(t, opts...)
 	for range 10 {
 		require.NoError(t, db.Put(context.Background(), []byte("k"), nil))
@@ -72,7 +72,7 @@ func framesKeepTheirCaps(t *testing.T, opts ...Option) {
 	var mu sync.Mutex
 	var batches [][]string
 	blocked, gate := make(chan struct{}, 100), make(chan struct{})
-	store := servertest.New(kv.DefaultLimits)
+	store := servicetest.New(kv.DefaultLimits)
 	store.OnWrite = func(_ context.Context, writes []*kv.Write) error {
 		var keys []string
 		for _, w := range writes {
@@ -85,7 +85,7 @@ func framesKeepTheirCaps(t *testing.T, opts ...Option) {
 		<-gate
 		return nil
 	}
-	c := serve(t, store, server.Options{})
+	c := serve(t, store, service.Options{})
 	db := c.open(t, append(opts, WithConns(1), WithBatching(Batching{MaxOps: 4, MaxBytes: 1000, Window: 1}))...)
 	var all sync.WaitGroup
 	put := func(key string, bytes int) {
@@ -105,7 +105,7 @@ func framesKeepTheirCaps(t *testing.T, opts ...Option) {
 func TestALargeValueTravelsAlone(t *testing.T) { everyTransport(t, aLargeValueTravelsAlone) }
 
 func aLargeValueTravelsAlone(t *testing.T, opts ...Option) {
-	c := serve(t, nil, server.Options{})
+	c := serve(t, nil, service.Options{})
 	db := c.open(t, opts...)
 	ctx := context.Background()
 	large := make([]byte, 3<<20)
@@ -150,7 +150,7 @@ func argumentsMayBeReused(t *testing.T, opts ...Option) {
 func TestAThousandGoroutines(t *testing.T) { everyTransport(t, aThousandGoroutines) }
 
 func aThousandGoroutines(t *testing.T, opts ...Option) {
-	c := serve(t, nil, server.Options{})
+	c := serve(t, nil, service.Options{})
 	db := c.open(t, opts...)
 	ctx := context.Background()
 	var all sync.WaitGroup

@@ -12,8 +12,8 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/kvd-db/kvd/internal/kv"
-	"github.com/kvd-db/kvd/internal/server"
-	"github.com/kvd-db/kvd/internal/server/servertest"
+	"github.com/kvd-db/kvd/internal/service"
+	"github.com/kvd-db/kvd/internal/service/servicetest"
 	"github.com/kvd-db/kvd/internal/testwait"
 	kvdpb "github.com/kvd-db/kvd/pkg/kvdpb/kvd/v1"
 )
@@ -50,8 +50,8 @@ func TestCallsThatAHardShutdownCutsAreUnavailable(t *testing.T) {
 						<-ctx.Done()
 						return ctx.Err()
 					}
-					store := servertest.New(kv.DefaultLimits)
-					db := serve(t, store, server.Options{})
+					store := servicetest.New(kv.DefaultLimits)
+					db := serve(t, store, service.Options{})
 					client := db.open(t, o)
 					require.NoError(t, client.Put(t.Context(), []byte("k"), []byte("v")))
 					store.OnLookup = func(ctx context.Context, _ []*kv.Lookup) error { return until(ctx) }

@@ -13,8 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/kvd-db/kvd/internal/kv"
-	"github.com/kvd-db/kvd/internal/server"
-	"github.com/kvd-db/kvd/internal/server/servertest"
+	"github.com/kvd-db/kvd/internal/service"
+	"github.com/kvd-db/kvd/internal/service/servicetest"
 	"github.com/kvd-db/kvd/internal/testwait"
 )
 
@@ -62,7 +62,7 @@ func (c *cutConn) Read(p []byte) (int, error) {
 }
 
 // versionOf returns how many writes a store has applied.
-func versionOf(t *testing.T, store *servertest.Store) uint64 {
+func versionOf(t *testing.T, store *servicetest.Store) uint64 {
 	t.Helper()
 	version, err := store.LookupAt(context.Background(), nil, 0)
 	require.NoError(t, err)
@@ -72,9 +72,9 @@ func versionOf(t *testing.T, store *servertest.Store) uint64 {
 // Whatever moment a connection breaks at, a write that succeeds was applied once.
 func TestAWriteIsAppliedOnceWhereverTheConnectionBreaks(t *testing.T) {
 	ctx := context.Background()
-	for moment, at := range map[string]func(*scissors, *servertest.Store){
-		"before it is sent": func(s *scissors, _ *servertest.Store) { s.onRequest.Store(true) },
-		"before its answer": func(s *scissors, store *servertest.Store) {
+	for moment, at := range map[string]func(*scissors, *servicetest.Store){
+		"before it is sent": func(s *scissors, _ *servicetest.Store) { s.onRequest.Store(true) },
+		"before its answer": func(s *scissors, store *servicetest.Store) {
 			arm := sync.OnceFunc(func() { s.onAnswer.Store(true) })
 			store.OnWrite = func(context.Context, []*kv.Write) error { arm(); return nil }
 			store.OnApply = func(context.Context, *kv.WriteBatch) error { arm(); return nil }
@@ -84,8 +84,8 @@ func TestAWriteIsAppliedOnceWhereverTheConnectionBreaks(t *testing.T) {
 			t.Run(moment+"/"+what, func(t *testing.T) {
 				everyTransport(t, func(t *testing.T, opts ...Option) {
 					t.Parallel() // they wait between tries
-					store := servertest.New(kv.DefaultLimits)
-					c := serve(t, store, server.Options{})
+					store := servicetest.New(kv.DefaultLimits)
+					c := serve(t, store, service.Options{})
 					cut := &scissors{dial: c.dialer}
 					db := c.open(t, append(opts, WithConns(1), WithDialer(cut.dialer))...)
 					require.NoError(t, db.Ping(ctx))
@@ -108,7 +108,7 @@ func TestTwoTriesAtTheSameTime(t *testing.T) { everyTransport(t, twoTriesAtTheSa
 
 func twoTriesAtTheSameTime(t *testing.T, opts ...Option) {
 	ctx := context.Background()
-	store := servertest.New(kv.DefaultLimits)
+	store := servicetest.New(kv.DefaultLimits)
 	entered, late := make(chan struct{}), make(chan struct{})
 	var tries atomic.Int32
 	store.OnWrite = func(context.Context, []*kv.Write) error {
@@ -118,7 +118,7 @@ func twoTriesAtTheSameTime(t *testing.T, opts ...Option) {
 		}
 		return nil
 	}
-	c := serve(t, store, server.Options{})
+	c := serve(t, store, service.Options{})
 	cuts := &cuttable{dial: c.dialer}
 	db := c.open(t, append(opts, WithDialer(cuts.dialer))...)
 	answer := make(chan error, 1)
@@ -141,8 +141,8 @@ func TestAWriteThatMayBeForgotten(t *testing.T) { everyTransport(t, aWriteThatMa
 
 func aWriteThatMayBeForgotten(t *testing.T, opts ...Option) {
 	ctx := context.Background()
-	store := servertest.New(kv.DefaultLimits)
-	c := serve(t, store, server.Options{})
+	store := servicetest.New(kv.DefaultLimits)
+	c := serve(t, store, service.Options{})
 	cut := &scissors{dial: c.dialer}
 	db := c.open(t, append(opts, WithConns(1), WithDialer(cut.dialer))...)
 	var once sync.Once
@@ -179,7 +179,7 @@ func TestWritesAreAccountedForWhenStreamsAreCut(t *testing.T) {
 
 func cutUnderLoad(t *testing.T, named bool, opts []Option) {
 	ctx := context.Background()
-	store := servertest.New(kv.DefaultLimits)
+	store := servicetest.New(kv.DefaultLimits)
 	var again atomic.Int64
 	store.OnWrite = func(_ context.Context, writes []*kv.Write) error {
 		for _, w := range writes {
@@ -189,7 +189,7 @@ func cutUnderLoad(t *testing.T, named bool, opts []Option) {
 		}
 		return nil
 	}
-	c := serve(t, store, server.Options{})
+	c := serve(t, store, service.Options{})
 	cuts := &cuttable{dial: c.dialer}
 	db, err := Open("memory", append(opts, WithDialer(cuts.dialer))...)
 	require.NoError(t, err)

@@ -12,8 +12,8 @@ import (
 	"google.golang.org/grpc/test/bufconn"
 
 	"github.com/kvd-db/kvd/internal/kv"
-	"github.com/kvd-db/kvd/internal/server"
-	"github.com/kvd-db/kvd/internal/server/servertest"
+	"github.com/kvd-db/kvd/internal/service"
+	"github.com/kvd-db/kvd/internal/service/servicetest"
 	"github.com/kvd-db/kvd/pkg/kvd"
 )
 
@@ -23,7 +23,7 @@ const address = "localhost:7070"
 // memory runs a server until stop is called, and is the way to it.
 func memory() (way kvd.Option, stop func()) {
 	l := bufconn.Listen(1 << 16)
-	s := server.New(servertest.New(kv.DefaultLimits), server.Options{})
+	s := service.New(servicetest.New(kv.DefaultLimits), service.Options{})
 	served := make(chan error, 1)
 	go func() { served <- s.Serve(l) }()
 	stop = func() {

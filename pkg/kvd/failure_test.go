@@ -14,8 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/kvd-db/kvd/internal/kv"
-	"github.com/kvd-db/kvd/internal/server"
-	"github.com/kvd-db/kvd/internal/server/servertest"
+	"github.com/kvd-db/kvd/internal/service"
+	"github.com/kvd-db/kvd/internal/service/servicetest"
 	"github.com/kvd-db/kvd/internal/testwait"
 )
 
@@ -42,10 +42,10 @@ func TestErrorsCrossTheWire(t *testing.T) {
 		} {
 			t.Run(fmt.Sprintf("%v, %s", test.stored, way), func(t *testing.T) {
 				t.Parallel() // some wait between their tries
-				store := servertest.New(kv.DefaultLimits)
+				store := servicetest.New(kv.DefaultLimits)
 				store.OnLookup = func(context.Context, []*kv.Lookup) error { return test.stored }
 				store.OnWrite = func(context.Context, []*kv.Write) error { return test.stored }
-				db := serve(t, store, server.Options{}).open(t, o)
+				db := serve(t, store, service.Options{}).open(t, o)
 				_, err := db.Get(context.Background(), []byte("k"))
 				assert.ErrorIs(t, err, test.read)
 				err = db.Put(context.Background(), []byte("k"), nil)
@@ -66,14 +66,14 @@ func TestOverloadIsTriedAgainWhenTheServerSaid(t *testing.T) { everyTransport(t,
 func overloadIsTriedAgain(t *testing.T, opts ...Option) {
 	var calls, retryAfter atomic.Int64
 	retryAfter.Store(int64(60 * time.Millisecond))
-	store := servertest.New(kv.DefaultLimits)
+	store := servicetest.New(kv.DefaultLimits)
 	store.OnWrite = func(context.Context, []*kv.Write) error {
 		if calls.Add(1) < 3 {
 			return &kv.OverloadError{Reason: "inbox_full", RetryAfter: time.Duration(retryAfter.Load())}
 		}
 		return nil
 	}
-	db := serve(t, store, server.Options{}).open(t, opts...)
+	db := serve(t, store, service.Options{}).open(t, opts...)
 	begun := time.Now()
 	require.NoError(t, db.Put(context.Background(), []byte("k"), nil))
 	assert.GreaterOrEqual(t, time.Since(begun), 120*time.Millisecond)
@@ -122,7 +122,7 @@ func TestAServerThatIsNotThereIsUnavailable(t *testing.T) {
 
 // held is a cluster whose calls wait until they are let go or cancelled.
 func held(t *testing.T) (c *cluster, entered chan struct{}, leave func()) {
-	store := servertest.New(kv.DefaultLimits)
+	store := servicetest.New(kv.DefaultLimits)
 	entered, gate := make(chan struct{}, 100), make(chan struct{})
 	wait := func(ctx context.Context) error {
 		entered <- struct{}{}
@@ -142,7 +142,7 @@ func held(t *testing.T) (c *cluster, entered chan struct{}, leave func()) {
 		}
 		return nil
 	}
-	return serve(t, store, server.Options{}), entered, sync.OnceFunc(func() { close(gate) })
+	return serve(t, store, service.Options{}), entered, sync.OnceFunc(func() { close(gate) })
 }
 
 // A cancelled write is in doubt if its frame was sent, and did not happen if it
@@ -264,10 +264,10 @@ func (c *cuttable) cut() {
 func TestARestartLeavesNothingInDoubt(t *testing.T) { everyTransport(t, aRestartLeavesNothingInDoubt) }
 
 func aRestartLeavesNothingInDoubt(t *testing.T, opts ...Option) {
-	store := servertest.New(kv.DefaultLimits)
+	store := servicetest.New(kv.DefaultLimits)
 	var current atomic.Pointer[cluster]
 	begin := func() *cluster {
-		c := serve(t, store, server.Options{})
+		c := serve(t, store, service.Options{})
 		current.Store(c)
 		return c
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/kvd-db/kvd/internal/server"
+	"github.com/kvd-db/kvd/internal/service"
 )
 
 // A server that stood still, and so was spoken to by gRPC, is spoken to by raw frames
@@ -24,7 +24,7 @@ func TestRawFramesComeBackAfterAStall(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				c := serve(t, nil, server.Options{})
+				c := serve(t, nil, service.Options{})
 				var dials atomic.Int32
 				db := c.open(t, WithConns(1), WithDialer(func(ctx context.Context, address string) (net.Conn, error) {
 					if dials.Add(1) != 2 {
@@ -94,7 +94,7 @@ func TestHowOftenRawFramesAreAskedFor(t *testing.T) {
 
 // A link that ends while a raw one is made in its place leaves nothing behind.
 func TestAReplacementThatComesTooLate(t *testing.T) {
-	c := serve(t, nil, server.Options{})
+	c := serve(t, nil, service.Options{})
 	db := c.open(t, WithConns(1), WithoutRawFrames())
 	put(t, db, "k", "v")
 	conn := db.conns[0]

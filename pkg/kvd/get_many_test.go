@@ -9,14 +9,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/kvd-db/kvd/internal/kv"
-	"github.com/kvd-db/kvd/internal/server"
-	"github.com/kvd-db/kvd/internal/server/servertest"
+	"github.com/kvd-db/kvd/internal/service"
+	"github.com/kvd-db/kvd/internal/service/servicetest"
 )
 
 // Keys that fit one are read by one frame, at one version; others by a call.
 func TestGetManyTravelsInAFrame(t *testing.T) {
 	everyTransport(t, func(t *testing.T, opts ...Option) {
-		c := serve(t, nil, server.Options{})
+		c := serve(t, nil, service.Options{})
 		db := c.open(t, opts...)
 		ctx := context.Background()
 		put(t, db, "a", "1")
@@ -61,8 +61,8 @@ func TestGetManyTravelsInAFrame(t *testing.T) {
 // for the moment is tried again, all of it.
 func TestGetManyFails(t *testing.T) {
 	everyTransport(t, func(t *testing.T, opts ...Option) {
-		store := servertest.New(kv.DefaultLimits)
-		db := serve(t, store, server.Options{}).open(t, opts...)
+		store := servicetest.New(kv.DefaultLimits)
+		db := serve(t, store, service.Options{}).open(t, opts...)
 		ctx := context.Background()
 		large := make([]byte, 3<<20)
 		keys := [][]byte{[]byte("a"), []byte("b"), []byte("c")}

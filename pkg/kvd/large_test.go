@@ -9,12 +9,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/kvd-db/kvd/internal/kv"
-	"github.com/kvd-db/kvd/internal/server"
+	"github.com/kvd-db/kvd/internal/service"
 )
 
 // The client knows the server's limit, to explain what the transport refuses.
 func TestTheLimitOfAMessageIsTheServers(t *testing.T) {
-	assert.Equal(t, server.MessageBytes(kv.DefaultLimits), maxRequestBytes)
+	assert.Equal(t, service.MessageBytes(kv.DefaultLimits), maxRequestBytes)
 }
 
 // TestWhatIsFarTooLargeIsRefusedAsThat: a value beyond what a message may have is refused

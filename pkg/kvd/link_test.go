@@ -18,8 +18,8 @@ import (
 
 	"github.com/kvd-db/kvd/internal/frame"
 	"github.com/kvd-db/kvd/internal/kv"
-	"github.com/kvd-db/kvd/internal/server"
-	"github.com/kvd-db/kvd/internal/server/servertest"
+	"github.com/kvd-db/kvd/internal/service"
+	"github.com/kvd-db/kvd/internal/service/servicetest"
 	"github.com/kvd-db/kvd/internal/testwait"
 	kvdpb "github.com/kvd-db/kvd/pkg/kvdpb/kvd/v1"
 )
@@ -527,8 +527,8 @@ func (c *tornConn) Write(p []byte) (int, error) {
 func TestATornFrameDidNothing(t *testing.T) {
 	for missing, uncertain := range map[int]bool{0: true, 1: false, 30: false} {
 		t.Run(fmt.Sprint(missing), func(t *testing.T) {
-			store := servertest.New(kv.DefaultLimits)
-			c := serve(t, store, server.Options{})
+			store := servicetest.New(kv.DefaultLimits)
+			c := serve(t, store, service.Options{})
 			var armed atomic.Bool
 			db := c.open(t, WithConns(1), WithoutDeduplication(), WithDialer(func(ctx context.Context, address string) (net.Conn, error) {
 				conn, err := c.dialer(ctx, address)

@@ -14,8 +14,8 @@ import (
 	"github.com/kvd-db/kvd/internal/daemon"
 	"github.com/kvd-db/kvd/internal/engine"
 	"github.com/kvd-db/kvd/internal/kv"
-	"github.com/kvd-db/kvd/internal/server"
-	"github.com/kvd-db/kvd/internal/server/servertest"
+	"github.com/kvd-db/kvd/internal/service"
+	"github.com/kvd-db/kvd/internal/service/servicetest"
 	"github.com/kvd-db/kvd/internal/testwait"
 	"github.com/kvd-db/kvd/internal/vfs"
 )
@@ -24,16 +24,16 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // cluster is a server in memory with a way to it that a test can cut.
 type cluster struct {
-	store  *servertest.Store // nil if it is another
-	server *server.Server
+	store  *servicetest.Store // nil if it is another
+	server *service.Server
 	dialer func(context.Context, string) (net.Conn, error)
 }
 
 // serve runs a server over connections in memory until the test ends.
-func serve(t testing.TB, store *servertest.Store, o server.Options) *cluster {
+func serve(t testing.TB, store *servicetest.Store, o service.Options) *cluster {
 	t.Helper()
 	if store == nil {
-		store = servertest.New(kv.DefaultLimits)
+		store = servicetest.New(kv.DefaultLimits)
 	}
 	c := serveStore(t, store, o)
 	c.store = store
@@ -41,9 +41,9 @@ func serve(t testing.TB, store *servertest.Store, o server.Options) *cluster {
 }
 
 // serveStore is serve for any store.
-func serveStore(t testing.TB, store server.Store, o server.Options) *cluster {
+func serveStore(t testing.TB, store service.Store, o service.Options) *cluster {
 	t.Helper()
-	c := &cluster{server: server.New(store, o)}
+	c := &cluster{server: service.New(store, o)}
 	l := bufconn.Listen(1 << 20)
 	served := make(chan error, 1)
 	go func() { served <- c.server.Serve(l) }()
@@ -67,7 +67,7 @@ func everyStore(t *testing.T, test func(t *testing.T, db *Client)) {
 		})
 		require.NoError(t, err)
 		t.Cleanup(func() { assert.NoError(t, e.Close()) })
-		test(t, serveStore(t, daemon.Store(e), server.Options{}).open(t))
+		test(t, serveStore(t, daemon.Store(e), service.Options{}).open(t))
 	})
 }
 
@@ -83,7 +83,7 @@ func (c *cluster) open(t testing.TB, opts ...Option) *Client {
 
 func openMemory(t testing.TB, opts ...Option) *Client {
 	t.Helper()
-	return serve(t, nil, server.Options{}).open(t, opts...)
+	return serve(t, nil, service.Options{}).open(t, opts...)
 }
 
 // waiting counts the operations that have not left.

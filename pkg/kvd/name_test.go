@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/kvd-db/kvd/internal/server"
+	"github.com/kvd-db/kvd/internal/service"
 )
 
 func TestNamesAreNeverTheSame(t *testing.T) {
@@ -70,7 +70,7 @@ func TestEveryAnswerTellsAVersion(t *testing.T) {
 			"apply": func(db *Client) error { _, err := db.Apply(ctx, new(Batch).Delete(k)); return err },
 		} {
 			t.Run(name+"/"+what, func(t *testing.T) {
-				c := serve(t, nil, server.Options{})
+				c := serve(t, nil, service.Options{})
 				put(t, c.open(t), "a", "", "b", "", "k", "")
 				db := c.open(t, WithBatching(batching))
 				require.NoError(t, call(db))

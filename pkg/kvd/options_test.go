@@ -13,8 +13,8 @@ import (
 
 	"github.com/kvd-db/kvd/internal/frame"
 	"github.com/kvd-db/kvd/internal/kv"
-	"github.com/kvd-db/kvd/internal/server"
-	"github.com/kvd-db/kvd/internal/server/servertest"
+	"github.com/kvd-db/kvd/internal/service"
+	"github.com/kvd-db/kvd/internal/service/servicetest"
 	kvdpb "github.com/kvd-db/kvd/pkg/kvdpb/kvd/v1"
 )
 
@@ -36,7 +36,7 @@ func TestOpenChecksItsOptions(t *testing.T) {
 
 func TestOpenDoesNotDial(t *testing.T) {
 	dials := 0
-	c := serve(t, nil, server.Options{})
+	c := serve(t, nil, service.Options{})
 	dial := c.dialer
 	db := c.open(t, WithDialer(dial), func(*config) { dials++ })
 	assert.Zero(t, c.server.Stats().Accepted)
@@ -49,14 +49,14 @@ func TestOpenDoesNotDial(t *testing.T) {
 func TestDurabilityIsChosenPerWrite(t *testing.T) {
 	var mu sync.Mutex
 	var levels []kv.Durability
-	store := servertest.New(kv.DefaultLimits)
+	store := servicetest.New(kv.DefaultLimits)
 	store.OnWrite = func(_ context.Context, writes []*kv.Write) error {
 		mu.Lock()
 		defer mu.Unlock()
 		levels = append(levels, writes[0].Durability)
 		return nil
 	}
-	c := serve(t, store, server.Options{})
+	c := serve(t, store, service.Options{})
 	ctx := context.Background()
 	for _, alone := range []bool{false, true} {
 		batching := WithBatching(Batching{Disabled: alone})
@@ -74,7 +74,7 @@ func TestDurabilityIsChosenPerWrite(t *testing.T) {
 }
 
 func TestPingTellsReadyFromUp(t *testing.T) {
-	c := serve(t, nil, server.Options{})
+	c := serve(t, nil, service.Options{})
 	db := c.open(t)
 	require.NoError(t, db.Ping(context.Background()))
 	c.server.SetReady(false)
@@ -82,7 +82,7 @@ func TestPingTellsReadyFromUp(t *testing.T) {
 }
 
 func TestBatch(t *testing.T) {
-	c := serve(t, nil, server.Options{})
+	c := serve(t, nil, service.Options{})
 	db := c.open(t)
 	ctx := context.Background()
 	var b Batch
@@ -111,8 +111,8 @@ func TestBatch(t *testing.T) {
 }
 
 func TestTLS(t *testing.T) {
-	certificate, pool := servertest.Certificate(t)
-	c := serve(t, nil, server.Options{TLS: &tls.Config{Certificates: []tls.Certificate{certificate}}})
+	certificate, pool := servicetest.Certificate(t)
+	c := serve(t, nil, service.Options{TLS: &tls.Config{Certificates: []tls.Certificate{certificate}}})
 	ctx := context.Background()
 	everyTransport(t, func(t *testing.T, opts ...Option) {
 		db := c.open(t, append(opts, WithTLS(&tls.Config{RootCAs: pool, ServerName: "kvd.test"}))...)

@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/kvd-db/kvd/internal/kv"
-	"github.com/kvd-db/kvd/internal/server"
-	"github.com/kvd-db/kvd/internal/server/servertest"
+	"github.com/kvd-db/kvd/internal/service"
+	"github.com/kvd-db/kvd/internal/service/servicetest"
 )
 
 func TestPipeline(t *testing.T) {
@@ -78,7 +78,7 @@ func TestPipeline(t *testing.T) {
 // A pipeline makes large frames, of a goroutine that does not wait in between.
 func TestAPipelineTravelsInFewFrames(t *testing.T) {
 	everyTransport(t, func(t *testing.T, opts ...Option) {
-		c := serve(t, nil, server.Options{})
+		c := serve(t, nil, service.Options{})
 		db := c.open(t, opts...)
 		p := db.Pipeline()
 		const n = 3 * maxAhead
@@ -126,8 +126,8 @@ func TestWhatMayBeUnderWayTogether(t *testing.T) {
 // What is lost is sent again under its name, all of it at once.
 func TestAPipelineThatIsCut(t *testing.T) {
 	everyTransport(t, func(t *testing.T, opts ...Option) {
-		store := servertest.New(kv.DefaultLimits)
-		c := serve(t, store, server.Options{})
+		store := servicetest.New(kv.DefaultLimits)
+		c := serve(t, store, service.Options{})
 		cut := &cuttable{dial: c.dialer}
 		var cuts atomic.Int32
 		store.OnWrite = func(context.Context, []*kv.Write) error {
@@ -179,7 +179,7 @@ func TestAPipelineEndsWithItsContext(t *testing.T) {
 // Pipelines of several goroutines share frames with everybody else.
 func TestPipelinesOfManyGoroutines(t *testing.T) {
 	everyTransport(t, func(t *testing.T, opts ...Option) {
-		c := serve(t, nil, server.Options{})
+		c := serve(t, nil, service.Options{})
 		db := c.open(t, opts...)
 		var all sync.WaitGroup
 		for caller := range 8 {

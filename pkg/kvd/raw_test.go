@@ -17,8 +17,8 @@ import (
 	"google.golang.org/grpc/test/bufconn"
 
 	"github.com/kvd-db/kvd/internal/frame"
-	"github.com/kvd-db/kvd/internal/server"
-	"github.com/kvd-db/kvd/internal/server/servertest"
+	"github.com/kvd-db/kvd/internal/service"
+	"github.com/kvd-db/kvd/internal/service/servicetest"
 	"github.com/kvd-db/kvd/internal/testwait"
 )
 
@@ -92,7 +92,7 @@ func TestAServerOfGRPCOnly(t *testing.T) {
 // A server that hangs up may be about to stop: gRPC is tried at once, and raw frames
 // again the next time.
 func TestAServerThatHangsUpIsAskedAgain(t *testing.T) {
-	c := serve(t, nil, server.Options{})
+	c := serve(t, nil, service.Options{})
 	dials := 0
 	db := c.open(t, WithConns(1), WithDialer(func(ctx context.Context, address string) (net.Conn, error) {
 		conn, err := c.dialer(ctx, address)
@@ -174,7 +174,7 @@ func TestGreetings(t *testing.T) {
 
 // Over TLS the protocol is agreed on before the preamble.
 func TestGreetingOverTLS(t *testing.T) {
-	certificate, pool := servertest.Certificate(t)
+	certificate, pool := servicetest.Certificate(t)
 	for name, test := range map[string]struct {
 		protocols []string
 		name      string

@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/kvd-db/kvd/internal/kv"
-	"github.com/kvd-db/kvd/internal/server"
-	"github.com/kvd-db/kvd/internal/server/servertest"
+	"github.com/kvd-db/kvd/internal/service"
+	"github.com/kvd-db/kvd/internal/service/servicetest"
 	"github.com/kvd-db/kvd/internal/testwait"
 )
 
@@ -42,7 +42,7 @@ func TestPrefix(t *testing.T) {
 
 // Leaving the loop ends the scan at the server too.
 func TestAScanMayBeLeftEarly(t *testing.T) {
-	c := serve(t, nil, server.Options{})
+	c := serve(t, nil, service.Options{})
 	db := c.open(t)
 	fill(t, db, 3000, 1000)
 	for item, err := range db.Scan(context.Background(), All()) {
@@ -57,7 +57,7 @@ func TestAScanMayBeLeftEarly(t *testing.T) {
 // The items before an error are yielded, then the error, once; the scan is not
 // begun anew, since that would be another version.
 func TestAnErrorIsYieldedLast(t *testing.T) {
-	store := servertest.New(kv.DefaultLimits)
+	store := servicetest.New(kv.DefaultLimits)
 	scans := 0
 	store.OnScan = func(_ context.Context, item *kv.Item) error {
 		if string(item.Key) == "k0000" {
@@ -68,7 +68,7 @@ func TestAnErrorIsYieldedLast(t *testing.T) {
 		}
 		return nil
 	}
-	db := serve(t, store, server.Options{}).open(t)
+	db := serve(t, store, service.Options{}).open(t)
 	fill(t, db, 2000, 1)
 	items, failures := 0, 0
 	for _, err := range db.Scan(context.Background(), All()) {
@@ -87,7 +87,7 @@ func TestAnErrorIsYieldedLast(t *testing.T) {
 
 // Before the first item a scan is tried again like any read.
 func TestAScanThatWasShedIsTriedAgain(t *testing.T) {
-	store := servertest.New(kv.DefaultLimits)
+	store := servicetest.New(kv.DefaultLimits)
 	scans := 0
 	store.OnScan = func(_ context.Context, item *kv.Item) error {
 		if scans++; scans < 3 {
@@ -95,7 +95,7 @@ func TestAScanThatWasShedIsTriedAgain(t *testing.T) {
 		}
 		return nil
 	}
-	db := serve(t, store, server.Options{}).open(t)
+	db := serve(t, store, service.Options{}).open(t)
 	fill(t, db, 1, 1)
 	for _, err := range db.Scan(context.Background(), All()) {
 		require.NoError(t, err)
@@ -106,7 +106,7 @@ func TestAScanThatWasShedIsTriedAgain(t *testing.T) {
 // The timeout is for each chunk: a slow loop does not hit it, a server that
 // stands still does. The caller's context ends a scan too.
 func TestTheTimeoutOfAScan(t *testing.T) {
-	store := servertest.New(kv.DefaultLimits)
+	store := servicetest.New(kv.DefaultLimits)
 	store.OnScan = func(ctx context.Context, item *kv.Item) error {
 		if string(item.Key) == "k1200" {
 			<-ctx.Done()
@@ -114,7 +114,7 @@ func TestTheTimeoutOfAScan(t *testing.T) {
 		}
 		return nil
 	}
-	c := serve(t, store, server.Options{})
+	c := serve(t, store, service.Options{})
 	fill(t, c.open(t), 1500, 1)
 	scan := func(db *Client, timeout time.Duration) (items int, last error) {
 		for _, err := range db.Scan(context.Background(), All()) {

@@ -7,11 +7,11 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/kvd-db/kvd/internal/server"
+	"github.com/kvd-db/kvd/internal/service"
 )
 
 func TestSlowRequests(t *testing.T) {
-	db := serve(t, nil, server.Options{SlowTime: 1, SlowEntries: 8}).open(t, WithBatching(Batching{Disabled: true}))
+	db := serve(t, nil, service.Options{SlowTime: 1, SlowEntries: 8}).open(t, WithBatching(Batching{Disabled: true}))
 	ctx := t.Context()
 	begun := time.Now()
 	require.NoError(t, db.Put(ctx, []byte("key"), []byte("value")))

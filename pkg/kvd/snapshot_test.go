@@ -13,8 +13,8 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/kvd-db/kvd/internal/server"
-	"github.com/kvd-db/kvd/internal/server/servertest"
+	"github.com/kvd-db/kvd/internal/service"
+	"github.com/kvd-db/kvd/internal/service/servicetest"
 	kvdpb "github.com/kvd-db/kvd/pkg/kvdpb/kvd/v1"
 )
 
@@ -83,7 +83,7 @@ func (r atReader) Scan(ctx context.Context, in Range, opts ...ScanOption) iter.S
 // A lease that was not renewed has ended, and so has what it held.
 func TestASnapshotThatExpired(t *testing.T) {
 	ctx := context.Background()
-	c := serve(t, nil, server.Options{})
+	c := serve(t, nil, service.Options{})
 	db := c.open(t)
 	put(t, db, "a", "1")
 	s, err := db.Snapshot(ctx)
@@ -92,7 +92,7 @@ func TestASnapshotThatExpired(t *testing.T) {
 	tx := begin(t, db)
 	assert.Equal(t, "1", get(t, tx, "a"))
 	put(t, tx, "b", "1")
-	c.store.Advance(servertest.MaxLease)
+	c.store.Advance(servicetest.MaxLease)
 
 	_, err = s.Get(ctx, []byte("a"))
 	require.ErrorIs(t, err, ErrVersionGone)
@@ -110,7 +110,7 @@ func TestASnapshotThatExpired(t *testing.T) {
 // A server that was restarted knows no snapshots: View begins anew, as Update does.
 func TestALostSnapshotRunsTheViewAgain(t *testing.T) {
 	ctx := context.Background()
-	c := serve(t, nil, server.Options{})
+	c := serve(t, nil, service.Options{})
 	db := c.open(t)
 	put(t, db, "a", "1")
 	var seen []string
@@ -121,7 +121,7 @@ func TestALostSnapshotRunsTheViewAgain(t *testing.T) {
 			require.NoError(t, err)
 			if seen = append(seen, string(first)); len(seen) <= lost {
 				put(t, db, "a", strconv.Itoa(len(seen)+1))
-				c.store.Advance(servertest.MaxLease) // the server knows it no more
+				c.store.Advance(servicetest.MaxLease) // the server knows it no more
 			}
 			for _, err := range s.Scan(ctx, All()) {
 				if err != nil {
@@ -151,10 +151,10 @@ func TestALostSnapshotRunsTheViewAgain(t *testing.T) {
 // wait.
 func TestSnapshotsAreGivenBack(t *testing.T) {
 	ctx := context.Background()
-	c := serve(t, nil, server.Options{})
+	c := serve(t, nil, service.Options{})
 	db := c.open(t)
 	put(t, db, "a", "1")
-	for range 2 * servertest.MaxSnapshots {
+	for range 2 * servicetest.MaxSnapshots {
 		require.NoError(t, db.View(ctx, func(s *Snapshot) error {
 			assert.Equal(t, "1", get(t, s, "a"))
 			return nil

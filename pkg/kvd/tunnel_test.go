@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/kvd-db/kvd/internal/kv"
-	"github.com/kvd-db/kvd/internal/server"
-	"github.com/kvd-db/kvd/internal/server/servertest"
+	"github.com/kvd-db/kvd/internal/service"
+	"github.com/kvd-db/kvd/internal/service/servicetest"
 )
 
 // tunnelConn encrypts, as far as a test needs that. It has all methods of a socket, but
@@ -98,7 +98,7 @@ func TestTunnelsSeeEveryByte(t *testing.T) {
 		"raw frames": nil, "gRPC": {WithoutRawFrames()}, "without raw sockets": {WithoutRawSockets()},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := server.New(servertest.New(kv.DefaultLimits), server.Options{})
+			s := service.New(servicetest.New(kv.DefaultLimits), service.Options{})
 			l, err := net.Listen("tcp", "127.0.0.1:0")
 			require.NoError(t, err)
 			served := make(chan error, 1)
@@ -137,7 +137,7 @@ func TestTunnelsSeeEveryByte(t *testing.T) {
 // Whoever turns raw sockets off gets none.
 func TestWithoutRawSockets(t *testing.T) {
 	for _, off := range []bool{false, true} {
-		s := server.New(servertest.New(kv.DefaultLimits), server.Options{NetOnly: off})
+		s := service.New(servicetest.New(kv.DefaultLimits), service.Options{NetOnly: off})
 		l, err := net.Listen("tcp", "127.0.0.1:0")
 		require.NoError(t, err)
 		served := make(chan error, 1)

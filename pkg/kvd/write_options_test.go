@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/kvd-db/kvd/internal/server"
+	"github.com/kvd-db/kvd/internal/service"
 	kvdpb "github.com/kvd-db/kvd/pkg/kvdpb/kvd/v1"
 )
 
@@ -16,7 +16,7 @@ import (
 func everyWay(t *testing.T, test func(*testing.T, *cluster, *Client)) {
 	for name, batching := range map[string]Batching{"in frames": {}, "alone": {Disabled: true}} {
 		t.Run(name, func(t *testing.T) {
-			c := serve(t, nil, server.Options{})
+			c := serve(t, nil, service.Options{})
 			test(t, c, c.open(t, WithBatching(batching)))
 		})
 	}

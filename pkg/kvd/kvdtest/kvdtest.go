@@ -17,7 +17,7 @@ import (
 
 	"github.com/kvd-db/kvd/internal/daemon"
 	"github.com/kvd-db/kvd/internal/engine"
-	"github.com/kvd-db/kvd/internal/server"
+	"github.com/kvd-db/kvd/internal/service"
 	"github.com/kvd-db/kvd/internal/vfs"
 	"github.com/kvd-db/kvd/pkg/kvd"
 )
@@ -43,7 +43,7 @@ func New(t testing.TB, opts ...kvd.Option) *kvd.Client {
 	if err != nil {
 		t.Fatalf("kvdtest: %v", err)
 	}
-	s := server.New(daemon.Store(store), server.Options{})
+	s := service.New(daemon.Store(store), service.Options{})
 	pipe := bufconn.Listen(pipeBytes)
 	served := make(chan error, 1)
 	go func() { served <- s.Serve(pipe) }()

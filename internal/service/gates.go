@@ -1,0 +1,157 @@
+package service
+
+import (
+	"context"
+	"errors"
+
+	"github.com/kvd-db/kvd/internal/admission"
+	"github.com/kvd-db/kvd/internal/kv"
+)
+
+// kind of work: each has a gate of its own, so that no read waits for writes.
+type kind int
+
+const (
+	reads kind = iota
+	writes
+	kindCount
+)
+
+var kindNames = [kindCount]string{"reads", "writes"}
+
+// kindOf is what the store does for a method that uses it.
+func kindOf(m method) kind {
+	switch m {
+	case methodGet, methodBatchGet, methodScan, pipelineGet:
+		return reads
+	}
+	return writes
+}
+
+// gatedStore is a Store behind its gates. What is refused there has not been begun.
+//
+// Peers take turns at a gate, and the connections of a peer share its turns; those of this
+// machine, which have one address, take turns of their own.
+//
+// A call is inside only while the store has it, not while its answer is sent: a
+// client that is slow to take it keeps nobody out. Scans go at their clients' pace
+// and snapshots cost nothing, so they pass by.
+type gatedStore struct {
+	Store
+	gates [kindCount]*admission.Gate
+}
+
+// waitingShare is what may wait at a gate, as a multiple of what may be inside. The
+// bound is there for memory: what waits too long is refused long before. Guessed.
+const waitingShare = 8
+
+// readKeyBytes is the most bytes of keys that the store is asked for at once: beyond
+// what ReadOps keys have with the default limits. What they bring is bounded by
+// readBytes.
+const readKeyBytes = 64 << 20
+
+func newGatedStore(store Store, o *Options) *gatedStore {
+	gate := func(inside admission.Size) *admission.Gate {
+		return admission.New(admission.Bounds{
+			Inside:  inside,
+			Waiting: admission.Size{Ops: waitingShare * inside.Ops, Bytes: waitingShare * inside.Bytes},
+		})
+	}
+	return &gatedStore{store, [kindCount]*admission.Gate{
+		reads:  gate(admission.Size{Ops: o.ReadOps, Bytes: readKeyBytes}),
+		writes: gate(admission.Size{Ops: o.WriteOps, Bytes: o.WriteBytes}),
+	}}
+}
+
+// enter waits at a gate. If there is no error the work is to leave it.
+func (s *gatedStore) enter(ctx context.Context, k kind, size admission.Size) error {
+	if s.gates[k].TryEnter(size) {
+		return nil
+	}
+	err := s.gates[k].Enter(ctx, &connectionOf(ctx).lines[k], size)
+	if refused, ok := errors.AsType[*kv.OverloadError](err); ok {
+		return overloaded(refused.Reason, refused.RetryAfter) // the gate has counted it
+	}
+	return err
+}
+
+// Lookup implements Reader.
+func (s *gatedStore) Lookup(ctx context.Context, lookups []*kv.Lookup) error {
+	size := sizeOfLookups(lookups)
+	if err := s.enter(ctx, reads, size); err != nil {
+		return err
+	}
+	defer s.gates[reads].Leave(size)
+	return s.Store.Lookup(ctx, lookups)
+}
+
+// LookupCached implements Reader. Where there is no room it answers nothing.
+func (s *gatedStore) LookupCached(lookups []*kv.Lookup) ([]*kv.Lookup, error) {
+	size := sizeOfLookups(lookups)
+	if !s.gates[reads].TryEnter(size) {
+		return lookups, nil
+	}
+	defer s.gates[reads].Leave(size)
+	return s.Store.LookupCached(lookups)
+}
+
+// LookupAt implements Reader.
+func (s *gatedStore) LookupAt(ctx context.Context, lookups []*kv.Lookup, at kv.SeqNum) (kv.SeqNum, error) {
+	size := sizeOfLookups(lookups)
+	if err := s.enter(ctx, reads, size); err != nil {
+		return 0, err
+	}
+	defer s.gates[reads].Leave(size)
+	return s.Store.LookupAt(ctx, lookups, at)
+}
+
+func sizeOfLookups(lookups []*kv.Lookup) admission.Size {
+	size := admission.Size{Ops: len(lookups)}
+	for _, l := range lookups {
+		size.Bytes += len(l.Key)
+	}
+	return size
+}
+
+// Write implements Writer.
+func (s *gatedStore) Write(ctx context.Context, all []*kv.Write) error {
+	size := admission.Size{Ops: len(all)}
+	for _, w := range all {
+		size.Bytes += len(w.Op.Key) + len(w.Op.Value)
+	}
+	if err := s.enter(ctx, writes, size); err != nil {
+		return err
+	}
+	defer s.gates[writes].Leave(size)
+	return s.Store.Write(ctx, all)
+}
+
+// Apply implements Writer.
+func (s *gatedStore) Apply(ctx context.Context, b *kv.WriteBatch, o kv.WriteOptions) (kv.SeqNum, error) {
+	size := admission.Size{Ops: b.Len(), Bytes: b.Bytes()}
+	if err := s.enter(ctx, writes, size); err != nil {
+		return 0, err
+	}
+	defer s.gates[writes].Leave(size)
+	return s.Store.Apply(ctx, b, o)
+}
+
+// Commit implements Writer.
+func (s *gatedStore) Commit(ctx context.Context, t *kv.Transaction, o kv.WriteOptions) (kv.SeqNum, error) {
+	size := admission.Size{Ops: t.Batch.Len() + len(t.Keys) + len(t.Ranges), Bytes: t.Batch.Bytes()}
+	if err := s.enter(ctx, writes, size); err != nil {
+		return 0, err
+	}
+	defer s.gates[writes].Leave(size)
+	return s.Store.Commit(ctx, t, o)
+}
+
+// Execute implements Writer.
+func (s *gatedStore) Execute(ctx context.Context, guards []kv.Guard, then, otherwise *kv.WriteBatch, o kv.WriteOptions) (bool, kv.SeqNum, error) {
+	size := admission.Size{Ops: len(guards) + then.Len() + otherwise.Len(), Bytes: then.Bytes() + otherwise.Bytes()}
+	if err := s.enter(ctx, writes, size); err != nil {
+		return false, 0, err
+	}
+	defer s.gates[writes].Leave(size)
+	return s.Store.Execute(ctx, guards, then, otherwise, o)
+}

@@ -1,0 +1,145 @@
+package service
+
+import (
+	"cmp"
+	"sync"
+	"time"
+)
+
+// leases are the snapshots that clients have open, as far as shares go: each belongs to the
+// connection that began it or kept it last. The store says what a lease is worth.
+type leases struct {
+	shares *shares
+	// release ends one in the store.
+	release func(id uint64)
+
+	mu struct {
+		sync.Mutex
+		byID map[uint64]*heldLease
+	}
+}
+
+// heldLease is one of leases.
+type heldLease struct {
+	conn  *connection
+	until time.Time
+}
+
+func newLeases(s *shares, release func(id uint64)) *leases {
+	l := &leases{shares: s, release: release}
+	l.mu.byID = make(map[uint64]*heldLease)
+	return l
+}
+
+// tooManySnapshots refuses a snapshot beyond the share of a connection.
+var tooManySnapshots = func() *failure {
+	f := overloaded(shedNames[shedBySnapshots], time.Second)
+	f.message = "this connection has its share of the snapshots that may be open, or all are; nothing was done, release some or try again later"
+	return f
+}()
+
+// enter takes a share for a snapshot that is to begin. If there is none, what connections
+// that are gone have left behind is ended first, and then one of those who have most.
+func (l *leases) enter(c *connection) bool {
+	if l.shares.enter(c) {
+		return true
+	}
+	var left []uint64
+	now := time.Now()
+	l.mu.Lock()
+	for id, held := range l.mu.byID {
+		if !now.Before(held.until) {
+			l.endLocked(id, held)
+		} else if held.conn.closed.Load() {
+			l.endLocked(id, held)
+			left = append(left, id)
+		}
+	}
+	l.mu.Unlock()
+	for _, id := range left {
+		l.release(id)
+	}
+	return l.shares.enter(c) || l.takeFromLargest(c) && l.shares.enter(c)
+}
+
+// takeFromLargest ends a snapshot of the holder with the most, if the connection has next
+// to none and its own holder has fewer: so however many connections hold all there are, one
+// that comes late gets its first. It ends the one that was begun or kept longest ago of the
+// connection that has most; a read at it is told that the version is gone.
+func (l *leases) takeFromLargest(c *connection) bool {
+	own, holder := l.shares.holding(c)
+	if own >= leastShare {
+		return false
+	}
+	l.mu.Lock()
+	victim := uint64(0)
+	var least struct {
+		holder, own int
+		until       time.Time
+	}
+	for id, held := range l.mu.byID {
+		n, all := l.shares.holding(held.conn)
+		if n <= leastShare || all <= holder {
+			continue
+		}
+		order := cmp.Or(cmp.Compare(all, least.holder), cmp.Compare(n, least.own), least.until.Compare(held.until))
+		if victim == 0 || order > 0 {
+			victim, least.holder, least.own, least.until = id, all, n, held.until
+		}
+	}
+	if victim != 0 {
+		l.endLocked(victim, l.mu.byID[victim])
+	}
+	l.mu.Unlock()
+	if victim == 0 {
+		return false
+	}
+	l.release(victim)
+	return true
+}
+
+// begun notes a snapshot for which there is a share.
+func (l *leases) begun(c *connection, id uint64, lease time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.mu.byID[id] = &heldLease{c, time.Now().Add(lease)}
+}
+
+// mayKeep reports whether a lease may be renewed: not if few are free and the connection has
+// more than is, so that one that took many before others came gives some back in time.
+func (l *leases) mayKeep(id uint64) bool {
+	l.mu.Lock()
+	held := l.mu.byID[id]
+	l.mu.Unlock()
+	return held == nil || !l.shares.scarceFor(held.conn)
+}
+
+// kept notes that a lease was renewed, perhaps by another connection of the same client: the
+// share is that one's from now on.
+func (l *leases) kept(c *connection, id uint64, lease time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	held := l.mu.byID[id]
+	if held == nil {
+		return
+	}
+	held.until = time.Now().Add(lease)
+	if held.conn != c {
+		l.shares.move(held.conn, c)
+		held.conn = c
+	}
+}
+
+// ended notes that a snapshot was released.
+func (l *leases) ended(id uint64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if held := l.mu.byID[id]; held != nil {
+		l.endLocked(id, held)
+	}
+}
+
+func (l *leases) endLocked(id uint64, held *heldLease) {
+	delete(l.mu.byID, id)
+	l.shares.leave(held.conn)
+}

@@ -1,0 +1,77 @@
+package service
+
+import (
+	"context"
+	"io"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
+	"google.golang.org/grpc/test/bufconn"
+
+	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/testwait"
+	kvdpb "github.com/kvd-db/kvd/pkg/kvdpb/kvd/v1"
+)
+
+// limitsOnly is a store for tests that reach nothing but its limits.
+type limitsOnly struct {
+	Store
+	limits kv.Limits
+}
+
+func (s limitsOnly) Limits() kv.Limits { return s.limits }
+
+// An old stream is told to move; it goes on being served until its client does,
+// or until patience ends.
+func TestAnOldPipelineIsToldToMove(t *testing.T) {
+	for _, leaves := range []bool{true, false} {
+		life := defaultLifetimes
+		life.streamAge, life.closeWait, life.shutdownWait = 10*time.Millisecond, time.Hour, time.Hour
+		if !leaves {
+			life.closeWait = 10 * time.Millisecond
+		}
+		s := newServer(limitsOnly{limits: kv.DefaultLimits}, Options{}, life)
+		l := bufconn.Listen(1 << 16)
+		served := make(chan error, 1)
+		go func() { served <- s.Serve(l) }()
+		conn, err := grpc.NewClient("passthrough:///memory", grpc.WithTransportCredentials(insecure.NewCredentials()),
+			grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return l.DialContext(ctx) }))
+		require.NoError(t, err)
+		ctx, cancel := context.WithDeadline(context.Background(), testwait.Deadline())
+		stream, err := kvdpb.NewKVServiceClient(conn).Pipeline(ctx)
+		require.NoError(t, err)
+
+		r, err := stream.Recv()
+		require.NoError(t, err)
+		assert.True(t, r.GoingAway)
+		if leaves {
+			require.NoError(t, stream.Send(&kvdpb.PipelineRequest{Ops: []*kvdpb.PipelineRequest_Op{{Tag: 7}}}))
+			r, err = stream.Recv()
+			require.NoError(t, err)
+			assert.Equal(t, "INVALID_REQUEST", r.Results[0].Status.Reason, "it is still served")
+			require.NoError(t, stream.CloseSend())
+			_, err = stream.Recv()
+			require.ErrorIs(t, err, io.EOF)
+		} else {
+			_, err = stream.Recv()
+			require.Equal(t, codes.Canceled, status.Code(err))
+		}
+		cancel()
+		require.NoError(t, conn.Close())
+		require.NoError(t, s.Shutdown(context.Background()))
+		require.NoError(t, <-served)
+	}
+}
+
+// No connection is cut while a pipeline may still be on it.
+func TestConnectionsOutliveTheirPipelines(t *testing.T) {
+	life := defaultLifetimes
+	assert.Greater(t, life.keepalive().MaxConnectionAgeGrace, life.streamAge+life.streamAge/10)
+}

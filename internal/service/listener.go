@@ -1,0 +1,175 @@
+package service
+
+import (
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// limit returns a listener that keeps the limits of connections, in all and of one address.
+// A connection beyond them takes the place of one that idles. If none does it is told why it
+// is closed.
+func (s *Server) limit(l net.Listener) net.Listener { return &limitedListener{Listener: l, server: s} }
+
+type limitedListener struct {
+	net.Listener
+	server *Server
+}
+
+// Accept returns the next connection within the limits, or one that is to be refused.
+func (l *limitedListener) Accept() (net.Conn, error) {
+	for {
+		conn, err := l.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		c := &countedConn{Conn: conn}
+		c.leave = sync.OnceFunc(func() { l.server.leave(c) })
+		victim, ok := l.server.enter(c, peerOf(conn))
+		if victim != nil {
+			victim.evict(l.server)
+		}
+		if ok {
+			return c, nil
+		}
+		// The peer sees a closed connection; an error of that has no receiver.
+		_ = conn.Close()
+	}
+}
+
+// maxRefusing is how many connections at a time are told why they are refused; more are
+// closed without a word. They have files beside all limits.
+const maxRefusing = 32
+
+// enter counts a connection. It returns the one that has to go for it, if there is one, and
+// false if there is no place for it, nor one to be told so.
+func (s *Server) enter(c *countedConn, address string) (victim *countedConn, ok bool) {
+	s.peers.Lock()
+	defer s.peers.Unlock()
+	c.peer = s.peers.getLocked(address)
+	c.marked.at = time.Now()
+	full := noReason
+	switch {
+	case c.peer.open >= s.options.PeerConnections:
+		full, victim = shedByPeer, c.peer.idleLocked(c.marked.at)
+	case s.counters.connections.Load() >= int64(s.options.Connections):
+		full, victim = shedByConnections, s.peers.largestLocked().idleLocked(c.marked.at)
+	}
+	if full != noReason {
+		s.counters.shed(full)
+		if victim == nil {
+			defer s.peers.leftLocked(c.peer)
+			if s.peers.refusing == maxRefusing {
+				return nil, false
+			}
+			s.peers.refusing++
+			c.refused = full
+			return nil, true
+		}
+		s.leaveLocked(victim)
+	}
+	c.counted = true
+	if c.peer.conns == nil {
+		c.peer.conns = make(map[*countedConn]struct{})
+	}
+	c.peer.conns[c] = struct{}{}
+	c.peer.open++
+	s.counters.connections.Add(1)
+	s.counters.accepted.Add(1)
+	return victim, true
+}
+
+func (s *Server) leave(c *countedConn) {
+	s.peers.Lock()
+	defer s.peers.Unlock()
+	s.leaveLocked(c)
+}
+
+func (s *Server) leaveLocked(c *countedConn) {
+	switch {
+	case c.refused != noReason:
+		s.peers.refusing--
+		c.refused = noReason
+	case c.counted:
+		c.counted = false
+		s.counters.connections.Add(-1)
+		c.peer.open--
+		delete(c.peer.conns, c)
+		s.peers.leftLocked(c.peer)
+	}
+}
+
+// idleLocked returns the connection of a peer that has idled longest, as far as is known,
+// and has nothing under way; nil if there is none. What moves is looked at here alone: a
+// connection on which something came since the last look counts as idle from this one on.
+func (p *peerEntry) idleLocked(now time.Time) (longest *countedConn) {
+	for c := range p.conns {
+		if moves := c.moves.Load(); moves != c.marked.moves {
+			c.marked.moves, c.marked.at = moves, now
+		}
+		if longest != nil && !c.marked.at.Before(longest.marked.at) {
+			continue
+		}
+		if user := c.user.Load(); user == nil || !(*user).inUse() {
+			longest = c
+		}
+	}
+	return longest
+}
+
+// countedConn leaves the count when it is closed.
+type countedConn struct {
+	net.Conn
+	peer  *peerEntry
+	leave func()
+	// moves changes when something comes, and user is what the connection is to the
+	// server; nil until it has said what it is.
+	moves atomic.Uint64
+	user  atomic.Pointer[connUser]
+
+	// Guarded by the table of peers.
+	counted bool
+	refused int // why there is no place for it; noReason if there is
+	marked  struct {
+		moves uint64
+		at    time.Time
+	}
+	// taken: gRPC no longer has it.
+	taken atomic.Bool
+}
+
+// connUser is what uses a connection.
+type connUser interface {
+	// inUse reports whether anything is under way, so that ending it would lose something.
+	inUse() bool
+	// evict tells the client why its connection ends, and ends it. It may take a second.
+	evict()
+}
+
+// evict ends a connection that idles. It does not wait for that.
+func (c *countedConn) evict(s *Server) {
+	user := c.user.Load()
+	if user == nil {
+		_ = c.Close() // it has said nothing yet
+		return
+	}
+	s.raw.Go((*user).evict) // a shutdown waits for it
+}
+
+func (c *countedConn) Close() error {
+	defer c.leave()
+	return c.Conn.Close()
+}
+
+// take takes the connection away from gRPC, which clears the deadline behind the
+// handshake, whatever came of that.
+func (c *countedConn) take() { c.taken.Store(true) }
+
+// SetDeadline is gRPC's.
+func (c *countedConn) SetDeadline(t time.Time) error {
+	if c.taken.Load() {
+		return nil
+	}
+	return c.Conn.SetDeadline(t)
+}

@@ -1,0 +1,185 @@
+package service
+
+import (
+	"crypto/tls"
+	"runtime"
+	"time"
+
+	"google.golang.org/grpc/keepalive"
+
+	"github.com/kvd-db/kvd/internal/kv"
+)
+
+// Options are what an operator or a test may choose. The zero value is a server
+// without TLS and with the documented limits.
+type Options struct {
+	// TLS secures every connection; nil is plain text. Its NextProtos are the
+	// server's.
+	TLS *tls.Config
+	// Reflection lets tools such as grpcurl ask for the schema.
+	Reflection bool
+
+	// NetOnly has plain connections read and written by package net alone. Else those
+	// that are exactly a *net.TCPConn or a *net.UnixConn are by package rawconn.
+	NetOnly bool
+
+	// Connections is the most that are open at once, 10,240 by default, and
+	// PeerConnections the most from one address, 1,024 by default. Connections of
+	// a unix socket count as one address.
+	Connections, PeerConnections int
+	// Streams is the most calls by gRPC that are served at once, 4,096 by default, and
+	// as many more may wait for their clients: for the request, or for what a long-lived
+	// stream sends or takes. Beyond that a connection that has more than others loses
+	// one that waits. A connection may have as many as are free beside it. A connection
+	// of raw frames is no call: it may idle for most of its life.
+	Streams int
+	// Snapshots is the most that clients may have open at once, 1,024 by default, and
+	// not more than the store's. A connection may have as many as are free beside it.
+	Snapshots int
+	// BufferBytes is the most that requests in progress may occupy, 512 MiB by
+	// default. Of these, requests that have come in part may have a quarter; or as much as
+	// two of the largest have, up to a third; and as much as one of them in any case.
+	BufferBytes int64
+	// ReadOps is the most keys that the store is asked for at once, and WriteOps and
+	// WriteBytes the most that it is given to write. What finds no room waits for it,
+	// 100 ms at most, and 5 ms while the queue stands (see package admission).
+	//
+	// ReadOps is 2,048 for each processor by default, and not below 4,096: work for
+	// the processors and the disk of some milliseconds, so that more at once brings
+	// nothing but longer waits. WriteOps is 32,768 and WriteBytes 64 MiB: many, since
+	// writes wait for the disk together. All guessed.
+	ReadOps, WriteOps, WriteBytes int
+	// Deadline is given to calls that come without one, 30 s by default. Scans and
+	// pipelines may last longer, but not stand still for as long.
+	Deadline time.Duration
+	// MaxDeadline is the longest that a call may ask for, a minute by default: a longer
+	// deadline is cut to it. Scans, pipelines and watches have none.
+	MaxDeadline time.Duration
+
+	// SlowTime is from how long on a request is kept in the slow log; 0 keeps none. The
+	// log has the newest SlowEntries, 128 by default, with the first bytes of a key
+	// each unless SlowHideKeys is set.
+	SlowTime     time.Duration
+	SlowEntries  int
+	SlowHideKeys bool
+
+	// ReportError is told of errors whose cause the caller does not see: the caller
+	// gets the request id. It may be called concurrently. Nil discards them.
+	ReportError func(requestID, method string, err error)
+}
+
+func (o Options) withDefaults() Options {
+	setDefault(&o.Connections, 10240)
+	setDefault(&o.PeerConnections, 1024)
+	setDefault(&o.Streams, 4096)
+	setDefault(&o.Snapshots, 1024)
+	setDefault(&o.BufferBytes, 512<<20)
+	setDefault(&o.ReadOps, max(4096, 2048*runtime.GOMAXPROCS(0)))
+	setDefault(&o.WriteOps, 32768)
+	setDefault(&o.WriteBytes, 64<<20)
+	setDefault(&o.Deadline, 30*time.Second)
+	setDefault(&o.MaxDeadline, max(time.Minute, o.Deadline))
+	setDefault(&o.SlowEntries, 128)
+	if o.ReportError == nil {
+		o.ReportError = func(string, string, error) {}
+	}
+	return o
+}
+
+func setDefault[T int | int64 | time.Duration](v *T, d T) {
+	if *v == 0 {
+		*v = d
+	}
+}
+
+const (
+	// maxStreamWindow is what the transport buffers of a stream before its handler
+	// reads, if there is enough memory: sixteen full frames of the Go client. Guessed.
+	maxStreamWindow = 1 << 20
+	// minStreamWindow is what HTTP/2 has without a setting.
+	minStreamWindow = 64 << 10
+	// windowShare: as many streams may fill their windows before an account is full.
+	windowShare = 256
+	// connWindow bounds what one connection has under way to the server. In a
+	// prototype it brought 8-10 % at few callers over gRPC's default of 64 KiB.
+	connWindow = 4 << 20
+
+	headerListBytes = 16 << 10
+	streamsPerConn  = 256
+	// healthStreams is the most health checks at once, and watches of health. Guessed: one
+	// for each balancer and prober there may be.
+	healthStreams = 256
+)
+
+// streamWindow is what the transport buffers of a stream with an account of so many bytes.
+func streamWindow(account int64) int32 {
+	return int32(min(max(account/windowShare, minStreamWindow), maxStreamWindow))
+}
+
+// longBytes is from which length on a message may not fit into a window: the transport gives
+// back only what padding takes beyond a quarter.
+func longBytes(account int64) int64 { return int64(streamWindow(account)) / 4 * 3 }
+
+// messageSlack is what protobuf and a batch's operations may add to the bytes
+// of keys and values.
+const messageSlack = 64 << 10
+
+// MessageBytes is the largest message that a request within the limits needs.
+func MessageBytes(l kv.Limits) int {
+	const perOp = 64 // tags, lengths and numbers of one mutation, or of what was read
+	// A transaction has as many reads, at most, as writes; a lone put may have a
+	// condition on its value.
+	return max(l.BatchBytes, l.KeyBytes+2*l.ValueBytes) + 2*l.BatchOps*perOp + messageSlack
+}
+
+// receiveBytes is the largest message that the transport hands over. It is a little
+// more than MessageBytes, so that the client of a message in between is refused with a
+// reason: gRPC refuses what is longer before any code of this package runs.
+func receiveBytes(l kv.Limits) int { return MessageBytes(l) + MessageBytes(l)/4 }
+
+// lifetimes of connections and streams.
+type lifetimes struct {
+	// streamAge is how long a pipeline lasts before the client is told to open
+	// another, ± 10 %. It also bounds how long an idle client keeps a connection:
+	// one without streams is closed after connIdle.
+	streamAge time.Duration
+	// closeWait is how long the client has to do so.
+	closeWait time.Duration
+	// shutdownWait is closeWait during a shutdown, counted from the last frame.
+	shutdownWait time.Duration
+
+	// handshake is how long a new connection has to say that it speaks HTTP/2 or
+	// raw frames, TLS included.
+	handshake time.Duration
+	connIdle  time.Duration
+	connAge   time.Duration
+	// A connection on which nothing came for pingAfter is pinged, if it carries raw
+	// frames by TCP, and closed if the peer does not answer within pingWait.
+	pingAfter time.Duration
+	pingWait  time.Duration
+}
+
+var defaultLifetimes = lifetimes{
+	streamAge:    10 * time.Minute,
+	closeWait:    30 * time.Second,
+	shutdownWait: time.Second,
+	handshake:    5 * time.Second,
+	connIdle:     10 * time.Minute,
+	connAge:      2 * time.Hour, // ± 10 %
+	pingAfter:    time.Minute,
+	pingWait:     20 * time.Second,
+}
+
+func (t lifetimes) keepalive() keepalive.ServerParameters {
+	return keepalive.ServerParameters{
+		MaxConnectionIdle: t.connIdle,
+		MaxConnectionAge:  t.connAge,
+		// Long enough for every pipeline to reach its age, so that no connection is
+		// cut with operations in flight.
+		MaxConnectionAgeGrace: t.streamAge + t.streamAge/10 + t.closeWait,
+		Time:                  t.pingAfter,
+		Timeout:               t.pingWait,
+	}
+}
+
+var keepaliveEnforcement = keepalive.EnforcementPolicy{MinTime: 10 * time.Second, PermitWithoutStream: true}

@@ -1,0 +1,146 @@
+package service
+
+import (
+	"net"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/kvd-db/kvd/internal/admission"
+)
+
+// peerEntry is what the server remembers of an address: that of one machine, or, of version 6,
+// of one network of 64 bits, since one machine may have all of them. Guarded by its table,
+// but for what names another guard.
+type peerEntry struct {
+	address  string
+	loopback bool
+	open     int // connections
+	conns    map[*countedConn]struct{}
+	resets   allowance
+	lines    [kindCount]admission.Peer // guarded by each of the gates
+
+	waits  [waitKinds]waitShare // guarded by each of Server.waits
+	shares [shareKinds]int      // guarded by each of Server.shares
+	intake intakeUse            // guarded by Server.intake
+	unread atomic.Int64         // as of a connection
+}
+
+// peerTable has the peers with open connections, and those that were reset lately.
+type peerTable struct {
+	sync.Mutex
+	peers map[string]*peerEntry
+	// refusing counts the connections that are told that there is no place for them.
+	refusing int
+}
+
+// maxForgotten is how many peers without a connection are remembered, so that one that
+// connects again is not taken for another. Guessed.
+const maxForgotten = 1024
+
+// getLocked returns the peer of an address.
+func (t *peerTable) getLocked(address string) *peerEntry {
+	p := t.peers[address]
+	if p == nil {
+		p = &peerEntry{address: address, loopback: loopback(address)}
+		t.peers[address] = p
+	}
+	return p
+}
+
+// largestLocked returns the peer with the most connections.
+func (t *peerTable) largestLocked() (largest *peerEntry) {
+	for _, p := range t.peers {
+		if largest == nil || p.open > largest.open {
+			largest = p
+		}
+	}
+	return largest
+}
+
+// leftLocked forgets a peer that has no connections, unless it is to be remembered.
+func (t *peerTable) leftLocked(p *peerEntry) {
+	if p.open > 0 {
+		return // some of what it has may be left; it is counted where it was taken
+	}
+	if len(t.peers) > maxForgotten || p.resets.left(peerResetsRate, time.Now()) == 0 {
+		delete(t.peers, p.address)
+	}
+}
+
+// peerOf is the address without the port: what one machine cannot change.
+func peerOf(conn net.Conn) string {
+	addr := conn.RemoteAddr().String()
+	host, _, err := net.SplitHostPort(addr)
+	if err != nil {
+		return addr
+	}
+	ip, err := netip.ParseAddr(host)
+	if err != nil {
+		return host
+	}
+	if ip = ip.Unmap().WithZone(""); ip.Is4() || ip.IsLoopback() {
+		return ip.String()
+	}
+	prefix, err := ip.Prefix(64)
+	if err != nil {
+		return host
+	}
+	return prefix.String()
+}
+
+// loopback reports whether an address that peerOf returned is that of all clients of this
+// machine.
+func loopback(address string) bool {
+	if ip, err := netip.ParseAddr(address); err == nil {
+		return ip.IsLoopback()
+	}
+	_, err := netip.ParsePrefix(address)
+	return err != nil // a unix socket
+}
+
+// allowance is a leaky bucket: what was taken of it, and leaks out with time. The zero
+// value is empty.
+type allowance struct {
+	level float64
+	at    time.Time
+}
+
+// left is the level at a time, at a rate a second.
+func (a *allowance) left(rate float64, now time.Time) float64 {
+	return max(0, a.level-now.Sub(a.at).Seconds()*rate)
+}
+
+// take adds to the level and returns it.
+func (a *allowance) take(n, rate float64, now time.Time) float64 {
+	a.level, a.at = a.left(rate, now)+n, now
+	return a.level
+}
+
+const (
+	// connResets bound the streams of a connection that its client resets, or that are
+	// reset since it broke the protocol: so many at once, and so many a second. Guessed:
+	// four times what a connection has open, for a client all of whose calls run out of
+	// time.
+	connResets     = 4 * streamsPerConn
+	connResetsRate = 100
+	// peerResets are those of all connections of a peer. Beyond them a connection is
+	// ended at fewResets: one that is made again after it was ended gets no more.
+	peerResets     = 4 * connResets
+	peerResetsRate = 4 * connResetsRate
+	fewResets      = 32
+)
+
+// wasted counts a stream that was reset, and reports whether that is one too many.
+func (s *Server) wasted(c *connection) (flood bool) {
+	s.peers.Lock()
+	defer s.peers.Unlock()
+	now := time.Now()
+	own := c.resets.take(1, connResetsRate, now)
+	all := c.peer.resets.take(1, peerResetsRate, now)
+	if own > connResets || all > peerResets && own > fewResets {
+		c.flooded.Store(true)
+	}
+	return c.flooded.Load()
+}

@@ -1,0 +1,229 @@
+package service
+
+import (
+	"errors"
+	"strings"
+	"sync/atomic"
+
+	"google.golang.org/grpc/codes"
+
+	"github.com/kvd-db/kvd/internal/admission"
+	"github.com/kvd-db/kvd/internal/histogram"
+	"github.com/kvd-db/kvd/internal/kv"
+	kvdpb "github.com/kvd-db/kvd/pkg/kvdpb/kvd/v1"
+)
+
+// method is what requests are counted by: the methods of both services, the
+// operations inside pipelines, and everything else.
+type method int
+
+const (
+	methodOther method = iota
+	methodGet
+	methodPut
+	methodDelete
+	methodDeleteRange
+	methodBatchGet
+	methodWrite
+	methodScan
+	methodPipeline
+	methodBeginSnapshot
+	methodKeepSnapshot
+	methodReleaseSnapshot
+	methodCommit
+	methodExecute
+	pipelineGet
+	pipelinePut
+	pipelineDelete
+	methodCount
+)
+
+var methodNames = [methodCount]string{
+	"other", "Get", "Put", "Delete", "DeleteRange", "BatchGet", "Write", "Scan", "Pipeline",
+	"BeginSnapshot", "KeepSnapshot", "ReleaseSnapshot", "Commit", "Execute",
+	"Pipeline.Get", "Pipeline.Put", "Pipeline.Delete",
+}
+
+func (m method) String() string { return methodNames[m] }
+
+// methodOf finds the method of a full name as gRPC has it. No two methods of the
+// two services share a name.
+func methodOf(fullName string) method {
+	service, name, _ := strings.Cut(strings.TrimPrefix(fullName, "/"), "/")
+	if service == kvdpb.KVService_ServiceDesc.ServiceName || service == kvdpb.TxnService_ServiceDesc.ServiceName {
+		for m := methodGet; m <= methodExecute; m++ {
+			if methodNames[m] == name {
+				return m
+			}
+		}
+	}
+	return methodOther
+}
+
+// Reasons for refusing work.
+const (
+	noReason = iota
+	shedByStreams
+	shedByBytes
+	shedByConnections
+	shedByPeer
+	shedByStore
+	shedByWait
+	shedByFlood
+	shedBySnapshots
+	shedReasons
+)
+
+var shedNames = [shedReasons]string{"", "streams", "bytes", "connections", "peer_connections", "store", "idle_streams", "flood", "snapshots"}
+
+// Outcomes of a transaction that was judged: of Commit and Execute.
+const (
+	txnCommit = iota
+	txnConflict
+	txnConditionFailed
+	txnOutcomes
+)
+
+var txnNames = [txnOutcomes]string{"commit", "conflict", "condition_failed"}
+
+const codeCount = int(codes.Unauthenticated) + 1
+
+// counters are what Stats reads. All are safe for concurrent use.
+type counters struct {
+	requests    [methodCount][codeCount]atomic.Uint64
+	sheds       [shedReasons]atomic.Uint64
+	txns        [txnOutcomes]atomic.Uint64
+	panics      atomic.Uint64
+	connections atomic.Int64
+	accepted    atomic.Uint64
+	raw         atomic.Int64 // connections
+	rawAccepted atomic.Uint64
+	rawFrames   atomic.Uint64
+	frames      histogram.Powers // of operations
+	stages      stageTimes
+}
+
+func (c *counters) request(m method, code codes.Code, n int) {
+	if n == 0 {
+		return
+	}
+	if int(code) >= codeCount {
+		code = codes.Unknown
+	}
+	c.requests[m][code].Add(uint64(n))
+}
+
+func (c *counters) shed(reason int) { c.sheds[reason].Add(1) }
+
+// transaction counts a transaction by what the store made of it. One that was not
+// judged, for lack of time or room, is in no outcome.
+func (c *counters) transaction(err error) {
+	switch {
+	case err == nil:
+		c.txns[txnCommit].Add(1)
+	case errors.Is(err, kv.ErrUncertain):
+	case errors.Is(err, kv.ErrConflict):
+		c.txns[txnConflict].Add(1)
+	case errors.Is(err, kv.ErrConditionFailed):
+		c.txns[txnConditionFailed].Add(1)
+	}
+}
+
+func (c *counters) frame(ops int) { c.frames.Record(uint64(ops)) }
+
+// Stats are counters since the server was made and gauges of now.
+type Stats struct {
+	// Requests counts finished requests. An operation of a pipeline is one, under
+	// "Pipeline.Get" and the like; "Pipeline" itself counts streams, and
+	// connections of raw frames.
+	Requests []RequestCount
+	// Shed counts refused connections, streams and frames, the operations that the
+	// store refused, and the calls of the store that did not get there because their
+	// queue was too slow ("queue_time") or full ("queue_full"), by reason.
+	Shed map[string]uint64
+	// Gates are what calls of the store pass, by kind: "reads" and "writes".
+	Gates map[string]admission.Stats
+	// Transactions counts those of Commit and Execute that were judged, by outcome:
+	// "commit", "conflict" or "condition_failed".
+	Transactions map[string]uint64
+	// Panics counts the handlers that panicked.
+	Panics uint64
+
+	Streams int64 // calls by gRPC that are being served
+	Bytes   int64 // what they, and frames, are charged for
+	// Waiting counts what waits for its client: calls of which the request has not come,
+	// long-lived streams, frames of which a part is there. WaitingBytes is what has come.
+	Waiting, WaitingBytes int64
+	Connections           int64 // open now
+	Accepted              uint64
+	// Raw and RawAccepted are the part of those connections that carry raw frames,
+	// and RawFrames the frames that came by them.
+	Raw                    int64
+	RawAccepted, RawFrames uint64
+
+	// Frames counts frames by their operations.
+	Frames histogram.PowerCounts
+
+	// Stages is where the time of requests went: of what a frame has of one class, and
+	// of a unary call of the store, each counted once.
+	Stages []StageTimes
+	// Slow counts the requests that took as long as the slow log wants.
+	Slow uint64
+}
+
+// RequestCount is one counter of Stats.
+type RequestCount struct {
+	Method string
+	Code   codes.Code
+	Count  uint64
+}
+
+// Stats returns a snapshot. Counters are read one by one, so their sums may
+// differ by what happened meanwhile.
+func (s *Server) Stats() Stats {
+	c := &s.counters
+	stats := Stats{
+		Shed:         make(map[string]uint64, shedReasons),
+		Gates:        make(map[string]admission.Stats, kindCount),
+		Transactions: make(map[string]uint64, txnOutcomes),
+		Panics:       c.panics.Load(),
+		Streams:      int64(s.shares[shareOfCalls].total()),
+		Bytes:        s.memory.Used(),
+		Connections:  c.connections.Load(),
+		Accepted:     c.accepted.Load(),
+		Raw:          c.raw.Load(),
+		RawAccepted:  c.rawAccepted.Load(),
+		RawFrames:    c.rawFrames.Load(),
+		Frames:       c.frames.Counts(),
+		Stages:       c.stages.counts(),
+		Slow:         s.slow.count(),
+	}
+	for m := range methodCount {
+		for code := range codeCount {
+			if n := c.requests[m][code].Load(); n > 0 {
+				stats.Requests = append(stats.Requests, RequestCount{m.String(), codes.Code(code), n})
+			}
+		}
+	}
+	for _, w := range s.waits {
+		waiting := w.stats()
+		stats.Waiting += int64(waiting.count)
+		stats.WaitingBytes += waiting.bytes
+	}
+	for i, name := range shedNames {
+		if i == noReason {
+			continue
+		}
+		stats.Shed[name] = c.sheds[i].Load()
+	}
+	for k, gate := range s.store.gates {
+		g := gate.Stats()
+		stats.Gates[kindNames[k]] = g
+		stats.Shed[admission.QueueTime] += g.RefusedLate
+		stats.Shed[admission.QueueFull] += g.RefusedFull
+	}
+	for i, name := range txnNames {
+		stats.Transactions[name] = c.txns[i].Load()
+	}
+	return stats
+}

@@ -1,0 +1,215 @@
+package service
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc/peer"
+
+	"github.com/kvd-db/kvd/internal/frame"
+	"github.com/kvd-db/kvd/internal/kv"
+)
+
+// slowStore is a store whose calls take the time that it says.
+type slowStore struct {
+	limitsOnly
+	takes kv.Stages
+}
+
+func (s *slowStore) take(stages *kv.Stages) {
+	time.Sleep(s.takes.Sum())
+	*stages = s.takes
+}
+
+func (s *slowStore) Lookup(_ context.Context, reads []*kv.Lookup) error {
+	s.take(reads[0].Stages)
+	return nil
+}
+
+func (s *slowStore) LookupAt(_ context.Context, reads []*kv.Lookup, at kv.SeqNum) (kv.SeqNum, error) {
+	s.take(reads[0].Stages)
+	return at, nil
+}
+
+func (s *slowStore) Write(_ context.Context, writes []*kv.Write) error {
+	s.take(writes[0].Stages)
+	return nil
+}
+
+// slowCarriage takes its time to send, and keeps what was said of the time.
+type slowCarriage struct {
+	carriage
+	takes   time.Duration
+	timings [][]uint64
+}
+
+func (c *slowCarriage) send(r *frame.Response, _ *turn) {
+	time.Sleep(c.takes)
+	c.timings = append(c.timings, append([]uint64(nil), r.Timings...))
+}
+
+// LookupCached has the answer to the first of several reads.
+func (s *slowStore) LookupCached(reads []*kv.Lookup) ([]*kv.Lookup, error) {
+	s.take(reads[0].Stages)
+	return reads[1:], nil
+}
+
+// pipelineOf returns a pipeline of a connection of its own.
+func pipelineOf(t *testing.T, s *Server, c carriage) *pipeline {
+	return &pipeline{carriage: c, server: s, ctx: peer.NewContext(t.Context(), &peer.Peer{AuthInfo: new(connection)})}
+}
+
+// counted returns the sums of the histograms of a kind, and how many requests were
+// counted.
+func counted(t *testing.T, s *Server, kind string) (sums map[string]time.Duration, requests uint64) {
+	sums = make(map[string]time.Duration)
+	for i, stage := range s.Stats().Stages {
+		if stage.Kind != kind {
+			continue
+		}
+		sums[stage.Stage] = time.Duration(stage.Nanos.Sum)
+		if len(sums) > 1 {
+			require.Equal(t, requests, stage.Nanos.Count(), "%d: every stage of a request is counted", i)
+		}
+		requests = stage.Nanos.Count()
+	}
+	return sums, requests
+}
+
+func nanos(all ...time.Duration) (list []uint64) {
+	for _, d := range all {
+		list = append(list, uint64(d))
+	}
+	return list
+}
+
+// Time in a bubble passes only where it is said to, so every stage is exact.
+func TestEveryMomentOfAFrameIsInAStage(t *testing.T) {
+	const s = time.Second
+	for name, test := range map[string]struct {
+		frame  frame.Request
+		takes  kv.Stages
+		kind   string
+		sent   [][]uint64
+		stages map[string]time.Duration
+	}{
+		"reads": {
+			frame:  frame.Request{Timed: true, Ops: []frame.Op{{Kind: frame.Get, Key: []byte("k")}, {Tag: 1, Kind: frame.Get, Key: []byte("l")}}},
+			takes:  kv.Stages{Inbox: 2 * s, Engine: 3 * s},
+			kind:   "reads",
+			sent:   [][]uint64{nanos(6*s, 6*s, 1*s, 2*s, 0, 3*s, 0, 0)},
+			stages: map[string]time.Duration{"gate": 1 * s, "inbox": 2 * s, "engine": 3 * s, "reply": 10 * s},
+		},
+		"reads at one version": {
+			frame:  frame.Request{Timed: true, OneVersion: true, Ops: []frame.Op{{Kind: frame.Get, Key: []byte("k")}}},
+			takes:  kv.Stages{Inbox: 2 * s, Engine: 3 * s},
+			kind:   "reads",
+			sent:   [][]uint64{nanos(6*s, 6*s, 1*s, 2*s, 0, 3*s, 0, 0)},
+			stages: map[string]time.Duration{"gate": 1 * s, "inbox": 2 * s, "engine": 3 * s, "reply": 10 * s},
+		},
+		"writes": {
+			frame:  frame.Request{Timed: true, Ops: []frame.Op{{Kind: frame.Put, Key: []byte("k")}}},
+			takes:  kv.Stages{Inbox: 2 * s, Batch: 3 * s, Engine: 4 * s, LogWrite: 5 * s, Sync: 6 * s},
+			kind:   "writes",
+			sent:   [][]uint64{nanos(21*s, 21*s, 1*s, 2*s, 3*s, 4*s, 5*s, 6*s)},
+			stages: map[string]time.Duration{"gate": 1 * s, "inbox": 2 * s, "batch": 3 * s, "engine": 4 * s, "log_write": 5 * s, "sync": 6 * s, "reply": 10 * s},
+		},
+		// The answers of the first call are sent before the second, and so are in its reply.
+		"writes by several calls": {
+			frame:  frame.Request{Timed: true, Ops: previousPuts(previousOps + 1)},
+			takes:  kv.Stages{Engine: 1 * s, Sync: 2 * s},
+			kind:   "writes",
+			sent:   [][]uint64{nanos(4*s, 4*s, 1*s, 0, 0, 1*s, 0, 2*s), nanos(17*s, 7*s, 1*s, 0, 0, 2*s, 0, 4*s)},
+			stages: map[string]time.Duration{"gate": 1 * s, "inbox": 0, "batch": 0, "engine": 2 * s, "log_write": 0, "sync": 4 * s, "reply": 20 * s},
+		},
+		"nobody asks": {
+			frame:  frame.Request{Ops: []frame.Op{{Kind: frame.Get, Key: []byte("k")}}},
+			takes:  kv.Stages{Engine: 3 * s},
+			kind:   "reads",
+			sent:   [][]uint64{nil},
+			stages: map[string]time.Duration{"gate": 1 * s, "inbox": 0, "engine": 3 * s, "reply": 10 * s},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				server := newServer(&slowStore{limitsOnly{limits: kv.DefaultLimits}, test.takes}, Options{Deadline: time.Hour, SlowTime: 1}, defaultLifetimes)
+				c := &slowCarriage{takes: 10 * s}
+				p := pipelineOf(t, server, c)
+				begun := time.Now()
+				time.Sleep(s)
+				groups := p.split(nil, &test.frame, nil, begun)
+				require.Len(t, groups, 1)
+				require.False(t, groups[0].serve())
+				assert.Equal(t, test.sent, c.timings)
+				stages, n := counted(t, server, test.kind)
+				assert.Equal(t, test.stages, stages)
+				assert.EqualValues(t, 1, n)
+
+				slow, _ := server.slow.list(10)
+				require.Len(t, slow, 1)
+				assert.Equal(t, time.Since(begun), slow[0].total)
+				for i, d := range slow[0].stages {
+					assert.Equal(t, test.stages[stageNames[i]], d, stageNames[i])
+				}
+			})
+		})
+	}
+}
+
+func previousPuts(n int) (ops []frame.Op) {
+	for tag := range uint64(n) {
+		ops = append(ops, frame.Op{Tag: tag, Kind: frame.Put, Key: []byte("k"), ReturnPrevious: true})
+	}
+	return ops
+}
+
+// What is answered within the turn and what is not are two calls of the store.
+func TestAFrameThatPassesItsTurnOnIsTimedInBothParts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const s = time.Second
+		server := newServer(&slowStore{limitsOnly{limits: kv.DefaultLimits}, kv.Stages{Inbox: 1 * s, Engine: 2 * s}}, Options{Deadline: time.Hour}, defaultLifetimes)
+		c := new(slowCarriage)
+		p := pipelineOf(t, server, c)
+		p.turn = make(chan struct{}, 1)
+		p.waiting.Store(1) // another worker
+		f := frame.Request{Timed: true, Ops: manyGets(3)}
+		held := &turn{pipeline: p, held: true}
+		groups := p.split(nil, &f, held, time.Now())
+		require.Len(t, groups, 1)
+		groups[0].turn = held
+		require.False(t, groups[0].serve())
+		assert.False(t, held.kept())
+		assert.Equal(t, [][]uint64{nanos(6*s, 6*s, 0, 2*s, 0, 4*s, 0, 0)}, c.timings)
+	})
+}
+
+// The wait for room in the store, and also one that is in vain, is the gate's.
+func TestTheWaitForRoomIsTheGates(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const ms = time.Millisecond
+		server := newServer(&slowStore{limitsOnly{limits: kv.DefaultLimits}, kv.Stages{Engine: 60 * ms}}, Options{ReadOps: 1, SlowTime: 70 * ms}, defaultLifetimes)
+		serve := func() {
+			p := pipelineOf(t, server, new(slowCarriage))
+			f := frame.Request{Ops: []frame.Op{{Kind: frame.Get, Key: []byte("k")}}}
+			assert.False(t, p.split(nil, &f, nil, time.Now())[0].serve())
+		}
+		for range 3 {
+			go serve()
+			synctest.Wait()
+		}
+		time.Sleep(time.Second)
+		stages, n := counted(t, server, "reads")
+		assert.EqualValues(t, 3, n)
+		assert.Equal(t, 120*ms, stages["engine"], "of two: the third waited too long")
+		assert.Equal(t, 60*ms+100*ms, stages["gate"])
+
+		slow, _ := server.slow.list(10)
+		require.Len(t, slow, 2, "the first did not wait")
+		assert.Equal(t, [2]string{"ResourceExhausted", "OK"}, [2]string{slow[1].code.String(), slow[0].code.String()})
+		assert.Equal(t, 100*ms, slow[1].stages[stageGate])
+	})
+}

@@ -1,0 +1,42 @@
+package service
+
+import (
+	"math"
+	"time"
+)
+
+// maxTTL is the longest time to live. Who means longer means for ever, and a
+// number of seconds or nanoseconds in place of milliseconds is found out.
+const maxTTL = 100 * 365 * 24 * time.Hour
+
+// expiryOf returns when a value with a time to live ends, by the store's clock.
+func (s *Server) expiryOf(ttlMillis uint64) (uint64, error) {
+	if ttlMillis == 0 {
+		return 0, nil // for ever
+	}
+	return expiryAt(s.store.Now(), ttlMillis)
+}
+
+func expiryAt(now, ttlMillis uint64) (uint64, error) {
+	if limit := uint64(maxTTL.Milliseconds()); ttlMillis > limit {
+		return 0, invalidf("time to live is %d ms, limit is %d (100 years); leave it out for ever", ttlMillis, limit)
+	}
+	return now + min(ttlMillis, math.MaxUint64-now), nil
+}
+
+// timeLeft returns the time to live, in milliseconds, of what a read found.
+func (s *Server) timeLeft(expiry uint64) uint64 {
+	if expiry == 0 {
+		return 0
+	}
+	return timeLeftAt(s.store.Now(), expiry)
+}
+
+// timeLeftAt is never 0, which would be for ever: what has expired since it was
+// read has one millisecond left.
+func timeLeftAt(now, expiry uint64) uint64 {
+	if now >= expiry {
+		return 1
+	}
+	return expiry - now
+}

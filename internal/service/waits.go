@@ -1,0 +1,257 @@
+package service
+
+import (
+	"sync"
+	"time"
+
+	"github.com/kvd-db/kvd/internal/memory"
+)
+
+// waits are what waits for its client: a call by gRPC of which the request has not come
+// wholly, a stream of which the client sends nothing or takes nothing, a raw frame of which
+// a part is there. They are no work, so they keep no other client out: if there are too many, or what
+// has come of them has too many bytes, one is ended that has no claim to stay.
+//
+//	I1. Count and bytes exceed a limit by one newcomer at most, but for what does not
+//	    wait at the moment.
+//	I2. What is ended belongs to a peer that has at least as much as the average peer, and
+//	    to a connection that has at least as much as the average one of that peer. So a
+//	    client that has less than its share loses nothing, whatever others do.
+//	I3. What has come is in the account of memory, and is ended too while that is full,
+//	    but for a quarter of its bound.
+//	I4. Of those the eldest is ended, first of those that came over a second ago: what has
+//	    just come may be about to be whole.
+type waits struct {
+	kind  waitKind
+	limit amount
+	// memory counts the bytes among those of all requests; nil: they are few.
+	memory *memory.Account
+
+	mu struct {
+		sync.Mutex
+		all         amount
+		peers       int // that have some
+		first, last *wait
+	}
+}
+
+// waitKind tells the waits of calls from those of health checks, which have to be answered
+// however many calls there are.
+type waitKind int
+
+const (
+	waitForCalls waitKind = iota
+	waitForHealth
+	waitKinds
+)
+
+// amount is how many waits there are, and the bytes that have come of them.
+type amount struct {
+	count int
+	bytes int64
+}
+
+// waitShare is what a connection, or a peer, has of one kind.
+type waitShare struct {
+	amount
+	conns int // of a peer: that have some
+}
+
+// wait is one of waits.
+type wait struct {
+	// evict ends it; it is called once at most, without a lock.
+	evict func()
+	// idle reports whether it waits now; nil: it always does.
+	idle func() bool
+	conn *connection
+
+	// Guarded by waits.
+	begun      time.Time
+	in         bool
+	bytes      int64
+	prev, next *wait
+}
+
+// youngWait is how long a wait is ended only if there is no elder one. Guessed: what a
+// client sends in one go comes within some round trips.
+const youngWait = time.Second
+
+// begin adds a wait. If it is the one to be ended it is not added, and begin returns false.
+func (w *waits) begin(one *wait) bool {
+	w.mu.Lock()
+	one.begun, one.in, one.bytes = time.Now(), true, 0
+	one.prev = w.mu.last
+	if w.mu.last != nil {
+		w.mu.last.next = one
+	} else {
+		w.mu.first = one
+	}
+	w.mu.last = one
+	own, peer := w.sharesLocked(one)
+	if own.count == 0 {
+		if peer.conns++; peer.conns == 1 {
+			w.mu.peers++
+		}
+	}
+	w.addLocked(one, amount{count: 1})
+	return w.makeRoom(one)
+}
+
+// grow adds bytes that have come. If it is the one to be ended it is taken out, and grow
+// returns false; so it does for one that has ended.
+func (w *waits) grow(one *wait, bytes int) bool {
+	w.mu.Lock()
+	if !one.in {
+		w.mu.Unlock()
+		return false
+	}
+	one.bytes += int64(bytes)
+	w.addLocked(one, amount{bytes: int64(bytes)})
+	return w.makeRoom(one)
+}
+
+// shrinkTo leaves a wait that part of its bytes which of come bytes the left ones have:
+// the rest were a message that is whole.
+func (w *waits) shrinkTo(one *wait, left, come int64) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if one.in && come > 0 {
+		less := one.bytes - one.bytes*left/come
+		one.bytes -= less
+		w.addLocked(one, amount{bytes: -less})
+	}
+}
+
+// end takes a wait out. It does nothing if that was done.
+func (w *waits) end(one *wait) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.removeLocked(one)
+}
+
+// handOver takes a wait out, and leaves what it holds of the memory to the caller. It
+// returns how much that is, and false for one that has ended: evict is then called, if it
+// was not yet.
+func (w *waits) handOver(one *wait) (held int64, in bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !one.in {
+		return 0, false
+	}
+	if w.memory != nil {
+		held = one.bytes
+		w.memory.Add(held)
+	}
+	w.removeLocked(one)
+	return held, true
+}
+
+// stats returns what there is.
+func (w *waits) stats() amount {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.mu.all
+}
+
+// makeRoom ends waits until the rest is within the limits, and gives up the lock. It
+// reports whether one is still in.
+func (w *waits) makeRoom(one *wait) (in bool) {
+	var ended []*wait
+	for w.mu.all.count > w.limit.count || w.tooManyBytesLocked() {
+		victim := w.victimLocked(w.tooManyBytesLocked())
+		if victim == nil {
+			victim = one // all others are being served
+		}
+		w.removeLocked(victim)
+		if victim == one {
+			break
+		}
+		ended = append(ended, victim)
+	}
+	in = one.in
+	w.mu.Unlock()
+	for _, v := range ended {
+		v.evict()
+	}
+	return in
+}
+
+// keptPart of the bound is what waits may have while the memory is full, so that small
+// parts of requests can come.
+const keptPart = 4
+
+func (w *waits) tooManyBytesLocked() bool {
+	return w.mu.all.bytes > w.limit.bytes ||
+		w.memory != nil && w.mu.all.bytes > w.limit.bytes/keptPart && w.memory.Used() > w.memory.Limit()
+}
+
+// victimLocked returns the wait that is to be ended for the sake of its count, or bytes.
+func (w *waits) victimLocked(byBytes bool) (young *wait) {
+	long := time.Now().Add(-youngWait)
+	for one := w.mu.first; one != nil; one = one.next {
+		if byBytes && one.bytes == 0 || !w.aboveShareLocked(one, byBytes) || one.idle != nil && !one.idle() {
+			continue
+		}
+		if one.begun.Before(long) {
+			return one
+		}
+		if young == nil {
+			young = one
+		}
+	}
+	return young
+}
+
+// aboveShareLocked: I2. The averages are over those that have any.
+func (w *waits) aboveShareLocked(one *wait, byBytes bool) bool {
+	own, peer := w.sharesLocked(one)
+	if byBytes {
+		return peer.bytes*int64(w.mu.peers) >= w.mu.all.bytes && own.bytes*int64(peer.conns) >= peer.bytes
+	}
+	return peer.count*w.mu.peers >= w.mu.all.count && own.count*peer.conns >= peer.count
+}
+
+func (w *waits) addLocked(one *wait, more amount) {
+	own, peer := w.sharesLocked(one)
+	for _, h := range []*amount{&own.amount, &peer.amount, &w.mu.all} {
+		h.count += more.count
+		h.bytes += more.bytes
+	}
+	switch {
+	case w.memory == nil:
+	case more.bytes > 0:
+		w.memory.Add(more.bytes)
+	default:
+		w.memory.Give(-more.bytes)
+	}
+}
+
+func (w *waits) removeLocked(one *wait) {
+	if !one.in {
+		return
+	}
+	one.in = false
+	if one.prev != nil {
+		one.prev.next = one.next
+	} else {
+		w.mu.first = one.next
+	}
+	if one.next != nil {
+		one.next.prev = one.prev
+	} else {
+		w.mu.last = one.prev
+	}
+	one.prev, one.next = nil, nil
+	w.addLocked(one, amount{-1, -one.bytes})
+	own, peer := w.sharesLocked(one)
+	if own.count == 0 {
+		if peer.conns--; peer.conns == 0 {
+			w.mu.peers--
+		}
+	}
+}
+
+// sharesLocked returns what the connection of a wait has, and its peer.
+func (w *waits) sharesLocked(one *wait) (own, peer *waitShare) {
+	return &one.conn.waits[w.kind], &one.conn.peer.waits[w.kind]
+}
