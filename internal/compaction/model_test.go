@@ -15,6 +15,7 @@ import (
 	"github.com/kvd-db/kvd/internal/kv"
 	"github.com/kvd-db/kvd/internal/manifest"
 	"github.com/kvd-db/kvd/internal/mergeiter"
+	"github.com/kvd-db/kvd/internal/scanbatch"
 	"github.com/kvd-db/kvd/internal/sstable"
 	"github.com/kvd-db/kvd/internal/testsize"
 )
@@ -185,7 +186,7 @@ func backward(entries []kv.Entry) []kv.Entry {
 }
 
 func (tr *tree) walk(at kv.SeqNum, reverse bool) (seen []kv.Entry) {
-	view := kv.View{At: at, Now: tr.now}
+	view := scanbatch.View{At: at, Now: tr.now}
 	var sources []kv.Iterator
 	for table := range tr.version.Tables() {
 		r := tr.readers[table.Num]
@@ -195,7 +196,7 @@ func (tr *tree) walk(at kv.SeqNum, reverse bool) (seen []kv.Entry) {
 	var v mergeiter.Visible
 	v.Init(view, kv.Range{}, reverse, sources)
 	for more := true; more; {
-		var b kv.Batch
+		var b scanbatch.Batch
 		b.Reset(16, 1<<10, false)
 		more = v.Fill(&b)
 		for _, i := range b.Apart {

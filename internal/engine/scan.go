@@ -14,6 +14,7 @@ import (
 	"github.com/kvd-db/kvd/internal/keyhash"
 	"github.com/kvd-db/kvd/internal/kv"
 	"github.com/kvd-db/kvd/internal/partition"
+	"github.com/kvd-db/kvd/internal/scanbatch"
 )
 
 // Scanner walks a range in key order, or backward, over all partitions, at one
@@ -118,7 +119,7 @@ func (s *Scanner) Next() bool {
 	} else {
 		m.begin()
 	}
-	if s.item = s.feed.merge.winner(); s.item == nil || s.item.Deferred() && !s.readLarge() {
+	if s.item = s.feed.merge.winner(); s.item == nil || scanbatch.Deferred(s.item) && !s.readLarge() {
 		return s.finish()
 	}
 	s.left--

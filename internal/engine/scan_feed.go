@@ -5,7 +5,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/scanbatch"
 )
 
 // feed is what a scan reads from: a source for each partition, and the merge of
@@ -92,7 +92,7 @@ func (c *source) reset() {
 	c.begun, c.end, c.filled, c.helped, c.ahead, c.taken = false, false, false, false, 0, 0
 	for i := range c.batches {
 		if b := &c.batches[i]; cap(b.Data) > keepBytes || cap(b.Items) > keepItems {
-			*b = kv.Batch{}
+			*b = scanbatch.Batch{}
 		} else {
 			b.Release()
 		}

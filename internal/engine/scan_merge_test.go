@@ -8,6 +8,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/scanbatch"
 )
 
 // Keys of which each is the beginning of another, with extreme bytes, and with a
@@ -37,7 +38,7 @@ func TestMergeOrdersBatches(t *testing.T) {
 			dealt[i] = append(dealt[i], key)
 		}
 		take := func(i int) {
-			b := &kv.Batch{}
+			b := &scanbatch.Batch{}
 			b.Reset(size, 1<<10, false)
 			for !b.Full() && len(dealt[i]) > 0 {
 				b.Add(&kv.Entry{Key: []byte(dealt[i][0])}, false)

@@ -6,6 +6,7 @@ import (
 
 	"github.com/kvd-db/kvd/internal/kv"
 	"github.com/kvd-db/kvd/internal/partition"
+	"github.com/kvd-db/kvd/internal/scanbatch"
 )
 
 // source reads what a scan sees of one partition, a batch ahead of the caller if
@@ -25,7 +26,7 @@ type source struct {
 	err    error  // because of this
 
 	// One batch is with the merge, the other is ahead, or about to be.
-	batches [2]kv.Batch
+	batches [2]scanbatch.Batch
 	ahead   int
 	filled  bool // the batch ahead is there
 	helped  bool // a goroutine is on its way to fill it
@@ -59,7 +60,7 @@ const (
 // take returns the next batch, which it reads unless that was done ahead. It lends
 // the batch until the next call. Only a source that has ended gives an empty one,
 // with the reason if that is an error.
-func (c *source) take() (*kv.Batch, error) {
+func (c *source) take() (*scanbatch.Batch, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.fillLocked()
@@ -67,7 +68,7 @@ func (c *source) take() (*kv.Batch, error) {
 	c.ahead = 1 - c.ahead
 	c.filled = false
 	if free := &c.batches[c.ahead]; cap(free.Data) > 2*batchBytes {
-		*free = kv.Batch{Large: largeValue}
+		*free = scanbatch.Batch{Large: largeValue}
 	}
 	if len(taken.Items) == 0 {
 		return taken, c.err
@@ -83,7 +84,7 @@ func (c *source) take() (*kv.Batch, error) {
 // if most of b was in memory: that is soon looked through, and the items come faster
 // from there than from what another processor has just written. Nor if the values are
 // large: it would take as much memory again.
-func worthHelp(b *kv.Batch) bool {
+func worthHelp(b *scanbatch.Batch) bool {
 	return (len(b.Items) >= longItems || b.Size() >= batchBytes) && b.Size() <= 2*batchBytes && 2*b.Near < len(b.Items)
 }
 
@@ -152,7 +153,7 @@ func (c *source) settleLocked(batch int) {
 
 // readLocked reads as much as a batch looks at in one go, which may be nothing but
 // what was deleted.
-func (c *source) readLocked(b *kv.Batch) {
+func (c *source) readLocked(b *scanbatch.Batch) {
 	if !c.open && !c.end {
 		c.openLocked(time.Now())
 		c.endLocked(c.s.kept()) // with the walk open, not before: see snapshots

@@ -52,6 +52,7 @@ var floors = map[string]float64{
 	"pkg/kvdpb":          0.5,
 
 	"internal/record":    0.5,
+	"internal/scanbatch": 0.5,
 	"internal/keyhash":   0.5,
 	"internal/vfs":       0.5,
 	"internal/event":     0.5,

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/scanbatch"
 )
 
 const benchEntries = 1 << 17
@@ -102,10 +103,10 @@ func BenchmarkMergeBackward(b *testing.B) {
 }
 
 // fill reads everything that the reader sees.
-func fill(b *testing.B, v *Visible, view kv.View, reverse bool, sources [][]kv.Entry) {
+func fill(b *testing.B, v *Visible, view scanbatch.View, reverse bool, sources [][]kv.Entry) {
 	v.Init(view, kv.Range{}, reverse, plain(sources))
 	n := 0
-	var batch kv.Batch
+	var batch scanbatch.Batch
 	for more := true; more; {
 		batch.Reset(256, 64<<10, false)
 		more = v.Fill(&batch)
@@ -122,7 +123,7 @@ func BenchmarkVisible(b *testing.B) {
 			sources := benchSources(k)
 			b.Run(fmt.Sprintf("sources=%d/reverse=%t", k, reverse), func(b *testing.B) {
 				for b.Loop() {
-					fill(b, new(Visible), kv.View{At: kv.MaxSeqNum}, reverse, sources)
+					fill(b, new(Visible), scanbatch.View{At: kv.MaxSeqNum}, reverse, sources)
 				}
 				perEntry(b)
 			})
@@ -140,7 +141,7 @@ func BenchmarkVisibleUnderTombstones(b *testing.B) {
 		end := binary.BigEndian.AppendUint16(nil, uint16(i*65+33))
 		tombstones = append(tombstones, kv.Entry{Key: start, Value: end, Seq: 1, Kind: kv.KindRangeDelete})
 	}
-	view := kv.View{At: kv.MaxSeqNum, Covers: []*kv.RangeTombstones{kv.NewRangeTombstones(tombstones)}}
+	view := scanbatch.View{At: kv.MaxSeqNum, Covers: []*kv.RangeTombstones{kv.NewRangeTombstones(tombstones)}}
 	for b.Loop() {
 		fill(b, new(Visible), view, false, sources)
 	}

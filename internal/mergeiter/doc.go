@@ -24,8 +24,10 @@
 // each key.
 //
 // Visible does not go from entry to entry. The source with the first key fills the
-// batch by itself (kv.Filler) up to the key of the next source, because until there
+// batch by itself (scanbatch.Filler) up to the key of the next source, because until there
 // no other source has a version of any key: one call for all entries of a single run,
 // and for some hundred where a large run meets a small one. Only keys of which several
 // sources have versions are merged entry by entry.
 package mergeiter
+
+import ()

@@ -5,6 +5,7 @@ import (
 	"sort"
 
 	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/scanbatch"
 )
 
 // Visible returns what a reader sees of many sources, in batches: for each key of a
@@ -13,7 +14,7 @@ import (
 //
 // The zero value is ready for Init. Used by one goroutine at a time.
 type Visible struct {
-	view    kv.View
+	view    scanbatch.View
 	bounds  kv.Range
 	walk    direction
 	sources []kv.Iterator
@@ -25,8 +26,8 @@ type Visible struct {
 // head is a source and its current key.
 type head struct {
 	kv.Iterator
-	filler kv.Filler // nil if it has none
-	key    []byte    // borrowed until it moves
+	filler scanbatch.Filler // nil if it has none
+	key    []byte           // borrowed until it moves
 }
 
 // Init begins a walk over the range, backward if reverse is set. The sources must
@@ -34,7 +35,7 @@ type head struct {
 //
 // Ownership: Visible owns the sources, and Close closes them; it keeps the slices
 // that it is given until then.
-func (v *Visible) Init(view kv.View, bounds kv.Range, reverse bool, sources []kv.Iterator) {
+func (v *Visible) Init(view scanbatch.View, bounds kv.Range, reverse bool, sources []kv.Iterator) {
 	*v = Visible{view: view, bounds: bounds, walk: direction(reverse), sources: sources, heads: v.heads[:0]}
 }
 
@@ -42,7 +43,7 @@ func (v *Visible) Init(view kv.View, bounds kv.Range, reverse bool, sources []kv
 // the range and on an error, for good: see Err. What b holds then came before it.
 //
 // Errors: the first of any source.
-func (v *Visible) Fill(b *kv.Batch) (more bool) {
+func (v *Visible) Fill(b *scanbatch.Batch) (more bool) {
 	if !v.begun {
 		v.begin()
 	}
@@ -91,7 +92,7 @@ func (v *Visible) begin() {
 	v.begun = true
 	for _, it := range v.sources {
 		h := head{Iterator: it}
-		h.filler, _ = it.(kv.Filler)
+		h.filler, _ = it.(scanbatch.Filler)
 		valid := false
 		switch {
 		case v.walk == backward && len(v.bounds.End) == 0:
@@ -177,7 +178,7 @@ func (v *Visible) moved(valid bool) {
 }
 
 // merge adds the first key, of which several sources have versions.
-func (v *Visible) merge(b *kv.Batch) {
+func (v *Visible) merge(b *scanbatch.Batch) {
 	b.Stage(v.heads[0].key)
 	sure := true
 	for len(v.heads) > 0 && bytes.Equal(v.heads[0].key, b.StagedKey()) {
@@ -193,7 +194,7 @@ func (v *Visible) merge(b *kv.Batch) {
 // versions steps over all versions that a source has of the staged key, and offers
 // b the newest that the view sees. sure is false if an error came before it was found,
 // because a newer version may follow the error.
-func (v *Visible) versions(b *kv.Batch, h *head) (valid, sure bool) {
+func (v *Visible) versions(b *scanbatch.Batch, h *head) (valid, sure bool) {
 	met := false
 	for valid = true; valid && bytes.Equal(h.Entry().Key, b.StagedKey()); {
 		b.Steps--

@@ -8,11 +8,12 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/scanbatch"
 )
 
 // visible is the model of Visible: the content of a map after all writes up to the
 // view's number, range deletes included.
-func visible(entries []kv.Entry, v kv.View) []kv.Entry {
+func visible(entries []kv.Entry, v scanbatch.View) []kv.Entry {
 	newest := map[string]kv.SeqNum{}
 	for _, e := range entries {
 		if e.Seq <= v.At && e.Kind != kv.KindRangeDelete {
@@ -60,7 +61,7 @@ func (f *fillingSource) SeekLT(key []byte) bool {
 	return f.sliceIterator.SeekLT(key)
 }
 
-func (f *fillingSource) Fill(b *kv.Batch, v *kv.View, bound []byte) (passed int) {
+func (f *fillingSource) Fill(b *scanbatch.Batch, v *scanbatch.View, bound []byte) (passed int) {
 	for f.Valid() && !b.Full() && passed < b.Steps {
 		if c := bytes.Compare(f.entry.Key, bound); bound != nil && (c == 0 || (c > 0) != f.backward) {
 			return passed
@@ -84,7 +85,7 @@ func (f *fillingSource) Fill(b *kv.Batch, v *kv.View, bound []byte) (passed int)
 
 // shown returns everything from v, in batches of size items.
 func shown(v *Visible, size int) (entries []kv.Entry) {
-	var b kv.Batch
+	var b scanbatch.Batch
 	for more := true; more; {
 		b.Reset(size, 1<<10, false)
 		more = v.Fill(&b)
@@ -97,7 +98,7 @@ func shown(v *Visible, size int) (entries []kv.Entry) {
 	return entries
 }
 
-func newVisible(view kv.View, r kv.Range, reverse bool, sources ...kv.Iterator) *Visible {
+func newVisible(view scanbatch.View, r kv.Range, reverse bool, sources ...kv.Iterator) *Visible {
 	v := &Visible{}
 	v.Init(view, r, reverse, sources)
 	return v
@@ -108,7 +109,7 @@ func TestVisibleGivesWhatAMapHolds(t *testing.T) {
 	v := &Visible{} // one for all: it is reused
 	rapid.Check(t, func(t *rapid.T) {
 		entries := genEntries().Draw(t, "entries")
-		view := kv.View{
+		view := scanbatch.View{
 			At:     kv.SeqNum(rapid.IntRange(0, len(entries)+1).Draw(t, "at")),
 			Now:    uint64(rapid.IntRange(0, 3).Draw(t, "now")),
 			Covers: covers(t, len(entries)),
@@ -146,7 +147,7 @@ func TestVisibleGivesWhatAMapHolds(t *testing.T) {
 
 func TestVisibleShowsEachKeyOnce(t *testing.T) {
 	for _, reverse := range []bool{false, true} {
-		v := newVisible(kv.View{At: 6}, kv.Range{}, reverse, newSlice(
+		v := newVisible(scanbatch.View{At: 6}, kv.Range{}, reverse, newSlice(
 			put("a", 5), del("a", 3), put("a", 2),
 			del("b", 6), put("b", 1),
 			put("c", 9), put("c", 4),
@@ -165,7 +166,7 @@ func TestAnExpiredVersionHidesOlderOnes(t *testing.T) {
 	lease.Expiry = 100
 	for now, want := range map[uint64][]kv.Entry{0: {lease}, 99: {lease}, 100: nil, 101: nil} {
 		for _, reverse := range []bool{false, true} {
-			v := newVisible(kv.View{At: 9, Now: now}, kv.Range{}, reverse, newSlice(lease, put("a", 3)))
+			v := newVisible(scanbatch.View{At: 9, Now: now}, kv.Range{}, reverse, newSlice(lease, put("a", 3)))
 			requireEntries(t, want, shown(v, 8))
 		}
 	}
@@ -180,7 +181,7 @@ func TestARangeTombstoneHidesWhatIsOlder(t *testing.T) {
 		5: {put("a", 5), put("c", 1)}, // a put of the tombstone's own batch stays
 		6: {put("a", 5), put("b", 6), put("c", 1)},
 	} {
-		view := kv.View{At: at, Covers: covers}
+		view := scanbatch.View{At: at, Covers: covers}
 		requireEntries(t, want, shown(newVisible(view, kv.Range{}, false, newSlice(entries...)), 8))
 		requireEntries(t, reversed(want), shown(newVisible(view, kv.Range{}, true, newSlice(entries...)), 8))
 	}
@@ -203,12 +204,12 @@ func TestVisibleGivesWhatComesBeforeAnError(t *testing.T) {
 		for which := range 3 {
 			for failAt := 1; failAt <= 4; failAt++ {
 				sources := failingSources(which, failAt)
-				v := newVisible(kv.View{At: kv.MaxSeqNum}, kv.Range{}, reverse, sources...)
+				v := newVisible(scanbatch.View{At: kv.MaxSeqNum}, kv.Range{}, reverse, sources...)
 				got := shown(v, 2)
 				require.Less(t, len(got), len(want)+1)
 				requireEntries(t, want[:len(got)], got)
 				require.ErrorIs(t, v.Err(), kv.ErrCorrupt)
-				require.False(t, v.Fill(new(kv.Batch)), "for good")
+				require.False(t, v.Fill(new(scanbatch.Batch)), "for good")
 				require.ErrorIs(t, v.Close(), kv.ErrCorrupt)
 				for _, s := range sources {
 					require.Equal(t, 1, s.(*sliceIterator).closed)
@@ -223,7 +224,7 @@ func TestABackwardWalkShowsNoOlderVersionForAnError(t *testing.T) {
 	for failAt := 1; failAt <= 3; failAt++ {
 		source := newSlice(put("a", 4), put("a", 3), put("a", 2))
 		source.failAt = failAt
-		v := newVisible(kv.View{At: kv.MaxSeqNum}, kv.Range{}, true, source)
+		v := newVisible(scanbatch.View{At: kv.MaxSeqNum}, kv.Range{}, true, source)
 		require.Empty(t, shown(v, 8))
 		require.ErrorIs(t, v.Err(), kv.ErrCorrupt)
 	}
@@ -237,8 +238,8 @@ func TestFillReturnsFromALongWalkOverWhatIsHidden(t *testing.T) {
 	}
 	entries = append(entries, put("b", 1))
 	for _, source := range []kv.Iterator{newSlice(entries...), &fillingSource{sliceIterator: newSlice(entries...)}} {
-		v := newVisible(kv.View{At: 1}, kv.Range{}, false, source)
-		var b kv.Batch
+		v := newVisible(scanbatch.View{At: 1}, kv.Range{}, false, source)
+		var b scanbatch.Batch
 		b.Reset(1, 1<<10, false)
 		require.True(t, v.Fill(&b))
 		require.Empty(t, b.Items)
@@ -248,8 +249,8 @@ func TestFillReturnsFromALongWalkOverWhatIsHidden(t *testing.T) {
 
 func TestKeysOnlyLeavesValuesOut(t *testing.T) {
 	for _, reverse := range []bool{false, true} {
-		v := newVisible(kv.View{At: 9}, kv.Range{}, reverse, newSlice(put("a", 2), put("a", 1)), newSlice(put("a", 3)))
-		var b kv.Batch
+		v := newVisible(scanbatch.View{At: 9}, kv.Range{}, reverse, newSlice(put("a", 2), put("a", 1)), newSlice(put("a", 3)))
+		var b scanbatch.Batch
 		b.Reset(8, 1<<10, true)
 		require.False(t, v.Fill(&b))
 		require.Len(t, b.Items, 1)

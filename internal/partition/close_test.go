@@ -11,6 +11,7 @@ import (
 
 	"github.com/kvd-db/kvd/internal/keyhash"
 	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/scanbatch"
 	"github.com/kvd-db/kvd/internal/vfs"
 	"github.com/kvd-db/kvd/internal/vfs/faultfs"
 )
@@ -33,7 +34,7 @@ func TestAClosedPartitionSaysSo(t *testing.T) {
 
 	var w Walk
 	w.Open(s.p, kv.MaxSeqNum, 0, kv.Range{}, false)
-	require.False(t, w.Fill(new(kv.Batch)))
+	require.False(t, w.Fill(new(scanbatch.Batch)))
 	require.ErrorIs(t, w.Err(), kv.ErrClosed)
 	require.ErrorIs(t, w.Close(), kv.ErrClosed)
 
@@ -115,7 +116,7 @@ func walkAll(p *Partition) error {
 	var w Walk
 	w.Open(p, kv.MaxSeqNum, 0, kv.Range{}, false)
 	for more := true; more; {
-		var b kv.Batch
+		var b scanbatch.Batch
 		b.Reset(3, 1<<10, false)
 		more = w.Fill(&b)
 	}

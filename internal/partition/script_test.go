@@ -20,6 +20,7 @@ import (
 	"github.com/kvd-db/kvd/internal/keyhash"
 	"github.com/kvd-db/kvd/internal/kv"
 	"github.com/kvd-db/kvd/internal/manifest"
+	"github.com/kvd-db/kvd/internal/scanbatch"
 	"github.com/kvd-db/kvd/internal/sstable"
 	"github.com/kvd-db/kvd/internal/vfs"
 	"github.com/kvd-db/kvd/internal/wal"
@@ -286,7 +287,7 @@ func (s *script) scan(out *strings.Builder) error {
 	var w Walk
 	w.Open(s.p, snapshots[0], now, kv.Range{}, false)
 	for more := true; more; {
-		var b kv.Batch
+		var b scanbatch.Batch
 		b.Reset(3, 1<<10, false)
 		more = w.Fill(&b)
 		for _, item := range b.Items {

@@ -6,6 +6,7 @@ import (
 	"github.com/kvd-db/kvd/internal/kv"
 	"github.com/kvd-db/kvd/internal/manifest"
 	"github.com/kvd-db/kvd/internal/mergeiter"
+	"github.com/kvd-db/kvd/internal/scanbatch"
 	"github.com/kvd-db/kvd/internal/sstable"
 	"github.com/kvd-db/kvd/internal/valuefile"
 )
@@ -56,12 +57,12 @@ func (w *Walk) Open(p *Partition, at kv.SeqNum, now uint64, bounds kv.Range, rev
 		used++
 		return true
 	})
-	w.visible.Init(kv.View{At: at, Now: now, Covers: s.covers()}, bounds, reverse, w.sources)
+	w.visible.Init(scanbatch.View{At: at, Now: now, Covers: s.covers()}, bounds, reverse, w.sources)
 }
 
 // Fill adds what comes next to b, until b is full. It returns false at the end and
 // on an error, for good: see Err. What b holds then came before it.
-func (w *Walk) Fill(b *kv.Batch) (more bool) {
+func (w *Walk) Fill(b *scanbatch.Batch) (more bool) {
 	if w.err != nil {
 		return false
 	}
@@ -71,7 +72,7 @@ func (w *Walk) Fill(b *kv.Batch) (more bool) {
 
 // readApart reads the values of a batch that are apart, together. It reports false on
 // an error, and then leaves what comes before.
-func (w *Walk) readApart(b *kv.Batch) bool {
+func (w *Walk) readApart(b *scanbatch.Batch) bool {
 	n := len(b.Apart)
 	w.fetches = slices.Grow(w.fetches[:0], n)[:n] // with the room of earlier values
 	for k, i := range b.Apart {
@@ -126,7 +127,7 @@ type runWalk struct {
 	enter func(table int) (kv.Iterator, error)
 }
 
-var _ kv.Filler = (*runWalk)(nil)
+var _ scanbatch.Filler = (*runWalk)(nil)
 
 func newRunWalk() *runWalk {
 	w := &runWalk{}
@@ -142,8 +143,8 @@ func (w *runWalk) open(r *run) {
 	w.Init(r.metas, w.enter)
 }
 
-// Fill implements kv.Filler, one table after the other.
-func (w *runWalk) Fill(b *kv.Batch, v *kv.View, bound []byte) (passed int) {
+// Fill implements scanbatch.Filler, one table after the other.
+func (w *runWalk) Fill(b *scanbatch.Batch, v *scanbatch.View, bound []byte) (passed int) {
 	passed = w.table.Fill(b, v, bound)
 	w.Passed(passed)
 	return passed

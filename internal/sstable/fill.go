@@ -6,13 +6,14 @@ import (
 	"slices"
 
 	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/scanbatch"
 )
 
 // fill is the state of one Fill.
 type fill struct {
 	it     *Iterator
-	b      *kv.Batch
-	v      *kv.View
+	b      *scanbatch.Batch
+	v      *scanbatch.View
 	bound  []byte
 	passed int // entries
 	// met: a visible version of the previous entry's key was found; the remaining versions
@@ -21,11 +22,11 @@ type fill struct {
 	last []byte
 }
 
-// Fill implements kv.Filler.
+// Fill implements scanbatch.Filler.
 //
 // Cost: one copy of each key that is shown, and of its value unless the block is
 // cached. Keys are compared with the bound only in the block that contains it.
-func (it *Iterator) Fill(b *kv.Batch, v *kv.View, bound []byte) (passed int) {
+func (it *Iterator) Fill(b *scanbatch.Batch, v *scanbatch.View, bound []byte) (passed int) {
 	if !it.valid {
 		return 0
 	}
@@ -112,7 +113,7 @@ func (f *fill) block(first int) bool {
 		if lent {
 			value = block.value(&h)
 		} else if defers {
-			value = kv.DeferredValue()
+			value = scanbatch.DeferredValue()
 		}
 		if h.apart && !b.KeysOnly {
 			if _, ok := kv.ParseValuePointer(value); !ok {
@@ -130,7 +131,7 @@ func (f *fill) block(first int) bool {
 }
 
 // simple reports whether puts can handle the current block.
-func (it *Iterator) simple(v *kv.View) bool {
+func (it *Iterator) simple(v *scanbatch.View) bool {
 	return len(v.Covers) == 0 && offsetBytes(len(it.block.data)) == 2
 }
 
@@ -139,7 +140,7 @@ func (it *Iterator) simple(v *kv.View) bool {
 // previous entry's. It returns how many it added.
 //
 // REQUIRES: simple, values of the block are lent, i > 0.
-func (it *Iterator) puts(b *kv.Batch, v *kv.View, i, step, most int) (n int) {
+func (it *Iterator) puts(b *scanbatch.Batch, v *scanbatch.View, i, step, most int) (n int) {
 	block := &it.block
 	items, bytes := b.Room()
 	most = min(most, items)
@@ -186,19 +187,19 @@ func (it *Iterator) puts(b *kv.Batch, v *kv.View, i, step, most int) (n int) {
 const keyGuess = 16
 
 // lend reports whether the batch may borrow values of the current block.
-func (it *Iterator) lend(b *kv.Batch) bool {
+func (it *Iterator) lend(b *scanbatch.Batch) bool {
 	return it.cached && !b.KeysOnly && b.Lend(len(it.block.data))
 }
 
 // came adds the items added since the count before to b.Near if their block is cached.
-func (it *Iterator) came(b *kv.Batch, before int) {
+func (it *Iterator) came(b *scanbatch.Batch, before int) {
 	if it.cached {
 		b.Near += len(b.Items) - before
 	}
 }
 
 // fillBack is Fill on a backward walk.
-func (it *Iterator) fillBack(b *kv.Batch, v *kv.View, bound []byte) (passed int) {
+func (it *Iterator) fillBack(b *scanbatch.Batch, v *scanbatch.View, bound []byte) (passed int) {
 	e := &it.entry
 	lentAt, lent, simple := -1, false, false
 	for it.valid && !b.Full() && passed < b.Steps && (bound == nil || bytes.Compare(e.Key, bound) > 0) {
@@ -246,7 +247,7 @@ func (it *Iterator) newerBefore() bool {
 
 // versionsBack steps back over all versions of a key, the oldest first. On an error it
 // reports false and commits nothing, because a newer version may not have been read.
-func (it *Iterator) versionsBack(b *kv.Batch, v *kv.View) (passed int, ok bool) {
+func (it *Iterator) versionsBack(b *scanbatch.Batch, v *scanbatch.View) (passed int, ok bool) {
 	e := &it.entry
 	b.Stage(e.Key)
 	for ok := true; ok && bytes.Equal(e.Key, b.StagedKey()); passed++ {

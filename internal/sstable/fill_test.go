@@ -12,6 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/scanbatch"
 )
 
 // genVersions draws entries of every kind, in the order of a file: several versions
@@ -63,11 +64,11 @@ func warm(t require.TestingT, r *Reader) {
 
 // fillAll returns what Fill gives in batches of size items up to each of the
 // bounds, and checks where it stops.
-func fillAll(t require.TestingT, it *Iterator, v *kv.View, size int, bounds [][]byte, reverse bool) (shown []kv.Item) {
+func fillAll(t require.TestingT, it *Iterator, v *scanbatch.View, size int, bounds [][]byte, reverse bool) (shown []kv.Item) {
 	total := uint64(0)
 	for _, bound := range bounds {
 		for it.Valid() && (bound == nil || (bytes.Compare(it.Entry().Key, bound) < 0) != reverse && !bytes.Equal(it.Entry().Key, bound)) {
-			var b kv.Batch
+			var b scanbatch.Batch
 			b.Reset(size, 1<<10, false)
 			passed := it.Fill(&b, v, bound)
 			require.Positive(t, passed, "it gets on")
@@ -98,7 +99,7 @@ func TestFillGivesWhatTheMovesGive(t *testing.T) {
 		r, err := Open(f, testID, cache)
 		require.NoError(t, err)
 		warm(t, r)
-		v := &kv.View{At: kv.SeqNum(rapid.IntRange(0, 21).Draw(t, "at")), Now: uint64(rapid.IntRange(0, 3).Draw(t, "now"))}
+		v := &scanbatch.View{At: kv.SeqNum(rapid.IntRange(0, 21).Draw(t, "at")), Now: uint64(rapid.IntRange(0, 3).Draw(t, "now"))}
 		if rapid.Bool().Draw(t, "covered") {
 			v.Covers = []*kv.RangeTombstones{r.RangeTombstones()}
 		}
@@ -148,10 +149,10 @@ func TestFillGoesOnFromWhereTheIteratorStands(t *testing.T) {
 	r := open(t, f, NewCache(1<<20))
 	warm(t, r)
 	it := r.NewIterator(IterOptions{}).(*Iterator)
-	v := &kv.View{At: kv.MaxSeqNum}
+	v := &scanbatch.View{At: kv.MaxSeqNum}
 	for from := range 150 {
 		require.True(t, it.SeekGE(entries[from].Key))
-		var b kv.Batch
+		var b scanbatch.Batch
 		b.Reset(from%7+1, 1<<10, false)
 		n := it.Fill(&b, v, entries[from+5].Key)
 		require.Equal(t, min(5, from%7+1), n)
@@ -170,7 +171,7 @@ func TestFillGoesOnFromWhereTheIteratorStands(t *testing.T) {
 func TestFillCopiesNoValueOutOfTheCache(t *testing.T) {
 	entries := numbered(400, 20)
 	f, _ := build(t, entries, WriterOptions{BlockBytes: 300})
-	v := &kv.View{At: kv.MaxSeqNum}
+	v := &scanbatch.View{At: kv.MaxSeqNum}
 	for _, reverse := range []bool{false, true} {
 		r := open(t, f, NewCache(1<<20))
 		warm(t, r)
@@ -179,14 +180,14 @@ func TestFillCopiesNoValueOutOfTheCache(t *testing.T) {
 		for _, e := range want[:200] {
 			keys, values = keys+len(e.Key), values+len(e.Value)
 		}
-		var b kv.Batch
+		var b scanbatch.Batch
 		b.Reset(200, 1<<20, false)
 		require.Equal(t, 200, it.Fill(&b, v, nil))
 		require.Equal(t, 200, b.Near)
 		require.Equal(t, keys+values, b.Size())
 		require.Less(t, len(b.Data), keys+values/5, "keys, and what is at the edges of blocks")
 
-		var few kv.Batch
+		var few scanbatch.Batch
 		few.Reset(1000, 1<<10, false)
 		require.Less(t, it.Fill(&few, v, nil), 100)
 		require.Less(t, few.Size(), 2<<10)
@@ -205,7 +206,7 @@ func TestFillGivesWhatComesBeforeDamage(t *testing.T) {
 	entries := numbered(300, 20)
 	f, _ := build(t, entries, WriterOptions{BlockBytes: 300})
 	blocks := open(t, f, nil).index.blocks()
-	v := &kv.View{At: kv.MaxSeqNum}
+	v := &scanbatch.View{At: kv.MaxSeqNum}
 	for bad := range blocks {
 		r := open(t, f, nil)
 		start, _ := r.index.span(bad, bad)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/kvd-db/kvd/internal/keyhash"
 	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/scanbatch"
 )
 
 // requireModest runs f and fails if it allocates too much for the size of its input.
@@ -94,9 +95,9 @@ func FuzzBlock(f *testing.F) {
 		// So does Fill, which does not validate the rest of an older version.
 		fill := blockIterator(b)
 		if fill.walk = forward; fill.step() {
-			var batch kv.Batch
+			var batch scanbatch.Batch
 			batch.Reset(1<<20, 1<<30, false)
-			passed := fill.Fill(&batch, &kv.View{At: kv.MaxSeqNum}, nil)
+			passed := fill.Fill(&batch, &scanbatch.View{At: kv.MaxSeqNum}, nil)
 			require.GreaterOrEqual(t, passed, len(entries))
 			require.True(t, it.err != nil || passed == len(entries))
 		}

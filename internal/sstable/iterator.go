@@ -4,9 +4,10 @@ import (
 	"fmt"
 
 	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/scanbatch"
 )
 
-// Iterator implements kv.Filler over one file. It is in one block at a time, in which
+// Iterator implements scanbatch.Filler over one file. It is in one block at a time, in which
 // it goes entry by entry (backward.go: the other way). readahead.go loads the blocks.
 type Iterator struct {
 	r    *Reader
@@ -37,7 +38,7 @@ const (
 	backward
 )
 
-var _ kv.Filler = (*Iterator)(nil)
+var _ scanbatch.Filler = (*Iterator)(nil)
 
 // NewIterator returns an iterator over all entries of the file, range tombstones
 // included, each at its start. It must be closed before the reader.

@@ -1,23 +1,25 @@
-package kv
+package scanbatch
 
 import (
 	"bytes"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/kvd-db/kvd/internal/kv"
 )
 
 // A separated value counts with its full length, whether it is added or staged, and
 // Replace puts it in place of its pointer.
 func TestABatchOwesValuesThatAreApart(t *testing.T) {
-	pointer := ValuePointer{File: 7, Offset: 9, Length: 1000}
-	apart := Entry{Key: []byte("k"), Value: pointer.AppendTo(nil), Seq: 3, Kind: KindPut, Apart: true}
-	view := View{At: MaxSeqNum}
+	pointer := kv.ValuePointer{File: 7, Offset: 9, Length: 1000}
+	apart := kv.Entry{Key: []byte("k"), Value: pointer.AppendTo(nil), Seq: 3, Kind: kv.KindPut, Apart: true}
+	view := View{At: kv.MaxSeqNum}
 	for name, add := range map[string]func(*Batch){
 		"added": func(b *Batch) { b.Add(&apart, false) },
 		"staged": func(b *Batch) {
 			b.Stage(apart.Key)
-			b.Version(&Entry{Key: apart.Key, Value: []byte("old"), Seq: 2, Kind: KindPut})
+			b.Version(&kv.Entry{Key: apart.Key, Value: []byte("old"), Seq: 2, Kind: kv.KindPut})
 			b.Version(&apart)
 			b.Commit(&view)
 		},
@@ -32,7 +34,7 @@ func TestABatchOwesValuesThatAreApart(t *testing.T) {
 		item := b.Items[0]
 		require.Equal(t, "k", string(item.Key), name)
 		require.Equal(t, value, item.Value, name)
-		require.Equal(t, SeqNum(3), item.Version, name)
+		require.Equal(t, kv.SeqNum(3), item.Version, name)
 
 		b.Reset(10, 500, true)
 		add(&b)

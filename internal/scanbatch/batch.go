@@ -1,6 +1,13 @@
-package kv
+// Package scanbatch holds the items of a scan on their way from the stored entries to
+// the caller: the [Batch] that they are read into, the [View] that decides which entries
+// the scan shows, and [Filler], which iterators implement to fill a batch.
+package scanbatch
 
-import "unsafe"
+import (
+	"unsafe"
+
+	"github.com/kvd-db/kvd/internal/kv"
+)
 
 // Batch holds the items that a scan has read, in scan order. Keys are stored one after
 // the other in Data, so that reading an item allocates nothing. A value is copied to
@@ -10,7 +17,7 @@ import "unsafe"
 // The zero value has no room: see Reset. Not safe for concurrent use. The slices of an
 // item are read-only.
 type Batch struct {
-	Items []Item
+	Items []kv.Item
 	Data  []byte
 	// Apart lists the indexes of items whose value is still a ValuePointer. The caller
 	// replaces each with Replace.
@@ -21,7 +28,7 @@ type Batch struct {
 	KeysOnly bool
 
 	// Large, if positive, is the length above which a value is omitted: see
-	// Item.Deferred. Reset keeps it.
+	// Deferred. Reset keeps it.
 	Large int
 
 	maxItems, maxBytes int
@@ -38,7 +45,7 @@ type Batch struct {
 // staged is a key after the last item, with its newest version so far.
 type staged struct {
 	at, key int
-	entry   Entry // without key and value
+	entry   kv.Entry // without key and value
 	found   bool
 }
 
@@ -99,7 +106,7 @@ func (b *Batch) Lend(bytes int) bool {
 }
 
 // Add appends e. It copies the key, and the value too unless its block was lent.
-func (b *Batch) Add(e *Entry, lent bool) {
+func (b *Batch) Add(e *kv.Entry, lent bool) {
 	at := len(b.Data)
 	b.Data = append(b.Data, e.Key...)
 	value := e.Value
@@ -115,10 +122,10 @@ func (b *Batch) Add(e *Entry, lent bool) {
 // Push appends an item without copying: key must lie in Data; value, unless b holds
 // keys only, must lie in Data or in a lent block. If apart is set, value must be a
 // valid ValuePointer.
-func (b *Batch) Push(key, value []byte, version SeqNum, expiry uint64, apart bool) {
+func (b *Batch) Push(key, value []byte, version kv.SeqNum, expiry uint64, apart bool) {
 	n := len(b.Items)
 	if n == cap(b.Items) {
-		b.Items = append(b.Items, Item{})
+		b.Items = append(b.Items, kv.Item{})
 	}
 	b.Items = b.Items[:n+1]
 	item := &b.Items[n]
@@ -129,7 +136,7 @@ func (b *Batch) Push(key, value []byte, version SeqNum, expiry uint64, apart boo
 		b.size += len(key)
 	case apart:
 		item.Value = value
-		p, _ := ParseValuePointer(value) // validated by the reader of the entry
+		p, _ := kv.ParseValuePointer(value) // validated by the reader of the entry
 		if b.Large > 0 && int(p.Length) > b.Large {
 			item.Value = deferredValue
 			b.size += len(key)
@@ -154,15 +161,15 @@ func DeferredValue() []byte { return deferredValue }
 // deferredValue is recognised by its address.
 var deferredValue = make([]byte, 1)
 
-// Deferred reports whether the batch omitted the value of the item. The caller must
-// read it separately.
-func (i *Item) Deferred() bool { return isDeferred(i.Value) }
+// Deferred reports whether a Batch omitted the value of the item. The caller must read
+// it separately.
+func Deferred(i *kv.Item) bool { return isDeferred(i.Value) }
 
 func isDeferred(value []byte) bool { return len(value) == 1 && &value[0] == &deferredValue[0] }
 
 // Footprint returns the bytes of memory that b keeps.
 func (b *Batch) Footprint() int {
-	return cap(b.Data) + cap(b.Items)*int(unsafe.Sizeof(Item{})) + b.lent
+	return cap(b.Data) + cap(b.Items)*int(unsafe.Sizeof(kv.Item{})) + b.lent
 }
 
 // Replace replaces the pointer of item i by a copy of value.
@@ -186,12 +193,12 @@ func (b *Batch) StagedKey() []byte {
 }
 
 // Version adds a version of the staged key; the newest one wins.
-func (b *Batch) Version(e *Entry) {
+func (b *Batch) Version(e *kv.Entry) {
 	s := &b.staged
 	if s.found && s.entry.Seq >= e.Seq {
 		return
 	}
-	s.found, s.entry = true, Entry{Seq: e.Seq, Kind: e.Kind, Apart: e.Apart, Expiry: e.Expiry}
+	s.found, s.entry = true, kv.Entry{Seq: e.Seq, Kind: e.Kind, Apart: e.Apart, Expiry: e.Expiry}
 	if b.defers(e.Value, e.Apart) {
 		s.entry.Value = deferredValue
 	} else if !b.KeysOnly {
@@ -218,7 +225,7 @@ func (b *Batch) Commit(v *View) {
 
 // Filler is an Iterator that fills a Batch at less cost than single moves do.
 type Filler interface {
-	Iterator
+	kv.Iterator
 	// Fill walks entries in the iterator's direction, up to bound (nil: no bound),
 	// until b is full, and adds to b those that v shows. It returns how many entries it
 	// passed and leaves the iterator on the next one, if there is one.
