@@ -250,11 +250,11 @@ func (e *Engine) await(ctx context.Context, c *partition.Commit, o kv.WriteOptio
 	select {
 	case <-c.Done():
 	case <-ctx.Done():
-		watch.went(c.Course(), false)
+		watch.addTrace(c.Trace(), false)
 		return 0, fmt.Errorf("%w: %w", kv.ErrUncertain, ctx.Err())
 	}
 	version, err := c.Result()
-	watch.went(c.Course(), err == nil)
+	watch.addTrace(c.Trace(), err == nil)
 	if err == nil && c.Deduplicated() {
 		// The first attempt may still be on its way.
 		if err := e.sequencer.WaitVisible(ctx, version); err != nil {

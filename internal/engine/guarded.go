@@ -7,6 +7,7 @@ import (
 
 	"github.com/kvd-db/kvd/internal/kv"
 	"github.com/kvd-db/kvd/internal/partition"
+	"github.com/kvd-db/kvd/internal/trace"
 )
 
 // applyGuarded commits a batch if its guards hold.
@@ -200,7 +201,7 @@ func wantFor(w *kv.Write) kv.Want {
 
 // startGuarded judges one write and, if its condition holds, proposes it. A write
 // that is decided has no commit, and its outcome in it.
-func (e *Engine) startGuarded(ctx context.Context, w *kv.Write, found *kv.Lookup, stages *kv.Stages) (*partition.Commit, error) {
+func (e *Engine) startGuarded(ctx context.Context, w *kv.Write, found *kv.Lookup, stages *trace.Stages) (*partition.Commit, error) {
 	home := e.partitions[e.route(w.Hash)]
 	if w.Previous != nil {
 		*w.Previous = *found

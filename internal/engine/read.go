@@ -138,19 +138,19 @@ func (e *Engine) lookupAll(ctx context.Context, reads []*kv.Lookup, together boo
 // tryLookup answers reads of one partition, unless other reads are in the way: these may
 // wait for the disk, and memory may have the answers to ours.
 func tryLookup(p *partition.Partition, reads []*kv.Lookup, watch *stopwatch) bool {
-	course := watch.course()
-	if !p.TryLookup(reads, course) {
+	times := watch.newTrace()
+	if !p.TryLookup(reads, times) {
 		return false
 	}
-	watch.went(course, true)
+	watch.addTrace(times, true)
 	return true
 }
 
 // lookup answers reads of one partition.
 func lookup(ctx context.Context, p *partition.Partition, reads []*kv.Lookup, watch *stopwatch) error {
-	course := watch.course()
-	err := p.Lookup(ctx, reads, course)
-	watch.went(course, err == nil)
+	times := watch.newTrace()
+	err := p.Lookup(ctx, reads, times)
+	watch.addTrace(times, err == nil)
 	return err
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/trace"
 	"github.com/kvd-db/kvd/internal/vfs"
 	"github.com/kvd-db/kvd/internal/vfs/faultfs"
 )
@@ -103,13 +104,13 @@ func TestASlowLogIsTheStageOfEveryWrite(t *testing.T) {
 		for _, c := range []struct {
 			kind  faultfs.Kind
 			level kv.Durability
-			want  kv.Stages
+			want  trace.Stages
 		}{
-			{faultfs.Sync, kv.DurabilitySync, kv.Stages{Sync: slow}},
-			{faultfs.Write, kv.DurabilitySync, kv.Stages{LogWrite: slow}},
-			{faultfs.Write, kv.DurabilityBuffered, kv.Stages{LogWrite: slow}},
-			{faultfs.Sync, kv.DurabilityBuffered, kv.Stages{}},
-			{faultfs.Sync, kv.DurabilityMemory, kv.Stages{}},
+			{faultfs.Sync, kv.DurabilitySync, trace.Stages{Sync: slow}},
+			{faultfs.Write, kv.DurabilitySync, trace.Stages{LogWrite: slow}},
+			{faultfs.Write, kv.DurabilityBuffered, trace.Stages{LogWrite: slow}},
+			{faultfs.Sync, kv.DurabilityBuffered, trace.Stages{}},
+			{faultfs.Sync, kv.DurabilityMemory, trace.Stages{}},
 		} {
 			t.Run(fmt.Sprintf("%s/%s/%s", name, c.level, c.kind), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
@@ -119,7 +120,7 @@ func TestASlowLogIsTheStageOfEveryWrite(t *testing.T) {
 					synctest.Wait()
 					disk.SetInjector(slowly(c.kind, "*.wal"))
 					defer disk.SetInjector(nil)
-					got := kv.Stages{Inbox: time.Hour} // of an earlier call
+					got := trace.Stages{Inbox: time.Hour} // of an earlier call
 					begin := time.Now()
 					require.NoError(t, write(t.Context(), e, kv.WriteOptions{Durability: c.level, Stages: &got}))
 					require.Equal(t, time.Since(begin), got.Sum())
@@ -143,11 +144,11 @@ func TestTheSyncUnderWayIsTheStageOfWhoComesThen(t *testing.T) {
 		var all sync.WaitGroup
 		for i, ctx := range []context.Context{context.Background(), t.Context(), context.Background()} {
 			all.Go(func() {
-				var s kv.Stages
+				var s trace.Stages
 				begin := time.Now()
 				_, err := e.Put(ctx, []byte(key(i)), nil, kv.WriteOptions{Stages: &s})
 				assert.NoError(t, err)
-				assert.Equal(t, kv.Stages{Sync: time.Since(begin)}, s)
+				assert.Equal(t, trace.Stages{Sync: time.Since(begin)}, s)
 			})
 			time.Sleep(slow / 3)
 		}
@@ -169,7 +170,7 @@ func TestAWriteThatWasHeldForASyncIsWrittenInItsOwnTime(t *testing.T) {
 		}))
 		defer disk.SetInjector(nil)
 		var all sync.WaitGroup
-		var first, second kv.Stages
+		var first, second trace.Stages
 		all.Go(func() {
 			_, err := e.Put(t.Context(), []byte("a"), nil, kv.WriteOptions{Stages: &first})
 			assert.NoError(t, err)
@@ -180,8 +181,8 @@ func TestAWriteThatWasHeldForASyncIsWrittenInItsOwnTime(t *testing.T) {
 			assert.NoError(t, err)
 		})
 		all.Wait()
-		assert.Equal(t, kv.Stages{LogWrite: slow, Sync: slow}, first)
-		assert.Equal(t, kv.Stages{LogWrite: slow, Sync: second.Sync}, second)
+		assert.Equal(t, trace.Stages{LogWrite: slow, Sync: slow}, first)
+		assert.Equal(t, trace.Stages{LogWrite: slow, Sync: second.Sync}, second)
 		assert.GreaterOrEqual(t, second.Sync, slow-slow/3+slow, "what was left of the sync under way, and its own")
 	})
 }
@@ -209,13 +210,13 @@ func TestABusyPartitionIsTheStageOfWhoComesThen(t *testing.T) {
 
 		short, cancel := context.WithTimeout(t.Context(), slow/3)
 		defer cancel()
-		var late kv.Stages
+		var late trace.Stages
 		_, err := e.Put(short, []byte(keys[1]), nil, kv.WriteOptions{Stages: &late})
 		require.ErrorIs(t, err, context.DeadlineExceeded)
-		require.Equal(t, kv.Stages{Inbox: slow / 3}, late, "it was given up in the inbox")
+		require.Equal(t, trace.Stages{Inbox: slow / 3}, late, "it was given up in the inbox")
 
 		begin := time.Now()
-		var one, many kv.Stages
+		var one, many trace.Stages
 		all.Go(func() {
 			_, err := e.Put(t.Context(), []byte(keys[1]), nil, kv.WriteOptions{Stages: &one})
 			assert.NoError(t, err)
@@ -234,8 +235,8 @@ func TestABusyPartitionIsTheStageOfWhoComesThen(t *testing.T) {
 		all.Wait()
 		waited := free.Sub(begin)
 		assert.Equal(t, slow-slow/3, waited)
-		assert.Equal(t, kv.Stages{Inbox: waited, Sync: one.Sync}, one)
-		assert.Equal(t, kv.Stages{Inbox: waited, Sync: many.Sync}, many, "of the slowest partition")
+		assert.Equal(t, trace.Stages{Inbox: waited, Sync: one.Sync}, one)
+		assert.Equal(t, trace.Stages{Inbox: waited, Sync: many.Sync}, many, "of the slowest partition")
 		assert.GreaterOrEqual(t, min(one.Sync, many.Sync), slow)
 	})
 }
@@ -248,10 +249,10 @@ func TestAWriteThatIsGivenUpSaysWhereItWas(t *testing.T) {
 		}
 		for _, c := range []struct {
 			kind faultfs.Kind
-			want func(took time.Duration) kv.Stages
+			want func(took time.Duration) trace.Stages
 		}{
-			{faultfs.Sync, func(took time.Duration) kv.Stages { return kv.Stages{Sync: took} }},
-			{faultfs.Write, func(took time.Duration) kv.Stages { return kv.Stages{LogWrite: took} }},
+			{faultfs.Sync, func(took time.Duration) trace.Stages { return trace.Stages{Sync: took} }},
+			{faultfs.Write, func(took time.Duration) trace.Stages { return trace.Stages{LogWrite: took} }},
 		} {
 			t.Run(fmt.Sprintf("%s/%s", name, c.kind), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
@@ -263,7 +264,7 @@ func TestAWriteThatIsGivenUpSaysWhereItWas(t *testing.T) {
 					defer disk.SetInjector(nil)
 					ctx, cancel := context.WithTimeout(t.Context(), slow/3)
 					defer cancel()
-					var got kv.Stages
+					var got trace.Stages
 					begin := time.Now()
 					_ = write(ctx, e, kv.WriteOptions{Stages: &got}) // of unknown outcome, or done by then
 					require.GreaterOrEqual(t, time.Since(begin), slow/3)
@@ -275,8 +276,8 @@ func TestAWriteThatIsGivenUpSaysWhereItWas(t *testing.T) {
 }
 
 // lookupKeys reads keys and returns the stages.
-func lookupKeys(ctx context.Context, e *Engine, keys ...string) (kv.Stages, error) {
-	var s kv.Stages
+func lookupKeys(ctx context.Context, e *Engine, keys ...string) (trace.Stages, error) {
+	var s trace.Stages
 	reads := make([]*kv.Lookup, len(keys))
 	for i, k := range keys {
 		reads[i] = &kv.Lookup{Key: []byte(k)}
@@ -299,7 +300,7 @@ func TestStagesOfReads(t *testing.T) {
 		}
 		got, err := lookupKeys(t.Context(), e, across...)
 		require.NoError(t, err)
-		require.Equal(t, kv.Stages{}, got, "memory takes no time")
+		require.Equal(t, trace.Stages{}, got, "memory takes no time")
 		require.NoError(t, e.Flush(t.Context()))
 		synctest.Wait()
 		disk.SetInjector(slowly(faultfs.Read, "*.val"))
@@ -307,25 +308,25 @@ func TestStagesOfReads(t *testing.T) {
 		begin := time.Now()
 		got, err = lookupKeys(t.Context(), e, keys[0])
 		require.NoError(t, err)
-		require.Equal(t, kv.Stages{Engine: time.Since(begin)}, got)
+		require.Equal(t, trace.Stages{Engine: time.Since(begin)}, got)
 		require.Positive(t, got.Engine)
 
 		begin = time.Now()
 		got, err = lookupKeys(t.Context(), e, across...)
 		require.NoError(t, err)
-		require.Equal(t, kv.Stages{Engine: time.Since(begin)}, got)
+		require.Equal(t, trace.Stages{Engine: time.Since(begin)}, got)
 		require.Positive(t, got.Engine)
 
-		var at kv.Stages
+		var at trace.Stages
 		begin = time.Now()
 		_, err = e.LookupAt(t.Context(), []*kv.Lookup{{Key: []byte(keys[0]), Stages: &at}}, 0)
 		require.NoError(t, err)
-		require.Equal(t, kv.Stages{Engine: time.Since(begin)}, at)
+		require.Equal(t, trace.Stages{Engine: time.Since(begin)}, at)
 		require.Positive(t, at.Engine)
 
 		// Two batches are read at a time; the third waits for one of them.
 		var all sync.WaitGroup
-		stages := make([]kv.Stages, 4)
+		stages := make([]trace.Stages, 4)
 		for i := range stages {
 			all.Go(func() {
 				ctx := t.Context()
@@ -341,7 +342,7 @@ func TestStagesOfReads(t *testing.T) {
 			synctest.Wait()
 		}
 		all.Wait()
-		assert.Equal(t, []kv.Stages{{Engine: slow}, {Engine: slow}, {Inbox: slow, Engine: slow}, {Inbox: slow / 3}}, stages)
+		assert.Equal(t, []trace.Stages{{Engine: slow}, {Engine: slow}, {Inbox: slow, Engine: slow}, {Inbox: slow / 3}}, stages)
 	})
 }
 
@@ -353,18 +354,18 @@ func TestLingerIsTheStageOfWhoComesThen(t *testing.T) {
 		e := open(t, o)
 		for name, write := range timedWrites {
 			if name == "put" || name == "put that serves itself" || name == "write" || name == "batch in one partition" {
-				var s kv.Stages
+				var s trace.Stages
 				require.NoError(t, write(t.Context(), e, kv.WriteOptions{Stages: &s}))
-				require.Equal(t, kv.Stages{Inbox: slow}, s, name)
+				require.Equal(t, trace.Stages{Inbox: slow}, s, name)
 			}
 		}
 		s, err := lookupKeys(t.Context(), e, "a")
 		require.NoError(t, err)
-		require.Equal(t, kv.Stages{Inbox: 2 * slow}, s)
+		require.Equal(t, trace.Stages{Inbox: 2 * slow}, s)
 		keys := keysIn(e, 0, 2)
 		s, err = lookupKeys(t.Context(), e, keys...)
 		require.NoError(t, err)
-		require.Equal(t, kv.Stages{Inbox: 2 * slow}, s, "memory is not asked before")
+		require.Equal(t, trace.Stages{Inbox: 2 * slow}, s, "memory is not asked before")
 	})
 }
 
@@ -378,7 +379,7 @@ func TestStagesOfWritesOfBothKinds(t *testing.T) {
 			synctest.Wait()
 			disk.SetInjector(slowly(faultfs.Sync, "*.wal"))
 			defer disk.SetInjector(nil)
-			var s kv.Stages
+			var s trace.Stages
 			// One waits for the disk, the other does not.
 			writes := []*kv.Write{
 				{Op: kv.Op{Kind: kv.KindPut, Key: []byte("a")}, Durability: kv.DurabilitySync, Stages: &s},
@@ -387,7 +388,7 @@ func TestStagesOfWritesOfBothKinds(t *testing.T) {
 			writes[conditional].If = &kv.Condition{Kind: kv.IfAbsent}
 			begin := time.Now()
 			require.NoError(t, e.Write(t.Context(), writes))
-			require.Equal(t, kv.Stages{Sync: time.Since(begin)}, s)
+			require.Equal(t, trace.Stages{Sync: time.Since(begin)}, s)
 			require.GreaterOrEqual(t, s.Sync, slow)
 		})
 	}
@@ -408,11 +409,11 @@ func TestStagesOfConditionalWrites(t *testing.T) {
 			w.If = &kv.Condition{Kind: kv.IfAbsent}
 			writes = append(writes, &w)
 		}
-		var s kv.Stages
+		var s trace.Stages
 		writes[0].Stages = &s
 		begin := time.Now()
 		require.NoError(t, e.Write(t.Context(), writes))
-		require.Equal(t, kv.Stages{Sync: time.Since(begin)}, s)
+		require.Equal(t, trace.Stages{Sync: time.Since(begin)}, s)
 		require.GreaterOrEqual(t, s.Sync, slow)
 	})
 }
@@ -420,9 +421,9 @@ func TestStagesOfConditionalWrites(t *testing.T) {
 // BenchmarkStages is what it costs to be told.
 func BenchmarkStages(b *testing.B) {
 	for _, timed := range []bool{false, true} {
-		var s *kv.Stages
+		var s *trace.Stages
 		if timed {
-			s = new(kv.Stages)
+			s = new(trace.Stages)
 		}
 		b.Run(fmt.Sprintf("put/timed=%t", timed), func(b *testing.B) {
 			e := benchEngine(b, 4)

@@ -4,23 +4,24 @@ import (
 	"time"
 
 	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/trace"
 )
 
 // stopwatch gives the time of one call to its stages, each moment to one of them. The
 // zero stopwatch is that of a call whose stages nobody asked for: it does nothing and
 // reads no clock. It is used by one goroutine.
 type stopwatch struct {
-	stages *kv.Stages
+	stages *trace.Stages
 	stage  *time.Duration // that the call is in
 	since  time.Time      // up to which the time has been given to a stage
 }
 
 // startWatch begins a call, in the stage of waiting to be taken up.
-func startWatch(s *kv.Stages) stopwatch {
+func startWatch(s *trace.Stages) stopwatch {
 	if s == nil {
 		return stopwatch{}
 	}
-	*s = kv.Stages{}
+	*s = trace.Stages{}
 	return stopwatch{s, &s.Inbox, time.Now()}
 }
 
@@ -42,12 +43,12 @@ func writeWatch(writes []*kv.Write) stopwatch {
 // on reports whether there is somebody to tell.
 func (w *stopwatch) on() bool { return w.stages != nil }
 
-// course returns a Course for the next step, nil if nobody asks.
-func (w *stopwatch) course() *kv.Course {
+// newTrace returns a trace for the next step, nil if the caller did not ask for stages.
+func (w *stopwatch) newTrace() *trace.Batch {
 	if !w.on() {
 		return nil
 	}
-	return new(kv.Course)
+	return new(trace.Batch)
 }
 
 // waits says that from now on the call waits to be taken up.
@@ -64,15 +65,15 @@ func (w *stopwatch) works() {
 	}
 }
 
-// went says which way the call has gone since it waited; c is nil if it was not taken.
-// Finished, the engine is at work for it now; else it stopped in the stage that it
-// had come to.
-func (w *stopwatch) went(c *kv.Course, finished bool) {
+// addTrace adds the stages that the call passed since it waited; c is nil if no leader
+// took it. If finished, the call is in the Engine stage now; otherwise it stopped in the
+// last stage that it reached.
+func (w *stopwatch) addTrace(c *trace.Batch, finished bool) {
 	if !w.on() || c == nil {
 		return
 	}
 	for _, step := range []struct {
-		end  *kv.Moment
+		end  *trace.AtomicTime
 		next *time.Duration
 	}{
 		{&c.Taken, &w.stages.Batch},
@@ -96,7 +97,7 @@ func (w *stopwatch) fork() stopwatch {
 	if !w.on() {
 		return stopwatch{}
 	}
-	s := new(kv.Stages)
+	s := new(trace.Stages)
 	return stopwatch{s, &s.Inbox, w.since}
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/kvd-db/kvd/internal/keyhash"
 	"github.com/kvd-db/kvd/internal/kv"
 	"github.com/kvd-db/kvd/internal/partition"
+	"github.com/kvd-db/kvd/internal/trace"
 	"github.com/kvd-db/kvd/internal/vfs"
 )
 
@@ -66,12 +67,12 @@ func (e *Engine) writeOne(ctx context.Context, op kv.Op, o kv.WriteOptions) (kv.
 		select {
 		case <-s.call.Done():
 		case <-ctx.Done():
-			watch.went(p.Abandon(s.group, ctx.Err()), false)
+			watch.addTrace(p.Abandon(s.group, ctx.Err()), false)
 			watch.stop()
 			return s.write.Version, s.write.Err
 		}
 	}
-	watch.went(s.call.Course())
+	watch.addTrace(s.call.Trace())
 	watch.stop()
 	e.makeDurable(ctx, s.writes[:])
 	version, err := s.write.Version, s.write.Err
@@ -235,18 +236,18 @@ func (e *Engine) writePlain(ctx context.Context, writes []*kv.Write, watch *stop
 	e.commitShares(ctx, shares)
 	select {
 	case <-call.Done():
-		watch.went(call.Course())
+		watch.addTrace(call.Trace())
 		for _, s := range shares {
 			e.makeDurable(ctx, s.writes)
 		}
 	case <-ctx.Done():
-		var late *kv.Course // of a group that is still on its way
+		var late *trace.Batch // of a group that is still on its way
 		for _, s := range shares {
 			if c := e.partitions[s.partition].Abandon(s.group, ctx.Err()); c != nil {
 				late = c
 			}
 		}
-		watch.went(late, false)
+		watch.addTrace(late, false)
 	}
 }
 
@@ -346,9 +347,9 @@ func (e *Engine) applyWithin(ctx context.Context, p *partition.Partition, b *kv.
 	e.commitGroup(ctx, p, g)
 	select {
 	case <-call.Done():
-		watch.went(call.Course())
+		watch.addTrace(call.Trace())
 	case <-ctx.Done():
-		watch.went(p.Abandon(g, ctx.Err()), false)
+		watch.addTrace(p.Abandon(g, ctx.Err()), false)
 	}
 	version, err := g.Result()
 	if g.Deduplicated() {

@@ -1,6 +1,10 @@
 package kv
 
-import "time"
+import (
+	"time"
+
+	"github.com/kvd-db/kvd/internal/trace"
+)
 
 // Lookup is one point read: the request and, after the read returned, the answer. The
 // caller owns it and must not touch it in between.
@@ -14,7 +18,7 @@ type Lookup struct {
 	Budget *ReadBudget
 	// Stages, if not nil, are filled in for the call. Only those of the call's first
 	// Lookup are.
-	Stages *Stages
+	Stages *trace.Stages
 
 	// Found tells a present key from an absent one; a present value may be empty.
 	Found bool
@@ -62,7 +66,7 @@ type Write struct {
 	Durability Durability // DurabilityDefault: as the store is configured
 	// Stages, if not nil, are filled in for the call. Only those of the call's first
 	// Write are.
-	Stages *Stages
+	Stages *trace.Stages
 
 	// If, unless nil, must hold of the key; otherwise the write fails with a
 	// *ConditionError.
@@ -85,7 +89,7 @@ type WriteOptions struct {
 	// this one was not.
 	Deduplicated *bool
 	// Stages, if not nil, are filled in for the call.
-	Stages *Stages
+	Stages *trace.Stages
 }
 
 // Note stores the value of Deduplicated, if the caller asked for it.

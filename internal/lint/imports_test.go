@@ -16,7 +16,7 @@ import (
 const module = "github.com/kvd-db/kvd/"
 
 // floors gives the floor of each package. A package may import packages of lower floors
-// only. Within floor 0, kv is below the others.
+// only. Within floor 0, trace and kv are below the others.
 var floors = map[string]float64{
 	"cmd/kvd":         7,
 	"cmd/kvbench":     7,
@@ -58,7 +58,8 @@ var floors = map[string]float64{
 	"internal/event":     0.5,
 	"internal/histogram": 0.5,
 
-	"internal/kv": 0,
+	"internal/kv":    0.25,
+	"internal/trace": 0,
 }
 
 // testSupport may import any floor. Only tests import it, except for kvdtest, which

@@ -11,6 +11,7 @@ import (
 	"github.com/kvd-db/kvd/internal/keyhash"
 	"github.com/kvd-db/kvd/internal/kv"
 	"github.com/kvd-db/kvd/internal/record"
+	"github.com/kvd-db/kvd/internal/trace"
 )
 
 // Share is the part that one partition has in a commit.
@@ -25,7 +26,7 @@ type Proposal struct {
 	Shares     []Share // in ascending order of the partitions' ids; one has Ops
 	Durability kv.Durability
 	Origin     kv.Origin
-	Timed      bool // Commit.Course is wanted
+	Timed      bool // Commit.Trace is wanted
 
 	// Settled is called once: when no partition holds the record any more, which
 	// may be long after the caller has given up, or before an error is returned.
@@ -47,7 +48,7 @@ type Commit struct {
 	followed     atomic.Bool  // a record of one of those waits until it is visible
 	seq          kv.SeqNum    // set before the record is in any inflight list
 	deduplicated bool
-	course       *kv.Course // nil unless it is timed
+	trace        *trace.Batch // nil unless it is timed
 
 	done chan struct{} // closed when decided
 	once sync.Once
@@ -82,8 +83,8 @@ func Propose(p *Proposal) (*Commit, error) {
 func (p *Proposal) propose() (*Commit, error) {
 	c := &Commit{settled: p.Settled, done: make(chan struct{})}
 	if p.Timed {
-		c.course = new(kv.Course)
-		c.course.Taken.Set(time.Now())
+		c.trace = new(trace.Batch)
+		c.trace.Taken.Set(time.Now())
 	}
 	lay, marks := p.layOut(), p.readMarks(c)
 	for i := range p.Shares {
@@ -124,10 +125,10 @@ func (p *Proposal) propose() (*Commit, error) {
 			return nil, err
 		}
 	}
-	if c.course != nil {
-		c.course.Handed.Set(time.Now())
+	if c.trace != nil {
+		c.trace.Handed.Set(time.Now())
 	}
-	base, pos, err := lead.log.Append(lay[0].payload, 1, p.Durability, c, c.course)
+	base, pos, err := lead.log.Append(lay[0].payload, 1, p.Durability, c, c.trace)
 	if err != nil {
 		return nil, err
 	}
@@ -222,9 +223,9 @@ func (c *Commit) Work() {
 // Done is closed when the batch is decided.
 func (c *Commit) Done() <-chan struct{} { return c.done }
 
-// Course returns the moments of the batch's way, nil if nobody asked for them. It may
+// Trace returns the moments of the batch's way, nil if nobody asked for them. It may
 // be asked at any time.
-func (c *Commit) Course() *kv.Course { return c.course }
+func (c *Commit) Trace() *trace.Batch { return c.trace }
 
 // Result returns the batch's number, or why it failed, once Done is closed.
 func (c *Commit) Result() (kv.SeqNum, error) {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/kvd-db/kvd/internal/keyhash"
 	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/trace"
 )
 
 // Call is what one caller waits for: all groups of its writes, one for each
@@ -20,7 +21,7 @@ type Call struct {
 
 	// Of the last group, set before done. It is nil if nobody asked for it, or if the
 	// group was not taken.
-	course   *kv.Course
+	trace    *trace.Batch
 	finished bool
 }
 
@@ -34,22 +35,22 @@ func NewCall(groups int) *Call {
 // Reset makes a Call wait for this many groups once more. Its value must have been
 // taken from Done.
 func (c *Call) Reset(groups int) {
-	c.course, c.finished = nil, false
+	c.trace, c.finished = nil, false
 	c.left.Store(int64(groups))
 }
 
 // Done delivers one value once every group is decided.
 func (c *Call) Done() <-chan struct{} { return c.done }
 
-// Course returns, once Done has delivered, the way of the group that was decided last
+// Trace returns, once Done has delivered, the way of the group that was decided last
 // and whether it came to its end: see Group.Time.
-func (c *Call) Course() (course *kv.Course, finished bool) { return c.course, c.finished }
+func (c *Call) Trace() (times *trace.Batch, finished bool) { return c.trace, c.finished }
 
-// Decided counts one group off, which took this course and ended with err.
-func (c *Call) Decided(course *kv.Course, err error) {
+// Decided counts one group off, which has this trace and ended with err.
+func (c *Call) Decided(times *trace.Batch, err error) {
 	if c.left.Add(-1) == 0 {
-		if course != nil {
-			c.course, c.finished = course, err == nil
+		if times != nil {
+			c.trace, c.finished = times, err == nil
 		}
 		c.done <- struct{}{}
 	}
@@ -72,9 +73,9 @@ type Group struct {
 	mu        sync.Mutex
 	abandoned bool
 	decided   bool
-	entered   bool       // it is in a record: whether the log has that may be unknown
-	unit      uint32     // of its first write that is in the record
-	course    *kv.Course // of the record
+	entered   bool         // it is in a record: whether the log has that may be unknown
+	unit      uint32       // of its first write that is in the record
+	trace     *trace.Batch // of the record
 
 	timed bool
 }
@@ -93,7 +94,7 @@ func (g *Group) Reset(call *Call, writes []*kv.Write) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.call, g.writes, g.level, g.bytes, g.decided = call, writes, 0, 0, false
-	g.course, g.timed, g.entered = nil, false, false
+	g.trace, g.timed, g.entered = nil, false, false
 	for _, w := range writes {
 		g.level = max(g.level, w.Durability)
 		g.bytes += w.Op.Size()
@@ -107,7 +108,7 @@ func NewBatchGroup(call *Call, b *kv.WriteBatch, level kv.Durability, origin kv.
 	return g
 }
 
-// Time has the moments of the group's way kept, for Call.Course and Abandon. It is
+// Time has the moments of the group's way kept, for Call.Trace and Abandon. It is
 // called before the group is handed in.
 func (g *Group) Time() { g.timed = true }
 
@@ -179,7 +180,7 @@ func (g *Group) encode(rec *pending) {
 // base is the first number of the record; err is nil if the writes happened.
 func (g *Group) decide(base kv.SeqNum, err error) {
 	if call := g.settle(base, err); call != nil {
-		call.Decided(g.course, err) // the caller may use g again from here on
+		call.Decided(g.trace, err) // the caller may use g again from here on
 	}
 }
 
@@ -216,7 +217,7 @@ func (g *Group) retract() {
 	if g.abandoned {
 		return
 	}
-	g.course, g.entered = nil, false
+	g.trace, g.entered = nil, false
 	for _, w := range g.writes {
 		w.Version, w.Deduplicated, w.Err = 0, false, nil
 	}
@@ -225,7 +226,7 @@ func (g *Group) retract() {
 // abandon gives the group up: its caller will not look again. The writes that
 // are not decided yet get cause as their error, with kv.ErrUncertain if they are in a
 // record. It returns how far they are.
-func (g *Group) abandon(cause error) *kv.Course {
+func (g *Group) abandon(cause error) *trace.Batch {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.abandoned = true
@@ -239,7 +240,7 @@ func (g *Group) abandon(cause error) *kv.Course {
 	for _, w := range g.writes {
 		w.Version, w.Deduplicated, w.Err = 0, false, err
 	}
-	return g.course
+	return g.trace
 }
 
 // TryAppend appends a group to the log together with what is queued, on its caller's
@@ -311,7 +312,7 @@ func (p *Partition) refuse(g *Group, err error) {
 //
 // It returns how far a group that is timed has come, nil if it is decided or in no
 // record.
-func (p *Partition) Abandon(g *Group, cause error) *kv.Course {
+func (p *Partition) Abandon(g *Group, cause error) *trace.Batch {
 	p.inbox.Remove(g)
 	return g.abandon(cause)
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/kvd-db/kvd/internal/event"
 	"github.com/kvd-db/kvd/internal/kv"
 	"github.com/kvd-db/kvd/internal/sstable"
+	"github.com/kvd-db/kvd/internal/trace"
 	"github.com/kvd-db/kvd/internal/vfs"
 	"github.com/kvd-db/kvd/internal/wal"
 )
@@ -22,7 +23,7 @@ type CommitLog interface {
 	// moments in the log are set, as far as the level waits for them. It waits for
 	// nothing: wal.ErrNoRoomYet says that it has to be called again, when OnRoom, or
 	// AwaitRoom, says so.
-	Append(payload []byte, units uint32, level kv.Durability, w wal.Waker, c *kv.Course) (kv.SeqNum, wal.Pos, error)
+	Append(payload []byte, units uint32, level kv.Durability, w wal.Waker, c *trace.Batch) (kv.SeqNum, wal.Pos, error)
 	// OnRoom wakes w, once, when Append may find room.
 	OnRoom(w wal.Waker)
 	// Flush writes what was appended, on this goroutine unless another is at it.

@@ -11,6 +11,7 @@ import (
 	"github.com/kvd-db/kvd/internal/keyhash"
 	"github.com/kvd-db/kvd/internal/kv"
 	"github.com/kvd-db/kvd/internal/record"
+	"github.com/kvd-db/kvd/internal/trace"
 	"github.com/kvd-db/kvd/internal/wal"
 )
 
@@ -185,8 +186,8 @@ func (p *Partition) weakerFirst() (weaker int) {
 func (p *Partition) commitGroups(groups []*Group) (wal.Pos, error) {
 	rec := p.newPending()
 	if anyTimed(groups) {
-		rec.course = new(kv.Course)
-		rec.course.Taken.Set(time.Now())
+		rec.trace = new(trace.Batch)
+		rec.trace.Taken.Set(time.Now())
 	}
 	err := p.append(rec, groups)
 	switch {
@@ -214,10 +215,10 @@ func (p *Partition) append(rec *pending, groups []*Group) error {
 		return nil
 	}
 	if rec.units > 0 {
-		if rec.course != nil {
-			rec.course.Handed.Set(time.Now())
+		if rec.trace != nil {
+			rec.trace.Handed.Set(time.Now())
 		}
-		base, pos, err := p.log.Append(rec.payload, rec.units, rec.level, p, rec.course)
+		base, pos, err := p.log.Append(rec.payload, rec.units, rec.level, p, rec.trace)
 		if err != nil {
 			return err
 		}
@@ -244,7 +245,7 @@ func (p *Partition) layOutLocked(rec *pending, groups []*Group) {
 			continue
 		}
 		rec.groups = append(rec.groups, g)
-		g.course, g.entered = rec.course, true
+		g.trace, g.entered = rec.trace, true
 		g.admit(rec, p.turn.names)
 	}
 	if rec.ops > 0 {

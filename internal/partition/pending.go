@@ -6,6 +6,7 @@ import (
 
 	"github.com/kvd-db/kvd/internal/kv"
 	"github.com/kvd-db/kvd/internal/record"
+	"github.com/kvd-db/kvd/internal/trace"
 	"github.com/kvd-db/kvd/internal/wal"
 )
 
@@ -18,8 +19,8 @@ type pending struct {
 	pos     wal.Pos
 	level   kv.Durability
 	groups  []*Group
-	commit  *Commit    // of a proposal
-	course  *kv.Course // nil if nobody asks how long it took
+	commit  *Commit      // of a proposal
+	trace   *trace.Batch // nil if nobody asks how long it took
 
 	// What this partition's section writes, for those who must know before it is in
 	// the memtable: see changedLocked.

@@ -6,6 +6,7 @@ import (
 
 	"github.com/kvd-db/kvd/internal/kv"
 	"github.com/kvd-db/kvd/internal/memtable"
+	"github.com/kvd-db/kvd/internal/trace"
 )
 
 // Lookup answers independent reads of the newest visible state, in a micro-batch
@@ -14,13 +15,13 @@ import (
 // Each read has its own answer and its own error. Lookup itself fails only if
 // ctx ends before the reads are part of a batch; then nothing was read. Unless c is
 // nil, it is told when they were taken.
-func (p *Partition) Lookup(ctx context.Context, reads []*kv.Lookup, c *kv.Course) error {
+func (p *Partition) Lookup(ctx context.Context, reads []*kv.Lookup, c *trace.Batch) error {
 	return p.reads.Do(ctx, readGroup{reads, c}, len(reads), keyBytes(reads))
 }
 
 // TryLookup is Lookup that does not wait for other lookups. It reports false, and has read
 // nothing, if the partition serves as many micro-batches as it may.
-func (p *Partition) TryLookup(reads []*kv.Lookup, c *kv.Course) bool {
+func (p *Partition) TryLookup(reads []*kv.Lookup, c *trace.Batch) bool {
 	return p.reads.TryDo(readGroup{reads, c}, len(reads), keyBytes(reads))
 }
 
@@ -33,8 +34,8 @@ func keyBytes(reads []*kv.Lookup) (size int) {
 
 // readGroup is the reads of one call that go to one partition.
 type readGroup struct {
-	reads  []*kv.Lookup
-	course *kv.Course // nil unless somebody asks when they were taken
+	reads []*kv.Lookup
+	trace *trace.Batch // nil unless somebody asks when they were taken
 }
 
 // serveReads answers one micro-batch.
@@ -58,13 +59,13 @@ func (p *Partition) serveReads(batch []readGroup) {
 func tellTaken(batch []readGroup) {
 	var now time.Time
 	for _, group := range batch {
-		if group.course == nil {
+		if group.trace == nil {
 			continue
 		}
 		if now.IsZero() {
 			now = time.Now()
 		}
-		group.course.Taken.Set(now)
+		group.trace.Taken.Set(now)
 	}
 }
 

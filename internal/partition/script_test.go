@@ -22,6 +22,7 @@ import (
 	"github.com/kvd-db/kvd/internal/manifest"
 	"github.com/kvd-db/kvd/internal/scanbatch"
 	"github.com/kvd-db/kvd/internal/sstable"
+	"github.com/kvd-db/kvd/internal/trace"
 	"github.com/kvd-db/kvd/internal/vfs"
 	"github.com/kvd-db/kvd/internal/wal"
 )
@@ -43,7 +44,7 @@ type world struct {
 	waiting   []wal.Waker // for room
 }
 
-func (w *world) Append(payload []byte, units uint32, _ kv.Durability, waker wal.Waker, _ *kv.Course) (kv.SeqNum, wal.Pos, error) {
+func (w *world) Append(payload []byte, units uint32, _ kv.Durability, waker wal.Waker, _ *trace.Batch) (kv.SeqNum, wal.Pos, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.full {

@@ -180,7 +180,7 @@
 // frame, or a unary call.
 //
 //	gate       until the store has it: taken apart, and, in an overload, let in
-//	inbox .. sync   as the store tells, see kv.Stages
+//	inbox .. sync   as the store tells, see trace.Stages
 //	reply      answers are put together and sent, also while a client does not take them
 //
 // It is in histograms (kvd_request_stage_seconds); in the answer, if the frame or call
@@ -214,3 +214,5 @@
 // Operations that still arrive during a shutdown are refused, never dropped: an
 // orderly restart leaves no write in doubt.
 package service
+
+import ()

@@ -12,6 +12,7 @@ import (
 
 	"github.com/kvd-db/kvd/internal/frame"
 	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/trace"
 )
 
 // class says which operations of a frame the store may serve together without
@@ -261,7 +262,7 @@ func (g *group) call(ctx context.Context) (panicked bool, err error) {
 
 // ask prepares the lookups of the next n operations, the first of which tells where
 // their time goes.
-func (g *group) ask(n int, stages *kv.Stages) {
+func (g *group) ask(n int, stages *trace.Stages) {
 	g.asked, g.lookups, g.reads = n, slices.Grow(g.lookups[:0], n)[:n], g.reads[:0]
 	for i, op := range g.ops[g.answered:][:n] {
 		l := &g.lookups[i]
@@ -292,7 +293,7 @@ func (g *group) readNewest(ctx context.Context) error {
 
 // readTogether has the store answer all reads at one version, within the limits of
 // BatchGet.
-func (g *group) readTogether(ctx context.Context, stages *kv.Stages) error {
+func (g *group) readTogether(ctx context.Context, stages *trace.Stages) error {
 	s := g.pipeline.server
 	if len(g.ops) > s.limits.BatchOps {
 		return tooLarge("%d keys, limit is %d", len(g.ops), s.limits.BatchOps)

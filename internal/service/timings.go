@@ -6,7 +6,7 @@ import (
 
 	"github.com/kvd-db/kvd/internal/frame"
 	"github.com/kvd-db/kvd/internal/histogram"
-	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/trace"
 	kvdpb "github.com/kvd-db/kvd/pkg/kvdpb/kvd/v1"
 )
 
@@ -41,16 +41,16 @@ type timings struct {
 	begun   time.Time // when the request had come
 	entered time.Time // the store, the last time
 	store   time.Duration
-	stages  kv.Stages // of what is in store
-	call    kv.Stages // of the call of the store that is under way
+	stages  trace.Stages // of what is in store
+	call    trace.Stages // of the call of the store that is under way
 }
 
 // enter begins a call of the store, which is to fill in what is returned.
-func (t *timings) enter() *kv.Stages {
+func (t *timings) enter() *trace.Stages {
 	if t.entered = t.begun; t.store > 0 {
 		t.entered = time.Now()
 	}
-	t.call = kv.Stages{}
+	t.call = trace.Stages{}
 	return &t.call
 }
 

@@ -12,15 +12,16 @@ import (
 
 	"github.com/kvd-db/kvd/internal/frame"
 	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/trace"
 )
 
 // slowStore is a store whose calls take the time that it says.
 type slowStore struct {
 	limitsOnly
-	takes kv.Stages
+	takes trace.Stages
 }
 
-func (s *slowStore) take(stages *kv.Stages) {
+func (s *slowStore) take(stages *trace.Stages) {
 	time.Sleep(s.takes.Sum())
 	*stages = s.takes
 }
@@ -92,28 +93,28 @@ func TestEveryMomentOfAFrameIsInAStage(t *testing.T) {
 	const s = time.Second
 	for name, test := range map[string]struct {
 		frame  frame.Request
-		takes  kv.Stages
+		takes  trace.Stages
 		kind   string
 		sent   [][]uint64
 		stages map[string]time.Duration
 	}{
 		"reads": {
 			frame:  frame.Request{Timed: true, Ops: []frame.Op{{Kind: frame.Get, Key: []byte("k")}, {Tag: 1, Kind: frame.Get, Key: []byte("l")}}},
-			takes:  kv.Stages{Inbox: 2 * s, Engine: 3 * s},
+			takes:  trace.Stages{Inbox: 2 * s, Engine: 3 * s},
 			kind:   "reads",
 			sent:   [][]uint64{nanos(6*s, 6*s, 1*s, 2*s, 0, 3*s, 0, 0)},
 			stages: map[string]time.Duration{"gate": 1 * s, "inbox": 2 * s, "engine": 3 * s, "reply": 10 * s},
 		},
 		"reads at one version": {
 			frame:  frame.Request{Timed: true, OneVersion: true, Ops: []frame.Op{{Kind: frame.Get, Key: []byte("k")}}},
-			takes:  kv.Stages{Inbox: 2 * s, Engine: 3 * s},
+			takes:  trace.Stages{Inbox: 2 * s, Engine: 3 * s},
 			kind:   "reads",
 			sent:   [][]uint64{nanos(6*s, 6*s, 1*s, 2*s, 0, 3*s, 0, 0)},
 			stages: map[string]time.Duration{"gate": 1 * s, "inbox": 2 * s, "engine": 3 * s, "reply": 10 * s},
 		},
 		"writes": {
 			frame:  frame.Request{Timed: true, Ops: []frame.Op{{Kind: frame.Put, Key: []byte("k")}}},
-			takes:  kv.Stages{Inbox: 2 * s, Batch: 3 * s, Engine: 4 * s, LogWrite: 5 * s, Sync: 6 * s},
+			takes:  trace.Stages{Inbox: 2 * s, Batch: 3 * s, Engine: 4 * s, LogWrite: 5 * s, Sync: 6 * s},
 			kind:   "writes",
 			sent:   [][]uint64{nanos(21*s, 21*s, 1*s, 2*s, 3*s, 4*s, 5*s, 6*s)},
 			stages: map[string]time.Duration{"gate": 1 * s, "inbox": 2 * s, "batch": 3 * s, "engine": 4 * s, "log_write": 5 * s, "sync": 6 * s, "reply": 10 * s},
@@ -121,14 +122,14 @@ func TestEveryMomentOfAFrameIsInAStage(t *testing.T) {
 		// The answers of the first call are sent before the second, and so are in its reply.
 		"writes by several calls": {
 			frame:  frame.Request{Timed: true, Ops: previousPuts(previousOps + 1)},
-			takes:  kv.Stages{Engine: 1 * s, Sync: 2 * s},
+			takes:  trace.Stages{Engine: 1 * s, Sync: 2 * s},
 			kind:   "writes",
 			sent:   [][]uint64{nanos(4*s, 4*s, 1*s, 0, 0, 1*s, 0, 2*s), nanos(17*s, 7*s, 1*s, 0, 0, 2*s, 0, 4*s)},
 			stages: map[string]time.Duration{"gate": 1 * s, "inbox": 0, "batch": 0, "engine": 2 * s, "log_write": 0, "sync": 4 * s, "reply": 20 * s},
 		},
 		"nobody asks": {
 			frame:  frame.Request{Ops: []frame.Op{{Kind: frame.Get, Key: []byte("k")}}},
-			takes:  kv.Stages{Engine: 3 * s},
+			takes:  trace.Stages{Engine: 3 * s},
 			kind:   "reads",
 			sent:   [][]uint64{nil},
 			stages: map[string]time.Duration{"gate": 1 * s, "inbox": 0, "engine": 3 * s, "reply": 10 * s},
@@ -171,7 +172,7 @@ func previousPuts(n int) (ops []frame.Op) {
 func TestAFrameThatPassesItsTurnOnIsTimedInBothParts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const s = time.Second
-		server := newServer(&slowStore{limitsOnly{limits: kv.DefaultLimits}, kv.Stages{Inbox: 1 * s, Engine: 2 * s}}, Options{Deadline: time.Hour}, defaultLifetimes)
+		server := newServer(&slowStore{limitsOnly{limits: kv.DefaultLimits}, trace.Stages{Inbox: 1 * s, Engine: 2 * s}}, Options{Deadline: time.Hour}, defaultLifetimes)
 		c := new(slowCarriage)
 		p := pipelineOf(t, server, c)
 		p.turn = make(chan struct{}, 1)
@@ -191,7 +192,7 @@ func TestAFrameThatPassesItsTurnOnIsTimedInBothParts(t *testing.T) {
 func TestTheWaitForRoomIsTheGates(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const ms = time.Millisecond
-		server := newServer(&slowStore{limitsOnly{limits: kv.DefaultLimits}, kv.Stages{Engine: 60 * ms}}, Options{ReadOps: 1, SlowTime: 70 * ms}, defaultLifetimes)
+		server := newServer(&slowStore{limitsOnly{limits: kv.DefaultLimits}, trace.Stages{Engine: 60 * ms}}, Options{ReadOps: 1, SlowTime: 70 * ms}, defaultLifetimes)
 		serve := func() {
 			p := pipelineOf(t, server, new(slowCarriage))
 			f := frame.Request{Ops: []frame.Op{{Kind: frame.Get, Key: []byte("k")}}}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/trace"
 )
 
 const (
@@ -36,9 +37,9 @@ type group struct {
 // timed is a record of which somebody wants to know when it was written and, if so
 // asked, synced.
 type timed struct {
-	course *kv.Course
-	sync   bool
-	held   bool
+	trace *trace.Batch
+	sync  bool
+	held  bool
 }
 
 // queue holds the groups that wait to be written, oldest first; records are
@@ -92,7 +93,7 @@ func (q *queue) hold() {
 		for i := range g.timed {
 			if r := &g.timed[i]; !r.held {
 				r.held = true
-				r.course.Held.Set(time.Now())
+				r.trace.Held.Set(time.Now())
 			}
 		}
 	}
@@ -106,7 +107,7 @@ func (g *group) release() {
 	now := time.Now()
 	for _, r := range g.timed {
 		if r.held {
-			r.course.Released.Set(now)
+			r.trace.Released.Set(now)
 		}
 	}
 }

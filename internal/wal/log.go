@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/trace"
 )
 
 // Pos is a place in the log since Open, in bytes of records. It grows with every
@@ -86,9 +87,9 @@ type Log struct {
 		marked   address  // a mark frame ends here; nothing to mark while the log does
 		timing   bool     // the timer of the idle mark runs, or is about to
 
-		waiting  []Waker      // to wake at the end of the next sync that begins
-		awaiting []Waker      // to wake at the end of any sync
-		timed    []*kv.Course // written; to be told the end of the next sync that begins
+		waiting  []Waker        // to wake at the end of the next sync that begins
+		awaiting []Waker        // to wake at the end of any sync
+		timed    []*trace.Batch // written; to be told the end of the next sync that begins
 
 		zeroedWanted bool     // somebody asked for sync since the last rotation
 		preparing    bool     // a goroutine makes prepared
@@ -126,7 +127,7 @@ type liveSegment struct {
 // disk has no space for the record, ErrNoRoomYet while such space is being reserved (try
 // again after AwaitRoom), and Err after a failure; the record is then not in the log. If
 // the log fails later, it is unknown whether the record is.
-func (l *Log) Append(payload []byte, units uint32, level kv.Durability, w Waker, c *kv.Course) (base kv.SeqNum, pos Pos, err error) {
+func (l *Log) Append(payload []byte, units uint32, level kv.Durability, w Waker, c *trace.Batch) (base kv.SeqNum, pos Pos, err error) {
 	if units == 0 {
 		return 0, 0, fmt.Errorf("%w: record of no units", kv.ErrInvalidArgument)
 	}
@@ -162,7 +163,7 @@ func (l *Log) Append(payload []byte, units uint32, level kv.Durability, w Waker,
 	}
 	*wakers = append(*wakers, w)
 	if c != nil && level != kv.DurabilityMemory {
-		g.timed = append(g.timed, timed{course: c, sync: wakers == &g.late})
+		g.timed = append(g.timed, timed{trace: c, sync: wakers == &g.late})
 	}
 	if l.mu.next-l.mu.syncedNext > recoveryGap/2 {
 		l.mu.syncTo = l.mu.end // see admitLocked

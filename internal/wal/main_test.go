@@ -10,6 +10,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/trace"
 	"github.com/kvd-db/kvd/internal/vfs"
 )
 
@@ -57,7 +58,7 @@ func openAll(o Options) (*Log, []rec, Recovery, error) {
 }
 
 // appendTo is Append, for a caller that waits for room.
-func appendTo(l *Log, payload []byte, units uint32, level kv.Durability, w Waker, c *kv.Course) (kv.SeqNum, Pos, error) {
+func appendTo(l *Log, payload []byte, units uint32, level kv.Durability, w Waker, c *trace.Batch) (kv.SeqNum, Pos, error) {
 	for {
 		base, pos, err := l.Append(payload, units, level, w, c)
 		if !errors.Is(err, ErrNoRoomYet) {

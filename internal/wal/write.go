@@ -190,9 +190,9 @@ func (l *Log) writeNextLocked() bool {
 // The caller has the writing role, and has just written them.
 func (l *Log) tellWrittenLocked(records []timed) {
 	for _, r := range records {
-		r.course.Written.Set(l.mu.lastWrite)
+		r.trace.Written.Set(l.mu.lastWrite)
 		if r.sync {
-			l.mu.timed = append(l.mu.timed, r.course)
+			l.mu.timed = append(l.mu.timed, r.trace)
 		}
 	}
 }

@@ -1,4 +1,6 @@
-package kv
+// Package trace records where the time of a call of the store goes: [Stages] is what the
+// caller is told, [Batch] what a micro-batch and the log note for all calls in it.
+package trace
 
 import (
 	"sync/atomic"
@@ -7,8 +9,8 @@ import (
 
 // Stages breaks down the time of one call of the store. Every moment of the call
 // belongs to exactly one stage, so the stages add up to its duration. They are measured
-// only for calls that ask for them: see Lookup, Write and WriteOptions. Other calls
-// read no clock.
+// only for calls that ask for them: see the field Stages of kv.Lookup, kv.Write and
+// kv.WriteOptions. Other calls read no clock.
 //
 // Sequential parts of a call add up: reads of several partitions, the reads that a
 // condition needs, attempts after a conflict. Of parallel parts, such as writes to
@@ -34,20 +36,20 @@ type Stages struct {
 // Sum returns the sum of all stages.
 func (s *Stages) Sum() time.Duration { return s.Inbox + s.Batch + s.Engine + s.LogWrite + s.Sync }
 
-// Course records when a micro-batch reached each stage, if a caller asked for Stages.
-// The leader and the log set the moments; waiting callers may read them at any time.
-type Course struct {
-	Taken    Moment // by the partition's leader
-	Handed   Moment // to the log; of a read never
-	Held     Moment // by the log, which writes the record after the sync in progress
-	Released Moment // to be written, if it was held
-	Written  Moment // to the kernel, if the record waits for that
-	Synced   Moment // likewise
+// Batch records when a micro-batch reached each stage, if a caller asked for Stages.
+// The leader and the log set the times; waiting callers may read them at any time.
+type Batch struct {
+	Taken    AtomicTime // by the partition's leader
+	Handed   AtomicTime // to the log; of a read never
+	Held     AtomicTime // by the log, which writes the record after the sync in progress
+	Released AtomicTime // to be written, if it was held
+	Written  AtomicTime // to the kernel, if the record waits for that
+	Synced   AtomicTime // likewise
 }
 
-// Moment is the time of an event. It is set once and may be read before that.
-type Moment struct {
-	// since is the time since epoch, never 0 once the moment is set. It holds no
+// AtomicTime is the time of an event. It is set once and may be read before that.
+type AtomicTime struct {
+	// since is the time since epoch, never 0 once the time is set. It holds no
 	// pointer for the garbage collector to scan, as a time.Time would, and is a quarter
 	// of the size.
 	since atomic.Int64
@@ -56,16 +58,16 @@ type Moment struct {
 var epoch = time.Now()
 
 // Set records the time of the event.
-func (m *Moment) Set(at time.Time) {
+func (t *AtomicTime) Set(at time.Time) {
 	since := int64(at.Sub(epoch))
 	if since == 0 {
 		since = 1
 	}
-	m.since.Store(since)
+	t.since.Store(since)
 }
 
 // Get returns the time of the event, or false if it has not happened.
-func (m *Moment) Get() (time.Time, bool) {
-	since := m.since.Load()
+func (t *AtomicTime) Get() (time.Time, bool) {
+	since := t.since.Load()
 	return epoch.Add(time.Duration(since)), since != 0
 }
