@@ -16,8 +16,11 @@ import (
 // safe for concurrent use.
 type Batch struct {
 	mutations []*kvdpb.Mutation
-	fleeting  bool  // it has a condition that may fail now and hold later
-	err       error // of the first write that makes no sense
+	// conditions counts the writes under a condition; fleeting: one of these may fail now
+	// and hold later.
+	conditions int
+	fleeting   bool
+	err        error // of the first write that makes no sense
 }
 
 // Put adds a put; a later write of the same key in the batch replaces it. It
@@ -51,7 +54,10 @@ func (b *Batch) options(key []byte, opts []WriteOption, takes choices) writeOpti
 	}
 	o, err := collect(opts, takes)
 	b.fail(err)
-	b.fleeting = b.fleeting || o.condition.Kind != frame.VersionEquals && o.condition.Kind != 0
+	if o.condition.Kind != 0 {
+		b.conditions++
+		b.fleeting = b.fleeting || o.condition.Kind != frame.VersionEquals
+	}
 	o.condition.Value = bytes.Clone(o.condition.Value)
 	return o
 }
@@ -69,6 +75,23 @@ func (b *Batch) add(m *kvdpb.Mutation) *Batch {
 
 // Len returns the number of writes.
 func (b *Batch) Len() int { return len(b.mutations) }
+
+// len is Len, of no batch too.
+func (b *Batch) len() int {
+	if b == nil {
+		return 0
+	}
+	return b.Len()
+}
+
+// wire returns the writes as the protocol has them; none of no batch. They share
+// memory with the batch.
+func (b *Batch) wire() []*kvdpb.Mutation {
+	if b == nil {
+		return nil
+	}
+	return b.mutations
+}
 
 // Reset empties the batch.
 func (b *Batch) Reset() {

@@ -10,6 +10,7 @@
 //	to write                 Put, Delete, DeleteRange: a Writer
 //	many writes, all or none Batch and Client.Apply
 //	if nobody was faster     IfAbsent, IfPresent, IfVersion, IfValue
+//	compare, then, else      Client.Execute
 //	for a while              TTL
 //	many at once, one caller Client.Pipeline
 //	many reads, one version  Client.Snapshot, Client.View

@@ -263,6 +263,36 @@ func ExampleIfVersion() {
 	// Output: visit 1
 }
 
+// A job moves from one state to the next in one round trip, unless its state is
+// another; the refusal is noted too.
+func ExampleClient_Execute() {
+	inMemory, stop := memory()
+	defer stop()
+	ctx := context.Background()
+	db, err := kvd.Open(address, inMemory)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer db.Close()
+
+	state := []byte("job/1/state")
+	start := kvd.Execution{
+		If:   []kvd.Guard{{Key: state, Condition: kvd.IfAbsent()}},
+		Then: new(kvd.Batch).Put(state, []byte("running")).Put([]byte("job/1/worker"), []byte("ada")),
+		Else: new(kvd.Batch).Put([]byte("job/1/refused"), []byte("ada")),
+	}
+	for range 2 {
+		result, err := db.Execute(ctx, start)
+		if err != nil {
+			log.Fatal(err)
+		}
+		fmt.Println("started:", result.Succeeded)
+	}
+	// Output:
+	// started: true
+	// started: false
+}
+
 // What a snapshot shows stays as it was, however long one looks.
 func ExampleClient_Snapshot() {
 	inMemory, stop := memory()

@@ -69,6 +69,9 @@ type attempts struct {
 	doubt bool // a try may have happened, or may yet
 	// lasting says that a condition of the write, once it failed, fails for ever.
 	lasting bool
+	// anew says that the server evaluates each try anew, so that a conflict of one says
+	// nothing of another.
+	anew bool
 }
 
 func (c *Client) attempts(ctx context.Context, op string) attempts {
@@ -188,7 +191,7 @@ func pause(ctx context.Context, d time.Duration) error {
 // judge notes what a fault says about all tries so far. One that did nothing
 // does not clear up an earlier one that was lost: that may be on its way still.
 func (a *attempts) judge(f *fault) {
-	never := f.never || a.lasting && f.reason == kvdpb.ReasonConditionFailed
+	never := f.never && !a.anew || a.lasting && f.reason == kvdpb.ReasonConditionFailed
 	a.doubt = a.write && !never && (a.doubt || !f.undone)
 }
 

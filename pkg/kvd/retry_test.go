@@ -111,6 +111,8 @@ func succeed(request any) (any, error) {
 		return &kvdpb.WriteResponse{Meta: meta}, nil
 	case *kvdpb.CommitRequest:
 		return &kvdpb.CommitResponse{Meta: meta}, nil
+	case *kvdpb.ExecuteRequest:
+		return &kvdpb.ExecuteResponse{Succeeded: true, Meta: meta}, nil
 	}
 	return nil, status.Errorf(codes.Unimplemented, "%T", request)
 }
@@ -136,6 +138,10 @@ func writesOf(db *Client, opts ...WriteOption) map[string]func(context.Context) 
 				return err
 			}
 			_, err = tx.Commit(ctx)
+			return err
+		},
+		"execute": func(ctx context.Context) error {
+			_, err := db.Execute(ctx, Execution{Then: new(Batch).Put(k, v)})
 			return err
 		},
 	}
@@ -246,7 +252,7 @@ func aConflictSettlesADoubt(t *testing.T, opts ...Option) {
 	failed := withReason(t, status.New(codes.FailedPrecondition, "other"), kvdpb.ReasonConditionFailed, kvdpb.MetadataVersion, "8")
 	db := losing(&log, 1, func(any) (any, error) { return nil, failed }).open(t, opts...)
 	for what, write := range writesOf(db, IfVersion(3)) {
-		if strings.HasPrefix(what, "commit") || strings.Contains(what, "range") {
+		if strings.HasPrefix(what, "commit") || strings.Contains(what, "range") || what == "execute" {
 			continue
 		}
 		err := write(ctx)

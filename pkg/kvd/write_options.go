@@ -92,34 +92,39 @@ func TTL(d time.Duration) WriteOption {
 	})
 }
 
-// IfAbsent writes only if the key is not there, else the call is ErrConflict. A
-// write takes one condition.
-func IfAbsent() WriteOption { return ifCondition(frame.Condition{Kind: frame.MustNotExist}) }
+// Condition is a condition on what one key holds: of a write, which fails with
+// ErrConflict if it does not hold, or of a [Guard]. The zero value is no condition.
+type Condition struct{ is frame.Condition }
 
-// IfPresent writes only if the key is there, else the call is ErrConflict.
-func IfPresent() WriteOption { return ifCondition(frame.Condition{Kind: frame.MustExist}) }
+func (c Condition) forWrite(o *writeOptions) {
+	var err error
+	if c.is.Kind == 0 {
+		err = fmt.Errorf("%w: the zero Condition is none", ErrInvalid)
+	}
+	o.choose(choseCondition, err)
+	o.condition = c.is
+}
 
-// IfVersion writes only if the key is there as it was written at version v, else
-// the call is ErrConflict and its Error.Version is what was found. Version 0 is
-// that of an absent key: IfVersion(0) is IfAbsent.
-func IfVersion(v uint64) WriteOption {
+// IfAbsent holds if the key is absent. A write takes one condition.
+func IfAbsent() Condition { return Condition{frame.Condition{Kind: frame.MustNotExist}} }
+
+// IfPresent holds if the key is present.
+func IfPresent() Condition { return Condition{frame.Condition{Kind: frame.MustExist}} }
+
+// IfVersion holds if the key is present as version v wrote it. The error of a write
+// under it has the version that was found in Error.Version. An absent key has version
+// 0: IfVersion(0) is IfAbsent.
+func IfVersion(v uint64) Condition {
 	if v == 0 {
 		return IfAbsent()
 	}
-	return ifCondition(frame.Condition{Kind: frame.VersionEquals, Version: v})
+	return Condition{frame.Condition{Kind: frame.VersionEquals, Version: v}}
 }
 
-// IfValue writes only if the key is there with value v, else the call is
-// ErrConflict.
-func IfValue(v []byte) WriteOption {
-	return ifCondition(frame.Condition{Kind: frame.ValueEquals, Value: v})
-}
-
-func ifCondition(c frame.Condition) WriteOption {
-	return writeOption(func(o *writeOptions) {
-		o.choose(choseCondition, nil)
-		o.condition = c
-	})
+// IfValue holds if the key is present with value v. It borrows v until the call that it
+// is passed to returns.
+func IfValue(v []byte) Condition {
+	return Condition{frame.Condition{Kind: frame.ValueEquals, Value: v}}
 }
 
 // Previous has the write fill in what the key held before: a zero Item, with
