@@ -52,7 +52,7 @@ func writeLog(fs vfs.FS, dir string, entries []kv.Entry, size int) (err error) {
 		for i := range entries[:size] {
 			encoder.Reset()
 			encoder.Section(int(tableID.Partition), 1)
-			encoder.Op(0, kv.Origin{}, &kv.Op{Kind: kv.KindPut, Key: entries[i].Key, Value: entries[i].Value})
+			encoder.Op(0, kv.RequestID{}, &kv.Op{Kind: kv.KindPut, Key: entries[i].Key, Value: entries[i].Value})
 			if _, end, err = l.Append(encoder.Bytes(), 1, kv.DurabilityBuffered, woken, nil); err != nil {
 				return err
 			}

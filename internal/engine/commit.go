@@ -233,7 +233,7 @@ func (e *Engine) propose(ctx context.Context, p *proposal) (*partition.Commit, e
 			return nil, err
 		}
 		c, err := partition.Propose(&partition.Proposal{
-			Shares: p.concerned(), Durability: p.options.Durability, Origin: p.options.Origin, Timed: p.options.Stages != nil,
+			Shares: p.concerned(), Durability: p.options.Durability, RequestID: p.options.RequestID, Timed: p.options.Stages != nil,
 			Settled: func() { e.across.release(p.bytes) },
 		})
 		if !errors.Is(err, wal.ErrNoRoomYet) {

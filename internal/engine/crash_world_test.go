@@ -49,13 +49,13 @@ type crashWorld struct {
 // store.
 type issuedWrite struct {
 	ops     []kv.Op
-	origin  kv.Origin // named: it is sent again after a crash
+	id      kv.RequestID // named: it is sent again after a crash
 	send    sender
 	version kv.SeqNum // 0: never happened
 }
 
 // sender asks a store to do a write.
-type sender func(*Engine, kv.Origin) (kv.SeqNum, error)
+type sender func(*Engine, kv.RequestID) (kv.SeqNum, error)
 
 // debt is what the store owes its callers at some moment.
 type debt struct {
@@ -158,8 +158,8 @@ func (w *crashWorld) namedIf(o kv.WriteOptions, guards []kv.Guard, ops ...kv.Op)
 func (w *crashWorld) withName(ops []kv.Op, send sender) *issuedWrite {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	origin := kv.Origin{ClientID: 7, Sequence: uint64(len(w.issued)), KnownVersion: w.owed.seen}
-	return &issuedWrite{ops: ops, origin: origin, send: send}
+	id := kv.RequestID{ClientID: 7, Sequence: uint64(len(w.issued)), KnownVersion: w.owed.seen}
+	return &issuedWrite{ops: ops, id: id, send: send}
 }
 
 // commit runs a transaction that reads keys and has conditions.
@@ -170,7 +170,7 @@ func (w *crashWorld) commit(o kv.WriteOptions, reads []string, guards []kv.Guard
 // loses runs a transaction that must not commit, because of what happens in
 // between.
 func (w *crashWorld) loses(want error, reads []string, guards []kv.Guard, between func(), ops ...kv.Op) {
-	_, err := sendTransaction(ops, kv.DurabilitySync, reads, guards, between)(w.e, kv.Origin{})
+	_, err := sendTransaction(ops, kv.DurabilitySync, reads, guards, between)(w.e, kv.RequestID{})
 	require.ErrorIs(w.t, err, want)
 }
 
@@ -178,7 +178,7 @@ func (w *crashWorld) loses(want error, reads []string, guards []kv.Guard, betwee
 // sent.
 func sendTransaction(ops []kv.Op, d kv.Durability, reads []string, guards []kv.Guard, between func()) sender {
 	ctx := context.Background()
-	return func(e *Engine, origin kv.Origin) (kv.SeqNum, error) {
+	return func(e *Engine, id kv.RequestID) (kv.SeqNum, error) {
 		s, err := e.BeginSnapshot(ctx, time.Minute)
 		if err != nil {
 			return 0, err
@@ -194,7 +194,7 @@ func sendTransaction(ops []kv.Op, d kv.Durability, reads []string, guards []kv.G
 		if between != nil {
 			between()
 		}
-		return e.Commit(ctx, &t, kv.WriteOptions{Durability: d, Origin: origin})
+		return e.Commit(ctx, &t, kv.WriteOptions{Durability: d, RequestID: id})
 	}
 }
 
@@ -226,11 +226,11 @@ func (w *crashWorld) write(ops []kv.Op, o kv.WriteOptions) error {
 
 // sendOps returns a sender of one operation, or of several as a batch.
 func sendOps(ops []kv.Op, d kv.Durability, guards ...kv.Guard) sender {
-	return func(e *Engine, origin kv.Origin) (kv.SeqNum, error) {
+	return func(e *Engine, id kv.RequestID) (kv.SeqNum, error) {
 		if len(ops)+len(guards) > 1 || ops[0].Kind == kv.KindRangeDelete {
-			return e.Apply(context.Background(), batchOf(ops, guards...), kv.WriteOptions{Durability: d, Origin: origin})
+			return e.Apply(context.Background(), batchOf(ops, guards...), kv.WriteOptions{Durability: d, RequestID: id})
 		}
-		one := kv.Write{Op: ops[0], Durability: d, Origin: origin}
+		one := kv.Write{Op: ops[0], Durability: d, RequestID: id}
 		err := e.Write(context.Background(), []*kv.Write{&one})
 		return one.Version, errors.Join(err, one.Err)
 	}
@@ -241,7 +241,7 @@ func (w *crashWorld) issue(issued *issuedWrite, d kv.Durability) error {
 	w.mu.Lock()
 	w.issued = append(w.issued, issued)
 	w.mu.Unlock()
-	version, err := issued.send(w.e, issued.origin)
+	version, err := issued.send(w.e, issued.id)
 	if err != nil {
 		return err
 	}
@@ -327,7 +327,7 @@ func (w *crashWorld) timeline() *timeline {
 			keys[string(issued.ops[i].Key)] = true
 		}
 		applyTo(state, issued.version, issued.ops)
-		if issued.origin.Named() {
+		if issued.id.Named() {
 			line.named = append(line.named, issued)
 		}
 		line.versions = append(line.versions, issued.version)
@@ -418,14 +418,14 @@ func (line *timeline) judge(state map[string]string, owed kv.SeqNum) (kv.SeqNum,
 // others happen now, to state and to versions.
 func (line *timeline) sendAgain(e *Engine, state map[string]string, back kv.SeqNum, versions map[*issuedWrite]kv.SeqNum) error {
 	for _, issued := range line.named {
-		origin := issued.origin
-		origin.Retried = true
+		id := issued.id
+		id.Retried = true
 		was, there := versions[issued]
 		if !there && issued.version <= back {
 			was, there = issued.version, true
 		}
-		switch version, err := issued.send(e, origin); {
-		case errors.Is(err, kv.ErrUncertain) && origin.KnownVersion+1 < e.firstSeq:
+		switch version, err := issued.send(e, id); {
+		case errors.Is(err, kv.ErrUncertain) && id.KnownVersion+1 < e.firstSeq:
 			// The log begins later.
 		case err != nil:
 			return fmt.Errorf("send version %d again: %w", issued.version, err)

@@ -21,7 +21,7 @@
 //	G5. Damage is reported as a *kv.CorruptionError, never served.
 //	G6. Queues, batches and memtables are bounded. Past the bound a caller waits,
 //	    gradually longer, and in the end gets a *kv.OverloadError.
-//	G7. A named write (kv.Origin) is applied once, however often and over how many
+//	G7. A named write (kv.RequestID) is applied once, however often and over how many
 //	    restarts it is sent. Where that can no longer be told the answer is
 //	    kv.ErrUncertain, never a second application.
 //	G8. A key is not seen from its expiry on, and never again: not after a restart,

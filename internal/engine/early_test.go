@@ -81,14 +81,14 @@ func TestARangeDeletedBeforeTheSyncOfAnotherIsGone(t *testing.T) {
 // little: it is answered once it can be read.
 func TestAWriteSentAgainIsAnsweredOnceItIsSeen(t *testing.T) {
 	withHeldSync(t, 1, func(*testing.T, *Engine) {}, func(t *testing.T, e *Engine, release func()) {
-		origin := kv.Origin{ClientID: 7, Sequence: 1}
+		id := kv.RequestID{ClientID: 7, Sequence: 1}
 		var all sync.WaitGroup
-		all.Go(func() { put(t, e, "a", "1", kv.WriteOptions{Durability: kv.DurabilitySync, Origin: origin}) })
+		all.Go(func() { put(t, e, "a", "1", kv.WriteOptions{Durability: kv.DurabilitySync, RequestID: id}) })
 		synctest.Wait()
-		origin.Retried = true
+		id.Retried = true
 		var answered atomic.Bool
 		all.Go(func() {
-			again := kv.Write{Op: kv.Op{Kind: kv.KindPut, Key: []byte("a"), Value: []byte("1")}, Durability: kv.DurabilityMemory, Origin: origin}
+			again := kv.Write{Op: kv.Op{Kind: kv.KindPut, Key: []byte("a"), Value: []byte("1")}, Durability: kv.DurabilityMemory, RequestID: id}
 			other := kv.Write{Op: kv.Op{Kind: kv.KindPut, Key: []byte("b"), Value: []byte("1")}, Durability: kv.DurabilityMemory}
 			require.NoError(t, e.Write(context.Background(), []*kv.Write{&again, &other}))
 			require.NoError(t, again.Err)
@@ -113,11 +113,11 @@ func TestAWriteSentAgainHasTheDurabilityThatItAsksFor(t *testing.T) {
 			t.Run(what+" "+name, func(t *testing.T) {
 				withHeldSync(t, partitions, func(*testing.T, *Engine) {}, func(t *testing.T, e *Engine, release func()) {
 					send := func(level kv.Durability, retried bool) error {
-						o := kv.Origin{ClientID: 7, Sequence: 1, Retried: retried}
+						o := kv.RequestID{ClientID: 7, Sequence: 1, Retried: retried}
 						absent := kv.Condition{Kind: kv.IfAbsent}
 						switch what {
 						case "put", "conditional put":
-							w := kv.Write{Op: kv.Op{Kind: kv.KindPut, Key: []byte("a"), Value: []byte("1")}, Durability: level, Origin: o}
+							w := kv.Write{Op: kv.Op{Kind: kv.KindPut, Key: []byte("a"), Value: []byte("1")}, Durability: level, RequestID: o}
 							if what == "conditional put" {
 								w.If = &absent
 							}
@@ -133,7 +133,7 @@ func TestAWriteSentAgainHasTheDurabilityThatItAsksFor(t *testing.T) {
 						if what == "conditional batch" {
 							b.Require(kv.Guard{Key: []byte(key(0)), Condition: absent})
 						}
-						_, err := e.Apply(context.Background(), &b, kv.WriteOptions{Durability: level, Origin: o})
+						_, err := e.Apply(context.Background(), &b, kv.WriteOptions{Durability: level, RequestID: o})
 						return err
 					}
 					require.NoError(t, send(kv.DurabilityMemory, false))

@@ -119,12 +119,12 @@ func TestACommitSentAgainAfterARestartIsAnswered(t *testing.T) {
 	guarded.Batch.Require(kv.Guard{Key: []byte("z"), Condition: kv.Condition{Kind: kv.IfAbsent}})
 	options := func(sequence uint64, d kv.Durability) kv.WriteOptions {
 		return kv.WriteOptions{
-			Durability: d, Origin: kv.Origin{ClientID: 5, Sequence: sequence, KnownVersion: applied.ReadVersion}, Deduplicated: new(bool),
+			Durability: d, RequestID: kv.RequestID{ClientID: 5, Sequence: sequence, KnownVersion: applied.ReadVersion}, Deduplicated: new(bool),
 		}
 	}
 	retry := func(sequence uint64) kv.WriteOptions {
 		o := options(sequence, kv.DurabilitySync)
-		o.Origin.Retried = true
+		o.RequestID.Retried = true
 		return o
 	}
 	version, err := e.Commit(t.Context(), applied, options(1, kv.DurabilitySync))

@@ -22,7 +22,7 @@ const executeAttempts = 100
 // returns which it was and the version of the commit, or, if the batch was empty,
 // the version that the guards were judged at.
 //
-// A named Execute (kv.Origin) that is sent again, and whose first attempt was
+// A named Execute (kv.RequestID) that is sent again, and whose first attempt was
 // applied, is answered as the first was, whatever the guards say by now. One
 // whose first attempt chose an empty batch left no trace and is judged anew.
 // The top bit of the sequence must not be set: the store uses it.
@@ -110,8 +110,8 @@ func (e *Engine) newExecution(guards []kv.Guard, then, otherwise *kv.WriteBatch,
 	if err := errors.Join(l.CheckBatch(len(guards), bytes), checkDurability(o.Durability)); err != nil {
 		return nil, err
 	}
-	if o.Origin.Sequence&otherwiseBit != 0 {
-		return nil, fmt.Errorf("%w: sequence %d of an execute is above %d", kv.ErrInvalidArgument, o.Origin.Sequence, uint64(otherwiseBit-1))
+	if o.RequestID.Sequence&otherwiseBit != 0 {
+		return nil, fmt.Errorf("%w: sequence %d of an execute is above %d", kv.ErrInvalidArgument, o.RequestID.Sequence, uint64(otherwiseBit-1))
 	}
 	x := &execution{e: e, guards: guards}
 	for i, b := range []*kv.WriteBatch{otherwise, then} {
@@ -128,8 +128,8 @@ func (e *Engine) newExecution(guards []kv.Guard, then, otherwise *kv.WriteBatch,
 		b.Normalize(l)
 		x.branches[i] = branch{b, o}
 	}
-	if o.Origin.Named() {
-		x.branches[0].options.Origin.Sequence |= otherwiseBit
+	if o.RequestID.Named() {
+		x.branches[0].options.RequestID.Sequence |= otherwiseBit
 	}
 	return x, nil
 }
@@ -202,7 +202,7 @@ func (x *execution) remembered(ctx context.Context) (succeeded bool, version kv.
 			continue
 		}
 		lead := x.e.newProposal(b.batch, b.options).lead()
-		version, found, lost := x.e.remembered(ctx, lead, b.options.Origin, x.e.durability(b.options.Durability))
+		version, found, lost := x.e.remembered(ctx, lead, b.options.RequestID, x.e.durability(b.options.Durability))
 		if found && lost == nil {
 			b.options.Note(true)
 			return i == 1, version, true, nil

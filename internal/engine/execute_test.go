@@ -96,7 +96,7 @@ func TestExecuteRefusesWhatMakesNoSense(t *testing.T) {
 		"nested":            {nil, conditional, nil, memory, kv.ErrInvalidArgument},
 		"nested alone":      {nil, some, onlyGuard, memory, kv.ErrInvalidArgument},
 		"durability":        {nil, some, nil, kv.WriteOptions{Durability: 9}, kv.ErrInvalidArgument},
-		"name":              {nil, some, nil, kv.WriteOptions{Origin: kv.Origin{ClientID: 1, Sequence: 1 << 63}}, kv.ErrInvalidArgument},
+		"name":              {nil, some, nil, kv.WriteOptions{RequestID: kv.RequestID{ClientID: 1, Sequence: 1 << 63}}, kv.ErrInvalidArgument},
 		"too many":          {make([]kv.Guard, e.Limits().BatchOps+1), some, nil, memory, kv.ErrTooLarge},
 	} {
 		for i := range c.guards {
@@ -174,7 +174,7 @@ func TestNamedExecuteIsAppliedOnce(t *testing.T) {
 			guards[0].Kind = kv.IfPresent // then otherwise is applied
 		}
 		then, otherwise := puts("then", fmt.Sprint("guard", n), fmt.Sprint("then", n)), puts("otherwise", fmt.Sprint("guard", n), fmt.Sprint("otherwise", n))
-		o := kv.WriteOptions{Durability: kv.DurabilityBuffered, Origin: kv.Origin{ClientID: 9, Sequence: uint64(n), Retried: retried}}
+		o := kv.WriteOptions{Durability: kv.DurabilityBuffered, RequestID: kv.RequestID{ClientID: 9, Sequence: uint64(n), Retried: retried}}
 		ok, at, err := e.Execute(context.Background(), guards, then, otherwise, o)
 		return outcome{ok, at}, err
 	}
@@ -220,13 +220,13 @@ func TestNamedExecuteIsAppliedOnce(t *testing.T) {
 // Nothing was written, so nothing is remembered: the guards decide anew.
 func TestNamedExecuteOfNothingIsJudgedAnew(t *testing.T) {
 	e := open(t, small(vfs.NewMem()))
-	o := kv.WriteOptions{Origin: kv.Origin{ClientID: 1, Sequence: 1}}
+	o := kv.WriteOptions{RequestID: kv.RequestID{ClientID: 1, Sequence: 1}}
 	guards := []kv.Guard{guard("k", kv.Condition{Kind: kv.IfPresent})}
 	ok, _, err := e.Execute(t.Context(), guards, puts("then", "t"), nil, o)
 	require.NoError(t, err)
 	require.False(t, ok)
 	put(t, e, "k", "v", memory)
-	o.Origin.Retried = true
+	o.RequestID.Retried = true
 	ok, _, err = e.Execute(t.Context(), guards, puts("then", "t"), nil, o)
 	require.NoError(t, err)
 	require.True(t, ok)
@@ -238,15 +238,15 @@ func TestForgottenExecuteIsUncertain(t *testing.T) {
 	o.Partitions, o.Names = 1, 1
 	e := open(t, o)
 	for n := range uint64(5) {
-		_, err := e.Put(t.Context(), []byte(key(int(n))), nil, kv.WriteOptions{Origin: kv.Origin{ClientID: 5, Sequence: n + 1}})
+		_, err := e.Put(t.Context(), []byte(key(int(n))), nil, kv.WriteOptions{RequestID: kv.RequestID{ClientID: 5, Sequence: n + 1}})
 		require.NoError(t, err)
 	}
-	origin := kv.Origin{ClientID: 1, Sequence: 1, Retried: true}
-	_, _, err := e.Execute(t.Context(), nil, puts("v", "k"), nil, kv.WriteOptions{Origin: origin})
+	id := kv.RequestID{ClientID: 1, Sequence: 1, Retried: true}
+	_, _, err := e.Execute(t.Context(), nil, puts("v", "k"), nil, kv.WriteOptions{RequestID: id})
 	require.ErrorIs(t, err, kv.ErrUncertain)
 	requireAbsent(t, e, "k")
-	origin.KnownVersion = e.Stats().Visible
-	ok, _, err := e.Execute(t.Context(), nil, puts("v", "k"), nil, kv.WriteOptions{Origin: origin})
+	id.KnownVersion = e.Stats().Visible
+	ok, _, err := e.Execute(t.Context(), nil, puts("v", "k"), nil, kv.WriteOptions{RequestID: id})
 	require.NoError(t, err)
 	require.True(t, ok)
 }

@@ -39,8 +39,8 @@ type faultLife struct {
 // pendingWrite is a named write of faultTrio of which the client does not know
 // whether it happened.
 type pendingWrite struct {
-	origin kv.Origin
-	value  string
+	id    kv.RequestID
+	value string
 }
 
 const absent = "-"
@@ -156,13 +156,13 @@ func (l *faultLife) transaction() error {
 		t.Batch.Require(kv.Guard{Key: read.Key, Condition: is})
 	}
 	t.Ranges = []kv.Range{kv.PrefixRange([]byte("trio"))}
-	origin := kv.Origin{ClientID: 1, Sequence: uint64(l.n), KnownVersion: l.seen}
-	version, err := l.e.Commit(faultContext, &t, kv.WriteOptions{Durability: kv.DurabilitySync, Origin: origin})
+	id := kv.RequestID{ClientID: 1, Sequence: uint64(l.n), KnownVersion: l.seen}
+	version, err := l.e.Commit(faultContext, &t, kv.WriteOptions{Durability: kv.DurabilitySync, RequestID: id})
 	switch {
 	case err == nil:
 		l.pending = nil
 	case errors.Is(err, kv.ErrUncertain):
-		l.pending = &pendingWrite{origin, fmt.Sprint(l.n)}
+		l.pending = &pendingWrite{id, fmt.Sprint(l.n)}
 	case errors.Is(err, kv.ErrConflict) && l.pending != nil:
 		return nil // with the one of unknown outcome, as long as the store has not noticed that it failed
 	case errors.Is(err, kv.ErrConflict) || errors.Is(err, kv.ErrConditionFailed):
@@ -178,15 +178,15 @@ func (l *faultLife) sendAgain(e *Engine, errorsAllowed bool) error {
 	if l.pending == nil {
 		return nil
 	}
-	origin := l.pending.origin
-	origin.Retried = true
-	version, err := e.Apply(faultContext, puts(l.pending.value, faultTrio...), kv.WriteOptions{Durability: kv.DurabilitySync, Origin: origin})
+	id := l.pending.id
+	id.Retried = true
+	version, err := e.Apply(faultContext, puts(l.pending.value, faultTrio...), kv.WriteOptions{Durability: kv.DurabilitySync, RequestID: id})
 	switch {
 	case err == nil:
 		err = l.note(version, nil, l.pending.value, faultTrio...)
 		l.pending = nil
 		return err
-	case errorsAllowed, errors.Is(err, kv.ErrUncertain) && origin.KnownVersion+1 < e.firstSeq:
+	case errorsAllowed, errors.Is(err, kv.ErrUncertain) && id.KnownVersion+1 < e.firstSeq:
 		return nil // as uncertain as before
 	}
 	return fmt.Errorf("send a transaction again: %w", err)

@@ -81,7 +81,7 @@ func (e *Engine) awaitRival(ctx context.Context, err error) error {
 // applied returns the version of a proposal that had been applied before, if it is
 // named; else refusal, which is why it cannot be applied now.
 func (e *Engine) applied(ctx context.Context, p *proposal, refusal error) (kv.SeqNum, error) {
-	version, known, err := e.remembered(ctx, p.lead(), p.options.Origin, p.options.Durability)
+	version, known, err := e.remembered(ctx, p.lead(), p.options.RequestID, p.options.Durability)
 	if !known {
 		return 0, refusal
 	}
@@ -95,7 +95,7 @@ func (e *Engine) applied(ctx context.Context, p *proposal, refusal error) (kv.Se
 //
 // It must be asked after the reads: an attempt that was applied before them has
 // its name in the window before anybody can read what it wrote.
-func (e *Engine) remembered(ctx context.Context, lead *partition.Partition, o kv.Origin, level kv.Durability) (version kv.SeqNum, known bool, err error) {
+func (e *Engine) remembered(ctx context.Context, lead *partition.Partition, o kv.RequestID, level kv.Durability) (version kv.SeqNum, known bool, err error) {
 	if !o.Named() {
 		return 0, false, nil
 	}
@@ -209,7 +209,7 @@ func (e *Engine) startGuarded(ctx context.Context, w *kv.Write, found *kv.Lookup
 	if w.If != nil {
 		guard := kv.Guard{Key: w.Op.Key, Condition: *w.If}
 		if err := guard.Judge(found); err != nil {
-			version, known, lost := e.remembered(ctx, home, w.Origin, w.Durability)
+			version, known, lost := e.remembered(ctx, home, w.RequestID, w.Durability)
 			if !known {
 				w.Err = err
 				return nil, nil
@@ -219,7 +219,7 @@ func (e *Engine) startGuarded(ctx context.Context, w *kv.Write, found *kv.Lookup
 		}
 	}
 	p := &proposal{
-		e: e, options: kv.WriteOptions{Durability: w.Durability, Origin: w.Origin, Stages: stages}, bytes: int64(w.Op.Size()),
+		e: e, options: kv.WriteOptions{Durability: w.Durability, RequestID: w.RequestID, Stages: stages}, bytes: int64(w.Op.Size()),
 		shares: make([]partition.Share, len(e.partitions)),
 	}
 	p.shares[home.ID()].Ops = []kv.Op{w.Op}

@@ -62,7 +62,7 @@ func TestWhatIsAcceptedAtALimitIsRecovered(t *testing.T) {
 		},
 		"the highest name": func(ctx context.Context, e *Engine) error {
 			o := synced
-			o.Origin = kv.Origin{ClientID: math.MaxUint64, Sequence: math.MaxUint64}
+			o.RequestID = kv.RequestID{ClientID: math.MaxUint64, Sequence: math.MaxUint64}
 			return apply(ctx, e, o, kv.Op{Kind: kv.KindPut, Key: []byte("k")}, kv.Op{Kind: kv.KindDelete, Key: []byte("l")})
 		},
 		"the most operations of a batch": func(ctx context.Context, e *Engine) error {

@@ -158,7 +158,7 @@ func (r *replica) restart(image func() *vfs.Mem) string {
 // write does a write with a name, to be sent again later.
 func (r *replica) write(n int, send sender) string {
 	r.known[n] = r.last
-	version, err := send(r.e, kv.Origin{ClientID: 1, Sequence: uint64(n) + 1})
+	version, err := send(r.e, kv.RequestID{ClientID: 1, Sequence: uint64(n) + 1})
 	if err == nil {
 		r.named[n] = send
 	}
@@ -171,7 +171,7 @@ func (r *replica) sendAgain(n int) string {
 	if send == nil {
 		return "no such write"
 	}
-	version, err := send(r.e, kv.Origin{ClientID: 1, Sequence: uint64(n) + 1, Retried: true, KnownVersion: r.known[n]})
+	version, err := send(r.e, kv.RequestID{ClientID: 1, Sequence: uint64(n) + 1, Retried: true, KnownVersion: r.known[n]})
 	if !errors.Is(err, kv.ErrUncertain) {
 		require.NoError(r.t, err)
 		require.Equal(r.t, fmt.Sprint("step ", n), r.wrote[version])
@@ -266,8 +266,8 @@ func drawStep(rng *rand.Rand, n int) step {
 		at, then, otherwise := guards(3), ops(3), ops(3)
 		return step{fmt.Sprintf("%d: if %s then %s else %s", n, guardNames(at), opNames(then), opNames(otherwise)), func(r *replica) string {
 			succeeded := false
-			return r.write(n, func(e *Engine, origin kv.Origin) (version kv.SeqNum, err error) {
-				succeeded, version, err = e.Execute(ctx, at, batchOf(then), batchOf(otherwise), kv.WriteOptions{Origin: origin})
+			return r.write(n, func(e *Engine, id kv.RequestID) (version kv.SeqNum, err error) {
+				succeeded, version, err = e.Execute(ctx, at, batchOf(then), batchOf(otherwise), kv.WriteOptions{RequestID: id})
 				return version, err
 			}) + fmt.Sprint(", ", succeeded)
 		}}
@@ -278,10 +278,10 @@ func drawStep(rng *rand.Rand, n int) step {
 				return "no snapshot"
 			}
 			tx := kv.Transaction{ReadVersion: r.snapshots[i%len(r.snapshots)].Version, Keys: [][]byte{read}, Ranges: []kv.Range{scanned}}
-			return r.write(n, func(e *Engine, origin kv.Origin) (kv.SeqNum, error) {
+			return r.write(n, func(e *Engine, id kv.RequestID) (kv.SeqNum, error) {
 				tx := tx
 				tx.Batch = batchOf(drawn)
-				return e.Commit(ctx, &tx, kv.WriteOptions{Origin: origin})
+				return e.Commit(ctx, &tx, kv.WriteOptions{RequestID: id})
 			})
 		}}
 	case 14, 15:

@@ -16,9 +16,9 @@ import (
 
 // named is a write that happened and can be sent again.
 type named struct {
-	origin  kv.Origin
+	id      kv.RequestID
 	version kv.SeqNum
-	again   func(kv.Origin) (kv.SeqNum, error)
+	again   func(kv.RequestID) (kv.SeqNum, error)
 }
 
 // wrote takes in a write that was acknowledged.
@@ -34,7 +34,7 @@ func (m *machine) wrote(t require.TestingT, d kv.Durability, version kv.SeqNum, 
 }
 
 // name remembers a write that happened, if it has a name.
-func (m *machine) name(o kv.Origin, version kv.SeqNum, again func(kv.Origin) (kv.SeqNum, error)) {
+func (m *machine) name(o kv.RequestID, version kv.SeqNum, again func(kv.RequestID) (kv.SeqNum, error)) {
 	if o.Named() {
 		m.named = append(m.named, &named{o, version, again})
 	}
@@ -55,7 +55,7 @@ func (m *machine) mayForget(known kv.SeqNum) bool {
 
 // uncertain reports whether an error says that the store forgot, as it may. The
 // write did not happen then.
-func (m *machine) uncertain(t require.TestingT, o kv.Origin, err error) bool {
+func (m *machine) uncertain(t require.TestingT, o kv.RequestID, err error) bool {
 	if !errors.Is(err, kv.ErrUncertain) {
 		return false
 	}
@@ -64,14 +64,14 @@ func (m *machine) uncertain(t require.TestingT, o kv.Origin, err error) bool {
 	return true
 }
 
-// drawOrigin draws no name most of the time, or a new one. Some say that they had
+// drawRequestID draws no name most of the time, or a new one. Some say that they had
 // been sent before, and were not.
-func (m *machine) drawOrigin(t *rapid.T) kv.Origin {
+func (m *machine) drawRequestID(t *rapid.T) kv.RequestID {
 	if rapid.IntRange(0, 2).Draw(t, "named") > 0 {
-		return kv.Origin{}
+		return kv.RequestID{}
 	}
 	m.names++
-	return kv.Origin{
+	return kv.RequestID{
 		ClientID: rapid.Uint64Range(1, 2).Draw(t, "client"), Sequence: m.names,
 		Retried: rapid.Bool().Draw(t, "retried"), KnownVersion: m.seen,
 	}
@@ -208,12 +208,12 @@ func (m *machine) DeleteRange(t *rapid.T) {
 func (m *machine) Batch(t *rapid.T) {
 	holds := m.now()
 	ops, guards := m.drawOps(t), drawGuards(t, holds, 2)
-	o := kv.WriteOptions{Durability: modelDurability.Draw(t, "durability"), Origin: m.drawOrigin(t)}
-	apply := func(origin kv.Origin) (kv.SeqNum, error) {
-		return m.e.Apply(context.Background(), batchOf(ops, guards...), kv.WriteOptions{Durability: o.Durability, Origin: origin})
+	o := kv.WriteOptions{Durability: modelDurability.Draw(t, "durability"), RequestID: m.drawRequestID(t)}
+	apply := func(id kv.RequestID) (kv.SeqNum, error) {
+		return m.e.Apply(context.Background(), batchOf(ops, guards...), kv.WriteOptions{Durability: o.Durability, RequestID: id})
 	}
-	version, err := apply(o.Origin)
-	if m.uncertain(t, o.Origin, err) {
+	version, err := apply(o.RequestID)
+	if m.uncertain(t, o.RequestID, err) {
 		return
 	}
 	if lost := holds.lost(guards); lost != nil {
@@ -222,7 +222,7 @@ func (m *machine) Batch(t *rapid.T) {
 	}
 	require.NoError(t, err)
 	m.wrote(t, o.Durability, version, ops...)
-	m.name(o.Origin, version, apply)
+	m.name(o.RequestID, version, apply)
 }
 
 // Writes does independent writes in one call, with conditions and without. Those
@@ -231,7 +231,7 @@ func (m *machine) Writes(t *rapid.T) {
 	holds := m.now()
 	var writes []*kv.Write
 	for range rapid.IntRange(1, 12).Draw(t, "writes") {
-		w := &kv.Write{Durability: modelDurability.Draw(t, "durability"), Origin: m.drawOrigin(t)}
+		w := &kv.Write{Durability: modelDurability.Draw(t, "durability"), RequestID: m.drawRequestID(t)}
 		if w.Op = m.drawPut(t); rapid.IntRange(0, 5).Draw(t, "delete") == 0 {
 			w.Op = kv.Op{Kind: kv.KindDelete, Key: w.Op.Key}
 		}
@@ -275,8 +275,8 @@ func (m *machine) judgeWrites(t *rapid.T, writes []*kv.Write, holds view) {
 		require.True(t, w.Previous == nil || sameAnswer(w.Previous, before), "previous is %+v, was %+v", w.Previous, before)
 		m.wrote(t, w.Durability, w.Version, w.Op)
 		passed[string(w.Op.Key)] = append(states, m.now().lookup(w.Op.Key))
-		m.name(w.Origin, w.Version, func(origin kv.Origin) (kv.SeqNum, error) {
-			again := &kv.Write{Op: w.Op, Durability: w.Durability, Origin: origin, If: w.If}
+		m.name(w.RequestID, w.Version, func(id kv.RequestID) (kv.SeqNum, error) {
+			again := &kv.Write{Op: w.Op, Durability: w.Durability, RequestID: id, If: w.If}
 			err := errors.Join(m.e.Write(context.Background(), []*kv.Write{again}), again.Err)
 			if err == nil && !again.Deduplicated {
 				err = errors.New("not known to be a duplicate")
@@ -285,7 +285,7 @@ func (m *machine) judgeWrites(t *rapid.T, writes []*kv.Write, holds view) {
 		})
 	}
 	for _, w := range writes {
-		if w.Err == nil || m.uncertain(t, w.Origin, w.Err) {
+		if w.Err == nil || m.uncertain(t, w.RequestID, w.Err) {
 			continue
 		}
 		require.NotNil(t, w.If, "%v", w.Err)
@@ -312,12 +312,12 @@ func (m *machine) Execute(t *rapid.T) {
 			branches[i] = m.drawOps(t)
 		}
 	}
-	o := kv.WriteOptions{Durability: modelDurability.Draw(t, "durability"), Origin: m.drawOrigin(t)}
-	execute := func(origin kv.Origin) (bool, kv.SeqNum, error) {
-		return m.e.Execute(context.Background(), guards, batchOf(branches[1]), batchOf(branches[0]), kv.WriteOptions{Durability: o.Durability, Origin: origin})
+	o := kv.WriteOptions{Durability: modelDurability.Draw(t, "durability"), RequestID: m.drawRequestID(t)}
+	execute := func(id kv.RequestID) (bool, kv.SeqNum, error) {
+		return m.e.Execute(context.Background(), guards, batchOf(branches[1]), batchOf(branches[0]), kv.WriteOptions{Durability: o.Durability, RequestID: id})
 	}
-	succeeded, at, err := execute(o.Origin)
-	if m.uncertain(t, o.Origin, err) {
+	succeeded, at, err := execute(o.RequestID)
+	if m.uncertain(t, o.RequestID, err) {
 		return
 	}
 	require.NoError(t, err)
@@ -331,8 +331,8 @@ func (m *machine) Execute(t *rapid.T) {
 		return
 	}
 	m.wrote(t, o.Durability, at, chosen...)
-	m.name(o.Origin, at, func(origin kv.Origin) (kv.SeqNum, error) {
-		again, at, err := execute(origin)
+	m.name(o.RequestID, at, func(id kv.RequestID) (kv.SeqNum, error) {
+		again, at, err := execute(id)
 		if err == nil && again != succeeded {
 			err = errors.New("now the other branch was chosen")
 		}
@@ -367,15 +367,15 @@ func (m *machine) Commit(t *rapid.T) {
 		}
 	}
 	ops, guards := m.drawOps(t), drawGuards(t, holds, 2)
-	o := kv.WriteOptions{Durability: modelDurability.Draw(t, "durability"), Origin: m.drawOrigin(t)}
-	commit := func(origin kv.Origin) (kv.SeqNum, error) {
+	o := kv.WriteOptions{Durability: modelDurability.Draw(t, "durability"), RequestID: m.drawRequestID(t)}
+	commit := func(id kv.RequestID) (kv.SeqNum, error) {
 		again := tx
 		again.Batch = batchOf(ops, guards...)
-		return m.e.Commit(context.Background(), &again, kv.WriteOptions{Durability: o.Durability, Origin: origin})
+		return m.e.Commit(context.Background(), &again, kv.WriteOptions{Durability: o.Durability, RequestID: id})
 	}
 	lived := tx.ReadVersion == 0 || m.live(tx.ReadVersion)
-	version, err := commit(o.Origin)
-	if m.uncertain(t, o.Origin, err) {
+	version, err := commit(o.RequestID)
+	if m.uncertain(t, o.RequestID, err) {
 		return
 	}
 	if errors.Is(err, kv.ErrVersionGone) {
@@ -401,7 +401,7 @@ func (m *machine) Commit(t *rapid.T) {
 	}
 	require.NoError(t, err)
 	m.wrote(t, o.Durability, version, ops...)
-	m.name(o.Origin, version, commit)
+	m.name(o.RequestID, version, commit)
 }
 
 // rival returns the first write since its read version of what a transaction read,
@@ -434,10 +434,10 @@ func (m *machine) SendAgain(t *rapid.T) {
 		t.Skip("there is none")
 	}
 	n := m.named[rapid.IntRange(0, len(m.named)-1).Draw(t, "name")]
-	origin := n.origin
-	origin.Retried = true
-	version, err := n.again(origin)
-	if m.uncertain(t, origin, err) {
+	id := n.id
+	id.Retried = true
+	version, err := n.again(id)
+	if m.uncertain(t, id, err) {
 		return
 	}
 	require.NoError(t, err)

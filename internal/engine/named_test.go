@@ -36,7 +36,7 @@ func TestNamedBatchesAreAppliedOnce(t *testing.T) {
 	apply := func(e *Engine, name string, sequence uint64) (version kv.SeqNum, deduplicated bool) {
 		version, err := e.Apply(t.Context(), batches[name](), kv.WriteOptions{
 			Durability:   kv.DurabilitySync,
-			Origin:       kv.Origin{ClientID: 7, Sequence: sequence, Retried: versions[name] != 0},
+			RequestID:    kv.RequestID{ClientID: 7, Sequence: sequence, Retried: versions[name] != 0},
 			Deduplicated: &deduplicated,
 		})
 		require.NoError(t, err, name)

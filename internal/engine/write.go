@@ -46,7 +46,7 @@ func (e *Engine) writeOne(ctx context.Context, op kv.Op, o kv.WriteOptions) (kv.
 	}
 	watch := startWatch(o.Stages)
 	s := e.singles.Get().(*single)
-	s.write = kv.Write{Op: op, Durability: o.Durability, Origin: o.Origin}
+	s.write = kv.Write{Op: op, Durability: o.Durability, RequestID: o.RequestID}
 	if e.take(&s.write); s.write.Err != nil {
 		return 0, s.write.Err
 	}
@@ -103,15 +103,15 @@ func (e *Engine) take(w *kv.Write) {
 	w.Version, w.Deduplicated, w.Err = 0, false, e.checkWrite(w)
 	w.Hash = keyhash.Sum(w.Op.Key)
 	w.Durability = e.durability(w.Durability)
-	if w.Origin.Named() {
-		w.Origin.Content = keyhash.ContentOne(&w.Op, w.Hash)
+	if w.RequestID.Named() {
+		w.RequestID.Content = keyhash.ContentOne(&w.Op, w.Hash)
 	}
 }
 
 // identify has the name of a batch, if it has one, bear a hash of its content.
 func identify(o *kv.WriteOptions, b *kv.WriteBatch) {
-	if o.Origin.Named() {
-		o.Origin.Content = keyhash.Content(b.Ops())
+	if o.RequestID.Named() {
+		o.RequestID.Content = keyhash.Content(b.Ops())
 	}
 }
 
@@ -340,7 +340,7 @@ func (e *Engine) homeOf(ops []kv.Op) (home int, ok bool) {
 // applyWithin commits a batch that lies in one partition, through its inbox.
 func (e *Engine) applyWithin(ctx context.Context, p *partition.Partition, b *kv.WriteBatch, o kv.WriteOptions, watch *stopwatch) (kv.SeqNum, error) {
 	call := partition.NewCall(1)
-	g := partition.NewBatchGroup(call, b, e.durability(o.Durability), o.Origin)
+	g := partition.NewBatchGroup(call, b, e.durability(o.Durability), o.RequestID)
 	if watch.on() {
 		g.Time()
 	}

@@ -41,7 +41,7 @@ func (d *dumper) frame(f wal.FrameInfo) error {
 		err := record.Decode(r.Payload, func(op *record.Op) error {
 			d.printf("    partition %d: ", op.Partition)
 			d.entry(r.Base+kv.SeqNum(op.Unit), op.Kind, op.Key, op.Value, op.Expiry)
-			if o := op.Origin; o.Named() {
+			if o := op.RequestID; o.Named() {
 				d.printf("      request id %016x %d, content %016x\n", o.ClientID, o.Sequence, o.Content)
 			}
 			return nil

@@ -73,10 +73,10 @@ func sampleLog(t *testing.T, fsys vfs.FS, dir string) {
 	require.NoError(t, err)
 	var encoder record.Encoder
 	encoder.Section(0, 2)
-	encoder.Op(0, kv.Origin{}, &kv.Op{Kind: kv.KindPut, Key: []byte("a\x00"), Value: []byte("new")})
-	encoder.Op(1, kv.Origin{}, &kv.Op{Kind: kv.KindDelete, Key: []byte("b")})
+	encoder.Op(0, kv.RequestID{}, &kv.Op{Kind: kv.KindPut, Key: []byte("a\x00"), Value: []byte("new")})
+	encoder.Op(1, kv.RequestID{}, &kv.Op{Kind: kv.KindDelete, Key: []byte("b")})
 	encoder.Section(3, 1)
-	encoder.Op(1, kv.Origin{}, &kv.Op{Kind: kv.KindPut, Key: []byte("c"), Value: []byte(strings.Repeat("x", 100))})
+	encoder.Op(1, kv.RequestID{}, &kv.Op{Kind: kv.KindPut, Key: []byte("c"), Value: []byte(strings.Repeat("x", 100))})
 	_, pos, err := log.Append(encoder.Bytes(), 2, kv.DurabilitySync, nobody{}, nil)
 	require.NoError(t, err)
 	require.NoError(t, log.WaitSynced(context.Background(), pos))

@@ -39,9 +39,9 @@ var (
 	// copy of it. It matches ErrVersionGone. Neither this call nor an earlier attempt
 	// at it was applied.
 	ErrOtherOpening = fmt.Errorf("%w: it was read before the store was opened", ErrVersionGone)
-	// ErrOriginReused: another write used the same request id; nothing was done. It
+	// ErrRequestIDReused: another write used the same request id; nothing was done. It
 	// matches ErrInvalidArgument.
-	ErrOriginReused = fmt.Errorf("%w: the request id was used for another write", ErrInvalidArgument)
+	ErrRequestIDReused = fmt.Errorf("%w: the request id was used for another write", ErrInvalidArgument)
 	// ErrCorrupt matches every CorruptionError.
 	ErrCorrupt = errors.New("corruption")
 )

@@ -62,7 +62,7 @@ func (w Want) Takes(bytes int) bool { return w == WantAny || w == WantLength(byt
 type Write struct {
 	Op         Op
 	Hash       uint64 // keyhash.Sum(Op.Key); set by the engine
-	Origin     Origin
+	RequestID  RequestID
 	Durability Durability // DurabilityDefault: as the store is configured
 	// Stages, if not nil, are filled in for the call. Only those of the call's first
 	// Write are.
@@ -84,7 +84,7 @@ type Write struct {
 // WriteOptions are the options of one atomic batch.
 type WriteOptions struct {
 	Durability Durability // DurabilityDefault: as the store is configured
-	Origin     Origin
+	RequestID  RequestID
 	// Deduplicated, unless nil, is set to whether an earlier attempt was applied and
 	// this one was not.
 	Deduplicated *bool

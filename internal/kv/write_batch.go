@@ -38,13 +38,13 @@ func (o *Op) Check(l Limits) error {
 	return fmt.Errorf("%w: operation of %s", ErrInvalidArgument, o.Kind)
 }
 
-// Origin is a request id: it names a write, so that a write that is sent twice is
-// applied once. The zero Origin names nothing.
+// RequestID identifies a write, so that a write that is sent twice is applied once. The
+// zero RequestID identifies nothing.
 //
 // The log stores ClientID, Sequence and Content. Retried and KnownVersion are part of
 // the request only: they let the store tell a write that it has never seen from one
 // that it no longer remembers.
-type Origin struct {
+type RequestID struct {
 	ClientID uint64
 	Sequence uint64
 	// Content is a hash of what the write does (keyhash.Content), which reveals another
@@ -61,7 +61,7 @@ type Origin struct {
 }
 
 // Named reports whether the write has a request id and is to be deduplicated.
-func (o Origin) Named() bool { return o.ClientID != 0 || o.Sequence != 0 }
+func (o RequestID) Named() bool { return o.ClientID != 0 || o.Sequence != 0 }
 
 // WriteBatch is one caller's atomic set of operations: all of them are applied, at one
 // sequence number, or none. Building it does no I/O. Not safe for concurrent use. The

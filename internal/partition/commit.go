@@ -25,7 +25,7 @@ type Share struct {
 type Proposal struct {
 	Shares     []Share // in ascending order of the partitions' ids; one has Ops
 	Durability kv.Durability
-	Origin     kv.Origin
+	RequestID  kv.RequestID
 	Timed      bool // Commit.Trace is wanted
 
 	// Settled is called once: when no partition holds the record any more, which
@@ -64,7 +64,7 @@ type Commit struct {
 //
 // Errors: a *kv.ConflictError if something that was read has changed; ErrStale;
 // kv.ErrUncertain for a write that was sent before and is so old that its outcome
-// is forgotten; kv.ErrOriginReused; else those of CommitLog.Append.
+// is forgotten; kv.ErrRequestIDReused; else those of CommitLog.Append.
 func Propose(p *Proposal) (*Commit, error) {
 	c, err := p.propose()
 	if err != nil || c.deduplicated {
@@ -102,10 +102,10 @@ func (p *Proposal) propose() (*Commit, error) {
 	if err := openForCommit(c.participants); err != nil {
 		return nil, err
 	}
-	if p.Origin.Named() {
+	if p.RequestID.Named() {
 		// Before the reads are judged: a transaction that was applied conflicts with
 		// itself.
-		version, known, err := lead.turn.names.recall(p.Origin)
+		version, known, err := lead.turn.names.recall(p.RequestID)
 		if err != nil {
 			return nil, err
 		}
@@ -144,8 +144,8 @@ func (p *Proposal) propose() (*Commit, error) {
 			p.Shares[i].Partition.addMarkLocked(m)
 		}
 	}
-	if p.Origin.Named() {
-		lead.turn.names.add(nameOf(p.Origin), base, p.Origin.Content)
+	if p.RequestID.Named() {
+		lead.turn.names.add(nameOf(p.RequestID), base, p.RequestID.Content)
 	}
 	return c, nil
 }
@@ -165,10 +165,10 @@ func (p *Proposal) layOut() []*part {
 			units: 1, level: p.Durability, together: together,
 		}}
 		encoder.Section(s.Partition.id, len(s.Ops))
-		origin := p.Origin
+		id := p.RequestID
 		for j := range s.Ops {
-			encoder.Op(0, origin, &s.Ops[j])
-			origin.Content = 0 // once in a section is enough
+			encoder.Op(0, id, &s.Ops[j])
+			id.Content = 0 // once in a section is enough
 			held.note(&s.Ops[j], keyhash.Sum(s.Ops[j].Key))
 		}
 		parts = append(parts, held)

@@ -63,7 +63,7 @@ type Group struct {
 	writes []*kv.Write
 
 	batch *kv.WriteBatch
-	whole kv.Write // the batch as one write: Origin, Version, Deduplicated and Err
+	whole kv.Write // the batch as one write: RequestID, Version, Deduplicated and Err
 
 	level kv.Durability // the strongest that any of its writes asked for
 	bytes int
@@ -102,8 +102,8 @@ func (g *Group) Reset(call *Call, writes []*kv.Write) {
 }
 
 // NewBatchGroup returns a group of one atomic batch, normalized and not empty.
-func NewBatchGroup(call *Call, b *kv.WriteBatch, level kv.Durability, origin kv.Origin) *Group {
-	g := &Group{call: call, batch: b, whole: kv.Write{Origin: origin}, level: level, bytes: b.Bytes()}
+func NewBatchGroup(call *Call, b *kv.WriteBatch, level kv.Durability, id kv.RequestID) *Group {
+	g := &Group{call: call, batch: b, whole: kv.Write{RequestID: id}, level: level, bytes: b.Bytes()}
 	g.writes = []*kv.Write{&g.whole}
 	return g
 }
@@ -141,7 +141,7 @@ func (g *Group) ops() int {
 func (g *Group) admit(rec *pending, names *nameWindow) {
 	g.unit = rec.units
 	for _, w := range g.writes {
-		if w.Origin.Named() && !rec.admit(w, names) {
+		if w.RequestID.Named() && !rec.admit(w, names) {
 			continue
 		}
 		if g.batch != nil {
@@ -164,13 +164,13 @@ func (g *Group) encode(rec *pending) {
 		}
 		if g.batch != nil {
 			ops := g.batch.Ops()
-			origin := w.Origin
+			id := w.RequestID
 			for i := range ops {
-				rec.encode(unit, origin, &ops[i], keyhash.Sum(ops[i].Key))
-				origin.Content = 0 // once in a section is enough
+				rec.encode(unit, id, &ops[i], keyhash.Sum(ops[i].Key))
+				id.Content = 0 // once in a section is enough
 			}
 		} else {
-			rec.encode(unit, w.Origin, &w.Op, w.Hash)
+			rec.encode(unit, w.RequestID, &w.Op, w.Hash)
 		}
 		unit++
 	}

@@ -7,11 +7,11 @@ import (
 	"github.com/kvd-db/kvd/internal/kv"
 )
 
-// name is what a caller calls one of its writes: kv.Origin without what belongs
+// name is what a caller calls one of its writes: kv.RequestID without what belongs
 // to the request alone.
 type name struct{ client, sequence uint64 }
 
-func nameOf(o kv.Origin) name { return name{o.ClientID, o.Sequence} }
+func nameOf(o kv.RequestID) name { return name{o.ClientID, o.Sequence} }
 
 // nameWindow remembers the names of the newest named writes of a partition and
 // the version each was applied at, so that one sent again is answered and not
@@ -45,7 +45,7 @@ type nameWindow struct {
 type nameRun struct {
 	low      []byte // of the sequences, in no order
 	versions []kv.SeqNum
-	contents []uint64 // kv.Origin.Content
+	contents []uint64 // kv.RequestID.Content
 }
 
 // spareRuns is enough: once the window is full, runs come as fast as they go.
@@ -75,8 +75,8 @@ func (w *nameWindow) find(n name) (version kv.SeqNum, content uint64, known bool
 
 // recall decides on a write that has a name: whether it was applied before, and at
 // which version. Errors: errForgotten if its outcome is forgotten, and
-// kv.ErrOriginReused if the name belongs to another write.
-func (w *nameWindow) recall(o kv.Origin) (version kv.SeqNum, known bool, err error) {
+// kv.ErrRequestIDReused if the name belongs to another write.
+func (w *nameWindow) recall(o kv.RequestID) (version kv.SeqNum, known bool, err error) {
 	version, content, known := w.find(nameOf(o))
 	switch {
 	case known && !sameContent(content, o.Content):
@@ -91,8 +91,8 @@ func (w *nameWindow) recall(o kv.Origin) (version kv.SeqNum, known bool, err err
 // a log of the first version has no content.
 func sameContent(a, b uint64) bool { return a == b || a == 0 || b == 0 }
 
-func errReused(o kv.Origin) error {
-	return fmt.Errorf("%w: client %016x has written something else as its number %d", kv.ErrOriginReused, o.ClientID, o.Sequence)
+func errReused(o kv.RequestID) error {
+	return fmt.Errorf("%w: client %016x has written something else as its number %d", kv.ErrRequestIDReused, o.ClientID, o.Sequence)
 }
 
 // add remembers a name, which is not known yet.
@@ -143,12 +143,12 @@ func (w *nameWindow) take(n name) kv.SeqNum {
 // forgot reports whether a write that is not known may have been applied all the
 // same: it was sent before, and what was applied since then is no longer known
 // whole. If it was applied, its version is above what its caller had seen.
-func (w *nameWindow) forgot(o kv.Origin) bool { return o.Retried && o.KnownVersion < w.floor }
+func (w *nameWindow) forgot(o kv.RequestID) bool { return o.Retried && o.KnownVersion < w.floor }
 
 // Remembered returns the version that a named write was applied at, if it is known
 // to have been. Errors: kv.ErrUncertain if its outcome is forgotten, and
-// kv.ErrOriginReused if the name belongs to another write.
-func (p *Partition) Remembered(o kv.Origin) (version kv.SeqNum, known bool, err error) {
+// kv.ErrRequestIDReused if the name belongs to another write.
+func (p *Partition) Remembered(o kv.RequestID) (version kv.SeqNum, known bool, err error) {
 	p.turn.Lock()
 	defer p.turn.Unlock()
 	if version, known, err = p.turn.names.recall(o); known {

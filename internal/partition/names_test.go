@@ -32,7 +32,7 @@ func TestNameWindowNeverDeniesAWriteItForgot(t *testing.T) {
 				continue
 			}
 			seen := kv.SeqNum(rapid.IntRange(0, i).Draw(t, "seen"))
-			again := kv.Origin{ClientID: n.client, Sequence: n.sequence, Retried: true, KnownVersion: seen}
+			again := kv.RequestID{ClientID: n.client, Sequence: n.sequence, Retried: true, KnownVersion: seen}
 			assert.True(t, w.forgot(again), "version %d was applied and is not known; the caller had seen %d", version, seen)
 		}
 		held := 0
@@ -44,7 +44,7 @@ func TestNameWindowNeverDeniesAWriteItForgot(t *testing.T) {
 		}
 		assert.LessOrEqual(t, held, size)
 		assert.LessOrEqual(t, len(w.spare), spareRuns)
-		fresh := kv.Origin{ClientID: 9, Sequence: 9, Retried: true, KnownVersion: kv.SeqNum(len(written))}
+		fresh := kv.RequestID{ClientID: 9, Sequence: 9, Retried: true, KnownVersion: kv.SeqNum(len(written))}
 		assert.False(t, w.forgot(fresh), "whoever has seen the newest version can be told that the write did not happen")
 		fresh.Retried = false
 		fresh.KnownVersion = 0

@@ -33,7 +33,7 @@ func TestGroupsWaitForRoomInTheLog(t *testing.T) {
 				for range 2 { // the same write, sent twice
 					named = append(named, &kv.Write{
 						Op: kv.Op{Kind: kv.KindPut, Key: []byte("named")}, Hash: keyhash.Sum([]byte("named")),
-						Durability: kv.DurabilityBuffered, Origin: kv.Origin{ClientID: 7, Sequence: 1},
+						Durability: kv.DurabilityBuffered, RequestID: kv.RequestID{ClientID: 7, Sequence: 1},
 					})
 				}
 				namedGroup := NewGroup(NewCall(1), named)

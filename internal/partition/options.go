@@ -92,7 +92,7 @@ type Options struct {
 	// callers wait there.
 	InflightBytes int64
 
-	// Names is how many names of writes are remembered: see kv.Origin.
+	// Names is how many names of writes are remembered: see kv.RequestID.
 	Names int
 
 	// Now is the store's clock, in Unix milliseconds. It never goes back.

@@ -126,9 +126,9 @@ func Open(o Options) (*Partition, error) {
 // table has them. Before Start only; not safe for concurrent use.
 func (p *Partition) Replay(base kv.SeqNum, op *record.Op) {
 	version := base + kv.SeqNum(op.Unit)
-	if op.Origin.Named() {
-		if _, _, known := p.turn.names.find(nameOf(op.Origin)); !known {
-			p.turn.names.add(nameOf(op.Origin), version, op.Origin.Content)
+	if op.RequestID.Named() {
+		if _, _, known := p.turn.names.find(nameOf(op.RequestID)); !known {
+			p.turn.names.add(nameOf(op.RequestID), version, op.RequestID.Content)
 		}
 	}
 	if version <= p.FlushedSeq() {

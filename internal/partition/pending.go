@@ -57,8 +57,8 @@ var errForgotten = fmt.Errorf("%w: it was sent before, so long ago that its outc
 // admit decides on a named write. It reports whether it is to be done; if not, it
 // has its version or its error already. The caller holds the turn.
 func (r *pending) admit(w *kv.Write, names *nameWindow) bool {
-	n := nameOf(w.Origin)
-	version, known, err := names.recall(w.Origin)
+	n := nameOf(w.RequestID)
+	version, known, err := names.recall(w.RequestID)
 	if err != nil {
 		w.Err = err
 		return false
@@ -69,21 +69,21 @@ func (r *pending) admit(w *kv.Write, names *nameWindow) bool {
 		return false
 	}
 	if i := slices.IndexFunc(r.named, func(u namedUnit) bool { return u.name == n }); i >= 0 {
-		if !sameContent(r.named[i].content, w.Origin.Content) {
-			w.Err = errReused(w.Origin)
+		if !sameContent(r.named[i].content, w.RequestID.Content) {
+			w.Err = errReused(w.RequestID)
 			return false
 		}
 		w.Version, w.Deduplicated = inThisRecord|kv.SeqNum(r.named[i].unit), true
 		r.duplicates++
 		return false
 	}
-	r.named = append(r.named, namedUnit{n, w.Origin.Content, r.units})
+	r.named = append(r.named, namedUnit{n, w.RequestID.Content, r.units})
 	return true
 }
 
 // encode lays out one operation.
-func (r *pending) encode(unit uint32, origin kv.Origin, op *kv.Op, hash uint64) {
-	r.encoder.Op(unit, origin, op)
+func (r *pending) encode(unit uint32, id kv.RequestID, op *kv.Op, hash uint64) {
+	r.encoder.Op(unit, id, op)
 	r.note(op, hash)
 }
 

@@ -21,12 +21,12 @@ func parseOp(arg string) kv.Op {
 	return op
 }
 
-// parseOrigin reads #n or #n>v: see write.
-func parseOrigin(arg string) kv.Origin {
+// parseRequestID reads #n or #n>v: see write.
+func parseRequestID(arg string) kv.RequestID {
 	name, known, retried := strings.Cut(arg[1:], ">")
 	n, _ := strconv.ParseUint(name, 10, 64)
 	v, _ := strconv.ParseUint(known, 10, 64)
-	return kv.Origin{ClientID: 1, Sequence: n, Retried: retried, KnownVersion: kv.SeqNum(v)}
+	return kv.RequestID{ClientID: 1, Sequence: n, Retried: retried, KnownVersion: kv.SeqNum(v)}
 }
 
 func again(deduplicated bool) string {
@@ -74,7 +74,7 @@ func (s *script) propose(out *strings.Builder, args []string) error {
 		case arg == "then":
 			then = true
 		case strings.HasPrefix(arg, "#"):
-			p.Origin = parseOrigin(arg)
+			p.RequestID = parseRequestID(arg)
 		case what == "at":
 			at, _ := strconv.ParseUint(value, 10, 64)
 			share.Reads.At = kv.SeqNum(at)
@@ -87,8 +87,8 @@ func (s *script) propose(out *strings.Builder, args []string) error {
 			return fmt.Errorf("unknown argument %q", arg)
 		}
 	}
-	if p.Origin.Named() {
-		p.Origin.Content = keyhash.Content(share.Ops)
+	if p.RequestID.Named() {
+		p.RequestID.Content = keyhash.Content(share.Ops)
 	}
 	p.Shares = []Share{share}
 	c, err := Propose(&p)

@@ -214,21 +214,21 @@ func (s *script) command(out *strings.Builder, name string, args []string) error
 // sent again by somebody who had seen version v.
 func (s *script) write(out *strings.Builder, name string, args []string) error {
 	var writes []*kv.Write
-	var origin kv.Origin
+	var id kv.RequestID
 	for _, arg := range args {
 		if strings.HasPrefix(arg, "#") {
-			origin = parseOrigin(arg)
+			id = parseRequestID(arg)
 			continue
 		}
 		op := parseOp(arg)
 		if name == "del" {
 			op = kv.Op{Kind: kv.KindDelete, Key: []byte(arg)}
 		}
-		if origin.Named() {
-			origin.Content = keyhash.ContentOne(&op, keyhash.Sum(op.Key))
+		if id.Named() {
+			id.Content = keyhash.ContentOne(&op, keyhash.Sum(op.Key))
 		}
 		writes = append(writes, &kv.Write{
-			Op: op, Hash: keyhash.Sum(op.Key), Origin: origin, Durability: kv.DurabilitySync,
+			Op: op, Hash: keyhash.Sum(op.Key), RequestID: id, Durability: kv.DurabilitySync,
 		})
 	}
 	call := NewCall(1)

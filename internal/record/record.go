@@ -39,11 +39,11 @@ type Encoder struct {
 }
 
 const (
-	flagExpiry  = 0x10
-	flagOrigin  = 0x20
-	flagContent = 0x40
-	kindMask    = 0x0f
-	allFlags    = flagExpiry | flagOrigin | flagContent
+	flagExpiry    = 0x10
+	flagRequestID = 0x20
+	flagContent   = 0x40
+	kindMask      = 0x0f
+	allFlags      = flagExpiry | flagRequestID | flagContent
 )
 
 // Reset empties the encoder and keeps its memory.
@@ -60,26 +60,26 @@ func (e *Encoder) Section(partition, ops int) {
 }
 
 // Op appends one operation and copies its slices.
-func (e *Encoder) Op(unit uint32, origin kv.Origin, op *kv.Op) {
+func (e *Encoder) Op(unit uint32, id kv.RequestID, op *kv.Op) {
 	tag := byte(op.Kind)
 	if op.Expiry != 0 {
 		tag |= flagExpiry
 	}
-	hasContent := origin.Named() && origin.Content != 0
-	if origin.Named() {
-		tag |= flagOrigin
+	hasContent := id.Named() && id.Content != 0
+	if id.Named() {
+		tag |= flagRequestID
 	}
 	if hasContent {
 		tag |= flagContent
 	}
 	b := append(e.buf, tag)
 	b = binary.AppendUvarint(b, uint64(unit))
-	if origin.Named() {
-		b = binary.LittleEndian.AppendUint64(b, origin.ClientID)
-		b = binary.AppendUvarint(b, origin.Sequence)
+	if id.Named() {
+		b = binary.LittleEndian.AppendUint64(b, id.ClientID)
+		b = binary.AppendUvarint(b, id.Sequence)
 	}
 	if hasContent {
-		b = binary.LittleEndian.AppendUint64(b, origin.Content)
+		b = binary.LittleEndian.AppendUint64(b, id.Content)
 	}
 	b = binary.AppendUvarint(b, uint64(len(op.Key)))
 	b = append(b, op.Key...)
@@ -98,7 +98,7 @@ type Op struct {
 	kv.Op
 	Partition int
 	Unit      uint32
-	Origin    kv.Origin
+	RequestID kv.RequestID
 }
 
 var errMalformed = errors.New("malformed record")
@@ -143,20 +143,20 @@ func (op *Op) decode(d *kv.Decoder) {
 	}
 	tag := first[0]
 	op.Kind = kv.Kind(tag & kindMask)
-	if !op.Kind.Valid() || tag&^(kindMask|allFlags) != 0 || tag&(flagOrigin|flagContent) == flagContent {
+	if !op.Kind.Valid() || tag&^(kindMask|allFlags) != 0 || tag&(flagRequestID|flagContent) == flagContent {
 		d.Fail(fmt.Errorf("unknown tag %#02x", tag))
 		return
 	}
 	op.Unit = uint32(d.Uvarint(1<<32 - 1))
-	if tag&flagOrigin != 0 {
+	if tag&flagRequestID != 0 {
 		if id := d.Take(8); id != nil {
-			op.Origin.ClientID = binary.LittleEndian.Uint64(id)
+			op.RequestID.ClientID = binary.LittleEndian.Uint64(id)
 		}
-		op.Origin.Sequence = d.Uvarint(1<<64 - 1)
+		op.RequestID.Sequence = d.Uvarint(1<<64 - 1)
 	}
 	if tag&flagContent != 0 {
 		if content := d.Take(8); content != nil {
-			if op.Origin.Content = binary.LittleEndian.Uint64(content); !op.Origin.Named() || op.Origin.Content == 0 {
+			if op.RequestID.Content = binary.LittleEndian.Uint64(content); !op.RequestID.Named() || op.RequestID.Content == 0 {
 				d.Fail(errors.New("content hash of nothing"))
 				return
 			}

@@ -18,11 +18,11 @@ var sourceDeleteMarker = []byte{83, 76, 69, 7, 95, 21, 81, 27, 2, 104, 8, 100, 4
 func exampleRecord() []byte {
 	var e Encoder
 	e.Section(3, 2)
-	e.Op(0, kv.Origin{}, &kv.Op{Kind: kv.KindPut, Key: []byte("a"), Value: []byte("1")})
-	e.Op(1, kv.Origin{ClientID: 7, Sequence: 300}, &kv.Op{Kind: kv.KindDelete, Key: []byte("b")})
+	e.Op(0, kv.RequestID{}, &kv.Op{Kind: kv.KindPut, Key: []byte("a"), Value: []byte("1")})
+	e.Op(1, kv.RequestID{ClientID: 7, Sequence: 300}, &kv.Op{Kind: kv.KindDelete, Key: []byte("b")})
 	e.Section(9, 2)
-	e.Op(0, kv.Origin{}, &kv.Op{Kind: kv.KindPut, Key: []byte("c"), Value: []byte{}, Expiry: 1 << 40})
-	e.Op(0, kv.Origin{}, &kv.Op{Kind: kv.KindRangeDelete, Key: []byte("d"), Value: []byte("f")})
+	e.Op(0, kv.RequestID{}, &kv.Op{Kind: kv.KindPut, Key: []byte("c"), Value: []byte{}, Expiry: 1 << 40})
+	e.Op(0, kv.RequestID{}, &kv.Op{Kind: kv.KindRangeDelete, Key: []byte("d"), Value: []byte("f")})
 	return bytes.Clone(e.Bytes())
 }
 
@@ -40,7 +40,7 @@ func TestRecordRoundTrip(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []Op{
 		{Partition: 3, Op: kv.Op{Kind: kv.KindPut, Key: []byte("a"), Value: []byte("1")}},
-		{Partition: 3, Unit: 1, Origin: kv.Origin{ClientID: 7, Sequence: 300}, Op: kv.Op{Kind: kv.KindDelete, Key: []byte("b")}},
+		{Partition: 3, Unit: 1, RequestID: kv.RequestID{ClientID: 7, Sequence: 300}, Op: kv.Op{Kind: kv.KindDelete, Key: []byte("b")}},
 		{Partition: 9, Op: kv.Op{Kind: kv.KindPut, Key: []byte("c"), Value: []byte{}, Expiry: 1 << 40}},
 		{Partition: 9, Op: kv.Op{Kind: kv.KindRangeDelete, Key: []byte("d"), Value: []byte("f")}},
 	}, ops)
@@ -50,7 +50,7 @@ func TestRecordKeepsAnyValueW3(t *testing.T) {
 	for _, value := range [][]byte{{}, {0}, sourceDeleteMarker, bytes.Repeat([]byte{0xff}, 70_000)} {
 		var e Encoder
 		e.Section(0, 1)
-		e.Op(0, kv.Origin{}, &kv.Op{Kind: kv.KindPut, Key: []byte("k"), Value: value})
+		e.Op(0, kv.RequestID{}, &kv.Op{Kind: kv.KindPut, Key: []byte("k"), Value: value})
 		ops, err := decodeAll(e.Bytes())
 		require.NoError(t, err)
 		require.Len(t, ops, 1)
@@ -74,8 +74,8 @@ func TestRecordGolden(t *testing.T) {
 func exampleOfContent() []byte {
 	var e Encoder
 	e.Section(3, 2)
-	e.Op(0, kv.Origin{ClientID: 7, Sequence: 300, Content: 0x0102_0304_0506_0708}, &kv.Op{Kind: kv.KindPut, Key: []byte("a"), Value: []byte("1"), Expiry: 1 << 40})
-	e.Op(0, kv.Origin{ClientID: 7, Sequence: 300}, &kv.Op{Kind: kv.KindDelete, Key: []byte("b")})
+	e.Op(0, kv.RequestID{ClientID: 7, Sequence: 300, Content: 0x0102_0304_0506_0708}, &kv.Op{Kind: kv.KindPut, Key: []byte("a"), Value: []byte("1"), Expiry: 1 << 40})
+	e.Op(0, kv.RequestID{ClientID: 7, Sequence: 300}, &kv.Op{Kind: kv.KindDelete, Key: []byte("b")})
 	return bytes.Clone(e.Bytes())
 }
 
@@ -84,10 +84,10 @@ func TestRecordKeepsTheContentHash(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []Op{
 		{
-			Partition: 3, Origin: kv.Origin{ClientID: 7, Sequence: 300, Content: 0x0102_0304_0506_0708},
+			Partition: 3, RequestID: kv.RequestID{ClientID: 7, Sequence: 300, Content: 0x0102_0304_0506_0708},
 			Op: kv.Op{Kind: kv.KindPut, Key: []byte("a"), Value: []byte("1"), Expiry: 1 << 40},
 		},
-		{Partition: 3, Origin: kv.Origin{ClientID: 7, Sequence: 300}, Op: kv.Op{Kind: kv.KindDelete, Key: []byte("b")}},
+		{Partition: 3, RequestID: kv.RequestID{ClientID: 7, Sequence: 300}, Op: kv.Op{Kind: kv.KindDelete, Key: []byte("b")}},
 	}, ops)
 }
 
@@ -141,7 +141,7 @@ func FuzzDecodeRecord(f *testing.F) {
 		var e Encoder
 		for i := range ops {
 			e.Section(ops[i].Partition, 1)
-			e.Op(ops[i].Unit, ops[i].Origin, &ops[i].Op)
+			e.Op(ops[i].Unit, ops[i].RequestID, &ops[i].Op)
 		}
 		again, err := decodeAll(e.Bytes())
 		require.NoError(t, err)
@@ -155,7 +155,7 @@ func TestRecordOfMoreOperationsThanABatch(t *testing.T) {
 	var e Encoder
 	e.Section(3, ops)
 	for range ops {
-		e.Op(0, kv.Origin{}, &kv.Op{Kind: kv.KindDelete, Key: []byte("k")})
+		e.Op(0, kv.RequestID{}, &kv.Op{Kind: kv.KindDelete, Key: []byte("k")})
 	}
 	n := 0
 	require.NoError(t, Decode(e.Bytes(), func(*Op) error { n++; return nil }))

@@ -196,7 +196,7 @@ var classes = []struct {
 	{kv.ErrConflict, codes.Aborted, kvdpb.ReasonConflict, "what the transaction read has been written since; nothing was done, run it again"},
 	{kv.ErrNotFound, codes.NotFound, kvdpb.ReasonKeyNotFound, "key not found"},
 	{kv.ErrTooLarge, codes.InvalidArgument, kvdpb.ReasonTooLarge, "the request exceeds a limit"},
-	{kv.ErrOriginReused, codes.InvalidArgument, kvdpb.ReasonRequestIDReused, "the request id was used for another write; nothing was done"},
+	{kv.ErrRequestIDReused, codes.InvalidArgument, kvdpb.ReasonRequestIDReused, "the request id was used for another write; nothing was done"},
 	{errPageToken, codes.InvalidArgument, kvdpb.ReasonInvalidPageToken, errPageToken.Error()},
 	{kv.ErrInvalidArgument, codes.InvalidArgument, kvdpb.ReasonInvalidRequest, "the request is invalid"},
 	{kv.ErrReadOnly, codes.Unavailable, kvdpb.ReasonReadOnly, "the server takes no writes now: its disk has no space for them; nothing was done"},

@@ -28,7 +28,7 @@ var failures = []struct {
 	{kv.ErrNotFound, codes.NotFound, "KEY_NOT_FOUND"},
 	{kv.ErrInvalidArgument, codes.InvalidArgument, "INVALID_REQUEST"},
 	{kv.ErrTooLarge, codes.InvalidArgument, "TOO_LARGE"},
-	{kv.ErrOriginReused, codes.InvalidArgument, "REQUEST_ID_REUSED"},
+	{kv.ErrRequestIDReused, codes.InvalidArgument, "REQUEST_ID_REUSED"},
 	{kv.ErrOverloaded, codes.ResourceExhausted, "OVERLOADED"},
 	{&kv.OverloadError{Reason: "inbox_full", RetryAfter: time.Second}, codes.ResourceExhausted, "OVERLOADED"},
 	{fmt.Errorf("%w: %w", kv.ErrUncertain, context.DeadlineExceeded), codes.DeadlineExceeded, "OUTCOME_UNKNOWN"},

@@ -134,8 +134,8 @@ func (s checkingStore) Write(_ context.Context, writes []*kv.Write) error {
 	for i, w := range writes {
 		require.NoError(s.t, w.Op.Check(s.limits))
 		require.True(s.t, w.Durability.Valid())
-		require.True(s.t, w.Origin.Named() || !w.Origin.Retried)
-		require.LessOrEqual(s.t, w.Origin.Sequence, uint64(maxSequence))
+		require.True(s.t, w.RequestID.Named() || !w.RequestID.Retried)
+		require.LessOrEqual(s.t, w.RequestID.Sequence, uint64(maxSequence))
 		if w.If != nil {
 			require.NoError(s.t, w.If.Check(s.limits))
 		}

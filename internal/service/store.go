@@ -25,7 +25,7 @@ import (
 //     nothing of it was done, unless it is kv.ErrUncertain.
 //  7. A named write is applied once, however often it comes: again, it succeeds
 //     with the version of the first time and changes nothing, whatever its
-//     conditions say now. Another write that bears its name is kv.ErrOriginReused,
+//     conditions say now. Another write that bears its name is kv.ErrRequestIDReused,
 //     as far as the store can tell. One that is marked as retried, that is not remembered
 //     and may have been forgotten is kv.ErrUncertain. The top bit of a sequence
 //     is never set.

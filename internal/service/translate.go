@@ -27,7 +27,7 @@ func (s *Server) writeOf(op *frame.Op) (w kv.Write, c kv.Condition, err error) {
 		return w, c, invalid(err)
 	}
 	o, err := optionsOf(&op.Options)
-	w.Durability, w.Origin = o.Durability, o.Origin
+	w.Durability, w.RequestID = o.Durability, o.RequestID
 	return w, c, err
 }
 
@@ -69,7 +69,7 @@ func optionsOf(o *frame.Options) (kv.WriteOptions, error) {
 	if err != nil {
 		return kv.WriteOptions{}, err
 	}
-	origin := kv.Origin{
+	id := kv.RequestID{
 		ClientID: o.ClientID, Sequence: o.Sequence,
 		Retried: o.Retried, KnownVersion: kv.SeqNum(o.KnownVersion),
 	}
@@ -77,10 +77,10 @@ func optionsOf(o *frame.Options) (kv.WriteOptions, error) {
 		return kv.WriteOptions{}, invalidf("sequence %d is above %d", o.Sequence, uint64(maxSequence))
 	}
 	// It asks for what cannot be done: to know again what has no name.
-	if o.Retried && !origin.Named() {
+	if o.Retried && !id.Named() {
 		return kv.WriteOptions{}, invalidf("a retried write needs a name: a client id and a sequence")
 	}
-	return kv.WriteOptions{Durability: durability, Origin: origin}, nil
+	return kv.WriteOptions{Durability: durability, RequestID: id}, nil
 }
 
 func durabilityOf(d kvdpb.Durability) (kv.Durability, error) {

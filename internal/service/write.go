@@ -124,7 +124,7 @@ func (s *Server) writeEach(ctx context.Context, mutations []*kvdpb.Mutation, opt
 		return nil, s.failure(methodWrite, err)
 	case len(mutations) == 0:
 		return nil, s.failure(methodWrite, invalidf("no mutations"))
-	case len(mutations) > 1 && o.Origin.Named():
+	case len(mutations) > 1 && o.RequestID.Named():
 		return nil, s.failure(methodWrite, invalidf("a name is of one write: %d mutations with one name must be atomic", len(mutations)))
 	}
 	if err := s.limits.CheckBatch(len(mutations), 0); err != nil {

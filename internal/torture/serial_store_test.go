@@ -217,7 +217,7 @@ func (s *remoteStore) write(ctx context.Context, w *kv.Write) {
 	var previous *kvdpb.Item
 	var meta *kvdpb.ResponseMeta
 	var err error
-	options := optionsOf(kv.WriteOptions{Durability: w.Durability, Origin: w.Origin})
+	options := optionsOf(kv.WriteOptions{Durability: w.Durability, RequestID: w.RequestID})
 	if w.Op.Kind == kv.KindPut {
 		var r *kvdpb.PutResponse
 		r, err = s.life.Load().kv.Put(ctx, &kvdpb.PutRequest{
@@ -270,8 +270,8 @@ func (s *remoteStore) Execute(ctx context.Context, guards []kv.Guard, then, othe
 
 func optionsOf(o kv.WriteOptions) *kvdpb.RequestOptions {
 	return &kvdpb.RequestOptions{
-		ClientId: o.Origin.ClientID, Sequence: o.Origin.Sequence, Durability: kvdpb.Durability(o.Durability),
-		Retried: o.Origin.Retried, KnownVersion: uint64(o.Origin.KnownVersion),
+		ClientId: o.RequestID.ClientID, Sequence: o.RequestID.Sequence, Durability: kvdpb.Durability(o.Durability),
+		Retried: o.RequestID.Retried, KnownVersion: uint64(o.RequestID.KnownVersion),
 	}
 }
 

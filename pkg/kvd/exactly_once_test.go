@@ -147,7 +147,7 @@ func aWriteThatMayBeForgotten(t *testing.T, opts ...Option) {
 	db := c.open(t, append(opts, WithConns(1), WithDialer(cut.dialer))...)
 	var once sync.Once
 	store.OnWrite = func(_ context.Context, writes []*kv.Write) error {
-		if writes[0].Origin.Retried {
+		if writes[0].RequestID.Retried {
 			once.Do(store.ForgetNames)
 		} else if string(writes[0].Op.Key) == "lost" {
 			cut.onAnswer.Store(true)
@@ -183,7 +183,7 @@ func cutUnderLoad(t *testing.T, named bool, opts []Option) {
 	var again atomic.Int64
 	store.OnWrite = func(_ context.Context, writes []*kv.Write) error {
 		for _, w := range writes {
-			if w.Origin.Retried {
+			if w.RequestID.Retried {
 				again.Add(1)
 			}
 		}

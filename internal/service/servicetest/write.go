@@ -27,7 +27,7 @@ func (s *Store) ForgetNames() {
 }
 
 // recallLocked looks for what became of a write that was sent before.
-func (s *Store) recallLocked(o kv.Origin) (was outcome, known bool, err error) {
+func (s *Store) recallLocked(o kv.RequestID) (was outcome, known bool, err error) {
 	if !o.Named() {
 		return was, false, nil
 	}
@@ -40,7 +40,7 @@ func (s *Store) recallLocked(o kv.Origin) (was outcome, known bool, err error) {
 	return was, false, nil
 }
 
-func (s *Store) rememberLocked(o kv.Origin, became outcome) {
+func (s *Store) rememberLocked(o kv.RequestID, became outcome) {
 	if o.Named() {
 		s.mu.names[name{o.ClientID, o.Sequence}] = became
 	}
@@ -73,7 +73,7 @@ func (s *Store) writeLocked(w *kv.Write) {
 		*w.Previous = kv.Lookup{Key: w.Op.Key, ReadVersion: s.mu.version}
 		answer(w.Previous, &e, found)
 	}
-	was, known, err := s.recallLocked(w.Origin)
+	was, known, err := s.recallLocked(w.RequestID)
 	if known || err != nil {
 		w.Version, w.Deduplicated, w.Err = was.version, known, err
 		return
@@ -86,7 +86,7 @@ func (s *Store) writeLocked(w *kv.Write) {
 	s.mu.version++
 	s.addLocked(&w.Op)
 	w.Version = s.mu.version
-	s.rememberLocked(w.Origin, outcome{version: w.Version})
+	s.rememberLocked(w.RequestID, outcome{version: w.Version})
 }
 
 func (s *Store) judgeLocked(g *kv.Guard) error {
@@ -118,14 +118,14 @@ func (s *Store) Commit(ctx context.Context, t *kv.Transaction, o kv.WriteOptions
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	was, known, err := s.recallLocked(o.Origin)
+	was, known, err := s.recallLocked(o.RequestID)
 	o.Note(known)
 	if !known && err == nil {
 		if err = s.validateLocked(t); err == nil {
 			err = s.judgeAllLocked(t.Batch.Guards())
 		}
 		if err == nil {
-			was = s.applyLocked(t.Batch, o.Origin, true)
+			was = s.applyLocked(t.Batch, o.RequestID, true)
 		}
 	}
 	if err == nil {
@@ -170,13 +170,13 @@ func (s *Store) Execute(ctx context.Context, guards []kv.Guard, then, otherwise 
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	was, known, err := s.recallLocked(o.Origin)
+	was, known, err := s.recallLocked(o.RequestID)
 	o.Note(known)
 	if !known && err == nil {
 		if s.judgeAllLocked(guards) == nil {
-			was = s.applyLocked(then, o.Origin, true)
+			was = s.applyLocked(then, o.RequestID, true)
 		} else {
-			was = s.applyLocked(otherwise, o.Origin, false)
+			was = s.applyLocked(otherwise, o.RequestID, false)
 		}
 	}
 	if err == nil {
@@ -197,7 +197,7 @@ func (s *Store) beforeApply(ctx context.Context, b *kv.WriteBatch) error {
 
 // applyLocked adds the operations of a batch at one version. An empty one leaves
 // no trace.
-func (s *Store) applyLocked(b *kv.WriteBatch, o kv.Origin, succeeded bool) outcome {
+func (s *Store) applyLocked(b *kv.WriteBatch, o kv.RequestID, succeeded bool) outcome {
 	if b.Len() == 0 {
 		return outcome{s.mu.version, succeeded}
 	}

@@ -60,7 +60,7 @@ func (c *Client) plain(refusal, err error) error {
 }
 
 func (c *Client) writeOne(ctx context.Context, w *kv.Write, options kv.WriteOptions) (answer, error) {
-	w.Origin, w.Durability = options.Origin, options.Durability
+	w.RequestID, w.Durability = options.RequestID, options.Durability
 	if err := c.store.Write(ctx, []*kv.Write{w}); err != nil {
 		return answer{}, err
 	}

@@ -33,7 +33,7 @@ func (c *Client) settle(ctx context.Context, o *Op, try func(context.Context, kv
 	c.sequence++
 	options := kv.WriteOptions{
 		Durability: c.plan.Durabilities[c.rng.IntN(len(c.plan.Durabilities))],
-		Origin:     kv.Origin{ClientID: c.name, Sequence: c.sequence, KnownVersion: c.seen},
+		RequestID:  kv.RequestID{ClientID: c.name, Sequence: c.sequence, KnownVersion: c.seen},
 	}
 	o.Kind, o.Client, o.Outcome, o.Call = Commit, c.number, Unknown, c.now()
 	doubt := 0         // the last life in which an attempt was in doubt
@@ -49,7 +49,7 @@ func (c *Client) settle(ctx context.Context, o *Op, try func(context.Context, kv
 		case err == nil && lost == 0 && c.rng.IntN(loseEvery) == 0:
 			// As if the answer had been lost.
 			c.Tally.Lost++
-			lost, past, doubt, options.Origin.Retried = got.version, got.version, life, true
+			lost, past, doubt, options.RequestID.Retried = got.version, got.version, life, true
 		case lost != 0 && (err == nil && got.version != lost || refused(err)):
 			return nil, fmt.Errorf("client %d: acknowledged as version %d, and sent again as %d (%v): %s", c.number, lost, got.version, err, o)
 		case err == nil:
@@ -60,7 +60,7 @@ func (c *Client) settle(ctx context.Context, o *Op, try func(context.Context, kv
 		case ctx.Err() != nil:
 			return nil, ctx.Err()
 		case errors.Is(err, kv.ErrUncertain), errors.Is(err, ErrDown), errors.Is(err, context.DeadlineExceeded):
-			options.Origin.Retried = true
+			options.RequestID.Retried = true
 			if doubt = c.store.Life(); errors.Is(err, ErrDown) {
 				doubt = life // or a later one, but that has ended too
 				if err := c.store.Restarted(ctx, life); err != nil {

@@ -37,7 +37,7 @@ func TestARequestIDBelongsToItsWrite(t *testing.T) {
 	type write func(kv.WriteOptions) (kv.SeqNum, error)
 	single := func(op kv.Op, condition *kv.Condition) write {
 		return func(o kv.WriteOptions) (kv.SeqNum, error) {
-			w := kv.Write{Op: op, If: condition, Origin: o.Origin, Durability: o.Durability}
+			w := kv.Write{Op: op, If: condition, RequestID: o.RequestID, Durability: o.Durability}
 			if err := e.Write(t.Context(), []*kv.Write{&w}); err != nil {
 				return 0, err
 			}
@@ -109,7 +109,7 @@ func TestARequestIDBelongsToItsWrite(t *testing.T) {
 	}
 	versions := make([]kv.SeqNum, len(tests))
 	options := func(i int, d kv.Durability) kv.WriteOptions {
-		return kv.WriteOptions{Durability: d, Origin: kv.Origin{ClientID: 3, Sequence: uint64(i + 1)}}
+		return kv.WriteOptions{Durability: d, RequestID: kv.RequestID{ClientID: 3, Sequence: uint64(i + 1)}}
 	}
 	for i, test := range tests {
 		var err error
@@ -122,7 +122,7 @@ func TestARequestIDBelongsToItsWrite(t *testing.T) {
 			for j, other := range test.others {
 				_, err := other(options(i, kv.DurabilitySync))
 				require.ErrorIs(t, err, kv.ErrInvalidArgument, "test %d, other write %d", i, j)
-				require.ErrorIs(t, err, kv.ErrOriginReused)
+				require.ErrorIs(t, err, kv.ErrRequestIDReused)
 			}
 			version, err := test.again(options(i, kv.DurabilityMemory))
 			require.NoError(t, err, "test %d", i)
