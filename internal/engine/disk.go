@@ -47,6 +47,7 @@ type disk struct {
 	attempting atomic.Bool // see attempt
 	deletes    atomic.Bool // something was deleted since the last attempt to free space
 	freeing    atomic.Bool // such an attempt is under way
+	clearing   atomic.Bool // something was deleted since the store became read-only: see clientsFreeSpace
 	// unwritable: the file system is read-only, so that deletes are refused too and
 	// maintenance leaves the files alone.
 	unwritable    atomic.Bool
@@ -310,6 +311,15 @@ func (e *Engine) freeSpace() {
 			}
 		}
 	})
+}
+
+// clientsFreeSpace reports whether something was deleted since the disk became full. From
+// then on the log is not kept for the names of writes: see trimLog. The keeper calls it.
+func (e *Engine) clientsFreeSpace() bool {
+	if !e.readOnly.Load() {
+		e.disk.clearing.Store(false)
+	}
+	return e.disk.clearing.Load()
 }
 
 // readOnlyError says why the store is read-only, with figures.

@@ -502,6 +502,7 @@ func (e *Engine) writable(deletes bool) error {
 		return nil
 	case deletes && !e.disk.unwritable.Load():
 		e.disk.deletes.Store(true)
+		e.disk.clearing.Store(true)
 		return nil
 	}
 	return e.readOnlyError()

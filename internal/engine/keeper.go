@@ -82,9 +82,11 @@ func (e *Engine) keepClock() {
 	}
 }
 
-// trimLog gives back log segments that nobody needs, neither for what is not in
-// tables yet nor, within bounds, for the names of recent writes. If too much log is left, it
-// asks the partition that holds it back to flush.
+// trimLog gives back log segments that are needed neither for what is not in tables yet
+// nor, within bounds, for the names of recent writes. On a full disk on which clients
+// delete, names keep no segment: the space is what the clients ask for, and a name that a
+// crash then takes is answered with kv.ErrUncertain. If too much log is left, trimLog asks
+// the partition that holds it back to flush.
 func (e *Engine) trimLog() {
 	// First the visible number: a partition that then has nothing unflushed has
 	// flushed everything up to it.
@@ -95,7 +97,8 @@ func (e *Engine) trimLog() {
 			flushed, lagging = low-1, i
 		}
 	}
-	if named := e.keeper.span.oldest(time.Now(), e.sequencer.Visible()); e.log.Stats().LiveBytes <= nameSpanSegments*e.opts.SegmentBytes {
+	named := e.keeper.span.oldest(time.Now(), e.sequencer.Visible())
+	if e.log.Stats().LiveBytes <= nameSpanSegments*e.opts.SegmentBytes && !e.clientsFreeSpace() {
 		flushed = min(flushed, named)
 	}
 	e.shrinkLog(flushed, time.Now())
