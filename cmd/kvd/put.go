@@ -56,17 +56,16 @@ func (a *app) putCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		var version uint64
-		options = append(options, kvd.Durable(level.level), kvd.WrittenAt(&version), took.option())
+		options = append(options, kvd.Durable(level.level), took.option())
 		return server.with(func(c *kvd.Client) error {
 			begin := time.Now()
-			err := c.Put(cmd.Context(), key, value, options...)
+			written, err := c.PutItem(cmd.Context(), key, value, options...)
 			took.print(a)
 			if err != nil {
 				return err
 			}
 			if printVersion {
-				_, err := fmt.Fprintln(a.out, version)
+				_, err := fmt.Fprintln(a.out, written.Version)
 				return err
 			}
 			a.say("ok  %v\n", time.Since(begin).Round(time.Microsecond))

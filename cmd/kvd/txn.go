@@ -99,12 +99,15 @@ func (s script) transact(ctx context.Context, c *kvd.Client, dryRun bool, level 
 		seen, err := s.run(ctx, tx)
 		return outcome{seen: seen, version: tx.Version()}, err
 	}
-	var version uint64
+	var last *kvd.Txn
 	o, err := kvd.Transact(ctx, c, func(tx *kvd.Txn) (outcome, error) {
+		last = tx
 		seen, err := s.run(ctx, tx)
 		return outcome{seen: seen, committed: s.writes()}, err
-	}, kvd.CommitWith(kvd.Durable(level), kvd.WrittenAt(&version)))
-	o.version = version
+	}, kvd.CommitWith(kvd.Durable(level)))
+	if err == nil {
+		o.version = last.CommittedVersion()
+	}
 	return o, err
 }
 

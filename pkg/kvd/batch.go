@@ -27,7 +27,7 @@ type Batch struct {
 // takes TTL and a condition. The conditions of a batch are judged on the state
 // before it, and all must hold, also that of a write that is replaced.
 func (b *Batch) Put(key, value []byte, opts ...WriteOption) *Batch {
-	o := b.options(key, opts, inBatch)
+	o := b.options(key, opts, within)
 	item := &kvdpb.Item{Key: bytes.Clone(key), Value: bytes.Clone(value), TtlMs: ttlMillis(o.ttl)}
 	return b.add(&kvdpb.Mutation{Op: &kvdpb.Mutation_Put{Put: item}, Precondition: precondition(&o.condition)})
 }
@@ -100,7 +100,7 @@ func (b *Batch) Reset() {
 }
 
 // Apply performs the writes of the batch, all of them at the version that it
-// returns, or none. The batch stays as it is. It takes Durable, WrittenAt and Timed.
+// returns, or none. The batch stays as it is. It takes Durable and Timed.
 //
 // Errors are those of Put, where ErrConflict means that a condition did not hold;
 // an empty batch, and one with a write that makes no sense, is ErrInvalid.

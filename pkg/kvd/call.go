@@ -204,7 +204,6 @@ func (c *Client) unaryWrite(ctx context.Context, name string, o *writeOptions, l
 		return 0, err
 	}
 	c.names.see(version)
-	o.report(version)
 	return version, nil
 }
 

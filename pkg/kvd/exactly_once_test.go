@@ -122,8 +122,12 @@ func twoTriesAtTheSameTime(t *testing.T, opts ...Option) {
 	cuts := &cuttable{dial: c.dialer}
 	db := c.open(t, append(opts, WithDialer(cuts.dialer))...)
 	answer := make(chan error, 1)
-	var version uint64
-	go func() { answer <- db.Put(ctx, []byte("k"), []byte("v"), WrittenAt(&version)) }()
+	var w Written
+	go func() {
+		var err error
+		w, err = db.PutItem(ctx, []byte("k"), []byte("v"))
+		answer <- err
+	}()
 	<-entered
 	cuts.cut()
 	require.NoError(t, <-answer)
@@ -132,7 +136,7 @@ func twoTriesAtTheSameTime(t *testing.T, opts ...Option) {
 	require.NoError(t, db.Close())
 	require.NoError(t, c.server.Shutdown(ctx)) // the late one has been served
 	assert.EqualValues(t, 3, tries.Load())
-	assert.EqualValues(t, 1, version)
+	assert.EqualValues(t, 1, w.Version)
 	assert.EqualValues(t, 2, versionOf(t, store))
 }
 
@@ -213,7 +217,9 @@ func cutUnderLoad(t *testing.T, named bool, opts []Option) {
 				}
 				key := fmt.Sprintf("%d/%d", caller, i)
 				var o outcome
-				o.err = db.Put(ctx, []byte(key), []byte(key), WrittenAt(&o.version))
+				var w Written
+				w, o.err = db.PutItem(ctx, []byte(key), []byte(key))
+				o.version = w.Version
 				if errors.Is(o.err, ErrUncertain) {
 					uncertain.Add(1)
 				}

@@ -80,7 +80,6 @@ func (c *Client) Execute(ctx context.Context, e Execution, opts ...WriteOption) 
 		return ExecuteResult{}, err
 	}
 	c.names.see(result.Version)
-	o.report(result.Version)
 	if tries.doubt && e.mayStillApply(result.Succeeded) {
 		return ExecuteResult{}, &Error{
 			Op: name, Attempts: tries.n + 1, Err: ErrUncertain,

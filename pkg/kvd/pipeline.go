@@ -26,11 +26,11 @@ func (c *Client) Pipeline() *Pipeline { return &Pipeline{client: c} }
 // Pending is the result of an operation in a Pipeline, once Do has returned.
 type Pending[T any] struct {
 	of    *pipelined
-	value func(*answer) T
+	value func(*pipelined) T
 }
 
 // Result returns what the operation brought: for Get the value, with ErrNotFound
-// if there is none, and nothing for the others. Its errors are those of the call of
+// if there is none, for Put and Delete what PutItem and DeleteItem return. Its errors are those of the call of
 // the same name; it is ErrInvalid before Do.
 func (p *Pending[T]) Result() (T, error) {
 	var none T
@@ -40,7 +40,7 @@ func (p *Pending[T]) Result() (T, error) {
 	case p.of.err != nil:
 		return none, p.of.err
 	}
-	return p.value(&p.of.answer), nil
+	return p.value(p.of), nil
 }
 
 var errNotDone = fmt.Errorf("%w: the pipeline has not been done", ErrInvalid)
@@ -49,7 +49,7 @@ var errNotDone = fmt.Errorf("%w: the pipeline has not been done", ErrInvalid)
 type pipelined struct {
 	name    string
 	op      frame.Op
-	options writeOptions // of a read only its timings
+	timings *Timings
 
 	tries  attempts
 	seat   seat
@@ -63,23 +63,23 @@ type pipelined struct {
 func (p *Pipeline) Get(key []byte, opts ...ReadOption) *Pending[[]byte] {
 	chosen := collectRead(opts)
 	o := p.note("get", frame.Op{Kind: frame.Get, Key: key, AtVersion: chosen.at}, writeOptions{timings: chosen.timings}, nil)
-	return &Pending[[]byte]{o, func(a *answer) []byte { return a.item.Value }}
+	return &Pending[[]byte]{o, func(o *pipelined) []byte { return o.answer.item.Value }}
 }
 
-// Put notes a write with the options of Client.Put, and copies key and value.
-func (p *Pipeline) Put(key, value []byte, opts ...WriteOption) *Pending[struct{}] {
-	o, err := p.client.writeOptions(opts, ofPut)
+// Put notes a write with the options of Client.PutItem, and copies key and value.
+func (p *Pipeline) Put(key, value []byte, opts ...WriteOption) *Pending[Written] {
+	o, err := p.client.writeOptions(opts, ofPut|chosePrevious)
 	op := frame.Op{Kind: frame.Put, Key: key, Value: bytes.Clone(value), TTLMillis: ttlMillis(o.ttl)}
-	return &Pending[struct{}]{p.note("put", op, o, err), nothing}
+	return &Pending[Written]{p.note("put", op, o, err), (*pipelined).written}
 }
 
-// Delete notes a write with the options of Client.Delete, and copies key.
-func (p *Pipeline) Delete(key []byte, opts ...WriteOption) *Pending[struct{}] {
-	o, err := p.client.writeOptions(opts, ofDelete)
-	return &Pending[struct{}]{p.note("delete", frame.Op{Kind: frame.Delete, Key: key}, o, err), nothing}
+// Delete notes a write with the options of Client.DeleteItem, and copies key.
+func (p *Pipeline) Delete(key []byte, opts ...WriteOption) *Pending[Written] {
+	o, err := p.client.writeOptions(opts, ofDelete|chosePrevious)
+	return &Pending[Written]{p.note("delete", frame.Op{Kind: frame.Delete, Key: key}, o, err), (*pipelined).written}
 }
 
-func nothing(*answer) struct{} { return struct{}{} }
+func (o *pipelined) written() Written { return written(&o.op, &o.answer) }
 
 func (p *Pipeline) note(name string, op frame.Op, o writeOptions, err error) *pipelined {
 	if len(op.Key) == 0 && err == nil {
@@ -88,7 +88,7 @@ func (p *Pipeline) note(name string, op frame.Op, o writeOptions, err error) *pi
 	op.Key = bytes.Clone(op.Key)
 	o.condition.Value = bytes.Clone(o.condition.Value)
 	o.apply(&op)
-	n := &pipelined{name: name, op: op, options: o}
+	n := &pipelined{name: name, op: op, timings: o.timings}
 	if err != nil {
 		n.err = &Error{Op: name, Err: err}
 	}
@@ -144,8 +144,7 @@ func (c *Client) doAll(ctx context.Context, all []*pipelined) {
 		switch {
 		case o.err != nil:
 		case c.travelsAlone(&o.op):
-			o.answer, o.err = c.operate(ctx, o.name, o.op, o.options.timings)
-			o.report()
+			o.answer, o.err = c.operate(ctx, o.name, o.op, o.timings)
 		default:
 			framed = append(framed, o)
 		}
@@ -162,7 +161,7 @@ func (c *Client) doAll(ctx context.Context, all []*pipelined) {
 	defer c.calls.leave()
 	for _, o := range framed {
 		o.tries = c.attemptsAt(ctx, o.name, &o.op)
-		o.tries.watch = startWatch(o.options.timings)
+		o.tries.watch = startWatch(o.timings)
 	}
 	for {
 		c.tryAll(ctx, framed)
@@ -186,7 +185,6 @@ func retries(tried []*pipelined) (again []*pipelined, wait time.Duration) {
 	for _, o := range tried {
 		if o.fault == nil {
 			o.tries.succeeded()
-			o.report()
 			continue
 		}
 		after, err := o.tries.next(o.fault)
@@ -196,12 +194,6 @@ func retries(tried []*pipelined) (again []*pipelined, wait time.Duration) {
 		}
 	}
 	return again, wait
-}
-
-func (o *pipelined) report() {
-	if o.err == nil && o.op.Kind != frame.Get {
-		o.options.reportAll(&o.op, &o.answer)
-	}
 }
 
 // maxAhead is how many operations of one pipeline are under way at once: some full

@@ -30,8 +30,7 @@ func TestPipeline(t *testing.T) {
 			put := p.Put(key, value)
 			first := p.Get(key)
 			value[0] = '2' // copied
-			var previous Item
-			p.Put(key, value, Previous(&previous))
+			replacing := p.Put(key, value, ReturnPrevious())
 			key[0] = 'x'
 			second := p.Get([]byte("a"))
 			p.Put([]byte("large"), make([]byte, 100<<10))
@@ -58,8 +57,11 @@ func TestPipeline(t *testing.T) {
 				require.ErrorIs(t, err, test.err)
 				assert.Equal(t, test.want, string(got))
 			}
-			assert.Equal(t, "1", string(previous.Value))
-			for write, want := range map[*Pending[struct{}]]error{put: nil, conflict: ErrConflict, nonsense: ErrInvalid, empty: ErrInvalid} {
+			replaced, err := replacing.Result()
+			require.NoError(t, err)
+			assert.Equal(t, "1", string(replaced.Previous.Value))
+			assert.Equal(t, "a", string(replaced.Previous.Key))
+			for write, want := range map[*Pending[Written]]error{put: nil, conflict: ErrConflict, nonsense: ErrInvalid, empty: ErrInvalid} {
 				_, err := write.Result()
 				require.ErrorIs(t, err, want)
 			}

@@ -288,8 +288,8 @@ func aWriteWithoutAName(t *testing.T, opts ...Option) {
 	}
 	db = losing(&log, 1, succeed).open(t, opts...)
 	for _, size := range []int{1, 100 << 10} {
-		var previous Item
-		require.ErrorIs(t, db.Put(ctx, []byte("k"), make([]byte, size), Previous(&previous)), ErrUncertain)
+		_, err := db.PutItem(ctx, []byte("k"), make([]byte, size), ReturnPrevious())
+		require.ErrorIs(t, err, ErrUncertain)
 		assert.Len(t, log.take(), 1)
 	}
 }

@@ -1,7 +1,6 @@
 package kvd
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -27,6 +26,8 @@ type Txn struct {
 	reads    readSet
 	writes   overlay
 	over     bool
+	// committed is what Commit returned.
+	committed uint64
 }
 
 var (
@@ -54,12 +55,16 @@ func (t *Txn) Version() uint64 {
 	return t.snapshot.version
 }
 
+// CommittedVersion is what Commit returned: 0 unless it succeeded. It is for callers of
+// Update and Transact, which keep the last transaction that they ran.
+func (t *Txn) CommittedVersion() uint64 { return t.committed }
+
 // Put sets key to value when the transaction commits. It takes TTL, which counts
-// from then, a condition and Previous. Both are about what the transaction sees:
-// a condition that does not hold is ErrConflict at once, and like Previous it is
-// a read. The transaction goes on without the write.
+// from then, and a condition. The condition is evaluated at once on what the
+// transaction sees, which is a read: one that does not hold is ErrConflict, and the
+// transaction goes on without the write.
 func (t *Txn) Put(ctx context.Context, key, value []byte, opts ...WriteOption) error {
-	o, err := t.prepare(ctx, "put", key, opts, inTxn)
+	o, err := t.prepare(ctx, "put", key, opts, within)
 	if err != nil {
 		return err
 	}
@@ -70,7 +75,7 @@ func (t *Txn) Put(ctx context.Context, key, value []byte, opts ...WriteOption) e
 // Delete removes key when the transaction commits. It takes the options of Put
 // but for TTL.
 func (t *Txn) Delete(ctx context.Context, key []byte, opts ...WriteOption) error {
-	if _, err := t.prepare(ctx, "delete", key, opts, inTxn&^choseTTL); err != nil {
+	if _, err := t.prepare(ctx, "delete", key, opts, within&^choseTTL); err != nil {
 		return err
 	}
 	t.writes.delete(key)
@@ -104,7 +109,7 @@ func (t *Txn) prepare(ctx context.Context, op string, key []byte, opts []WriteOp
 	if err != nil {
 		return o, &Error{Op: op, Err: err}
 	}
-	if o.condition.Kind == 0 && o.previous == nil {
+	if o.condition.Kind == 0 {
 		return o, nil
 	}
 	found, err := t.lookup(ctx, key, readOptions{})
@@ -113,12 +118,6 @@ func (t *Txn) prepare(ctx context.Context, op string, key []byte, opts []WriteOp
 	}
 	if !holds(&o.condition, &found) {
 		return o, conditionFailed(op, &o.condition, &found)
-	}
-	if o.previous != nil {
-		*o.previous = found.Item
-		if found.Found {
-			o.previous.Key = bytes.Clone(key)
-		}
 	}
 	return o, nil
 }
@@ -151,7 +150,7 @@ func errOver(op string) error {
 }
 
 // Commit applies the writes, all at the version that it returns, or none, and
-// ends the transaction in any case. It takes Durable, WrittenAt and Timed. A transaction
+// ends the transaction in any case. It takes Durable and Timed. A transaction
 // that wrote nothing needs no call to the server: its reads were all of one
 // version, which is what Commit returns.
 //
@@ -170,8 +169,8 @@ func (t *Txn) Commit(ctx context.Context, opts ...WriteOption) (version uint64, 
 		return 0, &Error{Op: name, Err: err}
 	}
 	if t.writes.empty() {
-		o.report(t.Version())
-		return t.Version(), nil
+		t.committed = t.Version()
+		return t.committed, nil
 	}
 	request := &kvdpb.CommitRequest{ReadVersion: t.Version(), Mutations: t.writes.mutations()}
 	request.ReadKeys, request.ReadRanges = t.reads.reads()
@@ -179,11 +178,12 @@ func (t *Txn) Commit(ctx context.Context, opts ...WriteOption) (version uint64, 
 	if t.snapshot != nil {
 		request.Epoch = t.snapshot.epoch
 	}
-	return t.client.unaryWrite(ctx, name, &o, true, func(ctx context.Context, conn *conn, options *kvdpb.RequestOptions, opts ...grpc.CallOption) (*kvdpb.ResponseMeta, error) {
+	t.committed, err = t.client.unaryWrite(ctx, name, &o, true, func(ctx context.Context, conn *conn, options *kvdpb.RequestOptions, opts ...grpc.CallOption) (*kvdpb.ResponseMeta, error) {
 		request.Options = options
 		response, err := conn.txn.Commit(ctx, request, opts...)
 		return response.GetMeta(), err
 	})
+	return t.committed, err
 }
 
 // Discard ends the transaction without a trace. After Commit it does nothing:

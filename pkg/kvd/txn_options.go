@@ -29,7 +29,7 @@ func MaxAge(d time.Duration) TxnOption { return func(o *txnOptions) { o.maxAge =
 // function, 10 times by default.
 func MaxAttempts(n int) TxnOption { return func(o *txnOptions) { o.maxAttempts = n } }
 
-// CommitWith has Update and Transact commit with options: Durable, WrittenAt and Timed.
+// CommitWith has Update and Transact commit with options: Durable and Timed.
 func CommitWith(opts ...WriteOption) TxnOption { return func(o *txnOptions) { o.commit = opts } }
 
 func newTxnOptions(opts []TxnOption) (txnOptions, error) {

@@ -80,7 +80,7 @@ func TestAConflict(t *testing.T) {
 		"a phantom":   func(tx *Txn) error { keys(t, tx, Prefix([]byte("n"))); return nil },
 		"a removal":   func(tx *Txn) error { keys(t, tx, Prefix([]byte("gone"))); return nil },
 		"up to limit": func(tx *Txn) error { keys(t, tx, Prefix([]byte("b")), Limit(1)); return nil },
-		"previous":    func(tx *Txn) error { return tx.Delete(ctx, []byte("b"), Previous(new(Item))) },
+		"a condition": func(tx *Txn) error { return tx.Delete(ctx, []byte("b"), IfPresent()) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			everyStore(t, func(t *testing.T, db *Client) {
@@ -175,15 +175,11 @@ func TestConditionsInATransaction(t *testing.T) {
 	require.NoError(t, err)
 	tx := begin(t, db)
 	a, b := []byte("a"), []byte("b")
-	var previous Item
 
-	require.NoError(t, tx.Put(ctx, a, []byte("2"), IfVersion(stored.Version), Previous(&previous)))
-	assert.Equal(t, stored, previous)
-	require.NoError(t, tx.Put(ctx, a, []byte("3"), IfValue([]byte("2")), Previous(&previous)))
-	assert.Equal(t, Item{Key: a, Value: []byte("2")}, previous)
+	require.NoError(t, tx.Put(ctx, a, []byte("2"), IfVersion(stored.Version)))
+	require.NoError(t, tx.Put(ctx, a, []byte("3"), IfValue([]byte("2"))))
 	require.NoError(t, tx.Delete(ctx, a, IfPresent()))
-	require.NoError(t, tx.Put(ctx, a, []byte("4"), IfAbsent(), Previous(&previous)))
-	assert.Equal(t, Item{}, previous)
+	require.NoError(t, tx.Put(ctx, a, []byte("4"), IfAbsent()))
 	require.NoError(t, tx.Put(ctx, b, []byte("5"), IfVersion(0), TTL(time.Hour)))
 	item, err := tx.GetItem(ctx, b)
 	require.NoError(t, err)
@@ -242,14 +238,13 @@ func TestATransactionRefusesWhatItDoesNotTake(t *testing.T) {
 	db := openMemory(t)
 	tx := begin(t, db)
 	k := []byte("k")
-	var version uint64
 	for _, err := range []error{
 		tx.Put(ctx, nil, nil),
 		tx.Put(ctx, k, nil, Durable(Sync)),
-		tx.Put(ctx, k, nil, WrittenAt(&version)),
+		tx.Put(ctx, k, nil, ReturnPrevious()),
+		tx.Put(ctx, k, nil, Timed(new(Timings))),
 		tx.Put(ctx, k, nil, TTL(-1)),
 		tx.Put(ctx, k, nil, IfAbsent(), IfPresent()),
-		tx.Put(ctx, k, nil, Previous(nil)),
 		tx.Delete(ctx, k, TTL(time.Second)),
 		tx.DeleteRange(ctx, Prefix(k), IfPresent()),
 		func() error { _, err := tx.Get(ctx, nil); return err }(),

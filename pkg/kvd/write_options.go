@@ -1,7 +1,6 @@
 package kvd
 
 import (
-	"bytes"
 	"fmt"
 	"time"
 
@@ -21,8 +20,6 @@ type writeOptions struct {
 	durability Durability
 	ttl        time.Duration
 	condition  frame.Condition
-	previous   *Item
-	writtenAt  *uint64
 	timings    *Timings
 	err        error // of the first choice that makes no sense
 }
@@ -35,18 +32,15 @@ const (
 	choseTTL
 	choseCondition
 	chosePrevious
-	choseWrittenAt
 	choseTimed
 )
 
-// What the calls take. Within a batch or transaction a delete takes what a put
-// does, but for a time to live; a range delete takes nothing.
+// What the calls take. PutItem and DeleteItem also take ReturnPrevious.
 const (
 	ofPut    = ofDelete | choseTTL
-	ofDelete = ofCommit | choseCondition | chosePrevious
-	ofCommit = choseDurability | choseWrittenAt | choseTimed
-	inBatch  = choseTTL | choseCondition
-	inTxn    = choseTTL | choseCondition | chosePrevious
+	ofDelete = ofCommit | choseCondition
+	ofCommit = choseDurability | choseTimed
+	within   = choseTTL | choseCondition // of a put in a batch or transaction
 )
 
 func (c choices) String() string {
@@ -55,8 +49,7 @@ func (c choices) String() string {
 		name   string
 	}{
 		{choseDurability, "Durable"}, {choseTTL, "TTL"}, {choseCondition, "a condition"},
-		{chosePrevious, "Previous"}, {choseWrittenAt, "WrittenAt"},
-		{choseTimed, "Timed"},
+		{chosePrevious, "ReturnPrevious"}, {choseTimed, "Timed"},
 	} {
 		if c&named.choice != 0 {
 			return named.name
@@ -127,32 +120,13 @@ func IfValue(v []byte) Condition {
 	return Condition{frame.Condition{Kind: frame.ValueEquals, Value: v}}
 }
 
-// Previous has the write fill in what the key held before: a zero Item, with
-// Version 0, if it was absent. Nothing is filled in if the call fails.
+// ReturnPrevious has PutItem, DeleteItem and the writes of a Pipeline return what the
+// key held before, in Written.Previous.
 //
 // The server remembers which writes happened, not what they replaced. So a write
-// with Previous whose answer is lost is not tried again: it is ErrUncertain.
-func Previous(into *Item) WriteOption {
-	return writeOption(func(o *writeOptions) {
-		var err error
-		if into == nil {
-			err = fmt.Errorf("%w: Previous of nil", ErrInvalid)
-		}
-		o.choose(chosePrevious, err)
-		o.previous = into
-	})
-}
-
-// WrittenAt has the write fill in its version, if the call succeeds.
-func WrittenAt(into *uint64) WriteOption {
-	return writeOption(func(o *writeOptions) {
-		var err error
-		if into == nil {
-			err = fmt.Errorf("%w: WrittenAt of nil", ErrInvalid)
-		}
-		o.choose(choseWrittenAt, err)
-		o.writtenAt = into
-	})
+// with ReturnPrevious whose answer is lost is not tried again: it is ErrUncertain.
+func ReturnPrevious() WriteOption {
+	return writeOption(func(o *writeOptions) { o.choose(chosePrevious, nil) })
 }
 
 func (o *writeOptions) choose(c choices, err error) {
@@ -192,25 +166,7 @@ func collect(opts []WriteOption, takes choices) (writeOptions, error) {
 func (o *writeOptions) apply(op *frame.Op) {
 	op.Durability = o.durability.wire()
 	op.Condition = o.condition
-	op.ReturnPrevious = o.previous != nil
-}
-
-// reportAll fills in what the caller wants to know of an operation that succeeded.
-func (o *writeOptions) reportAll(op *frame.Op, a *answer) {
-	if o.previous != nil {
-		*o.previous = a.item
-		if a.found {
-			o.previous.Key = bytes.Clone(op.Key)
-		}
-	}
-	o.report(a.version)
-}
-
-// report fills in what the caller wants to know of a write that succeeded.
-func (o *writeOptions) report(version uint64) {
-	if o.writtenAt != nil {
-		*o.writtenAt = version
-	}
+	op.ReturnPrevious = o.chosen&chosePrevious != 0
 }
 
 // ttlMillis is a time to live as the protocol has it: 0 is for ever.

@@ -41,15 +41,19 @@ func TestConditions(t *testing.T) {
 		failed(db.Delete(ctx, k, IfPresent()))
 		assert.Equal(t, "-", get(t, db, "k"))
 
-		require.NoError(t, db.Put(ctx, k, v, IfAbsent(), WrittenAt(&version)))
-		assert.NotZero(t, version)
+		written := func(w Written, err error) {
+			t.Helper()
+			require.NoError(t, err)
+			assert.Greater(t, w.Version, version)
+			assert.Nil(t, w.Previous, "it did not ask")
+			version = w.Version
+		}
+		written(db.PutItem(ctx, k, v, IfAbsent()))
 		failed(db.Put(ctx, k, v, IfAbsent()))
 		failed(db.Put(ctx, k, v, IfVersion(0)))
 		failed(db.Put(ctx, k, v, IfVersion(version+1)))
 		failed(db.Put(ctx, k, v, IfValue([]byte("other"))))
-		first := version
-		require.NoError(t, db.Put(ctx, k, []byte("w"), IfVersion(version), WrittenAt(&version)))
-		assert.Greater(t, version, first)
+		written(db.PutItem(ctx, k, []byte("w"), IfVersion(version)))
 		require.NoError(t, db.Put(ctx, k, v, IfValue([]byte("w"))))
 		require.NoError(t, db.Put(ctx, k, v, IfPresent()))
 		require.NoError(t, db.Delete(ctx, k, IfValue(v)))
@@ -57,20 +61,62 @@ func TestConditions(t *testing.T) {
 	})
 }
 
-func TestPrevious(t *testing.T) {
-	everyWay(t, func(t *testing.T, _ *cluster, db *Client) {
-		ctx := context.Background()
-		k := []byte("k")
-		previous := Item{Key: []byte("?"), Version: 99}
-		require.NoError(t, db.Put(ctx, k, []byte("1"), Previous(&previous), TTL(time.Hour)))
-		assert.Equal(t, Item{}, previous, "it was absent")
-		require.NoError(t, db.Put(ctx, k, nil, Previous(&previous)))
-		assert.Equal(t, Item{Key: k, Value: []byte("1"), Version: 1, TTL: time.Hour}, previous)
-		require.NoError(t, db.Delete(ctx, k, Previous(&previous)))
-		assert.Equal(t, Item{Key: k, Value: []byte{}, Version: 2}, previous)
-		require.ErrorIs(t, db.Put(ctx, k, nil, Previous(&previous), IfPresent()), ErrConflict)
-		assert.EqualValues(t, 2, previous.Version, "an error fills in nothing")
-	})
+// Whether alone or in a pipeline, a write returns its version and, if it asks for that,
+// what the key held before.
+func TestWhatAWriteReturns(t *testing.T) {
+	type writes struct {
+		put func(value []byte, opts ...WriteOption) (Written, error)
+		del func(opts ...WriteOption) (Written, error)
+	}
+	k := []byte("k")
+	for way, of := range map[string]func(context.Context, *Client) writes{
+		"call": func(ctx context.Context, db *Client) writes {
+			return writes{
+				func(value []byte, opts ...WriteOption) (Written, error) { return db.PutItem(ctx, k, value, opts...) },
+				func(opts ...WriteOption) (Written, error) { return db.DeleteItem(ctx, k, opts...) },
+			}
+		},
+		"pipeline": func(ctx context.Context, db *Client) writes {
+			done := func(p *Pipeline, w *Pending[Written]) (Written, error) {
+				_ = p.Do(ctx) // Result says the same
+				return w.Result()
+			}
+			return writes{
+				func(value []byte, opts ...WriteOption) (Written, error) {
+					p := db.Pipeline()
+					return done(p, p.Put(k, value, opts...))
+				},
+				func(opts ...WriteOption) (Written, error) {
+					p := db.Pipeline()
+					return done(p, p.Delete(k, opts...))
+				},
+			}
+		},
+	} {
+		t.Run(way, func(t *testing.T) {
+			everyWay(t, func(t *testing.T, _ *cluster, db *Client) {
+				do := of(t.Context(), db)
+				w, err := do.put([]byte("1"), ReturnPrevious(), TTL(time.Hour))
+				require.NoError(t, err)
+				assert.Equal(t, Written{Version: 1}, w, "it was absent")
+				w, err = do.put(nil, ReturnPrevious())
+				require.NoError(t, err)
+				assert.Equal(t, Written{2, &Item{Key: k, Value: []byte("1"), Version: 1, TTL: time.Hour}}, w)
+				w, err = do.del(ReturnPrevious())
+				require.NoError(t, err)
+				assert.Equal(t, Written{3, &Item{Key: k, Value: []byte{}, Version: 2}}, w)
+				w, err = do.put(nil, ReturnPrevious(), IfPresent())
+				require.ErrorIs(t, err, ErrConflict)
+				assert.Zero(t, w)
+				w, err = do.put([]byte("2"))
+				require.NoError(t, err)
+				assert.Equal(t, Written{Version: 4}, w)
+				w, err = do.del()
+				require.NoError(t, err)
+				assert.Equal(t, Written{Version: 5}, w, "it did not ask")
+			})
+		})
+	}
 }
 
 func TestTTL(t *testing.T) {
@@ -106,9 +152,7 @@ func TestDeleteRange(t *testing.T) {
 	ctx := context.Background()
 	db := openMemory(t)
 	put(t, db, "a", "", "b", "", "b1", "", "c", "", "\x00", "")
-	var version uint64
-	require.NoError(t, db.DeleteRange(ctx, Prefix([]byte("b")), WrittenAt(&version), Durable(Sync)))
-	assert.EqualValues(t, 6, version)
+	require.NoError(t, db.DeleteRange(ctx, Prefix([]byte("b")), Durable(Sync)))
 	assert.Equal(t, []string{"\x00", "a", "c"}, keys(t, db, All()))
 	require.NoError(t, db.DeleteRange(ctx, Between(nil, []byte("b"))), "from the first key on")
 	assert.Equal(t, []string{"c"}, keys(t, db, All()))
@@ -128,10 +172,9 @@ func TestABatchWithConditionsAndRanges(t *testing.T) {
 		Put([]byte("b2"), []byte("2"), IfVersion(3)).
 		Put([]byte("c"), []byte("2"), IfAbsent()).
 		Delete([]byte("a"), IfPresent())
-	var version uint64
-	at, err := db.Apply(ctx, b, WrittenAt(&version))
+	at, err := db.Apply(ctx, b)
 	require.NoError(t, err)
-	assert.Equal(t, at, version)
+	assert.EqualValues(t, 4, at)
 	assert.Equal(t, []string{"b2", "c"}, keys(t, db, All()))
 	_, err = db.Apply(ctx, b)
 	require.ErrorIs(t, err, ErrConflict)
@@ -139,7 +182,7 @@ func TestABatchWithConditionsAndRanges(t *testing.T) {
 
 	for _, b := range []*Batch{
 		new(Batch).Put([]byte("k"), nil, Durable(Sync)),
-		new(Batch).Put([]byte("k"), nil, Previous(new(Item))),
+		new(Batch).Put([]byte("k"), nil, ReturnPrevious()),
 		new(Batch).Delete([]byte("k"), TTL(time.Second)),
 		new(Batch).Delete(nil),
 	} {
@@ -161,8 +204,8 @@ func TestWritesRefuseWhatTheyDoNotTake(t *testing.T) {
 			db.Put(ctx, k, nil, TTL(0)),
 			db.Put(ctx, k, nil, TTL(-time.Second)),
 			db.Put(ctx, k, nil, IfAbsent(), IfVersion(1)),
-			db.Put(ctx, k, nil, Previous(nil)),
-			db.Put(ctx, k, nil, WrittenAt(nil)),
+			db.Put(ctx, k, nil, ReturnPrevious()),
+			db.Delete(ctx, k, ReturnPrevious()),
 			db.Put(ctx, k, nil, Durable(Sync), Durable(Memory)),
 			db.Delete(ctx, k, TTL(time.Second)),
 		} {

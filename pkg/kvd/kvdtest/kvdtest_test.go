@@ -103,15 +103,18 @@ func TestConditionsExpiryAndRanges(t *testing.T) {
 	db := kvdtest.New(t)
 	ctx := t.Context()
 	k := []byte("k")
-	var version uint64
-	require.NoError(t, db.Put(ctx, k, []byte("1"), kvd.IfAbsent(), kvd.WrittenAt(&version), kvd.TTL(time.Hour)))
-	err := db.Put(ctx, k, []byte("2"), kvd.IfAbsent())
+	first, err := db.PutItem(ctx, k, []byte("1"), kvd.IfAbsent(), kvd.TTL(time.Hour))
+	require.NoError(t, err)
+	version := first.Version
+	err = db.Put(ctx, k, []byte("2"), kvd.IfAbsent())
 	require.ErrorIs(t, err, kvd.ErrConflict)
 	e, ok := errors.AsType[*kvd.Error](err)
 	require.True(t, ok)
 	assert.Equal(t, version, e.Version)
-	var previous kvd.Item
-	require.NoError(t, db.Put(ctx, k, []byte("2"), kvd.IfVersion(version), kvd.Previous(&previous)))
+	second, err := db.PutItem(ctx, k, []byte("2"), kvd.IfVersion(version), kvd.ReturnPrevious())
+	require.NoError(t, err)
+	require.NotNil(t, second.Previous)
+	previous := *second.Previous
 	assert.Equal(t, "1", string(previous.Value))
 	assert.Equal(t, version, previous.Version)
 	assert.Positive(t, previous.TTL)
