@@ -43,14 +43,20 @@ type call struct {
 	busy     atomic.Bool
 	pipeline atomic.Pointer[pipeline]
 
-	// message is the request of a unary call as far as it has come. signal has a value when
-	// the handler of one should look at what follows; nil for streams.
+	// message is the one that is coming. Only the goroutine that reads the connection uses
+	// it; once a unary call is long its handler also reads the length.
 	message message
+	// signal has a value when the handler should look at what follows.
 	signal  chan struct{}
-	here    atomic.Bool             // the request has come, or nothing more of it will
-	long    atomic.Bool             // it is too long to come without a place in the intake
-	ended   atomic.Bool             // the call is ended to make room for others, before its request has come
-	arrival atomic.Pointer[arrival] // set once a long one has a place in the intake, and waits do not have it
+	here    atomic.Bool  // the request has come, or nothing more of it will
+	tooLong atomic.Int64 // the length of the message that exceeds the limit; 0: none does
+	// announced counts the messages of a long-lived stream whose length has come and is
+	// within the limit. Of these, received went to the handler, which alone uses the count.
+	announced atomic.Uint64
+	received  uint64
+	long      atomic.Bool             // it is too long to come without a place in the intake
+	ended     atomic.Bool             // the call is ended to make room for others, before its request has come
+	arrival   atomic.Pointer[arrival] // set once a long one has a place in the intake, and waits do not have it
 	// kill ends the call. The client of a stream is told CANCELLED, since gRPC sends that by
 	// itself; the cause is for the counters.
 	kill context.CancelCauseFunc
@@ -99,11 +105,10 @@ func (s *Server) admit(ctx context.Context, info *tap.Info) (context.Context, er
 	}
 	c.Context, c.kill = context.WithCancelCause(ctx)
 	c.wait.conn, c.wait.evict = c.conn, c.evict
+	c.signal = make(chan struct{}, 1)
 	long := longLived(info.FullMethodName)
 	if long {
 		c.wait.idle = c.idle
-	} else {
-		c.signal = make(chan struct{}, 1)
 	}
 	if !c.waits.begin(&c.wait) {
 		c.kill(nil)
@@ -120,6 +125,9 @@ func (s *Server) admit(ctx context.Context, info *tap.Info) (context.Context, er
 	c.claim = context.AfterFunc(c.Context, c.release)
 	return c, nil
 }
+
+// unary reports whether the call has one request, which it waits for.
+func (c *call) unary() bool { return c.wait.idle == nil }
 
 // idle reports whether a long-lived stream waits for its client.
 func (c *call) idle() bool {
@@ -138,14 +146,14 @@ func (c *call) evict() {
 	if c.wait.bytes == 0 { // more than a few bytes are no flood of empty requests
 		c.server.wasted(c.conn)
 	}
-	if c.signal != nil {
+	if c.unary() {
 		c.wake()
 		return
 	}
 	c.kill(shedFailure(shedByWait))
 }
 
-// wake has the handler of a unary call look at what has changed.
+// wake has the handler look at what has changed.
 func (c *call) wake() {
 	select {
 	case c.signal <- struct{}{}:

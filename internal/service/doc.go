@@ -92,6 +92,8 @@
 //	                              is memory for it. Connections take turns, and one that
 //	                              is announced and does not come loses its place to the
 //	                              next within a second or so (intake.go)
+//	messages beyond the limit     they are refused when their length has come, with a reason
+//	                              and without a larger window (receive.go)
 //	calls that are served, and    a connection may have as many as are free beside it
 //	snapshots                     (shares.go, leases.go)
 //	answers to unary calls        while the transport has more than a quarter of the

@@ -123,10 +123,11 @@ func malformed(err error) *failure {
 }
 
 // messageTooLarge refuses a message by its length.
-func messageTooLarge(n, limit int) *failure {
+func messageTooLarge(n int64, limit int) *failure {
 	return &failure{
 		code: codes.InvalidArgument, reason: kvdpb.ReasonTooLarge,
-		message: fmt.Sprintf("the request has %d bytes, limit is %d; nothing was done", n, limit),
+		message:  fmt.Sprintf("the request has %d bytes, limit is %d; nothing of it was done", n, limit),
+		metadata: map[string]string{kvdpb.MetadataSize: fmt.Sprint(n), kvdpb.MetadataLimit: fmt.Sprint(limit)},
 	}
 }
 

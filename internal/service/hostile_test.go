@@ -38,8 +38,8 @@ type hostile struct {
 	goAway chan string // what the server said, closed when it has ended the connection
 }
 
-// attack opens a connection, on which all that the server says is read.
-func (f *fixture) attack(t testing.TB) *hostile {
+// attack opens a connection, on which all that the server says is read, and shown to see.
+func (f *fixture) attack(t testing.TB, see ...func(http2.Frame)) *hostile {
 	t.Helper()
 	conn, err := f.listener.Dial()
 	require.NoError(t, err)
@@ -55,6 +55,9 @@ func (f *fixture) attack(t testing.TB) *hostile {
 			got, err := in.ReadFrame()
 			if err != nil {
 				return
+			}
+			for _, f := range see {
+				f(got)
 			}
 			if g, ok := got.(*http2.GoAwayFrame); ok {
 				h.goAway <- fmt.Sprintf("%v: %s", g.ErrCode, g.DebugData())

@@ -30,7 +30,7 @@ type http2Conn struct {
 		walk    h2Walk
 		headers bool // within a frame of headers
 		payload payload
-		whole   []*call // the request of which is here; gRPC has yet to handle the last frame
+		news    []*call // to be woken once gRPC has handled the frames that it was given
 		rest    []byte  // was read from the connection, but not by gRPC
 		last    uint32  // stream that was opened
 		ended   error
@@ -146,9 +146,9 @@ func (c *http2Conn) heard(f *h2Frame) {
 	switch f.kind {
 	case h2Headers:
 		c.in.headers, c.in.last = true, f.stream
-		if one := c.of.opened(f.stream, f.flags&h2EndStream != 0); one != nil && one.signal != nil {
+		if one := c.of.opened(f.stream, f.flags&h2EndStream != 0); one != nil {
 			one.here.Store(true)
-			c.in.whole = append(c.in.whole, one)
+			c.in.news = append(c.in.news, one)
 		}
 		if c.of.flooded.Load() {
 			c.in.ended = &floodError{"streams that were reset"}
@@ -158,7 +158,7 @@ func (c *http2Conn) heard(f *h2Frame) {
 		if f.length > 0 {
 			c.in.data += uint64(f.length)
 		}
-		if one := c.of.arrived(f.stream, f.length); one != nil && one.signal != nil {
+		if one := c.of.arrived(f.stream, f.length); one != nil {
 			c.in.payload = payload{call: one, left: f.length, padded: f.flags&h2Padded != 0, last: f.flags&h2EndStream != 0}
 		}
 		if f.length > 0 || f.flags&h2EndStream != 0 {
@@ -177,7 +177,7 @@ func (c *http2Conn) heard(f *h2Frame) {
 	}
 }
 
-// payload is the data of the frame that is being read, of the request of a unary call.
+// payload is the data of the frame that is being read, which is part of a request.
 type payload struct {
 	call   *call // nil: none is
 	left   int   // bytes to come, of which the last are padding if the first one says so
@@ -196,32 +196,26 @@ func (p *payload) take(b []byte) {
 	}
 	data := min(len(b), max(p.left-p.pad, 0))
 	p.left -= len(b)
-	p.call.message.take(b[:data])
+	p.call.follow(b[:data])
 }
 
 // endData ends a frame of data.
 func (c *http2Conn) endData() {
 	one, last := c.in.payload.call, c.in.payload.last
 	c.in.payload = payload{}
-	switch m := &one.message; {
-	case last || m.whole() || m.known() && m.length() > int64(receiveBytes(c.server.limits)):
-		one.here.Store(true) // gRPC says what is wrong with it, if anything is
-	case m.known() && m.length() > longBytes(c.server.options.BufferBytes) && !one.long.Load():
-		one.long.Store(true)
-	default:
-		return
+	if one.endData(last) {
+		c.in.news = append(c.in.news, one)
 	}
-	c.in.whole = append(c.in.whole, one)
 }
 
 // wakeCalls wakes the handlers of calls that have something to do, now that gRPC has
 // handled what it has.
 func (c *http2Conn) wakeCalls() {
-	for i, one := range c.in.whole {
+	for i, one := range c.in.news {
 		one.wake()
-		c.in.whole[i] = nil
+		c.in.news[i] = nil
 	}
-	c.in.whole = c.in.whole[:0]
+	c.in.news = c.in.news[:0]
 }
 
 const (

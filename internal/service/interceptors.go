@@ -24,15 +24,11 @@ func (s *Server) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo,
 	defer c.release()
 	defer s.recover(c.method, &err)
 	m, ok := req.(proto.Message)
-	n := proto.Size(m)
-	if limit := MessageBytes(s.limits); n > limit {
-		return nil, messageTooLarge(n, limit) // before it waits for memory that it need not have
-	}
 	if err := c.come(); err != nil {
 		return nil, err
 	}
 	if ok {
-		if err := c.resize(requestBytes(c.method, n)); err != nil {
+		if err := c.resize(requestBytes(c.method, proto.Size(m))); err != nil {
 			return nil, s.failure(c.method, err)
 		}
 	}
@@ -67,6 +63,7 @@ func (s *Server) stream(srv any, stream grpc.ServerStream, info *grpc.StreamServ
 	}
 	defer c.release()
 	defer s.recover(c.method, &err)
+	stream = reasonedStream{stream, c}
 	if c.method == methodOther && c.kill != nil {
 		ended := make(chan struct{})
 		defer close(ended)

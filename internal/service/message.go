@@ -2,19 +2,26 @@ package service
 
 import "encoding/binary"
 
-// message is the first message of a stream of gRPC as far as it has come: a prefix of a flag
-// and a length, and that many bytes. The zero value is one of which nothing has come.
+// message is a message of a stream of gRPC as far as it has come: a prefix of a flag and a
+// length, and that many bytes. The zero value is one of which nothing has come.
 type message struct {
 	prefix [messagePrefix]byte
 	have   int   // of prefix
-	come   int64 // of what follows, and what comes after that
+	come   int64 // of what follows
 }
 
-// take takes what has come.
-func (m *message) take(b []byte) {
+// messagePrefix is what gRPC has before each message.
+const messagePrefix = 5
+
+// take takes what has come of the message and returns what is left of b.
+func (m *message) take(b []byte) (rest []byte) {
 	n := copy(m.prefix[m.have:], b)
-	m.have += n
-	m.come += int64(len(b) - n)
+	if m.have += n; !m.known() {
+		return nil
+	}
+	body := min(int64(len(b)-n), m.length()-m.come)
+	m.come += body
+	return b[n+int(body):]
 }
 
 // known reports whether the length is known.
@@ -24,4 +31,4 @@ func (m *message) known() bool { return m.have == messagePrefix }
 func (m *message) length() int64 { return int64(binary.BigEndian.Uint32(m.prefix[1:])) }
 
 // whole reports whether all of it has come.
-func (m *message) whole() bool { return m.known() && m.come >= m.length() }
+func (m *message) whole() bool { return m.known() && m.come == m.length() }

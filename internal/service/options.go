@@ -132,11 +132,6 @@ func MessageBytes(l kv.Limits) int {
 	return max(l.BatchBytes, l.KeyBytes+2*l.ValueBytes) + 2*l.BatchOps*perOp + messageSlack
 }
 
-// receiveBytes is the largest message that the transport hands over. It is a little
-// more than MessageBytes, so that the client of a message in between is refused with a
-// reason: gRPC refuses what is longer before any code of this package runs.
-func receiveBytes(l kv.Limits) int { return MessageBytes(l) + MessageBytes(l)/4 }
-
 // lifetimes of connections and streams.
 type lifetimes struct {
 	// streamAge is how long a pipeline lasts before the client is told to open

@@ -27,6 +27,81 @@ func withReason(handler grpc.MethodHandler) grpc.MethodHandler {
 	}
 }
 
+// reasonedStream is a stream whose handler tells why a message is not received. gRPC by
+// itself answers without a reason to one that is too long.
+type reasonedStream struct {
+	grpc.ServerStream
+	call *call
+}
+
+// RecvMsg implements grpc.ServerStream.
+func (s reasonedStream) RecvMsg(m any) error {
+	if err := s.call.awaitMessage(s.Context()); err != nil {
+		return err
+	}
+	return s.ServerStream.RecvMsg(m)
+}
+
+// awaitMessage waits until the length of the next message of a long-lived stream is known,
+// and refuses the message if it is too long. It leaves all other errors to gRPC.
+func (c *call) awaitMessage(ctx context.Context) error {
+	for {
+		// The message that is too long is the last one, so its length is read first.
+		tooLong, ended := c.tooLong.Load(), c.here.Load()
+		switch {
+		case c.announced.Load() > c.received:
+			c.received++
+			return nil
+		case tooLong > 0:
+			return messageTooLarge(tooLong, MessageBytes(c.server.limits))
+		case ended:
+			return nil
+		}
+		select {
+		case <-c.signal:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// follow looks at bytes of the request before gRPC gets them. After a message that is too
+// long nothing counts.
+func (c *call) follow(b []byte) {
+	for len(b) > 0 && c.tooLong.Load() == 0 {
+		m := &c.message
+		known := m.known()
+		b = m.take(b)
+		switch {
+		case !known && m.known() && m.length() > int64(MessageBytes(c.server.limits)):
+			c.tooLong.Store(m.length())
+		case c.unary():
+			return
+		case !known && m.known():
+			c.announced.Add(1)
+		}
+		if !c.unary() && m.whole() {
+			*m = message{}
+		}
+	}
+}
+
+// endData ends a frame of data of the request, the last one if last is set. It reports whether
+// the handler should look at what has come.
+func (c *call) endData(last bool) (news bool) {
+	m := &c.message
+	switch {
+	case last || c.tooLong.Load() > 0 || c.unary() && m.whole():
+		c.here.Store(true)
+	case !c.unary(): // a message may have begun
+	case m.known() && m.length() > longBytes(c.server.options.BufferBytes) && !c.long.Load():
+		c.long.Store(true)
+	default:
+		return false
+	}
+	return true
+}
+
 // receive has gRPC receive the request of a unary call once it has come, or may come. If
 // gRPC's part fails it has sent its own status.
 func (c *call) receive(ctx context.Context, request any, receive func(any) error) error {
@@ -38,6 +113,8 @@ func (c *call) receive(ctx context.Context, request any, receive func(any) error
 		}
 	}
 	switch {
+	case c.tooLong.Load() > 0:
+		return c.refuseRequest(messageTooLarge(c.tooLong.Load(), MessageBytes(c.server.limits)))
 	case c.ended.Load():
 		return c.refuseRequest(shedFailure(shedByWait))
 	case c.long.Load():

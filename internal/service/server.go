@@ -66,7 +66,7 @@ func newServer(store Store, o Options, t lifetimes) *Server {
 	s.working, s.cut = context.WithCancel(context.Background())
 	s.peers.peers = make(map[string]*peerEntry)
 	s.waits = [waitKinds]*waits{
-		waitForCalls:  {kind: waitForCalls, limit: amount{o.Streams, waitingBytes(o.BufferBytes, int64(receiveBytes(s.limits)))}, memory: s.memory},
+		waitForCalls:  {kind: waitForCalls, limit: amount{o.Streams, waitingBytes(o.BufferBytes, int64(MessageBytes(s.limits)))}, memory: s.memory},
 		waitForHealth: {kind: waitForHealth, limit: amount{healthStreams, 1 << 20}},
 	}
 	s.intake = newIntake(s.memory)
@@ -78,7 +78,7 @@ func newServer(store Store, o Options, t lifetimes) *Server {
 	options := []grpc.ServerOption{
 		grpc.Creds(newReception(s)),
 		grpc.ForceServerCodecV2(frame.Codec()),
-		grpc.MaxRecvMsgSize(receiveBytes(s.limits)),
+		grpc.MaxRecvMsgSize(MessageBytes(s.limits)),
 		grpc.MaxSendMsgSize(MessageBytes(s.limits)),
 		grpc.MaxHeaderListSize(headerListBytes),
 		grpc.MaxConcurrentStreams(streamsPerConn),
@@ -97,7 +97,7 @@ func newServer(store Store, o Options, t lifetimes) *Server {
 	kvdpb.RegisterKVServiceServer(registrar, s)
 	kvdpb.RegisterTxnServiceServer(registrar, s)
 	kvdpb.RegisterAdminServiceServer(registrar, s)
-	healthpb.RegisterHealthServer(s.grpc, &readiness{Server: s.health, store: store})
+	healthpb.RegisterHealthServer(registrar, &readiness{Server: s.health, store: store})
 	if s.options.Reflection {
 		reflection.Register(s.grpc)
 	}

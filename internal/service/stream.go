@@ -15,7 +15,7 @@ func (s *Server) Pipeline(stream grpc.BidiStreamingServer[kvdpb.PipelineRequest,
 	c := callOf(stream.Context())
 	c.stall.Stop() // it may idle
 	p := &pipeline{
-		carriage: &streamCarriage{stream: stream, call: c, limit: MessageBytes(s.limits), patience: s.options.Deadline},
+		carriage: &streamCarriage{stream: stream, call: c, patience: s.options.Deadline},
 		server:   s, ctx: stream.Context(), age: s.lifetimes.streamAge,
 	}
 	c.pipeline.Store(p)
@@ -30,7 +30,6 @@ func (s *Server) Pipeline(stream grpc.BidiStreamingServer[kvdpb.PipelineRequest,
 type streamCarriage struct {
 	stream grpc.ServerStream
 	call   *call
-	limit  int // of a message
 
 	// sending serializes responses. The call's stall timer runs during each,
 	// for patience.
@@ -38,16 +37,11 @@ type streamCarriage struct {
 	patience time.Duration
 }
 
-// messagePrefix is what gRPC has before each message.
-const messagePrefix = 5
-
 func (c *streamCarriage) receive() (*frame.Request, error) {
 	f := requests.Get().(*frame.Request)
 	err := c.stream.RecvMsg(f)
 	if err == nil {
-		if n := f.Bytes(); n > c.limit {
-			err = messageTooLarge(n, c.limit)
-		} else if f.Malformed != nil {
+		if f.Malformed != nil {
 			err = malformed(f.Malformed)
 		}
 	}

@@ -7,18 +7,10 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-
-	"github.com/kvd-db/kvd/internal/kv"
-	"github.com/kvd-db/kvd/internal/service"
 )
 
-// The client knows the server's limit, to explain what the transport refuses.
-func TestTheLimitOfAMessageIsTheServers(t *testing.T) {
-	assert.Equal(t, service.MessageBytes(kv.DefaultLimits), maxRequestBytes)
-}
-
 // TestWhatIsFarTooLargeIsRefusedAsThat: a value beyond what a message may have is refused
-// by gRPC before the server sees it, so nothing was written. A time to live keeps its
+// before the server reads it, so nothing was written. A time to live keeps its
 // figure.
 func TestWhatIsFarTooLargeIsRefusedAsThat(t *testing.T) {
 	db := openMemory(t)

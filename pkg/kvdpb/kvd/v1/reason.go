@@ -30,6 +30,8 @@ const (
 	MetadataVersion   = "version"    // with KEY_NOT_FOUND: the version read at; with CONDITION_FAILED: the version found
 	MetadataKey       = "key"        // with CONDITION_FAILED and CONFLICT: the key, quoted as in Go
 	MetadataCause     = "cause"      // with OVERLOADED: what was full; with VERSION_GONE: CauseOpening, or none
+	MetadataSize      = "size"       // with TOO_LARGE, if a whole message is: its bytes
+	MetadataLimit     = "limit"      // likewise: the most that a message may have
 	MetadataRequestID = "request_id" // with INTERNAL and CORRUPTION: identifies the error in the server's log
 )
 
