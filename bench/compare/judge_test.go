@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/kvd-db/kvd/bench/judge"
-	"github.com/kvd-db/kvd/internal/workload"
+	"github.com/kvd-db/kvd/internal/loadgen"
 )
 
 // rated returns one slot a round with these rates, and with the processor time that two
@@ -199,7 +199,7 @@ func TestTheFinalTableSaysWhatIsReached(t *testing.T) {
 func TestTheGeneratorsCostIsTheLeastAndItsShareTheLargest(t *testing.T) {
 	slots := join(rated("c", ours, 1e6, 1e6), rated("c", "pebble", 2e6, 2e6), rated("d", "bbolt", 1e9)) // 2 us, 1 us
 	for i, nanos := range []int64{300, 200, 250, 900, 1} {
-		slots[i].Run.Summary.Generator = workload.Generator{NanosPerOp: nanos}
+		slots[i].Run.Summary.Generator = loadgen.Generator{NanosPerOp: nanos}
 	}
 	nanos, share := generatorCost(slots, "c")
 	assert.Equal(t, int64(200), nanos)

@@ -9,6 +9,7 @@ import (
 	"github.com/kvd-db/kvd/bench/disk"
 	"github.com/kvd-db/kvd/bench/peers"
 	"github.com/kvd-db/kvd/bench/process"
+	"github.com/kvd-db/kvd/internal/loadgen"
 	"github.com/kvd-db/kvd/internal/workload"
 )
 
@@ -58,7 +59,7 @@ func (r runner) perform(ctx context.Context, cfg workload.Config) (result, error
 		target = p
 	}
 	summary, err := workload.Run(ctx, target, cfg, workload.Observer{
-		Second: func(s workload.Second) {
+		Second: func(s loadgen.Sample) {
 			o.Seconds, ends = append(o.Seconds, second{OpsPerSecond: s.OpsPerSecond}), append(ends, time.Now())
 		},
 		Interval: func(line workload.Line) error {

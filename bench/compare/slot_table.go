@@ -8,7 +8,7 @@ import (
 	"text/tabwriter"
 
 	"github.com/kvd-db/kvd/bench/judge"
-	"github.com/kvd-db/kvd/internal/workload"
+	"github.com/kvd-db/kvd/internal/loadgen"
 )
 
 // printSlots prints, for each cell, the medians of each engine over the rounds.
@@ -38,8 +38,8 @@ func printCell(w io.Writer, slots []slot, cell string) {
 			median(func(o *outcome) float64 { return o.Summary.OpsPerSecond })/1e3,
 			versus,
 			median(func(o *outcome) float64 { return o.Summary.CPUMicrosPerOp }),
-			latencies(median, func(o *outcome) workload.Kind { return o.Summary.Put }),
-			latencies(median, func(o *outcome) workload.Kind { return o.Summary.Get }),
+			latencies(median, func(o *outcome) loadgen.Kind { return o.Summary.Put }),
+			latencies(median, func(o *outcome) loadgen.Kind { return o.Summary.Get }),
 			decimal(0, judge.NewSpread(judge.Series(slots, cell, name, stall)).Most/stall.Scale),
 			decimal(2, median(func(o *outcome) float64 { return slowestOfMedian(o.Seconds) })),
 			decimal(2, median(func(o *outcome) float64 { return ratio(o.Written.Calls, o.UserBytes) })),
@@ -75,14 +75,14 @@ func decimal(digits int, v float64) string {
 }
 
 // latencies formats those of one kind of operation; a dash if there were none.
-func latencies(median func(func(*outcome) float64) float64, kind func(*outcome) workload.Kind) string {
+func latencies(median func(func(*outcome) float64) float64, kind func(*outcome) loadgen.Kind) string {
 	if median(func(o *outcome) float64 { return float64(kind(o).Count) }) == 0 {
 		return "-"
 	}
-	at := func(of func(workload.Latency) int64) float64 {
+	at := func(of func(loadgen.Latency) int64) float64 {
 		return median(func(o *outcome) float64 { return float64(of(kind(o).Nanos)) }) / 1e3
 	}
 	return fmt.Sprintf("%.0f/%.0f/%.0f/%.0f",
-		at(func(l workload.Latency) int64 { return l.P50 }), at(func(l workload.Latency) int64 { return l.P99 }),
-		at(func(l workload.Latency) int64 { return l.P999 }), at(func(l workload.Latency) int64 { return l.Max }))
+		at(func(l loadgen.Latency) int64 { return l.P50 }), at(func(l loadgen.Latency) int64 { return l.P99 }),
+		at(func(l loadgen.Latency) int64 { return l.P999 }), at(func(l loadgen.Latency) int64 { return l.Max }))
 }

@@ -4,14 +4,14 @@ import (
 	"fmt"
 	"io"
 
-	"github.com/kvd-db/kvd/internal/workload"
+	"github.com/kvd-db/kvd/internal/loadgen"
 )
 
 // Environment describes the machine of a comparison with its data in dir. commit is the
 // value set by the linker: the go command records none for a module that lies below the
 // root of its repository.
-func Environment(dir, commit string) workload.Environment {
-	env := workload.ReadEnvironment(dir)
+func Environment(dir, commit string) loadgen.Environment {
+	env := loadgen.ReadEnvironment(dir)
 	if env.Commit == "" {
 		env.Commit = commit
 	}

@@ -6,13 +6,13 @@ import (
 	"io"
 	"text/tabwriter"
 
-	"github.com/kvd-db/kvd/internal/workload"
+	"github.com/kvd-db/kvd/internal/loadgen"
 )
 
 // comparison is what some trials that took turns came to.
 type comparison struct {
 	what string
-	*workload.Comparison
+	*loadgen.Comparison
 	warnings []string
 }
 

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/kvd-db/kvd/internal/workload"
+	"github.com/kvd-db/kvd/internal/loadgen"
 )
 
 func TestNumbersReadWell(t *testing.T) {
@@ -42,8 +42,8 @@ func TestSizesAreReadAndWritten(t *testing.T) {
 func TestATerminalSeesOneLineThatIsRedrawn(t *testing.T) {
 	var out bytes.Buffer
 	v := &liveView{out: &out, terminal: true}
-	v.second(workload.Second{Elapsed: time.Second, OpsPerSecond: 1000})
-	v.second(workload.Second{Elapsed: 2 * time.Second, OpsPerSecond: 500})
+	v.second(loadgen.Sample{NanoTime: 1e9, OpsPerSecond: 1000})
+	v.second(loadgen.Sample{NanoTime: 2e9, OpsPerSecond: 500})
 	assert.NotContains(t, out.String(), "\n")
 	assert.Contains(t, out.String(), "\r\x1b[K")
 	assert.Contains(t, out.String(), "█▄")

@@ -9,7 +9,7 @@ import (
 
 	"golang.org/x/term"
 
-	"github.com/kvd-db/kvd/internal/workload"
+	"github.com/kvd-db/kvd/internal/loadgen"
 )
 
 // preloadQuiet is how long a preload may take without a word.
@@ -44,23 +44,26 @@ func (v *liveView) progress(what string, done, total uint64) {
 		100*float64(done)/float64(total)))
 }
 
-// second shows one second. There is no count of errors above 0 to show: the
-// first one ends the run.
-func (v *liveView) second(s workload.Second) {
-	line := fmt.Sprintf("%5.0fs  %9s ops/s  p99: put %-7s delete %-7s get %-7s  errors 0",
-		s.Elapsed.Seconds(), grouped(s.OpsPerSecond), nanos(s.Put.P99), nanos(s.Delete.P99), nanos(s.Get.P99))
-	v.showRate(line, s.OpsPerSecond)
+// second shows one second of a run. The count of errors is always 0: the first error
+// ends the run.
+func (v *liveView) second(s loadgen.Sample) {
+	v.showRate(fmt.Sprintf("%5.0fs  %s  errors 0", time.Duration(s.NanoTime).Seconds(), rateAndTails(&s)), s.OpsPerSecond)
 }
 
 // sample shows one second of a trial.
-func (v *liveView) sample(of trialLabel, s workload.Sample) {
+func (v *liveView) sample(of trialLabel, s loadgen.Sample) {
+	v.showRate(fmt.Sprintf("%s  %3.0fs  %s  conflicts %s  errors 0", of, time.Duration(s.NanoTime).Seconds(),
+		rateAndTails(&s), grouped(float64(s.Conflicts))), s.OpsPerSecond)
+}
+
+// rateAndTails describes the rate of a second, and the p99 of each kind of operation.
+func rateAndTails(s *loadgen.Sample) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s  %3.0fs  %9s ops/s  p99:", of, time.Duration(s.NanoTime).Seconds(), grouped(s.OpsPerSecond))
+	fmt.Fprintf(&b, "%9s ops/s  p99:", grouped(s.OpsPerSecond))
 	for _, o := range s.Operations {
 		fmt.Fprintf(&b, " %s %-7s", o.Name, nanos(o.Nanos.P99))
 	}
-	fmt.Fprintf(&b, "  conflicts %s  errors 0", grouped(float64(s.Conflicts)))
-	v.showRate(b.String(), s.OpsPerSecond)
+	return b.String()
 }
 
 // showRate adds the curve of the last seconds to a line, on a terminal.

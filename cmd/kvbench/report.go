@@ -5,6 +5,7 @@ import (
 	"io"
 	"os"
 
+	"github.com/kvd-db/kvd/internal/loadgen"
 	"github.com/kvd-db/kvd/internal/workload"
 )
 
@@ -28,10 +29,10 @@ func openReport(path string) (*report, error) {
 
 func (r *report) line(l workload.Line) error { return r.encoder.Encode(l) }
 
-func (r *report) sample(of trialLabel, s workload.Sample) error {
+func (r *report) sample(of trialLabel, s loadgen.Sample) error {
 	return r.encoder.Encode(struct {
 		trialLabel
-		workload.Sample
+		loadgen.Sample
 	}{of, s})
 }
 

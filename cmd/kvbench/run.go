@@ -5,6 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/kvd-db/kvd/internal/loadgen"
 	"github.com/kvd-db/kvd/internal/workload"
 )
 
@@ -46,7 +47,7 @@ func benchmark(c *cobra.Command, o *options, open opener) error {
 		info.observe(target)
 		if summary != nil {
 			summary.Target = info
-			summary.Environment = workload.ReadEnvironment(o.data)
+			summary.Environment = loadgen.ReadEnvironment(o.data)
 			err = errors.Join(err, report.summary(summary), printSummary(c.OutOrStdout(), summary, info))
 		}
 		return err

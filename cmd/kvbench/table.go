@@ -7,6 +7,7 @@ import (
 	"strings"
 	"text/tabwriter"
 
+	"github.com/kvd-db/kvd/internal/loadgen"
 	"github.com/kvd-db/kvd/internal/workload"
 )
 
@@ -29,7 +30,7 @@ func printTable(b *bytes.Buffer, s *workload.Summary) {
 	fmt.Fprintln(t, "operation\tcount\tops/s\tmean\tp50\tp99\tp99.9\tmax\tfound\t")
 	for _, row := range []struct {
 		name  string
-		kind  workload.Kind
+		kind  loadgen.Kind
 		found string
 	}{
 		{"put", s.Put, "-"},

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/loadgen"
 	"github.com/kvd-db/kvd/internal/workload"
 )
 
@@ -19,7 +20,7 @@ type trialOptions struct {
 	fields     int
 	fieldBytes int
 	threads    []int
-	span       workload.Span // of each trial; Workers is one of threads
+	span       loadgen.Span // of each trial; Workers is one of threads
 }
 
 // defaultThreads are those of the command; countFlag is how it calls records.
@@ -59,7 +60,7 @@ func (o *trialOptions) resolve(c *cobra.Command) error {
 }
 
 // with returns the span of a trial with so many workers.
-func (o *trialOptions) with(workers int) workload.Span {
+func (o *trialOptions) with(workers int) loadgen.Span {
 	span := o.span
 	span.Workers = workers
 	return span

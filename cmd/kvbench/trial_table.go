@@ -8,7 +8,7 @@ import (
 	"strconv"
 	"text/tabwriter"
 
-	"github.com/kvd-db/kvd/internal/workload"
+	"github.com/kvd-db/kvd/internal/loadgen"
 )
 
 // printTrials writes the table of all trials, what casts doubt on it, and the
@@ -16,7 +16,7 @@ import (
 func printTrials(t *trials, out io.Writer, err error, what string) error {
 	var b bytes.Buffer
 	trialTable(&b, t.rows)
-	e := workload.ReadEnvironment(t.options.data)
+	e := loadgen.ReadEnvironment(t.options.data)
 	fmt.Fprintf(&b, "\nmachine      %s, GOMAXPROCS %d, %s, %s, Linux %s\n", e.CPU, e.GOMAXPROCS, bytesText(e.MemoryBytes), e.Go, e.Kernel)
 	for _, w := range trialWarnings(t.rows, &e) {
 		fmt.Fprintf(&b, "! %s\n", w)
@@ -63,7 +63,7 @@ func trialTable(out io.Writer, rows []trialRow) {
 	_ = t.Flush() // into memory
 }
 
-func hasTransactions(t *workload.Trial) bool {
+func hasTransactions(t *loadgen.Trial) bool {
 	return t.Operation("read-modify-write").Count+t.Operation("transaction").Count > 0
 }
 
@@ -76,7 +76,7 @@ func times(rate, than float64) string {
 }
 
 // trialWarnings gathers why the figures may mean less than they seem to.
-func trialWarnings(rows []trialRow, e *workload.Environment) []string {
+func trialWarnings(rows []trialRow, e *loadgen.Environment) []string {
 	var warnings []string
 	for _, r := range rows {
 		for _, w := range r.trial.Generator.Warnings() {

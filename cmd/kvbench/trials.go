@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/kvd-db/kvd/internal/loadgen"
 	"github.com/kvd-db/kvd/internal/workload"
 )
 
@@ -29,16 +30,16 @@ type trials struct {
 // trialRow is one trial that ended.
 type trialRow struct {
 	trialLabel
-	trial *workload.Trial
+	trial *loadgen.Trial
 }
 
 // trialSummary is what a trial came to, as the report has it.
 type trialSummary struct {
 	trialLabel
-	Settings    any                  `json:"settings"`
-	Target      *targetInfo          `json:"target"`
-	Environment workload.Environment `json:"environment"`
-	*workload.Trial
+	Settings    any                 `json:"settings"`
+	Target      *targetInfo         `json:"target"`
+	Environment loadgen.Environment `json:"environment"`
+	*loadgen.Trial
 }
 
 // recordSettings are those that every trial of a command shares.
@@ -87,26 +88,26 @@ func (t *trials) load() error {
 }
 
 // observer shows and reports a trial as it goes on.
-func (t *trials) observer(label trialLabel) workload.TrialObserver {
-	return workload.TrialObserver{
-		Second:   func(s workload.Sample) { t.live.sample(label, s) },
-		Interval: func(s workload.Sample) error { return t.report.sample(label, s) },
+func (t *trials) observer(label trialLabel) loadgen.Observer {
+	return loadgen.Observer{
+		Second:   func(s loadgen.Sample) { t.live.sample(label, s) },
+		Interval: func(s loadgen.Sample) error { return t.report.sample(label, s) },
 	}
 }
 
 // ended reports a trial and keeps it for the table. It returns the trial's error.
-func (t *trials) ended(label trialLabel, trial *workload.Trial, err error) error {
+func (t *trials) ended(label trialLabel, trial *loadgen.Trial, err error) error {
 	t.live.end()
 	if trial == nil {
 		return err
 	}
 	t.rows = append(t.rows, trialRow{label, trial})
 	t.info.observe(t.target)
-	return errors.Join(err, t.report.summary(trialSummary{label, t.settings, t.info, workload.ReadEnvironment(t.options.data), trial}))
+	return errors.Join(err, t.report.summary(trialSummary{label, t.settings, t.info, loadgen.ReadEnvironment(t.options.data), trial}))
 }
 
 // endedAll is ended of the trials of a comparison, which are told apart by name.
-func (t *trials) endedAll(label trialLabel, all []workload.NamedTrial) error {
+func (t *trials) endedAll(label trialLabel, all []loadgen.NamedTrial) error {
 	var errs []error
 	for _, n := range all {
 		label.Workload = n.Name

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/kvd-db/kvd/internal/loadgen"
 	"github.com/kvd-db/kvd/internal/workload"
 )
 
@@ -46,8 +47,8 @@ func TestCoreWorkloadsRunOnTheEngineAndOnAServer(t *testing.T) {
 				Threads             int
 				Settings            recordSettings
 				Target              targetInfo
-				Environment         workload.Environment
-				workload.Trial
+				Environment         loadgen.Environment
+				loadgen.Trial
 			}
 			var order []string
 			samples := 0
@@ -231,15 +232,15 @@ func TestWrongCommandLinesOfTrialsExitWithUsage(t *testing.T) {
 // goldenRows are trials whose figures are all different.
 func goldenRows() []trialRow {
 	next := int64(0)
-	operation := func(name string, count uint64) workload.Operation {
+	operation := func(name string, count uint64) loadgen.Operation {
 		next += 1000
-		return workload.Operation{Name: name, Kind: workload.Kind{
+		return loadgen.Operation{Name: name, Kind: loadgen.Kind{
 			Count: count, OpsPerSecond: float64(count) / 2, MeanNanos: next,
-			Nanos: workload.Latency{P50: next + 100, P99: next * 10, P999: next * 100, Max: next * 12345},
+			Nanos: loadgen.Latency{P50: next + 100, P99: next * 10, P999: next * 100, Max: next * 12345},
 		}}
 	}
-	row := func(name string, threads int, conflictRate float64, operations ...workload.Operation) trialRow {
-		t := &workload.Trial{Seconds: 2, ConflictRate: conflictRate, Operations: operations}
+	row := func(name string, threads int, conflictRate float64, operations ...loadgen.Operation) trialRow {
+		t := &loadgen.Trial{Seconds: 2, ConflictRate: conflictRate, Operations: operations}
 		for _, o := range operations {
 			t.Ops += o.Count
 			t.OpsPerSecond += o.OpsPerSecond
@@ -260,10 +261,10 @@ func TestTheTableOfTrialsIsGolden(t *testing.T) {
 	trialTable(&b, goldenRows())
 	b.WriteString("\n")
 	require.NoError(t, printComparisons(&b, []comparison{
-		{"2 readers beside 100 transactions/s", &workload.Comparison{
+		{"2 readers beside 100 transactions/s", &loadgen.Comparison{
 			Without: []float64{100_000, 90_000}, With: []float64{95_000, 81_000}, Ratios: []float64{0.95, 0.9}, MedianRatio: 0.925,
 		}, []string{"The writer was slow."}},
-		{"4 readers beside 100 transactions/s", &workload.Comparison{}, nil},
+		{"4 readers beside 100 transactions/s", &loadgen.Comparison{}, nil},
 	}))
 	path := filepath.Join("testdata", "trials.golden")
 	if os.Getenv("UPDATE_GOLDEN") != "" {
@@ -278,11 +279,11 @@ func TestTheTableOfTrialsIsGolden(t *testing.T) {
 func TestTheLiveLineOfATrialHasItsOperations(t *testing.T) {
 	var out bytes.Buffer
 	v := &liveView{out: &out}
-	v.sample(trialLabel{"ycsb", "F", 16}, workload.Sample{
+	v.sample(trialLabel{"ycsb", "F", 16}, loadgen.Sample{
 		NanoTime: 3 * time.Second.Nanoseconds(), OpsPerSecond: 12345, Conflicts: 1234,
-		Operations: []workload.Operation{
-			{Name: "read", Kind: workload.Kind{Nanos: workload.Latency{P99: 12_000}}},
-			{Name: "read-modify-write", Kind: workload.Kind{Nanos: workload.Latency{P99: 340_000}}},
+		Operations: []loadgen.Operation{
+			{Name: "read", Kind: loadgen.Kind{Nanos: loadgen.Latency{P99: 12_000}}},
+			{Name: "read-modify-write", Kind: loadgen.Kind{Nanos: loadgen.Latency{P99: 340_000}}},
 		},
 	})
 	assert.Equal(t, "F, 16 threads    3s     12,345 ops/s  p99: read 12µs    read-modify-write 340µs    conflicts 1,234  errors 0\n", out.String())
@@ -290,8 +291,8 @@ func TestTheLiveLineOfATrialHasItsOperations(t *testing.T) {
 
 func TestWarningsOfTrialsNameTheTrial(t *testing.T) {
 	rows := goldenRows()
-	rows[1].trial.Generator = workload.Generator{Share: 0.25, NanosPerOp: 700}
-	all := strings.Join(trialWarnings(rows, &workload.Environment{FileSystem: "tmpfs"}), "\n")
+	rows[1].trial.Generator = loadgen.Generator{Share: 0.25, NanosPerOp: 700}
+	all := strings.Join(trialWarnings(rows, &loadgen.Environment{FileSystem: "tmpfs"}), "\n")
 	assert.Contains(t, all, "A, 16 threads: The generator took 25 %")
 	assert.Contains(t, all, "Closed loop")
 	assert.Contains(t, all, "tmpfs")

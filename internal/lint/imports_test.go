@@ -37,6 +37,7 @@ var floors = map[string]float64{
 	"internal/admission":  2,
 	"internal/inspect":    2,
 	"internal/workload":   2,
+	"internal/loadgen":    1,
 
 	"internal/descriptor": 1,
 	"internal/memory":     1,

@@ -2,42 +2,26 @@ package workload
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"sync/atomic"
-	"time"
+
+	"github.com/kvd-db/kvd/internal/loadgen"
 )
 
 // Audit reads all records and compares them with what the trials did: each record must
 // be present, with exactly as many changes as were acknowledged. It calls told every
-// second with its progress.
+// second, and at the end, with its progress.
 func (b *Bench) Audit(ctx context.Context, workers int, told func(done, total uint64)) error {
-	c := newCrew()
-	defer c.cancelOps()
-	total := b.acknowledged()
-	var next atomic.Uint64
-	done := c.start(workers, func(int) error {
-		buf := make([]byte, b.ValueBytes)
-		for !c.stopping.Load() {
-			id := next.Add(1) - 1
-			if id >= total {
-				return nil
-			}
-			if err := b.audit(c.opCtx, id, buf); err != nil {
-				return fmt.Errorf("audit: %w", err)
-			}
-		}
-		return nil
+	buffers := make([][]byte, workers)
+	for i := range buffers {
+		buffers[i] = make([]byte, b.ValueBytes)
+	}
+	err := loadgen.ForEach(ctx, workers, b.acknowledged(), told, func(ctx context.Context, worker int, id uint64) error {
+		return b.audit(ctx, id, buffers[worker])
 	})
-	for c.sleep(ctx, time.Second, done) {
-		told(min(next.Load(), total), total)
+	if err != nil {
+		return fmt.Errorf("audit: %w", err)
 	}
-	if ctx.Err() != nil {
-		c.finish(done)
-		return errors.Join(c.err(), ctx.Err())
-	}
-	<-done
-	return c.err()
+	return nil
 }
 
 func (r *records) audit(ctx context.Context, id uint64, buf []byte) error {

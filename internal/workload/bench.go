@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/kvd-db/kvd/internal/loadgen"
 )
 
 // Records describes the records of a Bench. There are no hidden defaults: zero means
@@ -44,7 +46,7 @@ type Bench struct {
 
 // records is shared by all workers of a bench.
 type records struct {
-	clock
+	loadgen.Clock
 	Records
 	target     Target
 	pool       *valuePool
@@ -59,7 +61,7 @@ func NewBench(target Target, r Records) (*Bench, error) {
 		return nil, err
 	}
 	return &Bench{records: &records{
-		clock:      newClock(),
+		Clock:      loadgen.NewClock(),
 		Records:    r,
 		target:     target,
 		pool:       newValuePool(r.ValueBytes, r.Seed),
@@ -69,17 +71,17 @@ func NewBench(target Target, r Records) (*Bench, error) {
 
 // Load inserts all records, in the order of their numbers, and measures that. It fails
 // if ctx ends.
-func (b *Bench) Load(ctx context.Context, workers int, interval time.Duration, observer TrialObserver) (*Trial, error) {
-	span := Span{Workers: workers, Operations: b.Count, Interval: interval}
+func (b *Bench) Load(ctx context.Context, workers int, interval time.Duration, observer loadgen.Observer) (*loadgen.Trial, error) {
+	span := loadgen.Span{Workers: workers, Operations: b.Count, Interval: interval}
 	if err := span.Validate(); err != nil {
 		return nil, err
 	}
 	t := b.newTrial(span, coreOperations, observer)
 	for i := range workers {
-		w := b.newWorker(i, newTally(coreKinds))
-		t.add(w.tally, w.insert)
+		w := b.newWorker(i, loadgen.NewTally(coreKinds, 0))
+		t.Workers = append(t.Workers, loadgen.Worker{Step: w.insert, Tally: w.tally})
 	}
-	result, err := t.run(ctx)
+	result, err := t.Do(ctx)
 	if err == nil {
 		err = ctx.Err()
 	}
@@ -90,10 +92,10 @@ func (b *Bench) Load(ctx context.Context, workers int, interval time.Duration, o
 }
 
 // newTrial prepares the next trial of the bench.
-func (b *Bench) newTrial(span Span, operations []string, observer TrialObserver) *trial {
+func (b *Bench) newTrial(span loadgen.Span, operations []string, observer loadgen.Observer) *loadgen.Run {
 	b.trials++
 	b.ledger.grow(b.acknowledged())
-	return &trial{clock: b.clock, span: span, target: b.target, operations: operations, observer: observer}
+	return &loadgen.Run{Clock: b.Clock, Span: span, Operations: operations, Observer: observer, DiskBytes: diskBytes(b.target)}
 }
 
 func (r *records) acknowledged() uint64 { return r.insertions.acknowledged.Load() }

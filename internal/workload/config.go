@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/kvd-db/kvd/internal/loadgen"
 )
 
 // MaxGetBatch bounds Config.GetBatch.
@@ -50,7 +52,7 @@ func (c *Config) Validate() error {
 	errs = append(errs, c.Mix.validate())
 	_, err := ParseDistribution(string(c.Distribution))
 	errs = append(errs, err)
-	check(c.Workers >= 1 && c.Workers < maxWorkers, "%d threads; want 1 to %d", c.Workers, maxWorkers-1)
+	check(c.Workers >= 1 && c.Workers <= loadgen.MaxWorkers, "%d threads; want 1 to %d", c.Workers, loadgen.MaxWorkers)
 	check(c.Keys >= uint64(max(c.Workers, 1)) && c.Keys <= MaxKeys,
 		"%d keys; want at least one for each thread, and at most %d", c.Keys, uint64(MaxKeys))
 	check(c.ValueBytes >= MinValueBytes, "values of %d bytes; want at least %d, which make a value verifiable", c.ValueBytes, MinValueBytes)

@@ -3,6 +3,8 @@ package workload
 import (
 	"context"
 	"fmt"
+
+	"github.com/kvd-db/kvd/internal/loadgen"
 )
 
 // coreWorker runs the operations of a core workload.
@@ -28,7 +30,7 @@ type modification struct {
 	random  uint64
 }
 
-func (b *Bench) newCoreWorker(core *Core, span *Span, index int, t *tally) *coreWorker {
+func (b *Bench) newCoreWorker(core *Core, span *loadgen.Span, index int, t *loadgen.Tally) *coreWorker {
 	w := &coreWorker{recordWorker: b.newWorker(index, t), core: core}
 	records := b.acknowledged()
 	w.chooser = core.chooser(records, core.expected(records, span.Operations), w.rng)
@@ -66,11 +68,11 @@ func (w *coreWorker) scanFrom(ctx context.Context, id, records uint64, intended 
 	wanted := 1 + w.rng.IntN(mostScanned)
 	key := w.spell(id)
 	w.scan.begin(positionOf(id), wanted, records)
-	began := w.now()
+	began := w.Now()
 	if err := w.scanner.Scan(ctx, key, wanted, w.visit); err != nil {
 		return fmt.Errorf("scan %d records from key %s: %w", wanted, key, err)
 	}
-	w.tally.record(coreScan, began, w.now(), intended)
+	w.tally.Record(coreScan, began, w.Now(), intended)
 	return w.scan.end()
 }
 
@@ -79,13 +81,13 @@ func (w *coreWorker) change(ctx context.Context, id uint64, intended int64) erro
 	m := &w.modify
 	m.id, m.floor, m.version, m.random = id, w.floor(id), w.nextVersion(), w.rng.Uint64()
 	w.spell(id)
-	began := w.now()
+	began := w.Now()
 	conflicts, err := w.transactor.Transact(ctx, w.body)
 	if err != nil {
 		return fmt.Errorf("read, modify and write record %d: %w", id, err)
 	}
-	w.tally.record(coreModify, began, w.now(), intended)
-	w.tally.conflicts.Add(uint64(conflicts))
+	w.tally.Record(coreModify, began, w.Now(), intended)
+	w.tally.Conflicts(uint64(conflicts))
 	w.ledger.add(id)
 	w.known.add(knownKey{id: id, version: m.version})
 	return nil
@@ -110,7 +112,7 @@ func (m *modification) run(ctx context.Context, tx Transaction) error {
 // The trial ends without an error when ctx ends. It ends with the first error of an
 // operation, or the first wrong answer (ErrWrongAnswer); the trial so far is returned
 // with the error, and is nil only if nothing was measured.
-func (b *Bench) RunCore(ctx context.Context, core Core, span Span, observer TrialObserver) (*Trial, error) {
+func (b *Bench) RunCore(ctx context.Context, core Core, span loadgen.Span, observer loadgen.Observer) (*loadgen.Trial, error) {
 	if err := span.Validate(); err != nil {
 		return nil, err
 	}
@@ -122,12 +124,12 @@ func (b *Bench) RunCore(ctx context.Context, core Core, span Span, observer Tria
 		return nil, fmt.Errorf("measure the cost of the generator: %w", err)
 	}
 	t := b.newTrial(span, coreOperations, observer)
-	t.cost = cost
+	t.Cost = cost
 	for i := range span.Workers {
-		w := b.newCoreWorker(&core, &span, i, newTally(coreKinds))
-		t.add(w.tally, w.step)
+		w := b.newCoreWorker(&core, &span, i, loadgen.NewTally(coreKinds, 0))
+		t.Workers = append(t.Workers, loadgen.Worker{Step: w.step, Tally: w.tally})
 	}
-	result, err := t.run(ctx)
-	result.setConflictRate(coreOperations[coreModify])
+	result, err := t.Do(ctx)
+	result.SetConflictRate(coreOperations[coreModify])
 	return result, err
 }

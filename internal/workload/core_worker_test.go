@@ -11,13 +11,15 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/kvd-db/kvd/internal/loadgen"
 )
 
 func TestACorrectStoreIsNeverAccusedByAnyCoreWorkload(t *testing.T) {
 	b := loaded(t, newStoreTarget(), 500)
 	for _, workers := range []int{1, 4} {
 		for _, c := range Cores {
-			trial, err := b.RunCore(t.Context(), c, operations(workers, 503), TrialObserver{})
+			trial, err := b.RunCore(t.Context(), c, operations(workers, 503), loadgen.Observer{})
 			require.NoError(t, err, "%s, %d threads", c.Name, workers)
 			assert.EqualValues(t, 503, trial.Ops)
 			var kinds uint64
@@ -117,7 +119,7 @@ func TestAStoreThatLiesAboutRecordsIsCaught(t *testing.T) {
 			target := newStoreTarget()
 			b := loaded(t, target, 200)
 			c.plant(target)
-			trial, err := b.RunCore(t.Context(), core(t, c.workload), operations(1, 100_000), TrialObserver{})
+			trial, err := b.RunCore(t.Context(), core(t, c.workload), operations(1, 100_000), loadgen.Observer{})
 			require.ErrorIs(t, err, ErrWrongAnswer)
 			assert.ErrorContains(t, err, c.says)
 			assert.Equal(t, err.Error(), trial.Error)
@@ -129,8 +131,8 @@ func TestTwoModificationsOfOneReadAreALostUpdate(t *testing.T) {
 	target := newStoreTarget()
 	b := loaded(t, target, 1)
 	modify := core(t, "F")
-	one := b.newCoreWorker(&modify, &Span{}, 0, newTally(coreKinds))
-	two := b.newCoreWorker(&modify, &Span{}, 1, newTally(coreKinds))
+	one := b.newCoreWorker(&modify, &loadgen.Span{}, 0, loadgen.NewTally(coreKinds, 0))
+	two := b.newCoreWorker(&modify, &loadgen.Span{}, 1, loadgen.NewTally(coreKinds, 0))
 	b.ledger.grow(1)
 	once := true
 	target.conflict = func() {
@@ -140,7 +142,7 @@ func TestTwoModificationsOfOneReadAreALostUpdate(t *testing.T) {
 		}
 	}
 	require.NoError(t, one.change(t.Context(), 0, 0))
-	assert.EqualValues(t, 1, one.tally.conflicts.Load(), "a correct store lets the second try again")
+	assert.EqualValues(t, 1, loadgen.NewCounts(one.tally).Conflicts, "a correct store lets the second try again")
 	require.NoError(t, b.Audit(t.Context(), 1, nothing))
 
 	once = true
@@ -192,7 +194,7 @@ func TestAnAuditFindsWhatNobodyReadAgain(t *testing.T) {
 func TestAnUpdateThatReplacesChangesAccusesNobody(t *testing.T) {
 	b := loaded(t, newStoreTarget(), 20)
 	for _, name := range []string{"F", "A", "F", "C", "B", "F"} {
-		_, err := b.RunCore(t.Context(), core(t, name), operations(4, 1000), TrialObserver{})
+		_, err := b.RunCore(t.Context(), core(t, name), operations(4, 1000), loadgen.Observer{})
 		require.NoError(t, err, name)
 		require.NoError(t, b.Audit(t.Context(), 2, nothing), name)
 	}
@@ -200,13 +202,13 @@ func TestAnUpdateThatReplacesChangesAccusesNobody(t *testing.T) {
 
 func TestWhatAWorkloadNeedsOfATargetIsSaid(t *testing.T) {
 	b := loaded(t, newMapTarget(), 10)
-	_, err := b.RunCore(t.Context(), core(t, "E"), operations(1, 10), TrialObserver{})
+	_, err := b.RunCore(t.Context(), core(t, "E"), operations(1, 10), loadgen.Observer{})
 	assert.EqualError(t, err, "workload E: the target cannot scan")
-	_, err = b.RunCore(t.Context(), core(t, "F"), operations(1, 10), TrialObserver{})
+	_, err = b.RunCore(t.Context(), core(t, "F"), operations(1, 10), loadgen.Observer{})
 	assert.EqualError(t, err, "workload F: the target has no transactions")
-	_, err = b.RunTransactions(t.Context(), Transactions{Reads: 1}, operations(1, 10), TrialObserver{})
+	_, err = b.RunTransactions(t.Context(), Transactions{Reads: 1}, operations(1, 10), loadgen.Observer{})
 	assert.EqualError(t, err, "the target has no transactions")
-	_, err = b.RunSnapshots(t.Context(), 1, Span{Workers: 1, Duration: 1, Interval: time.Second}, TrialObserver{})
+	_, err = b.RunSnapshots(t.Context(), 1, loadgen.Span{Workers: 1, Duration: 1, Interval: time.Second}, loadgen.Observer{})
 	assert.EqualError(t, err, "the target has no snapshots")
 }
 
@@ -215,7 +217,7 @@ func TestCoreStepsDoNotAllocate(t *testing.T) {
 		twin, err := (&Bench{records: &records{Records: Records{Count: 5000, ValueBytes: 100, Seed: 1}}}).costBench()
 		require.NoError(t, err)
 		c.Read, c.Insert = c.Read+c.Insert, 0 // the target allocates memory for new records
-		w := twin.newCoreWorker(&c, &Span{}, 0, newTally(coreKinds))
+		w := twin.newCoreWorker(&c, &loadgen.Span{}, 0, loadgen.NewTally(coreKinds, 0))
 		step := func() {
 			if err := w.step(t.Context(), 0); err != nil {
 				t.Error(err)
@@ -233,11 +235,11 @@ func TestATrialByTheClockIsMeasuredWithoutItsWarmUp(t *testing.T) {
 		target := &slowStore{storeTarget: newStoreTarget()}
 		b := loaded(t, target, 100)
 		target.takes = 10 * time.Millisecond
-		var seconds, lines []Sample
-		span := Span{Workers: 2, Warmup: 3 * time.Second, Duration: 4500 * time.Millisecond, Interval: 2 * time.Second}
-		trial, err := b.RunCore(t.Context(), core(t, "C"), span, TrialObserver{
-			Second:   func(s Sample) { seconds = append(seconds, s) },
-			Interval: func(s Sample) error { lines = append(lines, s); return nil },
+		var seconds, lines []loadgen.Sample
+		span := loadgen.Span{Workers: 2, Warmup: 3 * time.Second, Duration: 4500 * time.Millisecond, Interval: 2 * time.Second}
+		trial, err := b.RunCore(t.Context(), core(t, "C"), span, loadgen.Observer{
+			Second:   func(s loadgen.Sample) { seconds = append(seconds, s) },
+			Interval: func(s loadgen.Sample) error { lines = append(lines, s); return nil },
 		})
 		require.NoError(t, err)
 		assert.InDelta(t, 900, trial.Ops, 4)
@@ -275,13 +277,13 @@ func TestATrialThatIsCancelledReportsWhatItHas(t *testing.T) {
 		}
 		return false
 	}
-	trial, err := b.RunCore(ctx, core(t, "A"), Span{Workers: 1, Duration: time.Hour, Interval: time.Second}, TrialObserver{})
+	trial, err := b.RunCore(ctx, core(t, "A"), loadgen.Span{Workers: 1, Duration: time.Hour, Interval: time.Second}, loadgen.Observer{})
 	require.NoError(t, err)
 	assert.True(t, trial.Interrupted)
 	assert.GreaterOrEqual(t, trial.Ops, uint64(100))
 	assert.ErrorIs(t, b.Audit(ctx, 1, nothing), context.Canceled)
 
-	_, err = loadInto(t, newStoreTarget()).Load(ctx, 1, time.Second, TrialObserver{})
+	_, err = loadInto(t, newStoreTarget()).Load(ctx, 1, time.Second, loadgen.Observer{})
 	assert.ErrorIs(t, err, context.Canceled)
 }
 
@@ -296,40 +298,26 @@ func TestTheFirstErrorOfAnOperationEndsATrial(t *testing.T) {
 	broken := errors.New("disk on fire")
 	target := &failing{mapTarget: newMapTarget(), operation: "get", after: 100, err: broken}
 	b := loaded(t, target, 50)
-	trial, err := b.RunCore(t.Context(), core(t, "C"), operations(3, 1000), TrialObserver{})
+	trial, err := b.RunCore(t.Context(), core(t, "C"), operations(3, 1000), loadgen.Observer{})
 	require.ErrorIs(t, err, broken)
 	assert.ErrorContains(t, err, "get record ")
 	assert.Equal(t, err.Error(), trial.Error)
 	assert.LessOrEqual(t, trial.Ops, uint64(100))
 
 	full := errors.New("disk full")
-	_, err = b.RunCore(t.Context(), core(t, "B"), operations(1, 1), TrialObserver{Interval: func(Sample) error { return full }})
+	_, err = b.RunCore(t.Context(), core(t, "B"), operations(1, 1), loadgen.Observer{Interval: func(loadgen.Sample) error { return full }})
 	require.Error(t, err)
 }
 
 func TestSettingsThatCannotWorkAreRefusedAsAWhole(t *testing.T) {
-	span := Span{Workers: 0, Warmup: -1, Duration: -1, Interval: time.Millisecond}
+	span := loadgen.Span{Workers: 0, Warmup: -1, Duration: -1, Interval: time.Millisecond}
 	for _, says := range []string{"0 threads", "duration of -1ns", "want one of the two", "warm-up of -1ns", "interval of 1ms"} {
 		assert.ErrorContains(t, span.Validate(), says)
 	}
-	both := Span{Workers: 1, Operations: 1, Duration: 1, Warmup: 1, Interval: time.Second}
+	both := loadgen.Span{Workers: 1, Operations: 1, Duration: 1, Warmup: 1, Interval: time.Second}
 	assert.ErrorContains(t, both.Validate(), "want one of the two")
 	assert.ErrorContains(t, both.Validate(), "it needs a duration")
 	_, err := NewBench(newMapTarget(), Records{Count: 0, ValueBytes: 27})
 	assert.ErrorContains(t, err, "0 records")
 	assert.ErrorContains(t, err, "records of 27 bytes; want at least 28")
-}
-
-func TestOperationsAreSharedOut(t *testing.T) {
-	s := Span{Workers: 4, Operations: 6}
-	var shares []uint64
-	for i := range 4 {
-		n, any := s.share(i)
-		require.True(t, any)
-		shares = append(shares, n)
-	}
-	assert.Equal(t, []uint64{2, 2, 1, 1}, shares)
-	s.Operations = 3
-	_, any := s.share(3)
-	assert.False(t, any, "0 would be no limit")
 }

@@ -2,53 +2,24 @@ package workload
 
 import (
 	"context"
-	"math"
 	"time"
-)
 
-// The cost of the generator is measured as the best of many short rounds, with fewer
-// operations in a round if the values are large. Other work on the machine only makes a
-// round longer, so the best round is the most accurate; short rounds fit between two
-// interruptions.
-const (
-	costRounds = 30
-	costOps    = 1000
-	costBytes  = 16 << 20
-	costTime   = time.Second // no round begins after this time
+	"github.com/kvd-db/kvd/internal/loadgen"
 )
 
 // measureCost returns the generator's cost of one operation: it runs the same mix with
 // one worker against a target that does almost nothing. The cost includes the target's
 // copy of a value, so it is too high rather than too low.
 func measureCost(cfg Config) (time.Duration, error) {
-	ops := costRound(cfg.ValueBytes)
+	ops := loadgen.CostRound(cfg.ValueBytes)
 	cfg.Workers = 1
-	cfg.Keys = min(cfg.Keys, uint64(max(costBytes/2/cfg.ValueBytes, 1)))
+	cfg.Keys = min(cfg.Keys, uint64(max(loadgen.CostBytes/2/cfg.ValueBytes, 1)))
 	cfg.Preload = 0
 	cfg.Present = min(cfg.Present, cfg.Keys)
 	target := newSlotTarget(cfg.Keys, cfg.ValueBytes)
 	target.fill(cfg.Present, NewLoader(cfg.ValueBytes, cfg.Seed))
 	w := newWorker(newShared(&cfg, target), 0)
-	return bestRound(ops, func() error { return w.step(context.Background(), 0) })
-}
-
-// costRound returns the number of operations in a round.
-func costRound(valueBytes int) int { return max(min(costOps, costBytes/valueBytes), 50) }
-
-// bestRound returns the time of one step in the best round.
-func bestRound(ops int, step func() error) (time.Duration, error) {
-	best := time.Duration(math.MaxInt64)
-	deadline := time.Now().Add(costTime)
-	for round := 0; round < costRounds && (round == 0 || time.Now().Before(deadline)); round++ {
-		began := time.Now()
-		for range ops {
-			if err := step(); err != nil {
-				return 0, err
-			}
-		}
-		best = min(best, time.Since(began)/time.Duration(ops))
-	}
-	return best, nil
+	return loadgen.BestRound(ops, func() error { return w.step(context.Background(), 0) })
 }
 
 // slotTarget keeps the value of key n in slot n: the cheapest target that passes the

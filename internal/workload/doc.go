@@ -1,6 +1,6 @@
 // Package workload puts a measured and verified load on any key/value store. It has the
-// operation mixes of the LSM-tree articles, several distributions of keys, and a runner
-// that reports throughput and latency while the load runs.
+// operation mixes of the LSM-tree articles, the core workloads of YCSB, transactions and
+// snapshots, and several distributions of keys.
 //
 // [Run] runs the mixes of the articles. A [Bench] runs the core workloads of YCSB,
 // transactions, and comparisons of alternating trials.
@@ -8,22 +8,9 @@
 // It knows no store: a [Target] has four methods, and more if it can scan ([Scanner])
 // or has transactions ([Transactor]) or snapshots ([Snapshotter]). cmd/kvbench and the
 // comparison with other stores provide the targets. It imports only the standard
-// library and internal/histogram, so that both modules can use it.
+// library and internal/loadgen, so that both modules can use it.
 //
-// # What is measured
-//
-// A fixed number of workers run one operation after the other ([Run]). By default the
-// loop is closed: the next operation begins when the previous one ended. With
-// Config.OpsPerSecond it is open: operations are due by the clock, and their latency
-// counts from when they were due. A stall is then charged to every operation that was
-// due during it, not only to those that had begun.
-//
-// Counters are atomic and only grow. The reporter reads them once a second without
-// involving the workers, so it shows a stall while the stall lasts. The figures of a
-// warm-up or an interval are differences of counters.
-//
-// The cost of the generator itself is measured before each run and reported as a share
-// of the processor time; above a tenth the summary warns.
+// Package loadgen runs the workers and measures them; this package says what they do.
 //
 // # What is verified
 //

@@ -48,13 +48,13 @@ func (b *getBatch) get(ctx context.Context, intended int64) error {
 		}
 	}
 	b.found, b.ctx = 0, ctx
-	began := w.now()
+	began := w.Now()
 	if err := b.target.GetBatch(ctx, b.keys, b.visit); err != nil {
 		return fmt.Errorf("get %d keys from %s on: %w", len(b.keys), b.keys[0], err)
 	}
-	w.record(kindGet, began, w.now(), intended)
-	w.rec.getKnown.Add(known)
-	w.rec.getFound.Add(b.found)
+	w.tally.Record(int(kindGet), began, w.Now(), intended)
+	w.tally.Extra[getKnown].Add(known)
+	w.tally.Extra[getFound].Add(b.found)
 	return nil
 }
 

@@ -6,6 +6,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/kvd-db/kvd/internal/loadgen"
 )
 
 // batchTarget answers in the opposite order.
@@ -51,12 +53,12 @@ func TestBatchesAndSingleGetsFindWhatWasLoaded(t *testing.T) {
 		r, err := runSteps(t, cfg, &batchTarget{mapTarget: target}, 4000)
 		require.NoError(t, err)
 		sum := r.totals()
-		asked := sum.count(kindGet) * uint64(max(batch, 1))
-		assert.Equal(t, uint64(4000), sum.count(kindGet))
-		assert.Equal(t, sum.getKnown, sum.getFound)
+		asked := sum.Of(int(kindGet)) * uint64(max(batch, 1))
+		assert.Equal(t, uint64(4000), sum.Of(int(kindGet)))
+		assert.Equal(t, sum.Extra[getKnown], sum.Extra[getFound])
 		// Two thirds of the keys of the distribution are loaded; there are no puts to
 		// choose from instead.
-		assert.InDelta(t, 0.7*2/3, ratio(sum.getFound, asked), 0.03)
+		assert.InDelta(t, 0.7*2/3, loadgen.Ratio(sum.Extra[getFound], asked), 0.03)
 	}
 }
 

@@ -20,6 +20,14 @@ var kindNames = [kindCount]string{"put", "delete", "get"}
 
 func (k kind) String() string { return kindNames[k] }
 
+// The extra counters of a mix's tallies.
+const (
+	getKnown = iota // gets of a key that the worker expected to be present
+	getFound
+	deleteFound
+	extraCount
+)
+
 // Mix gives the share of each kind of operation.
 type Mix struct {
 	Name             string

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+
+	"github.com/kvd-db/kvd/internal/loadgen"
 )
 
 // ReadBeside measures how much a transactional writer slows down readers.
@@ -15,24 +17,24 @@ type ReadBeside struct {
 
 // Beside is the result of RunReadBeside: reads without and with a concurrent writer.
 type Beside struct {
-	Readers    int        `json:"readers"`
-	PeakWrites float64    `json:"peakTransactionsPerSecond"` // of one writer alone; 0 if the rate was given
-	WriteRate  uint64     `json:"writeRate"`                 // transactions a second that were due
-	Written    []float64  `json:"transactionsPerSecond"`     // actual rate, by round
-	Reads      Comparison `json:"reads"`
+	Readers    int                `json:"readers"`
+	PeakWrites float64            `json:"peakTransactionsPerSecond"` // of one writer alone; 0 if the rate was given
+	WriteRate  uint64             `json:"writeRate"`                 // transactions a second that were due
+	Written    []float64          `json:"transactionsPerSecond"`     // actual rate, by round
+	Reads      loadgen.Comparison `json:"reads"`
 
-	Trials []NamedTrial `json:"-"` // in the order they ran, the writer alone first
+	Trials []loadgen.NamedTrial `json:"-"` // in the order they ran, the writer alone first
 }
 
-func (b *Beside) add(name string, t *Trial) {
+func (b *Beside) add(name string, t *loadgen.Trial) {
 	if t != nil {
-		b.Trials = append(b.Trials, NamedTrial{name, t})
+		b.Trials = append(b.Trials, loadgen.NamedTrial{name, t})
 	}
 }
 
 // Warnings says in whole sentences why the ratio may mislead.
 func (b *Beside) Warnings() []string {
-	if done := median(b.Written); len(b.Written) > 0 && done < 0.95*float64(b.WriteRate) {
+	if done := loadgen.Median(b.Written); len(b.Written) > 0 && done < 0.95*float64(b.WriteRate) {
 		return []string{fmt.Sprintf("The writer did %.0f transactions a second and should have done %d: the readers left it no more.", done, b.WriteRate)}
 	}
 	return nil
@@ -42,7 +44,7 @@ func (b *Beside) Warnings() []string {
 // with one writer whose transactions are due by the clock. Each trial takes
 // span.Duration. For how it ends see RunCore: it returns what was measured until then,
 // and interrupted rounds do not count.
-func (b *Bench) RunReadBeside(ctx context.Context, o ReadBeside, span Span, observer TrialObserver) (*Beside, error) {
+func (b *Bench) RunReadBeside(ctx context.Context, o ReadBeside, span loadgen.Span, observer loadgen.Observer) (*Beside, error) {
 	if span.Operations > 0 {
 		return nil, errors.New("reading beside a writer needs a duration, not a number of operations")
 	}
@@ -58,7 +60,7 @@ func (b *Bench) RunReadBeside(ctx context.Context, o ReadBeside, span Span, obse
 		result.PeakWrites = peak.OpsPerSecond
 		result.WriteRate = max(uint64(peak.OpsPerSecond/10), 1)
 	}
-	reads, err := compare(ctx, o.Rounds, func(ctx context.Context, with bool) (float64, error) {
+	reads, err := loadgen.Compare(ctx, o.Rounds, func(ctx context.Context, with bool) (float64, error) {
 		trial, err := b.readBeside(ctx, o.Transactions, result.WriteRate, with, span, observer)
 		name := "readers alone"
 		if with {
@@ -79,7 +81,7 @@ func (b *Bench) RunReadBeside(ctx context.Context, o ReadBeside, span Span, obse
 	return result, err
 }
 
-func (b *Bench) readBeside(ctx context.Context, shape Transactions, writeRate uint64, beside bool, span Span, observer TrialObserver) (*Trial, error) {
+func (b *Bench) readBeside(ctx context.Context, shape Transactions, writeRate uint64, beside bool, span loadgen.Span, observer loadgen.Observer) (*loadgen.Trial, error) {
 	if err := b.checkTransactions(&shape, &span); err != nil {
 		return nil, err
 	}
@@ -92,17 +94,17 @@ func (b *Bench) readBeside(ctx context.Context, shape Transactions, writeRate ui
 		return nil, fmt.Errorf("measure the cost of the generator: %w", err)
 	}
 	t := b.newTrial(span, transactionOperations, observer)
-	t.cost = cost
+	t.Cost = cost
 	for i := range span.Workers {
-		w := b.newCoreWorker(&c, &span, i, newTally(transactionKinds))
-		t.add(w.tally, w.readOnly)
+		w := b.newCoreWorker(&c, &span, i, loadgen.NewTally(transactionKinds, 0))
+		t.Workers = append(t.Workers, loadgen.Worker{Step: w.readOnly, Tally: w.tally})
 	}
 	if beside {
-		w := b.newTransactionWorker(&shape, span.Workers, newTally(transactionKinds))
-		t.addPaced(w.tally, w.step, writeRate)
+		w := b.newTransactionWorker(&shape, span.Workers, loadgen.NewTally(transactionKinds, 0))
+		t.Workers = append(t.Workers, loadgen.Worker{Step: w.step, Tally: w.tally, Open: &loadgen.Timetable{Rate: writeRate, Every: 1}})
 	}
-	result, err := t.run(ctx)
-	result.setConflictRate(transactionOperations[transactionCommit])
+	result, err := t.Do(ctx)
+	result.SetConflictRate(transactionOperations[transactionCommit])
 	return result, err
 }
 

@@ -4,6 +4,8 @@ import (
 	"context"
 	"slices"
 	"time"
+
+	"github.com/kvd-db/kvd/internal/loadgen"
 )
 
 // coreCost returns the generator's cost of one operation of a workload: it runs the
@@ -14,12 +16,12 @@ func (b *Bench) coreCost(core *Core) (time.Duration, error) {
 	if err != nil {
 		return 0, err
 	}
-	w := twin.newCoreWorker(core, &Span{}, 0, newTally(coreKinds))
-	ops := costRound(b.ValueBytes)
+	w := twin.newCoreWorker(core, &loadgen.Span{}, 0, loadgen.NewTally(coreKinds, 0))
+	ops := loadgen.CostRound(b.ValueBytes)
 	if core.Scan > 0 {
 		ops = max(ops*2/mostScanned, 1)
 	}
-	return bestRound(ops, func() error { return w.step(context.Background(), 0) })
+	return loadgen.BestRound(ops, func() error { return w.step(context.Background(), 0) })
 }
 
 // transactionCost is coreCost for a transaction.
@@ -31,26 +33,26 @@ func (b *Bench) transactionCost(shape *Transactions) (time.Duration, error) {
 	small := *shape // with fewer records than reads, the cost is that of reading all records
 	small.Reads = min(small.Reads, int(twin.Count))
 	small.Writes = min(small.Writes, small.Reads)
-	w := twin.newTransactionWorker(&small, 0, newTally(transactionKinds))
-	return bestRound(max(costRound(b.ValueBytes)/shape.Reads, 1), func() error { return w.step(context.Background(), 0) })
+	w := twin.newTransactionWorker(&small, 0, loadgen.NewTally(transactionKinds, 0))
+	return loadgen.BestRound(max(loadgen.CostRound(b.ValueBytes)/shape.Reads, 1), func() error { return w.step(context.Background(), 0) })
 }
 
 // costBench returns a bench for one worker, with a target that does almost nothing and
 // with as many records as the cost measurement needs.
 func (b *Bench) costBench() (*Bench, error) {
 	r := b.Records
-	r.Count = min(r.Count, uint64(max(costBytes/2/r.ValueBytes, 1)))
+	r.Count = min(r.Count, uint64(max(loadgen.CostBytes/2/r.ValueBytes, 1)))
 	twin, err := NewBench(&recordSlots{}, r)
 	if err != nil {
 		return nil, err
 	}
-	w := twin.newWorker(0, newTally(coreKinds))
+	w := twin.newWorker(0, loadgen.NewTally(coreKinds, 0))
 	for range r.Count {
 		if err := w.insert(context.Background(), 0); err != nil {
 			return nil, err
 		}
 	}
-	twin.newTrial(Span{}, nil, TrialObserver{})
+	twin.newTrial(loadgen.Span{}, nil, loadgen.Observer{})
 	return twin, nil
 }
 
@@ -60,8 +62,8 @@ func (b *Bench) updateCost() (time.Duration, error) {
 	if err != nil {
 		return 0, err
 	}
-	w := twin.newUpdater(0, newTally(snapshotKinds))
-	return bestRound(costRound(b.ValueBytes), func() error { return w.step(context.Background(), 0) })
+	w := twin.newUpdater(0, loadgen.NewTally(snapshotKinds, 0))
+	return loadgen.BestRound(loadgen.CostRound(b.ValueBytes), func() error { return w.step(context.Background(), 0) })
 }
 
 // recordSlots keeps record n in slot n: the cheapest target that passes the checks of a

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+
+	"github.com/kvd-db/kvd/internal/loadgen"
 )
 
 // recordWorker reads and writes records, one at a time, and checks the answers. It does
@@ -16,7 +18,7 @@ type recordWorker struct {
 	rng   *rand.Rand
 	known *knownKeys
 	count uint64 // puts so far, in all trials
-	tally *tally
+	tally *loadgen.Tally
 	blind bool // some worker writes blindly, so floors do not hold
 
 	key   [RecordKeyBytes]byte
@@ -27,7 +29,7 @@ type recordWorker struct {
 // newWorker returns a worker of the current trial. Its puts differ from those of the
 // same worker in other trials, for up to 65,536 trials with 65,536 workers and 4
 // billion puts of each.
-func (b *Bench) newWorker(index int, t *tally) *recordWorker {
+func (b *Bench) newWorker(index int, t *loadgen.Tally) *recordWorker {
 	rng := rand.New(rand.NewPCG(b.Seed^b.trials<<32, uint64(index)))
 	return &recordWorker{
 		records: b.records,
@@ -56,13 +58,13 @@ func (w *recordWorker) nextVersion() version {
 func (w *recordWorker) read(ctx context.Context, operation int, id uint64, intended int64) error {
 	floor := w.floor(id)
 	key := w.spell(id)
-	began := w.now()
+	began := w.Now()
 	value, found, err := w.target.Get(ctx, key, w.buf)
-	ended := w.now()
+	ended := w.Now()
 	if err != nil {
 		return fmt.Errorf("get record %d: %w", id, err)
 	}
-	w.tally.record(operation, began, ended, intended)
+	w.tally.Record(operation, began, ended, intended)
 	_, err = w.check(id, value, found, floor)
 	return err
 }
@@ -116,11 +118,11 @@ func (w *recordWorker) put(ctx context.Context, operation int, id uint64, intend
 	v := w.nextVersion()
 	w.pool.fillRecord(w.value, id, v, 0, w.rng.Uint64())
 	key := w.spell(id)
-	began := w.now()
+	began := w.Now()
 	if err := w.target.Put(ctx, key, w.value); err != nil {
 		return fmt.Errorf("put record %d: %w", id, err)
 	}
-	w.tally.record(operation, began, w.now(), intended)
+	w.tally.Record(operation, began, w.Now(), intended)
 	w.known.add(knownKey{id: id, version: v})
 	return nil
 }

@@ -4,13 +4,15 @@ import (
 	"context"
 	"fmt"
 	"time"
+
+	"github.com/kvd-db/kvd/internal/loadgen"
 )
 
 // Observer receives the progress of a run. Its functions are called one at a time from
 // the goroutine of Run, and may be nil.
 type Observer struct {
 	Preload  func(done, total uint64) // every second of a preload, and at its end
-	Second   func(Second)
+	Second   func(loadgen.Sample)
 	Interval func(Line) error // an error ends the run
 }
 
@@ -32,101 +34,67 @@ func Run(ctx context.Context, target Target, cfg Config, observer Observer) (*Su
 	if err != nil {
 		return nil, fmt.Errorf("measure the cost of the generator: %w", err)
 	}
-	r := newRun(newShared(&cfg, target), observer)
-	defer r.cancelOps()
-	if err := r.preload(ctx); err != nil {
+	r := newRun(newShared(&cfg, target))
+	if err := r.preload(ctx, observer.Preload); err != nil {
 		return nil, fmt.Errorf("preload: %w", err)
 	}
-	if ctx.Err() != nil {
-		return nil, fmt.Errorf("preload: %w", ctx.Err())
-	}
-	return r.measure(ctx, cost)
+	return r.measure(ctx, cost, observer)
 }
 
 // run is the state of one Run.
 type run struct {
 	*shared
-	*crew
-	observer Observer
-	workers  []*worker
+	workers []*worker
 }
 
-func newRun(s *shared, observer Observer) *run {
-	r := &run{
-		shared:   s,
-		crew:     newCrew(),
-		observer: observer,
-		workers:  make([]*worker, s.cfg.Workers),
-	}
+func newRun(s *shared) *run {
+	r := &run{shared: s, workers: make([]*worker, s.cfg.Workers)}
 	for i := range r.workers {
 		r.workers[i] = newWorker(s, i)
 	}
 	return r
 }
 
-// preload puts the first keys, each worker its share, and reports progress.
-func (r *run) preload(ctx context.Context) error {
+// preload puts the first keys, each worker its share, and reports progress to told,
+// which may be nil. It fails if ctx ends.
+func (r *run) preload(ctx context.Context, told func(done, total uint64)) error {
 	total := r.cfg.Preload
 	if total == 0 {
 		return nil
 	}
-	done := r.start(len(r.workers), func(i int) error {
-		w := r.workers[i]
-		for id := uint64(w.index); id < total && !r.stopping.Load(); id += uint64(len(r.workers)) {
-			if err := w.put(r.opCtx, id, 0); err != nil {
-				return err
-			}
-		}
-		return nil
+	err := loadgen.ForEach(ctx, len(r.workers), total, told, func(ctx context.Context, worker int, id uint64) error {
+		return r.workers[worker].put(ctx, id, 0)
 	})
-	tick := time.NewTicker(time.Second)
-	defer tick.Stop()
-	for {
-		select {
-		case <-done:
-			r.preloaded = total
-			r.tellPreload()
-			return r.err()
-		case <-ctx.Done():
-			r.finish(done)
-			return r.err()
-		case <-tick.C:
-			r.tellPreload()
+	r.preloaded = total
+	return err
+}
+
+// measure runs the mix and summarizes it.
+func (r *run) measure(ctx context.Context, cost time.Duration, observer Observer) (*Summary, error) {
+	measured := loadgen.Run{
+		Clock: r.Clock, Operations: kindNames[:], Cost: cost, DiskBytes: diskBytes(r.target),
+		Span:     loadgen.Span{Workers: r.cfg.Workers, Warmup: r.cfg.Warmup, Duration: r.cfg.Duration, Interval: r.cfg.Interval},
+		Observer: loadgen.Observer{Second: observer.Second},
+	}
+	if observer.Interval != nil {
+		measured.Observer.Interval = func(s loadgen.Sample) error { return observer.Interval(newLine(&s, r.cfg.CheckDeletes)) }
+	}
+	for i, w := range r.workers {
+		m := loadgen.Worker{Step: w.step, Tally: w.tally}
+		if rate := r.cfg.OpsPerSecond; rate > 0 {
+			m.Open = &loadgen.Timetable{Rate: rate, First: uint64(i), Every: uint64(len(r.workers))}
 		}
+		measured.Workers = append(measured.Workers, m)
 	}
+	trial, err := measured.Do(ctx)
+	return newSummary(r.cfg, trial), err
 }
 
-func (r *run) tellPreload() {
-	if r.observer.Preload != nil {
-		t := r.totals()
-		r.observer.Preload(t.count(kindPut), r.cfg.Preload)
+// diskBytes returns the function that tells the disk usage of a target; nil if the
+// target has none.
+func diskBytes(target Target) func() (int64, error) {
+	if user, ok := target.(DiskUser); ok {
+		return user.DiskBytes
 	}
-}
-
-// operate runs one worker during the measurement.
-func (r *run) operate(w *worker, start int64) error {
-	if r.cfg.OpsPerSecond == 0 {
-		return r.repeat(w.step, nil, 0)
-	}
-	p := &pace{
-		start:    start,
-		rate:     r.cfg.OpsPerSecond,
-		next:     uint64(w.index),
-		workers:  uint64(len(r.workers)),
-		now:      r.now,
-		timer:    time.NewTimer(time.Hour),
-		stop:     r.stop,
-		lateness: &w.rec.lateness,
-	}
-	defer p.timer.Stop()
-	return r.repeat(w.step, p, 0)
-}
-
-// totals sums the counts of all workers.
-func (r *run) totals() *totals {
-	t := new(totals)
-	for _, w := range r.workers {
-		t.read(&w.rec)
-	}
-	return t
+	return nil
 }

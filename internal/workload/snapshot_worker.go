@@ -5,6 +5,8 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+
+	"github.com/kvd-db/kvd/internal/loadgen"
 )
 
 // snapshotProbes is how many records are read when a snapshot is taken and again before
@@ -17,7 +19,7 @@ type snapshotWorker struct {
 	*records
 	snapshotter Snapshotter
 	rng         *rand.Rand
-	tally       *tally
+	tally       *loadgen.Tally
 
 	held   Snapshot // nil before the first
 	probes [snapshotProbes]snapshotProbe
@@ -29,7 +31,7 @@ type snapshotProbe struct {
 	value []byte
 }
 
-func (b *Bench) newSnapshotWorker(t *tally) *snapshotWorker {
+func (b *Bench) newSnapshotWorker(t *loadgen.Tally) *snapshotWorker {
 	w := &snapshotWorker{
 		records: b.records,
 		rng:     rand.New(rand.NewPCG(b.Seed^b.trials<<32, 0x736e6170)),
@@ -44,12 +46,12 @@ func (w *snapshotWorker) step(ctx context.Context, intended int64) error {
 	if err := w.drop(ctx); err != nil {
 		return err
 	}
-	began := w.now()
+	began := w.Now()
 	var err error
 	if w.held, err = w.snapshotter.TakeSnapshot(ctx); err != nil {
 		return fmt.Errorf("take a snapshot: %w", err)
 	}
-	w.tally.record(snapshotTake, began, w.now(), intended)
+	w.tally.Record(snapshotTake, began, w.Now(), intended)
 	records := w.acknowledged()
 	for i := range w.probes {
 		p := &w.probes[i]
@@ -78,11 +80,11 @@ func (w *snapshotWorker) drop(ctx context.Context) error {
 		}
 	}
 	w.held = nil
-	began := w.now()
+	began := w.Now()
 	if err := snapshot.Close(); err != nil {
 		return fmt.Errorf("drop a snapshot: %w", err)
 	}
-	w.tally.record(snapshotDrop, began, w.now(), 0)
+	w.tally.Record(snapshotDrop, began, w.Now(), 0)
 	return nil
 }
 

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+
+	"github.com/kvd-db/kvd/internal/loadgen"
 )
 
 // The operations of a trial of snapshots.
@@ -18,10 +20,10 @@ var snapshotOperations = []string{"put", "take snapshot", "drop snapshot"}
 
 // UnderSnapshots is the result of RunSnapshots: updates without and with snapshots.
 type UnderSnapshots struct {
-	Writers int        `json:"writers"`
-	Puts    Comparison `json:"puts"`
+	Writers int                `json:"writers"`
+	Puts    loadgen.Comparison `json:"puts"`
 
-	Trials []NamedTrial `json:"-"` // in the order they ran
+	Trials []loadgen.NamedTrial `json:"-"` // in the order they ran
 }
 
 // RunSnapshots compares the rate at which span.Workers update uniformly drawn records
@@ -29,7 +31,7 @@ type UnderSnapshots struct {
 // next one is taken. A snapshot that changes is a wrong answer. Each trial takes
 // span.Duration. For how it ends see RunCore: it returns what was measured until then,
 // and interrupted rounds do not count.
-func (b *Bench) RunSnapshots(ctx context.Context, rounds int, span Span, observer TrialObserver) (*UnderSnapshots, error) {
+func (b *Bench) RunSnapshots(ctx context.Context, rounds int, span loadgen.Span, observer loadgen.Observer) (*UnderSnapshots, error) {
 	if err := span.Validate(); err != nil {
 		return nil, err
 	}
@@ -40,14 +42,14 @@ func (b *Bench) RunSnapshots(ctx context.Context, rounds int, span Span, observe
 		return nil, errors.New("the target has no snapshots")
 	}
 	result := &UnderSnapshots{Writers: span.Workers}
-	puts, err := compare(ctx, rounds, func(ctx context.Context, with bool) (float64, error) {
+	puts, err := loadgen.Compare(ctx, rounds, func(ctx context.Context, with bool) (float64, error) {
 		trial, err := b.runUpdates(ctx, with, span, observer)
 		name := "puts alone"
 		if with {
 			name = "puts beside snapshots"
 		}
 		if trial != nil {
-			result.Trials = append(result.Trials, NamedTrial{name, trial})
+			result.Trials = append(result.Trials, loadgen.NamedTrial{name, trial})
 		}
 		if err != nil {
 			return 0, err
@@ -60,22 +62,22 @@ func (b *Bench) RunSnapshots(ctx context.Context, rounds int, span Span, observe
 	return result, err
 }
 
-func (b *Bench) runUpdates(ctx context.Context, snapshots bool, span Span, observer TrialObserver) (*Trial, error) {
+func (b *Bench) runUpdates(ctx context.Context, snapshots bool, span loadgen.Span, observer loadgen.Observer) (*loadgen.Trial, error) {
 	t := b.newTrial(span, snapshotOperations, observer)
 	var err error
-	if t.cost, err = b.updateCost(); err != nil {
+	if t.Cost, err = b.updateCost(); err != nil {
 		return nil, fmt.Errorf("measure the cost of the generator: %w", err)
 	}
 	for i := range span.Workers {
-		w := b.newUpdater(i, newTally(snapshotKinds))
-		t.add(w.tally, w.step)
+		w := b.newUpdater(i, loadgen.NewTally(snapshotKinds, 0))
+		t.Workers = append(t.Workers, loadgen.Worker{Step: w.step, Tally: w.tally})
 	}
 	if !snapshots {
-		return t.run(ctx)
+		return t.Do(ctx)
 	}
-	w := b.newSnapshotWorker(newTally(snapshotKinds))
-	t.addPaced(w.tally, w.step, 1)
-	result, err := t.run(ctx)
+	w := b.newSnapshotWorker(loadgen.NewTally(snapshotKinds, 0))
+	t.Workers = append(t.Workers, loadgen.Worker{Step: w.step, Tally: w.tally, Open: &loadgen.Timetable{Rate: 1, Every: 1}})
+	result, err := t.Do(ctx)
 	if err == nil {
 		err = w.drop(context.WithoutCancel(ctx)) // the last one
 	}

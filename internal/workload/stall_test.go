@@ -10,22 +10,6 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestTheLongestTimeWithoutAnEndIsTheStall(t *testing.T) {
-	s := &stallWatch{lastEnd: 100}
-	for _, look := range []struct{ now, lastEnd, want int64 }{
-		{105, 0, 5},     // no operation has ended yet
-		{110, 108, 5},   // an operation has ended
-		{150, 108, 42},  // and then none
-		{155, 154, 42},  // again
-		{160, 152, 42},  // lastEnd never goes back
-		{200, 154, 46},  // a longer stall
-		{1000, 999, 46}, // which ended between two samples
-	} {
-		s.look(look.now, look.lastEnd)
-		assert.Equal(t, time.Duration(look.want), s.longest, "at %d", look.now)
-	}
-}
-
 // TestARunKnowsItsStall: the operations of the target take a millisecond each, except
 // that once all of them stall.
 func TestARunKnowsItsStall(t *testing.T) {
@@ -41,7 +25,7 @@ func TestARunKnowsItsStall(t *testing.T) {
 		}}
 		s, err := Run(t.Context(), slow, cfg, Observer{})
 		require.NoError(t, err)
-		assert.InDelta(t, 700*time.Millisecond, s.LongestStallNanos, float64(2*stallResolution+10*time.Millisecond))
+		assert.InDelta(t, 700*time.Millisecond, s.LongestStallNanos, float64(20*time.Millisecond))
 	})
 }
 

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/kvd-db/kvd/internal/loadgen"
 )
 
 // storeTarget is a correct store with scans, transactions and snapshots, unless a field
@@ -172,7 +174,7 @@ func loaded(t *testing.T, target Target, records uint64) *Bench {
 	t.Helper()
 	b, err := NewBench(target, Records{Count: records, ValueBytes: 64, Seed: 1})
 	require.NoError(t, err)
-	trial, err := b.Load(t.Context(), 3, time.Second, TrialObserver{})
+	trial, err := b.Load(t.Context(), 3, time.Second, loadgen.Observer{})
 	require.NoError(t, err)
 	require.Equal(t, records, trial.Ops)
 	require.Equal(t, records, trial.Operation("insert").Count)
@@ -186,8 +188,8 @@ func core(t *testing.T, name string) Core {
 	return c
 }
 
-func operations(workers int, n uint64) Span {
-	return Span{Workers: workers, Operations: n, Interval: time.Second}
+func operations(workers int, n uint64) loadgen.Span {
+	return loadgen.Span{Workers: workers, Operations: n, Interval: time.Second}
 }
 
 func nothing(uint64, uint64) {}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"slices"
+
+	"github.com/kvd-db/kvd/internal/loadgen"
 )
 
 // transactionWorker commits transactions.
@@ -28,7 +30,7 @@ type transactionRecord struct {
 	value []byte // the value to write; nil if the record is only read
 }
 
-func (b *Bench) newTransactionWorker(shape *Transactions, index int, t *tally) *transactionWorker {
+func (b *Bench) newTransactionWorker(shape *Transactions, index int, t *loadgen.Tally) *transactionWorker {
 	w := &transactionWorker{recordWorker: b.newWorker(index, t), writes: shape.Writes}
 	w.transactor, _ = b.target.(Transactor)
 	w.chooser = shape.chooser(b.acknowledged(), w.rng)
@@ -44,13 +46,13 @@ func (b *Bench) newTransactionWorker(shape *Transactions, index int, t *tally) *
 func (w *transactionWorker) step(ctx context.Context, intended int64) error {
 	w.choose()
 	w.version, w.random = w.nextVersion(), w.rng.Uint64()
-	began := w.now()
+	began := w.Now()
 	conflicts, err := w.transactor.Transact(ctx, w.body)
 	if err != nil {
 		return fmt.Errorf("transaction of %d reads and %d writes, first of record %d: %w", len(w.reads), w.writes, w.reads[0].id, err)
 	}
-	w.tally.record(transactionCommit, began, w.now(), intended)
-	w.tally.conflicts.Add(uint64(conflicts))
+	w.tally.Record(transactionCommit, began, w.Now(), intended)
+	w.tally.Conflicts(uint64(conflicts))
 	for i := range w.reads[:w.writes] {
 		w.ledger.add(w.reads[i].id)
 		w.known.add(knownKey{id: w.reads[i].id, version: w.version})

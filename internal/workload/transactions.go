@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+
+	"github.com/kvd-db/kvd/internal/loadgen"
 )
 
 // The operations of a trial of transactions.
@@ -64,7 +66,7 @@ func (s *Transactions) chooser(records uint64, rng *rand.Rand) chooser {
 }
 
 // RunTransactions runs transactions on the loaded records. For how it ends see RunCore.
-func (b *Bench) RunTransactions(ctx context.Context, shape Transactions, span Span, observer TrialObserver) (*Trial, error) {
+func (b *Bench) RunTransactions(ctx context.Context, shape Transactions, span loadgen.Span, observer loadgen.Observer) (*loadgen.Trial, error) {
 	if err := b.checkTransactions(&shape, &span); err != nil {
 		return nil, err
 	}
@@ -73,17 +75,17 @@ func (b *Bench) RunTransactions(ctx context.Context, shape Transactions, span Sp
 		return nil, fmt.Errorf("measure the cost of the generator: %w", err)
 	}
 	t := b.newTrial(span, transactionOperations, observer)
-	t.cost = cost
+	t.Cost = cost
 	for i := range span.Workers {
-		w := b.newTransactionWorker(&shape, i, newTally(transactionKinds))
-		t.add(w.tally, w.step)
+		w := b.newTransactionWorker(&shape, i, loadgen.NewTally(transactionKinds, 0))
+		t.Workers = append(t.Workers, loadgen.Worker{Step: w.step, Tally: w.tally})
 	}
-	result, err := t.run(ctx)
-	result.setConflictRate(transactionOperations[transactionCommit])
+	result, err := t.Do(ctx)
+	result.SetConflictRate(transactionOperations[transactionCommit])
 	return result, err
 }
 
-func (b *Bench) checkTransactions(shape *Transactions, span *Span) error {
+func (b *Bench) checkTransactions(shape *Transactions, span *loadgen.Span) error {
 	if err := errors.Join(span.Validate(), shape.Validate(b.acknowledged())); err != nil {
 		return err
 	}

@@ -8,6 +8,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/kvd-db/kvd/internal/loadgen"
 )
 
 func TestTransactionsOnHotRecordsConflictAndLoseNothing(t *testing.T) {
@@ -16,7 +18,7 @@ func TestTransactionsOnHotRecordsConflictAndLoseNothing(t *testing.T) {
 	shape := Transactions{Reads: 4, Writes: 2, HotFraction: 0.05, HotRate: 0.5}
 	require.NoError(t, shape.Validate(100))
 	b.ledger.grow(100)
-	w := b.newTransactionWorker(&shape, 7, newTally(transactionKinds))
+	w := b.newTransactionWorker(&shape, 7, loadgen.NewTally(transactionKinds, 0))
 	busy := false
 	target.conflict = func() { // another transaction commits between the reads and the commit
 		if !busy {
@@ -25,7 +27,7 @@ func TestTransactionsOnHotRecordsConflictAndLoseNothing(t *testing.T) {
 			require.NoError(t, w.step(t.Context(), 0))
 		}
 	}
-	trial, err := b.RunTransactions(t.Context(), shape, operations(1, 500), TrialObserver{})
+	trial, err := b.RunTransactions(t.Context(), shape, operations(1, 500), loadgen.Observer{})
 	require.NoError(t, err)
 	assert.EqualValues(t, 500, trial.Operation("transaction").Count)
 	assert.Positive(t, trial.Conflicts)
@@ -35,14 +37,13 @@ func TestTransactionsOnHotRecordsConflictAndLoseNothing(t *testing.T) {
 	for id := range uint64(100) {
 		changes += b.ledger.count(id)
 	}
-	rival := newCounts(transactionKinds)
-	rival.add(w.tally)
-	assert.Equal(t, 2*(500+rival.ops()), changes)
+	conflicting := loadgen.NewCounts(w.tally)
+	assert.Equal(t, 2*(500+conflicting.Ops()), changes)
 }
 
 func TestTransactionsWithManyWorkersLoseNothing(t *testing.T) {
 	b := loaded(t, newStoreTarget(), 30)
-	_, err := b.RunTransactions(t.Context(), Transactions{Reads: 3, Writes: 3, HotFraction: 0.2, HotRate: 0.9}, operations(8, 4000), TrialObserver{})
+	_, err := b.RunTransactions(t.Context(), Transactions{Reads: 3, Writes: 3, HotFraction: 0.2, HotRate: 0.9}, operations(8, 4000), loadgen.Observer{})
 	require.NoError(t, err)
 	require.NoError(t, b.Audit(t.Context(), 2, nothing))
 }
@@ -57,7 +58,7 @@ func TestALostTransactionIsCaught(t *testing.T) {
 			b := loaded(t, target, 50)
 			rng := testRand()
 			plant(target, func() bool { return rng.IntN(100) == 0 })
-			_, err := b.RunTransactions(t.Context(), Transactions{Reads: 2, Writes: 1}, operations(1, 100_000), TrialObserver{})
+			_, err := b.RunTransactions(t.Context(), Transactions{Reads: 2, Writes: 1}, operations(1, 100_000), loadgen.Observer{})
 			require.ErrorIs(t, err, ErrWrongAnswer)
 			assert.ErrorContains(t, err, "transaction of 2 reads and 1 writes")
 		})
@@ -66,7 +67,7 @@ func TestALostTransactionIsCaught(t *testing.T) {
 
 func TestATransactionReadsDifferentRecords(t *testing.T) {
 	b := loaded(t, newStoreTarget(), 5)
-	w := b.newTransactionWorker(&Transactions{Reads: 5, Writes: 1}, 0, newTally(transactionKinds))
+	w := b.newTransactionWorker(&Transactions{Reads: 5, Writes: 1}, 0, loadgen.NewTally(transactionKinds, 0))
 	for range 100 {
 		w.choose()
 		seen := make(map[uint64]bool)
@@ -111,7 +112,7 @@ func TestTransactionsThatCannotWorkAreRefused(t *testing.T) {
 func TestTransactionStepsDoNotAllocate(t *testing.T) {
 	twin, err := (&Bench{records: &records{Records: Records{Count: 5000, ValueBytes: 100, Seed: 1}}}).costBench()
 	require.NoError(t, err)
-	w := twin.newTransactionWorker(&Transactions{Reads: 4, Writes: 2, HotFraction: 0.01, HotRate: 0.5}, 0, newTally(transactionKinds))
+	w := twin.newTransactionWorker(&Transactions{Reads: 4, Writes: 2, HotFraction: 0.01, HotRate: 0.5}, 0, loadgen.NewTally(transactionKinds, 0))
 	step := func() {
 		if err := w.step(t.Context(), 0); err != nil {
 			t.Error(err)
@@ -129,8 +130,8 @@ func TestReadersBesideAWriterAreComparedWithReadersAlone(t *testing.T) {
 		b := loaded(t, target, 100)
 		target.slow = true
 		shape := Transactions{Reads: 1, Writes: 1}
-		span := Span{Workers: 2, Duration: 10 * time.Second, Interval: 10 * time.Second}
-		result, err := b.RunReadBeside(t.Context(), ReadBeside{Transactions: shape, Rounds: 3}, span, TrialObserver{})
+		span := loadgen.Span{Workers: 2, Duration: 10 * time.Second, Interval: 10 * time.Second}
+		result, err := b.RunReadBeside(t.Context(), ReadBeside{Transactions: shape, Rounds: 3}, span, loadgen.Observer{})
 		require.NoError(t, err)
 		assert.InDelta(t, 20, result.PeakWrites, 1)
 		assert.EqualValues(t, 2, result.WriteRate)
@@ -148,7 +149,7 @@ func TestReadersBesideAWriterAreComparedWithReadersAlone(t *testing.T) {
 		assert.NotZero(t, result.Trials[3].Operation("transaction").Count, "the second round begins with the writer")
 		require.NoError(t, b.Audit(t.Context(), 1, nothing))
 
-		given, err := b.RunReadBeside(t.Context(), ReadBeside{Transactions: shape, WriteRate: 4, Rounds: 1}, span, TrialObserver{})
+		given, err := b.RunReadBeside(t.Context(), ReadBeside{Transactions: shape, WriteRate: 4, Rounds: 1}, span, loadgen.Observer{})
 		require.NoError(t, err)
 		assert.Zero(t, given.PeakWrites)
 		given.Written = []float64{3}
@@ -191,8 +192,8 @@ func TestSnapshotsAreTakenEverySecondInEveryOtherTrial(t *testing.T) {
 		target := &snapshotCounter{storeTarget: newStoreTarget()}
 		b := loaded(t, target, 200)
 		target.takes = time.Millisecond
-		span := Span{Workers: 2, Duration: 4500 * time.Millisecond, Interval: 10 * time.Second}
-		result, err := b.RunSnapshots(t.Context(), 3, span, TrialObserver{})
+		span := loadgen.Span{Workers: 2, Duration: 4500 * time.Millisecond, Interval: 10 * time.Second}
+		result, err := b.RunSnapshots(t.Context(), 3, span, loadgen.Observer{})
 		require.NoError(t, err)
 		require.Len(t, result.Trials, 6)
 		for i, with := range []bool{false, true, true, false, false, true} {
@@ -243,34 +244,9 @@ func TestASnapshotThatChangesIsCaught(t *testing.T) {
 		target := &snapshotCounter{storeTarget: newStoreTarget()}
 		b := loaded(t, target, 200)
 		target.takes, target.shared = time.Millisecond, true
-		_, err := b.RunSnapshots(t.Context(), 1, Span{Workers: 1, Duration: 10 * time.Second, Interval: time.Second}, TrialObserver{})
+		_, err := b.RunSnapshots(t.Context(), 1, loadgen.Span{Workers: 1, Duration: 10 * time.Second, Interval: time.Second}, loadgen.Observer{})
 		require.ErrorIs(t, err, ErrWrongAnswer)
 		assert.ErrorContains(t, err, "changed in a snapshot")
 		assert.Equal(t, target.taken, target.dropped)
 	})
-}
-
-func TestTrialsTakeTurnsAndTheMedianCounts(t *testing.T) {
-	var order []bool
-	rates := []float64{100, 50, 90, 100, 200, 20}
-	c, err := compare(t.Context(), 3, func(_ context.Context, with bool) (float64, error) {
-		order = append(order, with)
-		return rates[len(order)-1], nil
-	})
-	require.NoError(t, err)
-	assert.Equal(t, []bool{false, true, true, false, false, true}, order)
-	assert.Equal(t, []float64{0.5, 0.9, 0.1}, c.Ratios)
-	assert.Equal(t, 0.5, c.MedianRatio)
-	assert.Equal(t, 2.5, median([]float64{4, 1, 3, 2}))
-
-	_, err = compare(t.Context(), 0, nil)
-	assert.EqualError(t, err, "0 rounds; want at least 1")
-	_, err = compare(t.Context(), 1, func(context.Context, bool) (float64, error) { return 0, nil })
-	assert.ErrorContains(t, err, "nothing was done")
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	c, err = compare(ctx, 3, func(context.Context, bool) (float64, error) { return 1, nil })
-	require.NoError(t, err)
-	assert.True(t, c.Interrupted)
-	assert.Empty(t, c.Ratios)
 }

@@ -1,6 +1,10 @@
 package workload
 
-import "context"
+import (
+	"context"
+
+	"github.com/kvd-db/kvd/internal/loadgen"
+)
 
 // updater replaces records that it draws uniformly.
 type updater struct {
@@ -8,7 +12,7 @@ type updater struct {
 	chooser uniform
 }
 
-func (b *Bench) newUpdater(index int, t *tally) *updater {
+func (b *Bench) newUpdater(index int, t *loadgen.Tally) *updater {
 	w := &updater{recordWorker: b.newWorker(index, t)}
 	w.chooser = uniform{rng: w.rng, keys: b.acknowledged()}
 	return w

@@ -23,8 +23,6 @@ const MinValueBytes = 20
 // in the lower 48. Zero is no version.
 type version uint64
 
-const maxWorkers = 1 << 16
-
 func newVersion(worker int, put uint64) version { return version(uint64(worker)<<48 | put) }
 
 func (v version) worker() int { return int(v >> 48) }

@@ -8,6 +8,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/kvd-db/kvd/internal/loadgen"
 )
 
 func TestKeysAreSixteenDigitsAndAbsentOnesAreLonger(t *testing.T) {
@@ -26,7 +28,7 @@ func TestAValueTellsItsKeyAndItsPut(t *testing.T) {
 	for _, size := range []int{MinValueBytes, MinValueBytes + 1, 100, 1024, poolBytes + 3} {
 		pool := newValuePool(size, 1)
 		value := make([]byte, size)
-		want := newVersion(maxWorkers-1, 1<<48-1)
+		want := newVersion(loadgen.MaxWorkers, 1<<48-1)
 		for range 10 {
 			pool.fill(value, 123, want, rng.Uint64())
 			got, err := checkValue(value, 123)

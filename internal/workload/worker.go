@@ -4,12 +4,13 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"time"
+
+	"github.com/kvd-db/kvd/internal/loadgen"
 )
 
 // shared is the state that all workers of a run share.
 type shared struct {
-	clock
+	loadgen.Clock
 	cfg       *Config
 	target    Target
 	pool      *valuePool
@@ -24,7 +25,7 @@ func newShared(cfg *Config, target Target) *shared {
 		deletable = 1 // reads check deletions: keep it small
 	}
 	return &shared{
-		clock:     newClock(),
+		Clock:     loadgen.NewClock(),
 		cfg:       cfg,
 		target:    target,
 		pool:      newValuePool(cfg.ValueBytes, cfg.Seed),
@@ -37,7 +38,7 @@ func newShared(cfg *Config, target Target) *shared {
 // worker issues operations, one at a time, and checks the answers. It does not allocate
 // while it runs.
 //
-// For one goroutine only, except for rec.
+// For one goroutine only, except for tally.
 type worker struct {
 	*shared
 	index int
@@ -47,7 +48,7 @@ type worker struct {
 	known *knownKeys
 	batch *getBatch // set if gets read several keys
 	count uint64    // puts so far
-	rec   recorder
+	tally *loadgen.Tally
 
 	key       [KeyBytes]byte
 	absentKey [absentKeyBytes]byte
@@ -62,6 +63,7 @@ func newWorker(s *shared, index int) *worker {
 		index:  index,
 		rng:    rng,
 		known:  new(knownKeys),
+		tally:  loadgen.NewTally(int(kindCount), extraCount),
 		value:  make([]byte, s.cfg.ValueBytes),
 		buf:    make([]byte, s.cfg.ValueBytes),
 	}
@@ -96,11 +98,11 @@ func (w *worker) put(ctx context.Context, id uint64, intended int64) error {
 	putKey(w.key[:], id)
 	w.pool.fill(w.value, id, v, w.rng.Uint64())
 
-	began := w.now()
+	began := w.Now()
 	if err := w.target.Put(ctx, w.key[:], w.value); err != nil {
 		return fmt.Errorf("put key %s: %w", w.key[:], err)
 	}
-	w.record(kindPut, began, w.now(), intended)
+	w.tally.Record(int(kindPut), began, w.Now(), intended)
 	if w.reading {
 		w.known.add(knownKey{id: id, version: v, since: began})
 	}
@@ -109,17 +111,17 @@ func (w *worker) put(ctx context.Context, id uint64, intended int64) error {
 
 func (w *worker) get(ctx context.Context, intended int64) error {
 	key, known := w.readKey()
-	began := w.now()
+	began := w.Now()
 	found, ended, err := w.read(ctx, key, known)
 	if err != nil {
 		return err
 	}
-	w.record(kindGet, began, ended, intended)
+	w.tally.Record(int(kindGet), began, ended, intended)
 	if known {
-		w.rec.getKnown.Add(1)
+		w.tally.Extra[getKnown].Add(1)
 	}
 	if found {
-		w.rec.getFound.Add(1)
+		w.tally.Extra[getFound].Add(1)
 	}
 	return nil
 }
@@ -137,14 +139,14 @@ func (w *worker) delete(ctx context.Context, intended int64) error {
 	if known {
 		w.deletions.begin(w.index, key.id)
 	}
-	began := w.now()
+	began := w.Now()
 	if err := w.target.Delete(ctx, bytes); err != nil {
 		return fmt.Errorf("delete key %s: %w", bytes, err)
 	}
-	ended := w.now()
-	w.record(kindDelete, began, ended, intended)
+	ended := w.Now()
+	w.tally.Record(int(kindDelete), began, ended, intended)
 	if found {
-		w.rec.deleteFound.Add(1)
+		w.tally.Extra[deleteFound].Add(1)
 	}
 	if known {
 		w.deletions.end(w.index, key.id, ended)
@@ -190,7 +192,7 @@ func (w *worker) keyBytes(id uint64, known bool) []byte {
 func (w *worker) read(ctx context.Context, key knownKey, known bool) (found bool, ended int64, err error) {
 	bytes := w.keyBytes(key.id, known)
 	value, found, err := w.target.Get(ctx, bytes, w.buf)
-	ended = w.now()
+	ended = w.Now()
 	if err != nil {
 		return found, ended, fmt.Errorf("get key %s: %w", bytes, err)
 	}
@@ -241,14 +243,4 @@ func (w *worker) checkFound(key knownKey, value []byte) error {
 			ErrWrongAnswer, key.id, v, key.version)
 	}
 	return nil
-}
-
-// record counts an operation: from its beginning or, in an open loop, from when it was
-// due.
-func (w *worker) record(k kind, began, ended, intended int64) {
-	if intended != 0 {
-		began = intended
-	}
-	w.rec.latency[k].Record(time.Duration(ended - began))
-	w.rec.lastEnd.Store(ended)
 }

@@ -1,4 +1,4 @@
-package workload
+package loadgen
 
 import (
 	"time"
@@ -6,21 +6,26 @@ import (
 	"github.com/kvd-db/kvd/internal/histogram"
 )
 
-// pace is the timetable of an open loop: operation n of a run is due n/rate seconds
-// after its start, regardless of earlier operations. The workers take turns.
+// Timetable makes the loop of a worker open: operation n of the run is due n/Rate
+// seconds after its start, regardless of earlier operations. The worker does every
+// Every-th operation from First on, so that workers take turns.
 //
 // A worker that is late begins its next operation at once, and its latency still counts
 // from when it was due. So a stall of the target shows in the latency of all operations
 // that were due during it. A closed loop omits those, since it sends nothing while it
 // waits (coordinated omission: Tene, "How NOT to Measure Latency", 2013), so its
 // percentiles are too optimistic.
-//
-// For one worker only.
+type Timetable struct {
+	Rate         uint64 // operations a second of all workers that take turns
+	First, Every uint64
+}
+
+// pace follows the Timetable of one worker, for that worker only.
 type pace struct {
 	start    int64  // on the clock of the run
 	rate     uint64 // operations a second of all workers
 	next     uint64 // number of this worker's next operation
-	workers  uint64
+	every    uint64
 	now      func() int64
 	timer    *time.Timer
 	stop     <-chan struct{}
@@ -38,7 +43,7 @@ func (p *pace) due(n uint64) int64 {
 // fault, not the target's.
 func (p *pace) await() (due int64, ok bool) {
 	due = p.due(p.next)
-	p.next += p.workers
+	p.next += p.every
 	wait := due - p.now()
 	if wait <= 0 {
 		return due, true

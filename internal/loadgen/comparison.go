@@ -1,4 +1,4 @@
-package workload
+package loadgen
 
 import (
 	"context"
@@ -23,9 +23,9 @@ type NamedTrial struct {
 	*Trial
 }
 
-// compare runs rounds of two trials, and alternates which of them comes first. run
+// Compare runs rounds of two trials, and alternates which of them comes first. run
 // returns the rate to compare. A round during which ctx ends does not count.
-func compare(ctx context.Context, rounds int, run func(ctx context.Context, with bool) (rate float64, err error)) (*Comparison, error) {
+func Compare(ctx context.Context, rounds int, run func(ctx context.Context, with bool) (rate float64, err error)) (*Comparison, error) {
 	if rounds < 1 {
 		return nil, fmt.Errorf("%d rounds; want at least 1", rounds)
 	}
@@ -51,13 +51,13 @@ func compare(ctx context.Context, rounds int, run func(ctx context.Context, with
 		c.With = append(c.With, rates[1])
 		c.Ratios = append(c.Ratios, rates[1]/rates[0])
 	}
-	c.MedianRatio = median(c.Ratios)
+	c.MedianRatio = Median(c.Ratios)
 	return c, nil
 }
 
-// median returns the middle value, or the mean of the two middle ones; 0 without
+// Median returns the middle value, or the mean of the two middle ones; 0 without
 // values.
-func median(values []float64) float64 {
+func Median(values []float64) float64 {
 	if len(values) == 0 {
 		return 0
 	}

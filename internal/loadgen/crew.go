@@ -1,4 +1,4 @@
-package workload
+package loadgen
 
 import (
 	"context"
@@ -54,7 +54,7 @@ func (c *crew) start(count int, body func(worker int) error) <-chan struct{} {
 
 // repeat runs one worker: it calls step, without pause or at the times of timetable,
 // until the crew stops or, unless limit is 0, limit times.
-func (c *crew) repeat(step func(ctx context.Context, intended int64) error, timetable *pace, limit uint64) error {
+func (c *crew) repeat(step Step, timetable *pace, limit uint64) error {
 	for n := uint64(0); !c.stopping.Load() && (limit == 0 || n < limit); n++ {
 		var due int64
 		if timetable != nil {

@@ -1,4 +1,4 @@
-package workload
+package loadgen
 
 import (
 	"errors"
@@ -6,7 +6,10 @@ import (
 	"time"
 )
 
-// Span gives the number of workers of a trial and when it ends.
+// MaxWorkers bounds the workers of a run.
+const MaxWorkers = 1<<16 - 1
+
+// Span gives the number of workers of a run and when it ends.
 type Span struct {
 	Workers    int           // goroutines, each with one operation at a time
 	Operations uint64        // of all workers together; 0: as many as fit in Duration
@@ -23,7 +26,7 @@ func (s *Span) Validate() error {
 			errs = append(errs, fmt.Errorf(format, args...))
 		}
 	}
-	check(s.Workers >= 1 && s.Workers < maxWorkers, "%d threads; want 1 to %d", s.Workers, maxWorkers-1)
+	check(s.Workers >= 1 && s.Workers <= MaxWorkers, "%d threads; want 1 to %d", s.Workers, MaxWorkers)
 	check(s.Duration >= 0, "duration of %v; want 0 or more", s.Duration)
 	check((s.Operations > 0) != (s.Duration > 0), "%d operations and a duration of %v; want one of the two", s.Operations, s.Duration)
 	check(s.Warmup >= 0, "warm-up of %v; want 0 or more", s.Warmup)

@@ -1,4 +1,4 @@
-package workload
+package loadgen
 
 import "time"
 
@@ -22,8 +22,8 @@ type stallWatch struct {
 }
 
 // watchStalls begins to watch the run. The caller must call end.
-func (r *run) watchStalls() *stallWatch {
-	s := &stallWatch{lastEnd: r.now(), stop: make(chan struct{}), done: make(chan struct{})}
+func (r *Run) watchStalls() *stallWatch {
+	s := &stallWatch{lastEnd: r.Clock.Now(), stop: make(chan struct{}), done: make(chan struct{})}
 	go func() {
 		defer close(s.done)
 		ticker := time.NewTicker(stallResolution)
@@ -31,9 +31,9 @@ func (r *run) watchStalls() *stallWatch {
 		for {
 			select {
 			case <-ticker.C:
-				s.look(r.now(), r.lastEnd())
+				s.look(r.Clock.Now(), r.lastEnd())
 			case <-s.stop:
-				s.look(r.now(), r.lastEnd())
+				s.look(r.Clock.Now(), r.lastEnd())
 				return
 			}
 		}
@@ -51,13 +51,4 @@ func (s *stallWatch) look(now, lastEnd int64) {
 func (s *stallWatch) end() {
 	close(s.stop)
 	<-s.done
-}
-
-// lastEnd returns when the last operation of any worker ended.
-func (r *run) lastEnd() int64 {
-	var last int64
-	for _, w := range r.workers {
-		last = max(last, w.rec.lastEnd.Load())
-	}
-	return last
 }

@@ -1,4 +1,4 @@
-package workload
+package loadgen
 
 import (
 	"bytes"
@@ -74,6 +74,19 @@ func readUsage() usage {
 		u.cpu = time.Duration(r.Utime.Nano() + r.Stime.Nano())
 	}
 	return u
+}
+
+// Warnings says in whole sentences why figures for this many bytes of data, if known,
+// may mislead on this machine.
+func (e *Environment) Warnings(dataBytes *int64) []string {
+	var warnings []string
+	if dataBytes != nil && e.MemoryBytes > 0 && *dataBytes < e.MemoryBytes/2 {
+		warnings = append(warnings, "The data fit into memory, so reads were served by caches more than by the disk.")
+	}
+	if e.FileSystem == "tmpfs" {
+		warnings = append(warnings, "The data lay on tmpfs: no write ever reached a disk.")
+	}
+	return warnings
 }
 
 // readProc returns the content of a file of the kernel, or nothing: the report is

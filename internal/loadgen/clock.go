@@ -1,0 +1,14 @@
+package loadgen
+
+import "time"
+
+// Clock measures nanoseconds since its epoch.
+type Clock struct{ epoch time.Time }
+
+// NewClock returns a Clock that begins one nanosecond in the past, because time 0 stands
+// for "never".
+func NewClock() Clock { return Clock{time.Now().Add(-time.Nanosecond)} }
+
+// Now returns the nanoseconds since the epoch. It is monotonic across processors, which
+// callers may rely on.
+func (c Clock) Now() int64 { return int64(time.Since(c.epoch)) }

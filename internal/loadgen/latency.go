@@ -1,0 +1,54 @@
+package loadgen
+
+import (
+	"time"
+
+	"github.com/kvd-db/kvd/internal/histogram"
+)
+
+// Latency summarizes the latencies of one kind of operation, in nanoseconds.
+type Latency struct {
+	P50  int64 `json:"p50"`
+	P99  int64 `json:"p99"`
+	P999 int64 `json:"p999"`
+	Max  int64 `json:"max"`
+}
+
+// NewLatency summarizes what was recorded.
+func NewLatency(s *histogram.Snapshot) Latency {
+	at := func(q float64) int64 { return s.Quantile(q).Nanoseconds() }
+	return Latency{P50: at(0.5), P99: at(0.99), P999: at(0.999), Max: at(1)}
+}
+
+// Kind summarizes the operations of one kind.
+type Kind struct {
+	Count        uint64  `json:"count"`
+	OpsPerSecond float64 `json:"opsPerSecond"`
+	MeanNanos    int64   `json:"meanNanos"`
+	Nanos        Latency `json:"nanos"`
+}
+
+func newKind(s *histogram.Snapshot, elapsed time.Duration) Kind {
+	return Kind{
+		Count:        s.Count(),
+		OpsPerSecond: perSecond(s.Count(), elapsed),
+		MeanNanos:    s.Mean().Nanoseconds(),
+		Nanos:        NewLatency(s),
+	}
+}
+
+// perSecond returns a rate; 0 if no time has elapsed.
+func perSecond(ops uint64, elapsed time.Duration) float64 {
+	if elapsed <= 0 {
+		return 0
+	}
+	return float64(ops) / elapsed.Seconds()
+}
+
+// Ratio returns part / whole; 0 if the whole is 0.
+func Ratio(part, whole uint64) float64 {
+	if whole == 0 {
+		return 0
+	}
+	return float64(part) / float64(whole)
+}

@@ -1,0 +1,69 @@
+package loadgen
+
+// Sample is one second or one line of a run's report: what happened since the previous
+// one. It marshals to the line of the report.
+type Sample struct {
+	NanoTime      int64       `json:"nanoTime"` // since the measurement began
+	OpsPerSecond  float64     `json:"opsPerSecond"`
+	SlowestSecond *float64    `json:"slowestSecondOpsPerSecond"` // null without a whole second
+	Conflicts     uint64      `json:"conflicts"`                 // since the measurement began
+	FileSize      *int64      `json:"fileSize"`                  // bytes on disk; null if the target does not know
+	Operations    []Operation `json:"operations"`                // those with a count
+
+	Counts *Counts `json:"-"` // since the previous sample
+}
+
+// Operation summarizes the operations of one name.
+type Operation struct {
+	Name string `json:"operation"`
+	Kind
+}
+
+// Operation returns the operations of one name, with a count of 0 if there were none.
+func (s *Sample) Operation(name string) Operation { return find(s.Operations, name) }
+
+func find(operations []Operation, name string) Operation {
+	for _, o := range operations {
+		if o.Name == name {
+			return o
+		}
+	}
+	return Operation{Name: name}
+}
+
+// Trial is the result of a Run.
+type Trial struct {
+	Seconds      float64     `json:"seconds"`
+	Ops          uint64      `json:"ops"`
+	OpsPerSecond float64     `json:"opsPerSecond"`
+	Operations   []Operation `json:"operations"` // those with a count
+	// Conflicts counts the transactions that had to be repeated, and ConflictRate is
+	// their share of all attempts.
+	Conflicts    uint64  `json:"conflicts"`
+	ConflictRate float64 `json:"conflictRate"`
+	// SlowestSecond is the lowest rate of any whole second, null without one. A value
+	// far below the mean indicates stalls that the mean hides.
+	SlowestSecond *float64 `json:"slowestSecondOpsPerSecond"`
+	// LongestStallNanos is the longest time in which no operation of any worker ended,
+	// to within 5 ms.
+	LongestStallNanos int64     `json:"longestStallNanos"`
+	Generator         Generator `json:"generator"`
+	// CPUMicrosPerOp and PeakRSSBytes are those of this process: the generator and an
+	// embedded engine, or the generator and a client.
+	CPUMicrosPerOp float64 `json:"cpuMicrosPerOp"`
+	PeakRSSBytes   int64   `json:"peakRSSBytes"`
+	DataBytes      *int64  `json:"dataBytes"` // on disk at the end; null if unknown
+	Interrupted    bool    `json:"interrupted"`
+	Error          string  `json:"error,omitempty"`
+
+	Counts *Counts `json:"-"` // of the measurement
+}
+
+// Operation returns the operations of one name, with a count of 0 if there were none.
+func (t *Trial) Operation(name string) Operation { return find(t.Operations, name) }
+
+// SetConflictRate computes the rate from the operations of one name; each was attempted
+// once more than it had conflicts.
+func (t *Trial) SetConflictRate(name string) {
+	t.ConflictRate = Ratio(t.Conflicts, t.Conflicts+t.Operation(name).Count)
+}
