@@ -16,7 +16,7 @@ func rated(cell, who string, perSecond ...int) (slots []slot) {
 		s := slot{Cell: cell, Contestant: who, Round: i}
 		s.Run.Seconds, s.Run.Keys = 1, uint64(n)
 		s.Run.Gets.Count = uint64(n)
-		s.Run.Gets.P50, s.Run.Gets.P99 = time.Second/time.Duration(n), 10*time.Second/time.Duration(n)
+		s.Run.Gets.Nanos.P50, s.Run.Gets.Nanos.P99 = 1e9/int64(n), 10e9/int64(n)
 		s.Run.ClientCPU, s.Run.ServerCPU = time.Second, time.Second
 		slots = append(slots, s)
 	}
@@ -49,7 +49,7 @@ func TestTheFinalTableSaysWhatIsReached(t *testing.T) {
 func TestALoneSetIsComparedWithAnEchoAndAnAppendOfItsRound(t *testing.T) {
 	lone := func(who string, round int, p50 time.Duration) slot {
 		s := slot{Cell: lonePutCell, Contestant: who, Round: round}
-		s.Run.Sets.Count, s.Run.Sets.P50 = 1, p50
+		s.Run.Sets.Count, s.Run.Sets.Nanos.P50 = 1, int64(p50)
 		return s
 	}
 	slots := derive([]slot{

@@ -24,8 +24,8 @@ const (
 
 // overload returns five times the rate of a closed load, for a given time, between two
 // calm parts that last a fifth and two fifths of that time.
-func overload(l *load.Closed, capacity float64, over time.Duration) *load.Open {
-	return &load.Open{
+func overload(l *load.Closed, capacity float64, over time.Duration) *load.Overload {
+	return &load.Overload{
 		CalmPerSecond: uint64(capacity*calmFraction) + 1, OverPerSecond: uint64(capacity*overloadFactor) + 1,
 		Calm: over / 5, Over: over, Rest: over * 2 / 5,
 		MaxCallers: overloadCallers, GetPercent: l.GetPercent, Keys: l.Keys, ValueBytes: l.ValueBytes, Seed: l.Seed,

@@ -7,6 +7,7 @@ import (
 	"github.com/kvd-db/kvd/bench/judge"
 	"github.com/kvd-db/kvd/bench/service/load"
 	"github.com/kvd-db/kvd/bench/service/server"
+	"github.com/kvd-db/kvd/internal/loadgen"
 )
 
 // slot is the result of one contestant in a cell in one round.
@@ -34,7 +35,7 @@ type outcome struct {
 	ServerBytes     int64 `json:"serverBytes"`
 	ServerPeakBytes int64 `json:"serverPeakBytes"`
 
-	Overload *load.OpenOutcome `json:"overload,omitempty"`
+	Overload *loadgen.Overload `json:"overload,omitempty"`
 	// Held is how many idle connections stayed open.
 	Held *int `json:"held,omitempty"`
 }
@@ -43,12 +44,12 @@ type metric = judge.Metric[slot]
 
 var (
 	rate        = &metric{Unit: "k/s", Scale: 1e3, Of: func(s *slot) float64 { return s.Run.OpsPerSecond() }}
-	getP50      = latency(func(s *slot) (load.Kind, time.Duration) { return s.Run.Gets, s.Run.Gets.P50 })
-	getP99      = latency(func(s *slot) (load.Kind, time.Duration) { return s.Run.Gets, s.Run.Gets.P99 })
-	getP999     = latency(func(s *slot) (load.Kind, time.Duration) { return s.Run.Gets, s.Run.Gets.P999 })
-	setP50      = latency(func(s *slot) (load.Kind, time.Duration) { return s.Run.Sets, s.Run.Sets.P50 })
-	setP99      = latency(func(s *slot) (load.Kind, time.Duration) { return s.Run.Sets, s.Run.Sets.P99 })
-	setP999     = latency(func(s *slot) (load.Kind, time.Duration) { return s.Run.Sets, s.Run.Sets.P999 })
+	getP50      = latency(func(s *slot) (loadgen.Kind, int64) { return s.Run.Gets, s.Run.Gets.Nanos.P50 })
+	getP99      = latency(func(s *slot) (loadgen.Kind, int64) { return s.Run.Gets, s.Run.Gets.Nanos.P99 })
+	getP999     = latency(func(s *slot) (loadgen.Kind, int64) { return s.Run.Gets, s.Run.Gets.Nanos.P999 })
+	setP50      = latency(func(s *slot) (loadgen.Kind, int64) { return s.Run.Sets, s.Run.Sets.Nanos.P50 })
+	setP99      = latency(func(s *slot) (loadgen.Kind, int64) { return s.Run.Sets, s.Run.Sets.Nanos.P99 })
+	setP999     = latency(func(s *slot) (loadgen.Kind, int64) { return s.Run.Sets, s.Run.Sets.Nanos.P999 })
 	callP50     = latency(callMedian)
 	clientCPU   = perKey(func(o *outcome) time.Duration { return o.ClientCPU })
 	serverCPU   = perKey(func(o *outcome) time.Duration { return o.ServerCPU })
@@ -57,22 +58,22 @@ var (
 	generator   = &metric{Unit: "us", Scale: 1e3, Of: func(s *slot) float64 { return float64(s.Run.Generator) }, Less: true}
 
 	held     = &metric{Unit: "connections", Scale: 1, Of: func(s *slot) float64 { return number(s.Run.Held) }}
-	goodput  = ofOverload(&metric{Scale: 1}, func(s *slot, o *load.OpenOutcome) float64 { return o.Over.GoodPerSecond() / s.Run.OpsPerSecond() })
-	slowdown = ofOverload(&metric{Scale: 1, Less: true}, func(_ *slot, o *load.OpenOutcome) float64 {
-		return float64(o.Over.Accepted.P99) / float64(o.Calm.Accepted.P99)
+	goodput  = ofOverload(&metric{Scale: 1}, func(s *slot, o *loadgen.Overload) float64 { return o.Over.GoodPerSecond() / s.Run.OpsPerSecond() })
+	slowdown = ofOverload(&metric{Scale: 1, Less: true}, func(_ *slot, o *loadgen.Overload) float64 {
+		return float64(o.Over.Accepted.Nanos.P99) / float64(o.Calm.Accepted.Nanos.P99)
 	})
-	recovery  = ofOverload(&metric{Unit: "s", Scale: 1e9, Less: true}, func(_ *slot, o *load.OpenOutcome) float64 { return float64(o.Recovery) })
-	ofBudget  = ofOverload(&metric{Scale: 1, Less: true}, func(s *slot, _ *load.OpenOutcome) float64 { return float64(s.Run.ServerPeakBytes) / server.BudgetBytes })
-	refusedBy = ofOverload(&metric{Unit: "ms", Scale: 1e6, Less: true}, func(_ *slot, o *load.OpenOutcome) float64 {
+	recovery  = ofOverload(&metric{Unit: "s", Scale: 1e9, Less: true}, func(_ *slot, o *loadgen.Overload) float64 { return float64(o.Recovery) })
+	ofBudget  = ofOverload(&metric{Scale: 1, Less: true}, func(s *slot, _ *loadgen.Overload) float64 { return float64(s.Run.ServerPeakBytes) / server.BudgetBytes })
+	refusedBy = ofOverload(&metric{Unit: "ms", Scale: 1e6, Less: true}, func(_ *slot, o *loadgen.Overload) float64 {
 		if o.Over.Refused.Count == 0 {
 			return math.NaN()
 		}
-		return float64(o.Over.Refused.P99)
+		return float64(o.Over.Refused.Nanos.P99)
 	})
 )
 
 // latency is a figure of one kind of calls; NaN if there were none.
-func latency(of func(*slot) (load.Kind, time.Duration)) *metric {
+func latency(of func(*slot) (loadgen.Kind, int64)) *metric {
 	return &metric{Unit: "us", Scale: 1e3, Less: true, Of: func(s *slot) float64 {
 		kind, d := of(s)
 		if kind.Count == 0 {
@@ -83,11 +84,11 @@ func latency(of func(*slot) (load.Kind, time.Duration)) *metric {
 }
 
 // callMedian is the median of a lone caller, which makes one kind of calls.
-func callMedian(s *slot) (load.Kind, time.Duration) {
+func callMedian(s *slot) (loadgen.Kind, int64) {
 	if s.Run.Gets.Count > 0 {
-		return s.Run.Gets, s.Run.Gets.P50
+		return s.Run.Gets, s.Run.Gets.Nanos.P50
 	}
-	return s.Run.Sets, s.Run.Sets.P50
+	return s.Run.Sets, s.Run.Sets.Nanos.P50
 }
 
 func perKey(of func(*outcome) time.Duration) *metric {
@@ -96,7 +97,7 @@ func perKey(of func(*outcome) time.Duration) *metric {
 	}}
 }
 
-func ofOverload(m *metric, of func(*slot, *load.OpenOutcome) float64) *metric {
+func ofOverload(m *metric, of func(*slot, *loadgen.Overload) float64) *metric {
 	m.Of = func(s *slot) float64 {
 		if s.Run.Overload == nil {
 			return math.NaN()
@@ -133,7 +134,7 @@ func derive(slots []slot) []slot {
 		}
 		sum := slot{Cell: lonePutCell, Contestant: echoAppend, Round: s.Round}
 		sum.Run.Sets.Count = 1
-		sum.Run.Sets.P50 = e.Run.Sets.P50 + a.Run.Sets.P50
+		sum.Run.Sets.Nanos.P50 = e.Run.Sets.Nanos.P50 + a.Run.Sets.Nanos.P50
 		slots = append(slots, sum)
 	}
 	return slots

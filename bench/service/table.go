@@ -8,9 +8,10 @@ import (
 	"strconv"
 	"strings"
 	"text/tabwriter"
+	"time"
 
 	"github.com/kvd-db/kvd/bench/judge"
-	"github.com/kvd-db/kvd/bench/service/load"
+	"github.com/kvd-db/kvd/internal/loadgen"
 )
 
 // printSlots prints, for each cell, the medians of each contestant over the rounds.
@@ -57,13 +58,13 @@ func printOverload(w io.Writer, slots []slot, cell string) {
 		o := s.Run.Overload
 		for _, p := range []struct {
 			name string
-			part *load.Part
+			part *loadgen.Part
 		}{{"calm", &o.Calm}, {"overload", &o.Over}, {"after it", &o.Rest}} {
 			perSecond := func(n uint64) float64 { return float64(n) / p.part.Seconds / 1e3 }
 			fmt.Fprintf(w, "%s: %.1f k/s due, %.1f k/s answered in time (p50 %v, p99 %v), %.1f k/s too late, %.1f k/s refused (p99 %v), "+
 				"%.1f k/s failed, %.1f k/s unsent\n", p.name,
-				perSecond(p.part.Due), perSecond(p.part.Accepted.Count), p.part.Accepted.P50, p.part.Accepted.P99, perSecond(p.part.Late),
-				perSecond(p.part.Refused.Count), p.part.Refused.P99, perSecond(p.part.Failed), perSecond(p.part.Unsent))
+				perSecond(p.part.Due), perSecond(p.part.Accepted.Count), time.Duration(p.part.Accepted.Nanos.P50), time.Duration(p.part.Accepted.Nanos.P99), perSecond(p.part.Late),
+				perSecond(p.part.Refused.Count), time.Duration(p.part.Refused.Nanos.P99), perSecond(p.part.Failed), perSecond(p.part.Unsent))
 		}
 	}
 }

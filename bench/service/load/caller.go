@@ -20,6 +20,16 @@ type caller struct {
 	keys [][]byte
 }
 
+func newCaller(index int, t Target, values *Values, seed uint64, valueBytes int) *caller {
+	return &caller{
+		target: t,
+		values: values,
+		rng:    rand.New(rand.NewPCG(seed, uint64(index))),
+		puts:   uint64(index+1) << 40,
+		value:  make([]byte, valueBytes),
+	}
+}
+
 // do gets or sets the chosen key, or gets the chosen batch, and checks the answer.
 func (c *caller) do(ctx context.Context, id uint64, get bool) error {
 	switch {

@@ -4,10 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
-	"sync"
-	"sync/atomic"
 	"time"
+
+	"github.com/kvd-db/kvd/internal/loadgen"
 )
 
 // Closed is a load of callers with one call at a time each.
@@ -46,109 +45,86 @@ func (c *Closed) Validate() error {
 
 // Outcome is the result of the measured part of a load.
 type Outcome struct {
-	Seconds float64 `json:"seconds"`
-	Keys    uint64  `json:"keys"` // got or set; more than calls, if those are of several
-	Gets    Kind    `json:"gets"` // calls
-	Sets    Kind    `json:"sets"`
+	Seconds float64      `json:"seconds"`
+	Keys    uint64       `json:"keys"` // got or set; more than calls, if those are of several
+	Gets    loadgen.Kind `json:"gets"` // calls
+	Sets    loadgen.Kind `json:"sets"`
 }
 
 // OpsPerSecond counts keys.
 func (o *Outcome) OpsPerSecond() float64 { return float64(o.Keys) / o.Seconds }
 
-type phase = int32
-
+// The operations that the tallies of a load count.
 const (
-	warming phase = iota
-	measuring
-	over
+	getCall = iota
+	setCall
 )
+
+var calls = []string{"get", "set"}
+
+// tallies is how many tallies the callers share: one for each caller would exceed the
+// processor's caches, and a single one would be contended.
+const tallies = 8
 
 // Run runs the callers, distributed over the targets. It calls measured when the
 // measurement begins and when it ends. The first error of any caller ends the run; so
 // does the end of ctx, with its error. The calls themselves have a context that never
 // ends, which costs every client least.
 func (c *Closed) Run(ctx context.Context, targets []Target, measured func(begins bool)) (*Outcome, error) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	r := &closedRun{Closed: c, values: NewValues(c.ValueBytes), epoch: time.Now()}
-	var callers sync.WaitGroup
-	for i := range c.Callers {
-		callers.Go(func() {
-			if err := r.call(i, targets[i%len(targets)]); err != nil {
-				r.phase.Store(over)
-				cancel(err)
-			}
-		})
+	run := loadgen.Run{
+		Clock: loadgen.NewClock(), Operations: calls,
+		Span:     loadgen.Span{Workers: c.Callers, Warmup: c.Warmup, Duration: c.Duration},
+		Observer: loadgen.Observer{Measured: measured},
 	}
-	wait(ctx, c.Warmup)
-	measured(true)
-	begin := time.Now()
-	r.phase.CompareAndSwap(warming, measuring)
-	wait(ctx, c.Duration)
-	r.phase.Store(over)
-	elapsed := time.Since(begin)
-	measured(false)
-	callers.Wait()
-	if err := context.Cause(ctx); err != nil {
+	var shared [tallies]*loadgen.Tally
+	for i := range shared {
+		shared[i] = loadgen.NewTally(len(calls), 0)
+	}
+	values := NewValues(c.ValueBytes)
+	for i := range c.Callers {
+		caller, tally := c.newCaller(i, targets[i%len(targets)], values), shared[i%tallies]
+		run.Workers = append(run.Workers, loadgen.Worker{Tally: tally, Step: func(context.Context, int64) error {
+			return c.call(caller, tally, run.Clock)
+		}})
+	}
+	trial, err := run.Do(ctx)
+	if err == nil {
+		err = ctx.Err()
+	}
+	if err != nil {
 		return nil, err
 	}
-	o := &Outcome{Seconds: elapsed.Seconds(), Gets: r.recording.sum(gets), Sets: r.recording.sum(sets)}
+	o := &Outcome{Seconds: trial.Seconds, Gets: trial.Operation("get").Kind, Sets: trial.Operation("set").Kind}
 	o.Keys = o.Gets.Count*uint64(max(c.Batch, 1)) + o.Sets.Count
 	return o, nil
 }
 
-func wait(ctx context.Context, d time.Duration) {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-ctx.Done():
+func (c *Closed) newCaller(index int, t Target, values *Values) *caller {
+	caller := newCaller(index, t, values, c.Seed, c.ValueBytes)
+	if c.Batch > 1 {
+		caller.prepareBatch(c.Batch)
 	}
+	return caller
 }
 
-type closedRun struct {
-	*Closed
-	values    *Values
-	epoch     time.Time
-	phase     atomic.Int32
-	recording recording
-}
-
-// call runs one caller. Calls that end during the measurement count.
-func (r *closedRun) call(index int, t Target) error {
-	ctx := context.Background()
-	c := &caller{
-		target: t,
-		values: r.values,
-		rng:    rand.New(rand.NewPCG(r.Seed, uint64(index))),
-		puts:   uint64(index+1) << 40,
-		value:  make([]byte, r.ValueBytes),
+// call makes one call and counts it.
+func (c *Closed) call(caller *caller, tally *loadgen.Tally, clock loadgen.Clock) error {
+	id, get := caller.rng.Uint64N(c.Keys), c.GetPercent == 100 || int(caller.rng.Uint32N(100)) < c.GetPercent
+	if c.Batch > 1 {
+		caller.chooseBatch(c.Keys)
+	} else {
+		PutKey(caller.key[:], id)
 	}
-	if r.Batch > 1 {
-		c.prepareBatch(r.Batch)
+	began := clock.Now()
+	err := caller.do(context.Background(), id, get)
+	ended := clock.Now()
+	if err != nil {
+		return err
 	}
-	recorder := r.recording.of(index)
-	for r.phase.Load() != over {
-		id, get := c.rng.Uint64N(r.Keys), r.GetPercent == 100 || int(c.rng.Uint32N(100)) < r.GetPercent
-		if r.Batch > 1 {
-			c.chooseBatch(r.Keys)
-		} else {
-			PutKey(c.key[:], id)
-		}
-		began := time.Since(r.epoch)
-		err := c.do(ctx, id, get)
-		took := time.Since(r.epoch) - began
-		if err != nil {
-			return err
-		}
-		if r.phase.Load() != measuring {
-			continue
-		}
-		if get {
-			recorder.gets.Record(took)
-		} else {
-			recorder.sets.Record(took)
-		}
+	operation := setCall
+	if get {
+		operation = getCall
 	}
+	tally.Record(operation, began, ended, 0)
 	return nil
 }

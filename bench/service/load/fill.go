@@ -3,30 +3,29 @@ package load
 import (
 	"context"
 	"fmt"
-	"sync"
-	"sync/atomic"
+
+	"github.com/kvd-db/kvd/internal/loadgen"
 )
 
 // Fill puts all keys once, with this many callers.
 func Fill(ctx context.Context, t Target, keys uint64, valueBytes, callers int) error {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
 	values := NewValues(valueBytes)
-	var next atomic.Uint64
-	var group sync.WaitGroup
-	for range callers {
-		group.Go(func() {
-			var key [KeyBytes]byte
-			value := make([]byte, valueBytes)
-			for id := next.Add(1) - 1; id < keys && ctx.Err() == nil; id = next.Add(1) - 1 {
-				PutKey(key[:], id)
-				values.Fill(value, id, 0)
-				if err := t.Set(ctx, key[:], value); err != nil {
-					cancel(fmt.Errorf("fill: %w", err))
-				}
-			}
-		})
+	type memory struct {
+		key   [KeyBytes]byte
+		value []byte
 	}
-	group.Wait()
-	return context.Cause(ctx)
+	memories := make([]memory, callers)
+	for i := range memories {
+		memories[i].value = make([]byte, valueBytes)
+	}
+	err := loadgen.ForEach(ctx, callers, keys, nil, func(ctx context.Context, worker int, id uint64) error {
+		m := &memories[worker]
+		PutKey(m.key[:], id)
+		values.Fill(m.value, id, 0)
+		return t.Set(ctx, m.key[:], m.value)
+	})
+	if err != nil {
+		return fmt.Errorf("fill: %w", err)
+	}
+	return nil
 }

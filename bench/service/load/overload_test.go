@@ -10,6 +10,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/kvd-db/kvd/internal/loadgen"
 )
 
 // slots is a target that serves a number of calls at once, each in a millisecond, and
@@ -47,18 +49,18 @@ func (s *slots) Set(ctx context.Context, key, value []byte) error {
 	return s.do(func() error { return s.store.Set(ctx, key, value) })
 }
 
-func testOpen() *Open {
-	return &Open{
+func testOpen() *Overload {
+	return &Overload{
 		CalmPerSecond: 100, OverPerSecond: 5000, Calm: time.Second, Over: 2 * time.Second, Rest: time.Second,
 		MaxCallers: 5000, GetPercent: 50, Keys: 100, ValueBytes: 40, Patience: time.Second,
 	}
 }
 
-func runOpen(t *testing.T, o *Open, most int64) *OpenOutcome {
+func runOpen(t *testing.T, o *Overload, most int64) *loadgen.Overload {
 	s := &slots{store: newStore(t, o.Keys, o.ValueBytes), places: make(chan struct{}, 1), most: most}
 	r, err := o.Run(t.Context(), []Target{s}, func(err error) bool { return errors.Is(err, errBusy) })
 	require.NoError(t, err)
-	for _, p := range []*Part{&r.Calm, &r.Over, &r.Rest} {
+	for _, p := range []*loadgen.Part{&r.Calm, &r.Over, &r.Rest} {
 		assert.Equal(t, p.Due, p.Unsent+p.Accepted.Count+p.Late+p.Refused.Count+p.Failed, "every request has one fate")
 	}
 	assert.Equal(t, uint64(100), r.Calm.Due)
@@ -71,10 +73,10 @@ func TestAServiceThatRefusesWhatIsTooMuchKeepsItsRate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := runOpen(t, testOpen(), 10)
 		assert.InDelta(t, 1000, r.Over.GoodPerSecond(), 20)
-		assert.InDelta(t, 10*time.Millisecond, r.Over.Accepted.P99, float64(time.Millisecond))
+		assert.InDelta(t, 10*time.Millisecond, r.Over.Accepted.Nanos.P99, float64(time.Millisecond))
 		assert.Zero(t, r.Over.Unsent)
-		assert.Less(t, r.Over.Refused.Max, time.Microsecond)
-		assert.LessOrEqual(t, r.Recovery, window, "no more than what was queued")
+		assert.Less(t, r.Over.Refused.Nanos.Max, time.Microsecond.Nanoseconds())
+		assert.LessOrEqual(t, r.Recovery, loadgen.ArrivalWindow, "no more than what was queued")
 	})
 }
 
@@ -89,7 +91,7 @@ func TestAServiceThatQueuesIsCharged(t *testing.T) {
 		s := &slots{store: newStore(t, o.Keys, o.ValueBytes), places: make(chan struct{}, 1), most: 1 << 40}
 		r, err := o.Run(t.Context(), []Target{s}, func(error) bool { return false })
 		require.NoError(t, err)
-		assert.InDelta(t, 990*time.Millisecond, r.Over.Accepted.P99, float64(50*time.Millisecond))
+		assert.InDelta(t, 990*time.Millisecond, r.Over.Accepted.Nanos.P99, float64(50*time.Millisecond))
 		assert.GreaterOrEqual(t, r.Recovery, time.Second)
 		assert.LessOrEqual(t, r.Recovery, 1300*time.Millisecond)
 	})
@@ -101,7 +103,7 @@ func TestCallersAreBounded(t *testing.T) {
 		o.MaxCallers = 20
 		r := runOpen(t, o, 1<<40)
 		assert.InDelta(t, 8000, float64(r.Over.Unsent), 100)
-		assert.InDelta(t, 20*time.Millisecond, r.Over.Accepted.P99, float64(time.Millisecond))
+		assert.InDelta(t, 20*time.Millisecond, r.Over.Accepted.Nanos.P99, float64(time.Millisecond))
 	})
 }
 

@@ -1,10 +1,8 @@
-package load
+package loadgen
 
 import (
 	"context"
 	"errors"
-	"fmt"
-	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -12,29 +10,38 @@ import (
 	"github.com/kvd-db/kvd/internal/histogram"
 )
 
-// Open is a load whose requests begin by the clock: first at a calm rate, then at a
-// multiple of what the service can do, then at the calm rate again.
+// Arrivals is an open loop without a fixed number of workers: requests arrive by the
+// clock, however many are under way. It serves to overload a service: first a calm rate,
+// then more than the service can do, then the calm rate again.
 //
-// A request that is due runs on a free caller, or on a new one, up to MaxCallers. If
-// all callers wait, the request is *unsent*: its caller would have given up. A request
-// is also unsent if the generator itself is too late for it, because it gets no
-// processor time: otherwise it would send requests of an overload for seconds after its
-// end. Unsent requests are counted, never hidden. The latency of all others counts from
-// when they were due.
-type Open struct {
-	CalmPerSecond    uint64        `json:"calmPerSecond"`
-	OverPerSecond    uint64        `json:"overPerSecond"`
+// A request that is due runs on a free caller, or on a new one, up to MaxCallers. If all
+// callers wait, the request is *unsent*: its caller would have given up. A request is
+// also unsent if the generator itself is too late for it, because it gets no processor
+// time: otherwise it would send requests of an overload for seconds after its end.
+// Unsent requests are counted, never hidden. The latency of all others counts from when
+// they were due.
+type Arrivals struct {
+	CalmPerSecond    uint64
+	OverPerSecond    uint64
 	Calm, Over, Rest time.Duration // how long each of the three parts lasts
 
-	MaxCallers int    `json:"maxCallers"`
-	GetPercent int    `json:"getPercent"`
-	Keys       uint64 `json:"keys"`
-	ValueBytes int    `json:"valueBytes"`
-	Seed       uint64 `json:"seed"`
-
+	MaxCallers int
 	// Patience is how long a caller waits for an answer.
-	Patience time.Duration `json:"patience"`
+	Patience time.Duration
+	// NewCaller returns what a caller does for each of its requests, one at a time.
+	NewCaller func(index int) func(ctx context.Context) error
+	// Judge says what became of a request that failed.
+	Judge func(error) Fate
 }
+
+// Fate is what became of a request without an answer.
+type Fate int
+
+const (
+	Failed  Fate = iota // no answer in time, or another error
+	Refused             // rejected because of overload
+	Fatal               // ends the run, for example a wrong answer
+)
 
 // Part is the result of the requests that were due in one part.
 type Part struct {
@@ -50,8 +57,8 @@ type Part struct {
 // GoodPerSecond is the rate of answers in time.
 func (p *Part) GoodPerSecond() float64 { return float64(p.Accepted.Count) / p.Seconds }
 
-// OpenOutcome is the result of an Open.
-type OpenOutcome struct {
+// Overload is the result of Arrivals.
+type Overload struct {
 	Calm Part `json:"calm"`
 	Over Part `json:"over"`
 	Rest Part `json:"rest"`
@@ -60,8 +67,8 @@ type OpenOutcome struct {
 	Recovery time.Duration `json:"recovery"`
 }
 
-// window is the time resolution of Recovery.
-const window = 100 * time.Millisecond
+// ArrivalWindow is the time resolution of Overload.Recovery.
+const ArrivalWindow = 100 * time.Millisecond
 
 // maxLag is how late a request may be sent.
 const maxLag = 20 * time.Millisecond
@@ -70,17 +77,16 @@ const maxLag = 20 * time.Millisecond
 // recovered.
 const normalWindows = 3
 
-// Run sends the requests. refused recognizes the error of an overloaded service. A
-// wrong answer ends the run.
-func (o *Open) Run(ctx context.Context, targets []Target, refused func(error) bool) (*OpenOutcome, error) {
-	if o.CalmPerSecond == 0 || o.OverPerSecond == 0 || o.MaxCallers < 1 {
-		return nil, errors.New("an open load wants rates and callers")
+// Do sends the requests. A fatal error ends the run, as does the end of ctx, with its
+// error.
+func (a *Arrivals) Do(ctx context.Context) (*Overload, error) {
+	if a.CalmPerSecond == 0 || a.OverPerSecond == 0 || a.MaxCallers < 1 {
+		return nil, errors.New("arrivals need rates and callers")
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	r := &openRun{Open: o, values: NewValues(o.ValueBytes), refused: refused, cancel: cancel,
-		due: make(chan time.Duration), targets: targets, epoch: time.Now()}
-	r.windows = make([]histogram.Histogram, (o.Calm+o.Over+o.Rest)/window+1)
+	r := &arrivalsRun{Arrivals: a, cancel: cancel, due: make(chan time.Duration), epoch: time.Now()}
+	r.windows = make([]histogram.Histogram, (a.Calm+a.Over+a.Rest)/ArrivalWindow+1)
 	r.troubles = make([]atomic.Uint64, len(r.windows))
 	r.dispatch(ctx)
 	close(r.due)
@@ -88,20 +94,17 @@ func (o *Open) Run(ctx context.Context, targets []Target, refused func(error) bo
 	if err := context.Cause(ctx); err != nil {
 		return nil, err
 	}
-	return &OpenOutcome{
-		Calm: r.parts[0].sum(o.Calm), Over: r.parts[1].sum(o.Over), Rest: r.parts[2].sum(o.Rest),
+	return &Overload{
+		Calm: r.parts[0].sum(a.Calm), Over: r.parts[1].sum(a.Over), Rest: r.parts[2].sum(a.Rest),
 		Recovery: r.recovery(),
 	}, nil
 }
 
-type openRun struct {
-	*Open
-	values   *Values
-	refused  func(error) bool
+type arrivalsRun struct {
+	*Arrivals
 	cancel   context.CancelCauseFunc
 	due      chan time.Duration // of requests that found a caller
 	callers  sync.WaitGroup
-	targets  []Target
 	epoch    time.Time
 	parts    [3]part
 	windows  []histogram.Histogram // of answers, by when they were due
@@ -117,14 +120,14 @@ func (p *part) sum(took time.Duration) Part {
 	kind := func(h *histogram.Histogram) Kind {
 		var s histogram.Snapshot
 		s.Add(h)
-		return newKind(&s)
+		return newKind(&s, took)
 	}
 	return Part{Seconds: took.Seconds(), Due: p.due.Load(), Unsent: p.unsent.Load(), Accepted: kind(&p.accepted),
 		Late: p.late.Load(), Refused: kind(&p.refused), Failed: p.failed.Load()}
 }
 
 // dispatch sends every request when it is due.
-func (r *openRun) dispatch(ctx context.Context) {
+func (r *arrivalsRun) dispatch(ctx context.Context) {
 	callers := 0
 	for due := time.Duration(0); ctx.Err() == nil; {
 		p, rate, ok := r.at(due)
@@ -137,7 +140,7 @@ func (r *openRun) dispatch(ctx context.Context) {
 		p.due.Add(1)
 		if !r.send(due, &callers) {
 			p.unsent.Add(1)
-			r.troubles[due/window].Add(1)
+			r.troubles[due/ArrivalWindow].Add(1)
 		}
 		due += time.Second / time.Duration(rate)
 	}
@@ -145,7 +148,7 @@ func (r *openRun) dispatch(ctx context.Context) {
 
 // send passes a request to a free caller, or to a new one. It returns false if
 // MaxCallers are busy, or if it is too late.
-func (r *openRun) send(due time.Duration, callers *int) bool {
+func (r *arrivalsRun) send(due time.Duration, callers *int) bool {
 	if time.Since(r.epoch)-due > maxLag {
 		return false
 	}
@@ -157,14 +160,14 @@ func (r *openRun) send(due time.Duration, callers *int) bool {
 	if *callers == r.MaxCallers {
 		return false
 	}
-	index := *callers
+	do := r.NewCaller(*callers)
 	*callers++
-	r.callers.Go(func() { r.call(index, due) })
+	r.callers.Go(func() { r.call(do, due) })
 	return true
 }
 
 // at returns the part at a time and its rate; false after the last part.
-func (r *openRun) at(due time.Duration) (p *part, rate uint64, ok bool) {
+func (r *arrivalsRun) at(due time.Duration) (p *part, rate uint64, ok bool) {
 	switch {
 	case due < r.Calm:
 		return &r.parts[0], r.CalmPerSecond, true
@@ -176,57 +179,56 @@ func (r *openRun) at(due time.Duration) (p *part, rate uint64, ok bool) {
 	return nil, 0, false
 }
 
-// call runs one caller, beginning with a given request.
-func (r *openRun) call(index int, due time.Duration) {
-	c := &caller{
-		target: r.targets[index%len(r.targets)],
-		values: r.values,
-		rng:    rand.New(rand.NewPCG(r.Seed, uint64(index))),
-		puts:   uint64(index+1) << 40,
-		value:  make([]byte, r.ValueBytes),
-	}
+// call runs one caller, beginning with a given request. The requests have a context that
+// never ends, which costs every client least.
+func (r *arrivalsRun) call(do func(context.Context) error, due time.Duration) {
 	for ok := true; ok; due, ok = <-r.due {
-		id := c.rng.Uint64N(r.Keys)
-		PutKey(c.key[:], id)
-		err := c.do(context.Background(), id, int(c.rng.Uint32N(100)) < r.GetPercent)
+		err := do(context.Background())
 		r.count(due, time.Since(r.epoch)-due, err)
 	}
 }
 
 // count records the result of a request.
-func (r *openRun) count(due, took time.Duration, err error) {
+func (r *arrivalsRun) count(due, took time.Duration, err error) {
 	p, _, _ := r.at(due)
 	switch {
-	case errors.Is(err, ErrWrongAnswer):
-		r.cancel(fmt.Errorf("under overload: %w", err))
 	case err == nil && took <= r.Patience:
 		p.accepted.Record(took)
-		r.windows[due/window].Record(took)
+		r.windows[due/ArrivalWindow].Record(took)
 		return
 	case err == nil:
 		p.late.Add(1)
-	case r.refused(err):
+	default:
+		r.countFailed(p, took, err)
+	}
+	r.troubles[due/ArrivalWindow].Add(1)
+}
+
+func (r *arrivalsRun) countFailed(p *part, took time.Duration, err error) {
+	switch r.Judge(err) {
+	case Fatal:
+		r.cancel(err)
+	case Refused:
 		p.refused.Record(took)
 	default:
 		p.failed.Add(1)
 	}
-	r.troubles[due/window].Add(1)
 }
 
-// recovery looks for the first windows after the overload that are like those before
-// it: every request was answered, with a p99 of at most twice the p99 of the worst calm
+// recovery looks for the first windows after the overload that are like those before it:
+// every request was answered, with a p99 of at most twice the p99 of the worst calm
 // window.
-func (r *openRun) recovery() time.Duration {
+func (r *arrivalsRun) recovery() time.Duration {
 	p99 := func(i int) time.Duration {
 		var s histogram.Snapshot
 		s.Add(&r.windows[i])
 		return s.Quantile(0.99)
 	}
 	var normal time.Duration
-	for i := range int(r.Calm / window) {
+	for i := range int(r.Calm / ArrivalWindow) {
 		normal = max(normal, p99(i))
 	}
-	first, end := int((r.Calm+r.Over)/window), int((r.Calm+r.Over+r.Rest)/window)
+	first, end := int((r.Calm+r.Over)/ArrivalWindow), int((r.Calm+r.Over+r.Rest)/ArrivalWindow)
 	inARow := 0
 	for i := first; i < end; i++ {
 		if r.troubles[i].Load() > 0 || p99(i) > 2*normal {
@@ -234,7 +236,7 @@ func (r *openRun) recovery() time.Duration {
 			continue
 		}
 		if inARow++; inARow == normalWindows {
-			return time.Duration(i+1-normalWindows-first) * window
+			return time.Duration(i+1-normalWindows-first) * ArrivalWindow
 		}
 	}
 	return r.Rest
