@@ -28,7 +28,7 @@ type Beside struct {
 
 func (b *Beside) add(name string, t *loadgen.Trial) {
 	if t != nil {
-		b.Trials = append(b.Trials, loadgen.NamedTrial{name, t})
+		b.Trials = append(b.Trials, loadgen.NamedTrial{Name: name, Trial: t})
 	}
 }
 

@@ -49,7 +49,7 @@ func (b *Bench) RunSnapshots(ctx context.Context, rounds int, span loadgen.Span,
 			name = "puts beside snapshots"
 		}
 		if trial != nil {
-			result.Trials = append(result.Trials, loadgen.NamedTrial{name, trial})
+			result.Trials = append(result.Trials, loadgen.NamedTrial{Name: name, Trial: trial})
 		}
 		if err != nil {
 			return 0, err
