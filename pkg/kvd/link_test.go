@@ -390,7 +390,7 @@ func TestSyncedWritesDoNotWaitForPipelines(t *testing.T) {
 // not, and no others.
 func TestTheTimeoutIsOnlyOfThoseWithoutADeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		db, log := openPiped(t, WithConns(1), WithTimeout(time.Second), WithBatching(Batching{Window: 1}), WithoutDeduplication())
+		db, log := openPiped(t, WithConns(1), WithTimeout(time.Second), WithBatching(Batching{Window: 1}))
 		begun := time.Now()
 		ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second)
 		defer cancel()
@@ -523,14 +523,14 @@ func (c *tornConn) Write(p []byte) (int, error) {
 }
 
 // A frame of which not all was written did nothing, so that even a write without a
-// name is tried again; one that was written whole is in doubt.
+// request id is tried again; one that was written whole is in doubt.
 func TestATornFrameDidNothing(t *testing.T) {
 	for missing, uncertain := range map[int]bool{0: true, 1: false, 30: false} {
 		t.Run(fmt.Sprint(missing), func(t *testing.T) {
 			store := servicetest.New(kv.DefaultLimits)
 			c := serve(t, store, service.Options{})
 			var armed atomic.Bool
-			db := c.open(t, WithConns(1), WithoutDeduplication(), WithDialer(func(ctx context.Context, address string) (net.Conn, error) {
+			db := c.open(t, WithConns(1), WithDialer(func(ctx context.Context, address string) (net.Conn, error) {
 				conn, err := c.dialer(ctx, address)
 				return &tornConn{conn, &armed, missing}, err
 			}))
@@ -544,7 +544,7 @@ func TestATornFrameDidNothing(t *testing.T) {
 				}
 			}
 			armed.Store(true)
-			err := db.Put(context.Background(), []byte("k"), []byte("a value of more than thirty bytes"))
+			err := replace(context.Background(), db, []byte("k"), []byte("a value of more than thirty bytes"))
 			if uncertain {
 				require.ErrorIs(t, err, ErrUncertain)
 				return

@@ -23,7 +23,6 @@ type config struct {
 	synced     frameCaps // of frames that wait for the disk
 	durability Durability
 	logger     *slog.Logger
-	anonymous  bool
 	grpcOnly   bool
 	netOnly    bool
 	dialer     func(ctx context.Context, address string) (net.Conn, error)
@@ -114,11 +113,6 @@ func WithBatching(b Batching) Option { return func(c *config) { c.batching = b }
 // WithDurability sets the durability of writes that do not choose their own with
 // Durable. Without it the server's default applies.
 func WithDurability(d Durability) Option { return func(c *config) { c.durability = d } }
-
-// WithoutDeduplication sends writes without names, which saves some bytes and what
-// the server remembers of them. A write that may have happened is then not tried
-// again: ErrUncertain comes more often.
-func WithoutDeduplication() Option { return func(c *config) { c.anonymous = true } }
 
 // WithoutRawFrames sends frames by gRPC at once, without asking the server whether
 // it takes them on a connection of their own.

@@ -138,9 +138,9 @@ func TestTheLoggerHearsOfABrokenStream(t *testing.T) {
 	defer leave()
 	var log safeBuffer
 	cuts := &cuttable{dial: c.dialer}
-	db := c.open(t, WithoutDeduplication(), WithDialer(cuts.dialer), WithLogger(slog.New(slog.NewTextHandler(&log, nil))))
+	db := c.open(t, WithDialer(cuts.dialer), WithLogger(slog.New(slog.NewTextHandler(&log, nil))))
 	answer := make(chan error, 1)
-	go func() { answer <- db.Put(context.Background(), []byte("secret"), []byte("secret")) }()
+	go func() { answer <- replace(context.Background(), db, []byte("secret"), []byte("secret")) }()
 	<-entered
 	cuts.cut()
 	require.ErrorIs(t, <-answer, ErrUncertain)

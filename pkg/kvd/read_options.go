@@ -6,11 +6,10 @@ type ReadOption interface{ forRead(readOptions) readOptions }
 // ScanOption is a choice for one scan.
 type ScanOption interface{ forScan(scanOptions) scanOptions }
 
-// VersionOption is a choice for one read or scan.
-type VersionOption interface {
-	ReadOption
-	ScanOption
-}
+var (
+	_ ReadOption = AtVersion(0)
+	_ ScanOption = AtVersion(0)
+)
 
 type readOptions struct {
 	at      uint64
@@ -25,19 +24,18 @@ type scanOptions struct {
 	limit    uint64
 }
 
-// AtVersion reads as of version v, which must be that of a snapshot that somebody
-// holds open; else the call is ErrVersionGone. 0 is the newest. Snapshots and
-// transactions read at versions of their own and do not take it.
-func AtVersion(v uint64) VersionOption { return atVersion(v) }
+// AtVersion is a ReadOption and a ScanOption: AtVersion(v) reads as of version v, which
+// must be that of an open snapshot, of any client; else the call is ErrVersionGone. 0 is
+// the newest version. Snapshots and transactions read at versions of their own and do not
+// take it.
+type AtVersion uint64
 
-type atVersion uint64
-
-func (v atVersion) forRead(o readOptions) readOptions {
+func (v AtVersion) forRead(o readOptions) readOptions {
 	o.at = uint64(v)
 	return o
 }
 
-func (v atVersion) forScan(o scanOptions) scanOptions {
+func (v AtVersion) forScan(o scanOptions) scanOptions {
 	o.at = uint64(v)
 	return o
 }

@@ -101,10 +101,7 @@ func (a *attempts) within(ctx context.Context) (context.Context, context.CancelF
 // writeAttempts is attempts for a write, which gets a name.
 func (c *Client) writeAttempts(ctx context.Context, op string) attempts {
 	a := c.attempts(ctx, op)
-	a.write = true
-	if !c.config.anonymous {
-		a.name = c.names.next()
-	}
+	a.write, a.name = true, c.names.next()
 	return a
 }
 

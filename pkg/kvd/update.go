@@ -21,7 +21,8 @@ func (c *Client) Update(ctx context.Context, fn func(tx *Txn) error, opts ...Txn
 	return err
 }
 
-// Transact is Client.Update with a result: what fn returned when it committed.
+// Transact is Client.Update with a result: what fn returned when it committed. Update is
+// Transact of a function without one.
 func Transact[T any](ctx context.Context, c *Client, fn func(tx *Txn) (T, error), opts ...TxnOption) (T, error) {
 	var none T
 	o, err := newTxnOptions(opts)
