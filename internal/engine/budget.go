@@ -31,6 +31,12 @@ import (
 // falls smoothly from four times what flushes drain to a fifth of it. At pressure
 // 2, a budget and a quarter, nothing is admitted until a flush ends; who waits
 // for longer than patience is shed.
+//
+// Small writes are delayed by small writes alone, large ones by both: a small write that
+// had to wait until the large ones before it were paid for would take a hundred times as
+// long as without them. Small writes delay large ones by less than their bytes take, so
+// they leave them a quarter of the rate. A large write waits for the end of a flush if it
+// alone would bring the pressure to 2, and so leaves room to small ones.
 type budget struct {
 	limit int64
 	sheds atomic.Uint64
@@ -45,9 +51,10 @@ type budget struct {
 	paced      atomic.Bool
 	onPace     func(began bool, rate uint64) // may be nil
 
-	mu   sync.Mutex
-	next time.Time     // when the last admitted byte is paid for
-	room chan struct{} // closed when a flush ended; nil if nobody waits
+	mu    sync.Mutex
+	small time.Time     // when the last admitted byte of small writes is paid for
+	large time.Time     // likewise of all writes
+	room  chan struct{} // closed when a flush ended; nil if nobody waits
 }
 
 const (
@@ -61,6 +68,10 @@ const (
 	deltasSoft = 12
 	// burst is how far a writer may be ahead of the pace without waiting.
 	burst = 5 * time.Millisecond
+	// stop is the pressure at which nothing is admitted.
+	stop = 2
+	// smallShare of the rate is the most that small writes take from large ones.
+	smallShare = 0.75
 )
 
 func newBudget(limit int64, partitions int) *budget {
@@ -129,9 +140,21 @@ func (b *budget) used() int64 { return b.active.Load() + b.sealed.Load() }
 
 // pressure says how far behind background work is: see budget.
 func (b *budget) pressure() float64 {
-	memory := (float64(b.used())/float64(b.limit) - 0.75) * 4
+	memory := b.pressureOf(b.used())
 	deltas := float64(b.deltas.Load()-deltasSoft) / deltasSoft
 	return max(0, memory, min(deltas, 1.9)) // deltas slow writers, but never stop them
+}
+
+// pressureOf is the pressure when so many bytes of the budget are in use.
+func (b *budget) pressureOf(used int64) float64 { return (float64(used)/float64(b.limit) - 0.75) * 4 }
+
+// stops reports whether a write has to wait until a flush ends.
+func (b *budget) stops(bytes int) bool {
+	used := b.used()
+	if isLarge(bytes) && b.sealed.Load() > 0 { // a flush is on its way
+		used += int64(bytes)
+	}
+	return b.pressureOf(used) >= stop
 }
 
 // rateAt returns how many bytes a second are admitted at a pressure above 0 when
@@ -148,8 +171,8 @@ func (b *budget) admit(ctx context.Context, bytes int) error {
 		b.setPaced(false, 0)
 		return nil
 	}
-	if pressure >= 2 {
-		return b.waitForRoom(ctx)
+	if b.stops(bytes) {
+		return b.waitForRoom(ctx, bytes)
 	}
 	rate := rateAt(pressure, float64(b.drain.Load()))
 	b.setPaced(true, uint64(rate))
@@ -175,27 +198,40 @@ func (b *budget) reserve(bytes int, rate float64) time.Duration {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	now := time.Now()
-	if earliest := now.Add(-burst); b.next.Before(earliest) {
-		b.next = earliest
+	earliest := now.Add(-burst)
+	if b.small.Before(earliest) {
+		b.small = earliest
 	}
-	wait := b.next.Sub(now)
-	if wait <= patience {
-		b.next = b.next.Add(time.Duration(float64(bytes) / rate * float64(time.Second)))
+	if b.large.Before(earliest) {
+		b.large = earliest
+	}
+	cost := time.Duration(float64(bytes) / rate * float64(time.Second))
+	wait := b.small.Sub(now)
+	if isLarge(bytes) {
+		wait = b.large.Sub(now)
+	}
+	switch {
+	case wait > patience:
+	case isLarge(bytes):
+		b.large = b.large.Add(cost)
+	default:
+		b.small = b.small.Add(cost)
+		b.large = b.large.Add(time.Duration(smallShare * float64(cost)))
 	}
 	return wait
 }
 
-func (b *budget) waitForRoom(ctx context.Context) error {
+func (b *budget) waitForRoom(ctx context.Context, bytes int) error {
 	t := time.NewTimer(patience)
 	defer t.Stop()
-	for b.pressure() >= 2 {
+	for b.stops(bytes) {
 		b.mu.Lock()
 		if b.room == nil {
 			b.room = make(chan struct{})
 		}
 		room := b.room
 		b.mu.Unlock()
-		if b.pressure() < 2 { // a flush ended before room was there to be closed
+		if !b.stops(bytes) { // a flush ended before room was there to be closed
 			return nil
 		}
 		select {

@@ -39,9 +39,11 @@ func (e *Engine) Commit(ctx context.Context, t *kv.Transaction, o kv.WriteOption
 	}
 	watch := startWatch(o.Stages)
 	defer watch.stop()
-	if err := e.budget.admit(ctx, t.Batch.Bytes()); err != nil {
+	size := t.Batch.Bytes()
+	if err := e.admit(ctx, size); err != nil {
 		return 0, err
 	}
+	defer e.leave(size)
 	identify(&o, t.Batch)
 	t.Batch.Normalize(e.opts.Limits)
 	if t.ReadVersion == 0 {

@@ -42,6 +42,7 @@ type Engine struct {
 	scans      scans
 	budget     *budget
 	across     *inflight // batches over several partitions
+	large      *inflight // calls that write much
 	scheduler  *scheduler
 	singles    sync.Pool // of *single
 
@@ -211,7 +212,8 @@ func (e *Engine) open() error {
 	e.budget = newBudget(e.opts.MemtableBytes, n)
 	e.budget.all = func() []*partition.Partition { return e.partitions }
 	e.budget.onPace = e.paceChanged
-	e.across = newInflight(e.opts.share(n) * int64(n))
+	e.across = newInflight(e.opts.share(n)*int64(n), "batches_in_flight")
+	e.large = newInflight(largeWriteBytes, "large_writes_in_flight")
 	e.scheduler = newScheduler(e.budget, n)
 	e.scheduler.failed, e.scheduler.report, e.scheduler.noSpace = e.fail, e.backgroundError, e.spaceRefused
 	e.scheduler.flushed, e.scheduler.events = e.wakeKeeper, e.events

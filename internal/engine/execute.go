@@ -42,9 +42,11 @@ func (e *Engine) Execute(ctx context.Context, guards []kv.Guard, then, otherwise
 	}
 	watch := startWatch(o.Stages)
 	defer watch.stop()
-	if err := e.budget.admit(ctx, x.bytes()); err != nil {
+	size := x.bytes()
+	if err := e.admit(ctx, size); err != nil {
 		return false, 0, err
 	}
+	defer e.leave(size)
 	for attempt := range executeAttempts {
 		succeeded, at, err = x.try(ctx, &watch)
 		if !errors.Is(err, kv.ErrConflict) && !errors.Is(err, partition.ErrStale) {

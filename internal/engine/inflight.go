@@ -9,15 +9,17 @@ import (
 	"github.com/kvd-db/kvd/internal/kv"
 )
 
-// inflight bounds the bytes of batches over several partitions, which go past the
-// inboxes: from before they are laid out until every memtable has its share. Who
-// does not fit waits in line, so that small batches never overtake a large one; a
+// inflight bounds the bytes of writes of one kind that are under way: of batches over
+// several partitions, which go past the inboxes, from before they are laid out until
+// every memtable has its share; and of calls that write much, from admission to answer.
+// What does not fit waits in line, so that small batches never overtake a large one; a
 // batch larger than the bound is let in alone.
 //
-// It is taken before the turn of any partition, and whoever gives it back never
-// waits for it.
+// It is taken before the turn of any partition, that of large calls before that of
+// batches, and whoever gives it back never waits for it.
 type inflight struct {
-	limit int64
+	limit  int64
+	reason string // of the refusal of what waited too long
 
 	mu struct {
 		sync.Mutex
@@ -32,7 +34,9 @@ type place struct {
 	admitted chan struct{} // closed when it has left the line and may go on
 }
 
-func newInflight(limit int64) *inflight { return &inflight{limit: limit} }
+func newInflight(limit int64, reason string) *inflight {
+	return &inflight{limit: limit, reason: reason}
+}
 
 // take waits for room until ctx ends, or at most for patience. On an error
 // nothing was taken.
@@ -50,7 +54,7 @@ func (f *inflight) take(ctx context.Context, bytes int64) error {
 	case <-ctx.Done():
 		err = ctx.Err()
 	case <-t.C:
-		err = &kv.OverloadError{Reason: "batches_in_flight", RetryAfter: patience}
+		err = &kv.OverloadError{Reason: f.reason, RetryAfter: patience}
 	}
 	f.leave(p)
 	return err

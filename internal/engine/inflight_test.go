@@ -96,7 +96,7 @@ func TestFailedBatchesOverPartitionsMakeRoom(t *testing.T) {
 
 func TestInflightServesInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newInflight(10)
+		f := newInflight(10, "test")
 		require.NoError(t, f.take(t.Context(), 6))
 		var mu sync.Mutex
 		var order []int64

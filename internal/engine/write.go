@@ -50,10 +50,12 @@ func (e *Engine) writeOne(ctx context.Context, op kv.Op, o kv.WriteOptions) (kv.
 	if e.take(&s.write); s.write.Err != nil {
 		return 0, s.write.Err
 	}
-	if err := e.budget.admit(ctx, op.Size()); err != nil {
+	size := op.Size()
+	if err := e.admit(ctx, size); err != nil {
 		watch.stop()
 		return 0, err
 	}
+	defer e.leave(size)
 	s.call.Reset(1)
 	s.group.Reset(s.call, s.writes[:])
 	if watch.on() {
@@ -151,9 +153,10 @@ func (e *Engine) Write(ctx context.Context, writes []*kv.Write) error {
 	if size > kv.MaxBatchBytes {
 		return fmt.Errorf("%w: a call whose writes have %d bytes, limit is %d; make several of it", kv.ErrTooLarge, size, kv.MaxBatchBytes)
 	}
-	if err := e.budget.admit(ctx, size); err != nil {
+	if err := e.admit(ctx, size); err != nil {
 		return err
 	}
+	defer e.leave(size)
 	switch {
 	case len(guarded) == 0:
 		e.writePlain(ctx, writes, &watch)
@@ -308,9 +311,11 @@ func (e *Engine) Apply(ctx context.Context, b *kv.WriteBatch, o kv.WriteOptions)
 	}
 	watch := startWatch(o.Stages)
 	defer watch.stop()
-	if err := e.budget.admit(ctx, b.Bytes()); err != nil {
+	size := b.Bytes()
+	if err := e.admit(ctx, size); err != nil {
 		return 0, err
 	}
+	defer e.leave(size)
 	identify(&o, b)
 	b.Normalize(e.opts.Limits)
 	if len(b.Guards()) > 0 {
