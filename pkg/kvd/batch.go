@@ -5,21 +5,15 @@ import (
 	"context"
 	"fmt"
 
-	"google.golang.org/grpc"
-
-	"github.com/kvd-db/kvd/internal/frame"
-	kvdpb "github.com/kvd-db/kvd/pkg/kvdpb/kvd/v1"
+	"github.com/kvd-db/kvd/pkg/kvd/internal/backend"
 )
 
 // Batch is a set of writes that Apply performs all at one version, or none. It
 // is built without I/O and copies what it is given. The zero value is empty. Not
 // safe for concurrent use.
 type Batch struct {
-	mutations []*kvdpb.Mutation
-	// conditions counts the writes under a condition; fleeting: one of these may fail now
-	// and hold later.
-	conditions int
-	fleeting   bool
+	writes     []backend.Mutation
+	conditions int   // writes under a condition
 	err        error // of the first write that makes no sense
 }
 
@@ -28,21 +22,20 @@ type Batch struct {
 // before it, and all must hold, also that of a write that is replaced.
 func (b *Batch) Put(key, value []byte, opts ...WriteOption) *Batch {
 	o := b.options(key, opts, within)
-	item := &kvdpb.Item{Key: bytes.Clone(key), Value: bytes.Clone(value), TtlMs: ttlMillis(o.ttl)}
-	return b.add(&kvdpb.Mutation{Op: &kvdpb.Mutation_Put{Put: item}, Precondition: precondition(&o.condition)})
+	return b.add(backend.Mutation{Kind: backend.Put, Key: bytes.Clone(key), Value: bytes.Clone(value), TTL: o.ttl, Condition: o.condition})
 }
 
 // Delete adds a delete; a later write of the same key in the batch replaces it.
 // It takes a condition.
 func (b *Batch) Delete(key []byte, opts ...WriteOption) *Batch {
 	o := b.options(key, opts, choseCondition)
-	return b.add(&kvdpb.Mutation{Op: &kvdpb.Mutation_Delete{Delete: bytes.Clone(key)}, Precondition: precondition(&o.condition)})
+	return b.add(backend.Mutation{Kind: backend.Delete, Key: bytes.Clone(key), Condition: o.condition})
 }
 
 // DeleteRange adds the removal of every key of a range, but for those that later
 // writes of the batch put. A range whose start is not below its end removes nothing.
 func (b *Batch) DeleteRange(r Range) *Batch {
-	return b.add(&kvdpb.Mutation{Op: &kvdpb.Mutation_DeleteRange{DeleteRange: r.clone().wire()}})
+	return b.add(backend.Mutation{Kind: backend.DeleteRange, Key: bytes.Clone(r.Start), Value: bytes.Clone(r.End)})
 }
 
 func (b *Batch) options(key []byte, opts []WriteOption, takes choices) writeOptions {
@@ -56,7 +49,6 @@ func (b *Batch) options(key []byte, opts []WriteOption, takes choices) writeOpti
 	b.fail(err)
 	if o.condition.Kind != 0 {
 		b.conditions++
-		b.fleeting = b.fleeting || o.condition.Kind != frame.VersionEquals
 	}
 	o.condition.Value = bytes.Clone(o.condition.Value)
 	return o
@@ -64,39 +56,30 @@ func (b *Batch) options(key []byte, opts []WriteOption, takes choices) writeOpti
 
 func (b *Batch) fail(err error) {
 	if b.err == nil && err != nil {
-		b.err = fmt.Errorf("write %d of the batch: %w", len(b.mutations), err)
+		b.err = fmt.Errorf("write %d of the batch: %w", len(b.writes), err)
 	}
 }
 
-func (b *Batch) add(m *kvdpb.Mutation) *Batch {
-	b.mutations = append(b.mutations, m)
+func (b *Batch) add(m backend.Mutation) *Batch {
+	b.writes = append(b.writes, m)
 	return b
 }
 
 // Len returns the number of writes.
-func (b *Batch) Len() int { return len(b.mutations) }
+func (b *Batch) Len() int { return len(b.writes) }
 
-// len is Len, of no batch too.
-func (b *Batch) len() int {
-	if b == nil {
-		return 0
-	}
-	return b.Len()
-}
-
-// wire returns the writes as the protocol has them; none of no batch. They share
-// memory with the batch.
-func (b *Batch) wire() []*kvdpb.Mutation {
+// mutations returns the writes, none of no batch. They share memory with the batch.
+func (b *Batch) mutations() []backend.Mutation {
 	if b == nil {
 		return nil
 	}
-	return b.mutations
+	return b.writes
 }
 
 // Reset empties the batch.
 func (b *Batch) Reset() {
-	clear(b.mutations)
-	*b = Batch{mutations: b.mutations[:0]}
+	clear(b.writes)
+	*b = Batch{writes: b.writes[:0]}
 }
 
 // Apply performs the writes of the batch, all of them at the version that it
@@ -116,10 +99,17 @@ func (c *Client) Apply(ctx context.Context, b *Batch, opts ...WriteOption) (vers
 	if err != nil {
 		return 0, &Error{Op: "apply", Err: err}
 	}
-	request := &kvdpb.WriteRequest{Mutations: b.mutations, Atomic: true}
-	return c.unaryWrite(ctx, "apply", &o, !b.fleeting, func(ctx context.Context, conn *conn, options *kvdpb.RequestOptions, opts ...grpc.CallOption) (*kvdpb.ResponseMeta, error) {
-		request.Options = options
-		response, err := conn.kv.Write(ctx, request, opts...)
-		return response.GetMeta(), err
-	})
+	return c.apply(ctx, "apply", b.writes, &o)
+}
+
+// apply performs writes, all or none.
+func (c *Client) apply(ctx context.Context, name string, writes []backend.Mutation, o *writeOptions) (version uint64, err error) {
+	if err := c.enter(ctx, name, o.timings); err != nil {
+		return 0, err
+	}
+	defer c.calls.leave()
+	if version, err = c.backend.Apply(ctx, writes, o.backend()); err != nil {
+		return 0, failed(name, err)
+	}
+	return version, nil
 }

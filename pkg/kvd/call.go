@@ -2,7 +2,6 @@ package kvd
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"google.golang.org/grpc"
@@ -11,41 +10,44 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/kvd-db/kvd/internal/frame"
+	"github.com/kvd-db/kvd/pkg/kvd/internal/backend"
 	kvdpb "github.com/kvd-db/kvd/pkg/kvdpb/kvd/v1"
 )
 
 // answer is what a Get, Put or Delete brought.
-type answer struct {
-	version uint64 // that the answer is valid at, or of the write
-	found   bool   // by a Get, or by a write that asked for what was there
-	item    Item   // that was found, without its key
-}
+type answer = backend.Answer
 
 // itemOf takes an item over from a message.
-func itemOf(i *kvdpb.Item) Item {
-	return Item{Value: append([]byte{}, i.GetValue()...), Version: i.GetVersion(), TTL: ttlOf(i.GetTtlMs())}
+func itemOf(i *kvdpb.Item) backend.Item {
+	return backend.Item{Value: append([]byte{}, i.GetValue()...), Version: i.GetVersion(), TTL: ttlOf(i.GetTtlMs())}
 }
 
-var errEmptyKey = fmt.Errorf("%w: a key has at least one byte", ErrInvalid)
+// frameOp is an operation as a frame has it.
+func frameOp(op *backend.Op) frame.Op {
+	f := frame.Op{
+		Kind: frame.Put, Key: op.Key, Value: op.Value, TTLMillis: ttlMillis(op.TTL),
+		Condition:      frameCondition(&op.Condition),
+		ReturnPrevious: op.ReturnPrevious, AtVersion: op.At.Version, Epoch: op.At.Epoch,
+	}
+	f.Durability = kvdpb.Durability(op.Durability)
+	switch op.Kind {
+	case backend.Get:
+		f.Kind = frame.Get
+	case backend.Delete:
+		f.Kind = frame.Delete
+	}
+	return f
+}
 
-// operate performs one operation, in a frame or, if it is large, by a call of
-// its own.
-func (c *Client) operate(ctx context.Context, name string, op frame.Op, t *Timings) (answer, error) {
+// Operate implements backend.Backend. The operation travels in a frame or, if it is large,
+// by a call of its own.
+func (c *network) Operate(ctx context.Context, operation backend.Op, t *backend.Timings) (answer, error) {
 	w := startWatch(t)
-	if len(op.Key) == 0 {
-		return answer{}, &Error{Op: name, Err: errEmptyKey}
-	}
-	if !c.calls.enter() {
-		return answer{}, &Error{Op: name, Err: ErrClosed}
-	}
-	defer c.calls.leave()
-	if err := ctx.Err(); err != nil {
-		return answer{}, &Error{Op: name, Err: err}
-	}
-	tries := c.attemptsAt(ctx, name, &op)
+	op := frameOp(&operation)
+	tries := c.attemptsAt(ctx, &op)
 	tries.watch = w
 	if c.travelsAlone(&op) {
-		return c.operateAlone(ctx, op, tries)
+		return c.operateAlone(ctx, &operation, tries)
 	}
 	for {
 		a, f := c.attempt(ctx, &op, &tries)
@@ -60,17 +62,17 @@ func (c *Client) operate(ctx context.Context, name string, op frame.Op, t *Timin
 }
 
 // travelsAlone reports whether an operation is made by a call of its own.
-func (c *Client) travelsAlone(op *frame.Op) bool {
+func (c *network) travelsAlone(op *frame.Op) bool {
 	b := &c.config.batching
 	return b.Disabled || len(op.Value)+len(op.Condition.Value) > b.MaxBytes
 }
 
 // attemptsAt returns the state of the tries of op.
-func (c *Client) attemptsAt(ctx context.Context, name string, op *frame.Op) attempts {
+func (c *network) attemptsAt(ctx context.Context, op *frame.Op) attempts {
 	if op.Kind == frame.Get {
-		return c.attempts(ctx, name)
+		return c.attempts(ctx)
 	}
-	a := c.writeAttempts(ctx, name)
+	a := c.writeAttempts(ctx)
 	a.lasting = op.Condition.Kind == frame.VersionEquals
 	if op.ReturnPrevious {
 		a.name = noName // the server remembers the write, but not what it replaced
@@ -79,7 +81,7 @@ func (c *Client) attemptsAt(ctx context.Context, name string, op *frame.Op) atte
 }
 
 // attempt has op performed once, in a frame.
-func (c *Client) attempt(ctx context.Context, op *frame.Op, tries *attempts) (answer, *fault) {
+func (c *network) attempt(ctx context.Context, op *frame.Op, tries *attempts) (answer, *fault) {
 	tries.sign(&op.Options)
 	conn := c.pickFor(classOf(op))
 	patience := c.setTimeout(op, tries)
@@ -94,7 +96,7 @@ func (c *Client) attempt(ctx context.Context, op *frame.Op, tries *attempts) (an
 
 // setTimeout gives an operation its timeout for the next try, and returns how long
 // its caller will wait.
-func (c *Client) setTimeout(op *frame.Op, tries *attempts) time.Duration {
+func (c *network) setTimeout(op *frame.Op, tries *attempts) time.Duration {
 	switch {
 	case !tries.deadline.IsZero():
 		left := tries.left()
@@ -109,7 +111,7 @@ func (c *Client) setTimeout(op *frame.Op, tries *attempts) time.Duration {
 // ownMillis is the timeout that an operation with this time left carries itself: 0
 // if that of its frame, which is the client's, will do: one that is longer, but not
 // twice as long.
-func (c *Client) ownMillis(left time.Duration) uint32 {
+func (c *network) ownMillis(left time.Duration) uint32 {
 	if whole := c.config.timeout; whole/2 <= left && left <= whole {
 		return 0
 	}
@@ -117,21 +119,21 @@ func (c *Client) ownMillis(left time.Duration) uint32 {
 }
 
 // operateAlone performs one operation by a call of its own.
-func (c *Client) operateAlone(ctx context.Context, op frame.Op, tries attempts) (a answer, err error) {
+func (c *network) operateAlone(ctx context.Context, op *backend.Op, tries attempts) (a answer, err error) {
 	err = c.call(ctx, &tries, func(ctx context.Context, conn *conn, opts ...grpc.CallOption) error {
-		options := tries.requestOptions(op.Durability)
+		options := tries.requestOptions(kvdpb.Durability(op.Durability))
 		var found *kvdpb.Item
 		var meta *kvdpb.ResponseMeta
 		switch op.Kind {
-		case frame.Get:
-			r, err := conn.kv.Get(ctx, &kvdpb.GetRequest{Key: op.Key, AtVersion: op.AtVersion, Epoch: op.Epoch, Options: tries.watch.options()}, opts...)
+		case backend.Get:
+			r, err := conn.kv.Get(ctx, &kvdpb.GetRequest{Key: op.Key, AtVersion: op.At.Version, Epoch: op.At.Epoch, Options: tries.watch.options()}, opts...)
 			if err != nil {
 				return err
 			}
 			found, meta = r.GetItem(), r.GetMeta()
-		case frame.Put:
+		case backend.Put:
 			r, err := conn.kv.Put(ctx, &kvdpb.PutRequest{
-				Item:           &kvdpb.Item{Key: op.Key, Value: op.Value, TtlMs: op.TTLMillis},
+				Item:           &kvdpb.Item{Key: op.Key, Value: op.Value, TtlMs: ttlMillis(op.TTL)},
 				Precondition:   precondition(&op.Condition),
 				ReturnPrevious: op.ReturnPrevious,
 				Options:        options,
@@ -153,29 +155,19 @@ func (c *Client) operateAlone(ctx context.Context, op frame.Op, tries attempts) 
 			found, meta = r.GetPrevious(), r.GetMeta()
 		}
 		tries.watch.answered(meta)
-		a = answer{version: meta.GetVersion(), found: op.Kind == frame.Get || found != nil}
-		if a.found {
-			a.item = itemOf(found)
+		a = answer{Version: meta.GetVersion(), Found: op.Kind == backend.Get || found != nil}
+		if a.Found {
+			a.Item = itemOf(found)
 		}
-		c.names.see(max(a.version, a.item.Version))
+		c.names.see(max(a.Version, a.Item.Version))
 		return nil
 	})
 	return a, err
 }
 
-// unary makes a call that is no write until it succeeds or must not be tried
-// again.
-func (c *Client) unary(ctx context.Context, name string, call func(context.Context, *conn, ...grpc.CallOption) error) error {
-	return c.unaryTimed(ctx, name, watch{}, call)
-}
-
-// unaryTimed is unary for a call that somebody may want the timings of.
-func (c *Client) unaryTimed(ctx context.Context, name string, w watch, call func(context.Context, *conn, ...grpc.CallOption) error) error {
-	if !c.calls.enter() {
-		return &Error{Op: name, Err: ErrClosed}
-	}
-	defer c.calls.leave()
-	tries := c.attempts(ctx, name)
+// unary makes a call that is no write until it succeeds or must not be tried again.
+func (c *network) unary(ctx context.Context, w watch, call func(context.Context, *conn, ...grpc.CallOption) error) error {
+	tries := c.attempts(ctx)
 	tries.watch = w
 	return c.call(ctx, &tries, call)
 }
@@ -183,19 +175,14 @@ func (c *Client) unaryTimed(ctx context.Context, name string, w watch, call func
 // unaryWrite is unary for a write, of which it returns the version. The call gets
 // the options of the try. If lasting is set, what the write asks for and does not
 // find it never will.
-func (c *Client) unaryWrite(ctx context.Context, name string, o *writeOptions, lasting bool,
+func (c *network) unaryWrite(ctx context.Context, o *backend.WriteOptions, lasting bool,
 	call func(context.Context, *conn, *kvdpb.RequestOptions, ...grpc.CallOption) (*kvdpb.ResponseMeta, error),
 ) (version uint64, err error) {
-	w := startWatch(o.timings)
-	if !c.calls.enter() {
-		return 0, &Error{Op: name, Err: ErrClosed}
-	}
-	defer c.calls.leave()
-	tries := c.writeAttempts(ctx, name)
+	tries := c.writeAttempts(ctx)
 	tries.lasting = lasting
-	tries.watch = w
+	tries.watch = startWatch(o.Timings)
 	err = c.call(ctx, &tries, func(ctx context.Context, conn *conn, opts ...grpc.CallOption) error {
-		meta, err := call(ctx, conn, tries.requestOptions(o.durability.wire()), opts...)
+		meta, err := call(ctx, conn, tries.requestOptions(kvdpb.Durability(o.Durability)), opts...)
 		tries.watch.answered(meta)
 		version = meta.GetVersion()
 		return err
@@ -207,9 +194,8 @@ func (c *Client) unaryWrite(ctx context.Context, name string, o *writeOptions, l
 	return version, nil
 }
 
-// call makes a call until it succeeds or must not be tried again. The client's
-// gate has been entered.
-func (c *Client) call(ctx context.Context, tries *attempts, call func(context.Context, *conn, ...grpc.CallOption) error) error {
+// call makes a call until it succeeds or must not be tried again.
+func (c *network) call(ctx context.Context, tries *attempts, call func(context.Context, *conn, ...grpc.CallOption) error) error {
 	if tries.bound(time.Now()); !tries.deadline.IsZero() {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithDeadline(ctx, tries.deadline)

@@ -32,7 +32,7 @@ import (
 //	    send.
 //	I3. One goroutine at a time writes to a link.
 type conn struct {
-	client *Client
+	client *network
 	grpc   *grpc.ClientConn
 	kv     kvdpb.KVServiceClient
 	txn    kvdpb.TxnServiceClient

@@ -58,7 +58,7 @@ func TestCallsThatAHardShutdownCutsAreUnavailable(t *testing.T) {
 					store.OnWrite = func(ctx context.Context, _ []*kv.Write) error { return until(ctx) }
 					store.OnApply = func(ctx context.Context, _ *kv.WriteBatch) error { return until(ctx) }
 					store.OnScan = func(ctx context.Context, _ *kv.Item) error { return until(ctx) }
-					client.budget.tenths.Store(0) // no second try
+					networkOf(client).budget.tenths.Store(0) // no second try
 					ended := make(chan error, 1)
 					go func() { ended <- call(t.Context(), client) }()
 					testwait.Until(t, entered.Load)

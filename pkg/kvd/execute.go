@@ -4,10 +4,7 @@ import (
 	"context"
 	"fmt"
 
-	"google.golang.org/grpc"
-
-	"github.com/kvd-db/kvd/internal/frame"
-	kvdpb "github.com/kvd-db/kvd/pkg/kvdpb/kvd/v1"
+	"github.com/kvd-db/kvd/pkg/kvd/internal/backend"
 )
 
 // Execution is a compare-then-else transaction in one round trip: see
@@ -59,34 +56,15 @@ func (c *Client) Execute(ctx context.Context, e Execution, opts ...WriteOption) 
 	if err != nil {
 		return ExecuteResult{}, &Error{Op: name, Err: err}
 	}
-	w := startWatch(o.timings)
-	if !c.calls.enter() {
-		return ExecuteResult{}, &Error{Op: name, Err: ErrClosed}
-	}
-	defer c.calls.leave()
-	tries := c.writeAttempts(ctx, name)
-	tries.watch = w
-	tries.write, tries.anew = e.Then.len()+e.Else.len() > 0, true
-	request := e.wire()
-	var result ExecuteResult
-	err = c.call(ctx, &tries, func(ctx context.Context, conn *conn, opts ...grpc.CallOption) error {
-		request.Options = tries.requestOptions(o.durability.wire())
-		response, err := conn.txn.Execute(ctx, request, opts...)
-		tries.watch.answered(response.GetMeta())
-		result = ExecuteResult{Succeeded: response.GetSucceeded(), Version: response.GetMeta().GetVersion()}
-		return err
-	})
-	if err != nil {
+	if err := c.enter(ctx, name, o.timings); err != nil {
 		return ExecuteResult{}, err
 	}
-	c.names.see(result.Version)
-	if tries.doubt && e.mayStillApply(result.Succeeded) {
-		return ExecuteResult{}, &Error{
-			Op: name, Attempts: tries.n + 1, Err: ErrUncertain,
-			Message: "the last try wrote nothing, but an earlier one may still be applied",
-		}
+	defer c.calls.leave()
+	executed, err := c.backend.Execute(ctx, e.execution(), o.backend())
+	if err != nil {
+		return ExecuteResult{}, failed(name, err)
 	}
-	return result, nil
+	return ExecuteResult(executed), nil
 }
 
 // check returns ErrInvalid for what can never succeed.
@@ -112,31 +90,11 @@ func (e *Execution) check() error {
 	return nil
 }
 
-// wire returns the request. It shares memory with e.
-func (e *Execution) wire() *kvdpb.ExecuteRequest {
-	r := &kvdpb.ExecuteRequest{ThenMutations: e.Then.wire(), ElseMutations: e.Else.wire()}
+// execution is what the backend performs. It shares memory with e.
+func (e *Execution) execution() *backend.Execution {
+	x := &backend.Execution{Then: e.Then.mutations(), Else: e.Else.mutations()}
 	for i := range e.If {
-		g := &e.If[i]
-		r.Guards = append(r.Guards, &kvdpb.ExecuteRequest_Guard{Key: g.Key, Precondition: precondition(&g.Condition.is)})
+		x.Guards = append(x.Guards, backend.Guard{Key: e.If[i].Key, Condition: e.If[i].Condition.is})
 	}
-	return r
-}
-
-// mayStillApply reports whether an earlier try, which may be under way, may apply a
-// batch after the answer that a later try got. The store remembers a batch that it
-// applied, so only the choice of an empty one leaves that open. A key that does not
-// have a version now never has it again: Then is then out of the question.
-func (e *Execution) mayStillApply(succeeded bool) bool {
-	if succeeded {
-		return e.Then.len() == 0
-	}
-	if e.Else.len() > 0 {
-		return false
-	}
-	for i := range e.If {
-		if e.If[i].Condition.is.Kind != frame.VersionEquals {
-			return true
-		}
-	}
-	return false
+	return x
 }

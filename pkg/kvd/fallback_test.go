@@ -47,7 +47,7 @@ func TestRawFramesComeBackAfterAStall(t *testing.T) {
 					time.Sleep(10 * time.Millisecond)
 				}
 				assert.IsType(t, &rawCarrier{}, carrierOf(db))
-				conn := db.conns[0]
+				conn := networkOf(db).conns[0]
 				conn.mu.Lock()
 				assert.Len(t, conn.mu.links, 1, "the link by gRPC was left")
 				conn.mu.Unlock()
@@ -97,7 +97,7 @@ func TestAReplacementThatComesTooLate(t *testing.T) {
 	c := serve(t, nil, service.Options{})
 	db := c.open(t, WithConns(1), WithoutRawFrames())
 	put(t, db, "k", "v")
-	conn := db.conns[0]
+	conn := networkOf(db).conns[0]
 	conn.mu.Lock()
 	k := conn.mu.link
 	conn.mu.Unlock()

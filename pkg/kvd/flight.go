@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/kvd-db/kvd/internal/frame"
+	"github.com/kvd-db/kvd/pkg/kvd/internal/backend"
 )
 
 // flight is one frame with the callers whose operations it carries, from the
@@ -262,13 +263,13 @@ func (s *seat) take(op *frame.Op) (answer, *fault, bool) {
 		f := *s.flight.fault
 		return answer{}, &f, true
 	case r.Code != 0:
-		return answer{version: r.Version}, faultOfResult(r), true
+		return answer{Version: r.Version}, faultOfResult(r), true
 	case r.Skipped || r.HasPrevious != (op.Kind == frame.Get) && !(r.HasPrevious && op.ReturnPrevious):
 		return answer{}, &fault{err: ErrInternal, message: "the server answered another kind of operation"}, true
 	}
-	a := answer{version: r.Version, found: r.HasPrevious}
-	if a.found {
-		a.item = Item{Value: append([]byte{}, r.Value...), Version: r.ItemVersion, TTL: ttlOf(r.TTLMillis)}
+	a := answer{Version: r.Version, Found: r.HasPrevious}
+	if a.Found {
+		a.Item = backend.Item{Value: append([]byte{}, r.Value...), Version: r.ItemVersion, TTL: ttlOf(r.TTLMillis)}
 	}
 	return a, nil, true
 }

@@ -3,11 +3,9 @@ package kvd
 import (
 	"bytes"
 	"context"
+	"fmt"
 
-	"google.golang.org/grpc"
-
-	"github.com/kvd-db/kvd/internal/frame"
-	kvdpb "github.com/kvd-db/kvd/pkg/kvdpb/kvd/v1"
+	"github.com/kvd-db/kvd/pkg/kvd/internal/backend"
 )
 
 // Get returns the value of key: the newest that was acknowledged before the
@@ -35,8 +33,26 @@ func (c *Client) getItem(ctx context.Context, key []byte, o readOptions) (Item, 
 
 // get reads one key; the item is without it.
 func (c *Client) get(ctx context.Context, key []byte, o readOptions) (Item, error) {
-	a, err := c.operate(ctx, "get", frame.Op{Kind: frame.Get, Key: key, AtVersion: o.at, Epoch: o.epoch}, o.timings)
-	return a.item, err
+	a, err := c.operate(ctx, "get", backend.Op{Mutation: backend.Mutation{Kind: backend.Get, Key: key}, At: o.at}, o.timings)
+	return Item(a.Item), err
+}
+
+var errEmptyKey = fmt.Errorf("%w: a key has at least one byte", ErrInvalid)
+
+// operate performs one operation.
+func (c *Client) operate(ctx context.Context, name string, op backend.Op, t *Timings) (backend.Answer, error) {
+	if err := c.enter(ctx, name, t); err != nil {
+		return backend.Answer{}, err
+	}
+	defer c.calls.leave()
+	if len(op.Key) == 0 {
+		return backend.Answer{}, &Error{Op: name, Err: errEmptyKey}
+	}
+	a, err := c.backend.Operate(ctx, op, (*backend.Timings)(t))
+	if err != nil {
+		return backend.Answer{}, failed(name, err)
+	}
+	return a, nil
 }
 
 // GetMany reads all keys at one version and answers in their order; an absent
@@ -48,34 +64,22 @@ func (c *Client) GetMany(ctx context.Context, keys [][]byte, opts ...ReadOption)
 
 func (c *Client) getMany(ctx context.Context, keys [][]byte, o readOptions) ([]Lookup, error) {
 	const name = "get many"
+	if err := c.enter(ctx, name, o.timings); err != nil {
+		return nil, err
+	}
+	defer c.calls.leave()
 	for _, key := range keys {
 		if len(key) == 0 {
 			return nil, &Error{Op: name, Err: errEmptyKey}
 		}
 	}
-	if c.fitFrame(keys) {
-		return c.getTogether(ctx, name, keys, o)
-	}
-	var response *kvdpb.BatchGetResponse
-	watch := startWatch(o.timings)
-	err := c.unaryTimed(ctx, name, watch, func(ctx context.Context, conn *conn, opts ...grpc.CallOption) (err error) {
-		response, err = conn.kv.BatchGet(ctx, &kvdpb.BatchGetRequest{Keys: keys, AtVersion: o.at, Epoch: o.epoch, Options: watch.options()}, opts...)
-		watch.answered(response.GetMeta())
-		return err
+	lookups := make([]Lookup, len(keys))
+	err := c.backend.GetMany(ctx, keys, o.at, (*backend.Timings)(o.timings), func(i int, item backend.Item, found bool) {
+		lookups[i] = Lookup{Item: Item(item), Found: found}
+		lookups[i].Key = bytes.Clone(keys[i])
 	})
 	if err != nil {
-		return nil, err
-	}
-	if len(response.Lookups) != len(keys) {
-		return nil, &Error{Op: name, Attempts: 1, Err: ErrInternal, Message: "the server answered another number of keys"}
-	}
-	c.names.see(response.GetMeta().GetVersion())
-	lookups := make([]Lookup, len(keys))
-	for i, l := range response.Lookups {
-		if l.Found {
-			lookups[i] = Lookup{Item: itemOf(l.Item), Found: true}
-		}
-		lookups[i].Key = bytes.Clone(keys[i])
+		return nil, failed(name, err)
 	}
 	return lookups, nil
 }

@@ -1,16 +1,63 @@
 package kvd
 
 import (
-	"bytes"
 	"context"
 	"time"
 
+	"google.golang.org/grpc"
+
 	"github.com/kvd-db/kvd/internal/frame"
+	"github.com/kvd-db/kvd/pkg/kvd/internal/backend"
 	kvdpb "github.com/kvd-db/kvd/pkg/kvdpb/kvd/v1"
 )
 
+// GetMany implements backend.Backend. The keys have a frame of their own, if they fit one.
+func (c *network) GetMany(ctx context.Context, keys [][]byte, at backend.ReadVersion, t *backend.Timings, found func(int, backend.Item, bool)) error {
+	if !c.fitFrame(keys) {
+		return c.batchGet(ctx, keys, at, t, found)
+	}
+	tries := c.attempts(ctx)
+	tries.watch = startWatch(t)
+	for {
+		f := c.tryTogether(ctx, keys, at, &tries, found)
+		if f == nil {
+			tries.succeeded()
+			return nil
+		}
+		if err := tries.again(ctx, f); err != nil {
+			return err
+		}
+	}
+}
+
+// batchGet is GetMany by a call of gRPC.
+func (c *network) batchGet(ctx context.Context, keys [][]byte, at backend.ReadVersion, t *backend.Timings, found func(int, backend.Item, bool)) error {
+	var response *kvdpb.BatchGetResponse
+	watch := startWatch(t)
+	err := c.unary(ctx, watch, func(ctx context.Context, conn *conn, opts ...grpc.CallOption) (err error) {
+		response, err = conn.kv.BatchGet(ctx, &kvdpb.BatchGetRequest{Keys: keys, AtVersion: at.Version, Epoch: at.Epoch, Options: watch.options()}, opts...)
+		watch.answered(response.GetMeta())
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	if len(response.Lookups) != len(keys) {
+		return &backend.Failure{Attempts: 1, Err: ErrInternal, Message: "the server answered another number of keys"}
+	}
+	c.names.see(response.GetMeta().GetVersion())
+	for i, l := range response.Lookups {
+		var item backend.Item
+		if l.Found {
+			item = itemOf(l.Item)
+		}
+		found(i, item, l.Found)
+	}
+	return nil
+}
+
 // fitFrame reports whether keys may be read by one frame.
-func (c *Client) fitFrame(keys [][]byte) bool {
+func (c *network) fitFrame(keys [][]byte) bool {
 	b := &c.config.batching
 	if b.Disabled || len(keys) == 0 || len(keys) > frame.MaxOps {
 		return false
@@ -22,58 +69,29 @@ func (c *Client) fitFrame(keys [][]byte) bool {
 	return bytes <= b.MaxBytes
 }
 
-// getTogether reads keys at one version, by a frame of their own.
-func (c *Client) getTogether(ctx context.Context, name string, keys [][]byte, o readOptions) ([]Lookup, error) {
-	w := startWatch(o.timings)
-	if !c.calls.enter() {
-		return nil, &Error{Op: name, Err: ErrClosed}
-	}
-	defer c.calls.leave()
-	if err := ctx.Err(); err != nil {
-		return nil, &Error{Op: name, Err: err}
-	}
-	tries := c.attempts(ctx, name)
-	tries.watch = w
-	for {
-		lookups, f := c.tryTogether(ctx, keys, &o, &tries)
-		if f == nil {
-			tries.succeeded()
-			return lookups, nil
-		}
-		if err := tries.again(ctx, f); err != nil {
-			return nil, err
-		}
-	}
-}
-
-func (c *Client) tryTogether(ctx context.Context, keys [][]byte, o *readOptions, tries *attempts) ([]Lookup, *fault) {
+func (c *network) tryTogether(ctx context.Context, keys [][]byte, at backend.ReadVersion, tries *attempts, found func(int, backend.Item, bool)) (f *fault) {
 	conn := c.pickFor(together)
-	op := frame.Op{Kind: frame.Get, AtVersion: o.at, Epoch: o.epoch}
+	op := frame.Op{Kind: frame.Get, AtVersion: at.Version, Epoch: at.Epoch}
 	patience := c.setTimeout(&op, tries)
 	ctx, cancel := tries.within(ctx)
 	defer cancel()
 	seats, f := conn.boardTogether(keys, op, patience, tries.watch.depart())
 	if f != nil {
 		tries.bound(time.Now())
-		return nil, f
+		return f
 	}
 	begun := seats[0].flight.born
-	lookups := make([]Lookup, len(keys))
 	for i := range seats {
 		a, fault := conn.await(ctx, &seats[i], &op, tries.deadline.IsZero())
-		switch {
-		case fault == nil:
-			lookups[i] = Lookup{Item: a.item, Found: true}
-		case fault.reason != kvdpb.ReasonKeyNotFound && f == nil:
+		if fault != nil && fault.reason != kvdpb.ReasonKeyNotFound && f == nil {
 			f = fault
 		}
-		lookups[i].Key = bytes.Clone(keys[i])
+		found(i, a.Item, fault == nil)
 	}
 	if f != nil {
 		tries.bound(begun)
-		return nil, f
 	}
-	return lookups, nil
+	return f
 }
 
 // boardTogether makes a flight of the reads of one call. Without a version to read

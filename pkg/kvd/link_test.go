@@ -280,7 +280,7 @@ func TestSyncedWritesWaitForThoseAnswered(t *testing.T) {
 	first := <-log.frames
 	put("second", Sync)
 	testwait.Until(t, func() bool { return waiting(db) == 1 })
-	c := db.conns[0]
+	c := networkOf(db).conns[0]
 	c.mu.Lock()
 	op := frame.Op{Kind: frame.Put, Key: []byte("slow"), Options: frame.Options{Durability: kvdpb.Durability_DURABILITY_SYNC}}
 	slow := c.boardLocked(classOf(&op), &op, unbounded)
@@ -326,7 +326,7 @@ func TestReadsWaitForThoseAnswered(t *testing.T) {
 		}
 		get("first")
 		first := <-log.frames
-		c := db.conns[0]
+		c := networkOf(db).conns[0]
 		c.mu.Lock()
 		op := frame.Op{Kind: frame.Get, Key: []byte("slow")}
 		slow := c.boardLocked(classOf(&op), &op, unbounded)

@@ -88,7 +88,7 @@ func openMemory(t testing.TB, opts ...Option) *Client {
 
 // waiting counts the operations that have not left.
 func waiting(db *Client) (n int) {
-	for _, c := range db.conns {
+	for _, c := range networkOf(db).conns {
 		c.mu.Lock()
 		for i := range c.mu.lanes {
 			l := &c.mu.lanes[i]
@@ -106,7 +106,7 @@ func waiting(db *Client) (n int) {
 // carrierOf returns what brings the frames of a client's first connection, nil if
 // there is nothing.
 func carrierOf(db *Client) carrier {
-	c := db.conns[0]
+	c := networkOf(db).conns[0]
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.mu.link == nil {
@@ -114,3 +114,6 @@ func carrierOf(db *Client) carrier {
 	}
 	return c.mu.link.carrier
 }
+
+// networkOf returns the backend of a client of a server.
+func networkOf(db *Client) *network { return db.backend.(*network) }

@@ -74,7 +74,7 @@ func TestEveryAnswerTellsAVersion(t *testing.T) {
 				put(t, c.open(t), "a", "", "b", "", "k", "")
 				db := c.open(t, WithBatching(batching))
 				require.NoError(t, call(db))
-				assert.Equal(t, versionOf(t, c.store), db.names.newest.Load())
+				assert.Equal(t, versionOf(t, c.store), networkOf(db).names.newest.Load())
 			})
 		}
 	}
@@ -87,10 +87,10 @@ func TestAWriteKnowsWhatWasKnownWhenItWasFirstSent(t *testing.T) {
 	var log tryLog
 	s := losing(&log, 1, succeed)
 	db := s.open(t)
-	db.names.see(7)
+	networkOf(db).names.see(7)
 	unary := s.unary
 	s.unary = func(request any) (any, error) {
-		db.names.see(1000)
+		networkOf(db).names.see(1000)
 		return unary(request)
 	}
 	require.NoError(t, writesOf(db)["apply"](ctx))

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/kvd-db/kvd/internal/frame"
-	kvdpb "github.com/kvd-db/kvd/pkg/kvdpb/kvd/v1"
 )
 
 // Option is a choice made in Open.
@@ -165,6 +164,3 @@ func (d Durability) check() error {
 	}
 	return nil
 }
-
-// wire is the level as the protocol has it; the numbers are the same.
-func (d Durability) wire() kvdpb.Durability { return kvdpb.Durability(d) }

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	kvdpb "github.com/kvd-db/kvd/pkg/kvdpb/kvd/v1"
+	"github.com/kvd-db/kvd/pkg/kvd/internal/backend"
 )
 
 // overlay is what a transaction has written and nobody else sees yet. The zero
@@ -93,17 +93,17 @@ func (o *overlay) within(r Range, reverse bool) []*overlayWrite {
 	return writes
 }
 
-// mutations returns the writes as the protocol has them, each range delete before
-// what was written into its range later. They share memory with the overlay.
-func (o *overlay) mutations() []*kvdpb.Mutation {
-	mutations := make([]*kvdpb.Mutation, 0, len(o.ranges)+len(o.keys))
+// mutations returns the writes, each range delete before what was written into its range
+// later. They share memory with the overlay.
+func (o *overlay) mutations() []backend.Mutation {
+	mutations := make([]backend.Mutation, 0, len(o.ranges)+len(o.keys))
 	for _, r := range o.ranges {
-		mutations = append(mutations, &kvdpb.Mutation{Op: &kvdpb.Mutation_DeleteRange{DeleteRange: r.wire()}})
+		mutations = append(mutations, backend.Mutation{Kind: backend.DeleteRange, Key: r.Start, Value: r.End})
 	}
 	for _, w := range o.within(All(), false) {
-		m := &kvdpb.Mutation{Op: &kvdpb.Mutation_Delete{Delete: []byte(w.key)}}
+		m := backend.Mutation{Kind: backend.Delete, Key: []byte(w.key)}
 		if !w.deleted {
-			m.Op = &kvdpb.Mutation_Put{Put: &kvdpb.Item{Key: []byte(w.key), Value: w.value, TtlMs: ttlMillis(w.ttl)}}
+			m.Kind, m.Value, m.TTL = backend.Put, w.value, w.ttl
 		}
 		mutations = append(mutations, m)
 	}

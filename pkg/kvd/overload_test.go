@@ -76,7 +76,7 @@ func TestCallersAreNotRefusedForBeingMany(t *testing.T) {
 				}
 			}
 		})
-		frames := callers/db.config.batching.MaxOps + 1
+		frames := callers/networkOf(db).config.batching.MaxOps + 1
 		assert.Less(t, time.Duration(worst.Load()), 2*time.Duration(frames)*disk, "those who came before are served before")
 	})
 }

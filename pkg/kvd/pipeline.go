@@ -5,9 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
-	"github.com/kvd-db/kvd/internal/frame"
+	"github.com/kvd-db/kvd/pkg/kvd/internal/backend"
 )
 
 // Pipeline lets one goroutine have many independent operations under way at once:
@@ -47,48 +46,42 @@ var errNotDone = fmt.Errorf("%w: the pipeline has not been done", ErrInvalid)
 
 // pipelined is an operation of a pipeline.
 type pipelined struct {
-	name    string
-	op      frame.Op
-	timings *Timings
-
-	tries  attempts
-	seat   seat
-	fault  *fault // of the last try
-	answer answer
-	err    error
-	done   bool
+	name      string
+	operation backend.Operation
+	err       error
+	done      bool
 }
 
 // Get notes a read, and copies key.
 func (p *Pipeline) Get(key []byte, opts ...ReadOption) *Pending[[]byte] {
 	chosen := collectRead(opts)
-	o := p.note("get", frame.Op{Kind: frame.Get, Key: key, AtVersion: chosen.at}, writeOptions{timings: chosen.timings}, nil)
-	return &Pending[[]byte]{o, func(o *pipelined) []byte { return o.answer.item.Value }}
+	o := p.note("get", backend.Op{Mutation: backend.Mutation{Kind: backend.Get, Key: key}, At: chosen.at}, writeOptions{timings: chosen.timings}, nil)
+	return &Pending[[]byte]{o, func(o *pipelined) []byte { return o.operation.Answer.Item.Value }}
 }
 
 // Put notes a write with the options of Client.PutItem, and copies key and value.
 func (p *Pipeline) Put(key, value []byte, opts ...WriteOption) *Pending[Written] {
 	o, err := p.client.writeOptions(opts, ofPut|chosePrevious)
-	op := frame.Op{Kind: frame.Put, Key: key, Value: bytes.Clone(value), TTLMillis: ttlMillis(o.ttl)}
+	op := backend.Op{Mutation: backend.Mutation{Kind: backend.Put, Key: key, Value: bytes.Clone(value)}}
 	return &Pending[Written]{p.note("put", op, o, err), (*pipelined).written}
 }
 
 // Delete notes a write with the options of Client.DeleteItem, and copies key.
 func (p *Pipeline) Delete(key []byte, opts ...WriteOption) *Pending[Written] {
 	o, err := p.client.writeOptions(opts, ofDelete|chosePrevious)
-	return &Pending[Written]{p.note("delete", frame.Op{Kind: frame.Delete, Key: key}, o, err), (*pipelined).written}
+	return &Pending[Written]{p.note("delete", backend.Op{Mutation: backend.Mutation{Kind: backend.Delete, Key: key}}, o, err), (*pipelined).written}
 }
 
-func (o *pipelined) written() Written { return written(&o.op, &o.answer) }
+func (o *pipelined) written() Written { return written(&o.operation.Op, &o.operation.Answer) }
 
-func (p *Pipeline) note(name string, op frame.Op, o writeOptions, err error) *pipelined {
+func (p *Pipeline) note(name string, op backend.Op, o writeOptions, err error) *pipelined {
 	if len(op.Key) == 0 && err == nil {
 		err = errEmptyKey
 	}
 	op.Key = bytes.Clone(op.Key)
 	o.condition.Value = bytes.Clone(o.condition.Value)
 	o.apply(&op)
-	n := &pipelined{name: name, op: op, timings: o.timings}
+	n := &pipelined{name: name, operation: backend.Operation{Op: op, Timings: (*backend.Timings)(o.timings)}}
 	if err != nil {
 		n.err = &Error{Op: name, Err: err}
 	}
@@ -110,7 +103,7 @@ func (p *Pipeline) Do(ctx context.Context) error {
 	p.noted = nil
 	for rest := noted; len(rest) > 0; {
 		n := independent(rest)
-		p.client.doAll(ctx, rest[:n])
+		p.client.operateAll(ctx, rest[:n])
 		rest = rest[n:]
 	}
 	var errs []error
@@ -127,116 +120,37 @@ func (p *Pipeline) Do(ctx context.Context) error {
 func independent(noted []*pipelined) int {
 	written := make(map[string]bool, len(noted))
 	for i, o := range noted {
-		before, touched := written[string(o.op.Key)]
-		writes := o.op.Kind != frame.Get
+		before, touched := written[string(o.operation.Op.Key)]
+		writes := o.operation.Op.Kind != backend.Get
 		if touched && (before || writes) {
 			return i
 		}
-		written[string(o.op.Key)] = writes
+		written[string(o.operation.Op.Key)] = writes
 	}
 	return len(noted)
 }
 
-// doAll performs operations that do not depend on each other.
-func (c *Client) doAll(ctx context.Context, all []*pipelined) {
-	var framed []*pipelined
-	for _, o := range all {
-		switch {
-		case o.err != nil:
-		case c.travelsAlone(&o.op):
-			o.answer, o.err = c.operate(ctx, o.name, o.op, o.timings)
-		default:
-			framed = append(framed, o)
-		}
-	}
-	if len(framed) == 0 {
-		return
-	}
+// operateAll performs operations that do not depend on each other.
+func (c *Client) operateAll(ctx context.Context, all []*pipelined) {
 	if !c.calls.enter() {
-		for _, o := range framed {
-			o.err = &Error{Op: o.name, Err: ErrClosed}
+		for _, o := range all {
+			if o.err == nil {
+				o.err = &Error{Op: o.name, Err: ErrClosed}
+			}
 		}
 		return
 	}
 	defer c.calls.leave()
-	for _, o := range framed {
-		o.tries = c.attemptsAt(ctx, o.name, &o.op)
-		o.tries.watch = startWatch(o.timings)
-	}
-	for {
-		c.tryAll(ctx, framed)
-		again, wait := retries(framed)
-		if len(again) == 0 {
-			return
-		}
-		if err := pause(ctx, wait); err != nil {
-			for _, o := range again {
-				o.err = o.tries.interrupted(err, o.fault)
-			}
-			return
-		}
-		framed = again
-	}
-}
-
-// retries returns the operations that should be tried again, and when; the others
-// have their results.
-func retries(tried []*pipelined) (again []*pipelined, wait time.Duration) {
-	for _, o := range tried {
-		if o.fault == nil {
-			o.tries.succeeded()
-			continue
-		}
-		after, err := o.tries.next(o.fault)
-		if o.err = err; err == nil {
-			again = append(again, o)
-			wait = max(wait, after)
+	operations := make([]*backend.Operation, 0, len(all))
+	for _, o := range all {
+		if o.err == nil {
+			operations = append(operations, &o.operation)
 		}
 	}
-	return again, wait
-}
-
-// maxAhead is how many operations of one pipeline are under way at once: some full
-// frames, so that there is always one to be served.
-const maxAhead = 4 * frame.MaxOps
-
-// tryAll has operations performed once, in the frames of one connection.
-func (c *Client) tryAll(ctx context.Context, all []*pipelined) {
-	conn := c.pick(func(c *conn) int64 { return c.readers.Load() + c.writers.Load() })
-	ctx, cancel := all[0].tries.within(ctx)
-	defer cancel()
-	boarded := 0
-	for i, o := range all {
-		for ; boarded < len(all) && boarded-i < maxAhead; boarded++ {
-			c.board(ctx, conn, all[boarded])
-		}
-		if o.fault != nil {
-			continue
-		}
-		begun := o.seat.flight.born
-		o.answer, o.fault = conn.await(ctx, &o.seat, &o.op, o.tries.deadline.IsZero())
-		if o.fault != nil {
-			o.tries.bound(begun)
-		}
-	}
-}
-
-// board has an operation board without waiting for it. It is the sender who sends.
-func (c *Client) board(ctx context.Context, conn *conn, o *pipelined) {
-	o.tries.sign(&o.op.Options)
-	patience := c.setTimeout(&o.op, &o.tries)
-	if err := ctx.Err(); err != nil {
-		o.fault = newFault(err, true)
-		return
-	}
-	conn.mu.Lock()
-	defer conn.mu.Unlock()
-	if o.fault = conn.reachLocked(); o.fault == nil {
-		class := classOf(&o.op)
-		o.seat = conn.boardLocked(class, &o.op, patience)
-		o.seat.time(o.tries.watch.depart())
-		if k := conn.mu.link; k != nil {
-			k.wakeForLocked(&conn.mu.lanes[class])
+	c.backend.OperateAll(ctx, operations)
+	for _, o := range all {
+		if o.err == nil {
+			o.err = failed(o.name, o.operation.Err)
 		}
 	}
 }

@@ -155,7 +155,7 @@ func aStreamThatIsGoingAway(t *testing.T, opts ...Option) {
 	slow := make(chan error, 1)
 	go func() { slow <- db.Put(context.Background(), []byte("slow"), nil) }()
 	<-told
-	c := db.conns[0]
+	c := networkOf(db).conns[0]
 	testwait.Until(t, func() bool {
 		c.mu.Lock()
 		defer c.mu.Unlock()

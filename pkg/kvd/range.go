@@ -2,8 +2,6 @@ package kvd
 
 import (
 	"bytes"
-
-	kvdpb "github.com/kvd-db/kvd/pkg/kvdpb/kvd/v1"
 )
 
 // Range is the set of keys k with Start <= k < End. An empty End means that the
@@ -36,6 +34,3 @@ func (r Range) clone() Range { return Range{Start: bytes.Clone(r.Start), End: by
 func (r Range) contains(key []byte) bool {
 	return bytes.Compare(r.Start, key) <= 0 && (len(r.End) == 0 || bytes.Compare(key, r.End) < 0)
 }
-
-// wire is the range as the protocol has it. It shares memory with r.
-func (r Range) wire() *kvdpb.Range { return &kvdpb.Range{Start: r.Start, End: r.End} }

@@ -69,7 +69,7 @@ func TestAServerOfGRPCOnly(t *testing.T) {
 	ctx := context.Background()
 	require.NoError(t, db.Put(ctx, []byte("k"), nil))
 	assert.EqualValues(t, 2, dials.Load())
-	c := db.conns[0]
+	c := networkOf(db).conns[0]
 	end := func() {
 		c.mu.Lock()
 		k := c.mu.link
@@ -104,9 +104,9 @@ func TestAServerThatHangsUpIsAskedAgain(t *testing.T) {
 	put(t, db, "k", "v")
 	k := carrierOf(db)
 	assert.IsType(t, &streamCarrier{}, k)
-	db.conns[0].mu.Lock()
-	assert.Zero(t, db.conns[0].mu.grpc.until)
-	db.conns[0].mu.Unlock()
+	networkOf(db).conns[0].mu.Lock()
+	assert.Zero(t, networkOf(db).conns[0].mu.grpc.until)
+	networkOf(db).conns[0].mu.Unlock()
 	k.close()
 	testwait.Until(t, func() bool { return carrierOf(db) == nil })
 	put(t, db, "k", "v")

@@ -1,5 +1,7 @@
 package kvd
 
+import "github.com/kvd-db/kvd/pkg/kvd/internal/backend"
+
 // ReadOption is a choice for one read that is no scan.
 type ReadOption interface{ forRead(readOptions) readOptions }
 
@@ -12,8 +14,7 @@ var (
 )
 
 type readOptions struct {
-	at      uint64
-	epoch   uint64 // of at; 0: not known
+	at      backend.ReadVersion
 	timings *Timings
 }
 
@@ -31,12 +32,12 @@ type scanOptions struct {
 type AtVersion uint64
 
 func (v AtVersion) forRead(o readOptions) readOptions {
-	o.at = uint64(v)
+	o.at = backend.ReadVersion{Version: uint64(v)}
 	return o
 }
 
 func (v AtVersion) forScan(o scanOptions) scanOptions {
-	o.at = uint64(v)
+	o.at = backend.ReadVersion{Version: uint64(v)}
 	return o
 }
 

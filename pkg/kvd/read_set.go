@@ -6,7 +6,7 @@ import (
 	"maps"
 	"slices"
 
-	kvdpb "github.com/kvd-db/kvd/pkg/kvdpb/kvd/v1"
+	"github.com/kvd-db/kvd/pkg/kvd/internal/backend"
 )
 
 // maxReads bounds what a transaction may read: what a server takes by default.
@@ -56,7 +56,7 @@ func (s *readSet) addScan(r Range, reverse bool) (*scanned, error) {
 func (s *readSet) len() int { return len(s.keys) + 2*len(s.ranges) }
 
 // reads returns what was read, for a commit.
-func (s *readSet) reads() (keys [][]byte, ranges []*kvdpb.Range) {
+func (s *readSet) reads() (keys [][]byte, ranges []backend.Range) {
 	for _, key := range slices.Sorted(maps.Keys(s.keys)) {
 		keys = append(keys, []byte(key))
 	}
@@ -68,7 +68,7 @@ func (s *readSet) reads() (keys [][]byte, ranges []*kvdpb.Range) {
 			}
 		}
 		if r != nil {
-			ranges = append(ranges, r.wire())
+			ranges = append(ranges, backend.Range(*r))
 		}
 	}
 	return keys, ranges

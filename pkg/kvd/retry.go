@@ -55,8 +55,7 @@ func (b *retryBudget) spend() bool {
 
 // attempts is the state of one call between its tries.
 type attempts struct {
-	client   *Client
-	op       string
+	client   *network
 	deadline time.Time // zero: none, or the client's, see bound
 	own      bool      // the deadline is that of the caller's context
 	n        int       // tries so far
@@ -74,8 +73,8 @@ type attempts struct {
 	anew bool
 }
 
-func (c *Client) attempts(ctx context.Context, op string) attempts {
-	a := attempts{client: c, op: op}
+func (c *network) attempts(ctx context.Context) attempts {
+	a := attempts{client: c}
 	a.deadline, a.own = ctx.Deadline()
 	return a
 }
@@ -99,8 +98,8 @@ func (a *attempts) within(ctx context.Context) (context.Context, context.CancelF
 }
 
 // writeAttempts is attempts for a write, which gets a name.
-func (c *Client) writeAttempts(ctx context.Context, op string) attempts {
-	a := c.attempts(ctx, op)
+func (c *network) writeAttempts(ctx context.Context) attempts {
+	a := c.attempts(ctx)
 	a.write, a.name = true, c.names.next()
 	return a
 }
@@ -156,12 +155,12 @@ func (a *attempts) next(f *fault) (wait time.Duration, err error) {
 	}
 	if !f.transient || a.doubt && !a.name.given() || a.n == maxAttempts {
 		a.watch.stop(a.n)
-		return 0, f.error(a.op, a.doubt, a.n)
+		return 0, f.error(a.doubt, a.n)
 	}
 	wait = f.retryAfter + rand.N(min(backoffBase<<a.n, backoffMax))
 	if !a.deadline.IsZero() && time.Until(a.deadline) <= wait || !a.client.budget.spend() {
 		a.watch.stop(a.n)
-		return 0, f.error(a.op, a.doubt, a.n)
+		return 0, f.error(a.doubt, a.n)
 	}
 	return wait, nil
 }
@@ -170,7 +169,7 @@ func (a *attempts) next(f *fault) (wait time.Duration, err error) {
 // to be tried again after f.
 func (a *attempts) interrupted(err error, f *fault) error {
 	a.watch.stop(a.n)
-	return (&fault{err: err, message: f.message, reason: f.reason}).error(a.op, a.doubt, a.n)
+	return (&fault{err: err, message: f.message, reason: f.reason}).error(a.doubt, a.n)
 }
 
 // pause waits for d, or until ctx ends, whose error it then returns.

@@ -10,14 +10,14 @@ import (
 
 // Whose time runs out while nobody can be reached learns both.
 func TestADeadlineAfterFailedTriesSaysWhyTheyFailed(t *testing.T) {
-	c := &Client{budget: newRetryBudget()}
-	tries := c.attempts(t.Context(), "get")
+	c := &network{budget: newRetryBudget()}
+	tries := c.attempts(t.Context())
 	require.NoError(t, tries.again(t.Context(), &fault{err: ErrUnavailable, transient: true, undone: true}))
 	err := tries.again(t.Context(), &fault{err: context.DeadlineExceeded, undone: true})
 	assert.ErrorIs(t, err, context.DeadlineExceeded)
 	assert.ErrorIs(t, err, ErrUnavailable)
 
-	tries = c.attempts(t.Context(), "get")
+	tries = c.attempts(t.Context())
 	err = tries.again(t.Context(), &fault{err: context.DeadlineExceeded, undone: true})
 	assert.ErrorIs(t, err, context.DeadlineExceeded)
 	assert.NotErrorIs(t, err, ErrUnavailable, "a server that is only slow was reached")

@@ -164,7 +164,7 @@ func aWriteKeepsItsName(t *testing.T, opts ...Option) {
 		tries := log.take()
 		require.Len(t, tries, 3, what)
 		for i, o := range tries {
-			assert.Equal(t, db.names.client, o.ClientId, what)
+			assert.Equal(t, networkOf(db).names.client, o.ClientId, what)
 			assert.Equal(t, tries[0].Sequence, o.Sequence, what)
 			assert.Equal(t, i > 0, o.Retried, what)
 			if o.Retried {
@@ -173,10 +173,10 @@ func aWriteKeepsItsName(t *testing.T, opts ...Option) {
 		}
 		require.NotContains(t, names, tries[0].Sequence, what)
 		names[tries[0].Sequence] = what
-		known = max(known, db.names.newest.Load())
+		known = max(known, networkOf(db).names.newest.Load())
 	}
 	assert.EqualValues(t, 9, known, "the versions of writes are seen too")
-	assert.NotZero(t, db.names.client)
+	assert.NotZero(t, networkOf(db).names.client)
 }
 
 // A try of which the server says that it did nothing is not marked as a retry.

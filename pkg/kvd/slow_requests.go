@@ -3,11 +3,6 @@ package kvd
 import (
 	"context"
 	"time"
-
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
-
-	kvdpb "github.com/kvd-db/kvd/pkg/kvdpb/kvd/v1"
 )
 
 // SlowLog is what a server remembers of requests that took long.
@@ -44,28 +39,28 @@ type SlowRequest struct {
 // SlowRequests returns the newest limit requests of the server's slow log; 0 is all of
 // them. A server without one is ErrInvalid.
 func (c *Client) SlowRequests(ctx context.Context, limit int) (SlowLog, error) {
-	var r *kvdpb.ListSlowRequestsResponse
-	err := c.unary(ctx, "slow requests", func(ctx context.Context, conn *conn, opts ...grpc.CallOption) (err error) {
-		request := &kvdpb.ListSlowRequestsRequest{Limit: uint32(max(limit, 0))}
-		r, err = kvdpb.NewAdminServiceClient(conn.grpc).ListSlowRequests(ctx, request, opts...)
-		return err
-	})
-	log := SlowLog{Threshold: time.Duration(r.GetThresholdNs()), Total: r.GetTotal()}
-	for _, m := range r.GetRequests() {
-		s := SlowRequest{
-			ID: m.Id, At: time.UnixMicro(m.TimeUs), Method: m.Method, Code: codes.Code(m.Code).String(), Peer: m.Peer,
-			KeyPrefix: m.KeyPrefix, KeyBytes: int(m.KeyBytes), Ops: int(m.Ops), Bytes: int(m.RequestBytes),
-		}
-		s.Timings.setServer(m.Timings)
-		log.Requests = append(log.Requests, s)
+	const name = "slow requests"
+	if err := c.enter(ctx, name, nil); err != nil {
+		return SlowLog{}, err
 	}
-	return log, err
+	defer c.calls.leave()
+	l, err := c.backend.SlowRequests(ctx, limit)
+	log := SlowLog{Threshold: l.Threshold, Total: l.Total}
+	for _, r := range l.Requests {
+		log.Requests = append(log.Requests, SlowRequest{
+			ID: r.ID, At: r.At, Method: r.Method, Code: r.Code, Peer: r.Peer,
+			KeyPrefix: r.KeyPrefix, KeyBytes: r.KeyBytes, Ops: r.Ops, Bytes: r.Bytes, Timings: Timings(r.Timings),
+		})
+	}
+	return log, failed(name, err)
 }
 
 // ClearSlowRequests empties the server's slow log.
 func (c *Client) ClearSlowRequests(ctx context.Context) error {
-	return c.unary(ctx, "clear slow requests", func(ctx context.Context, conn *conn, opts ...grpc.CallOption) error {
-		_, err := kvdpb.NewAdminServiceClient(conn.grpc).ClearSlowRequests(ctx, new(kvdpb.ClearSlowRequestsRequest), opts...)
+	const name = "clear slow requests"
+	if err := c.enter(ctx, name, nil); err != nil {
 		return err
-	})
+	}
+	defer c.calls.leave()
+	return failed(name, c.backend.ClearSlowRequests(ctx))
 }

@@ -5,13 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"math"
 	"sync/atomic"
 	"time"
 
-	"google.golang.org/grpc"
-
-	kvdpb "github.com/kvd-db/kvd/pkg/kvdpb/kvd/v1"
+	"github.com/kvd-db/kvd/pkg/kvd/internal/backend"
 )
 
 // Snapshot reads the whole store as it was at one version. It keeps the server
@@ -21,12 +18,11 @@ import (
 // the snapshot is closed or has its greatest age. When the lease has ended, or
 // the server was restarted, reads are ErrVersionGone.
 type Snapshot struct {
-	client  *Client
-	id      uint64
-	version uint64
-	epoch   uint64 // of version: the server's opening of its store; 0: it is too old to tell
-	lease   *lease
-	closed  atomic.Bool
+	client *Client
+	id     uint64
+	at     backend.ReadVersion
+	lease  *lease
+	closed atomic.Bool
 }
 
 var _ Reader = (*Snapshot)(nil)
@@ -43,21 +39,17 @@ func (c *Client) Snapshot(ctx context.Context, opts ...TxnOption) (*Snapshot, er
 }
 
 func (c *Client) snapshot(ctx context.Context, o *txnOptions) (*Snapshot, error) {
-	request := &kvdpb.BeginSnapshotRequest{LeaseMs: leaseMillis(o.lease)}
-	var r *kvdpb.BeginSnapshotResponse
-	err := c.unary(ctx, "snapshot", func(ctx context.Context, conn *conn, opts ...grpc.CallOption) (err error) {
-		r, err = conn.txn.BeginSnapshot(ctx, request, opts...)
-		return err
-	})
-	if err != nil {
+	const name = "snapshot"
+	if err := c.enter(ctx, name, nil); err != nil {
 		return nil, err
 	}
-	if r.Version == 0 { // it would read the newest
-		return nil, &Error{Op: "snapshot", Attempts: 1, Err: ErrInternal, Message: "the server's snapshot has no version"}
+	defer c.calls.leave()
+	begun, err := c.backend.BeginSnapshot(ctx, o.lease)
+	if err != nil {
+		return nil, failed(name, err)
 	}
-	c.names.see(r.Version)
-	s := &Snapshot{client: c, id: r.SnapshotId, version: r.Version, epoch: r.Epoch}
-	s.lease = newLease(c.open, leaseOf(r.LeaseMs), o.maxAge, func(ctx context.Context) (time.Duration, error) {
+	s := &Snapshot{client: c, id: begun.ID, at: backend.ReadVersion{Version: begun.Version, Epoch: begun.Epoch}}
+	s.lease = newLease(c.open, begun.Lease, o.maxAge, func(ctx context.Context) (time.Duration, error) {
 		return c.keepSnapshot(ctx, s.id, o.lease)
 	})
 	return s, nil
@@ -105,7 +97,7 @@ func (s *Snapshot) lost(err error) bool {
 
 // Version is what the snapshot reads at. While it is open others may read there
 // too, by AtVersion.
-func (s *Snapshot) Version() uint64 { return s.version }
+func (s *Snapshot) Version() uint64 { return s.at.Version }
 
 // Close gives the snapshot back; loops over scans that are still under way may
 // fail. It is idempotent, does not wait for the server, and returns nil.
@@ -165,13 +157,13 @@ func (s *Snapshot) readOptions(op string, opts []ReadOption) (readOptions, error
 }
 
 // readAt has a read be at the version of the snapshot.
-func (s *Snapshot) readAt(o *readOptions) { o.at, o.epoch = s.version, s.epoch }
+func (s *Snapshot) readAt(o *readOptions) { o.at = s.at }
 
 func (s *Snapshot) check(op string, o readOptions) error {
 	switch {
 	case s.closed.Load():
 		return &Error{Op: op, Err: ErrClosed, Message: "the snapshot was closed"}
-	case o.at != 0:
+	case o.at.Version != 0:
 		return &Error{Op: op, Err: errAtVersion}
 	}
 	return nil
@@ -181,52 +173,19 @@ var errAtVersion = fmt.Errorf("%w: snapshots and transactions read at versions o
 
 // keepSnapshot renews a lease.
 func (c *Client) keepSnapshot(ctx context.Context, id uint64, lease time.Duration) (time.Duration, error) {
-	request := &kvdpb.KeepSnapshotRequest{SnapshotId: id, LeaseMs: leaseMillis(lease)}
-	var r *kvdpb.KeepSnapshotResponse
-	err := c.unary(ctx, "keep snapshot", func(ctx context.Context, conn *conn, opts ...grpc.CallOption) (err error) {
-		r, err = conn.txn.KeepSnapshot(ctx, request, opts...)
-		return err
-	})
-	return leaseOf(r.GetLeaseMs()), err
+	const name = "keep snapshot"
+	if err := c.enter(ctx, name, nil); err != nil {
+		return 0, err
+	}
+	defer c.calls.leave()
+	granted, err := c.backend.KeepSnapshot(ctx, id, lease)
+	return granted, failed(name, err)
 }
 
-const (
-	// maxReleases bounds the snapshots that are being given back in the background.
-	maxReleases = 64
-	// releaseTimeout is as long as Close of a client may wait for them.
-	releaseTimeout = time.Second
-)
-
-// releaseSnapshot gives a snapshot back in the background, or, if that is not
-// keeping up, at once. Where it fails the lease ends it.
+// releaseSnapshot gives a snapshot back.
 func (c *Client) releaseSnapshot(id uint64) {
-	if !c.calls.enter() {
-		return
-	}
-	release := func() {
+	if c.calls.enter() {
 		defer c.calls.leave()
-		ctx, cancel := context.WithTimeout(c.life, releaseTimeout)
-		defer cancel()
-		conn := c.pick(func(c *conn) int64 { return c.calls.Load() })
-		conn.calls.Add(1)
-		defer conn.calls.Add(-1)
-		if _, err := conn.txn.ReleaseSnapshot(ctx, &kvdpb.ReleaseSnapshotRequest{SnapshotId: id}); err != nil {
-			c.config.logger.Debug("kvd: a snapshot was not given back; its lease ends it", "error", err)
-		}
-	}
-	select {
-	case c.releases <- struct{}{}:
-		go func() {
-			defer func() { <-c.releases }()
-			release()
-		}()
-	default:
-		release()
+		c.backend.ReleaseSnapshot(id)
 	}
 }
-
-// leaseMillis is a lease as the protocol has it, rounded up; 0 leaves it to the
-// server.
-func leaseMillis(d time.Duration) uint32 { return uint32(min(ttlMillis(d), math.MaxUint32)) }
-
-func leaseOf(millis uint32) time.Duration { return time.Duration(millis) * time.Millisecond }

@@ -5,9 +5,7 @@ import (
 	"errors"
 	"fmt"
 
-	"google.golang.org/grpc"
-
-	"github.com/kvd-db/kvd/internal/frame"
+	"github.com/kvd-db/kvd/pkg/kvd/internal/backend"
 	kvdpb "github.com/kvd-db/kvd/pkg/kvdpb/kvd/v1"
 )
 
@@ -52,7 +50,7 @@ func (t *Txn) Version() uint64 {
 	if t.snapshot == nil {
 		return 0
 	}
-	return t.snapshot.version
+	return t.snapshot.Version()
 }
 
 // CommittedVersion is what Commit returned: 0 unless it succeeded. It is for callers of
@@ -122,14 +120,14 @@ func (t *Txn) prepare(ctx context.Context, op string, key []byte, opts []WriteOp
 	return o, nil
 }
 
-func conditionFailed(op string, c *frame.Condition, found *Lookup) error {
+func conditionFailed(op string, c *backend.Condition, found *Lookup) error {
 	e := &Error{Op: op, Reason: kvdpb.ReasonConditionFailed, Version: found.Version, Err: ErrConflict, Message: "the key is there"}
 	switch {
 	case !found.Found:
 		e.Message = "the key is absent"
-	case c.Kind == frame.VersionEquals:
+	case c.Kind == backend.VersionEquals:
 		e.Message = fmt.Sprintf("the key has version %d, not %d", found.Version, c.Version)
-	case c.Kind == frame.ValueEquals:
+	case c.Kind == backend.ValueEquals:
 		e.Message = "the key has another value"
 	}
 	return e
@@ -172,18 +170,25 @@ func (t *Txn) Commit(ctx context.Context, opts ...WriteOption) (version uint64, 
 		t.committed = t.Version()
 		return t.committed, nil
 	}
-	request := &kvdpb.CommitRequest{ReadVersion: t.Version(), Mutations: t.writes.mutations()}
-	request.ReadKeys, request.ReadRanges = t.reads.reads()
-	request.ExpiringKeys = t.reads.expiring.keys()
-	if t.snapshot != nil {
-		request.Epoch = t.snapshot.epoch
+	if err := t.client.enter(ctx, name, o.timings); err != nil {
+		return 0, err
 	}
-	t.committed, err = t.client.unaryWrite(ctx, name, &o, true, func(ctx context.Context, conn *conn, options *kvdpb.RequestOptions, opts ...grpc.CallOption) (*kvdpb.ResponseMeta, error) {
-		request.Options = options
-		response, err := conn.txn.Commit(ctx, request, opts...)
-		return response.GetMeta(), err
-	})
-	return t.committed, err
+	defer t.client.calls.leave()
+	if version, err = t.client.backend.Commit(ctx, t.transaction(), o.backend()); err != nil {
+		return 0, failed(name, err)
+	}
+	t.committed = version
+	return version, nil
+}
+
+// transaction is what a commit needs. It shares memory with t.
+func (t *Txn) transaction() *backend.Transaction {
+	txn := &backend.Transaction{Writes: t.writes.mutations(), Expiring: t.reads.expiring.keys()}
+	txn.Keys, txn.Ranges = t.reads.reads()
+	if t.snapshot != nil {
+		txn.At = t.snapshot.at
+	}
+	return txn
 }
 
 // Discard ends the transaction without a trace. After Commit it does nothing:

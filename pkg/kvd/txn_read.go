@@ -24,7 +24,7 @@ func (t *Txn) GetItem(ctx context.Context, key []byte, opts ...ReadOption) (Item
 		return Item{}, err
 	}
 	o := collectRead(opts)
-	if o.at != 0 {
+	if o.at.Version != 0 {
 		return Item{}, &Error{Op: name, Err: errAtVersion}
 	}
 	found, err := t.lookup(ctx, key, o)
@@ -45,7 +45,7 @@ func (t *Txn) GetMany(ctx context.Context, keys [][]byte, opts ...ReadOption) ([
 		return nil, errOver(name)
 	}
 	o := collectRead(opts)
-	if o.at != 0 {
+	if o.at.Version != 0 {
 		return nil, &Error{Op: name, Err: errAtVersion}
 	}
 	found := make([]Lookup, len(keys))
@@ -105,7 +105,7 @@ func (t *Txn) scan(ctx context.Context, r Range, o scanOptions, yield func(Item,
 	if t.over {
 		return errOver(name)
 	}
-	if o.at != 0 {
+	if o.at.Version != 0 {
 		return &Error{Op: name, Err: errAtVersion}
 	}
 	read, err := t.reads.addScan(r, o.reverse)

@@ -4,10 +4,7 @@ import (
 	"bytes"
 	"context"
 
-	"google.golang.org/grpc"
-
-	"github.com/kvd-db/kvd/internal/frame"
-	kvdpb "github.com/kvd-db/kvd/pkg/kvdpb/kvd/v1"
+	"github.com/kvd-db/kvd/pkg/kvd/internal/backend"
 )
 
 // Writer is what a Client and a Txn share, so that helpers may take either.
@@ -52,7 +49,7 @@ func (c *Client) put(ctx context.Context, key, value []byte, opts []WriteOption,
 	if err != nil {
 		return Written{}, &Error{Op: "put", Err: err}
 	}
-	return c.write(ctx, "put", frame.Op{Kind: frame.Put, Key: key, Value: value, TTLMillis: ttlMillis(o.ttl)}, &o)
+	return c.write(ctx, "put", backend.Op{Mutation: backend.Mutation{Kind: backend.Put, Key: key, Value: value}}, &o)
 }
 
 // Delete removes key; removing an absent key succeeds. It takes the options of
@@ -72,10 +69,10 @@ func (c *Client) delete(ctx context.Context, key []byte, opts []WriteOption, tak
 	if err != nil {
 		return Written{}, &Error{Op: "delete", Err: err}
 	}
-	return c.write(ctx, "delete", frame.Op{Kind: frame.Delete, Key: key}, &o)
+	return c.write(ctx, "delete", backend.Op{Mutation: backend.Mutation{Kind: backend.Delete, Key: key}}, &o)
 }
 
-func (c *Client) write(ctx context.Context, name string, op frame.Op, o *writeOptions) (Written, error) {
+func (c *Client) write(ctx context.Context, name string, op backend.Op, o *writeOptions) (Written, error) {
 	o.apply(&op)
 	a, err := c.operate(ctx, name, op, o.timings)
 	if err != nil {
@@ -85,10 +82,10 @@ func (c *Client) write(ctx context.Context, name string, op frame.Op, o *writeOp
 }
 
 // written is what the answer to a write says.
-func written(op *frame.Op, a *answer) Written {
-	w := Written{Version: a.version}
-	if op.ReturnPrevious && a.found {
-		previous := a.item
+func written(op *backend.Op, a *backend.Answer) Written {
+	w := Written{Version: a.Version}
+	if op.ReturnPrevious && a.Found {
+		previous := Item(a.Item)
 		previous.Key = bytes.Clone(op.Key)
 		w.Previous = &previous
 	}
@@ -105,11 +102,6 @@ func (c *Client) DeleteRange(ctx context.Context, r Range, opts ...WriteOption) 
 	if err != nil {
 		return &Error{Op: name, Err: err}
 	}
-	request := &kvdpb.DeleteRangeRequest{Range: r.wire()}
-	_, err = c.unaryWrite(ctx, name, &o, false, func(ctx context.Context, conn *conn, options *kvdpb.RequestOptions, opts ...grpc.CallOption) (*kvdpb.ResponseMeta, error) {
-		request.Options = options
-		response, err := conn.kv.DeleteRange(ctx, request, opts...)
-		return response.GetMeta(), err
-	})
+	_, err = c.apply(ctx, name, []backend.Mutation{{Kind: backend.DeleteRange, Key: r.Start, Value: r.End}}, &o)
 	return err
 }

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/kvd-db/kvd/internal/frame"
+	"github.com/kvd-db/kvd/pkg/kvd/internal/backend"
 )
 
 // WriteOption is a choice for one write, batch or commit. Which of them a call
@@ -19,7 +19,7 @@ type writeOptions struct {
 	chosen     choices
 	durability Durability
 	ttl        time.Duration
-	condition  frame.Condition
+	condition  backend.Condition
 	timings    *Timings
 	err        error // of the first choice that makes no sense
 }
@@ -87,7 +87,7 @@ func TTL(d time.Duration) WriteOption {
 
 // Condition is a condition on what one key holds: of a write, which fails with
 // ErrConflict if it does not hold, or of a [Guard]. The zero value is no condition.
-type Condition struct{ is frame.Condition }
+type Condition struct{ is backend.Condition }
 
 func (c Condition) forWrite(o *writeOptions) {
 	var err error
@@ -99,10 +99,10 @@ func (c Condition) forWrite(o *writeOptions) {
 }
 
 // IfAbsent holds if the key is absent. A write takes one condition.
-func IfAbsent() Condition { return Condition{frame.Condition{Kind: frame.MustNotExist}} }
+func IfAbsent() Condition { return Condition{backend.Condition{Kind: backend.MustNotExist}} }
 
 // IfPresent holds if the key is present.
-func IfPresent() Condition { return Condition{frame.Condition{Kind: frame.MustExist}} }
+func IfPresent() Condition { return Condition{backend.Condition{Kind: backend.MustExist}} }
 
 // IfVersion holds if the key is present as version v wrote it. The error of a write
 // under it has the version that was found in Error.Version. An absent key has version
@@ -111,13 +111,13 @@ func IfVersion(v uint64) Condition {
 	if v == 0 {
 		return IfAbsent()
 	}
-	return Condition{frame.Condition{Kind: frame.VersionEquals, Version: v}}
+	return Condition{backend.Condition{Kind: backend.VersionEquals, Version: v}}
 }
 
 // IfValue holds if the key is present with value v. It borrows v until the call that it
 // is passed to returns.
 func IfValue(v []byte) Condition {
-	return Condition{frame.Condition{Kind: frame.ValueEquals, Value: v}}
+	return Condition{backend.Condition{Kind: backend.ValueEquals, Value: v}}
 }
 
 // ReturnPrevious has PutItem, DeleteItem and the writes of a Pipeline return what the
@@ -142,11 +142,11 @@ func (o *writeOptions) choose(c choices, err error) {
 // writeOptions collects the options of a call that takes some of them.
 func (c *Client) writeOptions(opts []WriteOption, takes choices) (writeOptions, error) {
 	if len(opts) == 0 {
-		return writeOptions{durability: c.config.durability}, nil
+		return writeOptions{durability: c.durability}, nil
 	}
 	o, err := collect(opts, takes)
 	if o.chosen&choseDurability == 0 {
-		o.durability = c.config.durability
+		o.durability = c.durability
 	}
 	return o, err
 }
@@ -163,24 +163,14 @@ func collect(opts []WriteOption, takes choices) (writeOptions, error) {
 }
 
 // apply puts what was chosen into an operation.
-func (o *writeOptions) apply(op *frame.Op) {
-	op.Durability = o.durability.wire()
+func (o *writeOptions) apply(op *backend.Op) {
+	op.TTL = o.ttl
+	op.Durability = backend.Durability(o.durability)
 	op.Condition = o.condition
 	op.ReturnPrevious = o.chosen&chosePrevious != 0
 }
 
-// ttlMillis is a time to live as the protocol has it: 0 is for ever.
-func ttlMillis(d time.Duration) uint64 {
-	millis := uint64(d / time.Millisecond)
-	if d%time.Millisecond > 0 {
-		millis++ // a part of one is rounded up
-	}
-	return millis
+// backend are the options of a batch or commit.
+func (o *writeOptions) backend() backend.WriteOptions {
+	return backend.WriteOptions{Durability: backend.Durability(o.durability), Timings: (*backend.Timings)(o.timings)}
 }
-
-// ttlOf is the inverse of ttlMillis.
-func ttlOf(millis uint64) time.Duration {
-	return time.Duration(min(millis, uint64(maxTTL/time.Millisecond))) * time.Millisecond
-}
-
-const maxTTL time.Duration = 1<<63 - 1

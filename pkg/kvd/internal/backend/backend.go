@@ -1,0 +1,197 @@
+package backend
+
+import (
+	"context"
+	"time"
+)
+
+// Backend performs operations. A kvd.Client is one with the public methods around it.
+//
+// Obligations of an implementation:
+//
+//  1. All methods but Close are safe for concurrent use. None is called after Close has
+//     begun, and Close is called once.
+//  2. Keys, values and slices of a request are borrowed until the call returns, whatever it
+//     returns. Results belong to the caller.
+//  3. A call returns soon after its context ends.
+//  4. Every error is a *[Failure]. One that does not match ErrUncertain means that nothing
+//     was written.
+//  5. A write that returned nil was applied once. It is as durable as was asked for.
+//  6. A call with Timings fills them in, also if it fails.
+type Backend interface {
+	// Operate performs one operation. Its key is not empty.
+	Operate(ctx context.Context, op Op, t *Timings) (Answer, error)
+	// OperateAll performs operations of which none depends on another, and fills in the
+	// answer or the error of each. None has an empty key.
+	OperateAll(ctx context.Context, ops []*Operation)
+	// GetMany reads all keys at one version. It calls found once for each key, in order,
+	// before it returns nil. After an error what found was told does not count.
+	GetMany(ctx context.Context, keys [][]byte, at ReadVersion, t *Timings, found func(i int, item Item, ok bool)) error
+	// Scan calls yield for the items of a range in order, all as of one version. It ends
+	// with nil at the end of the range, or once yield returns false.
+	Scan(ctx context.Context, s *Scan, yield func(Item) bool) error
+
+	// Apply performs all writes at one version, which it returns, or none.
+	Apply(ctx context.Context, writes []Mutation, o WriteOptions) (version uint64, err error)
+	// Commit is Apply of a transaction's writes, if nothing that it read has been written
+	// since; else it is ErrConflict.
+	Commit(ctx context.Context, t *Transaction, o WriteOptions) (version uint64, err error)
+	// Execute evaluates the guards and applies one of two lists of writes.
+	Execute(ctx context.Context, e *Execution, o WriteOptions) (Executed, error)
+
+	// BeginSnapshot pins the newest version. A lease of 0 leaves its length to the backend.
+	BeginSnapshot(ctx context.Context, lease time.Duration) (Snapshot, error)
+	// KeepSnapshot renews a lease from now on, and returns what was granted.
+	KeepSnapshot(ctx context.Context, id uint64, lease time.Duration) (granted time.Duration, err error)
+	// ReleaseSnapshot ends a lease. It does not wait for a server.
+	ReleaseSnapshot(id uint64)
+
+	// SlowRequests returns the newest limit slow requests, all if it is 0.
+	SlowRequests(ctx context.Context, limit int) (SlowLog, error)
+	// ClearSlowRequests empties the slow log.
+	ClearSlowRequests(ctx context.Context) error
+	// Ping reports whether requests are served.
+	Ping(ctx context.Context) error
+	// Close frees everything. It is called when no call is under way any more.
+	Close() error
+}
+
+// Kind says what an operation does.
+type Kind uint8
+
+// The kinds of operations.
+const (
+	Get Kind = iota + 1
+	Put
+	Delete
+	DeleteRange // of a Mutation alone
+)
+
+// Mutation is one write.
+type Mutation struct {
+	Kind  Kind
+	Key   []byte        // of DeleteRange the start
+	Value []byte        // of DeleteRange the end; empty: no end
+	TTL   time.Duration // of a put; 0: none
+
+	Condition Condition
+}
+
+// Op is one operation of one key: a read, or a write that is alone.
+type Op struct {
+	Mutation
+	At         ReadVersion // of a read
+	Durability Durability  // of a write
+	// ReturnPrevious: the answer of a write has what the key held before.
+	ReturnPrevious bool
+}
+
+// Operation is one of those of OperateAll.
+type Operation struct {
+	Op      Op
+	Timings *Timings // nil: not asked for
+	Answer  Answer
+	Err     error
+}
+
+// Answer is what an operation brought.
+type Answer struct {
+	Version uint64 // that a read is valid at, or of the write
+	Found   bool   // by a read, or by a write that asked for what was there
+	Item    Item   // that was found, without its key
+}
+
+// Item is kvd.Item.
+type Item struct {
+	Key, Value []byte
+	Version    uint64
+	TTL        time.Duration
+}
+
+// ReadVersion is what a read asks to read at. The zero value is the newest version.
+type ReadVersion struct {
+	Version uint64
+	Epoch   uint64 // of Version: see Snapshot; 0: not known
+}
+
+// Durability is kvd.Durability.
+type Durability uint8
+
+// The levels of durability. The numbers are those of the protocol.
+const (
+	Default Durability = iota
+	Memory
+	Buffered
+	Sync
+)
+
+// ConditionKind says what a condition asks for.
+type ConditionKind uint8
+
+// The kinds of conditions. The numbers are those of the protocol; 0 is no condition.
+const (
+	MustExist ConditionKind = iota + 1
+	MustNotExist
+	VersionEquals
+	ValueEquals
+)
+
+// Condition must hold of the key for a write to be applied.
+type Condition struct {
+	Kind    ConditionKind
+	Version uint64 // of VersionEquals
+	Value   []byte // of ValueEquals
+}
+
+// WriteOptions are those of a batch or commit.
+type WriteOptions struct {
+	Durability Durability
+	Timings    *Timings // nil: not asked for
+}
+
+// Range is kvd.Range.
+type Range struct{ Start, End []byte }
+
+// Scan is one scan.
+type Scan struct {
+	Range    Range
+	Reverse  bool
+	KeysOnly bool
+	Limit    uint64 // 0: none
+	At       ReadVersion
+}
+
+// Transaction is what a commit needs.
+type Transaction struct {
+	At       ReadVersion // zero if nothing was read
+	Keys     [][]byte    // read
+	Ranges   []Range     // scanned
+	Expiring [][]byte    // keys that were found with a time to live
+	Writes   []Mutation
+}
+
+// Execution is kvd.Execution: Then if all guards hold, else Else. A list may be empty.
+type Execution struct {
+	Guards     []Guard
+	Then, Else []Mutation
+}
+
+// Guard is a condition on one key.
+type Guard struct {
+	Key       []byte
+	Condition Condition
+}
+
+// Executed is kvd.ExecuteResult.
+type Executed struct {
+	Succeeded bool
+	Version   uint64
+}
+
+// Snapshot is a version that a backend keeps readable under a lease.
+type Snapshot struct {
+	ID      uint64
+	Version uint64
+	Epoch   uint64 // the opening of the store that Version belongs to; 0: not known
+	Lease   time.Duration
+}
