@@ -214,8 +214,7 @@ func (e *Engine) allowWrites() bool {
 }
 
 // fitSegments bounds the length of log segments by the size of the disk: some of them are
-// kept whatever was flushed, and recovery may have to copy one, for which the ballast has
-// to do.
+// kept whatever was flushed.
 func fitSegments(bytes int64, usage vfs.Usage) int64 {
 	const share, least = 4 * ballastShare, 1 << 20
 	return min(bytes, max(int64(min(usage.Total/share, 1<<40)), least))

@@ -359,6 +359,21 @@ var workloads = map[string]func(w *world){
 		require.True(w.t, w.release(), "of a log that does nothing")
 		w.put(200, synced)
 	},
+	"recovered by an earlier version": func(w *world) {
+		w.open()
+		for i := range 7 {
+			w.put(250, []kv.Durability{synced, buffered}[i%2])
+		}
+		w.recoverCopying()
+		w.put(250, synced)
+		w.put(300, buffered)
+		w.reclaim(3)
+		w.recoverCopying()
+		for range 4 {
+			w.put(300, synced)
+		}
+		w.reclaim(8)
+	},
 	"reclaim and reopen": func(w *world) {
 		w.open()
 		for range 5 {

@@ -189,7 +189,7 @@ func TestStaleOriginalBesideItsCopy(t *testing.T) {
 	o := w.o
 	o.FS = killed
 	old := contents(t, killed)
-	l, _, _ := mustOpen(t, o)
+	l, _ := openCopying(t, o)
 	put(t, l, "newer", 1, synced)
 	require.NoError(t, l.Close())
 	files := contents(t, killed)

@@ -95,7 +95,7 @@
 // itself and keeps room for some hundred deletes).
 //
 // A log whose recovery cannot write is suspended: it was read and replayed, but nothing is
-// appended, its files are as they were found, and WaitSynced fails, since a power cut
+// appended, its files hold the records that they held, and WaitSynced fails, since a power cut
 // could still take what it could before. [Log.Resume] tries the writing part again.
 //
 // # Files
@@ -112,7 +112,7 @@
 //	16  8  store id
 //	24  8  number of this segment
 //	32  8  number of the segment before; 0: none
-//	40  8  lowest of the segments that this one is a copy of; 0: it is none
+//	40  8  lowest of the segments that this one is a copy of; 0: it is none, as all are now
 //	48  8  where the log ended when it was closed in order; 0: it was not
 //	56  8  zero
 //
@@ -143,7 +143,8 @@
 // A mark notes how far the log is synced (when it is idle) or that segments were
 // given back. An end frame is the last one of a segment that has a successor, a
 // close frame that of a log closed in order; an end frame follows it when the log
-// is opened again. A copied frame ends the copy that recovery made.
+// is opened again. A copied frame ends the copy that recovery made in earlier
+// versions.
 //
 // Golden files of each version are in testdata.
 //
@@ -175,20 +176,27 @@
 //
 // It first reads everything and changes nothing ([Verify] is the same code). Then
 // it does not trust the page cache: after a failed fsync and a restart, that shows
-// what the disk does not have. Frames that no later one says were synced are
-// copied to a new segment, which names the lowest original; the copy and its name
-// are synced, then the lowest original is removed, durably, then the others. While
-// that original exists the copy does not count, and recovery begins anew; once it
-// is gone, the other originals and older copies do not count. So a crash at any
-// point of a recovery, or of the recovery from that, loses nothing.
+// what the disk does not have. Frames that no later one says were synced are written
+// once more where they lie, at most those of the last two segments, and remains of
+// frames behind them are cut off; both are synced. No byte of a frame changes, so a
+// crash meanwhile loses nothing. Then the log goes on in a new segment as after a
+// rotation: the segment is there, durably, before the end frame is written to the last
+// one, and that is synced too. If the crash had left an end frame without anything in the
+// segment behind it, the log goes on there.
 //
-// The copy needs as much space as what it copies, at most the last two segments. If there
-// is none, the copy is removed and the log is suspended: see Space. Once an original is
-// gone that is too late, and recovery fails, to begin anew at the next opening.
+// So recovery needs space for the start of a segment, 8 KiB. If there is none, the new
+// segment is removed and the log is suspended: see Space. Once the end frame may be
+// written it is too late for that, and recovery fails, to begin anew at the next opening.
 //
-// After a log that was closed in order nothing is copied: the close frame is
-// written after the sync of everything before it has succeeded, and the header is
-// changed after the sync of the close frame has.
+// After a log that was closed in order only its last frame is written again: the close
+// frame is written after the sync of everything before it has succeeded, and the header
+// is changed after the sync of the close frame has.
+//
+// Earlier versions copied the frames to a new segment, which named the lowest original;
+// the copy and its name were synced, then the lowest original was removed, durably, then
+// the others. While that original exists the copy does not count; once it is gone, the
+// other originals and older copies do not count. Such logs are read, and recovered from
+// what a crash left in the middle of that.
 //
 // Numbers go on 2^30 further up after a crash, and without a gap after an orderly
 // close. Numbers that were given to records that the crash took may have been
@@ -197,6 +205,7 @@
 //
 // # What it relies on
 //
-// A sector of 512 bytes is written wholly or not at all (the header is changed in
-// place when the log is closed), and what [vfs.FS] says about syncs.
+// A sector of 512 bytes is written wholly or not at all (the header is changed in place
+// when the log is closed, and each frame begins in a sector that holds the end of the one
+// before it), and what [vfs.FS] says about syncs.
 package wal

@@ -111,6 +111,9 @@ func Verify(fsys vfs.FS, dir string, storeID uint64, fn func(Record) error) (Rep
 	for _, seg := range s.live {
 		report.Files = append(report.Files, FileReport{seg.name, seg.bytes, true})
 	}
+	if s.unused != nil {
+		report.Files = append(report.Files, FileReport{s.unused.name, s.unused.bytes, true})
+	}
 	for _, seg := range s.dead {
 		report.Files = append(report.Files, FileReport{seg.name, seg.bytes, false})
 	}

@@ -23,12 +23,14 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files anew")
 
-// goldenDir holds a small log as hex dumps: a segment that recovery copied and that
-// was closed in order, and the one that follows it. Together they have every kind of
-// frame. oldGoldenDir holds the same in the version before.
+// goldenDir holds a small log as hex dumps: a segment that recovery ended, one that was
+// closed in order, and the one that follows it. copiedGoldenDir and oldGoldenDir hold a log
+// with the same records of which recovery made a copy, as earlier versions of kvd did, the
+// latter in the format before. Together they have every kind of frame.
 const (
-	goldenDir    = "testdata/v2"
-	oldGoldenDir = "testdata/v1"
+	goldenDir       = "testdata/v2"
+	copiedGoldenDir = "testdata/v2-copied"
+	oldGoldenDir    = "testdata/v1"
 )
 
 // TestGolden: the log of a fixed history has exactly these bytes, and they are
@@ -67,35 +69,49 @@ func TestGolden(t *testing.T) {
 			require.NoError(t, os.WriteFile(goldenFile(num), []byte(hex.Dump(b)), 0o644))
 		}
 	}
-	golden, older := map[uint64][]byte{}, map[uint64][]byte{}
-	kinds := map[FrameKind]bool{}
 	for num := range got {
 		dump, err := os.ReadFile(goldenFile(num))
 		require.NoError(t, err)
 		require.Equal(t, string(dump), hex.Dump(got[num]), "segment %d", num)
-		golden[num] = parseHexDump(t, string(dump))
-		dump, err = os.ReadFile(filepath.Join(oldGoldenDir, filepath.Base(goldenFile(num))))
-		require.NoError(t, err)
-		older[num] = parseHexDump(t, string(dump))
-		_, err = Dump(killed, segmentName(testDir, num), func(f FrameInfo) error {
-			kinds[f.Kind] = true
-			return nil
-		})
-		require.NoError(t, err)
 	}
-	files, err := os.ReadDir(goldenDir)
-	require.NoError(t, err)
-	require.Len(t, files, len(got))
-	require.Len(t, kinds, len(frameKindNames))
-
-	for _, segments := range []map[uint64][]byte{golden, older} {
-		o.FS = diskOf(t, segments)
+	kinds := map[FrameKind]bool{}
+	for _, dir := range []string{goldenDir, copiedGoldenDir, oldGoldenDir} {
+		segments := goldenLog(t, dir)
+		if dir == goldenDir {
+			require.Len(t, segments, len(got))
+		}
+		disk := diskOf(t, segments)
+		for num := range segments {
+			_, err := Dump(disk, segmentName(testDir, num), func(f FrameInfo) error {
+				kinds[f.Kind] = true
+				return nil
+			})
+			require.NoError(t, err)
+		}
+		o.FS = disk
 		l, recs, r := mustOpen(t, o)
 		require.True(t, r.Clean)
 		require.Equal(t, want, recs)
 		require.Equal(t, kv.SeqNum(recoveryGap+8), r.LastSeq)
 		require.NoError(t, l.Close())
 	}
+	require.Len(t, kinds, len(frameKindNames))
+}
+
+// goldenLog reads the segments of a golden log.
+func goldenLog(t *testing.T, dir string) map[uint64][]byte {
+	t.Helper()
+	files, err := os.ReadDir(dir)
+	require.NoError(t, err)
+	segments := map[uint64][]byte{}
+	for _, file := range files {
+		num, ok := parseSegmentName(strings.TrimSuffix(file.Name(), ".hex"))
+		require.True(t, ok, file.Name())
+		dump, err := os.ReadFile(filepath.Join(dir, file.Name()))
+		require.NoError(t, err)
+		segments[num] = parseHexDump(t, string(dump))
+	}
+	return segments
 }
 
 func goldenFile(num uint64) string {

@@ -38,7 +38,8 @@ const (
 	FrameEnd FrameKind = 4
 	// FrameClose is the last frame that an orderly Close wrote.
 	FrameClose FrameKind = 5
-	// FrameCopied follows the frames that recovery copied from another segment.
+	// FrameCopied follows the frames that recovery copied from another segment, in
+	// earlier versions: none is written any more.
 	FrameCopied FrameKind = 6
 )
 

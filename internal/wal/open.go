@@ -48,8 +48,8 @@ type Recovery struct {
 // nevertheless, but takes no records until Resume succeeds: see Suspended. What replay
 // has seen is then as durable as it was before.
 //
-// Cost: reads the whole log, and writes again what no later frame says was
-// synced: at most the last two segments. A new log takes a few milliseconds.
+// Cost: reads the whole log, and writes again, where it lies, what no later frame says
+// was synced: at most the last two segments. A new log takes a few milliseconds.
 func Open(o Options, replay func(Record) error) (*Log, Recovery, error) {
 	if err := o.setDefaults(); err != nil {
 		return nil, Recovery{}, err
@@ -124,10 +124,8 @@ func (l *Log) takeOver(s *survey) error {
 	case err != nil:
 	case len(s.live) == 0:
 		err = l.beginLog(s)
-	case s.clean:
-		err = l.continueLog(s)
 	default:
-		err = l.copyTail(s)
+		err = l.goOn(s)
 	}
 	if err != nil {
 		return err
@@ -174,7 +172,13 @@ func (l *Log) beginSegment(h segmentHeader) error {
 		return err
 	}
 	l.mu.active = a
-	if err := a.append(emptyFrame(h.id(), l.frameHere(FrameStart))); err != nil {
+	return l.startIn(a)
+}
+
+// startIn writes a start frame to the active segment, which is empty, and some zeros, and
+// makes it durable.
+func (l *Log) startIn(a *segment) error {
+	if err := a.append(emptyFrame(a.header.id(), l.frameHere(FrameStart))); err != nil {
 		return err
 	}
 	if err := l.zeroFirst(a, min(firstZeros, l.opts.SegmentBytes)); err != nil {
@@ -198,52 +202,6 @@ func (l *Log) zeroFirst(a *segment, to int64) error {
 		return nil
 	}
 	return err
-}
-
-// continueLog goes on behind a log that was closed in order: in a new segment,
-// which the old one then says exists. The close frame is written once more with
-// that, because nobody knows whether its sync had failed.
-func (l *Log) continueLog(s *survey) error {
-	if err := l.remove(s.dead); err != nil {
-		return err
-	}
-	old := s.live[len(s.live)-1]
-	if err := l.beginSegment(segmentHeader{prev: old.num}); err != nil {
-		return err
-	}
-	if err := l.endClosed(old); err != nil {
-		return err
-	}
-	l.keep(s.live)
-	return nil
-}
-
-func (l *Log) endClosed(old *surveyed) (err error) {
-	f, err := l.opts.FS.OpenReadWrite(old.name)
-	if err != nil {
-		return err
-	}
-	written := false
-	defer func() {
-		if err = errors.Join(err, f.Close()); err != nil && written {
-			err = fmt.Errorf("%w: %w", errTookOver, err)
-		}
-	}()
-	at := old.end - frameHeaderBytes
-	tail := make([]byte, frameHeaderBytes, 2*frameHeaderBytes)
-	if _, err := f.ReadAt(tail, at); err != nil {
-		return err
-	}
-	if err := f.Reserve(old.end, frameHeaderBytes); err != nil {
-		return err
-	}
-	end := l.frameHere(FrameEnd)
-	end.off, end.synced = old.end, address{old.num, old.end}
-	written = true // from here on the new segment must stay
-	if _, err := f.WriteAt(append(tail, emptyFrame(old.header.id(), end)...), at); err != nil {
-		return err
-	}
-	return f.Sync()
 }
 
 // remove deletes segments, durably.

@@ -9,11 +9,11 @@ import (
 
 // A log whose recovery cannot write, because the disk is full or its file system is
 // read-only, is suspended: it was read and replayed, nothing is appended to it, and its
-// files are as they were found. What a power cut could take of its end, it still could,
-// so WaitSynced fails. Resume ends that.
+// files hold the records that they held. What a power cut could take of its end, it still
+// may, so WaitSynced fails. Resume ends that.
 
-// errTookOver: recovery failed after the files were no longer as it had found them, so it
-// has to begin anew.
+// errTookOver: recovery failed when the log may have gone on in its new segment already, so
+// it has to begin anew.
 var errTookOver = errors.New("recovery was cut short")
 
 // begin makes a log ready that was just read. If the file system takes no bytes, it

@@ -38,7 +38,7 @@ type segmentHeader struct {
 	store    uint64
 	num      uint64
 	prev     uint64 // the segment before; 0: none
-	replaces uint64 // the lowest of the segments that recovery copied into this one; 0: none
+	replaces uint64 // the lowest of the segments that an earlier version copied into this one; 0: none
 	closed   int64  // where the log ended when it was closed in order; 0: it was not
 }
 

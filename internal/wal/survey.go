@@ -41,8 +41,9 @@ type survey struct {
 	dir   string
 	store uint64
 
-	live []*surveyed // what counts, in the order of the log
-	dead []*surveyed // what recovery removes
+	live   []*surveyed // what counts, in the order of the log
+	unused *surveyed   // the segment that the last one says follows, if it was never taken into use
+	dead   []*surveyed // what recovery removes
 
 	last   kv.SeqNum // of the last record
 	next   kv.SeqNum // at least this number follows
@@ -111,7 +112,8 @@ func (s *survey) readHeaders() ([]*surveyed, error) {
 	return found, nil
 }
 
-// dropReplaced resolves what recoveries that were cut short left behind. The
+// dropReplaced resolves what recoveries of earlier versions left behind that were cut
+// short. The
 // copy of a segment counts from the moment at which the lowest original is
 // gone; the other originals are then left-overs. While that original exists the
 // copy does not count, and was never appended to.

@@ -149,8 +149,12 @@ func (s *survey) endAt(i int, behind rest) error {
 	}
 	if !seg.used {
 		// It was made ready, and never taken into use.
-		s.dead = append(s.dead, seg)
 		s.live = s.live[:i]
+		if i > 0 {
+			s.unused = seg
+		} else {
+			s.dead = append(s.dead, seg)
+		}
 	}
 	return nil
 }

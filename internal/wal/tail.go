@@ -1,0 +1,176 @@
+package wal
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+)
+
+// goOn makes a log of which there are segments ready to be appended to. Every step leaves
+// a log that holds the same records, so recovery may be cut short after any of them and
+// begin anew.
+//
+// What may not be on the disk, although it could be read, is written again where it lies,
+// and synced (Rebello et al., ATC 2020, section 4: after a failed fsync and a restart, the
+// page cache shows what the disk does not have). That changes no byte, so nothing is lost
+// if the power fails meanwhile. The log goes on in a new segment, which the last one then
+// says exists. So recovery needs space for a new segment alone.
+func (l *Log) goOn(s *survey) error {
+	if err := l.removeDead(s.dead); err != nil {
+		return err
+	}
+	old := s.live[len(s.live)-1]
+	if !s.clean {
+		if err := l.rewriteTail(s); err != nil {
+			return err
+		}
+		l.mu.syncedAt = address{old.num, old.end}
+	}
+	switch {
+	case old.ended:
+		if err := l.takeIntoUse(s.unused, old.num); err != nil {
+			return err
+		}
+	default:
+		if err := l.beginSegment(segmentHeader{prev: old.num}); err != nil {
+			return err
+		}
+		if err := l.endLast(old); err != nil {
+			return err
+		}
+	}
+	l.keep(s.live)
+	return nil
+}
+
+// removeDead deletes what does not count. First what earlier recoveries left: it is known
+// to be dead only as long as the copy is there that replaced it. Then what lies behind the
+// end of the log, the last first, so that at no time a segment in between is missing.
+func (l *Log) removeDead(dead []*surveyed) error {
+	dead = slices.Clone(dead)
+	slices.SortFunc(dead, func(a, b *surveyed) int { return cmp.Compare(b.num, a.num) })
+	stale := func(seg *surveyed) bool { return seg.stale }
+	if err := l.remove(slices.DeleteFunc(slices.Clone(dead), func(seg *surveyed) bool { return !stale(seg) })); err != nil {
+		return err
+	}
+	for _, seg := range slices.DeleteFunc(dead, stale) {
+		if err := l.remove([]*surveyed{seg}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// rewriteTail makes durable what lies behind the place up to which the log says that it was
+// synced.
+func (l *Log) rewriteTail(s *survey) error {
+	for i, seg := range s.live {
+		from, last := int64(0), i == len(s.live)-1
+		switch {
+		case seg.num < s.claim.segment:
+			continue
+		case seg.num == s.claim.segment:
+			from = min(s.claim.off, seg.end)
+		}
+		if err := l.rewrite(seg, from, last && !seg.ended); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// rewrite writes a segment from an offset on once more and syncs it. If it has no end
+// frame yet, it also removes whatever lies behind its frames and is none: an end frame must
+// not be followed by anything.
+func (l *Log) rewrite(seg *surveyed, from int64, cut bool) (err error) {
+	f, err := l.opts.FS.OpenReadWrite(seg.name)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	buf := make([]byte, min(readAhead, seg.end-from))
+	for at := from; at < seg.end; at += int64(len(buf)) {
+		buf = buf[:min(int64(len(buf)), seg.end-at)]
+		if _, err := f.ReadAt(buf, at); err != nil {
+			return fmt.Errorf("read %s at offset %d: %w", seg.name, at, err)
+		}
+		if _, err := f.WriteAt(buf, at); err != nil {
+			return err
+		}
+	}
+	if size := seg.end + frameHeaderBytes; cut && seg.bytes > size { // the space of an end frame stays
+		if _, err := f.WriteAt(zeros[:frameHeaderBytes], seg.end); err != nil {
+			return err
+		}
+		if err := f.Truncate(size); err != nil {
+			return err
+		}
+	}
+	return f.Sync()
+}
+
+// takeIntoUse makes the active segment of one that was made ready and never taken into use,
+// although the one before it says that it was to be. What it holds behind its header are
+// remains of frames that do not count.
+func (l *Log) takeIntoUse(seg *surveyed, prev uint64) error {
+	f, err := l.opts.FS.OpenReadWrite(seg.name)
+	if err != nil {
+		return err
+	}
+	a := &segment{header: segmentHeader{store: l.opts.StoreID, num: seg.num, prev: prev}, name: seg.name, file: f, off: segmentHeaderBytes}
+	if err := a.clear(); err != nil {
+		return errors.Join(err, f.Close())
+	}
+	l.mu.active = a
+	if err := l.startIn(a); err != nil {
+		l.mu.active = nil // it must stay: see undo
+		return errors.Join(err, f.Close())
+	}
+	return nil
+}
+
+// clear removes all but the header of a segment, durably.
+func (s *segment) clear() error {
+	if _, err := s.file.WriteAt(s.header.encode(), 0); err != nil {
+		return err
+	}
+	if err := s.file.Truncate(segmentHeaderBytes); err != nil {
+		return err
+	}
+	return s.file.Sync()
+}
+
+// endLast writes an end frame to the segment in which the log ended, whose successor is
+// there. After a log that was closed in order the close frame is written once more with
+// that, because nobody knows whether its sync had failed.
+func (l *Log) endLast(old *surveyed) (err error) {
+	f, err := l.opts.FS.OpenReadWrite(old.name)
+	if err != nil {
+		return err
+	}
+	written := false
+	defer func() {
+		if err = errors.Join(err, f.Close()); err != nil && written {
+			err = fmt.Errorf("%w: %w", errTookOver, err)
+		}
+	}()
+	at := old.end - frameHeaderBytes
+	tail := make([]byte, frameHeaderBytes, 2*frameHeaderBytes)
+	if _, err := f.ReadAt(tail, at); err != nil {
+		return err
+	}
+	if !old.closed {
+		at, tail = old.end, tail[:0]
+	}
+	if err := f.Reserve(old.end, frameHeaderBytes); err != nil {
+		return err
+	}
+	end := l.frameHere(FrameEnd)
+	end.off, end.synced = old.end, address{old.num, old.end}
+	written = true // from here on the new segment must stay
+	if _, err := f.WriteAt(append(tail, emptyFrame(old.header.id(), end)...), at); err != nil {
+		return err
+	}
+	return f.Sync()
+}
