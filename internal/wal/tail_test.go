@@ -137,3 +137,52 @@ func TestASuccessorThatWasNeverUsed(t *testing.T) {
 		}
 	}
 }
+
+// TestRecoveryDoesNotTrustThePageCache has each sync of a life fail in turn, as on Linux:
+// what was written stays readable and will never reach the disk. What recovery then reads
+// and replays no power cut takes.
+func TestRecoveryDoesNotTrustThePageCache(t *testing.T) {
+	runs, tails := 0, 0
+	for i, fired := 0, true; fired; i++ {
+		disk := newDisk(t)
+		fsys := faultfs.Wrap(disk, faultfs.At(i, false, faultfs.Fault{Err: syscall.EIO, DropDirty: true}, faultfs.OnKind(faultfs.Sync)))
+		o := testOptions(fsys)
+		o.SegmentBytes, o.IdleMark = 600, time.Hour
+		l, _, _, err := openAll(o)
+		fired = fsys.Fired()
+		if err != nil {
+			continue // there is no log yet
+		}
+		for j := range 12 {
+			w := make(signal, 1)
+			_, pos, err := appendTo(l, []byte(payload(j)+string(make([]byte, 150))), 1, buffered, w, nil)
+			if err == nil {
+				l.Flush()
+				if j%5 == 4 {
+					err = l.WaitSynced(background, pos)
+				}
+			}
+			if err != nil {
+				require.ErrorIs(t, err, syscall.EIO)
+				break
+			}
+		}
+		if err := l.Close(); err != nil {
+			require.ErrorIs(t, err, syscall.EIO)
+		}
+		fired = fsys.Fired()
+		o.FS, o.Fresh = disk, false
+		l, recs, r := mustOpen(t, o)
+		o.FS = disk.CrashImage(vfs.DropAll, nil)
+		cut, again, _ := mustOpen(t, o)
+		require.Equal(t, recs, again, "sync %d failed", i)
+		require.NoError(t, cut.Close())
+		require.NoError(t, l.Close())
+		runs++
+		if !r.Clean && len(recs) > 0 {
+			tails++
+		}
+	}
+	t.Logf("%d runs, %d of which left records to recover", runs, tails)
+	require.Greater(t, tails, 3)
+}
