@@ -45,7 +45,7 @@ func (a *app) connection(cmd *cobra.Command) *connection {
 		}
 		timeout = d
 	}
-	cmd.Flags().StringVar(&c.addr, "addr", addr, "address of the server [$"+envAddr+"]")
+	cmd.Flags().StringVar(&c.addr, "addr", addr, "address of the server, or of several of the same store, separated by commas [$"+envAddr+"]")
 	cmd.Flags().DurationVar(&c.timeout, "timeout", timeout, "how long one operation may take [$"+envTimeout+"]")
 	return c
 }

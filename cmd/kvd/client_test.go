@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -11,6 +12,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/kvd-db/kvd/internal/daemon"
 )
 
 func TestPutGetDeleteOfAnyBytes(t *testing.T) {
@@ -37,6 +40,23 @@ func TestPutGetDeleteOfAnyBytes(t *testing.T) {
 		assert.Equal(t, exitNotFound, r.code)
 		assert.Contains(t, r.err, "not found")
 	}
+}
+
+// A command finds the one server that listens among several addresses.
+func TestSeveralAddresses(t *testing.T) {
+	p := serve(t, t.TempDir(), "--dev")
+	free, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	closed := free.Addr().String()
+	require.NoError(t, free.Close())
+	several := closed + "," + p.addr
+	p.must("put", "--addr", several, "hello", "world")
+	assert.Equal(t, "world", p.must("get", "--addr", several, "hello"))
+	assert.Equal(t, "hello\tworld\n", p.must("scan", "--addr", several))
+	p.must("health", "--addr", several)
+	r := p.kvd("get", "--addr", p.addr+",,", "hello")
+	assert.Equal(t, daemon.ExitUsage, r.code)
+	assert.Contains(t, r.err, "endpoint 2")
 }
 
 func TestScanFormats(t *testing.T) {

@@ -84,6 +84,7 @@ func (c *network) attemptsAt(ctx context.Context, op *frame.Op) attempts {
 func (c *network) attempt(ctx context.Context, op *frame.Op, tries *attempts) (answer, *fault) {
 	tries.sign(&op.Options)
 	conn := c.pickFor(classOf(op))
+	tries.conn = conn
 	patience := c.setTimeout(op, tries)
 	ctx, cancel := tries.within(ctx)
 	defer cancel()
@@ -203,6 +204,7 @@ func (c *network) call(ctx context.Context, tries *attempts, call func(context.C
 	}
 	for {
 		conn := c.pick(func(c *conn) int64 { return c.calls.Load() })
+		tries.conn = conn
 		conn.calls.Add(1)
 		// gRPC fills in the peer as soon as the call has a stream: without one,
 		// nothing was sent.

@@ -8,7 +8,7 @@ import (
 	"github.com/kvd-db/kvd/pkg/kvd/internal/backend"
 )
 
-// Client speaks to one server. Make one and share it. Safe for concurrent use.
+// Client speaks to one store. Make one and share it. Safe for concurrent use.
 type Client struct {
 	backend    backend.Backend
 	durability Durability // of writes that do not choose
@@ -24,6 +24,13 @@ type Client struct {
 // Open returns a client of the server at target: "host:port", "host" for port 7070,
 // "unix:path/to/socket", or another name that gRPC knows, such as
 // "dns:///name:port". It does no I/O: the first call connects.
+//
+// A target may have several endpoints, separated by commas: "a:7070,b:7070", up to 16.
+// All must serve the same store. The client uses the first one until it cannot be
+// reached, or says that it stops; then the next one, and after the last the first again.
+// Calls in flight are tried again there, writes under their request ids, so a write is
+// still applied once. An endpoint has a second to accept a connection. Snapshots and
+// transactions go on, as their leases are the store's.
 //
 // Errors: ErrInvalid for a target or option that makes no sense.
 func Open(target string, opts ...Option) (*Client, error) {

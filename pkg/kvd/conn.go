@@ -32,11 +32,12 @@ import (
 //	    send.
 //	I3. One goroutine at a time writes to a link.
 type conn struct {
-	client *network
-	grpc   *grpc.ClientConn
-	kv     kvdpb.KVServiceClient
-	txn    kvdpb.TxnServiceClient
-	raw    rawTarget
+	client   *network
+	endpoint int // index
+	grpc     *grpc.ClientConn
+	kv       kvdpb.KVServiceClient
+	txn      kvdpb.TxnServiceClient
+	raw      rawTarget
 	// calls counts what is under way beside the lanes, readers and writers the
 	// operations that wait or are under way in frames.
 	calls, readers, writers atomic.Int64

@@ -71,6 +71,7 @@ func (c *network) fitFrame(keys [][]byte) bool {
 
 func (c *network) tryTogether(ctx context.Context, keys [][]byte, at backend.ReadVersion, tries *attempts, found func(int, backend.Item, bool)) (f *fault) {
 	conn := c.pickFor(together)
+	tries.conn = conn
 	op := frame.Op{Kind: frame.Get, AtVersion: at.Version, Epoch: at.Epoch}
 	patience := c.setTimeout(&op, tries)
 	ctx, cancel := tries.within(ctx)

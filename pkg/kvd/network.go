@@ -6,6 +6,7 @@ import (
 	"net"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc"
@@ -24,7 +25,10 @@ type network struct {
 	config config
 	budget *retryBudget
 	names  names
-	conns  []*conn
+	// conns has the connections of each endpoint in turn, as many of each.
+	conns     []*conn
+	endpoints int
+	current   atomic.Int32 // endpoint
 	// releasing counts the snapshots that are being given back, and releases has a value
 	// for each that a goroutine of its own gives back.
 	releasing sync.WaitGroup
@@ -40,24 +44,38 @@ var _ backend.Backend = (*network)(nil)
 
 // openNetwork does no I/O.
 func openNetwork(target string, config config) (*network, error) {
+	targets, err := splitTargets(target)
+	if err != nil {
+		return nil, err
+	}
+	c := &network{config: config, budget: newRetryBudget(), endpoints: len(targets), releases: make(chan struct{}, maxReleases)}
+	c.names.init()
+	c.life, c.end = context.WithCancel(context.Background())
+	for i, target := range targets {
+		if err := c.addEndpoint(i, target); err != nil {
+			return nil, fmt.Errorf("%w: target %q: %w", ErrInvalid, target, firstError(err, c.Close()))
+		}
+	}
+	return c, nil
+}
+
+// addEndpoint adds the connections of the i-th endpoint.
+func (c *network) addEndpoint(i int, target string) error {
+	config := &c.config
 	if config.dialer == nil {
 		target = withPort(target)
 	}
-	c := &network{config: config, budget: newRetryBudget(), releases: make(chan struct{}, maxReleases)}
-	c.names.init()
-	c.life, c.end = context.WithCancel(context.Background())
 	for range config.conns {
-		cc, err := grpc.NewClient(config.target(target), config.dialOptions(target)...)
+		cc, err := grpc.NewClient(config.target(target), config.dialOptions(target, c.connectTimeout())...)
 		if err != nil {
-			closeErr := c.Close()
-			return nil, fmt.Errorf("%w: target %q: %w", ErrInvalid, target, firstError(err, closeErr))
+			return err
 		}
 		c.conns = append(c.conns, &conn{
-			client: c, grpc: cc, raw: config.rawTarget(target),
+			client: c, endpoint: i, grpc: cc, raw: config.rawTarget(target),
 			kv: kvdpb.NewKVServiceClient(cc), txn: kvdpb.NewTxnServiceClient(cc),
 		})
 	}
-	return c, nil
+	return nil
 }
 
 func firstError(errs ...error) error {
@@ -78,7 +96,7 @@ const (
 	maxReceiveBytes = 80 << 20
 )
 
-func (c *config) dialOptions(target string) []grpc.DialOption {
+func (c *config) dialOptions(target string, connect time.Duration) []grpc.DialOption {
 	security := insecure.NewCredentials()
 	if c.tls != nil {
 		security = credentials.NewTLS(c.tls)
@@ -89,7 +107,7 @@ func (c *config) dialOptions(target string) []grpc.DialOption {
 		grpc.WithTransportCredentials(security),
 		grpc.WithUserAgent("kvd-go"),
 		grpc.WithDisableServiceConfig(),
-		grpc.WithConnectParams(grpc.ConnectParams{Backoff: reconnect, MinConnectTimeout: 5 * time.Second}),
+		grpc.WithConnectParams(grpc.ConnectParams{Backoff: reconnect, MinConnectTimeout: connect}),
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 30 * time.Second, Timeout: 10 * time.Second}),
 		grpc.WithStaticStreamWindowSize(streamWindow),
 		grpc.WithStaticConnWindowSize(connWindow),
@@ -140,7 +158,7 @@ func (c *network) Close() (err error) {
 	return err
 }
 
-// pick returns the connection with the least under way, the first among equals,
+// pick returns the connection of the current endpoint with the least under way, the first among equals,
 // so that a lone caller always meets the same one.
 func (c *network) pick(load func(*conn) int64) *conn { return c.pickAbove(0, load) }
 
@@ -153,12 +171,13 @@ func (c *network) pickFor(class class) *conn {
 
 // pickAbove is pick where a load below enough counts as none.
 func (c *network) pickAbove(enough int64, load func(*conn) int64) *conn {
-	best := c.conns[0]
+	conns := c.candidates()
+	best := conns[0]
 	least := load(best)
 	if least < enough {
 		return best
 	}
-	for _, conn := range c.conns[1:] {
+	for _, conn := range conns[1:] {
 		l := load(conn)
 		if l < enough {
 			return conn

@@ -92,6 +92,7 @@ func (c *network) tryAll(ctx context.Context, all []*inFrame) {
 
 // board has an operation board without waiting for it. It is the sender who sends.
 func (c *network) board(ctx context.Context, conn *conn, o *inFrame) {
+	o.tries.conn = conn
 	o.tries.sign(&o.op.Options)
 	patience := c.setTimeout(&o.op, &o.tries)
 	if err := ctx.Err(); err != nil {

@@ -86,12 +86,9 @@ func (c *rawCarrier) leave() { c.close() }
 // close closes the connection; that it was broken before is no news.
 func (c *rawCarrier) close() { _ = c.plain.Close() }
 
-const (
-	connectTimeout = 5 * time.Second
-	// helloTimeout bounds what comes after connecting: TLS and the preamble. A server
-	// that speaks something else may say nothing at all.
-	helloTimeout = 2 * time.Second
-)
+// helloTimeout bounds what comes after connecting: TLS and the preamble. A server
+// that speaks something else may say nothing at all.
+const helloTimeout = 2 * time.Second
 
 var (
 	// errOtherProtocol: the server can be reached but does not speak raw frames.
@@ -104,7 +101,7 @@ var (
 // dialRaw makes a raw connection. Its errors are errOtherProtocol, errNoAnswer and
 // errHungUp; every other error is that the server could not be reached.
 func (c *conn) dialRaw(ctx context.Context) (carrier, error) {
-	connecting, cancel := context.WithTimeout(ctx, connectTimeout)
+	connecting, cancel := context.WithTimeout(ctx, c.client.connectTimeout())
 	defer cancel()
 	plain, err := c.raw.dial(connecting)
 	if err != nil {

@@ -2,6 +2,7 @@ package kvd
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"sync/atomic"
@@ -12,7 +13,8 @@ import (
 )
 
 const (
-	// maxAttempts bounds the tries of one call, the first included.
+	// maxAttempts bounds the tries of one call, the first included, and one more for each
+	// endpoint after the first.
 	maxAttempts = 6
 	// backoffBase and backoffMax bound the wait before a try: the n-th waits a
 	// random time up to base * 2^n ("full jitter", M. Brooker, 2015), after what the
@@ -22,6 +24,8 @@ const (
 	backoffBase = 20 * time.Millisecond
 	backoffMax  = time.Second
 )
+
+func (c *network) maxAttempts() int { return maxAttempts + c.endpoints - 1 }
 
 // retryBudget keeps retries from becoming the load: each success earns a tenth of
 // a retry. It starts full, so that the calls in flight when a server restarts may
@@ -60,6 +64,7 @@ type attempts struct {
 	own      bool      // the deadline is that of the caller's context
 	n        int       // tries so far
 	before   error     // why the last try that failed for the moment did, nil if none
+	conn     *conn     // of the last try, nil before the first
 	watch    watch     // of a call that is timed
 
 	// Of a write. One without a name is not tried again once it is in doubt.
@@ -153,7 +158,10 @@ func (a *attempts) next(f *fault) (wait time.Duration, err error) {
 	if f.transient {
 		a.before = f.err
 	}
-	if !f.transient || a.doubt && !a.name.given() || a.n == maxAttempts {
+	if errors.Is(f.err, ErrUnavailable) {
+		a.client.moveOn(a.conn)
+	}
+	if !f.transient || a.doubt && !a.name.given() || a.n == a.client.maxAttempts() {
 		a.watch.stop(a.n)
 		return 0, f.error(a.doubt, a.n)
 	}

@@ -43,6 +43,7 @@ func (s *scan) run(caller context.Context, request *kvdpb.ScanRequest, yield fun
 	ctx, cancel := context.WithCancelCause(caller)
 	defer cancel(nil)
 	conn := s.client.pick(func(c *conn) int64 { return c.calls.Load() })
+	s.tries.conn = conn
 	conn.calls.Add(1)
 	defer conn.calls.Add(-1)
 

@@ -1,0 +1,304 @@
+package kvd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/service"
+	"github.com/kvd-db/kvd/internal/service/servicetest"
+	"github.com/kvd-db/kvd/internal/testwait"
+)
+
+// listeners are the ways to servers of one store, by address. A test takes them down
+// and up again.
+type listeners struct {
+	store   *servicetest.Store
+	servers []*cluster
+
+	mu    sync.Mutex
+	ways  map[string]*cuttable
+	down  map[string]bool
+	dials map[string]int
+}
+
+func serveAt(t *testing.T, addresses ...string) *listeners {
+	t.Helper()
+	l := &listeners{
+		store: servicetest.New(kv.DefaultLimits),
+		ways:  make(map[string]*cuttable), down: make(map[string]bool), dials: make(map[string]int),
+	}
+	for _, a := range addresses {
+		server := serve(t, l.store, service.Options{})
+		l.servers = append(l.servers, server)
+		l.ways[a] = &cuttable{dial: server.dialer}
+	}
+	return l
+}
+
+var errDown = errors.New("connection refused")
+
+func (l *listeners) dial(ctx context.Context, address string) (net.Conn, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.dials[address]++
+	if l.down[address] {
+		return nil, errDown
+	}
+	return l.ways[address].dialer(ctx, address)
+}
+
+// kill refuses connections to an address and cuts those that it has.
+func (l *listeners) kill(address string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.down[address] = true
+	l.ways[address].cut()
+}
+
+func (l *listeners) revive(address string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.down[address] = false
+}
+
+func (l *listeners) dialed() map[string]int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return maps.Clone(l.dials)
+}
+
+func (l *listeners) open(t *testing.T, target string, opts ...Option) *Client {
+	t.Helper()
+	db, err := Open(target, append([]Option{WithDialer(l.dial), WithTimeout(testwait.Left())}, opts...)...)
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, db.Close()) })
+	return db
+}
+
+// callsOf has every kind of call.
+func callsOf(db *Client) map[string]func(context.Context) error {
+	calls := writesOf(db)
+	k := []byte("k")
+	maps.Copy(calls, map[string]func(context.Context) error{
+		"ping":     db.Ping,
+		"get":      func(ctx context.Context) error { _, err := db.Get(ctx, k); return err },
+		"get many": func(ctx context.Context) error { _, err := db.GetMany(ctx, [][]byte{k, k}); return err },
+		"scan": func(ctx context.Context) error {
+			for _, err := range db.Scan(ctx, All()) {
+				if err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+		"snapshot": func(ctx context.Context) error {
+			return db.View(ctx, func(s *Snapshot) error { _, err := s.GetItem(ctx, k); return err })
+		},
+		"update": func(ctx context.Context) error {
+			return db.Update(ctx, func(tx *Txn) error {
+				_, err := tx.Get(ctx, k)
+				return errors.Join(err, tx.Put(ctx, k, nil))
+			})
+		},
+		"pipeline": func(ctx context.Context) error {
+			p := db.Pipeline()
+			p.Get(k)
+			p.Put(k, nil)
+			p.Put(k, make([]byte, 100<<10))
+			return p.Do(ctx)
+		},
+	})
+	return calls
+}
+
+// Every kind of call finds the one endpoint that can be reached, from whichever the
+// client begins with.
+func TestACallFindsTheEndpointThatCanBeReached(t *testing.T) {
+	l := serveAt(t, "a:7070", "b:1", "c:1")
+	l.kill("a:7070")
+	l.kill("b:1")
+	for name := range callsOf(nil) {
+		t.Run(name, func(t *testing.T) {
+			everyTransport(t, func(t *testing.T, opts ...Option) {
+				t.Parallel() // it waits between tries
+				db := l.open(t, "a:7070, b:1,c:1", opts...)
+				put(t, l.open(t, "c:1"), "k", "v")
+				require.NoError(t, callsOf(db)[name](t.Context()))
+			})
+		})
+	}
+}
+
+// Endpoints die under load, in turns. Every call ends well, and each write was applied
+// once.
+func TestEndpointsThatDieUnderLoad(t *testing.T) {
+	everyTransport(t, func(t *testing.T, opts ...Option) {
+		t.Parallel()
+		l := serveAt(t, "a:1", "b:1")
+		db := l.open(t, "a:1,b:1", opts...)
+		var all sync.WaitGroup
+		var writes atomic.Int64
+		stop := make(chan struct{})
+		for caller := range 8 {
+			all.Go(func() {
+				for i := 0; ; i++ {
+					select {
+					case <-stop:
+						return
+					default:
+					}
+					key := []byte(fmt.Sprintf("%d/%d", caller, i))
+					w, err := db.PutItem(context.Background(), key, key)
+					if !assert.NoError(t, err) {
+						return
+					}
+					writes.Add(1)
+					item, err := db.GetItem(context.Background(), key)
+					assert.NoError(t, err)
+					assert.Equal(t, w.Version, item.Version)
+				}
+			})
+		}
+		for turn := range 8 {
+			die, live := "a:1", "b:1"
+			if turn%2 == 1 {
+				die, live = live, die
+			}
+			l.revive(live)
+			before := writes.Load()
+			testwait.Until(t, func() bool { return writes.Load() > before+50 }, "calls go on")
+			l.kill(die)
+		}
+		close(stop)
+		all.Wait()
+		assert.EqualValues(t, writes.Load(), versionOf(t, l.store), "each was applied once")
+		dials := l.dialed()
+		assert.Greater(t, dials["a:1"], 1)
+		assert.Greater(t, dials["b:1"], 1)
+	})
+}
+
+// A client stays with an endpoint that serves it.
+func TestAClientStaysWithAnEndpoint(t *testing.T) {
+	l := serveAt(t, "a:1", "b:1")
+	l.kill("a:1")
+	db := l.open(t, "a:1,b:1", WithConns(1))
+	put(t, db, "k", "v")
+	l.revive("a:1")
+	before := l.dialed()
+	for i := range 100 {
+		put(t, db, "k", strconv.Itoa(i))
+		require.NoError(t, db.Ping(t.Context()))
+	}
+	assert.Equal(t, before["a:1"], l.dialed()["a:1"])
+	l.kill("b:1")
+	put(t, db, "k", "w")
+	assert.Greater(t, l.dialed()["a:1"], before["a:1"])
+}
+
+// Without any endpoint a call fails after a bounded number of tries, each endpoint having
+// had one.
+func TestNoEndpointCanBeReached(t *testing.T) {
+	addresses := []string{"a:1", "b:1", "c:1"}
+	l := serveAt(t, addresses...)
+	for _, a := range addresses {
+		l.kill(a)
+	}
+	db := l.open(t, "a:1,b:1,c:1")
+	for what, call := range map[string]func() error{
+		"get":  func() error { _, err := db.Get(t.Context(), []byte("k")); return err },
+		"ping": func() error { return db.Ping(t.Context()) },
+	} {
+		err := call()
+		require.ErrorIs(t, err, ErrUnavailable, what)
+		require.NotErrorIs(t, err, ErrUncertain, what)
+		assert.Equal(t, maxAttempts+2, requireError(t, err).Attempts, what)
+		for _, a := range addresses {
+			assert.Positive(t, l.dialed()[a], what)
+		}
+	}
+	l.revive("b:1")
+	put(t, db, "k", "v")
+}
+
+// A server that stops in order sends its callers to the next endpoint.
+func TestAServerThatStopsSendsItsCallersOn(t *testing.T) {
+	everyTransport(t, func(t *testing.T, opts ...Option) {
+		l := serveAt(t, "a:1", "b:1")
+		db := l.open(t, "a:1,b:1", opts...)
+		for name, call := range callsOf(db) {
+			put(t, db, "k", "v")
+			require.NoError(t, call(t.Context()), name)
+		}
+		require.NoError(t, l.servers[0].server.Shutdown(t.Context()))
+		for name, call := range callsOf(db) {
+			put(t, db, "k", "v")
+			require.NoError(t, call(t.Context()), name)
+		}
+	})
+}
+
+// An address may lead nowhere, so that connecting takes its time. There is time left for
+// the next endpoint within the default timeout of a call; a lone endpoint has all of it.
+func TestAnEndpointThatLeadsNowhere(t *testing.T) {
+	for target, want := range map[string]error{"nowhere,b": nil, "nowhere": context.DeadlineExceeded} {
+		synctest.Test(t, func(t *testing.T) {
+			server := &scripted{pipeline: func(_ int, link scriptedLink) error { return serveFrames(link) }}
+			var all sync.WaitGroup
+			db, err := Open(target, WithDialer(func(ctx context.Context, address string) (net.Conn, error) {
+				if address == "nowhere" {
+					<-ctx.Done()
+					return nil, ctx.Err()
+				}
+				ours, theirs := net.Pipe()
+				all.Go(func() { server.serveRaw(theirs) })
+				return ours, nil
+			}))
+			require.NoError(t, err)
+			begun := time.Now()
+			require.ErrorIs(t, db.Put(t.Context(), []byte("k"), nil), want)
+			if want == nil {
+				assert.InDelta(t, connectTimeoutOfSeveral.Seconds(), time.Since(begun).Seconds(), 0.1)
+			}
+			require.NoError(t, db.Close())
+			all.Wait()
+		})
+	}
+}
+
+func TestTargetsOfSeveralEndpoints(t *testing.T) {
+	for target, want := range map[string][]string{
+		"a":                  {"a"},
+		"a,b:1":              {"a", "b:1"},
+		" a:1 ,\tb:1 ":       {"a:1", "b:1"},
+		"unix:/x/y,[::1]:80": {"unix:/x/y", "[::1]:80"},
+		"dns:///a:1,::1":     {"dns:///a:1", "::1"},
+	} {
+		got, err := splitTargets(target)
+		require.NoError(t, err)
+		assert.Equal(t, want, got)
+	}
+	for _, target := range []string{"a,", ",a", "a,,b", ",", "a, ,b"} {
+		_, err := Open(target)
+		require.ErrorIs(t, err, ErrInvalid, target)
+	}
+	many := "a"
+	for range maxEndpoints {
+		many += ",a"
+	}
+	_, err := Open(many)
+	require.ErrorIs(t, err, ErrInvalid)
+}
