@@ -1,0 +1,179 @@
+package chart
+
+import (
+	"encoding/xml"
+	"errors"
+	"flag"
+	"io"
+	"math"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+var update = flag.Bool("update", false, "write the golden files")
+
+func fixed(v float64) *float64 { return &v }
+
+// figures has every mark and every kind of axis.
+func figures() map[string]*Figure {
+	note := []string{"commit abc, machine of 2 cores, workload PUT_HEAVY, 3 runs of 20 s, closed loop"}
+	threads := []float64{1, 4, 16, 32}
+	wave := func(n int, of func(float64) float64) (x, y []float64) {
+		for i := range n {
+			x, y = append(x, float64(i)), append(y, of(float64(i)))
+		}
+		return x, y
+	}
+	seconds, rate := wave(60, func(s float64) float64 { return 200e3 + 50e3*math.Sin(s/5) })
+	rate[20], rate[21] = math.NaN(), math.NaN()
+	_, log := wave(60, func(s float64) float64 { return 64 << 20 })
+	_, base := wave(60, func(s float64) float64 { return s * (30 << 20) })
+	heat := &Heat{Of: "operations", X: []float64{0, 1, 2, 3}, Y: []float64{1e3, 1e4, 1e5, 1e6, 1e7}, Count: [][]float64{{0, 5, 900, 2}, {1, 70, 20e3, 0}, {0, 3e6, 4, 1}}}
+	return map[string]*Figure{
+		"scaling": {
+			Title: "Throughput <&> threads", X: Axis{Label: "threads", Kind: Log2}, Note: note,
+			Panels: []Panel{
+				{Y: Axis{Label: "operations/s"}, Marks: []Mark{
+					&Line{Name: "1 partition", Series: 0, X: threads, Y: []float64{40e3, 120e3, 150e3, 140e3}, Low: []float64{38e3, 110e3, 140e3, 120e3}, High: []float64{41e3, 130e3, 160e3, 150e3}},
+					&Line{Name: "16 partitions", Series: 1, X: threads, Y: []float64{50e3, 150e3, 260e3, 280e3}},
+					&Reference{Name: "ideal", X: threads, Y: []float64{50e3, 200e3, 300e3, 300e3}},
+				}},
+				{Y: Axis{Label: "p99", Kind: Log10, Format: Nanos}, Height: 120, Marks: []Mark{
+					&Line{Name: "p99", Series: 2, X: threads, Y: []float64{9e3, 40e3, 900e3, 12e6}},
+					&Rule{Y: fixed(1e6), Name: "goal"},
+				}},
+			},
+		},
+		"over-time": {
+			Title: "Throughput and files over time", X: Axis{Label: "time", Format: Seconds}, Note: note,
+			Panels: []Panel{
+				{Y: Axis{Label: "operations/s"}, Marks: []Mark{&Shade{From: 20, To: 22, Name: "stall"}, &Line{Series: 0, X: seconds, Y: rate, Plain: true}}},
+				{Y: Axis{Label: "bytes", Format: Bytes, Binary: true}, Height: 120, Marks: []Mark{&Area{X: seconds, Layers: []Layer{{"log", 4, log}, {"base", 0, base}}}}},
+			},
+		},
+		"boxes": {
+			Title: "Spread", X: Axis{Label: "flush threshold", Kind: Categories, Names: []string{"100k", "1M"}}, Note: []string{"Boxes: quartiles; whiskers: p1 to p99; tick: maximum; dots: runs."},
+			Panels: []Panel{{Y: Axis{Label: "operations/s", Kind: Log10}, Marks: []Mark{
+				&Boxes{Name: "4 threads", Series: 0, Of: 2, Boxes: []Box{{0, 10e3, 40e3, 60e3, 80e3, 150e3, 200e3, []float64{50e3, 70e3}}, {1, 20e3, 50e3, 70e3, 90e3, 180e3, 220e3, nil}}},
+				&Boxes{Name: "16 threads", Series: 1, Of: 2, Shift: 1, Boxes: []Box{{0, 15e3, 45e3, 70e3, 95e3, 170e3, 280e3, nil}, {1, 30e3, 80e3, 90e3, 120e3, 210e3, 300e3, nil}}},
+			}}},
+		},
+		"heat": {
+			Title: "Latency over time", X: Axis{Label: "time", Format: Seconds},
+			Panels: []Panel{{Y: Axis{Label: "latency", Kind: Log10, Format: Nanos}, Marks: []Mark{heat}}},
+		},
+		"tail": {
+			Title: "Latency by percentile", X: Axis{Label: "percentile", Kind: Tail},
+			Panels: []Panel{{Y: Axis{Label: "latency", Kind: Log10, Format: Nanos}, Marks: []Mark{
+				&Line{Name: "get", Series: 0, X: []float64{0, 0.5, 0.9, 0.99, 0.999, 0.9999}, Y: []float64{2e3, 5e3, 9e3, 70e3, 800e3, 3e6}},
+			}}},
+		},
+		"bars": {
+			Title: "Where the time goes", X: Axis{Kind: Categories, Names: []string{"p50", "p99", "p99.9"}},
+			Panels: []Panel{
+				{Y: Axis{Label: "time", Format: Nanos}, Marks: []Mark{&Bars{X: []float64{0, 1, 2}, Stacked: true, Layers: []Layer{{"network", 0, []float64{20e3, 30e3, 90e3}}, {"sync", 1, []float64{100e3, 300e3, 900e3}}}}}},
+				{Y: Axis{Label: "share", Format: Percent}, Height: 100, Marks: []Mark{&Bars{X: []float64{0, 1, 2}, Layers: []Layer{{"a", 2, []float64{0.1, 0.2, 0.3}}, {"b", 3, []float64{0.3, 0.2, 0.1}}}}}},
+			},
+		},
+		"forest": {
+			Title: "B against A", X: Axis{Label: "difference", Format: Percent},
+			Panels: []Panel{{Y: Axis{Kind: Categories, Names: []string{"get p99", "put p99", "operations/s"}}, Height: 100, Marks: []Mark{
+				&Rule{X: fixed(0), Name: "no difference"},
+				&Intervals{Rows: []Interval{{0, -0.05, 0.01, 0.06, 0}, {1, 0.08, 0.1, 0.12, 1}, {2, -0.12, -0.1, -0.09, 1}}},
+			}}},
+		},
+		"empty": {Title: "Nothing", Panels: []Panel{{}}},
+	}
+}
+
+func TestGoldenFigures(t *testing.T) {
+	for name, f := range figures() {
+		file := filepath.Join("testdata", name+".svg")
+		got := f.SVG()
+		if *update {
+			require.NoError(t, os.MkdirAll("testdata", 0o755))
+			require.NoError(t, os.WriteFile(file, []byte(got), 0o644))
+		}
+		want, err := os.ReadFile(file)
+		require.NoError(t, err)
+		assert.Equal(t, string(want), got, name)
+	}
+}
+
+func TestFiguresAreWellFormedAndDeterministic(t *testing.T) {
+	long := regexp.MustCompile(` (x|y|x1|x2|y1|y2|width|height|d|cx|cy)="[^"]*\.[0-9]{2}`)
+	for name, f := range figures() {
+		d := xml.NewDecoder(strings.NewReader(f.SVG()))
+		d.Strict = true
+		for {
+			if _, err := d.Token(); errors.Is(err, io.EOF) {
+				break
+			} else {
+				require.NoError(t, err, name)
+			}
+		}
+		assert.Equal(t, f.SVG(), f.SVG(), name)
+		assert.NotContains(t, f.SVG(), "NaN", name)
+		assert.NotContains(t, f.Inline(), "<style>", name)
+		assert.False(t, long.MatchString(f.Inline()), "%s has a coordinate of many digits", name)
+	}
+}
+
+// TestLabelsOfTheXAxisDoNotOverlap reads the labels below the axis back from the SVG.
+func TestLabelsOfTheXAxisDoNotOverlap(t *testing.T) {
+	label := regexp.MustCompile(`<text class="d" text-anchor="middle" x="([0-9.]+)" y="([0-9.]+)">([^<]*)</text>`)
+	for name, f := range figures() {
+		end := map[string]float64{}
+		for _, m := range label.FindAllStringSubmatch(f.SVG(), -1) {
+			x, err := strconv.ParseFloat(m[1], 64)
+			require.NoError(t, err)
+			half := textWidth(m[3]) / 2
+			if last, ok := end[m[2]]; ok {
+				assert.Greater(t, x-half, last, "%s: %s", name, m[3])
+			}
+			end[m[2]] = x + half
+		}
+	}
+}
+
+func TestScalesKeepOrderAndShowTheirTicks(t *testing.T) {
+	for _, a := range []Axis{{}, {Kind: Log2}, {Kind: Log10}, {Kind: Tail}, {Free: true}} {
+		low, high := 1.0, 1e6
+		if a.Kind == Tail {
+			low, high = 0, 0.9999
+		}
+		s := newScale(&a, low, high, 0, 100)
+		assert.Less(t, s.at(low), s.at((low+high)/2))
+		assert.Less(t, s.at((low+high)/2), s.at(high))
+		ticks := s.ticks()
+		require.NotEmpty(t, ticks)
+		for _, tick := range ticks {
+			assert.GreaterOrEqual(t, s.at(tick.value), -0.01, "%v", a.Kind)
+			assert.LessOrEqual(t, s.at(tick.value), 100.01, "%v", a.Kind)
+		}
+	}
+}
+
+func TestNumbersAreShort(t *testing.T) {
+	for want, got := range map[string]string{
+		"0": Number(0), "950": Number(950), "1k": Number(999.9), "12.5k": Number(12_500), "3M": Number(3e6), "0.25": Number(0.25),
+		"512 B": Bytes(512), "1.5 KiB": Bytes(1536), "3 GiB": Bytes(3 << 30),
+		"950 ns": Nanos(950), "1.25 ms": Nanos(1.25e6), "2m0s": Nanos(120e9), "12 s": Seconds(12), "12.5 %": Percent(0.125), "1.3x": Times(1.3),
+	} {
+		assert.Equal(t, want, got)
+	}
+}
+
+func TestRowsOfANoteFit(t *testing.T) {
+	for _, row := range wrap(strings.Repeat("some words of a note ", 40), 300) {
+		assert.LessOrEqual(t, textWidth(row)*11/12, 300.0)
+	}
+	assert.Empty(t, wrap("", 100))
+}

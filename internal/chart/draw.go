@@ -1,0 +1,247 @@
+package chart
+
+import (
+	"fmt"
+	"html"
+	"math"
+)
+
+// The layout, in CSS pixels.
+const (
+	marginTop    = 14
+	titleHeight  = 22
+	legendRow    = 18
+	rightMargin  = 24
+	tickHeight   = 18 // labels below the x axis
+	labelHeight  = 18 // the label of the x axis
+	noteRow      = 15
+	panelGap     = 16
+	yLabelWidth  = 20
+	tickDistance = 7 // between a tick's label and the axis
+)
+
+// plot is one panel while it is drawn.
+type plot struct {
+	*canvas
+	x, y                     *scale
+	left, top, width, height float64
+}
+
+// SVG returns the figure as a document of its own.
+func (f *Figure) SVG() string { return f.render(true) }
+
+// Inline returns the figure for a page that has CSS.
+func (f *Figure) Inline() string { return f.render(false) }
+
+func (f *Figure) render(style bool) string {
+	width := f.Width
+	if width == 0 {
+		width = defaultWidth
+	}
+	var body canvas
+	y := float64(marginTop)
+	if f.Title != "" {
+		y += titleHeight
+		body.text("t", "start", 12, y-6, f.Title)
+	}
+	left := f.leftMargin()
+	area := width - left - rightMargin
+	x := f.xScale(left, left+area)
+	for i := range f.Panels {
+		y = f.Panels[i].draw(&body, x, left, y, area, i == len(f.Panels)-1)
+	}
+	if f.X.Label != "" {
+		body.text("d", "middle", left+area/2, y+12, f.X.Label)
+		y += labelHeight
+	}
+	for _, note := range f.Note {
+		for _, row := range wrap(note, width-24) {
+			y += noteRow
+			body.text("n", "start", 12, y, row)
+		}
+	}
+	y += 10
+	var c canvas
+	fmt.Fprintf(&c, `<svg xmlns="http://www.w3.org/2000/svg" class="kvc" viewBox="0 0 %s %s" width="%s" height="%s" role="img" aria-label="%s">`+"\n",
+		px(width), px(y), px(width), px(y), html.EscapeString(f.Title))
+	if style {
+		c.WriteString("<style>\n" + CSS + "</style>\n")
+	}
+	c.rect("bg", 0, 0, width, y, "")
+	c.WriteString(body.String())
+	c.WriteString("</svg>\n")
+	return c.String()
+}
+
+// span is the range of values of some marks.
+type span struct{ low, high float64 }
+
+func newSpan() span { return span{math.Inf(1), math.Inf(-1)} }
+
+func (s *span) include(v float64) {
+	if !math.IsNaN(v) && !math.IsInf(v, 0) {
+		s.low, s.high = min(s.low, v), max(s.high, v)
+	}
+}
+
+func ignore(float64) {}
+
+func (f *Figure) xScale(from, to float64) *scale {
+	s := newSpan()
+	for i := range f.Panels {
+		for _, m := range f.Panels[i].Marks {
+			m.extent(s.include, ignore)
+		}
+	}
+	axis := f.X
+	axis.Free = true // an x axis shows its values, and no more
+	if axis.Max == nil && axis.Kind == Linear && s.low < s.high {
+		axis.Max = &s.high
+	}
+	return newScale(&axis, s.low, s.high, from, to)
+}
+
+func (p *Panel) yScale(from, to float64) *scale {
+	s := newSpan()
+	for _, m := range p.Marks {
+		m.extent(ignore, s.include)
+	}
+	return newScale(&p.Y, s.low, s.high, from, to)
+}
+
+// leftMargin is as wide as the widest label of a y axis.
+func (f *Figure) leftMargin() float64 {
+	widest := 30.0
+	for i := range f.Panels {
+		for _, t := range f.Panels[i].yScale(1, 0).ticks() {
+			widest = max(widest, textWidth(t.label))
+		}
+	}
+	return yLabelWidth + widest + tickDistance + 6
+}
+
+func (p *Panel) height() float64 {
+	if p.Height == 0 {
+		return defaultHeight
+	}
+	return p.Height
+}
+
+// draw draws the panel below top and returns where the next begins. The last panel has
+// the labels of the x axis.
+func (p *Panel) draw(c *canvas, x *scale, left, top, width float64, last bool) float64 {
+	top = p.legend(c, left, top, width)
+	height := p.height()
+	d := &plot{canvas: c, x: x, y: p.yScale(top+height, top), left: left, top: top, width: width, height: height}
+	d.yAxis()
+	for _, m := range p.Marks {
+		m.draw(d)
+	}
+	bottom := top + height
+	d.line("a", left, bottom, left+width, bottom)
+	if !last {
+		return bottom + panelGap
+	}
+	d.xAxis(bottom)
+	return bottom + tickHeight
+}
+
+func (d *plot) yAxis() {
+	for _, t := range d.y.ticks() {
+		y := d.y.at(t.value)
+		d.line("g", d.left, y, d.left+d.width, y)
+		d.text("d", "end", d.left-tickDistance, y+4, t.label)
+	}
+	if label := d.y.axis.Label; label != "" {
+		d.upright("d", 14, d.top+d.height/2, label)
+	}
+}
+
+// xAxis labels as many ticks as fit beside each other.
+func (d *plot) xAxis(y float64) {
+	end := math.Inf(-1)
+	for _, t := range d.x.ticks() {
+		x := d.x.at(t.value)
+		d.line("a", x, y, x, y+4)
+		half := textWidth(t.label) / 2
+		if x-half > end && x+half <= d.left+d.width+rightMargin {
+			d.text("d", "middle", x, y+16, t.label)
+			end = x + half + 4
+		}
+	}
+}
+
+// legend writes the names of the panel's series, in rows, and returns where the plot
+// area begins.
+func (p *Panel) legend(c *canvas, left, top, width float64) float64 {
+	var keys []key
+	for _, m := range p.Marks {
+		keys = append(keys, m.keys()...)
+	}
+	if len(keys) == 0 {
+		return top + 6
+	}
+	const symbol, gap = 26, 16
+	x, y := left, top+12
+	for _, k := range keys {
+		need := symbol + textWidth(k.name) + gap
+		if x > left && x+need > left+width {
+			x, y = left, y+legendRow
+		}
+		c.symbol(k, x, y-4)
+		c.text("d", "start", x+symbol, y, k.name)
+		x += need
+	}
+	return y + 10
+}
+
+func (c *canvas) symbol(k key, x, y float64) {
+	class := seriesClass(k.series)
+	switch k.shape {
+	case shapeFill:
+		c.rect("f "+class, x+4, y-5, 14, 10, "")
+	case shapeDashed:
+		c.line("r", x, y, x+20, y)
+	default:
+		c.line("l "+class+dash(k.series), x, y, x+20, y)
+		c.marker(k.series, x+10, y, "")
+	}
+}
+
+// dash returns the class of a dashed line for every other series.
+func dash(series int) string {
+	if series%2 == 1 {
+		return " dash"
+	}
+	return ""
+}
+
+// wrap breaks text into rows, at spaces.
+func wrap(s string, width float64) []string {
+	var rows []string
+	row := ""
+	start := 0
+	flush := func(word string) {
+		switch {
+		case row == "":
+			row = word
+		case textWidth(row+" "+word)*11/12 > width:
+			rows = append(rows, row)
+			row = word
+		default:
+			row += " " + word
+		}
+	}
+	for i := 0; i <= len(s); i++ {
+		if i == len(s) || s[i] == ' ' {
+			if i > start {
+				flush(s[start:i])
+			}
+			start = i + 1
+		}
+	}
+	if row != "" {
+		rows = append(rows, row)
+	}
+	return rows
+}

@@ -1,0 +1,103 @@
+package chart
+
+// Rule is a dashed line across the panel, vertical at X or horizontal at Y.
+type Rule struct {
+	X, Y *float64 // one of the two
+	Name string   // written beside the line
+}
+
+func (r *Rule) extent(x, y func(float64)) {
+	if r.X != nil {
+		x(*r.X)
+	}
+	if r.Y != nil {
+		y(*r.Y)
+	}
+}
+
+func (r *Rule) keys() []key { return nil }
+
+func (r *Rule) draw(p *plot) {
+	if r.X != nil {
+		x := p.x.at(*r.X)
+		p.line("r", x, p.top, x, p.top+p.height)
+		if need := textWidth(r.Name) + 6; x+need > p.left+p.width {
+			p.text("d", "end", x-6, p.top+12, r.Name)
+		} else {
+			p.text("d", "start", x+6, p.top+12, r.Name)
+		}
+		return
+	}
+	y := p.y.at(*r.Y)
+	p.line("r", p.left, y, p.left+p.width, y)
+	p.text("d", "end", p.left+p.width-4, y-5, r.Name)
+}
+
+// Reference is a dashed series to compare with, such as ideal scaling, or the
+// published figures of another system.
+type Reference struct {
+	Name string
+	X, Y []float64
+}
+
+func (r *Reference) extent(x, y func(float64)) {
+	for i := range r.X {
+		x(r.X[i])
+		y(r.Y[i])
+	}
+}
+
+func (r *Reference) keys() []key { return []key{{r.Name, 0, shapeDashed}} }
+
+func (r *Reference) draw(p *plot) {
+	p.path("r", path(p.unbroken(r.X, r.Y), false), r.Name)
+}
+
+// Shade colours a stretch of the x axis, for example a stall.
+type Shade struct {
+	From, To float64
+	Name     string // shown when the pointer rests on it
+}
+
+func (s *Shade) extent(_, _ func(float64)) {}
+func (s *Shade) keys() []key               { return nil }
+
+func (s *Shade) draw(p *plot) {
+	from, to := p.x.at(s.From), p.x.at(s.To)
+	p.rect("sh", from, p.top, max(to-from, 1), p.height, s.Name)
+}
+
+// Intervals is a forest plot: for each category of the y axis an estimate with its
+// interval along the x axis.
+type Intervals struct {
+	Rows []Interval
+}
+
+// Interval is an estimate.
+type Interval struct {
+	Row            int // a category of the y axis
+	Low, Mid, High float64
+	Series         int
+}
+
+func (v *Intervals) extent(x, _ func(float64)) {
+	for _, r := range v.Rows {
+		around := (r.High - r.Low) / 10 // so that no interval touches the end of the axis
+		x(r.Low - around)
+		x(r.High + around)
+	}
+}
+
+func (v *Intervals) keys() []key { return nil }
+
+func (v *Intervals) draw(p *plot) {
+	for _, r := range v.Rows {
+		y := p.y.at(float64(r.Row))
+		class := seriesClass(r.Series)
+		p.line("w "+class, p.x.at(r.Low), y, p.x.at(r.High), y)
+		for _, end := range []float64{r.Low, r.High} {
+			p.line("w "+class, p.x.at(end), y-4, p.x.at(end), y+4)
+		}
+		p.marker(r.Series, p.x.at(r.Mid), y, p.y.describe(float64(r.Row))+": "+p.x.describe(r.Mid)+" ("+p.x.describe(r.Low)+" to "+p.x.describe(r.High)+")")
+	}
+}
