@@ -44,6 +44,17 @@ func (s *Snapshot) Subtract(earlier *Snapshot) {
 	s.total -= earlier.total
 }
 
+// Each calls visit for each bucket that holds something, from the smallest durations to
+// the largest: the bounds of the bucket, both inclusive, and its count.
+func (s *Snapshot) Each(visit func(low, high time.Duration, count uint64)) {
+	for i, n := range s.counts {
+		if n > 0 {
+			low, _ := bucketBounds(i)
+			visit(time.Duration(low), s.upperBound(i), n)
+		}
+	}
+}
+
 // Count returns the number of durations.
 func (s *Snapshot) Count() uint64 { return s.total }
 

@@ -8,16 +8,19 @@ import (
 
 // Latency summarizes the latencies of one kind of operation, in nanoseconds.
 type Latency struct {
-	P50  int64 `json:"p50"`
-	P99  int64 `json:"p99"`
-	P999 int64 `json:"p999"`
-	Max  int64 `json:"max"`
+	P50   int64 `json:"p50"`
+	P90   int64 `json:"p90"`
+	P95   int64 `json:"p95"`
+	P99   int64 `json:"p99"`
+	P999  int64 `json:"p999"`
+	P9999 int64 `json:"p9999"`
+	Max   int64 `json:"max"`
 }
 
 // NewLatency summarizes what was recorded.
 func NewLatency(s *histogram.Snapshot) Latency {
 	at := func(q float64) int64 { return s.Quantile(q).Nanoseconds() }
-	return Latency{P50: at(0.5), P99: at(0.99), P999: at(0.999), Max: at(1)}
+	return Latency{P50: at(0.5), P90: at(0.9), P95: at(0.95), P99: at(0.99), P999: at(0.999), P9999: at(0.9999), Max: at(1)}
 }
 
 // Kind summarizes the operations of one kind.

@@ -36,8 +36,8 @@ type Run struct {
 	Observer   Observer
 	// Cost is the generator's time for one operation: see BestRound.
 	Cost time.Duration
-	// DiskBytes returns the disk usage of the target, and is called once an interval
-	// during operations; nil: not known.
+	// DiskBytes returns the disk usage of the target, and is called once a second during
+	// operations; nil: not known. Its first error ends the run at the next interval.
 	DiskBytes func() (int64, error)
 
 	crew    *crew
@@ -51,6 +51,7 @@ type Run struct {
 	intervalAt     int64
 	usage          usage
 	dataBytes      *int64
+	diskErr        error // the first one of DiskBytes
 	slowestOfRun   slowest
 	slowestOfLines slowest
 	stalls         *stallWatch
@@ -187,6 +188,7 @@ func (r *Run) closeSecond() (now int64, total *Counts) {
 	now = r.Clock.Now()
 	window, length := total.since(r.second), time.Duration(now-r.secondAt)
 	r.second, r.secondAt = total, now
+	r.lookAtDisk()
 	sample := r.sample(now, length, window, total)
 	r.slowestOfRun.add(length, sample.OpsPerSecond)
 	r.slowestOfLines.add(length, sample.OpsPerSecond)
@@ -200,23 +202,31 @@ func (r *Run) closeSecond() (now int64, total *Counts) {
 func (r *Run) sample(now int64, length time.Duration, window, total *Counts) Sample {
 	return Sample{
 		NanoTime: now - r.began, OpsPerSecond: perSecond(window.Ops(), length), Conflicts: total.Conflicts,
-		Operations: window.operations(r.Operations, length), Counts: window,
+		FileSize: r.dataBytes, Operations: window.operations(r.Operations, length), Counts: window,
 	}
+}
+
+func (r *Run) lookAtDisk() {
+	if r.DiskBytes == nil || r.diskErr != nil {
+		return
+	}
+	n, err := r.DiskBytes()
+	if err != nil {
+		r.diskErr = fmt.Errorf("disk space of the target: %w", err)
+		return
+	}
+	r.dataBytes = &n
 }
 
 // closeInterval passes the line since the previous one to the observer.
 func (r *Run) closeInterval(now int64, total *Counts) error {
-	if r.DiskBytes != nil {
-		n, err := r.DiskBytes()
-		if err != nil {
-			return fmt.Errorf("disk space of the target: %w", err)
-		}
-		r.dataBytes = &n
+	if r.diskErr != nil {
+		return r.diskErr
 	}
 	window, length := total.since(r.interval), time.Duration(now-r.intervalAt)
 	r.interval, r.intervalAt = total, now
 	line := r.sample(now, length, window, total)
-	line.FileSize, line.SlowestSecond = r.dataBytes, r.slowestOfLines.get()
+	line.SlowestSecond = r.slowestOfLines.get()
 	r.slowestOfLines = slowest{}
 	if r.Observer.Interval == nil {
 		return nil

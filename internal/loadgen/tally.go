@@ -96,6 +96,9 @@ func (c *Counts) since(earlier *Counts) *Counts {
 // Of returns how many operations of one kind have ended.
 func (c *Counts) Of(operation int) uint64 { return c.latency[operation].Count() }
 
+// Latency returns the latencies of one kind of operation, borrowed from c.
+func (c *Counts) Latency(operation int) *histogram.Snapshot { return &c.latency[operation] }
+
 // Ops returns how many operations have ended.
 func (c *Counts) Ops() uint64 {
 	var n uint64

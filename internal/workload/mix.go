@@ -3,6 +3,7 @@ package workload
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 )
 
@@ -19,6 +20,9 @@ const (
 var kindNames = [kindCount]string{"put", "delete", "get"}
 
 func (k kind) String() string { return kindNames[k] }
+
+// Operations returns the names of the operations that a run of a mix counts.
+func Operations() []string { return slices.Clone(kindNames[:]) }
 
 // The extra counters of a mix's tallies.
 const (

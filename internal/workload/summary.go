@@ -33,6 +33,9 @@ type Summary struct {
 	DataBytes      *int64  `json:"dataBytes"` // on disk at the end; null if unknown
 	Interrupted    bool    `json:"interrupted"`
 	Error          string  `json:"error,omitempty"`
+
+	// Trial is what all of this was taken from.
+	Trial *loadgen.Trial `json:"-"`
 }
 
 // Settings is the Config of a run in the form of the report.
@@ -90,6 +93,7 @@ func newSummary(c *Config, t *loadgen.Trial) *Summary {
 		DataBytes:         t.DataBytes,
 		Interrupted:       t.Interrupted,
 		Error:             t.Error,
+		Trial:             t,
 	}
 	if c.CheckDeletes {
 		found := loadgen.Ratio(t.Counts.Extra[deleteFound], s.Delete.Count)

@@ -25,8 +25,8 @@ type Target interface {
 	Close() error
 }
 
-// DiskUser is a Target that reports its disk usage. DiskBytes is called once an
-// interval, during operations.
+// DiskUser is a Target that reports its disk usage. DiskBytes is called once a
+// second, during operations.
 type DiskUser interface {
 	DiskBytes() (int64, error)
 }
