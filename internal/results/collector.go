@@ -1,0 +1,56 @@
+package results
+
+import (
+	"math"
+	"time"
+
+	"github.com/kvd-db/kvd/internal/loadgen"
+)
+
+// heatRows is how many rows of a heat map one power of ten has.
+const heatRows = 10
+
+// HeatRow returns the smallest latency of a row, in nanoseconds.
+func HeatRow(row int) float64 { return 100 * math.Pow(10, float64(row)/heatRows) }
+
+func rowOf(latency time.Duration) uint64 {
+	return uint64(max(math.Floor(heatRows*math.Log10(max(float64(latency), 1)/100)), 0))
+}
+
+// Collector gathers the series of one run.
+type Collector struct {
+	operations []string
+	run        Run
+}
+
+// NewCollector returns a Collector for a run whose tallies count these operations.
+func NewCollector(operations []string) *Collector { return &Collector{operations: operations} }
+
+// Second notes one second.
+func (c *Collector) Second(s loadgen.Sample) {
+	second := Second{At: float64(s.NanoTime) / 1e9, OpsPerSecond: s.OpsPerSecond, Bytes: s.FileSize, Operations: s.Operations}
+	rows := make(map[uint64]uint64)
+	for i := range c.operations {
+		s.Counts.Latency(i).Each(func(_, high time.Duration, n uint64) { rows[rowOf(high)] += n })
+	}
+	for row, n := range rows {
+		second.Heat = append(second.Heat, [2]uint64{row, n})
+	}
+	sortPairs(second.Heat)
+	c.run.Series = append(c.run.Series, second)
+}
+
+// Run returns what was gathered, with the result of the run.
+func (c *Collector) Run(t *loadgen.Trial, activity any) *Run {
+	c.run.Trial, c.run.Activity = t, activity
+	for i, name := range c.operations {
+		l := Latencies{Operation: name}
+		t.Counts.Latency(i).Each(func(_, high time.Duration, n uint64) {
+			l.Buckets = append(l.Buckets, [2]uint64{uint64(high), n})
+		})
+		if len(l.Buckets) > 0 {
+			c.run.Latencies = append(c.run.Latencies, l)
+		}
+	}
+	return &c.run
+}

@@ -1,0 +1,153 @@
+package results
+
+import (
+	"bytes"
+	"encoding/csv"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Names of the files of a directory.
+const (
+	ResultFile = "result.json"
+	SeriesFile = "series.csv"
+	BenchFile  = "bench.txt"
+	ReportFile = "report.html"
+)
+
+func sortPairs(pairs [][2]uint64) {
+	slices.SortFunc(pairs, func(a, b [2]uint64) int { return int(a[0]) - int(b[0]) })
+}
+
+// Write writes the directory, which is made if need be. It replaces files of the same
+// names, and leaves others alone. report is the page to store.
+func Write(dir string, r *Result, report string) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return fmt.Errorf("results: %w", err)
+	}
+	result, err := r.marshal()
+	if err != nil {
+		return fmt.Errorf("results: %w", err)
+	}
+	files := map[string][]byte{
+		ResultFile: result, SeriesFile: r.series(), BenchFile: r.benchmarks(), ReportFile: []byte(report),
+	}
+	for n, c := range r.Cells {
+		if run := c.MedianRun(); run != nil {
+			for i := range run.Latencies {
+				l := &run.Latencies[i]
+				files[fmt.Sprintf("%03d-%s.hgrm", n+1, fileName(l.Operation))] = l.percentiles()
+			}
+		}
+	}
+	for name, data := range files {
+		if err := os.WriteFile(filepath.Join(dir, name), data, 0o644); err != nil {
+			return fmt.Errorf("results: %w", err)
+		}
+	}
+	return nil
+}
+
+// Read reads result.json of a directory.
+func Read(dir string) (*Result, error) {
+	name := filepath.Join(dir, ResultFile)
+	data, err := os.ReadFile(name)
+	if err != nil {
+		return nil, fmt.Errorf("results: %w", err)
+	}
+	r := new(Result)
+	if err := json.Unmarshal(data, r); err != nil {
+		return nil, fmt.Errorf("results: %s is not a result of kvbench: %w", name, err)
+	}
+	if r.Version != Version {
+		return nil, fmt.Errorf("results: %s has format version %d, this kvbench reads version %d", name, r.Version, Version)
+	}
+	for i, c := range r.Cells {
+		if c == nil || slices.Contains(c.Runs, nil) || slices.ContainsFunc(c.Runs, func(r *Run) bool { return r.Trial == nil }) {
+			return nil, fmt.Errorf("results: %s: cell %d is incomplete", name, i)
+		}
+	}
+	return r, nil
+}
+
+// fileName makes a name of letters, digits and dashes.
+func fileName(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r >= 'a' && r <= 'z' || r >= '0' && r <= '9' {
+			return r
+		}
+		return '-'
+	}, strings.ToLower(s))
+}
+
+// series returns series.csv: the parameters of the cell, the run, and what happened in a
+// second.
+func (r *Result) series() []byte {
+	var b bytes.Buffer
+	w := csv.NewWriter(&b)
+	write := func(row []string) { _ = w.Write(row) } // into memory
+	var names []string
+	for _, c := range r.Cells {
+		for _, p := range c.Params {
+			if !slices.Contains(names, p.Name) {
+				names = append(names, p.Name)
+			}
+		}
+	}
+	write(append(slices.Clone(names), "run", "second", "ops_per_second", "disk_bytes", "operation", "operation_ops_per_second", "p50_ns", "p99_ns", "p999_ns", "max_ns"))
+	for _, c := range r.Cells {
+		var params []string
+		for _, name := range names {
+			params = append(params, c.Param(name))
+		}
+		for n, run := range c.Runs {
+			for i := range run.Series {
+				s := &run.Series[i]
+				disk := ""
+				if s.Bytes != nil {
+					disk = strconv.FormatInt(*s.Bytes, 10)
+				}
+				for _, o := range s.Operations {
+					write(append(slices.Clone(params), strconv.Itoa(n+1), decimal(s.At), decimal(s.OpsPerSecond), disk, o.Name, decimal(o.OpsPerSecond),
+						strconv.FormatInt(o.Nanos.P50, 10), strconv.FormatInt(o.Nanos.P99, 10), strconv.FormatInt(o.Nanos.P999, 10), strconv.FormatInt(o.Nanos.Max, 10)))
+				}
+			}
+		}
+	}
+	w.Flush()
+	return b.Bytes()
+}
+
+func decimal(v float64) string { return strconv.FormatFloat(v, 'f', 3, 64) }
+
+// benchmarks returns bench.txt: one line for each run and operation, in the format of Go
+// benchmarks. Runs of a cell have the same name, so that benchstat sees their spread.
+func (r *Result) benchmarks() []byte {
+	var b bytes.Buffer
+	fmt.Fprintf(&b, "goos: linux\ncpu: %s\ncommit: %s\n", r.Environment.CPU, r.Environment.Commit)
+	for _, c := range r.Cells {
+		name := "Benchmark" + camel(r.Experiment)
+		for _, p := range c.Params {
+			name += "/" + strings.ReplaceAll(p.Name, " ", "_") + "=" + strings.ReplaceAll(p.Value, " ", "_")
+		}
+		for _, run := range c.Runs {
+			for _, o := range run.Trial.Operations {
+				fmt.Fprintf(&b, "%s/op=%s %d %d ns/op %.1f ops/s %d p50-ns %d p99-ns %d p99.9-ns %d max-ns\n", name, strings.ReplaceAll(o.Name, " ", "_"),
+					o.Count, o.MeanNanos, o.OpsPerSecond, o.Nanos.P50, o.Nanos.P99, o.Nanos.P999, o.Nanos.Max)
+			}
+		}
+	}
+	return b.Bytes()
+}
+
+func camel(s string) string {
+	if s == "" {
+		return "Run"
+	}
+	return strings.ToUpper(s[:1]) + s[1:]
+}

@@ -1,0 +1,134 @@
+package results
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+
+	"github.com/kvd-db/kvd/internal/loadgen"
+)
+
+// Version is the format version of a directory.
+const Version = 1
+
+// Result is the outcome of one experiment.
+type Result struct {
+	Version     int                 `json:"version"`
+	Experiment  string              `json:"experiment"` // the command, such as "run"
+	Command     []string            `json:"command"`    // with its arguments
+	Scale       float64             `json:"scale"`      // of times and sizes; 1 is full scale
+	Began       string              `json:"began"`      // RFC 3339, UTC
+	Environment loadgen.Environment `json:"environment"`
+	Cells       []*Cell             `json:"cells"`
+}
+
+// Cell is one combination of parameters.
+type Cell struct {
+	Params []Param `json:"params"`
+	// Workload and Target describe in detail what was asked and of what, in the form of
+	// their own reports.
+	Workload any    `json:"workload,omitempty"`
+	Target   any    `json:"target,omitempty"`
+	Runs     []*Run `json:"runs"`
+}
+
+// Param is one parameter of a cell, in the order of the report.
+type Param struct {
+	Name  string `json:"name"`
+	Value string `json:"value"`
+}
+
+// Name returns the values of the parameters, for people.
+func (c *Cell) Name() string {
+	var parts []string
+	for _, p := range c.Params {
+		parts = append(parts, p.Name+" "+p.Value)
+	}
+	return strings.Join(parts, ", ")
+}
+
+// Param returns the value of a parameter; "" if the cell has none of that name.
+func (c *Cell) Param(name string) string {
+	i := slices.IndexFunc(c.Params, func(p Param) bool { return p.Name == name })
+	if i < 0 {
+		return ""
+	}
+	return c.Params[i].Value
+}
+
+// Run is one measured run of a cell.
+type Run struct {
+	*loadgen.Trial
+	Series    []Second    `json:"series"`
+	Latencies []Latencies `json:"latencies"` // by operation
+	Activity  any         `json:"activity,omitempty"`
+}
+
+// Second is one second of a run.
+type Second struct {
+	At           float64             `json:"at"` // seconds since the measurement began, at its end
+	OpsPerSecond float64             `json:"opsPerSecond"`
+	Bytes        *int64              `json:"bytes,omitempty"` // on disk
+	Operations   []loadgen.Operation `json:"operations"`
+	// Heat counts operations of all kinds by latency: pairs of a row and a count. Row n
+	// holds latencies from HeatRow(n) to HeatRow(n+1).
+	Heat [][2]uint64 `json:"heat"`
+}
+
+// Latencies is the distribution of one operation's latency.
+type Latencies struct {
+	Operation string `json:"operation"`
+	// Buckets are pairs: the largest latency of the bucket, and how many operations took
+	// that long. They are ascending.
+	Buckets [][2]uint64 `json:"buckets"`
+}
+
+// Quantile returns the latency that a share q of the operations did not exceed; 0
+// without operations.
+func (l *Latencies) Quantile(q float64) int64 {
+	var total uint64
+	for _, b := range l.Buckets {
+		total += b[1]
+	}
+	rank, seen := uint64(q*float64(total)), uint64(0)
+	for _, b := range l.Buckets {
+		if seen += b[1]; seen >= rank && seen > 0 {
+			return int64(b[0])
+		}
+	}
+	return 0
+}
+
+// MedianRun returns the run whose rate is the median, the lower one of an even number;
+// nil without runs.
+func (c *Cell) MedianRun() *Run {
+	if len(c.Runs) == 0 {
+		return nil
+	}
+	sorted := slices.Clone(c.Runs)
+	slices.SortStableFunc(sorted, func(a, b *Run) int {
+		switch {
+		case a.OpsPerSecond < b.OpsPerSecond:
+			return -1
+		case a.OpsPerSecond > b.OpsPerSecond:
+			return 1
+		}
+		return 0
+	})
+	return sorted[(len(sorted)-1)/2]
+}
+
+// Rates returns the least, the median and the highest rate of the runs.
+func (c *Cell) Rates() (least, median, most float64) {
+	var rates []float64
+	for _, r := range c.Runs {
+		rates = append(rates, r.OpsPerSecond)
+	}
+	if len(rates) == 0 {
+		return 0, 0, 0
+	}
+	return slices.Min(rates), loadgen.Median(rates), slices.Max(rates)
+}
+
+// marshal writes a result as result.json has it.
+func (r *Result) marshal() ([]byte, error) { return json.Marshal(r) }

@@ -1,0 +1,177 @@
+package results
+
+import (
+	"bytes"
+	"context"
+	"encoding/csv"
+	"encoding/json"
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/kvd-db/kvd/internal/loadgen"
+)
+
+var update = flag.Bool("update", false, "write the golden directory")
+
+// unit has no multiple that is a whole number of seconds below a minute: no operation ends
+// at the very moment at which a second is closed.
+const unit = 1003 * time.Microsecond
+
+// measured returns a result of two runs with known latencies: gets take one unit, puts
+// two, and one put 500. It runs on a fake clock.
+func measured(t *testing.T) *Result {
+	cell := &Cell{Params: []Param{{"mix", "half and half"}, {"threads", "1"}}, Target: map[string]any{"kind": "none"}}
+	synctest.Test(t, func(t *testing.T) {
+		for range 2 {
+			clock, tally := loadgen.NewClock(), loadgen.NewTally(2, 0)
+			n, disk := 0, int64(0)
+			c := NewCollector([]string{"get", "put"})
+			run := loadgen.Run{
+				Clock: clock, Operations: []string{"get", "put"},
+				Span:      loadgen.Span{Workers: 1, Duration: 3 * time.Second, Interval: time.Second},
+				Observer:  loadgen.Observer{Second: c.Second},
+				DiskBytes: func() (int64, error) { disk += 1 << 20; return disk, nil },
+				Workers: []loadgen.Worker{{Tally: tally, Step: func(_ context.Context, intended int64) error {
+					n++
+					began := clock.Now()
+					takes := time.Duration(1+n%2) * unit
+					if n == 501 {
+						takes = 500 * unit
+					}
+					time.Sleep(takes)
+					tally.Record(n%2, began, clock.Now(), intended)
+					return nil
+				}}},
+			}
+			trial, err := run.Do(t.Context())
+			require.NoError(t, err)
+			trial.CPUMicrosPerOp, trial.PeakRSSBytes = 1.5, 1<<20 // of this test's process otherwise
+			cell.Runs = append(cell.Runs, c.Run(trial, map[string]any{"syncs": 3}))
+		}
+	})
+	return &Result{
+		Version: Version, Experiment: "run", Command: []string{"kvbench", "run"}, Scale: 1, Began: "2026-01-02T03:04:05Z",
+		Environment: loadgen.Environment{Commit: "abc", CPU: "a processor", GOMAXPROCS: 2, MemoryBytes: 1 << 30, FileSystem: "ext4"},
+		Cells:       []*Cell{cell},
+	}
+}
+
+func TestGoldenDirectory(t *testing.T) {
+	r := measured(t)
+	dir := t.TempDir()
+	require.NoError(t, Write(dir, r, "<!doctype html>"))
+	golden := filepath.Join("testdata", "v1")
+	if *update {
+		require.NoError(t, os.RemoveAll(golden))
+		require.NoError(t, Write(golden, r, "<!doctype html>"))
+	}
+	files, err := os.ReadDir(golden)
+	require.NoError(t, err)
+	require.Len(t, files, 6)
+	for _, f := range files {
+		want, err := os.ReadFile(filepath.Join(golden, f.Name()))
+		require.NoError(t, err)
+		got, err := os.ReadFile(filepath.Join(dir, f.Name()))
+		require.NoError(t, err)
+		assert.Equal(t, string(want), string(got), f.Name())
+	}
+}
+
+func TestADirectoryIsReadBack(t *testing.T) {
+	r := measured(t)
+	dir := t.TempDir()
+	require.NoError(t, Write(dir, r, ""))
+	back, err := Read(dir)
+	require.NoError(t, err)
+	again, err := back.marshal()
+	require.NoError(t, err)
+	first, err := r.marshal()
+	require.NoError(t, err)
+	assert.JSONEq(t, string(first), string(again))
+
+	run := back.Cells[0].MedianRun()
+	require.Len(t, run.Series, 3)
+	assert.EqualValues(t, 2<<20, *run.Series[1].Bytes)
+	puts := run.Latencies[1]
+	assert.Equal(t, "put", puts.Operation)
+	assert.InEpsilon(t, 2e6, puts.Quantile(0.5), 0.01)
+	assert.InEpsilon(t, 500e6, puts.Quantile(1), 0.01)
+	var counted uint64
+	for i := range run.Series {
+		for _, row := range run.Series[i].Heat {
+			counted += row[1]
+			assert.True(t, HeatRow(int(row[0])) <= 510e6 && HeatRow(int(row[0])+1) >= 1e6, "row %d", row[0])
+		}
+	}
+	assert.Equal(t, run.Ops, counted, "the heat map has every operation once")
+}
+
+func TestWhatIsNoResultIsRefused(t *testing.T) {
+	for name, test := range map[string]struct{ content, says string }{
+		"newer":      {`{"version": 2}`, "format version 2, this kvbench reads version 1"},
+		"not JSON":   {`BenchmarkRun 1`, "is not a result of kvbench"},
+		"no version": {`{}`, "format version 0"},
+		"null cell":  {`{"version":1,"cells":[null]}`, "cell 0 is incomplete"},
+		"null run":   {`{"version":1,"cells":[{"runs":[null]}]}`, "cell 0 is incomplete"},
+		"empty run":  {`{"version":1,"cells":[{"runs":[{}]}]}`, "cell 0 is incomplete"},
+	} {
+		dir := t.TempDir()
+		require.NoError(t, os.WriteFile(filepath.Join(dir, ResultFile), []byte(test.content), 0o644))
+		_, err := Read(dir)
+		assert.ErrorContains(t, err, test.says, name)
+	}
+	_, err := Read(t.TempDir())
+	assert.ErrorIs(t, err, os.ErrNotExist)
+}
+
+func TestOtherFormatsHaveEveryRun(t *testing.T) {
+	r := measured(t)
+	rows, err := csv.NewReader(bytes.NewReader(r.series())).ReadAll()
+	require.NoError(t, err)
+	assert.Len(t, rows, 1+2*3*2, "a head, then runs, seconds, operations")
+	assert.Equal(t, []string{"half and half", "1", "1", "1.000"}, rows[1][:4])
+
+	lines := strings.Split(strings.TrimSpace(string(r.benchmarks())), "\n")
+	require.Len(t, lines, 3+4)
+	assert.Regexp(t, `^BenchmarkRun/mix=half_and_half/threads=1/op=get \d+ \d+ ns/op [0-9.]+ ops/s`, lines[3])
+	assert.Equal(t, strings.Fields(lines[3])[0], strings.Fields(lines[5])[0], "runs of a cell have one name")
+
+	text := string(r.Cells[0].Runs[0].Latencies[1].percentiles())
+	assert.Contains(t, text, "#[Max     =   501500")
+	assert.Contains(t, text, "1.000000000000")
+}
+
+func TestRowsOfAHeatMapAreInOrder(t *testing.T) {
+	for _, d := range []time.Duration{0, 1, 99, 100, 101, time.Microsecond, time.Second, time.Hour} {
+		row := int(rowOf(d))
+		assert.LessOrEqual(t, HeatRow(row), max(float64(d), 100)*1.0001)
+		assert.Greater(t, HeatRow(row+1)*1.0001, float64(d))
+	}
+}
+
+func FuzzRead(f *testing.F) {
+	f.Add([]byte(`{"version":1,"cells":[{"params":[{"name":"a","value":"b"}],"runs":[{"seconds":1,"latencies":[{"operation":"x","buckets":[[1,2]]}]}]}]}`))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		dir := t.TempDir()
+		require.NoError(t, os.WriteFile(filepath.Join(dir, ResultFile), data, 0o644))
+		r, err := Read(dir)
+		if err != nil {
+			return
+		}
+		for _, c := range r.Cells {
+			c.Name()
+			c.Rates()
+			c.MedianRun()
+		}
+		require.True(t, json.Valid(data))
+		require.NoError(t, Write(dir, r, ""))
+	})
+}
