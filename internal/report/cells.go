@@ -1,0 +1,183 @@
+package report
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+
+	"github.com/kvd-db/kvd/internal/chart"
+	"github.com/kvd-db/kvd/internal/loadgen"
+	"github.com/kvd-db/kvd/internal/results"
+)
+
+func decimal(v float64) string { return strconv.FormatFloat(v, 'f', 2, 64) }
+
+// facts describes the machine and the program.
+func facts(r *results.Result) [][2]string {
+	e := r.Environment
+	return [][2]string{
+		{"command", strings.Join(r.Command, " ")},
+		{"began", r.Began},
+		{"commit", cmp.Or(e.Commit, "not known")},
+		{"machine", fmt.Sprintf("%s, %d processors used, %s of memory", e.CPU, e.GOMAXPROCS, chart.Bytes(float64(e.MemoryBytes)))},
+		{"system", e.OS + ", Linux " + e.Kernel + ", " + e.FileSystem},
+		{"compiler", e.Go},
+	}
+}
+
+// Note returns the footnote of the figures of a cell, or of all cells if c is nil.
+func Note(r *results.Result, c *results.Cell) []string {
+	runs, seconds := 0, 0.0
+	for _, cell := range r.Cells {
+		if c == nil || cell == c {
+			runs = max(runs, len(cell.Runs))
+			for _, run := range cell.Runs {
+				seconds = max(seconds, run.Seconds)
+			}
+		}
+	}
+	commit, dirty := strings.CutSuffix(r.Environment.Commit, "+dirty")
+	commit = cmp.Or(commit[:min(len(commit), 12)], "not known")
+	if dirty {
+		commit += "+dirty"
+	}
+	what := r.Experiment
+	if c != nil {
+		what += ", " + c.Name()
+	}
+	return []string{fmt.Sprintf("kvbench %s; %d runs of %s; commit %s; %s, %d processors.", what, runs, chart.Seconds(math.Round(seconds)), commit, r.Environment.CPU, r.Environment.GOMAXPROCS)}
+}
+
+// Cells returns a section for each cell: its operations, throughput and files over time,
+// latencies over time, and their percentiles.
+func Cells(r *results.Result) []Section {
+	var sections []Section
+	for _, c := range r.Cells {
+		run := c.MedianRun()
+		if run == nil {
+			continue
+		}
+		s := Section{Title: c.Name(), Tables: []*Table{Operations(c)}}
+		if len(run.Series) > 1 {
+			s.Figures = append(s.Figures, OverTime(r, c, run), HeatMap(r, c, run))
+		}
+		s.Figures = append(s.Figures, Tails(r, c, run))
+		sections = append(sections, s)
+	}
+	return sections
+}
+
+// Operations is the table of the operations of a cell's median run.
+func Operations(c *results.Cell) *Table {
+	t := &Table{Head: []string{"operation", "count", "ops/s", "mean", "p50", "p90", "p99", "p99.9", "p99.99", "max"}}
+	if n := len(c.Runs); n > 1 {
+		least, median, most := c.Rates()
+		t.Caption = fmt.Sprintf("The median of %d runs, which had %s to %s operations/s, median %s.", n, chart.Number(least), chart.Number(most), chart.Number(median))
+	}
+	for _, o := range c.MedianRun().Trial.Operations {
+		row := []Entry{Words(o.Name), Words(chart.Number(float64(o.Count))), Words(chart.Number(o.OpsPerSecond))}
+		for _, n := range []int64{o.MeanNanos, o.Nanos.P50, o.Nanos.P90, o.Nanos.P99, o.Nanos.P999, o.Nanos.P9999, o.Nanos.Max} {
+			row = append(row, Words(chart.Nanos(float64(n))))
+		}
+		t.Rows = append(t.Rows, row)
+	}
+	return t
+}
+
+// stallShare is the share of the median rate below which a second counts as a stall.
+const stallShare = 1.0 / 3
+
+// OverTime is throughput over time, with stalls shaded, above the bytes on disk.
+func OverTime(r *results.Result, c *results.Cell, run *results.Run) *chart.Figure {
+	var at, rate, bytesAt, bytes []float64
+	rates := make([]float64, 0, len(run.Series))
+	for i := range run.Series {
+		s := &run.Series[i]
+		at, rate = append(at, s.At), append(rate, s.OpsPerSecond)
+		rates = append(rates, s.OpsPerSecond)
+		if s.Bytes != nil {
+			bytesAt, bytes = append(bytesAt, s.At), append(bytes, float64(*s.Bytes))
+		}
+	}
+	f := &chart.Figure{Title: "Throughput over time", X: chart.Axis{Label: "time", Format: chart.Seconds}, Note: Note(r, c)}
+	var marks []chart.Mark
+	limit := loadgen.Median(rates) * stallShare
+	for i, v := range rate {
+		if v < limit {
+			from := 0.0
+			if i > 0 {
+				from = at[i-1]
+			}
+			marks = append(marks, &chart.Shade{From: from, To: at[i], Name: "under a third of the median rate"})
+		}
+	}
+	marks = append(marks, &chart.Line{X: at, Y: rate, Plain: true})
+	f.Panels = append(f.Panels, chart.Panel{Y: chart.Axis{Label: "operations/s"}, Marks: marks})
+	if len(bytes) > 1 {
+		f.Title = "Throughput and files over time"
+		f.Panels = append(f.Panels, chart.Panel{
+			Y: chart.Axis{Label: "bytes on disk", Format: chart.Bytes, Binary: true}, Height: 110,
+			Marks: []chart.Mark{&chart.Area{X: bytesAt, Layers: []chart.Layer{{Name: "on disk", Y: bytes}}}},
+		})
+	}
+	return f
+}
+
+// HeatMap shows how many operations had which latency in each second.
+func HeatMap(r *results.Result, c *results.Cell, run *results.Run) *chart.Figure {
+	first, last := uint64(math.MaxUint64), uint64(0)
+	for i := range run.Series {
+		for _, p := range run.Series[i].Heat {
+			first, last = min(first, p[0]), max(last, p[0])
+		}
+	}
+	heat := &chart.Heat{Of: "operations", X: []float64{0}}
+	for row := first; row <= last+1 && first <= last; row++ {
+		heat.Y = append(heat.Y, results.HeatRow(int(row)))
+	}
+	for i := range run.Series {
+		heat.X = append(heat.X, run.Series[i].At)
+		column := make([]float64, max(len(heat.Y)-1, 0))
+		for _, p := range run.Series[i].Heat {
+			column[p[0]-first] = float64(p[1])
+		}
+		heat.Count = append(heat.Count, column)
+	}
+	return &chart.Figure{
+		Title: "Latencies over time", X: chart.Axis{Label: "time", Format: chart.Seconds}, Note: Note(r, c),
+		Panels: []chart.Panel{{Y: chart.Axis{Label: "latency", Kind: chart.Log10, Format: chart.Nanos}, Marks: []chart.Mark{heat}}},
+	}
+}
+
+// Tails shows the latency at each percentile, by operation.
+func Tails(r *results.Result, c *results.Cell, run *results.Run) *chart.Figure {
+	f := &chart.Figure{Title: "Latency by percentile", X: chart.Axis{Label: "percentile", Kind: chart.Tail}, Note: Note(r, c)}
+	panel := chart.Panel{Y: chart.Axis{Label: "latency", Kind: chart.Log10, Format: chart.Nanos}}
+	for n := range run.Latencies {
+		panel.Marks = append(panel.Marks, tail(&run.Latencies[n], n))
+	}
+	f.Panels = []chart.Panel{panel}
+	return f
+}
+
+// tail returns the curve of one operation, up to the percentile of its last but one
+// operation.
+func tail(l *results.Latencies, series int) *chart.Line {
+	line := &chart.Line{Name: l.Operation, Series: series, Plain: true}
+	var total uint64
+	for _, b := range l.Buckets {
+		total += b[1]
+	}
+	last := 1 - 1/float64(total+1)
+	for step := 0; ; step++ {
+		q := 1 - math.Pow(10, -float64(step)/10)
+		end := q >= last
+		q = min(q, last)
+		line.X, line.Y = append(line.X, q), append(line.Y, max(float64(l.Quantile(q)), 1))
+		if end {
+			return line
+		}
+	}
+}

@@ -1,0 +1,119 @@
+package report
+
+import (
+	"encoding/xml"
+	"errors"
+	"io"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/kvd-db/kvd/internal/chart"
+	"github.com/kvd-db/kvd/internal/loadgen"
+	"github.com/kvd-db/kvd/internal/results"
+)
+
+func testRun(rate float64) *results.Run {
+	data := int64(2 << 30)
+	r := &results.Run{
+		Trial: &loadgen.Trial{Seconds: 20, Ops: uint64(20 * rate), OpsPerSecond: rate, DataBytes: &data,
+			Operations: []loadgen.Operation{{Name: "get", Kind: loadgen.Kind{Count: uint64(20 * rate), OpsPerSecond: rate}}}},
+		Latencies: []results.Latencies{{Operation: "get", Buckets: [][2]uint64{{1000, 900}, {2000, 99}, {5e6, 1}}}},
+	}
+	for i := range 20 {
+		at := rate
+		if i == 7 {
+			at = rate / 10
+		}
+		n := int64(i) << 20
+		r.Series = append(r.Series, results.Second{At: float64(i + 1), OpsPerSecond: at, Bytes: &n, Heat: [][2]uint64{{10, 5}, {12, 900}}})
+	}
+	return r
+}
+
+func testResult() *results.Result {
+	return &results.Result{
+		Version: 1, Experiment: "run", Command: []string{"kvbench", "run", "<script>"}, Scale: 1,
+		Environment: loadgen.Environment{Commit: "0123456789abcdef", CPU: "a <b> processor", MemoryBytes: 1 << 30, FileSystem: "ext4"},
+		Cells: []*results.Cell{{Params: []results.Param{{Name: "mix", Value: "<BALANCED>"}},
+			Runs: []*results.Run{testRun(1000), testRun(1010), testRun(1020)}}},
+	}
+}
+
+func TestAPageIsWellFormedAndNeedsNothingElse(t *testing.T) {
+	r := testResult()
+	p := Page{Title: "a & b", Lead: "fast <enough>", Result: r, Sections: append(Cells(r), Section{
+		Title: "table", Text: []string{"<p>"}, Tables: []*Table{{Caption: "c", Head: []string{"a", "b"}, Rows: [][]Entry{
+			{Words("x"), Figure("1", 1)}, {Words("y"), Figure("2", 2)},
+		}}},
+	})}
+	page := p.HTML()
+	assert.NotContains(t, page, "<script>")
+	assert.NotContains(t, page, "<enough>")
+	assert.NotContains(t, page, "src=")
+	assert.NotContains(t, page, "href=")
+	assert.NotContains(t, page, "url(")
+	assert.NotContains(t, page, "ZgotmplZ", "the template found something unsafe")
+	assert.Equal(t, 1, strings.Count(page, `style="--shade:0.45"`), "the best of a column")
+	assert.Equal(t, 3, strings.Count(page, "<svg "))
+	assert.Contains(t, page, "under a third of the median rate")
+
+	d := xml.NewDecoder(strings.NewReader(regexp.MustCompile(`<meta[^>]*>|<!doctype html>|<br>`).ReplaceAllString(page, "")))
+	d.Strict = true
+	for {
+		if _, err := d.Token(); errors.Is(err, io.EOF) {
+			break
+		} else {
+			require.NoError(t, err)
+		}
+	}
+}
+
+func TestTrustNamesEveryReasonForDoubt(t *testing.T) {
+	for _, c := range Trust(testResult()) {
+		assert.True(t, c.OK, c.Text)
+	}
+	r := testResult()
+	r.Scale, r.Environment.FileSystem, r.Environment.Commit, r.Environment.MemoryBytes = 0.1, "tmpfs", "abc+dirty", 1<<40
+	bad := testRun(2000)
+	bad.Seconds, bad.Error, bad.Interrupted = 2, "disk on fire", true
+	bad.Generator = loadgen.Generator{Share: 0.3, LatenessNanos: &loadgen.Latency{P99: 5e6}}
+	r.Cells[0].Runs = []*results.Run{bad, testRun(1000)}
+	var all []string
+	for _, c := range Trust(r) {
+		assert.False(t, c.OK, c.Text)
+		all = append(all, c.Text)
+	}
+	for _, says := range []string{"disk on fire", "1 runs were interrupted", "2 of 3 runs", "differ by up to 66.7 %", "30 % of the processor", "5 ms late",
+		"2 s are short", "scaled by 0.1", "fit into memory", "tmpfs", "changes that no commit has"} {
+		assert.Contains(t, strings.Join(all, "\n"), says)
+	}
+	for _, c := range Trust(&results.Result{}) {
+		assert.NotEmpty(t, c.Text, "also without cells")
+	}
+}
+
+func TestTailsEndAtTheLastOperation(t *testing.T) {
+	line := tail(&testRun(1).Latencies[0], 0)
+	assert.Zero(t, line.X[0])
+	assert.EqualValues(t, 1000, line.Y[0])
+	assert.InDelta(t, 0.999, line.X[len(line.X)-1], 0.0001)
+	assert.IsIncreasing(t, line.X)
+	assert.IsNonDecreasing(t, line.Y)
+}
+
+func TestStallsAreShaded(t *testing.T) {
+	r := testResult()
+	f := OverTime(r, r.Cells[0], r.Cells[0].Runs[0])
+	var shades []*chart.Shade
+	for _, m := range f.Panels[0].Marks {
+		if s, ok := m.(*chart.Shade); ok {
+			shades = append(shades, s)
+		}
+	}
+	require.Len(t, shades, 1)
+	assert.Equal(t, chart.Shade{From: 7, To: 8, Name: shades[0].Name}, *shades[0])
+}
