@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -14,6 +15,8 @@ type options struct {
 	targetOptions
 	mix          string
 	distribution string
+	runs         int
+	report       string
 	config       workload.Config
 }
 
@@ -33,6 +36,8 @@ func (o *options) register(c *cobra.Command) {
 	f.DurationVar(&o.config.Warmup, "warmup", 0, "run this long before the measurement")
 	f.DurationVar(&o.config.Duration, "duration", time.Minute, "of the measurement")
 	f.DurationVar(&o.config.Interval, "interval", 10*time.Second, "between two lines of --out, in whole seconds")
+	f.IntVar(&o.runs, "runs", 1, "repeat the run, each on a new store; the report has the spread")
+	f.StringVar(&o.report, "report", "", "write a directory with the figures and a page of pictures, report.html")
 	o.targetOptions.register(c)
 }
 
@@ -47,6 +52,12 @@ func (o *options) resolve(c *cobra.Command) error {
 	}
 	if err := o.targetOptions.resolve(c); err != nil {
 		return err
+	}
+	switch {
+	case o.runs < 1:
+		return fmt.Errorf("--runs %d: want at least 1", o.runs)
+	case o.runs > 1 && (o.data != "" || o.addr != ""):
+		return errors.New("--runs needs a new store for each run: leave out --data and --addr")
 	}
 	return o.config.Validate()
 }

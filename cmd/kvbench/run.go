@@ -1,11 +1,18 @@
 package main
 
 import (
+	"cmp"
 	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/kvd-db/kvd/internal/loadgen"
+	"github.com/kvd-db/kvd/internal/report"
+	"github.com/kvd-db/kvd/internal/results"
 	"github.com/kvd-db/kvd/internal/workload"
 )
 
@@ -18,10 +25,13 @@ func newRunCommand(open opener) *cobra.Command {
 
 Without --data or --addr the engine runs in this process on a new directory
 below the current one, which is removed afterwards. Every answer is checked: a
-wrong value or a lost key ends the run with exit code 1.`,
+wrong value or a lost key ends the run with exit code 1.
+
+With --report a directory gets the figures as JSON, CSV and text for benchstat,
+and report.html, one page with pictures that needs no network.`,
 		Example: `  kvbench run --mix GET_HEAVY --preload 1000000 --keys 1000000 --duration 30s
   kvbench run --addr localhost:7070 --durability sync --threads 64
-  kvbench run --mix PUT_HEAVY --batch-ops 16 --linger 500us --out results.jsonl`,
+  kvbench run --mix BALANCED --runs 3 --report balanced`,
 		Args: cobra.NoArgs,
 	}
 	o.register(c)
@@ -34,22 +44,80 @@ wrong value or a lost key ends the run with exit code 1.`,
 	return c
 }
 
-// benchmark runs and prints what came of it.
+// benchmark does the runs, prints each, and writes the report.
 func benchmark(c *cobra.Command, o *options, open opener) error {
-	return withTarget(c.Context(), &o.targetOptions, open, func(target workload.Target, info *targetInfo, report *report) error {
+	result := &results.Result{
+		Version: results.Version, Experiment: c.Name(), Command: os.Args, Scale: 1,
+		Began: time.Now().UTC().Format(time.RFC3339),
+	}
+	cell := &results.Cell{Params: o.params()}
+	result.Cells = []*results.Cell{cell}
+	lead := ""
+	for range o.runs {
+		target := o.targetOptions // each run without --data has a directory of its own
+		summary, info, err := runOnce(c, o, &target, open, cell)
+		if err != nil {
+			return err
+		}
+		result.Environment, lead = summary.Environment, sentence(summary, info)
+		cell.Workload, cell.Target = summary.Workload, info
+		if c.Context().Err() != nil {
+			break
+		}
+	}
+	if o.report == "" {
+		return nil
+	}
+	page := report.Page{
+		Title: "kvbench " + result.Experiment + ": " + o.config.Mix.Name, Lead: lead,
+		Result: result, Sections: report.Cells(result),
+	}
+	return writeReport(c, o.report, result, &page)
+}
+
+// runOnce does one run, prints it, and adds it to the cell.
+func runOnce(c *cobra.Command, o *options, on *targetOptions, open opener, cell *results.Cell) (summary *workload.Summary, info *targetInfo, err error) {
+	err = withTarget(c.Context(), on, open, func(target workload.Target, about *targetInfo, lines *lineReport) error {
+		info = about
 		live := newLiveView(c.ErrOrStderr())
-		summary, err := workload.Run(c.Context(), target, o.config, workload.Observer{
+		collector := results.NewCollector(workload.Operations())
+		var err error
+		summary, err = workload.Run(c.Context(), target, o.config, workload.Observer{
 			Preload:  live.preload,
-			Second:   live.second,
-			Interval: report.line,
+			Second:   func(s loadgen.Sample) { live.second(s); collector.Second(s) },
+			Interval: lines.line,
 		})
 		live.end()
 		info.observe(target)
 		if summary != nil {
 			summary.Target = info
-			summary.Environment = loadgen.ReadEnvironment(o.data)
-			err = errors.Join(err, report.summary(summary), printSummary(c.OutOrStdout(), summary, info))
+			summary.Environment = loadgen.ReadEnvironment(on.data)
+			cell.Runs = append(cell.Runs, collector.Run(summary.Trial, info.Activity))
+			err = errors.Join(err, lines.summary(summary), printSummary(c.OutOrStdout(), summary, info))
 		}
 		return err
 	})
+	return summary, info, err
+}
+
+// params are what tells this command's runs from others in a report.
+func (o *options) params() []results.Param {
+	params := []results.Param{
+		{Name: "mix", Value: o.config.Mix.Name},
+		{Name: "threads", Value: strconv.Itoa(o.config.Workers)},
+		{Name: "durability", Value: o.durability},
+	}
+	if o.addr == "" {
+		return append(params, results.Param{Name: "partitions", Value: strconv.Itoa(o.partitions)})
+	}
+	return append(params, results.Param{Name: "server", Value: o.addr})
+}
+
+// writeReport writes the directory of a report, and says where its page is.
+func writeReport(c *cobra.Command, dir string, r *results.Result, page *report.Page) error {
+	if err := results.Write(dir, r, page.HTML()); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintf(c.OutOrStdout(), "report       %s\n", cmp.Or(dir, ".")+string(os.PathSeparator)+results.ReportFile)
+	return err
 }

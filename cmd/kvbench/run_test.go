@@ -19,6 +19,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/results"
 	"github.com/kvd-db/kvd/internal/workload"
 )
 
@@ -271,4 +272,35 @@ func TestFlagsReachTheTarget(t *testing.T) {
 	assert.Equal(t, 16, r.options.batchOps)
 	assert.EqualValues(t, 500_000, r.options.linger)
 	assert.Equal(t, "d", r.options.data)
+}
+
+func TestRunsAndTheirReport(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "new", "report")
+	synctest.Test(t, func(t *testing.T) {
+		r := runCommand(t, t.Context(), func(m *memoryTarget) { m.takes = time.Millisecond },
+			"run", "--threads", "2", "--keys", "5000", "--value-size", "100", "--duration", "3s", "--runs", "3", "--report", dir)
+		require.Equal(t, exitOK, r.code, r.stderr)
+		assert.Equal(t, 3, strings.Count(r.stdout, "all answers right."))
+		assert.Contains(t, r.stdout, "report       "+filepath.Join(dir, "report.html"))
+	})
+	back, err := results.Read(dir)
+	require.NoError(t, err)
+	require.Len(t, back.Cells, 1)
+	assert.Equal(t, "mix PUT_HEAVY, threads 2, durability buffered, partitions 4", back.Cells[0].Name())
+	require.Len(t, back.Cells[0].Runs, 3)
+	for _, run := range back.Cells[0].Runs {
+		assert.Len(t, run.Series, 3)
+		assert.NotEmpty(t, run.Latencies)
+	}
+	page, err := os.ReadFile(filepath.Join(dir, "report.html"))
+	require.NoError(t, err)
+	assert.Contains(t, string(page), "Latency by percentile")
+}
+
+func TestRunsNeedNewStores(t *testing.T) {
+	for _, args := range [][]string{{"--runs", "0"}, {"--runs", "2", "--data", "here"}, {"--runs", "2", "--addr", "localhost:1"}} {
+		r := runCommand(t, t.Context(), nil, append([]string{"run"}, args...)...)
+		assert.Equal(t, exitUsage, r.code)
+		assert.Contains(t, r.stderr, "--runs")
+	}
 }

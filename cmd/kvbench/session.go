@@ -13,7 +13,7 @@ import (
 
 // withTarget opens the report and the target that the flags describe, hands both
 // out, and closes them; a store that the flags do not name is removed.
-func withTarget(ctx context.Context, o *targetOptions, open opener, use func(workload.Target, *targetInfo, *report) error) (err error) {
+func withTarget(ctx context.Context, o *targetOptions, open opener, use func(workload.Target, *targetInfo, *lineReport) error) (err error) {
 	if o.addr == "" && o.data == "" {
 		if o.data, err = os.MkdirTemp(".", "kvbench-data-"); err != nil {
 			return err

@@ -22,7 +22,7 @@ type trials struct {
 	settings any
 	target   workload.Target
 	info     *targetInfo
-	report   *report
+	report   *lineReport
 	live     *liveView
 	rows     []trialRow
 }
@@ -53,7 +53,7 @@ type recordSettings struct {
 // runTrials opens the target, loads the records, has body do its trials, audits
 // the records and calls show. What was measured is shown also after an error.
 func runTrials(c *cobra.Command, o *trialOptions, open opener, body func(*trials) error, show func(*trials, io.Writer, error) error) error {
-	return withTarget(c.Context(), &o.targetOptions, open, func(target workload.Target, info *targetInfo, report *report) error {
+	return withTarget(c.Context(), &o.targetOptions, open, func(target workload.Target, info *targetInfo, report *lineReport) error {
 		bench, err := workload.NewBench(target, o.records)
 		if err != nil {
 			return err

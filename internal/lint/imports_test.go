@@ -38,6 +38,9 @@ var floors = map[string]float64{
 	"internal/inspect":    2,
 	"internal/workload":   2,
 	"internal/loadgen":    1,
+	"internal/chart":      0.5,
+	"internal/results":    2,
+	"internal/report":     3,
 
 	"internal/descriptor": 1,
 	"internal/memory":     1,

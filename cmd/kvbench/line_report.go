@@ -9,40 +9,40 @@ import (
 	"github.com/kvd-db/kvd/internal/workload"
 )
 
-// report writes a run as lines of JSON: one an interval, and at the end one
+// lineReport writes a run as lines of JSON: one an interval, and at the end one
 // with the single member "summary". Runs may share a file: each appends.
-type report struct {
+type lineReport struct {
 	encoder *json.Encoder
 	file    io.Closer // nil if nobody asked for a report
 }
 
-func openReport(path string) (*report, error) {
+func openReport(path string) (*lineReport, error) {
 	if path == "" {
-		return &report{encoder: json.NewEncoder(io.Discard)}, nil
+		return &lineReport{encoder: json.NewEncoder(io.Discard)}, nil
 	}
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o644)
 	if err != nil {
 		return nil, err
 	}
-	return &report{encoder: json.NewEncoder(f), file: f}, nil
+	return &lineReport{encoder: json.NewEncoder(f), file: f}, nil
 }
 
-func (r *report) line(l workload.Line) error { return r.encoder.Encode(l) }
+func (r *lineReport) line(l workload.Line) error { return r.encoder.Encode(l) }
 
-func (r *report) sample(of trialLabel, s loadgen.Sample) error {
+func (r *lineReport) sample(of trialLabel, s loadgen.Sample) error {
 	return r.encoder.Encode(struct {
 		trialLabel
 		loadgen.Sample
 	}{of, s})
 }
 
-func (r *report) summary(s any) error {
+func (r *lineReport) summary(s any) error {
 	return r.encoder.Encode(struct {
 		Summary any `json:"summary"`
 	}{s})
 }
 
-func (r *report) Close() error {
+func (r *lineReport) Close() error {
 	if r.file == nil {
 		return nil
 	}
