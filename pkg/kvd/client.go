@@ -42,7 +42,7 @@ func Open(target string, opts ...Option) (*Client, error) {
 	if err != nil {
 		return nil, &Error{Op: "open", Err: err}
 	}
-	return newClient(n, config.durability), nil
+	return newClient(withHook(n, config.hook), config.durability), nil
 }
 
 func newClient(b backend.Backend, d Durability) *Client {

@@ -24,6 +24,7 @@ type config struct {
 	logger     *slog.Logger
 	grpcOnly   bool
 	netOnly    bool
+	hook       func(CallInfo)
 	dialer     func(ctx context.Context, address string) (net.Conn, error)
 }
 

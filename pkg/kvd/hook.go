@@ -1,0 +1,225 @@
+package kvd
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/kvd-db/kvd/pkg/kvd/internal/backend"
+)
+
+// CallInfo describes a call that has ended: see [WithHook].
+type CallInfo struct {
+	// Op is the call, as in Error.Op: "get", "put", "delete", "get many", "scan", "apply",
+	// "delete range", "execute", "commit", "snapshot", "keep snapshot", "ping", and so on.
+	Op string
+	// Keys is the number of keys that were read or written, guards included; of a scan the
+	// items that the loop got.
+	Keys int
+	// Bytes is the size of the keys and values that were sent and received.
+	Bytes int
+	// Time is how long the call took; of a scan with the body of its loop.
+	Time time.Duration
+	// Attempts is how often the call was tried. It is 0 where that is not known: for scans,
+	// snapshots and administrative calls that succeeded.
+	Attempts int
+	// Timings says where the time of reads and writes other than scans went, as with Timed.
+	Timings Timings
+	// Err is what the call returned.
+	Err error
+}
+
+// WithHook has each call report to hook when it ends, for metrics and traces. The hook
+// runs on the goroutine of the call, before the call returns, so it should be quick; calls
+// that end at the same time run it concurrently. It must not close the client.
+//
+// Each operation of a pipeline is a call, whose Time is that of the operations that
+// travelled with it. A transaction is the calls that it makes. Not reported: calls that
+// the client refuses before it begins them, with ErrInvalid, ErrClosed or the error of a
+// context that has ended; reads that a transaction answers from its own writes; and the
+// release of snapshots.
+//
+// A hook asks the server for timings with each call, some thirty bytes per frame. Without
+// a hook there is no cost.
+func WithHook(hook func(CallInfo)) Option { return func(c *config) { c.hook = hook } }
+
+// hooked is a backend that reports what another one does.
+type hooked struct {
+	backend.Backend
+	hook func(CallInfo)
+}
+
+// withHook returns b itself if there is no hook.
+func withHook(b backend.Backend, hook func(CallInfo)) backend.Backend {
+	if hook == nil {
+		return b
+	}
+	return &hooked{b, hook}
+}
+
+// call is a call under way.
+type hookedCall struct {
+	CallInfo
+	begun   time.Time
+	timings *backend.Timings // the caller's, or our own
+}
+
+// begin begins a call of op. Its timings are filled in where the caller wants them.
+func (h *hooked) begin(op string, t *backend.Timings) *hookedCall {
+	c := &hookedCall{begun: time.Now(), timings: t}
+	c.Op = op
+	if t == nil {
+		c.timings = (*backend.Timings)(&c.Timings)
+	}
+	return c
+}
+
+func (c *hookedCall) add(keys int, slices ...[]byte) {
+	c.Keys += keys
+	for _, s := range slices {
+		c.Bytes += len(s)
+	}
+}
+
+func (c *hookedCall) addMutations(mutations []backend.Mutation) {
+	for i := range mutations {
+		c.add(1, mutations[i].Key, mutations[i].Value, mutations[i].Condition.Value)
+	}
+}
+
+// end reports a call that ended with err, which it returns.
+func (h *hooked) end(c *hookedCall, err error) error {
+	c.Time = time.Since(c.begun)
+	c.Timings = Timings(*c.timings)
+	c.Attempts, c.Err = c.Timings.Attempts, failed(c.Op, err)
+	if e, ok := errors.AsType[*Error](c.Err); ok {
+		c.Attempts = e.Attempts
+	}
+	h.hook(c.CallInfo)
+	return err
+}
+
+func nameOf(k backend.Kind) string {
+	switch k {
+	case backend.Put:
+		return "put"
+	case backend.Delete:
+		return "delete"
+	case backend.DeleteRange:
+		return "delete range"
+	}
+	return "get"
+}
+
+func (c *hookedCall) addOperation(op *backend.Op, a *backend.Answer) {
+	c.add(1, op.Key, op.Value, op.Condition.Value, a.Item.Value)
+}
+
+// Operate implements backend.Backend.
+func (h *hooked) Operate(ctx context.Context, op backend.Op, t *backend.Timings) (backend.Answer, error) {
+	c := h.begin(nameOf(op.Kind), t)
+	a, err := h.Backend.Operate(ctx, op, c.timings)
+	c.addOperation(&op, &a)
+	return a, h.end(c, err)
+}
+
+// OperateAll implements backend.Backend.
+func (h *hooked) OperateAll(ctx context.Context, ops []*backend.Operation) {
+	calls := make([]*hookedCall, len(ops))
+	for i, o := range ops {
+		calls[i] = h.begin(nameOf(o.Op.Kind), o.Timings)
+		o.Timings = calls[i].timings
+	}
+	h.Backend.OperateAll(ctx, ops)
+	for i, o := range ops {
+		calls[i].addOperation(&o.Op, &o.Answer)
+		o.Err = h.end(calls[i], o.Err)
+	}
+}
+
+// GetMany implements backend.Backend.
+func (h *hooked) GetMany(ctx context.Context, keys [][]byte, at backend.ReadVersion, t *backend.Timings, found func(int, backend.Item, bool)) error {
+	c := h.begin("get many", t)
+	c.add(len(keys), keys...)
+	return h.end(c, h.Backend.GetMany(ctx, keys, at, c.timings, func(i int, item backend.Item, ok bool) {
+		c.add(0, item.Value)
+		found(i, item, ok)
+	}))
+}
+
+// Scan implements backend.Backend.
+func (h *hooked) Scan(ctx context.Context, s *backend.Scan, yield func(backend.Item) bool) error {
+	c := h.begin("scan", nil)
+	return h.end(c, h.Backend.Scan(ctx, s, func(item backend.Item) bool {
+		c.add(1, item.Key, item.Value)
+		return yield(item)
+	}))
+}
+
+// Apply implements backend.Backend.
+func (h *hooked) Apply(ctx context.Context, writes []backend.Mutation, o backend.WriteOptions) (uint64, error) {
+	op := "apply"
+	if len(writes) == 1 && writes[0].Kind == backend.DeleteRange {
+		op = nameOf(backend.DeleteRange)
+	}
+	c := h.begin(op, o.Timings)
+	o.Timings = c.timings
+	c.addMutations(writes)
+	version, err := h.Backend.Apply(ctx, writes, o)
+	return version, h.end(c, err)
+}
+
+// Commit implements backend.Backend.
+func (h *hooked) Commit(ctx context.Context, t *backend.Transaction, o backend.WriteOptions) (uint64, error) {
+	c := h.begin("commit", o.Timings)
+	o.Timings = c.timings
+	c.addMutations(t.Writes)
+	version, err := h.Backend.Commit(ctx, t, o)
+	return version, h.end(c, err)
+}
+
+// Execute implements backend.Backend.
+func (h *hooked) Execute(ctx context.Context, e *backend.Execution, o backend.WriteOptions) (backend.Executed, error) {
+	c := h.begin("execute", o.Timings)
+	o.Timings = c.timings
+	for i := range e.Guards {
+		c.add(1, e.Guards[i].Key, e.Guards[i].Condition.Value)
+	}
+	c.addMutations(e.Then)
+	c.addMutations(e.Else)
+	done, err := h.Backend.Execute(ctx, e, o)
+	return done, h.end(c, err)
+}
+
+// BeginSnapshot implements backend.Backend.
+func (h *hooked) BeginSnapshot(ctx context.Context, lease time.Duration) (backend.Snapshot, error) {
+	c := h.begin("snapshot", nil)
+	s, err := h.Backend.BeginSnapshot(ctx, lease)
+	return s, h.end(c, err)
+}
+
+// KeepSnapshot implements backend.Backend.
+func (h *hooked) KeepSnapshot(ctx context.Context, id uint64, lease time.Duration) (time.Duration, error) {
+	c := h.begin("keep snapshot", nil)
+	granted, err := h.Backend.KeepSnapshot(ctx, id, lease)
+	return granted, h.end(c, err)
+}
+
+// SlowRequests implements backend.Backend.
+func (h *hooked) SlowRequests(ctx context.Context, limit int) (backend.SlowLog, error) {
+	c := h.begin("slow requests", nil)
+	l, err := h.Backend.SlowRequests(ctx, limit)
+	return l, h.end(c, err)
+}
+
+// ClearSlowRequests implements backend.Backend.
+func (h *hooked) ClearSlowRequests(ctx context.Context) error {
+	c := h.begin("clear slow requests", nil)
+	return h.end(c, h.Backend.ClearSlowRequests(ctx))
+}
+
+// Ping implements backend.Backend.
+func (h *hooked) Ping(ctx context.Context) error {
+	c := h.begin("ping", nil)
+	return h.end(c, h.Backend.Ping(ctx))
+}
