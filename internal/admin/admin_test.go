@@ -17,14 +17,13 @@ import (
 	"github.com/kvd-db/kvd/internal/admission"
 	"github.com/kvd-db/kvd/internal/engine"
 	"github.com/kvd-db/kvd/internal/histogram"
-	"github.com/kvd-db/kvd/internal/partition"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // sample is a source in which every figure is there and most differ.
 func sample() *Source {
-	stats := engine.Stats{Partitions: make([]partition.Stats, 2), MemtableLimit: 1 << 20, DiskFree: 3 << 30, Snapshots: 4, Pressure: 0.5}
+	stats := engine.Stats{Partitions: make([]engine.PartitionStats, 2), MemtableLimit: 1 << 20, DiskFree: 3 << 30, Snapshots: 4, Pressure: 0.5}
 	stats.Log.Syncs, stats.Log.SyncTime, stats.Log.Records = 5, 2*time.Second, 6
 	for _, micros := range []uint64{10, 100, 1_000, 998_890, 1_000_000} {
 		stats.Log.SyncMicros.Record(micros)

@@ -10,7 +10,6 @@ import (
 	"github.com/kvd-db/kvd/internal/admission"
 	"github.com/kvd-db/kvd/internal/engine"
 	"github.com/kvd-db/kvd/internal/histogram"
-	"github.com/kvd-db/kvd/internal/partition"
 	"github.com/kvd-db/kvd/internal/wal"
 )
 
@@ -245,8 +244,8 @@ func (s sink) store(st *engine.Stats) {
 }
 
 // batches emits what the micro-batches of all partitions have in common.
-func (s sink) batches(partitions []partition.Stats) {
-	var sum partition.Stats
+func (s sink) batches(partitions []engine.PartitionStats) {
+	var sum engine.PartitionStats
 	for i := range partitions {
 		p := &partitions[i]
 		sum.Writes.Add(&p.Writes)
@@ -274,7 +273,7 @@ func (s sink) log(l *wal.Stats) {
 	s.number(walSegments, float64(l.Segments))
 }
 
-func (s sink) partition(id string, p *partition.Stats) {
+func (s sink) partition(id string, p *engine.PartitionStats) {
 	s.counter(reads, p.Reads.Sum, id)
 	s.counter(readBatches, p.Reads.Count(), id)
 	s.number(queueDepth, float64(p.QueueOps), id)

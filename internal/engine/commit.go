@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/kvd-db/kvd/internal/commit"
 	"github.com/kvd-db/kvd/internal/keyhash"
 	"github.com/kvd-db/kvd/internal/kv"
 	"github.com/kvd-db/kvd/internal/partition"
@@ -121,14 +122,14 @@ type proposal struct {
 	e       *Engine
 	options kv.WriteOptions
 	bytes   int64
-	shares  []partition.Share // by partition
+	shares  []commit.Share // by partition
 }
 
 // newProposal deals the operations of a normalized batch out. A range delete goes
 // to every partition: each may have keys of the range.
 func (e *Engine) newProposal(b *kv.WriteBatch, o kv.WriteOptions) *proposal {
 	o.Durability = e.durability(o.Durability)
-	p := &proposal{e: e, options: o, bytes: int64(b.Bytes()), shares: make([]partition.Share, len(e.partitions))}
+	p := &proposal{e: e, options: o, bytes: int64(b.Bytes()), shares: make([]commit.Share, len(e.partitions))}
 	for _, op := range b.Ops() {
 		if op.Kind == kv.KindRangeDelete {
 			for i := range p.shares {
@@ -205,12 +206,12 @@ func (p *proposal) forget() {
 }
 
 // concerned returns the shares of the partitions that have one, in their order.
-func (p *proposal) concerned() []partition.Share {
-	concerned := make([]partition.Share, 0, len(p.shares))
+func (p *proposal) concerned() []commit.Share {
+	concerned := make([]commit.Share, 0, len(p.shares))
 	for i := range p.shares {
 		s := p.shares[i]
 		if len(s.Ops)+len(s.Reads.Keys)+len(s.Reads.Ranges) > 0 {
-			s.Partition = p.e.partitions[i]
+			s.Coordinator = p.e.coordinators[i]
 			concerned = append(concerned, s)
 		}
 	}
@@ -219,22 +220,22 @@ func (p *proposal) concerned() []partition.Share {
 
 // lead returns the partition that remembers the name of the batch: the first that
 // it writes to.
-func (p *proposal) lead() *partition.Partition {
+func (p *proposal) lead() *commit.Coordinator {
 	for i := range p.shares {
 		if len(p.shares[i].Ops) > 0 {
-			return p.e.partitions[i]
+			return p.e.coordinators[i]
 		}
 	}
 	panic("engine: a batch of nothing")
 }
 
 // propose waits for room, in memory and in the log, and proposes.
-func (e *Engine) propose(ctx context.Context, p *proposal) (*partition.Commit, error) {
+func (e *Engine) propose(ctx context.Context, p *proposal) (*commit.Commit, error) {
 	for {
 		if err := e.across.take(ctx, p.bytes); err != nil {
 			return nil, err
 		}
-		c, err := partition.Propose(&partition.Proposal{
+		c, err := commit.Propose(&commit.Proposal{
 			Shares: p.concerned(), Durability: p.options.Durability, RequestID: p.options.RequestID, Timed: p.options.Stages != nil,
 			Settled: func() { e.across.release(p.bytes) },
 		})
@@ -248,7 +249,7 @@ func (e *Engine) propose(ctx context.Context, p *proposal) (*partition.Commit, e
 }
 
 // await returns the outcome of a commit.
-func (e *Engine) await(ctx context.Context, c *partition.Commit, o kv.WriteOptions, watch *stopwatch) (kv.SeqNum, error) {
+func (e *Engine) await(ctx context.Context, c *commit.Commit, o kv.WriteOptions, watch *stopwatch) (kv.SeqNum, error) {
 	select {
 	case <-c.Done():
 	case <-ctx.Done():

@@ -14,6 +14,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/kvd-db/kvd/internal/commit"
 	"github.com/kvd-db/kvd/internal/descriptor"
 	"github.com/kvd-db/kvd/internal/event"
 	"github.com/kvd-db/kvd/internal/kv"
@@ -33,18 +34,19 @@ type Engine struct {
 	lock       io.Closer
 	events     *event.Listener
 
-	partitions []*partition.Partition
-	log        *wal.Log
-	cache      *sstable.Cache
-	clock      *clock
-	sequencer  *sequencer
-	snapshots  *snapshots
-	scans      scans
-	budget     *budget
-	across     *inflight // batches over several partitions
-	large      *inflight // calls that write much
-	scheduler  *scheduler
-	singles    sync.Pool // of *single
+	partitions   []*partition.Partition
+	coordinators []*commit.Coordinator // by partition
+	log          *wal.Log
+	cache        *sstable.Cache
+	clock        *clock
+	sequencer    *sequencer
+	snapshots    *snapshots
+	scans        scans
+	budget       *budget
+	across       *inflight // batches over several partitions
+	large        *inflight // calls that write much
+	scheduler    *scheduler
+	singles      sync.Pool // of *single
 
 	places    places
 	misplaced atomic.Bool // see checkPlaces
@@ -225,6 +227,9 @@ func (e *Engine) open() error {
 	for _, p := range opened {
 		if p != nil { // else err says why
 			e.partitions = append(e.partitions, p)
+			c := commit.New(e.commitOptions(p))
+			p.Attach(c)
+			e.coordinators = append(e.coordinators, c)
 		}
 	}
 	if err != nil {
@@ -236,18 +241,24 @@ func (e *Engine) open() error {
 
 func (e *Engine) partitionOptions(id int) partition.Options {
 	o := &e.opts
-	share := o.share(e.descriptor.Partitions)
-	writes := o.Writes
-	if writes.QueueBytes == 0 {
-		writes.QueueBytes = int(share)
-	}
 	return partition.Options{
 		ID: id, FS: o.FS, ReadOnly: o.ReadOnly, Dir: descriptor.PartitionDir(e.dir, id),
 		Now: e.clock.Now, Sequencer: e.sequencer, Budget: e.budget, Scheduler: e.scheduler, Cache: e.cache, Events: o.Events,
-		Writes: writes, Reads: o.Reads, InflightBytes: share,
-		Names:      max(o.Names/e.descriptor.Partitions, 1),
+		Reads:      o.Reads,
 		FlushBytes: o.MemtableBytes / 2, FlushKeys: o.FlushKeys,
 		ValueThreshold: o.ValueThreshold, TableBytes: o.TableBytes, Table: o.Table, Compaction: o.Compaction, AtRest: e.atRest.Load,
+	}
+}
+
+func (e *Engine) commitOptions(p *partition.Partition) commit.Options {
+	share := e.opts.share(e.descriptor.Partitions)
+	writes := e.opts.Writes
+	if writes.QueueBytes == 0 {
+		writes.QueueBytes = int(share)
+	}
+	return commit.Options{
+		ID: p.ID(), Tree: p, Applied: e.sequencer, Events: e.events, Now: e.clock.Now,
+		Writes: writes, InflightBytes: share, RequestIDs: max(e.opts.Names/e.descriptor.Partitions, 1),
 	}
 }
 
@@ -389,6 +400,7 @@ func (e *Engine) replay(r wal.Record) error {
 		if op.Unit >= r.Units {
 			return fmt.Errorf("operation of unit %d in a record of %d", op.Unit, r.Units)
 		}
+		e.coordinators[op.Partition].Remember(r.Base, op)
 		e.partitions[op.Partition].Replay(r.Base, op)
 		return nil
 	})
@@ -401,12 +413,13 @@ func (e *Engine) start() {
 	if e.opts.ReadOnly {
 		e.readOnly.Store(true)
 		for _, p := range e.partitions {
-			p.StartReading(e.firstSeq, last)
+			p.StartReading(last)
 		}
 		e.keeper.done.Go(e.keepReading)
 	} else {
-		for _, p := range e.partitions {
-			p.Start(e.log, e.firstSeq, last)
+		for i, p := range e.partitions {
+			p.Start(e.log, last)
+			e.coordinators[i].Start(e.log, e.firstSeq, last)
 		}
 		e.scheduler.start(e.opts.Workers)
 		for _, p := range e.partitions {
@@ -448,7 +461,8 @@ func (e *Engine) Close() error {
 // tearDown closes what is open, also after a failed Open.
 func (e *Engine) tearDown() error {
 	var errs []error
-	for _, p := range e.partitions {
+	for i, p := range e.partitions {
+		e.coordinators[i].Close()
 		errs = append(errs, p.Close())
 	}
 	if e.log != nil {

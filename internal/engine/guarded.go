@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/kvd-db/kvd/internal/commit"
 	"github.com/kvd-db/kvd/internal/kv"
 	"github.com/kvd-db/kvd/internal/partition"
 	"github.com/kvd-db/kvd/internal/trace"
@@ -95,7 +96,7 @@ func (e *Engine) applied(ctx context.Context, p *proposal, refusal error) (kv.Se
 //
 // It must be asked after the reads: an attempt that was applied before them has
 // its name in the window before anybody can read what it wrote.
-func (e *Engine) remembered(ctx context.Context, lead *partition.Partition, o kv.RequestID, level kv.Durability) (version kv.SeqNum, known bool, err error) {
+func (e *Engine) remembered(ctx context.Context, lead *commit.Coordinator, o kv.RequestID, level kv.Durability) (version kv.SeqNum, known bool, err error) {
 	if !o.Named() {
 		return 0, false, nil
 	}
@@ -120,7 +121,7 @@ func conditional(w *kv.Write) bool { return w.If != nil || w.Previous != nil }
 // started is a conditional write whose record is in the log.
 type started struct {
 	write  *kv.Write
-	commit *partition.Commit
+	commit *commit.Commit
 }
 
 // writeGuarded performs writes that depend on what their keys hold. Each is
@@ -201,15 +202,15 @@ func wantFor(w *kv.Write) kv.Want {
 
 // startGuarded judges one write and, if its condition holds, proposes it. A write
 // that is decided has no commit, and its outcome in it.
-func (e *Engine) startGuarded(ctx context.Context, w *kv.Write, found *kv.Lookup, stages *trace.Stages) (*partition.Commit, error) {
-	home := e.partitions[e.route(w.Hash)]
+func (e *Engine) startGuarded(ctx context.Context, w *kv.Write, found *kv.Lookup, stages *trace.Stages) (*commit.Commit, error) {
+	home := e.route(w.Hash)
 	if w.Previous != nil {
 		*w.Previous = *found
 	}
 	if w.If != nil {
 		guard := kv.Guard{Key: w.Op.Key, Condition: *w.If}
 		if err := guard.Judge(found); err != nil {
-			version, known, lost := e.remembered(ctx, home, w.RequestID, w.Durability)
+			version, known, lost := e.remembered(ctx, e.coordinators[home], w.RequestID, w.Durability)
 			if !known {
 				w.Err = err
 				return nil, nil
@@ -220,9 +221,9 @@ func (e *Engine) startGuarded(ctx context.Context, w *kv.Write, found *kv.Lookup
 	}
 	p := &proposal{
 		e: e, options: kv.WriteOptions{Durability: w.Durability, RequestID: w.RequestID, Stages: stages}, bytes: int64(w.Op.Size()),
-		shares: make([]partition.Share, len(e.partitions)),
+		shares: make([]commit.Share, len(e.partitions)),
 	}
-	p.shares[home.ID()].Ops = []kv.Op{w.Op}
+	p.shares[home].Ops = []kv.Op{w.Op}
 	p.readGuard(found)
 	commit, err := e.propose(ctx, p)
 	if err != nil && !errors.Is(err, kv.ErrConflict) && !errors.Is(err, partition.ErrStale) {

@@ -3,16 +3,23 @@ package engine
 import (
 	"time"
 
+	"github.com/kvd-db/kvd/internal/commit"
 	"github.com/kvd-db/kvd/internal/kv"
 	"github.com/kvd-db/kvd/internal/partition"
 	"github.com/kvd-db/kvd/internal/sstable"
 	"github.com/kvd-db/kvd/internal/wal"
 )
 
+// PartitionStats is what one partition has done, its tree and its writes.
+type PartitionStats struct {
+	partition.Stats
+	commit.WriteStats
+}
+
 // Stats is what the store has done since it was opened, and what it holds now.
 // The fields are read one after the other, not at one instant.
 type Stats struct {
-	Partitions []partition.Stats
+	Partitions []PartitionStats
 	Log        wal.Stats
 	Cache      sstable.CacheStats
 
@@ -46,8 +53,8 @@ func (e *Engine) Stats() Stats {
 		s.Log = e.log.Stats()
 	}
 	s.Pins, s.PinAge = e.sequencer.pinned()
-	for _, p := range e.partitions {
-		stats := p.Stats()
+	for i, p := range e.partitions {
+		stats := PartitionStats{p.Stats(), e.coordinators[i].Stats()}
 		s.Conflicts += stats.Conflicts
 		s.Duplicates += stats.Duplicates
 		s.Partitions = append(s.Partitions, stats)

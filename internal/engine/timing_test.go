@@ -18,10 +18,10 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/kvd-db/kvd/internal/commit"
 	"github.com/kvd-db/kvd/internal/event"
 	"github.com/kvd-db/kvd/internal/keyhash"
 	"github.com/kvd-db/kvd/internal/kv"
-	"github.com/kvd-db/kvd/internal/partition"
 	"github.com/kvd-db/kvd/internal/testsize"
 	"github.com/kvd-db/kvd/internal/testwait"
 	"github.com/kvd-db/kvd/internal/vfs"
@@ -247,7 +247,8 @@ func TestCloseAnswersEveryWriter(t *testing.T) {
 func TestBatchMeetsClosedPartitions(t *testing.T) {
 	e := open(t, small(vfs.NewMem()))
 	e.scheduler.close()
-	for _, p := range e.partitions {
+	for i, p := range e.partitions {
+		e.coordinators[i].Close()
 		require.NoError(t, p.Close())
 	}
 	ctx, cancel := context.WithDeadline(t.Context(), testwait.Deadline())
@@ -265,7 +266,7 @@ func TestBatchMeetsClosedPartitions(t *testing.T) {
 // who answers.
 func TestAnswersDoNotWaitForTheCaller(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		call := partition.NewCall(2)
+		call := commit.NewCall(2)
 		decided := make(chan struct{})
 		go func() {
 			call.Decided(nil, nil)

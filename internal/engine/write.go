@@ -7,9 +7,9 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/kvd-db/kvd/internal/commit"
 	"github.com/kvd-db/kvd/internal/keyhash"
 	"github.com/kvd-db/kvd/internal/kv"
-	"github.com/kvd-db/kvd/internal/partition"
 	"github.com/kvd-db/kvd/internal/trace"
 	"github.com/kvd-db/kvd/internal/vfs"
 )
@@ -57,19 +57,18 @@ func (e *Engine) writeOne(ctx context.Context, op kv.Op, o kv.WriteOptions) (kv.
 	}
 	defer e.leave(size)
 	s.call.Reset(1)
-	s.group.Reset(s.call, s.writes[:])
+	s.groups[0].Reset(e.coordinators[e.route(s.write.Hash)], s.call, s.writes[:])
 	if watch.on() {
-		s.group.Time()
+		s.groups[0].Time()
 	}
-	p := e.partitions[e.route(s.write.Hash)]
-	e.commitGroup(ctx, p, s.group)
+	commit.Submit(ctx, s.groups[:])
 	if ctx.Done() == nil {
 		<-s.call.Done() // half the price of a select
 	} else {
 		select {
 		case <-s.call.Done():
 		case <-ctx.Done():
-			watch.addTrace(p.Abandon(s.group, ctx.Err()), false)
+			watch.addTrace(s.groups[0].Abandon(ctx.Err()), false)
 			watch.stop()
 			return s.write.Version, s.write.Err
 		}
@@ -89,14 +88,13 @@ func (e *Engine) writeOne(ctx context.Context, op kv.Op, o kv.WriteOptions) (kv.
 type single struct {
 	write  kv.Write
 	writes [1]*kv.Write
-	call   *partition.Call
-	group  *partition.Group
+	call   *commit.Call
+	groups [1]*commit.WriteGroup
 }
 
 func newSingle() any {
-	s := &single{call: partition.NewCall(1)}
-	s.writes[0] = &s.write
-	s.group = partition.NewGroup(s.call, s.writes[:])
+	s := &single{call: commit.NewCall(1)}
+	s.writes[0], s.groups[0] = &s.write, new(commit.WriteGroup)
 	return s
 }
 
@@ -189,54 +187,21 @@ func (e *Engine) writeBoth(ctx context.Context, writes, guarded []*kv.Write, wat
 	watch.join(&other)
 }
 
-// commitGroup hands the only group of a call to its partition.
-func (e *Engine) commitGroup(ctx context.Context, p *partition.Partition, g *partition.Group) {
-	if !p.TryAppend(g, true) {
-		p.Submit(ctx, g)
-		return
-	}
-	e.log.FlushOrSync()
-	p.Finish(g)
-}
-
-// commitShares hands the groups of a call to their partitions. It waits for a full
-// inbox only after it has finished what it appended to the log.
-func (e *Engine) commitShares(ctx context.Context, shares []writeShare) {
-	var appended, full []*writeShare
-	for i := range shares {
-		s := &shares[i]
-		if p := e.partitions[s.partition]; p.TryAppend(s.group, len(shares) == 1) {
-			appended = append(appended, s)
-		} else if !p.TrySubmit(s.group) {
-			full = append(full, s)
-		}
-	}
-	if len(appended) > 0 {
-		e.log.FlushOrSync()
-	}
-	for _, s := range appended {
-		e.partitions[s.partition].Finish(s.group)
-	}
-	for _, s := range full {
-		e.partitions[s.partition].Submit(ctx, s.group)
-	}
-}
-
 // writePlain hands the valid writes without conditions to their partitions.
 func (e *Engine) writePlain(ctx context.Context, writes []*kv.Write, watch *stopwatch) {
 	shares := e.shareWrites(writes)
 	if len(shares) == 0 {
 		return
 	}
-	call := partition.NewCall(len(shares))
-	for i := range shares {
-		s := &shares[i]
-		s.group = partition.NewGroup(call, s.writes)
+	call := commit.NewCall(len(shares))
+	groups := make([]*commit.WriteGroup, len(shares))
+	for i, s := range shares {
+		groups[i] = e.coordinators[s.partition].NewWriteGroup(call, s.writes)
 		if watch.on() {
-			s.group.Time()
+			groups[i].Time()
 		}
 	}
-	e.commitShares(ctx, shares)
+	commit.Submit(ctx, groups)
 	select {
 	case <-call.Done():
 		watch.addTrace(call.Trace())
@@ -245,8 +210,8 @@ func (e *Engine) writePlain(ctx context.Context, writes []*kv.Write, watch *stop
 		}
 	case <-ctx.Done():
 		var late *trace.Batch // of a group that is still on its way
-		for _, s := range shares {
-			if c := e.partitions[s.partition].Abandon(s.group, ctx.Err()); c != nil {
+		for _, g := range groups {
+			if c := g.Abandon(ctx.Err()); c != nil {
 				late = c
 			}
 		}
@@ -258,7 +223,6 @@ func (e *Engine) writePlain(ctx context.Context, writes []*kv.Write, watch *stop
 type writeShare struct {
 	partition int
 	writes    []*kv.Write
-	group     *partition.Group
 }
 
 // shareWrites groups the valid writes without conditions by partition and keeps
@@ -322,7 +286,7 @@ func (e *Engine) Apply(ctx context.Context, b *kv.WriteBatch, o kv.WriteOptions)
 		return e.applyGuarded(ctx, b, o, &watch)
 	}
 	if home, ok := e.homeOf(b.Ops()); ok {
-		return e.applyWithin(ctx, e.partitions[home], b, o, &watch)
+		return e.applyWithin(ctx, e.coordinators[home], b, o, &watch)
 	}
 	c, err := e.propose(ctx, e.newProposal(b, o))
 	if err != nil {
@@ -343,18 +307,18 @@ func (e *Engine) homeOf(ops []kv.Op) (home int, ok bool) {
 }
 
 // applyWithin commits a batch that lies in one partition, through its inbox.
-func (e *Engine) applyWithin(ctx context.Context, p *partition.Partition, b *kv.WriteBatch, o kv.WriteOptions, watch *stopwatch) (kv.SeqNum, error) {
-	call := partition.NewCall(1)
-	g := partition.NewBatchGroup(call, b, e.durability(o.Durability), o.RequestID)
+func (e *Engine) applyWithin(ctx context.Context, c *commit.Coordinator, b *kv.WriteBatch, o kv.WriteOptions, watch *stopwatch) (kv.SeqNum, error) {
+	call := commit.NewCall(1)
+	g := c.NewBatchGroup(call, b, e.durability(o.Durability), o.RequestID)
 	if watch.on() {
 		g.Time()
 	}
-	e.commitGroup(ctx, p, g)
+	commit.Submit(ctx, []*commit.WriteGroup{g})
 	select {
 	case <-call.Done():
 		watch.addTrace(call.Trace())
 	case <-ctx.Done():
-		watch.addTrace(p.Abandon(g, ctx.Err()), false)
+		watch.addTrace(g.Abandon(ctx.Err()), false)
 	}
 	version, err := g.Result()
 	if g.Deduplicated() {

@@ -30,6 +30,7 @@ var floors = map[string]float64{
 
 	"internal/engine": 4,
 
+	"internal/commit":    3.5,
 	"internal/partition": 3,
 
 	"internal/compaction": 2,
@@ -69,13 +70,14 @@ var floors = map[string]float64{
 // testSupport may import any floor. Only tests import it, except for kvdtest, which
 // users import in their own tests.
 var testSupport = map[string]bool{
-	"internal/lint":              true,
-	"internal/testsize":          true,
-	"internal/testwait":          true,
-	"internal/torture":           true,
-	"internal/torture/kvdbinary": true,
-	"internal/torture/history":   true,
-	"pkg/kvd/kvdtest":            true,
+	"internal/lint":                    true,
+	"internal/testsize":                true,
+	"internal/partition/partitiontest": true,
+	"internal/testwait":                true,
+	"internal/torture":                 true,
+	"internal/torture/kvdbinary":       true,
+	"internal/torture/history":         true,
+	"pkg/kvd/kvdtest":                  true,
 }
 
 // clientInternals lists the internal packages that a client's build includes. They import

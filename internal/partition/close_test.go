@@ -1,4 +1,4 @@
-package partition
+package partition_test
 
 import (
 	"context"
@@ -9,8 +9,11 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/kvd-db/kvd/internal/commit"
 	"github.com/kvd-db/kvd/internal/keyhash"
 	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/partition"
+	"github.com/kvd-db/kvd/internal/partition/partitiontest"
 	"github.com/kvd-db/kvd/internal/scanbatch"
 	"github.com/kvd-db/kvd/internal/vfs"
 	"github.com/kvd-db/kvd/internal/vfs/faultfs"
@@ -21,7 +24,7 @@ import (
 func TestAClosedPartitionSaysSo(t *testing.T) {
 	s := newScript(t)
 	s.run("put a=1\nflush\nput b=2")
-	require.NoError(t, s.p.Close())
+	require.NoError(t, s.close())
 	key := []byte("a")
 	late := func() *kv.Lookup { return &kv.Lookup{Key: key, Hash: keyhash.Sum(key)} }
 
@@ -29,19 +32,19 @@ func TestAClosedPartitionSaysSo(t *testing.T) {
 	require.NoError(t, s.p.Lookup(t.Context(), []*kv.Lookup{r}, nil))
 	require.ErrorIs(t, r.Err, kv.ErrClosed)
 	r = late()
-	LookupAt([]ReadShare{{Partition: s.p, Reads: []*kv.Lookup{r}}}, kv.MaxSeqNum, 0)
+	partition.LookupAt([]partition.ReadShare{{Partition: s.p, Reads: []*kv.Lookup{r}}}, kv.MaxSeqNum, 0)
 	require.ErrorIs(t, r.Err, kv.ErrClosed)
 
-	var w Walk
+	var w partition.Walk
 	w.Open(s.p, kv.MaxSeqNum, 0, kv.Range{}, false)
 	require.False(t, w.Fill(new(scanbatch.Batch)))
 	require.ErrorIs(t, w.Err(), kv.ErrClosed)
 	require.ErrorIs(t, w.Close(), kv.ErrClosed)
 
-	reads := Reads{At: 1, Keys: []ReadKey{{Key: key, Hash: keyhash.Sum(key)}}}
+	reads := partition.Reads{At: 1, Keys: []partition.ReadKey{{Key: key, Hash: keyhash.Sum(key)}}}
 	require.ErrorIs(t, s.p.Refresh(&reads), kv.ErrClosed)
-	_, err := Propose(&Proposal{
-		Shares: []Share{{Partition: s.p, Ops: []kv.Op{{Kind: kv.KindDelete, Key: key}}}}, Settled: func() {},
+	_, err := commit.Propose(&commit.Proposal{
+		Shares: []commit.Share{{Coordinator: s.c, Ops: []kv.Op{{Kind: kv.KindDelete, Key: key}}}}, Settled: func() {},
 	})
 	require.ErrorIs(t, err, kv.ErrClosed)
 }
@@ -55,41 +58,39 @@ func TestCloseUnderRunningWork(t *testing.T) {
 	for name, c := range map[string]struct {
 		hold faultfs.Kind
 		file string
-		work func(p *Partition) error
+		work func(p *partition.Partition) error
 	}{
-		"lookup": {faultfs.Read, "*.sst", func(p *Partition) error {
+		"lookup": {faultfs.Read, "*.sst", func(p *partition.Partition) error {
 			r := one()
 			return errors.Join(p.Lookup(context.Background(), []*kv.Lookup{r}, nil), r.Err)
 		}},
-		"lookup of a value apart": {faultfs.Read, "*.val", func(p *Partition) error {
+		"lookup of a value apart": {faultfs.Read, "*.val", func(p *partition.Partition) error {
 			r := one()
 			return errors.Join(p.Lookup(context.Background(), []*kv.Lookup{r}, nil), r.Err)
 		}},
-		"lookup at a version": {faultfs.Read, "*.sst", func(p *Partition) error {
+		"lookup at a version": {faultfs.Read, "*.sst", func(p *partition.Partition) error {
 			r := one()
-			LookupAt([]ReadShare{{Partition: p, Reads: []*kv.Lookup{r}}}, kv.MaxSeqNum, 0)
+			partition.LookupAt([]partition.ReadShare{{Partition: p, Reads: []*kv.Lookup{r}}}, kv.MaxSeqNum, 0)
 			return r.Err
 		}},
 		"walk":                   {faultfs.Read, "*.sst", walkAll},
 		"walk over values apart": {faultfs.Read, "*.val", walkAll},
-		"refresh": {faultfs.Read, "*.sst", func(p *Partition) error {
-			return p.Refresh(&Reads{At: p.FlushedSeq(), Keys: []ReadKey{{Key: key, Hash: keyhash.Sum(key)}}})
+		"refresh": {faultfs.Read, "*.sst", func(p *partition.Partition) error {
+			return p.Refresh(&partition.Reads{At: p.FlushedSeq(), Keys: []partition.ReadKey{{Key: key, Hash: keyhash.Sum(key)}}})
 		}},
-		"flush":               {faultfs.Write, "*.sst", func(p *Partition) error { return p.FlushAll(context.Background()) }},
-		"compaction":          {faultfs.Read, "*.sst", func(p *Partition) error { return p.CompactAll(context.Background()) }},
-		"compaction's output": {faultfs.Sync, "*.sst", func(p *Partition) error { return p.CompactAll(context.Background()) }},
+		"flush":               {faultfs.Write, "*.sst", func(p *partition.Partition) error { return p.FlushAll(context.Background()) }},
+		"compaction":          {faultfs.Read, "*.sst", func(p *partition.Partition) error { return p.CompactAll(context.Background()) }},
+		"compaction's output": {faultfs.Sync, "*.sst", func(p *partition.Partition) error { return p.CompactAll(context.Background()) }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				disk := faultfs.Wrap(vfs.NewMem(), nil)
-				s := &script{t: t, world: &world{next: 1}}
+				s := &script{t: t, fs: vfs.NewMem(), world: partitiontest.NewWorld()}
 				o := s.options()
 				o.FS, o.ValueThreshold = disk, 3
-				require.NoError(t, Create(o))
-				p, err := Open(o)
-				require.NoError(t, err)
-				p.Start(s.world, 1, 0)
-				s.p = p
+				require.NoError(t, partition.Create(o))
+				s.openWith(o)
+				p := s.p
 				s.run("put a=apart b=2\nflush\nput a=apart c=3\nflush\nput d=4") // the last in a memtable
 
 				release := make(chan struct{})
@@ -99,7 +100,7 @@ func TestCloseUnderRunningWork(t *testing.T) {
 				go func() { done <- c.work(p) }()
 				synctest.Wait()
 				require.True(t, held.Fired(), "the work came to its file operation")
-				go func() { closed <- p.Close() }()
+				go func() { closed <- s.close() }()
 				synctest.Wait()
 				close(release)
 				if err := <-done; err != nil {
@@ -112,8 +113,8 @@ func TestCloseUnderRunningWork(t *testing.T) {
 	}
 }
 
-func walkAll(p *Partition) error {
-	var w Walk
+func walkAll(p *partition.Partition) error {
+	var w partition.Walk
 	w.Open(p, kv.MaxSeqNum, 0, kv.Range{}, false)
 	for more := true; more; {
 		var b scanbatch.Batch

@@ -21,7 +21,7 @@ type sealedTable struct {
 	bytes int64
 }
 
-// Seal asks the orchestrator to seal the active memtable soon.
+// Seal has the active memtable sealed soon.
 func (p *Partition) Seal() { p.askSeal(nil) }
 
 // askSeal asks likewise; done, if not nil, is closed when that happened.
@@ -32,10 +32,10 @@ func (p *Partition) askSeal(done chan struct{}) {
 		p.seal.done = append(p.seal.done, done)
 	}
 	p.seal.mu.Unlock()
-	p.Wake()
+	p.writer.Wake()
 }
 
-// sealRequest is what others ask of the orchestrator.
+// sealRequest is what is asked of the goroutine that applies records.
 type sealRequest struct {
 	mu    sync.Mutex
 	asked bool
@@ -51,8 +51,9 @@ func (r *sealRequest) take() (asked bool, done []chan struct{}) {
 	return asked, done
 }
 
-// sealIfDue seals the active memtable if it is full or somebody asked.
-func (p *Partition) sealIfDue() {
+// SealIfDue seals the active memtable if it is full or Seal was called. The goroutine that
+// applies records calls it, between two of them.
+func (p *Partition) SealIfDue() {
 	asked, done := p.seal.take()
 	defer func() {
 		for _, ch := range done {
@@ -79,7 +80,7 @@ func (p *Partition) sealIfDue() {
 		sealed := append([]sealedTable{s}, old.sealed...)
 		return p.newReadState(p.active, sealed, old.levels.acquire())
 	})
-	if err != nil { // Close comes after the last use of the role
+	if err != nil { // Close comes after the last call
 		panic(fmt.Sprintf("partition %d: memtable sealed after Close: %v", p.id, err))
 	}
 	p.budget.Sealed(p, s.bytes)
@@ -200,7 +201,7 @@ func (p *Partition) FlushAll(ctx context.Context) error {
 			p.askSeal(done)
 			select {
 			case <-done:
-			case <-p.stopped:
+			case <-p.writer.Stopped():
 				return p.closedError()
 			case <-ctx.Done():
 				return ctx.Err()

@@ -23,7 +23,7 @@ type section struct {
 	p     *Partition
 	state *readState
 	at    kv.SeqNum
-	early early         // seen beyond at
+	early Early         // seen beyond at
 	now   func() uint64 // asked only for entries that expire
 	reads []*kv.Lookup
 

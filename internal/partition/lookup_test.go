@@ -1,4 +1,4 @@
-package partition
+package partition_test
 
 import (
 	"strings"
@@ -8,19 +8,18 @@ import (
 
 	"github.com/kvd-db/kvd/internal/keyhash"
 	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/partition"
 )
 
 // What memory does not have is left for Lookup, as it was: a block that is not cached,
 // though an older table that is cached has the key, and a value that is apart.
 func TestLookupCachedLeavesWhatNeedsTheDisk(t *testing.T) {
 	s := newScript(t)
-	require.NoError(t, s.p.Close())
+	require.NoError(t, s.close())
 	o := s.options()
 	o.ValueThreshold = 100
-	p, err := Open(o)
-	require.NoError(t, err)
-	p.Start(s.world, 1, s.world.next-1)
-	s.p = p
+	s.openWith(o)
+	p := s.p
 	long := strings.Repeat("v", 100)
 	s.run("put a=1 b=1 c=1 d=" + long + "\nflush\nget a b c\nput b=2\nflush\nput c=3")
 
@@ -32,8 +31,8 @@ func TestLookupCachedLeavesWhatNeedsTheDisk(t *testing.T) {
 	require.NoError(t, p.Lookup(t.Context(), reads[3:4], nil)) // now its block is cached
 	budget.Reset(1 << 10)
 	before := p.Stats().Reads.Sum
-	shares := []ReadShare{{Partition: p, Reads: append([]*kv.Lookup(nil), reads...)}}
-	LookupCached(shares)
+	shares := []partition.ReadShare{{Partition: p, Reads: append([]*kv.Lookup(nil), reads...)}}
+	partition.LookupCached(shares)
 	require.Equal(t, []*kv.Lookup{reads[1], reads[3]}, shares[0].Reads)
 	require.Equal(t, "1", string(reads[0].Value))
 	require.Equal(t, "3", string(reads[2].Value))
@@ -58,24 +57,24 @@ func TestCachedReadsThatBelongTogetherAreAnsweredTogether(t *testing.T) {
 	for _, key := range []string{"a", "b"} {
 		reads = append(reads, &kv.Lookup{Key: []byte(key), Hash: keyhash.Sum([]byte(key))})
 	}
-	shares := []ReadShare{{Partition: s.p, Reads: reads, Together: true}}
-	LookupCached(shares)
+	shares := []partition.ReadShare{{Partition: s.p, Reads: reads, Together: true}}
+	partition.LookupCached(shares)
 	require.Equal(t, reads, shares[0].Reads, "the block of b is not in memory")
 	require.NoError(t, s.p.Lookup(t.Context(), shares[0].Reads, nil))
 	require.Equal(t, "2", string(reads[0].Value))
 	require.Equal(t, "1", string(reads[1].Value))
 	require.Equal(t, reads[0].ReadVersion, reads[1].ReadVersion)
 
-	LookupCached(shares)
+	partition.LookupCached(shares)
 	require.Empty(t, shares[0].Reads, "now it is")
 }
 
 // Reads of several versions are judged by the oldest.
 func TestReadsAreJudgedByTheOldestVersion(t *testing.T) {
 	for _, versions := range [][]kv.SeqNum{{7, 5, 9}, {5, 7, 9}, {9, 7, 5}} {
-		var r Reads
+		var r partition.Reads
 		for _, at := range versions {
-			r.Read(ReadKey{Key: []byte("k")}, at)
+			r.Read(partition.ReadKey{Key: []byte("k")}, at)
 		}
 		require.EqualValues(t, 5, r.At)
 		r.Scanned([]kv.Range{{}}, 6)

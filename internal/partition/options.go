@@ -8,41 +8,31 @@ import (
 	"github.com/kvd-db/kvd/internal/event"
 	"github.com/kvd-db/kvd/internal/kv"
 	"github.com/kvd-db/kvd/internal/sstable"
-	"github.com/kvd-db/kvd/internal/trace"
 	"github.com/kvd-db/kvd/internal/vfs"
 	"github.com/kvd-db/kvd/internal/wal"
 )
 
-// CommitLog is the log that the partition's records go to. Nothing here knows
-// whether it is local.
-type CommitLog interface {
-	// Append takes the record in, in memory, and gives it the next sequence
-	// numbers, one for each unit. The payload is copied. The caller holds the
-	// turns of all partitions that the record touches. Numbers and positions grow
-	// from call to call. Unless c is nil, its
-	// moments in the log are set, as far as the level waits for them. It waits for
-	// nothing: wal.ErrNoRoomYet says that it has to be called again, when OnRoom, or
-	// AwaitRoom, says so.
-	Append(payload []byte, units uint32, level kv.Durability, w wal.Waker, c *trace.Batch) (kv.SeqNum, wal.Pos, error)
-	// OnRoom wakes w, once, when Append may find room.
-	OnRoom(w wal.Waker)
-	// Flush writes what was appended, on this goroutine unless another is at it.
-	Flush()
-	// Written and Synced tell up to which position the kernel and the disk have
-	// the log. Every record's Waker is woken after they moved past it.
-	Written() wal.Pos
+// Log is what a partition needs of the log that its records come from.
+type Log interface {
+	// Synced returns the position up to which the disk has the log.
 	Synced() wal.Pos
 	// WaitSynced returns once the disk has the log up to pos.
 	WaitSynced(ctx context.Context, pos wal.Pos) error
-	// Err is what stopped the log for good, nil while it works.
+	// Err returns what stopped the log for good, nil while it works.
 	Err() error
+}
+
+// Writer is what applies records to a partition: it calls Insert, Publish and
+// SealIfDue.
+type Writer interface {
+	// Wake has it call SealIfDue soon.
+	Wake()
+	// Stopped is closed when it applies nothing any more.
+	Stopped() <-chan struct{}
 }
 
 // Sequencer keeps the number up to which every write of the node is visible.
 type Sequencer interface {
-	// Applied says that units numbers from base on are visible to readers. Each
-	// number is reported once, over all partitions.
-	Applied(base kv.SeqNum, units uint32)
 	// WaitVisible returns once all numbers up to seq are.
 	WaitVisible(ctx context.Context, seq kv.SeqNum) error
 	// Horizon returns, ascending, the numbers at which somebody may be reading, now
@@ -84,16 +74,7 @@ type Options struct {
 	Cache     *sstable.Cache
 	Events    *event.Listener // optional
 
-	Writes batcher.Policy // how write micro-batches form
-	Reads  batcher.Policy // how read micro-batches form
-
-	// InflightBytes bounds the records that are in the log and not yet in the
-	// memtable. Beyond it the orchestrator stops taking, the inbox fills, and
-	// callers wait there.
-	InflightBytes int64
-
-	// Names is how many names of writes are remembered: see kv.RequestID.
-	Names int
+	Reads batcher.Policy // how read micro-batches form
 
 	// Now is the store's clock, in Unix milliseconds. It never goes back.
 	Now func() uint64

@@ -28,42 +28,23 @@ const readRunners = 2
 type Partition struct {
 	id        int
 	opts      Options
-	log       CommitLog
+	log       Log
 	sequencer Sequencer
 	budget    Budget
 	events    *event.Listener
 
-	inbox *batcher.Inbox[*Group]
 	reads *batcher.Combiner[readGroup]
-	role  role
 
-	// turn is held for the moment of judging and appending a record, so that records
-	// enter inflight in the order of the log. A proposal over several partitions
-	// holds all their turns, taken in ascending order.
-	turn struct {
-		sync.Mutex
-		inflight []*pending
-		levels   levelCounts // of inflight
-		marks    []*readMark // in the order of the log
-		last     kv.SeqNum   // newest number in this partition
-		names    *nameWindow
-	}
-	inflightBytes atomic.Int64
-	noRoom        atomic.Bool // the log has no room for what is taken; roomWaker ends it
+	visible visible
+	state   atomic.Pointer[readState]
+	swap    sync.Mutex // held while state is replaced; no I/O under it
+	seal    sealRequest
+	writer  Writer
 
-	published atomic.Uint64          // readers may see every number up to this one
-	early     atomic.Pointer[early]  // and these beyond it, if they read single keys
-	arriving  atomic.Pointer[Commit] // inserted here, perhaps not everywhere
-	state     atomic.Pointer[readState]
-	swap      sync.Mutex // held while state is replaced; no I/O under it
-	seal      sealRequest
-
-	// Of whoever has the role (before Start: of recovery).
+	// Of the goroutine that applies records (before Start: of recovery).
 	active    *memtable.Table
 	activePos wal.Pos // of the last record inserted into active
 	entry     kv.Entry
-	taken     []*Group // of the inbox, not yet in the log
-	spare     []*pending
 
 	files    *manifest.Set
 	tables   tableSet
@@ -77,7 +58,6 @@ type Partition struct {
 	end     context.CancelFunc
 	states  sync.WaitGroup // read states, but for the closed one
 	started bool
-	stopped chan struct{} // closed when the orchestrator is gone
 	stats   counters
 }
 
@@ -95,12 +75,8 @@ func Open(o Options) (*Partition, error) {
 		sequencer: o.Sequencer,
 		budget:    o.Budget,
 		events:    o.Events,
-		stopped:   make(chan struct{}),
 	}
 	p.life, p.end = context.WithCancel(context.Background())
-	p.role.init()
-	p.turn.names = newNameWindow(o.Names)
-	p.inbox = batcher.NewInbox[*Group](o.Writes, p.Wake)
 	p.reads = batcher.NewCombiner(o.Reads, readRunners, p.serveReads)
 	files, err := manifest.Open(manifest.Options{
 		FS: o.FS, Dir: o.Dir, Partition: uint32(o.ID), Obsolete: p.removeFile, Listener: o.Events,
@@ -118,20 +94,14 @@ func Open(o Options) (*Partition, error) {
 	}
 	p.active = memtable.New(memtable.Options{})
 	p.state.Store(p.newReadState(p.active, nil, levels))
-	p.published.Store(uint64(levels.version.FlushedSeq))
+	p.visible.published.Store(uint64(levels.version.FlushedSeq))
 	return p, nil
 }
 
 // Replay applies this partition's operations of one record of the log, unless a
 // table has them. Before Start only; not safe for concurrent use.
 func (p *Partition) Replay(base kv.SeqNum, op *record.Op) {
-	version := base + kv.SeqNum(op.Unit)
-	if op.RequestID.Named() {
-		if _, _, known := p.turn.names.find(nameOf(op.RequestID)); !known {
-			p.turn.names.add(nameOf(op.RequestID), version, op.RequestID.Content)
-		}
-	}
-	if version <= p.FlushedSeq() {
+	if base+kv.SeqNum(op.Unit) <= p.FlushedSeq() {
 		return
 	}
 	before := p.active.Bytes()
@@ -139,37 +109,28 @@ func (p *Partition) Replay(base kv.SeqNum, op *record.Op) {
 	p.budget.Grew(p, p.active.Bytes()-before)
 }
 
-// Start begins to serve. The log was replayed from number first on, and up to
-// last; everything in it is visible.
-func (p *Partition) Start(log CommitLog, first, last kv.SeqNum) {
+// Attach says what will apply records. It comes before Replay and Start.
+func (p *Partition) Attach(w Writer) { p.writer = w }
+
+// Start has flushes work. The log was replayed up to number last; everything in it is
+// visible.
+func (p *Partition) Start(log Log, last kv.SeqNum) {
 	p.log = log
 	p.activePos = log.Synced() // recovery synced all it replayed
-	p.StartReading(first, last)
+	p.StartReading(last)
 	p.started = true
-	go p.orchestrate()
 }
 
 // StartReading is Start of a partition that takes no writes.
-func (p *Partition) StartReading(first, last kv.SeqNum) {
-	p.published.Store(uint64(last))
-	p.turn.last = last
-	p.turn.names.floor = max(p.turn.names.floor, first-1)
-}
+func (p *Partition) StartReading(last kv.SeqNum) { p.visible.published.Store(uint64(last)) }
 
-// Close refuses what comes from now on, waits until everything taken is decided,
-// ends flushes and compactions, waits for reads that have begun, open walks among
-// them, and then closes the files. The log must still be working, or have failed.
-// Idempotent.
+// Close ends flushes and compactions, waits for reads that have begun, open walks among
+// them, and then closes the files. Nothing is inserted any more. Idempotent.
 func (p *Partition) Close() error {
-	p.inbox.Close() // before closing is set, after which the orchestrator may be gone
 	if p.closing.Swap(true) {
 		return nil
 	}
 	p.end()
-	p.Wake()
-	if p.started {
-		<-p.stopped
-	}
 	err := p.closeState()
 	p.states.Wait()
 	return errors.Join(err, p.tables.closeAll(), p.values.Close())

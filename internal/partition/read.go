@@ -134,10 +134,10 @@ func lookupMemory(s *readState, r *kv.Lookup, at kv.SeqNum, e *kv.Entry) bool {
 // it is one at its number: between published and that number, whatever else was written
 // to the key is older. No range tombstone hides it, since one lies in all partitions and
 // is never early, and one that is published is older.
-func lookupEarly(s *readState, r *kv.Lookup, published kv.SeqNum, beyond early, e *kv.Entry) bool {
+func lookupEarly(s *readState, r *kv.Lookup, published kv.SeqNum, beyond Early, e *kv.Entry) bool {
 	for t := range s.memtables() {
-		for at := beyond.newest(); t.Get(r.Hash, r.Key, at, e) && e.Seq > published; at = e.Seq - 1 {
-			if beyond.has(e.Seq) {
+		for at := beyond.Newest(); t.Get(r.Hash, r.Key, at, e) && e.Seq > published; at = e.Seq - 1 {
+			if beyond.Has(e.Seq) {
 				return true
 			}
 		}

@@ -49,10 +49,10 @@ func (p *Partition) acquire() *readState {
 // acquireVisible returns the current state, with a reference of the caller's own, the
 // newest number that may be read from it, and what may be read beyond that number by a
 // reader of single keys: see "A read" in the package comment.
-func (p *Partition) acquireVisible() (*readState, kv.SeqNum, early) {
+func (p *Partition) acquireVisible() (*readState, kv.SeqNum, Early) {
 	for {
 		s := p.acquire()
-		at, beyond := p.view()
+		at, beyond := p.visible.view()
 		if beyond != nil {
 			// What is flushed is visible, over all partitions, and early finds it in no
 			// memtable; published may not say so yet.

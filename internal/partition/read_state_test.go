@@ -1,4 +1,4 @@
-package partition
+package partition_test
 
 import (
 	"fmt"
@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/kvd-db/kvd/internal/commit"
 	"github.com/kvd-db/kvd/internal/kv"
 )
 
@@ -15,7 +16,10 @@ import (
 // memtable here, while readers ask for the two again and again.
 func TestAStateHasWhatMayBeReadFromIt(t *testing.T) {
 	s := newScript(t)
-	s.p.opts.FlushKeys = 1
+	require.NoError(t, s.close())
+	o := s.options()
+	o.FlushKeys = 1
+	s.openWith(o)
 	stop := make(chan struct{})
 	var readers sync.WaitGroup
 	for range 2 {
@@ -26,12 +30,7 @@ func TestAStateHasWhatMayBeReadFromIt(t *testing.T) {
 					return
 				default:
 				}
-				state, at, _ := s.p.acquireVisible()
-				newest := state.levels.version.FlushedSeq
-				for table := range state.memtables() {
-					newest = max(newest, table.MaxSeq())
-				}
-				state.release()
+				at, newest := s.p.NewestVisible()
 				if !assert.GreaterOrEqual(t, newest, at) {
 					return
 				}
@@ -39,9 +38,9 @@ func TestAStateHasWhatMayBeReadFromIt(t *testing.T) {
 		})
 	}
 	for i := range 1000 {
-		call := NewCall(1)
+		call := commit.NewCall(1)
 		w := &kv.Write{Op: kv.Op{Kind: kv.KindPut, Key: fmt.Appendf(nil, "%04d", i)}, Durability: kv.DurabilityMemory}
-		s.p.Submit(t.Context(), NewGroup(call, []*kv.Write{w}))
+		commit.Submit(t.Context(), []*commit.WriteGroup{s.c.NewWriteGroup(call, []*kv.Write{w})})
 		<-call.Done()
 		if i%50 == 0 {
 			require.NoError(t, s.p.Flush(t.Context()))

@@ -4,12 +4,10 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/kvd-db/kvd/internal/kv"
 	"github.com/kvd-db/kvd/internal/memtable"
 	"github.com/kvd-db/kvd/internal/mergeiter"
-	"github.com/kvd-db/kvd/internal/record"
 	"github.com/kvd-db/kvd/internal/sstable"
 )
 
@@ -51,43 +49,38 @@ func (r *Reads) Expires(key ReadKey, expiry uint64) {
 	}
 }
 
+// Expired returns a *kv.ConflictError if a key has expired that must not have, at a time
+// of the store's clock.
+func (r *Reads) Expired(now func() uint64) error {
+	if r.until != 0 && r.until <= now() {
+		return Conflict(r.expires.Key, r.At)
+	}
+	return nil
+}
+
 func (r *Reads) since(at kv.SeqNum) {
-	if r.empty() || at < r.At {
+	if r.Empty() || at < r.At {
 		r.At = at
 	}
 }
 
-func (r *Reads) empty() bool { return len(r.Keys) == 0 && len(r.Ranges) == 0 }
+// Empty reports whether nothing was read.
+func (r *Reads) Empty() bool { return len(r.Keys) == 0 && len(r.Ranges) == 0 }
 
 // ErrStale reports reads so old that memory no longer tells whether they still
 // hold. Nothing was done; Refresh them and try again.
 var ErrStale = errors.New("reads are older than the memtables")
 
-// changedLocked returns a *kv.ConflictError if something that was read has been written
-// since, or has expired although it must not, or ErrStale. The caller holds the turn:
-// whatever was appended before is in a memtable or in line for one, and nothing comes in
-// between.
+// Changed returns a *kv.ConflictError if the memtables have something newer than what was
+// read, or ErrStale if they do not reach back that far.
 //
 // It does no I/O. Keys cost what a Get of the memtables costs, ranges a step for
 // each operation since the reads. Two keys with one 64-bit hash are taken for one.
-func (p *Partition) changedLocked(r *Reads) error {
-	if r.until != 0 && r.until <= p.opts.Now() {
-		return conflict(r.expires.Key, r.At)
-	}
-	if r.empty() || p.turn.last <= r.At {
-		return nil
-	}
+func (p *Partition) Changed(r *Reads) error {
 	s := p.acquire()
 	defer s.release()
 	if r.At < s.levels.version.FlushedSeq {
 		return ErrStale
-	}
-	for _, rec := range p.turn.inflight {
-		if rec.units > 0 && rec.last() > r.At {
-			if err := p.writes(rec, r); err != nil {
-				return err
-			}
-		}
 	}
 	for t := range s.memtables() {
 		if err := r.changedIn(t); err != nil {
@@ -95,25 +88,6 @@ func (p *Partition) changedLocked(r *Reads) error {
 		}
 	}
 	return nil
-}
-
-// writes returns a conflict if a record in line writes what was read.
-func (p *Partition) writes(rec *pending, r *Reads) error {
-	for _, k := range r.Keys {
-		if slices.Contains(rec.hashes, k.Hash) {
-			return conflict(k.Key, rec.last())
-		}
-	}
-	if !rec.rangeDeletes && len(r.Ranges) == 0 {
-		return nil
-	}
-	return record.Decode(rec.payload, func(op *record.Op) error {
-		if op.Partition != p.id {
-			return nil
-		}
-		e := kv.Entry{Key: op.Key, Value: op.Value, Kind: op.Kind, Seq: rec.last()}
-		return r.touchedBy(&e)
-	})
 }
 
 // changedIn returns a conflict if t has something newer.
@@ -124,40 +98,41 @@ func (r *Reads) changedIn(t *memtable.Table) (err error) {
 	var e kv.Entry
 	for _, k := range r.Keys {
 		if t.Get(k.Hash, k.Key, kv.MaxSeqNum, &e) && e.Seq > r.At {
-			return conflict(k.Key, e.Seq)
+			return Conflict(k.Key, e.Seq)
 		}
 		if covered := t.Cover(k.Key, kv.MaxSeqNum); covered > r.At {
-			return conflict(k.Key, covered)
+			return Conflict(k.Key, covered)
 		}
 	}
 	if len(r.Ranges) == 0 {
 		return nil
 	}
 	t.WrittenSince(r.At, func(e *kv.Entry) bool {
-		err = r.touchedBy(e)
+		err = r.TouchedBy(e)
 		return err == nil
 	})
 	return err
 }
 
-// touchedBy returns a conflict if an entry, which is newer than the reads, writes
+// TouchedBy returns a conflict if an entry, which is newer than the reads, writes
 // what was read.
-func (r *Reads) touchedBy(e *kv.Entry) error {
+func (r *Reads) TouchedBy(e *kv.Entry) error {
 	span := kv.Range{Start: e.Key, End: e.Value}
 	for _, k := range r.Keys {
 		if e.Kind == kv.KindRangeDelete && span.Contains(k.Key) {
-			return conflict(k.Key, e.Seq)
+			return Conflict(k.Key, e.Seq)
 		}
 	}
 	for _, read := range r.Ranges {
 		if read.Contains(e.Key) || e.Kind == kv.KindRangeDelete && span.Contains(read.Start) {
-			return conflict(e.Key, e.Seq)
+			return Conflict(e.Key, e.Seq)
 		}
 	}
 	return nil
 }
 
-func conflict(key []byte, version kv.SeqNum) error {
+// Conflict returns a *kv.ConflictError: key was written at a version.
+func Conflict(key []byte, version kv.SeqNum) error {
 	return &kv.ConflictError{Key: bytes.Clone(key), Version: version}
 }
 
@@ -179,7 +154,7 @@ func (p *Partition) Refresh(r *Reads) error {
 			return err
 		}
 		if written > r.At {
-			return conflict(k.Key, written)
+			return Conflict(k.Key, written)
 		}
 	}
 	for _, read := range r.Ranges {
@@ -226,7 +201,7 @@ func (s *readState) changedBetween(r *Reads, read kv.Range, now kv.SeqNum) error
 	for _, covers := range s.covers() {
 		for _, t := range covers.All() {
 			if t.Seq > r.At && t.Seq <= now {
-				if err := (&Reads{Ranges: []kv.Range{read}}).touchedBy(&t); err != nil {
+				if err := (&Reads{Ranges: []kv.Range{read}}).TouchedBy(&t); err != nil {
 					return err
 				}
 			}
@@ -236,7 +211,7 @@ func (s *readState) changedBetween(r *Reads, read kv.Range, now kv.SeqNum) error
 	var err error
 	for ok := it.First(); ok && err == nil; ok = it.Next() {
 		if e := it.Entry(); e.Seq > r.At && e.Seq <= now {
-			err = conflict(e.Key, e.Seq)
+			err = Conflict(e.Key, e.Seq)
 		}
 	}
 	return errors.Join(err, it.Close())

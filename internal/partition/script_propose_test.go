@@ -1,12 +1,14 @@
-package partition
+package partition_test
 
 import (
 	"fmt"
 	"strconv"
 	"strings"
 
+	"github.com/kvd-db/kvd/internal/commit"
 	"github.com/kvd-db/kvd/internal/keyhash"
 	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/partition"
 )
 
 // parseOp reads key=value, key=value@expiry, or start..end, which deletes a range.
@@ -38,33 +40,22 @@ func again(deduplicated bool) string {
 
 func (s *script) setNow(args []string) error {
 	now, err := strconv.ParseUint(args[0], 10, 64)
-	s.world.mu.Lock()
-	defer s.world.mu.Unlock()
-	s.world.now = now
+	s.world.SetNow(now)
 	return err
 }
 
 // stall makes the disk stand still, or go on: what is appended meanwhile is in the
 // log and in no memtable.
 func (s *script) stall(begin bool) {
-	s.world.stall(begin)
-	s.p.Wake()
-}
-
-func (w *world) stall(begin bool) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.stalled = 0
-	if begin {
-		w.stalled = max(w.pos, 1)
-	}
+	s.world.Stall(begin)
+	s.c.Wake()
 }
 
 // propose takes: at=version, read=key, scan=start..end, #name, and behind "then"
 // what to write. While the disk stands still it does not wait for the outcome.
 func (s *script) propose(out *strings.Builder, args []string) error {
-	p := Proposal{Durability: kv.DurabilitySync, Settled: func() {}}
-	share := Share{Partition: s.p}
+	p := commit.Proposal{Durability: kv.DurabilitySync, Settled: func() {}}
+	share := commit.Share{Coordinator: s.c}
 	then := false
 	for _, arg := range args {
 		what, value, _ := strings.Cut(arg, "=")
@@ -79,7 +70,7 @@ func (s *script) propose(out *strings.Builder, args []string) error {
 			at, _ := strconv.ParseUint(value, 10, 64)
 			share.Reads.At = kv.SeqNum(at)
 		case what == "read":
-			share.Reads.Keys = append(share.Reads.Keys, ReadKey{Key: []byte(value), Hash: keyhash.Sum([]byte(value))})
+			share.Reads.Keys = append(share.Reads.Keys, partition.ReadKey{Key: []byte(value), Hash: keyhash.Sum([]byte(value))})
 		case what == "scan":
 			start, end, _ := strings.Cut(value, "..")
 			share.Reads.Ranges = append(share.Reads.Ranges, kv.Range{Start: []byte(start), End: []byte(end)})
@@ -90,22 +81,19 @@ func (s *script) propose(out *strings.Builder, args []string) error {
 	if p.RequestID.Named() {
 		p.RequestID.Content = keyhash.Content(share.Ops)
 	}
-	p.Shares = []Share{share}
-	c, err := Propose(&p)
-	if err == ErrStale {
+	p.Shares = []commit.Share{share}
+	c, err := commit.Propose(&p)
+	if err == partition.ErrStale {
 		out.WriteString("stale, refreshed\n")
 		if err = s.p.Refresh(&p.Shares[0].Reads); err == nil {
-			c, err = Propose(&p)
+			c, err = commit.Propose(&p)
 		}
 	}
 	if err != nil {
 		return err
 	}
 	s.commits = append(s.commits, c)
-	s.world.mu.Lock()
-	stalled := s.world.stalled > 0
-	s.world.mu.Unlock()
-	if stalled {
+	if s.world.Stalled() {
 		out.WriteString("in line\n")
 		return nil
 	}

@@ -1,8 +1,7 @@
-package partition
+package partition_test
 
 import (
 	"bufio"
-	"context"
 	"errors"
 	"flag"
 	"fmt"
@@ -10,148 +9,71 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"github.com/kvd-db/kvd/internal/commit"
 	"github.com/kvd-db/kvd/internal/keyhash"
 	"github.com/kvd-db/kvd/internal/kv"
 	"github.com/kvd-db/kvd/internal/manifest"
+	"github.com/kvd-db/kvd/internal/partition"
+	"github.com/kvd-db/kvd/internal/partition/partitiontest"
 	"github.com/kvd-db/kvd/internal/scanbatch"
-	"github.com/kvd-db/kvd/internal/sstable"
-	"github.com/kvd-db/kvd/internal/trace"
 	"github.com/kvd-db/kvd/internal/vfs"
-	"github.com/kvd-db/kvd/internal/wal"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
-
-// world is what a partition needs from the engine above it, at its simplest: a
-// log that is durable at once, and everything applied is visible.
-type world struct {
-	mu        sync.Mutex
-	next      kv.SeqNum
-	pos       wal.Pos
-	snapshots []kv.SeqNum
-	now       uint64
-	memory    int64
-	stalled   wal.Pos // what is synced while the disk stands still; 0: it does not
-	applied   func(base kv.SeqNum)
-	full      bool        // there is no room yet
-	waiting   []wal.Waker // for room
-}
-
-func (w *world) Append(payload []byte, units uint32, _ kv.Durability, waker wal.Waker, _ *trace.Batch) (kv.SeqNum, wal.Pos, error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.full {
-		return 0, 0, wal.ErrNoRoomYet
-	}
-	base := w.next
-	w.next += kv.SeqNum(units)
-	w.pos += wal.Pos(len(payload))
-	waker.Wake()
-	return base, w.pos, nil
-}
-
-func (w *world) OnRoom(waker wal.Waker) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if !w.full {
-		waker.Wake()
-		return
-	}
-	w.waiting = append(w.waiting, waker)
-}
-
-// makeRoom has Append find room, or none.
-func (w *world) makeRoom(room bool) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.full = !room
-	for _, waker := range w.waiting {
-		waker.Wake()
-	}
-	w.waiting = nil
-}
-
-func (w *world) Flush()                                    {}
-func (w *world) Written() wal.Pos                          { return w.Synced() }
-func (w *world) WaitSynced(context.Context, wal.Pos) error { return nil }
-func (w *world) Err() error                                { return nil }
-func (w *world) Ready(*Partition)                          {}
-
-func (w *world) Applied(base kv.SeqNum, _ uint32) {
-	if w.applied != nil {
-		w.applied(base)
-	}
-}
-
-func (w *world) Synced() wal.Pos {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.stalled > 0 {
-		return w.stalled
-	}
-	return w.pos
-}
-
-func (w *world) WaitVisible(context.Context, kv.SeqNum) error { return nil }
-
-func (w *world) Horizon() ([]kv.SeqNum, uint64) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return slices.Sorted(slices.Values(append(slices.Clone(w.snapshots), w.next-1))), w.now
-}
-
-func (w *world) clock() uint64 {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.now
-}
-
-func (w *world) grew(bytes int64) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.memory += bytes
-}
-
-func (w *world) Grew(_ *Partition, bytes int64)    { w.grew(bytes) }
-func (w *world) Sealed(*Partition, int64)          {}
-func (w *world) Flushed(_ *Partition, bytes int64) { w.grew(-bytes) }
 
 // script is a partition that a text file tells what to do.
 type script struct {
 	t       *testing.T
 	fs      *vfs.Mem
-	world   *world
-	p       *Partition
-	commits []*Commit // proposed, their outcome not asked for yet
+	world   *partitiontest.World
+	p       *partition.Partition
+	c       *commit.Coordinator
+	commits []*commit.Commit // proposed, their outcome not asked for yet
 }
 
 func newScript(t *testing.T) *script {
-	s := &script{t: t, fs: vfs.NewMem(), world: &world{next: 1}}
-	require.NoError(t, Create(s.options()))
+	s := &script{t: t, fs: vfs.NewMem(), world: partitiontest.NewWorld()}
+	require.NoError(t, partition.Create(s.options()))
 	s.open()
-	t.Cleanup(func() { require.NoError(t, s.p.Close()) })
+	t.Cleanup(func() { require.NoError(t, s.close()) })
 	return s
 }
 
-func (s *script) options() Options {
-	return Options{
-		FS: s.fs, Dir: "p", Names: 4, Now: s.world.clock, Sequencer: s.world, Budget: s.world, Scheduler: s.world, Cache: sstable.NewCache(1 << 20),
-		FlushBytes: 1 << 20, InflightBytes: 1 << 20, TableBytes: 1, Table: sstable.WriterOptions{BlockBytes: 512},
-	}
+func (s *script) options() partition.Options {
+	return s.world.Options(s.fs)
 }
 
 func (s *script) open() {
-	p, err := Open(s.options())
+	s.openWith(s.options())
+}
+
+// openWith opens the partition with options, and coordinates its writes.
+func (s *script) openWith(o partition.Options) {
+	p, err := partition.Open(o)
 	require.NoError(s.t, err)
-	s.p = p
-	p.Start(s.world, 1, s.world.next-1)
+	s.p, s.c = p, serve(p, s.world)
+}
+
+// serve returns a coordinator of the partition's writes, which it has started.
+func serve(p *partition.Partition, w *partitiontest.World) *commit.Coordinator {
+	c := commit.New(commit.Options{
+		ID: p.ID(), Tree: p, Applied: w, Now: w.Now, InflightBytes: 1 << 20, RequestIDs: 4,
+	})
+	p.Attach(c)
+	p.Start(w, w.Last())
+	c.Start(w, 1, w.Last())
+	return c
+}
+
+func (s *script) close() error {
+	s.c.Close()
+	return s.p.Close()
 }
 
 func (s *script) run(command string) string {
@@ -183,11 +105,9 @@ func (s *script) command(out *strings.Builder, name string, args []string) error
 		fmt.Fprintf(out, "did: %v\n", did)
 		return err
 	case "snapshot":
-		s.world.mu.Lock()
-		s.world.snapshots = append(s.world.snapshots, s.world.next-1)
-		s.world.mu.Unlock()
+		s.world.Snapshot()
 	case "release":
-		s.world.snapshots = nil
+		s.world.Release()
 	case "now":
 		return s.setNow(args)
 	case "stall", "go":
@@ -199,7 +119,7 @@ func (s *script) command(out *strings.Builder, name string, args []string) error
 	case "files":
 		return s.files(out)
 	case "reopen": // the log is not replayed: what was not flushed is gone
-		if err := s.p.Close(); err != nil {
+		if err := s.close(); err != nil {
 			return err
 		}
 		s.open()
@@ -231,8 +151,8 @@ func (s *script) write(out *strings.Builder, name string, args []string) error {
 			Op: op, Hash: keyhash.Sum(op.Key), RequestID: id, Durability: kv.DurabilitySync,
 		})
 	}
-	call := NewCall(1)
-	s.p.Submit(s.t.Context(), NewGroup(call, writes))
+	call := commit.NewCall(1)
+	commit.Submit(s.t.Context(), []*commit.WriteGroup{s.c.NewWriteGroup(call, writes)})
 	<-call.Done()
 	var errs []error
 	for _, w := range writes {
@@ -265,13 +185,13 @@ func (s *script) get(out *strings.Builder, keys []string) {
 
 // requireCached: what was read a moment ago is answered again, the same, from memory.
 func (s *script) requireCached(read []*kv.Lookup) {
-	share := ReadShare{Partition: s.p}
+	share := partition.ReadShare{Partition: s.p}
 	for _, r := range read {
 		share.Reads = append(share.Reads, &kv.Lookup{Key: r.Key, Hash: r.Hash})
 	}
 	again := slices.Clone(share.Reads)
-	shares := []ReadShare{{Partition: s.p}, share}
-	LookupCached(shares)
+	shares := []partition.ReadShare{{Partition: s.p}, share}
+	partition.LookupCached(shares)
 	for i, r := range read {
 		if errors.Is(r.Err, kv.ErrCorrupt) {
 			require.Contains(s.t, shares[1].Reads, again[i], "damage is never in memory")
@@ -285,7 +205,7 @@ func (s *script) requireCached(read []*kv.Lookup) {
 // scan prints what the oldest snapshot sees, or everything.
 func (s *script) scan(out *strings.Builder) error {
 	snapshots, now := s.world.Horizon()
-	var w Walk
+	var w partition.Walk
 	w.Open(s.p, snapshots[0], now, kv.Range{}, false)
 	for more := true; more; {
 		var b scanbatch.Batch
@@ -301,9 +221,10 @@ func (s *script) scan(out *strings.Builder) error {
 
 // files prints the runs and what the directory holds.
 func (s *script) files(out *strings.Builder) error {
-	state := s.p.acquire()
-	defer state.release()
-	v := state.levels.version
+	v, err := manifest.Load(s.fs, "p", 0)
+	if err != nil {
+		return err
+	}
 	for i, run := range v.Deltas {
 		fmt.Fprintf(out, "delta %d: %s\n", i, brief(run))
 	}

@@ -9,12 +9,7 @@ import (
 
 // counters are what a partition counts as it goes.
 type counters struct {
-	writes histogram.Powers // operations of each micro-batch
-	reads  histogram.Powers // likewise
-
-	conflicts  atomic.Uint64
-	duplicates atomic.Uint64
-	early      atomic.Uint64
+	reads histogram.Powers // keys of each micro-batch
 
 	userBytes      atomic.Uint64
 	flushes        atomic.Uint64
@@ -28,17 +23,11 @@ type counters struct {
 // Stats is what a partition has done since it was opened, and what it holds now.
 // The fields are read one after the other, not at one instant.
 type Stats struct {
-	Writes histogram.PowerCounts // operations of each write micro-batch
-	Reads  histogram.PowerCounts // keys of each read micro-batch
+	Reads histogram.PowerCounts // keys of each read micro-batch
 
 	// How long the first of a micro-batch waited until it was taken, in microseconds: see
 	// batcher.SampleEvery. Reads that memory answers before they get into one do not count.
-	WriteWaits histogram.PowerCounts
-	ReadWaits  histogram.PowerCounts
-
-	Conflicts  uint64 // proposals refused because something they read had changed
-	Duplicates uint64 // named writes that were applied before and not again
-	Early      uint64 // records acknowledged before a stronger one that precedes them in the log
+	ReadWaits histogram.PowerCounts
 
 	UserBytes      uint64 // keys and values inserted
 	Flushes        uint64
@@ -48,10 +37,9 @@ type Stats struct {
 	MovedBytes     uint64 // of these, values out of value files that had too much garbage
 	Corruptions    uint64
 
-	QueueOps, QueueBytes int   // waiting in the inbox
-	ActiveBytes          int64 // memtables
-	SealedBytes          int64
-	SealedTables         int
+	ActiveBytes  int64 // memtables
+	SealedBytes  int64
+	SealedTables int
 
 	Deltas      int
 	DeltaTables int
@@ -75,9 +63,7 @@ func (p *Partition) Stats() Stats {
 	defer s.release()
 	c := &p.stats
 	out := Stats{
-		Writes: c.writes.Counts(), Reads: c.reads.Counts(),
-		WriteWaits: p.inbox.Waits(), ReadWaits: p.reads.Waits(),
-		Conflicts: c.conflicts.Load(), Duplicates: c.duplicates.Load(), Early: c.early.Load(),
+		Reads: c.reads.Counts(), ReadWaits: p.reads.Waits(),
 		UserBytes: c.userBytes.Load(), Flushes: c.flushes.Load(), FlushedBytes: c.flushedBytes.Load(),
 		Compactions: c.compactions.Load(), CompactedBytes: c.compactedBytes.Load(),
 		MovedBytes: c.movedBytes.Load(), Corruptions: c.corruptions.Load(),
@@ -95,6 +81,5 @@ func (p *Partition) Stats() Stats {
 	for i := range s.levels.deltas {
 		out.DeltaTables += len(s.levels.deltas[i].metas)
 	}
-	out.QueueOps, out.QueueBytes = p.inbox.Len()
 	return out
 }

@@ -2,6 +2,7 @@ package wal
 
 import (
 	"fmt"
+	"math"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -199,6 +200,19 @@ func (l *Log) Written() Pos { return Pos(l.written.Load()) }
 
 // Synced returns the position up to which the disk has the log.
 func (l *Log) Synced() Pos { return Pos(l.synced.Load()) }
+
+// Reached returns the position up to which every record has a durability: any at
+// DurabilityMemory, Written at DurabilityBuffered, and Synced at DurabilitySync.
+func (l *Log) Reached(level kv.Durability) Pos {
+	switch level {
+	case kv.DurabilityMemory:
+		return math.MaxUint64
+	case kv.DurabilityBuffered:
+		return l.Written()
+	default:
+		return l.Synced()
+	}
+}
 
 // Err returns what stopped the log for good, nil while it works. It wraps
 // kv.ErrFailed.

@@ -1,10 +1,7 @@
-package partition
+package commit
 
 import (
-	"context"
-	"errors"
 	"fmt"
-	"runtime"
 	"sync"
 	"sync/atomic"
 
@@ -19,7 +16,7 @@ type Call struct {
 	left atomic.Int64
 	done chan struct{} // one value when the last group is decided
 
-	// Of the last group, set before done. It is nil if nobody asked for it, or if the
+	// Of the last group, set before done. It is nil unless a group is timed, or if the
 	// group was not taken.
 	trace    *trace.Batch
 	finished bool
@@ -43,7 +40,7 @@ func (c *Call) Reset(groups int) {
 func (c *Call) Done() <-chan struct{} { return c.done }
 
 // Trace returns, once Done has delivered, the way of the group that was decided last
-// and whether it came to its end: see Group.Time.
+// and whether it came to its end: see WriteGroup.Time.
 func (c *Call) Trace() (times *trace.Batch, finished bool) { return c.trace, c.finished }
 
 // Decided counts one group off, which has this trace and ended with err.
@@ -56,9 +53,10 @@ func (c *Call) Decided(times *trace.Batch, err error) {
 	}
 }
 
-// Group is the share of one call that goes to one partition: either independent
+// WriteGroup is the share of one call that goes to one partition: either independent
 // writes, or one atomic batch that lies in this partition alone.
-type Group struct {
+type WriteGroup struct {
+	to     *Coordinator
 	call   *Call
 	writes []*kv.Write
 
@@ -68,7 +66,7 @@ type Group struct {
 	level kv.Durability // the strongest that any of its writes asked for
 	bytes int
 
-	// mu keeps a caller that gives up and the orchestrator apart: whoever holds
+	// mu keeps a caller that gives up and the leader apart: the goroutine that holds
 	// it may touch the caller's memory, unless abandoned.
 	mu        sync.Mutex
 	abandoned bool
@@ -80,20 +78,20 @@ type Group struct {
 	timed bool
 }
 
-// NewGroup returns a group of independent writes. Their durability must not be
+// NewWriteGroup returns a group of independent writes. Their durability must not be
 // kv.DurabilityDefault.
-func NewGroup(call *Call, writes []*kv.Write) *Group {
-	g := &Group{}
-	g.Reset(call, writes)
+func (c *Coordinator) NewWriteGroup(call *Call, writes []*kv.Write) *WriteGroup {
+	g := &WriteGroup{}
+	g.Reset(c, call, writes)
 	return g
 }
 
 // Reset makes a group of independent writes into another one. Its call must be
-// done, and it must not have been abandoned: the orchestrator could still hold it.
-func (g *Group) Reset(call *Call, writes []*kv.Write) {
+// done, and it must not have been abandoned: the leader could still hold it.
+func (g *WriteGroup) Reset(to *Coordinator, call *Call, writes []*kv.Write) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.call, g.writes, g.level, g.bytes, g.decided = call, writes, 0, 0, false
+	g.to, g.call, g.writes, g.level, g.bytes, g.decided = to, call, writes, 0, 0, false
 	g.trace, g.timed, g.entered = nil, false, false
 	for _, w := range writes {
 		g.level = max(g.level, w.Durability)
@@ -102,17 +100,17 @@ func (g *Group) Reset(call *Call, writes []*kv.Write) {
 }
 
 // NewBatchGroup returns a group of one atomic batch, normalized and not empty.
-func NewBatchGroup(call *Call, b *kv.WriteBatch, level kv.Durability, id kv.RequestID) *Group {
-	g := &Group{call: call, batch: b, whole: kv.Write{RequestID: id}, level: level, bytes: b.Bytes()}
+func (c *Coordinator) NewBatchGroup(call *Call, b *kv.WriteBatch, level kv.Durability, id kv.RequestID) *WriteGroup {
+	g := &WriteGroup{to: c, call: call, batch: b, whole: kv.Write{RequestID: id}, level: level, bytes: b.Bytes()}
 	g.writes = []*kv.Write{&g.whole}
 	return g
 }
 
 // Time has the moments of the group's way kept, for Call.Trace and Abandon. It is
 // called before the group is handed in.
-func (g *Group) Time() { g.timed = true }
+func (g *WriteGroup) Time() { g.timed = true }
 
-func anyTimed(groups []*Group) bool {
+func anyTimed(groups []*WriteGroup) bool {
 	for _, g := range groups {
 		if g.timed {
 			return true
@@ -122,14 +120,14 @@ func anyTimed(groups []*Group) bool {
 }
 
 // Result returns what became of an atomic batch, once its call is done.
-func (g *Group) Result() (kv.SeqNum, error) { return g.whole.Version, g.whole.Err }
+func (g *WriteGroup) Result() (kv.SeqNum, error) { return g.whole.Version, g.whole.Err }
 
 // Deduplicated reports whether an atomic batch had been applied before and was not
 // again, once its call is done.
-func (g *Group) Deduplicated() bool { return g.whole.Err == nil && g.whole.Deduplicated }
+func (g *WriteGroup) Deduplicated() bool { return g.whole.Err == nil && g.whole.Deduplicated }
 
 // ops returns the number of operations.
-func (g *Group) ops() int {
+func (g *WriteGroup) ops() int {
 	if g.batch != nil {
 		return g.batch.Len()
 	}
@@ -137,11 +135,11 @@ func (g *Group) ops() int {
 }
 
 // admit finds out which of the group's writes are to be done and makes room for
-// them in the record. The caller holds g.mu and the turn.
-func (g *Group) admit(rec *pending, names *nameWindow) {
+// them in the record. The caller holds g.mu and appendMu.
+func (g *WriteGroup) admit(rec *pending, ids *requestIDs) {
 	g.unit = rec.units
 	for _, w := range g.writes {
-		if w.RequestID.Named() && !rec.admit(w, names) {
+		if w.RequestID.Named() && !rec.admit(w, ids) {
 			continue
 		}
 		if g.batch != nil {
@@ -156,7 +154,7 @@ func (g *Group) admit(rec *pending, names *nameWindow) {
 }
 
 // encode lays out the writes that were admitted.
-func (g *Group) encode(rec *pending) {
+func (g *WriteGroup) encode(rec *pending) {
 	unit := g.unit
 	for _, w := range g.writes {
 		if w.Deduplicated || w.Err != nil {
@@ -178,7 +176,7 @@ func (g *Group) encode(rec *pending) {
 
 // decide gives every write of the group its answer and counts the group off.
 // base is the first number of the record; err is nil if the writes happened.
-func (g *Group) decide(base kv.SeqNum, err error) {
+func (g *WriteGroup) decide(base kv.SeqNum, err error) {
 	if call := g.settle(base, err); call != nil {
 		call.Decided(g.trace, err) // the caller may use g again from here on
 	}
@@ -186,7 +184,7 @@ func (g *Group) decide(base kv.SeqNum, err error) {
 
 // settle gives every write its answer and returns the call to tell, if this is
 // the first time and the caller is still there.
-func (g *Group) settle(base kv.SeqNum, err error) *Call {
+func (g *WriteGroup) settle(base kv.SeqNum, err error) *Call {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.abandoned || g.decided {
@@ -211,7 +209,7 @@ func (g *Group) settle(base kv.SeqNum, err error) *Call {
 
 // retract takes a group back out of a record that the log has not taken, so that it can
 // be laid out again.
-func (g *Group) retract() {
+func (g *WriteGroup) retract() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.abandoned {
@@ -226,7 +224,7 @@ func (g *Group) retract() {
 // abandon gives the group up: its caller will not look again. The writes that
 // are not decided yet get cause as their error, with kv.ErrUncertain if they are in a
 // record. It returns how far they are.
-func (g *Group) abandon(cause error) *trace.Batch {
+func (g *WriteGroup) abandon(cause error) *trace.Batch {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.abandoned = true
@@ -241,78 +239,4 @@ func (g *Group) abandon(cause error) *trace.Batch {
 		w.Version, w.Deduplicated, w.Err = 0, false, err
 	}
 	return g.trace
-}
-
-// TryAppend appends a group to the log together with what is queued, on its caller's
-// goroutine, and reports whether it did: only if no other goroutine leads the partition,
-// and the group need not wait. It does no I/O. The caller then calls
-// [wal.Log.FlushOrSync], and Finish after that. A group that was not appended goes to
-// TrySubmit or Submit.
-//
-// If the group asks for no sync, its caller leads the partition until Finish, so that
-// writes that come meanwhile form one batch. If the group is alone in its call, the
-// caller first yields the processor once, for other callers to add theirs; the groups of
-// a larger call are batches already.
-func (p *Partition) TryAppend(g *Group, alone bool) bool {
-	if !p.tryLead() {
-		return false
-	}
-	if alone {
-		runtime.Gosched() // as in orchestrate
-	}
-	p.taken, _ = p.inbox.Take(append(p.taken, g))
-	p.commit()
-	if !g.leadsUntilWritten() {
-		p.finish()
-	}
-	return true
-}
-
-// Finish ends what TryAppend began, after the log was flushed: the caller applies what
-// is durable, its own group among it.
-func (p *Partition) Finish(g *Group) {
-	if g.leadsUntilWritten() {
-		p.finish()
-	}
-}
-
-// leadsUntilWritten reports whether the caller of TryAppend leads until Finish. It does
-// not during a sync: the writes of that time gather in the log.
-func (g *Group) leadsUntilWritten() bool { return g.level < kv.DurabilitySync }
-
-// TrySubmit is Submit that does not wait. It reports false if the inbox is full.
-func (p *Partition) TrySubmit(g *Group) bool {
-	queued, err := p.inbox.TryPut(g, g.ops(), g.bytes)
-	if err != nil {
-		p.refuse(g, err)
-	}
-	return queued || err != nil
-}
-
-// Submit queues a group. If it returns an error, nothing was queued and every
-// write of the group has that error; the group is decided either way, sooner or
-// later, through its call.
-func (p *Partition) Submit(ctx context.Context, g *Group) {
-	if err := p.inbox.Put(ctx, g, g.ops(), g.bytes); err != nil {
-		p.refuse(g, err)
-	}
-}
-
-// refuse decides a group that the inbox did not take.
-func (p *Partition) refuse(g *Group, err error) {
-	if errors.Is(err, kv.ErrClosed) {
-		err = p.closedError()
-	}
-	g.decide(0, err)
-}
-
-// Abandon takes a group back whose caller's context ended with cause. Unless the
-// group is in a record, its writes did not happen and get cause; if it is, their
-// outcome is unknown: kv.ErrUncertain, which wraps cause too. The group's memory is the caller's again.
-//
-// It returns how far a group that is timed has come, nil if it is decided or in no
-// record.
-func (p *Partition) Abandon(g *Group, cause error) *trace.Batch {
-	p.inbox.Remove(g)
-	return g.abandon(cause)
 }

@@ -1,4 +1,4 @@
-package partition
+package commit
 
 import (
 	"fmt"
@@ -15,34 +15,34 @@ type pending struct {
 	encoder record.Encoder // owns payload, if this partition laid it out
 	payload []byte
 	base    kv.SeqNum
-	units   uint32 // 0: all of its writes had been applied before, it only waits its turn
+	units   uint32 // 0: all of its writes had been applied before, it only waits for those before it
 	pos     wal.Pos
 	level   kv.Durability
-	groups  []*Group
+	groups  []*WriteGroup
 	commit  *Commit      // of a proposal
-	trace   *trace.Batch // nil if nobody asks how long it took
+	trace   *trace.Batch // nil unless a caller wants it
 
-	// What this partition's section writes, for those who must know before it is in
-	// the memtable: see changedLocked.
+	// What this partition's section writes, for what must be decided before it is in the
+	// memtable: see changedLocked.
 	ops          int
 	hashes       []uint64 // of keys
 	rangeDeletes bool
 
-	// For those behind it in line: see overtakes.
+	// For the records after it in line: see overtakes.
 	together bool     // what shares one number here concerns more than one key
 	keys     []uint64 // hashes, in order; nil until a record is compared with this one
 
 	after []*Commit // proposals that have read what this record writes: see readMark
 
-	named      []namedUnit // in the order of units
-	duplicates int         // writes that were applied before
+	named      []identifiedUnit // in the order of units
+	duplicates int              // writes that were applied before
 
 	inserted bool // into the memtable; hidden until it is published or early
 	arrived  bool // at the head of the line, inserted and durable
 }
 
-type namedUnit struct {
-	name    name
+type identifiedUnit struct {
+	id      requestID
 	content uint64
 	unit    uint32
 }
@@ -54,11 +54,11 @@ const inThisRecord kv.SeqNum = 1 << 63
 // errForgotten is why a write that was sent again cannot be answered.
 var errForgotten = fmt.Errorf("%w: it was sent before, so long ago that its outcome is forgotten; read what is there", kv.ErrUncertain)
 
-// admit decides on a named write. It reports whether it is to be done; if not, it
-// has its version or its error already. The caller holds the turn.
-func (r *pending) admit(w *kv.Write, names *nameWindow) bool {
-	n := nameOf(w.RequestID)
-	version, known, err := names.recall(w.RequestID)
+// admit decides on a write that has a request id. It reports whether it is to be done; if not, it
+// has its version or its error already. The caller holds appendMu.
+func (r *pending) admit(w *kv.Write, ids *requestIDs) bool {
+	id := requestIDOf(w.RequestID)
+	version, known, err := ids.recall(w.RequestID)
 	if err != nil {
 		w.Err = err
 		return false
@@ -68,7 +68,7 @@ func (r *pending) admit(w *kv.Write, names *nameWindow) bool {
 		r.duplicates++
 		return false
 	}
-	if i := slices.IndexFunc(r.named, func(u namedUnit) bool { return u.name == n }); i >= 0 {
+	if i := slices.IndexFunc(r.named, func(u identifiedUnit) bool { return u.id == id }); i >= 0 {
 		if !sameContent(r.named[i].content, w.RequestID.Content) {
 			w.Err = errReused(w.RequestID)
 			return false
@@ -77,7 +77,7 @@ func (r *pending) admit(w *kv.Write, names *nameWindow) bool {
 		r.duplicates++
 		return false
 	}
-	r.named = append(r.named, namedUnit{n, w.RequestID.Content, r.units})
+	r.named = append(r.named, identifiedUnit{id, w.RequestID.Content, r.units})
 	return true
 }
 
@@ -96,7 +96,7 @@ func (r *pending) note(op *kv.Op, hash uint64) {
 	r.hashes = append(r.hashes, hash)
 }
 
-// concerns reports whether the record writes a key. The caller has the role.
+// concerns reports whether the record writes a key. The caller is the leader.
 func (r *pending) concerns(hash uint64) bool {
 	if r.rangeDeletes {
 		return true // for all that is known without a look at the payload

@@ -1,4 +1,4 @@
-package partition
+package commit
 
 import (
 	"context"
@@ -14,20 +14,20 @@ import (
 // While the log has no room, groups wait for it outside of the log: one whose caller gives
 // up has not happened, and the others are laid out anew, with the same answers as ever.
 func TestGroupsWaitForRoomInTheLog(t *testing.T) {
-	for _, enter := range []string{"TryAppend", "Submit"} {
+	for _, enter := range []string{"Submit", "enqueue"} {
 		t.Run(enter, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s := newScript(t)
-				hand := func(g *Group) {
-					if enter == "Submit" {
-						s.p.Submit(t.Context(), g)
+				s := newFixture(t)
+				hand := func(g *WriteGroup) {
+					if enter == "enqueue" {
+						s.c.enqueue(t.Context(), g)
 					} else {
-						s.p.commitOne(t.Context(), g)
+						Submit(t.Context(), []*WriteGroup{g})
 					}
 					synctest.Wait()
 				}
-				s.world.makeRoom(false)
-				late, lateGroup := putGroup("late", kv.DurabilitySync)
+				s.world.MakeRoom(false)
+				late, lateGroup := s.putGroup("late", kv.DurabilitySync)
 				hand(lateGroup)
 				var named []*kv.Write
 				for range 2 { // the same write, sent twice
@@ -36,18 +36,18 @@ func TestGroupsWaitForRoomInTheLog(t *testing.T) {
 						Durability: kv.DurabilityBuffered, RequestID: kv.RequestID{ClientID: 7, Sequence: 1},
 					})
 				}
-				namedGroup := NewGroup(NewCall(1), named)
+				namedGroup := s.c.NewWriteGroup(NewCall(1), named)
 				hand(namedGroup)
 				for range 3 { // tries that find none
-					s.world.makeRoom(false)
+					s.world.MakeRoom(false)
 					synctest.Wait()
 				}
 				require.Empty(t, namedGroup.call.Done())
-				require.Nil(t, s.p.Abandon(lateGroup, context.DeadlineExceeded))
+				require.Nil(t, lateGroup.Abandon(context.DeadlineExceeded))
 				require.ErrorIs(t, late.Err, context.DeadlineExceeded)
 				require.NotErrorIs(t, late.Err, kv.ErrUncertain)
 
-				s.world.makeRoom(true)
+				s.world.MakeRoom(true)
 				requireDecided(t, namedGroup)
 				require.NoError(t, named[0].Err)
 				require.NoError(t, named[1].Err)
@@ -56,9 +56,9 @@ func TestGroupsWaitForRoomInTheLog(t *testing.T) {
 				require.EqualValues(t, 1, named[0].Version)
 				require.EqualValues(t, 1, named[1].Version)
 				require.EqualValues(t, 1, s.p.Published(), "the write that was given up did not happen")
-				require.EqualValues(t, 1, s.p.Stats().Duplicates)
+				require.EqualValues(t, 1, s.c.Stats().Duplicates)
 
-				w, g := putGroup("next", kv.DurabilitySync)
+				w, g := s.putGroup("next", kv.DurabilitySync)
 				hand(g)
 				requireDecided(t, g)
 				require.EqualValues(t, 2, w.Version)

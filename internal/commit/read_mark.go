@@ -1,4 +1,4 @@
-package partition
+package commit
 
 import (
 	"bytes"
@@ -32,7 +32,7 @@ func (p *Proposal) readMarks(c *Commit) []*readMark {
 	var ranges []kv.Range // the same in all shares
 	for i := range p.Shares {
 		r := &p.Shares[i].Reads
-		if r.empty() {
+		if r.Empty() {
 			continue
 		}
 		m := &readMark{commit: c, keys: make([]uint64, len(r.Keys))}
@@ -47,7 +47,7 @@ func (p *Proposal) readMarks(c *Commit) []*readMark {
 			m.ranges = ranges
 		}
 		marks[i] = m
-		c.read = append(c.read, p.Shares[i].Partition)
+		c.read = append(c.read, p.Shares[i].Coordinator)
 	}
 	return marks
 }
@@ -90,27 +90,27 @@ func (m *readMark) hasInRange(key []byte) bool {
 }
 
 // addMarkLocked adds the mark of a proposal that has just been appended to the log. The
-// caller holds the turn.
-func (p *Partition) addMarkLocked(m *readMark) {
-	p.dropMarksLocked()
-	p.turn.marks = append(p.turn.marks, m)
+// caller holds appendMu.
+func (c *Coordinator) addMarkLocked(m *readMark) {
+	c.dropMarksLocked()
+	c.line.marks = append(c.line.marks, m)
 }
 
 // dropMarksLocked takes the marks of visible proposals out, so that no more stay than
 // there are proposals under way.
-func (p *Partition) dropMarksLocked() {
-	p.turn.marks = slices.DeleteFunc(p.turn.marks, func(m *readMark) bool { return m.commit.visible.Load() })
+func (c *Coordinator) dropMarksLocked() {
+	c.line.marks = slices.DeleteFunc(c.line.marks, func(m *readMark) bool { return m.commit.joint.Visible() })
 }
 
 // precedingLocked returns the proposals that a record must not be visible before. The
-// caller holds the turn, and has just appended the record to the log.
-func (p *Partition) precedingLocked(rec *pending) (commits []*Commit) {
-	if len(p.turn.marks) == 0 {
+// caller holds appendMu, and has just appended the record to the log.
+func (c *Coordinator) precedingLocked(rec *pending) (commits []*Commit) {
+	if len(c.line.marks) == 0 {
 		return nil
 	}
-	p.dropMarksLocked()
-	for _, m := range p.turn.marks {
-		if m.concerns(rec, p.id) {
+	c.dropMarksLocked()
+	for _, m := range c.line.marks {
+		if m.concerns(rec, c.opts.ID) {
 			m.commit.followed.Store(true) // before waits looks whether it is visible: see show
 			commits = append(commits, m.commit)
 		}
@@ -120,5 +120,5 @@ func (p *Partition) precedingLocked(rec *pending) (commits []*Commit) {
 
 // waits reports whether a proposal that has read what the record writes is not visible.
 func (r *pending) waits() bool {
-	return slices.ContainsFunc(r.after, func(c *Commit) bool { return !c.visible.Load() })
+	return slices.ContainsFunc(r.after, func(c *Commit) bool { return !c.joint.Visible() })
 }

@@ -1,4 +1,4 @@
-package partition
+package commit
 
 import (
 	"testing"
@@ -8,7 +8,7 @@ import (
 
 // A record that is too large to be kept for another is held by nothing once it is decided.
 func TestALargeRecordIsNotKept(t *testing.T) {
-	p := new(Partition)
+	p := new(Coordinator)
 	p.recycle(p.newPending())
 	require.Len(t, p.spare, 1)
 	large := p.newPending()

@@ -1,31 +1,22 @@
-package partition
+package commit
 
 import (
-	"cmp"
 	"slices"
 
 	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/partition"
 )
 
-// early is the numbers of records that readers of single keys see although a record
-// before them in the line is not durable yet. Each asked for less than that record did,
-// and has it. Immutable; nil is the empty set.
-//
-// The ranges ascend. Two of them are joined unless a record of the line lies between
-// them, so there is at most one more than there are records in the line.
-type early []numbers
-
-// numbers is the sequence numbers from first to last.
-type numbers struct{ first, last kv.SeqNum }
-
-// with returns the set with the numbers of one record more. line is what stays in line:
-// of records that leave it together, none is in it when the first of them is added.
-func (s early) with(r numbers, line []*pending) early {
-	i := s.search(r.first)
-	next := make(early, 0, len(s)+1)
-	for _, n := range slices.Concat(s[:i], early{r}, s[i:]) {
-		if k := len(next) - 1; k >= 0 && !anyBetween(line, next[k].last, n.first) {
-			next[k].last = max(next[k].last, n.last) // n may lie in the range already
+// with returns a set with the numbers of one record more. line is what stays in line:
+// of records that leave it together, none is in it when the first of them is added. Two
+// ranges of the set are joined unless a record of the line lies between them, so there is
+// at most one more than there are records in the line.
+func with(s partition.Early, r partition.Numbers, line []*pending) partition.Early {
+	i := s.Search(r.First)
+	next := make(partition.Early, 0, len(s)+1)
+	for _, n := range slices.Concat(s[:i], partition.Early{r}, s[i:]) {
+		if k := len(next) - 1; k >= 0 && !anyBetween(line, next[k].Last, n.First) {
+			next[k].Last = max(next[k].Last, n.Last) // n may lie in the range already
 		} else {
 			next = append(next, n)
 		}
@@ -40,70 +31,50 @@ func anyBetween(line []*pending, after, before kv.SeqNum) bool {
 	})
 }
 
-// search returns the place of the first range that does not begin before n.
-func (s early) search(n kv.SeqNum) int {
-	i, _ := slices.BinarySearchFunc(s, n, func(r numbers, n kv.SeqNum) int { return cmp.Compare(r.first, n) })
-	return i
-}
-
-// has reports whether the set has a number.
-func (s early) has(n kv.SeqNum) bool {
-	i := s.search(n)
-	return i < len(s) && s[i].first == n || i > 0 && n <= s[i-1].last
-}
-
-// newest returns the largest number of the set, 0 if it is empty.
-func (s early) newest() kv.SeqNum {
-	if len(s) == 0 {
-		return 0
-	}
-	return s[len(s)-1].last
-}
-
 // applyEarly inserts, shows and answers the records of the line that have the durability
 // that they asked for, although the head of the line does not. It reports whether there
-// was one. The caller has the role.
+// was one. The caller is the leader.
 //
 // Records enter the memtable in the order of the log, so what lies before such a record
 // is inserted with it, and stays hidden: it is neither published nor early.
-func (p *Partition) applyEarly() bool {
-	ready, before := p.readyBeyondHead()
+func (c *Coordinator) applyEarly() bool {
+	ready, before := c.readyBeyondHead()
 	if len(ready) == 0 {
 		return false
 	}
 	for _, rec := range before {
 		if rec.units > 0 && !rec.inserted {
-			p.insert(rec)
+			c.insert(rec)
 		}
 	}
-	p.leaveLine(ready)
-	p.stats.early.Add(uint64(len(ready)))
+	c.leaveLine(ready)
+	c.stats.early.Add(uint64(len(ready)))
 	for _, rec := range ready {
-		p.sequencer.Applied(rec.base, rec.units)
+		c.opts.Applied.Applied(rec.base, rec.units)
 		if rec.commit != nil {
 			rec.commit.show()
 		}
-		p.decide(rec, nil)
+		c.decide(rec, nil)
 	}
 	return true
 }
 
 // readyBeyondHead returns the records that are ready early, and all of the line up to
 // the last of them.
-func (p *Partition) readyBeyondHead() (ready, line []*pending) {
-	p.turn.Lock()
-	defer p.turn.Unlock()
-	if len(p.turn.inflight) == 0 {
+func (c *Coordinator) readyBeyondHead() (ready, line []*pending) {
+	c.appendMu.Lock()
+	defer c.appendMu.Unlock()
+	if len(c.line.inflight) == 0 {
 		return nil, nil
 	}
-	if head := p.turn.inflight[0]; !head.arrived && !head.waits() && !p.turn.levels.anyBelow(head.level) {
+	if head := c.line.inflight[0]; !head.arrived && !head.waits() && !c.line.levels.anyBelow(head.level) {
 		return nil, nil
 	}
 	var hidden []*pending // which not every record may overtake
-	for i, rec := range p.turn.inflight {
+	for i, rec := range c.line.inflight {
 		switch {
-		case rec.mayBeEarly() && p.durable(rec) && !rec.waits() && !rec.overtakes(hidden):
-			ready, line = append(ready, rec), p.turn.inflight[:i+1]
+		case rec.mayBeEarly() && c.durable(rec) && !rec.waits() && !rec.overtakes(hidden):
+			ready, line = append(ready, rec), c.line.inflight[:i+1]
 		case rec.together:
 			hidden = append(hidden, rec)
 		}
@@ -134,26 +105,25 @@ func (r *pending) overtakes(hidden []*pending) bool {
 
 // leaveLine takes records out of the line and shows them, in this order: what changedLocked
 // does not find in line it must find in a memtable, and both hold before that.
-func (p *Partition) leaveLine(ready []*pending) {
-	p.turn.Lock()
-	defer p.turn.Unlock()
+func (c *Coordinator) leaveLine(ready []*pending) {
+	c.appendMu.Lock()
+	defer c.appendMu.Unlock()
 	for _, rec := range ready {
-		p.turn.levels.add(rec, -1)
-		p.inflightBytes.Add(-int64(len(rec.payload)))
+		c.line.levels.add(rec, -1)
+		c.inflightBytes.Add(-int64(len(rec.payload)))
 	}
-	p.turn.inflight = slices.DeleteFunc(p.turn.inflight, func(rec *pending) bool { return slices.Contains(ready, rec) })
-	set := p.earlySet()
+	c.line.inflight = slices.DeleteFunc(c.line.inflight, func(rec *pending) bool { return slices.Contains(ready, rec) })
 	for _, rec := range ready {
-		set = set.with(numbers{rec.base, rec.last()}, p.turn.inflight)
+		c.early = with(c.early, partition.Numbers{First: rec.base, Last: rec.last()}, c.line.inflight)
 	}
-	p.early.Store(&set)
+	c.tree.ShowEarly(c.early)
 }
 
 // lineBegin returns the first number of the line, or one larger than any if it has none.
-func (p *Partition) lineBegin() kv.SeqNum {
-	p.turn.Lock()
-	defer p.turn.Unlock()
-	for _, rec := range p.turn.inflight {
+func (c *Coordinator) lineBegin() kv.SeqNum {
+	c.appendMu.Lock()
+	defer c.appendMu.Unlock()
+	for _, rec := range c.line.inflight {
 		if rec.units > 0 {
 			return rec.base
 		}
@@ -161,30 +131,23 @@ func (p *Partition) lineBegin() kv.SeqNum {
 	return kv.MaxSeqNum + 1
 }
 
-func (p *Partition) earlySet() early {
-	if set := p.early.Load(); set != nil {
-		return *set
-	}
-	return nil
-}
-
 // publishEarly publishes the records that were early and now have nothing before them.
 // The head of the line has just been published and taken out.
-func (p *Partition) publishEarly() {
-	set := p.earlySet()
-	if set == nil {
+func (c *Coordinator) publishEarly() {
+	if len(c.early) == 0 {
 		return
 	}
-	i := set.search(p.lineBegin())
+	i := c.early.Search(c.lineBegin())
 	if i == 0 {
 		return
 	}
-	p.published.Store(uint64(max(kv.SeqNum(p.published.Load()), set[i-1].last)))
-	if rest := set[i:]; len(rest) > 0 {
-		p.early.Store(&rest) // after published: see view
-	} else {
-		p.early.Store(nil)
+	c.published = max(c.published, c.early[i-1].Last)
+	c.tree.Publish(c.published)
+	c.early = c.early[i:]
+	if len(c.early) == 0 {
+		c.early = nil
 	}
+	c.tree.ShowEarly(c.early) // after Publish
 }
 
 // levelCounts counts the records of a line that may be early, by the durability that

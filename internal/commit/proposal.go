@@ -1,4 +1,4 @@
-package partition
+package commit
 
 import (
 	"bytes"
@@ -10,15 +10,16 @@ import (
 
 	"github.com/kvd-db/kvd/internal/keyhash"
 	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/partition"
 	"github.com/kvd-db/kvd/internal/record"
 	"github.com/kvd-db/kvd/internal/trace"
 )
 
 // Share is the part that one partition has in a commit.
 type Share struct {
-	Partition *Partition
-	Reads     Reads   // what must not have changed; nothing, if empty
-	Ops       []kv.Op // what the record has for it; none: it only vouches for Reads
+	Coordinator *Coordinator
+	Reads       partition.Reads // what must not have changed; nothing, if empty
+	Ops         []kv.Op         // what the record has for it; none: it only vouches for Reads
 }
 
 // Proposal is a batch, and what it depends on, over one partition or several.
@@ -39,14 +40,13 @@ type Proposal struct {
 type Commit struct {
 	// Participants hold the record; each calls arrive once, unless the log fails,
 	// and settle once.
-	participants []*Partition
+	participants []*Coordinator
 	left         atomic.Int64
 	unsettled    atomic.Int64
 	settled      func()
-	visible      atomic.Bool  // I2: the one store that shows the batch everywhere
-	read         []*Partition // that have a mark of it
-	followed     atomic.Bool  // a record of one of those waits until it is visible
-	seq          kv.SeqNum    // set before the record is in any inflight list
+	joint        partition.Joint // I2: its Show is the one store that shows the batch everywhere
+	read         []*Coordinator  // that have a mark of it
+	followed     atomic.Bool     // a record of one of those waits until it is visible
 	deduplicated bool
 	trace        *trace.Batch // nil unless it is timed
 
@@ -58,13 +58,13 @@ type Commit struct {
 // Propose validates a proposal and appends its record, and returns a Commit to
 // wait for. The slices of the proposal are not kept.
 //
-// All turns are held together while it does, so that the partitions agree on the
+// It holds the appendMu of all partitions concerned while it does, so that they agree on the
 // order of such records, and nothing that was read can change before the record
 // has its place in the log.
 //
-// Errors: a *kv.ConflictError if something that was read has changed; ErrStale;
+// Errors: a *kv.ConflictError if something that was read has changed; partition.ErrStale;
 // kv.ErrUncertain for a write that was sent before and is so old that its outcome
-// is forgotten; kv.ErrRequestIDReused; else those of CommitLog.Append.
+// is forgotten; kv.ErrRequestIDReused; else those of Log.Append.
 func Propose(p *Proposal) (*Commit, error) {
 	c, err := p.propose()
 	if err != nil || c.deduplicated {
@@ -88,15 +88,15 @@ func (p *Proposal) propose() (*Commit, error) {
 	}
 	lay, marks := p.layOut(), p.readMarks(c)
 	for i := range p.Shares {
-		p.Shares[i].Partition.turn.Lock()
+		p.Shares[i].Coordinator.appendMu.Lock()
 	}
 	defer func() {
 		for i := range p.Shares {
-			p.Shares[i].Partition.turn.Unlock()
+			p.Shares[i].Coordinator.appendMu.Unlock()
 		}
 	}()
 	for _, rec := range lay {
-		c.participants = append(c.participants, rec.partition)
+		c.participants = append(c.participants, rec.coordinator)
 	}
 	lead := c.participants[0]
 	if err := openForCommit(c.participants); err != nil {
@@ -105,12 +105,12 @@ func (p *Proposal) propose() (*Commit, error) {
 	if p.RequestID.Named() {
 		// Before the reads are judged: a transaction that was applied conflicts with
 		// itself.
-		version, known, err := lead.turn.names.recall(p.RequestID)
+		version, known, err := lead.line.ids.recall(p.RequestID)
 		if err != nil {
 			return nil, err
 		}
 		if known {
-			c.seq, c.deduplicated = version, true
+			c.joint.Seq, c.deduplicated = version, true
 			lead.stats.duplicates.Add(1)
 			close(c.done)
 			return c, nil
@@ -118,9 +118,9 @@ func (p *Proposal) propose() (*Commit, error) {
 	}
 	for i := range p.Shares {
 		s := &p.Shares[i]
-		if err := s.Partition.changedLocked(&s.Reads); err != nil {
-			if !errors.Is(err, ErrStale) {
-				s.Partition.stats.conflicts.Add(1)
+		if err := s.Coordinator.changedLocked(&s.Reads); err != nil {
+			if !errors.Is(err, partition.ErrStale) {
+				s.Coordinator.stats.conflicts.Add(1)
 			}
 			return nil, err
 		}
@@ -132,20 +132,20 @@ func (p *Proposal) propose() (*Commit, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.seq = base
+	c.joint.Seq = base // before the record is in any line
 	c.left.Store(int64(len(lay)))
 	c.unsettled.Store(int64(len(lay)))
 	for _, rec := range lay {
 		rec.base, rec.pos, rec.commit = base, pos, c
-		rec.partition.enqueueLocked(&rec.pending)
+		rec.coordinator.enqueueLocked(&rec.pending)
 	}
 	for i, m := range marks { // once its own records are in line, which do not wait for it
 		if m != nil {
-			p.Shares[i].Partition.addMarkLocked(m)
+			p.Shares[i].Coordinator.addMarkLocked(m)
 		}
 	}
 	if p.RequestID.Named() {
-		lead.turn.names.add(nameOf(p.RequestID), base, p.RequestID.Content)
+		lead.line.ids.add(requestIDOf(p.RequestID), base, p.RequestID.Content)
 	}
 	return c, nil
 }
@@ -161,10 +161,10 @@ func (p *Proposal) layOut() []*part {
 		if len(s.Ops) == 0 {
 			continue
 		}
-		held := &part{partition: s.Partition, pending: pending{
+		held := &part{coordinator: s.Coordinator, pending: pending{
 			units: 1, level: p.Durability, together: together,
 		}}
-		encoder.Section(s.Partition.id, len(s.Ops))
+		encoder.Section(s.Coordinator.opts.ID, len(s.Ops))
 		id := p.RequestID
 		for j := range s.Ops {
 			encoder.Op(0, id, &s.Ops[j])
@@ -185,19 +185,19 @@ func (p *Proposal) ofOneKey() bool {
 		return false
 	}
 	s := &p.Shares[0]
-	return !slices.ContainsFunc(s.Reads.Keys, func(k ReadKey) bool { return !bytes.Equal(k.Key, s.Ops[0].Key) })
+	return !slices.ContainsFunc(s.Reads.Keys, func(k partition.ReadKey) bool { return !bytes.Equal(k.Key, s.Ops[0].Key) })
 }
 
 // part is a record over several partitions as one of them holds it.
 type part struct {
 	pending
-	partition *Partition
+	coordinator *Coordinator
 }
 
 // openForCommit reports whether all participants still have an orchestrator. The
-// caller holds their turns: an orchestrator ends only when it has found, under its
-// turn, that nothing is under way after Close was called.
-func openForCommit(participants []*Partition) error {
+// caller holds the appendMu of each: an orchestrator ends only when it has found, under
+// appendMu, that nothing is under way after Close was called.
+func openForCommit(participants []*Coordinator) error {
 	for _, p := range participants {
 		if p.closing.Load() {
 			return p.closedError()
@@ -223,7 +223,7 @@ func (c *Commit) Work() {
 // Done is closed when the batch is decided.
 func (c *Commit) Done() <-chan struct{} { return c.done }
 
-// Trace returns the moments of the batch's way, nil if nobody asked for them. It may
+// Trace returns the times of the batch, nil unless it is timed. It may
 // be asked at any time.
 func (c *Commit) Trace() *trace.Batch { return c.trace }
 
@@ -232,7 +232,7 @@ func (c *Commit) Result() (kv.SeqNum, error) {
 	if c.err != nil {
 		return 0, c.err
 	}
-	return c.seq, nil
+	return c.joint.Seq, nil
 }
 
 // Deduplicated reports whether the batch had been applied before and was not
@@ -253,7 +253,7 @@ func (c *Commit) arrive() (last bool) {
 // The order of store and load matters: precedingLocked stores followed before the other
 // record looks whether this one is visible.
 func (c *Commit) show() {
-	c.visible.Store(true)
+	c.joint.Show()
 	if c.followed.Load() {
 		for _, p := range c.read {
 			p.Wake()

@@ -1,4 +1,4 @@
-package partition
+package commit
 
 import (
 	"testing"
@@ -6,12 +6,12 @@ import (
 	"github.com/kvd-db/kvd/internal/kv"
 )
 
-// BenchmarkNameWindow remembers the names of one client in a window that is full: each
+// BenchmarkRequestIDs remembers the names of one client in a window that is full: each
 // is looked for, then added, and the oldest goes. One in four of the client's writes
 // comes to this partition.
-func BenchmarkNameWindow(b *testing.B) {
-	w := newNameWindow(1 << 16)
-	n := name{client: 1}
+func BenchmarkRequestIDs(b *testing.B) {
+	w := newRequestIDs(1 << 16)
+	n := requestID{client: 1}
 	step := func() {
 		n.sequence += 1 + n.sequence*7%8
 		if _, _, known := w.find(n); known {

@@ -1,4 +1,4 @@
-package partition
+package commit
 
 import (
 	"testing"
@@ -11,14 +11,14 @@ import (
 
 // The window is compared with a list of all named writes: it knows the newest of
 // them, and whatever it does not know it owns up to.
-func TestNameWindowNeverDeniesAWriteItForgot(t *testing.T) {
+func TestRequestIDsNeverDenyAWriteItForgot(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		size := rapid.IntRange(1, 8).Draw(t, "size")
-		w := newNameWindow(size)
-		var written []name                                // that of version i+1 is written[i]
+		w := newRequestIDs(size)
+		var written []requestID                           // that of version i+1 is written[i]
 		step := rapid.Uint64Range(1, 300).Draw(t, "step") // how many of them are in a run
 		for range rapid.IntRange(0, 40).Draw(t, "writes") {
-			n := name{client: rapid.Uint64Range(1, 3).Draw(t, "client"), sequence: step * uint64(len(written)+1)}
+			n := requestID{client: rapid.Uint64Range(1, 3).Draw(t, "client"), sequence: step * uint64(len(written)+1)}
 			written = append(written, n)
 			w.add(n, kv.SeqNum(len(written)), n.sequence)
 		}

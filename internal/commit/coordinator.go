@@ -1,0 +1,223 @@
+package commit
+
+import (
+	"sync"
+	"sync/atomic"
+
+	"github.com/kvd-db/kvd/internal/batcher"
+	"github.com/kvd-db/kvd/internal/event"
+	"github.com/kvd-db/kvd/internal/histogram"
+	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/partition"
+	"github.com/kvd-db/kvd/internal/record"
+	"github.com/kvd-db/kvd/internal/trace"
+	"github.com/kvd-db/kvd/internal/wal"
+)
+
+// Log is the log that the coordinator's records go to. A node's own log implements it,
+// and a replicated one can: see the package comment.
+type Log interface {
+	// Append takes the record in, in memory, and gives it the next sequence
+	// numbers, one for each unit. The payload is copied. The caller holds the
+	// appendMu of every coordinator that the record concerns. Numbers and positions grow
+	// from call to call. Append does no I/O and waits for nothing: if it returns
+	// wal.ErrNoRoomYet, the caller calls it again after OnRoom has woken it. Unless t is
+	// nil, the log sets its times in t, as far as the level waits for them.
+	Append(payload []byte, units uint32, level kv.Durability, w wal.Waker, t *trace.Batch) (kv.SeqNum, wal.Pos, error)
+	// Flush has everything appended made as durable as asked. The caller leads a
+	// partition, so Flush may write on this goroutine but never waits for a sync.
+	Flush()
+	// FlushOrSync is Flush for a caller that waits for one of the records: it may sync on
+	// this goroutine.
+	FlushOrSync()
+	// Reached returns the position up to which every record has a durability. The waker
+	// of a record is woken after Reached has passed it at its level.
+	Reached(level kv.Durability) wal.Pos
+	// OnRoom wakes w, once, when Append may find room.
+	OnRoom(w wal.Waker)
+	// Err returns what stopped the log for good, nil while it works.
+	Err() error
+}
+
+// Tree is the tree that the coordinator's records are applied to. One goroutine at a
+// time, the leader, calls its methods, except for Changed.
+type Tree interface {
+	// Insert puts the tree's operations of a record into the active memtable, where no
+	// reader sees them yet. Records come in the order of the log.
+	Insert(r partition.Record)
+	// Expect is called with a record that lies in several trees after it was inserted
+	// here: readers see it once Joint.Show has been called, before Publish.
+	Expect(j *partition.Joint)
+	// Publish makes every number up to this one visible. It never goes back.
+	Publish(upTo kv.SeqNum)
+	// ShowEarly sets which numbers beyond the published ones readers of single keys see.
+	ShowEarly(set partition.Early)
+	// SealIfDue seals the active memtable if it is full or Seal was called.
+	SealIfDue()
+	// Changed returns a *kv.ConflictError if the memtables have something newer than what
+	// was read, or partition.ErrStale if they do not reach back that far. It does no I/O.
+	Changed(r *partition.Reads) error
+}
+
+// Applied is told of numbers that have become visible.
+type Applied interface {
+	// Applied says that units numbers from base on are visible to readers. Each
+	// number is reported once, over all partitions.
+	Applied(base kv.SeqNum, units uint32)
+}
+
+// Options of a Coordinator. All are required, except for Events.
+type Options struct {
+	ID      int // of the partition, as records name it
+	Tree    Tree
+	Applied Applied
+	Events  *event.Listener
+
+	Writes batcher.Policy // how write groups form
+
+	// InflightBytes bounds the records that are in the log and not yet in the
+	// memtable. Beyond it the leader stops taking, the inbox fills, and callers wait
+	// there.
+	InflightBytes int64
+
+	// RequestIDs is how many request ids are remembered: see kv.RequestID.
+	RequestIDs int
+
+	// Now is the store's clock, in Unix milliseconds. It never goes back.
+	Now func() uint64
+}
+
+// Coordinator forms the write groups of one partition, appends them to the log and
+// applies them to the partition's tree. Safe for concurrent use, unless a method says
+// otherwise.
+type Coordinator struct {
+	opts Options
+	tree Tree
+	log  Log
+
+	inbox  *batcher.Inbox[*WriteGroup]
+	leader leaderLock
+
+	// appendMu is held while a record is checked and appended, so that records enter
+	// the line in the order of the log. A proposal over several partitions holds the
+	// appendMu of all of them, locked in ascending order.
+	appendMu sync.Mutex
+	line     line // guarded by appendMu
+
+	inflightBytes atomic.Int64
+	noRoom        atomic.Bool // the log has no room for what was taken; roomWaker ends it
+
+	// Of the leader.
+	taken     []*WriteGroup // from the inbox, not yet in the log
+	spare     []*pending
+	early     partition.Early // as the tree has it
+	published kv.SeqNum       // likewise
+
+	closing atomic.Bool
+	started bool
+	stopped chan struct{} // closed when the orchestrator has ended
+	stats   writeCounters
+}
+
+// line is the records that are in the log and not yet applied, and what decides on the
+// next ones.
+type line struct {
+	inflight []*pending  // in the order of the log
+	levels   levelCounts // of inflight
+	marks    []*readMark // in the order of the log
+	last     kv.SeqNum   // newest number in this partition
+	ids      *requestIDs
+}
+
+// New returns a Coordinator that has nothing to do. Remember tells it of the
+// writes in the log, then Start begins to serve.
+func New(o Options) *Coordinator {
+	c := &Coordinator{opts: o, tree: o.Tree, stopped: make(chan struct{})}
+	c.leader.init()
+	c.line.ids = newRequestIDs(o.RequestIDs)
+	c.inbox = batcher.NewInbox[*WriteGroup](o.Writes, c.Wake)
+	return c
+}
+
+// Remember notes the request id of an operation that the log has, if it has one. Before
+// Start only; not safe for concurrent use.
+func (c *Coordinator) Remember(base kv.SeqNum, op *record.Op) {
+	if !op.RequestID.Named() {
+		return
+	}
+	id := requestIDOf(op.RequestID)
+	if _, _, known := c.line.ids.find(id); !known {
+		c.line.ids.add(id, base+kv.SeqNum(op.Unit), op.RequestID.Content)
+	}
+}
+
+// Start begins to serve. The log was replayed from number first on, and up to
+// last; everything in it is visible.
+func (c *Coordinator) Start(log Log, first, last kv.SeqNum) {
+	c.log = log
+	c.published = last
+	c.line.last = last
+	c.line.ids.floor = max(c.line.ids.floor, first-1)
+	c.started = true
+	go c.orchestrate()
+}
+
+// Close refuses what comes from now on and waits until everything taken is decided. The
+// log must still be working, or have failed. The tree is used no more. Idempotent.
+func (c *Coordinator) Close() {
+	c.inbox.Close() // before closing is set, after which the orchestrator may have ended
+	if c.closing.Swap(true) {
+		return
+	}
+	c.Wake()
+	if c.started {
+		<-c.stopped
+	}
+}
+
+// Stopped is closed once Close has been called and the leader will do nothing more.
+func (c *Coordinator) Stopped() <-chan struct{} { return c.stopped }
+
+// closedError says why nothing is taken any more.
+func (c *Coordinator) closedError() error {
+	if c.started {
+		if err := c.log.Err(); err != nil {
+			return err
+		}
+	}
+	return kv.ErrClosed
+}
+
+// writeCounters are what a coordinator counts as it goes.
+type writeCounters struct {
+	writes     histogram.Powers // operations of each write group
+	conflicts  atomic.Uint64
+	duplicates atomic.Uint64
+	early      atomic.Uint64
+}
+
+// WriteStats is what a coordinator has done since it was started, and what waits now. The
+// fields are read one after the other, not at one instant.
+type WriteStats struct {
+	Writes histogram.PowerCounts // operations of each write group
+
+	// How long the first of a write group waited until it was taken, in microseconds: see
+	// batcher.SampleEvery.
+	WriteWaits histogram.PowerCounts
+
+	Conflicts  uint64 // proposals refused because something they read had changed
+	Duplicates uint64 // writes with a request id that were applied before and not again
+	Early      uint64 // records acknowledged before a stronger one that precedes them in the log
+
+	QueueOps, QueueBytes int // waiting in the inbox
+}
+
+// Stats returns the coordinator's counters.
+func (c *Coordinator) Stats() WriteStats {
+	s := WriteStats{
+		Writes: c.stats.writes.Counts(), WriteWaits: c.inbox.Waits(),
+		Conflicts: c.stats.conflicts.Load(), Duplicates: c.stats.duplicates.Load(), Early: c.stats.early.Load(),
+	}
+	s.QueueOps, s.QueueBytes = c.inbox.Len()
+	return s
+}

@@ -1,0 +1,58 @@
+package commit
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/kvd-db/kvd/internal/partition"
+	"github.com/kvd-db/kvd/internal/partition/partitiontest"
+	"github.com/kvd-db/kvd/internal/vfs"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+var _ Tree = (*partition.Partition)(nil)
+
+// fixture is a coordinator over a partition.
+type fixture struct {
+	t     *testing.T
+	fs    *vfs.Mem
+	world *partitiontest.World
+	p     *partition.Partition
+	c     *Coordinator
+}
+
+func newFixture(t *testing.T) *fixture {
+	s := &fixture{t: t, fs: vfs.NewMem(), world: partitiontest.NewWorld()}
+	o := s.world.Options(s.fs)
+	require.NoError(t, partition.Create(o))
+	s.p, s.c = s.open(o)
+	t.Cleanup(func() { require.NoError(t, s.close()) })
+	return s
+}
+
+// open opens a partition and starts a coordinator of its writes.
+func (s *fixture) open(o partition.Options) (*partition.Partition, *Coordinator) {
+	p, err := partition.Open(o)
+	require.NoError(s.t, err)
+	c := New(Options{
+		ID: p.ID(), Tree: p, Applied: s.world, Now: s.world.Now, InflightBytes: 1 << 20, RequestIDs: 4,
+	})
+	p.Attach(c)
+	p.Start(s.world, s.world.Last())
+	c.Start(s.world, 1, s.world.Last())
+	return p, c
+}
+
+func (s *fixture) close() error {
+	s.c.Close()
+	return s.p.Close()
+}
+
+// stall makes the disk stand still, or go on.
+func (s *fixture) stall(begin bool) {
+	s.world.Stall(begin)
+	s.c.Wake()
+}

@@ -1,0 +1,185 @@
+package commit
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/kvd-db/kvd/internal/keyhash"
+	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/testwait"
+)
+
+var durabilities = []kv.Durability{kv.DurabilityMemory, kv.DurabilityBuffered, kv.DurabilitySync}
+
+func (s *fixture) putGroup(key string, level kv.Durability) (*kv.Write, *WriteGroup) {
+	w := &kv.Write{Op: kv.Op{Kind: kv.KindPut, Key: []byte(key)}, Hash: keyhash.Sum([]byte(key)), Durability: level}
+	return w, s.c.NewWriteGroup(NewCall(1), []*kv.Write{w})
+}
+
+func requireDecided(t *testing.T, g *WriteGroup) {
+	t.Helper()
+	if _, ok := testwait.Receive(t, g.call.Done(), "the write is decided"); !ok {
+		t.FailNow()
+	}
+}
+
+func TestALoneWriterAppliesItsOwnWrite(t *testing.T) {
+	s := newFixture(t)
+	for i := range 99 {
+		w, g := s.putGroup(fmt.Sprint(i), durabilities[i%len(durabilities)])
+		Submit(context.Background(), []*WriteGroup{g})
+		select {
+		case <-g.call.Done():
+		default:
+			t.Fatal("it was left to another goroutine")
+		}
+		require.NoError(t, w.Err)
+		require.EqualValues(t, i+1, w.Version)
+	}
+}
+
+// A caller that finds another goroutine leading leaves its group to it.
+func TestAppendingIsLeftToTheLeader(t *testing.T) {
+	s := newFixture(t)
+	testwait.Until(t, s.c.leader.tryLock)
+	_, g := s.putGroup("a", kv.DurabilityBuffered)
+	require.False(t, s.c.tryAppend(g, true))
+	require.True(t, s.c.tryEnqueue(g))
+	require.True(t, s.c.inbox.Remove(g), "it waits in the inbox")
+	s.c.enqueue(t.Context(), g)
+	s.c.yield()
+	requireDecided(t, g)
+}
+
+// A caller that asks for no sync leads until flushed: what comes meanwhile is one batch. A
+// caller that asks for one leads only while it appends.
+func TestHowLongTheCallerLeads(t *testing.T) {
+	for _, level := range durabilities {
+		s := newFixture(t)
+		s.stall(true)
+		w, g := s.putGroup("b", level)
+		testwait.Until(t, func() bool { return s.c.tryAppend(g, true) })
+		require.NotZero(t, s.c.inflightBytes.Load(), "it is in the log")
+		require.Empty(t, g.call.Done())
+		if level < kv.DurabilitySync {
+			require.False(t, s.c.leader.tryLock(), "it leads until flushed")
+		} else {
+			testwait.Until(t, s.c.leader.tryLock)
+			s.c.yield()
+		}
+		s.world.Stall(false)
+		s.c.flushed(g)
+		if level < kv.DurabilitySync {
+			require.Len(t, g.call.Done(), 1, "the caller applied it itself")
+		}
+		s.c.Wake()
+		requireDecided(t, g)
+		require.NoError(t, w.Err)
+	}
+}
+
+// The goroutine that has synced the log applies what that has made durable, unless another
+// one leads, which is then told.
+func TestTheGoroutineThatSyncedAppliesTheRecords(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newFixture(t)
+		s.stall(true)
+		synctest.Wait() // until the orchestrator sleeps
+		w, g := s.putGroup("a", kv.DurabilitySync)
+		require.True(t, s.c.tryAppend(g, true))
+		synctest.Wait()
+		require.True(t, s.c.leader.tryLock())
+		s.world.Stall(false)
+		s.c.Work()
+		require.Empty(t, g.call.Done(), "another goroutine leads")
+		require.False(t, s.c.leader.unlock(), "it has been told")
+
+		s.c.leader.sawAll()
+		require.True(t, s.c.leader.unlock())
+		s.c.Work()
+		require.Len(t, g.call.Done(), 1)
+		require.NoError(t, w.Err)
+	})
+}
+
+// R1: the leader cannot end its leadership before it has looked at what was noted.
+func TestTheLeaderLockIsKeptForWhatWasNoted(t *testing.T) {
+	var r leaderLock
+	r.init()
+	require.True(t, r.tryLock())
+	require.False(t, r.lockOrNote(), "it is held")
+	require.False(t, r.unlock())
+	r.sawAll()
+	r.note()
+	require.False(t, r.unlock())
+	r.sawAll()
+	require.True(t, r.unlock())
+	require.Empty(t, r.signal, "no goroutine was woken for it")
+	r.note()
+	require.Len(t, r.signal, 1, "it was free")
+}
+
+// R1: a leader leaves nothing undone. Two writes come together, and no other comes that
+// would mend what was forgotten.
+func TestNoWriteIsForgotten(t *testing.T) {
+	s := newFixture(t)
+	require.NoError(t, s.close())
+	o := s.world.Options(s.fs)
+	o.FlushKeys = 100
+	s.p, s.c = s.open(o)
+	const rounds = 50_000
+	keys := []string{"a", "b"}
+	for n := range rounds {
+		var group sync.WaitGroup
+		for i, ctx := range []context.Context{context.Background(), t.Context()} {
+			group.Go(func() { requireServed(t, s, ctx, keys[i], durabilities[n%len(durabilities)]) })
+		}
+		if group.Wait(); t.Failed() {
+			return
+		}
+	}
+	require.EqualValues(t, rounds*len(keys), s.p.Published())
+}
+
+func requireServed(t *testing.T, s *fixture, ctx context.Context, key string, level kv.Durability) {
+	w, g := s.putGroup(key, level)
+	Submit(ctx, []*WriteGroup{g})
+	if _, ok := testwait.Receive(t, g.call.Done(), "the write is decided"); ok {
+		assert.NoError(t, w.Err)
+	}
+}
+
+func TestCloseMeetsWritersThatServeThemselves(t *testing.T) {
+	for range 200 {
+		s := newFixture(t)
+		var started, group sync.WaitGroup
+		for n := range 3 {
+			started.Add(1)
+			group.Go(func() {
+				for i := 0; ; i++ {
+					w, g := s.putGroup(fmt.Sprint(n, i), durabilities[n])
+					Submit(context.Background(), []*WriteGroup{g})
+					if _, ok := testwait.Receive(t, g.call.Done(), "the write is decided"); !ok {
+						return
+					}
+					if i == 0 {
+						started.Done()
+					}
+					if w.Err != nil {
+						assert.ErrorIs(t, w.Err, kv.ErrClosed)
+						return
+					}
+				}
+			})
+		}
+		started.Wait()
+		require.NoError(t, s.close())
+		group.Wait()
+	}
+}
