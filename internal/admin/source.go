@@ -37,7 +37,7 @@ type Traffic struct {
 	Requests     []RequestCount
 	Shed         map[string]uint64 // by reason
 	Transactions map[string]uint64 // by outcome: "commit", "conflict", "condition_failed"
-	// Gates are what calls of the store pass, by kind: "reads" and "writes".
+	// Gates are what calls of the store pass, by kind: "reads", "writes" and "cached_reads".
 	Gates       map[string]admission.Stats
 	Panics      uint64
 	Connections int64

@@ -191,6 +191,53 @@ func (e *Engine) LookupAt(ctx context.Context, reads []*kv.Lookup, at kv.SeqNum)
 	return at, e.lookupLeased(reads, at, now)
 }
 
+// LookupCachedAt is LookupAt if memory has the answers to all reads, which share one budget.
+// Otherwise it reports false, no answer counts, and the budget is as before. It never waits,
+// so it also reports false while something that was acknowledged is not visible in all
+// partitions.
+func (e *Engine) LookupCachedAt(reads []*kv.Lookup, at kv.SeqNum) (_ kv.SeqNum, answered bool, err error) {
+	defer e.events.Guard()
+	if e.closed.Load() {
+		return 0, false, kv.ErrClosed
+	}
+	watch := readWatch(reads)
+	defer watch.stop()
+	if err := e.prepare(reads); err != nil {
+		return 0, false, err
+	}
+	watch.works()
+	if at == 0 {
+		if e.sequencer.Visible() < e.acknowledged() {
+			return 0, false, nil
+		}
+		p := e.sequencer.acquire()
+		defer e.sequencer.release(p)
+		return p.at, e.lookupCachedAt(reads, p.at, p.now), nil
+	}
+	now, err := e.snapshots.find(at)
+	if err != nil || !e.lookupCachedAt(reads, at, now) {
+		return 0, false, err
+	}
+	_, err = e.snapshots.find(at)
+	return at, err == nil, err
+}
+
+// lookupCachedAt is lookupAt for LookupCachedAt.
+func (e *Engine) lookupCachedAt(reads []*kv.Lookup, at kv.SeqNum, now uint64) bool {
+	if len(reads) == 0 {
+		return true
+	}
+	budget := reads[0].Budget
+	mark := budget.Mark()
+	s := e.shareReads(reads)
+	defer s.release()
+	if partition.LookupCachedAt(s.shares, at, now) {
+		return true
+	}
+	budget.Rewind(mark)
+	return false
+}
+
 // lookupLeased reads at a version that was under lease a moment ago. Whether it
 // was to the end, which alone makes the answers right, it asks afterwards: see
 // snapshots.

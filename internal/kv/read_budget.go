@@ -73,6 +73,27 @@ func (b *ReadBudget) ResetExact(bytes int) {
 	b.short.Store(0)
 }
 
+// BudgetMark is the state of a ReadBudget at a moment.
+type BudgetMark struct{ left, used int64 }
+
+// Mark returns the state of the budget, for Rewind.
+func (b *ReadBudget) Mark() (m BudgetMark) {
+	if b != nil {
+		m = BudgetMark{b.left.Load(), b.held.Load() - b.spare.Load()}
+	}
+	return m
+}
+
+// Rewind takes back the values that were read since the mark, of which none may be in use
+// any more. The budget keeps what it holds of the Memory.
+func (b *ReadBudget) Rewind(m BudgetMark) {
+	if b != nil {
+		b.left.Store(m.left)
+		b.spare.Store(b.held.Load() - m.used)
+		b.short.Store(0)
+	}
+}
+
 // Charge makes the budget reserve memory for values from m. The budget must hold
 // nothing.
 func (b *ReadBudget) Charge(m Memory) { b.memory = m }

@@ -105,15 +105,31 @@ func LookupCached(shares []ReadShare) {
 
 // LookupAt answers reads at one version, which must be that of a live snapshot,
 // and at one time of the store's clock.
-func LookupAt(shares []ReadShare, at kv.SeqNum, now uint64) {
+func LookupAt(shares []ReadShare, at kv.SeqNum, now uint64) { lookupAt(shares, at, now, true) }
+
+// LookupCachedAt is LookupAt if memory has all answers. Otherwise it reports false, and no
+// answer counts. It never waits.
+func LookupCachedAt(shares []ReadShare, at kv.SeqNum, now uint64) bool {
+	return lookupAt(shares, at, now, false)
+}
+
+func lookupAt(shares []ReadShare, at kv.SeqNum, now uint64, disk bool) (answered bool) {
 	l := newLookup()
+	defer l.release()
 	clock := func() uint64 { return now }
 	for _, s := range shares {
 		l.add(section{p: s.Partition, state: s.Partition.acquire(), at: at, now: clock, reads: s.Reads})
+	}
+	l.run(disk)
+	for i := range shares {
+		if l.misses(i) {
+			return false
+		}
+	}
+	for _, s := range shares {
 		s.Partition.stats.reads.Record(uint64(len(s.Reads)))
 	}
-	l.run(true)
-	l.release()
+	return true
 }
 
 // lookupMemory finds the newest entry that a memtable has for a key, a range

@@ -16,7 +16,7 @@ import (
 // call.
 type connection struct {
 	credentials.AuthInfo
-	lines [kindCount]admission.Client
+	lines [gateCount]admission.Client
 	peer  *peerEntry
 	// refused is why there is no place for it, and all its calls are refused.
 	refused int

@@ -63,7 +63,9 @@
 // admission): more would make everything late and nothing faster. Each call of the
 // store passes its gate by itself, that of a lone Get like that of a frame, with the
 // number of its operations; a large frame that is served in parts passes again with
-// each. With room that is one atomic operation.
+// each. With room that is one atomic operation. A read that finds no room is first tried
+// from memory, through a gate of its own: reads that wait for a disk that hangs may fill the
+// gate for as long as that lasts.
 //
 // Without room it waits in the line of its connection, and connections take turns by
 // operations. A call whose time runs out while it waits is dropped

@@ -17,7 +17,14 @@ const (
 	kindCount
 )
 
-var kindNames = [kindCount]string{"reads", "writes"}
+const (
+	// cachedReads is the gate of reads that find no room at that of reads. The store may
+	// have their answers in memory, while those inside wait for the disk.
+	cachedReads = kindCount
+	gateCount   = kindCount + 1
+)
+
+var kindNames = [gateCount]string{"reads", "writes", "cached_reads"}
 
 // kindOf is what the store does for a method that uses it.
 func kindOf(m method) kind {
@@ -36,9 +43,14 @@ func kindOf(m method) kind {
 // A call is inside only while the store has it, not while its answer is sent: a
 // client that is slow to take it keeps nobody out. Scans go at their clients' pace
 // and snapshots cost nothing, so they pass by.
+//
+// Reads that find the gate for reads full are first answered from memory, through a gate
+// of their own. Only what memory does not have waits for room: so a disk that hangs, and
+// keeps reads inside for as long, delays nothing that does not need it. Nothing waits inside
+// the second gate, so it is full only if the processors are busy.
 type gatedStore struct {
 	Store
-	gates [kindCount]*admission.Gate
+	gates [gateCount]*admission.Gate
 }
 
 // waitingShare is what may wait at a gate, as a multiple of what may be inside. The
@@ -57,9 +69,10 @@ func newGatedStore(store Store, o *Options) *gatedStore {
 			Waiting: admission.Size{Ops: waitingShare * inside.Ops, Bytes: waitingShare * inside.Bytes},
 		})
 	}
-	return &gatedStore{store, [kindCount]*admission.Gate{
-		reads:  gate(admission.Size{Ops: o.ReadOps, Bytes: readKeyBytes}),
-		writes: gate(admission.Size{Ops: o.WriteOps, Bytes: o.WriteBytes}),
+	return &gatedStore{store, [gateCount]*admission.Gate{
+		reads:       gate(admission.Size{Ops: o.ReadOps, Bytes: readKeyBytes}),
+		writes:      gate(admission.Size{Ops: o.WriteOps, Bytes: o.WriteBytes}),
+		cachedReads: gate(admission.Size{Ops: o.ReadOps, Bytes: readKeyBytes}),
 	}}
 }
 
@@ -78,31 +91,67 @@ func (s *gatedStore) enter(ctx context.Context, k kind, size admission.Size) err
 // Lookup implements Reader.
 func (s *gatedStore) Lookup(ctx context.Context, lookups []*kv.Lookup) error {
 	size := sizeOfLookups(lookups)
-	if err := s.enter(ctx, reads, size); err != nil {
-		return err
+	if !s.gates[reads].TryEnter(size) {
+		left, err := s.lookupCached(ctx, lookups, size)
+		if err != nil || len(left) == 0 {
+			return err
+		}
+		lookups, size = left, sizeOfLookups(left)
+		if err := s.enter(ctx, reads, size); err != nil {
+			return err
+		}
 	}
 	defer s.gates[reads].Leave(size)
 	return s.Store.Lookup(ctx, lookups)
 }
 
+// lookupCached has the store answer what it has in memory and returns the rest.
+func (s *gatedStore) lookupCached(ctx context.Context, lookups []*kv.Lookup, size admission.Size) (left []*kv.Lookup, err error) {
+	if err := s.enter(ctx, cachedReads, size); err != nil {
+		return nil, err
+	}
+	defer s.gates[cachedReads].Leave(size)
+	stages := lookups[0].Stages
+	if left, err = s.Store.LookupCached(lookups); len(left) > 0 {
+		left[0].Stages = stages
+	}
+	return left, err
+}
+
 // LookupCached implements Reader. Where there is no room it answers nothing.
 func (s *gatedStore) LookupCached(lookups []*kv.Lookup) ([]*kv.Lookup, error) {
 	size := sizeOfLookups(lookups)
-	if !s.gates[reads].TryEnter(size) {
-		return lookups, nil
+	for _, k := range []kind{reads, cachedReads} {
+		if s.gates[k].TryEnter(size) {
+			defer s.gates[k].Leave(size)
+			return s.Store.LookupCached(lookups)
+		}
 	}
-	defer s.gates[reads].Leave(size)
-	return s.Store.LookupCached(lookups)
+	return lookups, nil
 }
 
 // LookupAt implements Reader.
 func (s *gatedStore) LookupAt(ctx context.Context, lookups []*kv.Lookup, at kv.SeqNum) (kv.SeqNum, error) {
 	size := sizeOfLookups(lookups)
-	if err := s.enter(ctx, reads, size); err != nil {
-		return 0, err
+	if !s.gates[reads].TryEnter(size) {
+		version, answered, err := s.lookupCachedAt(ctx, lookups, at, size)
+		if err != nil || answered {
+			return version, err
+		}
+		if err := s.enter(ctx, reads, size); err != nil {
+			return 0, err
+		}
 	}
 	defer s.gates[reads].Leave(size)
 	return s.Store.LookupAt(ctx, lookups, at)
+}
+
+func (s *gatedStore) lookupCachedAt(ctx context.Context, lookups []*kv.Lookup, at kv.SeqNum, size admission.Size) (_ kv.SeqNum, answered bool, err error) {
+	if err := s.enter(ctx, cachedReads, size); err != nil {
+		return 0, false, err
+	}
+	defer s.gates[cachedReads].Leave(size)
+	return s.Store.LookupCachedAt(lookups, at)
 }
 
 func sizeOfLookups(lookups []*kv.Lookup) admission.Size {

@@ -19,7 +19,7 @@ type peerEntry struct {
 	open     int // connections
 	conns    map[*countedConn]struct{}
 	resets   allowance
-	lines    [kindCount]admission.Peer // guarded by each of the gates
+	lines    [gateCount]admission.Peer // guarded by each of the gates
 
 	waits  [waitKinds]waitShare // guarded by each of Server.waits
 	shares [shareKinds]int      // guarded by each of Server.shares

@@ -141,7 +141,8 @@ type Stats struct {
 	// store refused, and the calls of the store that did not get there because their
 	// queue was too slow ("queue_time") or full ("queue_full"), by reason.
 	Shed map[string]uint64
-	// Gates are what calls of the store pass, by kind: "reads" and "writes".
+	// Gates are what calls of the store pass, by kind: "reads", "writes", and
+	// "cached_reads", for reads from memory while the one for reads is full.
 	Gates map[string]admission.Stats
 	// Transactions counts those of Commit and Execute that were judged, by outcome:
 	// "commit", "conflict" or "condition_failed".
@@ -184,7 +185,7 @@ func (s *Server) Stats() Stats {
 	c := &s.counters
 	stats := Stats{
 		Shed:         make(map[string]uint64, shedReasons),
-		Gates:        make(map[string]admission.Stats, kindCount),
+		Gates:        make(map[string]admission.Stats, gateCount),
 		Transactions: make(map[string]uint64, txnOutcomes),
 		Panics:       c.panics.Load(),
 		Streams:      int64(s.shares[shareOfCalls].total()),

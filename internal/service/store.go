@@ -60,6 +60,11 @@ type Reader interface {
 	// allow, and returns the other reads, in the memory of reads.
 	LookupCached(reads []*kv.Lookup) (left []*kv.Lookup, err error)
 
+	// LookupCachedAt is LookupAt if memory has the answers to all reads, which share one
+	// budget. It never waits. Otherwise it reports false, no answer counts, and the budget
+	// is as before.
+	LookupCachedAt(reads []*kv.Lookup, at kv.SeqNum) (_ kv.SeqNum, answered bool, err error)
+
 	// LookupAt is Lookup at one version for all reads, which it returns and which
 	// is the ReadVersion of each.
 	LookupAt(ctx context.Context, reads []*kv.Lookup, at kv.SeqNum) (kv.SeqNum, error)

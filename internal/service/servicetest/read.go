@@ -38,6 +38,26 @@ func (s *Store) LookupCached(reads []*kv.Lookup) (left []*kv.Lookup, err error) 
 	return append(reads[:0], left...), nil
 }
 
+// LookupCachedAt implements service.Store: see OnCached.
+func (s *Store) LookupCachedAt(reads []*kv.Lookup, at kv.SeqNum) (kv.SeqNum, bool, error) {
+	if s.OnLookup != nil && s.OnCached == nil {
+		return 0, false, nil
+	}
+	for _, r := range reads {
+		if s.OnCached != nil && !s.OnCached(r.Key) {
+			return 0, false, nil
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	v, err := s.viewLocked(at)
+	if err != nil {
+		return 0, false, err
+	}
+	s.lookupLocked(reads, v)
+	return v.at, true, nil
+}
+
 // LookupAt implements service.Store.
 func (s *Store) LookupAt(ctx context.Context, reads []*kv.Lookup, at kv.SeqNum) (kv.SeqNum, error) {
 	if err := ctx.Err(); err != nil {
