@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/kvd-db/kvd/internal/frame"
+	"github.com/kvd-db/kvd/internal/kv"
 	"github.com/kvd-db/kvd/internal/service"
 	"github.com/kvd-db/kvd/internal/service/servicetest"
 	"github.com/kvd-db/kvd/internal/testwait"
@@ -146,4 +147,30 @@ func TestAnIdleConnectionOfGRPCIsToldWhy(t *testing.T) {
 	require.NoError(t, err)
 	assert.Contains(t, string(said), "the connection idled and was closed to make room")
 	assert.EqualValues(t, 2, f.Stats().Connections)
+}
+
+// A connection that has begun its handshake and does not go on is closed at once, too, when
+// another one needs its place.
+func TestAConnectionInItsHandshakeIsReplaced(t *testing.T) {
+	for reason, o := range connectionLimits {
+		t.Run(reason, func(t *testing.T) {
+			f, address := limited(t, servicetest.New(kv.DefaultLimits), o)
+			var begun []net.Conn
+			for i := range 10 {
+				conn, err := net.Dial("tcp", address)
+				require.NoError(t, err)
+				begun = append(begun, conn)
+				_, err = conn.Write([]byte(frame.Preamble[:1]))
+				require.NoError(t, err)
+				testwait.Until(t, func() bool { return f.Stats().Accepted >= uint64(i+2) })
+			}
+			for _, conn := range begun[:len(begun)-2] {
+				_, err := conn.Read(make([]byte, 1))
+				require.Error(t, err)
+			}
+			for _, conn := range begun {
+				require.NoError(t, conn.Close())
+			}
+		})
+	}
 }

@@ -127,6 +127,10 @@ type countedConn struct {
 	// server; nil until it has said what it is.
 	moves atomic.Uint64
 	user  atomic.Pointer[connUser]
+	// greeted: something came, so use follows unless the handshake fails. evicted: the
+	// connection has to go. told: its user was asked to end it.
+	greeted, evicted atomic.Bool
+	told             sync.Once
 
 	// Guarded by the table of peers.
 	counted bool
@@ -147,14 +151,24 @@ type connUser interface {
 	evict()
 }
 
-// evict ends a connection that idles. It does not wait for that.
+// evict ends a connection that idles. It does not wait for that. If a handshake is under way
+// it may read no more; its client may have a first answer already, and then use tells it why
+// the connection ends.
 func (c *countedConn) evict(s *Server) {
-	user := c.user.Load()
-	if user == nil {
-		_ = c.Close() // it has said nothing yet
-		return
+	c.evicted.Store(true)
+	if user := c.user.Load(); user != nil {
+		s.raw.Go(func() { c.told.Do((*user).evict) }) // a shutdown waits for it
+	} else if !c.greeted.Load() || c.Conn.SetReadDeadline(time.Unix(1, 0)) != nil {
+		_ = c.Close() // it has said nothing yet, or is broken
 	}
-	s.raw.Go((*user).evict) // a shutdown waits for it
+}
+
+// use notes what a connection is to the server.
+func (c *countedConn) use(user connUser) {
+	c.user.Store(&user)
+	if c.evicted.Load() {
+		c.told.Do(user.evict)
+	}
 }
 
 func (c *countedConn) Close() error {

@@ -52,12 +52,14 @@ func (r *reception) ServerHandshake(conn net.Conn) (net.Conn, credentials.AuthIn
 	var heard []byte
 	var ready *readyReader
 	if s, ok := info.(credentials.TLSInfo); ok {
+		accepted.greeted.Store(true)
 		raw = s.State.NegotiatedProtocol == frame.ALPN
 	} else {
 		heard = make([]byte, 1)
 		if _, err := io.ReadFull(secured, heard); err != nil {
 			return nil, nil, err
 		}
+		accepted.greeted.Store(true)
 		raw = heard[0] == frame.Preamble[0]
 		ready = newReadyReader(r.server.socketOf(accepted.Conn))
 	}
@@ -88,9 +90,6 @@ func (s *Server) refusedFor(c *countedConn) int {
 	defer s.peers.Unlock()
 	return c.refused
 }
-
-// use notes what a connection is to the server.
-func (c *countedConn) use(user connUser) { c.user.Store(&user) }
 
 var errPreamble = errors.New("not the preamble of raw frames")
 
