@@ -132,20 +132,23 @@ func independent(noted []*pipelined) int {
 
 // operateAll performs operations that do not depend on each other.
 func (c *Client) operateAll(ctx context.Context, all []*pipelined) {
-	if !c.calls.enter() {
-		for _, o := range all {
-			if o.err == nil {
-				o.err = &Error{Op: o.name, Err: ErrClosed}
-			}
-		}
-		return
+	refusal := ErrClosed
+	if c.calls.enter() {
+		defer c.calls.leave()
+		refusal = ctx.Err()
 	}
-	defer c.calls.leave()
 	operations := make([]*backend.Operation, 0, len(all))
 	for _, o := range all {
-		if o.err == nil {
+		switch {
+		case o.err != nil:
+		case refusal != nil:
+			o.err = &Error{Op: o.name, Err: refusal}
+		default:
 			operations = append(operations, &o.operation)
 		}
+	}
+	if len(operations) == 0 {
+		return
 	}
 	c.backend.OperateAll(ctx, operations)
 	for _, o := range all {

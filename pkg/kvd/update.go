@@ -17,42 +17,45 @@ import (
 // ErrConflict with the number of attempts, and also matches the error of ctx if
 // that ended first. Other errors are those of Txn.Commit.
 func (c *Client) Update(ctx context.Context, fn func(tx *Txn) error, opts ...TxnOption) error {
-	_, err := Transact(ctx, c, func(tx *Txn) (struct{}, error) { return struct{}{}, fn(tx) }, opts...)
-	return err
-}
-
-// Transact is Client.Update with a result: what fn returned when it committed. Update is
-// Transact of a function without one.
-func Transact[T any](ctx context.Context, c *Client, fn func(tx *Txn) (T, error), opts ...TxnOption) (T, error) {
-	var none T
+	const name = "update"
 	o, err := newTxnOptions(opts)
 	if err != nil {
-		return none, &Error{Op: "update", Err: err}
+		return &Error{Op: name, Err: err}
 	}
 	for attempt := 1; ; attempt++ {
-		result, again, err := transactOnce(ctx, c.begin(&o), fn)
-		if again {
-			err = o.again(ctx, "update", attempt, err)
+		again, err := updateOnce(ctx, c.begin(&o), fn)
+		if !again {
+			return err
 		}
-		switch {
-		case err != nil:
-			return none, err
-		case !again:
-			return result, nil
+		if err := o.again(ctx, name, attempt, err); err != nil {
+			return err
 		}
 	}
 }
 
-// transactOnce runs fn in a transaction and commits it. After an error it reports
+// Transact is Update of a store with a result: what fn returned when it committed.
+func Transact[T any](ctx context.Context, s Store, fn func(tx *Txn) (T, error), opts ...TxnOption) (T, error) {
+	var result, none T
+	err := s.Update(ctx, func(tx *Txn) (err error) {
+		result, err = fn(tx)
+		return err
+	}, opts...)
+	if err != nil {
+		return none, err
+	}
+	return result, nil
+}
+
+// updateOnce runs fn in a transaction and commits it. After an error it reports
 // whether a new transaction might fare better.
-func transactOnce[T any](ctx context.Context, tx *Txn, fn func(tx *Txn) (T, error)) (result T, again bool, err error) {
+func updateOnce(ctx context.Context, tx *Txn, fn func(tx *Txn) error) (again bool, err error) {
 	defer tx.Discard()
-	if result, err = fn(tx); err != nil {
-		return result, tx.lost(err), err
+	if err := fn(tx); err != nil {
+		return tx.lost(err), err
 	}
 	_, err = tx.Commit(ctx, tx.options.commit...)
 	conflict := errors.Is(err, ErrConflict) || tx.lost(err)
-	return result, conflict && !errors.Is(err, ErrUncertain), err
+	return conflict && !errors.Is(err, ErrUncertain), err
 }
 
 // lost is Snapshot.lost of the snapshot, if the transaction has one.
