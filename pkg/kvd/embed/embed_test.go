@@ -1,0 +1,114 @@
+package embed_test
+
+import (
+	"bytes"
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/kvd-db/kvd/pkg/kvd"
+	"github.com/kvd-db/kvd/pkg/kvd/embed"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func value(t testing.TB, db kvd.Reader, key string) string {
+	t.Helper()
+	v, err := db.Get(t.Context(), []byte(key))
+	require.NoError(t, err)
+	return string(v)
+}
+
+func TestWhatWasWrittenIsThereAfterAReopening(t *testing.T) {
+	dir := t.TempDir() + "/data"
+	for i := range 3 {
+		db, err := embed.Open(dir)
+		require.NoError(t, err)
+		require.NoError(t, db.Put(t.Context(), fmt.Appendf(nil, "k%d", i), []byte{byte('0' + i)}))
+		for j := range i + 1 {
+			assert.Equal(t, fmt.Sprint(j), value(t, db, fmt.Sprintf("k%d", j)))
+		}
+		require.NoError(t, db.Close())
+		require.NoError(t, db.Close(), "twice is harmless")
+	}
+}
+
+func TestOpenSaysWhyItCannot(t *testing.T) {
+	dir := t.TempDir()
+	db, err := embed.Open(dir, embed.WithPartitions(2))
+	require.NoError(t, err)
+	defer func() { assert.NoError(t, db.Close()) }()
+	for name, c := range map[string]struct {
+		dir  string
+		opts []embed.Option
+		want error
+		text string
+	}{
+		"in use":       {dir, nil, kvd.ErrUnavailable, "in use"},
+		"no store":     {t.TempDir(), []embed.Option{embed.WithExisting()}, kvd.ErrUnavailable, "there is no store"},
+		"nothing read": {t.TempDir(), []embed.Option{embed.WithReadOnly()}, kvd.ErrUnavailable, "there is no store"},
+		"memory":       {dir, []embed.Option{embed.WithMemory(1)}, kvd.ErrInvalid, "memory of 1 bytes"},
+		"durability":   {dir, []embed.Option{embed.WithDurability(9)}, kvd.ErrInvalid, "durability 9"},
+		"partitions":   {dir, []embed.Option{embed.WithPartitions(-1)}, kvd.ErrInvalid, "-1 partitions"},
+		"logger":       {dir, []embed.Option{embed.WithLogger(nil)}, kvd.ErrInvalid, "logger"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := embed.Open(c.dir, c.opts...)
+			require.ErrorIs(t, err, c.want)
+			require.ErrorContains(t, err, c.text)
+		})
+	}
+}
+
+func TestAReadOnlyStoreIsOnlyRead(t *testing.T) {
+	dir := t.TempDir()
+	db, err := embed.Open(dir, embed.WithPartitions(2))
+	require.NoError(t, err)
+	require.NoError(t, db.Put(t.Context(), []byte("k"), []byte("v")))
+	require.NoError(t, db.Close())
+	for range 2 { // both at a time
+		db, err := embed.Open(dir, embed.WithReadOnly())
+		require.NoError(t, err)
+		defer func() { assert.NoError(t, db.Close()) }()
+		assert.Equal(t, "v", value(t, db, "k"))
+		require.ErrorIs(t, db.Put(t.Context(), []byte("k"), nil), kvd.ErrReadOnly)
+	}
+	_, err = embed.Open(dir, embed.WithPartitions(3), embed.WithReadOnly())
+	require.ErrorIs(t, err, kvd.ErrInvalid)
+}
+
+func TestTimingsAreThoseOfTheStore(t *testing.T) {
+	db, err := embed.Memory()
+	require.NoError(t, err)
+	defer func() { assert.NoError(t, db.Close()) }()
+	check := func(timings *kvd.Timings) {
+		t.Helper()
+		assert.Positive(t, timings.Total())
+		assert.Equal(t, 1, timings.Attempts)
+		assert.Equal(t, timings.Inbox+timings.Batch+timings.Engine+timings.LogWrite+timings.Sync, timings.Total())
+		*timings = kvd.Timings{}
+	}
+	var timings kvd.Timings
+	timed := kvd.Timed(&timings)
+	k := []byte("k")
+	require.NoError(t, db.Put(t.Context(), k, bytes.Repeat(k, 1000), timed))
+	check(&timings)
+	require.NoError(t, db.Put(t.Context(), k, nil, timed, kvd.IfPresent()))
+	check(&timings)
+	_, err = db.Get(t.Context(), k, timed)
+	require.NoError(t, err)
+	check(&timings)
+	_, err = db.GetMany(t.Context(), [][]byte{k}, timed)
+	require.NoError(t, err)
+	check(&timings)
+	_, err = db.Apply(t.Context(), new(kvd.Batch).Delete(k), timed)
+	require.NoError(t, err)
+	check(&timings)
+
+	_, err = db.SlowRequests(t.Context(), 0)
+	require.ErrorIs(t, err, kvd.ErrInvalid)
+	require.ErrorIs(t, db.ClearSlowRequests(t.Context()), kvd.ErrInvalid)
+}

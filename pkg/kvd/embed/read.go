@@ -1,0 +1,146 @@
+package embed
+
+import (
+	"bytes"
+	"context"
+	"sync"
+
+	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/trace"
+	"github.com/kvd-db/kvd/pkg/kvd/internal/backend"
+)
+
+// oneRead is the scratch memory of one Get.
+type oneRead struct {
+	lookup kv.Lookup
+	list   [1]*kv.Lookup
+	stages trace.Stages
+}
+
+var oneReads = sync.Pool{New: func() any { return new(oneRead) }}
+
+// get performs a Get.
+func (l *local) get(ctx context.Context, op *backend.Op, t *backend.Timings) (backend.Answer, error) {
+	at, err := l.version(op.At)
+	if err != nil {
+		return backend.Answer{}, err
+	}
+	r := oneReads.Get().(*oneRead)
+	r.lookup = kv.Lookup{Key: op.Key}
+	r.list[0] = &r.lookup
+	if t != nil {
+		r.stages = trace.Stages{}
+		r.lookup.Stages = &r.stages
+	}
+	if at == 0 {
+		err = l.engine.Lookup(ctx, r.list[:])
+	} else {
+		_, err = l.engine.LookupAt(ctx, r.list[:], at)
+	}
+	tell(t, &r.stages)
+	a, err := l.answer(&r.lookup, err)
+	r.lookup = kv.Lookup{}
+	oneReads.Put(r)
+	return a, err
+}
+
+// answer is what a lookup found. The value is handed over.
+func (l *local) answer(r *kv.Lookup, err error) (backend.Answer, error) {
+	switch {
+	case err != nil:
+		return backend.Answer{}, failure(err)
+	case r.Err != nil:
+		return backend.Answer{}, failure(r.Err)
+	case !r.Found:
+		return backend.Answer{Version: uint64(r.ReadVersion)}, notFound()
+	}
+	return backend.Answer{Version: uint64(r.ReadVersion), Found: true, Item: l.item(r)}, nil
+}
+
+// item is what a lookup found, without its key.
+func (l *local) item(r *kv.Lookup) backend.Item {
+	if r.Value == nil {
+		r.Value = []byte{} // it is there
+	}
+	return backend.Item{Value: r.Value, Version: uint64(r.Version), TTL: l.ttlOf(r.Expiry)}
+}
+
+// GetMany implements backend.Backend. It has the limits of a batch, as a server has.
+func (l *local) GetMany(ctx context.Context, keys [][]byte, at backend.ReadVersion, t *backend.Timings, found func(int, backend.Item, bool)) error {
+	if len(keys) > l.limits.BatchOps {
+		return tooLargef("%d keys, limit is %d", len(keys), l.limits.BatchOps)
+	}
+	version, err := l.version(at)
+	if err != nil {
+		return err
+	}
+	limit := max(l.limits.BatchBytes, l.limits.ValueBytes)
+	budget := kv.NewReadBudget(limit)
+	var stages trace.Stages
+	lookups := make([]kv.Lookup, len(keys))
+	reads := make([]*kv.Lookup, len(keys))
+	for i, key := range keys {
+		if err := l.limits.CheckKey(key); err != nil {
+			return failure(err)
+		}
+		lookups[i] = kv.Lookup{Key: key, Budget: budget}
+		reads[i] = &lookups[i]
+	}
+	if t != nil && len(reads) > 0 {
+		reads[0].Stages = &stages
+	}
+	_, err = l.engine.LookupAt(ctx, reads, version)
+	tell(t, &stages)
+	switch {
+	case err != nil:
+		return failure(err)
+	case budget.Spent():
+		return tooLargef("the answer has more than %d bytes; ask for fewer keys", limit)
+	}
+	for i := range lookups {
+		if lookups[i].Err != nil {
+			return failure(lookups[i].Err)
+		}
+	}
+	for i := range lookups {
+		if r := &lookups[i]; r.Found {
+			found(i, l.item(r), true)
+		} else {
+			found(i, backend.Item{}, false)
+		}
+	}
+	return nil
+}
+
+// Scan implements backend.Backend.
+func (l *local) Scan(ctx context.Context, s *backend.Scan, yield func(backend.Item) bool) (err error) {
+	at, err := l.version(s.At)
+	if err != nil {
+		return err
+	}
+	r := kv.Range(s.Range)
+	if len(r.End) > 0 && bytes.Compare(r.Start, r.End) > 0 {
+		return invalidf("the range ends before it starts")
+	}
+	if err := l.limits.CheckRange(r); err != nil {
+		return failure(err)
+	}
+	scanner, err := l.engine.Scan(ctx, r, kv.ScanOptions{KeysOnly: s.KeysOnly, Limit: s.Limit, Reverse: s.Reverse, At: at})
+	if err != nil {
+		return failure(err)
+	}
+	defer func() {
+		if closeErr := scanner.Close(); err == nil {
+			err = failure(closeErr)
+		}
+	}()
+	for scanner.Next() {
+		item := scanner.Item()
+		if !yield(backend.Item{
+			Key: bytes.Clone(item.Key), Value: bytes.Clone(item.Value), Version: uint64(item.Version), TTL: l.ttlOf(item.Expiry),
+		}) {
+			return nil
+		}
+	}
+	return failure(scanner.Err())
+}

@@ -1,0 +1,93 @@
+package embed
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+
+	"github.com/kvd-db/kvd/internal/descriptor"
+	"github.com/kvd-db/kvd/internal/engine"
+	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/vfs"
+	"github.com/kvd-db/kvd/pkg/kvd"
+)
+
+// Store is an open store. All calls are those of the Client. Safe for concurrent use.
+type Store struct {
+	*kvd.Client
+	engine *engine.Engine
+}
+
+var _ kvd.Store = (*Store)(nil)
+
+// Open opens the store in a directory, and creates both unless they exist. It returns once
+// everything acknowledged before is readable. Close it.
+//
+// Errors: ErrUnavailable if another process has the store open, or the directory cannot be
+// read or written; ErrCorrupt if what is there is not what was written; ErrInvalid for
+// options that make no sense, and for a store of a newer version. After an error nothing
+// is left open.
+func Open(dir string, opts ...Option) (*Store, error) {
+	o := options{memory: 256 << 20}
+	return open(dir, opts, o, engine.Options{FS: vfs.OS})
+}
+
+// The defaults of a store in memory: it starts in a few milliseconds and takes a few
+// mebibytes.
+const (
+	memoryBytes      = 16 << 20
+	memoryPartitions = 4
+	memorySegment    = 1 << 20
+)
+
+// Memory returns a new store whose files are in memory too. It is for tests: it is the
+// real engine, nothing is bounded by a disk, and all is gone once it is closed.
+func Memory(opts ...Option) (*Store, error) {
+	o := options{memory: memoryBytes, partitions: memoryPartitions}
+	return open("data", opts, o, engine.Options{FS: vfs.NewMem(), SegmentBytes: memorySegment})
+}
+
+// open opens a store with what opts say beside the defaults in o and e.
+func open(dir string, opts []Option, o options, e engine.Options) (*Store, error) {
+	o.logger = slog.New(slog.DiscardHandler)
+	for _, opt := range opts {
+		opt(&o)
+	}
+	if err := o.check(); err != nil {
+		return nil, &kvd.Error{Op: "open", Err: err}
+	}
+	if o.existing {
+		if _, err := e.FS.Stat(descriptor.Path(dir)); err != nil {
+			return nil, openFailed(dir, err)
+		}
+	}
+	e.Partitions, e.Durability, e.ReadOnly = o.partitions, kv.Durability(o.durability), o.readOnly
+	e.MemtableBytes, e.CacheBytes = o.memory/2, o.memory/2
+	e.Events = listener(o.logger)
+	opened, err := engine.Open(dir, e)
+	if err != nil {
+		return nil, openFailed(dir, err)
+	}
+	return &Store{Client: kvd.Over(newBackend(opened)), engine: opened}, nil
+}
+
+// Failed is closed when the store has failed for good, after an error of its disk: every
+// call is then ErrUnavailable, and Ping says why. Close it, and open it again.
+func (s *Store) Failed() <-chan struct{} { return s.engine.Failed() }
+
+// openFailed is the error of Open.
+func openFailed(dir string, err error) error {
+	e := &kvd.Error{Op: "open", Err: fmt.Errorf("%w: %w", kvd.ErrUnavailable, err)}
+	switch {
+	case errors.Is(err, vfs.ErrLocked):
+		e.Err, e.Message = kvd.ErrUnavailable, fmt.Sprintf("the store is in use: %v", err)
+	case errors.Is(err, kv.ErrCorrupt):
+		e.Err, e.Message = kvd.ErrCorrupt, err.Error()
+	case errors.Is(err, kv.ErrInvalidArgument), errors.Is(err, kv.ErrUnsupportedVersion):
+		e.Err, e.Message = kvd.ErrInvalid, err.Error()
+	case errors.Is(err, fs.ErrNotExist):
+		e.Err = fmt.Errorf("%w: there is no store in %s: %w", kvd.ErrUnavailable, dir, err)
+	}
+	return e
+}
