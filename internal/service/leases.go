@@ -59,13 +59,14 @@ func (l *leases) enter(c *connection) bool {
 	for _, id := range left {
 		l.release(id)
 	}
-	return l.shares.enter(c) || l.takeFromLargest(c) && l.shares.enter(c)
+	return l.shares.enter(c) || l.takeFromLargest(c)
 }
 
-// takeFromLargest ends a snapshot of the holder with the most, if the connection has next
-// to none and its own holder has fewer: so however many connections hold all there are, one
-// that comes late gets its first. It ends the one that was begun or kept longest ago of the
-// connection that has most; a read at it is told that the version is gone.
+// takeFromLargest gives a connection that has next to none the share of one snapshot of the
+// holder with the most, unless its own holder then had more than that: so however many
+// connections hold all there are, and however few each, one that comes late gets its first.
+// Of that holder it ends the snapshot that was begun or kept longest ago on the connection
+// with the most. A read at it fails with VERSION_GONE.
 func (l *leases) takeFromLargest(c *connection) bool {
 	own, holder := l.shares.holding(c)
 	if own >= leastShare {
@@ -79,7 +80,7 @@ func (l *leases) takeFromLargest(c *connection) bool {
 	}
 	for id, held := range l.mu.byID {
 		n, all := l.shares.holding(held.conn)
-		if n <= leastShare || all <= holder {
+		if all <= holder+1 {
 			continue
 		}
 		order := cmp.Or(cmp.Compare(all, least.holder), cmp.Compare(n, least.own), least.until.Compare(held.until))
@@ -88,7 +89,8 @@ func (l *leases) takeFromLargest(c *connection) bool {
 		}
 	}
 	if victim != 0 {
-		l.endLocked(victim, l.mu.byID[victim])
+		l.shares.move(l.mu.byID[victim].conn, c)
+		delete(l.mu.byID, victim)
 	}
 	l.mu.Unlock()
 	if victim == 0 {

@@ -116,6 +116,47 @@ func TestANewClientGetsASnapshotBesideGreedyOnes(t *testing.T) {
 	}
 }
 
+// Nor do connections that have few each, if there are enough of them to have all: many of
+// this machine, or two of each of many addresses.
+func TestANewClientGetsASnapshotBesideManyModestOnes(t *testing.T) {
+	const all = servicetest.MaxSnapshots
+	for name, test := range map[string]struct {
+		each    int // snapshots of a connection
+		address func(conn int) string
+		late    string
+	}{
+		"this machine":    {2, func(int) string { return "127.0.0.1:1" }, "127.0.0.1:2"},
+		"other addresses": {1, func(conn int) string { return fmt.Sprintf("10.0.0.%d:1", conn%(all/2)) }, "10.0.1.1:1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := startWith(t, kv.DefaultLimits, service.Options{Snapshots: all})
+			f.put(t, "k", "v")
+			var first []uint64
+			for conn := range all / test.each {
+				client := f.txnFrom(t, test.address(conn))
+				for range test.each {
+					s, err := client.BeginSnapshot(testContext(t), new(kvdpb.BeginSnapshotRequest))
+					require.NoError(t, err)
+					first = append(first, s.SnapshotId)
+				}
+			}
+			late := f.txnFrom(t, test.late)
+			s, err := late.BeginSnapshot(testContext(t), new(kvdpb.BeginSnapshotRequest))
+			require.NoError(t, err)
+			_, err = late.KeepSnapshot(testContext(t), &kvdpb.KeepSnapshotRequest{SnapshotId: s.SnapshotId})
+			require.NoError(t, err)
+			gone := 0
+			for _, id := range first {
+				if _, err := late.KeepSnapshot(testContext(t), &kvdpb.KeepSnapshotRequest{SnapshotId: id}); err != nil {
+					requireFailure(t, err, codes.OutOfRange, "VERSION_GONE")
+					gone++
+				}
+			}
+			assert.Equal(t, 1, gone, "one made room")
+		})
+	}
+}
+
 func (f *fixture) txnFrom(t *testing.T, remote string) kvdpb.TxnServiceClient {
 	t.Helper()
 	l := bufconn.Listen(1 << 20)

@@ -34,7 +34,8 @@ type Options struct {
 	// of raw frames is no call: it may idle for most of its life.
 	Streams int
 	// Snapshots is the most that clients may have open at once, 1,024 by default, and
-	// not more than the store's. A connection may have as many as are free beside it.
+	// not more than the store's. A connection may have as many as are free beside it; if
+	// none is, one that has next to none takes one from the holder with the most.
 	Snapshots int
 	// BufferBytes is the most that requests in progress may occupy, 512 MiB by
 	// default. Of these, requests that have come in part may have a quarter; or as much as

@@ -16,7 +16,8 @@ import (
 //
 // The server lends a snapshot out under a lease, which the client renews until
 // the snapshot is closed or has its greatest age. When the lease has ended, or
-// the server was restarted, reads are ErrVersionGone.
+// the server was restarted, reads are ErrVersionGone. So they are if the server has no
+// snapshot left for another client and takes this one, as a client with many may lose one.
 type Snapshot struct {
 	client *Client
 	id     uint64
