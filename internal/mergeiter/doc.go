@@ -29,5 +29,3 @@
 // and for some hundred where a large run meets a small one. Only keys of which several
 // sources have versions are merged entry by entry.
 package mergeiter
-
-import ()
