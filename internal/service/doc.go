@@ -218,5 +218,3 @@
 // Operations that still arrive during a shutdown are refused, never dropped: an
 // orderly restart leaves no write in doubt.
 package service
-
-import ()
