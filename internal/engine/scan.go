@@ -112,9 +112,9 @@ func (s *Scanner) Next() bool {
 		if !s.begin() {
 			return s.finish()
 		}
-	} else if m := &s.feed.merge; m.sources[m.tree[0].source].step() {
+	} else if m := s.feed.merge; m.sources[m.tree.Winner()].step() {
 		m.advance()
-	} else if !s.take(m.tree[0].source) {
+	} else if !s.take(m.tree.Winner()) {
 		return s.finish()
 	} else {
 		m.begin()
@@ -130,7 +130,7 @@ func (s *Scanner) Next() bool {
 // holds one large value at a time, and not some of each partition.
 func (s *Scanner) readLarge() bool {
 	s.large = kv.Item{} // let go of the last one before memory for this one is taken
-	p, l := s.e.partitions[s.feed.merge.tree[0].source], &s.lookup
+	p, l := s.e.partitions[s.feed.merge.tree.Winner()], &s.lookup
 	s.reads[0] = l
 	for {
 		*l = kv.Lookup{Key: s.item.Key, Hash: keyhash.Sum(s.item.Key), Budget: s.opts.Budget}

@@ -13,7 +13,7 @@ import (
 // allocate little.
 type feed struct {
 	sources []source
-	merge   merge
+	merge   *merge
 }
 
 // feeds are those that nobody uses.
@@ -32,8 +32,7 @@ func newFeed(s *Scanner) *feed {
 	k := len(s.e.partitions)
 	f, _ := feeds.Get().(*feed)
 	if f == nil || len(f.sources) != k {
-		f = &feed{sources: make([]source, k)}
-		f.merge = merge{tree: make([]entrant, k), sources: make([]cursor, k)}
+		f = &feed{sources: make([]source, k), merge: newMerge(k)}
 	}
 	f.merge.reverse = s.opts.Reverse
 	// The keys of a range are dealt out evenly, give or take a few.

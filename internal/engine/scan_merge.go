@@ -2,35 +2,30 @@ package engine
 
 import (
 	"bytes"
-	"math/bits"
 	"slices"
 
 	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/mergeiter"
 )
 
-// merge orders the items of several batches, no two of which have the same key: a
-// tree of losers (Knuth, "The Art of Computer Programming", volume 3, section
-// 5.4.1) over one word of each key.
+// merge orders the items of several batches, no two of which have the same key, in a
+// tournament over one word of each key (mergeiter.Tree).
 //
-// The word is eight bytes of the key behind what all keys of all batches have in
-// common. So it tells nearly all keys apart, however long a prefix they share, and
-// a match is a comparison of two numbers, of which nobody can foresee the outcome;
-// therefore it is played without a branch.
+// The word is eight bytes of the key after the prefix that all keys of all batches have in
+// common, inverted in a backward walk. It tells nearly all keys apart, however long that
+// prefix is.
 type merge struct {
 	reverse bool
 	depth   int // bytes that the words leave out, as all keys have them in common
-	// tree[0] is the winner. Node n > 0 has the loser of the match played there,
-	// between the winners of nodes 2n and 2n+1; source i is the leaf
-	// len(sources)+i.
-	tree    []entrant
+	tree    mergeiter.Tree
 	sources []cursor
 }
 
-// entrant is the key of a source in the tree: of the least word, in a backward walk
-// of the greatest, whose bits are turned over.
-type entrant struct {
-	word   uint64
-	source int
+// newMerge returns a merge of k sources.
+func newMerge(k int) *merge {
+	m := &merge{sources: make([]cursor, k)}
+	m.tree.Init(k, m)
+	return m
 }
 
 // cursor is where the merge stands in the batch of a source; at its end the source
@@ -64,7 +59,7 @@ func (m *merge) take(i int, items []kv.Item) {
 	c.items, c.next, c.words = items, 0, c.words[:0]
 }
 
-// begin plays all matches anew. It comes after every change of a batch: what the
+// begin begins a tournament. It comes after every change of a batch: what the
 // keys have in common is another then.
 func (m *merge) begin() {
 	depth := m.common()
@@ -72,25 +67,13 @@ func (m *merge) begin() {
 	if anew {
 		m.depth = depth
 	}
-	k := len(m.sources)
-	const nobody = -1
-	for n := range m.tree {
-		m.tree[n].source = nobody
-	}
+	m.tree.Clear()
 	for i := range m.sources {
 		c := &m.sources[i]
 		if anew || len(c.words) == 0 {
 			m.spell(c)
 		}
-		// Wait at the first match without an opponent; the last source to come finds
-		// one everywhere and decides the tournament.
-		e, n := entrant{c.words[c.next], i}, (k+i)/2
-		for ; n > 0 && m.tree[n].source != nobody; n /= 2 {
-			if m.before(m.tree[n], e) {
-				m.tree[n], e = e, m.tree[n]
-			}
-		}
-		m.tree[n] = e
+		m.tree.Enter(i, c.words[c.next])
 	}
 }
 
@@ -105,46 +88,27 @@ func (m *merge) spell(c *cursor) {
 	for i := c.next; i < n; i++ {
 		c.words[i] = kv.KeyWord(c.items[i].Key, m.depth) ^ turn
 	}
-	c.words[n] = ^uint64(0)
+	c.words[n] = mergeiter.LastWord
 }
 
 // winner returns the item that comes next, nil if all sources have ended.
 func (m *merge) winner() *kv.Item {
-	c := &m.sources[m.tree[0].source]
+	c := &m.sources[m.tree.Winner()]
 	if c.ended() {
 		return nil
 	}
 	return &c.items[c.next]
 }
 
-// advance plays the matches of the winner again, which has moved within its batch.
+// advance finds the next item after the winner has moved within its batch.
 func (m *merge) advance() {
-	i := m.tree[0].source
-	c := &m.sources[i]
-	e := entrant{c.words[c.next], i}
-	for n := (len(m.tree) + e.source) / 2; n > 0; n /= 2 {
-		t := &m.tree[n]
-		if t.word == e.word {
-			if m.before(*t, e) {
-				*t, e = e, *t
-			}
-			continue
-		}
-		_, less := bits.Sub64(t.word, e.word, 0)
-		word := (t.word ^ e.word) & -less
-		source := (t.source ^ e.source) & -int(less)
-		t.word, e.word = t.word^word, e.word^word
-		t.source, e.source = t.source^source, e.source^source
-	}
-	m.tree[0] = e
+	c := &m.sources[m.tree.Winner()]
+	m.tree.Replay(c.words[c.next])
 }
 
-// before reports whether a goes before b.
-func (m *merge) before(a, b entrant) bool {
-	if a.word != b.word {
-		return a.word < b.word
-	}
-	x, y := &m.sources[a.source], &m.sources[b.source]
+// Before implements mergeiter.Ties.
+func (m *merge) Before(i, j int) bool {
+	x, y := &m.sources[i], &m.sources[j]
 	if x.ended() || y.ended() {
 		return !x.ended()
 	}

@@ -23,7 +23,8 @@ func TestMergeOrdersBatches(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		k := rapid.IntRange(1, 9).Draw(t, "sources")
 		size := rapid.IntRange(1, 8).Draw(t, "batch")
-		m := merge{reverse: rapid.Bool().Draw(t, "reverse"), tree: make([]entrant, k), sources: make([]cursor, k)}
+		m := newMerge(k)
+		m.reverse = rapid.Bool().Draw(t, "reverse")
 		want := rapid.SliceOfNDistinct(key, 0, 80, rapid.ID[string]).Draw(t, "keys")
 		dealt := make([][]string, k)
 		order := func(keys []string) {
@@ -54,7 +55,7 @@ func TestMergeOrdersBatches(t *testing.T) {
 			item := m.winner()
 			require.NotNil(t, item)
 			require.Equal(t, key, string(item.Key))
-			i := m.tree[0].source
+			i := m.tree.Winner()
 			if m.sources[i].step() {
 				m.advance()
 			} else {

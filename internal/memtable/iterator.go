@@ -18,7 +18,9 @@ type iterator struct {
 	// forward walk, its beginning on a backward walk. They are ordered by the ref that
 	// comes first in the direction of the walk. The runs differ in size by a factor, so
 	// the next entry mostly comes from the run of the last one, and one comparison is
-	// enough.
+	// enough. That is why this merge is a list and no mergeiter.Tree: a walk over two runs
+	// took 3 to 5 % longer with a Tree, over five runs of keys with a common prefix of 13
+	// bytes, whose words are equal, 9 to 12 %.
 	heads     []run
 	direction direction
 	entry     kv.Entry

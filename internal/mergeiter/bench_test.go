@@ -14,13 +14,13 @@ import (
 
 const benchEntries = 1 << 17
 
-// benchSources distributes random 16-byte keys over k sources.
-func benchSources(k int) [][]kv.Entry {
+// benchSources distributes random keys of a prefix and 16 bytes over k sources.
+func benchSources(k int, prefix string) [][]kv.Entry {
 	rng := rand.New(rand.NewPCG(1, 1))
 	sources := make([][]kv.Entry, k)
 	for i := range benchEntries {
-		key := make([]byte, 16)
-		binary.BigEndian.PutUint64(key, rng.Uint64())
+		key := append([]byte(prefix), make([]byte, 16)...)
+		binary.BigEndian.PutUint64(key[len(prefix):], rng.Uint64())
 		sources[i%k] = append(sources[i%k], kv.Entry{Key: key, Seq: kv.SeqNum(i + 1), Kind: kv.KindPut})
 	}
 	for _, s := range sources {
@@ -78,28 +78,33 @@ func walkBack(b *testing.B, it kv.Iterator) {
 	}
 }
 
-func BenchmarkMerge(b *testing.B) {
-	for _, k := range []int{1, 2, 4, 16} {
-		sources := benchSources(k)
-		b.Run(fmt.Sprintf("sources=%d", k), func(b *testing.B) {
-			for b.Loop() {
-				walk(b, New(plain(sources)...))
-			}
-			perEntry(b)
-		})
+// benchShapes are what a merge meets: the keys have a prefix in common, or not.
+func benchShapes(b *testing.B, counts []int, run func(b *testing.B, sources [][]kv.Entry)) {
+	for _, prefix := range []string{"", "tenant/users/"} {
+		for _, k := range counts {
+			sources := benchSources(k, prefix)
+			b.Run(fmt.Sprintf("sources=%d/prefix=%d", k, len(prefix)), func(b *testing.B) {
+				run(b, sources)
+				perEntry(b)
+			})
+		}
 	}
 }
 
+func BenchmarkMerge(b *testing.B) {
+	benchShapes(b, []int{2, 4, 16}, func(b *testing.B, sources [][]kv.Entry) {
+		for b.Loop() {
+			walk(b, New(plain(sources)...))
+		}
+	})
+}
+
 func BenchmarkMergeBackward(b *testing.B) {
-	for _, k := range []int{1, 2, 4, 16} {
-		sources := benchSources(k)
-		b.Run(fmt.Sprintf("sources=%d", k), func(b *testing.B) {
-			for b.Loop() {
-				walkBack(b, New(plain(sources)...))
-			}
-			perEntry(b)
-		})
-	}
+	benchShapes(b, []int{2, 4, 16}, func(b *testing.B, sources [][]kv.Entry) {
+		for b.Loop() {
+			walkBack(b, New(plain(sources)...))
+		}
+	})
 }
 
 // fill reads everything that the reader sees.
@@ -118,23 +123,21 @@ func fill(b *testing.B, v *Visible, view scanbatch.View, reverse bool, sources [
 }
 
 func BenchmarkVisible(b *testing.B) {
-	for _, k := range []int{1, 4} {
-		for _, reverse := range []bool{false, true} {
-			sources := benchSources(k)
-			b.Run(fmt.Sprintf("sources=%d/reverse=%t", k, reverse), func(b *testing.B) {
+	for _, reverse := range []bool{false, true} {
+		b.Run(fmt.Sprintf("reverse=%t", reverse), func(b *testing.B) {
+			benchShapes(b, []int{1, 2, 4, 16}, func(b *testing.B, sources [][]kv.Entry) {
 				for b.Loop() {
 					fill(b, new(Visible), scanbatch.View{At: kv.MaxSeqNum}, reverse, sources)
 				}
-				perEntry(b)
 			})
-		}
+		})
 	}
 }
 
 // BenchmarkVisibleUnderTombstones searches a thousand adjacent range tombstones, which
 // hide nothing.
 func BenchmarkVisibleUnderTombstones(b *testing.B) {
-	sources := benchSources(4)
+	sources := benchSources(4, "")
 	var tombstones []kv.Entry
 	for i := range 1000 {
 		start := binary.BigEndian.AppendUint16(nil, uint16(i*65))
@@ -151,7 +154,7 @@ func BenchmarkVisibleUnderTombstones(b *testing.B) {
 // BenchmarkPeerHeap merges with container/heap, the simplest alternative.
 func BenchmarkPeerHeap(b *testing.B) {
 	for _, k := range []int{2, 4, 16} {
-		sources := benchSources(k)
+		sources := benchSources(k, "")
 		b.Run(fmt.Sprintf("sources=%d", k), func(b *testing.B) {
 			for b.Loop() {
 				h := heapOf(plain(sources))

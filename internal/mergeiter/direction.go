@@ -14,3 +14,12 @@ func (d direction) must(move direction) {
 		panic("kvd: an iterator was moved against the direction of its walk; position it anew to turn round")
 	}
 }
+
+// flip returns what a word is combined with (xor), so that the first word of the walk is
+// the smallest.
+func (d direction) flip() uint64 {
+	if d == backward {
+		return ^uint64(0)
+	}
+	return 0
+}

@@ -16,12 +16,12 @@
 //
 // # Cost
 //
-// With k sources a step of New takes one step of one source and at most
-// ceil(log2(k)) comparisons of keys, in a tree of losers (Knuth, "The Art of
-// Computer Programming", volume 3, section 5.4.1); a binary heap takes up to
-// twice as many, and 1.2 to 1.5 times as long (bench/NOTES.md). A single source is
-// returned as it is. Where there are range tombstones Visible searches them once for
-// each key.
+// All merges are tournaments in a [Tree], which orders sources by one word of each. With
+// k sources a step of New takes one step of one source and at most ceil(log2(k)) matches,
+// of which most compare two words; a binary heap takes up to twice as many. The words are
+// taken after the prefix that the current keys have in common, so a long prefix does not
+// make them equal. A single source is returned as it is. Where there are range tombstones
+// Visible searches them once for each key.
 //
 // Visible does not go from entry to entry. The source with the first key fills the
 // batch by itself (scanbatch.Filler) up to the key of the next source, because until there

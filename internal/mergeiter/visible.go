@@ -2,7 +2,6 @@ package mergeiter
 
 import (
 	"bytes"
-	"sort"
 
 	"github.com/kvd-db/kvd/internal/kv"
 	"github.com/kvd-db/kvd/internal/scanbatch"
@@ -14,29 +13,25 @@ import (
 //
 // The zero value is ready for Init. Used by one goroutine at a time.
 type Visible struct {
-	view    scanbatch.View
-	bounds  kv.Range
-	walk    direction
-	sources []kv.Iterator
-	begun   bool
-	heads   []head // the sources that are not at their end, by their first key
-	err     error
-}
-
-// head is a source and its current key.
-type head struct {
-	kv.Iterator
-	filler scanbatch.Filler // nil if it has none
-	key    []byte           // borrowed until it moves
+	view   scanbatch.View
+	bounds kv.Range
+	merge  merging // of the entries in the range; a source that has left it is at its end
+	walk   direction
+	begun  bool
 }
 
 // Init begins a walk over the range, backward if reverse is set. The sources must
 // be new; their order does not matter.
 //
-// Ownership: Visible owns the sources, and Close closes them; it keeps the slices
-// that it is given until then.
+// Ownership: Visible owns the sources, and Close closes them; it keeps the bounds until
+// then.
 func (v *Visible) Init(view scanbatch.View, bounds kv.Range, reverse bool, sources []kv.Iterator) {
-	*v = Visible{view: view, bounds: bounds, walk: direction(reverse), sources: sources, heads: v.heads[:0]}
+	v.view, v.bounds, v.walk, v.begun = view, bounds, direction(reverse), false
+	v.merge.init(sources)
+	for i := range v.merge.sources {
+		s := &v.merge.sources[i]
+		s.filler, _ = s.Iterator.(scanbatch.Filler)
+	}
 }
 
 // Fill adds the next items to b, until b is full. It returns false at the end of
@@ -47,52 +42,44 @@ func (v *Visible) Fill(b *scanbatch.Batch) (more bool) {
 	if !v.begun {
 		v.begin()
 	}
-	for len(v.heads) > 0 && v.err == nil {
+	for v.merge.Valid() {
 		if b.Full() {
 			return true
 		}
-		h := &v.heads[0]
-		tied := len(v.heads) > 1 && bytes.Equal(h.key, v.heads[1].key)
+		s := v.merge.winner()
+		key := s.entry.Key
+		bound, tied := v.bound(key)
 		switch {
 		case tied:
-			v.merge(b)
-		case h.filler != nil && (v.walk == forward || v.before(h.key, v.bound())):
-			b.Steps -= h.filler.Fill(b, &v.view, v.bound())
-			v.moved(h.Valid())
+			v.mergeKey(b)
+		case s.filler != nil && (v.walk == forward || !bytes.Equal(key, bound)):
+			b.Steps -= s.filler.Fill(b, &v.view, bound)
+			v.moved(s, s.Valid())
 		default:
-			b.Stage(h.key)
-			valid, sure := v.versions(b, h)
+			b.Stage(key)
+			valid, sure := v.versions(b, s)
 			if sure {
 				b.Commit(&v.view)
 			}
-			v.moved(valid)
+			v.moved(s, valid)
 		}
 	}
 	return false
 }
 
 // Err returns why Fill returned false, nil at the end.
-func (v *Visible) Err() error { return v.err }
+func (v *Visible) Err() error { return v.merge.err }
 
 // Close closes the sources.
 func (v *Visible) Close() error {
-	for _, it := range v.sources {
-		if err := it.Close(); v.err == nil {
-			v.err = err
-		}
-	}
-	err := v.err
-	clear(v.heads[:cap(v.heads)])
-	*v = Visible{begun: true, heads: v.heads[:0], err: err}
-	return err
+	v.begun, v.view, v.bounds = true, scanbatch.View{}, kv.Range{}
+	return v.merge.Close()
 }
 
 // begin positions every source at the start of the walk.
 func (v *Visible) begin() {
 	v.begun = true
-	for _, it := range v.sources {
-		h := head{Iterator: it}
-		h.filler, _ = it.(scanbatch.Filler)
+	v.merge.restart(v.walk, func(it kv.Iterator) bool {
 		valid := false
 		switch {
 		case v.walk == backward && len(v.bounds.End) == 0:
@@ -104,87 +91,57 @@ func (v *Visible) begin() {
 		default:
 			valid = it.SeekGE(v.bounds.Start)
 		}
-		if v.inside(&h, valid) {
-			v.heads = append(v.heads, h)
-			v.sink(len(v.heads) - 1)
-		}
-		if v.err != nil {
-			return
-		}
-	}
+		return valid && v.inside(it.Entry().Key)
+	})
 }
 
-// sink moves the last head to its place among those before it.
-func (v *Visible) sink(i int) {
-	for ; i > 0 && v.before(v.heads[i].key, v.heads[i-1].key); i-- {
-		v.heads[i], v.heads[i-1] = v.heads[i-1], v.heads[i]
-	}
-}
-
-// inside records the key of a source after a move, and reports whether the source is
-// at an entry of the range.
-func (v *Visible) inside(h *head, valid bool) bool {
-	if !valid {
-		if err := h.Err(); err != nil {
-			v.err = err
-		}
-		return false
-	}
-	h.key = h.Entry().Key
+// inside reports whether a key that a source has moved to lies in the range.
+func (v *Visible) inside(key []byte) bool {
 	if v.walk == backward {
-		return bytes.Compare(h.key, v.bounds.Start) >= 0
+		return bytes.Compare(key, v.bounds.Start) >= 0
 	}
-	return len(v.bounds.End) == 0 || bytes.Compare(h.key, v.bounds.End) < 0
+	return len(v.bounds.End) == 0 || bytes.Compare(key, v.bounds.End) < 0
 }
 
-// before reports whether the walk reaches key a before key b.
-func (v *Visible) before(a, b []byte) bool {
-	c := bytes.Compare(a, b)
-	return c != 0 && direction(c > 0) == v.walk
+// bound returns a key before which only the winner, which is at key, has entries of the
+// range: the key of the second source, or the bound of the range, nil if there is none. On
+// a backward walk the latter is the first key of the range, which an entry may equal. tied
+// says that the second source is at the same key.
+func (v *Visible) bound(key []byte) (bound []byte, tied bool) {
+	if i := v.merge.tree.Second(); i >= 0 && v.merge.sources[i].entry != nil {
+		bound = v.merge.sources[i].entry.Key
+		return bound, bytes.Equal(key, bound)
+	}
+	if v.walk == backward {
+		return v.bounds.Start, false
+	}
+	if len(v.bounds.End) == 0 {
+		return nil, false
+	}
+	return v.bounds.End, false
 }
 
-// bound returns a key before which only the first head has entries of the range: the
-// key of the second head, or the bound of the range, nil if there is none. On a backward
-// walk the latter is the first key of the range, which an entry may equal.
-func (v *Visible) bound() []byte {
-	switch {
-	case len(v.heads) > 1:
-		return v.heads[1].key
-	case v.walk == backward:
-		return v.bounds.Start
-	case len(v.bounds.End) == 0:
-		return nil
+// moved finds the next winner after the last one, s, has moved.
+func (v *Visible) moved(s *source, valid bool) {
+	if !valid {
+		v.merge.replay(s, false)
+	} else if e := s.Iterator.Entry(); v.inside(e.Key) {
+		v.merge.place(s, e)
+	} else {
+		s.entry = nil
+		v.merge.tree.Replay(LastWord)
 	}
-	return v.bounds.End
 }
 
-// moved restores the order of heads after the first one has moved. It mostly stays
-// first or becomes second, because runs differ in size.
-func (v *Visible) moved(valid bool) {
-	if !v.inside(&v.heads[0], valid) {
-		n := copy(v.heads, v.heads[1:])
-		v.heads[n] = head{}
-		v.heads = v.heads[:n]
-		return
-	}
-	if len(v.heads) == 1 || !v.before(v.heads[1].key, v.heads[0].key) {
-		return
-	}
-	first := v.heads[0]
-	rest := v.heads[2:]
-	n := sort.Search(len(rest), func(i int) bool { return !v.before(rest[i].key, first.key) })
-	copy(v.heads, v.heads[1:n+2])
-	v.heads[n+1] = first
-}
-
-// merge adds the first key, of which several sources have versions.
-func (v *Visible) merge(b *scanbatch.Batch) {
-	b.Stage(v.heads[0].key)
+// mergeKey adds the first key, of which several sources have versions.
+func (v *Visible) mergeKey(b *scanbatch.Batch) {
+	b.Stage(v.merge.winner().entry.Key)
 	sure := true
-	for len(v.heads) > 0 && bytes.Equal(v.heads[0].key, b.StagedKey()) {
-		valid, found := v.versions(b, &v.heads[0])
+	for v.merge.Valid() && bytes.Equal(v.merge.winner().entry.Key, b.StagedKey()) {
+		s := v.merge.winner()
+		valid, found := v.versions(b, s)
 		sure = sure && found
-		v.moved(valid)
+		v.moved(s, valid)
 	}
 	if sure {
 		b.Commit(&v.view)
@@ -194,19 +151,23 @@ func (v *Visible) merge(b *scanbatch.Batch) {
 // versions steps over all versions that a source has of the staged key, and offers
 // b the newest that the view sees. sure is false if an error came before it was found,
 // because a newer version may follow the error.
-func (v *Visible) versions(b *scanbatch.Batch, h *head) (valid, sure bool) {
+func (v *Visible) versions(b *scanbatch.Batch, s *source) (valid, sure bool) {
 	met := false
-	for valid = true; valid && bytes.Equal(h.Entry().Key, b.StagedKey()); {
+	for valid = true; valid; {
+		e := s.Entry()
+		if !bytes.Equal(e.Key, b.StagedKey()) {
+			break
+		}
 		b.Steps--
-		if e := h.Entry(); !met && v.view.Sees(e.Seq, e.Kind) {
+		if !met && v.view.Sees(e.Seq, e.Kind) {
 			b.Version(e)
 			met = v.walk == forward // the others are older
 		}
 		if v.walk == backward {
-			valid = h.Prev()
+			valid = s.Prev()
 		} else {
-			valid = h.Next()
+			valid = s.Next()
 		}
 	}
-	return valid, valid || met || h.Err() == nil
+	return valid, valid || met || s.Err() == nil
 }
