@@ -8,32 +8,32 @@ import (
 	"github.com/kvd-db/kvd/pkg/kvd/internal/backend"
 )
 
-// Batch is a set of writes that Apply performs all at one version, or none. It
-// is built without I/O and copies what it is given. The zero value is empty. Not
-// safe for concurrent use.
+// Batch is a set of writes that Apply applies atomically, all at one version. Building it
+// does no I/O; it copies keys and values. The zero value is an empty batch. Not safe for
+// concurrent use.
 type Batch struct {
 	writes     []backend.Mutation
 	conditions int   // writes under a condition
 	err        error // of the first write that makes no sense
 }
 
-// Put adds a put; a later write of the same key in the batch replaces it. It
-// takes TTL and a condition. The conditions of a batch are judged on the state
-// before it, and all must hold, also that of a write that is replaced.
+// Put adds a put, which replaces an earlier write of the same key in the batch. It takes
+// TTL and a condition. All conditions of a batch are evaluated on the state before the
+// batch, including those of writes that are replaced, and all must hold.
 func (b *Batch) Put(key, value []byte, opts ...WriteOption) *Batch {
 	o := b.options(key, opts, within)
 	return b.add(backend.Mutation{Kind: backend.Put, Key: bytes.Clone(key), Value: bytes.Clone(value), TTL: o.ttl, Condition: o.condition})
 }
 
-// Delete adds a delete; a later write of the same key in the batch replaces it.
-// It takes a condition.
+// Delete adds a delete, which replaces an earlier write of the same key in the batch. It
+// takes a condition.
 func (b *Batch) Delete(key []byte, opts ...WriteOption) *Batch {
 	o := b.options(key, opts, choseCondition)
 	return b.add(backend.Mutation{Kind: backend.Delete, Key: bytes.Clone(key), Condition: o.condition})
 }
 
-// DeleteRange adds the removal of every key of a range, but for those that later
-// writes of the batch put. A range whose start is not below its end removes nothing.
+// DeleteRange adds the removal of every key of a range. Keys that the batch puts later are
+// kept. A range whose start is not below its end removes nothing.
 func (b *Batch) DeleteRange(r Range) *Batch {
 	return b.add(backend.Mutation{Kind: backend.DeleteRange, Key: bytes.Clone(r.Start), Value: bytes.Clone(r.End)})
 }
@@ -82,11 +82,11 @@ func (b *Batch) Reset() {
 	*b = Batch{writes: b.writes[:0]}
 }
 
-// Apply performs the writes of the batch, all of them at the version that it
-// returns, or none. The batch stays as it is. It takes Durable and Timed.
+// Apply applies the writes of the batch atomically and returns their version. It does not
+// change the batch. It takes Durable and Timed.
 //
-// Errors are those of Put, where ErrConflict means that a condition did not hold;
-// an empty batch, and one with a write that makes no sense, is ErrInvalid.
+// Errors: those of Put, where ErrConflict means that a condition did not hold. ErrInvalid if
+// the batch is empty or one of its writes is invalid.
 func (c *Client) Apply(ctx context.Context, b *Batch, opts ...WriteOption) (version uint64, err error) {
 	o, err := c.writeOptions(opts, ofCommit)
 	switch {

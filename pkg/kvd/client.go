@@ -8,7 +8,8 @@ import (
 	"github.com/kvd-db/kvd/pkg/kvd/internal/backend"
 )
 
-// Client speaks to one store. Make one and share it. Safe for concurrent use.
+// Client is a connection to one store, through one server or several. Make one and share it.
+// Safe for concurrent use.
 type Client struct {
 	backend    backend.Backend
 	durability Durability // of writes that do not choose
@@ -22,17 +23,17 @@ type Client struct {
 }
 
 // Open returns a client of the server at target: "host:port", "host" for port 7070,
-// "unix:path/to/socket", or another name that gRPC knows, such as
-// "dns:///name:port". It does no I/O: the first call connects.
+// "unix:path/to/socket", or another name that gRPC resolves, such as "dns:///name:port". It
+// does no I/O: the first call connects.
 //
-// A target may have several endpoints, separated by commas: "a:7070,b:7070", up to 16.
-// All must serve the same store. The client uses the first one until it cannot be
-// reached, or says that it stops; then the next one, and after the last the first again.
-// Calls in flight are tried again there, writes under their request ids, so a write is
-// still applied once. An endpoint has a second to accept a connection. Snapshots and
-// transactions go on, as their leases are the store's.
+// A target may have up to 16 endpoints, separated by commas: "a:7070,b:7070". All must serve
+// the same store. The client uses the first endpoint until it cannot be reached or is
+// shutting down, then the next one; after the last it starts again with the first. It
+// retries the calls in flight at the new endpoint, writes under their request ids, so each
+// is still applied once. Snapshots and transactions continue. With several endpoints a
+// connection must be accepted within one second, otherwise within five.
 //
-// Errors: ErrInvalid for a target or option that makes no sense.
+// Errors: ErrInvalid if the target or an option is invalid.
 func Open(target string, opts ...Option) (*Client, error) {
 	config, err := newConfig(opts)
 	if err != nil {
@@ -52,7 +53,7 @@ func newClient(b backend.Backend, d Durability) *Client {
 	return c
 }
 
-// Ping reports whether the server can be reached and takes requests.
+// Ping returns nil if the server can be reached and accepts requests.
 func (c *Client) Ping(ctx context.Context) error {
 	const name = "ping"
 	if err := c.enter(ctx, name, nil); err != nil {
@@ -62,10 +63,9 @@ func (c *Client) Ping(ctx context.Context) error {
 	return failed(name, c.backend.Ping(ctx))
 }
 
-// Close waits for the calls in flight, scans included, and disconnects. Calls
-// that begin after it return ErrClosed, and snapshots that are still open end
-// with their leases. It is idempotent. A scan's loop must not
-// call it: it would wait for itself.
+// Close waits for the calls in flight, scans included, and disconnects. Later calls return
+// ErrClosed. Open snapshots end when their leases do. Close is idempotent. Calling it in the
+// loop of a scan is a deadlock.
 func (c *Client) Close() error {
 	c.closed.Do(func() {
 		c.close()

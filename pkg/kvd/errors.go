@@ -6,31 +6,33 @@ import (
 	"github.com/kvd-db/kvd/pkg/kvd/internal/backend"
 )
 
-// Sentinels for errors.Is.
+// Sentinels for errors.Is. Every error of a call is an *Error that matches one of them, or
+// context.Canceled or context.DeadlineExceeded.
 var (
-	// ErrNotFound: the key is not there.
+	// ErrNotFound: the key is absent.
 	ErrNotFound = backend.ErrNotFound
-	// ErrConflict: the condition of a write did not hold, or a transaction read what
-	// was written since; Error.Reason says which. Nothing was written.
+	// ErrConflict: the condition of a write did not hold, or data that a transaction read
+	// was written since. Error.Reason tells which. Nothing was written.
 	ErrConflict = backend.ErrConflict
-	// ErrUncertain: the write may or may not have happened, now or a little later.
+	// ErrUncertain: the write may have been applied, or may be applied a little later.
 	ErrUncertain = backend.ErrUncertain
-	// ErrOverloaded: the server refused before doing anything; see Error.RetryAfter.
+	// ErrOverloaded: the server refused the call before it did anything. Error.RetryAfter
+	// says when to retry.
 	ErrOverloaded = backend.ErrOverloaded
-	// ErrUnavailable: no server was reached, or it is stopping or has failed.
+	// ErrUnavailable: no server can be reached, or the server is stopping or has failed.
 	ErrUnavailable = backend.ErrUnavailable
-	// ErrReadOnly: the server takes no writes, for example because its disk is full.
+	// ErrReadOnly: the server accepts no writes, for example because its disk is full.
 	ErrReadOnly = backend.ErrReadOnly
 	// ErrTooLarge: a key, value, batch, transaction or answer exceeds a limit.
 	ErrTooLarge = backend.ErrTooLarge
-	// ErrInvalid: the call can never succeed as it stands.
+	// ErrInvalid: an argument or option is invalid; the same call always fails.
 	ErrInvalid = backend.ErrInvalid
-	// ErrVersionGone: the server does not keep the version any more: the lease of a
-	// snapshot has ended, or a scan took too long.
+	// ErrVersionGone: the server no longer keeps the version, because the lease of a
+	// snapshot has ended, the server has restarted, or a scan took too long.
 	ErrVersionGone = backend.ErrVersionGone
-	// ErrCorrupt: what the server has stored failed its checksum.
+	// ErrCorrupt: stored data failed its checksum on the server.
 	ErrCorrupt = backend.ErrCorrupt
-	// ErrClosed: the client or snapshot was closed, or the transaction is over.
+	// ErrClosed: the client or the snapshot was closed, or the transaction has ended.
 	ErrClosed = backend.ErrClosed
 	// ErrInternal: the server or the client has a bug.
 	ErrInternal = backend.ErrInternal
@@ -38,23 +40,22 @@ var (
 
 // Error is what every failed call returns.
 type Error struct {
-	// Op is the call: "get", "put", "scan" and so on.
+	// Op is the call, for example "get", "put" or "scan".
 	Op string
-	// Reason is the stable word that the server sent, such as "READ_ONLY"; empty if
-	// the error did not come from the server. An ErrConflict has "CONDITION_FAILED"
-	// or "CONFLICT", also where the client itself found it.
+	// Reason is the server's stable word for the error, such as "READ_ONLY", and empty if
+	// the error did not come from the server. ErrConflict always has one:
+	// "CONDITION_FAILED" or "CONFLICT".
 	Reason string
-	// Message is what the server said, for people.
+	// Message is the server's explanation for people.
 	Message string
-	// Version is what the key had in place of what a failed condition asked for: 0 if
-	// it was absent, or not yet committed.
+	// Version is the version of the key for which a condition failed: 0 if the key was
+	// absent, or written by the transaction itself.
 	Version uint64
-	// Attempts is how often the call was tried, or the transaction run.
+	// Attempts is the number of times that the call was tried or the transaction was run.
 	Attempts int
-	// RetryAfter is when the server asked to be called again; 0 if it did not.
+	// RetryAfter is the wait that the server asked for before the next try; 0 if none.
 	RetryAfter time.Duration
-	// Err matches a sentinel, and the error of the context where that ended the
-	// call.
+	// Err matches a sentinel and, if the context ended the call, the error of the context.
 	Err error
 }
 

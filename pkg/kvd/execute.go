@@ -10,11 +10,10 @@ import (
 // Execution is a compare-then-else transaction in one round trip: see
 // [Client.Execute].
 type Execution struct {
-	// If is what must hold for Then; if one guard does not hold, Else is applied.
-	// Without guards Then is applied.
+	// If has the guards. If all hold, or there are none, Then is applied, otherwise Else.
 	If []Guard
-	// Then and Else are applied whole. Nil and the empty batch write nothing. Their
-	// writes have no conditions of their own.
+	// Then and Else may be nil or empty, which writes nothing. Their writes have no
+	// conditions of their own.
 	Then, Else *Batch
 }
 
@@ -24,29 +23,27 @@ type Guard struct {
 	Condition Condition // IfAbsent, IfPresent, IfVersion or IfValue
 }
 
-// ExecuteResult says what an Execute did.
+// ExecuteResult is the result of Execute.
 type ExecuteResult struct {
 	// Succeeded reports whether all guards held, so that Then was applied.
 	Succeeded bool
-	// Version is that of the writes. If the chosen batch is empty, it is the version
+	// Version is the version of the writes or, if the chosen batch is empty, the version
 	// at which the guards were evaluated.
 	Version uint64
 }
 
-// Execute evaluates the guards and applies one of two batches, atomically: no
-// key of a guard changes between. Guards that do not hold are a result, not an
-// error. The guards and the writes of both batches together may have as many
-// operations and bytes as one batch. Execute keeps no slice and leaves the batches
-// as they are. It takes Durable and Timed.
+// Execute evaluates the guards and applies one of two batches, atomically. Guards that do not
+// hold are a result, not an error. The limits of one batch apply to the guards and both
+// batches together. Execute does not change the batches. It takes Durable and Timed.
 //
-// It is applied once, however often it is sent. If the answer to a try is lost, and a
-// later try chooses an empty batch, the earlier try may still be applied: that is
-// ErrUncertain, unless a guard failed for good because all guards are IfVersion of
-// versions above 0.
+// Execute is applied once, however often it is sent. If the answer to one try is lost and the
+// next try chooses an empty batch, the first try may still be applied later: the call then
+// returns ErrUncertain. The exception is an Execution whose guards are all IfVersion, above 0:
+// once one fails, it fails forever.
 //
-// Errors: ErrConflict if other writes changed the keys of the guards during each of a
-// hundred evaluations by the server; else those of Apply. ErrInvalid if a guard has
-// no condition, or a write of a batch has one.
+// Errors: those of Apply. ErrConflict if, in each of a hundred evaluations by the server,
+// another write changed the key of a guard. ErrInvalid if a guard has no condition, or a
+// write in a batch has one.
 func (c *Client) Execute(ctx context.Context, e Execution, opts ...WriteOption) (ExecuteResult, error) {
 	const name = "execute"
 	o, err := c.writeOptions(opts, ofCommit)

@@ -8,17 +8,17 @@ import (
 	"github.com/kvd-db/kvd/pkg/kvd/internal/backend"
 )
 
-// Get returns the value of key: the newest that was acknowledged before the
-// call, or a newer one, unless AtVersion asks for an old one. A present key has a
-// non-nil value, which may be empty.
+// Get returns the value of key: the newest one that was acknowledged before the call, or a
+// newer one. With AtVersion it returns an older one. The value of a present key is never nil,
+// but may be empty.
 //
-// Errors: ErrNotFound for an absent key, and those that every call has.
+// Errors: ErrNotFound if the key is absent.
 func (c *Client) Get(ctx context.Context, key []byte, opts ...ReadOption) ([]byte, error) {
 	item, err := c.get(ctx, key, collectRead(opts))
 	return item.Value, err
 }
 
-// GetItem is Get with the version that wrote the value and its time to live.
+// GetItem is Get that also returns the version of the value and its remaining time to live.
 func (c *Client) GetItem(ctx context.Context, key []byte, opts ...ReadOption) (Item, error) {
 	return c.getItem(ctx, key, collectRead(opts))
 }
@@ -55,9 +55,10 @@ func (c *Client) operate(ctx context.Context, name string, op backend.Op, t *Tim
 	return a, nil
 }
 
-// GetMany reads all keys at one version and answers in their order; an absent
-// key has Found == false. The server's limits of a batch apply to the number of
-// keys and to the bytes of the answer: more is ErrTooLarge.
+// GetMany reads all keys at one version. It returns one Lookup per key, in the same order. The
+// server's limits for batches apply to the number of keys and to the bytes of the answer.
+//
+// Errors: ErrTooLarge beyond these limits. An absent key is not an error.
 func (c *Client) GetMany(ctx context.Context, keys [][]byte, opts ...ReadOption) ([]Lookup, error) {
 	return c.getMany(ctx, keys, collectRead(opts))
 }

@@ -13,34 +13,35 @@ type CallInfo struct {
 	// Op is the call, as in Error.Op: "get", "put", "delete", "get many", "scan", "apply",
 	// "delete range", "execute", "commit", "snapshot", "keep snapshot", "ping", and so on.
 	Op string
-	// Keys is the number of keys that were read or written, guards included; of a scan the
-	// items that the loop got.
+	// Keys is the number of keys that were read or written, including those of guards; for
+	// a scan the number of items that the loop got.
 	Keys int
 	// Bytes is the size of the keys and values that were sent and received.
 	Bytes int
-	// Time is how long the call took; of a scan with the body of its loop.
+	// Time is the duration of the call; for a scan it includes the body of the loop.
 	Time time.Duration
-	// Attempts is how often the call was tried. It is 0 where that is not known: for scans,
-	// snapshots and administrative calls that succeeded.
+	// Attempts is the number of tries. It is 0 if that is unknown: for scans, snapshots and
+	// administrative calls that succeeded.
 	Attempts int
-	// Timings says where the time of reads and writes other than scans went, as with Timed.
+	// Timings says where the time went, as with Timed. It is zero for calls that do not take
+	// Timed.
 	Timings Timings
-	// Err is what the call returned.
+	// Err is the error that the call returned.
 	Err error
 }
 
-// WithHook has each call report to hook when it ends, for metrics and traces. The hook
-// runs on the goroutine of the call, before the call returns, so it should be quick; calls
-// that end at the same time run it concurrently. It must not close the client.
+// WithHook calls hook when a call ends, for metrics and traces. The hook runs on the caller's
+// goroutine before the call returns, so it should be fast. Concurrent calls run it concurrently.
+// It must not close the client.
 //
-// Each operation of a pipeline is a call, whose Time is that of the operations that
-// travelled with it. A transaction is the calls that it makes. Not reported: calls that
-// the client refuses before it begins them, with ErrInvalid, ErrClosed or the error of a
-// context that has ended; reads that a transaction answers from its own writes; and the
-// release of snapshots.
+// Each operation of a Pipeline is reported as a call, whose Time is that of all operations that
+// were sent with it. A transaction is reported as the calls that it makes. Not reported are:
+// calls that the client refuses before it sends anything (ErrInvalid, ErrClosed, or a context
+// that has already ended), reads served from a transaction's own writes, and the release of
+// snapshots.
 //
-// A hook asks the server for timings with each call, some thirty bytes per frame. Without
-// a hook there is no cost.
+// With a hook every call asks for timings, which adds about thirty bytes to each answer frame.
+// Without a hook there is no cost.
 func WithHook(hook func(CallInfo)) Option { return func(c *config) { c.hook = hook } }
 
 // hooked is a backend that reports what another one does.

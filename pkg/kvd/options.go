@@ -11,7 +11,7 @@ import (
 	"github.com/kvd-db/kvd/internal/frame"
 )
 
-// Option is a choice made in Open.
+// Option configures the client that Open returns.
 type Option func(*config)
 
 type config struct {
@@ -28,21 +28,21 @@ type config struct {
 	dialer     func(ctx context.Context, address string) (net.Conn, error)
 }
 
-// Batching says how concurrent calls share frames. A zero field is its default.
+// Batching configures how concurrent calls share frames. A zero field has its default.
 type Batching struct {
-	// Disabled sends every operation as a call of its own.
+	// Disabled sends every operation as a separate gRPC call.
 	Disabled bool
-	// MaxOps is the most operations in one frame, 1,024 at most. By default it is 256,
-	// and 512 for writes that wait for the disk, since one sync serves them all.
+	// MaxOps is the maximum number of operations in one frame, up to 1,024. The default is
+	// 256, and 512 for writes that wait for the disk, because one sync serves them all.
 	MaxOps int
-	// MaxBytes is the size from which on a frame takes no further operation: 64 KiB by
-	// default, and 128 KiB for writes that wait for the disk. A value that is larger, in
-	// both cases than 64 KiB, travels by a call of its own.
+	// MaxBytes is the maximum size of a frame, up to 1 MiB. The default is 64 KiB, and
+	// 128 KiB for writes that wait for the disk. A larger value is sent as a separate gRPC
+	// call; by default one above 64 KiB.
 	MaxBytes int
-	// Window is the number of frames of one kind that may be under way on a
-	// connection before operations queue for the next: 2 by default, 8 at most. A
-	// larger window makes smaller frames. A frame of synced writes that is less than
-	// half full leaves only when no other one is under way.
+	// Window is the number of frames of one kind that may be in flight on a connection
+	// before operations wait for the next frame: 2 by default, up to 8. A larger window
+	// makes smaller frames. A frame of synced writes that is less than half full is sent
+	// only while no other one is in flight.
 	Window int
 }
 
@@ -95,67 +95,64 @@ func setDefault(v *int, d int) {
 	}
 }
 
-// WithTLS secures every connection; without it they are plain text.
+// WithTLS secures every connection with TLS. Without it connections are plain text.
 func WithTLS(t *tls.Config) Option { return func(c *config) { c.tls = t } }
 
-// WithConns sets the number of connections for frames, and of those for other
-// calls, 2 by default. Operations in frames take the first one that has less than a
-// full frame of them under way, else, as other calls, that with the least.
+// WithConns sets the number of connections of each kind (for frames, and for gRPC), 1 to 64,
+// for each endpoint. The default is 2. An operation uses the first connection that has less
+// than a full frame of operations in flight, otherwise the one with the fewest.
 func WithConns(n int) Option { return func(c *config) { c.conns = n } }
 
-// WithTimeout bounds calls whose context has no deadline, 5 s by default; 0 does
-// not bound them. Of a scan it bounds the wait for each chunk.
+// WithTimeout bounds calls whose context has no deadline. The default is 5 s; 0 means no
+// bound. For a scan it bounds the wait for each chunk of items.
 func WithTimeout(d time.Duration) Option { return func(c *config) { c.timeout = d } }
 
-// WithBatching changes how concurrent calls share frames.
+// WithBatching configures how concurrent calls share frames.
 func WithBatching(b Batching) Option { return func(c *config) { c.batching = b } }
 
-// WithDurability sets the durability of writes that do not choose their own with
-// Durable. Without it the server's default applies.
+// WithDurability sets the durability of writes without Durable. Without it the server's
+// default applies.
 func WithDurability(d Durability) Option { return func(c *config) { c.durability = d } }
 
-// WithoutRawFrames sends frames by gRPC at once, without asking the server whether
-// it takes them on a connection of their own.
+// WithoutRawFrames sends frames only in streams of gRPC, without trying connections for frames
+// first.
 func WithoutRawFrames() Option { return func(c *config) { c.grpcOnly = true } }
 
-// WithoutRawSockets reads and writes connections for frames by package net alone. Without
-// it the client makes the system calls of small reads and writes itself if a connection is
-// exactly a *net.TCPConn or a *net.UnixConn, which saves processor time.
+// WithoutRawSockets uses only package net for the connections for frames. By default, if a
+// connection is exactly a *net.TCPConn or *net.UnixConn, the client makes the system calls for
+// small reads and writes itself, which saves processor time.
 func WithoutRawSockets() Option { return func(c *config) { c.netOnly = true } }
 
-// WithLogger tells l when a stream to the server breaks. Without it the client is
-// silent.
+// WithLogger reports broken connections to l. Without it the client logs nothing.
 func WithLogger(l *slog.Logger) Option { return func(c *config) { c.logger = l } }
 
-// WithDialer makes connections with dial, which gets the target as it was passed
-// to Open. For tests over connections in memory, and tunnels: all methods of a connection
-// that dial returns are used, unless it is exactly a *net.TCPConn or a *net.UnixConn; see
-// WithoutRawSockets.
+// WithDialer makes connections with dial, which gets the endpoint as it was passed to Open.
+// It serves tests in memory and tunnels. The client uses all methods of the connection, unless
+// it is exactly a *net.TCPConn or *net.UnixConn: see WithoutRawSockets.
 func WithDialer(dial func(ctx context.Context, address string) (net.Conn, error)) Option {
 	return func(c *config) { c.dialer = dial }
 }
 
-// Durability says what the acknowledgement of a write means.
+// Durability is what the acknowledgement of a write means.
 //
-// A write does not wait for the disk on account of a stronger write of another caller.
-// There are three exceptions: a batch or transaction over several partitions waits for what
-// precedes it in the log; a write waits for a batch or transaction that precedes it and
-// reads or writes its key, or reads or deletes a range; and a scan, a snapshot or a transaction that begins waits until
-// all writes that were acknowledged, and all that precede those, have their durability.
+// A write does not wait for the disk because another caller's write is stronger, with three
+// exceptions. A batch or transaction over several partitions waits for everything before it
+// in the log. A write waits for an earlier batch or transaction that read or wrote its key, or
+// that read or deleted a range. A scan, and the beginning of a snapshot or transaction, waits
+// until all acknowledged writes, and all writes before those, have their durability.
 type Durability uint8
 
 // The levels of durability, the weakest first.
 const (
 	// Default leaves the choice to the server.
 	Default Durability = iota
-	// Memory acknowledges once the write is visible; a crash of the server's
-	// process may lose it.
+	// Memory acknowledges when reads see the write. A crash of the server's process may
+	// lose it.
 	Memory
-	// Buffered acknowledges once the server's kernel has the write: it survives a
-	// crash of the process, a power cut may take it.
+	// Buffered acknowledges when the server's kernel has the write. It survives a crash of
+	// the process; a power cut may lose it.
 	Buffered
-	// Sync acknowledges after the fsync that covers the write: it survives a power
-	// cut.
+	// Sync acknowledges after an fsync that covers the write. It survives a power cut.
 	Sync
 )
 

@@ -4,17 +4,16 @@ import (
 	"bytes"
 )
 
-// Range is the set of keys k with Start <= k < End. An empty End means that the
-// range has no upper bound.
+// Range is the set of keys k with Start <= k < End. An empty Start or End is no bound.
 type Range struct{ Start, End []byte }
 
-// All is the range of all keys.
+// All returns the range of all keys.
 func All() Range { return Range{} }
 
-// Between is the range of the keys k with start <= k < end. It keeps the slices.
+// Between returns the range of the keys k with start <= k < end. It refers to the slices.
 func Between(start, end []byte) Range { return Range{Start: start, End: end} }
 
-// Prefix is the range of the keys that begin with p. It keeps no part of p.
+// Prefix returns the range of the keys that begin with p, which it copies.
 func Prefix(p []byte) Range {
 	r := Range{Start: bytes.Clone(p)}
 	// The end is the smallest key above all that have the prefix: the prefix with

@@ -2,10 +2,10 @@ package kvd
 
 import "github.com/kvd-db/kvd/pkg/kvd/internal/backend"
 
-// ReadOption is a choice for one read that is no scan.
+// ReadOption is an option of one Get, GetItem or GetMany.
 type ReadOption interface{ forRead(readOptions) readOptions }
 
-// ScanOption is a choice for one scan.
+// ScanOption is an option of one Scan.
 type ScanOption interface{ forScan(scanOptions) scanOptions }
 
 var (
@@ -25,10 +25,9 @@ type scanOptions struct {
 	limit    uint64
 }
 
-// AtVersion is a ReadOption and a ScanOption: AtVersion(v) reads as of version v, which
-// must be that of an open snapshot, of any client; else the call is ErrVersionGone. 0 is
-// the newest version. Snapshots and transactions read at versions of their own and do not
-// take it.
+// AtVersion is a ReadOption and a ScanOption: AtVersion(v) reads as of version v. A snapshot
+// at v, of any client, must be open; otherwise the call returns ErrVersionGone. 0 is the newest
+// version. Reads of snapshots and transactions do not take it.
 type AtVersion uint64
 
 func (v AtVersion) forRead(o readOptions) readOptions {
@@ -61,7 +60,7 @@ func Limit(n int) ScanOption {
 	})
 }
 
-// KeysOnly leaves the values out.
+// KeysOnly omits the values.
 func KeysOnly() ScanOption {
 	return scanOption(func(o scanOptions) scanOptions {
 		o.keysOnly = true

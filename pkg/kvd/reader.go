@@ -6,8 +6,7 @@ import (
 	"time"
 )
 
-// Reader is what a Client, a Snapshot and a Txn share, so that helpers may take
-// any of them.
+// Reader has the reads that a Client, a Snapshot and a Txn share.
 type Reader interface {
 	Get(ctx context.Context, key []byte, opts ...ReadOption) ([]byte, error)
 	GetItem(ctx context.Context, key []byte, opts ...ReadOption) (Item, error)
@@ -17,17 +16,16 @@ type Reader interface {
 
 var _ Reader = (*Client)(nil)
 
-// Item is a key with its value and the version that wrote it. Versions grow with
-// every write of the store; none is 0.
+// Item is a key with its value and the version of the write that put it. Every write has a
+// version above those of all earlier writes, and above 0.
 type Item struct {
 	Key, Value []byte
 	Version    uint64
-	// TTL is what is left of the item's time to live; 0 if it lives until it is
-	// overwritten or deleted.
+	// TTL is the remaining time to live; 0 if the item does not expire.
 	TTL time.Duration
 }
 
-// Lookup is one answer of GetMany.
+// Lookup is the answer for one key of GetMany. Its Key is always set.
 type Lookup struct {
 	Item
 	Found bool

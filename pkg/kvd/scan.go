@@ -7,15 +7,14 @@ import (
 	"github.com/kvd-db/kvd/pkg/kvd/internal/backend"
 )
 
-// Scan yields the items of a range in key order, or the reverse of it, all as of
-// one version, not older than anything acknowledged before the loop began, unless
-// AtVersion asks for an old one. If it cannot go on it yields one error, last.
-// Leaving the loop early frees everything; items may be kept.
+// Scan yields the items of a range in key order, or in reverse order with Reverse. All items
+// are of one version, which includes every write acknowledged before the loop began; AtVersion
+// chooses an older one. A failure is yielded once, as the last pair. Leaving the loop early
+// frees all resources. The caller owns the items.
 //
-// The timeout of the client bounds the wait for each chunk of items, not the
-// whole scan; a deadline of ctx bounds the whole. The server keeps a scan's
-// version for a limited time only: a loop that stands still for longer ends with
-// an error. A scan is tried again only before its first item.
+// The client's timeout bounds the wait for each chunk of items; a deadline of ctx bounds the
+// whole loop. The server keeps the version of a scan for a limited time, so a loop that pauses
+// longer ends with ErrVersionGone. The client retries a scan only before its first item.
 func (c *Client) Scan(ctx context.Context, r Range, opts ...ScanOption) iter.Seq2[Item, error] {
 	return c.scan(ctx, r, collectScan(opts))
 }

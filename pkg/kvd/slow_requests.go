@@ -5,39 +5,40 @@ import (
 	"time"
 )
 
-// SlowLog is what a server remembers of requests that took long.
+// SlowLog is a server's record of slow requests.
 type SlowLog struct {
-	// Threshold is from how long on the server keeps a request; 0 if it keeps none.
+	// Threshold is the time from which a request is slow; 0 if the server records none.
 	Threshold time.Duration
-	// Total is how many requests took as long since the server started.
+	// Total is the number of slow requests since the server started.
 	Total uint64
-	// Requests are the newest of them, the newest first.
+	// Requests has the newest of them, newest first.
 	Requests []SlowRequest
 }
 
-// SlowRequest is a request that took long in the server: a call of gRPC that is no
-// scan, or those operations of one frame that were served together.
+// SlowRequest is one slow request: a gRPC call other than a scan, or operations of one frame
+// that were served together.
 type SlowRequest struct {
-	ID uint64    // counts them from 1 on, since the server started
-	At time.Time // when it came, by the server's clock
-	// Method is what kvd_requests_total counts it by; of a frame that of its first
-	// operation.
+	ID uint64    // 1, 2, and so on since the server started
+	At time.Time // of arrival, by the server's clock
+	// Method is the label of the request in kvd_requests_total; for a frame that of its
+	// first operation.
 	Method string
-	// Code is "OK", or the code of gRPC that all of it failed with.
+	// Code is "OK", or the gRPC code with which all of the request failed.
 	Code string
-	Peer string // where it came from
-	// KeyPrefix is what the server kept of the first key, and KeyBytes how long that is.
+	Peer string // address of the client
+	// KeyPrefix is what the server kept of the first key, and KeyBytes the length of the
+	// whole key.
 	KeyPrefix []byte
 	KeyBytes  int
 	Ops       int
 	Bytes     int // of all keys, and of values to write
-	// Timings are what the server took. For a frame Reply is also sending the answer,
-	// which waits for a client that does not take it.
+	// Timings has the stages in the server. For a frame, Reply includes sending the answer,
+	// which waits for a client that does not read it.
 	Timings Timings
 }
 
-// SlowRequests returns the newest limit requests of the server's slow log; 0 is all of
-// them. A server without one is ErrInvalid.
+// SlowRequests returns the newest limit requests of the server's slow log, or all if limit
+// is 0. It returns ErrInvalid if the server has no slow log.
 func (c *Client) SlowRequests(ctx context.Context, limit int) (SlowLog, error) {
 	const name = "slow requests"
 	if err := c.enter(ctx, name, nil); err != nil {

@@ -11,13 +11,13 @@ import (
 	"github.com/kvd-db/kvd/pkg/kvd/internal/backend"
 )
 
-// Snapshot reads the whole store as it was at one version. It keeps the server
-// from dropping that version, so close it soon. Safe for concurrent use.
+// Snapshot reads the whole store as of one version. The server keeps that version for it, so
+// close it soon. Safe for concurrent use.
 //
-// The server lends a snapshot out under a lease, which the client renews until
-// the snapshot is closed or has its greatest age. When the lease has ended, or
-// the server was restarted, reads are ErrVersionGone. So they are if the server has no
-// snapshot left for another client and takes this one, as a client with many may lose one.
+// The server grants a snapshot a lease, which the client renews until the snapshot is closed
+// or reaches its MaxAge. Reads return ErrVersionGone after the lease has ended, after the
+// server has restarted, or if the server took the snapshot from this client, which held the
+// most, because it had none left for another client.
 type Snapshot struct {
 	client *Client
 	id     uint64
@@ -28,9 +28,8 @@ type Snapshot struct {
 
 var _ Reader = (*Snapshot)(nil)
 
-// Snapshot returns a snapshot of the newest version: everything that was
-// acknowledged before the call is in it. Close it. It takes Lease and MaxAge. It
-// costs a round trip.
+// Snapshot returns a snapshot of the newest version, which includes every write acknowledged
+// before the call. Close it. It takes Lease and MaxAge, and costs a round trip.
 func (c *Client) Snapshot(ctx context.Context, opts ...TxnOption) (*Snapshot, error) {
 	o, err := newTxnOptions(opts)
 	if err != nil {
@@ -56,11 +55,10 @@ func (c *Client) snapshot(ctx context.Context, o *txnOptions) (*Snapshot, error)
 	return s, nil
 }
 
-// View calls fn with a snapshot of the newest version and closes it. If the server
-// lost the snapshot, as when it was restarted, and fn returns the ErrVersionGone of a
-// read, fn runs again with a newer snapshot, as in Update; so it should begin anew
-// whatever it collects. It takes Lease, MaxAge and MaxAttempts. Other errors of fn
-// come back as they are.
+// View calls fn with a snapshot of the newest version and closes the snapshot. If the server
+// has lost the snapshot, for example in a restart, and fn returns the ErrVersionGone of a
+// read, View calls fn again with a newer snapshot; fn must then start over. View takes Lease,
+// MaxAge and MaxAttempts. It returns other errors of fn unchanged.
 func (c *Client) View(ctx context.Context, fn func(s *Snapshot) error, opts ...TxnOption) error {
 	const name = "view"
 	o, err := newTxnOptions(opts)
@@ -96,12 +94,12 @@ func (s *Snapshot) lost(err error) bool {
 	return errors.Is(err, ErrVersionGone) && !s.lease.over()
 }
 
-// Version is what the snapshot reads at. While it is open others may read there
-// too, by AtVersion.
+// Version is the version that the snapshot reads. While the snapshot is open, other reads may
+// use it with AtVersion.
 func (s *Snapshot) Version() uint64 { return s.at.Version }
 
-// Close gives the snapshot back; loops over scans that are still under way may
-// fail. It is idempotent, does not wait for the server, and returns nil.
+// Close releases the snapshot. Scans of it that are still running may fail. Close is
+// idempotent, does not wait for the server, and returns nil.
 func (s *Snapshot) Close() error {
 	if !s.closed.Swap(true) {
 		s.lease.end()

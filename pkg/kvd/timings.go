@@ -6,62 +6,59 @@ import (
 	"github.com/kvd-db/kvd/pkg/kvd/internal/backend"
 )
 
-// Timings is where the time of one call went. Each moment of it is in one field: see
-// Total. What one stage waits for, another call may be in the midst of: the stages of
-// the server are those of all operations that it served together with this one,
-// usually those of one kind in the same frame.
+// Timings says where the time of one call went. Each moment of the call is in one stage, and
+// Total is their sum. A stage of the server may cover work for other operations that it served
+// together with this one, usually those of the same kind in the same frame.
 type Timings struct {
-	// ClientQueue is the time in the client until the operation left: until there was
-	// room for its frame. If it was tried several times, all but the last try is here.
+	// ClientQueue is the time in the client until the operation was sent. It includes all
+	// tries before the last.
 	ClientQueue time.Duration
-	// Network is from then until the answer came, but for what the server says that it
-	// took: the way there and back, and waiting in the buffers of both systems. Without
-	// an answer it is all the time that was waited for one.
+	// Network is the time from then until the answer arrived, minus the stages of the
+	// server: transmission, and waiting in the buffers of both systems. If no answer
+	// arrived, it is the whole wait.
 	Network time.Duration
 
-	// Gate is the time until the store of the server had the operation: until its frame
-	// was taken apart and, in an overload, there was room for it.
+	// Gate is the time until the server admitted the operation to the store: decoding its
+	// frame and, under overload, waiting for room.
 	Gate time.Duration
-	// Inbox is the wait until a partition took it up.
+	// Inbox is the wait until a partition served the operation.
 	Inbox time.Duration
-	// Batch is the wait of a write until its micro-batch was handed to the log.
+	// Batch is the wait of a write until its micro-batch was passed to the log.
 	Batch time.Duration
-	// Engine is the work: lookups in memory and in files; what a write takes behind the
-	// log.
+	// Engine is the time of lookups in memory and files and, for a write, the time after
+	// the log.
 	Engine time.Duration
-	// LogWrite is the wait until the server's kernel had the log's record, and Sync that
-	// until the disk had it. What the durability of a write does not ask for is not
-	// waited for, but a write does wait for those before it in its partition.
+	// LogWrite is the wait until the server's kernel had the record of the log, and Sync
+	// the wait until the disk had it. A write waits only for the durability that it asked
+	// for, and for the writes before it in its partition.
 	LogWrite, Sync time.Duration
-	// Reply is the time in which the server put the answer together.
+	// Reply is the time in which the server assembled the answer.
 	Reply time.Duration
 
-	// Return is from when the answer came until the call went on.
+	// Return is the time from the arrival of the answer until the caller resumed.
 	Return time.Duration
 
-	// Attempts is how often the call was tried.
+	// Attempts is the number of tries.
 	Attempts int
-	// FrameOps is how many operations were in the frame of this one; 0 if it was no
-	// frame that it travelled in.
+	// FrameOps is the number of operations in the frame; 0 if the operation was not sent in
+	// a frame.
 	FrameOps int
 }
 
-// Total returns the sum of all stages: how long the call took.
+// Total returns the sum of all stages, which is the time of the call.
 func (t *Timings) Total() time.Duration { return (*backend.Timings)(t).Total() }
 
-// CallOption is a choice for any read or write but a scan.
+// CallOption is an option of any read or write other than a scan.
 type CallOption interface {
 	ReadOption
 	WriteOption
 }
 
-// Timed has the call fill in where its time went, also if it fails, as far as that is
-// known then. The server measures anyway; the answer to the frame of a timed
-// operation is some thirty bytes longer.
+// Timed makes the call fill in where its time went. If the call fails, it fills in what is
+// known. It adds about thirty bytes to the answer frame; the server measures in any case.
 //
-// A nil pointer asks for nothing. A read that a transaction answers itself takes no
-// time; what a Commit needs is in its own, not in those of its writes, which do not take
-// this option.
+// A nil pointer asks for nothing. Reads served from a transaction's own writes report zero.
+// The writes of a transaction do not take Timed; Commit does.
 func Timed(into *Timings) CallOption { return timed{into} }
 
 type timed struct{ into *Timings }

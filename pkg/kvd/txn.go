@@ -9,14 +9,13 @@ import (
 	kvdpb "github.com/kvd-db/kvd/pkg/kvdpb/kvd/v1"
 )
 
-// Txn is an optimistic transaction: it reads from a snapshot, keeps its writes to
-// itself, and Commit applies them all at one version if nothing that was read has
-// been written since. It sees its own writes; they have no version yet.
-// Transactions are strictly serializable. That a key expires which was read counts as a
-// write of it.
+// Txn is an optimistic transaction. It reads from a snapshot and keeps its writes in memory.
+// Commit applies them at one version, if nothing that the transaction read has been written
+// since. The transaction sees its own writes, which have no version yet. Transactions are
+// strictly serializable. The expiry of a key that was read counts as a write of it.
 //
-// Update and Transact run one again when it meets a conflict; whoever begins one
-// by hand ends it by Commit or Discard. Not safe for concurrent use.
+// Update and Transact run a transaction again after a conflict. A transaction from Begin must
+// be ended with Commit or Discard. Not safe for concurrent use.
 type Txn struct {
 	client   *Client
 	options  txnOptions
@@ -33,8 +32,8 @@ var (
 	_ Writer = (*Txn)(nil)
 )
 
-// Begin returns a transaction. It takes Lease and MaxAge, and does no I/O: the
-// snapshot is taken by the first read.
+// Begin returns a transaction. It takes Lease and MaxAge. It does no I/O: the first read takes
+// the snapshot.
 func (c *Client) Begin(opts ...TxnOption) (*Txn, error) {
 	o, err := newTxnOptions(opts)
 	if err != nil {
@@ -45,7 +44,7 @@ func (c *Client) Begin(opts ...TxnOption) (*Txn, error) {
 
 func (c *Client) begin(o *txnOptions) *Txn { return &Txn{client: c, options: *o} }
 
-// Version is what the transaction reads at; 0 before its first read.
+// Version is the version that the transaction reads; 0 before its first read.
 func (t *Txn) Version() uint64 {
 	if t.snapshot == nil {
 		return 0
@@ -53,14 +52,14 @@ func (t *Txn) Version() uint64 {
 	return t.snapshot.Version()
 }
 
-// CommittedVersion is what Commit returned: 0 unless it succeeded. It is for callers of
-// Update and Transact, which keep the last transaction that they ran.
+// CommittedVersion is what Commit returned, or 0 if the transaction has not committed. Callers
+// of Update and Transact get it from the last transaction that they were called with.
 func (t *Txn) CommittedVersion() uint64 { return t.committed }
 
-// Put sets key to value when the transaction commits. It takes TTL, which counts
-// from then, and a condition. The condition is evaluated at once on what the
-// transaction sees, which is a read: one that does not hold is ErrConflict, and the
-// transaction goes on without the write.
+// Put sets key to value when the transaction commits. It copies both. It takes TTL, which
+// counts from the commit, and a condition. The condition is evaluated at once, on what the
+// transaction sees, and counts as a read. If it does not hold, Put returns ErrConflict, and the
+// transaction continues without the write.
 func (t *Txn) Put(ctx context.Context, key, value []byte, opts ...WriteOption) error {
 	o, err := t.prepare(ctx, "put", key, opts, within)
 	if err != nil {
@@ -70,8 +69,7 @@ func (t *Txn) Put(ctx context.Context, key, value []byte, opts ...WriteOption) e
 	return nil
 }
 
-// Delete removes key when the transaction commits. It takes the options of Put
-// but for TTL.
+// Delete removes key when the transaction commits. It takes a condition, as Put does.
 func (t *Txn) Delete(ctx context.Context, key []byte, opts ...WriteOption) error {
 	if _, err := t.prepare(ctx, "delete", key, opts, within&^choseTTL); err != nil {
 		return err
@@ -80,9 +78,9 @@ func (t *Txn) Delete(ctx context.Context, key []byte, opts ...WriteOption) error
 	return nil
 }
 
-// DeleteRange removes every key of a range when the transaction commits, also
-// those that others write until then, but for what the transaction writes later.
-// A range whose start is not below its end removes nothing. It takes no options.
+// DeleteRange removes every key of a range when the transaction commits, including keys that
+// others write until then. Keys that the transaction puts later are kept. A range whose start
+// is not below its end removes nothing. DeleteRange takes no options.
 func (t *Txn) DeleteRange(_ context.Context, r Range, opts ...WriteOption) error {
 	const name = "delete range"
 	if t.over {
@@ -147,15 +145,13 @@ func errOver(op string) error {
 	return &Error{Op: op, Err: ErrClosed, Message: "the transaction was committed or discarded"}
 }
 
-// Commit applies the writes, all at the version that it returns, or none, and
-// ends the transaction in any case. It takes Durable and Timed. A transaction
-// that wrote nothing needs no call to the server: its reads were all of one
-// version, which is what Commit returns.
+// Commit applies the writes atomically, returns their version, and ends the transaction in any
+// case. It takes Durable and Timed. A transaction without writes needs no call to the server:
+// its reads were of one version, which Commit returns.
 //
-// Errors: ErrConflict if something that was read has been written since, which a
-// new transaction may see; ErrVersionGone if the snapshot ended too early, or the
-// server was restarted since: a new transaction may fare better;
-// ErrUncertain as for any write; ErrClosed if the transaction is over.
+// Errors: ErrConflict if something that was read has been written since; ErrVersionGone if the
+// snapshot ended too early or the server has restarted. After either a new transaction may
+// succeed. ErrUncertain as for any write. ErrClosed if the transaction has ended.
 func (t *Txn) Commit(ctx context.Context, opts ...WriteOption) (version uint64, err error) {
 	const name = "commit"
 	if t.over {
@@ -191,8 +187,8 @@ func (t *Txn) transaction() *backend.Transaction {
 	return txn
 }
 
-// Discard ends the transaction without a trace. After Commit it does nothing:
-// defer it.
+// Discard ends the transaction without writing anything. After Commit it does nothing, so it
+// can be deferred.
 func (t *Txn) Discard() {
 	t.over = true
 	if t.snapshot != nil {

@@ -16,8 +16,7 @@ func (t *Txn) Get(ctx context.Context, key []byte, opts ...ReadOption) ([]byte, 
 	return item.Value, err
 }
 
-// GetItem is Client.GetItem of what the transaction sees. What it wrote itself
-// has version 0.
+// GetItem is Client.GetItem of what the transaction sees. Its own writes have version 0.
 func (t *Txn) GetItem(ctx context.Context, key []byte, opts ...ReadOption) (Item, error) {
 	const name = "get"
 	if err := t.check(name, key); err != nil {
@@ -86,9 +85,9 @@ func (t *Txn) GetMany(ctx context.Context, keys [][]byte, opts ...ReadOption) ([
 	return found, nil
 }
 
-// Scan is Client.Scan of what the transaction sees when the loop begins: writes
-// that the loop itself makes are not in it. A loop that is left early, and one
-// that has a Limit, has read the range only up to the last item that it got.
+// Scan is Client.Scan of what the transaction sees when the loop begins; writes that the loop
+// makes are not in it. A loop that is left early, or ends at a Limit, has read the range only up
+// to the last item that it got.
 func (t *Txn) Scan(ctx context.Context, r Range, opts ...ScanOption) iter.Seq2[Item, error] {
 	r, o := r.clone(), collectScan(opts)
 	return func(yield func(Item, error) bool) {

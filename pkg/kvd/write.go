@@ -7,7 +7,7 @@ import (
 	"github.com/kvd-db/kvd/pkg/kvd/internal/backend"
 )
 
-// Writer is what a Client and a Txn share, so that helpers may take either.
+// Writer has the writes that a Client and a Txn share.
 type Writer interface {
 	Put(ctx context.Context, key, value []byte, opts ...WriteOption) error
 	Delete(ctx context.Context, key []byte, opts ...WriteOption) error
@@ -16,30 +16,29 @@ type Writer interface {
 
 var _ Writer = (*Client)(nil)
 
-// Written is what a write did.
+// Written is the result of a write.
 type Written struct {
-	// Version is that of the write.
+	// Version is the version of the write.
 	Version uint64
-	// Previous is what the key held before, a copy. Nil: the key was absent, or the write
-	// did not have ReturnPrevious.
+	// Previous is the item that the key had before; the caller owns it. It is nil if the
+	// key was absent, or if the write did not have ReturnPrevious.
 	Previous *Item
 }
 
-// Put sets key to value, which may be empty. When it returns nil the write is as
-// durable as was asked for, and happened once, however often it was sent. It
-// takes Durable, TTL, a condition and Timed.
+// Put sets key to value, which may be empty. When it returns nil, the write is as durable as
+// was asked for and was applied once, however often it was sent. Put takes Durable, TTL, a
+// condition and Timed.
 //
-// Errors: ErrConflict if its condition did not hold, ErrUncertain if the write
-// may or may not have happened, and those that every call has: after all but
-// ErrUncertain it did not happen. An error that matches both is of a condition
-// that did not hold at a second try, while the first one was lost.
+// Errors: ErrConflict if the condition did not hold. ErrUncertain if the write may have been
+// applied; after any other error it was not applied and will not be. An error may match both:
+// the answer to one try was lost, and the condition did not hold in the next.
 func (c *Client) Put(ctx context.Context, key, value []byte, opts ...WriteOption) error {
 	_, err := c.put(ctx, key, value, opts, ofPut)
 	return err
 }
 
-// PutItem is Put that returns the version of the write and, with ReturnPrevious, which
-// it takes too, what the key held before.
+// PutItem is Put that returns the version of the write. It also takes ReturnPrevious, and then
+// returns the previous item.
 func (c *Client) PutItem(ctx context.Context, key, value []byte, opts ...WriteOption) (Written, error) {
 	return c.put(ctx, key, value, opts, ofPut|chosePrevious)
 }
@@ -52,14 +51,14 @@ func (c *Client) put(ctx context.Context, key, value []byte, opts []WriteOption,
 	return c.write(ctx, "put", backend.Op{Mutation: backend.Mutation{Kind: backend.Put, Key: key, Value: value}}, &o)
 }
 
-// Delete removes key; removing an absent key succeeds. It takes the options of
-// Put but for TTL. Errors are those of Put.
+// Delete removes key. Removing an absent key succeeds. Delete takes the options of Put other
+// than TTL. Errors are those of Put.
 func (c *Client) Delete(ctx context.Context, key []byte, opts ...WriteOption) error {
 	_, err := c.delete(ctx, key, opts, ofDelete)
 	return err
 }
 
-// DeleteItem is to Delete what PutItem is to Put.
+// DeleteItem is Delete with the results and options of PutItem, other than TTL.
 func (c *Client) DeleteItem(ctx context.Context, key []byte, opts ...WriteOption) (Written, error) {
 	return c.delete(ctx, key, opts, ofDelete|chosePrevious)
 }
@@ -92,10 +91,9 @@ func written(op *backend.Op, a *backend.Answer) Written {
 	return w
 }
 
-// DeleteRange removes every key of a range at one version, at a cost that does
-// not depend on how many there are. All() is every key; a range whose start is not
-// below its end removes nothing. It takes Durable and Timed. Errors are those of
-// Put.
+// DeleteRange removes every key of a range atomically. The cost does not depend on the number
+// of keys. A range whose start is not below its end removes nothing. DeleteRange takes Durable
+// and Timed. Errors are those of Put. Batch.DeleteRange with Apply also returns the version.
 func (c *Client) DeleteRange(ctx context.Context, r Range, opts ...WriteOption) error {
 	const name = "delete range"
 	o, err := c.writeOptions(opts, ofCommit)

@@ -7,8 +7,8 @@ import (
 	"github.com/kvd-db/kvd/pkg/kvd/internal/backend"
 )
 
-// WriteOption is a choice for one write, batch or commit. Which of them a call
-// takes is in its description; another one makes it fail with ErrInvalid.
+// WriteOption is an option of one write, batch or commit. The description of a call names the
+// options that it takes; it returns ErrInvalid for others.
 type WriteOption interface{ forWrite(*writeOptions) }
 
 type writeOption func(*writeOptions)
@@ -58,7 +58,7 @@ func (c choices) String() string {
 	return "nothing"
 }
 
-// Durable chooses what the acknowledgement of this write means.
+// Durable sets what the acknowledgement of this write means.
 func Durable(d Durability) WriteOption {
 	return writeOption(func(o *writeOptions) {
 		o.choose(choseDurability, d.check())
@@ -66,14 +66,13 @@ func Durable(d Durability) WriteOption {
 	})
 }
 
-// TTL makes a put expire after d, which is rounded up to milliseconds: the key is
-// then absent. Without it the put lives until it is overwritten or deleted.
+// TTL makes a put expire after d, rounded up to milliseconds; the key is absent from then on.
+// Without TTL an item does not expire.
 //
-// The time is that of the server, which goes on over a restart of the process, however
-// it ended. After a crash of the machine that the server runs on, keys may expire up to
-// ten seconds early, and what is put soon after may live up to ten seconds longer; if
-// the machine's clock jumps, the time passes at half to twice its speed until it has
-// caught up. A key that has expired never comes back.
+// The server's clock counts the time, also across a restart of the process. After a crash of
+// the server's machine, keys may expire up to ten seconds early, and keys that are put soon
+// after may live up to ten seconds longer. If the machine's clock jumps, time passes at half to
+// twice its speed until it has caught up. An expired key never reappears.
 func TTL(d time.Duration) WriteOption {
 	return writeOption(func(o *writeOptions) {
 		var err error
@@ -85,8 +84,8 @@ func TTL(d time.Duration) WriteOption {
 	})
 }
 
-// Condition is a condition on what one key holds: of a write, which fails with
-// ErrConflict if it does not hold, or of a [Guard]. The zero value is no condition.
+// Condition is a condition on one key. A write whose condition does not hold returns
+// ErrConflict. A [Guard] with a condition chooses a batch of Execute. The zero value is invalid.
 type Condition struct{ is backend.Condition }
 
 func (c Condition) forWrite(o *writeOptions) {
@@ -98,15 +97,14 @@ func (c Condition) forWrite(o *writeOptions) {
 	o.condition = c.is
 }
 
-// IfAbsent holds if the key is absent. A write takes one condition.
+// IfAbsent holds if the key is absent. A write takes at most one condition.
 func IfAbsent() Condition { return Condition{backend.Condition{Kind: backend.MustNotExist}} }
 
 // IfPresent holds if the key is present.
 func IfPresent() Condition { return Condition{backend.Condition{Kind: backend.MustExist}} }
 
-// IfVersion holds if the key is present as version v wrote it. The error of a write
-// under it has the version that was found in Error.Version. An absent key has version
-// 0: IfVersion(0) is IfAbsent.
+// IfVersion holds if the key has the version v. If it does not hold for a write, Error.Version
+// is the version of the key. An absent key has version 0: IfVersion(0) is IfAbsent.
 func IfVersion(v uint64) Condition {
 	if v == 0 {
 		return IfAbsent()
@@ -114,17 +112,16 @@ func IfVersion(v uint64) Condition {
 	return Condition{backend.Condition{Kind: backend.VersionEquals, Version: v}}
 }
 
-// IfValue holds if the key is present with value v. It borrows v until the call that it
-// is passed to returns.
+// IfValue holds if the key is present with value v. It borrows v until the call returns.
 func IfValue(v []byte) Condition {
 	return Condition{backend.Condition{Kind: backend.ValueEquals, Value: v}}
 }
 
-// ReturnPrevious has PutItem, DeleteItem and the writes of a Pipeline return what the
-// key held before, in Written.Previous.
+// ReturnPrevious makes PutItem, DeleteItem and the writes of a Pipeline return the item that
+// the key had before, in Written.Previous.
 //
-// The server remembers which writes happened, not what they replaced. So a write
-// with ReturnPrevious whose answer is lost is not tried again: it is ErrUncertain.
+// The server remembers which writes it applied, but not what they replaced. So if the answer to
+// such a write is lost, the client does not retry it: the call returns ErrUncertain.
 func ReturnPrevious() WriteOption {
 	return writeOption(func(o *writeOptions) { o.choose(chosePrevious, nil) })
 }
