@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/kvd-db/kvd/internal/daemon"
 	"github.com/kvd-db/kvd/internal/kv"
 	"github.com/kvd-db/kvd/internal/service"
 	"github.com/kvd-db/kvd/internal/service/servicetest"
@@ -23,7 +24,7 @@ func serve(t *testing.T) string {
 	socket := filepath.Join(t.TempDir(), "s")
 	l, err := net.Listen("unix", socket)
 	require.NoError(t, err)
-	s := service.New(servicetest.New(kv.DefaultLimits), service.Options{})
+	s := service.New(servicetest.New(kv.DefaultLimits), service.Options{}, daemon.Protocols()...)
 	served := make(chan error, 1)
 	go func() { served <- s.Serve(l) }()
 	t.Cleanup(func() {

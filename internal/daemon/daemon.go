@@ -226,7 +226,7 @@ func (s *process) open(ctx context.Context) error {
 		ReportError: func(id, method string, err error) {
 			s.log.Error("request failed", zap.String("request", id), zap.String("method", method), zap.Error(err))
 		},
-	})
+	}, Protocols()...)
 	s.server.Store(srv)
 	s.publishReady()
 	s.serving.Go(func() {

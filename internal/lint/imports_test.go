@@ -203,3 +203,31 @@ func checkOutside(t *testing.T, name, owner string, floor float64, imported stri
 		t.Errorf("%s imports %s: below the service, only the standard library", name, imported)
 	}
 }
+
+// TestProtocolsStandAlone: the service knows no protocol, a protocol knows the service
+// alone, and the daemon is the one place that names all protocols. So a new protocol
+// needs a package of its own and a line in the daemon. Only grpcapi imports another
+// protocol: frames also travel in its streams.
+func TestProtocolsStandAlone(t *testing.T) {
+	const service = "internal/service"
+	protocols := 0
+	for _, p := range listPackages(t) {
+		name := strings.TrimPrefix(p.ImportPath, module)
+		of, isProtocol := strings.CutPrefix(name, service+"/")
+		isProtocol = isProtocol && strings.HasSuffix(of, "api")
+		if isProtocol {
+			protocols++
+		}
+		for _, imported := range p.Imports {
+			target := strings.TrimPrefix(imported, module)
+			if name == service && (hasPrefix(imported, clientMayImport) || hasPrefix(target, []string{"internal/frame", "pkg"})) {
+				t.Errorf("%s imports %s: it knows no protocol", name, target)
+			}
+			if strings.HasPrefix(target, service+"/") && strings.HasSuffix(target, "api") &&
+				name != "internal/daemon" && !(name == service+"/grpcapi" && target == service+"/frameapi") {
+				t.Errorf("%s imports %s: only the daemon names protocols", name, target)
+			}
+		}
+	}
+	require.GreaterOrEqual(t, protocols, 2)
+}

@@ -162,7 +162,7 @@ func TestSlowRequestsThatFailed(t *testing.T) {
 		}
 		return errors.New(secret)
 	}
-	f := start(t, store, func() *service.Server { return service.New(store, everything) })
+	f := start(t, store, func() *service.Server { return service.New(store, everything, protocols...) })
 	ctx := testContext(t)
 	_, err := f.kv.Get(ctx, &kvdpb.GetRequest{Key: []byte("k"), Options: &kvdpb.RequestOptions{WantTimings: true}})
 	require.Error(t, err)

@@ -1,4 +1,4 @@
-package service
+package service_test
 
 import (
 	"bufio"
@@ -13,46 +13,21 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 
 	"github.com/kvd-db/kvd/internal/frame"
-	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/service"
+	"github.com/kvd-db/kvd/internal/service/servicetest"
 	kvdpb "github.com/kvd-db/kvd/pkg/kvdpb/kvd/v1"
 )
 
-// instantStore answers at once and allocates nothing: what is measured is the
-// server and its transport.
-type instantStore struct{ limitsOnly }
-
-var instantValue = make([]byte, 100)
-
-func (instantStore) Now() uint64 { return 1 }
-
-func (instantStore) Lookup(_ context.Context, reads []*kv.Lookup) error {
-	for _, r := range reads {
-		r.Found, r.Version, r.ReadVersion, r.Value = true, 1<<40, 1<<40, instantValue
-	}
-	return nil
-}
-
-func (s instantStore) LookupCached(reads []*kv.Lookup) ([]*kv.Lookup, error) {
-	return nil, s.Lookup(context.Background(), reads)
-}
-
-func (instantStore) Write(_ context.Context, writes []*kv.Write) error {
-	for _, w := range writes {
-		w.Version = 1 << 40
-	}
-	return nil
-}
-
-// ends are a client's ends of one carriage.
+// ends are a client's ends of one transport.
 type ends struct {
 	send    func(b *frame.Builder, r *frame.Request, h frame.Header) error
 	receive func(r *frame.Response) error
 }
 
 // BenchmarkFrames keeps so many frames of so many operations under way by each
-// carriage, on one connection. Allocations are those of client and server.
+// transport, on one connection. Allocations are those of client and server.
 func BenchmarkFrames(b *testing.B) {
-	for _, carriage := range []struct {
+	for _, transport := range []struct {
 		name string
 		open func(b *testing.B, address string) ends
 	}{
@@ -60,13 +35,13 @@ func BenchmarkFrames(b *testing.B) {
 	} {
 		for _, kind := range []frame.FrameKind{frame.ReadFrame, frame.WriteFrame} {
 			for _, load := range []struct{ frames, ops int }{{1, 1}, {1, 64}, {4, 64}} {
-				b.Run(fmt.Sprintf("%s/%v/%dx%d", carriage.name, kind, load.frames, load.ops), func(b *testing.B) {
-					s := newServer(instantStore{limitsOnly{limits: kv.DefaultLimits}}, Options{}, defaultLifetimes)
+				b.Run(fmt.Sprintf("%s/%v/%dx%d", transport.name, kind, load.frames, load.ops), func(b *testing.B) {
+					s := service.New(servicetest.NewInstant(), service.Options{}, protocols...)
 					l, err := net.Listen("tcp", "127.0.0.1:0")
 					require.NoError(b, err)
 					served := make(chan error, 1)
 					go func() { served <- s.Serve(l) }()
-					benchmarkFrames(b, carriage.open(b, l.Addr().String()), kind, load.frames, load.ops)
+					benchmarkFrames(b, transport.open(b, l.Addr().String()), kind, load.frames, load.ops)
 					ctx, cut := context.WithCancel(context.Background())
 					cut()
 					require.ErrorIs(b, s.Shutdown(ctx), context.Canceled)
@@ -80,7 +55,7 @@ func BenchmarkFrames(b *testing.B) {
 func benchmarkFrames(b *testing.B, e ends, kind frame.FrameKind, frames, ops int) {
 	op := frame.Op{Kind: frame.Get, Key: []byte("user00000000000042")}
 	if kind == frame.WriteFrame {
-		op = frame.Op{Kind: frame.Put, Key: op.Key, Value: instantValue, Options: frame.Options{ClientID: 1 << 60}}
+		op = frame.Op{Kind: frame.Put, Key: op.Key, Value: servicetest.InstantValue, Options: frame.Options{ClientID: 1 << 60}}
 	}
 	var builder frame.Builder
 	var request frame.Request

@@ -1,281 +1,117 @@
 package service
 
 import (
-	"context"
-	"strings"
-	"sync/atomic"
 	"time"
 
-	healthpb "google.golang.org/grpc/health/grpc_health_v1"
-	"google.golang.org/grpc/tap"
-
+	"github.com/kvd-db/kvd/internal/histogram"
 	"github.com/kvd-db/kvd/internal/kv"
-	kvdpb "github.com/kvd-db/kvd/pkg/kvdpb/kvd/v1"
+	"github.com/kvd-db/kvd/internal/trace"
 )
 
-// call is the context of an admitted call, and what the call is charged
-// for. It is made in the tap handle, before the body of the request is read: until then it
-// is charged for what has come alone (see waits and intake). gRPC then uses it as the
-// context of the stream: its deadline and its cancel end whatever the handler or the
-// transport waits for.
+// Stage is where the time of a request goes in the server. Every moment of it
+// belongs to one.
+type Stage int
+
+// The stages, in the order in which a request comes to them.
+const (
+	StageGate Stage = iota // taking the request apart, and waiting for room in the store
+	StageInbox
+	StageBatch
+	StageEngine
+	StageLogWrite
+	StageSync
+	StageReply // putting the answers together and sending them
+	StageCount
+)
+
+// has reports whether requests of a kind have a stage.
+func (s Stage) has(k Kind) bool {
+	return k == Writes || s != StageBatch && s != StageLogWrite && s != StageSync
+}
+
+var stageNames = [StageCount]string{"gate", "inbox", "batch", "engine", "log_write", "sync", "reply"}
+
+func (s Stage) String() string { return stageNames[s] }
+
+// Times is how long a request was in each stage.
+type Times [StageCount]time.Duration
+
+// Call is one request that uses the store: its memory, and where its time went. A request
+// is what the store serves in one go: a batch of a frame, or a unary call. The zero value
+// with Begun set is ready. Used by one goroutine.
 //
-// It is released once: by the interceptor that claimed it, or by the end of the
-// context if no handler ever ran.
-type call struct {
-	context.Context
-	server  *Server
-	method  method
-	conn    *connection
-	stream  uint32
-	charged int64
-	budget  kv.ReadBudget // of what a unary call reads
-	counted bool          // it has a share of the calls that are being served
-	time    timings       // of a unary call
+// The store is entered at the moment when the request came, the first time, so what
+// it does not account for itself is the gate's. That spares a look at the clock.
+type Call struct {
+	Begun time.Time // when the request had come
+	// Budget bounds what the request reads. Its owner charges it to Server.Memory.
+	Budget kv.ReadBudget
 
-	// wait is there until the request has come; of a long-lived stream to its end.
-	// waits nil: neither.
-	wait  wait
-	waits *waits
-	came  int // bytes of the request, with dataFrameCost; of the goroutine that reads the connection
-	// unread is what a long-lived stream has not taken yet.
-	unread atomic.Int64
-	// busy: a long-lived stream does not wait for its client. pipeline tells of one.
-	busy     atomic.Bool
-	pipeline atomic.Pointer[pipeline]
-
-	// message is the one that is coming. Only the goroutine that reads the connection uses
-	// it; once a unary call is long its handler also reads the length.
-	message message
-	// signal has a value when the handler should look at what follows.
-	signal  chan struct{}
-	here    atomic.Bool  // the request has come, or nothing more of it will
-	tooLong atomic.Int64 // the length of the message that exceeds the limit; 0: none does
-	// announced counts the messages of a long-lived stream whose length has come and is
-	// within the limit. Of these, received went to the handler, which alone uses the count.
-	announced atomic.Uint64
-	received  uint64
-	long      atomic.Bool             // it is too long to come without a place in the intake
-	ended     atomic.Bool             // the call is ended to make room for others, before its request has come
-	arrival   atomic.Pointer[arrival] // set once a long one has a place in the intake, and waits do not have it
-	// kill ends the call. The client of a stream is told CANCELLED, since gRPC sends that by
-	// itself; the cause is for the counters.
-	kill context.CancelCauseFunc
-	// stall kills a long-lived stream when it runs out: at first if its request
-	// does not come, later as its handler sets it.
-	stall *time.Timer
-	// expire ends a call that came without a deadline, or with one that was cut; nil for
-	// others. It is not called: the answer is written after the handler returned and
-	// needs the context, and the end of the stream, which ends ctx, frees the timer.
-	expire context.CancelFunc
-	// claim takes the release away from the end of the context. It returns false
-	// if that came first.
-	claim   func() bool
-	claimed bool // by the handler, before the interceptor
+	entered time.Time // the store, the last time
+	store   time.Duration
+	stages  trace.Stages // of what is in store
+	current trace.Stages // of the call of the store that is under way
 }
 
-type callKey struct{}
-
-func (c *call) Value(key any) any {
-	if key == (callKey{}) {
-		return c
+// enter begins a call of the store, which is to fill in what is returned.
+func (c *Call) enter() *trace.Stages {
+	if c.entered = c.Begun; c.store > 0 {
+		c.entered = time.Now()
 	}
-	return c.Context.Value(key)
+	c.current = trace.Stages{}
+	return &c.current
 }
 
-// callOf returns the call that a context is of.
-func callOf(ctx context.Context) *call {
-	c, _ := ctx.Value(callKey{}).(*call)
-	return c
+// leave ends it.
+func (c *Call) leave() {
+	c.store += time.Since(c.entered)
+	c.stages.Inbox += c.current.Inbox
+	c.stages.Batch += c.current.Batch
+	c.stages.Engine += c.current.Engine
+	c.stages.LogWrite += c.current.LogWrite
+	c.stages.Sync += c.current.Sync
 }
 
-// retryAfterShed is the advice to a caller who was refused at the door. Guessed:
-// long against a call, short against a deadline.
-const retryAfterShed = 50 * time.Millisecond
+// Store returns how long the store had the request, with the wait for room in it. Zero:
+// the request did not come as far as the store.
+func (c *Call) Store() time.Duration { return c.store }
 
-// admit is the tap handle. It must not block.
-func (s *Server) admit(ctx context.Context, info *tap.Info) (context.Context, error) {
-	c := &call{server: s, method: methodOf(info.FullMethodName), conn: connectionOf(ctx), waits: s.waits[waitForCalls]}
-	if reason := c.conn.refused; reason != noReason {
-		f := refusedConnection(reason)
-		s.counters.request(c.method, f.code, 1)
-		return ctx, f
-	}
-	if isHealth(info.FullMethodName) {
-		c.waits = s.waits[waitForHealth]
-	}
-	c.Context, c.kill = context.WithCancelCause(ctx)
-	c.wait.conn, c.wait.evict = c.conn, c.evict
-	c.signal = make(chan struct{}, 1)
-	long := longLived(info.FullMethodName)
-	if long {
-		c.wait.idle = c.idle
-	}
-	if !c.waits.begin(&c.wait) {
-		c.kill(nil)
-		return ctx, s.shed(c.method, shedByStreams)
-	}
-	if long {
-		c.stall = time.AfterFunc(s.options.Deadline, func() { c.kill(context.DeadlineExceeded) })
-	} else if deadline, has := ctx.Deadline(); !has {
-		c.Context, c.expire = context.WithTimeout(c.Context, min(s.options.Deadline, s.options.MaxDeadline))
-	} else if latest := time.Now().Add(s.options.MaxDeadline); deadline.After(latest) {
-		c.Context, c.expire = context.WithDeadline(c.Context, latest)
-	}
-	c.conn.bind(c)
-	c.claim = context.AfterFunc(c.Context, c.release)
-	return c, nil
-}
-
-// unary reports whether the call has one request, which it waits for.
-func (c *call) unary() bool { return c.wait.idle == nil }
-
-// idle reports whether a long-lived stream waits for its client.
-func (c *call) idle() bool {
-	if p := c.pipeline.Load(); p != nil {
-		return p.serving.Load() == 0
-	}
-	return !c.busy.Load()
-}
-
-// evict ends a call that waits for its client, to make room for others.
-func (c *call) evict() {
-	if c.ended.Swap(true) {
-		return
-	}
-	c.server.counters.shed(shedByWait)
-	if c.wait.bytes == 0 { // more than a few bytes are no flood of empty requests
-		c.server.wasted(c.conn)
-	}
-	if c.unary() {
-		c.wake()
-		return
-	}
-	c.kill(shedFailure(shedByWait))
-}
-
-// wake has the handler look at what has changed.
-func (c *call) wake() {
-	select {
-	case c.signal <- struct{}{}:
-	default: // it has not looked since the last time
+// Times returns the time of each stage, of a request that has taken so long in all.
+func (c *Call) Times(total time.Duration) Times {
+	s := &c.stages
+	return Times{
+		StageGate:  max(c.store-s.Sum(), 0),
+		StageInbox: s.Inbox, StageBatch: s.Batch, StageEngine: s.Engine,
+		StageLogWrite: s.LogWrite, StageSync: s.Sync,
+		StageReply: max(total-c.store, 0),
 	}
 }
 
-// freeBytes of a request are not counted while it comes: most have no more. As many
-// requests as may wait have a few megabytes of them.
-const freeBytes = 4 << 10
+// stageTimes are the histograms of what requests took, in nanoseconds. One of them is
+// 264 bytes.
+type stageTimes [kindCount][StageCount]histogram.Powers
 
-// arrived is told of the parts of the request, by the goroutine that reads them.
-func (c *call) arrived(bytes int) {
-	if a := c.arrival.Load(); a != nil {
-		a.came(int64(bytes) + dataFrameCost)
-		return
-	}
-	if c.wait.idle != nil {
-		c.unread.Add(int64(bytes))
-	}
-	bytes += dataFrameCost
-	before := c.came
-	if c.came += bytes; c.came <= freeBytes && c.wait.idle == nil {
-		return
-	}
-	if c.wait.idle == nil {
-		bytes = c.came - max(before, freeBytes)
-	}
-	if c.waits.grow(&c.wait, bytes) || c.wait.idle != nil {
-		return
-	}
-	if a := c.arrival.Load(); a != nil {
-		a.came(int64(bytes)) // it got its place in this moment
-		return
-	}
-	c.conn.unbind(c)
-}
-
-// took is told of each message that a long-lived stream has taken.
-func (c *call) took(bytes int) {
-	left := max(0, c.unread.Add(-int64(bytes)))
-	c.waits.shrinkTo(&c.wait, left, left+int64(bytes))
-}
-
-// come ends the wait for the request of a unary call, and takes a share of the calls that
-// are being served.
-func (c *call) come() error {
-	c.conn.unbind(c)
-	if c.arrival.Load() == nil {
-		held, in := c.waits.handOver(&c.wait)
-		if !in {
-			// The eviction could hit the call at any later moment.
-			return shedFailure(shedByWait)
+func (s *stageTimes) record(k Kind, all *Times) {
+	for i, d := range all {
+		if Stage(i).has(k) {
+			s[k][i].Record(uint64(d))
 		}
-		c.charged = held
 	}
-	if c.waits.kind == waitForHealth {
-		return nil
-	}
-	if !c.server.readsAnswers(c.conn) {
-		c.server.counters.shed(shedByBytes)
-		return shedFailure(shedByBytes)
-	}
-	if c.counted = c.server.shares[shareOfCalls].enter(c.conn); !c.counted {
-		c.server.counters.shed(shedByStreams)
-		return shedFailure(shedByStreams)
-	}
-	return nil
 }
 
-// isHealth tells the calls that are answered whatever else there is to do.
-func isHealth(fullMethod string) bool { return strings.HasPrefix(fullMethod, "/grpc.health.") }
-
-// longLived tells the streams that may last longer than the default deadline.
-func longLived(fullMethod string) bool {
-	switch fullMethod {
-	case kvdpb.KVService_Scan_FullMethodName, kvdpb.KVService_Pipeline_FullMethodName, healthpb.Health_Watch_FullMethodName:
-		return true
-	}
-	return strings.HasPrefix(fullMethod, "/grpc.reflection.")
+// StageTimes is what the requests of one kind took in one stage.
+type StageTimes struct {
+	Kind, Stage string
+	Nanos       histogram.PowerCounts
 }
 
-func (s *Server) shed(m method, reason int) *failure {
-	s.counters.shed(reason)
-	f := shedFailure(reason)
-	s.counters.request(m, f.code, 1)
-	return f
-}
-
-// charge takes bytes from the budget, unless that is exhausted.
-func (s *Server) charge(bytes int64) bool { return s.memory.Take(bytes, 0) }
-
-// resize changes the charge of a claimed call to what the request really
-// occupies. While there is no memory for that it waits.
-func (c *call) resize(bytes int64) error {
-	if more := bytes - c.charged; more > 0 {
-		if err := c.server.memory.Wait(c, more, c.charged); err != nil {
-			return c.server.noMemory(err)
+func (s *stageTimes) counts() (all []StageTimes) {
+	for k := range kindCount {
+		for i := range StageCount {
+			if i.has(k) {
+				all = append(all, StageTimes{kindNames[k], stageNames[i], s[k][i].Counts()})
+			}
 		}
-	} else {
-		c.server.memory.Give(-more)
 	}
-	c.charged = bytes
-	return nil
-}
-
-// leaveIntake gives up the place in the intake of a call with a long request.
-func (c *call) leaveIntake() {
-	if a := c.arrival.Load(); a != nil {
-		c.server.intake.leave(a)
-	}
-}
-
-func (c *call) release() {
-	c.leaveIntake()
-	if c.stall != nil {
-		c.stall.Stop()
-	}
-	c.waits.end(&c.wait)
-	c.conn.unbind(c)
-	c.server.memory.Give(c.charged)
-	if c.counted {
-		c.server.shares[shareOfCalls].leave(c.conn)
-	}
+	return all
 }

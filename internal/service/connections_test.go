@@ -35,7 +35,7 @@ func clientOf(t *testing.T, address string) kvdpb.KVServiceClient {
 // is another peer.
 func limited(t *testing.T, store *servicetest.Store, o service.Options) (f *fixture, address string) {
 	t.Helper()
-	f = start(t, store, func() *service.Server { return service.New(store, o) })
+	f = start(t, store, func() *service.Server { return service.New(store, o, protocols...) })
 	f.put(t, "own", "v")
 	return f, f.tcp(t)
 }

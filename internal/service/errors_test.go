@@ -63,7 +63,7 @@ func TestErrorsOfTheStoreAreTranslated(t *testing.T) {
 				writes[0].Err = wrapped
 				return nil
 			}
-			f := start(t, store, func() *service.Server { return service.New(store, service.Options{}) })
+			f := start(t, store, func() *service.Server { return service.New(store, service.Options{}, protocols...) })
 			ctx := testContext(t)
 
 			_, err := f.kv.Get(ctx, &kvdpb.GetRequest{Key: []byte("k")})
@@ -97,7 +97,7 @@ func TestWhatATransactionMetIsNamed(t *testing.T) {
 	var fails error
 	store := servicetest.New(kv.DefaultLimits)
 	store.OnApply = func(context.Context, *kv.WriteBatch) error { return fails }
-	f := start(t, store, func() *service.Server { return service.New(store, service.Options{}) })
+	f := start(t, store, func() *service.Server { return service.New(store, service.Options{}, protocols...) })
 	long := make([]byte, 4096) // four bytes each in quotes
 	for name, test := range map[string]struct {
 		err      error
@@ -136,7 +136,7 @@ func TestDoubtSaysWhy(t *testing.T) {
 			writes[0].Err = fmt.Errorf("%w: %w", kv.ErrUncertain, cause)
 			return nil
 		}
-		f := start(t, store, func() *service.Server { return service.New(store, service.Options{}) })
+		f := start(t, store, func() *service.Server { return service.New(store, service.Options{}, protocols...) })
 		_, err := f.kv.Put(testContext(t), &kvdpb.PutRequest{Item: &kvdpb.Item{Key: []byte("k")}})
 		assert.Equal(t, want, status.Convert(err).Message())
 	}
@@ -147,7 +147,7 @@ func TestOverloadSaysWhyAndWhenToComeBack(t *testing.T) {
 	store.OnLookup = func(context.Context, []*kv.Lookup) error {
 		return &kv.OverloadError{Reason: "inbox_full", RetryAfter: 70 * time.Millisecond}
 	}
-	f := start(t, store, func() *service.Server { return service.New(store, service.Options{}) })
+	f := start(t, store, func() *service.Server { return service.New(store, service.Options{}, protocols...) })
 	_, err := f.kv.Get(testContext(t), &kvdpb.GetRequest{Key: []byte("k")})
 	info, retryAfter := requireFailure(t, err, codes.ResourceExhausted, "OVERLOADED")
 	assert.Equal(t, "inbox_full", info.Metadata["cause"])
@@ -186,7 +186,7 @@ func TestHiddenErrorsAreReportedUnderARequestID(t *testing.T) {
 			mu.Lock()
 			defer mu.Unlock()
 			reported[id] = method + ": " + err.Error()
-		}})
+		}}, protocols...)
 	})
 	_, err := f.kv.Get(testContext(t), &kvdpb.GetRequest{Key: []byte("k")})
 	info, _ := requireFailure(t, err, codes.Internal, "INTERNAL")
@@ -214,7 +214,7 @@ func TestPanicsAreContained(t *testing.T) {
 			mu.Lock()
 			defer mu.Unlock()
 			report = err.Error()
-		}})
+		}}, protocols...)
 	})
 	f.put(t, "k", "v")
 	ctx := testContext(t)

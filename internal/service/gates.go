@@ -8,12 +8,14 @@ import (
 	"github.com/kvd-db/kvd/internal/kv"
 )
 
-// kind of work: each has a gate of its own, so that no read waits for writes.
-type kind int
+// Kind of work: each has a gate of its own, so that no read waits for writes.
+type Kind int
 
 const (
-	reads kind = iota
-	writes
+	// Reads is work that reads the store.
+	Reads Kind = iota
+	// Writes is work that writes to it, and all other work.
+	Writes
 	kindCount
 )
 
@@ -25,15 +27,6 @@ const (
 )
 
 var kindNames = [gateCount]string{"reads", "writes", "cached_reads"}
-
-// kindOf is what the store does for a method that uses it.
-func kindOf(m method) kind {
-	switch m {
-	case methodGet, methodBatchGet, methodScan, pipelineGet:
-		return reads
-	}
-	return writes
-}
 
 // gatedStore is a Store behind its gates. What is refused there has not been begun.
 //
@@ -70,18 +63,18 @@ func newGatedStore(store Store, o *Options) *gatedStore {
 		})
 	}
 	return &gatedStore{store, [gateCount]*admission.Gate{
-		reads:       gate(admission.Size{Ops: o.ReadOps, Bytes: readKeyBytes}),
-		writes:      gate(admission.Size{Ops: o.WriteOps, Bytes: o.WriteBytes}),
+		Reads:       gate(admission.Size{Ops: o.ReadOps, Bytes: readKeyBytes}),
+		Writes:      gate(admission.Size{Ops: o.WriteOps, Bytes: o.WriteBytes}),
 		cachedReads: gate(admission.Size{Ops: o.ReadOps, Bytes: readKeyBytes}),
 	}}
 }
 
 // enter waits at a gate. If there is no error the work is to leave it.
-func (s *gatedStore) enter(ctx context.Context, k kind, size admission.Size) error {
+func (s *gatedStore) enter(ctx context.Context, k Kind, size admission.Size) error {
 	if s.gates[k].TryEnter(size) {
 		return nil
 	}
-	err := s.gates[k].Enter(ctx, &connectionOf(ctx).lines[k], size)
+	err := s.gates[k].Enter(ctx, &ConnOf(ctx).lines[k], size)
 	if refused, ok := errors.AsType[*kv.OverloadError](err); ok {
 		return overloaded(refused.Reason, refused.RetryAfter) // the gate has counted it
 	}
@@ -91,17 +84,17 @@ func (s *gatedStore) enter(ctx context.Context, k kind, size admission.Size) err
 // Lookup implements Reader.
 func (s *gatedStore) Lookup(ctx context.Context, lookups []*kv.Lookup) error {
 	size := sizeOfLookups(lookups)
-	if !s.gates[reads].TryEnter(size) {
+	if !s.gates[Reads].TryEnter(size) {
 		left, err := s.lookupCached(ctx, lookups, size)
 		if err != nil || len(left) == 0 {
 			return err
 		}
 		lookups, size = left, sizeOfLookups(left)
-		if err := s.enter(ctx, reads, size); err != nil {
+		if err := s.enter(ctx, Reads, size); err != nil {
 			return err
 		}
 	}
-	defer s.gates[reads].Leave(size)
+	defer s.gates[Reads].Leave(size)
 	return s.Store.Lookup(ctx, lookups)
 }
 
@@ -121,7 +114,7 @@ func (s *gatedStore) lookupCached(ctx context.Context, lookups []*kv.Lookup, siz
 // LookupCached implements Reader. Where there is no room it answers nothing.
 func (s *gatedStore) LookupCached(lookups []*kv.Lookup) ([]*kv.Lookup, error) {
 	size := sizeOfLookups(lookups)
-	for _, k := range []kind{reads, cachedReads} {
+	for _, k := range []Kind{Reads, cachedReads} {
 		if s.gates[k].TryEnter(size) {
 			defer s.gates[k].Leave(size)
 			return s.Store.LookupCached(lookups)
@@ -133,16 +126,16 @@ func (s *gatedStore) LookupCached(lookups []*kv.Lookup) ([]*kv.Lookup, error) {
 // LookupAt implements Reader.
 func (s *gatedStore) LookupAt(ctx context.Context, lookups []*kv.Lookup, at kv.SeqNum) (kv.SeqNum, error) {
 	size := sizeOfLookups(lookups)
-	if !s.gates[reads].TryEnter(size) {
+	if !s.gates[Reads].TryEnter(size) {
 		version, answered, err := s.lookupCachedAt(ctx, lookups, at, size)
 		if err != nil || answered {
 			return version, err
 		}
-		if err := s.enter(ctx, reads, size); err != nil {
+		if err := s.enter(ctx, Reads, size); err != nil {
 			return 0, err
 		}
 	}
-	defer s.gates[reads].Leave(size)
+	defer s.gates[Reads].Leave(size)
 	return s.Store.LookupAt(ctx, lookups, at)
 }
 
@@ -168,39 +161,39 @@ func (s *gatedStore) Write(ctx context.Context, all []*kv.Write) error {
 	for _, w := range all {
 		size.Bytes += len(w.Op.Key) + len(w.Op.Value)
 	}
-	if err := s.enter(ctx, writes, size); err != nil {
+	if err := s.enter(ctx, Writes, size); err != nil {
 		return err
 	}
-	defer s.gates[writes].Leave(size)
+	defer s.gates[Writes].Leave(size)
 	return s.Store.Write(ctx, all)
 }
 
 // Apply implements Writer.
 func (s *gatedStore) Apply(ctx context.Context, b *kv.WriteBatch, o kv.WriteOptions) (kv.SeqNum, error) {
 	size := admission.Size{Ops: b.Len(), Bytes: b.Bytes()}
-	if err := s.enter(ctx, writes, size); err != nil {
+	if err := s.enter(ctx, Writes, size); err != nil {
 		return 0, err
 	}
-	defer s.gates[writes].Leave(size)
+	defer s.gates[Writes].Leave(size)
 	return s.Store.Apply(ctx, b, o)
 }
 
 // Commit implements Writer.
 func (s *gatedStore) Commit(ctx context.Context, t *kv.Transaction, o kv.WriteOptions) (kv.SeqNum, error) {
 	size := admission.Size{Ops: t.Batch.Len() + len(t.Keys) + len(t.Ranges), Bytes: t.Batch.Bytes()}
-	if err := s.enter(ctx, writes, size); err != nil {
+	if err := s.enter(ctx, Writes, size); err != nil {
 		return 0, err
 	}
-	defer s.gates[writes].Leave(size)
+	defer s.gates[Writes].Leave(size)
 	return s.Store.Commit(ctx, t, o)
 }
 
 // Execute implements Writer.
 func (s *gatedStore) Execute(ctx context.Context, guards []kv.Guard, then, otherwise *kv.WriteBatch, o kv.WriteOptions) (bool, kv.SeqNum, error) {
 	size := admission.Size{Ops: len(guards) + then.Len() + otherwise.Len(), Bytes: then.Bytes() + otherwise.Bytes()}
-	if err := s.enter(ctx, writes, size); err != nil {
+	if err := s.enter(ctx, Writes, size); err != nil {
 		return false, 0, err
 	}
-	defer s.gates[writes].Leave(size)
+	defer s.gates[Writes].Leave(size)
 	return s.Store.Execute(ctx, guards, then, otherwise, o)
 }

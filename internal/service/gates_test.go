@@ -39,7 +39,7 @@ func (f *fixture) requireIdleGates(t testing.TB) {
 func TestFramesWaitForRoomInTheStore(t *testing.T) {
 	eachCarriage(t, func(t *testing.T, open opener) {
 		store, entered, leave := waiting()
-		f := start(t, store, func() *service.Server { return service.New(store, service.Options{ReadOps: 4}) })
+		f := start(t, store, func() *service.Server { return service.New(store, service.Options{ReadOps: 4}, protocols...) })
 		p := open(t, f)
 		p.send(gets(4)...)
 		<-entered
@@ -79,7 +79,7 @@ func TestAFrameWhoseTimeRunsOutInTheQueueIsDropped(t *testing.T) {
 	eachCarriage(t, func(t *testing.T, open opener) {
 		store, entered, leave := waiting()
 		defer leave()
-		f := start(t, store, func() *service.Server { return service.New(store, service.Options{ReadOps: 1}) })
+		f := start(t, store, func() *service.Server { return service.New(store, service.Options{ReadOps: 1}, protocols...) })
 		p := open(t, f)
 		p.send(gets(1)...)
 		<-entered
@@ -111,7 +111,9 @@ func TestUnaryCallsWaitForRoomInTheStore(t *testing.T) {
 	store := servicetest.New(kv.DefaultLimits)
 	store.OnLookup = func(ctx context.Context, _ []*kv.Lookup) error { return wait(ctx) }
 	store.OnWrite = func(ctx context.Context, _ []*kv.Write) error { return wait(ctx) }
-	f := start(t, store, func() *service.Server { return service.New(store, service.Options{ReadOps: 1, WriteOps: 1}) })
+	f := start(t, store, func() *service.Server {
+		return service.New(store, service.Options{ReadOps: 1, WriteOps: 1}, protocols...)
+	})
 	ctx, key := testContext(t), []byte("k")
 	calls := map[string]map[string]func() error{
 		"reads": {
@@ -182,7 +184,7 @@ func TestUnaryCallsWaitForRoomInTheStore(t *testing.T) {
 func TestAConnectionThatFloodsFillsItsOwnLine(t *testing.T) {
 	eachCarriage(t, func(t *testing.T, open opener) {
 		store, entered, leave := waiting()
-		f := start(t, store, func() *service.Server { return service.New(store, service.Options{ReadOps: 16}) })
+		f := start(t, store, func() *service.Server { return service.New(store, service.Options{ReadOps: 16}, protocols...) })
 		flood := open(t, f)
 		for range 8 { // as many as are served at once: one inside, four in line
 			flood.send(gets(16)...)
@@ -247,7 +249,7 @@ func turns(t *testing.T, address string) (order []string) {
 		<-leave
 		return nil
 	}
-	f := start(t, store, func() *service.Server { return service.New(store, service.Options{WriteOps: frameOps}) })
+	f := start(t, store, func() *service.Server { return service.New(store, service.Options{WriteOps: frameOps}, protocols...) })
 	var all []*pipeline
 	send := func(from, key string) {
 		p := f.rawPipelineFrom(t, from)
@@ -287,7 +289,7 @@ func TestAnOverloadLosesNothingAndDoublesNothing(t *testing.T) {
 			time.Sleep(5 * time.Millisecond) // what makes it slow
 			return nil
 		}
-		f := start(t, store, func() *service.Server { return service.New(store, service.Options{WriteOps: bound}) })
+		f := start(t, store, func() *service.Server { return service.New(store, service.Options{WriteOps: bound}, protocols...) })
 		versions := make(map[uint64]string) // of what was done
 		refused := make(map[string]bool)
 		var mu sync.Mutex

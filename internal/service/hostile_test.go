@@ -309,7 +309,7 @@ func TestFloodsOfFramesEndTheConnection(t *testing.T) {
 // A client all of whose calls are cancelled now and then is none of those.
 func TestCancelledCallsAreNoFlood(t *testing.T) {
 	store, entered, leave := waiting()
-	f := start(t, store, func() *service.Server { return service.New(store, service.Options{}) })
+	f := start(t, store, func() *service.Server { return service.New(store, service.Options{}, protocols...) })
 	for range 3 {
 		ctx, cancel := context.WithCancel(context.Background())
 		var all sync.WaitGroup

@@ -1,4 +1,4 @@
-package service
+package service_test
 
 import (
 	"context"
@@ -14,6 +14,8 @@ import (
 
 	"github.com/kvd-db/kvd/internal/frame"
 	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/service"
+	"github.com/kvd-db/kvd/internal/service/servicetest"
 )
 
 // idler is a client that is of use once and idles then.
@@ -26,24 +28,27 @@ type idler struct {
 	goroutines float64
 }
 
+// maxFrames is how many frames of one connection are served at the same time.
+const maxFrames = 8
+
 // idlers are all kinds of them. Sockets have said nothing yet; what they take of the
 // heap, the client's ends too, is in the figures of every other kind.
 func idlers() []idler {
 	get := frameOf(frame.ReadFrame, frame.Op{Kind: frame.Get, Key: []byte("user00000000000042")}, 1)
-	puts := frameOf(frame.WriteFrame, frame.Op{Kind: frame.Put, Key: []byte("user00000000000042"), Value: instantValue}, 64)
+	puts := frameOf(frame.WriteFrame, frame.Op{Kind: frame.Put, Key: []byte("user00000000000042"), Value: servicetest.InstantValue}, 64)
 	return []idler{
 		{"sockets", nil, nil, 3 << 10, 1},
 		{"gRPC", []string{preface + settings, ping}, []int{1, 1}, 12 << 10, 3},
 		{"raw", []string{frame.Preamble, get}, []int{len(frame.Preamble), 1}, 6 << 10, 1},
-		{"raw, busy once", []string{frame.Preamble, strings.Repeat(puts, maxFramesInFlight)}, []int{len(frame.Preamble), maxFramesInFlight * 64}, 12 << 10, 8},
+		{"raw, busy once", []string{frame.Preamble, strings.Repeat(puts, maxFrames)}, []int{len(frame.Preamble), maxFrames * 64}, 12 << 10, 8},
 	}
 }
 
 // hold has so many clients idle, and returns what the process then holds for each:
 // bytes of heap and of stacks, and goroutines.
 func (k *idler) hold(t testing.TB, n int) (each [3]float64) {
-	s := newServer(&meetingStore{instantStore: instantStore{limitsOnly{limits: kv.DefaultLimits}}},
-		Options{Connections: n, PeerConnections: n}, defaultLifetimes)
+	s := service.New(&meetingStore{Instant: servicetest.NewInstant()},
+		service.Options{Connections: n, PeerConnections: n}, protocols...)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	served := make(chan error, 1)
@@ -121,7 +126,7 @@ func frameOf(kind frame.FrameKind, op frame.Op, n int) string {
 
 // meetingStore writes when as many writes as a pipeline has under way have met.
 type meetingStore struct {
-	instantStore
+	servicetest.Instant
 	mu  sync.Mutex
 	met chan struct{}
 	n   int
@@ -133,11 +138,11 @@ func (s *meetingStore) Write(ctx context.Context, writes []*kv.Write) error {
 		s.met = make(chan struct{})
 	}
 	met := s.met
-	if s.n == maxFramesInFlight {
+	if s.n == maxFrames {
 		s.n = 0
 		close(met)
 	}
 	s.mu.Unlock()
 	<-met
-	return s.instantStore.Write(ctx, writes)
+	return s.Instant.Write(ctx, writes)
 }

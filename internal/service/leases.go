@@ -21,7 +21,7 @@ type leases struct {
 
 // heldLease is one of leases.
 type heldLease struct {
-	conn  *connection
+	conn  *Conn
 	until time.Time
 }
 
@@ -32,15 +32,15 @@ func newLeases(s *shares, release func(id uint64)) *leases {
 }
 
 // tooManySnapshots refuses a snapshot beyond the share of a connection.
-var tooManySnapshots = func() *failure {
+var tooManySnapshots = func() *Error {
 	f := overloaded(shedNames[shedBySnapshots], time.Second)
-	f.message = "this connection has its share of the snapshots that may be open, or all are; nothing was done, release some or try again later"
+	f.Message = "this connection has its share of the snapshots that may be open, or all are; nothing was done, release some or try again later"
 	return f
 }()
 
 // enter takes a share for a snapshot that is to begin. If there is none, what connections
 // that are gone have left behind is ended first, and then one of those who have most.
-func (l *leases) enter(c *connection) bool {
+func (l *leases) enter(c *Conn) bool {
 	if l.shares.enter(c) {
 		return true
 	}
@@ -67,7 +67,7 @@ func (l *leases) enter(c *connection) bool {
 // connections hold all there are, and however few each, one that comes late gets its first.
 // Of that holder it ends the snapshot that was begun or kept longest ago on the connection
 // with the most. A read at it fails with VERSION_GONE.
-func (l *leases) takeFromLargest(c *connection) bool {
+func (l *leases) takeFromLargest(c *Conn) bool {
 	own, holder := l.shares.holding(c)
 	if own >= leastShare {
 		return false
@@ -101,7 +101,7 @@ func (l *leases) takeFromLargest(c *connection) bool {
 }
 
 // begun notes a snapshot for which there is a share.
-func (l *leases) begun(c *connection, id uint64, lease time.Duration) {
+func (l *leases) begun(c *Conn, id uint64, lease time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.mu.byID[id] = &heldLease{c, time.Now().Add(lease)}
@@ -118,7 +118,7 @@ func (l *leases) mayKeep(id uint64) bool {
 
 // kept notes that a lease was renewed, perhaps by another connection of the same client: the
 // share is that one's from now on.
-func (l *leases) kept(c *connection, id uint64, lease time.Duration) {
+func (l *leases) kept(c *Conn, id uint64, lease time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	held := l.mu.byID[id]

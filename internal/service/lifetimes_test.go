@@ -1,4 +1,4 @@
-package service
+package service_test
 
 import (
 	"context"
@@ -16,28 +16,22 @@ import (
 	"google.golang.org/grpc/test/bufconn"
 
 	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/service"
+	"github.com/kvd-db/kvd/internal/service/servicetest"
 	"github.com/kvd-db/kvd/internal/testwait"
 	kvdpb "github.com/kvd-db/kvd/pkg/kvdpb/kvd/v1"
 )
-
-// limitsOnly is a store for tests that reach nothing but its limits.
-type limitsOnly struct {
-	Store
-	limits kv.Limits
-}
-
-func (s limitsOnly) Limits() kv.Limits { return s.limits }
 
 // An old stream is told to move; it goes on being served until its client does,
 // or until patience ends.
 func TestAnOldPipelineIsToldToMove(t *testing.T) {
 	for _, leaves := range []bool{true, false} {
-		life := defaultLifetimes
-		life.streamAge, life.closeWait, life.shutdownWait = 10*time.Millisecond, time.Hour, time.Hour
+		life := service.Lifetimes{}
+		life.StreamAge, life.CloseWait, life.ShutdownWait = 10*time.Millisecond, time.Hour, time.Hour
 		if !leaves {
-			life.closeWait = 10 * time.Millisecond
+			life.CloseWait = 10 * time.Millisecond
 		}
-		s := newServer(limitsOnly{limits: kv.DefaultLimits}, Options{}, life)
+		s := service.New(servicetest.LimitsOnly{L: kv.DefaultLimits}, service.Options{Lifetimes: life}, protocols...)
 		l := bufconn.Listen(1 << 16)
 		served := make(chan error, 1)
 		go func() { served <- s.Serve(l) }()
@@ -68,10 +62,4 @@ func TestAnOldPipelineIsToldToMove(t *testing.T) {
 		require.NoError(t, s.Shutdown(context.Background()))
 		require.NoError(t, <-served)
 	}
-}
-
-// No connection is cut while a pipeline may still be on it.
-func TestConnectionsOutliveTheirPipelines(t *testing.T) {
-	life := defaultLifetimes
-	assert.Greater(t, life.keepalive().MaxConnectionAgeGrace, life.streamAge+life.streamAge/10)
 }

@@ -195,7 +195,7 @@ func waiting() (store *servicetest.Store, entered chan struct{}, leave func()) {
 func TestStreamsAreBounded(t *testing.T) {
 	store, entered, leave := waiting()
 	// A connection may have as many as are free beside it: three of five, with two free.
-	f := start(t, store, func() *service.Server { return service.New(store, service.Options{Streams: 5}) })
+	f := start(t, store, func() *service.Server { return service.New(store, service.Options{Streams: 5}, protocols...) })
 	ctx := testContext(t)
 	answers := make(chan error, 3)
 	for range 3 {
@@ -223,7 +223,7 @@ func TestStreamsAreBounded(t *testing.T) {
 func TestBytesAreBounded(t *testing.T) {
 	store, entered, leave := waiting()
 	const window = 1 << 20
-	f := start(t, store, func() *service.Server { return service.New(store, service.Options{BufferBytes: 10_000}) })
+	f := start(t, store, func() *service.Server { return service.New(store, service.Options{BufferBytes: 10_000}, protocols...) })
 	ctx := testContext(t)
 	p := f.pipeline(t)
 	p.send(getOp(1, strings.Repeat("x", 3000)))
@@ -254,7 +254,9 @@ func TestBytesAreBounded(t *testing.T) {
 func TestTheDefaultDeadline(t *testing.T) {
 	store, _, leave := waiting()
 	defer leave()
-	f := start(t, store, func() *service.Server { return service.New(store, service.Options{Deadline: 20 * time.Millisecond}) })
+	f := start(t, store, func() *service.Server {
+		return service.New(store, service.Options{Deadline: 20 * time.Millisecond}, protocols...)
+	})
 	_, err := f.kv.Get(context.Background(), &kvdpb.GetRequest{Key: []byte("k")})
 	requireFailure(t, err, codes.DeadlineExceeded, "DEADLINE_EXCEEDED")
 
@@ -275,7 +277,7 @@ func TestTheDefaultDeadline(t *testing.T) {
 
 func TestStreamsOfAConnectionAreBounded(t *testing.T) {
 	store, entered, leave := waiting()
-	f := start(t, store, func() *service.Server { return service.New(store, service.Options{}) })
+	f := start(t, store, func() *service.Server { return service.New(store, service.Options{}, protocols...) })
 	answers := make(chan error, 257)
 	for range 257 {
 		go func() {

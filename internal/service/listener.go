@@ -24,7 +24,7 @@ func (l *limitedListener) Accept() (net.Conn, error) {
 		if err != nil {
 			return nil, err
 		}
-		c := &countedConn{Conn: conn}
+		c := &acceptedConn{Conn: conn}
 		c.leave = sync.OnceFunc(func() { l.server.leave(c) })
 		victim, ok := l.server.enter(c, peerOf(conn))
 		if victim != nil {
@@ -44,7 +44,7 @@ const maxRefusing = 32
 
 // enter counts a connection. It returns the one that has to go for it, if there is one, and
 // false if there is no place for it, nor one to be told so.
-func (s *Server) enter(c *countedConn, address string) (victim *countedConn, ok bool) {
+func (s *Server) enter(c *acceptedConn, address string) (victim *acceptedConn, ok bool) {
 	s.peers.Lock()
 	defer s.peers.Unlock()
 	c.peer = s.peers.getLocked(address)
@@ -71,7 +71,7 @@ func (s *Server) enter(c *countedConn, address string) (victim *countedConn, ok 
 	}
 	c.counted = true
 	if c.peer.conns == nil {
-		c.peer.conns = make(map[*countedConn]struct{})
+		c.peer.conns = make(map[*acceptedConn]struct{})
 	}
 	c.peer.conns[c] = struct{}{}
 	c.peer.open++
@@ -80,13 +80,13 @@ func (s *Server) enter(c *countedConn, address string) (victim *countedConn, ok 
 	return victim, true
 }
 
-func (s *Server) leave(c *countedConn) {
+func (s *Server) leave(c *acceptedConn) {
 	s.peers.Lock()
 	defer s.peers.Unlock()
 	s.leaveLocked(c)
 }
 
-func (s *Server) leaveLocked(c *countedConn) {
+func (s *Server) leaveLocked(c *acceptedConn) {
 	switch {
 	case c.refused != noReason:
 		s.peers.refusing--
@@ -103,7 +103,7 @@ func (s *Server) leaveLocked(c *countedConn) {
 // idleLocked returns the connection of a peer that has idled longest, as far as is known,
 // and has nothing under way; nil if there is none. What moves is looked at here alone: a
 // connection on which something came since the last look counts as idle from this one on.
-func (p *peerEntry) idleLocked(now time.Time) (longest *countedConn) {
+func (p *Peer) idleLocked(now time.Time) (longest *acceptedConn) {
 	for c := range p.conns {
 		if moves := c.moves.Load(); moves != c.marked.moves {
 			c.marked.moves, c.marked.at = moves, now
@@ -111,22 +111,22 @@ func (p *peerEntry) idleLocked(now time.Time) (longest *countedConn) {
 		if longest != nil && !c.marked.at.Before(longest.marked.at) {
 			continue
 		}
-		if user := c.user.Load(); user == nil || !(*user).inUse() {
+		if user := c.user.Load(); user == nil || !(*user).InUse() {
 			longest = c
 		}
 	}
 	return longest
 }
 
-// countedConn leaves the count when it is closed.
-type countedConn struct {
+// acceptedConn leaves the count when it is closed.
+type acceptedConn struct {
 	net.Conn
-	peer  *peerEntry
+	peer  *Peer
 	leave func()
 	// moves changes when something comes, and user is what the connection is to the
 	// server; nil until it has said what it is.
 	moves atomic.Uint64
-	user  atomic.Pointer[connUser]
+	user  atomic.Pointer[User]
 	// greeted: something came, so use follows unless the handshake fails. evicted: the
 	// connection has to go. told: its user was asked to end it.
 	greeted, evicted atomic.Bool
@@ -134,56 +134,59 @@ type countedConn struct {
 
 	// Guarded by the table of peers.
 	counted bool
-	refused int // why there is no place for it; noReason if there is
+	refused Shed // why there is no place for it; noReason if there is
 	marked  struct {
 		moves uint64
 		at    time.Time
 	}
-	// taken: gRPC no longer has it.
-	taken atomic.Bool
-}
-
-// connUser is what uses a connection.
-type connUser interface {
-	// inUse reports whether anything is under way, so that ending it would lose something.
-	inUse() bool
-	// evict tells the client why its connection ends, and ends it. It may take a second.
-	evict()
 }
 
 // evict ends a connection that idles. It does not wait for that. If a handshake is under way
 // it may read no more; its client may have a first answer already, and then use tells it why
 // the connection ends.
-func (c *countedConn) evict(s *Server) {
+func (c *acceptedConn) evict(s *Server) {
 	c.evicted.Store(true)
 	if user := c.user.Load(); user != nil {
-		s.raw.Go(func() { c.told.Do((*user).evict) }) // a shutdown waits for it
+		s.conns.Go(func() { c.told.Do((*user).Evict) }) // a shutdown waits for it
 	} else if !c.greeted.Load() || c.Conn.SetReadDeadline(time.Unix(1, 0)) != nil {
 		_ = c.Close() // it has said nothing yet, or is broken
 	}
 }
 
 // use notes what a connection is to the server.
-func (c *countedConn) use(user connUser) {
+func (c *acceptedConn) use(user User) {
 	c.user.Store(&user)
 	if c.evicted.Load() {
-		c.told.Do(user.evict)
+		c.told.Do(user.Evict)
 	}
 }
 
-func (c *countedConn) Close() error {
+func (c *acceptedConn) Close() error {
 	defer c.leave()
 	return c.Conn.Close()
 }
 
-// take takes the connection away from gRPC, which clears the deadline behind the
-// handshake, whatever came of that.
-func (c *countedConn) take() { c.taken.Store(true) }
-
-// SetDeadline is gRPC's.
-func (c *countedConn) SetDeadline(t time.Time) error {
-	if c.taken.Load() {
-		return nil
+// accept serves connections until the listener fails or is closed. After an error that
+// passes, such as too many open files, it waits: 5 ms, then twice as long each time, up
+// to a second.
+func (s *Server) accept(l net.Listener) error {
+	const first, longest = 5 * time.Millisecond, time.Second
+	pause := time.Duration(0)
+	for {
+		conn, err := l.Accept()
+		if err == nil {
+			pause = 0
+			s.conns.Go(func() { s.demux.serve(conn.(*acceptedConn)) })
+			continue
+		}
+		passing, ok := err.(interface{ Temporary() bool })
+		if !ok || !passing.Temporary() {
+			return err
+		}
+		pause = min(max(2*pause, first), longest)
+		select {
+		case <-time.After(pause):
+		case <-s.draining.Done():
+		}
 	}
-	return c.Conn.SetDeadline(t)
 }

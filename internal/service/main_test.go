@@ -18,12 +18,17 @@ import (
 
 	"github.com/kvd-db/kvd/internal/kv"
 	"github.com/kvd-db/kvd/internal/service"
+	"github.com/kvd-db/kvd/internal/service/frameapi"
+	"github.com/kvd-db/kvd/internal/service/grpcapi"
 	"github.com/kvd-db/kvd/internal/service/servicetest"
 	"github.com/kvd-db/kvd/internal/testwait"
 	kvdpb "github.com/kvd-db/kvd/pkg/kvdpb/kvd/v1"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// protocols are what the server speaks.
+var protocols = []service.NewProtocol{frameapi.New, grpcapi.New}
 
 // smallLimits make the limits cheap to hit.
 var smallLimits = kv.Limits{KeyBytes: 8, ValueBytes: 64, BatchOps: 4, BatchBytes: 100}
@@ -64,7 +69,7 @@ func serveOn(s *service.Server, l net.Listener) <-chan error {
 func startWith(t testing.TB, l kv.Limits, o service.Options) *fixture {
 	t.Helper()
 	store := servicetest.New(l)
-	return start(t, store, func() *service.Server { return service.New(store, o) })
+	return start(t, store, func() *service.Server { return service.New(store, o, protocols...) })
 }
 
 // dial opens a connection that is closed before the server is shut down.
@@ -152,7 +157,7 @@ func requireFailure(t testing.TB, err error, code codes.Code, reason string) (*e
 func (f *fixture) requests(method string, code codes.Code) uint64 {
 	stats := f.Stats()
 	for _, r := range stats.Requests {
-		if r.Method == method && r.Code == code {
+		if r.Method == method && r.Code == service.Code(code) {
 			return r.Count
 		}
 	}

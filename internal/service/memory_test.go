@@ -85,7 +85,7 @@ func TestChargesOfAbandonedCallsComeBack(t *testing.T) {
 func TestReadsWithoutMemoryAreRefused(t *testing.T) {
 	const size = 1 << 20
 	store := servicetest.New(kv.DefaultLimits)
-	f := start(t, store, func() *service.Server { return service.New(store, service.Options{BufferBytes: 2 << 20}) })
+	f := start(t, store, func() *service.Server { return service.New(store, service.Options{BufferBytes: 2 << 20}, protocols...) })
 	f.put(t, "k", strings.Repeat("v", size))
 	testwait.Until(t, func() bool { return f.Stats().Bytes == 0 })
 	entered, leave := make(chan struct{}), make(chan struct{})

@@ -5,8 +5,6 @@ import (
 	"runtime"
 	"time"
 
-	"google.golang.org/grpc/keepalive"
-
 	"github.com/kvd-db/kvd/internal/kv"
 )
 
@@ -64,6 +62,9 @@ type Options struct {
 	SlowEntries  int
 	SlowHideKeys bool
 
+	// Lifetimes bound how long connections and streams last. Tests set them.
+	Lifetimes Lifetimes
+
 	// ReportError is told of errors whose cause the caller does not see: the caller
 	// gets the request id. It may be called concurrently. Nil discards them.
 	ReportError func(requestID, method string, err error)
@@ -81,6 +82,7 @@ func (o Options) withDefaults() Options {
 	setDefault(&o.Deadline, 30*time.Second)
 	setDefault(&o.MaxDeadline, max(time.Minute, o.Deadline))
 	setDefault(&o.SlowEntries, 128)
+	o.Lifetimes.setDefaults()
 	if o.ReportError == nil {
 		o.ReportError = func(string, string, error) {}
 	}
@@ -93,33 +95,9 @@ func setDefault[T int | int64 | time.Duration](v *T, d T) {
 	}
 }
 
-const (
-	// maxStreamWindow is what the transport buffers of a stream before its handler
-	// reads, if there is enough memory: sixteen full frames of the Go client. Guessed.
-	maxStreamWindow = 1 << 20
-	// minStreamWindow is what HTTP/2 has without a setting.
-	minStreamWindow = 64 << 10
-	// windowShare: as many streams may fill their windows before an account is full.
-	windowShare = 256
-	// connWindow bounds what one connection has under way to the server. In a
-	// prototype it brought 8-10 % at few callers over gRPC's default of 64 KiB.
-	connWindow = 4 << 20
-
-	headerListBytes = 16 << 10
-	streamsPerConn  = 256
-	// healthStreams is the most health checks at once, and watches of health. Guessed: one
-	// for each balancer and prober there may be.
-	healthStreams = 256
-)
-
-// streamWindow is what the transport buffers of a stream with an account of so many bytes.
-func streamWindow(account int64) int32 {
-	return int32(min(max(account/windowShare, minStreamWindow), maxStreamWindow))
-}
-
-// longBytes is from which length on a message may not fit into a window: the transport gives
-// back only what padding takes beyond a quarter.
-func longBytes(account int64) int64 { return int64(streamWindow(account)) / 4 * 3 }
+// healthStreams is the most health checks at once, and watches of health. Guessed: one
+// for each balancer and prober there may be.
+const healthStreams = 256
 
 // messageSlack is what protobuf and a batch's operations may add to the bytes
 // of keys and values.
@@ -133,49 +111,35 @@ func MessageBytes(l kv.Limits) int {
 	return max(l.BatchBytes, l.KeyBytes+2*l.ValueBytes) + 2*l.BatchOps*perOp + messageSlack
 }
 
-// lifetimes of connections and streams.
-type lifetimes struct {
-	// streamAge is how long a pipeline lasts before the client is told to open
+// Lifetimes of connections and streams. The zero value of each is its default.
+type Lifetimes struct {
+	// StreamAge is how long a pipeline lasts before the client is told to open
 	// another, ± 10 %. It also bounds how long an idle client keeps a connection:
-	// one without streams is closed after connIdle.
-	streamAge time.Duration
-	// closeWait is how long the client has to do so.
-	closeWait time.Duration
-	// shutdownWait is closeWait during a shutdown, counted from the last frame.
-	shutdownWait time.Duration
+	// one without streams is closed after ConnIdle.
+	StreamAge time.Duration
+	// CloseWait is how long the client has to do so.
+	CloseWait time.Duration
+	// ShutdownWait is CloseWait during a shutdown, counted from the last frame.
+	ShutdownWait time.Duration
 
-	// handshake is how long a new connection has to say that it speaks HTTP/2 or
+	// Handshake is how long a new connection has to say that it speaks HTTP/2 or
 	// raw frames, TLS included.
-	handshake time.Duration
-	connIdle  time.Duration
-	connAge   time.Duration
-	// A connection on which nothing came for pingAfter is pinged, if it carries raw
-	// frames by TCP, and closed if the peer does not answer within pingWait.
-	pingAfter time.Duration
-	pingWait  time.Duration
+	Handshake time.Duration
+	ConnIdle  time.Duration
+	ConnAge   time.Duration
+	// A connection on which nothing came for PingAfter is pinged, if it carries raw
+	// frames by TCP, and closed if the peer does not answer within PingWait.
+	PingAfter time.Duration
+	PingWait  time.Duration
 }
 
-var defaultLifetimes = lifetimes{
-	streamAge:    10 * time.Minute,
-	closeWait:    30 * time.Second,
-	shutdownWait: time.Second,
-	handshake:    5 * time.Second,
-	connIdle:     10 * time.Minute,
-	connAge:      2 * time.Hour, // ± 10 %
-	pingAfter:    time.Minute,
-	pingWait:     20 * time.Second,
+func (t *Lifetimes) setDefaults() {
+	setDefault(&t.StreamAge, 10*time.Minute)
+	setDefault(&t.CloseWait, 30*time.Second)
+	setDefault(&t.ShutdownWait, time.Second)
+	setDefault(&t.Handshake, 5*time.Second)
+	setDefault(&t.ConnIdle, 10*time.Minute)
+	setDefault(&t.ConnAge, 2*time.Hour) // ± 10 %
+	setDefault(&t.PingAfter, time.Minute)
+	setDefault(&t.PingWait, 20*time.Second)
 }
-
-func (t lifetimes) keepalive() keepalive.ServerParameters {
-	return keepalive.ServerParameters{
-		MaxConnectionIdle: t.connIdle,
-		MaxConnectionAge:  t.connAge,
-		// Long enough for every pipeline to reach its age, so that no connection is
-		// cut with operations in flight.
-		MaxConnectionAgeGrace: t.streamAge + t.streamAge/10 + t.closeWait,
-		Time:                  t.pingAfter,
-		Timeout:               t.pingWait,
-	}
-}
-
-var keepaliveEnforcement = keepalive.EnforcementPolicy{MinTime: 10 * time.Second, PermitWithoutStream: true}

@@ -39,17 +39,17 @@ func encodePageToken(r kv.Range, reverse bool, last []byte) string {
 // come to when it has returned the token's key.
 func decodePageToken(r kv.Range, reverse bool, text string, l kv.Limits) (kv.Range, error) {
 	if base64.RawURLEncoding.DecodedLen(len(text)) > 1+l.KeyBytes+crc32.Size {
-		return kv.Range{}, invalid(errPageToken)
+		return kv.Range{}, Invalid(errPageToken)
 	}
 	token, err := base64.RawURLEncoding.DecodeString(text)
 	if err != nil || len(token) <= 1+crc32.Size {
-		return kv.Range{}, invalid(errPageToken)
+		return kv.Range{}, Invalid(errPageToken)
 	}
 	// There is one token for each place of a scan, so making it again checks all of
 	// it: direction, checksum and spelling.
 	last := token[1 : len(token)-crc32.Size]
 	if !r.Contains(last) || encodePageToken(r, reverse, last) != text {
-		return kv.Range{}, invalid(errPageToken)
+		return kv.Range{}, Invalid(errPageToken)
 	}
 	if reverse {
 		return kv.Range{Start: r.Start, End: bytes.Clone(last)}, nil

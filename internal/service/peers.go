@@ -4,33 +4,31 @@ import (
 	"net"
 	"net/netip"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/kvd-db/kvd/internal/admission"
 )
 
-// peerEntry is what the server remembers of an address: that of one machine, or, of version 6,
-// of one network of 64 bits, since one machine may have all of them. Guarded by its table,
-// but for what names another guard.
-type peerEntry struct {
+// Peer is what the server remembers of an address: that of one machine, or, of version 6,
+// of one network of 64 bits, since one machine may have all of them. Its fields are guarded
+// by the table of peers, except for those that name another guard.
+type Peer struct {
 	address  string
 	loopback bool
 	open     int // connections
-	conns    map[*countedConn]struct{}
-	resets   allowance
+	conns    map[*acceptedConn]struct{}
+	wasted   Allowance
 	lines    [gateCount]admission.Peer // guarded by each of the gates
 
 	waits  [waitKinds]waitShare // guarded by each of Server.waits
 	shares [shareKinds]int      // guarded by each of Server.shares
-	intake intakeUse            // guarded by Server.intake
-	unread atomic.Int64         // as of a connection
+	states sync.Map             // of protocols
 }
 
 // peerTable has the peers with open connections, and those that were reset lately.
 type peerTable struct {
 	sync.Mutex
-	peers map[string]*peerEntry
+	peers map[string]*Peer
 	// refusing counts the connections that are told that there is no place for them.
 	refusing int
 }
@@ -40,17 +38,17 @@ type peerTable struct {
 const maxForgotten = 1024
 
 // getLocked returns the peer of an address.
-func (t *peerTable) getLocked(address string) *peerEntry {
+func (t *peerTable) getLocked(address string) *Peer {
 	p := t.peers[address]
 	if p == nil {
-		p = &peerEntry{address: address, loopback: loopback(address)}
+		p = &Peer{address: address, loopback: loopback(address)}
 		t.peers[address] = p
 	}
 	return p
 }
 
 // largestLocked returns the peer with the most connections.
-func (t *peerTable) largestLocked() (largest *peerEntry) {
+func (t *peerTable) largestLocked() (largest *Peer) {
 	for _, p := range t.peers {
 		if largest == nil || p.open > largest.open {
 			largest = p
@@ -60,11 +58,11 @@ func (t *peerTable) largestLocked() (largest *peerEntry) {
 }
 
 // leftLocked forgets a peer that has no connections, unless it is to be remembered.
-func (t *peerTable) leftLocked(p *peerEntry) {
+func (t *peerTable) leftLocked(p *Peer) {
 	if p.open > 0 {
 		return // some of what it has may be left; it is counted where it was taken
 	}
-	if len(t.peers) > maxForgotten || p.resets.left(peerResetsRate, time.Now()) == 0 {
+	if len(t.peers) > maxForgotten || p.wasted.left(peerWasteRate, time.Now()) == 0 {
 		delete(t.peers, p.address)
 	}
 }
@@ -100,46 +98,49 @@ func loopback(address string) bool {
 	return err != nil // a unix socket
 }
 
-// allowance is a leaky bucket: what was taken of it, and leaks out with time. The zero
+// Allowance is a leaky bucket: what was taken of it, and leaks out with time. The zero
 // value is empty.
-type allowance struct {
+type Allowance struct {
 	level float64
 	at    time.Time
 }
 
 // left is the level at a time, at a rate a second.
-func (a *allowance) left(rate float64, now time.Time) float64 {
+func (a *Allowance) left(rate float64, now time.Time) float64 {
 	return max(0, a.level-now.Sub(a.at).Seconds()*rate)
 }
 
-// take adds to the level and returns it.
-func (a *allowance) take(n, rate float64, now time.Time) float64 {
+// Take adds to the level and returns it.
+func (a *Allowance) Take(n, rate float64, now time.Time) float64 {
 	a.level, a.at = a.left(rate, now)+n, now
 	return a.level
 }
 
+// Give takes from the level.
+func (a *Allowance) Give(n float64) { a.level = max(0, a.level-n) }
+
 const (
-	// connResets bound the streams of a connection that its client resets, or that are
-	// reset since it broke the protocol: so many at once, and so many a second. Guessed:
-	// four times what a connection has open, for a client all of whose calls run out of
-	// time.
-	connResets     = 4 * streamsPerConn
-	connResetsRate = 100
-	// peerResets are those of all connections of a peer. Beyond them a connection is
-	// ended at fewResets: one that is made again after it was ended gets no more.
-	peerResets     = 4 * connResets
-	peerResetsRate = 4 * connResetsRate
-	fewResets      = 32
+	// connWaste bounds the requests of a connection that its client gives up, or that are
+	// ended because it broke the protocol: so many at once, and so many a second. Guessed:
+	// four times what a connection by gRPC has open, for a client all of whose calls run
+	// out of time.
+	connWaste     = 1024
+	connWasteRate = 100
+	// peerWaste bounds those of all connections of a peer. Beyond it a connection is ended
+	// at fewWasted: one that is made again after it was ended gets no more.
+	peerWaste     = 4 * connWaste
+	peerWasteRate = 4 * connWasteRate
+	fewWasted     = 32
 )
 
-// wasted counts a stream that was reset, and reports whether that is one too many.
-func (s *Server) wasted(c *connection) (flood bool) {
+// waste counts a request that was given up, and reports whether that is one too many.
+func (s *Server) waste(c *Conn) (flood bool) {
 	s.peers.Lock()
 	defer s.peers.Unlock()
 	now := time.Now()
-	own := c.resets.take(1, connResetsRate, now)
-	all := c.peer.resets.take(1, peerResetsRate, now)
-	if own > connResets || all > peerResets && own > fewResets {
+	own := c.wasted.Take(1, connWasteRate, now)
+	all := c.peer.wasted.Take(1, peerWasteRate, now)
+	if own > connWaste || all > peerWaste && own > fewWasted {
 		c.flooded.Store(true)
 	}
 	return c.flooded.Load()

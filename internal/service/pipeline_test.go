@@ -141,7 +141,7 @@ func TestAFrameIsServedInGroups(t *testing.T) {
 		}
 		return nil
 	}
-	f := start(t, store, func() *service.Server { return service.New(store, service.Options{}) })
+	f := start(t, store, func() *service.Server { return service.New(store, service.Options{}, protocols...) })
 	p := f.pipeline(t)
 	p.send(
 		durablePutOp(1, "a", "", kvdpb.Durability_DURABILITY_SYNC), getOp(2, "x"),
@@ -182,7 +182,7 @@ func TestAMixedFrameIsServedInGroups(t *testing.T) {
 		}
 		return nil
 	}
-	f := start(t, store, func() *service.Server { return service.New(store, service.Options{}) })
+	f := start(t, store, func() *service.Server { return service.New(store, service.Options{}, protocols...) })
 	ctx := testContext(t)
 	_, err := f.kv.Write(ctx, &kvdpb.WriteRequest{Atomic: true, Mutations: []*kvdpb.Mutation{put("a", "0")}})
 	require.NoError(t, err)
@@ -259,7 +259,7 @@ func TestPreviousValuesOfAFrameComeInParts(t *testing.T) {
 			}
 			return nil
 		}
-		f := start(t, store, func() *service.Server { return service.New(store, service.Options{}) })
+		f := start(t, store, func() *service.Server { return service.New(store, service.Options{}, protocols...) })
 		_, err := f.kv.Write(testContext(t), &kvdpb.WriteRequest{Atomic: true, Mutations: []*kvdpb.Mutation{put("k", "old")}})
 		require.NoError(t, err)
 		var ops []*kvdpb.PipelineRequest_Op
@@ -343,7 +343,9 @@ func TestAnOperationsTimeoutIsHonoured(t *testing.T) {
 			writes[0].Err = fmt.Errorf("%w: %w", kv.ErrUncertain, untilDeadline(ctx))
 			return nil
 		}
-		f := start(t, store, func() *service.Server { return service.New(store, service.Options{Deadline: 50 * time.Millisecond}) })
+		f := start(t, store, func() *service.Server {
+			return service.New(store, service.Options{Deadline: 50 * time.Millisecond}, protocols...)
+		})
 		p := open(t, f)
 		short, patient := getOp(1, "slow"), getOp(2, "fast")
 		short.TimeoutMs, patient.TimeoutMs = 10, 60_000
@@ -378,7 +380,7 @@ func TestFramesInFlightAreBounded(t *testing.T) {
 			<-leave
 			return nil
 		}
-		f := start(t, store, func() *service.Server { return service.New(store, service.Options{}) })
+		f := start(t, store, func() *service.Server { return service.New(store, service.Options{}, protocols...) })
 		p := open(t, f)
 		for tag := range uint64(20) {
 			p.send(getOp(tag, "k"))
@@ -469,7 +471,7 @@ func TestAClientThatGoesAwayLeavesNothing(t *testing.T) {
 		ended <- ctx.Err()
 		return ctx.Err()
 	}
-	f := start(t, store, func() *service.Server { return service.New(store, service.Options{}) })
+	f := start(t, store, func() *service.Server { return service.New(store, service.Options{}, protocols...) })
 	ctx, cancel := context.WithCancel(testContext(t))
 	stream, err := f.kv.Pipeline(ctx)
 	require.NoError(t, err)
@@ -508,7 +510,7 @@ func TestLargeReadsOfAFrameAreServedInParts(t *testing.T) {
 			last = reads
 			return nil
 		}
-		f := start(t, store, func() *service.Server { return service.New(store, service.Options{}) })
+		f := start(t, store, func() *service.Server { return service.New(store, service.Options{}, protocols...) })
 		var gets []*kvdpb.PipelineRequest_Op
 		for i := range keys {
 			if i%3 != 0 {

@@ -109,7 +109,7 @@ func TestReadsAtOneVersion(t *testing.T) {
 		calls = append(calls, len(reads))
 		return nil
 	}
-	f := start(t, store, func() *service.Server { return service.New(store, service.Options{}) })
+	f := start(t, store, func() *service.Server { return service.New(store, service.Options{}, protocols...) })
 	f.put(t, "a", strings.Repeat("x", 50))
 	f.put(t, "b", "1")
 	c := f.raw(t)
@@ -247,7 +247,7 @@ func TestAFrameThatStandsStillEndsItsConnection(t *testing.T) {
 
 func TestRawBytesAreBounded(t *testing.T) {
 	store, entered, leave := waiting()
-	f := start(t, store, func() *service.Server { return service.New(store, service.Options{BufferBytes: 10_000}) })
+	f := start(t, store, func() *service.Server { return service.New(store, service.Options{BufferBytes: 10_000}, protocols...) })
 	c := f.raw(t)
 	require.NoError(t, c.send(reads(1, strings.Repeat("x", 3000))))
 	<-entered
@@ -386,7 +386,7 @@ func TestRawAndGRPCShareAPort(t *testing.T) {
 				options.TLS = &tls.Config{Certificates: []tls.Certificate{certificate}}
 				client = credentials.NewTLS(&tls.Config{RootCAs: pool, ServerName: "kvd.test"})
 			}
-			f := start(t, store, func() *service.Server { return service.New(store, options) })
+			f := start(t, store, func() *service.Server { return service.New(store, options, protocols...) })
 			address := f.tcp(t)
 			conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(client))
 			require.NoError(t, err)
@@ -448,7 +448,7 @@ func TestShutdownFinishesRawFrames(t *testing.T) {
 		<-gate
 		return nil
 	}
-	f := start(t, store, func() *service.Server { return service.New(store, service.Options{}) })
+	f := start(t, store, func() *service.Server { return service.New(store, service.Options{}, protocols...) })
 	c := f.raw(t)
 	require.NoError(t, c.send(write(1, "k", "v")))
 	<-entered
@@ -482,7 +482,7 @@ func TestShutdownEndsRawConnections(t *testing.T) {
 	c.requireEnd(t)
 
 	store, entered, _ := waiting()
-	f = start(t, store, func() *service.Server { return service.New(store, service.Options{}) })
+	f = start(t, store, func() *service.Server { return service.New(store, service.Options{}, protocols...) })
 	c = f.raw(t)
 	require.NoError(t, c.send(reads(1, "k")))
 	<-entered
@@ -499,7 +499,7 @@ func TestShutdownEndsRawConnections(t *testing.T) {
 // what it waits for. An idle connection may have ended in order before that.
 func TestAHardShutdownTellsRawConnectionsWhy(t *testing.T) {
 	store, entered, _ := waiting()
-	f := start(t, store, func() *service.Server { return service.New(store, service.Options{}) })
+	f := start(t, store, func() *service.Server { return service.New(store, service.Options{}, protocols...) })
 	busy, idle := f.raw(t), f.raw(t)
 	idle.exchange(t, write(1, "k", "v"))
 	require.NoError(t, busy.send(reads(1, "k")))
@@ -537,7 +537,7 @@ func TestAPanicFailsItsFrameAlone(t *testing.T) {
 		}
 		return nil
 	}
-	f := start(t, store, func() *service.Server { return service.New(store, service.Options{}) })
+	f := start(t, store, func() *service.Server { return service.New(store, service.Options{}, protocols...) })
 	c := f.raw(t)
 	r := c.exchange(t, reads(1, "panic"))
 	assert.Equal(t, kvdpb.ReasonInternal, r.Results[0].Reason)

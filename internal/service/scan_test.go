@@ -198,7 +198,7 @@ func TestAnErrorEndsAScan(t *testing.T) {
 		}
 		return nil
 	}
-	f := start(t, store, func() *service.Server { return service.New(store, service.Options{}) })
+	f := start(t, store, func() *service.Server { return service.New(store, service.Options{}, protocols...) })
 	f.fill(t, 5, 1)
 	chunks, err := f.chunks(t, &kvdpb.ScanRequest{ChunkBytes: 1})
 	requireFailure(t, err, codes.DataLoss, "CORRUPTION")

@@ -3,132 +3,166 @@ package service
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
+	"runtime/debug"
 	"sync"
 
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/health"
-	healthpb "google.golang.org/grpc/health/grpc_health_v1"
-	"google.golang.org/grpc/reflection"
-	"google.golang.org/grpc/status"
-
-	"github.com/kvd-db/kvd/internal/frame"
 	"github.com/kvd-db/kvd/internal/kv"
 	"github.com/kvd-db/kvd/internal/memory"
-	kvdpb "github.com/kvd-db/kvd/pkg/kvdpb/kvd/v1"
 )
 
-// Server serves a Store over gRPC and by raw frames. Safe for concurrent use.
+// Server serves a Store by its protocols. Safe for concurrent use.
 type Server struct {
-	kvdpb.UnimplementedKVServiceServer
-	kvdpb.UnimplementedTxnServiceServer
-	kvdpb.UnimplementedAdminServiceServer
+	store    *gatedStore
+	limits   kv.Limits
+	options  Options
+	counters counters
+	methods  methods
+	memory   *memory.Account
+	slow     *slowLog
+	peers    peerTable
+	waits    [waitKinds]*Waits
+	shares   [shareKinds]*shares
+	leases   *leases
+	demux    *protocolDemux
 
-	store     *gatedStore
-	limits    kv.Limits
-	options   Options
-	lifetimes lifetimes
-	counters  counters
-	memory    *memory.Account
-	slow      *slowLog
-	peers     peerTable
-	waits     [waitKinds]*waits
-	shares    [shareKinds]*shares
-	leases    *leases
-	intake    *intake
-
-	grpc   *grpc.Server
-	health *health.Server
-	// draining ends when Shutdown begins, and working, which the connections of raw
-	// frames live in, when it loses its patience.
+	// draining ends when Shutdown begins, and working when its grace period ends.
 	draining, working context.Context
 	drain, cut        context.CancelFunc
-	raw               sync.WaitGroup // those connections
+
+	listeners struct {
+		sync.Mutex
+		open   map[net.Listener]struct{}
+		closed bool // by Shutdown
+	}
+	accepting sync.WaitGroup // calls of Serve
+	conns     sync.WaitGroup // goroutines of connections; none begins after accepting ended and all are done
+	ended     chan struct{}  // closed when Shutdown is about to return
+	end       func()
 }
 
 // New returns a server of store. It takes no connection before Serve, and is
-// ready as health checks see it.
-func New(store Store, o Options) *Server { return newServer(store, o, defaultLifetimes) }
-
-func newServer(store Store, o Options, t lifetimes) *Server {
+// ready as health checks see it. Of two protocols that a client speaks, the first is
+// served.
+func New(store Store, o Options, protocols ...NewProtocol) *Server {
 	o = o.withDefaults()
 	s := &Server{
-		store:     newGatedStore(store, &o),
-		limits:    store.Limits(),
-		options:   o,
-		lifetimes: t,
-		memory:    memory.New(o.BufferBytes),
-		slow:      newSlowLog(&o),
-		health:    health.NewServer(),
+		store:   newGatedStore(store, &o),
+		limits:  store.Limits(),
+		options: o,
+		memory:  memory.New(o.BufferBytes),
+		slow:    newSlowLog(&o),
+		ended:   make(chan struct{}),
 	}
+	s.end = sync.OnceFunc(func() { close(s.ended) })
 	s.draining, s.drain = context.WithCancel(context.Background())
 	s.working, s.cut = context.WithCancel(context.Background())
-	s.peers.peers = make(map[string]*peerEntry)
-	s.waits = [waitKinds]*waits{
+	s.listeners.open = make(map[net.Listener]struct{})
+	s.peers.peers = make(map[string]*Peer)
+	s.waits = [waitKinds]*Waits{
 		waitForCalls:  {kind: waitForCalls, limit: amount{o.Streams, waitingBytes(o.BufferBytes, int64(MessageBytes(s.limits)))}, memory: s.memory},
 		waitForHealth: {kind: waitForHealth, limit: amount{healthStreams, 1 << 20}},
 	}
-	s.intake = newIntake(s.memory)
 	s.shares = [shareKinds]*shares{
 		shareOfCalls:     {kind: shareOfCalls, limit: o.Streams},
 		shareOfSnapshots: {kind: shareOfSnapshots, limit: o.Snapshots},
 	}
 	s.leases = newLeases(s.shares[shareOfSnapshots], s.store.ReleaseSnapshot)
-	options := []grpc.ServerOption{
-		grpc.Creds(newReception(s)),
-		grpc.ForceServerCodecV2(frame.Codec()),
-		grpc.MaxRecvMsgSize(MessageBytes(s.limits)),
-		grpc.MaxSendMsgSize(MessageBytes(s.limits)),
-		grpc.MaxHeaderListSize(headerListBytes),
-		grpc.MaxConcurrentStreams(streamsPerConn),
-		grpc.ConnectionTimeout(t.handshake),
-		grpc.StaticStreamWindowSize(streamWindow(o.BufferBytes)),
-		grpc.StaticConnWindowSize(connWindow),
-		grpc.KeepaliveParams(t.keepalive()),
-		grpc.KeepaliveEnforcementPolicy(keepaliveEnforcement),
-		grpc.InTapHandle(s.admit),
-		grpc.UnaryInterceptor(s.unary),
-		grpc.StreamInterceptor(s.stream),
-		grpc.WaitForHandlers(true),
+	all := make([]Protocol, len(protocols))
+	for i, make := range protocols {
+		all[i] = make(s)
 	}
-	s.grpc = grpc.NewServer(options...)
-	registrar := reasonedRegistrar{s.grpc}
-	kvdpb.RegisterKVServiceServer(registrar, s)
-	kvdpb.RegisterTxnServiceServer(registrar, s)
-	kvdpb.RegisterAdminServiceServer(registrar, s)
-	healthpb.RegisterHealthServer(registrar, &readiness{Server: s.health, store: store})
-	if s.options.Reflection {
-		reflection.Register(s.grpc)
-	}
-	s.health.SetServingStatus(kvdpb.HealthLiveness, healthpb.HealthCheckResponse_SERVING)
+	s.demux = newProtocolDemux(s, all)
 	s.SetReady(true)
 	return s
 }
 
-// SetReady says through the health service whether requests should be routed
-// here. It refuses none by itself.
+// Options returns the options, with their defaults.
+func (s *Server) Options() *Options { return &s.options }
+
+// Memory returns the account of what requests hold.
+func (s *Server) Memory() *memory.Account { return s.memory }
+
+// Draining ends when a shutdown begins: clients are to be told to leave.
+func (s *Server) Draining() context.Context { return s.draining }
+
+// Working ends when the grace period of a shutdown is over: whatever is under way ends.
+func (s *Server) Working() context.Context { return s.working }
+
+// CallWaits is what waits for its client: requests that have come in part, and streams
+// on which nothing moves.
+func (s *Server) CallWaits() *Waits { return s.waits[waitForCalls] }
+
+// HealthWaits is the same of health checks, which are answered whatever else waits.
+func (s *Server) HealthWaits() *Waits { return s.waits[waitForHealth] }
+
+// SetReady says through the protocols that have such a thing whether requests should be
+// routed here. It refuses none by itself.
 func (s *Server) SetReady(ready bool) {
-	status := healthpb.HealthCheckResponse_NOT_SERVING
-	if ready {
-		status = healthpb.HealthCheckResponse_SERVING
+	for _, p := range s.demux.protocols {
+		if watcher, ok := p.(ReadinessWatcher); ok {
+			watcher.SetReady(ready)
+		}
 	}
-	for _, name := range []string{
-		"", kvdpb.HealthReadiness,
-		kvdpb.KVService_ServiceDesc.ServiceName, kvdpb.TxnService_ServiceDesc.ServiceName,
-	} {
-		s.health.SetServingStatus(name, status)
+}
+
+// ReadOnly returns why the store takes no writes, or no puts; nil: it takes them.
+func (s *Server) ReadOnly() *Error {
+	if store, ok := s.store.Store.(interface{ ReadOnly() error }); ok {
+		if why, full := errors.AsType[*kv.ReadOnlyError](store.ReadOnly()); full {
+			return readOnlyFailure(why)
+		}
 	}
+	return nil
 }
 
 // Serve takes connections from l until Shutdown, and then returns nil. It closes
 // l. It may be called for several listeners.
 func (s *Server) Serve(l net.Listener) error {
-	err := s.grpc.Serve(s.limit(l))
-	if errors.Is(err, grpc.ErrServerStopped) {
+	if !s.addListener(l) {
+		return l.Close()
+	}
+	err := s.accept(s.limit(l))
+	s.removeListener(l)
+	s.accepting.Done()
+	if s.draining.Err() != nil {
+		<-s.ended
 		return nil
 	}
 	return err
+}
+
+// addListener returns false after Shutdown has begun.
+func (s *Server) addListener(l net.Listener) bool {
+	s.listeners.Lock()
+	defer s.listeners.Unlock()
+	if s.listeners.closed {
+		return false
+	}
+	s.listeners.open[l] = struct{}{}
+	s.accepting.Add(1)
+	return true
+}
+
+// removeListener closes a listener, unless that was done.
+func (s *Server) removeListener(l net.Listener) {
+	s.listeners.Lock()
+	defer s.listeners.Unlock()
+	if _, open := s.listeners.open[l]; open {
+		delete(s.listeners.open, l)
+		_ = l.Close() // its Accept has failed or is not called any more
+	}
+}
+
+func (s *Server) closeListeners() {
+	s.listeners.Lock()
+	defer s.listeners.Unlock()
+	s.listeners.closed = true
+	for l := range s.listeners.open {
+		delete(s.listeners.open, l)
+		_ = l.Close() // ends its Accept, and nothing else counts
+	}
 }
 
 // Shutdown stops the server in order: it is not ready any more, takes no new
@@ -138,29 +172,48 @@ func (s *Server) Serve(l net.Listener) error {
 // when it returns, provided that the store keeps its obligation to return soon
 // after a context ends. It is idempotent.
 func (s *Server) Shutdown(ctx context.Context) error {
+	defer s.end()
 	s.SetReady(false)
 	s.drain()
+	s.closeListeners()
 	stopped := make(chan struct{})
 	go func() {
 		defer close(stopped)
-		s.grpc.GracefulStop()
-		s.raw.Wait() // behind it, since new ones may begin until then
+		var draining sync.WaitGroup
+		for _, p := range s.demux.protocols {
+			if d, ok := p.(Drainer); ok {
+				draining.Go(d.Drain)
+			}
+		}
+		s.accepting.Wait()
+		s.conns.Wait()
+		draining.Wait()
 	}()
 	select {
 	case <-stopped:
 		return nil
 	case <-ctx.Done():
 		s.cut()
-		s.grpc.Stop()
+		for _, p := range s.demux.protocols {
+			if d, ok := p.(Drainer); ok {
+				d.Stop()
+			}
+		}
 		<-stopped
 		return ctx.Err()
 	}
 }
 
-// codeOf is the code that gRPC will send for an error of a handler.
-func codeOf(err error) codes.Code {
-	if f, ok := errors.AsType[*failure](err); ok {
-		return f.code
+// Recover turns a panic of the caller's goroutine into an error. To be deferred.
+func (s *Server) Recover(m *Method, err *error) {
+	if v := recover(); v != nil {
+		*err = s.Panicked(m, v)
 	}
-	return status.Code(err)
+}
+
+// Panicked counts and reports a panic: one request fails, the process lives.
+func (s *Server) Panicked(m *Method, v any) *Error {
+	s.counters.panics.Add(1)
+	return s.hidden(m, fmt.Errorf("panic: %v\n%s", v, debug.Stack()), Internal, ReasonInternal,
+		"internal error; the server's log has the request id")
 }

@@ -78,7 +78,7 @@ func TestShutdownFinishesWhatIsInFlight(t *testing.T) {
 		<-gate
 		return nil
 	}
-	f := start(t, store, func() *service.Server { return service.New(store, service.Options{}) })
+	f := start(t, store, func() *service.Server { return service.New(store, service.Options{}, protocols...) })
 	ctx := testContext(t)
 	p := f.pipeline(t)
 	p.send(putOp(1, "framed", "v"))
@@ -124,7 +124,7 @@ func TestShutdownFinishesWhatIsInFlight(t *testing.T) {
 // When patience ends, a shutdown cuts what is left and says so.
 func TestShutdownEndsWithItsContext(t *testing.T) {
 	store, entered, _ := waiting()
-	s := service.New(store, service.Options{})
+	s := service.New(store, service.Options{}, protocols...)
 	f := &fixture{Server: s, listener: bufconn.Listen(1 << 16)}
 	served := serveOn(s, f.listener)
 	f.conn = f.dial(t)
@@ -163,7 +163,7 @@ func TestAPipelineThatDoesNotLeaveIsCutOff(t *testing.T) {
 }
 
 func TestServeReportsABrokenListener(t *testing.T) {
-	s := service.New(servicetest.New(kv.DefaultLimits), service.Options{})
+	s := service.New(servicetest.New(kv.DefaultLimits), service.Options{}, protocols...)
 	l := bufconn.Listen(1)
 	require.NoError(t, l.Close())
 	err := s.Serve(l)

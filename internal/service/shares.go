@@ -33,7 +33,7 @@ const (
 )
 
 // enter takes one for a connection, if it may have one more.
-func (s *shares) enter(c *connection) bool {
+func (s *shares) enter(c *Conn) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	free := s.limit - s.mu.total
@@ -49,7 +49,7 @@ func (s *shares) enter(c *connection) bool {
 
 // holding returns what a connection has, and what its holder has: its peer, or, on this
 // machine, all of whose clients have one address, the connection itself.
-func (s *shares) holding(c *connection) (own, holder int) {
+func (s *shares) holding(c *Conn) (own, holder int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	own = c.shares[s.kind]
@@ -60,7 +60,7 @@ func (s *shares) holding(c *connection) (own, holder int) {
 }
 
 // leave gives one back.
-func (s *shares) leave(c *connection) {
+func (s *shares) leave(c *Conn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.mu.total--
@@ -69,7 +69,7 @@ func (s *shares) leave(c *connection) {
 }
 
 // move makes one connection's another's, whatever that has.
-func (s *shares) move(from, to *connection) {
+func (s *shares) move(from, to *Conn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	from.shares[s.kind]--
@@ -83,7 +83,7 @@ const scarcePart = 8
 
 // scarceFor reports whether what is free is scarce, and a connection has more than that
 // part.
-func (s *shares) scarceFor(c *connection) bool {
+func (s *shares) scarceFor(c *Conn) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	scarce := s.limit / scarcePart

@@ -1,4 +1,4 @@
-package service
+package service_test
 
 import (
 	"context"
@@ -14,6 +14,8 @@ import (
 
 	"github.com/kvd-db/kvd/internal/frame"
 	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/service"
+	"github.com/kvd-db/kvd/internal/service/servicetest"
 	"github.com/kvd-db/kvd/internal/testwait"
 )
 
@@ -27,9 +29,9 @@ const (
 
 // said returns everything that a server with these lifetimes says to a client
 // that says no more than this, until the server closes the connection.
-func said(t *testing.T, life lifetimes, client string) string {
+func said(t *testing.T, life service.Lifetimes, client string) string {
 	t.Helper()
-	s := newServer(limitsOnly{limits: kv.DefaultLimits}, Options{}, life)
+	s := service.New(servicetest.LimitsOnly{L: kv.DefaultLimits}, service.Options{Lifetimes: life}, protocols...)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	served := make(chan error, 1)
@@ -54,25 +56,25 @@ func said(t *testing.T, life lifetimes, client string) string {
 
 // A client that connects and does not come to the point is cut off.
 func TestHandshakesAreBounded(t *testing.T) {
-	life := defaultLifetimes
-	life.handshake = 30 * time.Millisecond
+	life := service.Lifetimes{Handshake: 30 * time.Millisecond}
 	for _, begun := range []string{"", preface[:10], preface, preface + settings[:5], frame.Preamble[:1], frame.Preamble[:7]} {
 		said(t, life, begun)
 	}
-	assert.LessOrEqual(t, defaultLifetimes.handshake, 5*time.Second)
+	s := service.New(servicetest.LimitsOnly{}, service.Options{}, protocols...)
+	assert.LessOrEqual(t, s.Options().Lifetimes.Handshake, 5*time.Second)
 }
 
 func TestIdleConnectionsAreClosed(t *testing.T) {
 	t.Parallel() // gRPC gives the client six seconds to leave
-	life := defaultLifetimes
-	life.connIdle = 30 * time.Millisecond
+	life := service.Lifetimes{}
+	life.ConnIdle = 30 * time.Millisecond
 	said(t, life, preface+settings)
 }
 
 func TestOldConnectionsAreClosed(t *testing.T) {
 	t.Parallel() // gRPC gives the client six seconds to leave
-	life := defaultLifetimes
-	life.connAge = 30 * time.Millisecond
+	life := service.Lifetimes{}
+	life.ConnAge = 30 * time.Millisecond
 	said(t, life, preface+settings)
 }
 
@@ -80,12 +82,12 @@ func TestOldConnectionsAreClosed(t *testing.T) {
 // and is closed if its client stays.
 func TestRawConnectionsEnd(t *testing.T) {
 	goingAway := (&frame.Response{GoingAway: true}).AppendCompact([]byte(frame.Preamble))
-	for _, shorten := range []func(*lifetimes){
-		func(life *lifetimes) { life.connIdle = 30 * time.Millisecond },
-		func(life *lifetimes) { life.connAge = 30 * time.Millisecond },
+	for _, shorten := range []func(*service.Lifetimes){
+		func(life *service.Lifetimes) { life.ConnIdle = 30 * time.Millisecond },
+		func(life *service.Lifetimes) { life.ConnAge = 30 * time.Millisecond },
 	} {
-		life := defaultLifetimes
-		life.closeWait = 30 * time.Millisecond
+		life := service.Lifetimes{}
+		life.CloseWait = 30 * time.Millisecond
 		shorten(&life)
 		assert.Equal(t, string(goingAway), said(t, life, frame.Preamble))
 	}
@@ -93,8 +95,8 @@ func TestRawConnectionsEnd(t *testing.T) {
 
 // A peer that has gone without a word is noticed.
 func TestPeersThatDoNotAnswerPingsAreCutOff(t *testing.T) {
-	life := defaultLifetimes
-	life.pingAfter, life.pingWait = time.Second, 30*time.Millisecond // gRPC takes no less than a second
+	life := service.Lifetimes{}
+	life.PingAfter, life.PingWait = time.Second, 30*time.Millisecond // gRPC takes no less than a second
 	assert.Contains(t, said(t, life, preface+settings), ping[:8], "it was asked")
 }
 
@@ -104,7 +106,7 @@ func TestPingFloodsAreCutOff(t *testing.T) {
 	for range 10 {
 		flood += ping
 	}
-	answer := said(t, defaultLifetimes, flood)
+	answer := said(t, service.Lifetimes{}, flood)
 	assert.Contains(t, answer, pong, "the first one is answered")
 	assert.Contains(t, answer, "too_many_pings")
 }

@@ -1,15 +1,9 @@
 package service
 
 import (
-	"context"
 	"slices"
 	"sync"
 	"time"
-
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/peer"
-
-	kvdpb "github.com/kvd-db/kvd/pkg/kvdpb/kvd/v1"
 )
 
 // slowKeyBytes is how much of a key the slow log keeps: enough to tell whose it is.
@@ -25,40 +19,40 @@ type slowLog struct {
 
 	mu struct {
 		sync.Mutex
-		ring  []slowRequest // the request with id n is at (n-1) % size
+		ring  []SlowRequest // the request with id n is at (n-1) % size
 		total uint64        // the newest id
 		kept  int           // how many of the newest are still listed
 	}
 }
 
-// slowRequest is an entry of the slow log.
-type slowRequest struct {
-	id     uint64
-	begun  time.Time
-	method method
-	code   codes.Code
-	peer   string
-	key    []byte // its first bytes
-	load
-	stages [stageCount]time.Duration
-	total  time.Duration
+// SlowRequest is an entry of the slow log.
+type SlowRequest struct {
+	ID     uint64
+	Begun  time.Time
+	Method *Method
+	Code   Code
+	Peer   string
+	Key    []byte // its first bytes
+	Load
+	Times Times
+	Total time.Duration
 }
 
-// load is what a request asks for.
-type load struct {
+// Load is what a request asks for.
+type Load struct {
 	firstKey []byte // borrowed from the request
-	keyBytes int    // of the first key
-	ops      int
-	bytes    int // of all keys, and of values to write
+	KeyBytes int    // of the first key
+	Ops      int
+	Bytes    int // of all keys, and of values to write
 }
 
-// add counts an operation in.
-func (l *load) add(key []byte, valueBytes int) {
-	if l.ops == 0 {
-		l.firstKey, l.keyBytes = key, len(key)
+// Add counts an operation in.
+func (l *Load) Add(key []byte, valueBytes int) {
+	if l.Ops == 0 {
+		l.firstKey, l.KeyBytes = key, len(key)
 	}
-	l.ops++
-	l.bytes += len(key) + valueBytes
+	l.Ops++
+	l.Bytes += len(key) + valueBytes
 }
 
 func newSlowLog(o *Options) *slowLog {
@@ -69,32 +63,32 @@ func newSlowLog(o *Options) *slowLog {
 func (l *slowLog) takes(total time.Duration) bool { return l.threshold > 0 && total >= l.threshold }
 
 // add puts a request into the log in place of the oldest. What it borrows is copied.
-func (l *slowLog) add(r slowRequest) {
+func (l *slowLog) add(r SlowRequest) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	at := int(l.mu.total % uint64(l.size))
 	if at == len(l.mu.ring) {
-		l.mu.ring = append(l.mu.ring, slowRequest{})
+		l.mu.ring = append(l.mu.ring, SlowRequest{})
 	}
-	key := l.mu.ring[at].key[:0]
+	key := l.mu.ring[at].Key[:0]
 	if !l.hideKeys {
 		key = append(key, r.firstKey[:min(len(r.firstKey), slowKeyBytes)]...)
 	}
-	r.key, r.firstKey = key, nil
+	r.Key, r.firstKey = key, nil
 	l.mu.total++
 	l.mu.kept = min(l.mu.kept+1, l.size)
-	r.id = l.mu.total
+	r.ID = l.mu.total
 	l.mu.ring[at] = r
 }
 
 // list returns up to limit requests, the newest first, and how many there were since
 // the start.
-func (l *slowLog) list(limit int) (newest []slowRequest, total uint64) {
+func (l *slowLog) list(limit int) (newest []SlowRequest, total uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for i := range min(limit, l.mu.kept) {
 		r := l.mu.ring[(l.mu.total-1-uint64(i))%uint64(l.size)]
-		r.key = slices.Clone(r.key)
+		r.Key = slices.Clone(r.Key)
 		newest = append(newest, r)
 	}
 	return newest, l.mu.total
@@ -113,74 +107,26 @@ func (l *slowLog) count() uint64 {
 	return l.mu.total
 }
 
-// finish is called when a request that has used the store was answered. It counts
+// Finish is called when a request that has used the store was answered. It counts
 // what that took; loadOf is asked if that was long.
-func (s *Server) finish(ctx context.Context, m method, code codes.Code, t *timings, loadOf func() load) {
-	total := time.Since(t.begun)
-	stages := t.list(total)
-	s.counters.stages.record(kindOf(m), &stages)
+func (s *Server) Finish(conn *Conn, m *Method, code Code, c *Call, loadOf func() Load) {
+	total := time.Since(c.Begun)
+	times := c.Times(total)
+	s.counters.stages.record(m.kind, &times)
 	if s.slow.takes(total) {
-		s.slow.add(slowRequest{
-			begun: t.begun, method: m, code: code, peer: peerName(ctx),
-			load: loadOf(), stages: stages, total: total,
+		s.slow.add(SlowRequest{
+			Begun: c.Begun, Method: m, Code: code, Peer: conn.Name(),
+			Load: loadOf(), Times: times, Total: total,
 		})
 	}
 }
 
-// peerName is where a call came from.
-func peerName(ctx context.Context) string {
-	if p, ok := peer.FromContext(ctx); ok && p.Addr != nil {
-		return p.Addr.String()
-	}
-	return ""
+// SlowRequests returns up to limit requests of the slow log, the newest first, how many
+// there were since the start, and from how long on a request is kept; 0: none is.
+func (s *Server) SlowRequests(limit int) (newest []SlowRequest, total uint64, threshold time.Duration) {
+	newest, total = s.slow.list(limit)
+	return newest, total, s.slow.threshold
 }
 
-// loadOfRequest is what a unary call asks for.
-func loadOfRequest(req any) (l load) {
-	switch r := req.(type) {
-	case *kvdpb.GetRequest:
-		l.add(r.Key, 0)
-	case *kvdpb.PutRequest:
-		l.add(r.GetItem().GetKey(), len(r.GetItem().GetValue()))
-	case *kvdpb.DeleteRequest:
-		l.add(r.Key, 0)
-	case *kvdpb.DeleteRangeRequest:
-		l.addRange(r.Range)
-	case *kvdpb.BatchGetRequest:
-		l.addKeys(r.Keys)
-	case *kvdpb.WriteRequest:
-		l.addMutations(r.Mutations)
-	case *kvdpb.CommitRequest:
-		l.addMutations(r.Mutations)
-		l.addKeys(r.ReadKeys)
-		for _, read := range r.ReadRanges {
-			l.addRange(read)
-		}
-	case *kvdpb.ExecuteRequest:
-		for _, g := range r.Guards {
-			l.add(g.GetKey(), 0)
-		}
-		l.addMutations(r.ThenMutations)
-		l.addMutations(r.ElseMutations)
-	}
-	return l
-}
-
-func (l *load) addKeys(keys [][]byte) {
-	for _, key := range keys {
-		l.add(key, 0)
-	}
-}
-
-func (l *load) addRange(r *kvdpb.Range) { l.add(r.GetStart(), len(r.GetEnd())) }
-
-func (l *load) addMutations(mutations []*kvdpb.Mutation) {
-	for _, m := range mutations {
-		if r, ok := m.GetOp().(*kvdpb.Mutation_DeleteRange); ok {
-			l.addRange(r.DeleteRange)
-			continue
-		}
-		change := changeOf(m)
-		l.add(change.Key, len(change.Value))
-	}
-}
+// ClearSlowRequests empties the slow log. Ids go on.
+func (s *Server) ClearSlowRequests() { s.slow.clear() }

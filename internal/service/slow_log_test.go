@@ -11,9 +11,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func slowWith(key string) slowRequest {
-	r := slowRequest{}
-	r.load.add([]byte(key), 7)
+func slowWith(key string) SlowRequest {
+	r := SlowRequest{}
+	r.Load.Add([]byte(key), 7)
 	return r
 }
 
@@ -21,7 +21,7 @@ func slowWith(key string) slowRequest {
 func listed(l *slowLog, limit int) (ids []uint64, keys []string) {
 	newest, _ := l.list(limit)
 	for _, r := range newest {
-		ids, keys = append(ids, r.id), append(keys, string(r.key))
+		ids, keys = append(ids, r.ID), append(keys, string(r.Key))
 	}
 	return ids, keys
 }
@@ -66,18 +66,18 @@ func TestTheSlowLogCutsKeys(t *testing.T) {
 	l := newSlowLog(&Options{SlowTime: 1, SlowEntries: 1})
 	l.add(slowWith(long))
 	newest, _ := l.list(1)
-	assert.Equal(t, long[:slowKeyBytes], string(newest[0].key))
-	assert.Equal(t, 50, newest[0].keyBytes)
-	assert.Equal(t, 57, newest[0].bytes)
+	assert.Equal(t, long[:slowKeyBytes], string(newest[0].Key))
+	assert.Equal(t, 50, newest[0].KeyBytes)
+	assert.Equal(t, 57, newest[0].Bytes)
 	assert.Nil(t, newest[0].firstKey, "the request's memory is not kept")
 	l.add(slowWith("short"))
-	assert.Equal(t, long[:slowKeyBytes], string(newest[0].key))
+	assert.Equal(t, long[:slowKeyBytes], string(newest[0].Key))
 
 	l = newSlowLog(&Options{SlowTime: 1, SlowEntries: 1, SlowHideKeys: true})
 	l.add(slowWith(long))
 	newest, _ = l.list(1)
-	assert.Empty(t, newest[0].key)
-	assert.Equal(t, 50, newest[0].keyBytes)
+	assert.Empty(t, newest[0].Key)
+	assert.Equal(t, 50, newest[0].KeyBytes)
 }
 
 func TestTheSlowLogIsSafeForConcurrentUse(t *testing.T) {
@@ -93,8 +93,8 @@ func TestTheSlowLogIsSafeForConcurrentUse(t *testing.T) {
 			for range 200 {
 				newest, total := l.list(10)
 				for n, r := range newest {
-					assert.EqualValues(t, total-uint64(n), r.id)
-					assert.Equal(t, strings.Repeat(fmt.Sprint(r.keyBytes-1), r.keyBytes), string(r.key))
+					assert.EqualValues(t, total-uint64(n), r.ID)
+					assert.Equal(t, strings.Repeat(fmt.Sprint(r.KeyBytes-1), r.KeyBytes), string(r.Key))
 				}
 			}
 		})

@@ -2,77 +2,83 @@ package service
 
 import (
 	"errors"
-	"strings"
+	"sync"
 	"sync/atomic"
-
-	"google.golang.org/grpc/codes"
 
 	"github.com/kvd-db/kvd/internal/admission"
 	"github.com/kvd-db/kvd/internal/histogram"
 	"github.com/kvd-db/kvd/internal/kv"
-	kvdpb "github.com/kvd-db/kvd/pkg/kvdpb/kvd/v1"
 )
 
-// method is what requests are counted by: the methods of both services, the
-// operations inside pipelines, and everything else.
-type method int
-
-const (
-	methodOther method = iota
-	methodGet
-	methodPut
-	methodDelete
-	methodDeleteRange
-	methodBatchGet
-	methodWrite
-	methodScan
-	methodPipeline
-	methodBeginSnapshot
-	methodKeepSnapshot
-	methodReleaseSnapshot
-	methodCommit
-	methodExecute
-	pipelineGet
-	pipelinePut
-	pipelineDelete
-	methodCount
-)
-
-var methodNames = [methodCount]string{
-	"other", "Get", "Put", "Delete", "DeleteRange", "BatchGet", "Write", "Scan", "Pipeline",
-	"BeginSnapshot", "KeepSnapshot", "ReleaseSnapshot", "Commit", "Execute",
-	"Pipeline.Get", "Pipeline.Put", "Pipeline.Delete",
+// Method is what requests are counted by, and named by in reports and the slow log.
+type Method struct {
+	name  string
+	kind  Kind
+	codes [codeCount]atomic.Uint64
 }
 
-func (m method) String() string { return methodNames[m] }
-
-// methodOf finds the method of a full name as gRPC has it. No two methods of the
-// two services share a name.
-func methodOf(fullName string) method {
-	service, name, _ := strings.Cut(strings.TrimPrefix(fullName, "/"), "/")
-	if service == kvdpb.KVService_ServiceDesc.ServiceName || service == kvdpb.TxnService_ServiceDesc.ServiceName {
-		for m := methodGet; m <= methodExecute; m++ {
-			if methodNames[m] == name {
-				return m
-			}
+// Method returns the method of a name, which every protocol may use. It is called when a
+// protocol is made.
+func (s *Server) Method(name string, k Kind) *Method {
+	s.methods.Lock()
+	defer s.methods.Unlock()
+	for _, m := range s.methods.all {
+		if m.name == name {
+			return m
 		}
 	}
-	return methodOther
+	m := &Method{name: name, kind: k}
+	s.methods.all = append(s.methods.all, m)
+	return m
 }
 
-// Reasons for refusing work.
+// methods of all protocols.
+type methods struct {
+	sync.Mutex
+	all []*Method
+}
+
+func (m *Method) String() string { return m.name }
+
+// Kind returns what the store does for the method.
+func (m *Method) Kind() Kind { return m.kind }
+
+// Count counts requests that ended with a code.
+func (m *Method) Count(code Code, n int) {
+	if n == 0 {
+		return
+	}
+	if int(code) >= codeCount {
+		code = unknownCode
+	}
+	m.codes[code].Add(uint64(n))
+}
+
+// Shed is a reason for refusing work of which nothing was done.
+type Shed int
+
 const (
-	noReason = iota
-	shedByStreams
-	shedByBytes
+	noReason Shed = iota
+	// ShedByStreams: too many calls are being served.
+	ShedByStreams
+	// ShedByBytes: there is no memory for the request.
+	ShedByBytes
 	shedByConnections
 	shedByPeer
 	shedByStore
-	shedByWait
-	shedByFlood
+	// ShedByWait: the request had not come, and others needed its place.
+	ShedByWait
+	// ShedByFlood: the connection made work and asked for nothing.
+	ShedByFlood
 	shedBySnapshots
 	shedReasons
 )
+
+// Shed counts work that is refused, and returns the error for its client.
+func (s *Server) Shed(reason Shed) *Error {
+	s.counters.shed(reason)
+	return ShedError(reason)
+}
 
 var shedNames = [shedReasons]string{"", "streams", "bytes", "connections", "peer_connections", "store", "idle_streams", "flood", "snapshots"}
 
@@ -86,34 +92,20 @@ const (
 
 var txnNames = [txnOutcomes]string{"commit", "conflict", "condition_failed"}
 
-const codeCount = int(codes.Unauthenticated) + 1
+const codeCount = len(codeNames)
 
 // counters are what Stats reads. All are safe for concurrent use.
 type counters struct {
-	requests    [methodCount][codeCount]atomic.Uint64
 	sheds       [shedReasons]atomic.Uint64
 	txns        [txnOutcomes]atomic.Uint64
 	panics      atomic.Uint64
 	connections atomic.Int64
 	accepted    atomic.Uint64
-	raw         atomic.Int64 // connections
-	rawAccepted atomic.Uint64
-	rawFrames   atomic.Uint64
 	frames      histogram.Powers // of operations
 	stages      stageTimes
 }
 
-func (c *counters) request(m method, code codes.Code, n int) {
-	if n == 0 {
-		return
-	}
-	if int(code) >= codeCount {
-		code = codes.Unknown
-	}
-	c.requests[m][code].Add(uint64(n))
-}
-
-func (c *counters) shed(reason int) { c.sheds[reason].Add(1) }
+func (c *counters) shed(reason Shed) { c.sheds[reason].Add(1) }
 
 // transaction counts a transaction by what the store made of it. One that was not
 // judged, for lack of time or room, is in no outcome.
@@ -129,7 +121,8 @@ func (c *counters) transaction(err error) {
 	}
 }
 
-func (c *counters) frame(ops int) { c.frames.Record(uint64(ops)) }
+// CountFrame counts a request of several operations by their number.
+func (s *Server) CountFrame(ops int) { s.counters.frames.Record(uint64(ops)) }
 
 // Stats are counters since the server was made and gauges of now.
 type Stats struct {
@@ -175,7 +168,7 @@ type Stats struct {
 // RequestCount is one counter of Stats.
 type RequestCount struct {
 	Method string
-	Code   codes.Code
+	Code   Code
 	Count  uint64
 }
 
@@ -192,18 +185,23 @@ func (s *Server) Stats() Stats {
 		Bytes:        s.memory.Used(),
 		Connections:  c.connections.Load(),
 		Accepted:     c.accepted.Load(),
-		Raw:          c.raw.Load(),
-		RawAccepted:  c.rawAccepted.Load(),
-		RawFrames:    c.rawFrames.Load(),
 		Frames:       c.frames.Counts(),
 		Stages:       c.stages.counts(),
 		Slow:         s.slow.count(),
 	}
-	for m := range methodCount {
-		for code := range codeCount {
-			if n := c.requests[m][code].Load(); n > 0 {
-				stats.Requests = append(stats.Requests, RequestCount{m.String(), codes.Code(code), n})
+	s.methods.Lock()
+	all := s.methods.all
+	s.methods.Unlock()
+	for _, m := range all {
+		for code := range m.codes {
+			if n := m.codes[code].Load(); n > 0 {
+				stats.Requests = append(stats.Requests, RequestCount{m.name, Code(code), n})
 			}
+		}
+	}
+	for _, p := range s.demux.protocols {
+		if source, ok := p.(StatsSource); ok {
+			source.AddStats(&stats)
 		}
 	}
 	for _, w := range s.waits {
@@ -212,7 +210,7 @@ func (s *Server) Stats() Stats {
 		stats.WaitingBytes += waiting.bytes
 	}
 	for i, name := range shedNames {
-		if i == noReason {
+		if Shed(i) == noReason {
 			continue
 		}
 		stats.Shed[name] = c.sheds[i].Load()

@@ -19,13 +19,13 @@ func (s *Server) expiryOf(ttlMillis uint64) (uint64, error) {
 
 func expiryAt(now, ttlMillis uint64) (uint64, error) {
 	if limit := uint64(maxTTL.Milliseconds()); ttlMillis > limit {
-		return 0, invalidf("time to live is %d ms, limit is %d (100 years); leave it out for ever", ttlMillis, limit)
+		return 0, Invalidf("time to live is %d ms, limit is %d (100 years); leave it out for ever", ttlMillis, limit)
 	}
 	return now + min(ttlMillis, math.MaxUint64-now), nil
 }
 
-// timeLeft returns the time to live, in milliseconds, of what a read found.
-func (s *Server) timeLeft(expiry uint64) uint64 {
+// TimeLeft returns the time to live, in milliseconds, of what a read found.
+func (s *Server) TimeLeft(expiry uint64) uint64 {
 	if expiry == 0 {
 		return 0
 	}

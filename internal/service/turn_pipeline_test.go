@@ -26,7 +26,7 @@ func TestAReadOfTheDiskHoldsUpNobody(t *testing.T) {
 			<-arrived
 			return nil
 		}
-		f := start(t, store, func() *service.Server { return service.New(store, service.Options{}) })
+		f := start(t, store, func() *service.Server { return service.New(store, service.Options{}, protocols...) })
 		for _, key := range []string{"a", "slow", "b"} {
 			f.put(t, key, "value of "+key)
 		}

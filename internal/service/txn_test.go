@@ -283,7 +283,7 @@ func TestATransactionThatWasNotJudgedIsNotCounted(t *testing.T) {
 	store := servicetest.New(kv.DefaultLimits)
 	fails := errors.Join(kv.ErrUncertain, kv.ErrConflict)
 	store.OnApply = func(context.Context, *kv.WriteBatch) error { return fails }
-	f := start(t, store, func() *service.Server { return service.New(store, service.Options{}) })
+	f := start(t, store, func() *service.Server { return service.New(store, service.Options{}, protocols...) })
 	for _, err := range []error{fails, kv.ErrOverloaded, kv.ErrVersionGone} {
 		fails = err
 		_, err := f.txn.Commit(testContext(t), &kvdpb.CommitRequest{Mutations: []*kvdpb.Mutation{put("k", "")}})
@@ -452,7 +452,7 @@ func TestTransactionsAreAdmittedLikeAllCalls(t *testing.T) {
 	}
 	store.OnSnapshot = func(context.Context) error { panic("at the disco") }
 	f := start(t, store, func() *service.Server {
-		return service.New(store, service.Options{Streams: 1, Deadline: 200 * time.Millisecond})
+		return service.New(store, service.Options{Streams: 1, Deadline: 200 * time.Millisecond}, protocols...)
 	})
 	answer := make(chan error, 1)
 	go func() {

@@ -7,7 +7,7 @@ import (
 	"github.com/kvd-db/kvd/internal/memory"
 )
 
-// waits are what waits for its client: a call by gRPC of which the request has not come
+// Waits are what waits for its client: a call by gRPC of which the request has not come
 // wholly, a stream of which the client sends nothing or takes nothing, a raw frame of which
 // a part is there. They are no work, so they keep no other client out: if there are too many, or what
 // has come of them has too many bytes, one is ended that has no claim to stay.
@@ -21,7 +21,7 @@ import (
 //	    but for a quarter of its bound.
 //	I4. Of those the eldest is ended, first of those that came over a second ago: what has
 //	    just come may be about to be whole.
-type waits struct {
+type Waits struct {
 	kind  waitKind
 	limit amount
 	// memory counts the bytes among those of all requests; nil: they are few.
@@ -31,7 +31,7 @@ type waits struct {
 		sync.Mutex
 		all         amount
 		peers       int // that have some
-		first, last *wait
+		first, last *Wait
 	}
 }
 
@@ -57,27 +57,27 @@ type waitShare struct {
 	conns int // of a peer: that have some
 }
 
-// wait is one of waits.
-type wait struct {
-	// evict ends it; it is called once at most, without a lock.
-	evict func()
-	// idle reports whether it waits now; nil: it always does.
-	idle func() bool
-	conn *connection
+// Wait is one of Waits.
+type Wait struct {
+	// Evict ends it; it is called once at most, without a lock.
+	Evict func()
+	// Idle reports whether it waits now; nil: it always does.
+	Idle func() bool
+	Conn *Conn
 
-	// Guarded by waits.
+	// Guarded by Waits.
 	begun      time.Time
 	in         bool
 	bytes      int64
-	prev, next *wait
+	prev, next *Wait
 }
 
 // youngWait is how long a wait is ended only if there is no elder one. Guessed: what a
 // client sends in one go comes within some round trips.
 const youngWait = time.Second
 
-// begin adds a wait. If it is the one to be ended it is not added, and begin returns false.
-func (w *waits) begin(one *wait) bool {
+// Begin adds a wait. If it is the one to be ended it is not added, and Begin returns false.
+func (w *Waits) Begin(one *Wait) bool {
 	w.mu.Lock()
 	one.begun, one.in, one.bytes = time.Now(), true, 0
 	one.prev = w.mu.last
@@ -97,9 +97,9 @@ func (w *waits) begin(one *wait) bool {
 	return w.makeRoom(one)
 }
 
-// grow adds bytes that have come. If it is the one to be ended it is taken out, and grow
+// Grow adds bytes that have come. If it is the one to be ended it is taken out, and Grow
 // returns false; so it does for one that has ended.
-func (w *waits) grow(one *wait, bytes int) bool {
+func (w *Waits) Grow(one *Wait, bytes int) bool {
 	w.mu.Lock()
 	if !one.in {
 		w.mu.Unlock()
@@ -110,9 +110,9 @@ func (w *waits) grow(one *wait, bytes int) bool {
 	return w.makeRoom(one)
 }
 
-// shrinkTo leaves a wait that part of its bytes which of come bytes the left ones have:
+// ShrinkTo leaves a wait that part of its bytes which of come bytes the left ones have:
 // the rest were a message that is whole.
-func (w *waits) shrinkTo(one *wait, left, come int64) {
+func (w *Waits) ShrinkTo(one *Wait, left, come int64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if one.in && come > 0 {
@@ -122,17 +122,17 @@ func (w *waits) shrinkTo(one *wait, left, come int64) {
 	}
 }
 
-// end takes a wait out. It does nothing if that was done.
-func (w *waits) end(one *wait) {
+// End takes a wait out. It does nothing if that was done.
+func (w *Waits) End(one *Wait) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.removeLocked(one)
 }
 
-// handOver takes a wait out, and leaves what it holds of the memory to the caller. It
-// returns how much that is, and false for one that has ended: evict is then called, if it
+// HandOver takes a wait out, and leaves what it holds of the memory to the caller. It
+// returns how much that is, and false for one that has ended: Evict is then called, if it
 // was not yet.
-func (w *waits) handOver(one *wait) (held int64, in bool) {
+func (w *Waits) HandOver(one *Wait) (held int64, in bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if !one.in {
@@ -146,8 +146,14 @@ func (w *waits) handOver(one *wait) (held int64, in bool) {
 	return held, true
 }
 
+// Bytes returns what has come of a wait that is over.
+func (w *Wait) Bytes() int64 { return w.bytes }
+
+// IsForHealth reports whether health checks wait here.
+func (w *Waits) IsForHealth() bool { return w.kind == waitForHealth }
+
 // stats returns what there is.
-func (w *waits) stats() amount {
+func (w *Waits) stats() amount {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.mu.all
@@ -155,8 +161,8 @@ func (w *waits) stats() amount {
 
 // makeRoom ends waits until the rest is within the limits, and gives up the lock. It
 // reports whether one is still in.
-func (w *waits) makeRoom(one *wait) (in bool) {
-	var ended []*wait
+func (w *Waits) makeRoom(one *Wait) (in bool) {
+	var ended []*Wait
 	for w.mu.all.count > w.limit.count || w.tooManyBytesLocked() {
 		victim := w.victimLocked(w.tooManyBytesLocked())
 		if victim == nil {
@@ -171,7 +177,7 @@ func (w *waits) makeRoom(one *wait) (in bool) {
 	in = one.in
 	w.mu.Unlock()
 	for _, v := range ended {
-		v.evict()
+		v.Evict()
 	}
 	return in
 }
@@ -180,16 +186,16 @@ func (w *waits) makeRoom(one *wait) (in bool) {
 // parts of requests can come.
 const keptPart = 4
 
-func (w *waits) tooManyBytesLocked() bool {
+func (w *Waits) tooManyBytesLocked() bool {
 	return w.mu.all.bytes > w.limit.bytes ||
 		w.memory != nil && w.mu.all.bytes > w.limit.bytes/keptPart && w.memory.Used() > w.memory.Limit()
 }
 
 // victimLocked returns the wait that is to be ended for the sake of its count, or bytes.
-func (w *waits) victimLocked(byBytes bool) (young *wait) {
+func (w *Waits) victimLocked(byBytes bool) (young *Wait) {
 	long := time.Now().Add(-youngWait)
 	for one := w.mu.first; one != nil; one = one.next {
-		if byBytes && one.bytes == 0 || !w.aboveShareLocked(one, byBytes) || one.idle != nil && !one.idle() {
+		if byBytes && one.bytes == 0 || !w.aboveShareLocked(one, byBytes) || one.Idle != nil && !one.Idle() {
 			continue
 		}
 		if one.begun.Before(long) {
@@ -203,7 +209,7 @@ func (w *waits) victimLocked(byBytes bool) (young *wait) {
 }
 
 // aboveShareLocked: I2. The averages are over those that have any.
-func (w *waits) aboveShareLocked(one *wait, byBytes bool) bool {
+func (w *Waits) aboveShareLocked(one *Wait, byBytes bool) bool {
 	own, peer := w.sharesLocked(one)
 	if byBytes {
 		return peer.bytes*int64(w.mu.peers) >= w.mu.all.bytes && own.bytes*int64(peer.conns) >= peer.bytes
@@ -211,7 +217,7 @@ func (w *waits) aboveShareLocked(one *wait, byBytes bool) bool {
 	return peer.count*w.mu.peers >= w.mu.all.count && own.count*peer.conns >= peer.count
 }
 
-func (w *waits) addLocked(one *wait, more amount) {
+func (w *Waits) addLocked(one *Wait, more amount) {
 	own, peer := w.sharesLocked(one)
 	for _, h := range []*amount{&own.amount, &peer.amount, &w.mu.all} {
 		h.count += more.count
@@ -226,7 +232,7 @@ func (w *waits) addLocked(one *wait, more amount) {
 	}
 }
 
-func (w *waits) removeLocked(one *wait) {
+func (w *Waits) removeLocked(one *Wait) {
 	if !one.in {
 		return
 	}
@@ -252,6 +258,6 @@ func (w *waits) removeLocked(one *wait) {
 }
 
 // sharesLocked returns what the connection of a wait has, and its peer.
-func (w *waits) sharesLocked(one *wait) (own, peer *waitShare) {
-	return &one.conn.waits[w.kind], &one.conn.peer.waits[w.kind]
+func (w *Waits) sharesLocked(one *Wait) (own, peer *waitShare) {
+	return &one.Conn.waits[w.kind], &one.Conn.peer.waits[w.kind]
 }

@@ -1,8 +1,6 @@
 package service
 
 import (
-	"bytes"
-	"encoding/binary"
 	"net"
 	"testing"
 	"time"
@@ -12,26 +10,25 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/kvd-db/kvd/internal/memory"
-	"github.com/kvd-db/kvd/internal/testwait"
 )
 
 // Whatever begins, grows and ends: the limits are kept, what is ended had its share (I2),
 // and the sums are those of what is there.
 func TestWaitsKeepTheirPromises(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		w := &waits{limit: amount{6, 100}}
-		var conns []*connection
+		w := &Waits{limit: amount{6, 100}}
+		var conns []*Conn
 		for range 3 {
-			p := new(peerEntry)
+			p := new(Peer)
 			for range 2 {
-				conns = append(conns, &connection{peer: p})
+				conns = append(conns, &Conn{peer: p})
 			}
 		}
-		alive := map[*wait]bool{}
-		var all []*wait
-		busy := map[*wait]bool{}
+		alive := map[*Wait]bool{}
+		var all []*Wait
+		busy := map[*Wait]bool{}
 		// share says what connections and peers have, as the reader of I2 would count.
-		share := func(of func(*wait) any, value func(*wait) int64, one *wait) (own, sum, holders int64) {
+		share := func(of func(*Wait) any, value func(*Wait) int64, one *Wait) (own, sum, holders int64) {
 			by := map[any]int64{}
 			for x := range alive {
 				by[of(x)] += value(x)
@@ -39,18 +36,18 @@ func TestWaitsKeepTheirPromises(t *testing.T) {
 			}
 			return by[of(one)], sum, int64(len(by))
 		}
-		evicted := func(one *wait) {
+		evicted := func(one *Wait) {
 			require.True(t, alive[one], "ended twice, or never begun")
 			require.False(t, busy[one], "it did not wait")
-			count := func(*wait) int64 { return 1 }
-			own, sum, peers := share(func(x *wait) any { return x.conn.peer }, count, one)
+			count := func(*Wait) int64 { return 1 }
+			own, sum, peers := share(func(x *Wait) any { return x.Conn.peer }, count, one)
 			fair := own*peers >= sum
-			own, sum, peers = share(func(x *wait) any { return x.conn.peer }, func(x *wait) int64 { return x.bytes }, one)
+			own, sum, peers = share(func(x *Wait) any { return x.Conn.peer }, func(x *Wait) int64 { return x.bytes }, one)
 			fair = fair || own*peers >= sum
 			require.True(t, fair, "its peer had less than its share")
 			delete(alive, one)
 		}
-		step := func(one *wait, in bool) {
+		step := func(one *Wait, in bool) {
 			if !in && alive[one] {
 				delete(alive, one)
 			}
@@ -70,12 +67,12 @@ func TestWaitsKeepTheirPromises(t *testing.T) {
 		}
 		t.Repeat(map[string]func(*rapid.T){
 			"begin": func(t *rapid.T) {
-				one := &wait{conn: rapid.SampledFrom(conns).Draw(t, "conn")}
-				one.evict = func() { evicted(one) }
-				one.idle = func() bool { return !busy[one] }
+				one := &Wait{Conn: rapid.SampledFrom(conns).Draw(t, "conn")}
+				one.Evict = func() { evicted(one) }
+				one.Idle = func() bool { return !busy[one] }
 				alive[one] = true
 				all = append(all, one)
-				step(one, w.begin(one))
+				step(one, w.Begin(one))
 			},
 			"grow": func(t *rapid.T) {
 				if len(all) == 0 {
@@ -83,14 +80,14 @@ func TestWaitsKeepTheirPromises(t *testing.T) {
 				}
 				one := rapid.SampledFrom(all).Draw(t, "one")
 				n := rapid.IntRange(0, 60).Draw(t, "bytes")
-				in := w.grow(one, n)
+				in := w.Grow(one, n)
 				require.False(t, in && !alive[one])
 				step(one, in)
 			},
 			"shrink": func(t *rapid.T) {
 				if len(all) > 0 {
 					come := rapid.Int64Range(1, 60).Draw(t, "come")
-					w.shrinkTo(rapid.SampledFrom(all).Draw(t, "one"), rapid.Int64Range(0, come).Draw(t, "left"), come)
+					w.ShrinkTo(rapid.SampledFrom(all).Draw(t, "one"), rapid.Int64Range(0, come).Draw(t, "left"), come)
 				}
 			},
 			"busy": func(t *rapid.T) {
@@ -102,13 +99,13 @@ func TestWaitsKeepTheirPromises(t *testing.T) {
 			"end": func(t *rapid.T) {
 				if len(all) > 0 {
 					one := rapid.SampledFrom(all).Draw(t, "one")
-					w.end(one)
+					w.End(one)
 					delete(alive, one)
 				}
 			},
 		})
 		for _, one := range all {
-			w.end(one)
+			w.End(one)
 		}
 		require.Zero(t, w.stats())
 		require.Zero(t, w.mu.peers)
@@ -124,21 +121,21 @@ func TestWaitsKeepTheirPromises(t *testing.T) {
 // Of many connections none can keep a late one from its share.
 func TestSharesLeaveRoom(t *testing.T) {
 	s := &shares{limit: 1024}
-	own := func(p *peerEntry) *connection { return &connection{peer: p} }
-	fill := func(c *connection) (n int) {
+	own := func(p *Peer) *Conn { return &Conn{peer: p} }
+	fill := func(c *Conn) (n int) {
 		for s.enter(c) {
 			n++
 		}
 		return n
 	}
-	local := &peerEntry{loopback: true}
+	local := &Peer{loopback: true}
 	assert.Equal(t, 512, fill(own(local)), "half for the first")
 	assert.Equal(t, 256, fill(own(local)))
 
 	// Those that come first have more. Once they give back what they have, and take what they get again, the late ones
 	// have their share.
 	s = &shares{limit: 1024}
-	all := make([]*connection, 15)
+	all := make([]*Conn, 15)
 	for i := range all {
 		all[i] = own(local)
 		fill(all[i])
@@ -158,13 +155,13 @@ func TestSharesLeaveRoom(t *testing.T) {
 
 	// An address that is not that of all clients has a share of its own.
 	s = &shares{limit: 1000}
-	remote := &peerEntry{}
+	remote := &Peer{}
 	taken := 0
 	for range 1000 {
 		taken += fill(own(remote))
 	}
 	assert.InDelta(t, 800, taken, 2)
-	assert.Equal(t, 100, fill(own(&peerEntry{})), "as much as is free beside it")
+	assert.Equal(t, 100, fill(own(&Peer{})), "as much as is free beside it")
 }
 
 type address string
@@ -200,125 +197,45 @@ func TestWhatAPeerIs(t *testing.T) {
 	}
 }
 
-// The frames are found however the bytes are cut, and reading stops behind headers.
-func TestFramesAreFoundHoweverTheyCome(t *testing.T) {
-	frame := func(kind byte, stream uint32, payload int) []byte {
-		b := []byte{0, byte(payload >> 8), byte(payload), kind, 0}
-		b = binary.BigEndian.AppendUint32(b, stream)
-		return append(b, make([]byte, payload)...)
-	}
-	var all []byte
-	for _, f := range [][]byte{make([]byte, h2PrefaceBytes), frame(4, 0, 0), frame(h2Headers, 1, 20), frame(h2Data, 1, 300), frame(h2Headers, 3, 0), frame(h2Continuation, 3, 5), frame(h2Data, 3, 1)} {
-		all = append(all, f...)
-	}
-	stops := []int{h2PrefaceBytes + 9 + 29, h2PrefaceBytes + 9 + 29 + 309 + 9, h2PrefaceBytes + 9 + 29 + 309 + 9 + 14}
-	for part := 1; part <= len(all); part++ {
-		s := newServer(limitsOnly{}, Options{}, defaultLifetimes)
-		near, far := net.Pipe()
-		go func() {
-			for rest := all; len(rest) > 0; rest = rest[min(part, len(rest)):] {
-				_, err := far.Write(rest[:min(part, len(rest))])
-				assert.NoError(t, err)
-			}
-			assert.NoError(t, far.Close())
-		}()
-		c := s.newHTTP2Conn(near, &connection{peer: new(peerEntry)}, nil, nil)
-		var got []byte
-		var ends []int
-		for buffer := make([]byte, 100); ; {
-			n, err := c.Read(buffer)
-			got = append(got, buffer[:n]...)
-			ends = append(ends, len(got))
-			if err != nil {
-				break
-			}
-		}
-		require.True(t, bytes.Equal(all, got), "in parts of %d", part)
-		require.Subset(t, ends, stops, "in parts of %d", part)
-		require.EqualValues(t, 3, c.in.last)
-		require.EqualValues(t, 301, c.in.data)
-		require.NoError(t, near.Close())
-	}
-}
-
 func TestAnAllowanceLeaks(t *testing.T) {
-	var a allowance
+	var a Allowance
 	now := time.Unix(1000, 0)
-	assert.InDelta(t, 5, a.take(5, 2, now), 0)
-	assert.InDelta(t, 4, a.take(1, 2, now.Add(time.Second)), 0)
-	assert.InDelta(t, 1, a.take(1, 2, now.Add(time.Hour)), 0)
+	assert.InDelta(t, 5, a.Take(5, 2, now), 0)
+	assert.InDelta(t, 4, a.Take(1, 2, now.Add(time.Second)), 0)
+	assert.InDelta(t, 1, a.Take(1, 2, now.Add(time.Hour)), 0)
 	assert.InDelta(t, 0, a.left(2, now.Add(2*time.Hour)), 0)
-}
-
-// A farewell does not tear a frame apart that is being sent.
-func TestAFarewellComesBetweenFrames(t *testing.T) {
-	s := newServer(limitsOnly{}, Options{}, defaultLifetimes)
-	near, far := net.Pipe()
-	c := s.newHTTP2Conn(near, &connection{peer: new(peerEntry)}, nil, nil)
-	heard := make(chan []byte)
-	go func() {
-		var all bytes.Buffer
-		_, err := all.ReadFrom(far)
-		assert.NoError(t, err)
-		heard <- all.Bytes()
-	}()
-	begun := []byte{0, 0, 3, h2Data, 0, 0, 0, 0, 1, 'a'}
-	n, err := c.Write(begun)
-	require.NoError(t, err)
-	require.Equal(t, len(begun), n)
-	c.in.last, c.in.ended = 7, &floodError{"streams"}
-	c.server.lifetimes.shutdownWait = time.Hour
-	said := make(chan struct{})
-	go func() {
-		defer close(said)
-		c.sayFarewell()
-	}()
-	testwait.Until(t, func() bool {
-		c.out.Lock()
-		defer c.out.Unlock()
-		return c.out.farewell != nil
-	})
-	for range 2 {
-		n, err = c.Write([]byte("bcxxxxxxxxxx"))
-		require.NoError(t, err)
-		require.Equal(t, 12, n)
-	}
-	require.NoError(t, near.Close())
-	<-said
-	want := append(append(begun, "bc"...), appendGoAway(nil, 7, h2EnhanceYourCalm, c.in.ended.Error())...)
-	assert.Equal(t, want, <-heard)
 }
 
 // What has come of requests is in the account of all requests, and is ended for others
 // that fill it, but for a quarter of its bound.
 func TestWaitsAreWithinTheAccount(t *testing.T) {
 	account := memory.New(1000)
-	w := &waits{kind: waitForCalls, limit: amount{100, 400}, memory: account}
-	conn := &connection{peer: &peerEntry{}}
-	var ended []*wait
-	begin := func() *wait {
-		one := &wait{conn: conn}
-		one.evict = func() { ended = append(ended, one) }
-		require.True(t, w.begin(one))
+	w := &Waits{kind: waitForCalls, limit: amount{100, 400}, memory: account}
+	conn := &Conn{peer: &Peer{}}
+	var ended []*Wait
+	begin := func() *Wait {
+		one := &Wait{Conn: conn}
+		one.Evict = func() { ended = append(ended, one) }
+		require.True(t, w.Begin(one))
 		return one
 	}
 	first, second, third := begin(), begin(), begin()
-	require.True(t, w.grow(first, 200))
-	require.True(t, w.grow(second, 100))
+	require.True(t, w.Grow(first, 200))
+	require.True(t, w.Grow(second, 100))
 	require.EqualValues(t, 300, account.Used())
 	account.Add(750) // all there is, and more
-	require.True(t, w.grow(third, 50))
-	require.Equal(t, []*wait{first}, ended)
+	require.True(t, w.Grow(third, 50))
+	require.Equal(t, []*Wait{first}, ended)
 	require.EqualValues(t, 900, account.Used())
 
-	held, in := w.handOver(second)
+	held, in := w.HandOver(second)
 	require.True(t, in)
 	require.EqualValues(t, 100, held)
 	require.EqualValues(t, 900, account.Used(), "it is the caller's now")
 	account.Give(held)
-	_, in = w.handOver(first)
+	_, in = w.HandOver(first)
 	require.False(t, in, "it was ended")
-	w.end(third)
+	w.End(third)
 	require.EqualValues(t, 750, account.Used())
 	require.Zero(t, w.stats())
 }

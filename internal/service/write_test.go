@@ -388,7 +388,7 @@ func TestALostAnswerIsAskedForAgain(t *testing.T) {
 		}
 		return nil
 	}
-	f := start(t, store, func() *service.Server { return service.New(store, service.Options{}) })
+	f := start(t, store, func() *service.Server { return service.New(store, service.Options{}, protocols...) })
 	p := f.pipeline(t)
 	op := putOp(1, "k", "v")
 	op.GetPut().Options = &kvdpb.RequestOptions{ClientId: 1, Sequence: 1}

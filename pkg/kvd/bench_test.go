@@ -114,7 +114,7 @@ func startTCP(b *testing.B) *Client {
 	e, err := engine.Open(b.TempDir(), engine.Options{})
 	require.NoError(b, err)
 	b.Cleanup(func() { require.NoError(b, e.Close()) })
-	s := service.New(daemon.Store(e), service.Options{})
+	s := service.New(daemon.Store(e), service.Options{}, daemon.Protocols()...)
 	address := listen(b, s.Serve)
 	b.Cleanup(func() { require.NoError(b, s.Shutdown(context.Background())) })
 	db, err := Open(address)

@@ -11,6 +11,7 @@ import (
 
 	"google.golang.org/grpc/test/bufconn"
 
+	"github.com/kvd-db/kvd/internal/daemon"
 	"github.com/kvd-db/kvd/internal/kv"
 	"github.com/kvd-db/kvd/internal/service"
 	"github.com/kvd-db/kvd/internal/service/servicetest"
@@ -23,7 +24,7 @@ const address = "localhost:7070"
 // memory runs a server until stop is called, and is the way to it.
 func memory() (way kvd.Option, stop func()) {
 	l := bufconn.Listen(1 << 16)
-	s := service.New(servicetest.New(kv.DefaultLimits), service.Options{})
+	s := service.New(servicetest.New(kv.DefaultLimits), service.Options{}, daemon.Protocols()...)
 	served := make(chan error, 1)
 	go func() { served <- s.Serve(l) }()
 	stop = func() {

@@ -43,7 +43,7 @@ func serve(t testing.TB, store *servicetest.Store, o service.Options) *cluster {
 // serveStore is serve for any store.
 func serveStore(t testing.TB, store service.Store, o service.Options) *cluster {
 	t.Helper()
-	c := &cluster{server: service.New(store, o)}
+	c := &cluster{server: service.New(store, o, daemon.Protocols()...)}
 	l := bufconn.Listen(1 << 20)
 	served := make(chan error, 1)
 	go func() { served <- c.server.Serve(l) }()

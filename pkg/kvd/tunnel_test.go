@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/kvd-db/kvd/internal/daemon"
 	"github.com/kvd-db/kvd/internal/kv"
 	"github.com/kvd-db/kvd/internal/service"
 	"github.com/kvd-db/kvd/internal/service/servicetest"
@@ -98,7 +99,7 @@ func TestTunnelsSeeEveryByte(t *testing.T) {
 		"raw frames": nil, "gRPC": {WithoutRawFrames()}, "without raw sockets": {WithoutRawSockets()},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := service.New(servicetest.New(kv.DefaultLimits), service.Options{})
+			s := service.New(servicetest.New(kv.DefaultLimits), service.Options{}, daemon.Protocols()...)
 			l, err := net.Listen("tcp", "127.0.0.1:0")
 			require.NoError(t, err)
 			served := make(chan error, 1)
@@ -137,7 +138,7 @@ func TestTunnelsSeeEveryByte(t *testing.T) {
 // Whoever turns raw sockets off gets none.
 func TestWithoutRawSockets(t *testing.T) {
 	for _, off := range []bool{false, true} {
-		s := service.New(servicetest.New(kv.DefaultLimits), service.Options{NetOnly: off})
+		s := service.New(servicetest.New(kv.DefaultLimits), service.Options{NetOnly: off}, daemon.Protocols()...)
 		l, err := net.Listen("tcp", "127.0.0.1:0")
 		require.NoError(t, err)
 		served := make(chan error, 1)

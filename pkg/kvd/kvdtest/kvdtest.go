@@ -43,7 +43,7 @@ func New(t testing.TB, opts ...kvd.Option) *kvd.Client {
 	if err != nil {
 		t.Fatalf("kvdtest: %v", err)
 	}
-	s := service.New(daemon.Store(store), service.Options{})
+	s := service.New(daemon.Store(store), service.Options{}, daemon.Protocols()...)
 	pipe := bufconn.Listen(pipeBytes)
 	served := make(chan error, 1)
 	go func() { served <- s.Serve(pipe) }()

@@ -1,0 +1,184 @@
+package frameapi
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"io"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/kvd-db/kvd/internal/frame"
+	"github.com/kvd-db/kvd/internal/service"
+)
+
+// maxFramesInFlight bounds the frames of one pipeline that are served at the same
+// time; the next one waits in the transport. The Go client keeps four.
+const maxFramesInFlight = 8
+
+// Transport brings the frames of a pipeline and takes its answers: a connection of raw
+// frames, or a stream of gRPC.
+type Transport interface {
+	// Receive waits for the next frame, one of NewRequest, which the caller gives to Free.
+	// It is called by one goroutine at a time. A client that ended its side in order is
+	// io.EOF.
+	Receive() (*frame.Request, error)
+	// Send sends a response, which the caller may use again afterwards. It passes the
+	// caller's token on before it waits. If it fails the transport is broken, which
+	// Receive reports too. A client that does not take what is sent for as long as a
+	// deadline is cut off. Safe for concurrent use.
+	Send(r *frame.Response, t *ReceiveToken)
+	// Kill ends the transport, whatever it waits for.
+	Kill(why error)
+}
+
+// requests lends the memory of frames: only those that are served, or that are being
+// received, have some. What one frame left is of use to the next, whoever gets that.
+var requests = sync.Pool{New: func() any { return new(frame.Request) }}
+
+// NewRequest returns a request to receive a frame into. Its owner gives it to Free.
+func NewRequest() *frame.Request { return requests.Get().(*frame.Request) }
+
+// Free ends the use of a request and of its memory, unless that was abandoned.
+func Free(f *frame.Request) {
+	f.Release()
+	requests.Put(f)
+}
+
+// Pipeline serves the frames of one transport.
+type Pipeline struct {
+	transport Transport
+	*frames
+	conn *service.Conn // may be nil in tests
+	// ctx ends with the transport.
+	ctx context.Context
+	// age is how long the transport lasts before the client is told to open
+	// another, ± 10 %; with idle, 0 for never, it is told so earlier, when nothing
+	// has come for as long, up to a quarter more.
+	age, idle time.Duration
+	// keepsToken: workers keep the token while they serve what does not wait. It is of no
+	// use where sending has to pass it on.
+	keepsToken bool
+
+	workers sync.WaitGroup // those that serve frames, but the first
+
+	// token has a value while no worker has it; who has it may use started and err.
+	token   chan struct{}
+	started int   // workers but the first
+	err     error // why receiving ended
+	// waiting counts the workers that wait for the token.
+	waiting atomic.Int32
+
+	// received counts frames; serving those that are being served.
+	received atomic.Uint64
+	serving  atomic.Int32
+	// refusing is set by a shutdown: frames that still come are refused.
+	refusing atomic.Bool
+}
+
+// Serving reports whether frames are being served.
+func (p *Pipeline) Serving() bool { return p.serving.Load() > 0 }
+
+// Run serves frames until the transport ends, and returns why it did; nil is an end
+// in order.
+func (p *Pipeline) Run() error {
+	p.token = make(chan struct{}, 1)
+	p.token <- struct{}{}
+	w := p.watch()
+	p.work()
+	p.workers.Wait()
+	w.end()
+	if errors.Is(p.err, io.EOF) {
+		return nil
+	}
+	return cmp.Or(context.Cause(p.ctx), p.err)
+}
+
+// work receives and serves frames until the transport ends.
+func (p *Pipeline) work() {
+	defer func() {
+		if v := recover(); v != nil {
+			p.transport.Kill(p.server.Panicked(p.methodPipeline, v))
+		}
+	}()
+	t := &ReceiveToken{pipeline: p}
+	defer t.Pass()
+	for f := p.next(t); f != nil; f = p.next(t) {
+		p.serving.Add(1)
+		p.received.Add(1)
+		p.serve(f, t)
+		Free(f)
+		p.serving.Add(-1)
+	}
+}
+
+// next waits for the token and then for a frame. Nil: there is none any more.
+func (p *Pipeline) next(t *ReceiveToken) (f *frame.Request) {
+	t.take()
+	if p.err == nil {
+		f, p.err = p.transport.Receive()
+	}
+	return f
+}
+
+// serve answers every operation of a frame.
+func (p *Pipeline) serve(f *frame.Request, t *ReceiveToken) {
+	if !p.keepsToken || !mayKeepToken(f) {
+		t.Pass()
+	}
+	s := p.server
+	s.CountFrame(len(f.Ops))
+	bytes := int64(f.Bytes())
+	if len(f.Ops) > 0 && f.Ops[0].Kind != frame.Get {
+		bytes *= service.WriteCopies
+	}
+	switch {
+	case p.refusing.Load():
+		p.refuse(f, t, service.ShuttingDown)
+	case f.Discarded:
+		p.refuse(f, t, service.ShedError(service.ShedByBytes))
+	case !s.Memory().Take(bytes, 0):
+		p.refuse(f, t, s.Shed(service.ShedByBytes))
+	default:
+		defer s.Memory().Give(bytes)
+		if p.serveBatches(f, t) {
+			f.Abandon()
+		}
+	}
+}
+
+// serveBatches serves the batches of a frame, a lone one on this goroutine. It
+// reports whether the store may still use memory of the frame.
+func (p *Pipeline) serveBatches(f *frame.Request, t *ReceiveToken) (held bool) {
+	var few [4]*batch // most frames have one
+	batches := p.split(few[:0], f, t, time.Now())
+	if len(batches) == 1 {
+		batches[0].token = t
+		return batches[0].serve()
+	}
+	t.Pass()
+	var all sync.WaitGroup
+	var anyHeld atomic.Bool
+	for _, b := range batches {
+		all.Go(func() {
+			if b.serve() {
+				anyHeld.Store(true)
+			}
+		})
+	}
+	all.Wait()
+	return anyHeld.Load()
+}
+
+// refuse answers every operation of a frame with the same failure.
+func (p *Pipeline) refuse(f *frame.Request, t *ReceiveToken, why *service.Error) {
+	r := frame.Response{Compact: f.Compact, ID: f.ID}
+	for i := range f.Ops {
+		r.Results = append(r.Results, resultOf(why, f.Ops[i].Tag))
+		p.methodOf(f.Ops[i].Kind).Count(why.Code, 1)
+	}
+	if len(r.Results) > 0 {
+		p.transport.Send(&r, t)
+	}
+}

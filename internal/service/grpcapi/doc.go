@@ -1,0 +1,2 @@
+// Package grpcapi serves the service of the protos by gRPC.
+package grpcapi

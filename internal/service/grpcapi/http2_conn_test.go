@@ -1,0 +1,104 @@
+package grpcapi
+
+import (
+	"bytes"
+	"encoding/binary"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/kvd-db/kvd/internal/service"
+	"github.com/kvd-db/kvd/internal/service/servicetest"
+	"github.com/kvd-db/kvd/internal/testwait"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// testConn returns a connection that came by no listener.
+func testConn(a *api, conn net.Conn) *connection {
+	return newConnection(service.NewConn(a.server, conn))
+}
+
+// The frames are found however the bytes are cut, and reading stops behind headers.
+func TestFramesAreFoundHoweverTheyCome(t *testing.T) {
+	frame := func(kind byte, stream uint32, payload int) []byte {
+		b := []byte{0, byte(payload >> 8), byte(payload), kind, 0}
+		b = binary.BigEndian.AppendUint32(b, stream)
+		return append(b, make([]byte, payload)...)
+	}
+	var all []byte
+	for _, f := range [][]byte{make([]byte, h2PrefaceBytes), frame(4, 0, 0), frame(h2Headers, 1, 20), frame(h2Data, 1, 300), frame(h2Headers, 3, 0), frame(h2Continuation, 3, 5), frame(h2Data, 3, 1)} {
+		all = append(all, f...)
+	}
+	stops := []int{h2PrefaceBytes + 9 + 29, h2PrefaceBytes + 9 + 29 + 309 + 9, h2PrefaceBytes + 9 + 29 + 309 + 9 + 14}
+	for part := 1; part <= len(all); part++ {
+		a := newAPI(service.New(servicetest.LimitsOnly{}, service.Options{}))
+		near, far := net.Pipe()
+		go func() {
+			for rest := all; len(rest) > 0; rest = rest[min(part, len(rest)):] {
+				_, err := far.Write(rest[:min(part, len(rest))])
+				assert.NoError(t, err)
+			}
+			assert.NoError(t, far.Close())
+		}()
+		c := a.newHTTP2Conn(testConn(a, near), nil)
+		var got []byte
+		var ends []int
+		for buffer := make([]byte, 100); ; {
+			n, err := c.Read(buffer)
+			got = append(got, buffer[:n]...)
+			ends = append(ends, len(got))
+			if err != nil {
+				break
+			}
+		}
+		require.True(t, bytes.Equal(all, got), "in parts of %d", part)
+		require.Subset(t, ends, stops, "in parts of %d", part)
+		require.EqualValues(t, 3, c.in.last)
+		require.EqualValues(t, 301, c.in.data)
+		require.NoError(t, near.Close())
+	}
+}
+
+// A farewell does not tear a frame apart that is being sent.
+func TestAFarewellComesBetweenFrames(t *testing.T) {
+	a := newAPI(service.New(servicetest.LimitsOnly{}, service.Options{}))
+	near, far := net.Pipe()
+	c := a.newHTTP2Conn(testConn(a, near), nil)
+	heard := make(chan []byte)
+	go func() {
+		var all bytes.Buffer
+		_, err := all.ReadFrom(far)
+		assert.NoError(t, err)
+		heard <- all.Bytes()
+	}()
+	begun := []byte{0, 0, 3, h2Data, 0, 0, 0, 0, 1, 'a'}
+	n, err := c.Write(begun)
+	require.NoError(t, err)
+	require.Equal(t, len(begun), n)
+	c.in.last, c.in.ended = 7, &floodError{"streams"}
+	a.server.Options().Lifetimes.ShutdownWait = time.Hour
+	said := make(chan struct{})
+	go func() {
+		defer close(said)
+		c.sayFarewell()
+	}()
+	testwait.Until(t, func() bool {
+		c.out.Lock()
+		defer c.out.Unlock()
+		return c.out.farewell != nil
+	})
+	for range 2 {
+		n, err = c.Write([]byte("bcxxxxxxxxxx"))
+		require.NoError(t, err)
+		require.Equal(t, 12, n)
+	}
+	require.NoError(t, near.Close())
+	<-said
+	want := append(append(begun, "bc"...), appendGoAway(nil, 7, h2EnhanceYourCalm, c.in.ended.Error())...)
+	assert.Equal(t, want, <-heard)
+}

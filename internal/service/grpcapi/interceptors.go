@@ -1,0 +1,120 @@
+package grpcapi
+
+import (
+	"context"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/kvd-db/kvd/internal/frame"
+	"github.com/kvd-db/kvd/internal/service"
+	kvdpb "github.com/kvd-db/kvd/pkg/kvdpb/kvd/v1"
+)
+
+// unary surrounds every unary call: its charge, its count, its panic, and what becomes of
+// its error.
+func (a *api) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (_ any, err error) {
+	c := callOf(ctx)
+	defer func() { err = a.ended(c, err) }()
+	if !c.claimed && !c.claim() {
+		return nil, context.Cause(ctx)
+	}
+	defer c.release()
+	defer a.server.Recover(c.method, &err)
+	m, ok := req.(proto.Message)
+	if err := c.come(); err != nil {
+		return nil, err
+	}
+	if ok {
+		if err := c.resize(c.method.RequestBytes(proto.Size(m))); err != nil {
+			return nil, err
+		}
+	}
+	c.leaveIntake()
+	c.work.Begun = time.Now()
+	c.work.Budget.Charge(a.server.Memory())
+	answer, err := handler(ctx, req)
+	err = a.errorOf(c.method, err)
+	a.finishCall(c, req, answer, err)
+	return c.lend(answer, err)
+}
+
+// ended counts a call and returns its error as gRPC sends it.
+func (a *api) ended(c *call, err error) error {
+	err = a.errorOf(c.method, err)
+	c.method.Count(codeOf(err), 1)
+	return err
+}
+
+// finishCall is called when a unary call has its answer, and says in that where the
+// time went, if the request asked. A call that did not come as far as the store is
+// none.
+func (a *api) finishCall(c *call, req, answer any, err error) {
+	if c.work.Store() == 0 {
+		return
+	}
+	asked, ok := req.(interface{ GetOptions() *kvdpb.RequestOptions })
+	if ok && err == nil && asked.GetOptions().GetWantTimings() {
+		times := c.work.Times(time.Since(c.work.Begun))
+		answer.(interface{ GetMeta() *kvdpb.ResponseMeta }).GetMeta().Timings = timingsMessage(&times)
+	}
+	a.server.Finish(c.conn.Conn, c.method, codeOf(err), &c.work, func() service.Load { return loadOfRequest(req) })
+}
+
+// lend returns an answer for which the transport gives back the memory that its call
+// has taken.
+func (c *call) lend(answer any, err error) (any, error) {
+	c.work.Budget.Trim()
+	m, ok := answer.(proto.Message)
+	held := c.work.Budget.Held()
+	if err != nil || !ok || held == 0 {
+		c.work.Budget.Return()
+		return answer, err
+	}
+	return &frame.Lent{Message: m, Lender: c.api.lendUnary(c.conn, held), Bytes: held}, nil
+}
+
+// stream surrounds every stream likewise.
+func (a *api) stream(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) (err error) {
+	ctx := stream.Context()
+	c := callOf(ctx)
+	defer func() { err = a.ended(c, err) }()
+	if !c.claim() {
+		return context.Cause(ctx)
+	}
+	defer c.release()
+	defer a.server.Recover(c.method, &err)
+	stream = reasonedStream{stream, c}
+	if c.method == a.methodOther && c.kill != nil {
+		ended := make(chan struct{})
+		defer close(ended)
+		go c.killAtShutdown(ended)
+		return handler(srv, idleStream{stream, c})
+	}
+	return handler(srv, stream)
+}
+
+// killAtShutdown ends a stream that never ends by itself: a health watch, or
+// reflection.
+func (c *call) killAtShutdown(ended <-chan struct{}) {
+	select {
+	case <-c.api.server.Draining().Done():
+		c.kill(service.ShuttingDown)
+	case <-ended:
+	}
+}
+
+// idleStream is such a stream. Once its request has come it may idle.
+type idleStream struct {
+	grpc.ServerStream
+	c *call
+}
+
+func (s idleStream) RecvMsg(m any) error {
+	err := s.ServerStream.RecvMsg(m)
+	if err == nil {
+		s.c.stall.Stop()
+	}
+	return err
+}

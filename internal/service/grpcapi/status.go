@@ -1,0 +1,109 @@
+package grpcapi
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/protoadapt"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/kvd-db/kvd/internal/service"
+	kvdpb "github.com/kvd-db/kvd/pkg/kvdpb/kvd/v1"
+)
+
+// errorOf returns an error as gRPC sends it: with the status that it has, or with that of
+// the server's error.
+func (a *api) errorOf(m *service.Method, err error) error {
+	if err == nil {
+		return nil
+	}
+	if _, has := status.FromError(err); has {
+		return err
+	}
+	return statusError{a.server.Failure(m, err)}
+}
+
+// codeOf returns the code that gRPC sends for an error.
+func codeOf(err error) service.Code {
+	if s, ok := errors.AsType[statusError](err); ok {
+		return s.e.Code
+	}
+	return service.Code(status.Code(err))
+}
+
+// statusError makes gRPC send an error with its details.
+type statusError struct{ e *service.Error }
+
+func (s statusError) Error() string { return s.e.Message }
+
+// GRPCStatus is what gRPC looks for in an error.
+func (s statusError) GRPCStatus() *status.Status {
+	info := &errdetails.ErrorInfo{Reason: s.e.Reason, Domain: kvdpb.ErrorDomain, Metadata: metadataOf(s.e)}
+	details := []protoadapt.MessageV1{info}
+	if s.e.RetryAfter > 0 {
+		details = append(details, &errdetails.RetryInfo{RetryDelay: durationpb.New(s.e.RetryAfter)})
+	}
+	plain := status.New(codes.Code(s.e.Code), s.e.Message)
+	detailed, err := plain.WithDetails(details...)
+	if err != nil {
+		return plain
+	}
+	return detailed
+}
+
+// keyMetadata is the longest key, in quotes, that an error names. Details travel
+// in a trailer, and a client whose bound of headers they exceed, 8 KiB being a
+// common one, gets no reason at all.
+const keyMetadata = 1 << 10
+
+// metadataOf returns the figures of an error as its ErrorInfo has them.
+func metadataOf(e *service.Error) map[string]string {
+	var all map[string]string
+	set := func(name, value string) {
+		if all == nil {
+			all = make(map[string]string, 2)
+		}
+		all[name] = value
+	}
+	if e.Cause != "" {
+		set(kvdpb.MetadataCause, e.Cause)
+	}
+	if e.RequestID != "" {
+		set(kvdpb.MetadataRequestID, e.RequestID)
+	}
+	if e.Size > 0 {
+		set(kvdpb.MetadataSize, strconv.FormatInt(e.Size, 10))
+		set(kvdpb.MetadataLimit, strconv.FormatInt(e.Limit, 10))
+	}
+	if e.Version != 0 || e.Reason == service.ReasonConditionFailed {
+		set(kvdpb.MetadataVersion, strconv.FormatUint(uint64(e.Version), 10))
+	}
+	if quoted := strconv.Quote(string(e.Key)); e.Key != nil && len(quoted) <= keyMetadata {
+		set(kvdpb.MetadataKey, quoted)
+	}
+	return all
+}
+
+// statusMessage returns an error as one operation's among several.
+func statusMessage(e *service.Error) *kvdpb.Status {
+	return &kvdpb.Status{
+		Code:         int32(e.Code),
+		Reason:       e.Reason,
+		Message:      e.Message,
+		RetryAfterMs: e.RetryAfterMillis(),
+		Version:      uint64(e.Version),
+	}
+}
+
+// messageTooLarge refuses a message by its length.
+func messageTooLarge(n int64, limit int) *service.Error {
+	return &service.Error{
+		Code: service.InvalidArgument, Reason: service.ReasonTooLarge,
+		Message: fmt.Sprintf("the request has %d bytes, limit is %d; nothing of it was done", n, limit),
+		Size:    n, Limit: int64(limit),
+	}
+}

@@ -1,0 +1,132 @@
+package service
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/kvd-db/kvd/internal/kv"
+)
+
+// Lookup performs independent reads of the newest state. It waits for admission. Values
+// beyond the Budget of the reads are left out: those reads fail with kv.ErrBudgetSpent. An
+// error means that none was performed; that of one read is in it.
+func (s *Server) Lookup(ctx context.Context, c *Call, reads []*kv.Lookup) error {
+	reads[0].Stages = c.enter()
+	err := s.store.Lookup(ctx, reads)
+	c.leave()
+	return err
+}
+
+// LookupCached is Lookup for those reads whose answers are in memory. It does not wait,
+// and returns the other reads, in the memory of reads.
+func (s *Server) LookupCached(c *Call, reads []*kv.Lookup) (left []*kv.Lookup, err error) {
+	reads[0].Stages = c.enter()
+	left, err = s.store.LookupCached(reads)
+	c.leave()
+	return left, err
+}
+
+// LookupAt is Lookup at a version for all reads, which it returns; 0 is the newest.
+func (s *Server) LookupAt(ctx context.Context, c *Call, reads []*kv.Lookup, at kv.SeqNum) (kv.SeqNum, error) {
+	if stages := c.enter(); len(reads) > 0 {
+		reads[0].Stages = stages
+	}
+	at, err := s.store.LookupAt(ctx, reads, at)
+	c.leave()
+	return at, err
+}
+
+// Get performs one read, whatever the size of its value: it waits for memory. A key that
+// is absent is an error.
+func (s *Server) Get(ctx context.Context, c *Call, l *kv.Lookup, at kv.SeqNum) error {
+	if err := s.CheckKey(l.Key); err != nil {
+		return err
+	}
+	l.Budget, l.Stages = &c.Budget, c.enter()
+	err := s.readWithin(ctx, &c.Budget, s.limits.ValueBytes, func() error {
+		if at == 0 {
+			return s.store.Lookup(ctx, []*kv.Lookup{l})
+		}
+		_, err := s.store.LookupAt(ctx, []*kv.Lookup{l}, at)
+		return err
+	})
+	c.leave()
+	switch {
+	case err != nil:
+		return err
+	case l.Err != nil:
+		return l.Err
+	case !l.Found:
+		return KeyNotFound(l.ReadVersion)
+	}
+	return nil
+}
+
+// GetMany performs reads at one version, which it returns, and waits for memory. What they
+// bring is bounded, so that what can be written as one batch can be read as one. The error
+// of one read is in it.
+func (s *Server) GetMany(ctx context.Context, c *Call, reads []*kv.Lookup, at kv.SeqNum) (version kv.SeqNum, err error) {
+	if err := s.CheckKeys(len(reads)); err != nil {
+		return 0, err
+	}
+	for i, l := range reads {
+		if err := s.limits.CheckKey(l.Key); err != nil {
+			return 0, Invalid(fmt.Errorf("key %d: %w", i, err))
+		}
+		l.Budget = &c.Budget
+	}
+	if stages := c.enter(); len(reads) > 0 {
+		reads[0].Stages = stages
+	}
+	limit := max(s.limits.BatchBytes, s.limits.ValueBytes)
+	err = s.readWithin(ctx, &c.Budget, limit, func() (err error) {
+		version, err = s.store.LookupAt(ctx, reads, at)
+		return err
+	})
+	c.leave()
+	if err != nil {
+		return 0, err
+	}
+	if c.Budget.Spent() {
+		return 0, TooLarge("the answer has more than %d bytes; ask for fewer keys", limit)
+	}
+	return version, nil
+}
+
+// CheckKeys checks the number of keys of one request, which a protocol does before it
+// decodes them.
+func (s *Server) CheckKeys(n int) error {
+	if n > s.limits.BatchOps {
+		return TooLarge("%d keys, limit is %d", n, s.limits.BatchOps)
+	}
+	return nil
+}
+
+// Write performs independent writes that CheckWrite has passed. It waits for admission. An
+// error means that none was performed; that of one write is in it. What the key held
+// before is bounded by the Budget, as in Lookup.
+func (s *Server) Write(ctx context.Context, c *Call, writes []*kv.Write) error {
+	writes[0].Stages = c.enter()
+	err := s.store.Write(ctx, writes)
+	c.leave()
+	return err
+}
+
+// WriteOne performs one write, whatever the size of what the key held before: it waits for
+// memory for that.
+func (s *Server) WriteOne(ctx context.Context, c *Call, w *kv.Write) error {
+	if w.Previous != nil {
+		w.Previous.Budget = &c.Budget
+	}
+	w.Stages = c.enter()
+	err := s.readWithin(ctx, &c.Budget, s.limits.ValueBytes, func() error { return s.store.Write(ctx, []*kv.Write{w}) })
+	c.leave()
+	if err != nil {
+		return err
+	}
+	return w.Err
+}
+
+// HadPrevious reports whether a write returns what the key held before. One that had been
+// applied earlier is not applied again, and what it found then is not known.
+func HadPrevious(w *kv.Write) bool { return w.Previous != nil && w.Previous.Found && !w.Deduplicated }
