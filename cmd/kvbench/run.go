@@ -52,14 +52,13 @@ func benchmark(c *cobra.Command, o *options, open opener) error {
 	}
 	cell := &results.Cell{Params: o.params()}
 	result.Cells = []*results.Cell{cell}
-	lead := ""
 	for range o.runs {
 		target := o.targetOptions // each run without --data has a directory of its own
 		summary, info, err := runOnce(c, o, &target, open, cell)
 		if err != nil {
 			return err
 		}
-		result.Environment, lead = summary.Environment, sentence(summary, info)
+		result.Environment = summary.Environment
 		cell.Workload, cell.Target = summary.Workload, info
 		if c.Context().Err() != nil {
 			break
@@ -68,11 +67,17 @@ func benchmark(c *cobra.Command, o *options, open opener) error {
 	if o.report == "" {
 		return nil
 	}
-	page := report.Page{
-		Title: "kvbench " + result.Experiment + ": " + o.config.Mix.Name, Lead: lead,
-		Result: result, Sections: report.Cells(result),
+	return writeReport(c, o.report, result, runPage(result))
+}
+
+// runPage returns the page of one workload.
+func runPage(r *results.Result) *report.Page {
+	page := &report.Page{Title: "One workload", Result: r, Sections: report.Cells(r)}
+	for _, c := range r.Cells {
+		least, median, most := c.Rates()
+		page.Lead = fmt.Sprintf("%s: %s operations/s, %s to %s in %d runs.", c.Name(), grouped(median), grouped(least), grouped(most), len(c.Runs))
 	}
-	return writeReport(c, o.report, result, &page)
+	return page
 }
 
 // runOnce does one run, prints it, and adds it to the cell.

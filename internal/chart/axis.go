@@ -91,6 +91,12 @@ func (s *scale) at(v float64) float64 {
 	return s.from + min(max(t, -0.05), 1.05)*(s.to-s.from)
 }
 
+// shows reports whether a value lies on the axis.
+func (s *scale) shows(v float64) bool {
+	t := s.axis.transform(v)
+	return t >= s.min-1e-9 && t <= s.max+1e-9
+}
+
 // step returns the distance of two categories in pixels.
 func (s *scale) step() float64 { return math.Abs(s.to-s.from) / (s.max - s.min) }
 

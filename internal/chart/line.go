@@ -14,8 +14,8 @@ type Line struct {
 	// Low and High, if set, are the ends of a band around the line, such as the least and
 	// the most of several runs.
 	Low, High []float64
-	// Plain omits the markers, for lines of many points.
-	Plain bool
+	// Plain omits the markers, for lines of many points; Dots omits the line.
+	Plain, Dots bool
 }
 
 func (l *Line) extent(x, y func(float64)) {
@@ -41,23 +41,26 @@ func (l *Line) draw(p *plot) {
 	if l.Low != nil {
 		p.path("band "+class, path([][]point{p.between(l.X, l.Low, l.High)}, true), "")
 	}
-	p.path("l "+class+dash(l.Series), path(p.unbroken(l.X, l.Y), false), "")
+	if !l.Dots {
+		p.path("l "+class+dash(l.Series), path(p.unbroken(l.X, l.Y), false), "")
+	}
 	if l.Plain {
 		return
 	}
 	for i := range l.X {
-		if !math.IsNaN(l.Y[i]) {
+		if !math.IsNaN(l.Y[i]) && p.x.shows(l.X[i]) {
 			p.marker(l.Series, p.x.at(l.X[i]), p.y.at(l.Y[i]), p.title(l.Name, l.X[i], l.Y[i]))
 		}
 	}
 }
 
-// unbroken returns the points, in pixels, of the stretches without NaN.
+// unbroken returns the points, in pixels, of the stretches without NaN that the axis
+// shows.
 func (p *plot) unbroken(x, y []float64) [][]point {
 	var lines [][]point
 	open := false
 	for i := range x {
-		if math.IsNaN(y[i]) {
+		if math.IsNaN(y[i]) || !p.x.shows(x[i]) {
 			open = false
 			continue
 		}
@@ -75,9 +78,14 @@ func (p *plot) unbroken(x, y []float64) [][]point {
 func (p *plot) between(x, low, high []float64) []point {
 	var outline []point
 	for i := range x {
-		outline = append(outline, point{p.x.at(x[i]), p.y.at(high[i])})
+		if p.x.shows(x[i]) {
+			outline = append(outline, point{p.x.at(x[i]), p.y.at(high[i])})
+		}
 	}
 	for i := len(x) - 1; i >= 0; i-- {
+		if !p.x.shows(x[i]) {
+			continue
+		}
 		outline = append(outline, point{p.x.at(x[i]), p.y.at(low[i])})
 	}
 	return outline

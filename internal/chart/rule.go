@@ -63,6 +63,9 @@ func (s *Shade) extent(_, _ func(float64)) {}
 func (s *Shade) keys() []key               { return nil }
 
 func (s *Shade) draw(p *plot) {
+	if !p.x.shows(s.From) || !p.x.shows(s.To) {
+		return
+	}
 	from, to := p.x.at(s.From), p.x.at(s.To)
 	p.rect("sh", from, p.top, max(to-from, 1), p.height, s.Name)
 }

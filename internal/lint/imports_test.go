@@ -43,6 +43,7 @@ var floors = map[string]float64{
 	"internal/chart":      0.5,
 	"internal/results":    2,
 	"internal/report":     3,
+	"internal/experiment": 4,
 
 	"internal/descriptor": 1,
 	"internal/memory":     1,

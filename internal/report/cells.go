@@ -47,7 +47,14 @@ func Note(r *results.Result, c *results.Cell) []string {
 	if c != nil {
 		what += ", " + c.Name()
 	}
-	return []string{fmt.Sprintf("kvbench %s; %d runs of %s; commit %s; %s, %d processors.", what, runs, chart.Seconds(math.Round(seconds)), commit, r.Environment.CPU, r.Environment.GOMAXPROCS)}
+	return []string{fmt.Sprintf("kvbench %s; %s of %s; commit %s; %s, %d processors.", what, plural(runs, "run"), chart.Seconds(math.Round(seconds)), commit, r.Environment.CPU, r.Environment.GOMAXPROCS)}
+}
+
+func plural(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
 }
 
 // Cells returns a section for each cell: its operations, throughput and files over time,

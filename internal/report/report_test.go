@@ -87,7 +87,7 @@ func TestTrustNamesEveryReasonForDoubt(t *testing.T) {
 		assert.False(t, c.OK, c.Text)
 		all = append(all, c.Text)
 	}
-	for _, says := range []string{"disk on fire", "1 runs were interrupted", "2 of 3 runs", "differ by up to 66.7 %", "30 % of the processor", "5 ms late",
+	for _, says := range []string{"disk on fire", "1 run interrupted", "2 of 3 runs", "differ by up to 66.7 %", "30 % of the processor", "5 ms late",
 		"2 s are short", "scaled by 0.1", "fit into memory", "tmpfs", "changes that no commit has"} {
 		assert.Contains(t, strings.Join(all, "\n"), says)
 	}

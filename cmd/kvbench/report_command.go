@@ -1,0 +1,55 @@
+package main
+
+import (
+	"fmt"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"github.com/kvd-db/kvd/internal/experiment"
+	"github.com/kvd-db/kvd/internal/report"
+	"github.com/kvd-db/kvd/internal/results"
+)
+
+func newReportCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "report DIR...",
+		Short: "Draw the report of a directory again, without measuring",
+		Long: `Draw report.html of directories that --report wrote, from their result.json.
+
+Nothing is measured. Use it after a new version of kvbench, which may draw better.`,
+		Example: `  kvbench report kvbench-partitions`,
+		Args:    cobra.MinimumNArgs(1),
+		RunE: func(c *cobra.Command, dirs []string) error {
+			for _, dir := range dirs {
+				if err := redraw(c, dir); err != nil {
+					return failed(err)
+				}
+			}
+			return nil
+		},
+	}
+}
+
+func redraw(c *cobra.Command, dir string) error {
+	r, err := results.Read(dir)
+	if err != nil {
+		return err
+	}
+	page, err := pageOf(r)
+	if err != nil {
+		return fmt.Errorf("%s: %w", filepath.Join(dir, results.ResultFile), err)
+	}
+	return writeReport(c, dir, r, page)
+}
+
+// pageOf returns the page of a stored result.
+func pageOf(r *results.Result) (*report.Page, error) {
+	switch r.Experiment {
+	case "run":
+		return runPage(r), nil
+	case "partitions":
+		return experiment.Partitions{}.Experiment().Report(r), nil
+	}
+	return nil, fmt.Errorf("this kvbench knows no experiment %q: use the version that measured it", r.Experiment)
+}

@@ -1,0 +1,145 @@
+package experiment
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"time"
+
+	"github.com/kvd-db/kvd/internal/loadgen"
+	"github.com/kvd-db/kvd/internal/report"
+	"github.com/kvd-db/kvd/internal/results"
+	"github.com/kvd-db/kvd/internal/workload"
+)
+
+// Experiment is a question with the measurements that answer it.
+type Experiment struct {
+	Name  string // the command
+	Title string
+	Cells []Cell
+	// Lead answers the question in a sentence, and Sections in pictures.
+	Lead     func(*results.Result) string
+	Sections func(*results.Result) []report.Section
+}
+
+// Cell is one combination of parameters.
+type Cell struct {
+	Params []results.Param
+	Setup  Setup
+	Config workload.Config
+}
+
+// Setup is how the store of a cell is made. Zero values are the engine's defaults.
+type Setup struct {
+	Partitions  int
+	FlushKeys   int
+	MemoryBytes int64
+}
+
+// Store is a store that was made for one run.
+type Store struct {
+	workload.Target
+	// Info describes the store in the report, and Activity what it did, once the run is
+	// over; it may be nil.
+	Info     any
+	Activity func() any
+}
+
+// Options say how to run an experiment.
+type Options struct {
+	Runs    int
+	Scale   float64 // of times and sizes; recorded in the result
+	Command []string
+	// Open makes a new, empty store. Closing it removes it.
+	Open func(Setup) (Store, error)
+	// Environment describes the machine.
+	Environment loadgen.Environment
+	// Progress gets a line for each run, and one each second while it goes on.
+	Progress func(Progress)
+}
+
+// Progress says where an experiment is.
+type Progress struct {
+	Run, Runs int // of all cells together, from 1 on
+	Cell      *results.Cell
+	Sample    *loadgen.Sample // of the last second; nil when a run begins
+	Left      time.Duration   // estimated; 0 during the first run
+}
+
+// Run measures all cells. When ctx ends, it returns what was measured until then with
+// the error of ctx. A wrong answer, or another error of an operation, ends the experiment:
+// the result then has the run with its error.
+func (e *Experiment) Run(ctx context.Context, o Options) (*results.Result, error) {
+	r := &results.Result{
+		Version: results.Version, Experiment: e.Name, Command: o.Command, Scale: o.Scale,
+		Began: time.Now().UTC().Format(time.RFC3339), Environment: o.Environment,
+	}
+	for i := range e.Cells {
+		r.Cells = append(r.Cells, &results.Cell{Params: e.Cells[i].Params})
+	}
+	began, n := time.Now(), 0
+	for range o.Runs {
+		for i := range e.Cells {
+			if err := ctx.Err(); err != nil {
+				return r, err
+			}
+			p := Progress{Run: n + 1, Runs: o.Runs * len(e.Cells), Cell: r.Cells[i]}
+			if n > 0 {
+				p.Left = time.Since(began) / time.Duration(n) * time.Duration(p.Runs-n)
+			}
+			if err := e.runOnce(ctx, &e.Cells[i], r.Cells[i], &o, p); err != nil {
+				return r, fmt.Errorf("%s: %w", r.Cells[i].Name(), err)
+			}
+			n++
+		}
+	}
+	return r, nil
+}
+
+// runOnce measures one cell once and adds the run to the cell.
+func (e *Experiment) runOnce(ctx context.Context, c *Cell, to *results.Cell, o *Options, p Progress) (err error) {
+	o.Progress(p)
+	store, err := o.Open(c.Setup)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, store.Close()) }()
+	collector := results.NewCollector(workload.Operations())
+	summary, err := workload.Run(ctx, store.Target, c.Config, workload.Observer{
+		Second: func(s loadgen.Sample) {
+			collector.Second(s)
+			p.Sample = &s
+			o.Progress(p)
+		},
+	})
+	if summary != nil {
+		to.Workload, to.Target = summary.Workload, store.Info
+		var activity any
+		if store.Activity != nil {
+			activity = store.Activity()
+		}
+		to.Runs = append(to.Runs, collector.Run(summary.Trial, activity))
+	}
+	return err
+}
+
+// Report returns the page of a result.
+func (e *Experiment) Report(r *results.Result) *report.Page {
+	return &report.Page{Title: e.Title, Lead: e.Lead(r), Result: r, Sections: e.Sections(r)}
+}
+
+// WriteTables writes the tables of a page as text.
+func WriteTables(w io.Writer, p *report.Page) error {
+	for i := range p.Sections {
+		for _, t := range p.Sections[i].Tables {
+			if err := t.WriteText(w); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func number(n int) string { return strconv.Itoa(n) }

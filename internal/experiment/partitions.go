@@ -1,0 +1,344 @@
+package experiment
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/kvd-db/kvd/internal/chart"
+	"github.com/kvd-db/kvd/internal/report"
+	"github.com/kvd-db/kvd/internal/results"
+	"github.com/kvd-db/kvd/internal/workload"
+)
+
+// Partitions is the experiment of the article on the hash-partitioned tree: does
+// partitioning raise the throughput of concurrent callers? The article gave each partition
+// memtables of the same size, so that 16 partitions buffered 16 times as much. Here all
+// partitions share one memory budget.
+type Partitions struct {
+	Mixes      []workload.Mix
+	Partitions []int
+	Threads    []int
+	Config     workload.Config // without Mix and Workers
+	Memory     int64           // budget of the store
+}
+
+// Names of the parameters of a cell.
+const (
+	paramMix        = "mix"
+	paramPartitions = "partitions"
+	paramThreads    = "threads"
+)
+
+// Experiment returns the experiment with one cell for each combination.
+func (p Partitions) Experiment() *Experiment {
+	e := &Experiment{
+		Name: "partitions", Title: "Does partitioning pay?",
+		Lead: partitionsLead, Sections: partitionsSections,
+	}
+	for _, mix := range p.Mixes {
+		for _, partitions := range p.Partitions {
+			for _, threads := range p.Threads {
+				config := p.Config
+				config.Mix, config.Workers = mix, threads
+				e.Cells = append(e.Cells, Cell{
+					Params: []results.Param{
+						{Name: paramMix, Value: mix.Name}, {Name: paramPartitions, Value: number(partitions)}, {Name: paramThreads, Value: number(threads)},
+					},
+					Setup:  Setup{Partitions: partitions, MemoryBytes: p.Memory},
+					Config: config,
+				})
+			}
+		}
+	}
+	return e
+}
+
+// grid gives access to the cells by their parameters.
+type grid struct {
+	result              *results.Result
+	mixes               []string
+	partitions, threads []int
+}
+
+func newGrid(r *results.Result) *grid {
+	g := &grid{result: r}
+	for _, c := range r.Cells {
+		if len(c.Runs) == 0 {
+			continue
+		}
+		if mix := c.Param(paramMix); !slices.Contains(g.mixes, mix) {
+			g.mixes = append(g.mixes, mix)
+		}
+		g.partitions = addNumber(g.partitions, c.Param(paramPartitions))
+		g.threads = addNumber(g.threads, c.Param(paramThreads))
+	}
+	return g
+}
+
+func addNumber(list []int, s string) []int {
+	n, err := strconv.Atoi(s)
+	if err != nil || slices.Contains(list, n) {
+		return list
+	}
+	list = append(list, n)
+	slices.Sort(list)
+	return list
+}
+
+// cell returns the cell of a combination; nil if it was not measured.
+func (g *grid) cell(mix string, partitions, threads int) *results.Cell {
+	for _, c := range g.result.Cells {
+		if len(c.Runs) > 0 && c.Param(paramMix) == mix && c.Param(paramPartitions) == number(partitions) && c.Param(paramThreads) == number(threads) {
+			return c
+		}
+	}
+	return nil
+}
+
+// rate returns the median rate of a combination; NaN if it was not measured.
+func (g *grid) rate(mix string, partitions, threads int) float64 {
+	c := g.cell(mix, partitions, threads)
+	if c == nil {
+		return math.NaN()
+	}
+	_, median, _ := c.Rates()
+	return median
+}
+
+// best returns the thread count with the highest rate, and that rate.
+func (g *grid) best(mix string, partitions int) (threads int, rate float64) {
+	for _, n := range g.threads {
+		if r := g.rate(mix, partitions, n); r > rate {
+			threads, rate = n, r
+		}
+	}
+	return threads, rate
+}
+
+func partitionsLead(r *results.Result) string {
+	g := newGrid(r)
+	if len(g.partitions) < 2 {
+		return "Throughput by mix, partitions and threads."
+	}
+	few, many := g.partitions[0], g.partitions[len(g.partitions)-1]
+	var parts []string
+	for _, mix := range g.mixes {
+		_, one := g.best(mix, few)
+		_, all := g.best(mix, many)
+		if one > 0 && all > 0 {
+			parts = append(parts, fmt.Sprintf("%s %s", mix, change(all/one)))
+		}
+	}
+	return fmt.Sprintf("%d partitions against %d, each at its best thread count and with the same memory: %s.", many, few, strings.Join(parts, ", "))
+}
+
+// change writes a ratio as a change in percent.
+func change(ratio float64) string { return fmt.Sprintf("%+.0f %%", 100*(ratio-1)) }
+
+func partitionsSections(r *results.Result) []report.Section {
+	g := newGrid(r)
+	var sections []report.Section
+	sections = append(sections, g.overview())
+	for _, mix := range g.mixes {
+		sections = append(sections, report.Section{
+			Title: mix, Tables: []*report.Table{g.table(mix)}, Figures: []*chart.Figure{g.scaling(mix)},
+		})
+	}
+	return append(sections, g.sizes(), g.slowest())
+}
+
+// overview has the best thread count of each number of partitions, and the two cuts of
+// the article's figures: many partitions by threads, and many threads by partitions.
+func (g *grid) overview() report.Section {
+	t := &report.Table{Head: []string{"mix"}, Caption: "Operations/s at the best thread count (in brackets), and the change relative to the fewest partitions."}
+	for _, n := range g.partitions {
+		t.Head = append(t.Head, plural(n, "partition"))
+	}
+	for _, mix := range g.mixes {
+		row := []report.Entry{report.Words(mix)}
+		_, one := g.best(mix, g.partitions[0])
+		for i, n := range g.partitions {
+			threads, rate := g.best(mix, n)
+			text := fmt.Sprintf("%s (%d)", chart.Number(rate), threads)
+			if i > 0 && one > 0 {
+				text += ", " + change(rate/one)
+			}
+			row = append(row, report.Words(text))
+		}
+		t.Rows = append(t.Rows, row)
+	}
+	s := report.Section{Title: "Overview", Tables: []*report.Table{t}}
+	if len(g.partitions) > 0 && len(g.threads) > 0 {
+		many, most := g.partitions[len(g.partitions)-1], g.threads[len(g.threads)-1]
+		s.Figures = []*chart.Figure{
+			g.cut(fmt.Sprintf("Threads, at %d partitions", many), "threads", g.threads, func(mix string, n int) float64 { return g.rate(mix, many, n) }),
+			g.cut(fmt.Sprintf("Partitions, at %d threads", most), "partitions", g.partitions, func(mix string, n int) float64 { return g.rate(mix, n, most) }),
+		}
+	}
+	return s
+}
+
+// cut shows the rate of each mix by one number.
+func (g *grid) cut(title, label string, at []int, rate func(mix string, n int) float64) *chart.Figure {
+	f := &chart.Figure{Title: title, X: chart.Axis{Label: label, Kind: chart.Log2}, Note: report.Note(g.result, nil)}
+	panel := chart.Panel{Y: chart.Axis{Label: "operations/s"}}
+	for i, mix := range g.mixes {
+		line := &chart.Line{Name: mix, Series: i}
+		for _, n := range at {
+			line.X, line.Y = append(line.X, float64(n)), append(line.Y, rate(mix, n))
+		}
+		panel.Marks = append(panel.Marks, line)
+	}
+	f.Panels = []chart.Panel{panel}
+	return f
+}
+
+// table has the rates of one mix beside those of the article.
+func (g *grid) table(mix string) *report.Table {
+	t := &report.Table{Head: []string{"partitions"}, Caption: "Thousand operations/s, the median of the runs; in brackets those of the article, in an hour on 8 processors."}
+	for _, n := range g.threads {
+		t.Head = append(t.Head, plural(n, "thread"))
+	}
+	for _, partitions := range g.partitions {
+		row := []report.Entry{report.Words(number(partitions))}
+		for _, threads := range g.threads {
+			rate := g.rate(mix, partitions, threads)
+			if math.IsNaN(rate) {
+				row = append(row, report.Words("-"))
+				continue
+			}
+			text := strconv.FormatFloat(rate/1e3, 'f', 1, 64)
+			if published, ok := publishedRate(mix, partitions, threads); ok {
+				text += fmt.Sprintf(" (%.1f)", published)
+			}
+			row = append(row, report.Figure(text, rate))
+		}
+		t.Rows = append(t.Rows, row)
+	}
+	return t
+}
+
+// scaling shows the rate of one mix by threads, a line for each number of partitions,
+// above the p99 of all its operations.
+func (g *grid) scaling(mix string) *chart.Figure {
+	f := &chart.Figure{Title: mix + ": threads", X: chart.Axis{Label: "threads", Kind: chart.Log2}, Note: append(report.Note(g.result, nil), "Bands: the least and the highest of the runs.")}
+	rates := chart.Panel{Y: chart.Axis{Label: "operations/s"}}
+	tails := chart.Panel{Y: chart.Axis{Label: "p99, slowest kind", Kind: chart.Log10, Format: chart.Nanos}, Height: 130}
+	for i, partitions := range g.partitions {
+		rate := &chart.Line{Name: plural(partitions, "partition"), Series: i}
+		tail := &chart.Line{Series: i}
+		for _, threads := range g.threads {
+			c := g.cell(mix, partitions, threads)
+			if c == nil {
+				continue
+			}
+			least, median, most := c.Rates()
+			rate.X, rate.Y = append(rate.X, float64(threads)), append(rate.Y, median)
+			rate.Low, rate.High = append(rate.Low, least), append(rate.High, most)
+			tail.X, tail.Y = append(tail.X, float64(threads)), append(tail.Y, slowestP99(c))
+		}
+		rates.Marks, tails.Marks = append(rates.Marks, rate), append(tails.Marks, tail)
+	}
+	f.Panels = []chart.Panel{rates, tails}
+	return f
+}
+
+func plural(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
+
+// slowestP99 returns the highest p99 of the kinds of operations of the median run.
+func slowestP99(c *results.Cell) float64 {
+	slowest := 1.0
+	for _, o := range c.MedianRun().Trial.Operations {
+		slowest = max(slowest, float64(o.Nanos.P99))
+	}
+	return slowest
+}
+
+// sizes sets throughput against the bytes on disk at the end.
+func (g *grid) sizes() report.Section {
+	f := &chart.Figure{Title: "Throughput against final size", X: chart.Axis{Label: "bytes on disk at the end", Format: chart.Bytes, Binary: true}, Note: report.Note(g.result, nil)}
+	panel := chart.Panel{Y: chart.Axis{Label: "operations/s"}}
+	for i, mix := range g.mixes {
+		points := &chart.Line{Name: mix, Series: i, Dots: true}
+		for _, partitions := range g.partitions {
+			for _, threads := range g.threads {
+				c := g.cell(mix, partitions, threads)
+				if c == nil || c.MedianRun().DataBytes == nil {
+					continue
+				}
+				run := c.MedianRun()
+				points.X, points.Y = append(points.X, float64(*run.DataBytes)), append(points.Y, run.OpsPerSecond)
+			}
+		}
+		panel.Marks = append(panel.Marks, points)
+	}
+	f.Panels = []chart.Panel{panel}
+	return report.Section{Title: "Final size", Figures: []*chart.Figure{f}}
+}
+
+// slowest shows the run over time in which the article's store collapsed: most puts, most
+// partitions, most threads.
+func (g *grid) slowest() report.Section {
+	s := report.Section{Title: "Over time"}
+	if len(g.mixes) == 0 {
+		return s
+	}
+	mix := g.mixes[0]
+	c := g.cell(mix, g.partitions[len(g.partitions)-1], g.threads[len(g.threads)-1])
+	if c == nil {
+		return s
+	}
+	run := c.MedianRun()
+	least, where := math.Inf(1), ""
+	for _, cell := range g.result.Cells {
+		for _, r := range cell.Runs {
+			if share := leastShare(r); share < least {
+				least, where = share, cell.Name()
+			}
+		}
+	}
+	s.Text = []string{fmt.Sprintf("In the article, puts by 32 threads on 16 partitions fell from 570 thousand operations/s to ten after nine minutes and stayed there. "+
+		"Here the slowest second of all runs did %s of its run's median (%s).", chart.Percent(least), where)}
+	s.Figures = []*chart.Figure{report.OverTime(g.result, c, run), zoomed(report.OverTime(g.result, c, run), run), report.HeatMap(g.result, c, run)}
+	return s
+}
+
+// leastShare returns the rate of the slowest second relative to the median second; 1 for
+// runs of less than two seconds. The last second may be a part of one and does not count.
+func leastShare(r *results.Run) float64 {
+	var rates []float64
+	for i := range r.Series[:max(len(r.Series)-1, 0)] {
+		rates = append(rates, r.Series[i].OpsPerSecond)
+	}
+	if len(rates) == 0 {
+		return 1
+	}
+	slices.Sort(rates)
+	return rates[0] / rates[len(rates)/2]
+}
+
+// zoomed shows the tenth of the time around the slowest second.
+func zoomed(f *chart.Figure, r *results.Run) *chart.Figure {
+	slowest := 0
+	for i := range r.Series {
+		if r.Series[i].OpsPerSecond < r.Series[slowest].OpsPerSecond {
+			slowest = i
+		}
+	}
+	if len(r.Series) == 0 {
+		return f
+	}
+	width := max(r.Seconds/10, 2)
+	from := max(r.Series[slowest].At-width/2, 0)
+	to := min(from+width, r.Seconds)
+	f.Title, f.X.Min, f.X.Max = "The same, around its slowest second", &from, &to
+	return f
+}
