@@ -48,7 +48,7 @@ func (e *Engine) Commit(ctx context.Context, t *kv.Transaction, o kv.WriteOption
 	identify(&o, t.Batch)
 	t.Batch.Normalize(e.opts.Limits)
 	if t.ReadVersion == 0 {
-		return e.applyGuarded(ctx, t.Batch, o, &watch)
+		return e.applyConditional(ctx, t.Batch, o, &watch)
 	}
 	p := e.newProposal(t.Batch, o)
 	if err := e.checkReadVersion(t); err != nil {
@@ -63,7 +63,7 @@ func (e *Engine) Commit(ctx context.Context, t *kv.Transaction, o kv.WriteOption
 	if guards := t.Batch.Guards(); len(guards) > 0 {
 		// At the read version, so that there is one version to vouch for.
 		watch.works()
-		reads, err := e.judge(ctx, guards, t.ReadVersion)
+		reads, err := e.evaluate(ctx, guards, t.ReadVersion)
 		if err != nil {
 			return e.applied(ctx, p, err)
 		}
@@ -96,9 +96,9 @@ func (e *Engine) Commit(ctx context.Context, t *kv.Transaction, o kv.WriteOption
 // and 20,000 records of YCSB F, 95 % of all commits were such conflicts, and
 // throughput was a quarter of what it is with the wait.
 func (e *Engine) letRivalPass(ctx context.Context, lost error) {
-	var rival *kv.ConflictError
-	if errors.As(lost, &rival) {
-		_ = e.sequencer.WaitVisible(ctx, rival.Version) // the conflict is the answer either way
+	var conflict *kv.ConflictError
+	if errors.As(lost, &conflict) {
+		_ = e.sequencer.WaitVisible(ctx, conflict.Version) // the conflict is the answer either way
 	}
 }
 
@@ -149,7 +149,7 @@ func (p *proposal) read(key []byte, at kv.SeqNum) {
 	p.shares[p.e.route(hash)].Reads.Read(partition.ReadKey{Key: key, Hash: hash}, at)
 }
 
-// readGuard makes the proposal depend on what a condition was judged by: that the key
+// readGuard makes the proposal depend on what a condition was evaluated on: that the key
 // is not written, and that it does not expire.
 func (p *proposal) readGuard(found *kv.Lookup) {
 	key := partition.ReadKey{Key: found.Key, Hash: found.Hash}

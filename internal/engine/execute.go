@@ -16,15 +16,15 @@ import (
 // of. Guessed: who loses as often is one of hundreds that write the same keys.
 const executeAttempts = 100
 
-// Execute judges the guards and applies then, if all hold, or otherwise, if one
+// Execute evaluates the guards and applies then, if all hold, or otherwise, if one
 // does not, as one transaction: nothing that the judgement depends on is written,
 // or expires, until the batch is in the log. Either batch may be empty or nil; it has no guards of its own. It
 // returns which it was and the version of the commit, or, if the batch was empty,
-// the version that the guards were judged at.
+// the version that the guards were evaluated at.
 //
 // A named Execute (kv.RequestID) that is sent again, and whose first attempt was
 // applied, is answered as the first was, whatever the guards say by now. One
-// whose first attempt chose an empty batch left no trace and is judged anew.
+// whose first attempt chose an empty batch left no trace and is evaluated anew.
 // The top bit of the sequence must not be set: the store uses it.
 //
 // The slices are borrowed until Execute returns, and the batches are normalized.
@@ -52,7 +52,7 @@ func (e *Engine) Execute(ctx context.Context, guards []kv.Guard, then, otherwise
 		if !errors.Is(err, kv.ErrConflict) && !errors.Is(err, partition.ErrStale) {
 			return succeeded, at, err
 		}
-		if err := errors.Join(e.awaitRival(ctx, err), pauseFor(ctx, attempt)); err != nil {
+		if err := errors.Join(e.awaitConflicting(ctx, err), pauseFor(ctx, attempt)); err != nil {
 			return false, 0, err
 		}
 	}
@@ -66,8 +66,8 @@ func opsOf(b *kv.WriteBatch) []kv.Op {
 	return b.Ops()
 }
 
-// pauseFor waits a little, more after more attempts and never alike, so that
-// rivals do not meet again.
+// pauseFor waits for a short random time, which grows with the attempts, so that
+// conflicting writes do not conflict again.
 func pauseFor(ctx context.Context, attempt int) error {
 	t := time.NewTimer(rand.N(time.Duration(min(attempt, 20)+1) * 100 * time.Microsecond))
 	defer t.Stop()

@@ -159,7 +159,7 @@ func (e *Engine) Write(ctx context.Context, writes []*kv.Write) error {
 	case len(guarded) == 0:
 		e.writePlain(ctx, writes, &watch)
 	case len(guarded) == len(writes):
-		e.writeGuarded(ctx, guarded, &watch)
+		e.writeConditional(ctx, guarded, &watch)
 	default:
 		e.writeBoth(ctx, writes, guarded, &watch)
 	}
@@ -181,7 +181,7 @@ func (e *Engine) writeBoth(ctx context.Context, writes, guarded []*kv.Write, wat
 		e.writePlain(ctx, writes, &other)
 		other.stop()
 	})
-	e.writeGuarded(ctx, guarded, watch)
+	e.writeConditional(ctx, guarded, watch)
 	watch.stop()
 	plain.Wait()
 	watch.join(&other)
@@ -283,7 +283,7 @@ func (e *Engine) Apply(ctx context.Context, b *kv.WriteBatch, o kv.WriteOptions)
 	identify(&o, b)
 	b.Normalize(e.opts.Limits)
 	if len(b.Guards()) > 0 {
-		return e.applyGuarded(ctx, b, o, &watch)
+		return e.applyConditional(ctx, b, o, &watch)
 	}
 	if home, ok := e.homeOf(b.Ops()); ok {
 		return e.applyWithin(ctx, e.coordinators[home], b, o, &watch)

@@ -103,9 +103,9 @@ func (e *ConditionError) Error() string {
 // Is makes every ConditionError match ErrConditionFailed.
 func (e *ConditionError) Is(target error) bool { return target == ErrConditionFailed }
 
-// Judge returns nil if the condition holds for the result of a read of the key, else a
+// Evaluate returns nil if the condition holds for the result of a read of the key, else a
 // *ConditionError with a copy of the key.
-func (g *Guard) Judge(found *Lookup) error {
+func (g *Guard) Evaluate(found *Lookup) error {
 	if g.Holds(found) {
 		return nil
 	}

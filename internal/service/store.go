@@ -100,11 +100,11 @@ type Writer interface {
 	// kv.ErrOtherOpening if it was before the store was opened.
 	Commit(ctx context.Context, t *kv.Transaction, o kv.WriteOptions) (kv.SeqNum, error)
 
-	// Execute judges the guards and applies then if all hold, else otherwise; either
+	// Execute evaluates the guards and applies then if all hold, else otherwise; either
 	// may be empty. It returns whether they held and the version of the commit or,
-	// without one, what they were judged at. A named one that comes again returns
+	// without one, what they were evaluated at. A named one that comes again returns
 	// what it returned the first time, if it applied something then; else it is
-	// judged anew.
+	// evaluated anew.
 	Execute(ctx context.Context, guards []kv.Guard, then, otherwise *kv.WriteBatch, o kv.WriteOptions) (succeeded bool, at kv.SeqNum, err error)
 }
 

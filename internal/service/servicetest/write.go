@@ -93,7 +93,7 @@ func (s *Store) judgeLocked(g *kv.Guard) error {
 	e, found := s.findLocked(g.Key, s.newestLocked())
 	var l kv.Lookup
 	answer(&l, &e, found)
-	return g.Judge(&l)
+	return g.Evaluate(&l)
 }
 
 func (s *Store) judgeAllLocked(guards []kv.Guard) error {

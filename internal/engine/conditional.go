@@ -11,12 +11,12 @@ import (
 	"github.com/kvd-db/kvd/internal/trace"
 )
 
-// applyGuarded commits a batch if its guards hold.
-func (e *Engine) applyGuarded(ctx context.Context, b *kv.WriteBatch, o kv.WriteOptions, watch *stopwatch) (kv.SeqNum, error) {
+// applyConditional commits a batch if its guards hold.
+func (e *Engine) applyConditional(ctx context.Context, b *kv.WriteBatch, o kv.WriteOptions, watch *stopwatch) (kv.SeqNum, error) {
 	p := e.newProposal(b, o)
 	for {
 		watch.works()
-		reads, err := e.judge(ctx, b.Guards(), 0)
+		reads, err := e.evaluate(ctx, b.Guards(), 0)
 		if err != nil {
 			return e.applied(ctx, p, err)
 		}
@@ -29,16 +29,15 @@ func (e *Engine) applyGuarded(ctx context.Context, b *kv.WriteBatch, o kv.WriteO
 		if err == nil {
 			return e.await(ctx, c, o, watch)
 		}
-		if err := e.awaitRival(ctx, err); err != nil {
+		if err := e.awaitConflicting(ctx, err); err != nil {
 			return 0, err
 		}
 	}
 }
 
-// judge reads the keys of guards, at a version of a live snapshot or, if at is
-// zero, the newest of each partition, and returns what it read or a
-// *kv.ConditionError.
-func (e *Engine) judge(ctx context.Context, guards []kv.Guard, at kv.SeqNum) ([]*kv.Lookup, error) {
+// evaluate reads the keys of guards, at a version of a live snapshot or, if at is zero,
+// at the newest of each partition, and returns what it read or a *kv.ConditionError.
+func (e *Engine) evaluate(ctx context.Context, guards []kv.Guard, at kv.SeqNum) ([]*kv.Lookup, error) {
 	found := make([]kv.Lookup, len(guards))
 	reads := make([]*kv.Lookup, len(guards))
 	for i := range guards {
@@ -58,20 +57,20 @@ func (e *Engine) judge(ctx context.Context, guards []kv.Guard, at kv.SeqNum) ([]
 		if err := found[i].Err; err != nil {
 			return nil, err
 		}
-		if err := guards[i].Judge(&found[i]); err != nil {
+		if err := guards[i].Evaluate(&found[i]); err != nil {
 			return nil, err
 		}
 	}
 	return reads, nil
 }
 
-// awaitRival is called when a proposal was refused that read the newest versions.
-// It returns nil once it is worth reading them again: when the write that came in
-// between can be read. Any other error it returns.
-func (e *Engine) awaitRival(ctx context.Context, err error) error {
-	var rival *kv.ConflictError
-	if errors.As(err, &rival) {
-		return e.sequencer.WaitVisible(ctx, rival.Version)
+// awaitConflicting is called when a proposal that read the newest versions was refused.
+// It returns nil once the conflicting write can be read, so that another attempt is worth
+// while. Any other error it returns.
+func (e *Engine) awaitConflicting(ctx context.Context, err error) error {
+	var conflict *kv.ConflictError
+	if errors.As(err, &conflict) {
+		return e.sequencer.WaitVisible(ctx, conflict.Version)
 	}
 	if errors.Is(err, partition.ErrStale) {
 		return ctx.Err()
@@ -79,8 +78,8 @@ func (e *Engine) awaitRival(ctx context.Context, err error) error {
 	return err
 }
 
-// applied returns the version of a proposal that had been applied before, if it is
-// named; else refusal, which is why it cannot be applied now.
+// applied returns the version of a proposal that an earlier attempt with the same request
+// id applied, otherwise refusal, which is why the proposal cannot be applied now.
 func (e *Engine) applied(ctx context.Context, p *proposal, refusal error) (kv.SeqNum, error) {
 	version, known, err := e.remembered(ctx, p.lead(), p.options.RequestID, p.options.Durability)
 	if !known {
@@ -90,12 +89,12 @@ func (e *Engine) applied(ctx context.Context, p *proposal, refusal error) (kv.Se
 	return version, err
 }
 
-// remembered asks whether a named write had been applied before, after a
-// condition did not hold of what may be its own work. If so, known is true, and
-// the version is visible, and as durable as level says, if err is nil.
+// remembered reports whether an earlier attempt with the same request id was applied. It
+// is called after a condition failed, which that attempt may have caused. If known and err
+// is nil, the version is visible and as durable as level says.
 //
-// It must be asked after the reads: an attempt that was applied before them has
-// its name in the window before anybody can read what it wrote.
+// It must be called after the reads: an attempt that was applied before them has its
+// request id in the window before any reader sees what it wrote.
 func (e *Engine) remembered(ctx context.Context, lead *commit.Coordinator, o kv.RequestID, level kv.Durability) (version kv.SeqNum, known bool, err error) {
 	if !o.Named() {
 		return 0, false, nil
@@ -124,35 +123,35 @@ type started struct {
 	commit *commit.Commit
 }
 
-// writeGuarded performs writes that depend on what their keys hold. Each is
-// decided for itself; all that can be are under way together.
-func (e *Engine) writeGuarded(ctx context.Context, writes []*kv.Write, watch *stopwatch) {
+// writeConditional performs writes that depend on what their keys hold. Each has an outcome
+// of its own; all records that can be in the log together are.
+func (e *Engine) writeConditional(ctx context.Context, writes []*kv.Write, watch *stopwatch) {
 	for len(writes) > 0 {
 		watch.works()
 		var under []started
 		var again []*kv.Write
-		var rival error // the last: what it waits for covers the others' too, or they come round again
+		var conflict error // the last: a wait for it covers the others, or they are tried once more
 		readable := e.readFor(ctx, writes)
 		watch.waits()
 		for _, r := range readable {
-			commit, err := e.startGuarded(ctx, r.write, r.found, watch.stages)
+			commit, err := e.startConditional(ctx, r.write, r.found, watch.stages)
 			switch {
 			case err == nil && commit != nil:
 				under = append(under, started{r.write, commit})
 			case errors.Is(err, kv.ErrConflict) || errors.Is(err, partition.ErrStale):
-				again, rival = append(again, r.write), err
+				again, conflict = append(again, r.write), err
 			}
 		}
 		for i, s := range under {
 			watch := watch
 			if i < len(under)-1 {
-				watch = &stopwatch{} // the last in the log is decided last
+				watch = &stopwatch{} // the last in the log is acknowledged last
 			}
 			s.write.Version, s.write.Err = e.await(ctx, s.commit, kv.WriteOptions{Durability: s.write.Durability, Deduplicated: &s.write.Deduplicated}, watch)
 		}
-		if rival != nil {
+		if conflict != nil {
 			watch.waits()
-			if err := e.awaitRival(ctx, rival); err != nil {
+			if err := e.awaitConflicting(ctx, conflict); err != nil {
 				for _, w := range again {
 					w.Err = err
 				}
@@ -200,16 +199,16 @@ func wantFor(w *kv.Write) kv.Want {
 	return w.If.Want()
 }
 
-// startGuarded judges one write and, if its condition holds, proposes it. A write
-// that is decided has no commit, and its outcome in it.
-func (e *Engine) startGuarded(ctx context.Context, w *kv.Write, found *kv.Lookup, stages *trace.Stages) (*commit.Commit, error) {
+// startConditional evaluates the condition of one write and proposes the write if it
+// holds. Otherwise there is no commit, and the write has its outcome.
+func (e *Engine) startConditional(ctx context.Context, w *kv.Write, found *kv.Lookup, stages *trace.Stages) (*commit.Commit, error) {
 	home := e.route(w.Hash)
 	if w.Previous != nil {
 		*w.Previous = *found
 	}
 	if w.If != nil {
 		guard := kv.Guard{Key: w.Op.Key, Condition: *w.If}
-		if err := guard.Judge(found); err != nil {
+		if err := guard.Evaluate(found); err != nil {
 			version, known, lost := e.remembered(ctx, e.coordinators[home], w.RequestID, w.Durability)
 			if !known {
 				w.Err = err
