@@ -136,6 +136,12 @@ func (b *budget) largest() *partition.Partition {
 	return all[best]
 }
 
+// full reports whether the memtables take the whole budget.
+func (b *budget) full() bool { return b.used() >= b.limit }
+
+// activeOf returns the bytes in the active memtable of a partition.
+func (b *budget) activeOf(p *partition.Partition) int64 { return b.partitions[p.ID()].Load() }
+
 func (b *budget) used() int64 { return b.active.Load() + b.sealed.Load() }
 
 // pressure says how far behind background work is: see budget.

@@ -146,6 +146,30 @@ var crashScripts = map[string]func(w *crashWorld){
 		}
 		w.put(key(1), synced)
 	},
+	// Every recovery, also that of the images from before the kill, has less memory than the
+	// log needs, and flushes as it replays.
+	"opened with less memory": func(w *crashWorld) {
+		w.opts.MemtableBytes, w.opts.SegmentBytes, w.pad = 4<<20, 16<<10, 3000
+		w.keep /= 4 // the images are large
+		w.open()
+		for i := range 60 {
+			o := []kv.WriteOptions{synced, buffered}[i%2]
+			w.put(key(i%23), o)
+			switch i % 10 {
+			case 3:
+				w.batch(o, w.putOp(key(i)), w.putOp(key(100+i)), kv.Op{Kind: kv.KindDelete, Key: []byte(key(i % 7))})
+			case 6:
+				w.named(o, w.putOp(key(200+i)))
+			case 9:
+				w.batch(o, rangeDelete(key(i%11), key(i%11+3)))
+			}
+		}
+		w.opts.MemtableBytes = 128 << 10
+		w.kill()
+		require.NotZero(w.t, w.e.replayFrom, "the log fits into the memory")
+		w.again()
+		w.put(key(1), synced)
+	},
 	"range deletes": func(w *crashWorld) {
 		w.open()
 		for round := range 3 {

@@ -35,6 +35,7 @@ type crashWorld struct {
 	name string
 	seed uint64
 	keep float64 // share of the images to look at
+	pad  int     // bytes that values are longer by
 	disk *vfs.Mem
 	opts Options
 	e    *Engine
@@ -217,7 +218,7 @@ func (w *crashWorld) putOp(key string) kv.Op {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	n := len(w.issued)
-	return kv.Op{Kind: kv.KindPut, Key: []byte(key), Value: fmt.Appendf(nil, "%d:%s", n, strings.Repeat("v", n*37%200))}
+	return kv.Op{Kind: kv.KindPut, Key: []byte(key), Value: fmt.Appendf(nil, "%d:%s", n, strings.Repeat("v", n*37%200+w.pad))}
 }
 
 func (w *crashWorld) write(ops []kv.Op, o kv.WriteOptions) error {

@@ -99,6 +99,15 @@
 // where it was opened: the keeper looks every second. A failed flush or compaction is not: its inputs are
 // still there, and it is tried again with growing pauses.
 //
+// # Recovery
+//
+// Open replays the log within the memory that the memtables have now: what does not fit at
+// first is replayed after the log is durable, with flushes in between, and merges where
+// they have made many deltas. See replay.go. A crash in the middle leaves the log as it
+// was, and tables that hold a part of it, which the next recovery skips. Log segments go
+// while the log is replayed only if the disk has no space for tables, and only up to
+// what the manifests of all partitions cover.
+//
 // # Read only
 //
 // A file system may be read-only when the store is opened, or become so while the store is

@@ -20,7 +20,6 @@ import (
 	"github.com/kvd-db/kvd/internal/kv"
 	"github.com/kvd-db/kvd/internal/manifest"
 	"github.com/kvd-db/kvd/internal/partition"
-	"github.com/kvd-db/kvd/internal/record"
 	"github.com/kvd-db/kvd/internal/sstable"
 	"github.com/kvd-db/kvd/internal/vfs"
 	"github.com/kvd-db/kvd/internal/wal"
@@ -69,9 +68,10 @@ type Engine struct {
 		span  spanMarks
 		space spaceKeeper
 	}
-	recovery Recovery
-	firstSeq kv.SeqNum // from which on the log was replayed
-	epoch    uint64    // random id of this opening, never 0
+	recovery   Recovery
+	firstSeq   kv.SeqNum // from which on the log was replayed
+	replayFrom kv.SeqNum // from which on it did not fit into the budget; 0: all of it did
+	epoch      uint64    // random id of this opening, never 0
 }
 
 // Recovery sums up an opening.
@@ -367,7 +367,7 @@ func (e *Engine) openLog() error {
 	if e.opts.ReadOnly {
 		e.recovery.Recovery, err = wal.Replay(o, e.replay)
 	} else {
-		e.log, e.recovery.Recovery, err = wal.Open(o, e.replay)
+		e.log, e.recovery.Recovery, err = wal.Open(o, e.replayWithinBudget)
 	}
 	if err != nil {
 		return err
@@ -381,29 +381,13 @@ func (e *Engine) openLog() error {
 			return err
 		}
 	}
+	if e.replayFrom > 0 {
+		if err := e.replayRest(); err != nil {
+			return fmt.Errorf("replay the commit log: %w", err)
+		}
+	}
 	e.places, err = findPlaces(e.opts.FS, e.dir, e.descriptor.Partitions)
 	return err
-}
-
-// replay hands the operations of one record to their partitions.
-func (e *Engine) replay(r wal.Record) error {
-	if e.firstSeq == 0 {
-		e.firstSeq = r.Base
-	}
-	if len(r.Payload) == 0 {
-		return nil // a number that was taken for nothing: see tick
-	}
-	return record.Decode(r.Payload, func(op *record.Op) error {
-		if op.Partition >= len(e.partitions) {
-			return fmt.Errorf("operation for partition %d of %d", op.Partition, len(e.partitions))
-		}
-		if op.Unit >= r.Units {
-			return fmt.Errorf("operation of unit %d in a record of %d", op.Unit, r.Units)
-		}
-		e.coordinators[op.Partition].Remember(r.Base, op)
-		e.partitions[op.Partition].Replay(r.Base, op)
-		return nil
-	})
 }
 
 // start begins to serve.

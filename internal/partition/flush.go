@@ -71,6 +71,12 @@ func (p *Partition) SealIfDue() {
 	if !asked && !full {
 		return
 	}
+	p.sealActive()
+}
+
+// sealActive seals the active memtable, which is not empty. The goroutine that applies
+// records, or recovery, calls it.
+func (p *Partition) sealActive() {
 	s := sealedTable{
 		table: p.active, pos: p.activePos, bytes: p.active.Bytes(),
 	}
@@ -186,6 +192,20 @@ func flushJob(sealed []sealedTable) compaction.Job {
 			return sealed[t.Num].table.NewIterator(), nil
 		},
 	}
+}
+
+// FlushReplayed writes what Replay has put into the memtable to a table. Before Start only,
+// which then gets the same log: recovery has synced all that it replays.
+//
+// On error the memtable stays, and Flush can be called once the partition was started.
+func (p *Partition) FlushReplayed(ctx context.Context, log Log) error {
+	if p.active.Len() == 0 {
+		return nil
+	}
+	p.log, p.activePos = log, log.Synced()
+	p.seal.take() // the budget may have asked
+	p.sealActive()
+	return p.Flush(ctx)
 }
 
 // FlushAll returns when all that was acknowledged before the call is in tables.

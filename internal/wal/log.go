@@ -45,6 +45,7 @@ type Log struct {
 	failure   atomic.Pointer[error]
 	failed    chan struct{} // closed once failure is set
 	suspended atomic.Bool   // mu.suspended is set
+	found     []*surveyed   // what Open has read, for Replay
 
 	poke       chan struct{} // one value: the syncing goroutine should look
 	stop       chan struct{} // closed by Close

@@ -104,6 +104,7 @@ func surveyLog(o Options, replay func(Record) error) (*survey, error) {
 
 func newLog(o Options, s *survey) *Log {
 	l := &Log{opts: o, failed: make(chan struct{}), poke: make(chan struct{}, 1), stop: make(chan struct{})}
+	l.found = s.live
 	l.mu.gather.full = make(signal, 1)
 	l.mu.changed.L = &l.mu
 	l.mu.last = s.last

@@ -1,0 +1,131 @@
+package engine
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/partition"
+	"github.com/kvd-db/kvd/internal/record"
+	"github.com/kvd-db/kvd/internal/vfs"
+	"github.com/kvd-db/kvd/internal/wal"
+)
+
+// The log is replayed within the budget of the memtables, which may be smaller than the one
+// that it was written with. As a rule everything fits, and is taken as the log is read for
+// the first time. What does not fit is read once more after the log has been made durable:
+// only then may it be flushed, since a power cut must not leave a part of a batch in a
+// table and take the rest with the log. Flushes make room as they do for writes.
+//
+// A crash in the middle leaves tables that hold a part of the log, partition by partition,
+// and the whole log: the next recovery skips what is in tables.
+//
+// Where nothing can be flushed (the store is opened read-only, or the disk is full),
+// everything is kept in memory, beyond the budget.
+
+// replayWithinBudget hands the operations of one record to their partitions, unless the
+// memtables are full: see replayRest.
+func (e *Engine) replayWithinBudget(r wal.Record) error {
+	switch {
+	case e.replayFrom > 0:
+		return nil
+	case e.budget.full():
+		e.replayFrom = r.Base
+		return nil
+	}
+	return e.replay(r)
+}
+
+// replayRest replays what replayWithinBudget has left.
+func (e *Engine) replayRest() error {
+	e.sequencer.start(e.recovery.NextSeq - 1) // flushes wait until what they write is visible
+	flush := e.log.Suspended() == nil
+	return e.log.Replay(e.replayFrom, func(r wal.Record) error {
+		if flush && e.budget.full() {
+			err := e.makeRoomForReplay(r.Base)
+			switch {
+			case err == nil:
+			case errors.Is(err, kv.ErrFailed), !vfs.CannotWrite(err):
+				return err
+			default:
+				flush = false
+				e.spaceRefused(err)
+			}
+		}
+		return e.replay(r)
+	})
+}
+
+// replay hands the operations of one record to their partitions.
+func (e *Engine) replay(r wal.Record) error {
+	if e.firstSeq == 0 {
+		e.firstSeq = r.Base
+	}
+	if len(r.Payload) == 0 {
+		return nil // a number that was taken for nothing: see tick
+	}
+	return record.Decode(r.Payload, func(op *record.Op) error {
+		if op.Partition >= len(e.partitions) {
+			return fmt.Errorf("operation for partition %d of %d", op.Partition, len(e.partitions))
+		}
+		if op.Unit >= r.Units {
+			return fmt.Errorf("operation of unit %d in a record of %d", op.Unit, r.Units)
+		}
+		e.coordinators[op.Partition].Remember(r.Base, op)
+		e.partitions[op.Partition].Replay(r.Base, op)
+		return nil
+	})
+}
+
+// makeRoomForReplay flushes the largest memtables. All records before number next have
+// been replayed. If the disk is too full for that, it gives back the ballast, and the log
+// up to what is flushed.
+func (e *Engine) makeRoomForReplay(next kv.SeqNum) error {
+	err := e.flushLargest()
+	if errors.Is(err, kv.ErrFailed) || !vfs.CannotWrite(err) {
+		return err
+	}
+	e.giveBallastBack()
+	flushed := next - 1
+	for _, p := range e.partitions {
+		if low, ok := p.UnflushedFrom(); ok {
+			flushed = min(flushed, low-1)
+		}
+	}
+	if err := e.log.Reclaim(flushed); err != nil {
+		return fmt.Errorf("give log segments back: %w", err)
+	}
+	return e.flushLargest()
+}
+
+// flushLargest flushes the largest memtables until a quarter of the budget is free, and
+// merges where flushes have made many deltas.
+func (e *Engine) flushLargest() error {
+	largest := slices.Clone(e.partitions)
+	slices.SortFunc(largest, func(a, b *partition.Partition) int {
+		return cmp.Compare(e.budget.activeOf(b), e.budget.activeOf(a))
+	})
+	n := 0
+	for room := e.budget.limit - e.budget.used(); n < len(largest) && room < e.budget.limit/4; n++ {
+		room += e.budget.activeOf(largest[n])
+	}
+	return together(e.events, n, func(i int) error {
+		if err := largest[i].FlushReplayed(context.Background(), e.log); err != nil {
+			return err
+		}
+		return mergeDeltas(largest[i])
+	})
+}
+
+// mergeDeltas merges while a partition has more deltas than do without delay of writers.
+func mergeDeltas(p *partition.Partition) error {
+	for p.Deltas() > deltasSoft {
+		if did, err := p.Compact(context.Background()); err != nil || !did {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,87 @@
+package torture
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/kvd-db/kvd/internal/daemon"
+	"github.com/kvd-db/kvd/internal/testsize"
+	"github.com/kvd-db/kvd/pkg/kvd"
+)
+
+// replayed is what a log holds, all of it in memtables of the process that wrote it.
+type replayed struct {
+	keys, bytes int // bytes of each value
+	goroutines  int
+}
+
+// replayCases have some 240 MB each.
+var replayCases = map[string]replayed{
+	"values of 4 KiB": {keys: 60_000, bytes: 4 << 10, goroutines: 32},
+	"values of 4 MiB": {keys: 60, bytes: 4 << 20, goroutines: 8},
+}
+
+func (*replayed) key(i int) []byte { return fmt.Appendf(nil, "replayed-%08d", i) }
+
+func (r *replayed) value(i int) []byte {
+	value := make([]byte, r.bytes)
+	for j := range value {
+		value[j] = byte(i * (j + 1) >> 3)
+	}
+	return value
+}
+
+// each does something with all keys, on some goroutines, until one of them fails.
+func (r *replayed) each(t *testing.T, s *server, do func(db *kvd.Client, i int) bool) {
+	t.Helper()
+	db, err := kvd.Open(s.addr, kvd.WithConns(2))
+	require.NoError(t, err)
+	var all sync.WaitGroup
+	for g := range r.goroutines {
+		all.Go(func() {
+			for i := g; i < r.keys && do(db, i); i += r.goroutines {
+			}
+		})
+	}
+	all.Wait()
+	require.NoError(t, db.Close())
+}
+
+// A store whose log was written with a large memory budget, and that was killed, opens
+// within a small one and a quarter more, with everything acknowledged, and so does what a
+// kill leaves right after that.
+func TestReplayStaysWithinASmallerBudget(t *testing.T) {
+	const budget = "64MiB"
+	limit, err := daemon.ParseBytes(budget)
+	require.NoError(t, err)
+	for name, r := range replayCases {
+		t.Run(name, func(t *testing.T) {
+			if testsize.Reduced() {
+				r.keys /= 2
+			}
+			dir := filepath.Join(t.TempDir(), "data")
+			s := serve(t, dir, "--memory", "4GiB")
+			r.each(t, s, func(db *kvd.Client, i int) bool {
+				return assert.NoError(t, db.Put(context.Background(), r.key(i), r.value(i), kvd.Durable(kvd.Buffered)))
+			})
+			s.kill(t)
+			for opening := range 2 {
+				s = serve(t, dir, "--memory", budget)
+				peak := peakOf(t, s)
+				t.Logf("opening %d: peak %d MiB", opening+1, peak>>20)
+				assert.LessOrEqual(t, peak, limit+limit/slackShare, "%d MiB at a budget of %s", peak>>20, budget)
+				r.each(t, s, func(db *kvd.Client, i int) bool {
+					value, err := db.Get(context.Background(), r.key(i))
+					return assert.NoError(t, err) && assert.Equal(t, r.value(i), value, "%s", r.key(i))
+				})
+				s.kill(t)
+			}
+		})
+	}
+}
