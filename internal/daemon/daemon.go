@@ -72,8 +72,8 @@ const (
 // Run sets the memory limit of the process for as long as it runs.
 func Run(ctx context.Context, config Config, ready func(listen, admin net.Addr)) error {
 	for {
-		s, err := run(ctx, config, ready)
-		if err == nil || s == nil || !s.becameReadOnly(ctx, err) {
+		s, again, err := run(ctx, config, ready)
+		if !again {
 			return err
 		}
 		config.Listen, config.Admin = s.listen.Addr().String(), s.adminListen.Addr().String()
@@ -81,26 +81,35 @@ func Run(ctx context.Context, config Config, ready func(listen, admin net.Addr))
 	}
 }
 
-// becameReadOnly reports whether the store, which was served, failed because its file
-// system became read-only. An error that the store met first may be another: as a rule a
-// file system becomes read-only after one.
-func (s *process) becameReadOnly(ctx context.Context, err error) bool {
-	if s.engine.Load() == nil || !errors.Is(err, kv.ErrFailed) || s.abandoned() || ctx.Err() != nil {
-		return false
+// becameReadOnly reports whether the store, which was served and ended with an error, failed
+// because its file system became read-only. The error that the store met first may be
+// another: a file system usually becomes read-only after one. The disk may hang, too; then
+// becameReadOnly returns an error, or, when ctx ends, false.
+func (s *process) becameReadOnly(ctx context.Context, err error) (bool, error) {
+	if !errors.Is(err, kv.ErrFailed) || s.abandoned() || ctx.Err() != nil {
+		return false, nil
 	}
-	cause := engine.ReadOnlyCause(s.config.FS, s.config.Data)
-	if cause != nil {
-		s.log.Warn("the store is opened again, to be read: its file system has become read-only", zap.Error(cause))
+	found := make(chan error, 1)
+	go func() { found <- engine.ReadOnlyCause(s.disk.fs, s.config.Data) }()
+	select {
+	case cause := <-found:
+		if cause != nil {
+			s.log.Warn("the store is opened again, to be read: its file system has become read-only", zap.Error(cause))
+		}
+		return cause != nil, nil
+	case stuck := <-s.disk.stuck:
+		return false, s.abandon(stuck)
+	case <-ctx.Done():
+		return false, nil
 	}
-	return cause != nil
 }
 
-// run is one opening of the store. It returns no service if it had not begun.
-func run(ctx context.Context, config Config, ready func(listen, admin net.Addr)) (*process, error) {
+// run is one opening of the store. again: it is to be opened once more, to be read.
+func run(ctx context.Context, config Config, ready func(listen, admin net.Addr)) (s *process, again bool, err error) {
 	if err := config.normalize(); err != nil {
-		return nil, err
+		return nil, false, err
 	}
-	s := &process{
+	s = &process{
 		config: config, log: config.Log, journal: newJournal(config.Log),
 		disk:  newDiskWatch(config.FS, config.MaxSync, config.Log),
 		ended: make(chan error, 2), given: make(chan struct{}),
@@ -116,18 +125,20 @@ func run(ctx context.Context, config Config, ready func(listen, admin net.Addr))
 		zap.String("data", s.where()), zap.Stringer("durability", config.Durability),
 		zap.String("memory", FormatBytes(config.Memory)), zap.Strings("settings", config.Chosen))
 	if err := s.bind(); err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	defer s.closeListeners()
 	s.servePages(build)
 	defer s.closePages()
 	if err := s.open(ctx); err != nil {
-		return s, err
+		return nil, false, err
 	}
 	if ready != nil && ctx.Err() == nil {
 		ready(s.listen.Addr(), s.adminListen.Addr())
 	}
-	return s, s.wait(ctx)
+	err = s.wait(ctx)
+	again, stuck := s.becameReadOnly(ctx, err)
+	return s, again, errors.Join(err, stuck)
 }
 
 // where says where the data is.

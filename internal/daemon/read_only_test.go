@@ -3,7 +3,10 @@ package daemon
 import (
 	"net/http"
 	"strconv"
+	"sync/atomic"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -11,8 +14,10 @@ import (
 	"go.uber.org/zap/zapcore"
 	"go.uber.org/zap/zaptest/observer"
 
+	"github.com/kvd-db/kvd/internal/kv"
 	"github.com/kvd-db/kvd/internal/testwait"
 	"github.com/kvd-db/kvd/internal/vfs"
+	"github.com/kvd-db/kvd/internal/vfs/faultfs"
 	"github.com/kvd-db/kvd/pkg/kvd"
 )
 
@@ -117,4 +122,49 @@ func TestAReadOnlyFileSystemIsServed(t *testing.T) {
 			require.NoError(t, r.end())
 		}
 	})
+}
+
+// A disk that fails a sync, so that the service looks whether it has become read-only, and
+// then hangs ends the service after the limit all the same.
+func TestADiskThatFailsAndThenHangsEndsTheService(t *testing.T) {
+	for name, end := range map[string]struct {
+		maxSync time.Duration
+		stop    bool
+	}{
+		"after the limit": {2 * time.Second, false},
+		"when it is told": {time.Hour, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			fsys := faultfs.Wrap(vfs.NewMem(), nil)
+			c := testConfig(zap.NewNop(), fsys)
+			c.MaxSync = end.maxSync
+			r := start(t, c)
+			b := newBlocked()
+			defer close(b.release)
+			hang := b.on(faultfs.OnKind(faultfs.OpenReadWrite), faultfs.OnName("STORE"))
+			var failed atomic.Bool
+			fsys.SetInjector(faultfs.InjectorFunc(func(op faultfs.Op) faultfs.Fault {
+				if faultfs.OnKind(faultfs.Sync)(op) && faultfs.OnName("*.wal")(op) {
+					failed.Store(true)
+					return faultfs.Fault{Err: syscall.EIO}
+				}
+				if failed.Load() {
+					return hang.Inject(op)
+				}
+				return faultfs.Fault{}
+			}))
+			require.Error(t, r.client.Put(t.Context(), []byte("a"), nil))
+			<-b.reached
+			if end.stop {
+				r.stop()
+			}
+			err := <-r.ended
+			require.ErrorIs(t, err, kv.ErrFailed)
+			if !end.stop {
+				require.ErrorIs(t, err, ErrDiskStuck)
+			}
+			assert.Equal(t, 74, ExitCode(err))
+		})
+	}
 }
