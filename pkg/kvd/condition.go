@@ -6,7 +6,7 @@ import (
 	"github.com/kvd-db/kvd/pkg/kvd/internal/backend"
 )
 
-// holds judges a condition as the server would.
+// holds evaluates a condition as the server does.
 func holds(c *backend.Condition, l *Lookup) bool {
 	switch c.Kind {
 	case backend.MustExist:

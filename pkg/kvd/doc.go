@@ -30,15 +30,17 @@
 //	observe                  Timed, WithHook, SlowRequests, Ping
 //
 // A [Client], a [Snapshot] and a [Txn] are each a [Reader]; a Client and a Txn are each a
-// [Writer]. Make one Client and share it: it puts the operations of concurrent callers
-// into common frames, without a timer, and sends a lone operation at once.
+// [Writer]. A Client is a [Store]; package embed opens a Store in this process, and package
+// kvdtest a server in memory for tests. Make one Client and share it: it puts the
+// operations of concurrent callers into common frames, without a timer, and sends a lone
+// operation at once.
 //
 // # Promises
 //
 //   - Time: a call returns when it has its answer, when its context ends, or, if the
 //     context has no deadline, after the client's timeout (5 s; see [WithTimeout]).
 //   - Slices: arguments may be changed as soon as a call returns; the caller owns results.
-//   - Order: every call takes effect atomically between its start and its end. Calls of
+//   - Order: every operation takes effect atomically between its start and its end. Calls of
 //     one goroutine take effect in order, concurrent calls in any order.
 //   - Durability: a write that returned nil is as durable as it asked for. The default is
 //     the server's, which is Sync unless set otherwise.

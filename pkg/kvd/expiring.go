@@ -5,13 +5,12 @@ import (
 	"time"
 )
 
-// maxExpiring is how many keys that expire a commit names. One would do, that which
-// expires first, but for answers that took their time: the client knows the end of a
-// time to live only as exactly as that.
+// maxExpiring bounds the expiring keys that a commit names. The key that expires first would do,
+// but the client knows the end of a time to live only as exactly as its answers were fast.
 const maxExpiring = 64
 
-// expiring are keys that a transaction found with a time to live: the ones that end
-// first. The zero value is empty.
+// expiring has the keys with a time to live that a transaction found, those that expire first.
+// The zero value is empty.
 type expiring []expiringKey
 
 type expiringKey struct {
@@ -19,7 +18,7 @@ type expiringKey struct {
 	end time.Time // at the latest
 }
 
-// add notes a key, and copies it, if it has a time to live.
+// add records a copy of key if it has a time to live.
 func (e *expiring) add(key []byte, ttl time.Duration) {
 	if ttl == 0 {
 		return
@@ -43,7 +42,7 @@ func (e *expiring) add(key []byte, ttl time.Duration) {
 	}
 }
 
-// keys returns them for a commit.
+// keys returns the keys for a commit.
 func (e expiring) keys() (keys [][]byte) {
 	for i := range e {
 		keys = append(keys, e[i].key)

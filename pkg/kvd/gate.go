@@ -5,13 +5,13 @@ import (
 	"sync/atomic"
 )
 
-// gate counts the calls in flight and lets Close wait for them. A closed gate
-// has a large number added to its count, so that passing costs one atomic add.
+// gate counts the calls in flight so that Close can wait for them. Closing adds gateClosed to
+// the count, so entering costs one atomic add.
 type gate struct {
 	count atomic.Int64
 	empty chan struct{}
-	// once closes empty: latecomers, who enter a closed gate only to leave it, may
-	// bring the count down to the mark several times.
+	// once closes empty. Calls that enter a closed gate leave it at once, so the count may
+	// reach gateClosed several times.
 	once sync.Once
 }
 
@@ -19,7 +19,7 @@ const gateClosed = 1 << 62
 
 func (g *gate) init() { g.empty = make(chan struct{}) }
 
-// enter returns false if the gate is closed; otherwise leave must follow.
+// enter returns false if the gate is closed; otherwise the caller must call leave.
 func (g *gate) enter() bool {
 	if g.count.Add(1) < gateClosed {
 		return true
@@ -34,7 +34,7 @@ func (g *gate) leave() {
 	}
 }
 
-// close is called once. It returns when everybody has left.
+// close closes the gate and waits until every call has left. It is called once.
 func (g *gate) close() {
 	if g.count.Add(gateClosed) != gateClosed {
 		<-g.empty

@@ -58,14 +58,14 @@ func withHook(b backend.Backend, hook func(CallInfo)) backend.Backend {
 	return &hooked{b, hook}
 }
 
-// call is a call under way.
+// hookedCall is a call in flight.
 type hookedCall struct {
 	CallInfo
 	begun   time.Time
-	timings *backend.Timings // the caller's, or our own
+	timings *backend.Timings // the caller's, or those of CallInfo
 }
 
-// begin begins a call of op. Its timings are filled in where the caller wants them.
+// begin begins a call. t is where the caller wants its timings; nil if it does not.
 func (h *hooked) begin(op string, t *backend.Timings) *hookedCall {
 	c := &hookedCall{begun: time.Now(), timings: t}
 	c.Op = op

@@ -7,25 +7,24 @@ import (
 	"time"
 )
 
-// lease keeps alive what the server grants for a limited time. It is renewed when
-// a third of it has passed and may take a fifth, so that a renewal that is lost
-// leaves time for another two. Nothing runs in between: most snapshots are closed
-// before.
+// lease renews the lease of a snapshot. It renews when a third of the granted time has passed,
+// and a renewal may take a fifth, so that there is time for two more if one fails. Between
+// renewals there is only a timer, because most snapshots are closed before the first one.
 type lease struct {
 	open  context.Context // ends with the client
 	renew func(context.Context) (granted time.Duration, err error)
-	until time.Time // not renewed from then on
+	until time.Time // no renewals after this
 
 	mu struct {
 		sync.Mutex
 		granted time.Duration
 		timer   *time.Timer
-		cancel  context.CancelFunc // of the renewal under way, if there is one
+		cancel  context.CancelFunc // of the renewal in flight, nil if none
 		ended   bool
 	}
 }
 
-// newLease begins to keep up a lease that was just granted.
+// newLease starts to renew a lease that was just granted.
 func newLease(open context.Context, granted, maxAge time.Duration, renew func(context.Context) (time.Duration, error)) *lease {
 	l := &lease{open: open, renew: renew, until: time.Now().Add(maxAge)}
 	l.mu.Lock()
@@ -35,11 +34,11 @@ func newLease(open context.Context, granted, maxAge time.Duration, renew func(co
 	return l
 }
 
-// renewalOf is when a lease that was just granted is to be renewed. A server that
-// grants next to nothing is not asked all the time.
+// renewalOf returns when to renew a lease that was just granted. The minimum bounds the load if
+// the server grants very short leases.
 func renewalOf(granted time.Duration) time.Duration { return max(granted/3, 10*time.Millisecond) }
 
-// keep renews the lease once and sets the timer for the next time.
+// keep renews the lease once and sets the timer for the next renewal.
 func (l *lease) keep() {
 	ctx, granted := l.begin()
 	if ctx == nil {
@@ -62,7 +61,7 @@ func (l *lease) keep() {
 	l.mu.timer.Reset(wait)
 }
 
-// begin returns what a renewal needs; the context is nil if there is to be none.
+// begin returns the context and the granted time for a renewal. The context is nil if the lease is not to be renewed.
 func (l *lease) begin() (context.Context, time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -74,7 +73,7 @@ func (l *lease) begin() (context.Context, time.Duration) {
 	return ctx, l.mu.granted
 }
 
-// over reports whether the lease has had its time.
+// over reports whether the maximum age has passed.
 func (l *lease) over() bool { return !time.Now().Before(l.until) }
 
 // end stops the renewals. It is idempotent.

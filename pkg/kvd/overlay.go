@@ -9,11 +9,10 @@ import (
 	"github.com/kvd-db/kvd/pkg/kvd/internal/backend"
 )
 
-// overlay is what a transaction has written and nobody else sees yet. The zero
-// value is empty.
+// overlay has the uncommitted writes of a transaction. The zero value is empty.
 //
-// Invariant: a write of a key is later than every range delete that covers the
-// key, since a range delete removes the writes that it covers.
+// Invariant: a write of a key is later than every range delete that covers the key, because a
+// range delete removes the writes that it covers.
 type overlay struct {
 	keys   map[string]*overlayWrite
 	ranges ranges // deleted
@@ -33,7 +32,7 @@ type overlayWrite struct {
 	ttl     time.Duration
 }
 
-// lookup is what a read of the key finds: a copy, without the key.
+// lookup returns what a read of the key finds, as a copy without the key.
 func (w *overlayWrite) lookup() Lookup {
 	if w.deleted {
 		return Lookup{}
@@ -60,7 +59,7 @@ func (o *overlay) set(w *overlayWrite) {
 // deleteRange copies r.
 func (o *overlay) deleteRange(r Range) {
 	if len(r.End) > 0 && bytes.Compare(r.Start, r.End) >= 0 {
-		return // it holds no key
+		return // the range is empty
 	}
 	for key := range o.keys {
 		if r.contains([]byte(key)) {
@@ -93,8 +92,8 @@ func (o *overlay) within(r Range, reverse bool) []*overlayWrite {
 	return writes
 }
 
-// mutations returns the writes, each range delete before what was written into its range
-// later. They share memory with the overlay.
+// mutations returns the writes, each range delete before the later writes in its range. They
+// share memory with the overlay.
 func (o *overlay) mutations() []backend.Mutation {
 	mutations := make([]backend.Mutation, 0, len(o.ranges)+len(o.keys))
 	for _, r := range o.ranges {

@@ -9,11 +9,10 @@ import (
 	"github.com/kvd-db/kvd/pkg/kvd/internal/backend"
 )
 
-// Pipeline lets one goroutine have many independent operations under way at once:
-// Get, Put and Delete only note what is wanted, and Do performs it in few frames.
-// It is no transaction: each operation succeeds or fails on its own. Operations
-// that touch the same key happen in the order in which they were noted; others in
-// any order. Not safe for concurrent use.
+// Pipeline lets one goroutine have many independent operations in flight: Get, Put and Delete
+// queue an operation, and Do sends the queue in few frames. It is not a transaction: each
+// operation succeeds or fails by itself. Operations on the same key take effect in the order in
+// which they were queued, others in any order. Not safe for concurrent use.
 type Pipeline struct {
 	client *Client
 	noted  []*pipelined
@@ -22,15 +21,15 @@ type Pipeline struct {
 // Pipeline returns an empty pipeline.
 func (c *Client) Pipeline() *Pipeline { return &Pipeline{client: c} }
 
-// Pending is the result of an operation in a Pipeline, once Do has returned.
+// Pending is the result of one operation of a Pipeline, available after Do.
 type Pending[T any] struct {
 	of    *pipelined
 	value func(*pipelined) T
 }
 
-// Result returns what the operation brought: for Get the value, with ErrNotFound
-// if there is none, for Put and Delete what PutItem and DeleteItem return. Its errors are those of the call of
-// the same name; it is ErrInvalid before Do.
+// Result returns the result of the operation: for Get the value, for Put and Delete what PutItem
+// and DeleteItem return. The caller owns it. Errors are those of the calls of the same names,
+// and ErrInvalid before Do.
 func (p *Pending[T]) Result() (T, error) {
 	var none T
 	switch {
@@ -44,7 +43,7 @@ func (p *Pending[T]) Result() (T, error) {
 
 var errNotDone = fmt.Errorf("%w: the pipeline has not been done", ErrInvalid)
 
-// pipelined is an operation of a pipeline.
+// pipelined is one operation of a pipeline.
 type pipelined struct {
 	name      string
 	operation backend.Operation
@@ -52,21 +51,21 @@ type pipelined struct {
 	done      bool
 }
 
-// Get notes a read, and copies key.
+// Get queues a read. It copies key.
 func (p *Pipeline) Get(key []byte, opts ...ReadOption) *Pending[[]byte] {
 	chosen := collectRead(opts)
 	o := p.note("get", backend.Op{Mutation: backend.Mutation{Kind: backend.Get, Key: key}, At: chosen.at}, writeOptions{timings: chosen.timings}, nil)
 	return &Pending[[]byte]{o, func(o *pipelined) []byte { return o.operation.Answer.Item.Value }}
 }
 
-// Put notes a write with the options of Client.PutItem, and copies key and value.
+// Put queues a write with the options of Client.PutItem. It copies key and value.
 func (p *Pipeline) Put(key, value []byte, opts ...WriteOption) *Pending[Written] {
 	o, err := p.client.writeOptions(opts, ofPut|chosePrevious)
 	op := backend.Op{Mutation: backend.Mutation{Kind: backend.Put, Key: key, Value: bytes.Clone(value)}}
 	return &Pending[Written]{p.note("put", op, o, err), (*pipelined).written}
 }
 
-// Delete notes a write with the options of Client.DeleteItem, and copies key.
+// Delete queues a write with the options of Client.DeleteItem. It copies key.
 func (p *Pipeline) Delete(key []byte, opts ...WriteOption) *Pending[Written] {
 	o, err := p.client.writeOptions(opts, ofDelete|chosePrevious)
 	return &Pending[Written]{p.note("delete", backend.Op{Mutation: backend.Mutation{Kind: backend.Delete, Key: key}}, o, err), (*pipelined).written}
@@ -89,15 +88,14 @@ func (p *Pipeline) note(name string, op backend.Op, o writeOptions, err error) *
 	return n
 }
 
-// Len returns the number of operations that were noted since the last Do.
+// Len returns the number of operations in the queue.
 func (p *Pipeline) Len() int { return len(p.noted) }
 
-// Do performs what was noted, waits until all of it has a result, and returns
-// errors.Join of those that failed, in their order; a Get of an absent key is
-// among them. The pipeline is empty then and can be used again.
+// Do sends the queue, waits until each operation has a result, and returns errors.Join of the
+// errors, in the order of the queue; a Get of an absent key is one. The queue is empty then, and
+// the pipeline can be used again.
 //
-// Time: that of one call applies to each operation from when it is sent, and ctx
-// to all.
+// The client's timeout applies to each operation from when it is sent; ctx applies to all.
 func (p *Pipeline) Do(ctx context.Context) error {
 	noted := p.noted
 	p.noted = nil
@@ -115,8 +113,8 @@ func (p *Pipeline) Do(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// independent returns how many of the first operations may be under way at the
-// same time: those of which no two touch the same key, unless both read it.
+// independent returns how many of the first operations may be in flight together: no two of
+// them touch the same key, unless both read it.
 func independent(noted []*pipelined) int {
 	written := make(map[string]bool, len(noted))
 	for i, o := range noted {

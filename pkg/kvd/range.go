@@ -16,8 +16,8 @@ func Between(start, end []byte) Range { return Range{Start: start, End: end} }
 // Prefix returns the range of the keys that begin with p, which it copies.
 func Prefix(p []byte) Range {
 	r := Range{Start: bytes.Clone(p)}
-	// The end is the smallest key above all that have the prefix: the prefix with
-	// its last byte below 0xff raised by one and cut behind it.
+	// The end is the smallest key above all keys with the prefix: the prefix up to its last
+	// byte below 0xff, with that byte incremented.
 	for i := len(p) - 1; i >= 0; i-- {
 		if p[i] != 0xff {
 			r.End = bytes.Clone(p[:i+1])

@@ -9,15 +9,15 @@ import (
 	"github.com/kvd-db/kvd/pkg/kvd/internal/backend"
 )
 
-// maxReads bounds what a transaction may read: what a server takes by default.
+// maxReads bounds the reads of a transaction. It is the default limit of the server.
 const maxReads = 4096
 
 var errManyReads = fmt.Errorf("%w: a transaction reads at most %d keys and ranges; "+
 	"scan a range in place of many keys, read what need not be checked by a snapshot, or make several transactions of it",
 	ErrTooLarge, maxReads)
 
-// readSet is what a transaction has read from its snapshot and must find unchanged
-// when it commits. The zero value is empty.
+// readSet has what a transaction read from its snapshot, which must be unchanged at the commit.
+// The zero value is empty.
 type readSet struct {
 	keys   map[string]struct{}
 	ranges []*scanned
@@ -25,7 +25,7 @@ type readSet struct {
 	expiring expiring
 }
 
-// add notes keys that are about to be read. It fails if that is too much.
+// add records keys before they are read. It fails beyond maxReads.
 func (s *readSet) add(keys ...[]byte) error {
 	if s.keys == nil {
 		s.keys = make(map[string]struct{})
@@ -42,7 +42,7 @@ func (s *readSet) add(keys ...[]byte) error {
 	return nil
 }
 
-// addScan notes a scan that is about to begin, and keeps r.
+// addScan records a scan before it begins. It refers to r.
 func (s *readSet) addScan(r Range, reverse bool) (*scanned, error) {
 	if s.len()+2 > maxReads {
 		return nil, errManyReads
@@ -52,10 +52,10 @@ func (s *readSet) addScan(r Range, reverse bool) (*scanned, error) {
 	return n, nil
 }
 
-// len counts a scan twice: as a range, and as the key that it stopped at.
+// len counts a scan twice: its range, and the key at which it stopped.
 func (s *readSet) len() int { return len(s.keys) + 2*len(s.ranges) }
 
-// reads returns what was read, for a commit.
+// reads returns the keys and ranges for a commit.
 func (s *readSet) reads() (keys [][]byte, ranges []backend.Range) {
 	for _, key := range slices.Sorted(maps.Keys(s.keys)) {
 		keys = append(keys, []byte(key))
@@ -74,27 +74,27 @@ func (s *readSet) reads() (keys [][]byte, ranges []backend.Range) {
 	return keys, ranges
 }
 
-// scanned is how far a scan has come: what its loop has been told of the range.
+// scanned is the part of a range that a scan has yielded to its loop.
 type scanned struct {
 	all     Range
 	reverse bool
 
 	done   bool
 	begun  bool
-	last   []byte // key yielded last
-	stored bool   // it came from the snapshot
+	last   []byte // the last key that was yielded
+	stored bool   // last came from the snapshot
 }
 
-// upto notes that the scan is about to yield key.
+// upto records that the scan is about to yield key.
 func (n *scanned) upto(key []byte, stored bool) {
 	n.begun, n.last, n.stored = true, append(n.last[:0], key...), stored
 }
 
-// seen returns the range that the loop knows all of, and the key at its edge if
-// that was read too. Both may be nil.
+// seen returns the range of which the loop knows everything, and the last key if it is not in
+// that range. Both may be nil.
 //
-// The key that a forward scan stopped at is apart because a range cannot include
-// its end, and the next key may be longer than keys can be.
+// The last key of a forward scan is separate, because a range does not include its end, and the
+// next larger key may exceed the maximum length of keys.
 func (n *scanned) seen() (r *Range, last []byte) {
 	switch {
 	case n.done:

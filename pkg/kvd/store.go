@@ -6,9 +6,8 @@ import (
 	"github.com/kvd-db/kvd/pkg/kvd/internal/backend"
 )
 
-// Store is what a program does with a store, wherever that is: a [Client] of a server is
-// one, and so is the embed.Store of package embed, which is in this process. Code that
-// takes a Store switches between the two by the line that opens it.
+// Store has the calls of a store, remote or embedded: a [Client] is a Store, and package embed
+// opens one in this process. Code that takes a Store works with both.
 type Store interface {
 	Reader
 	Writer
@@ -31,6 +30,6 @@ type Store interface {
 
 var _ Store = (*Client)(nil)
 
-// Over returns a client whose calls b performs. It is for the other packages of this
-// module: the type of b is internal.
+// Over returns a client that performs its calls on b. It is for other packages of this module:
+// the type of b is internal.
 func Over(b backend.Backend) *Client { return newClient(b, Default) }

@@ -93,7 +93,7 @@ func (t *Txn) DeleteRange(_ context.Context, r Range, opts ...WriteOption) error
 	return nil
 }
 
-// prepare judges a write before it is kept.
+// prepare checks a write, and its condition, before it is recorded.
 func (t *Txn) prepare(ctx context.Context, op string, key []byte, opts []WriteOption, takes choices) (writeOptions, error) {
 	if err := t.check(op, key); err != nil {
 		return writeOptions{}, err
@@ -177,7 +177,7 @@ func (t *Txn) Commit(ctx context.Context, opts ...WriteOption) (version uint64, 
 	return version, nil
 }
 
-// transaction is what a commit needs. It shares memory with t.
+// transaction returns the request of a commit. It shares memory with t.
 func (t *Txn) transaction() *backend.Transaction {
 	txn := &backend.Transaction{Writes: t.writes.mutations(), Expiring: t.reads.expiring.keys()}
 	txn.Keys, txn.Ranges = t.reads.reads()
@@ -196,7 +196,7 @@ func (t *Txn) Discard() {
 	}
 }
 
-// begin returns the snapshot, which the first read takes.
+// begin returns the snapshot, taking it if this is the first read.
 func (t *Txn) begin(ctx context.Context) (*Snapshot, error) {
 	if t.snapshot == nil {
 		s, err := t.client.snapshot(ctx, &t.options)
@@ -208,7 +208,7 @@ func (t *Txn) begin(ctx context.Context) (*Snapshot, error) {
 	return t.snapshot, nil
 }
 
-// lookup reads what the transaction sees of a key, without the key in the item.
+// lookup returns what the transaction sees of a key. The item has no key.
 func (t *Txn) lookup(ctx context.Context, key []byte, o readOptions) (Lookup, error) {
 	if found, written := t.writes.get(key); written {
 		o.tookNoTime()

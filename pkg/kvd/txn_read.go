@@ -48,8 +48,8 @@ func (t *Txn) GetMany(ctx context.Context, keys [][]byte, opts ...ReadOption) ([
 		return nil, &Error{Op: name, Err: errAtVersion}
 	}
 	found := make([]Lookup, len(keys))
-	var stored [][]byte // keys to read from the snapshot
-	var places []int    // and where their answers go
+	var stored [][]byte // the keys to read from the snapshot
+	var places []int    // their indexes in keys
 	for i, key := range keys {
 		if err := t.check(name, key); err != nil {
 			return nil, err
@@ -97,8 +97,7 @@ func (t *Txn) Scan(ctx context.Context, r Range, opts ...ScanOption) iter.Seq2[I
 	}
 }
 
-// scan calls yield for each item. The error that it returns is still to be
-// yielded.
+// scan calls yield for each item. It returns an error that is still to be yielded.
 func (t *Txn) scan(ctx context.Context, r Range, o scanOptions, yield func(Item, error) bool) error {
 	const name = "scan"
 	if t.over {
@@ -122,20 +121,20 @@ func (t *Txn) scan(ctx context.Context, r Range, o scanOptions, yield func(Item,
 	return m.run(t.client.scan(ctx, r, m.stored(s)))
 }
 
-// scanMerge merges what a transaction wrote into a scan of its snapshot.
+// scanMerge merges the writes of a transaction into a scan of its snapshot.
 type scanMerge struct {
 	txn     *Txn
 	read    *scanned
 	o       scanOptions
-	own     []*overlayWrite // still to come, in the order of the scan
-	hidden  ranges          // deleted
+	own     []*overlayWrite // not yet yielded, in the order of the scan
+	hidden  ranges          // deleted by the transaction
 	yield   func(Item, error) bool
 	yielded uint64
 	err     error // why the scan cannot go on
 }
 
-// stored returns the options of the scan of the snapshot. Each write of our own
-// hides at most one item of it; a range delete any number.
+// stored returns the options of the scan of the snapshot. Each write of the transaction hides
+// at most one item of that scan, a range delete any number.
 func (m *scanMerge) stored(s *Snapshot) scanOptions {
 	o := m.o
 	s.readAt(&o.readOptions)
@@ -176,8 +175,8 @@ func (m *scanMerge) run(stored iter.Seq2[Item, error]) error {
 	return nil
 }
 
-// ownBefore yields our own writes that come before key. Like all that follows it
-// returns false at the end of the loop.
+// ownBefore yields the transaction's writes before key. Like the methods below it returns false
+// if the loop has ended.
 func (m *scanMerge) ownBefore(key []byte) bool {
 	for len(m.own) > 0 {
 		order := strings.Compare(m.own[0].key, string(key))
@@ -194,7 +193,7 @@ func (m *scanMerge) ownBefore(key []byte) bool {
 	return true
 }
 
-// next yields the next of our own writes, if it put something.
+// next yields the transaction's next write, if it is a put.
 func (m *scanMerge) next() bool {
 	w := m.own[0]
 	m.own = m.own[1:]
@@ -209,7 +208,7 @@ func (m *scanMerge) next() bool {
 	return m.emit(item, false)
 }
 
-// emit yields an item, having noted that the loop knows the range up to it.
+// emit records that the loop knows the range up to the item, and yields the item.
 func (m *scanMerge) emit(item Item, stored bool) bool {
 	if m.txn.over {
 		m.err = errOver("scan")

@@ -8,14 +8,14 @@ import (
 	"time"
 )
 
-// Update runs fn in a transaction and commits it. If it conflicts with another,
-// or the server lost the snapshot, fn runs again, on newer data, so it should have
-// no effects but through tx. It takes all options of transactions.
+// Update runs fn in a transaction and commits it. If the transaction conflicts with another
+// write, or the server has lost its snapshot, Update runs fn again on newer data, so fn should
+// have no effects other than through tx. Update takes all options of transactions.
 //
-// An error of fn comes back as it is, and nothing was written; ErrConflict of a
-// condition that did not hold is one of these. A conflict that stays is
-// ErrConflict with the number of attempts, and also matches the error of ctx if
-// that ended first. Other errors are those of Txn.Commit.
+// If fn returns an error, nothing is written and Update returns that error; this includes the
+// ErrConflict of a condition that did not hold. If the last attempt conflicts too, Update
+// returns ErrConflict with the number of attempts; the error also matches that of ctx if ctx
+// ended first. Other errors are those of Txn.Commit.
 func (c *Client) Update(ctx context.Context, fn func(tx *Txn) error, opts ...TxnOption) error {
 	const name = "update"
 	o, err := newTxnOptions(opts)
@@ -33,7 +33,8 @@ func (c *Client) Update(ctx context.Context, fn func(tx *Txn) error, opts ...Txn
 	}
 }
 
-// Transact is Update of a store with a result: what fn returned when it committed.
+// Transact is Update with a result, and a thin form of it: it returns what fn returned in the
+// attempt that committed.
 func Transact[T any](ctx context.Context, s Store, fn func(tx *Txn) (T, error), opts ...TxnOption) (T, error) {
 	var result, none T
 	err := s.Update(ctx, func(tx *Txn) (err error) {
@@ -46,8 +47,8 @@ func Transact[T any](ctx context.Context, s Store, fn func(tx *Txn) (T, error), 
 	return result, nil
 }
 
-// updateOnce runs fn in a transaction and commits it. After an error it reports
-// whether a new transaction might fare better.
+// updateOnce runs fn in a transaction and commits it. After an error, again reports whether a
+// new transaction may succeed.
 func updateOnce(ctx context.Context, tx *Txn, fn func(tx *Txn) error) (again bool, err error) {
 	defer tx.Discard()
 	if err := fn(tx); err != nil {
@@ -62,16 +63,15 @@ func updateOnce(ctx context.Context, tx *Txn, fn func(tx *Txn) error) (again boo
 func (t *Txn) lost(err error) bool { return t.snapshot != nil && t.snapshot.lost(err) }
 
 const (
-	// A conflict passes as soon as the other has committed, so the waits are short:
+	// A conflict ends when the other transaction has committed, so the waits are short:
 	// a random time up to conflictBase * 2^n.
 	conflictBase = time.Millisecond
 	conflictMax  = 250 * time.Millisecond
 )
 
-// again waits and returns nil if a transaction or view should be run again after its n-th
-// attempt, else it returns the error of the call.
+// again waits and returns nil if a transaction or view should run again after its n-th attempt;
+// otherwise it returns the error of the call.
 func (o *txnOptions) again(ctx context.Context, op string, n int, cause error) error {
-	// Where the context has ended there is nothing to wait for.
 	err := ctx.Err()
 	if err == nil && n < o.maxAttempts {
 		if err = pause(ctx, rand.N(min(conflictBase<<min(n, 16), conflictMax))); err == nil {

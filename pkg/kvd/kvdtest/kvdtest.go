@@ -3,9 +3,9 @@
 //	db := kvdtest.New(t)
 //	err := db.Put(ctx, []byte("hello"), []byte("world"))
 //
-// It is the engine and the server that run in production, on files in memory and
-// a connection in memory: nothing is written to a disk, no port is taken, and
-// everything goes with the test. Tests may run in parallel, each with its own.
+// It runs the engine and the service of production, with files in memory and connections in
+// memory: it writes nothing to a disk, opens no port, and removes everything when the test ends.
+// Tests may run in parallel, each with its own server.
 package kvdtest
 
 import (
@@ -22,8 +22,7 @@ import (
 	"github.com/kvd-db/kvd/pkg/kvd"
 )
 
-// A test's store is small: it starts in a few milliseconds and holds a few
-// mebibytes.
+// The store of a test is small, so that it starts within milliseconds.
 const (
 	partitions    = 4
 	memtableBytes = 8 << 20
@@ -32,8 +31,8 @@ const (
 	pipeBytes     = 256 << 10
 )
 
-// New starts a server and returns a client of it. When the test ends, both are
-// closed, and the test fails if that does. The options are those of kvd.Open.
+// New starts a server and returns a client of it. When the test ends, New closes both, and
+// fails the test if that fails. The options are those of kvd.Open.
 func New(t testing.TB, opts ...kvd.Option) *kvd.Client {
 	t.Helper()
 	store, err := engine.Open("data", engine.Options{

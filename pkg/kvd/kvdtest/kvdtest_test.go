@@ -20,7 +20,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// greet is what somebody might want to test.
+// greet is an example of code under test.
 func greet(t testing.TB, db *kvd.Client, name string) string {
 	value, err := db.Get(t.Context(), []byte("greeting"))
 	require.NoError(t, err)
@@ -137,8 +137,7 @@ func TestConditionsExpiryAndRanges(t *testing.T) {
 	assert.Equal(t, []string{"v", "k"}, keys)
 }
 
-// Money is moved by many at once, and never made or lost, as anybody sees who
-// looks at one version.
+// Concurrent transfers keep the sum of all accounts, which a read at one version sees.
 func TestTransactionsKeepTheSum(t *testing.T) {
 	db := kvdtest.New(t, kvd.WithDurability(kvd.Memory))
 	ctx := t.Context()
