@@ -2,13 +2,18 @@ package embed_test
 
 import (
 	"bytes"
+	"context"
 	"fmt"
+	"log/slog"
+	"net"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
+	"go.uber.org/zap"
 
+	"github.com/kvd-db/kvd/internal/daemon"
 	"github.com/kvd-db/kvd/pkg/kvd"
 	"github.com/kvd-db/kvd/pkg/kvd/embed"
 )
@@ -111,4 +116,65 @@ func TestTimingsAreThoseOfTheStore(t *testing.T) {
 	_, err = db.SlowRequests(t.Context(), 0)
 	require.ErrorIs(t, err, kvd.ErrInvalid)
 	require.ErrorIs(t, db.ClearSlowRequests(t.Context()), kvd.ErrInvalid)
+}
+
+// A directory is a store, whichever way it is used.
+func TestADirectoryIsServedAndEmbeddedInTurns(t *testing.T) {
+	dir := t.TempDir() + "/data"
+	for i := range 4 {
+		key := fmt.Appendf(nil, "k%d", i)
+		use := func(db kvd.Store) {
+			for j := range i {
+				assert.Equal(t, fmt.Sprint(j), value(t, db, fmt.Sprintf("k%d", j)))
+			}
+			require.NoError(t, db.Put(t.Context(), key, fmt.Append(nil, i), kvd.IfAbsent()))
+			require.NoError(t, db.Update(t.Context(), func(tx *kvd.Txn) error { return tx.Put(t.Context(), []byte("last"), key) }))
+		}
+		if i%2 == 0 {
+			db, err := embed.Open(dir)
+			require.NoError(t, err)
+			use(db)
+			require.NoError(t, db.Close())
+		} else {
+			served(t, dir, use)
+		}
+	}
+}
+
+// served runs kvd serve on a directory, as far as use returns.
+func served(t *testing.T, dir string, use func(kvd.Store)) {
+	t.Helper()
+	ctx, stop := context.WithCancel(t.Context())
+	ready, ended := make(chan net.Addr, 1), make(chan error, 1)
+	go func() {
+		config := daemon.DefaultConfig()
+		config.Data, config.Listen, config.Admin, config.Log = dir, "127.0.0.1:0", "127.0.0.1:0", zap.NewNop()
+		ended <- daemon.Run(ctx, config, func(listen, _ net.Addr) { ready <- listen })
+	}()
+	select {
+	case address := <-ready:
+		db, err := kvd.Open(address.String())
+		require.NoError(t, err)
+		_, err = embed.Open(dir)
+		require.ErrorIs(t, err, kvd.ErrUnavailable)
+		require.ErrorContains(t, err, "in use")
+		use(db)
+		require.NoError(t, db.Close())
+	case err := <-ended:
+		require.NoError(t, err)
+	}
+	stop()
+	require.NoError(t, <-ended)
+}
+
+// What a logger is told has names and numbers, and no data.
+func TestALoggerIsTold(t *testing.T) {
+	var log bytes.Buffer
+	db, err := embed.Memory(embed.WithLogger(slog.New(slog.NewTextHandler(&log, nil))))
+	require.NoError(t, err)
+	require.NoError(t, db.Put(t.Context(), []byte("secret"), []byte("secret")))
+	require.NoError(t, db.Close())
+	assert.Contains(t, log.String(), "store is open")
+	assert.Contains(t, log.String(), "partitions=4")
+	assert.NotContains(t, log.String(), "secret")
 }

@@ -2,7 +2,9 @@ package embed
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/kvd-db/kvd/internal/kv"
@@ -138,16 +140,39 @@ func (l *local) expiryOf(ttl time.Duration) (uint64, error) {
 	return l.engine.Now() + millis, nil
 }
 
+// batches are kv.WriteBatch whose memory serves again.
+var batches = sync.Pool{New: func() any { return new(kv.WriteBatch) }}
+
+// maxKeptBatch is how many writes a batch has at most whose memory serves again.
+const maxKeptBatch = 256
+
+// release gives a batch back after a call of the engine that ended with err. What is in
+// doubt may still be read.
+func release(b *kv.WriteBatch, err error) {
+	if b.Len() <= maxKeptBatch && !errors.Is(err, kv.ErrUncertain) {
+		b.Reset()
+		batches.Put(b)
+	}
+}
+
 // batchOf makes one batch of writes, their conditions being its guards.
 func (l *local) batchOf(writes []backend.Mutation) (*kv.WriteBatch, error) {
-	b := new(kv.WriteBatch)
+	b := batches.Get().(*kv.WriteBatch)
 	for i := range writes {
 		m := &writes[i]
 		expiry, err := l.expiryOf(m.TTL)
 		if err != nil {
+			release(b, err)
 			return nil, err
 		}
-		b.Add(opOf(m, expiry))
+		op := opOf(m, expiry)
+		if op.Kind == kv.KindRangeDelete {
+			if err := op.Check(l.limits); err != nil {
+				release(b, err)
+				return nil, failure(fmt.Errorf("mutation %d: %w", i, err))
+			}
+		}
+		b.Add(op)
 		if condition := conditionOf(&m.Condition); condition.Kind != kv.Unconditional {
 			b.Require(kv.Guard{Key: m.Key, Condition: condition})
 		}
@@ -172,6 +197,7 @@ func (l *local) Apply(ctx context.Context, writes []backend.Mutation, o backend.
 	}
 	options := writeOptions(&o)
 	version, err := l.engine.Apply(ctx, b, options)
+	release(b, err)
 	tell(o.Timings, options.Stages)
 	return uint64(version), failure(err)
 }
@@ -199,6 +225,7 @@ func (l *local) Commit(ctx context.Context, t *backend.Transaction, o backend.Wr
 	}
 	options := writeOptions(&o)
 	version, err := l.engine.Commit(ctx, txn, options)
+	release(b, err)
 	tell(o.Timings, options.Stages)
 	return uint64(version), failure(err)
 }

@@ -1,0 +1,85 @@
+package embed
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/pkg/kvd"
+)
+
+// sideBySide are calls of the embedded store and the same of its engine.
+func sideBySide(t testing.TB) map[string][2]func(ctx context.Context) error {
+	db, err := Memory(WithDurability(kvd.Memory), WithMemory(256<<20))
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, db.Close()) })
+	e := db.engine
+	value := make([]byte, 100)
+	keys := make([][]byte, 1000)
+	for i := range keys {
+		keys[i] = fmt.Appendf(nil, "key%013d", i)
+		require.NoError(t, db.Put(t.Context(), keys[i], value))
+	}
+	next := 0
+	key := func() []byte {
+		next = (next + 1) % len(keys)
+		return keys[next]
+	}
+	embedded, below := new(kvd.Batch), new(kv.WriteBatch)
+	for i := range 10 {
+		embedded.Put(keys[i], value)
+	}
+	return map[string][2]func(context.Context) error{
+		"get": {
+			func(ctx context.Context) error { _, err := e.Get(ctx, key()); return err },
+			func(ctx context.Context) error { _, err := db.Get(ctx, key()); return err },
+		},
+		"put": {
+			func(ctx context.Context) error { _, err := e.Put(ctx, key(), value, kv.WriteOptions{}); return err },
+			func(ctx context.Context) error { return db.Put(ctx, key(), value) },
+		},
+		"batch": {
+			func(ctx context.Context) error {
+				below.Reset()
+				for i := range 10 {
+					below.Put(keys[i], value)
+				}
+				_, err := e.Apply(ctx, below, kv.WriteOptions{})
+				return err
+			},
+			func(ctx context.Context) error { _, err := db.Apply(ctx, embedded); return err },
+		},
+	}
+}
+
+// A call costs no allocation beyond those of the engine's own.
+func TestACallAllocatesWhatTheEngineDoes(t *testing.T) {
+	for name, call := range sideBySide(t) {
+		var allocations [2]float64
+		for i := range call {
+			allocations[i] = testing.AllocsPerRun(500, func() { require.NoError(t, call[i](t.Context())) })
+		}
+		assert.LessOrEqual(t, allocations[1], allocations[0], name)
+	}
+}
+
+// BenchmarkCalls compares the two: bench/NOTES.md says what was measured.
+func BenchmarkCalls(b *testing.B) {
+	calls := sideBySide(b)
+	for _, name := range []string{"get", "put", "batch"} {
+		for i, layer := range []string{"engine", "embedded"} {
+			b.Run(name+"/"+layer, func(b *testing.B) {
+				b.ReportAllocs()
+				for b.Loop() {
+					if err := calls[name][i](b.Context()); err != nil {
+						b.Fatal(err)
+					}
+				}
+			})
+		}
+	}
+}
