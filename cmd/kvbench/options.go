@@ -29,7 +29,7 @@ func (o *options) register(c *cobra.Command) {
 	f.Float64Var(&o.config.FindRate, "find-rate", 0.5, "share of gets and deletes that ask for a key known to be there")
 	f.StringVar(&o.distribution, "distribution", string(workload.Uniform),
 		"of keys: uniform, sequential, zipfian, scrambled-zipfian, latest or hotspot")
-	f.Uint64Var(&o.config.Seed, "seed", 1, "equal seeds draw equal operations")
+	f.Uint64Var(&o.config.Seed, "seed", 1, "equal seeds draw equal operations; each further run has the next seed")
 	f.Uint64Var(&o.config.Preload, "preload", 0, "keys to put before the measurement")
 	f.Uint64Var(&o.config.OpsPerSecond, "rps", 0, "operations a second in an open loop; 0 is the closed loop")
 	f.BoolVar(&o.config.CheckDeletes, "check-deletes", false, "get before each delete, to report how many found something")

@@ -45,7 +45,7 @@ func execute(ctx context.Context, args []string, stdout, stderr io.Writer, open 
 		SilenceUsage:  true,
 	}
 	root.CompletionOptions.HiddenDefaultCmd = true
-	root.AddCommand(newRunCommand(open), newCoreCommand(open), newTransactionsCommand(open), newSnapshotsCommand(open), newPartitionsCommand(open), newReportCommand())
+	root.AddCommand(newRunCommand(open), newCoreCommand(open), newTransactionsCommand(open), newSnapshotsCommand(open), newPartitionsCommand(open), newReportCommand(), newDiffCommand())
 	root.SetArgs(args)
 	root.SetOut(stdout)
 	root.SetErr(stderr)

@@ -52,7 +52,7 @@ func benchmark(c *cobra.Command, o *options, open opener) error {
 	}
 	cell := &results.Cell{Params: o.params()}
 	result.Cells = []*results.Cell{cell}
-	for range o.runs {
+	for ; len(cell.Runs) < o.runs; o.config.Seed++ { // so that runs draw other operations
 		target := o.targetOptions // each run without --data has a directory of its own
 		summary, info, err := runOnce(c, o, &target, open, cell)
 		if err != nil {

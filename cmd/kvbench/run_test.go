@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"hash/fnv"
 	"os"
 	"path/filepath"
 	"strings"
@@ -34,13 +35,22 @@ type memoryTarget struct {
 	garbled bool
 	closed  bool
 	takes   time.Duration // each operation
+	jitter  time.Duration // and up to twice this besides, by its key
 }
 
 // work is what an operation spends its time on.
-func (m *memoryTarget) work() { time.Sleep(m.takes) }
+func (m *memoryTarget) work(key []byte) {
+	takes := m.takes
+	if m.jitter > 0 {
+		h := fnv.New64a()
+		h.Write(key)
+		takes += time.Duration(h.Sum64() % uint64(2*m.jitter))
+	}
+	time.Sleep(takes)
+}
 
 func (m *memoryTarget) Put(_ context.Context, key, value []byte) error {
-	m.work()
+	m.work(key)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.puts++
@@ -52,7 +62,7 @@ func (m *memoryTarget) Put(_ context.Context, key, value []byte) error {
 }
 
 func (m *memoryTarget) Delete(_ context.Context, key []byte) error {
-	m.work()
+	m.work(key)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	delete(m.values, string(key))
@@ -60,7 +70,7 @@ func (m *memoryTarget) Delete(_ context.Context, key []byte) error {
 }
 
 func (m *memoryTarget) Get(_ context.Context, key, _ []byte) ([]byte, bool, error) {
-	m.work()
+	m.work(key)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	value, ok := m.values[string(key)]

@@ -107,7 +107,9 @@ func (e *Experiment) runOnce(ctx context.Context, c *Cell, to *results.Cell, o *
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()
 	collector := results.NewCollector(workload.Operations())
-	summary, err := workload.Run(ctx, store.Target, c.Config, workload.Observer{
+	config := c.Config
+	config.Seed += uint64(len(to.Runs)) // so that runs draw other operations
+	summary, err := workload.Run(ctx, store.Target, config, workload.Observer{
 		Second: func(s loadgen.Sample) {
 			collector.Second(s)
 			p.Sample = &s

@@ -117,3 +117,28 @@ func TestStallsAreShaded(t *testing.T) {
 	require.Len(t, shades, 1)
 	assert.Equal(t, chart.Shade{From: 7, To: 8, Name: shades[0].Name}, *shades[0])
 }
+
+func TestADiffSaysWhatDiffers(t *testing.T) {
+	a, b := testResult(), testResult()
+	same := Diff(a, b, [2]string{"a", "b"}, mustCompare(t, a, b))
+	assert.Contains(t, same.Lead, "No difference in 1 rate")
+	assert.NotContains(t, same.HTML(), "ZgotmplZ")
+
+	for i, rate := range []float64{800, 805, 811} {
+		b.Cells[0].Runs[i] = testRun(rate)
+	}
+	b.Environment.CPU = "another"
+	worse := Diff(a, b, [2]string{"a", "b"}, mustCompare(t, a, b))
+	assert.Contains(t, worse.Lead, "1 of 1 rate worse, most mix <BALANCED> (-20.")
+	assert.Contains(t, worse.Lead, "different machines")
+	assert.Contains(t, worse.HTML(), "b against a")
+	better := Diff(b, a, [2]string{"b", "a"}, mustCompare(t, b, a))
+	assert.Contains(t, better.Lead, "1 of 1 rate better")
+}
+
+func mustCompare(t *testing.T, a, b *results.Result) []results.Difference {
+	t.Helper()
+	d, err := results.Compare(a, b)
+	require.NoError(t, err)
+	return d
+}

@@ -1,0 +1,106 @@
+package report
+
+import (
+	"fmt"
+	"math"
+	"strings"
+
+	"github.com/kvd-db/kvd/internal/chart"
+	"github.com/kvd-db/kvd/internal/results"
+)
+
+// Diff returns the page that compares result b with result a: the rates of all cells as a
+// forest plot, and every figure as a table. names are those of the two, for people.
+func Diff(a, b *results.Result, names [2]string, differences []results.Difference) *Page {
+	p := &Page{Title: names[1] + " against " + names[0], Lead: Verdict(differences), Result: b}
+	var mains, others []results.Difference
+	for _, d := range differences {
+		if d.Main {
+			mains = append(mains, d)
+		} else {
+			others = append(others, d)
+		}
+	}
+	note := fmt.Sprintf("Intervals of %s. Rates: all together, by Welch's t and Bonferroni's correction. Others: one by one, so one in twenty is off by chance. "+
+		"With less than three runs on a side, intervals are at least 7 %% wide to both sides.", chart.Percent(results.Confidence))
+	p.Sections = []Section{
+		{Title: "Rates", Figures: []*chart.Figure{forest("Operations/s, relative to "+names[0], mains, note)}, Tables: []*Table{differenceTable(mains)}},
+	}
+	if len(others) > 0 {
+		p.Sections = append(p.Sections, Section{Title: "Latencies and cost", Figures: []*chart.Figure{forest("Relative to "+names[0]+"; less is better", others, note)}, Tables: []*Table{differenceTable(others)}})
+	}
+	if a.Environment.CPU != b.Environment.CPU || a.Environment.Kernel != b.Environment.Kernel || a.Scale != b.Scale {
+		p.Lead += " But the two were measured on different machines or at different scales."
+	}
+	return p
+}
+
+// Verdict says in a sentence what differs.
+func Verdict(differences []results.Difference) string {
+	count := map[results.Verdict]int{}
+	worst, best := results.Difference{Ratio: math.Inf(1)}, results.Difference{}
+	mains := 0
+	for _, d := range differences {
+		if !d.Main {
+			continue
+		}
+		mains++
+		count[d.Verdict]++
+		if d.Verdict == results.Worse && d.Ratio < worst.Ratio {
+			worst = d
+		}
+		if d.Verdict == results.Better && d.Ratio > best.Ratio {
+			best = d
+		}
+	}
+	if count[results.Worse]+count[results.Better] == 0 {
+		return fmt.Sprintf("No difference in %s that the spread of the runs does not explain.", plural(mains, "rate"))
+	}
+	var parts []string
+	if n := count[results.Worse]; n > 0 {
+		parts = append(parts, fmt.Sprintf("%d of %s worse, most %s (%s)", n, plural(mains, "rate"), worst.Cell, signed(worst.Ratio)))
+	}
+	if n := count[results.Better]; n > 0 {
+		parts = append(parts, fmt.Sprintf("%d of %s better, most %s (%s)", n, plural(mains, "rate"), best.Cell, signed(best.Ratio)))
+	}
+	return strings.Join(parts, "; ") + "."
+}
+
+// signed writes a ratio as a change in percent.
+func signed(ratio float64) string { return fmt.Sprintf("%+.1f %%", 100*(ratio-1)) }
+
+// forest draws the differences as intervals. Better is green, worse is orange.
+func forest(title string, differences []results.Difference, note string) *chart.Figure {
+	zero := 0.0
+	rows := &chart.Intervals{}
+	y := chart.Axis{Kind: chart.Categories}
+	for i := len(differences) - 1; i >= 0; i-- { // the first row is on top
+		d := differences[i]
+		name := d.Cell
+		if !d.Main {
+			name = strings.TrimPrefix(d.Cell+", ", ", ") + d.Metric
+		}
+		series := map[results.Verdict]int{results.Same: 7, results.Better: 2, results.Worse: 1}[d.Verdict]
+		rows.Rows = append(rows.Rows, chart.Interval{Row: len(y.Names), Low: d.Low - 1, Mid: d.Ratio - 1, High: d.High - 1, Series: series})
+		y.Names = append(y.Names, name)
+	}
+	return &chart.Figure{
+		Title: title, X: chart.Axis{Label: "difference", Format: chart.Percent}, Note: []string{note},
+		Panels: []chart.Panel{{Y: y, Height: float64(20*len(differences) + 20), Marks: []chart.Mark{&chart.Rule{X: &zero}, rows}}},
+	}
+}
+
+func differenceTable(differences []results.Difference) *Table {
+	t := &Table{Head: []string{"cell", "figure", "before", "after", "difference", "interval", "verdict"}}
+	for _, d := range differences {
+		format := chart.Number
+		if strings.Contains(d.Metric, " p") && !d.Main {
+			format = chart.Nanos
+		}
+		t.Rows = append(t.Rows, []Entry{
+			Words(d.Cell), Words(d.Metric), Words(format(d.A)), Words(format(d.B)),
+			Words(signed(d.Ratio)), Words(signed(d.Low) + " to " + signed(d.High)), Words(d.Verdict.String()),
+		})
+	}
+	return t
+}
