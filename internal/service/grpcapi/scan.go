@@ -127,18 +127,17 @@ func (c *chunk) keep(bytes int64) {
 func (c *chunk) release() { c.keep(0) }
 
 // send sends the chunk, and takes memory for its encoded form until the transport has
-// written that.
+// written that. What the budget holds for a value of the next chunk stays there.
 func (c *chunk) send(stream grpc.ServerStream) error {
-	lent := c.budget.Lend() // of a borrowed value
+	var lent int64
 	if c.borrowed {
+		lent = c.budget.Lend()
 		defer func() { c.response.Items[0].Value = nil }() // it has been encoded
 	} else {
-		need := int64(proto.Size(&c.response))
-		if err := c.call.api.server.Memory().Wait(c.ctx, need, c.held); err != nil {
-			c.call.api.server.Memory().Give(lent)
+		lent = int64(proto.Size(&c.response))
+		if err := c.call.api.server.Memory().Wait(c.ctx, lent, c.held+c.budget.Held()); err != nil {
 			return err
 		}
-		lent += need
 	}
 	return stream.SendMsg(&frame.Lent{Message: &c.response, Lender: c.call.api.lend(c.call.conn, lent), Bytes: lent})
 }
