@@ -3,6 +3,7 @@ package embed
 import (
 	"context"
 	"fmt"
+	"math"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -56,18 +57,24 @@ func sideBySide(t testing.TB) map[string][2]func(ctx context.Context) error {
 	}
 }
 
-// A call costs no allocation beyond those of the engine's own.
+// A call costs no allocation beyond those of the engine's own. What runs in the background
+// allocates too, so the least of several counts is compared.
 func TestACallAllocatesWhatTheEngineDoes(t *testing.T) {
+	if raceEnabled {
+		t.Skip("with the race detector a sync.Pool forgets at random")
+	}
 	for name, call := range sideBySide(t) {
-		var allocations [2]float64
-		for i := range call {
-			allocations[i] = testing.AllocsPerRun(500, func() { require.NoError(t, call[i](t.Context())) })
+		least := [2]float64{math.Inf(1), math.Inf(1)}
+		for range 10 {
+			for i := range call {
+				least[i] = min(least[i], testing.AllocsPerRun(100, func() { require.NoError(t, call[i](t.Context())) }))
+			}
 		}
-		assert.LessOrEqual(t, allocations[1], allocations[0], name)
+		assert.LessOrEqual(t, least[1], least[0], name)
 	}
 }
 
-// BenchmarkCalls compares the two: bench/NOTES.md says what was measured.
+// BenchmarkCalls compares the two.
 func BenchmarkCalls(b *testing.B) {
 	calls := sideBySide(b)
 	for _, name := range []string{"get", "put", "batch"} {
