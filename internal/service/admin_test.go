@@ -31,7 +31,7 @@ func (f *fixture) slowRequests(t *testing.T, limit uint32) *kvdpb.ListSlowReques
 	return r
 }
 
-const secret = "a value that nobody should see"
+const secret = "a value that must not be seen"
 
 // Every way to the store is in the slow log, with what it asked for, and no value.
 func TestSlowRequestsSayWhatTheyAskedFor(t *testing.T) {
@@ -142,7 +142,7 @@ func TestSlowRequestsSayWhatTheyAskedFor(t *testing.T) {
 	assert.Equal(t, all.Total, cleared.Total)
 }
 
-// requireNewest waits until a request is in the log: a frame is behind its answer.
+// requireNewest waits until a request is in the log: a frame is logged after its answer.
 func (f *fixture) requireNewest(t *testing.T, method string) {
 	t.Helper()
 	testwait.Until(t, func() bool { return f.slowRequests(t, 1).Requests[0].Method == method })
@@ -193,7 +193,7 @@ func TestWithoutASlowLog(t *testing.T) {
 	assert.Empty(t, log.Requests)
 	r, err := f.kv.Get(testContext(t), &kvdpb.GetRequest{Key: []byte("k")})
 	require.NoError(t, err)
-	assert.Nil(t, r.Meta.Timings, "nobody asked")
+	assert.Nil(t, r.Meta.Timings, "the request did not ask")
 	r2, err := f.kv.BatchGet(testContext(t), &kvdpb.BatchGetRequest{Options: &kvdpb.RequestOptions{WantTimings: true}})
 	require.NoError(t, err)
 	assert.NotNil(t, r2.Meta.Timings, "of no keys too")

@@ -54,7 +54,7 @@ func WithConn(ctx context.Context, c *Conn) context.Context {
 	return context.WithValue(ctx, connKey{}, c)
 }
 
-// ConnKey is the key of the *Conn in the context of its work, for those who implement
+// ConnKey is the key of the *Conn in the context of its work, for implementations of
 // contexts.
 func ConnKey() any { return connKey{} }
 

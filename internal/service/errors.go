@@ -138,14 +138,14 @@ var ShuttingDown = &Error{
 	Message: "the server is shutting down; nothing was done",
 }
 
-// Evicted ends a connection that idled. It is not told as overloaded, since what its client
+// Evicted ends a connection that idled. Its reason is not OVERLOADED, since what its client
 // has sent meanwhile may have been done.
 var Evicted = &Error{
 	Code: Unavailable, Reason: ReasonShuttingDown,
 	Message: "the connection idled and was closed to make room for another one; connect again",
 }
 
-// refusedConnection is for a client for which there is no place. Nothing was done.
+// refusedConnection is the error of a connection for which there is no place.
 func refusedConnection(reason Shed) *Error {
 	f := ShedError(reason)
 	f.Message = "the server has as many connections as it may have (--max-connections), and all are in use; nothing was done, try again later"
@@ -158,8 +158,8 @@ func refusedConnection(reason Shed) *Error {
 // ShedError refuses work of which nothing was done, for a reason of the counters.
 func ShedError(reason Shed) *Error { return overloaded(shedNames[reason], retryAfterShed) }
 
-// retryAfterShed is the advice to a caller who was refused at the door. Guessed:
-// long against a call, short against a deadline.
+// retryAfterShed is the advice to a client whose request was refused on arrival. Guessed:
+// long compared with a call, short compared with a deadline.
 const retryAfterShed = 50 * time.Millisecond
 
 // overloaded refuses work of which nothing was done.
@@ -172,7 +172,7 @@ func overloaded(cause string, retryAfter time.Duration) *Error {
 	}
 }
 
-// readOnlyFailure refuses a write with the figures of the server's disk, or says that its
+// readOnlyFailure refuses a write. Its message has the figures of the disk, or says that the
 // file system is read-only.
 func readOnlyFailure(why *kv.ReadOnlyError) *Error {
 	what := "puts"
@@ -182,8 +182,8 @@ func readOnlyFailure(why *kv.ReadOnlyError) *Error {
 	return &Error{Code: Unavailable, Reason: ReasonReadOnly, Message: "the server takes no " + what + ": " + why.Message()}
 }
 
-// errorClasses says how each error of package kv looks from outside, first match
-// first: an uncertain write is that before anything else it may be.
+// errorClasses says how each error of package kv looks to a client. The first match counts:
+// a write in doubt is in doubt whatever else its error says.
 var errorClasses = []struct {
 	err     error
 	code    Code
@@ -227,7 +227,7 @@ func (s *Server) Failure(m *Method, err error) *Error {
 	if why, ok := errors.AsType[*kv.ReadOnlyError](err); ok && !errors.Is(err, kv.ErrUncertain) {
 		return readOnlyFailure(why)
 	}
-	// The contexts that a shutdown ends are not those of the callers.
+	// A shutdown ends contexts that their callers have not cancelled.
 	cut := s.working.Err() != nil && errors.Is(err, context.Canceled)
 	if cut && !errors.Is(err, kv.ErrUncertain) {
 		return ShuttingDown
@@ -272,7 +272,7 @@ func (f *Error) explainDoubt(err error, cut bool) {
 	}
 }
 
-// hidden reports err and returns a failure that names only the report.
+// hidden reports err to the operator and returns an Error that has only the request id.
 func (s *Server) hidden(m *Method, err error, code Code, reason, message string) *Error {
 	id := fmt.Sprintf("%016x", rand.Uint64())
 	s.options.ReportError(id, m.String(), err)

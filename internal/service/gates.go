@@ -28,14 +28,14 @@ const (
 
 var kindNames = [gateCount]string{"reads", "writes", "cached_reads"}
 
-// gatedStore is a Store behind its gates. What is refused there has not been begun.
+// gatedStore is a Store with admission. A call that is refused was not begun.
 //
-// Peers take turns at a gate, and the connections of a peer share its turns; those of this
-// machine, which have one address, take turns of their own.
+// Peers take turns at a gate, and the connections of a peer share its turns. The connections
+// of this machine, which have one address, take turns of their own.
 //
-// A call is inside only while the store has it, not while its answer is sent: a
-// client that is slow to take it keeps nobody out. Scans go at their clients' pace
-// and snapshots cost nothing, so they pass by.
+// A call is inside only while the store performs it, not while its answer is sent: a client
+// that is slow to take its answer keeps no other client out. Scans go at the pace of their
+// clients and snapshots cost nothing, so they need no admission.
 //
 // Reads that find the gate for reads full are first answered from memory, through a gate
 // of their own. Only what memory does not have waits for room: so a disk that hangs, and
@@ -47,7 +47,7 @@ type gatedStore struct {
 }
 
 // waitingShare is what may wait at a gate, as a multiple of what may be inside. The
-// bound is there for memory: what waits too long is refused long before. Guessed.
+// bound protects memory: a call that waits too long is refused long before. Guessed.
 const waitingShare = 8
 
 // readKeyBytes is the most bytes of keys that the store is asked for at once: beyond
@@ -69,7 +69,7 @@ func newGatedStore(store Store, o *Options) *gatedStore {
 	}}
 }
 
-// enter waits at a gate. If there is no error the work is to leave it.
+// enter waits at a gate. Unless it returns an error, the caller leaves the gate afterwards.
 func (s *gatedStore) enter(ctx context.Context, k Kind, size admission.Size) error {
 	if s.gates[k].TryEnter(size) {
 		return nil

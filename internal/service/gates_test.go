@@ -37,7 +37,7 @@ func (f *fixture) requireIdleGates(t testing.TB) {
 }
 
 func TestFramesWaitForRoomInTheStore(t *testing.T) {
-	eachCarriage(t, func(t *testing.T, open opener) {
+	eachTransport(t, func(t *testing.T, open opener) {
 		store, entered, leave := waiting()
 		f := start(t, store, func() *service.Server { return service.New(store, service.Options{ReadOps: 4}, protocols...) })
 		p := open(t, f)
@@ -76,7 +76,7 @@ func withTimeout(op *kvdpb.PipelineRequest_Op, millis uint32) *kvdpb.PipelineReq
 }
 
 func TestAFrameWhoseTimeRunsOutInTheQueueIsDropped(t *testing.T) {
-	eachCarriage(t, func(t *testing.T, open opener) {
+	eachTransport(t, func(t *testing.T, open opener) {
 		store, entered, leave := waiting()
 		defer leave()
 		f := start(t, store, func() *service.Server { return service.New(store, service.Options{ReadOps: 1}, protocols...) })
@@ -182,7 +182,7 @@ func TestUnaryCallsWaitForRoomInTheStore(t *testing.T) {
 // The lines at a gate are those of connections: one that fills its own leaves room
 // for the others.
 func TestAConnectionThatFloodsFillsItsOwnLine(t *testing.T) {
-	eachCarriage(t, func(t *testing.T, open opener) {
+	eachTransport(t, func(t *testing.T, open opener) {
 		store, entered, leave := waiting()
 		f := start(t, store, func() *service.Server { return service.New(store, service.Options{ReadOps: 16}, protocols...) })
 		flood := open(t, f)
@@ -282,7 +282,7 @@ func turns(t *testing.T, address string) (order []string) {
 // Many connections at once bring more than the store can take. Each operation has
 // one answer; what was refused was not done, what was not refused was done once.
 func TestAnOverloadLosesNothingAndDoublesNothing(t *testing.T) {
-	eachCarriage(t, func(t *testing.T, open opener) {
+	eachTransport(t, func(t *testing.T, open opener) {
 		const clients, frames, frameOps, bound = 24, 12, 32, 64
 		store := servicetest.New(kv.DefaultLimits)
 		store.OnWrite = func(context.Context, []*kv.Write) error {

@@ -39,7 +39,7 @@ var tooManySnapshots = func() *Error {
 }()
 
 // enter takes a share for a snapshot that is to begin. If there is none, what connections
-// that are gone have left behind is ended first, and then one of those who have most.
+// that have ended still hold is released first, and then one of the holder with the most.
 func (l *leases) enter(c *Conn) bool {
 	if l.shares.enter(c) {
 		return true

@@ -39,7 +39,7 @@ func beginAll(t *testing.T, client kvdpb.TxnServiceClient) (ids []uint64) {
 }
 
 // One client cannot have all snapshots, what it has does not last for ever if others need
-// it, and what a connection leaves behind is there for others.
+// it, and what a connection still held is free for others.
 func TestOneClientCannotHaveAllSnapshots(t *testing.T) {
 	f := startWith(t, kv.DefaultLimits, service.Options{Snapshots: servicetest.MaxSnapshots})
 	f.put(t, "k", "v")
@@ -49,7 +49,7 @@ func TestOneClientCannotHaveAllSnapshots(t *testing.T) {
 	taken := beginAll(t, kvdpb.NewTxnServiceClient(greedy))
 	assert.Len(t, taken, 50)
 	_, err = kvdpb.NewTxnServiceClient(greedy).KeepSnapshot(context.Background(), &kvdpb.KeepSnapshotRequest{SnapshotId: taken[0]})
-	require.NoError(t, err, "nobody needs it")
+	require.NoError(t, err, "no other needs it")
 
 	honest := kvdpb.NewTxnServiceClient(f.dial(t))
 	own := beginAll(t, honest)
@@ -69,7 +69,7 @@ func TestOneClientCannotHaveAllSnapshots(t *testing.T) {
 	_, err = kvdpb.NewTxnServiceClient(greedy).KeepSnapshot(context.Background(), &kvdpb.KeepSnapshotRequest{SnapshotId: taken[0]})
 	requireFailure(t, err, codes.OutOfRange, "VERSION_GONE")
 	_, err = honest.KeepSnapshot(context.Background(), &kvdpb.KeepSnapshotRequest{SnapshotId: own[0]})
-	require.NoError(t, err, "who has few keeps them")
+	require.NoError(t, err, "a connection that has few keeps them")
 
 	require.NoError(t, greedy.Close())
 	testwait.Until(t, func() bool {

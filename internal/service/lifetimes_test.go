@@ -23,7 +23,7 @@ import (
 )
 
 // An old stream is told to move; it goes on being served until its client does,
-// or until patience ends.
+// or until the grace period ends.
 func TestAnOldPipelineIsToldToMove(t *testing.T) {
 	for _, leaves := range []bool{true, false} {
 		life := service.Lifetimes{}

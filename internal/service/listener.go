@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// limit returns a listener that keeps the limits of connections, in all and of one address.
-// A connection beyond them takes the place of one that idles. If none does it is told why it
-// is closed.
+// limit returns a listener that keeps the limits of connections, in total and per address.
+// A connection beyond them replaces one that idles. If none idles, the new connection is told
+// why it is closed.
 func (s *Server) limit(l net.Listener) net.Listener { return &limitedListener{Listener: l, server: s} }
 
 type limitedListener struct {
@@ -38,12 +38,12 @@ func (l *limitedListener) Accept() (net.Conn, error) {
 	}
 }
 
-// maxRefusing is how many connections at a time are told why they are refused; more are
-// closed without a word. They have files beside all limits.
+// maxRefusing is how many connections at a time are told why they are refused; further ones
+// are closed without a message. Their files are not within the limits of connections.
 const maxRefusing = 32
 
-// enter counts a connection. It returns the one that has to go for it, if there is one, and
-// false if there is no place for it, nor one to be told so.
+// enter counts a connection. It returns the connection that must end for it, if any, and
+// false if there is no place, not even to tell the client so.
 func (s *Server) enter(c *acceptedConn, address string) (victim *acceptedConn, ok bool) {
 	s.peers.Lock()
 	defer s.peers.Unlock()
@@ -100,9 +100,9 @@ func (s *Server) leaveLocked(c *acceptedConn) {
 	}
 }
 
-// idleLocked returns the connection of a peer that has idled longest, as far as is known,
-// and has nothing under way; nil if there is none. What moves is looked at here alone: a
-// connection on which something came since the last look counts as idle from this one on.
+// idleLocked returns the connection of a peer that has idled longest and has nothing under
+// way; nil if there is none. Movement is noticed only here: a connection on which something
+// arrived since the last call counts as idle from this call on.
 func (p *Peer) idleLocked(now time.Time) (longest *acceptedConn) {
 	for c := range p.conns {
 		if moves := c.moves.Load(); moves != c.marked.moves {
@@ -123,12 +123,11 @@ type acceptedConn struct {
 	net.Conn
 	peer  *Peer
 	leave func()
-	// moves changes when something comes, and user is what the connection is to the
-	// server; nil until it has said what it is.
+	// moves changes when something arrives. user is nil until the protocol is known.
 	moves atomic.Uint64
 	user  atomic.Pointer[User]
-	// greeted: something came, so use follows unless the handshake fails. evicted: the
-	// connection has to go. told: its user was asked to end it.
+	// greeted: something arrived, so use follows unless the handshake fails. evicted: the
+	// connection must end. told: its user was asked to end it.
 	greeted, evicted atomic.Bool
 	told             sync.Once
 
@@ -141,19 +140,19 @@ type acceptedConn struct {
 	}
 }
 
-// evict ends a connection that idles. It does not wait for that. If a handshake is under way
-// it may read no more; its client may have a first answer already, and then use tells it why
-// the connection ends.
+// evict ends a connection that idles, without waiting for the end. A handshake that is under
+// way may not read any more; its client may have a first answer already, and then use tells
+// it why the connection ends.
 func (c *acceptedConn) evict(s *Server) {
 	c.evicted.Store(true)
 	if user := c.user.Load(); user != nil {
 		s.conns.Go(func() { c.told.Do((*user).Evict) }) // a shutdown waits for it
 	} else if !c.greeted.Load() || c.Conn.SetReadDeadline(time.Unix(1, 0)) != nil {
-		_ = c.Close() // it has said nothing yet, or is broken
+		_ = c.Close() // its client has sent nothing yet, or it is broken
 	}
 }
 
-// use notes what a connection is to the server.
+// use notes what uses the connection.
 func (c *acceptedConn) use(user User) {
 	c.user.Store(&user)
 	if c.evicted.Load() {

@@ -7,12 +7,11 @@ import (
 	"github.com/kvd-db/kvd/internal/kv"
 )
 
-// WriteCopies is how often the bytes of a write are in memory while it is under way: in
-// the request, in the record, and in the frame of the log. Memtables have a budget of
-// their own.
+// WriteCopies is how many copies of a write are in memory while it is under way: in the
+// request, in the record, and in the frame of the log. Memtables have a budget of their own.
 const WriteCopies = 3
 
-// waitingBytes is what requests that have come in part may have of an account.
+// waitingBytes returns how much of an account requests may hold that have arrived in part.
 func waitingBytes(account, largest int64) int64 {
 	return max(account/4, min(2*largest, account/3), largest+largest/partBytes*PartCost)
 }
@@ -33,8 +32,8 @@ func (m *Method) RequestBytes(size int) int64 {
 	return int64(size)
 }
 
-// readWithin has do read within a budget. While there is no memory for what it reads,
-// nothing of it counts: it waits for memory and is done again.
+// readWithin has do read within a budget. If there is too little memory for what it reads,
+// the result is dropped, and do runs again once there is memory.
 func (s *Server) readWithin(ctx context.Context, b *kv.ReadBudget, limit int, do func() error) error {
 	for {
 		b.Reset(limit)

@@ -15,7 +15,7 @@ import (
 //
 // The checksum, little-endian, is over the range that was asked for and all that
 // stands before it, so that a token which was cut, changed or used with another
-// range or direction is refused and never silently skips keys. It is no secret: a
+// range or direction is refused and never silently skips keys. It is not secret: the
 // client may scan the range anyway.
 const (
 	pageTokenForward = 1
@@ -35,8 +35,8 @@ func encodePageToken(r kv.Range, reverse bool, last []byte) string {
 	return base64.RawURLEncoding.EncodeToString(token)
 }
 
-// decodePageToken returns the part of r that a scan in that direction has not
-// come to when it has returned the token's key.
+// decodePageToken returns the part of r that a scan in that direction has not reached once
+// it has returned the token's key.
 func decodePageToken(r kv.Range, reverse bool, text string, l kv.Limits) (kv.Range, error) {
 	if base64.RawURLEncoding.DecodedLen(len(text)) > 1+l.KeyBytes+crc32.Size {
 		return kv.Range{}, Invalid(errPageToken)
@@ -54,7 +54,7 @@ func decodePageToken(r kv.Range, reverse bool, text string, l kv.Limits) (kv.Ran
 	if reverse {
 		return kv.Range{Start: r.Start, End: bytes.Clone(last)}, nil
 	}
-	// The first key behind last in byte order.
+	// The first key after last in byte order.
 	return kv.Range{Start: append(bytes.Clone(last), 0), End: r.End}, nil
 }
 

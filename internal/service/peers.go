@@ -33,8 +33,8 @@ type peerTable struct {
 	refusing int
 }
 
-// maxForgotten is how many peers without a connection are remembered, so that one that
-// connects again is not taken for another. Guessed.
+// maxForgotten is how many peers without a connection are remembered, so that a peer that
+// connects again finds its old state. Guessed.
 const maxForgotten = 1024
 
 // getLocked returns the peer of an address.
@@ -57,17 +57,17 @@ func (t *peerTable) largestLocked() (largest *Peer) {
 	return largest
 }
 
-// leftLocked forgets a peer that has no connections, unless it is to be remembered.
+// leftLocked forgets a peer without connections, unless what it has wasted must be remembered.
 func (t *peerTable) leftLocked(p *Peer) {
 	if p.open > 0 {
-		return // some of what it has may be left; it is counted where it was taken
+		return
 	}
 	if len(t.peers) > maxForgotten || p.wasted.left(peerWasteRate, time.Now()) == 0 {
 		delete(t.peers, p.address)
 	}
 }
 
-// peerOf is the address without the port: what one machine cannot change.
+// peerOf returns the address without the port: what a machine cannot change.
 func peerOf(conn net.Conn) string {
 	addr := conn.RemoteAddr().String()
 	host, _, err := net.SplitHostPort(addr)

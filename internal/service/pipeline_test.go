@@ -149,7 +149,7 @@ func TestAFrameIsServedInGroups(t *testing.T) {
 		durablePutOp(5, "c", "", kvdpb.Durability_DURABILITY_SYNC),
 	)
 	tags := []uint64{p.result().Tag, p.result().Tag, p.result().Tag}
-	assert.ElementsMatch(t, []uint64{2, 3, 4}, tags, "nobody waits for the sync")
+	assert.ElementsMatch(t, []uint64{2, 3, 4}, tags, "none waits for the sync")
 	p.send(getOp(6, "z"))
 	assert.EqualValues(t, 6, p.result().Tag, "neither does the next frame")
 	close(syncNow)
@@ -213,7 +213,7 @@ func TestAMixedFrameIsServedInGroups(t *testing.T) {
 		r := p.result()
 		results[r.Tag] = r
 	}
-	assert.Nil(t, results[7], "who looks waits alone")
+	assert.Nil(t, results[7], "a write that reads first waits alone")
 	assert.Nil(t, results[8])
 	close(gate)
 	for range 2 {
@@ -243,7 +243,7 @@ func TestAMixedFrameIsServedInGroups(t *testing.T) {
 
 // What writes return of what was there is brought into memory a few at a time.
 func TestPreviousValuesOfAFrameComeInParts(t *testing.T) {
-	eachCarriage(t, func(t *testing.T, open opener) {
+	eachTransport(t, func(t *testing.T, open opener) {
 		store := servicetest.New(kv.DefaultLimits)
 		var calls []int // one call at a time
 		store.OnWrite = func(_ context.Context, writes []*kv.Write) error {
@@ -327,7 +327,7 @@ func TestInvalidOperationsAreRefusedAlone(t *testing.T) {
 }
 
 func TestAnOperationsTimeoutIsHonoured(t *testing.T) {
-	eachCarriage(t, func(t *testing.T, open opener) {
+	eachTransport(t, func(t *testing.T, open opener) {
 		store := servicetest.New(kv.DefaultLimits)
 		untilDeadline := func(ctx context.Context) error {
 			<-ctx.Done()
@@ -369,7 +369,7 @@ func TestAnOperationsTimeoutIsHonoured(t *testing.T) {
 
 // At most eight frames of a stream are served at a time; the ninth waits.
 func TestFramesInFlightAreBounded(t *testing.T) {
-	eachCarriage(t, func(t *testing.T, open opener) {
+	eachTransport(t, func(t *testing.T, open opener) {
 		store := servicetest.New(kv.DefaultLimits)
 		entered, leave := make(chan struct{}, 20), make(chan struct{})
 		var now, most atomic.Int32
@@ -403,7 +403,7 @@ func TestFramesInFlightAreBounded(t *testing.T) {
 }
 
 func TestLargeAnswersAreSplit(t *testing.T) {
-	eachCarriage(t, func(t *testing.T, open opener) {
+	eachTransport(t, func(t *testing.T, open opener) {
 		f := startWith(t, kv.DefaultLimits, service.Options{})
 		value := string(make([]byte, 100<<10))
 		f.put(t, "k", value)
@@ -490,7 +490,7 @@ func TestAClientThatGoesAwayLeavesNothing(t *testing.T) {
 // What a frame reads is brought into memory little by little, and answered all
 // the same.
 func TestLargeReadsOfAFrameAreServedInParts(t *testing.T) {
-	eachCarriage(t, func(t *testing.T, open opener) {
+	eachTransport(t, func(t *testing.T, open opener) {
 		const keys, size, page = 40, 300 << 10, 1 << 20
 		store := servicetest.New(kv.DefaultLimits)
 		var calls atomic.Int64

@@ -166,7 +166,7 @@ func TestTimingsAreSentToThoseWhoAsk(t *testing.T) {
 	assert.Empty(t, r.Timings)
 }
 
-// Whoever sends what is no frame hears why and is closed; nobody else notices.
+// A client that sends what is not a frame is told why and closed; others do not notice.
 func TestAMalformedFrameEndsItsConnectionAlone(t *testing.T) {
 	f := startWith(t, kv.DefaultLimits, service.Options{})
 	address := f.tcp(t)
@@ -182,7 +182,7 @@ func TestAMalformedFrameEndsItsConnectionAlone(t *testing.T) {
 		"unknown kind":       {unknown, kvdpb.ReasonInvalidRequest},
 		"shorter than it is": {append([]byte{3, 0, 0, 0}, good...), kvdpb.ReasonInvalidRequest},
 		"too large":          {huge, kvdpb.ReasonTooLarge},
-		"behind a good one":  {append(append([]byte(nil), good...), unknown...), kvdpb.ReasonInvalidRequest},
+		"after a good one":   {append(append([]byte(nil), good...), unknown...), kvdpb.ReasonInvalidRequest},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := dialRaw(t, address)
@@ -268,7 +268,7 @@ func TestRawBytesAreBounded(t *testing.T) {
 	assert.EqualValues(t, 2, f.Stats().Shed["bytes"])
 }
 
-// A raw connection is bounded as a connection, and takes nobody a call of gRPC: many
+// A raw connection is bounded as a connection, and takes no call of gRPC from others: many
 // may idle.
 func TestRawConnectionsAreBounded(t *testing.T) {
 	for reason, options := range map[string]service.Options{
@@ -306,7 +306,7 @@ func TestARawClientThatDoesNotReadIsCutOff(t *testing.T) {
 	assert.EqualValues(t, 1, f.requests("Pipeline", codes.DeadlineExceeded))
 }
 
-// Clients that vanish in the middle of whatever they do harm nobody else and leave
+// Clients that vanish in the middle of whatever they do harm no other and leave
 // nothing: goleak and the gauges are the judges.
 func TestClientsThatVanishHarmNobody(t *testing.T) {
 	vanish := 1000
@@ -470,7 +470,7 @@ func TestShutdownFinishesRawFrames(t *testing.T) {
 	assert.Zero(t, f.Stats().Connections)
 }
 
-// One whose client does not leave is cut off in time, and at once when patience
+// One whose client does not leave is cut off in time, and at once when the grace period
 // ends.
 func TestShutdownEndsRawConnections(t *testing.T) {
 	f := startWith(t, kv.DefaultLimits, service.Options{})

@@ -120,7 +120,7 @@ func TestAChunkIsBounded(t *testing.T) {
 	assert.Equal(t, wantKeys(3, 5), keysOf(chunks[2]))
 }
 
-// A scan goes on behind any chunk of an earlier one.
+// A scan goes on after any chunk of an earlier one.
 func TestScanResumesAtAToken(t *testing.T) {
 	f := startWith(t, kv.DefaultLimits, service.Options{})
 	f.fill(t, 50, 1)

@@ -121,7 +121,7 @@ func TestShutdownFinishesWhatIsInFlight(t *testing.T) {
 	assert.Equal(t, 2, store.Len())
 }
 
-// When patience ends, a shutdown cuts what is left and says so.
+// When its grace period ends, a shutdown cuts what is left and says so.
 func TestShutdownEndsWithItsContext(t *testing.T) {
 	store, entered, _ := waiting()
 	s := service.New(store, service.Options{}, protocols...)

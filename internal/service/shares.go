@@ -2,10 +2,10 @@ package service
 
 import "sync"
 
-// shares bound what all connections have of something, and what each has as long as others
-// may need it: a connection may have as much as is free beside it (the dynamic threshold of
-// Choudhury and Hahne, 1998). So a lone one gets half, each of k gets 1/(k+1), and one that
-// comes late finds as much free as each of the others has.
+// shares bound how much of a resource all connections have together, and how much each has:
+// a connection may have as much as is free (the dynamic threshold of Choudhury and Hahne,
+// 1998). So a lone connection gets half, each of k connections gets 1/(k+1), and a new
+// connection finds as much free as each of the others has.
 type shares struct {
 	kind  shareKind
 	limit int
@@ -25,14 +25,14 @@ const (
 )
 
 const (
-	// leastShare is what a connection may have of what is free in any case.
+	// leastShare is what a connection may have in any case, if it is free.
 	leastShare = 2
-	// peerShare is what all connections of a peer may have, as a multiple of what is
-	// free. The clients of this machine, all of which have one address, may have all.
+	// peerShare is what all connections of a peer may have together, as a multiple of what
+	// is free. The clients of this machine, which have one address, may have everything.
 	peerShare = 4
 )
 
-// enter takes one for a connection, if it may have one more.
+// enter takes one unit for a connection, if the connection may have one more.
 func (s *shares) enter(c *Conn) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -47,8 +47,8 @@ func (s *shares) enter(c *Conn) bool {
 	return true
 }
 
-// holding returns what a connection has, and what its holder has: its peer, or, on this
-// machine, all of whose clients have one address, the connection itself.
+// holding returns what a connection has, and what its holder has: its peer or, for clients
+// of this machine, which have one address, the connection itself.
 func (s *shares) holding(c *Conn) (own, holder int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -59,7 +59,7 @@ func (s *shares) holding(c *Conn) (own, holder int) {
 	return own, c.peer.shares[s.kind]
 }
 
-// leave gives one back.
+// leave gives one unit back.
 func (s *shares) leave(c *Conn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -68,7 +68,7 @@ func (s *shares) leave(c *Conn) {
 	c.peer.shares[s.kind]--
 }
 
-// move makes one connection's another's, whatever that has.
+// move moves one unit from a connection to another, without regard to the limits.
 func (s *shares) move(from, to *Conn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -81,8 +81,8 @@ func (s *shares) move(from, to *Conn) {
 // scarcePart is the part of the limit below which what is free is scarce.
 const scarcePart = 8
 
-// scarceFor reports whether what is free is scarce, and a connection has more than that
-// part.
+// scarceFor reports whether what is free is scarce while a connection has more than the
+// same part.
 func (s *shares) scarceFor(c *Conn) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -90,7 +90,7 @@ func (s *shares) scarceFor(c *Conn) bool {
 	return s.limit-s.mu.total < scarce && c.shares[s.kind] > scarce
 }
 
-// total is how many are taken.
+// total returns how many units are taken.
 func (s *shares) total() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()

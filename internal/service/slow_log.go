@@ -6,12 +6,12 @@ import (
 	"time"
 )
 
-// slowKeyBytes is how much of a key the slow log keeps: enough to tell whose it is.
+// slowKeyBytes is how much of a key the slow log keeps: enough to recognise it.
 const slowKeyBytes = 32
 
-// slowLog keeps the newest requests that took at least as long as a threshold, in a
-// ring. A request that was fast costs a comparison; a slow one takes the lock for as
-// long as it takes to copy it. It never has a value in it.
+// slowLog keeps, in a ring, the newest requests that took at least a threshold. A fast
+// request costs a comparison; a slow one holds the lock while it is copied. The log has no
+// values.
 type slowLog struct {
 	threshold time.Duration // 0: nothing is kept
 	size      int           // of the ring
@@ -59,7 +59,7 @@ func newSlowLog(o *Options) *slowLog {
 	return &slowLog{threshold: o.SlowTime, size: o.SlowEntries, hideKeys: o.SlowHideKeys}
 }
 
-// takes reports whether a request that took so long belongs into the log.
+// takes reports whether a request that took this long belongs in the log.
 func (l *slowLog) takes(total time.Duration) bool { return l.threshold > 0 && total >= l.threshold }
 
 // add puts a request into the log in place of the oldest. What it borrows is copied.

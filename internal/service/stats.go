@@ -82,7 +82,7 @@ func (s *Server) Shed(reason Shed) *Error {
 
 var shedNames = [shedReasons]string{"", "streams", "bytes", "connections", "peer_connections", "store", "idle_streams", "flood", "snapshots"}
 
-// Outcomes of a transaction that was judged: of Commit and Execute.
+// Outcomes of a Commit or Execute that the store evaluated.
 const (
 	txnCommit = iota
 	txnConflict
@@ -107,8 +107,8 @@ type counters struct {
 
 func (c *counters) shed(reason Shed) { c.sheds[reason].Add(1) }
 
-// transaction counts a transaction by what the store made of it. One that was not
-// judged, for lack of time or room, is in no outcome.
+// transaction counts a transaction by its outcome. One that the store did not evaluate, for
+// lack of time or room, has none.
 func (c *counters) transaction(err error) {
 	switch {
 	case err == nil:
@@ -137,7 +137,7 @@ type Stats struct {
 	// Gates are what calls of the store pass, by kind: "reads", "writes", and
 	// "cached_reads", for reads from memory while the one for reads is full.
 	Gates map[string]admission.Stats
-	// Transactions counts those of Commit and Execute that were judged, by outcome:
+	// Transactions counts those of Commit and Execute that were evaluated, by outcome:
 	// "commit", "conflict" or "condition_failed".
 	Transactions map[string]uint64
 	// Panics counts the handlers that panicked.
@@ -158,8 +158,8 @@ type Stats struct {
 	// Frames counts frames by their operations.
 	Frames histogram.PowerCounts
 
-	// Stages is where the time of requests went: of what a frame has of one class, and
-	// of a unary call of the store, each counted once.
+	// Stages is where the time of requests went: batches of frames and unary calls, each
+	// counted once.
 	Stages []StageTimes
 	// Slow counts the requests that took as long as the slow log wants.
 	Slow uint64

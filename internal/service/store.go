@@ -76,8 +76,8 @@ type Reader interface {
 	Scan(ctx context.Context, r kv.Range, o kv.ScanOptions) (Scanner, error)
 }
 
-// Writer is the part of a Store that writes. What depends on conditions is decided
-// in the order of the log: nothing comes between the judgement and the write.
+// Writer is the part of a Store that writes. Conditions are evaluated in the order of the
+// log: no other write comes between the evaluation and the write.
 type Writer interface {
 	// Write performs independent writes, each acknowledged at its own durability:
 	// its version or error is in the Write. It returns when all are decided, or

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// maxTTL is the longest time to live. Who means longer means for ever, and a
-// number of seconds or nanoseconds in place of milliseconds is found out.
+// maxTTL is the longest time to live. A longer one means for ever, or is a number in the
+// wrong unit.
 const maxTTL = 100 * 365 * 24 * time.Hour
 
 // expiryOf returns when a value with a time to live ends, by the store's clock.
@@ -32,7 +32,7 @@ func (s *Server) TimeLeft(expiry uint64) uint64 {
 	return timeLeftAt(s.store.Now(), expiry)
 }
 
-// timeLeftAt is never 0, which would be for ever: what has expired since it was
+// timeLeftAt never returns 0, which means for ever: an item that has expired since it was
 // read has one millisecond left.
 func timeLeftAt(now, expiry uint64) uint64 {
 	if now >= expiry {

@@ -11,9 +11,9 @@ import (
 	"github.com/kvd-db/kvd/internal/service/servicetest"
 )
 
-// A read that waits for the disk holds up neither a read nor a write behind it.
+// A read that waits for the disk delays neither a later read nor a later write.
 func TestAReadOfTheDiskHoldsUpNobody(t *testing.T) {
-	eachCarriage(t, func(t *testing.T, open opener) {
+	eachTransport(t, func(t *testing.T, open opener) {
 		store := servicetest.New(kv.DefaultLimits)
 		entered, arrived := make(chan []string, 2), make(chan struct{})
 		store.OnCached = func(key []byte) bool { return key[0] != 's' }

@@ -441,7 +441,7 @@ func TestLimitsOfTransactions(t *testing.T) {
 	}
 }
 
-// The calls of transactions are behind the same door as all others.
+// The calls of transactions are within the same limits as all others.
 func TestTransactionsAreAdmittedLikeAllCalls(t *testing.T) {
 	store := servicetest.New(kv.DefaultLimits)
 	entered := make(chan struct{}, 2)

@@ -7,20 +7,19 @@ import (
 	"github.com/kvd-db/kvd/internal/memory"
 )
 
-// Waits are what waits for its client: a call by gRPC of which the request has not come
-// wholly, a stream of which the client sends nothing or takes nothing, a raw frame of which
-// a part is there. They are no work, so they keep no other client out: if there are too many, or what
-// has come of them has too many bytes, one is ended that has no claim to stay.
+// Waits are the requests that wait for their client: a call by gRPC whose request has not
+// arrived completely, a stream on which the client sends or takes nothing, a raw frame that
+// has arrived in part. They are not work, so they must not keep other clients out: if there
+// are too many, or they hold too many bytes, one that has more than its share is ended.
 //
-//	I1. Count and bytes exceed a limit by one newcomer at most, but for what does not
-//	    wait at the moment.
-//	I2. What is ended belongs to a peer that has at least as much as the average peer, and
-//	    to a connection that has at least as much as the average one of that peer. So a
-//	    client that has less than its share loses nothing, whatever others do.
-//	I3. What has come is in the account of memory, and is ended too while that is full,
-//	    but for a quarter of its bound.
-//	I4. Of those the eldest is ended, first of those that came over a second ago: what has
-//	    just come may be about to be whole.
+//	I1. Count and bytes of the requests that wait exceed a limit by one newcomer at most.
+//	I2. A request that is ended belongs to a peer that has at least as much as the average
+//	    peer, and to a connection that has at least as much as the average connection of
+//	    that peer. So a client that has less than its share loses nothing.
+//	I3. The bytes that have arrived are in the memory account. While the account is full,
+//	    only a quarter of the bound of bytes may wait.
+//	I4. Of the candidates the oldest is ended, and one that is younger than a second only
+//	    if there is no other: it may be about to be complete.
 type Waits struct {
 	kind  waitKind
 	limit amount
@@ -35,7 +34,7 @@ type Waits struct {
 	}
 }
 
-// waitKind tells the waits of calls from those of health checks, which have to be answered
+// waitKind separates the waits of calls from those of health checks, which must be answered
 // however many calls there are.
 type waitKind int
 
@@ -45,7 +44,7 @@ const (
 	waitKinds
 )
 
-// amount is how many waits there are, and the bytes that have come of them.
+// amount is a number of waits and the bytes that have arrived of them.
 type amount struct {
 	count int
 	bytes int64
@@ -54,14 +53,14 @@ type amount struct {
 // waitShare is what a connection, or a peer, has of one kind.
 type waitShare struct {
 	amount
-	conns int // of a peer: that have some
+	conns int // of a peer: how many have a wait
 }
 
 // Wait is one of Waits.
 type Wait struct {
-	// Evict ends it; it is called once at most, without a lock.
+	// Evict ends the request. It is called once at most, without a lock.
 	Evict func()
-	// Idle reports whether it waits now; nil: it always does.
+	// Idle reports whether the request waits now; nil: it always does.
 	Idle func() bool
 	Conn *Conn
 
@@ -72,11 +71,11 @@ type Wait struct {
 	prev, next *Wait
 }
 
-// youngWait is how long a wait is ended only if there is no elder one. Guessed: what a
-// client sends in one go comes within some round trips.
+// youngWait is the age below which a wait is ended only if there is no older one. Guessed:
+// what a client sends at once arrives within some round trips.
 const youngWait = time.Second
 
-// Begin adds a wait. If it is the one to be ended it is not added, and Begin returns false.
+// Begin adds a wait. It returns false, and does not add it, if it would be the one to be ended.
 func (w *Waits) Begin(one *Wait) bool {
 	w.mu.Lock()
 	one.begun, one.in, one.bytes = time.Now(), true, 0
@@ -97,8 +96,8 @@ func (w *Waits) Begin(one *Wait) bool {
 	return w.makeRoom(one)
 }
 
-// Grow adds bytes that have come. If it is the one to be ended it is taken out, and Grow
-// returns false; so it does for one that has ended.
+// Grow adds bytes that have arrived. It returns false if the wait has ended, or is now the
+// one to be ended, which Grow then removes.
 func (w *Waits) Grow(one *Wait, bytes int) bool {
 	w.mu.Lock()
 	if !one.in {
@@ -110,8 +109,8 @@ func (w *Waits) Grow(one *Wait, bytes int) bool {
 	return w.makeRoom(one)
 }
 
-// ShrinkTo leaves a wait that part of its bytes which of come bytes the left ones have:
-// the rest were a message that is whole.
+// ShrinkTo reduces the bytes of a wait to left/come of them: the rest belonged to a message
+// that is complete.
 func (w *Waits) ShrinkTo(one *Wait, left, come int64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -122,16 +121,15 @@ func (w *Waits) ShrinkTo(one *Wait, left, come int64) {
 	}
 }
 
-// End takes a wait out. It does nothing if that was done.
+// End removes a wait, unless that was done.
 func (w *Waits) End(one *Wait) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.removeLocked(one)
 }
 
-// HandOver takes a wait out, and leaves what it holds of the memory to the caller. It
-// returns how much that is, and false for one that has ended: Evict is then called, if it
-// was not yet.
+// HandOver removes a wait and leaves the memory that it holds to the caller. It returns how
+// much that is, and false for a wait that was ended: its Evict was called or is about to be.
 func (w *Waits) HandOver(one *Wait) (held int64, in bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -152,15 +150,15 @@ func (w *Wait) Bytes() int64 { return w.bytes }
 // IsForHealth reports whether health checks wait here.
 func (w *Waits) IsForHealth() bool { return w.kind == waitForHealth }
 
-// stats returns what there is.
+// stats returns the sum of all waits.
 func (w *Waits) stats() amount {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.mu.all
 }
 
-// makeRoom ends waits until the rest is within the limits, and gives up the lock. It
-// reports whether one is still in.
+// makeRoom ends waits until the rest is within the limits, and unlocks. It reports whether
+// one is still there.
 func (w *Waits) makeRoom(one *Wait) (in bool) {
 	var ended []*Wait
 	for w.mu.all.count > w.limit.count || w.tooManyBytesLocked() {
@@ -182,8 +180,8 @@ func (w *Waits) makeRoom(one *Wait) (in bool) {
 	return in
 }
 
-// keptPart of the bound is what waits may have while the memory is full, so that small
-// parts of requests can come.
+// keptPart: waits may have this part of the bound while the memory is full, so that small
+// requests can arrive.
 const keptPart = 4
 
 func (w *Waits) tooManyBytesLocked() bool {
@@ -191,7 +189,7 @@ func (w *Waits) tooManyBytesLocked() bool {
 		w.memory != nil && w.mu.all.bytes > w.limit.bytes/keptPart && w.memory.Used() > w.memory.Limit()
 }
 
-// victimLocked returns the wait that is to be ended for the sake of its count, or bytes.
+// victimLocked returns the wait to be ended, by bytes or by count; nil if none may be.
 func (w *Waits) victimLocked(byBytes bool) (young *Wait) {
 	long := time.Now().Add(-youngWait)
 	for one := w.mu.first; one != nil; one = one.next {

@@ -174,7 +174,7 @@ func TestPreviousIsReturned(t *testing.T) {
 	assert.EqualValues(t, 2, previous.GetVersion())
 	assert.EqualValues(t, 3000, previous.GetTtlMs())
 	p.send(putOp(2, "k", "4"))
-	assert.Nil(t, p.result().GetPut().GetPrevious(), "nobody asked")
+	assert.Nil(t, p.result().GetPut().GetPrevious(), "the client did not ask")
 	op = deleteOp(3, "k")
 	op.GetDelete().ReturnPrevious = true
 	p.send(op)
@@ -377,7 +377,7 @@ func TestNamesOfBatches(t *testing.T) {
 	requireFailure(t, err, codes.InvalidArgument, "INVALID_REQUEST")
 }
 
-// An answer that was lost is in doubt for its caller, who asks again.
+// An answer that was lost is in doubt for its caller, which asks again.
 func TestALostAnswerIsAskedForAgain(t *testing.T) {
 	store := servicetest.New(kv.DefaultLimits)
 	lose := true

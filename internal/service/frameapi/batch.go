@@ -140,16 +140,16 @@ func (p *Pipeline) classify(op *frame.Op) (k batchKey, w kv.Write, condition kv.
 	return k, w, condition, err
 }
 
-// readBytes bounds the values that one call of the store brings into memory,
-// but for the last of them: as much as a page of a scan has.
+// readBytes bounds the values that one call of the store brings into memory, except for the
+// last of them: as much as a page of a scan has.
 const readBytes = 1 << 20
 
-// previousOps bounds the writes of one call that return what the key held, since
-// it cannot be known before how much that is. Guessed.
+// previousOps bounds the writes of one call that return what the key held, since the size
+// of that is not known before. Guessed.
 const previousOps = 16
 
 // responseBytes is the size from which on a response is sent and another begun.
-// Small, so that a large value does not hold up the answers behind it.
+// Small, so that a large value does not delay the answers after it.
 const responseBytes = 256 << 10
 
 // serve has the store perform the batch and answers each operation. It reports
@@ -204,8 +204,8 @@ func (b *batch) awaitMemory(ctx context.Context) error {
 	return b.pipeline.server.NoMemory(b.call.Budget.Await(ctx))
 }
 
-// point sets the pointers of the writes, now that what they point to stays where
-// it is.
+// point sets the pointers of the writes, now that the slices they point into do not grow
+// any more.
 func (b *batch) point() {
 	for i := range b.changes {
 		w := &b.changes[i]
@@ -295,8 +295,8 @@ func (b *batch) readTogether(ctx context.Context) error {
 	return err
 }
 
-// answerReads answers what the last call has read. What exceeded the budget comes
-// first in the next call.
+// answerReads answers what the last call has read. Reads that exceeded the budget are the
+// first ones of the next call.
 func (b *batch) answerReads() {
 	asked := b.ops[b.answered:][:b.asked]
 	s := b.pipeline.server

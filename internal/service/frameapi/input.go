@@ -16,9 +16,9 @@ const rawReadBytes = 16 << 10
 // inputs are the buffers of the connections that something has come on.
 var inputs = sync.Pool{New: func() any { return bufio.NewReaderSize(nil, rawReadBytes) }}
 
-// input is what comes on a raw connection. Its buffer is borrowed while there is
-// something in it; a connection that is not a plain socket has one of its own, since
-// only a read shows that something has come on it. Used by one goroutine at a time.
+// input reads a raw connection. Its buffer is borrowed while there is something in it. A
+// connection that is not a plain socket has its own buffer, since only a read shows that
+// something has arrived. Used by one goroutine at a time.
 type input struct {
 	buffered *bufio.Reader // of source; nil: nothing is there
 	source   source

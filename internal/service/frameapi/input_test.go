@@ -13,7 +13,7 @@ import (
 	"github.com/kvd-db/kvd/internal/service/servicetest"
 )
 
-// A buffer is borrowed when something has come, and given back before one waits.
+// A buffer is borrowed when something has come, and given back before the wait.
 func TestAnInputWaitsWithoutABuffer(t *testing.T) {
 	for name, test := range servicetest.EndsOfWaits {
 		t.Run(name, func(t *testing.T) {
@@ -79,7 +79,7 @@ func TestAnInputGoesOnBehindADeadline(t *testing.T) {
 	require.NoError(t, <-sent)
 }
 
-// Where nobody can tell that something has come the buffer is kept.
+// Where only a read shows that something has arrived the buffer is kept.
 func TestAnInputOfNoSocketKeepsItsBuffer(t *testing.T) {
 	server, client := net.Pipe()
 	in := newInput(server, rawconn.New(server))

@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A patience is what context.WithTimeout makes, whether somebody waits for it or
-// not, and whoever began to wait before.
+// A lazyDeadline is what context.WithTimeout makes, whether Done is called or not, and
+// whichever was called before.
 func TestPatienceIsAContextWithADeadline(t *testing.T) {
 	for name, end := range map[string]struct {
 		do   func(cancelParent, cancel func())

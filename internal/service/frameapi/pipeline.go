@@ -33,8 +33,7 @@ type Transport interface {
 	Kill(why error)
 }
 
-// requests lends the memory of frames: only those that are served, or that are being
-// received, have some. What one frame left is of use to the next, whoever gets that.
+// requests lends the memory of frames to those that are being received or served.
 var requests = sync.Pool{New: func() any { return new(frame.Request) }}
 
 // NewRequest returns a request to receive a frame into. Its owner gives it to Free.
@@ -63,7 +62,7 @@ type Pipeline struct {
 
 	workers sync.WaitGroup // those that serve frames, but the first
 
-	// token has a value while no worker has it; who has it may use started and err.
+	// token has a value while no worker has the token, which guards started and err.
 	token   chan struct{}
 	started int   // workers but the first
 	err     error // why receiving ended

@@ -19,8 +19,8 @@ const (
 	// rawUnsentBytes is what answers may wait for the one that is being written
 	// before the sender of the next one waits too.
 	rawUnsentBytes = 1 << 20
-	// lingerBytes is what is read of a client that was refused, so that it hears
-	// why before its connection is reset. Guessed.
+	// lingerBytes is how much is read from a client that was refused, so that it gets the
+	// reason before its connection is reset. Guessed.
 	lingerBytes = 1 << 20
 )
 
@@ -47,8 +47,8 @@ type rawTransport struct {
 
 // Serve implements service.Protocol.
 //
-// What is set up is set up elsewhere: a stack as small as this one is cut to 4 KiB
-// while the connection idles.
+// It uses little stack itself, since a small stack is cut to 4 KiB while the connection
+// idles.
 func (fs *frames) Serve(conn *service.Conn) {
 	if err := exchangePreambles(conn); err != nil {
 		_ = conn.Close() // it speaks no frames, and would not understand why
@@ -88,8 +88,8 @@ func (fs *frames) newRawTransport(conn *service.Conn) *rawTransport {
 	working := fs.server.Working()
 	c := &rawTransport{frames: fs, conn: conn, limit: service.MessageBytes(fs.server.Limits()), closed: make(chan struct{})}
 	c.ctx, c.end = context.WithCancelCause(service.WithConn(working, conn))
-	// To close it is what ends a connection, whatever it waits for. That it was
-	// closed before, or is broken, is no news.
+	// Closing the connection ends it, whatever it waits for. That it was closed before, or
+	// is broken, does not matter.
 	context.AfterFunc(c.ctx, func() {
 		defer close(c.closed)
 		if working.Err() != nil {
@@ -160,9 +160,8 @@ func (c *rawTransport) close() {
 	c.in.release()
 }
 
-// prepare ends the deadline of the handshake, and has the kernel look after peers
-// that have gone without a word. If one of that fails the connection is broken,
-// which reading it tells.
+// prepare ends the deadline of the handshake, and has the kernel notice peers that have
+// vanished. If either fails the connection is broken, and reading it fails, too.
 func (c *rawTransport) prepare(accepted net.Conn) {
 	_ = accepted.SetDeadline(time.Time{})
 	if tcp, ok := accepted.(*net.TCPConn); ok {
@@ -199,7 +198,7 @@ func (c *rawTransport) Receive() (*frame.Request, error) {
 	case errors.Is(err, frame.ErrMalformed) || errors.Is(err, frame.ErrTooLarge):
 		return nil, Malformed(err)
 	}
-	// What is under way has no receiver any more.
+	// The answers of what is under way have no receiver any more.
 	why := endOf(err)
 	c.end(why)
 	return nil, why
@@ -214,8 +213,8 @@ func endOf(err error) error {
 	return context.Canceled
 }
 
-// read reads a frame that has begun to come. It has as long for that as a call without
-// a deadline.
+// read reads a frame that has begun to arrive. The rest must arrive within the default
+// deadline.
 func (c *rawTransport) read(f *frame.Request) error {
 	if c.whole() {
 		return f.Read(c.in.buffered, c.limit)
@@ -240,8 +239,8 @@ func (c *rawTransport) whole() bool {
 	return err != nil || n <= len(start)
 }
 
-// readRest reads a frame of which a part is there. Its memory grows with what comes. If
-// others need that more it is discarded.
+// readRest reads a frame of which a part is there. Its memory grows with what arrives. If
+// the frame is evicted from the waits its bytes are discarded.
 func (c *rawTransport) readRest(f *frame.Request) error {
 	waits := c.server.CallWaits()
 	var reading sync.Mutex
@@ -280,8 +279,8 @@ func (c *rawTransport) readRest(f *frame.Request) error {
 	return nil
 }
 
-// Send implements Transport. What others have to send while one writes goes out
-// with that one's next write.
+// Send implements Transport. Responses that are sent during a write go out with the next
+// write.
 func (c *rawTransport) Send(r *frame.Response, t *ReceiveToken) {
 	pool := frame.Buffers
 	b := pool.Get(r.SizeBound())
@@ -363,7 +362,7 @@ func (c *rawTransport) roomLocked(bytes int64, lent *int64) bool {
 	return true
 }
 
-// leaveLocked leaves an answer to the one who writes.
+// leaveLocked leaves an answer to the goroutine that is writing.
 func (c *rawTransport) leaveLocked(b *[]byte) {
 	pool := frame.Buffers
 	if c.out.unsent == nil {
@@ -410,9 +409,9 @@ func (c *rawTransport) writeNow(b []byte, t *ReceiveToken) error {
 // Kill implements Transport.
 func (c *rawTransport) Kill(why error) { c.end(why) }
 
-// refuse tells the client why its connection ends. A connection that is closed
-// with bytes unread is reset, and the client may then never hear it, so what it
-// still sends is read for a moment.
+// refuse tells the client why its connection ends. A connection that is closed with unread
+// bytes is reset, and the client may then never get the answer. So what the client still
+// sends is read for a moment.
 func (c *rawTransport) refuse(why *service.Error) {
 	c.Send(&frame.Response{Refused: true, Results: []frame.Result{resultOf(why, 0)}}, nil)
 	if c.conn.SetReadDeadline(time.Now().Add(c.server.Options().Lifetimes.ShutdownWait)) != nil {

@@ -42,14 +42,14 @@ func (s *slowStore) Write(_ context.Context, writes []*kv.Write) error {
 	return nil
 }
 
-// slowCarriage takes its time to send, and keeps what was said of the time.
-type slowCarriage struct {
+// slowTransport takes its time to send, and keeps what was said of the time.
+type slowTransport struct {
 	Transport
 	takes   time.Duration
 	timings [][]uint64
 }
 
-func (c *slowCarriage) Send(r *frame.Response, _ *ReceiveToken) {
+func (c *slowTransport) Send(r *frame.Response, _ *ReceiveToken) {
 	time.Sleep(c.takes)
 	c.timings = append(c.timings, append([]uint64(nil), r.Timings...))
 }
@@ -131,7 +131,7 @@ func TestEveryMomentOfAFrameIsInAStage(t *testing.T) {
 			sent:   [][]uint64{nanos(4*s, 4*s, 1*s, 0, 0, 1*s, 0, 2*s), nanos(17*s, 7*s, 1*s, 0, 0, 2*s, 0, 4*s)},
 			stages: map[string]time.Duration{"gate": 1 * s, "inbox": 0, "batch": 0, "engine": 2 * s, "log_write": 0, "sync": 4 * s, "reply": 20 * s},
 		},
-		"nobody asks": {
+		"the client does not ask": {
 			frame:  frame.Request{Ops: []frame.Op{{Kind: frame.Get, Key: []byte("k")}}},
 			takes:  trace.Stages{Engine: 3 * s},
 			kind:   "reads",
@@ -142,7 +142,7 @@ func TestEveryMomentOfAFrameIsInAStage(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				server := service.New(&slowStore{servicetest.LimitsOnly{L: kv.DefaultLimits}, test.takes}, service.Options{Deadline: time.Hour, SlowTime: 1})
-				c := &slowCarriage{takes: 10 * s}
+				c := &slowTransport{takes: 10 * s}
 				p := pipelineOf(t, server, c)
 				begun := time.Now()
 				time.Sleep(s)
@@ -177,7 +177,7 @@ func TestAFrameThatPassesItsTurnOnIsTimedInBothParts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const s = time.Second
 		server := service.New(&slowStore{servicetest.LimitsOnly{L: kv.DefaultLimits}, trace.Stages{Inbox: 1 * s, Engine: 2 * s}}, service.Options{Deadline: time.Hour})
-		c := new(slowCarriage)
+		c := new(slowTransport)
 		p := pipelineOf(t, server, c)
 		p.token = make(chan struct{}, 1)
 		p.waiting.Store(1) // another worker
@@ -198,7 +198,7 @@ func TestTheWaitForRoomIsTheGates(t *testing.T) {
 		const ms = time.Millisecond
 		server := service.New(&slowStore{servicetest.LimitsOnly{L: kv.DefaultLimits}, trace.Stages{Engine: 60 * ms}}, service.Options{ReadOps: 1, SlowTime: 70 * ms})
 		serve := func() {
-			p := pipelineOf(t, server, new(slowCarriage))
+			p := pipelineOf(t, server, new(slowTransport))
 			f := frame.Request{Ops: []frame.Op{{Kind: frame.Get, Key: []byte("k")}}}
 			assert.False(t, p.split(nil, &f, nil, time.Now())[0].serve())
 		}

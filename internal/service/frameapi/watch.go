@@ -10,13 +10,12 @@ import (
 	"github.com/kvd-db/kvd/internal/service"
 )
 
-// looksPerIdle is how often within the time that a transport may idle one looks whether
-// it does.
+// looksPerIdle is how often the watch looks within the time that a transport may idle.
 const looksPerIdle = 4
 
 // watch tells the client of a pipeline to move when the transport is old or idle or the
-// server shuts down, and ends the transport if the client does not. While it waits for
-// that it is a timer and no goroutine.
+// server shuts down, and ends the transport if the client does not move. While it waits it
+// is a timer, not a goroutine.
 type watch struct {
 	*Pipeline
 	old     time.Time
@@ -26,7 +25,7 @@ type watch struct {
 	mu struct {
 		sync.Mutex
 		timer *time.Timer
-		due   time.Time // a step of the timer that comes earlier is of no account
+		due   time.Time // a step before it is ignored
 		told  bool      // the client was told to move
 		ended bool      // the transport has ended
 		// quiet counts the looks since something came, and seen is the number of frames

@@ -140,7 +140,7 @@ func TestAPipelineIsNotEndedWhileItServes(t *testing.T) {
 	assert.InDelta(t, 150, c.ended.Hours(), 0.001)
 }
 
-// A shutdown has less patience, and refuses what still comes.
+// A shutdown has a shorter grace period, and refuses what still arrives.
 func TestAPipelineEndsWithTheServer(t *testing.T) {
 	c := watched(t, func(c *timed, s *service.Server, _ chan<- struct{}) {
 		time.Sleep(time.Minute)

@@ -14,14 +14,14 @@ import (
 	kvdpb "github.com/kvd-db/kvd/pkg/kvdpb/kvd/v1"
 )
 
-// call is the context of an admitted call, and what the call is charged
-// for. It is made in the tap handle, before the body of the request is read: until then it
-// is charged for what has come alone (see waits and intake). gRPC then uses it as the
+// call is the context of an admitted call, and what the call is charged for. The tap makes
+// it before the body of the request is read; until the request is complete the call is
+// charged for what has arrived (see service.Waits and intake). gRPC then uses it as the
 // context of the stream: its deadline and its cancel end whatever the handler or the
 // transport waits for.
 //
-// It is released once: by the interceptor that claimed it, or by the end of the
-// context if no handler ever ran.
+// It is released once: by the interceptor that claimed it, or by the end of the context if
+// no handler ran.
 type call struct {
 	context.Context
 	api     *api
@@ -221,10 +221,10 @@ func (c *call) come() error {
 	return nil
 }
 
-// isHealth tells the calls that are answered whatever else there is to do.
+// isHealth reports whether a call is a health check, which is answered in any overload.
 func isHealth(fullMethod string) bool { return strings.HasPrefix(fullMethod, "/grpc.health.") }
 
-// longLived tells the streams that may last longer than the default deadline.
+// longLived reports whether a stream may last longer than the default deadline.
 func longLived(fullMethod string) bool {
 	switch fullMethod {
 	case kvdpb.KVService_Scan_FullMethodName, kvdpb.KVService_Pipeline_FullMethodName, healthpb.Health_Watch_FullMethodName:
@@ -240,8 +240,8 @@ func (a *api) shed(m *service.Method, reason service.Shed) *service.Error {
 	return e
 }
 
-// resize changes the charge of a claimed call to what the request really
-// occupies. While there is no memory for that it waits.
+// resize changes the charge of a claimed call to what the request occupies, and waits until
+// there is memory for it.
 func (c *call) resize(bytes int64) error {
 	if more := bytes - c.charged; more > 0 {
 		if err := c.api.server.Memory().Wait(c, more, c.charged); err != nil {

@@ -18,8 +18,8 @@ import (
 // frames in both directions, for what gRPC does not tell: which stream a call is, how much
 // of its request has come, and what a client sends that makes work and asks for nothing.
 //
-// What is read ends behind each frame of headers, so that gRPC, which asks for more only
-// once it is done with what it has, calls [api.admit] for the stream of the last one.
+// Each read ends after a frame of headers. gRPC asks for more only once it has handled what
+// it has, so it calls [api.admit] for the stream of the last frame of headers.
 type http2Conn struct {
 	net.Conn
 	api   *api
@@ -148,7 +148,7 @@ func (c *http2Conn) follow(b []byte) (n int) {
 	return n
 }
 
-// heard is told of each frame of the client.
+// heard handles the header of each frame of the client.
 func (c *http2Conn) heard(f *h2Frame) {
 	switch f.kind {
 	case h2Headers:
@@ -225,8 +225,8 @@ func (c *http2Conn) wakeCalls() {
 	c.in.news = c.in.news[:0]
 }
 
-// lingerBytes is what is read of a client that was refused, so that it hears
-// why before its connection is reset. Guessed.
+// lingerBytes is how much is read from a client that was refused, so that it gets the reason
+// before its connection is reset. Guessed.
 const lingerBytes = 1 << 20
 
 const (
@@ -240,7 +240,7 @@ const (
 	bytesPerIdleFrame = 256
 )
 
-// mayIdle counts a frame that asks for nothing.
+// mayIdle counts a frame that requests nothing and reports whether that is allowed.
 func (c *http2Conn) mayIdle(now time.Time) bool {
 	moved := c.sent.Load() + c.in.data
 	c.in.idle.Give(float64(moved-c.in.credit) / bytesPerIdleFrame)
@@ -274,9 +274,9 @@ func (c *http2Conn) Write(b []byte) (n int, err error) {
 	return len(b), nil
 }
 
-// sayFarewell tells the client why the connection ends. One that is closed with bytes
-// unread is reset, and the client may then never hear it, so what it still sends is read
-// for a moment.
+// sayFarewell tells the client why the connection ends. A connection that is closed with
+// unread bytes is reset, and the client may then never get the message. So what the client
+// still sends is read for a moment.
 func (c *http2Conn) sayFarewell() {
 	c.api.server.Shed(service.ShedByFlood)
 	wait := c.api.server.Options().Lifetimes.ShutdownWait

@@ -23,7 +23,7 @@ func testConn(a *api, conn net.Conn) *connection {
 	return newConnection(service.NewConn(a.server, conn))
 }
 
-// The frames are found however the bytes are cut, and reading stops behind headers.
+// The frames are found however the bytes are cut, and reading stops after headers.
 func TestFramesAreFoundHoweverTheyCome(t *testing.T) {
 	frame := func(kind byte, stream uint32, payload int) []byte {
 		b := []byte{0, byte(payload >> 8), byte(payload), kind, 0}

@@ -11,20 +11,20 @@ import (
 	"github.com/kvd-db/kvd/internal/service"
 )
 
-// intake decides when the long requests of unary calls may come. gRPC opens the window of a
-// stream for the whole of a message as soon as the handler asks for it, and holds the
-// message three times while it decodes it, as writing it does later. So a handler asks only
-// once it has a place in the intake, and memory is free for all that; it keeps the place
-// until it has that memory. What has come is charged until then, and not what is announced.
+// intake decides when the long requests of unary calls may arrive. gRPC opens the window of
+// a stream for a whole message as soon as the handler asks for the message, and holds it
+// three times while it decodes it, as writing it does later. So a handler asks only once it
+// has a place in the intake and there is memory for all copies; it keeps the place until it
+// has that memory. Until then it is charged for what has arrived, not for what is announced.
 //
-//	I1. Those that come need limit bytes together, or there is one of them.
-//	I2. The next place goes to the peer that has least, or of these got its last place the
-//	    longest ago; of its connections likewise; and there to the call that has waited
-//	    longest. All clients of this machine are one peer.
-//	I3. While another waits, a request of which nothing has come for longestPause is ended;
-//	    and so is, for the sake of a connection that has no place, one that has taken longer
-//	    than leastRate allows. So what a client announces and does not send keeps the places
-//	    and the memory for a moment only.
+//	I1. The requests that have a place need at most limit bytes together, or there is one.
+//	I2. The next place goes to the peer that has least; among equals to the one whose last
+//	    place is the longest ago; likewise among its connections; and there to the call that
+//	    has waited longest. All clients of this machine are one peer.
+//	I3. While another request waits, a request of which nothing has arrived for longestPause
+//	    is ended. While a connection without a place waits, so is a request that is slower
+//	    than leastRate. So a request that is announced and not sent keeps its place and its
+//	    memory only for a moment.
 type intake struct {
 	account *memory.Account
 	limit   int64
@@ -45,12 +45,13 @@ const (
 	// intakeWait is how long a request waits for its place. Guessed: some requests
 	// of slow clients.
 	intakeWait = 5 * time.Second
-	// longestPause of a client while another waits. Guessed: some round trips.
+	// longestPause is how long a client may pause while another waits. Guessed: some round
+	// trips.
 	longestPause = time.Second
 	// leastRate is how many bytes a second a request has to come with, beside the first
 	// longestPause, while a connection without a place waits. Guessed.
 	leastRate = 1 << 20
-	// intakeLook is the pause between looks for those that are too slow.
+	// intakeLook is the time between checks for requests that are too slow.
 	intakeLook = 250 * time.Millisecond
 )
 
@@ -67,7 +68,7 @@ type arrival struct {
 	mu      sync.Mutex
 	charged int64 // bytes that have come since it has its place
 	moved   time.Time
-	settled bool // what comes is of no account
+	settled bool // what arrives is not charged any more
 }
 
 // came charges bytes that have come.
@@ -236,7 +237,7 @@ func (in *intake) nextLocked() (next *arrival) {
 	return next
 }
 
-// look ends those that are too slow, while others wait.
+// look ends requests that are too slow, while others wait.
 func (in *intake) look() {
 	in.mu.Lock()
 	in.mu.timer = nil

@@ -53,7 +53,7 @@ func (in *arriving) begin(t *testing.T, name string, conn *connection) (c *call,
 	return c, leave
 }
 
-// The next place goes to whom has least.
+// The next place goes to the connection that has least.
 func TestPlacesGoToTheConnectionThatHasLeast(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		in := newArriving(1 << 30)

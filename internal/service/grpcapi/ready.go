@@ -7,7 +7,7 @@ import (
 )
 
 // readyReader reads from a socket into memory that it borrows only once something has
-// come, so that a connection that idles holds none. Used by one goroutine at a time.
+// arrived, so that an idle connection holds none. Used by one goroutine at a time.
 type readyReader struct {
 	socket *rawconn.Conn
 	step   func() error

@@ -9,8 +9,8 @@ import (
 )
 
 // reasonedRegistrar registers services whose unary calls tell why their request is not
-// received. gRPC by itself answers CANCELLED to a call that the server ends meanwhile, and
-// a client cannot tell that nothing was done.
+// received. gRPC itself answers CANCELLED to a call that the server ends meanwhile, and the
+// client then does not know that nothing was done.
 type reasonedRegistrar struct{ grpc.ServiceRegistrar }
 
 // RegisterService implements grpc.ServiceRegistrar.

@@ -8,9 +8,9 @@ import (
 	"github.com/kvd-db/kvd/internal/memory"
 )
 
-// unreadShare of the account, a quarter, is what answers to unary calls may have that the
-// transport has not written, of one connection; those of a peer that is not this machine may
-// have twice as much. Beyond that its calls are refused.
+// unreadShare: the answers to unary calls of one connection that the transport has not
+// written may hold a quarter of the account, and those of a peer other than this machine
+// twice as much. Beyond that further calls are refused.
 const unreadShare = 4
 
 // loan is the memory of an answer by gRPC that the transport has not written. It implements

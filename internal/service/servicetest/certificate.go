@@ -14,7 +14,7 @@ import (
 )
 
 // Certificate returns one for "kvd.test" that vouches for itself, for an hour, and
-// the pool of those who believe it.
+// the pool of a client that trusts it.
 func Certificate(t testing.TB) (tls.Certificate, *x509.CertPool) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

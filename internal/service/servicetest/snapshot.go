@@ -8,8 +8,8 @@ import (
 )
 
 const (
-	// MaxLease is the longest lease that a Store grants, and what it gives to those
-	// who leave it to the store.
+	// MaxLease is the longest lease that a Store grants, and the one it grants if the
+	// client asks for none.
 	MaxLease = time.Minute
 	// MaxSnapshots is how many there may be at once.
 	MaxSnapshots = 100

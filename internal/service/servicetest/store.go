@@ -1,7 +1,6 @@
-// Package servicetest has a store in memory for the tests of those who speak to
-// a server: honest, small and slow. It is not the engine, but what a reader would
-// write down to say what one does: every version of every key in one map, under
-// one lock, and a clock that a test moves.
+// Package servicetest has a store in memory for the tests of the service and of its clients:
+// a small and slow model of the engine, with every version of every key in one map, under
+// one lock, and a clock that the test moves.
 package servicetest
 
 import (

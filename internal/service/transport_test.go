@@ -27,10 +27,10 @@ type stream interface {
 // opener opens a pipeline to the server of a fixture.
 type opener func(t testing.TB, f *fixture) *pipeline
 
-// eachCarriage runs a test over each way to carry a pipeline: messages of
+// eachTransport runs a test over each way to carry a pipeline: messages of
 // operations, messages of compact frames, and raw frames. In a compact frame all
 // operations are reads, or all are writes of one durability.
-func eachCarriage(t *testing.T, test func(t *testing.T, open opener)) {
+func eachTransport(t *testing.T, test func(t *testing.T, open opener)) {
 	for name, open := range map[string]opener{
 		"operations": func(t testing.TB, f *fixture) *pipeline { return f.pipeline(t) },
 		"compact":    func(t testing.TB, f *fixture) *pipeline { return f.compactPipeline(t) },
