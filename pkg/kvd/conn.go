@@ -14,22 +14,21 @@ import (
 	kvdpb "github.com/kvd-db/kvd/pkg/kvdpb/kvd/v1"
 )
 
-// conn is one way to the server: a link for frames and a gRPC connection for all
-// other calls. Each is made when it is first needed.
+// conn has two connections to one endpoint: a link for frames and a gRPC connection for all
+// other calls. Each is opened when it is first needed.
 //
-// What gathers while the window of a lane is under way makes its next frame, so
-// frames grow with the load and no timer is needed (natural batching). A caller
-// who finds nothing of his lane under way sends the frame himself, on his own
-// goroutine; all other frames are sent by the link's sender, which may wait for
-// the network without keeping a caller from his deadline.
+// Operations that arrive while the window of their lane is in flight form the next frame of the
+// lane. So frames grow with the load, without a timer (natural batching). A caller whose lane
+// has nothing in flight sends the frame on its own goroutine. The link's sender sends all other
+// frames; it may wait for the network without delaying a caller past its deadline.
 //
 // Invariants:
 //
-//	I1. There is at most one current link. One is opened while there is none, or to
+//	I1. There is at most one current link. A link is opened while there is none, or to
 //	    replace one of gRPC by one of raw frames.
-//	I2. A flight that waits on a lane will be sent, failed or given up: while there
-//	    is no link one is being opened; the sender is awake, or is woken when it may
-//	    send.
+//	I2. A flight that waits on a lane will be sent, failed or abandoned: while there is
+//	    no link, one is being opened; otherwise the sender is awake, or is woken when it
+//	    may send.
 //	I3. One goroutine at a time writes to a link.
 type conn struct {
 	client   *network
@@ -38,19 +37,19 @@ type conn struct {
 	kv       kvdpb.KVServiceClient
 	txn      kvdpb.TxnServiceClient
 	raw      rawTarget
-	// calls counts what is under way beside the lanes, readers and writers the
-	// operations that wait or are under way in frames.
+	// calls counts the gRPC calls in flight; readers and writers count the operations that
+	// wait for a frame or are in flight in one.
 	calls, readers, writers atomic.Int64
 
 	mu struct {
 		sync.Mutex
 		lanes   [classes]lane
-		link    *link   // takes frames; nil: none, or being opened
-		links   []*link // that have not ended, also those that are only to be answered
+		link    *link   // the current link; nil: none, or one is being opened
+		links   []*link // all that have not ended, including those that only receive
 		opening bool
 		grpc    fallback
-		// refusal is why the last link could not be opened, for the failures-th time in a
-		// row. Until then no other one is opened, and calls fail with it.
+		// refusal is why the last link could not be opened, after failures attempts in a row.
+		// Before until no other link is opened, and calls fail with refusal.
 		refusal  *fault
 		until    time.Time
 		failures int
@@ -58,7 +57,7 @@ type conn struct {
 	}
 }
 
-// load is the count of the operations of a class.
+// load returns the count of the operations of a class.
 func (c *conn) load(class class) *atomic.Int64 {
 	if class < writing {
 		return &c.readers
@@ -66,8 +65,8 @@ func (c *conn) load(class class) *atomic.Int64 {
 	return &c.writers
 }
 
-// do has the server perform one operation and waits for the answer. begun is when
-// the client's timeout began to run, which ends the call if bounded is set.
+// do performs one operation and waits for the answer. begun is when the client's timeout
+// started; if bounded is set, that timeout ends the call.
 func (c *conn) do(ctx context.Context, op *frame.Op, patience time.Duration, bounded bool, t *trip) (a answer, begun time.Time, f *fault) {
 	class := classOf(op)
 	c.mu.Lock()
@@ -81,7 +80,7 @@ func (c *conn) do(ctx context.Context, op *frame.Op, patience time.Duration, bou
 	leads := c.leadsLocked(&s)
 	c.mu.Unlock()
 	if leads {
-		runtime.Gosched() // those about to ask make the frame larger
+		runtime.Gosched() // callers that are about to add an operation make the frame larger
 		c.lead(s.flight)
 	}
 	begun = s.flight.born
@@ -89,7 +88,7 @@ func (c *conn) do(ctx context.Context, op *frame.Op, patience time.Duration, bou
 	return a, begun, f
 }
 
-// lookedAt notes that the callers of a flight that is over have looked at their answers.
+// lookedAt records that all callers of a completed flight have resumed.
 func (c *conn) lookedAt(class class) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -100,7 +99,7 @@ func (c *conn) lookedAt(class class) {
 	}
 }
 
-// reachLocked sees to it that there is a link, or will be. It returns why not.
+// reachLocked opens a link if there is none. It returns a fault if none may be opened now.
 func (c *conn) reachLocked() *fault {
 	if c.mu.link != nil || c.mu.opening {
 		return nil
@@ -113,7 +112,7 @@ func (c *conn) reachLocked() *fault {
 	return nil
 }
 
-// boardLocked puts an operation on the open flight of a lane.
+// boardLocked adds an operation to the open flight of a lane.
 func (c *conn) boardLocked(class class, op *frame.Op, patience time.Duration) seat {
 	l := &c.mu.lanes[class]
 	if l.open != nil && l.open.full(op) {
@@ -127,13 +126,12 @@ func (c *conn) boardLocked(class class, op *frame.Op, patience time.Duration) se
 	return l.open.board(op, patience)
 }
 
-// ownBytes bounds what may be under way while a caller sends for himself. It is
-// half of the smallest send buffer that a socket begins with, so that he never
-// waits for the network.
+// ownBytes bounds the bytes in flight while a caller sends its own frame. It is half of the
+// smallest initial send buffer of a socket, so the caller never waits for the network.
 const ownBytes = 8 << 10
 
-// leadsLocked decides who sends the flight of somebody who has just boarded: he
-// himself if it returns true, else the sender, or somebody who boarded before.
+// leadsLocked reports whether the caller that has just added an operation sends the flight
+// itself. Otherwise the sender sends it, or a caller that added one before.
 func (c *conn) leadsLocked(s *seat) bool {
 	f, k := s.flight, c.mu.link
 	if f.led || k == nil {
@@ -148,7 +146,7 @@ func (c *conn) leadsLocked(s *seat) bool {
 	return false
 }
 
-// lead sends a flight for its callers, unless that is the sender's turn by now.
+// lead sends a flight on behalf of its callers, unless the sender must send it by now.
 func (c *conn) lead(f *flight) {
 	c.mu.Lock()
 	f.led = false
@@ -164,14 +162,14 @@ func (c *conn) lead(f *flight) {
 	}
 }
 
-// wakeLocked makes the sender of the current link look, if there is one.
+// wakeLocked wakes the sender of the current link if it may send something.
 func (c *conn) wakeLocked() {
 	if c.mu.link != nil {
 		c.mu.link.wakeLocked()
 	}
 }
 
-// await waits for the answer of somebody who has boarded.
+// await waits for the answer of an operation that was added to a flight.
 func (c *conn) await(ctx context.Context, s *seat, op *frame.Op, bounded bool) (answer, *fault) {
 	done := ctx.Done()
 	for {
@@ -205,8 +203,8 @@ func (c *conn) await(ctx context.Context, s *seat, op *frame.Op, bounded bool) (
 	}
 }
 
-// giveUp ends the wait of a caller. If the frame has not left, his operation is
-// taken out of it.
+// giveUp ends the wait of a caller. If the frame has not been sent, the operation is removed
+// from it.
 func (c *conn) giveUp(s *seat, op *frame.Op, why error) (answer, *fault) {
 	f := s.flight
 	defer s.leave()
@@ -235,7 +233,7 @@ func (c *conn) giveUp(s *seat, op *frame.Op, why error) (answer, *fault) {
 
 func newFault(why error, undone bool) *fault { return &fault{err: why, undone: undone} }
 
-// openLocked begins to open a link.
+// openLocked starts to open a link.
 func (c *conn) openLocked() {
 	if !c.mu.opening {
 		c.mu.opening = true
@@ -243,8 +241,8 @@ func (c *conn) openLocked() {
 	}
 }
 
-// The waits after links that could not be opened: those of gRPC, with a smaller
-// base and bound. Each is 1.6 times the one before, ± 20 %.
+// The waits between attempts to open a link are those of gRPC, with a smaller base and
+// bound. Each is 1.6 times the last, ± 20 %.
 const (
 	reconnectBase   = 50 * time.Millisecond
 	reconnectMax    = time.Second
@@ -302,7 +300,7 @@ func (k *link) run() {
 	stop()
 }
 
-// refuse fails what waits for a link that could not be opened.
+// refuse fails the flights that wait for a link that could not be opened.
 func (c *conn) refuse(err error) {
 	f := faultOfStream(err)
 	f.undone = true
@@ -325,7 +323,7 @@ func (c *conn) refuse(err error) {
 	wakeAll(failed)
 }
 
-// waitingLocked reports whether any lane has something to send.
+// waitingLocked reports whether a lane has a flight to send.
 func (c *conn) waitingLocked() bool {
 	for i := range c.mu.lanes {
 		if c.mu.lanes[i].waiting() {
@@ -335,8 +333,7 @@ func (c *conn) waitingLocked() bool {
 	return false
 }
 
-// forgetLocked drops a link that takes no further frames, and opens another if it
-// is needed.
+// forgetLocked drops a link that takes no more frames, and opens another if flights wait.
 func (c *conn) forgetLocked(k *link) {
 	if c.mu.link == k {
 		c.mu.link = nil
@@ -346,7 +343,7 @@ func (c *conn) forgetLocked(k *link) {
 	}
 }
 
-// stop ends the watchdog, once there is no call and no link any more.
+// stop ends the watchdog, once no call and no link remains.
 func (c *conn) stop() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -9,32 +9,32 @@ import (
 	"github.com/kvd-db/kvd/pkg/kvd/internal/backend"
 )
 
-// flight is one frame with the callers whose operations it carries, from the
-// first who boards until the last has looked at his answer.
+// flight is one frame and the callers whose operations it carries, from the first operation
+// until the last caller has read its answer.
 //
-// Callers encode their operations themselves, one behind the other, so there is
-// no queue of calls and nothing to encode when the frame leaves. Answers come by
-// position. When all are there, one closed channel wakes all callers, and each
-// copies its own value out, on its own goroutine. If they come in several frames,
-// each of them wakes all who wait, and those whose answer is not there wait again.
+// Callers encode their operations into the frame themselves, so there is no queue of calls, and
+// nothing to encode when the frame is sent. Answers are matched by position. When all have
+// arrived, closing one channel wakes all callers, and each copies its value on its own goroutine.
+// If they arrive in several frames, each frame wakes all waiting callers, and those without an
+// answer wait again.
 //
 // Invariants:
 //
-//	I1. The bytes of an operation are copied when its caller boards: what it
-//	    passed in is its own again at once, and when it gives up.
-//	I2. A flight is on its lane (it has not left), or on one link (its frame may
-//	    have left), or over. It changes state under the connection's lock.
-//	I3. A flight is over exactly once: when all its answers have landed, when its
-//	    link has ended, when no link could be opened, or when all who boarded gave
-//	    up before it left.
-//	I4. What is over does not change until the last caller has left.
+//	I1. The bytes of an operation are copied when it is added, so the caller may change
+//	    its arguments at once, also when it gives up.
+//	I2. A flight is on its lane (not sent), on one link (may have been sent), or over. It
+//	    changes state under the connection's lock.
+//	I3. A flight is over exactly once: when all its answers have arrived, when its link
+//	    has ended, when no link could be opened, or when all its callers gave up before
+//	    it was sent.
+//	I4. A flight that is over does not change until its last caller has left.
 type flight struct {
 	conn  *conn
 	class class
 	born  time.Time
 	refs  atomic.Int64 // see crewed
 	over  atomic.Bool
-	// looking is refs for the callers who wait for nothing else: see lane.answered.
+	// looking is refs of the blocking callers: see lane.answered.
 	looking atomic.Int64
 
 	// Guarded by the connection's lock; the request, while it is being sent, by the
@@ -42,22 +42,22 @@ type flight struct {
 	request    frame.Builder
 	id         uint32
 	state      flightState
-	led        bool // whoever boarded first will see to it that it leaves
-	oneVersion bool // of reads: all are answered at one version
-	expired    bool // those who are bounded by the client's timeout should give up
+	led        bool // the caller of the first operation will send it
+	oneVersion bool // reads at one version
+	expired    bool // callers without a deadline of their own should give up
 	count      int  // operations
-	singles    int  // of these, those whose callers wait for nothing else
-	bytes      int  // of the frame, once it has left
-	given      int  // operations given up before the frame left
-	timed      bool // one of its callers wants to know where the time goes
+	singles    int  // of these, those of blocking callers
+	bytes      int  // of the frame, once it is sent
+	given      int  // operations abandoned before the frame was sent
+	timed      bool // a caller asked for timings
 	left       time.Time
 	patience   time.Duration
-	// landed is closed and replaced when something has happened, and closed for
-	// good when the flight is over.
+	// landed is closed and replaced when answers arrive, and closed for good when the
+	// flight is over.
 	landed chan struct{}
 
-	// answers are the frames that have landed. Usually there is one, whole, with a
-	// result for each position in order. Otherwise results has them by position.
+	// answers are the frames that have arrived. Usually there is one, whole, with a result
+	// for each position in order. Otherwise results has them by position.
 	answers []*frame.Response
 	arrived []time.Time // of each, if timed
 	whole   bool
@@ -70,12 +70,12 @@ type flightState uint8
 
 const (
 	boarding flightState = iota // on its lane
-	flying                      // its frame may have left
+	flying                      // its frame may have been sent
 	gone                        // over
 )
 
-// crewed is what refs has beside the callers while the flight is not over. Those
-// who board are not counted one by one: the last step adds them all.
+// crewed is the part of refs that stands for callers not counted one by one while the flight is
+// not over: the last step adds them all.
 const crewed = 1 << 40
 
 var (
@@ -93,16 +93,14 @@ func newFlight(c *conn, class class) *flight {
 	return f
 }
 
-// full reports whether another operation would exceed a frame's caps.
+// full reports whether another operation would exceed the limits of a frame.
 func (f *flight) full(op *frame.Op) bool {
 	caps := f.conn.client.config.caps(f.class)
 	return f.count >= caps.ops || f.request.Len()+op.SizeBound() > caps.bytes
 }
 
-// enough reports whether a frame is large enough to wait for no others: half of what one
-// of its caps allows. Reads have enough with a quarter: with half, 256 callers have frames
-// of 127 in place of 85, but are no faster, as client and server work less beside each
-// other.
+// enough reports whether a frame is large enough to be sent without waiting for more operations:
+// half of a limit, for reads a quarter (bench/NOTES.md).
 func (f *flight) enough() bool {
 	caps, share := f.conn.client.config.caps(f.class), 2
 	if f.class == reading {
@@ -111,10 +109,10 @@ func (f *flight) enough() bool {
 	return f.count >= caps.ops/share || f.request.Len() >= caps.bytes/share
 }
 
-// unbounded is the patience of a call that waits for ever.
+// unbounded is the patience of a call without a timeout.
 const unbounded time.Duration = 1<<63 - 1
 
-// board adds an operation whose caller waits for as long as patience.
+// board adds an operation whose caller waits for up to patience.
 func (f *flight) board(op *frame.Op, patience time.Duration) seat {
 	s := seat{flight: f, place: f.count, offset: f.request.Add(op), landed: f.landed}
 	f.count++
@@ -122,7 +120,7 @@ func (f *flight) board(op *frame.Op, patience time.Duration) seat {
 	return s
 }
 
-// header is what the frame of a flight says of all its operations.
+// header returns the header of the frame, which holds for all its operations.
 func (f *flight) header(timeout time.Duration) frame.Header {
 	h := frame.Header{ID: f.id, Durability: f.class.durability(), OneVersion: f.oneVersion, Timed: f.timed}
 	if timeout > 0 {
@@ -131,15 +129,15 @@ func (f *flight) header(timeout time.Duration) frame.Header {
 	return h
 }
 
-// roundLocked returns a channel that wakes all callers when it is closed, which is
-// done without the lock. Those who find nothing new wait again.
+// roundLocked returns a channel that wakes all callers when it is closed, which must happen
+// without the lock. Callers without an answer wait again.
 func (f *flight) roundLocked() (wake chan struct{}) {
 	wake, f.landed = f.landed, make(chan struct{})
 	return wake
 }
 
-// land takes the answers in and keeps r if it needs it. It returns whether all are
-// there now, and false if r has more than was asked.
+// land adds answers, and keeps r if it needs it. all reports whether every answer has arrived; ok
+// is false if r has answers that were not asked for.
 func (f *flight) land(r *frame.Response, inOrder bool) (all, ok bool) {
 	if len(f.answers) == 0 {
 		f.missing = f.count
@@ -166,7 +164,7 @@ func (f *flight) land(r *frame.Response, inOrder bool) (all, ok bool) {
 	return f.missing == 0, true
 }
 
-// result is the answer at a position, nil if it is not there.
+// result returns the answer at a position, nil if it has not arrived.
 func (f *flight) result(place int) *frame.Result {
 	switch {
 	case f.whole:
@@ -177,8 +175,8 @@ func (f *flight) result(place int) *frame.Result {
 	return nil
 }
 
-// endLocked makes the flight over; without a fault all answers are there. Then
-// wake must be called, without the lock.
+// endLocked marks the flight as over; without a fault all answers have arrived. The caller then
+// calls wake without the lock.
 func (f *flight) endLocked(fault *fault) {
 	f.state, f.fault = gone, fault
 	if f.class.gathers() {
@@ -188,7 +186,7 @@ func (f *flight) endLocked(fault *fault) {
 	f.over.Store(true)
 }
 
-// wake tells all callers of a flight that is over.
+// wake wakes all callers of a flight that is over.
 func (f *flight) wake() {
 	close(f.landed)
 	f.looked(crewed - int64(f.singles))
@@ -201,11 +199,11 @@ func wakeAll(flights []*flight) {
 	}
 }
 
-// leave is called once by each caller, when it has looked.
+// leave is called once by each caller, after it has read its answer.
 func (f *flight) leave() { f.unref(1) }
 
-// looked counts off callers who wait for nothing else. After the last of them the next
-// flight may leave.
+// looked counts blocking callers that have resumed. After the last of them the next flight may
+// be sent.
 func (f *flight) looked(n int64) {
 	if f.class.gathers() && f.looking.Add(-n) == 0 {
 		f.conn.lookedAt(f.class)
@@ -225,23 +223,23 @@ func (f *flight) unref(n int64) {
 	flights.Put(f)
 }
 
-// seat is the place of one operation on a flight.
+// seat is one operation of a flight.
 type seat struct {
 	flight *flight
 	place  int
 	offset int // in the request
 	landed chan struct{}
-	single bool  // its caller waits for nothing else
-	trip   *trip // nil: nobody wants to know
+	single bool  // its caller blocks on this operation alone
+	trip   *trip // nil: no timings were asked for
 }
 
-// alone says that the caller waits for nothing else. With the lock.
+// alone marks the caller as blocking on this operation alone. It needs the lock.
 func (s *seat) alone() {
 	s.single = true
 	s.flight.singles++
 }
 
-// leave is called once, when the caller has looked.
+// leave is called once, after the caller has read the answer.
 func (s *seat) leave() {
 	if s.single {
 		s.flight.looked(1)
@@ -249,8 +247,8 @@ func (s *seat) leave() {
 	s.flight.leave()
 }
 
-// take returns what the flight brought to an operation, or false if that is not
-// there yet. It is called with the lock, or when the flight is over.
+// take returns the answer of the operation, or false if it has not arrived. It is called with
+// the lock, or when the flight is over.
 func (s *seat) take(op *frame.Op) (answer, *fault, bool) {
 	if s.trip != nil {
 		s.note()

@@ -5,10 +5,10 @@ import (
 	kvdpb "github.com/kvd-db/kvd/pkg/kvdpb/kvd/v1"
 )
 
-// class says which operations may share a frame: those whose answers wait for the
-// same things. An answer frame leaves the server when its last result is there,
-// so a Get must not wait for an fsync, nor a buffered write for that of another
-// one, nor a plain write for the lookups that conditions need.
+// class decides which operations may share a frame: those whose answers wait for the same
+// things. The server sends an answer frame when its last result is ready, so a Get must not wait
+// for an fsync, a buffered write for the fsync of another write, or a plain write for the lookups
+// of conditions.
 type class uint8
 
 const (
@@ -43,8 +43,8 @@ func (c class) durability() kvdpb.Durability {
 	return kvdpb.Durability((c - writing) / 2)
 }
 
-// waitsForDisk reports whether a frame is answered once its writes are synced. What
-// the server chooses for writes that leave it to the server is usually that.
+// waitsForDisk reports whether a frame is answered once its writes are synced. A server whose
+// default durability is not Sync is the exception that this ignores.
 func (c class) waitsForDisk() bool {
 	d := c.durability()
 	return c >= writing && (d == kvdpb.Durability_DURABILITY_SYNC || d == kvdpb.Durability_DURABILITY_UNSPECIFIED)
@@ -54,22 +54,21 @@ func (c class) waitsForDisk() bool {
 // link.gathersLocked.
 func (c class) gathers() bool { return c == reading || c.waitsForDisk() }
 
-// lane has the flights of one class on one connection that have not left. It is
-// guarded by the connection's lock.
+// lane has the unsent flights of one class on one connection. The connection's lock guards it.
 type lane struct {
-	open   *flight   // takes further operations; nil: none
-	sealed []*flight // in their order, all before open
-	flying int       // frames under way
-	// answered counts, where frames gather, the flights that are over and have callers
-	// who have yet to look. Those alone count who wait for nothing else: others
-	// may want something that waits on a lane before they look.
+	open   *flight   // accepts operations; nil: none
+	sealed []*flight // in order, all before open
+	flying int       // frames in flight
+	// answered counts, for classes that gather, the completed flights with blocking callers
+	// that have not resumed. Other callers do not count: before they resume they may wait
+	// for an operation on a lane, which would be a deadlock.
 	answered int
 }
 
-// waiting reports whether there is something to send.
+// waiting reports whether there is a flight to send.
 func (l *lane) waiting() bool { return l.open != nil || len(l.sealed) > 0 }
 
-// seal lets nobody else board the open flight.
+// seal closes the open flight to further operations.
 func (l *lane) seal() {
 	if l.open != nil {
 		l.sealed = append(l.sealed, l.open)
@@ -77,7 +76,7 @@ func (l *lane) seal() {
 	}
 }
 
-// next is the flight that leaves next; there is one.
+// next returns the flight to send next; there must be one.
 func (l *lane) next() *flight {
 	if len(l.sealed) > 0 {
 		return l.sealed[0]
@@ -85,7 +84,7 @@ func (l *lane) next() *flight {
 	return l.open
 }
 
-// drop takes a flight that is not under way off the lane.
+// drop removes an unsent flight from the lane.
 func (l *lane) drop(f *flight) {
 	if l.open == f {
 		l.open = nil

@@ -11,60 +11,60 @@ import (
 	"github.com/kvd-db/kvd/internal/frame"
 )
 
-// carrier brings frames to a server and back: a raw connection, or a Pipeline
-// stream. One goroutine sends at a time, and one receives.
+// carrier sends frames to a server and receives its answers: a raw connection, or a Pipeline
+// stream. One goroutine at a time sends, and one receives.
 type carrier interface {
-	// send sends the frame that b builds. After an error left says whether the server
-	// may have got the whole of it.
+	// send sends the frame that b builds. After an error, left reports whether the server
+	// may have received all of it.
 	send(b *frame.Builder, h frame.Header) (left bool, err error)
 	// receive waits for the next answers and fills r with them.
 	receive(r *frame.Response) error
-	// leave says that everything was sent and answered.
+	// leave ends the carrier after everything was sent and answered.
 	leave()
-	// close ends send and receive, at any time, and may be called again.
+	// close ends send and receive. It may be called at any time, and again.
 	close()
 }
 
-// link is a carrier with the flights that are under way on it. Three parties use
-// it: the receiver; the sender; and callers who send their own flight.
+// link is a carrier and the flights in flight on it. Three parties use it: the receiver, the
+// sender, and callers that send their own flight.
 type link struct {
 	conn    *conn
 	carrier carrier
-	wake    chan struct{} // has a value when the sender should look
+	wake    chan struct{} // has a value when the sender has work
 	over    chan struct{} // closed when receiving has ended
 
 	// Guarded by the connection's lock.
 	sending bool
-	woken   bool    // wake has a value, or had one that the sender has yet to act on
-	retired bool    // told to go away: takes no further frame
-	left    bool    // has been told that nothing more comes
-	silent  bool    // nothing came for too long
-	broken  *fault  // receiving has ended, and why
-	unsent  *flight // its frame never left whole, though it was sent
+	woken   bool    // wake has a value, or had one that the sender has not acted on
+	retired bool    // the server is going away: no further frames
+	left    bool    // carrier.leave was called
+	silent  bool    // nothing arrived for too long
+	broken  *fault  // why receiving has ended
+	unsent  *flight // its frame was not written completely
 	flights []*flight
 	writes  int // of the flights
 	bytes   int // of the flights' requests
 	lastID  uint32
-	// heard is when something was last known to have come, received counts what came
-	// and seen is its count then.
+	// heard is the last time at which the watchdog saw that frames had arrived, received
+	// counts frames, and seen is received at that time.
 	heard          time.Time
 	received, seen uint64
 }
 
-// maxWrites is the most frames of writes under way on a link: fewer than the eight
-// that a server serves at a time, so that reads never wait for writes to be synced.
+// maxWrites bounds the frames of writes in flight on a link. It is below the eight frames that a
+// server serves at a time, so reads never wait for writes to be synced.
 const maxWrites = 6
 
-// mayTakeLocked reports whether the next flight of a lane may leave now.
+// mayTakeLocked reports whether the next flight of a lane may be sent now.
 func (k *link) mayTakeLocked(l *lane) bool {
 	return l.waiting() && l.flying < k.conn.client.config.batching.Window &&
 		(l.next().class < writing || k.writes < maxWrites) && !k.gathersLocked(l)
 }
 
-// gathersLocked reports whether the next flight of a lane should not leave yet: it is
-// small, and one is over whose callers, who may have more to ask, have yet to hear of it.
-// Writes that wait for the disk also wait for one that is under way on this link. The two
-// would be synced in turns, each by a sync of its own. Reads do not wait beside writes.
+// gathersLocked reports whether the next flight of a lane should wait for more operations: it is
+// small, and the previous frame has completed but its callers have not all resumed. Writes that
+// wait for the disk also wait while a frame of the same class is in flight on this link, because
+// the disk would sync the two separately. Reads do not wait while writes are in flight.
 func (k *link) gathersLocked(l *lane) bool {
 	next := l.next()
 	if next != l.open || !next.class.gathers() || next.enough() || next.class == reading && k.writes > 0 {
@@ -74,8 +74,7 @@ func (k *link) gathersLocked(l *lane) bool {
 		slices.ContainsFunc(k.flights, func(f *flight) bool { return f.class == next.class })
 }
 
-// freeLocked reports whether anybody may send: nobody does, and the link takes
-// frames.
+// freeLocked reports whether the link takes frames and no goroutine is sending.
 func (k *link) freeLocked() bool { return !k.sending && !k.retired && k.broken == nil }
 
 // mayLeadLocked reports whether a caller may send a flight.
@@ -83,7 +82,7 @@ func (k *link) mayLeadLocked(f *flight) bool {
 	return k.freeLocked() && k.bytes+f.request.Len() <= ownBytes && k.mayTakeLocked(&k.conn.mu.lanes[f.class])
 }
 
-// nextLocked returns a lane whose next flight may leave, nil if there is none.
+// nextLocked returns a lane whose next flight may be sent, nil if there is none.
 func (k *link) nextLocked() *lane {
 	if k.freeLocked() {
 		for i := range k.conn.mu.lanes {
@@ -96,7 +95,7 @@ func (k *link) nextLocked() *lane {
 	return nil
 }
 
-// wakeLocked makes the sender look if there is something that it may send.
+// wakeLocked wakes the sender if there is a flight that it may send.
 func (k *link) wakeLocked() {
 	if !k.woken && k.nextLocked() != nil {
 		k.woken = true
@@ -104,7 +103,7 @@ func (k *link) wakeLocked() {
 	}
 }
 
-// wakeForLocked is wakeLocked for somebody who has something on one lane.
+// wakeForLocked is wakeLocked for a caller that has added an operation to one lane.
 func (k *link) wakeForLocked(l *lane) {
 	if !k.woken && k.freeLocked() && k.mayTakeLocked(l) {
 		k.woken = true
@@ -112,7 +111,7 @@ func (k *link) wakeForLocked(l *lane) {
 	}
 }
 
-// send sends what callers do not send themselves, until the link is over.
+// send sends the flights that callers do not send themselves, until the link is over.
 func (k *link) send() {
 	for {
 		select {
@@ -120,7 +119,7 @@ func (k *link) send() {
 		case <-k.over:
 			return
 		}
-		runtime.Gosched() // those about to ask make the frames larger
+		runtime.Gosched() // callers that are about to add an operation make the frames larger
 		k.conn.mu.Lock()
 		k.woken = false
 		for l := k.nextLocked(); l != nil; l = k.nextLocked() {
@@ -131,7 +130,7 @@ func (k *link) send() {
 	}
 }
 
-// sendLocked sends the next flight of a lane, and gives up the lock.
+// sendLocked sends the next flight of a lane. It releases the lock.
 func (k *link) sendLocked(l *lane) {
 	f := k.takeLocked(l)
 	f.refs.Add(1) // its answers may come, and its callers leave, before send returns
@@ -142,7 +141,7 @@ func (k *link) sendLocked(l *lane) {
 	k.conn.mu.Lock()
 	k.sending = false
 	if err != nil {
-		// Why is what the receiver learns.
+		// The receiver learns why.
 		if !left {
 			k.unsent = f
 		}
@@ -170,7 +169,7 @@ func (k *link) takeLocked(l *lane) *flight {
 	return f
 }
 
-// endLocked takes a flight off the link and makes it over.
+// endLocked removes a flight from the link and marks it as over.
 func (k *link) endLocked(f *flight, why *fault) {
 	i := slices.Index(k.flights, f)
 	last := len(k.flights) - 1
@@ -185,7 +184,7 @@ func (k *link) endLocked(f *flight, why *fault) {
 	f.endLocked(why)
 }
 
-// receive takes answers until the carrier ends, and returns why it did.
+// receive receives answers until the carrier ends, and returns why it ended.
 func (k *link) receive() error {
 	for {
 		r := responses.Get().(*frame.Response)
@@ -198,8 +197,8 @@ func (k *link) receive() error {
 	}
 }
 
-// land gives a response to those who wait for it. It returns an error if it was
-// not asked for, or ends the link.
+// land delivers a response to its flight. It returns an error if the response was not asked for,
+// or ends the link.
 func (k *link) land(r *frame.Response) error {
 	if r.Refused {
 		return &refusal{r}
@@ -241,7 +240,7 @@ func (k *link) land(r *frame.Response) error {
 	return nil
 }
 
-// flightLocked returns what a response answers, nil if it answers nothing.
+// flightLocked returns the flight that a response answers, nil if there is none.
 func (k *link) flightLocked(r *frame.Response) *flight {
 	if len(r.Results) == 0 || !r.Compact {
 		return nil
@@ -254,7 +253,7 @@ func (k *link) flightLocked(r *frame.Response) *flight {
 	return nil
 }
 
-// newest returns the newest version that a response knows of.
+// newest returns the newest version in a response.
 func newest(r *frame.Response) (version uint64) {
 	for i := range r.Results {
 		version = max(version, r.Results[i].Version, r.Results[i].ItemVersion)
@@ -262,14 +261,13 @@ func newest(r *frame.Response) (version uint64) {
 	return version
 }
 
-// inOrder reports whether a response has the first results of a frame, one behind
-// the other.
+// inOrder reports whether a response has the first results of a frame, in order.
 func inOrder(r *frame.Response) bool {
 	n := len(r.Results)
 	return n > 0 && r.Results[0].Tag == 0 && r.Results[n-1].Tag == uint64(n-1)
 }
 
-// end is called when receiving has ended, with the error that ended it.
+// end is called with the error that ended receiving.
 func (k *link) end(err error) {
 	k.conn.mu.Lock()
 	lost := len(k.flights) > 0
@@ -285,8 +283,8 @@ func (k *link) end(err error) {
 	}
 }
 
-// settle does what is due when the link is retired or broken and nobody sends any
-// more, and gives up the lock.
+// settle does what is due once the link is retired or broken and no goroutine is sending. It
+// releases the lock.
 func (k *link) settle() {
 	switch {
 	case k.sending || k.broken == nil && !k.retired:

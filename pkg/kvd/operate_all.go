@@ -90,7 +90,7 @@ func (c *network) tryAll(ctx context.Context, all []*inFrame) {
 	}
 }
 
-// board has an operation board without waiting for it. It is the sender who sends.
+// board adds an operation to a flight without waiting for it. The sender sends it.
 func (c *network) board(ctx context.Context, conn *conn, o *inFrame) {
 	o.tries.conn = conn
 	o.tries.sign(&o.op.Options)

@@ -16,7 +16,7 @@ import (
 	"github.com/kvd-db/kvd/internal/rawconn"
 )
 
-// rawCarrier has frames one behind the other on a connection of their own.
+// rawCarrier sends frames one after another on a connection of their own.
 type rawCarrier struct {
 	conn  net.Conn
 	plain net.Conn // beneath TLS, whose farewell could block; else conn
@@ -119,7 +119,7 @@ func (c *conn) dialRaw(ctx context.Context) (carrier, error) {
 // greet agrees with the server on raw frames. After an error the connection is
 // closed.
 func greet(ctx context.Context, plain net.Conn, config *tls.Config) (net.Conn, error) {
-	stop := context.AfterFunc(ctx, func() { _ = plain.Close() }) // whoever waits for it hears of that
+	stop := context.AfterFunc(ctx, func() { _ = plain.Close() }) // its reader and writer then fail
 	conn, err := hello(ctx, plain, config)
 	if !stop() {
 		err = errHungUp

@@ -84,9 +84,8 @@ func (c *network) attempts(ctx context.Context) attempts {
 	return a
 }
 
-// bound gives a call that began then, and has no deadline, the client's. The first
-// try in a frame does without: the connection's watchdog keeps the time, so that
-// nobody looks at the clock in vain.
+// bound gives a call without a deadline the client's timeout, counted from begun. The first
+// try in a frame needs none, because the connection's watchdog bounds it.
 func (a *attempts) bound(begun time.Time) {
 	if timeout := a.client.config.timeout; timeout > 0 && a.deadline.IsZero() {
 		a.deadline = begun.Add(timeout)

@@ -15,8 +15,7 @@ func setServer(t *backend.Timings, m *kvdpb.Timings) {
 	t.Reply = time.Duration(m.GetReplyNs())
 }
 
-// watch measures one call. That of a call that nobody wants to know about is zero and
-// does nothing. Used by one goroutine.
+// watch measures one call. The zero watch, of a call without Timed, does nothing.
 type watch struct {
 	into  *backend.Timings
 	begun time.Time
@@ -41,7 +40,7 @@ func startWatch(into *backend.Timings) watch {
 
 func (w *watch) on() bool { return w.into != nil }
 
-// depart begins a try, and returns its trip, nil if nobody wants to know.
+// depart starts a try and returns its trip, nil if no timings were asked for.
 func (w *watch) depart() *trip {
 	if w.on() {
 		*w.trip = trip{}
@@ -93,7 +92,7 @@ func (w *watch) stop(attempts int) {
 }
 
 // time has what becomes of a seat noted. It is called with the connection's lock, or
-// before anybody else knows the flight.
+// before the flight is shared.
 func (s *seat) time(t *trip) {
 	if t != nil {
 		s.trip, s.flight.timed = t, true

@@ -5,25 +5,24 @@ import (
 	"time"
 )
 
-// watchdog keeps the times of a connection, so that calls need no timers: it wakes
-// those for whom the client's timeout has passed, and ends links on which nothing
-// comes. It looks every tick while there is something to look after, and does not
-// run otherwise. It is guarded by the connection's lock.
+// watchdog bounds the calls of a connection, so that they need no timers: it wakes callers whose
+// client timeout has passed, and ends links on which nothing arrives. It runs once per tick while
+// there are flights, and not otherwise. The connection's lock guards it.
 type watchdog struct {
 	timer   *time.Timer
 	running bool
 }
 
 const (
-	// maxTick bounds how much later than the client's timeout calls end: by two of
-	// them. Guessed; a look costs a few microseconds.
+	// maxTick bounds the delay after the client's timeout until a call ends: two ticks.
+	// Guessed; a tick costs a few microseconds.
 	maxTick = 50 * time.Millisecond
 	minTick = time.Millisecond
 
-	// minSilence is how long, at least, nothing comes on a link with frames under way
-	// before it counts as broken: longer than the operations may take, if that is
-	// more. Those that may take for ever count as unboundedSilence, which is more than
-	// servers allow by default.
+	// minSilence is the minimum time without an answer, on a link with frames in flight,
+	// after which the link counts as broken. The time is longer if the operations may take
+	// longer. For operations without a bound it is unboundedSilence, which is above the
+	// default limit of servers.
 	minSilence       = 10 * time.Second
 	unboundedSilence = time.Minute
 )
@@ -38,7 +37,7 @@ func (c *conn) tick() time.Duration {
 	return max(min(timeout/16, maxTick), minTick)
 }
 
-// watchLocked has the watchdog run.
+// watchLocked starts the watchdog if it is not running.
 func (c *conn) watchLocked() {
 	w := &c.mu.watchdog
 	if w.running {
@@ -93,7 +92,7 @@ func (c *conn) look() {
 	}
 }
 
-// listenLocked ends a link on which nothing has come for too long.
+// listenLocked ends a link on which nothing has arrived for too long.
 func (k *link) listenLocked(now time.Time) {
 	if k.received != k.seen || len(k.flights) == 0 {
 		k.seen, k.heard = k.received, now
