@@ -65,8 +65,8 @@ func (w roomWaker) Wake() {
 	w.c.Wake()
 }
 
-// Work implements wal.Waker.
-func (w roomWaker) Work() { w.Wake() }
+// RunReady implements wal.Waker.
+func (w roomWaker) RunReady() { w.Wake() }
 
 // weakerFirst puts the groups that ask for no sync before the others, each in their
 // order, and returns how many they are. (All are concurrent, so any order is right.)

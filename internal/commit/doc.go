@@ -52,7 +52,7 @@
 // may lead.
 //
 // The goroutine that has synced applies what that made durable if it has nothing else to do
-// ([Coordinator.Work]); else the log wakes the leaders concerned ([Coordinator.Wake]).
+// ([Coordinator.RunReady]); else the log wakes the leaders concerned ([Coordinator.Wake]).
 //
 // # Where a write can wait
 //

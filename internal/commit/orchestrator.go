@@ -9,10 +9,10 @@ import (
 // never blocks. The log calls it when it has written or synced.
 func (c *Coordinator) Wake() { c.leader.note() }
 
-// Work does what there is to do, unless another goroutine is the leader, which is then
+// RunReady does what there is to do, unless another goroutine is the leader, which is then
 // told. The log calls it when it has synced and has nothing else to do, so that the
 // orchestrator need not be woken.
-func (c *Coordinator) Work() {
+func (c *Coordinator) RunReady() {
 	if c.leader.lockOrNote() {
 		c.finish()
 	}

@@ -213,10 +213,10 @@ func (c *Commit) Wake() {
 	}
 }
 
-// Work has every participant do what there is to do now.
-func (c *Commit) Work() {
+// RunReady has every participant do what there is to do now.
+func (c *Commit) RunReady() {
 	for _, p := range c.participants {
-		p.Work()
+		p.RunReady()
 	}
 }
 

@@ -42,7 +42,7 @@
 //
 // A condition (kv.Guard, kv.Write.If) holds when the record is appended to the log, by
 // the store's clock too: the proposal says when the first key that was found expires,
-// and if that has come under the turns, the condition is evaluated again. A transaction
+// and if that has come under appendMu, the condition is evaluated again. A transaction
 // names the keys that it found with an expiry (kv.Transaction.Expiring), which are
 // treated alike: it conflicts if one has expired by then. Without that a commit would
 // have to read all that the transaction read again, whole ranges too. What remains: a

@@ -15,7 +15,7 @@ import (
 // What does not fit waits in line, so that small batches never overtake a large one; a
 // batch larger than the bound is let in alone.
 //
-// It is taken before the turn of any partition, that of large calls before that of
+// It is taken before the appendMu of any partition, that of large calls before that of
 // batches, and whoever gives it back never waits for it.
 type inflight struct {
 	limit  int64

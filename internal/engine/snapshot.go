@@ -62,12 +62,12 @@ func (e *Engine) BeginSnapshot(ctx context.Context, lease time.Duration) (kv.Sna
 // visible: the same state, as a new version. Nobody waits for the record to reach
 // the disk. If a crash takes it, its number is not given out again.
 func (e *Engine) tick(ctx context.Context) error {
-	seq, _, err := e.log.Append(nil, 1, kv.DurabilityMemory, nobody{}, nil)
+	seq, _, err := e.log.Append(nil, 1, kv.DurabilityMemory, silentWaker{}, nil)
 	for errors.Is(err, wal.ErrNoRoomYet) {
 		if err := e.log.AwaitRoom(ctx); err != nil {
 			return err
 		}
-		seq, _, err = e.log.Append(nil, 1, kv.DurabilityMemory, nobody{}, nil)
+		seq, _, err = e.log.Append(nil, 1, kv.DurabilityMemory, silentWaker{}, nil)
 	}
 	if err != nil {
 		return err
@@ -77,11 +77,11 @@ func (e *Engine) tick(ctx context.Context) error {
 	return e.sequencer.WaitVisible(ctx, seq)
 }
 
-// nobody waits for a record.
-type nobody struct{}
+// silentWaker is told of a record that no caller waits for.
+type silentWaker struct{}
 
-func (nobody) Wake() {}
-func (nobody) Work() {}
+func (silentWaker) Wake()     {}
+func (silentWaker) RunReady() {}
 
 // KeepSnapshot renews a lease, from now on, and returns for how long. Zero takes
 // ten seconds; no more is granted than Options.MaxLease, nor than is left of

@@ -83,7 +83,7 @@ func (e *Engine) writeOne(ctx context.Context, op kv.Op, o kv.WriteOptions) (kv.
 }
 
 // single is a write that comes alone and what it needs on its way. It serves again
-// when its call is done; not if the caller gave up, for then the orchestrator may
+// when its call is done; not if the caller gave up, for then the leader may
 // still hold the group.
 type single struct {
 	write  kv.Write

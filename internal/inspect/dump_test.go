@@ -85,8 +85,8 @@ func sampleLog(t *testing.T, fsys vfs.FS, dir string) {
 
 type nobody struct{}
 
-func (nobody) Wake() {}
-func (nobody) Work() {}
+func (nobody) Wake()     {}
+func (nobody) RunReady() {}
 
 func TestDumpPrintsEveryKindOfFile(t *testing.T) {
 	fsys, names := sampleFiles(t)

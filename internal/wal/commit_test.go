@@ -22,8 +22,8 @@ import (
 // counter is a Waker that counts.
 type counter struct{ wakes, works atomic.Int64 }
 
-func (c *counter) Wake() { c.wakes.Add(1) }
-func (c *counter) Work() { c.works.Add(1) }
+func (c *counter) Wake()     { c.wakes.Add(1) }
+func (c *counter) RunReady() { c.works.Add(1) }
 
 func (c *counter) woken() bool { return c.wakes.Load()+c.works.Load() > 0 }
 

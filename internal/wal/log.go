@@ -21,9 +21,9 @@ type Pos uint64
 // may call what writes or syncs the log.
 type Waker interface {
 	Wake()
-	// Work is Wake by somebody who has nothing more urgent to do: what is due now may be
-	// done on this goroutine, so that no other one has to be woken for it.
-	Work()
+	// RunReady is Wake on a goroutine that has nothing more urgent to do: it may do there
+	// what is due now, so that no other goroutine has to be woken for it.
+	RunReady()
 }
 
 // Log is an open commit log. Its methods are safe for concurrent use.
@@ -259,8 +259,8 @@ func wakeAll(ws []Waker) {
 	}
 }
 
-func workAll(ws []Waker) {
+func runAllReady(ws []Waker) {
 	for _, w := range ws {
-		w.Work()
+		w.RunReady()
 	}
 }

@@ -14,8 +14,8 @@ import (
 
 type silentWaker struct{}
 
-func (silentWaker) Wake() {}
-func (silentWaker) Work() {}
+func (silentWaker) Wake()     {}
+func (silentWaker) RunReady() {}
 
 // While one writer makes the next segment by hand, another, who asks for a sync,
 // must not begin to prepare one that follows the same segment: the log went on in

@@ -116,7 +116,7 @@ func (l *Log) syncOnceLocked() {
 	l.mu.awaiting = nil
 	tell := wakeAll
 	if served <= workUnits && !l.workLeftLocked() {
-		tell = workAll
+		tell = runAllReady
 	}
 	l.mu.Unlock()
 	tell(wakers)

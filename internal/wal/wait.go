@@ -49,8 +49,8 @@ func (s signal) Wake() {
 	}
 }
 
-// Work implements Waker.
-func (s signal) Work() { s.Wake() }
+// RunReady implements Waker.
+func (s signal) RunReady() { s.Wake() }
 
 // await returns once doneLocked holds, which the end of a sync may bring about.
 func (l *Log) await(ctx context.Context, doneLocked func() bool) error {
