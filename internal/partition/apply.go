@@ -25,9 +25,10 @@ func (p *Partition) Insert(r Record) {
 	if len(r.Hashes) > 1 {
 		p.active.TouchHashes(r.Hashes) // they wait for memory together
 	}
+	base := r.Base
 	err := record.Decode(r.Payload, func(op *record.Op) error {
 		if op.Partition == p.id {
-			p.insertOp(r.Base, op)
+			p.insertOp(base, op)
 		}
 		return nil
 	})
