@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -13,6 +14,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 
 	"github.com/kvd-db/kvd/internal/frame"
+	"github.com/kvd-db/kvd/internal/kv"
 	"github.com/kvd-db/kvd/internal/service"
 	"github.com/kvd-db/kvd/internal/service/servicetest"
 	kvdpb "github.com/kvd-db/kvd/pkg/kvdpb/kvd/v1"
@@ -143,4 +145,22 @@ func openStream(b *testing.B, address string) ends {
 		},
 		func(r *frame.Response) error { return stream.RecvMsg(r) },
 	}
+}
+
+// BenchmarkUnaryGet is what a client of another language pays for a Get: client and server,
+// over a connection in memory.
+func BenchmarkUnaryGet(b *testing.B) {
+	f := startWith(b, kv.DefaultLimits, service.Options{})
+	f.put(b, "k", strings.Repeat("v", 128))
+	request := &kvdpb.GetRequest{Key: []byte("k")}
+	b.ReportAllocs()
+	b.SetParallelism(16)
+	b.RunParallel(func(p *testing.PB) {
+		for p.Next() {
+			if _, err := f.kv.Get(b.Context(), request); err != nil {
+				b.Error(err)
+				return
+			}
+		}
+	})
 }

@@ -24,32 +24,41 @@ type loan struct {
 	memory *memory.Account
 	conn   *connection
 	bytes  int64
-	expire *time.Timer // nil but of a unary call
+	since  time.Time // when the answer to a unary call was handed over; zero: of a stream
+
+	// Guarded by the loans of conn.
+	list       *loanList // that it is in; nil once it was given back
+	prev, next *loan
 }
 
-// loans of a connection of gRPC.
+// loans of a connection of gRPC. One timer serves all answers to unary calls: it is set for
+// the oldest one, and looks for the next oldest when it fires.
 type loans struct {
 	sync.Mutex
-	all   map[*loan]struct{}
-	ended bool // the connection has ended
+	unary, streams loanList
+	timer          *time.Timer // nil until the first answer to a unary call
+	armed          bool        // the timer is to fire
+	ended          bool        // the connection has ended
 }
+
+// loanList is a list of loans, the oldest first.
+type loanList struct{ first, last *loan }
 
 var errUnread = errors.New("answers on this connection are not read; read them sooner, or ask for less at once")
 
 // lend notes that an answer of a stream has so many bytes of the memory.
 func (a *api) lend(conn *connection, bytes int64) *loan {
 	l := &loan{memory: a.server.Memory(), conn: conn, bytes: bytes}
-	conn.loans.add(l)
+	conn.loans.add(l, 0)
 	return l
 }
 
 // lendUnary is lend for the answer to a unary call.
 func (a *api) lendUnary(conn *connection, bytes int64) *loan {
-	l := &loan{memory: a.server.Memory(), conn: conn, bytes: bytes}
-	l.expire = time.AfterFunc(a.server.Options().Deadline, func() { conn.endWith(errUnread) })
+	l := &loan{memory: a.server.Memory(), conn: conn, bytes: bytes, since: time.Now()}
 	conn.unread.Add(bytes)
 	conn.peer.unread.Add(bytes)
-	conn.loans.add(l)
+	conn.loans.add(l, a.server.Options().Deadline)
 	return l
 }
 
@@ -60,35 +69,67 @@ func (l *loan) Give(int64) {
 	}
 }
 
+func (l *loan) unary() bool { return !l.since.IsZero() }
+
 func (l *loan) end() {
-	if l.expire != nil {
-		l.expire.Stop()
+	if l.unary() {
 		l.conn.unread.Add(-l.bytes)
 		l.conn.peer.unread.Add(-l.bytes)
 	}
 	l.memory.Give(l.bytes)
 }
 
-func (a *loans) add(l *loan) {
+// add adds a loan. The connection ends if that of a unary call is there after patience.
+func (a *loans) add(l *loan, patience time.Duration) {
 	a.Lock()
 	defer a.Unlock()
 	if a.ended {
 		l.end()
 		return
 	}
-	if a.all == nil {
-		a.all = make(map[*loan]struct{})
+	if !l.unary() {
+		a.streams.push(l)
+		return
 	}
-	a.all[l] = struct{}{}
+	a.unary.push(l)
+	switch {
+	case a.armed:
+	case a.timer == nil:
+		a.timer = time.AfterFunc(patience, func() { a.look(patience) })
+	default:
+		a.timer.Reset(patience)
+	}
+	a.armed = true
+}
+
+// look is called when the timer fires.
+func (a *loans) look(patience time.Duration) {
+	a.Lock()
+	a.armed = false
+	oldest := a.unary.first
+	if oldest == nil || a.ended {
+		a.Unlock()
+		return
+	}
+	if left := patience - time.Since(oldest.since); left > 0 {
+		a.armed = true
+		a.timer.Reset(left)
+		a.Unlock()
+		return
+	}
+	a.Unlock()
+	oldest.conn.endWith(errUnread)
 }
 
 // remove reports whether the loan was there.
 func (a *loans) remove(l *loan) bool {
 	a.Lock()
 	defer a.Unlock()
-	_, found := a.all[l]
-	delete(a.all, l)
-	return found
+	if l.list == nil {
+		return false
+	}
+	l.list.remove(l)
+	return true
 }
 
 // end gives all back.
@@ -96,10 +137,39 @@ func (a *loans) end() {
 	a.Lock()
 	defer a.Unlock()
 	a.ended = true
-	for l := range a.all {
-		l.end()
+	if a.timer != nil {
+		a.timer.Stop()
 	}
-	a.all = nil
+	for _, list := range []*loanList{&a.unary, &a.streams} {
+		for l := list.first; l != nil; l = list.first {
+			list.remove(l)
+			l.end()
+		}
+	}
+}
+
+func (list *loanList) push(l *loan) {
+	l.list, l.prev = list, list.last
+	if list.last != nil {
+		list.last.next = l
+	} else {
+		list.first = l
+	}
+	list.last = l
+}
+
+func (list *loanList) remove(l *loan) {
+	if l.prev != nil {
+		l.prev.next = l.next
+	} else {
+		list.first = l.next
+	}
+	if l.next != nil {
+		l.next.prev = l.prev
+	} else {
+		list.last = l.prev
+	}
+	l.list, l.prev, l.next = nil, nil, nil
 }
 
 // readsAnswers reports whether a connection, and its peer, read what they are sent.
