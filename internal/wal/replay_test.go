@@ -1,0 +1,93 @@
+package wal
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/vfs"
+)
+
+// Replay gives the same records as Open, from any number on: of a log that was killed or
+// closed in order, and of one that is suspended since the disk is full.
+func TestReplayFromAnyNumber(t *testing.T) {
+	disk := newDisk(t)
+	o := testOptions(disk)
+	o.SegmentBytes, o.IdleMark = 600, time.Hour
+	l, _, _ := mustOpen(t, o)
+	var want []rec
+	for i := range 20 {
+		want = append(want, put(t, l, payload(i), uint32(i%3+1), buffered))
+	}
+	killed := disk.KillImage()
+	require.NoError(t, l.Close())
+	full := killed.KillImage()
+	usage, err := full.Usage("/")
+	require.NoError(t, err)
+	full.SetCapacity(int64(usage.Total - usage.Free))
+	o.Fresh = false
+	for name, image := range map[string]*vfs.Mem{"closed": disk, "killed": killed, "killed, disk full": full} {
+		t.Run(name, func(t *testing.T) {
+			o := o
+			o.FS = image
+			l, recs, r := mustOpen(t, o)
+			require.Equal(t, want, recs)
+			require.Equal(t, name == "killed, disk full", l.Suspended() != nil)
+			for from := want[0].base; from <= r.LastSeq+1; from++ {
+				var expected, got []rec
+				for _, r := range want {
+					if r.base >= from {
+						expected = append(expected, r)
+					}
+				}
+				require.NoError(t, l.Replay(from, func(r Record) error {
+					got = append(got, rec{r.Base, r.Units, string(r.Payload)})
+					return nil
+				}))
+				require.Equal(t, expected, got, "from %d", from)
+			}
+			require.NoError(t, l.Close())
+		})
+	}
+}
+
+// What is replayed for a second time is still checked, and may have been given back as far as
+// it was replayed.
+func TestReplayWhileTheLogIsGivenBack(t *testing.T) {
+	disk := newDisk(t)
+	o := testOptions(disk)
+	o.SegmentBytes, o.IdleMark = 600, time.Hour
+	l, _, _ := mustOpen(t, o)
+	var want []rec
+	for i := range 20 {
+		want = append(want, put(t, l, payload(i), 1, buffered))
+	}
+	killed := disk.KillImage()
+	require.NoError(t, l.Close())
+	o.FS, o.Fresh = killed, false
+	l, _, _ = mustOpen(t, o)
+	var got []rec
+	require.NoError(t, l.Replay(0, func(r Record) error {
+		got = append(got, rec{r.Base, r.Units, string(r.Payload)})
+		return l.Reclaim(r.Base - 1)
+	}))
+	require.Equal(t, want, got)
+	require.NoError(t, l.Close())
+	l, recs, _ := mustOpen(t, o)
+	require.NoError(t, l.Close())
+	require.Less(t, len(recs), len(want), "nothing was given back")
+	require.Equal(t, want[len(want)-len(recs):], recs)
+
+	segments := contents(t, disk)
+	o.FS = diskOf(t, segments)
+	l, _, _ = mustOpen(t, o)
+	f, err := o.FS.OpenReadWrite(segmentName(testDir, 2))
+	require.NoError(t, err)
+	_, err = f.WriteAt([]byte{1}, segmentHeaderBytes+frameHeaderBytes+frameHeaderBytes)
+	require.NoError(t, err)
+	require.NoError(t, f.Close())
+	require.ErrorIs(t, l.Replay(0, func(Record) error { return nil }), kv.ErrCorrupt)
+	require.NoError(t, l.Close())
+}
