@@ -6,9 +6,9 @@
 //
 // # Two kinds of batching
 //
-// Writes go through an [Inbox], a bounded queue in front of the orchestrator of one
-// partition. The orchestrator takes all that has queued while its last batch was being
-// logged.
+// Writes go through an [Inbox], a bounded queue in front of the goroutine that leads one
+// partition (package commit). The leader takes all that has queued while its last batch was
+// being logged.
 //
 // Reads go through a [Combiner], which uses no goroutine of its own. A caller that
 // finds fewer than the allowed runners active serves its own item at once. Other

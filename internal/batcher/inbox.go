@@ -9,8 +9,8 @@ import (
 	"github.com/kvd-db/kvd/internal/kv"
 )
 
-// Inbox is the bounded queue in front of one orchestrator. Any goroutine may call Put
-// and Remove; only the orchestrator calls Take.
+// Inbox is the bounded queue in front of one leader of writes. Any goroutine may call Put
+// and Remove; only the leader calls Take.
 type Inbox[T comparable] struct {
 	policy Policy
 	notify func()
@@ -30,7 +30,7 @@ type Inbox[T comparable] struct {
 }
 
 // NewInbox returns an empty inbox. notify is called, with no lock held, after each Put:
-// it tells the orchestrator to call Take. It must not block.
+// it tells the leader to call Take. It must not block.
 func NewInbox[T comparable](p Policy, notify func()) *Inbox[T] {
 	return &Inbox[T]{policy: p.withDefaults(), notify: notify}
 }

@@ -45,7 +45,7 @@ func TestRequestIDsNeverDenyAWriteItForgot(t *testing.T) {
 		assert.LessOrEqual(t, held, size)
 		assert.LessOrEqual(t, len(w.spare), spareRuns)
 		fresh := kv.RequestID{ClientID: 9, Sequence: 9, Retried: true, KnownVersion: kv.SeqNum(len(written))}
-		assert.False(t, w.forgot(fresh), "whoever has seen the newest version can be told that the write did not happen")
+		assert.False(t, w.forgot(fresh), "the write of a caller that has seen the newest version did not happen")
 		fresh.Retried = false
 		fresh.KnownVersion = 0
 		assert.False(t, w.forgot(fresh), "what was never sent before cannot have been applied")

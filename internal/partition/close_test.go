@@ -19,7 +19,7 @@ import (
 	"github.com/kvd-db/kvd/internal/vfs/faultfs"
 )
 
-// Whoever comes late to a closed partition is told so, and neither waits for ever
+// A call that comes late to a closed partition is told so, and neither waits for ever
 // nor learns that a key is absent.
 func TestAClosedPartitionSaysSo(t *testing.T) {
 	s := newScript(t)

@@ -47,7 +47,7 @@ func (p *Partition) CompactAll(ctx context.Context) error {
 	}
 }
 
-// Debt estimates the bytes that merges are behind.
+// Debt estimates the bytes that merges still have to read.
 func (p *Partition) Debt() uint64 {
 	s := p.acquire()
 	defer s.release()

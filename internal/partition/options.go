@@ -35,7 +35,7 @@ type Writer interface {
 type Sequencer interface {
 	// WaitVisible returns once all numbers up to seq are.
 	WaitVisible(ctx context.Context, seq kv.SeqNum) error
-	// Horizon returns, ascending, the numbers at which somebody may be reading, now
+	// Horizon returns, ascending, the numbers at which a reader may be reading, now
 	// or later: the live snapshots and the number that the next one would get; and a
 	// time of the store's clock that none of them reads before. It is called after
 	// WaitVisible for all that is being merged.

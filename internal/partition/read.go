@@ -35,7 +35,7 @@ func keyBytes(reads []*kv.Lookup) (size int) {
 // readGroup is the reads of one call that go to one partition.
 type readGroup struct {
 	reads []*kv.Lookup
-	trace *trace.Batch // nil unless somebody asks when they were taken
+	trace *trace.Batch // nil unless the caller asks when they were taken
 }
 
 // serveReads answers one micro-batch.

@@ -11,7 +11,7 @@ import (
 	"github.com/kvd-db/kvd/internal/sstable"
 )
 
-// Reads is what somebody read in one partition and now depends on.
+// Reads is what a transaction has read in one partition and now depends on.
 type Reads struct {
 	At     kv.SeqNum // the oldest version that any of it was read at
 	Keys   []ReadKey
@@ -195,8 +195,8 @@ func (p *Partition) lastWritten(s *readState, k ReadKey, at kv.SeqNum) (kv.SeqNu
 	return q.Seq, nil
 }
 
-// changedBetween returns a conflict if something in the range was written behind
-// the reads and not behind now.
+// changedBetween returns a conflict if something in the range was written after
+// the reads and not after now.
 func (s *readState) changedBetween(r *Reads, read kv.Range, now kv.SeqNum) error {
 	for _, covers := range s.covers() {
 		for _, t := range covers.All() {

@@ -51,7 +51,7 @@ func (s *script) stall(begin bool) {
 	s.c.Wake()
 }
 
-// propose takes: at=version, read=key, scan=start..end, #name, and behind "then"
+// propose takes: at=version, read=key, scan=start..end, #name, and after "then"
 // what to write. While the disk stands still it does not wait for the outcome.
 func (s *script) propose(out *strings.Builder, args []string) error {
 	p := commit.Proposal{Durability: kv.DurabilitySync, Settled: func() {}}

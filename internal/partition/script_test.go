@@ -130,8 +130,8 @@ func (s *script) command(out *strings.Builder, name string, args []string) error
 }
 
 // write puts key=value pairs, or deletes keys, in one call. A pair may end in
-// @expiry; an argument #n or #n>v names the writes behind it, in the latter case as
-// sent again by somebody who had seen version v.
+// @expiry; an argument #n or #n>v gives the writes after it a request id, in the latter case as
+// sent again by a caller that had seen version v.
 func (s *script) write(out *strings.Builder, name string, args []string) error {
 	var writes []*kv.Write
 	var id kv.RequestID

@@ -102,7 +102,7 @@ func (p *Partition) fileName(kind manifest.FileKind, num kv.FileNum) string {
 	return p.path(manifest.TableName(num))
 }
 
-// drop closes the reader of a table that nobody will ask for any more.
+// drop closes the reader of a table that no live version names any more.
 func (t *tableSet) drop(num kv.FileNum) error {
 	t.mu.Lock()
 	reader := t.readers[num]
