@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
 # Tests the memory limit: a server with each budget, under each kind of hostile or
-# unlucky load, beside normal callers. Prints a table, and fails if the process ever
-# used more than 1.25 times its budget, or if the 99th percentile latency of normal
-# callers exceeded MEMORY_P99 times that without the load. Repeats this in a control
-# group with that limit, if one can be created. Takes about five minutes; the
-# percentiles are significant only on an idle machine.
+# unlucky load, beside normal callers. Prints a table, with the stages that the slowest
+# calls of normal callers spent their time in, and fails if the process ever used more
+# than 1.25 times its budget, or if the 99th percentile latency of normal reads or writes
+# exceeded MEMORY_P99 times that without the load. Repeats this in a control group with
+# that limit, if one can be created. Takes about five minutes; the percentiles are
+# significant only on an idle machine: callers and load share its processors.
 #
 #   MEMORY_BUDGETS="64MiB 256MiB 1GiB" MEMORY_SECONDS=5 MEMORY_P99=3 scripts/memory.sh
 set -euo pipefail

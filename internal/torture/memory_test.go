@@ -2,6 +2,7 @@ package torture
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -62,12 +63,12 @@ var progress atomic.Int64
 // A server stays within its memory budget and a quarter more, whatever a client asks
 // for and however little of it that client reads.
 //
-// MEMORY_BUDGETS names other budgets, separated by spaces, MEMORY_TABLE a file that a
-// row for each case is appended to, MEMORY_SECONDS how long each attack lasts, and
+// MEMORY_BUDGETS names other budgets, separated by spaces, MEMORY_TABLE a file that the
+// rows of each case are appended to, MEMORY_SECONDS how long each attack lasts, and
 // MEMORY_CGROUP the directory of a control group that servers run in, with the bound of
-// the test as its limit. With MEMORY_P99 set, the 99th percentile of honest callers may be
-// at most so many times that of calm; scripts/memory.sh sets it, no other test looks at
-// the clock.
+// the test as its limit. With MEMORY_P99 set, the 99th percentiles of honest reads and of
+// honest writes may each be at most so many times those of calm; scripts/memory.sh sets
+// it, no other test looks at the clock.
 func TestMemoryStaysWithinTheBudget(t *testing.T) {
 	budgets := strings.Fields(os.Getenv("MEMORY_BUDGETS"))
 	if len(budgets) == 0 {
@@ -98,15 +99,20 @@ func TestMemoryStaysWithinTheBudget(t *testing.T) {
 				peak := peakOf(t, s)
 				cancel()
 				attack.Wait()
-				row := fmt.Sprintf("%-8s %-38s peak %5d MiB  honest p99 calm %8v, beside %8v  %5.1f times  %d calls", text, c.name, peak>>20,
-					percentile(calm, 99), percentile(beset, 99), percentile(beset, 99).Seconds()/percentile(calm, 99).Seconds(), len(beset))
-				t.Log(row)
-				note(t, row)
+				for _, row := range []string{
+					fmt.Sprintf("%-8s %-38s peak %5d MiB", text, c.name, peak>>20),
+					compare("reads", calm.reads, beset.reads),
+					compare("writes", calm.writes, beset.writes),
+				} {
+					t.Log(row)
+					note(t, row)
+				}
 				assert.LessOrEqual(t, peak, budget+budget/slackShare, "%s: %d MiB at a budget of %s", c.name, peak>>20, text)
 				if text := os.Getenv("MEMORY_P99"); text != "" {
 					times, err := strconv.ParseFloat(text, 64)
 					require.NoError(t, err, "MEMORY_P99")
-					assert.LessOrEqual(t, percentile(beset, 99).Seconds(), times*percentile(calm, 99).Seconds(), "%s: p99 of honest callers", c.name)
+					assert.LessOrEqual(t, p99(beset.reads).Seconds(), times*p99(calm.reads).Seconds(), "%s: p99 of honest reads", c.name)
+					assert.LessOrEqual(t, p99(beset.writes).Seconds(), times*p99(calm.writes).Seconds(), "%s: p99 of honest writes", c.name)
 				}
 				s.stop(t)
 				stopped = true
@@ -171,10 +177,17 @@ func loadLarge(t *testing.T, dir, budget string) {
 	s.stop(t)
 }
 
-// honest runs small reads and writes until done returns, and returns how long each
-// took. A call that is refused is tried again by the client; one that fails for
-// good fails the test.
-func honest(t *testing.T, s *server, done func()) (took []time.Duration) {
+// honestTimes are the calls of honest callers.
+type honestTimes struct{ reads, writes []kvd.Timings }
+
+func (h *honestTimes) append(more honestTimes) {
+	h.reads, h.writes = append(h.reads, more.reads...), append(h.writes, more.writes...)
+}
+
+// honest runs small reads and buffered writes until done returns, and returns where the
+// time of each went. A call that is refused is tried again by the client; one that fails
+// for good fails the test.
+func honest(t *testing.T, s *server, done func()) (took honestTimes) {
 	t.Helper()
 	db, err := kvd.Open(s.addr, kvd.WithTimeout(time.Minute))
 	require.NoError(t, err)
@@ -184,24 +197,25 @@ func honest(t *testing.T, s *server, done func()) (took []time.Duration) {
 	honestCalls.Store(0)
 	for caller := range 4 {
 		all.Go(func() {
-			var mine []time.Duration
+			var mine honestTimes
 			for i := caller; ctx.Err() == nil; i++ {
-				begin := time.Now()
+				var timings kvd.Timings
 				var err error
 				if i%10 == 0 {
-					err = db.Put(context.Background(), smallKey(i), make([]byte, 100), kvd.Durable(kvd.Buffered))
+					err = db.Put(context.Background(), smallKey(i), make([]byte, 100), kvd.Durable(kvd.Buffered), kvd.Timed(&timings))
+					mine.writes = append(mine.writes, timings)
 				} else {
-					_, err = db.Get(context.Background(), smallKey(i))
+					_, err = db.Get(context.Background(), smallKey(i), kvd.Timed(&timings))
+					mine.reads = append(mine.reads, timings)
 				}
 				if !assert.NoError(t, err, "an honest caller") {
 					break
 				}
-				mine = append(mine, time.Since(begin))
 				honestCalls.Add(1)
 			}
 			mu.Lock()
 			defer mu.Unlock()
-			took = append(took, mine...)
+			took.append(mine)
 		})
 	}
 	done()
@@ -214,12 +228,45 @@ func honest(t *testing.T, s *server, done func()) (took []time.Duration) {
 // honestCalls counts the calls of honest callers.
 var honestCalls atomic.Int64
 
-func percentile(all []time.Duration, p int) time.Duration {
+// p99 sorts calls by how long they took, and returns the 99th percentile.
+func p99(all []kvd.Timings) time.Duration {
 	if len(all) == 0 {
 		return 0
 	}
-	slices.Sort(all)
-	return all[len(all)*p/100].Round(10 * time.Microsecond)
+	slices.SortFunc(all, func(a, b kvd.Timings) int { return cmp.Compare(a.Total(), b.Total()) })
+	return all[len(all)*99/100].Total().Round(10 * time.Microsecond)
+}
+
+// compare returns a row about calls of one kind: their 99th percentiles, and the mean
+// time that the slowest hundredth beside the attack spent in each stage.
+func compare(kind string, calm, beset []kvd.Timings) string {
+	row := fmt.Sprintf("%-8s %-38s", "", fmt.Sprintf("  honest %s, %d", kind, len(beset)))
+	row += fmt.Sprintf(" p99 calm %8v, beside %8v  %5.1f times; slowest:", p99(calm), p99(beset), p99(beset).Seconds()/p99(calm).Seconds())
+	slowest := beset[len(beset)*99/100:]
+	for _, stage := range []struct {
+		name string
+		of   func(*kvd.Timings) time.Duration
+	}{
+		{"client queue", func(t *kvd.Timings) time.Duration { return t.ClientQueue }},
+		{"network", func(t *kvd.Timings) time.Duration { return t.Network }},
+		{"gate", func(t *kvd.Timings) time.Duration { return t.Gate }},
+		{"inbox", func(t *kvd.Timings) time.Duration { return t.Inbox }},
+		{"batch", func(t *kvd.Timings) time.Duration { return t.Batch }},
+		{"log write", func(t *kvd.Timings) time.Duration { return t.LogWrite }},
+		{"sync", func(t *kvd.Timings) time.Duration { return t.Sync }},
+		{"engine", func(t *kvd.Timings) time.Duration { return t.Engine }},
+		{"reply", func(t *kvd.Timings) time.Duration { return t.Reply }},
+		{"return", func(t *kvd.Timings) time.Duration { return t.Return }},
+	} {
+		var sum time.Duration
+		for i := range slowest {
+			sum += stage.of(&slowest[i])
+		}
+		if mean := sum / time.Duration(max(len(slowest), 1)); mean >= 10*time.Microsecond {
+			row += fmt.Sprintf(" %s %v", stage.name, mean.Round(10*time.Microsecond))
+		}
+	}
+	return row
 }
 
 // waitFor waits for so many honest calls.
