@@ -3,29 +3,29 @@ package admission
 import "time"
 
 const (
-	// target is how long the eldest may wait while the queue stands, and interval how
-	// long it has to be above that to be called standing; it is also how long anybody
-	// waits at most. 5 and 100 ms are CoDel's (RFC 8289, section 3.2, found for
-	// packets) and those that servers took over (Maurer, 2015): above the time of a
-	// common call here, below what a caller feels.
+	// target is how long the oldest work may wait while the queue stands. interval is how
+	// long that wait must exceed the target until the queue counts as standing, and the
+	// longest wait in any case. 5 and 100 ms are the values of CoDel (RFC 8289, section
+	// 3.2, found for packets), which servers use too (Maurer, 2015): longer than a common
+	// call here, shorter than what a caller notices.
 	target   = 5 * time.Millisecond
 	interval = 100 * time.Millisecond
 )
 
-// delay tells a queue that stands from one that takes up a burst.
+// delay distinguishes a standing queue from one that absorbs a burst.
 type delay struct {
-	// above is since when the eldest has always been above the target; zero: it is
-	// not. Once the queue stands, it does until it is empty.
+	// above is when the wait of the oldest work rose above the target, where it has been
+	// since; zero: it is not above. A standing queue stands until it is empty.
 	above  time.Time
 	stands bool
 
-	// begun and seen are when the eldest was first and last above the target, with
-	// pauses of at most maxRetryAfter: those are of clients who were told to wait.
+	// begun and seen are when that wait was first and last above the target, with pauses
+	// of at most maxRetryAfter, for which refused clients stay away.
 	begun, seen time.Time
 }
 
-// limit notes how long the eldest has waited, and returns how long one may have.
-// To be called whenever there is room.
+// limit records how long the oldest work has waited and returns how long work may wait.
+// The caller calls it whenever there is room.
 func (d *delay) limit(now time.Time, eldest time.Duration) time.Duration {
 	if eldest > target {
 		if now.Sub(d.seen) > maxRetryAfter {
@@ -48,10 +48,10 @@ func (d *delay) limit(now time.Time, eldest time.Duration) time.Duration {
 	return interval
 }
 
-// emptied notes that the queue is empty.
+// emptied records that the queue is empty.
 func (d *delay) emptied() { d.above, d.stands = time.Time{}, false }
 
-// overload is how long the queue has been too long, now and then.
+// overload returns for how long the queue has been too long, with pauses.
 func (d *delay) overload(now time.Time) time.Duration {
 	if now.Sub(d.seen) > maxRetryAfter {
 		return 0

@@ -34,20 +34,19 @@ const (
 // A Gate lets work in up to a bound and has the rest wait in a line for each
 // client. Safe for concurrent use.
 //
-// A Gate has no goroutine and nothing to close: whoever waits at it ends the wait
-// by its context.
+// A Gate has no goroutine and nothing to close: a caller ends its wait by its context.
 type Gate struct {
 	bounds Bounds
 
-	// inside is what is let in: its operations in the upper half, its bytes in the
-	// lower, and the top bit while anybody waits, when only a holder of mu adds to it.
-	// So there is one word to decide on, and no lock where there is room.
+	// inside is the work inside: its operations in the upper half, its bytes in the
+	// lower, and the top bit while work waits, when only a holder of mu adds to it.
+	// So one word decides, without a lock while there is room.
 	inside atomic.Uint64
 
 	mu    sync.Mutex
 	queue queue
 	stats Stats
-	// waiters are used again, with their timers and channels.
+	// waiters are reused, with their timers and channels.
 	waiters sync.Pool
 }
 
@@ -82,8 +81,8 @@ func sizeOf(word uint64) Size {
 	return Size{int(word >> bytesBits & opsMask), int(word & bytesMask)}
 }
 
-// TryEnter lets work in if there is room and nobody waits. It neither waits nor
-// allocates nor looks at a clock.
+// TryEnter lets work in if there is room and no work waits. It neither waits nor
+// allocates nor reads a clock.
 func (g *Gate) TryEnter(s Size) bool {
 	for {
 		inside := g.inside.Load()
@@ -96,9 +95,9 @@ func (g *Gate) TryEnter(s Size) bool {
 	}
 }
 
-// Enter lets work of a client in, at its turn if there is no room. Work that is
-// let in has to Leave. Work that is not is refused, with a *kv.OverloadError that
-// says why and when to come back, or with the error of ctx if that ended first.
+// Enter lets work of a client in, at its turn if there is no room. The caller must call
+// Leave for work that was let in. Other work is refused with a *kv.OverloadError, which
+// says why and when to try again, or with the error of ctx if that ended first.
 func (g *Gate) Enter(ctx context.Context, c *Client, s Size) error {
 	if g.TryEnter(s) {
 		return nil
@@ -119,7 +118,7 @@ func (g *Gate) Enter(ctx context.Context, c *Client, s Size) error {
 	return g.giveUp(ctx, w)
 }
 
-// Leave takes out work of the size that was let in.
+// Leave ends work of the size that was let in.
 func (g *Gate) Leave(s Size) {
 	inside := g.inside.Add(-s.word())
 	if inside&anyWaits != 0 && sizeOf(inside).below(g.bounds.Inside) {
@@ -140,12 +139,12 @@ func (g *Gate) wait(w *waiter) error {
 	}
 	g.queue.push(w)
 	g.inside.Or(anyWaits)
-	g.admitLocked() // room may have come before those who left it could see w
+	g.admitLocked() // work may have left before its Leave could see w
 	return nil
 }
 
 // giveUp takes w out of its line, because ctx ended or, if it did not, because w has
-// waited for an interval. If w had left the line before, what became of it counts.
+// waited for an interval. If w has left the line already, its verdict counts.
 func (g *Gate) giveUp(ctx context.Context, w *waiter) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -164,8 +163,8 @@ func (g *Gate) giveUp(ctx context.Context, w *waiter) error {
 	return err
 }
 
-// admitLocked lets in those whose turn it is, as far as there is room, after it
-// has refused those who waited too long.
+// admitLocked refuses work that waited too long, then lets work in by turns as far as
+// there is room.
 func (g *Gate) admitLocked() {
 	if g.queue.empty() || !g.roomLocked() {
 		return
@@ -190,8 +189,8 @@ func (g *Gate) admitLocked() {
 	}
 }
 
-// roomLocked reports whether there is room inside. While anybody waits only the
-// caller can take it.
+// roomLocked reports whether there is room inside. While work waits only the caller can
+// take it.
 func (g *Gate) roomLocked() bool { return sizeOf(g.inside.Load()).below(g.bounds.Inside) }
 
 func (g *Gate) lateLocked(now time.Time) error {

@@ -107,7 +107,7 @@ func TestNobodyPassesThoseWhoWait(t *testing.T) {
 		require.True(t, g.TryEnter(ops(4)))
 		var a Client
 		large := enter(t.Context(), g, &a, ops(1000)) // four turns
-		g.mu.Lock()                                   // whoever leaves has not come to those who wait
+		g.mu.Lock()                                   // Leave has not admitted the next work yet
 		left := make(chan struct{})
 		go func() { g.Leave(ops(4)); close(left) }()
 		for sizeOf(g.inside.Load()).Ops > 4 {
@@ -181,7 +181,7 @@ func TestWorkWhoseTimeRanOutIsDropped(t *testing.T) {
 	})
 }
 
-// slowContext has a deadline that nobody is told of.
+// slowContext has a deadline and never signals its end.
 type slowContext struct {
 	context.Context
 	deadline time.Time
@@ -253,7 +253,7 @@ func TestLinesAreBounded(t *testing.T) {
 }
 
 // What clients do at the same time is what they would do one after the other:
-// nobody is forgotten, and what is inside stays within its bound.
+// no work is forgotten, and what is inside stays within its bound.
 func TestManyClientsAtOnce(t *testing.T) {
 	const bound, largest = 64, 40
 	g := New(Bounds{Size{bound, 1 << 20}, Size{400, 1 << 20}})

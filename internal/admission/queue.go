@@ -7,11 +7,11 @@ import (
 	"time"
 )
 
-// A Client is one of those among whom a Gate is fair: its line, and its credit when
-// clients take turns. The zero value is ready, and is a peer of its own. It is for one
-// Gate, which guards it, and needs no end: a Gate keeps no client that has nothing waiting.
+// A Client is the unit of fairness of a Gate: a line of work, and the credit for its turns.
+// The zero value is ready, and is a peer of its own. A Client belongs to one Gate, which
+// guards it, and needs no close: a Gate keeps no client without waiting work.
 type Client struct {
-	// Peer has several clients, which share its turns. It is not changed once the client
+	// Peer has several clients, which share its turns. It does not change once the client
 	// is in use.
 	Peer *Peer
 
@@ -22,10 +22,11 @@ type Client struct {
 	saved int           // operations that it may let in at its turn
 }
 
-// A Peer takes turns with other peers at a Gate, as one however many clients it has. Those
-// take turns among each other. The zero value is ready; as for a Client, it is for one Gate.
+// A Peer is a group of clients that takes turns with other peers at a Gate, as one however
+// many clients it has. The clients take turns with each other. The zero value is ready. A
+// Peer, too, belongs to one Gate.
 type Peer struct {
-	clients list.List     // of *Client with work in line; whose turn it is comes first
+	clients list.List     // of *Client with work in line, in the order of their turns
 	size    Size          // of their lines
 	turn    *list.Element // in queue.turns; nil while clients is empty
 	saved   int           // operations that it may let in at its turn
@@ -38,12 +39,12 @@ func (c *Client) peer() *Peer {
 	return &c.alone
 }
 
-// peerShare is what the clients of one peer may have waiting in all, as a multiple of the
-// room that is left: four fifths of all, so that other peers find a fifth.
+// peerShare is what the clients of one peer may have waiting together, as a multiple of the
+// room that is left: four fifths of the bound, which leaves a fifth to other peers.
 const peerShare = 4
 
-// mayWait reports whether a client may put more into its line: a client has as much as
-// there is room beside all, a peer four times as much.
+// mayWait reports whether a client may add to its line: it may have as much in it as there
+// is room left, and its peer four times as much.
 func (q *queue) mayWait(c *Client, room Size) bool {
 	if !c.size.below(room) {
 		return false
@@ -58,7 +59,7 @@ type waiter struct {
 	since    time.Time
 	deadline time.Time // zero: none
 	verdict  chan error
-	// timer runs out when it has waited for an interval.
+	// timer fires when the work has waited for an interval.
 	timer *time.Timer
 
 	inLine, inAge *list.Element
@@ -90,14 +91,14 @@ const quantum = 256
 // queue is all work that waits: a line for each client, and the order of turns.
 type queue struct {
 	size  Size
-	turns list.List // of *Peer with work in line; whose turn it is comes first
-	age   list.List // of *waiter, the eldest first
+	turns list.List // of *Peer with work in line, in the order of their turns
+	age   list.List // of *waiter, the oldest first
 	delay delay
 }
 
 func (q *queue) empty() bool { return q.age.Len() == 0 }
 
-// eldest is what has waited longest.
+// eldest returns the work that has waited longest.
 func (q *queue) eldest() *waiter { return q.age.Front().Value.(*waiter) }
 
 func (q *queue) push(w *waiter) {
@@ -113,8 +114,8 @@ func (q *queue) push(w *waiter) {
 	c.size, p.size, q.size = c.size.plus(w.size), p.size.plus(w.size), q.size.plus(w.size)
 }
 
-// next is what comes in next. A peer that has not saved enough for its first gets another
-// quantum and goes to the end.
+// next returns the work to let in next. A peer that has not saved enough for its first
+// work gets another quantum and moves to the end.
 func (q *queue) next() *waiter {
 	for {
 		p := q.turns.Front().Value.(*Peer)
@@ -126,7 +127,7 @@ func (q *queue) next() *waiter {
 	}
 }
 
-// next is what comes in next of a peer, by the same rule among its clients.
+// next returns the work of a peer to let in next, by the same rule among its clients.
 func (p *Peer) next() *waiter {
 	for {
 		c := p.clients.Front().Value.(*Client)
@@ -138,7 +139,7 @@ func (p *Peer) next() *waiter {
 	}
 }
 
-// charge takes what was let in from what its client and peer have saved.
+// charge subtracts work that was let in from what its client and peer have saved.
 func (w *waiter) charge() {
 	w.client.saved -= w.size.Ops
 	w.client.peer().saved -= w.size.Ops
@@ -152,7 +153,7 @@ func (q *queue) remove(w *waiter) {
 	c.size, p.size, q.size = c.size.minus(w.size), p.size.minus(w.size), q.size.minus(w.size)
 	if c.line.Len() == 0 {
 		p.clients.Remove(c.turn)
-		c.turn = nil // what it saved is lost, or it could flood others with it later
+		c.turn = nil // its credit is lost, or it could flood other clients with it later
 	}
 	if p.clients.Len() == 0 {
 		q.turns.Remove(p.turn)
@@ -163,16 +164,16 @@ func (q *queue) remove(w *waiter) {
 	}
 }
 
-// limit is how long work may have waited.
+// limit returns how long work may have waited.
 func (q *queue) limit(now time.Time) time.Duration {
 	return q.delay.limit(now, now.Sub(q.eldest().since))
 }
 
-// retryAfter is the advice to work that is refused: to stay away for as long as the
-// queue has been too long, as far as that is known, since an overload that has
-// lasted for long lasts for longer. So the advice about doubles each time, and those
-// who follow it come back spread over time, and seldom: to refuse a frame costs about
-// as much as to read it from memory. Guessed.
+// retryAfter returns when refused work should be tried again: after as long as the queue
+// has been too long, because a long overload is likely to continue. So the advice about
+// doubles each time, and it is spread at random: clients that follow it return seldom and
+// not together. That matters since refusing a frame costs about as much as reading it from
+// memory. Guessed.
 func (q *queue) retryAfter(now time.Time) time.Duration {
 	wait := max(target, q.delay.overload(now))
 	if !q.empty() {
@@ -182,6 +183,6 @@ func (q *queue) retryAfter(now time.Time) time.Duration {
 	return wait/2 + rand.N(wait)
 }
 
-// maxRetryAfter is the longest advice, on average. Guessed: long against any
-// deadline of a lookup, short against the patience of a person.
+// maxRetryAfter is the longest advice, on average. Guessed: longer than the deadline of a
+// lookup, shorter than a person waits.
 const maxRetryAfter = time.Second

@@ -138,7 +138,7 @@ func TestRetryAfterGrowsWithTheOverload(t *testing.T) {
 		q.limit(time.Now())
 		q.remove(again)
 		time.Sleep(maxRetryAfter / 2)
-		around(maxRetryAfter / 2) // those who were told to wait do so
+		around(maxRetryAfter / 2) // the refused clients wait as told
 		time.Sleep(maxRetryAfter)
 		around(target)
 	})
