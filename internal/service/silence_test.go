@@ -2,6 +2,7 @@ package service_test
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"io"
 	"net"
@@ -109,4 +110,53 @@ func TestPingFloodsAreCutOff(t *testing.T) {
 	answer := said(t, service.Lifetimes{}, flood)
 	assert.Contains(t, answer, pong, "the first one is answered")
 	assert.Contains(t, answer, "too_many_pings")
+}
+
+// A shutdown whose grace period is over does not wait for a handshake.
+func TestAShutdownCutsHandshakes(t *testing.T) {
+	certificate, _ := servicetest.Certificate(t)
+	for name, o := range map[string]service.Options{
+		"plain": {},
+		"TLS":   {TLS: &tls.Config{Certificates: []tls.Certificate{certificate}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o.Lifetimes.Handshake = time.Hour
+			s := service.New(servicetest.LimitsOnly{L: kv.DefaultLimits}, o, protocols...)
+			l, err := net.Listen("tcp", "127.0.0.1:0")
+			require.NoError(t, err)
+			served := serveOn(s, l)
+			conn, err := net.Dial("tcp", l.Addr().String())
+			require.NoError(t, err)
+			testwait.Until(t, func() bool { return s.Stats().Connections == 1 })
+			ctx, cut := context.WithCancel(context.Background())
+			cut()
+			require.ErrorIs(t, s.Shutdown(ctx), context.Canceled)
+			require.NoError(t, <-served)
+			require.NoError(t, conn.SetDeadline(testwait.Deadline()))
+			_, err = conn.Read(make([]byte, 1))
+			require.ErrorIs(t, err, io.EOF)
+			require.NoError(t, conn.Close())
+			assert.Zero(t, s.Stats().Connections)
+		})
+	}
+}
+
+// A client whose TLS names no protocol of the server is refused.
+func TestTLSWithoutAProtocolIsRefused(t *testing.T) {
+	certificate, pool := servicetest.Certificate(t)
+	s := service.New(servicetest.LimitsOnly{L: kv.DefaultLimits}, service.Options{TLS: &tls.Config{Certificates: []tls.Certificate{certificate}}}, protocols...)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	served := serveOn(s, l)
+	for _, names := range [][]string{nil, {"http/1.1"}} {
+		conn, err := tls.Dial("tcp", l.Addr().String(), &tls.Config{RootCAs: pool, ServerName: "kvd.test", NextProtos: names})
+		if err == nil {
+			require.NoError(t, conn.SetDeadline(testwait.Deadline()))
+			_, err = conn.Read(make([]byte, 1))
+			_ = conn.Close() // the server has closed it
+		}
+		require.Error(t, err, "%v", names)
+	}
+	require.NoError(t, s.Shutdown(testContext(t)))
+	require.NoError(t, <-served)
 }
