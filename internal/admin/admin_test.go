@@ -126,13 +126,13 @@ kvd_frame_ops_count 3
 # HELP kvd_raw_connections Open client connections that carry raw frames, without gRPC.
 # TYPE kvd_raw_connections gauge
 kvd_raw_connections 27
-# HELP kvd_raw_connections_accepted_total Client connections taken that carry raw frames.
+# HELP kvd_raw_connections_accepted_total Client connections accepted that carry raw frames.
 # TYPE kvd_raw_connections_accepted_total counter
 kvd_raw_connections_accepted_total 28
-# HELP kvd_raw_frames_total Frames that came by such connections.
+# HELP kvd_raw_frames_total Frames received on raw connections.
 # TYPE kvd_raw_frames_total counter
 kvd_raw_frames_total 29
-# HELP kvd_admission_wait_seconds Waits of the calls of the store that found no room at once and were let in later.
+# HELP kvd_admission_wait_seconds Waits of store calls that were not admitted at once and were admitted later.
 # TYPE kvd_admission_wait_seconds histogram
 kvd_admission_wait_seconds_bucket{kind="reads",le="0.00025"} 1
 kvd_admission_wait_seconds_bucket{kind="reads",le="0.0005"} 1
@@ -180,7 +180,7 @@ kvd_memtable_bytes{partition="1"} 0
 # HELP kvd_write_stall_seconds_total Time during which writes were slowed.
 # TYPE kvd_write_stall_seconds_total counter
 kvd_write_stall_seconds_total{reason="deltas"} 60
-# HELP kvd_corruption_total Damaged blocks and files met; each meeting counts.
+# HELP kvd_corruption_total Damaged blocks and files detected, counted once per read.
 # TYPE kvd_corruption_total counter
 kvd_corruption_total 30
 # HELP kvd_wal_tail_dropped_bytes Bytes that recovery dropped at the end of the commit log; never acknowledged as synced.

@@ -5,7 +5,7 @@ import (
 	"net/http"
 )
 
-// serveAlive answers 200 as long as a restart would help nobody.
+// serveAlive answers 200 unless a restart would help.
 func (s *Source) serveAlive(w http.ResponseWriter, _ *http.Request) {
 	if err := s.Alive(); err != nil {
 		plain(w, http.StatusServiceUnavailable)

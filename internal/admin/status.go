@@ -51,7 +51,7 @@ func (s *Source) WriteStatus(w io.Writer) {
 	incidents := s.Incidents()
 	line("incidents", "%d corruptions, %d background errors, disk slow %d times, %d files set aside, %d log bytes dropped at start",
 		incidents.Corruptions, incidents.BackgroundErrors, incidents.SlowDisk, incidents.FilesSetAside, incidents.TailDropped)
-	// Errors of the connection are nobody's business but the reader's.
+	// The reader notices an error of its connection by itself.
 	_ = t.Flush()
 }
 
