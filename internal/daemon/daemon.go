@@ -172,8 +172,8 @@ func listenAdvice(err error) string {
 	return "choose another address"
 }
 
-// closeListeners closes what may be closed already: whoever serves a listener
-// closes it too.
+// closeListeners closes the listeners. Each may be closed already, by the server of its
+// connections.
 func (s *process) closeListeners() {
 	for _, l := range []net.Listener{s.listen, s.adminListen} {
 		if err := l.Close(); err != nil && !errors.Is(err, net.ErrClosed) {

@@ -78,7 +78,7 @@ func (j *journal) backgroundError(err error) {
 	j.log.Error("background work failed and is tried again", zap.Error(err))
 }
 
-// failure is told by whoever noticed first, and perhaps by others.
+// failure logs once that the store failed; several goroutines may report it.
 func (j *journal) failure(err error) {
 	j.failed.Do(func() { j.log.Error("the store stopped for good", zap.Error(err)) })
 }

@@ -61,7 +61,7 @@ func (s *Setting) set(text, from string) error {
 // with our prefix that belong to other commands.
 //
 // Errors: for a value that cannot be read and for a variable with our prefix
-// that nobody knows, since a misspelt setting would silently be its default.
+// that no command knows, because a misspelt setting would silently have its default.
 func SetFromEnv(settings []*Setting, environ []string, others ...string) error {
 	byEnv := make(map[string]*Setting, len(settings))
 	known := slices.Clone(others)
@@ -85,8 +85,8 @@ func SetFromEnv(settings []*Setting, environ []string, others ...string) error {
 	return nil
 }
 
-// NonDefault returns a line for each setting that somebody chose: its name, value
-// and where that came from.
+// NonDefault returns a line for each setting that a flag or a variable set: its name, its
+// value and the source.
 func NonDefault(settings []*Setting) []string {
 	var lines []string
 	for _, s := range settings {
