@@ -13,7 +13,7 @@ import (
 // with the single member "summary". Runs may share a file: each appends.
 type lineReport struct {
 	encoder *json.Encoder
-	file    io.Closer // nil if nobody asked for a report
+	file    io.Closer // nil if no report was asked for
 }
 
 func openReport(path string) (*lineReport, error) {

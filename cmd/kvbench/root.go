@@ -56,7 +56,7 @@ func execute(ctx context.Context, args []string, stdout, stderr io.Writer, open 
 	}
 	var failure *failure
 	if errors.As(err, &failure) {
-		_, _ = fmt.Fprintf(stderr, "kvbench: %v\n", err) // nobody is left to tell
+		_, _ = fmt.Fprintf(stderr, "kvbench: %v\n", err) // an error of stderr cannot be reported
 		return exitError
 	}
 	_, _ = fmt.Fprintf(stderr, "kvbench: %v\nsee %s --help\n", err, command.CommandPath())

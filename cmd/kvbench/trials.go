@@ -116,5 +116,5 @@ func (t *trials) endedAll(label trialLabel, all []loadgen.NamedTrial) error {
 	return errors.Join(errs...)
 }
 
-// over reports whether somebody ended the command.
+// over reports whether the command was ended, as by a signal.
 func (t *trials) over() bool { return t.command.Context().Err() != nil }

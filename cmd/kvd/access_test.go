@@ -57,7 +57,7 @@ func killedStore(t *testing.T) (dir, digest string) {
 	return dir, digest
 }
 
-// A command that looks at a stopped store, above all as root, leaves no file behind that
+// A command that looks at a stopped store, above all as root, creates no file that
 // the service could not open afterwards.
 func TestLookingAtAStoppedStoreChangesNothing(t *testing.T) {
 	dir, digest := killedStore(t)

@@ -14,8 +14,7 @@ import (
 	"github.com/kvd-db/kvd/pkg/kvd"
 )
 
-// rangeRemoval removes the keys of a range, once whoever asked for it has seen
-// what that means.
+// rangeRemoval removes the keys of a range after the user has confirmed it, perhaps by --yes.
 type rangeRemoval struct {
 	app              *app
 	enc              *encoding
@@ -99,7 +98,7 @@ func (r *rangeRemoval) show(ctx context.Context, c *kvd.Client, keys kvd.Range, 
 	return count, err
 }
 
-// errRefused: whoever was asked did not agree.
+// errRefused: the user did not confirm.
 var errRefused = errors.New("nothing was removed")
 
 // confirm asks a person, and returns nil if the answer is yes.

@@ -102,8 +102,8 @@ func TestOnATerminalARangeIsRemovedOnlyAfterYes(t *testing.T) {
 	assert.Equal(t, "a\nz\n\\xff\n", p.keys())
 }
 
-// atTerminal runs a client command whose standard input is a terminal where
-// somebody types.
+// atTerminal runs a client command whose standard input is a terminal on
+// which typed is typed.
 func (p *process) atTerminal(typed string, args ...string) result {
 	p.t.Helper()
 	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)

@@ -23,7 +23,7 @@ var binary string
 
 func TestMain(m *testing.M) { kvdbinary.VerifyTestMain(m, &binary) }
 
-// result is what a command left behind.
+// result is the output and the exit code of a command.
 type result struct {
 	out, err string
 	code     int

@@ -118,7 +118,7 @@ func TestADryRunAndAScriptThatIsNotUnderstoodChangeNothing(t *testing.T) {
 	assert.Equal(t, "a\t1\n", p.must("scan"))
 }
 
-// meddle is an operation during which somebody else writes what the script read.
+// meddle is an operation during which another client writes what the script read.
 func meddle(t *testing.T, c *kvd.Client, times int) operation {
 	return operation{line: 9, text: "meddle", run: func(ctx context.Context, _ *kvd.Txn, _ *[]sight) error {
 		if times--; times >= 0 {

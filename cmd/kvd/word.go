@@ -39,7 +39,7 @@ func splitWords(line string) (words []word, err error) {
 	return words, nil
 }
 
-// unquote reads a word up to its closing quote and returns what is behind.
+// unquote reads a word up to its closing quote and returns the rest.
 func unquote(s string) (w word, behind string, err error) {
 	var escaped strings.Builder // as inspect.Unescape reads it
 	for i := 0; i < len(s); i++ {
