@@ -1,20 +1,19 @@
-// Package memory counts the bytes that requests hold, and refuses more than there is
-// room for.
+// Package memory bounds the memory that requests hold.
 //
-// A server has one [Account]. Whatever a request brings into memory is taken from it
-// before it is allocated, and given back when the memory is free again: the bytes of
-// the request, values that were read, batches of scans, and answers until the transport
-// has written them. Memtables and caches have bounds of their own.
+// A server has one [Account]. Bytes are taken from it before they are allocated for a
+// request, and given back when the memory is free again: the bytes of the request, values
+// that were read, batches of scans, and answers until the transport has written them.
+// Memtables and caches have separate bounds.
 //
-// # Who gets how much
+// # Shares
 //
-// Pieces of more than [SmallBytes] have three quarters of the account; the rest is for
-// small ones, so that small requests are served while large ones fill their part.
+// Pieces of more than [SmallBytes] may use three quarters of the account. The rest is for
+// small pieces, so that small requests are served while large ones fill their share.
 //
-// A request that needs more than there can be is served alone: it is given what it asks
-// for if all others together hold a quarter of the account at most. So every request
-// within the server's limits can be served, and the account holds at most its limit, or
-// a quarter of it and one largest request.
+// A request that exceeds the bound is served alone: it gets its bytes if all others
+// together hold at most a quarter of the account. So every request within the server's
+// limits can be served, and the account holds at most its limit, or a quarter of it and the
+// largest request.
 package memory
 
 import (
@@ -31,10 +30,10 @@ import (
 const SmallBytes = 64 << 10
 
 const (
-	// smallShare of the account, a quarter, is for small pieces alone.
+	// smallShare: a quarter of the account is reserved for small pieces.
 	smallShare = 4
-	// aloneShare of the account, a quarter, is what others may hold at most when a
-	// request is served that exceeds its bound.
+	// aloneShare: others may hold at most a quarter of the account when a request that
+	// exceeds its bound is served.
 	aloneShare = 4
 	// Patience is how long Wait waits. Guessed: several times what it takes to send
 	// the largest answer.
@@ -58,22 +57,22 @@ type waiter struct {
 	ready       chan struct{}
 }
 
-// New returns an account of so many bytes.
+// New returns an account of limit bytes.
 func New(limit int64) *Account { return &Account{limit: limit} }
 
 // Limit returns the size of the account.
 func (a *Account) Limit() int64 { return a.limit }
 
-// Used returns how many bytes are taken.
+// Used returns the number of bytes that are taken.
 func (a *Account) Used() int64 { return a.used.Load() }
 
-// Refused returns how often bytes were refused.
+// Refused returns how many requests for bytes were refused.
 func (a *Account) Refused() uint64 { return a.refused.Load() }
 
-// Take takes bytes for a request that holds others already, or reports that there is
-// no room. It never waits.
+// Take takes bytes for a request that already holds held, or returns false if there is no
+// room. It never waits.
 func (a *Account) Take(bytes, held int64) bool {
-	// While others wait, only small pieces go past them.
+	// While requests wait, only small pieces overtake them.
 	if (a.waiting.Load() == 0 || bytes <= SmallBytes) && a.take(bytes, held) {
 		return true
 	}
@@ -93,8 +92,8 @@ func (a *Account) take(bytes, held int64) bool {
 	}
 }
 
-// fits reports whether bytes may be added to what is used, by a request that holds
-// some of that.
+// fits reports whether a request may take bytes when used are taken, of which it holds
+// held.
 func (a *Account) fits(used, bytes, held int64) bool {
 	bound := a.limit
 	if bytes > SmallBytes {
@@ -103,7 +102,7 @@ func (a *Account) fits(used, bytes, held int64) bool {
 	return used+bytes <= bound || used-held <= a.limit/aloneShare && held+bytes > bound-a.limit/aloneShare
 }
 
-// Add takes bytes that are in memory already.
+// Add takes bytes that are already in memory, beyond the limit if need be.
 func (a *Account) Add(bytes int64) { a.used.Add(bytes) }
 
 // Give gives bytes back.
@@ -117,7 +116,7 @@ func (a *Account) Give(bytes int64) {
 	}
 }
 
-// wake serves those that wait, in their order, as far as there is room.
+// wake serves waiters in order, as far as there is room.
 func (a *Account) wake() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -128,9 +127,9 @@ func (a *Account) wake() {
 	}
 }
 
-// Wait takes bytes for a request that holds others already, and waits for them if there
-// is no room, in the order of the callers. After Patience it gives up with a
-// *kv.OverloadError, and when ctx ends with its error.
+// Wait takes bytes for a request that already holds held. If there is no room it waits, in
+// the order of the calls. After Patience it returns a *kv.OverloadError; if ctx ends first,
+// the error of ctx.
 func (a *Account) Wait(ctx context.Context, bytes, held int64) error {
 	if (a.waiting.Load() == 0 || bytes <= SmallBytes) && a.take(bytes, held) {
 		return nil
@@ -140,7 +139,7 @@ func (a *Account) Wait(ctx context.Context, bytes, held int64) error {
 	a.queue = append(a.queue, w)
 	a.waiting.Add(1)
 	a.mu.Unlock()
-	a.wake() // what was given back before it stood in the queue
+	a.wake() // bytes may have been given back before w was in the queue
 	t := time.NewTimer(Patience)
 	defer t.Stop()
 	var err error
@@ -153,10 +152,10 @@ func (a *Account) Wait(ctx context.Context, bytes, held int64) error {
 		err = Refusal()
 	}
 	if !a.leave(w) {
-		return nil // it was served in the same moment
+		return nil // w was served at the same time
 	}
 	a.refused.Add(1)
-	a.wake() // a smaller one may have waited after it
+	a.wake() // a smaller request after w may fit
 	return err
 }
 
@@ -177,6 +176,6 @@ func (a *Account) leave(w *waiter) bool {
 // Refusal is the error of a request for which there are not enough bytes.
 func Refusal() error { return &kv.OverloadError{Reason: "bytes", RetryAfter: RetryAfter} }
 
-// RetryAfter is the advice to a caller that was refused. Guessed: long against a call,
-// short against a deadline.
+// RetryAfter is when a refused caller should retry. Guessed: long compared to a call, short
+// compared to a deadline.
 const RetryAfter = 50 * time.Millisecond

@@ -90,7 +90,7 @@ func TestWaitersAreServedInOrder(t *testing.T) {
 	})
 }
 
-// Whoever waits in vain is refused, and leaves the line to the next.
+// A waiter that gets no bytes is refused, and the next waiter is first in the queue.
 func TestWaitingEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const piece = 1 << 20

@@ -330,8 +330,8 @@ func readAll(t *testing.T, addr string, want map[string]string) (right, lost int
 	return right, lost
 }
 
-// Damage behind the last synced offset is a torn tail: it is dropped with a log
-// line and a metric, and everything acknowledged as synced is there.
+// Damage after the last synced offset is a torn tail: it is dropped with a log line and a metric,
+// and everything acknowledged as synced is there.
 func TestTornTailOfAKilledLogIsDropped(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "store")
 	s := serve(t, dir, "--partitions", "2")

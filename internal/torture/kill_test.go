@@ -138,8 +138,8 @@ func readState(db *kvd.Client, key string) (state, error) {
 	return state(n), err
 }
 
-// writeUntilKilled sends one request after the other until the server is gone.
-// The last one, whose outcome nobody knows, stays pending.
+// writeUntilKilled sends requests one after another until the server is gone. The last one, whose
+// outcome is unknown, stays pending.
 func writeUntilKilled(addr string, client int, o *oracle, rng *rand.Rand, onAck func(), stop <-chan struct{}) (acked int, err error) {
 	db, err := kvd.Open(addr)
 	if err != nil {

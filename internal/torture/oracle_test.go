@@ -40,10 +40,10 @@ func parseValue(key string, v []byte) (uint64, error) {
 // state is what a key holds: the number of its last write, 0 if it is absent.
 type state uint64
 
-// oracle is what one client knows of its own keys. Nobody else writes them.
+// oracle is what one client knows of its own keys, which no other client writes.
 type oracle struct {
 	acked   map[string]state // what the server acknowledged
-	pending []write          // the one request that was under way: all of it happened, or nothing
+	pending []write          // the one request in flight: all of it was applied, or nothing
 	next    uint64
 }
 

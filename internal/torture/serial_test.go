@@ -67,11 +67,10 @@ func (n *nemesis) pause() error {
 	return n.server.cmd.Process.Signal(syscall.SIGCONT)
 }
 
-// work does something whenever some more transactions have been committed, until
-// ended is closed. Once all have been, it goes on to kill: a client that does not
-// know whether an attempt of its own is still under way waits for that. So there is a
-// kill behind every pause, which brings such clients, before the server may forget what
-// it was asked.
+// work disturbs the server each time some more transactions have been committed, until ended is
+// closed. After all disturbances are done it continues to kill: a client that does not know
+// whether its own attempt is still running waits for a kill. So a kill follows every pause, which
+// causes such clients, before the server may forget the request.
 func (n *nemesis) work(due <-chan bool, ended <-chan struct{}) error {
 	last, paused := false, false
 	for {
@@ -97,10 +96,9 @@ func (n *nemesis) work(due <-chan bool, ended <-chan struct{}) error {
 	}
 }
 
-// Many clients run transactions, and everything else, against a server that is
-// killed, restarted and paused; whoever does not know what became of a write sends
-// it again. All that they were told, replayed in the order of the versions, is
-// what one after the other would have seen.
+// Many clients run transactions and all other calls against a server that is killed, restarted
+// and paused. A client that does not know the outcome of a write sends it again. Replaying all
+// answers in the order of their versions must give what one client after another would have seen.
 func TestKilledServerIsStrictlySerializable(t *testing.T) {
 	if testing.Short() && os.Getenv("SERIAL_TXNS") == "" {
 		t.Skip("seconds of real processes")
@@ -132,7 +130,7 @@ func TestKilledServerIsStrictlySerializable(t *testing.T) {
 		worked := false
 		defer func() {
 			if !worked {
-				cancel() // nobody must wait for a restart that does not come
+				cancel() // no client may wait for a restart that does not come
 			}
 		}()
 		worked = assert.NoError(t, n.work(due, ended))

@@ -11,7 +11,7 @@ import (
 // at any moment leaves the old content or the new. It is the only way in which
 // kvd publishes a file.
 //
-// The data goes to name+".tmp" first; one that a crash left behind is replaced.
+// The data goes to name+".tmp" first; one that is left from a crash is replaced.
 // Two calls for one name must not overlap.
 //
 // After an error the old file is still there, unless only the last step, the

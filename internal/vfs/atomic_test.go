@@ -12,7 +12,7 @@ import (
 
 // TestWriteAtomicAtEveryCrash: power fails before each step and after the last;
 // the image holds the old content or the new, the new for sure once WriteAtomic
-// has returned, and what the crash left behind is no obstacle to the next.
+// has returned, and a file left from the crash does not hinder the next call.
 //
 // W4: one source opened its temporary file only if it did not exist, so that
 // a single crash between create and rename made the store unusable for ever.

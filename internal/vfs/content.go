@@ -30,7 +30,7 @@ type owner struct{ _ byte } // not empty: two owners must have two addresses
 // memory.
 //
 // I1. A part whose owner is not the content's own owner is never changed.
-// I2. Bytes at and behind size are zeros.
+// I2. Bytes at and after size are zeros.
 type content struct {
 	size   int64
 	chunks []*chunk // nil is all zeros
@@ -128,7 +128,7 @@ func (c *content) own() {
 // zero stores n zeros at off. The content grows as needed.
 func (c *content) zero(off, n int64) {
 	c.size = max(c.size, off+n)
-	end := min(off+n, int64(len(c.chunks))*chunkBytes) // behind it all is zero
+	end := min(off+n, int64(len(c.chunks))*chunkBytes) // all bytes after it are zero
 	for off < end {
 		if off%chunkBytes == 0 && end-off >= chunkBytes {
 			if i := off / chunkBytes; c.chunks[i] != nil {

@@ -25,7 +25,7 @@ const (
 	// Torn is Reorder, but the last kept write of each file is torn at sectors:
 	// either a random number of sectors from its start is kept, or any random
 	// subset of them. The others hold the old bytes, or zeros, or are missing if
-	// they lie behind the old end of the file.
+	// they lie after the old end of the file.
 	Torn
 )
 

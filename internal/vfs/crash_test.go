@@ -231,7 +231,7 @@ func TestTornWrite(t *testing.T) {
 	m := NewMem()
 	old := strings.Repeat("o", 4*sectorBytes)
 	f := createSynced(t, m, ".", "a", old)
-	write(t, f, strings.Repeat("n", 3*sectorBytes), 100) // touches four sectors, ends behind three
+	write(t, f, strings.Repeat("n", 3*sectorBytes), 100) // touches four sectors, ends after three
 	sectors := func(image *Mem) string {
 		s := read(t, image, "a")
 		require.Len(t, s, len(old))

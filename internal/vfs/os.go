@@ -78,8 +78,8 @@ func (osFS) Usage(path string) (Usage, error) {
 	return Usage{Total: uint64(s.Blocks) * unit, Free: uint64(s.Bavail) * unit}, nil
 }
 
-// Lock is flock(2): the kernel lets go of it when the process ends, however it
-// ends. The file keeps the pid of its holder for whoever is refused.
+// Lock is flock(2): the kernel releases it when the process ends, in whatever way. The file has
+// the pid of its holder, for the error of a process that is refused.
 func (osFS) Lock(name string) (io.Closer, error) {
 	f, err := openFile(name, os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
 	if err != nil {

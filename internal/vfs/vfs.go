@@ -15,8 +15,8 @@ var ErrLocked = errors.New("already locked")
 // concurrent use.
 type FS interface {
 	// Create makes a new file for reading and writing, mode 0600. A file of that
-	// name must not exist: numbers are never reused, so an existing one is a bug
-	// or somebody else's.
+	// name must not exist: numbers are never reused, so an existing file is a bug or
+	// belongs to another program.
 	Create(name string) (File, error)
 	// Open opens an existing file for reading.
 	Open(name string) (File, error)

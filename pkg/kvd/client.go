@@ -15,7 +15,7 @@ type Client struct {
 	durability Durability // of writes that do not choose
 	calls      gate
 
-	// open ends when Close begins, and with it what nobody waits for.
+	// open ends when Close begins. It is the context of background work.
 	open     context.Context
 	close    context.CancelFunc
 	closed   sync.Once

@@ -118,8 +118,7 @@ func ExampleClient_Scan() {
 	// user/grace = here
 }
 
-// A transfer between two accounts is a transaction: whoever moves money at the
-// same time makes it run again.
+// A transfer between two accounts is a transaction. A concurrent transfer makes it run again.
 func ExampleClient_Update() {
 	inMemory, stop := memory()
 	defer stop()
@@ -173,7 +172,7 @@ func ExampleClient_Update() {
 	// account/bob = 50
 }
 
-// The next number of a sequence, which nobody else gets.
+// Each caller gets another number of the sequence.
 func ExampleTransact() {
 	inMemory, stop := memory()
 	defer stop()
@@ -253,7 +252,7 @@ func ExampleIfVersion() {
 		n, _ := strconv.Atoi(string(item.Value)) // 0 if it is absent
 		err = db.Put(ctx, visits, []byte(strconv.Itoa(n+1)), kvd.IfVersion(item.Version))
 		if errors.Is(err, kvd.ErrConflict) {
-			continue // somebody was faster
+			continue // another caller was faster
 		}
 		if err != nil {
 			log.Fatal(err)

@@ -181,7 +181,7 @@ func aCancelledCall(t *testing.T, opts ...Option) {
 			require.NotErrorIs(t, err, ErrUncertain)
 		}
 		leave()
-		// Those who come later do not notice.
+		// Later calls are not affected.
 		require.NoError(t, db.Put(context.Background(), []byte("later"), []byte("v")))
 		_, err = db.Get(context.Background(), []byte("queued"))
 		require.ErrorIs(t, err, ErrNotFound)

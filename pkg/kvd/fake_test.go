@@ -279,7 +279,7 @@ func (s *splitter) Accept() (net.Conn, error) {
 	}
 }
 
-// end cuts all connections and waits for those who serve them.
+// end cuts all connections and waits until none is served.
 func (s *splitter) end() {
 	s.mu.Lock()
 	for _, conn := range s.conns {

@@ -92,7 +92,7 @@ func TestHowOftenRawFramesAreAskedFor(t *testing.T) {
 	}
 }
 
-// A link that ends while a raw one is made in its place leaves nothing behind.
+// A link that ends while a raw one is made in its place leaks nothing.
 func TestAReplacementThatComesTooLate(t *testing.T) {
 	c := serve(t, nil, service.Options{})
 	db := c.open(t, WithConns(1), WithoutRawFrames())

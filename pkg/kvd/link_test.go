@@ -108,8 +108,8 @@ func TestAnswersInSeveralFrames(t *testing.T) {
 	})
 }
 
-// What waits behind a full window is taken back when its caller gives up, and a
-// frame of nothing else is not sent.
+// An operation that waits because the window is full is removed when its caller gives up. A frame
+// without other operations is not sent.
 func TestCancelledOperationsAreNotSent(t *testing.T) {
 	everyTransport(t, func(t *testing.T, opts ...Option) {
 		log := newFrameLog()
@@ -239,8 +239,8 @@ func TestSyncedWritesHaveOneFrameUnderWay(t *testing.T) {
 	}
 }
 
-// Half full is what has half of the operations or of the bytes, and what nobody else can
-// board does not wait for others.
+// A frame does not wait for more operations if it has half of the operations or of the bytes, or
+// is closed to further operations.
 func TestLargeSyncedWritesDoNotGather(t *testing.T) {
 	log := newFrameLog()
 	db := openScripted(t, log.script, WithConns(1), WithBatching(Batching{MaxBytes: 1000, Window: 4}))
@@ -266,8 +266,8 @@ func TestLargeSyncedWritesDoNotGather(t *testing.T) {
 	all.Wait()
 }
 
-// A frame of synced writes waits until those whom the last one answered have looked, and
-// may have written again. Nothing else waits for them.
+// A frame of synced writes waits until the callers of the last one have resumed, and may have
+// written again. Other frames do not wait for them.
 func TestSyncedWritesWaitForThoseAnswered(t *testing.T) {
 	log := newFrameLog()
 	db := openScripted(t, log.script, WithConns(1))
@@ -361,8 +361,8 @@ func TestReadsWaitForThoseAnswered(t *testing.T) {
 	}
 }
 
-// Who waits for something else before he looks holds up nobody: else two of them could
-// wait for each other.
+// A caller that waits for other operations before it reads its answer delays no frame: two such
+// callers could otherwise wait for each other.
 func TestSyncedWritesDoNotWaitForPipelines(t *testing.T) {
 	log := newFrameLog()
 	db := openScripted(t, log.script, WithConns(1))
@@ -555,8 +555,8 @@ func TestATornFrameDidNothing(t *testing.T) {
 	}
 }
 
-// lateConn is a connection whose Write returns late: when whoever was answered
-// meanwhile has had time to ask again. It sees whether its bytes stayed the same.
+// lateConn is a connection whose Write returns late, after the callers that were answered
+// meanwhile have had time to call again. It checks whether its bytes stayed the same.
 type lateConn struct {
 	net.Conn
 	changed *atomic.Int64
@@ -574,8 +574,8 @@ func (c lateConn) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// All answers of a frame may be there, and its callers gone, before the write of it
-// has returned. Until then its memory serves nobody else.
+// All answers of a frame may arrive, and its callers return, before the write of the frame has
+// returned. Until then its memory is not reused.
 func TestAFrameKeepsItsMemoryWhileItIsWritten(t *testing.T) {
 	var changed atomic.Int64
 	var dialer net.Dialer

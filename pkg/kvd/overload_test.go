@@ -26,7 +26,7 @@ func refuseAll(r *kvdpb.PipelineRequest, retryAfter time.Duration) *kvdpb.Pipeli
 	return refused
 }
 
-// answering is a server that has an answer for each frame, one behind the other.
+// answering is a server that has an answer for each frame, in order.
 func answering(answer func(*kvdpb.PipelineRequest) *kvdpb.PipelineResponse) *scripted {
 	return &scripted{pipeline: func(_ int, link scriptedLink) error {
 		for {
@@ -52,9 +52,8 @@ func callAll(callers int, call func(caller int)) {
 
 func keyOf(caller int) []byte { return binary.BigEndian.AppendUint32(nil, uint32(caller)) }
 
-// Callers who wait for their answers are as much work as there are callers, however
-// slow the server is: none of them is refused, and none is served again and again
-// while others wait.
+// Blocking callers are at most one operation each, however slow the server is: none is refused,
+// and none is served repeatedly while others wait.
 func TestCallersAreNotRefusedForBeingMany(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const callers, calls, disk = 3000, 3, 50 * time.Millisecond
@@ -81,7 +80,7 @@ func TestCallersAreNotRefusedForBeingMany(t *testing.T) {
 	})
 }
 
-// Those who were told when to come back do not come sooner, nor all at once.
+// Refused calls are retried after RetryAfter, at different times.
 func TestThoseWhoWereRefusedDoNotComeBackTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const callers, asked = 100, time.Second
@@ -118,9 +117,8 @@ func TestThoseWhoWereRefusedDoNotComeBackTogether(t *testing.T) {
 	})
 }
 
-// A server that refuses everything is asked hardly more often than there are calls,
-// and each of them learns why it failed; once the server takes work again, nobody is
-// kept from it.
+// A server that refuses everything gets hardly more tries than there are calls, and each call
+// returns the reason. Once the server accepts calls again, all are served.
 func TestRefusedCallsDoNotBecomeTheLoad(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const callers, calls, asked = 500, 4, 30 * time.Millisecond

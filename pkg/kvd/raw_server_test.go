@@ -14,8 +14,8 @@ import (
 	kvdpb "github.com/kvd-db/kvd/pkg/kvdpb/kvd/v1"
 )
 
-// mapServer is a map behind raw frames: what little a server must do, so that a
-// benchmark measures the client.
+// mapServer serves a map by raw frames. It does as little as a server can, so that a benchmark
+// measures the client.
 type mapServer struct {
 	mu      sync.Mutex
 	values  map[string][]byte

@@ -20,7 +20,7 @@ const (
 	// random time up to base * 2^n ("full jitter", M. Brooker, 2015), after what the
 	// server asked for, since a whole frame is told the same. Six tries last a third
 	// of a second on average, enough for a stream to be made anew and short enough for
-	// a person who mistyped the address.
+	// a user who mistyped the address.
 	backoffBase = 20 * time.Millisecond
 	backoffMax  = time.Second
 )

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Whose time runs out while nobody can be reached learns both.
+// An error after failed tries and an expired deadline matches both causes.
 func TestADeadlineAfterFailedTriesSaysWhyTheyFailed(t *testing.T) {
 	c := &network{budget: newRetryBudget()}
 	tries := c.attempts(t.Context())

@@ -18,8 +18,8 @@ import (
 	kvdpb "github.com/kvd-db/kvd/pkg/kvdpb/kvd/v1"
 )
 
-// A snapshot stays what it was, by every way of reading, also for others who know
-// its version.
+// A snapshot does not change, by any way of reading, including reads by other clients at its
+// version.
 func TestASnapshotStaysAsItWas(t *testing.T) {
 	ctx := context.Background()
 	for name, batching := range map[string]Batching{"in frames": {}, "alone": {Disabled: true}} {
@@ -58,7 +58,7 @@ func TestASnapshotStaysAsItWas(t *testing.T) {
 	}
 }
 
-// atReader reads at a version that somebody else keeps.
+// atReader reads at the version of a snapshot of another client.
 type atReader struct {
 	*Client
 	version uint64

@@ -111,7 +111,7 @@ func TestEveryMomentOfACallIsInAStage(t *testing.T) {
 	})
 }
 
-// Who is answered by a frame of his own hears what that says.
+// If the answers come in several frames, each caller gets the timings of its own.
 func TestTimingsOfAnswersInSeveralFrames(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db := openFramed(t, func(r *frame.Request, send func(*frame.Response)) {

@@ -135,7 +135,7 @@ func TestTunnelsSeeEveryByte(t *testing.T) {
 	}
 }
 
-// Whoever turns raw sockets off gets none.
+// WithoutRawSockets disables raw sockets.
 func TestWithoutRawSockets(t *testing.T) {
 	for _, off := range []bool{false, true} {
 		s := service.New(servicetest.New(kv.DefaultLimits), service.Options{NetOnly: off}, daemon.Protocols()...)

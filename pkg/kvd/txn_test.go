@@ -51,8 +51,8 @@ func keys(t *testing.T, r Reader, in Range, opts ...ScanOption) (keys []string) 
 	return keys
 }
 
-// Nobody sees what a transaction writes until it commits, and it sees nothing of
-// what others write once it has read.
+// Uncommitted writes are invisible to others, and after its first read a transaction does not
+// see later writes of others.
 func TestATransactionIsApart(t *testing.T) {
 	db := openMemory(t)
 	put(t, db, "a", "1", "b", "1")

@@ -14,9 +14,9 @@ import (
 	"go.uber.org/goleak"
 )
 
-// VerifyTestMain builds kvd, sets path to where it is, runs the tests and ends
-// the process as they did, or with 1 if they left a goroutine behind. The
-// program is removed then. It is all that a TestMain has to do.
+// VerifyTestMain builds kvd, sets path to the binary, runs the tests and exits with their code,
+// or with 1 if they leaked a goroutine. It then removes the binary. A TestMain needs to do
+// nothing else.
 func VerifyTestMain(m *testing.M, path *string) {
 	code, err := run(m, path)
 	if err != nil {
