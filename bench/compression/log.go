@@ -77,7 +77,7 @@ func (s signal) Wake() {
 }
 
 // Work implements wal.Waker.
-func (s signal) Work() { s.Wake() }
+func (s signal) RunReady() { s.Wake() }
 
 // groupsOf returns the groups of a segment, each from its first record on.
 func groupsOf(fs vfs.FS, name string) (groups [][]byte, err error) {
