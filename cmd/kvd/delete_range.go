@@ -14,7 +14,8 @@ import (
 	"github.com/kvd-db/kvd/pkg/kvd"
 )
 
-// rangeRemoval removes the keys of a range after the user has confirmed it, perhaps by --yes.
+// rangeRemoval removes the keys of a range. On a terminal it shows them and asks first, unless
+// --yes is given; without one, --all needs --yes.
 type rangeRemoval struct {
 	app              *app
 	enc              *encoding
