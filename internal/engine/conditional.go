@@ -46,7 +46,7 @@ func (e *Engine) evaluate(ctx context.Context, guards []kv.Guard, at kv.SeqNum) 
 	}
 	var err error
 	if at == 0 {
-		err = e.lookupTogether(ctx, reads)
+		err = e.Lookup(ctx, reads)
 	} else {
 		_, err = e.LookupAt(ctx, reads, at)
 	}

@@ -62,30 +62,16 @@ func (e *Engine) Lookup(ctx context.Context, reads []*kv.Lookup) error {
 	defer yield(len(reads))
 	var err error
 	if len(reads) != 1 || !tryLookup(e.partitions[e.route(reads[0].Hash)], reads, &watch) {
-		err = e.lookupAll(ctx, reads, false, &watch)
+		err = e.lookupAll(ctx, reads, &watch)
 	}
 	watch.stop()
 	return err
 }
 
-// lookupTogether is Lookup at one version for all reads of one partition. The
-// reads have no budget: some may be answered twice.
-func (e *Engine) lookupTogether(ctx context.Context, reads []*kv.Lookup) error {
-	if e.closed.Load() {
-		return kv.ErrClosed
-	}
-	if err := e.prepare(reads); err != nil {
-		return err
-	}
-	defer yield(len(reads))
-	return e.lookupAll(ctx, reads, true, &stopwatch{})
-}
-
 // LookupCached answers, as Lookup, those reads that memory has the answers to, and
 // returns the others, in the memory of reads, for Lookup. It never waits: not for the
 // disk, and not for other reads either, so it answers none if reads linger. Nor does
-// it yield the processor: who calls it again and again without waiting in between
-// should.
+// it yield the processor: a caller that calls it in a loop should.
 func (e *Engine) LookupCached(reads []*kv.Lookup) (left []*kv.Lookup, err error) {
 	defer e.events.Guard()
 	if e.closed.Load() {
@@ -101,34 +87,36 @@ func (e *Engine) LookupCached(reads []*kv.Lookup) (left []*kv.Lookup, err error)
 	s := e.shareReads(reads)
 	defer s.release()
 	watch.works()
-	partition.LookupCached(s.shares)
+	l := partition.BeginLookup(s.shares)
+	defer l.End()
+	l.Cached()
 	left = reads[:0]
-	for _, s := range s.shares {
-		left = append(left, s.Reads...)
+	for i := range s.shares {
+		left = append(left, l.Left(i)...)
 	}
 	watch.stop()
 	return left, nil
 }
 
-// lookupAll answers reads of several partitions, together those of each if so asked:
-// then what memory can answer and what the disk must are not answered one after the
-// other, between which a write might come.
-func (e *Engine) lookupAll(ctx context.Context, reads []*kv.Lookup, together bool, watch *stopwatch) error {
+// lookupAll answers reads of several partitions, at one version of each.
+func (e *Engine) lookupAll(ctx context.Context, reads []*kv.Lookup, watch *stopwatch) error {
 	s := e.shareReads(reads)
 	defer s.release()
-	for i := range s.shares {
-		s.shares[i].Together = together
-	}
-	if e.opts.Reads.Linger == 0 { // else the reads of a partition wait for each other
+	l := partition.BeginLookup(s.shares)
+	defer l.End()
+	if e.opts.Reads.Linger == 0 { // otherwise the reads of a partition wait for each other
 		watch.works()
-		partition.LookupCached(s.shares)
+		l.Cached()
 	}
-	for _, s := range s.shares {
-		if len(s.Reads) == 0 {
+	for i := range s.shares {
+		if len(l.Left(i)) == 0 {
 			continue
 		}
 		watch.waits()
-		if err := lookup(ctx, s.Partition, s.Reads, watch); err != nil {
+		times := watch.newTrace()
+		err := l.Rest(ctx, i, times)
+		watch.addTrace(times, err == nil)
+		if err != nil {
 			return err
 		}
 	}
@@ -144,14 +132,6 @@ func tryLookup(p *partition.Partition, reads []*kv.Lookup, watch *stopwatch) boo
 	}
 	watch.addTrace(times, true)
 	return true
-}
-
-// lookup answers reads of one partition.
-func lookup(ctx context.Context, p *partition.Partition, reads []*kv.Lookup, watch *stopwatch) error {
-	times := watch.newTrace()
-	err := p.Lookup(ctx, reads, times)
-	watch.addTrace(times, err == nil)
-	return err
 }
 
 // LookupAt answers many reads at one version of all partitions, and returns it:
@@ -231,9 +211,12 @@ func (e *Engine) lookupCachedAt(reads []*kv.Lookup, at kv.SeqNum, now uint64) bo
 	mark := budget.Mark()
 	s := e.shareReads(reads)
 	defer s.release()
-	if partition.LookupCachedAt(s.shares, at, now) {
+	l := partition.BeginLookupAt(s.shares, at, now)
+	if l.Cached() {
+		l.End()
 		return true
 	}
+	l.Discard()
 	budget.Rewind(mark)
 	return false
 }

@@ -27,6 +27,10 @@ type section struct {
 	now   func() uint64 // asked only for entries that expire
 	reads []*kv.Lookup
 
+	hits     int  // how many reads lookup.cached answered
+	searched bool // the memtables of state have none of reads: see lookup.cached
+	borrowed bool // the lookup that state belongs to outlives this one
+
 	first, end int // its reads in lookup.open
 }
 
@@ -46,10 +50,12 @@ func newLookup() *lookup { return lookupPool.Get().(*lookup) }
 // release lets the read states go.
 func (l *lookup) release() {
 	for i := range l.sections {
-		l.sections[i].state.release()
+		if s := &l.sections[i]; !s.borrowed {
+			s.state.release()
+		}
 	}
 	clear(l.sections)
-	clear(l.open) // the keys and values are the asker's
+	clear(l.open) // the keys and values belong to the caller
 	l.sections, l.open = l.sections[:0], l.open[:0]
 	lookupPool.Put(l)
 }
@@ -57,7 +63,7 @@ func (l *lookup) release() {
 // add takes over the reference to the state of the section.
 func (l *lookup) add(s section) { l.sections = append(l.sections, s) }
 
-// addVisible adds reads of the newest visible state.
+// addVisible adds reads of the newest visible version of a partition.
 func (l *lookup) addVisible(p *Partition, reads []*kv.Lookup) {
 	state, at, beyond := p.acquireVisible()
 	l.add(section{p: p, state: state, at: at, early: beyond, now: p.opts.Now, reads: reads})
@@ -82,15 +88,42 @@ func (l *lookup) run(disk bool) {
 			}
 		}
 	}
+	l.readApart()
+	for i := range l.open {
+		finish(&l.open[i])
+	}
+	for i := range l.sections {
+		l.sections[i].settle()
+	}
+}
+
+// readApart reads the separated values, those of each partition together.
+func (l *lookup) readApart() {
+	for rest := l.sections; len(rest) > 0; {
+		n := 1
+		for n < len(rest) && rest[n].p == rest[0].p {
+			n++
+		}
+		rest[0].p.readApart(l.open[rest[0].first:rest[n-1].end])
+		rest = rest[n:]
+	}
+}
+
+// cached answers what memory has, and leaves in each section the reads that it has not
+// answered, for run. It reports whether it answered all.
+func (l *lookup) cached() (whole bool) {
+	l.run(false)
+	whole = true
 	for i := range l.sections {
 		s := &l.sections[i]
-		open := l.open[s.first:s.end]
-		s.p.readApart(open)
-		for i := range open {
-			finish(&open[i])
-		}
-		s.judge()
+		all := len(s.reads)
+		s.reads, s.searched = l.unanswered(s), true
+		s.hits = all - len(s.reads)
+		whole = whole && len(s.reads) == 0
 	}
+	clear(l.open)
+	l.open = l.open[:0]
+	return whole
 }
 
 // touchMemtables lets the misses of the processor's caches overlap.
@@ -100,6 +133,9 @@ func (l *lookup) touchMemtables() {
 	}
 	for i := range l.sections {
 		s := &l.sections[i]
+		if s.searched {
+			continue
+		}
 		for t := range s.state.memtables() {
 			t.Touch(s.reads)
 		}
@@ -120,18 +156,25 @@ func (l *lookup) searchMemtables(s *section) {
 			r.Err = s.p.closedError()
 		case r.Budget.Spent():
 			refuse(r)
+		case s.searched:
+			l.ask(s, r)
 		case s.early != nil && lookupEarly(s.state, r, s.at, s.early, &e):
 			answer(r, &e)
 			r.ReadVersion = e.Seq
 		case lookupMemory(s.state, r, s.at, &e):
 			answer(r, &e)
 		default:
-			l.open = append(l.open, openRead{r, sstable.Query{
-				Key: r.Key, Hash: r.Hash, At: s.at, Want: r.Want, Budget: r.Budget, Value: r.Value,
-			}})
+			l.ask(s, r)
 		}
 	}
 	s.end = len(l.open)
+}
+
+// ask opens a read for the tables.
+func (l *lookup) ask(s *section, r *kv.Lookup) {
+	l.open = append(l.open, openRead{r, sstable.Query{
+		Key: r.Key, Hash: r.Hash, At: s.at, Want: r.Want, Budget: r.Budget, Value: r.Value,
+	}})
 }
 
 // gather collects what is to be asked of the run at this depth of each partition. It
@@ -177,8 +220,8 @@ func finish(o *openRead) {
 	}
 }
 
-// judge looks at what was found: whether it has expired, and whether it is damaged.
-func (s *section) judge() {
+// settle drops what has expired and reports damage.
+func (s *section) settle() {
 	for _, r := range s.reads {
 		if r.Expiry != 0 && r.Expiry <= s.now() {
 			at := r.ReadVersion
@@ -191,20 +234,10 @@ func (s *section) judge() {
 	}
 }
 
-// misses reports whether memory did not answer some read of a section.
-func (l *lookup) misses(section int) bool {
-	s := &l.sections[section]
-	for i := s.first; i < s.end; i++ {
-		if l.open[i].query.Err == errNotCached {
-			return true
-		}
-	}
-	return false
-}
-
-// unanswered appends the reads of a section that memory did not answer.
-func (l *lookup) unanswered(section int, reads []*kv.Lookup) []*kv.Lookup {
-	s := &l.sections[section]
+// unanswered returns the reads of a section that memory did not answer, in the memory of
+// its reads.
+func (l *lookup) unanswered(s *section) []*kv.Lookup {
+	reads := s.reads[:0]
 	for i := s.first; i < s.end; i++ {
 		if o := &l.open[i]; o.query.Err == errNotCached {
 			*o.read = o.read.Question()

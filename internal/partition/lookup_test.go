@@ -1,6 +1,8 @@
 package partition_test
 
 import (
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -31,42 +33,109 @@ func TestLookupCachedLeavesWhatNeedsTheDisk(t *testing.T) {
 	require.NoError(t, p.Lookup(t.Context(), reads[3:4], nil)) // now its block is cached
 	budget.Reset(1 << 10)
 	before := p.Stats().Reads.Sum
-	shares := []partition.ReadShare{{Partition: p, Reads: append([]*kv.Lookup(nil), reads...)}}
-	partition.LookupCached(shares)
-	require.Equal(t, []*kv.Lookup{reads[1], reads[3]}, shares[0].Reads)
+	l := partition.BeginLookup([]partition.ReadShare{{Partition: p, Reads: append([]*kv.Lookup(nil), reads...)}})
+	require.False(t, l.Cached())
+	left := l.Left(0)
+	require.Equal(t, []*kv.Lookup{reads[1], reads[3]}, left)
 	require.Equal(t, "1", string(reads[0].Value))
 	require.Equal(t, "3", string(reads[2].Value))
 	require.False(t, reads[4].Found)
-	for _, r := range shares[0].Reads {
+	for _, r := range left {
 		require.Equal(t, &kv.Lookup{Key: r.Key, Hash: r.Hash, Budget: budget, Value: r.Value[:0]}, r)
 	}
 	require.True(t, budget.Take(1<<10-2) && !budget.Spent() && budget.Take(1) && budget.Spent(), "two values count, once")
-	require.EqualValues(t, 3, p.Stats().Reads.Sum-before)
 
 	budget.Reset(1 << 10)
-	require.NoError(t, p.Lookup(t.Context(), shares[0].Reads, nil))
+	require.NoError(t, l.Rest(t.Context(), 0, nil))
+	require.Empty(t, l.Left(0))
+	l.End()
 	require.Equal(t, "2", string(reads[1].Value))
 	require.Equal(t, long, string(reads[3].Value))
+	require.EqualValues(t, len(reads), p.Stats().Reads.Sum-before, "each counts once")
 }
 
-// Reads that belong together are not answered in two steps.
-func TestCachedReadsThatBelongTogetherAreAnsweredTogether(t *testing.T) {
-	s := newScript(t)
-	s.run("put a=1 b=1\nflush\nput a=2")
-	reads := []*kv.Lookup{}
-	for _, key := range []string{"a", "b"} {
-		reads = append(reads, &kv.Lookup{Key: []byte(key), Hash: keyhash.Sum([]byte(key))})
+// Both phases answer at the version of the first, whatever is written, flushed and merged
+// between them, with or without other reads in the micro-batch.
+func TestBothPhasesOfALookupAnswerAtOneVersion(t *testing.T) {
+	for name, rest := range map[string]func(t *testing.T, p *partition.Partition, l partition.TwoPhaseLookup){
+		"in a micro-batch": func(t *testing.T, _ *partition.Partition, l partition.TwoPhaseLookup) {
+			require.NoError(t, l.Rest(t.Context(), 0, nil))
+		},
+		"alone": func(_ *testing.T, _ *partition.Partition, l partition.TwoPhaseLookup) { l.RestAlone() },
+	} {
+		for between, commands := range map[string]string{
+			"written": "put a=3 b=3 c=3",
+			"flushed": "put a=3 b=3 c=3\nflush",
+			"deleted": "del b c",
+		} {
+			t.Run(name+", "+between, func(t *testing.T) {
+				s := newScript(t)
+				s.run("put a=1 b=1\nflush\nput a=2")
+				reads := []*kv.Lookup{}
+				for _, key := range []string{"a", "b", "c"} {
+					reads = append(reads, &kv.Lookup{Key: []byte(key), Hash: keyhash.Sum([]byte(key))})
+				}
+				l := partition.BeginLookup([]partition.ReadShare{{Partition: s.p, Reads: append([]*kv.Lookup(nil), reads...)}})
+				require.False(t, l.Cached(), "the block of b is not in memory")
+				require.Contains(t, l.Left(0), reads[1])
+				s.run(commands)
+				rest(t, s.p, l)
+				l.End()
+				require.Equal(t, "2", string(reads[0].Value))
+				require.Equal(t, "1", string(reads[1].Value))
+				require.False(t, reads[2].Found)
+				for _, r := range reads {
+					require.NoError(t, r.Err)
+					require.Equal(t, reads[0].ReadVersion, r.ReadVersion)
+				}
+			})
+		}
 	}
-	shares := []partition.ReadShare{{Partition: s.p, Reads: reads, Together: true}}
-	partition.LookupCached(shares)
-	require.Equal(t, reads, shares[0].Reads, "the block of b is not in memory")
-	require.NoError(t, s.p.Lookup(t.Context(), shares[0].Reads, nil))
-	require.Equal(t, "2", string(reads[0].Value))
-	require.Equal(t, "1", string(reads[1].Value))
-	require.Equal(t, reads[0].ReadVersion, reads[1].ReadVersion)
+}
 
-	partition.LookupCached(shares)
-	require.Empty(t, shares[0].Reads, "now it is")
+// One micro-batch serves lookups that began at different versions, each at its own, and
+// reads of the newest version. Their separated values are read together.
+func TestAMicroBatchServesSeveralVersions(t *testing.T) {
+	s := newScript(t)
+	require.NoError(t, s.close())
+	o := s.options()
+	o.ValueThreshold = 100
+	s.openWith(o)
+	value := func(version int) string { return strings.Repeat(strconv.Itoa(version), 100) }
+	keys := []string{"a", "b"}
+	ask := func() (reads []*kv.Lookup) {
+		for _, key := range keys {
+			reads = append(reads, &kv.Lookup{Key: []byte(key), Hash: keyhash.Sum([]byte(key))})
+		}
+		return reads
+	}
+	var lookups []partition.TwoPhaseLookup
+	var asked [][]*kv.Lookup
+	for version := range 3 {
+		s.run("put a=" + value(version) + " b=" + value(version) + "\nflush")
+		asked = append(asked, ask())
+		lookups = append(lookups, partition.BeginLookup([]partition.ReadShare{{Partition: s.p, Reads: slices.Clone(asked[version])}}))
+		require.False(t, lookups[version].Cached())
+		require.Len(t, lookups[version].Left(0), len(keys))
+	}
+	s.run("put a=" + value(3) + "\nflush")
+	newest := [][]*kv.Lookup{ask(), ask()}
+	s.p.RestTogether(lookups, newest...)
+	for _, l := range lookups {
+		l.End()
+	}
+	for version, reads := range asked {
+		for _, r := range reads {
+			require.NoError(t, r.Err)
+			require.Equal(t, value(version), string(r.Value), "%s at version %d", r.Key, version)
+			require.Equal(t, reads[0].ReadVersion, r.ReadVersion)
+		}
+	}
+	for _, reads := range newest {
+		require.Equal(t, value(3), string(reads[0].Value))
+		require.Equal(t, value(2), string(reads[1].Value))
+		require.Greater(t, reads[0].ReadVersion, asked[2][0].ReadVersion)
+	}
 }
 
 // Reads of several versions are judged by the oldest.

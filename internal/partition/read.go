@@ -16,13 +16,13 @@ import (
 // ctx ends before the reads are part of a batch; then nothing was read. Unless c is
 // nil, it is told when they were taken.
 func (p *Partition) Lookup(ctx context.Context, reads []*kv.Lookup, c *trace.Batch) error {
-	return p.reads.Do(ctx, readGroup{reads, c}, len(reads), keyBytes(reads))
+	return p.reads.Do(ctx, readGroup{reads: reads, trace: c}, len(reads), keyBytes(reads))
 }
 
 // TryLookup is Lookup that does not wait for other lookups. It reports false, and has read
 // nothing, if the partition serves as many micro-batches as it may.
 func (p *Partition) TryLookup(reads []*kv.Lookup, c *trace.Batch) bool {
-	return p.reads.TryDo(readGroup{reads, c}, len(reads), keyBytes(reads))
+	return p.reads.TryDo(readGroup{reads: reads, trace: c}, len(reads), keyBytes(reads))
 }
 
 func keyBytes(reads []*kv.Lookup) (size int) {
@@ -35,27 +35,41 @@ func keyBytes(reads []*kv.Lookup) (size int) {
 // readGroup is the reads of one call that go to one partition.
 type readGroup struct {
 	reads []*kv.Lookup
-	trace *trace.Batch // nil unless the caller asks when they were taken
+	// section, unless nil, has the reads and the version to answer them at; reads is nil
+	// then.
+	section *section
+	trace   *trace.Batch // nil unless the caller asked for stages
 }
 
 // serveReads answers one micro-batch.
 func (p *Partition) serveReads(batch []readGroup) {
 	tellTaken(batch)
-	reads := batch[0].reads
-	if len(batch) > 1 {
-		reads = make([]*kv.Lookup, 0, 2*len(batch))
-		for _, group := range batch {
-			reads = append(reads, group.reads...)
+	l := newLookup()
+	var newest []*kv.Lookup
+	count := 0
+	for _, group := range batch {
+		switch {
+		case group.section != nil:
+			s := *group.section
+			s.borrowed = true
+			l.add(s)
+			count += len(s.reads)
+		case newest == nil:
+			newest = group.reads[:len(group.reads):len(group.reads)]
+		default:
+			newest = append(newest, group.reads...)
 		}
 	}
-	l := newLookup()
-	l.addVisible(p, reads)
+	if len(newest) > 0 {
+		l.addVisible(p, newest)
+	}
 	l.run(true)
-	p.stats.reads.Record(uint64(len(reads)))
+	p.stats.reads.Record(uint64(count + len(newest)))
 	l.release()
 }
 
-// tellTaken tells those who ask that they were taken, with one look at the clock.
+// tellTaken notes for all callers that asked for stages when the batch was taken. It reads
+// the clock at most once.
 func tellTaken(batch []readGroup) {
 	var now time.Time
 	for _, group := range batch {
@@ -67,69 +81,6 @@ func tellTaken(batch []readGroup) {
 		}
 		group.trace.Taken.Set(now)
 	}
-}
-
-// ReadShare is the reads of one call that go to one partition.
-type ReadShare struct {
-	Partition *Partition
-	Reads     []*kv.Lookup
-	// Together says that all of Reads are to be answered at one version: LookupCached
-	// answers all of them or none.
-	Together bool
-}
-
-// LookupCached answers, as Lookup, what memory has. It never waits, so it goes past the
-// micro-batches. It leaves in the shares what is not answered yet, for Lookup.
-//
-// Cost: the misses of the processor's caches overlap, which is why it takes the reads
-// of all partitions together.
-func LookupCached(shares []ReadShare) {
-	l := newLookup()
-	for _, s := range shares {
-		l.addVisible(s.Partition, s.Reads)
-	}
-	l.run(false)
-	for i := range shares {
-		s := &shares[i]
-		all := len(s.Reads)
-		if s.Together && l.misses(i) {
-			continue // Lookup answers all of them, at a version of its own
-		}
-		s.Reads = l.unanswered(i, s.Reads[:0])
-		if answered := all - len(s.Reads); answered > 0 {
-			s.Partition.stats.reads.Record(uint64(answered))
-		}
-	}
-	l.release()
-}
-
-// LookupAt answers reads at one version, which must be that of a live snapshot,
-// and at one time of the store's clock.
-func LookupAt(shares []ReadShare, at kv.SeqNum, now uint64) { lookupAt(shares, at, now, true) }
-
-// LookupCachedAt is LookupAt if memory has all answers. Otherwise it reports false, and no
-// answer counts. It never waits.
-func LookupCachedAt(shares []ReadShare, at kv.SeqNum, now uint64) bool {
-	return lookupAt(shares, at, now, false)
-}
-
-func lookupAt(shares []ReadShare, at kv.SeqNum, now uint64, disk bool) (answered bool) {
-	l := newLookup()
-	defer l.release()
-	clock := func() uint64 { return now }
-	for _, s := range shares {
-		l.add(section{p: s.Partition, state: s.Partition.acquire(), at: at, now: clock, reads: s.Reads})
-	}
-	l.run(disk)
-	for i := range shares {
-		if l.misses(i) {
-			return false
-		}
-	}
-	for _, s := range shares {
-		s.Partition.stats.reads.Record(uint64(len(s.Reads)))
-	}
-	return true
 }
 
 // lookupMemory finds the newest entry that a memtable has for a key, a range

@@ -190,14 +190,15 @@ func (s *script) requireCached(read []*kv.Lookup) {
 		share.Reads = append(share.Reads, &kv.Lookup{Key: r.Key, Hash: r.Hash})
 	}
 	again := slices.Clone(share.Reads)
-	shares := []partition.ReadShare{{Partition: s.p}, share}
-	partition.LookupCached(shares)
+	l := partition.BeginLookup([]partition.ReadShare{{Partition: s.p}, share})
+	defer l.End()
+	l.Cached()
 	for i, r := range read {
 		if errors.Is(r.Err, kv.ErrCorrupt) {
-			require.Contains(s.t, shares[1].Reads, again[i], "damage is never in memory")
+			require.Contains(s.t, l.Left(1), again[i], "damage is never in memory")
 			continue
 		}
-		require.NotContains(s.t, shares[1].Reads, again[i])
+		require.NotContains(s.t, l.Left(1), again[i])
 		require.Equal(s.t, r, again[i])
 	}
 }
