@@ -266,7 +266,7 @@ func TestAnEndpointThatLeadsNowhere(t *testing.T) {
 				ours, theirs := net.Pipe()
 				all.Go(func() { server.serveRaw(theirs) })
 				return ours, nil
-			}))
+			}), WithTimeout(connectTimeout-time.Second)) // else both end at the same time
 			require.NoError(t, err)
 			begun := time.Now()
 			require.ErrorIs(t, db.Put(t.Context(), []byte("k"), nil), want)
