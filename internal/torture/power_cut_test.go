@@ -37,7 +37,7 @@ func (m *machine) start(t *testing.T) {
 	t.Helper()
 	store, err := engine.Open("data", engine.Options{FS: m.disk, Partitions: 4, MemtableBytes: 8 << 20, FlushKeys: 200})
 	require.NoError(t, err)
-	s := kvdserver.New(daemon.Store(store), kvdserver.Options{})
+	s := kvdserver.New(daemon.Store(store), kvdserver.Options{}, daemon.Protocols()...)
 	listener, served := bufconn.Listen(64<<10), make(chan error, 1)
 	go func() { served <- s.Serve(listener) }()
 	m.store, m.server, m.served = store, s, served

@@ -593,7 +593,6 @@ func TestTheGeneratorIsCheapAndItsCostIsReported(t *testing.T) {
 	cost, err := measureCost(cfg)
 	require.NoError(t, err)
 	assert.Positive(t, cost)
-	assert.Less(t, cost, 10*time.Microsecond, "about 0.3 microseconds without the race detector")
 
 	cfg.Duration = time.Hour
 	ctx, enough := context.WithCancel(t.Context())
