@@ -92,6 +92,7 @@ func (s *survey) accept(seg *surveyed, f *frame) string {
 	switch f.kind {
 	case FrameStart:
 		seg.used, seg.start = true, *f
+		seg.start.payload = nil // a start frame has none, but the slice would keep the read buffer
 	case FrameEnd:
 		seg.ended = true
 	case FrameClose:
