@@ -134,10 +134,15 @@ func (l *local) Scan(ctx context.Context, s *backend.Scan, yield func(backend.It
 			err = failure(closeErr)
 		}
 	}()
+	var copies arena
 	for scanner.Next() {
 		item := scanner.Item()
+		value := item.Value
+		if !s.KeysOnly {
+			value = copies.clone(value)
+		}
 		if !yield(backend.Item{
-			Key: bytes.Clone(item.Key), Value: bytes.Clone(item.Value), Version: uint64(item.Version), TTL: l.ttlOf(item.Expiry),
+			Key: copies.clone(item.Key), Value: value, Version: uint64(item.Version), TTL: l.ttlOf(item.Expiry),
 		}) {
 			return nil
 		}

@@ -69,8 +69,12 @@ func open(dir string, opts []Option, o options, e engine.Options) (*Store, error
 	if err != nil {
 		return nil, openFailed(dir, err)
 	}
-	return &Store{Client: kvd.Over(newBackend(opened)), engine: opened}, nil
+	return Over(opened), nil
 }
+
+// Over returns the store that an open engine is. It is for this module's own commands and
+// benchmarks, which set what has no Option; closing the store closes the engine.
+func Over(e *engine.Engine) *Store { return &Store{Client: kvd.Over(newBackend(e)), engine: e} }
 
 // Failed is closed when the store has failed for good, after an error of its disk: every
 // call is then ErrUnavailable, and Ping says why. Close it, and open it again.
