@@ -1,18 +1,18 @@
 package main
 
 import (
-	"context"
-	"errors"
 	"runtime/debug"
 
 	"github.com/kvd-db/kvd/internal/batcher"
 	"github.com/kvd-db/kvd/internal/engine"
-	"github.com/kvd-db/kvd/internal/kv"
 	"github.com/kvd-db/kvd/internal/workload"
+	"github.com/kvd-db/kvd/pkg/kvd/embed"
 )
 
-// engineTarget is a store in this process.
+// engineTarget is a store in this process. Operations go through the embedded store, as
+// those of a program would; the engine tells what it did.
 type engineTarget struct {
+	storeTarget
 	engine *engine.Engine
 }
 
@@ -39,7 +39,7 @@ func openEngine(o *targetOptions) (workload.Target, targetInfo, error) {
 	if err != nil {
 		return nil, targetInfo{}, err
 	}
-	return &engineTarget{e}, targetInfo{
+	return &engineTarget{storeTarget{embed.Over(e)}, e}, targetInfo{
 		Kind:        "engine",
 		Durability:  o.level.String(),
 		Partitions:  e.Descriptor().Partitions,
@@ -49,35 +49,6 @@ func openEngine(o *targetOptions) (workload.Target, targetInfo, error) {
 		BatchOps:    o.batchOps,
 		Linger:      o.linger,
 	}, nil
-}
-
-// Put waits for as long as the store takes, as does Delete: an embedding program
-// without deadlines, for whom the engine goes the shortest way.
-func (t *engineTarget) Put(_ context.Context, key, value []byte) error {
-	_, err := t.engine.Put(context.Background(), key, value, kv.WriteOptions{})
-	return err
-}
-
-func (t *engineTarget) Delete(_ context.Context, key []byte) error {
-	_, err := t.engine.Delete(context.Background(), key, kv.WriteOptions{})
-	return err
-}
-
-func (t *engineTarget) Get(ctx context.Context, key, _ []byte) ([]byte, bool, error) {
-	item, err := t.engine.Get(ctx, key)
-	if errors.Is(err, kv.ErrNotFound) {
-		return nil, false, nil
-	}
-	return item.Value, err == nil, err
-}
-
-func (t *engineTarget) holdsKeys(ctx context.Context) (bool, error) {
-	s, err := t.engine.Scan(ctx, kv.Range{}, kv.ScanOptions{KeysOnly: true, Limit: 1})
-	if err != nil {
-		return false, err
-	}
-	found := s.Next()
-	return found, errors.Join(s.Err(), s.Close())
 }
 
 func (t *engineTarget) DiskBytes() (int64, error) {
@@ -113,5 +84,3 @@ func quotient(n, by uint64) float64 {
 	}
 	return float64(n) / float64(by)
 }
-
-func (t *engineTarget) Close() error { return t.engine.Close() }

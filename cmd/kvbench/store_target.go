@@ -1,0 +1,44 @@
+package main
+
+import (
+	"context"
+
+	"github.com/kvd-db/kvd/internal/workload"
+	"github.com/kvd-db/kvd/pkg/kvd"
+)
+
+// storeTarget is a store that all workers share: a client of a server, or a store in this
+// process.
+type storeTarget struct{ store kvd.Store }
+
+func openClient(o *targetOptions) (workload.Target, targetInfo, error) {
+	client, err := kvd.Open(o.addr,
+		kvd.WithDurability(kvd.Durability(o.level)), // the numbers are the same
+		kvd.WithTimeout(0),                          // a stall is to be measured, not to end the run
+	)
+	if err != nil {
+		return nil, targetInfo{}, err
+	}
+	return &storeTarget{client}, targetInfo{Kind: "server", Address: o.addr, Durability: o.durability}, nil
+}
+
+func (t *storeTarget) Put(ctx context.Context, key, value []byte) error {
+	return t.store.Put(ctx, key, value)
+}
+
+func (t *storeTarget) Delete(ctx context.Context, key []byte) error {
+	return t.store.Delete(ctx, key)
+}
+
+func (t *storeTarget) Get(ctx context.Context, key, _ []byte) ([]byte, bool, error) {
+	return found(t.store.Get(ctx, key))
+}
+
+func (t *storeTarget) holdsKeys(ctx context.Context) (bool, error) {
+	for _, err := range t.store.Scan(ctx, kvd.All(), kvd.KeysOnly(), kvd.Limit(1)) {
+		return err == nil, err
+	}
+	return false, nil
+}
+
+func (t *storeTarget) Close() error { return t.store.Close() }
