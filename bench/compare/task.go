@@ -44,8 +44,8 @@ type result struct {
 
 // scannable is what a scan needs of a store.
 type scannable interface {
-	Forward(from []byte) (peers.Cursor, error)
-	Backward() (peers.Cursor, error)
+	Forward(from []byte, visit peers.Visit) error
+	Backward(visit peers.Visit) error
 }
 
 // perform runs a task and checks every answer.
@@ -64,17 +64,9 @@ func perform(s scannable, d dataset, t task) (result, error) {
 func scan(s scannable, d dataset, t task) (entries int, err error) {
 	switch t.Shape {
 	case shapeForward:
-		c, err := s.Forward(nil)
-		if err != nil {
-			return 0, err
-		}
-		return d.whole(c, 0, +1)
+		return d.whole(func(visit peers.Visit) error { return s.Forward(nil, visit) }, 0, +1)
 	case shapeBackward:
-		c, err := s.Backward()
-		if err != nil {
-			return 0, err
-		}
-		return d.whole(c, d.Keys-1, -1)
+		return d.whole(s.Backward, d.Keys-1, -1)
 	case shapeShort:
 		return d.short(s, t)
 	}
@@ -82,8 +74,8 @@ func scan(s scannable, d dataset, t task) (entries int, err error) {
 }
 
 // whole walks to the end.
-func (d dataset) whole(c peers.Cursor, first, step int) (entries int, err error) {
-	entries, err = d.walk(c, first, step, d.Keys+1)
+func (d dataset) whole(scan func(peers.Visit) error, first, step int) (entries int, err error) {
+	entries, err = d.walk(scan, first, step, d.Keys+1)
 	if err == nil && entries != d.Keys {
 		err = fmt.Errorf("wrong answer: the scan saw %d entries of %d", entries, d.Keys)
 	}
@@ -94,14 +86,11 @@ func (d dataset) whole(c peers.Cursor, first, step int) (entries int, err error)
 func (d dataset) short(s scannable, t task) (entries int, err error) {
 	random := rand.New(rand.NewPCG(t.Seed, 0))
 	var from [keyBytes]byte
+	scan := func(visit peers.Visit) error { return s.Forward(from[:], visit) }
 	for range t.Scans {
 		first := random.IntN(d.Keys)
 		putKey(from[:], first)
-		c, err := s.Forward(from[:])
-		if err != nil {
-			return entries, err
-		}
-		n, err := d.walk(c, first, +1, shortEntries)
+		n, err := d.walk(scan, first, +1, shortEntries)
 		if want := min(shortEntries, d.Keys-first); err == nil && n != want {
 			err = fmt.Errorf("wrong answer: a scan from %q saw %d entries, want %d", from, n, want)
 		}

@@ -45,8 +45,7 @@ type Entry struct {
 //     them until it returns. It may wait for room but not for a sync of the disk.
 //  2. Settle returns when what was loaded is on disk, compacted as far as the store
 //     can, and no background work runs.
-//  3. A Cursor returns what was loaded before it was created. It must be closed before the
-//     store.
+//  3. A walk shows what was loaded before it began.
 //  4. Close releases what the store holds; a store of the same directory can
 //     then be opened and has the same entries.
 type Store interface {
@@ -56,18 +55,20 @@ type Store interface {
 	Load(entries []Entry) error
 	Settle() error
 
-	// Forward returns a cursor over the keys >= from in ascending order; over all keys
-	// if from is empty.
-	Forward(from []byte) (Cursor, error)
-	// Backward returns a cursor over all keys, in descending order.
-	Backward() (Cursor, error)
+	// Forward visits the keys >= from in ascending order; all keys if from is empty.
+	Forward(from []byte, visit Visit) error
+	// Backward visits all keys, in descending order.
+	Backward(visit Visit) error
 }
 
-// Cursor walks in one direction. It begins before its first entry.
+// Visit sees one entry of a walk and reports whether to go on. It borrows the slices.
 //
-// Next has read the value when it returns: work that a store defers to the first use of
-// a value counts as work of the walk. Entry is borrowed until the next call. A caller
-// that stops because Next was false must check Err.
+// Reading the value has happened before: work that a store defers to the first use of a
+// value counts as work of the walk.
+type Visit func(key, value []byte) bool
+
+// Cursor is a walk of stores that have iterators. It begins before its first entry. Next
+// has read the value when it returns. Entry is borrowed until the next call.
 type Cursor interface {
 	Next() bool
 	Entry() (key, value []byte)

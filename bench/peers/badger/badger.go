@@ -72,11 +72,21 @@ func (s *store) Settle() error {
 	return db.Flatten(1)
 }
 
-func (s *store) Forward(from []byte) (peers.Cursor, error) {
+func (s *store) Forward(from []byte, visit peers.Visit) error {
+	c, err := s.forward(from)
+	return peers.Walk(c, err, visit)
+}
+
+func (s *store) Backward(visit peers.Visit) error {
+	c, err := s.backward()
+	return peers.Walk(c, err, visit)
+}
+
+func (s *store) forward(from []byte) (peers.Cursor, error) {
 	return s.scan(from, false), nil
 }
 
-func (s *store) Backward() (peers.Cursor, error) {
+func (s *store) backward() (peers.Cursor, error) {
 	return s.scan(nil, true), nil
 }
 

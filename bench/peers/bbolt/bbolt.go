@@ -95,12 +95,22 @@ func (s *store) Settle() error {
 	return err
 }
 
-func (s *store) Forward(from []byte) (peers.Cursor, error) {
+func (s *store) Forward(from []byte, visit peers.Visit) error {
+	c, err := s.forward(from)
+	return peers.Walk(c, err, visit)
+}
+
+func (s *store) Backward(visit peers.Visit) error {
+	c, err := s.backward()
+	return peers.Walk(c, err, visit)
+}
+
+func (s *store) forward(from []byte) (peers.Cursor, error) {
 	from = bytes.Clone(from)
 	return s.scan(func(c *bbolt.Cursor) ([]byte, []byte) { return c.Seek(from) }, (*bbolt.Cursor).Next)
 }
 
-func (s *store) Backward() (peers.Cursor, error) {
+func (s *store) backward() (peers.Cursor, error) {
 	return s.scan((*bbolt.Cursor).Last, (*bbolt.Cursor).Prev)
 }
 

@@ -44,7 +44,17 @@ func (s *store) Load(entries []peers.Entry) error {
 
 func (s *store) Settle() error { return s.db.CompactRange(util.Range{}) }
 
-func (s *store) Forward(from []byte) (peers.Cursor, error) {
+func (s *store) Forward(from []byte, visit peers.Visit) error {
+	c, err := s.forward(from)
+	return peers.Walk(c, err, visit)
+}
+
+func (s *store) Backward(visit peers.Visit) error {
+	c, err := s.backward()
+	return peers.Walk(c, err, visit)
+}
+
+func (s *store) forward(from []byte) (peers.Cursor, error) {
 	it := s.db.NewIterator(nil, nil)
 	return &cursor{
 		it:    it,
@@ -53,7 +63,7 @@ func (s *store) Forward(from []byte) (peers.Cursor, error) {
 	}, nil
 }
 
-func (s *store) Backward() (peers.Cursor, error) {
+func (s *store) backward() (peers.Cursor, error) {
 	it := s.db.NewIterator(nil, nil)
 	return &cursor{it: it, first: it.Last, next: it.Prev}, nil
 }

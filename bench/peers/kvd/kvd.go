@@ -1,31 +1,34 @@
-// Package kvd runs kvd's engine in this process, without its network service.
+// Package kvd runs a kvd store in this process, without its network service, through the
+// calls that a program would use.
 package kvd
 
 import (
-	"context"
+	"errors"
 
 	"github.com/kvd-db/kvd/bench/peers"
 	"github.com/kvd-db/kvd/internal/engine"
 	"github.com/kvd-db/kvd/internal/event"
 	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/pkg/kvd"
+	"github.com/kvd-db/kvd/pkg/kvd/embed"
 )
 
 type store struct {
-	engine     *engine.Engine
-	durability kv.Durability // of a Put or Delete
-	writes     []*kv.Write
-	merges     merges
+	*embed.Store
+	engine *engine.Engine // of the same store, for what a program does not ask for
+	merges merges
 }
 
 // Open opens a store with this many partitions.
 func Open(o peers.Options, partitions int) (peers.Store, error) {
-	s := &store{durability: kv.DurabilityBuffered}
+	durability := kv.DurabilityBuffered
 	if o.Sync {
-		s.durability = kv.DurabilitySync
+		durability = kv.DurabilitySync
 	}
+	s := new(store)
 	e, err := engine.Open(o.Dir, engine.Options{
 		Partitions:    partitions,
-		Durability:    kv.DurabilityBuffered,
+		Durability:    durability,
 		MemtableBytes: o.Memtables(),
 		CacheBytes:    o.Cache(),
 		Events:        &event.Listener{Compaction: s.merges.add},
@@ -33,55 +36,40 @@ func Open(o peers.Options, partitions int) (peers.Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.engine = e
+	s.engine, s.Store = e, embed.Over(e)
 	return s, nil
 }
 
 func (s *store) Load(entries []peers.Entry) error {
-	for len(s.writes) < len(entries) {
-		s.writes = append(s.writes, new(kv.Write))
-	}
-	writes := s.writes[:len(entries)]
+	p := s.Pipeline()
+	results := make([]*kvd.Pending[kvd.Written], len(entries))
 	for i, e := range entries {
-		*writes[i] = kv.Write{Op: kv.Op{Kind: kv.KindPut, Key: e.Key, Value: e.Value}}
+		results[i] = p.Put(e.Key, e.Value, kvd.Durable(kvd.Buffered))
 	}
-	if err := s.engine.Write(context.Background(), writes); err != nil {
-		return err
+	err := p.Do(forever)
+	for _, r := range results {
+		_, failed := r.Result()
+		err = errors.Join(err, failed)
 	}
-	for _, w := range writes {
-		if w.Err != nil {
-			return w.Err
+	return err
+}
+
+func (s *store) Settle() error { return s.engine.CompactAll(forever) }
+
+func (s *store) Forward(from []byte, visit peers.Visit) error {
+	return s.walk(visit, kvd.Range{Start: from})
+}
+
+func (s *store) Backward(visit peers.Visit) error { return s.walk(visit, kvd.All(), kvd.Reverse()) }
+
+func (s *store) walk(visit peers.Visit, r kvd.Range, opts ...kvd.ScanOption) error {
+	for item, err := range s.Scan(forever, r, opts...) {
+		if err != nil {
+			return err
+		}
+		if !visit(item.Key, item.Value) {
+			return nil
 		}
 	}
 	return nil
-}
-
-func (s *store) Settle() error { return s.engine.CompactAll(context.Background()) }
-
-func (s *store) Forward(from []byte) (peers.Cursor, error) {
-	return s.scan(kv.Range{Start: from}, kv.ScanOptions{})
-}
-
-func (s *store) Backward() (peers.Cursor, error) {
-	return s.scan(kv.Range{}, kv.ScanOptions{Reverse: true})
-}
-
-func (s *store) scan(r kv.Range, o kv.ScanOptions) (peers.Cursor, error) {
-	scanner, err := s.engine.Scan(context.Background(), r, o)
-	if err != nil {
-		return nil, err
-	}
-	return cursor{scanner}, nil
-}
-
-func (s *store) Close() error { return s.engine.Close() }
-
-// cursor is a Scanner with its item in two parts.
-type cursor struct {
-	*engine.Scanner
-}
-
-func (c cursor) Entry() (key, value []byte) {
-	item := c.Item()
-	return item.Key, item.Value
 }

@@ -80,7 +80,17 @@ func (s *store) Settle() error {
 	return s.db.Compact(context.Background(), []byte{0}, []byte{0xff, 0xff}, true)
 }
 
-func (s *store) Forward(from []byte) (peers.Cursor, error) {
+func (s *store) Forward(from []byte, visit peers.Visit) error {
+	c, err := s.forward(from)
+	return peers.Walk(c, err, visit)
+}
+
+func (s *store) Backward(visit peers.Visit) error {
+	c, err := s.backward()
+	return peers.Walk(c, err, visit)
+}
+
+func (s *store) forward(from []byte) (peers.Cursor, error) {
 	it, err := s.db.NewIter(nil)
 	if err != nil {
 		return nil, err
@@ -92,7 +102,7 @@ func (s *store) Forward(from []byte) (peers.Cursor, error) {
 	}, nil
 }
 
-func (s *store) Backward() (peers.Cursor, error) {
+func (s *store) backward() (peers.Cursor, error) {
 	it, err := s.db.NewIter(nil)
 	if err != nil {
 		return nil, err

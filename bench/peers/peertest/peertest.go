@@ -61,20 +61,15 @@ func entries(n int) []peers.Entry {
 
 func check(t *testing.T, s peers.Store, want []peers.Entry, when string) {
 	t.Helper()
-	c, err := s.Forward(nil)
-	requireGives(t, c, err, want, when+", forward")
+	requireGives(t, func(visit peers.Visit) error { return s.Forward(nil, visit) }, want, when+", forward")
 
-	c, err = s.Forward(want[1234].Key)
-	requireGives(t, c, err, want[1234:], when+", from a key")
-	c, err = s.Forward(append(slices.Clone(want[1234].Key), 0))
-	requireGives(t, c, err, want[1235:], when+", from between two keys")
-	c, err = s.Forward([]byte("z"))
-	requireGives(t, c, err, nil, when+", from behind the last")
+	requireGives(t, func(visit peers.Visit) error { return s.Forward(want[1234].Key, visit) }, want[1234:], when+", from a key")
+	requireGives(t, func(visit peers.Visit) error { return s.Forward(append(slices.Clone(want[1234].Key), 0), visit) }, want[1235:], when+", from between two keys")
+	requireGives(t, func(visit peers.Visit) error { return s.Forward([]byte("z"), visit) }, nil, when+", from after the last")
 
 	reversed := slices.Clone(want)
 	slices.Reverse(reversed)
-	c, err = s.Backward()
-	requireGives(t, c, err, reversed, when+", backward")
+	requireGives(t, s.Backward, reversed, when+", backward")
 
 	for _, e := range []peers.Entry{want[0], want[299], want[300], want[4999]} { // the first one's is empty
 		requireHas(t, s, string(e.Key), string(e.Value))
@@ -82,16 +77,19 @@ func check(t *testing.T, s peers.Store, want []peers.Entry, when string) {
 	requireLacks(t, s, "key 001234!")
 }
 
-func requireGives(t *testing.T, c peers.Cursor, err error, want []peers.Entry, what string) {
+func requireGives(t *testing.T, walk func(peers.Visit) error, want []peers.Entry, what string) {
 	t.Helper()
-	require.NoError(t, err, what)
-	for i, e := range want {
-		require.True(t, c.Next(), "%s: ended after %d entries: %v", what, i, c.Err())
-		key, value := c.Entry()
-		require.Equal(t, string(e.Key), string(key), what)
-		require.Equal(t, string(e.Value), string(value), "%s: %s", what, e.Key)
-	}
-	require.False(t, c.Next(), "%s: goes on", what)
-	require.NoError(t, c.Err(), what)
-	require.NoError(t, c.Close(), what)
+	seen := 0
+	require.NoError(t, walk(func(key, value []byte) bool {
+		require.Less(t, seen, len(want), "%s: goes on", what)
+		require.Equal(t, string(want[seen].Key), string(key), what)
+		require.Equal(t, string(want[seen].Value), string(value), "%s: %s", what, key)
+		seen++
+		return true
+	}), what)
+	require.Len(t, want, seen, "%s: ended early", what)
+
+	seen = 0
+	require.NoError(t, walk(func([]byte, []byte) bool { seen++; return seen < 3 }), what)
+	require.Equal(t, min(3, len(want)), seen, "%s: goes on after the caller had enough", what)
 }

@@ -123,7 +123,17 @@ func (s *store) Close() error {
 	return nil
 }
 
-func (s *store) Forward(from []byte) (peers.Cursor, error) {
+func (s *store) Forward(from []byte, visit peers.Visit) error {
+	c, err := s.forward(from)
+	return peers.Walk(c, err, visit)
+}
+
+func (s *store) Backward(visit peers.Visit) error {
+	c, err := s.backward()
+	return peers.Walk(c, err, visit)
+}
+
+func (s *store) forward(from []byte) (peers.Cursor, error) {
 	it := C.rocksdb_create_iterator(s.db, s.read)
 	if len(from) == 0 {
 		C.rocksdb_iter_seek_to_first(it)
@@ -134,7 +144,7 @@ func (s *store) Forward(from []byte) (peers.Cursor, error) {
 	return &cursor{it: it, begun: false}, nil
 }
 
-func (s *store) Backward() (peers.Cursor, error) {
+func (s *store) backward() (peers.Cursor, error) {
 	it := C.rocksdb_create_iterator(s.db, s.read)
 	C.rocksdb_iter_seek_to_last(it)
 	return &cursor{it: it, backward: true}, nil
