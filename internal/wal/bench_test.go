@@ -11,15 +11,15 @@ import (
 	"github.com/kvd-db/kvd/internal/vfs"
 )
 
-// BenchmarkAppendSync: writers that each wait for their record to be on the
-// disk before they bring the next.
+// BenchmarkAppendSync: each writer waits until its record is on the disk before it
+// appends the next one.
 func BenchmarkAppendSync(b *testing.B) {
 	for _, writers := range []int{1, 16, 64, 256} {
 		b.Run(fmt.Sprintf("writers=%d", writers), func(b *testing.B) { benchmarkAppend(b, writers, kv.DurabilitySync, awaitWaker) })
 	}
 }
 
-// BenchmarkFlushOrSync: the same, by writers that sync themselves.
+// BenchmarkFlushOrSync: the same, with writers that sync on their own goroutine.
 func BenchmarkFlushOrSync(b *testing.B) {
 	for _, writers := range []int{1, 2, 4, 16} {
 		b.Run(fmt.Sprintf("writers=%d", writers), func(b *testing.B) {

@@ -4,9 +4,9 @@ import (
 	"errors"
 )
 
-// Close writes and syncs everything and notes that the log ended in order, unless it may
-// not write (see Refuse); then it waits for what runs in the background. What is appended
-// meanwhile is refused. Close is idempotent. It returns Err if the log had failed.
+// Close writes and syncs everything and notes that the log ended in order, unless it must
+// not write (see Refuse). Records appended meanwhile are refused. Close waits for the
+// log's goroutines and is idempotent. It returns Err if the log had failed.
 func (l *Log) Close() error {
 	l.closing.Do(func() { l.closeErr = l.close() })
 	return l.closeErr
@@ -33,7 +33,7 @@ func (l *Log) close() error {
 		l.mu.changed.Wait() // for a caller of FlushOrSync
 	}
 	l.mu.Unlock()
-	// From here on this goroutine is alone with the files.
+	// From here on only this goroutine uses the files.
 	err := l.Err()
 	if err == nil && !l.suspended.Load() && !l.mayStayAsItIs() {
 		if err = l.closeSynced(); err != nil {
@@ -52,16 +52,15 @@ func (l *Log) close() error {
 	return errors.Join(err, l.closeFiles())
 }
 
-// mayStayAsItIs reports whether the file system is read-only and the log is synced. The
-// goroutine is alone with the log.
+// mayStayAsItIs reports whether the file system is read-only and the log is synced, so
+// that Close need not write. Only the caller uses the log.
 func (l *Log) mayStayAsItIs() bool {
 	return l.untouchableLocked() && l.mu.sealed == nil && !l.mu.syncedAt.less(l.mu.active.address())
 }
 
-// closeSynced syncs what is written, then notes in a frame and, once that is
-// synced, in the header where the log ends. The frame tells recovery that what
-// lies before it was synced without an error; the header, that no tail is
-// missing.
+// closeSynced syncs what is written. Then it notes where the log ends: in a frame and,
+// once that is synced, in the header. The frame tells recovery that everything before it
+// was synced without an error; the header, that no tail is missing.
 func (l *Log) closeSynced() error {
 	if l.mu.sealed != nil || l.mu.syncedAt.less(l.mu.active.address()) {
 		l.mu.Lock()
@@ -85,7 +84,7 @@ func (l *Log) closeSynced() error {
 	closed := a.header
 	closed.closed = a.off
 	if _, err := a.file.WriteAt(closed.encode(), 0); err != nil {
-		// A part of it may be there, and would make the whole segment unreadable.
+		// A partly written header would make the whole segment unreadable.
 		_, undoErr := a.file.WriteAt(a.header.encode(), 0)
 		return errors.Join(err, undoErr)
 	}
@@ -100,7 +99,7 @@ func (l *Log) closeFiles() error {
 		}
 	}
 	if l.mu.prepared != nil && (l.Err() != nil || l.untouchableLocked()) {
-		errs = append(errs, l.mu.prepared.file.Close()) // its name may be another's by now
+		errs = append(errs, l.mu.prepared.file.Close()) // another segment may have its name by now
 	} else if l.mu.prepared != nil {
 		errs = append(errs, l.mu.prepared.discard(l.opts.FS))
 	}

@@ -27,8 +27,8 @@ func (c *counter) RunReady() { c.works.Add(1) }
 
 func (c *counter) woken() bool { return c.wakes.Load()+c.works.Load() > 0 }
 
-// TestSyncedRecordsWaitForTheSync: while a sync runs, buffered writes go on and
-// are acknowledged, and no record of the sync is.
+// TestSyncedRecordsWaitForTheSync: while a sync runs, buffered records are written and
+// acknowledged, and no record that waits for the sync is acknowledged.
 func TestSyncedRecordsWaitForTheSync(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGate()
@@ -57,7 +57,7 @@ func TestSyncedRecordsWaitForTheSync(t *testing.T) {
 		}
 		assert.Zero(t, l.Synced())
 
-		// The next sync serves all that came meanwhile.
+		// The next sync serves all records appended meanwhile.
 		syncs := l.Stats().Syncs
 		g.open()
 		synctest.Wait()
@@ -110,8 +110,8 @@ func TestManyWritersShareSyncs(t *testing.T) {
 	require.NoError(t, l.Close())
 }
 
-// TestFirstFailureIsTheLast: after a sync failed, nobody is acknowledged,
-// everybody is woken, and that file is never synced again.
+// TestFirstFailureIsTheLast: after a failed sync no record is acknowledged, all waiting
+// callers are woken, and the file is never synced again.
 func TestFirstFailureIsTheLast(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		disk := newDisk(t)
@@ -123,7 +123,7 @@ func TestFirstFailureIsTheLast(t *testing.T) {
 				return f.Sync()
 			}
 			if syncs.Add(1) > 1 {
-				return nil // as Linux does: the pages count as clean
+				return nil // as on Linux: the failed pages count as clean
 			}
 			<-hold
 			return syscall.EIO
@@ -175,8 +175,8 @@ func TestFirstFailureIsTheLast(t *testing.T) {
 	})
 }
 
-// TestPreparationMayFail: without zeros the log goes on with small segments. That the
-// disk is full is not told here: the log's reservations tell it.
+// TestPreparationMayFail: without zeros the log continues with small segments. A full
+// disk is not reported here but by the log's reservations.
 func TestPreparationMayFail(t *testing.T) {
 	for _, cause := range []error{syscall.EIO, syscall.ENOSPC} {
 		t.Run(cause.Error(), func(t *testing.T) {
@@ -225,7 +225,7 @@ func TestIdleMark(t *testing.T) {
 				time.Sleep(time.Hour)
 				require.Equal(t, steps, disk.Steps(), "an idle log leaves the disk alone")
 
-				// From now on damage of b is no torn tail.
+				// From here on damage to b is not a torn tail.
 				files := contents(t, disk)
 				require.NoError(t, l.Close())
 				d := damaged{files, []rec{{1, 1, "a"}, {2, 1, "b"}}, 2}
@@ -376,8 +376,8 @@ func TestCloseWhileOthersWrite(t *testing.T) {
 	require.NoError(t, l.Close())
 }
 
-// TestFlushWaitsForRoom: Flush waits while too much is queued behind a write
-// that hangs, so that the queue is bounded.
+// TestFlushWaitsForRoom: Flush waits while too much is queued after a write that hangs,
+// so that the queue is bounded.
 func TestFlushWaitsForRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fsys := faultfs.Wrap(newDisk(t), nil)
@@ -408,8 +408,8 @@ func TestFlushWaitsForRoom(t *testing.T) {
 	})
 }
 
-// TestLeaderIsRelieved: a caller of Flush writes some groups of others, and then
-// the log's own goroutine goes on.
+// TestLeaderIsRelieved: a caller of Flush writes some groups of other callers, then a
+// goroutine of the log takes over.
 func TestLeaderIsRelieved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fsys := faultfs.Wrap(newDisk(t), nil)
@@ -420,7 +420,7 @@ func TestLeaderIsRelieved(t *testing.T) {
 		hold := make(chan struct{})
 		fsys.SetInjector(faultfs.InjectorFunc(func(op faultfs.Op) faultfs.Fault {
 			if op.Kind != faultfs.Write {
-				return faultfs.Fault{} // the sync of what is much
+				return faultfs.Fault{} // the sync of the many unsynced bytes
 			}
 			if writes++; writes == leadGroups+2 {
 				<-hold
@@ -439,8 +439,8 @@ func TestLeaderIsRelieved(t *testing.T) {
 	})
 }
 
-// L4: what was left to the holder of the writing role is written when it gives the
-// role up, also if it came too late for the holder to write it.
+// L4: groups left to the goroutine with the writing role are written when it gives the
+// role up, even if they came too late for it to write them.
 func TestWhatIsLeftToAWriterIsWritten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := testOptions(newDisk(t))
@@ -452,7 +452,7 @@ func TestWhatIsLeftToAWriterIsWritten(t *testing.T) {
 		w := make(signal, 1)
 		_, pos, err := appendTo(l, []byte("a"), 1, buffered, w, nil)
 		require.NoError(t, err)
-		l.Flush() // leaves it to whoever is writing
+		l.Flush() // leaves it to the goroutine that is writing
 		synctest.Wait()
 		require.Less(t, l.Written(), pos)
 
@@ -466,7 +466,7 @@ func TestWhatIsLeftToAWriterIsWritten(t *testing.T) {
 	})
 }
 
-// What is written is synced from time to time though nobody asks.
+// The log syncs from time to time although no record asks for it.
 func TestMuchThatNobodyWaitsForIsSynced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := testOptions(newDisk(t))

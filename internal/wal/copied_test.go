@@ -12,8 +12,8 @@ import (
 )
 
 // openCopying opens a log as earlier versions did: recovery copied the data frames of the
-// segments that were not surely synced to a new segment, which replaces them. Logs of that
-// kind, and such recoveries that were cut short, must still be read.
+// segments that were not surely synced to a new segment, which replaces them. Such logs
+// must still be read, also if the recovery was interrupted.
 func openCopying(t testing.TB, o Options) (*Log, []rec) {
 	t.Helper()
 	require.NoError(t, o.setDefaults())
@@ -117,7 +117,7 @@ func (l *Log) copyFrames(a *segment, seg *surveyed) (err error) {
 	return nil
 }
 
-// recoverCopying goes on with what kill -9 leaves, recovered by an earlier version.
+// recoverCopying reopens what kill -9 leaves as an earlier version did.
 func (w *world) recoverCopying() {
 	image := w.disk.KillImage()
 	w.disk.SetHook(nil)

@@ -17,7 +17,7 @@ import (
 	"github.com/kvd-db/kvd/internal/vfs"
 )
 
-// world runs a workload on a simulated disk, remembers what was promised, and
+// world runs a workload on a simulated disk, keeps the promises made to its callers, and
 // keeps the images that a power cut or a kill could leave at every step.
 type world struct {
 	t    testing.TB
@@ -31,15 +31,15 @@ type world struct {
 	rng      *rand.Rand
 }
 
-// promises is what the log owes at a moment. The records are those that were
-// appended, in order; the first of them that count as durable must come back,
-// all others may, as far as they form a prefix.
+// promises is what the log owes at one point of time. records are those appended, in
+// order: the first of them, up to those that count as durable, must come back; the others
+// may, as far as they form a prefix.
 type promises struct {
 	opened   bool // Open has returned: there is a log
 	appended []rec
 	durable  int
 	written  int       // must come back after a kill
-	flushed  kv.SeqNum // records up to this number may be gone
+	flushed  kv.SeqNum // records up to this number may have been reclaimed
 	seen     kv.SeqNum // no later record may have a number up to this
 }
 
@@ -56,7 +56,7 @@ func newWorld(t testing.TB) *world {
 	return w
 }
 
-// record makes w keep images from now on.
+// record makes w keep images from here on.
 func (w *world) record() { w.disk.SetHook(func(s vfs.Step) { w.snap(w.disk, s) }) }
 
 func (w *world) snap(disk *vfs.Mem, s vfs.Step) {
@@ -77,8 +77,8 @@ func (w *world) snap(disk *vfs.Mem, s vfs.Step) {
 	w.keep(image{fmt.Sprintf("kill before step %d (%s %s)", s.N, s.Kind, s.Name), disk.KillImage(), before})
 }
 
-// keep takes in an image with the promises from before it was made; records
-// appended meanwhile may be in it too.
+// keep keeps an image with the promises from before it was made; records appended
+// meanwhile may be in it too.
 func (w *world) keep(img image) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -97,8 +97,8 @@ func (w *world) open() {
 	w.promises.opened, w.o.Fresh = true, false
 }
 
-// check compares what came back with what was promised: at least the first must
-// records.
+// check compares the replayed records with those promised: at least the first must
+// records come back.
 func (p *promises) check(t testing.TB, recs []rec, must int) {
 	t.Helper()
 	gone := 0
@@ -146,7 +146,7 @@ func (w *world) add(bytes int, level kv.Durability) promise {
 	return promise{n, pos, level, waker}
 }
 
-// await waits for the acknowledgement and checks on the disk that it is true.
+// await waits for the acknowledgement and checks it against the disk.
 func (w *world) await(p promise) {
 	for !reached(w.log, p.pos, p.level) {
 		require.NoError(w.t, w.log.Err())
@@ -169,8 +169,8 @@ func (w *world) acknowledged(n int, level kv.Durability) {
 	w.promises.written = max(w.promises.written, n)
 }
 
-// assertSynced looks at the disk: every frame with a record up to that number,
-// the header of its segment and the names on the way to it are synced.
+// assertSynced checks the disk: every frame with a record up to that number, the header
+// of its segment and the names on the path to it are synced.
 func (w *world) assertSynced(last kv.SeqNum) {
 	w.t.Helper()
 	nums, err := listSegments(w.disk, testDir)
@@ -196,7 +196,7 @@ func (w *world) put(bytes int, level kv.Durability) {
 	w.await(p)
 }
 
-// putHere is put by a caller who syncs.
+// putHere is put by a caller that syncs on its own goroutine.
 func (w *world) putHere(bytes int) {
 	p := w.add(bytes, synced)
 	require.NoError(w.t, leadSync(w.log, p.pos))
@@ -216,7 +216,7 @@ func (w *world) reclaim(upTo int) {
 	require.NoError(w.t, w.log.Reclaim(w.promises.flushed))
 }
 
-// shrink has the log leave its active segment, and gives that back.
+// shrink makes the log leave its active segment, and reclaims that.
 func (w *world) shrink() {
 	w.mu.Lock()
 	last := w.promises.appended[len(w.promises.appended)-1]
@@ -226,7 +226,7 @@ func (w *world) shrink() {
 	require.NoError(w.t, w.log.Reclaim(w.promises.flushed))
 }
 
-// release has the log give back what it does not need. It reports whether there was any.
+// release makes the log give back space that it does not need. It reports whether there was any.
 func (w *world) release() bool {
 	gave, err := w.log.Release()
 	require.NoError(w.t, err)
@@ -254,7 +254,7 @@ const (
 	synced   = kv.DurabilitySync
 )
 
-// workloads are short lives of a log; each begins with the creation.
+// workloads are short histories of a log; each begins with its creation.
 var workloads = map[string]func(w *world){
 	"creation": func(w *world) { w.open() },
 	"synced records": func(w *world) {
@@ -391,12 +391,12 @@ var workloads = map[string]func(w *world){
 	},
 }
 
-// depthTwo is which share of the images is crashed once more while it recovers:
-// one in so many. With 1 the test takes minutes and finds what 16 finds in time.
+// depthTwo is the share of the images, one in so many, that is crashed again during
+// recovery. With 1 the test takes minutes and has found nothing that 16 does not find.
 const depthTwo = 16
 
-// TestEveryCrashPoint cuts the power, or kills the process, before every
-// operation on the disk, recovers, and does the same during the recovery.
+// TestEveryCrashPoint cuts the power, or kills the process, before every operation on the
+// disk, recovers, and does the same during the recovery.
 func TestEveryCrashPoint(t *testing.T) {
 	for name, work := range workloads {
 		t.Run(name, func(t *testing.T) {
@@ -424,9 +424,9 @@ func TestEveryCrashPoint(t *testing.T) {
 	}
 }
 
-// checkRecovery opens an image and compares what comes back with what was
-// promised; then it makes sure, in one of three ways, that it comes back again.
-// If deeper, it keeps images of its own while the log is opened.
+// checkRecovery opens an image and compares the replayed records with those promised.
+// Then it checks in one of three ways that they come back again. If deeper, it keeps
+// images of its own while the log is opened.
 func (w *world) checkRecovery(label string, img image, deeper bool) {
 	t := w.t
 	defer func() {
@@ -449,18 +449,18 @@ func (w *world) checkRecovery(label string, img image, deeper bool) {
 	o.Fresh = false
 
 	switch w.rng.IntN(3) {
-	case 0: // What was replayed stays, whatever happens now.
+	case 0: // What was replayed stays, whatever happens next.
 		cut := o
 		cut.FS = img.disk.CrashImage(vfs.DropAll, nil)
 		l2, recs2, _ := mustOpen(t, cut)
 		require.Equal(t, recs, recs2)
 		require.NoError(t, l2.Close())
-	case 1: // The same image once more gives the same.
+	case 1: // The same image gives the same records again.
 		l2, recs2, r2 := mustOpen(t, same)
 		require.Equal(t, recs, recs2)
 		require.Equal(t, r, r2)
 		require.NoError(t, l2.Close())
-	case 2: // Life goes on.
+	case 2: // The log works on.
 		next := put(t, l, "next", 1, synced)
 		require.Equal(t, r.NextSeq, next.base)
 		require.NoError(t, l.Close())

@@ -15,11 +15,11 @@ import (
 	"github.com/kvd-db/kvd/internal/vfs"
 )
 
-// damaged is a small log of three segments to be spoilt.
+// damaged is a small log of three segments for tests to damage.
 type damaged struct {
 	files map[uint64][]byte
 	recs  []rec
-	safe  int // so many records are in front of the last synced mark
+	safe  int // number of records before the last synced mark
 }
 
 // closedLog was closed in order: every record is safe.
@@ -34,8 +34,8 @@ func closedLog(t testing.TB) damaged {
 	return damaged{contents(t, w.disk), w.promises.appended, 6}
 }
 
-// killedLog is that of a process that was killed right after a sync: the last
-// frame says that all records but the last were synced.
+// killedLog is the log of a process that was killed right after a sync: the last frame
+// says that all records but the last were synced.
 func killedLog(t testing.TB) damaged {
 	w := newWorld(t)
 	w.o.SegmentBytes = 600
@@ -48,8 +48,8 @@ func killedLog(t testing.TB) damaged {
 	return damaged{files, w.promises.appended, 5}
 }
 
-// verify opens a spoilt log and makes sure that it is refused, or that nothing
-// is lost but what may be.
+// verify opens a damaged log and checks that it is refused, or that no record is missing
+// but those that may be.
 func (d damaged) verify(t testing.TB, files map[uint64][]byte, what string) (refused bool) {
 	disk := diskOf(t, files)
 	o := testOptions(disk)
@@ -124,7 +124,7 @@ func TestMissingSegmentIsDamage(t *testing.T) {
 			files := maps.Clone(d.files)
 			delete(files, num)
 			if r := d.verify(t, files, fmt.Sprintf("segment %d removed", num)); !r {
-				require.NotContains(t, usedSegments(t, d), num, "a segment in use was missing, and nobody noticed")
+				require.NotContains(t, usedSegments(t, d), num, "a segment in use was missing, and recovery did not notice")
 			}
 		}
 	}
@@ -245,7 +245,7 @@ func TestUnknownVersionIsNotDamage(t *testing.T) {
 	require.ErrorIs(t, report.Problem, kv.ErrUnsupportedVersion)
 }
 
-// TestFilesOfOthersStay: the log neither reads nor removes what is not its own.
+// TestFilesOfOthersStay: the log neither reads nor removes files that are not its own.
 func TestFilesOfOthersStay(t *testing.T) {
 	disk := newDisk(t)
 	require.NoError(t, disk.MkdirAll(testDir))

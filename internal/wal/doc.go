@@ -1,109 +1,91 @@
-// Package wal is the node's one commit log: numbered segment files in one
-// directory, to which all partitions append. In other texts: write-ahead log,
-// redo log, journal.
+// Package wal is the node's one commit log: numbered segment files in one directory, to
+// which all partitions append. In other texts: write-ahead log, redo log, journal.
 //
 // It knows records (opaque bytes that take some sequence numbers), segments and
 // durability. It does not know keys or partitions, nor when a record is no longer
 // needed: the engine tells it, by [Log.Reclaim].
 //
-// W1. A record that was acknowledged as synced is replayed after any crash, until
-// it is given back.
-// W2. What is replayed is a prefix of what was appended, each record once. (What
-// was given back is missing at the front.)
-// W3. No sequence number is given out twice, also not one whose record a crash
-// took.
-// W4. A torn tail is dropped and reported; damage of what was synced refuses to
-// open, with the file and the offset. Which of the two it is, the frames behind
-// say.
-// W5. After a failed write or sync nothing is acknowledged any more, and no
-// second sync is tried.
+// W1. A record that was acknowledged as synced is replayed after any crash, until its
+// segment is reclaimed.
+// W2. Replay gives a prefix of what was appended, each record once. (The reclaimed
+// segments are missing at its front.)
+// W3. No sequence number is given out twice, not even one whose record a crash took.
+// W4. A torn tail is dropped and reported; damage to synced records refuses to open, with
+// the file and the offset. The frames after the unreadable place tell the two apart.
+// W5. After a failed write or sync nothing is acknowledged any more, and no second sync
+// is tried.
 //
-// # The way of a record
+// # The path of a record
 //
 // [Log.Append] copies it to the open group, in memory, and gives it its numbers.
-// [Log.Flush] writes the group as one frame; of several callers one leads and
-// writes for the others, without a change of goroutine. Records of all
-// durabilities share a frame. Syncing has a goroutine of its own: while it runs,
-// buffered records are written and acknowledged, and records that wait for a sync
-// gather; they are then written as one frame, and one sync serves them all. A
-// lone writer waits for one write and one fdatasync.
+// [Log.Flush] writes the group as one frame; of several callers one leads and writes for
+// the others, on its own goroutine. Records of all durabilities share a frame. Syncing
+// has a goroutine of its own: while it runs, buffered records are written and
+// acknowledged, and records that wait for a sync gather; they are then written as one
+// frame, and one sync serves them all. A lone writer waits for one write and one
+// fdatasync.
 //
 // A caller that waits for one of the records calls [Log.FlushOrSync] instead: it writes
 // on its own goroutine, and syncs there too if no other goroutine writes or syncs and
-// syncs have been quick lately. The goroutine that synced then applies what that has made
-// durable, if nothing else waits for a sync ([Waker]). So a frame of synced writes that a
-// server has read wakes no goroutine until its answer is sent: 0.91 of the processor time
-// for a put (bench/NOTES.md). The price: of a disk that was quick and begins to hang, one
-// caller at a time cannot give up before its write or sync returns.
+// recent syncs were quick. The goroutine that synced then applies what became durable, if
+// nothing else waits for a sync ([Waker]). So a frame of synced writes wakes no goroutine
+// between its arrival at the server and its answer: 0.91 of the processor time for a put
+// (bench/NOTES.md). The price: if a quick disk begins to hang, one caller at a time cannot
+// give up before its write or sync returns.
 //
-// With W writers that each wait for their sync, a sync that began as soon as the one
-// before it was done would serve W/2 of them: see gathering, which waits for those
-// just served for as long as syncs take, where they come back. Measured with the
-// engine's puts of 128 bytes in pairs, on 2 cores and a disk whose syncs took 0.3 to
-// 1.7 ms: a sync served 7.8 puts of 16 writers and now 14, with 64 writers 31 and 50,
-// with 256, which often need more time than a sync, 118 and 145; there were some 1.3,
-// 1.2 and 1.1 times as many puts a second, at 0.76, 0.85 and 0.8 of the processor
-// time. Waiting for half as long failed too often with 64 writers: 42 puts a sync.
-// Waiting by yields of the processor instead of on a channel keeps it from taking over
-// the work of the other one: 16 writers came back too late.
+// After a sync, the syncing goroutine gives the writers that it served as long as one sync
+// takes to append again, if they usually do: see gathering. Otherwise W writers that each
+// wait for their sync would split into two halves that take turns, and a sync would serve
+// W/2: with 16 writers 7.8 puts instead of 14.
 //
-// Syncs do not overlap. Tried: two at a time, each with a descriptor of its own.
-// The disk takes writes and flushes one after the other: with 16, 64 and 256 writers
-// of 128 bytes a sync took 1.1 to 1.4 times as long and served 0.6 times as many
-// puts, and there were 0.74 to 0.79 times as many puts a second.
+// Syncs do not overlap: a disk does one after the other, and two at a time gave 0.74 to
+// 0.79 times as many puts a second.
 //
-// Every frame is written by a write call. Tried and removed: copying small frames into a
-// part of the segment that is mapped into memory. It took 0.78 of the processor time of
-// a buffered put of 1 KiB, but on a file system that stalls (fsfreeze, a snapshot of the
-// volume) the copy blocked in a page fault, which held up the whole process: see
-// package vfs. What saves about as much is to extend the segment by 64 KiB of zeros at a
-// time and to overwrite these (PUT_HEAVY as above: 0.79 of the processor time of an
-// operation, DELETE_HEAVY 0.84). A sync in the middle writes all of the zeros, so a log that
-// is synced often, or seldom written to, is not extended. Tried too: a caller that yields
-// once more before it writes, for others to add their records. It halved the number of
-// writes, but cost what it saved.
+// Every frame is written by a write call. A memory-mapped segment costs less, but on a file
+// system that stalls (fsfreeze, a snapshot of the volume) a page fault blocks the whole
+// process: see package vfs. Instead the log extends the segment by 64 KiB of zeros at a
+// time and overwrites these: 0.79 of the processor time of an operation. A sync in the
+// middle writes all of the zeros, so a log that is synced often, or seldom written to, is
+// not extended.
 //
-// Segments are filled with zeros, and synced, before they are used, as soon as
-// anybody asks for syncs: fdatasync need then not record a new length, which
-// doubles what the log can do (measured: 4,300 instead of 3,000 syncs a second
-// for one writer). It also doubles the bytes written, so a log that nobody syncs
-// does without. The first segments have 1, 2, 4 ... MiB of zeros, so that a log that
-// was just opened soon has some, and a short one does not have many.
+// Once a record asks for a sync, segments are filled with zeros, and synced, before they
+// are used: fdatasync then need not record a new length, which allows 4,300 instead of
+// 3,000 syncs a second for one writer. It also doubles the bytes written, so a log without
+// synced records does without. The first segments have 1, 2, 4 ... MiB of zeros, so that a
+// new log soon has some, and a short one does not have many.
 //
 // # Space
 //
-// A write of the log must not meet a full disk, for a failed write ends the log. So
+// A write of the log must not meet a full disk, because a failed write ends the log. So
 // [Log.Append] admits a record only if it surely fits into the space that the active
 // segment has on the disk (zeros, or a reservation by fallocate), after the records
 // admitted before it; 4 KiB stay for marks and for the frames that end a segment. A
 // goroutine reserves ahead: as much as was appended since the log was last idle, at
 // least 1 MiB and at most half a segment. Append waits for no disk: if the reservation
-// has not caught up it returns [ErrNoRoomYet], and its caller comes back when
-// [Log.OnRoom] or [Log.AwaitRoom] says so. If there is no space, Append refuses what
-// does not fit, and [Options.NoSpace] is told, before the last of the space is used.
-// This costs one fallocate per 7 MB of 1 KiB puts, and no processor time above the
-// noise: 0.93 of that without, medians of 5 pairs on 2 busy cores (0.92 to 1.06), for
-// synced puts of 128 bytes by 16 writers, 0.96 (0.79 to 1.11) for buffered ones of 1 KiB.
+// has not caught up it returns [ErrNoRoomYet], and its caller retries when [Log.OnRoom] or
+// [Log.AwaitRoom] says so. If there is no space, Append refuses what does not fit, and
+// [Options.NoSpace] is told before the last of the space is used. This costs one fallocate
+// per 7 MB of 1 KiB puts, and no processor time above the noise.
 //
-// A rotation makes room in the next segment for all that is admitted, and between
-// that and the switch Append admits what fits into both. If there is no space for a
-// next segment, the log goes on in the active one beyond its length.
+// A rotation makes room in the next segment for everything admitted, and between that and
+// the switch Append admits what fits into both. If there is no space for a next segment,
+// the log continues in the active one beyond its length.
 //
-// Space that is not needed goes back: when the log leaves a segment, when it is idle
-// ([Log.Shrink]: a large segment without unflushed records is left for a small one, else
-// what is reserved is cut) and on a full disk ([Log.Release], which needs no space
-// itself and keeps room for some hundred deletes).
+// Space that is not needed is given back: when the log leaves a segment, when it is idle
+// ([Log.Shrink]: the log leaves a large segment without unflushed records for a small one,
+// or cuts what is reserved) and on a full disk ([Log.Release], which needs no space itself
+// and keeps room for some hundred deletes).
 //
-// A log whose recovery cannot write is suspended: it was read and replayed, but nothing is
-// appended, its files hold the records that they held, and WaitSynced fails, since a power cut
-// could still take what it could before. [Log.Resume] tries the writing part again.
+// A log whose recovery cannot write is suspended: it was read and replayed, Append refuses
+// records, its files hold the same records as before, and WaitSynced fails, since a power
+// cut could still take the same records as before. [Log.Resume] tries the writing part again.
 //
 // # Files
 //
-// A segment is called 000042.wal; numbers only grow. It holds a header and then
-// frames, one behind the other, each at a multiple of 8. Numbers are
-// little-endian, checksums are CRC-32C. Behind the last frame there are zeros, or
-// the end of the file. No valid header or frame begins with zeros.
+// A segment is called 000042.wal; numbers only grow. It holds a header and then frames, one
+// after the other, each at a multiple of 8. Numbers are little-endian, checksums are
+// CRC-32C. After the last frame there are zeros, or the end of the file. No valid header
+// or frame begins with zeros.
 //
 //	segment header, 64 bytes
 //	 0  8  magic "kvd.wal\n"
@@ -130,7 +112,7 @@
 //	40  8  lowest segment that must exist
 //	48  8  segment, and
 //	56  8  offset, up to which the log was synced when the frame was laid out
-//	64     payload: records, one behind the other
+//	64     payload: records, one after the other
 //	       padding: zeros up to a multiple of 8
 //
 //	record
@@ -139,73 +121,69 @@
 //	 8  8  the first of them
 //	16     payload
 //
-// Only data frames have records. Every segment in use begins with a start frame.
-// A mark notes how far the log is synced (when it is idle) or that segments were
-// given back. An end frame is the last one of a segment that has a successor, a
-// close frame that of a log closed in order; an end frame follows it when the log
-// is opened again. A copied frame ends the copy that recovery made in earlier
-// versions.
+// Only data frames have records. Every segment in use begins with a start frame. A mark
+// notes how far the log is synced (when it is idle) or that segments were reclaimed. An end
+// frame is the last one of a segment that has a successor. A close frame is the last one of
+// a log closed in order; an end frame follows it when the log is opened again. A copied
+// frame ends the copy that recovery made in earlier versions.
 //
 // Golden files of each version are in testdata.
 //
-// # Why what is missing is noticed
+// # How missing parts are detected
 //
-// A frame names the last number before it, so none can be missing between two.
-// Its checksum covers the place where it lies, so none can be elsewhere. A header
-// names the segment before; an end frame says that there is one behind; each
-// frame names the lowest segment that must exist. What remains is the upper end.
+// A frame names the last number before it, so no frame can be missing between two. Its
+// checksum covers its place, so it cannot be valid elsewhere. A header names the segment
+// before; an end frame says that there is a next one; each frame names the lowest segment
+// that must exist. What remains is the upper end.
 //
-// Every frame says how far the log was synced before it was written, so a frame
-// that cannot be read, while a later one says it was synced, is damage. If no
-// later one says so, it was the last group: torn, and never acknowledged, or
-// acknowledged and then damaged. To shrink that window, an idle log adds a mark
-// after [Options.IdleMark], and an orderly Close writes into the header where the
-// log ended.
+// Every frame says how far the log was synced before it was written, so an unreadable
+// frame that a later one says was synced is damage. If no later one says so, it belonged to
+// the last group: torn, and never acknowledged as synced, or acknowledged and then damaged.
+// To shrink that window, an idle log adds a mark after [Options.IdleMark], and an orderly
+// Close writes into the header where the log ended.
 //
 // # Rotation
 //
-// The next segment exists, durably, before an end frame is written to the old
-// one. The end of the old segment is synced by the syncing goroutine, before
-// anything in the new one, while the writers go on in the new one. If the power
-// fails in between, the old segment may have a torn tail although a newer one has
-// frames: those say that it was not synced, and they are dropped with it. (Ending
-// and syncing the old segment first would stall all writers for as long as a sync
-// of what they just wrote.) A second rotation waits until the first is synced.
+// The next segment exists, durably, before an end frame is written to the old one. The
+// syncing goroutine syncs the end of the old segment before anything in the new one, while
+// the writers continue in the new one. If the power fails in between, the old segment may
+// have a torn tail although a newer one has frames: those say that it was not synced, and
+// they are dropped with it. (Ending and syncing the old segment first would stall all
+// writers for as long as a sync of what they just wrote.) A second rotation waits until the
+// first is synced.
 //
 // # Recovery
 //
-// It first reads everything and changes nothing ([Verify] is the same code). Then
-// it does not trust the page cache: after a failed fsync and a restart, that shows
-// what the disk does not have. Frames that no later one says were synced are written
-// once more where they lie, at most those of the last two segments, and remains of
-// frames behind them are cut off; both are synced. No byte of a frame changes, so a
-// crash meanwhile loses nothing. Then the log goes on in a new segment as after a
-// rotation: the segment is there, durably, before the end frame is written to the last
-// one, and that is synced too. If the crash had left an end frame without anything in the
-// segment behind it, the log goes on there.
+// Recovery first reads everything and changes nothing ([Verify] is the same code). It does
+// not trust the page cache: after a failed fsync and a restart, that shows what the disk
+// does not have. So it rewrites, in place, the frames that no later one says were synced,
+// at most those of the last two segments, and cuts off the remains of frames after them;
+// both are synced. No byte of a frame changes, so a crash meanwhile loses nothing. Then the
+// log continues in a new segment as after a rotation: the segment exists, durably, before
+// the end frame is written to the last one, and that is synced too. If the crash left an
+// end frame and a next segment without a start frame, the log continues in that segment.
 //
 // So recovery needs space for the start of a segment, 8 KiB. If there is none, the new
-// segment is removed and the log is suspended: see Space. Once the end frame may be
-// written it is too late for that, and recovery fails, to begin anew at the next opening.
+// segment is removed and the log is suspended: see Space. Once the end frame may have been
+// written it is too late for that: recovery fails, and starts over at the next opening.
 //
-// After a log that was closed in order only its last frame is written again: the close
-// frame is written after the sync of everything before it has succeeded, and the header
-// is changed after the sync of the close frame has.
+// After a log that was closed in order only its last frame is rewritten: the close frame is
+// written after the sync of everything before it has succeeded, and the header is changed
+// after the sync of the close frame has.
 //
 // Earlier versions copied the frames to a new segment, which named the lowest original;
-// the copy and its name were synced, then the lowest original was removed, durably, then
-// the others. While that original exists the copy does not count; once it is gone, the
-// other originals and older copies do not count. Such logs are read, and recovered from
-// what a crash left in the middle of that.
+// they synced the copy and its name, then removed the lowest original, durably, then the
+// others. While that original exists the copy does not count; once it is gone, the other
+// originals and older copies do not count. Such logs are read, and so is what a crash left
+// in the middle of such a recovery.
 //
-// Numbers go on 2^30 further up after a crash, and without a gap after an orderly
-// close. Numbers that were given to records that the crash took may have been
-// seen; how many there were nobody knows, and Append sees to it that there are no
-// more than these.
+// After a crash, numbers continue 2^30 further up; after an orderly close, without a gap.
+// Numbers of records that the crash took may have been seen by readers. How many these are
+// is unknown, but Append lets at most 2^30 numbers be unsynced.
 //
-// # What it relies on
+// # Assumptions
 //
-// A sector of 512 bytes is written wholly or not at all (the header is changed in place
-// when the log is closed, and each frame begins in a sector that holds the end of the one
-// before it), and what [vfs.FS] says about syncs.
+// A sector of 512 bytes is written wholly or not at all (Close changes the header in place,
+// and a frame may begin in the sector that holds the end of the one before it), and what
+// [vfs.FS] says about syncs.
 package wal

@@ -9,8 +9,8 @@ import (
 	"github.com/kvd-db/kvd/internal/vfs"
 )
 
-// syncFS calls sync in place of File.Sync for every file made or opened for
-// writing. Unlike a real file, one whose Sync failed may be synced again.
+// syncFS calls sync instead of File.Sync for every file created or opened for writing.
+// Unlike a real file, one whose Sync failed may be synced again.
 type syncFS struct {
 	vfs.FS
 	sync func(f vfs.File) error
@@ -36,11 +36,11 @@ func (s *syncFS) wrap(f vfs.File, err error) (vfs.File, error) {
 	return &syncFile{f, s.sync}, nil
 }
 
-// gate lets syncs pass while it is open, and holds them up while it is shut.
+// gate lets syncs pass while it is open, and blocks them while it is shut.
 type gate struct {
 	mu      sync.Mutex
 	shut    chan struct{} // nil: open
-	waiting chan struct{} // one value for each sync that is held up
+	waiting chan struct{} // one value for each blocked sync
 }
 
 func newGate() *gate { return &gate{waiting: make(chan struct{}, 100)} }

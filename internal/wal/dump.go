@@ -31,14 +31,14 @@ type SegmentInfo struct {
 	Replaces uint64 // the lowest of the segments that recovery copied into this one; 0: none
 	Closed   int64  // where the log ended when it was closed in order; 0: it was not
 	Bytes    int64  // length of the file
-	End      int64  // behind the last whole frame in order
-	Tail     int64  // bytes behind End up to the last that is not zero
+	End      int64  // end of the last whole frame in order
+	Tail     int64  // bytes after End up to the last that is not zero
 }
 
-// Dump calls fn for every whole frame of a segment, in order, up to the first
-// place that holds none, and returns what it saw of the segment. It changes
-// nothing and needs nothing but the file. An error of fn ends the dump and is
-// returned. Whether a tail is damage only the whole log can tell; see Verify.
+// Dump calls fn for every whole frame of a segment, in order, up to the first place
+// without one, and describes the segment. It changes nothing and reads only that file. An
+// error of fn ends the dump and is returned. Whether a tail is damage depends on the
+// whole log; see Verify.
 func Dump(fsys vfs.FS, name string, fn func(FrameInfo) error) (info SegmentInfo, err error) {
 	r, h, err := openSegment(fsys, name, identity{})
 	if r == nil {
@@ -73,7 +73,7 @@ func (f *frame) info() FrameInfo {
 		Offset: f.off, Bytes: f.bytes(), Kind: f.kind, Prev: f.prev, Next: f.next, Low: f.low,
 		SyncedSegment: f.synced.segment, SyncedOffset: f.synced.off,
 	}
-	// A checked frame has whole records, and this visitor has no errors.
+	// A checked frame has whole records, and the visitor returns no error.
 	_ = f.each(func(r Record) error {
 		info.Records = append(info.Records, r)
 		return nil
@@ -85,9 +85,8 @@ func (f *frame) info() FrameInfo {
 type Report struct {
 	Recovery
 	Files []FileReport
-	// Problem is why the log would not open; nil if it would. It is a
-	// *kv.CorruptionError or wraps kv.ErrUnsupportedVersion. Damage behind it is
-	// not looked for.
+	// Problem is why the log would not open; nil if it would. It is a *kv.CorruptionError or
+	// wraps kv.ErrUnsupportedVersion. Verify stops there and looks for no further damage.
 	Problem error
 }
 
@@ -95,13 +94,12 @@ type Report struct {
 type FileReport struct {
 	Name  string
 	Bytes int64
-	Live  bool // false: recovery removes it, for it holds nothing that counts
+	Live  bool // false: recovery removes it, because it holds nothing that counts
 }
 
-// Verify reads a whole log as Open does, with the same code, and changes
-// nothing. fn is called for each record, in order; its error ends the
-// verification and is returned. Other errors are those of the file system: what
-// is wrong with the log is in the report.
+// Verify reads a whole log as Open does, with the same code, and changes nothing. fn is
+// called for each record, in order; its error ends the verification and is returned.
+// Other errors are those of the file system; damage to the log is in the report.
 func Verify(fsys vfs.FS, dir string, storeID uint64, fn func(Record) error) (Report, error) {
 	s, err := runSurvey(fsys, dir, storeID, fn)
 	if err == nil && len(s.live) == 0 {
@@ -123,10 +121,9 @@ func Verify(fsys vfs.FS, dir string, storeID uint64, fn func(Record) error) (Rep
 	return report, err
 }
 
-// Empty reports whether a file holds nothing that was ever written by Append:
-// it is a segment without records, or what a crash left of one in the making.
-// It serves the creation of a store that finds what an earlier, unfinished
-// creation left behind.
+// Empty reports whether a file never held a record of Append: it is a segment without
+// records, or what a crash left of one being created. The creation of a store uses it to
+// recognize what an earlier, unfinished creation left.
 func Empty(fsys vfs.FS, name string) (empty bool, err error) {
 	records := false
 	info, err := Dump(fsys, name, func(f FrameInfo) error {
@@ -136,13 +133,13 @@ func Empty(fsys vfs.FS, name string) (empty bool, err error) {
 	if errors.Is(err, kv.ErrCorrupt) {
 		return noHeader(fsys, name)
 	}
-	// Of a start frame, and of the close frame that a failed creation puts behind
-	// it, any part may be missing, or be without its header.
+	// The tail may be any part of a start frame and of the close frame that a failed
+	// creation writes after it.
 	return err == nil && !records && (info.Tail == 0 || info.End+info.Tail <= segmentHeaderBytes+2*frameHeaderBytes), err
 }
 
-// noHeader reports whether the header of a segment was never written, and
-// nothing behind the place of its start frame.
+// noHeader reports whether the header of a segment was never written, and nothing after
+// the place of its start frame.
 func noHeader(fsys vfs.FS, name string) (none bool, err error) {
 	r, _, err := openSegment(fsys, name, identity{})
 	if r == nil {

@@ -12,9 +12,9 @@ import (
 	"github.com/kvd-db/kvd/internal/vfs"
 )
 
-// TestExtendedSegmentsHoldWhatWasAcknowledged writes a log of several segments, fast enough
-// for them to be extended by zeros, and finds all of it as kill -9 leaves it, and after the
-// log was closed.
+// TestExtendedSegmentsHoldWhatWasAcknowledged writes a log of several segments, fast
+// enough that they are extended by zeros, and finds all of it after kill -9 and after
+// Close.
 func TestExtendedSegmentsHoldWhatWasAcknowledged(t *testing.T) {
 	mem := newDisk(t)
 	osDir := t.TempDir()
@@ -22,7 +22,7 @@ func TestExtendedSegmentsHoldWhatWasAcknowledged(t *testing.T) {
 		name   string
 		fsys   vfs.FS
 		dir    string
-		killed func(o Options) Options // of a log that is open
+		killed func(o Options) Options // what a kill leaves of an open log
 	}{
 		{"Mem", mem, testDir, func(o Options) Options {
 			o.FS = mem.KillImage()

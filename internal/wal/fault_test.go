@@ -13,7 +13,7 @@ import (
 	"github.com/kvd-db/kvd/internal/vfs/faultfs"
 )
 
-// life runs a log on a disk where any operation may fail, up to the first error.
+// life uses a log on a disk where any operation may fail, up to the first error.
 func life(o Options, w *faultLife) error {
 	l, recs, _, err := openAll(o)
 	if err != nil {
@@ -69,9 +69,8 @@ type faultLife struct {
 	reclaimErr error
 }
 
-// TestEveryFault fails operation 0, 1, 2, ... of a life: that of a new log, and
-// that of one which must be recovered. Whatever fails, what was acknowledged is
-// on the disk.
+// TestEveryFault fails operation 0, 1, 2, ... of the life of a new log, and of one that
+// must be recovered. Whatever fails, acknowledged records are on the disk.
 func TestEveryFault(t *testing.T) {
 	faults := map[string]faultfs.Fault{
 		"EIO":                 {Err: syscall.EIO},
@@ -167,9 +166,9 @@ func cutClose(t *testing.T, disk *vfs.Mem, name string) {
 	require.NoError(t, f.Close())
 }
 
-// TestFullDisk fills the disk at once, between two records, after so many. Append
-// refuses what does not fit before it has a number, the owner is told, everything that
-// was admitted is written, and the log goes on once there is space.
+// TestFullDisk fills the disk at once, between two records, for every number of records
+// before that. Append refuses what does not fit before it has a number, the owner is
+// told, everything admitted is written, and the log continues once there is space.
 func TestFullDisk(t *testing.T) {
 	for after := range 60 {
 		disk := newDisk(t)
@@ -224,8 +223,8 @@ func TestFullDisk(t *testing.T) {
 	}
 }
 
-// TestAFullDiskClosesInOrder: neither the marks nor the frames at the end of a log need
-// space that is not reserved.
+// TestAFullDiskClosesInOrder: neither the marks nor the frames that end a log need space
+// that is not reserved.
 func TestAFullDiskClosesInOrder(t *testing.T) {
 	disk := newDisk(t)
 	o := testOptions(disk)
@@ -243,8 +242,8 @@ func TestAFullDiskClosesInOrder(t *testing.T) {
 	require.NoError(t, l.Close())
 }
 
-// TestAnOpeningThatFailsCanBeTriedAgain: whichever operation fails while a log is opened
-// that was closed in order, or that was not, the next process finds what this one did.
+// TestAnOpeningThatFailsCanBeTriedAgain: whichever operation fails while a log is opened,
+// whether it was closed in order or not, the next process finds the same log.
 func TestAnOpeningThatFailsCanBeTriedAgain(t *testing.T) {
 	for _, inOrder := range []bool{true, false} {
 		t.Run(fmt.Sprintf("closed in order %v", inOrder), func(t *testing.T) {

@@ -12,9 +12,9 @@ import (
 	"github.com/kvd-db/kvd/internal/vfs/faultfs"
 )
 
-// TestFlushOrSyncLeavesUnknownDisksToTheLog: while it is not known how long syncs take, the
-// syncing goroutine writes what waits for a sync, all of it at once, so a write that hangs
-// does not hold up a caller. What does not wait for a sync is written beside one that runs.
+// TestFlushOrSyncLeavesUnknownDisksToTheLog: while the duration of syncs is unknown, the
+// syncing goroutine writes all records that wait for a sync, so a write that hangs does
+// not block a caller. Records that do not wait for a sync are written while one runs.
 func TestFlushOrSyncLeavesUnknownDisksToTheLog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGate()
@@ -58,7 +58,7 @@ func TestFlushOrSyncLeavesUnknownDisksToTheLog(t *testing.T) {
 		require.GreaterOrEqual(t, l.Synced(), held)
 		require.True(t, firstWaker.woken() && heldWaker.woken())
 		last, _ := flush(memory, 1)
-		require.Equal(t, last, l.Written(), "nobody waits for it, and it is written all the same")
+		require.Equal(t, last, l.Written(), "no caller waits for it, and it is written all the same")
 		require.NoError(t, l.Close())
 		l.FlushOrSync()
 	})
@@ -84,11 +84,11 @@ func TestFlushOrSyncSyncsWhereSyncsAreQuick(t *testing.T) {
 		took.Store(int64(time.Millisecond))
 		putSynced(t, l)
 		synctest.Wait()
-		time.Sleep(time.Second) // the log has stopped waiting for others
+		time.Sleep(time.Second) // the log no longer waits for other writers
 		pos, held, w := flush()
 		require.Equal(t, pos, l.Synced())
 		require.Equal(t, time.Millisecond, held)
-		require.EqualValues(t, 3, w.works.Load(), "he has nothing else to do")
+		require.EqualValues(t, 3, w.works.Load(), "the caller has nothing else to do")
 
 		took.Store(int64(10 * leadTime))
 		for n := 0; held > 0; n++ {
@@ -102,9 +102,9 @@ func TestFlushOrSyncSyncsWhereSyncsAreQuick(t *testing.T) {
 	})
 }
 
-// TestWhoSyncsHasOthersWorkIfMoreWaits: whoever synced does what comes next himself only
-// if nothing else waits to be synced, and it is not much.
-func TestWhoSyncsHasOthersWorkIfMoreWaits(t *testing.T) {
+// TestASyncerWakesOthersIfMoreWaits: the goroutine that synced applies what became
+// durable itself only if nothing else waits to be synced, and if it is not much.
+func TestASyncerWakesOthersIfMoreWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGate()
 		o := testOptions(&syncFS{newDisk(t), g.sync})
@@ -124,7 +124,7 @@ func TestWhoSyncsHasOthersWorkIfMoreWaits(t *testing.T) {
 		g.open()
 		synctest.Wait()
 		require.EqualValues(t, 1, first.wakes.Load(), "the second one waits")
-		require.EqualValues(t, 1, second.works.Load(), "nobody waits")
+		require.EqualValues(t, 1, second.works.Load(), "no record waits")
 		large := add(workUnits + 1)
 		synctest.Wait()
 		require.EqualValues(t, 1, large.wakes.Load(), "it is much")

@@ -24,17 +24,16 @@ import (
 var update = flag.Bool("update", false, "write the golden files anew")
 
 // goldenDir holds a small log as hex dumps: a segment that recovery ended, one that was
-// closed in order, and the one that follows it. copiedGoldenDir and oldGoldenDir hold a log
-// with the same records of which recovery made a copy, as earlier versions of kvd did, the
-// latter in the format before. Together they have every kind of frame.
+// closed in order, and the one that follows it. copiedGoldenDir and oldGoldenDir hold a
+// log with the same records that recovery copied, as earlier versions of kvd did, the
+// latter in format version 1. Together they have every kind of frame.
 const (
 	goldenDir       = "testdata/v2"
 	copiedGoldenDir = "testdata/v2-copied"
 	oldGoldenDir    = "testdata/v1"
 )
 
-// TestGolden: the log of a fixed history has exactly these bytes, and they are
-// read back.
+// TestGolden: the log of a fixed history has exactly these bytes, and they are read back.
 func TestGolden(t *testing.T) {
 	disk := newDisk(t)
 	o := testOptions(disk)
@@ -162,7 +161,7 @@ func TestSegmentNames(t *testing.T) {
 	}
 }
 
-// TestFramesThatMakeNoSense have good checksums: whoever wrote them had a bug.
+// TestFramesThatMakeNoSense have good checksums: only a bug in their writer makes them.
 func TestFramesThatMakeNoSense(t *testing.T) {
 	record := func(base kv.SeqNum, units uint32) []byte { return appendRecord(nil, base, units, []byte("x")) }
 	for name, f := range map[string]frame{
@@ -204,12 +203,12 @@ func TestFramesInTheWrongPlace(t *testing.T) {
 		"no start":                 {mark},
 		"two starts":               {start, start},
 		"copied, of nothing":       {start, {kind: FrameCopied, next: 1, low: 1}},
-		"behind a close frame":     {start, {kind: FrameClose, next: 1, low: 1}, mark},
+		"after a close frame":      {start, {kind: FrameClose, next: 1, low: 1}, mark},
 		"does not follow":          {start, {kind: FrameMark, prev: 5, next: 6, low: 1}},
 		"claims too much":          {start, {kind: FrameMark, next: 1, low: 1, synced: address{1, 4096}}},
 		"claims another segment":   {start, {kind: FrameMark, next: 1, low: 1, synced: address{2, 0}}},
 		"the end, but no next one": {start, {kind: FrameEnd, next: 1, low: 1}},
-		"bytes behind the end":     {start, {kind: FrameEnd, next: 1, low: 1}, mark},
+		"bytes after the end":      {start, {kind: FrameEnd, next: 1, low: 1}, mark},
 	} {
 		t.Run(name, func(t *testing.T) {
 			disk := diskOf(t, map[uint64][]byte{1: buildSegment(segmentHeader{store: testStore, num: 1}, frames)})
@@ -228,9 +227,9 @@ func buildSegment(h segmentHeader, frames []frame) []byte {
 	return b
 }
 
-// FuzzSegment feeds a decoder any bytes as a segment. It must not panic, nor
-// allocate much more than it was given, and what it takes for whole frames must
-// be what would be written for them.
+// FuzzSegment feeds a decoder any bytes as a segment. The decoder must not panic, nor
+// allocate much more than its input, and each frame that it accepts must be what the
+// encoder would write.
 func FuzzSegment(f *testing.F) {
 	files, err := filepath.Glob(filepath.Join(goldenDir, "*.hex"))
 	require.NoError(f, err)
@@ -281,8 +280,8 @@ func FuzzSegment(f *testing.F) {
 	})
 }
 
-// fixChecksums lets a fuzzer get past the checksums: those of the header and of
-// the first frames are made good wherever there is the magic number of one.
+// fixChecksums lets a fuzzer get past the checksums: it corrects those of the header and
+// of the first frames, wherever a magic number is.
 func fixChecksums(b []byte) {
 	if len(b) < segmentHeaderBytes {
 		return

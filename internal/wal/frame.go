@@ -15,22 +15,22 @@ const (
 	recordHeaderBytes = 16
 	frameAlign        = 8
 
-	// maxRecordBytes bounds one record, and with it a frame: a group is closed as
-	// soon as it holds groupBytes. Two calls of the largest size fit, with what the
-	// layout adds: that is as much as a partition ever puts into one.
+	// maxRecordBytes bounds one record, and with it a frame: a group is closed as soon as it
+	// holds groupBytes. Derived: a partition puts at most two calls of the largest size into
+	// one record, and they fit with their encoding.
 	maxRecordBytes = 4 * kv.MaxBatchBytes
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// FrameKind says what a frame is for. The numbers are part of the disk format.
+// FrameKind is the purpose of a frame. The numbers are part of the disk format.
 type FrameKind uint32
 
 const (
 	// FrameData holds the records of one group.
 	FrameData FrameKind = 1
-	// FrameMark holds no records: it says how far the log is synced, and which
-	// segment is the lowest that must exist.
+	// FrameMark holds no records. It notes how far the log is synced, and which segment is
+	// the lowest that must exist.
 	FrameMark FrameKind = 2
 	// FrameStart is the first frame of every segment in use.
 	FrameStart FrameKind = 3
@@ -38,8 +38,8 @@ const (
 	FrameEnd FrameKind = 4
 	// FrameClose is the last frame that an orderly Close wrote.
 	FrameClose FrameKind = 5
-	// FrameCopied follows the frames that recovery copied from another segment, in
-	// earlier versions: none is written any more.
+	// FrameCopied follows the frames that recovery copied from another segment in earlier
+	// versions. It is no longer written.
 	FrameCopied FrameKind = 6
 )
 
@@ -65,8 +65,8 @@ func (a address) less(b address) bool {
 	return a.segment < b.segment || a.segment == b.segment && a.off < b.off
 }
 
-// identity is where a frame lies. Its checksum covers it, so that a frame of
-// another store, segment or offset is no frame.
+// identity is the segment that a frame belongs to. The frame's checksum covers it and the
+// offset, so that a frame from another store, segment or offset is invalid.
 type identity struct {
 	store   uint64
 	segment uint64
@@ -91,8 +91,9 @@ func frameBytes(payload int) int64 { return frameHeaderBytes + padded(int64(payl
 
 func padded(n int64) int64 { return (n + frameAlign - 1) &^ (frameAlign - 1) }
 
-// sealFrame completes a frame in place: buf holds room for the header, then the
-// payload of f. It returns buf with the padding. f.off says where it will lie.
+// sealFrame completes a frame in place: buf holds room for the header, then the payload.
+// It returns buf with the padding. f.off is the offset at which the frame will be
+// written.
 func sealFrame(buf []byte, id identity, f *frame) []byte {
 	payload := len(buf) - frameHeaderBytes
 	for len(buf)%frameAlign != 0 {
@@ -119,8 +120,8 @@ func emptyFrame(id identity, f frame) []byte {
 	return sealFrame(make([]byte, frameHeaderBytes), id, &f)
 }
 
-// headerChecksum covers the identity and all of the header behind itself; the
-// header has the checksum of the payload.
+// headerChecksum covers the identity, the offset and the header after the checksum field,
+// which includes the checksum of the payload.
 func headerChecksum(h []byte, id identity, off int64) uint32 {
 	var place [24]byte
 	le := binary.LittleEndian
@@ -133,8 +134,8 @@ func headerChecksum(h []byte, id identity, off int64) uint32 {
 // payloadChecksum covers the padding too.
 func payloadChecksum(b []byte) uint32 { return crc32.Checksum(b, castagnoli) }
 
-// decodeFrameHeader reads the header of the frame at off. It returns the length
-// of the payload, and why the bytes are no header if they are not.
+// decodeFrameHeader decodes the header of the frame at off. It returns the length of the
+// payload, or the reason why the bytes are no header.
 func decodeFrameHeader(h []byte, id identity, off int64) (f frame, payload uint32, reason string) {
 	le := binary.LittleEndian
 	if le.Uint32(h) != frameMagic {
@@ -155,8 +156,8 @@ func decodeFrameHeader(h []byte, id identity, off int64) (f frame, payload uint3
 	return f, le.Uint32(h[12:]), ""
 }
 
-// check reports what is wrong with a frame whose checksums hold: a fault of
-// whoever wrote it, not of the disk. An empty reason is none.
+// check reports what is wrong with a frame whose checksums hold: a bug of its writer, not
+// damage on the disk. An empty reason means that nothing is wrong.
 func (f *frame) check() string {
 	switch {
 	case frameKindNames[f.kind] == "":
@@ -213,7 +214,7 @@ func appendRecord(b []byte, base kv.SeqNum, units uint32, payload []byte) []byte
 	return append(b, payload...)
 }
 
-// cutRecord decodes the first record of b and returns what is behind it.
+// cutRecord decodes the first record of b and returns the bytes after it.
 func cutRecord(b []byte) (r Record, rest []byte, ok bool) {
 	if len(b) < recordHeaderBytes {
 		return Record{}, nil, false

@@ -5,33 +5,34 @@ import (
 	"time"
 )
 
-// gathering is how the syncing goroutine waits, after a sync, for those whom the sync
-// served to bring their next records. Without that, who comes first begins the next
-// sync together with those that came during the last one only, and writers that each
-// wait for their sync end as two crowds that take turns: a sync serves half of them,
-// and each of them waits for two.
+// gathering decides how long the syncing goroutine waits after a sync for the writers
+// that the sync served to append their next records. Without the wait, the first writer
+// to come back starts the next sync, which then holds only its record and those that
+// arrived during the last sync. Writers that each wait for their sync split into two
+// halves that take turns: a sync serves half of them, and each of them waits for two
+// syncs.
 //
-// It pays if those served come back sooner than the next sync would end. Nobody
-// tells, so it is tried: until seven eighths of all that wait for syncs wait again,
-// and for as long as syncs take. If fewer came, the next syncs begin at once, and the
-// more of them the more often that happened.
+// The wait pays if the served writers come back sooner than the next sync would end. The
+// log cannot know, so it tries: it waits until seven eighths of all units that wait for
+// syncs wait again, but at most as long as a recent sync took. If fewer came back, the
+// next syncs begin at once; the more often that happens, the more of them.
 type gathering struct {
-	asked   uint64 // units that were to be synced, since Open
+	asked   uint64 // units of records that asked for a sync, since Open
 	written uint64 // of these, written
 	synced  uint64 // of these, synced
 
-	typical time.Duration // how long syncs take lately, without the odd long one
+	typical time.Duration // smoothed duration of recent syncs; a single long one counts little
 
-	goal  uint64 // of asked, which the syncing goroutine waits for; 0: it does not
-	full  signal // one value: the goal is reached
-	pause int    // how many syncs after the last disappointment began at once
-	skip  int    // how many of the next ones will
+	goal  uint64 // value of asked that the syncing goroutine waits for; 0: it does not wait
+	full  signal // one value: the goal was reached
+	pause int    // how many syncs began at once after the last missed goal
+	skip  int    // how many of the next syncs begin at once
 }
 
-// maxGatherPause bounds for how many syncs it is not tried again.
+// maxGatherPause bounds how many syncs in a row begin without a wait.
 const maxGatherPause = 16
 
-// ask counts the units of a record that is to be synced.
+// ask counts the units of a record that asks for a sync.
 func (g *gathering) ask(units uint32) {
 	g.asked += uint64(units)
 	if g.goal > 0 && g.asked >= g.goal {
@@ -40,7 +41,7 @@ func (g *gathering) ask(units uint32) {
 	}
 }
 
-// learn takes note of how long a sync took.
+// learn records the duration of a sync.
 func (g *gathering) learn(took time.Duration) {
 	if g.typical == 0 {
 		g.typical = took
@@ -48,8 +49,8 @@ func (g *gathering) learn(took time.Duration) {
 	g.typical += (min(took, 2*g.typical) - g.typical) / 8
 }
 
-// begin sets the goal after a sync that served so many units. It reports whether
-// there is something to wait for.
+// begin sets the goal after a sync that served that many units. It reports whether the
+// syncing goroutine should wait for it.
 func (g *gathering) begin(served uint64) bool {
 	waiting := g.asked - g.synced
 	all := served + waiting
@@ -65,7 +66,8 @@ func (g *gathering) begin(served uint64) bool {
 	return true
 }
 
-// end learns from how it went.
+// end ends the wait. A missed goal lengthens the pause until the next one, a reached goal
+// shortens it.
 func (g *gathering) end() {
 	if g.goal == 0 {
 		g.pause = max(g.pause-1, 0)
@@ -76,12 +78,13 @@ func (g *gathering) end() {
 	g.skip = g.pause
 }
 
-// gatherLocked is called after a sync that served so many units. The caller has the
-// syncing role. It unlocks mu meanwhile.
+// gatherLocked waits after a sync that served that many units, if that may pay. The
+// caller has the syncing role. It unlocks mu while it waits.
 func (l *Log) gatherLocked(served uint64) {
 	if !l.mu.gather.begin(served) {
 		l.mu.Unlock()
-		// Those just woken bring the next records: a yield lets them be many.
+		// Callers just woken append the next records: yield, so that the next sync serves more
+		// of them.
 		runtime.Gosched()
 		l.mu.Lock()
 		return
@@ -97,7 +100,7 @@ func (l *Log) gatherLocked(served uint64) {
 	l.mu.Lock()
 	l.mu.gather.end()
 	select {
-	case <-l.mu.gather.full: // it came together with the limit
+	case <-l.mu.gather.full: // reached just as the limit expired
 	default:
 	}
 }

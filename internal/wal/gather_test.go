@@ -13,7 +13,7 @@ import (
 	"github.com/kvd-db/kvd/internal/vfs"
 )
 
-// slowDisk opens a log whose syncs take so long, in the time of a bubble.
+// slowDisk opens a log whose syncs take that long, in the time of a synctest bubble.
 func slowDisk(t *testing.T, sync *atomic.Int64) *Log {
 	t.Helper()
 	o := testOptions(&syncFS{newDisk(t), func(f vfs.File) error {
@@ -26,7 +26,7 @@ func slowDisk(t *testing.T, sync *atomic.Int64) *Log {
 	return l
 }
 
-// putSynced appends a record and returns when its sync woke it.
+// putSynced appends a record and returns when its sync has woken it.
 func putSynced(t *testing.T, l *Log) {
 	w := make(signal, 1)
 	_, pos, err := appendTo(l, []byte("payload"), 1, synced, w, nil)
@@ -36,9 +36,9 @@ func putSynced(t *testing.T, l *Log) {
 	awaitWaker(l, pos, synced, w)
 }
 
-// TestSyncsServeAllWhoComeBack: writers that come back sooner than a sync takes are
-// served by one sync each time, not by two in turns.
-func TestSyncsServeAllWhoComeBack(t *testing.T) {
+// TestSyncsServeAllWritersThatComeBack: writers that come back sooner than a sync takes
+// are served by one sync each time, not by two in turns.
+func TestSyncsServeAllWritersThatComeBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const writers = 16
 		var took atomic.Int64
@@ -60,9 +60,10 @@ func TestSyncsServeAllWhoComeBack(t *testing.T) {
 	})
 }
 
-// TestWhoDoesNotComeBackIsNotWaitedForLong: who comes while the log waits for others is
-// served after as long as a sync takes, and at once if others have often not come.
-func TestWhoDoesNotComeBackIsNotWaitedForLong(t *testing.T) {
+// TestTheLogDoesNotWaitLongForWriters: a record appended while the log waits for other
+// writers is synced after as long as a sync takes, and at once if other writers often
+// stayed away.
+func TestTheLogDoesNotWaitLongForWriters(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const sync = 10 * time.Millisecond
 		var took atomic.Int64
@@ -76,7 +77,7 @@ func TestWhoDoesNotComeBackIsNotWaitedForLong(t *testing.T) {
 				require.NoError(t, err)
 			}
 			l.Flush()
-			<-w // and two that never come back
+			<-w // and two writers that never come back
 			time.Sleep(time.Millisecond)
 			begin := time.Now()
 			putSynced(t, l)
@@ -116,7 +117,7 @@ func TestCloseEndsTheWaitForOthers(t *testing.T) {
 func TestGatheringGoals(t *testing.T) {
 	for _, c := range []struct {
 		served, waiting uint64
-		goal            uint64 // waiting; 0: it does not wait
+		goal            uint64 // that the log waits for; 0: it does not wait
 	}{
 		{0, 0, 0},
 		{0, 5, 0},
@@ -126,7 +127,7 @@ func TestGatheringGoals(t *testing.T) {
 		{3, 1, 4},
 		{8, 0, 7},
 		{128, 128, 224},
-		{1, 7, 0}, // enough of them are here
+		{1, 7, 0}, // enough of them have come back
 		{16, 240, 0},
 	} {
 		g := gathering{asked: 1000 + c.waiting, synced: 1000, full: make(signal, 1)}
@@ -137,8 +138,8 @@ func TestGatheringGoals(t *testing.T) {
 	}
 }
 
-// TestGatheringGivesUp: the less often others come back, the less often they are
-// waited for.
+// TestGatheringGivesUp: the less often writers come back, the less often the log waits
+// for them.
 func TestGatheringGivesUp(t *testing.T) {
 	g := gathering{full: make(signal, 1)}
 	tries := func(syncs int, comeBack bool) (tries int) {

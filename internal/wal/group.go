@@ -9,41 +9,41 @@ import (
 )
 
 const (
-	// groupBytes closes a group: a larger write gains nothing, and the buffer is
-	// kept for another group.
+	// groupBytes closes a group: a larger write gains nothing, and the buffer is reused for
+	// other groups.
 	groupBytes = 1 << 20
-	// maxQueuedBytes is how much may wait to be written before Flush waits too.
+	// maxQueuedBytes is how much may be queued before Flush waits.
 	maxQueuedBytes = 32 << 20
 	// maxSpareGroups bounds the memory that an idle queue keeps.
 	maxSpareGroups = 4
 )
 
-// group is the records that one write brings to the log: a data frame, but for
-// its header.
+// group is the records that one write adds to the log: a data frame whose header is
+// filled in last.
 type group struct {
 	buf     []byte // room for the header, then the records
 	records uint32
 	units   uint32 // of the records
-	asked   uint32 // of these, to be synced
+	asked   uint32 // of these, of records that ask for a sync
 	last    kv.SeqNum
 	end     Pos
-	charged int64   // of Log.mu.space, for its records
-	urgent  bool    // somebody waits for the write, not for the sync
+	charged int64   // to Log.mu.space, for its records
+	urgent  bool    // a caller waits for the write, not for the sync
 	early   []Waker // to wake after the write
 	late    []Waker // to wake after the sync
-	timed   []timed // those of its records
+	timed   []timed // its records that have a trace
 }
 
-// timed is a record of which somebody wants to know when it was written and, if so
-// asked, synced.
+// timed is a record whose trace receives the times of its write and, if it asked for one,
+// of its sync.
 type timed struct {
 	trace *trace.Batch
 	sync  bool
 	held  bool
 }
 
-// queue holds the groups that wait to be written, oldest first; records are
-// added to the last. Guarded by Log.mu.
+// queue holds the groups to be written, oldest first; records are added to the last one.
+// Guarded by Log.mu.
 type queue struct {
 	groups []*group
 	bytes  int // of all groups
@@ -52,7 +52,7 @@ type queue struct {
 
 func (q *queue) empty() bool { return len(q.groups) == 0 }
 
-// urgent reports whether somebody waits for any of the groups to be written.
+// urgent reports whether a caller waits for the write of any group.
 func (q *queue) urgent() bool {
 	for _, g := range q.groups {
 		if g.urgent {
@@ -80,14 +80,14 @@ func (q *queue) add(base kv.SeqNum, units uint32, payload []byte, end Pos) *grou
 func (q *queue) newGroup() *group {
 	if n := len(q.spare); n > 0 {
 		g := q.spare[n-1]
-		q.spare[n-1] = nil // if it grows too large to be kept, nothing else holds it
+		q.spare[n-1] = nil // so that a group too large to be kept can be freed
 		q.spare = q.spare[:n-1]
 		return g
 	}
 	return &group{buf: make([]byte, frameHeaderBytes)}
 }
 
-// hold tells those who want to know that their records wait for a sync.
+// hold notes in the traces that the records wait for a running sync.
 func (q *queue) hold() {
 	for _, g := range q.groups {
 		for i := range g.timed {
@@ -99,7 +99,7 @@ func (q *queue) hold() {
 	}
 }
 
-// release tells them that their records are about to be written.
+// release notes in the traces of held records that they are about to be written.
 func (g *group) release() {
 	if len(g.timed) == 0 {
 		return
@@ -123,7 +123,7 @@ func (q *queue) take() *group {
 	return g
 }
 
-// recycle keeps the memory of a group that take returned.
+// recycle keeps the memory of a group that take returned for new groups.
 func (q *queue) recycle(g *group) {
 	if len(q.spare) == maxSpareGroups || cap(g.buf) > 2*groupBytes {
 		return
@@ -135,7 +135,7 @@ func (q *queue) recycle(g *group) {
 	q.spare = append(q.spare, g)
 }
 
-// drain empties the queue and returns everybody who waits for it.
+// drain empties the queue and returns the wakers of its groups.
 func (q *queue) drain() (wakers [][]Waker) {
 	for _, g := range q.groups {
 		wakers = append(wakers, g.early, g.late)

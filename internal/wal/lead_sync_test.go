@@ -14,8 +14,8 @@ import (
 	"github.com/kvd-db/kvd/internal/vfs/faultfs"
 )
 
-// leadSync has its caller sync the log, as on a disk whose syncs are quick, and returns
-// once the log is synced up to pos.
+// leadSync syncs the log on the caller's goroutine, as on a disk whose syncs are quick,
+// and returns once the log is synced up to pos.
 func leadSync(l *Log, pos Pos) error {
 	l.mu.Lock()
 	l.mu.gather.typical = time.Microsecond
@@ -24,7 +24,7 @@ func leadSync(l *Log, pos Pos) error {
 	return l.WaitSynced(context.Background(), pos)
 }
 
-// addSynced appends a record whose caller will sync it.
+// addSynced appends a record that its caller will sync.
 func addSynced(t testing.TB, l *Log) Pos {
 	t.Helper()
 	_, pos, err := appendTo(l, []byte("payload"), 1, synced, &counter{}, nil)
@@ -32,8 +32,8 @@ func addSynced(t testing.TB, l *Log) Pos {
 	return pos
 }
 
-// TestALoneCallerSyncsOnItsOwnGoroutine: it wakes the syncing goroutine once, for the timer
-// of the idle mark.
+// TestALoneCallerSyncsOnItsOwnGoroutine: the caller wakes the syncing goroutine once, for
+// the timer of the idle mark.
 func TestALoneCallerSyncsOnItsOwnGoroutine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		disk := newDisk(t)
@@ -57,8 +57,8 @@ func TestALoneCallerSyncsOnItsOwnGoroutine(t *testing.T) {
 	})
 }
 
-// TestACallerLeadsOneSync: records that are appended during the sync of a caller are in the
-// next sync, which that caller does not wait for.
+// TestACallerLeadsOneSync: records appended during a caller's sync are in the next sync,
+// for which that caller does not wait.
 func TestACallerLeadsOneSync(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGate()
@@ -108,8 +108,8 @@ func TestACallerLeadsOneSync(t *testing.T) {
 	})
 }
 
-// TestALeaderWaitsForTheWriteOfAnother: a record whose write another has begun is not in the
-// caller's sync, and is waited for.
+// TestALeaderWaitsForTheWriteOfAnother: a record that another goroutine is writing is not
+// in the caller's sync, and the caller waits for it.
 func TestALeaderWaitsForTheWriteOfAnother(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fsys := faultfs.Wrap(newDisk(t), nil)
@@ -130,8 +130,8 @@ func TestALeaderWaitsForTheWriteOfAnother(t *testing.T) {
 	})
 }
 
-// TestTheSyncOfALeaderFails: the caller whose sync failed and all that wait for the log learn
-// of it, and no second sync is tried.
+// TestTheSyncOfALeaderFails: the caller whose sync failed and all callers that wait for
+// the log get the error, and no second sync is tried.
 func TestTheSyncOfALeaderFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fsys := faultfs.Wrap(newDisk(t), nil)
@@ -143,7 +143,7 @@ func TestTheSyncOfALeaderFails(t *testing.T) {
 				return faultfs.Fault{}
 			}
 			if syncs++; syncs > 1 {
-				return faultfs.Fault{} // as Linux does: the pages count as clean
+				return faultfs.Fault{} // as on Linux: the failed pages count as clean
 			}
 			<-release
 			return faultfs.Fault{Err: syscall.EIO, DropDirty: true}
@@ -173,7 +173,8 @@ func TestTheSyncOfALeaderFails(t *testing.T) {
 	})
 }
 
-// TestCloseWaitsForALeader: Close returns after the syncs of callers, and syncs what waits.
+// TestCloseWaitsForALeader: Close returns after the syncs of callers, and syncs the
+// records that wait.
 func TestCloseWaitsForALeader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGate()

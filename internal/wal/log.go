@@ -11,33 +11,33 @@ import (
 	"github.com/kvd-db/kvd/internal/trace"
 )
 
-// Pos is a place in the log since Open, in bytes of records. It grows with every
+// Pos is a position in the log since Open, in bytes of records. It grows with every
 // record.
 type Pos uint64
 
-// Waker is told that the log moved on: after Written or Synced, as the
-// durability of its record asks, moved past the record, or after the log failed.
-// It may be told more often than that. Neither method may block or do I/O, and neither
-// may call what writes or syncs the log.
+// Waker is told when Written or Synced, as the durability of its record asks, moves past
+// the record, or when the log fails. It may be told more often than that. Neither method
+// may block, do I/O, or call a method that writes or syncs the log.
 type Waker interface {
 	Wake()
-	// RunReady is Wake on a goroutine that has nothing more urgent to do: it may do there
-	// what is due now, so that no other goroutine has to be woken for it.
+	// RunReady is Wake on a goroutine that has nothing more urgent to do. The Waker may do
+	// the work that is due on this goroutine, so that no other goroutine has to be woken for
+	// it.
 	RunReady()
 }
 
 // Log is an open commit log. Its methods are safe for concurrent use.
 //
-// L1. Frames are written by whoever has the writing role (mu.writing), one at a
-// time, in the order of their records.
-// L2. Segments are synced by whoever has the syncing role (mu.syncing), one at a
-// time: first the one that a rotation left behind, then the active one.
-// L3. Written and Synced never pass a record that is not in that state, and
-// never move again once the log has failed.
-// L4. Somebody is always under way for a queued record whose Flush has
-// returned: the holder of the writing role, who goes on until the queue is empty,
-// or that of the syncing role, who looks at the queue before giving it up, or has
-// the syncing goroutine look.
+// L1. Only the goroutine with the writing role (mu.writing) writes frames, one at a time,
+// in the order of their records.
+// L2. Only the goroutine with the syncing role (mu.syncing) syncs segments, one at a
+// time: first the one that a rotation left, then the active one.
+// L3. Written and Synced never pass a record that is not in that state, and do not move
+// after the log has failed.
+// L4. Once Flush has returned, a goroutine is responsible for each record that is still
+// queued: the one with the writing role continues until the queue is empty, and the one
+// with the syncing role looks at the queue before it gives up the role, or has the
+// syncing goroutine look.
 type Log struct {
 	opts      Options
 	written   atomic.Uint64 // a Pos
@@ -45,58 +45,59 @@ type Log struct {
 	failure   atomic.Pointer[error]
 	failed    chan struct{} // closed once failure is set
 	suspended atomic.Bool   // mu.suspended is set
-	found     []*surveyed   // what Open has read, for Replay
+	found     []*surveyed   // segments that Open read, for Replay
 
-	poke       chan struct{} // one value: the syncing goroutine should look
+	poke       chan struct{} // one value: the syncing goroutine should look for work
 	stop       chan struct{} // closed by Close
-	hurry      atomic.Bool   // whoever prepares a segment should come to an end
+	hurry      atomic.Bool   // the preparation of a segment should stop early
 	background sync.WaitGroup
 	closing    sync.Once
 	closeErr   error
 
-	spare []Waker // memory for mu.waiting; of whoever has the syncing role
+	spare []Waker // memory for mu.waiting; used by the syncing role alone
 
 	reclaiming sync.Mutex // held by Reclaim; taken before mu
 	reclaimErr error      // guarded by reclaiming
 
 	mu struct {
 		sync.Mutex
-		// changed: writing, syncing, sealed, preparing, closed or the failure did.
+		// changed is signalled when writing, syncing, sealed, preparing, closed, the space or
+		// the failure changes.
 		changed sync.Cond
-		closed  bool // by Close: nothing is appended any more
-		stopped bool // by Close: nothing is synced any more
+		closed  bool // set by Close: Append refuses records
+		stopped bool // set by Close: no further sync comes
 
 		queue      queue
 		space      space
 		suspended  *survey   // recovery could not write: what it found; see Resume
 		next       kv.SeqNum // number of the next record
-		floor      kv.SeqNum // no number given out since Open is less
+		floor      kv.SeqNum // the first number given out since Open
 		end        Pos       // of the last record appended
-		syncedNext kv.SeqNum // as next, but of what is synced
+		syncedNext kv.SeqNum // number after the last synced record
 
-		writing   bool      // somebody has the writing role
+		writing   bool      // a goroutine has the writing role
 		last      kv.SeqNum // of the records written; changed by the writing role alone
 		active    *segment  // changed by the writing role alone
 		lastWrite time.Time
 
 		lastSync time.Time // when the last one ended
-		syncing  bool      // somebody has the syncing role
-		syncTo   Pos       // somebody waits for this to be synced
-		mustSync bool      // something else than a record must be synced
+		syncing  bool      // a goroutine has the syncing role
+		syncTo   Pos       // a sync up to here was asked for
+		mustSync bool      // something other than a record must be synced
 		gather   gathering
 		syncedAt address
 		sealed   *segment // ended, not yet synced; nil: none
-		marked   address  // a mark frame ends here; nothing to mark while the log does
-		timing   bool     // the timer of the idle mark runs, or is about to
+		marked   address  // end of the last mark; no mark is needed while the log ends here
+		timing   bool     // the timer of the idle mark runs, or is about to start
 
 		waiting  []Waker        // to wake at the end of the next sync that begins
 		awaiting []Waker        // to wake at the end of any sync
-		timed    []*trace.Batch // written; to be told the end of the next sync that begins
+		timed    []*trace.Batch // of written records; the next sync that begins sets their Synced
 
-		zeroedWanted bool     // somebody asked for sync since the last rotation
-		preparing    bool     // a goroutine makes prepared
+		zeroedWanted bool     // a record asked for a sync since the last rotation
+		preparing    bool     // a goroutine is creating prepared
 		prepared     *segment // the next segment, zeroed
-		preparedFor  uint64   // number of the segment that was active when it was begun
+		preparedFor  uint64   // number of the segment that was active when its preparation began
 
 		nextNum uint64 // of the next segment
 		low     uint64 // lowest segment that must exist
@@ -113,22 +114,22 @@ type liveSegment struct {
 	last  kv.SeqNum // its records have at most this number
 }
 
-// Append adds a record of units consecutive numbers to the open group and
-// returns the first of them and the position after the record. It does no I/O and
-// waits for none; the caller calls Flush or FlushOrSync afterwards, outside of its own
-// locks.
+// Append adds a record of that many units, which take consecutive numbers, to the open
+// group. It returns the first number and the position after the record. It does no I/O
+// and waits for none; the caller calls Flush or FlushOrSync afterwards, after it has
+// released its own locks.
 //
-// Numbers grow in the order of the calls, and so do positions. A record of
-// kv.DurabilityMemory is in the log like any other, only nobody waits for it. At
-// DurabilityMemory and DurabilityBuffered w is woken after the record is
-// written, else after it is synced. Of c, unless it is nil, Written and Synced are
-// set, as far as the durability asks for them, before the log moves past the record.
+// Numbers and positions grow in the order of the calls. A record of kv.DurabilityMemory
+// is in the log like any other, but no caller waits for it. At DurabilityMemory and
+// DurabilityBuffered w is woken after the record is written, else after it is synced.
+// Unless c is nil, the log sets its Written and Synced, as far as the durability asks for
+// them, before it moves past the record.
 //
-// Ownership: payload is copied. Errors: kv.ErrClosed, kv.ErrTooLarge,
-// kv.ErrOverloaded while too many numbers are not synced, kv.ErrReadOnly while the
-// disk has no space for the record, ErrNoRoomYet while such space is being reserved (try
-// again after AwaitRoom), and Err after a failure; the record is then not in the log. If
-// the log fails later, it is unknown whether the record is.
+// Ownership: payload is copied. Errors: kv.ErrClosed, kv.ErrTooLarge, kv.ErrOverloaded
+// while too many numbers are not synced, kv.ErrReadOnly while the disk has no space for
+// the record, ErrNoRoomYet while such space is being reserved (try again after
+// AwaitRoom), and Err after a failure; the record is then not in the log. If the log
+// fails after Append has returned, the record may or may not be in it.
 func (l *Log) Append(payload []byte, units uint32, level kv.Durability, w Waker, c *trace.Batch) (base kv.SeqNum, pos Pos, err error) {
 	if units == 0 {
 		return 0, 0, fmt.Errorf("%w: record of no units", kv.ErrInvalidArgument)
@@ -173,7 +174,8 @@ func (l *Log) Append(payload []byte, units uint32, level kv.Durability, w Waker,
 	return base, l.mu.end, nil
 }
 
-// admitLocked reports why no record of that many units may be appended now.
+// admitLocked returns why a record of that many units may not be appended now, nil if it
+// may.
 func (l *Log) admitLocked(units uint32) error {
 	switch {
 	case l.Err() != nil:
@@ -183,27 +185,28 @@ func (l *Log) admitLocked(units uint32) error {
 	case l.mu.next+kv.SeqNum(units) > kv.MaxSeqNum:
 		return fmt.Errorf("%w: all %d sequence numbers are used up", kv.ErrReadOnly, kv.MaxSeqNum)
 	case l.mu.next-l.mu.syncedNext+kv.SeqNum(units) > recoveryGap:
-		// Recovery skips recoveryGap numbers, so that none is given out twice.
+		// Recovery skips only recoveryGap numbers: more might be given out twice.
 		return &kv.OverloadError{Reason: "unsynced_numbers", RetryAfter: time.Second}
 	}
 	return nil
 }
 
-// End returns the position behind everything appended so far.
+// End returns the position after everything appended so far.
 func (l *Log) End() Pos {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.mu.end
 }
 
-// Written returns the position up to which the kernel has the log.
+// Written returns the position up to which the log is written to the kernel.
 func (l *Log) Written() Pos { return Pos(l.written.Load()) }
 
-// Synced returns the position up to which the disk has the log.
+// Synced returns the position up to which the log is synced to the disk.
 func (l *Log) Synced() Pos { return Pos(l.synced.Load()) }
 
-// Reached returns the position up to which every record has a durability: any at
-// DurabilityMemory, Written at DurabilityBuffered, and Synced at DurabilitySync.
+// Reached returns the position up to which all records have the given durability: every
+// position at DurabilityMemory, Written at DurabilityBuffered, and Synced at
+// DurabilitySync.
 func (l *Log) Reached(level kv.Durability) Pos {
 	switch level {
 	case kv.DurabilityMemory:
@@ -231,8 +234,8 @@ func (l *Log) Failed() <-chan struct{} { return l.failed }
 // any more.
 func (l *Log) Fail(err error) { l.fail(err) }
 
-// fail stops the log for good and wakes everybody who waits, and also wakers,
-// whom the caller has taken off the lists. Only the first failure counts.
+// fail stops the log for good and wakes all waiting callers, including wakers, which its
+// caller has taken off the lists. Only the first failure counts.
 func (l *Log) fail(err error, wakers ...[]Waker) {
 	err = fmt.Errorf("%w: %w; reopen the store", kv.ErrFailed, err)
 	l.mu.Lock()

@@ -21,8 +21,8 @@ const (
 	testStore = 0x5eed_5eed_5eed_5eed
 )
 
-// newDisk returns a file system on which the parent of the log's directory is
-// durable, as the engine leaves it.
+// newDisk returns a file system on which the parent of the log's directory is durable, as
+// the engine leaves it.
 func newDisk(t testing.TB) *vfs.Mem {
 	m := vfs.NewMem()
 	require.NoError(t, m.MkdirAll("data"))
@@ -30,7 +30,7 @@ func newDisk(t testing.TB) *vfs.Mem {
 	return m
 }
 
-// rec is a record as a test remembers it.
+// rec is a record that a test expects.
 type rec struct {
 	base    kv.SeqNum
 	units   uint32

@@ -10,7 +10,7 @@ func (l *Log) markNeededLocked() bool {
 	return l.Err() == nil && l.mu.marked.less(l.mu.active.address())
 }
 
-// untilMark returns after how long the idle mark may be due; 0: it is not needed.
+// untilMark returns the time after which the idle mark may be due; 0: no mark is needed.
 func (l *Log) untilMark() time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -18,20 +18,20 @@ func (l *Log) untilMark() time.Duration {
 	if !l.mu.timing {
 		return 0
 	}
-	// When it is due already, something else is under way: look again in a while.
+	// If it is due already, other work delays it: look again in a while.
 	return max(l.opts.IdleMark/16, l.opts.IdleMark-time.Since(l.mu.lastWrite))
 }
 
-// markIfIdle syncs everything and then writes a mark, which is synced too, if
-// nothing was written for a while. From then on damage of what lies before the
-// mark is told from a torn tail. It runs on the syncing goroutine.
+// markIfIdle syncs everything and then writes a mark, which is synced too, if nothing was
+// written for IdleMark. From then on damage before the mark is told from a torn tail. It
+// runs on the syncing goroutine.
 func (l *Log) markIfIdle() {
 	if !l.idle() {
 		return
 	}
 	l.mu.Lock()
 	if l.untouchableLocked() {
-		l.mu.marked = l.mu.active.address() // not before something is written again
+		l.mu.marked = l.mu.active.address() // try again after the next write
 		l.mu.Unlock()
 		return
 	}
@@ -46,7 +46,7 @@ func (l *Log) markIfIdle() {
 	l.mu.Unlock()
 	if _, err := l.mark(); err != nil && !errors.Is(err, ErrNoRoomYet) {
 		l.mu.Lock()
-		l.mu.marked = l.mu.active.address() // not before something is written again
+		l.mu.marked = l.mu.active.address() // try again after the next write
 		l.mu.Unlock()
 	}
 }
@@ -57,9 +57,9 @@ func (l *Log) idle() bool {
 	return l.markNeededLocked() && time.Since(l.mu.lastWrite) >= l.opts.IdleMark
 }
 
-// mark writes a mark, returns the address behind it and has it synced soon. It
-// gives up the writing role, which the caller has. An error is that of having no space
-// for the mark, or none yet (ErrNoRoomYet); that of writing it shows in Err.
+// mark writes a mark, returns the address after it and has it synced soon. It gives up
+// the writing role, which the caller has. Errors: no space for the mark, or none yet
+// (ErrNoRoomYet). An error of the write shows in Err.
 func (l *Log) mark() (address, error) {
 	before := l.mu.active.address()
 	full := l.reserveMark()

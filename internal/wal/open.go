@@ -12,15 +12,14 @@ import (
 )
 
 const (
-	// recoveryGap is how many sequence numbers are skipped after a log that was
-	// not closed in order. Numbers of records that the crash took must not be
-	// given out again, for somebody may have seen them; how many there were nobody
-	// knows, so Append lets no more than these be unsynced at a time. 56 bits are
-	// enough for 2^26 crashes.
+	// recoveryGap is how many sequence numbers are skipped after a log that was not closed
+	// in order. Numbers of records that the crash took may have been seen by readers and
+	// must not be given out again. Their count is unknown, so Append lets at most this many
+	// numbers be unsynced at a time. 56 bits are enough for 2^26 crashes.
 	recoveryGap = 1 << 30
 
-	// firstZeros is how much of the segment that Open makes is zeroed at once: the
-	// first syncs are quick, and so is Open.
+	// firstZeros is how much of the segment that Open creates is zeroed at once: little, for
+	// a quick Open, and enough for quick first syncs.
 	firstZeros = 1 << 20
 )
 
@@ -28,28 +27,28 @@ const (
 type Recovery struct {
 	LastSeq      kv.SeqNum // of the last record; 0: there is none
 	NextSeq      kv.SeqNum // number of the next record
-	Segments     int       // that were read
-	Records      uint64    // that were replayed
+	Segments     int       // read
+	Records      uint64    // replayed
 	DroppedBytes int64     // of a torn tail; nothing in it was acknowledged as synced
 	Clean        bool      // the log had been closed in order, or is new
 }
 
-// Open recovers the log in o.Dir, calls replay for each of its records, oldest
-// first, and makes the log ready to append to. The payload is borrowed until
-// replay returns. What replay has seen is on the disk when Open returns, and no
-// number below NextSeq was given out for anything else.
+// Open recovers the log in o.Dir, calls replay for each of its records, oldest first, and
+// makes the log ready to append to. The payload is borrowed until replay returns. When
+// Open returns, the replayed records are on the disk, and new records get numbers from
+// NextSeq on.
 //
 // Errors: a *kv.CorruptionError for damage, a missing segment or a missing log,
-// kv.ErrUnsupportedVersion, an error of replay, wrapped, and those of the file
-// system. Nothing is changed if the log cannot be read; after any error Open may
-// be called again, and nothing is left open.
+// kv.ErrUnsupportedVersion, an error of replay, wrapped, and those of the file system. If
+// the log cannot be read, Open changes nothing. After any error no file is left open, and
+// Open may be called again.
 //
-// If only the space for it is missing, or the file system is read-only, the log is open
-// nevertheless, but takes no records until Resume succeeds: see Suspended. What replay
-// has seen is then as durable as it was before.
+// If the disk is full or the file system read-only, Open may succeed with a log that
+// takes no records until Resume succeeds: see Suspended. The replayed records are then as
+// durable as they were before.
 //
-// Cost: reads the whole log, and writes again, where it lies, what no later frame says
-// was synced: at most the last two segments. A new log takes a few milliseconds.
+// Cost: reads the whole log, and rewrites in place what no later frame says was synced:
+// at most the last two segments. A new log takes a few milliseconds.
 func Open(o Options, replay func(Record) error) (*Log, Recovery, error) {
 	if err := o.setDefaults(); err != nil {
 		return nil, Recovery{}, err
@@ -72,8 +71,8 @@ func Open(o Options, replay func(Record) error) (*Log, Recovery, error) {
 	return l, recovery, nil
 }
 
-// Replay is Open of a log that is only read: it calls replay for each record and
-// changes nothing, so that the next Open finds what this one found.
+// Replay reads the log as Open does and calls replay for each record, but changes
+// nothing: the next Open finds the same log.
 func Replay(o Options, replay func(Record) error) (Recovery, error) {
 	if err := o.setDefaults(); err != nil {
 		return Recovery{}, err
@@ -87,7 +86,7 @@ func Replay(o Options, replay func(Record) error) (Recovery, error) {
 	return recovery, nil
 }
 
-// surveyLog reads the log, and tells of damage.
+// surveyLog reads the log, and reports damage to Events.
 func surveyLog(o Options, replay func(Record) error) (*survey, error) {
 	s, err := runSurvey(o.FS, o.Dir, o.StoreID, replay)
 	if err == nil && len(s.live) == 0 && !o.Fresh {
@@ -118,7 +117,7 @@ func newLog(o Options, s *survey) *Log {
 	return l
 }
 
-// takeOver makes the segment that the log goes on in.
+// takeOver makes the segment ready in which the log continues.
 func (l *Log) takeOver(s *survey) error {
 	err := l.syncNames()
 	switch {
@@ -140,8 +139,8 @@ func (l *Log) takeOver(s *survey) error {
 	return nil
 }
 
-// syncNames makes the names that the survey saw durable: a process that was
-// killed may not have come to that.
+// syncNames makes the names that the survey saw durable: a process that was killed may
+// not have synced them.
 func (l *Log) syncNames() error {
 	if l.opts.Fresh {
 		if err := l.opts.FS.MkdirAll(l.opts.Dir); err != nil {
@@ -154,8 +153,8 @@ func (l *Log) syncNames() error {
 	return l.opts.FS.SyncDir(l.opts.Dir)
 }
 
-// beginLog makes the first segment of a new log. What a creation that was cut
-// short left behind goes.
+// beginLog creates the first segment of a new log. It removes what an interrupted
+// creation left.
 func (l *Log) beginLog(s *survey) error {
 	if err := l.remove(s.dead); err != nil {
 		return err
@@ -164,7 +163,7 @@ func (l *Log) beginLog(s *survey) error {
 	return l.beginSegment(segmentHeader{})
 }
 
-// beginSegment makes a durable segment with a start frame and some zeros.
+// beginSegment creates a durable segment with a start frame and some zeros.
 func (l *Log) beginSegment(h segmentHeader) error {
 	h.store, h.num = l.opts.StoreID, l.mu.nextNum
 	l.mu.nextNum++
@@ -188,8 +187,8 @@ func (l *Log) startIn(a *segment) error {
 	return l.publish(a)
 }
 
-// zeroFirst fills the segment that Open makes with some zeros. A disk that is full has
-// space at least for frames without records, or that is an error.
+// zeroFirst fills the segment that Open creates with some zeros. If the disk is full,
+// space for frames without records is enough; less is an error.
 func (l *Log) zeroFirst(a *segment, to int64) error {
 	if err := a.reserve(a.off + slackBytes); err != nil {
 		return err
@@ -211,7 +210,7 @@ func (l *Log) remove(dead []*surveyed) error {
 		return nil
 	}
 	for _, seg := range dead {
-		// An attempt before that was undone may have removed it.
+		// An earlier attempt, since undone, may have removed it.
 		if err := l.opts.FS.Remove(seg.name); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
@@ -219,7 +218,7 @@ func (l *Log) remove(dead []*surveyed) error {
 	return l.opts.FS.SyncDir(l.opts.Dir)
 }
 
-// keep notes the segments that stay as they are.
+// keep adds the segments that stay as they are to the list of live ones.
 func (l *Log) keep(segs []*surveyed) {
 	for _, seg := range segs {
 		l.mu.live = append(l.mu.live, liveSegment{num: seg.num, bytes: seg.bytes, last: seg.last})

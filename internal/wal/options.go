@@ -16,23 +16,23 @@ const (
 	maxSegmentBytes     = 1 << 30
 )
 
-// Options say where a log is and how it behaves.
+// Options configure a log.
 type Options struct {
 	FS      vfs.FS
-	Dir     string // holds the segments; Open makes it for a fresh log
+	Dir     string // holds the segments; Open creates it for a fresh log
 	StoreID uint64 // every checksum covers it
 
 	// SegmentBytes is the length at which a segment ends; 0 means
 	// DefaultSegmentBytes. A record longer than that gets a segment of its own.
 	SegmentBytes int64
-	// IdleMark is how long nothing must have been written until the log syncs what
-	// it has and notes that; 0 means DefaultIdleMark.
+	// IdleMark is how long the log must be idle before it syncs what it has and notes that;
+	// 0 means DefaultIdleMark.
 	IdleMark time.Duration
 	Events   *event.Listener
-	// NoSpace is told when a reservation of space fails, and why: while there is still
-	// some room, as a rule. Append refuses what does not fit until Reserve succeeds. It
-	// is called with no lock held, perhaps by Append's goroutine, and must not block.
-	// Default: it is not told.
+	// NoSpace is called with the reason when a reservation of space fails: usually while
+	// there is still some room. Append refuses what does not fit until Reserve succeeds. It
+	// is called with no lock held, perhaps on Append's goroutine, and must not block.
+	// Default: no call.
 	NoSpace func(error)
 
 	// Refusal makes the error of a record that is refused for lack of space, which must

@@ -7,8 +7,8 @@ import (
 	"github.com/kvd-db/kvd/internal/vfs"
 )
 
-// CheckPlace reports whether the active segment is still the file of its name: else
-// what is written to it would not be found again.
+// CheckPlace returns an error unless the name of the active segment still refers to the
+// open file: otherwise recovery would not find what is written to it.
 //
 // Errors: those of vfs.CheckPlace.
 func (l *Log) CheckPlace() error {
@@ -20,7 +20,7 @@ func (l *Log) CheckPlace() error {
 	}
 	opened, err := active.file.Stat()
 	if errors.Is(err, os.ErrClosed) {
-		return nil // by a rotation meanwhile, or the end
+		return nil // by a rotation meanwhile, or by Close
 	}
 	if err != nil {
 		return err

@@ -11,7 +11,7 @@ import (
 	"github.com/kvd-db/kvd/internal/vfs"
 )
 
-// readAhead is what a reader asks the file for at a time.
+// readAhead is how many bytes a reader reads from the file at a time.
 const readAhead = 256 << 10
 
 // segmentReader decodes the frames of one segment: recovery, the verifier and
@@ -27,9 +27,9 @@ type segmentReader struct {
 	bufAt int64
 }
 
-// openSegment opens a segment for reading and decodes its header. If the header
-// is damaged, the error is a *kv.CorruptionError and the reader is usable all
-// the same: it then expects the identity id.
+// openSegment opens a segment for reading and decodes its header. If the header is
+// damaged, the error is a *kv.CorruptionError, and the reader is usable all the same: it
+// then expects the identity id.
 func openSegment(fsys vfs.FS, name string, id identity) (*segmentReader, segmentHeader, error) {
 	f, err := fsys.Open(name)
 	if err != nil {
@@ -72,9 +72,8 @@ func (r *segmentReader) bytes(off, n int64) ([]byte, error) {
 	return r.buf[off-r.bufAt:][:n:n], nil
 }
 
-// next returns the frame at r.off and moves behind it. If there is none, it
-// says why: the reason is empty for a whole frame only. The payload is borrowed
-// until the next call.
+// next returns the frame at r.off and moves past it. If there is none, reason says why;
+// it is empty only for a whole frame. The payload is borrowed until the next call.
 func (r *segmentReader) next() (f frame, reason string, err error) {
 	if f, reason, err = r.frameAt(r.off); reason == "" && err == nil {
 		r.off += f.bytes()
@@ -116,15 +115,15 @@ func (r *segmentReader) frameAt(off int64) (f frame, reason string, err error) {
 	return f, "", nil
 }
 
-// rest describes what lies behind the last frame of a segment.
+// rest describes what follows the last frame of a segment.
 type rest struct {
-	end    int64   // behind the last byte that is not zero
+	end    int64   // end of the last byte that is not zero
 	claim  address // the furthest synced address that a whole frame names
 	frames int     // whole frames
 }
 
-// scan looks at everything from offset from on. Whole frames may begin at any
-// multiple of frameAlign.
+// scan examines everything from offset from on. Whole frames may begin at any multiple of
+// frameAlign.
 func (r *segmentReader) scan(from int64) (rest, error) {
 	found := rest{end: from}
 	from = padded(from)

@@ -9,14 +9,14 @@ import (
 	"github.com/kvd-db/kvd/internal/vfs"
 )
 
-// Reclaim deletes the oldest segments as long as all their records have numbers
-// of at most flushed. The segment that is written to stays.
+// Reclaim deletes the oldest segments whose records all have numbers of at most flushed.
+// The active segment stays.
 //
-// Before the first is deleted, the log itself notes, durably, which segment is
-// the lowest that must exist: a missing one is then told from one given back.
-// They go one by one, lowest first, so that a crash leaves no hole. Errors: Err,
-// kv.ErrClosed, ErrNoRoomYet, and that of a removal, which the next call tries again; but once
-// the directory could not be synced Reclaim deletes nothing any more.
+// Before it deletes the first one, the log notes, durably, which segment is the lowest
+// that must exist: this tells a missing segment from a reclaimed one. Segments are
+// deleted one by one, lowest first, so that a crash leaves no gap. Errors: Err,
+// kv.ErrClosed, ErrNoRoomYet, and that of a removal, which the next call tries again; but
+// after a failed sync of the directory Reclaim deletes nothing any more.
 func (l *Log) Reclaim(flushed kv.SeqNum) error {
 	l.reclaiming.Lock()
 	defer l.reclaiming.Unlock()
@@ -37,15 +37,15 @@ func (l *Log) Reclaim(flushed kv.SeqNum) error {
 	}
 	for _, s := range dead {
 		if err := l.opts.FS.Remove(segmentName(l.opts.Dir, s.num)); err != nil {
-			return fmt.Errorf("give commit log segment back: %w", err)
+			return fmt.Errorf("reclaim commit log segment: %w", err)
 		}
 		l.mu.Lock()
 		l.mu.live = l.mu.live[1:]
 		l.mu.Unlock()
 		if err := l.opts.FS.SyncDir(l.opts.Dir); err != nil {
-			l.reclaimErr = fmt.Errorf("give commit log segment back: %w", err)
+			l.reclaimErr = fmt.Errorf("reclaim commit log segment: %w", err)
 			if vfs.IsReadOnly(err) {
-				l.fail(l.reclaimErr) // else the owner would wait for a Reclaim that can succeed
+				l.fail(l.reclaimErr) // no later Reclaim can succeed, and the owner must not wait for one
 			}
 			return l.reclaimErr
 		}
@@ -56,8 +56,8 @@ func (l *Log) Reclaim(flushed kv.SeqNum) error {
 	return nil
 }
 
-// reclaimableLocked returns the segments that may go and the number of the one
-// that is then the lowest, whose start frame is synced.
+// reclaimableLocked returns the segments that can be deleted, and the number of the
+// segment that is then the lowest, whose start frame is synced.
 func (l *Log) reclaimableLocked(flushed kv.SeqNum) (dead []liveSegment, low uint64) {
 	n := 0
 	for n < len(l.mu.live) && l.mu.live[n].last <= flushed && l.mu.live[n].num < l.mu.syncedAt.segment {
@@ -74,7 +74,7 @@ func (l *Log) reclaimableLocked(flushed kv.SeqNum) (dead []liveSegment, low uint
 func (l *Log) raiseLow(low uint64) error {
 	l.mu.Lock()
 	if l.mu.low >= low {
-		l.mu.Unlock() // noted by an earlier call, which could not delete all
+		l.mu.Unlock() // noted by an earlier call that could not delete all of them
 		return nil
 	}
 	if !l.takeRoleLocked() {

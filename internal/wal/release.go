@@ -6,11 +6,11 @@ import (
 
 // Release gives back the space that the log has reserved or filled with zeros and does
 // not need now: the segment prepared for later, and what the active one has beyond the
-// records queued and room for a few more. It needs no space itself, so it works on a disk
-// without any. It reports whether there was something to give back; it does nothing while
-// the log writes, or if it is suspended.
+// queued records and room for a few more. It needs no space itself, so it works on a full
+// disk. It reports whether there was something to give back. It does nothing while the
+// log writes, or if it is suspended.
 //
-// Errors: those of the file system; the log goes on after them.
+// Errors: those of the file system; the log continues to work after them.
 func (l *Log) Release() (gave bool, err error) {
 	l.mu.Lock()
 	if l.mu.active == nil || l.busyLocked() || !l.takeRoleLocked() {
@@ -34,16 +34,17 @@ func (l *Log) Release() (gave bool, err error) {
 	return gave, err
 }
 
-// busyLocked reports whether the log writes, rotates or makes a segment.
+// busyLocked reports whether the log writes, rotates or creates a segment, or is closed.
 func (l *Log) busyLocked() bool {
 	return !l.mu.queue.empty() || l.mu.writing || l.mu.preparing || l.mu.sealed != nil || l.mu.closed
 }
 
-// cutReserved ends the space of the active segment after what is queued, the slack and
-// what is reserved ahead, and reports whether it had more. The caller has the writing role.
+// cutReserved ends the space of the active segment after the queued records, the slack
+// and what is reserved ahead, and reports whether the segment had more. The caller has
+// the writing role.
 //
-// The file then ends there, in zeros, so that the space which stays is never free for
-// other processes in between. An end in zeros is what a segment has anyway.
+// It truncates the file there, in the zeros, so that the space that the segment keeps is
+// never free for other processes. A segment ends in zeros anyway.
 func (l *Log) cutReserved() (cut bool, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

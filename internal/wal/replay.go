@@ -7,13 +7,13 @@ import (
 	"github.com/kvd-db/kvd/internal/kv"
 )
 
-// Replay calls replay for the records from number from on that the log held when Open read
-// it, oldest first. It is for what the caller had no room for at that time, and is called
-// before the first Append. The payload is borrowed until replay returns, which may have
-// Reclaim give back what was replayed before.
+// Replay calls replay for the records from number from on that the log held when Open
+// read it, oldest first. It serves callers that had no room for all records during Open,
+// and must be called before the first Append. The payload is borrowed until replay
+// returns. replay may call Reclaim for records that were replayed before.
 //
-// What it replays is on the disk, unless the log is suspended. Cost: reads the log from the
-// segment on in which from lies.
+// The replayed records are on the disk, unless the log is suspended. Cost: reads the log
+// from the segment on that holds number from.
 func (l *Log) Replay(from kv.SeqNum, replay func(Record) error) error {
 	for _, seg := range l.found {
 		if seg.last < from {
@@ -38,7 +38,7 @@ func (l *Log) replaySegment(seg *surveyed, from kv.SeqNum, replay func(Record) e
 			return err
 		}
 		if reason != "" {
-			return kv.Corruptf(seg.name, r.off, "%s, but there was a frame a moment ago", reason)
+			return kv.Corruptf(seg.name, r.off, "%s, but Open found a frame here", reason)
 		}
 		if f.kind != FrameData || f.next <= from {
 			continue

@@ -10,8 +10,8 @@ import (
 	"github.com/kvd-db/kvd/internal/vfs"
 )
 
-// Replay gives the same records as Open, from any number on: of a log that was killed or
-// closed in order, and of one that is suspended since the disk is full.
+// Replay gives the same records as Open, from any number on: for a log that was killed or
+// closed in order, and for one that is suspended because the disk is full.
 func TestReplayFromAnyNumber(t *testing.T) {
 	disk := newDisk(t)
 	o := testOptions(disk)
@@ -53,8 +53,8 @@ func TestReplayFromAnyNumber(t *testing.T) {
 	}
 }
 
-// What is replayed for a second time is still checked, and may have been given back as far as
-// it was replayed.
+// A second replay checks the frames again, and replayed segments may be reclaimed
+// meanwhile.
 func TestReplayWhileTheLogIsGivenBack(t *testing.T) {
 	disk := newDisk(t)
 	o := testOptions(disk)

@@ -8,16 +8,16 @@ import (
 )
 
 // A log whose recovery cannot write, because the disk is full or its file system is
-// read-only, is suspended: it was read and replayed, nothing is appended to it, and its
-// files hold the records that they held. What a power cut could take of its end, it still
-// may, so WaitSynced fails. Resume ends that.
+// read-only, is suspended: it was read and replayed, Append refuses records, and its
+// files hold the same records as before. A power cut may still take the part of its end
+// that was not synced, so WaitSynced fails. Resume ends the suspension.
 
-// errTookOver: recovery failed when the log may have gone on in its new segment already, so
-// it has to begin anew.
+// errTookOver: recovery failed after the log may have continued in its new segment, so
+// recovery has to start over.
 var errTookOver = errors.New("recovery was cut short")
 
-// begin makes a log ready that was just read. If the file system takes no bytes, it
-// suspends the log.
+// begin makes a log that was just read ready to append to. If the file system takes no
+// bytes, it suspends the log.
 func (l *Log) begin(s *survey) error {
 	err := l.takeOver(s)
 	if err == nil {
@@ -34,7 +34,7 @@ func (l *Log) begin(s *survey) error {
 }
 
 // undo closes the segment that takeOver has begun, if any, and removes it, so that
-// another attempt finds what this one did.
+// another attempt finds the same files.
 func (l *Log) undo(cause error) error {
 	a := l.mu.active
 	l.mu.active = nil
@@ -47,7 +47,8 @@ func (l *Log) undo(cause error) error {
 	return errors.Join(a.discard(l.opts.FS), l.opts.FS.SyncDir(l.opts.Dir))
 }
 
-// Suspended returns why the log takes no records although it is open, nil if it does.
+// Suspended returns why an open log refuses all records until Resume succeeds, nil if it
+// does not.
 func (l *Log) Suspended() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -57,9 +58,8 @@ func (l *Log) Suspended() error {
 	return l.mu.space.refused
 }
 
-// Resume tries again to make a log ready whose recovery could not write, and returns why
-// it still cannot. For any other log it does nothing. It must not run twice at a time,
-// nor beside Close.
+// Resume tries again to make a suspended log ready, and returns why that still fails. For
+// any other log it does nothing. It must not run concurrently with itself or with Close.
 func (l *Log) Resume() error {
 	l.mu.Lock()
 	s, nextNum := l.mu.suspended, l.mu.nextNum
@@ -67,7 +67,7 @@ func (l *Log) Resume() error {
 	if s == nil {
 		return nil
 	}
-	again := newLog(l.opts, s) // whoever uses l meanwhile sees none of this
+	again := newLog(l.opts, s) // l is unchanged until this succeeds
 	again.mu.nextNum = nextNum
 	err := again.takeOver(s)
 	if err != nil {

@@ -9,28 +9,28 @@ import (
 	"github.com/kvd-db/kvd/internal/vfs"
 )
 
-// zeroPause lies between two chunks of a segment that is filled with zeros.
-// Measured on a busy machine with 64 writers that wait for syncs: without it
-// p99 was 26-34 ms and the longest wait 100-220 ms, with it 20-26 and 60-130.
+// zeroPause is the pause between two chunks while a segment is filled with zeros.
+// Measured on a busy machine with 64 writers that wait for syncs: without it p99 was
+// 26-34 ms and the longest wait 100-220 ms, with it 20-26 and 60-130.
 const zeroPause = 10 * time.Millisecond
 
-// zeroedGrowth is how many times as many zeros a segment gets as the one before
-// it, up to SegmentBytes. A log begins with few, so that Open is quick; were the
-// second segment of full length, the first would grow, at half the speed, until all
-// zeros of the second are on the disk: most of a second. Doubling keeps the zeros
-// written so far below five times the log, when it has more than a few MiB.
+// zeroedGrowth is how many times as many zeros a segment gets as the one before it, up to
+// SegmentBytes. The first segment has few, so that Open is quick. If the second had full
+// length, the first would grow beyond its zeros, at half the speed, until all zeros of
+// the second are on the disk: most of a second. Doubling keeps the zeros written so far
+// below five times the log, once it has more than a few MiB.
 const zeroedGrowth = 2
 
-// prepareAfter is how much of the zeros of the active segment must be used until
-// those of the next are written: one part in so many. What is written at once is for
-// nothing if the log is slow, and disturbs its syncs. A log of 48 MB/s, as of 256
-// writers of 128 bytes, uses the rest of 64 MiB in a second, and that is how long the
-// zeros of the next take.
+// prepareAfter is the part of the active segment's zeros, one in so many, that must be
+// used before the zeros of the next segment are written. Writing them earlier is wasted
+// if the log is slow, and disturbs its syncs. A log of 48 MB/s (256 writers of 128 bytes)
+// uses the rest of 64 MiB in a second, which is how long the zeros of the next segment
+// take.
 const prepareAfter = 4
 
-// rotationDue reports whether a frame of that many bytes should go to the next
-// segment: because the active one is full, or because it has no zeroed space
-// left and the next has. The caller has the writing role.
+// rotationDue reports whether a frame of that many bytes should go to the next segment,
+// because the active one is full, or because it has no zeros left and the next one has.
+// The caller has the writing role.
 func (l *Log) rotationDue(bytes int64) bool {
 	a := l.mu.active
 	if !a.inUse() {
@@ -48,15 +48,15 @@ func (l *Log) rotationDue(bytes int64) bool {
 	return end > a.zeroedTo && l.mu.prepared != nil
 }
 
-// rotate ends the active segment and goes on in the next. The caller has the
+// rotate ends the active segment and continues in the next one. The caller has the
 // writing role.
 //
-// The next segment is there, durably, before an end frame says so. Nothing waits
-// for the sync of the segment that is left: until it is done, frames of the next
-// one say that it is not, so a tail torn across the two is told from damage. Only
-// a second rotation before that has to wait. Cost: nothing but two small writes
-// if the next segment was prepared, else the creation of a small file; if the
-// preparation is under way, at most the sync of one chunk of zeros.
+// The next segment exists, durably, before an end frame says so. Nothing waits for the
+// sync of the old segment: until it is done, frames of the next one say that the old one
+// is not synced, which tells a tail torn across the two from damage. Only a second
+// rotation waits for that sync. Cost: two small writes if the next segment is prepared,
+// else the creation of a small file; if the preparation is under way, at most the sync of
+// one chunk of zeros.
 func (l *Log) rotate() error {
 	l.mu.Lock()
 	for (l.mu.sealed != nil || l.mu.preparing) && l.Err() == nil {
@@ -66,8 +66,7 @@ func (l *Log) rotate() error {
 	l.hurry.Store(l.mu.closed)
 	next := l.mu.prepared
 	l.mu.prepared = nil
-	// From here on nobody prepares a successor of the segment that is being left:
-	// there would be two.
+	// From here on no goroutine prepares a successor of the old segment: there would be two.
 	l.mu.preparedFor = l.mu.active.header.num
 	l.mu.Unlock()
 	if err := l.Err(); err != nil {
@@ -109,7 +108,7 @@ func (l *Log) switchTo(next *segment) error {
 		return err
 	}
 	l.mu.Lock()
-	reservedTo := old.reservedTo // a reservation may be under way
+	reservedTo := old.reservedTo // read under mu: a reservation may be under way
 	l.mu.Unlock()
 	if reservedTo > old.off+keptBehind {
 		if err := old.file.Truncate(old.off); err != nil {
@@ -124,7 +123,7 @@ func (l *Log) switchTo(next *segment) error {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	next.off += int64(len(frame)) // Append looks at it, since it makes room there too
+	next.off += int64(len(frame)) // under mu: Append reads it, since records must fit here too
 	l.mu.space.next = nil
 	l.roomChangedLocked()
 	next.last = l.mu.last
@@ -134,7 +133,7 @@ func (l *Log) switchTo(next *segment) error {
 	return nil
 }
 
-// createNext makes the segment that follows the active one: small, and durable.
+// createNext creates the segment that follows the active one: small, and durable.
 func (l *Log) createNext() (*segment, error) {
 	l.mu.Lock()
 	h := l.nextHeaderLocked()
@@ -163,9 +162,9 @@ func (l *Log) publish(s *segment) error {
 	return l.opts.FS.SyncDir(l.opts.Dir)
 }
 
-// prepareIfWantedLocked begins to make the next segment, if somebody asks for
-// syncs: overwriting zeros that are on the disk takes half the time of growing a
-// file. Without syncs the zeros would only double what is written.
+// prepareIfWantedLocked begins to create the next segment if records ask for syncs:
+// overwriting zeros that are on the disk takes half the time of growing a file. Without
+// syncs the zeros would only double what is written.
 func (l *Log) prepareIfWantedLocked() {
 	active := l.mu.active.header.num
 	if !l.mu.zeroedWanted || l.mu.preparing || l.mu.prepared != nil || l.mu.preparedFor == active || l.mu.closed {
@@ -180,8 +179,8 @@ func (l *Log) prepareIfWantedLocked() {
 	l.background.Go(func() { l.prepare(h, to) })
 }
 
-// prepare makes the next segment and fills it with zeros up to to. If that fails
-// there is none, and rotate makes a small one, or fails in its turn.
+// prepare creates the next segment and fills it with zeros up to to. If that fails,
+// rotate creates a small one, or fails in turn.
 func (l *Log) prepare(h segmentHeader, to int64) {
 	defer l.opts.Events.Guard()
 	s, err := createSegment(l.opts.FS, l.opts.Dir, h)
@@ -195,14 +194,14 @@ func (l *Log) prepare(h segmentHeader, to int64) {
 	l.mu.prepared, l.mu.preparing = s, false
 	l.mu.changed.Broadcast()
 	l.mu.Unlock()
-	// A full disk is for the reservations to tell.
+	// A full disk is reported by the reservations.
 	if err != nil && !vfs.CannotWrite(err) && l.opts.Events.BackgroundError != nil {
 		l.opts.Events.BackgroundError(fmt.Errorf("prepare commit log segment: %w", err))
 	}
 }
 
-// zeroFill goes chunk by chunk, and syncs each, so that syncs of the log do not
-// queue up behind many zeros.
+// zeroFill writes and syncs the zeros chunk by chunk, so that syncs of the log do not
+// queue after many zeros.
 func (l *Log) zeroFill(s *segment, to int64) error {
 	for s.zeroedTo < to && !l.hurry.Load() {
 		if s.zeroedTo > 0 {

@@ -17,9 +17,9 @@ type silentWaker struct{}
 func (silentWaker) Wake()     {}
 func (silentWaker) RunReady() {}
 
-// While one writer makes the next segment by hand, another, who asks for a sync,
-// must not begin to prepare one that follows the same segment: the log went on in
-// the first, then in the second, and could not be opened again.
+// While one writer creates the next segment itself, another one that asks for a sync must
+// not begin to prepare a successor of the same segment: the log continued in the first,
+// then in the second, and could not be opened again.
 func TestOneSegmentHasOneSuccessor(t *testing.T) {
 	fs := vfs.NewMem()
 	o := Options{FS: fs, Dir: "wal", StoreID: 1, SegmentBytes: 1024, Fresh: true}

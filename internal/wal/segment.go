@@ -17,23 +17,24 @@ import (
 
 const (
 	segmentMagic = "kvd.wal\n"
-	// segmentVersion is what new segments have. Those of the first version are read
-	// too: the frames are the same, and their records have no content hashes.
+	// segmentVersion is the version of new segments. Version 1 is read too: its frames are
+	// the same, but its records have no content hashes.
 	segmentVersion     = 2
 	oldestVersion      = 1
 	segmentHeaderBytes = 64
 	segmentSuffix      = ".wal"
 
-	// zeroChunk is written between two syncs when a segment is zeroed.
+	// zeroChunk is how many zeros are written between two syncs of a segment that is being
+	// filled.
 	zeroChunk = 1 << 20
-	// zeroWrite is written at a time. The page cache keeps what one write brought
-	// as one folio, and whoever syncs a part of a folio pays for the whole of it.
+	// zeroWrite is how many zeros one call writes. The page cache keeps the bytes of one
+	// write as one folio, and a sync of part of a folio pays for the whole of it.
 	zeroWrite = 64 << 10
 )
 
 var zeros [zeroWrite]byte
 
-// segmentHeader is what the first 64 bytes of a segment say.
+// segmentHeader is the first 64 bytes of a segment.
 type segmentHeader struct {
 	store    uint64
 	num      uint64
@@ -62,19 +63,19 @@ func segmentChecksum(b []byte) uint32 {
 	return crc32.Update(crc32.Checksum(b[:12], castagnoli), castagnoli, b[16:segmentHeaderBytes])
 }
 
-// decodeSegmentHeader reads a header of any store. The magic, the version and
-// the checksum stay where they are in every version.
+// decodeSegmentHeader decodes a header of any store. The magic, the version and the
+// checksum stay in place in every version.
 func decodeSegmentHeader(name string, b []byte) (segmentHeader, error) {
 	le := binary.LittleEndian
 	switch {
 	case len(b) < segmentHeaderBytes:
 		return segmentHeader{}, kv.Corruptf(name, 0, "segment header is cut short at %d bytes", len(b))
 	case string(b[:8]) != segmentMagic:
-		return segmentHeader{}, kv.Corruptf(name, 0, "this is no segment of a commit log: wrong magic")
+		return segmentHeader{}, kv.Corruptf(name, 0, "not a commit log segment: wrong magic")
 	case le.Uint32(b[12:]) != segmentChecksum(b):
 		return segmentHeader{}, kv.Corruptf(name, 0, "segment header fails its checksum")
 	case le.Uint32(b[8:]) == 0:
-		return segmentHeader{}, kv.Corruptf(name, 8, "format 0, which there never was")
+		return segmentHeader{}, kv.Corruptf(name, 8, "format version is 0")
 	case le.Uint32(b[8:]) < oldestVersion || le.Uint32(b[8:]) > segmentVersion:
 		return segmentHeader{}, fmt.Errorf("%w: %s has format %d, this kvd knows %d to %d; open it with a newer kvd",
 			kv.ErrUnsupportedVersion, name, le.Uint32(b[8:]), oldestVersion, segmentVersion)
@@ -87,7 +88,7 @@ func decodeSegmentHeader(name string, b []byte) (segmentHeader, error) {
 		closed:   int64(le.Uint64(b[48:])),
 	}
 	if h.num == 0 || h.prev >= h.num || h.replaces >= h.num || h.closed < 0 || le.Uint64(b[56:]) != 0 {
-		return segmentHeader{}, kv.Corruptf(name, 0, "segment header makes no sense")
+		return segmentHeader{}, kv.Corruptf(name, 0, "segment header has impossible fields")
 	}
 	return h, nil
 }
@@ -103,8 +104,8 @@ func parseSegmentName(name string) (uint64, bool) {
 	return num, found && err == nil && num > 0 && segmentName("", num) == name
 }
 
-// listSegments returns the numbers of the segments in dir, ascending; none if
-// there is no such directory. Other files are not ours to judge.
+// listSegments returns the numbers of the segments in dir, ascending; none if the
+// directory does not exist. It ignores other files.
 func listSegments(fsys vfs.FS, dir string) ([]uint64, error) {
 	names, err := fsys.List(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -123,9 +124,8 @@ func listSegments(fsys vfs.FS, dir string) ([]uint64, error) {
 	return nums, nil
 }
 
-// segment is an open segment that is written to. Its fields other than the
-// constant ones are changed by whoever has the writing role; off and last are
-// changed under Log.mu as well, for others to read.
+// segment is an open segment that is written to. Only the writing role changes its
+// fields, but for reservedTo; it changes off and last under Log.mu, for readers.
 type segment struct {
 	header     segmentHeader // constant
 	name       string        // constant
@@ -133,17 +133,17 @@ type segment struct {
 	off        int64     // end of the frames written
 	extendedTo int64     // zeros were written up to here
 	zeroedTo   int64     // zeros were synced up to here
-	reservedTo int64     // space on the disk was reserved up to here; changed under Log.mu too
+	reservedTo int64     // space on the disk was reserved up to here; changed by reservations too, under Log.mu
 	last       kv.SeqNum // of the records up to off
 }
 
 func (s *segment) address() address { return address{s.header.num, s.off} }
 
-// inUse reports whether there is more in the segment than its start frame.
+// inUse reports whether the segment holds more than its start frame.
 func (s *segment) inUse() bool { return s.off > segmentHeaderBytes+frameHeaderBytes }
 
-// createSegment makes the file with its header; neither is synced. After an
-// error there is no such file, if it could be removed.
+// createSegment creates the file with its header; neither is synced. After an error it
+// removes the file, if it can.
 func createSegment(fsys vfs.FS, dir string, h segmentHeader) (*segment, error) {
 	s := &segment{header: h, name: segmentName(dir, h.num), off: segmentHeaderBytes}
 	var err error
@@ -157,10 +157,10 @@ func createSegment(fsys vfs.FS, dir string, h segmentHeader) (*segment, error) {
 }
 
 // extend writes zeros from the end of the file up to the next multiple of zeroWrite that
-// is at least to. Overwriting them takes less time than growing the file by each frame,
-// since the file system finds memory and space for all of them at once: 0.72 of the
-// processor time with frames of 1 KiB, half with 4 KiB (ext4, the write calls alone).
-// It goes no further than limit, up to where the segment has space on the disk.
+// is at least to, but not beyond limit, the end of the segment's space on the disk.
+// Overwriting zeros costs less than growing the file by each frame, since the file system
+// allocates memory and space for all of them at once: 0.72 of the processor time with
+// frames of 1 KiB, half with 4 KiB (ext4, the write calls alone).
 func (s *segment) extend(to, limit int64) error {
 	for from := max(s.extendedTo, s.zeroedTo, s.off); from < min(to, limit); from = s.extendedTo {
 		next := min((from/zeroWrite+1)*zeroWrite, limit)
@@ -177,8 +177,7 @@ func (s *segment) discard(fsys vfs.FS) error {
 	return errors.Join(s.file.Close(), fsys.Remove(s.name))
 }
 
-// append writes a frame at the end. Only whoever knows that nobody else looks
-// at s calls it directly.
+// append writes a frame at the end. Callers use it only while no other goroutine uses s.
 func (s *segment) append(b []byte) error {
 	if _, err := s.file.WriteAt(b, s.off); err != nil {
 		return err
@@ -187,8 +186,8 @@ func (s *segment) append(b []byte) error {
 	return nil
 }
 
-// zero writes zeros from the place where they end up to the next chunk, and asks
-// the kernel to begin with them. It does not sync.
+// zero writes zeros from the end of those written before up to the next chunk boundary,
+// and has the kernel start writing them back. It does not sync.
 func (s *segment) zero(to int64) error {
 	from := max(s.zeroedTo, s.off)
 	n := min(zeroChunk-from%zeroChunk, to-from)

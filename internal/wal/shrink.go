@@ -7,18 +7,18 @@ import (
 	"github.com/kvd-db/kvd/internal/kv"
 )
 
-// shrinkAt is the size, as one part in so many of SegmentBytes, from which an active
-// segment with nothing but flushed records is worth leaving: 4 MiB by default.
+// shrinkAt is the size, as one part in so many of SegmentBytes, above which an active
+// segment with only flushed records is left: 4 MiB by default.
 const shrinkAt = 16
 
-// Shrink lets an idle log take little space: if all records of the active segment have
-// numbers of at most flushed, and it or the segment prepared after it is large, it goes
-// on in a new, small one. Reclaim then deletes the old one. Otherwise it gives back what
-// the active segment has beyond what a log that was just opened reserves. If the log
-// is not idle or is suspended, it does nothing.
+// Shrink makes an idle log small. If all records of the active segment have numbers of at
+// most flushed, and it or the segment prepared after it is large, the log continues in a
+// new, small one, and Reclaim can delete the old one. Otherwise Shrink gives back what
+// the active segment has beyond the reservation of a new log. If the log is not idle or
+// is suspended, it does nothing.
 //
-// Errors: those of removing the prepared segment or of making the new one, as on a full
-// disk, after which the log goes on as it was; and Err.
+// Errors: those of removing the prepared segment or of creating the new one, as on a full
+// disk, after which the log works as before; and Err.
 func (l *Log) Shrink(flushed kv.SeqNum) error {
 	l.mu.Lock()
 	if l.mu.active == nil || l.busyLocked() || l.Err() != nil {
@@ -30,7 +30,7 @@ func (l *Log) Shrink(flushed kv.SeqNum) error {
 		return l.cutIdleLocked()
 	}
 	l.mu.writing = true
-	// No other successor is prepared while this goroutine decides on one.
+	// No other successor is prepared until this goroutine has created one.
 	l.mu.preparedFor = l.mu.active.header.num
 	prepared := l.mu.prepared
 	l.mu.prepared = nil
@@ -67,7 +67,8 @@ func (l *Log) goOnIn(next *segment) error {
 	return l.rotate()
 }
 
-// shrinkableLocked reports whether the idle log is large for nothing.
+// shrinkableLocked reports whether the active segment of the idle log can be left and is
+// worth leaving.
 func (l *Log) shrinkableLocked(flushed kv.SeqNum) bool {
 	a := l.mu.active
 	size := max(a.off, a.zeroedTo)
@@ -77,7 +78,7 @@ func (l *Log) shrinkableLocked(flushed kv.SeqNum) bool {
 	return a.inUse() && a.last <= flushed && size > l.opts.SegmentBytes/shrinkAt
 }
 
-// cutIdleLocked cuts what the idle log has reserved for a fast one. It unlocks mu.
+// cutIdleLocked cuts what the log reserved while it was busy. It unlocks mu.
 func (l *Log) cutIdleLocked() (err error) {
 	if l.roomLocked() > 2*l.aheadLocked() || l.mu.space.leftover {
 		l.mu.writing = true
@@ -90,7 +91,7 @@ func (l *Log) cutIdleLocked() (err error) {
 	return err
 }
 
-// discardPrepared removes a prepared segment, if there is one. The removal is durable
+// discardPrepared removes the prepared segment, if there is one. The removal is durable
 // before another segment takes its place: recovery must not find two successors of one
 // segment.
 func (l *Log) discardPrepared(s *segment) error {

@@ -11,8 +11,8 @@ import (
 	"github.com/kvd-db/kvd/internal/vfs/faultfs"
 )
 
-// An idle log whose records are all flushed goes on in a small segment; one that is
-// small, or has something to keep, stays as it is.
+// An idle log whose records are all flushed continues in a small segment; one that is
+// small, or has unflushed records, stays as it is.
 func TestAnIdleLogShrinks(t *testing.T) {
 	o := testOptions(newDisk(t))
 	o.SegmentBytes = 4 << 20
@@ -63,8 +63,8 @@ func TestShrinkThatFailsToRemoveGoesOn(t *testing.T) {
 	requireLast(t, o, next)
 }
 
-// A log that cannot make another segment, for the disk is full, goes on in the one that
-// it has.
+// A log that cannot create another segment, because the disk is full, continues in the
+// one that it has.
 func TestShrinkOnAFullDiskGoesOn(t *testing.T) {
 	disk := faultfs.Wrap(newDisk(t), nil)
 	o := testOptions(disk)
@@ -136,7 +136,7 @@ func requireLast(t *testing.T, o Options, last rec) {
 	require.NoError(t, l.Close())
 }
 
-// awaitQuiet returns when nothing is under way in the background.
+// awaitQuiet returns when no goroutine of the log is at work.
 func awaitQuiet(l *Log) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -145,8 +145,8 @@ func awaitQuiet(l *Log) {
 	}
 }
 
-// On a full disk a log gives back what it does not need, also what a reservation that
-// failed has taken, and keeps room for some records.
+// On a full disk a log gives back the space that it does not need, including what a
+// failed reservation has taken, and keeps room for some records.
 func TestAFullLogReleasesWhatItDoesNotNeed(t *testing.T) {
 	disk := newDisk(t)
 	o := testOptions(disk)
@@ -188,6 +188,6 @@ func TestAFullLogReleasesWhatItDoesNotNeed(t *testing.T) {
 		o.FS, o.Fresh = fs, false
 		again, recs, _ := mustOpen(t, o)
 		require.Equal(t, want, recs)
-		_ = again.Close() // of a log that may have no space to be closed in order
+		_ = again.Close() // it may have no space to be closed in order
 	}
 }

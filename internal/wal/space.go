@@ -10,27 +10,27 @@ import (
 	"github.com/kvd-db/kvd/internal/vfs"
 )
 
-// The log reserves space on the disk before it takes records. Append admits a record
-// only if it fits, whatever happens meanwhile, into what the active segment has
-// reserved and what the records before it have not used, so a write never meets a full
-// disk, however fast another process fills it. A goroutine of the log reserves ahead of
-// the need; when that fails, Append refuses what no longer fits, and the owner of the
-// log is told while there is still some room.
+// The log reserves space on the disk before it takes records. Append admits a record only
+// if it fits, whatever happens meanwhile, into what the active segment has reserved and
+// the records before it have not used. So a write never meets a full disk, however fast
+// another process fills it. A goroutine of the log reserves ahead of the need; when that
+// fails, Append refuses what no longer fits, and the log calls Options.NoSpace while
+// there is still some room.
 //
-// A rotation needs space too. If there is none, the log goes on in the active segment
+// A rotation needs space too. If there is none, the log continues in the active segment
 // beyond SegmentBytes: everything admitted fits there.
 
 const (
-	// slackBytes of the reserved space are not for records, but for frames without any:
-	// an end or a close frame, and marks.
+	// slackBytes of the reserved space are kept for frames without records: an end or a
+	// close frame, and marks.
 	slackBytes = 4 << 10
-	// lastFrames is how much of that no mark may use.
+	// lastFrames is the part of slackBytes that marks must leave free.
 	lastFrames = 2 * frameHeaderBytes
-	// firstAhead is how much a log that was just opened reserves ahead; that grows with
-	// what is appended, up to half a segment. Guessed: a short log should not take much,
-	// and a fast one should not wait for its reservations.
+	// firstAhead is how much a new log reserves ahead; that grows with what is appended, up
+	// to half a segment. Guessed: a short log should take little space, and a fast one
+	// should not wait for its reservations.
 	firstAhead = 1 << 20
-	// leastAhead is how much a log on a full disk reserves, or keeps: some hundred
+	// leastAhead is how much a log on a full disk reserves, or keeps: room for some hundred
 	// deletes.
 	leastAhead = 64 << 10
 	// keptBehind is how much reserved space a segment may keep when the log leaves it.
@@ -39,23 +39,23 @@ const (
 
 // space is what the log knows of its space on the disk. Guarded by Log.mu.
 type space struct {
-	charged   int64    // what the records that are queued, or being written, take at most
-	wanted    int64    // a caller of Append waits for that much
-	next      *segment // the log is about to go on here, so records must fit here too; nil: it is not
-	reserving bool     // a goroutine reserves, or gives back
+	charged   int64    // upper bound of what the records queued or being written take
+	wanted    int64    // what the largest record refused with ErrNoRoomYet takes
+	next      *segment // a rotation is about to continue here, so records must fit here too; nil: none
+	reserving bool     // a goroutine reserves space, or gives it back
 	leftover  bool     // a reservation failed, and may have taken some space
-	rested    Pos      // the end of the log when it was last idle, or the disk full
+	rested    Pos      // the end of the log when it was last idle or a reservation failed
 	waiting   []Waker  // to wake when there may be more room: see OnRoom
 	refused   error    // why the last reservation failed; nil: it did not
 }
 
-// room is how many bytes of frames with records surely fit behind the others.
+// room is how many bytes of frames with records surely fit after those written.
 func (s *segment) room() int64 { return s.spaceEnd() - s.off - slackBytes }
 
-// spaceEnd is up to where the segment has space on the disk.
+// spaceEnd is the offset up to which the segment has space on the disk.
 func (s *segment) spaceEnd() int64 { return max(s.reservedTo, s.zeroedTo, s.off) }
 
-// reserve takes space up to an offset.
+// reserve reserves space up to an offset.
 func (s *segment) reserve(to int64) error {
 	from := s.spaceEnd()
 	if to <= from {
@@ -68,7 +68,7 @@ func (s *segment) reserve(to int64) error {
 	return nil
 }
 
-// recordCost is what a record takes at most: it may be alone in its frame.
+// recordCost is the most space a record takes: that of a frame of its own.
 func recordCost(payload int) int64 {
 	return int64(payload) + recordHeaderBytes + frameHeaderBytes + frameAlign
 }
@@ -82,8 +82,8 @@ func (l *Log) roomLocked() int64 {
 	return room - l.mu.space.charged
 }
 
-// aheadLocked returns how much should be reserved beyond what is charged: little on a
-// full disk, for a few deletes.
+// aheadLocked returns how much should be reserved beyond what is charged: on a full disk
+// little, for a few deletes.
 func (l *Log) aheadLocked() int64 {
 	if l.mu.space.refused != nil {
 		return min(leastAhead, max(l.opts.SegmentBytes/4, slackBytes))
@@ -94,7 +94,7 @@ func (l *Log) aheadLocked() int64 {
 // ErrNoRoomYet is returned by Append while space for the record is being reserved.
 var ErrNoRoomYet = errors.New("space for the commit log is being reserved")
 
-// makeRoomLocked reports whether a record of that cost fits, and begins to reserve space
+// makeRoomLocked returns nil if a record of that cost fits, and begins to reserve space
 // if little is left.
 //
 // Errors: kv.ErrReadOnly if there is no space on the disk; ErrNoRoomYet.
@@ -121,7 +121,7 @@ func (l *Log) makeRoomLocked(cost int64) error {
 	return ErrNoRoomYet
 }
 
-// OnRoom wakes w, once, when Append may find room that returned ErrNoRoomYet. It may do
+// OnRoom wakes w, once, when an Append that returned ErrNoRoomYet may succeed. It may do
 // so at once, and with a lock of the log held: w must not call the log.
 func (l *Log) OnRoom(w Waker) {
 	l.mu.Lock()
@@ -133,7 +133,7 @@ func (l *Log) OnRoom(w Waker) {
 	l.mu.space.waiting = append(l.mu.space.waiting, w)
 }
 
-// AwaitRoom returns when Append may find room that returned ErrNoRoomYet, or with the
+// AwaitRoom returns when an Append that returned ErrNoRoomYet may succeed, or with the
 // cause of ctx when that ends.
 func (l *Log) AwaitRoom(ctx context.Context) error {
 	woken := make(signal, 1)
@@ -149,7 +149,8 @@ func (l *Log) AwaitRoom(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
-// roomChangedLocked wakes whatever waits for room, and for changes of the log.
+// roomChangedLocked wakes the wakers that wait for room, and the goroutines that wait for
+// changed.
 func (l *Log) roomChangedLocked() {
 	wakeAll(l.mu.space.waiting)
 	l.mu.space.waiting = nil
@@ -164,7 +165,8 @@ func (l *Log) refusal(cause error) error {
 	return fmt.Errorf("%w: %w", kv.ErrReadOnly, cause)
 }
 
-// reserveSoonLocked has a goroutine reserve space, also for a record of that cost.
+// reserveSoonLocked starts a goroutine that reserves space, including space for a record
+// of that cost.
 func (l *Log) reserveSoonLocked(cost int64) {
 	l.mu.space.wanted = max(l.mu.space.wanted, cost)
 	if l.mu.space.reserving || l.mu.closed {
@@ -182,9 +184,9 @@ func (l *Log) reserveSoonLocked(cost int64) {
 	})
 }
 
-// reserveLocked reserves what is wanted in the active segment, ahead of the need, and
-// returns why it could not. The caller has set reserving, which it clears. It unlocks mu
-// meanwhile.
+// reserveLocked reserves what is wanted in the active segment, and more ahead of the
+// need, and returns why it could not. The caller has set reserving, which reserveLocked
+// clears. It unlocks mu while it waits for the disk.
 func (l *Log) reserveLocked() error {
 	for {
 		a := l.mu.active
@@ -196,7 +198,7 @@ func (l *Log) reserveLocked() error {
 			err = a.file.Reserve(from, to-from)
 			l.mu.Lock()
 			if l.mu.active != a && !l.mu.closed {
-				continue // left meanwhile: what was reserved went with it
+				continue // a rotation left it meanwhile, with what was reserved
 			}
 		}
 		if err == nil {
@@ -220,9 +222,9 @@ func (l *Log) refuse(err error) {
 	l.tellRefused(err)
 }
 
-// Refuse notes that the file system is read-only, and why the owner of the log thinks so.
-// Until Reserve succeeds the log writes nothing by itself, so that it does not fail, and
-// Close leaves a log whose records are all synced as it is, as after a kill.
+// Refuse notes that the file system is read-only; readOnly says why the owner of the log
+// found so. Until Reserve succeeds the log writes nothing by itself, so that it does not
+// fail, and Close leaves a log whose records are all synced as it is, as after a kill.
 func (l *Log) Refuse(readOnly error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -237,17 +239,17 @@ func (l *Log) tellRefused(err error) {
 	}
 }
 
-// Refused returns why the log has no space for some records, nil if it has: it refuses
-// those until Reserve, or Resume, succeeds. Options.NoSpace is not told of every refusal.
+// Refused returns why the log has no space for some records, nil if it has. The log
+// refuses those records until Reserve, or Resume, succeeds. Options.NoSpace is not called
+// for every refusal.
 func (l *Log) Refused() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.mu.space.refused
 }
 
-// Reserve tries again to get space after Options.NoSpace was told that there is none,
-// and returns why there still is none. It does nothing unless that was told. It takes as
-// long as the disk does.
+// Reserve tries again to reserve space after a reservation failed, and returns why it
+// still fails. Otherwise it does nothing. It waits for the disk.
 func (l *Log) Reserve() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -261,11 +263,11 @@ func (l *Log) Reserve() error {
 	return l.reserveLocked()
 }
 
-// untouchableLocked reports whether the file system is read-only, as far as the log knows.
+// untouchableLocked reports whether the log knows the file system to be read-only.
 func (l *Log) untouchableLocked() bool { return vfs.IsReadOnly(l.mu.space.refused) }
 
-// enterLocked has records fit into next from here on, beside the active segment, if all
-// that are queued do. The caller has the writing role.
+// enterLocked makes Append admit only records that fit into next as well as into the
+// active segment, if all queued records do. The caller has the writing role.
 func (l *Log) enterLocked(next *segment) bool {
 	if next.room() < l.mu.space.charged {
 		return false
@@ -274,7 +276,7 @@ func (l *Log) enterLocked(next *segment) bool {
 	return true
 }
 
-// makeRoomIn reserves space in the segment that the log is about to go on in.
+// makeRoomIn reserves space in the segment in which the log is about to continue.
 func (l *Log) makeRoomIn(next *segment) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -290,9 +292,9 @@ func (l *Log) makeRoomIn(next *segment) error {
 	return nil
 }
 
-// reserveMark reports whether a mark fits, beside the frames that end a segment, and
-// begins to reserve space if it does not. The caller has the writing role, for which the
-// other writers wait, so it must not wait for the disk.
+// reserveMark returns nil if a mark fits and leaves room for the frames that end a
+// segment, and begins to reserve space if it does not. The caller has the writing role,
+// for which other writers wait, so reserveMark does not wait for the disk.
 //
 // Errors: why the last reservation failed; ErrNoRoomYet.
 func (l *Log) reserveMark() error {

@@ -6,12 +6,12 @@ import (
 	"github.com/kvd-db/kvd/internal/histogram"
 )
 
-// Stats are counts since Open, but for the last two.
+// Stats are counts since Open; Segments and LiveBytes are the state now.
 type Stats struct {
 	Records uint64 // appended and written
-	Groups  uint64 // writes that brought them
+	Groups  uint64 // groups written, one write each
 	Bytes   uint64 // of the groups, headers included
-	// The groups by how many records they had, by the units of these, and by bytes.
+	// Distributions of the groups by their records, by the units of these, and by bytes.
 	GroupRecords histogram.PowerCounts
 	GroupUnits   histogram.PowerCounts
 	GroupBytes   histogram.PowerCounts
@@ -20,13 +20,13 @@ type Stats struct {
 	// SyncTime is the sum of all syncs, SyncMax the longest of them.
 	SyncTime time.Duration
 	SyncMax  time.Duration
-	// SyncMicros has the syncs by their whole microseconds.
+	// SyncMicros is the distribution of the syncs by whole microseconds.
 	SyncMicros histogram.PowerCounts
-	// SyncUnits has them by the units that they served, of those that were to be synced.
-	// A sync of two segments counts once.
+	// SyncUnits is the distribution of the syncs by the units that they served, counting
+	// only records that asked for a sync. A sync of two segments counts once.
 	SyncUnits histogram.PowerCounts
 
-	Segments  int // files, with the one that is prepared
+	Segments  int // files, including the prepared one
 	LiveBytes int64
 }
 
@@ -38,7 +38,7 @@ func (s Stats) RecordsPerSync() float64 {
 	return float64(s.Records) / float64(s.Syncs)
 }
 
-// Stats returns the counts so far. Cost: a mutex for a moment.
+// Stats returns the counts so far. Cost: holds the log's mutex briefly.
 func (l *Log) Stats() Stats {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -8,7 +8,7 @@ import (
 	"github.com/kvd-db/kvd/internal/vfs"
 )
 
-// surveyed is a segment as a survey found it.
+// surveyed is a segment as the survey found it.
 type surveyed struct {
 	num       uint64
 	name      string
@@ -16,17 +16,17 @@ type surveyed struct {
 	headerErr error // the header is damaged
 
 	bytes  int64
-	end    int64     // behind its last whole frame in order
+	end    int64     // end of its last whole frame in order
 	start  frame     // its start frame
 	last   kv.SeqNum // of the records up to end
 	used   bool      // it has a start frame
 	ended  bool      // it has an end frame
-	closed bool      // an orderly Close left it as the last segment
+	closed bool      // it has a close frame
 	copied bool      // it has a copied frame
 	stale  bool      // an earlier recovery should have removed it
 }
 
-// first returns the lowest number that the segment stands for.
+// first returns the number of the lowest segment that this one stands for.
 func (s *surveyed) first() uint64 {
 	if s.header.replaces != 0 {
 		return s.header.replaces
@@ -34,21 +34,21 @@ func (s *surveyed) first() uint64 {
 	return s.num
 }
 
-// survey reads a whole log and decides what of it counts. It changes nothing.
+// survey reads a whole log and decides which parts of it count. It changes nothing.
 // Recovery acts on what it found; the verifier only reports it.
 type survey struct {
 	fsys  vfs.FS
 	dir   string
 	store uint64
 
-	live   []*surveyed // what counts, in the order of the log
-	unused *surveyed   // the segment that the last one says follows, if it was never taken into use
-	dead   []*surveyed // what recovery removes
+	live   []*surveyed // segments that count, in the order of the log
+	unused *surveyed   // the segment that follows the last one of live, if it has no start frame
+	dead   []*surveyed // segments that recovery removes
 
 	last   kv.SeqNum // of the last record
-	next   kv.SeqNum // at least this number follows
+	next   kv.SeqNum // the next number is at least this
 	low    uint64    // the lowest segment that must exist
-	claim  address   // surely synced up to here
+	claim  address   // the log was surely synced up to here
 	maxNum uint64    // highest number of any segment in the directory
 
 	records uint64
@@ -56,14 +56,14 @@ type survey struct {
 	dropped []dropped
 }
 
-// dropped is a tail that counts no more.
+// dropped is a tail that recovery drops.
 type dropped struct {
 	name       string
 	off, bytes int64
 }
 
-// runSurvey surveys the log in dir and calls replay for every record, in order.
-// Damage is a *kv.CorruptionError; replay may then have been called already.
+// runSurvey surveys the log in dir and calls replay for every record, in order. Damage is
+// a *kv.CorruptionError; replay may have been called for records before it.
 func runSurvey(fsys vfs.FS, dir string, store uint64, replay func(Record) error) (*survey, error) {
 	s := &survey{fsys: fsys, dir: dir, store: store}
 	found, err := s.readHeaders()
@@ -84,8 +84,8 @@ func runSurvey(fsys vfs.FS, dir string, store uint64, replay func(Record) error)
 
 func (s *survey) id(num uint64) identity { return identity{s.store, num} }
 
-// readHeaders opens every segment once. An unknown version ends the survey
-// before anything is judged.
+// readHeaders reads the header of every segment. An unknown version ends the survey
+// before anything else is examined.
 func (s *survey) readHeaders() ([]*surveyed, error) {
 	nums, err := listSegments(s.fsys, s.dir)
 	if err != nil {
@@ -112,11 +112,9 @@ func (s *survey) readHeaders() ([]*surveyed, error) {
 	return found, nil
 }
 
-// dropReplaced resolves what recoveries of earlier versions left behind that were cut
-// short. The
-// copy of a segment counts from the moment at which the lowest original is
-// gone; the other originals are then left-overs. While that original exists the
-// copy does not count, and was never appended to.
+// dropReplaced resolves what interrupted recoveries of earlier versions left. The copy of
+// a segment counts once the lowest original is gone; the other originals are then left
+// over. While that original exists, the copy does not count, and was never appended to.
 func (s *survey) dropReplaced(found []*surveyed) ([]*surveyed, error) {
 	exists := map[uint64]bool{}
 	for _, seg := range found {
@@ -149,7 +147,7 @@ func (s *survey) dropReplaced(found []*surveyed) ([]*surveyed, error) {
 	}), nil
 }
 
-// checkUnfinished makes sure that a copy whose original exists was never used.
+// checkUnfinished makes sure that a copy whose original exists was never appended to.
 func (s *survey) checkUnfinished(seg *surveyed) (err error) {
 	r, _, err := openSegment(s.fsys, seg.name, s.id(seg.num))
 	if err != nil {
@@ -200,8 +198,8 @@ func (s *survey) chain(found []*surveyed) (live []*surveyed, err error) {
 	return live, nil
 }
 
-// dropSkipped takes off the segments that seg does not follow, because the log
-// never went on in them: their making had failed, and so had their removal.
+// dropSkipped removes from live the segments that seg does not follow. The log never
+// continued in them: their creation failed, and so did their removal.
 func (s *survey) dropSkipped(live []*surveyed, seg *surveyed) ([]*surveyed, error) {
 	for len(live) > 1 && seg.header.prev < live[len(live)-1].num {
 		last := live[len(live)-1]
@@ -228,7 +226,7 @@ func (s *survey) scanAll(seg *surveyed) (behind rest, err error) {
 	return behind, errors.Join(err, r.close())
 }
 
-// recovery sums the survey up.
+// recovery summarizes the survey.
 func (s *survey) recovery() Recovery {
 	r := Recovery{
 		LastSeq: s.last, NextSeq: s.next, Segments: len(s.live), Records: s.records,

@@ -5,8 +5,9 @@ import (
 	"time"
 )
 
-// workUnits is the most that whoever synced does himself for those it served, if nobody
-// waits for the next sync. More is better done by several goroutines.
+// workUnits is how many units a sync may have served for the goroutine that synced to
+// apply them itself, if nothing waits for the next sync. More is better shared by several
+// goroutines.
 const workUnits = 512
 
 func (l *Log) pokeSyncer() { signal(l.poke).Wake() }
@@ -37,13 +38,13 @@ func (l *Log) syncNeededLocked() bool {
 	return l.mu.mustSync || min(l.mu.syncTo, l.Written()) > l.Synced()
 }
 
-// workLeftLocked reports whether whoever has the syncing role has something to do.
+// workLeftLocked reports whether the goroutine with the syncing role has something to do.
 func (l *Log) workLeftLocked() bool {
 	return l.Err() == nil && (l.syncNeededLocked() || !l.mu.writing && !l.mu.queue.empty())
 }
 
-// syncWhileNeeded writes and syncs until there is nothing left to do, unless
-// somebody else is syncing.
+// syncWhileNeeded writes and syncs until there is nothing left to do. It does nothing if
+// another goroutine has the syncing role.
 func (l *Log) syncWhileNeeded() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -60,9 +61,9 @@ func (l *Log) syncWhileNeeded() {
 	l.mu.changed.Broadcast()
 }
 
-// leadSyncLocked writes and syncs once, on the goroutine of somebody whose records are
-// among those, and leaves what came meanwhile to the syncing goroutine (L4). Nobody has
-// the syncing role. It unlocks mu meanwhile.
+// leadSyncLocked writes and syncs once, on the goroutine of a caller that waits for one
+// of the queued records, and leaves records that came meanwhile to the syncing goroutine
+// (L4). No other goroutine has the syncing role. It unlocks mu meanwhile.
 func (l *Log) leadSyncLocked() {
 	l.mu.syncing = true
 	l.syncOnceLocked()
@@ -71,9 +72,9 @@ func (l *Log) leadSyncLocked() {
 	l.pokeIfDueLocked(l.workLeftLocked())
 }
 
-// syncOnceLocked writes what is queued, unless somebody is writing, and then syncs
-// everything that is written, if need be. Errors show in Err. The caller has the
-// syncing role. It unlocks mu meanwhile.
+// syncOnceLocked writes what is queued, unless another goroutine writes, and then syncs
+// everything that is written, if needed. Errors show in Err. The caller has the syncing
+// role. It unlocks mu meanwhile.
 func (l *Log) syncOnceLocked() {
 	defer l.opts.Events.Guard()
 	l.writeQueuedLocked()
@@ -126,8 +127,8 @@ func (l *Log) syncOnceLocked() {
 	l.mu.Lock()
 }
 
-// writeQueuedLocked writes the groups that are queued, unless somebody else is
-// writing. It stops at a second rotation, which waits for a sync.
+// writeQueuedLocked writes the groups that are queued, unless another goroutine writes.
+// It stops before a second rotation, which would wait for a sync.
 func (l *Log) writeQueuedLocked() {
 	if l.mu.writing {
 		return
@@ -139,8 +140,8 @@ func (l *Log) writeQueuedLocked() {
 	l.mu.changed.Broadcast()
 }
 
-// syncSegments syncs what a rotation left behind, if anything, then the active
-// segment: a record is never synced before those that precede it.
+// syncSegments syncs the segment that a rotation left, if any, then the active one: a
+// record is never synced before those that precede it.
 func (l *Log) syncSegments(sealed, active *segment) error {
 	if sealed != nil {
 		if err := l.timedSync(sealed); err != nil {
@@ -153,8 +154,8 @@ func (l *Log) syncSegments(sealed, active *segment) error {
 	return l.timedSync(active)
 }
 
-// timedSync syncs a segment and counts it. An error is final: the kernel may have
-// dropped what it could not write, and a second sync would not tell.
+// timedSync syncs a segment and counts it. An error is final: the kernel may have dropped
+// what it could not write, and a second sync would not report that.
 func (l *Log) timedSync(s *segment) error {
 	begin := time.Now()
 	err := s.file.Sync()

@@ -7,15 +7,16 @@ import (
 	"slices"
 )
 
-// goOn makes a log of which there are segments ready to be appended to. Every step leaves
-// a log that holds the same records, so recovery may be cut short after any of them and
-// begin anew.
+// goOn makes a log that has segments ready to be appended to. Every step leaves a log
+// that holds the same records, so recovery may be interrupted after any of them and start
+// over.
 //
-// What may not be on the disk, although it could be read, is written again where it lies,
-// and synced (Rebello et al., ATC 2020, section 4: after a failed fsync and a restart, the
-// page cache shows what the disk does not have). That changes no byte, so nothing is lost
-// if the power fails meanwhile. The log goes on in a new segment, which the last one then
-// says exists. So recovery needs space for a new segment alone.
+// What could be read may be missing on the disk: after a failed fsync and a restart, the
+// page cache shows what the disk does not have (Rebello et al., ATC 2020, section 4). So
+// goOn rewrites in place what no frame says was synced, and syncs it. That changes no
+// byte, so nothing is lost if the power fails meanwhile. The log continues in a new
+// segment, and an end frame in the last one then says that it exists. So recovery needs
+// space for a new segment alone.
 func (l *Log) goOn(s *survey) error {
 	if err := l.removeDead(s.dead); err != nil {
 		return err
@@ -44,9 +45,10 @@ func (l *Log) goOn(s *survey) error {
 	return nil
 }
 
-// removeDead deletes what does not count. First what earlier recoveries left: it is known
-// to be dead only as long as the copy is there that replaced it. Then what lies behind the
-// end of the log, the last first, so that at no time a segment in between is missing.
+// removeDead deletes the segments that do not count. First those that earlier recoveries
+// left: they are known to be dead only while the copy that replaced them exists. Then
+// those after the end of the log, the last first, so that no segment in between is
+// missing at any time.
 func (l *Log) removeDead(dead []*surveyed) error {
 	dead = slices.Clone(dead)
 	slices.SortFunc(dead, func(a, b *surveyed) int { return cmp.Compare(b.num, a.num) })
@@ -62,8 +64,7 @@ func (l *Log) removeDead(dead []*surveyed) error {
 	return nil
 }
 
-// rewriteTail makes durable what lies behind the place up to which the log says that it was
-// synced.
+// rewriteTail makes durable what follows the place up to which the log was surely synced.
 func (l *Log) rewriteTail(s *survey) error {
 	for i, seg := range s.live {
 		from, last := int64(0), i == len(s.live)-1
@@ -80,9 +81,9 @@ func (l *Log) rewriteTail(s *survey) error {
 	return nil
 }
 
-// rewrite writes a segment from an offset on once more and syncs it. If it has no end
-// frame yet, it also removes whatever lies behind its frames and is none: an end frame must
-// not be followed by anything.
+// rewrite rewrites a segment from an offset on, with the same bytes, and syncs it. If
+// cut, it also removes everything after the last frame: nothing may follow the end frame
+// that comes next.
 func (l *Log) rewrite(seg *surveyed, from int64, cut bool) (err error) {
 	f, err := l.opts.FS.OpenReadWrite(seg.name)
 	if err != nil {
@@ -110,8 +111,8 @@ func (l *Log) rewrite(seg *surveyed, from int64, cut bool) (err error) {
 	return f.Sync()
 }
 
-// takeIntoUse makes the active segment of one that was made ready and never taken into use,
-// although the one before it says that it was to be. What it holds behind its header are
+// takeIntoUse makes seg the active segment. The segment before it has an end frame, but
+// seg has no start frame: a crash came in between. What seg holds after its header are
 // remains of frames that do not count.
 func (l *Log) takeIntoUse(seg *surveyed, prev uint64) error {
 	f, err := l.opts.FS.OpenReadWrite(seg.name)
@@ -124,7 +125,7 @@ func (l *Log) takeIntoUse(seg *surveyed, prev uint64) error {
 	}
 	l.mu.active = a
 	if err := l.startIn(a); err != nil {
-		l.mu.active = nil // it must stay: see undo
+		l.mu.active = nil // so that undo does not remove it
 		return errors.Join(err, f.Close())
 	}
 	return nil
@@ -141,9 +142,9 @@ func (s *segment) clear() error {
 	return s.file.Sync()
 }
 
-// endLast writes an end frame to the segment in which the log ended, whose successor is
-// there. After a log that was closed in order the close frame is written once more with
-// that, because nobody knows whether its sync had failed.
+// endLast writes an end frame to the last segment, whose successor exists. After a log
+// that was closed in order it rewrites the close frame too, because its sync may have
+// failed.
 func (l *Log) endLast(old *surveyed) (err error) {
 	f, err := l.opts.FS.OpenReadWrite(old.name)
 	if err != nil {

@@ -43,9 +43,9 @@ func (c *countFS) wrap(f vfs.File, err error) (vfs.File, error) {
 	return &countFile{f, c}, nil
 }
 
-// Recovery writes what no frame says was synced and the beginning of a new segment, however
-// long the log and its last segments are, and on a nearly full disk it needs no more space
-// than that: here a tail of 40 KB behind 3 MB in the same segment.
+// Recovery writes what no frame says was synced and the beginning of a new segment,
+// however long the log and its last segments are, and on a nearly full disk it needs no
+// more space than that: here a tail of 40 KB after 3 MB in the same segment.
 func TestRecoveryWritesOnlyWhatIsNotClaimed(t *testing.T) {
 	const record, free = 10_000, 48 << 10
 	disk := newDisk(t)
@@ -85,9 +85,9 @@ func TestRecoveryWritesOnlyWhatIsNotClaimed(t *testing.T) {
 	require.NoError(t, cut.Close())
 }
 
-// TestASuccessorThatWasNeverUsed recovers a log of which the last segment has an end frame,
-// and of the next one the power cut left a frame in the middle, but not its beginning. The
-// log goes on in that segment, from which the frame is gone, whatever operation fails first.
+// TestASuccessorThatWasNeverUsed recovers a log whose last segment has an end frame, and
+// in whose next segment a power cut left a frame in the middle, but no start frame. The
+// log continues in that segment without the frame, whichever operation fails first.
 func TestASuccessorThatWasNeverUsed(t *testing.T) {
 	disk := newDisk(t)
 	o := testOptions(disk)
@@ -138,9 +138,9 @@ func TestASuccessorThatWasNeverUsed(t *testing.T) {
 	}
 }
 
-// TestRecoveryDoesNotTrustThePageCache has each sync of a life fail in turn, as on Linux:
-// what was written stays readable and will never reach the disk. What recovery then reads
-// and replays no power cut takes.
+// TestRecoveryDoesNotTrustThePageCache makes each sync of a life fail in turn, as on
+// Linux: the bytes stay readable and will never reach the disk. No power cut takes what
+// recovery then replays.
 func TestRecoveryDoesNotTrustThePageCache(t *testing.T) {
 	runs, tails := 0, 0
 	for i, fired := 0, true; fired; i++ {

@@ -7,11 +7,11 @@ import (
 	"github.com/kvd-db/kvd/internal/kv"
 )
 
-// WaitSynced syncs the log up to pos, which Append returned, and returns when
-// that is done.
+// WaitSynced syncs the log up to pos, which Append returned, and returns when that is
+// done.
 //
-// Errors: Err after a failure, kv.ErrClosed if the log was closed first (Close
-// syncs all the same), and the cause of ctx, which ends the waiting only.
+// Errors: Err after a failure, kv.ErrClosed if the log was closed first (Close syncs all
+// the same), and the cause of ctx, which ends only the wait.
 func (l *Log) WaitSynced(ctx context.Context, pos Pos) error {
 	if l.suspended.Load() {
 		return l.suspendedError(l.Suspended())
@@ -29,7 +29,7 @@ func (l *Log) WaitSynced(ctx context.Context, pos Pos) error {
 	return l.await(ctx, func() bool { return l.Synced() >= pos })
 }
 
-// askSyncLocked notes that somebody waits for the log to be synced up to pos.
+// askSyncLocked asks for a sync up to pos.
 func (l *Log) askSyncLocked(pos Pos) error {
 	if pos > l.mu.end {
 		return fmt.Errorf("%w: wait for position %d of the commit log, which ends at %d", kv.ErrInvalidArgument, pos, l.mu.end)
@@ -38,7 +38,7 @@ func (l *Log) askSyncLocked(pos Pos) error {
 	return nil
 }
 
-// signal is a Waker that somebody waits for.
+// signal is a Waker for a goroutine that receives from it.
 type signal chan struct{}
 
 // Wake implements Waker.
@@ -52,7 +52,7 @@ func (s signal) Wake() {
 // RunReady implements Waker.
 func (s signal) RunReady() { s.Wake() }
 
-// await returns once doneLocked holds, which the end of a sync may bring about.
+// await returns once doneLocked holds. It looks again after each sync.
 func (l *Log) await(ctx context.Context, doneLocked func() bool) error {
 	woken := make(signal, 1)
 	for {

@@ -7,8 +7,8 @@ import (
 	"github.com/kvd-db/kvd/internal/kv"
 )
 
-// walk replays the segments up to the place where the log ends, and makes sure
-// that it may end there.
+// walk replays the segments up to the place where the log ends, and makes sure that it
+// may end there.
 func (s *survey) walk(replay func(Record) error) error {
 	for i, seg := range s.live {
 		if seg.header.closed != 0 {
@@ -23,7 +23,7 @@ func (s *survey) walk(replay func(Record) error) error {
 		}
 	}
 	if n := len(s.live); n > 0 {
-		return kv.Corruptf(s.live[n-1].name, -1, "the log goes on behind this segment, but the next one is missing or unreadable")
+		return kv.Corruptf(s.live[n-1].name, -1, "the log continues after this segment, but the next one is missing or unreadable")
 	}
 	return nil
 }
@@ -34,7 +34,8 @@ func (s *survey) claimed(a address) {
 	}
 }
 
-// walkSegment reads frames up to the first that is none.
+// walkSegment replays the frames of a segment up to the first place without one, and
+// returns what follows.
 func (s *survey) walkSegment(seg *surveyed, replay func(Record) error) (behind rest, err error) {
 	r, _, err := openSegment(s.fsys, seg.name, s.id(seg.num))
 	if err != nil {
@@ -64,7 +65,7 @@ func (s *survey) walkSegment(seg *surveyed, replay func(Record) error) (behind r
 		return rest{}, err
 	}
 	if seg.ended && behind.end > seg.end {
-		return rest{}, kv.Corruptf(seg.name, seg.end, "there are bytes behind the end of the segment")
+		return rest{}, kv.Corruptf(seg.name, seg.end, "bytes follow the end frame of the segment")
 	}
 	if seg.used && seg.header.replaces != 0 && !seg.copied {
 		return rest{}, kv.Corruptf(seg.name, seg.end, "the copy of segment %d is not whole, and the original is missing", seg.header.replaces)
@@ -72,22 +73,22 @@ func (s *survey) walkSegment(seg *surveyed, replay func(Record) error) (behind r
 	return behind, nil
 }
 
-// accept takes in a whole frame, or says why it cannot be where it is.
+// accept adds a whole frame to the survey, or returns why it cannot be where it is.
 func (s *survey) accept(seg *surveyed, f *frame) string {
 	first := f.off == segmentHeaderBytes
 	switch {
 	case first != (f.kind == FrameStart):
 		return fmt.Sprintf("%s frame in the wrong place", f.kind)
 	case first && seg == s.live[0]:
-		s.last = f.prev // what came before was given back
+		s.last = f.prev // the segments before were reclaimed
 	case seg.closed && f.kind != FrameEnd:
-		return fmt.Sprintf("%s frame behind the close frame", f.kind)
+		return fmt.Sprintf("%s frame after the close frame", f.kind)
 	case f.prev != s.last:
 		return fmt.Sprintf("frame follows number %d, the one before it ends at %d", f.prev, s.last)
 	case f.kind == FrameCopied && (seg.header.replaces == 0 || seg.copied):
 		return "copied frame in the wrong place"
 	case address{seg.num, f.off}.less(f.synced):
-		return "frame says that what is behind it was synced"
+		return "frame says that the log was synced beyond it"
 	}
 	switch f.kind {
 	case FrameStart:
@@ -108,9 +109,9 @@ func (s *survey) accept(seg *surveyed, f *frame) string {
 	return ""
 }
 
-// endAt ends the log in segment i, where its whole frames end. That is damage if
-// anything says that what is behind was synced; else nothing behind was ever
-// acknowledged as durable, and it is dropped.
+// endAt ends the log in segment i, where its whole frames end. That is damage if anything
+// says that the log was synced beyond that place. Otherwise nothing after it was
+// acknowledged as synced, and it is dropped.
 func (s *survey) endAt(i int, behind rest) error {
 	seg := s.live[i]
 	end := address{seg.num, seg.end}
@@ -146,10 +147,10 @@ func (s *survey) endAt(i int, behind rest) error {
 	s.dead = append(s.dead, s.live[i+1:]...)
 	s.live = s.live[:i+1]
 	if s.clean = seg.closed && seg.header.closed == seg.end; s.clean {
-		s.dropped = nil // at most an end frame: no record was written since
+		s.dropped = nil // at most an end frame: no record followed
 	}
 	if !seg.used {
-		// It was made ready, and never taken into use.
+		// It was created and never used.
 		s.live = s.live[:i]
 		if i > 0 {
 			s.unused = seg

@@ -8,37 +8,37 @@ import (
 )
 
 const (
-	// leadGroups is how many groups a caller of Flush writes before it leaves
-	// those of others to a goroutine of the log. Guessed: long enough that the
-	// hand-over does not matter, short enough that the caller does.
+	// leadGroups is how many groups a caller of Flush writes before a goroutine of the log
+	// takes over the writing role. Guessed: many enough that the hand-over costs little, few
+	// enough that the caller is not held up.
 	leadGroups = 8
 	leadAll    = 1 << 30
 
-	// maxUnsyncedBytes is how much is written before it is synced though nobody asks:
-	// a flush has the log synced first, and would wait for all of it. Measured with
-	// buffered puts of 1 KiB and 16 threads: the longest put took 38 to 41 ms instead
-	// of 68 to 90, at 0.92 to 1.17 times as many puts a second.
+	// maxUnsyncedBytes is how much may be unsynced before the log syncs by itself. A flush
+	// of a memtable first has the log synced, and would wait for all of it. Measured with
+	// buffered puts of 1 KiB and 16 threads: the longest put took 38 to 41 ms instead of 68
+	// to 90, at 0.92 to 1.17 times as many puts a second.
 	maxUnsyncedBytes = 8 << 20
 
-	// extendAfter is how much must have been written since the last sync until the
-	// segment is extended by zeros ahead of the frames. A sync writes these too, so a
-	// log that is synced often, or hardly written to, does without.
+	// extendAfter is how much must be unsynced before the log extends the segment by zeros
+	// ahead of the frames. A sync writes these too, so a log that is synced often, or seldom
+	// written to, does without.
 	extendAfter = 256 << 10
-	// extendFor is the longest frame for which it is. Longer ones find memory and space
-	// in large pieces by themselves.
+	// extendFor is the longest frame for which the segment is extended. For longer ones the
+	// file system allocates memory and space in large pieces anyway.
 	extendFor = zeroWrite / 2
 
-	// deferBytes is how much the queue holds back for a sync that is running, if
-	// nobody waits for the write itself: one larger frame then serves all of it.
+	// deferBytes is how much the queue holds back during a sync, if no caller waits for the
+	// write itself: one larger frame then serves all of it.
 	deferBytes = 1 << 20
 )
 
-// Flush sees to it that everything appended before is written, and synced if its
-// durability asks for that. It writes on this goroutine, unless somebody else is
-// already writing, who then writes this too, or everybody waits for a sync and
-// one is running: whoever does that has this written before the next. In both
-// cases Flush returns at once, but for when very much is waiting to be written:
-// that bounds the memory of the log.
+// Flush has everything appended before written, and synced if its durability asks for
+// that. The caller writes on its own goroutine, with two exceptions. If another goroutine
+// writes, that one writes these records too. If a sync runs and all queued records wait
+// for a sync, the goroutine that syncs has them written before its next one. In both
+// cases Flush returns at once, unless more than maxQueuedBytes are queued, which bounds
+// the memory of the log.
 //
 // Write errors show in Err. Flush does not wait for a sync.
 func (l *Log) Flush() {
@@ -60,22 +60,22 @@ func (l *Log) Flush() {
 	l.mu.Unlock()
 }
 
-// leadTime is how long syncs may have taken lately for a caller of FlushOrSync to do one.
-// Guessed: above what healthy disks take, below the deadlines of callers.
+// leadTime is how long recent syncs may have taken for a caller of FlushOrSync to sync
+// itself. Guessed: above what healthy disks take, below the deadlines of callers.
 const leadTime = 5 * time.Millisecond
 
-// FlushOrSync sees to it that everything appended before is written and synced as its
-// durability asks. It is for a caller that waits for one of these records, so that no
-// other goroutine has to be woken for it:
+// FlushOrSync has everything appended before written and synced as its durability asks.
+// It is for a caller that waits for one of these records, and saves waking another
+// goroutine for it:
 //
 //   - A record that waits for the write alone is written on this goroutine, unless
 //     another one is writing.
 //   - Records that wait for a sync are written and synced on this goroutine if no other
-//     one writes or syncs, and syncs took at most leadTime lately. Else the syncing
+//     one writes or syncs, and recent syncs took at most leadTime. Otherwise the syncing
 //     goroutine does it, and FlushOrSync returns at once.
 //
-// So of a disk that was quick and begins to hang, one caller at a time cannot give up
-// before its write or sync returns.
+// If a quick disk begins to hang, one caller at a time cannot give up before its write or
+// sync returns.
 func (l *Log) FlushOrSync() {
 	l.mu.Lock()
 	switch {
@@ -95,8 +95,7 @@ func (l *Log) FlushOrSync() {
 	l.mu.Unlock()
 }
 
-// leadBeside has a goroutine of its own write all groups. It has the writing role from
-// now on.
+// leadBeside starts a goroutine that takes over the writing role and writes all groups.
 func (l *Log) leadBeside() {
 	l.background.Go(func() {
 		defer l.opts.Events.Guard()
@@ -105,8 +104,8 @@ func (l *Log) leadBeside() {
 	})
 }
 
-// leadLocked takes the writing role and writes groups until there are none, or
-// until it has written limit of them: then a goroutine goes on. It unlocks mu.
+// leadLocked takes the writing role and writes groups until none is left, or until it has
+// written limit of them: then another goroutine takes over the role. It unlocks mu.
 func (l *Log) leadLocked(limit int) {
 	l.mu.writing = true
 	for n := 0; ; n++ {
@@ -122,16 +121,16 @@ func (l *Log) leadLocked(limit int) {
 	l.mu.Unlock()
 }
 
-// releaseLocked gives up the writing role and sees to it that what was written is
-// synced, if need be, and what was left to it in the queue is written (L4).
+// releaseLocked gives up the writing role. It wakes the syncing goroutine if what was
+// written must be synced, or if groups are left in the queue (L4).
 func (l *Log) releaseLocked() {
 	l.mu.writing = false
 	l.mu.changed.Broadcast()
 	l.pokeIfDueLocked(!l.mu.syncing && l.syncNeededLocked() || !l.mu.queue.empty())
 }
 
-// pokeIfDueLocked has the syncing goroutine look if there is work for it, or if the
-// timer of the idle mark should run.
+// pokeIfDueLocked wakes the syncing goroutine if there is work for it, or if the timer of
+// the idle mark should start.
 func (l *Log) pokeIfDueLocked(work bool) {
 	markNeeded := !l.mu.timing && l.markNeededLocked()
 	if markNeeded {
@@ -142,8 +141,8 @@ func (l *Log) pokeIfDueLocked(work bool) {
 	}
 }
 
-// writeNextLocked writes the oldest group; false if there is none or the log has
-// failed. The caller has the writing role. It unlocks mu while it writes.
+// writeNextLocked writes the oldest group. It returns false if there is none or the log
+// has failed. The caller has the writing role. It unlocks mu while it writes.
 func (l *Log) writeNextLocked() bool {
 	defer l.opts.Events.Guard()
 	if l.Err() != nil {
@@ -186,8 +185,8 @@ func (l *Log) writeNextLocked() bool {
 	return true
 }
 
-// tellWrittenLocked tells those who want to know when their records were written.
-// The caller has the writing role, and has just written them.
+// tellWrittenLocked sets in the traces when the records were written. The caller has the
+// writing role and has just written them.
 func (l *Log) tellWrittenLocked(records []timed) {
 	for _, r := range records {
 		r.trace.Written.Set(l.mu.lastWrite)
@@ -197,8 +196,8 @@ func (l *Log) tellWrittenLocked(records []timed) {
 	}
 }
 
-// writeGroup writes a group as one frame, in the next segment if it does not
-// fit into the active one. The caller has the writing role.
+// writeGroup writes a group as one frame, in the next segment if it does not fit into the
+// active one. The caller has the writing role.
 func (l *Log) writeGroup(g *group) error {
 	if l.rotationDue(frameBytes(len(g.buf) - frameHeaderBytes)) {
 		if err := l.rotate(); err != nil {
@@ -229,7 +228,7 @@ func (l *Log) writeEmpty(kind FrameKind) error {
 	return l.write(emptyFrame(l.mu.active.header.id(), f), f.prev)
 }
 
-// write puts a frame behind the others; last is the number of the last record up
+// write appends a frame to the active segment; last is the number of the last record up
 // to its end. The caller has the writing role.
 func (l *Log) write(b []byte, last kv.SeqNum) error {
 	a := l.mu.active
