@@ -14,7 +14,7 @@ import (
 	"github.com/kvd-db/kvd/internal/kv"
 )
 
-var update = flag.Bool("update", false, "write the golden files anew")
+var update = flag.Bool("update", false, "write the golden files again")
 
 func TestGoldenFiles(t *testing.T) {
 	empty := &Version{Num: 1, Partition: 3, NextFile: 1001}

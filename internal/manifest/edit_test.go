@@ -85,7 +85,7 @@ func TestEditsThatFit(t *testing.T) {
 		"everything is dropped": {
 			Edit{Kind: CompactBase, Removed: edits{30, 20, 21, 10, 11, 1, 2, 3}},
 			[][]kv.FileNum{nil}, 95, 90},
-		"a table of the base is written anew": {
+		"a table of the base is rewritten": {
 			Edit{Kind: CompactBase, Removed: edits{2}, Added: Run{table(50, "e", "i", 2, 17)}},
 			[][]kv.FileNum{{30}, {20, 21}, {10, 11}, {1, 50, 3}}, 95, 90},
 	} {
@@ -125,7 +125,7 @@ func TestEditsThatDoNotFit(t *testing.T) {
 		"removed but not there":             {"E2", Edit{Kind: CompactDeltas, Removed: edits{30, 77}}},
 		"base removed by deltas":            {"E2", Edit{Kind: CompactDeltas, Removed: edits{10, 11, 1}}},
 		"part of a delta":                   {"E3", Edit{Kind: CompactDeltas, Removed: edits{30, 20}}},
-		"deltas apart":                      {"E3", Edit{Kind: CompactDeltas, Removed: edits{30, 10, 11}}},
+		"deltas not adjacent":               {"E3", Edit{Kind: CompactDeltas, Removed: edits{30, 10, 11}}},
 		"newer delta into the base":         {"E4", Edit{Kind: CompactBase, Removed: edits{30, 1, 2, 3}}},
 		"newer delta and part of the older": {"E4", Edit{Kind: CompactBase, Removed: edits{20, 21, 10, 1, 2, 3}}},
 		"base table left out":               {"E4", Edit{Kind: CompactBase, Removed: edits{10, 2}}},

@@ -36,7 +36,7 @@ func Load(fsys vfs.FS, dir string, partition uint32) (*Version, error) {
 	name = path.Join(dir, ManifestName(num))
 	if data, err = readFile(fsys, name, maxManifest); err != nil {
 		if _, gone := fsys.Stat(name); errors.Is(gone, fs.ErrNotExist) {
-			return nil, kv.Corruptf(pointer, -1, "names %s, which is missing: one of the two was lost, or CURRENT is of another time", name)
+			return nil, kv.Corruptf(pointer, -1, "names %s, which is missing: it was lost, or CURRENT is an older copy", name)
 		}
 		return nil, err
 	}

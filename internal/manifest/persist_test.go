@@ -204,7 +204,7 @@ func TestOpenDeletesOnlyWhatIsOursAndDead(t *testing.T) {
 
 	num, err := set.NewFileNum()
 	require.NoError(t, err)
-	require.Greater(t, num, v.NextFile+7, "numbers go on above every file met")
+	require.Greater(t, num, v.NextFile+7, "numbers continue above every file found")
 }
 
 func TestAFileThatCannotBeClearedAwayIsReported(t *testing.T) {

@@ -50,8 +50,8 @@ func (r Run) SeqBounds() (smallest, largest kv.SeqNum) {
 	return smallest, largest
 }
 
-// Overlapping returns the tables that may hold a key in [smallest, largest], a
-// part of the run. Cost: two binary searches.
+// Find returns the only table that may hold key, nil if there is none. The table is part
+// of the run. Cost: a binary search.
 func (r Run) Find(key []byte) *kv.TableMeta {
 	i := r.Seek(key)
 	if i == len(r) || bytes.Compare(key, r[i].Smallest) < 0 {
@@ -60,8 +60,8 @@ func (r Run) Find(key []byte) *kv.TableMeta {
 	return &r[i]
 }
 
-// Seek returns the index of the first table whose bounds are not entirely before
-// key, len(r) if there is none. Cost: a binary search.
+// Overlapping returns the tables that may hold a key in [smallest, largest], a part of
+// the run. Cost: two binary searches.
 func (r Run) Overlapping(smallest, largest []byte) Run {
 	from := r.Seek(smallest)
 	rest := r[from:]
@@ -69,8 +69,8 @@ func (r Run) Overlapping(smallest, largest []byte) Run {
 	return rest[:to:to]
 }
 
-// Seek returns the index of the first table whose keys do not all lie before
-// key, len(r) if there is none. Cost: a binary search.
+// Seek returns the index of the first table whose bounds are not entirely before key,
+// len(r) if there is none. Cost: a binary search.
 func (r Run) Seek(key []byte) int {
 	return sort.Search(len(r), func(i int) bool { return bytes.Compare(r[i].Largest, key) >= 0 })
 }

@@ -25,8 +25,8 @@ type RunIterator struct {
 
 	table    int         // index of the current table
 	it       kv.Iterator // over it; nil if none is open
-	seen     uint64      // the walk began at the first entry of the table, or the last if backward
-	whole    bool        // the walk began at its first entry, or its last if backward
+	seen     uint64      // entries of the current table visited so far
+	whole    bool        // the walk of the current table began at its first entry, or its last if backward
 	backward bool
 	err      error
 	closed   bool
@@ -95,7 +95,7 @@ func (r *RunIterator) Prev() bool {
 // must panics if the walk goes the other way.
 func (r *RunIterator) must(backward bool) {
 	if r.backward != backward {
-		panic("manifest: a walk over a run turned round without being positioned anew")
+		panic("manifest: a walk over a run changed direction without being positioned again")
 	}
 }
 

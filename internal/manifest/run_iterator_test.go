@@ -138,15 +138,15 @@ func TestRunIteratorIsOneIterator(t *testing.T) {
 	}
 	for key := range 62 {
 		from := fmt.Appendf(nil, "%03d", key)
-		var before, behind []kv.Entry
+		var before, after []kv.Entry
 		for _, e := range s.all(0) {
 			if bytes.Compare(e.Key, from) < 0 {
 				before = append(before, e)
 			} else {
-				behind = append(behind, e)
+				after = append(after, e)
 			}
 		}
-		require.Equal(t, behind, walk(it, it.SeekGE(from)))
+		require.Equal(t, after, walk(it, it.SeekGE(from)))
 		require.NoError(t, it.Err())
 		require.Equal(t, before, walkBack(it, it.SeekLT(from)))
 		require.NoError(t, it.Err())

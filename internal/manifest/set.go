@@ -37,7 +37,7 @@ type Set struct {
 		sync.Mutex
 		current *Version
 		next    kv.FileNum         // the next number to hand out
-		refs    map[*Version]int   // the next number to hand out
+		refs    map[*Version]int   // references to each live Version; being current counts as one
 		files   map[kv.FileNum]int // in how many live Versions a table or value file is
 	}
 }
@@ -238,7 +238,7 @@ func (s *Set) publish(next *Version) (superseded, error) {
 			return superseded{}, fmt.Errorf("publish %s of partition %d: %w", ManifestName(next.Num), next.Partition,
 				errors.Join(err, removeIfThere(s.opts.FS, path.Join(s.opts.Dir, ManifestName(next.Num)))))
 		}
-		s.failed = fmt.Errorf("%w: publish %s of partition %d, reopen the store to go on: %w",
+		s.failed = fmt.Errorf("%w: publish %s of partition %d, reopen the store to continue: %w",
 			kv.ErrFailed, ManifestName(next.Num), next.Partition, err)
 		return superseded{}, s.failed
 	}

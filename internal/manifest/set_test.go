@@ -179,7 +179,7 @@ func TestAFailedPublicationIsFinal(t *testing.T) {
 	err = h.Install(Edit{Kind: Flush, FlushedSeq: 50})
 	require.ErrorIs(t, err, kv.ErrFailed)
 	require.ErrorIs(t, err, syscall.EIO)
-	require.Equal(t, want, h.contents(), "reading goes on")
+	require.Equal(t, want, h.contents(), "reading continues")
 
 	count := faulty.Count()
 	require.ErrorIs(t, h.Install(Edit{Kind: Flush, FlushedSeq: 50}), kv.ErrFailed, "the fault is gone, the failure stays")

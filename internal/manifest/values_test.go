@@ -71,7 +71,7 @@ func TestValueFilesFollowTheTablesThatNeedThem(t *testing.T) {
 		"the last are dropped": {
 			Edit{Kind: CompactDeltas, Removed: edits{20, 30, 21}, Added: Run{needs(table(50, "a", "m", 40, 90), refs{60: 1})}},
 			[]kv.FileNum{60}},
-		"values are written anew": {
+		"values are rewritten": {
 			Edit{Kind: CompactDeltas, Removed: edits{20, 30, 21}, Added: Run{needs(table(50, "a", "m", 40, 90), refs{51: 5})}, Values: []kv.ValueFileMeta{values(51, 5)}},
 			[]kv.FileNum{51, 60}},
 		"everything is dropped": {

@@ -95,7 +95,7 @@ func (v *Version) runs() []Run {
 // Bytes returns the size of all tables.
 func (v *Version) Bytes() uint64 { return v.Base.Bytes() + v.DeltaBytes() }
 
-// String formats the Version for people, a line per run.
+// DeltaBytes returns the size of the tables of all deltas.
 func (v *Version) DeltaBytes() uint64 {
 	var sum uint64
 	for _, run := range v.Deltas {
@@ -131,7 +131,7 @@ func (v *Version) String() string {
 	return b.String()
 }
 
-// check returns the invariant that the Version breaks, nil if none.
+// String lists the tables of the run.
 func (r Run) String() string {
 	if len(r) == 0 {
 		return "empty"
@@ -148,7 +148,7 @@ func (r Run) String() string {
 	return b.String()
 }
 
-// check returns which invariant the Version breaks, nil if none.
+// check returns the invariant that the Version breaks, nil if none.
 func (v *Version) check() error {
 	if err := v.checkNumbers(); err != nil {
 		return err
