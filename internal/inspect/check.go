@@ -34,7 +34,7 @@ func Check(ctx context.Context, fsys vfs.FS, dir string, progress func(done, tot
 	}
 	defer func() { err = errors.Join(err, lock.Close()) }()
 	c := &checker{ctx: ctx, fsys: fsys, dir: dir, files: make(map[string]*File), progress: progress}
-	if err := c.survey(); err != nil {
+	if err := c.listStore(); err != nil {
 		return nil, err
 	}
 	if err := c.store(); err != nil {
@@ -69,9 +69,9 @@ type checker struct {
 	flushedUpTo kv.SeqNum // the highest of any partition
 }
 
-// survey lists the files in the directory: those of the store by the kind that their
+// listStore lists the files in the directory: those of the store by the kind that their
 // name gives, all others as KindOther.
-func (c *checker) survey() error {
+func (c *checker) listStore() error {
 	names, err := c.fsys.List(c.dir)
 	if err != nil {
 		return fmt.Errorf("check %s: %w", c.dir, err)

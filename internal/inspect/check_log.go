@@ -52,7 +52,7 @@ func (c *checker) log() error {
 	}
 	if c.flushedUpTo >= report.NextSeq {
 		return c.foundInLog(whole, kv.Corruptf(dir, -1,
-			"the log goes on at number %d, but tables hold everything up to %d: newer segments are missing", report.NextSeq, c.flushedUpTo))
+			"the log continues at number %d, but tables hold everything up to %d: newer segments are missing", report.NextSeq, c.flushedUpTo))
 	}
 	return nil
 }

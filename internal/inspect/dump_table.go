@@ -36,7 +36,7 @@ func (d *dumper) table(num kv.FileNum) (err error) {
 	for more := it.First(); more; more = it.Next() {
 		e := it.Entry()
 		if p, ok := kv.ParseValuePointer(e.Value); e.Apart && ok {
-			d.apart(e, p)
+			d.separated(e, p)
 			continue
 		}
 		d.entry(e.Seq, e.Kind, e.Key, e.Value, e.Expiry)

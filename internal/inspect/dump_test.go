@@ -77,16 +77,16 @@ func sampleLog(t *testing.T, fsys vfs.FS, dir string) {
 	encoder.Op(1, kv.RequestID{}, &kv.Op{Kind: kv.KindDelete, Key: []byte("b")})
 	encoder.Section(3, 1)
 	encoder.Op(1, kv.RequestID{}, &kv.Op{Kind: kv.KindPut, Key: []byte("c"), Value: []byte(strings.Repeat("x", 100))})
-	_, pos, err := log.Append(encoder.Bytes(), 2, kv.DurabilitySync, nobody{}, nil)
+	_, pos, err := log.Append(encoder.Bytes(), 2, kv.DurabilitySync, noWaker{}, nil)
 	require.NoError(t, err)
 	require.NoError(t, log.WaitSynced(context.Background(), pos))
 	require.NoError(t, log.Close())
 }
 
-type nobody struct{}
+type noWaker struct{}
 
-func (nobody) Wake()     {}
-func (nobody) RunReady() {}
+func (noWaker) Wake()     {}
+func (noWaker) RunReady() {}
 
 func TestDumpPrintsEveryKindOfFile(t *testing.T) {
 	fsys, names := sampleFiles(t)

@@ -44,8 +44,8 @@ func (d *dumper) values(num kv.FileNum) (err error) {
 	})
 }
 
-// apart prints a version of a key whose value is in a value file.
-func (d *dumper) apart(e *kv.Entry, p kv.ValuePointer) {
+// separated prints a version of a key whose value is in a value file.
+func (d *dumper) separated(e *kv.Entry, p kv.ValuePointer) {
 	d.printf("%d %s %s at offset %d of value file %d, %d bytes", e.Seq, e.Kind, quote(e.Key), p.Offset, p.File, p.Length)
 	if e.Expiry != 0 {
 		d.printf(" until %d ms", e.Expiry)

@@ -95,8 +95,8 @@ func TestDumpPrintsValuesApart(t *testing.T) {
 		}
 	}
 	for key, value := range want {
-		apart := strings.Contains(all.String(), quote([]byte(value)))
-		assert.Equal(t, len(value) >= 100, apart, key)
+		separated := strings.Contains(all.String(), quote([]byte(value)))
+		assert.Equal(t, len(value) >= 100, separated, key)
 		assert.True(t, strings.Contains(tables.String(), quote([]byte(key))), key)
 	}
 	require.Regexp(t, `put "key0\d\d" at offset \d+ of value file \d+, 1\d\d bytes`, tables.String())
