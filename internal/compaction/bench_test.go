@@ -37,12 +37,12 @@ func runAgain(b *testing.B, s *shelf, job Job) {
 
 // BenchmarkRun merges four deltas of interleaved keys, with inline or separated values.
 func BenchmarkRun(b *testing.B) {
-	for _, apart := range []bool{false, true} {
+	for _, separated := range []bool{false, true} {
 		s := newShelf(b)
 		var runs [4][]kv.Entry
 		for i := range benchEntries {
 			e := benchEntry(i, 100)
-			if apart {
+			if separated {
 				e.Apart = true
 				e.Value = kv.ValuePointer{File: 1000 + 2*kv.FileNum(i%40), Offset: uint64(i) * 1032, Length: 1024}.AppendTo(nil)
 			}
@@ -52,7 +52,7 @@ func BenchmarkRun(b *testing.B) {
 		for _, entries := range runs {
 			c.Deltas = append(c.Deltas, s.put(benchEntries/4, entries...))
 		}
-		b.Run(fmt.Sprintf("apart=%t", apart), func(b *testing.B) {
+		b.Run(fmt.Sprintf("separated=%t", separated), func(b *testing.B) {
 			runAgain(b, s, Job{Choice: c, Open: s.Open, Outputs: s, Values: ValueRule{Threshold: 256}})
 		})
 	}

@@ -62,7 +62,7 @@ func TestValueFilesStayBounded(t *testing.T) {
 			}
 			s.requireContents()
 			moved := float64(s.valuesMoved) / float64(s.flushed)
-			t.Logf("%.2f values written anew for each put; at most %.2f bytes for each live byte; %.2f keys written for each put; %v",
+			t.Logf("%.2f values rewritten for each put; at most %.2f bytes for each live byte; %.2f keys written for each put; %v",
 				moved, most, float64(s.written)/float64(s.flushed), s.reasons)
 			assert.LessOrEqual(t, moved, c.moved)
 			assert.LessOrEqual(t, most, 1.5/(1-float64(c.garbage)/100))

@@ -380,7 +380,7 @@ func TestMergesAgainstAModel(t *testing.T) {
 	require.NotZero(t, pieces, "no range tombstone was ever cut")
 	require.NotZero(t, drops, "nothing was ever dropped unread")
 	if !testsize.Reduced() { // of which few cases have any
-		require.NotZero(t, moved, "no value was ever written anew")
+		require.NotZero(t, moved, "no value was ever rewritten")
 	}
 }
 

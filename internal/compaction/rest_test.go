@@ -74,7 +74,7 @@ func TestExpiredEntriesOfADeltaAreWorthADrain(t *testing.T) {
 
 // At rest the stored bytes are at most a quarter more than the live ones.
 func TestAtRestLittleIsStoredThatIsNotLive(t *testing.T) {
-	for name, valueBytes := range map[string]uint64{"values beside keys": 0, "values apart": 1000} {
+	for name, valueBytes := range map[string]uint64{"inline values": 0, "separated values": 1000} {
 		t.Run(name, func(t *testing.T) {
 			for seed := range uint64(5) {
 				s := newSimulation(t, seed)
