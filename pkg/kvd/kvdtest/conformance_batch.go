@@ -251,6 +251,21 @@ var pipelineCases = []conformanceCase{
 		s.ok(err)
 		s.equal(len(value), 1<<20)
 	}},
+	{"a key that is too long spoils no other read", func(s *suite) {
+		s.put("a", "1", "b", "2")
+		p := s.Pipeline()
+		first, long, last := p.Get(key("a")), p.Get(filled(keyBytes+1, 'k')), p.Get(key("b"))
+		err := p.Do(s.ctx())
+		s.that(errors.Is(err, kvd.ErrTooLarge), "the error is there: %v", err)
+		_, err = long.Result()
+		s.is(err, kvd.ErrTooLarge)
+		value, err := first.Result()
+		s.ok(err)
+		s.equal(string(value), "1")
+		value, err = last.Result()
+		s.ok(err)
+		s.equal(string(value), "2")
+	}},
 	{"one that makes no sense spoils no other", func(s *suite) {
 		p := s.Pipeline()
 		empty, long := p.Put(nil, nil), p.Get(filled(5000, 'k'))
