@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -21,33 +22,38 @@ import (
 )
 
 // Clients with more large requests than there is memory for take turns. One that is refused
-// all the same is told that the server is overloaded, and so that nothing was done.
+// all the same is told that the server is overloaded, and so that nothing was done. The clock
+// stands still unless all of them wait, so that no client pauses since the machine is busy.
 func TestLargeRequestsTakeTurns(t *testing.T) {
-	const budget = 24 << 20
-	f := startWith(t, kv.DefaultLimits, service.Options{BufferBytes: budget})
-	value := make([]byte, 4<<20)
-	var all sync.WaitGroup
-	for i := range 4 {
-		client := kvdpb.NewKVServiceClient(f.dial(t))
-		for j := range 8 {
-			all.Go(func() {
-				for done := 0; done < 2; {
-					_, err := client.Put(t.Context(), &kvdpb.PutRequest{Item: &kvdpb.Item{Key: fmt.Append(nil, i, j), Value: value}})
-					if err == nil {
-						done++
-						continue
+	synctest.Test(t, func(t *testing.T) {
+		const budget = 24 << 20
+		f := startWith(t, kv.DefaultLimits, service.Options{BufferBytes: budget})
+		value := make([]byte, 4<<20)
+		begun := time.Now()
+		var all sync.WaitGroup
+		for i := range 4 {
+			client := kvdpb.NewKVServiceClient(f.dial(t))
+			for j := range 8 {
+				all.Go(func() {
+					for done := 0; done < 2; {
+						_, err := client.Put(t.Context(), &kvdpb.PutRequest{Item: &kvdpb.Item{Key: fmt.Append(nil, i, j), Value: value}})
+						if err == nil {
+							done++
+							continue
+						}
+						s := status.Convert(err)
+						if !assert.Equal(t, codes.ResourceExhausted, s.Code(), "%v", err) || !assert.NotEmpty(t, s.Details(), "%v", err) {
+							return
+						}
 					}
-					s := status.Convert(err)
-					if !assert.Equal(t, codes.ResourceExhausted, s.Code(), "%v", err) || !assert.NotEmpty(t, s.Details(), "%v", err) {
-						return
-					}
-				}
-			})
+				})
+			}
 		}
-	}
-	all.Wait()
-	assert.Zero(t, f.Stats().Shed["idle_streams"], "none was ended after a part of it had come")
-	testwait.Until(t, func() bool { return f.Stats().Bytes == 0 })
+		all.Wait()
+		assert.Zero(t, time.Since(begun), "some waited for a timer")
+		assert.Zero(t, f.Stats().Shed["idle_streams"], "none was ended after a part of it had come")
+		testwait.Until(t, func() bool { return f.Stats().Bytes == 0 })
+	})
 }
 
 // A large request that is announced and does not come is ended once another waits, and
