@@ -18,6 +18,7 @@ import (
 	"google.golang.org/grpc/codes"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/kvd-db/kvd/internal/frame"
 	"github.com/kvd-db/kvd/internal/kv"
@@ -87,6 +88,15 @@ func (h *hostile) open(method string) error {
 	}
 	h.last += 2
 	return h.framer.WriteHeaders(http2.HeadersFrameParam{StreamID: h.last - 1, BlockFragment: h.heads.Bytes(), EndHeaders: true})
+}
+
+// call makes a unary call and does not wait for its answer.
+func (h *hostile) call(method string, message []byte) error {
+	if err := h.open(method); err != nil {
+		return err
+	}
+	data := append(binary.BigEndian.AppendUint32([]byte{0}, uint32(len(message))), message...)
+	return h.framer.WriteData(h.last-1, true, data)
 }
 
 // honest makes calls of each kind, some at the same time, and returns how many there were.
@@ -277,6 +287,8 @@ func TestRapidResetsEndTheConnection(t *testing.T) {
 
 // So do other frames that make work and ask for nothing.
 func TestFloodsOfFramesEndTheConnection(t *testing.T) {
+	get, err := proto.Marshal(&kvdpb.GetRequest{Key: []byte("k")})
+	require.NoError(t, err)
 	for name, send := range map[string]func(h *hostile) error{
 		"settings": func(h *hostile) error { return h.framer.WriteSettings() },
 		"windows":  func(h *hostile) error { return h.framer.WriteWindowUpdate(0, 1) },
@@ -292,9 +304,22 @@ func TestFloodsOfFramesEndTheConnection(t *testing.T) {
 			}
 			return h.framer.WriteData(h.last-1, false, nil)
 		},
+		// Each answer allows a few frames, not many.
+		"windows beside calls": func(h *hostile) error {
+			if err := h.call(kvdpb.KVService_Get_FullMethodName, get); err != nil {
+				return err
+			}
+			for range 10 {
+				if err := h.framer.WriteWindowUpdate(0, 1); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := startWith(t, kv.DefaultLimits, service.Options{})
+			f.put(t, "k", "v")
 			h := f.attack(t)
 			for sent := 0; send(h) == nil; sent++ {
 				require.Less(t, sent, 1_000_000, "the server takes them all")

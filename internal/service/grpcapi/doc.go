@@ -28,9 +28,10 @@
 //	G3. While the transport has more than a quarter of the memory for answers to unary calls
 //	    of a connection, its calls are refused; a connection with an answer that is not read
 //	    for as long as a default deadline is ended (unread.go).
-//	G4. Beside calls a client may send 10,000 frames at once, 1,000 a second, and one for each
-//	    256 bytes that were sent or received. Beyond that, and beyond the bound of streams that
-//	    are reset, the connection ends with GOAWAY (ENHANCE_YOUR_CALM).
+//	G4. Beside calls a client may send 10,000 frames at once, 1,000 a second, one for each 256
+//	    bytes that were sent or received, three for each DATA frame that was sent, and one for
+//	    each PING or SETTINGS frame that it has to acknowledge. Beyond that, and beyond the
+//	    bound of streams that are reset, the connection ends with GOAWAY (ENHANCE_YOUR_CALM).
 //	G5. A refused connection is served so far that each of its calls is told why.
 //	G6. Health checks have bounds of their own.
 //

@@ -11,11 +11,14 @@ const (
 	h2Data         = 0x0
 	h2Headers      = 0x1
 	h2ResetStream  = 0x3
+	h2Settings     = 0x4
+	h2Ping         = 0x6
 	h2GoAway       = 0x7
 	h2Continuation = 0x9
 
 	h2EndStream = 0x1 // flag of data and headers
 	h2Padded    = 0x8 // likewise
+	h2Ack       = 0x1 // of settings and pings
 
 	h2HeaderBytes  = 9
 	h2PrefaceBytes = len("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")

@@ -35,10 +35,12 @@ type http2Conn struct {
 		last    uint32  // stream that was opened
 		ended   error
 		idle    service.Allowance
-		credit  uint64 // bytes that were sent and counted for idle
-		data    uint64 // likewise that came
+		credit  uint64 // bytes that were sent or came, and are counted in idle
+		data    uint64 // bytes that came
+		replies uint64 // of the field below, those that are counted in idle
 	}
-	sent atomic.Uint64 // bytes
+	sent    atomic.Uint64 // bytes
+	replies atomic.Uint64 // control frames by which a client may answer the frames that were sent
 
 	out struct {
 		sync.Mutex
@@ -238,13 +240,30 @@ const (
 	// bytesPerIdleFrame is how much has to be sent or received for one more: some clients
 	// update a window for each of their reads.
 	bytesPerIdleFrame = 256
+	// repliesPerData is how many more each frame of data that was sent allows: gRPC clients
+	// answer one, however small, with updates of the stream's and the connection's window
+	// and a ping that measures the bandwidth.
+	repliesPerData = 3
 )
+
+// replies is the number of control frames by which a client may answer a frame. Pings and
+// settings are acknowledged; an acknowledgement of the server's earns nothing, or a flood
+// of pings would pay for itself.
+func (f *h2Frame) replies() uint64 {
+	switch {
+	case f.kind == h2Data && f.length > 0:
+		return repliesPerData
+	case (f.kind == h2Ping || f.kind == h2Settings) && f.flags&h2Ack == 0:
+		return 1
+	}
+	return 0
+}
 
 // mayIdle counts a frame that requests nothing and reports whether that is allowed.
 func (c *http2Conn) mayIdle(now time.Time) bool {
-	moved := c.sent.Load() + c.in.data
-	c.in.idle.Give(float64(moved-c.in.credit) / bytesPerIdleFrame)
-	c.in.credit = moved
+	moved, replies := c.sent.Load()+c.in.data, c.replies.Load()
+	c.in.idle.Give(float64(moved-c.in.credit)/bytesPerIdleFrame + float64(replies-c.in.replies))
+	c.in.credit, c.in.replies = moved, replies
 	return c.in.idle.Take(1, idleFramesRate, now) <= idleFrames
 }
 
@@ -256,9 +275,13 @@ func (c *http2Conn) Write(b []byte) (n int, err error) {
 		return len(b), nil // gRPC is told when it reads
 	}
 	whole := b
+	replies := uint64(0)
 	for at := 0; at < len(b); {
 		part, frame, header := c.out.walk.step(b[at:])
 		at += part
+		if header {
+			replies += frame.replies()
+		}
 		if header && frame.kind == h2ResetStream && len(b)-at >= 4 && h2Error(binary.BigEndian.Uint32(b[at:])).clientsFault() {
 			c.of.Waste() // what comes of it is seen when the next stream is opened
 		}
@@ -267,6 +290,7 @@ func (c *http2Conn) Write(b []byte) (n int, err error) {
 			break
 		}
 	}
+	c.replies.Add(replies) // before they can be answered
 	if _, err = c.Conn.Write(whole); err != nil {
 		return 0, err
 	}

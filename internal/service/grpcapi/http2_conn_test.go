@@ -64,6 +64,27 @@ func TestFramesAreFoundHoweverTheyCome(t *testing.T) {
 	}
 }
 
+// What a client sends is never a reason to allow it more.
+func TestAcknowledgementsAllowNothing(t *testing.T) {
+	for name, c := range map[string]struct {
+		frame h2Frame
+		want  uint64
+	}{
+		"data":                {h2Frame{kind: h2Data, length: 1}, 3},
+		"empty data":          {h2Frame{kind: h2Data, flags: h2EndStream}, 0},
+		"headers":             {h2Frame{kind: h2Headers, length: 9}, 0},
+		"ping":                {h2Frame{kind: h2Ping, length: 8}, 1},
+		"answer to a ping":    {h2Frame{kind: h2Ping, flags: h2Ack, length: 8}, 0},
+		"settings":            {h2Frame{kind: h2Settings}, 1},
+		"answer to settings":  {h2Frame{kind: h2Settings, flags: h2Ack}, 0},
+		"reset":               {h2Frame{kind: h2ResetStream, length: 4}, 0},
+		"update of a window":  {h2Frame{kind: 0x8, length: 4}, 0},
+		"end of a connection": {h2Frame{kind: h2GoAway, length: 8}, 0},
+	} {
+		assert.Equal(t, c.want, c.frame.replies(), name)
+	}
+}
+
 // A farewell does not tear a frame apart that is being sent.
 func TestAFarewellComesBetweenFrames(t *testing.T) {
 	a := newAPI(service.New(servicetest.LimitsOnly{}, service.Options{}))
