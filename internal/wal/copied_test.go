@@ -18,7 +18,7 @@ func openCopying(t testing.TB, o Options) (*Log, []rec) {
 	t.Helper()
 	require.NoError(t, o.setDefaults())
 	var recs []rec
-	s, err := surveyLog(o, func(r Record) error {
+	s, err := scanForOpen(o, func(r Record) error {
 		recs = append(recs, rec{r.Base, r.Units, string(r.Payload)})
 		return nil
 	})
@@ -34,12 +34,12 @@ func openCopying(t testing.TB, o Options) (*Log, []rec) {
 	return l, recs
 }
 
-func (l *Log) copyTail(s *survey) error {
+func (l *Log) copyTail(s *recoveryScan) error {
 	dead := slices.Clone(s.dead)
 	if s.unused != nil {
 		dead = append(dead, s.unused)
 	}
-	if slices.ContainsFunc(dead, func(seg *surveyed) bool { return seg.stale }) {
+	if slices.ContainsFunc(dead, func(seg *scannedSegment) bool { return seg.stale }) {
 		return errors.New("the test does not make left-overs")
 	}
 	from := len(s.live) - 1
@@ -53,7 +53,7 @@ func (l *Log) copyTail(s *survey) error {
 	if err := l.beginCopy(tail); err != nil {
 		return err
 	}
-	for _, originals := range [][]*surveyed{tail[:1], slices.Concat(tail[1:], dead)} {
+	for _, originals := range [][]*scannedSegment{tail[:1], slices.Concat(tail[1:], dead)} {
 		if err := l.remove(originals); err != nil {
 			return err
 		}
@@ -62,7 +62,7 @@ func (l *Log) copyTail(s *survey) error {
 	return nil
 }
 
-func (l *Log) beginCopy(tail []*surveyed) error {
+func (l *Log) beginCopy(tail []*scannedSegment) error {
 	first := tail[0]
 	h := segmentHeader{store: l.opts.StoreID, num: l.mu.nextNum, prev: first.header.prev, replaces: first.num}
 	l.mu.nextNum++
@@ -95,7 +95,7 @@ func (l *Log) beginCopy(tail []*surveyed) error {
 }
 
 // copyFrames appends the data frames of seg to a.
-func (l *Log) copyFrames(a *segment, seg *surveyed) (err error) {
+func (l *Log) copyFrames(a *segment, seg *scannedSegment) (err error) {
 	r, _, err := openSegment(l.opts.FS, seg.name, seg.header.id())
 	if err != nil {
 		return err

@@ -63,8 +63,8 @@ func Dump(fsys vfs.FS, name string, fn func(FrameInfo) error) (info SegmentInfo,
 		}
 	}
 	info.End = r.off
-	behind, err := r.scan(r.off)
-	info.Tail = behind.end - r.off
+	tail, err := r.scan(r.off)
+	info.Tail = tail.end - r.off
 	return info, err
 }
 
@@ -101,7 +101,7 @@ type FileReport struct {
 // called for each record, in order; its error ends the verification and is returned.
 // Other errors are those of the file system; damage to the log is in the report.
 func Verify(fsys vfs.FS, dir string, storeID uint64, fn func(Record) error) (Report, error) {
-	s, err := runSurvey(fsys, dir, storeID, fn)
+	s, err := scanLog(fsys, dir, storeID, fn)
 	if err == nil && len(s.live) == 0 {
 		err = kv.Corruptf(dir, -1, "the commit log is missing")
 	}
@@ -150,6 +150,6 @@ func noHeader(fsys vfs.FS, name string) (none bool, err error) {
 	if err != nil || !allZero(header) {
 		return false, err
 	}
-	behind, err := r.scan(0)
-	return err == nil && behind.end <= segmentHeaderBytes+frameHeaderBytes, err
+	tail, err := r.scan(0)
+	return err == nil && tail.end <= segmentHeaderBytes+frameHeaderBytes, err
 }

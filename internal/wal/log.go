@@ -43,9 +43,9 @@ type Log struct {
 	written   atomic.Uint64 // a Pos
 	synced    atomic.Uint64 // a Pos
 	failure   atomic.Pointer[error]
-	failed    chan struct{} // closed once failure is set
-	suspended atomic.Bool   // mu.suspended is set
-	found     []*surveyed   // segments that Open read, for Replay
+	failed    chan struct{}     // closed once failure is set
+	suspended atomic.Bool       // mu.suspended is set
+	found     []*scannedSegment // segments that Open read, for Replay
 
 	poke       chan struct{} // one value: the syncing goroutine should look for work
 	stop       chan struct{} // closed by Close
@@ -69,11 +69,11 @@ type Log struct {
 
 		queue      queue
 		space      space
-		suspended  *survey   // recovery could not write: what it found; see Resume
-		next       kv.SeqNum // number of the next record
-		floor      kv.SeqNum // the first number given out since Open
-		end        Pos       // of the last record appended
-		syncedNext kv.SeqNum // number after the last synced record
+		suspended  *recoveryScan // recovery could not write: what it found; see Resume
+		next       kv.SeqNum     // number of the next record
+		floor      kv.SeqNum     // the first number given out since Open
+		end        Pos           // of the last record appended
+		syncedNext kv.SeqNum     // number after the last synced record
 
 		writing   bool      // a goroutine has the writing role
 		last      kv.SeqNum // of the records written; changed by the writing role alone

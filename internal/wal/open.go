@@ -53,7 +53,7 @@ func Open(o Options, replay func(Record) error) (*Log, Recovery, error) {
 	if err := o.setDefaults(); err != nil {
 		return nil, Recovery{}, err
 	}
-	s, err := surveyLog(o, replay)
+	s, err := scanForOpen(o, replay)
 	if err != nil {
 		return nil, Recovery{}, err
 	}
@@ -77,7 +77,7 @@ func Replay(o Options, replay func(Record) error) (Recovery, error) {
 	if err := o.setDefaults(); err != nil {
 		return Recovery{}, err
 	}
-	s, err := surveyLog(o, replay)
+	s, err := scanForOpen(o, replay)
 	if err != nil {
 		return Recovery{}, err
 	}
@@ -86,9 +86,9 @@ func Replay(o Options, replay func(Record) error) (Recovery, error) {
 	return recovery, nil
 }
 
-// surveyLog reads the log, and reports damage to Events.
-func surveyLog(o Options, replay func(Record) error) (*survey, error) {
-	s, err := runSurvey(o.FS, o.Dir, o.StoreID, replay)
+// scanForOpen scans the log, and reports damage to Events.
+func scanForOpen(o Options, replay func(Record) error) (*recoveryScan, error) {
+	s, err := scanLog(o.FS, o.Dir, o.StoreID, replay)
 	if err == nil && len(s.live) == 0 && !o.Fresh {
 		err = kv.Corruptf(o.Dir, -1, "the commit log is missing")
 	}
@@ -101,7 +101,7 @@ func surveyLog(o Options, replay func(Record) error) (*survey, error) {
 	return nil, fmt.Errorf("open commit log: %w", err)
 }
 
-func newLog(o Options, s *survey) *Log {
+func newLog(o Options, s *recoveryScan) *Log {
 	l := &Log{opts: o, failed: make(chan struct{}), poke: make(chan struct{}, 1), stop: make(chan struct{})}
 	l.found = s.live
 	l.mu.gather.full = make(signal, 1)
@@ -118,7 +118,7 @@ func newLog(o Options, s *survey) *Log {
 }
 
 // takeOver makes the segment ready in which the log continues.
-func (l *Log) takeOver(s *survey) error {
+func (l *Log) takeOver(s *recoveryScan) error {
 	err := l.syncNames()
 	switch {
 	case err != nil:
@@ -139,7 +139,7 @@ func (l *Log) takeOver(s *survey) error {
 	return nil
 }
 
-// syncNames makes the names that the survey saw durable: a process that was killed may
+// syncNames makes the names that the scan found durable: a process that was killed may
 // not have synced them.
 func (l *Log) syncNames() error {
 	if l.opts.Fresh {
@@ -155,7 +155,7 @@ func (l *Log) syncNames() error {
 
 // beginLog creates the first segment of a new log. It removes what an interrupted
 // creation left.
-func (l *Log) beginLog(s *survey) error {
+func (l *Log) beginLog(s *recoveryScan) error {
 	if err := l.remove(s.dead); err != nil {
 		return err
 	}
@@ -205,7 +205,7 @@ func (l *Log) zeroFirst(a *segment, to int64) error {
 }
 
 // remove deletes segments, durably.
-func (l *Log) remove(dead []*surveyed) error {
+func (l *Log) remove(dead []*scannedSegment) error {
 	if len(dead) == 0 {
 		return nil
 	}
@@ -219,7 +219,7 @@ func (l *Log) remove(dead []*surveyed) error {
 }
 
 // keep adds the segments that stay as they are to the list of live ones.
-func (l *Log) keep(segs []*surveyed) {
+func (l *Log) keep(segs []*scannedSegment) {
 	for _, seg := range segs {
 		l.mu.live = append(l.mu.live, liveSegment{num: seg.num, bytes: seg.bytes, last: seg.last})
 	}

@@ -26,7 +26,7 @@ func (l *Log) Replay(from kv.SeqNum, replay func(Record) error) error {
 	return nil
 }
 
-func (l *Log) replaySegment(seg *surveyed, from kv.SeqNum, replay func(Record) error) (err error) {
+func (l *Log) replaySegment(seg *scannedSegment, from kv.SeqNum, replay func(Record) error) (err error) {
 	r, _, err := openSegment(l.opts.FS, seg.name, seg.header.id())
 	if err != nil {
 		return err

@@ -18,7 +18,7 @@ var errTookOver = errors.New("recovery was cut short")
 
 // begin makes a log that was just read ready to append to. If the file system takes no
 // bytes, it suspends the log.
-func (l *Log) begin(s *survey) error {
+func (l *Log) begin(s *recoveryScan) error {
 	err := l.takeOver(s)
 	if err == nil {
 		l.background.Go(l.syncLoop)

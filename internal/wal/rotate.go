@@ -110,7 +110,7 @@ func (l *Log) switchTo(next *segment) error {
 	l.mu.Lock()
 	reservedTo := old.reservedTo // read under mu: a reservation may be under way
 	l.mu.Unlock()
-	if reservedTo > old.off+keptBehind {
+	if reservedTo > old.off+keptReserved {
 		if err := old.file.Truncate(old.off); err != nil {
 			return fmt.Errorf("give reserved space of the commit log back: %w", err)
 		}

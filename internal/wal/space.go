@@ -33,8 +33,8 @@ const (
 	// leastAhead is how much a log on a full disk reserves, or keeps: room for some hundred
 	// deletes.
 	leastAhead = 64 << 10
-	// keptBehind is how much reserved space a segment may keep when the log leaves it.
-	keptBehind = 64 << 10
+	// keptReserved is how much reserved space a segment may keep when the log leaves it.
+	keptReserved = 64 << 10
 )
 
 // space is what the log knows of its space on the disk. Guarded by Log.mu.

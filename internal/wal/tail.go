@@ -17,7 +17,7 @@ import (
 // byte, so nothing is lost if the power fails meanwhile. The log continues in a new
 // segment, and an end frame in the last one then says that it exists. So recovery needs
 // space for a new segment alone.
-func (l *Log) goOn(s *survey) error {
+func (l *Log) goOn(s *recoveryScan) error {
 	if err := l.removeDead(s.dead); err != nil {
 		return err
 	}
@@ -49,15 +49,15 @@ func (l *Log) goOn(s *survey) error {
 // left: they are known to be dead only while the copy that replaced them exists. Then
 // those after the end of the log, the last first, so that no segment in between is
 // missing at any time.
-func (l *Log) removeDead(dead []*surveyed) error {
+func (l *Log) removeDead(dead []*scannedSegment) error {
 	dead = slices.Clone(dead)
-	slices.SortFunc(dead, func(a, b *surveyed) int { return cmp.Compare(b.num, a.num) })
-	stale := func(seg *surveyed) bool { return seg.stale }
-	if err := l.remove(slices.DeleteFunc(slices.Clone(dead), func(seg *surveyed) bool { return !stale(seg) })); err != nil {
+	slices.SortFunc(dead, func(a, b *scannedSegment) int { return cmp.Compare(b.num, a.num) })
+	stale := func(seg *scannedSegment) bool { return seg.stale }
+	if err := l.remove(slices.DeleteFunc(slices.Clone(dead), func(seg *scannedSegment) bool { return !stale(seg) })); err != nil {
 		return err
 	}
 	for _, seg := range slices.DeleteFunc(dead, stale) {
-		if err := l.remove([]*surveyed{seg}); err != nil {
+		if err := l.remove([]*scannedSegment{seg}); err != nil {
 			return err
 		}
 	}
@@ -65,7 +65,7 @@ func (l *Log) removeDead(dead []*surveyed) error {
 }
 
 // rewriteTail makes durable what follows the place up to which the log was surely synced.
-func (l *Log) rewriteTail(s *survey) error {
+func (l *Log) rewriteTail(s *recoveryScan) error {
 	for i, seg := range s.live {
 		from, last := int64(0), i == len(s.live)-1
 		switch {
@@ -84,7 +84,7 @@ func (l *Log) rewriteTail(s *survey) error {
 // rewrite rewrites a segment from an offset on, with the same bytes, and syncs it. If
 // cut, it also removes everything after the last frame: nothing may follow the end frame
 // that comes next.
-func (l *Log) rewrite(seg *surveyed, from int64, cut bool) (err error) {
+func (l *Log) rewrite(seg *scannedSegment, from int64, cut bool) (err error) {
 	f, err := l.opts.FS.OpenReadWrite(seg.name)
 	if err != nil {
 		return err
@@ -114,7 +114,7 @@ func (l *Log) rewrite(seg *surveyed, from int64, cut bool) (err error) {
 // takeIntoUse makes seg the active segment. The segment before it has an end frame, but
 // seg has no start frame: a crash came in between. What seg holds after its header are
 // remains of frames that do not count.
-func (l *Log) takeIntoUse(seg *surveyed, prev uint64) error {
+func (l *Log) takeIntoUse(seg *scannedSegment, prev uint64) error {
 	f, err := l.opts.FS.OpenReadWrite(seg.name)
 	if err != nil {
 		return err
@@ -145,7 +145,7 @@ func (s *segment) clear() error {
 // endLast writes an end frame to the last segment, whose successor exists. After a log
 // that was closed in order it rewrites the close frame too, because its sync may have
 // failed.
-func (l *Log) endLast(old *surveyed) (err error) {
+func (l *Log) endLast(old *scannedSegment) (err error) {
 	f, err := l.opts.FS.OpenReadWrite(old.name)
 	if err != nil {
 		return err

@@ -9,17 +9,17 @@ import (
 
 // walk replays the segments up to the place where the log ends, and makes sure that it
 // may end there.
-func (s *survey) walk(replay func(Record) error) error {
+func (s *recoveryScan) walk(replay func(Record) error) error {
 	for i, seg := range s.live {
 		if seg.header.closed != 0 {
 			s.claimed(address{seg.num, seg.header.closed})
 		}
-		behind, err := s.walkSegment(seg, replay)
+		tail, err := s.walkSegment(seg, replay)
 		if err != nil {
 			return err
 		}
 		if !seg.ended {
-			return s.endAt(i, behind)
+			return s.endAt(i, tail)
 		}
 	}
 	if n := len(s.live); n > 0 {
@@ -28,7 +28,7 @@ func (s *survey) walk(replay func(Record) error) error {
 	return nil
 }
 
-func (s *survey) claimed(a address) {
+func (s *recoveryScan) claimed(a address) {
 	if s.claim.less(a) {
 		s.claim = a
 	}
@@ -36,7 +36,7 @@ func (s *survey) claimed(a address) {
 
 // walkSegment replays the frames of a segment up to the first place without one, and
 // returns what follows.
-func (s *survey) walkSegment(seg *surveyed, replay func(Record) error) (behind rest, err error) {
+func (s *recoveryScan) walkSegment(seg *scannedSegment, replay func(Record) error) (tail rest, err error) {
 	r, _, err := openSegment(s.fsys, seg.name, s.id(seg.num))
 	if err != nil {
 		return rest{}, err
@@ -61,20 +61,20 @@ func (s *survey) walkSegment(seg *surveyed, replay func(Record) error) (behind r
 		}
 	}
 	seg.end, seg.last = r.off, s.last
-	if behind, err = r.scan(r.off); err != nil {
+	if tail, err = r.scan(r.off); err != nil {
 		return rest{}, err
 	}
-	if seg.ended && behind.end > seg.end {
+	if seg.ended && tail.end > seg.end {
 		return rest{}, kv.Corruptf(seg.name, seg.end, "bytes follow the end frame of the segment")
 	}
 	if seg.used && seg.header.replaces != 0 && !seg.copied {
 		return rest{}, kv.Corruptf(seg.name, seg.end, "the copy of segment %d is not whole, and the original is missing", seg.header.replaces)
 	}
-	return behind, nil
+	return tail, nil
 }
 
-// accept adds a whole frame to the survey, or returns why it cannot be where it is.
-func (s *survey) accept(seg *surveyed, f *frame) string {
+// accept adds a whole frame to the scan, or returns why it cannot be where it is.
+func (s *recoveryScan) accept(seg *scannedSegment, f *frame) string {
 	first := f.off == segmentHeaderBytes
 	switch {
 	case first != (f.kind == FrameStart):
@@ -112,32 +112,32 @@ func (s *survey) accept(seg *surveyed, f *frame) string {
 // endAt ends the log in segment i, where its whole frames end. That is damage if anything
 // says that the log was synced beyond that place. Otherwise nothing after it was
 // acknowledged as synced, and it is dropped.
-func (s *survey) endAt(i int, behind rest) error {
+func (s *recoveryScan) endAt(i int, tail rest) error {
 	seg := s.live[i]
 	end := address{seg.num, seg.end}
-	s.drop(seg, seg.end, behind)
-	s.claimed(behind.claim)
+	s.drop(seg, seg.end, tail)
+	s.claimed(tail.claim)
 	for _, later := range s.live[i+1:] {
-		behind, err := s.scanAll(later)
+		tail, err := s.scanAll(later)
 		if err != nil {
 			return err
 		}
-		s.claimed(behind.claim)
+		s.claimed(tail.claim)
 		if later.header.closed != 0 {
 			s.claimed(address{later.num, later.header.closed})
 		}
 		// Frames without records are no loss.
-		if behind.end > segmentHeaderBytes+int64(behind.frames)*frameHeaderBytes {
-			s.drop(later, segmentHeaderBytes, behind)
+		if tail.end > segmentHeaderBytes+int64(tail.frames)*frameHeaderBytes {
+			s.drop(later, segmentHeaderBytes, tail)
 		}
 	}
 	for _, later := range s.dead {
 		if later.headerErr != nil && later.num > seg.num {
-			behind, err := s.scanAll(later)
+			tail, err := s.scanAll(later)
 			if err != nil {
 				return err
 			}
-			s.claimed(behind.claim)
+			s.claimed(tail.claim)
 		}
 	}
 	if end.less(s.claim) {
@@ -161,14 +161,14 @@ func (s *survey) endAt(i int, behind rest) error {
 	return nil
 }
 
-func (s *survey) drop(seg *surveyed, from int64, behind rest) {
-	if behind.end > from {
-		s.dropped = append(s.dropped, dropped{seg.name, from, behind.end - from})
+func (s *recoveryScan) drop(seg *scannedSegment, from int64, tail rest) {
+	if tail.end > from {
+		s.dropped = append(s.dropped, dropped{seg.name, from, tail.end - from})
 	}
 }
 
 // checkLow makes sure that no segment is missing at the lower end.
-func (s *survey) checkLow() error {
+func (s *recoveryScan) checkLow() error {
 	if len(s.live) > 0 && s.live[0].first() > s.low {
 		return kv.Corruptf(segmentName(s.dir, s.low), -1, "segment is missing: the log begins with %s", s.live[0].name)
 	}

@@ -8,8 +8,8 @@ import (
 	"github.com/kvd-db/kvd/internal/vfs"
 )
 
-// surveyed is a segment as the survey found it.
-type surveyed struct {
+// scannedSegment is a segment as the scan found it.
+type scannedSegment struct {
 	num       uint64
 	name      string
 	header    segmentHeader
@@ -27,23 +27,23 @@ type surveyed struct {
 }
 
 // first returns the number of the lowest segment that this one stands for.
-func (s *surveyed) first() uint64 {
+func (s *scannedSegment) first() uint64 {
 	if s.header.replaces != 0 {
 		return s.header.replaces
 	}
 	return s.num
 }
 
-// survey reads a whole log and decides which parts of it count. It changes nothing.
+// recoveryScan reads a whole log and decides which parts of it count. It changes nothing.
 // Recovery acts on what it found; the verifier only reports it.
-type survey struct {
+type recoveryScan struct {
 	fsys  vfs.FS
 	dir   string
 	store uint64
 
-	live   []*surveyed // segments that count, in the order of the log
-	unused *surveyed   // the segment that follows the last one of live, if it has no start frame
-	dead   []*surveyed // segments that recovery removes
+	live   []*scannedSegment // segments that count, in the order of the log
+	unused *scannedSegment   // the segment that follows the last one of live, if it has no start frame
+	dead   []*scannedSegment // segments that recovery removes
 
 	last   kv.SeqNum // of the last record
 	next   kv.SeqNum // the next number is at least this
@@ -62,10 +62,10 @@ type dropped struct {
 	off, bytes int64
 }
 
-// runSurvey surveys the log in dir and calls replay for every record, in order. Damage is
+// scanLog scans the log in dir and calls replay for every record, in order. Damage is
 // a *kv.CorruptionError; replay may have been called for records before it.
-func runSurvey(fsys vfs.FS, dir string, store uint64, replay func(Record) error) (*survey, error) {
-	s := &survey{fsys: fsys, dir: dir, store: store}
+func scanLog(fsys vfs.FS, dir string, store uint64, replay func(Record) error) (*recoveryScan, error) {
+	s := &recoveryScan{fsys: fsys, dir: dir, store: store}
 	found, err := s.readHeaders()
 	if err != nil {
 		return s, err
@@ -82,18 +82,18 @@ func runSurvey(fsys vfs.FS, dir string, store uint64, replay func(Record) error)
 	return s, s.checkLow()
 }
 
-func (s *survey) id(num uint64) identity { return identity{s.store, num} }
+func (s *recoveryScan) id(num uint64) identity { return identity{s.store, num} }
 
-// readHeaders reads the header of every segment. An unknown version ends the survey
+// readHeaders reads the header of every segment. An unknown version ends the scan
 // before anything else is examined.
-func (s *survey) readHeaders() ([]*surveyed, error) {
+func (s *recoveryScan) readHeaders() ([]*scannedSegment, error) {
 	nums, err := listSegments(s.fsys, s.dir)
 	if err != nil {
 		return nil, err
 	}
-	var found []*surveyed
+	var found []*scannedSegment
 	for _, num := range nums {
-		seg := &surveyed{num: num, name: segmentName(s.dir, num)}
+		seg := &scannedSegment{num: num, name: segmentName(s.dir, num)}
 		r, h, err := openSegment(s.fsys, seg.name, s.id(num))
 		if r == nil {
 			return nil, err
@@ -115,7 +115,7 @@ func (s *survey) readHeaders() ([]*surveyed, error) {
 // dropReplaced resolves what interrupted recoveries of earlier versions left. The copy of
 // a segment counts once the lowest original is gone; the other originals are then left
 // over. While that original exists, the copy does not count, and was never appended to.
-func (s *survey) dropReplaced(found []*surveyed) ([]*surveyed, error) {
+func (s *recoveryScan) dropReplaced(found []*scannedSegment) ([]*scannedSegment, error) {
 	exists := map[uint64]bool{}
 	for _, seg := range found {
 		exists[seg.num] = true
@@ -138,7 +138,7 @@ func (s *survey) dropReplaced(found []*surveyed) ([]*surveyed, error) {
 			}
 		}
 	}
-	return slices.DeleteFunc(found, func(seg *surveyed) bool {
+	return slices.DeleteFunc(found, func(seg *scannedSegment) bool {
 		if isDead[seg.num] {
 			seg.stale = true
 			s.dead = append(s.dead, seg)
@@ -148,7 +148,7 @@ func (s *survey) dropReplaced(found []*surveyed) ([]*surveyed, error) {
 }
 
 // checkUnfinished makes sure that a copy whose original exists was never appended to.
-func (s *survey) checkUnfinished(seg *surveyed) (err error) {
+func (s *recoveryScan) checkUnfinished(seg *scannedSegment) (err error) {
 	r, _, err := openSegment(s.fsys, seg.name, s.id(seg.num))
 	if err != nil {
 		return err
@@ -162,8 +162,8 @@ func (s *survey) checkUnfinished(seg *surveyed) (err error) {
 		if f.kind != FrameCopied {
 			continue
 		}
-		behind, err := r.scan(r.off)
-		if err == nil && behind.frames > 0 {
+		tail, err := r.scan(r.off)
+		if err == nil && tail.frames > 0 {
 			err = kv.Corruptf(seg.name, r.off, "segment %d, which this one replaced, exists again", seg.header.replaces)
 		}
 		return err
@@ -173,14 +173,14 @@ func (s *survey) checkUnfinished(seg *surveyed) (err error) {
 // chain checks that every segment follows the one before it. A segment with a
 // damaged header at the upper end was never used, unless a frame in it says
 // that its header was synced.
-func (s *survey) chain(found []*surveyed) (live []*surveyed, err error) {
+func (s *recoveryScan) chain(found []*scannedSegment) (live []*scannedSegment, err error) {
 	for _, seg := range found {
 		if seg.headerErr != nil {
-			behind, err := s.scanAll(seg)
+			tail, err := s.scanAll(seg)
 			if err != nil {
 				return nil, err
 			}
-			if behind.claim.segment >= seg.num {
+			if tail.claim.segment >= seg.num {
 				return nil, seg.headerErr
 			}
 			s.dead = append(s.dead, seg)
@@ -200,14 +200,14 @@ func (s *survey) chain(found []*surveyed) (live []*surveyed, err error) {
 
 // dropSkipped removes from live the segments that seg does not follow. The log never
 // continued in them: their creation failed, and so did their removal.
-func (s *survey) dropSkipped(live []*surveyed, seg *surveyed) ([]*surveyed, error) {
+func (s *recoveryScan) dropSkipped(live []*scannedSegment, seg *scannedSegment) ([]*scannedSegment, error) {
 	for len(live) > 1 && seg.header.prev < live[len(live)-1].num {
 		last := live[len(live)-1]
-		behind, err := s.scanAll(last)
+		tail, err := s.scanAll(last)
 		if err != nil {
 			return nil, err
 		}
-		if behind.frames > 0 {
+		if tail.frames > 0 {
 			break
 		}
 		last.stale = true
@@ -217,17 +217,17 @@ func (s *survey) dropSkipped(live []*surveyed, seg *surveyed) ([]*surveyed, erro
 	return live, nil
 }
 
-func (s *survey) scanAll(seg *surveyed) (behind rest, err error) {
+func (s *recoveryScan) scanAll(seg *scannedSegment) (tail rest, err error) {
 	r, _, err := openSegment(s.fsys, seg.name, s.id(seg.num))
 	if r == nil {
 		return rest{}, err
 	}
-	behind, err = r.scan(min(segmentHeaderBytes, r.size))
-	return behind, errors.Join(err, r.close())
+	tail, err = r.scan(min(segmentHeaderBytes, r.size))
+	return tail, errors.Join(err, r.close())
 }
 
-// recovery summarizes the survey.
-func (s *survey) recovery() Recovery {
+// recovery summarizes the scan.
+func (s *recoveryScan) recovery() Recovery {
 	r := Recovery{
 		LastSeq: s.last, NextSeq: s.next, Segments: len(s.live), Records: s.records,
 		Clean: s.clean || len(s.live) == 0,
