@@ -19,8 +19,8 @@
 //
 // [Log.Append] copies it to the open group, in memory, and gives it its numbers.
 // [Log.Flush] writes the group as one frame; of several callers one leads and writes for
-// the others, on its own goroutine. Records of all durabilities share a frame. Syncing
-// has a goroutine of its own: while it runs, buffered records are written and
+// the others, on its own goroutine. Records of all durabilities share a frame. The
+// syncing goroutine syncs: while a sync runs, buffered records are written and
 // acknowledged, and records that wait for a sync gather; they are then written as one
 // frame, and one sync serves them all. A lone writer waits for one write and one
 // fdatasync.
@@ -44,7 +44,7 @@
 // Every frame is written by a write call. A memory-mapped segment costs less, but on a file
 // system that stalls (fsfreeze, a snapshot of the volume) a page fault blocks the whole
 // process: see package vfs. Instead the log extends the segment by 64 KiB of zeros at a
-// time and overwrites these: 0.79 of the processor time of an operation. A sync in the
+// time and overwrites these: 0.79 of the processor time of PUT_HEAVY. A sync in the
 // middle writes all of the zeros, so a log that is synced often, or seldom written to, is
 // not extended.
 //

@@ -114,16 +114,15 @@ type liveSegment struct {
 	last  kv.SeqNum // its records have at most this number
 }
 
-// Append adds a record of that many units, which take consecutive numbers, to the open
-// group. It returns the first number and the position after the record. It does no I/O
-// and waits for none; the caller calls Flush or FlushOrSync afterwards, after it has
-// released its own locks.
+// Append adds a record that takes units consecutive numbers to the open group. It returns
+// the first number and the position after the record. It does no I/O and waits for none;
+// the caller calls Flush or FlushOrSync afterwards, after it has released its own locks.
 //
 // Numbers and positions grow in the order of the calls. A record of kv.DurabilityMemory
 // is in the log like any other, but no caller waits for it. At DurabilityMemory and
 // DurabilityBuffered w is woken after the record is written, else after it is synced.
-// Unless c is nil, the log sets its Written and Synced, as far as the durability asks for
-// them, before it moves past the record.
+// Unless c is nil, the log sets c.Written and c.Synced, as far as the durability asks for
+// them, before it counts the record as written or synced.
 //
 // Ownership: payload is copied. Errors: kv.ErrClosed, kv.ErrTooLarge, kv.ErrOverloaded
 // while too many numbers are not synced, kv.ErrReadOnly while the disk has no space for

@@ -35,10 +35,10 @@ const (
 
 // Flush has everything appended before written, and synced if its durability asks for
 // that. The caller writes on its own goroutine, with two exceptions. If another goroutine
-// writes, that one writes these records too. If a sync runs and all queued records wait
-// for a sync, the goroutine that syncs has them written before its next one. In both
-// cases Flush returns at once, unless more than maxQueuedBytes are queued, which bounds
-// the memory of the log.
+// writes, that one writes these records too; Flush then returns at once, unless
+// maxQueuedBytes are queued, which bounds the memory of the log. If a sync runs, fewer
+// than deferBytes are queued and all of these wait for a sync, Flush returns at once, and
+// they are written before the next sync.
 //
 // Write errors show in Err. Flush does not wait for a sync.
 func (l *Log) Flush() {
