@@ -223,7 +223,7 @@ func TestIdleMark(t *testing.T) {
 				require.Equal(t, l.Written(), l.Synced())
 				steps := disk.Steps()
 				time.Sleep(time.Hour)
-				require.Equal(t, steps, disk.Steps(), "an idle log leaves the disk alone")
+				require.Equal(t, steps, disk.Steps(), "an idle log does not use the disk")
 
 				// From here on damage to b is not a torn tail.
 				files := contents(t, disk)
@@ -264,7 +264,7 @@ func TestWaitSynced(t *testing.T) {
 		w := &counter{}
 		_, pos, err := appendTo(l, []byte("a"), 1, memory, w, nil)
 		require.NoError(t, err)
-		require.NoError(t, l.WaitSynced(background, pos), "it flushes, too")
+		require.NoError(t, l.WaitSynced(background, pos), "WaitSynced flushes too")
 		require.Equal(t, pos, l.Synced())
 		syncs := l.Stats().Syncs
 		require.NoError(t, l.WaitSynced(background, pos))

@@ -185,7 +185,7 @@ func (w *world) assertSynced(last kv.SeqNum) {
 			return nil
 		})
 		if err != nil {
-			require.ErrorIs(w.t, err, kv.ErrCorrupt, "a segment may be in the making")
+			require.ErrorIs(w.t, err, kv.ErrCorrupt, "a segment may be incomplete")
 		}
 	}
 }
@@ -349,14 +349,14 @@ var workloads = map[string]func(w *world){
 	"release": func(w *world) {
 		w.o.SegmentBytes = 64 << 10
 		w.open()
-		require.True(w.t, w.release(), "of a log that does nothing")
+		require.True(w.t, w.release(), "the log is idle")
 		w.put(100, synced)
 		w.release()
 		w.put(300, buffered)
 		w.release()
 		w.close()
 		w.open()
-		require.True(w.t, w.release(), "of a log that does nothing")
+		require.True(w.t, w.release(), "the log is idle")
 		w.put(200, synced)
 	},
 	"recovered by an earlier version": func(w *world) {

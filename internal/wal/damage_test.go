@@ -196,7 +196,7 @@ func TestStaleOriginalBesideItsCopy(t *testing.T) {
 	maps.Copy(files, old)
 	o.FS = diskOf(t, files)
 	_, _, _, err := openAll(o)
-	require.ErrorIs(t, err, kv.ErrCorrupt, "a segment that came back from the dead would hide the newer record")
+	require.ErrorIs(t, err, kv.ErrCorrupt, "a deleted segment that exists again would hide the newer record")
 	require.ErrorContains(t, err, "exists again")
 }
 

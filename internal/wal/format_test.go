@@ -21,7 +21,7 @@ import (
 	"github.com/kvd-db/kvd/internal/vfs"
 )
 
-var update = flag.Bool("update", false, "write the golden files anew")
+var update = flag.Bool("update", false, "write the golden files again")
 
 // goldenDir holds a small log as hex dumps: a segment that recovery ended, one that was
 // closed in order, and the one that follows it. copiedGoldenDir and oldGoldenDir hold a
@@ -341,7 +341,7 @@ func TestVerifyAndDump(t *testing.T) {
 		require.Zero(t, info.Tail)
 	}
 	require.Equal(t, d.recs, recs)
-	require.Equal(t, steps, disk.Steps(), "looking changes nothing")
+	require.Equal(t, steps, disk.Steps(), "Verify and Dump change nothing")
 
 	spoilt := diskOf(t, d.spoil(1, func(b []byte) []byte {
 		b[200] ^= 1

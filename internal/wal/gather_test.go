@@ -164,5 +164,5 @@ func TestGatheringGivesUp(t *testing.T) {
 	assert.Equal(t, 1+1+1, tries(1+2+1+6+1, false))
 	assert.Equal(t, 58, tries(1000, false))
 	assert.Equal(t, 0, tries(g.skip, true))
-	assert.Equal(t, 100, tries(100, true), "they are back")
+	assert.Equal(t, 100, tries(100, true), "the writers are back")
 }

@@ -131,7 +131,7 @@ type liveSegment struct {
 // fails after Append has returned, the record may or may not be in it.
 func (l *Log) Append(payload []byte, units uint32, level kv.Durability, w Waker, c *trace.Batch) (base kv.SeqNum, pos Pos, err error) {
 	if units == 0 {
-		return 0, 0, fmt.Errorf("%w: record of no units", kv.ErrInvalidArgument)
+		return 0, 0, fmt.Errorf("%w: record without units", kv.ErrInvalidArgument)
 	}
 	if len(payload) > maxRecordBytes {
 		return 0, 0, fmt.Errorf("%w: record of %d bytes, the commit log takes %d", kv.ErrTooLarge, len(payload), maxRecordBytes)

@@ -59,8 +59,8 @@ func (o *Options) setDefaults() error {
 		o.Events = &event.Listener{}
 	}
 	if o.SegmentBytes < 0 || o.SegmentBytes > maxSegmentBytes || o.IdleMark < 0 {
-		return fmt.Errorf("%w: commit log segments of %d bytes with a mark after %v; want 1 byte to %d and a positive time",
-			kv.ErrInvalidArgument, o.SegmentBytes, o.IdleMark, maxSegmentBytes)
+		return fmt.Errorf("%w: commit log: SegmentBytes is %d, must be 1 to %d; IdleMark is %v, must be positive",
+			kv.ErrInvalidArgument, o.SegmentBytes, maxSegmentBytes, o.IdleMark)
 	}
 	return nil
 }

@@ -62,7 +62,7 @@ func (l *Log) cutReserved() (cut bool, err error) {
 	if err == nil {
 		a.reservedTo, l.mu.space.leftover = to, false
 	} else {
-		err = fmt.Errorf("give reserved space of the commit log back: %w", err)
+		err = fmt.Errorf("release reserved space of the commit log: %w", err)
 	}
 	l.mu.space.reserving = false
 	l.roomChangedLocked()

@@ -77,7 +77,7 @@ func TestReplayWhileTheLogIsGivenBack(t *testing.T) {
 	require.NoError(t, l.Close())
 	l, recs, _ := mustOpen(t, o)
 	require.NoError(t, l.Close())
-	require.Less(t, len(recs), len(want), "nothing was given back")
+	require.Less(t, len(recs), len(want), "nothing was reclaimed")
 	require.Equal(t, want[len(want)-len(recs):], recs)
 
 	segments := contents(t, disk)

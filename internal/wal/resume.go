@@ -14,7 +14,7 @@ import (
 
 // errTookOver: recovery failed after the log may have continued in its new segment, so
 // recovery has to start over.
-var errTookOver = errors.New("recovery was cut short")
+var errTookOver = errors.New("recovery was interrupted")
 
 // begin makes a log that was just read ready to append to. If the file system takes no
 // bytes, it suspends the log.
@@ -93,5 +93,5 @@ func (l *Log) Resume() error {
 }
 
 func (l *Log) suspendedError(cause error) error {
-	return l.refusal(fmt.Errorf("the recovery of the commit log waits for space: %w", cause))
+	return l.refusal(fmt.Errorf("the commit log is suspended until its recovery can write: %w", cause))
 }

@@ -112,7 +112,7 @@ func (l *Log) switchTo(next *segment) error {
 	l.mu.Unlock()
 	if reservedTo > old.off+keptReserved {
 		if err := old.file.Truncate(old.off); err != nil {
-			return fmt.Errorf("give reserved space of the commit log back: %w", err)
+			return fmt.Errorf("release reserved space of the commit log: %w", err)
 		}
 	}
 	start := l.frameHere(FrameStart)

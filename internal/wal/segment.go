@@ -69,7 +69,7 @@ func decodeSegmentHeader(name string, b []byte) (segmentHeader, error) {
 	le := binary.LittleEndian
 	switch {
 	case len(b) < segmentHeaderBytes:
-		return segmentHeader{}, kv.Corruptf(name, 0, "segment header is cut short at %d bytes", len(b))
+		return segmentHeader{}, kv.Corruptf(name, 0, "segment header has only %d bytes", len(b))
 	case string(b[:8]) != segmentMagic:
 		return segmentHeader{}, kv.Corruptf(name, 0, "not a commit log segment: wrong magic")
 	case le.Uint32(b[12:]) != segmentChecksum(b):

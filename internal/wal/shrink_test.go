@@ -18,7 +18,7 @@ func TestAnIdleLogShrinks(t *testing.T) {
 	o.SegmentBytes = 4 << 20
 	l, _, _ := mustOpen(t, o)
 	require.NoError(t, l.Shrink(0))
-	require.Equal(t, 1, l.Stats().Segments, "there is nothing in it")
+	require.Equal(t, 1, l.Stats().Segments, "the segment holds no record")
 	var last rec
 	for i := range 20 {
 		last = put(t, l, string(make([]byte, 100<<10)), uint32(i%3+1), synced)
