@@ -7,8 +7,8 @@ import (
 	"github.com/kvd-db/kvd/internal/kv"
 )
 
-// makeDurable returns once those of the writes that had been applied before are as
-// durable as they ask for now, or have an error: see durableAgain.
+// makeDurable returns once those of the writes that an earlier attempt had applied have
+// the durability that they ask for now, or an error: see durableAgain.
 func (e *Engine) makeDurable(ctx context.Context, writes []*kv.Write) {
 	level := kv.DurabilityDefault
 	for _, w := range writes {
@@ -30,12 +30,12 @@ func (e *Engine) makeDurable(ctx context.Context, writes []*kv.Write) {
 	}
 }
 
-// durableAgain returns once everything in the log, and so the first attempt at a write
-// that was sent again, has a durability. The first attempt may have asked for less, and
-// how much is not remembered. The error is kv.ErrUncertain.
+// durableAgain returns once everything in the log has the durability given, and so has the
+// first attempt at a write that was sent again: that attempt may have asked for less, and
+// its durability is not remembered. The error is kv.ErrUncertain.
 //
-// Cost: nothing if the log has it, as it commonly has; else at most the sync that is under
-// way and one more.
+// Cost: commonly nothing, since the log has that durability already; otherwise at most the
+// sync in progress and one more.
 func (e *Engine) durableAgain(ctx context.Context, level kv.Durability) error {
 	if level == kv.DurabilityMemory {
 		return nil

@@ -9,11 +9,11 @@ import (
 	"github.com/kvd-db/kvd/internal/vfs"
 )
 
-// ballast is a file that holds space on the disk, so that there is some when the disk is
-// full: recovery, deletes, flushes and merges need space before they free any. Its bytes
-// mean nothing, and its loss costs nothing.
+// ballast is a file that reserves space for when the disk is full: recovery, deletes,
+// flushes and compactions need space before they free any. Its bytes mean nothing, and
+// its loss does no harm.
 //
-// Used by one goroutine at a time; missing by any.
+// Used by one goroutine at a time, except missing, which is safe for concurrent use.
 type ballast struct {
 	fs   vfs.FS
 	name string
@@ -24,14 +24,14 @@ type ballast struct {
 const (
 	// maxBallast is enough for the flush of a large memtable. Guessed.
 	maxBallast = 64 << 20
-	// minBallast is what is worth a file.
+	// minBallast is the least size that is worth a file.
 	minBallast = 64 << 10
-	// ballastShare: the ballast takes at most one part in so many of a disk.
+	// ballastShare: the ballast takes at most 1/ballastShare of a disk.
 	ballastShare = 16
 )
 
-// openBallast finds the ballast of an earlier opening. Its size is the mark below which
-// the store is read-only, within bounds.
+// openBallast finds the ballast of an earlier opening. Its intended size is low, the mark of
+// free space below which the store is read-only, but at most maxBallast.
 func openBallast(fsys vfs.FS, name string, low uint64) (*ballast, error) {
 	b := &ballast{fs: fsys, name: name, size: int64(min(low, maxBallast))}
 	return b, b.find()
@@ -49,7 +49,7 @@ func (b *ballast) find() error {
 	return nil
 }
 
-// bound makes the size fit for a disk.
+// bound adapts the intended size to the disk.
 func (b *ballast) bound(usage vfs.Usage) {
 	b.size = min(b.size, int64(min(usage.Total/ballastShare, maxBallast)))
 	if b.size < minBallast {
@@ -57,10 +57,10 @@ func (b *ballast) bound(usage vfs.Usage) {
 	}
 }
 
-// missing is how much space make would take.
+// missing returns how many bytes make would add.
 func (b *ballast) missing() int64 { return max(b.size-b.have.Load(), 0) }
 
-// make has the file hold its space. One that is too small is made anew.
+// make reserves the space. A file that is too small is replaced.
 func (b *ballast) make() error {
 	if b.missing() == 0 {
 		return nil
@@ -85,7 +85,7 @@ func (b *ballast) create() error {
 	}
 	err = f.Reserve(0, b.size)
 	if err == nil {
-		err = f.Truncate(b.size) // the length says at the next opening how much it holds
+		err = f.Truncate(b.size) // the next opening takes the length for the reserved size
 	}
 	return errors.Join(err, f.Close())
 }

@@ -12,14 +12,14 @@ import (
 	"github.com/kvd-db/kvd/internal/vfs"
 )
 
-// bootClock tells the time since the machine was started, which goes on while no
-// process runs. id names the start; the zero id says that there is no such clock.
+// bootClock tells the time since the machine was booted, which advances while no
+// process runs. id identifies the boot; the zero id means that there is no such clock.
 type bootClock struct {
 	id  [16]byte
 	now func() time.Duration // nil without an id
 }
 
-// bootIDPath is where Linux names the start of the machine.
+// bootIDPath is the file in which Linux publishes a random id of the boot.
 const bootIDPath = "/proc/sys/kernel/random/boot_id"
 
 // systemBoot returns the machine's boot clock if fsys is the machine's file system. A

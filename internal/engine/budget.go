@@ -11,32 +11,32 @@ import (
 	"github.com/kvd-db/kvd/internal/partition"
 )
 
-// budget counts memtable bytes over all partitions, decides who seals, and slows
-// writers down before memory runs out.
+// budget counts memtable bytes over all partitions, chooses the partition that seals its
+// memtable, and slows writers down before memory runs out.
 //
-// # Who seals
+// # Sealing
 //
-// When the active memtables together pass half the budget, the largest one is
-// sealed. With P partitions a memtable is then between one and two P-ths of that
-// half, and never do two partitions seal for the same reason at the same time:
-// they flush, and so merge, out of step. (A threshold per partition, as the
-// source of this design had it, makes partitions that share a load flush
-// together, and multiplies the memory by their number.)
+// When the active memtables together pass half the budget, the largest one is sealed.
+// With P partitions its size is then between 1/P and 2/P of that half. At most one
+// partition at a time is asked to seal for this reason, so partitions flush, and
+// therefore compact, at different times. (The source of this design has a threshold for
+// each partition: partitions that share a load then flush together, and the memory grows
+// with their number.)
 //
-// # Who waits
+// # Pacing
 //
-// Pressure is 0 while less than three quarters of the budget is in use, 1 at the
-// whole budget, and above it beyond; too many deltas press likewise. Under
-// pressure writers are paced: all of them together are admitted at a rate that
-// falls smoothly from four times what flushes drain to a fifth of it. At pressure
-// 2, a budget and a quarter, nothing is admitted until a flush ends; who waits
-// for longer than patience is shed.
+// Pressure is 0 while less than three quarters of the budget is in use, 1 at the whole
+// budget, and grows linearly beyond; too many deltas raise it in the same way. Under
+// pressure writers are paced: all of them together are admitted at a rate that falls
+// smoothly from four times the rate of flushes to a fifth of it. At pressure 2, which is
+// a budget and a quarter, no write is admitted until a flush ends. A write that would
+// wait for longer than patience is shed.
 //
-// Small writes are delayed by small writes alone, large ones by both: a small write that
-// had to wait until the large ones before it were paid for would take a hundred times as
-// long as without them. Small writes delay large ones by less than their bytes take, so
-// they leave them a quarter of the rate. A large write waits for the end of a flush if it
-// alone would bring the pressure to 2, and so leaves room to small ones.
+// Small writes are delayed by small writes only, large writes by both: a small write that
+// waited for the large ones before it would take a hundred times as long as without them.
+// Small writes are charged to large ones at three quarters of their bytes, so that they
+// leave them a quarter of the rate. A large write waits for the end of a flush if it alone
+// would bring the pressure to 2, and so leaves room for small ones.
 type budget struct {
 	limit int64
 	sheds atomic.Uint64
@@ -44,33 +44,33 @@ type budget struct {
 	active     atomic.Int64   // in active memtables
 	sealed     atomic.Int64   // in sealed ones
 	partitions []atomic.Int64 // active bytes by partition
-	asked      atomic.Bool    // somebody was asked to seal and has not yet
+	asked      atomic.Bool    // a partition was asked to seal and has not done so yet
 	all        func() []*partition.Partition
 	deltas     atomic.Int64  // most deltas in any partition
-	drain      atomic.Uint64 // what flushes were measured to write, bytes a second
+	drain      atomic.Uint64 // measured rate of flushes, bytes a second
 	paced      atomic.Bool
 	onPace     func(began bool, rate uint64) // may be nil
 
 	mu    sync.Mutex
 	small time.Time     // when the last admitted byte of small writes is paid for
 	large time.Time     // likewise of all writes
-	room  chan struct{} // closed when a flush ended; nil if nobody waits
+	room  chan struct{} // closed when a flush ends; nil if no writer waits
 }
 
 const (
-	// patience is how long a writer is held back before it is shed. Guessed: see
-	// batcher.MaxQueueWait.
+	// patience is how long a write is delayed at most; one that would wait longer is
+	// shed. Guessed: see batcher.MaxQueueWait.
 	patience = time.Second
-	// initialDrain is assumed until the first flush was measured: bytes a second.
+	// initialDrain is assumed until the first flush is measured: bytes a second.
 	initialDrain = 64 << 20
-	// deltasSoft deltas in one partition begin to press, twice as many are
-	// pressure 1. Guessed: lazy leveling keeps a healthy partition below ten.
+	// deltasSoft is the number of deltas in one partition above which there is pressure;
+	// at twice as many it is 1. Guessed: lazy leveling keeps a healthy partition below ten.
 	deltasSoft = 12
 	// burst is how far a writer may be ahead of the pace without waiting.
 	burst = 5 * time.Millisecond
-	// stop is the pressure at which nothing is admitted.
+	// stop is the pressure at which no write is admitted.
 	stop = 2
-	// smallShare of the rate is the most that small writes take from large ones.
+	// smallShare is the share of the rate that small writes take from large ones at most.
 	smallShare = 0.75
 )
 
@@ -87,8 +87,8 @@ func (b *budget) Grew(p *partition.Partition, bytes int64) {
 	b.askIfFull()
 }
 
-// askIfFull asks the largest partition to seal if the active memtables are too
-// large together and nobody was asked already.
+// askIfFull asks the partition with the largest active memtable to seal it if the active
+// memtables together are too large, unless a partition was asked and has not sealed yet.
 func (b *budget) askIfFull() {
 	if b.active.Load() > b.limit/2 && b.asked.CompareAndSwap(false, true) {
 		b.largest().Seal()
@@ -101,7 +101,7 @@ func (b *budget) Sealed(p *partition.Partition, bytes int64) {
 	b.active.Add(-bytes)
 	b.partitions[p.ID()].Add(-bytes)
 	b.asked.Store(false)
-	b.askIfFull() // one was not enough, and perhaps nobody may write any more
+	b.askIfFull() // one may not be enough, and Grew may not be called again while writers wait
 }
 
 // Flushed implements partition.Budget.
@@ -115,10 +115,10 @@ func (b *budget) Flushed(_ *partition.Partition, bytes int64) {
 	}
 }
 
-// measured notes how fast a flush went.
+// measured notes how long a flush took.
 func (b *budget) measured(bytes uint64, took time.Duration) {
 	if bytes < 1<<20 || took <= 0 {
-		return // too small to say anything
+		return // too small for a measurement
 	}
 	rate := float64(bytes) / took.Seconds()
 	b.drain.Store(uint64(0.7*float64(b.drain.Load()) + 0.3*rate))
@@ -144,33 +144,33 @@ func (b *budget) activeOf(p *partition.Partition) int64 { return b.partitions[p.
 
 func (b *budget) used() int64 { return b.active.Load() + b.sealed.Load() }
 
-// pressure says how far behind background work is: see budget.
+// pressure returns how far background work lags: see budget.
 func (b *budget) pressure() float64 {
 	memory := b.pressureOf(b.used())
 	deltas := float64(b.deltas.Load()-deltasSoft) / deltasSoft
 	return max(0, memory, min(deltas, 1.9)) // deltas slow writers, but never stop them
 }
 
-// pressureOf is the pressure when so many bytes of the budget are in use.
+// pressureOf returns the pressure when this many bytes of the budget are in use.
 func (b *budget) pressureOf(used int64) float64 { return (float64(used)/float64(b.limit) - 0.75) * 4 }
 
-// stops reports whether a write has to wait until a flush ends.
+// stops reports whether a write of this many bytes has to wait until a flush ends.
 func (b *budget) stops(bytes int) bool {
 	used := b.used()
-	if isLarge(bytes) && b.sealed.Load() > 0 { // a flush is on its way
+	if isLarge(bytes) && b.sealed.Load() > 0 { // else there is no flush to wait for
 		used += int64(bytes)
 	}
 	return b.pressureOf(used) >= stop
 }
 
-// rateAt returns how many bytes a second are admitted at a pressure above 0 when
-// flushes drain at a given rate.
+// rateAt returns how many bytes a second are admitted at a pressure above 0 if flushes
+// write drain bytes a second.
 func rateAt(pressure, drain float64) float64 {
 	// 4 at pressure 0, 0.9 at 1, 0.2 at 2: a straight line on a logarithmic scale.
 	return drain * 4 * math.Exp(-1.5*pressure)
 }
 
-// admit waits until so many bytes of writes may go on.
+// admit waits until writes of this many bytes may proceed.
 func (b *budget) admit(ctx context.Context, bytes int) error {
 	pressure := b.pressure()
 	if pressure == 0 {
@@ -199,7 +199,8 @@ func (b *budget) admit(ctx context.Context, bytes int) error {
 	}
 }
 
-// reserve books bytes at a rate and returns how long to wait for them.
+// reserve charges bytes to the pace and returns how long to wait. It charges nothing if
+// that is longer than patience.
 func (b *budget) reserve(bytes int, rate float64) time.Duration {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -237,7 +238,7 @@ func (b *budget) waitForRoom(ctx context.Context, bytes int) error {
 		}
 		room := b.room
 		b.mu.Unlock()
-		if !b.stops(bytes) { // a flush ended before room was there to be closed
+		if !b.stops(bytes) { // a flush may have ended before room was made
 			return nil
 		}
 		select {

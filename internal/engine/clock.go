@@ -13,40 +13,41 @@ import (
 	"github.com/kvd-db/kvd/internal/vfs"
 )
 
-// clock is what keys expire by: Unix milliseconds. Wall clocks are set, drift,
-// and come back from a repair years behind; this one keeps
+// clock is the time by which keys expire, in Unix milliseconds. Wall clocks are set, they
+// drift, and after a repair they may be years slow. This clock guarantees:
 //
-//	C1. It never goes back: not when the wall clock does, and not over a restart
-//	    or a crash. A key that was seen to be gone stays gone.
-//	C2. While the store is open, it passes at most twice the time that really
-//	    passes. A wall clock that jumps ahead by years does not take every key
-//	    with it: the clock follows it at double speed.
-//	C3. It never passes a line that is durable in the file CLOCK, nor its bound.
-//	C4. After an end of whatever kind, and a restart before the machine is started
-//	    anew, it says what it would have said without, but for what a disk that
-//	    failed, or a wall clock that jumped within the last second, make uncertain.
+//	C1. It never goes back: not when the wall clock does, and not across a restart
+//	    or a crash. A key that was seen to be expired stays expired.
+//	C2. While the store is open, it advances by at most twice the time that really
+//	    passes. If the wall clock jumps ahead by years, the clock follows at double
+//	    speed, and does not expire every key at once.
+//	C3. It never passes the line that is durable in the file CLOCK, nor the line's bound.
+//	C4. If the process ends in any way and the store is opened again in the same boot of
+//	    the machine, the clock says what it would have said without the interruption.
+//	    Only a failed disk, or a jump of the wall clock within the last second, makes
+//	    that uncertain.
 //
-// A line says in advance, for the next seconds, what the clock will say as time
-// passes. The clock follows the line, not the wall clock; the keeper looks each second
-// whether the wall clock went another way, or the bound is near, and then makes the
-// next line durable, from where the clock is. While a line is being written, and after
-// a failure to write it, it is unknown which one a crash would leave, so the clock
-// says the least of both.
+// A line defines in advance, for the next seconds, what the clock will say as time
+// passes. The clock follows the line, not the wall clock. Every second the maintenance
+// loop checks whether the wall clock has left the line, or the bound is near, and if so
+// makes the next line durable, which begins at the present value of the clock. While a
+// line is being written, and after a failed write, it is unknown which of the two lines a
+// crash would leave, so the clock says the lesser of both.
 //
-// The time since the machine was started (bootClock) is saved with the line, and tells
-// the next opening how far along the line the clock would be: C4. Where there is no
-// such time, and in another boot, the next opening begins at the bound, or at the wall
-// clock if that is ahead: up to clockAhead too far. If the disk holds the next line up
-// the clock stands still at the bound, and keys live a little longer. What it missed it
-// makes up for under C2, so that a key written meanwhile is not robbed of its time.
+// The time since the boot of the machine (bootClock) is saved with the line, and tells the
+// next opening how far along the line the clock is: C4. Without a boot clock, and in
+// another boot, the next opening begins at the bound, or at the wall clock if that is
+// ahead: the clock may then be up to clockAhead fast. If the disk delays the next line, it
+// stops at the bound, and keys live a little longer. Afterwards it catches up within the
+// limit of C2, so that a key written meanwhile does not lose lifetime at once.
 //
-// The line is moved on whether or not a caller asks for the time: after an idle
-// hour the clock would otherwise stand an hour behind, or the first reader would
-// have to wait for the disk. It costs a small file each half of clockAhead.
+// The line is renewed whether or not a caller asks for the time. Otherwise, after an idle
+// hour, the clock would be an hour slow, or the first reader would have to wait for the
+// disk. The cost is one write of a small file every clockAhead/2.
 //
 // A store without expiry has no line and no file. Its clock follows the wall clock, and
-// begins anew with each opening. That has no effect, since no key has an expiry yet: use
-// makes the first line durable before the log takes the first key that expires.
+// starts afresh at each opening. That has no effect, since no key has an expiry: use
+// makes the first line durable before the first key with an expiry is appended to the log.
 type clock struct {
 	fs      vfs.FS
 	dir     string
@@ -58,22 +59,22 @@ type clock struct {
 
 	mu struct {
 		sync.Mutex
-		lines  []line // those that may be durable, the newest last: none, one or two
+		lines  []line // none, one, or two that may be durable, the newest last
 		value  time.Time
-		at     time.Duration // of the monotonic clock, when value was right
-		boot   time.Duration // of the boot clock, when the newest line begins
+		at     time.Duration // monotonic time at which the clock was value
+		boot   time.Duration // boot time at which the newest line begins
 		closed bool
 	}
 	file sync.Mutex // held while CLOCK is written; taken before mu
 }
 
-// reading is what the clock said, and when.
+// reading is a value of the clock and the monotonic time at which it was read.
 type reading struct {
 	ms uint64
 	at time.Duration
 }
 
-// timeSource is where a clock takes time from.
+// timeSource holds the clocks of the machine.
 type timeSource struct {
 	wall      func() time.Time     // may jump
 	monotonic func() time.Duration // since anything; never goes back
@@ -89,29 +90,28 @@ func systemTime(boot bootClock) timeSource {
 	}
 }
 
-// clockAhead is how far ahead the bound is, and so how many keys, at most, a crash of
-// the machine makes expire early: those with as little time left. Guessed; the keeper
-// looks every second, and the clock needs half of this to use up half of the bound, so
-// a disk may be stuck for a few seconds before the clock stands still.
+// clockAhead is how far ahead of the clock the bound is, and so by how much a crash of the
+// machine may make keys expire early at most. Guessed: the maintenance loop checks every
+// second, and renews the line when half of it is used, so the disk may hang for a few
+// seconds before the clock stops.
 const clockAhead = 10 * time.Second
 
-// clockOff is how far the wall clock may be from where the line takes it to be before
-// there is a new line. One that is slewed, by at most 500 ppm, is as far off after 40
-// seconds.
+// clockOff is how far the wall clock may be off the line before the line is renewed. A
+// wall clock that is slewed, by at most 500 ppm, is that far off after 40 seconds.
 const clockOff = 20 * time.Millisecond
 
-// openClock reads CLOCK, if there is one, and goes on from there.
+// openClock reads CLOCK, if it exists, and continues from there.
 //
-// A damaged file is refused, as other files without a copy are: to start by the
-// wall clock alone could bring expired keys back. If the machine's clock is right
-// nothing is lost by removing the file; the error says so.
+// A damaged file is refused, as is any file that has no copy: starting from the wall
+// clock alone could bring expired keys back. If the machine's clock is right, nothing is
+// lost by removing the file; the error says so.
 func openClock(fsys vfs.FS, dir string, storeID uint64, source timeSource) (*clock, error) {
 	c, saved, err := readClock(fsys, dir, storeID, source)
 	switch {
 	case err != nil:
 		return nil, err
 	case saved == nil:
-		return c, removeIfThere(fsys, descriptor.ClockPath(dir)+".tmp") // use was cut short
+		return c, removeIfThere(fsys, descriptor.ClockPath(dir)+".tmp") // left by a crash during use
 	}
 	if err := c.renew(); !vfs.CannotWrite(err) {
 		return c, err
@@ -120,9 +120,9 @@ func openClock(fsys vfs.FS, dir string, storeID uint64, source timeSource) (*clo
 	return c, nil
 }
 
-// hold keeps the clock to what was saved, if there is no space for a new line: it goes
-// on along the old line, and stands still where that ends, until keep can make a new
-// one. Without the boot clock of that line it stands still where it is.
+// hold keeps the clock on the saved line when a new one cannot be written: the clock
+// follows the saved line and stops where that ends, until keep can write a new line. In
+// another boot, or without a boot clock, it stops where it is.
 func (c *clock) hold(saved *descriptor.Clock) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -139,8 +139,8 @@ func (c *clock) hold(saved *descriptor.Clock) {
 	c.bound.Store(&held.bound)
 }
 
-// readClock is openClock of a store that is only read: the clock runs free from
-// there. It also returns what the file says, nil if there is none.
+// readClock is openClock without a new line: the clock runs free from the saved value. It
+// also returns the contents of the file, nil if there is none.
 func readClock(fsys vfs.FS, dir string, storeID uint64, source timeSource) (*clock, *descriptor.Clock, error) {
 	c := &clock{fs: fsys, dir: dir, storeID: storeID, source: source}
 	c.mu.value, c.mu.at = source.wall(), source.monotonic()
@@ -150,7 +150,7 @@ func readClock(fsys vfs.FS, dir string, storeID uint64, source timeSource) (*clo
 		c.read()
 		return c, nil, nil
 	case errors.Is(err, kv.ErrCorrupt):
-		return nil, nil, fmt.Errorf("%w; if the clock of this machine is right, remove the file: no expired key can come back then", err)
+		return nil, nil, fmt.Errorf("%w; if the clock of this machine is right, remove the file: then no expired key can come back", err)
 	case err != nil:
 		return nil, nil, err
 	}
@@ -170,8 +170,8 @@ func removeIfThere(fsys vfs.FS, name string) error {
 	return nil
 }
 
-// Now returns the time in Unix milliseconds. It is answered in memory, most often
-// without a lock: a reading holds for a millisecond. Safe for concurrent use.
+// Now returns the time in Unix milliseconds. It never waits for the disk, and mostly takes
+// no lock, since a reading is used for a millisecond. Safe for concurrent use.
 func (c *clock) Now() uint64 {
 	if r := c.last.Load(); c.source.monotonic()-r.at < time.Millisecond {
 		return r.ms
@@ -211,10 +211,10 @@ func (c *clock) readLocked() time.Time {
 
 func unixMilli(t time.Time) uint64 { return uint64(max(t.UnixMilli(), 0)) }
 
-// use makes sure of a durable line. It must return nil before anything that
-// expires is appended to the log. After the first time it costs one load.
+// use makes sure that there is a durable line. It must return nil before a key with an
+// expiry is appended to the log. After the first call it costs one load.
 //
-// Errors: those of the disk; nothing may be written then.
+// Errors: those of the disk; the write must then be refused.
 func (c *clock) use() error {
 	if c.bound.Load() != nil {
 		return nil
@@ -222,8 +222,8 @@ func (c *clock) use() error {
 	return c.renew()
 }
 
-// keep makes a new line when half of the bound is used up, when the wall clock is not
-// where the line takes it to be, or after a failure.
+// keep writes a new line if half of the time to the bound is used up, if the wall clock
+// has left the line, or if the last attempt failed.
 func (c *clock) keep() error {
 	bound := c.bound.Load()
 	if bound == nil || bound.Sub(c.read()) > clockAhead/2 && c.onLine() {
@@ -232,7 +232,7 @@ func (c *clock) keep() error {
 	return c.renew()
 }
 
-// onLine reports whether there is one line, and the wall clock keeps to it.
+// onLine reports whether there is exactly one line and the wall clock is on it.
 func (c *clock) onLine() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -243,8 +243,8 @@ func (c *clock) onLine() bool {
 	return off.Abs() <= clockOff
 }
 
-// renew makes a new line durable. If it fails the clock does not pass the old one
-// either, and the next call tries the same again.
+// renew makes a new line durable. If that fails, the clock passes neither line, and the
+// next call tries the same line again.
 func (c *clock) renew() error {
 	c.file.Lock()
 	defer c.file.Unlock()
@@ -264,16 +264,16 @@ func (c *clock) renew() error {
 	}
 }
 
-// nextLine returns the line to write, and the time of the boot clock when it begins. It
-// is the one of before if that may be durable.
+// nextLine returns the line to write, and the boot time at which it begins. If the write
+// of a line failed, it returns that line again, since it may be durable.
 //
 // A clock that runs free follows the wall clock while the line is written, and may pass
-// it: with some slack it does not.
+// the line; slack moves the line ahead so that it does not.
 func (c *clock) nextLine(slack time.Duration) (next line, boot time.Duration, retried bool, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.mu.closed {
-		return next, 0, false, kv.ErrClosed // the file may be another process's by now
+		return next, 0, false, kv.ErrClosed // another process may own the file by now
 	}
 	if n := len(c.mu.lines); n == 2 {
 		return c.mu.lines[1], c.mu.boot, true, nil
@@ -290,7 +290,7 @@ func (c *clock) nextLine(slack time.Duration) (next line, boot time.Duration, re
 }
 
 // goOn lets the clock follow a line that is durable. It reports false if a clock that
-// ran free has passed it while it was written.
+// runs free has passed the line while it was written.
 func (c *clock) goOn(next line) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -302,7 +302,7 @@ func (c *clock) goOn(next line) bool {
 	return true
 }
 
-// write makes the file durable; c.file is held.
+// write replaces the file CLOCK durably. REQUIRES: c.file is held.
 func (c *clock) write(saved descriptor.Clock) error {
 	if err := vfs.WriteAtomic(c.fs, descriptor.ClockPath(c.dir), saved.Encode()); err != nil {
 		return fmt.Errorf("save the clock: %w", err)
@@ -310,7 +310,7 @@ func (c *clock) write(saved descriptor.Clock) error {
 	return nil
 }
 
-// stop stops the clock, and leaves its file alone.
+// stop stops the clock without a change of its file.
 func (c *clock) stop() {
 	c.file.Lock()
 	defer c.file.Unlock()
@@ -320,8 +320,7 @@ func (c *clock) stop() {
 	c.mu.closed = true
 }
 
-// close stops the clock and saves where it stands, if the disk has space. The clock stands
-// still from then on. Idempotent.
+// close stops the clock and, if the disk has space, saves its value. Idempotent.
 func (c *clock) close() error {
 	c.file.Lock()
 	defer c.file.Unlock()
@@ -341,5 +340,5 @@ func (c *clock) close() error {
 	if err := c.write(last.save(c.storeID, c.source.boot, boot)); !vfs.CannotWrite(err) {
 		return err
 	}
-	return nil // what was saved before holds, as after a kill
+	return nil // the line that was saved before holds, as after a kill
 }

@@ -6,10 +6,10 @@ import (
 	"github.com/kvd-db/kvd/internal/descriptor"
 )
 
-// line says in advance what the clock will say, as a function of the time that passes:
-// it goes on from start towards the wall clock, which it takes to go on from wall, at
-// half to twice the speed of time, and as far as bound. Of a line that is durable it
-// can be told, after a crash, how far the clock can have been.
+// line defines in advance what the clock will say, as a function of the monotonic time. It
+// begins at start and approaches the wall clock, which is assumed to advance steadily from
+// wall, at half to twice the speed of time, and ends at bound. From a durable line
+// recovery knows how far the clock can have been before a crash.
 type line struct {
 	since time.Duration // of the monotonic clock
 	start time.Time
@@ -17,7 +17,7 @@ type line struct {
 	bound time.Time
 }
 
-// free returns what the line says at a time, beyond its bound too.
+// free returns what the line says at a time, ignoring its bound.
 func (l *line) free(at time.Duration) time.Time {
 	passed := max(at-l.since, 0)
 	return follow(l.wallAt(at), l.start.Add(passed/2), l.start.Add(2*passed))
@@ -31,7 +31,7 @@ func (l *line) at(at time.Duration) time.Time {
 	return l.bound
 }
 
-// wallAt returns what the wall clock says if it goes on as the line takes it to.
+// wallAt returns what the line assumes the wall clock to say at a time.
 func (l *line) wallAt(at time.Duration) time.Time { return l.wall.Add(max(at-l.since, 0)) }
 
 // follow returns the time from least to most that is nearest to wall.
@@ -45,15 +45,14 @@ func follow(wall, least, most time.Time) time.Time {
 	return wall
 }
 
-// newLine returns a line from start on, in the units of the file CLOCK, and never less
-// than start says.
+// newLine returns a line that begins at start, rounded up to the units of the file CLOCK.
 func newLine(since time.Duration, start, wall time.Time) line {
 	l := line{since: since, start: roundUp(start, time.Microsecond), wall: roundUp(wall, time.Microsecond)}
 	l.bound = roundUp(l.start.Add(clockAhead), time.Millisecond)
 	return l
 }
 
-// roundUp rounds up, and what is before 1970 to 1970.
+// roundUp rounds t up to a multiple of unit, and to 1970 at least.
 func roundUp(t time.Time, unit time.Duration) time.Time {
 	if t.Before(time.UnixMilli(0)) {
 		return time.UnixMilli(0)
@@ -65,8 +64,8 @@ func roundUp(t time.Time, unit time.Duration) time.Time {
 	return down
 }
 
-// save returns the line as the file CLOCK has it; at is the time of the boot clock,
-// if there is one, when that of the monotonic clock was l.since, or before.
+// save returns the line as it is stored in the file CLOCK. If there is a boot clock, at is
+// its time at, or shortly before, the monotonic time l.since.
 func (l *line) save(storeID uint64, boot bootClock, at time.Duration) descriptor.Clock {
 	c := descriptor.Clock{StoreID: storeID, Bound: max(unixMilli(l.bound), 1)}
 	if boot.now != nil {
@@ -76,21 +75,21 @@ func (l *line) save(storeID uint64, boot bootClock, at time.Duration) descriptor
 	return c
 }
 
-// resume returns what the clock would say now if it had not ended: of the boot that the
-// line was saved in, of any other boot ok is false.
+// resume returns what the clock would say now if the process had not ended. It reports
+// false if the line was saved in another boot.
 func resume(c *descriptor.Clock, boot bootClock) (now time.Time, ok bool) {
 	if boot.now == nil || c.Boot != boot.id {
 		return time.Time{}, false
 	}
 	at := boot.now()
 	if at < time.Duration(c.Since) {
-		return time.Time{}, false // a virtual machine that was set back
+		return time.Time{}, false // a virtual machine was reset to an earlier state
 	}
 	l := savedLine(c)
 	return l.free(at), true
 }
 
-// savedLine returns the line of the file CLOCK; since is a time of the boot clock.
+// savedLine returns the line stored in the file CLOCK; its since is a boot time.
 func savedLine(c *descriptor.Clock) line {
 	return line{
 		since: time.Duration(c.Since), start: time.UnixMicro(int64(c.Time)), wall: time.UnixMicro(int64(c.Wall)),

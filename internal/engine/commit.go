@@ -13,23 +13,25 @@ import (
 	"github.com/kvd-db/kvd/internal/wal"
 )
 
-// Commit ends an optimistic transaction: it applies the batch at one version, if
-// nothing that the transaction read has been written since its read version, and
-// the guards of the batch hold. So committed transactions, batches and single
-// operations are strictly serializable, in the order of their versions.
+// Commit ends an optimistic transaction: it applies the batch at one version if nothing
+// that the transaction read has been written since its read version, and the guards of
+// the batch hold. So committed transactions, batches and single operations are strictly
+// serializable, in the order of their versions.
 //
-// Expiry counts as a write where the transaction says what may expire (Expiring).
+// The expiry of a key counts as a write if the transaction names the key (Expiring).
 //
-// Nothing is logged for a transaction that does not commit.
+// A transaction that does not commit leaves nothing in the log.
 //
-// Errors: a *kv.ConflictError or a *kv.ConditionError if the transaction lost:
-// run it again; kv.ErrVersionGone if it took so long that memory cannot tell, and its
-// snapshot is gone, which is kv.ErrOtherOpening if it read before the store was opened; else as Put. A named transaction that was applied before is answered with
-// its version, whatever its read version is worth by now.
+// Errors: a *kv.ConflictError or a *kv.ConditionError if the transaction lost: run it
+// again; kv.ErrVersionGone if the memtables no longer reach back to its read version and
+// its snapshot has ended, and kv.ErrOtherOpening, which wraps it, if it read before the
+// store was opened; otherwise as Put. If an attempt with the same request id was applied
+// before, Commit returns the version of that attempt, even if the read version is no
+// longer valid.
 //
-// Cost: a lookup in the memtables for each key read and a step for each write
-// since the read version if there are ranges, while the partitions concerned
-// append nothing; then that of Apply.
+// Cost: a lookup in the memtables for each key read and, if ranges were read, a step for
+// each write since the read version; the partitions concerned append nothing meanwhile.
+// Then the cost of Apply.
 func (e *Engine) Commit(ctx context.Context, t *kv.Transaction, o kv.WriteOptions) (kv.SeqNum, error) {
 	defer e.events.Guard()
 	if err := e.writable(onlyDeletes(t.Batch.Ops())); err != nil {
@@ -61,7 +63,7 @@ func (e *Engine) Commit(ctx context.Context, t *kv.Transaction, o kv.WriteOption
 		return e.applied(ctx, p, err)
 	}
 	if guards := t.Batch.Guards(); len(guards) > 0 {
-		// At the read version, so that there is one version to vouch for.
+		// At the read version, so that all reads of the proposal have one version.
 		watch.works()
 		reads, err := e.evaluate(ctx, guards, t.ReadVersion)
 		if err != nil {
@@ -77,7 +79,7 @@ func (e *Engine) Commit(ctx context.Context, t *kv.Transaction, o kv.WriteOption
 	for errors.Is(err, partition.ErrStale) {
 		watch.works()
 		if err := e.refresh(p, t.ReadVersion); err != nil {
-			// What has changed may be the work of another attempt at this transaction.
+			// An earlier attempt at this transaction may be what changed the keys.
 			e.letRivalPass(ctx, err)
 			return e.applied(ctx, p, err)
 		}
@@ -91,10 +93,9 @@ func (e *Engine) Commit(ctx context.Context, t *kv.Transaction, o kv.WriteOption
 	return e.await(ctx, c, o, &watch)
 }
 
-// letRivalPass waits, while ctx lasts, until the write that a transaction lost
-// against can be read. Whoever tries again before that loses again: with 8 threads
-// and 20,000 records of YCSB F, 95 % of all commits were such conflicts, and
-// throughput was a quarter of what it is with the wait.
+// letRivalPass waits until the write that a transaction conflicted with can be read, or
+// ctx ends. A caller that tries again before that conflicts again: without the wait 95 %
+// of the commits of a contended load failed (see bench/NOTES.md).
 func (e *Engine) letRivalPass(ctx context.Context, lost error) {
 	var conflict *kv.ConflictError
 	if errors.As(lost, &conflict) {
@@ -102,9 +103,8 @@ func (e *Engine) letRivalPass(ctx context.Context, lost error) {
 	}
 }
 
-// refresh makes the reads of a proposal as new as what is visible. That the lease
-// on their version lasts until afterwards is why they can be trusted: see
-// snapshots.
+// refresh validates the reads of a proposal against the tables, up to what is visible. The
+// result counts only if the lease on their version has not ended afterwards: see snapshots.
 func (e *Engine) refresh(p *proposal, at kv.SeqNum) error {
 	for i := range p.shares {
 		if r := &p.shares[i].Reads; len(r.Keys)+len(r.Ranges) > 0 {
@@ -117,7 +117,7 @@ func (e *Engine) refresh(p *proposal, at kv.SeqNum) error {
 	return err
 }
 
-// proposal gathers what a batch and its reads ask of each partition.
+// proposal collects the operations and the reads of a batch by partition.
 type proposal struct {
 	e       *Engine
 	options kv.WriteOptions
@@ -125,8 +125,8 @@ type proposal struct {
 	shares  []commit.Share // by partition
 }
 
-// newProposal deals the operations of a normalized batch out. A range delete goes
-// to every partition: each may have keys of the range.
+// newProposal distributes the operations of a normalized batch to partitions. A range
+// delete goes to every partition, since each may have keys of the range.
 func (e *Engine) newProposal(b *kv.WriteBatch, o kv.WriteOptions) *proposal {
 	o.Durability = e.durability(o.Durability)
 	p := &proposal{e: e, options: o, bytes: int64(b.Bytes()), shares: make([]commit.Share, len(e.partitions))}
@@ -143,14 +143,15 @@ func (e *Engine) newProposal(b *kv.WriteBatch, o kv.WriteOptions) *proposal {
 	return p
 }
 
-// read makes the proposal depend on a key that was read at a version.
+// read makes the proposal depend on a key that was read at a version: the key must not have
+// been written since.
 func (p *proposal) read(key []byte, at kv.SeqNum) {
 	hash := keyhash.Sum(key)
 	p.shares[p.e.route(hash)].Reads.Read(partition.ReadKey{Key: key, Hash: hash}, at)
 }
 
-// readGuard makes the proposal depend on what a condition was evaluated on: that the key
-// is not written, and that it does not expire.
+// readGuard makes the proposal depend on the read that a condition was evaluated on: the
+// key must be neither written nor expired when the record is appended.
 func (p *proposal) readGuard(found *kv.Lookup) {
 	key := partition.ReadKey{Key: found.Key, Hash: found.Hash}
 	r := &p.shares[p.e.route(found.Hash)].Reads
@@ -158,10 +159,10 @@ func (p *proposal) readGuard(found *kv.Lookup) {
 	r.Expires(key, found.Expiry)
 }
 
-// readExpiring makes a proposal depend on the keys of a transaction that expire being
-// there when it is appended to the log. It reads them again, to know when they expire:
-// at the read version and as if no time had passed. What is not there any more has
-// expired, and a compaction has dropped it, or was written since.
+// readExpiring makes the proposal depend on the keys that a transaction found with an
+// expiry: none may have expired when the record is appended to the log. It reads them
+// again, at the read version and ignoring expiry, to learn when they expire. A key that is
+// no longer found expired and was dropped by a compaction, or was written since.
 func (e *Engine) readExpiring(p *proposal, t *kv.Transaction) error {
 	if len(t.Expiring) == 0 {
 		return nil
@@ -188,7 +189,7 @@ func (e *Engine) readExpiring(p *proposal, t *kv.Transaction) error {
 	return nil
 }
 
-// scanned makes the proposal depend on ranges.
+// scanned makes the proposal depend on ranges that were read at a version.
 func (p *proposal) scanned(ranges []kv.Range, at kv.SeqNum) {
 	if len(ranges) == 0 {
 		return
@@ -198,14 +199,14 @@ func (p *proposal) scanned(ranges []kv.Range, at kv.SeqNum) {
 	}
 }
 
-// forget drops what was read.
+// forget removes the reads of the proposal.
 func (p *proposal) forget() {
 	for i := range p.shares {
 		p.shares[i].Reads = partition.Reads{}
 	}
 }
 
-// concerned returns the shares of the partitions that have one, in their order.
+// concerned returns the shares that are not empty, in the order of partitions.
 func (p *proposal) concerned() []commit.Share {
 	concerned := make([]commit.Share, 0, len(p.shares))
 	for i := range p.shares {
@@ -218,18 +219,18 @@ func (p *proposal) concerned() []commit.Share {
 	return concerned
 }
 
-// lead returns the partition that remembers the name of the batch: the first that
-// it writes to.
+// lead returns the coordinator that remembers the request id of the batch: that of the first
+// partition it writes to.
 func (p *proposal) lead() *commit.Coordinator {
 	for i := range p.shares {
 		if len(p.shares[i].Ops) > 0 {
 			return p.e.coordinators[i]
 		}
 	}
-	panic("engine: a batch of nothing")
+	panic("engine: a batch without operations")
 }
 
-// propose waits for room, in memory and in the log, and proposes.
+// propose proposes p once there is room in memory and in the log.
 func (e *Engine) propose(ctx context.Context, p *proposal) (*commit.Commit, error) {
 	for {
 		if err := e.across.take(ctx, p.bytes); err != nil {
@@ -248,7 +249,7 @@ func (e *Engine) propose(ctx context.Context, p *proposal) (*commit.Commit, erro
 	}
 }
 
-// await returns the outcome of a commit.
+// await waits for a commit and returns its outcome.
 func (e *Engine) await(ctx context.Context, c *commit.Commit, o kv.WriteOptions, watch *stopwatch) (kv.SeqNum, error) {
 	select {
 	case <-c.Done():
@@ -259,7 +260,7 @@ func (e *Engine) await(ctx context.Context, c *commit.Commit, o kv.WriteOptions,
 	version, err := c.Result()
 	watch.addTrace(c.Trace(), err == nil)
 	if err == nil && c.Deduplicated() {
-		// The first attempt may still be on its way.
+		// The first attempt may not be visible yet.
 		if err := e.sequencer.WaitVisible(ctx, version); err != nil {
 			return 0, fmt.Errorf("%w: %w", kv.ErrUncertain, err)
 		}

@@ -65,8 +65,8 @@ func (e *Engine) evaluate(ctx context.Context, guards []kv.Guard, at kv.SeqNum) 
 }
 
 // awaitConflicting is called when a proposal that read the newest versions was refused.
-// It returns nil once the conflicting write can be read, so that another attempt is worth
-// while. Any other error it returns.
+// It returns nil once the conflicting write can be read, so that the caller can try again.
+// It returns any error that is not a conflict.
 func (e *Engine) awaitConflicting(ctx context.Context, err error) error {
 	var conflict *kv.ConflictError
 	if errors.As(err, &conflict) {
@@ -90,8 +90,8 @@ func (e *Engine) applied(ctx context.Context, p *proposal, refusal error) (kv.Se
 }
 
 // remembered reports whether an earlier attempt with the same request id was applied. It
-// is called after a condition failed, which that attempt may have caused. If known and err
-// is nil, the version is visible and as durable as level says.
+// is called after a condition failed, which that attempt may have caused. If known is true
+// and err is nil, the version is visible and has the durability given.
 //
 // It must be called after the reads: an attempt that was applied before them has its
 // request id in the window before any reader sees what it wrote.
@@ -123,14 +123,14 @@ type started struct {
 	commit *commit.Commit
 }
 
-// writeConditional performs writes that depend on what their keys hold. Each has an outcome
-// of its own; all records that can be in the log together are.
+// writeConditional performs writes that depend on what their keys hold. Each has its own
+// outcome. All records are appended before the first is awaited, so they share a sync.
 func (e *Engine) writeConditional(ctx context.Context, writes []*kv.Write, watch *stopwatch) {
 	for len(writes) > 0 {
 		watch.works()
 		var under []started
 		var again []*kv.Write
-		var conflict error // the last: a wait for it covers the others, or they are tried once more
+		var conflict error // the last; writes whose conflict is not over after it try once more
 		readable := e.readFor(ctx, writes)
 		watch.waits()
 		for _, r := range readable {
@@ -168,7 +168,7 @@ type looked struct {
 	found *kv.Lookup
 }
 
-// readFor reads the keys of writes. Those it cannot read have failed.
+// readFor reads the keys of writes. A write whose key cannot be read gets the error.
 func (e *Engine) readFor(ctx context.Context, writes []*kv.Write) []looked {
 	found := make([]kv.Lookup, len(writes))
 	reads := make([]*kv.Lookup, len(writes))
@@ -191,7 +191,7 @@ func (e *Engine) readFor(ctx context.Context, writes []*kv.Write) []looked {
 	return readable
 }
 
-// wantFor returns which value a conditional write has to see.
+// wantFor returns which values a conditional write has to read.
 func wantFor(w *kv.Write) kv.Want {
 	if w.Previous != nil {
 		return kv.WantAny
@@ -200,7 +200,7 @@ func wantFor(w *kv.Write) kv.Want {
 }
 
 // startConditional evaluates the condition of one write and proposes the write if it
-// holds. Otherwise there is no commit, and the write has its outcome.
+// holds. Otherwise the commit is nil, and the write has its outcome.
 func (e *Engine) startConditional(ctx context.Context, w *kv.Write, found *kv.Lookup, stages *trace.Stages) (*commit.Commit, error) {
 	home := e.route(w.Hash)
 	if w.Previous != nil {

@@ -13,21 +13,22 @@ import (
 	"github.com/kvd-db/kvd/internal/vfs"
 )
 
-// disk is what the engine knows of the disk below it.
+// disk is the state of the disk below the store.
 //
-// The store turns read-only when less than Options.LowDiskBytes is free, and at once
-// when the log, a flush, a merge or the clock meets a disk without space, however that
-// came about. Puts are then refused with the figures; reads go on, and so do deletes, as
-// far as the log has space. To let deletes, flushes and merges work that free space,
-// the ballast is given back once even the last part below the mark is used up.
+// The store becomes read-only when less than Options.LowDiskBytes is free, and at once when
+// the log, a flush, a compaction or the clock gets an error that the disk has no space.
+// Puts are then refused, with the figures; reads continue, and so do deletes as long as the
+// log has space. When the space below the mark runs out too, the ballast is given back, so
+// that the deletes, flushes and compactions that free space can proceed.
 //
-// It turns writable by itself, on a tick of the keeper, when a quarter more than the mark
-// is free besides the ballast, the log has space again, and the ballast is back.
+// The store becomes writable by itself, on a tick of the maintenance loop, when a quarter
+// more than the mark is free in addition to the ballast, the log has reserved space, and
+// the ballast exists again.
 //
-// A file system that is read-only itself (EROFS) is served likewise, but that deletes are
-// refused too and nothing is tried: see ReadOnlyCause. If the log or a manifest meets it
-// first the store fails, as after any error of theirs: a record may be half written.
-// Open then finds the file system read-only.
+// A file system that is itself read-only (EROFS) is handled in the same way, except that
+// deletes are refused too and nothing is attempted: see ReadOnlyCause. If the log or a
+// manifest meets it first, the store fails, as after any of their errors, since a record
+// may be half written. Open then finds the file system read-only.
 type disk struct {
 	free atomic.Uint64
 
@@ -35,27 +36,28 @@ type disk struct {
 
 	mu struct {
 		sync.Mutex
-		cause  error     // why space was refused since the last tick; nil: it was not
+		cause  error     // why space was refused since watchDisk last ran; nil: it was not
 		begun  bool      // the listener was told that the store is read-only
-		since  time.Time // when
+		since  time.Time // when it was told
 		reason string
-		left   time.Time     // when it last ended
-		hold   time.Duration // how long it lasts at least
+		left   time.Time     // when the store last became writable
+		hold   time.Duration // how long the store stays read-only at least
 	}
-	ballast *ballast // of the keeper's attempts, one at a time
+	ballast *ballast // used by attempts of the maintenance loop, one at a time
 
 	attempting atomic.Bool // see attempt
-	deletes    atomic.Bool // something was deleted since the last attempt to free space
-	freeing    atomic.Bool // such an attempt is under way
-	clearing   atomic.Bool // something was deleted since the store became read-only: see clientsFreeSpace
-	// unwritable: the file system is read-only, so that deletes are refused too and
-	// maintenance leaves the files alone.
+	deletes    atomic.Bool // clients deleted since the last attempt to free space
+	freeing    atomic.Bool // such an attempt is in progress
+	clearing   atomic.Bool // clients deleted since the store became read-only: see clientsFreeSpace
+	// unwritable: the file system is read-only, so deletes are refused too and
+	// maintenance changes no file.
 	unwritable    atomic.Bool
-	foundReadOnly bool // by a tick of the keeper, and since then; of the keeper
+	foundReadOnly bool // every tick since some tick found it so; of the maintenance loop
 }
 
 // openDisk finds the ballast, and gives it back if the disk is so full that recovery may
-// need it. It chooses, unless that was asked for, segments of the log that fit the disk.
+// need the space. If asked does not set the size of log segments, it chooses one that fits
+// the disk.
 func (e *Engine) openDisk(asked *Options) (err error) {
 	if e.opts.ReadOnly {
 		usage, err := e.opts.FS.Usage(e.dir)
@@ -84,8 +86,8 @@ func (e *Engine) openDisk(asked *Options) (err error) {
 	return nil
 }
 
-// spaceRefused makes the store read-only because something could not be written. The
-// keeper does the rest.
+// spaceRefused makes the store read-only because a write of a file was refused, and wakes
+// the maintenance loop.
 func (e *Engine) spaceRefused(err error) {
 	e.disk.mu.Lock()
 	e.disk.mu.cause = err
@@ -100,8 +102,8 @@ func (e *Engine) spaceRefused(err error) {
 	}
 }
 
-// watchDisk decides whether the store takes writes. Only a tick may end its being
-// read-only, so that it does not change more often than that.
+// watchDisk decides whether the store takes writes. Only a tick may make it writable, so
+// that the state changes at most once a tick.
 func (e *Engine) watchDisk(tick bool) {
 	usage, err := e.opts.FS.Usage(e.dir)
 	if err != nil {
@@ -121,8 +123,8 @@ func (e *Engine) watchDisk(tick bool) {
 		cause = unwritable
 		e.log.Refuse(unwritable)
 	case cause == nil:
-		// The log refuses records until Reserve succeeds, also after a refusal that
-		// it met on the way and told of in no other way: in recovery, or for a mark.
+		// The log refuses records until Reserve succeeds, also after a refusal that it
+		// did not report through NoSpace: during recovery, or for a mark.
 		cause = e.log.Refused()
 	}
 	if !e.readOnly.Load() {
@@ -137,8 +139,8 @@ func (e *Engine) watchDisk(tick bool) {
 		}
 	}
 	if unwritable != nil {
-		// A write that is under way may meet it too, and the store then fails. So the
-		// listener is told on the second tick.
+		// A write in progress may meet it too, and the store then fails. So the listener
+		// is told on the second tick.
 		if tick && d.foundReadOnly {
 			e.tellReadOnly(cause)
 		}
@@ -160,7 +162,7 @@ func (e *Engine) watchDisk(tick bool) {
 			if needed {
 				e.giveBallastBack()
 			}
-			// The last of the space, so only for a client that deletes.
+			// The log's reserve is the last space, so it is given to clients that delete.
 			if tick && usage.Free < minBallast && d.ballast.have.Load() == 0 && d.deletes.Load() {
 				e.releaseLog()
 			}
@@ -172,14 +174,14 @@ func (e *Engine) watchDisk(tick bool) {
 	}
 }
 
-// attemptTime is how long the keeper waits for an attempt. Guessed: more than a
-// reservation takes on a disk that works.
+// attemptTime is how long the maintenance loop waits for an attempt. Guessed: longer than
+// a reservation takes on a working disk.
 const attemptTime = 100 * time.Millisecond
 
-// attempt calls f, which may take as long as the disk does, on a goroutine of its own,
-// and returns its answer. It reports false if f has not returned after attemptTime, and
-// while an earlier one has not returned; f goes on, so a later tick finds its work done.
-// The keeper calls it.
+// attempt calls f, which may block as long as the disk does, on a goroutine of its own and
+// returns its result. It returns false if f has not returned after attemptTime, and, without
+// a call of f, while an earlier f has not returned. f continues, so a later tick finds its
+// work done. Only the maintenance loop calls attempt.
 func (e *Engine) attempt(f func() bool) bool {
 	if e.disk.attempting.Swap(true) {
 		return false
@@ -201,8 +203,8 @@ func (e *Engine) attempt(f func() bool) bool {
 	}
 }
 
-// allowWrites ends the store's being read-only, unless space was refused meanwhile. It
-// reports whether it did.
+// allowWrites makes the store writable, unless space was refused meanwhile, and reports
+// whether it did.
 func (e *Engine) allowWrites() bool {
 	e.disk.mu.Lock()
 	defer e.disk.mu.Unlock()
@@ -213,26 +215,26 @@ func (e *Engine) allowWrites() bool {
 	return true
 }
 
-// fitSegments bounds the length of log segments by the size of the disk: some of them are
-// kept whatever was flushed.
+// fitSegments bounds the size of log segments by the size of the disk, since the log keeps
+// a few of them even if everything is flushed.
 func fitSegments(bytes int64, usage vfs.Usage) int64 {
 	const share, least = 4 * ballastShare, 1 << 20
 	return min(bytes, max(int64(min(usage.Total/share, 1<<40)), least))
 }
 
-// held reports whether the store has been read-only for as long as it must.
+// held reports whether the store has been read-only for as long as hold asks.
 func (e *Engine) held() bool {
 	e.disk.mu.Lock()
 	defer e.disk.mu.Unlock()
 	return time.Since(e.disk.mu.since) >= e.disk.mu.hold
 }
 
-// resumeAt is how much must be free for the store to take writes again.
+// resumeAt returns how many bytes must be free for the store to become writable.
 func (e *Engine) resumeAt() uint64 {
 	return e.opts.LowDiskBytes + e.opts.LowDiskBytes/4 + uint64(e.disk.ballast.missing())
 }
 
-// resumeLog reports whether the log has space to go on.
+// resumeLog resumes a suspended log and reserves space for it, and reports whether it could.
 func (e *Engine) resumeLog() bool {
 	err := e.log.Resume()
 	if err == nil {
@@ -244,23 +246,23 @@ func (e *Engine) resumeLog() bool {
 	return err == nil
 }
 
-// reportDisk reports an error of maintenance, but not that the disk takes no bytes: the
-// store is read-only then, and that is told by itself.
+// reportDisk reports an error of maintenance, except that the disk cannot be written: the
+// store is then read-only, which is reported separately.
 func (e *Engine) reportDisk(err error) {
 	if err != nil && !vfs.CannotWrite(err) {
 		e.backgroundError(err)
 	}
 }
 
-// keepBallast reports whether the ballast is there. If it is not, it makes it.
+// keepBallast makes the ballast unless it exists, and reports whether it exists now.
 func (e *Engine) keepBallast() bool {
 	err := e.disk.ballast.make()
 	e.reportDisk(err)
 	return err == nil
 }
 
-// releaseLog has the log give back what it does not need, so that flushes and merges have
-// a little space on a disk without any.
+// releaseLog makes the log give back reserved space that it does not need, so that flushes
+// and compactions have a little space on a full disk.
 func (e *Engine) releaseLog() {
 	gave, err := e.log.Release()
 	if e.log.Err() == nil {
@@ -279,9 +281,9 @@ func (e *Engine) giveBallastBack() {
 	}
 }
 
-// freeSpace has everything flushed and merged, if something was deleted since it was
-// last done, and has the log let go of what is flushed. Merges need space themselves:
-// what fails for that is tried again as long as deletes come.
+// freeSpace seals memtables; if clients deleted since the last attempt, it also starts one
+// attempt to flush and compact everything, and to trim the log. Compactions need space
+// themselves, so an attempt that fails is repeated.
 func (e *Engine) freeSpace() {
 	for _, p := range e.partitions {
 		if _, unflushed := p.UnflushedFrom(); unflushed {
@@ -312,8 +314,9 @@ func (e *Engine) freeSpace() {
 	})
 }
 
-// clientsFreeSpace reports whether something was deleted since the disk became full. From
-// then on the log is not kept for the names of writes: see trimLog. The keeper calls it.
+// clientsFreeSpace reports whether clients deleted since the store became read-only. If so
+// the log is not kept for the request ids of writes: see trimLog. Only the maintenance loop
+// calls it.
 func (e *Engine) clientsFreeSpace() bool {
 	if !e.readOnly.Load() {
 		e.disk.clearing.Store(false)
@@ -321,7 +324,7 @@ func (e *Engine) clientsFreeSpace() bool {
 	return e.disk.clearing.Load()
 }
 
-// readOnlyError says why the store is read-only, with figures.
+// readOnlyError returns why the store is read-only, with figures.
 func (e *Engine) readOnlyError() *kv.ReadOnlyError {
 	if e.unwritable != nil {
 		return &kv.ReadOnlyError{Free: e.disk.free.Load(), Reason: openedReadOnly}
@@ -331,7 +334,7 @@ func (e *Engine) readOnlyError() *kv.ReadOnlyError {
 	err.Reason = e.disk.mu.reason
 	e.disk.mu.Unlock()
 	switch {
-	case err.Reason == "" && e.disk.unwritable.Load(): // the keeper has not told yet
+	case err.Reason == "" && e.disk.unwritable.Load(): // the listener was not told yet
 		err.Reason = readOnlyDisk
 	case err.Reason == "":
 		err.Reason = lowDisk
@@ -342,7 +345,7 @@ func (e *Engine) readOnlyError() *kv.ReadOnlyError {
 	return err
 }
 
-// refusal is the error of a write for which the log has no space.
+// refusal returns the error of a write for which the log has no space.
 func (e *Engine) refusal(cause error) error {
 	why := e.readOnlyError()
 	switch {
@@ -358,21 +361,20 @@ const (
 	lowDisk      = "the disk is nearly full"
 	fullDisk     = "the disk is full"
 	readOnlyDisk = "the file system of the data directory has become read-only: repair it, or mount it read-write; writes then resume by themselves"
-	// openedReadOnly is the reason from the opening of the store on.
+	// openedReadOnly is the reason if the file system was read-only when the store was opened.
 	openedReadOnly = "the file system of the data directory is read-only: repair it, or mount it read-write, then restart the server"
 )
 
-// tellReadOnly tells the listener, once until tellWritable, that the store is
-// read-only.
+// tellReadOnly tells the listener that the store is read-only, once until tellWritable.
 func (e *Engine) tellReadOnly(cause error) {
 	d := &e.disk
 	d.mu.Lock()
-	// That the file system became read-only is told of a store with a full disk, too.
+	// The listener is also told if the file system becomes read-only while the disk is full.
 	told := d.mu.begun && (d.mu.reason == readOnlyDisk || !vfs.IsReadOnly(cause))
 	if !d.mu.begun {
 		d.mu.begun, d.mu.since, d.mu.reason = true, time.Now(), lowDisk
-		// Free space that does not help, for the writes of this user or kind, must not
-		// make the store change its mind each second.
+		// Free space may not be usable by this user or for this kind of write. The store
+		// must not change its state every second because of it.
 		if time.Since(d.mu.left) < longPause/2 {
 			d.mu.hold = min(max(2*d.mu.hold, housekeepingEvery), longPause)
 		} else {
@@ -407,10 +409,10 @@ func (e *Engine) tellWritable() {
 	}
 }
 
-// ReadOnlyCause returns an error if the file system of a store is read-only, nil if it is
-// not or there is no store. It tries to open STORE for writing: statfs(2) does not show
-// that a file system became read-only by itself after an error. An error of another kind
-// does not say that it is read-only.
+// ReadOnlyCause returns the error that shows that the file system of a store is read-only,
+// nil if it is writable or there is no store. It tries to open STORE for writing, since
+// statfs(2) does not show that a file system became read-only after an error. Errors of
+// other kinds do not count.
 func ReadOnlyCause(fsys vfs.FS, dir string) error {
 	f, err := fsys.OpenReadWrite(descriptor.Path(dir))
 	if err == nil {
@@ -422,8 +424,8 @@ func ReadOnlyCause(fsys vfs.FS, dir string) error {
 	return err
 }
 
-// ReadOnly returns why the store takes no puts at present, nil if it does. The error is
-// a *kv.ReadOnlyError.
+// ReadOnly returns why the store takes no puts at present, as a *kv.ReadOnlyError, or nil
+// if it does.
 func (e *Engine) ReadOnly() error {
 	defer e.events.Guard()
 	if !e.readOnly.Load() {

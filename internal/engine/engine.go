@@ -43,7 +43,7 @@ type Engine struct {
 	scans        scans
 	budget       *budget
 	across       *inflight // batches over several partitions
-	large        *inflight // calls that write much
+	large        *inflight // calls with large writes
 	scheduler    *scheduler
 	singles      sync.Pool // of *single
 
@@ -54,7 +54,7 @@ type Engine struct {
 	readOnly  atomic.Bool // the disk is nearly full, or the file system is read-only
 	disk      disk
 
-	unwritable error // why nothing can be written until the store is opened anew; nil: it can
+	unwritable error // why the store cannot be written until it is opened again; nil: it can
 
 	failure struct {
 		once sync.Once
@@ -62,36 +62,36 @@ type Engine struct {
 		err  error         // set before ch is closed
 	}
 	keeper struct {
-		wake  chan struct{} // capacity 1: look at the log now
+		wake  chan struct{} // capacity 1: trim the log now
 		stop  chan struct{}
 		done  sync.WaitGroup
 		span  spanMarks
 		space spaceKeeper
 	}
 	recovery   Recovery
-	firstSeq   kv.SeqNum // from which on the log was replayed
-	replayFrom kv.SeqNum // from which on it did not fit into the budget; 0: all of it did
+	firstSeq   kv.SeqNum // the first number that was replayed, or the next one if none was
+	replayFrom kv.SeqNum // the first number that did not fit into the budget; 0: all fitted
 	epoch      uint64    // random id of this opening, never 0
 }
 
-// Recovery sums up an opening.
+// Recovery reports what Open found and how long it took.
 type Recovery struct {
 	wal.Recovery
-	Created bool // there was no store before
+	Created bool // Open created the store
 	Took    time.Duration
 }
 
 // Open opens the store in dir, or creates one. It replays the log, and returns
-// when everything acknowledged before is readable and durable again.
+// when everything acknowledged before is readable and durable.
 //
-// A store whose file system is read-only, or becomes so meanwhile, is opened to be read,
-// as with Options.ReadOnly: everything acknowledged is readable, and as durable as it was.
-// ReadOnly says so, and writes fail with it until the store is closed and opened again.
+// If the file system is read-only, or becomes so during Open, the store is opened as with
+// Options.ReadOnly: everything acknowledged is readable, and as durable as it was. ReadOnly
+// returns the reason, with which writes fail until the store is closed and opened again.
 //
 // Errors: vfs.ErrLocked if another process has the store open; a
-// *kv.CorruptionError if what is there is not what was written;
+// *kv.CorruptionError if a file does not hold what was written;
 // kv.ErrUnsupportedVersion if a newer kvd wrote it; kv.ErrInvalidArgument for
-// options that make no sense or ask for another partition count. On error
+// invalid options or another partition count than the store has. On error
 // nothing is left running or locked.
 func Open(dir string, o Options) (*Engine, error) {
 	defer o.Events.Guard()
@@ -113,8 +113,8 @@ func Open(dir string, o Options) (*Engine, error) {
 	return e, err
 }
 
-// openAs is Open of a store whose file system is as it says: unwritable is nil, or why
-// nothing can be written.
+// openAs is Open for a given state of the file system: unwritable is the error that shows
+// that it is read-only, or nil.
 func openAs(dir string, o Options, asked *Options, unwritable error) (_ *Engine, err error) {
 	begin := time.Now()
 	o.ReadOnly = o.ReadOnly || unwritable != nil
@@ -141,8 +141,8 @@ func openAs(dir string, o Options, asked *Options, unwritable error) (_ *Engine,
 	return e, nil
 }
 
-// lockStore locks the store, whose directory it makes if need be, and looks whether it
-// may be opened.
+// lockStore creates the directory if it is missing, checks the access to it, and locks the
+// store.
 func (e *Engine) lockStore() (err error) {
 	fsys := e.opts.FS
 	if e.opts.ReadOnly && e.unwritable == nil {
@@ -166,10 +166,10 @@ func (e *Engine) lockStore() (err error) {
 	return err
 }
 
-// makeDurable makes a directory and its parents, so that a power cut takes none
-// of them away again. Until there is a store in it, it cannot know which of them
-// an earlier attempt made that was killed before its sync, and syncs all that it
-// may.
+// makeDurable creates a directory and its parents, so that a power cut removes none of
+// them. Until a store exists in the directory it cannot know which of them an earlier
+// attempt created and was killed before it synced, so it syncs all that it has permission
+// for.
 func makeDurable(fsys vfs.FS, dir string, events *event.Listener) error {
 	if _, err := fsys.Stat(descriptor.Path(dir)); !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -189,7 +189,7 @@ func makeDurable(fsys vfs.FS, dir string, events *event.Listener) error {
 	})
 }
 
-// open brings everything up to where Start can be called.
+// open opens all parts of the store, up to where start can be called.
 func (e *Engine) open() error {
 	if err := e.openDescriptor(); err != nil {
 		return err
@@ -225,7 +225,7 @@ func (e *Engine) open() error {
 		return err
 	})
 	for _, p := range opened {
-		if p != nil { // else err says why
+		if p != nil { // nil: its error is in err
 			e.partitions = append(e.partitions, p)
 			c := commit.New(e.commitOptions(p))
 			p.Attach(c)
@@ -262,9 +262,9 @@ func (e *Engine) commitOptions(p *partition.Partition) commit.Options {
 	}
 }
 
-// openDescriptor reads STORE, or creates the store up to the point where only
-// STORE is missing. It is written last, by openLog, so that a store which has one
-// is complete, and a creation that a crash cut short begins anew.
+// openDescriptor reads STORE, or creates everything of a new store but STORE. openLog
+// writes STORE last, so a store that has it is complete, and a creation that a crash
+// interrupted starts over.
 func (e *Engine) openDescriptor() error {
 	d, err := descriptor.Read(e.opts.FS, e.dir)
 	if err == nil {
@@ -275,7 +275,7 @@ func (e *Engine) openDescriptor() error {
 		if err := e.checkDirs(); err != nil || e.opts.ReadOnly {
 			return err
 		}
-		// Its creator may have been killed before it synced the name.
+		// The process that created it may have been killed before it synced the name.
 		return e.opts.FS.SyncDir(e.dir)
 	}
 	if !errors.Is(err, fs.ErrNotExist) || e.opts.ReadOnly {
@@ -304,13 +304,12 @@ func (e *Engine) openDescriptor() error {
 	return e.opts.FS.SyncDir(e.dir)
 }
 
-// clearUnfinished removes the log of a creation that a crash cut short: it bears
-// another store id. Such a log is empty, and such partitions have no tables, or
-// STORE would have been there; if they have something, STORE was lost, and that
-// is damage.
+// clearUnfinished removes the log of a creation that a crash interrupted, since it has
+// another store id. Such a log is empty, and such partitions have no tables. If they hold
+// anything, STORE existed and was lost, which is damage.
 func (e *Engine) clearUnfinished() error {
 	lost := func(what string) error {
-		return kv.Corruptf(descriptor.Path(e.dir), -1, "file is missing, but %s; restore the file, the data cannot be placed without it", what)
+		return kv.Corruptf(descriptor.Path(e.dir), -1, "file is missing, but %s; restore the file: the data cannot be interpreted without it", what)
 	}
 	names, err := e.opts.FS.List(e.dir)
 	if err != nil {
@@ -323,10 +322,10 @@ func (e *Engine) clearUnfinished() error {
 		}
 		v, err := manifest.Load(e.opts.FS, path.Join(e.dir, name), uint32(id))
 		if err != nil {
-			continue // cut short: Create repairs or refuses it
+			continue // creation was interrupted: Create repairs or refuses it
 		}
 		if v.FlushedSeq > 0 || id >= e.descriptor.Partitions {
-			return lost(name + " holds tables or is one partition too many")
+			return lost(name + " holds tables, or is above the partition count asked for")
 		}
 	}
 	segments, err := e.opts.FS.List(descriptor.LogDir(e.dir))
@@ -352,8 +351,7 @@ func (e *Engine) clearUnfinished() error {
 	return nil
 }
 
-// openLog replays the log into the partitions and, for a new store, publishes
-// its descriptor.
+// openLog replays the log into the partitions and, for a new store, writes STORE.
 func (e *Engine) openLog() error {
 	var least kv.SeqNum
 	for _, p := range e.partitions {
@@ -390,7 +388,7 @@ func (e *Engine) openLog() error {
 	return err
 }
 
-// start begins to serve.
+// start starts background work and makes the store ready for calls.
 func (e *Engine) start() {
 	last := e.recovery.NextSeq - 1
 	e.sequencer.start(last)
@@ -423,10 +421,10 @@ func (e *Engine) start() {
 	}
 }
 
-// Close refuses new work, finishes what was taken, stops background work, and
-// syncs and closes the log. What is in memtables stays in the log and is
-// replayed by the next Open. Idempotent; the first call returns what went wrong,
-// and also why the store failed if it did (see Failed).
+// Close refuses new calls, finishes accepted writes, stops background work, and syncs and
+// closes the log. What is in memtables stays in the log, and the next Open replays it.
+// Idempotent; the first call returns the errors of closing, and why the store failed if it
+// did (see Failed).
 func (e *Engine) Close() error {
 	defer e.events.Guard()
 	if e.closed.Swap(true) {
@@ -442,7 +440,7 @@ func (e *Engine) Close() error {
 	return err
 }
 
-// tearDown closes what is open, also after a failed Open.
+// tearDown closes everything that is open, also after a failed Open.
 func (e *Engine) tearDown() error {
 	var errs []error
 	for i, p := range e.partitions {
@@ -456,13 +454,13 @@ func (e *Engine) tearDown() error {
 	case e.clock == nil:
 	case e.misplaced.Load(), e.opts.ReadOnly:
 		e.clock.stop()
-	default: // no reader uses it any more
+	default: // no reader uses the clock any more
 		errs = append(errs, e.clock.close())
 	}
 	return errors.Join(append(errs, e.lock.Close())...)
 }
 
-// Failed is closed when the store has stopped for good; Err then says why.
+// Failed is closed when the store has failed for good; Err then returns why.
 func (e *Engine) Failed() <-chan struct{} { return e.failure.ch }
 
 // Err returns why the store failed, nil while it works.
@@ -486,8 +484,8 @@ func (e *Engine) fail(err error) {
 	})
 }
 
-// writable reports why no write can be taken. While the disk is full those that
-// only delete can: the log says whether it has space for them.
+// writable returns why a write is refused, or nil. While the disk is full, writes that only
+// delete are let through; the log refuses them if it has no space.
 func (e *Engine) writable(deletes bool) error {
 	switch {
 	case e.closed.Load():
@@ -538,18 +536,19 @@ func (e *Engine) paceChanged(began bool, rate uint64) {
 // Limits returns what one caller may send.
 func (e *Engine) Limits() kv.Limits { return e.opts.Limits }
 
-// Now returns the store's clock, in Unix milliseconds: a key put with expiry
-// Now() + t is there for t. From the first such key on the clock never goes back,
-// also not over a restart; where the machine's clock jumps it follows gradually.
+// Now returns the time of the store's clock, in Unix milliseconds: a key put with expiry
+// Now() + t is present for t. Once the store has accepted a key with an expiry the clock
+// never goes back, not even across a restart. If the machine's clock jumps, it follows
+// gradually.
 func (e *Engine) Now() uint64 {
 	defer e.events.Guard()
 	return e.clock.Now()
 }
 
-// Descriptor returns what is fixed about the store.
+// Descriptor returns the fixed properties of the store.
 func (e *Engine) Descriptor() descriptor.Descriptor { return e.descriptor }
 
-// Recovery says what Open found.
+// Recovery returns what Open found.
 func (e *Engine) Recovery() Recovery { return e.recovery }
 
 // Flush writes every memtable to a delta and returns when all are on disk.
@@ -567,8 +566,8 @@ func (e *Engine) Flush(ctx context.Context) error {
 	return nil
 }
 
-// CompactAll flushes and then merges everything into the base, so that it holds
-// one version of each key and no tombstone, as far as snapshots allow.
+// CompactAll flushes, then compacts everything into the base, which afterwards holds one
+// version of each key and no tombstone, as far as snapshots allow.
 func (e *Engine) CompactAll(ctx context.Context) error {
 	defer e.events.Guard()
 	if e.opts.ReadOnly {
@@ -585,8 +584,8 @@ func (e *Engine) CompactAll(ctx context.Context) error {
 	return nil
 }
 
-// checkPartitions refuses to open a store with another partition count than it
-// was made with: most keys would be looked for in the wrong place.
+// checkPartitions refuses a partition count other than the one the store was created
+// with: most keys would be looked up in the wrong partition.
 func checkPartitions(has, asked int) error {
 	if asked == 0 || asked == has {
 		return nil

@@ -8,11 +8,11 @@ import (
 	"github.com/kvd-db/kvd/internal/kv"
 )
 
-// newEpoch returns the id of an opening of a store.
+// newEpoch returns a random id for an opening of the store; it is not 0.
 func newEpoch() (uint64, error) {
 	var b [8]byte
 	if _, err := rand.Read(b[:]); err != nil {
-		return 0, fmt.Errorf("name an opening of the store: %w", err)
+		return 0, fmt.Errorf("choose an epoch: %w", err)
 	}
 	return binary.LittleEndian.Uint64(b[:]) | 1, nil
 }
@@ -20,28 +20,28 @@ func newEpoch() (uint64, error) {
 // Epoch returns the random id of this opening of the store.
 func (e *Engine) Epoch() uint64 { return e.epoch }
 
-// checkReadVersion returns kv.ErrOtherOpening unless a transaction read at a version
-// of this opening of the store.
+// checkReadVersion returns kv.ErrOtherOpening unless the transaction read at a version of
+// this opening of the store.
 //
-// What was read before this opening may be gone: buffered writes are visible before
-// they are on disk, and a power cut takes them. Such a version is below the number
-// that the opening began with, since the log skips numbers after an unclean stop. (At
-// that very number the log was closed in order, and everything is there.) A store that
-// was restored from an older copy gives the same numbers out again; there the epoch
-// tells, and, of a client that does not know it, a version that is still to come.
+// A write that was read before this opening may be lost: buffered writes are visible before
+// they are on disk, and a power cut can take them. Such a read version is below the number
+// that this opening began with, since the log skips numbers after an unclean stop. (If the
+// two are equal, the log was closed in order and nothing is lost.) A store restored from an
+// older copy gives the same numbers out again. The epoch detects that; for a client that
+// sends no epoch, a version that the store has not reached yet does.
 func (e *Engine) checkReadVersion(t *kv.Transaction) error {
 	switch opened := e.recovery.NextSeq - 1; {
 	case t.Epoch != 0 && t.Epoch != e.epoch:
-		return fmt.Errorf("%w: version %d is of another epoch of the store: begin a new transaction", kv.ErrOtherOpening, t.ReadVersion)
+		return fmt.Errorf("%w: version %d is from another epoch of the store: begin a new transaction", kv.ErrOtherOpening, t.ReadVersion)
 	case t.ReadVersion < opened:
 		return fmt.Errorf("%w: version %d, and the store was opened at version %d: begin a new transaction", kv.ErrOtherOpening, t.ReadVersion, opened)
 	case t.ReadVersion > e.sequencer.Visible() && t.ReadVersion > e.acknowledged():
-		return fmt.Errorf("%w: version %d is still to come: begin a new transaction", kv.ErrOtherOpening, t.ReadVersion)
+		return fmt.Errorf("%w: the store has not reached version %d: begin a new transaction", kv.ErrOtherOpening, t.ReadVersion)
 	}
 	return nil
 }
 
-// acknowledged returns a number at or above that of every write acknowledged so far.
+// acknowledged returns a number that no write acknowledged so far exceeds.
 func (e *Engine) acknowledged() kv.SeqNum {
 	var newest kv.SeqNum
 	for _, p := range e.partitions {

@@ -12,25 +12,24 @@ import (
 	"github.com/kvd-db/kvd/internal/partition"
 )
 
-// executeAttempts is how often Execute tries again what others come in between
-// of. Guessed: who loses as often is one of hundreds that write the same keys.
+// executeAttempts is how often Execute tries. Guessed: a call that conflicts as often
+// competes with hundreds of others for the same keys.
 const executeAttempts = 100
 
-// Execute evaluates the guards and applies then, if all hold, or otherwise, if one
-// does not, as one transaction: nothing that the judgement depends on is written,
-// or expires, until the batch is in the log. Either batch may be empty or nil; it has no guards of its own. It
-// returns which it was and the version of the commit, or, if the batch was empty,
-// the version that the guards were evaluated at.
+// Execute evaluates the guards and applies the batch then if all hold, otherwise the batch
+// otherwise, as one transaction: no key that the guards were evaluated on is written, or
+// expires, until the batch is in the log. Either batch may be empty or nil; neither may
+// have guards. Execute returns whether all guards held and the version of the commit or,
+// if the batch was empty, the version that the guards were evaluated at.
 //
-// A named Execute (kv.RequestID) that is sent again, and whose first attempt was
-// applied, is answered as the first was, whatever the guards say by now. One
-// whose first attempt chose an empty batch left no trace and is evaluated anew.
-// The top bit of the sequence must not be set: the store uses it.
+// If a call with the same request id (kv.RequestID) was applied before, it gets the same
+// answer, whatever the guards evaluate to now. A call that chose an empty batch leaves no
+// trace, and is evaluated again. The top bit of the sequence must be 0; the store uses it.
 //
 // The slices are borrowed until Execute returns, and the batches are normalized.
-// Errors: a *kv.ConflictError if others came in between a hundred times; those of
-// a guard's read; else as Apply.
-// Cost: that of LookupAt for the guards, then that of Commit, for each attempt.
+// Errors: a *kv.ConflictError after a hundred attempts that conflicted with other writes;
+// those of reading the guards' keys; otherwise as Apply.
+// Cost: for each attempt, that of LookupAt for the guards, then that of Commit.
 func (e *Engine) Execute(ctx context.Context, guards []kv.Guard, then, otherwise *kv.WriteBatch, o kv.WriteOptions) (succeeded bool, at kv.SeqNum, err error) {
 	defer e.events.Guard()
 	if err := e.writable(onlyDeletes(slices.Concat(opsOf(then), opsOf(otherwise)))); err != nil {
@@ -66,8 +65,8 @@ func opsOf(b *kv.WriteBatch) []kv.Op {
 	return b.Ops()
 }
 
-// pauseFor waits for a short random time, which grows with the attempts, so that
-// conflicting writes do not conflict again.
+// pauseFor waits for a short random time that grows with the attempts, so that conflicting
+// calls do not conflict again.
 func pauseFor(ctx context.Context, attempt int) error {
 	t := time.NewTimer(rand.N(time.Duration(min(attempt, 20)+1) * 100 * time.Microsecond))
 	defer t.Stop()
@@ -83,15 +82,15 @@ func pauseFor(ctx context.Context, attempt int) error {
 type execution struct {
 	e      *Engine
 	guards []kv.Guard
-	// By outcome: [0] if a guard does not hold, [1] if all do
+	// By outcome: [0] if a guard does not hold, [1] if all hold.
 	branches [2]branch
 }
 
-// branch is a batch, nil if there is nothing to do, and what it is called.
+// branch is a batch, nil if there is nothing to do, with its options.
 //
-// The branches of one execution have different names, so that one that is
-// remembered tells which was applied: the name of the call, and the same with the
-// top bit of its sequence.
+// The branches of one execution have different request ids, so that a remembered id tells
+// which branch was applied: branch 1 has the request id of the call, branch 0 has it with
+// the top bit of the sequence set.
 type branch struct {
 	batch   *kv.WriteBatch
 	options kv.WriteOptions
@@ -113,7 +112,7 @@ func (e *Engine) newExecution(guards []kv.Guard, then, otherwise *kv.WriteBatch,
 		return nil, err
 	}
 	if o.RequestID.Sequence&otherwiseBit != 0 {
-		return nil, fmt.Errorf("%w: sequence %d of an execute is above %d", kv.ErrInvalidArgument, o.RequestID.Sequence, uint64(otherwiseBit-1))
+		return nil, fmt.Errorf("%w: sequence %d of an execute, want at most %d", kv.ErrInvalidArgument, o.RequestID.Sequence, uint64(otherwiseBit-1))
 	}
 	x := &execution{e: e, guards: guards}
 	for i, b := range []*kv.WriteBatch{otherwise, then} {
@@ -147,14 +146,13 @@ func (x *execution) bytes() int {
 	return n
 }
 
-// try is one attempt. A conflict, or partition.ErrStale, asks for another.
+// try is one attempt. After a conflict, or partition.ErrStale, the caller tries again.
 //
-// Whether one of the branches has been applied before is asked after the guards
-// were read, and again in the order of the log. An attempt of the same name that
-// is under way meanwhile and comes first is either found there, or has changed
-// what this one read, which then tries again and finds it; or it did not change
-// what this one read: then both chose the same branch, and the second is
-// recognised by its name when it is proposed.
+// It looks for a branch that was applied before once the guards are read; propose looks
+// again, in the order of the log. Suppose that another attempt with the same request id is
+// in progress and is appended first. Either the first look finds it. Or it changed what
+// this attempt read: then this attempt conflicts, and the next one finds it. Or it did
+// not: then both chose the same branch, and propose recognises the request id.
 func (x *execution) try(ctx context.Context, watch *stopwatch) (succeeded bool, at kv.SeqNum, err error) {
 	found := make([]kv.Lookup, len(x.guards))
 	reads := make([]*kv.Lookup, len(x.guards))
@@ -196,8 +194,8 @@ func (x *execution) try(ctx context.Context, watch *stopwatch) (succeeded bool, 
 	return succeeded, at, err
 }
 
-// remembered asks whether a branch has been applied before. The error says that
-// one may have been applied, and that its outcome is forgotten.
+// remembered reports whether a branch was applied before, and which. It returns an error if
+// one may have been applied, but its outcome is no longer known.
 func (x *execution) remembered(ctx context.Context) (succeeded bool, version kv.SeqNum, known bool, err error) {
 	for i, b := range x.branches {
 		if b.batch == nil {

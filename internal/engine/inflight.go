@@ -9,17 +9,17 @@ import (
 	"github.com/kvd-db/kvd/internal/kv"
 )
 
-// inflight bounds the bytes of writes of one kind that are under way: of batches over
-// several partitions, which go past the inboxes, from before they are laid out until
-// every memtable has its share; and of calls that write much, from admission to answer.
-// What does not fit waits in line, so that small batches never overtake a large one; a
-// batch larger than the bound is let in alone.
+// inflight bounds the bytes of writes of one kind that are in progress: of batches over
+// several partitions, which bypass the inboxes, from before their record is encoded until
+// every memtable has its share; and of calls with large writes, from admission to answer.
+// A write that does not fit waits in line, so that small batches never overtake a large
+// one; a batch larger than the bound is admitted alone.
 //
-// It is taken before the appendMu of any partition, that of large calls before that of
-// batches, and whoever gives it back never waits for it.
+// It is taken before the appendMu of any partition, and that of large calls before that of
+// batches. A goroutine that releases bytes never waits for it.
 type inflight struct {
 	limit  int64
-	reason string // of the refusal of what waited too long
+	reason string // of the *kv.OverloadError after patience
 
 	mu struct {
 		sync.Mutex
@@ -28,18 +28,18 @@ type inflight struct {
 	}
 }
 
-// place is one batch in line.
+// place is the place of one write in line.
 type place struct {
 	bytes    int64
-	admitted chan struct{} // closed when it has left the line and may go on
+	admitted chan struct{} // closed when the write has left the line and may proceed
 }
 
 func newInflight(limit int64, reason string) *inflight {
 	return &inflight{limit: limit, reason: reason}
 }
 
-// take waits for room until ctx ends, or at most for patience. On an error
-// nothing was taken.
+// take waits until the bytes fit, at most until ctx ends or for patience. On an error it
+// has taken nothing.
 func (f *inflight) take(ctx context.Context, bytes int64) error {
 	p := f.enter(bytes)
 	if p == nil {
@@ -60,7 +60,7 @@ func (f *inflight) take(ctx context.Context, bytes int64) error {
 	return err
 }
 
-// enter takes the bytes and returns nil, or returns a place in line.
+// enter takes the bytes and returns nil if they fit, or returns a place in line.
 func (f *inflight) enter(bytes int64) *place {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -73,7 +73,7 @@ func (f *inflight) enter(bytes int64) *place {
 	return p
 }
 
-// leave gives up a place, or what it was given in the same moment.
+// leave gives up a place in line, or the bytes if the place was admitted meanwhile.
 func (f *inflight) leave(p *place) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -85,7 +85,7 @@ func (f *inflight) leave(p *place) {
 	f.admitLocked()
 }
 
-// release gives bytes back.
+// release gives back bytes that were taken.
 func (f *inflight) release(bytes int64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -93,7 +93,7 @@ func (f *inflight) release(bytes int64) {
 	f.admitLocked()
 }
 
-// admitLocked lets in who fits, from the head of the line.
+// admitLocked admits from the head of the line as long as the bytes fit.
 func (f *inflight) admitLocked() {
 	for len(f.mu.line) > 0 && f.fitsLocked(f.mu.line[0].bytes) {
 		f.mu.used += f.mu.line[0].bytes

@@ -9,8 +9,9 @@ import (
 	"github.com/kvd-db/kvd/internal/wal"
 )
 
-// keep looks after the places of the files, the disk, the clock, leases and the log every
-// second, and after the log also after each flush.
+// keep is the maintenance loop. Every second it checks that the files are in their places,
+// checks the disk, renews the clock's line, ends leases, flushes old memtables and trims the
+// log. It trims the log after each flush too.
 func (e *Engine) keep() {
 	defer e.events.Guard()
 	tick := time.NewTicker(housekeepingEvery)
@@ -27,7 +28,7 @@ func (e *Engine) keep() {
 		case <-tick.C:
 			e.checkPlaces()
 			if e.misplaced.Load() {
-				continue // the log says why
+				continue // the log has failed, with the reason
 			}
 			e.watchDisk(true)
 			e.endLeases(time.Now())
@@ -43,7 +44,7 @@ func (e *Engine) keep() {
 	}
 }
 
-// keepReading looks after the leases of a store that is only read.
+// keepReading is the maintenance loop of a store that is opened read-only: it ends leases.
 func (e *Engine) keepReading() {
 	defer e.events.Guard()
 	tick := time.NewTicker(housekeepingEvery)
@@ -58,7 +59,7 @@ func (e *Engine) keepReading() {
 	}
 }
 
-// endLeases ends the leases that are over, and has idle scans let go of their files.
+// endLeases ends the leases whose time is over, and makes idle scans release their files.
 func (e *Engine) endLeases(now time.Time) {
 	e.snapshots.expire(now)
 	e.scans.rest(now)
@@ -71,7 +72,7 @@ func (e *Engine) wakeKeeper() {
 	}
 }
 
-// keepClock lets the clock run on. If it cannot, the clock will stand still.
+// keepClock renews the clock's line. If that fails, the clock stops at its bound.
 func (e *Engine) keepClock() {
 	switch err := e.clock.keep(); {
 	case err == nil:
@@ -82,14 +83,14 @@ func (e *Engine) keepClock() {
 	}
 }
 
-// trimLog gives back log segments that are needed neither for what is not in tables yet
-// nor, within bounds, for the names of recent writes. On a full disk on which clients
-// delete, names keep no segment: the space is what the clients ask for, and a name that a
-// crash then takes is answered with kv.ErrUncertain. If too much log is left, trimLog asks
-// the partition that holds it back to flush.
+// trimLog gives back log segments that hold neither unflushed writes nor, within bounds,
+// request ids of recent writes. On a full disk on which clients delete, request ids keep no
+// segment: the clients need the space, and a retry whose id a crash then takes gets
+// kv.ErrUncertain. If too much log is left, trimLog makes the partition with the oldest
+// unflushed write seal its memtable.
 func (e *Engine) trimLog() {
-	// First the visible number: a partition that then has nothing unflushed has
-	// flushed everything up to it.
+	// The visible number is read first: a partition that has nothing unflushed after that
+	// has flushed everything up to it.
 	flushed := e.sequencer.Visible()
 	lagging := -1
 	for i, p := range e.partitions {

@@ -7,21 +7,21 @@ const (
 	// small operations.
 	smallWrite = 64 << 10
 	// largeWriteBytes bounds the bytes of all calls with large writes between their
-	// admission and their answer; a call of more is admitted alone. The log and the
-	// orchestrators serve records in their order, so it bounds how many bytes a small
-	// write waits for. The price is that large synced writes share a sync only within the
-	// bound: it is the longest value, whose write takes about as long as a sync.
+	// admission and their answer; a call with more is admitted alone. The log and the
+	// orchestrators serve records in order, so this bounds how many bytes a small write
+	// waits for. The price is that large synced writes share a sync only within the bound.
+	// It is the size of the longest value, whose write takes about as long as a sync.
 	largeWriteBytes = 4 << 20
 )
 
-// isLarge reports whether a call that writes so many bytes waits its turn among large ones.
+// isLarge reports whether a call that writes this many bytes counts as large.
 func isLarge(bytes int) bool { return bytes > smallWrite }
 
-// admit waits until a call may write so many bytes. The caller calls leave with the same
-// size once the writes are decided, or it has given them up.
+// admit waits until a call may write this many bytes. The caller calls leave with the same
+// size once its writes are decided or it has given them up.
 //
-// Large writes wait for each other first, so that those which wait are in no queue that
-// small ones have to pass: neither the inbox of a partition nor the log.
+// Large writes wait for each other here, before they enter any queue that small writes
+// share with them: the inbox of a partition, or the log.
 func (e *Engine) admit(ctx context.Context, bytes int) error {
 	if isLarge(bytes) {
 		if err := e.large.take(ctx, int64(bytes)); err != nil {

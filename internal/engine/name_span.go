@@ -6,16 +6,17 @@ import (
 	"github.com/kvd-db/kvd/internal/kv"
 )
 
-// nameSpan is for how long the log keeps named writes that are in tables already,
-// so that a caller who lost its connection in a crash can still be told what
-// became of its writes. Longer than a restart and retries that wait for it take.
+// nameSpan is for how long the log keeps writes that are in tables already because of
+// their request ids, so that after a crash a client can still learn what became of its
+// writes. It is longer than a restart and the retries that wait for it take.
 const nameSpan = 30 * time.Second
 
-// nameSpanSegments bounds what the log keeps for that: the active segment, the one
+// nameSpanSegments bounds how much log is kept for that: the active segment, the one
 // prepared, and one more.
 const nameSpanSegments = 3
 
-// spanMarks says which number was visible when. Used by the keeper alone.
+// spanMarks records which number was visible at which time. Used only by the maintenance
+// loop.
 type spanMarks []spanMark
 
 type spanMark struct {
@@ -23,8 +24,8 @@ type spanMark struct {
 	visible kv.SeqNum
 }
 
-// oldest notes what is visible now and returns what was visible a nameSpan ago, or
-// 0 if that is not known.
+// oldest records the number visible now and returns the one that was visible a nameSpan
+// ago, or 0 if that is not known.
 func (m *spanMarks) oldest(now time.Time, visible kv.SeqNum) kv.SeqNum {
 	if n := len(*m); n == 0 || now.Sub((*m)[n-1].when) >= housekeepingEvery {
 		*m = append(*m, spanMark{now, visible})

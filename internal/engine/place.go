@@ -9,9 +9,9 @@ import (
 	"github.com/kvd-db/kvd/internal/vfs"
 )
 
-// places are what has to stay where the store opened it. If it is removed, renamed or
-// replaced, say by an operator who restores a backup under a running server, what the
-// store goes on to write is lost with the process, or lands among another's files.
+// places are the files and directories that must stay where the store opened them. If one
+// is removed, renamed or replaced, for instance by a backup restored under a running
+// server, later writes are lost when the process ends, or go to the files of another store.
 type places []opened
 
 type opened struct {
@@ -19,7 +19,7 @@ type opened struct {
 	info os.FileInfo
 }
 
-// findPlaces notes the directories and STORE as they are now.
+// findPlaces records the present identity of the directories and of STORE.
 func findPlaces(fsys vfs.FS, dir string, partitions int) (places, error) {
 	names := []string{dir, descriptor.Path(dir), descriptor.LogDir(dir)}
 	for id := range partitions {
@@ -36,8 +36,8 @@ func findPlaces(fsys vfs.FS, dir string, partitions int) (places, error) {
 	return all, nil
 }
 
-// checkPlaces stops the store for good if one of its directories, STORE or the log is
-// not in its place. It does nothing by name from then on.
+// checkPlaces stops the store for good if one of its directories, STORE or the log is not
+// in its place. From then on the store opens, creates and removes nothing by name.
 func (e *Engine) checkPlaces() {
 	err := e.log.CheckPlace()
 	for i := 0; err == nil && i < len(e.places); i++ {
@@ -48,8 +48,8 @@ func (e *Engine) checkPlaces() {
 	case errors.Is(err, vfs.ErrMisplaced):
 		e.misplaced.Store(true)
 		e.scheduler.halt()
-		e.log.Fail(fmt.Errorf("%w; leave the files of a running store alone", err))
+		e.log.Fail(fmt.Errorf("%w; do not change the files of a running store", err))
 	default:
-		e.backgroundError(fmt.Errorf("look whether the store is in its place: %w", err))
+		e.backgroundError(fmt.Errorf("check the place of the store's files: %w", err))
 	}
 }

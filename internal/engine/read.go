@@ -17,8 +17,8 @@ import (
 // kv.ErrNotFound if the key is absent, kv.ErrClosed, kv.ErrInvalidArgument for an
 // empty key, the error of ctx if it ended before the read began, and a
 // *kv.CorruptionError if a block that the read needs is damaged.
-// Cost: memory alone if a memtable has the key; otherwise at most one block for
-// each run whose filter admits the key, commonly one.
+// Cost: no I/O if a memtable has the key; otherwise at most one block for each run whose
+// filter admits the key, commonly one.
 func (e *Engine) Get(ctx context.Context, key []byte) (kv.Item, error) {
 	one := oneReadPool.Get().(*oneRead)
 	defer oneReadPool.Put(one)
@@ -47,9 +47,9 @@ type oneRead struct {
 var oneReadPool = sync.Pool{New: func() any { return new(oneRead) }}
 
 // Lookup answers independent reads of the newest state, each for itself: see
-// kv.Lookup. If Lookup itself fails, for the reasons for which Get does before it
+// kv.Lookup. If Lookup itself fails, for the reasons for which Get fails before it
 // reads, no answer counts. The reads and their keys are borrowed until it returns.
-// Values are copied into memory without bound unless the reads share a Budget.
+// The memory of the values is not bounded unless the reads share a Budget.
 func (e *Engine) Lookup(ctx context.Context, reads []*kv.Lookup) error {
 	defer e.events.Guard()
 	if e.closed.Load() {
@@ -68,10 +68,10 @@ func (e *Engine) Lookup(ctx context.Context, reads []*kv.Lookup) error {
 	return err
 }
 
-// LookupCached answers, as Lookup, those reads that memory has the answers to, and
-// returns the others, in the memory of reads, for Lookup. It never waits: not for the
-// disk, and not for other reads either, so it answers none if reads linger. Nor does
-// it yield the processor: a caller that calls it in a loop should.
+// LookupCached answers, as Lookup does, those reads whose answers are in memory, and
+// returns the others, in the memory of reads, for Lookup. It never waits, neither for the
+// disk nor for other reads, so it answers none if Options.Reads.Linger is set. It does not
+// yield the processor: a caller that calls it in a loop should.
 func (e *Engine) LookupCached(reads []*kv.Lookup) (left []*kv.Lookup, err error) {
 	defer e.events.Guard()
 	if e.closed.Load() {
@@ -123,8 +123,8 @@ func (e *Engine) lookupAll(ctx context.Context, reads []*kv.Lookup, watch *stopw
 	return nil
 }
 
-// tryLookup answers reads of one partition, unless other reads are in the way: these may
-// wait for the disk, and memory may have the answers to ours.
+// tryLookup answers reads of one partition, unless other reads of it are in progress: those
+// may wait for the disk while the answers to these may be in memory.
 func tryLookup(p *partition.Partition, reads []*kv.Lookup, watch *stopwatch) bool {
 	times := watch.newTrace()
 	if !p.TryLookup(reads, times) {
@@ -171,10 +171,10 @@ func (e *Engine) LookupAt(ctx context.Context, reads []*kv.Lookup, at kv.SeqNum)
 	return at, e.lookupLeased(reads, at, now)
 }
 
-// LookupCachedAt is LookupAt if memory has the answers to all reads, which share one budget.
-// Otherwise it reports false, no answer counts, and the budget is as before. It never waits,
-// so it also reports false while something that was acknowledged is not visible in all
-// partitions.
+// LookupCachedAt is LookupAt if the answers to all reads, which share one budget, are in
+// memory. Otherwise it reports false, no answer counts, and the budget is as before. It
+// never waits, so it also reports false while an acknowledged write is not yet visible in
+// all partitions.
 func (e *Engine) LookupCachedAt(reads []*kv.Lookup, at kv.SeqNum) (_ kv.SeqNum, answered bool, err error) {
 	defer e.events.Guard()
 	if e.closed.Load() {
@@ -221,9 +221,8 @@ func (e *Engine) lookupCachedAt(reads []*kv.Lookup, at kv.SeqNum, now uint64) bo
 	return false
 }
 
-// lookupLeased reads at a version that was under lease a moment ago. Whether it
-// was to the end, which alone makes the answers right, it asks afterwards: see
-// snapshots.
+// lookupLeased reads at a version that has had a lease until now. It checks the lease again
+// after the reads, since the answers count only if it lasted that long: see snapshots.
 func (e *Engine) lookupLeased(reads []*kv.Lookup, at kv.SeqNum, now uint64) error {
 	e.lookupAt(reads, at, now)
 	_, err := e.snapshots.find(at)
@@ -257,7 +256,7 @@ type sharedReads struct {
 
 var sharedReadsPool = sync.Pool{New: func() any { return new(sharedReads) }}
 
-// shareReads sorts reads by partition, in a time that grows with their number alone.
+// shareReads groups reads by partition, in linear time.
 func (e *Engine) shareReads(reads []*kv.Lookup) *sharedReads {
 	s := sharedReadsPool.Get().(*sharedReads)
 	s.reads = slices.Grow(s.reads, len(reads))[:len(reads)]

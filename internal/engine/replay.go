@@ -14,16 +14,16 @@ import (
 	"github.com/kvd-db/kvd/internal/wal"
 )
 
-// The log is replayed within the budget of the memtables, which may be smaller than the one
-// that it was written with. As a rule everything fits, and is taken as the log is read for
-// the first time. What does not fit is read once more after the log has been made durable:
-// only then may it be flushed, since a power cut must not leave a part of a batch in a
-// table and take the rest with the log. Flushes make room as they do for writes.
+// The log is replayed within the budget of the memtables, which may be smaller than when
+// the log was written. Usually everything fits, and is replayed while the log is read for
+// the first time. What does not fit is read again after the log has been made durable. Only
+// then may it be flushed: a power cut must not leave a part of a batch in a table and take
+// the rest with the log. Flushes make room as they do for writes.
 //
-// A crash in the middle leaves tables that hold a part of the log, partition by partition,
-// and the whole log: the next recovery skips what is in tables.
+// A crash during replay leaves tables that hold a part of the log, partition by partition,
+// and the whole log; the next recovery skips what is in tables.
 //
-// Where nothing can be flushed (the store is opened read-only, or the disk is full),
+// If nothing can be flushed, since the store is opened read-only or the disk is full,
 // everything is kept in memory, beyond the budget.
 
 // replayWithinBudget hands the operations of one record to their partitions, unless the
@@ -41,7 +41,7 @@ func (e *Engine) replayWithinBudget(r wal.Record) error {
 
 // replayRest replays what replayWithinBudget has left.
 func (e *Engine) replayRest() error {
-	e.sequencer.start(e.recovery.NextSeq - 1) // flushes wait until what they write is visible
+	e.sequencer.start(e.recovery.NextSeq - 1) // a flush waits until what it writes is visible
 	flush := e.log.Suspended() == nil
 	return e.log.Replay(e.replayFrom, func(r wal.Record) error {
 		if flush && e.budget.full() {
@@ -65,7 +65,7 @@ func (e *Engine) replay(r wal.Record) error {
 		e.firstSeq = r.Base
 	}
 	if len(r.Payload) == 0 {
-		return nil // a number that was taken for nothing: see tick
+		return nil // an empty record: see tick
 	}
 	return record.Decode(r.Payload, func(op *record.Op) error {
 		if op.Partition >= len(e.partitions) {
@@ -80,9 +80,9 @@ func (e *Engine) replay(r wal.Record) error {
 	})
 }
 
-// makeRoomForReplay flushes the largest memtables. All records before number next have
-// been replayed. If the disk is too full for that, it gives back the ballast, and the log
-// up to what is flushed.
+// makeRoomForReplay flushes the largest memtables. If the disk is too full for that, it
+// gives back the ballast and the flushed part of the log, and tries again. All records
+// before number next have been replayed.
 func (e *Engine) makeRoomForReplay(next kv.SeqNum) error {
 	err := e.flushLargest()
 	if errors.Is(err, kv.ErrFailed) || !vfs.CannotWrite(err) {
@@ -102,7 +102,7 @@ func (e *Engine) makeRoomForReplay(next kv.SeqNum) error {
 }
 
 // flushLargest flushes the largest memtables until a quarter of the budget is free, and
-// merges where flushes have made many deltas.
+// compacts partitions in which flushes have made many deltas.
 func (e *Engine) flushLargest() error {
 	largest := slices.Clone(e.partitions)
 	slices.SortFunc(largest, func(a, b *partition.Partition) int {
@@ -120,7 +120,8 @@ func (e *Engine) flushLargest() error {
 	})
 }
 
-// mergeDeltas merges while a partition has more deltas than do without delay of writers.
+// mergeDeltas compacts while the partition has more deltas than writers may leave without
+// being slowed.
 func mergeDeltas(p *partition.Partition) error {
 	for p.Deltas() > deltasSoft {
 		if did, err := p.Compact(context.Background()); err != nil || !did {

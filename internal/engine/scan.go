@@ -20,12 +20,11 @@ import (
 // Scanner walks a range in key order, or backward, over all partitions, at one
 // version. It reads ahead in batches: see source. Used by one goroutine at a time.
 //
-//	C1. It gives what its version holds, in order, and nothing else; or it ends
-//	    with an error.
+//	C1. It returns exactly what its version holds, in order, or ends with an error.
 //	C2. Between two calls of Next it holds files and memtables for some two
 //	    seconds at most, and its version no longer than its lease.
 //
-// Locks: shared, then that of a source, then mu.
+// Locks: shared, then the lock of a source, then mu.
 type Scanner struct {
 	e      *Engine
 	ctx    context.Context
@@ -47,7 +46,8 @@ type Scanner struct {
 
 	helpers sync.WaitGroup // started by sources that have not ended
 
-	// shared is the feed for those who take files and memtables away from it.
+	// shared is the feed for goroutines that release its files and memtables: the
+	// maintenance loop and Engine.Close.
 	shared struct {
 		sync.Mutex
 		feed *feed
@@ -56,21 +56,21 @@ type Scanner struct {
 		sync.Mutex
 		pin    *pin // nil if the version is that of a snapshot
 		err    error
-		end    bool // there is nothing more to read
+		end    bool // everything has been read
 		closed bool
 	}
 }
 
-// refreshAfter is how long a Scanner holds on to the same files. After that it
-// opens them anew where it stands, at the same version, so that a slow reader does
-// not keep files that compaction has replaced.
+// refreshAfter is how long a Scanner holds the same files. After that it opens its walks
+// again at its position, at the same version, so that a slow reader does not keep files
+// that compaction has replaced.
 const refreshAfter = time.Second
 
 // Scan returns a Scanner over a range, at the version of a live snapshot, or, if
-// o.At is zero, at one that holds every write acknowledged before the call. It
-// must be closed; until then compaction keeps the versions that it can see, but
+// o.At is zero, at one that holds every write acknowledged before the call. The caller
+// must close it; until then compaction keeps the versions that it can see, but
 // no longer than the snapshot's lease or, without one, Options.MaxSnapshotAge.
-// ctx ends the scan when it ends.
+// The scan ends when ctx does.
 //
 // Errors: kv.ErrVersionGone if no live snapshot has the version; kv.ErrClosed,
 // the store's failure, the error of ctx.
@@ -126,10 +126,10 @@ func (s *Scanner) Next() bool {
 	return true
 }
 
-// readLarge reads the value of the current item, which its batch left out. So a scan
-// holds one large value at a time, and not some of each partition.
+// readLarge reads the value of the current item, which the batch left out, so that a scan
+// holds one large value at a time instead of several of each partition.
 func (s *Scanner) readLarge() bool {
-	s.large = kv.Item{} // let go of the last one before memory for this one is taken
+	s.large = kv.Item{} // release the last value before memory for this one is taken
 	p, l := s.e.partitions[s.feed.merge.tree.Winner()], &s.lookup
 	s.reads[0] = l
 	for {
@@ -139,7 +139,7 @@ func (s *Scanner) readLarge() bool {
 		}
 		s.shares[0] = partition.ReadShare{Partition: p, Reads: s.reads[:]}
 		partition.LookupAt(s.shares[:], s.at, s.now)
-		if !s.goOn() { // after the read, which was right if the version was kept until then
+		if !s.goOn() { // after the read, which counts only if the version was kept until now
 			return false
 		}
 		if l.Budget == nil || l.Budget.Short() == 0 {
@@ -150,14 +150,14 @@ func (s *Scanner) readLarge() bool {
 		}
 	}
 	if l.Err == nil && (!l.Found || l.Version != s.item.Version) {
-		l.Err = fmt.Errorf("engine: a scan at version %d met version %d of a key, and a read found another", s.at, s.item.Version)
+		l.Err = fmt.Errorf("engine: a scan at version %d found version %d of a key, and a read at that version another one", s.at, s.item.Version)
 	}
 	s.large = *s.item
 	s.large.Value, s.item = l.Value, &s.large
 	return s.fail(l.Err)
 }
 
-// finish notes that there is nothing more to give. It returns false.
+// finish marks the scan as ended. It returns false.
 func (s *Scanner) finish() bool {
 	if !s.done {
 		s.done = true
@@ -168,7 +168,7 @@ func (s *Scanner) finish() bool {
 	return false
 }
 
-// begin opens all partitions and reads the first batch of each.
+// begin opens a walk of each partition and reads its first batch.
 func (s *Scanner) begin() bool {
 	if !s.goOn() {
 		return false
@@ -190,7 +190,7 @@ func (s *Scanner) begin() bool {
 	return true
 }
 
-// take gives the merge the next batch of a source, while the scan may go on.
+// take hands the merge the next batch of a source, if the scan may continue.
 func (s *Scanner) take(i int) bool { return s.goOn() && s.fetch(i) }
 
 func (s *Scanner) fetch(i int) bool {
@@ -199,10 +199,10 @@ func (s *Scanner) fetch(i int) bool {
 	return s.fail(err)
 }
 
-// goOn reports whether the scan may go on. Otherwise it has failed.
+// goOn reports whether the scan may continue. If not, it ends the scan with the reason.
 func (s *Scanner) goOn() bool { return s.fail(s.goesOn()) }
 
-// goesOn returns why the scan may not go on.
+// goesOn returns why the scan may not continue, or nil.
 func (s *Scanner) goesOn() error {
 	if err := s.ctx.Err(); err != nil {
 		return err
@@ -213,8 +213,8 @@ func (s *Scanner) goesOn() error {
 	return s.kept()
 }
 
-// kept returns kv.ErrVersionGone if the version need not be there any more, or
-// what else has ended the scan.
+// kept returns nil while the version is kept for the scan, otherwise kv.ErrVersionGone or
+// the error that has ended the scan.
 func (s *Scanner) kept() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -254,8 +254,8 @@ func (s *Scanner) fail(err error) bool {
 	return false
 }
 
-// restIfDue lets go of what the Scanner has held for long enough, and of a version
-// whose time is over.
+// restIfDue releases files and memtables that the Scanner has held for longer than
+// refreshAfter, and its version if the time of that is over.
 func (s *Scanner) restIfDue(now time.Time) {
 	s.shared.Lock()
 	defer s.shared.Unlock()
@@ -267,7 +267,7 @@ func (s *Scanner) restIfDue(now time.Time) {
 	}
 }
 
-// letGo gives up the version if its time is over, and reports whether it is.
+// letGo releases the version if its time is over, and reports whether it is.
 func (s *Scanner) letGo() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -285,14 +285,14 @@ func (s *Scanner) letGo() bool {
 	return err != nil
 }
 
-// Item returns the current item, borrowed until Next or Close. Its value may be
-// memory that others read too: nobody may write to it.
+// Item returns the current item, borrowed until Next or Close. The caller must not write
+// to its value, which other readers may share.
 func (s *Scanner) Item() *kv.Item { return s.item }
 
 // Version returns the version that the scan reads.
 func (s *Scanner) Version() kv.SeqNum { return s.at }
 
-// Err returns why Next returned false, nil at the end of the range.
+// Err returns why Next returned false, nil at the end of the range or at the limit.
 func (s *Scanner) Err() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -315,8 +315,8 @@ func (s *Scanner) Close() error {
 	return err
 }
 
-// stop ends the scan, for the reason given, and releases what it holds. The caller
-// may look at its items still.
+// stop ends the scan for the reason given and releases what it holds. The caller of Next
+// may still use the current item.
 func (s *Scanner) stop(reason error) error {
 	s.mu.Lock()
 	first := !s.mu.closed
@@ -346,7 +346,7 @@ func (s *Scanner) closeSources() error {
 	return s.shared.feed.close()
 }
 
-// scans are the Scanners that are open, for the keeper and for Close.
+// scans are the open Scanners, for the maintenance loop and for Close.
 type scans struct {
 	mu   sync.Mutex
 	open map[*Scanner]struct{}
@@ -373,14 +373,14 @@ func (s *scans) list() []*Scanner {
 	return slices.Collect(maps.Keys(s.open))
 }
 
-// rest makes idle Scanners let go of files, and of versions whose time is over.
+// rest makes idle Scanners release files, and versions whose time is over.
 func (s *scans) rest(now time.Time) {
 	for _, scanner := range s.list() {
 		scanner.restIfDue(now)
 	}
 }
 
-// end stops all Scanners for a reason.
+// end stops all Scanners for the reason given.
 func (s *scans) end(reason error) error {
 	var errs []error
 	for _, scanner := range s.list() {

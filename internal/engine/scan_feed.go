@@ -8,22 +8,22 @@ import (
 	"github.com/kvd-db/kvd/internal/scanbatch"
 )
 
-// feed is what a scan reads from: a source for each partition, and the merge of
-// their batches. A scan borrows one from its first Next to Close; so short scans
-// allocate little.
+// feed holds what a scan reads with: a source for each partition, and the merge of their
+// batches. A scan borrows one from its first Next to Close, so that short scans allocate
+// little.
 type feed struct {
 	sources []source
 	merge   *merge
 }
 
-// feeds are those that nobody uses.
+// feeds holds the feeds that no scan uses.
 var feeds sync.Pool
 
 const (
-	// minItems is the least share of firstItems that a partition gives.
+	// minItems is the least share of firstItems that a partition gets.
 	minItems = 4
-	// keepBytes and keepItems bound what a feed that nobody uses keeps of each
-	// batch: enough for short scans.
+	// keepBytes and keepItems bound what a feed in the pool keeps of each batch: enough
+	// for short scans.
 	keepBytes = 16 << 10
 	keepItems = 2 * longItems
 )
@@ -35,7 +35,7 @@ func newFeed(s *Scanner) *feed {
 		f = &feed{sources: make([]source, k), merge: newMerge(k)}
 	}
 	f.merge.reverse = s.opts.Reverse
-	// The keys of a range are dealt out evenly, give or take a few.
+	// Keys are hashed, so each partition has about the same number of those in a range.
 	size := int(min(firstItems, s.left)) / k
 	size = max(size+1, min(minItems, int(min(minItems, s.left))))
 	for i := range f.sources {
@@ -70,7 +70,7 @@ func (f *feed) close() error {
 	return errors.Join(errs...)
 }
 
-// free gives f back. REQUIRES: it is closed, and nobody else knows it.
+// free returns f to the pool. REQUIRES: f is closed, and only the caller refers to it.
 func (f *feed) free() {
 	for i := range f.sources {
 		f.sources[i].reset()

@@ -8,15 +8,15 @@ import (
 	"github.com/kvd-db/kvd/internal/mergeiter"
 )
 
-// merge orders the items of several batches, no two of which have the same key, in a
-// tournament over one word of each key (mergeiter.Tree).
+// merge orders the items of several batches, which have no key in common, in a tournament
+// over one word of each key (mergeiter.Tree).
 //
-// The word is eight bytes of the key after the prefix that all keys of all batches have in
-// common, inverted in a backward walk. It tells nearly all keys apart, however long that
-// prefix is.
+// The word is eight bytes of the key after the common prefix of all keys of all batches,
+// inverted in a backward walk. It distinguishes nearly all keys, however long that prefix
+// is.
 type merge struct {
 	reverse bool
-	depth   int // bytes that the words leave out, as all keys have them in common
+	depth   int // length of the common prefix that the words leave out
 	tree    mergeiter.Tree
 	sources []cursor
 }
@@ -28,18 +28,19 @@ func newMerge(k int) *merge {
 	return m
 }
 
-// cursor is where the merge stands in the batch of a source; at its end the source
-// has ended, and comes last.
+// cursor is the position of the merge in the batch of a source. A cursor at the end of its
+// batch stands for a source that has ended, and comes last.
 type cursor struct {
 	items []kv.Item
 	next  int
-	// words are those of the items from next on, and at the end the last word of all:
-	// spelled in one go, as a key that another processor has written takes long to come.
+	// words are those of the items from next on, followed by mergeiter.LastWord. They are
+	// computed in one go, since the first access to a key that another processor has
+	// written is slow.
 	words []uint64
 }
 
-// slack is how many bytes the keys may have in common beyond those that the words
-// leave out. Then all words would have to be spelled anew to tell more keys apart.
+// slack is by how many bytes the common prefix of all keys may exceed depth before all
+// words are computed again.
 const slack = 4
 
 func (c *cursor) ended() bool { return c.next == len(c.items) }
@@ -53,14 +54,14 @@ func (c *cursor) step() bool {
 // key returns the current key. REQUIRES: !ended().
 func (c *cursor) key() []byte { return c.items[c.next].Key }
 
-// take gives source i another batch. REQUIRES: begin before the next winner.
+// take replaces the batch of source i. REQUIRES: begin is called before the next winner.
 func (m *merge) take(i int, items []kv.Item) {
 	c := &m.sources[i]
 	c.items, c.next, c.words = items, 0, c.words[:0]
 }
 
-// begin begins a tournament. It comes after every change of a batch: what the
-// keys have in common is another then.
+// begin starts a tournament. It must be called after every change of a batch, since the
+// common prefix may change.
 func (m *merge) begin() {
 	depth := m.common()
 	anew := depth < m.depth || depth > m.depth+slack
@@ -77,7 +78,7 @@ func (m *merge) begin() {
 	}
 }
 
-// spell writes down the words of a source.
+// spell computes the words of a source.
 func (m *merge) spell(c *cursor) {
 	n := len(c.items)
 	c.words = slices.Grow(c.words[:0], n+1)[:n+1]
@@ -116,8 +117,8 @@ func (m *merge) Before(i, j int) bool {
 	return c != 0 && (c > 0) == m.reverse
 }
 
-// common returns how many bytes all keys have in common: those between the first
-// and the last of each batch lie between them in order.
+// common returns the length of the common prefix of all keys. The first and the last key
+// of each batch suffice, since the keys of a batch are ordered.
 func (m *merge) common() int {
 	var some []byte
 	n := 0

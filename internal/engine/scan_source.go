@@ -9,9 +9,9 @@ import (
 	"github.com/kvd-db/kvd/internal/scanbatch"
 )
 
-// source reads what a scan sees of one partition, a batch ahead of the caller if
-// the scan is a long one. Whoever fills a batch holds mu: the caller, if it comes
-// first, or a goroutine.
+// source reads what a scan sees of one partition, in a long scan one batch ahead of the
+// caller. A batch is filled under mu, by the caller or by a helper goroutine, whichever
+// comes first.
 type source struct {
 	s *Scanner
 	p *partition.Partition
@@ -21,32 +21,32 @@ type source struct {
 	open   bool // walk holds files and memtables
 	opened time.Time
 	last   []byte // the key of the last item read
-	begun  bool   // there is one
+	begun  bool   // last is valid
 	end    bool   // there is nothing more to read
-	err    error  // because of this
+	err    error  // why, if that is an error
 
-	// One batch is with the merge, the other is ahead, or about to be.
+	// One batch is lent to the merge, the other is the batch ahead.
 	batches [2]scanbatch.Batch
 	ahead   int
-	filled  bool // the batch ahead is there
-	helped  bool // a goroutine is on its way to fill it
-	size    int  // items of the next one
+	filled  bool // the batch ahead has been read
+	helped  bool // a helper goroutine was started to read it
+	size    int  // items of the batch ahead
 	bytes   int  // likewise
 
 	memory kv.Memory // nil: the scan is not charged
 	held   [2]int64  // taken from memory for each batch
-	taken  int       // batches
+	taken  int       // how many batches take has returned
 }
 
-// A batch grows from a share of firstItems to maxItems and batchBytes. A batch of
-// longItems or more, which is not the first, is followed by one that is read in
-// the background.
+// A batch grows from a share of firstItems to maxItems and batchBytes. After a batch of
+// longItems or more, but not after the first, the next one may be read in the background:
+// see worthHelp.
 //
-// Guessed: with 64 items for all partitions together most scans of 50 need no
-// second batch of a partition, or one of few; 256 items of some 120 bytes take ten
-// microseconds and more to read, to which a goroutine adds little. A value of more than
-// largeValue is in no batch but read for itself when its turn comes, which costs a point
-// read.
+// Guessed: with 64 items for all partitions together, most scans of 50 items need a second
+// batch of few partitions or none; reading 256 items of some 120 bytes takes ten
+// microseconds and more, to which starting a goroutine adds little. A value of more than
+// largeValue is left out of its batch and read when the scan reaches it, at the cost of a
+// point read.
 const (
 	firstItems = 64
 	longItems  = 64
@@ -54,12 +54,12 @@ const (
 	batchBytes = 64 << 10
 	leastBytes = 4 << 10 // of a batch while memory is short
 	largeValue = 32 << 10
-	growItems  = 2 // times
+	growItems  = 2 // factor
 )
 
-// take returns the next batch, which it reads unless that was done ahead. It lends
-// the batch until the next call. Only a source that has ended gives an empty one,
-// with the reason if that is an error.
+// take returns the next batch, which it reads unless a helper has done so. The batch is
+// borrowed until the next call. Only a source that has ended returns an empty batch, with
+// the error if that was the reason.
 func (c *source) take() (*scanbatch.Batch, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -80,15 +80,15 @@ func (c *source) take() (*scanbatch.Batch, error) {
 	return taken, nil
 }
 
-// worthHelp reports whether the batch behind b is to be read in the background. Not
-// if most of b was in memory: that is soon looked through, and the items come faster
-// from there than from what another processor has just written. Nor if the values are
-// large: it would take as much memory again.
+// worthHelp reports whether the batch after b should be read in the background. It should
+// not if most of b came from cached blocks: the caller reads those faster than it reads
+// what another processor has just written. Nor if the values are large, since the second
+// batch would take as much memory again.
 func worthHelp(b *scanbatch.Batch) bool {
 	return (len(b.Items) >= longItems || b.Size() >= batchBytes) && b.Size() <= 2*batchBytes && 2*b.Near < len(b.Items)
 }
 
-// help fills the batch ahead, unless the caller was faster.
+// help fills the batch ahead, unless the caller has done so.
 func (c *source) help() {
 	defer c.s.e.events.Guard()
 	c.mu.Lock()
@@ -97,14 +97,14 @@ func (c *source) help() {
 	c.fillLocked()
 }
 
-// fillLocked reads the batch ahead, unless it is there.
+// fillLocked reads the batch ahead, unless that has been done.
 func (c *source) fillLocked() {
 	if c.filled {
 		return
 	}
 	c.filled = true
-	// Here alone, where there is an item to go on behind: a walk over much that was
-	// deleted would never get anywhere if it began anew.
+	// Only here, between batches: a walk that has found no item yet, as over many
+	// deleted keys, would make no progress if it were opened again.
 	if c.open && time.Since(c.opened) > refreshAfter {
 		c.restLocked()
 	}
@@ -119,8 +119,8 @@ func (c *source) fillLocked() {
 	c.size = min(growItems*c.size, maxItems)
 }
 
-// reserveLocked takes memory for the batch ahead before it is read: for a smaller batch
-// if there is not enough. It waits only for the smallest.
+// reserveLocked takes memory for the batch ahead before it is read. If there is not enough,
+// it makes the batch smaller; only for the smallest size does it wait.
 func (c *source) reserveLocked() error {
 	held := &c.held[c.ahead]
 	for c.bytes = batchBytes; ; c.bytes /= 2 {
@@ -143,7 +143,7 @@ func (c *source) reserveLocked() error {
 	}
 }
 
-// settleLocked gives back what a batch did not need.
+// settleLocked gives back memory that a batch did not need.
 func (c *source) settleLocked(batch int) {
 	if spare := c.held[batch] - int64(c.batches[batch].Footprint()); spare > 0 {
 		c.held[batch] -= spare
@@ -151,12 +151,11 @@ func (c *source) settleLocked(batch int) {
 	}
 }
 
-// readLocked reads as much as a batch looks at in one go, which may be nothing but
-// what was deleted.
+// readLocked does one Fill of b, which may find only deleted keys.
 func (c *source) readLocked(b *scanbatch.Batch) {
 	if !c.open && !c.end {
 		c.openLocked(time.Now())
-		c.endLocked(c.s.kept()) // with the walk open, not before: see snapshots
+		c.endLocked(c.s.kept()) // checked after the walk is open: see snapshots
 	}
 	if c.end {
 		return
@@ -176,13 +175,13 @@ func (c *source) readLocked(b *scanbatch.Batch) {
 	}
 }
 
-// openLocked opens a walk from behind the last item read.
+// openLocked opens a walk that begins after the last item read.
 func (c *source) openLocked(now time.Time) {
 	left := c.s.bounds
 	if c.begun && c.s.opts.Reverse {
 		left.End = append([]byte(nil), c.last...)
 	} else if c.begun {
-		left.Start = append(append([]byte(nil), c.last...), 0) // the least key behind it
+		left.Start = append(append([]byte(nil), c.last...), 0) // the least key after it
 	}
 	c.walk.Open(c.p, c.s.at, c.s.now, left, c.s.opts.Reverse)
 	c.open, c.opened = true, now
@@ -195,7 +194,7 @@ func (c *source) endLocked(err error) {
 	}
 }
 
-// restLocked lets go of files and memtables.
+// restLocked releases files and memtables.
 func (c *source) restLocked() {
 	if c.open {
 		c.open = false
@@ -203,8 +202,8 @@ func (c *source) restLocked() {
 	}
 }
 
-// restIfDue lets go of what was held for long enough, or need not be there. A
-// source that is read just now looks for itself.
+// restIfDue releases files and memtables that were held for longer than refreshAfter, or
+// whose version is gone. It skips a source that is being read: fillLocked does the same.
 func (c *source) restIfDue(now time.Time, gone bool) {
 	if !c.mu.TryLock() {
 		return
@@ -215,8 +214,8 @@ func (c *source) restIfDue(now time.Time, gone bool) {
 	}
 }
 
-// close ends the source for good. That it ends here is an error to whoever asks for
-// more, or the scan would go on without this partition.
+// close ends the source for good. A later take returns kv.ErrClosed, or the scan would
+// continue without this partition.
 func (c *source) close() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

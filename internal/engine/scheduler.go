@@ -12,14 +12,13 @@ import (
 	"github.com/kvd-db/kvd/internal/vfs"
 )
 
-// scheduler runs flushes and compactions on a fixed number of workers. Flushes
-// go first, because writers wait for them. Of the partitions that can compact,
-// the one that is furthest behind goes first.
+// scheduler runs flushes and compactions on a fixed number of workers. Flushes have
+// priority, because writers wait for them. Of the partitions that can compact, the one
+// with the most to compact comes first.
 //
-// A job that fails is tried again after a pause that doubles, up to a minute. A
-// partition's flushes and its compactions have pauses of their own: that one of
-// them works says nothing of the other. A failure that wraps kv.ErrFailed stops
-// the store instead.
+// A job that fails is tried again after a pause that doubles, up to a minute. The flushes
+// and the compactions of a partition have separate pauses, since one kind may succeed
+// while the other fails. An error that wraps kv.ErrFailed stops the store instead.
 type scheduler struct {
 	ctx     context.Context
 	stop    context.CancelFunc
@@ -27,7 +26,7 @@ type scheduler struct {
 	failed  func(error) // the store must stop
 	flushed func()      // a flush was installed
 	report  func(error) // a job failed and will be tried again
-	noSpace func(error) // likewise, since the disk takes no more
+	noSpace func(error) // likewise, because the disk is full or read-only
 	events  *event.Listener
 	all     []*partition.Partition // by id
 
@@ -38,7 +37,7 @@ type scheduler struct {
 	group sync.WaitGroup
 }
 
-// jobs is what one partition has to do.
+// jobs is the background work of one partition.
 type jobs struct {
 	flush, compact task
 	again          bool // a compaction is wanted since the running one began
@@ -47,7 +46,7 @@ type jobs struct {
 type task struct {
 	wanted, running bool
 	pause           time.Duration // after the last failure; 0: the last run succeeded
-	resting         bool          // until the timer that ends the pause has fired
+	resting         bool          // in the pause after a failure
 }
 
 // due reports whether the task should run now.
@@ -65,21 +64,21 @@ func newScheduler(b *budget, partitions int) *scheduler {
 	return s
 }
 
-// start runs the workers. The first one only flushes, so that a flush never
-// waits for a long compaction.
+// start starts the workers. The first one only flushes, so that a flush never waits for a
+// long compaction.
 func (s *scheduler) start(workers int) {
 	for i := range workers {
 		s.group.Go(func() { s.run(i == 0) })
 	}
 }
 
-// close stops the workers and waits for them. A running job is cut short.
+// close stops the workers and waits for them. A running job is cancelled.
 func (s *scheduler) close() {
 	s.halt()
 	s.group.Wait()
 }
 
-// halt ends what runs and begins nothing any more, without waiting for it.
+// halt cancels running jobs and starts no more, without waiting.
 func (s *scheduler) halt() {
 	s.mu.Lock()
 	s.done = true
@@ -115,8 +114,8 @@ func (s *scheduler) run(flushOnly bool) {
 	}
 }
 
-// take waits for a job and marks it running. It returns nil when the scheduler
-// is closed.
+// take waits for a job and marks it as running. It returns nil once the scheduler is
+// closed.
 func (s *scheduler) take(flushOnly bool) (p *partition.Partition, flush bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -138,8 +137,8 @@ func (s *scheduler) take(flushOnly bool) (p *partition.Partition, flush bool) {
 	return nil, false
 }
 
-// furthestBehind returns the partition with the most to compact, -1 if none wants
-// to.
+// furthestBehind returns the partition with the most to compact among those that are due,
+// or -1.
 func (s *scheduler) furthestBehind() int {
 	best, most := -1, uint64(0)
 	for i := range s.jobs {
@@ -181,8 +180,8 @@ func (s *scheduler) mostDeltas() int64 {
 	return int64(most)
 }
 
-// finish notes the end of a job and what follows from it. more is false if there
-// was nothing to compact.
+// finish records the end of a job, reports its error, and schedules a retry. more is false
+// if there was nothing to compact.
 func (s *scheduler) finish(p *partition.Partition, flush, more bool, err error) {
 	stopped := s.ctx.Err() != nil
 	switch {
@@ -215,7 +214,7 @@ func (s *scheduler) finish(p *partition.Partition, flush, more bool, err error) 
 	s.work.Broadcast()
 }
 
-// retry has what failed tried again now, for there is more space.
+// retry ends all pauses, because there is more space.
 func (s *scheduler) retry() {
 	s.mu.Lock()
 	for i := range s.jobs {

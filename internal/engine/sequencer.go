@@ -11,19 +11,19 @@ import (
 	"github.com/kvd-db/kvd/internal/kv"
 )
 
-// sequencer keeps the visible number and the pins: who reads at which number, and
-// at which time of the store's clock.
+// sequencer keeps the visible number and the pins: at which number, and at which time of
+// the store's clock, each reader reads.
 //
 //	S1. Every number up to visible has been applied in its partition.
-//	S2. visible grows.
-//	S3. The numbers of Horizon hold every number at which a reader is now, and a
-//	    lower bound of every number at which one will be.
-//	S4. The time of Horizon is no later than that of any reader, now or to come.
-//	    What has expired for it has expired for all of them.
+//	S2. visible never decreases.
+//	S3. The numbers that Horizon returns include the number of every present reader, and
+//	    a lower bound of the number of every future reader.
+//	S4. The time that Horizon returns is no later than that of any reader, present or
+//	    future. What has expired at that time has expired for all of them.
 //
-// A pin takes its number and its time, and enters the list, in one step, and so
-// does Horizon. So both ascend in the list, and whatever Horizon says of those to
-// come stays true (S2, and the clock never goes back).
+// A pin gets its number and its time, and enters the list, in one critical section, and
+// Horizon reads them in one. So both ascend in the list, and what Horizon says about
+// future readers stays true (S2, and the clock never goes back).
 type sequencer struct {
 	failed <-chan struct{} // closed when no more numbers will be applied
 	cause  func() error
@@ -31,13 +31,13 @@ type sequencer struct {
 
 	mu      sync.Mutex
 	visible kv.SeqNum
-	ahead   ranges        // applied, but not next in line
-	moved   chan struct{} // closed when visible grows; nil if nobody waits
+	ahead   ranges        // applied, while smaller numbers are not
+	moved   chan struct{} // closed when visible grows; nil if no goroutine waits
 	pins    list.List     // of *pin, oldest first
 }
 
-// pin holds a version of the store: while it is registered, compaction keeps what
-// a reader at its number and its time can see.
+// pin keeps a version of the store: while it is registered, compaction keeps everything
+// that a reader at its number and its time can see.
 type pin struct {
 	at    kv.SeqNum
 	now   uint64
@@ -52,7 +52,7 @@ func newSequencer(now func() uint64, failed <-chan struct{}, cause func() error)
 // seqRange is the numbers [from, to).
 type seqRange struct{ from, to kv.SeqNum }
 
-// ranges is a heap by from.
+// ranges is a heap ordered by from.
 type ranges []seqRange
 
 func (r ranges) Len() int           { return len(r) }
@@ -65,7 +65,7 @@ func (r *ranges) Pop() any {
 	return last
 }
 
-// start sets the number that recovery ended with.
+// start sets the visible number to the one that recovery ended with.
 func (s *sequencer) start(visible kv.SeqNum) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -128,8 +128,8 @@ func (s *sequencer) watch(seq kv.SeqNum) chan struct{} {
 	return s.moved
 }
 
-// acquire pins the visible number and the present time. Choosing and registering
-// are one step, or a compaction in between could drop what the reader needs.
+// acquire pins the visible number and the present time. It reads and registers them in one
+// critical section; otherwise a compaction in between could drop what the reader needs.
 func (s *sequencer) acquire() *pin {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -138,7 +138,7 @@ func (s *sequencer) acquire() *pin {
 	return p
 }
 
-// again returns one more pin at the number and the time of a registered one.
+// again returns another pin at the number and the time of p, which is registered.
 func (s *sequencer) again(p *pin) *pin {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -147,7 +147,7 @@ func (s *sequencer) again(p *pin) *pin {
 	return q
 }
 
-// release takes a pin away. Idempotent.
+// release removes a pin. Idempotent.
 func (s *sequencer) release(p *pin) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -157,9 +157,9 @@ func (s *sequencer) release(p *pin) {
 	}
 }
 
-// Horizon implements partition.Sequencer: the numbers of the pins and the visible
-// number, which is the least that the next one can get (S2); the time of the
-// oldest pin, or the present (S4).
+// Horizon implements partition.Sequencer. It returns the numbers of the pins, and the
+// visible number, which is the least that the next pin can get (S2); and the time of the
+// oldest pin, or else the present time (S4).
 func (s *sequencer) Horizon() (snapshots []kv.SeqNum, now uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -174,8 +174,7 @@ func (s *sequencer) Horizon() (snapshots []kv.SeqNum, now uint64) {
 	return slices.Compact(append(snapshots, s.visible)), now
 }
 
-// pinned returns how many pins there are and for how long there has been the
-// oldest.
+// pinned returns the number of pins and the age of the oldest.
 func (s *sequencer) pinned() (count int, age time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

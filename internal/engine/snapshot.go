@@ -14,21 +14,21 @@ import (
 	"github.com/kvd-db/kvd/internal/wal"
 )
 
-// defaultLease is what a caller gets that does not say how long. Guessed: many
-// round trips, and not long for the versions of a client that vanished.
+// defaultLease is the lease of a caller that does not ask for a length. Guessed: long
+// enough for many round trips, and short enough for a client that vanished.
 const defaultLease = 10 * time.Second
 
-// BeginSnapshot pins a version of the whole store that holds every write
-// acknowledged before the call, for as long as the lease lasts; zero takes ten
-// seconds. LookupAt and Scan read at it, and see the same however late they come:
-// keys expire for them by the time at which the snapshot began. More may be
-// pinned at the same version.
+// BeginSnapshot pins a version of the whole store that holds every write acknowledged
+// before the call, for as long as the lease lasts; a lease of zero means ten seconds.
+// LookupAt and Scan read at that version, and always see the same: for them the clock
+// stands still at the beginning of the snapshot. Several snapshots may have the same
+// version.
 //
-// The lease granted may be shorter than asked: at most Options.MaxLease.
+// The lease granted may be shorter than asked for: at most Options.MaxLease.
 // Errors: a *kv.OverloadError if too many snapshots are open,
 // kv.ErrInvalidArgument for a negative lease, kv.ErrClosed, the store's failure,
 // the error of ctx.
-// Cost: it waits until what was acknowledged is visible everywhere, as LookupAt.
+// Cost: like LookupAt it waits until everything acknowledged is visible everywhere.
 func (e *Engine) BeginSnapshot(ctx context.Context, lease time.Duration) (kv.Snapshot, error) {
 	defer e.events.Guard()
 	if e.closed.Load() {
@@ -42,10 +42,10 @@ func (e *Engine) BeginSnapshot(ctx context.Context, lease time.Duration) (kv.Sna
 		if err != nil {
 			return kv.Snapshot{}, err
 		}
-		// Readers name a version and nothing else, so a version can be read at one
-		// time alone, that of its first snapshot. If time went on since, what has
-		// expired would be there again: better to have a version of our own. A store
-		// without expiry need not care, and one on a full disk must not write.
+		// Readers name only a version, so all of them read it at one time, that of its
+		// first snapshot. If the clock has advanced since, keys that have expired would
+		// come back for this snapshot, so it gets a version of its own. A store without
+		// expiry does not need that, and one on a full disk must not write.
 		share := e.clock.bound.Load() == nil || e.readOnly.Load()
 		s, ok, err := e.snapshots.begin(p, lease, share)
 		if ok || err != nil {
@@ -58,9 +58,9 @@ func (e *Engine) BeginSnapshot(ctx context.Context, lease time.Duration) (kv.Sna
 	}
 }
 
-// tick takes a number for a record that says nothing, and returns when it is
-// visible: the same state, as a new version. Nobody waits for the record to reach
-// the disk. If a crash takes it, its number is not given out again.
+// tick appends an empty record and returns when its number is visible: the same state has
+// then a new version. It does not wait for the disk. If a crash takes the record, its
+// number is not given out again.
 func (e *Engine) tick(ctx context.Context) error {
 	seq, _, err := e.log.Append(nil, 1, kv.DurabilityMemory, silentWaker{}, nil)
 	for errors.Is(err, wal.ErrNoRoomYet) {
@@ -77,18 +77,18 @@ func (e *Engine) tick(ctx context.Context) error {
 	return e.sequencer.WaitVisible(ctx, seq)
 }
 
-// silentWaker is told of a record that no caller waits for.
+// silentWaker is the Waker of a record that no caller waits for.
 type silentWaker struct{}
 
 func (silentWaker) Wake()     {}
 func (silentWaker) RunReady() {}
 
-// KeepSnapshot renews a lease, from now on, and returns for how long. Zero takes
-// ten seconds; no more is granted than Options.MaxLease, nor than is left of
+// KeepSnapshot renews a lease from now on and returns how long it lasts. A lease of zero
+// means ten seconds; at most Options.MaxLease is granted, and at most what is left of
 // Options.MaxSnapshotAge.
 //
-// Errors: kv.ErrVersionGone if the lease has ended, or the snapshot is too old to
-// be kept any longer; kv.ErrInvalidArgument for a negative lease; kv.ErrClosed.
+// Errors: kv.ErrVersionGone if the lease has ended or the snapshot has reached
+// Options.MaxSnapshotAge; kv.ErrInvalidArgument for a negative lease; kv.ErrClosed.
 func (e *Engine) KeepSnapshot(id uint64, lease time.Duration) (granted time.Duration, err error) {
 	defer e.events.Guard()
 	if e.closed.Load() {
@@ -118,19 +118,18 @@ func (e *Engine) pin(ctx context.Context) (*pin, error) {
 // snapshots are the leases on versions.
 //
 //	L1. A lease that has not ended holds a pin.
-//	L2. All leases on a version have the same time, those that have ended too:
-//	    their owners, who may not know it yet, must not read at another time. (On a
-//	    full disk, where no new version can be made, only those that have not ended.)
-//	L3. A lease has ended at its time at the latest, whenever the keeper comes to
-//	    take it out.
+//	L2. All leases on a version have the same time, including leases that have ended:
+//	    their owners may not know that yet, and must not read at another time. (On a
+//	    full disk, where no new version can be made, only leases that have not ended.)
+//	L3. A lease ends when its time is over, even if the maintenance loop has not removed
+//	    it yet.
 //
-// A reader asks find twice: before it reads, to learn the time, and after it has
-// acquired what it reads from. The second answer is the one that counts. If it is
-// yes then, by L1, the version was pinned up to that moment, and no compaction
-// before it dropped anything that the reader needs; one after it cannot touch
-// what the reader has acquired. The first alone would not do: between asking and
-// acquiring the lease may end, a compaction may take place, and the reader would
-// acquire what is left.
+// A reader calls find twice: before it reads, to learn the time, and after it has acquired
+// the files and memtables that it reads. The second result decides. If it is nil then, by
+// L1, the version was pinned until then, and no compaction before it dropped anything that
+// the reader needs; a later one cannot affect what the reader has acquired. The first call
+// alone would not be enough: before the reader acquires anything the lease may end and a
+// compaction may run, and the reader would acquire what that has left.
 type snapshots struct {
 	limit            int
 	maxLease, maxAge time.Duration
@@ -142,14 +141,14 @@ type snapshots struct {
 	last      lastLease
 }
 
-// lastLease is the version and the time of the newest lease. Versions are leased
-// in ascending order.
+// lastLease is the version and the time of the newest lease. Leases are given on ascending
+// versions.
 type lastLease struct {
 	at  kv.SeqNum
 	now uint64
 }
 
-// lease is a right to a version until a time. Guarded by snapshots.mu.
+// lease is the right to read a version until a time. Guarded by snapshots.mu.
 type lease struct {
 	id    uint64
 	pin   *pin
@@ -163,10 +162,10 @@ func newSnapshots(o *Options, s *sequencer) *snapshots {
 	}
 }
 
-// begin takes over a fresh pin and leases it. If there is, or was, a lease on its
-// version from an earlier time, it joins that one if it may share; else it reports
-// false, and also if the store has no version yet: readers would take
-// zero for the newest. Unless there is a new lease the pin is released.
+// begin takes over a new pin and makes a lease of it. If its version has, or had, leases
+// with an earlier time, the new lease joins them if share is set; otherwise begin reports
+// false. It also reports false if the store has no version yet, since readers would take
+// version zero for the newest. If there is no new lease the pin is released.
 func (s *snapshots) begin(p *pin, length time.Duration, share bool) (snapshot kv.Snapshot, ok bool, err error) {
 	defer func() {
 		if !ok {
@@ -174,7 +173,7 @@ func (s *snapshots) begin(p *pin, length time.Duration, share bool) (snapshot kv
 		}
 	}()
 	now := time.Now()
-	s.expire(now) // so that only live ones count
+	s.expire(now) // so that only live leases count
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.byID) >= s.limit {
@@ -202,7 +201,7 @@ func (s *snapshots) begin(p *pin, length time.Duration, share bool) (snapshot kv
 	return kv.Snapshot{ID: l.id, Version: p.at, Lease: granted}, true, nil
 }
 
-// grant returns how long a lease asked for at now may last.
+// grant returns how long a lease that is asked for now may last.
 func (s *snapshots) grant(l *lease, length time.Duration, now time.Time) time.Duration {
 	if length == 0 {
 		length = defaultLease
@@ -210,12 +209,12 @@ func (s *snapshots) grant(l *lease, length time.Duration, now time.Time) time.Du
 	return min(length, s.maxLease, s.maxAge-now.Sub(l.pin.since))
 }
 
-// newIDLocked returns an id that nobody can guess, and that nobody has.
+// newIDLocked returns a random id, which is not in use.
 func (s *snapshots) newIDLocked() (uint64, error) {
 	for {
 		var b [8]byte
 		if _, err := rand.Read(b[:]); err != nil {
-			return 0, fmt.Errorf("name a snapshot: %w", err)
+			return 0, fmt.Errorf("choose a snapshot id: %w", err)
 		}
 		if id := binary.LittleEndian.Uint64(b[:]); id != 0 && s.byID[id] == nil {
 			return id, nil
@@ -229,18 +228,18 @@ func (s *snapshots) keep(id uint64, length time.Duration) (time.Duration, error)
 	now := time.Now()
 	l := s.byID[id]
 	if l == nil || !now.Before(l.until) {
-		return 0, fmt.Errorf("%w: the lease of snapshot %016x has ended, or there was none: begin a new one", kv.ErrVersionGone, id)
+		return 0, fmt.Errorf("%w: the lease of snapshot %016x has ended, or never existed: begin a new one", kv.ErrVersionGone, id)
 	}
 	granted := s.grant(l, length, now)
 	if granted <= 0 {
-		return 0, fmt.Errorf("%w: snapshot %016x has lasted %v, which is as long as one may: begin a new one", kv.ErrVersionGone, id, s.maxAge)
+		return 0, fmt.Errorf("%w: snapshot %016x has reached the greatest age of %v: begin a new one", kv.ErrVersionGone, id, s.maxAge)
 	}
 	l.until = now.Add(granted)
 	return granted, nil
 }
 
-// find returns the time at which a version is read, or kv.ErrVersionGone if there
-// is no lease on it: see the comment of snapshots.
+// find returns the time at which a version is read, or kv.ErrVersionGone if it has no live
+// lease: see the comment of snapshots.
 func (s *snapshots) find(at kv.SeqNum) (now uint64, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -265,7 +264,7 @@ func (s *snapshots) end(id uint64) {
 	}
 }
 
-// expire takes out what has ended by now.
+// expire removes the leases that have ended by now.
 func (s *snapshots) expire(now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -276,7 +275,7 @@ func (s *snapshots) expire(now time.Time) {
 	}
 }
 
-// dropLocked takes a lease out, then its pin (L1).
+// dropLocked removes a lease and then releases its pin (L1).
 func (s *snapshots) dropLocked(l *lease) {
 	delete(s.byID, l.id)
 	left := slices.DeleteFunc(s.byVersion[l.pin.at], func(other *lease) bool { return other == l })

@@ -8,46 +8,46 @@ import (
 	"github.com/kvd-db/kvd/internal/vfs"
 )
 
-// Space comes back by itself: what is deleted, overwritten or expired is in memtables
-// and files, and in the log. While a store is written to, flushes and merges go by size
-// (package compaction). The keeper sees to the rest: it has old memtables flushed, and
-// in a store at rest it has merges go by tighter bounds and the log shrink.
+// Deleted, overwritten and expired entries take space in memtables, in files and in the
+// log until it is reclaimed. While a store is written to, the sizes of memtables and
+// tables trigger flushes and compactions (package compaction). For all other cases the
+// maintenance loop flushes old memtables; in a store at rest compactions follow tighter
+// bounds and the log shrinks.
 
 const (
-	// restAfter is for how long a store must have been written to at less than
-	// restBytes until it is at rest. Guessed: longer than the pauses of a load.
+	// restAfter is for how long less than restBytes must be written until a store is at
+	// rest. Guessed: longer than the pauses of a load.
 	restAfter = 10 * time.Second
 	restBytes = 1 << 20
-	// lookEvery is how often merges are looked for though nothing was flushed: entries
-	// expire, and leases of snapshots end.
+	// lookEvery is how often compactions are looked for even if nothing was flushed:
+	// entries expire, and leases of snapshots end.
 	lookEvery = 10 * time.Second
 
-	// A memtable is flushed when it was not written to for Options.FlushAge, or a
-	// third of that if it has tombstones, for they hold up space elsewhere. One that
-	// is written to all the time is flushed at busyAge times that age, with tombstones
-	// at busyTombstoneAge times.
+	// A memtable is flushed when it was not written to for Options.FlushAge, or for a
+	// third of that if it has tombstones, since these hold space elsewhere. One that is
+	// written to all the time is flushed at busyAge times that age, with tombstones at
+	// busyTombstoneAge times.
 	busyAge          = 20
 	busyTombstoneAge = 2
 )
 
-// spaceKeeper is what the keeper knows of the space of a store. Used by the keeper
-// alone.
+// spaceKeeper is the state of keepSpace. Used only by the maintenance loop.
 type spaceKeeper struct {
 	memtables []memtableAge // by partition
-	bytes     uint64        // written when the store last was not at rest
-	busy      time.Time     // when that was
-	looked    time.Time     // when merges were last looked for
-	shrinks   time.Time     // when the log may be asked to shrink again
+	bytes     uint64        // written in all at the time busy
+	busy      time.Time     // when restBytes more had last been written
+	looked    time.Time     // when compactions were last looked for
+	shrinks   time.Time     // when the log may next be asked to shrink
 }
 
-// memtableAge says when the active memtable of a partition was seen to begin, and to
-// have changed last.
+// memtableAge records when the active memtable of a partition was first seen, and when it
+// was last seen to have changed.
 type memtableAge struct {
 	first, last    kv.SeqNum
 	begun, changed time.Time
 }
 
-// keepSpace flushes old memtables and looks for merges.
+// keepSpace seals old memtables and looks for compactions.
 func (e *Engine) keepSpace(now time.Time) {
 	k := &e.keeper.space
 	if k.memtables == nil {
@@ -78,8 +78,8 @@ func (e *Engine) keepSpace(now time.Time) {
 	}
 }
 
-// shrinkLog has the log take little space, in a store at rest or on a full disk. What it
-// needs may be what a full disk lacks, so after a failure it waits a while.
+// shrinkLog makes the log take little space, in a store at rest or on a full disk. Shrinking
+// needs space itself, which a full disk may lack, so after a failure it waits a while.
 func (e *Engine) shrinkLog(flushed kv.SeqNum, now time.Time) {
 	k := &e.keeper.space
 	full := e.readOnly.Load()
@@ -96,8 +96,8 @@ func (e *Engine) shrinkLog(flushed kv.SeqNum, now time.Time) {
 	}
 }
 
-// due notes how a partition's active memtable looks now, and reports whether it should
-// be flushed for its age.
+// due records the present state of a partition's active memtable, and reports whether the
+// memtable should be flushed because of its age.
 func (m *memtableAge) due(now time.Time, first, last kv.SeqNum, tombstones int, age time.Duration) bool {
 	if first != m.first {
 		m.first, m.begun = first, now

@@ -10,30 +10,30 @@ import (
 	"github.com/kvd-db/kvd/internal/wal"
 )
 
-// PartitionStats is what one partition has done, its tree and its writes.
+// PartitionStats counts what one partition has done: its tree, and its writes.
 type PartitionStats struct {
 	partition.Stats
 	commit.WriteStats
 }
 
-// Stats is what the store has done since it was opened, and what it holds now.
+// Stats counts what the store has done since it was opened, and tells what it holds now.
 // The fields are read one after the other, not at one instant.
 type Stats struct {
 	Partitions []PartitionStats
 	Log        wal.Stats
 	Cache      sstable.CacheStats
 
-	Conflicts  uint64 // commits refused because something they read had changed
-	Duplicates uint64 // named writes that had been applied before and were not again
+	Conflicts  uint64 // commits refused because what they had read was written since
+	Duplicates uint64 // writes whose request id was known, so that they were not applied again
 
 	Visible       kv.SeqNum
-	Clock         uint64        // what keys expire by, Unix milliseconds
+	Clock         uint64        // the store's clock, Unix milliseconds
 	Snapshots     int           // under lease
 	Pins          int           // versions that snapshots, scans and reads hold
 	PinAge        time.Duration // of the oldest
 	MemtableBytes int64         // active and sealed, as the budget counts them
 	MemtableLimit int64
-	Shed          uint64 // writes shed because memtables were full
+	Shed          uint64 // writes refused because memtables were full
 	Pressure      float64
 	ReadOnly      bool
 	DiskFree      uint64
@@ -62,7 +62,7 @@ func (e *Engine) Stats() Stats {
 	return s
 }
 
-// DiskBytes returns the bytes of all tables and of the log.
+// DiskBytes returns the bytes of all tables, value files and the log.
 func (s *Stats) DiskBytes() uint64 {
 	sum := uint64(max(s.Log.LiveBytes, 0))
 	for i := range s.Partitions {

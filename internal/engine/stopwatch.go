@@ -7,16 +7,16 @@ import (
 	"github.com/kvd-db/kvd/internal/trace"
 )
 
-// stopwatch gives the time of one call to its stages, each moment to one of them. The
-// zero stopwatch is that of a call whose stages nobody asked for: it does nothing and
-// reads no clock. It is used by one goroutine.
+// stopwatch assigns the time of one call to its stages, without gap or overlap. The zero
+// stopwatch belongs to a call without Stages: it does nothing and reads no clock. It is
+// used by one goroutine.
 type stopwatch struct {
 	stages *trace.Stages
-	stage  *time.Duration // that the call is in
-	since  time.Time      // up to which the time has been given to a stage
+	stage  *time.Duration // the present stage of the call
+	since  time.Time      // the time up to here has been assigned
 }
 
-// startWatch begins a call, in the stage of waiting to be taken up.
+// startWatch starts the watch of a call, in the stage Inbox.
 func startWatch(s *trace.Stages) stopwatch {
 	if s == nil {
 		return stopwatch{}
@@ -25,7 +25,8 @@ func startWatch(s *trace.Stages) stopwatch {
 	return stopwatch{s, &s.Inbox, time.Now()}
 }
 
-// readWatch and writeWatch begin the call of these operations.
+// readWatch and writeWatch start the watch of a call with these operations, all of which
+// have the Stages of the first.
 func readWatch(reads []*kv.Lookup) stopwatch {
 	if len(reads) == 0 {
 		return stopwatch{}
@@ -40,7 +41,7 @@ func writeWatch(writes []*kv.Write) stopwatch {
 	return startWatch(writes[0].Stages)
 }
 
-// on reports whether there is somebody to tell.
+// on reports whether the caller asked for stages.
 func (w *stopwatch) on() bool { return w.stages != nil }
 
 // newTrace returns a trace for the next step, nil if the caller did not ask for stages.
@@ -51,23 +52,23 @@ func (w *stopwatch) newTrace() *trace.Batch {
 	return new(trace.Batch)
 }
 
-// waits says that from now on the call waits to be taken up.
+// waits marks that the call now waits for its turn: the stage Inbox.
 func (w *stopwatch) waits() {
 	if w.on() {
 		w.enter(&w.stages.Inbox, time.Now())
 	}
 }
 
-// works says that from now on the engine is at work for it.
+// works marks that the engine now works for the call: the stage Engine.
 func (w *stopwatch) works() {
 	if w.on() {
 		w.enter(&w.stages.Engine, time.Now())
 	}
 }
 
-// addTrace adds the stages that the call passed since it waited; c is nil if no leader
-// took it. If finished, the call is in the Engine stage now; otherwise it stopped in the
-// last stage that it reached.
+// addTrace adds the stages that the call has passed since it began to wait; c is nil if no
+// leader took it. If finished, the call is now in the stage Engine; otherwise it remains in
+// the last stage that it reached.
 func (w *stopwatch) addTrace(c *trace.Batch, finished bool) {
 	if !w.on() || c == nil {
 		return
@@ -92,7 +93,8 @@ func (w *stopwatch) addTrace(c *trace.Batch, finished bool) {
 	}
 }
 
-// fork returns a watch for what goes on beside. w must not have measured anything yet.
+// fork returns a watch for a part of the call that runs concurrently. REQUIRES: w was just
+// started.
 func (w *stopwatch) fork() stopwatch {
 	if !w.on() {
 		return stopwatch{}
@@ -101,21 +103,21 @@ func (w *stopwatch) fork() stopwatch {
 	return stopwatch{s, &s.Inbox, w.since}
 }
 
-// join makes the stages those of other if it ended later. Both were stopped.
+// join takes over the stages of other if that ended later. REQUIRES: both are stopped.
 func (w *stopwatch) join(other *stopwatch) {
 	if w.on() && other.since.After(w.since) {
 		*w.stages, w.since = *other.stages, other.since
 	}
 }
 
-// stop ends the call.
+// stop assigns the remaining time to the present stage.
 func (w *stopwatch) stop() {
 	if w.on() {
 		w.enter(w.stage, time.Now())
 	}
 }
 
-// enter gives the time up to at to the stage that ends then.
+// enter assigns the time up to at to the present stage, and begins the next one.
 func (w *stopwatch) enter(next *time.Duration, at time.Time) {
 	*w.stage += at.Sub(w.since)
 	w.stage, w.since = next, at

@@ -24,14 +24,14 @@ func (e *Engine) Put(ctx context.Context, key, value []byte, o kv.WriteOptions) 
 	return e.writeOne(ctx, kv.Op{Kind: kv.KindPut, Key: key, Value: value}, o)
 }
 
-// Delete removes key and returns the version of the write. It does not look
-// whether the key was there, and so does not say. Otherwise as Put.
+// Delete removes key and returns the version of the write. It does not report whether the
+// key was present. Otherwise as Put.
 func (e *Engine) Delete(ctx context.Context, key []byte, o kv.WriteOptions) (kv.SeqNum, error) {
 	return e.writeOne(ctx, kv.Op{Kind: kv.KindDelete, Key: key}, o)
 }
 
 // DeleteRange removes every key of a range, at the cost of one small write in each
-// partition. An empty end is that of the keyspace; a range that holds no key deletes
+// partition. An empty end is the end of the keyspace; a range that holds no key deletes
 // nothing. Otherwise as Put.
 func (e *Engine) DeleteRange(ctx context.Context, r kv.Range, o kv.WriteOptions) (kv.SeqNum, error) {
 	var b kv.WriteBatch
@@ -63,7 +63,7 @@ func (e *Engine) writeOne(ctx context.Context, op kv.Op, o kv.WriteOptions) (kv.
 	}
 	commit.Submit(ctx, s.groups[:])
 	if ctx.Done() == nil {
-		<-s.call.Done() // half the price of a select
+		<-s.call.Done() // costs half of a select
 	} else {
 		select {
 		case <-s.call.Done():
@@ -82,9 +82,8 @@ func (e *Engine) writeOne(ctx context.Context, op kv.Op, o kv.WriteOptions) (kv.
 	return version, err
 }
 
-// single is a write that comes alone and what it needs on its way. It serves again
-// when its call is done; not if the caller gave up, for then the leader may
-// still hold the group.
+// single is the only write of a call, with the memory that the call needs. It is reused
+// after the call, unless the caller gave up: the leader may then still hold the group.
 type single struct {
 	write  kv.Write
 	writes [1]*kv.Write
@@ -98,7 +97,7 @@ func newSingle() any {
 	return s
 }
 
-// take makes a write ready, or gives it its error.
+// take checks a write and fills in what the engine adds to it, or sets its error.
 func (e *Engine) take(w *kv.Write) {
 	w.Version, w.Deduplicated, w.Err = 0, false, e.checkWrite(w)
 	w.Hash = keyhash.Sum(w.Op.Key)
@@ -108,31 +107,31 @@ func (e *Engine) take(w *kv.Write) {
 	}
 }
 
-// identify has the name of a batch, if it has one, bear a hash of its content.
+// identify adds a hash of the content to the request id of a batch, if it has one.
 func identify(o *kv.WriteOptions, b *kv.WriteBatch) {
 	if o.RequestID.Named() {
 		o.RequestID.Content = keyhash.Content(b.Ops())
 	}
 }
 
-// Write applies independent writes, each atomic and acknowledged by itself, and
-// returns when all are decided or ctx has ended. (If the log is idle, the caller itself
-// writes and syncs it, and learns only after that that ctx has ended: see
-// [wal.Log.FlushOrSync].) Each write has its own result; Write itself fails only if none was
-// tried, for example with kv.ErrTooLarge: a call has no more writes, and no more bytes,
-// than the largest batch of any store, kv.MaxBatchOps and kv.MaxBatchBytes.
+// Write applies independent writes, each atomic and acknowledged by itself, and returns
+// when all are decided or ctx has ended. (If the log is idle, the caller itself may write
+// and sync it, and then notices the end of ctx only afterwards: see
+// [wal.Log.FlushOrSync].) Each write has its own result. Write itself fails only if no
+// write was tried, for example with kv.ErrTooLarge: a call may have at most kv.MaxBatchOps
+// writes and kv.MaxBatchBytes bytes, which are the limits of the largest batch too.
 //
-// Writes of one call on the same key happen in their order, but for those that
-// depend on what the key holds (kv.Write.If and Previous): they are concurrent
-// with the others. The slices are borrowed until Write returns. Errors are those
-// of Put, and a *kv.ConditionError.
+// Writes of one call on the same key happen in their order, except that writes which
+// depend on what the key holds (kv.Write.If and Previous) are concurrent with the others.
+// The slices are borrowed until Write returns. Errors are those of Put, and a
+// *kv.ConditionError.
 func (e *Engine) Write(ctx context.Context, writes []*kv.Write) error {
 	defer e.events.Guard()
 	if err := e.writable(deletesAmong(writes)); err != nil {
 		return err
 	}
 	if len(writes) > kv.MaxBatchOps {
-		return fmt.Errorf("%w: a call of %d writes, limit is %d; make several of it", kv.ErrTooLarge, len(writes), kv.MaxBatchOps)
+		return fmt.Errorf("%w: a call of %d writes, limit is %d; split it into several calls", kv.ErrTooLarge, len(writes), kv.MaxBatchOps)
 	}
 	watch := writeWatch(writes)
 	defer watch.stop()
@@ -149,7 +148,7 @@ func (e *Engine) Write(ctx context.Context, writes []*kv.Write) error {
 		}
 	}
 	if size > kv.MaxBatchBytes {
-		return fmt.Errorf("%w: a call whose writes have %d bytes, limit is %d; make several of it", kv.ErrTooLarge, size, kv.MaxBatchBytes)
+		return fmt.Errorf("%w: a call whose writes have %d bytes, limit is %d; split it into several calls", kv.ErrTooLarge, size, kv.MaxBatchBytes)
 	}
 	if err := e.admit(ctx, size); err != nil {
 		return err
@@ -166,13 +165,13 @@ func (e *Engine) Write(ctx context.Context, writes []*kv.Write) error {
 	return nil
 }
 
-// deletesAmong reports whether any of the writes deletes: a store that is read-only
-// takes those.
+// deletesAmong reports whether any of the writes deletes: a read-only store accepts those
+// while its disk is full.
 func deletesAmong(writes []*kv.Write) bool {
 	return slices.ContainsFunc(writes, func(w *kv.Write) bool { return w.Op.Kind != kv.KindPut })
 }
 
-// writeBoth writes those with conditions and the others at the same time.
+// writeBoth performs the conditional writes and the others concurrently.
 func (e *Engine) writeBoth(ctx context.Context, writes, guarded []*kv.Write, watch *stopwatch) {
 	other := watch.fork()
 	var plain sync.WaitGroup
@@ -209,7 +208,7 @@ func (e *Engine) writePlain(ctx context.Context, writes []*kv.Write, watch *stop
 			e.makeDurable(ctx, s.writes)
 		}
 	case <-ctx.Done():
-		var late *trace.Batch // of a group that is still on its way
+		var late *trace.Batch // of a group that is not decided yet
 		for _, g := range groups {
 			if c := g.Abandon(ctx.Err()); c != nil {
 				late = c
@@ -234,7 +233,7 @@ func (e *Engine) shareWrites(writes []*kv.Write) []writeShare {
 		}
 		return []writeShare{{partition: e.route(writes[0].Hash), writes: writes}}
 	}
-	next := make([]int, len(e.partitions)) // where the next one goes; at first: how many there are
+	next := make([]int, len(e.partitions)) // first the count of each, then where its next write goes
 	each := func(f func(p int, w *kv.Write)) {
 		for _, w := range writes {
 			if !conditional(w) && w.Err == nil {
@@ -260,9 +259,9 @@ func (e *Engine) shareWrites(writes []*kv.Write) []writeShare {
 }
 
 // Apply commits an atomic batch: all of its operations happen, at one version,
-// or none. Of several operations on one key the last one counts; the batch is
-// changed accordingly. If the batch has guards, all must hold of the state before
-// it. Its slices are borrowed until Apply returns.
+// or none. Of several operations on one key only the last one counts; the others are
+// removed from the batch. If the batch has guards, all must hold in the state before it.
+// Its slices are borrowed until Apply returns.
 //
 // Errors: as Put, and a *kv.ConditionError.
 func (e *Engine) Apply(ctx context.Context, b *kv.WriteBatch, o kv.WriteOptions) (kv.SeqNum, error) {
@@ -306,7 +305,7 @@ func (e *Engine) homeOf(ops []kv.Op) (home int, ok bool) {
 	return home, true
 }
 
-// applyWithin commits a batch that lies in one partition, through its inbox.
+// applyWithin commits a batch all of whose keys are in one partition, through its inbox.
 func (e *Engine) applyWithin(ctx context.Context, c *commit.Coordinator, b *kv.WriteBatch, o kv.WriteOptions, watch *stopwatch) (kv.SeqNum, error) {
 	call := commit.NewCall(1)
 	g := c.NewBatchGroup(call, b, e.durability(o.Durability), o.RequestID)
@@ -328,10 +327,10 @@ func (e *Engine) applyWithin(ctx context.Context, c *commit.Coordinator, b *kv.W
 	return version, err
 }
 
-// checkWrite reports whether a write may be tried.
+// checkWrite returns why a write is invalid, or nil.
 func (e *Engine) checkWrite(w *kv.Write) error {
 	if w.Op.Kind == kv.KindRangeDelete {
-		return fmt.Errorf("%w: a range is deleted by a batch, since it lies in all partitions", kv.ErrInvalidArgument)
+		return fmt.Errorf("%w: a write deletes a range, which lies in all partitions: use a batch", kv.ErrInvalidArgument)
 	}
 	if w.If != nil {
 		if err := w.If.Check(e.opts.Limits); err != nil {
@@ -341,7 +340,7 @@ func (e *Engine) checkWrite(w *kv.Write) error {
 	return errors.Join(e.checkOp(&w.Op), w.Op.Check(e.opts.Limits), checkDurability(w.Durability))
 }
 
-// checkOps reports whether the operations of a batch make sense.
+// checkOps returns why the operations of a batch are invalid, or nil.
 func (e *Engine) checkOps(b *kv.WriteBatch) error {
 	for i := range b.Ops() {
 		if err := e.checkOp(&b.Ops()[i]); err != nil {
