@@ -43,7 +43,7 @@ var panics = map[string]struct {
 	"scan":                         {faultfs.Read, "*.sst", "engine.(*Scanner).Next"},
 	"flush":                        {faultfs.Create, "*.sst", "partition.(*Partition).Flush"},
 	"compaction":                   {faultfs.Create, "*.sst", "partition.(*Partition).Compact"},
-	"keeper":                       {faultfs.Usage, "*", "engine.(*Engine).keep"},
+	"maintenance loop":             {faultfs.Usage, "*", "engine.(*Engine).maintain"},
 	"recovery":                     {faultfs.Create, "*.wal", "engine.Open"},
 	"holder of a partition's turn": {}, // see runWithUnreadableValue
 }

@@ -207,7 +207,7 @@ func TestClockFollowsAJumpGradually(t *testing.T) {
 		begin := c.Now()
 		tt.jump(jump)
 		require.InDelta(t, begin, c.Now(), 0, "no time has passed")
-		require.NoError(t, c.keep(), "the keeper sees the jump")
+		require.NoError(t, c.keep(), "the maintenance loop sees the jump")
 		for range 60 {
 			tt.pass(time.Second)
 			require.NoError(t, c.keep())
@@ -348,7 +348,7 @@ func TestStoreWithoutExpiryHasNoClockFile(t *testing.T) {
 	})
 }
 
-// The keeper moves the bound on, so the clock of an idle store is right.
+// The maintenance loop moves the bound on, so the clock of an idle store is right.
 func TestIdleClockKeepsUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		disk := vfs.NewMem()

@@ -80,23 +80,23 @@ func (e *Engine) Commit(ctx context.Context, t *kv.Transaction, o kv.WriteOption
 		watch.works()
 		if err := e.refresh(p, t.ReadVersion); err != nil {
 			// An earlier attempt at this transaction may be what changed the keys.
-			e.letRivalPass(ctx, err)
+			e.awaitConflictVisible(ctx, err)
 			return e.applied(ctx, p, err)
 		}
 		watch.waits()
 		c, err = e.propose(ctx, p)
 	}
 	if err != nil {
-		e.letRivalPass(ctx, err)
+		e.awaitConflictVisible(ctx, err)
 		return 0, err
 	}
 	return e.await(ctx, c, o, &watch)
 }
 
-// letRivalPass waits until the write that a transaction conflicted with can be read, or
+// awaitConflictVisible waits until the write that a transaction conflicted with can be read, or
 // ctx ends. A caller that tries again before that conflicts again: without the wait 95 %
 // of the commits of a contended load failed (see bench/NOTES.md).
-func (e *Engine) letRivalPass(ctx context.Context, lost error) {
+func (e *Engine) awaitConflictVisible(ctx context.Context, lost error) {
 	var conflict *kv.ConflictError
 	if errors.As(lost, &conflict) {
 		_ = e.sequencer.WaitVisible(ctx, conflict.Version) // the conflict is the answer either way

@@ -187,7 +187,7 @@ func (e *Engine) attempt(f func() bool) bool {
 		return false
 	}
 	answer := make(chan bool, 1)
-	e.keeper.done.Go(func() {
+	e.maintenance.done.Go(func() {
 		defer e.events.Guard()
 		ok := f()
 		e.disk.attempting.Store(false)
@@ -209,7 +209,7 @@ func (e *Engine) allowWrites() bool {
 	e.disk.mu.Lock()
 	defer e.disk.mu.Unlock()
 	if e.disk.mu.cause != nil {
-		return false // spaceRefused has woken the keeper
+		return false // spaceRefused has woken the maintenance loop
 	}
 	e.readOnly.Store(false)
 	return true
@@ -300,7 +300,7 @@ func (e *Engine) freeSpace() {
 		for _, p := range e.partitions {
 			err := p.FlushAll(e.scheduler.ctx)
 			if err == nil {
-				e.wakeKeeper()
+				e.wakeMaintenance()
 				err = p.CompactAll(e.scheduler.ctx)
 			}
 			if err == nil {

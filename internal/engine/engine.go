@@ -61,12 +61,12 @@ type Engine struct {
 		ch   chan struct{} // closed when the store failed
 		err  error         // set before ch is closed
 	}
-	keeper struct {
+	maintenance struct {
 		wake  chan struct{} // capacity 1: trim the log now
 		stop  chan struct{}
 		done  sync.WaitGroup
 		span  spanMarks
-		space spaceKeeper
+		space spaceState
 	}
 	recovery   Recovery
 	firstSeq   kv.SeqNum // the first number that was replayed, or the next one if none was
@@ -121,8 +121,8 @@ func openAs(dir string, o Options, asked *Options, unwritable error) (_ *Engine,
 	e := &Engine{dir: path.Clean(dir), opts: o, events: o.Events, unwritable: unwritable}
 	e.singles.New = newSingle
 	e.failure.ch = make(chan struct{})
-	e.keeper.wake = make(chan struct{}, 1)
-	e.keeper.stop = make(chan struct{})
+	e.maintenance.wake = make(chan struct{}, 1)
+	e.maintenance.stop = make(chan struct{})
 	e.disk.wake = make(chan struct{}, 1)
 	if e.epoch, err = newEpoch(); err != nil {
 		return nil, fmt.Errorf("open store: %w", err)
@@ -218,7 +218,7 @@ func (e *Engine) open() error {
 	e.large = newInflight(largeWriteBytes, "large_writes_in_flight")
 	e.scheduler = newScheduler(e.budget, n)
 	e.scheduler.failed, e.scheduler.report, e.scheduler.noSpace = e.fail, e.backgroundError, e.spaceRefused
-	e.scheduler.flushed, e.scheduler.events = e.wakeKeeper, e.events
+	e.scheduler.flushed, e.scheduler.events = e.wakeMaintenance, e.events
 	opened := make([]*partition.Partition, n)
 	err = together(e.events, n, func(id int) (err error) {
 		opened[id], err = partition.Open(e.partitionOptions(id))
@@ -397,7 +397,7 @@ func (e *Engine) start() {
 		for _, p := range e.partitions {
 			p.StartReading(last)
 		}
-		e.keeper.done.Go(e.keepReading)
+		e.maintenance.done.Go(e.maintainReadOnly)
 	} else {
 		for i, p := range e.partitions {
 			p.Start(e.log, last)
@@ -408,7 +408,7 @@ func (e *Engine) start() {
 			e.scheduler.Ready(p)
 		}
 		e.watchDisk(true)
-		e.keeper.done.Go(e.keep)
+		e.maintenance.done.Go(e.maintain)
 	}
 	if e.events != nil && e.events.Recovered != nil {
 		e.events.Recovered(event.Recovered{
@@ -430,8 +430,8 @@ func (e *Engine) Close() error {
 	if e.closed.Swap(true) {
 		return nil
 	}
-	close(e.keeper.stop)
-	e.keeper.done.Wait()
+	close(e.maintenance.stop)
+	e.maintenance.done.Wait()
 	e.scheduler.close()
 	err := errors.Join(e.scans.end(kv.ErrClosed), e.tearDown())
 	if failed := e.Err(); !errors.Is(err, failed) {
@@ -562,7 +562,7 @@ func (e *Engine) Flush(ctx context.Context) error {
 			return err
 		}
 	}
-	e.wakeKeeper()
+	e.wakeMaintenance()
 	return nil
 }
 

@@ -66,7 +66,7 @@ func TestNoExpiredKeyComesBack(t *testing.T) {
 				want[key] = w
 			case 3, 4:
 				tt.pass(rapid.SampledFrom([]time.Duration{time.Millisecond, time.Second, 4 * time.Second}).Draw(t, "time"))
-				require.NoError(t, e.clock.keep()) // the keeper runs by another clock
+				require.NoError(t, e.clock.keep()) // the maintenance loop runs by another clock
 			case 5:
 				tt.jump(rapid.SampledFrom(jumps).Draw(t, "jump"))
 			case 6:

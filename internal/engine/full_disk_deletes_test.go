@@ -48,7 +48,7 @@ func insist(l *fullLife, write func() error) {
 }
 
 // freedWithin is how soon after the deletes a full disk takes writes again, by the fake
-// clock: some looks of the keeper, and much less than nameSpan.
+// clock: some looks of the maintenance loop, and much less than nameSpan.
 const freedWithin = 6 * housekeepingEvery
 
 // TestDeletesOnAFullDiskFreeIt fills the disk to its last byte, with the ballast used up,

@@ -81,7 +81,7 @@ func blinkAt(t *testing.T, at, length int64, kill bool) (filled bool) {
 		h.leave()
 		begin := time.Now()
 		l.writable()
-		// By the fake clock: some ticks of the keeper.
+		// By the fake clock: some ticks of the maintenance loop.
 		require.Less(t, time.Since(begin), 10*housekeepingEvery, "writes were refused long after there was room")
 		l.puts(150, 100)
 		l.check()
@@ -123,7 +123,7 @@ func stopAt(t *testing.T, at int64) (filled bool) {
 		_, err = e.Apply(t.Context(), &b, synced)
 		leased := l.may(err)
 		l.puts(0, 80)
-		time.Sleep(clockAhead) // the keeper saves the clock
+		time.Sleep(clockAhead) // the maintenance loop saves the clock
 		filled = h.greedy.Load()
 		require.NoError(t, l.e.Close(), "a store on a full disk stops in order")
 		l.e, err = Open("data", fullOptions(mem))

@@ -108,7 +108,7 @@ func (l *hungLife) read() {
 	}
 }
 
-// keeps counts the looks of the keeper at the disk.
+// keeps counts the looks of the maintenance loop at the disk.
 func (l *hungLife) keeps(inj faultfs.Injector) (faultfs.Injector, *faultfs.Rule) {
 	looks := faultfs.At(1<<30, false, faultfs.Fault{}, faultfs.OnKind(faultfs.Usage))
 	return faultfs.InjectorFunc(func(op faultfs.Op) faultfs.Fault {
@@ -125,7 +125,7 @@ func (l *hungLife) requireHeldUp(looks *faultfs.Rule) {
 		time.Sleep(housekeepingEvery)
 		stuck = l.watched.Pass(housekeepingEvery, time.Second)
 	}
-	require.GreaterOrEqual(l.t, looks.Count()-before, 9, "the keeper goes on")
+	require.GreaterOrEqual(l.t, looks.Count()-before, 9, "the maintenance loop goes on")
 	require.NotEmpty(l.t, stuck, "a reservation hangs")
 	for _, op := range stuck {
 		require.Equal(l.t, "reserve", op.Kind)
@@ -154,7 +154,7 @@ func (l *hungLife) requireGoesOn() {
 }
 
 // While a reservation of space hangs, writers that find no room give up when their
-// contexts end; reads and the keeper go on.
+// contexts end; reads and the maintenance loop go on.
 func TestAHungReservationHoldsUpNoCallerBeyondItsContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newHungLife(t)
@@ -178,9 +178,9 @@ func TestAHungReservationHoldsUpNoCallerBeyondItsContext(t *testing.T) {
 	})
 }
 
-// The keeper tries to reserve space again after a disk was full. If that hangs, the
+// The maintenance loop tries to reserve space again after a disk was full. If that hangs, the
 // keeper goes on.
-func TestAHungReservationDoesNotHoldUpTheKeeper(t *testing.T) {
+func TestAHungReservationDoesNotHoldUpMaintenance(t *testing.T) {
 	for _, file := range []string{"*.wal", "BALLAST"} {
 		t.Run(file, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

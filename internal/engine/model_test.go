@@ -254,7 +254,7 @@ func (m *machine) Compact(t *rapid.T) {
 func (m *machine) PassTime(t *rapid.T) {
 	d := rapid.SampledFrom([]time.Duration{time.Millisecond, time.Second, 4 * time.Second}).Draw(t, "time")
 	m.time.pass(d)
-	require.NoError(t, m.e.clock.keep()) // now, and not when the keeper comes round
+	require.NoError(t, m.e.clock.keep()) // now, and not when the maintenance loop comes round
 	time.Sleep(d)
 	m.forgetLeases()
 }

@@ -326,7 +326,7 @@ func TestAFileSystemThatBecomesReadOnly(t *testing.T) {
 	}
 }
 
-// TestAnIdleStoreOnAReadOnlyFileSystem: the keeper finds it out although nothing is
+// TestAnIdleStoreOnAReadOnlyFileSystem: the maintenance loop finds it out although nothing is
 // written, nothing is tried from then on, and writes go on by themselves.
 func TestAnIdleStoreOnAReadOnlyFileSystem(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

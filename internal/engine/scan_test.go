@@ -84,7 +84,7 @@ func TestScanGivesItsRangeInBothDirections(t *testing.T) {
 			}
 			growOld(s)
 			if n%2 == 0 {
-				s.restIfDue(time.Now()) // as the keeper does
+				s.restIfDue(time.Now()) // as the maintenance loop does
 			}
 			round++
 			_, err := e.Put(context.Background(), []byte(key(round%600)), []byte("new"), memory)

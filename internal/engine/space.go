@@ -31,8 +31,8 @@ const (
 	busyTombstoneAge = 2
 )
 
-// spaceKeeper is the state of keepSpace. Used only by the maintenance loop.
-type spaceKeeper struct {
+// spaceState is the state of keepSpace. Used only by the maintenance loop.
+type spaceState struct {
 	memtables []memtableAge // by partition
 	bytes     uint64        // written in all at the time busy
 	busy      time.Time     // when restBytes more had last been written
@@ -49,7 +49,7 @@ type memtableAge struct {
 
 // keepSpace seals old memtables and looks for compactions.
 func (e *Engine) keepSpace(now time.Time) {
-	k := &e.keeper.space
+	k := &e.maintenance.space
 	if k.memtables == nil {
 		k.memtables = make([]memtableAge, len(e.partitions))
 		k.busy = now
@@ -81,7 +81,7 @@ func (e *Engine) keepSpace(now time.Time) {
 // shrinkLog makes the log take little space, in a store at rest or on a full disk. Shrinking
 // needs space itself, which a full disk may lack, so after a failure it waits a while.
 func (e *Engine) shrinkLog(flushed kv.SeqNum, now time.Time) {
-	k := &e.keeper.space
+	k := &e.maintenance.space
 	full := e.readOnly.Load()
 	if !(e.atRest.Load() || full) || now.Before(k.shrinks) {
 		return

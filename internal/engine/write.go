@@ -47,7 +47,7 @@ func (e *Engine) writeOne(ctx context.Context, op kv.Op, o kv.WriteOptions) (kv.
 	watch := startWatch(o.Stages)
 	s := e.singles.Get().(*single)
 	s.write = kv.Write{Op: op, Durability: o.Durability, RequestID: o.RequestID}
-	if e.take(&s.write); s.write.Err != nil {
+	if e.prepareWrite(&s.write); s.write.Err != nil {
 		return 0, s.write.Err
 	}
 	size := op.Size()
@@ -97,8 +97,8 @@ func newSingle() any {
 	return s
 }
 
-// take checks a write and fills in what the engine adds to it, or sets its error.
-func (e *Engine) take(w *kv.Write) {
+// prepareWrite checks a write and fills in what the engine adds to it, or sets its error.
+func (e *Engine) prepareWrite(w *kv.Write) {
 	w.Version, w.Deduplicated, w.Err = 0, false, e.checkWrite(w)
 	w.Hash = keyhash.Sum(w.Op.Key)
 	w.Durability = e.durability(w.Durability)
@@ -138,7 +138,7 @@ func (e *Engine) Write(ctx context.Context, writes []*kv.Write) error {
 	size := 0
 	var guarded []*kv.Write
 	for _, w := range writes {
-		e.take(w)
+		e.prepareWrite(w)
 		if w.Err == nil && w.Op.Kind == kv.KindPut && e.readOnly.Load() {
 			w.Err = e.readOnlyError()
 		}

@@ -9,16 +9,16 @@ import (
 	"github.com/kvd-db/kvd/internal/wal"
 )
 
-// keep is the maintenance loop. Every second it checks that the files are in their places,
+// maintain is the maintenance loop. Every second it checks that the files are in their places,
 // checks the disk, renews the clock's line, ends leases, flushes old memtables and trims the
 // log. It trims the log after each flush too.
-func (e *Engine) keep() {
+func (e *Engine) maintain() {
 	defer e.events.Guard()
 	tick := time.NewTicker(housekeepingEvery)
 	defer tick.Stop()
 	for {
 		select {
-		case <-e.keeper.stop:
+		case <-e.maintenance.stop:
 			return
 		case <-e.log.Failed():
 			e.fail(e.log.Err())
@@ -36,7 +36,7 @@ func (e *Engine) keep() {
 				e.keepClock()
 				e.keepSpace(time.Now())
 			}
-		case <-e.keeper.wake:
+		case <-e.maintenance.wake:
 		}
 		if !e.disk.unwritable.Load() {
 			e.trimLog()
@@ -44,14 +44,14 @@ func (e *Engine) keep() {
 	}
 }
 
-// keepReading is the maintenance loop of a store that is opened read-only: it ends leases.
-func (e *Engine) keepReading() {
+// maintainReadOnly is the maintenance loop of a store that is opened read-only: it ends leases.
+func (e *Engine) maintainReadOnly() {
 	defer e.events.Guard()
 	tick := time.NewTicker(housekeepingEvery)
 	defer tick.Stop()
 	for {
 		select {
-		case <-e.keeper.stop:
+		case <-e.maintenance.stop:
 			return
 		case <-tick.C:
 			e.endLeases(time.Now())
@@ -65,9 +65,9 @@ func (e *Engine) endLeases(now time.Time) {
 	e.scans.rest(now)
 }
 
-func (e *Engine) wakeKeeper() {
+func (e *Engine) wakeMaintenance() {
 	select {
-	case e.keeper.wake <- struct{}{}:
+	case e.maintenance.wake <- struct{}{}:
 	default:
 	}
 }
@@ -98,7 +98,7 @@ func (e *Engine) trimLog() {
 			flushed, lagging = low-1, i
 		}
 	}
-	named := e.keeper.span.oldest(time.Now(), e.sequencer.Visible())
+	named := e.maintenance.span.oldest(time.Now(), e.sequencer.Visible())
 	if e.log.Stats().LiveBytes <= nameSpanSegments*e.opts.SegmentBytes && !e.clientsFreeSpace() {
 		flushed = min(flushed, named)
 	}
