@@ -257,8 +257,8 @@ func TestClockStandsStillWhileTheDiskDoes(t *testing.T) {
 	require.Equal(t, begin+uint64((clockAhead+2*time.Second)/time.Millisecond), c.Now())
 }
 
-// Until there is a bound the clock runs free. If it passes its first bound while
-// that is written, another is written before anybody may count on it.
+// Until there is a bound the clock runs free. If it passes its first bound while that is
+// written, use writes another one before it returns.
 func TestFirstBoundIsAheadOfTheClock(t *testing.T) {
 	tt, mem := newTestTime(), newClockDir(t)
 	delays := 2
@@ -348,7 +348,7 @@ func TestStoreWithoutExpiryHasNoClockFile(t *testing.T) {
 	})
 }
 
-// The maintenance loop moves the bound on, so the clock of an idle store is right.
+// The maintenance loop renews the line, so the clock of an idle store is right.
 func TestIdleClockKeepsUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		disk := vfs.NewMem()
@@ -373,7 +373,7 @@ func TestIdleClockKeepsUp(t *testing.T) {
 	})
 }
 
-// Many ask at once; -race watches, and each sees the clock go forward only.
+// For each of many concurrent readers the clock only goes forward; -race watches.
 func TestConcurrentReadersSeeTheClockGoForward(t *testing.T) {
 	tt := newTestTime()
 	c, err := openClock(newClockDir(t), "data", 7, tt.source())
@@ -413,9 +413,9 @@ func BenchmarkClock(b *testing.B) {
 	})
 }
 
-// C4: after kill -9, and also after a power cut that the boot clock outlives, the clock
-// says what one that went on says, whatever the wall clock did and however long the
-// store was closed.
+// C4: after kill -9, and after a power cut that the boot clock survives, the clock says
+// what a clock without interruption says, whatever the wall clock did and however long
+// the store was closed.
 func TestAKilledClockGoesOnAsIfItHadNotBeen(t *testing.T) {
 	jumps := []time.Duration{0, -10 * year, -time.Hour, -time.Second, time.Millisecond, 3 * time.Second, time.Hour, 10 * year}
 	rapid.Check(t, func(t *rapid.T) {
@@ -455,8 +455,8 @@ func (c *clock) lines() []line {
 	return slices.Clone(c.mu.lines)
 }
 
-// The bound is for a new boot, for a boot clock that was set back, as that of a virtual
-// machine, and where there is no boot clock.
+// The clock begins at the bound in a new boot, if the boot clock was set back, as in a
+// virtual machine, and if there is no boot clock.
 func TestWithoutItsBootClockTheClockBeginsAtTheBound(t *testing.T) {
 	for name, change := range map[string]func(*testTime){
 		"new boot":      (*testTime).reboot,

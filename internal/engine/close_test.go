@@ -11,8 +11,8 @@ import (
 	"github.com/kvd-db/kvd/internal/vfs/faultfs"
 )
 
-// A store that stopped because of a manifest does not close as if all were well,
-// though its log does.
+// Close returns the error of a manifest that stopped the store, although the log closes
+// without one.
 func TestCloseReturnsWhyTheStoreFailed(t *testing.T) {
 	disk := faultfs.Wrap(vfs.NewMem(), nil)
 	e, err := Open("data", small(disk))

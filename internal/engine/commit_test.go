@@ -21,8 +21,8 @@ func transaction(t *testing.T, e *Engine, keys ...string) *kv.Transaction {
 	return tx
 }
 
-// W19: in the source, the newest write that a snapshot sees counted as one that
-// came after it, and made its transaction fail.
+// W19: the source took the newest write that a snapshot sees for a later one, and failed
+// the transaction.
 func TestATransactionDoesNotConflictWithWhatItReadW19(t *testing.T) {
 	e := open(t, small(vfs.NewMem()))
 	keys := []string{keysIn(e, 0, 1)[0], keysIn(e, 1, 1)[0]}

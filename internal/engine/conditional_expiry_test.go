@@ -12,7 +12,7 @@ import (
 	"github.com/kvd-db/kvd/internal/vfs"
 )
 
-// A condition was judged while its key was there, and the key has expired before the
+// A condition was evaluated while its key was present, and the key expires before the
 // write is appended to the log: the write must not happen.
 func TestAConditionHoldsByTheClockToo(t *testing.T) {
 	type outcome struct {
@@ -96,7 +96,7 @@ func TestAConditionHoldsByTheClockToo(t *testing.T) {
 	}
 }
 
-// Until then it holds: time alone is no conflict.
+// Before the expiry the condition holds: the passage of time alone is no conflict.
 func TestAConditionOnAKeyThatExpiresLater(t *testing.T) {
 	tt := newTestTime()
 	o := small(vfs.NewMem())
@@ -113,9 +113,9 @@ func TestAConditionOnAKeyThatExpiresLater(t *testing.T) {
 	}
 }
 
-// A transaction found a key that has expired by the time it commits: it conflicts,
-// also if the key is in tables, or has been dropped by a compaction. Of one that does
-// not tell of such keys, as older clients, nothing is asked.
+// A transaction conflicts if a key that it found has expired when it commits, also if the
+// key is in tables or a compaction has dropped it. A transaction that does not name such
+// keys, as those of older clients, does not conflict.
 func TestATransactionConflictsWithTheExpiryOfWhatItRead(t *testing.T) {
 	for name, maintain := range map[string]func(*testing.T, *Engine){
 		"in memory":  func(*testing.T, *Engine) {},

@@ -85,7 +85,7 @@ func testGuardsAtOneVersion(t *testing.T, size int, diskFirst bool) {
 	requireValue(t, e, "on disk", value(0))
 }
 
-// Batches that increment counters, each under conditions on what it read, lose no
+// Concurrent batches that increment counters under conditions on what they read lose no
 // increment, wherever the counters lie.
 func TestConditionalBatchesLoseNoIncrement(t *testing.T) {
 	for name, size := range map[string]int{"values inline": 10, "values in value files": 300} {

@@ -13,8 +13,8 @@ import (
 	"github.com/kvd-db/kvd/internal/vfs"
 )
 
-// Many count with one key, by compare-and-set, while every few writes seal a
-// memtable: no count is lost, and no condition holds of a version that is gone.
+// Many goroutines increment one key by compare-and-set while every few writes seal a
+// memtable: no increment is lost, and no condition holds on a version that was replaced.
 func TestCountersSurviveSeals(t *testing.T) {
 	o := small(vfs.NewMem())
 	o.FlushKeys, o.MemtableBytes = 2, 64<<20
@@ -35,7 +35,7 @@ func TestCountersSurviveSeals(t *testing.T) {
 	require.NoError(t, e.Err())
 }
 
-// count adds one to the counter, again and again until nobody comes in between.
+// count increments the counter; it tries until no other write comes in between.
 func count(t *testing.T, e *Engine) error {
 	key := []byte("counter")
 	for {

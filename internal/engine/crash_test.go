@@ -258,7 +258,7 @@ func rangeDelete(from, to string) kv.Op {
 	return kv.Op{Kind: kv.KindRangeDelete, Key: []byte(from), Value: []byte(to)}
 }
 
-// kill goes on with what kill -9 leaves. Nothing may be under way, and nothing
+// kill continues with what kill -9 leaves. REQUIRES: no write is in progress, and none was
 // acknowledged at memory since the last flush.
 func (w *crashWorld) kill() {
 	old := w.e
@@ -273,12 +273,11 @@ func (w *crashWorld) kill() {
 // tally counts what a run of crash points found.
 type tally struct{ images, lost, torn, twice, other atomic.Int64 }
 
-// TestEveryCrashPoint cuts the power, or kills the process, before every
-// operation on the disk that a store does in a short life, opens what is left,
-// and does the same during that recovery.
+// TestEveryCrashPoint cuts the power, or kills the process, before every disk operation of
+// a short life of a store, opens what is left, and does the same during that recovery.
 //
-// It looks at a sample of the images. With KVD_CRASH_IMAGES=n it looks at all of
-// them, with one seed after the other from KVD_CRASH_SEED on, until there were n.
+// It checks a sample of the images. With KVD_CRASH_IMAGES=n it checks all images of
+// successive seeds, from KVD_CRASH_SEED on, until there were n.
 func TestEveryCrashPoint(t *testing.T) {
 	want, keep := int64(0), 0.05
 	if testsize.Reduced() {
@@ -397,11 +396,10 @@ func (w *crashWorld) recover(line *timeline, img *crashImage, again bool) (deepe
 	return deeper, nil
 }
 
-// comesBack opens a disk and judges what is there, sends named writes again, writes
-// something new, loses the power, and looks once more. It returns what was there at
-// first.
+// comesBack opens a disk and checks its state, sends writes with request ids again, makes
+// new writes, cuts the power, and checks again. It returns the first state.
 func (w *crashWorld) comesBack(line *timeline, disk *vfs.Mem, due kv.SeqNum) (state map[string]string, next kv.SeqNum, err error) {
-	disk.SetCapacity(1 << 30) // whatever filled it is gone
+	disk.SetCapacity(1 << 30) // no longer full
 	o := w.opts
 	o.FS = disk
 	e, err := Open("data", o)

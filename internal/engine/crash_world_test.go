@@ -24,12 +24,12 @@ import (
 	"github.com/kvd-db/kvd/internal/wal"
 )
 
-// crashWorld runs a script on a simulated disk, remembers what was promised when,
+// crashWorld runs a script on a simulated disk, records what was promised at each step,
 // and keeps the images that a power cut, or a kill, could leave at every step.
 //
-// The store has one log, so a crash must leave the effect of a prefix of all
-// writes in the order of their versions: that a batch is whole over all
-// partitions, and that there are no holes, follows from it.
+// The store has one log, so a crash must leave the effect of a prefix of all writes in the
+// order of their versions. That batches are whole over all partitions, and that no write
+// is missing in between, follows from it.
 type crashWorld struct {
 	t    testing.TB
 	name string
@@ -58,11 +58,11 @@ type issuedWrite struct {
 // sender asks a store to do a write.
 type sender func(*Engine, kv.RequestID) (kv.SeqNum, error)
 
-// debt is what the store owes its callers at some moment.
+// debt is what the store has promised its callers at some step.
 type debt struct {
 	synced   kv.SeqNum // the newest version acknowledged at sync
 	buffered kv.SeqNum // the newest version acknowledged at buffered or sync
-	seen     kv.SeqNum // the newest version that anybody was told
+	seen     kv.SeqNum // the newest version that a caller was told
 }
 
 type crashImage struct {
@@ -237,7 +237,7 @@ func sendOps(ops []kv.Op, d kv.Durability, guards ...kv.Guard) sender {
 	}
 }
 
-// issue asks for a write and notes what came of it.
+// issue sends a write and records its outcome.
 func (w *crashWorld) issue(issued *issuedWrite, d kv.Durability) error {
 	w.mu.Lock()
 	w.issued = append(w.issued, issued)
@@ -293,8 +293,8 @@ func (w *crashWorld) requireSynced(version kv.SeqNum) {
 	}
 }
 
-// settle decides, after a failed store was opened again, what became of the puts
-// without a version: whoever is not there now never will be.
+// settle decides, after a failed store was opened again, the outcome of puts without a
+// version: a put that is not present now must never appear.
 func (w *crashWorld) settle() {
 	for _, issued := range w.issued {
 		item, err := w.e.Get(context.Background(), issued.ops[0].Key)
@@ -394,15 +394,15 @@ func (line *timeline) state(e *Engine) (map[string]string, error) {
 	return state, nil
 }
 
-// errLost, errTorn and errTwice are the three sins.
+// errLost, errTorn and errTwice are the ways in which a store can break its promise.
 var (
 	errLost  = errors.New("lost an acknowledged write")
 	errTorn  = errors.New("no prefix of the writes")
 	errTwice = errors.New("a write happened twice")
 )
 
-// judge compares a state that came back with what was owed. It returns the version
-// up to which the writes are there.
+// judge compares a recovered state with what was promised. It returns the version up to
+// which the writes are present.
 func (line *timeline) judge(state map[string]string, owed kv.SeqNum) (kv.SeqNum, error) {
 	i, ok := line.states[digest(state)]
 	switch {
@@ -414,9 +414,9 @@ func (line *timeline) judge(state map[string]string, owed kv.SeqNum) (kv.SeqNum,
 	return line.versions[i], nil
 }
 
-// sendAgain is what clients do after a crash: it sends every named write once
-// more. Those that versions tells, or that came back, must not happen again; the
-// others happen now, to state and to versions.
+// sendAgain does what clients do after a crash: it sends every write with a request id
+// again. Those that versions contains, or that were recovered, must not be applied again;
+// the others are applied now, to the store, to state and to versions.
 func (line *timeline) sendAgain(e *Engine, state map[string]string, back kv.SeqNum, versions map[*issuedWrite]kv.SeqNum) error {
 	for _, issued := range line.named {
 		id := issued.id

@@ -101,8 +101,8 @@ func (d *damageStore) damaged(t testing.TB, name string, content []byte) *vfs.Me
 	return disk
 }
 
-// judge opens a damaged disk. What comes back must be right, or an error that says
-// that something is damaged; it must stay so when everything is merged.
+// judge opens a damaged disk. Every answer must be right, or an error that reports damage,
+// also after everything was compacted.
 func (d *damageStore) judge(disk *vfs.Mem) error {
 	o := d.opts
 	o.FS = disk
@@ -183,10 +183,10 @@ func (d *damageStore) read(e *Engine) error {
 	return err
 }
 
-// TestEveryDamage does to a closed store, file by file, what disks do: it turns
-// bits over, cuts, zeroes sectors, loses files, puts blocks of one file into
-// another, and old versions of a file in the place of new ones. By default it
-// turns over a sample of the bits; KVD_DAMAGE=full one in every byte.
+// TestEveryDamage damages the files of a closed store, one by one, as disks do: it flips
+// bits, truncates, zeroes sectors, removes files, puts blocks of one file into another, and
+// replaces files by old versions. By default it flips a sample of the bits; with
+// KVD_DAMAGE=full it flips one bit in every byte.
 func TestEveryDamage(t *testing.T) {
 	t.Parallel()
 	d := newDamageStore(t)
@@ -250,7 +250,7 @@ func TestEveryDamage(t *testing.T) {
 	t.Logf("%d damages of %d files", count, len(all))
 }
 
-// What is not ours is kept.
+// Files that the store did not write are kept.
 func TestForeignFilesAreSetAside(t *testing.T) {
 	d := newDamageStore(t)
 	disk := d.damaged(t, "data/p-0000/notes.txt", []byte("not ours"))

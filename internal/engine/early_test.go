@@ -77,8 +77,8 @@ func TestARangeDeletedBeforeTheSyncOfAnotherIsGone(t *testing.T) {
 	}
 }
 
-// A write that is sent again asks for less than before, with another that asks for as
-// little: it is answered once it can be read.
+// A write is sent again with a lower durability than before, in one call with another
+// write of that durability: it is answered once it can be read.
 func TestAWriteSentAgainIsAnsweredOnceItIsSeen(t *testing.T) {
 	withHeldSync(t, 1, func(*testing.T, *Engine) {}, func(t *testing.T, e *Engine, release func()) {
 		id := kv.RequestID{ClientID: 7, Sequence: 1}
@@ -106,7 +106,7 @@ func TestAWriteSentAgainIsAnsweredOnceItIsSeen(t *testing.T) {
 	})
 }
 
-// A write that is sent again and asks for more than before is answered once it has it.
+// A write that is sent again with a higher durability is answered once it has that.
 func TestAWriteSentAgainHasTheDurabilityThatItAsksFor(t *testing.T) {
 	for name, partitions := range map[string]int{"within": 1, "across": 4} {
 		for _, what := range []string{"put", "conditional put", "batch", "conditional batch"} {
@@ -245,8 +245,8 @@ func valueOf(t *testing.T, e *Engine, key string) string {
 	return string(item.Value)
 }
 
-// A batch over two partitions waits in one of them for the sync of another caller. What
-// follows it in the other one, with other keys, does not.
+// A batch over two partitions waits in one of them for the sync of another caller. Writes
+// of other keys that follow it in the other partition do not wait.
 func TestAWeakBatchThatWaitsHoldsBackNoOther(t *testing.T) {
 	withHeldSync(t, 4, func(*testing.T, *Engine) {}, func(t *testing.T, e *Engine, release func()) {
 		here, there := keysIn(e, 0, 3), keysIn(e, 1, 2)

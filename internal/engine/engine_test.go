@@ -35,8 +35,8 @@ func TestPutGetDeleteAtEveryDurability(t *testing.T) {
 	}
 }
 
-// W3: the source took one value for a delete. W2: and it said of every delete
-// that the key was there; ours says nothing.
+// W3: the source took one value for a delete. W2: it reported for every delete that the
+// key was present; kvd reports nothing.
 func TestAnyValueIsAValueW3(t *testing.T) {
 	marker := string([]byte{83, 76, 69, 7, 95, 21, 81, 27, 2, 104, 8, 100, 45, 109, 110, 1})
 	values := []string{"", "\x00", marker, strings.Repeat("v", 200<<10)}
@@ -276,7 +276,7 @@ func TestBatchIsAtomicAndHasOneVersion(t *testing.T) {
 	requireValue(t, e, "x", "1")
 }
 
-// LookupCached leaves, untouched, what the disk has.
+// LookupCached returns reads whose answers are on disk, unchanged.
 func TestLookupCachedAnswersFromMemory(t *testing.T) {
 	o := small(vfs.NewMem())
 	o.MemtableBytes, o.CacheBytes = 16<<20, 16<<20 // what is in memory stays there

@@ -15,8 +15,8 @@ import (
 	"github.com/kvd-db/kvd/internal/vfs"
 )
 
-// powerCut returns the store as it is after a power cut that takes all that was not
-// synced, opened again. The old one is closed when the test ends.
+// powerCut opens the store as it is after a power cut that loses everything not synced. The
+// old one is closed when the test ends.
 func powerCut(t *testing.T, disk *vfs.Mem, o Options) *Engine {
 	t.Helper()
 	o.FS = disk.CrashImage(vfs.DropAll, rand.New(rand.NewPCG(1, 1)))
@@ -57,8 +57,8 @@ func TestATransactionDoesNotOutliveWhatItRead(t *testing.T) {
 	require.NoError(t, err, "a new transaction reads what is there")
 }
 
-// Nor does it after an orderly restart, which it cannot tell from another one. The
-// number alone would be right then: nothing was lost.
+// A transaction does not outlive an orderly restart either, since its epoch differs,
+// although nothing was lost and its read version would be valid.
 func TestATransactionDoesNotOutliveAnOrderlyRestart(t *testing.T) {
 	disk := vfs.NewMem()
 	e := open(t, small(disk))
@@ -78,9 +78,9 @@ func TestATransactionDoesNotOutliveAnOrderlyRestart(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// A store that was restored from an older copy gives the numbers of the original out
-// again. Clients of the original meet it with versions that are still to come, and
-// with versions that mean something else there.
+// A store that was restored from an older copy gives out numbers of the original again.
+// Clients of the original send it versions that it has not reached, and versions that
+// stand for other states.
 func TestATransactionOfAnotherCopyDoesNotCommit(t *testing.T) {
 	disk := vfs.NewMem()
 	o := small(disk)
@@ -226,8 +226,8 @@ func (b bank) sum(t *testing.T, e *Engine) (sum int) {
 	return sum
 }
 
-// Clients that live over power cuts: they read before one, and commit after it, what
-// they made of writes that it took away. No money comes or goes.
+// Clients read before a power cut, and after it commit what they computed from writes that
+// it took away. The sum of the accounts never changes.
 func TestTransfersOverPowerCutsKeepTheSum(t *testing.T) {
 	cycles := 100
 	if testsize.Reduced() {

@@ -119,8 +119,8 @@ func TestExecuteRefusesWhatMakesNoSense(t *testing.T) {
 	require.ErrorIs(t, err, kv.ErrClosed)
 }
 
-// Many move a counter that lies in several partitions at once: no step is lost,
-// and none is seen half done.
+// Many goroutines increment a counter that is kept in several partitions: no increment is
+// lost, and none is seen in parts.
 func TestConcurrentExecutesAreOneAfterTheOther(t *testing.T) {
 	e := open(t, small(vfs.NewMem()))
 	keys := []string{"a", "b", "c", "d", "e"}
@@ -157,8 +157,8 @@ func TestConcurrentExecutesAreOneAfterTheOther(t *testing.T) {
 	}
 }
 
-// A named execute sent again, one after the other or at once, is applied once, and
-// each answer is that of the first, though the guard says otherwise by then.
+// Executes with one request id, sent one after the other or concurrently, are applied once,
+// and each gets the answer of the first, although the guard no longer holds.
 func TestNamedExecuteIsAppliedOnce(t *testing.T) {
 	disk := vfs.NewMem()
 	e := open(t, small(disk))
@@ -217,7 +217,7 @@ func TestNamedExecuteIsAppliedOnce(t *testing.T) {
 	}
 }
 
-// Nothing was written, so nothing is remembered: the guards decide anew.
+// An execute that wrote nothing is not remembered: its guards are evaluated again.
 func TestNamedExecuteOfNothingIsJudgedAnew(t *testing.T) {
 	e := open(t, small(vfs.NewMem()))
 	o := kv.WriteOptions{RequestID: kv.RequestID{ClientID: 1, Sequence: 1}}

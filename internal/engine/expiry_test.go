@@ -22,9 +22,9 @@ func putFor(t require.TestingT, e *Engine, key, value string, ttl time.Duration,
 	return op.Expiry
 }
 
-// A key that somebody saw expired is never there again, and one that has time left
-// by the store's clock is: over writes, flushes, compactions, restarts, crashes,
-// and wall clocks that jump by years. A snapshot sees the same all along.
+// A key that a reader saw expired never comes back, and a key that has time left by the
+// store's clock is present: across writes, flushes, compactions, restarts, crashes, and
+// jumps of the wall clock by years. A snapshot always sees the same.
 func TestNoExpiredKeyComesBack(t *testing.T) {
 	jumps := []time.Duration{-10 * year, -time.Minute, time.Minute, 10 * year}
 	keys := []string{"a", "b", "c", "d"}
@@ -55,7 +55,7 @@ func TestNoExpiredKeyComesBack(t *testing.T) {
 			case 0, 1, 2:
 				key := rapid.SampledFrom(keys).Draw(t, "key")
 				w := written{value: fmt.Sprint(n)}
-				if rapid.IntRange(0, 3).Draw(t, "for ever") == 0 {
+				if rapid.IntRange(0, 3).Draw(t, "without expiry") == 0 {
 					_, err := e.Put(context.Background(), []byte(key), []byte(w.value), synced)
 					require.NoError(t, err)
 				} else {
@@ -107,7 +107,7 @@ func TestNoExpiredKeyComesBack(t *testing.T) {
 			if used {
 				seenAt = after
 			}
-			require.Equal(t, before, after, "the test moves time, nobody else")
+			require.Equal(t, before, after, "only the test moves time")
 			for _, key := range keys {
 				w, ok := want[key]
 				alive := ok && (w.expiry == 0 || w.expiry > after)

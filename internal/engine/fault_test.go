@@ -132,9 +132,9 @@ func (l *faultLife) deleteRange() error {
 	return l.note(version, err, absent, key(2), key(3), key(4))
 }
 
-// transaction reads faultTrio from a snapshot and writes it, if it is still as it
-// was read. Nobody else writes it, so that must not fail for a conflict, unless the
-// outcome of the one before is unknown.
+// transaction reads faultTrio from a snapshot and writes it if it is unchanged. It has no
+// other writer, so there must be no conflict, unless the outcome of the last transaction is
+// unknown.
 func (l *faultLife) transaction() error {
 	s, err := l.e.BeginSnapshot(faultContext, time.Minute)
 	if err != nil {
@@ -166,7 +166,7 @@ func (l *faultLife) transaction() error {
 	case errors.Is(err, kv.ErrConflict) && l.pending != nil:
 		return nil // with the one of unknown outcome, as long as the store has not noticed that it failed
 	case errors.Is(err, kv.ErrConflict) || errors.Is(err, kv.ErrConditionFailed):
-		return fmt.Errorf("nobody came in between: %w", err)
+		return fmt.Errorf("a conflict without another writer: %w", err)
 	case !errors.Is(err, kv.ErrFailed):
 		return nil // could not read what it needs to judge
 	}
@@ -290,10 +290,10 @@ var faultClasses = map[string]func(i int, sticky bool) *faultfs.Rule{
 	},
 }
 
-// TestFaultSweep fails operation 0, 1, 2, ... of a short life, once and for good.
-// The store may go on, turn read-only or stop; it may not answer wrongly, nor lose
-// what it acknowledged: neither for the next process nor after a power cut.
-// By default it takes a sample; KVD_FAULTS=full does them all.
+// TestFaultSweep fails operation 0, 1, 2, ... of a short life, once, or from then on. The
+// store may continue, become read-only or stop. It must not give a wrong answer, nor lose
+// what it acknowledged, neither for the next process nor after a power cut. By default the
+// test samples the operations; with KVD_FAULTS=full it fails each.
 func TestFaultSweep(t *testing.T) {
 	stride := 19
 	switch {
@@ -352,16 +352,16 @@ func faultLives(t *testing.T, inj faultfs.Injector, i int) {
 	}
 }
 
-// A directory that cannot be synced, nor anything in it removed, leaves segments
-// of the log behind that it never went on in.
+// If the log's directory can neither be synced nor have files removed, segments remain in
+// it that were never written to.
 func TestLogSegmentsThatCouldNotBeRemoved(t *testing.T) {
 	for i := 30; i < 70; i++ {
 		faultRun(t, faultClasses["names"](i, true), i)
 	}
 }
 
-// A bit that a read of a table or manifest turns over is an error and never an
-// answer. (In the log's last group it is a torn tail: see the damage sweep.)
+// A bit that flips in a read of a table or manifest causes an error, never a wrong answer.
+// (In the log's last group it is a torn tail: see the damage sweep.)
 func TestFlippedReads(t *testing.T) {
 	t.Parallel()
 	stride := 5

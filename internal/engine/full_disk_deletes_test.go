@@ -48,14 +48,14 @@ func insist(l *fullLife, write func() error) {
 }
 
 // freedWithin is how soon after the deletes a full disk takes writes again, by the fake
-// clock: some looks of the maintenance loop, and much less than nameSpan.
+// clock: some ticks of the maintenance loop, and much less than nameSpan.
 const freedWithin = 6 * housekeepingEvery
 
 // TestDeletesOnAFullDiskFreeIt fills the disk to its last byte, with the ballast used up,
-// and then deletes everything. The other process keeps what it has, so all space that comes
-// back is the store's own: from tables and value files, or from nothing but the log. It
-// comes back at once, although the log then forgets the names of recent writes: one sent
-// again after a crash is known, or its outcome is uncertain.
+// and then deletes everything. The process that filled it keeps its space, so all space
+// that becomes free is the store's own: from tables and value files, or from the log alone.
+// It becomes free at once, although the log then loses request ids of recent writes: a
+// write sent again after a crash is recognised, or its outcome is uncertain.
 func TestDeletesOnAFullDiskFreeIt(t *testing.T) {
 	for what, remove := range deletions {
 		for _, logAlone := range []bool{false, true} {

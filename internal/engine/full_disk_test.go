@@ -20,9 +20,8 @@ import (
 	"github.com/kvd-db/kvd/internal/vfs"
 )
 
-// hog is another process that fills the disk of a store: from the moment at which it
-// is greedy it has taken what is free before each operation of the store, also what
-// the store has just given back.
+// hog is another process that fills the disk of a store: once greedy, it takes all free
+// space before each operation of the store, including space that the store has just freed.
 type hog struct {
 	mem    *vfs.Mem
 	size   int64

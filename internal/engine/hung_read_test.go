@@ -11,7 +11,7 @@ import (
 	"github.com/kvd-db/kvd/internal/vfs/faultfs"
 )
 
-// While many reads wait for a disk that hangs, those that memory has the answers to go on.
+// While many reads wait for a disk that hangs, reads whose answers are in memory proceed.
 func TestReadsFromMemoryGoOnBesideReadsThatHang(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		disk := faultfs.Wrap(vfs.NewMem(), nil)

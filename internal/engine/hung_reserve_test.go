@@ -108,7 +108,7 @@ func (l *hungLife) read() {
 	}
 }
 
-// keeps counts the looks of the maintenance loop at the disk.
+// keeps counts how often the maintenance loop checks the disk.
 func (l *hungLife) keeps(inj faultfs.Injector) (faultfs.Injector, *faultfs.Rule) {
 	looks := faultfs.At(1<<30, false, faultfs.Fault{}, faultfs.OnKind(faultfs.Usage))
 	return faultfs.InjectorFunc(func(op faultfs.Op) faultfs.Fault {
@@ -178,8 +178,8 @@ func TestAHungReservationHoldsUpNoCallerBeyondItsContext(t *testing.T) {
 	})
 }
 
-// The maintenance loop tries to reserve space again after a disk was full. If that hangs, the
-// keeper goes on.
+// After the disk was full the maintenance loop tries to reserve space. If that hangs, the
+// loop itself continues.
 func TestAHungReservationDoesNotHoldUpMaintenance(t *testing.T) {
 	for _, file := range []string{"*.wal", "BALLAST"} {
 		t.Run(file, func(t *testing.T) {

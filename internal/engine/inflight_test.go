@@ -67,7 +67,7 @@ func TestBatchesOverPartitionsInFlightAreBounded(t *testing.T) {
 			require.ErrorIs(t, <-answers, kv.ErrUncertain)
 		}
 		_, err := e.Apply(t.Context(), wide(e, size), synced)
-		require.ErrorIs(t, err, kv.ErrOverloaded, "those who gave up made no room")
+		require.ErrorIs(t, err, kv.ErrOverloaded, "callers that gave up made no room")
 
 		time.AfterFunc(patience/2, g.open)
 		_, err = e.Apply(t.Context(), wide(e, size), synced)

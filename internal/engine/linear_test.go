@@ -152,10 +152,10 @@ func judgeHistory(history []porcupine.Operation) porcupine.CheckResult {
 	return porcupine.CheckOperationsTimeout(registerModel, history, testwait.Left())
 }
 
-// W1: in the source, flushes ran side by side and the older one could end last,
-// so that its values hid newer ones for good. Its test could not see that, for no
-// two threads shared a key. Here they all do, and the first flush of each
-// partition is held back while others come and go.
+// W1: in the source, flushes of one partition ran concurrently and the older one could end
+// last, so that its values hid newer ones for good. Its test could not detect that, since
+// no two threads shared a key. Here all share keys, and the first flush of each partition
+// is held while later ones run.
 func TestSharedKeysAreLinearizableW1(t *testing.T) {
 	for _, o := range []kv.WriteOptions{memory, buffered, synced} {
 		t.Run(o.Durability.String(), func(t *testing.T) {
@@ -251,7 +251,7 @@ func TestMixedDurabilitiesAreLinearizable(t *testing.T) {
 	require.Equal(t, before, contents(t, e))
 }
 
-// The judge must bite: three stores that are wrong in the ways that matter.
+// The checker must reject wrong histories: those of three stores, each wrong in one way.
 func TestWrongStoresAreNotLinearizable(t *testing.T) {
 	for name, wrong := range map[string]func(registers) registers{
 		"stale reads":                 func(r registers) registers { return &staleReads{registers: r, seen: map[string]registerOutput{}} },

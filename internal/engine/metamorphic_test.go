@@ -118,7 +118,7 @@ func (r *replica) open() {
 }
 
 // outcome says what became of a write.
-func (r *replica) outcome(who string, version kv.SeqNum, err error) string {
+func (r *replica) outcome(name string, version kv.SeqNum, err error) string {
 	var lost *kv.ConditionError
 	switch {
 	case errors.As(err, &lost):
@@ -127,7 +127,7 @@ func (r *replica) outcome(who string, version kv.SeqNum, err error) string {
 		return "conflict"
 	}
 	require.NoError(r.t, err)
-	r.wrote[version] = who
+	r.wrote[version] = name
 	r.last = version
 	return "done"
 }

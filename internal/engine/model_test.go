@@ -33,8 +33,8 @@ func TestModel(t *testing.T) {
 	})
 }
 
-// inBubble runs f where leases and lingering cost no real time. What f panics
-// with, as rapid does to end a run, comes out.
+// inBubble runs f in a synctest bubble, where leases and lingering cost no real time. It
+// passes a panic of f on, as rapid panics to end a run.
 func inBubble(t *testing.T, f func()) {
 	var reason any
 	synctest.Test(t, func(*testing.T) {
@@ -61,7 +61,7 @@ type machine struct {
 	want    view      // what was written, expired or not
 	done    []done    // all writes, oldest first
 	named   []*named  // those that can be sent again
-	seen    kv.SeqNum // the newest version that anybody was told
+	seen    kv.SeqNum // the newest version that a caller was told
 	weakest kv.Durability
 	clock   uint64 // what the clock said, once a key was to expire
 	names   uint64 // given out
@@ -254,7 +254,7 @@ func (m *machine) Compact(t *rapid.T) {
 func (m *machine) PassTime(t *rapid.T) {
 	d := rapid.SampledFrom([]time.Duration{time.Millisecond, time.Second, 4 * time.Second}).Draw(t, "time")
 	m.time.pass(d)
-	require.NoError(t, m.e.clock.keep()) // now, and not when the maintenance loop comes round
+	require.NoError(t, m.e.clock.keep()) // now, not at the next tick of the maintenance loop
 	time.Sleep(d)
 	m.forgetLeases()
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/kvd-db/kvd/internal/vfs"
 )
 
-// A named batch that comes again is answered with its version, whichever way it
-// takes, and says so; also after a restart. It is not applied again.
+// A batch whose request id is known is not applied again, also after a restart. It gets the
+// version of the first attempt, and is reported as deduplicated, on every path.
 func TestNamedBatchesAreAppliedOnce(t *testing.T) {
 	fs := vfs.NewMem()
 	e := open(t, small(fs))

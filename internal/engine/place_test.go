@@ -13,7 +13,7 @@ import (
 	"github.com/kvd-db/kvd/internal/vfs/faultfs"
 )
 
-// A write that is on its way when the store finds its log gone is not acknowledged,
+// A write in progress when the store finds that its log was moved is not acknowledged,
 // although its sync succeeds.
 func TestNothingIsAcknowledgedByAStoreThatWasTakenAway(t *testing.T) {
 	for _, name := range []string{"data/wal/000001.wal", "data/STORE"} {

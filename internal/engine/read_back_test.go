@@ -13,8 +13,8 @@ import (
 	"github.com/kvd-db/kvd/internal/vfs/faultfs"
 )
 
-// A bit that flips on its way into a new file is found before the file is installed:
-// the flush or compaction fails, says so, is tried again, and nothing is lost.
+// A bit that flips while a new file is written is detected before the file is installed:
+// the flush or compaction fails, reports it, is tried again, and nothing is lost.
 func TestDamagedOutputIsNotInstalled(t *testing.T) {
 	for name, c := range map[string]struct {
 		index int // of the write that is spoilt, among those to such files

@@ -13,8 +13,8 @@ import (
 	"github.com/kvd-db/kvd/internal/vfs/faultfs"
 )
 
-// Reads that share a budget bring values into memory until it is passed, from
-// memtables and tables alike, and then leave the disk alone.
+// Reads that share a budget copy values, from memtables and tables alike, until the budget
+// is used up, and then read nothing from disk.
 func TestReadsStayWithinTheirBudget(t *testing.T) {
 	const keys, size, budget = 200, 32 << 10, 200 << 10
 	for _, where := range []string{"memtables", "tables"} {
@@ -65,7 +65,7 @@ func TestReadsStayWithinTheirBudget(t *testing.T) {
 			reads := ask(kv.NewReadBudget(budget))
 			require.NoError(t, e.Lookup(t.Context(), reads))
 			check(reads)
-			assert.Less(t, fetched.Load(), int64(keys*size/2), "blocks of values that nobody gets are not read")
+			assert.Less(t, fetched.Load(), int64(keys*size/2), "blocks of values that are not returned are not read")
 
 			b := kv.NewReadBudget(budget)
 			reads = ask(b)

@@ -65,7 +65,7 @@ func TestLookupCachedAtAnswersAllOrNothing(t *testing.T) {
 	require.ErrorIs(t, err, kv.ErrClosed)
 }
 
-// A version that is not visible in all partitions is not waited for.
+// LookupCachedAt does not wait for a version that is not yet visible in all partitions.
 func TestLookupCachedAtDoesNotWaitForASync(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		disk := faultfs.Wrap(vfs.NewMem(), nil)

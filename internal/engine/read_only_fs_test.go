@@ -33,7 +33,7 @@ type freezingLife struct {
 	}
 }
 
-// frozenKey is a key with one writer, who writes ever larger numbers to it.
+// frozenKey is a key with one writer, which writes ever larger numbers to it.
 type frozenKey struct {
 	name    string
 	level   kv.WriteOptions
@@ -301,10 +301,10 @@ func freezeAt(t *testing.T, at int64, stops bool) (froze, failed bool) {
 }
 
 // TestAFileSystemThatBecomesReadOnly makes the file system read-only before an operation
-// of a life, each of some in turn. Nothing that was acknowledged is lost; reads, scans and
-// snapshots go on, in the same opening or, if the log or a manifest met it first, in the
-// next; writes and deletes are refused with the reason; and a store that did not fail
-// takes writes again once the file system does.
+// of a life, for each of a sample of operations. Nothing that was acknowledged is lost;
+// reads, scans and snapshots continue, in the same opening or, if the log or a manifest met
+// it first, in the next; writes and deletes are refused with the reason; and a store that
+// did not fail takes writes again once the file system does.
 func TestAFileSystemThatBecomesReadOnly(t *testing.T) {
 	for _, stops := range []bool{false, true} {
 		t.Run(fmt.Sprintf("writers stop=%v", stops), func(t *testing.T) {
@@ -326,8 +326,8 @@ func TestAFileSystemThatBecomesReadOnly(t *testing.T) {
 	}
 }
 
-// TestAnIdleStoreOnAReadOnlyFileSystem: the maintenance loop finds it out although nothing is
-// written, nothing is tried from then on, and writes go on by themselves.
+// TestAnIdleStoreOnAReadOnlyFileSystem: the maintenance loop detects it although nothing is
+// written, no write is attempted from then on, and writes resume by themselves.
 func TestAnIdleStoreOnAReadOnlyFileSystem(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		mem := vfs.NewMem()

@@ -25,8 +25,8 @@ func unwritable(inner vfs.FS) vfs.FS {
 	}))
 }
 
-// Whatever a kill or a power cut leaves, a store that is only read shows what one that
-// recovers shows, and needs to write nothing for that.
+// After a kill or a power cut, a store that is opened read-only shows what recovery would
+// find, and writes nothing.
 func TestReadOnlyShowsWhatRecoveryWouldAndChangesNothing(t *testing.T) {
 	disk := vfs.NewMem()
 	o := small(disk)

@@ -13,8 +13,7 @@ import (
 	"github.com/kvd-db/kvd/internal/vfs"
 )
 
-// What has been flushed is in memory no more: neither in memtables nor in the memory of
-// records.
+// Flushed values are released: neither memtables nor buffers of records keep them.
 func TestFlushedValuesLeaveMemory(t *testing.T) {
 	const size, values = 4 << 20, 16
 	o := small(vfs.OS)

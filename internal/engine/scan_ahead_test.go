@@ -174,8 +174,8 @@ func writeLong(t *testing.T, e *Engine, items int) {
 	require.NoError(t, e.CompactAll(t.Context()))
 }
 
-// Damage far into a long scan is met in the background. The items before it come
-// first, each of them; then the error; never the end.
+// Damage far into a long scan is found in the background. The scan returns every item
+// before it, then the error, and never the end.
 func TestDamageThatIsReadAheadComesInItsPlace(t *testing.T) {
 	const items = 4_000
 	e, disk, o := longStore(t, items)
@@ -228,8 +228,8 @@ func holdsNothing(t *testing.T, s *Scanner) {
 	}
 }
 
-// However far a scan has come, and whatever is being read ahead, Close leaves
-// nothing behind.
+// However far a scan has come, and whatever is being read ahead, Close releases
+// everything.
 func TestCloseWhileItemsAreReadAhead(t *testing.T) {
 	e, _, _ := longStore(t, 3_000)
 	for n := range 60 {
@@ -268,8 +268,8 @@ func TestEngineCloseWhileItemsAreReadAhead(t *testing.T) {
 	}
 }
 
-// A lease that ends while items are read ahead ends the scan: it never gives
-// anything of another version.
+// A lease that ends while items are read ahead ends the scan, which never returns items of
+// another version.
 func TestLeaseThatEndsWhileItemsAreReadAhead(t *testing.T) {
 	const items = 3_000
 	e, _, _ := longStore(t, items)
@@ -310,7 +310,7 @@ func TestAShortScanStartsNoGoroutine(t *testing.T) {
 	}
 }
 
-// What is cached is read by the caller alone, too, however long the scan.
+// Cached blocks are read by the caller alone, however long the scan.
 func TestAScanOfCachedBlocksStartsNoGoroutine(t *testing.T) {
 	const items = 3_000
 	e := open(t, Options{FS: vfs.NewMem(), Partitions: 2, MemtableBytes: 8 << 20, CacheBytes: 8 << 20, LowDiskBytes: 1})
@@ -337,8 +337,8 @@ func TestAScanOfCachedBlocksStartsNoGoroutine(t *testing.T) {
 	}
 }
 
-// A walk over much that was deleted may take longer than a scan keeps its files. It
-// gets to its end all the same.
+// A walk over many deleted keys may take longer than a scan holds its files. It reaches its
+// end nevertheless.
 func TestAScanGetsOverWhatWasDeletedOnASlowDisk(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		slow := faultfs.Wrap(vfs.NewMem(), nil)

@@ -48,7 +48,7 @@ func (m *countedMemory) Give(bytes int64) {
 
 // A scan takes memory for its batches and for one large value at a time, wherever the
 // values lie; with little memory it reads smaller batches, and with none it is refused.
-// What it took it gives back.
+// It gives back all memory that it took.
 func TestScansTakeMemory(t *testing.T) {
 	const size = 1 << 20
 	keys := 40

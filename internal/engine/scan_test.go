@@ -144,8 +144,7 @@ func TestScanReadsAheadWithinBounds(t *testing.T) {
 	require.NoError(t, s.Close())
 }
 
-// A reader that stands still keeps neither files nor memtables; when it goes on
-// it goes on where it stood.
+// An idle scan holds neither files nor memtables, and continues at its position.
 func TestIdleScanHoldsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := open(t, small(vfs.NewMem()))

@@ -86,7 +86,7 @@ func TestHorizonIsNoLaterThanAnyReader(t *testing.T) {
 		s := newSequencer(func() uint64 { return clock }, nil, nil)
 		s.start(5)
 		var pins []*pin
-		var horizons []uint64 // times that were told, with the least number beside them
+		var horizons []uint64 // times that Horizon returned; lowest has the least numbers
 		var lowest []kv.SeqNum
 		for range rapid.IntRange(1, 40).Draw(t, "steps") {
 			switch rapid.IntRange(0, 4).Draw(t, "step") {
@@ -119,7 +119,7 @@ func TestHorizonIsNoLaterThanAnyReader(t *testing.T) {
 			for _, p := range pins {
 				want = append(want, p.at)
 				if p.now < now {
-					t.Fatalf("horizon is %d, somebody reads at %d", now, p.now)
+					t.Fatalf("horizon is %d, a reader reads at %d", now, p.now)
 				}
 			}
 			slices.Sort(want)

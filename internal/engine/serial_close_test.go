@@ -11,8 +11,8 @@ import (
 	"github.com/kvd-db/kvd/internal/vfs"
 )
 
-// Whoever reads, at whatever version, when the store is closed gets an answer or
-// an error, and does not wait for ever.
+// A read at any version that is in progress when the store is closed ends with an answer or
+// an error.
 func TestReadsEndWhenTheStoreIsClosed(t *testing.T) {
 	for range 20 {
 		e := open(t, small(vfs.NewMem()))

@@ -164,7 +164,7 @@ func TestCompareAndSetIsLinearizable(t *testing.T) {
 	}
 }
 
-// The judge must bite: a compare-and-set that compares, and sets later.
+// The checker must reject a compare-and-set that is not atomic.
 func TestWrongCompareAndSetIsNotLinearizable(t *testing.T) {
 	e := open(t, small(vfs.NewMem()))
 	r := engineRegisters{e, memory}
@@ -173,8 +173,8 @@ func TestWrongCompareAndSetIsNotLinearizable(t *testing.T) {
 		if err != nil || found && now.version != was || !found && was != 0 {
 			return casOutput{registerOutput{item{version: now.version}, found}, true}, err
 		}
-		// Whoever comes in between is overwritten.
-		if _, err := r.put(key, "somebody came in between"); err != nil {
+		// The write below overwrites what other clients write in between.
+		if _, err := r.put(key, "written in between"); err != nil {
 			return casOutput{}, err
 		}
 		version, err := r.put(key, value)

@@ -19,8 +19,8 @@ func serialPlan(durabilities ...kv.Durability) history.Plan {
 	return history.Plan{Keys: 500, Span: 10, Durabilities: durabilities, Start: time.Now()}
 }
 
-// Whatever many clients do at once, there is one order of it all: that of the
-// versions, and it is the order of real time.
+// The operations of many concurrent clients have one order, that of their versions, which
+// agrees with real time.
 func TestEverythingIsStrictlySerializable(t *testing.T) {
 	run := history.Run{
 		Plan:    serialPlan(kv.DurabilityMemory, kv.DurabilityBuffered, kv.DurabilitySync),
@@ -76,8 +76,8 @@ func requireAllKinds(t testing.TB, tally *history.Tally) {
 }
 
 // The same over crashes: power cuts, which only sync writes survive, and kills.
-// Whoever got no answer sends the write again in the next life of the store; it
-// must not take effect twice.
+// A client that got no answer sends the write again in the next life of the store; it must
+// not be applied twice.
 func TestCrashesKeepSerializability(t *testing.T) {
 	for name, crash := range map[string]struct {
 		durabilities []kv.Durability

@@ -117,9 +117,9 @@ func sealAll(t *testing.T, e *Engine, h *heldFlushes) {
 	})
 }
 
-// meanwhile runs a script in each place in which a rival may be when a transaction
-// is judged: the active memtable, a sealed one behind an active one that is empty,
-// a table. pause moves what was written there.
+// meanwhile runs a script with the conflicting write in each place in which it may be when
+// a transaction is validated: the active memtable, a sealed one while the active one is
+// empty, a table. pause moves what was written there.
 func meanwhile(t *testing.T, script func(t *testing.T, e *Engine, pause func())) {
 	stay := func(*testing.T, *Engine, *heldFlushes) {}
 	flush := func(t *testing.T, e *Engine, _ *heldFlushes) { require.NoError(t, e.Flush(t.Context())) }
@@ -215,7 +215,7 @@ func TestScriptPhantom(t *testing.T) {
 	}
 }
 
-// What lies beside the range does not disturb.
+// Keys outside the range do not conflict.
 func TestScriptNoPhantom(t *testing.T) {
 	meanwhile(t, func(t *testing.T, e *Engine, pause func()) {
 		x := beginTxn(t, e)

@@ -41,9 +41,8 @@ func (s engineStore) Restarted(context.Context, int) error {
 	return errors.New("a write of a store that does not restart is in doubt")
 }
 
-// judgeRun performs a run and replays what the clients saw. The run ends when the
-// test binary has to: a store that judges writes by what is not there makes the
-// clients try for ever.
+// judgeRun performs a run and checks what the clients saw. The run ends before the test's
+// deadline: with a faulty store the clients might try without end.
 func judgeRun(t testing.TB, run *history.Run, s history.Store) history.Tally {
 	t.Helper()
 	ctx, cancel := context.WithDeadline(t.Context(), testwait.Deadline())
@@ -84,10 +83,9 @@ func (s *restartingStore) begin(e *Engine) {
 	}
 }
 
-// crash makes an image of the disk and ends the present life with it. What was
-// answered before is in the image; later answers do not count. The engine that
-// restart makes of the image serves from then on; the old one is closed once
-// nobody waits for it any more.
+// crash makes an image of the disk and ends the present life. What was answered before is
+// in the image; later answers do not count. The engine that restart makes of the image
+// serves from then on; the old one is closed once no call waits for it.
 func (s *restartingStore) crash(restart func() (*Engine, error)) error {
 	old := s.life.Load()
 	old.over.Store(true)

@@ -115,7 +115,7 @@ func TestSmallHistoriesAreStrictlySerializable(t *testing.T) {
 	require.Positive(t, conflicts)
 }
 
-// The judge must bite: write skew, which each key for itself does not show.
+// The checker must reject write skew, which no single key shows.
 func TestWriteSkewIsNotStrictlySerializable(t *testing.T) {
 	var l history.Log
 	read := []history.Read{{Key: 1}, {Key: 2}}

@@ -76,7 +76,7 @@ func TestSnapshotReadsItsVersionUntilItsLeaseEnds(t *testing.T) {
 		requireAt(t, e, s, "a", "old")
 		time.Sleep(time.Nanosecond)
 		_, err = getAt(e, s.Version, "a")
-		require.ErrorIs(t, err, kv.ErrVersionGone, "at once, whenever the maintenance loop comes")
+		require.ErrorIs(t, err, kv.ErrVersionGone, "at once, before the next tick of the maintenance loop")
 		_, err = e.Scan(t.Context(), kv.Range{}, kv.ScanOptions{At: s.Version})
 		require.ErrorIs(t, err, kv.ErrVersionGone)
 		_, err = e.KeepSnapshot(s.ID, time.Second)
@@ -86,7 +86,7 @@ func TestSnapshotReadsItsVersionUntilItsLeaseEnds(t *testing.T) {
 		time.Sleep(2 * housekeepingEvery)
 		stats := e.Stats()
 		assert.Zero(t, stats.Snapshots)
-		assert.Zero(t, stats.Pins, "the maintenance loop let the version go")
+		assert.Zero(t, stats.Pins, "the maintenance loop released the version")
 		put(t, e, "a", "newer", memory)
 		del(t, e, "gone", memory)
 		require.NoError(t, e.CompactAll(t.Context()))
@@ -145,7 +145,7 @@ func TestTooManySnapshotsAreShed(t *testing.T) {
 		assert.Positive(t, overload.RetryAfter)
 		stats := e.Stats()
 		assert.Equal(t, 3, stats.Snapshots)
-		assert.Equal(t, 3, stats.Pins, "who was shed holds nothing")
+		assert.Equal(t, 3, stats.Pins, "a refused caller holds no pin")
 		_, err = e.LookupAt(t.Context(), nil, 0)
 		require.NoError(t, err, "reads without a snapshot are not counted")
 
@@ -236,9 +236,8 @@ func TestSnapshotsOfDifferentMomentsHaveDifferentVersions(t *testing.T) {
 	})
 }
 
-// A read finds its snapshot alive, then loses it, and a compaction comes before it
-// acquires what it reads from: without the second look it would have an answer,
-// and a wrong one.
+// A read finds its snapshot alive; then the lease ends, and a compaction runs before the
+// read acquires its files. Without the second call of find it would return a wrong answer.
 func TestReadThatLosesItsLeaseSaysSo(t *testing.T) {
 	e := open(t, small(vfs.NewMem()))
 	put(t, e, "a", "old", memory)

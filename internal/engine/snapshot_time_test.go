@@ -12,9 +12,8 @@ import (
 	"github.com/kvd-db/kvd/internal/vfs"
 )
 
-// Who reads on after the lease has ended learns that, and does not see what a
-// later snapshot sees, though nothing was written in between: time went on, and
-// keys are gone.
+// A reader whose lease has ended gets an error, not what a later snapshot sees, although
+// nothing was written in between: the clock has advanced, and keys have expired.
 func TestNoLaterLeaseRevivesOneThatEnded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tt := newTestTime()

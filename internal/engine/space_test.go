@@ -27,8 +27,8 @@ var spaceWrites = kv.WriteOptions{Durability: kv.DurabilityBuffered}
 // so that all that is to be done in the background is done.
 const rest = time.Minute
 
-// TestSpaceComesBack: a store that is left alone gives the space of what was deleted,
-// expired or overwritten back, while it runs. What remains is at most 1.3 times the
+// TestSpaceComesBack: an idle store frees the space of what was deleted, expired or
+// overwritten while it runs. What remains is at most 1.3 times the
 // live bytes and a slack, which is 64 MiB for a store of the default sizes; here all
 // sizes are divided by 32, or by 128 where the test is reduced.
 func TestSpaceComesBack(t *testing.T) {

@@ -18,8 +18,8 @@ import (
 	"github.com/kvd-db/kvd/internal/vfs/faultfs"
 )
 
-// Time in a bubble passes only while everybody waits, so each stage is exact, and what
-// should not take any time takes none.
+// Time in a bubble passes only while all goroutines wait, so each stage is exact, and
+// stages that should take no time take none.
 const slow = 3 * time.Second
 
 // slowly holds each operation of a kind, on files that match, up for a while.
@@ -346,7 +346,7 @@ func TestStagesOfReads(t *testing.T) {
 	})
 }
 
-// Who comes to a micro-batch that waits for more waits in the inbox.
+// A write that waits in a micro-batch that lingers is in the stage Inbox.
 func TestLingerIsTheStageOfWhoComesThen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := small(vfs.NewMem())

@@ -156,8 +156,8 @@ func TestWeakerWriteDoesNotWaitForTheSyncOfAnother(t *testing.T) {
 	}
 }
 
-// What a caller leaves behind when it gives up is not what the next one waits for:
-// no put is answered by the sync of another.
+// After callers have given up, a later put waits for its own sync: none is answered by the
+// sync of another.
 func TestPutAfterOthersGaveUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		disk := faultfs.Wrap(vfs.NewMem(), nil)
@@ -192,7 +192,7 @@ func TestPutAfterOthersGaveUp(t *testing.T) {
 			})
 		}
 		synctest.Wait()
-		first.open() // answers some of those that nobody waits for
+		first.open() // answers some writes whose callers gave up
 		synctest.Wait()
 		require.Zero(t, answered.Load())
 		second.open()
@@ -262,8 +262,8 @@ func TestBatchMeetsClosedPartitions(t *testing.T) {
 	require.Zero(t, e.across.inUse())
 }
 
-// Whoever answers must never wait for the caller: it may have gone, or be the one
-// who answers.
+// The goroutine that answers must never wait for the caller, which may have given up, or be
+// that goroutine itself.
 func TestAnswersDoNotWaitForTheCaller(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		call := commit.NewCall(2)
@@ -277,7 +277,7 @@ func TestAnswersDoNotWaitForTheCaller(t *testing.T) {
 		select {
 		case <-decided:
 		default:
-			t.Error("the answer waits for somebody to listen")
+			t.Error("the answer waits for its caller")
 		}
 		<-call.Done()
 	})
@@ -315,7 +315,7 @@ func TestDeadlineOfAQueuedWriteAndOfATakenOne(t *testing.T) {
 		g.open()
 		all.Wait()
 		put(t, e, other+"x", "later", synced)
-		synctest.Wait() // what was taken has nobody who waits for it
+		synctest.Wait() // no caller waits for what was taken
 		requireAbsent(t, e, keys[1])
 		requireValue(t, e, other, "taken")
 		requireAbsent(t, open(t, small(mem.CrashImage(vfs.DropAll, nil))), keys[1])
@@ -353,7 +353,7 @@ func TestStalledFlushSlowsThenSheds(t *testing.T) {
 					begin := time.Now()
 					_, err := e.Put(t.Context(), fmt.Appendf(nil, "%d-%d", writer, i), value, memory)
 					took := time.Since(begin)
-					assert.LessOrEqual(t, took, patience+time.Second, "nobody waits for long")
+					assert.LessOrEqual(t, took, patience+time.Second, "no caller waits for long")
 					switch {
 					case err != nil:
 						shed.Add(1)
@@ -427,7 +427,7 @@ func TestLogIsKeptUntilTheManifestIsDurable(t *testing.T) {
 }
 
 // After a crash everything of the log is in active memtables, and that may be more
-// than the options of today allow. They must be flushed, though nobody writes.
+// than the present options allow. They must be flushed although no caller writes.
 func TestRecoveredMemtablesDoNotShutWritersOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		mem := vfs.NewMem()
@@ -478,7 +478,7 @@ func TestNearlyFullDiskMakesTheStoreReadOnly(t *testing.T) {
 }
 
 // A flush or compaction that fails leaves everything as it was and succeeds once
-// the disk is well again, without anybody's help.
+// the disk works again, without intervention.
 func TestFailedFlushesAreRetried(t *testing.T) {
 	for _, fault := range []*faultfs.Rule{
 		faultfs.FailAt(0, syscall.EIO, true, faultfs.OnKind(faultfs.Create), faultfs.OnName("*.sst")),
@@ -514,8 +514,8 @@ func TestFailedFlushesAreRetried(t *testing.T) {
 	}
 }
 
-// A batch over partitions is seen by everybody or nobody: by a read of many keys,
-// by a scan, and by one get after another.
+// Every reader sees all of a batch over several partitions or nothing of it: by a read of
+// many keys, by a scan, and by one get after another.
 func TestBatchesAreSeenWhole(t *testing.T) {
 	e := open(t, small(vfs.NewMem()))
 	var keys []string

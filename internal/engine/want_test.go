@@ -14,9 +14,8 @@ import (
 	"github.com/kvd-db/kvd/internal/vfs/faultfs"
 )
 
-// A condition on a version or on presence reads no value, and one on a value reads
-// none of another length: what a condition brings into memory is no larger than the
-// request.
+// A condition on a version or on presence reads no value, and a condition on a value reads
+// none of another length: a condition never copies more into memory than its request has.
 func TestConditionsReadNoValues(t *testing.T) {
 	const size = 10_000
 	disk := faultfs.Wrap(vfs.NewMem(), nil)
@@ -67,8 +66,8 @@ func TestConditionsReadNoValues(t *testing.T) {
 	}
 }
 
-// What a read does not want is left out wherever the value lies: in a memtable, in a
-// table beside its key, or apart; in memory or not.
+// A read leaves out values that it does not ask for, wherever they lie: in a memtable, in a
+// table with the key, or in a value file; in memory or not.
 func TestReadsLeaveOutWhatIsNotWanted(t *testing.T) {
 	for _, where := range []string{"memtable", "inline", "apart"} {
 		t.Run(where, func(t *testing.T) {

@@ -10,8 +10,7 @@ import (
 	"github.com/kvd-db/kvd/internal/vfs"
 )
 
-// Readers that find everything in memory let others run long before the runtime
-// makes them.
+// Readers that find everything in memory yield long before the runtime preempts them.
 func TestReadersLetOthersRun(t *testing.T) {
 	e := open(t, small(vfs.NewMem()))
 	put(t, e, "key", "value", memory)
