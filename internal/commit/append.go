@@ -11,7 +11,7 @@ import (
 	"github.com/kvd-db/kvd/internal/wal"
 )
 
-// collect takes one write group from the inbox, unless one waits for room in the log, and
+// collect takes one micro-batch from the inbox, unless one waits for room in the log, and
 // appends it to the log.
 func (c *Coordinator) collect() (took bool, again time.Duration) {
 	if c.noRoom.Load() || c.inflightBytes.Load() >= c.opts.InflightBytes {

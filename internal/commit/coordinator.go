@@ -73,7 +73,7 @@ type Options struct {
 	Applied Applied
 	Events  *event.Listener
 
-	Writes batcher.Policy // how write groups form
+	Writes batcher.Policy // how micro-batches form
 
 	// InflightBytes bounds the records that are in the log and not yet in the
 	// memtable. Beyond it the leader stops taking, the inbox fills, and callers wait
@@ -87,7 +87,7 @@ type Options struct {
 	Now func() uint64
 }
 
-// Coordinator forms the write groups of one partition, appends them to the log and
+// Coordinator forms the micro-batches of one partition, appends them to the log and
 // applies them to the partition's tree. Safe for concurrent use, unless a method says
 // otherwise.
 type Coordinator struct {
@@ -190,7 +190,7 @@ func (c *Coordinator) closedError() error {
 
 // writeCounters are what a coordinator counts as it goes.
 type writeCounters struct {
-	writes     histogram.Powers // operations of each write group
+	writes     histogram.Powers // operations of each micro-batch
 	conflicts  atomic.Uint64
 	duplicates atomic.Uint64
 	early      atomic.Uint64
@@ -199,9 +199,9 @@ type writeCounters struct {
 // WriteStats is what a coordinator has done since it was started, and what waits now. The
 // fields are read one after the other, not at one instant.
 type WriteStats struct {
-	Writes histogram.PowerCounts // operations of each write group
+	Writes histogram.PowerCounts // operations of each micro-batch
 
-	// How long the first of a write group waited until it was taken, in microseconds: see
+	// How long the first group of a micro-batch waited until it was taken, in microseconds: see
 	// batcher.SampleEvery.
 	WriteWaits histogram.PowerCounts
 

@@ -35,7 +35,7 @@ func (c *Coordinator) orchestrate() {
 			continue // the leader calls pass if it leaves something to do
 		}
 		for more := true; more; more = !c.leader.unlock() {
-			// Callers that are about to queue make the write group larger: one yield took 16
+			// Callers that are about to queue make the micro-batch larger: one yield took 16
 			// partitions with 256 writers from 273 k to 361 k synced puts a second.
 			runtime.Gosched()
 			if again := c.work(); again > 0 {

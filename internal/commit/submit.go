@@ -57,7 +57,7 @@ func (g *WriteGroup) submitAlone(ctx context.Context) {
 // that.
 //
 // If the group asks for no sync, its caller leads until flushed, so that writes that come
-// meanwhile form one write group. If the group is alone in its call, the caller first
+// meanwhile form one micro-batch. If the group is alone in its call, the caller first
 // yields the processor once, for other callers to add theirs; the groups of a larger call
 // are large already.
 func (c *Coordinator) tryAppend(g *WriteGroup, alone bool) bool {
