@@ -91,6 +91,11 @@ func TestTrustNamesEveryReasonForDoubt(t *testing.T) {
 		"2 s are short", "scaled by 0.1", "fit into memory", "tmpfs", "changes that no commit has"} {
 		assert.Contains(t, strings.Join(all, "\n"), says)
 	}
+	r = testResult()
+	r.Cells[0].Runs = r.Cells[0].Runs[:1]
+	for _, c := range Trust(r) {
+		assert.NotContains(t, c.Text, "agree", "one run agrees with nothing")
+	}
 	for _, c := range Trust(&results.Result{}) {
 		assert.NotEmpty(t, c.Text, "also without cells")
 	}

@@ -39,7 +39,11 @@ func Trust(r *results.Result) []Check {
 	add(w.errors == "", "Every answer was checked, and all were right.", "A run ended with an error, so its figures mean nothing: %s", w.errors)
 	add(w.interrupted == 0, "", "%s interrupted.", plural(w.interrupted, "run"))
 	add(w.runs >= leastRuns, fmt.Sprintf("At least %d runs for each figure.", w.runs), "Only %d of %d runs for some figures: their spread is not known.", w.runs, leastRuns)
-	add(w.spread <= mostSpread, "Runs of the same agree to within "+chart.Percent(w.spread)+".", "Runs of the same differ by up to %s: %s.", chart.Percent(w.spread), w.spreadOf)
+	agree := ""
+	if w.runs > 1 {
+		agree = "Runs of the same agree to within " + chart.Percent(w.spread) + "."
+	}
+	add(w.spread <= mostSpread, agree, "Runs of the same differ by up to %s: %s.", chart.Percent(w.spread), w.spreadOf)
 	add(w.generator <= mostGenerator, "The load generator took at most "+chart.Percent(w.generator)+" of the processor time.",
 		"The load generator took up to %s of the processor time, so rates are lower bounds.", chart.Percent(w.generator))
 	add(w.late <= mostLateNanos, "", "Timers woke the generator up to %s late (p99), which latencies contain.", chart.Nanos(w.late))
