@@ -24,7 +24,7 @@ func needs(names ...string) cobra.PositionalArgs {
 	}
 }
 
-// mayHave accepts the named argument or none.
+// mayHave accepts the named argument, or none.
 func mayHave(name string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) > 1 {
@@ -34,7 +34,7 @@ func mayHave(name string) cobra.PositionalArgs {
 	}
 }
 
-// noArguments accepts flags alone.
+// noArguments accepts no arguments.
 func noArguments(cmd *cobra.Command, args []string) error {
 	if len(args) > 0 {
 		return usageOf(cmd, "%s takes no arguments; %q is one too many", cmd.CommandPath(), args[0])
@@ -42,7 +42,7 @@ func noArguments(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// usageOf is an error with the usage line of a command.
+// usageOf returns a usage error that ends with the usage line of cmd.
 func usageOf(cmd *cobra.Command, format string, args ...any) error {
 	return fmt.Errorf(format+"\nusage: %s", append(args, cmd.UseLine())...)
 }

@@ -17,10 +17,10 @@ func (a *app) checkCommand() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "check DIR",
-		Short: "Read every byte of a stopped store and say whether it is whole",
-		Long: "Read every byte of a stopped store and list its files: what each is, its size,\n" +
-			"and ok or what is wrong with it and where. Nothing is changed.\n\n" +
-			"Exit codes: 0 the store is whole; 65 something is damaged, missing or of a newer\n" +
+		Short: "Read every byte of a stopped store and report damage",
+		Long: "Read every byte of a stopped store and list its files: kind, size, and ok or what\n" +
+			"is damaged and where. The command changes no file.\n\n" +
+			"Exit codes: 0 the store is whole; 65 a file is damaged, missing or of a newer\n" +
 			"version; 74 the disk cannot be read; 75 a server has the store open.",
 		Args: needs("DIR"),
 	}
@@ -43,14 +43,14 @@ func (a *app) checkCommand() *cobra.Command {
 			return err
 		}
 		if damaged := len(report.Damaged()); damaged > 0 {
-			return fmt.Errorf("%s: %d of %d files are not as they should be: %w", report.Dir, damaged, len(report.Files), report.Err())
+			return fmt.Errorf("%s: %d of %d files are damaged, missing or unreadable: %w", report.Dir, damaged, len(report.Files), report.Err())
 		}
 		return nil
 	}
 	return cmd
 }
 
-// update takes the progress of inspect.Check.
+// update receives the progress of inspect.Check.
 func (p *progress) update(done, total int64) {
 	p.done.Store(done)
 	p.items.Store(done)

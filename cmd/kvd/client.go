@@ -25,7 +25,7 @@ const (
 type connection struct {
 	addr    string
 	timeout time.Duration
-	envErr  error // the environment's timeout makes no sense
+	envErr  error // the timeout in the environment is invalid
 }
 
 const defaultTimeout = 5 * time.Second
@@ -41,12 +41,12 @@ func (a *app) connection(cmd *cobra.Command) *connection {
 	if text := a.getenv(envTimeout); text != "" {
 		d, err := time.ParseDuration(text)
 		if err != nil {
-			c.envErr = usagef("environment variable %s=%q is no duration, such as 500ms or 5s", envTimeout, text)
+			c.envErr = usagef("environment variable %s=%q is not a duration such as 500ms or 5s", envTimeout, text)
 		}
 		timeout = d
 	}
-	cmd.Flags().StringVar(&c.addr, "addr", addr, "address of the server, or of several of the same store, separated by commas [$"+envAddr+"]")
-	cmd.Flags().DurationVar(&c.timeout, "timeout", timeout, "how long one operation may take [$"+envTimeout+"]")
+	cmd.Flags().StringVar(&c.addr, "addr", addr, "address of the server, or several addresses of the same store separated by commas [$"+envAddr+"]")
+	cmd.Flags().DurationVar(&c.timeout, "timeout", timeout, "longest time of one operation [$"+envTimeout+"]")
 	return c
 }
 
@@ -76,7 +76,7 @@ func (c *connection) with(fn func(*kvd.Client) error) (err error) {
 	return err
 }
 
-// adminAddressError says that --addr is the address for operators.
+// adminAddressError reports that --addr names the admin address of a server.
 type adminAddressError struct {
 	addr string
 	err  error
@@ -84,12 +84,12 @@ type adminAddressError struct {
 
 func (e *adminAddressError) Error() string {
 	return fmt.Sprintf("%s is the admin address of a kvd server, which serves health, metrics and profiles alone; "+
-		"name the address for clients, 127.0.0.1:7070 by default, with --addr or %s", e.addr, envAddr)
+		"give the address for clients, by default 127.0.0.1:7070, with --addr or %s", e.addr, envAddr)
 }
 
 func (e *adminAddressError) Unwrap() error { return e.err }
 
-// isAdminAddress asks a server that did not answer as one for clients whether it
+// isAdminAddress reports whether the server at an address that does not serve clients
 // serves the admin pages.
 func isAdminAddress(addr string, err error) bool {
 	if !errors.Is(err, kvd.ErrUnavailable) && !errors.Is(err, kvd.ErrInvalid) && !errors.Is(err, context.DeadlineExceeded) {
@@ -100,7 +100,7 @@ func isAdminAddress(addr string, err error) bool {
 	if err != nil {
 		return false
 	}
-	defer func() { _ = response.Body.Close() }() // nothing is written to it
+	defer func() { _ = response.Body.Close() }() // only read
 	page, err := io.ReadAll(io.LimitReader(response.Body, int64(len(admin.Index))))
 	return err == nil && string(page) == admin.Index
 }
@@ -113,7 +113,7 @@ var durabilityLevels = map[string]kvd.Durability{
 }
 
 func (d *durability) flag(cmd *cobra.Command) {
-	cmd.Flags().Var(d, "durability", "memory, buffered or sync; by default what the server is set to")
+	cmd.Flags().Var(d, "durability", "memory, buffered or sync; default: the setting of the server")
 }
 
 func (d *durability) Set(text string) error {

@@ -6,7 +6,7 @@ import (
 	"github.com/kvd-db/kvd/pkg/kvd"
 )
 
-// condition is the flags of a write that happens only if the key is as expected.
+// condition holds the flags of a conditional write.
 type condition struct {
 	cmd             *cobra.Command
 	absent, present bool
@@ -21,22 +21,22 @@ const (
 	flagIfValue   = "if-value"
 )
 
-// flags adds the flags of what the key holds to cmd.
+// flags adds to cmd the flags for conditions on what the key holds.
 func (c *condition) flags(cmd *cobra.Command) {
 	c.cmd = cmd
-	cmd.Flags().Uint64Var(&c.version, flagIfVersion, 0, "only if the key was last written at this version; 0: only if it is not there")
+	cmd.Flags().Uint64Var(&c.version, flagIfVersion, 0, "only if the key was last written at this version; 0: only if it is absent")
 	cmd.Flags().StringVar(&c.value, flagIfValue, "", "only if the key has this value")
 	cmd.MarkFlagsMutuallyExclusive(flagIfVersion, flagIfValue)
 }
 
-// presenceFlags adds the flags of whether the key is there, beside flags.
+// presenceFlags adds flags, and those for conditions on presence.
 func (c *condition) presenceFlags(cmd *cobra.Command) {
-	cmd.Flags().BoolVar(&c.absent, flagIfAbsent, false, "only if the key is not there")
-	cmd.Flags().BoolVar(&c.present, flagIfPresent, false, "only if the key is there")
+	cmd.Flags().BoolVar(&c.absent, flagIfAbsent, false, "only if the key is absent")
+	cmd.Flags().BoolVar(&c.present, flagIfPresent, false, "only if the key is present")
 	cmd.MarkFlagsMutuallyExclusive(flagIfAbsent, flagIfPresent, flagIfVersion, flagIfValue)
 }
 
-// options returns the condition that was asked for, or nothing.
+// options returns the condition that the flags ask for, if any.
 func (c *condition) options(enc *encoding) ([]kvd.WriteOption, error) {
 	switch {
 	case c.absent:

@@ -19,12 +19,13 @@ func (a *app) deleteCommand() *cobra.Command {
 		Use:     "del KEY... | --prefix P | --start S --end E | --all",
 		Aliases: []string{"delete"},
 		Short:   "Remove keys, or all keys of a range",
-		Long: "Remove keys, or all keys of a range. It is no error if a key is not there.\n\n" +
-			"A range goes at one moment, whatever its size; it may have --start or --end\n" +
-			"alone. On a terminal the command shows what would go and asks, unless --yes says\n" +
-			"that it need not. Elsewhere --all needs --yes; it counts the keys, removes them\n" +
-			"and prints how many it counted. With --if-version or --if-value one key is removed only if it\n" +
-			"is as the flag says; else the exit code is 4.",
+		Long: "Remove keys, or all keys of a range. A key that does not exist is no error.\n\n" +
+			"A range is removed atomically, whatever its size. It may have only --start or\n" +
+			"only --end. On a terminal the command shows the keys and asks for confirmation,\n" +
+			"unless --yes is given. Without a terminal --all requires --yes; the command then\n" +
+			"counts the keys, removes them and prints the count.\n\n" +
+			"With --if-version or --if-value the key is removed only if the condition holds;\n" +
+			"otherwise the exit code is 4.",
 		Example: "  kvd del user/1 user/2\n" +
 			"  kvd del --if-version 17 user/1\n" +
 			"  kvd del --prefix session/ --dry-run\n" +
@@ -45,15 +46,15 @@ func (a *app) deleteCommand() *cobra.Command {
 		ranged := removal.all || keys.given(cmd)
 		switch {
 		case ranged && len(args) > 0:
-			return usagef("keys and a range are both there; want one of them")
+			return usagef("both keys and a range are given; want one of them")
 		case ranged && condition != nil:
-			return usagef("a condition is for a key, not for a range; kvd txn has both")
+			return usagef("a condition applies to one key, not to a range; kvd txn can combine both")
 		case !ranged && len(args) == 0:
 			return usagef("want keys, or a range: --prefix, --start and --end, or --all")
 		case !ranged && removal.dryRun:
 			return usagef("--dry-run is for a range")
 		case condition != nil && len(args) > 1:
-			return usagef("a condition is for one key, here are %d; kvd txn has several", len(args))
+			return usagef("a condition applies to one key, not to %d; kvd txn can have several", len(args))
 		}
 		removal.durability = level.level
 		if ranged {
@@ -62,7 +63,7 @@ func (a *app) deleteCommand() *cobra.Command {
 				return err
 			}
 			if everything(r) && !removal.all {
-				return usagef("the range is that of all keys; say --all if every key should go")
+				return usagef("the range holds all keys; say --all to remove every key")
 			}
 			return server.with(func(c *kvd.Client) error { return removal.run(cmd.Context(), c, r) })
 		}

@@ -26,7 +26,7 @@ type rangeRemoval struct {
 func (r *rangeRemoval) flags(cmd *cobra.Command) {
 	cmd.Flags().BoolVar(&r.all, "all", false, "remove every key of the store")
 	cmd.Flags().BoolVar(&r.dryRun, "dry-run", false, "count the keys of the range, show the first ones, and remove nothing")
-	cmd.Flags().BoolVarP(&r.yes, "yes", "y", false, "do not ask")
+	cmd.Flags().BoolVarP(&r.yes, "yes", "y", false, "do not ask for confirmation")
 	for _, name := range boundFlags {
 		cmd.MarkFlagsMutuallyExclusive("all", name)
 	}
@@ -42,7 +42,7 @@ func (r *rangeRemoval) run(ctx context.Context, c *kvd.Client, keys kvd.Range) e
 	asks := !r.yes && isTerminal(r.app.in)
 	count := 0
 	if r.all && !asks && !r.dryRun {
-		// A script that names no range may have meant another store.
+		// A script without a range may have the wrong store.
 		var err error
 		if count, err = r.show(ctx, c, keys, io.Discard); err != nil {
 			return err
@@ -77,8 +77,8 @@ func (r *rangeRemoval) run(ctx context.Context, c *kvd.Client, keys kvd.Range) e
 	return nil
 }
 
-// shownKeys is how many keys give an idea of what a range holds: they and the
-// question fit on a screen.
+// shownKeys is how many keys of a range are shown: few enough to fit on a screen with the
+// question.
 const shownKeys = 10
 
 // show prints how many keys there are and the first of them.
@@ -102,13 +102,13 @@ func (r *rangeRemoval) show(ctx context.Context, c *kvd.Client, keys kvd.Range, 
 // errRefused: the user did not confirm.
 var errRefused = errors.New("nothing was removed")
 
-// confirm asks a person, and returns nil if the answer is yes.
+// confirm asks the user, and returns nil if the answer is yes.
 func (a *app) confirm(ctx context.Context, question string) error {
 	fmt.Fprintf(a.err, "%s [y/N] ", question)
-	// A read of a terminal cannot be called off; it ends with the process.
+	// A read of a terminal cannot be cancelled; it ends with the process.
 	answer := make(chan string, 1)
 	go func() {
-		line, _ := bufio.NewReader(a.in).ReadString('\n') // the end of input is no yes
+		line, _ := bufio.NewReader(a.in).ReadString('\n') // the end of input means no
 		answer <- line
 	}()
 	select {

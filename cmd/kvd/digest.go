@@ -21,10 +21,10 @@ func (a *app) digestCommand() *cobra.Command {
 		Use:   "digest [DIR|ADDR]",
 		Short: "Print a hash of all keys and values, and their number",
 		Long: "Print a hash of all keys and values, and their number. Two stores with the same\n" +
-			"keys and values have the same hash, however they came about.\n\n" +
-			"An argument that is a directory names a stopped store: it is read as a server\n" +
-			"would read it, log and all, and not changed. Any other is the address of a\n" +
-			"server.",
+			"keys and values have the same hash, whatever their history.\n\n" +
+			"If the argument is a directory, it is a stopped store; the command reads it as a\n" +
+			"server would, including the log, and changes nothing. Any other argument is the\n" +
+			"address of a server.",
 		Args: mayHave("DIR or ADDR"),
 	}
 	server := a.connection(cmd)
@@ -53,7 +53,7 @@ func addAll(ctx context.Context, server *connection, args []string, add func(key
 		case info.IsDir():
 			return addStopped(ctx, args[0], add)
 		default:
-			return usagef("%s is a file, not a directory; name the directory of a stopped store, or the address of a server", args[0])
+			return usagef("%s is a file, not a directory; give the directory of a stopped store, or the address of a server", args[0])
 		}
 		server.addr = args[0]
 	}
@@ -68,10 +68,10 @@ func addAll(ctx context.Context, server *connection, args []string, add func(key
 	})
 }
 
-// addStopped adds what a store in a directory holds.
+// addStopped adds the keys and values of the stopped store in a directory.
 func addStopped(ctx context.Context, dir string, add func(key, value []byte)) (err error) {
 	if _, err := descriptor.Read(vfs.OS, dir); err != nil {
-		return named(fmt.Errorf("%s holds no store that can be read: %w", dir, err))
+		return named(fmt.Errorf("read the store in %s: %w", dir, err))
 	}
 	e, err := engine.Open(dir, engine.Options{ReadOnly: true})
 	if err != nil {

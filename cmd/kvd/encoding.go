@@ -10,8 +10,7 @@ import (
 	"github.com/kvd-db/kvd/internal/inspect"
 )
 
-// encoding is how keys and values are spelled on the command line and in what is
-// printed.
+// encoding is the encoding of keys and values in arguments and in output.
 type encoding struct{ hex, base64, escaped bool }
 
 func (e *encoding) flags(cmd *cobra.Command) {
@@ -21,7 +20,7 @@ func (e *encoding) flags(cmd *cobra.Command) {
 	cmd.MarkFlagsMutuallyExclusive("hex", "base64", "escaped")
 }
 
-// decode reads an argument.
+// decode decodes an argument.
 func (e *encoding) decode(what, text string) (b []byte, err error) {
 	switch {
 	case e.hex:
@@ -39,8 +38,8 @@ func (e *encoding) decode(what, text string) (b []byte, err error) {
 	return b, nil
 }
 
-// encode spells bytes for output: as the flags say, else escaped for a person and
-// as they are for a program.
+// encode encodes bytes for output as the flags say; without flags it escapes them for a
+// terminal and leaves them unchanged otherwise.
 func (e *encoding) encode(b []byte, forPerson bool) string {
 	switch {
 	case e.hex:
@@ -53,7 +52,7 @@ func (e *encoding) encode(b []byte, forPerson bool) string {
 	return string(b)
 }
 
-// key reads the argument that names a key.
+// key decodes an argument that is a key.
 func (e *encoding) key(text string) ([]byte, error) {
 	key, err := e.decode("key", text)
 	if err == nil && len(key) == 0 {
@@ -62,7 +61,7 @@ func (e *encoding) key(text string) ([]byte, error) {
 	return key, err
 }
 
-// newline ends what was spelled, unless the bytes went out as they are.
+// newline returns the newline after encoded output, empty if the bytes were left unchanged.
 func (e *encoding) newline(forPerson bool) string {
 	if e.hex || e.base64 || e.escaped || forPerson {
 		return "\n"
@@ -70,7 +69,7 @@ func (e *encoding) newline(forPerson bool) string {
 	return ""
 }
 
-// say prints to a person, and nothing into a pipe: there the exit code says it.
+// say prints a message to a terminal, and nothing into a pipe, where the exit code suffices.
 func (a *app) say(format string, args ...any) {
 	if isTerminal(a.out) {
 		fmt.Fprintf(a.out, format, args...)

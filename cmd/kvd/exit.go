@@ -14,7 +14,7 @@ import (
 	kvdpb "github.com/kvd-db/kvd/pkg/kvdpb/kvd/v1"
 )
 
-// Exit codes of client commands, beside those of package daemon.
+// Exit codes of client commands, in addition to those of package daemon.
 const (
 	exitNotFound    = 3
 	exitCondition   = 4
@@ -33,7 +33,7 @@ func exitCode(err error) int {
 		err  error
 		code int
 	}{
-		{kvd.ErrUncertain, daemon.ExitError}, // before the deadline that it wraps
+		{kvd.ErrUncertain, daemon.ExitError}, // first, since it may wrap a deadline
 		{kvd.ErrConflict, exitConflict},
 		{kvd.ErrNotFound, exitNotFound},
 		{kvd.ErrInvalid, daemon.ExitUsage},
@@ -50,9 +50,9 @@ func exitCode(err error) int {
 	return daemon.ExitCode(err)
 }
 
-// conditionFailed reports whether err says that a condition of a write or an
-// assertion of a script did not hold, and that nothing was written. The client's
-// sentinel is the same for transactions that met.
+// conditionFailed reports whether a condition of a write, or an assertion of a script, did
+// not hold, so that nothing was written. The client has the same sentinel for transactions
+// that conflict.
 func conditionFailed(err error) bool {
 	e, ok := errors.AsType[*kvd.Error](err)
 	return ok && e.Reason == kvdpb.ReasonConditionFailed && !errors.Is(err, kvd.ErrUncertain)
@@ -70,15 +70,15 @@ func explain(err error) string {
 		err  error
 		text string
 	}{
-		{kvd.ErrUncertain, "read the keys to see whether it happened; writing the same again does no harm if no other client writes them"},
-		{kvd.ErrConflict, "nothing was written; others write the same keys, so try again"},
-		{kvd.ErrVersionGone, "it took longer than the server keeps an old version; read less at once"},
-		{kvd.ErrReadOnly, "look at /readyz?verbose of the server for the reason"},
-		{kvd.ErrUnavailable, "is the server running? Start one with kvd serve, or name its address with --addr or KVD_ADDR"},
-		{kvd.ErrOverloaded, "try again later, or with fewer requests at once"},
+		{kvd.ErrUncertain, "read the keys to find out whether the write happened; it can be repeated safely if no other client writes them"},
+		{kvd.ErrConflict, "nothing was written, since other clients write the same keys; try again"},
+		{kvd.ErrVersionGone, "the command took longer than the server keeps an old version; read less at a time"},
+		{kvd.ErrReadOnly, "/readyz?verbose at the server's admin address tells the reason"},
+		{kvd.ErrUnavailable, "is the server running? Start one with kvd serve, or give its address with --addr or KVD_ADDR"},
+		{kvd.ErrOverloaded, "try again later, or with fewer concurrent requests"},
 		{context.DeadlineExceeded, "the server did not answer in time; a longer --timeout may help"},
-		{vfs.ErrLocked, "stop the process that has the store open, or name another directory"},
-		{kv.ErrUnsupportedVersion, "a newer kvd wrote this; use that one"},
+		{vfs.ErrLocked, "stop the process that has the store open, or give another directory"},
+		{kv.ErrUnsupportedVersion, "a newer kvd wrote this; use that version"},
 		{kv.ErrCorrupt, "kvd check DIR lists every damaged file; nothing was changed"},
 	} {
 		if errors.Is(err, hint.err) {
@@ -88,26 +88,26 @@ func explain(err error) string {
 	return err.Error()
 }
 
-// instead says what a failed condition found.
+// instead tells what a failed condition found.
 func instead(err error) string {
 	e, _ := errors.AsType[*kvd.Error](err)
 	switch {
-	case e.Op == opAssert: // its message says it
+	case e.Op == opAssert: // the message of the error has it
 		return "nothing was written"
 	case e.Version == 0:
 		return "the key is not there"
 	}
-	return fmt.Sprintf("the key is there with version %d; kvd get --version prints both", e.Version)
+	return fmt.Sprintf("the key is present with version %d; kvd get --version prints version and value", e.Version)
 }
 
-// named makes it an error of usage that a file or directory which the user named
-// is not there.
+// named makes a usage error of an error that a file or directory that the user gave does
+// not exist.
 func named(err error) error {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return usagef("%w", err)
 	case errors.Is(err, syscall.ENOTDIR):
-		return usagef("%w: it, or what it lies in, is a file, not a directory", err)
+		return usagef("%w: it, or one of its parents, is a file, not a directory", err)
 	}
 	return err
 }

@@ -19,13 +19,13 @@ func (a *app) exportCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "export [FILE]",
 		Short: "Write keys and values as JSON lines",
-		Long: "Write keys and values, all as of one moment and in the order of the keys, as\n" +
-			"JSON lines that kvd import reads: to standard output, or into a new file.\n\n" +
+		Long: "Write keys and values as JSON lines that kvd import reads, to standard output or\n" +
+			"to a new file. All are read at one version, and are in the order of the keys.\n\n" +
 			`  {"key":"user/1","value":"Ada"}` + "\n" +
 			`  {"key_base64":"AP8=","value_base64":"/w=="}` + "\n" +
 			`  {"key":"session/7","value":"Ada","ttl_ms":59000}` + "\n\n" +
-			"ttl_ms is what was left of the life of a key that expires, in milliseconds.\n" +
-			"--hex, --base64 and --escaped say how --prefix, --start and --end are spelled.",
+			"ttl_ms is the remaining time to live of a key that expires, in milliseconds.\n" +
+			"--hex, --base64 and --escaped give the encoding of --prefix, --start and --end.",
 		Args: mayHave("FILE"),
 	}
 	server := a.connection(cmd)
@@ -44,8 +44,8 @@ func (a *app) exportCommand() *cobra.Command {
 					if err != nil {
 						return err
 					}
-					// No version: an import cannot restore it, and exports of equal
-					// contents are equal, unless keys expire.
+					// Without the version: an import cannot restore it, and exports of
+					// equal contents are then equal, unless keys expire.
 					l := newLine(&item)
 					l.Version = 0
 					if err := l.write(w); err != nil {
@@ -63,8 +63,8 @@ func (a *app) exportCommand() *cobra.Command {
 	return cmd
 }
 
-// toFile calls write with the file that the only argument names, which must not
-// exist yet, or with standard output. A file that was not written whole goes.
+// toFile calls write with the file that the only argument names, which must not exist yet,
+// or with standard output. It removes a file that was not completed.
 func (a *app) toFile(args []string, write func(io.Writer) error) (err error) {
 	if len(args) == 0 || args[0] == "-" {
 		out := bufio.NewWriterSize(a.out, 1<<16)
@@ -72,7 +72,7 @@ func (a *app) toFile(args []string, write func(io.Writer) error) (err error) {
 	}
 	f, err := os.OpenFile(args[0], os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if errors.Is(err, os.ErrExist) {
-		return usagef("%s is there already; remove it first, or choose another name", args[0])
+		return usagef("%s exists already; remove it first, or choose another name", args[0])
 	}
 	if err != nil {
 		return err

@@ -18,8 +18,8 @@ func (a *app) getCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "get KEY",
 		Short: "Print the value of a key",
-		Long: "Print the value of a key: escaped on a terminal, the very bytes into a pipe.\n" +
-			"Exit code 3 says that the key is not there.",
+		Long: "Print the value of a key: escaped on a terminal, unchanged into a pipe.\n" +
+			"The exit code is 3 if the key is absent.",
 		Example: "  kvd get user/1\n" +
 			"  kvd get --version user/1   17, a tab, the value: see kvd put --if-version\n" +
 			"  kvd get -o json user/1     with its version, and ttl_ms if it expires",
@@ -28,7 +28,7 @@ func (a *app) getCommand() *cobra.Command {
 	server := a.connection(cmd)
 	enc.flags(cmd)
 	took.flag(cmd)
-	cmd.Flags().BoolVar(&version, "version", false, "print the version that wrote the value, and a tab, before it")
+	cmd.Flags().BoolVar(&version, "version", false, "print the version at which the value was written, and a tab, before the value")
 	cmd.Flags().StringVarP(&format, "output", "o", "raw", "raw, or json as kvd scan prints it")
 	cmd.MarkFlagsMutuallyExclusive("version", "output")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {

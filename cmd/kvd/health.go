@@ -11,9 +11,9 @@ import (
 func (a *app) healthCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "health",
-		Short: "Say whether a server takes requests",
-		Long: "Say whether a server takes requests: exit code 0 if it does, 5 if not. For\n" +
-			"images without a shell.",
+		Short: "Check whether a server is ready for requests",
+		Long: "Check whether a server is ready for requests. The exit code is 0 if it is and 5\n" +
+			"if not. Meant for health checks in container images without a shell.",
 		Args: noArguments,
 	}
 	server := a.connection(cmd)

@@ -27,26 +27,27 @@ func (a *app) importCommand() *cobra.Command {
 	var resume string
 	cmd := &cobra.Command{
 		Use:   "import [FILE]",
-		Short: "Write the keys and values of JSON lines",
-		Long: "Write the keys and values of JSON lines, as kvd export writes them, from a file\n" +
-			"or standard input. Of several lines with one key the last one counts. A key with\n" +
-			"ttl_ms expires so many milliseconds after it is written.\n\n" +
-			"A line that is not understood ends the import with its number; what stands\n" +
-			"before it is imported. To import again does no harm. With --resume FILE the\n" +
-			"number of leading lines that are durable is kept in FILE, and an import that\n" +
-			"was cut short goes on after them.",
+		Short: "Put the keys and values of JSON lines into the store",
+		Long: "Read JSON lines, as kvd export writes them, from a file or standard input, and\n" +
+			"put their keys and values into the store. If several lines have the same key, the\n" +
+			"last one counts. A key with ttl_ms expires that many milliseconds after it is\n" +
+			"written.\n\n" +
+			"An invalid line ends the import with its number; all lines before it are\n" +
+			"imported. An import can be repeated without harm. With --resume FILE the number\n" +
+			"of leading lines that are durable is kept in FILE, and an interrupted import\n" +
+			"continues after them.",
 		Args: mayHave("FILE"),
 	}
 	server := a.connection(cmd)
 	level.flag(cmd)
-	cmd.Flags().IntVar(&inFlight, "in-flight", 256, "how many writes are under way at once")
-	cmd.Flags().StringVar(&resume, "resume", "", "file that remembers how far the import is; needs durability sync")
+	cmd.Flags().IntVar(&inFlight, "in-flight", 256, "number of concurrent writes")
+	cmd.Flags().StringVar(&resume, "resume", "", "file that records the progress of the import; requires durability sync")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		switch {
 		case inFlight < 1 || inFlight > 4096:
 			return usagef("--in-flight %d; want 1 to 4096", inFlight)
 		case resume != "" && level.level != kvd.Default && level.level != kvd.Sync:
-			return usagef("--resume remembers what is durable, so it needs --durability sync")
+			return usagef("--resume records what is durable, so it requires --durability sync")
 		case resume != "":
 			level.level = kvd.Sync
 		}
@@ -77,7 +78,7 @@ func (a *app) importCommand() *cobra.Command {
 	return cmd
 }
 
-// source is where lines come from.
+// source is the input of an import.
 type source struct {
 	name  string
 	r     io.Reader
@@ -93,7 +94,7 @@ func (a *app) openSource(args []string) (*source, error) {
 	if err != nil {
 		return nil, usagef("%w", err)
 	}
-	s := &source{name: args[0], r: f, close: func() { _ = f.Close() }} // it was only read
+	s := &source{name: args[0], r: f, close: func() { _ = f.Close() }} // only read
 	if info, err := f.Stat(); err == nil && info.Mode().IsRegular() {
 		s.size = info.Size()
 	}
@@ -131,11 +132,11 @@ func (j *importJob) run(ctx context.Context, r io.Reader) error {
 		close(lane)
 	}
 	lanes.Wait()
-	// What a lane met comes first: reading stops because of it.
+	// The error of a lane comes first: reading stops because of it.
 	return errors.Join(context.Cause(ctx), readErr, saver.close())
 }
 
-// read hands out the lines after those that are done already.
+// read hands the lines to lanes, without those that an earlier import has completed.
 func (j *importJob) read(ctx context.Context, r io.Reader) error {
 	scanner := bufio.NewScanner(r)
 	scanner.Buffer(make([]byte, 64<<10), maxLine)
@@ -169,8 +170,8 @@ func (j *importJob) read(ctx context.Context, r io.Reader) error {
 	return nil
 }
 
-// writeLane writes items one after the other. After an error anywhere nothing
-// more is begun.
+// writeLane writes the items of a lane one after the other. After an error in any lane it
+// starts no more writes.
 func (j *importJob) writeLane(ctx context.Context, stop context.CancelCauseFunc, lane <-chan numbered) {
 	for item := range lane {
 		if ctx.Err() != nil {

@@ -24,16 +24,17 @@ import (
 type line struct {
 	Key, Value []byte
 	Version    uint64        // not written if 0; not used by an import
-	TTL        time.Duration // what is left of it, in whole milliseconds; not written if 0
+	TTL        time.Duration // remaining, in whole milliseconds; not written if 0
 	KeyOnly    bool          // written without a value
 }
 
-// newLine is the line of an item.
+// newLine returns the line of an item.
 func newLine(item *kvd.Item) line {
 	return line{Key: item.Key, Value: item.Value, Version: item.Version, TTL: item.TTL}
 }
 
-// lineJSON is a line as it looks. A pointer tells the empty string from none.
+// lineJSON is the JSON form of a line. Pointers distinguish an empty string from a missing
+// one.
 type lineJSON struct {
 	Key         *string `json:"key,omitempty"`
 	KeyBase64   *string `json:"key_base64,omitempty"`
@@ -77,8 +78,8 @@ func spell(b []byte) (text, encoded *string) {
 	return nil, &s
 }
 
-// parseLine reads a line without its newline. Whatever it does not understand is
-// an error: a field that is passed over would be data that is lost.
+// parseLine parses a line without its newline. Unknown fields are errors, since ignoring
+// them could lose data.
 func parseLine(text []byte) (l line, err error) {
 	if !utf8.Valid(text) {
 		return l, errors.New("not UTF-8; bytes that are not text go into key_base64 and value_base64")
@@ -115,12 +116,12 @@ func parseLine(text []byte) (l line, err error) {
 func readTTL(millis int64) (time.Duration, error) {
 	const longest = math.MaxInt64 / int64(time.Millisecond)
 	if millis < 1 || millis > longest {
-		return 0, fmt.Errorf("ttl_ms is %d; want 1 to %d, or leave it out for ever", millis, longest)
+		return 0, fmt.Errorf("ttl_ms is %d; want 1 to %d, or no ttl_ms for a key that does not expire", millis, longest)
 	}
 	return time.Duration(millis) * time.Millisecond, nil
 }
 
-// read returns the bytes of a field that is spelled in one of two ways.
+// read returns the bytes of a field that is given as text or in base64.
 func read(name string, text, encoded *string) ([]byte, error) {
 	switch {
 	case text != nil && encoded != nil:
@@ -134,12 +135,12 @@ func read(name string, text, encoded *string) ([]byte, error) {
 		}
 		return b, nil
 	}
-	return nil, fmt.Errorf("neither %s nor %s_base64 is there", name, name)
+	return nil, fmt.Errorf("neither %s nor %s_base64 is given", name, name)
 }
 
-// halfSurrogate reports whether text has an escape such as \ud800 that is no
-// character. encoding/json reads it as U+FFFD, so that two keys could become one:
-// there are then more of those in the line than were spelled out.
+// halfSurrogate reports whether text has an escape such as \ud800 that is no character.
+// encoding/json decodes it as U+FFFD, so two keys could become one. Such a line decodes to
+// more U+FFFD than it contains.
 func (in *lineJSON) halfSurrogate(text []byte) bool {
 	read := 0
 	for _, s := range []*string{in.Key, in.Value} {

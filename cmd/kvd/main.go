@@ -1,14 +1,14 @@
-// Command kvd is the whole of kvd in one binary: the server, a client for the
-// command line, and tools that look at the files of a stopped store.
+// Command kvd is the server, a command-line client, and tools for the files of a stopped
+// store, in one binary.
 //
 // Exit codes of client commands:
 //
 //	0   done
 //	1   it failed, or the outcome of a write is unknown
-//	3   the key is not there
+//	3   the key is absent
 //	4   a condition of a write, or an assertion of kvd txn, did not hold
 //	5   the server cannot be reached, is too busy, or takes no writes
-//	6   a transaction met others every time it was run; it may be tried again
+//	6   a transaction conflicted in every attempt; it may be tried again
 //	64  wrong usage
 //
 // After 4, 5, 6 and 64 a single write, a range delete and a transaction have not

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// progress shows how far a long command is: a bar on a terminal, a line every two
+// progress shows the progress of a long command: a bar on a terminal, a line every two
 // seconds otherwise.
 type progress struct {
 	out   io.Writer
@@ -31,7 +31,7 @@ const (
 	barWidth  = 30
 )
 
-// startProgress begins to show progress on w. close ends it.
+// startProgress starts to show progress on w, until close.
 func startProgress(w io.Writer, what string, total int64) *progress {
 	p := &progress{out: w, what: what, bar: isTerminal(w), begin: time.Now(), stop: make(chan struct{})}
 	p.total.Store(total)
@@ -54,7 +54,7 @@ func startProgress(w io.Writer, what string, total int64) *progress {
 	return p
 }
 
-// close stops showing, and on a terminal clears the bar.
+// close ends the display, and clears the bar on a terminal.
 func (p *progress) close() {
 	close(p.stop)
 	p.finished.Wait()
@@ -72,7 +72,7 @@ func (p *progress) show(elapsed time.Duration) {
 	}
 }
 
-// text says how much is done, how fast, and when it will be all.
+// text returns how much is done, how fast, and the estimated time left.
 func (p *progress) text(elapsed time.Duration) string {
 	items, done, total := p.items.Load(), p.done.Load(), p.total.Load()
 	var b strings.Builder

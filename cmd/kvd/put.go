@@ -20,9 +20,10 @@ func (a *app) putCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "put KEY VALUE|-",
 		Short: "Set a key to a value",
-		Long: "Set a key to a value. The value - is read from standard input, as it is.\n\n" +
-			"With one of the --if flags the key is written only if it is as the flag says;\n" +
-			"else nothing is written, and the exit code is 4.",
+		Long: "Set a key to a value. If VALUE is -, the value is read unchanged from standard\n" +
+			"input.\n\n" +
+			"With one of the --if flags the key is written only if the condition holds;\n" +
+			"otherwise nothing is written, and the exit code is 4.",
 		Example: "  kvd put user/1 Ada\n" +
 			"  kvd put --ttl 30m session/7 Ada\n" +
 			"  kvd put --if-absent lock/backup \"$HOSTNAME\" || echo another host has it\n" +
@@ -35,7 +36,7 @@ func (a *app) putCommand() *cobra.Command {
 	level.flag(cmd)
 	only.flags(cmd)
 	only.presenceFlags(cmd)
-	cmd.Flags().DurationVar(&ttl, "ttl", 0, "the key expires after this time, such as 500ms or 24h; without it never")
+	cmd.Flags().DurationVar(&ttl, "ttl", 0, "time after which the key expires, such as 500ms or 24h; default never")
 	cmd.Flags().BoolVar(&printVersion, "print-version", false, "print the version of the write")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		key, err := enc.key(args[0])
@@ -48,7 +49,7 @@ func (a *app) putCommand() *cobra.Command {
 		}
 		if cmd.Flags().Changed("ttl") {
 			if ttl <= 0 {
-				return usagef("--ttl %v; want more than nothing, or leave it out for ever", ttl)
+				return usagef("--ttl %v; want more than nothing, or no --ttl for a key that does not expire", ttl)
 			}
 			options = append(options, kvd.TTL(ttl))
 		}
@@ -75,7 +76,7 @@ func (a *app) putCommand() *cobra.Command {
 	return cmd
 }
 
-// value reads the value that an argument gives or points to.
+// value returns the value that an argument holds, or reads it from standard input.
 func (a *app) value(enc *encoding, text string) ([]byte, error) {
 	if text != "-" {
 		return enc.decode("value", text)

@@ -12,17 +12,16 @@ import (
 	"github.com/kvd-db/kvd/internal/vfs"
 )
 
-// resumeState is how far an import has come, as the file of --resume keeps it.
+// resumeState is the progress of an import, as stored in the file of --resume.
 type resumeState struct {
 	Source string `json:"source"`
-	Lines  int64  `json:"lines"` // so many from the start are durable
+	Lines  int64  `json:"lines"` // this many from the start are durable
 
-	name string // of the file; empty: nothing is kept
+	name string // of the file; empty: none
 }
 
-// loadResume reads the file, which may not be there yet.
-//
-// Errors: also for a file that speaks of another source.
+// loadResume reads the file, which may not exist yet. It fails if the file is about another
+// source.
 func loadResume(name, source string) (*resumeState, error) {
 	s := &resumeState{Source: source, name: name}
 	if name == "" {
@@ -36,7 +35,7 @@ func loadResume(name, source string) (*resumeState, error) {
 		return nil, err
 	}
 	if err := json.Unmarshal(data, s); err != nil || s.Lines < 0 {
-		return nil, usagef("%s is no file that --resume wrote; remove it to begin anew", name)
+		return nil, usagef("%s was not written by --resume; remove it to start from the beginning", name)
 	}
 	if s.Source != source {
 		return nil, usagef("%s is about an import of %s, not of %s", name, s.Source, source)
@@ -44,7 +43,7 @@ func loadResume(name, source string) (*resumeState, error) {
 	return s, nil
 }
 
-// save replaces the file, if there is something new to say.
+// save replaces the file if the number of lines has changed.
 func (s *resumeState) save(lines int64) error {
 	if s.name == "" || lines == s.Lines {
 		return nil
@@ -54,13 +53,13 @@ func (s *resumeState) save(lines int64) error {
 		err = vfs.WriteAtomic(vfs.OS, s.name, append(data, '\n'))
 	}
 	if err != nil {
-		return fmt.Errorf("remember how far the import is: %w", err)
+		return fmt.Errorf("record the progress of the import: %w", err)
 	}
 	s.Lines = lines
 	return nil
 }
 
-// saver keeps the file up to date, every second and at the end.
+// saver updates the file every second and at the end.
 type saver struct {
 	state *resumeState
 	done  *watermark
@@ -76,7 +75,7 @@ func (s *resumeState) keep(done *watermark) *saver {
 		for {
 			select {
 			case <-tick.C:
-				// An error is found again, and reported, by close.
+				// close meets the same error and reports it.
 				_ = s.save(done.reached())
 			case <-k.stop:
 				return
@@ -92,19 +91,19 @@ func (k *saver) close() error {
 	return k.state.save(k.done.reached())
 }
 
-// watermark knows how many leading lines are done when lines end in any order.
-// Safe for concurrent use.
+// watermark counts how many leading lines are done while lines finish in any order. Safe
+// for concurrent use.
 type watermark struct {
 	mu    sync.Mutex
 	low   int64              // every line up to here is done
-	ahead map[int64]struct{} // done, but not next in line; bounded by what is in flight
+	ahead map[int64]struct{} // done, while an earlier line is not; bounded by --in-flight
 }
 
 func newWatermark(low int64) *watermark {
 	return &watermark{low: low, ahead: make(map[int64]struct{})}
 }
 
-// finish says that a line is done. Each is said once.
+// finish marks a line as done. It is called once for each line.
 func (w *watermark) finish(line int64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -118,7 +117,7 @@ func (w *watermark) finish(line int64) {
 	}
 }
 
-// reached returns how many leading lines are done.
+// reached returns the number of leading lines that are done.
 func (w *watermark) reached() int64 {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -13,7 +13,7 @@ import (
 	"github.com/kvd-db/kvd/internal/daemon"
 )
 
-// app is what the commands have of the process around them.
+// app is the environment of the commands: arguments, standard streams and variables.
 type app struct {
 	in       io.Reader
 	out, err io.Writer
@@ -26,13 +26,13 @@ func (a *app) execute(ctx context.Context, args []string) int {
 		Use:   "kvd",
 		Short: "A durable, micro-batching key/value store",
 		Long: "kvd is a durable, micro-batching key/value store: server, client and tools.\n\n" +
-			"  kvd serve --dev              a server in memory, to try it\n" +
-			"  kvd put hello world          and then\n" +
+			"  kvd serve --dev              start a server in memory, to try it\n" +
+			"  kvd put hello world          then, in another terminal\n" +
 			"  kvd get hello",
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
-	// An error before a command has begun is one of usage.
+	// An error before a command has begun is a usage error.
 	began := false
 	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {
 		err := cmd.ValidateFlagGroups() // cobra would do so only later
@@ -57,17 +57,17 @@ func (a *app) execute(ctx context.Context, args []string) int {
 	if !began {
 		err = fmt.Errorf("%w: %w\nSee %s --help", daemon.ErrUsage, err, command.CommandPath())
 	}
-	// The client begins its errors with its own name, which is ours too.
+	// Errors of the client begin with "kvd " already.
 	fmt.Fprintln(a.err, "kvd:", strings.TrimPrefix(strings.TrimSpace(explain(err)), "kvd "))
 	return exitCode(err)
 }
 
-// usagef is an error of what the user typed.
+// usagef returns an error in what the user typed.
 func usagef(format string, args ...any) error {
 	return fmt.Errorf("%w: "+format, append([]any{daemon.ErrUsage}, args...)...)
 }
 
-// isTerminal reports whether a person reads or writes at the other end of s.
+// isTerminal reports whether s is a terminal.
 func isTerminal(s any) bool {
 	f, ok := s.(*os.File)
 	return ok && term.IsTerminal(int(f.Fd()))

@@ -13,13 +13,13 @@ import (
 	"github.com/kvd-db/kvd/pkg/kvd"
 )
 
-// bounds is the flags that choose a range of keys.
+// bounds holds the flags that choose a range of keys.
 type bounds struct{ prefix, start, end string }
 
 func (b *bounds) flags(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&b.prefix, "prefix", "", "only keys that begin with this")
-	cmd.Flags().StringVar(&b.start, "start", "", "first key")
-	cmd.Flags().StringVar(&b.end, "end", "", "key before which to stop")
+	cmd.Flags().StringVar(&b.prefix, "prefix", "", "only keys with this prefix")
+	cmd.Flags().StringVar(&b.start, "start", "", "first key, included")
+	cmd.Flags().StringVar(&b.end, "end", "", "end of the range, excluded")
 	cmd.MarkFlagsMutuallyExclusive("prefix", "start")
 	cmd.MarkFlagsMutuallyExclusive("prefix", "end")
 }
@@ -27,7 +27,7 @@ func (b *bounds) flags(cmd *cobra.Command) {
 // boundFlags are the names of the flags.
 var boundFlags = []string{"prefix", "start", "end"}
 
-// given reports whether any of the flags is there, be it empty.
+// given reports whether any of the flags is given, even if empty.
 func (b *bounds) given(cmd *cobra.Command) bool {
 	return slices.ContainsFunc(boundFlags, cmd.Flags().Changed)
 }
@@ -57,11 +57,11 @@ func (a *app) scanCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "scan",
 		Short: "Print keys and values in the order of the keys",
-		Long: "Print keys and values in the order of the keys, all as of one moment.\n\n" +
-			"On a terminal the format is table, into a pipe raw: the bytes of key and value\n" +
-			"with a tab between and a newline after. Where those may contain tabs or\n" +
-			"newlines, json says what is what: a line for each item, as kvd export writes it,\n" +
-			"with its version, and ttl_ms if it expires.",
+		Long: "Print keys and values in the order of the keys, all read at one version.\n\n" +
+			"The default format is table on a terminal and raw into a pipe: key, tab, value,\n" +
+			"newline, all bytes unchanged. If keys or values may contain tabs or newlines use\n" +
+			"json: one line for each item, as kvd export writes it, with its version, and\n" +
+			"ttl_ms if it expires.",
 		Example: "  kvd scan --prefix user/ --limit 10\n" +
 			"  kvd scan --end user/17 --reverse --limit 1   the last key before user/17\n" +
 			"  kvd scan --prefix user/ --count",
@@ -70,10 +70,10 @@ func (a *app) scanCommand() *cobra.Command {
 	server := a.connection(cmd)
 	enc.flags(cmd)
 	keys.flags(cmd)
-	cmd.Flags().IntVar(&limit, "limit", 0, "stop after this many items; 0 does not stop")
-	cmd.Flags().BoolVar(&keysOnly, "keys-only", false, "leave the values out")
+	cmd.Flags().IntVar(&limit, "limit", 0, "stop after this many items; 0 means no limit")
+	cmd.Flags().BoolVar(&keysOnly, "keys-only", false, "print no values")
 	cmd.Flags().BoolVar(&reverse, "reverse", false, "from the last key to the first")
-	cmd.Flags().BoolVar(&count, "count", false, "print only how many there are")
+	cmd.Flags().BoolVar(&count, "count", false, "print only the number of items")
 	cmd.Flags().StringVarP(&format, "output", "o", "", "table, raw or json")
 	cmd.MarkFlagsMutuallyExclusive("count", "output")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
@@ -116,7 +116,7 @@ func (a *app) scanCommand() *cobra.Command {
 			return nil
 		})
 		if count && err != nil {
-			return err // a number would be believed
+			return err // without the incomplete count
 		}
 		return errors.Join(err, printer.flush())
 	}
@@ -152,7 +152,7 @@ func newItemPrinter(w io.Writer, format string, enc *encoding, keysOnly bool) (*
 	return nil, usagef("--output %q; want table, raw or json", format)
 }
 
-// countPrinter prints how many items there were.
+// countPrinter prints the number of items.
 func countPrinter(w io.Writer) *itemPrinter {
 	n := 0
 	return &itemPrinter{
@@ -161,8 +161,8 @@ func countPrinter(w io.Writer) *itemPrinter {
 	}
 }
 
-// tableBlock is how many rows share the width of their columns: a scan may be
-// long, and is shown as it comes.
+// tableBlock is how many rows are aligned together. A scan may be long, and its items are
+// printed as they arrive.
 const tableBlock = 100
 
 func tablePrinter(out *bufio.Writer, enc *encoding, keysOnly bool) *itemPrinter {

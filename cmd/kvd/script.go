@@ -17,11 +17,10 @@ import (
 	kvdpb "github.com/kvd-db/kvd/pkg/kvdpb/kvd/v1"
 )
 
-// script is the operations of a transaction, in their order.
+// script is the ordered operations of a transaction.
 type script []operation
 
-// operation is a line of a script. It may run several times, each time in another
-// transaction.
+// operation is a line of a script. It may run several times, each in a new transaction.
 type operation struct {
 	line int
 	text string // its beginning, for messages
@@ -30,10 +29,10 @@ type operation struct {
 	run    step
 }
 
-// step does its part in a transaction and adds what it read to seen.
+// step performs an operation in a transaction and appends what it read to seen.
 type step func(ctx context.Context, tx *kvd.Txn, seen *[]sight) error
 
-// sight is what a read saw of a key.
+// sight is the result of reading a key.
 type sight struct {
 	line int
 	kvd.Lookup
@@ -58,11 +57,12 @@ func (s script) writes() bool {
 	return slices.ContainsFunc(s, func(op operation) bool { return op.writes })
 }
 
-// maxScriptLine bounds a line: the largest item with each byte as \xNN, with room
-// for the words around it.
+// maxScriptLine bounds a line: the largest item with each byte as \xNN, and room for the
+// other words.
 const maxScriptLine = (kv.MaxKeyBytes+kv.MaxValueBytes)*len(`\xNN`) + 4096
 
-// parseScript reads a script whole. An error names its line and is one of usage.
+// parseScript parses a whole script. An error in the script names the line and is a usage
+// error.
 func parseScript(r io.Reader, enc *encoding) (script, error) {
 	var s script
 	scanner := bufio.NewScanner(r)
@@ -88,12 +88,12 @@ func parseScript(r io.Reader, enc *encoding) (script, error) {
 		return nil, fmt.Errorf("after line %d: %w", number, err)
 	}
 	if len(s) == 0 {
-		return nil, usagef("the script has no operation")
+		return nil, usagef("the script has no operations")
 	}
 	return s, nil
 }
 
-// verbs are the operations that there are, in the order in which help shows them.
+// verbs are the operations of a script, in the order of the help.
 var verbs = []verb{
 	{"get", "KEY", 1, 1, false, parseGet},
 	{"scan", "PREFIX", 1, 1, false, parseScan},
@@ -113,7 +113,7 @@ type verb struct {
 	parse       func(*arguments) step
 }
 
-// parseOperation reads the words of a line.
+// parseOperation parses the words of a line.
 func parseOperation(words []word, enc *encoding) (operation, error) {
 	name, rest := words[0].text, words[1:]
 	for _, v := range verbs {
@@ -121,7 +121,7 @@ func parseOperation(words []word, enc *encoding) (operation, error) {
 			continue
 		}
 		if len(rest) < v.least || len(rest) > v.most {
-			return operation{}, fmt.Errorf("want %s %s, here are %d words after %s", v.name, v.takes, len(rest), v.name)
+			return operation{}, fmt.Errorf("want %s %s, got %d words after %s", v.name, v.takes, len(rest), v.name)
 		}
 		in := &arguments{enc: enc, words: rest}
 		text := name + " " + shorten(inspect.Escape([]byte(rest[0].text)))
@@ -167,12 +167,12 @@ func (in *arguments) version() uint64 {
 	w := in.next()
 	v, err := strconv.ParseUint(w.text, 10, 64)
 	if err != nil {
-		in.fail(fmt.Errorf("version %q is no number; 0 is that of an absent key", w.text))
+		in.fail(fmt.Errorf("version %q is no number; an absent key has version 0", w.text))
 	}
 	return v
 }
 
-// ttl reads a time to live, if there is one.
+// ttl parses a time to live, if one is given.
 func (in *arguments) ttl() []kvd.WriteOption {
 	if len(in.words) == 0 {
 		return nil
@@ -240,7 +240,7 @@ func parseAssert(in *arguments) step {
 	})
 }
 
-// parseAssertVersion: what the transaction itself wrote has no version yet.
+// parseAssertVersion: a key that the transaction itself wrote has no version yet.
 func parseAssertVersion(in *arguments) step {
 	key, version := in.key(), in.version()
 	return assertion(in.enc, key, func(found *kvd.Lookup) bool {
@@ -259,7 +259,7 @@ func parseAssertAbsent(in *arguments) step {
 // opAssert is the call that the error of an assertion names.
 const opAssert = "assert"
 
-// assertion reads key and fails unless what is there is right.
+// assertion reads key and fails unless holds accepts the result.
 func assertion(enc *encoding, key []byte, right func(*kvd.Lookup) bool) step {
 	return func(ctx context.Context, tx *kvd.Txn, _ *[]sight) error {
 		found, err := look(ctx, tx, key)
@@ -277,7 +277,7 @@ func assertion(enc *encoding, key []byte, right func(*kvd.Lookup) bool) step {
 	}
 }
 
-// look reads a key, which may be absent.
+// look reads a key that may be absent.
 func look(ctx context.Context, tx *kvd.Txn, key []byte) (kvd.Lookup, error) {
 	item, err := tx.GetItem(ctx, key)
 	if errors.Is(err, kvd.ErrNotFound) {
@@ -286,7 +286,7 @@ func look(ctx context.Context, tx *kvd.Txn, key []byte) (kvd.Lookup, error) {
 	return kvd.Lookup{Item: item, Found: err == nil}, err
 }
 
-// shorten cuts text that goes into a message.
+// shorten truncates text for a message.
 func shorten(text string) string {
 	const most = 60
 	if len(text) <= most {

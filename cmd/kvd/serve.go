@@ -22,13 +22,13 @@ func (a *app) serveCommand() *cobra.Command {
 		Short: "Run the server until SIGINT or SIGTERM",
 		Long: "Run the server until SIGINT or SIGTERM; a second signal ends it at once.\n" +
 			"SIGHUP is logged and ignored.\n\n" +
-			"It prints one line, READY listen=ADDR admin=ADDR, when it takes requests, and\n" +
-			"logs to standard error. Every flag can be given as an environment variable too:\n" +
-			"--max-sync-time is KVD_MAX_SYNC_TIME. A flag wins.\n\n" +
-			"Exit codes: 0 stopped in order; 64 wrong settings; 65 the data is damaged or of\n" +
+			"When the server is ready it prints one line, READY listen=ADDR admin=ADDR. It\n" +
+			"logs to standard error. Every flag has an environment variable, for example\n" +
+			"KVD_MAX_SYNC_TIME for --max-sync-time; a flag takes precedence.\n\n" +
+			"Exit codes: 0 stopped in order; 64 invalid settings; 65 the data is damaged or of\n" +
 			"a newer version; 69 an address is taken; 70 a bug in the engine, see the log; 74\n" +
 			"the disk failed or did not answer in time; 75 another process has the store open;\n" +
-			"130 or 143 a second SIGINT or SIGTERM. The Go runtime itself ends with 2.",
+			"130 or 143 a second SIGINT or SIGTERM. A crash of the Go runtime exits with 2.",
 		Args: noArguments,
 	}
 	for _, s := range settings {
@@ -54,9 +54,9 @@ func (a *app) serveCommand() *cobra.Command {
 	return cmd
 }
 
-// ignoreHangup keeps SIGHUP from ending the process: a terminal that closes sends it,
-// and supervisors do for a reload, which does not exist. The returned function gives
-// the signal its usual meaning back.
+// ignoreHangup keeps SIGHUP from ending the process: terminals send it when they close, and
+// supervisors send it to reload settings, which kvd cannot. The returned function restores
+// the default action of the signal.
 func ignoreHangup(log *zap.Logger) (restore func()) {
 	hangups, ended := make(chan os.Signal, 1), make(chan struct{})
 	signal.Notify(hangups, syscall.SIGHUP)
@@ -73,7 +73,7 @@ func ignoreHangup(log *zap.Logger) (restore func()) {
 	}
 }
 
-// firstSteps tells a person what to try.
+// firstSteps prints commands to try.
 func (a *app) firstSteps(listen, admin net.Addr) {
 	addr := ""
 	if listen.String() != defaultAddr {

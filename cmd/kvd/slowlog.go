@@ -19,30 +19,30 @@ func (a *app) slowlogCommand() *cobra.Command {
 	var format string
 	cmd := &cobra.Command{
 		Use:   "slowlog",
-		Short: "Print which requests took long in the server, and where their time went",
-		Long: "Print the newest requests that took long in the server, the newest first, and\n" +
-			"where their time went. The operations of one frame that were served together\n" +
-			"are one request, which is shown with the key of the first. How long is long,\n" +
-			"and how many are kept, the server is told by --slow-log-time and\n" +
-			"--slow-log-entries; keys it keeps the beginning of, or nothing with\n" +
-			"--slow-log-hide-keys, and values never. Scans are not in it.\n\n" +
-			"  gate       the request was taken apart, and waited for room in an overload\n" +
-			"  inbox      it waited until a partition took it up\n" +
-			"  batch      a write waited until its micro-batch was handed to the log\n" +
-			"  engine     lookups; what a write takes after the log\n" +
+		Short: "Print slow requests of the server, and where their time went",
+		Long: "Print the requests that took long in the server, the newest first, with the time\n" +
+			"of each stage. Operations of one frame that were served together are one request,\n" +
+			"shown with the key of the first. The server's settings --slow-log-time and\n" +
+			"--slow-log-entries define which requests are slow and how many are kept. The\n" +
+			"server keeps the beginning of keys, unless --slow-log-hide-keys is set, and never\n" +
+			"values. Scans are not recorded.\n\n" +
+			"  gate       decoding the request, and waiting for admission in an overload\n" +
+			"  inbox      waiting for the partition to take the request\n" +
+			"  batch      a write: until its micro-batch was handed to the log\n" +
+			"  engine     lookups; a write: the work after the log\n" +
 			"  log_write  until the kernel had the record\n" +
-			"  sync       until the disk had it\n" +
-			"  reply      the answer was put together and sent: long if the client is slow\n\n" +
-			"The table leaves out stages of less than a twentieth of the whole; json, a line\n" +
-			"for each request, has all of them, in microseconds.",
+			"  sync       until the disk had the record\n" +
+			"  reply      encoding and sending the answer: long if the client is slow\n\n" +
+			"The table leaves out stages of less than a twentieth of the total. The format\n" +
+			"json, with one line for each request, has all stages in microseconds.",
 		Example: "  kvd slowlog --limit 10\n" +
 			"  kvd slowlog -o json | jq 'select(.stages_us.sync > 20000)'\n" +
 			"  kvd slowlog --reset",
 		Args: noArguments,
 	}
 	server := a.connection(cmd)
-	cmd.Flags().IntVar(&limit, "limit", 0, "print at most this many; 0 prints all that are kept")
-	cmd.Flags().BoolVar(&reset, "reset", false, "empty the log, and print nothing")
+	cmd.Flags().IntVar(&limit, "limit", 0, "print at most this many; 0 means all")
+	cmd.Flags().BoolVar(&reset, "reset", false, "clear the log, and print nothing")
 	cmd.Flags().StringVarP(&format, "output", "o", "table", "table or json")
 	cmd.MarkFlagsMutuallyExclusive("reset", "limit")
 	cmd.MarkFlagsMutuallyExclusive("reset", "output")
@@ -89,7 +89,7 @@ func writeSlowTable(w io.Writer, log *kvd.SlowLog) error {
 	return t.Flush()
 }
 
-// spellPrefix spells what is known of a key.
+// spellPrefix formats what is known of a key.
 func spellPrefix(r *kvd.SlowRequest) string {
 	switch more := r.KeyBytes - len(r.KeyPrefix); {
 	case more == 0:
@@ -101,7 +101,7 @@ func spellPrefix(r *kvd.SlowRequest) string {
 	}
 }
 
-// slowJSON is a slow request as a line.
+// slowJSON is the JSON form of a slow request.
 type slowJSON struct {
 	ID        uint64           `json:"id"`
 	Time      time.Time        `json:"time"`

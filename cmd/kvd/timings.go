@@ -12,14 +12,14 @@ import (
 	"github.com/kvd-db/kvd/pkg/kvd"
 )
 
-// timings is the flag of commands that say where the time of their call went.
+// timings is the flag of commands that can report the stages of their call.
 type timings struct {
 	asked bool
 	kvd.Timings
 }
 
 func (t *timings) flag(cmd *cobra.Command) {
-	cmd.Flags().BoolVar(&t.asked, "timings", false, "say on standard error where the time went, also of a call that failed")
+	cmd.Flags().BoolVar(&t.asked, "timings", false, "print to standard error where the time of the call went, also if it failed")
 }
 
 // option asks for the timings if the flag does.
@@ -37,7 +37,7 @@ func (t *timings) print(a *app) {
 	}
 }
 
-// stageTime is what a call took in a stage.
+// stageTime is the time of a call in one stage.
 type stageTime struct {
 	name string
 	took time.Duration
@@ -49,8 +49,8 @@ func stagesOf(t *kvd.Timings) []stageTime {
 	return append(append(stages, serverStages(t)...), stageTime{"return", t.Return})
 }
 
-// serverStages lists those of the server, by the names that the metric
-// kvd_request_stage_seconds has for them.
+// serverStages lists the stages in the server, with the names of the metric
+// kvd_request_stage_seconds.
 func serverStages(t *kvd.Timings) []stageTime {
 	return []stageTime{
 		{"gate", t.Gate}, {"inbox", t.Inbox}, {"batch", t.Batch}, {"engine", t.Engine},
@@ -58,7 +58,7 @@ func serverStages(t *kvd.Timings) []stageTime {
 	}
 }
 
-// spellStages spells those that took time.
+// spellStages formats the stages that took time.
 func spellStages(stages []stageTime) string {
 	var parts []string
 	for _, s := range stages {
@@ -69,8 +69,7 @@ func spellStages(stages []stageTime) string {
 	return strings.Join(parts, ", ")
 }
 
-// longest returns the stages that matter, the longest first: those of a twentieth of
-// the whole.
+// longest returns the stages of at least a twentieth of the total, the longest first.
 func longest(t *kvd.Timings) []stageTime {
 	least := max(t.Total()/20, 1)
 	stages := slices.DeleteFunc(stagesOf(t), func(s stageTime) bool { return s.took < least })
@@ -78,7 +77,7 @@ func longest(t *kvd.Timings) []stageTime {
 	return stages
 }
 
-// round leaves a duration three digits or so.
+// round rounds a duration to about three digits.
 func round(d time.Duration) time.Duration {
 	unit := time.Duration(1)
 	for d/unit >= 1000 {

@@ -21,19 +21,19 @@ func (a *app) txnCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "txn [FILE]",
 		Short: "Run a script of reads, writes and assertions as one transaction",
-		Long: "Run a script, from a file or standard input, as one transaction: all of it\n" +
-			"happens at one moment, or nothing. A line is an operation:\n\n" + verbHelp() + "\n" +
-			"Reads see what the lines above them wrote. Words stand apart by spaces. One in\n" +
-			`double quotes may have spaces, \" for a quote, \\ for a backslash and \xNN for a` + "\n" +
-			`byte; "" is the empty word. --hex, --base64 and --escaped say how keys, prefixes` + "\n" +
-			"and values are spelled, also in what is printed. Empty lines and those that\n" +
-			"begin with # are passed over.\n\n" +
-			"A line that is not understood changes nothing; the exit code is 64. An assertion\n" +
-			"that does not hold ends the transaction without a trace: 4. One that meets\n" +
-			"another transaction is run again, up to ten times: then 6.\n\n" +
-			"When it is over, what the reads saw is printed, KEY = VALUE or KEY is absent,\n" +
-			"and at which version the writes happened. With --output json each of these is\n" +
-			"an object, with the number of its line.",
+		Long: "Run a script, from a file or standard input, as one atomic transaction. Each line\n" +
+			"is an operation:\n\n" + verbHelp() + "\n" +
+			"Reads see what earlier lines wrote. Words are separated by spaces. A word in\n" +
+			`double quotes may contain spaces, \" for a quote, \\ for a backslash and \xNN for` + "\n" +
+			`a byte; "" is the empty word. --hex, --base64 and --escaped give the encoding of` + "\n" +
+			"keys, prefixes and values, in the script and in the output. Empty lines and lines\n" +
+			"that begin with # are ignored.\n\n" +
+			"If a line is invalid nothing is run; the exit code is 64. If an assertion fails\n" +
+			"the transaction is rolled back; the exit code is 4. If the transaction conflicts\n" +
+			"with another one it is run again, up to ten times; then the exit code is 6.\n\n" +
+			"At the end the command prints the results of reads, as KEY = VALUE or KEY is\n" +
+			"absent, and the version of the writes. With --output json each of these is an\n" +
+			"object, with the number of its line.",
 		Example: "  kvd txn transfer.txt\n" +
 			"  printf '%s\\n' 'assert-version user/1 17' 'put user/1 Grace' 'del user/2' | kvd txn",
 		Args: mayHave("FILE"),
@@ -41,7 +41,7 @@ func (a *app) txnCommand() *cobra.Command {
 	server := a.connection(cmd)
 	enc.flags(cmd)
 	level.flag(cmd)
-	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "run it, print what it reads, and write nothing")
+	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "run the script, print what it reads, and write nothing")
 	cmd.Flags().StringVarP(&format, "output", "o", "text", "text or json")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if format != "text" && format != "json" {
@@ -80,15 +80,15 @@ func verbHelp() string {
 	return b.String()
 }
 
-// outcome is what became of a script.
+// outcome is the result of a script.
 type outcome struct {
 	seen      []sight
-	version   uint64 // of the commit, else of the reads; 0 if there was neither
+	version   uint64 // of the commit, otherwise of the reads; 0 if there was neither
 	committed bool
 }
 
-// transact runs the script in a transaction. With dryRun it is not committed, and
-// not run again.
+// transact runs the script in a transaction. With dryRun it does not commit, and does not
+// retry.
 func (s script) transact(ctx context.Context, c *kvd.Client, dryRun bool, level kvd.Durability) (outcome, error) {
 	if dryRun {
 		tx, err := c.Begin()
@@ -111,7 +111,7 @@ func (s script) transact(ctx context.Context, c *kvd.Client, dryRun bool, level 
 	return o, err
 }
 
-// text prints for people, with keys and values as a script spells them.
+// text prints the outcome as text, with keys and values encoded as in a script.
 func (o *outcome) text(w io.Writer, enc *encoding) error {
 	for i := range o.seen {
 		s := &o.seen[i]
@@ -133,14 +133,14 @@ func (o *outcome) text(w io.Writer, enc *encoding) error {
 	return err
 }
 
-// sightJSON is what a read saw, beginning with the number of its line.
+// sightJSON is the JSON form of a sight, with the number of its line.
 type sightJSON struct {
 	Line int `json:"line"`
 	lineJSON
 	Absent bool `json:"absent,omitempty"`
 }
 
-// json prints for programs.
+// json prints the outcome as JSON lines.
 func (o *outcome) json(w io.Writer, _ *encoding) error {
 	for i := range o.seen {
 		s := &o.seen[i]

@@ -8,9 +8,9 @@ import (
 	"github.com/kvd-db/kvd/internal/inspect"
 )
 
-// word is one word of a line of a script. The words of a line stand apart by
-// spaces and tabs. One that begins with a double quote ends with the next, and
-// \" in it is a quote, \\ a backslash and \xNN a byte.
+// word is one word of a line of a script. Words are separated by spaces and tabs. A word
+// that begins with a double quote ends at the next one; in it \" is a quote, \\ a backslash
+// and \xNN a byte.
 type word struct {
 	text   string
 	quoted bool // text is what the quotes meant
@@ -20,14 +20,14 @@ func splitWords(line string) (words []word, err error) {
 	const space = " \t"
 	for rest := strings.TrimLeft(line, space); rest != ""; rest = strings.TrimLeft(rest, space) {
 		if rest[0] == '"' {
-			w, behind, err := unquote(rest[1:])
+			w, after, err := unquote(rest[1:])
 			if err != nil {
 				return nil, err
 			}
-			if behind != "" && !strings.ContainsRune(space, rune(behind[0])) {
-				return nil, fmt.Errorf(`want a space after the quote, here is %q`, behind)
+			if after != "" && !strings.ContainsRune(space, rune(after[0])) {
+				return nil, fmt.Errorf(`want a space after the closing quote, got %q`, after)
 			}
-			words, rest = append(words, w), behind
+			words, rest = append(words, w), after
 			continue
 		}
 		end := strings.IndexAny(rest, space)
@@ -39,8 +39,8 @@ func splitWords(line string) (words []word, err error) {
 	return words, nil
 }
 
-// unquote reads a word up to its closing quote and returns the rest.
-func unquote(s string) (w word, behind string, err error) {
+// unquote parses a word up to its closing quote and returns the rest of the line.
+func unquote(s string) (w word, after string, err error) {
 	var escaped strings.Builder // as inspect.Unescape reads it
 	for i := 0; i < len(s); i++ {
 		switch {
@@ -59,8 +59,8 @@ func unquote(s string) (w word, behind string, err error) {
 	return w, "", errors.New("a quote is not closed")
 }
 
-// decodeWord returns the bytes that a word stands for. Quotes have taken care of
-// escapes already.
+// decodeWord returns the bytes that a word stands for. Escapes of a quoted word have been
+// decoded already.
 func (e *encoding) decodeWord(what string, w word) ([]byte, error) {
 	if w.quoted && !e.hex && !e.base64 {
 		return []byte(w.text), nil
@@ -68,7 +68,7 @@ func (e *encoding) decodeWord(what string, w word) ([]byte, error) {
 	return e.decode(what, w.text)
 }
 
-// encodeWord spells bytes as a word of a script.
+// encodeWord encodes bytes as a word of a script.
 func (e *encoding) encodeWord(b []byte) string {
 	text := e.encode(b, true)
 	plain := e.hex || e.base64 || text == string(b) && text != "" && text[0] != '"' && !strings.Contains(text, " ")
