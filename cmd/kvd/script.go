@@ -121,7 +121,7 @@ func parseOperation(words []word, enc *encoding) (operation, error) {
 			continue
 		}
 		if len(rest) < v.least || len(rest) > v.most {
-			return operation{}, fmt.Errorf("want %s %s, got %d words after %s", v.name, v.takes, len(rest), v.name)
+			return operation{}, fmt.Errorf("want %s %s, here are %d words after %s", v.name, v.takes, len(rest), v.name)
 		}
 		in := &arguments{enc: enc, words: rest}
 		text := name + " " + shorten(inspect.Escape([]byte(rest[0].text)))

@@ -10,7 +10,7 @@ import (
 
 var started = time.Now()
 
-// Build says what this binary was built from, as far as the toolchain recorded it.
+// Build returns what this binary was built from, as far as the toolchain recorded it.
 func Build() admin.Build {
 	b := admin.Build{Version: "devel", Commit: "unknown", Go: runtime.Version(), Started: started}
 	info, ok := debug.ReadBuildInfo()

@@ -15,8 +15,8 @@ import (
 	"github.com/kvd-db/kvd/internal/vfs"
 )
 
-// Config is everything that a service is started with. DefaultConfig makes one;
-// Settings lets flags and the environment change it.
+// Config holds the configuration of a service. DefaultConfig returns one; flags and the
+// environment change it through Settings.
 type Config struct {
 	Data       string
 	Create     bool // the store, whatever the place looks like
@@ -28,7 +28,7 @@ type Config struct {
 	BatchOps   int           // 0: batcher.DefaultMaxOps
 	Linger     time.Duration
 	FlushKeys  int
-	Threshold  int // values of at least so many bytes are kept apart; 0: none is
+	Threshold  int // values of at least this many bytes are stored apart; 0: none
 	Grace      time.Duration
 	LowDisk    int64
 	MaxSync    time.Duration
@@ -72,39 +72,39 @@ func DefaultConfig() Config {
 // changes c; what c holds now counts as the default.
 func (c *Config) Settings() []*Setting {
 	settings := []*Setting{
-		{Name: "data", value: stringValue{&c.Data}, Help: "directory of the store; made if it is not there, but its parent is"},
+		{Name: "data", value: stringValue{&c.Data}, Help: "directory of the store; created if it is missing and its parent exists"},
 		{Name: "create", value: boolValue{&c.Create},
-			Help: "make a new store also in a directory whose parent is missing, or that holds other files"},
-		{Name: "listen", value: stringValue{&c.Listen}, Help: "address for clients; port 0 takes a free one"},
+			Help: "create a new store even if the parent directory is missing, or the directory holds other files"},
+		{Name: "listen", value: stringValue{&c.Listen}, Help: "address for clients; port 0 chooses a free port"},
 		{Name: "admin", value: stringValue{&c.Admin}, Help: "address for health, metrics and profiles"},
 		{Name: "partitions", value: intValue{&c.Partitions},
-			Help: fmt.Sprintf("hash partitions of a new store, fixed from then on; 0 takes %d, or what is there", engine.DefaultPartitions)},
-		{Name: "durability", value: durabilityValue{&c.Durability}, Help: "of writes that do not choose: memory, buffered or sync"},
-		{Name: "memory", value: bytesValue{&c.Memory}, Help: "budget of the process; auto is a quarter of the machine or cgroup, at least 256MiB"},
-		{Name: "batch-ops", value: intValue{&c.BatchOps}, Help: fmt.Sprintf("most operations in a micro-batch, of writes or of reads; 0 takes %d", batcher.DefaultMaxOps)},
-		{Name: "linger", value: durationValue{&c.Linger}, Help: "how long a micro-batch that is not full, of writes or of reads, waits for more; 0 never waits"},
-		{Name: "flush-keys", value: intValue{&c.FlushKeys}, Help: "flush a memtable at this many entries; 0 goes by memory alone"},
+			Help: fmt.Sprintf("number of hash partitions of a new store, fixed at its creation; 0 means %d, or what an existing store has", engine.DefaultPartitions)},
+		{Name: "durability", value: durabilityValue{&c.Durability}, Help: "durability of writes that do not choose one: memory, buffered or sync"},
+		{Name: "memory", value: bytesValue{&c.Memory}, Help: "memory budget of the process; auto is a quarter of the memory of the machine or cgroup, at least 256MiB"},
+		{Name: "batch-ops", value: intValue{&c.BatchOps}, Help: fmt.Sprintf("most operations in a micro-batch of writes or of reads; 0 means %d", batcher.DefaultMaxOps)},
+		{Name: "linger", value: durationValue{&c.Linger}, Help: "how long a micro-batch of writes or of reads waits for more operations if it is not full; 0 means not at all"},
+		{Name: "flush-keys", value: intValue{&c.FlushKeys}, Help: "flush a memtable at this many entries; 0 means no such limit"},
 		{Name: "value-threshold", value: intValue{&c.Threshold},
-			Help: "keep values of at least this many bytes apart from their keys, so that compactions rarely write them again; 0 keeps none apart"},
-		{Name: "grace", value: durationValue{&c.Grace}, Help: "how long a stop may take, at least 1s: calls in flight finish, then the store is closed; then the process ends anyway"},
-		{Name: "low-disk", value: bytesValue{&c.LowDisk}, Help: "take deletes alone while less than this is free on the disk"},
-		{Name: "max-sync-time", value: durationValue{&c.MaxSync}, Help: "end the process when a write, a sync or any other operation on the disk takes longer; at least 1s"},
-		{Name: "max-deadline", value: durationValue{&c.MaxCall}, Help: "cut longer deadlines of calls to this; scans, pipelines and watches may last longer; at least 1s"},
-		{Name: "slow-log-time", value: durationValue{&c.SlowTime}, Help: "keep requests that take as long in the slow log, see kvd slowlog; 0 keeps none"},
-		{Name: "slow-log-entries", value: intValue{&c.SlowCount}, Help: fmt.Sprintf("how many of them to keep, the newest; at most %d", maxSlowCount)},
-		{Name: "slow-log-hide-keys", value: boolValue{&c.SlowHide}, Help: "keep no part of their keys; values are never kept"},
+			Help: "store values of at least this many bytes apart from their keys, so that compactions rarely rewrite them; 0 means none"},
+		{Name: "grace", value: durationValue{&c.Grace}, Help: "longest time of a stop, at least 1s: calls in flight finish, then the store is closed; after that time the process ends in any case"},
+		{Name: "low-disk", value: bytesValue{&c.LowDisk}, Help: "accept only deletes while the disk has less free space than this"},
+		{Name: "max-sync-time", value: durationValue{&c.MaxSync}, Help: "end the process if a write, a sync or any other disk operation takes longer than this; at least 1s"},
+		{Name: "max-deadline", value: durationValue{&c.MaxCall}, Help: "longest deadline of a call; longer ones are cut to this, except for scans, pipelines and watches; at least 1s"},
+		{Name: "slow-log-time", value: durationValue{&c.SlowTime}, Help: "record requests that take at least this long in the slow log, see kvd slowlog; 0 means none"},
+		{Name: "slow-log-entries", value: intValue{&c.SlowCount}, Help: fmt.Sprintf("number of requests in the slow log, of which the newest are kept; at most %d", maxSlowCount)},
+		{Name: "slow-log-hide-keys", value: boolValue{&c.SlowHide}, Help: "record no part of keys in the slow log; values are never recorded"},
 		{Name: "max-connections", value: intValue{&c.MaxConns},
-			Help: fmt.Sprintf("most connections of clients; 0 takes %d, or less where the process may not have as many files open", maxConns)},
+			Help: fmt.Sprintf("most connections of clients; 0 means %d, or less if the limit of open files is too low", maxConns)},
 		{Name: "max-peer-connections", value: intValue{&c.MaxPeerConns},
-			Help: fmt.Sprintf("most of them from one address, or one /64 network; 0 takes %d, or less likewise", maxPeerConns)},
+			Help: fmt.Sprintf("most connections from one IPv4 address or one IPv6 /64 network; 0 means %d, or less likewise", maxPeerConns)},
 		{Name: "max-admin-connections", value: intValue{&c.MaxAdminConns},
-			Help: fmt.Sprintf("most connections to the admin address; beyond it idle ones are closed; 0 takes %d, or less likewise", maxAdmin)},
-		{Name: "raw-sockets", value: boolValue{&c.RawSockets}, Help: "read and write small frames without telling Go's runtime, which saves processor time; false leaves connections to package net"},
-		{Name: "reflection", value: choiceValue{&c.Reflection, []string{"auto", "on", "off"}}, Help: "let tools such as grpcurl ask for the schema; auto does on loopback addresses"},
-		{Name: "log-level", value: choiceValue{&c.LogLevel, []string{"debug", "info", "warn", "error"}}, Help: "least important lines to log"},
-		{Name: "log-format", value: choiceValue{&c.LogFormat, []string{"console", "json"}}, Help: "how lines on standard error look"},
-		{Name: "dev", value: boolValue{&c.Dev}, Help: "keep everything in memory, gone at the end; writes are then buffered by default"},
-		{Name: "insecure-allow-remote", value: boolValue{&c.Remote}, Help: "listen on other than loopback addresses, without any protection"},
+			Help: fmt.Sprintf("most connections to the admin address; beyond that idle ones are closed; 0 means %d, or less likewise", maxAdmin)},
+		{Name: "raw-sockets", value: boolValue{&c.RawSockets}, Help: "read and write small frames by system calls that bypass Go's scheduler, which saves processor time; false uses only package net"},
+		{Name: "reflection", value: choiceValue{&c.Reflection, []string{"auto", "on", "off"}}, Help: "offer gRPC reflection, which tools such as grpcurl use; auto means on loopback addresses only"},
+		{Name: "log-level", value: choiceValue{&c.LogLevel, []string{"debug", "info", "warn", "error"}}, Help: "lowest level of lines to log"},
+		{Name: "log-format", value: choiceValue{&c.LogFormat, []string{"console", "json"}}, Help: "format of log lines on standard error"},
+		{Name: "dev", value: boolValue{&c.Dev}, Help: "keep everything in memory, which is lost at the end; the default durability is then buffered"},
+		{Name: "insecure-allow-remote", value: boolValue{&c.Remote}, Help: "allow listening on addresses that are not loopback; there is no authentication or encryption"},
 	}
 	for _, s := range settings {
 		s.preset = s.value.String()
@@ -116,16 +116,15 @@ func (c *Config) Settings() []*Setting {
 const maxSlowCount = 4096
 
 const (
-	// maxBatchOps is far beyond what a batch gains from.
+	// maxBatchOps is far beyond what a micro-batch benefits from.
 	maxBatchOps = 1 << 16
-	// maxLinger is far beyond what lingering gains from; every call takes as long.
+	// maxLinger is far beyond what lingering gains; every call takes that long.
 	maxLinger = time.Second
-	// maxWait bounds for how long the process may seem to hang.
+	// maxWait bounds how long the process may appear to hang.
 	maxWait = 24 * time.Hour
 )
 
-// normalize fills in what follows from other settings and reports what makes no
-// sense.
+// normalize fills in what depends on other settings, and refuses invalid settings.
 func (c *Config) normalize() error {
 	if c.Memory == 0 {
 		c.Memory = defaultMemory(vfs.OS)
@@ -138,7 +137,7 @@ func (c *Config) normalize() error {
 	case c.BatchOps > maxBatchOps:
 		return fmt.Errorf("%w: --batch-ops %d; want at most %d", ErrUsage, c.BatchOps, maxBatchOps)
 	case c.Linger > maxLinger:
-		return fmt.Errorf("%w: --linger %v is too long, every call would take that; want at most %v", ErrUsage, c.Linger, maxLinger)
+		return fmt.Errorf("%w: --linger %v is too long, since every call would take that long; want at most %v", ErrUsage, c.Linger, maxLinger)
 	case c.MaxSync < time.Second:
 		return fmt.Errorf("%w: --max-sync-time %v is too short; want at least 1s", ErrUsage, c.MaxSync)
 	case c.MaxSync > maxWait:
@@ -173,18 +172,18 @@ func (c *Config) normalize() error {
 		disk := c.devDisk()
 		mem.SetCapacity(disk)
 		c.FS, c.Data = mem, "dev"
-		// On a disk this small the usual mark would never be cleared, and one log
-		// segment could be all of it.
+		// On a disk this small free space would always be below the usual mark, and one
+		// log segment could take all of it.
 		c.LowDisk = min(c.LowDisk, disk/8)
 		c.segmentBytes = disk / 16
 	}
 	return nil
 }
 
-// devDisk is the part of the budget that a store in memory has for its files: half.
+// devDisk returns the part of the budget that a store in memory has for its files: half.
 func (c *Config) devDisk() int64 { return c.Memory / 2 }
 
-// dataBudget is what memtables, cache and requests have together.
+// dataBudget returns the memory for memtables, cache and requests together.
 func (c *Config) dataBudget() int64 {
 	memory := dataMemory(c.Memory)
 	if c.Dev {
@@ -193,34 +192,34 @@ func (c *Config) dataBudget() int64 {
 	return memory
 }
 
-// checkAddress refuses addresses that others can reach, unless they are asked
-// for: nothing protects a connection yet.
+// checkAddress refuses addresses that other machines can reach unless --insecure-allow-remote
+// is set: connections are not protected yet.
 func (c *Config) checkAddress(address string) error {
 	host, port, err := net.SplitHostPort(address)
 	if err != nil {
 		return fmt.Errorf("%w: address %q: want host:port, such as 127.0.0.1:7070", ErrUsage, address)
 	}
 	if _, err := strconv.ParseUint(port, 10, 16); err != nil {
-		return fmt.Errorf("%w: address %q: the port is no number from 0 to 65535", ErrUsage, address)
+		return fmt.Errorf("%w: address %q: the port is not a number from 0 to 65535", ErrUsage, address)
 	}
 	if c.Remote {
 		return nil
 	}
 	if !isLoopback(host) {
 		return fmt.Errorf("%w: %q is not a loopback address, and connections are not protected: TLS and tokens come with a later version. "+
-			"Listen on 127.0.0.1 behind a tunnel or proxy, or pass --insecure-allow-remote if everybody who reaches the port may read and write",
+			"Listen on 127.0.0.1 and let a tunnel or proxy protect it, or pass --insecure-allow-remote if all that can reach the port may read and write",
 			ErrUsage, address)
 	}
 	return nil
 }
 
-// isLoopback reports whether a host is reached from this machine alone.
+// isLoopback reports whether a host can be reached only from this machine.
 func isLoopback(host string) bool {
 	ip := net.ParseIP(host)
 	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
-// reflects reports whether clients may ask for the schema.
+// reflects reports whether the server offers gRPC reflection.
 func (c *Config) reflects() bool {
 	host, _, err := net.SplitHostPort(c.Listen)
 	return c.Reflection == "on" || c.Reflection == "auto" && err == nil && isLoopback(host)

@@ -10,25 +10,25 @@ import (
 )
 
 const (
-	// maxConns and maxPeerConns are the defaults where there are files enough.
+	// maxConns and maxPeerConns are the defaults if enough files may be open.
 	maxConns     = 10240
 	maxPeerConns = 1024
 	maxAdmin     = 64
-	// ownFiles are those of the process itself: standard streams, listeners, the runtime,
-	// and connections that are being refused.
+	// ownFiles is how many files the process itself needs: standard streams, listeners,
+	// the runtime, and connections that are being refused.
 	ownFiles = 96
-	// commonFileLimit is what most systems begin with.
+	// commonFileLimit is the default limit of most systems.
 	commonFileLimit = 1024
-	// leastFiles is what a store needs at least. Guessed: the log, locks, and some tables
-	// of each partition.
+	// leastFiles is how many files a store needs at least. Guessed: the log, locks, and
+	// some tables of each partition.
 	leastFiles = 256
 )
 
 // connLimits bound the connections of the process.
 type connLimits struct{ clients, peer, admin int }
 
-// limitConnections derives what is not set from the number of files that the process may
-// have open, of which connections get half and the store the rest.
+// limitConnections derives limits that are not set from the number of files that the
+// process may have open: connections get half of them, the store the rest.
 func (c *Config) limitConnections(files uint64) error {
 	for _, n := range []struct {
 		name string
@@ -40,16 +40,16 @@ func (c *Config) limitConnections(files uint64) error {
 	}
 	usable := int(min(files, math.MaxInt32)) - ownFiles
 	if usable < leastFiles+2 {
-		return fmt.Errorf("%w: the process may have %d files open, want at least %d: raise the limit, as with ulimit -n", ErrUsage, files, ownFiles+leastFiles+2)
+		return fmt.Errorf("%w: the process may have %d files open, want at least %d: raise the limit, for example with ulimit -n", ErrUsage, files, ownFiles+leastFiles+2)
 	}
 	setUnset(&c.MaxAdminConns, min(maxAdmin, usable/16))
 	setUnset(&c.MaxConns, min(maxConns, usable/2-c.MaxAdminConns, usable-leastFiles-c.MaxAdminConns))
 	c.MaxConns = max(c.MaxConns, 1)
-	// Clients of one machine leave some for others, if there are not many.
+	// If there are few connections, one machine must leave some to others.
 	setUnset(&c.MaxPeerConns, min(maxPeerConns, c.MaxConns-c.MaxConns/8))
 	if taken := c.MaxConns + c.MaxAdminConns; taken > usable-leastFiles {
 		return fmt.Errorf("%w: --max-connections %d and --max-admin-connections %d leave less than %d files to the store: "+
-			"the process may have %d open. Raise that, as with ulimit -n, or allow fewer connections",
+			"the process may have %d open. Raise that limit, for example with ulimit -n, or allow fewer connections",
 			ErrUsage, c.MaxConns, c.MaxAdminConns, leastFiles, files)
 	}
 	return nil
@@ -61,14 +61,14 @@ func setUnset(v *int, derived int) {
 	}
 }
 
-// pageConns are the connections of the admin pages. Beyond their number the one that idles
-// longest is closed for a new one, so that no client that keeps connections open, and says
-// nothing, keeps the pages from an operator.
+// pageConns are the connections of the admin pages. If there are too many, a new one
+// replaces the one that has been idle longest, so that clients with idle connections cannot
+// lock operators out.
 type pageConns struct {
 	limit int
 
 	mu   sync.Mutex
-	idle []net.Conn // that have no request under way, the eldest first
+	idle []net.Conn // without a request, the longest idle first
 	busy map[net.Conn]struct{}
 }
 
@@ -76,7 +76,7 @@ func newPageConns(limit int) *pageConns {
 	return &pageConns{limit: limit, busy: make(map[net.Conn]struct{})}
 }
 
-// track is what the server of the pages tells of each connection.
+// track is the http.Server.ConnState of the admin pages.
 func (p *pageConns) track(conn net.Conn, state http.ConnState) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -33,21 +33,21 @@ type process struct {
 	pages               *http.Server
 	ended               chan error // capacity 2: what a listener's Serve returned
 
-	// Set when the store is open; the admin pages look meanwhile.
+	// Set when the store is open; the admin pages read them before and after.
 	engine   atomic.Pointer[engine.Engine]
 	server   atomic.Pointer[service.Server]
 	stopping atomic.Bool
-	// looking is held, shared, while a page reads the store, and taken before the
-	// store is closed; then closing is set.
+	// looking is read-locked while a page reads the store, and locked to set closing
+	// before the store is closed.
 	looking sync.RWMutex
 	closing bool
-	health  sync.Mutex // held while the health service is told; taken before the server ends
+	health  sync.Mutex // held while readiness is published; taken before the server ends
 
 	serving sync.WaitGroup // the goroutines that serve a listener
-	// given is closed when nothing may be waited for any more: see abandon.
+	// given is closed when the process stops waiting: see abandon.
 	given chan struct{}
 
-	// Of the goroutine of Run.
+	// Used only by the goroutine of Run.
 	stopBy time.Time
 	grace  *time.Timer // ends at stopBy; nil: nothing has ended the service yet
 }
@@ -55,21 +55,21 @@ type process struct {
 const (
 	// minGrace is the least time for closing the store, whatever the setting.
 	minGrace = time.Second
-	// maxCloseShare bounds the part of the grace period that is kept for closing the
-	// store, when calls do not finish: half of it, up to this. Guessed.
+	// maxCloseShare bounds the part of the grace period that is reserved for closing the
+	// store if calls do not finish: half of it, up to this. Guessed.
 	maxCloseShare = 3 * time.Second
 )
 
-// Run serves until ctx ends, and then returns nil once everything is closed in
-// order. ready, if not nil, is called when requests are taken.
+// Run serves until ctx ends, and then returns nil once everything is closed in order.
+// ready, if not nil, is called when the service is ready for requests.
 //
-// Errors: what ExitCode knows. After one nothing is left running, but for operations
-// on the disk that do not return and what waits for them.
+// ExitCode maps its errors. After an error nothing is left running, except disk operations
+// that do not return and goroutines that wait for them.
 //
-// A store that failed because its file system became read-only is opened again, to be
-// read, and served on the same addresses.
+// A store that failed because its file system became read-only is opened again read-only,
+// and served at the same addresses.
 //
-// Run sets the memory limit of the process for as long as it runs.
+// Run sets the memory limit of the process while it runs.
 func Run(ctx context.Context, config Config, ready func(listen, admin net.Addr)) error {
 	for {
 		s, again, err := run(ctx, config, ready)
@@ -81,10 +81,10 @@ func Run(ctx context.Context, config Config, ready func(listen, admin net.Addr))
 	}
 }
 
-// becameReadOnly reports whether the store, which was served and ended with an error, failed
-// because its file system became read-only. The error that the store met first may be
-// another: a file system usually becomes read-only after one. The disk may hang, too; then
-// becameReadOnly returns an error, or, when ctx ends, false.
+// becameReadOnly reports whether a store that failed while it was served failed because its
+// file system became read-only. The first error of the store may be a different one, since a
+// file system usually becomes read-only after an error. If the disk hangs, becameReadOnly
+// returns an error, or false when ctx ends.
 func (s *process) becameReadOnly(ctx context.Context, err error) (bool, error) {
 	if !errors.Is(err, kv.ErrFailed) || s.abandoned() || ctx.Err() != nil {
 		return false, nil
@@ -104,7 +104,8 @@ func (s *process) becameReadOnly(ctx context.Context, err error) (bool, error) {
 	}
 }
 
-// run is one opening of the store. again: it is to be opened once more, to be read.
+// run opens the store and serves it until it ends. again reports that the store should be
+// opened again, read-only.
 func run(ctx context.Context, config Config, ready func(listen, admin net.Addr)) (s *process, again bool, err error) {
 	if err := config.normalize(); err != nil {
 		return nil, false, err
@@ -141,7 +142,7 @@ func run(ctx context.Context, config Config, ready func(listen, admin net.Addr))
 	return s, again, errors.Join(err, stuck)
 }
 
-// where says where the data is.
+// where returns where the data is, for people.
 func (s *process) where() string {
 	if s.config.Dev {
 		return "memory (gone at exit)"
@@ -159,7 +160,7 @@ func (s *process) bind() (err error) {
 	return nil
 }
 
-// listenAdvice says why an address cannot be listened on, and what to choose instead.
+// listenAdvice returns why the process cannot listen on an address, and what to do.
 func listenAdvice(err error) string {
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):
@@ -172,8 +173,7 @@ func listenAdvice(err error) string {
 	return "choose another address"
 }
 
-// closeListeners closes the listeners. Each may be closed already, by the server of its
-// connections.
+// closeListeners closes the listeners. The server of a listener may have closed it already.
 func (s *process) closeListeners() {
 	for _, l := range []net.Listener{s.listen, s.adminListen} {
 		if err := l.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
@@ -182,8 +182,8 @@ func (s *process) closeListeners() {
 	}
 }
 
-// pageTimeout is how long an answer of the admin pages may take. Guessed: longer than any
-// profile that is asked for.
+// pageTimeout bounds the time of an answer of the admin pages. Guessed: longer than any
+// profile.
 const pageTimeout = 10 * time.Minute
 
 // servePages starts the admin pages.
@@ -191,7 +191,7 @@ func (s *process) servePages(build admin.Build) {
 	s.pages = &http.Server{
 		Handler:           admin.Handler(s.source(build)),
 		ReadHeaderTimeout: 5 * time.Second,
-		ReadTimeout:       10 * time.Second, // no page takes a body to speak of
+		ReadTimeout:       10 * time.Second, // no page reads a large body
 		WriteTimeout:      pageTimeout,
 		IdleTimeout:       time.Minute,
 		ConnState:         newPageConns(s.config.MaxAdminConns).track,
@@ -205,7 +205,8 @@ func (s *process) servePages(build admin.Build) {
 	})
 }
 
-// closePages is the last step: until here the pages said what is going on.
+// closePages closes the admin pages. It is the last step of a stop, so that the pages show
+// the state until then.
 func (s *process) closePages() {
 	if err := s.pages.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
 		s.log.Warn("closing the admin pages", zap.Error(err))
@@ -215,11 +216,11 @@ func (s *process) closePages() {
 	}
 }
 
-// open recovers the store and begins to serve it.
+// open recovers the store and starts to serve it.
 func (s *process) open(ctx context.Context) error {
 	e, err := s.openStore(ctx)
 	if errors.Is(err, syscall.ENOTDIR) {
-		return fmt.Errorf("%w: --data %s: it, or what it lies in, is a file, not a directory; name a directory: %w", ErrUsage, s.config.Data, err)
+		return fmt.Errorf("%w: --data %s: it, or one of its parents, is a file, not a directory; give a directory: %w", ErrUsage, s.config.Data, err)
 	}
 	if err != nil {
 		return err
@@ -248,8 +249,8 @@ func (s *process) open(ctx context.Context) error {
 	return nil
 }
 
-// openStore recovers the store. If the disk does not answer, or the service is to end
-// and the grace period is over, it returns all the same.
+// openStore recovers the store. It returns early if the disk does not answer, or if the
+// service should stop and the grace period is over.
 func (s *process) openStore(ctx context.Context) (*engine.Engine, error) {
 	type result struct {
 		engine *engine.Engine
@@ -295,7 +296,7 @@ func (s *process) engineOptions() engine.Options {
 	memtables, cache, _ := split(c.dataBudget())
 	threshold := c.Threshold
 	if threshold == 0 {
-		threshold = math.MaxInt // no value is as long
+		threshold = math.MaxInt // longer than any value
 	}
 	return engine.Options{
 		FS: s.disk.fs, Partitions: c.Partitions, Durability: c.Durability,
@@ -305,7 +306,7 @@ func (s *process) engineOptions() engine.Options {
 	}
 }
 
-// wait returns when the service has ended.
+// wait returns after the service has ended.
 func (s *process) wait(ctx context.Context) error {
 	e := s.engine.Load()
 	select {
@@ -322,8 +323,8 @@ func (s *process) wait(ctx context.Context) error {
 	}
 }
 
-// beginGrace sets the time by which the service ends, whatever hangs. It may be called
-// again.
+// beginGrace starts the grace period, at the end of which the service ends, whatever hangs.
+// Further calls do nothing.
 func (s *process) beginGrace() {
 	s.stopping.Store(true)
 	if s.grace != nil {
@@ -340,7 +341,7 @@ func (s *process) callsGrace() time.Duration {
 	return max(0, time.Until(s.stopBy)-min(s.config.Grace/2, maxCloseShare))
 }
 
-// graceError says what held up the end.
+// graceError returns why the service did not stop within the grace period.
 func (s *process) graceError() error {
 	err := fmt.Errorf("%w of %v; nothing acknowledged is lost, the next start recovers it", ErrGraceEnded, max(s.config.Grace, minGrace))
 	if disk := s.disk.check(); disk != nil {
@@ -349,9 +350,9 @@ func (s *process) graceError() error {
 	return err
 }
 
-// stop ends the service: calls in flight have so long to finish, then the store
-// is closed. When the grace period is over, or an operation is stuck for too long, it
-// returns all the same.
+// stop ends the service: it gives calls in flight this long to finish, then closes the
+// store. It returns early if the grace period is over, or a disk operation hangs for too
+// long.
 func (s *process) stop(calls time.Duration) error {
 	s.beginGrace()
 	begin := time.Now()
@@ -384,7 +385,7 @@ func (s *process) publishReady() {
 // closeAll ends the server and then closes the store. Both may wait for the disk.
 // stopping is set.
 func (s *process) closeAll(ctx context.Context, calls time.Duration) error {
-	s.health.Lock() // a publishReady that is under way ends first
+	s.health.Lock() // waits for a publishReady in progress
 	//lint:ignore SA2001 nothing is done under the lock
 	s.health.Unlock()
 	if err := s.server.Load().Shutdown(ctx); err != nil && calls > 0 && !s.abandoned() {
@@ -405,9 +406,9 @@ func (s *process) stopNow(err error) error {
 	return err
 }
 
-// abandon gives up waiting for the store and for calls in flight, which may be held up
-// by the disk. The process is about to exit: as after kill -9, the next start recovers
-// what was acknowledged.
+// abandon stops waiting for the store and for calls in flight, since the disk may block
+// them. The process is about to exit: as after kill -9, the next start recovers what was
+// acknowledged.
 func (s *process) abandon(err error) error {
 	close(s.given)
 	s.stopping.Store(true)

@@ -10,9 +10,9 @@ import (
 	"github.com/kvd-db/kvd/internal/descriptor"
 )
 
-// checkData refuses to make a new store where an operator has hardly meant to: on a disk
-// that is not mounted, or among files of something else, such as a misspelt directory.
-// An empty store would look as if all data were lost.
+// checkData refuses to create a store where the operator probably does not want one: if the
+// disk is not mounted, or in a directory that holds other files, perhaps since its name is
+// misspelt. An empty store would look as if all data were lost.
 func (c *Config) checkData() error {
 	if c.Create {
 		return nil
@@ -21,13 +21,13 @@ func (c *Config) checkData() error {
 	if errors.Is(err, fs.ErrNotExist) {
 		parent := path.Dir(path.Clean(c.Data))
 		if _, err := c.FS.Stat(parent + "/."); errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("%w: --data %s: there is no directory %s: is its disk mounted? Make the directory, or pass --create",
+			return fmt.Errorf("%w: --data %s: the directory %s does not exist: is its disk mounted? Create the directory, or pass --create",
 				ErrUsage, c.Data, parent)
 		}
 		return nil
 	}
 	if err != nil {
-		return nil // opening the store says so
+		return nil // opening the store returns the error
 	}
 	foreign := ""
 	for _, name := range names {
@@ -39,14 +39,14 @@ func (c *Config) checkData() error {
 		}
 	}
 	if foreign != "" {
-		return fmt.Errorf("%w: --data %s holds no store, but other files, such as %q: name another directory, or pass --create to make a store there",
+		return fmt.Errorf("%w: --data %s holds no store, but other files, such as %q: give another directory, or pass --create to create a store there",
 			ErrUsage, c.Data, foreign)
 	}
 	return nil
 }
 
-// ours reports whether a directory in which the making of a store was cut short, or a
-// new file system, may hold a file of that name.
+// ours reports whether a file of that name may exist in a new file system, or in a directory
+// in which the creation of a store was interrupted.
 func ours(name string) bool {
 	switch strings.TrimSuffix(name, ".tmp") {
 	case descriptor.Name, descriptor.ClockName, descriptor.LockName, descriptor.LogName, descriptor.BallastName, "lost+found":

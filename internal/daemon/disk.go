@@ -12,34 +12,32 @@ import (
 )
 
 const (
-	// diskTick is how often the operations under way are looked at.
+	// diskTick is the interval at which operations in progress are checked.
 	diskTick = 250 * time.Millisecond
-	// slowDisk is from which age on an operation makes the service not ready. A
+	// slowDisk is the age from which on an operation makes the service not ready. A
 	// healthy disk takes milliseconds.
 	slowDisk = time.Second
 )
 
-// diskWatch watches every operation on the file system. One that takes over a
-// second is named in the log and makes the service not ready; one that takes over
-// the limit ends the process, since its callers wait for it and whether the disk
-// will ever answer cannot be known.
+// diskWatch watches every operation on the file system. An operation that takes longer than
+// a second is logged and makes the service not ready. One that takes longer than the limit
+// ends the process, since its callers wait and the disk may never answer.
 //
-// It waits for no operation, and counts at most two ticks for the time between
-// two looks, so a pause of the process (SIGSTOP, a migration of the machine) makes
-// no operation older.
+// diskWatch waits for no operation. It counts at most two ticks between two checks, so a
+// pause of the process (SIGSTOP, a migration of the machine) does not age operations.
 type diskWatch struct {
 	fs    *vfs.Watched
 	limit time.Duration
 	log   *zap.Logger
 	stuck chan error // capacity 1: an operation has taken longer than limit
-	// changed is called when slow becomes nil, or no longer is. It does not wait for
-	// the disk.
+	// changed is called when slow becomes nil or ceases to be. It must not wait for the
+	// disk.
 	changed func()
 
-	slow     atomic.Pointer[vfs.Operation] // the oldest over slowDisk; nil: there is none
-	episodes atomic.Uint64                 // how often slow became not nil
+	slow     atomic.Pointer[vfs.Operation] // the oldest above slowDisk; nil: none
+	episodes atomic.Uint64                 // how often slow ceased to be nil
 
-	longest time.Duration // of the episode, of the goroutine that looks
+	longest time.Duration // of the episode; used only by the goroutine that checks
 	stop    chan struct{}
 	done    sync.WaitGroup
 }
@@ -51,7 +49,7 @@ func newDiskWatch(fsys vfs.FS, limit time.Duration, log *zap.Logger) *diskWatch 
 	}
 }
 
-// start begins to look.
+// start starts the goroutine that checks.
 func (d *diskWatch) start() { d.done.Go(d.run) }
 
 func (d *diskWatch) close() {
@@ -75,7 +73,7 @@ func (d *diskWatch) run() {
 	}
 }
 
-// look counts the time since the last look.
+// look adds the time since the last check to the age of operations.
 func (d *diskWatch) look(elapsed time.Duration) {
 	stuck := d.fs.Pass(min(elapsed, 2*diskTick), slowDisk)
 	before := d.slow.Load()
@@ -88,7 +86,7 @@ func (d *diskWatch) look(elapsed time.Duration) {
 		return
 	}
 	oldest := stuck[0]
-	if before == nil { // before readiness says so
+	if before == nil { // logged before readiness changes
 		d.episodes.Add(1)
 		d.longest = 0
 		d.log.Warn("the disk does not answer", zap.String("operation", oldest.Kind), zap.String("file", oldest.Name),
@@ -98,7 +96,7 @@ func (d *diskWatch) look(elapsed time.Duration) {
 	d.slow.Store(&oldest)
 	if oldest.Age >= d.limit {
 		select {
-		case d.stuck <- fmt.Errorf("%w: %s has not returned for %v; look at the disk, then start kvd again",
+		case d.stuck <- fmt.Errorf("%w: %s has not returned for %v; check the disk, then start kvd again",
 			ErrDiskStuck, describe(oldest), d.limit):
 		default:
 		}
@@ -108,7 +106,8 @@ func (d *diskWatch) look(elapsed time.Duration) {
 	}
 }
 
-// check returns why the disk is no reason to be ready, nil if it answers.
+// check returns nil if the disk answers, otherwise the error that makes the service not
+// ready.
 func (d *diskWatch) check() error {
 	if op := d.slow.Load(); op != nil {
 		return fmt.Errorf("%w: %s has not returned for %v", ErrDiskStuck, describe(*op), op.Age.Truncate(time.Second))

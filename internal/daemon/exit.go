@@ -18,8 +18,8 @@ const (
 	ExitUsage   = 64 // wrong flags or settings
 	ExitDamaged = 65 // stored data is damaged, or of a newer version; refused
 	ExitBind    = 69 // an address cannot be listened on
-	ExitBug     = 70 // the engine panicked: a bug; nothing goes on after that
-	ExitIO      = 74 // the disk failed or did not answer in time; stopped to keep what was promised
+	ExitBug     = 70 // the engine panicked, which is a bug
+	ExitIO      = 74 // the disk failed or did not answer in time
 	ExitLocked  = 75 // another process has the store open
 
 	// A second signal ended the process at once: 128 and the number of the signal.
@@ -33,11 +33,11 @@ var ErrListen = errors.New("cannot listen")
 // ErrDiskStuck: an operation on the disk did not return in time.
 var ErrDiskStuck = errors.New("the disk does not answer")
 
-// ErrGraceEnded: the store was not closed within the grace period. Nothing
-// acknowledged is lost; the next start recovers it.
+// ErrGraceEnded: the store was not closed within the grace period. Nothing acknowledged is
+// lost; the next start recovers it.
 var ErrGraceEnded = errors.New("the store was not closed within the grace period")
 
-// ExitCode returns the exit code that tells a script what err means.
+// ExitCode returns the exit code for err.
 func ExitCode(err error) int {
 	switch {
 	case err == nil:

@@ -2,6 +2,5 @@
 
 package daemon
 
-// openFileLimit is assumed where the system does not tell how many files the process may
-// have open.
+// openFileLimit returns the assumed limit of open files on systems that do not tell it.
 func openFileLimit() uint64 { return commonFileLimit }

@@ -4,8 +4,8 @@ package daemon
 
 import "golang.org/x/sys/unix"
 
-// openFileLimit is how many files the process may have open. Go's runtime has raised the
-// soft limit to the hard one when it started.
+// openFileLimit returns how many files the process may have open. Go's runtime raises the
+// soft limit to the hard limit at its start.
 func openFileLimit() uint64 {
 	var limit unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {

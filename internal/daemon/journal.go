@@ -13,7 +13,8 @@ import (
 	"github.com/kvd-db/kvd/internal/event"
 )
 
-// journal turns what the store tells into log lines and counts. Lines name files, numbers and causes, never keys or values.
+// journal turns events of the store into log lines and counts. Lines name files, numbers and
+// causes, never keys or values.
 type journal struct {
 	log *zap.Logger
 
@@ -26,7 +27,7 @@ type journal struct {
 	mu struct {
 		sync.Mutex
 		stalled map[string]time.Duration
-		since   map[string]time.Time // stalls that go on
+		since   map[string]time.Time // begin of each stall in progress, by reason
 	}
 }
 
@@ -37,7 +38,7 @@ func newJournal(log *zap.Logger) *journal {
 	return j
 }
 
-// listener returns what the engine calls.
+// listener returns the listener for the engine.
 func (j *journal) listener() *event.Listener {
 	return &event.Listener{
 		Flush:           j.flush,
@@ -75,20 +76,20 @@ func (j *journal) corruption(err error) {
 
 func (j *journal) backgroundError(err error) {
 	j.backgroundErrors.Add(1)
-	j.log.Error("background work failed and is tried again", zap.Error(err))
+	j.log.Error("background work failed and will be retried", zap.Error(err))
 }
 
-// failure logs once that the store failed; several goroutines may report it.
+// failure logs the failure of the store, once: several goroutines may report it.
 func (j *journal) failure(err error) {
 	j.failed.Do(func() { j.log.Error("the store stopped for good", zap.Error(err)) })
 }
 
-// panicked ends the process. The goroutine may hold locks and roles that others wait
-// for, and what they guard may be half changed: nothing can be closed in order, and
-// nothing may be acknowledged any more. Opening the store again finds what is durable,
+// panicked ends the process. The goroutine may hold locks or be a leader, so that other
+// goroutines wait for it, and what it guards may be half changed. So the store can neither
+// be closed in order nor acknowledge anything. Opening it again recovers what is durable,
 // as after kill -9.
 //
-// Others that panic meanwhile wait here for the end.
+// Goroutines that panic meanwhile wait here for the end.
 func (j *journal) panicked(cause any, stack []byte) {
 	j.panicOnce.Do(func() {
 		j.log.Error("the engine panicked, which is a bug: the process ends at once; please report this line",
@@ -110,9 +111,9 @@ func (j *journal) stall(e event.Stall) {
 	switch {
 	case e.Begin && !running:
 		j.mu.since[e.Reason] = time.Now()
-		j.log.Warn("writes are slowed: background work is behind", zap.String("reason", e.Reason), zap.Uint64("bytes_per_second", e.Rate))
+		j.log.Warn("writes are slowed because background work lags", zap.String("reason", e.Reason), zap.Uint64("bytes_per_second", e.Rate))
 	case !e.Begin:
-		// The reason may have changed on the way: what ends, ends altogether.
+		// The reason may have changed meanwhile: pacing ends for all reasons at once.
 		for reason, since := range j.mu.since {
 			j.mu.stalled[reason] += time.Since(since)
 			delete(j.mu.since, reason)
@@ -123,15 +124,15 @@ func (j *journal) stall(e event.Stall) {
 	}
 }
 
-// readOnly is told once when the store stops taking puts, and once when it goes on.
+// readOnly logs that the store stops taking puts, and that it takes them again.
 func (j *journal) readOnly(e event.ReadOnly) {
 	free, resume := zap.Uint64("free_bytes", e.Free), zap.Uint64("resume_at_bytes", e.Resume)
 	switch {
 	case e.Begin && e.Resume == 0: // a file system that is read-only itself
-		j.log.Warn("the store is read-only: puts and deletes are refused, reads are not", zap.String("reason", e.Reason), zap.Error(e.Cause))
+		j.log.Warn("the store is read-only: puts and deletes are refused, reads continue", zap.String("reason", e.Reason), zap.Error(e.Cause))
 		return
 	case e.Begin:
-		j.log.Warn("the store is read-only: puts are refused, reads and deletes are not", zap.String("reason", e.Reason), free, resume, zap.Error(e.Cause))
+		j.log.Warn("the store is read-only: puts are refused, reads and deletes continue", zap.String("reason", e.Reason), free, resume, zap.Error(e.Cause))
 		return
 	}
 	j.log.Info("the store takes writes again", free, zap.Duration("took", e.Took))
@@ -139,7 +140,7 @@ func (j *journal) readOnly(e event.ReadOnly) {
 
 func (j *journal) fileSetAside(e event.SetAside) {
 	j.setAside.Add(1)
-	j.log.Warn("an unknown file was moved", zap.String("from", e.From), zap.String("to", e.To))
+	j.log.Warn("an unknown file was moved to lost+found", zap.String("from", e.From), zap.String("to", e.To))
 }
 
 func (j *journal) recovered(e event.Recovered) {
@@ -148,7 +149,7 @@ func (j *journal) recovered(e event.Recovered) {
 		zap.Uint64("records_replayed", e.Records), zap.Uint64("last_sequence_number", uint64(e.LastSeq)), zap.Duration("took", e.Took))
 }
 
-// incidents returns the counts, with stalls that go on up to now.
+// incidents returns the counts; stalls in progress count up to now.
 func (j *journal) incidents() admin.Incidents {
 	j.mu.Lock()
 	defer j.mu.Unlock()

@@ -9,9 +9,8 @@ import (
 
 // NewLog returns a logger of the configured level and format that writes to w.
 //
-// Of lines with the same text within a second, the first ten are written and then
-// one in a hundred: a flood of one message must neither fill the disk nor hide the
-// others.
+// Of lines with the same text within a second it writes the first ten, and then one in a
+// hundred, so that a flood of one message neither fills the disk nor hides others.
 func (c *Config) NewLog(w zapcore.WriteSyncer) *zap.Logger {
 	level, err := zapcore.ParseLevel(c.LogLevel)
 	if err != nil {

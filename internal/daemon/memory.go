@@ -10,30 +10,29 @@ import (
 )
 
 const (
-	// leastRequests is what requests in progress have at least, if that is no more than three
-	// fifths of what there is: three copies of the largest atomic batch. With less, such a
-	// batch would hold up all others.
+	// leastRequests is the least memory of requests in progress, unless it is more than
+	// three fifths of the total: three copies of the largest atomic batch. With less, such a
+	// batch would block all other requests.
 	leastRequests = 24 << 20
-	// programBytes is what a process has in memory that the garbage collector does not
-	// see: the pages of the program. An idle service has 16 MiB of them.
+	// programBytes is memory that the garbage collector does not count: the pages of the
+	// program. An idle service has 16 MiB of them.
 	programBytes = 16 << 20
-	// runtimeBytes is for what no request asks for: stacks, connections, and the runtime
-	// itself. Guessed.
+	// runtimeBytes is for stacks, connections, and the runtime itself. Guessed.
 	runtimeBytes = 4 << 20
 
 	minMemory       = 64 << 20
 	leastAutoMemory = 256 << 20
 )
 
-// collectorLimit is what the garbage collector works towards, so that a process stays
-// within a budget. A limit that the user has set by GOMEMLIMIT counts if it is smaller.
+// collectorLimit returns the memory limit of the garbage collector with which the process
+// stays within a budget. A smaller limit that the user has set by GOMEMLIMIT takes precedence.
 func collectorLimit(budget, users int64) int64 { return min(budget-programBytes, users) }
 
-// dataMemory is what a budget leaves for memtables, cache and requests.
+// dataMemory returns what a budget leaves for memtables, cache and requests.
 func dataMemory(budget int64) int64 { return budget - programBytes - runtimeBytes }
 
-// split deals what is there for data out to memtables, cache and requests in progress: a
-// quarter each. The last quarter is for what the collector has not found yet.
+// split divides the memory for data between memtables, cache and requests in progress: a
+// quarter each. The last quarter is for garbage that is not collected yet.
 func split(data int64) (memtables, cache, requests int64) {
 	requests = min(max(data/4, leastRequests), data/5*3)
 	memtables, cache = engine.Shares(data)
@@ -41,8 +40,8 @@ func split(data int64) (memtables, cache, requests int64) {
 	return min(memtables, most), min(cache, most), requests
 }
 
-// defaultMemory is a quarter of what the process may have, and at least 256 MiB:
-// a service that was given no budget should leave room for others.
+// defaultMemory returns a quarter of the memory that the process may use, and at least 256
+// MiB: a service without a budget should leave memory to other processes.
 func defaultMemory(fsys vfs.FS) int64 {
 	limit := machineMemory()
 	if cgroup := cgroupMemory(fsys); cgroup > 0 && cgroup < limit {
@@ -84,7 +83,7 @@ func readText(fsys vfs.FS, name string) string {
 		return ""
 	}
 	b := make([]byte, 4096)
-	n, _ := f.ReadAt(b, 0) // up to the end of the file, as a rule
+	n, _ := f.ReadAt(b, 0) // usually up to the end of the file
 	if f.Close() != nil {
 		return ""
 	}

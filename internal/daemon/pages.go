@@ -9,7 +9,7 @@ import (
 	"github.com/kvd-db/kvd/internal/engine"
 )
 
-// source is what the admin pages show of the service.
+// source returns what the admin pages show of the service.
 func (s *process) source(build admin.Build) *admin.Source {
 	return &admin.Source{
 		Build:     build,
@@ -56,8 +56,8 @@ var (
 	errStopping = errors.New("the service is stopping")
 )
 
-// checks are the conditions of being ready. A store that takes no puts because of its
-// disk or file system is not, although it answers reads.
+// checks returns the conditions of readiness. A store that takes no puts because of its disk
+// or file system is not ready, although it answers reads.
 func (s *process) checks() []admin.Check {
 	open, failed, running := admin.Check{Name: "open"}, admin.Check{Name: "store"}, admin.Check{Name: "running"}
 	writes := admin.Check{Name: "writes"}
@@ -76,7 +76,7 @@ func (s *process) checks() []admin.Check {
 	return []admin.Check{open, failed, running, disk, writes}
 }
 
-// traffic returns the server's counters in the words of the admin pages.
+// traffic converts the server's counters for the admin pages.
 func (s *process) traffic() admin.Traffic {
 	srv := s.server.Load()
 	if srv == nil {

@@ -9,17 +9,17 @@ import (
 // envPrefix begins the name of every environment variable.
 const envPrefix = "KVD_"
 
-// Setting is one knob of the service. It is a flag value as pflag wants it.
+// Setting is one setting of the service. It implements pflag.Value.
 type Setting struct {
 	Name string // of the flag, such as max-sync-time
 	Help string
 
 	value  value
 	preset string
-	from   string // where the value comes from; empty: it is the default
+	from   string // source of the value; empty: it is the default
 }
 
-// value is the field of a Config that a setting stands for.
+// value is the field of a Config that a setting changes.
 type value interface {
 	Set(text string) error
 	String() string
@@ -33,16 +33,16 @@ func (s *Setting) Env() string {
 
 // String returns the value as text that Set takes.
 func (s *Setting) String() string {
-	if s.value == nil { // pflag asks a zero value what its default would be
+	if s.value == nil { // pflag calls String on a zero Setting
 		return ""
 	}
 	return s.value.String()
 }
 
-// Set takes the value of the flag.
+// Set sets the value from the flag.
 func (s *Setting) Set(text string) error { return s.set(text, "--"+s.Name) }
 
-// Type names the kind of value for the help.
+// Type returns the kind of value, for the help.
 func (s *Setting) Type() string { return s.value.Type() }
 
 // IsBoolFlag lets a switch stand without a value.
@@ -56,12 +56,12 @@ func (s *Setting) set(text, from string) error {
 	return nil
 }
 
-// SetFromEnv takes the values of environment variables for all settings that no
-// flag has set. environ is what os.Environ returns; others are the variables
-// with our prefix that belong to other commands.
+// SetFromEnv sets all settings that no flag has set from environment variables. environ is
+// what os.Environ returns; others are variables with the prefix KVD_ that belong to other
+// commands.
 //
-// Errors: for a value that cannot be read and for a variable with our prefix
-// that no command knows, because a misspelt setting would silently have its default.
+// It returns an error for an invalid value, and for an unknown variable with that prefix: a
+// misspelt setting would otherwise silently have its default.
 func SetFromEnv(settings []*Setting, environ []string, others ...string) error {
 	byEnv := make(map[string]*Setting, len(settings))
 	known := slices.Clone(others)
@@ -75,7 +75,7 @@ func SetFromEnv(settings []*Setting, environ []string, others ...string) error {
 		switch {
 		case !strings.HasPrefix(name, envPrefix) || slices.Contains(others, name):
 		case s == nil:
-			return fmt.Errorf("%w: the environment variable %s is no setting%s", ErrUsage, name, didYouMean(name, known))
+			return fmt.Errorf("%w: the environment variable %s is not a setting%s", ErrUsage, name, didYouMean(name, known))
 		case s.from == "":
 			if err := s.set(text, name); err != nil {
 				return fmt.Errorf("%w: environment variable %s=%q: %w", ErrUsage, name, text, err)
@@ -98,7 +98,7 @@ func NonDefault(settings []*Setting) []string {
 }
 
 func didYouMean(name string, known []string) string {
-	best, distance := "", 4 // further apart, a suggestion is noise
+	best, distance := "", 4 // a suggestion that differs more would not help
 	for _, k := range known {
 		if d := editDistance(name, k); d < distance {
 			best, distance = k, d
@@ -110,7 +110,8 @@ func didYouMean(name string, known []string) string {
 	return "; did you mean " + best + "?"
 }
 
-// editDistance is Levenshtein's: how many letters to insert, delete or replace.
+// editDistance returns the Levenshtein distance: how many letters to insert, delete or
+// replace.
 func editDistance(a, b string) int {
 	row := make([]int, len(b)+1)
 	for j := range row {

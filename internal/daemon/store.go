@@ -10,18 +10,17 @@ import (
 	"github.com/kvd-db/kvd/internal/service/grpcapi"
 )
 
-// Protocols returns what the server speaks. Of those that a client knows, the first one
-// serves it.
+// Protocols returns the protocols of the server, in order of preference.
 func Protocols() []service.NewProtocol {
 	return []service.NewProtocol{frameapi.New, grpcapi.New}
 }
 
-// Store returns the engine as the server wants it.
+// Store adapts the engine to the interface of the server.
 func Store(e *engine.Engine) service.Store { return store{e} }
 
 type store struct{ *engine.Engine }
 
-// Scan wraps what the engine returns into the server's interface.
+// Scan adapts the engine's Scanner to the interface of the server.
 func (s store) Scan(ctx context.Context, r kv.Range, o kv.ScanOptions) (service.Scanner, error) {
 	scanner, err := s.Engine.Scan(ctx, r, o)
 	if err != nil {

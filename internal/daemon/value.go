@@ -67,7 +67,7 @@ func (v durabilityValue) String() string {
 func (v durabilityValue) Set(text string) error {
 	d, err := kv.ParseDurability(text)
 	if err != nil || d == kv.DurabilityDefault {
-		return fmt.Errorf("%q is no durability; want memory, buffered or sync", text)
+		return fmt.Errorf("invalid durability %q; want memory, buffered or sync", text)
 	}
 	*v.p = d
 	return nil
@@ -120,7 +120,7 @@ var byteUnits = []struct {
 	shift uint
 }{{"TiB", 40}, {"GiB", 30}, {"MiB", 20}, {"KiB", 10}, {"B", 0}, {"", 0}}
 
-// ParseBytes reads a positive size such as 64MiB or 1GiB; without a unit it is
+// ParseBytes parses a positive size such as 64MiB or 1GiB; a number without a unit is in
 // bytes.
 func ParseBytes(text string) (int64, error) {
 	for _, u := range byteUnits {
@@ -137,7 +137,7 @@ func ParseBytes(text string) (int64, error) {
 	return 0, fmt.Errorf("%q is no size, such as 64MiB or 2GiB", text)
 }
 
-// FormatBytes spells a size in the largest unit that divides it.
+// FormatBytes formats a size in the largest unit that divides it.
 func FormatBytes(n int64) string {
 	for _, u := range byteUnits {
 		if n >= 1<<u.shift && n&(1<<u.shift-1) == 0 {
@@ -147,5 +147,5 @@ func FormatBytes(n int64) string {
 	return strconv.FormatInt(n, 10)
 }
 
-// ErrUsage: the settings make no sense; nothing was started.
+// ErrUsage: the arguments or settings are invalid; nothing was started.
 var ErrUsage = errors.New("wrong usage")
