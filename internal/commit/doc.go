@@ -10,8 +10,8 @@
 // # The way of a write
 //
 // There are two ways in. [Submit] takes the independent writes of a call, as one
-// [WriteGroup] for each partition. [Propose] takes a write that depends on what keys hold,
-// or that lies in several partitions and must be atomic.
+// [WriteGroup] for each partition, or an atomic batch that lies in one partition. [Propose]
+// takes a write that depends on what keys hold, or an atomic batch over several partitions.
 //
 //	Submit       if no goroutine leads the partition, the caller leads; else it queues its group
 //	append       the leader takes what is queued, up to a size: a micro-batch. Under appendMu it
@@ -25,9 +25,9 @@
 //	decide       every caller gets its own result
 //
 // At most one goroutine leads a coordinator, and no goroutine waits to become its leader: a
-// caller that cannot lead queues its group and leaves a note for the leader. A leader that
-// finds a note when it lets go continues, or wakes the orchestrator, the coordinator's own
-// goroutine, which leads when no caller does:
+// caller that cannot lead queues its group and leaves a note for the leader. If there
+// is a note when the leader lets go, the orchestrator goes on itself, and a caller wakes it.
+// The orchestrator is the coordinator's own goroutine, which leads when no caller does:
 //
 //   - A caller that asks for no sync leads until the log is written. Writes that come
 //     meanwhile form the next micro-batch.
@@ -39,12 +39,12 @@
 //     for syncs: it appends the next record while others are synced.
 //
 // A caller with one group yields the processor once before it appends, as the orchestrator
-// does before each round, so that concurrent reads get the processor. Without that, reads
-// beside writers that never block wait 50 times as long (99th percentile; see
-// bench/NOTES.md).
+// does before each round. Callers that are about to write then join the micro-batch, and
+// concurrent reads get the processor: without that the 99th percentile of reads beside
+// writers that never block is 50 times as long (see bench/NOTES.md).
 //
-// Records that have been appended, perhaps only to the log's buffer, and are not yet
-// applied are the coordinator's line.
+// Records that have been appended and are not yet visible are the coordinator's line. Some
+// of them may be in the memtable, hidden.
 //
 // # Who syncs
 //
@@ -52,17 +52,18 @@
 // appendMu. A caller that waits for that record calls [Log.FlushOrSync] and may sync the
 // log itself. [wal.Log] lets it if
 //
-//   - no other goroutine writes or syncs the log, and
+//   - no other goroutine writes or syncs the log, and no record is queued that only waits
+//     to be written, and
 //   - recent syncs took at most 5 ms.
 //
 // In all other cases the log's own goroutine syncs. The orchestrator and Propose call
 // [Log.Flush], which syncs no records: an orchestrator that waited for the disk would hold
-// up its partition, and other goroutines may lead the partitions of a proposal.
-// (Flush may create the next log segment and sync that, and waits while 32 MiB are
-// unwritten.)
+// up its partition, and Propose leads no partition, so it could not apply what it synced.
+// (At the end of a log segment Flush waits for the sync of that segment, and may create and
+// sync the next one. While another goroutine writes it waits if 32 MiB are unwritten.)
 //
-// If no further sync is waiting, the goroutine that synced also applies the records that
-// are now durable ([Coordinator.RunReady]); else the log wakes the leaders concerned
+// If no further sync is waiting and the sync served few records, the goroutine that synced
+// also applies them ([Coordinator.RunReady]); else the log wakes the leaders concerned
 // ([Coordinator.Wake]).
 //
 // # Where a write can wait
@@ -79,7 +80,7 @@
 //	 4 the inbox: full, or queued    1 s if full the leader takes the group        kv.OverloadError inbox_full
 //	 5 proposals for each other      1 s         a proposal is in all memtables    kv.OverloadError batches_in_flight
 //	 6 space in the log              none        the log has reserved space        kv.ReadOnlyError if there is none
-//	 7 its own write or sync         none        the system call                   kv.ErrFailed; ErrUncertain for what was in the log
+//	 7 its own write or sync         none        the system call                   kv.ErrFailed; with ErrUncertain if appended
 //	 8 durability and order          none        the record is durable, and those  ctx with ErrUncertain;
 //	                                             it must follow are visible        kv.ErrFailed with ErrUncertain
 //	 9 an earlier attempt            none        that is durable and visible       ctx with ErrUncertain
@@ -89,9 +90,9 @@
 // overload. Waits 2, 3 and 5 are in package engine, before it takes any lock. A caller that
 // leads skips 4. In 6 its group stays with the coordinator; a caller that gives up in 4 or 6
 // has written nothing. Wait 7 has no end but the system call, because the caller itself is
-// inside it: if a disk that was quick hangs, one caller at a time cannot give up. Wait 8 is
-// everything between append and decide, with the pause of the log between syncs in which it
-// lets writers come back; a caller that gives up there does not know the outcome. Wait 9
+// inside it: if a quick disk begins to hang, the one caller inside the sync cannot give up.
+// Wait 8 is everything between append and decide. It includes the log's short pause after a
+// sync, in which answered writers can append again; a caller that gives up there does not know the outcome. Wait 9
 // comes only for a known request id. Wait 10 comes only for writes that depend on others
 // and lost: a conditional write then tries again, a transaction returns the conflict.
 //
@@ -102,24 +103,25 @@
 // A micro-batch with groups of both kinds becomes two records: one for groups in which a
 // write asks for a sync, and one for the others.
 //
-// A record may become visible, and its callers be answered, before an earlier record of its
-// partition that is not ready: one that waits for a sync, for another partition, or for a
-// mark. Both are inserted in the order of the log, and readers see only the one that is
-// ready. It is then early, for readers of single keys alone (early.go). A record is never
-// early if it
+// A proposal leaves a mark in every partition that it has read (read_mark.go): a later write
+// to what it read stays hidden until the proposal is visible. (A write of one key that
+// depends on that key alone needs none: the order of the log is enough.)
+//
+// A newer record B may be shown to readers of single keys, and answered, before an older
+// record A of the same partition that is not ready, since it waits for a sync, for another
+// partition or for a mark. Both are in the memtable, A hidden. B is then early (early.go).
+// A record is never early if it
 //
 //   - lies in several partitions, or deletes a range,
 //   - holds a write that was sent again: the first attempt may be one of those before it,
 //   - shares a key, or a range, with a batch, a transaction or a range delete before it
 //     that is not visible.
 //
-// These decide for the whole record, so for all callers that share it. A proposal leaves a
-// mark in every partition that it has read (read_mark.go): a later write to what it read
-// stays hidden until the proposal is visible.
+// One such write keeps the whole record from being early, for all its callers.
 //
 //	I1. Records enter the memtable in the order of the log. Each is visible once it has
 //	    the durability that it asked for, so readers see only writes that a crash cannot
-//	    undo, or whose writers accepted that. What reads several keys at one version waits
+//	    undo, unless their writers asked for less. What reads several keys at one version waits
 //	    for every record up to that version.
 //	I2. A record over several partitions becomes visible in all of them by one
 //	    atomic store (see Commit), after every one of them has inserted it.
@@ -136,8 +138,8 @@
 //	    memtable or in the line, so checking both finds every change. If the reads are
 //	    older than the memtables, Changed returns partition.ErrStale.
 //	I5. The request id of a write is remembered before any reader can see what it wrote.
-//	    So if a condition fails because of a write, and the request id is unknown, that
-//	    write was another one and not the first attempt of this.
+//	    So if a condition fails and the request id is unknown, the condition failed because
+//	    of another write, not of an earlier attempt of this one.
 //
 // Other designs keep an array of last writers by hash to find conflicts. Here the hash index
 // of the memtable serves, with no false conflicts between keys and at no cost to writes that

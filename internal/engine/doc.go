@@ -32,8 +32,8 @@
 // # The numbers
 //
 // The log gives each commit unit the next number. Partitions apply records at their own
-// pace, so the highest applied number does not bound what is missing; the visible number
-// is the highest number up to which everything has been applied. A snapshot waits until
+// pace, so below the highest applied number others may be missing. The visible number is
+// the highest number up to which everything has been applied. A snapshot waits until
 // the visible number has reached every number that may have been acknowledged in any
 // partition, and reads there.
 //
@@ -43,14 +43,14 @@
 // # Expiry and transactions
 //
 // A condition (kv.Guard, kv.Write.If) holds at the moment when the record is appended to
-// the log, by the store's clock too: the proposal carries the earliest expiry of the keys
-// that were found, and if the clock has passed it under appendMu, the condition is
+// the log, also by the store's clock. The proposal carries the earliest expiry of the keys
+// that were found. If that time has passed when appendMu is held, the condition is
 // evaluated again. A transaction names the keys that it found with an expiry
 // (kv.Transaction.Expiring); it conflicts if one of them has expired by then. Without
 // these names a commit would have to repeat every read of the transaction, including
-// whole ranges. One gap remains: a record is in the log before it is visible, so a reader
-// at the moment of expiry may see neither the key nor what was written while the key was
-// present.
+// whole ranges. One gap remains, since a record is in the log before it is visible:
+// "put b if a is present" is logged just before a expires, and until it is visible a reader
+// sees neither a nor b.
 //
 // # A transaction
 //
@@ -67,22 +67,23 @@
 // mergeiter.Visible, and below them one loop over a block, sstable's Fill). Keys are
 // copied into the batch. Values are copied too, unless they lie in a cached block; the
 // batch then keeps some of those blocks. Each key lies in one partition, so the scan
-// merges the batches by key alone, with one comparison of two words for a match: see
+// merges the batches by key alone, mostly by comparing 16 bytes: see
 // merge.
 //
-// A batch grows from a share of 64 items to 256 items or 64 KiB. The caller itself reads
+// The first batches of all partitions together have 64 items, later ones up to 256 items or
+// 64 KiB each. The caller itself reads
 // what comes from cached blocks, since a goroutine that reads ahead would write items
 // into another processor's cache: 150 ns of processor time per item against 60 (see
 // bench/NOTES.md). If most of a long batch had to be read from disk or came from a
 // memtable, a goroutine reads the next batch while the caller consumes this one; on a
 // cold disk the reads of the partitions then overlap. If no goroutine has begun the next
 // batch when the caller needs it, the caller reads it, so a busy machine delays nothing.
-// A scan holds two batches for each partition, and one large value; in addition cached
-// blocks of at most twice a batch's bytes, and what its iterators have read ahead.
+// A scan holds one large value, and for each partition two batches, cached blocks of at most
+// twice a batch's bytes, and what its iterators have read ahead.
 //
 //	S1. A goroutine that reads a batch holds the lock of its source, and no other one
-//	    reads from the partition. Files and memtables are taken from a source under
-//	    that lock.
+//	    reads from the partition. The maintenance loop releases the files and memtables
+//	    of a source under that lock.
 //	S2. A batch is overwritten only after the merge has moved past its last item.
 //	S3. An error takes its place in the order of keys: after the items that were read
 //	    before it. A source that was closed during a scan is an error, not an end.
@@ -106,11 +107,11 @@
 //
 // # Recovery
 //
-// Open replays the log within the memory that the memtables have now. What does not fit
+// Open replays the log within the memtables' budget, which may be smaller than the one that
+// the log was written with. What does not fit
 // at first is replayed after the log is durable, with flushes in between, and with
 // compactions where flushes have made many deltas. See replay.go. After a crash during
-// recovery the log is as it was, and tables that hold a part of it are skipped by the
-// next recovery. Log segments are reclaimed during replay only if the disk has no space
+// recovery the log is as it was, and the next recovery skips records that are in tables. Log segments are reclaimed during replay only if the disk has no space
 // for tables, and only up to what the manifests of all partitions cover.
 //
 // # Read only
@@ -119,8 +120,8 @@
 // is open, for instance after a disk error: see disk and ReadOnlyCause. Reads continue,
 // writes fail with a *kv.ReadOnlyError. The maintenance loop checks every second, and
 // keeps the log and background work from changing files; writes resume once the file
-// system is writable again. If the log meets the condition before the maintenance loop
-// does, the store has failed as after any error of the log: records that were in progress
+// system is writable again. If a write of the log fails before the maintenance loop has
+// noticed, the store has failed as after any error of the log: records that were in progress
 // are neither durable nor certainly lost, and only recovery can tell which are present.
 // Open then serves what recovery would find, without changing any file, until the store
 // is closed and opened on a writable file system.

@@ -9,8 +9,8 @@
 //
 // One goroutine at a time calls Insert, Publish, ShowEarly and SealIfDue. Insert puts the
 // operations of a record into the active memtable, hidden from readers. Publish(n) makes
-// every number up to n visible. For a record in several partitions each partition calls
-// [Partition.Expect]; one atomic store, [Joint.Show], then makes it visible in all.
+// every number up to n visible. For a record in several partitions the coordinator of each
+// calls [Partition.Expect]; one atomic store, [Joint.Show], then makes it visible in all.
 // ShowEarly makes numbers visible to reads of single keys although earlier numbers are
 // still hidden.
 //
@@ -24,16 +24,16 @@
 //
 //  1. It acquires the read state: the memtables and the tables, immutable and
 //     reference-counted.
-//  2. It loads the visible number. The order matters: compaction drops an old version only
-//     after a newer one is visible, so a state without the old version is never combined
-//     with a number from before.
-//  3. It checks that the state is still the current one, and begins again if not: the
-//     number might be that of a write in a newer memtable. The value would be a correct
-//     older one, labelled with too new a version, and a conditional write that relies on
-//     that version would be wrong.
+//  2. It loads the number up to which the partition is published. The order matters:
+//     compaction drops an old version only after a newer one is visible, so a state that
+//     lacks the old version is only ever read at a number that sees the newer one.
+//  3. It checks that the state is still the current one, and begins again if not. Otherwise:
+//     the state is acquired, the memtable is replaced, a write goes into the new one, the
+//     number is loaded. The read would miss that write and label an older value with its
+//     number, and a conditional write that relies on the label would be wrong.
 //
-// A read of a single key also sees early records; the version that it reports is then that
-// of the entry.
+// A read of a single key also sees early records. It reports the version of the entry in
+// place of the published number.
 //
 // A batch of lookups searches the active memtable, the sealed ones from new to old, the
 // deltas from new to old, and the base. Keys that have been answered are skipped.
