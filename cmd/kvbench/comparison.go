@@ -9,7 +9,7 @@ import (
 	"github.com/kvd-db/kvd/internal/loadgen"
 )
 
-// comparison is what some trials that took turns came to.
+// comparison is the result of trials that alternated.
 type comparison struct {
 	what string
 	*loadgen.Comparison
@@ -24,7 +24,7 @@ func (t *trials) compared(label trialLabel, result any) error {
 	}{label, result})
 }
 
-// printComparisons writes the rates of all rounds, and what counts below them.
+// printComparisons prints the rates of all rounds, then the median ratio.
 func printComparisons(out io.Writer, all []comparison) error {
 	var b bytes.Buffer
 	for _, c := range all {

@@ -18,13 +18,13 @@ func newDiffCommand() *cobra.Command {
 	var strict bool
 	c := &cobra.Command{
 		Use:   "diff BEFORE AFTER",
-		Short: "Compare two reports: what differs by more than the spread of the runs",
+		Short: "Compare two reports, and list differences beyond the spread of the runs",
 		Long: `Compare the directories of two reports, cell by cell.
 
 A difference counts if the spread of the runs does not explain it, with 95 % confidence
-for all rates together. Use at least three runs on each side (--runs); of single runs,
-differences below 7 % are not told from noise. Runs of the two should alternate on a
-machine that others use.`,
+for all rates together. Use at least three runs on each side (--runs); between single
+runs, differences below 7 % count as noise. On a machine that is also used otherwise, runs
+of the two sides should alternate.`,
 		Example: `  kvbench run --runs 5 --report before
   kvbench run --runs 5 --report after
   kvbench diff before after --page diff.html`,

@@ -12,13 +12,13 @@ import (
 	"github.com/kvd-db/kvd/internal/loadgen"
 )
 
-// preloadQuiet is how long a preload may take without a word.
+// preloadQuiet is how long a preload may take before its progress is shown.
 const preloadQuiet = 2 * time.Second
 
-// liveView shows a run as it goes, one line a second: redrawn in place on a
-// terminal, with a curve of the last seconds; one after the other elsewhere.
+// liveView shows the progress of a run, one line a second: on a terminal redrawn in place,
+// with a curve of the last seconds; otherwise one line after the other.
 //
-// What cannot be written is lost: a run does not fail for want of a spectator.
+// It ignores write errors, so that a closed output does not fail a run.
 type liveView struct {
 	out      io.Writer
 	terminal bool

@@ -31,7 +31,7 @@ func (o *options) register(c *cobra.Command) {
 		"of keys: uniform, sequential, zipfian, scrambled-zipfian, latest or hotspot")
 	f.Uint64Var(&o.config.Seed, "seed", 1, "equal seeds draw equal operations; each further run has the next seed")
 	f.Uint64Var(&o.config.Preload, "preload", 0, "keys to put before the measurement")
-	f.Uint64Var(&o.config.OpsPerSecond, "rps", 0, "operations a second in an open loop; 0 is the closed loop")
+	f.Uint64Var(&o.config.OpsPerSecond, "rps", 0, "operations a second in an open loop; 0 means a closed loop")
 	f.BoolVar(&o.config.CheckDeletes, "check-deletes", false, "get before each delete, to report how many found something")
 	f.DurationVar(&o.config.Warmup, "warmup", 0, "run this long before the measurement")
 	f.DurationVar(&o.config.Duration, "duration", time.Minute, "of the measurement")
@@ -41,8 +41,7 @@ func (o *options) register(c *cobra.Command) {
 	o.targetOptions.register(c)
 }
 
-// resolve reads the words among the flags and reports everything that is wrong
-// with them.
+// resolve parses flags that are words, and returns everything that is wrong with the flags.
 func (o *options) resolve(c *cobra.Command) error {
 	var errs [2]error
 	o.config.Mix, errs[0] = workload.ParseMix(o.mix)

@@ -41,14 +41,14 @@ func newPartitionsCommand(open opener) *cobra.Command {
 	o := partitionsOptions{memory: partitionsMemory}
 	c := &cobra.Command{
 		Use:   "partitions",
-		Short: "Does partitioning pay? Mixes by partitions and threads, drawn",
-		Long: `Measure each mix with each number of partitions and threads, and draw it.
+		Short: "Measure mixes by number of partitions and threads, and draw charts",
+		Long: `Measure each mix with each number of partitions and threads, and draw charts.
 
 This repeats the experiment of the article on the hash-partitioned tree: an hour for
-each combination, on 10,000,000 keys. --scale 0.001 makes it 3.6 seconds each, with as
-many keys fewer and the same code; the report says which scale it had. All stores have
-the same memory, however many partitions they have. Each run has a new store, which
-is removed afterwards.`,
+each combination, on 10,000,000 keys. With --scale 0.001 each takes 3.6 seconds, on a
+thousandth of the keys, with the same code; the report names the scale. All stores have
+the same memory, whatever their number of partitions. Each run has a new store, which is
+removed afterwards.`,
 		Example: `  kvbench partitions --scale 0.003 --report partitions
   kvbench partitions --mixes PUT_HEAVY --partitions 16 --threads 32 --scale 0.1 --report collapse`,
 		Args: cobra.NoArgs,
@@ -64,7 +64,7 @@ is removed afterwards.`,
 	f.IntSliceVar(&o.threads, "threads", []int{1, 4, 16, 32}, "numbers of threads, each with one operation at a time")
 	f.Uint64Var(&o.keys, "keys", partitionsKeys, "size of the key space, before --scale")
 	f.IntVar(&o.valueBytes, "value-size", 1024, "bytes of a value")
-	f.Var(&o.memory, "memory", "what a store may take, before --scale")
+	f.Var(&o.memory, "memory", "memory of a store, before --scale")
 	f.Uint64Var(&o.seed, "seed", 1, "equal seeds draw equal operations")
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		e, err := o.experiment()

@@ -15,9 +15,9 @@ func newReportCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "report DIR...",
 		Short: "Draw the report of a directory again, without measuring",
-		Long: `Draw report.html of directories that --report wrote, from their result.json.
+		Long: `Write report.html of directories that --report wrote again, from result.json.
 
-Nothing is measured. Use it after a new version of kvbench, which may draw better.`,
+Nothing is measured. Use it if a new version of kvbench draws better charts.`,
 		Example: `  kvbench report kvbench-partitions`,
 		Args:    cobra.MinimumNArgs(1),
 		RunE: func(c *cobra.Command, dirs []string) error {

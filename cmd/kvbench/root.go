@@ -17,14 +17,13 @@ const (
 	exitUsage = 64 // EX_USAGE of sysexits(3)
 )
 
-// failure is an error of what a command did. Any other error is one of how it
-// was called.
+// failure is an error while a command ran. Any other error is a usage error.
 type failure struct{ err error }
 
 func (f *failure) Error() string { return f.err.Error() }
 func (f *failure) Unwrap() error { return f.err }
 
-// failed marks an error, unless nil, as one of what a command did.
+// failed marks an error, unless nil, as a failure.
 func failed(err error) error {
 	if err == nil {
 		return nil
@@ -32,8 +31,8 @@ func failed(err error) error {
 	return &failure{err}
 }
 
-// opener makes the target that the flags describe, and says for the report how
-// it is set up. Tests bring their own.
+// opener opens the target that the flags describe, and describes it for the report. Tests
+// replace it.
 type opener func(o *targetOptions) (workload.Target, targetInfo, error)
 
 // execute runs one command line and returns the exit code.

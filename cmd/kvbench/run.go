@@ -27,8 +27,8 @@ Without --data or --addr the engine runs in this process on a new directory
 below the current one, which is removed afterwards. Every answer is checked: a
 wrong value or a lost key ends the run with exit code 1.
 
-With --report a directory gets the figures as JSON, CSV and text for benchstat,
-and report.html, one page with pictures that needs no network.`,
+With --report a directory gets the figures as JSON, CSV and text for benchstat, and
+report.html, a self-contained page with charts.`,
 		Example: `  kvbench run --mix GET_HEAVY --preload 1000000 --keys 1000000 --duration 30s
   kvbench run --addr localhost:7070 --durability sync --threads 64
   kvbench run --mix BALANCED --runs 3 --report balanced`,
@@ -105,7 +105,7 @@ func runOnce(c *cobra.Command, o *options, on *targetOptions, open opener, cell 
 	return summary, info, err
 }
 
-// params are what tells this command's runs from others in a report.
+// params returns the settings that identify the runs of this command in a report.
 func (o *options) params() []results.Param {
 	params := []results.Param{
 		{Name: "mix", Value: o.config.Mix.Name},
@@ -118,7 +118,7 @@ func (o *options) params() []results.Param {
 	return append(params, results.Param{Name: "server", Value: o.addr})
 }
 
-// writeReport writes the directory of a report, and says where its page is.
+// writeReport writes the directory of a report, and prints the path of its page.
 func writeReport(c *cobra.Command, dir string, r *results.Result, page *report.Page) error {
 	if err := results.Write(dir, r, page.HTML()); err != nil {
 		return err

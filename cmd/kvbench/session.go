@@ -11,8 +11,8 @@ import (
 	"github.com/kvd-db/kvd/internal/workload"
 )
 
-// withTarget opens the report and the target that the flags describe, hands both
-// out, and closes them; a store that the flags do not name is removed.
+// withTarget opens the report and the target that the flags describe, passes both to a
+// function, and closes them. It removes a store that the flags do not name.
 func withTarget(ctx context.Context, o *targetOptions, open opener, use func(workload.Target, *targetInfo, *lineReport) error) (err error) {
 	if o.addr == "" && o.data == "" {
 		if o.data, err = os.MkdirTemp(".", "kvbench-data-"); err != nil {
@@ -48,8 +48,8 @@ type keyHolder interface {
 	holdsKeys(ctx context.Context) (bool, error)
 }
 
-// refuseUsed is an error if the store holds keys, unless --reuse is given: a benchmark
-// would write among them, and find what another one left.
+// refuseUsed returns an error if the store holds keys, unless --reuse is given: a benchmark
+// would change them, and read keys that another one wrote.
 func refuseUsed(ctx context.Context, target workload.Target, o *targetOptions) error {
 	holder, ok := target.(keyHolder)
 	if !ok || o.reuse {
@@ -57,11 +57,11 @@ func refuseUsed(ctx context.Context, target workload.Target, o *targetOptions) e
 	}
 	used, err := holder.holdsKeys(ctx)
 	if err != nil {
-		return fmt.Errorf("look whether the store is empty: %w", err)
+		return fmt.Errorf("check whether the store is empty: %w", err)
 	}
 	if used {
-		return fmt.Errorf("the store of %s is not empty; the benchmark would write keys there, and measure what others left: "+
-			"name another one, or pass --reuse", cmp.Or(o.addr, o.data))
+		return fmt.Errorf("the store of %s is not empty; the benchmark would change keys there, and measure with data that it did not write: "+
+			"give another store, or pass --reuse", cmp.Or(o.addr, o.data))
 	}
 	return nil
 }

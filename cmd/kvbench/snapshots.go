@@ -21,13 +21,13 @@ func newSnapshotsCommand(open opener) *cobra.Command {
 	var o snapshotOptions
 	c := &cobra.Command{
 		Use:   "snapshots",
-		Short: "See what a snapshot a second costs writers",
-		Long: `See what a snapshot a second costs writers.
+		Short: "Measure how much one snapshot per second slows writers",
+		Long: `Measure how much one snapshot per second slows writers.
 
-Workers put records that they draw evenly: without snapshots, and while every
-second one is taken and the one before dropped. The two take turns; what counts
-is the median ratio of the rounds. A snapshot is read when it is taken and before
-it is dropped, and must not have changed.`,
+Workers put uniformly drawn records, alternately without snapshots and while each
+second a snapshot is taken and the previous one released. The result is the median
+ratio of the rounds. Each snapshot is read when it is taken and again before it is
+released, and must not have changed.`,
 		Example: `  kvbench snapshots --threads 16 --rounds 5 --duration 20s --durability sync`,
 		Args:    cobra.NoArgs,
 	}

@@ -48,7 +48,7 @@ func TestAServerAnswersRight(t *testing.T) {
 		assert.Contains(t, stdout.String(), "BALANCED on the server at unix:")
 		assert.Contains(t, stdout.String(), "durability "+durability)
 		assert.Contains(t, stdout.String(), "all answers right")
-		assert.NotContains(t, stdout.String(), "data  ", "nobody here knows what the server stores")
+		assert.NotContains(t, stdout.String(), "data  ", "a client cannot know what the server stores")
 	}
 }
 

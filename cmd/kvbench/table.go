@@ -11,8 +11,8 @@ import (
 	"github.com/kvd-db/kvd/internal/workload"
 )
 
-// printSummary writes the table, what else was measured, what casts doubt on
-// it, and the whole in one sentence.
+// printSummary prints the table, other measurements, warnings, and a summary in one
+// sentence.
 func printSummary(out io.Writer, s *workload.Summary, info *targetInfo) error {
 	var b bytes.Buffer
 	printTable(&b, s)

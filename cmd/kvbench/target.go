@@ -7,7 +7,7 @@ import (
 	"github.com/kvd-db/kvd/internal/workload"
 )
 
-// targetInfo is how the target was set up, for the report.
+// targetInfo describes the target in the report.
 type targetInfo struct {
 	Kind        string        `json:"kind"` // "engine" or "server"
 	Address     string        `json:"address,omitempty"`
@@ -22,8 +22,8 @@ type targetInfo struct {
 	Activity *activity `json:"activity,omitempty"` // of an engine in this process
 }
 
-// activity is what an engine made of the operations, from its opening to the
-// end of the run, preload and warm-up included.
+// activity counts the work of the engine from its opening to the end of the run, including
+// preload and warm-up.
 type activity struct {
 	OpsPerWriteBatch    float64 `json:"opsPerWriteBatch"` // micro-batches of a partition
 	OpsPerReadBatch     float64 `json:"opsPerReadBatch"`

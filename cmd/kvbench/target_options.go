@@ -10,8 +10,8 @@ import (
 	"github.com/kvd-db/kvd/internal/kv"
 )
 
-// targetOptions say what to put the load on, and where to report. The embedded
-// ones shape an engine in this process, and mean nothing for a server.
+// targetOptions choose the target of the load and the file of the report. The embedded ones
+// configure a store in this process, and do not apply to a server.
 type targetOptions struct {
 	data       string
 	addr       string
@@ -34,23 +34,22 @@ var embeddedFlags = []string{"partitions", "flush-keys", "value-threshold", "mem
 
 func (o *targetOptions) register(c *cobra.Command) {
 	f := c.Flags()
-	f.StringVar(&o.durability, "durability", kv.DurabilityBuffered.String(), "of writes: memory, buffered or sync")
+	f.StringVar(&o.durability, "durability", kv.DurabilityBuffered.String(), "durability of writes: memory, buffered or sync")
 
-	f.StringVar(&o.data, "data", "", "run the engine in this process, on this directory (default a new one here, removed afterwards)")
-	f.StringVar(&o.addr, "addr", "", "ask the server at HOST:PORT instead")
-	f.BoolVar(&o.reuse, "reuse", false, "run on a store that holds keys already, and write and delete keys there")
+	f.StringVar(&o.data, "data", "", "run the store in this process, in this directory (default a new one here, removed afterwards)")
+	f.StringVar(&o.addr, "addr", "", "send operations to the server at HOST:PORT instead")
+	f.BoolVar(&o.reuse, "reuse", false, "run on a store that holds keys already, and change them")
 	f.StringVar(&o.out, "out", "", "append the report to this file, as lines of JSON")
 
 	f.IntVar(&o.partitions, "partitions", 4, "embedded: partitions of a new store")
-	f.IntVar(&o.flushKeys, "flush-keys", 0, "embedded: flush a memtable at this many keys; 0 is by memory alone")
-	f.IntVar(&o.valueThreshold, "value-threshold", 0, "embedded: keep values of at least this many bytes apart from their keys; 0 is the engine's default")
-	f.Var(&o.memory, "memory", "embedded: what the process may take, such as 1GiB: memtables and block cache get a quarter each; 0 is the engine's defaults")
-	f.IntVar(&o.batchOps, "batch-ops", 0, "embedded: most keys of a micro-batch; 0 is the engine's default")
+	f.IntVar(&o.flushKeys, "flush-keys", 0, "embedded: flush a memtable at this many keys; 0 means no such limit")
+	f.IntVar(&o.valueThreshold, "value-threshold", 0, "embedded: store values of at least this many bytes apart from their keys; 0 means the engine's default")
+	f.Var(&o.memory, "memory", "embedded: memory of the process, such as 1GiB, of which memtables and block cache get a quarter each; 0 means the engine's defaults")
+	f.IntVar(&o.batchOps, "batch-ops", 0, "embedded: most keys of a micro-batch; 0 means the engine's default")
 	f.DurationVar(&o.linger, "linger", 0, "embedded: how long a micro-batch waits for more keys")
 }
 
-// resolve reads the words among the flags and reports the first thing that is
-// wrong with them.
+// resolve parses flags that are words, and returns the first error in the flags.
 func (o *targetOptions) resolve(c *cobra.Command) error {
 	var err error
 	if o.level, err = kv.ParseDurability(o.durability); err != nil {

@@ -23,7 +23,7 @@ type trialOptions struct {
 	span       loadgen.Span // of each trial; Workers is one of threads
 }
 
-// defaultThreads are those of the command; countFlag is how it calls records.
+// threads is the default of --threads; countFlag is the name of the flag for records.
 func (o *trialOptions) register(c *cobra.Command, countFlag string, count uint64, threads []int, duration time.Duration) {
 	f := c.Flags()
 	f.Uint64Var(&o.records.Count, countFlag, count, "records to load before anything is measured")
@@ -37,7 +37,7 @@ func (o *trialOptions) register(c *cobra.Command, countFlag string, count uint64
 	o.targetOptions.register(c)
 }
 
-// resolve reports everything that is wrong with the flags.
+// resolve returns everything that is wrong with the flags.
 func (o *trialOptions) resolve(c *cobra.Command) error {
 	if err := o.targetOptions.resolve(c); err != nil {
 		return err

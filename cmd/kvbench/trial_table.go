@@ -11,8 +11,8 @@ import (
 	"github.com/kvd-db/kvd/internal/loadgen"
 )
 
-// printTrials writes the table of all trials, what casts doubt on it, and the
-// whole in one sentence about what.
+// printTrials prints the table of all trials, warnings, and a summary in one sentence about
+// what.
 func printTrials(t *trials, out io.Writer, err error, what string) error {
 	var b bytes.Buffer
 	trialTable(&b, t.rows)
@@ -26,7 +26,7 @@ func printTrials(t *trials, out io.Writer, err error, what string) error {
 	return writeErr
 }
 
-// verdict says whether the figures are worth anything.
+// verdict returns whether the figures can be used.
 func verdict(rows []trialRow, err error) string {
 	switch {
 	case err != nil:
@@ -75,7 +75,7 @@ func times(rate, than float64) string {
 	return strconv.FormatFloat(rate/than, 'f', 2, 64)
 }
 
-// trialWarnings gathers why the figures may mean less than they seem to.
+// trialWarnings returns the reasons for which the figures may mislead.
 func trialWarnings(rows []trialRow, e *loadgen.Environment) []string {
 	var warnings []string
 	for _, r := range rows {

@@ -14,7 +14,7 @@ import (
 // busy.
 const loadWorkers = 64
 
-// trials is one command's bench with all that is told of it while it goes on.
+// trials is the state of one command: its bench, its output and its results.
 type trials struct {
 	*workload.Bench
 	command  *cobra.Command
@@ -33,7 +33,7 @@ type trialRow struct {
 	trial *loadgen.Trial
 }
 
-// trialSummary is what a trial came to, as the report has it.
+// trialSummary is the result of a trial in the report.
 type trialSummary struct {
 	trialLabel
 	Settings    any                 `json:"settings"`
@@ -50,8 +50,8 @@ type recordSettings struct {
 	Seed       uint64 `json:"seed"`
 }
 
-// runTrials opens the target, loads the records, has body do its trials, audits
-// the records and calls show. What was measured is shown also after an error.
+// runTrials opens the target, loads the records, calls body for the trials, audits the
+// records and calls show, which shows the results also after an error.
 func runTrials(c *cobra.Command, o *trialOptions, open opener, body func(*trials) error, show func(*trials, io.Writer, error) error) error {
 	return withTarget(c.Context(), &o.targetOptions, open, func(target workload.Target, info *targetInfo, report *lineReport) error {
 		bench, err := workload.NewBench(target, o.records)
@@ -116,5 +116,5 @@ func (t *trials) endedAll(label trialLabel, all []loadgen.NamedTrial) error {
 	return errors.Join(errs...)
 }
 
-// over reports whether the command was ended, as by a signal.
+// over reports whether the command was ended, for example by a signal.
 func (t *trials) over() bool { return t.command.Context().Err() != nil }

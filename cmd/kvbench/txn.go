@@ -26,17 +26,17 @@ func newTransactionsCommand(open opener) *cobra.Command {
 	var o transactionOptions
 	c := &cobra.Command{
 		Use:   "txn",
-		Short: "Run transactions, and see how they scale and how often they conflict",
-		Long: `Run transactions, and see how they scale and how often they conflict.
+		Short: "Measure how transactions scale and how often they conflict",
+		Long: `Measure how transactions scale and how often they conflict.
 
-A transaction reads some records and writes some of them back; when another one
-was faster it begins again, and its latency counts until it is committed.
+A transaction reads some records and writes some of them back. If it conflicts it
+starts again, and its latency includes all attempts.
 
-With --read-beside it is readers that are measured: those of YCSB's workload C,
-without and with one writer of such transactions beside them. The two take
-turns; what counts is the median ratio of the rounds.
+With --read-beside readers are measured instead: those of YCSB's workload C,
+alternately without and with one concurrent writer of such transactions. The
+result is the median ratio of the rounds.
 
-Every answer is checked and all records are read in the end: a lost update ends
+Every answer is checked, and at the end all records are read: a lost update ends
 the run with exit code 1.`,
 		Example: `  kvbench txn --threads 1,2,4,8 --hot-fraction 0.01 --hot-rate 0.5
   kvbench txn --read-beside --threads 4 --write-rate 500 --rounds 5`,
@@ -47,9 +47,9 @@ the run with exit code 1.`,
 	f.IntVar(&o.shape.Writes, "writes", 2, "of these, records that it writes")
 	f.Float64Var(&o.shape.HotFraction, "hot-fraction", 0.01, "share of the records that are hot")
 	f.Float64Var(&o.shape.HotRate, "hot-rate", 0.5, "share of the reads that go to hot records; 0: all records are alike")
-	f.BoolVar(&o.readBeside, "read-beside", false, "measure readers without and with a writer beside them")
+	f.BoolVar(&o.readBeside, "read-beside", false, "measure readers without and with a concurrent writer")
 	f.Uint64Var(&o.writeRate, "write-rate", 0, "with --read-beside: transactions a second of the writer; 0 is a tenth of what it can do alone")
-	f.IntVar(&o.rounds, "rounds", 3, "with --read-beside: times that both are measured")
+	f.IntVar(&o.rounds, "rounds", 3, "with --read-beside: how often both are measured")
 	o.register(c, "keys", 100_000, []int{1, 2, 4, 8, 16, 32}, 10*time.Second)
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		if err := o.resolve(c); err != nil {

@@ -32,19 +32,19 @@ func newCoreCommand(open opener) *cobra.Command {
   E  95 % scans of 1 to 100, 5 % insertions   zipfian
   F  50 % reads, 50 % read-modify-writes      zipfian
 
-The records are loaded once; then comes each workload with each number of
-threads. A record is one value, so an update replaces it whole. A
-read-modify-write is a transaction, begun again as often as it conflicts.
+The records are loaded once; then each workload runs with each number of threads.
+A record is one value, so an update replaces all of it. A read-modify-write is a
+transaction, which is repeated until it does not conflict.
 
-Every answer is checked, scans for order and completeness too, and in the end
-all records are read: a lost update ends the run with exit code 1.`,
+Every answer is checked, including the order and completeness of scans, and at the
+end all records are read: a lost update ends the run with exit code 1.`,
 		Example: `  kvbench ycsb --records 1000000 --operations 1000000 --threads 1,2,4,8,16
   kvbench ycsb --workload A,F --duration 30s --durability sync --addr localhost:7070`,
 		Args: cobra.NoArgs,
 	}
 	f := c.Flags()
 	f.StringSliceVar(&o.names, "workload", []string{"A", "B", "C", "F", "D", "E"}, "in this order")
-	f.Uint64Var(&o.span.Operations, "operations", 0, "end each trial after so many, in place of --duration")
+	f.Uint64Var(&o.span.Operations, "operations", 0, "end each trial after this many operations instead of --duration")
 	o.register(c, "records", 500_000, []int{16}, 30*time.Second)
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		if err := o.resolve(c); err != nil {
