@@ -32,7 +32,7 @@ const (
 // TxnService serves snapshots and strictly serializable optimistic transactions. A
 // transaction runs in its client: it reads from a snapshot, then sends what it read and
 // what it wants to write to Commit. The server keeps only the snapshot, under a lease,
-// so a client that vanishes leaves nothing behind. Errors are those of KVService.
+// which ends if the client vanishes. Errors are those of KVService.
 type TxnServiceClient interface {
 	// BeginSnapshot pins the newest version under a lease. It includes everything that
 	// was acknowledged before the call.
@@ -115,7 +115,7 @@ func (c *txnServiceClient) Execute(ctx context.Context, in *ExecuteRequest, opts
 // TxnService serves snapshots and strictly serializable optimistic transactions. A
 // transaction runs in its client: it reads from a snapshot, then sends what it read and
 // what it wants to write to Commit. The server keeps only the snapshot, under a lease,
-// so a client that vanishes leaves nothing behind. Errors are those of KVService.
+// which ends if the client vanishes. Errors are those of KVService.
 type TxnServiceServer interface {
 	// BeginSnapshot pins the newest version under a lease. It includes everything that
 	// was acknowledged before the call.
