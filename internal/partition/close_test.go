@@ -19,8 +19,8 @@ import (
 	"github.com/kvd-db/kvd/internal/vfs/faultfs"
 )
 
-// A call that comes late to a closed partition is told so, and neither waits for ever
-// nor learns that a key is absent.
+// A call of a closed partition returns an error; it neither hangs nor reports a key as
+// absent.
 func TestAClosedPartitionSaysSo(t *testing.T) {
 	s := newScript(t)
 	s.run("put a=1\nflush\nput b=2")

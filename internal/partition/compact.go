@@ -15,9 +15,9 @@ import (
 	"github.com/kvd-db/kvd/internal/vfs"
 )
 
-// Compact does the most useful merge, if one is worth it, and reports whether
-// there was one. On error the inputs stay, and it can be tried again unless the
-// error wraps kv.ErrFailed.
+// Compact does the most useful compaction, if one is worth its cost, and reports whether it
+// did one. On error the inputs stay, and it can be tried again unless the error wraps
+// kv.ErrFailed.
 func (p *Partition) Compact(ctx context.Context) (did bool, err error) {
 	p.merging.Lock()
 	defer p.merging.Unlock()
@@ -33,7 +33,7 @@ func (p *Partition) Compact(ctx context.Context) (did bool, err error) {
 	})
 }
 
-// CompactAll merges until everything is base.
+// CompactAll compacts until everything is in the base.
 func (p *Partition) CompactAll(ctx context.Context) error {
 	p.merging.Lock()
 	defer p.merging.Unlock()
@@ -47,7 +47,7 @@ func (p *Partition) CompactAll(ctx context.Context) error {
 	}
 }
 
-// Debt estimates the bytes that merges still have to read.
+// Debt estimates the bytes that compactions still have to read.
 func (p *Partition) Debt() uint64 {
 	s := p.acquire()
 	defer s.release()
@@ -61,7 +61,7 @@ func (p *Partition) Deltas() int {
 	return len(s.levels.deltas)
 }
 
-// merge does what choose picks; merging is held.
+// merge does the compaction that choose picks. REQUIRES: merging is held.
 func (p *Partition) merge(ctx context.Context, choose func(*manifest.Version) (compaction.Choice, bool)) (bool, error) {
 	ctx, stop, err := p.whileOpen(ctx)
 	if err != nil {
@@ -116,8 +116,8 @@ func (p *Partition) merge(ctx context.Context, choose func(*manifest.Version) (c
 	return true, nil
 }
 
-// run fills in what all jobs of the partition share, and runs one. What readers
-// may see is asked for last: see Sequencer.Horizon.
+// run fills in what all jobs of the partition share, and runs one. It calls
+// Sequencer.Horizon last: see there.
 func (p *Partition) run(ctx context.Context, job compaction.Job) (result compaction.Result, err error) {
 	sweep := p.values.NewSweep()
 	defer func() { err = errors.Join(err, sweep.Close()) }()
@@ -133,8 +133,8 @@ func (p *Partition) run(ctx context.Context, job compaction.Job) (result compact
 	return result, err
 }
 
-// install makes an edit durable and shows it to readers. If the edit did not
-// happen, it removes the new tables.
+// install makes an edit durable and shows it to readers. If the edit failed it removes the
+// new tables.
 func (p *Partition) install(edit manifest.Edit) error {
 	if err := p.files.Install(edit); err != nil {
 		return p.takeBack(edit, err)
@@ -142,12 +142,11 @@ func (p *Partition) install(edit manifest.Edit) error {
 	return p.showCurrent()
 }
 
-// showCurrent makes readers see the current manifest version, if they do not
-// yet, and no more the memtables that are in its tables. It fails if a table
-// cannot be opened; flushes and compactions begin with it, so that is made up
-// for.
+// showCurrent makes readers see the current manifest version, unless they do, and no
+// longer the memtables that are in its tables. It fails if a table cannot be opened. Every
+// flush and compaction begins with showCurrent, so it is then tried again.
 //
-// The lock spans from asking for the current version to showing it: of two edits
+// The lock is held from reading the current version until it is shown: of two edits
 // installed at the same time, the older must not be shown last.
 func (p *Partition) showCurrent() error {
 	p.showing.Lock()
@@ -196,7 +195,7 @@ func (p *Partition) takeBack(edit manifest.Edit, cause error) error {
 	return cause
 }
 
-// outputs makes the files of new tables and value files.
+// outputs creates the files of new tables and value files.
 type outputs struct{ p *Partition }
 
 func (o outputs) Create(kind manifest.FileKind) (vfs.File, kv.FileID, error) {

@@ -21,10 +21,10 @@ type sealedTable struct {
 	bytes int64
 }
 
-// Seal has the active memtable sealed soon.
+// Seal asks for the active memtable to be sealed, and does not wait for it.
 func (p *Partition) Seal() { p.askSeal(nil) }
 
-// askSeal asks likewise; done, if not nil, is closed when that happened.
+// askSeal is Seal with a channel, nil or closed once the memtable is sealed.
 func (p *Partition) askSeal(done chan struct{}) {
 	p.seal.mu.Lock()
 	p.seal.asked = true
@@ -35,7 +35,7 @@ func (p *Partition) askSeal(done chan struct{}) {
 	p.writer.Wake()
 }
 
-// sealRequest is what is asked of the goroutine that applies records.
+// sealRequest is a request to the goroutine that applies records.
 type sealRequest struct {
 	mu    sync.Mutex
 	asked bool
@@ -114,14 +114,14 @@ func (p *Partition) ActiveMemtable() (first, last kv.SeqNum, tombstones int) {
 	return t.MinSeq(), t.MaxSeq(), t.Tombstones()
 }
 
-// FlushPending reports whether a sealed memtable waits.
+// FlushPending reports whether a sealed memtable waits for its flush.
 func (p *Partition) FlushPending() bool {
 	s := p.acquire()
 	defer s.release()
 	return len(s.sealed) > 0
 }
 
-// Flush turns all sealed memtables into one delta. Without any it does nothing.
+// Flush writes all sealed memtables as one delta. If there is none it does nothing.
 //
 // The log is synced up to the last of their records first: otherwise a power cut
 // could leave one partition's half of a batch in a table and lose the other's.
@@ -203,12 +203,12 @@ func (p *Partition) FlushReplayed(ctx context.Context, log Log) error {
 		return nil
 	}
 	p.log, p.activePos = log, log.Synced()
-	p.seal.take() // the budget may have asked
+	p.seal.take() // the budget may have called Seal
 	p.sealActive()
 	return p.Flush(ctx)
 }
 
-// FlushAll returns when all that was acknowledged before the call is in tables.
+// FlushAll returns after everything acknowledged before the call is in tables.
 func (p *Partition) FlushAll(ctx context.Context) error {
 	target := p.Published()
 	for {

@@ -8,10 +8,9 @@ import (
 	"github.com/kvd-db/kvd/internal/sstable"
 )
 
-// lookup is point reads of one or more partitions on their way from the newest source
-// to the oldest. All of them take each step together, so that they wait together for
-// what the step needs. It holds the read states until it is released, and its memory
-// serves many.
+// lookup is a set of point reads of one or more partitions that search the sources from
+// newest to oldest. All reads take each step together, so that they wait for memory and
+// disk together. It holds the read states until it is released, and its memory is reused.
 type lookup struct {
 	sections []section
 	open     []openRead // what no memtable has answered, section by section
@@ -40,14 +39,14 @@ type openRead struct {
 	query sstable.Query
 }
 
-// errNotCached marks a query whose answer is not in memory, when nothing else counts.
+// errNotCached marks a query whose answer is not in memory, if only memory is searched.
 var errNotCached = errors.New("not in memory")
 
 var lookupPool = sync.Pool{New: func() any { return new(lookup) }}
 
 func newLookup() *lookup { return lookupPool.Get().(*lookup) }
 
-// release lets the read states go.
+// release releases the read states.
 func (l *lookup) release() {
 	for i := range l.sections {
 		if s := &l.sections[i]; !s.borrowed {
@@ -126,7 +125,7 @@ func (l *lookup) cached() (whole bool) {
 	return whole
 }
 
-// touchMemtables lets the misses of the processor's caches overlap.
+// touchMemtables makes the misses of the processor's caches overlap.
 func (l *lookup) touchMemtables() {
 	if len(l.sections) == 1 && len(l.sections[0].reads) == 1 {
 		return

@@ -18,9 +18,9 @@ import (
 	"github.com/kvd-db/kvd/internal/wal"
 )
 
-// readRunners is how many read batches of one partition run at a time. With two,
-// a batch that waits for the disk does not hold up one answered from memory;
-// more runners make smaller batches.
+// readRunners is how many read batches of one partition run at a time. With two, a batch
+// that waits for the disk does not delay one that is answered from memory; more runners
+// make smaller batches.
 const readRunners = 2
 
 // Partition is one LSM tree. Safe for concurrent use, unless a method says
@@ -65,9 +65,8 @@ type Partition struct {
 // crash at any point.
 func Create(o Options) error { return manifest.Create(o.FS, o.Dir, uint32(o.ID)) }
 
-// Open reads the manifest and opens the tables. The partition then takes what
-// the log holds, through Replay, and starts to serve with Start. Close it in any
-// case.
+// Open reads the manifest and opens the tables. The caller then replays the log (Replay) and
+// calls Start. Close must be called in any case.
 func Open(o Options) (*Partition, error) {
 	p := &Partition{
 		id:        o.ID,
@@ -109,10 +108,10 @@ func (p *Partition) Replay(base kv.SeqNum, op *record.Op) {
 	p.budget.Grew(p, p.active.Bytes()-before)
 }
 
-// Attach says what will apply records. It comes before Replay and Start.
+// Attach sets the Writer that will apply records. It is called before Replay and Start.
 func (p *Partition) Attach(w Writer) { p.writer = w }
 
-// Start has flushes work. The log was replayed up to number last; everything in it is
+// Start enables flushes, and makes everything that was replayed, up to number last,
 // visible.
 func (p *Partition) Start(log Log, last kv.SeqNum) {
 	p.log = log
@@ -162,7 +161,7 @@ func (p *Partition) whyEnded(err error) error {
 	return err
 }
 
-// closedError says why nothing is taken any more.
+// closedError returns why the partition accepts no more calls.
 func (p *Partition) closedError() error {
 	if p.started {
 		if err := p.log.Err(); err != nil {

@@ -9,8 +9,8 @@ import (
 	"github.com/kvd-db/kvd/internal/trace"
 )
 
-// Lookup answers independent reads of the newest visible state, in a micro-batch
-// with whatever else this partition is asked in the same moment.
+// Lookup answers independent reads of the newest visible state, in a micro-batch with
+// other reads of this partition at the same time.
 //
 // Each read has its own answer and its own error. Lookup itself fails only if
 // ctx ends before the reads are part of a batch; then nothing was read. Unless c is
@@ -68,7 +68,7 @@ func (p *Partition) serveReads(batch []readGroup) {
 	l.release()
 }
 
-// tellTaken notes for all callers that asked for stages when the batch was taken. It reads
+// tellTaken records when the batch was taken, for callers that asked for stages. It reads
 // the clock at most once.
 func tellTaken(batch []readGroup) {
 	var now time.Time
@@ -122,7 +122,7 @@ func lookupTable(t *memtable.Table, r *kv.Lookup, at kv.SeqNum, e *kv.Entry) boo
 	return true
 }
 
-// answer fills in what an entry says. The value is copied.
+// answer fills in a read from the entry that was found. It copies the value.
 func answer(r *kv.Lookup, e *kv.Entry) {
 	if e.Kind != kv.KindPut {
 		r.Value = nil

@@ -41,8 +41,8 @@ func (r *Reads) Scanned(ranges []kv.Range, at kv.SeqNum) {
 	r.Ranges = ranges
 }
 
-// Expires says that a key was there when it was read, and until when it is: from then
-// on it counts as changed. Zero is for ever.
+// Expires records that a key was present when it was read, and when it expires: from then
+// on it counts as changed. An expiry of zero means never.
 func (r *Reads) Expires(key ReadKey, expiry uint64) {
 	if expiry != 0 && (r.until == 0 || expiry < r.until) {
 		r.expires, r.until = key, expiry
@@ -136,12 +136,12 @@ func Conflict(key []byte, version kv.SeqNum) error {
 	return &kv.ConflictError{Key: bytes.Clone(key), Version: version}
 }
 
-// Refresh makes stale reads as new as what is visible, if nothing that was read
-// has changed until then; else it returns a *kv.ConflictError. It may read tables.
+// Refresh advances the version of stale reads to the newest visible one if nothing that was
+// read has changed since; otherwise it returns a *kv.ConflictError. It may read tables.
 //
-// The version of the reads must be that of a live snapshot until Refresh returns:
-// otherwise a compaction may have dropped the tombstone of a key that was there,
-// and with it the trace of the change.
+// The version of the reads must be that of a live snapshot until Refresh returns: otherwise
+// a compaction may have dropped the tombstone of a key that was read, and with it the only
+// evidence of the change.
 func (p *Partition) Refresh(r *Reads) error {
 	s, now, _ := p.acquireVisible()
 	defer s.release()
@@ -166,8 +166,8 @@ func (p *Partition) Refresh(r *Reads) error {
 	return nil
 }
 
-// lastWritten returns the number of the newest entry, of at most at, that says
-// something of a key; 0 if none does.
+// lastWritten returns the number of the newest entry, at most at, that concerns a key; 0 if
+// there is none.
 func (p *Partition) lastWritten(s *readState, k ReadKey, at kv.SeqNum) (kv.SeqNum, error) {
 	var e kv.Entry
 	for t := range s.memtables() {

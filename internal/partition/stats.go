@@ -7,7 +7,7 @@ import (
 	"github.com/kvd-db/kvd/internal/histogram"
 )
 
-// counters are what a partition counts as it goes.
+// counters are the running counts of a partition.
 type counters struct {
 	reads histogram.Powers // keys of each micro-batch
 
@@ -20,7 +20,7 @@ type counters struct {
 	corruptions    atomic.Uint64
 }
 
-// Stats is what a partition has done since it was opened, and what it holds now.
+// Stats counts what a partition has done since it was opened, and tells what it holds now.
 // The fields are read one after the other, not at one instant.
 type Stats struct {
 	Reads histogram.PowerCounts // keys of each read micro-batch

@@ -11,11 +11,11 @@ import (
 	"github.com/kvd-db/kvd/internal/valuefile"
 )
 
-// Walk gives what a reader sees of one partition, batch after batch, in the order
-// of keys or backward.
+// Walk returns what a reader sees of one partition, batch after batch, in the order of keys
+// or backward.
 //
-// The zero value is ready for Open; after Close the memory of a Walk serves the
-// next. Used by one goroutine at a time.
+// The zero value is ready for Open; after Close it can be opened again and reuses its
+// memory. Used by one goroutine at a time.
 type Walk struct {
 	p       *Partition
 	fetches []valuefile.Fetch
