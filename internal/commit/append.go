@@ -177,7 +177,7 @@ func (c *Coordinator) enqueueLocked(rec *pending) {
 func (c *Coordinator) newPending() *pending {
 	if n := len(c.spare); n > 0 {
 		rec := c.spare[n-1]
-		c.spare[n-1] = nil // if it grows too large to be kept, nothing else holds it
+		c.spare[n-1] = nil // so that a record that grows too large to be kept can be collected
 		c.spare = c.spare[:n-1]
 		return rec
 	}

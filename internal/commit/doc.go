@@ -46,7 +46,7 @@
 // Records that have been appended and are not yet visible are the coordinator's line. Some
 // of them may be in the memtable, hidden.
 //
-// # Who syncs
+// # Which goroutine syncs
 //
 // One rule: the goroutine that appended a record has the log flushed, after it has unlocked
 // appendMu. A caller that waits for that record calls [Log.FlushOrSync] and may sync the

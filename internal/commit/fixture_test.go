@@ -51,7 +51,7 @@ func (s *fixture) close() error {
 	return s.p.Close()
 }
 
-// stall makes the disk stand still, or go on.
+// stall makes the disk hang, or continue.
 func (s *fixture) stall(begin bool) {
 	s.world.Stall(begin)
 	s.c.Wake()

@@ -10,8 +10,8 @@ import (
 func (c *Coordinator) Wake() { c.leader.note() }
 
 // RunReady does what there is to do, unless another goroutine is the leader, which is then
-// told. The log calls it when it has synced and has nothing else to do, so that the
-// orchestrator need not be woken.
+// told. The goroutine that has synced the log calls it if it has no other work, so that
+// the orchestrator need not be woken.
 func (c *Coordinator) RunReady() {
 	if c.leader.lockOrNote() {
 		c.finish()
@@ -48,8 +48,8 @@ func (c *Coordinator) orchestrate() {
 	}
 }
 
-// work does all there is to do now. It returns when to come again for what should
-// linger in the inbox; zero: only when there is a note. The caller is the leader.
+// work does all work that can be done now. It returns after which time to call it again for
+// writes that linger in the inbox; zero: only after a note. The caller is the leader.
 func (c *Coordinator) work() (again time.Duration) {
 	for {
 		c.leader.sawAll()
