@@ -21,7 +21,7 @@ func (l *Log) close() error {
 			l.mu.changed.Wait()
 			continue
 		}
-		l.leadLocked(leadAll)
+		l.leadLocked(false)
 		l.mu.Lock()
 	}
 	l.mu.Unlock()

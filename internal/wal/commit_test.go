@@ -408,35 +408,49 @@ func TestFlushWaitsForRoom(t *testing.T) {
 	})
 }
 
-// TestLeaderIsRelieved: a caller of Flush writes some groups of other callers, then a
-// goroutine of the log takes over.
+// TestLeaderIsRelieved: a caller of Flush writes some groups of other callers, or some
+// bytes of them, then a goroutine of the log takes over.
 func TestLeaderIsRelieved(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		fsys := faultfs.Wrap(newDisk(t), nil)
-		o := testOptions(fsys)
-		o.SegmentBytes = 256 << 20
-		l, _, _ := mustOpen(t, o)
-		writes := 0
-		hold := make(chan struct{})
-		fsys.SetInjector(faultfs.InjectorFunc(func(op faultfs.Op) faultfs.Fault {
-			if op.Kind != faultfs.Write {
-				return faultfs.Fault{} // the sync of the many unsynced bytes
-			}
-			if writes++; writes == leadGroups+2 {
-				<-hold
-			}
-			return faultfs.Fault{}
-		}))
-		for range leadGroups + 4 {
-			_, _, err := appendTo(l, make([]byte, groupBytes), 1, memory, &counter{}, nil)
-			require.NoError(t, err)
-		}
-		l.Flush() // returns, although a later write hangs
-		synctest.Wait()
-		require.Equal(t, leadGroups+2, writes)
-		close(hold)
-		require.NoError(t, l.Close())
-	})
+	for name, c := range map[string]struct{ bytes, groups int }{
+		"after some groups": {100, leadGroups},
+		"after some bytes":  {groupBytes, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				fsys := faultfs.Wrap(newDisk(t), nil)
+				o := testOptions(fsys)
+				o.SegmentBytes = 256 << 20
+				l, _, _ := mustOpen(t, o)
+				step := make(chan struct{})
+				fsys.SetInjector(faultfs.InjectorFunc(func(op faultfs.Op) faultfs.Fault {
+					if op.Kind == faultfs.Write && op.Len >= c.bytes {
+						<-step
+					}
+					return faultfs.Fault{}
+				}))
+				add := func() {
+					_, _, err := appendTo(l, make([]byte, c.bytes), 1, memory, &counter{}, nil)
+					require.NoError(t, err)
+				}
+				var returned atomic.Bool
+				add()
+				go func() {
+					l.Flush()
+					returned.Store(true)
+				}()
+				for range c.groups {
+					synctest.Wait() // a write waits for its step
+					require.False(t, returned.Load())
+					add() // a group of its own, for the next write
+					step <- struct{}{}
+				}
+				synctest.Wait()
+				assert.True(t, returned.Load(), "it writes on")
+				close(step)
+				require.NoError(t, l.Close())
+			})
+		})
+	}
 }
 
 // L4: groups left to the goroutine with the writing role are written when it gives the

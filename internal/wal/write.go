@@ -12,7 +12,9 @@ const (
 	// takes over the writing role. Guessed: many enough that the hand-over costs little, few
 	// enough that the caller is not held up.
 	leadGroups = 8
-	leadAll    = 1 << 30
+	// leadBytes bounds likewise what these groups hold, but for the last one: the caller may
+	// lead a partition, whose small writes wait for it.
+	leadBytes = 1 << 20
 
 	// maxUnsyncedBytes is how much may be unsynced before the log syncs by itself. A flush
 	// of a memtable first has the log synced, and would wait for all of it. Measured with
@@ -49,7 +51,7 @@ func (l *Log) Flush() {
 				l.mu.queue.hold()
 				break
 			}
-			l.leadLocked(leadGroups)
+			l.leadLocked(true)
 			return
 		}
 		if l.mu.queue.bytes < maxQueuedBytes {
@@ -89,7 +91,7 @@ func (l *Log) FlushOrSync() {
 			l.pokeSyncer()
 		}
 	default:
-		l.leadLocked(leadGroups)
+		l.leadLocked(true)
 		return
 	}
 	l.mu.Unlock()
@@ -100,16 +102,18 @@ func (l *Log) leadBeside() {
 	l.background.Go(func() {
 		defer l.opts.Events.Guard()
 		l.mu.Lock()
-		l.leadLocked(leadAll)
+		l.leadLocked(false)
 	})
 }
 
-// leadLocked takes the writing role and writes groups until none is left, or until it has
-// written limit of them: then another goroutine takes over the role. It unlocks mu.
-func (l *Log) leadLocked(limit int) {
+// leadLocked takes the writing role and writes groups until none is left. A caller that is
+// to be relieved stops at leadGroups or leadBytes: then another goroutine takes over the
+// role. It unlocks mu.
+func (l *Log) leadLocked(relieved bool) {
 	l.mu.writing = true
+	begin := l.Written()
 	for n := 0; ; n++ {
-		if n == limit && !l.mu.queue.empty() {
+		if relieved && (n == leadGroups || l.Written()-begin >= leadBytes) && !l.mu.queue.empty() {
 			l.leadBeside()
 			break // the role goes with it
 		}
