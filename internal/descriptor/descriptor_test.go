@@ -2,9 +2,11 @@ package descriptor
 
 import (
 	"encoding/binary"
+	"errors"
 	"hash/crc32"
 	"io/fs"
 	"os"
+	"path"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -13,6 +15,7 @@ import (
 	"github.com/kvd-db/kvd/internal/keyhash"
 	"github.com/kvd-db/kvd/internal/kv"
 	"github.com/kvd-db/kvd/internal/vfs"
+	"github.com/kvd-db/kvd/internal/vfs/faultfs"
 )
 
 var sample = Descriptor{StoreID: 0x0123456789abcdef, Partitions: 16, Hash: keyhash.Name}
@@ -105,4 +108,40 @@ func FuzzDecode(f *testing.F) {
 
 func reseal(b []byte) {
 	binary.LittleEndian.PutUint32(b[sizeBytes-4:], crc32.Checksum(b[:sizeBytes-4], castagnoli))
+}
+
+func TestForeignFiles(t *testing.T) {
+	for name, c := range map[string]struct {
+		files []string
+		want  string
+	}{
+		"empty":             {nil, ""},
+		"something else":    {[]string{"wal/x", "cat.jpg"}, "cat.jpg"},
+		"like a partition":  {[]string{"p-00001/x"}, "p-00001"},
+		"creation cut off":  {[]string{"LOCK", "CLOCK", "STORE.tmp", "BALLAST", "wal/x", "p-0000/x"}, ""},
+		"a new file system": {[]string{"lost+found/x"}, ""},
+		"a store":           {[]string{"STORE", "cat.jpg"}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			fsys := vfs.NewMem()
+			require.NoError(t, fsys.MkdirAll("data"))
+			for _, file := range c.files {
+				file = path.Join("data", file)
+				require.NoError(t, fsys.MkdirAll(path.Dir(file)))
+				f, err := fsys.Create(file)
+				require.NoError(t, err)
+				require.NoError(t, f.Close())
+			}
+			foreign, err := Foreign(fsys, "data")
+			require.NoError(t, err)
+			assert.Equal(t, c.want, foreign)
+		})
+	}
+	_, err := Foreign(vfs.NewMem(), "missing")
+	require.ErrorIs(t, err, fs.ErrNotExist)
+
+	broken := errors.New("broken")
+	disk := faultfs.Wrap(vfs.NewMem(), faultfs.FailAt(0, broken, false, faultfs.OnKind(faultfs.List)))
+	_, err = Foreign(disk, "data")
+	require.ErrorIs(t, err, broken)
 }

@@ -5,6 +5,8 @@ import (
 	"path"
 	"strconv"
 	"strings"
+
+	"github.com/kvd-db/kvd/internal/vfs"
 )
 
 // Names in a data directory.
@@ -45,4 +47,37 @@ func ParsePartition(name string) (id int, ok bool) {
 	}
 	id, err := strconv.Atoi(digits)
 	return id, err == nil && id >= 0 && partitionName(id) == name
+}
+
+// Foreign returns the name of a file that does not belong to a store, if dir holds such a
+// file and no STORE: to create a store there is hardly meant. It returns "" for a store,
+// for a directory in which the creation of a store was cut short, for the root of a new
+// file system, and for a directory that is empty. Errors: those of List, among them
+// fs.ErrNotExist.
+func Foreign(fsys vfs.FS, dir string) (string, error) {
+	names, err := fsys.List(dir)
+	if err != nil {
+		return "", err
+	}
+	foreign := ""
+	for _, name := range names {
+		switch {
+		case name == Name:
+			return "", nil
+		case foreign == "" && !known(name):
+			foreign = name
+		}
+	}
+	return foreign, nil
+}
+
+// known reports whether a directory without STORE in which a store may be created can hold
+// a file of that name.
+func known(name string) bool {
+	switch strings.TrimSuffix(name, ".tmp") {
+	case Name, ClockName, LockName, LogName, BallastName, "lost+found":
+		return true
+	}
+	_, ok := ParsePartition(name)
+	return ok
 }

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"os"
+	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -65,6 +67,43 @@ func TestOpenSaysWhyItCannot(t *testing.T) {
 			require.ErrorIs(t, err, c.want)
 			require.ErrorContains(t, err, c.text)
 		})
+	}
+}
+
+// The files of something else are left alone, and a new store may be where nothing is.
+func TestAStoreIsCreatedOnlyWhereNothingElseIs(t *testing.T) {
+	top := t.TempDir()
+	photos := filepath.Join(top, "photos")
+	require.NoError(t, os.Mkdir(photos, 0o700))
+	require.NoError(t, os.WriteFile(filepath.Join(photos, "cat.jpg"), nil, 0o600))
+	for name, opts := range map[string][]embed.Option{
+		"created": nil, "read": {embed.WithReadOnly()}, "existing": {embed.WithExisting()},
+	} {
+		_, err := embed.Open(photos, opts...)
+		if opts == nil {
+			require.ErrorIs(t, err, kvd.ErrInvalid, name)
+			require.ErrorContains(t, err, "cat.jpg", name)
+		} else {
+			require.ErrorIs(t, err, kvd.ErrUnavailable, name)
+		}
+		files, err := os.ReadDir(photos)
+		require.NoError(t, err)
+		require.Len(t, files, 1, name)
+	}
+	disk := filepath.Join(top, "disk")
+	require.NoError(t, os.MkdirAll(filepath.Join(disk, "lost+found"), 0o700))
+	for _, dir := range []string{disk, filepath.Join(top, "not", "there")} {
+		_, err := embed.Open(dir, embed.WithExisting())
+		require.ErrorIs(t, err, kvd.ErrUnavailable, dir)
+		db, err := embed.Open(dir)
+		require.NoError(t, err)
+		require.NoError(t, db.Put(t.Context(), []byte("k"), []byte("v")))
+		require.NoError(t, db.Close())
+		require.NoError(t, os.WriteFile(filepath.Join(dir, "notes.txt"), nil, 0o600))
+		db, err = embed.Open(dir)
+		require.NoError(t, err, "there is a store, whatever is beside it")
+		assert.Equal(t, "v", value(t, db, "k"))
+		require.NoError(t, db.Close())
 	}
 }
 

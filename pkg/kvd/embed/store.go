@@ -21,13 +21,16 @@ type Store struct {
 
 var _ kvd.Store = (*Store)(nil)
 
-// Open opens the store in a directory, and creates both unless they exist. It returns once
-// everything acknowledged before is readable. Close it.
+// Open opens the store in a directory. If there is none, it creates the store, the
+// directory and the directories above it; see [WithExisting] for a program that would take
+// an empty store for lost data, for example because a disk is not mounted. A directory that
+// holds other files never becomes a store. Open returns once everything acknowledged before
+// is readable. Close the store.
 //
 // Errors: ErrUnavailable if another process has the store open, or the directory cannot be
-// read or written; ErrCorrupt if what is there is not what was written; ErrInvalid for
-// options that make no sense, and for a store of a newer version. After an error nothing
-// is left open.
+// read or written; ErrCorrupt if what is there is not what was written; ErrInvalid for a
+// directory that holds other files and no store, for options that make no sense, and for a
+// store of a newer version. After an error nothing is left open.
 func Open(dir string, opts ...Option) (*Store, error) {
 	o := options{memory: 256 << 20}
 	return open(dir, opts, o, engine.Options{FS: vfs.OS})
@@ -57,10 +60,8 @@ func open(dir string, opts []Option, o options, e engine.Options) (*Store, error
 	if err := o.check(); err != nil {
 		return nil, &kvd.Error{Op: "open", Err: err}
 	}
-	if o.existing {
-		if _, err := e.FS.Stat(descriptor.Path(dir)); err != nil {
-			return nil, openFailed(dir, err)
-		}
+	if err := o.checkDir(e.FS, dir); err != nil {
+		return nil, openFailed(dir, err)
 	}
 	e.Partitions, e.Durability, e.ReadOnly = o.partitions, kv.Durability(o.durability), o.readOnly
 	e.MemtableBytes, e.CacheBytes = o.memory/2, o.memory/2
@@ -70,6 +71,27 @@ func open(dir string, opts []Option, o options, e engine.Options) (*Store, error
 		return nil, openFailed(dir, err)
 	}
 	return Over(opened), nil
+}
+
+// checkDir refuses a directory without the store that is wanted, and one that would be
+// turned into a store although it holds something else.
+func (o *options) checkDir(fsys vfs.FS, dir string) error {
+	if o.existing {
+		_, err := fsys.Stat(descriptor.Path(dir))
+		return err
+	}
+	if o.readOnly {
+		return nil // nothing is created
+	}
+	foreign, err := descriptor.Foreign(fsys, dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if foreign != "" {
+		return fmt.Errorf("%w: %s holds no store, but other files, such as %q: name another directory",
+			kv.ErrInvalidArgument, dir, foreign)
+	}
+	return nil
 }
 
 // Over returns the store that an open engine is. It is for this module's own commands and
