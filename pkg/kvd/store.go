@@ -30,6 +30,9 @@ type Store interface {
 
 var _ Store = (*Client)(nil)
 
-// Over returns a client that performs its calls on b. It is for other packages of this module:
-// the type of b is internal.
-func Over(b backend.Backend) *Client { return newClient(b, Default) }
+// Over returns a client that performs its calls on b and reports them to hook, as with
+// WithHook, unless that is nil. It is for other packages of this module: the type of b is
+// internal.
+func Over(b backend.Backend, hook func(CallInfo)) *Client {
+	return newClient(withHook(b, hook), Default)
+}

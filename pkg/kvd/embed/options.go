@@ -18,6 +18,7 @@ type options struct {
 	logger     *slog.Logger
 	readOnly   bool
 	existing   bool
+	hook       func(kvd.CallInfo)
 }
 
 // WithMemory bounds what the store keeps in memory of data: one half for writes that are
@@ -39,6 +40,12 @@ func WithDurability(d kvd.Durability) Option { return func(o *options) { o.durab
 // WithLogger tells l what happens to the store: opening, damage, failures, a disk that is
 // full. Without it the store is silent.
 func WithLogger(l *slog.Logger) Option { return func(o *options) { o.logger = l } }
+
+// WithHook calls hook when a call ends, for metrics and traces, as kvd.WithHook does with the
+// calls of a client: the same calls are reported, with the same names. Attempts is 1 where it
+// is known, and of Timings the stages of the store are filled in. Without a hook there is no
+// cost.
+func WithHook(hook func(kvd.CallInfo)) Option { return func(o *options) { o.hook = hook } }
 
 // WithReadOnly opens a store without changing a file, and so that other processes may have
 // it open likewise. Writes are ErrReadOnly. The store must exist.

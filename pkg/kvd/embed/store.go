@@ -70,7 +70,7 @@ func open(dir string, opts []Option, o options, e engine.Options) (*Store, error
 	if err != nil {
 		return nil, openFailed(dir, err)
 	}
-	return Over(opened), nil
+	return over(opened, o.hook), nil
 }
 
 // checkDir refuses a directory without the store that is wanted, and one that would be
@@ -96,7 +96,11 @@ func (o *options) checkDir(fsys vfs.FS, dir string) error {
 
 // Over returns the store that an open engine is. It is for this module's own commands and
 // benchmarks, which set what has no Option; closing the store closes the engine.
-func Over(e *engine.Engine) *Store { return &Store{Client: kvd.Over(newBackend(e)), engine: e} }
+func Over(e *engine.Engine) *Store { return over(e, nil) }
+
+func over(e *engine.Engine, hook func(kvd.CallInfo)) *Store {
+	return &Store{Client: kvd.Over(newBackend(e), hook), engine: e}
+}
 
 // Failed is closed when the store has failed for good, after an error of its disk: every
 // call is then ErrUnavailable, and Ping says why. Close it, and open it again.
