@@ -3,6 +3,7 @@ package daemon
 import (
 	"net/http"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -66,9 +67,22 @@ func TestAReadOnlyFileSystemIsServed(t *testing.T) {
 	}
 	t.Run("under an idle server", func(t *testing.T) {
 		fsys := vfs.NewMem()
-		c, lines := observed(fsys)
+		var put, marked atomic.Bool // the put was answered; after that the log wrote a mark and began to sync it
+		var wrote atomic.Bool
+		c, lines := observed(faultfs.Wrap(fsys, faultfs.InjectorFunc(func(op faultfs.Op) faultfs.Fault {
+			switch {
+			case !put.Load() || !strings.Contains(op.Name, "wal"):
+			case op.Kind == faultfs.Write && op.Len < 4096: // not the zeros of a new segment
+				wrote.Store(true)
+			case op.Kind == faultfs.Sync && wrote.Load():
+				marked.Store(true)
+			}
+			return faultfs.Fault{}
+		})))
 		r := start(t, c)
 		require.NoError(t, r.client.Put(t.Context(), []byte("a"), []byte("1")))
+		put.Store(true)
+		testwait.Until(t, marked.Load) // a log that still has to write fails, and the store is opened again
 		fsys.SetReadOnly(true)
 		testwait.Until(t, func() bool { return lines.FilterMessageSnippet("puts and deletes are refused").Len() > 0 })
 		r.requireServedReadOnly("a", "1", resumes)
