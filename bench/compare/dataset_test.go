@@ -31,13 +31,13 @@ func (s *shelf) Settle() error {
 
 func (s *shelf) Forward(from []byte, visit peers.Visit) error {
 	i, _ := slices.BinarySearchFunc(s.entries, from, func(e peers.Entry, key []byte) int { return slices.Compare(e.Key, key) })
-	return peers.Walk(s.cursor(s.entries[i:]), nil, visit)
+	return peers.Walk(s.cursor(s.entries[i:]), nil)(visit)
 }
 
 func (s *shelf) Backward(visit peers.Visit) error {
 	reversed := slices.Clone(s.entries)
 	slices.Reverse(reversed)
-	return peers.Walk(s.cursor(reversed), nil, visit)
+	return peers.Walk(s.cursor(reversed), nil)(visit)
 }
 
 func (s *shelf) cursor(left []peers.Entry) *shelfCursor {

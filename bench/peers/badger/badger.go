@@ -73,21 +73,11 @@ func (s *store) Settle() error {
 }
 
 func (s *store) Forward(from []byte, visit peers.Visit) error {
-	c, err := s.forward(from)
-	return peers.Walk(c, err, visit)
+	return peers.Walk(s.scan(from, false), nil)(visit)
 }
 
 func (s *store) Backward(visit peers.Visit) error {
-	c, err := s.backward()
-	return peers.Walk(c, err, visit)
-}
-
-func (s *store) forward(from []byte) (peers.Cursor, error) {
-	return s.scan(from, false), nil
-}
-
-func (s *store) backward() (peers.Cursor, error) {
-	return s.scan(nil, true), nil
+	return peers.Walk(s.scan(nil, true), nil)(visit)
 }
 
 // scan reads values one by one: they lie beside their keys, and fetching each in

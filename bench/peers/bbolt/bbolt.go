@@ -96,14 +96,10 @@ func (s *store) Settle() error {
 }
 
 func (s *store) Forward(from []byte, visit peers.Visit) error {
-	c, err := s.forward(from)
-	return peers.Walk(c, err, visit)
+	return peers.Walk(s.forward(from))(visit)
 }
 
-func (s *store) Backward(visit peers.Visit) error {
-	c, err := s.backward()
-	return peers.Walk(c, err, visit)
-}
+func (s *store) Backward(visit peers.Visit) error { return peers.Walk(s.backward())(visit) }
 
 func (s *store) forward(from []byte) (peers.Cursor, error) {
 	from = bytes.Clone(from)

@@ -45,14 +45,10 @@ func (s *store) Load(entries []peers.Entry) error {
 func (s *store) Settle() error { return s.db.CompactRange(util.Range{}) }
 
 func (s *store) Forward(from []byte, visit peers.Visit) error {
-	c, err := s.forward(from)
-	return peers.Walk(c, err, visit)
+	return peers.Walk(s.forward(from))(visit)
 }
 
-func (s *store) Backward(visit peers.Visit) error {
-	c, err := s.backward()
-	return peers.Walk(c, err, visit)
-}
+func (s *store) Backward(visit peers.Visit) error { return peers.Walk(s.backward())(visit) }
 
 func (s *store) forward(from []byte) (peers.Cursor, error) {
 	it := s.db.NewIterator(nil, nil)
