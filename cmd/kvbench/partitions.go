@@ -147,9 +147,7 @@ func (o *experimentOptions) check() (err error) {
 	case o.report == "":
 		return errors.New("--report needs the name of a directory")
 	}
-	if o.level, err = kv.ParseDurability(o.durability); err == nil && o.level == kv.DurabilityDefault {
-		err = errors.New("--durability default: a report says what it measured; choose memory, buffered or sync")
-	}
+	o.level, err = parseLevel(o.durability)
 	return err
 }
 
@@ -192,24 +190,6 @@ func printLead(c *cobra.Command, page *report.Page) error {
 	return err
 }
 
-// experimentTarget is a target on a directory that goes with it.
-type experimentTarget struct {
-	workload.Target
-	dir string
-}
-
-func (t *experimentTarget) Close() error {
-	return errors.Join(closeTarget(t.Target), os.RemoveAll(t.dir))
-}
-
-// DiskBytes returns the bytes on disk of the embedded engine.
-func (t *experimentTarget) DiskBytes() (int64, error) {
-	if user, ok := t.Target.(workload.DiskUser); ok {
-		return user.DiskBytes()
-	}
-	return 0, nil
-}
-
 func openForExperiment(o *experimentOptions, s experiment.Setup, open opener) (experiment.Store, error) {
 	dir, err := os.MkdirTemp(".", "kvbench-data-")
 	if err != nil {
@@ -223,8 +203,9 @@ func openForExperiment(o *experimentOptions, s experiment.Setup, open opener) (e
 		return experiment.Store{}, errors.Join(err, os.RemoveAll(dir))
 	}
 	return experiment.Store{
-		Target: &experimentTarget{target, dir}, Info: &info,
+		Target: target, Info: &info,
 		Activity: func() any { info.observe(target); return info.Activity },
+		Close:    func() error { return errors.Join(closeTarget(target), os.RemoveAll(dir)) },
 	}, nil
 }
 

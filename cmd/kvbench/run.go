@@ -1,10 +1,10 @@
 package main
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strconv"
 	"time"
 
@@ -123,6 +123,6 @@ func writeReport(c *cobra.Command, dir string, r *results.Result, page *report.P
 	if err := results.Write(dir, r, page.HTML()); err != nil {
 		return err
 	}
-	_, err := fmt.Fprintf(c.OutOrStdout(), "report       %s\n", cmp.Or(dir, ".")+string(os.PathSeparator)+results.ReportFile)
+	_, err := fmt.Fprintf(c.OutOrStdout(), "report       %s\n", filepath.Join(dir, results.ReportFile))
 	return err
 }

@@ -52,11 +52,8 @@ func (o *targetOptions) register(c *cobra.Command) {
 // resolve parses flags that are words, and returns the first error in the flags.
 func (o *targetOptions) resolve(c *cobra.Command) error {
 	var err error
-	if o.level, err = kv.ParseDurability(o.durability); err != nil {
+	if o.level, err = parseLevel(o.durability); err != nil {
 		return err
-	}
-	if o.level == kv.DurabilityDefault {
-		return errors.New("--durability default: a report says what it measured; choose memory, buffered or sync")
 	}
 	if o.addr == "" {
 		return o.checkEmbedded()
@@ -80,4 +77,13 @@ func (o *targetOptions) checkEmbedded() error {
 		return errors.New("--flush-keys, --value-threshold, --batch-ops and --linger: want 0 or more")
 	}
 	return nil
+}
+
+// parseLevel parses --durability, which must name a level.
+func parseLevel(durability string) (kv.Durability, error) {
+	level, err := kv.ParseDurability(durability)
+	if err == nil && level == kv.DurabilityDefault {
+		err = errors.New("--durability default: a report says what it measured; choose memory, buffered or sync")
+	}
+	return level, err
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strconv"
 	"time"
 
 	"github.com/kvd-db/kvd/internal/loadgen"
@@ -40,11 +39,12 @@ type Setup struct {
 
 // Store is a store that was made for one run.
 type Store struct {
-	workload.Target
+	Target workload.Target
 	// Info describes the store in the report, and Activity what it did, once the run is
 	// over; it may be nil.
 	Info     any
 	Activity func() any
+	Close    func() error // closes the target and removes the store
 }
 
 // Options say how to run an experiment.
@@ -52,7 +52,7 @@ type Options struct {
 	Runs    int
 	Scale   float64 // of times and sizes; recorded in the result
 	Command []string
-	// Open makes a new, empty store. Closing it removes it.
+	// Open makes a new, empty store.
 	Open func(Setup) (Store, error)
 	// Environment describes the machine.
 	Environment loadgen.Environment
@@ -143,5 +143,3 @@ func WriteTables(w io.Writer, p *report.Page) error {
 	}
 	return nil
 }
-
-func number(n int) string { return strconv.Itoa(n) }

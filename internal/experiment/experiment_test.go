@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -26,7 +27,6 @@ type store struct {
 	mu     sync.Mutex
 	values map[string][]byte
 	takes  time.Duration
-	closed func()
 	spoil  bool
 }
 
@@ -63,10 +63,7 @@ func (s *store) DiskBytes() (int64, error) {
 	return int64(1000 * len(s.values)), nil
 }
 
-func (s *store) Close() error {
-	s.closed()
-	return nil
-}
+func (s *store) Close() error { return nil }
 
 func small() *Experiment {
 	return Partitions{
@@ -84,10 +81,11 @@ func opener(order *[]string, spoil bool) func(Setup) (Store, error) {
 			return Store{}, errors.New("the store before is still open")
 		}
 		open++
-		*order = append(*order, number(s.Partitions))
+		*order = append(*order, strconv.Itoa(s.Partitions))
 		return Store{
-			Target: &store{values: make(map[string][]byte), takes: 4 * time.Millisecond / time.Duration(s.Partitions), closed: func() { open-- }, spoil: spoil},
+			Target: &store{values: make(map[string][]byte), takes: 4 * time.Millisecond / time.Duration(s.Partitions), spoil: spoil},
 			Info:   s, Activity: func() any { return s.Partitions },
+			Close: func() error { open--; return nil },
 		}, nil
 	}
 }

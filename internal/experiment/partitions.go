@@ -45,7 +45,7 @@ func (p Partitions) Experiment() *Experiment {
 				config.Mix, config.Workers = mix, threads
 				e.Cells = append(e.Cells, Cell{
 					Params: []results.Param{
-						{Name: paramMix, Value: mix.Name}, {Name: paramPartitions, Value: number(partitions)}, {Name: paramThreads, Value: number(threads)},
+						{Name: paramMix, Value: mix.Name}, {Name: paramPartitions, Value: strconv.Itoa(partitions)}, {Name: paramThreads, Value: strconv.Itoa(threads)},
 					},
 					Setup:  Setup{Partitions: partitions, MemoryBytes: p.Memory},
 					Config: config,
@@ -91,7 +91,7 @@ func addNumber(list []int, s string) []int {
 // cell returns the cell of a combination; nil if it was not measured.
 func (g *grid) cell(mix string, partitions, threads int) *results.Cell {
 	for _, c := range g.result.Cells {
-		if len(c.Runs) > 0 && c.Param(paramMix) == mix && c.Param(paramPartitions) == number(partitions) && c.Param(paramThreads) == number(threads) {
+		if len(c.Runs) > 0 && c.Param(paramMix) == mix && c.Param(paramPartitions) == strconv.Itoa(partitions) && c.Param(paramThreads) == strconv.Itoa(threads) {
 			return c
 		}
 	}
@@ -155,7 +155,7 @@ func partitionsSections(r *results.Result) []report.Section {
 func (g *grid) overview() report.Section {
 	t := &report.Table{Head: []string{"mix"}, Caption: "Operations/s at the best thread count (in brackets), and the change relative to the fewest partitions."}
 	for _, n := range g.partitions {
-		t.Head = append(t.Head, plural(n, "partition"))
+		t.Head = append(t.Head, report.Plural(n, "partition"))
 	}
 	for _, mix := range g.mixes {
 		row := []report.Entry{report.Words(mix)}
@@ -200,10 +200,10 @@ func (g *grid) cut(title, label string, at []int, rate func(mix string, n int) f
 func (g *grid) table(mix string) *report.Table {
 	t := &report.Table{Head: []string{"partitions"}, Caption: "Thousand operations/s, the median of the runs; in brackets those of the article, in an hour on 8 processors."}
 	for _, n := range g.threads {
-		t.Head = append(t.Head, plural(n, "thread"))
+		t.Head = append(t.Head, report.Plural(n, "thread"))
 	}
 	for _, partitions := range g.partitions {
-		row := []report.Entry{report.Words(number(partitions))}
+		row := []report.Entry{report.Words(strconv.Itoa(partitions))}
 		for _, threads := range g.threads {
 			rate := g.rate(mix, partitions, threads)
 			if math.IsNaN(rate) {
@@ -228,7 +228,7 @@ func (g *grid) scaling(mix string) *chart.Figure {
 	rates := chart.Panel{Y: chart.Axis{Label: "operations/s"}}
 	tails := chart.Panel{Y: chart.Axis{Label: "p99, slowest kind", Kind: chart.Log10, Format: chart.Nanos}, Height: 130}
 	for i, partitions := range g.partitions {
-		rate := &chart.Line{Name: plural(partitions, "partition"), Series: i}
+		rate := &chart.Line{Name: report.Plural(partitions, "partition"), Series: i}
 		tail := &chart.Line{Series: i}
 		for _, threads := range g.threads {
 			c := g.cell(mix, partitions, threads)
@@ -244,13 +244,6 @@ func (g *grid) scaling(mix string) *chart.Figure {
 	}
 	f.Panels = []chart.Panel{rates, tails}
 	return f
-}
-
-func plural(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
 }
 
 // slowestP99 returns the highest p99 of the kinds of operations of the median run.

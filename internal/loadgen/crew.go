@@ -110,7 +110,7 @@ func (c *crew) err() error {
 }
 
 // sleep waits for d; it returns false if the run ended first: by ctx, by an error, or
-// because all workers have returned. done may be nil.
+// because all workers have returned, which closes done.
 func (c *crew) sleep(ctx context.Context, d time.Duration, done <-chan struct{}) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

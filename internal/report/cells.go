@@ -47,10 +47,11 @@ func Note(r *results.Result, c *results.Cell) []string {
 	if c != nil {
 		what += ", " + c.Name()
 	}
-	return []string{fmt.Sprintf("kvbench %s; %s of %s; commit %s; %s, %d processors.", what, plural(runs, "run"), chart.Seconds(math.Round(seconds)), commit, r.Environment.CPU, r.Environment.GOMAXPROCS)}
+	return []string{fmt.Sprintf("kvbench %s; %s of %s; commit %s; %s, %d processors.", what, Plural(runs, "run"), chart.Seconds(math.Round(seconds)), commit, r.Environment.CPU, r.Environment.GOMAXPROCS)}
 }
 
-func plural(n int, what string) string {
+// Plural counts things: 1 run, 2 runs.
+func Plural(n int, what string) string {
 	if n == 1 {
 		return "1 " + what
 	}

@@ -54,14 +54,14 @@ func Verdict(differences []results.Difference) string {
 		}
 	}
 	if count[results.Worse]+count[results.Better] == 0 {
-		return fmt.Sprintf("No difference in %s that the spread of the runs does not explain.", plural(mains, "rate"))
+		return fmt.Sprintf("No difference in %s that the spread of the runs does not explain.", Plural(mains, "rate"))
 	}
 	var parts []string
 	if n := count[results.Worse]; n > 0 {
-		parts = append(parts, fmt.Sprintf("%d of %s worse, most %s (%s)", n, plural(mains, "rate"), worst.Cell, signed(worst.Ratio)))
+		parts = append(parts, fmt.Sprintf("%d of %s worse, most %s (%s)", n, Plural(mains, "rate"), worst.Cell, signed(worst.Ratio)))
 	}
 	if n := count[results.Better]; n > 0 {
-		parts = append(parts, fmt.Sprintf("%d of %s better, most %s (%s)", n, plural(mains, "rate"), best.Cell, signed(best.Ratio)))
+		parts = append(parts, fmt.Sprintf("%d of %s better, most %s (%s)", n, Plural(mains, "rate"), best.Cell, signed(best.Ratio)))
 	}
 	return strings.Join(parts, "; ") + "."
 }

@@ -37,7 +37,7 @@ func Trust(r *results.Result) []Check {
 	}
 	w := worst(r)
 	add(w.errors == "", "Every answer was checked, and all were right.", "A run ended with an error, so its figures mean nothing: %s", w.errors)
-	add(w.interrupted == 0, "", "%s interrupted.", plural(w.interrupted, "run"))
+	add(w.interrupted == 0, "", "%s interrupted.", Plural(w.interrupted, "run"))
 	add(w.runs >= leastRuns, fmt.Sprintf("At least %d runs for each figure.", w.runs), "Only %d of %d runs for some figures: their spread is not known.", w.runs, leastRuns)
 	agree := ""
 	if w.runs > 1 {

@@ -1,7 +1,9 @@
 package results
 
 import (
+	"maps"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/kvd-db/kvd/internal/loadgen"
@@ -33,10 +35,9 @@ func (c *Collector) Second(s loadgen.Sample) {
 	for i := range c.operations {
 		s.Counts.Latency(i).Each(func(_, high time.Duration, n uint64) { rows[rowOf(high)] += n })
 	}
-	for row, n := range rows {
-		second.Heat = append(second.Heat, [2]uint64{row, n})
+	for _, row := range slices.Sorted(maps.Keys(rows)) {
+		second.Heat = append(second.Heat, [2]uint64{row, rows[row]})
 	}
-	sortPairs(second.Heat)
 	c.run.Series = append(c.run.Series, second)
 }
 

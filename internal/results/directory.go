@@ -20,10 +20,6 @@ const (
 	ReportFile = "report.html"
 )
 
-func sortPairs(pairs [][2]uint64) {
-	slices.SortFunc(pairs, func(a, b [2]uint64) int { return int(a[0]) - int(b[0]) })
-}
-
 // Write writes the directory, which is made if need be. It replaces files of the same
 // names, and leaves others alone. report is the page to store.
 func Write(dir string, r *Result, report string) error {

@@ -1,6 +1,7 @@
 package results
 
 import (
+	"cmp"
 	"encoding/json"
 	"slices"
 	"strings"
@@ -106,15 +107,7 @@ func (c *Cell) MedianRun() *Run {
 		return nil
 	}
 	sorted := slices.Clone(c.Runs)
-	slices.SortStableFunc(sorted, func(a, b *Run) int {
-		switch {
-		case a.OpsPerSecond < b.OpsPerSecond:
-			return -1
-		case a.OpsPerSecond > b.OpsPerSecond:
-			return 1
-		}
-		return 0
-	})
+	slices.SortStableFunc(sorted, func(a, b *Run) int { return cmp.Compare(a.OpsPerSecond, b.OpsPerSecond) })
 	return sorted[(len(sorted)-1)/2]
 }
 
