@@ -71,7 +71,10 @@ func (l *Log) beginCopy(tail []*scannedSegment) error {
 		return err
 	}
 	l.mu.active = a
-	start := first.start
+	start, err := l.startFrame(first)
+	if err != nil {
+		return err
+	}
 	start.off, start.low, start.synced = a.off, l.mu.low, address{}
 	if err := a.append(emptyFrame(h.id(), start)); err != nil {
 		return err
@@ -92,6 +95,20 @@ func (l *Log) beginCopy(tail []*scannedSegment) error {
 		return err
 	}
 	return l.publish(a)
+}
+
+// startFrame reads the first frame of seg.
+func (l *Log) startFrame(seg *scannedSegment) (f frame, err error) {
+	r, _, err := openSegment(l.opts.FS, seg.name, seg.header.id())
+	if err != nil {
+		return frame{}, err
+	}
+	defer func() { err = errors.Join(err, r.close()) }()
+	f, reason, err := r.next()
+	if err == nil && f.kind != FrameStart {
+		err = fmt.Errorf("%s begins with a %v: %s", seg.name, f.kind, reason)
+	}
+	return f, err
 }
 
 // copyFrames appends the data frames of seg to a.

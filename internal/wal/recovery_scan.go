@@ -17,7 +17,6 @@ type scannedSegment struct {
 
 	bytes  int64
 	end    int64     // end of its last whole frame in order
-	start  frame     // its start frame
 	last   kv.SeqNum // of the records up to end
 	used   bool      // it has a start frame
 	ended  bool      // it has an end frame

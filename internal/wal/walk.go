@@ -92,8 +92,7 @@ func (s *recoveryScan) accept(seg *scannedSegment, f *frame) string {
 	}
 	switch f.kind {
 	case FrameStart:
-		seg.used, seg.start = true, *f
-		seg.start.payload = nil // a start frame has none, but the slice would keep the read buffer
+		seg.used = true
 	case FrameEnd:
 		seg.ended = true
 	case FrameClose:
