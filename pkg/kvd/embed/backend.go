@@ -98,10 +98,7 @@ func (l *local) ttlOf(expiry uint64) time.Duration {
 	if expiry == 0 {
 		return 0
 	}
-	left := uint64(1)
-	if now := l.engine.Now(); expiry > now {
-		left = expiry - now
-	}
+	left := kv.TimeLeftAt(l.engine.Now(), expiry)
 	return time.Duration(min(left, uint64(maxDuration/time.Millisecond))) * time.Millisecond
 }
 

@@ -125,19 +125,14 @@ func conditionOf(c *backend.Condition) kv.Condition {
 	return kv.Condition{}
 }
 
-// maxTTL is the longest time to live, as a server has it: a longer one is a mistake.
-const maxTTL = 100 * 365 * 24 * time.Hour
-
 // expiryOf is when a time to live ends, by the store's clock; 0 is never.
 func (l *local) expiryOf(ttl time.Duration) (uint64, error) {
 	if ttl == 0 {
 		return 0, nil
 	}
 	millis := uint64((ttl-1)/time.Millisecond) + 1 // a part of one is rounded up
-	if limit := uint64(maxTTL.Milliseconds()); millis > limit {
-		return 0, invalidf("time to live is %d ms, limit is %d (100 years); leave it out for ever", millis, limit)
-	}
-	return l.engine.Now() + millis, nil
+	expiry, err := kv.ExpiryAt(l.engine.Now(), millis)
+	return expiry, failure(err)
 }
 
 // batches are kv.WriteBatch whose memory serves again.
