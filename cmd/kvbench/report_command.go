@@ -43,13 +43,18 @@ func redraw(c *cobra.Command, dir string) error {
 	return writeReport(c, dir, r, page)
 }
 
+// experiments draw the results of the commands that measure several combinations.
+var experiments = map[string]func() *experiment.Experiment{
+	"partitions": experiment.Partitions{}.Experiment,
+}
+
 // pageOf returns the page of a stored result.
 func pageOf(r *results.Result) (*report.Page, error) {
-	switch r.Experiment {
-	case "run":
+	if r.Experiment == "run" {
 		return runPage(r), nil
-	case "partitions":
-		return experiment.Partitions{}.Experiment().Report(r), nil
+	}
+	if e, ok := experiments[r.Experiment]; ok {
+		return e().Report(r), nil
 	}
 	return nil, fmt.Errorf("this kvbench knows no experiment %q: use the version that measured it", r.Experiment)
 }

@@ -44,7 +44,15 @@ func execute(ctx context.Context, args []string, stdout, stderr io.Writer, open 
 		SilenceUsage:  true,
 	}
 	root.CompletionOptions.HiddenDefaultCmd = true
-	root.AddCommand(newRunCommand(open), newCoreCommand(open), newTransactionsCommand(open), newSnapshotsCommand(open), newPartitionsCommand(open), newReportCommand(), newDiffCommand())
+	root.AddCommand(
+		newRunCommand(open),
+		newCoreCommand(open),
+		newTransactionsCommand(open),
+		newSnapshotsCommand(open),
+		newPartitionsCommand(open),
+		newReportCommand(),
+		newDiffCommand(),
+	)
 	root.SetArgs(args)
 	root.SetOut(stdout)
 	root.SetErr(stderr)

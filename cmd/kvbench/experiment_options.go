@@ -1,0 +1,138 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/kvd-db/kvd/internal/experiment"
+	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/workload"
+)
+
+// experimentOptions are the flags of every experiment.
+type experimentOptions struct {
+	full experimentDefaults
+
+	scale      float64
+	duration   time.Duration
+	runs       int
+	report     string
+	durability string
+	valueBytes int
+	memory     byteSize
+	seed       uint64
+
+	level kv.Durability // durability, parsed
+}
+
+// experimentDefaults are the settings of an experiment at full scale.
+type experimentDefaults struct {
+	runs       int
+	duration   time.Duration // of a run
+	memory     byteSize      // of a store
+	valueBytes int
+}
+
+func (o *experimentOptions) register(c *cobra.Command, full experimentDefaults) {
+	o.full, o.memory = full, full.memory
+	f := c.Flags()
+	f.Float64Var(&o.scale, "scale", 1, "times and sizes relative to the published experiment")
+	f.DurationVar(&o.duration, "duration", 0, fmt.Sprintf("of each run; 0 is that of the experiment, %v, times --scale", full.duration))
+	f.IntVar(&o.runs, "runs", full.runs, "runs of each combination")
+	f.StringVar(&o.report, "report", "kvbench-"+c.Name(), "directory for the figures and the page, report.html")
+	f.StringVar(&o.durability, "durability", kv.DurabilityBuffered.String(), "of writes: memory, buffered or sync")
+	f.IntVar(&o.valueBytes, "value-size", full.valueBytes, "bytes of a value")
+	f.Var(&o.memory, "memory", "memory of a store, before --scale")
+	f.Uint64Var(&o.seed, "seed", 1, "equal seeds draw equal operations")
+}
+
+func (o *experimentOptions) check() (err error) {
+	switch {
+	case o.scale <= 0 || o.scale > 100:
+		return fmt.Errorf("--scale %v: want more than 0, and at most 100", o.scale)
+	case o.runs < 1:
+		return fmt.Errorf("--runs %d: want at least 1", o.runs)
+	case o.duration < 0:
+		return fmt.Errorf("--duration %v: want 0 or more", o.duration)
+	case o.report == "":
+		return errors.New("--report needs the name of a directory")
+	}
+	o.level, err = parseLevel(o.durability)
+	return err
+}
+
+// Lower bounds of what --scale makes of sizes: below them nothing is flushed.
+const (
+	leastScaledKeys   = 10_000
+	leastScaledMemory = 64 << 20
+)
+
+// scaledDuration returns the length of a run: whole tenths of a second, at least two
+// seconds.
+func (o *experimentOptions) scaledDuration() time.Duration {
+	if o.duration > 0 {
+		return o.duration
+	}
+	return max(time.Duration(o.scale*float64(o.full.duration)).Round(100*time.Millisecond), 2*time.Second)
+}
+
+// scaledKeys returns a number of keys.
+func (o *experimentOptions) scaledKeys(full uint64) uint64 {
+	return uint64(max(o.scale*float64(full), leastScaledKeys))
+}
+
+// scaledMemory returns the memory of a store.
+func (o *experimentOptions) scaledMemory() int64 {
+	return int64(max(o.scale*float64(o.memory), leastScaledMemory))
+}
+
+// config returns the settings that the cells of an experiment share. keys is the size of
+// the key space at full scale.
+func (o *experimentOptions) config(keys uint64) workload.Config {
+	return workload.Config{
+		Keys: o.scaledKeys(keys), ValueBytes: o.valueBytes, Distribution: workload.Uniform,
+		Seed: o.seed, Duration: o.scaledDuration(), Interval: time.Second,
+	}
+}
+
+// validate returns the first thing that is wrong with the cells of an experiment.
+func validate(e *experiment.Experiment) error {
+	for i := range e.Cells {
+		if err := e.Cells[i].Config.Validate(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// mixOptions are the flags of the experiments with the four mixes.
+type mixOptions struct {
+	mixes   []string
+	threads []int
+}
+
+func (o *mixOptions) register(c *cobra.Command, threads []int) {
+	var all []string
+	for _, m := range workload.Mixes {
+		all = append(all, m.Name)
+	}
+	f := c.Flags()
+	f.StringSliceVar(&o.mixes, "mixes", all, "operations")
+	f.IntSliceVar(&o.threads, "threads", threads, "numbers of threads, each with one operation at a time")
+}
+
+// parse returns the mixes that the flags name.
+func (o *mixOptions) parse() ([]workload.Mix, error) {
+	var mixes []workload.Mix
+	for _, name := range o.mixes {
+		mix, err := workload.ParseMix(name)
+		if err != nil {
+			return nil, err
+		}
+		mixes = append(mixes, mix)
+	}
+	return mixes, nil
+}

@@ -1,0 +1,81 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/kvd-db/kvd/internal/experiment"
+	"github.com/kvd-db/kvd/internal/loadgen"
+	"github.com/kvd-db/kvd/internal/report"
+	"github.com/kvd-db/kvd/internal/results"
+)
+
+// run does an experiment, prints its tables and writes its report. What was measured is
+// written also after an error.
+func (o *experimentOptions) run(c *cobra.Command, e *experiment.Experiment, open opener) error {
+	live := newLiveView(c.ErrOrStderr())
+	result, err := e.Run(c.Context(), experiment.Options{
+		Runs: o.runs, Scale: o.scale, Command: os.Args, Environment: loadgen.ReadEnvironment("."),
+		Open:     func(s experiment.Setup) (experiment.Store, error) { return openForExperiment(o, s, open) },
+		Progress: live.experiment,
+	})
+	live.end()
+	if !anyRun(result) {
+		return err
+	}
+	page := e.Report(result)
+	return errors.Join(err, experiment.WriteTables(c.OutOrStdout(), page), printLead(c, page), writeReport(c, o.report, result, page))
+}
+
+func anyRun(r *results.Result) bool {
+	for _, c := range r.Cells {
+		if len(c.Runs) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+func printLead(c *cobra.Command, page *report.Page) error {
+	_, err := fmt.Fprintf(c.OutOrStdout(), "%s\n", page.Lead)
+	return err
+}
+
+func openForExperiment(o *experimentOptions, s experiment.Setup, open opener) (experiment.Store, error) {
+	dir, err := os.MkdirTemp(".", "kvbench-data-")
+	if err != nil {
+		return experiment.Store{}, err
+	}
+	target, info, err := open(&targetOptions{
+		data: dir, durability: o.durability, level: o.level,
+		partitions: s.Partitions, flushKeys: s.FlushKeys, memory: byteSize(s.MemoryBytes),
+	})
+	if err != nil {
+		return experiment.Store{}, errors.Join(err, os.RemoveAll(dir))
+	}
+	return experiment.Store{
+		Target: target, Info: &info,
+		Activity: func() any { info.observe(target); return info.Activity },
+		Close:    func() error { return errors.Join(closeTarget(target), os.RemoveAll(dir)) },
+	}, nil
+}
+
+// experiment shows where an experiment is.
+func (v *liveView) experiment(p experiment.Progress) {
+	where := fmt.Sprintf("run %d of %d  %s", p.Run, p.Runs, p.Cell.Name())
+	if p.Sample == nil {
+		v.rates = nil
+		if p.Left > 0 {
+			where += "  about " + p.Left.Round(time.Second).String() + " left"
+		}
+		v.show(where)
+		return
+	}
+	v.showRate(strings.Join([]string{where, strconv.FormatFloat(float64(p.Sample.NanoTime)/1e9, 'f', 0, 64) + "s", rateAndTails(p.Sample)}, "  "), p.Sample.OpsPerSecond)
+}
