@@ -37,7 +37,7 @@ func (e *Engine) Commit(ctx context.Context, t *kv.Transaction, o kv.WriteOption
 	if err := e.writable(onlyDeletes(t.Batch.Ops())); err != nil {
 		return 0, err
 	}
-	if err := errors.Join(t.Check(e.opts.Limits), checkDurability(o.Durability), e.checkOps(t.Batch)); err != nil {
+	if err := errors.Join(t.Check(e.opts.limits), checkDurability(o.Durability), e.checkOps(t.Batch)); err != nil {
 		return 0, err
 	}
 	watch := startWatch(o.Stages)
@@ -48,7 +48,7 @@ func (e *Engine) Commit(ctx context.Context, t *kv.Transaction, o kv.WriteOption
 	}
 	defer e.leave(size)
 	identify(&o, t.Batch)
-	t.Batch.Normalize(e.opts.Limits)
+	t.Batch.Normalize(e.opts.limits)
 	if t.ReadVersion == 0 {
 		return e.applyConditional(ctx, t.Batch, o, &watch)
 	}

@@ -346,10 +346,10 @@ func crashOptions(fsys vfs.FS, seed uint64) Options {
 	o := small(fsys)
 	o.Partitions = 2 + int(seed%3)
 	o.SegmentBytes = 2 << 10
-	o.Workers = 2
-	o.Table.BlockBytes = 512
+	o.workers = 2
+	o.table.BlockBytes = 512
 	o.ValueThreshold = []int{20, 1000, 1}[seed%3] // some values apart, none, all
-	o.Compaction.MaxGarbage = 20
+	o.compaction.MaxGarbage = 20
 	return o
 }
 

@@ -75,8 +75,8 @@ func (e *Engine) openDisk(asked *Options) (err error) {
 	e.disk.ballast.bound(usage)
 	if asked.SegmentBytes == 0 {
 		e.opts.SegmentBytes = fitSegments(e.opts.SegmentBytes, usage)
-		if asked.LogBytes == 0 {
-			e.opts.LogBytes = e.opts.logBytes()
+		if asked.logBytes == 0 {
+			e.opts.logBytes = e.opts.defaultLogBytes()
 		}
 	}
 	if usage.Free < e.opts.LowDiskBytes {

@@ -246,7 +246,7 @@ func (e *Engine) partitionOptions(id int) partition.Options {
 		Now: e.clock.Now, Sequencer: e.sequencer, Budget: e.budget, Scheduler: e.scheduler, Cache: e.cache, Events: o.Events,
 		Reads:      o.Reads,
 		FlushBytes: o.MemtableBytes / 2, FlushKeys: o.FlushKeys,
-		ValueThreshold: o.ValueThreshold, TableBytes: o.TableBytes, Table: o.Table, Compaction: o.Compaction, AtRest: e.atRest.Load,
+		ValueThreshold: o.ValueThreshold, TableBytes: o.tableBytes, Table: o.table, Compaction: o.compaction, AtRest: e.atRest.Load,
 	}
 }
 
@@ -258,7 +258,7 @@ func (e *Engine) commitOptions(p *partition.Partition) commit.Options {
 	}
 	return commit.Options{
 		ID: p.ID(), Tree: p, Applied: e.sequencer, Events: e.events, Now: e.clock.Now,
-		Writes: writes, InflightBytes: share, RequestIDs: max(e.opts.Names/e.descriptor.Partitions, 1),
+		Writes: writes, InflightBytes: share, RequestIDs: max(e.opts.requestIDs/e.descriptor.Partitions, 1),
 	}
 }
 
@@ -403,7 +403,7 @@ func (e *Engine) start() {
 			p.Start(e.log, last)
 			e.coordinators[i].Start(e.log, e.firstSeq, last)
 		}
-		e.scheduler.start(e.opts.Workers)
+		e.scheduler.start(e.opts.workers)
 		for _, p := range e.partitions {
 			e.scheduler.Ready(p)
 		}
@@ -534,7 +534,7 @@ func (e *Engine) paceChanged(began bool, rate uint64) {
 }
 
 // Limits returns what one caller may send.
-func (e *Engine) Limits() kv.Limits { return e.opts.Limits }
+func (e *Engine) Limits() kv.Limits { return e.opts.limits }
 
 // Now returns the time of the store's clock, in Unix milliseconds: a key put with expiry
 // Now() + t is present for t. Once the store has accepted a key with an expiry the clock

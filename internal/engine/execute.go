@@ -99,7 +99,7 @@ type branch struct {
 const otherwiseBit = 1 << 63
 
 func (e *Engine) newExecution(guards []kv.Guard, then, otherwise *kv.WriteBatch, o kv.WriteOptions) (*execution, error) {
-	l := e.opts.Limits
+	l := e.opts.limits
 	bytes := 0
 	for i := range guards {
 		g := &guards[i]

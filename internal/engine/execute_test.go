@@ -235,7 +235,7 @@ func TestNamedExecuteOfNothingIsJudgedAnew(t *testing.T) {
 
 func TestForgottenExecuteIsUncertain(t *testing.T) {
 	o := small(vfs.NewMem())
-	o.Partitions, o.Names = 1, 1
+	o.Partitions, o.requestIDs = 1, 1
 	e := open(t, o)
 	for n := range uint64(5) {
 		_, err := e.Put(t.Context(), []byte(key(int(n))), nil, kv.WriteOptions{RequestID: kv.RequestID{ClientID: 5, Sequence: n + 1}})

@@ -92,7 +92,7 @@ func TestWhatIsAcceptedAtALimitIsRecovered(t *testing.T) {
 			for _, threshold := range thresholds {
 				disk := vfs.NewMem()
 				o := small(disk)
-				o.Partitions, o.Limits, o.ValueThreshold, o.MemtableBytes = 1, hardLimits, threshold, 1<<30
+				o.Partitions, o.limits, o.ValueThreshold, o.MemtableBytes = 1, hardLimits, threshold, 1<<30
 				e := open(t, o)
 				require.NoError(t, write(t.Context(), e))
 				digest := func(e *Engine) (keys, bytes int) {
@@ -132,7 +132,7 @@ func TestWhatIsAcceptedAtALimitIsRecovered(t *testing.T) {
 func TestWhatIsOverALimitIsNotLogged(t *testing.T) {
 	disk := vfs.NewMem()
 	o := small(disk)
-	o.Partitions, o.Limits = 1, hardLimits
+	o.Partitions, o.limits = 1, hardLimits
 	e := open(t, o)
 	put(t, e, "before", "1", synced)
 	before := e.Stats().Log.Records

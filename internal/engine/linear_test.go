@@ -178,7 +178,7 @@ func TestSharedKeysAreLinearizableW1(t *testing.T) {
 			}))
 			opts := small(disk)
 			opts.FlushKeys, opts.MemtableBytes = 20, 64<<20
-			opts.Workers = 6 // the held ones must not hold up the others
+			opts.workers = 6 // the held ones must not hold up the others
 			e := open(t, opts)
 			plan := historyPlan{clients: 8, ops: ops, keys: 12}
 			plan.every = func(n int64) {

@@ -114,7 +114,7 @@ func (e *Engine) trimLog() {
 		e.backgroundError(fmt.Errorf("give log segments back: %w", err))
 		return
 	}
-	if lagging >= 0 && e.log.Stats().LiveBytes > e.opts.LogBytes {
+	if lagging >= 0 && e.log.Stats().LiveBytes > e.opts.logBytes {
 		e.partitions[lagging].Seal()
 	}
 }

@@ -79,7 +79,7 @@ func answers(t *testing.T, steps []step, o Options) (lines []string) {
 	inBubble(t, func() {
 		r := &replica{t: t, opts: o, disk: vfs.NewMem(), time: newTestTime(), wrote: map[kv.SeqNum]string{}, named: map[int]sender{}, known: map[int]kv.SeqNum{}}
 		r.opts.time, r.opts.Durability, r.opts.LowDiskBytes = r.time.source(), kv.DurabilitySync, 1
-		r.opts.MaxLease, r.opts.MaxSnapshotAge = 1000*time.Hour, 1000*time.Hour
+		r.opts.maxLease, r.opts.maxSnapshotAge = 1000*time.Hour, 1000*time.Hour
 		r.open()
 		defer func() { require.NoError(t, r.e.Close()) }()
 		for _, s := range steps {

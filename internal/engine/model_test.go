@@ -191,22 +191,22 @@ func drawOptions(t *rapid.T) Options {
 		Durability:     modelDurability.Draw(t, "durability"),
 		MemtableBytes:  rapid.SampledFrom([]int64{64 << 10, 128 << 10, 1 << 20}).Draw(t, "memtables"),
 		CacheBytes:     rapid.SampledFrom([]int64{1, 16 << 10, 1 << 20}).Draw(t, "cache"),
-		LogBytes:       rapid.SampledFrom([]int64{0, 1, 8 << 10}).Draw(t, "log"),
+		logBytes:       rapid.SampledFrom([]int64{0, 1, 8 << 10}).Draw(t, "log"),
 		SegmentBytes:   rapid.SampledFrom([]int64{1 << 10, 16 << 10, 1 << 20}).Draw(t, "segments"),
 		Writes:         policy.Draw(t, "writes"),
 		Reads:          policy.Draw(t, "reads"),
 		FlushKeys:      rapid.SampledFrom([]int{0, 0, 1, 3, 10}).Draw(t, "flush keys"),
-		Names:          rapid.SampledFrom([]int{0, 0, 1, 32, 64}).Draw(t, "names"),
-		Workers:        rapid.IntRange(2, 4).Draw(t, "workers"),
+		requestIDs:     rapid.SampledFrom([]int{0, 0, 1, 32, 64}).Draw(t, "names"),
+		workers:        rapid.IntRange(2, 4).Draw(t, "workers"),
 		LowDiskBytes:   1,
-		MaxSnapshotAge: time.Hour, // no run takes as long
-		TableBytes:     rapid.SampledFrom([]int64{0, 1, 4 << 10}).Draw(t, "tables"),
+		maxSnapshotAge: time.Hour, // no run takes as long
+		tableBytes:     rapid.SampledFrom([]int64{0, 1, 4 << 10}).Draw(t, "tables"),
 		ValueThreshold: rapid.SampledFrom([]int{0, 1, 2, 20, math.MaxInt}).Draw(t, "value threshold"),
-		Table: sstable.WriterOptions{
+		table: sstable.WriterOptions{
 			BlockBytes:       rapid.SampledFrom([]int{512, 4 << 10, 32 << 10}).Draw(t, "blocks"),
 			FilterBitsPerKey: rapid.SampledFrom([]int{1, 10}).Draw(t, "filters"),
 		},
-		Compaction: compaction.Policy{
+		compaction: compaction.Policy{
 			DeltaFanIn: rapid.IntRange(2, 5).Draw(t, "fan-in"),
 			BaseRatio:  rapid.IntRange(1, 8).Draw(t, "base ratio"),
 			MaxGarbage: rapid.SampledFrom([]int{0, 1, 80}).Draw(t, "garbage"),

@@ -33,54 +33,53 @@ type Options struct {
 	MemtableBytes int64
 	// CacheBytes bounds the block cache; default 128 MiB.
 	CacheBytes int64
-	// LogBytes is the size of the log above which the partition with the oldest unflushed
-	// write is flushed early; default four segments plus twice MemtableBytes. It bounds
-	// the time that recovery takes.
-	LogBytes int64
 	// SegmentBytes is the size of a log segment; default 64 MiB, or 1/64 of a disk that is
 	// smaller than 4 GiB.
 	SegmentBytes int64
 	// Writes and Reads shape the micro-batches of a partition.
 	Writes, Reads batcher.Policy
-	// FlushAge is the idle time after which a memtable is flushed; with deletes in it a
-	// third of that. A memtable that is written to all the time is flushed at 20 times
-	// this age, with deletes at twice this age. Default 30 seconds.
-	FlushAge time.Duration
 	// FlushKeys seals a memtable at this many entries; default no such bound. The
 	// benchmark of the design's source measures its threshold in entries.
 	FlushKeys int
-	// Workers is how many flushes and compactions run at a time; default one more
-	// than half the processors. One of them only flushes.
-	Workers int
 	// LowDiskBytes is the free space below which the store is read-only; default 64 MiB.
 	LowDiskBytes uint64
-	// MaxSnapshots is how many snapshots may have a lease at a time; default 1,024.
-	MaxSnapshots int
-	// MaxLease is the longest lease of a snapshot before it must be renewed; default one
-	// minute.
-	MaxLease time.Duration
-	// MaxSnapshotAge is how long a version is kept for a reader, however often the
-	// lease is renewed, and how long a scan may take; default ten minutes.
-	MaxSnapshotAge time.Duration
-	// Names is how many request ids of writes the partitions together remember, to
-	// recognise retries; default 262,144, which take some 30 MiB.
-	Names int
-	// Limits of keys, values and batches; default kv.DefaultLimits.
-	Limits kv.Limits
-	// TableBytes is the size at which tables are cut; default 32 MiB.
-	TableBytes int64
 	// ValueThreshold is the size in bytes from which on values are stored apart from
 	// their keys, in value files, which compactions rarely rewrite; default 256. A number
 	// larger than any value keeps all values with their keys. It may differ between
 	// openings.
 	ValueThreshold int
-	// Table and Compaction shape files; the zero values are their defaults.
-	Table      sstable.WriterOptions
-	Compaction compaction.Policy
 	// Events listens to what happens in the store; default no listener.
 	Events *event.Listener
 
-	time timeSource // of the clock; tests replace it
+	// The remaining fields have their defaults in every store that is used. Tests of this
+	// package set them, to reach a bound with little data or in little time.
+
+	time timeSource // of the clock
+	// workers is how many flushes and compactions run at a time; default one more than
+	// half the processors. One of them only flushes.
+	workers int
+	// logBytes is the size of the log above which the partition with the oldest unflushed
+	// write is flushed early; default four segments plus twice MemtableBytes. It bounds
+	// the time that recovery takes.
+	logBytes int64
+	// maxSnapshots is how many snapshots may have a lease at a time; default 1,024.
+	maxSnapshots int
+	// maxLease is the longest lease of a snapshot before it must be renewed; default one
+	// minute.
+	maxLease time.Duration
+	// maxSnapshotAge is how long a version is kept for a reader, however often the
+	// lease is renewed, and how long a scan may take; default ten minutes.
+	maxSnapshotAge time.Duration
+	// requestIDs is how many request ids of writes the partitions together remember, to
+	// recognise retries; default 262,144, which take some 30 MiB.
+	requestIDs int
+	// limits of keys, values and batches; default kv.DefaultLimits.
+	limits kv.Limits
+	// tableBytes is the size at which tables are cut; default that of package compaction.
+	tableBytes int64
+	// table and compaction shape files; the zero values are their defaults.
+	table      sstable.WriterOptions
+	compaction compaction.Policy
 }
 
 // DefaultValueThreshold is the default of Options.ValueThreshold. Measured with
@@ -96,15 +95,14 @@ func (o Options) withDefaults() (Options, error) {
 	setDefault(&o.MemtableBytes, 128<<20)
 	setDefault(&o.CacheBytes, 128<<20)
 	setDefault(&o.SegmentBytes, 64<<20)
-	setDefault(&o.LogBytes, o.logBytes())
-	setDefault(&o.Workers, 1+(runtime.GOMAXPROCS(0)+1)/2)
+	setDefault(&o.logBytes, o.defaultLogBytes())
+	setDefault(&o.workers, 1+(runtime.GOMAXPROCS(0)+1)/2)
 	setDefault(&o.LowDiskBytes, 64<<20)
-	setDefault(&o.Names, 1<<18)
+	setDefault(&o.requestIDs, 1<<18)
 	setDefault(&o.ValueThreshold, DefaultValueThreshold)
-	setDefault(&o.FlushAge, 30*time.Second)
-	setDefault(&o.MaxSnapshots, 1024)
-	setDefault(&o.MaxLease, time.Minute)
-	setDefault(&o.MaxSnapshotAge, 10*time.Minute)
+	setDefault(&o.maxSnapshots, 1024)
+	setDefault(&o.maxLease, time.Minute)
+	setDefault(&o.maxSnapshotAge, 10*time.Minute)
 	if o.FS == nil {
 		o.FS = vfs.OS
 	}
@@ -118,10 +116,10 @@ func (o Options) withDefaults() (Options, error) {
 	if o.Durability == kv.DurabilityDefault {
 		o.Durability = kv.DurabilitySync
 	}
-	if o.Limits == (kv.Limits{}) {
-		o.Limits = kv.DefaultLimits
+	if o.limits == (kv.Limits{}) {
+		o.limits = kv.DefaultLimits
 	}
-	if err := o.Limits.Validate(); err != nil {
+	if err := o.limits.Validate(); err != nil {
 		return o, err
 	}
 	switch {
@@ -133,19 +131,12 @@ func (o Options) withDefaults() (Options, error) {
 		return o, fmt.Errorf("%w: %d bytes for memtables, want at least 64 KiB", kv.ErrInvalidArgument, o.MemtableBytes)
 	case o.ValueThreshold < 0:
 		return o, fmt.Errorf("%w: value threshold of %d bytes, want at least 0", kv.ErrInvalidArgument, o.ValueThreshold)
-	case o.Workers < 2:
-		return o, fmt.Errorf("%w: %d workers, want at least 2, since one only flushes", kv.ErrInvalidArgument, o.Workers)
-	case o.FlushAge < 0:
-		return o, fmt.Errorf("%w: flush age of %v, want at least 0", kv.ErrInvalidArgument, o.FlushAge)
-	case o.MaxSnapshots < 0 || o.MaxLease < 0 || o.MaxSnapshotAge < 0:
-		return o, fmt.Errorf("%w: %d snapshots of at most %v, leased for %v; want no negative limit", kv.ErrInvalidArgument,
-			o.MaxSnapshots, o.MaxSnapshotAge, o.MaxLease)
 	}
 	return o, nil
 }
 
-// logBytes is the default of LogBytes.
-func (o *Options) logBytes() int64 { return 4*o.SegmentBytes + 2*o.MemtableBytes }
+// defaultLogBytes is the default of logBytes.
+func (o *Options) defaultLogBytes() int64 { return 4*o.SegmentBytes + 2*o.MemtableBytes }
 
 func setDefault[T int | int64 | uint64 | time.Duration](v *T, def T) {
 	if *v == 0 {

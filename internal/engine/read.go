@@ -239,7 +239,7 @@ func (e *Engine) lookupAt(reads []*kv.Lookup, at kv.SeqNum, now uint64) {
 // prepare checks and hashes the keys.
 func (e *Engine) prepare(reads []*kv.Lookup) error {
 	for _, r := range reads {
-		if err := e.opts.Limits.CheckKey(r.Key); err != nil {
+		if err := e.opts.limits.CheckKey(r.Key); err != nil {
 			return err
 		}
 		r.Hash = keyhash.Sum(r.Key)

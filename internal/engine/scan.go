@@ -69,7 +69,7 @@ const refreshAfter = time.Second
 // Scan returns a Scanner over a range, at the version of a live snapshot, or, if
 // o.At is zero, at one that holds every write acknowledged before the call. The caller
 // must close it; until then compaction keeps the versions that it can see, but
-// no longer than the snapshot's lease or, without one, Options.MaxSnapshotAge.
+// no longer than the snapshot's lease or, without one, Options.maxSnapshotAge.
 // The scan ends when ctx does.
 //
 // Errors: kv.ErrVersionGone if no live snapshot has the version; kv.ErrClosed,
@@ -232,7 +232,7 @@ func (s *Scanner) keptLocked() error {
 		_, err := s.e.snapshots.find(s.opts.At)
 		return err
 	}
-	if s.mu.pin == nil || time.Since(s.mu.pin.since) >= s.e.opts.MaxSnapshotAge {
+	if s.mu.pin == nil || time.Since(s.mu.pin.since) >= s.e.opts.maxSnapshotAge {
 		return versionGone(s.at)
 	}
 	return nil

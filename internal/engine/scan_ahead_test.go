@@ -344,7 +344,7 @@ func TestAScanGetsOverWhatWasDeletedOnASlowDisk(t *testing.T) {
 		slow := faultfs.Wrap(vfs.NewMem(), nil)
 		e := open(t, Options{
 			FS: slow, Partitions: 1, MemtableBytes: 8 << 20, CacheBytes: 1, LowDiskBytes: 1,
-			MaxLease: 1000 * time.Hour, MaxSnapshotAge: 1000 * time.Hour,
+			maxLease: 1000 * time.Hour, maxSnapshotAge: 1000 * time.Hour,
 		})
 		const keys = 8_000
 		for _, write := range []func(*kv.WriteBatch, []byte){

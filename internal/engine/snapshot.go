@@ -24,7 +24,7 @@ const defaultLease = 10 * time.Second
 // stands still at the beginning of the snapshot. Several snapshots may have the same
 // version.
 //
-// The lease granted may be shorter than asked for: at most Options.MaxLease.
+// The lease granted may be shorter than asked for: at most Options.maxLease.
 // Errors: a *kv.OverloadError if too many snapshots are open,
 // kv.ErrInvalidArgument for a negative lease, kv.ErrClosed, the store's failure,
 // the error of ctx.
@@ -84,11 +84,11 @@ func (silentWaker) Wake()     {}
 func (silentWaker) RunReady() {}
 
 // KeepSnapshot renews a lease from now on and returns how long it lasts. A lease of zero
-// means ten seconds; at most Options.MaxLease is granted, and at most what is left of
-// Options.MaxSnapshotAge.
+// means ten seconds; at most Options.maxLease is granted, and at most what is left of
+// Options.maxSnapshotAge.
 //
 // Errors: kv.ErrVersionGone if the lease has ended or the snapshot has reached
-// Options.MaxSnapshotAge; kv.ErrInvalidArgument for a negative lease; kv.ErrClosed.
+// Options.maxSnapshotAge; kv.ErrInvalidArgument for a negative lease; kv.ErrClosed.
 func (e *Engine) KeepSnapshot(id uint64, lease time.Duration) (granted time.Duration, err error) {
 	defer e.events.Guard()
 	if e.closed.Load() {
@@ -157,7 +157,7 @@ type lease struct {
 
 func newSnapshots(o *Options, s *sequencer) *snapshots {
 	return &snapshots{
-		limit: o.MaxSnapshots, maxLease: o.MaxLease, maxAge: o.MaxSnapshotAge, sequencer: s,
+		limit: o.maxSnapshots, maxLease: o.maxLease, maxAge: o.maxSnapshotAge, sequencer: s,
 		byID: make(map[uint64]*lease), byVersion: make(map[kv.SeqNum][]*lease),
 	}
 }

@@ -97,7 +97,7 @@ func TestSnapshotReadsItsVersionUntilItsLeaseEnds(t *testing.T) {
 func TestLeaseIsRenewedUpToTheAge(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := small(vfs.NewMem())
-		o.MaxLease, o.MaxSnapshotAge = 20*time.Second, time.Minute
+		o.maxLease, o.maxSnapshotAge = 20*time.Second, time.Minute
 		e := open(t, o)
 		put(t, e, "a", "1", memory)
 		s := begin(t, e, time.Hour)
@@ -133,7 +133,7 @@ func TestLeaseIsRenewedUpToTheAge(t *testing.T) {
 func TestTooManySnapshotsAreShed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := small(vfs.NewMem())
-		o.MaxSnapshots = 3
+		o.maxSnapshots = 3
 		e := open(t, o)
 		for range 3 {
 			begin(t, e, 3*time.Second)
@@ -292,7 +292,7 @@ func TestScanThatLosesItsLeaseSaysSo(t *testing.T) {
 func TestScanWithoutASnapshotEndsWithItsAge(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := small(vfs.NewMem())
-		o.MaxSnapshotAge = 30 * time.Second
+		o.maxSnapshotAge = 30 * time.Second
 		e := open(t, o)
 		for i := range 1000 {
 			put(t, e, key(i), "v", memory)

@@ -23,10 +23,11 @@ const (
 	// entries expire, and leases of snapshots end.
 	lookEvery = 10 * time.Second
 
-	// A memtable is flushed when it was not written to for Options.FlushAge, or for a
-	// third of that if it has tombstones, since these hold space elsewhere. One that is
-	// written to all the time is flushed at busyAge times that age, with tombstones at
+	// A memtable is flushed when it was not written to for flushAge, or for a third of
+	// that if it has tombstones, since these hold space elsewhere. One that is written to
+	// all the time is flushed at busyAge times that age, with tombstones at
 	// busyTombstoneAge times.
+	flushAge         = 30 * time.Second
 	busyAge          = 20
 	busyTombstoneAge = 2
 )
@@ -57,7 +58,7 @@ func (e *Engine) keepSpace(now time.Time) {
 	var written uint64
 	for i, p := range e.partitions {
 		first, last, tombstones := p.ActiveMemtable()
-		if k.memtables[i].due(now, first, last, tombstones, e.opts.FlushAge) {
+		if k.memtables[i].due(now, first, last, tombstones) {
 			p.Seal()
 		}
 		written += p.UserBytes()
@@ -98,7 +99,7 @@ func (e *Engine) shrinkLog(flushed kv.SeqNum, now time.Time) {
 
 // due records the present state of a partition's active memtable, and reports whether the
 // memtable should be flushed because of its age.
-func (m *memtableAge) due(now time.Time, first, last kv.SeqNum, tombstones int, age time.Duration) bool {
+func (m *memtableAge) due(now time.Time, first, last kv.SeqNum, tombstones int) bool {
 	if first != m.first {
 		m.first, m.begun = first, now
 	}
@@ -110,7 +111,7 @@ func (m *memtableAge) due(now time.Time, first, last kv.SeqNum, tombstones int, 
 	case first == 0:
 		return false
 	case tombstones > 0:
-		return idle >= age/3 || old >= busyTombstoneAge*age
+		return idle >= flushAge/3 || old >= busyTombstoneAge*flushAge
 	}
-	return idle >= age || old >= busyAge*age
+	return idle >= flushAge || old >= busyAge*flushAge
 }

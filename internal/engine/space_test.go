@@ -115,7 +115,7 @@ func TestSpaceComesBack(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					disk := vfs.NewMem()
 					o := small(disk)
-					o.MemtableBytes, o.TableBytes = int64(32<<20/scale), int64(32<<20/scale)
+					o.MemtableBytes, o.tableBytes = int64(32<<20/scale), int64(32<<20/scale)
 					o.SegmentBytes, o.CacheBytes = int64(64<<20/scale), 64<<10
 					e, err := Open("data", o)
 					require.NoError(t, err)
@@ -159,10 +159,10 @@ func TestMemtablesAreDueByAge(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var m memtableAge
 			start := time.Now()
-			assert.False(t, m.due(start, 0, 0, 0, age), "it is empty")
+			assert.False(t, m.due(start, 0, 0, 0), "it is empty")
 			last := kv.SeqNum(1)
 			for after := time.Duration(0); ; after += time.Second {
-				if m.due(start.Add(after), 1, last, c.tombstones, age) {
+				if m.due(start.Add(after), 1, last, c.tombstones) {
 					assert.Equal(t, c.want, after)
 					break
 				}
@@ -171,7 +171,7 @@ func TestMemtablesAreDueByAge(t *testing.T) {
 					last++
 				}
 			}
-			assert.False(t, m.due(start.Add(c.want), last+1, last+1, c.tombstones, age), "the next one is new")
+			assert.False(t, m.due(start.Add(c.want), last+1, last+1, c.tombstones), "the next one is new")
 		})
 	}
 }

@@ -438,7 +438,7 @@ func TestRecoveredMemtablesDoNotShutWritersOut(t *testing.T) {
 			put(t, e, key(i), strings.Repeat("v", 4<<10), buffered)
 		}
 		o = small(mem.KillImage())
-		o.LogBytes = 64 << 20 // or the log's length would do it
+		o.logBytes = 64 << 20 // or the log's length would do it
 		again := open(t, o)
 		time.Sleep(time.Second)
 		require.Less(t, again.Stats().MemtableBytes, small(mem).MemtableBytes)

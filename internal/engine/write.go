@@ -269,7 +269,7 @@ func (e *Engine) Apply(ctx context.Context, b *kv.WriteBatch, o kv.WriteOptions)
 	if err := e.writable(onlyDeletes(b.Ops())); err != nil {
 		return 0, err
 	}
-	if err := errors.Join(b.Check(e.opts.Limits), checkDurability(o.Durability), e.checkOps(b)); err != nil {
+	if err := errors.Join(b.Check(e.opts.limits), checkDurability(o.Durability), e.checkOps(b)); err != nil {
 		return 0, err
 	}
 	watch := startWatch(o.Stages)
@@ -280,7 +280,7 @@ func (e *Engine) Apply(ctx context.Context, b *kv.WriteBatch, o kv.WriteOptions)
 	}
 	defer e.leave(size)
 	identify(&o, b)
-	b.Normalize(e.opts.Limits)
+	b.Normalize(e.opts.limits)
 	if len(b.Guards()) > 0 {
 		return e.applyConditional(ctx, b, o, &watch)
 	}
@@ -333,11 +333,11 @@ func (e *Engine) checkWrite(w *kv.Write) error {
 		return fmt.Errorf("%w: a write deletes a range, which lies in all partitions: use a batch", kv.ErrInvalidArgument)
 	}
 	if w.If != nil {
-		if err := w.If.Check(e.opts.Limits); err != nil {
+		if err := w.If.Check(e.opts.limits); err != nil {
 			return err
 		}
 	}
-	return errors.Join(e.checkOp(&w.Op), w.Op.Check(e.opts.Limits), checkDurability(w.Durability))
+	return errors.Join(e.checkOp(&w.Op), w.Op.Check(e.opts.limits), checkDurability(w.Durability))
 }
 
 // checkOps returns why the operations of a batch are invalid, or nil.

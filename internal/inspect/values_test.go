@@ -9,7 +9,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/kvd-db/kvd/internal/compaction"
 	"github.com/kvd-db/kvd/internal/engine"
 	"github.com/kvd-db/kvd/internal/kv"
 	"github.com/kvd-db/kvd/internal/vfs"
@@ -21,7 +20,7 @@ func newValueStore(t *testing.T) (*vfs.Mem, map[string]string) {
 	t.Helper()
 	fsys := vfs.NewMem()
 	e, err := engine.Open("data", engine.Options{
-		FS: fsys, Partitions: 1, SegmentBytes: 1 << 20, ValueThreshold: 100, Compaction: compaction.Policy{MaxGarbage: 90},
+		FS: fsys, Partitions: 1, SegmentBytes: 1 << 20, ValueThreshold: 100,
 	})
 	require.NoError(t, err)
 	want := map[string]string{}
