@@ -122,7 +122,7 @@ func (p *Partition) run(ctx context.Context, job compaction.Job) (result compact
 	sweep := p.values.NewSweep()
 	defer func() { err = errors.Join(err, sweep.Close()) }()
 	job.Outputs = outputs{p}
-	job.Values = compaction.ValueRule{Threshold: p.opts.ValueThreshold, FileBytes: p.opts.ValueFileBytes, Read: sweep.Read}
+	job.Values = compaction.ValueRule{Threshold: p.opts.ValueThreshold, Read: sweep.Read}
 	job.Writer = p.opts.Table
 	job.TableBytes = p.opts.TableBytes
 	job.Rule.Snapshots, job.Rule.Now = p.sequencer.Horizon()

@@ -91,8 +91,6 @@ type Options struct {
 	// ValueThreshold: values of at least so many bytes go into value files; zero: none
 	// does. It may change from one opening to the next.
 	ValueThreshold int
-	// ValueFileBytes is where value files are cut; zero is compaction's default.
-	ValueFileBytes int64
 
 	Compaction compaction.Policy
 	// AtRest reports whether the store has little else to do, so that merges go by
