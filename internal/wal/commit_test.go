@@ -214,7 +214,7 @@ func TestIdleMark(t *testing.T) {
 				o := testOptions(disk)
 				l, _, _ := mustOpen(t, o)
 				put(t, l, "a", 1, level)
-				time.Sleep(o.IdleMark + DefaultIdleMark/2)
+				time.Sleep(o.idleMark + DefaultIdleMark/2)
 				put(t, l, "b", 1, level)
 				require.Zero(t, marks(t, disk), "not idle yet")
 				time.Sleep(DefaultIdleMark + DefaultIdleMark/10)
@@ -259,7 +259,7 @@ func TestWaitSynced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGate()
 		o := testOptions(&syncFS{newDisk(t), g.sync})
-		o.IdleMark = time.Hour
+		o.idleMark = time.Hour
 		l, _, _ := mustOpen(t, o)
 		w := &counter{}
 		_, pos, err := appendTo(l, []byte("a"), 1, memory, w, nil)
@@ -458,7 +458,7 @@ func TestLeaderIsRelieved(t *testing.T) {
 func TestWhatIsLeftToAWriterIsWritten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := testOptions(newDisk(t))
-		o.IdleMark = time.Hour
+		o.idleMark = time.Hour
 		l, _, _ := mustOpen(t, o)
 		l.mu.Lock()
 		require.True(t, l.takeRoleLocked())
@@ -484,7 +484,7 @@ func TestWhatIsLeftToAWriterIsWritten(t *testing.T) {
 func TestMuchThatNobodyWaitsForIsSynced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := testOptions(newDisk(t))
-		o.IdleMark, o.SegmentBytes = time.Hour, 4*maxUnsyncedBytes
+		o.idleMark, o.SegmentBytes = time.Hour, 4*maxUnsyncedBytes
 		l, _, _ := mustOpen(t, o)
 		payload := make([]byte, 1<<20)
 		for range maxUnsyncedBytes/len(payload) - 1 {

@@ -52,7 +52,7 @@ type image struct {
 func newWorld(t testing.TB) *world {
 	w := &world{t: t, disk: newDisk(t), rng: rand.New(rand.NewPCG(1, 2))}
 	w.o = testOptions(w.disk)
-	w.o.SegmentBytes, w.o.IdleMark = 1<<10, time.Hour
+	w.o.SegmentBytes, w.o.idleMark = 1<<10, time.Hour
 	return w
 }
 

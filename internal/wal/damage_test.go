@@ -53,7 +53,7 @@ func killedLog(t testing.TB) damaged {
 func (d damaged) verify(t testing.TB, files map[uint64][]byte, what string) (refused bool) {
 	disk := diskOf(t, files)
 	o := testOptions(disk)
-	o.Fresh, o.IdleMark = false, time.Hour
+	o.Fresh, o.idleMark = false, time.Hour
 	before := disk.Steps()
 	l, recs, r, err := openAll(o)
 	if err != nil {

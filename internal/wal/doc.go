@@ -139,7 +139,7 @@
 // Every frame says how far the log was synced before it was written, so an unreadable
 // frame that a later one says was synced is damage. If no later one says so, it belonged to
 // the last group: torn, and never acknowledged as synced, or acknowledged and then damaged.
-// To shrink that window, an idle log adds a mark after [Options.IdleMark], and an orderly
+// To shrink that window, an idle log adds a mark after [DefaultIdleMark], and an orderly
 // Close writes into the header where the log ended.
 //
 // # Rotation

@@ -37,7 +37,7 @@ func TestExtendedSegmentsHoldWhatWasAcknowledged(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			o := testOptions(c.fsys)
-			o.Dir, o.SegmentBytes, o.IdleMark = c.dir, 2<<20, time.Hour
+			o.Dir, o.SegmentBytes, o.idleMark = c.dir, 2<<20, time.Hour
 			l, _, _ := mustOpen(t, o)
 			var want []rec
 			filler := string(make([]byte, 500))

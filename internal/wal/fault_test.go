@@ -145,7 +145,7 @@ func oneFault(t *testing.T, i int, sticky, fresh bool, fault faultfs.Fault) (fir
 
 func faultOptions(fsys vfs.FS) Options {
 	o := testOptions(fsys)
-	o.SegmentBytes, o.IdleMark = 600, time.Hour
+	o.SegmentBytes, o.idleMark = 600, time.Hour
 	return o
 }
 
@@ -173,7 +173,7 @@ func TestFullDisk(t *testing.T) {
 	for after := range 60 {
 		disk := newDisk(t)
 		o := testOptions(disk)
-		o.IdleMark, o.SegmentBytes = time.Hour, 8<<10
+		o.idleMark, o.SegmentBytes = time.Hour, 8<<10
 		told := make(chan error, 1000)
 		o.NoSpace = func(err error) { told <- err }
 		l, _, _ := mustOpen(t, o)

@@ -37,7 +37,7 @@ const (
 func TestGolden(t *testing.T) {
 	disk := newDisk(t)
 	o := testOptions(disk)
-	o.IdleMark = time.Hour
+	o.idleMark = time.Hour
 	l, _, _ := mustOpen(t, o)
 	// Buffered, so that no segment is prepared: its number would depend on when.
 	write := func(payload string, units uint32) rec {

@@ -21,7 +21,7 @@ func slowDisk(t *testing.T, sync *atomic.Int64) *Log {
 		return f.Sync()
 	}})
 	o.SegmentBytes = 1 << 20
-	o.IdleMark = 24 * time.Hour
+	o.idleMark = 24 * time.Hour
 	l, _, _ := mustOpen(t, o)
 	return l
 }

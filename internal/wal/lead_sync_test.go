@@ -63,7 +63,7 @@ func TestACallerLeadsOneSync(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGate()
 		o := testOptions(&syncFS{newDisk(t), g.sync})
-		o.IdleMark = time.Hour
+		o.idleMark = time.Hour
 		o.SegmentBytes = 1 << 20
 		l, _, _ := mustOpen(t, o)
 		g.close()

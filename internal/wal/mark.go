@@ -19,11 +19,11 @@ func (l *Log) untilMark() time.Duration {
 		return 0
 	}
 	// If it is due already, other work delays it: look again in a while.
-	return max(l.opts.IdleMark/16, l.opts.IdleMark-time.Since(l.mu.lastWrite))
+	return max(l.opts.idleMark/16, l.opts.idleMark-time.Since(l.mu.lastWrite))
 }
 
 // markIfIdle syncs everything and then writes a mark, which is synced too, if nothing was
-// written for IdleMark. From then on damage before the mark is told from a torn tail. It
+// written for idleMark. From then on damage before the mark is told from a torn tail. It
 // runs on the syncing goroutine.
 func (l *Log) markIfIdle() {
 	if !l.idle() {
@@ -54,7 +54,7 @@ func (l *Log) markIfIdle() {
 func (l *Log) idle() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.markNeededLocked() && time.Since(l.mu.lastWrite) >= l.opts.IdleMark
+	return l.markNeededLocked() && time.Since(l.mu.lastWrite) >= l.opts.idleMark
 }
 
 // mark writes a mark, returns the address after it and has it synced soon. It gives up

@@ -25,10 +25,7 @@ type Options struct {
 	// SegmentBytes is the length at which a segment ends; 0 means
 	// DefaultSegmentBytes. A record longer than that gets a segment of its own.
 	SegmentBytes int64
-	// IdleMark is how long the log must be idle before it syncs what it has and notes that;
-	// 0 means DefaultIdleMark.
-	IdleMark time.Duration
-	Events   *event.Listener
+	Events       *event.Listener
 	// NoSpace is called with the reason when a reservation of space fails: usually while
 	// there is still some room. Append refuses what does not fit until Reserve succeeds. It
 	// is called with no lock held, perhaps on Append's goroutine, and must not block.
@@ -46,21 +43,24 @@ type Options struct {
 	// Fresh says that the store is being created, so that there may be no log yet.
 	// Otherwise a missing log is damage.
 	Fresh bool
+
+	// idleMark is how long the log must be idle before it syncs what it has and notes that;
+	// 0 means DefaultIdleMark. Only tests of this package set it.
+	idleMark time.Duration
 }
 
 func (o *Options) setDefaults() error {
 	if o.SegmentBytes == 0 {
 		o.SegmentBytes = DefaultSegmentBytes
 	}
-	if o.IdleMark == 0 {
-		o.IdleMark = DefaultIdleMark
+	if o.idleMark == 0 {
+		o.idleMark = DefaultIdleMark
 	}
 	if o.Events == nil {
 		o.Events = &event.Listener{}
 	}
-	if o.SegmentBytes < 0 || o.SegmentBytes > maxSegmentBytes || o.IdleMark < 0 {
-		return fmt.Errorf("%w: commit log: SegmentBytes is %d, must be 1 to %d; IdleMark is %v, must be positive",
-			kv.ErrInvalidArgument, o.SegmentBytes, maxSegmentBytes, o.IdleMark)
+	if o.SegmentBytes < 0 || o.SegmentBytes > maxSegmentBytes {
+		return fmt.Errorf("%w: commit log: SegmentBytes is %d, must be 1 to %d", kv.ErrInvalidArgument, o.SegmentBytes, maxSegmentBytes)
 	}
 	return nil
 }

@@ -15,7 +15,7 @@ import (
 func TestReplayFromAnyNumber(t *testing.T) {
 	disk := newDisk(t)
 	o := testOptions(disk)
-	o.SegmentBytes, o.IdleMark = 600, time.Hour
+	o.SegmentBytes, o.idleMark = 600, time.Hour
 	l, _, _ := mustOpen(t, o)
 	var want []rec
 	for i := range 20 {
@@ -58,7 +58,7 @@ func TestReplayFromAnyNumber(t *testing.T) {
 func TestReplayWhileTheLogIsGivenBack(t *testing.T) {
 	disk := newDisk(t)
 	o := testOptions(disk)
-	o.SegmentBytes, o.IdleMark = 600, time.Hour
+	o.SegmentBytes, o.idleMark = 600, time.Hour
 	l, _, _ := mustOpen(t, o)
 	var want []rec
 	for i := range 20 {

@@ -50,7 +50,7 @@ func TestRecoveryWritesOnlyWhatIsNotClaimed(t *testing.T) {
 	const record, free = 10_000, 48 << 10
 	disk := newDisk(t)
 	o := testOptions(disk)
-	o.SegmentBytes, o.IdleMark = 4<<20, time.Hour
+	o.SegmentBytes, o.idleMark = 4<<20, time.Hour
 	l, _, _ := mustOpen(t, o)
 	body := func(i int) string { return fmt.Sprintf("%0*d", record, i) }
 	want := make([]rec, 0, 305)
@@ -91,7 +91,7 @@ func TestRecoveryWritesOnlyWhatIsNotClaimed(t *testing.T) {
 func TestASuccessorThatWasNeverUsed(t *testing.T) {
 	disk := newDisk(t)
 	o := testOptions(disk)
-	o.SegmentBytes, o.IdleMark = 600, time.Hour
+	o.SegmentBytes, o.idleMark = 600, time.Hour
 	l, _, _ := mustOpen(t, o)
 	var want []rec
 	for i := 0; l.mu.active.header.num == 1; i++ { // buffered, so that none is prepared
@@ -147,7 +147,7 @@ func TestRecoveryDoesNotTrustThePageCache(t *testing.T) {
 		disk := newDisk(t)
 		fsys := faultfs.Wrap(disk, faultfs.At(i, false, faultfs.Fault{Err: syscall.EIO, DropDirty: true}, faultfs.OnKind(faultfs.Sync)))
 		o := testOptions(fsys)
-		o.SegmentBytes, o.IdleMark = 600, time.Hour
+		o.SegmentBytes, o.idleMark = 600, time.Hour
 		l, _, _, err := openAll(o)
 		fired = fsys.Fired()
 		if err != nil {
