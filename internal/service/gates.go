@@ -55,6 +55,10 @@ const waitingShare = 8
 // readBytes.
 const readKeyBytes = 64 << 20
 
+// writeBytes is the most bytes that the store is given to write at once. Much, since
+// writes wait for the disk together. Guessed.
+const writeBytes = 64 << 20
+
 func newGatedStore(store Store, o *Options) *gatedStore {
 	gate := func(inside admission.Size) *admission.Gate {
 		return admission.New(admission.Bounds{
@@ -64,7 +68,7 @@ func newGatedStore(store Store, o *Options) *gatedStore {
 	}
 	return &gatedStore{store, [gateCount]*admission.Gate{
 		Reads:       gate(admission.Size{Ops: o.ReadOps, Bytes: readKeyBytes}),
-		Writes:      gate(admission.Size{Ops: o.WriteOps, Bytes: o.WriteBytes}),
+		Writes:      gate(admission.Size{Ops: o.WriteOps, Bytes: writeBytes}),
 		cachedReads: gate(admission.Size{Ops: o.ReadOps, Bytes: readKeyBytes}),
 	}}
 }

@@ -25,32 +25,10 @@ type Options struct {
 	// PeerConnections the most from one address, 1,024 by default. Connections of
 	// a unix socket count as one address.
 	Connections, PeerConnections int
-	// Streams is the most calls by gRPC that are served at once, 4,096 by default, and
-	// as many more may wait for their clients: for the request, or for what a long-lived
-	// stream sends or takes. Beyond that a connection that has more than others loses
-	// one that waits. A connection may have as many as are free beside it. A connection
-	// of raw frames is no call: it may idle for most of its life.
-	Streams int
-	// Snapshots is the most that clients may have open at once, 1,024 by default, and
-	// not more than the store's. A connection may have as many as are free beside it; if
-	// none is, one that has next to none takes one from the holder with the most.
-	Snapshots int
 	// BufferBytes is the most that requests in progress may occupy, 512 MiB by
 	// default. Of these, requests that have come in part may have a quarter; or as much as
 	// two of the largest have, up to a third; and as much as one of them in any case.
 	BufferBytes int64
-	// ReadOps is the most keys that the store is asked for at once, and WriteOps and
-	// WriteBytes the most that it is given to write. What finds no room waits for it,
-	// 100 ms at most, and 5 ms while the queue stands (see package admission).
-	//
-	// ReadOps is 2,048 for each processor by default, and not below 4,096: work for
-	// the processors and the disk of some milliseconds, so that more at once brings
-	// nothing but longer waits. WriteOps is 32,768 and WriteBytes 64 MiB: many, since
-	// writes wait for the disk together. All guessed.
-	ReadOps, WriteOps, WriteBytes int
-	// Deadline is given to calls that come without one, 30 s by default. Scans and
-	// pipelines may last longer, but not stand still for as long.
-	Deadline time.Duration
 	// MaxDeadline is the longest that a call may ask for, a minute by default: a longer
 	// deadline is cut to it. Scans, pipelines and watches have none.
 	MaxDeadline time.Duration
@@ -62,12 +40,38 @@ type Options struct {
 	SlowEntries  int
 	SlowHideKeys bool
 
-	// Lifetimes bound how long connections and streams last. Tests set them.
-	Lifetimes Lifetimes
-
 	// ReportError is told of errors whose cause the caller does not see: the caller
 	// gets the request id. It may be called concurrently. Nil discards them.
 	ReportError func(requestID, method string, err error)
+
+	// The remaining fields have their defaults in every server that is used. Tests set
+	// them, to reach a bound with few calls or in little time. They are exported because
+	// tests of the protocols, which are other packages, set them too.
+
+	// Streams is the most calls by gRPC that are served at once, 4,096 by default, and
+	// as many more may wait for their clients: for the request, or for what a long-lived
+	// stream sends or takes. Beyond that a connection that has more than others loses
+	// one that waits. A connection may have as many as are free beside it. A connection
+	// of raw frames is no call: it may idle for most of its life.
+	Streams int
+	// Snapshots is the most that clients may have open at once, 1,024 by default, and
+	// not more than the store's. A connection may have as many as are free beside it; if
+	// none is, one that has next to none takes one from the holder with the most.
+	Snapshots int
+	// ReadOps is the most keys that the store is asked for at once, and WriteOps the most
+	// operations that it is given to write; see also writeBytes. A call that finds no room
+	// waits for it, 100 ms at most, and 5 ms while the queue stands (see package admission).
+	//
+	// ReadOps is 2,048 for each processor by default, and not below 4,096: work for
+	// the processors and the disk of some milliseconds, so that more at once brings
+	// nothing but longer waits. WriteOps is 32,768: many, since writes wait for the disk
+	// together. All guessed.
+	ReadOps, WriteOps int
+	// Deadline is given to calls that come without one, 30 s by default. Scans and
+	// pipelines may last longer, but not stand still for as long.
+	Deadline time.Duration
+	// Lifetimes bound how long connections and streams last.
+	Lifetimes Lifetimes
 }
 
 func (o Options) withDefaults() Options {
@@ -78,7 +82,6 @@ func (o Options) withDefaults() Options {
 	setDefault(&o.BufferBytes, 512<<20)
 	setDefault(&o.ReadOps, max(4096, 2048*runtime.GOMAXPROCS(0)))
 	setDefault(&o.WriteOps, 32768)
-	setDefault(&o.WriteBytes, 64<<20)
 	setDefault(&o.Deadline, 30*time.Second)
 	setDefault(&o.MaxDeadline, max(time.Minute, o.Deadline))
 	setDefault(&o.SlowEntries, 128)
