@@ -44,7 +44,7 @@ func (a *app) execute(ctx context.Context, args []string) int {
 	root.SetOut(a.out)
 	root.SetErr(a.err)
 	root.AddCommand(
-		a.serveCommand(),
+		a.serveCommand(), a.configCommand(),
 		a.getCommand(), a.putCommand(), a.deleteCommand(), a.scanCommand(),
 		a.txnCommand(), a.importCommand(), a.exportCommand(),
 		a.checkCommand(), a.digestCommand(), a.dumpCommand(),

@@ -15,33 +15,27 @@ import (
 )
 
 func (a *app) serveCommand() *cobra.Command {
-	config := daemon.DefaultConfig()
-	settings := config.Settings()
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Run the server until SIGINT or SIGTERM",
 		Long: "Run the server until SIGINT or SIGTERM; a second signal ends it at once.\n" +
 			"SIGHUP is logged and ignored.\n\n" +
 			"When the server is ready it prints one line, READY listen=ADDR admin=ADDR. It\n" +
-			"logs to standard error. Every flag has an environment variable, for example\n" +
-			"KVD_MAX_SYNC_TIME for --max-sync-time; a flag takes precedence.\n\n" +
+			"logs to standard error. Every flag can also be set by an environment variable, for\n" +
+			"example KVD_MAX_SYNC_TIME for --max-sync-time, or in a file, see kvd config; a flag\n" +
+			"takes precedence over a variable, and a variable over the file.\n\n" +
 			"Exit codes: 0 stopped in order; 64 invalid settings; 65 the data is damaged or of\n" +
 			"a newer version; 69 an address is taken; 70 a bug in the engine, see the log; 74\n" +
 			"the disk failed or did not answer in time; 75 another process has the store open;\n" +
 			"130 or 143 a second SIGINT or SIGTERM. A crash of the Go runtime exits with 2.",
 		Args: noArguments,
 	}
-	for _, s := range settings {
-		flag := cmd.Flags().VarPF(s, s.Name, "", s.Help+" [$"+s.Env()+"]")
-		if s.IsBoolFlag() {
-			flag.NoOptDefVal = "true"
-		}
-	}
+	settings := a.serverSettings(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		if err := daemon.SetFromEnv(settings, a.environ, envAddr, envTimeout); err != nil {
+		if err := settings.load(); err != nil {
 			return err
 		}
-		config.Chosen = daemon.NonDefault(settings)
+		config := settings.config
 		config.Log = config.NewLog(zapcore.AddSync(a.err))
 		defer ignoreHangup(config.Log)()
 		return daemon.Run(cmd.Context(), config, func(listen, admin net.Addr) {

@@ -124,6 +124,10 @@ const (
 	maxWait = 24 * time.Hour
 )
 
+// Check reports whether Run would accept the settings. It opens no store and listens on no
+// address.
+func (c Config) Check() error { return c.normalize() }
+
 // normalize fills in what depends on other settings, and refuses invalid settings.
 func (c *Config) normalize() error {
 	if c.Memory == 0 {

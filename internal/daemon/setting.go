@@ -45,6 +45,18 @@ func (s *Setting) Set(text string) error { return s.set(text, "--"+s.Name) }
 // Type returns the kind of value, for the help.
 func (s *Setting) Type() string { return s.value.Type() }
 
+// Default returns the value that the setting has unless something sets it.
+func (s *Setting) Default() string { return s.preset }
+
+// Source returns what has set the value: a flag, a variable, a line of the configuration
+// file, or default.
+func (s *Setting) Source() string {
+	if s.from == "" {
+		return "default"
+	}
+	return s.from
+}
+
 // IsBoolFlag lets a switch stand without a value.
 func (s *Setting) IsBoolFlag() bool { return s.value.Type() == "bool" }
 
@@ -85,7 +97,7 @@ func SetFromEnv(settings []*Setting, environ []string, others ...string) error {
 	return nil
 }
 
-// NonDefault returns a line for each setting that a flag or a variable set: its name, its
+// NonDefault returns a line for each setting whose value is not its default: its name, its
 // value and the source.
 func NonDefault(settings []*Setting) []string {
 	var lines []string
