@@ -17,6 +17,7 @@ type options struct {
 	distribution string
 	runs         int
 	report       string
+	verify       bool
 	config       workload.Config
 }
 
@@ -32,6 +33,7 @@ func (o *options) register(c *cobra.Command) {
 	f.Uint64Var(&o.config.Seed, "seed", 1, "equal seeds draw equal operations; each further run has the next seed")
 	f.Uint64Var(&o.config.Preload, "preload", 0, "keys to put before the measurement")
 	f.Uint64Var(&o.config.OpsPerSecond, "rps", 0, "operations a second in an open loop; 0 means a closed loop")
+	f.BoolVar(&o.verify, "verify", true, "check every value that is read: its key, its checksum, and which put wrote it; the report names the cost")
 	f.BoolVar(&o.config.CheckDeletes, "check-deletes", false, "get before each delete, to report how many found something")
 	f.DurationVar(&o.config.Warmup, "warmup", 0, "run this long before the measurement")
 	f.DurationVar(&o.config.Duration, "duration", time.Minute, "of the measurement")
@@ -52,6 +54,7 @@ func (o *options) resolve(c *cobra.Command) error {
 	if err := o.targetOptions.resolve(c); err != nil {
 		return err
 	}
+	o.config.Unverified, o.config.Reused = !o.verify, o.reuse
 	switch {
 	case o.runs < 1:
 		return fmt.Errorf("--runs %d: want at least 1", o.runs)

@@ -58,6 +58,9 @@ func printFacts(b *bytes.Buffer, s *workload.Summary, info *targetInfo) {
 		percent(&s.Found.Nominal), percent(&s.Found.Known), percent(&s.Found.Get))
 	fmt.Fprintf(b, "this process %.1f us of CPU an operation, %s at most; the generator %d ns (%s)\n",
 		s.CPUMicrosPerOp, bytesText(s.PeakRSSBytes), s.Generator.NanosPerOp, percent(&s.Generator.Share))
+	if n := s.Generator.VerificationNanosPerOp; n > 0 {
+		fmt.Fprintf(b, "verification %d ns an operation, %s of the CPU time of this process\n", n, percent(&s.Generator.VerificationShare))
+	}
 	if s.DataBytes != nil {
 		fmt.Fprintf(b, "data         %s on %s\n", bytesText(*s.DataBytes), s.Environment.FileSystem)
 	}
@@ -81,6 +84,10 @@ func sentence(s *workload.Summary, info *targetInfo) string {
 	switch {
 	case s.Error != "":
 		b.WriteString("; ended by an error, so do not use these figures.")
+	case s.Workload.Unverified && s.Interrupted:
+		b.WriteString("; interrupted, answers not checked.")
+	case s.Workload.Unverified:
+		b.WriteString("; answers not checked.")
 	case s.Interrupted:
 		b.WriteString("; interrupted, all answers right.")
 	default:

@@ -13,6 +13,10 @@ type Generator struct {
 	// Share is the generator's part of the processor time available to the run. Above a
 	// tenth, the figures measure the generator as much as the target.
 	Share float64 `json:"share"`
+	// VerificationNanosPerOp is the part of NanosPerOp that checks the answers, and
+	// VerificationShare its part of the processor time that the process used.
+	VerificationNanosPerOp int64   `json:"verificationNanosPerOp,omitempty"`
+	VerificationShare      float64 `json:"verificationShare,omitempty"`
 	// LatenessNanos is how late timers woke the workers of an open loop. The latencies
 	// include it, though it is not the target's fault.
 	LatenessNanos *Latency `json:"latenessNanos"`
@@ -24,8 +28,8 @@ const maxGeneratorShare = 0.10
 // newGenerator relates the cost of the generator to the processor time that was
 // available: that of all processors, or of as many as there are workers. A closed loop
 // cannot use the time in which it waits, so more workers do not make the share smaller.
-func newGenerator(cost time.Duration, c *Counts, workers int, elapsed time.Duration) Generator {
-	g := Generator{NanosPerOp: cost.Nanoseconds()}
+func newGenerator(cost, verification time.Duration, c *Counts, workers int, elapsed time.Duration) Generator {
+	g := Generator{NanosPerOp: cost.Nanoseconds(), VerificationNanosPerOp: verification.Nanoseconds()}
 	if c.lateness.Count() > 0 {
 		late := NewLatency(&c.lateness)
 		g.LatenessNanos = &late

@@ -48,6 +48,14 @@ func perSecond(ops uint64, elapsed time.Duration) float64 {
 	return float64(ops) / elapsed.Seconds()
 }
 
+// Share returns part / whole; 0 if the whole is 0.
+func Share(part, whole float64) float64 {
+	if whole == 0 {
+		return 0
+	}
+	return part / whole
+}
+
 // Ratio returns part / whole; 0 if the whole is 0.
 func Ratio(part, whole uint64) float64 {
 	if whole == 0 {

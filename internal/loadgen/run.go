@@ -36,6 +36,8 @@ type Run struct {
 	Observer   Observer
 	// Cost is the generator's time for one operation: see BestRound.
 	Cost time.Duration
+	// Verification is the part of Cost that checks the answers.
+	Verification time.Duration
 	// DiskBytes returns the disk usage of the target, and is called once a second during
 	// operations; nil: not known. Its first error ends the run at the next interval.
 	DiskBytes func() (int64, error)
@@ -244,13 +246,14 @@ func (r *Run) conclude(now int64, total *Counts) *Trial {
 		Conflicts:         total.Conflicts,
 		SlowestSecond:     r.slowestOfRun.get(),
 		LongestStallNanos: r.stalls.longest.Nanoseconds(),
-		Generator:         newGenerator(r.Cost, total, len(r.Workers), elapsed),
+		Generator:         newGenerator(r.Cost, r.Verification, total, len(r.Workers), elapsed),
 		PeakRSSBytes:      used.peakRSS,
 		DataBytes:         r.dataBytes,
 		Counts:            total,
 	}
 	if ops > 0 {
 		t.CPUMicrosPerOp = float64((used.cpu - r.usage.cpu).Microseconds()) / float64(ops)
+		t.Generator.VerificationShare = Share(float64(r.Verification.Nanoseconds()), 1000*t.CPUMicrosPerOp)
 	}
 	return t
 }

@@ -54,6 +54,7 @@ type Trial struct {
 	PeakRSSBytes   int64   `json:"peakRSSBytes"`
 	DataBytes      *int64  `json:"dataBytes"` // on disk at the end; null if unknown
 	Interrupted    bool    `json:"interrupted"`
+	Unverified     bool    `json:"unverified,omitempty"` // the answers were not checked
 	Error          string  `json:"error,omitempty"`
 
 	Counts *Counts `json:"-"` // of the measurement

@@ -79,7 +79,7 @@ func TestTrustNamesEveryReasonForDoubt(t *testing.T) {
 	r := testResult()
 	r.Scale, r.Environment.FileSystem, r.Environment.Commit, r.Environment.MemoryBytes = 0.1, "tmpfs", "abc+dirty", 1<<40
 	bad := testRun(2000)
-	bad.Seconds, bad.Error, bad.Interrupted = 2, "disk on fire", true
+	bad.Seconds, bad.Error, bad.Interrupted, bad.Unverified = 2, "disk on fire", true, true
 	bad.Generator = loadgen.Generator{Share: 0.3, LatenessNanos: &loadgen.Latency{P99: 5e6}}
 	r.Cells[0].Runs = []*results.Run{bad, testRun(1000)}
 	var all []string
@@ -87,7 +87,7 @@ func TestTrustNamesEveryReasonForDoubt(t *testing.T) {
 		assert.False(t, c.OK, c.Text)
 		all = append(all, c.Text)
 	}
-	for _, says := range []string{"disk on fire", "1 run interrupted", "2 of 3 runs", "differ by up to 66.7 %", "30 % of the processor", "5 ms late",
+	for _, says := range []string{"disk on fire", "not checked", "1 run interrupted", "2 of 3 runs", "differ by up to 66.7 %", "30 % of the processor", "5 ms late",
 		"2 s are short", "scaled by 0.1", "fit into memory", "tmpfs", "changes that no commit has"} {
 		assert.Contains(t, strings.Join(all, "\n"), says)
 	}

@@ -36,7 +36,12 @@ func Trust(r *results.Result) []Check {
 		}
 	}
 	w := worst(r)
-	add(w.errors == "", "Every answer was checked, and all were right.", "A run ended with an error, so its figures mean nothing: %s", w.errors)
+	checked := ""
+	if !w.unverified {
+		checked = "Every answer was checked, and all were right."
+	}
+	add(!w.unverified, "", "The answers were not checked (--verify=false).")
+	add(w.errors == "", checked, "A run ended with an error, so its figures mean nothing: %s", w.errors)
 	add(w.interrupted == 0, "", "%s interrupted.", Plural(w.interrupted, "run"))
 	add(w.runs >= leastRuns, fmt.Sprintf("At least %d runs for each figure.", w.runs), "Only %d of %d runs for some figures: their spread is not known.", w.runs, leastRuns)
 	agree := ""
@@ -58,6 +63,7 @@ func Trust(r *results.Result) []Check {
 // extremes are the worst of all runs.
 type extremes struct {
 	errors      string
+	unverified  bool
 	interrupted int
 	runs        int
 	spread      float64
@@ -79,6 +85,7 @@ func worst(r *results.Result) extremes {
 			if run.Error != "" && w.errors == "" {
 				w.errors = run.Error
 			}
+			w.unverified = w.unverified || run.Unverified
 			if run.Interrupted {
 				w.interrupted++
 			}

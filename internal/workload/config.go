@@ -32,6 +32,12 @@ type Config struct {
 	// OpsPerSecond makes the loop open: operations begin by the clock, not when the
 	// previous one ended. Zero means a closed loop.
 	OpsPerSecond uint64
+	// Reused says that the target may hold any of the keys, put by earlier runs. A read may
+	// then ask for a key that this run has not put: its value is checked if there is one.
+	Reused bool
+	// Unverified omits the checks of answers. Values have checksums all the same, so that
+	// later runs can check them.
+	Unverified bool
 	// CheckDeletes does a Get before each Delete, to count the deletes that found
 	// something: a delete of kvd is blind and does not report it.
 	CheckDeletes bool

@@ -22,6 +22,22 @@ func measureCost(cfg Config) (time.Duration, error) {
 	return loadgen.BestRound(ops, func() error { return w.step(context.Background(), 0) })
 }
 
+// verificationCost returns how much of the cost of an operation is verification: the
+// checks of what is read, and the checksums of what is put.
+func verificationCost(cfg Config, cost time.Duration) (time.Duration, error) {
+	if cfg.Unverified {
+		return 0, nil
+	}
+	cfg.Unverified = true
+	unverified, err := measureCost(cfg)
+	if err != nil {
+		return 0, err
+	}
+	value := make([]byte, cfg.ValueBytes)
+	checksum, err := loadgen.BestRound(loadgen.CostRound(cfg.ValueBytes), func() error { seal(value, 1, 1); return nil })
+	return max(cost-unverified, 0) + checksum*time.Duration(cfg.Mix.Put)/100, err
+}
+
 // slotTarget keeps the value of key n in slot n: the cheapest target that passes the
 // checks of a worker. For one worker only.
 type slotTarget struct {

@@ -23,6 +23,10 @@
 //  3. A key that was put is present, unless a delete of it may have happened since.
 //  4. A key that was never put is absent.
 //
+// In a store of earlier runs (Config.Reused), a value that this run has not put is checked by
+// point 1. A worker may omit all checks (Config.Unverified); what they cost is measured
+// before each run, and reported.
+//
 // All workers share one key space, so that they contend for hot keys as callers do.
 // Points 2 and 3 are therefore one-sided: they accuse no correct store, but may miss a
 // fault where several workers write one key concurrently.

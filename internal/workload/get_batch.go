@@ -43,7 +43,7 @@ func (b *getBatch) get(ctx context.Context, intended int64) error {
 		key, ok := w.readKey()
 		b.asked[i] = askedKey{key, ok}
 		b.keys[i] = b.memory[i][:copy(b.memory[i][:], w.keyBytes(key.id, ok))]
-		if ok {
+		if ok && key.since != 0 {
 			known++
 		}
 	}

@@ -10,7 +10,7 @@ const knownCapacity = 10_000
 type knownKey struct {
 	id      uint64
 	version version // of this worker's last put; 0 if another worker put it
-	since   int64   // when that put began, on the clock of the run
+	since   int64   // when that put began, on the clock of the run; 0: the key may be absent
 }
 
 // knownKeys holds the keys that one worker has put and that, as far as it knows, are

@@ -34,11 +34,15 @@ func Run(ctx context.Context, target Target, cfg Config, observer Observer) (*Su
 	if err != nil {
 		return nil, fmt.Errorf("measure the cost of the generator: %w", err)
 	}
+	verification, err := verificationCost(cfg, cost)
+	if err != nil {
+		return nil, fmt.Errorf("measure the cost of the checks: %w", err)
+	}
 	r := newRun(newShared(&cfg, target))
 	if err := r.preload(ctx, observer.Preload); err != nil {
 		return nil, fmt.Errorf("preload: %w", err)
 	}
-	return r.measure(ctx, cost, observer)
+	return r.measure(ctx, cost, verification, observer)
 }
 
 // run is the state of one Run.
@@ -70,9 +74,9 @@ func (r *run) preload(ctx context.Context, told func(done, total uint64)) error 
 }
 
 // measure runs the mix and summarizes it.
-func (r *run) measure(ctx context.Context, cost time.Duration, observer Observer) (*Summary, error) {
+func (r *run) measure(ctx context.Context, cost, verification time.Duration, observer Observer) (*Summary, error) {
 	measured := loadgen.Run{
-		Clock: r.Clock, Operations: kindNames[:], Cost: cost, DiskBytes: diskBytes(r.target),
+		Clock: r.Clock, Operations: kindNames[:], Cost: cost, Verification: verification, DiskBytes: diskBytes(r.target),
 		Span:     loadgen.Span{Workers: r.cfg.Workers, Warmup: r.cfg.Warmup, Duration: r.cfg.Duration, Interval: r.cfg.Interval},
 		Observer: loadgen.Observer{Second: observer.Second},
 	}
@@ -87,6 +91,7 @@ func (r *run) measure(ctx context.Context, cost time.Duration, observer Observer
 		measured.Workers = append(measured.Workers, m)
 	}
 	trial, err := measured.Do(ctx)
+	trial.Unverified = r.cfg.Unverified
 	return newSummary(r.cfg, trial), err
 }
 

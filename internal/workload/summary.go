@@ -50,6 +50,8 @@ type Settings struct {
 	FindRate        float64      `json:"findRate"`
 	Distribution    Distribution `json:"distribution"`
 	Preload         uint64       `json:"preload"`
+	Reused          bool         `json:"reused,omitempty"`
+	Unverified      bool         `json:"unverified,omitempty"`
 	Present         uint64       `json:"present,omitempty"`
 	GetBatch        int          `json:"getBatch,omitempty"`
 	CheckDeletes    bool         `json:"checkDeletes"`
@@ -111,7 +113,7 @@ func newSettings(c *Config) Settings {
 		Mix: c.Mix.Name, Loop: loop, OpsPerSecond: c.OpsPerSecond, Threads: c.Workers,
 		Keys: c.Keys, KeyBytes: KeyBytes, ValueBytes: c.ValueBytes,
 		FindRate: c.FindRate, Distribution: c.Distribution, Preload: c.Preload,
-		Present: c.Present, GetBatch: c.GetBatch,
+		Present: c.Present, Reused: c.Reused, Unverified: c.Unverified, GetBatch: c.GetBatch,
 		CheckDeletes: c.CheckDeletes, Seed: c.Seed,
 		WarmupSeconds: c.Warmup.Seconds(), DurationSeconds: c.Duration.Seconds(),
 	}
@@ -128,6 +130,7 @@ func (s *Summary) Warnings() []string {
 	warn(s.Workload.Loop == "closed",
 		"Closed loop: a worker asks nothing while it waits, so latencies are optimistic; measure them in an open loop of, say, %d operations a second.",
 		max(uint64(s.OpsPerSecond*2/3), 1))
+	warn(s.Workload.Unverified, "The answers were not checked (--verify=false).")
 	warnings = append(warnings, s.Generator.Warnings()...)
 	return append(warnings, s.Environment.Warnings(s.DataBytes)...)
 }
