@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Runs every test of the module, and those of the benchmarks in bench/, a module of
 # its own. Under the race detector some tests take a sample of what they repeat
-# (internal/testsize); their packages then run whole without it. The race detector
+# (internal/testsize); these tests then run whole without it. The race detector
 # needs a C compiler; without one all tests run whole, and the script says so. If the
 # modules that bench/ depends on cannot be downloaded, the script says that it skipped
 # bench/.
@@ -30,12 +30,13 @@ done
 
 go test "${race[@]}" -timeout 15m "$@" ./...
 
-# Under the race detector the tests that import testsize take samples.
+# Tests that took a sample under the race detector run again. A -run in the arguments wins.
 if [ ${#race[@]} -gt 0 ]; then
-	echo "test: whole, without the race detector"
-	sampled=$(go list -f '{{$p := .ImportPath}}{{range .TestImports}}{{if eq . "github.com/kvd-db/kvd/internal/testsize"}}{{$p}}{{end}}{{end}}' ./...)
+	echo "test: whole, without the race detector: tests that took a sample"
+	reduced=$(go run ./internal/testsize/reduced)
+	{ read -r tests; read -r packages; } <<<"$reduced"
 	# shellcheck disable=SC2086 # packages are words
-	go test -timeout 15m "$@" $sampled
+	go test -timeout 15m -run "$tests" "$@" $packages
 fi
 
 echo "test: bench"

@@ -74,6 +74,7 @@ var floors = map[string]float64{
 var testSupport = map[string]bool{
 	"internal/lint":                    true,
 	"internal/testsize":                true,
+	"internal/testsize/reduced":        true,
 	"internal/partition/partitiontest": true,
 	"internal/testwait":                true,
 	"internal/torture":                 true,

@@ -3,8 +3,8 @@
 // The race detector makes a test that is bound by the processor six times as
 // expensive. It finds races between goroutines, and whether there are any does not
 // depend on how many crash points, faults, damages, seeds or rounds a test goes
-// through. scripts/test.sh therefore runs every package whose tests import this one
-// twice: reduced under the race detector, and whole without it.
+// through. scripts/test.sh therefore runs every test that asks this package twice: reduced
+// under the race detector, and whole without it. The command in reduced finds these tests.
 //
 // A package that imports it also has the property tests of rapid reduced likewise.
 //

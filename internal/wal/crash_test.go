@@ -395,6 +395,14 @@ var workloads = map[string]func(w *world){
 // recovery. With 1 the test takes minutes and has found nothing that 16 does not find.
 const depthTwo = 16
 
+// imageShare says that one image in so many is checked.
+func imageShare() int {
+	if testsize.Reduced() {
+		return 6
+	}
+	return 1
+}
+
 // TestEveryCrashPoint cuts the power, or kills the process, before every operation on the
 // disk, recovers, and does the same during the recovery.
 func TestEveryCrashPoint(t *testing.T) {
@@ -408,8 +416,9 @@ func TestEveryCrashPoint(t *testing.T) {
 			require.NoError(t, w.log.Close())
 			require.NotEmpty(t, w.images)
 			images, offset := w.images, w.rng.IntN(depthTwo)
+			share := imageShare()
 			for i, img := range images {
-				if i%imageShare != offset%imageShare {
+				if i%share != offset%share {
 					continue
 				}
 				w.images = nil

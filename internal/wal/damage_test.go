@@ -95,7 +95,7 @@ func TestDamageIsNeverSilent(t *testing.T) {
 			for _, num := range nums {
 				size := len(d.files[num])
 				for off := range size {
-					if off%imageShare != 0 {
+					if off%imageShare() != 0 {
 						continue
 					}
 					count(d.verify(t, d.spoil(num, func(b []byte) []byte {
