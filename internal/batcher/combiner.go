@@ -25,10 +25,12 @@ type Combiner[T any] struct {
 		running int
 		queue   []*waiter[T]
 		queued  size
-		// A lingering leader waits on full, which the caller that fills the batch
-		// closes; own is the size of the leader's item. Nil if no leader lingers.
-		full chan struct{}
-		own  size
+		// While a leader lingers, callers join its batch: no other leader takes from the
+		// queue. It waits on full, which the caller that fills the batch closes and sets
+		// to nil; own is the size of the leader's item.
+		lingering bool
+		full      chan struct{}
+		own       size
 
 		batches uint64 // batches served so far
 		sample  uint64 // the value of batches from which the next sample is due
@@ -120,7 +122,7 @@ func (c *Combiner[T]) TryDo(item T, ops, bytes int) bool {
 // tryLeadLocked serves a batch that begins with the caller's item if a runner is free,
 // and reports whether it did. It then unlocks mu.
 func (c *Combiner[T]) tryLeadLocked(item T, s size) bool {
-	if c.mu.running >= c.runners || len(c.mu.queue) > 0 {
+	if !c.policy.Alone && (c.mu.running >= c.runners || len(c.mu.queue) > 0 || c.mu.lingering) {
 		return false
 	}
 	c.mu.running++
@@ -166,12 +168,10 @@ func (c *Combiner[T]) Waits() histogram.PowerCounts { return c.waits.Counts() }
 // lead serves one batch that begins with the caller's own item, wakes the callers whose
 // items were in it, and passes the lead on. since is the caller's arrival, if measured.
 func (c *Combiner[T]) lead(own T, s size, since time.Time) {
-	if c.policy.Linger > 0 {
-		c.linger(s)
-	}
+	lingered := c.policy.Linger > 0 && !c.policy.Alone && c.linger(s)
 	batch := c.batches.Get().(*[]T)
 	*batch = append((*batch)[:0], own)
-	mates := c.take(s, batch)
+	mates := c.take(s, lingered, batch)
 	if !since.IsZero() {
 		c.waits.Record(micros(time.Since(since)))
 	}
@@ -184,12 +184,17 @@ func (c *Combiner[T]) lead(own T, s size, since time.Time) {
 	c.next()
 }
 
-// take moves queued items to the batch, within the caps.
-func (c *Combiner[T]) take(own size, batch *[]T) []*waiter[T] {
+// take moves queued items to the batch, within the caps, unless they are the batch of
+// another leader, which lingers. If it leaves some, and a runner is free, it makes the
+// first of them a leader.
+func (c *Combiner[T]) take(own size, lingered bool, batch *[]T) []*waiter[T] {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.mu.batches++
-	if len(c.mu.queue) == 0 {
+	if lingered {
+		c.mu.lingering, c.mu.full = false, nil
+	}
+	if len(c.mu.queue) == 0 || c.mu.lingering {
 		return nil
 	}
 	n := 0
@@ -206,7 +211,18 @@ func (c *Combiner[T]) take(own size, batch *[]T) []*waiter[T] {
 	}
 	mates := append([]*waiter[T](nil), c.mu.queue[:n]...)
 	c.dropLocked(0, n)
+	if len(c.mu.queue) > 0 && c.mu.running < c.runners {
+		c.mu.running++
+		c.passLeadLocked()
+	}
 	return mates
+}
+
+// passLeadLocked makes the first caller in the queue a leader.
+func (c *Combiner[T]) passLeadLocked() {
+	w := c.mu.queue[0]
+	c.dropLocked(0, 1)
+	w.turn <- lead // never blocks: see waiter
 }
 
 func (c *Combiner[T]) dropLocked(i, j int) {
@@ -221,39 +237,33 @@ func (c *Combiner[T]) dropLocked(i, j int) {
 }
 
 // next makes the first caller in the queue a leader, or ends the runner if there is
-// none.
+// none, or if the queue is the batch of a leader that lingers.
 func (c *Combiner[T]) next() {
 	c.mu.Lock()
-	if len(c.mu.queue) == 0 {
+	defer c.mu.Unlock()
+	if len(c.mu.queue) == 0 || c.mu.lingering {
 		c.mu.running--
-		c.mu.Unlock()
 		return
 	}
-	w := c.mu.queue[0]
-	c.dropLocked(0, 1)
-	c.mu.Unlock()
-	w.turn <- lead
+	c.passLeadLocked()
 }
 
-// linger waits until the batch is full or the linger time has passed.
-func (c *Combiner[T]) linger(own size) {
+// linger waits until the batch is full or the linger time has passed. It reports false,
+// and has not waited, if the batch is full or another leader lingers.
+func (c *Combiner[T]) linger(own size) bool {
 	c.mu.Lock()
-	if c.policy.full(own.plus(c.mu.queued)) || c.mu.full != nil {
+	if c.policy.full(own.plus(c.mu.queued)) || c.mu.lingering {
 		c.mu.Unlock()
-		return
+		return false
 	}
 	full := make(chan struct{})
-	c.mu.full, c.mu.own = full, own
+	c.mu.lingering, c.mu.full, c.mu.own = true, full, own
 	c.mu.Unlock()
 	t := time.NewTimer(c.policy.Linger)
 	defer t.Stop()
 	select {
 	case <-full:
 	case <-t.C:
-		c.mu.Lock()
-		if c.mu.full == full {
-			c.mu.full = nil
-		}
-		c.mu.Unlock()
 	}
+	return true
 }

@@ -2,6 +2,7 @@ package batcher
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -102,11 +103,137 @@ func TestCombinerLingersWhenAsked(t *testing.T) {
 	})
 }
 
+// batchSizes notes the sizes of batches.
+type batchSizes struct {
+	mu    sync.Mutex
+	sizes []int
+}
+
+func (s *batchSizes) add(n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.sizes = append(s.sizes, n)
+}
+
+func (s *batchSizes) all() []int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.sizes)
+}
+
+// Callers that arrive while a leader lingers join its batch, also if another batch could be
+// served beside it.
+func TestALingeringLeaderIsJoined(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var sizes batchSizes
+		c := NewCombiner(Policy{MaxOps: 4, Linger: time.Second}, 2, func(b []int) {
+			sizes.add(len(b))
+			time.Sleep(time.Minute)
+		})
+		var group sync.WaitGroup
+		arrive := func(n int) {
+			for i := range n {
+				group.Go(func() { assert.NoError(t, c.Do(context.Background(), i, 1, 1)) })
+				synctest.Wait()
+			}
+		}
+		arrive(3)
+		assert.False(t, c.TryDo(9, 1, 1), "the leader lingers")
+		assert.Empty(t, sizes.all())
+		time.Sleep(time.Second)
+		synctest.Wait()
+		assert.Equal(t, []int{3}, sizes.all(), "the linger ends")
+
+		arrive(4)
+		assert.Equal(t, []int{3, 4}, sizes.all(), "a full batch does not wait, and is served beside the first")
+
+		arrive(6)
+		time.Sleep(time.Minute - 2*time.Second) // the second batch ends after the first
+		arrive(1)
+		group.Wait()
+		assert.Equal(t, []int{3, 4, 4, 3}, sizes.all())
+		assert.Zero(t, c.mu.running)
+	})
+}
+
+// A batch that ends takes no items from one that is being filled.
+func TestALingeringLeaderKeepsItsBatch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var sizes batchSizes
+		c := NewCombiner(Policy{MaxOps: 8, Linger: time.Second}, 2, func(b []int) {
+			sizes.add(len(b))
+			time.Sleep(1500 * time.Millisecond)
+		})
+		var group sync.WaitGroup
+		arrive := func() {
+			group.Go(func() { assert.NoError(t, c.Do(context.Background(), 0, 1, 1)) })
+			synctest.Wait()
+		}
+		arrive() // served from 1 s to 2.5 s
+		time.Sleep(2 * time.Second)
+		arrive() // lingers until 3 s
+		arrive()
+		time.Sleep(750 * time.Millisecond)
+		synctest.Wait()
+		assert.Equal(t, []int{1}, sizes.all(), "the first batch has ended")
+		arrive()
+		group.Wait()
+		assert.Equal(t, []int{1, 3}, sizes.all())
+	})
+}
+
+// What does not fit into a full batch leads the next one at once.
+func TestTheRestOfAFullBatchIsLed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var sizes batchSizes
+		c := NewCombiner(Policy{MaxOps: 4, Linger: time.Second}, 2, func(b []int) {
+			sizes.add(len(b))
+			time.Sleep(time.Minute)
+		})
+		var group sync.WaitGroup
+		began := time.Now()
+		for _, ops := range []int{1, 4} { // the second fills the batch and does not fit
+			group.Go(func() { assert.NoError(t, c.Do(context.Background(), 0, ops, 1)) })
+			synctest.Wait()
+		}
+		assert.Equal(t, []int{1, 1}, sizes.all())
+		assert.Zero(t, time.Since(began))
+		group.Wait()
+		assert.Zero(t, c.mu.running)
+	})
+}
+
+func TestEachCallerServesItselfWithoutBatching(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var batches atomic.Int32
+		c := NewCombiner(Policy{Alone: true}, 1, func(b []int) {
+			assert.Len(t, b, 1)
+			batches.Add(1)
+			time.Sleep(time.Second)
+		})
+		began := time.Now()
+		var group sync.WaitGroup
+		for range 10 {
+			group.Go(func() { assert.NoError(t, c.Do(context.Background(), 1, 1, 1)) })
+			group.Go(func() { assert.True(t, c.TryDo(1, 1, 1)) })
+		}
+		group.Wait()
+		assert.EqualValues(t, 20, batches.Load())
+		assert.Equal(t, time.Second, time.Since(began), "none waits for another")
+	})
+}
+
 func TestEveryCallerIsServedOnceUnderLoad(t *testing.T) {
+	for _, linger := range []time.Duration{0, 20 * time.Microsecond} {
+		t.Run(linger.String(), func(t *testing.T) { everyCallerIsServedOnce(t, linger) })
+	}
+}
+
+func everyCallerIsServedOnce(t *testing.T, linger time.Duration) {
 	const callers, each = 32, 400
 	var served [callers * each]atomic.Int32
 	var busy, most atomic.Int32
-	c := NewCombiner(Policy{MaxOps: 8}, 2, func(b []int) {
+	c := NewCombiner(Policy{MaxOps: 8, Linger: linger}, 2, func(b []int) {
 		most.Store(max(most.Load(), busy.Add(1)))
 		for _, i := range b {
 			served[i].Add(1)

@@ -15,6 +15,9 @@ type Policy struct {
 	// Linger is how long a batch that is not full waits for more items. Zero, the
 	// default, never waits.
 	Linger time.Duration
+	// Alone lets each caller of a Combiner serve its own item at once, however many others
+	// do, for comparison. An Inbox ignores it.
+	Alone bool
 }
 
 const (
