@@ -9,12 +9,16 @@ import (
 	"github.com/kvd-db/kvd/internal/loadgen"
 )
 
-// Records describes the records of a Bench. There are no hidden defaults: zero means
-// zero.
+// Records describes the records of a Bench. Zero means zero, but where a field says
+// otherwise.
 type Records struct {
 	Count      uint64 // inserted by Load
 	ValueBytes int    // length of every value, at least MinRecordBytes
 	Seed       uint64
+	// Theta is the skew of the core workloads; zero means DefaultTheta.
+	Theta float64
+	// Compressible is the share of a value's bytes that repeats others of the value.
+	Compressible float64
 }
 
 // Validate returns an error for every invalid setting.
@@ -26,6 +30,7 @@ func (r *Records) Validate() error {
 	if r.ValueBytes < MinRecordBytes {
 		errs = append(errs, fmt.Errorf("records of %d bytes; want at least %d, which make a record verifiable", r.ValueBytes, MinRecordBytes))
 	}
+	errs = append(errs, checkTheta(r.Theta), checkCompressible(r.Compressible))
 	return errors.Join(errs...)
 }
 
@@ -64,7 +69,7 @@ func NewBench(target Target, r Records) (*Bench, error) {
 		Clock:      loadgen.NewClock(),
 		Records:    r,
 		target:     target,
-		pool:       newValuePool(r.ValueBytes, r.Seed),
+		pool:       newValuePool(r.ValueBytes, r.Compressible, r.Seed),
 		insertions: newInsertions(0),
 	}}, nil
 }

@@ -11,15 +11,23 @@ import (
 // MaxGetBatch bounds Config.GetBatch.
 const MaxGetBatch = 1024
 
-// Config describes a run. There are no hidden defaults: zero means zero.
+// Config describes a run. Zero means zero, but where a field says otherwise.
 type Config struct {
 	Mix          Mix
 	Workers      int    // goroutines, each with one operation at a time
 	Keys         uint64 // number of keys that puts draw from
+	KeyBytes     int    // length of every key that is put; zero means KeyBytes
 	ValueBytes   int    // length of every value, at least MinValueBytes
 	FindRate     float64
 	Distribution Distribution
+	Theta        float64 // skew of the Zipfian distributions; zero means DefaultTheta
 	Seed         uint64
+
+	// Sizes gives values of several lengths; nil: all have ValueBytes, which otherwise is
+	// the largest.
+	Sizes *ValueSizes
+	// Compressible is the share of a value's bytes that repeats others of the value.
+	Compressible float64
 
 	// Preload is the number of keys, from 0 on, to put before the measurement.
 	Preload uint64
@@ -62,6 +70,13 @@ func (c *Config) Validate() error {
 	check(c.Keys >= uint64(max(c.Workers, 1)) && c.Keys <= MaxKeys,
 		"%d keys; want at least one for each thread, and at most %d", c.Keys, uint64(MaxKeys))
 	check(c.ValueBytes >= MinValueBytes, "values of %d bytes; want at least %d, which make a value verifiable", c.ValueBytes, MinValueBytes)
+	if c.Sizes != nil {
+		least, most := c.Sizes.Bounds()
+		check(least >= MinValueBytes, "values of %d bytes; want at least %d, which make a value verifiable", least, MinValueBytes)
+		check(most == c.ValueBytes, "values of %s bytes, and the largest has %d; want that of the sizes", c.Sizes, c.ValueBytes)
+	}
+	check(c.KeyBytes == 0 || c.KeyBytes >= KeyBytes && c.KeyBytes <= MaxKeyBytes, "keys of %d bytes; want %d to %d", c.KeyBytes, KeyBytes, MaxKeyBytes)
+	errs = append(errs, checkTheta(c.Theta), checkCompressible(c.Compressible))
 	check(c.FindRate >= 0 && c.FindRate <= 1, "find rate %v; want 0 to 1", c.FindRate)
 	check(c.Preload <= c.Keys, "preload of %d keys; the key space has %d", c.Preload, c.Keys)
 	check(c.Present <= c.Keys, "%d keys present; the key space has %d", c.Present, c.Keys)
@@ -72,4 +87,34 @@ func (c *Config) Validate() error {
 	check(c.Duration > 0, "duration of %v; want more than 0", c.Duration)
 	check(c.Interval >= time.Second && c.Interval%time.Second == 0, "interval of %v; want whole seconds", c.Interval)
 	return errors.Join(errs...)
+}
+
+func checkTheta(theta float64) error {
+	if theta >= 0 && theta <= MaxTheta {
+		return nil
+	}
+	return fmt.Errorf("theta of %v; want more than 0, and at most %v", theta, MaxTheta)
+}
+
+func checkCompressible(share float64) error {
+	if share >= 0 && share <= 1 {
+		return nil
+	}
+	return fmt.Errorf("a compressible share of %v; want 0 to 1", share)
+}
+
+// keyBytes returns the length of the keys.
+func (c *Config) keyBytes() int {
+	if c.KeyBytes == 0 {
+		return KeyBytes
+	}
+	return c.KeyBytes
+}
+
+// sizes returns the distribution of the lengths of values.
+func (c *Config) sizes() *ValueSizes {
+	if c.Sizes == nil {
+		return Fixed(c.ValueBytes)
+	}
+	return c.Sizes
 }

@@ -64,11 +64,11 @@ func (c *Core) draw(rng *rand.Rand) int {
 
 // chooser returns the recordChooser of one worker, for a number of records now and an
 // expected number at the end.
-func (c *Core) chooser(records, expected uint64, rng *rand.Rand) recordChooser {
+func (c *Core) chooser(records, expected uint64, theta float64, rng *rand.Rand) recordChooser {
 	if c.Latest {
-		return newNewest(records, rng)
+		return newNewest(records, theta, rng)
 	}
-	return newPopular(expected, rng)
+	return newPopular(expected, theta, rng)
 }
 
 // expected returns how many records to expect at the end. Like YCSB, it allows for

@@ -33,7 +33,7 @@ type modification struct {
 func (b *Bench) newCoreWorker(core *Core, span *loadgen.Span, index int, t *loadgen.Tally) *coreWorker {
 	w := &coreWorker{recordWorker: b.newWorker(index, t), core: core}
 	records := b.acknowledged()
-	w.chooser = core.chooser(records, core.expected(records, span.Operations), w.rng)
+	w.chooser = core.chooser(records, core.expected(records, span.Operations), w.Theta, w.rng)
 	w.blind = core.Update > 0
 	w.scanner, _ = b.target.(Scanner)
 	w.transactor, _ = b.target.(Transactor)

@@ -9,8 +9,10 @@ import (
 
 // measureCost returns the generator's cost of one operation: it runs the same mix with
 // one worker against a target that does almost nothing. The cost includes the target's
-// copy of a value, so it is too high rather than too low.
+// copy of a value, so it is too high rather than too low. All values have the mean length
+// then, and keys have KeyBytes.
 func measureCost(cfg Config) (time.Duration, error) {
+	cfg.ValueBytes, cfg.Sizes, cfg.KeyBytes = int(cfg.sizes().Mean()), nil, 0
 	ops := loadgen.CostRound(cfg.ValueBytes)
 	cfg.Workers = 1
 	cfg.Keys = min(cfg.Keys, uint64(max(loadgen.CostBytes/2/cfg.ValueBytes, 1)))

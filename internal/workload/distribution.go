@@ -30,6 +30,11 @@ const (
 // Distributions lists all distributions.
 var Distributions = []Distribution{Uniform, Sequential, Zipfian, ScrambledZipfian, Latest, Hotspot}
 
+// skewed reports whether a distribution has a theta.
+func (d Distribution) skewed() bool {
+	return d == Zipfian || d == ScrambledZipfian || d == Latest
+}
+
 // The hot spot, with the shares that YCSB uses.
 const (
 	hotKeys  = 0.20
@@ -54,8 +59,8 @@ type chooser interface {
 }
 
 // newChoosers returns the choosers of one of several workers: one for its puts, one for
-// its reads and deletes.
-func newChoosers(d Distribution, keys uint64, worker, workers int, rng *rand.Rand) (puts, reads chooser) {
+// its reads and deletes. theta is the skew of the Zipfian distributions, 0 for the default.
+func newChoosers(d Distribution, theta float64, keys uint64, worker, workers int, rng *rand.Rand) (puts, reads chooser) {
 	cursor := func() *sequential {
 		return &sequential{keys: keys, first: uint64(worker), stride: uint64(workers)}
 	}
@@ -65,11 +70,11 @@ func newChoosers(d Distribution, keys uint64, worker, workers int, rng *rand.Ran
 		return cursor(), cursor()
 	case Latest:
 		c := cursor()
-		return c, &latest{written: c, zipf: newZipf(c.cycle(), rng)}
+		return c, &latest{written: c, ranks: newRanks(c.cycle(), theta, rng)}
 	case Zipfian:
-		both = newZipf(keys, rng)
+		both = newRanks(keys, theta, rng)
 	case ScrambledZipfian:
-		both = &scrambled{zipf: newZipf(keys, rng), keys: keys}
+		both = &scrambled{ranks: newRanks(keys, theta, rng), keys: keys}
 	case Hotspot:
 		both = newHotspot(rng, keys, hotKeys, hotDraws)
 	default:
@@ -105,12 +110,12 @@ func (s *sequential) cycle() uint64 { return (s.keys - s.first + s.stride - 1) /
 // scrambled maps the ranks to the key space by a hash, as YCSB does: two ranks may
 // share a key, and some keys have no rank.
 type scrambled struct {
-	zipf *zipf
-	keys uint64
+	ranks ranks
+	keys  uint64
 }
 
 func (s *scrambled) next() uint64 {
-	id, _ := bits.Mul64(mix64(s.zipf.next()), s.keys)
+	id, _ := bits.Mul64(mix64(s.ranks.next()), s.keys)
 	return id
 }
 
@@ -127,7 +132,7 @@ func mix64(x uint64) uint64 {
 // cycle; while fewer keys are written, they are folded into those.
 type latest struct {
 	written *sequential
-	zipf    *zipf
+	ranks   ranks
 }
 
 func (l *latest) next() uint64 {
@@ -135,7 +140,7 @@ func (l *latest) next() uint64 {
 	if n == 0 {
 		return l.written.first
 	}
-	back := l.zipf.next() % n
+	back := l.ranks.next() % n
 	return l.written.at(n - 1 - back)
 }
 

@@ -3,6 +3,7 @@ package workload
 import (
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -45,13 +46,13 @@ func requireFits(t *testing.T, counts []int, probability func(cell int) float64)
 
 func TestUniformDrawsEveryKeyAlike(t *testing.T) {
 	const keys = 500
-	_, reads := newChoosers(Uniform, keys, 0, 1, testRand())
+	_, reads := newChoosers(Uniform, 0, keys, 0, 1, testRand())
 	requireFits(t, draws(t, reads, keys, 200_000), func(int) float64 { return 1.0 / keys })
 }
 
 func TestHotspotSendsFourFifthsToOneFifth(t *testing.T) {
 	const keys = 500
-	_, reads := newChoosers(Hotspot, keys, 0, 1, testRand())
+	_, reads := newChoosers(Hotspot, 0, keys, 0, 1, testRand())
 	requireFits(t, draws(t, reads, keys, 400_000), func(i int) float64 {
 		if i < keys/5 {
 			return 0.8 / (keys / 5)
@@ -64,7 +65,7 @@ func TestSequentialWorkersTogetherTakeEveryKeyOnceInACycle(t *testing.T) {
 	const keys, workers = 1003, 4
 	counts := make([]int, keys)
 	for w := range workers {
-		puts, reads := newChoosers(Sequential, keys, w, workers, testRand())
+		puts, reads := newChoosers(Sequential, 0, keys, w, workers, testRand())
 		cycle := puts.(*sequential).cycle()
 		for i := range cycle {
 			id := puts.next()
@@ -91,12 +92,12 @@ func grayCDF(z *zipf, rank float64) float64 {
 		return 1
 	}
 	u := (math.Pow(rank/z.n, 1/z.alpha) - 1 + z.eta) / z.eta
-	return max(u, zeta2/z.zeta) // smaller shares belong to rank 1
+	return max(u, z.zeta2/z.zeta) // smaller shares belong to rank 1
 }
 
 func TestZipfianDrawsFollowTheFormula(t *testing.T) {
 	const keys = 300
-	z := newZipf(keys, testRand())
+	z := newZipf(keys, DefaultTheta, testRand())
 	requireFits(t, draws(t, z, keys, 1_000_000), func(i int) float64 {
 		return grayCDF(z, float64(i+1)) - grayCDF(z, float64(i))
 	})
@@ -104,37 +105,106 @@ func TestZipfianDrawsFollowTheFormula(t *testing.T) {
 
 func TestZipfianIsCloseToTheLaw(t *testing.T) {
 	const keys, n = 100_000, 1_000_000
-	z := newZipf(keys, testRand())
+	z := newZipf(keys, DefaultTheta, testRand())
 	counts := draws(t, z, keys, n)
 	for _, first := range []int{1, 2, 10, 100, 1000, 10_000, 50_000} {
 		drawn := 0
 		for _, c := range counts[:first] {
 			drawn += c
 		}
-		assert.InDelta(t, zeta(uint64(first))/zeta(keys), float64(drawn)/n, 0.015, "share of the first %d ranks", first)
+		assert.InDelta(t, zeta(uint64(first), DefaultTheta)/zeta(keys, DefaultTheta), float64(drawn)/n, 0.015, "share of the first %d ranks", first)
 	}
 }
 
 func TestZetaOfManyTermsIsTheirSum(t *testing.T) {
 	sum := 0.0
 	for i := 1; i <= 1_000_000; i++ {
-		sum += math.Pow(float64(i), -zipfTheta)
+		sum += math.Pow(float64(i), -DefaultTheta)
 		if i == 9_999 || i == 10_000 || i == 10_001 || i == 1_000_000 {
-			require.InEpsilon(t, sum, zeta(uint64(i)), 1e-11, "%d terms", i)
+			require.InEpsilon(t, sum, zeta(uint64(i), DefaultTheta), 1e-11, "%d terms", i)
 		}
 	}
 }
 
 func TestZipfianOfOneOrTwoKeysStaysInside(t *testing.T) {
-	assert.Equal(t, []int{100}, draws(t, newZipf(1, testRand()), 1, 100))
-	requireFits(t, draws(t, newZipf(2, testRand()), 2, 10_000), func(i int) float64 {
-		return math.Pow(float64(i+1), -zipfTheta) / zeta2
+	assert.Equal(t, []int{100}, draws(t, newZipf(1, DefaultTheta, testRand()), 1, 100))
+	requireFits(t, draws(t, newZipf(2, DefaultTheta, testRand()), 2, 10_000), func(i int) float64 {
+		return math.Pow(float64(i+1), -DefaultTheta) / zeta(2, DefaultTheta)
 	})
+}
+
+// TestZipfianOfAnyThetaIsCloseToTheLaw: the formula of Gray et al. is approximate.
+func TestZipfianOfAnyThetaIsCloseToTheLaw(t *testing.T) {
+	const keys, n = 10_000, 300_000
+	for _, theta := range []float64{0.2, 0.5, 0.8, 0.999} {
+		counts := draws(t, newRanks(keys, theta, testRand()), keys, n)
+		drawn := 0
+		for first, c := range counts {
+			if drawn += c; first+1 == 1 || first+1 == 10 || first+1 == 1000 {
+				assert.InDelta(t, zeta(uint64(first+1), theta)/zeta(keys, theta), float64(drawn)/n, 0.02, "theta %v: share of the first %d ranks", theta, first+1)
+			}
+		}
+	}
+}
+
+// TestSteepZipfianIsTheLaw: above a theta of 1 the shares are exact.
+func TestSteepZipfianIsTheLaw(t *testing.T) {
+	for _, theta := range []float64{0.5, 1, 1.2, 2} {
+		for _, keys := range []uint64{1, 2, 3, 100} {
+			sum := 0.0
+			for i := range keys {
+				sum += math.Pow(float64(i+1), -theta)
+			}
+			counts := draws(t, newSteepZipf(keys, theta, testRand()), keys, 400_000)
+			if keys == 1 {
+				continue // draws has checked all there is
+			}
+			requireFits(t, counts, func(i int) float64 { return math.Pow(float64(i+1), -theta) / sum })
+		}
+	}
+}
+
+func TestSteepZipfianOfVeryManyKeysStaysInside(t *testing.T) {
+	for _, theta := range []float64{1, 1.0000001, 3, MaxTheta} {
+		z := newRanks(MaxKeys, theta, testRand())
+		for range 100_000 {
+			require.Less(t, z.next(), uint64(MaxKeys), theta)
+		}
+	}
+}
+
+func TestAGrowingSteepZipfianIsTheSameAsANewOne(t *testing.T) {
+	z := newSteepZipf(10, 1.5, testRand())
+	z.grow(1000)
+	fresh := newSteepZipf(1000, 1.5, testRand())
+	for range 1000 {
+		require.Equal(t, fresh.next(), z.next())
+	}
+}
+
+func TestThetaSkewsEveryZipfianDistribution(t *testing.T) {
+	const keys, n = 1000, 200_000
+	for _, d := range []Distribution{Zipfian, ScrambledZipfian, Latest} {
+		for _, theta := range []float64{0.5, 0.99, 1.5} {
+			puts, reads := newChoosers(d, theta, keys, 0, 1, testRand())
+			for range keys {
+				if d == Latest {
+					puts.next()
+				}
+			}
+			sum := 0.0
+			for i := range keys {
+				sum += math.Pow(float64(i+1), -theta)
+			}
+			hottest := slices.Max(draws(t, reads, keys, n))
+			assert.InDelta(t, 1/sum, float64(hottest)/n, 0.01, "%s with theta %v", d, theta)
+		}
+	}
 }
 
 func TestScrambledZipfianHasTheSameSkewElsewhere(t *testing.T) {
 	const keys, n = 100_000, 500_000
-	_, reads := newChoosers(ScrambledZipfian, keys, 0, 1, testRand())
+	_, reads := newChoosers(ScrambledZipfian, 0, keys, 0, 1, testRand())
 	counts := draws(t, reads, keys, n)
 	hottest, where := 0, 0
 	var tenths [10]int
@@ -146,7 +216,7 @@ func TestScrambledZipfianHasTheSameSkewElsewhere(t *testing.T) {
 			tenths[id*10/keys] += c
 		}
 	}
-	assert.InDelta(t, 1/zeta(keys), float64(hottest)/n, 0.005, "the likeliest key")
+	assert.InDelta(t, 1/zeta(keys, DefaultTheta), float64(hottest)/n, 0.005, "the likeliest key")
 	assert.NotZero(t, where)
 	least, most := tenths[0], tenths[0]
 	for _, c := range tenths {
@@ -157,13 +227,13 @@ func TestScrambledZipfianHasTheSameSkewElsewhere(t *testing.T) {
 
 func TestLatestReadsWhatWasPutLast(t *testing.T) {
 	const keys, written, n = 100_000, 20_000, 200_000
-	puts, reads := newChoosers(Latest, keys, 0, 1, testRand())
+	puts, reads := newChoosers(Latest, 0, keys, 0, 1, testRand())
 	assert.Zero(t, reads.next(), "with nothing put there is only the first key")
 	for range written {
 		puts.next()
 	}
 	counts := draws(t, reads, keys, n)
-	assert.InDelta(t, 1/zeta(keys), float64(counts[written-1])/n, 0.01, "the newest key")
+	assert.InDelta(t, 1/zeta(keys, DefaultTheta), float64(counts[written-1])/n, 0.01, "the newest key")
 	newest, all := 0, 0
 	for id, c := range counts {
 		all += c
@@ -181,14 +251,14 @@ func TestLatestReadsWhatWasPutLast(t *testing.T) {
 		puts.next()
 	}
 	counts = draws(t, reads, keys, n)
-	assert.InDelta(t, 1/zeta(keys), float64(counts[written/2-1])/n, 0.01, "the newest key of the second cycle")
+	assert.InDelta(t, 1/zeta(keys, DefaultTheta), float64(counts[written/2-1])/n, 0.01, "the newest key of the second cycle")
 }
 
 func TestEveryDistributionStaysInsideASmallKeySpace(t *testing.T) {
 	for _, d := range Distributions {
 		for keys := uint64(1); keys <= 7; keys++ {
 			for w := range int(min(keys, 3)) {
-				puts, reads := newChoosers(d, keys, w, int(min(keys, 3)), testRand())
+				puts, reads := newChoosers(d, 0, keys, w, int(min(keys, 3)), testRand())
 				for range 200 {
 					require.Less(t, puts.next(), keys, "%s of %d keys", d, keys)
 					require.Less(t, reads.next(), keys, "%s of %d keys", d, keys)
@@ -227,7 +297,7 @@ func TestParseDistributionListsWhatThereIs(t *testing.T) {
 func BenchmarkChoosers(b *testing.B) {
 	for _, d := range Distributions {
 		b.Run(string(d), func(b *testing.B) {
-			puts, reads := newChoosers(d, 10_000_000, 0, 1, testRand())
+			puts, reads := newChoosers(d, 0, 10_000_000, 0, 1, testRand())
 			puts.next()
 			for range b.N {
 				reads.next()

@@ -14,7 +14,7 @@ type getBatch struct {
 	visit  func(int, []byte, bool) error // judge, allocated once
 	found  uint64                        // of the current batch
 	ctx    context.Context               // of the current batch
-	memory [][absentKeyBytes]byte        // the bytes of keys
+	memory [][]byte                      // the bytes of keys
 }
 
 // askedKey is a result of readKey.
@@ -28,7 +28,10 @@ func newGetBatch(w *worker, target BatchGetter, size int) *getBatch {
 		w: w, target: target,
 		asked:  make([]askedKey, size),
 		keys:   make([][]byte, size),
-		memory: make([][absentKeyBytes]byte, size),
+		memory: make([][]byte, size),
+	}
+	for i := range b.memory {
+		b.memory[i] = make([]byte, w.cfg.keyBytes()+1)
 	}
 	b.visit = b.judge
 	return b
@@ -42,7 +45,7 @@ func (b *getBatch) get(ctx context.Context, intended int64) error {
 	for i := range b.asked {
 		key, ok := w.readKey()
 		b.asked[i] = askedKey{key, ok}
-		b.keys[i] = b.memory[i][:copy(b.memory[i][:], w.keyBytes(key.id, ok))]
+		b.keys[i] = b.memory[i][:copy(b.memory[i], w.keyBytes(key.id, ok))]
 		if ok && key.since != 0 {
 			known++
 		}

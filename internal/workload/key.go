@@ -1,30 +1,38 @@
 package workload
 
 const (
-	// KeyBytes is the length of every key that is put: its number in decimal with
-	// leading zeros, as in the articles.
+	// KeyBytes is the length of a key that is put, unless a run has longer ones: its
+	// number in decimal with leading zeros, as in the articles.
 	KeyBytes = 16
-	// MaxKeys is the count of such numbers.
+	// MaxKeyBytes bounds the keys of a run; one that is never put has a byte more.
+	MaxKeyBytes = 4095
+	// MaxKeys is the count of numbers of KeyBytes digits.
 	MaxKeys = 10_000_000_000_000_000
-
-	absentKeyBytes = KeyBytes + 1
 )
 
-// putKey writes the key with this number to the first KeyBytes of dst.
+// putKey fills dst with the key of this number.
 func putKey(dst []byte, id uint64) {
-	_ = dst[KeyBytes-1]
-	for i := KeyBytes - 1; i > 0; i -= 2 {
+	i := len(dst)
+	for ; id >= 10; i -= 2 {
 		pair := id % 100
 		id /= 100
-		dst[i] = '0' + byte(pair%10)
-		dst[i-1] = '0' + byte(pair/10)
+		dst[i-1] = '0' + byte(pair%10)
+		dst[i-2] = '0' + byte(pair/10)
+	}
+	if id > 0 {
+		i--
+		dst[i] = '0' + byte(id)
+	}
+	for i--; i >= 0; i-- {
+		dst[i] = '0'
 	}
 }
 
-// putAbsentKey writes a key that is never put. It is one byte longer than a real key
+// putAbsentKey fills dst with a key that is never put. It is one byte longer than a real key
 // and sorts immediately after the one with this number, so that a store must search
 // there to find that it is absent.
 func putAbsentKey(dst []byte, id uint64) {
-	putKey(dst, id)
-	dst[KeyBytes] = '!'
+	last := len(dst) - 1
+	putKey(dst[:last], id)
+	dst[last] = '!'
 }

@@ -12,11 +12,11 @@ type Loader struct {
 
 // NewLoader returns a Loader of values of this many bytes, at least MinValueBytes.
 func NewLoader(valueBytes int, seed uint64) *Loader {
-	return &Loader{newValuePool(valueBytes, seed), rand.New(rand.NewPCG(seed, 0x6c6f6164))}
+	return &Loader{newValuePool(valueBytes, 0, seed), rand.New(rand.NewPCG(seed, 0x6c6f6164))}
 }
 
 // Fill writes the key with this number, of KeyBytes bytes, and a value for it.
 func (l *Loader) Fill(key, value []byte, id uint64) {
-	putKey(key, id)
+	putKey(key[:KeyBytes], id)
 	l.pool.fill(value, id, 0, l.rng.Uint64())
 }

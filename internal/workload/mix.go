@@ -46,10 +46,17 @@ var Mixes = []Mix{
 	{Name: "BALANCED", Put: 33, Delete: 33, Get: 34},
 }
 
+// PureMixes have one kind of operation.
+var PureMixes = []Mix{
+	{Name: "READ_ONLY", Get: 100},
+	{Name: "WRITE_ONLY", Put: 100},
+}
+
 // ParseMix finds a mix by its name, in upper or lower case.
 func ParseMix(name string) (Mix, error) {
-	names := make([]string, len(Mixes))
-	for i, m := range Mixes {
+	all := slices.Concat(Mixes, PureMixes)
+	names := make([]string, len(all))
+	for i, m := range all {
 		if strings.EqualFold(name, m.Name) {
 			return m, nil
 		}

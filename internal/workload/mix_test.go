@@ -1,6 +1,7 @@
 package workload
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -14,7 +15,7 @@ func TestMixesAreThoseOfTheArticles(t *testing.T) {
 		{"DELETE_HEAVY", 45, 45, 10},
 		{"BALANCED", 33, 33, 34},
 	}, Mixes)
-	for _, m := range Mixes {
+	for _, m := range slices.Concat(Mixes, PureMixes) {
 		require.NoError(t, m.validate())
 	}
 }
@@ -35,6 +36,12 @@ func TestParseMixTakesAnyCaseAndListsWhatThereIs(t *testing.T) {
 	m, err := ParseMix("get_Heavy")
 	require.NoError(t, err)
 	assert.Equal(t, Mixes[1], m)
-	_, err = ParseMix("READ_ONLY")
-	assert.EqualError(t, err, `unknown mix "READ_ONLY"; choose one of PUT_HEAVY, GET_HEAVY, DELETE_HEAVY, BALANCED`)
+	m, err = ParseMix("read_only")
+	require.NoError(t, err)
+	assert.Equal(t, Mix{Name: "READ_ONLY", Get: 100}, m)
+	m, err = ParseMix("Write_Only")
+	require.NoError(t, err)
+	assert.Equal(t, Mix{Name: "WRITE_ONLY", Put: 100}, m)
+	_, err = ParseMix("ODD")
+	assert.EqualError(t, err, `unknown mix "ODD"; choose one of PUT_HEAVY, GET_HEAVY, DELETE_HEAVY, BALANCED, READ_ONLY, WRITE_ONLY`)
 }

@@ -15,8 +15,8 @@ type popular struct {
 	scrambled scrambled
 }
 
-func newPopular(expected uint64, rng *rand.Rand) *popular {
-	return &popular{scrambled{zipf: newZipf(expected, rng), keys: expected}}
+func newPopular(expected uint64, theta float64, rng *rand.Rand) *popular {
+	return &popular{scrambled{ranks: newRanks(expected, theta, rng), keys: expected}}
 }
 
 // mostRedraws bounds the search in a tiny key space, where the hash may never give a
@@ -36,12 +36,14 @@ func (p *popular) next(n uint64) uint64 {
 // newest draws by the zipfian distribution, backward from the record that was inserted
 // last.
 type newest struct {
-	zipf *zipf
+	ranks ranks
 }
 
-func newNewest(records uint64, rng *rand.Rand) *newest { return &newest{newZipf(records, rng)} }
+func newNewest(records uint64, theta float64, rng *rand.Rand) *newest {
+	return &newest{newRanks(records, theta, rng)}
+}
 
 func (l *newest) next(n uint64) uint64 {
-	l.zipf.grow(n)
-	return n - 1 - l.zipf.next()
+	l.ranks.grow(n)
+	return n - 1 - l.ranks.next()
 }

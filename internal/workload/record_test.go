@@ -63,7 +63,7 @@ func TestARecordTellsItsChanges(t *testing.T) {
 	rng := testRand()
 	for _, size := range []int{MinRecordBytes, MinRecordBytes + 1, 1000} {
 		value := make([]byte, size)
-		newValuePool(size, 1).fillRecord(value, 7, newVersion(3, 4), 1<<40, rng.Uint64())
+		newValuePool(size, 0, 1).fillRecord(value, 7, newVersion(3, 4), 1<<40, rng.Uint64())
 		v, changes, err := checkRecord(value, 7)
 		require.NoError(t, err)
 		assert.Equal(t, newVersion(3, 4), v)
@@ -78,7 +78,7 @@ func TestARecordTellsItsChanges(t *testing.T) {
 		require.ErrorContains(t, err, "has the value of key")
 	}
 	short := make([]byte, MinValueBytes)
-	newValuePool(len(short), 1).fill(short, 7, 1, 0)
+	newValuePool(len(short), 0, 1).fill(short, 7, 1, 0)
 	_, _, err := checkRecord(short, 7)
 	require.ErrorContains(t, err, "every record has at least 28")
 }
@@ -107,12 +107,12 @@ func TestInsertionsCountUpToTheFirstThatIsUnderway(t *testing.T) {
 }
 
 func TestGrowingZipfianIsTheSameAsANewOne(t *testing.T) {
-	z := newZipf(1, testRand())
+	z := newZipf(1, DefaultTheta, testRand())
 	n := uint64(1)
 	for _, more := range []uint64{1, 1, 1, 7, 100, 9_999, 10_001, 0, 1, 500_000} {
 		n += more
 		z.grow(n)
-		fresh := newZipf(n, nil)
+		fresh := newZipf(n, DefaultTheta, nil)
 		require.InEpsilon(t, fresh.zeta, z.zeta, 1e-11, "%d ranks", n)
 		require.InDelta(t, fresh.eta, z.eta, 1e-11, "%d ranks", n)
 		require.Equal(t, fresh.n, z.n)
@@ -121,7 +121,7 @@ func TestGrowingZipfianIsTheSameAsANewOne(t *testing.T) {
 
 func TestNewestFollowsTheInsertions(t *testing.T) {
 	const n, draws = 200_000, 30_000
-	l := newNewest(100, testRand())
+	l := newNewest(100, 0, testRand())
 	for _, records := range []uint64{100, 101, 5000, n} {
 		first, within := 0, 0
 		for range draws {
@@ -134,15 +134,15 @@ func TestNewestFollowsTheInsertions(t *testing.T) {
 				within++
 			}
 		}
-		assert.InDelta(t, 1/zeta(records), float64(first)/draws, 0.015, "the newest of %d", records)
-		assert.InDelta(t, zeta(50)/zeta(records), float64(within)/draws, 0.03, "the newest 50 of %d", records)
+		assert.InDelta(t, 1/zeta(records, DefaultTheta), float64(first)/draws, 0.015, "the newest of %d", records)
+		assert.InDelta(t, zeta(50, DefaultTheta)/zeta(records, DefaultTheta), float64(within)/draws, 0.03, "the newest 50 of %d", records)
 	}
 }
 
 func TestInsertionsDoNotChangeWhoIsPopular(t *testing.T) {
 	const expected, before, after, n = 2000, 1600, 1800, 100_000
 	count := func(records uint64) []int {
-		p := newPopular(expected, testRand())
+		p := newPopular(expected, 0, testRand())
 		counts := make([]int, records)
 		for range n {
 			counts[p.next(records)]++
@@ -170,7 +170,7 @@ func TestInsertionsDoNotChangeWhoIsPopular(t *testing.T) {
 func TestPopularFindsARecordInTheSmallestKeySpace(t *testing.T) {
 	for expected := uint64(1); expected < 20; expected++ {
 		for n := uint64(1); n <= expected; n++ {
-			p := newPopular(expected, testRand())
+			p := newPopular(expected, 0, testRand())
 			for range 100 {
 				require.Less(t, p.next(n), n)
 			}
@@ -238,7 +238,7 @@ func TestALedgerKeepsItsCountsWhenItGrows(t *testing.T) {
 
 func BenchmarkRecordChoosers(b *testing.B) {
 	rng := rand.New(rand.NewPCG(1, 2))
-	for name, c := range map[string]recordChooser{"popular": newPopular(1_100_000, rng), "newest": newNewest(1_000_000, rng)} {
+	for name, c := range map[string]recordChooser{"popular": newPopular(1_100_000, 0, rng), "newest": newNewest(1_000_000, 0, rng)} {
 		b.Run(name, func(b *testing.B) {
 			for i := range b.N {
 				c.next(1_000_000 + uint64(i/20))

@@ -122,7 +122,7 @@ func TestReadsKeepTheSkewOfTheDistribution(t *testing.T) {
 	const steps = 200_000
 	_, err := runSteps(t, cfg, read, steps)
 	require.NoError(t, err)
-	assert.InDelta(t, 1/zeta(keys), float64(read.seen["0000000000000000"])/(steps/2), 0.01)
+	assert.InDelta(t, 1/zeta(keys, DefaultTheta), float64(read.seen["0000000000000000"])/(steps/2), 0.01)
 }
 
 // lie changes some answers of a correct store.

@@ -49,6 +49,9 @@ type Settings struct {
 	ValueBytes      int          `json:"valueBytes"`
 	FindRate        float64      `json:"findRate"`
 	Distribution    Distribution `json:"distribution"`
+	Theta           float64      `json:"theta,omitempty"`        // of a Zipfian distribution
+	ValueSizes      string       `json:"valueSizes,omitempty"`   // if there are several; valueBytes is the largest
+	Compressible    float64      `json:"compressible,omitempty"` // share of a value that repeats
 	Preload         uint64       `json:"preload"`
 	Reused          bool         `json:"reused,omitempty"`
 	Unverified      bool         `json:"unverified,omitempty"`
@@ -109,14 +112,22 @@ func newSettings(c *Config) Settings {
 	if c.OpsPerSecond > 0 {
 		loop = "open"
 	}
-	return Settings{
+	s := Settings{
 		Mix: c.Mix.Name, Loop: loop, OpsPerSecond: c.OpsPerSecond, Threads: c.Workers,
-		Keys: c.Keys, KeyBytes: KeyBytes, ValueBytes: c.ValueBytes,
+		Keys: c.Keys, KeyBytes: c.keyBytes(), ValueBytes: c.ValueBytes,
 		FindRate: c.FindRate, Distribution: c.Distribution, Preload: c.Preload,
 		Present: c.Present, Reused: c.Reused, Unverified: c.Unverified, GetBatch: c.GetBatch,
 		CheckDeletes: c.CheckDeletes, Seed: c.Seed,
 		WarmupSeconds: c.Warmup.Seconds(), DurationSeconds: c.Duration.Seconds(),
+		Compressible: c.Compressible,
 	}
+	if c.Distribution.skewed() {
+		s.Theta = orDefault(c.Theta)
+	}
+	if c.Sizes != nil {
+		s.ValueSizes = c.Sizes.String()
+	}
+	return s
 }
 
 // Warnings says in whole sentences why the figures may mislead.

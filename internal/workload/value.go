@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"math"
 	"math/rand/v2"
 )
 
@@ -41,17 +42,31 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 // small enough that the pool stays in the processor's cache.
 const poolBytes = 1 << 20
 
-// valuePool makes values that are unique, verifiable and incompressible, at the cost of
-// a copy and a checksum. It is immutable and shared.
+// repeatBytes is the length of the stretches of a value of which each has the same share
+// of repeated bytes: long enough that naming a repetition costs little, and short enough
+// that a compressor of small blocks finds it.
+const repeatBytes = 256
+
+// valuePool makes values that are unique and verifiable, and as compressible as asked for,
+// at the cost of a copy and a checksum. It is immutable and shared.
 type valuePool struct {
 	random []byte
 }
 
-func newValuePool(valueBytes int, seed uint64) *valuePool {
+// newValuePool returns a pool for values of which a share repeats: at the end of each
+// stretch of repeatBytes one byte, again and again.
+func newValuePool(valueBytes int, compressible float64, seed uint64) *valuePool {
 	rng := rand.New(rand.NewPCG(seed, 0x706f6f6c))
 	random := make([]byte, (poolBytes+valueBytes+7)&^7)
 	for i := 0; i < len(random); i += 8 {
 		binary.LittleEndian.PutUint64(random[i:], rng.Uint64())
+	}
+	repeated := int(math.Round(compressible * repeatBytes))
+	for end := repeatBytes; end <= len(random) && repeated > 0; end += repeatBytes {
+		stretch := random[end-repeated : end]
+		for i := range stretch {
+			stretch[i] = stretch[0]
+		}
 	}
 	return &valuePool{random: random}
 }

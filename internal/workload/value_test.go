@@ -14,8 +14,8 @@ import (
 
 func TestKeysAreSixteenDigitsAndAbsentOnesAreLonger(t *testing.T) {
 	for _, id := range []uint64{0, 7, 10, 99, 100, 12345, 9_999_999, MaxKeys - 1} {
-		var key [absentKeyBytes]byte
-		putKey(key[:], id)
+		var key [KeyBytes + 1]byte
+		putKey(key[:KeyBytes], id)
 		assert.Equal(t, fmt.Sprintf("%016d", id), string(key[:KeyBytes]))
 		assert.Equal(t, id, keyNumber(key[:]))
 		putAbsentKey(key[:], id)
@@ -23,10 +23,20 @@ func TestKeysAreSixteenDigitsAndAbsentOnesAreLonger(t *testing.T) {
 	}
 }
 
+func TestLongerKeysHaveMoreZeros(t *testing.T) {
+	for _, length := range []int{17, 18, 64, 1001} {
+		for _, id := range []uint64{0, 9, 10, 123, MaxKeys - 1} {
+			key := make([]byte, length)
+			putKey(key, id)
+			assert.Equal(t, fmt.Sprintf("%0*d", length, id), string(key))
+		}
+	}
+}
+
 func TestAValueTellsItsKeyAndItsPut(t *testing.T) {
 	rng := testRand()
 	for _, size := range []int{MinValueBytes, MinValueBytes + 1, 100, 1024, poolBytes + 3} {
-		pool := newValuePool(size, 1)
+		pool := newValuePool(size, 0, 1)
 		value := make([]byte, size)
 		want := newVersion(loadgen.MaxWorkers, 1<<48-1)
 		for range 10 {
@@ -40,7 +50,7 @@ func TestAValueTellsItsKeyAndItsPut(t *testing.T) {
 
 func TestEveryFlippedBitOfAValueIsNoticed(t *testing.T) {
 	value := make([]byte, 64)
-	newValuePool(len(value), 1).fill(value, 5, newVersion(1, 2), 3)
+	newValuePool(len(value), 0, 1).fill(value, 5, newVersion(1, 2), 3)
 	for bit := range len(value) * 8 {
 		value[bit/8] ^= 1 << (bit % 8)
 		_, err := checkValue(value, 5)
@@ -60,7 +70,7 @@ func TestEveryFlippedBitOfAValueIsNoticed(t *testing.T) {
 func TestValuesAreUniqueAndDoNotCompress(t *testing.T) {
 	const count, size = 1000, 1024
 	rng := testRand()
-	pool := newValuePool(size, 1)
+	pool := newValuePool(size, 0, 1)
 	seen := make(map[string]bool)
 	var all bytes.Buffer
 	value := make([]byte, size)
@@ -80,9 +90,32 @@ func TestValuesAreUniqueAndDoNotCompress(t *testing.T) {
 	assert.Greater(t, packed.Len(), count*size*95/100)
 }
 
+func TestValuesAreAsCompressibleAsAskedFor(t *testing.T) {
+	const count, size = 200, 2048
+	for _, share := range []float64{0, 0.25, 0.5, 0.75, 1} {
+		rng, pool := testRand(), newValuePool(size, share, 1)
+		seen := make(map[string]bool)
+		stored := 0
+		for i := range count {
+			value := make([]byte, size)
+			pool.fill(value, 1, newVersion(0, uint64(i)), rng.Uint64())
+			seen[string(value)] = true
+			var packed bytes.Buffer // each value by itself, as a store of values would
+			w, err := flate.NewWriter(&packed, flate.BestSpeed)
+			require.NoError(t, err)
+			_, err = w.Write(value)
+			require.NoError(t, err)
+			require.NoError(t, w.Close())
+			stored += packed.Len()
+		}
+		assert.Len(t, seen, count)
+		assert.InDelta(t, 1-share, float64(stored)/(count*size), 0.08, "share %v", share)
+	}
+}
+
 func FuzzCheckValue(f *testing.F) {
 	value := make([]byte, 40)
-	newValuePool(len(value), 1).fill(value, 9, newVersion(3, 4), 5)
+	newValuePool(len(value), 0, 1).fill(value, 9, newVersion(3, 4), 5)
 	f.Add(value, uint64(9))
 	f.Add(value[:MinValueBytes], uint64(9))
 	f.Add([]byte{}, uint64(0))

@@ -28,7 +28,7 @@ func newShared(cfg *Config, target Target) *shared {
 		Clock:     loadgen.NewClock(),
 		cfg:       cfg,
 		target:    target,
-		pool:      newValuePool(cfg.ValueBytes, cfg.Seed),
+		pool:      newValuePool(cfg.ValueBytes, cfg.Compressible, cfg.Seed),
 		deletions: newDeletions(deletable, cfg.Workers),
 		preloaded: cfg.Present,
 		reading:   cfg.Mix.Get+cfg.Mix.Delete > 0,
@@ -50,9 +50,11 @@ type worker struct {
 	count uint64    // puts so far
 	tally *loadgen.Tally
 
-	key       [KeyBytes]byte
-	absentKey [absentKeyBytes]byte
-	value     []byte
+	sizes *ValueSizes
+
+	key       []byte
+	absentKey []byte // a byte longer
+	value     []byte // room for the largest
 	buf       []byte
 }
 
@@ -64,13 +66,16 @@ func newWorker(s *shared, index int) *worker {
 		rng:    rng,
 		known:  new(knownKeys),
 		tally:  loadgen.NewTally(int(kindCount), extraCount),
+		sizes:  s.cfg.sizes(),
 		value:  make([]byte, s.cfg.ValueBytes),
 		buf:    make([]byte, s.cfg.ValueBytes),
 	}
+	keys := make([]byte, 2*s.cfg.keyBytes()+1)
+	w.key, w.absentKey = keys[:s.cfg.keyBytes()], keys[s.cfg.keyBytes():]
 	if s.reading {
 		w.known = newKnownKeys(s.cfg.Distribution == Latest, rng)
 	}
-	w.puts, w.reads = newChoosers(s.cfg.Distribution, s.cfg.Keys, index, s.cfg.Workers, rng)
+	w.puts, w.reads = newChoosers(s.cfg.Distribution, s.cfg.Theta, s.cfg.Keys, index, s.cfg.Workers, rng)
 	if s.cfg.GetBatch > 1 {
 		w.batch = newGetBatch(w, s.target.(BatchGetter), s.cfg.GetBatch)
 	}
@@ -95,12 +100,13 @@ func (w *worker) step(ctx context.Context, intended int64) error {
 func (w *worker) put(ctx context.Context, id uint64, intended int64) error {
 	w.count++
 	v := newVersion(w.index, w.count)
-	putKey(w.key[:], id)
-	w.pool.fill(w.value, id, v, w.rng.Uint64())
+	putKey(w.key, id)
+	value := w.value[:w.sizes.draw(w.rng)]
+	w.pool.fill(value, id, v, w.rng.Uint64())
 
 	began := w.Now()
-	if err := w.target.Put(ctx, w.key[:], w.value); err != nil {
-		return fmt.Errorf("put key %s: %w", w.key[:], err)
+	if err := w.target.Put(ctx, w.key, value); err != nil {
+		return fmt.Errorf("put key %s: %w", w.key, err)
 	}
 	w.tally.Record(int(kindPut), began, w.Now(), intended)
 	if w.reading {
@@ -184,11 +190,11 @@ func (w *worker) readKey() (key knownKey, known bool) {
 // keyBytes writes a key, known or absent, to the worker's memory.
 func (w *worker) keyBytes(id uint64, known bool) []byte {
 	if known {
-		putKey(w.key[:], id)
-		return w.key[:]
+		putKey(w.key, id)
+		return w.key
 	}
-	putAbsentKey(w.absentKey[:], id)
-	return w.absentKey[:]
+	putAbsentKey(w.absentKey, id)
+	return w.absentKey
 }
 
 // read gets a key and checks the answer. ended is when the answer arrived: the latency
