@@ -13,7 +13,7 @@ import (
 func TestTheEmbeddedEngineAnswersRight(t *testing.T) {
 	for _, flags := range [][]string{
 		{"--durability", "buffered", "--memory", "1MiB"}, // flushes
-		{"--durability", "sync", "--flush-keys", "100", "--distribution", "zipfian"},
+		{"--durability", "sync", "--flush-keys", "100", "--distribution", "zipfian", "--theta", "1.2", "--value-size", "300..500", "--key-size", "64"},
 		{"--durability", "memory", "--batch-ops", "16", "--linger", "500us", "--distribution", "latest"},
 	} {
 		t.Chdir(t.TempDir())

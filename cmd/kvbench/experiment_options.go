@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"time"
@@ -14,6 +15,7 @@ import (
 
 // experimentOptions are the flags of every experiment.
 type experimentOptions struct {
+	dataOptions
 	full experimentDefaults
 
 	scale      float64
@@ -21,7 +23,6 @@ type experimentOptions struct {
 	runs       int
 	report     string
 	durability string
-	valueBytes int
 	memory     byteSize
 	seed       uint64
 
@@ -33,7 +34,10 @@ type experimentDefaults struct {
 	runs       int
 	duration   time.Duration // of a run
 	memory     byteSize      // of a store
+	keyBytes   int           // 0: workload.KeyBytes
 	valueBytes int
+	// distribution of keys; "": the experiment has no flag for it
+	distribution workload.Distribution
 }
 
 func (o *experimentOptions) register(c *cobra.Command, full experimentDefaults) {
@@ -44,7 +48,7 @@ func (o *experimentOptions) register(c *cobra.Command, full experimentDefaults) 
 	f.IntVar(&o.runs, "runs", full.runs, "runs of each combination")
 	f.StringVar(&o.report, "report", "kvbench-"+c.Name(), "directory for the figures and the page, report.html")
 	f.StringVar(&o.durability, "durability", kv.DurabilityBuffered.String(), "of writes: memory, buffered or sync")
-	f.IntVar(&o.valueBytes, "value-size", full.valueBytes, "bytes of a value")
+	o.dataOptions.register(c, full.distribution, cmp.Or(full.keyBytes, workload.KeyBytes), *workload.Fixed(full.valueBytes))
 	f.Var(&o.memory, "memory", "memory of a store, before --scale")
 	f.Uint64Var(&o.seed, "seed", 1, "equal seeds draw equal operations")
 }
@@ -91,11 +95,12 @@ func (o *experimentOptions) scaledMemory() int64 {
 
 // config returns the settings that the cells of an experiment share. keys is the size of
 // the key space at full scale.
-func (o *experimentOptions) config(keys uint64) workload.Config {
-	return workload.Config{
-		Keys: o.scaledKeys(keys), ValueBytes: o.valueBytes, Distribution: workload.Uniform,
+func (o *experimentOptions) config(keys uint64) (workload.Config, error) {
+	config := workload.Config{
+		Keys: o.scaledKeys(keys), Distribution: workload.Uniform,
 		Seed: o.seed, Duration: o.scaledDuration(), Interval: time.Second,
 	}
+	return config, o.apply(&config)
 }
 
 // validate returns the first thing that is wrong with the cells of an experiment.

@@ -13,23 +13,20 @@ import (
 // options is the command line of run.
 type options struct {
 	targetOptions
-	mix          string
-	distribution string
-	runs         int
-	report       string
-	verify       bool
-	config       workload.Config
+	dataOptions
+	mix    string
+	runs   int
+	report string
+	verify bool
+	config workload.Config
 }
 
 func (o *options) register(c *cobra.Command) {
 	f := c.Flags()
-	f.StringVar(&o.mix, "mix", "PUT_HEAVY", "operations: PUT_HEAVY, GET_HEAVY, DELETE_HEAVY or BALANCED")
+	f.StringVar(&o.mix, "mix", "PUT_HEAVY", "operations: PUT_HEAVY, GET_HEAVY, DELETE_HEAVY, BALANCED, READ_ONLY or WRITE_ONLY")
 	f.IntVar(&o.config.Workers, "threads", 16, "workers, each with one operation at a time")
 	f.Uint64Var(&o.config.Keys, "keys", 10_000_000, "size of the key space")
-	f.IntVar(&o.config.ValueBytes, "value-size", 1024, "bytes of a value")
 	f.Float64Var(&o.config.FindRate, "find-rate", 0.5, "share of gets and deletes that ask for a key known to be there")
-	f.StringVar(&o.distribution, "distribution", string(workload.Uniform),
-		"of keys: uniform, sequential, zipfian, scrambled-zipfian, latest or hotspot")
 	f.Uint64Var(&o.config.Seed, "seed", 1, "equal seeds draw equal operations; each further run has the next seed")
 	f.Uint64Var(&o.config.Preload, "preload", 0, "keys to put before the measurement")
 	f.Uint64Var(&o.config.OpsPerSecond, "rps", 0, "operations a second in an open loop; 0 means a closed loop")
@@ -40,6 +37,7 @@ func (o *options) register(c *cobra.Command) {
 	f.DurationVar(&o.config.Interval, "interval", 10*time.Second, "between two lines of --out, in whole seconds")
 	f.IntVar(&o.runs, "runs", 1, "repeat the run, each on a new store; the report has the spread")
 	f.StringVar(&o.report, "report", "", "write a directory with the figures and a page of pictures, report.html")
+	o.dataOptions.register(c, workload.Uniform, workload.KeyBytes, *workload.Fixed(1024))
 	o.targetOptions.register(c)
 }
 
@@ -47,7 +45,7 @@ func (o *options) register(c *cobra.Command) {
 func (o *options) resolve(c *cobra.Command) error {
 	var errs [2]error
 	o.config.Mix, errs[0] = workload.ParseMix(o.mix)
-	o.config.Distribution, errs[1] = workload.ParseDistribution(o.distribution)
+	errs[1] = o.apply(&o.config)
 	if err := errors.Join(errs[:]...); err != nil {
 		return err
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/kvd-db/kvd/internal/experiment"
+	"github.com/kvd-db/kvd/internal/workload"
 )
 
 // partitionsOptions is the command line of partitions.
@@ -23,7 +24,7 @@ const partitionsKeys = 10_000_000
 
 // mixesAtFullScale are the settings of the experiments with the four mixes: the hour and
 // the value size of the articles.
-var mixesAtFullScale = experimentDefaults{runs: 3, duration: time.Hour, memory: 2 << 30, valueBytes: 1024}
+var mixesAtFullScale = experimentDefaults{runs: 3, duration: time.Hour, memory: 2 << 30, valueBytes: 1024, distribution: workload.Uniform}
 
 func newPartitionsCommand(open opener) *cobra.Command {
 	var o partitionsOptions
@@ -60,12 +61,15 @@ func (o *partitionsOptions) experiment() (*experiment.Experiment, error) {
 	if err := o.check(); err != nil {
 		return nil, err
 	}
+	config, err := o.config(o.keys)
+	if err != nil {
+		return nil, err
+	}
+	config.FindRate = 0.5
 	p := experiment.Partitions{
 		Partitions: o.partitions, Threads: o.threads,
-		Memory: o.scaledMemory(), Config: o.config(o.keys),
+		Memory: o.scaledMemory(), Config: config,
 	}
-	p.Config.FindRate = 0.5
-	var err error
 	if p.Mixes, err = o.parse(); err != nil {
 		return nil, err
 	}

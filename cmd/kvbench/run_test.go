@@ -232,13 +232,18 @@ func TestAReportThatCannotBeWrittenIsAnErrorBeforeAnythingRuns(t *testing.T) {
 
 func TestWrongCommandLinesExitWithUsage(t *testing.T) {
 	for line, says := range map[string]string{
-		"run --mix WRITE_ONLY":            "choose one of PUT_HEAVY, GET_HEAVY, DELETE_HEAVY, BALANCED",
+		"run --mix ODD":                   "choose one of PUT_HEAVY, GET_HEAVY, DELETE_HEAVY, BALANCED",
 		"run --distribution gauss":        "choose one of uniform, sequential",
 		"run --durability paper":          "want memory, buffered or sync",
 		"run --durability default":        "choose memory, buffered or sync",
 		"run --threads 0":                 "0 threads",
 		"run --find-rate 1.5":             "find rate 1.5",
 		"run --value-size 10":             "values of 10 bytes",
+		"run --value-size 10..90":         "values of 10 bytes",
+		"run --value-size 9..":            "a range such as 100..4000",
+		"run --theta 11":                  "theta of 11",
+		"run --key-size 3":                "keys of 3 bytes",
+		"run --compressible 2":            "a compressible share of 2",
 		"run --interval 100ms":            "interval of 100ms",
 		"run --partitions 0":              "--partitions 0",
 		"run --linger=-1s":                "want 0 or more",

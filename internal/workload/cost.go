@@ -35,8 +35,8 @@ func verificationCost(cfg Config, cost time.Duration) (time.Duration, error) {
 	if err != nil {
 		return 0, err
 	}
-	value := make([]byte, cfg.ValueBytes)
-	checksum, err := loadgen.BestRound(loadgen.CostRound(cfg.ValueBytes), func() error { seal(value, 1, 1); return nil })
+	value := make([]byte, int(cfg.sizes().Mean()))
+	checksum, err := loadgen.BestRound(loadgen.CostRound(len(value)), func() error { seal(value, 1, 1); return nil })
 	return max(cost-unverified, 0) + checksum*time.Duration(cfg.Mix.Put)/100, err
 }
 

@@ -1,0 +1,44 @@
+package main
+
+import (
+	"github.com/spf13/cobra"
+
+	"github.com/kvd-db/kvd/internal/workload"
+)
+
+// dataOptions are the flags for keys and values.
+type dataOptions struct {
+	distribution string
+	theta        float64
+	sizes        workload.ValueSizes
+	compressible float64
+	keyBytes     int
+}
+
+// register adds the flags. A Distribution of "" leaves out those for it, because the
+// experiment compares distributions itself or has none.
+func (o *dataOptions) register(c *cobra.Command, d workload.Distribution, keyBytes int, values workload.ValueSizes) {
+	o.sizes = values
+	f := c.Flags()
+	if d != "" {
+		f.StringVar(&o.distribution, "distribution", string(d), "of keys: uniform, sequential, zipfian, scrambled-zipfian, latest or hotspot")
+	}
+	f.Float64Var(&o.theta, "theta", workload.DefaultTheta, "skew of the distributions zipfian, scrambled-zipfian and latest")
+	f.Var(&o.sizes, "value-size", "bytes of a value; 100..4000 for any of these, or 100:90,4000:10 for sizes with weights")
+	f.Float64Var(&o.compressible, "compressible", 0, "share of a value that repeats, from 0 to 1")
+	f.IntVar(&o.keyBytes, "key-size", keyBytes, "bytes of a key")
+}
+
+// apply sets what the flags say. Validate of the Config finds what is wrong with it.
+func (o *dataOptions) apply(config *workload.Config) (err error) {
+	if o.distribution != "" {
+		config.Distribution, err = workload.ParseDistribution(o.distribution)
+	}
+	config.Theta, config.Compressible, config.KeyBytes = o.theta, o.compressible, o.keyBytes
+	if least, most := o.sizes.Bounds(); least < most {
+		config.Sizes, config.ValueBytes = &o.sizes, most
+	} else {
+		config.ValueBytes = most
+	}
+	return err
+}
