@@ -2,7 +2,7 @@
 // this process, or on a server over the network.
 //
 // Exit codes: 0 the run ended, also if by a signal; 1 it failed, or an answer
-// was wrong; 64 it was called the wrong way.
+// was wrong; 2 a run missed an objective of --slo; 64 it was called the wrong way.
 package main
 
 import (

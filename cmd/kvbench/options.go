@@ -7,18 +7,28 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/kvd-db/kvd/internal/results"
 	"github.com/kvd-db/kvd/internal/workload"
+)
+
+// Values of --arrivals.
+const (
+	fixedArrivals   = "fixed"
+	poissonArrivals = "poisson"
 )
 
 // options is the command line of run.
 type options struct {
 	targetOptions
 	dataOptions
-	mix    string
-	runs   int
-	report string
-	verify bool
-	config workload.Config
+	mix        string
+	runs       int
+	report     string
+	verify     bool
+	arrivals   string
+	slo        string
+	objectives []results.SLO // of slo
+	config     workload.Config
 }
 
 func (o *options) register(c *cobra.Command) {
@@ -29,13 +39,17 @@ func (o *options) register(c *cobra.Command) {
 	f.Float64Var(&o.config.FindRate, "find-rate", 0.5, "share of gets and deletes that ask for a key known to be there")
 	f.Uint64Var(&o.config.Seed, "seed", 1, "equal seeds draw equal operations; each further run has the next seed")
 	f.Uint64Var(&o.config.Preload, "preload", 0, "keys to put before the measurement")
-	f.Uint64Var(&o.config.OpsPerSecond, "rps", 0, "operations a second in an open loop; 0 means a closed loop")
+	f.Uint64Var(&o.config.OpsPerSecond, "rate", 0, "operations a second in an open loop, also --rps; latencies then count from when an operation was due; 0 means a closed loop")
+	f.Uint64Var(&o.config.OpsPerSecond, "rps", 0, "another name of --rate")
+	f.Lookup("rps").Hidden = true
+	f.StringVar(&o.arrivals, "arrivals", fixedArrivals, "of the operations of an open loop: fixed (evenly spaced) or poisson (at random times)")
+	f.StringVar(&o.slo, "slo", "", "objectives, such as p99<5ms,get.p99.9<20ms; if a run misses one, the exit code is 2")
 	f.BoolVar(&o.verify, "verify", true, "check every value that is read: its key, its checksum, and which put wrote it; the report names the cost")
 	f.BoolVar(&o.config.CheckDeletes, "check-deletes", false, "get before each delete, to report how many found something")
 	f.DurationVar(&o.config.Warmup, "warmup", 0, "run this long before the measurement")
 	f.DurationVar(&o.config.Duration, "duration", time.Minute, "of the measurement")
 	f.DurationVar(&o.config.Interval, "interval", 10*time.Second, "between two lines of --out, in whole seconds")
-	f.IntVar(&o.runs, "runs", 1, "repeat the run, each on a new store; the report has the spread")
+	f.IntVar(&o.runs, "runs", 1, "repeat the run, each on a new store, or with --reuse on the same; the report has the spread")
 	f.StringVar(&o.report, "report", "", "write a directory with the figures and a page of pictures, report.html")
 	o.dataOptions.register(c, workload.Uniform, workload.KeyBytes, *workload.Fixed(1024))
 	o.targetOptions.register(c)
@@ -52,12 +66,25 @@ func (o *options) resolve(c *cobra.Command) error {
 	if err := o.targetOptions.resolve(c); err != nil {
 		return err
 	}
+	switch o.arrivals {
+	case fixedArrivals:
+	case poissonArrivals:
+		o.config.Poisson = true
+	default:
+		return fmt.Errorf("--arrivals %s: want fixed or poisson", o.arrivals)
+	}
 	o.config.Unverified, o.config.Reused = !o.verify, o.reuse
 	switch {
 	case o.runs < 1:
 		return fmt.Errorf("--runs %d: want at least 1", o.runs)
-	case o.runs > 1 && (o.data != "" || o.addr != ""):
-		return errors.New("--runs needs a new store for each run: leave out --data and --addr")
+	case o.runs > 1 && (o.data != "" || o.addr != "") && !o.reuse:
+		return errors.New("--runs needs a new store for each run: leave out --data and --addr, or pass --reuse")
+	}
+	if o.slo != "" {
+		var err error
+		if o.objectives, err = results.ParseSLOs(o.slo, workload.Operations()); err != nil {
+			return fmt.Errorf("--slo: %w", err)
+		}
 	}
 	return o.config.Validate()
 }

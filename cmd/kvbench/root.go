@@ -14,6 +14,7 @@ import (
 const (
 	exitOK    = 0
 	exitError = 1
+	exitSLO   = 2
 	exitUsage = 64 // EX_USAGE of sysexits(3)
 )
 
@@ -31,6 +32,9 @@ func failed(err error) error {
 	return &failure{err}
 }
 
+// errMissed: a run missed an objective of --slo. The error says which, and by how much.
+var errMissed = errors.New("objective missed")
+
 // opener opens the target that the flags describe, and describes it for the report. Tests
 // replace it.
 type opener func(o *targetOptions) (workload.Target, targetInfo, error)
@@ -38,8 +42,12 @@ type opener func(o *targetOptions) (workload.Target, targetInfo, error)
 // execute runs one command line and returns the exit code.
 func execute(ctx context.Context, args []string, stdout, stderr io.Writer, open opener) int {
 	root := &cobra.Command{
-		Use:           "kvbench",
-		Short:         "Benchmark kvd, embedded or over the network, and check every answer",
+		Use:   "kvbench",
+		Short: "Benchmark kvd, embedded or over the network, and check every answer",
+		Long: `Benchmark kvd, embedded or over the network, and check every answer.
+
+Exit codes: 0 the command ended, also if by a signal; 1 it failed, or an answer was wrong;
+2 a run missed an objective of --slo; 64 the command line is wrong.`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
@@ -64,6 +72,9 @@ func execute(ctx context.Context, args []string, stdout, stderr io.Writer, open 
 	var failure *failure
 	if errors.As(err, &failure) {
 		_, _ = fmt.Fprintf(stderr, "kvbench: %v\n", err) // an error of stderr cannot be reported
+		if errors.Is(err, errMissed) {
+			return exitSLO
+		}
 		return exitError
 	}
 	_, _ = fmt.Fprintf(stderr, "kvbench: %v\nsee %s --help\n", err, command.CommandPath())

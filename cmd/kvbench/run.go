@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -27,11 +28,16 @@ Without --data or --addr the engine runs in this process on a new directory
 below the current one, which is removed afterwards. Every answer is checked: a
 wrong value or a lost key ends the run with exit code 1.
 
+With --rate operations begin by the clock, whether or not earlier ones have ended (an
+open loop), and their latency counts from when they were due: a store that stalls cannot
+hide it. With --slo the exit code is 2 if a latency of any run is too long.
+
 With --report a directory gets the figures as JSON, CSV and text for benchstat, and
 report.html, a self-contained page with charts.`,
 		Example: `  kvbench run --mix GET_HEAVY --preload 1000000 --keys 1000000 --duration 30s
   kvbench run --addr localhost:7070 --durability sync --threads 64
-  kvbench run --mix BALANCED --runs 3 --report balanced`,
+  kvbench run --mix BALANCED --runs 3 --report balanced
+  kvbench run --rate 20000 --arrivals poisson --warmup 5s --slo 'p99<5ms,get.p99.9<20ms'`,
 		Args: cobra.NoArgs,
 	}
 	o.register(c)
@@ -64,10 +70,24 @@ func benchmark(c *cobra.Command, o *options, open opener) error {
 			break
 		}
 	}
-	if o.report == "" {
-		return nil
+	var err error
+	if o.report != "" {
+		err = writeReport(c, o.report, result, runPage(result))
 	}
-	return writeReport(c, o.report, result, runPage(result))
+	return errors.Join(err, judge(c, o.objectives, cell.Runs))
+}
+
+// judge prints which objectives the runs met; it returns an error if they missed any.
+func judge(c *cobra.Command, objectives []results.SLO, runs []*results.Run) error {
+	if missed := results.Missed(objectives, runs); len(missed) > 0 {
+		return fmt.Errorf("%w: %s", errMissed, strings.Join(missed, "; "))
+	}
+	for _, s := range objectives {
+		if _, err := fmt.Fprintf(c.OutOrStdout(), "objective    %s met\n", s); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // runPage returns the page of one workload.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 
 	"github.com/kvd-db/kvd/internal/workload"
 	"github.com/kvd-db/kvd/pkg/kvd"
@@ -21,6 +22,8 @@ func openClient(o *targetOptions) (workload.Target, targetInfo, error) {
 	}
 	return &storeTarget{client}, targetInfo{Kind: "server", Address: o.addr, Durability: o.durability}, nil
 }
+
+func (t *storeTarget) Refused(err error) bool { return errors.Is(err, kvd.ErrOverloaded) }
 
 func (t *storeTarget) Put(ctx context.Context, key, value []byte) error {
 	return t.store.Put(ctx, key, value)

@@ -65,6 +65,7 @@ func commit() string {
 type usage struct {
 	cpu     time.Duration // user and system, all threads
 	peakRSS int64         // bytes
+	machine processorTime
 }
 
 func readUsage() usage {
@@ -73,7 +74,46 @@ func readUsage() usage {
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &r); err == nil {
 		u.cpu = time.Duration(r.Utime.Nano() + r.Stime.Nano())
 	}
+	u.machine = parseProcessorTime(readProc("/proc/stat"))
 	return u
+}
+
+// processorTime is what the kernel counts for all processors together, in its ticks of 10
+// ms. All is 0 if it is unknown.
+type processorTime struct{ all, idle uint64 }
+
+// parseProcessorTime reads the first line of /proc/stat: see proc_stat(5). Time that the
+// hypervisor gave to other machines is not idle.
+func parseProcessorTime(stat string) (t processorTime) {
+	line, _, _ := strings.Cut(stat, "\n")
+	fields := strings.Fields(line)
+	if len(fields) < 9 || fields[0] != "cpu" {
+		return processorTime{}
+	}
+	for i, f := range fields[1:9] { // the rest is contained in user and nice
+		n, err := strconv.ParseUint(f, 10, 64)
+		if err != nil {
+			return processorTime{}
+		}
+		t.all += n
+		if i == 3 || i == 4 { // idle, iowait
+			t.idle += n
+		}
+	}
+	return t
+}
+
+// since returns the shares of the processor time since earlier that this process, which
+// used own, and all others had; nil if they are not known.
+func (t *processorTime) since(earlier *processorTime, own time.Duration) (mine, others *float64) {
+	const tick = 10 * time.Millisecond
+	all, idle := float64(t.all)-float64(earlier.all), float64(t.idle)-float64(earlier.idle)
+	if t.all == 0 || earlier.all == 0 || all <= 0 {
+		return nil, nil
+	}
+	share := min(float64(own)/(all*float64(tick)), 1)
+	rest := min(max((all-idle)/all-share, 0), 1)
+	return &share, &rest
 }
 
 // Warnings says in whole sentences why figures for this many bytes of data, if known,

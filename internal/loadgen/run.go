@@ -147,7 +147,8 @@ func (r *Run) operate(i int, start int64) error {
 	}
 	p := &pace{
 		start: start, rate: w.Open.Rate, next: w.Open.First, every: w.Open.Every, now: r.Clock.Now,
-		timer: time.NewTimer(time.Hour), stop: r.crew.stop, lateness: &w.Tally.lateness,
+		random: w.Open.Poisson,
+		timer:  time.NewTimer(time.Hour), stop: r.crew.stop, lateness: &w.Tally.lateness, late: &w.Tally.late,
 	}
 	defer p.timer.Stop()
 	return r.crew.repeat(w.Step, p, limit)
@@ -249,8 +250,14 @@ func (r *Run) conclude(now int64, total *Counts) *Trial {
 		Generator:         newGenerator(r.Cost, r.Verification, total, len(r.Workers), elapsed),
 		PeakRSSBytes:      used.peakRSS,
 		DataBytes:         r.dataBytes,
+		Refused:           total.Refused,
+		All:               NewLatency(total.All()),
 		Counts:            total,
 	}
+	if open := r.Workers[0].Open; open != nil {
+		t.OfferedPerSecond, t.Late = open.Rate, &total.Late
+	}
+	t.OwnCPU, t.OtherCPU = used.machine.since(&r.usage.machine, used.cpu-r.usage.cpu)
 	if ops > 0 {
 		t.CPUMicrosPerOp = float64((used.cpu - r.usage.cpu).Microseconds()) / float64(ops)
 		t.Generator.VerificationShare = Share(float64(r.Verification.Nanoseconds()), 1000*t.CPUMicrosPerOp)

@@ -55,7 +55,19 @@ type Trial struct {
 	DataBytes      *int64  `json:"dataBytes"` // on disk at the end; null if unknown
 	Interrupted    bool    `json:"interrupted"`
 	Unverified     bool    `json:"unverified,omitempty"` // the answers were not checked
-	Error          string  `json:"error,omitempty"`
+
+	// All summarizes the latencies of operations of all kinds together.
+	All Latency `json:"allNanos"`
+	// OfferedPerSecond is the rate at which operations were due; 0 in a closed loop.
+	OfferedPerSecond uint64 `json:"offeredPerSecond,omitempty"`
+	// Late is set in an open loop.
+	Late    *Late  `json:"late,omitempty"`
+	Refused uint64 `json:"refused,omitempty"` // because of overload
+	// OwnCPU and OtherCPU are shares of the machine's processor time: of this process, and
+	// of all others and the hypervisor. Nil if unknown.
+	OwnCPU   *float64 `json:"ownCPU,omitempty"`
+	OtherCPU *float64 `json:"otherCPU,omitempty"`
+	Error    string   `json:"error,omitempty"`
 
 	Counts *Counts `json:"-"` // of the measurement
 }

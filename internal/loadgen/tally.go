@@ -20,6 +20,8 @@ type Tally struct {
 	latency   []histogram.Histogram // by operation
 	lateness  histogram.Histogram   // how late timers woke the worker
 	conflicts atomic.Uint64
+	late      lateCount
+	refused   atomic.Uint64
 	lastEnd   atomic.Int64 // when an operation ended last, on the clock of the run
 }
 
@@ -38,6 +40,12 @@ func (t *Tally) Record(operation int, began, ended, intended int64) {
 	t.lastEnd.Store(ended)
 }
 
+// Refuse counts an operation that the target refused because of overload.
+func (t *Tally) Refuse(ended int64) {
+	t.refused.Add(1)
+	t.lastEnd.Store(ended)
+}
+
 // Conflicts adds to the number of times that transactions had to be repeated.
 func (t *Tally) Conflicts(n uint64) { t.conflicts.Add(n) }
 
@@ -45,6 +53,8 @@ func (t *Tally) Conflicts(n uint64) { t.conflicts.Add(n) }
 type Counts struct {
 	Extra     []uint64
 	Conflicts uint64
+	Late      Late   // operations of an open loop that began late
+	Refused   uint64 // operations that the target refused because of overload
 
 	latency  []histogram.Snapshot
 	lateness histogram.Snapshot
@@ -74,6 +84,9 @@ func (c *Counts) add(t *Tally) {
 		c.latency[i].Add(&t.latency[i])
 	}
 	c.lateness.Add(&t.lateness)
+	c.Refused += t.refused.Load()
+	c.Late.Busy += t.late.busy.Load()
+	c.Late.Woken += t.late.woken.Load()
 }
 
 // since returns what was counted after earlier.
@@ -90,6 +103,8 @@ func (c *Counts) since(earlier *Counts) *Counts {
 	d.lateness = c.lateness
 	d.lateness.Subtract(&earlier.lateness)
 	d.Conflicts = c.Conflicts - earlier.Conflicts
+	d.Refused = c.Refused - earlier.Refused
+	d.Late = Late{Busy: c.Late.Busy - earlier.Late.Busy, Woken: c.Late.Woken - earlier.Late.Woken}
 	return d
 }
 
@@ -106,6 +121,15 @@ func (c *Counts) Ops() uint64 {
 		n += c.latency[i].Count()
 	}
 	return n
+}
+
+// All returns the latencies of all kinds of operations together.
+func (c *Counts) All() *histogram.Snapshot {
+	all := new(histogram.Snapshot)
+	for i := range c.latency {
+		all.Merge(&c.latency[i])
+	}
+	return all
 }
 
 // operations summarizes those with a count.

@@ -54,6 +54,8 @@ func measured(t *testing.T) *Result {
 			trial, err := run.Do(t.Context())
 			require.NoError(t, err)
 			trial.CPUMicrosPerOp, trial.PeakRSSBytes = 1.5, 1<<20 // of this test's process otherwise
+			own, other := 0.5, 0.125
+			trial.OwnCPU, trial.OtherCPU = &own, &other
 			cell.Runs = append(cell.Runs, c.Run(trial, map[string]any{"syncs": 3}))
 		}
 	})

@@ -40,6 +40,8 @@ type Config struct {
 	// OpsPerSecond makes the loop open: operations begin by the clock, not when the
 	// previous one ended. Zero means a closed loop.
 	OpsPerSecond uint64
+	// Poisson makes the operations of an open loop due at random times: see Timetable.
+	Poisson bool
 	// Reused says that the target may hold any of the keys, put by earlier runs. A read may
 	// then ask for a key that this run has not put: its value is checked if there is one.
 	Reused bool
@@ -83,6 +85,7 @@ func (c *Config) Validate() error {
 	check(c.Present == 0 || c.Preload == 0, "%d keys present and a preload of %d; want one of the two", c.Present, c.Preload)
 	check(c.GetBatch >= 0 && c.GetBatch <= MaxGetBatch, "gets of %d keys; want 0 to %d", c.GetBatch, MaxGetBatch)
 	check(c.OpsPerSecond <= 1e9, "%d operations a second; want at most one a nanosecond", c.OpsPerSecond)
+	check(!c.Poisson || c.OpsPerSecond > 0, "Poisson arrivals without a rate; they make an open loop")
 	check(c.Warmup >= 0, "warm-up of %v; want 0 or more", c.Warmup)
 	check(c.Duration > 0, "duration of %v; want more than 0", c.Duration)
 	check(c.Interval >= time.Second && c.Interval%time.Second == 0, "interval of %v; want whole seconds", c.Interval)

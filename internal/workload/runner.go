@@ -3,6 +3,7 @@ package workload
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"time"
 
 	"github.com/kvd-db/kvd/internal/loadgen"
@@ -87,6 +88,9 @@ func (r *run) measure(ctx context.Context, cost, verification time.Duration, obs
 		m := loadgen.Worker{Step: w.step, Tally: w.tally}
 		if rate := r.cfg.OpsPerSecond; rate > 0 {
 			m.Open = &loadgen.Timetable{Rate: rate, First: uint64(i), Every: uint64(len(r.workers))}
+			if r.cfg.Poisson {
+				m.Open.Poisson = rand.New(rand.NewPCG(r.cfg.Seed^0x706f6973736f6e, uint64(i)))
+			}
 		}
 		measured.Workers = append(measured.Workers, m)
 	}

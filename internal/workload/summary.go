@@ -43,6 +43,7 @@ type Settings struct {
 	Mix             string       `json:"mix"`
 	Loop            string       `json:"loop"` // "closed" or "open"
 	OpsPerSecond    uint64       `json:"targetOpsPerSecond,omitempty"`
+	Arrivals        string       `json:"arrivals,omitempty"` // of an open loop: "fixed" or "poisson"
 	Threads         int          `json:"threads"`
 	Keys            uint64       `json:"keys"`
 	KeyBytes        int          `json:"keyBytes"`
@@ -108,12 +109,15 @@ func newSummary(c *Config, t *loadgen.Trial) *Summary {
 }
 
 func newSettings(c *Config) Settings {
-	loop := "closed"
+	loop, arrivals := "closed", ""
 	if c.OpsPerSecond > 0 {
-		loop = "open"
+		loop, arrivals = "open", "fixed"
+		if c.Poisson {
+			arrivals = "poisson"
+		}
 	}
 	s := Settings{
-		Mix: c.Mix.Name, Loop: loop, OpsPerSecond: c.OpsPerSecond, Threads: c.Workers,
+		Mix: c.Mix.Name, Loop: loop, OpsPerSecond: c.OpsPerSecond, Arrivals: arrivals, Threads: c.Workers,
 		Keys: c.Keys, KeyBytes: c.keyBytes(), ValueBytes: c.ValueBytes,
 		FindRate: c.FindRate, Distribution: c.Distribution, Preload: c.Preload,
 		Present: c.Present, Reused: c.Reused, Unverified: c.Unverified, GetBatch: c.GetBatch,

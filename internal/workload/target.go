@@ -31,6 +31,13 @@ type DiskUser interface {
 	DiskBytes() (int64, error)
 }
 
+// Refuser is a Target that may refuse operations because of overload, before it does
+// anything. In an open loop they are counted; in a closed loop they end the run, as any
+// error does.
+type Refuser interface {
+	Refused(err error) bool
+}
+
 // BatchGetter is a Target that answers several gets in one call.
 type BatchGetter interface {
 	// GetBatch calls visit once for each of the keys with its index, one call at a time

@@ -106,6 +106,9 @@ func (w *worker) put(ctx context.Context, id uint64, intended int64) error {
 
 	began := w.Now()
 	if err := w.target.Put(ctx, w.key, value); err != nil {
+		if w.refused(err, intended) {
+			return nil
+		}
 		return fmt.Errorf("put key %s: %w", w.key, err)
 	}
 	w.tally.Record(int(kindPut), began, w.Now(), intended)
@@ -120,6 +123,9 @@ func (w *worker) get(ctx context.Context, intended int64) error {
 	began := w.Now()
 	found, ended, err := w.read(ctx, key, known)
 	if err != nil {
+		if w.refused(err, intended) {
+			return nil
+		}
 		return err
 	}
 	w.tally.Record(int(kindGet), began, ended, intended)
@@ -138,6 +144,9 @@ func (w *worker) delete(ctx context.Context, intended int64) error {
 	if w.cfg.CheckDeletes {
 		var err error
 		if found, _, err = w.read(ctx, key, known); err != nil {
+			if w.refused(err, intended) {
+				return nil
+			}
 			return err
 		}
 	}
@@ -147,6 +156,9 @@ func (w *worker) delete(ctx context.Context, intended int64) error {
 	}
 	began := w.Now()
 	if err := w.target.Delete(ctx, bytes); err != nil {
+		if w.refused(err, intended) {
+			return nil
+		}
 		return fmt.Errorf("delete key %s: %w", bytes, err)
 	}
 	ended := w.Now()
@@ -159,6 +171,17 @@ func (w *worker) delete(ctx context.Context, intended int64) error {
 		w.known.remove(key.id)
 	}
 	return nil
+}
+
+// refused counts an operation of an open loop that the target refused because of overload.
+// It returns false for any other error.
+func (w *worker) refused(err error, intended int64) bool {
+	r, ok := w.target.(Refuser)
+	if intended == 0 || !ok || !r.Refused(err) {
+		return false
+	}
+	w.tally.Refuse(w.Now())
+	return true
 }
 
 // readKey chooses the key of a get or delete: at the find rate a key that is known to

@@ -1,0 +1,63 @@
+package main
+
+import (
+	"path/filepath"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/kvd-db/kvd/internal/results"
+)
+
+func TestAnOpenLoopCountsLateStarts(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "r")
+	for _, arrivals := range []string{"fixed", "poisson"} {
+		synctest.Test(t, func(t *testing.T) {
+			// Two threads that take 10 ms for an operation do 200 of 300 a second.
+			r := runCommand(t, t.Context(), func(m *memoryTarget) { m.takes = 10 * time.Millisecond }, "run", "--threads", "2", "--keys", "500",
+				"--value-size", "100", "--warmup", "2s", "--duration", "3s", "--rate", "300", "--arrivals", arrivals, "--report", dir)
+			require.Equal(t, exitOK, r.code, r.stderr)
+			assert.Regexp(t, `open loop    300 operations/s due, `+arrivals+` arrivals; over 1 ms late: [56]\d\d as all threads waited, 0 as the generator woke late; 0 refused`, r.stdout)
+		})
+		back, err := results.Read(dir)
+		require.NoError(t, err)
+		run := back.Cells[0].Runs[0]
+		assert.EqualValues(t, 300, run.OfferedPerSecond)
+		assert.InDelta(t, 600, run.Ops, 5)
+		require.NotNil(t, run.Late)
+		assert.InDelta(t, 600, run.Late.Busy, 5, "every operation waits")
+		assert.InDelta(t, float64(5*time.Second/3), float64(run.All.Max), float64(200*time.Millisecond), "a third of the time is missing at the end")
+	}
+}
+
+func TestArrivalsThatMakeNoSense(t *testing.T) {
+	for says, args := range map[string][]string{
+		"--arrivals tidal": {"--arrivals", "tidal"},
+		"without a rate":   {"--arrivals", "poisson"},
+		"--slo":            {"--slo", "p99"},
+	} {
+		r := runCommand(t, t.Context(), nil, append([]string{"run"}, args...)...)
+		assert.Equal(t, exitUsage, r.code, says)
+		assert.Contains(t, r.stderr, says)
+	}
+}
+
+func TestAMissedObjectiveIsAnExitCode(t *testing.T) {
+	for objective, code := range map[string]int{"p99<3ms,get.max<3ms": exitOK, "p50<3ms,put.p99<1500us": exitSLO} {
+		synctest.Test(t, func(t *testing.T) {
+			r := runCommand(t, t.Context(), func(m *memoryTarget) { m.takes = 2 * time.Millisecond }, "run", "--threads", "2", "--keys", "500",
+				"--value-size", "100", "--duration", "3s", "--runs", "2", "--slo", objective)
+			assert.Equal(t, code, r.code, r.stderr)
+			if code == exitOK {
+				assert.Contains(t, r.stdout, "objective    get.max<3ms met")
+				return
+			}
+			assert.Contains(t, r.stderr, "objective missed: put.p99<1.5ms: put.p99 was 2ms, ")
+			assert.Contains(t, r.stderr, "too long, in 2 of 2 runs")
+			assert.NotContains(t, r.stderr, "p50<3ms")
+		})
+	}
+}

@@ -1,0 +1,37 @@
+package results
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/kvd-db/kvd/internal/loadgen"
+)
+
+func TestObjectivesAreParsed(t *testing.T) {
+	all, err := ParseSLOs("p99<5ms, get.p99.9<20ms,read-modify-write.max<1s", []string{"get", "read-modify-write"})
+	require.NoError(t, err)
+	assert.Equal(t, []SLO{{"", "p99", 5 * time.Millisecond}, {"get", "p99.9", 20 * time.Millisecond}, {"read-modify-write", "max", time.Second}}, all)
+	assert.Equal(t, "get.p99.9<20ms", all[1].String())
+	for text, says := range map[string]string{
+		"": "it has no <", "p99": "it has no <", "p98<1ms": `bounds "p98"`, "walk.p99<1ms": `bounds "walk.p99"`,
+		"p99<soon": "invalid duration", "p99<0s": "more than 0", "p99<1ms,": "it has no <",
+	} {
+		_, err := ParseSLOs(text, []string{"get"})
+		assert.ErrorContains(t, err, says, text)
+	}
+}
+
+func TestMissedObjectivesSayByHowMuch(t *testing.T) {
+	run := func(all, get time.Duration) *Run {
+		return &Run{Trial: &loadgen.Trial{All: loadgen.Latency{P99: int64(all)}, Operations: []loadgen.Operation{{Name: "get", Kind: loadgen.Kind{Nanos: loadgen.Latency{P99: int64(get)}}}}}}
+	}
+	objectives := []SLO{{"", "p99", 5 * time.Millisecond}, {"get", "p99", time.Millisecond}, {"put", "p99", time.Hour}}
+	got := Missed(objectives, []*Run{run(7*time.Millisecond, time.Microsecond), run(6*time.Millisecond, time.Microsecond), run(5*time.Millisecond-1, time.Millisecond-1)})
+	assert.Equal(t, []string{
+		"p99<5ms: p99 was 7ms, 2ms (40 %) too long, in 2 of 3 runs",
+		"put.p99<1h0m0s: there were no such operations, in 3 of 3 runs",
+	}, got)
+}
