@@ -81,6 +81,7 @@ var testSupport = map[string]bool{
 	"internal/torture/kvdbinary":       true,
 	"internal/torture/history":         true,
 	"pkg/kvd/kvdtest":                  true,
+	"pkg/kvd/internal/servertest":      true,
 }
 
 // clientInternals lists the internal packages that a client's build includes. They import

@@ -63,8 +63,7 @@ func (c *network) Operate(ctx context.Context, operation backend.Op, t *backend.
 
 // travelsAlone reports whether an operation is made by a call of its own.
 func (c *network) travelsAlone(op *frame.Op) bool {
-	b := &c.config.batching
-	return b.Disabled || len(op.Value)+len(op.Condition.Value) > b.MaxBytes
+	return c.options.Unframed || len(op.Value)+len(op.Condition.Value) > c.options.Frames.Bytes
 }
 
 // attemptsAt returns the state of the tries of op.
@@ -103,17 +102,17 @@ func (c *network) setTimeout(op *frame.Op, tries *attempts) time.Duration {
 		left := tries.left()
 		op.TimeoutMillis = c.ownMillis(left)
 		return left
-	case c.config.timeout == 0:
+	case c.options.Timeout == 0:
 		return unbounded
 	}
-	return c.config.timeout
+	return c.options.Timeout
 }
 
 // ownMillis is the timeout that an operation with this time left carries itself: 0
 // if that of its frame, which is the client's, will do: one that is longer, but not
 // twice as long.
 func (c *network) ownMillis(left time.Duration) uint32 {
-	if whole := c.config.timeout; whole/2 <= left && left <= whole {
+	if whole := c.options.Timeout; whole/2 <= left && left <= whole {
 		return 0
 	}
 	return timeoutMillis(left)

@@ -39,7 +39,7 @@ func Open(target string, opts ...Option) (*Client, error) {
 	if err != nil {
 		return nil, &Error{Op: "open", Err: err}
 	}
-	n, err := openNetwork(target, config)
+	n, err := openNetwork(target, config.network())
 	if err != nil {
 		return nil, &Error{Op: "open", Err: err}
 	}

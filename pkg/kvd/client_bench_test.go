@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/kvd-db/kvd/pkg/kvd/internal/servertest"
 )
 
 // BenchmarkCallers measures the client: callers that each wait for their answer,
@@ -21,14 +23,12 @@ func BenchmarkCallers(b *testing.B) {
 	for _, what := range []string{"get", "put"} {
 		for _, callers := range []int{1, 64, 256, 1024} {
 			b.Run(fmt.Sprintf("%s/callers=%d", what, callers), func(b *testing.B) {
-				var s mapServer
-				db, err := Open(s.listen(b))
+				var s servertest.Map
+				db, err := Open(s.Listen(b))
 				require.NoError(b, err)
 				defer func() { require.NoError(b, db.Close()) }()
 				callersOf(b, db, what, callers)
-				s.mu.Lock()
-				b.ReportMetric(float64(b.N)/float64(s.frames), "ops/frame")
-				s.mu.Unlock()
+				b.ReportMetric(float64(b.N)/float64(s.Frames()), "ops/frame")
 			})
 		}
 	}

@@ -15,7 +15,6 @@ import (
 	"github.com/kvd-db/kvd/internal/kv"
 	"github.com/kvd-db/kvd/internal/service"
 	"github.com/kvd-db/kvd/internal/service/servicetest"
-	"github.com/kvd-db/kvd/internal/testwait"
 )
 
 // Concurrent callers share frames by themselves.
@@ -62,44 +61,6 @@ func aLoneCallerIsNotBatched(t *testing.T, opts ...Option) {
 	stats := c.server.Stats()
 	assert.EqualValues(t, 10, stats.Frames.Count())
 	assert.EqualValues(t, 10, stats.Frames.Buckets[0])
-}
-
-// A frame takes no more than its caps, however much is queued, and the order in
-// which calls queued is kept.
-func TestFramesKeepTheirCaps(t *testing.T) { everyTransport(t, framesKeepTheirCaps) }
-
-func framesKeepTheirCaps(t *testing.T, opts ...Option) {
-	var mu sync.Mutex
-	var batches [][]string
-	blocked, gate := make(chan struct{}, 100), make(chan struct{})
-	store := servicetest.New(kv.DefaultLimits)
-	store.OnWrite = func(_ context.Context, writes []*kv.Write) error {
-		var keys []string
-		for _, w := range writes {
-			keys = append(keys, string(w.Op.Key))
-		}
-		mu.Lock()
-		batches = append(batches, keys)
-		mu.Unlock()
-		blocked <- struct{}{}
-		<-gate
-		return nil
-	}
-	c := serve(t, store, service.Options{})
-	db := c.open(t, append(opts, WithConns(1), WithBatching(Batching{MaxOps: 4, MaxBytes: 1000, Window: 1}))...)
-	var all sync.WaitGroup
-	put := func(key string, bytes int) {
-		all.Go(func() { assert.NoError(t, db.Put(context.Background(), []byte(key), make([]byte, bytes))) })
-	}
-	put("first", 1)
-	<-blocked // the window is full: the others queue
-	for i, bytes := range []int{1, 1, 1, 1, 1, 500, 500, 500, 900} {
-		put(fmt.Sprint(i), bytes)
-		testwait.Until(t, func() bool { return waiting(db) == i+1 })
-	}
-	close(gate)
-	all.Wait()
-	assert.Equal(t, [][]string{{"first"}, {"0", "1", "2", "3"}, {"4", "5"}, {"6"}, {"7"}, {"8"}}, batches)
 }
 
 func TestALargeValueTravelsAlone(t *testing.T) { everyTransport(t, aLargeValueTravelsAlone) }

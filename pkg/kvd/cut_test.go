@@ -8,38 +8,32 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 
 	"github.com/kvd-db/kvd/internal/kv"
 	"github.com/kvd-db/kvd/internal/service"
 	"github.com/kvd-db/kvd/internal/service/servicetest"
 	"github.com/kvd-db/kvd/internal/testwait"
-	kvdpb "github.com/kvd-db/kvd/pkg/kvdpb/kvd/v1"
+	"github.com/kvd-db/kvd/pkg/kvd/internal/backend"
+	"github.com/kvd-db/kvd/pkg/kvd/internal/servertest"
 )
 
 // A shutdown whose grace period ends cuts off the calls in progress. Their callers,
 // whose contexts live, are told that the server is unavailable, not that they were
 // cancelled.
 func TestCallsThatAHardShutdownCutsAreUnavailable(t *testing.T) {
-	calls := map[string]func(context.Context, *Client) error{
-		"get": func(ctx context.Context, db *Client) error { _, err := db.Get(ctx, []byte("k")); return err },
-		"put": func(ctx context.Context, db *Client) error { return db.Put(ctx, []byte("k"), nil) },
-		"batch": func(ctx context.Context, db *Client) error {
-			_, err := db.Apply(ctx, new(Batch).Put([]byte("k"), nil))
+	calls := map[string]func(context.Context, caller) error{
+		"get": func(ctx context.Context, db caller) error { _, err := db.get(ctx, "k"); return err },
+		"put": func(ctx context.Context, db caller) error { return db.put(ctx, "k", nil) },
+		"batch": func(ctx context.Context, db caller) error {
+			_, err := db.Apply(ctx, []backend.Mutation{{Kind: backend.Put, Key: []byte("k")}}, backend.WriteOptions{})
 			return err
 		},
-		"scan": func(ctx context.Context, db *Client) error {
-			for _, err := range db.Scan(ctx, All()) {
-				if err != nil {
-					return err
-				}
-			}
-			return nil
+		"scan": func(ctx context.Context, db caller) error {
+			return db.Scan(ctx, &backend.Scan{}, func(backend.Item) bool { return true })
 		},
 	}
-	for way, o := range map[string]Option{
-		"raw": func(*config) {}, "gRPC": WithoutRawFrames(), "alone": WithBatching(Batching{Disabled: true}),
+	for way, o := range map[string]networkOptions{
+		"raw": {}, "gRPC": {GRPCOnly: true}, "alone": {Unframed: true},
 	} {
 		for name, call := range calls {
 			t.Run(fmt.Sprintf("%s, %s", name, way), func(t *testing.T) {
@@ -51,22 +45,22 @@ func TestCallsThatAHardShutdownCutsAreUnavailable(t *testing.T) {
 						return ctx.Err()
 					}
 					store := servicetest.New(kv.DefaultLimits)
-					db := serve(t, store, service.Options{})
-					client := db.open(t, o)
-					require.NoError(t, client.Put(t.Context(), []byte("k"), []byte("v")))
+					db := servertest.Serve(t, store, service.Options{})
+					client := openBy(t, db.Dial, o)
+					client.mustPut(t, "k", "v")
 					store.OnLookup = func(ctx context.Context, _ []*kv.Lookup) error { return until(ctx) }
 					store.OnWrite = func(ctx context.Context, _ []*kv.Write) error { return until(ctx) }
 					store.OnApply = func(ctx context.Context, _ *kv.WriteBatch) error { return until(ctx) }
 					store.OnScan = func(ctx context.Context, _ *kv.Item) error { return until(ctx) }
-					networkOf(client).budget.tenths.Store(0) // no second try
+					client.budget.tenths.Store(0) // no second try
 					ended := make(chan error, 1)
 					go func() { ended <- call(t.Context(), client) }()
 					testwait.Until(t, entered.Load)
 					now, cancel := context.WithCancel(t.Context())
 					cancel()
-					assert.ErrorIs(t, db.server.Shutdown(now), context.Canceled)
+					assert.ErrorIs(t, db.Server.Shutdown(now), context.Canceled)
 					err := <-ended
-					assert.ErrorIs(t, err, ErrUnavailable)
+					assert.ErrorIs(t, err, backend.ErrUnavailable)
 					assert.NotErrorIs(t, err, context.Canceled)
 				}
 			})
@@ -74,24 +68,49 @@ func TestCallsThatAHardShutdownCutsAreUnavailable(t *testing.T) {
 	}
 }
 
-// A reset of a call's stream, by the server or by a proxy, is not the caller's doing:
-// the call is tried again.
-func TestAResetCallIsTriedAgain(t *testing.T) {
-	for name, reset := range map[string]error{
-		"by a proxy":    status.Error(codes.Canceled, "reset"),
-		"with a reason": withReason(t, status.New(codes.Canceled, "the call was cancelled; nothing was done"), kvdpb.ReasonCancelled),
-	} {
-		t.Run(name, func(t *testing.T) {
-			var log tryLog
-			var tries atomic.Int32
-			db := losing(&log, 0, func(request any) (any, error) {
-				if tries.Add(1) == 1 {
-					return nil, reset
-				}
-				return succeed(request)
-			}).open(t, WithBatching(Batching{Disabled: true}))
-			require.NoError(t, db.Put(t.Context(), []byte("k"), nil))
-			assert.EqualValues(t, 2, tries.Load())
-		})
+// A cancelled write is in doubt if its frame was sent, and did not happen if it
+// was still queued.
+func TestACancelledCall(t *testing.T) { bothTransports(t, aCancelledCall) }
+
+func aCancelledCall(t *testing.T, o networkOptions) {
+	for _, alone := range []bool{false, true} {
+		c, entered, leave := servertest.Held(t)
+		defer leave()
+		o.Conns, o.Window, o.Unframed = 1, 1, alone
+		db := openBy(t, c.Dial, o)
+		ctx, cancel := context.WithCancel(context.Background())
+		put, get := make(chan error, 1), make(chan error, 1)
+		go func() { put <- db.put(ctx, "sent", []byte("v")) }()
+		<-entered
+		go func() {
+			_, err := db.get(ctx, "sent")
+			get <- err
+		}()
+		<-entered
+		queued := make(chan error, 1)
+		if !alone {
+			go func() { queued <- db.put(ctx, "queued", []byte("v")) }()
+			testwait.Until(t, func() bool { return db.waiting() == 1 })
+		}
+		cancel()
+		err := <-put
+		require.ErrorIs(t, err, backend.ErrUncertain)
+		require.ErrorIs(t, err, context.Canceled)
+		err = <-get
+		require.ErrorIs(t, err, context.Canceled)
+		require.NotErrorIs(t, err, backend.ErrUncertain)
+		if !alone {
+			err = <-queued
+			require.ErrorIs(t, err, context.Canceled)
+			require.NotErrorIs(t, err, backend.ErrUncertain)
+		}
+		leave()
+		// Later calls are not affected.
+		require.NoError(t, db.put(context.Background(), "later", []byte("v")))
+		_, err = db.get(context.Background(), "queued")
+		require.ErrorIs(t, err, backend.ErrNotFound)
+
+		require.ErrorIs(t, db.put(ctx, "k", nil), context.Canceled)
+		require.NotErrorIs(t, db.put(ctx, "k", nil), backend.ErrUncertain)
 	}
 }

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/kvd-db/kvd/pkg/kvd/internal/backend"
 )
 
 // endpoints are the servers that a target names. Each has connections of its own, and
@@ -16,11 +18,11 @@ func splitTargets(target string) ([]string, error) {
 	endpoints := strings.Split(target, ",")
 	for i, e := range endpoints {
 		if endpoints[i] = strings.TrimSpace(e); endpoints[i] == "" && len(endpoints) > 1 {
-			return nil, fmt.Errorf("%w: endpoint %d of %q is empty", ErrInvalid, i+1, target)
+			return nil, fmt.Errorf("%w: endpoint %d of %q is empty", backend.ErrInvalid, i+1, target)
 		}
 	}
 	if len(endpoints) > maxEndpoints {
-		return nil, fmt.Errorf("%w: %d endpoints, at most %d", ErrInvalid, len(endpoints), maxEndpoints)
+		return nil, fmt.Errorf("%w: %d endpoints, at most %d", backend.ErrInvalid, len(endpoints), maxEndpoints)
 	}
 	return endpoints, nil
 }

@@ -22,15 +22,3 @@ func TestErrorsSayThingsOnce(t *testing.T) {
 		assert.Equal(t, want, e.Error())
 	}
 }
-
-// A host without a port means the port of kvd, and not that of HTTPS, which gRPC takes.
-func TestAHostAloneHasThePortOfKvd(t *testing.T) {
-	for target, want := range map[string]string{
-		"localhost": "localhost:7070", "db.example.com": "db.example.com:7070", "127.0.0.1": "127.0.0.1:7070",
-		"::1": "[::1]:7070", "[::1]": "[::1]:7070", "fe80::1%eth0": "fe80::1%eth0",
-		"localhost:1": "localhost:1", "[::1]:1": "[::1]:1", ":7070": ":7070", "": "", "localhost:": "localhost:",
-		"unix:socket": "unix:socket", "unix:///run/kvd": "unix:///run/kvd", "dns:///host": "dns:///host", "passthrough:host": "passthrough:host",
-	} {
-		assert.Equal(t, want, withPort(target), target)
-	}
-}

@@ -16,6 +16,7 @@ import (
 	"github.com/kvd-db/kvd/internal/service"
 	"github.com/kvd-db/kvd/internal/service/servicetest"
 	"github.com/kvd-db/kvd/internal/testwait"
+	"github.com/kvd-db/kvd/pkg/kvd/internal/servertest"
 )
 
 // scissors cut a connection at a chosen moment, once they are armed.
@@ -61,14 +62,6 @@ func (c *cutConn) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// versionOf returns how many writes a store has applied.
-func versionOf(t *testing.T, store *servicetest.Store) uint64 {
-	t.Helper()
-	version, err := store.LookupAt(context.Background(), nil, 0)
-	require.NoError(t, err)
-	return uint64(version)
-}
-
 // Whatever moment a connection breaks at, a write that succeeds was applied once.
 func TestAWriteIsAppliedOnceWhereverTheConnectionBreaks(t *testing.T) {
 	ctx := context.Background()
@@ -94,9 +87,9 @@ func TestAWriteIsAppliedOnceWhereverTheConnectionBreaks(t *testing.T) {
 					at(cut, store)
 					require.NoError(t, writesOf(db)[what](ctx))
 					assert.EqualValues(t, 1, cut.cuts.Load())
-					assert.EqualValues(t, 1, versionOf(t, store))
+					assert.EqualValues(t, 1, servertest.VersionOf(t, store))
 					require.NoError(t, writesOf(db)[what](ctx))
-					assert.EqualValues(t, 2, versionOf(t, store), "another write is another")
+					assert.EqualValues(t, 2, servertest.VersionOf(t, store), "another write is another")
 				})
 			})
 		}
@@ -137,7 +130,7 @@ func twoTriesAtTheSameTime(t *testing.T, opts ...Option) {
 	require.NoError(t, c.server.Shutdown(ctx)) // the late one has been served
 	assert.EqualValues(t, 3, tries.Load())
 	assert.EqualValues(t, 1, w.Version)
-	assert.EqualValues(t, 2, versionOf(t, store))
+	assert.EqualValues(t, 2, servertest.VersionOf(t, store))
 }
 
 // A server that may have forgotten the name of a write does not guess.
@@ -162,7 +155,7 @@ func aWriteThatMayBeForgotten(t *testing.T, opts ...Option) {
 	err := db.Put(ctx, []byte("lost"), nil)
 	require.ErrorIs(t, err, ErrUncertain)
 	require.NotErrorIs(t, err, ErrConflict)
-	assert.EqualValues(t, 2, versionOf(t, store))
+	assert.EqualValues(t, 2, servertest.VersionOf(t, store))
 	put(t, db, "b", "")
 	put(t, db, "lost", "")
 }
@@ -271,7 +264,7 @@ func cutUnderLoad(t *testing.T, named bool, of []WriteOption, opts []Option) {
 	}
 	assert.Equal(t, named, uncertain.Load() == 0, "%d uncertain", uncertain.Load())
 	assert.Equal(t, named, again.Load() > 0, "%d sent again", again.Load())
-	assert.Len(t, there, int(versionOf(t, store)), "each was applied once")
+	assert.Len(t, there, int(servertest.VersionOf(t, store)), "each was applied once")
 	assert.Zero(t, unread.Load(), "reads are tried again")
 	t.Logf("%d writes, %d sent again, %d uncertain, %d failed", len(outcomes), again.Load(), uncertain.Load(), failed)
 }

@@ -32,7 +32,7 @@ func (c *network) Execute(ctx context.Context, e *backend.Execution, o backend.W
 	c.names.see(result.Version)
 	if tries.doubt && mayStillApply(e, result.Succeeded) {
 		return backend.Executed{}, &backend.Failure{
-			Attempts: tries.n + 1, Err: ErrUncertain,
+			Attempts: tries.n + 1, Err: backend.ErrUncertain,
 			Message: "the last try wrote nothing, but an earlier one may still be applied",
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/kvd-db/kvd/pkg/kvd/internal/servertest"
 	kvdpb "github.com/kvd-db/kvd/pkg/kvdpb/kvd/v1"
 )
 
@@ -156,12 +157,12 @@ func TestAnExecuteThatMayStillBeAppliedIsUncertain(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel() // it waits between tries
-			var log tryLog
-			db := losing(&log, 1, func(any) (any, error) {
+			var log servertest.TryLog
+			db := openOn(t, servertest.Losing(&log, 1, func(any) (any, error) {
 				return &kvdpb.ExecuteResponse{Succeeded: test.succeeded, Meta: &kvdpb.ResponseMeta{Version: 9}}, nil
-			}).open(t)
+			}))
 			r, err := db.Execute(t.Context(), test.e)
-			tries := log.take()
+			tries := log.Take()
 			require.Len(t, tries, 2)
 			assert.Equal(t, tries[0].GetSequence(), tries[1].GetSequence())
 			if !test.uncertain {
@@ -178,10 +179,10 @@ func TestAnExecuteThatMayStillBeAppliedIsUncertain(t *testing.T) {
 
 // A conflict of one try says nothing about an earlier one, which is evaluated by itself.
 func TestAConflictOfAnExecuteLeavesTheDoubt(t *testing.T) {
-	conflict := withReason(t, status.New(codes.Aborted, "conflict"), kvdpb.ReasonConflict)
+	conflict := servertest.WithReason(t, status.New(codes.Aborted, "conflict"), kvdpb.ReasonConflict)
 	for losses, uncertain := range map[int]bool{0: false, 1: true} {
-		var log tryLog
-		db := losing(&log, losses, func(any) (any, error) { return nil, conflict }).open(t)
+		var log servertest.TryLog
+		db := openOn(t, servertest.Losing(&log, losses, func(any) (any, error) { return nil, conflict }))
 		_, err := db.Execute(t.Context(), Execution{Then: new(Batch).Put([]byte("k"), nil)})
 		require.ErrorIs(t, err, ErrConflict)
 		assert.Equal(t, uncertain, errors.Is(err, ErrUncertain), "%v", err)

@@ -116,78 +116,7 @@ func TestAServerThatIsNotThereIsUnavailable(t *testing.T) {
 		require.True(t, ok)
 		assert.ErrorIs(t, err, ErrUnavailable)
 		assert.NotErrorIs(t, err, ErrUncertain, "%s was never sent", e.Op)
-		assert.Equal(t, maxAttempts, e.Attempts)
-	}
-}
-
-// held is a cluster whose calls wait until they are let go or cancelled.
-func held(t *testing.T) (c *cluster, entered chan struct{}, leave func()) {
-	store := servicetest.New(kv.DefaultLimits)
-	entered, gate := make(chan struct{}, 100), make(chan struct{})
-	wait := func(ctx context.Context) error {
-		entered <- struct{}{}
-		select {
-		case <-gate:
-			return nil
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
-	store.OnLookup = func(ctx context.Context, _ []*kv.Lookup) error { return wait(ctx) }
-	store.OnWrite = func(ctx context.Context, writes []*kv.Write) error {
-		if err := wait(ctx); err != nil {
-			for _, w := range writes {
-				w.Err = fmt.Errorf("%w: %w", kv.ErrUncertain, err)
-			}
-		}
-		return nil
-	}
-	return serve(t, store, service.Options{}), entered, sync.OnceFunc(func() { close(gate) })
-}
-
-// A cancelled write is in doubt if its frame was sent, and did not happen if it
-// was still queued.
-func TestACancelledCall(t *testing.T) { everyTransport(t, aCancelledCall) }
-
-func aCancelledCall(t *testing.T, opts ...Option) {
-	for _, alone := range []bool{false, true} {
-		c, entered, leave := held(t)
-		defer leave()
-		db := c.open(t, append(opts, WithConns(1), WithBatching(Batching{Disabled: alone, Window: 1}))...)
-		ctx, cancel := context.WithCancel(context.Background())
-		put, get := make(chan error, 1), make(chan error, 1)
-		go func() { put <- db.Put(ctx, []byte("sent"), []byte("v")) }()
-		<-entered
-		go func() {
-			_, err := db.Get(ctx, []byte("sent"))
-			get <- err
-		}()
-		<-entered
-		queued := make(chan error, 1)
-		if !alone {
-			go func() { queued <- db.Put(ctx, []byte("queued"), []byte("v")) }()
-			testwait.Until(t, func() bool { return waiting(db) == 1 })
-		}
-		cancel()
-		err := <-put
-		require.ErrorIs(t, err, ErrUncertain)
-		require.ErrorIs(t, err, context.Canceled)
-		err = <-get
-		require.ErrorIs(t, err, context.Canceled)
-		require.NotErrorIs(t, err, ErrUncertain)
-		if !alone {
-			err = <-queued
-			require.ErrorIs(t, err, context.Canceled)
-			require.NotErrorIs(t, err, ErrUncertain)
-		}
-		leave()
-		// Later calls are not affected.
-		require.NoError(t, db.Put(context.Background(), []byte("later"), []byte("v")))
-		_, err = db.Get(context.Background(), []byte("queued"))
-		require.ErrorIs(t, err, ErrNotFound)
-
-		require.ErrorIs(t, db.Put(ctx, []byte("k"), nil), context.Canceled)
-		require.NotErrorIs(t, db.Put(ctx, []byte("k"), nil), ErrUncertain)
+		assert.Equal(t, tries, e.Attempts)
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/kvd-db/kvd/internal/service"
+	"github.com/kvd-db/kvd/pkg/kvd/internal/servertest"
 )
 
 // A server that stood still, and so was spoken to by gRPC, is spoken to by raw frames
@@ -24,30 +25,30 @@ func TestRawFramesComeBackAfterAStall(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				c := serve(t, nil, service.Options{})
+				c := servertest.Serve(t, nil, service.Options{})
 				var dials atomic.Int32
-				db := c.open(t, WithConns(1), WithDialer(func(ctx context.Context, address string) (net.Conn, error) {
+				db := openBy(t, func(ctx context.Context, address string) (net.Conn, error) {
 					if dials.Add(1) != 2 {
-						return c.dialer(ctx, address)
+						return c.Dial(ctx, address)
 					}
 					conn, peer := net.Pipe()
 					return conn, failure(peer)
-				}))
-				put(t, db, "k", "v")
-				k := carrierOf(db)
+				}, networkOptions{Conns: 1})
+				db.mustPut(t, "k", "v")
+				k := db.carrier()
 				require.IsType(t, &rawCarrier{}, k)
 				k.close()
 				synctest.Wait()
-				put(t, db, "k", "v")
-				require.IsType(t, &streamCarrier{}, carrierOf(db), "the server does not take raw frames now")
+				db.mustPut(t, "k", "v")
+				require.IsType(t, &streamCarrier{}, db.carrier(), "the server does not take raw frames now")
 
 				begun := time.Now()
 				for time.Since(begun) < 2*regainMax {
-					put(t, db, "k", "v")
+					db.mustPut(t, "k", "v")
 					time.Sleep(10 * time.Millisecond)
 				}
-				assert.IsType(t, &rawCarrier{}, carrierOf(db))
-				conn := networkOf(db).conns[0]
+				assert.IsType(t, &rawCarrier{}, db.carrier())
+				conn := db.conns[0]
 				conn.mu.Lock()
 				assert.Len(t, conn.mu.links, 1, "the link by gRPC was left")
 				conn.mu.Unlock()
@@ -94,10 +95,10 @@ func TestHowOftenRawFramesAreAskedFor(t *testing.T) {
 
 // A link that ends while a raw one is made in its place leaks nothing.
 func TestAReplacementThatComesTooLate(t *testing.T) {
-	c := serve(t, nil, service.Options{})
-	db := c.open(t, WithConns(1), WithoutRawFrames())
-	put(t, db, "k", "v")
-	conn := networkOf(db).conns[0]
+	c := servertest.Serve(t, nil, service.Options{})
+	db := openBy(t, c.Dial, networkOptions{Conns: 1, GRPCOnly: true})
+	db.mustPut(t, "k", "v")
+	conn := db.conns[0]
 	conn.mu.Lock()
 	k := conn.mu.link
 	conn.mu.Unlock()
@@ -108,5 +109,5 @@ func TestAReplacementThatComesTooLate(t *testing.T) {
 	_, err := far.Read(make([]byte, 1))
 	require.Error(t, err, "it was closed")
 	require.NoError(t, errors.Join(far.Close()))
-	put(t, db, "k", "v")
+	db.mustPut(t, "k", "v")
 }

@@ -35,23 +35,23 @@ type fault struct {
 
 // reasons says what each reason of the protocol means to a caller.
 var reasons = map[string]fault{
-	kvdpb.ReasonKeyNotFound:      {err: ErrNotFound, undone: true},
-	kvdpb.ReasonInvalidRequest:   {err: ErrInvalid, undone: true},
-	kvdpb.ReasonRequestIDReused:  {err: ErrInvalid, undone: true},
-	kvdpb.ReasonInvalidPageToken: {err: ErrInvalid, undone: true},
-	kvdpb.ReasonTooLarge:         {err: ErrTooLarge, undone: true},
-	kvdpb.ReasonOverloaded:       {err: ErrOverloaded, undone: true, transient: true},
+	kvdpb.ReasonKeyNotFound:      {err: backend.ErrNotFound, undone: true},
+	kvdpb.ReasonInvalidRequest:   {err: backend.ErrInvalid, undone: true},
+	kvdpb.ReasonRequestIDReused:  {err: backend.ErrInvalid, undone: true},
+	kvdpb.ReasonInvalidPageToken: {err: backend.ErrInvalid, undone: true},
+	kvdpb.ReasonTooLarge:         {err: backend.ErrTooLarge, undone: true},
+	kvdpb.ReasonOverloaded:       {err: backend.ErrOverloaded, undone: true, transient: true},
 	kvdpb.ReasonDeadlineExceeded: {err: context.DeadlineExceeded, undone: true},
-	kvdpb.ReasonCancelled:        {err: ErrUnavailable, undone: true, transient: true}, // by the server: a caller that cancels does not wait
-	kvdpb.ReasonConditionFailed:  {err: ErrConflict, undone: true},
-	kvdpb.ReasonConflict:         {err: ErrConflict, undone: true, never: true}, // what was written since stays written
-	kvdpb.ReasonOutcomeUnknown:   {err: ErrUncertain},
-	kvdpb.ReasonReadOnly:         {err: ErrReadOnly, undone: true},
-	kvdpb.ReasonShuttingDown:     {err: ErrUnavailable, undone: true, transient: true},
-	kvdpb.ReasonStoreFailed:      {err: ErrUnavailable, undone: true},
-	kvdpb.ReasonVersionGone:      {err: ErrVersionGone, undone: true},
-	kvdpb.ReasonCorruption:       {err: ErrCorrupt, undone: true},
-	kvdpb.ReasonInternal:         {err: ErrInternal},
+	kvdpb.ReasonCancelled:        {err: backend.ErrUnavailable, undone: true, transient: true}, // by the server: a caller that cancels does not wait
+	kvdpb.ReasonConditionFailed:  {err: backend.ErrConflict, undone: true},
+	kvdpb.ReasonConflict:         {err: backend.ErrConflict, undone: true, never: true}, // what was written since stays written
+	kvdpb.ReasonOutcomeUnknown:   {err: backend.ErrUncertain},
+	kvdpb.ReasonReadOnly:         {err: backend.ErrReadOnly, undone: true},
+	kvdpb.ReasonShuttingDown:     {err: backend.ErrUnavailable, undone: true, transient: true},
+	kvdpb.ReasonStoreFailed:      {err: backend.ErrUnavailable, undone: true},
+	kvdpb.ReasonVersionGone:      {err: backend.ErrVersionGone, undone: true},
+	kvdpb.ReasonCorruption:       {err: backend.ErrCorrupt, undone: true},
+	kvdpb.ReasonInternal:         {err: backend.ErrInternal},
 }
 
 // faultOfReason translates what the server said about one operation. An unknown
@@ -71,17 +71,17 @@ func faultOfReason(reason, message string, code codes.Code) *fault {
 func faultOfCode(code codes.Code) fault {
 	switch code {
 	case codes.Unavailable:
-		return fault{err: ErrUnavailable, transient: true}
+		return fault{err: backend.ErrUnavailable, transient: true}
 	case codes.DeadlineExceeded:
 		return fault{err: context.DeadlineExceeded}
 	case codes.Canceled: // by the server or a proxy: see [Client.call] for the caller
-		return fault{err: ErrUnavailable, transient: true}
+		return fault{err: backend.ErrUnavailable, transient: true}
 	case codes.ResourceExhausted: // a message over the limits of either side
-		return fault{err: ErrTooLarge}
+		return fault{err: backend.ErrTooLarge}
 	case codes.InvalidArgument, codes.Unimplemented, codes.FailedPrecondition, codes.OutOfRange:
-		return fault{err: ErrInvalid, undone: true}
+		return fault{err: backend.ErrInvalid, undone: true}
 	}
-	return fault{err: ErrInternal}
+	return fault{err: backend.ErrInternal}
 }
 
 // faultOfResult translates the answer to an operation in a frame.
@@ -134,7 +134,7 @@ func (r *refusal) Error() string {
 // for sure.
 func faultOfStream(err error) *fault {
 	if errors.Is(err, io.EOF) {
-		return &fault{err: ErrUnavailable, transient: true, message: "the server ended the stream"}
+		return &fault{err: backend.ErrUnavailable, transient: true, message: "the server ended the stream"}
 	}
 	var f *fault
 	if refused, ok := errors.AsType[*refusal](err); ok {
@@ -143,11 +143,11 @@ func faultOfStream(err error) *fault {
 		f = faultOfStatus(err)
 	}
 	f.undone = f.reason == kvdpb.ReasonOverloaded
-	if f.err != ErrInvalid && f.err != ErrTooLarge {
+	if f.err != backend.ErrInvalid && f.err != backend.ErrTooLarge {
 		f.transient = true
 	}
 	if errors.Is(f.err, context.DeadlineExceeded) {
-		f.err = ErrUnavailable // it was the stream's context that ended, not the caller's
+		f.err = backend.ErrUnavailable // it was the stream's context that ended, not the caller's
 	}
 	return f
 }
@@ -159,8 +159,8 @@ func (f *fault) error(doubt bool, attempts int) error {
 	if f.reason == kvdpb.ReasonConditionFailed {
 		e.Version = f.version
 	}
-	if doubt && !errors.Is(f.err, ErrUncertain) {
-		e.Err = fmt.Errorf("%w: %w", ErrUncertain, f.err)
+	if doubt && !errors.Is(f.err, backend.ErrUncertain) {
+		e.Err = fmt.Errorf("%w: %w", backend.ErrUncertain, f.err)
 	}
 	return e
 }

@@ -95,18 +95,18 @@ func newFlight(c *conn, class class) *flight {
 
 // full reports whether another operation would exceed the limits of a frame.
 func (f *flight) full(op *frame.Op) bool {
-	caps := f.conn.client.config.caps(f.class)
-	return f.count >= caps.ops || f.request.Len()+op.SizeBound() > caps.bytes
+	limits := f.conn.client.options.limits(f.class)
+	return f.count >= limits.Ops || f.request.Len()+op.SizeBound() > limits.Bytes
 }
 
 // enough reports whether a frame is large enough to be sent without waiting for more operations:
 // half of a limit, for reads a quarter (bench/NOTES.md).
 func (f *flight) enough() bool {
-	caps, share := f.conn.client.config.caps(f.class), 2
+	limits, share := f.conn.client.options.limits(f.class), 2
 	if f.class == reading {
 		share = 4
 	}
-	return f.count >= caps.ops/share || f.request.Len() >= caps.bytes/share
+	return f.count >= limits.Ops/share || f.request.Len() >= limits.Bytes/share
 }
 
 // unbounded is the patience of a call without a timeout.
@@ -263,7 +263,7 @@ func (s *seat) take(op *frame.Op) (answer, *fault, bool) {
 	case r.Code != 0:
 		return answer{Version: r.Version}, faultOfResult(r), true
 	case r.Skipped || r.HasPrevious != (op.Kind == frame.Get) && !(r.HasPrevious && op.ReturnPrevious):
-		return answer{}, &fault{err: ErrInternal, message: "the server answered another kind of operation"}, true
+		return answer{}, &fault{err: backend.ErrInternal, message: "the server answered another kind of operation"}, true
 	}
 	a := answer{Version: r.Version, Found: r.HasPrevious}
 	if a.Found {

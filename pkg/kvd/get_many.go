@@ -43,7 +43,7 @@ func (c *network) batchGet(ctx context.Context, keys [][]byte, at backend.ReadVe
 		return err
 	}
 	if len(response.Lookups) != len(keys) {
-		return &backend.Failure{Attempts: 1, Err: ErrInternal, Message: "the server answered another number of keys"}
+		return &backend.Failure{Attempts: 1, Err: backend.ErrInternal, Message: "the server answered another number of keys"}
 	}
 	c.names.see(response.GetMeta().GetVersion())
 	for i, l := range response.Lookups {
@@ -58,15 +58,14 @@ func (c *network) batchGet(ctx context.Context, keys [][]byte, at backend.ReadVe
 
 // fitFrame reports whether keys may be read by one frame.
 func (c *network) fitFrame(keys [][]byte) bool {
-	b := &c.config.batching
-	if b.Disabled || len(keys) == 0 || len(keys) > frame.MaxOps {
+	if c.options.Unframed || len(keys) == 0 || len(keys) > frame.MaxOps {
 		return false
 	}
 	bytes := 0
 	for _, key := range keys {
 		bytes += len(key)
 	}
-	return bytes <= b.MaxBytes
+	return bytes <= c.options.Frames.Bytes
 }
 
 func (c *network) tryTogether(ctx context.Context, keys [][]byte, at backend.ReadVersion, tries *attempts, found func(int, backend.Item, bool)) (f *fault) {

@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/kvd-db/kvd/internal/service"
+	"github.com/kvd-db/kvd/pkg/kvd/internal/servertest"
 )
 
 // infoLog collects what a hook is told.
@@ -118,16 +119,16 @@ func TestAHookHearsOfEachCall(t *testing.T) {
 }
 
 func TestAHookHearsOfAttempts(t *testing.T) {
-	var tries tryLog
+	var tries servertest.TryLog
 	var log infoLog
-	db := losing(&tries, 2, succeed).open(t, WithHook(log.hook))
+	db := openOn(t, servertest.Losing(&tries, 2, servertest.Succeed), WithHook(log.hook))
 	require.NoError(t, db.Put(t.Context(), []byte("k"), nil))
 	infos := log.take()
 	require.Len(t, infos, 1)
 	assert.Equal(t, 3, infos[0].Attempts)
 
 	invalid := status.Error(codes.InvalidArgument, "no")
-	db = losing(&tries, 0, func(any) (any, error) { return nil, invalid }).open(t, WithHook(log.hook))
+	db = openOn(t, servertest.Losing(&tries, 0, func(any) (any, error) { return nil, invalid }), WithHook(log.hook))
 	_, err := db.Apply(t.Context(), new(Batch).Put([]byte("k"), nil))
 	require.ErrorIs(t, err, ErrInvalid)
 	assert.Equal(t, []CallInfo{{Op: "apply", Keys: 1, Bytes: 1, Attempts: 1, Err: err}}, stable(log.take()))
@@ -159,7 +160,7 @@ func TestWithoutAHook(t *testing.T) {
 func BenchmarkHook(b *testing.B) {
 	for name, hook := range map[string]func(CallInfo){"none": nil, "hook": func(CallInfo) {}} {
 		b.Run(name, func(b *testing.B) {
-			db, err := Open(new(mapServer).listen(b), WithHook(hook))
+			db, err := Open(new(servertest.Map).Listen(b), WithHook(hook))
 			require.NoError(b, err)
 			defer func() { assert.NoError(b, db.Close()) }()
 			ctx, k, v := context.Background(), []byte("key"), make([]byte, 128)

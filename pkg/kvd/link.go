@@ -57,7 +57,7 @@ const maxWrites = 6
 
 // mayTakeLocked reports whether the next flight of a lane may be sent now.
 func (k *link) mayTakeLocked(l *lane) bool {
-	return l.waiting() && l.flying < k.conn.client.config.batching.Window &&
+	return l.waiting() && l.flying < k.conn.client.options.Window &&
 		(l.next().class < writing || k.writes < maxWrites) && !k.gathersLocked(l)
 }
 
@@ -137,7 +137,7 @@ func (k *link) sendLocked(l *lane) {
 	defer f.leave()
 	k.sending = true
 	k.conn.mu.Unlock()
-	left, err := k.carrier.send(&f.request, f.header(k.conn.client.config.timeout))
+	left, err := k.carrier.send(&f.request, f.header(k.conn.client.options.Timeout))
 	k.conn.mu.Lock()
 	k.sending = false
 	if err != nil {
@@ -279,7 +279,7 @@ func (k *link) end(err error) {
 	k.conn.forgetLocked(k)
 	k.settle()
 	if lost {
-		k.conn.client.config.logger.Warn("kvd: a stream ended with operations under way", "error", err)
+		k.conn.client.options.Logger.Warn("kvd: a stream ended with operations under way", "error", err)
 	}
 }
 

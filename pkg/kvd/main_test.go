@@ -3,21 +3,19 @@ package kvd
 import (
 	"context"
 	"net"
-	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
-	"google.golang.org/grpc/test/bufconn"
 
 	"github.com/kvd-db/kvd/internal/daemon"
 	"github.com/kvd-db/kvd/internal/engine"
-	"github.com/kvd-db/kvd/internal/kv"
 	"github.com/kvd-db/kvd/internal/service"
 	"github.com/kvd-db/kvd/internal/service/servicetest"
 	"github.com/kvd-db/kvd/internal/testwait"
 	"github.com/kvd-db/kvd/internal/vfs"
+	"github.com/kvd-db/kvd/pkg/kvd/internal/servertest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -29,32 +27,37 @@ type cluster struct {
 	dialer func(context.Context, string) (net.Conn, error)
 }
 
+func clusterOf(s *servertest.Service) *cluster { return &cluster{s.Store, s.Server, s.Dial} }
+
 // serve runs a server over connections in memory until the test ends.
 func serve(t testing.TB, store *servicetest.Store, o service.Options) *cluster {
 	t.Helper()
-	if store == nil {
-		store = servicetest.New(kv.DefaultLimits)
-	}
-	c := serveStore(t, store, o)
-	c.store = store
-	return c
+	return clusterOf(servertest.Serve(t, store, o))
 }
 
-// serveStore is serve for any store.
-func serveStore(t testing.TB, store service.Store, o service.Options) *cluster {
+// held is a cluster whose calls wait until they are let go or cancelled.
+func held(t *testing.T) (c *cluster, entered chan struct{}, leave func()) {
+	s, entered, leave := servertest.Held(t)
+	return clusterOf(s), entered, leave
+}
+
+// openOn returns a client of a scripted server, closed when the test ends.
+func openOn(t testing.TB, s *servertest.Scripted, opts ...Option) *Client {
 	t.Helper()
-	c := &cluster{server: service.New(store, o, daemon.Protocols()...)}
-	l := bufconn.Listen(1 << 20)
-	served := make(chan error, 1)
-	go func() { served <- c.server.Serve(l) }()
-	t.Cleanup(func() {
-		ctx, cancel := context.WithDeadline(context.Background(), testwait.Deadline())
-		defer cancel()
-		assert.NoError(t, c.server.Shutdown(ctx))
-		assert.NoError(t, <-served)
-	})
-	c.dialer = func(ctx context.Context, _ string) (net.Conn, error) { return l.DialContext(ctx) }
-	return c
+	db, err := Open("memory", append([]Option{WithDialer(s.Dialer(t))}, opts...)...)
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, db.Close()) })
+	return db
+}
+
+// transports are the options of clients whose frames travel in either way.
+var transports = map[string][]Option{"raw": nil, "gRPC": {WithoutRawFrames()}}
+
+// everyTransport runs a test with either way of frames.
+func everyTransport(t *testing.T, test func(t *testing.T, opts ...Option)) {
+	for name, opts := range transports {
+		t.Run(name, func(t *testing.T) { test(t, opts...) })
+	}
 }
 
 // everyStore runs a test on the simple store, which says what is right, and on the
@@ -67,7 +70,7 @@ func everyStore(t *testing.T, test func(t *testing.T, db *Client)) {
 		})
 		require.NoError(t, err)
 		t.Cleanup(func() { assert.NoError(t, e.Close()) })
-		test(t, serveStore(t, daemon.Store(e), service.Options{}).open(t))
+		test(t, clusterOf(servertest.ServeStore(t, daemon.Store(e), service.Options{})).open(t))
 	})
 }
 
@@ -85,35 +88,3 @@ func openMemory(t testing.TB, opts ...Option) *Client {
 	t.Helper()
 	return serve(t, nil, service.Options{}).open(t, opts...)
 }
-
-// waiting counts the operations that have not left.
-func waiting(db *Client) (n int) {
-	for _, c := range networkOf(db).conns {
-		c.mu.Lock()
-		for i := range c.mu.lanes {
-			l := &c.mu.lanes[i]
-			for _, f := range append(slices.Clone(l.sealed), l.open) {
-				if f != nil {
-					n += f.count - f.given
-				}
-			}
-		}
-		c.mu.Unlock()
-	}
-	return n
-}
-
-// carrierOf returns what brings the frames of a client's first connection, nil if
-// there is nothing.
-func carrierOf(db *Client) carrier {
-	c := networkOf(db).conns[0]
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.mu.link == nil {
-		return nil
-	}
-	return c.mu.link.carrier
-}
-
-// networkOf returns the backend of a client of a server.
-func networkOf(db *Client) *network { return db.backend.(*network) }

@@ -9,6 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/kvd-db/kvd/internal/service"
+	"github.com/kvd-db/kvd/pkg/kvd/internal/backend"
+	"github.com/kvd-db/kvd/pkg/kvd/internal/servertest"
 )
 
 func TestNamesAreNeverTheSame(t *testing.T) {
@@ -54,27 +56,33 @@ func TestTheNewestVersionSeenNeverGoesBack(t *testing.T) {
 // The client knows the newest version that any answer had.
 func TestEveryAnswerTellsAVersion(t *testing.T) {
 	ctx := context.Background()
-	k := []byte("k")
-	for name, batching := range map[string]Batching{"in frames": {}, "alone": {Disabled: true}} {
-		for what, call := range map[string]func(*Client) error{
-			"get":      func(db *Client) error { _, err := db.Get(ctx, k); return err },
-			"get many": func(db *Client) error { _, err := db.GetMany(ctx, [][]byte{k}); return err },
-			"snapshot": func(db *Client) error { return db.View(ctx, func(*Snapshot) error { return nil }) },
-			"scan": func(db *Client) error {
-				for _, err := range db.Scan(ctx, All()) {
-					return err
-				}
-				return nil
+	newest := backend.ReadVersion{}
+	for name, unframed := range map[string]bool{"in frames": false, "alone": true} {
+		for what, call := range map[string]func(caller) error{
+			"get": func(db caller) error { _, err := db.get(ctx, "k"); return err },
+			"get many": func(db caller) error {
+				return db.GetMany(ctx, [][]byte{[]byte("k")}, newest, nil, func(int, backend.Item, bool) {})
 			},
-			"put":   func(db *Client) error { return db.Put(ctx, k, nil) },
-			"apply": func(db *Client) error { _, err := db.Apply(ctx, new(Batch).Delete(k)); return err },
+			"snapshot": func(db caller) error {
+				s, err := db.BeginSnapshot(ctx, 0)
+				db.ReleaseSnapshot(s.ID)
+				return err
+			},
+			"scan": func(db caller) error {
+				return db.Scan(ctx, &backend.Scan{}, func(backend.Item) bool { return false })
+			},
+			"put": func(db caller) error { return db.put(ctx, "k", nil) },
+			"apply": func(db caller) error {
+				_, err := db.Apply(ctx, []backend.Mutation{{Kind: backend.Delete, Key: []byte("k")}}, backend.WriteOptions{})
+				return err
+			},
 		} {
 			t.Run(name+"/"+what, func(t *testing.T) {
-				c := serve(t, nil, service.Options{})
-				put(t, c.open(t), "a", "", "b", "", "k", "")
-				db := c.open(t, WithBatching(batching))
+				c := servertest.Serve(t, nil, service.Options{})
+				openBy(t, c.Dial, networkOptions{}).mustPut(t, "a", "", "b", "", "k", "")
+				db := openBy(t, c.Dial, networkOptions{Unframed: unframed})
 				require.NoError(t, call(db))
-				assert.Equal(t, versionOf(t, c.store), networkOf(db).names.newest.Load())
+				assert.Equal(t, servertest.VersionOf(t, c.Store), db.names.newest.Load())
 			})
 		}
 	}
@@ -83,18 +91,19 @@ func TestEveryAnswerTellsAVersion(t *testing.T) {
 // What others learn while a write is under way is of no use to it: it may have
 // been applied before that.
 func TestAWriteKnowsWhatWasKnownWhenItWasFirstSent(t *testing.T) {
-	ctx := context.Background()
-	var log tryLog
-	s := losing(&log, 1, succeed)
-	db := s.open(t)
-	networkOf(db).names.see(7)
-	unary := s.unary
-	s.unary = func(request any) (any, error) {
-		networkOf(db).names.see(1000)
+	var log servertest.TryLog
+	s := servertest.Losing(&log, 1, servertest.Succeed)
+	db := openBy(t, s.Dialer(t), networkOptions{})
+	db.names.see(7)
+	unary := s.Unary
+	s.Unary = func(request any) (any, error) {
+		db.names.see(1000)
 		return unary(request)
 	}
-	require.NoError(t, writesOf(db)["apply"](ctx))
-	tries := log.take()
+	write := []backend.Mutation{{Kind: backend.Put, Key: []byte("k"), Value: []byte("v")}}
+	_, err := db.Apply(t.Context(), write, backend.WriteOptions{})
+	require.NoError(t, err)
+	tries := log.Take()
 	require.Len(t, tries, 2)
 	assert.EqualValues(t, 7, tries[1].KnownVersion)
 }

@@ -22,9 +22,9 @@ import (
 
 // network is the backend that a server is, over the network.
 type network struct {
-	config config
-	budget *retryBudget
-	names  names
+	options networkOptions
+	budget  *retryBudget
+	names   names
 	// conns has the connections of each endpoint in turn, as many of each.
 	conns     []*conn
 	endpoints int
@@ -43,17 +43,17 @@ type network struct {
 var _ backend.Backend = (*network)(nil)
 
 // openNetwork does no I/O.
-func openNetwork(target string, config config) (*network, error) {
+func openNetwork(target string, options networkOptions) (*network, error) {
 	targets, err := splitTargets(target)
 	if err != nil {
 		return nil, err
 	}
-	c := &network{config: config, budget: newRetryBudget(), endpoints: len(targets), releases: make(chan struct{}, maxReleases)}
+	c := &network{options: options, budget: newRetryBudget(), endpoints: len(targets), releases: make(chan struct{}, maxReleases)}
 	c.names.init()
 	c.life, c.end = context.WithCancel(context.Background())
 	for i, target := range targets {
 		if err := c.addEndpoint(i, target); err != nil {
-			return nil, fmt.Errorf("%w: target %q: %w", ErrInvalid, target, firstError(err, c.Close()))
+			return nil, fmt.Errorf("%w: target %q: %w", backend.ErrInvalid, target, firstError(err, c.Close()))
 		}
 	}
 	return c, nil
@@ -61,17 +61,17 @@ func openNetwork(target string, config config) (*network, error) {
 
 // addEndpoint adds the connections of the i-th endpoint.
 func (c *network) addEndpoint(i int, target string) error {
-	config := &c.config
-	if config.dialer == nil {
+	options := &c.options
+	if options.Dialer == nil {
 		target = withPort(target)
 	}
-	for range config.conns {
-		cc, err := grpc.NewClient(config.target(target), config.dialOptions(target, c.connectTimeout())...)
+	for range options.Conns {
+		cc, err := grpc.NewClient(options.target(target), options.dialOptions(target, c.connectTimeout())...)
 		if err != nil {
 			return err
 		}
 		c.conns = append(c.conns, &conn{
-			client: c, endpoint: i, grpc: cc, raw: config.rawTarget(target),
+			client: c, endpoint: i, grpc: cc, raw: options.rawTarget(target),
 			kv: kvdpb.NewKVServiceClient(cc), txn: kvdpb.NewTxnServiceClient(cc),
 		})
 	}
@@ -96,10 +96,10 @@ const (
 	maxReceiveBytes = 80 << 20
 )
 
-func (c *config) dialOptions(target string, connect time.Duration) []grpc.DialOption {
+func (o *networkOptions) dialOptions(target string, connect time.Duration) []grpc.DialOption {
 	security := insecure.NewCredentials()
-	if c.tls != nil {
-		security = credentials.NewTLS(c.tls)
+	if o.TLS != nil {
+		security = credentials.NewTLS(o.TLS)
 	}
 	reconnect := backoff.DefaultConfig
 	reconnect.BaseDelay, reconnect.MaxDelay = 50*time.Millisecond, time.Second
@@ -113,17 +113,17 @@ func (c *config) dialOptions(target string, connect time.Duration) []grpc.DialOp
 		grpc.WithStaticConnWindowSize(connWindow),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxReceiveBytes)),
 	}
-	if c.dialer != nil {
+	if o.Dialer != nil {
 		opts = append(opts, grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
-			return c.dialer(ctx, target)
+			return o.Dialer(ctx, target)
 		}))
 	}
 	return opts
 }
 
 // target is what gRPC resolves: nothing if there is a dialer.
-func (c *config) target(target string) string {
-	if c.dialer != nil && !strings.Contains(target, "://") {
+func (o *networkOptions) target(target string) string {
+	if o.Dialer != nil && !strings.Contains(target, "://") {
 		return "passthrough:///" + target
 	}
 	return target
@@ -139,7 +139,7 @@ func (c *network) Ping(ctx context.Context) error {
 		return err
 	})
 	if err == nil && !ready {
-		return &backend.Failure{Attempts: 1, Err: ErrUnavailable, Message: "the server is up but not ready"}
+		return &backend.Failure{Attempts: 1, Err: backend.ErrUnavailable, Message: "the server is up but not ready"}
 	}
 	return err
 }
@@ -166,7 +166,7 @@ func (c *network) pick(load func(*conn) int64) *conn { return c.pickAbove(0, loa
 // under way than a full frame has, else that with the least. One connection makes
 // larger frames than several; several are read by more than one goroutine.
 func (c *network) pickFor(class class) *conn {
-	return c.pickAbove(int64(c.config.caps(class).ops), func(c *conn) int64 { return c.load(class).Load() })
+	return c.pickAbove(int64(c.options.limits(class).Ops), func(c *conn) int64 { return c.load(class).Load() })
 }
 
 // pickAbove is pick where a load below enough counts as none.

@@ -19,7 +19,7 @@ type config struct {
 	conns      int
 	timeout    time.Duration
 	batching   Batching
-	synced     frameCaps // of frames that wait for the disk
+	synced     frameLimits // of frames that wait for the disk
 	durability Durability
 	logger     *slog.Logger
 	grpcOnly   bool
@@ -46,17 +46,6 @@ type Batching struct {
 	Window int
 }
 
-// frameCaps bound a frame.
-type frameCaps struct{ ops, bytes int }
-
-// caps bound the frames of a class.
-func (c *config) caps(class class) frameCaps {
-	if class.waitsForDisk() {
-		return c.synced
-	}
-	return frameCaps{c.batching.MaxOps, c.batching.MaxBytes}
-}
-
 const maxWindow = 8
 
 func newConfig(opts []Option) (config, error) {
@@ -64,9 +53,9 @@ func newConfig(opts []Option) (config, error) {
 	for _, o := range opts {
 		o(&c)
 	}
-	c.synced = frameCaps{c.batching.MaxOps, c.batching.MaxBytes}
-	setDefault(&c.synced.ops, 512)
-	setDefault(&c.synced.bytes, 128<<10)
+	c.synced = frameLimits{c.batching.MaxOps, c.batching.MaxBytes}
+	setDefault(&c.synced.Ops, 512)
+	setDefault(&c.synced.Bytes, 128<<10)
 	setDefault(&c.batching.MaxOps, 256)
 	setDefault(&c.batching.MaxBytes, 64<<10)
 	setDefault(&c.batching.Window, 2)
@@ -87,6 +76,17 @@ func newConfig(opts []Option) (config, error) {
 		return c, fmt.Errorf("%w: timeout %v is negative", ErrInvalid, c.timeout)
 	}
 	return c, c.durability.check()
+}
+
+// network returns the options of the network.
+func (c *config) network() networkOptions {
+	return networkOptions{
+		Conns: c.conns, Timeout: c.timeout,
+		Unframed: c.batching.Disabled, Window: c.batching.Window,
+		Frames: frameLimits{c.batching.MaxOps, c.batching.MaxBytes}, SyncedFrames: c.synced,
+		GRPCOnly: c.grpcOnly, NetOnly: c.netOnly,
+		Logger: c.logger, TLS: c.tls, Dialer: c.dialer,
+	}
 }
 
 func setDefault(v *int, d int) {

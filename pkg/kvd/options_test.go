@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/tls"
 	"log/slog"
+	"net"
 	"sync"
 	"testing"
 
@@ -15,7 +16,6 @@ import (
 	"github.com/kvd-db/kvd/internal/kv"
 	"github.com/kvd-db/kvd/internal/service"
 	"github.com/kvd-db/kvd/internal/service/servicetest"
-	kvdpb "github.com/kvd-db/kvd/pkg/kvdpb/kvd/v1"
 )
 
 func TestOpenChecksItsOptions(t *testing.T) {
@@ -115,10 +115,23 @@ func TestTLS(t *testing.T) {
 	c := serve(t, nil, service.Options{TLS: &tls.Config{Certificates: []tls.Certificate{certificate}}})
 	ctx := context.Background()
 	everyTransport(t, func(t *testing.T, opts ...Option) {
-		db := c.open(t, append(opts, WithTLS(&tls.Config{RootCAs: pool, ServerName: "kvd.test"}))...)
+		var mu sync.Mutex
+		var protocols []string
+		config := &tls.Config{RootCAs: pool, ServerName: "kvd.test", VerifyConnection: func(s tls.ConnectionState) error {
+			mu.Lock()
+			defer mu.Unlock()
+			protocols = append(protocols, s.NegotiatedProtocol)
+			return nil
+		}}
+		db := c.open(t, append(opts, WithTLS(config))...)
 		require.NoError(t, db.Put(ctx, []byte("k"), []byte("v")))
-		_, isRaw := carrierOf(db).(*rawCarrier)
-		assert.Equal(t, len(opts) == 0, isRaw)
+		want := frame.ALPN
+		if len(opts) > 0 {
+			want = "h2"
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		assert.Equal(t, []string{want}, protocols)
 	})
 	for name, o := range map[string][]Option{
 		"plain text":  nil,
@@ -168,13 +181,36 @@ func (b *safeBuffer) String() string {
 
 // What is asked for bounds all frames; else those that wait for the disk are larger.
 func TestFramesThatWaitForTheDiskAreLarger(t *testing.T) {
-	synced := classOf(&frame.Op{Kind: frame.Put, Options: frame.Options{Durability: kvdpb.Durability_DURABILITY_SYNC}})
 	c, err := newConfig(nil)
 	require.NoError(t, err)
-	assert.Equal(t, frameCaps{256, 64 << 10}, c.caps(reading))
-	assert.Equal(t, frameCaps{512, 128 << 10}, c.caps(synced))
+	assert.Equal(t, frameLimits{256, 64 << 10}, c.network().Frames)
+	assert.Equal(t, frameLimits{512, 128 << 10}, c.network().SyncedFrames)
 	c, err = newConfig([]Option{WithBatching(Batching{MaxOps: 3, MaxBytes: 100})})
 	require.NoError(t, err)
-	assert.Equal(t, frameCaps{3, 100}, c.caps(reading))
-	assert.Equal(t, frameCaps{3, 100}, c.caps(synced))
+	assert.Equal(t, frameLimits{3, 100}, c.network().Frames)
+	assert.Equal(t, frameLimits{3, 100}, c.network().SyncedFrames)
+}
+
+// The network gets what the options say.
+func TestOptionsReachTheNetwork(t *testing.T) {
+	secure := new(tls.Config)
+	logger := slog.New(slog.DiscardHandler)
+	c, err := newConfig([]Option{
+		WithTLS(secure), WithConns(3), WithTimeout(7), WithBatching(Batching{Disabled: true, Window: 4}),
+		WithoutRawFrames(), WithoutRawSockets(), WithLogger(logger),
+	})
+	require.NoError(t, err)
+	assert.Equal(t, networkOptions{
+		Conns: 3, Timeout: 7, Unframed: true, Frames: frameLimits{256, 64 << 10}, SyncedFrames: frameLimits{512, 128 << 10},
+		Window: 4, GRPCOnly: true, NetOnly: true, Logger: logger, TLS: secure,
+	}, c.network())
+	dialed := false
+	c, err = newConfig([]Option{WithDialer(func(context.Context, string) (net.Conn, error) {
+		dialed = true
+		return nil, net.ErrClosed
+	})})
+	require.NoError(t, err)
+	_, err = c.network().Dialer(t.Context(), "")
+	require.ErrorIs(t, err, net.ErrClosed)
+	assert.True(t, dialed)
 }

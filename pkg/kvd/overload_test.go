@@ -12,7 +12,15 @@ import (
 	"github.com/stretchr/testify/assert"
 	"google.golang.org/grpc/codes"
 
+	"github.com/kvd-db/kvd/pkg/kvd/internal/servertest"
 	kvdpb "github.com/kvd-db/kvd/pkg/kvdpb/kvd/v1"
+)
+
+const (
+	// firstBackoff bounds the wait before the second try of a call, and retriesOfAll the tries
+	// after the first ones of a client's calls while all fail.
+	firstBackoff = 40 * time.Millisecond
+	retriesOfAll = 4096
 )
 
 // refuseAll refuses every operation of a frame.
@@ -27,8 +35,8 @@ func refuseAll(r *kvdpb.PipelineRequest, retryAfter time.Duration) *kvdpb.Pipeli
 }
 
 // answering is a server that has an answer for each frame, in order.
-func answering(answer func(*kvdpb.PipelineRequest) *kvdpb.PipelineResponse) *scripted {
-	return &scripted{pipeline: func(_ int, link scriptedLink) error {
+func answering(answer func(*kvdpb.PipelineRequest) *kvdpb.PipelineResponse) *servertest.Scripted {
+	return &servertest.Scripted{Frames: func(_ int, link servertest.Link) error {
 		for {
 			r, err := link.Recv()
 			if err != nil {
@@ -57,10 +65,10 @@ func keyOf(caller int) []byte { return binary.BigEndian.AppendUint32(nil, uint32
 func TestCallersAreNotRefusedForBeingMany(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const callers, calls, disk = 3000, 3, 50 * time.Millisecond
-		db := answering(func(r *kvdpb.PipelineRequest) *kvdpb.PipelineResponse {
+		db := openOn(t, answering(func(r *kvdpb.PipelineRequest) *kvdpb.PipelineResponse {
 			time.Sleep(disk)
-			return answerAll(r)
-		}).open(t)
+			return servertest.AnswerAll(r)
+		}))
 		var worst atomic.Int64 // of the second call and those after it, when all wait
 		callAll(callers, func(caller int) {
 			for n := range calls {
@@ -75,7 +83,7 @@ func TestCallersAreNotRefusedForBeingMany(t *testing.T) {
 				}
 			}
 		})
-		frames := callers/networkOf(db).config.batching.MaxOps + 1
+		frames := callers/256 + 1 // the default of Batching.MaxOps
 		assert.Less(t, time.Duration(worst.Load()), 2*time.Duration(frames)*disk, "those who came before are served before")
 	})
 }
@@ -88,7 +96,7 @@ func TestThoseWhoWereRefusedDoNotComeBackTogether(t *testing.T) {
 		var mu sync.Mutex
 		refused := make(map[string]bool)
 		arrivals := make(map[time.Duration]int)
-		db := answering(func(r *kvdpb.PipelineRequest) *kvdpb.PipelineResponse {
+		db := openOn(t, answering(func(r *kvdpb.PipelineRequest) *kvdpb.PipelineResponse {
 			mu.Lock()
 			defer mu.Unlock()
 			again := false
@@ -100,16 +108,16 @@ func TestThoseWhoWereRefusedDoNotComeBackTogether(t *testing.T) {
 				refused[key] = true
 			}
 			if again {
-				return answerAll(r)
+				return servertest.AnswerAll(r)
 			}
 			return refuseAll(r, asked)
-		}).open(t)
+		}))
 		begun = time.Now()
 		callAll(callers, func(caller int) { assert.NoError(t, db.Put(t.Context(), keyOf(caller), nil)) })
 		total := 0
 		for at, n := range arrivals {
 			assert.GreaterOrEqual(t, at, asked)
-			assert.Less(t, at, asked+backoffBase<<1)
+			assert.Less(t, at, asked+firstBackoff)
 			assert.Less(t, n, callers/2)
 			total += n
 		}
@@ -124,13 +132,13 @@ func TestRefusedCallsDoNotBecomeTheLoad(t *testing.T) {
 		const callers, calls, asked = 500, 4, 30 * time.Millisecond
 		var tries atomic.Int64
 		var recovered atomic.Bool
-		db := answering(func(r *kvdpb.PipelineRequest) *kvdpb.PipelineResponse {
+		db := openOn(t, answering(func(r *kvdpb.PipelineRequest) *kvdpb.PipelineResponse {
 			if recovered.Load() {
-				return answerAll(r)
+				return servertest.AnswerAll(r)
 			}
 			tries.Add(int64(len(r.Ops)))
 			return refuseAll(r, asked)
-		}).open(t)
+		}))
 		callAll(callers, func(caller int) {
 			for range calls {
 				err := db.Put(t.Context(), keyOf(caller), nil)
@@ -142,7 +150,7 @@ func TestRefusedCallsDoNotBecomeTheLoad(t *testing.T) {
 				}
 			}
 		})
-		assert.LessOrEqual(t, tries.Load(), int64(callers*calls+fullBudget/retryCost))
+		assert.LessOrEqual(t, tries.Load(), int64(callers*calls+retriesOfAll))
 		recovered.Store(true)
 		callAll(callers, func(caller int) { assert.NoError(t, db.Put(t.Context(), keyOf(caller), nil)) })
 	})

@@ -14,6 +14,7 @@ import (
 	"github.com/kvd-db/kvd/internal/kv"
 	"github.com/kvd-db/kvd/internal/service"
 	"github.com/kvd-db/kvd/internal/service/servicetest"
+	"github.com/kvd-db/kvd/pkg/kvd/internal/servertest"
 )
 
 func TestPipeline(t *testing.T) {
@@ -83,7 +84,7 @@ func TestAPipelineTravelsInFewFrames(t *testing.T) {
 		c := serve(t, nil, service.Options{})
 		db := c.open(t, opts...)
 		p := db.Pipeline()
-		const n = 3 * maxAhead
+		const n = 3 * 4096 // 4096 are in flight at once
 		for i := range n {
 			p.Put(fmt.Append(nil, i), nil)
 		}
@@ -145,7 +146,7 @@ func TestAPipelineThatIsCut(t *testing.T) {
 			p.Put(fmt.Append(nil, i), nil)
 		}
 		require.NoError(t, p.Do(context.Background()))
-		assert.EqualValues(t, n, versionOf(t, store), "each was applied once")
+		assert.EqualValues(t, n, servertest.VersionOf(t, store), "each was applied once")
 		assert.Equal(t, n, store.Len())
 	})
 }

@@ -2,7 +2,6 @@ package kvd
 
 import (
 	"context"
-	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -10,14 +9,13 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/kvd-db/kvd/pkg/kvd/internal/servertest"
 	kvdpb "github.com/kvd-db/kvd/pkg/kvdpb/kvd/v1"
-
-	"github.com/kvd-db/kvd/internal/testwait"
 )
 
-func openScripted(t *testing.T, script func(int, scriptedLink) error, opts ...Option) *Client {
+func openScripted(t *testing.T, script func(int, servertest.Link) error, opts ...Option) *Client {
 	t.Helper()
-	return (&scripted{pipeline: script}).open(t, opts...)
+	return openOn(t, &servertest.Scripted{Frames: script}, opts...)
 }
 
 // A stream that ends under an operation is retried for a read and for a write
@@ -32,11 +30,11 @@ func TestAStreamThatEnds(t *testing.T) {
 		"in order":     {nil, true},
 		"by an error":  {status.Error(codes.Unavailable, "gone"), true},
 		"by a reset":   {status.Error(codes.Canceled, "cut off"), true},
-		"at the door":  {withReason(t, overloaded, kvdpb.ReasonOverloaded), false},
-		"by a restart": {withReason(t, status.New(codes.Unavailable, "bye"), kvdpb.ReasonShuttingDown), true},
+		"at the door":  {servertest.WithReason(t, overloaded, kvdpb.ReasonOverloaded), false},
+		"by a restart": {servertest.WithReason(t, status.New(codes.Unavailable, "bye"), kvdpb.ReasonShuttingDown), true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			script := func(opened int, stream scriptedLink) error {
+			script := func(opened int, stream servertest.Link) error {
 				if opened%2 == 1 {
 					_, err := stream.Recv()
 					if err != nil {
@@ -44,7 +42,7 @@ func TestAStreamThatEnds(t *testing.T) {
 					}
 					return test.end
 				}
-				return serveFrames(stream)
+				return servertest.ServeFrames(stream)
 			}
 			everyTransport(t, func(t *testing.T, opts ...Option) {
 				require.NoError(t, openScripted(t, script, opts...).Put(context.Background(), []byte("k"), nil))
@@ -75,13 +73,13 @@ func TestAServerThatBreaksTheProtocol(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			everyTransport(t, func(t *testing.T, opts ...Option) {
 				t.Parallel() // some wait between their tries
-				db := openScripted(t, func(_ int, stream scriptedLink) error {
+				db := openScripted(t, func(_ int, stream servertest.Link) error {
 					for {
 						r, err := stream.Recv()
 						if err != nil {
 							return nil
 						}
-						response := answerAll(r)
+						response := servertest.AnswerAll(r)
 						distort(response)
 						if err := stream.Send(response); err != nil {
 							return err
@@ -101,12 +99,12 @@ func TestAServerThatBreaksTheProtocol(t *testing.T) {
 func TestAnAnswerTooMany(t *testing.T) { everyTransport(t, anAnswerTooMany) }
 
 func anAnswerTooMany(t *testing.T, opts ...Option) {
-	db := openScripted(t, func(_ int, stream scriptedLink) error {
+	db := openScripted(t, func(_ int, stream servertest.Link) error {
 		r, err := stream.Recv()
 		if err != nil {
 			return nil
 		}
-		response := answerAll(r)
+		response := servertest.AnswerAll(r)
 		response.Results = append(response.Results, response.Results...)
 		if err := stream.Send(response); err != nil {
 			return err
@@ -119,52 +117,4 @@ func anAnswerTooMany(t *testing.T, opts ...Option) {
 		require.NoError(t, err)
 		assert.Equal(t, "v", string(value))
 	}
-}
-
-// A stream that is going away takes no further frame, gets the answers that it
-// still owes, and is then closed by the client.
-func TestAStreamThatIsGoingAway(t *testing.T) { everyTransport(t, aStreamThatIsGoingAway) }
-
-func aStreamThatIsGoingAway(t *testing.T, opts ...Option) {
-	closed := make(chan struct{})
-	var first *kvdpb.PipelineRequest
-	told, moved := make(chan struct{}), make(chan struct{})
-	db := openScripted(t, func(opened int, stream scriptedLink) error {
-		if opened > 1 {
-			return serveFrames(stream)
-		}
-		var err error
-		if first, err = stream.Recv(); err != nil {
-			return err
-		}
-		if err := stream.Send(&kvdpb.PipelineResponse{GoingAway: true}); err != nil {
-			return err
-		}
-		close(told)
-		<-moved
-		if err := stream.Send(answerAll(first)); err != nil {
-			return err
-		}
-		_, err = stream.Recv()
-		assert.ErrorContains(t, err, "EOF")
-		close(closed)
-		return nil
-	}, opts...)
-	move := sync.OnceFunc(func() { close(moved) })
-	t.Cleanup(move) // or a failure below would leave the server waiting
-	slow := make(chan error, 1)
-	go func() { slow <- db.Put(context.Background(), []byte("slow"), nil) }()
-	<-told
-	c := networkOf(db).conns[0]
-	testwait.Until(t, func() bool {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		return c.mu.link == nil && !c.mu.opening && !c.waitingLocked()
-	})
-	for range 3 {
-		require.NoError(t, db.Put(context.Background(), []byte("next"), nil))
-	}
-	move()
-	require.NoError(t, <-slow)
-	<-closed
 }

@@ -113,7 +113,7 @@ func (c *conn) dialRaw(ctx context.Context) (carrier, error) {
 	if err != nil {
 		return nil, err
 	}
-	return newRawCarrier(conn, plain, c.client.config.netOnly), nil
+	return newRawCarrier(conn, plain, c.client.options.NetOnly), nil
 }
 
 // greet agrees with the server on raw frames. After an error the connection is

@@ -20,6 +20,7 @@ import (
 	"github.com/kvd-db/kvd/internal/service"
 	"github.com/kvd-db/kvd/internal/service/servicetest"
 	"github.com/kvd-db/kvd/internal/testwait"
+	"github.com/kvd-db/kvd/pkg/kvd/internal/servertest"
 )
 
 func TestWhatTargetsMean(t *testing.T) {
@@ -46,30 +47,39 @@ func TestWhatTargetsMean(t *testing.T) {
 	}
 }
 
-// grpcOnly serves gRPC only, as a server without raw frames or a proxy does, and
+// A host without a port means the port of kvd, and not that of HTTPS, which gRPC takes.
+func TestAHostAloneHasThePortOfKvd(t *testing.T) {
+	for target, want := range map[string]string{
+		"localhost": "localhost:7070", "db.example.com": "db.example.com:7070", "127.0.0.1": "127.0.0.1:7070",
+		"::1": "[::1]:7070", "[::1]": "[::1]:7070", "fe80::1%eth0": "fe80::1%eth0",
+		"localhost:1": "localhost:1", "[::1]:1": "[::1]:1", ":7070": ":7070", "": "", "localhost:": "localhost:",
+		"unix:socket": "unix:socket", "unix:///run/kvd": "unix:///run/kvd", "dns:///host": "dns:///host", "passthrough:host": "passthrough:host",
+	} {
+		assert.Equal(t, want, withPort(target), target)
+	}
+}
+
+// grpcOnlyServer serves gRPC only, as a server without raw frames or a proxy does, and
 // counts the connections that are made.
-func grpcOnlyServer(t *testing.T) (dial Option, dials *atomic.Int32) {
+func grpcOnlyServer(t *testing.T) (dial dialer, dials *atomic.Int32) {
 	pipe := bufconn.Listen(1 << 16)
-	s := &scripted{pipeline: func(_ int, link scriptedLink) error { return serveFrames(link) }}
-	s.listenGRPC(t, pipe)
+	s := &servertest.Scripted{Frames: func(_ int, link servertest.Link) error { return servertest.ServeFrames(link) }}
+	s.ListenGRPC(t, pipe)
 	dials = new(atomic.Int32)
-	return WithDialer(func(ctx context.Context, _ string) (net.Conn, error) {
+	return func(ctx context.Context, _ string) (net.Conn, error) {
 		dials.Add(1)
 		return pipe.DialContext(ctx)
-	}), dials
+	}, dials
 }
 
 // A server that does not speak raw frames is spoken to by gRPC, and not asked again
 // for a while.
 func TestAServerOfGRPCOnly(t *testing.T) {
 	dial, dials := grpcOnlyServer(t)
-	db, err := Open("memory", dial, WithConns(1))
-	require.NoError(t, err)
-	defer func() { require.NoError(t, db.Close()) }()
-	ctx := context.Background()
-	require.NoError(t, db.Put(ctx, []byte("k"), nil))
+	db := openBy(t, dial, networkOptions{Conns: 1})
+	db.mustPut(t, "k", "")
 	assert.EqualValues(t, 2, dials.Load())
-	c := networkOf(db).conns[0]
+	c := db.conns[0]
 	end := func() {
 		c.mu.Lock()
 		k := c.mu.link
@@ -79,47 +89,53 @@ func TestAServerOfGRPCOnly(t *testing.T) {
 		<-k.over
 	}
 	end()
-	require.NoError(t, db.Put(ctx, []byte("k"), nil))
+	db.mustPut(t, "k", "")
 	assert.EqualValues(t, 2, dials.Load(), "it is remembered")
 	end()
 	c.mu.Lock()
 	c.mu.grpc.until = time.Now()
 	c.mu.Unlock()
-	require.NoError(t, db.Put(ctx, []byte("k"), nil))
+	db.mustPut(t, "k", "")
 	assert.EqualValues(t, 3, dials.Load(), "not for ever")
 }
 
 // A server that hangs up may be about to stop: gRPC is tried at once, and raw frames
 // again the next time.
 func TestAServerThatHangsUpIsAskedAgain(t *testing.T) {
-	c := serve(t, nil, service.Options{})
+	c := servertest.Serve(t, nil, service.Options{})
 	dials := 0
-	db := c.open(t, WithConns(1), WithDialer(func(ctx context.Context, address string) (net.Conn, error) {
-		conn, err := c.dialer(ctx, address)
+	db := openBy(t, func(ctx context.Context, address string) (net.Conn, error) {
+		conn, err := c.Dial(ctx, address)
 		if dials++; dials == 1 {
 			return conn, errors.Join(err, conn.Close())
 		}
 		return conn, err
-	}))
-	put(t, db, "k", "v")
-	k := carrierOf(db)
+	}, networkOptions{Conns: 1})
+	db.mustPut(t, "k", "v")
+	k := db.carrier()
 	assert.IsType(t, &streamCarrier{}, k)
-	networkOf(db).conns[0].mu.Lock()
-	assert.Zero(t, networkOf(db).conns[0].mu.grpc.until)
-	networkOf(db).conns[0].mu.Unlock()
+	db.conns[0].mu.Lock()
+	assert.Zero(t, db.conns[0].mu.grpc.until)
+	db.conns[0].mu.Unlock()
 	k.close()
-	testwait.Until(t, func() bool { return carrierOf(db) == nil })
-	put(t, db, "k", "v")
-	assert.IsType(t, &rawCarrier{}, carrierOf(db))
+	testwait.Until(t, func() bool { return db.carrier() == nil })
+	db.mustPut(t, "k", "v")
+	assert.IsType(t, &rawCarrier{}, db.carrier())
 }
 
-func TestWithoutRawFrames(t *testing.T) {
+func TestGRPCOnly(t *testing.T) {
 	dial, dials := grpcOnlyServer(t)
-	db, err := Open("memory", dial, WithoutRawFrames(), WithConns(1))
-	require.NoError(t, err)
-	defer func() { require.NoError(t, db.Close()) }()
-	require.NoError(t, db.Put(context.Background(), []byte("k"), nil))
+	openBy(t, dial, networkOptions{Conns: 1, GRPCOnly: true}).mustPut(t, "k", "")
 	assert.EqualValues(t, 1, dials.Load())
+}
+
+// NetOnly disables raw system calls.
+func TestNetOnly(t *testing.T) {
+	for _, off := range []bool{false, true} {
+		db := openAt(t, new(servertest.Map).Listen(t), networkOptions{Conns: 1, NetOnly: off})
+		db.mustPut(t, "k", "v")
+		assert.Equal(t, off, db.carrier().(*rawCarrier).socket == nil)
+	}
 }
 
 // What a peer says to the preamble tells what it speaks.
@@ -198,10 +214,24 @@ func TestGreetingOverTLS(t *testing.T) {
 				}
 			})
 			defer func() { require.NoError(t, ours.Close()) }()
-			c := &config{tls: &tls.Config{RootCAs: pool}, dialer: func(context.Context, string) (net.Conn, error) { return ours, nil }}
-			_, err := greet(context.Background(), ours, c.rawTarget(test.name+":1").tls)
+			o := &networkOptions{TLS: &tls.Config{RootCAs: pool}, Dialer: func(context.Context, string) (net.Conn, error) { return ours, nil }}
+			_, err := greet(context.Background(), ours, o.rawTarget(test.name+":1").tls)
 			require.ErrorIs(t, err, test.want)
 			server.Wait()
 		})
+	}
+}
+
+func TestTargetsOfSeveralEndpoints(t *testing.T) {
+	for target, want := range map[string][]string{
+		"a":                  {"a"},
+		"a,b:1":              {"a", "b:1"},
+		" a:1 ,\tb:1 ":       {"a:1", "b:1"},
+		"unix:/x/y,[::1]:80": {"unix:/x/y", "[::1]:80"},
+		"dns:///a:1,::1":     {"dns:///a:1", "::1"},
+	} {
+		got, err := splitTargets(target)
+		require.NoError(t, err)
+		assert.Equal(t, want, got)
 	}
 }

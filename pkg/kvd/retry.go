@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/kvd-db/kvd/internal/frame"
+	"github.com/kvd-db/kvd/pkg/kvd/internal/backend"
 	kvdpb "github.com/kvd-db/kvd/pkg/kvdpb/kvd/v1"
 )
 
@@ -87,7 +88,7 @@ func (c *network) attempts(ctx context.Context) attempts {
 // bound gives a call without a deadline the client's timeout, counted from begun. The first
 // try in a frame needs none, because the connection's watchdog bounds it.
 func (a *attempts) bound(begun time.Time) {
-	if timeout := a.client.config.timeout; timeout > 0 && a.deadline.IsZero() {
+	if timeout := a.client.options.Timeout; timeout > 0 && a.deadline.IsZero() {
 		a.deadline = begun.Add(timeout)
 	}
 }
@@ -157,7 +158,7 @@ func (a *attempts) next(f *fault) (wait time.Duration, err error) {
 	if f.transient {
 		a.before = f.err
 	}
-	if errors.Is(f.err, ErrUnavailable) {
+	if errors.Is(f.err, backend.ErrUnavailable) {
 		a.client.moveOn(a.conn)
 	}
 	if !f.transient || a.doubt && !a.name.given() || a.n == a.client.maxAttempts() {

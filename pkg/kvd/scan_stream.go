@@ -48,7 +48,7 @@ func (s *scan) run(caller context.Context, request *kvdpb.ScanRequest, yield fun
 	defer conn.calls.Add(-1)
 
 	var stalled *time.Timer
-	if timeout := s.client.config.timeout; timeout > 0 {
+	if timeout := s.client.options.Timeout; timeout > 0 {
 		stalled = time.AfterFunc(timeout, func() { cancel(context.DeadlineExceeded) })
 		defer stalled.Stop()
 	}
@@ -69,7 +69,7 @@ func (s *scan) run(caller context.Context, request *kvdpb.ScanRequest, yield fun
 			}
 		}
 		if stalled != nil {
-			stalled.Reset(s.client.config.timeout)
+			stalled.Reset(s.client.options.Timeout)
 		}
 	}
 	if errors.Is(err, io.EOF) {

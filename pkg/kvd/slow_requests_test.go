@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/kvd-db/kvd/internal/service"
+	"github.com/kvd-db/kvd/pkg/kvd/internal/servertest"
 )
 
 func TestSlowRequests(t *testing.T) {
@@ -47,7 +48,7 @@ func TestSlowRequests(t *testing.T) {
 
 // A server from before there was a slow log says that it does not know the method.
 func TestSlowRequestsOfAnOlderServer(t *testing.T) {
-	db := (&scripted{}).open(t)
+	db := openOn(t, &servertest.Scripted{})
 	_, err := db.SlowRequests(t.Context(), 0)
 	require.ErrorIs(t, err, ErrInvalid)
 	require.ErrorIs(t, db.ClearSlowRequests(t.Context()), ErrInvalid)

@@ -23,7 +23,7 @@ func (c *network) BeginSnapshot(ctx context.Context, lease time.Duration) (backe
 		return backend.Snapshot{}, err
 	}
 	if r.Version == 0 { // it would read the newest
-		return backend.Snapshot{}, &backend.Failure{Attempts: 1, Err: ErrInternal, Message: "the server's snapshot has no version"}
+		return backend.Snapshot{}, &backend.Failure{Attempts: 1, Err: backend.ErrInternal, Message: "the server's snapshot has no version"}
 	}
 	c.names.see(r.Version)
 	return backend.Snapshot{ID: r.SnapshotId, Version: r.Version, Epoch: r.Epoch, Lease: leaseOf(r.LeaseMs)}, nil
@@ -70,7 +70,7 @@ func (c *network) release(id uint64) {
 	conn.calls.Add(1)
 	defer conn.calls.Add(-1)
 	if _, err := conn.txn.ReleaseSnapshot(ctx, &kvdpb.ReleaseSnapshotRequest{SnapshotId: id}); err != nil {
-		c.config.logger.Debug("kvd: a snapshot was not given back; its lease ends it", "error", err)
+		c.options.Logger.Debug("kvd: a snapshot was not given back; its lease ends it", "error", err)
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 
 	"github.com/kvd-db/kvd/internal/service"
 	"github.com/kvd-db/kvd/internal/service/servicetest"
+	"github.com/kvd-db/kvd/pkg/kvd/internal/servertest"
 	kvdpb "github.com/kvd-db/kvd/pkg/kvdpb/kvd/v1"
 )
 
@@ -171,7 +172,7 @@ func TestSnapshotsAreGivenBack(t *testing.T) {
 // is closed.
 func TestAnOpenSnapshotIsRenewed(t *testing.T) {
 	kept := make(chan *kvdpb.KeepSnapshotRequest)
-	s := &scripted{unary: func(request any) (any, error) {
+	s := &servertest.Scripted{Unary: func(request any) (any, error) {
 		switch r := request.(type) {
 		case *kvdpb.BeginSnapshotRequest:
 			assert.EqualValues(t, 45, r.LeaseMs)
@@ -182,7 +183,7 @@ func TestAnOpenSnapshotIsRenewed(t *testing.T) {
 		}
 		return nil, status.Errorf(codes.Unimplemented, "%T", request)
 	}}
-	db := s.open(t)
+	db := openOn(t, s)
 	snapshot, err := db.Snapshot(context.Background(), Lease(45*time.Millisecond))
 	require.NoError(t, err)
 	assert.EqualValues(t, 7, snapshot.Version())

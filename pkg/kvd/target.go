@@ -21,23 +21,23 @@ type rawTarget struct {
 
 // rawTarget understands those names of gRPC that mean one address; the others are
 // gRPC's alone, and so is what it reaches through a proxy of the environment.
-func (c *config) rawTarget(target string) rawTarget {
-	if c.grpcOnly {
+func (o *networkOptions) rawTarget(target string) rawTarget {
+	if o.GRPCOnly {
 		return rawTarget{}
 	}
 	network, address := addressOf(target)
 	var t rawTarget
 	switch {
-	case c.dialer != nil:
-		t.dial = func(ctx context.Context) (net.Conn, error) { return c.dialer(ctx, target) }
+	case o.Dialer != nil:
+		t.dial = func(ctx context.Context) (net.Conn, error) { return o.Dialer(ctx, target) }
 	case address == "" || network == "tcp" && proxied(address):
 		return rawTarget{}
 	default:
 		dialer := &net.Dialer{KeepAliveConfig: keepalives}
 		t.dial = func(ctx context.Context) (net.Conn, error) { return dialer.DialContext(ctx, network, address) }
 	}
-	if c.tls != nil {
-		t.tls = c.tls.Clone()
+	if o.TLS != nil {
+		t.tls = o.TLS.Clone()
 		t.tls.NextProtos = []string{frame.ALPN}
 		if t.tls.ServerName == "" {
 			if host, _, err := net.SplitHostPort(address); err == nil {

@@ -3,6 +3,7 @@ package kvd
 import (
 	"bufio"
 	"context"
+	"errors"
 	"io"
 	"net"
 	"sync"
@@ -188,7 +189,7 @@ func TestTimingsOfCallsThatFail(t *testing.T) {
 			require.ErrorIs(t, err, ErrNotFound)
 			assert.Equal(t, 2, tim.Attempts)
 			assert.GreaterOrEqual(t, tim.ClientQueue, 130*unit, "the first try and the wait behind it")
-			assert.Less(t, tim.ClientQueue, 130*unit+backoffBase<<1)
+			assert.Less(t, tim.ClientQueue, 130*unit+firstBackoff)
 			assert.Equal(t, 2*unit, tim.Network)
 			assert.Equal(t, 4*unit, tim.Engine)
 		})
@@ -300,7 +301,7 @@ func testEveryCallIsTimed(t *testing.T, db *Client, frameOps int) {
 		tim.Sync = time.Hour
 		_, err2 := tx.GetMany(ctx, [][]byte{key}, Timed(&tim))
 		assert.Zero(t, tim)
-		return firstError(err, err2)
+		return errors.Join(err, err2)
 	}))
 	_, err = db.Get(ctx, key, Timed(nil))
 	require.NoError(t, err)

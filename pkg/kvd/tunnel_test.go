@@ -134,25 +134,3 @@ func TestTunnelsSeeEveryByte(t *testing.T) {
 		})
 	}
 }
-
-// WithoutRawSockets disables raw sockets.
-func TestWithoutRawSockets(t *testing.T) {
-	for _, off := range []bool{false, true} {
-		s := service.New(servicetest.New(kv.DefaultLimits), service.Options{NetOnly: off}, daemon.Protocols()...)
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		require.NoError(t, err)
-		served := make(chan error, 1)
-		go func() { served <- s.Serve(l) }()
-		opts := []Option{WithConns(1)}
-		if off {
-			opts = append(opts, WithoutRawSockets())
-		}
-		db, err := Open(l.Addr().String(), opts...)
-		require.NoError(t, err)
-		put(t, db, "k", "v")
-		assert.Equal(t, off, carrierOf(db).(*rawCarrier).socket == nil)
-		require.NoError(t, db.Close())
-		require.NoError(t, s.Shutdown(context.Background()))
-		require.NoError(t, <-served)
-	}
-}

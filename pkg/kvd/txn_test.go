@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/kvd-db/kvd/pkg/kvd/internal/servertest"
 	kvdpb "github.com/kvd-db/kvd/pkg/kvdpb/kvd/v1"
 )
 
@@ -291,9 +292,9 @@ func (l *callLog) count(request any) int {
 }
 
 // lending is a server that serves snapshots and reads, and commits as it is told.
-func lending(log *callLog, commit func(n int, r *kvdpb.CommitRequest) error) *scripted {
-	s := &scripted{pipeline: func(_ int, stream scriptedLink) error { return serveFrames(stream) }}
-	s.unary = func(request any) (any, error) {
+func lending(log *callLog, commit func(n int, r *kvdpb.CommitRequest) error) *servertest.Scripted {
+	s := &servertest.Scripted{Frames: func(_ int, stream servertest.Link) error { return servertest.ServeFrames(stream) }}
+	s.Unary = func(request any) (any, error) {
 		n := log.add(request)
 		switch r := request.(type) {
 		case *kvdpb.BeginSnapshotRequest:
@@ -330,7 +331,7 @@ func TestTheCallsOfATransaction(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var log callLog
 			var request *kvdpb.CommitRequest
-			db := lending(&log, func(_ int, r *kvdpb.CommitRequest) error { request = r; return nil }).open(t)
+			db := openOn(t, lending(&log, func(_ int, r *kvdpb.CommitRequest) error { request = r; return nil }))
 			tx := begin(t, db)
 			if test.reads {
 				for range 3 {
@@ -355,7 +356,7 @@ func TestTheCallsOfATransaction(t *testing.T) {
 
 func TestATransactionReadsOnlySoMuch(t *testing.T) {
 	ctx := context.Background()
-	db := lending(new(callLog), allow).open(t)
+	db := openOn(t, lending(new(callLog), allow))
 	tx := begin(t, db)
 	for i := range maxReads {
 		_, err := tx.Get(ctx, strconv.AppendInt(nil, int64(i), 10))

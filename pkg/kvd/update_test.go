@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/kvd-db/kvd/pkg/kvd/internal/servertest"
 	kvdpb "github.com/kvd-db/kvd/pkg/kvdpb/kvd/v1"
 )
 
@@ -51,7 +52,7 @@ func TestUpdatesAreSerializable(t *testing.T) {
 }
 
 func conflicts(t *testing.T) error {
-	return withReason(t, status.New(codes.Aborted, "conflict"), kvdpb.ReasonConflict)
+	return servertest.WithReason(t, status.New(codes.Aborted, "conflict"), kvdpb.ReasonConflict)
 }
 
 // write is a transaction that reads and writes.
@@ -68,12 +69,12 @@ func TestAConflictRunsTheTransactionAgain(t *testing.T) {
 	ctx := context.Background()
 	var log callLog
 	conflict := conflicts(t)
-	db := lending(&log, func(n int, _ *kvdpb.CommitRequest) error {
+	db := openOn(t, lending(&log, func(n int, _ *kvdpb.CommitRequest) error {
 		if n < 4 {
 			return conflict
 		}
 		return nil
-	}).open(t)
+	}))
 	var runs []*Txn
 	result, err := Transact(ctx, db, func(tx *Txn) (int, error) {
 		runs = append(runs, tx)
@@ -88,7 +89,7 @@ func TestAConflictRunsTheTransactionAgain(t *testing.T) {
 
 func TestAConflictThatStays(t *testing.T) {
 	conflict := conflicts(t)
-	db := lending(new(callLog), func(int, *kvdpb.CommitRequest) error { return conflict }).open(t)
+	db := openOn(t, lending(new(callLog), func(int, *kvdpb.CommitRequest) error { return conflict }))
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	err := db.Update(ctx, write(ctx), MaxAttempts(3))
@@ -147,7 +148,7 @@ func TestTheContextEndsBetweenAttempts(t *testing.T) {
 func TestAnErrorOfTheFunction(t *testing.T) {
 	ctx := context.Background()
 	var log callLog
-	db := lending(&log, allow).open(t)
+	db := openOn(t, lending(&log, allow))
 	for _, want := range []error{assert.AnError, ErrConflict, &Error{Op: "elsewhere", Reason: kvdpb.ReasonConflict, Err: ErrConflict}, ErrVersionGone} {
 		runs := 0
 		err := db.Update(ctx, func(tx *Txn) error {
@@ -184,14 +185,14 @@ func TestAnErrorOfTheFunction(t *testing.T) {
 // One that is uncertain is not run again.
 func TestALostSnapshotRunsTheTransactionAgain(t *testing.T) {
 	ctx := context.Background()
-	gone := withReason(t, status.New(codes.OutOfRange, "gone"), kvdpb.ReasonVersionGone)
+	gone := servertest.WithReason(t, status.New(codes.OutOfRange, "gone"), kvdpb.ReasonVersionGone)
 	var log callLog
-	db := lending(&log, func(n int, _ *kvdpb.CommitRequest) error {
+	db := openOn(t, lending(&log, func(n int, _ *kvdpb.CommitRequest) error {
 		if n == 1 {
 			return gone
 		}
 		return nil
-	}).open(t)
+	}))
 	require.NoError(t, db.Update(ctx, write(ctx)))
 	assert.Equal(t, 2, log.count(&kvdpb.CommitRequest{}))
 
@@ -205,12 +206,12 @@ func TestALostSnapshotRunsTheTransactionAgain(t *testing.T) {
 	require.ErrorIs(t, err, ErrVersionGone)
 
 	var uncertain callLog
-	db = lending(&uncertain, func(n int, _ *kvdpb.CommitRequest) error {
+	db = openOn(t, lending(&uncertain, func(n int, _ *kvdpb.CommitRequest) error {
 		if n == 1 {
 			return status.Error(codes.Unavailable, "the connection broke")
 		}
 		return gone
-	}).open(t)
+	}))
 	err = db.Update(ctx, write(ctx))
 	require.ErrorIs(t, err, ErrUncertain)
 	require.ErrorIs(t, err, ErrVersionGone)
@@ -220,10 +221,10 @@ func TestALostSnapshotRunsTheTransactionAgain(t *testing.T) {
 	// A server that was restarted since, and does not know the commit, says that it was
 	// not applied by the one before either.
 	var restarted callLog
-	opening := withReason(t, status.New(codes.OutOfRange, "gone"), kvdpb.ReasonVersionGone, kvdpb.MetadataCause, kvdpb.CauseOpening)
-	db = lending(&restarted, func(n int, _ *kvdpb.CommitRequest) error {
+	opening := servertest.WithReason(t, status.New(codes.OutOfRange, "gone"), kvdpb.ReasonVersionGone, kvdpb.MetadataCause, kvdpb.CauseOpening)
+	db = openOn(t, lending(&restarted, func(n int, _ *kvdpb.CommitRequest) error {
 		return []error{status.Error(codes.Unavailable, "the connection broke"), opening, nil}[n-1]
-	}).open(t)
+	}))
 	require.NoError(t, db.Update(ctx, write(ctx)))
 	assert.Equal(t, 3, restarted.count(&kvdpb.CommitRequest{}))
 }

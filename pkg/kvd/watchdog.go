@@ -30,7 +30,7 @@ const (
 var errSilent = unavailable(errors.New("nothing has come from the server for too long"))
 
 func (c *conn) tick() time.Duration {
-	timeout := c.client.config.timeout
+	timeout := c.client.options.Timeout
 	if timeout == 0 {
 		return maxTick
 	}
@@ -62,7 +62,7 @@ func (c *conn) look() {
 	var rounds []chan struct{}
 	expire := func(flights []*flight) {
 		for _, f := range flights {
-			if timeout := c.client.config.timeout; timeout > 0 && !f.expired && now.Sub(f.born) >= timeout {
+			if timeout := c.client.options.Timeout; timeout > 0 && !f.expired && now.Sub(f.born) >= timeout {
 				f.expired = true
 				rounds = append(rounds, f.roundLocked())
 			}

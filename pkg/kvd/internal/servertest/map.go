@@ -1,4 +1,4 @@
-package kvd
+package servertest
 
 import (
 	"bufio"
@@ -14,17 +14,17 @@ import (
 	kvdpb "github.com/kvd-db/kvd/pkg/kvdpb/kvd/v1"
 )
 
-// mapServer serves a map by raw frames. It does as little as a server can, so that a benchmark
+// Map serves a map by raw frames. It does as little as a server can, so that a benchmark
 // measures the client.
-type mapServer struct {
+type Map struct {
 	mu      sync.Mutex
 	values  map[string][]byte
 	version uint64
 	frames  int
 }
 
-// listen serves on loopback until the test ends, and returns the address.
-func (s *mapServer) listen(t testing.TB) string {
+// Listen serves on loopback until the test ends, and returns the address.
+func (s *Map) Listen(t testing.TB) string {
 	t.Helper()
 	s.values = make(map[string][]byte)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -47,7 +47,7 @@ func (s *mapServer) listen(t testing.TB) string {
 }
 
 // serve answers frames, one after the other, until the client goes.
-func (s *mapServer) serve(conn net.Conn) {
+func (s *Map) serve(conn net.Conn) {
 	defer func() { _ = conn.Close() }() // or by the client
 	in := bufio.NewReaderSize(conn, 64<<10)
 	if _, err := in.Discard(len(frame.Preamble)); err != nil {
@@ -74,7 +74,14 @@ func (s *mapServer) serve(conn net.Conn) {
 	}
 }
 
-func (s *mapServer) perform(op *frame.Op) frame.Result {
+// Frames returns the number of frames that were answered.
+func (s *Map) Frames() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.frames
+}
+
+func (s *Map) perform(op *frame.Op) frame.Result {
 	switch {
 	case op.Skipped:
 		return frame.Result{Tag: op.Tag, Skipped: true}

@@ -1,4 +1,4 @@
-package kvd
+package servertest
 
 import (
 	"bufio"
@@ -19,36 +19,36 @@ import (
 	kvdpb "github.com/kvd-db/kvd/pkg/kvdpb/kvd/v1"
 )
 
-// scripted is a server that does what a test says.
-type scripted struct {
+// Scripted is a server that does what a test says.
+type Scripted struct {
 	kvdpb.UnimplementedKVServiceServer
 	kvdpb.UnimplementedTxnServiceServer
 	mu     sync.Mutex
 	opened int
 
-	// pipeline serves the n-th link, from 1.
-	pipeline func(n int, link scriptedLink) error
-	// unary answers every other call.
-	unary func(request any) (response any, err error)
+	// Frames serves the n-th link, from 1.
+	Frames func(n int, link Link) error
+	// Unary answers every other call.
+	Unary func(request any) (response any, err error)
 }
 
-// scriptedLink is the server's end of a link, whose frames a script sees as if they
+// Link is the server's end of a link, whose frames a script sees as if they
 // were in protobuf.
-type scriptedLink interface {
+type Link interface {
 	Recv() (*kvdpb.PipelineRequest, error)
 	Send(*kvdpb.PipelineResponse) error
 	Context() context.Context
 }
 
-func (s *scripted) serve(link scriptedLink) error {
+func (s *Scripted) serve(link Link) error {
 	s.mu.Lock()
 	s.opened++
 	opened := s.opened
 	s.mu.Unlock()
-	return s.pipeline(opened, link)
+	return s.Frames(opened, link)
 }
 
-func (s *scripted) Pipeline(stream kvdpb.KVService_PipelineServer) error {
+func (s *Scripted) Pipeline(stream kvdpb.KVService_PipelineServer) error {
 	return s.serve(&translated{
 		ctx: stream.Context(),
 		receive: func(r *frame.Request) error {
@@ -64,8 +64,8 @@ func (s *scripted) Pipeline(stream kvdpb.KVService_PipelineServer) error {
 	})
 }
 
-// serveRaw serves a raw connection.
-func (s *scripted) serveRaw(conn net.Conn) {
+// ServeRaw serves a raw connection.
+func (s *Scripted) ServeRaw(conn net.Conn) {
 	defer func() { _ = conn.Close() }() // or by the client
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -105,8 +105,8 @@ func (s *scripted) serveRaw(conn net.Conn) {
 		*r = *got
 		return nil
 	}})
-	if f := faultOfStatus(err); err != nil && f.reason == kvdpb.ReasonOverloaded {
-		_ = send(&frame.Response{Refused: true, Results: []frame.Result{{Code: int32(status.Code(err)), Reason: f.reason}}})
+	if info := infoOf(err); info.GetReason() == kvdpb.ReasonOverloaded {
+		_ = send(&frame.Response{Refused: true, Results: []frame.Result{{Code: int32(status.Code(err)), Reason: info.Reason}}})
 	}
 	_ = conn.Close()
 	for range arrived { // until the reader has ended
@@ -214,32 +214,28 @@ func (l *translated) result(shown *kvdpb.PipelineResponse_Result, at uint64) fra
 	return r
 }
 
-// open serves until the test ends, and returns a client.
-func (s *scripted) open(t testing.TB, opts ...Option) *Client {
+// Dialer serves until the test ends, over connections in memory, and returns what makes them.
+func (s *Scripted) Dialer(t testing.TB) func(context.Context, string) (net.Conn, error) {
 	t.Helper()
 	pipe := bufconn.Listen(1 << 16)
-	dial := WithDialer(func(ctx context.Context, _ string) (net.Conn, error) { return pipe.DialContext(ctx) })
-	s.listen(t, pipe)
-	db, err := Open("memory", append([]Option{dial}, opts...)...)
-	require.NoError(t, err)
-	t.Cleanup(func() { assert.NoError(t, db.Close()) })
-	return db
+	s.Listen(t, pipe)
+	return func(ctx context.Context, _ string) (net.Conn, error) { return pipe.DialContext(ctx) }
 }
 
-// listen serves until the test ends.
-func (s *scripted) listen(t testing.TB, l net.Listener) {
+// Listen serves until the test ends.
+func (s *Scripted) Listen(t testing.TB, l net.Listener) {
 	t.Helper()
-	split := &splitter{Listener: l, raw: s.serveRaw}
+	split := &splitter{Listener: l, raw: s.ServeRaw}
 	t.Cleanup(split.end)
-	s.listenGRPC(t, split)
+	s.ListenGRPC(t, split)
 }
 
-// listenGRPC serves until the test ends, gRPC only.
-func (s *scripted) listenGRPC(t testing.TB, l net.Listener) {
+// ListenGRPC serves gRPC only, until the test ends.
+func (s *Scripted) ListenGRPC(t testing.TB, l net.Listener) {
 	t.Helper()
 	server := grpc.NewServer(grpc.WaitForHandlers(true), grpc.UnaryInterceptor(
 		func(_ context.Context, request any, _ *grpc.UnaryServerInfo, _ grpc.UnaryHandler) (any, error) {
-			return s.unary(request)
+			return s.Unary(request)
 		}))
 	kvdpb.RegisterKVServiceServer(server, s)
 	kvdpb.RegisterTxnServiceServer(server, s)
@@ -296,17 +292,8 @@ type peeked struct {
 
 func (p peeked) Read(b []byte) (int, error) { return p.in.Read(b) }
 
-// transports are the options of clients whose frames travel in either way.
-var transports = map[string][]Option{"raw": nil, "gRPC": {WithoutRawFrames()}}
-
-// everyTransport runs a test with either way of frames.
-func everyTransport(t *testing.T, test func(t *testing.T, opts ...Option)) {
-	for name, opts := range transports {
-		t.Run(name, func(t *testing.T) { test(t, opts...) })
-	}
-}
-
-func answerAll(r *kvdpb.PipelineRequest) *kvdpb.PipelineResponse {
+// AnswerAll returns a success for each operation of a frame.
+func AnswerAll(r *kvdpb.PipelineRequest) *kvdpb.PipelineResponse {
 	response := &kvdpb.PipelineResponse{}
 	for _, op := range r.Ops {
 		result := &kvdpb.PipelineResponse_Result{Tag: op.Tag}
@@ -323,19 +310,22 @@ func answerAll(r *kvdpb.PipelineRequest) *kvdpb.PipelineResponse {
 	return response
 }
 
-func serveFrames(stream scriptedLink) error {
+// ServeFrames answers each frame with a success.
+func ServeFrames(stream Link) error {
 	for {
 		r, err := stream.Recv()
 		if err != nil {
 			return nil
 		}
-		if err := stream.Send(answerAll(r)); err != nil {
+		if err := stream.Send(AnswerAll(r)); err != nil {
 			return err
 		}
 	}
 }
 
-func withReason(t *testing.T, s *status.Status, reason string, metadata ...string) error {
+// WithReason returns the error of a status with a reason of kvd and its metadata: keys and values
+// in turn.
+func WithReason(t testing.TB, s *status.Status, reason string, metadata ...string) error {
 	t.Helper()
 	info := &errdetails.ErrorInfo{Reason: reason, Domain: kvdpb.ErrorDomain, Metadata: make(map[string]string)}
 	for i := 0; i < len(metadata); i += 2 {
@@ -344,4 +334,14 @@ func withReason(t *testing.T, s *status.Status, reason string, metadata ...strin
 	s, err := s.WithDetails(info)
 	require.NoError(t, err)
 	return s.Err()
+}
+
+// infoOf returns the reason of kvd and its metadata in an error, nil if it has none.
+func infoOf(err error) *errdetails.ErrorInfo {
+	for _, d := range status.Convert(err).Details() {
+		if info, ok := d.(*errdetails.ErrorInfo); ok {
+			return info
+		}
+	}
+	return nil
 }
