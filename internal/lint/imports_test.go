@@ -29,6 +29,9 @@ var floors = map[string]float64{
 	"pkg/kvd":          5,
 	"pkg/kvd/embed":    5.5,
 
+	"pkg/kvd/internal/transport": 4.5,
+	"pkg/kvd/internal/backend":   4,
+
 	"internal/engine": 4,
 
 	"internal/commit":    3.5,

@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"github.com/kvd-db/kvd/pkg/kvd/internal/backend"
+	"github.com/kvd-db/kvd/pkg/kvd/internal/transport"
 )
 
 // Client is a connection to one store, through one server or several. Make one and share it.
@@ -39,7 +40,7 @@ func Open(target string, opts ...Option) (*Client, error) {
 	if err != nil {
 		return nil, &Error{Op: "open", Err: err}
 	}
-	n, err := openNetwork(target, config.network())
+	n, err := transport.Open(target, config.network())
 	if err != nil {
 		return nil, &Error{Op: "open", Err: err}
 	}

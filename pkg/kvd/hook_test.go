@@ -13,6 +13,7 @@ import (
 
 	"github.com/kvd-db/kvd/internal/service"
 	"github.com/kvd-db/kvd/pkg/kvd/internal/servertest"
+	"github.com/kvd-db/kvd/pkg/kvd/internal/transport"
 )
 
 // infoLog collects what a hook is told.
@@ -153,7 +154,7 @@ func TestAHookIsCalledWhenALoopIsLeft(t *testing.T) {
 
 // Without a hook there is nothing between the calls and the network.
 func TestWithoutAHook(t *testing.T) {
-	assert.IsType(t, &network{}, openMemory(t).backend)
+	assert.IsType(t, &transport.Network{}, openMemory(t).backend)
 }
 
 // BenchmarkHook is a lone Put by a client without a hook and with one that does nothing.

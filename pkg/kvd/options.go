@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/kvd-db/kvd/internal/frame"
+	"github.com/kvd-db/kvd/pkg/kvd/internal/transport"
 )
 
 // Option configures the client that Open returns.
@@ -19,7 +20,7 @@ type config struct {
 	conns      int
 	timeout    time.Duration
 	batching   Batching
-	synced     frameLimits // of frames that wait for the disk
+	synced     transport.Limits // of frames that wait for the disk
 	durability Durability
 	logger     *slog.Logger
 	grpcOnly   bool
@@ -53,7 +54,7 @@ func newConfig(opts []Option) (config, error) {
 	for _, o := range opts {
 		o(&c)
 	}
-	c.synced = frameLimits{c.batching.MaxOps, c.batching.MaxBytes}
+	c.synced = transport.Limits{Ops: c.batching.MaxOps, Bytes: c.batching.MaxBytes}
 	setDefault(&c.synced.Ops, 512)
 	setDefault(&c.synced.Bytes, 128<<10)
 	setDefault(&c.batching.MaxOps, 256)
@@ -79,11 +80,11 @@ func newConfig(opts []Option) (config, error) {
 }
 
 // network returns the options of the network.
-func (c *config) network() networkOptions {
-	return networkOptions{
+func (c *config) network() transport.Options {
+	return transport.Options{
 		Conns: c.conns, Timeout: c.timeout,
 		Unframed: c.batching.Disabled, Window: c.batching.Window,
-		Frames: frameLimits{c.batching.MaxOps, c.batching.MaxBytes}, SyncedFrames: c.synced,
+		Frames: transport.Limits{Ops: c.batching.MaxOps, Bytes: c.batching.MaxBytes}, SyncedFrames: c.synced,
 		GRPCOnly: c.grpcOnly, NetOnly: c.netOnly,
 		Logger: c.logger, TLS: c.tls, Dialer: c.dialer,
 	}

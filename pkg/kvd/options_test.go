@@ -16,6 +16,7 @@ import (
 	"github.com/kvd-db/kvd/internal/kv"
 	"github.com/kvd-db/kvd/internal/service"
 	"github.com/kvd-db/kvd/internal/service/servicetest"
+	"github.com/kvd-db/kvd/pkg/kvd/internal/transport"
 )
 
 func TestOpenChecksItsOptions(t *testing.T) {
@@ -183,12 +184,12 @@ func (b *safeBuffer) String() string {
 func TestFramesThatWaitForTheDiskAreLarger(t *testing.T) {
 	c, err := newConfig(nil)
 	require.NoError(t, err)
-	assert.Equal(t, frameLimits{256, 64 << 10}, c.network().Frames)
-	assert.Equal(t, frameLimits{512, 128 << 10}, c.network().SyncedFrames)
+	assert.Equal(t, transport.Limits{Ops: 256, Bytes: 64 << 10}, c.network().Frames)
+	assert.Equal(t, transport.Limits{Ops: 512, Bytes: 128 << 10}, c.network().SyncedFrames)
 	c, err = newConfig([]Option{WithBatching(Batching{MaxOps: 3, MaxBytes: 100})})
 	require.NoError(t, err)
-	assert.Equal(t, frameLimits{3, 100}, c.network().Frames)
-	assert.Equal(t, frameLimits{3, 100}, c.network().SyncedFrames)
+	assert.Equal(t, transport.Limits{Ops: 3, Bytes: 100}, c.network().Frames)
+	assert.Equal(t, transport.Limits{Ops: 3, Bytes: 100}, c.network().SyncedFrames)
 }
 
 // The network gets what the options say.
@@ -200,8 +201,8 @@ func TestOptionsReachTheNetwork(t *testing.T) {
 		WithoutRawFrames(), WithoutRawSockets(), WithLogger(logger),
 	})
 	require.NoError(t, err)
-	assert.Equal(t, networkOptions{
-		Conns: 3, Timeout: 7, Unframed: true, Frames: frameLimits{256, 64 << 10}, SyncedFrames: frameLimits{512, 128 << 10},
+	assert.Equal(t, transport.Options{
+		Conns: 3, Timeout: 7, Unframed: true, Frames: transport.Limits{Ops: 256, Bytes: 64 << 10}, SyncedFrames: transport.Limits{Ops: 512, Bytes: 128 << 10},
 		Window: 4, GRPCOnly: true, NetOnly: true, Logger: logger, TLS: secure,
 	}, c.network())
 	dialed := false

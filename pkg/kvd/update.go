@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"time"
+
+	"github.com/kvd-db/kvd/pkg/kvd/internal/backend"
 )
 
 // Update runs fn in a transaction and commits it. If the transaction conflicts with another
@@ -74,7 +76,7 @@ const (
 func (o *txnOptions) again(ctx context.Context, op string, n int, cause error) error {
 	err := ctx.Err()
 	if err == nil && n < o.maxAttempts {
-		if err = pause(ctx, rand.N(min(conflictBase<<min(n, 16), conflictMax))); err == nil {
+		if err = backend.Pause(ctx, rand.N(min(conflictBase<<min(n, 16), conflictMax))); err == nil {
 			return nil
 		}
 	}

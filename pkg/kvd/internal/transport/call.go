@@ -1,0 +1,227 @@
+package transport
+
+import (
+	"context"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/peer"
+	"google.golang.org/grpc/status"
+
+	"github.com/kvd-db/kvd/internal/frame"
+	"github.com/kvd-db/kvd/pkg/kvd/internal/backend"
+	kvdpb "github.com/kvd-db/kvd/pkg/kvdpb/kvd/v1"
+)
+
+// answer is what a Get, Put or Delete brought.
+type answer = backend.Answer
+
+// itemOf takes an item over from a message.
+func itemOf(i *kvdpb.Item) backend.Item {
+	return backend.Item{Value: append([]byte{}, i.GetValue()...), Version: i.GetVersion(), TTL: ttlOf(i.GetTtlMs())}
+}
+
+// frameOp is an operation as a frame has it.
+func frameOp(op *backend.Op) frame.Op {
+	f := frame.Op{
+		Kind: frame.Put, Key: op.Key, Value: op.Value, TTLMillis: ttlMillis(op.TTL),
+		Condition:      frameCondition(&op.Condition),
+		ReturnPrevious: op.ReturnPrevious, AtVersion: op.At.Version, Epoch: op.At.Epoch,
+	}
+	f.Durability = kvdpb.Durability(op.Durability)
+	switch op.Kind {
+	case backend.Get:
+		f.Kind = frame.Get
+	case backend.Delete:
+		f.Kind = frame.Delete
+	}
+	return f
+}
+
+// Operate implements backend.Backend. The operation travels in a frame or, if it is large,
+// by a call of its own.
+func (c *Network) Operate(ctx context.Context, operation backend.Op, t *backend.Timings) (answer, error) {
+	w := startWatch(t)
+	op := frameOp(&operation)
+	tries := c.attemptsAt(ctx, &op)
+	tries.watch = w
+	if c.travelsAlone(&op) {
+		return c.operateAlone(ctx, &operation, tries)
+	}
+	for {
+		a, f := c.attempt(ctx, &op, &tries)
+		if f == nil {
+			tries.succeeded()
+			return a, nil
+		}
+		if err := tries.again(ctx, f); err != nil {
+			return answer{}, err
+		}
+	}
+}
+
+// travelsAlone reports whether an operation is made by a call of its own.
+func (c *Network) travelsAlone(op *frame.Op) bool {
+	return c.options.Unframed || len(op.Value)+len(op.Condition.Value) > c.options.Frames.Bytes
+}
+
+// attemptsAt returns the state of the tries of op.
+func (c *Network) attemptsAt(ctx context.Context, op *frame.Op) attempts {
+	if op.Kind == frame.Get {
+		return c.attempts(ctx)
+	}
+	a := c.writeAttempts(ctx)
+	a.lasting = op.Condition.Kind == frame.VersionEquals
+	if op.ReturnPrevious {
+		a.name = noName // the server remembers the write, but not what it replaced
+	}
+	return a
+}
+
+// attempt has op performed once, in a frame.
+func (c *Network) attempt(ctx context.Context, op *frame.Op, tries *attempts) (answer, *fault) {
+	tries.sign(&op.Options)
+	conn := c.pickFor(classOf(op))
+	tries.conn = conn
+	patience := c.setTimeout(op, tries)
+	ctx, cancel := tries.within(ctx)
+	defer cancel()
+	a, begun, f := conn.do(ctx, op, patience, tries.deadline.IsZero(), tries.watch.depart())
+	if f != nil {
+		tries.bound(begun)
+	}
+	return a, f
+}
+
+// setTimeout gives an operation its timeout for the next try, and returns how long
+// its caller will wait.
+func (c *Network) setTimeout(op *frame.Op, tries *attempts) time.Duration {
+	switch {
+	case !tries.deadline.IsZero():
+		left := tries.left()
+		op.TimeoutMillis = c.ownMillis(left)
+		return left
+	case c.options.Timeout == 0:
+		return unbounded
+	}
+	return c.options.Timeout
+}
+
+// ownMillis is the timeout that an operation with this time left carries itself: 0
+// if that of its frame, which is the client's, will do: one that is longer, but not
+// twice as long.
+func (c *Network) ownMillis(left time.Duration) uint32 {
+	if whole := c.options.Timeout; whole/2 <= left && left <= whole {
+		return 0
+	}
+	return timeoutMillis(left)
+}
+
+// operateAlone performs one operation by a call of its own.
+func (c *Network) operateAlone(ctx context.Context, op *backend.Op, tries attempts) (a answer, err error) {
+	err = c.call(ctx, &tries, func(ctx context.Context, conn *conn, opts ...grpc.CallOption) error {
+		options := tries.requestOptions(kvdpb.Durability(op.Durability))
+		var found *kvdpb.Item
+		var meta *kvdpb.ResponseMeta
+		switch op.Kind {
+		case backend.Get:
+			r, err := conn.kv.Get(ctx, &kvdpb.GetRequest{Key: op.Key, AtVersion: op.At.Version, Epoch: op.At.Epoch, Options: tries.watch.options()}, opts...)
+			if err != nil {
+				return err
+			}
+			found, meta = r.GetItem(), r.GetMeta()
+		case backend.Put:
+			r, err := conn.kv.Put(ctx, &kvdpb.PutRequest{
+				Item:           &kvdpb.Item{Key: op.Key, Value: op.Value, TtlMs: ttlMillis(op.TTL)},
+				Precondition:   precondition(&op.Condition),
+				ReturnPrevious: op.ReturnPrevious,
+				Options:        options,
+			}, opts...)
+			if err != nil {
+				return err
+			}
+			found, meta = r.GetPrevious(), r.GetMeta()
+		default:
+			r, err := conn.kv.Delete(ctx, &kvdpb.DeleteRequest{
+				Key:            op.Key,
+				Precondition:   precondition(&op.Condition),
+				ReturnPrevious: op.ReturnPrevious,
+				Options:        options,
+			}, opts...)
+			if err != nil {
+				return err
+			}
+			found, meta = r.GetPrevious(), r.GetMeta()
+		}
+		tries.watch.answered(meta)
+		a = answer{Version: meta.GetVersion(), Found: op.Kind == backend.Get || found != nil}
+		if a.Found {
+			a.Item = itemOf(found)
+		}
+		c.names.see(max(a.Version, a.Item.Version))
+		return nil
+	})
+	return a, err
+}
+
+// unary makes a call that is no write until it succeeds or must not be tried again.
+func (c *Network) unary(ctx context.Context, w watch, call func(context.Context, *conn, ...grpc.CallOption) error) error {
+	tries := c.attempts(ctx)
+	tries.watch = w
+	return c.call(ctx, &tries, call)
+}
+
+// unaryWrite is unary for a write, of which it returns the version. The call gets
+// the options of the try. If lasting is set, what the write asks for and does not
+// find it never will.
+func (c *Network) unaryWrite(ctx context.Context, o *backend.WriteOptions, lasting bool,
+	call func(context.Context, *conn, *kvdpb.RequestOptions, ...grpc.CallOption) (*kvdpb.ResponseMeta, error),
+) (version uint64, err error) {
+	tries := c.writeAttempts(ctx)
+	tries.lasting = lasting
+	tries.watch = startWatch(o.Timings)
+	err = c.call(ctx, &tries, func(ctx context.Context, conn *conn, opts ...grpc.CallOption) error {
+		meta, err := call(ctx, conn, tries.requestOptions(kvdpb.Durability(o.Durability)), opts...)
+		tries.watch.answered(meta)
+		version = meta.GetVersion()
+		return err
+	})
+	if err != nil {
+		return 0, err
+	}
+	c.names.see(version)
+	return version, nil
+}
+
+// call makes a call until it succeeds or must not be tried again.
+func (c *Network) call(ctx context.Context, tries *attempts, call func(context.Context, *conn, ...grpc.CallOption) error) error {
+	if tries.bound(time.Now()); !tries.deadline.IsZero() {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithDeadline(ctx, tries.deadline)
+		defer cancel()
+	}
+	for {
+		conn := c.pick(func(c *conn) int64 { return c.calls.Load() })
+		tries.conn = conn
+		conn.calls.Add(1)
+		// gRPC fills in the peer as soon as the call has a stream: without one,
+		// nothing was sent.
+		var server peer.Peer
+		tries.watch.goes()
+		err := call(ctx, conn, grpc.Peer(&server))
+		conn.calls.Add(-1)
+		if err == nil {
+			tries.succeeded()
+			return nil
+		}
+		f := faultOfStatus(err)
+		if status.Code(err) == codes.Canceled && ctx.Err() != nil {
+			f.err, f.transient = ctx.Err(), false
+		}
+		f.undone = f.undone || server.Addr == nil
+		if err := tries.again(ctx, f); err != nil {
+			return err
+		}
+	}
+}

@@ -1,0 +1,353 @@
+package transport
+
+import (
+	"context"
+	"math/rand/v2"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"google.golang.org/grpc"
+
+	"github.com/kvd-db/kvd/internal/frame"
+	kvdpb "github.com/kvd-db/kvd/pkg/kvdpb/kvd/v1"
+)
+
+// conn has two connections to one endpoint: a link for frames and a gRPC connection for all
+// other calls. Each is opened when it is first needed.
+//
+// Operations that arrive while the window of their lane is in flight form the next frame of the
+// lane. So frames grow with the load, without a timer (natural batching). A caller whose lane
+// has nothing in flight sends the frame on its own goroutine. The link's sender sends all other
+// frames; it may wait for the network without delaying a caller past its deadline.
+//
+// Invariants:
+//
+//	I1. There is at most one current link. A link is opened while there is none, or to
+//	    replace one of gRPC by one of raw frames.
+//	I2. A flight that waits on a lane will be sent, failed or abandoned: while there is
+//	    no link, one is being opened; otherwise the sender is awake, or is woken when it
+//	    may send.
+//	I3. One goroutine at a time writes to a link.
+type conn struct {
+	client   *Network
+	endpoint int // index
+	grpc     *grpc.ClientConn
+	kv       kvdpb.KVServiceClient
+	txn      kvdpb.TxnServiceClient
+	raw      rawTarget
+	// calls counts the gRPC calls in flight; readers and writers count the operations that
+	// wait for a frame or are in flight in one.
+	calls, readers, writers atomic.Int64
+
+	mu struct {
+		sync.Mutex
+		lanes   [classes]lane
+		link    *link   // the current link; nil: none, or one is being opened
+		links   []*link // all that have not ended, including those that only receive
+		opening bool
+		grpc    fallback
+		// refusal is why the last link could not be opened, after failures attempts in a row.
+		// Before until no other link is opened, and calls fail with refusal.
+		refusal  *fault
+		until    time.Time
+		failures int
+		watchdog watchdog
+	}
+}
+
+// load returns the count of the operations of a class.
+func (c *conn) load(class class) *atomic.Int64 {
+	if class < writing {
+		return &c.readers
+	}
+	return &c.writers
+}
+
+// do performs one operation and waits for the answer. begun is when the client's timeout
+// started; if bounded is set, that timeout ends the call.
+func (c *conn) do(ctx context.Context, op *frame.Op, patience time.Duration, bounded bool, t *trip) (a answer, begun time.Time, f *fault) {
+	class := classOf(op)
+	c.mu.Lock()
+	if f := c.reachLocked(); f != nil {
+		c.mu.Unlock()
+		return answer{}, time.Now(), f
+	}
+	s := c.boardLocked(class, op, patience)
+	s.alone()
+	s.time(t)
+	leads := c.leadsLocked(&s)
+	c.mu.Unlock()
+	if leads {
+		runtime.Gosched() // callers that are about to add an operation make the frame larger
+		c.lead(s.flight)
+	}
+	begun = s.flight.born
+	a, f = c.await(ctx, &s, op, bounded)
+	return a, begun, f
+}
+
+// lookedAt records that all callers of a completed flight have resumed.
+func (c *conn) lookedAt(class class) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	l := &c.mu.lanes[class]
+	l.answered--
+	if k := c.mu.link; k != nil {
+		k.wakeForLocked(l)
+	}
+}
+
+// reachLocked opens a link if there is none. It returns a fault if none may be opened now.
+func (c *conn) reachLocked() *fault {
+	if c.mu.link != nil || c.mu.opening {
+		return nil
+	}
+	if c.mu.refusal != nil && time.Now().Before(c.mu.until) {
+		f := *c.mu.refusal
+		return &f
+	}
+	c.openLocked()
+	return nil
+}
+
+// boardLocked adds an operation to the open flight of a lane.
+func (c *conn) boardLocked(class class, op *frame.Op, patience time.Duration) seat {
+	l := &c.mu.lanes[class]
+	if l.open != nil && l.open.full(op) {
+		l.seal()
+	}
+	if l.open == nil {
+		l.open = newFlight(c, class)
+		c.watchLocked()
+	}
+	c.load(class).Add(1)
+	return l.open.board(op, patience)
+}
+
+// ownBytes bounds the bytes in flight while a caller sends its own frame. It is half of the
+// smallest initial send buffer of a socket, so the caller never waits for the network.
+const ownBytes = 8 << 10
+
+// leadsLocked reports whether the caller that has just added an operation sends the flight
+// itself. Otherwise the sender sends it, or a caller that added one before.
+func (c *conn) leadsLocked(s *seat) bool {
+	f, k := s.flight, c.mu.link
+	if f.led || k == nil {
+		return false
+	}
+	l := &c.mu.lanes[f.class]
+	if s.place == 0 && l.flying == 0 && len(l.sealed) == 0 && k.mayLeadLocked(f) {
+		f.led = true
+		return true
+	}
+	k.wakeForLocked(l)
+	return false
+}
+
+// lead sends a flight on behalf of its callers, unless the sender must send it by now.
+func (c *conn) lead(f *flight) {
+	c.mu.Lock()
+	f.led = false
+	k := c.mu.link
+	switch {
+	case f.state != boarding || k == nil:
+		c.mu.Unlock()
+	case c.mu.lanes[f.class].next() == f && k.mayLeadLocked(f):
+		k.sendLocked(&c.mu.lanes[f.class])
+	default:
+		k.wakeLocked()
+		c.mu.Unlock()
+	}
+}
+
+// wakeLocked wakes the sender of the current link if it may send something.
+func (c *conn) wakeLocked() {
+	if c.mu.link != nil {
+		c.mu.link.wakeLocked()
+	}
+}
+
+// await waits for the answer of an operation that was added to a flight.
+func (c *conn) await(ctx context.Context, s *seat, op *frame.Op, bounded bool) (answer, *fault) {
+	done := ctx.Done()
+	for {
+		if done == nil {
+			<-s.landed
+		} else {
+			select {
+			case <-s.landed:
+			case <-done:
+				return c.giveUp(s, op, ctx.Err())
+			}
+		}
+		f := s.flight
+		if f.over.Load() {
+			a, fault, _ := s.take(op)
+			s.leave()
+			return a, fault
+		}
+		c.mu.Lock()
+		a, fault, there := s.take(op)
+		expired := f.expired && bounded
+		s.landed = f.landed
+		c.mu.Unlock()
+		switch {
+		case there:
+			s.leave()
+			return a, fault
+		case expired:
+			return c.giveUp(s, op, context.DeadlineExceeded)
+		}
+	}
+}
+
+// giveUp ends the wait of a caller. If the frame has not been sent, the operation is removed
+// from it.
+func (c *conn) giveUp(s *seat, op *frame.Op, why error) (answer, *fault) {
+	f := s.flight
+	defer s.leave()
+	c.mu.Lock()
+	a, fault, there := s.take(op)
+	if there {
+		c.mu.Unlock()
+		return a, fault
+	}
+	undone := f.state == boarding
+	empty := false
+	if undone {
+		f.request.Skip(s.offset)
+		f.given++
+		if empty = f.given == f.count; empty {
+			c.mu.lanes[f.class].drop(f)
+			f.endLocked(nil)
+		}
+	}
+	c.mu.Unlock()
+	if empty {
+		f.wake()
+	}
+	return answer{}, newFault(why, undone)
+}
+
+func newFault(why error, undone bool) *fault { return &fault{err: why, undone: undone} }
+
+// openLocked starts to open a link.
+func (c *conn) openLocked() {
+	if !c.mu.opening {
+		c.mu.opening = true
+		c.client.background.Go(c.open)
+	}
+}
+
+// The waits between attempts to open a link are those of gRPC, with a smaller base and
+// bound. Each is 1.6 times the last, ± 20 %.
+const (
+	reconnectBase   = 50 * time.Millisecond
+	reconnectMax    = time.Second
+	reconnectFactor = 1.6
+	reconnectJitter = 0.2
+)
+
+func reconnectAfter(failures int) time.Duration {
+	wait := float64(reconnectBase)
+	for range failures - 1 {
+		wait = min(wait*reconnectFactor, float64(reconnectMax))
+	}
+	return time.Duration(wait * (1 + reconnectJitter*(2*rand.Float64()-1)))
+}
+
+// open opens a link and runs it until it ends.
+func (c *conn) open() {
+	carrier, err := c.dial(c.client.life)
+	if err != nil {
+		c.refuse(err)
+		return
+	}
+	k := c.newLink(carrier)
+	c.mu.Lock()
+	c.mu.opening, c.mu.failures, c.mu.refusal = false, 0, nil
+	c.currentLocked(k)
+	c.mu.Unlock()
+	if _, raw := carrier.(*rawCarrier); !raw && c.raw.dial != nil {
+		c.client.background.Go(func() { c.regainRaw(k) })
+	}
+	k.run()
+}
+
+func (c *conn) newLink(carrier carrier) *link {
+	return &link{conn: c, carrier: carrier, wake: make(chan struct{}, 1), over: make(chan struct{}), heard: time.Now()}
+}
+
+// currentLocked makes k the link that takes frames.
+func (c *conn) currentLocked(k *link) {
+	c.mu.link = k
+	c.mu.links = append(c.mu.links, k)
+	k.wakeLocked()
+}
+
+// run runs a link until it ends.
+func (k *link) run() {
+	c, carrier := k.conn, k.carrier
+	stop := context.AfterFunc(c.client.life, carrier.close)
+	var sender sync.WaitGroup
+	sender.Go(k.send)
+	k.end(k.receive())
+	carrier.close()
+	close(k.over)
+	sender.Wait()
+	stop()
+}
+
+// refuse fails the flights that wait for a link that could not be opened.
+func (c *conn) refuse(err error) {
+	f := faultOfStream(err)
+	f.undone = true
+	c.mu.Lock()
+	c.mu.opening = false
+	c.mu.failures++
+	c.mu.refusal, c.mu.until = f, time.Now().Add(reconnectAfter(c.mu.failures))
+	var failed []*flight
+	for i := range c.mu.lanes {
+		l := &c.mu.lanes[i]
+		l.seal()
+		failed = append(failed, l.sealed...)
+		clear(l.sealed)
+		l.sealed = l.sealed[:0]
+	}
+	for _, flight := range failed {
+		flight.endLocked(f)
+	}
+	c.mu.Unlock()
+	wakeAll(failed)
+}
+
+// waitingLocked reports whether a lane has a flight to send.
+func (c *conn) waitingLocked() bool {
+	for i := range c.mu.lanes {
+		if c.mu.lanes[i].waiting() {
+			return true
+		}
+	}
+	return false
+}
+
+// forgetLocked drops a link that takes no more frames, and opens another if flights wait.
+func (c *conn) forgetLocked(k *link) {
+	if c.mu.link == k {
+		c.mu.link = nil
+		if c.waitingLocked() {
+			c.openLocked()
+		}
+	}
+}
+
+// stop ends the watchdog, once no call and no link remains.
+func (c *conn) stop() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.mu.watchdog.timer != nil {
+		c.mu.watchdog.timer.Stop()
+	}
+}

@@ -1,0 +1,59 @@
+package transport
+
+import (
+	"context"
+
+	"google.golang.org/grpc"
+
+	"github.com/kvd-db/kvd/pkg/kvd/internal/backend"
+	kvdpb "github.com/kvd-db/kvd/pkg/kvdpb/kvd/v1"
+)
+
+// Execute implements backend.Backend.
+func (c *Network) Execute(ctx context.Context, e *backend.Execution, o backend.WriteOptions) (result backend.Executed, err error) {
+	tries := c.writeAttempts(ctx)
+	tries.watch = startWatch(o.Timings)
+	tries.write, tries.anew = len(e.Then)+len(e.Else) > 0, true
+	request := &kvdpb.ExecuteRequest{ThenMutations: wireMutations(e.Then), ElseMutations: wireMutations(e.Else)}
+	for i := range e.Guards {
+		g := &e.Guards[i]
+		request.Guards = append(request.Guards, &kvdpb.ExecuteRequest_Guard{Key: g.Key, Precondition: precondition(&g.Condition)})
+	}
+	err = c.call(ctx, &tries, func(ctx context.Context, conn *conn, opts ...grpc.CallOption) error {
+		request.Options = tries.requestOptions(kvdpb.Durability(o.Durability))
+		response, err := conn.txn.Execute(ctx, request, opts...)
+		tries.watch.answered(response.GetMeta())
+		result = backend.Executed{Succeeded: response.GetSucceeded(), Version: response.GetMeta().GetVersion()}
+		return err
+	})
+	if err != nil {
+		return backend.Executed{}, err
+	}
+	c.names.see(result.Version)
+	if tries.doubt && mayStillApply(e, result.Succeeded) {
+		return backend.Executed{}, &backend.Failure{
+			Attempts: tries.n + 1, Err: backend.ErrUncertain,
+			Message: "the last try wrote nothing, but an earlier one may still be applied",
+		}
+	}
+	return result, nil
+}
+
+// mayStillApply reports whether an earlier try, which may be under way, may apply a
+// batch after the answer that a later try got. The store remembers a batch that it
+// applied, so only the choice of an empty one leaves that open. A key that does not
+// have a version now never has it again: Then is then out of the question.
+func mayStillApply(e *backend.Execution, succeeded bool) bool {
+	if succeeded {
+		return len(e.Then) == 0
+	}
+	if len(e.Else) > 0 {
+		return false
+	}
+	for i := range e.Guards {
+		if e.Guards[i].Condition.Kind != backend.VersionEquals {
+			return true
+		}
+	}
+	return false
+}

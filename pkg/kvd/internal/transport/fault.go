@@ -1,0 +1,166 @@
+package transport
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"time"
+
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/kvd-db/kvd/internal/frame"
+	"github.com/kvd-db/kvd/pkg/kvd/internal/backend"
+	kvdpb "github.com/kvd-db/kvd/pkg/kvdpb/kvd/v1"
+)
+
+// fault is why one attempt at an operation failed.
+type fault struct {
+	err        error // as in Error
+	reason     string
+	message    string
+	retryAfter time.Duration
+	version    uint64 // found by a failed condition
+	// undone says that nothing happened at the server, even if it was a write.
+	undone bool
+	// never says that no other try of the same write has happened or will.
+	never bool
+	// transient says that another attempt may succeed.
+	transient bool
+}
+
+// reasons says what each reason of the protocol means to a caller.
+var reasons = map[string]fault{
+	kvdpb.ReasonKeyNotFound:      {err: backend.ErrNotFound, undone: true},
+	kvdpb.ReasonInvalidRequest:   {err: backend.ErrInvalid, undone: true},
+	kvdpb.ReasonRequestIDReused:  {err: backend.ErrInvalid, undone: true},
+	kvdpb.ReasonInvalidPageToken: {err: backend.ErrInvalid, undone: true},
+	kvdpb.ReasonTooLarge:         {err: backend.ErrTooLarge, undone: true},
+	kvdpb.ReasonOverloaded:       {err: backend.ErrOverloaded, undone: true, transient: true},
+	kvdpb.ReasonDeadlineExceeded: {err: context.DeadlineExceeded, undone: true},
+	kvdpb.ReasonCancelled:        {err: backend.ErrUnavailable, undone: true, transient: true}, // by the server: a caller that cancels does not wait
+	kvdpb.ReasonConditionFailed:  {err: backend.ErrConflict, undone: true},
+	kvdpb.ReasonConflict:         {err: backend.ErrConflict, undone: true, never: true}, // what was written since stays written
+	kvdpb.ReasonOutcomeUnknown:   {err: backend.ErrUncertain},
+	kvdpb.ReasonReadOnly:         {err: backend.ErrReadOnly, undone: true},
+	kvdpb.ReasonShuttingDown:     {err: backend.ErrUnavailable, undone: true, transient: true},
+	kvdpb.ReasonStoreFailed:      {err: backend.ErrUnavailable, undone: true},
+	kvdpb.ReasonVersionGone:      {err: backend.ErrVersionGone, undone: true},
+	kvdpb.ReasonCorruption:       {err: backend.ErrCorrupt, undone: true},
+	kvdpb.ReasonInternal:         {err: backend.ErrInternal},
+}
+
+// faultOfReason translates what the server said about one operation. An unknown
+// reason, of a newer server, is judged by its code.
+func faultOfReason(reason, message string, code codes.Code) *fault {
+	f, known := reasons[reason]
+	if !known {
+		f = faultOfCode(code)
+	}
+	f.reason, f.message = reason, message
+	// A store that stopped may run again soon, and will know what it wrote.
+	f.transient = f.transient || reason == kvdpb.ReasonOutcomeUnknown && code == codes.Unavailable
+	return &f
+}
+
+// faultOfCode judges an error that gRPC itself made, or one without a reason.
+func faultOfCode(code codes.Code) fault {
+	switch code {
+	case codes.Unavailable:
+		return fault{err: backend.ErrUnavailable, transient: true}
+	case codes.DeadlineExceeded:
+		return fault{err: context.DeadlineExceeded}
+	case codes.Canceled: // by the server or a proxy: see [Client.call] for the caller
+		return fault{err: backend.ErrUnavailable, transient: true}
+	case codes.ResourceExhausted: // a message over the limits of either side
+		return fault{err: backend.ErrTooLarge}
+	case codes.InvalidArgument, codes.Unimplemented, codes.FailedPrecondition, codes.OutOfRange:
+		return fault{err: backend.ErrInvalid, undone: true}
+	}
+	return fault{err: backend.ErrInternal}
+}
+
+// faultOfResult translates the answer to an operation in a frame.
+func faultOfResult(r *frame.Result) *fault {
+	f := faultOfReason(r.Reason, r.Message, codes.Code(r.Code))
+	f.retryAfter = time.Duration(r.RetryAfterMillis) * time.Millisecond
+	f.version = r.Version
+	return f
+}
+
+// faultOfStatus translates the error of a gRPC call or stream.
+func faultOfStatus(err error) *fault {
+	s := status.Convert(err)
+	var info *errdetails.ErrorInfo
+	var retryAfter time.Duration
+	for _, d := range s.Details() {
+		switch d := d.(type) {
+		case *errdetails.ErrorInfo:
+			if d.Domain == kvdpb.ErrorDomain {
+				info = d
+			}
+		case *errdetails.RetryInfo:
+			retryAfter = d.RetryDelay.AsDuration()
+		}
+	}
+	f := faultOfReason(info.GetReason(), s.Message(), s.Code())
+	f.retryAfter = retryAfter
+	// gRPC gives no reason for a request that the server did not take in, for its length,
+	// and what the client may receive is more than any server sends.
+	f.undone = f.undone || info == nil && s.Code() == codes.ResourceExhausted && strings.Contains(s.Message(), "received message")
+	// No try of a commit that read before the server opened its store was applied: the
+	// server would know its name.
+	f.never = f.never || f.reason == kvdpb.ReasonVersionGone && info.GetMetadata()[kvdpb.MetadataCause] == kvdpb.CauseOpening
+	if v, err := strconv.ParseUint(info.GetMetadata()[kvdpb.MetadataVersion], 10, 64); err == nil {
+		f.version = v
+	}
+	return f
+}
+
+// refusal is a server's last word on a connection for raw frames.
+type refusal struct{ response *frame.Response }
+
+func (r *refusal) Error() string {
+	result := &r.response.Results[0]
+	return fmt.Sprintf("the server refused the connection: %s: %s", result.Reason, result.Message)
+}
+
+// faultOfStream judges the end of a link for the operations under way on it, and
+// the failure to open one. Only a link that was refused at the door did nothing
+// for sure.
+func faultOfStream(err error) *fault {
+	if errors.Is(err, io.EOF) {
+		return &fault{err: backend.ErrUnavailable, transient: true, message: "the server ended the stream"}
+	}
+	var f *fault
+	if refused, ok := errors.AsType[*refusal](err); ok {
+		f = faultOfResult(&refused.response.Results[0])
+	} else {
+		f = faultOfStatus(err)
+	}
+	f.undone = f.reason == kvdpb.ReasonOverloaded
+	if f.err != backend.ErrInvalid && f.err != backend.ErrTooLarge {
+		f.transient = true
+	}
+	if errors.Is(f.err, context.DeadlineExceeded) {
+		f.err = backend.ErrUnavailable // it was the stream's context that ended, not the caller's
+	}
+	return f
+}
+
+// error makes the fault of the last try the error of the call. With doubt, the
+// call is a write that may have happened all the same.
+func (f *fault) error(doubt bool, attempts int) error {
+	e := &backend.Failure{Reason: f.reason, Message: f.message, Attempts: attempts, RetryAfter: f.retryAfter, Err: f.err}
+	if f.reason == kvdpb.ReasonConditionFailed {
+		e.Version = f.version
+	}
+	if doubt && !errors.Is(f.err, backend.ErrUncertain) {
+		e.Err = fmt.Errorf("%w: %w", backend.ErrUncertain, f.err)
+	}
+	return e
+}

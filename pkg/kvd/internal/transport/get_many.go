@@ -1,0 +1,121 @@
+package transport
+
+import (
+	"context"
+	"time"
+
+	"google.golang.org/grpc"
+
+	"github.com/kvd-db/kvd/internal/frame"
+	"github.com/kvd-db/kvd/pkg/kvd/internal/backend"
+	kvdpb "github.com/kvd-db/kvd/pkg/kvdpb/kvd/v1"
+)
+
+// GetMany implements backend.Backend. The keys have a frame of their own, if they fit one.
+func (c *Network) GetMany(ctx context.Context, keys [][]byte, at backend.ReadVersion, t *backend.Timings, found func(int, backend.Item, bool)) error {
+	if !c.fitFrame(keys) {
+		return c.batchGet(ctx, keys, at, t, found)
+	}
+	tries := c.attempts(ctx)
+	tries.watch = startWatch(t)
+	for {
+		f := c.tryTogether(ctx, keys, at, &tries, found)
+		if f == nil {
+			tries.succeeded()
+			return nil
+		}
+		if err := tries.again(ctx, f); err != nil {
+			return err
+		}
+	}
+}
+
+// batchGet is GetMany by a call of gRPC.
+func (c *Network) batchGet(ctx context.Context, keys [][]byte, at backend.ReadVersion, t *backend.Timings, found func(int, backend.Item, bool)) error {
+	var response *kvdpb.BatchGetResponse
+	watch := startWatch(t)
+	err := c.unary(ctx, watch, func(ctx context.Context, conn *conn, opts ...grpc.CallOption) (err error) {
+		response, err = conn.kv.BatchGet(ctx, &kvdpb.BatchGetRequest{Keys: keys, AtVersion: at.Version, Epoch: at.Epoch, Options: watch.options()}, opts...)
+		watch.answered(response.GetMeta())
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	if len(response.Lookups) != len(keys) {
+		return &backend.Failure{Attempts: 1, Err: backend.ErrInternal, Message: "the server answered another number of keys"}
+	}
+	c.names.see(response.GetMeta().GetVersion())
+	for i, l := range response.Lookups {
+		var item backend.Item
+		if l.Found {
+			item = itemOf(l.Item)
+		}
+		found(i, item, l.Found)
+	}
+	return nil
+}
+
+// fitFrame reports whether keys may be read by one frame.
+func (c *Network) fitFrame(keys [][]byte) bool {
+	if c.options.Unframed || len(keys) == 0 || len(keys) > frame.MaxOps {
+		return false
+	}
+	bytes := 0
+	for _, key := range keys {
+		bytes += len(key)
+	}
+	return bytes <= c.options.Frames.Bytes
+}
+
+func (c *Network) tryTogether(ctx context.Context, keys [][]byte, at backend.ReadVersion, tries *attempts, found func(int, backend.Item, bool)) (f *fault) {
+	conn := c.pickFor(together)
+	tries.conn = conn
+	op := frame.Op{Kind: frame.Get, AtVersion: at.Version, Epoch: at.Epoch}
+	patience := c.setTimeout(&op, tries)
+	ctx, cancel := tries.within(ctx)
+	defer cancel()
+	seats, f := conn.boardTogether(keys, op, patience, tries.watch.depart())
+	if f != nil {
+		tries.bound(time.Now())
+		return f
+	}
+	begun := seats[0].flight.born
+	for i := range seats {
+		a, fault := conn.await(ctx, &seats[i], &op, tries.deadline.IsZero())
+		if fault != nil && fault.reason != kvdpb.ReasonKeyNotFound && f == nil {
+			f = fault
+		}
+		found(i, a.Item, fault == nil)
+	}
+	if f != nil {
+		tries.bound(begun)
+	}
+	return f
+}
+
+// boardTogether makes a flight of the reads of one call. Without a version to read
+// at, which would be the same for all anyway, the server chooses one.
+func (c *conn) boardTogether(keys [][]byte, op frame.Op, patience time.Duration, t *trip) ([]seat, *fault) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if f := c.reachLocked(); f != nil {
+		return nil, f
+	}
+	f := newFlight(c, together)
+	f.oneVersion = op.AtVersion == 0
+	seats := make([]seat, len(keys))
+	for i, key := range keys {
+		op.Key = key
+		seats[i] = f.board(&op, patience)
+	}
+	seats[0].time(t)
+	l := &c.mu.lanes[together]
+	l.sealed = append(l.sealed, f)
+	c.load(together).Add(int64(len(keys)))
+	c.watchLocked()
+	if k := c.mu.link; k != nil {
+		k.wakeForLocked(l)
+	}
+	return seats, nil
+}

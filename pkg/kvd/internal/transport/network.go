@@ -1,0 +1,190 @@
+package transport
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/keepalive"
+
+	"github.com/kvd-db/kvd/pkg/kvd/internal/backend"
+	kvdpb "github.com/kvd-db/kvd/pkg/kvdpb/kvd/v1"
+)
+
+// Network is the backend that a server is, over the network.
+type Network struct {
+	options Options
+	budget  *retryBudget
+	names   names
+	// conns has the connections of each endpoint in turn, as many of each.
+	conns     []*conn
+	endpoints int
+	current   atomic.Int32 // endpoint
+	// releasing counts the snapshots that are being given back, and releases has a value
+	// for each that a goroutine of its own gives back.
+	releasing sync.WaitGroup
+	releases  chan struct{}
+
+	// life ends when Close is called; background counts the goroutines that it ends.
+	life       context.Context
+	end        context.CancelFunc
+	background sync.WaitGroup
+}
+
+var _ backend.Backend = (*Network)(nil)
+
+// Open returns the network to the servers of a target. It does no I/O.
+func Open(target string, options Options) (*Network, error) {
+	targets, err := splitTargets(target)
+	if err != nil {
+		return nil, err
+	}
+	c := &Network{options: options, budget: newRetryBudget(), endpoints: len(targets), releases: make(chan struct{}, maxReleases)}
+	c.names.init()
+	c.life, c.end = context.WithCancel(context.Background())
+	for i, target := range targets {
+		if err := c.addEndpoint(i, target); err != nil {
+			return nil, fmt.Errorf("%w: target %q: %w", backend.ErrInvalid, target, firstError(err, c.Close()))
+		}
+	}
+	return c, nil
+}
+
+// addEndpoint adds the connections of the i-th endpoint.
+func (c *Network) addEndpoint(i int, target string) error {
+	options := &c.options
+	if options.Dialer == nil {
+		target = withPort(target)
+	}
+	for range options.Conns {
+		cc, err := grpc.NewClient(options.target(target), options.dialOptions(target, c.connectTimeout())...)
+		if err != nil {
+			return err
+		}
+		c.conns = append(c.conns, &conn{
+			client: c, endpoint: i, grpc: cc, raw: options.rawTarget(target),
+			kv: kvdpb.NewKVServiceClient(cc), txn: kvdpb.NewTxnServiceClient(cc),
+		})
+	}
+	return nil
+}
+
+func firstError(errs ...error) error {
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+const (
+	// The windows of what the server may send before we take it: as large as the
+	// server's own.
+	streamWindow = 1 << 20
+	connWindow   = 4 << 20
+	// maxReceiveBytes is above the largest value that any server may be set to.
+	maxReceiveBytes = 80 << 20
+)
+
+func (o *Options) dialOptions(target string, connect time.Duration) []grpc.DialOption {
+	security := insecure.NewCredentials()
+	if o.TLS != nil {
+		security = credentials.NewTLS(o.TLS)
+	}
+	reconnect := backoff.DefaultConfig
+	reconnect.BaseDelay, reconnect.MaxDelay = 50*time.Millisecond, time.Second
+	opts := []grpc.DialOption{
+		grpc.WithTransportCredentials(security),
+		grpc.WithUserAgent("kvd-go"),
+		grpc.WithDisableServiceConfig(),
+		grpc.WithConnectParams(grpc.ConnectParams{Backoff: reconnect, MinConnectTimeout: connect}),
+		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 30 * time.Second, Timeout: 10 * time.Second}),
+		grpc.WithStaticStreamWindowSize(streamWindow),
+		grpc.WithStaticConnWindowSize(connWindow),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxReceiveBytes)),
+	}
+	if o.Dialer != nil {
+		opts = append(opts, grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
+			return o.Dialer(ctx, target)
+		}))
+	}
+	return opts
+}
+
+// target is what gRPC resolves: nothing if there is a dialer.
+func (o *Options) target(target string) string {
+	if o.Dialer != nil && !strings.Contains(target, "://") {
+		return "passthrough:///" + target
+	}
+	return target
+}
+
+// Ping implements backend.Backend.
+func (c *Network) Ping(ctx context.Context) error {
+	ready := false
+	err := c.unary(ctx, watch{}, func(ctx context.Context, conn *conn, opts ...grpc.CallOption) error {
+		answer, err := healthpb.NewHealthClient(conn.grpc).
+			Check(ctx, &healthpb.HealthCheckRequest{Service: kvdpb.HealthReadiness}, opts...)
+		ready = answer.GetStatus() == healthpb.HealthCheckResponse_SERVING
+		return err
+	})
+	if err == nil && !ready {
+		return &backend.Failure{Attempts: 1, Err: backend.ErrUnavailable, Message: "the server is up but not ready"}
+	}
+	return err
+}
+
+// Close implements backend.Backend.
+func (c *Network) Close() (err error) {
+	c.releasing.Wait()
+	c.end()
+	for _, conn := range c.conns {
+		err = firstError(err, conn.grpc.Close())
+	}
+	c.background.Wait()
+	for _, conn := range c.conns {
+		conn.stop()
+	}
+	return err
+}
+
+// pick returns the connection of the current endpoint with the least under way, the first among equals,
+// so that a lone caller always meets the same one.
+func (c *Network) pick(load func(*conn) int64) *conn { return c.pickAbove(0, load) }
+
+// pickFor returns the connection for operations in frames: the first with less
+// under way than a full frame has, else that with the least. One connection makes
+// larger frames than several; several are read by more than one goroutine.
+func (c *Network) pickFor(class class) *conn {
+	return c.pickAbove(int64(c.options.limits(class).Ops), func(c *conn) int64 { return c.load(class).Load() })
+}
+
+// pickAbove is pick where a load below enough counts as none.
+func (c *Network) pickAbove(enough int64, load func(*conn) int64) *conn {
+	conns := c.candidates()
+	best := conns[0]
+	least := load(best)
+	if least < enough {
+		return best
+	}
+	for _, conn := range conns[1:] {
+		l := load(conn)
+		if l < enough {
+			return conn
+		}
+		if l < least {
+			best, least = conn, l
+		}
+	}
+	return best
+}

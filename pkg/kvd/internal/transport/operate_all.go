@@ -1,0 +1,112 @@
+package transport
+
+import (
+	"context"
+	"time"
+
+	"github.com/kvd-db/kvd/internal/frame"
+	"github.com/kvd-db/kvd/pkg/kvd/internal/backend"
+)
+
+// inFrame is an operation of OperateAll that travels in a frame.
+type inFrame struct {
+	*backend.Operation
+	op    frame.Op
+	tries attempts
+	seat  seat
+	fault *fault // of the last try
+}
+
+// OperateAll implements backend.Backend.
+func (c *Network) OperateAll(ctx context.Context, all []*backend.Operation) {
+	framed := make([]*inFrame, 0, len(all))
+	for _, o := range all {
+		f := &inFrame{Operation: o, op: frameOp(&o.Op)}
+		if c.travelsAlone(&f.op) {
+			o.Answer, o.Err = c.Operate(ctx, o.Op, o.Timings)
+			continue
+		}
+		framed = append(framed, f)
+	}
+	for _, o := range framed {
+		o.tries = c.attemptsAt(ctx, &o.op)
+		o.tries.watch = startWatch(o.Timings)
+	}
+	for len(framed) > 0 {
+		c.tryAll(ctx, framed)
+		again, wait := retries(framed)
+		if len(again) == 0 {
+			return
+		}
+		if err := backend.Pause(ctx, wait); err != nil {
+			for _, o := range again {
+				o.Err = o.tries.interrupted(err, o.fault)
+			}
+			return
+		}
+		framed = again
+	}
+}
+
+// retries returns the operations that should be tried again, and when; the others
+// have their results.
+func retries(tried []*inFrame) (again []*inFrame, wait time.Duration) {
+	for _, o := range tried {
+		if o.fault == nil {
+			o.tries.succeeded()
+			continue
+		}
+		after, err := o.tries.next(o.fault)
+		if o.Err = err; err == nil {
+			again = append(again, o)
+			wait = max(wait, after)
+		}
+	}
+	return again, wait
+}
+
+// maxAhead is how many operations of one pipeline are under way at once: some full
+// frames, so that there is always one to be served.
+const maxAhead = 4 * frame.MaxOps
+
+// tryAll has operations performed once, in the frames of one connection.
+func (c *Network) tryAll(ctx context.Context, all []*inFrame) {
+	conn := c.pick(func(c *conn) int64 { return c.readers.Load() + c.writers.Load() })
+	ctx, cancel := all[0].tries.within(ctx)
+	defer cancel()
+	boarded := 0
+	for i, o := range all {
+		for ; boarded < len(all) && boarded-i < maxAhead; boarded++ {
+			c.board(ctx, conn, all[boarded])
+		}
+		if o.fault != nil {
+			continue
+		}
+		begun := o.seat.flight.born
+		o.Answer, o.fault = conn.await(ctx, &o.seat, &o.op, o.tries.deadline.IsZero())
+		if o.fault != nil {
+			o.tries.bound(begun)
+		}
+	}
+}
+
+// board adds an operation to a flight without waiting for it. The sender sends it.
+func (c *Network) board(ctx context.Context, conn *conn, o *inFrame) {
+	o.tries.conn = conn
+	o.tries.sign(&o.op.Options)
+	patience := c.setTimeout(&o.op, &o.tries)
+	if err := ctx.Err(); err != nil {
+		o.fault = newFault(err, true)
+		return
+	}
+	conn.mu.Lock()
+	defer conn.mu.Unlock()
+	if o.fault = conn.reachLocked(); o.fault == nil {
+		class := classOf(&o.op)
+		o.seat = conn.boardLocked(class, &o.op, patience)
+		o.seat.time(o.tries.watch.depart())
+		if k := conn.mu.link; k != nil {
+			k.wakeForLocked(&conn.mu.lanes[class])
+		}
+	}
+}

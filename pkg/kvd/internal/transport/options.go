@@ -1,0 +1,41 @@
+package transport
+
+import (
+	"context"
+	"crypto/tls"
+	"log/slog"
+	"net"
+	"time"
+)
+
+// Options configure a Network. The zero value is of no use: the defaults and the checks
+// are those of kvd.Open.
+type Options struct {
+	// Conns is the number of connections of each kind, for each endpoint.
+	Conns int
+	// Timeout bounds calls without a deadline of their own; 0: no bound.
+	Timeout time.Duration
+	// Unframed makes every operation a gRPC call.
+	Unframed bool
+	// Frames bounds frames; SyncedFrames bounds those of writes that wait for the disk.
+	Frames, SyncedFrames Limits
+	// Window is the number of frames of one class that may be in flight on a connection.
+	Window int
+	// GRPCOnly disables connections for raw frames, and NetOnly raw system calls on them.
+	GRPCOnly, NetOnly bool
+	Logger            *slog.Logger
+	TLS               *tls.Config // nil: plain text
+	// Dialer makes the connections; nil: the network of the target.
+	Dialer func(ctx context.Context, address string) (net.Conn, error)
+}
+
+// Limits bound one frame.
+type Limits struct{ Ops, Bytes int }
+
+// limits bound the frames of a class.
+func (o *Options) limits(class class) Limits {
+	if class.waitsForDisk() {
+		return o.SyncedFrames
+	}
+	return o.Frames
+}

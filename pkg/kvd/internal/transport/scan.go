@@ -1,0 +1,87 @@
+package transport
+
+import (
+	"context"
+	"errors"
+	"io"
+	"time"
+
+	"github.com/kvd-db/kvd/pkg/kvd/internal/backend"
+	kvdpb "github.com/kvd-db/kvd/pkg/kvdpb/kvd/v1"
+)
+
+// Scan implements backend.Backend.
+func (c *Network) Scan(ctx context.Context, o *backend.Scan, yield func(backend.Item) bool) error {
+	request := &kvdpb.ScanRequest{
+		Range: wireRange(o.Range), Reverse: o.Reverse, KeysOnly: o.KeysOnly, Limit: o.Limit,
+		AtVersion: o.At.Version, Epoch: o.At.Epoch,
+	}
+	s := scan{client: c, tries: c.attempts(ctx)}
+	if _, has := ctx.Deadline(); !has {
+		s.tries.deadline = time.Time{} // the timeout is that of each chunk
+	}
+	for {
+		done, f := s.run(ctx, request, yield)
+		if done {
+			return nil
+		}
+		if err := s.tries.again(ctx, f); err != nil {
+			return err
+		}
+	}
+}
+
+// scan is one loop over a range.
+type scan struct {
+	client  *Network
+	tries   attempts
+	yielded bool
+}
+
+// run reads the range once. It returns true when the loop is over.
+func (s *scan) run(caller context.Context, request *kvdpb.ScanRequest, yield func(backend.Item) bool) (bool, *fault) {
+	ctx, cancel := context.WithCancelCause(caller)
+	defer cancel(nil)
+	conn := s.client.pick(func(c *conn) int64 { return c.calls.Load() })
+	s.tries.conn = conn
+	conn.calls.Add(1)
+	defer conn.calls.Add(-1)
+
+	var stalled *time.Timer
+	if timeout := s.client.options.Timeout; timeout > 0 {
+		stalled = time.AfterFunc(timeout, func() { cancel(context.DeadlineExceeded) })
+		defer stalled.Stop()
+	}
+	stream, err := conn.kv.Scan(ctx, request)
+	for err == nil {
+		var chunk *kvdpb.ScanResponse
+		if chunk, err = stream.Recv(); err != nil {
+			break
+		}
+		if stalled != nil {
+			stalled.Stop() // the loop takes its time
+		}
+		s.client.names.see(chunk.GetMeta().GetVersion())
+		for _, item := range chunk.Items {
+			s.yielded = true
+			if !yield(backend.Item{Key: item.Key, Value: item.Value, Version: item.Version, TTL: ttlOf(item.TtlMs)}) {
+				return true, nil
+			}
+		}
+		if stalled != nil {
+			stalled.Reset(s.client.options.Timeout)
+		}
+	}
+	if errors.Is(err, io.EOF) {
+		s.client.budget.earn()
+		return true, nil
+	}
+	f := faultOfStatus(err)
+	if caller.Err() != nil {
+		f.err, f.transient = caller.Err(), false
+	} else if ctx.Err() != nil {
+		f.err, f.transient = context.DeadlineExceeded, false // a chunk took too long
+	}
+	f.transient = f.transient && !s.yielded
+	return false, f
+}

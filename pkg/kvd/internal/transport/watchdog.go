@@ -1,0 +1,113 @@
+package transport
+
+import (
+	"errors"
+	"time"
+)
+
+// watchdog bounds the calls of a connection, so that they need no timers: it wakes callers whose
+// client timeout has passed, and ends links on which nothing arrives. It runs once per tick while
+// there are flights, and not otherwise. The connection's lock guards it.
+type watchdog struct {
+	timer   *time.Timer
+	running bool
+}
+
+const (
+	// maxTick bounds the delay after the client's timeout until a call ends: two ticks.
+	// Guessed; a tick costs a few microseconds.
+	maxTick = 50 * time.Millisecond
+	minTick = time.Millisecond
+
+	// minSilence is the minimum time without an answer, on a link with frames in flight,
+	// after which the link counts as broken. The time is longer if the operations may take
+	// longer. For operations without a bound it is unboundedSilence, which is above the
+	// default limit of servers.
+	minSilence       = 10 * time.Second
+	unboundedSilence = time.Minute
+)
+
+var errSilent = unavailable(errors.New("nothing has come from the server for too long"))
+
+func (c *conn) tick() time.Duration {
+	timeout := c.client.options.Timeout
+	if timeout == 0 {
+		return maxTick
+	}
+	return max(min(timeout/16, maxTick), minTick)
+}
+
+// watchLocked starts the watchdog if it is not running.
+func (c *conn) watchLocked() {
+	w := &c.mu.watchdog
+	if w.running {
+		return
+	}
+	w.running = true
+	now := time.Now()
+	for _, k := range c.mu.links {
+		k.heard = now
+	}
+	if w.timer == nil {
+		w.timer = time.AfterFunc(c.tick(), c.look)
+	} else {
+		w.timer.Reset(c.tick())
+	}
+}
+
+// look is one look of the watchdog.
+func (c *conn) look() {
+	c.mu.Lock()
+	now := time.Now()
+	var rounds []chan struct{}
+	expire := func(flights []*flight) {
+		for _, f := range flights {
+			if timeout := c.client.options.Timeout; timeout > 0 && !f.expired && now.Sub(f.born) >= timeout {
+				f.expired = true
+				rounds = append(rounds, f.roundLocked())
+			}
+		}
+	}
+	busy := false
+	for i := range c.mu.lanes {
+		l := &c.mu.lanes[i]
+		busy = busy || l.waiting()
+		if l.open != nil && now.Sub(l.open.born) >= c.tick() {
+			l.seal() // those of one flight have boarded within two ticks
+		}
+		expire(l.sealed)
+	}
+	for _, k := range c.mu.links {
+		busy = busy || len(k.flights) > 0
+		expire(k.flights)
+		k.listenLocked(now)
+	}
+	c.mu.watchdog.running = busy
+	if busy {
+		c.mu.watchdog.timer.Reset(c.tick())
+	}
+	c.mu.Unlock()
+	for _, wake := range rounds {
+		close(wake)
+	}
+}
+
+// listenLocked ends a link on which nothing has arrived for too long.
+func (k *link) listenLocked(now time.Time) {
+	if k.received != k.seen || len(k.flights) == 0 {
+		k.seen, k.heard = k.received, now
+		return
+	}
+	silence := minSilence
+	for _, f := range k.flights {
+		if f.patience == unbounded {
+			silence = max(silence, unboundedSilence)
+		} else {
+			silence = max(silence, f.patience)
+		}
+	}
+	if now.Sub(k.heard) > silence && !k.silent {
+		k.silent = true
+		k.carrier.close()
+	}
+}
