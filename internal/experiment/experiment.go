@@ -2,8 +2,6 @@ package experiment
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"io"
 	"time"
 
@@ -18,6 +16,9 @@ type Experiment struct {
 	Name  string // the command
 	Title string
 	Cells []Cell
+	// Round measures every cell once, by Round.Measure; nil: each by its Config, on a store
+	// of its own.
+	Round func(context.Context, *Round) error
 	// Lead answers the question in a sentence, and Sections in pictures.
 	Lead     func(*results.Result) string
 	Sections func(*results.Result) []report.Section
@@ -40,6 +41,13 @@ type Setup struct {
 // Store is a store that was made for one run.
 type Store struct {
 	Target workload.Target
+	Dir    string // of its files; "" if there are none
+	// Settle ends the work that the store does on its own after many writes; nil if there
+	// is none.
+	Settle func(context.Context) error
+	// FileReads returns how often files were read so far, and how many bytes; nil if that is
+	// not known.
+	FileReads func() (calls, bytes uint64)
 	// Info describes the store in the report, and Activity what it did, once the run is
 	// over; it may be nil.
 	Info     any
@@ -66,6 +74,7 @@ type Progress struct {
 	Cell      *results.Cell
 	Sample    *loadgen.Sample // of the last second; nil when a run begins
 	Left      time.Duration   // estimated; 0 during the first run
+	Doing     string          // before the measurement: what is prepared, and how far that is
 }
 
 // Run measures all cells. When ctx ends, it returns what was measured until then with
@@ -79,52 +88,26 @@ func (e *Experiment) Run(ctx context.Context, o Options) (*results.Result, error
 	for i := range e.Cells {
 		r.Cells = append(r.Cells, &results.Cell{Params: e.Cells[i].Params})
 	}
-	began, n := time.Now(), 0
+	round := &Round{Options: &o, experiment: e, result: r, began: time.Now()}
 	for range o.Runs {
-		for i := range e.Cells {
-			if err := ctx.Err(); err != nil {
-				return r, err
-			}
-			p := Progress{Run: n + 1, Runs: o.Runs * len(e.Cells), Cell: r.Cells[i]}
-			if n > 0 {
-				p.Left = time.Since(began) / time.Duration(n) * time.Duration(p.Runs-n)
-			}
-			if err := e.runOnce(ctx, &e.Cells[i], r.Cells[i], &o, p); err != nil {
-				return r, fmt.Errorf("%s: %w", r.Cells[i].Name(), err)
-			}
-			n++
+		if err := e.round(ctx, round); err != nil {
+			return r, err
 		}
+		round.Number++
 	}
 	return r, nil
 }
 
-// runOnce measures one cell once and adds the run to the cell.
-func (e *Experiment) runOnce(ctx context.Context, c *Cell, to *results.Cell, o *Options, p Progress) (err error) {
-	o.Progress(p)
-	store, err := o.Open(c.Setup)
-	if err != nil {
-		return err
+func (e *Experiment) round(ctx context.Context, r *Round) error {
+	if e.Round != nil {
+		return e.Round(ctx, r)
 	}
-	defer func() { err = errors.Join(err, store.Close()) }()
-	collector := results.NewCollector(workload.Operations())
-	config := c.Config
-	config.Seed += uint64(len(to.Runs)) // so that runs draw other operations
-	summary, err := workload.Run(ctx, store.Target, config, workload.Observer{
-		Second: func(s loadgen.Sample) {
-			collector.Second(s)
-			p.Sample = &s
-			o.Progress(p)
-		},
-	})
-	if summary != nil {
-		to.Workload, to.Target = summary.Workload, store.Info
-		var activity any
-		if store.Activity != nil {
-			activity = store.Activity()
+	for i := range e.Cells {
+		if err := r.measureAlone(ctx, i); err != nil {
+			return err
 		}
-		to.Runs = append(to.Runs, collector.Run(summary.Trial, activity))
 	}
-	return err
+	return nil
 }
 
 // Report returns the page of a result.

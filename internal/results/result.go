@@ -63,6 +63,8 @@ type Run struct {
 	Series    []Second    `json:"series"`
 	Latencies []Latencies `json:"latencies"` // by operation
 	Activity  any         `json:"activity,omitempty"`
+	// Measures are figures that only this experiment has, by name.
+	Measures map[string]float64 `json:"measures,omitempty"`
 }
 
 // Second is one second of a run.
@@ -109,6 +111,20 @@ func (c *Cell) MedianRun() *Run {
 	sorted := slices.Clone(c.Runs)
 	slices.SortStableFunc(sorted, func(a, b *Run) int { return cmp.Compare(a.OpsPerSecond, b.OpsPerSecond) })
 	return sorted[(len(sorted)-1)/2]
+}
+
+// Measure returns the median of a figure over the runs that have it; false if none has.
+func (c *Cell) Measure(name string) (median float64, ok bool) {
+	var values []float64
+	for _, r := range c.Runs {
+		if v, ok := r.Measures[name]; ok {
+			values = append(values, v)
+		}
+	}
+	if len(values) == 0 {
+		return 0, false
+	}
+	return loadgen.Median(values), true
 }
 
 // Rates returns the least, the median and the highest rate of the runs.

@@ -1,0 +1,95 @@
+package experiment
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/kvd-db/kvd/internal/loadgen"
+	"github.com/kvd-db/kvd/internal/results"
+	"github.com/kvd-db/kvd/internal/workload"
+)
+
+// Round is one pass over all cells of an experiment.
+type Round struct {
+	Number  int // from 0 on
+	Options *Options
+
+	experiment *Experiment
+	result     *results.Result
+	began      time.Time // of the experiment
+	measured   int       // runs, of all rounds
+}
+
+// Cell returns the cell of the result for a cell of the experiment.
+func (r *Round) Cell(i int) *results.Cell { return r.result.Cells[i] }
+
+// Measure adds a run to a cell. do measures it: it passes each second to observe, and
+// returns what there is also with an error.
+func (r *Round) Measure(ctx context.Context, cell int, operations []string, do func(observe func(loadgen.Sample)) (*loadgen.Trial, error)) (*results.Run, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	p := r.progress(cell)
+	r.Options.Progress(p)
+	collector := results.NewCollector(operations)
+	trial, err := do(func(s loadgen.Sample) {
+		collector.Second(s)
+		p.Sample = &s
+		r.Options.Progress(p)
+	})
+	if err != nil {
+		err = fmt.Errorf("%s: %w", r.Cell(cell).Name(), err)
+	}
+	if trial == nil {
+		return nil, err
+	}
+	run := collector.Run(trial, nil)
+	r.Cell(cell).Runs = append(r.Cell(cell).Runs, run)
+	r.measured++
+	return run, err
+}
+
+func (r *Round) progress(cell int) Progress {
+	p := Progress{Run: r.measured + 1, Runs: r.Options.Runs * len(r.experiment.Cells), Cell: r.Cell(cell)}
+	if r.measured > 0 {
+		p.Left = time.Since(r.began) / time.Duration(r.measured) * time.Duration(p.Runs-r.measured)
+	}
+	return p
+}
+
+// Prepare tells what is done before a cell can be measured.
+func (r *Round) Prepare(cell int, format string, args ...any) {
+	p := r.progress(cell)
+	p.Doing = fmt.Sprintf(format, args...)
+	r.Options.Progress(p)
+}
+
+// measureAlone measures a cell on a store of its own.
+func (r *Round) measureAlone(ctx context.Context, i int) (err error) {
+	c, cell := &r.experiment.Cells[i], r.Cell(i)
+	var store Store
+	var activity any
+	run, err := r.Measure(ctx, i, workload.Operations(), func(observe func(loadgen.Sample)) (trial *loadgen.Trial, err error) {
+		if store, err = r.Options.Open(c.Setup); err != nil {
+			return nil, err
+		}
+		defer func() { err = errors.Join(err, store.Close()) }()
+		config := c.Config
+		config.Seed += uint64(r.Number) // so that runs draw other operations
+		summary, err := workload.Run(ctx, store.Target, config, workload.Observer{Second: observe})
+		if summary == nil {
+			return nil, err
+		}
+		cell.Workload, cell.Target = summary.Workload, store.Info
+		if store.Activity != nil {
+			activity = store.Activity()
+		}
+		return summary.Trial, err
+	})
+	if run != nil {
+		run.Activity = activity
+	}
+	return err
+}
