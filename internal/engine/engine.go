@@ -40,6 +40,7 @@ type Engine struct {
 	clock        *clock
 	sequencer    *sequencer
 	snapshots    *snapshots
+	checkpoints  checkpoints
 	scans        scans
 	budget       *budget
 	across       *inflight // batches over several partitions
@@ -433,6 +434,7 @@ func (e *Engine) Close() error {
 	close(e.maintenance.stop)
 	e.maintenance.done.Wait()
 	e.scheduler.close()
+	e.checkpoints.close()
 	err := errors.Join(e.scans.end(kv.ErrClosed), e.tearDown())
 	if failed := e.Err(); !errors.Is(err, failed) {
 		err = errors.Join(failed, err)

@@ -32,6 +32,9 @@ func (e *Engine) maintain() {
 			}
 			e.watchDisk(true)
 			e.endLeases(time.Now())
+			if e.clientsFreeSpace() {
+				e.checkpoints.end(errCheckpointEnded)
+			}
 			if !e.disk.unwritable.Load() {
 				e.keepClock()
 				e.keepSpace(time.Now())

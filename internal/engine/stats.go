@@ -31,6 +31,8 @@ type Stats struct {
 	Snapshots     int           // under lease
 	Pins          int           // versions that snapshots, scans and reads hold
 	PinAge        time.Duration // of the oldest
+	Checkpoints   int           // open
+	CheckpointAge time.Duration // of the oldest; it keeps files that compaction has replaced
 	MemtableBytes int64         // active and sealed, as the budget counts them
 	MemtableLimit int64
 	Shed          uint64 // writes refused because memtables were full
@@ -53,6 +55,7 @@ func (e *Engine) Stats() Stats {
 		s.Log = e.log.Stats()
 	}
 	s.Pins, s.PinAge = e.sequencer.pinned()
+	s.Checkpoints, s.CheckpointAge = e.checkpoints.oldest()
 	for i, p := range e.partitions {
 		stats := PartitionStats{p.Stats(), e.coordinators[i].Stats()}
 		s.Conflicts += stats.Conflicts

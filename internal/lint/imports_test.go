@@ -41,6 +41,7 @@ var floors = map[string]float64{
 	"internal/batcher":    2,
 	"internal/admission":  2,
 	"internal/inspect":    2,
+	"internal/backup":     2,
 	"internal/workload":   2,
 	"internal/loadgen":    1,
 	"internal/chart":      0.5,
@@ -105,6 +106,7 @@ var clientMayImport = []string{
 // may import. Higher floors may import any.
 var outside = map[string][]string{
 	"internal/keyhash": {"github.com/cespare/xxhash"}, // the hash that the store's descriptor names
+	"internal/backup":  {"github.com/cespare/xxhash"}, // checksums of whole files
 	"internal/vfs":     {"golang.org/x/sys/unix"},     // fdatasync, flock, hints to the page cache
 	"pkg/kvdpb":        {"google.golang.org/grpc", "google.golang.org/protobuf"},
 	"internal/frame":   {"google.golang.org/grpc", "google.golang.org/protobuf"}, // what a frame means, and its codec in gRPC

@@ -156,3 +156,9 @@ const (
 	// one large compaction.
 	reservedNums kv.FileNum = 1000
 )
+
+// Encode returns the files that record v: the name and the content of its manifest, and the
+// content of CURRENT.
+func (v *Version) Encode() (name string, data, current []byte) {
+	return ManifestName(v.Num), appendManifest(nil, v), encodeCurrent(v.Partition, v.Num)
+}

@@ -188,4 +188,8 @@ func (p *Partition) MaxSeq() kv.SeqNum {
 	return s.levels.version.MaxSeq
 }
 
+// AcquireFiles returns the current set of files, which stay until the caller releases it.
+// It holds nothing that was not visible when it became current.
+func (p *Partition) AcquireFiles() *manifest.Ref { return p.files.Acquire() }
+
 func (p *Partition) path(name string) string { return path.Join(p.opts.Dir, name) }

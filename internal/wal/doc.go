@@ -95,7 +95,8 @@
 //	24  8  number of this segment
 //	32  8  number of the segment before; 0: none
 //	40  8  lowest of the segments that this one is a copy of; 0: it is none, as all are now
-//	48  8  where the log ended when it was closed in order; 0: it was not
+//	48  8  where the log ended when it was closed in order, or where a snapshot of it ends
+//	       (see Hold.Snapshot), which has no close frame; 0: neither
 //	56  8  zero
 //
 //	frame

@@ -102,6 +102,7 @@ type Log struct {
 		nextNum uint64 // of the next segment
 		low     uint64 // lowest segment that must exist
 		live    []liveSegment
+		holds   int // while there are some, Reclaim deletes nothing
 
 		stats Stats // the counts
 	}

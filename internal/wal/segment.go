@@ -40,7 +40,7 @@ type segmentHeader struct {
 	num      uint64
 	prev     uint64 // the segment before; 0: none
 	replaces uint64 // the lowest of the segments that an earlier version copied into this one; 0: none
-	closed   int64  // where the log ended when it was closed in order; 0: it was not
+	closed   int64  // where the log ended when it was closed in order, or where a snapshot ends; 0: neither
 }
 
 func (h *segmentHeader) id() identity { return identity{h.store, h.num} }

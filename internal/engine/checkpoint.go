@@ -1,0 +1,437 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"path"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/kvd-db/kvd/internal/backup"
+	"github.com/kvd-db/kvd/internal/descriptor"
+	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/manifest"
+	"github.com/kvd-db/kvd/internal/sstable"
+	"github.com/kvd-db/kvd/internal/valuefile"
+	"github.com/kvd-db/kvd/internal/vfs"
+	"github.com/kvd-db/kvd/internal/wal"
+)
+
+// maxCheckpoints is how many checkpoints may be open: one for a backup and some for copies
+// of the store. Guessed.
+const maxCheckpoints = 4
+
+// errCheckpointEnded is why a checkpoint ended while clients free space on a full disk.
+var errCheckpointEnded = fmt.Errorf("%w: the disk is nearly full and clients delete, so the checkpoint gave back the files that it held; "+
+	"free space, then begin again", kv.ErrVersionGone)
+
+// Checkpoint is one version of the whole store as a set of files that do not change: the
+// tables and value files of all partitions, their manifests, the log up to the version,
+// STORE and CLOCK. A directory with these files is a store with the contents of that
+// version. It is meant for backups, and for copies of the store on other machines.
+//
+// The copy is a life of its own: it is opened with an epoch of its own, and its log skips
+// numbers as after a crash, so a version that a client has read in one store, and that may
+// mean other data in the other, is refused: see checkReadVersion. The log holds the request
+// ids of recent writes, so the copy recognises a write that is sent again as the store
+// would after a crash.
+//
+// K1. Every write acknowledged before Checkpoint began is in it, and of every batch and
+// transaction all or nothing.
+//
+// K2. The bytes of a file are the same at each reading, until Release.
+//
+// K3. While a checkpoint is open, compaction deletes none of its files, and no segment of
+// the log is deleted. On a full disk on which clients delete, the engine ends it.
+//
+// Safe for concurrent use.
+type Checkpoint struct {
+	e       *Engine
+	version kv.SeqNum
+	began   time.Time
+	files   []backup.File
+	parts   map[string]checkpointPart // by name
+
+	mu       sync.Mutex
+	released error // why it cannot be read any more; nil: it can
+	hold     *wal.Hold
+	refs     []*manifest.Ref
+}
+
+// checkpointPart is the content of one file; one of the fields is set.
+type checkpointPart struct {
+	data  []byte            // of a small file
+	log   *wal.SnapshotFile // of the log
+	table kv.FileID         // a table or value file in the directory of its partition
+}
+
+// checkpoints are those that are open, and what is known of files that never change.
+type checkpoints struct {
+	mu     sync.Mutex
+	closed bool // the engine is closed
+	open   []*Checkpoint
+	sums   map[string]uint64 // of tables and value files that were verified, by name
+}
+
+// Checkpoint returns a version of the whole store as files. The caller calls Release.
+//
+// Writers are not stopped. It takes the mutex of each partition's manifest and of the log
+// for a moment, one after the other, and waits for one sync of the log. It reads the frames
+// of one segment of the log, and keeps in memory the manifests and at most one record.
+//
+// Errors: *kv.OverloadError if too many are open; kv.ErrReadOnly if the store was opened
+// read-only; kv.ErrClosed; the error of the log after a failure.
+func (e *Engine) Checkpoint(ctx context.Context) (_ *Checkpoint, err error) {
+	defer e.events.Guard()
+	switch {
+	case e.closed.Load():
+		return nil, kv.ErrClosed
+	case e.Err() != nil:
+		return nil, e.Err()
+	case e.opts.ReadOnly:
+		return nil, fmt.Errorf("checkpoint: %w", errOpenedToRead)
+	}
+	c := &Checkpoint{e: e, began: time.Now(), parts: make(map[string]checkpointPart)}
+	if err := e.checkpoints.add(c); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			c.Release()
+		}
+	}()
+	// The order matters. What the log holds from here on stays. The files of each partition
+	// hold only what was visible when they were written, so they hold nothing above a
+	// visible number that is read later, and everything else up to that is in the log.
+	hold := e.log.Hold()
+	var refs []*manifest.Ref
+	for _, p := range e.partitions {
+		refs = append(refs, p.AcquireFiles())
+	}
+	if err := c.keep(hold, refs); err != nil {
+		return nil, err
+	}
+	if err := e.sequencer.WaitVisible(ctx, e.acknowledged()); err != nil {
+		return nil, err
+	}
+	c.version = e.sequencer.Visible()
+	if err := e.log.WaitSynced(ctx, e.log.End()); err != nil {
+		return nil, err
+	}
+	log, err := hold.Snapshot(ctx, c.version)
+	if err != nil {
+		return nil, err
+	}
+	// CLOCK is read after the version: its bound is above every time at which an expiry up
+	// to the version was decided.
+	clock, err := descriptor.ReadClock(e.opts.FS, e.dir, e.descriptor.StoreID)
+	switch {
+	case err == nil:
+		c.addData(descriptor.ClockName, clock.Encode())
+	case !errors.Is(err, fs.ErrNotExist):
+		return nil, err
+	}
+	c.addData(descriptor.Name, e.descriptor.Encode())
+	for _, ref := range refs {
+		c.addPartition(ref.Version)
+	}
+	for i := range log {
+		c.add(path.Join(descriptor.LogName, log[i].Name), log[i].Size, checkpointPart{log: &log[i]})
+	}
+	return c, nil
+}
+
+// add registers a checkpoint, unless there are too many.
+func (s *checkpoints) add(c *Checkpoint) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return kv.ErrClosed
+	}
+	if len(s.open) >= maxCheckpoints {
+		return &kv.OverloadError{Reason: "checkpoints", RetryAfter: time.Second}
+	}
+	s.open = append(s.open, c)
+	return nil
+}
+
+// close releases all checkpoints and lets no other begin.
+func (s *checkpoints) close() {
+	s.mu.Lock()
+	s.closed = true
+	s.mu.Unlock()
+	s.end(kv.ErrClosed)
+}
+
+// end releases all checkpoints, and makes reads of them fail with err.
+func (s *checkpoints) end(err error) {
+	s.mu.Lock()
+	open := slices.Clone(s.open)
+	s.mu.Unlock()
+	for _, c := range open {
+		c.release(err)
+	}
+}
+
+// oldest returns how many checkpoints are open, and the age of the oldest.
+func (s *checkpoints) oldest() (count int, age time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.open) > 0 {
+		age = time.Since(s.open[0].began)
+	}
+	return len(s.open), age
+}
+
+// sumOf returns the checksum of a file that was verified before.
+func (s *checkpoints) sumOf(name string) (uint64, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	sum, ok := s.sums[name]
+	return sum, ok
+}
+
+// verified notes the checksum of a table or value file of c. It forgets those that c does
+// not have, so that there are no more than files.
+func (s *checkpoints) verified(c *Checkpoint, name string, sum uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.sums == nil {
+		s.sums = make(map[string]uint64)
+	}
+	if len(s.sums) >= len(c.parts) {
+		for other := range s.sums {
+			if _, ok := c.parts[other]; !ok {
+				delete(s.sums, other)
+			}
+		}
+	}
+	s.sums[name] = sum
+}
+
+func (c *Checkpoint) add(name string, size int64, part checkpointPart) {
+	c.files = append(c.files, backup.File{Name: name, Size: size})
+	c.parts[name] = part
+}
+
+func (c *Checkpoint) addData(name string, data []byte) {
+	c.add(name, int64(len(data)), checkpointPart{data: data})
+}
+
+func (c *Checkpoint) addPartition(v *manifest.Version) {
+	dir := path.Base(descriptor.PartitionDir(c.e.dir, int(v.Partition)))
+	name, data, current := v.Encode()
+	c.addData(path.Join(dir, name), data)
+	c.addData(path.Join(dir, manifest.CurrentName), current)
+	for t := range v.Tables() {
+		c.add(path.Join(dir, manifest.TableName(t.Num)), int64(t.Size), checkpointPart{table: kv.FileID{Partition: v.Partition, Num: t.Num}})
+	}
+	for i := range v.Values {
+		m := &v.Values[i]
+		c.add(path.Join(dir, manifest.ValuesName(m.Num)), int64(m.Size), checkpointPart{table: kv.FileID{Partition: v.Partition, Num: m.Num}})
+	}
+}
+
+// keep takes over what keeps the files, unless the checkpoint has ended meanwhile.
+func (c *Checkpoint) keep(hold *wal.Hold, refs []*manifest.Ref) error {
+	c.mu.Lock()
+	c.hold, c.refs = hold, refs
+	err := c.released
+	c.mu.Unlock()
+	if err != nil {
+		c.letGo()
+	}
+	return err
+}
+
+// Info implements backup.Source.
+func (c *Checkpoint) Info() backup.Info {
+	return backup.Info{StoreID: c.e.descriptor.StoreID, Version: c.version, Files: c.files}
+}
+
+// Fetch implements backup.Source. Before the first reading of a file, every checksum in it
+// is verified, so damage is reported and never copied.
+//
+// Errors: kv.ErrClosed, or kv.ErrVersionGone, if the checkpoint has ended.
+func (c *Checkpoint) Fetch(ctx context.Context, name string, known []uint64) (sum uint64, content io.Reader, err error) {
+	defer c.e.events.Guard()
+	part, ok := c.parts[name]
+	if !ok {
+		return 0, nil, fmt.Errorf("%w: the checkpoint has no file %q", kv.ErrInvalidArgument, name)
+	}
+	sum, seen := c.e.checkpoints.sumOf(name)
+	if !seen || part.table == (kv.FileID{}) {
+		if err := c.verify(ctx, name, part); err != nil {
+			if errors.Is(err, kv.ErrCorrupt) {
+				c.e.corrupt(err)
+			}
+			return 0, nil, err
+		}
+		if sum, err = c.sum(ctx, name); err != nil {
+			return 0, nil, err
+		}
+		if part.table != (kv.FileID{}) {
+			c.e.checkpoints.verified(c, name, sum)
+		}
+	}
+	if slices.Contains(known, sum) {
+		return sum, nil, nil
+	}
+	r, err := c.open(name)
+	if err != nil {
+		return 0, nil, err
+	}
+	return sum, &closingReader{r: io.NewSectionReader(r, 0, c.sizeOf(name)), of: r}, nil
+}
+
+func (c *Checkpoint) sizeOf(name string) int64 {
+	i := slices.IndexFunc(c.files, func(f backup.File) bool { return f.Name == name })
+	return c.files[i].Size
+}
+
+// readAtCloser is an open file of a checkpoint.
+type readAtCloser interface {
+	io.ReaderAt
+	io.Closer
+}
+
+// open opens a file for reading. What is open stays readable after Release.
+func (c *Checkpoint) open(name string) (readAtCloser, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.released != nil {
+		return nil, c.released
+	}
+	switch part := c.parts[name]; {
+	case part.log != nil:
+		return part.log.Open()
+	case part.data != nil:
+		return memoryFile(part.data), nil
+	}
+	return c.e.opts.FS.Open(path.Join(c.e.dir, name))
+}
+
+// verify checks every checksum in a file.
+func (c *Checkpoint) verify(ctx context.Context, name string, part checkpointPart) (err error) {
+	switch {
+	case part.log != nil:
+		return part.log.Verify(ctx)
+	case part.data != nil:
+		return nil
+	}
+	r, err := c.open(name)
+	if err != nil {
+		return err
+	}
+	f := r.(vfs.File)
+	var reader interface {
+		Verify(context.Context, func(int64)) error
+		io.Closer
+	}
+	if path.Ext(name) == path.Ext(manifest.ValuesName(0)) {
+		reader, err = valuefile.Open(f, part.table)
+	} else {
+		reader, err = sstable.Open(f, part.table, nil)
+	}
+	if err != nil {
+		return errors.Join(err, f.Close())
+	}
+	return errors.Join(reader.Verify(ctx, nil), reader.Close())
+}
+
+// sum returns the checksum of a file.
+func (c *Checkpoint) sum(ctx context.Context, name string) (_ uint64, err error) {
+	r, err := c.open(name)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, r.Close()) }()
+	h := backup.NewSum()
+	buf := make([]byte, 256<<10)
+	for off, size := int64(0), c.sizeOf(name); off < size; {
+		if err := ctx.Err(); err != nil {
+			return 0, context.Cause(ctx)
+		}
+		n, err := r.ReadAt(buf[:min(int64(len(buf)), size-off)], off)
+		if n == 0 {
+			return 0, fmt.Errorf("read %s at offset %d: %w", name, off, err)
+		}
+		h.Write(buf[:n])
+		off += int64(n)
+	}
+	return h.Sum64(), nil
+}
+
+// Release ends the checkpoint and lets its files be deleted. Idempotent.
+func (c *Checkpoint) Release() {
+	defer c.e.events.Guard()
+	c.release(fmt.Errorf("%w: the checkpoint was released", kv.ErrClosed))
+}
+
+func (c *Checkpoint) release(why error) {
+	c.mu.Lock()
+	if c.released != nil {
+		c.mu.Unlock()
+		return
+	}
+	c.released = why
+	c.mu.Unlock()
+	c.letGo()
+	s := &c.e.checkpoints
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.open = slices.DeleteFunc(s.open, func(other *Checkpoint) bool { return other == c })
+}
+
+// letGo releases what keeps the files.
+func (c *Checkpoint) letGo() {
+	c.mu.Lock()
+	hold, refs := c.hold, c.refs
+	c.hold, c.refs = nil, nil
+	c.mu.Unlock()
+	if hold != nil {
+		hold.Release()
+	}
+	for _, ref := range refs {
+		ref.Release()
+	}
+}
+
+// closingReader closes a file at its end, or at an error.
+type closingReader struct {
+	r  io.Reader
+	of io.Closer
+}
+
+// Read implements io.Reader.
+func (r *closingReader) Read(p []byte) (int, error) {
+	n, err := r.r.Read(p)
+	if err != nil {
+		if closeErr := r.of.Close(); closeErr != nil && err == io.EOF {
+			err = closeErr
+		}
+	}
+	return n, err
+}
+
+// Close implements io.Closer, for a caller that does not read to the end.
+func (r *closingReader) Close() error { return r.of.Close() }
+
+// memoryFile is a small file of a checkpoint.
+type memoryFile []byte
+
+// ReadAt implements io.ReaderAt.
+func (m memoryFile) ReadAt(p []byte, off int64) (int, error) {
+	n := copy(p, m[min(off, int64(len(m))):])
+	if n < len(p) {
+		return n, io.EOF
+	}
+	return n, nil
+}
+
+// Close implements io.Closer.
+func (m memoryFile) Close() error { return nil }

@@ -1,0 +1,233 @@
+package wal
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"path"
+	"slices"
+
+	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/vfs"
+)
+
+// Hold keeps the segments of a log from being reclaimed.
+type Hold struct {
+	log *Log // nil once released
+}
+
+// Hold keeps every segment that exists now, and all later ones, until Release. It waits for
+// a Reclaim that is under way. Writers do not wait.
+func (l *Log) Hold() *Hold {
+	l.reclaiming.Lock()
+	defer l.reclaiming.Unlock()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.mu.holds++
+	return &Hold{log: l}
+}
+
+// Release ends the hold. The next Reclaim deletes what was held. Idempotent.
+func (h *Hold) Release() {
+	if h.log == nil {
+		return
+	}
+	h.log.mu.Lock()
+	defer h.log.mu.Unlock()
+	h.log.mu.holds--
+	h.log = nil
+}
+
+// SnapshotFile is one file of a snapshot of the log: a segment of the running log, of which
+// the last one is cut after the last record of the snapshot. Its bytes never change.
+type SnapshotFile struct {
+	Name string // in the directory of the log
+	Size int64
+
+	id   identity
+	path string
+	fsys vfs.FS
+
+	// Of the segment that is cut: bytes [0, len(head)) come from head, those before cut from
+	// the segment, the rest is tail.
+	head, tail []byte
+	cut        int64
+}
+
+// Snapshot returns files that hold the log up to number upTo, from the lowest segment that
+// exists. As the log of a store they are recovered as after a crash directly after that
+// record: what follows is not in them, and recovery skips numbers, so that no number which
+// the running log may have given out is given out again. The header of the last segment
+// says where the log ends, so no part of it can be lost unnoticed.
+//
+// Everything up to upTo must be synced, and upTo must be the last number of a record, or a
+// number that was skipped. The files can be read until h is released. Cost: reads the frames
+// of the segment that is cut, at most 64 MiB by default, under no lock.
+func (h *Hold) Snapshot(ctx context.Context, upTo kv.SeqNum) ([]SnapshotFile, error) {
+	l := h.log
+	l.mu.Lock()
+	sealed := slices.Clone(l.mu.live)
+	last, end := l.mu.active.header.num, l.mu.active.off
+	l.mu.Unlock()
+
+	var files []SnapshotFile
+	for _, s := range sealed {
+		info, err := l.opts.FS.Stat(segmentName(l.opts.Dir, s.num))
+		if err != nil {
+			return nil, fmt.Errorf("snapshot of the commit log: %w", err)
+		}
+		if s.last > upTo {
+			last, end = s.num, info.Size()
+			break
+		}
+		files = append(files, l.snapshotFile(s.num, info.Size()))
+	}
+	f := l.snapshotFile(last, end)
+	if err := f.cutAfter(ctx, upTo); err != nil {
+		return nil, err
+	}
+	return append(files, f), nil
+}
+
+func (l *Log) snapshotFile(num uint64, size int64) SnapshotFile {
+	name := segmentName(l.opts.Dir, num)
+	return SnapshotFile{
+		Name: path.Base(name), Size: size, cut: size,
+		id: identity{l.opts.StoreID, num}, path: name, fsys: l.opts.FS,
+	}
+}
+
+// cutAfter ends the file after the last record up to number upTo.
+func (f *SnapshotFile) cutAfter(ctx context.Context, upTo kv.SeqNum) (err error) {
+	r, h, err := openSegment(f.fsys, f.path, f.id)
+	if err != nil {
+		if r != nil {
+			err = errors.Join(err, r.close())
+		}
+		return fmt.Errorf("snapshot of the commit log: %w", err)
+	}
+	defer func() { err = errors.Join(err, r.close()) }()
+	r.size = min(r.size, f.Size) // what follows the frames of the active segment may be cut off meanwhile
+	for started, reached := false, kv.SeqNum(0); !started || reached < upTo; started = true {
+		if err := ctx.Err(); err != nil {
+			return context.Cause(ctx)
+		}
+		fr, reason, err := r.next()
+		switch {
+		case err != nil:
+			return fmt.Errorf("snapshot of the commit log: %w", err)
+		case reason != "":
+			return kv.Corruptf(f.path, r.off, "%s, but the log was synced up to number %d", reason, upTo)
+		case fr.kind == FrameData && fr.next-1 > upTo:
+			if f.tail, err = cutFrame(&fr, f.id, upTo); err != nil {
+				return fmt.Errorf("snapshot of the commit log: %s at offset %d: %w", f.path, fr.off, err)
+			}
+			r.off = fr.off
+			reached = upTo
+		default:
+			reached = fr.next - 1
+		}
+	}
+	f.cut = r.off
+	f.Size = f.cut + int64(len(f.tail))
+	h.closed = f.Size
+	f.head = h.encode()
+	return nil
+}
+
+// cutFrame returns the frame with its records up to number upTo alone; nil if there are
+// none.
+func cutFrame(f *frame, id identity, upTo kv.SeqNum) ([]byte, error) {
+	cut := *f
+	cut.records = 0
+	kept := 0
+	err := f.each(func(r Record) error {
+		switch {
+		case r.Last() <= upTo:
+			kept += recordHeaderBytes + len(r.Payload)
+			cut.records++
+			cut.next = r.Last() + 1
+		case r.Base <= upTo:
+			return fmt.Errorf("number %d is in the middle of a record", upTo)
+		}
+		return nil
+	})
+	if err != nil || cut.records == 0 {
+		return nil, err
+	}
+	return sealFrame(append(make([]byte, frameHeaderBytes, frameBytes(kept)), f.payload[:kept]...), id, &cut), nil
+}
+
+// Open opens the file for reading. The caller closes it.
+func (f *SnapshotFile) Open() (*SnapshotReader, error) {
+	file, err := f.fsys.Open(f.path)
+	if err != nil {
+		return nil, err
+	}
+	return &SnapshotReader{of: f, file: file}, nil
+}
+
+// Verify reads the file and checks the checksum of every frame.
+func (f *SnapshotFile) Verify(ctx context.Context) (err error) {
+	r, _, err := openSegment(f.fsys, f.path, f.id)
+	if err != nil {
+		if r != nil {
+			err = errors.Join(err, r.close())
+		}
+		return err
+	}
+	defer func() { err = errors.Join(err, r.close()) }()
+	for r.off < f.cut {
+		if err := ctx.Err(); err != nil {
+			return context.Cause(ctx)
+		}
+		fr, reason, err := r.next()
+		switch {
+		case err != nil:
+			return err
+		case reason != "":
+			return kv.Corruptf(f.path, r.off, "%s, but the log was synced beyond it", reason)
+		case fr.kind == FrameEnd:
+			return nil
+		}
+	}
+	return nil
+}
+
+// SnapshotReader reads a SnapshotFile. Safe for concurrent use.
+type SnapshotReader struct {
+	of   *SnapshotFile
+	file vfs.File
+}
+
+// ReadAt implements io.ReaderAt.
+func (r *SnapshotReader) ReadAt(p []byte, off int64) (n int, err error) {
+	f := r.of
+	for n < len(p) && off < f.Size {
+		var k int
+		rest := p[n:]
+		switch {
+		case off < int64(len(f.head)):
+			k = copy(rest, f.head[off:])
+		case off < f.cut:
+			rest = rest[:min(int64(len(rest)), f.cut-off)]
+			if k, err = r.file.ReadAt(rest, off); k < len(rest) {
+				if err == nil || errors.Is(err, io.EOF) {
+					err = io.ErrUnexpectedEOF
+				}
+				return n + k, fmt.Errorf("read %s at offset %d: %w", f.path, off, err)
+			}
+		default:
+			k = copy(rest, f.tail[off-f.cut:])
+		}
+		n, off = n+k, off+int64(k)
+	}
+	if n < len(p) {
+		return n, io.EOF
+	}
+	return n, nil
+}
+
+// Close closes the file.
+func (r *SnapshotReader) Close() error { return r.file.Close() }
