@@ -156,6 +156,12 @@
 //	OnRoom              tells when the bound on uncommitted entries has room
 //	Err                 ends a coordinator
 //
+// Callers and flushes wait for a log by three more methods, [CallerLog]:
+//
+//	AwaitRoom           OnRoom for a goroutine
+//	End                 is the position of the last proposed entry
+//	WaitSynced          returns once entries are committed up to a position
+//
 // A coordinator applies what it appended, in that order, and nothing else. So a replicated
 // log gives each Raft term a coordinator of its own. When the term ends, Err says so:
 // callers whose records were not committed by then get ErrUncertain, Close returns, and the

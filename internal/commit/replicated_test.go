@@ -1,6 +1,7 @@
 package commit
 
 import (
+	"context"
 	"errors"
 	"slices"
 	"sync"
@@ -28,8 +29,18 @@ type termLog struct {
 	entries   []entry
 	committed int
 	room      []wal.Waker
+	changed   chan struct{} // closed when committed grows or the term ends
 	ended     error
 }
+
+func newTermLog(next kv.SeqNum, limit int) *termLog {
+	return &termLog{next: next, limit: limit, changed: make(chan struct{})}
+}
+
+var (
+	_ CallerLog     = (*termLog)(nil)
+	_ partition.Log = (*termLog)(nil)
+)
 
 type entry struct {
 	base    kv.SeqNum
@@ -70,6 +81,54 @@ func (l *termLog) OnRoom(w wal.Waker) {
 	l.room = append(l.room, w)
 }
 
+// AwaitRoom implements CallerLog.
+func (l *termLog) AwaitRoom(ctx context.Context) error {
+	return l.await(ctx, func() bool { return l.ended != nil || len(l.entries)-l.committed < l.limit })
+}
+
+// End implements CallerLog.
+func (l *termLog) End() wal.Pos {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return wal.Pos(len(l.entries))
+}
+
+// WaitSynced implements CallerLog. What is committed stays so after the term.
+func (l *termLog) WaitSynced(ctx context.Context, pos wal.Pos) error {
+	var failed error
+	err := l.await(ctx, func() bool {
+		done := wal.Pos(l.committed) >= pos
+		if !done {
+			failed = l.ended
+		}
+		return done || failed != nil
+	})
+	return errors.Join(err, failed)
+}
+
+// await returns once doneLocked holds.
+func (l *termLog) await(ctx context.Context, doneLocked func() bool) error {
+	for {
+		l.mu.Lock()
+		done, changed := doneLocked(), l.changed
+		l.mu.Unlock()
+		if done {
+			return nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// changedLocked wakes the goroutines that await something.
+func (l *termLog) changedLocked() {
+	close(l.changed)
+	l.changed = make(chan struct{})
+}
+
 func (l *termLog) Err() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -81,6 +140,7 @@ func (l *termLog) commit() []entry {
 	l.mu.Lock()
 	fresh, room := l.entries[l.committed:], l.room
 	l.committed, l.room = len(l.entries), nil
+	l.changedLocked()
 	l.mu.Unlock()
 	for _, e := range fresh {
 		e.waker.Wake()
@@ -95,6 +155,7 @@ func (l *termLog) commit() []entry {
 func (l *termLog) end() {
 	l.mu.Lock()
 	l.ended = errTermEnded
+	l.changedLocked()
 	lost := l.entries[l.committed:]
 	l.mu.Unlock()
 	for _, e := range lost {
@@ -143,7 +204,7 @@ func TestAReplicatedLogImplementsLog(t *testing.T) {
 		}
 
 		leader, follower := newTree(), newTree()
-		first := &termLog{next: 1, limit: 2}
+		first := newTermLog(1, 2)
 		c := lead(leader, first, nil)
 		a, aCall := put(c, "a", kv.DurabilitySync, kv.RequestID{ClientID: 1, Sequence: 1})
 		b, bCall := put(c, "b", kv.DurabilityMemory, kv.RequestID{})
@@ -176,7 +237,7 @@ func TestAReplicatedLogImplementsLog(t *testing.T) {
 		c.Close()
 
 		// The follower leads the next term, which gives the lost number out again.
-		second := &termLog{next: applied[1].base + 1, limit: 2}
+		second := newTermLog(applied[1].base+1, 2)
 		c = lead(follower, second, applied)
 		again, againCall := put(c, "a", kv.DurabilitySync, kv.RequestID{ClientID: 1, Sequence: 1, Retried: true})
 		require.Len(t, againCall.Done(), 1)
@@ -197,5 +258,105 @@ func TestAReplicatedLogImplementsLog(t *testing.T) {
 		}
 		c.Close()
 		require.NoError(t, errors.Join(leader.Close(), follower.Close()))
+	})
+}
+
+// Callers and flushes wait for a replicated log as they do for a node's own: for room, for
+// the majority, and for the end of the term.
+func TestCallersWaitForAReplicatedLog(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newTermLog(1, 2)
+		levels := []kv.Durability{kv.DurabilityMemory, kv.DurabilityBuffered, kv.DurabilitySync}
+		start := func(call func() error) chan error {
+			done := make(chan error, 1)
+			go func() { done <- call() }()
+			synctest.Wait()
+			return done
+		}
+		appendEmpty := func(ctx context.Context) chan error {
+			return start(func() error { _, err := AppendEmpty(ctx, l); return err })
+		}
+		awaitDurable := func(level kv.Durability) chan error {
+			return start(func() error { return AwaitDurable(t.Context(), l, level) })
+		}
+		for _, level := range levels {
+			require.NoError(t, <-awaitDurable(level), "there is nothing to wait for")
+		}
+
+		seq, err := AppendEmpty(t.Context(), l)
+		require.NoError(t, err)
+		require.EqualValues(t, 1, seq)
+		require.NoError(t, <-appendEmpty(t.Context()))
+		gaveUp := errors.New("gave up")
+		ctx, giveUp := context.WithCancelCause(t.Context())
+		impatient, third := appendEmpty(ctx), appendEmpty(t.Context())
+		giveUp(gaveUp)
+		require.ErrorIs(t, <-impatient, gaveUp)
+		require.Empty(t, third, "there is no room")
+		require.NoError(t, <-awaitDurable(kv.DurabilityMemory), "it asks for nothing")
+		buffered, synced := awaitDurable(kv.DurabilityBuffered), awaitDurable(kv.DurabilitySync)
+		require.Empty(t, buffered)
+		require.Empty(t, synced)
+
+		l.commit()
+		require.NoError(t, <-third)
+		require.NoError(t, <-buffered)
+		require.NoError(t, <-synced)
+
+		fourth := awaitDurable(kv.DurabilitySync)
+		require.NoError(t, <-appendEmpty(t.Context()))
+		fifth := appendEmpty(t.Context())
+		l.end()
+		require.ErrorIs(t, <-fifth, errTermEnded)
+		err = <-fourth
+		require.ErrorIs(t, err, errTermEnded)
+		require.ErrorIs(t, err, kv.ErrUncertain)
+		require.NoError(t, l.WaitSynced(t.Context(), 2), "that was committed before the term ended")
+	})
+}
+
+// A partition flushes what a replicated log has committed, and nothing else.
+func TestAFlushWaitsForAReplicatedLog(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		world := partitiontest.NewWorld()
+		o := world.Options(vfs.NewMem())
+		require.NoError(t, partition.Create(o))
+		p, err := partition.Open(o)
+		require.NoError(t, err)
+		l := newTermLog(1, 9)
+		c := New(Options{Tree: p, Applied: world, Now: world.Now, InflightBytes: 1 << 20, RequestIDs: 9})
+		p.Attach(c)
+		p.Start(l, 0)
+		c.Start(l, 1, 0)
+
+		op := kv.Op{Kind: kv.KindPut, Key: []byte("a"), Value: []byte("1")}
+		w := &kv.Write{Op: op, Hash: keyhash.Sum(op.Key), Durability: kv.DurabilitySync}
+		call := NewCall(1)
+		Submit(t.Context(), []*WriteGroup{c.NewWriteGroup(call, []*kv.Write{w})})
+		synctest.Wait()
+		require.NoError(t, p.FlushAll(t.Context()), "nothing is acknowledged")
+		require.Zero(t, p.Stats().Flushes)
+		l.commit()
+		synctest.Wait()
+		require.Len(t, call.Done(), 1)
+		require.NoError(t, w.Err)
+		require.NoError(t, p.FlushAll(t.Context()))
+		require.EqualValues(t, 1, p.Stats().Flushes)
+
+		// An insert that is not committed, as a coordinator never makes.
+		_, pos, err := l.Append([]byte("x"), 1, kv.DurabilitySync, silentWaker{}, nil)
+		require.NoError(t, err)
+		p.Insert(partition.Record{Base: 2, Payload: l.entries[0].payload, Pos: pos})
+		p.Publish(2)
+		flushed := make(chan error, 1)
+		go func() { flushed <- p.FlushAll(t.Context()) }()
+		c.Wake()
+		synctest.Wait()
+		require.Empty(t, flushed, "it waits for the majority")
+		l.commit()
+		require.NoError(t, <-flushed)
+		require.EqualValues(t, 2, p.Stats().Flushes)
+		c.Close()
+		require.NoError(t, p.Close())
 	})
 }

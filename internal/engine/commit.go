@@ -264,7 +264,7 @@ func (e *Engine) await(ctx context.Context, c *commit.Commit, o kv.WriteOptions,
 		if err := e.sequencer.WaitVisible(ctx, version); err != nil {
 			return 0, fmt.Errorf("%w: %w", kv.ErrUncertain, err)
 		}
-		if err := e.durableAgain(ctx, e.durability(o.Durability)); err != nil {
+		if err := commit.AwaitDurable(ctx, e.log, e.durability(o.Durability)); err != nil {
 			return 0, err
 		}
 	}

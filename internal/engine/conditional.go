@@ -107,7 +107,7 @@ func (e *Engine) remembered(ctx context.Context, lead *commit.Coordinator, o kv.
 		if err := e.sequencer.WaitVisible(ctx, version); err != nil {
 			return 0, true, fmt.Errorf("%w: %w", kv.ErrUncertain, err)
 		}
-		if err := e.durableAgain(ctx, level); err != nil {
+		if err := commit.AwaitDurable(ctx, e.log, level); err != nil {
 			return 0, true, err
 		}
 	}

@@ -4,14 +4,13 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"slices"
 	"sync"
 	"time"
 
+	"github.com/kvd-db/kvd/internal/commit"
 	"github.com/kvd-db/kvd/internal/kv"
-	"github.com/kvd-db/kvd/internal/wal"
 )
 
 // defaultLease is the lease of a caller that does not ask for a length. Guessed: long
@@ -62,13 +61,7 @@ func (e *Engine) BeginSnapshot(ctx context.Context, lease time.Duration) (kv.Sna
 // then a new version. It does not wait for the disk. If a crash takes the record, its
 // number is not given out again.
 func (e *Engine) tick(ctx context.Context) error {
-	seq, _, err := e.log.Append(nil, 1, kv.DurabilityMemory, silentWaker{}, nil)
-	for errors.Is(err, wal.ErrNoRoomYet) {
-		if err := e.log.AwaitRoom(ctx); err != nil {
-			return err
-		}
-		seq, _, err = e.log.Append(nil, 1, kv.DurabilityMemory, silentWaker{}, nil)
-	}
+	seq, err := commit.AppendEmpty(ctx, e.log)
 	if err != nil {
 		return err
 	}
@@ -76,12 +69,6 @@ func (e *Engine) tick(ctx context.Context) error {
 	e.log.Flush()
 	return e.sequencer.WaitVisible(ctx, seq)
 }
-
-// silentWaker is the Waker of a record that no caller waits for.
-type silentWaker struct{}
-
-func (silentWaker) Wake()     {}
-func (silentWaker) RunReady() {}
 
 // KeepSnapshot renews a lease from now on and returns how long it lasts. A lease of zero
 // means ten seconds; at most Options.maxLease is granted, and at most what is left of

@@ -321,7 +321,7 @@ func (e *Engine) applyWithin(ctx context.Context, c *commit.Coordinator, b *kv.W
 	}
 	version, err := g.Result()
 	if g.Deduplicated() {
-		err = e.durableAgain(ctx, e.durability(o.Durability))
+		err = commit.AwaitDurable(ctx, e.log, e.durability(o.Durability))
 	}
 	o.Note(g.Deduplicated() && err == nil)
 	return version, err

@@ -202,7 +202,7 @@ func (p *Partition) FlushReplayed(ctx context.Context, log Log) error {
 	if p.active.Len() == 0 {
 		return nil
 	}
-	p.log, p.activePos = log, log.Synced()
+	p.log = log
 	p.seal.take() // the budget may have called Seal
 	p.sealActive()
 	return p.Flush(ctx)

@@ -14,8 +14,6 @@ import (
 
 // Log is what a partition needs of the log that its records come from.
 type Log interface {
-	// Synced returns the position up to which the disk has the log.
-	Synced() wal.Pos
 	// WaitSynced returns once the disk has the log up to pos.
 	WaitSynced(ctx context.Context, pos wal.Pos) error
 	// Err returns what stopped the log for good, nil while it works.

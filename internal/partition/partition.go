@@ -43,7 +43,7 @@ type Partition struct {
 
 	// Of the goroutine that applies records (before Start: of recovery).
 	active    *memtable.Table
-	activePos wal.Pos // of the last record inserted into active
+	activePos wal.Pos // of the last record inserted; 0: all were replayed, and recovery synced them
 	entry     kv.Entry
 
 	files    *manifest.Set
@@ -115,7 +115,6 @@ func (p *Partition) Attach(w Writer) { p.writer = w }
 // visible.
 func (p *Partition) Start(log Log, last kv.SeqNum) {
 	p.log = log
-	p.activePos = log.Synced() // recovery synced all it replayed
 	p.StartReading(last)
 	p.started = true
 }
