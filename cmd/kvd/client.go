@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
@@ -12,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/kvd-db/kvd/internal/admin"
+	"github.com/kvd-db/kvd/internal/vfs"
 	"github.com/kvd-db/kvd/pkg/kvd"
 )
 
@@ -19,13 +22,23 @@ const (
 	defaultAddr = "127.0.0.1:7070"
 	envAddr     = "KVD_ADDR"
 	envTimeout  = "KVD_TIMEOUT"
+	envTLSCA    = "KVD_TLS_CA"
+	envTLSCert  = "KVD_TLS_CERT"
+	envTLSKey   = "KVD_TLS_KEY"
 )
+
+// clientEnv lists the variables of client commands that are no settings of the server.
+var clientEnv = []string{envAddr, envTimeout, envTLSCA}
 
 // connection is the flags of commands that talk to a server.
 type connection struct {
 	addr    string
 	timeout time.Duration
-	envErr  error // the timeout in the environment is invalid
+	// tlsCA, tlsCert and tlsKey are the names of files; if all are empty, the connection is
+	// plain text.
+	tlsCA, tlsCert, tlsKey string
+
+	envErr error // the timeout in the environment is invalid
 }
 
 const defaultTimeout = 5 * time.Second
@@ -47,7 +60,58 @@ func (a *app) connection(cmd *cobra.Command) *connection {
 	}
 	cmd.Flags().StringVar(&c.addr, "addr", addr, "address of the server, or several addresses of the same store separated by commas [$"+envAddr+"]")
 	cmd.Flags().DurationVar(&c.timeout, "timeout", timeout, "longest time of one operation [$"+envTimeout+"]")
+	cmd.Flags().StringVar(&c.tlsCA, "tls-ca", a.getenv(envTLSCA), "file with the authorities that may vouch for the server, in PEM; connections are then encrypted [$"+envTLSCA+"]")
+	cmd.Flags().StringVar(&c.tlsCert, "tls-cert", a.getenv(envTLSCert), "file with the client's certificate in PEM [$"+envTLSCert+"]")
+	cmd.Flags().StringVar(&c.tlsKey, "tls-key", a.getenv(envTLSKey), "file with the private key of that certificate [$"+envTLSKey+"]")
 	return c
+}
+
+// tlsConfig returns nil for plain text.
+func (c *connection) tlsConfig() (*tls.Config, error) {
+	if (c.tlsCert == "") != (c.tlsKey == "") {
+		return nil, usagef("--tls-cert and --tls-key belong together; give both, or neither")
+	}
+	if c.tlsCA == "" && c.tlsCert == "" {
+		return nil, nil
+	}
+	config := &tls.Config{MinVersion: tls.VersionTLS13}
+	if c.tlsCA != "" {
+		authorities, err := readPEM("--tls-ca", c.tlsCA)
+		if err != nil {
+			return nil, err
+		}
+		config.RootCAs = x509.NewCertPool()
+		if !config.RootCAs.AppendCertsFromPEM(authorities) {
+			return nil, usagef("--tls-ca %s: there is no certificate in it; want PEM", c.tlsCA)
+		}
+	}
+	if c.tlsCert != "" {
+		certificate, err := readPEM("--tls-cert", c.tlsCert)
+		if err != nil {
+			return nil, err
+		}
+		key, err := readPEM("--tls-key", c.tlsKey)
+		if err != nil {
+			return nil, err
+		}
+		pair, err := tls.X509KeyPair(certificate, key)
+		if err != nil {
+			return nil, usagef("--tls-cert %s with --tls-key %s: %w", c.tlsCert, c.tlsKey, err)
+		}
+		config.Certificates = []tls.Certificate{pair}
+	}
+	return config, nil
+}
+
+// maxPEM bounds files of certificates. Guessed: more than the authorities of a system.
+const maxPEM = 4 << 20
+
+func readPEM(flag, name string) ([]byte, error) {
+	text, err := vfs.ReadSmall(vfs.OS, name, maxPEM)
+	if err != nil {
+		return nil, usagef("%s: %w", flag, err)
+	}
+	return text, nil
 }
 
 // getenv returns the value of an environment variable.
@@ -65,7 +129,15 @@ func (c *connection) with(fn func(*kvd.Client) error) (err error) {
 	if c.envErr != nil {
 		return c.envErr
 	}
-	client, err := kvd.Open(c.addr, kvd.WithTimeout(c.timeout))
+	config, err := c.tlsConfig()
+	if err != nil {
+		return err
+	}
+	options := []kvd.Option{kvd.WithTimeout(c.timeout)}
+	if config != nil {
+		options = append(options, kvd.WithTLS(config))
+	}
+	client, err := kvd.Open(c.addr, options...)
 	if err != nil {
 		return err
 	}

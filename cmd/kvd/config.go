@@ -97,7 +97,11 @@ func printSettings(out io.Writer, list []*daemon.Setting) error {
 	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "SETTING\tVALUE\tFROM")
 	for _, s := range list {
-		fmt.Fprintf(t, "%s\t%s\t%s\n", s.Name, s, s.Source())
+		value := s.String()
+		if value == "" {
+			value = `""`
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s\n", s.Name, value, s.Source())
 	}
 	return t.Flush()
 }

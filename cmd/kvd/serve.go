@@ -8,7 +8,6 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
-	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 
 	"github.com/kvd-db/kvd/internal/daemon"
@@ -19,7 +18,7 @@ func (a *app) serveCommand() *cobra.Command {
 		Use:   "serve",
 		Short: "Run the server until SIGINT or SIGTERM",
 		Long: "Run the server until SIGINT or SIGTERM; a second signal ends it at once.\n" +
-			"SIGHUP is logged and ignored.\n\n" +
+			"SIGHUP reads certificates again.\n\n" +
 			"When the server is ready it prints one line, READY listen=ADDR admin=ADDR. It\n" +
 			"logs to standard error. Every flag can also be set by an environment variable, for\n" +
 			"example KVD_MAX_SYNC_TIME for --max-sync-time, or in a file, see kvd config; a flag\n" +
@@ -37,7 +36,9 @@ func (a *app) serveCommand() *cobra.Command {
 		}
 		config := settings.config
 		config.Log = config.NewLog(zapcore.AddSync(a.err))
-		defer ignoreHangup(config.Log)()
+		received, restore := hangups()
+		defer restore()
+		config.Hangups = received
 		return daemon.Run(cmd.Context(), config, func(listen, admin net.Addr) {
 			fmt.Fprintf(a.out, "READY listen=%s admin=%s\n", listen, admin)
 			if isTerminal(a.err) && isTerminal(os.Stdin) {
@@ -48,21 +49,24 @@ func (a *app) serveCommand() *cobra.Command {
 	return cmd
 }
 
-// ignoreHangup keeps SIGHUP from ending the process: terminals send it when they close, and
-// supervisors send it to reload settings, which kvd cannot. The returned function restores
-// the default action of the signal.
-func ignoreHangup(log *zap.Logger) (restore func()) {
-	hangups, ended := make(chan os.Signal, 1), make(chan struct{})
-	signal.Notify(hangups, syscall.SIGHUP)
+// hangups returns a channel with a value for each SIGHUP, which terminals send when they
+// close, and supervisors to reload files. The returned function restores the default action
+// of the signal.
+func hangups() (received <-chan struct{}, restore func()) {
+	signals, all, ended := make(chan os.Signal, 1), make(chan struct{}, 1), make(chan struct{})
+	signal.Notify(signals, syscall.SIGHUP)
 	go func() {
 		defer close(ended)
-		for range hangups {
-			log.Warn("SIGHUP is ignored: settings cannot be reloaded; to change them, stop the server with SIGTERM and start it again")
+		for range signals {
+			select {
+			case all <- struct{}{}:
+			default: // one is waiting
+			}
 		}
 	}()
-	return func() {
-		signal.Stop(hangups)
-		close(hangups)
+	return all, func() {
+		signal.Stop(signals)
+		close(signals)
 		<-ended
 	}
 }

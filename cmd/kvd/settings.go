@@ -38,7 +38,7 @@ func (a *app) serverSettings(cmd *cobra.Command) *serverSettings {
 // load completes the settings after the flags are parsed: a variable sets what no flag has
 // set, and the file sets what neither has.
 func (s *serverSettings) load() error {
-	if err := daemon.SetFromEnv(s.list, s.app.environ, envAddr, envTimeout, envConfig); err != nil {
+	if err := daemon.SetFromEnv(s.list, s.app.environ, append(clientEnv, envConfig)...); err != nil {
 		return err
 	}
 	if err := s.loadFile(); err != nil {

@@ -60,7 +60,7 @@ func sample() *Source {
 			}
 		},
 		Incidents: func() Incidents {
-			return Incidents{Corruptions: 30, TailDropped: 31, Recovery: time.Second, Stalled: map[string]time.Duration{"deltas": time.Minute}}
+			return Incidents{Corruptions: 30, TailDropped: 31, Recovery: time.Second, CertificateEnds: time.Now(), Stalled: map[string]time.Duration{"deltas": time.Minute}}
 		},
 		Checks: func() []Check { return []Check{{Name: "open"}, {Name: "writes", Note: "slow today"}} },
 		Alive:  func() error { return nil },

@@ -93,6 +93,8 @@ var (
 	background  = describe("kvd_background_errors_total", "Flushes and compactions that failed and are retried.")
 	slowDisk    = describe("kvd_disk_slow_total", "Times that the disk did not answer for over a second.")
 	setAside    = describe("kvd_files_set_aside_total", "Unknown files moved to lost+found.")
+	reloads     = describe("kvd_reload_failures_total", "New certificates, keys or tokens that could not be used; the old ones are.")
+	certificate = describe("kvd_tls_certificate_expiry_timestamp_seconds", "When the server's certificate expires.")
 	recovery    = describe("kvd_recovery_seconds", "Time that opening the store took.")
 )
 
@@ -217,6 +219,10 @@ func (s sink) incidents(n *Incidents) {
 	s.counter(setAside, n.FilesSetAside)
 	s.number(walTail, float64(n.TailDropped))
 	s.number(recovery, n.Recovery.Seconds())
+	s.counter(reloads, n.ReloadFailures)
+	if !n.CertificateEnds.IsZero() {
+		s.number(certificate, float64(n.CertificateEnds.Unix()))
+	}
 	for reason, d := range n.Stalled {
 		s.out <- prometheus.MustNewConstMetric(stalled, prometheus.CounterValue, d.Seconds(), reason)
 	}

@@ -75,6 +75,10 @@ type Incidents struct {
 	FilesSetAside    uint64
 	TailDropped      int64         // bytes that recovery dropped from the end of the log
 	Recovery         time.Duration // how long opening the store took
+	// ReloadFailures counts new files, such as certificates, that could not be used.
+	ReloadFailures uint64
+	// CertificateEnds is when the server's certificate expires; zero: there is none.
+	CertificateEnds time.Time
 	// Stalled is how long writes have been slowed, by reason.
 	Stalled map[string]time.Duration
 }

@@ -41,6 +41,9 @@ type Config struct {
 	// MaxConns, MaxPeerConns and MaxAdminConns bound connections; 0: see limitConnections.
 	MaxConns, MaxPeerConns, MaxAdminConns int
 
+	// TLSCert, TLSKey and ClientCA are the names of files, in PEM; empty: none.
+	TLSCert, TLSKey, ClientCA string
+
 	LogLevel  string
 	LogFormat string
 	Dev       bool
@@ -50,6 +53,9 @@ type Config struct {
 	FS vfs.FS
 	// Log is told what happens. Required.
 	Log *zap.Logger
+	// Hangups has a value for each SIGHUP: files that can be replaced are read again. Nil:
+	// they are only polled.
+	Hangups <-chan struct{}
 	// Chosen are the settings that are not the default, for the first line of the
 	// log: see NonDefault.
 	Chosen []string
@@ -101,10 +107,15 @@ func (c *Config) Settings() []*Setting {
 			Help: fmt.Sprintf("most connections to the admin address; beyond that idle ones are closed; 0 means %d, or less likewise", maxAdmin)},
 		{Name: "raw-sockets", value: boolValue{&c.RawSockets}, Help: "read and write small frames by system calls that bypass Go's scheduler, which saves processor time; false uses only package net"},
 		{Name: "reflection", value: choiceValue{&c.Reflection, []string{"auto", "on", "off"}}, Help: "offer gRPC reflection, which tools such as grpcurl use; auto means on loopback addresses only"},
+		{Name: "tls-cert", value: stringValue{&c.TLSCert},
+			Help: "file with the server's certificate in PEM, followed by those of intermediate authorities; clients then need TLS 1.3. Read again within seconds if it changes, and on SIGHUP"},
+		{Name: "tls-key", value: stringValue{&c.TLSKey}, Help: "file with the private key of that certificate, likewise"},
+		{Name: "client-ca", value: stringValue{&c.ClientCA},
+			Help: "file with the authorities of client certificates, likewise; clients then need a certificate"},
 		{Name: "log-level", value: choiceValue{&c.LogLevel, []string{"debug", "info", "warn", "error"}}, Help: "lowest level of lines to log"},
 		{Name: "log-format", value: choiceValue{&c.LogFormat, []string{"console", "json"}}, Help: "format of log lines on standard error"},
 		{Name: "dev", value: boolValue{&c.Dev}, Help: "keep everything in memory, which is lost at the end; the default durability is then buffered"},
-		{Name: "insecure-allow-remote", value: boolValue{&c.Remote}, Help: "allow listening on addresses that are not loopback; there is no authentication or encryption"},
+		{Name: "insecure-allow-remote", value: boolValue{&c.Remote}, Help: "allow addresses that are not loopback although not every client is encrypted and authenticated; without it they need --tls-cert, --tls-key and --client-ca"},
 	}
 	for _, s := range settings {
 		s.preset = s.value.String()
@@ -160,10 +171,14 @@ func (c *Config) normalize() error {
 	if err := c.limitConnections(openFileLimit()); err != nil {
 		return err
 	}
-	for _, address := range []string{c.Listen, c.Admin} {
-		if err := c.checkAddress(address); err != nil {
-			return err
-		}
+	if err := c.checkTLS(); err != nil {
+		return err
+	}
+	if err := c.checkAddress(c.Listen, c.authenticates()); err != nil {
+		return err
+	}
+	if err := c.checkAddress(c.Admin, false); err != nil {
+		return err
 	}
 	if c.Durability == kv.DurabilityDefault {
 		c.Durability = kv.DurabilitySync
@@ -196,9 +211,23 @@ func (c *Config) dataBudget() int64 {
 	return memory
 }
 
-// checkAddress refuses addresses that other machines can reach unless --insecure-allow-remote
-// is set: connections are not protected yet.
-func (c *Config) checkAddress(address string) error {
+// checkTLS refuses files that are of no use without others.
+func (c *Config) checkTLS() error {
+	switch {
+	case (c.TLSCert == "") != (c.TLSKey == ""):
+		return fmt.Errorf("%w: --tls-cert and --tls-key belong together; give both, or neither", ErrUsage)
+	case c.ClientCA != "" && c.TLSCert == "":
+		return fmt.Errorf("%w: --client-ca needs --tls-cert and --tls-key: client certificates are part of TLS", ErrUsage)
+	}
+	return nil
+}
+
+// authenticates reports whether every client is encrypted and authenticated.
+func (c *Config) authenticates() bool { return c.TLSCert != "" && c.ClientCA != "" }
+
+// checkAddress refuses an address that other machines can reach unless it is protected, or
+// --insecure-allow-remote is set.
+func (c *Config) checkAddress(address string, protected bool) error {
 	host, port, err := net.SplitHostPort(address)
 	if err != nil {
 		return fmt.Errorf("%w: address %q: want host:port, such as 127.0.0.1:7070", ErrUsage, address)
@@ -206,15 +235,17 @@ func (c *Config) checkAddress(address string) error {
 	if _, err := strconv.ParseUint(port, 10, 16); err != nil {
 		return fmt.Errorf("%w: address %q: the port is not a number from 0 to 65535", ErrUsage, address)
 	}
-	if c.Remote {
+	switch {
+	case c.Remote, protected, isLoopback(host):
 		return nil
-	}
-	if !isLoopback(host) {
-		return fmt.Errorf("%w: %q is not a loopback address, and connections are not protected: TLS and tokens come with a later version. "+
-			"Listen on 127.0.0.1 and let a tunnel or proxy protect it, or pass --insecure-allow-remote if all that can reach the port may read and write",
+	case address == c.Admin:
+		return fmt.Errorf("%w: %q is not a loopback address, and the admin pages are not protected. "+
+			"Listen on 127.0.0.1 and let a tunnel or proxy protect it, or pass --insecure-allow-remote if all that can reach the port may see them",
 			ErrUsage, address)
 	}
-	return nil
+	return fmt.Errorf("%w: %q is not a loopback address, and clients are not authenticated: pass --tls-cert, --tls-key and --client-ca "+
+		"(kvd cert dev makes files to try it), or --insecure-allow-remote if all that can reach the port may read and write",
+		ErrUsage, address)
 }
 
 // isLoopback reports whether a host can be reached only from this machine.

@@ -26,8 +26,15 @@ func TestOnlyLoopbackUnlessAskedFor(t *testing.T) {
 		assert.Equal(t, allowed, err == nil, address)
 		if !allowed {
 			require.ErrorIs(t, err, ErrUsage)
-			require.ErrorContains(t, err, "TLS and tokens come with a later version")
+			require.ErrorContains(t, err, "pass --tls-cert, --tls-key and --client-ca")
 		}
+		c = DefaultConfig()
+		c.Listen, c.TLSCert, c.TLSKey = address, "cert", "key"
+		assert.Equal(t, allowed, c.normalize() == nil, "%s: encrypted, but not authenticated", address)
+		c.ClientCA = "ca"
+		require.NoError(t, c.normalize(), address)
+		c.Admin = address
+		assert.Equal(t, allowed, c.normalize() == nil, "%s: the admin pages are not protected by that", address)
 		c = DefaultConfig()
 		c.Admin, c.Remote = address, true
 		require.NoError(t, c.normalize(), address)

@@ -17,6 +17,7 @@ import (
 
 	"github.com/kvd-db/kvd/internal/admin"
 	"github.com/kvd-db/kvd/internal/batcher"
+	"github.com/kvd-db/kvd/internal/certificate"
 	"github.com/kvd-db/kvd/internal/engine"
 	"github.com/kvd-db/kvd/internal/kv"
 	"github.com/kvd-db/kvd/internal/service"
@@ -28,6 +29,7 @@ type process struct {
 	log     *zap.Logger
 	journal *journal
 	disk    *diskWatch
+	tls     *certificate.Server // nil: connections are plain text
 
 	listen, adminListen net.Listener
 	pages               *http.Server
@@ -121,6 +123,10 @@ func run(ctx context.Context, config Config, ready func(listen, admin net.Addr))
 	users := debug.SetMemoryLimit(-1) // math.MaxInt64 unless GOMEMLIMIT is set
 	defer debug.SetMemoryLimit(users)
 	debug.SetMemoryLimit(collectorLimit(config.Memory, users))
+	if err := s.openFiles(); err != nil {
+		return nil, false, err
+	}
+	defer s.watchFiles()()
 	build := Build()
 	s.log.Info("kvd starts", zap.String("version", build.Version), zap.String("commit", build.Commit),
 		zap.String("data", s.where()), zap.Stringer("durability", config.Durability),
@@ -229,6 +235,7 @@ func (s *process) open(ctx context.Context) error {
 	s.engine.Store(e)
 	_, _, requests := split(c.dataBudget())
 	srv := service.New(Store(e), service.Options{
+		TLS:         s.tlsConfig(),
 		BufferBytes: requests,
 		MaxDeadline: c.MaxCall,
 		NetOnly:     !c.RawSockets,

@@ -41,6 +41,12 @@ func (s *process) storeStats() (engine.Stats, bool) {
 func (s *process) incidents() admin.Incidents {
 	incidents := s.journal.incidents()
 	incidents.SlowDisk = s.disk.episodes.Load()
+	for _, w := range s.watchers() {
+		incidents.ReloadFailures += w.Failures()
+	}
+	if s.tls != nil {
+		incidents.CertificateEnds = s.tls.Ends()
+	}
 	return incidents
 }
 

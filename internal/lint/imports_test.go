@@ -60,7 +60,11 @@ var floors = map[string]float64{
 	"internal/mergeiter": 1,
 	"internal/frame":     1,
 	"internal/rawconn":   0.5,
-	"pkg/kvdpb":          0.5,
+
+	"internal/livefile":    1,
+	"internal/certificate": 1.5,
+
+	"pkg/kvdpb": 0.5,
 
 	"internal/record":    0.5,
 	"internal/scanbatch": 0.5,

@@ -163,9 +163,14 @@ func (c *Conn) Calls() int {
 	return own
 }
 
-// Close implements net.Conn.
+// Close implements net.Conn. TLS tells the client that the connection ends, and would wait
+// for five seconds for one that does not read.
 func (c *Conn) Close() error {
 	c.closed.Store(true)
+	if c.accepted != nil && c.server.options.TLS != nil {
+		hurry := time.AfterFunc(c.server.options.Lifetimes.ShutdownWait, func() { _ = c.Accepted().Close() })
+		defer hurry.Stop()
+	}
 	return c.Conn.Close()
 }
 

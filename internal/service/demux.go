@@ -21,13 +21,30 @@ type protocolDemux struct {
 func newProtocolDemux(s *Server, protocols []Protocol) *protocolDemux {
 	d := &protocolDemux{server: s, protocols: protocols}
 	if s.options.TLS != nil {
-		d.tls = s.options.TLS.Clone()
-		d.tls.NextProtos = nil
-		for _, p := range protocols {
-			d.tls.NextProtos = append(d.tls.NextProtos, p.ALPN()) // the first one that the client knows
+		d.tls = d.secure(s.options.TLS)
+		if choose := d.tls.GetConfigForClient; choose != nil {
+			d.tls.GetConfigForClient = func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
+				chosen, err := choose(hello)
+				if err != nil || chosen == nil {
+					return nil, err
+				}
+				return d.secure(chosen), nil
+			}
 		}
 	}
 	return d
+}
+
+// secure returns a configuration with the protocols of the server and without old versions
+// of TLS.
+func (d *protocolDemux) secure(config *tls.Config) *tls.Config {
+	config = config.Clone()
+	config.MinVersion = tls.VersionTLS13
+	config.NextProtos = nil
+	for _, p := range d.protocols {
+		config.NextProtos = append(config.NextProtos, p.ALPN()) // the first one that the client knows
+	}
+	return config
 }
 
 // serve serves a connection that was accepted, or closes it if it speaks no protocol. It

@@ -11,8 +11,8 @@ import (
 // Options are what an operator or a test may choose. The zero value is a server
 // without TLS and with the documented limits.
 type Options struct {
-	// TLS secures every connection; nil is plain text. Its NextProtos are the
-	// server's.
+	// TLS secures every connection, by TLS 1.3; nil is plain text. The NextProtos, also of
+	// what GetConfigForClient returns, are the server's.
 	TLS *tls.Config
 	// Reflection lets tools such as grpcurl ask for the schema.
 	Reflection bool

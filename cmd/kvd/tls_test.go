@@ -1,0 +1,224 @@
+package main
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"io"
+	"io/fs"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/kvd-db/kvd/internal/testwait"
+	"github.com/kvd-db/kvd/internal/torture/kvdbinary"
+)
+
+// devCerts makes certificates and returns the directory.
+func devCerts(t *testing.T, flags ...string) string {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "certs")
+	r := command(t, "", nil, append([]string{"cert", "dev", "--dir", dir}, flags...)...)
+	require.Zero(t, r.code, r.err)
+	return dir
+}
+
+func serverTLS(dir string) []string {
+	return []string{"--tls-cert", filepath.Join(dir, "server.pem"), "--tls-key", filepath.Join(dir, "server.key")}
+}
+
+// clientTLS are the flags of a client; a name of "" is one without a certificate.
+func clientTLS(dir, name string) []string {
+	flags := []string{"--tls-ca", filepath.Join(dir, "ca.pem")}
+	if name != "" {
+		flags = append(flags, "--tls-cert", filepath.Join(dir, name+".pem"), "--tls-key", filepath.Join(dir, name+".key"))
+	}
+	return flags
+}
+
+func TestCertDevMakesFilesThatOnlyTheUserReads(t *testing.T) {
+	dir := devCerts(t)
+	names := []string{"ca.pem", "server.pem", "server.key", "app.pem", "app.key", "admin.pem", "admin.key"}
+	entries, err := os.ReadDir(dir)
+	require.NoError(t, err)
+	assert.Len(t, entries, len(names))
+	for _, name := range names {
+		info, err := os.Stat(filepath.Join(dir, name))
+		require.NoError(t, err)
+		assert.Equal(t, fs.FileMode(0o600), info.Mode().Perm(), name)
+	}
+	text, err := os.ReadFile(filepath.Join(dir, "server.pem"))
+	require.NoError(t, err)
+	block, _ := pem.Decode(text)
+	server, err := x509.ParseCertificate(block.Bytes)
+	require.NoError(t, err)
+	assert.InDelta(t, 30*24, server.NotAfter.Sub(server.NotBefore).Hours(), 1)
+	assert.Equal(t, x509.ECDSA, server.PublicKeyAlgorithm)
+
+	r := command(t, "", nil, "cert", "dev", "--dir", dir)
+	assert.Equal(t, 64, r.code)
+	assert.Contains(t, r.err, "holds certificates already")
+	assert.Zero(t, command(t, "", nil, "cert", "dev", "--dir", dir, "--force").code)
+	for _, bad := range []string{"../x", "ca", "a b"} {
+		assert.Equal(t, 64, command(t, "", nil, "cert", "dev", "--dir", dir, "--force", "--client", bad).code, bad)
+	}
+}
+
+// The commands that cert dev prints work.
+func TestTheCommandsOfCertDevWork(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "certs")
+	r := command(t, "", nil, "cert", "dev", "--dir", dir)
+	require.Zero(t, r.code, r.err)
+	var serving, putting []string
+	for line := range strings.Lines(r.out) {
+		words := strings.Fields(line)
+		switch {
+		case strings.HasPrefix(line, "kvd serve"):
+			serving = words[2:]
+		case strings.HasPrefix(line, "kvd put"):
+			putting = words[1:]
+		}
+	}
+	p := serve(t, t.TempDir(), serving...)
+	for i, word := range putting {
+		if word == "--addr" {
+			putting[i+1] = strings.Replace(p.addr, "127.0.0.1", "localhost", 1)
+		}
+	}
+	r = command(t, "", nil, putting...)
+	require.Zero(t, r.code, r.err)
+}
+
+func TestOnlyClientsWithACertificateAreServed(t *testing.T) {
+	dir, other := devCerts(t), devCerts(t)
+	p := serve(t, t.TempDir(), append(serverTLS(dir), "--client-ca", filepath.Join(dir, "ca.pem"))...)
+	with := func(flags []string, args ...string) result { return p.kvd(append(args, flags...)...) }
+
+	for _, args := range [][]string{{"put", "a", "1"}, {"get", "a"}, {"scan"}, {"health"}, {"slowlog"}, {"digest"}} {
+		r := with(clientTLS(dir, "app"), args...)
+		assert.Zero(t, r.code, "%v: %s", args, r.err)
+	}
+	// Frames and gRPC came by the same port.
+	for _, c := range []struct {
+		name  string
+		flags []string
+		says  string
+	}{
+		{"plain text", nil, ""},
+		{"no certificate", clientTLS(dir, ""), ""},
+		{"certificate of another authority", append(clientTLS(dir, ""), clientTLS(other, "app")[2:]...), ""},
+		{"server of another authority", clientTLS(other, "app"), "certificate"},
+	} {
+		for _, args := range [][]string{{"get", "a"}, {"scan"}} {
+			r := with(append(c.flags, "--timeout", "2s"), args...)
+			assert.Equal(t, exitUnavailable, r.code, "%s: %v: %s", c.name, args, r.err)
+			assert.Contains(t, r.err, c.says)
+			assert.Empty(t, r.out)
+		}
+	}
+	r := command(t, "", nil, "get", "a", "--tls-cert", filepath.Join(dir, "app.pem"))
+	assert.Equal(t, 64, r.code)
+	assert.Contains(t, r.err, "belong together")
+	assert.Zero(t, p.end(syscall.SIGTERM))
+}
+
+// New certificates are served after SIGHUP, and a bad pair leaves the old one in use.
+func TestCertificatesAreReplacedWithoutARestart(t *testing.T) {
+	dir := devCerts(t)
+	p := serve(t, t.TempDir(), append(serverTLS(dir), "--client-ca", filepath.Join(dir, "ca.pem"))...)
+	pool := x509.NewCertPool()
+	text, err := os.ReadFile(filepath.Join(dir, "ca.pem"))
+	require.NoError(t, err)
+	require.True(t, pool.AppendCertsFromPEM(text))
+	pair, err := tls.LoadX509KeyPair(filepath.Join(dir, "app.pem"), filepath.Join(dir, "app.key"))
+	require.NoError(t, err)
+	old, err := tls.Dial("tcp", p.addr, &tls.Config{RootCAs: pool, Certificates: []tls.Certificate{pair}, ServerName: "localhost", NextProtos: []string{"h2"}})
+	require.NoError(t, err)
+	defer func() { _ = old.Close() }()
+	put := func(value string) result {
+		return p.kvd(append([]string{"put", "a", value}, clientTLS(dir, "app")...)...)
+	}
+	require.Zero(t, put("1").code)
+
+	require.Zero(t, command(t, "", nil, "cert", "dev", "--dir", dir, "--force").code)
+	require.NoError(t, p.cmd.Process.Signal(syscall.SIGHUP))
+	testwait.Until(t, func() bool { return strings.Contains(p.log.String(), "new certificates are served") })
+	r := put("2")
+	require.Zero(t, r.code, r.err)
+
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "server.pem"), []byte("nonsense"), 0o600))
+	testwait.Until(t, func() bool { return strings.Contains(p.log.String(), "new certificates cannot be used") })
+	assert.Contains(t, p.log.String(), "server.pem", "the reason")
+	r = put("3")
+	require.Zero(t, r.code, r.err)
+	assert.Contains(t, page(t, p, "/metrics"), "\nkvd_reload_failures_total 1\n")
+	assert.Contains(t, page(t, p, "/metrics"), "\nkvd_tls_certificate_expiry_timestamp_seconds ")
+	assert.Zero(t, p.end(syscall.SIGTERM))
+}
+
+func TestABadTLSSettingIs64(t *testing.T) {
+	dir := devCerts(t)
+	in := func(name string) string { return filepath.Join(dir, name) }
+	data := filepath.Join(t.TempDir(), "data")
+	for _, c := range []struct {
+		args []string
+		says string
+	}{
+		{[]string{"--tls-cert", in("server.pem")}, "belong together"},
+		{[]string{"--client-ca", in("ca.pem")}, "--client-ca needs --tls-cert"},
+		{[]string{"--tls-cert", in("server.pem"), "--tls-key", in("none.key")}, "kvd cert dev makes certificates"},
+		{[]string{"--tls-cert", in("server.pem"), "--tls-key", in("app.key")}, "private key does not match"},
+		{[]string{"--listen", "0.0.0.0:0", "--tls-cert", in("server.pem"), "--tls-key", in("server.key")}, "--client-ca"},
+	} {
+		r := command(t, "", nil, append(kvdbinary.ServeArgs(data), c.args...)...)
+		assert.Equal(t, 64, r.code, r.err)
+		assert.Contains(t, r.err, c.says)
+		assert.NoDirExists(t, data)
+	}
+}
+
+// Another implementation of TLS agrees.
+func TestOpenSSLConnects(t *testing.T) {
+	openssl, err := exec.LookPath("openssl")
+	if err != nil {
+		t.Skip("SKIPPED: openssl is not installed")
+	}
+	dir := devCerts(t)
+	p := serve(t, t.TempDir(), append(serverTLS(dir), "--client-ca", filepath.Join(dir, "ca.pem"))...)
+	connect := func(args ...string) (string, error) {
+		cmd := exec.CommandContext(testwait.Context(t), openssl, append([]string{"s_client", "-connect", p.addr, "-brief",
+			"-servername", "localhost", "-verify_return_error", "-CAfile", filepath.Join(dir, "ca.pem")}, args...)...)
+		cmd.Stdin = strings.NewReader("")
+		out, err := cmd.CombinedOutput()
+		return string(out), err
+	}
+	own := []string{"-cert", filepath.Join(dir, "app.pem"), "-key", filepath.Join(dir, "app.key")}
+	for _, name := range []string{"h2", "kvd-frame/1"} {
+		out, err := connect(append(own, "-alpn", name)...)
+		require.NoError(t, err, out)
+		assert.Contains(t, out, "TLSv1.3")
+		assert.Contains(t, out, "Verification: OK")
+	}
+	out, err := connect(append(own, "-alpn", "h2", "-tls1_2")...)
+	require.Error(t, err, out)
+	out, err = connect(append(own, "-alpn", "nonsense")...)
+	require.Error(t, err, out)
+}
+
+// page returns what the admin pages say.
+func page(t *testing.T, p *process, path string) string {
+	t.Helper()
+	response, err := (&http.Client{Transport: &http.Transport{DisableKeepAlives: true}}).Get("http://" + p.admin + path)
+	require.NoError(t, err)
+	defer func() { _ = response.Body.Close() }()
+	text, err := io.ReadAll(response.Body)
+	require.NoError(t, err)
+	return string(text)
+}

@@ -1,0 +1,101 @@
+package daemon
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io/fs"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/kvd-db/kvd/internal/certificate"
+	"github.com/kvd-db/kvd/internal/livefile"
+	"github.com/kvd-db/kvd/internal/vfs"
+)
+
+// openFiles reads the files that may be replaced while the process runs.
+func (s *process) openFiles() (err error) {
+	c := &s.config
+	if c.TLSCert == "" {
+		return nil
+	}
+	files := certificate.Files{Certificate: c.TLSCert, Key: c.TLSKey, ClientCA: c.ClientCA}
+	s.tls, err = certificate.Open(vfs.OS, files, func(err error) {
+		if err != nil {
+			s.log.Error("new certificates cannot be used; the old ones are served", zap.Error(err))
+			return
+		}
+		s.log.Info("new certificates are served", zap.Time("expire", s.tls.Ends()))
+	})
+	if err != nil {
+		err = fmt.Errorf("%w: TLS: %w", ErrUsage, err)
+		if errors.Is(err, fs.ErrNotExist) {
+			err = fmt.Errorf("%w; kvd cert dev makes certificates to try it", err)
+		}
+	}
+	return err
+}
+
+// tlsConfig returns nil for plain text.
+func (s *process) tlsConfig() *tls.Config {
+	if s.tls == nil {
+		return nil
+	}
+	return s.tls.Config()
+}
+
+// watchers returns what can be told to look at its files.
+func (s *process) watchers() (all []*livefile.Watcher) {
+	if s.tls != nil {
+		all = append(all, s.tls.Watcher)
+	}
+	return all
+}
+
+// endWatching bounds the wait for a poll that is under way when the service ends: files on
+// a network may hang.
+const endWatching = time.Second
+
+// watchFiles has files that change read again, until the returned function is called.
+func (s *process) watchFiles() (end func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	for _, w := range s.watchers() {
+		running.Go(func() { w.Run(ctx) })
+	}
+	running.Go(func() { s.obeyHangups(ctx) })
+	return func() {
+		cancel()
+		ended := make(chan struct{})
+		go func() {
+			running.Wait()
+			close(ended)
+		}()
+		select {
+		case <-ended:
+		case <-time.After(endWatching):
+		}
+	}
+}
+
+func (s *process) obeyHangups(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-s.config.Hangups:
+		}
+		all := s.watchers()
+		if len(all) == 0 {
+			s.log.Warn("SIGHUP is ignored: there are no certificates to reload; to change settings, stop the server with SIGTERM and start it again")
+			continue
+		}
+		for _, w := range all {
+			w.Reload()
+		}
+		s.log.Info("SIGHUP: looked for new certificates; other settings change only with a restart")
+	}
+}
