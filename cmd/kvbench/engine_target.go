@@ -88,7 +88,7 @@ func (t *engineTarget) activity() *activity {
 	}
 	a.OpsPerWriteBatch = quotient(batchOps, batches)
 	a.OpsPerReadBatch = quotient(reads, readBatches)
-	a.RecordsPerLogWrite = quotient(s.Log.Records, s.Log.Groups)
+	a.RecordsPerLogWrite = quotient(s.Log.Records, s.Log.Frames)
 	a.WrittenPerUserBytes = quotient(a.LogBytes+a.FlushedBytes+a.CompactedBytes, userBytes)
 	return a
 }

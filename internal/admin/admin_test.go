@@ -29,9 +29,9 @@ func sample() *Source {
 		stats.Log.SyncMicros.Record(micros)
 	}
 	stats.Log.SyncUnits.Record(70)
-	stats.Log.GroupRecords.Record(3)
-	stats.Log.GroupUnits.Record(40)
-	stats.Log.GroupBytes.Record(5000)
+	stats.Log.FrameRecords.Record(3)
+	stats.Log.FrameUnits.Record(40)
+	stats.Log.FrameBytes.Record(5000)
 	stats.Cache.Hits, stats.Cache.Misses = 7, 8
 	p := &stats.Partitions[0]
 	for _, ops := range []uint64{1, 16, 2048} {

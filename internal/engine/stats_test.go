@@ -41,7 +41,7 @@ func TestStatsCountEveryOperationOnce(t *testing.T) {
 	}
 	require.EqualValues(t, callers*each, writes.Sum)
 	require.EqualValues(t, callers*each*4, reads.Sum)
-	require.EqualValues(t, callers*each, s.Log.GroupUnits.Sum)
+	require.EqualValues(t, callers*each, s.Log.FrameUnits.Sum)
 	require.EqualValues(t, callers*each, s.Log.SyncUnits.Sum)
 	require.Equal(t, writes.Count(), s.Log.Records, "a record for each micro-batch")
 	require.Positive(t, waits.Count())

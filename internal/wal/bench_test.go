@@ -76,7 +76,7 @@ func benchmarkAppend(b *testing.B, writers int, level kv.Durability, await func(
 	s := l.Stats()
 	b.ReportMetric(float64(s.Records)/b.Elapsed().Seconds(), "records/s")
 	b.ReportMetric(s.RecordsPerSync(), "records/sync")
-	b.ReportMetric(float64(s.Groups)/float64(max(1, s.Syncs)), "writes/sync")
+	b.ReportMetric(float64(s.Frames)/float64(max(1, s.Syncs)), "writes/sync")
 	if s.Syncs > 0 {
 		b.ReportMetric(float64(s.SyncTime.Microseconds())/float64(s.Syncs), "us/sync")
 	}

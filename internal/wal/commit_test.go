@@ -408,12 +408,12 @@ func TestFlushWaitsForRoom(t *testing.T) {
 	})
 }
 
-// TestLeaderIsRelieved: a caller of Flush writes some groups of other callers, or some
+// TestLeaderIsRelieved: a caller of Flush writes some frames of other callers, or some
 // bytes of them, then a goroutine of the log takes over.
 func TestLeaderIsRelieved(t *testing.T) {
-	for name, c := range map[string]struct{ bytes, groups int }{
-		"after some groups": {100, leadGroups},
-		"after some bytes":  {groupBytes, 1},
+	for name, c := range map[string]struct{ bytes, frames int }{
+		"after some frames": {100, leadFrames},
+		"after some bytes":  {fullFrameBytes, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -438,10 +438,10 @@ func TestLeaderIsRelieved(t *testing.T) {
 					l.Flush()
 					returned.Store(true)
 				}()
-				for range c.groups {
+				for range c.frames {
 					synctest.Wait() // a write waits for its step
 					require.False(t, returned.Load())
-					add() // a group of its own, for the next write
+					add() // a frame of its own, for the next write
 					step <- struct{}{}
 				}
 				synctest.Wait()
@@ -453,7 +453,7 @@ func TestLeaderIsRelieved(t *testing.T) {
 	}
 }
 
-// L4: groups left to the goroutine with the writing role are written when it gives the
+// L4: frames left to the goroutine with the writing role are written when it gives the
 // role up, even if they came too late for it to write them.
 func TestWhatIsLeftToAWriterIsWritten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -17,8 +17,8 @@
 //
 // # The path of a record
 //
-// [Log.Append] copies it to the open group, in memory, and gives it its numbers.
-// [Log.Flush] writes the group as one frame; of several callers one leads and writes for
+// [Log.Append] copies it to the open frame, in memory, and gives it its numbers.
+// [Log.Flush] writes the frame; of several callers one leads and writes for
 // the others, on its own goroutine. Records of all durabilities share a frame. The
 // syncing goroutine syncs: while a sync runs, buffered records are written and
 // acknowledged, and records that wait for a sync gather; they are then written as one
@@ -139,7 +139,7 @@
 //
 // Every frame says how far the log was synced before it was written, so an unreadable
 // frame that a later one says was synced is damage. If no later one says so, it belonged to
-// the last group: torn, and never acknowledged as synced, or acknowledged and then damaged.
+// the last frame: torn, and never acknowledged as synced, or acknowledged and then damaged.
 // To shrink that window, an idle log adds a mark after [DefaultIdleMark], and an orderly
 // Close writes into the header where the log ended.
 //

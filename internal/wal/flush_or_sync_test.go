@@ -43,7 +43,7 @@ func TestFlushOrSyncLeavesUnknownDisksToTheLog(t *testing.T) {
 		<-g.waiting
 		synctest.Wait()
 		require.Equal(t, first, l.Written(), "and its sync does")
-		require.EqualValues(t, 1, l.Stats().GroupRecords.Count(), "one write for all three")
+		require.EqualValues(t, 1, l.Stats().FrameRecords.Count(), "one write for all three")
 
 		held, heldWaker := flush(synced, 2)
 		require.Equal(t, first, l.Written(), "it waits for the next sync")

@@ -15,8 +15,8 @@ const (
 	recordHeaderBytes = 16
 	frameAlign        = 8
 
-	// maxRecordBytes bounds one record, and with it a frame: a group is closed as soon as it
-	// holds groupBytes. Derived: a partition puts at most two calls of the largest size into
+	// maxRecordBytes bounds one record, and with it a frame: a frame is full as soon as it
+	// holds fullFrameBytes. Derived: a partition puts at most two calls of the largest size into
 	// one record, and they fit with their encoding.
 	maxRecordBytes = 4 * kv.MaxBatchBytes
 )
@@ -27,7 +27,7 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 type FrameKind uint32
 
 const (
-	// FrameData holds the records of one group.
+	// FrameData holds records: see logFrame.
 	FrameData FrameKind = 1
 	// FrameMark holds no records. It notes how far the log is synced, and which segment is
 	// the lowest that must exist.

@@ -115,7 +115,7 @@ type liveSegment struct {
 	last  kv.SeqNum // its records have at most this number
 }
 
-// Append adds a record that takes units consecutive numbers to the open group. It returns
+// Append adds a record that takes units consecutive numbers to the open frame. It returns
 // the first number and the position after the record. It does no I/O and waits for none;
 // the caller calls Flush or FlushOrSync afterwards, after it has released its own locks.
 //
@@ -150,23 +150,23 @@ func (l *Log) Append(payload []byte, units uint32, level kv.Durability, w Waker,
 	base = l.mu.next
 	l.mu.next += kv.SeqNum(units)
 	l.mu.end += Pos(recordHeaderBytes + len(payload))
-	g := l.mu.queue.add(base, units, payload, l.mu.end)
-	g.charged += cost
-	wakers := &g.early
+	f := l.mu.queue.add(base, units, payload, l.mu.end)
+	f.charged += cost
+	wakers := &f.early
 	switch level {
 	case kv.DurabilityMemory:
 	case kv.DurabilityBuffered:
-		g.urgent = true
+		f.urgent = true
 	default:
-		wakers = &g.late
+		wakers = &f.late
 		l.mu.syncTo = l.mu.end
 		l.mu.zeroedWanted = true
-		g.asked += units
+		f.asked += units
 		l.mu.gather.ask(units)
 	}
 	*wakers = append(*wakers, w)
 	if c != nil && level != kv.DurabilityMemory {
-		g.timed = append(g.timed, timed{trace: c, sync: wakers == &g.late})
+		f.timed = append(f.timed, timed{trace: c, sync: wakers == &f.late})
 	}
 	if l.mu.next-l.mu.syncedNext > recoveryGap/2 {
 		l.mu.syncTo = l.mu.end // see admitLocked

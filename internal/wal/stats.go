@@ -9,12 +9,12 @@ import (
 // Stats are counts since Open; Segments and LiveBytes are the state now.
 type Stats struct {
 	Records uint64 // appended and written
-	Groups  uint64 // groups written, one write each
-	Bytes   uint64 // of the groups, headers included
-	// Distributions of the groups by their records, by the units of these, and by bytes.
-	GroupRecords histogram.PowerCounts
-	GroupUnits   histogram.PowerCounts
-	GroupBytes   histogram.PowerCounts
+	Frames  uint64 // frames of records written, one write each
+	Bytes   uint64 // of the frames, headers included
+	// Distributions of the frames by their records, by the units of these, and by bytes.
+	FrameRecords histogram.PowerCounts
+	FrameUnits   histogram.PowerCounts
+	FrameBytes   histogram.PowerCounts
 
 	Syncs uint64 // of segments that are written to
 	// SyncTime is the sum of all syncs, SyncMax the longest of them.
@@ -43,7 +43,7 @@ func (l *Log) Stats() Stats {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	s := l.mu.stats
-	s.Records, s.Groups, s.Bytes = s.GroupRecords.Sum, s.GroupRecords.Count(), s.GroupBytes.Sum
+	s.Records, s.Frames, s.Bytes = s.FrameRecords.Sum, s.FrameRecords.Count(), s.FrameBytes.Sum
 	s.Syncs = s.SyncMicros.Count()
 	a := l.mu.active
 	s.Segments = len(l.mu.live)

@@ -127,14 +127,14 @@ func (l *Log) syncOnceLocked() {
 	l.mu.Lock()
 }
 
-// writeQueuedLocked writes the groups that are queued, unless another goroutine writes.
+// writeQueuedLocked writes the frames that are queued, unless another goroutine writes.
 // It stops before a second rotation, which would wait for a sync.
 func (l *Log) writeQueuedLocked() {
 	if l.mu.writing {
 		return
 	}
 	l.mu.writing = true
-	for n := len(l.mu.queue.groups); n > 0 && l.mu.sealed == nil && l.writeNextLocked(); n-- {
+	for n := len(l.mu.queue.frames); n > 0 && l.mu.sealed == nil && l.writeNextLocked(); n-- {
 	}
 	l.mu.writing = false
 	l.mu.changed.Broadcast()

@@ -8,11 +8,11 @@ import (
 )
 
 const (
-	// leadGroups is how many groups a caller of Flush writes before a goroutine of the log
+	// leadFrames is how many frames a caller of Flush writes before a goroutine of the log
 	// takes over the writing role. Guessed: many enough that the hand-over costs little, few
 	// enough that the caller is not held up.
-	leadGroups = 8
-	// leadBytes bounds likewise what these groups hold, but for the last one: the caller may
+	leadFrames = 8
+	// leadBytes bounds likewise what these frames hold, but for the last one: the caller may
 	// lead a partition, whose small writes wait for it.
 	leadBytes = 1 << 20
 
@@ -97,7 +97,7 @@ func (l *Log) FlushOrSync() {
 	l.mu.Unlock()
 }
 
-// leadBeside starts a goroutine that takes over the writing role and writes all groups.
+// leadBeside starts a goroutine that takes over the writing role and writes all frames.
 func (l *Log) leadBeside() {
 	l.background.Go(func() {
 		defer l.opts.Events.Guard()
@@ -106,14 +106,14 @@ func (l *Log) leadBeside() {
 	})
 }
 
-// leadLocked takes the writing role and writes groups until none is left. A caller that is
-// to be relieved stops at leadGroups or leadBytes: then another goroutine takes over the
+// leadLocked takes the writing role and writes frames until none is left. A caller that is
+// to be relieved stops at leadFrames or leadBytes: then another goroutine takes over the
 // role. It unlocks mu.
 func (l *Log) leadLocked(relieved bool) {
 	l.mu.writing = true
 	begin := l.Written()
 	for n := 0; ; n++ {
-		if relieved && (n == leadGroups || l.Written()-begin >= leadBytes) && !l.mu.queue.empty() {
+		if relieved && (n == leadFrames || l.Written()-begin >= leadBytes) && !l.mu.queue.empty() {
 			l.leadBeside()
 			break // the role goes with it
 		}
@@ -126,7 +126,7 @@ func (l *Log) leadLocked(relieved bool) {
 }
 
 // releaseLocked gives up the writing role. It wakes the syncing goroutine if what was
-// written must be synced, or if groups are left in the queue (L4).
+// written must be synced, or if frames are left in the queue (L4).
 func (l *Log) releaseLocked() {
 	l.mu.writing = false
 	l.mu.changed.Broadcast()
@@ -145,31 +145,31 @@ func (l *Log) pokeIfDueLocked(work bool) {
 	}
 }
 
-// writeNextLocked writes the oldest group. It returns false if there is none or the log
+// writeNextLocked writes the oldest frame. It returns false if there is none or the log
 // has failed. The caller has the writing role. It unlocks mu while it writes.
 func (l *Log) writeNextLocked() bool {
 	defer l.opts.Events.Guard()
 	if l.Err() != nil {
 		return false
 	}
-	g := l.mu.queue.take()
-	if g == nil {
+	f := l.mu.queue.take()
+	if f == nil {
 		return false
 	}
 	l.mu.Unlock()
-	g.release()
-	err := l.writeGroup(g)
+	f.release()
+	err := l.writeFrame(f)
 	l.mu.Lock()
-	l.mu.space.charged -= g.charged
+	l.mu.space.charged -= f.charged
 	if err == nil && l.Err() == nil {
-		l.tellWrittenLocked(g.timed)
-		l.written.Store(uint64(g.end))
-		l.mu.waiting = append(l.mu.waiting, g.late...)
-		l.mu.gather.written += uint64(g.asked)
-		l.mu.stats.GroupRecords.Record(uint64(g.records))
-		l.mu.stats.GroupUnits.Record(uint64(g.units))
-		l.mu.stats.GroupBytes.Record(uint64(len(g.buf)))
-		if uint64(g.end)-l.synced.Load() >= maxUnsyncedBytes {
+		l.tellWrittenLocked(f.timed)
+		l.written.Store(uint64(f.end))
+		l.mu.waiting = append(l.mu.waiting, f.late...)
+		l.mu.gather.written += uint64(f.asked)
+		l.mu.stats.FrameRecords.Record(uint64(f.records))
+		l.mu.stats.FrameUnits.Record(uint64(f.units))
+		l.mu.stats.FrameBytes.Record(uint64(len(f.buf)))
+		if uint64(f.end)-l.synced.Load() >= maxUnsyncedBytes {
 			l.mu.mustSync = true
 		}
 		if l.syncNeededLocked() && !l.mu.syncing {
@@ -180,12 +180,12 @@ func (l *Log) writeNextLocked() bool {
 	if err != nil {
 		l.fail(err)
 	}
-	wakeAll(g.early)
+	wakeAll(f.early)
 	if l.Err() != nil {
-		wakeAll(g.late)
+		wakeAll(f.late)
 	}
 	l.mu.Lock()
-	l.mu.queue.recycle(g)
+	l.mu.queue.recycle(f)
 	return true
 }
 
@@ -200,19 +200,19 @@ func (l *Log) tellWrittenLocked(records []timed) {
 	}
 }
 
-// writeGroup writes a group as one frame, in the next segment if it does not fit into the
+// writeFrame writes a frame of records, in the next segment if it does not fit into the
 // active one. The caller has the writing role.
-func (l *Log) writeGroup(g *group) error {
-	if l.rotationDue(frameBytes(len(g.buf) - frameHeaderBytes)) {
+func (l *Log) writeFrame(f *logFrame) error {
+	if l.rotationDue(frameBytes(len(f.buf) - frameHeaderBytes)) {
 		if err := l.rotate(); err != nil {
 			return err
 		}
 	}
-	f := l.frameHere(FrameData)
-	f.records, f.next = g.records, g.last+1
-	f.off = l.mu.active.off
-	g.buf = sealFrame(g.buf, l.mu.active.header.id(), &f)
-	return l.write(g.buf, g.last)
+	header := l.frameHere(FrameData)
+	header.records, header.next = f.records, f.last+1
+	header.off = l.mu.active.off
+	f.buf = sealFrame(f.buf, l.mu.active.header.id(), &header)
+	return l.write(f.buf, f.last)
 }
 
 // frameHere describes a frame without records at the end of the active segment.
