@@ -23,6 +23,9 @@ func (a *app) serveCommand() *cobra.Command {
 			"logs to standard error. Every flag can also be set by an environment variable, for\n" +
 			"example KVD_MAX_SYNC_TIME for --max-sync-time, or in a file, see kvd config; a flag\n" +
 			"takes precedence over a variable, and a variable over the file.\n\n" +
+			"Under systemd (Type=notify) it reports when it is ready, asks for more time while it\n" +
+			"recovers a large log, answers the watchdog, and shows in systemctl status why it is\n" +
+			"not ready.\n\n" +
 			"Exit codes: 0 stopped in order; 64 invalid settings; 65 the data is damaged or of\n" +
 			"a newer version; 69 an address is taken; 70 a bug in the engine, see the log; 74\n" +
 			"the disk failed or did not answer in time; 75 another process has the store open;\n" +
@@ -35,6 +38,10 @@ func (a *app) serveCommand() *cobra.Command {
 			return err
 		}
 		config := settings.config
+		var err error
+		if config.Supervisor, err = daemon.SupervisorFromEnv(); err != nil {
+			return err
+		}
 		config.Log = config.NewLog(zapcore.AddSync(a.err))
 		received, restore := hangups()
 		defer restore()

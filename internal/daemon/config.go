@@ -56,6 +56,8 @@ type Config struct {
 	// Hangups has a value for each SIGHUP: files that can be replaced are read again. Nil:
 	// they are only polled.
 	Hangups <-chan struct{}
+	// Supervisor is told the state of the service; see SupervisorFromEnv.
+	Supervisor Supervisor
 	// Chosen are the settings that are not the default, for the first line of the
 	// log: see NonDefault.
 	Chosen []string

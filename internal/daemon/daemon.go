@@ -46,6 +46,7 @@ type process struct {
 	health  sync.Mutex // held while readiness is published; taken before the server ends
 
 	serving sync.WaitGroup // the goroutines that serve a listener
+	phased  chan struct{}  // capacity 1: see enterPhase
 	// given is closed when the process stops waiting: see abandon.
 	given chan struct{}
 
@@ -115,7 +116,7 @@ func run(ctx context.Context, config Config, ready func(listen, admin net.Addr))
 	s = &process{
 		config: config, log: config.Log, journal: newJournal(config.Log),
 		disk:  newDiskWatch(config.FS, config.MaxSync, config.Log),
-		ended: make(chan error, 2), given: make(chan struct{}),
+		ended: make(chan error, 2), phased: make(chan struct{}, 1), given: make(chan struct{}),
 	}
 	s.disk.changed = s.publishReady
 	s.disk.start()
@@ -137,6 +138,11 @@ func run(ctx context.Context, config Config, ready func(listen, admin net.Addr))
 	defer s.closeListeners()
 	s.servePages(build)
 	defer s.closePages()
+	if config.Supervisor.Send != nil {
+		ended := make(chan struct{})
+		defer close(ended)
+		go s.notify(ended)
+	}
 	if err := s.open(ctx); err != nil {
 		return nil, false, err
 	}
@@ -248,6 +254,7 @@ func (s *process) open(ctx context.Context) error {
 	}, Protocols()...)
 	s.server.Store(srv)
 	s.publishReady()
+	s.enterPhase()
 	s.serving.Go(func() {
 		if err := srv.Serve(s.listen); err != nil {
 			s.ended <- fmt.Errorf("serve clients: %w", err)
@@ -334,6 +341,7 @@ func (s *process) wait(ctx context.Context) error {
 // Further calls do nothing.
 func (s *process) beginGrace() {
 	s.stopping.Store(true)
+	s.enterPhase()
 	if s.grace != nil {
 		return
 	}

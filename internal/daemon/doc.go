@@ -25,7 +25,8 @@
 //
 // # Settings
 //
-// Every setting is a flag and an environment variable of the same name, listed once in
+// Every setting is a flag, an environment variable and an entry of the configuration file, of
+// the same name, listed once in
 // [Config.Settings]; the help, parsing, and the line that the service logs at its start use
 // that list.
 package daemon
