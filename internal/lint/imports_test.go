@@ -89,6 +89,7 @@ var testSupport = map[string]bool{
 	"internal/torture/kvdbinary":       true,
 	"internal/torture/history":         true,
 	"pkg/kvd/kvdtest":                  true,
+	"scripts/packaging":                true, // nothing but a test
 	"pkg/kvd/internal/servertest":      true,
 }
 
