@@ -53,6 +53,9 @@ func pageOf(r *results.Result) (*report.Page, error) {
 	if r.Experiment == "run" {
 		return runPage(r), nil
 	}
+	if r.Experiment == "sweep" {
+		return experiment.SweepPage(r), nil
+	}
 	if e, ok := experiments[r.Experiment]; ok {
 		return e().Report(r), nil
 	}

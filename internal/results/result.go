@@ -19,6 +19,7 @@ type Result struct {
 	Command     []string            `json:"command"`    // with its arguments
 	Scale       float64             `json:"scale"`      // of times and sizes; 1 is full scale
 	Began       string              `json:"began"`      // RFC 3339, UTC
+	Objectives  string              `json:"objectives,omitempty"` // of --slo
 	Environment loadgen.Environment `json:"environment"`
 	Cells       []*Cell             `json:"cells"`
 }

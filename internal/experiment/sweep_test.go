@@ -1,0 +1,99 @@
+package experiment
+
+import (
+	"context"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/kvd-db/kvd/internal/loadgen"
+	"github.com/kvd-db/kvd/internal/results"
+)
+
+// queue measures a server with random arrivals that does capacity operations a second: its
+// latency grows as 1/(1-load), and what is over capacity is not done.
+func queue(capacity float64, asked *[]uint64) func(context.Context, uint64, *results.Cell) (*results.Run, error) {
+	return func(_ context.Context, rate uint64, _ *results.Cell) (*results.Run, error) {
+		*asked = append(*asked, rate)
+		const seconds = 10
+		done := min(float64(rate), capacity)
+		if rate == 0 {
+			done = 0.8 * capacity // a closed loop with few callers
+		}
+		mean := 1e9
+		if float64(rate) < capacity {
+			mean = 1e6 / (1 - float64(rate)/capacity)
+		}
+		t := &loadgen.Trial{Seconds: seconds, Ops: uint64(done * seconds), OpsPerSecond: done, OfferedPerSecond: rate,
+			All:  loadgen.Latency{P50: int64(mean), P99: int64(4.6 * mean), P999: int64(6.9 * mean), Max: int64(10 * mean)},
+			Late: &loadgen.Late{Busy: uint64(max(float64(rate)-capacity, 0) * seconds)}, Refused: rate / 100}
+		return &results.Run{Trial: t}, nil
+	}
+}
+
+func TestASweepFindsTheKneeByItself(t *testing.T) {
+	var asked []uint64
+	r := &results.Result{Version: results.Version, Experiment: "sweep"}
+	s := &Sweep{Runs: 2, Params: []results.Param{{Name: "mix", Value: "m"}}, Measure: queue(10_000, &asked)}
+	require.NoError(t, s.Run(t.Context(), r))
+	assert.EqualValues(t, 0, asked[0], "a closed loop comes first")
+	assert.EqualValues(t, 800, asked[1])
+	for _, c := range r.Cells {
+		assert.Len(t, c.Runs, 2, c.Name())
+	}
+	c := newCurve(r)
+	assert.IsIncreasing(t, c.loads)
+	// A p99 of ten times that at 800/s is reached at 1 - (1-0.08)/10 = 90.8 % of the capacity.
+	assert.InDelta(t, 9070, c.loads[c.knee], 20)
+	assert.Greater(t, len(c.loads), c.knee+2, "loads beyond the knee")
+	assert.Greater(t, c.loads[len(c.loads)-1], 10_000.0)
+
+	page := SweepPage(r)
+	assert.Regexp(t, `^The knee is at 9\.07k operations/s, with a p99 of 4\d(\.\d)? ms\. Of 9\.\d+k operations/s it did`, page.Lead)
+	html := page.HTML()
+	for _, says := range []string{"knee: 9.07k/s", "offered operations/s", "began over 1 ms late", "refused", "10x the shortest p99", "(knee)"} {
+		assert.Contains(t, html, says)
+	}
+}
+
+func TestTheKneeOfAnObjectiveIsTheHighestLoadThatMeetsIt(t *testing.T) {
+	var asked []uint64
+	r := &results.Result{Version: results.Version, Experiment: "sweep", Objectives: "p99<10ms"}
+	s := &Sweep{Runs: 1, Rates: []uint64{6000, 1000, 5000, 2000}, Measure: queue(10_000, &asked)}
+	require.NoError(t, s.Run(t.Context(), r))
+	assert.Equal(t, []uint64{1000, 2000, 5000, 6000}, asked)
+	c := newCurve(r)
+	assert.Equal(t, 5000.0, c.loads[c.knee], "4.6 ms / (1 - 0.5)")
+	assert.Contains(t, c.rule(), "p99<10ms")
+}
+
+func TestSweepsWithoutAKnee(t *testing.T) {
+	var asked []uint64
+	for says, s := range map[string]*Sweep{
+		"Even the lowest load, 300 operations/s, was too much.": {Runs: 1, Rates: []uint64{300, 400}, Measure: queue(100, &asked)},
+		"no load was too much": {Runs: 1, Rates: []uint64{300, 400}, Measure: queue(1e6, &asked)},
+		"Nothing was measured": {Rates: []uint64{}},
+	} {
+		r := &results.Result{Version: results.Version, Experiment: "sweep"}
+		require.NoError(t, s.Run(t.Context(), r))
+		page := SweepPage(r)
+		assert.Contains(t, page.Lead, says)
+		assert.NotEmpty(t, page.HTML())
+	}
+}
+
+func TestRatesAreParsed(t *testing.T) {
+	rates, err := ParseRates("auto")
+	require.NoError(t, err)
+	assert.Nil(t, rates)
+	rates, err = ParseRates("10, 200")
+	require.NoError(t, err)
+	assert.Equal(t, []uint64{10, 200}, rates)
+	for _, text := range []string{"", "0", "fast", "1,,2", "-1"} {
+		_, err := ParseRates(text)
+		assert.Error(t, err, text)
+	}
+	assert.EqualValues(t, 12300, roundRate(12345))
+	assert.EqualValues(t, 1, roundRate(0.3))
+}
