@@ -11,7 +11,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/kvd-db/kvd/internal/experiment"
-	"github.com/kvd-db/kvd/internal/loadgen"
 	"github.com/kvd-db/kvd/internal/report"
 	"github.com/kvd-db/kvd/internal/results"
 )
@@ -19,9 +18,13 @@ import (
 // run does an experiment, prints its tables and writes its report. What was measured is
 // written also after an error.
 func (o *experimentOptions) run(c *cobra.Command, e *experiment.Experiment, open opener) error {
+	environment, err := readEnvironment(".")
+	if err != nil {
+		return err
+	}
 	live := newLiveView(c.ErrOrStderr())
 	result, err := e.Run(c.Context(), experiment.Options{
-		Runs: o.runs, Scale: o.scale, Command: os.Args, Environment: loadgen.ReadEnvironment("."),
+		Runs: o.runs, Scale: o.scale, Command: os.Args, Environment: environment,
 		Open:     func(s experiment.Setup) (experiment.Store, error) { return openForExperiment(o, s, open) },
 		Progress: live.experiment,
 	})

@@ -116,7 +116,11 @@ func runOnce(c *cobra.Command, o *options, on *targetOptions, open opener, cell 
 		info.observe(target)
 		if summary != nil {
 			summary.Target = info
-			summary.Environment = loadgen.ReadEnvironment(on.data)
+			var unknown error
+			if summary.Environment = loadgen.ReadEnvironment(on.data); o.report != "" {
+				summary.Environment, unknown = readEnvironment(on.data)
+			}
+			err = errors.Join(err, unknown)
 			cell.Runs = append(cell.Runs, collector.Run(summary.Trial, info.Activity))
 			err = errors.Join(err, lines.summary(summary), printSummary(c.OutOrStdout(), summary, info))
 		}

@@ -91,7 +91,10 @@ func (o *sweepOptions) run(c *cobra.Command, open opener) error {
 		Began: time.Now().UTC().Format(time.RFC3339),
 	}
 	err := withTarget(c.Context(), &o.targetOptions, open, func(target workload.Target, info *targetInfo, lines *lineReport) error {
-		result.Environment = loadgen.ReadEnvironment(o.data)
+		var err error
+		if result.Environment, err = readEnvironment(o.data); err != nil {
+			return err
+		}
 		o.sweep.Runs, o.sweep.Params = o.runs, o.params()
 		m := &sweepMeasurement{o: o, command: c, target: target, info: info, lines: lines}
 		o.sweep.Measure = m.measure

@@ -153,7 +153,7 @@ type curve struct {
 	cells      []*results.Cell
 	loads      []float64
 	runs       []*results.Run
-	knee       int // the highest load before the first one that is too much; -1: none
+	knee       int   // the highest load before the first one that is too much; -1: none
 	unknown    error // the objectives cannot be parsed: another version wrote them
 }
 

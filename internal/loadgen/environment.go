@@ -21,8 +21,12 @@ type Environment struct {
 	CPU         string `json:"cpu"`
 	GOMAXPROCS  int    `json:"gomaxprocs"`
 	MemoryBytes int64  `json:"memoryBytes"`
-	FileSystem  string `json:"fileSystem"` // of the data directory
-	Time        string `json:"time"`       // RFC 3339, UTC
+	FileSystem  string `json:"fileSystem"`         // of the data directory
+	Time        string `json:"time"`               // RFC 3339, UTC
+	Governor    string `json:"governor,omitempty"` // of the processors' frequency
+	// SyncNanos is how long the disk of the data took to sync a page, the median of a few;
+	// the caller measures it.
+	SyncNanos int64 `json:"syncNanos,omitempty"`
 }
 
 // ReadEnvironment determines the Environment. dataDir names the file system to record;
@@ -36,6 +40,7 @@ func ReadEnvironment(dataDir string) Environment {
 		CPU:         field(readProc("/proc/cpuinfo"), "model name"),
 		GOMAXPROCS:  runtime.GOMAXPROCS(0),
 		MemoryBytes: kibibytes(field(readProc("/proc/meminfo"), "MemTotal")),
+		Governor:    strings.TrimSpace(readProc("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")),
 		Time:        time.Now().UTC().Format(time.RFC3339),
 	}
 	if dataDir != "" {

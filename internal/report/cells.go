@@ -24,7 +24,15 @@ func facts(r *results.Result) [][2]string {
 		{"machine", fmt.Sprintf("%s, %d processors used, %s of memory", e.CPU, e.GOMAXPROCS, chart.Bytes(float64(e.MemoryBytes)))},
 		{"system", e.OS + ", Linux " + e.Kernel + ", " + e.FileSystem},
 		{"compiler", e.Go},
+		{"sync of the disk", syncTime(e.SyncNanos)},
 	}
+}
+
+func syncTime(nanos int64) string {
+	if nanos == 0 {
+		return "not measured"
+	}
+	return chart.Nanos(float64(nanos)) + ", the median of a few pages"
 }
 
 // Note returns the footnote of the figures of a cell, or of all cells if c is nil.
@@ -47,7 +55,26 @@ func Note(r *results.Result, c *results.Cell) []string {
 	if c != nil {
 		what += ", " + c.Name()
 	}
-	return []string{fmt.Sprintf("kvbench %s; %s of %s; commit %s; %s, %d processors.", what, Plural(runs, "run"), chart.Seconds(math.Round(seconds)), commit, r.Environment.CPU, r.Environment.GOMAXPROCS)}
+	return []string{fmt.Sprintf("kvbench %s; %s; %s of %s; commit %s; %s, %d processors.", what, loop(r, c), Plural(runs, "run"), chart.Seconds(math.Round(seconds)), commit, r.Environment.CPU, r.Environment.GOMAXPROCS)}
+}
+
+// loop says which kinds of loops the cell has, or all cells if c is nil.
+func loop(r *results.Result, c *results.Cell) string {
+	open, closed := false, false
+	for _, cell := range r.Cells {
+		for _, run := range cell.Runs {
+			if c == nil || cell == c {
+				open, closed = open || run.OfferedPerSecond > 0, closed || run.OfferedPerSecond == 0
+			}
+		}
+	}
+	switch {
+	case open && closed:
+		return "open and closed loops"
+	case open:
+		return "open loop"
+	}
+	return "closed loop"
 }
 
 // Plural counts things: 1 run, 2 runs.

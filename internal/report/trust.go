@@ -1,10 +1,13 @@
 package report
 
 import (
+	"encoding/json"
 	"fmt"
+	"math"
 	"strings"
 
 	"github.com/kvd-db/kvd/internal/chart"
+	"github.com/kvd-db/kvd/internal/loadgen"
 	"github.com/kvd-db/kvd/internal/results"
 )
 
@@ -22,6 +25,10 @@ const (
 	mostGenerator  = 0.10 // of the processor time
 	mostLateNanos  = 1e6  // p99 of the timers
 	shortestSecond = 10   // of a run
+	mostLate       = 0.01 // of the operations of an open loop
+	mostOwnCPU     = 0.90 // of the machine, if the store is a server
+	mostOtherCPU   = 0.10 // of the machine
+	leastSync      = 20e3 // ns; no disk that keeps its promise is faster
 )
 
 // Trust returns reasons to trust the figures of a result, and reasons not to.
@@ -52,6 +59,25 @@ func Trust(r *results.Result) []Check {
 	add(w.generator <= mostGenerator, "The load generator took at most "+chart.Percent(w.generator)+" of the processor time.",
 		"The load generator took up to %s of the processor time, so rates are lower bounds.", chart.Percent(w.generator))
 	add(w.late <= mostLateNanos, "", "Timers woke the generator up to %s late (p99), which latencies contain.", chart.Nanos(w.late))
+	add(w.woken <= mostLate, punctual(w.open), "The load generator began up to %s of the operations over 1 ms late, as it did not get the processor: latencies are too long.", chart.Percent(rounded(w.woken)))
+	if r.Experiment != "sweep" { // which shows where it begins
+		add(w.busy <= mostLate, "", "Up to %s of the operations waited over 1 ms for a free thread, and latencies contain that: the load is too much for the store, or for so few threads.", chart.Percent(rounded(w.busy)))
+	}
+	add(w.ownCPU <= mostOwnCPU, "", "The load generator used %s of all processors, so it may be the limit in place of the server.", chart.Percent(rounded(w.ownCPU)))
+	quiet := ""
+	if w.otherKnown {
+		quiet = fmt.Sprintf("Other processes and the hypervisor used at most %s of the processors.", chart.Percent(rounded(w.otherCPU)))
+	}
+	also := ""
+	if w.server {
+		also = " (the server among them, if it ran here)"
+	}
+	add(w.otherCPU <= mostOtherCPU, quiet, "Other processes and the hypervisor used up to %s of the processors%s: another run may differ.", chart.Percent(rounded(w.otherCPU)), also)
+	if sync := float64(r.Environment.SyncNanos); sync > 0 {
+		add(sync >= leastSync, fmt.Sprintf("A sync of the disk took %s.", chart.Nanos(sync)), "A sync of the disk took only %s: it does not reach a disk, so nothing here shows the cost of durability.", chart.Nanos(sync))
+	}
+	governor := r.Environment.Governor
+	add(governor == "" || governor == "performance", "", "The processors' frequency is governed by %q in place of \"performance\", and varies.", governor)
 	add(w.seconds >= shortestSecond, "", "Runs of %s are short: flushes and merges may not have reached a steady state.", chart.Seconds(w.seconds))
 	add(r.Scale >= 1 || r.Scale == 0, "", "Times and sizes were scaled by %v: compare shapes, not figures, with runs at full scale.", r.Scale)
 	add(!w.fits, "", "The data fit into memory, so the page cache served reads more than the disk.")
@@ -72,12 +98,53 @@ type extremes struct {
 	late        float64
 	seconds     float64
 	fits        bool
+
+	open, server, otherKnown bool
+	woken, busy              float64 // shares of the operations of a run that began late
+	ownCPU                   float64 // of a run against a server
+	otherCPU                 float64
+}
+
+// punctual says that the generator of an open loop was in time.
+func punctual(open bool) string {
+	if !open {
+		return ""
+	}
+	return "The load generator began its operations in time."
+}
+
+// rounded keeps tenths of a percent.
+func rounded(share float64) float64 { return math.Round(1000*share) / 1000 }
+
+// ofServer reports whether the target of a cell is a server.
+func ofServer(c *results.Cell) bool {
+	var target struct {
+		Kind string `json:"kind"`
+	}
+	data, err := json.Marshal(c.Target)
+	return err == nil && json.Unmarshal(data, &target) == nil && target.Kind == "server"
+}
+
+// load takes the loads of processors and the late operations of a run into account.
+func (w *extremes) load(run *results.Run, server bool) {
+	if run.Late != nil {
+		w.open = true
+		w.woken = max(w.woken, loadgen.Ratio(run.Late.Woken, run.Ops))
+		w.busy = max(w.busy, loadgen.Ratio(run.Late.Busy, run.Ops))
+	}
+	if run.OwnCPU != nil && server {
+		w.server, w.ownCPU = true, max(w.ownCPU, *run.OwnCPU)
+	}
+	if run.OtherCPU != nil {
+		w.otherKnown, w.otherCPU = true, max(w.otherCPU, *run.OtherCPU)
+	}
 }
 
 func worst(r *results.Result) extremes {
 	w := extremes{runs: 1 << 30, seconds: 1 << 30}
 	for _, c := range r.Cells {
 		w.runs = min(w.runs, len(c.Runs))
+		server := ofServer(c)
 		if least, median, most := c.Rates(); median > 0 && (most-least)/median > w.spread {
 			w.spread, w.spreadOf = (most-least)/median, c.Name()
 		}
@@ -93,6 +160,7 @@ func worst(r *results.Result) extremes {
 			if l := run.Generator.LatenessNanos; l != nil {
 				w.late = max(w.late, float64(l.P99))
 			}
+			w.load(run, server)
 			w.seconds = min(w.seconds, run.Seconds)
 			if n := run.DataBytes; n != nil && r.Environment.MemoryBytes > 0 && *n < r.Environment.MemoryBytes/2 {
 				w.fits = true

@@ -15,10 +15,10 @@ const Version = 1
 // Result is the outcome of one experiment.
 type Result struct {
 	Version     int                 `json:"version"`
-	Experiment  string              `json:"experiment"` // the command, such as "run"
-	Command     []string            `json:"command"`    // with its arguments
-	Scale       float64             `json:"scale"`      // of times and sizes; 1 is full scale
-	Began       string              `json:"began"`      // RFC 3339, UTC
+	Experiment  string              `json:"experiment"`           // the command, such as "run"
+	Command     []string            `json:"command"`              // with its arguments
+	Scale       float64             `json:"scale"`                // of times and sizes; 1 is full scale
+	Began       string              `json:"began"`                // RFC 3339, UTC
 	Objectives  string              `json:"objectives,omitempty"` // of --slo
 	Environment loadgen.Environment `json:"environment"`
 	Cells       []*Cell             `json:"cells"`

@@ -1,0 +1,56 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/kvd-db/kvd/internal/loadgen"
+	"github.com/kvd-db/kvd/internal/vfs"
+)
+
+// readEnvironment describes the machine and, unless dataDir is empty, the disk of the data.
+func readEnvironment(dataDir string) (loadgen.Environment, error) {
+	e := loadgen.ReadEnvironment(dataDir)
+	if dataDir == "" {
+		return e, nil
+	}
+	took, err := measureSync(vfs.OS, dataDir)
+	e.SyncNanos = took.Nanoseconds()
+	return e, err
+}
+
+// syncProbes is the number of syncs of which measureSync returns the median.
+const syncProbes = 16
+
+// measureSync returns how long a disk takes to sync a page that was written: the median of
+// a few. Its file in dir is removed.
+func measureSync(fs vfs.FS, dir string) (median time.Duration, err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("measure how long a sync takes: %w", err)
+		}
+	}()
+	name := filepath.Join(dir, "kvbench-sync-probe")
+	f, err := fs.Create(name)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, f.Close(), fs.Remove(name)) }()
+	page := make([]byte, 4096)
+	var took []time.Duration
+	for i := range syncProbes {
+		if _, err := f.WriteAt(page, int64(i*len(page))); err != nil {
+			return 0, err
+		}
+		began := time.Now()
+		if err := f.Sync(); err != nil {
+			return 0, err
+		}
+		took = append(took, time.Since(began))
+	}
+	slices.Sort(took)
+	return took[len(took)/2], nil
+}
