@@ -6,6 +6,7 @@ import (
 
 	"github.com/kvd-db/kvd/internal/batcher"
 	"github.com/kvd-db/kvd/internal/engine"
+	"github.com/kvd-db/kvd/internal/vfs"
 	"github.com/kvd-db/kvd/internal/workload"
 	"github.com/kvd-db/kvd/pkg/kvd/embed"
 )
@@ -24,10 +25,18 @@ const leastMemoryLimit = 64 << 20
 func openEngine(o *targetOptions) (workload.Target, targetInfo, error) {
 	policy := batcher.Policy{MaxOps: o.batchOps, Linger: o.linger}
 	memtables, cache := engine.Shares(int64(o.memory))
+	if o.cacheBytes > 0 {
+		cache = o.cacheBytes
+	}
+	files := vfs.OS
+	if o.fileReads != nil {
+		files = vfs.CountReads(files, o.fileReads)
+	}
 	if o.memory > 0 {
 		debug.SetMemoryLimit(max(int64(o.memory), leastMemoryLimit))
 	}
 	e, err := engine.Open(o.data, engine.Options{
+		FS:             files,
 		Partitions:     o.partitions,
 		Durability:     o.level,
 		MemtableBytes:  memtables,
@@ -47,6 +56,7 @@ func openEngine(o *targetOptions) (workload.Target, targetInfo, error) {
 		FlushKeys:   o.flushKeys,
 		Threshold:   o.valueThreshold,
 		MemoryBytes: int64(o.memory),
+		CacheBytes:  o.cacheBytes,
 		BatchOps:    o.batchOps,
 		Linger:      o.linger,
 	}, nil
@@ -70,6 +80,9 @@ func (t *engineTarget) DiskBytes() (int64, error) {
 	stats := t.engine.Stats()
 	return int64(stats.DiskBytes()), nil
 }
+
+// settle flushes and merges everything that was put.
+func (t *engineTarget) settle(ctx context.Context) error { return t.engine.CompactAll(ctx) }
 
 func (t *engineTarget) activity() *activity {
 	s := t.engine.Stats()

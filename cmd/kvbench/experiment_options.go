@@ -83,6 +83,15 @@ func (o *experimentOptions) scaledDuration() time.Duration {
 	return max(time.Duration(o.scale*float64(o.full.duration)).Round(100*time.Millisecond), 2*time.Second)
 }
 
+// shortDuration is scaledDuration for experiments that need no steady state of flushes and
+// compactions: at least a second.
+func (o *experimentOptions) shortDuration() time.Duration {
+	if o.duration > 0 {
+		return o.duration
+	}
+	return max(time.Duration(o.scale*float64(o.full.duration)).Round(100*time.Millisecond), time.Second)
+}
+
 // scaledKeys returns a number of keys.
 func (o *experimentOptions) scaledKeys(full uint64) uint64 {
 	return uint64(max(o.scale*float64(full), leastScaledKeys))

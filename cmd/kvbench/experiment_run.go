@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -13,6 +14,7 @@ import (
 	"github.com/kvd-db/kvd/internal/experiment"
 	"github.com/kvd-db/kvd/internal/report"
 	"github.com/kvd-db/kvd/internal/results"
+	"github.com/kvd-db/kvd/internal/vfs"
 )
 
 // run does an experiment, prints its tables and writes its report. What was measured is
@@ -55,18 +57,34 @@ func openForExperiment(o *experimentOptions, s experiment.Setup, open opener) (e
 	if err != nil {
 		return experiment.Store{}, err
 	}
-	target, info, err := open(&targetOptions{
+	options := &targetOptions{
 		data: dir, durability: o.durability, level: o.level,
-		partitions: s.Partitions, flushKeys: s.FlushKeys, memory: byteSize(s.MemoryBytes),
-	})
+		partitions: s.Partitions, flushKeys: s.FlushKeys, memory: byteSize(s.MemoryBytes), cacheBytes: s.CacheBytes,
+	}
+	if s.CountReads {
+		options.fileReads = new(vfs.ReadCounts)
+	}
+	target, info, err := open(options)
 	if err != nil {
 		return experiment.Store{}, errors.Join(err, os.RemoveAll(dir))
 	}
-	return experiment.Store{
-		Target: target, Info: &info,
+	store := experiment.Store{
+		Target: target, Dir: dir, Info: &info,
 		Activity: func() any { info.observe(target); return info.Activity },
 		Close:    func() error { return errors.Join(closeTarget(target), os.RemoveAll(dir)) },
-	}, nil
+	}
+	if t, ok := target.(settler); ok {
+		store.Settle = t.settle
+	}
+	if reads := options.fileReads; reads != nil {
+		store.FileReads = func() (calls, bytes uint64) { return reads.Calls(), reads.Bytes() }
+	}
+	return store, nil
+}
+
+// settler is a target that can end the work that it does after many writes.
+type settler interface {
+	settle(ctx context.Context) error
 }
 
 // experiment shows where an experiment is.
@@ -74,6 +92,9 @@ func (v *liveView) experiment(p experiment.Progress) {
 	where := fmt.Sprintf("run %d of %d  %s", p.Run, p.Runs, p.Cell.Name())
 	if p.Sample == nil {
 		v.rates = nil
+		if p.Doing != "" {
+			where += "  " + p.Doing
+		}
 		if p.Left > 0 {
 			where += "  about " + p.Left.Round(time.Second).String() + " left"
 		}

@@ -16,6 +16,7 @@ type targetInfo struct {
 	FlushKeys   int           `json:"flushKeys,omitempty"`
 	Threshold   int           `json:"valueThreshold,omitempty"`
 	MemoryBytes int64         `json:"memoryBytes,omitempty"` // 0: the engine's defaults
+	CacheBytes  int64         `json:"cacheBytes,omitempty"`  // of the block cache; 0: its share
 	BatchOps    int           `json:"batchOps,omitempty"`    // 0: the engine's default
 	Linger      time.Duration `json:"lingerNanos,omitempty"`
 

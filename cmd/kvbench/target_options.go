@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/vfs"
 )
 
 // targetOptions choose the target of the load and the file of the report. The embedded ones
@@ -26,6 +27,10 @@ type targetOptions struct {
 	linger     time.Duration
 
 	valueThreshold int
+
+	// Of experiments, which have no flags for these.
+	cacheBytes int64           // 0: the share of memory
+	fileReads  *vfs.ReadCounts // nil: not counted
 
 	level kv.Durability // durability, parsed
 }

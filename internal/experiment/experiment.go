@@ -36,6 +36,8 @@ type Setup struct {
 	Partitions  int
 	FlushKeys   int
 	MemoryBytes int64
+	CacheBytes  int64 // of the block cache; 0: its share of MemoryBytes
+	CountReads  bool  // of files: see Store.FileReads
 }
 
 // Store is a store that was made for one run.

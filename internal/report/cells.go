@@ -191,15 +191,15 @@ func Tails(r *results.Result, c *results.Cell, run *results.Run) *chart.Figure {
 	f := &chart.Figure{Title: "Latency by percentile", X: chart.Axis{Label: "percentile", Kind: chart.Tail}, Note: Note(r, c)}
 	panel := chart.Panel{Y: chart.Axis{Label: "latency", Kind: chart.Log10, Format: chart.Nanos}}
 	for n := range run.Latencies {
-		panel.Marks = append(panel.Marks, tail(&run.Latencies[n], n))
+		panel.Marks = append(panel.Marks, Tail(&run.Latencies[n], n))
 	}
 	f.Panels = []chart.Panel{panel}
 	return f
 }
 
-// tail returns the curve of one operation, up to the percentile of its last but one
+// Tail returns the curve of one operation, up to the percentile of its last but one
 // operation.
-func tail(l *results.Latencies, series int) *chart.Line {
+func Tail(l *results.Latencies, series int) *chart.Line {
 	line := &chart.Line{Name: l.Operation, Series: series, Plain: true}
 	var total uint64
 	for _, b := range l.Buckets {

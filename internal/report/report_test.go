@@ -107,7 +107,7 @@ func TestTrustNamesEveryReasonForDoubt(t *testing.T) {
 }
 
 func TestTailsEndAtTheLastOperation(t *testing.T) {
-	line := tail(&testRun(1).Latencies[0], 0)
+	line := Tail(&testRun(1).Latencies[0], 0)
 	assert.Zero(t, line.X[0])
 	assert.EqualValues(t, 1000, line.Y[0])
 	assert.InDelta(t, 0.999, line.X[len(line.X)-1], 0.0001)

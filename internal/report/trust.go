@@ -162,7 +162,7 @@ func worst(r *results.Result) extremes {
 			}
 			w.load(run, server)
 			w.seconds = min(w.seconds, run.Seconds)
-			if n := run.DataBytes; n != nil && r.Environment.MemoryBytes > 0 && *n < r.Environment.MemoryBytes/2 {
+			if n := run.DataBytes; n != nil && r.Environment.MemoryBytes > 0 && *n < r.Environment.MemoryBytes/2 && run.Measures[results.Evicted] == 0 {
 				w.fits = true
 			}
 		}

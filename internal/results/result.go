@@ -68,6 +68,9 @@ type Run struct {
 	Measures map[string]float64 `json:"measures,omitempty"`
 }
 
+// Evicted is the measure of a run that had no page of its files in the page cache: 1.
+const Evicted = "evicted"
+
 // Second is one second of a run.
 type Second struct {
 	At           float64             `json:"at"` // seconds since the measurement began, at its end

@@ -21,7 +21,8 @@ const (
 	// ScrambledZipfian: like Zipfian, but the likely keys are spread over the key
 	// space.
 	ScrambledZipfian Distribution = "scrambled-zipfian"
-	// Latest: puts are Sequential; reads prefer, by Zipfian, what the worker put last.
+	// Latest: puts are Sequential, and go on after the keys that are there; reads prefer,
+	// by Zipfian, what the worker put last.
 	Latest Distribution = "latest"
 	// Hotspot: 80 % of the operations go to 20 % of the keys.
 	Hotspot Distribution = "hotspot"
@@ -106,6 +107,13 @@ func (s *sequential) at(n uint64) uint64 { return s.first + n%s.cycle()*s.stride
 
 // cycle returns the number of keys in the sequence before it repeats.
 func (s *sequential) cycle() uint64 { return (s.keys - s.first + s.stride - 1) / s.stride }
+
+// skip makes the sequence go on after the keys below n, as if they had been drawn.
+func (s *sequential) skip(n uint64) {
+	if n > s.first {
+		s.drawn = (n - s.first + s.stride - 1) / s.stride
+	}
+}
 
 // scrambled maps the ranks to the key space by a hash, as YCSB does: two ranks may
 // share a key, and some keys have no rank.

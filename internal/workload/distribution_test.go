@@ -254,6 +254,32 @@ func TestLatestReadsWhatWasPutLast(t *testing.T) {
 	assert.InDelta(t, 1/zeta(keys, DefaultTheta), float64(counts[written/2-1])/n, 0.01, "the newest key of the second cycle")
 }
 
+// TestLatestBeginsWithWhatIsThere: without puts, too, reads prefer the newest keys.
+func TestLatestBeginsWithWhatIsThere(t *testing.T) {
+	const n = 50_000
+	for _, present := range []uint64{5000, 9998, 10_000} {
+		cfg := testConfig()
+		cfg.Mix, cfg.Distribution, cfg.FindRate, cfg.Present = PureMixes[0], Latest, 1, present
+		s := newShared(&cfg, newMapTarget())
+		counts := make([]int, present)
+		for i := range cfg.Workers {
+			w := newWorker(s, i)
+			for range n / cfg.Workers {
+				key, known := w.readKey()
+				require.True(t, known)
+				require.Less(t, key.id, present)
+				counts[key.id]++
+			}
+		}
+		newest := 0
+		for _, c := range counts[present-uint64(cfg.Workers):] {
+			newest += c
+		}
+		// Ranks are those of the cycle of a worker, which are folded if fewer keys are there.
+		assert.InDelta(t, 1/zeta(cfg.Keys/uint64(cfg.Workers), DefaultTheta), float64(newest)/n, 0.01, "the newest key of each worker")
+	}
+}
+
 func TestEveryDistributionStaysInsideASmallKeySpace(t *testing.T) {
 	for _, d := range Distributions {
 		for keys := uint64(1); keys <= 7; keys++ {

@@ -76,6 +76,9 @@ func newWorker(s *shared, index int) *worker {
 		w.known = newKnownKeys(s.cfg.Distribution == Latest, rng)
 	}
 	w.puts, w.reads = newChoosers(s.cfg.Distribution, s.cfg.Theta, s.cfg.Keys, index, s.cfg.Workers, rng)
+	if l, ok := w.reads.(*latest); ok {
+		l.written.skip(s.cfg.Preload + s.cfg.Present)
+	}
 	if s.cfg.GetBatch > 1 {
 		w.batch = newGetBatch(w, s.target.(BatchGetter), s.cfg.GetBatch)
 	}
