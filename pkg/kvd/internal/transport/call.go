@@ -84,10 +84,10 @@ func (c *Network) attempt(ctx context.Context, op *frame.Op, tries *attempts) (a
 	tries.sign(&op.Options)
 	conn := c.pickFor(classOf(op))
 	tries.conn = conn
-	patience := c.setTimeout(op, tries)
+	wait := c.setTimeout(op, tries)
 	ctx, cancel := tries.within(ctx)
 	defer cancel()
-	a, begun, f := conn.do(ctx, op, patience, tries.deadline.IsZero(), tries.watch.depart())
+	a, begun, f := conn.do(ctx, op, wait, tries.deadline.IsZero(), tries.watch.depart())
 	if f != nil {
 		tries.bound(begun)
 	}

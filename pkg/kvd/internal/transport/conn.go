@@ -26,7 +26,7 @@ import (
 //
 //	I1. There is at most one current link. A link is opened while there is none, or to
 //	    replace one of gRPC by one of raw frames.
-//	I2. A flight that waits on a lane will be sent, failed or abandoned: while there is
+//	I2. A frame that waits on a lane will be sent, failed or abandoned: while there is
 //	    no link, one is being opened; otherwise the sender is awake, or is woken when it
 //	    may send.
 //	I3. One goroutine at a time writes to a link.
@@ -67,33 +67,33 @@ func (c *conn) load(class class) *atomic.Int64 {
 
 // do performs one operation and waits for the answer. begun is when the client's timeout
 // started; if bounded is set, that timeout ends the call.
-func (c *conn) do(ctx context.Context, op *frame.Op, patience time.Duration, bounded bool, t *trip) (a answer, begun time.Time, f *fault) {
+func (c *conn) do(ctx context.Context, op *frame.Op, wait time.Duration, bounded bool, t *trip) (a answer, begun time.Time, f *fault) {
 	class := classOf(op)
 	c.mu.Lock()
 	if f := c.reachLocked(); f != nil {
 		c.mu.Unlock()
 		return answer{}, time.Now(), f
 	}
-	s := c.boardLocked(class, op, patience)
-	s.alone()
-	s.time(t)
-	leads := c.leadsLocked(&s)
+	p := c.addLocked(class, op, wait)
+	p.markBlocking()
+	p.recordIn(t)
+	leads := c.leadsLocked(&p)
 	c.mu.Unlock()
 	if leads {
 		runtime.Gosched() // callers that are about to add an operation make the frame larger
-		c.lead(s.flight)
+		c.lead(p.frame)
 	}
-	begun = s.flight.born
-	a, f = c.await(ctx, &s, op, bounded)
+	begun = p.frame.created
+	a, f = c.await(ctx, &p, op, bounded)
 	return a, begun, f
 }
 
-// lookedAt records that all callers of a completed flight have resumed.
-func (c *conn) lookedAt(class class) {
+// callersResumed records that all callers of a completed frame have resumed.
+func (c *conn) callersResumed(class class) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	l := &c.mu.lanes[class]
-	l.answered--
+	l.resuming--
 	if k := c.mu.link; k != nil {
 		k.wakeForLocked(l)
 	}
@@ -112,33 +112,33 @@ func (c *conn) reachLocked() *fault {
 	return nil
 }
 
-// boardLocked adds an operation to the open flight of a lane.
-func (c *conn) boardLocked(class class, op *frame.Op, patience time.Duration) seat {
+// addLocked adds an operation to the open frame of a lane.
+func (c *conn) addLocked(class class, op *frame.Op, wait time.Duration) pendingOp {
 	l := &c.mu.lanes[class]
 	if l.open != nil && l.open.full(op) {
 		l.seal()
 	}
 	if l.open == nil {
-		l.open = newFlight(c, class)
+		l.open = newPendingFrame(c, class)
 		c.watchLocked()
 	}
 	c.load(class).Add(1)
-	return l.open.board(op, patience)
+	return l.open.add(op, wait)
 }
 
 // ownBytes bounds the bytes in flight while a caller sends its own frame. It is half of the
 // smallest initial send buffer of a socket, so the caller never waits for the network.
 const ownBytes = 8 << 10
 
-// leadsLocked reports whether the caller that has just added an operation sends the flight
+// leadsLocked reports whether the caller that has just added an operation sends the frame
 // itself. Otherwise the sender sends it, or a caller that added one before.
-func (c *conn) leadsLocked(s *seat) bool {
-	f, k := s.flight, c.mu.link
+func (c *conn) leadsLocked(p *pendingOp) bool {
+	f, k := p.frame, c.mu.link
 	if f.led || k == nil {
 		return false
 	}
 	l := &c.mu.lanes[f.class]
-	if s.place == 0 && l.flying == 0 && len(l.sealed) == 0 && k.mayLeadLocked(f) {
+	if p.position == 0 && l.inFlight == 0 && len(l.sealed) == 0 && k.mayLeadLocked(f) {
 		f.led = true
 		return true
 	}
@@ -146,13 +146,13 @@ func (c *conn) leadsLocked(s *seat) bool {
 	return false
 }
 
-// lead sends a flight on behalf of its callers, unless the sender must send it by now.
-func (c *conn) lead(f *flight) {
+// lead sends a frame on behalf of its callers, unless the sender must send it by now.
+func (c *conn) lead(f *pendingFrame) {
 	c.mu.Lock()
 	f.led = false
 	k := c.mu.link
 	switch {
-	case f.state != boarding || k == nil:
+	case f.state != filling || k == nil:
 		c.mu.Unlock()
 	case c.mu.lanes[f.class].next() == f && k.mayLeadLocked(f):
 		k.sendLocked(&c.mu.lanes[f.class])
@@ -169,57 +169,57 @@ func (c *conn) wakeLocked() {
 	}
 }
 
-// await waits for the answer of an operation that was added to a flight.
-func (c *conn) await(ctx context.Context, s *seat, op *frame.Op, bounded bool) (answer, *fault) {
+// await waits for the answer of an operation that was added to a frame.
+func (c *conn) await(ctx context.Context, p *pendingOp, op *frame.Op, bounded bool) (answer, *fault) {
 	done := ctx.Done()
 	for {
 		if done == nil {
-			<-s.landed
+			<-p.progress
 		} else {
 			select {
-			case <-s.landed:
+			case <-p.progress:
 			case <-done:
-				return c.giveUp(s, op, ctx.Err())
+				return c.giveUp(p, op, ctx.Err())
 			}
 		}
-		f := s.flight
+		f := p.frame
 		if f.over.Load() {
-			a, fault, _ := s.take(op)
-			s.leave()
+			a, fault, _ := p.outcome(op)
+			p.release()
 			return a, fault
 		}
 		c.mu.Lock()
-		a, fault, there := s.take(op)
+		a, fault, there := p.outcome(op)
 		expired := f.expired && bounded
-		s.landed = f.landed
+		p.progress = f.progress
 		c.mu.Unlock()
 		switch {
 		case there:
-			s.leave()
+			p.release()
 			return a, fault
 		case expired:
-			return c.giveUp(s, op, context.DeadlineExceeded)
+			return c.giveUp(p, op, context.DeadlineExceeded)
 		}
 	}
 }
 
 // giveUp ends the wait of a caller. If the frame has not been sent, the operation is removed
 // from it.
-func (c *conn) giveUp(s *seat, op *frame.Op, why error) (answer, *fault) {
-	f := s.flight
-	defer s.leave()
+func (c *conn) giveUp(p *pendingOp, op *frame.Op, why error) (answer, *fault) {
+	f := p.frame
+	defer p.release()
 	c.mu.Lock()
-	a, fault, there := s.take(op)
+	a, fault, there := p.outcome(op)
 	if there {
 		c.mu.Unlock()
 		return a, fault
 	}
-	undone := f.state == boarding
+	undone := f.state == filling
 	empty := false
 	if undone {
-		f.request.Skip(s.offset)
-		f.given++
-		if empty = f.given == f.count; empty {
+		f.request.Skip(p.offset)
+		f.abandoned++
+		if empty = f.abandoned == f.count; empty {
 			c.mu.lanes[f.class].drop(f)
 			f.endLocked(nil)
 		}
@@ -300,7 +300,7 @@ func (k *link) run() {
 	stop()
 }
 
-// refuse fails the flights that wait for a link that could not be opened.
+// refuse fails the frames that wait for a link that could not be opened.
 func (c *conn) refuse(err error) {
 	f := faultOfStream(err)
 	f.undone = true
@@ -308,7 +308,7 @@ func (c *conn) refuse(err error) {
 	c.mu.opening = false
 	c.mu.failures++
 	c.mu.refusal, c.mu.until = f, time.Now().Add(reconnectAfter(c.mu.failures))
-	var failed []*flight
+	var failed []*pendingFrame
 	for i := range c.mu.lanes {
 		l := &c.mu.lanes[i]
 		l.seal()
@@ -316,14 +316,14 @@ func (c *conn) refuse(err error) {
 		clear(l.sealed)
 		l.sealed = l.sealed[:0]
 	}
-	for _, flight := range failed {
-		flight.endLocked(f)
+	for _, pf := range failed {
+		pf.endLocked(f)
 	}
 	c.mu.Unlock()
 	wakeAll(failed)
 }
 
-// waitingLocked reports whether a lane has a flight to send.
+// waitingLocked reports whether a lane has a frame to send.
 func (c *conn) waitingLocked() bool {
 	for i := range c.mu.lanes {
 		if c.mu.lanes[i].waiting() {
@@ -333,7 +333,7 @@ func (c *conn) waitingLocked() bool {
 	return false
 }
 
-// forgetLocked drops a link that takes no more frames, and opens another if flights wait.
+// forgetLocked drops a link that takes no more frames, and opens another if frames wait.
 func (c *conn) forgetLocked(k *link) {
 	if c.mu.link == k {
 		c.mu.link = nil

@@ -72,17 +72,17 @@ func (c *Network) tryTogether(ctx context.Context, keys [][]byte, at backend.Rea
 	conn := c.pickFor(together)
 	tries.conn = conn
 	op := frame.Op{Kind: frame.Get, AtVersion: at.Version, Epoch: at.Epoch}
-	patience := c.setTimeout(&op, tries)
+	wait := c.setTimeout(&op, tries)
 	ctx, cancel := tries.within(ctx)
 	defer cancel()
-	seats, f := conn.boardTogether(keys, op, patience, tries.watch.depart())
+	pending, f := conn.addTogether(keys, op, wait, tries.watch.depart())
 	if f != nil {
 		tries.bound(time.Now())
 		return f
 	}
-	begun := seats[0].flight.born
-	for i := range seats {
-		a, fault := conn.await(ctx, &seats[i], &op, tries.deadline.IsZero())
+	begun := pending[0].frame.created
+	for i := range pending {
+		a, fault := conn.await(ctx, &pending[i], &op, tries.deadline.IsZero())
 		if fault != nil && fault.reason != kvdpb.ReasonKeyNotFound && f == nil {
 			f = fault
 		}
@@ -94,22 +94,22 @@ func (c *Network) tryTogether(ctx context.Context, keys [][]byte, at backend.Rea
 	return f
 }
 
-// boardTogether makes a flight of the reads of one call. Without a version to read
+// addTogether makes a frame of the reads of one call. Without a version to read
 // at, which would be the same for all anyway, the server chooses one.
-func (c *conn) boardTogether(keys [][]byte, op frame.Op, patience time.Duration, t *trip) ([]seat, *fault) {
+func (c *conn) addTogether(keys [][]byte, op frame.Op, wait time.Duration, t *trip) ([]pendingOp, *fault) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if f := c.reachLocked(); f != nil {
 		return nil, f
 	}
-	f := newFlight(c, together)
+	f := newPendingFrame(c, together)
 	f.oneVersion = op.AtVersion == 0
-	seats := make([]seat, len(keys))
+	pending := make([]pendingOp, len(keys))
 	for i, key := range keys {
 		op.Key = key
-		seats[i] = f.board(&op, patience)
+		pending[i] = f.add(&op, wait)
 	}
-	seats[0].time(t)
+	pending[0].recordIn(t)
 	l := &c.mu.lanes[together]
 	l.sealed = append(l.sealed, f)
 	c.load(together).Add(int64(len(keys)))
@@ -117,5 +117,5 @@ func (c *conn) boardTogether(keys [][]byte, op frame.Op, patience time.Duration,
 	if k := c.mu.link; k != nil {
 		k.wakeForLocked(l)
 	}
-	return seats, nil
+	return pending, nil
 }

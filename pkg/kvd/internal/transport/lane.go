@@ -54,21 +54,21 @@ func (c class) waitsForDisk() bool {
 // link.gathersLocked.
 func (c class) gathers() bool { return c == reading || c.waitsForDisk() }
 
-// lane has the unsent flights of one class on one connection. The connection's lock guards it.
+// lane has the unsent frames of one class on one connection. The connection's lock guards it.
 type lane struct {
-	open   *flight   // accepts operations; nil: none
-	sealed []*flight // in order, all before open
-	flying int       // frames in flight
-	// answered counts, for classes that gather, the completed flights with blocking callers
+	open     *pendingFrame   // accepts operations; nil: none
+	sealed   []*pendingFrame // in order, all before open
+	inFlight int             // frames in flight
+	// answered counts, for classes that gather, the completed frames with blocking callers
 	// that have not resumed. Other callers do not count: before they resume they may wait
 	// for an operation on a lane, which would be a deadlock.
-	answered int
+	resuming int
 }
 
-// waiting reports whether there is a flight to send.
+// waiting reports whether there is a frame to send.
 func (l *lane) waiting() bool { return l.open != nil || len(l.sealed) > 0 }
 
-// seal closes the open flight to further operations.
+// seal closes the open frame to further operations.
 func (l *lane) seal() {
 	if l.open != nil {
 		l.sealed = append(l.sealed, l.open)
@@ -76,16 +76,16 @@ func (l *lane) seal() {
 	}
 }
 
-// next returns the flight to send next; there must be one.
-func (l *lane) next() *flight {
+// next returns the frame to send next; there must be one.
+func (l *lane) next() *pendingFrame {
 	if len(l.sealed) > 0 {
 		return l.sealed[0]
 	}
 	return l.open
 }
 
-// drop removes an unsent flight from the lane.
-func (l *lane) drop(f *flight) {
+// drop removes an unsent frame from the lane.
+func (l *lane) drop(f *pendingFrame) {
 	if l.open == f {
 		l.open = nil
 		return

@@ -25,8 +25,8 @@ type carrier interface {
 	close()
 }
 
-// link is a carrier and the flights in flight on it. Three parties use it: the receiver, the
-// sender, and callers that send their own flight.
+// link is a carrier and the frames in flight on it. Three parties use it: the receiver, the
+// sender, and callers that send their own frame.
 type link struct {
 	conn    *conn
 	carrier carrier
@@ -35,15 +35,15 @@ type link struct {
 
 	// Guarded by the connection's lock.
 	sending bool
-	woken   bool    // wake has a value, or had one that the sender has not acted on
-	retired bool    // the server is going away: no further frames
-	left    bool    // carrier.leave was called
-	silent  bool    // nothing arrived for too long
-	broken  *fault  // why receiving has ended
-	unsent  *flight // its frame was not written completely
-	flights []*flight
-	writes  int // of the flights
-	bytes   int // of the flights' requests
+	woken   bool          // wake has a value, or had one that the sender has not acted on
+	retired bool          // the server is going away: no further frames
+	left    bool          // carrier.leave was called
+	silent  bool          // nothing arrived for too long
+	broken  *fault        // why receiving has ended
+	torn    *pendingFrame // was not written completely
+	frames  []*pendingFrame
+	writes  int // of the frames
+	bytes   int // of the frames' requests
 	lastID  uint32
 	// heard is the last time at which the watchdog saw that frames had arrived, received
 	// counts frames, and seen is received at that time.
@@ -55,13 +55,13 @@ type link struct {
 // server serves at a time, so reads never wait for writes to be synced.
 const maxWrites = 6
 
-// mayTakeLocked reports whether the next flight of a lane may be sent now.
+// mayTakeLocked reports whether the next frame of a lane may be sent now.
 func (k *link) mayTakeLocked(l *lane) bool {
-	return l.waiting() && l.flying < k.conn.client.options.Window &&
+	return l.waiting() && l.inFlight < k.conn.client.options.Window &&
 		(l.next().class < writing || k.writes < maxWrites) && !k.gathersLocked(l)
 }
 
-// gathersLocked reports whether the next flight of a lane should wait for more operations: it is
+// gathersLocked reports whether the next frame of a lane should wait for more operations: it is
 // small, and the previous frame has completed but its callers have not all resumed. Writes that
 // wait for the disk also wait while a frame of the same class is in flight on this link, because
 // the disk would sync the two separately. Reads do not wait while writes are in flight.
@@ -70,19 +70,19 @@ func (k *link) gathersLocked(l *lane) bool {
 	if next != l.open || !next.class.gathers() || next.enough() || next.class == reading && k.writes > 0 {
 		return false
 	}
-	return l.answered > 0 || next.class.waitsForDisk() &&
-		slices.ContainsFunc(k.flights, func(f *flight) bool { return f.class == next.class })
+	return l.resuming > 0 || next.class.waitsForDisk() &&
+		slices.ContainsFunc(k.frames, func(f *pendingFrame) bool { return f.class == next.class })
 }
 
 // freeLocked reports whether the link takes frames and no goroutine is sending.
 func (k *link) freeLocked() bool { return !k.sending && !k.retired && k.broken == nil }
 
-// mayLeadLocked reports whether a caller may send a flight.
-func (k *link) mayLeadLocked(f *flight) bool {
+// mayLeadLocked reports whether a caller may send a frame.
+func (k *link) mayLeadLocked(f *pendingFrame) bool {
 	return k.freeLocked() && k.bytes+f.request.Len() <= ownBytes && k.mayTakeLocked(&k.conn.mu.lanes[f.class])
 }
 
-// nextLocked returns a lane whose next flight may be sent, nil if there is none.
+// nextLocked returns a lane whose next frame may be sent, nil if there is none.
 func (k *link) nextLocked() *lane {
 	if k.freeLocked() {
 		for i := range k.conn.mu.lanes {
@@ -95,7 +95,7 @@ func (k *link) nextLocked() *lane {
 	return nil
 }
 
-// wakeLocked wakes the sender if there is a flight that it may send.
+// wakeLocked wakes the sender if there is a frame that it may send.
 func (k *link) wakeLocked() {
 	if !k.woken && k.nextLocked() != nil {
 		k.woken = true
@@ -111,7 +111,7 @@ func (k *link) wakeForLocked(l *lane) {
 	}
 }
 
-// send sends the flights that callers do not send themselves, until the link is over.
+// send sends the frames that callers do not send themselves, until the link is over.
 func (k *link) send() {
 	for {
 		select {
@@ -130,11 +130,11 @@ func (k *link) send() {
 	}
 }
 
-// sendLocked sends the next flight of a lane. It releases the lock.
+// sendLocked sends the next frame of a lane. It releases the lock.
 func (k *link) sendLocked(l *lane) {
 	f := k.takeLocked(l)
 	f.refs.Add(1) // its answers may come, and its callers leave, before send returns
-	defer f.leave()
+	defer f.release()
 	k.sending = true
 	k.conn.mu.Unlock()
 	left, err := k.carrier.send(&f.request, f.header(k.conn.client.options.Timeout))
@@ -143,7 +143,7 @@ func (k *link) sendLocked(l *lane) {
 	if err != nil {
 		// The receiver learns why.
 		if !left {
-			k.unsent = f
+			k.torn = f
 		}
 		k.carrier.close()
 	}
@@ -151,17 +151,17 @@ func (k *link) sendLocked(l *lane) {
 	k.settle()
 }
 
-// takeLocked moves the next flight of a lane to the link.
-func (k *link) takeLocked(l *lane) *flight {
+// takeLocked moves the next frame of a lane to the link.
+func (k *link) takeLocked(l *lane) *pendingFrame {
 	f := l.next()
 	l.drop(f)
-	l.flying++
+	l.inFlight++
 	k.lastID++
-	f.state, f.id, f.bytes = flying, k.lastID, f.request.Len()
+	f.state, f.id, f.bytes = sent, k.lastID, f.request.Len()
 	if f.timed {
-		f.left = time.Now()
+		f.sentAt = time.Now()
 	}
-	k.flights = append(k.flights, f)
+	k.frames = append(k.frames, f)
 	k.bytes += f.bytes
 	if f.class >= writing {
 		k.writes++
@@ -169,18 +169,18 @@ func (k *link) takeLocked(l *lane) *flight {
 	return f
 }
 
-// endLocked removes a flight from the link and marks it as over.
-func (k *link) endLocked(f *flight, why *fault) {
-	i := slices.Index(k.flights, f)
-	last := len(k.flights) - 1
-	k.flights[i] = k.flights[last]
-	k.flights[last] = nil
-	k.flights = k.flights[:last]
+// endLocked removes a frame from the link and marks it as over.
+func (k *link) endLocked(f *pendingFrame, why *fault) {
+	i := slices.Index(k.frames, f)
+	last := len(k.frames) - 1
+	k.frames[i] = k.frames[last]
+	k.frames[last] = nil
+	k.frames = k.frames[:last]
 	k.bytes -= f.bytes
 	if f.class >= writing {
 		k.writes--
 	}
-	k.conn.mu.lanes[f.class].flying--
+	k.conn.mu.lanes[f.class].inFlight--
 	f.endLocked(why)
 }
 
@@ -191,15 +191,15 @@ func (k *link) receive() error {
 		if err := k.carrier.receive(r); err != nil {
 			return err
 		}
-		if err := k.land(r); err != nil {
+		if err := k.deliver(r); err != nil {
 			return err
 		}
 	}
 }
 
-// land delivers a response to its flight. It returns an error if the response was not asked for,
+// deliver delivers a response to its frame. It returns an error if the response was not asked for,
 // or ends the link.
-func (k *link) land(r *frame.Response) error {
+func (k *link) deliver(r *frame.Response) error {
 	if r.Refused {
 		return &refusal{r}
 	}
@@ -207,12 +207,12 @@ func (k *link) land(r *frame.Response) error {
 	inOrder := inOrder(r)
 	k.conn.mu.Lock()
 	k.received++
-	f := k.flightLocked(r)
+	f := k.frameLocked(r)
 	var all bool
 	var wake chan struct{}
 	ok := f != nil || len(r.Results) == 0
 	if f != nil {
-		all, ok = f.land(r, inOrder)
+		all, ok = f.deliver(r, inOrder)
 		if all {
 			k.endLocked(f, nil)
 		} else {
@@ -240,12 +240,12 @@ func (k *link) land(r *frame.Response) error {
 	return nil
 }
 
-// flightLocked returns the flight that a response answers, nil if there is none.
-func (k *link) flightLocked(r *frame.Response) *flight {
+// frameLocked returns the frame that a response answers, nil if there is none.
+func (k *link) frameLocked(r *frame.Response) *pendingFrame {
 	if len(r.Results) == 0 || !r.Compact {
 		return nil
 	}
-	for _, f := range k.flights {
+	for _, f := range k.frames {
 		if f.id == r.ID {
 			return f
 		}
@@ -270,7 +270,7 @@ func inOrder(r *frame.Response) bool {
 // end is called with the error that ended receiving.
 func (k *link) end(err error) {
 	k.conn.mu.Lock()
-	lost := len(k.flights) > 0
+	lost := len(k.frames) > 0
 	if k.silent {
 		err = errSilent
 	}
@@ -290,16 +290,16 @@ func (k *link) settle() {
 	case k.sending || k.broken == nil && !k.retired:
 		k.conn.mu.Unlock()
 	case k.broken != nil:
-		lost := slices.Clone(k.flights)
+		lost := slices.Clone(k.frames)
 		for _, f := range lost {
 			why := *k.broken
-			why.undone = why.undone || f == k.unsent
+			why.undone = why.undone || f == k.torn
 			k.endLocked(f, &why)
 		}
 		k.conn.wakeLocked() // the windows have room again
 		k.conn.mu.Unlock()
 		wakeAll(lost)
-	case len(k.flights) == 0 && !k.left:
+	case len(k.frames) == 0 && !k.left:
 		k.left = true
 		k.conn.mu.Unlock()
 		k.carrier.leave()

@@ -294,15 +294,15 @@ func TestSyncedWritesWaitForThoseAnswered(t *testing.T) {
 	c := db.conns[0]
 	c.mu.Lock()
 	op := frame.Op{Kind: frame.Put, Key: []byte("slow"), Options: frame.Options{Durability: kvdpb.Durability_DURABILITY_SYNC}}
-	slow := c.boardLocked(classOf(&op), &op, unbounded)
-	slow.alone()
+	slow := c.addLocked(classOf(&op), &op, unbounded)
+	slow.markBlocking()
 	c.mu.Unlock()
 
 	log.answer <- servertest.AnswerAll(first)
 	second := <-log.frames
 	require.Equal(t, []string{"second", "slow"}, keysOf(second))
 	log.answer <- servertest.AnswerAll(second)
-	<-slow.landed
+	<-slow.progress
 	put("third", backend.Sync)
 	testwait.Until(t, func() bool { return db.waiting() == 1 })
 	put("buffered", backend.Buffered)
@@ -311,7 +311,7 @@ func TestSyncedWritesWaitForThoseAnswered(t *testing.T) {
 	log.answer <- servertest.AnswerAll(buffered)
 	require.Equal(t, 1, db.waiting())
 
-	slow.leave()
+	slow.release()
 	third := <-log.frames
 	require.Equal(t, []string{"third"}, keysOf(third))
 	log.answer <- servertest.AnswerAll(third)
@@ -340,15 +340,15 @@ func TestReadsWaitForThoseAnswered(t *testing.T) {
 		c := db.conns[0]
 		c.mu.Lock()
 		op := frame.Op{Kind: frame.Get, Key: []byte("slow")}
-		slow := c.boardLocked(classOf(&op), &op, unbounded)
-		slow.alone()
+		slow := c.addLocked(classOf(&op), &op, unbounded)
+		slow.markBlocking()
 		c.mu.Unlock()
 		get("second")
 		second := <-log.frames
 		require.Equal(t, []string{"slow", "second"}, keysOf(second))
 		log.answer <- servertest.AnswerAll(first)
 		log.answer <- servertest.AnswerAll(second)
-		<-slow.landed
+		<-slow.progress
 		get("third")
 		if few {
 			testwait.Until(t, func() bool { return db.waiting() == 1 })
@@ -360,13 +360,13 @@ func TestReadsWaitForThoseAnswered(t *testing.T) {
 			c.mu.Unlock()
 			require.True(t, gathers)
 			require.True(t, mixed, "not beside writes")
-			slow.leave()
+			slow.release()
 		}
 		third := <-log.frames
 		require.Equal(t, []string{"third"}, keysOf(third))
 		log.answer <- servertest.AnswerAll(third)
 		if !few {
-			slow.leave()
+			slow.release()
 		}
 		all.Wait()
 	}

@@ -106,7 +106,7 @@ func (c caller) waiting() (n int) {
 			l := &c.mu.lanes[i]
 			for _, f := range append(slices.Clone(l.sealed), l.open) {
 				if f != nil {
-					n += f.count - f.given
+					n += f.count - f.abandoned
 				}
 			}
 		}

@@ -11,10 +11,10 @@ import (
 // inFrame is an operation of OperateAll that travels in a frame.
 type inFrame struct {
 	*backend.Operation
-	op    frame.Op
-	tries attempts
-	seat  seat
-	fault *fault // of the last try
+	op      frame.Op
+	tries   attempts
+	pending pendingOp
+	fault   *fault // of the last try
 }
 
 // OperateAll implements backend.Backend.
@@ -74,27 +74,27 @@ func (c *Network) tryAll(ctx context.Context, all []*inFrame) {
 	conn := c.pick(func(c *conn) int64 { return c.readers.Load() + c.writers.Load() })
 	ctx, cancel := all[0].tries.within(ctx)
 	defer cancel()
-	boarded := 0
+	added := 0
 	for i, o := range all {
-		for ; boarded < len(all) && boarded-i < maxAhead; boarded++ {
-			c.board(ctx, conn, all[boarded])
+		for ; added < len(all) && added-i < maxAhead; added++ {
+			c.enqueue(ctx, conn, all[added])
 		}
 		if o.fault != nil {
 			continue
 		}
-		begun := o.seat.flight.born
-		o.Answer, o.fault = conn.await(ctx, &o.seat, &o.op, o.tries.deadline.IsZero())
+		begun := o.pending.frame.created
+		o.Answer, o.fault = conn.await(ctx, &o.pending, &o.op, o.tries.deadline.IsZero())
 		if o.fault != nil {
 			o.tries.bound(begun)
 		}
 	}
 }
 
-// board adds an operation to a flight without waiting for it. The sender sends it.
-func (c *Network) board(ctx context.Context, conn *conn, o *inFrame) {
+// enqueue adds an operation to a frame without waiting for it. The sender sends it.
+func (c *Network) enqueue(ctx context.Context, conn *conn, o *inFrame) {
 	o.tries.conn = conn
 	o.tries.sign(&o.op.Options)
-	patience := c.setTimeout(&o.op, &o.tries)
+	wait := c.setTimeout(&o.op, &o.tries)
 	if err := ctx.Err(); err != nil {
 		o.fault = newFault(err, true)
 		return
@@ -103,8 +103,8 @@ func (c *Network) board(ctx context.Context, conn *conn, o *inFrame) {
 	defer conn.mu.Unlock()
 	if o.fault = conn.reachLocked(); o.fault == nil {
 		class := classOf(&o.op)
-		o.seat = conn.boardLocked(class, &o.op, patience)
-		o.seat.time(o.tries.watch.depart())
+		o.pending = conn.addLocked(class, &o.op, wait)
+		o.pending.recordIn(o.tries.watch.depart())
 		if k := conn.mu.link; k != nil {
 			k.wakeForLocked(&conn.mu.lanes[class])
 		}

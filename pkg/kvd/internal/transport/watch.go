@@ -91,27 +91,27 @@ func (w *watch) stop(attempts int) {
 	*w.into = t
 }
 
-// time has what becomes of a seat noted. It is called with the connection's lock, or
-// before the flight is shared.
-func (s *seat) time(t *trip) {
+// recordIn makes the operation record its times in t, unless that is nil. It is called with the connection's lock, or
+// before the frame is shared.
+func (p *pendingOp) recordIn(t *trip) {
 	if t != nil {
-		s.trip, s.flight.timed = t, true
+		p.trip, p.frame.timed = t, true
 	}
 }
 
-// note notes how far the flight of a timed seat has come. It is called where take may
-// be.
-func (s *seat) note() {
-	f, t := s.flight, s.trip
-	t.ops, t.left = f.count, f.left
-	if at := f.answerOf(s.place); at >= 0 {
-		t.back = f.arrived[at]
+// recordTimes records how far the frame of a timed operation has come. It is called where outcome
+// may be.
+func (p *pendingOp) recordTimes() {
+	f, t := p.frame, p.trip
+	t.ops, t.left = f.count, f.sentAt
+	if at := f.answerOf(p.position); at >= 0 {
+		t.back = f.receivedAt[at]
 		t.said = timingsOf(f.answers[at].Timings)
 	}
 }
 
 // answerOf returns which of the answers has the result at a position, -1 if none has.
-func (f *flight) answerOf(place int) int {
+func (f *pendingFrame) answerOf(place int) int {
 	if f.whole {
 		return 0
 	}

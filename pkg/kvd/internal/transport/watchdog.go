@@ -7,7 +7,7 @@ import (
 
 // watchdog bounds the calls of a connection, so that they need no timers: it wakes callers whose
 // client timeout has passed, and ends links on which nothing arrives. It runs once per tick while
-// there are flights, and not otherwise. The connection's lock guards it.
+// there are frames, and not otherwise. The connection's lock guards it.
 type watchdog struct {
 	timer   *time.Timer
 	running bool
@@ -60,9 +60,9 @@ func (c *conn) look() {
 	c.mu.Lock()
 	now := time.Now()
 	var rounds []chan struct{}
-	expire := func(flights []*flight) {
-		for _, f := range flights {
-			if timeout := c.client.options.Timeout; timeout > 0 && !f.expired && now.Sub(f.born) >= timeout {
+	expire := func(frames []*pendingFrame) {
+		for _, f := range frames {
+			if timeout := c.client.options.Timeout; timeout > 0 && !f.expired && now.Sub(f.created) >= timeout {
 				f.expired = true
 				rounds = append(rounds, f.roundLocked())
 			}
@@ -72,14 +72,14 @@ func (c *conn) look() {
 	for i := range c.mu.lanes {
 		l := &c.mu.lanes[i]
 		busy = busy || l.waiting()
-		if l.open != nil && now.Sub(l.open.born) >= c.tick() {
-			l.seal() // those of one flight have boarded within two ticks
+		if l.open != nil && now.Sub(l.open.created) >= c.tick() {
+			l.seal() // the operations of one frame are added within two ticks
 		}
 		expire(l.sealed)
 	}
 	for _, k := range c.mu.links {
-		busy = busy || len(k.flights) > 0
-		expire(k.flights)
+		busy = busy || len(k.frames) > 0
+		expire(k.frames)
 		k.listenLocked(now)
 	}
 	c.mu.watchdog.running = busy
@@ -94,16 +94,16 @@ func (c *conn) look() {
 
 // listenLocked ends a link on which nothing has arrived for too long.
 func (k *link) listenLocked(now time.Time) {
-	if k.received != k.seen || len(k.flights) == 0 {
+	if k.received != k.seen || len(k.frames) == 0 {
 		k.seen, k.heard = k.received, now
 		return
 	}
 	silence := minSilence
-	for _, f := range k.flights {
-		if f.patience == unbounded {
+	for _, f := range k.frames {
+		if f.longestWait == unbounded {
 			silence = max(silence, unboundedSilence)
 		} else {
-			silence = max(silence, f.patience)
+			silence = max(silence, f.longestWait)
 		}
 	}
 	if now.Sub(k.heard) > silence && !k.silent {
