@@ -82,7 +82,7 @@ func (c *Network) attemptsAt(ctx context.Context, op *frame.Op) attempts {
 // attempt has op performed once, in a frame.
 func (c *Network) attempt(ctx context.Context, op *frame.Op, tries *attempts) (answer, *fault) {
 	tries.sign(&op.Options)
-	conn := c.pickFor(classOf(op))
+	conn := c.pickFor(batchKeyOf(op))
 	tries.conn = conn
 	wait := c.setTimeout(op, tries)
 	ctx, cancel := tries.within(ctx)

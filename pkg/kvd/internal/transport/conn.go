@@ -17,8 +17,8 @@ import (
 // conn has two connections to one endpoint: a link for frames and a gRPC connection for all
 // other calls. Each is opened when it is first needed.
 //
-// Operations that arrive while the window of their lane is in flight form the next frame of the
-// lane. So frames grow with the load, without a timer (natural batching). A caller whose lane
+// Operations that arrive while the window of their queue is in flight form the next frame of the
+// queue. So frames grow with the load, without a timer (natural batching). A caller whose queue
 // has nothing in flight sends the frame on its own goroutine. The link's sender sends all other
 // frames; it may wait for the network without delaying a caller past its deadline.
 //
@@ -26,7 +26,7 @@ import (
 //
 //	I1. There is at most one current link. A link is opened while there is none, or to
 //	    replace one of gRPC by one of raw frames.
-//	I2. A frame that waits on a lane will be sent, failed or abandoned: while there is
+//	I2. A frame that waits on a queue will be sent, failed or abandoned: while there is
 //	    no link, one is being opened; otherwise the sender is awake, or is woken when it
 //	    may send.
 //	I3. One goroutine at a time writes to a link.
@@ -43,7 +43,7 @@ type conn struct {
 
 	mu struct {
 		sync.Mutex
-		lanes   [classes]lane
+		queues  [batchKeys]sendQueue
 		link    *link   // the current link; nil: none, or one is being opened
 		links   []*link // all that have not ended, including those that only receive
 		opening bool
@@ -57,9 +57,9 @@ type conn struct {
 	}
 }
 
-// load returns the count of the operations of a class.
-func (c *conn) load(class class) *atomic.Int64 {
-	if class < writing {
+// load returns the count of the operations of a batch key.
+func (c *conn) load(key batchKey) *atomic.Int64 {
+	if key < writing {
 		return &c.readers
 	}
 	return &c.writers
@@ -68,13 +68,13 @@ func (c *conn) load(class class) *atomic.Int64 {
 // do performs one operation and waits for the answer. begun is when the client's timeout
 // started; if bounded is set, that timeout ends the call.
 func (c *conn) do(ctx context.Context, op *frame.Op, wait time.Duration, bounded bool, t *trip) (a answer, begun time.Time, f *fault) {
-	class := classOf(op)
+	key := batchKeyOf(op)
 	c.mu.Lock()
 	if f := c.reachLocked(); f != nil {
 		c.mu.Unlock()
 		return answer{}, time.Now(), f
 	}
-	p := c.addLocked(class, op, wait)
+	p := c.addLocked(key, op, wait)
 	p.markBlocking()
 	p.recordIn(t)
 	leads := c.leadsLocked(&p)
@@ -89,13 +89,13 @@ func (c *conn) do(ctx context.Context, op *frame.Op, wait time.Duration, bounded
 }
 
 // callersResumed records that all callers of a completed frame have resumed.
-func (c *conn) callersResumed(class class) {
+func (c *conn) callersResumed(key batchKey) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	l := &c.mu.lanes[class]
-	l.resuming--
+	q := &c.mu.queues[key]
+	q.resuming--
 	if k := c.mu.link; k != nil {
-		k.wakeForLocked(l)
+		k.wakeForLocked(q)
 	}
 }
 
@@ -112,18 +112,18 @@ func (c *conn) reachLocked() *fault {
 	return nil
 }
 
-// addLocked adds an operation to the open frame of a lane.
-func (c *conn) addLocked(class class, op *frame.Op, wait time.Duration) pendingOp {
-	l := &c.mu.lanes[class]
-	if l.open != nil && l.open.full(op) {
-		l.seal()
+// addLocked adds an operation to the open frame of a queue.
+func (c *conn) addLocked(key batchKey, op *frame.Op, wait time.Duration) pendingOp {
+	q := &c.mu.queues[key]
+	if q.open != nil && q.open.full(op) {
+		q.seal()
 	}
-	if l.open == nil {
-		l.open = newPendingFrame(c, class)
+	if q.open == nil {
+		q.open = newPendingFrame(c, key)
 		c.watchLocked()
 	}
-	c.load(class).Add(1)
-	return l.open.add(op, wait)
+	c.load(key).Add(1)
+	return q.open.add(op, wait)
 }
 
 // ownBytes bounds the bytes in flight while a caller sends its own frame. It is half of the
@@ -137,12 +137,12 @@ func (c *conn) leadsLocked(p *pendingOp) bool {
 	if f.led || k == nil {
 		return false
 	}
-	l := &c.mu.lanes[f.class]
-	if p.position == 0 && l.inFlight == 0 && len(l.sealed) == 0 && k.mayLeadLocked(f) {
+	q := &c.mu.queues[f.batchKey]
+	if p.position == 0 && q.inFlight == 0 && len(q.sealed) == 0 && k.mayLeadLocked(f) {
 		f.led = true
 		return true
 	}
-	k.wakeForLocked(l)
+	k.wakeForLocked(q)
 	return false
 }
 
@@ -154,8 +154,8 @@ func (c *conn) lead(f *pendingFrame) {
 	switch {
 	case f.state != filling || k == nil:
 		c.mu.Unlock()
-	case c.mu.lanes[f.class].next() == f && k.mayLeadLocked(f):
-		k.sendLocked(&c.mu.lanes[f.class])
+	case c.mu.queues[f.batchKey].next() == f && k.mayLeadLocked(f):
+		k.sendLocked(&c.mu.queues[f.batchKey])
 	default:
 		k.wakeLocked()
 		c.mu.Unlock()
@@ -220,7 +220,7 @@ func (c *conn) giveUp(p *pendingOp, op *frame.Op, why error) (answer, *fault) {
 		f.request.Skip(p.offset)
 		f.abandoned++
 		if empty = f.abandoned == f.count; empty {
-			c.mu.lanes[f.class].drop(f)
+			c.mu.queues[f.batchKey].drop(f)
 			f.endLocked(nil)
 		}
 	}
@@ -309,12 +309,12 @@ func (c *conn) refuse(err error) {
 	c.mu.failures++
 	c.mu.refusal, c.mu.until = f, time.Now().Add(reconnectAfter(c.mu.failures))
 	var failed []*pendingFrame
-	for i := range c.mu.lanes {
-		l := &c.mu.lanes[i]
-		l.seal()
-		failed = append(failed, l.sealed...)
-		clear(l.sealed)
-		l.sealed = l.sealed[:0]
+	for i := range c.mu.queues {
+		q := &c.mu.queues[i]
+		q.seal()
+		failed = append(failed, q.sealed...)
+		clear(q.sealed)
+		q.sealed = q.sealed[:0]
 	}
 	for _, pf := range failed {
 		pf.endLocked(f)
@@ -323,10 +323,10 @@ func (c *conn) refuse(err error) {
 	wakeAll(failed)
 }
 
-// waitingLocked reports whether a lane has a frame to send.
+// waitingLocked reports whether a queue has a frame to send.
 func (c *conn) waitingLocked() bool {
-	for i := range c.mu.lanes {
-		if c.mu.lanes[i].waiting() {
+	for i := range c.mu.queues {
+		if c.mu.queues[i].waiting() {
 			return true
 		}
 	}

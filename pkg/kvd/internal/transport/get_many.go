@@ -110,12 +110,12 @@ func (c *conn) addTogether(keys [][]byte, op frame.Op, wait time.Duration, t *tr
 		pending[i] = f.add(&op, wait)
 	}
 	pending[0].recordIn(t)
-	l := &c.mu.lanes[together]
-	l.sealed = append(l.sealed, f)
+	q := &c.mu.queues[together]
+	q.sealed = append(q.sealed, f)
 	c.load(together).Add(int64(len(keys)))
 	c.watchLocked()
 	if k := c.mu.link; k != nil {
-		k.wakeForLocked(l)
+		k.wakeForLocked(q)
 	}
 	return pending, nil
 }

@@ -55,23 +55,23 @@ type link struct {
 // server serves at a time, so reads never wait for writes to be synced.
 const maxWrites = 6
 
-// mayTakeLocked reports whether the next frame of a lane may be sent now.
-func (k *link) mayTakeLocked(l *lane) bool {
-	return l.waiting() && l.inFlight < k.conn.client.options.Window &&
-		(l.next().class < writing || k.writes < maxWrites) && !k.gathersLocked(l)
+// mayTakeLocked reports whether the next frame of a queue may be sent now.
+func (k *link) mayTakeLocked(q *sendQueue) bool {
+	return q.waiting() && q.inFlight < k.conn.client.options.Window &&
+		(q.next().batchKey < writing || k.writes < maxWrites) && !k.shouldCoalesceLocked(q)
 }
 
-// gathersLocked reports whether the next frame of a lane should wait for more operations: it is
+// shouldCoalesceLocked reports whether the next frame of a queue should wait for more operations: it is
 // small, and the previous frame has completed but its callers have not all resumed. Writes that
-// wait for the disk also wait while a frame of the same class is in flight on this link, because
+// wait for the disk also wait while a frame of the same batch key is in flight on this link, because
 // the disk would sync the two separately. Reads do not wait while writes are in flight.
-func (k *link) gathersLocked(l *lane) bool {
-	next := l.next()
-	if next != l.open || !next.class.gathers() || next.enough() || next.class == reading && k.writes > 0 {
+func (k *link) shouldCoalesceLocked(q *sendQueue) bool {
+	next := q.next()
+	if next != q.open || !next.batchKey.coalesces() || next.enough() || next.batchKey == reading && k.writes > 0 {
 		return false
 	}
-	return l.resuming > 0 || next.class.waitsForDisk() &&
-		slices.ContainsFunc(k.frames, func(f *pendingFrame) bool { return f.class == next.class })
+	return q.resuming > 0 || next.batchKey.waitsForDisk() &&
+		slices.ContainsFunc(k.frames, func(f *pendingFrame) bool { return f.batchKey == next.batchKey })
 }
 
 // freeLocked reports whether the link takes frames and no goroutine is sending.
@@ -79,16 +79,16 @@ func (k *link) freeLocked() bool { return !k.sending && !k.retired && k.broken =
 
 // mayLeadLocked reports whether a caller may send a frame.
 func (k *link) mayLeadLocked(f *pendingFrame) bool {
-	return k.freeLocked() && k.bytes+f.request.Len() <= ownBytes && k.mayTakeLocked(&k.conn.mu.lanes[f.class])
+	return k.freeLocked() && k.bytes+f.request.Len() <= ownBytes && k.mayTakeLocked(&k.conn.mu.queues[f.batchKey])
 }
 
-// nextLocked returns a lane whose next frame may be sent, nil if there is none.
-func (k *link) nextLocked() *lane {
+// nextLocked returns a queue whose next frame may be sent, nil if there is none.
+func (k *link) nextLocked() *sendQueue {
 	if k.freeLocked() {
-		for i := range k.conn.mu.lanes {
-			l := &k.conn.mu.lanes[i]
-			if l.waiting() && !l.next().led && k.mayTakeLocked(l) {
-				return l
+		for i := range k.conn.mu.queues {
+			q := &k.conn.mu.queues[i]
+			if q.waiting() && !q.next().led && k.mayTakeLocked(q) {
+				return q
 			}
 		}
 	}
@@ -103,9 +103,9 @@ func (k *link) wakeLocked() {
 	}
 }
 
-// wakeForLocked is wakeLocked for a caller that has added an operation to one lane.
-func (k *link) wakeForLocked(l *lane) {
-	if !k.woken && k.freeLocked() && k.mayTakeLocked(l) {
+// wakeForLocked is wakeLocked for a caller that has added an operation to one queue.
+func (k *link) wakeForLocked(q *sendQueue) {
+	if !k.woken && k.freeLocked() && k.mayTakeLocked(q) {
 		k.woken = true
 		k.wake <- struct{}{}
 	}
@@ -122,17 +122,17 @@ func (k *link) send() {
 		runtime.Gosched() // callers that are about to add an operation make the frames larger
 		k.conn.mu.Lock()
 		k.woken = false
-		for l := k.nextLocked(); l != nil; l = k.nextLocked() {
-			k.sendLocked(l)
+		for q := k.nextLocked(); q != nil; q = k.nextLocked() {
+			k.sendLocked(q)
 			k.conn.mu.Lock()
 		}
 		k.conn.mu.Unlock()
 	}
 }
 
-// sendLocked sends the next frame of a lane. It releases the lock.
-func (k *link) sendLocked(l *lane) {
-	f := k.takeLocked(l)
+// sendLocked sends the next frame of a queue. It releases the lock.
+func (k *link) sendLocked(q *sendQueue) {
+	f := k.takeLocked(q)
 	f.refs.Add(1) // its answers may come, and its callers leave, before send returns
 	defer f.release()
 	k.sending = true
@@ -151,11 +151,11 @@ func (k *link) sendLocked(l *lane) {
 	k.settle()
 }
 
-// takeLocked moves the next frame of a lane to the link.
-func (k *link) takeLocked(l *lane) *pendingFrame {
-	f := l.next()
-	l.drop(f)
-	l.inFlight++
+// takeLocked moves the next frame of a queue to the link.
+func (k *link) takeLocked(q *sendQueue) *pendingFrame {
+	f := q.next()
+	q.drop(f)
+	q.inFlight++
 	k.lastID++
 	f.state, f.id, f.bytes = sent, k.lastID, f.request.Len()
 	if f.timed {
@@ -163,7 +163,7 @@ func (k *link) takeLocked(l *lane) *pendingFrame {
 	}
 	k.frames = append(k.frames, f)
 	k.bytes += f.bytes
-	if f.class >= writing {
+	if f.batchKey >= writing {
 		k.writes++
 	}
 	return f
@@ -177,10 +177,10 @@ func (k *link) endLocked(f *pendingFrame, why *fault) {
 	k.frames[last] = nil
 	k.frames = k.frames[:last]
 	k.bytes -= f.bytes
-	if f.class >= writing {
+	if f.batchKey >= writing {
 		k.writes--
 	}
-	k.conn.mu.lanes[f.class].inFlight--
+	k.conn.mu.queues[f.batchKey].inFlight--
 	f.endLocked(why)
 }
 

@@ -158,7 +158,7 @@ func TestCancelledOperationsAreNotSent(t *testing.T) {
 }
 
 // Operations share a frame only if they wait for the same things.
-func TestFramesAreOfOneClass(t *testing.T) {
+func TestFramesAreOfOneBatchKey(t *testing.T) {
 	log := newFrameLog()
 	db := openScript(t, log.script, Options{Conns: 1})
 	ctx := context.Background()
@@ -294,7 +294,7 @@ func TestSyncedWritesWaitForThoseAnswered(t *testing.T) {
 	c := db.conns[0]
 	c.mu.Lock()
 	op := frame.Op{Kind: frame.Put, Key: []byte("slow"), Options: frame.Options{Durability: kvdpb.Durability_DURABILITY_SYNC}}
-	slow := c.addLocked(classOf(&op), &op, unbounded)
+	slow := c.addLocked(batchKeyOf(&op), &op, unbounded)
 	slow.markBlocking()
 	c.mu.Unlock()
 
@@ -340,7 +340,7 @@ func TestReadsWaitForThoseAnswered(t *testing.T) {
 		c := db.conns[0]
 		c.mu.Lock()
 		op := frame.Op{Kind: frame.Get, Key: []byte("slow")}
-		slow := c.addLocked(classOf(&op), &op, unbounded)
+		slow := c.addLocked(batchKeyOf(&op), &op, unbounded)
 		slow.markBlocking()
 		c.mu.Unlock()
 		get("second")

@@ -165,8 +165,8 @@ func (c *Network) pick(load func(*conn) int64) *conn { return c.pickAbove(0, loa
 // pickFor returns the connection for operations in frames: the first with less
 // under way than a full frame has, else that with the least. One connection makes
 // larger frames than several; several are read by more than one goroutine.
-func (c *Network) pickFor(class class) *conn {
-	return c.pickAbove(int64(c.options.limits(class).Ops), func(c *conn) int64 { return c.load(class).Load() })
+func (c *Network) pickFor(key batchKey) *conn {
+	return c.pickAbove(int64(c.options.limits(key).Ops), func(c *conn) int64 { return c.load(key).Load() })
 }
 
 // pickAbove is pick where a load below enough counts as none.

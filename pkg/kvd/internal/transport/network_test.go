@@ -102,9 +102,9 @@ func (c caller) mustPut(t *testing.T, pairs ...string) {
 func (c caller) waiting() (n int) {
 	for _, c := range c.conns {
 		c.mu.Lock()
-		for i := range c.mu.lanes {
-			l := &c.mu.lanes[i]
-			for _, f := range append(slices.Clone(l.sealed), l.open) {
+		for i := range c.mu.queues {
+			q := &c.mu.queues[i]
+			for _, f := range append(slices.Clone(q.sealed), q.open) {
 				if f != nil {
 					n += f.count - f.abandoned
 				}
@@ -135,6 +135,6 @@ func TestLimitsOfFrames(t *testing.T) {
 		kvdpb.Durability_DURABILITY_BUFFERED: o.Frames, kvdpb.Durability_DURABILITY_MEMORY: o.Frames,
 	} {
 		op := frame.Op{Kind: frame.Put, Options: frame.Options{Durability: durability}}
-		assert.Equal(t, want, o.limits(classOf(&op)), durability)
+		assert.Equal(t, want, o.limits(batchKeyOf(&op)), durability)
 	}
 }

@@ -102,11 +102,11 @@ func (c *Network) enqueue(ctx context.Context, conn *conn, o *inFrame) {
 	conn.mu.Lock()
 	defer conn.mu.Unlock()
 	if o.fault = conn.reachLocked(); o.fault == nil {
-		class := classOf(&o.op)
-		o.pending = conn.addLocked(class, &o.op, wait)
+		key := batchKeyOf(&o.op)
+		o.pending = conn.addLocked(key, &o.op, wait)
 		o.pending.recordIn(o.tries.watch.depart())
 		if k := conn.mu.link; k != nil {
-			k.wakeForLocked(&conn.mu.lanes[class])
+			k.wakeForLocked(&conn.mu.queues[key])
 		}
 	}
 }

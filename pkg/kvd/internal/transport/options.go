@@ -19,7 +19,7 @@ type Options struct {
 	Unframed bool
 	// Frames bounds frames; SyncedFrames bounds those of writes that wait for the disk.
 	Frames, SyncedFrames Limits
-	// Window is the number of frames of one class that may be in flight on a connection.
+	// Window is the number of frames of one batch key that may be in flight on a connection.
 	Window int
 	// GRPCOnly disables connections for raw frames, and NetOnly raw system calls on them.
 	GRPCOnly, NetOnly bool
@@ -32,9 +32,9 @@ type Options struct {
 // Limits bound one frame.
 type Limits struct{ Ops, Bytes int }
 
-// limits bound the frames of a class.
-func (o *Options) limits(class class) Limits {
-	if class.waitsForDisk() {
+// limits bound the frames of a batch key.
+func (o *Options) limits(key batchKey) Limits {
+	if key.waitsForDisk() {
 		return o.SyncedFrames
 	}
 	return o.Frames

@@ -22,19 +22,19 @@ import (
 //
 //	I1. The bytes of an operation are copied when it is added, so the caller may change
 //	    its arguments at once, also when it gives up.
-//	I2. A frame is on its lane (not sent), on one link (may have been sent), or over. It
+//	I2. A frame is on its queue (not sent), on one link (may have been sent), or over. It
 //	    changes state under the connection's lock.
 //	I3. A frame is over exactly once: when all its answers have arrived, when its link
 //	    has ended, when no link could be opened, or when all its callers gave up before
 //	    it was sent.
 //	I4. A frame that is over does not change until its last caller has read its answer.
 type pendingFrame struct {
-	conn    *conn
-	class   class
-	created time.Time
-	refs    atomic.Int64 // see openRefs
-	over    atomic.Bool
-	// blockingRefs is refs of the blocking callers: see lane.resuming.
+	conn     *conn
+	batchKey batchKey
+	created  time.Time
+	refs     atomic.Int64 // see openRefs
+	over     atomic.Bool
+	// blockingRefs is refs of the blocking callers: see sendQueue.resuming.
 	blockingRefs atomic.Int64
 
 	// Guarded by the connection's lock; the request, while it is being sent, by the
@@ -69,7 +69,7 @@ type pendingFrame struct {
 type frameState uint8
 
 const (
-	filling frameState = iota // on its lane
+	filling frameState = iota // on its queue
 	sent                      // its frame may have been sent
 	ended                     // over
 )
@@ -83,27 +83,27 @@ var (
 	responses     = sync.Pool{New: func() any { return new(frame.Response) }}
 )
 
-func newPendingFrame(c *conn, class class) *pendingFrame {
+func newPendingFrame(c *conn, key batchKey) *pendingFrame {
 	f := pendingFrames.Get().(*pendingFrame)
-	f.conn, f.class, f.created = c, class, time.Now()
+	f.conn, f.batchKey, f.created = c, key, time.Now()
 	f.refs.Store(openRefs)
 	f.blockingRefs.Store(openRefs)
 	f.progress = make(chan struct{})
-	f.request.Reset(class.kind())
+	f.request.Reset(key.kind())
 	return f
 }
 
 // full reports whether another operation would exceed the limits of a frame.
 func (f *pendingFrame) full(op *frame.Op) bool {
-	limits := f.conn.client.options.limits(f.class)
+	limits := f.conn.client.options.limits(f.batchKey)
 	return f.count >= limits.Ops || f.request.Len()+op.SizeBound() > limits.Bytes
 }
 
 // enough reports whether a frame is large enough to be sent without waiting for more operations:
 // half of a limit, for reads a quarter (bench/NOTES.md).
 func (f *pendingFrame) enough() bool {
-	limits, share := f.conn.client.options.limits(f.class), 2
-	if f.class == reading {
+	limits, share := f.conn.client.options.limits(f.batchKey), 2
+	if f.batchKey == reading {
 		share = 4
 	}
 	return f.count >= limits.Ops/share || f.request.Len() >= limits.Bytes/share
@@ -122,7 +122,7 @@ func (f *pendingFrame) add(op *frame.Op, wait time.Duration) pendingOp {
 
 // header returns the header of the frame, which holds for all its operations.
 func (f *pendingFrame) header(timeout time.Duration) frame.Header {
-	h := frame.Header{ID: f.id, Durability: f.class.durability(), OneVersion: f.oneVersion, Timed: f.timed}
+	h := frame.Header{ID: f.id, Durability: f.batchKey.durability(), OneVersion: f.oneVersion, Timed: f.timed}
 	if timeout > 0 {
 		h.TimeoutMillis = timeoutMillis(max(timeout-time.Since(f.created), 1))
 	}
@@ -179,10 +179,10 @@ func (f *pendingFrame) result(position int) *frame.Result {
 // calls wake without the lock.
 func (f *pendingFrame) endLocked(fault *fault) {
 	f.state, f.fault = ended, fault
-	if f.class.gathers() {
-		f.conn.mu.lanes[f.class].resuming++
+	if f.batchKey.coalesces() {
+		f.conn.mu.queues[f.batchKey].resuming++
 	}
-	f.conn.load(f.class).Add(-int64(f.count))
+	f.conn.load(f.batchKey).Add(-int64(f.count))
 	f.over.Store(true)
 }
 
@@ -205,8 +205,8 @@ func (f *pendingFrame) release() { f.unref(1) }
 // resumed counts blocking callers that have resumed. After the last of them the next frame may
 // be sent.
 func (f *pendingFrame) resumed(n int64) {
-	if f.class.gathers() && f.blockingRefs.Add(-n) == 0 {
-		f.conn.callersResumed(f.class)
+	if f.batchKey.coalesces() && f.blockingRefs.Add(-n) == 0 {
+		f.conn.callersResumed(f.batchKey)
 	}
 }
 

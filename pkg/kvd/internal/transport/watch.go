@@ -111,11 +111,11 @@ func (p *pendingOp) recordTimes() {
 }
 
 // answerOf returns which of the answers has the result at a position, -1 if none has.
-func (f *pendingFrame) answerOf(place int) int {
+func (f *pendingFrame) answerOf(position int) int {
 	if f.whole {
 		return 0
 	}
-	result := f.result(place)
+	result := f.result(position)
 	for i, r := range f.answers {
 		for j := range r.Results {
 			if &r.Results[j] == result {

@@ -69,13 +69,13 @@ func (c *conn) look() {
 		}
 	}
 	busy := false
-	for i := range c.mu.lanes {
-		l := &c.mu.lanes[i]
-		busy = busy || l.waiting()
-		if l.open != nil && now.Sub(l.open.created) >= c.tick() {
-			l.seal() // the operations of one frame are added within two ticks
+	for i := range c.mu.queues {
+		q := &c.mu.queues[i]
+		busy = busy || q.waiting()
+		if q.open != nil && now.Sub(q.open.created) >= c.tick() {
+			q.seal() // the operations of one frame are added within two ticks
 		}
-		expire(l.sealed)
+		expire(q.sealed)
 	}
 	for _, k := range c.mu.links {
 		busy = busy || len(k.frames) > 0

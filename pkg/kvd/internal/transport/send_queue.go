@@ -1,0 +1,99 @@
+package transport
+
+import (
+	"github.com/kvd-db/kvd/internal/frame"
+	kvdpb "github.com/kvd-db/kvd/pkg/kvdpb/kvd/v1"
+)
+
+// batchKey decides which operations may share a frame: those whose answers wait for the same
+// things. The server sends an answer frame when its last result is ready, so a Get must not wait
+// for an fsync, a buffered write for the fsync of another write, or a plain write for the lookups
+// of conditions.
+type batchKey uint8
+
+const (
+	reading   batchKey = iota
+	together           // reads of one call, at one version
+	writing            // the first of the writes: two batch keys for each durability
+	batchKeys = writing + 2*batchKey(kvdpb.Durability_DURABILITY_SYNC+1)
+)
+
+func batchKeyOf(op *frame.Op) batchKey {
+	if op.Kind == frame.Get {
+		return reading
+	}
+	k := writing + 2*batchKey(op.Durability)
+	if op.Condition.Kind != 0 || op.ReturnPrevious {
+		k++
+	}
+	return k
+}
+
+func (k batchKey) kind() frame.FrameKind {
+	if k < writing {
+		return frame.ReadFrame
+	}
+	return frame.WriteFrame
+}
+
+func (k batchKey) durability() kvdpb.Durability {
+	if k < writing {
+		return kvdpb.Durability_DURABILITY_UNSPECIFIED
+	}
+	return kvdpb.Durability((k - writing) / 2)
+}
+
+// waitsForDisk reports whether a frame is answered once its writes are synced. A server whose
+// default durability is not Sync is the exception that this ignores.
+func (k batchKey) waitsForDisk() bool {
+	d := k.durability()
+	return k >= writing && (d == kvdpb.Durability_DURABILITY_SYNC || d == kvdpb.Durability_DURABILITY_UNSPECIFIED)
+}
+
+// coalesces reports whether a small frame waits for the callers of the last one: see
+// link.shouldCoalesceLocked.
+func (k batchKey) coalesces() bool { return k == reading || k.waitsForDisk() }
+
+// sendQueue has the unsent frames of one batch key on one connection. The connection's lock guards it.
+type sendQueue struct {
+	open     *pendingFrame   // accepts operations; nil: none
+	sealed   []*pendingFrame // in order, all before open
+	inFlight int             // frames in flight
+	// resuming counts, for batch keys that coalesce, the completed frames with blocking callers
+	// that have not resumed. Other callers do not count: before they resume they may wait
+	// for an operation on a queue, which would be a deadlock.
+	resuming int
+}
+
+// waiting reports whether there is a frame to send.
+func (q *sendQueue) waiting() bool { return q.open != nil || len(q.sealed) > 0 }
+
+// seal closes the open frame to further operations.
+func (q *sendQueue) seal() {
+	if q.open != nil {
+		q.sealed = append(q.sealed, q.open)
+		q.open = nil
+	}
+}
+
+// next returns the frame to send next; there must be one.
+func (q *sendQueue) next() *pendingFrame {
+	if len(q.sealed) > 0 {
+		return q.sealed[0]
+	}
+	return q.open
+}
+
+// drop removes an unsent frame from the queue.
+func (q *sendQueue) drop(f *pendingFrame) {
+	if q.open == f {
+		q.open = nil
+		return
+	}
+	for i := range q.sealed {
+		if q.sealed[i] == f {
+			q.sealed = append(q.sealed[:i], q.sealed[i+1:]...)
+			return
+		}
+	}
+}
