@@ -258,7 +258,7 @@ func TestAServerThatStopsSendsItsCallersOn(t *testing.T) {
 func TestAnEndpointThatLeadsNowhere(t *testing.T) {
 	for target, want := range map[string]error{"nowhere,b": nil, "nowhere": context.DeadlineExceeded} {
 		synctest.Test(t, func(t *testing.T) {
-			server := &servertest.Scripted{Frames: func(_ int, link servertest.Link) error { return servertest.ServeFrames(link) }}
+			server := &servertest.Scripted{Frames: func(_ int, conn servertest.FrameConn) error { return servertest.ServeFrames(conn) }}
 			var all sync.WaitGroup
 			db, err := Open(target, WithDialer(func(ctx context.Context, address string) (net.Conn, error) {
 				if address == "nowhere" {

@@ -36,13 +36,13 @@ func refuseAll(r *kvdpb.PipelineRequest, retryAfter time.Duration) *kvdpb.Pipeli
 
 // answering is a server that has an answer for each frame, in order.
 func answering(answer func(*kvdpb.PipelineRequest) *kvdpb.PipelineResponse) *servertest.Scripted {
-	return &servertest.Scripted{Frames: func(_ int, link servertest.Link) error {
+	return &servertest.Scripted{Frames: func(_ int, conn servertest.FrameConn) error {
 		for {
-			r, err := link.Recv()
+			r, err := conn.Recv()
 			if err != nil {
 				return nil
 			}
-			if err := link.Send(answer(r)); err != nil {
+			if err := conn.Send(answer(r)); err != nil {
 				return err
 			}
 		}

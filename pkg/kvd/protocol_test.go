@@ -13,7 +13,7 @@ import (
 	kvdpb "github.com/kvd-db/kvd/pkg/kvdpb/kvd/v1"
 )
 
-func openScripted(t *testing.T, script func(int, servertest.Link) error, opts ...Option) *Client {
+func openScripted(t *testing.T, script func(int, servertest.FrameConn) error, opts ...Option) *Client {
 	t.Helper()
 	return openOn(t, &servertest.Scripted{Frames: script}, opts...)
 }
@@ -34,7 +34,7 @@ func TestAStreamThatEnds(t *testing.T) {
 		"by a restart": {servertest.WithReason(t, status.New(codes.Unavailable, "bye"), kvdpb.ReasonShuttingDown), true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			script := func(opened int, stream servertest.Link) error {
+			script := func(opened int, stream servertest.FrameConn) error {
 				if opened%2 == 1 {
 					_, err := stream.Recv()
 					if err != nil {
@@ -73,7 +73,7 @@ func TestAServerThatBreaksTheProtocol(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			everyTransport(t, func(t *testing.T, opts ...Option) {
 				t.Parallel() // some wait between their tries
-				db := openScripted(t, func(_ int, stream servertest.Link) error {
+				db := openScripted(t, func(_ int, stream servertest.FrameConn) error {
 					for {
 						r, err := stream.Recv()
 						if err != nil {
@@ -99,7 +99,7 @@ func TestAServerThatBreaksTheProtocol(t *testing.T) {
 func TestAnAnswerTooMany(t *testing.T) { everyTransport(t, anAnswerTooMany) }
 
 func anAnswerTooMany(t *testing.T, opts ...Option) {
-	db := openScripted(t, func(_ int, stream servertest.Link) error {
+	db := openScripted(t, func(_ int, stream servertest.FrameConn) error {
 		r, err := stream.Recv()
 		if err != nil {
 			return nil

@@ -293,7 +293,7 @@ func (l *callLog) count(request any) int {
 
 // lending is a server that serves snapshots and reads, and commits as it is told.
 func lending(log *callLog, commit func(n int, r *kvdpb.CommitRequest) error) *servertest.Scripted {
-	s := &servertest.Scripted{Frames: func(_ int, stream servertest.Link) error { return servertest.ServeFrames(stream) }}
+	s := &servertest.Scripted{Frames: func(_ int, stream servertest.FrameConn) error { return servertest.ServeFrames(stream) }}
 	s.Unary = func(request any) (any, error) {
 		n := log.add(request)
 		switch r := request.(type) {

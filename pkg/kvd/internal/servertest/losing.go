@@ -59,9 +59,9 @@ func Losing(log *TryLog, losses int, then func(request any) (any, error)) *Scrip
 		}
 		return then(request)
 	}
-	s.Frames = func(_ int, stream Link) error {
+	s.Frames = func(_ int, conn FrameConn) error {
 		for {
-			frame, err := stream.Recv()
+			frame, err := conn.Recv()
 			if err != nil {
 				return nil
 			}
@@ -82,7 +82,7 @@ func Losing(log *TryLog, losses int, then func(request any) (any, error)) *Scrip
 					response.Results[i] = &kvdpb.PipelineResponse_Result{Tag: op.Tag, Status: statusOf(err)}
 				}
 			}
-			if err := stream.Send(response); err != nil {
+			if err := conn.Send(response); err != nil {
 				return err
 			}
 		}

@@ -26,26 +26,26 @@ type Scripted struct {
 	mu     sync.Mutex
 	opened int
 
-	// Frames serves the n-th link, from 1.
-	Frames func(n int, link Link) error
+	// Frames serves the n-th connection for frames, from 1.
+	Frames func(n int, conn FrameConn) error
 	// Unary answers every other call.
 	Unary func(request any) (response any, err error)
 }
 
-// Link is the server's end of a link, whose frames a script sees as if they
+// FrameConn is the server's end of a connection for frames, whose frames a script sees as if they
 // were in protobuf.
-type Link interface {
+type FrameConn interface {
 	Recv() (*kvdpb.PipelineRequest, error)
 	Send(*kvdpb.PipelineResponse) error
 	Context() context.Context
 }
 
-func (s *Scripted) serve(link Link) error {
+func (s *Scripted) serve(conn FrameConn) error {
 	s.mu.Lock()
 	s.opened++
 	opened := s.opened
 	s.mu.Unlock()
-	return s.Frames(opened, link)
+	return s.Frames(opened, conn)
 }
 
 func (s *Scripted) Pipeline(stream kvdpb.KVService_PipelineServer) error {
@@ -113,7 +113,7 @@ func (s *Scripted) ServeRaw(conn net.Conn) {
 	}
 }
 
-// translated is a link whose compact frames are shown as protobuf ones. A tag there
+// translated is a connection whose compact frames are shown as protobuf ones. A tag there
 // is the id of the frame times frame.MaxOps plus the position.
 type translated struct {
 	ctx     context.Context
@@ -311,13 +311,13 @@ func AnswerAll(r *kvdpb.PipelineRequest) *kvdpb.PipelineResponse {
 }
 
 // ServeFrames answers each frame with a success.
-func ServeFrames(stream Link) error {
+func ServeFrames(conn FrameConn) error {
 	for {
-		r, err := stream.Recv()
+		r, err := conn.Recv()
 		if err != nil {
 			return nil
 		}
-		if err := stream.Send(AnswerAll(r)); err != nil {
+		if err := conn.Send(AnswerAll(r)); err != nil {
 			return err
 		}
 	}

@@ -14,22 +14,22 @@ import (
 	kvdpb "github.com/kvd-db/kvd/pkg/kvdpb/kvd/v1"
 )
 
-// conn has two connections to one endpoint: a link for frames and a gRPC connection for all
+// conn has two connections to one endpoint: a frameConn for frames and a gRPC connection for all
 // other calls. Each is opened when it is first needed.
 //
 // Operations that arrive while the window of their queue is in flight form the next frame of the
 // queue. So frames grow with the load, without a timer (natural batching). A caller whose queue
-// has nothing in flight sends the frame on its own goroutine. The link's sender sends all other
+// has nothing in flight sends the frame on its own goroutine. The frameConn's sender sends all other
 // frames; it may wait for the network without delaying a caller past its deadline.
 //
 // Invariants:
 //
-//	I1. There is at most one current link. A link is opened while there is none, or to
+//	I1. There is at most one current frameConn. A frameConn is opened while there is none, or to
 //	    replace one of gRPC by one of raw frames.
 //	I2. A frame that waits on a queue will be sent, failed or abandoned: while there is
-//	    no link, one is being opened; otherwise the sender is awake, or is woken when it
+//	    no frameConn, one is being opened; otherwise the sender is awake, or is woken when it
 //	    may send.
-//	I3. One goroutine at a time writes to a link.
+//	I3. One goroutine at a time writes to a frameConn.
 type conn struct {
 	client   *Network
 	endpoint int // index
@@ -43,13 +43,13 @@ type conn struct {
 
 	mu struct {
 		sync.Mutex
-		queues  [batchKeys]sendQueue
-		link    *link   // the current link; nil: none, or one is being opened
-		links   []*link // all that have not ended, including those that only receive
-		opening bool
-		grpc    fallback
-		// refusal is why the last link could not be opened, after failures attempts in a row.
-		// Before until no other link is opened, and calls fail with refusal.
+		queues     [batchKeys]sendQueue
+		current    *frameConn   // the current frameConn; nil: none, or one is being opened
+		frameConns []*frameConn // all that have not ended, including those that only receive
+		opening    bool
+		grpc       fallback
+		// refusal is why the last frameConn could not be opened, after failures attempts in a row.
+		// Before until no other frameConn is opened, and calls fail with refusal.
 		refusal  *fault
 		until    time.Time
 		failures int
@@ -94,14 +94,14 @@ func (c *conn) callersResumed(key batchKey) {
 	defer c.mu.Unlock()
 	q := &c.mu.queues[key]
 	q.resuming--
-	if k := c.mu.link; k != nil {
-		k.wakeForLocked(q)
+	if fc := c.mu.current; fc != nil {
+		fc.wakeForLocked(q)
 	}
 }
 
-// reachLocked opens a link if there is none. It returns a fault if none may be opened now.
+// reachLocked opens a frameConn if there is none. It returns a fault if none may be opened now.
 func (c *conn) reachLocked() *fault {
-	if c.mu.link != nil || c.mu.opening {
+	if c.mu.current != nil || c.mu.opening {
 		return nil
 	}
 	if c.mu.refusal != nil && time.Now().Before(c.mu.until) {
@@ -133,16 +133,16 @@ const ownBytes = 8 << 10
 // leadsLocked reports whether the caller that has just added an operation sends the frame
 // itself. Otherwise the sender sends it, or a caller that added one before.
 func (c *conn) leadsLocked(p *pendingOp) bool {
-	f, k := p.frame, c.mu.link
-	if f.led || k == nil {
+	f, fc := p.frame, c.mu.current
+	if f.led || fc == nil {
 		return false
 	}
 	q := &c.mu.queues[f.batchKey]
-	if p.position == 0 && q.inFlight == 0 && len(q.sealed) == 0 && k.mayLeadLocked(f) {
+	if p.position == 0 && q.inFlight == 0 && len(q.sealed) == 0 && fc.mayLeadLocked(f) {
 		f.led = true
 		return true
 	}
-	k.wakeForLocked(q)
+	fc.wakeForLocked(q)
 	return false
 }
 
@@ -150,22 +150,22 @@ func (c *conn) leadsLocked(p *pendingOp) bool {
 func (c *conn) lead(f *pendingFrame) {
 	c.mu.Lock()
 	f.led = false
-	k := c.mu.link
+	fc := c.mu.current
 	switch {
-	case f.state != filling || k == nil:
+	case f.state != filling || fc == nil:
 		c.mu.Unlock()
-	case c.mu.queues[f.batchKey].next() == f && k.mayLeadLocked(f):
-		k.sendLocked(&c.mu.queues[f.batchKey])
+	case c.mu.queues[f.batchKey].next() == f && fc.mayLeadLocked(f):
+		fc.sendLocked(&c.mu.queues[f.batchKey])
 	default:
-		k.wakeLocked()
+		fc.wakeLocked()
 		c.mu.Unlock()
 	}
 }
 
-// wakeLocked wakes the sender of the current link if it may send something.
+// wakeLocked wakes the sender of the current frameConn if it may send something.
 func (c *conn) wakeLocked() {
-	if c.mu.link != nil {
-		c.mu.link.wakeLocked()
+	if c.mu.current != nil {
+		c.mu.current.wakeLocked()
 	}
 }
 
@@ -233,7 +233,7 @@ func (c *conn) giveUp(p *pendingOp, op *frame.Op, why error) (answer, *fault) {
 
 func newFault(why error, undone bool) *fault { return &fault{err: why, undone: undone} }
 
-// openLocked starts to open a link.
+// openLocked starts to open a frameConn.
 func (c *conn) openLocked() {
 	if !c.mu.opening {
 		c.mu.opening = true
@@ -241,7 +241,7 @@ func (c *conn) openLocked() {
 	}
 }
 
-// The waits between attempts to open a link are those of gRPC, with a smaller base and
+// The waits between attempts to open a frameConn are those of gRPC, with a smaller base and
 // bound. Each is 1.6 times the last, ± 20 %.
 const (
 	reconnectBase   = 50 * time.Millisecond
@@ -258,49 +258,49 @@ func reconnectAfter(failures int) time.Duration {
 	return time.Duration(wait * (1 + reconnectJitter*(2*rand.Float64()-1)))
 }
 
-// open opens a link and runs it until it ends.
+// open opens a frameConn and runs it until it ends.
 func (c *conn) open() {
-	carrier, err := c.dial(c.client.life)
+	transport, err := c.dial(c.client.life)
 	if err != nil {
 		c.refuse(err)
 		return
 	}
-	k := c.newLink(carrier)
+	fc := c.newFrameConn(transport)
 	c.mu.Lock()
 	c.mu.opening, c.mu.failures, c.mu.refusal = false, 0, nil
-	c.currentLocked(k)
+	c.currentLocked(fc)
 	c.mu.Unlock()
-	if _, raw := carrier.(*rawCarrier); !raw && c.raw.dial != nil {
-		c.client.background.Go(func() { c.regainRaw(k) })
+	if _, raw := transport.(*rawTransport); !raw && c.raw.dial != nil {
+		c.client.background.Go(func() { c.regainRaw(fc) })
 	}
-	k.run()
+	fc.run()
 }
 
-func (c *conn) newLink(carrier carrier) *link {
-	return &link{conn: c, carrier: carrier, wake: make(chan struct{}, 1), over: make(chan struct{}), heard: time.Now()}
+func (c *conn) newFrameConn(transport frameTransport) *frameConn {
+	return &frameConn{conn: c, transport: transport, wake: make(chan struct{}, 1), done: make(chan struct{}), heard: time.Now()}
 }
 
-// currentLocked makes k the link that takes frames.
-func (c *conn) currentLocked(k *link) {
-	c.mu.link = k
-	c.mu.links = append(c.mu.links, k)
-	k.wakeLocked()
+// currentLocked makes k the frameConn that takes frames.
+func (c *conn) currentLocked(fc *frameConn) {
+	c.mu.current = fc
+	c.mu.frameConns = append(c.mu.frameConns, fc)
+	fc.wakeLocked()
 }
 
-// run runs a link until it ends.
-func (k *link) run() {
-	c, carrier := k.conn, k.carrier
-	stop := context.AfterFunc(c.client.life, carrier.close)
+// run runs a frameConn until it ends.
+func (fc *frameConn) run() {
+	c, transport := fc.conn, fc.transport
+	stop := context.AfterFunc(c.client.life, transport.close)
 	var sender sync.WaitGroup
-	sender.Go(k.send)
-	k.end(k.receive())
-	carrier.close()
-	close(k.over)
+	sender.Go(fc.send)
+	fc.end(fc.receive())
+	transport.close()
+	close(fc.done)
 	sender.Wait()
 	stop()
 }
 
-// refuse fails the frames that wait for a link that could not be opened.
+// refuse fails the frames that wait for a frameConn that could not be opened.
 func (c *conn) refuse(err error) {
 	f := faultOfStream(err)
 	f.undone = true
@@ -333,17 +333,17 @@ func (c *conn) waitingLocked() bool {
 	return false
 }
 
-// forgetLocked drops a link that takes no more frames, and opens another if frames wait.
-func (c *conn) forgetLocked(k *link) {
-	if c.mu.link == k {
-		c.mu.link = nil
+// forgetLocked drops a frameConn that takes no more frames, and opens another if frames wait.
+func (c *conn) forgetLocked(fc *frameConn) {
+	if c.mu.current == fc {
+		c.mu.current = nil
 		if c.waitingLocked() {
 			c.openLocked()
 		}
 	}
 }
 
-// stop ends the watchdog, once no call and no link remains.
+// stop ends the watchdog, once no call and no frameConn remains.
 func (c *conn) stop() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

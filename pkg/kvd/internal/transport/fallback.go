@@ -11,7 +11,7 @@ import (
 // Guarded by the connection's lock.
 type fallback struct {
 	until time.Time // not asked for raw frames before
-	// spoke: there has been a link of raw frames.
+	// spoke: there has been a frameConn of raw frames.
 	spoke bool
 	// tries counts the requests for raw frames since then that were in vain.
 	tries int
@@ -45,8 +45,8 @@ func (c *conn) asksForRaw() bool {
 }
 
 // tryRaw asks for a raw connection and notes what came of it.
-func (c *conn) tryRaw(ctx context.Context) (carrier, error) {
-	carrier, err := c.dialRaw(ctx)
+func (c *conn) tryRaw(ctx context.Context) (frameTransport, error) {
+	transport, err := c.dialRaw(ctx)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if err != nil {
@@ -54,11 +54,11 @@ func (c *conn) tryRaw(ctx context.Context) (carrier, error) {
 		return nil, err
 	}
 	c.mu.grpc = fallback{spoke: true}
-	return carrier, nil
+	return transport, nil
 }
 
 // failed notes that the server did not take raw frames. One that hung up, or could not be
-// reached, is asked by the next link whatever the time.
+// reached, is asked by the next frameConn whatever the time.
 func (f *fallback) failed(err error, now time.Time) {
 	f.tries++
 	switch {
@@ -70,7 +70,7 @@ func (f *fallback) failed(err error, now time.Time) {
 }
 
 // wait is how long it is, after the last try, until raw frames are asked for again while
-// there is a link by gRPC.
+// there is a frameConn by gRPC.
 func (f *fallback) wait() time.Duration {
 	longest := grpcFor
 	if f.spoke {
@@ -83,10 +83,10 @@ func (f *fallback) wait() time.Duration {
 	return time.Duration(float64(wait) * (1 + reconnectJitter*(2*rand.Float64()-1)))
 }
 
-// regainRaw replaces a link by gRPC by one of raw frames as soon as the server takes them:
+// regainRaw replaces a frameConn by gRPC by one of raw frames as soon as the server takes them:
 // a stream lasts for minutes, and a server that stood still for seconds is not to be paid
 // for as long.
-func (c *conn) regainRaw(k *link) {
+func (c *conn) regainRaw(fc *frameConn) {
 	for {
 		c.mu.Lock()
 		wait := time.Until(c.mu.grpc.until)
@@ -97,32 +97,32 @@ func (c *conn) regainRaw(k *link) {
 		timer := time.NewTimer(wait)
 		select {
 		case <-timer.C:
-		case <-k.over:
+		case <-fc.done:
 			timer.Stop()
 			return
 		case <-c.client.life.Done():
 			timer.Stop()
 			return
 		}
-		if carrier, err := c.tryRaw(c.client.life); err == nil {
-			c.replace(k, carrier)
+		if transport, err := c.tryRaw(c.client.life); err == nil {
+			c.replace(fc, transport)
 			return
 		}
 	}
 }
 
-// replace makes a carrier the current link in place of k, which is left once what is
+// replace makes a transport the current frameConn in place of k, which is left once what is
 // under way on it has been answered, and runs it until it ends.
-func (c *conn) replace(k *link, carrier carrier) {
-	next := c.newLink(carrier)
+func (c *conn) replace(fc *frameConn, transport frameTransport) {
+	next := c.newFrameConn(transport)
 	c.mu.Lock()
-	if c.mu.link != k {
+	if c.mu.current != fc {
 		c.mu.Unlock()
-		carrier.close() // there is another one, or will be when it is needed
+		transport.close() // there is another one, or will be when it is needed
 		return
 	}
-	k.retired = true
+	fc.retired = true
 	c.currentLocked(next)
-	k.settle()
+	fc.settle()
 	next.run()
 }

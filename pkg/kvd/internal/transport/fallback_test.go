@@ -35,22 +35,22 @@ func TestRawFramesComeBackAfterAStall(t *testing.T) {
 					return conn, failure(peer)
 				}, Options{Conns: 1})
 				db.mustPut(t, "k", "v")
-				k := db.carrier()
-				require.IsType(t, &rawCarrier{}, k)
-				k.close()
+				transport := db.transport()
+				require.IsType(t, &rawTransport{}, transport)
+				transport.close()
 				synctest.Wait()
 				db.mustPut(t, "k", "v")
-				require.IsType(t, &streamCarrier{}, db.carrier(), "the server does not take raw frames now")
+				require.IsType(t, &streamTransport{}, db.transport(), "the server does not take raw frames now")
 
 				begun := time.Now()
 				for time.Since(begun) < 2*regainMax {
 					db.mustPut(t, "k", "v")
 					time.Sleep(10 * time.Millisecond)
 				}
-				assert.IsType(t, &rawCarrier{}, db.carrier())
+				assert.IsType(t, &rawTransport{}, db.transport())
 				conn := db.conns[0]
 				conn.mu.Lock()
-				assert.Len(t, conn.mu.links, 1, "the link by gRPC was left")
+				assert.Len(t, conn.mu.frameConns, 1, "the frameConn by gRPC was left")
 				conn.mu.Unlock()
 			})
 		})
@@ -93,19 +93,19 @@ func TestHowOftenRawFramesAreAskedFor(t *testing.T) {
 	}
 }
 
-// A link that ends while a raw one is made in its place leaks nothing.
+// A frameConn that ends while a raw one is made in its place leaks nothing.
 func TestAReplacementThatComesTooLate(t *testing.T) {
 	c := servertest.Serve(t, nil, service.Options{})
 	db := openBy(t, c.Dial, Options{Conns: 1, GRPCOnly: true})
 	db.mustPut(t, "k", "v")
 	conn := db.conns[0]
 	conn.mu.Lock()
-	k := conn.mu.link
+	fc := conn.mu.current
 	conn.mu.Unlock()
-	k.carrier.close()
-	<-k.over
+	fc.transport.close()
+	<-fc.done
 	near, far := net.Pipe()
-	conn.replace(k, newRawCarrier(near, near, false))
+	conn.replace(fc, newRawTransport(near, near, false))
 	_, err := far.Read(make([]byte, 1))
 	require.Error(t, err, "it was closed")
 	require.NoError(t, errors.Join(far.Close()))

@@ -129,8 +129,8 @@ func (r *refusal) Error() string {
 	return fmt.Sprintf("the server refused the connection: %s: %s", result.Reason, result.Message)
 }
 
-// faultOfStream judges the end of a link for the operations under way on it, and
-// the failure to open one. Only a link that was refused at the door did nothing
+// faultOfStream judges the end of a frameConn for the operations under way on it, and
+// the failure to open one. Only a frameConn that was refused at the door did nothing
 // for sure.
 func faultOfStream(err error) *fault {
 	if errors.Is(err, io.EOF) {

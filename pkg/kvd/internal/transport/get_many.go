@@ -114,8 +114,8 @@ func (c *conn) addTogether(keys [][]byte, op frame.Op, wait time.Duration, t *tr
 	q.sealed = append(q.sealed, f)
 	c.load(together).Add(int64(len(keys)))
 	c.watchLocked()
-	if k := c.mu.link; k != nil {
-		k.wakeForLocked(q)
+	if fc := c.mu.current; fc != nil {
+		fc.wakeForLocked(q)
 	}
 	return pending, nil
 }

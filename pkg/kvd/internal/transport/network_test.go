@@ -49,7 +49,7 @@ func openBy(t testing.TB, dial dialer, o Options) caller {
 }
 
 // openScript is openBy for a server that serves frames as a script says.
-func openScript(t testing.TB, script func(int, servertest.Link) error, o Options) caller {
+func openScript(t testing.TB, script func(int, servertest.FrameConn) error, o Options) caller {
 	t.Helper()
 	return openBy(t, (&servertest.Scripted{Frames: script}).Dialer(t), o)
 }
@@ -115,15 +115,15 @@ func (c caller) waiting() (n int) {
 	return n
 }
 
-// carrier returns what brings the frames of the first connection, nil if there is nothing.
-func (c caller) carrier() carrier {
+// transport returns what brings the frames of the first connection, nil if there is nothing.
+func (c caller) transport() frameTransport {
 	first := c.conns[0]
 	first.mu.Lock()
 	defer first.mu.Unlock()
-	if first.mu.link == nil {
+	if first.mu.current == nil {
 		return nil
 	}
-	return first.mu.link.carrier
+	return first.mu.current.transport
 }
 
 // Writes that wait for the disk have limits of their own.

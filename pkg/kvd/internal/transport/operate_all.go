@@ -105,8 +105,8 @@ func (c *Network) enqueue(ctx context.Context, conn *conn, o *inFrame) {
 		key := batchKeyOf(&o.op)
 		o.pending = conn.addLocked(key, &o.op, wait)
 		o.pending.recordIn(o.tries.watch.depart())
-		if k := conn.mu.link; k != nil {
-			k.wakeForLocked(&conn.mu.queues[key])
+		if fc := conn.mu.current; fc != nil {
+			fc.wakeForLocked(&conn.mu.queues[key])
 		}
 	}
 }

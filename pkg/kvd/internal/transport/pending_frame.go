@@ -22,10 +22,10 @@ import (
 //
 //	I1. The bytes of an operation are copied when it is added, so the caller may change
 //	    its arguments at once, also when it gives up.
-//	I2. A frame is on its queue (not sent), on one link (may have been sent), or over. It
+//	I2. A frame is on its queue (not sent), on one frameConn (may have been sent), or over. It
 //	    changes state under the connection's lock.
-//	I3. A frame is over exactly once: when all its answers have arrived, when its link
-//	    has ended, when no link could be opened, or when all its callers gave up before
+//	I3. A frame is over exactly once: when all its answers have arrived, when its frameConn
+//	    has ended, when no frameConn could be opened, or when all its callers gave up before
 //	    it was sent.
 //	I4. A frame that is over does not change until its last caller has read its answer.
 type pendingFrame struct {

@@ -16,8 +16,8 @@ import (
 	"github.com/kvd-db/kvd/internal/rawconn"
 )
 
-// rawCarrier sends frames one after another on a connection of their own.
-type rawCarrier struct {
+// rawTransport sends frames one after another on a connection of their own.
+type rawTransport struct {
 	conn  net.Conn
 	plain net.Conn // beneath TLS, whose farewell could block; else conn
 	// socket has conn read and written; nil if that is none, or TLS.
@@ -30,9 +30,9 @@ type rawCarrier struct {
 // answers to a full window in one read. Guessed.
 const readBytes = 64 << 10
 
-// newRawCarrier makes the carrier. With netOnly it is read and written by package net.
-func newRawCarrier(conn, plain net.Conn, netOnly bool) *rawCarrier {
-	c := &rawCarrier{conn: conn, plain: plain}
+// newRawTransport makes the transport. With netOnly it is read and written by package net.
+func newRawTransport(conn, plain net.Conn, netOnly bool) *rawTransport {
+	c := &rawTransport{conn: conn, plain: plain}
 	if conn == plain && !netOnly {
 		c.socket = rawconn.New(conn)
 	}
@@ -41,7 +41,7 @@ func newRawCarrier(conn, plain net.Conn, netOnly bool) *rawCarrier {
 }
 
 // Read implements io.Reader for the buffer, and keeps the connection's error.
-func (c *rawCarrier) Read(p []byte) (n int, err error) {
+func (c *rawTransport) Read(p []byte) (n int, err error) {
 	if c.socket != nil {
 		n, err = c.socket.Read(p)
 	} else {
@@ -53,7 +53,7 @@ func (c *rawCarrier) Read(p []byte) (n int, err error) {
 	return n, err
 }
 
-func (c *rawCarrier) send(b *frame.Builder, h frame.Header) (left bool, err error) {
+func (c *rawTransport) send(b *frame.Builder, h frame.Header) (left bool, err error) {
 	rest := b.Finish(h)
 	if c.socket != nil {
 		n, err := c.socket.WriteSome(rest)
@@ -65,7 +65,7 @@ func (c *rawCarrier) send(b *frame.Builder, h frame.Header) (left bool, err erro
 	return n == len(rest), err
 }
 
-func (c *rawCarrier) receive(r *frame.Response) error {
+func (c *rawTransport) receive(r *frame.Response) error {
 	err := r.Read(c.in, maxReceiveBytes)
 	switch {
 	case err == nil:
@@ -81,10 +81,10 @@ func (c *rawCarrier) receive(r *frame.Response) error {
 // unavailable is an error of the network.
 func unavailable(err error) error { return status.Error(codes.Unavailable, err.Error()) }
 
-func (c *rawCarrier) leave() { c.close() }
+func (c *rawTransport) finish() { c.close() }
 
 // close closes the connection; that it was broken before is no news.
-func (c *rawCarrier) close() { _ = c.plain.Close() }
+func (c *rawTransport) close() { _ = c.plain.Close() }
 
 // helloTimeout bounds what comes after connecting: TLS and the preamble. A server
 // that speaks something else may say nothing at all.
@@ -100,7 +100,7 @@ var (
 
 // dialRaw makes a raw connection. Its errors are errOtherProtocol, errNoAnswer and
 // errHungUp; every other error is that the server could not be reached.
-func (c *conn) dialRaw(ctx context.Context) (carrier, error) {
+func (c *conn) dialRaw(ctx context.Context) (frameTransport, error) {
 	connecting, cancel := context.WithTimeout(ctx, c.client.connectTimeout())
 	defer cancel()
 	plain, err := c.raw.dial(connecting)
@@ -113,7 +113,7 @@ func (c *conn) dialRaw(ctx context.Context) (carrier, error) {
 	if err != nil {
 		return nil, err
 	}
-	return newRawCarrier(conn, plain, c.client.options.NetOnly), nil
+	return newRawTransport(conn, plain, c.client.options.NetOnly), nil
 }
 
 // greet agrees with the server on raw frames. After an error the connection is

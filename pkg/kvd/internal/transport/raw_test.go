@@ -63,7 +63,7 @@ func TestAHostAloneHasThePortOfKvd(t *testing.T) {
 // counts the connections that are made.
 func grpcOnlyServer(t *testing.T) (dial dialer, dials *atomic.Int32) {
 	pipe := bufconn.Listen(1 << 16)
-	s := &servertest.Scripted{Frames: func(_ int, link servertest.Link) error { return servertest.ServeFrames(link) }}
+	s := &servertest.Scripted{Frames: func(_ int, conn servertest.FrameConn) error { return servertest.ServeFrames(conn) }}
 	s.ListenGRPC(t, pipe)
 	dials = new(atomic.Int32)
 	return func(ctx context.Context, _ string) (net.Conn, error) {
@@ -82,11 +82,11 @@ func TestAServerOfGRPCOnly(t *testing.T) {
 	c := db.conns[0]
 	end := func() {
 		c.mu.Lock()
-		k := c.mu.link
+		fc := c.mu.current
 		c.mu.Unlock()
-		assert.IsType(t, &streamCarrier{}, k.carrier)
-		k.carrier.close()
-		<-k.over
+		assert.IsType(t, &streamTransport{}, fc.transport)
+		fc.transport.close()
+		<-fc.done
 	}
 	end()
 	db.mustPut(t, "k", "")
@@ -112,15 +112,15 @@ func TestAServerThatHangsUpIsAskedAgain(t *testing.T) {
 		return conn, err
 	}, Options{Conns: 1})
 	db.mustPut(t, "k", "v")
-	k := db.carrier()
-	assert.IsType(t, &streamCarrier{}, k)
+	transport := db.transport()
+	assert.IsType(t, &streamTransport{}, transport)
 	db.conns[0].mu.Lock()
 	assert.Zero(t, db.conns[0].mu.grpc.until)
 	db.conns[0].mu.Unlock()
-	k.close()
-	testwait.Until(t, func() bool { return db.carrier() == nil })
+	transport.close()
+	testwait.Until(t, func() bool { return db.transport() == nil })
 	db.mustPut(t, "k", "v")
-	assert.IsType(t, &rawCarrier{}, db.carrier())
+	assert.IsType(t, &rawTransport{}, db.transport())
 }
 
 func TestGRPCOnly(t *testing.T) {
@@ -134,7 +134,7 @@ func TestNetOnly(t *testing.T) {
 	for _, off := range []bool{false, true} {
 		db := openAt(t, new(servertest.Map).Listen(t), Options{Conns: 1, NetOnly: off})
 		db.mustPut(t, "k", "v")
-		assert.Equal(t, off, db.carrier().(*rawCarrier).socket == nil)
+		assert.Equal(t, off, db.transport().(*rawTransport).socket == nil)
 	}
 }
 

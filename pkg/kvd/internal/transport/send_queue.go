@@ -51,7 +51,7 @@ func (k batchKey) waitsForDisk() bool {
 }
 
 // coalesces reports whether a small frame waits for the callers of the last one: see
-// link.shouldCoalesceLocked.
+// frameConn.shouldCoalesceLocked.
 func (k batchKey) coalesces() bool { return k == reading || k.waitsForDisk() }
 
 // sendQueue has the unsent frames of one batch key on one connection. The connection's lock guards it.

@@ -11,43 +11,43 @@ import (
 	kvdpb "github.com/kvd-db/kvd/pkg/kvdpb/kvd/v1"
 )
 
-// streamCarrier has frames in the messages of a Pipeline stream.
-type streamCarrier struct {
+// streamTransport has frames in the messages of a Pipeline stream.
+type streamTransport struct {
 	stream grpc.ClientStream
 	cancel context.CancelFunc
 }
 
 var pipelineStream = &grpc.StreamDesc{StreamName: "Pipeline", ClientStreams: true, ServerStreams: true}
 
-// dial makes a carrier: a raw connection or, if the server does not speak raw
+// dial makes a transport: a raw connection or, if the server does not speak raw
 // frames, a stream.
-func (c *conn) dial(ctx context.Context) (carrier, error) {
+func (c *conn) dial(ctx context.Context) (frameTransport, error) {
 	if c.raw.dial != nil && c.asksForRaw() {
-		carrier, err := c.tryRaw(ctx)
+		transport, err := c.tryRaw(ctx)
 		if err == nil || !answeredOtherwise(err) {
-			return carrier, err
+			return transport, err
 		}
 	}
 	return c.dialStream(ctx)
 }
 
-func (c *conn) dialStream(ctx context.Context) (carrier, error) {
+func (c *conn) dialStream(ctx context.Context) (frameTransport, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	stream, err := c.grpc.NewStream(ctx, pipelineStream, kvdpb.KVService_Pipeline_FullMethodName, grpc.ForceCodecV2(frame.Codec()))
 	if err != nil {
 		cancel()
 		return nil, err
 	}
-	return &streamCarrier{stream, cancel}, nil
+	return &streamTransport{stream, cancel}, nil
 }
 
 // send: gRPC hands a message to its transport whole or not at all.
-func (c *streamCarrier) send(b *frame.Builder, h frame.Header) (left bool, err error) {
+func (c *streamTransport) send(b *frame.Builder, h frame.Header) (left bool, err error) {
 	err = c.stream.SendMsg(b.Message(h))
 	return err == nil, err
 }
 
-func (c *streamCarrier) receive(r *frame.Response) error {
+func (c *streamTransport) receive(r *frame.Response) error {
 	if err := c.stream.RecvMsg(r); err != nil {
 		return err
 	}
@@ -57,7 +57,7 @@ func (c *streamCarrier) receive(r *frame.Response) error {
 	return nil
 }
 
-// leave: an error means that the server has ended the stream.
-func (c *streamCarrier) leave() { _ = c.stream.CloseSend() }
+// finish: an error means that the server has ended the stream.
+func (c *streamTransport) finish() { _ = c.stream.CloseSend() }
 
-func (c *streamCarrier) close() { c.cancel() }
+func (c *streamTransport) close() { c.cancel() }

@@ -6,7 +6,7 @@ import (
 )
 
 // watchdog bounds the calls of a connection, so that they need no timers: it wakes callers whose
-// client timeout has passed, and ends links on which nothing arrives. It runs once per tick while
+// client timeout has passed, and ends frameConns on which nothing arrives. It runs once per tick while
 // there are frames, and not otherwise. The connection's lock guards it.
 type watchdog struct {
 	timer   *time.Timer
@@ -19,8 +19,8 @@ const (
 	maxTick = 50 * time.Millisecond
 	minTick = time.Millisecond
 
-	// minSilence is the minimum time without an answer, on a link with frames in flight,
-	// after which the link counts as broken. The time is longer if the operations may take
+	// minSilence is the minimum time without an answer, on a frameConn with frames in flight,
+	// after which the frameConn counts as broken. The time is longer if the operations may take
 	// longer. For operations without a bound it is unboundedSilence, which is above the
 	// default limit of servers.
 	minSilence       = 10 * time.Second
@@ -45,8 +45,8 @@ func (c *conn) watchLocked() {
 	}
 	w.running = true
 	now := time.Now()
-	for _, k := range c.mu.links {
-		k.heard = now
+	for _, fc := range c.mu.frameConns {
+		fc.heard = now
 	}
 	if w.timer == nil {
 		w.timer = time.AfterFunc(c.tick(), c.look)
@@ -77,10 +77,10 @@ func (c *conn) look() {
 		}
 		expire(q.sealed)
 	}
-	for _, k := range c.mu.links {
-		busy = busy || len(k.frames) > 0
-		expire(k.frames)
-		k.listenLocked(now)
+	for _, fc := range c.mu.frameConns {
+		busy = busy || len(fc.frames) > 0
+		expire(fc.frames)
+		fc.listenLocked(now)
 	}
 	c.mu.watchdog.running = busy
 	if busy {
@@ -92,22 +92,22 @@ func (c *conn) look() {
 	}
 }
 
-// listenLocked ends a link on which nothing has arrived for too long.
-func (k *link) listenLocked(now time.Time) {
-	if k.received != k.seen || len(k.frames) == 0 {
-		k.seen, k.heard = k.received, now
+// listenLocked ends a frameConn on which nothing has arrived for too long.
+func (fc *frameConn) listenLocked(now time.Time) {
+	if fc.received != fc.seen || len(fc.frames) == 0 {
+		fc.seen, fc.heard = fc.received, now
 		return
 	}
 	silence := minSilence
-	for _, f := range k.frames {
+	for _, f := range fc.frames {
 		if f.longestWait == unbounded {
 			silence = max(silence, unboundedSilence)
 		} else {
 			silence = max(silence, f.longestWait)
 		}
 	}
-	if now.Sub(k.heard) > silence && !k.silent {
-		k.silent = true
-		k.carrier.close()
+	if now.Sub(fc.heard) > silence && !fc.silent {
+		fc.silent = true
+		fc.transport.close()
 	}
 }

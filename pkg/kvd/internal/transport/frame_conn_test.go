@@ -36,12 +36,12 @@ func newFrameLog() *frameLog {
 	return &frameLog{make(chan *kvdpb.PipelineRequest, 100), make(chan *kvdpb.PipelineResponse, 100)}
 }
 
-func (l *frameLog) script(_ int, link servertest.Link) error {
+func (l *frameLog) script(_ int, conn servertest.FrameConn) error {
 	gone := make(chan struct{})
 	go func() {
 		defer close(gone)
 		for {
-			r, err := link.Recv()
+			r, err := conn.Recv()
 			if err != nil {
 				return
 			}
@@ -51,7 +51,7 @@ func (l *frameLog) script(_ int, link servertest.Link) error {
 	for {
 		select {
 		case r := <-l.answer:
-			if err := link.Send(r); err != nil {
+			if err := conn.Send(r); err != nil {
 				return err
 			}
 		case <-gone:
@@ -353,10 +353,10 @@ func TestReadsWaitForThoseAnswered(t *testing.T) {
 		if few {
 			testwait.Until(t, func() bool { return db.waiting() == 1 })
 			c.mu.Lock()
-			gathers := c.mu.link.nextLocked() == nil
-			c.mu.link.writes++
-			mixed := c.mu.link.nextLocked() != nil
-			c.mu.link.writes--
+			gathers := c.mu.current.nextLocked() == nil
+			c.mu.current.writes++
+			mixed := c.mu.current.nextLocked() != nil
+			c.mu.current.writes--
 			c.mu.Unlock()
 			require.True(t, gathers)
 			require.True(t, mixed, "not beside writes")
@@ -437,9 +437,9 @@ func openPiped(t *testing.T, o Options) (caller, *frameLog) {
 	}, o), log
 }
 
-// A link on which nothing comes for longer than what is under way may take is
+// A frameConn on which nothing comes for longer than what is under way may take is
 // replaced; a write that it had is sent again.
-func TestASilentLinkIsReplaced(t *testing.T) {
+func TestASilentFrameConnIsReplaced(t *testing.T) {
 	for timeout, silence := range map[time.Duration]time.Duration{
 		30 * time.Second: 30 * time.Second,
 		0:                unboundedSilence,
@@ -653,23 +653,23 @@ func aStreamThatIsGoingAway(t *testing.T, o Options) {
 	closed := make(chan struct{})
 	var first *kvdpb.PipelineRequest
 	told, moved := make(chan struct{}), make(chan struct{})
-	db := openScript(t, func(opened int, stream servertest.Link) error {
+	db := openScript(t, func(opened int, conn servertest.FrameConn) error {
 		if opened > 1 {
-			return servertest.ServeFrames(stream)
+			return servertest.ServeFrames(conn)
 		}
 		var err error
-		if first, err = stream.Recv(); err != nil {
+		if first, err = conn.Recv(); err != nil {
 			return err
 		}
-		if err := stream.Send(&kvdpb.PipelineResponse{GoingAway: true}); err != nil {
+		if err := conn.Send(&kvdpb.PipelineResponse{GoingAway: true}); err != nil {
 			return err
 		}
 		close(told)
 		<-moved
-		if err := stream.Send(servertest.AnswerAll(first)); err != nil {
+		if err := conn.Send(servertest.AnswerAll(first)); err != nil {
 			return err
 		}
-		_, err = stream.Recv()
+		_, err = conn.Recv()
 		assert.ErrorContains(t, err, "EOF")
 		close(closed)
 		return nil
@@ -683,7 +683,7 @@ func aStreamThatIsGoingAway(t *testing.T, o Options) {
 	testwait.Until(t, func() bool {
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		return c.mu.link == nil && !c.mu.opening && !c.waitingLocked()
+		return c.mu.current == nil && !c.mu.opening && !c.waitingLocked()
 	})
 	for range 3 {
 		require.NoError(t, db.put(context.Background(), "next", nil))

@@ -1,0 +1,309 @@
+package transport
+
+import (
+	"runtime"
+	"slices"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/kvd-db/kvd/internal/frame"
+)
+
+// frameTransport sends frames to a server and receives its answers: a raw connection, or a Pipeline
+// stream. One goroutine at a time sends, and one receives.
+type frameTransport interface {
+	// send sends the frame that b builds. After an error, left reports whether the server
+	// may have received all of it.
+	send(b *frame.Builder, h frame.Header) (left bool, err error)
+	// receive waits for the next answers and fills r with them.
+	receive(r *frame.Response) error
+	// leave ends the transport after everything was sent and answered.
+	finish()
+	// close ends send and receive. It may be called at any time, and again.
+	close()
+}
+
+// frameConn is a transport and the frames in flight on it. Three parties use it: the receiver, the
+// sender, and callers that send their own frame.
+type frameConn struct {
+	conn      *conn
+	transport frameTransport
+	wake      chan struct{} // has a value when the sender has work
+	done      chan struct{} // closed when receiving has ended
+
+	// Guarded by the connection's lock.
+	sending  bool
+	woken    bool          // wake has a value, or had one that the sender has not acted on
+	retired  bool          // the server is going away: no further frames
+	finished bool          // transport.finish was called
+	silent   bool          // nothing arrived for too long
+	broken   *fault        // why receiving has ended
+	torn     *pendingFrame // was not written completely
+	frames   []*pendingFrame
+	writes   int // of the frames
+	bytes    int // of the frames' requests
+	lastID   uint32
+	// heard is the last time at which the watchdog saw that frames had arrived, received
+	// counts frames, and seen is received at that time.
+	heard          time.Time
+	received, seen uint64
+}
+
+// maxWrites bounds the frames of writes in flight on a frameConn. It is below the eight frames that a
+// server serves at a time, so reads never wait for writes to be synced.
+const maxWrites = 6
+
+// mayTakeLocked reports whether the next frame of a queue may be sent now.
+func (fc *frameConn) mayTakeLocked(q *sendQueue) bool {
+	return q.waiting() && q.inFlight < fc.conn.client.options.Window &&
+		(q.next().batchKey < writing || fc.writes < maxWrites) && !fc.shouldCoalesceLocked(q)
+}
+
+// shouldCoalesceLocked reports whether the next frame of a queue should wait for more operations: it is
+// small, and the previous frame has completed but its callers have not all resumed. Writes that
+// wait for the disk also wait while a frame of the same batch key is in flight on this frameConn, because
+// the disk would sync the two separately. Reads do not wait while writes are in flight.
+func (fc *frameConn) shouldCoalesceLocked(q *sendQueue) bool {
+	next := q.next()
+	if next != q.open || !next.batchKey.coalesces() || next.enough() || next.batchKey == reading && fc.writes > 0 {
+		return false
+	}
+	return q.resuming > 0 || next.batchKey.waitsForDisk() &&
+		slices.ContainsFunc(fc.frames, func(f *pendingFrame) bool { return f.batchKey == next.batchKey })
+}
+
+// freeLocked reports whether the frameConn takes frames and no goroutine is sending.
+func (fc *frameConn) freeLocked() bool { return !fc.sending && !fc.retired && fc.broken == nil }
+
+// mayLeadLocked reports whether a caller may send a frame.
+func (fc *frameConn) mayLeadLocked(f *pendingFrame) bool {
+	return fc.freeLocked() && fc.bytes+f.request.Len() <= ownBytes && fc.mayTakeLocked(&fc.conn.mu.queues[f.batchKey])
+}
+
+// nextLocked returns a queue whose next frame may be sent, nil if there is none.
+func (fc *frameConn) nextLocked() *sendQueue {
+	if fc.freeLocked() {
+		for i := range fc.conn.mu.queues {
+			q := &fc.conn.mu.queues[i]
+			if q.waiting() && !q.next().led && fc.mayTakeLocked(q) {
+				return q
+			}
+		}
+	}
+	return nil
+}
+
+// wakeLocked wakes the sender if there is a frame that it may send.
+func (fc *frameConn) wakeLocked() {
+	if !fc.woken && fc.nextLocked() != nil {
+		fc.woken = true
+		fc.wake <- struct{}{}
+	}
+}
+
+// wakeForLocked is wakeLocked for a caller that has added an operation to one queue.
+func (fc *frameConn) wakeForLocked(q *sendQueue) {
+	if !fc.woken && fc.freeLocked() && fc.mayTakeLocked(q) {
+		fc.woken = true
+		fc.wake <- struct{}{}
+	}
+}
+
+// send sends the frames that callers do not send themselves, until the frameConn is over.
+func (fc *frameConn) send() {
+	for {
+		select {
+		case <-fc.wake:
+		case <-fc.done:
+			return
+		}
+		runtime.Gosched() // callers that are about to add an operation make the frames larger
+		fc.conn.mu.Lock()
+		fc.woken = false
+		for q := fc.nextLocked(); q != nil; q = fc.nextLocked() {
+			fc.sendLocked(q)
+			fc.conn.mu.Lock()
+		}
+		fc.conn.mu.Unlock()
+	}
+}
+
+// sendLocked sends the next frame of a queue. It releases the lock.
+func (fc *frameConn) sendLocked(q *sendQueue) {
+	f := fc.takeLocked(q)
+	f.refs.Add(1) // its answers may come, and its callers leave, before send returns
+	defer f.release()
+	fc.sending = true
+	fc.conn.mu.Unlock()
+	left, err := fc.transport.send(&f.request, f.header(fc.conn.client.options.Timeout))
+	fc.conn.mu.Lock()
+	fc.sending = false
+	if err != nil {
+		// The receiver learns why.
+		if !left {
+			fc.torn = f
+		}
+		fc.transport.close()
+	}
+	fc.conn.wakeLocked()
+	fc.settle()
+}
+
+// takeLocked moves the next frame of a queue to the frameConn.
+func (fc *frameConn) takeLocked(q *sendQueue) *pendingFrame {
+	f := q.next()
+	q.drop(f)
+	q.inFlight++
+	fc.lastID++
+	f.state, f.id, f.bytes = sent, fc.lastID, f.request.Len()
+	if f.timed {
+		f.sentAt = time.Now()
+	}
+	fc.frames = append(fc.frames, f)
+	fc.bytes += f.bytes
+	if f.batchKey >= writing {
+		fc.writes++
+	}
+	return f
+}
+
+// endLocked removes a frame from the frameConn and marks it as over.
+func (fc *frameConn) endLocked(f *pendingFrame, why *fault) {
+	i := slices.Index(fc.frames, f)
+	last := len(fc.frames) - 1
+	fc.frames[i] = fc.frames[last]
+	fc.frames[last] = nil
+	fc.frames = fc.frames[:last]
+	fc.bytes -= f.bytes
+	if f.batchKey >= writing {
+		fc.writes--
+	}
+	fc.conn.mu.queues[f.batchKey].inFlight--
+	f.endLocked(why)
+}
+
+// receive receives answers until the transport ends, and returns why it ended.
+func (fc *frameConn) receive() error {
+	for {
+		r := responses.Get().(*frame.Response)
+		if err := fc.transport.receive(r); err != nil {
+			return err
+		}
+		if err := fc.deliver(r); err != nil {
+			return err
+		}
+	}
+}
+
+// deliver delivers a response to its frame. It returns an error if the response was not asked for,
+// or ends the frameConn.
+func (fc *frameConn) deliver(r *frame.Response) error {
+	if r.Refused {
+		return &refusal{r}
+	}
+	fc.conn.client.names.see(newest(r))
+	inOrder := inOrder(r)
+	fc.conn.mu.Lock()
+	fc.received++
+	f := fc.frameLocked(r)
+	var all bool
+	var wake chan struct{}
+	ok := f != nil || len(r.Results) == 0
+	if f != nil {
+		all, ok = f.deliver(r, inOrder)
+		if all {
+			fc.endLocked(f, nil)
+		} else {
+			wake = f.roundLocked()
+		}
+	}
+	if r.GoingAway {
+		fc.retired = true
+		fc.conn.forgetLocked(fc)
+	}
+	fc.conn.wakeLocked()
+	fc.settle()
+	switch {
+	case all:
+		f.wake()
+	case wake != nil:
+		close(wake)
+	case f == nil:
+		r.Release()
+		responses.Put(r)
+	}
+	if !ok {
+		return status.Error(codes.Internal, "the server answered what was not asked")
+	}
+	return nil
+}
+
+// frameLocked returns the frame that a response answers, nil if there is none.
+func (fc *frameConn) frameLocked(r *frame.Response) *pendingFrame {
+	if len(r.Results) == 0 || !r.Compact {
+		return nil
+	}
+	for _, f := range fc.frames {
+		if f.id == r.ID {
+			return f
+		}
+	}
+	return nil
+}
+
+// newest returns the newest version in a response.
+func newest(r *frame.Response) (version uint64) {
+	for i := range r.Results {
+		version = max(version, r.Results[i].Version, r.Results[i].ItemVersion)
+	}
+	return version
+}
+
+// inOrder reports whether a response has the first results of a frame, in order.
+func inOrder(r *frame.Response) bool {
+	n := len(r.Results)
+	return n > 0 && r.Results[0].Tag == 0 && r.Results[n-1].Tag == uint64(n-1)
+}
+
+// end is called with the error that ended receiving.
+func (fc *frameConn) end(err error) {
+	fc.conn.mu.Lock()
+	lost := len(fc.frames) > 0
+	if fc.silent {
+		err = errSilent
+	}
+	fc.broken = faultOfStream(err)
+	fc.conn.mu.frameConns = slices.DeleteFunc(fc.conn.mu.frameConns, func(other *frameConn) bool { return other == fc })
+	fc.conn.forgetLocked(fc)
+	fc.settle()
+	if lost {
+		fc.conn.client.options.Logger.Warn("kvd: a stream ended with operations under way", "error", err)
+	}
+}
+
+// settle does what is due once the frameConn is retired or broken and no goroutine is sending. It
+// releases the lock.
+func (fc *frameConn) settle() {
+	switch {
+	case fc.sending || fc.broken == nil && !fc.retired:
+		fc.conn.mu.Unlock()
+	case fc.broken != nil:
+		lost := slices.Clone(fc.frames)
+		for _, f := range lost {
+			why := *fc.broken
+			why.undone = why.undone || f == fc.torn
+			fc.endLocked(f, &why)
+		}
+		fc.conn.wakeLocked() // the windows have room again
+		fc.conn.mu.Unlock()
+		wakeAll(lost)
+	case len(fc.frames) == 0 && !fc.finished:
+		fc.finished = true
+		fc.conn.mu.Unlock()
+		fc.transport.finish()
+	default:
+		fc.conn.mu.Unlock()
+	}
+}
