@@ -42,10 +42,10 @@ func frameOp(op *backend.Op) frame.Op {
 // Operate implements backend.Backend. The operation travels in a frame or, if it is large,
 // by a call of its own.
 func (c *Network) Operate(ctx context.Context, operation backend.Op, t *backend.Timings) (answer, error) {
-	w := startWatch(t)
+	ct := startTimer(t)
 	op := frameOp(&operation)
 	tries := c.attemptsAt(ctx, &op)
-	tries.watch = w
+	tries.timer = ct
 	if c.travelsAlone(&op) {
 		return c.operateAlone(ctx, &operation, tries)
 	}
@@ -87,7 +87,7 @@ func (c *Network) attempt(ctx context.Context, op *frame.Op, tries *attempts) (a
 	wait := c.setTimeout(op, tries)
 	ctx, cancel := tries.within(ctx)
 	defer cancel()
-	a, begun, f := conn.do(ctx, op, wait, tries.deadline.IsZero(), tries.watch.depart())
+	a, begun, f := conn.do(ctx, op, wait, tries.deadline.IsZero(), tries.timer.beginAttempt())
 	if f != nil {
 		tries.bound(begun)
 	}
@@ -126,7 +126,7 @@ func (c *Network) operateAlone(ctx context.Context, op *backend.Op, tries attemp
 		var meta *kvdpb.ResponseMeta
 		switch op.Kind {
 		case backend.Get:
-			r, err := conn.kv.Get(ctx, &kvdpb.GetRequest{Key: op.Key, AtVersion: op.At.Version, Epoch: op.At.Epoch, Options: tries.watch.options()}, opts...)
+			r, err := conn.kv.Get(ctx, &kvdpb.GetRequest{Key: op.Key, AtVersion: op.At.Version, Epoch: op.At.Epoch, Options: tries.timer.options()}, opts...)
 			if err != nil {
 				return err
 			}
@@ -154,7 +154,7 @@ func (c *Network) operateAlone(ctx context.Context, op *backend.Op, tries attemp
 			}
 			found, meta = r.GetPrevious(), r.GetMeta()
 		}
-		tries.watch.answered(meta)
+		tries.timer.answered(meta)
 		a = answer{Version: meta.GetVersion(), Found: op.Kind == backend.Get || found != nil}
 		if a.Found {
 			a.Item = itemOf(found)
@@ -166,9 +166,9 @@ func (c *Network) operateAlone(ctx context.Context, op *backend.Op, tries attemp
 }
 
 // unary makes a call that is no write until it succeeds or must not be tried again.
-func (c *Network) unary(ctx context.Context, w watch, call func(context.Context, *conn, ...grpc.CallOption) error) error {
+func (c *Network) unary(ctx context.Context, ct callTimer, call func(context.Context, *conn, ...grpc.CallOption) error) error {
 	tries := c.attempts(ctx)
-	tries.watch = w
+	tries.timer = ct
 	return c.call(ctx, &tries, call)
 }
 
@@ -180,10 +180,10 @@ func (c *Network) unaryWrite(ctx context.Context, o *backend.WriteOptions, lasti
 ) (version uint64, err error) {
 	tries := c.writeAttempts(ctx)
 	tries.lasting = lasting
-	tries.watch = startWatch(o.Timings)
+	tries.timer = startTimer(o.Timings)
 	err = c.call(ctx, &tries, func(ctx context.Context, conn *conn, opts ...grpc.CallOption) error {
 		meta, err := call(ctx, conn, tries.requestOptions(kvdpb.Durability(o.Durability)), opts...)
-		tries.watch.answered(meta)
+		tries.timer.answered(meta)
 		version = meta.GetVersion()
 		return err
 	})
@@ -208,7 +208,7 @@ func (c *Network) call(ctx context.Context, tries *attempts, call func(context.C
 		// gRPC fills in the peer as soon as the call has a stream: without one,
 		// nothing was sent.
 		var server peer.Peer
-		tries.watch.goes()
+		tries.timer.beginSent()
 		err := call(ctx, conn, grpc.Peer(&server))
 		conn.calls.Add(-1)
 		if err == nil {

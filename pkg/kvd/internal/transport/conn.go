@@ -67,7 +67,7 @@ func (c *conn) load(key batchKey) *atomic.Int64 {
 
 // do performs one operation and waits for the answer. begun is when the client's timeout
 // started; if bounded is set, that timeout ends the call.
-func (c *conn) do(ctx context.Context, op *frame.Op, wait time.Duration, bounded bool, t *trip) (a answer, begun time.Time, f *fault) {
+func (c *conn) do(ctx context.Context, op *frame.Op, wait time.Duration, bounded bool, t *attemptTimes) (a answer, begun time.Time, f *fault) {
 	key := batchKeyOf(op)
 	c.mu.Lock()
 	if f := c.reachLocked(); f != nil {

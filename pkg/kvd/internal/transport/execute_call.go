@@ -12,7 +12,7 @@ import (
 // Execute implements backend.Backend.
 func (c *Network) Execute(ctx context.Context, e *backend.Execution, o backend.WriteOptions) (result backend.Executed, err error) {
 	tries := c.writeAttempts(ctx)
-	tries.watch = startWatch(o.Timings)
+	tries.timer = startTimer(o.Timings)
 	tries.write, tries.anew = len(e.Then)+len(e.Else) > 0, true
 	request := &kvdpb.ExecuteRequest{ThenMutations: wireMutations(e.Then), ElseMutations: wireMutations(e.Else)}
 	for i := range e.Guards {
@@ -22,7 +22,7 @@ func (c *Network) Execute(ctx context.Context, e *backend.Execution, o backend.W
 	err = c.call(ctx, &tries, func(ctx context.Context, conn *conn, opts ...grpc.CallOption) error {
 		request.Options = tries.requestOptions(kvdpb.Durability(o.Durability))
 		response, err := conn.txn.Execute(ctx, request, opts...)
-		tries.watch.answered(response.GetMeta())
+		tries.timer.answered(response.GetMeta())
 		result = backend.Executed{Succeeded: response.GetSucceeded(), Version: response.GetMeta().GetVersion()}
 		return err
 	})

@@ -17,7 +17,7 @@ func (c *Network) GetMany(ctx context.Context, keys [][]byte, at backend.ReadVer
 		return c.batchGet(ctx, keys, at, t, found)
 	}
 	tries := c.attempts(ctx)
-	tries.watch = startWatch(t)
+	tries.timer = startTimer(t)
 	for {
 		f := c.tryTogether(ctx, keys, at, &tries, found)
 		if f == nil {
@@ -33,10 +33,10 @@ func (c *Network) GetMany(ctx context.Context, keys [][]byte, at backend.ReadVer
 // batchGet is GetMany by a call of gRPC.
 func (c *Network) batchGet(ctx context.Context, keys [][]byte, at backend.ReadVersion, t *backend.Timings, found func(int, backend.Item, bool)) error {
 	var response *kvdpb.BatchGetResponse
-	watch := startWatch(t)
-	err := c.unary(ctx, watch, func(ctx context.Context, conn *conn, opts ...grpc.CallOption) (err error) {
-		response, err = conn.kv.BatchGet(ctx, &kvdpb.BatchGetRequest{Keys: keys, AtVersion: at.Version, Epoch: at.Epoch, Options: watch.options()}, opts...)
-		watch.answered(response.GetMeta())
+	timer := startTimer(t)
+	err := c.unary(ctx, timer, func(ctx context.Context, conn *conn, opts ...grpc.CallOption) (err error) {
+		response, err = conn.kv.BatchGet(ctx, &kvdpb.BatchGetRequest{Keys: keys, AtVersion: at.Version, Epoch: at.Epoch, Options: timer.options()}, opts...)
+		timer.answered(response.GetMeta())
 		return err
 	})
 	if err != nil {
@@ -75,7 +75,7 @@ func (c *Network) tryTogether(ctx context.Context, keys [][]byte, at backend.Rea
 	wait := c.setTimeout(&op, tries)
 	ctx, cancel := tries.within(ctx)
 	defer cancel()
-	pending, f := conn.addTogether(keys, op, wait, tries.watch.depart())
+	pending, f := conn.addTogether(keys, op, wait, tries.timer.beginAttempt())
 	if f != nil {
 		tries.bound(time.Now())
 		return f
@@ -96,7 +96,7 @@ func (c *Network) tryTogether(ctx context.Context, keys [][]byte, at backend.Rea
 
 // addTogether makes a frame of the reads of one call. Without a version to read
 // at, which would be the same for all anyway, the server chooses one.
-func (c *conn) addTogether(keys [][]byte, op frame.Op, wait time.Duration, t *trip) ([]pendingOp, *fault) {
+func (c *conn) addTogether(keys [][]byte, op frame.Op, wait time.Duration, t *attemptTimes) ([]pendingOp, *fault) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if f := c.reachLocked(); f != nil {

@@ -132,7 +132,7 @@ func (o *Options) target(target string) string {
 // Ping implements backend.Backend.
 func (c *Network) Ping(ctx context.Context) error {
 	ready := false
-	err := c.unary(ctx, watch{}, func(ctx context.Context, conn *conn, opts ...grpc.CallOption) error {
+	err := c.unary(ctx, callTimer{}, func(ctx context.Context, conn *conn, opts ...grpc.CallOption) error {
 		answer, err := healthpb.NewHealthClient(conn.grpc).
 			Check(ctx, &healthpb.HealthCheckRequest{Service: kvdpb.HealthReadiness}, opts...)
 		ready = answer.GetStatus() == healthpb.HealthCheckResponse_SERVING

@@ -30,7 +30,7 @@ func (c *Network) OperateAll(ctx context.Context, all []*backend.Operation) {
 	}
 	for _, o := range framed {
 		o.tries = c.attemptsAt(ctx, &o.op)
-		o.tries.watch = startWatch(o.Timings)
+		o.tries.timer = startTimer(o.Timings)
 	}
 	for len(framed) > 0 {
 		c.tryAll(ctx, framed)
@@ -104,7 +104,7 @@ func (c *Network) enqueue(ctx context.Context, conn *conn, o *inFrame) {
 	if o.fault = conn.reachLocked(); o.fault == nil {
 		key := batchKeyOf(&o.op)
 		o.pending = conn.addLocked(key, &o.op, wait)
-		o.pending.recordIn(o.tries.watch.depart())
+		o.pending.recordIn(o.tries.timer.beginAttempt())
 		if fc := conn.mu.current; fc != nil {
 			fc.wakeForLocked(&conn.mu.queues[key])
 		}

@@ -229,8 +229,8 @@ type pendingOp struct {
 	position int
 	offset   int // in the request
 	progress chan struct{}
-	blocking bool  // its caller blocks on this operation alone
-	trip     *trip // nil: no timings were asked for
+	blocking bool          // its caller blocks on this operation alone
+	times    *attemptTimes // nil: no timings were asked for
 }
 
 // markBlocking marks the caller as blocking on this operation alone. It needs the lock.
@@ -250,7 +250,7 @@ func (p *pendingOp) release() {
 // outcome returns the answer of the operation, or false if it has not arrived. It is called with
 // the lock, or when the frame is over.
 func (p *pendingOp) outcome(op *frame.Op) (answer, *fault, bool) {
-	if p.trip != nil {
+	if p.times != nil {
 		p.recordTimes()
 	}
 	r := p.frame.result(p.position)

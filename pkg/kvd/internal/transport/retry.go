@@ -66,7 +66,7 @@ type attempts struct {
 	n        int       // tries so far
 	before   error     // why the last try that failed for the moment did, nil if none
 	conn     *conn     // of the last try, nil before the first
-	watch    watch     // of a call that is timed
+	timer    callTimer // of a call that is timed
 
 	// Of a write. One without a name is not tried again once it is in doubt.
 	write bool
@@ -123,14 +123,14 @@ func (a *attempts) requestOptions(d kvdpb.Durability) *kvdpb.RequestOptions {
 	a.sign(&o)
 	return &kvdpb.RequestOptions{
 		ClientId: o.ClientID, Sequence: o.Sequence, Durability: d,
-		Retried: o.Retried, KnownVersion: o.KnownVersion, WantTimings: a.watch.on(),
+		Retried: o.Retried, KnownVersion: o.KnownVersion, WantTimings: a.timer.on(),
 	}
 }
 
 // succeeded is called when a try did.
 func (a *attempts) succeeded() {
 	a.client.budget.earn()
-	a.watch.stop(a.n + 1)
+	a.timer.stop(a.n + 1)
 }
 
 // again decides after a fault: it waits and returns nil if the call should be
@@ -162,12 +162,12 @@ func (a *attempts) next(f *fault) (wait time.Duration, err error) {
 		a.client.moveOn(a.conn)
 	}
 	if !f.transient || a.doubt && !a.name.given() || a.n == a.client.maxAttempts() {
-		a.watch.stop(a.n)
+		a.timer.stop(a.n)
 		return 0, f.error(a.doubt, a.n)
 	}
 	wait = f.retryAfter + rand.N(min(backoffBase<<a.n, backoffMax))
 	if !a.deadline.IsZero() && time.Until(a.deadline) <= wait || !a.client.budget.spend() {
-		a.watch.stop(a.n)
+		a.timer.stop(a.n)
 		return 0, f.error(a.doubt, a.n)
 	}
 	return wait, nil
@@ -176,7 +176,7 @@ func (a *attempts) next(f *fault) (wait time.Duration, err error) {
 // interrupted is the error of a call whose context ended, with err, while it waited
 // to be tried again after f.
 func (a *attempts) interrupted(err error, f *fault) error {
-	a.watch.stop(a.n)
+	a.timer.stop(a.n)
 	return (&fault{err: err, message: f.message, reason: f.reason}).error(a.doubt, a.n)
 }
 

@@ -14,7 +14,7 @@ import (
 // SlowRequests implements backend.Backend.
 func (c *Network) SlowRequests(ctx context.Context, limit int) (backend.SlowLog, error) {
 	var r *kvdpb.ListSlowRequestsResponse
-	err := c.unary(ctx, watch{}, func(ctx context.Context, conn *conn, opts ...grpc.CallOption) (err error) {
+	err := c.unary(ctx, callTimer{}, func(ctx context.Context, conn *conn, opts ...grpc.CallOption) (err error) {
 		request := &kvdpb.ListSlowRequestsRequest{Limit: uint32(max(limit, 0))}
 		r, err = kvdpb.NewAdminServiceClient(conn.grpc).ListSlowRequests(ctx, request, opts...)
 		return err
@@ -33,7 +33,7 @@ func (c *Network) SlowRequests(ctx context.Context, limit int) (backend.SlowLog,
 
 // ClearSlowRequests implements backend.Backend.
 func (c *Network) ClearSlowRequests(ctx context.Context) error {
-	return c.unary(ctx, watch{}, func(ctx context.Context, conn *conn, opts ...grpc.CallOption) error {
+	return c.unary(ctx, callTimer{}, func(ctx context.Context, conn *conn, opts ...grpc.CallOption) error {
 		_, err := kvdpb.NewAdminServiceClient(conn.grpc).ClearSlowRequests(ctx, new(kvdpb.ClearSlowRequestsRequest), opts...)
 		return err
 	})

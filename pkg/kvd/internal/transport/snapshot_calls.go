@@ -15,7 +15,7 @@ import (
 func (c *Network) BeginSnapshot(ctx context.Context, lease time.Duration) (backend.Snapshot, error) {
 	request := &kvdpb.BeginSnapshotRequest{LeaseMs: leaseMillis(lease)}
 	var r *kvdpb.BeginSnapshotResponse
-	err := c.unary(ctx, watch{}, func(ctx context.Context, conn *conn, opts ...grpc.CallOption) (err error) {
+	err := c.unary(ctx, callTimer{}, func(ctx context.Context, conn *conn, opts ...grpc.CallOption) (err error) {
 		r, err = conn.txn.BeginSnapshot(ctx, request, opts...)
 		return err
 	})
@@ -33,7 +33,7 @@ func (c *Network) BeginSnapshot(ctx context.Context, lease time.Duration) (backe
 func (c *Network) KeepSnapshot(ctx context.Context, id uint64, lease time.Duration) (time.Duration, error) {
 	request := &kvdpb.KeepSnapshotRequest{SnapshotId: id, LeaseMs: leaseMillis(lease)}
 	var r *kvdpb.KeepSnapshotResponse
-	err := c.unary(ctx, watch{}, func(ctx context.Context, conn *conn, opts ...grpc.CallOption) (err error) {
+	err := c.unary(ctx, callTimer{}, func(ctx context.Context, conn *conn, opts ...grpc.CallOption) (err error) {
 		r, err = conn.txn.KeepSnapshot(ctx, request, opts...)
 		return err
 	})
