@@ -74,7 +74,7 @@ func (c *Network) attemptsAt(ctx context.Context, op *frame.Op) attempts {
 	a := c.writeAttempts(ctx)
 	a.lasting = op.Condition.Kind == frame.VersionEquals
 	if op.ReturnPrevious {
-		a.name = noName // the server remembers the write, but not what it replaced
+		a.requestID = noRequestID // the server remembers the write, but not what it replaced
 	}
 	return a
 }
@@ -159,7 +159,7 @@ func (c *Network) operateAlone(ctx context.Context, op *backend.Op, tries attemp
 		if a.Found {
 			a.Item = itemOf(found)
 		}
-		c.names.see(max(a.Version, a.Item.Version))
+		c.requestIDs.observe(max(a.Version, a.Item.Version))
 		return nil
 	})
 	return a, err
@@ -190,7 +190,7 @@ func (c *Network) unaryWrite(ctx context.Context, o *backend.WriteOptions, lasti
 	if err != nil {
 		return 0, err
 	}
-	c.names.see(version)
+	c.requestIDs.observe(version)
 	return version, nil
 }
 

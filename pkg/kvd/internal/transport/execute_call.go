@@ -29,7 +29,7 @@ func (c *Network) Execute(ctx context.Context, e *backend.Execution, o backend.W
 	if err != nil {
 		return backend.Executed{}, err
 	}
-	c.names.see(result.Version)
+	c.requestIDs.observe(result.Version)
 	if tries.doubt && mayStillApply(e, result.Succeeded) {
 		return backend.Executed{}, &backend.Failure{
 			Attempts: tries.n + 1, Err: backend.ErrUncertain,

@@ -113,7 +113,7 @@ func faultOfStatus(err error) *fault {
 	// and what the client may receive is more than any server sends.
 	f.undone = f.undone || info == nil && s.Code() == codes.ResourceExhausted && strings.Contains(s.Message(), "received message")
 	// No try of a commit that read before the server opened its store was applied: the
-	// server would know its name.
+	// server would know its request id.
 	f.never = f.never || f.reason == kvdpb.ReasonVersionGone && info.GetMetadata()[kvdpb.MetadataCause] == kvdpb.CauseOpening
 	if v, err := strconv.ParseUint(info.GetMetadata()[kvdpb.MetadataVersion], 10, 64); err == nil {
 		f.version = v

@@ -203,7 +203,7 @@ func (fc *frameConn) deliver(r *frame.Response) error {
 	if r.Refused {
 		return &refusal{r}
 	}
-	fc.conn.client.names.see(newest(r))
+	fc.conn.client.requestIDs.observe(newest(r))
 	inOrder := inOrder(r)
 	fc.conn.mu.Lock()
 	fc.received++

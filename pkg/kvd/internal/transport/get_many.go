@@ -45,7 +45,7 @@ func (c *Network) batchGet(ctx context.Context, keys [][]byte, at backend.ReadVe
 	if len(response.Lookups) != len(keys) {
 		return &backend.Failure{Attempts: 1, Err: backend.ErrInternal, Message: "the server answered another number of keys"}
 	}
-	c.names.see(response.GetMeta().GetVersion())
+	c.requestIDs.observe(response.GetMeta().GetVersion())
 	for i, l := range response.Lookups {
 		var item backend.Item
 		if l.Found {

@@ -22,9 +22,9 @@ import (
 
 // Network is the backend that a server is, over the network.
 type Network struct {
-	options Options
-	budget  *retryBudget
-	names   names
+	options    Options
+	budget     *retryBudget
+	requestIDs requestIDs
 	// conns has the connections of each endpoint in turn, as many of each.
 	conns     []*conn
 	endpoints int
@@ -49,7 +49,7 @@ func Open(target string, options Options) (*Network, error) {
 		return nil, err
 	}
 	c := &Network{options: options, budget: newRetryBudget(), endpoints: len(targets), releases: make(chan struct{}, maxReleases)}
-	c.names.init()
+	c.requestIDs.init()
 	c.life, c.end = context.WithCancel(context.Background())
 	for i, target := range targets {
 		if err := c.addEndpoint(i, target); err != nil {

@@ -68,10 +68,10 @@ type attempts struct {
 	conn     *conn     // of the last try, nil before the first
 	timer    callTimer // of a call that is timed
 
-	// Of a write. One without a name is not tried again once it is in doubt.
-	write bool
-	name  name
-	doubt bool // a try may have happened, or may yet
+	// Of a write. A write without a request id is not tried again once it is in doubt.
+	write     bool
+	requestID requestID
+	doubt     bool // a try may have happened, or may yet
 	// lasting says that a condition of the write, once it failed, fails for ever.
 	lasting bool
 	// anew says that the server evaluates each try anew, so that a conflict of one says
@@ -102,18 +102,18 @@ func (a *attempts) within(ctx context.Context) (context.Context, context.CancelF
 	return context.WithDeadline(ctx, a.deadline)
 }
 
-// writeAttempts is attempts for a write, which gets a name.
+// writeAttempts is attempts for a write, which gets a request id.
 func (c *Network) writeAttempts(ctx context.Context) attempts {
 	a := c.attempts(ctx)
-	a.write, a.name = true, c.names.next()
+	a.write, a.requestID = true, c.requestIDs.next()
 	return a
 }
 
-// sign puts the name of the write into the options of its next try.
+// sign puts the request id of the write into the options of its next attempt.
 func (a *attempts) sign(o *frame.Options) {
-	o.ClientID, o.Sequence = a.name.client, a.name.sequence
+	o.ClientID, o.Sequence = a.requestID.client, a.requestID.sequence
 	if a.doubt {
-		o.Retried, o.KnownVersion = true, a.name.known
+		o.Retried, o.KnownVersion = true, a.requestID.known
 	}
 }
 
@@ -161,7 +161,7 @@ func (a *attempts) next(f *fault) (wait time.Duration, err error) {
 	if errors.Is(f.err, backend.ErrUnavailable) {
 		a.client.moveOn(a.conn)
 	}
-	if !f.transient || a.doubt && !a.name.given() || a.n == a.client.maxAttempts() {
+	if !f.transient || a.doubt && !a.requestID.given() || a.n == a.client.maxAttempts() {
 		a.timer.stop(a.n)
 		return 0, f.error(a.doubt, a.n)
 	}

@@ -61,7 +61,7 @@ func (s *scan) run(caller context.Context, request *kvdpb.ScanRequest, yield fun
 		if stalled != nil {
 			stalled.Stop() // the loop takes its time
 		}
-		s.client.names.see(chunk.GetMeta().GetVersion())
+		s.client.requestIDs.observe(chunk.GetMeta().GetVersion())
 		for _, item := range chunk.Items {
 			s.yielded = true
 			if !yield(backend.Item{Key: item.Key, Value: item.Value, Version: item.Version, TTL: ttlOf(item.TtlMs)}) {

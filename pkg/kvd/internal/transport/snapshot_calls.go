@@ -25,7 +25,7 @@ func (c *Network) BeginSnapshot(ctx context.Context, lease time.Duration) (backe
 	if r.Version == 0 { // it would read the newest
 		return backend.Snapshot{}, &backend.Failure{Attempts: 1, Err: backend.ErrInternal, Message: "the server's snapshot has no version"}
 	}
-	c.names.see(r.Version)
+	c.requestIDs.observe(r.Version)
 	return backend.Snapshot{ID: r.SnapshotId, Version: r.Version, Epoch: r.Epoch, Lease: leaseOf(r.LeaseMs)}, nil
 }
 

@@ -13,22 +13,22 @@ import (
 	"github.com/kvd-db/kvd/pkg/kvd/internal/servertest"
 )
 
-func TestNamesAreNeverTheSame(t *testing.T) {
-	var a, b names
+func TestRequestIDsAreUnique(t *testing.T) {
+	var a, b requestIDs
 	a.init()
 	b.init()
 	assert.NotEqual(t, a.client, b.client)
-	assert.False(t, noName.given())
+	assert.False(t, noRequestID.given())
 	var mu sync.Mutex
 	given := make(map[uint64]bool)
 	var all sync.WaitGroup
 	for range 8 {
 		all.Go(func() {
 			for range 100 {
-				n := a.next()
-				assert.True(t, n.given())
+				id := a.next()
+				assert.True(t, id.given())
 				mu.Lock()
-				given[n.sequence] = true
+				given[id.sequence] = true
 				mu.Unlock()
 			}
 		})
@@ -38,19 +38,19 @@ func TestNamesAreNeverTheSame(t *testing.T) {
 }
 
 func TestTheNewestVersionSeenNeverGoesBack(t *testing.T) {
-	var n names
+	var ids requestIDs
 	var all sync.WaitGroup
 	for caller := range uint64(8) {
 		all.Go(func() {
 			for i := range uint64(1000) {
-				n.see(i*8 + caller)
-				assert.GreaterOrEqual(t, n.next().known, i*8+caller)
+				ids.observe(i*8 + caller)
+				assert.GreaterOrEqual(t, ids.next().known, i*8+caller)
 			}
 		})
 	}
 	all.Wait()
-	n.see(3)
-	assert.EqualValues(t, 7999, n.newest.Load())
+	ids.observe(3)
+	assert.EqualValues(t, 7999, ids.newest.Load())
 }
 
 // The client knows the newest version that any answer had.
@@ -82,7 +82,7 @@ func TestEveryAnswerTellsAVersion(t *testing.T) {
 				openBy(t, c.Dial, Options{}).mustPut(t, "a", "", "b", "", "k", "")
 				db := openBy(t, c.Dial, Options{Unframed: unframed})
 				require.NoError(t, call(db))
-				assert.Equal(t, servertest.VersionOf(t, c.Store), db.names.newest.Load())
+				assert.Equal(t, servertest.VersionOf(t, c.Store), db.requestIDs.newest.Load())
 			})
 		}
 	}
@@ -94,10 +94,10 @@ func TestAWriteKnowsWhatWasKnownWhenItWasFirstSent(t *testing.T) {
 	var log servertest.TryLog
 	s := servertest.Losing(&log, 1, servertest.Succeed)
 	db := openBy(t, s.Dialer(t), Options{})
-	db.names.see(7)
+	db.requestIDs.observe(7)
 	unary := s.Unary
 	s.Unary = func(request any) (any, error) {
-		db.names.see(1000)
+		db.requestIDs.observe(1000)
 		return unary(request)
 	}
 	write := []backend.Mutation{{Kind: backend.Put, Key: []byte("k"), Value: []byte("v")}}
