@@ -33,27 +33,22 @@ func (c *Client) getItem(ctx context.Context, key []byte, o readOptions) (Item, 
 
 // get reads one key; the item is without it.
 func (c *Client) get(ctx context.Context, key []byte, o readOptions) (Item, error) {
-	a, err := c.operate(ctx, "get", backend.Op{Mutation: backend.Mutation{Kind: backend.Get, Key: key}, At: o.at}, o.timings)
-	return Item(a.Item), err
+	const name = "get"
+	if err := c.enter(ctx, name, o.timings); err != nil {
+		return Item{}, err
+	}
+	defer c.calls.leave()
+	if len(key) == 0 {
+		return Item{}, &Error{Op: name, Err: errEmptyKey}
+	}
+	item, err := c.backend.Get(ctx, key, o.at, (*backend.Timings)(o.timings))
+	if err != nil {
+		return Item{}, failed(name, err)
+	}
+	return Item(item), nil
 }
 
 var errEmptyKey = fmt.Errorf("%w: a key has at least one byte", ErrInvalid)
-
-// operate performs one operation.
-func (c *Client) operate(ctx context.Context, name string, op backend.Op, t *Timings) (backend.Answer, error) {
-	if err := c.enter(ctx, name, t); err != nil {
-		return backend.Answer{}, err
-	}
-	defer c.calls.leave()
-	if len(op.Key) == 0 {
-		return backend.Answer{}, &Error{Op: name, Err: errEmptyKey}
-	}
-	a, err := c.backend.Operate(ctx, op, (*backend.Timings)(t))
-	if err != nil {
-		return backend.Answer{}, failed(name, err)
-	}
-	return a, nil
-}
 
 // GetMany reads all keys at one version. It returns one Lookup per key, in the same order. The
 // server's limits for batches apply to the number of keys and to the bytes of the answer.

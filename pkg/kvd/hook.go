@@ -116,6 +116,14 @@ func (c *hookedCall) addOperation(op *backend.Op, a *backend.Answer) {
 	c.add(1, op.Key, op.Value, op.Condition.Value, a.Item.Value)
 }
 
+// Get implements backend.Backend.
+func (h *hooked) Get(ctx context.Context, key []byte, at backend.ReadVersion, t *backend.Timings) (backend.Item, error) {
+	c := h.begin("get", t)
+	item, err := h.Backend.Get(ctx, key, at, c.timings)
+	c.add(1, key, item.Value)
+	return item, h.end(c, err)
+}
+
 // Operate implements backend.Backend.
 func (h *hooked) Operate(ctx context.Context, op backend.Op, t *backend.Timings) (backend.Answer, error) {
 	c := h.begin(nameOf(op.Kind), t)

@@ -73,9 +73,16 @@ func (c *Client) delete(ctx context.Context, key []byte, opts []WriteOption, tak
 
 func (c *Client) write(ctx context.Context, name string, op backend.Op, o *writeOptions) (Written, error) {
 	o.apply(&op)
-	a, err := c.operate(ctx, name, op, o.timings)
-	if err != nil {
+	if err := c.enter(ctx, name, o.timings); err != nil {
 		return Written{}, err
+	}
+	defer c.calls.leave()
+	if len(op.Key) == 0 {
+		return Written{}, &Error{Op: name, Err: errEmptyKey}
+	}
+	a, err := c.backend.Operate(ctx, op, (*backend.Timings)(o.timings))
+	if err != nil {
+		return Written{}, failed(name, err)
 	}
 	return written(&op, &a), nil
 }

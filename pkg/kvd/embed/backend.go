@@ -22,9 +22,6 @@ func newBackend(e *engine.Engine) *local { return &local{engine: e, limits: e.Li
 
 // Operate implements backend.Backend.
 func (l *local) Operate(ctx context.Context, op backend.Op, t *backend.Timings) (backend.Answer, error) {
-	if op.Kind == backend.Get {
-		return l.get(ctx, &op, t)
-	}
 	return l.write(ctx, &op, t)
 }
 

@@ -3,6 +3,7 @@ package embed
 import (
 	"bytes"
 	"context"
+	"errors"
 	"sync"
 
 	"github.com/kvd-db/kvd/internal/kv"
@@ -10,7 +11,22 @@ import (
 	"github.com/kvd-db/kvd/pkg/kvd/internal/backend"
 )
 
-// oneRead is the scratch memory of one Get.
+// Get implements backend.Backend.
+func (l *local) Get(ctx context.Context, key []byte, at backend.ReadVersion, t *backend.Timings) (backend.Item, error) {
+	if t != nil || at.Version != 0 {
+		return l.getAt(ctx, key, at, t)
+	}
+	item, err := l.engine.Get(ctx, key)
+	switch {
+	case errors.Is(err, kv.ErrNotFound):
+		return backend.Item{}, notFound()
+	case err != nil:
+		return backend.Item{}, failure(err)
+	}
+	return backend.Item{Value: item.Value, Version: uint64(item.Version), TTL: l.ttlOf(item.Expiry)}, nil
+}
+
+// oneRead is the scratch memory of one getAt.
 type oneRead struct {
 	lookup kv.Lookup
 	list   [1]*kv.Lookup
@@ -19,29 +35,29 @@ type oneRead struct {
 
 var oneReads = sync.Pool{New: func() any { return new(oneRead) }}
 
-// get performs a Get.
-func (l *local) get(ctx context.Context, op *backend.Op, t *backend.Timings) (backend.Answer, error) {
-	at, err := l.version(op.At)
+// getAt is Get at a version, or with timings.
+func (l *local) getAt(ctx context.Context, key []byte, at backend.ReadVersion, t *backend.Timings) (backend.Item, error) {
+	version, err := l.version(at)
 	if err != nil {
-		return backend.Answer{}, err
+		return backend.Item{}, err
 	}
 	r := oneReads.Get().(*oneRead)
-	r.lookup = kv.Lookup{Key: op.Key}
+	r.lookup = kv.Lookup{Key: key}
 	r.list[0] = &r.lookup
 	if t != nil {
 		r.stages = trace.Stages{}
 		r.lookup.Stages = &r.stages
 	}
-	if at == 0 {
+	if version == 0 {
 		err = l.engine.Lookup(ctx, r.list[:])
 	} else {
-		_, err = l.engine.LookupAt(ctx, r.list[:], at)
+		_, err = l.engine.LookupAt(ctx, r.list[:], version)
 	}
 	tell(t, &r.stages)
 	a, err := l.answer(&r.lookup, err)
 	r.lookup = kv.Lookup{}
 	oneReads.Put(r)
-	return a, err
+	return a.Item, err
 }
 
 // answer is what a lookup found. The value is handed over.

@@ -19,7 +19,10 @@ import (
 //  5. A write that returned nil was applied once. It is as durable as was asked for.
 //  6. A call with Timings fills them in, also if it fails.
 type Backend interface {
-	// Operate performs one operation. Its key is not empty.
+	// Get reads one key, which is not empty, and returns the item without it. An absent key
+	// is ErrNotFound.
+	Get(ctx context.Context, key []byte, at ReadVersion, t *Timings) (Item, error)
+	// Operate performs one Put or Delete. Its key is not empty.
 	Operate(ctx context.Context, op Op, t *Timings) (Answer, error)
 	// OperateAll performs operations of which none depends on another, and fills in the
 	// answer or the error of each. None has an empty key.

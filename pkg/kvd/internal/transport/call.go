@@ -39,7 +39,13 @@ func frameOp(op *backend.Op) frame.Op {
 	return f
 }
 
-// Operate implements backend.Backend. The operation travels in a frame or, if it is large,
+// Get implements backend.Backend.
+func (c *Network) Get(ctx context.Context, key []byte, at backend.ReadVersion, t *backend.Timings) (backend.Item, error) {
+	a, err := c.Operate(ctx, backend.Op{Mutation: backend.Mutation{Kind: backend.Get, Key: key}, At: at}, t)
+	return a.Item, err
+}
+
+// Operate implements backend.Backend; it also performs a Get. The operation travels in a frame or, if it is large,
 // by a call of its own.
 func (c *Network) Operate(ctx context.Context, operation backend.Op, t *backend.Timings) (answer, error) {
 	ct := startTimer(t)
