@@ -6,6 +6,7 @@ import (
 
 	"github.com/kvd-db/kvd/internal/batcher"
 	"github.com/kvd-db/kvd/internal/engine"
+	"github.com/kvd-db/kvd/internal/loadgen"
 	"github.com/kvd-db/kvd/internal/vfs"
 	"github.com/kvd-db/kvd/internal/workload"
 	"github.com/kvd-db/kvd/pkg/kvd/embed"
@@ -16,6 +17,7 @@ import (
 type engineTarget struct {
 	storeTarget
 	engine *engine.Engine
+	before engineCounters // at the beginning of the measurement
 }
 
 // leastMemoryLimit keeps a tiny --memory, which makes memtables tiny, from making
@@ -49,7 +51,7 @@ func openEngine(o *targetOptions) (workload.Target, targetInfo, error) {
 	if err != nil {
 		return nil, targetInfo{}, err
 	}
-	return &engineTarget{storeTarget{embed.Over(e)}, e}, targetInfo{
+	return &engineTarget{storeTarget: storeTarget{store: embed.Over(e)}, engine: e}, targetInfo{
 		Kind:        "engine",
 		Durability:  o.level.String(),
 		Partitions:  e.Descriptor().Partitions,
@@ -65,15 +67,15 @@ func openEngine(o *targetOptions) (workload.Target, targetInfo, error) {
 // Put waits for as long as the store takes, as do Delete and Get: a program that embeds a
 // store without deadlines, for which the store goes the shortest way.
 func (t *engineTarget) Put(_ context.Context, key, value []byte) error {
-	return t.store.Put(context.Background(), key, value)
+	return t.storeTarget.Put(context.Background(), key, value)
 }
 
 func (t *engineTarget) Delete(_ context.Context, key []byte) error {
-	return t.store.Delete(context.Background(), key)
+	return t.storeTarget.Delete(context.Background(), key)
 }
 
-func (t *engineTarget) Get(_ context.Context, key, _ []byte) ([]byte, bool, error) {
-	return found(t.store.Get(context.Background(), key))
+func (t *engineTarget) Get(_ context.Context, key, buf []byte) ([]byte, bool, error) {
+	return t.storeTarget.Get(context.Background(), key, buf)
 }
 
 func (t *engineTarget) DiskBytes() (int64, error) {
@@ -84,25 +86,58 @@ func (t *engineTarget) DiskBytes() (int64, error) {
 // settle flushes and merges everything that was put.
 func (t *engineTarget) settle(ctx context.Context) error { return t.engine.CompactAll(ctx) }
 
-func (t *engineTarget) activity() *activity {
+// begin implements staged.
+func (t *engineTarget) begin() {
+	t.storeTarget.begin()
+	t.before = t.counters()
+}
+
+// engineCounters only grow.
+type engineCounters struct {
+	writeBatches, writes, readBatches, reads  uint64
+	logSyncs, logBytes, logRecords, logFrames uint64
+	userBytes, flushed, compacted, moved      uint64
+	diskRead, diskWritten                     uint64
+}
+
+func (t *engineTarget) counters() engineCounters {
 	s := t.engine.Stats()
-	var batches, batchOps, readBatches, reads, userBytes uint64
-	a := &activity{LogSyncs: s.Log.Syncs, LogBytes: s.Log.Bytes}
+	c := engineCounters{logSyncs: s.Log.Syncs, logBytes: s.Log.Bytes, logRecords: s.Log.Records, logFrames: s.Log.Frames}
+	c.diskRead, c.diskWritten = loadgen.DiskTraffic()
 	for i := range s.Partitions {
 		p := &s.Partitions[i]
-		batches, batchOps = batches+p.Writes.Count(), batchOps+p.Writes.Sum
-		readBatches, reads = readBatches+p.Reads.Count(), reads+p.Reads.Sum
-		userBytes += p.UserBytes
-		a.FlushedBytes += p.FlushedBytes
-		a.CompactedBytes += p.CompactedBytes
-		a.MovedBytes += p.MovedBytes
-		a.ValueFileBytes += p.ValueBytes
-		a.GarbageBytes += p.Garbage
+		c.writeBatches, c.writes = c.writeBatches+p.Writes.Count(), c.writes+p.Writes.Sum
+		c.readBatches, c.reads = c.readBatches+p.Reads.Count(), c.reads+p.Reads.Sum
+		c.userBytes += p.UserBytes
+		c.flushed += p.FlushedBytes
+		c.compacted += p.CompactedBytes
+		c.moved += p.MovedBytes
 	}
-	a.OpsPerWriteBatch = quotient(batchOps, batches)
-	a.OpsPerReadBatch = quotient(reads, readBatches)
-	a.RecordsPerLogWrite = quotient(s.Log.Records, s.Log.Frames)
-	a.WrittenPerUserBytes = quotient(a.LogBytes+a.FlushedBytes+a.CompactedBytes, userBytes)
+	return c
+}
+
+// activity returns what the engine did since the beginning of the last measurement, or
+// since it was opened if there was none.
+func (t *engineTarget) activity() *activity {
+	now, before := t.counters(), &t.before
+	a := &activity{
+		OpsPerWriteBatch:   quotient(now.writes-before.writes, now.writeBatches-before.writeBatches),
+		OpsPerReadBatch:    quotient(now.reads-before.reads, now.readBatches-before.readBatches),
+		RecordsPerLogWrite: quotient(now.logRecords-before.logRecords, now.logFrames-before.logFrames),
+		LogSyncs:           now.logSyncs - before.logSyncs,
+		LogBytes:           now.logBytes - before.logBytes,
+		FlushedBytes:       now.flushed - before.flushed,
+		CompactedBytes:     now.compacted - before.compacted,
+		MovedBytes:         now.moved - before.moved,
+		DiskReadBytes:      now.diskRead - before.diskRead,
+		DiskWrittenBytes:   now.diskWritten - before.diskWritten,
+	}
+	a.WrittenPerUserBytes = quotient(a.LogBytes+a.FlushedBytes+a.CompactedBytes, now.userBytes-before.userBytes)
+	s := t.engine.Stats()
+	for i := range s.Partitions {
+		a.ValueFileBytes += s.Partitions[i].ValueBytes
+		a.GarbageBytes += s.Partitions[i].Garbage
+	}
 	return a
 }
 

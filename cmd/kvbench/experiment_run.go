@@ -71,6 +71,8 @@ func openForExperiment(o *experimentOptions, s experiment.Setup, open opener) (e
 	store := experiment.Store{
 		Target: target, Dir: dir, Info: &info,
 		Activity: func() any { info.observe(target); return info.Activity },
+		Measured: func(begins bool) { measured(target, begins) },
+		Stages:   func() []results.Stages { return stagesOf(target) },
 		Close:    func() error { return errors.Join(closeTarget(target), os.RemoveAll(dir)) },
 	}
 	if t, ok := target.(settler); ok {

@@ -111,6 +111,7 @@ func runOnce(c *cobra.Command, o *options, on *targetOptions, open opener, cell 
 			Preload:  live.preload,
 			Second:   func(s loadgen.Sample) { live.second(s); collector.Second(s) },
 			Interval: lines.line,
+			Measured: func(begins bool) { measured(target, begins) },
 		})
 		live.end()
 		info.observe(target)
@@ -121,7 +122,9 @@ func runOnce(c *cobra.Command, o *options, on *targetOptions, open opener, cell 
 				summary.Environment, unknown = readEnvironment(on.data)
 			}
 			err = errors.Join(err, unknown)
-			cell.Runs = append(cell.Runs, collector.Run(summary.Trial, info.Activity))
+			run := collector.Run(summary.Trial, info.Activity)
+			run.Stages = stagesOf(target)
+			cell.Runs = append(cell.Runs, run)
 			err = errors.Join(err, lines.summary(summary), printSummary(c.OutOrStdout(), summary, info))
 		}
 		return err

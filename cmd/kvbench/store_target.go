@@ -10,7 +10,10 @@ import (
 
 // storeTarget is a store that all workers share: a client of a server, or a store in this
 // process.
-type storeTarget struct{ store kvd.Store }
+type storeTarget struct {
+	stageSampler
+	store kvd.Store
+}
 
 func openClient(o *targetOptions) (workload.Target, targetInfo, error) {
 	client, err := kvd.Open(o.addr,
@@ -20,21 +23,45 @@ func openClient(o *targetOptions) (workload.Target, targetInfo, error) {
 	if err != nil {
 		return nil, targetInfo{}, err
 	}
-	return &storeTarget{client}, targetInfo{Kind: "server", Address: o.addr, Durability: o.durability}, nil
+	return &storeTarget{store: client}, targetInfo{Kind: "server", Address: o.addr, Durability: o.durability}, nil
 }
 
 func (t *storeTarget) Refused(err error) bool { return errors.Is(err, kvd.ErrOverloaded) }
 
 func (t *storeTarget) Put(ctx context.Context, key, value []byte) error {
-	return t.store.Put(ctx, key, value)
+	if !t.sample() {
+		return t.store.Put(ctx, key, value)
+	}
+	var timings kvd.Timings
+	err := t.store.Put(ctx, key, value, kvd.Timed(&timings))
+	if err == nil {
+		t.add("put", &timings)
+	}
+	return err
 }
 
 func (t *storeTarget) Delete(ctx context.Context, key []byte) error {
-	return t.store.Delete(ctx, key)
+	if !t.sample() {
+		return t.store.Delete(ctx, key)
+	}
+	var timings kvd.Timings
+	err := t.store.Delete(ctx, key, kvd.Timed(&timings))
+	if err == nil {
+		t.add("delete", &timings)
+	}
+	return err
 }
 
 func (t *storeTarget) Get(ctx context.Context, key, _ []byte) ([]byte, bool, error) {
-	return found(t.store.Get(ctx, key))
+	if !t.sample() {
+		return found(t.store.Get(ctx, key))
+	}
+	var timings kvd.Timings
+	value, ok, err := found(t.store.Get(ctx, key, kvd.Timed(&timings)))
+	if err == nil {
+		t.add("get", &timings)
+	}
+	return value, ok, err
 }
 
 func (t *storeTarget) holdsKeys(ctx context.Context) (bool, error) {

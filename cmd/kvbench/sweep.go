@@ -153,6 +153,7 @@ func (m *sweepMeasurement) measure(ctx context.Context, rate uint64, cell *resul
 			collector.Second(s)
 		},
 		Interval: m.lines.line,
+		Measured: func(begins bool) { measured(m.target, begins) },
 	})
 	live.end()
 	if summary == nil {
@@ -162,5 +163,7 @@ func (m *sweepMeasurement) measure(ctx context.Context, rate uint64, cell *resul
 	if cell != nil {
 		cell.Workload, cell.Target = summary.Workload, m.info
 	}
-	return collector.Run(summary.Trial, m.info.Activity), err
+	run := collector.Run(summary.Trial, m.info.Activity)
+	run.Stages = stagesOf(m.target)
+	return run, err
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/kvd-db/kvd/internal/results"
 	"github.com/kvd-db/kvd/internal/workload"
 )
 
@@ -23,20 +24,29 @@ type targetInfo struct {
 	Activity *activity `json:"activity,omitempty"` // of an engine in this process
 }
 
-// activity counts the work of the engine from its opening to the end of the run, including
-// preload and warm-up.
-type activity struct {
-	OpsPerWriteBatch    float64 `json:"opsPerWriteBatch"` // micro-batches of a partition
-	OpsPerReadBatch     float64 `json:"opsPerReadBatch"`
-	RecordsPerLogWrite  float64 `json:"recordsPerLogWrite"` // group commit
-	LogSyncs            uint64  `json:"logSyncs"`
-	LogBytes            uint64  `json:"logBytes"`
-	FlushedBytes        uint64  `json:"flushedBytes"`
-	CompactedBytes      uint64  `json:"compactedBytes"`
-	MovedBytes          uint64  `json:"movedBytes,omitempty"` // of these, values that were kept apart
-	ValueFileBytes      uint64  `json:"valueFileBytes,omitempty"`
-	GarbageBytes        uint64  `json:"garbageBytes,omitempty"` // in them
-	WrittenPerUserBytes float64 `json:"writtenPerUserBytes"`    // log, flushes and compactions
+// activity is what an engine in this process did during the last measurement.
+type activity = results.Activity
+
+// staged is a target that says where the time of calls went. begin is called when a
+// measurement begins.
+type staged interface {
+	begin()
+	stages() []results.Stages
+}
+
+// measured tells a target that a measurement begins or ends.
+func measured(target workload.Target, begins bool) {
+	if s, ok := target.(staged); ok && begins {
+		s.begin()
+	}
+}
+
+// stagesOf returns where the time of calls went during the last measurement.
+func stagesOf(target workload.Target) []results.Stages {
+	if s, ok := target.(staged); ok {
+		return s.stages()
+	}
+	return nil
 }
 
 func (i *targetInfo) String() string {

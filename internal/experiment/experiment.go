@@ -54,6 +54,10 @@ type Store struct {
 	// over; it may be nil.
 	Info     any
 	Activity func() any
+	// Measured is called when a measurement begins and when it ends, and Stages returns where
+	// the time of its calls went. They may be nil.
+	Measured func(begins bool)
+	Stages   func() []results.Stages
 	Close    func() error // closes the target and removes the store
 }
 

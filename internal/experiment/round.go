@@ -71,6 +71,7 @@ func (r *Round) measureAlone(ctx context.Context, i int) (err error) {
 	c, cell := &r.experiment.Cells[i], r.Cell(i)
 	var store Store
 	var activity any
+	var stages []results.Stages
 	run, err := r.Measure(ctx, i, workload.Operations(), func(observe func(loadgen.Sample)) (trial *loadgen.Trial, err error) {
 		if store, err = r.Options.Open(c.Setup); err != nil {
 			return nil, err
@@ -78,7 +79,7 @@ func (r *Round) measureAlone(ctx context.Context, i int) (err error) {
 		defer func() { err = errors.Join(err, store.Close()) }()
 		config := c.Config
 		config.Seed += uint64(r.Number) // so that runs draw other operations
-		summary, err := workload.Run(ctx, store.Target, config, workload.Observer{Second: observe})
+		summary, err := workload.Run(ctx, store.Target, config, workload.Observer{Second: observe, Measured: store.Measured})
 		if summary == nil {
 			return nil, err
 		}
@@ -86,10 +87,13 @@ func (r *Round) measureAlone(ctx context.Context, i int) (err error) {
 		if store.Activity != nil {
 			activity = store.Activity()
 		}
+		if store.Stages != nil {
+			stages = store.Stages()
+		}
 		return summary.Trial, err
 	})
 	if run != nil {
-		run.Activity = activity
+		run.Activity, run.Stages = activity, stages
 	}
 	return err
 }

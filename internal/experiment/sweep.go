@@ -262,6 +262,12 @@ func (c *curve) figure() *chart.Figure {
 		}
 		latency.Marks = append(latency.Marks, line)
 	}
+	top := 1.0
+	for _, m := range latency.Marks {
+		top = max(top, slices.Max(m.(*chart.Line).High))
+	}
+	top *= 3 // room for the name of the knee
+	latency.Y.Max = &top
 	strip := chart.Panel{Y: chart.Axis{Label: "share", Format: chart.Percent, Min: &zero}, Height: 70}
 	area := &chart.Area{X: c.loads, Layers: []chart.Layer{{Name: "not done in time", Series: 4}, {Name: "began over 1 ms late", Series: 1}, {Name: "refused", Series: 3}}}
 	for n, run := range c.runs {

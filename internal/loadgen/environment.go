@@ -83,6 +83,20 @@ func readUsage() usage {
 	return u
 }
 
+// DiskTraffic returns how many bytes this process has read from disks, and how many it has
+// made the kernel write to disks; 0 if unknown.
+func DiskTraffic() (read, written uint64) {
+	io := readProc("/proc/self/io")
+	number := func(name string) uint64 {
+		n, err := strconv.ParseUint(field(io, name), 10, 64)
+		if err != nil {
+			return 0
+		}
+		return n
+	}
+	return number("read_bytes"), number("write_bytes")
+}
+
 // processorTime is what the kernel counts for all processors together, in its ticks of 10
 // ms. All is 0 if it is unknown.
 type processorTime struct{ all, idle uint64 }

@@ -99,6 +99,12 @@ func Cells(r *results.Result) []Section {
 			s.Figures = append(s.Figures, OverTime(r, c, run), HeatMap(r, c, run))
 		}
 		s.Figures = append(s.Figures, Tails(r, c, run))
+		for i := range run.Stages {
+			s.Figures = append(s.Figures, WhereTimeGoes(r, c, &run.Stages[i]))
+		}
+		if t := Store(run); t != nil {
+			s.Tables = append(s.Tables, t)
+		}
 		sections = append(sections, s)
 	}
 	return sections

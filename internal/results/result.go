@@ -64,6 +64,7 @@ type Run struct {
 	Series    []Second    `json:"series"`
 	Latencies []Latencies `json:"latencies"` // by operation
 	Activity  any         `json:"activity,omitempty"`
+	Stages    []Stages    `json:"stages,omitempty"` // of calls, by operation
 	// Measures are figures that only this experiment has, by name.
 	Measures map[string]float64 `json:"measures,omitempty"`
 }

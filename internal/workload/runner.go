@@ -15,6 +15,9 @@ type Observer struct {
 	Preload  func(done, total uint64) // every second of a preload, and at its end
 	Second   func(loadgen.Sample)
 	Interval func(Line) error // an error ends the run
+	// Measured is called when the measurement begins, after preload and warm-up, and when
+	// it ends.
+	Measured func(begins bool)
 }
 
 // Run preloads the target, warms it up, measures it, and returns the results. It does
@@ -79,7 +82,7 @@ func (r *run) measure(ctx context.Context, cost, verification time.Duration, obs
 	measured := loadgen.Run{
 		Clock: r.Clock, Operations: kindNames[:], Cost: cost, Verification: verification, DiskBytes: diskBytes(r.target),
 		Span:     loadgen.Span{Workers: r.cfg.Workers, Warmup: r.cfg.Warmup, Duration: r.cfg.Duration, Interval: r.cfg.Interval},
-		Observer: loadgen.Observer{Second: observer.Second},
+		Observer: loadgen.Observer{Second: observer.Second, Measured: observer.Measured},
 	}
 	if observer.Interval != nil {
 		measured.Observer.Interval = func(s loadgen.Sample) error { return observer.Interval(newLine(&s, r.cfg.CheckDeletes)) }

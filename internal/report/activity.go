@@ -1,0 +1,74 @@
+package report
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/kvd-db/kvd/internal/chart"
+	"github.com/kvd-db/kvd/internal/results"
+)
+
+// Store is the table of what the store and the processors did in a run; nil if nothing is
+// known.
+func Store(run *results.Run) *Table {
+	t := &Table{Head: []string{"of the store and the machine", "during the measurement"}}
+	add := func(name, format string, args ...any) {
+		t.Rows = append(t.Rows, []Entry{Words(name), Words(fmt.Sprintf(format, args...))})
+	}
+	if a := run.Counters(); a != nil {
+		add("writes a micro-batch", "%s", chart.Number(a.OpsPerWriteBatch))
+		add("reads a micro-batch", "%s", chart.Number(a.OpsPerReadBatch))
+		add("records a log write", "%s", chart.Number(a.RecordsPerLogWrite))
+		add("syncs of the log", "%s", chart.Number(float64(a.LogSyncs)))
+		add("log, flushes, compactions", "%s, %s, %s", chart.Bytes(float64(a.LogBytes)), chart.Bytes(float64(a.FlushedBytes)), chart.Bytes(float64(a.CompactedBytes)))
+		add("bytes written for each byte put", "%s", chart.Number(a.WrittenPerUserBytes))
+		add("read from the disk, written to it", "%s, %s", chart.Bytes(float64(a.DiskReadBytes)), chart.Bytes(float64(a.DiskWrittenBytes)))
+	}
+	if run.OwnCPU != nil && run.OtherCPU != nil {
+		add("processors: this process, all others", "%s, %s", chart.Percent(rounded(*run.OwnCPU)), chart.Percent(rounded(*run.OtherCPU)))
+	}
+	if n := run.Generator.VerificationNanosPerOp; n > 0 {
+		add("verification, of the CPU time of this process", "%s", chart.Percent(math.Round(1000*run.Generator.VerificationShare)/1000))
+	}
+	if len(t.Rows) == 0 {
+		return nil
+	}
+	return t
+}
+
+// WhereTimeGoes shows, for the calls of one operation, which stages their time went to: one
+// bar for each range of percentiles.
+func WhereTimeGoes(r *results.Result, c *results.Cell, s *results.Stages) *chart.Figure {
+	f := &chart.Figure{
+		Title: "Where the time of a " + s.Operation + " goes", X: chart.Axis{Label: "calls by their time, and its mean", Kind: chart.Categories},
+		Note: append(Note(r, c), "Of one call in 16, without the wait for a free thread in an open loop."),
+	}
+	top := 1.0
+	bars := &chart.Bars{Stacked: true}
+	for stage, name := range results.StageNames {
+		layer := chart.Layer{Name: name, Series: stage}
+		used := false
+		for _, band := range s.Bands {
+			share := float64(band.Nanos[stage]) / float64(max(band.Nanos.Total(), 1))
+			layer.Y = append(layer.Y, share)
+			used = used || share >= 0.001
+		}
+		if used {
+			bars.Layers = append(bars.Layers, layer)
+		}
+	}
+	for i, band := range s.Bands {
+		bars.X = append(bars.X, float64(i))
+		f.X.Names = append(f.X.Names, bandName(&band)+": "+chart.Nanos(float64(band.Nanos.Total())))
+	}
+	f.Panels = []chart.Panel{{Y: chart.Axis{Label: "share of the time", Format: chart.Percent, Max: &top}, Marks: []chart.Mark{bars}}}
+	return f
+}
+
+func bandName(b *results.StageBand) string {
+	percent := func(q float64) string { return "p" + chart.Number(100*q) }
+	if b.To == 1 {
+		return "over " + percent(b.From)
+	}
+	return percent(b.From) + " to " + percent(b.To)
+}

@@ -1,0 +1,37 @@
+package results
+
+import "encoding/json"
+
+// Activity counts the work of a store during the measurement of a run.
+type Activity struct {
+	OpsPerWriteBatch    float64 `json:"opsPerWriteBatch"` // micro-batches of a partition
+	OpsPerReadBatch     float64 `json:"opsPerReadBatch"`
+	RecordsPerLogWrite  float64 `json:"recordsPerLogWrite"` // group commit
+	LogSyncs            uint64  `json:"logSyncs"`
+	LogBytes            uint64  `json:"logBytes"`
+	FlushedBytes        uint64  `json:"flushedBytes"`
+	CompactedBytes      uint64  `json:"compactedBytes"`
+	MovedBytes          uint64  `json:"movedBytes,omitempty"` // of these, values that were kept apart
+	ValueFileBytes      uint64  `json:"valueFileBytes,omitempty"`
+	GarbageBytes        uint64  `json:"garbageBytes,omitempty"` // in them
+	WrittenPerUserBytes float64 `json:"writtenPerUserBytes"`    // log, flushes and compactions
+	// DiskReadBytes and DiskWrittenBytes are what the process moved between memory and disk.
+	DiskReadBytes    uint64 `json:"diskReadBytes,omitempty"`
+	DiskWrittenBytes uint64 `json:"diskWrittenBytes,omitempty"`
+}
+
+// Counters returns what the store counted; nil if the target of the run could not tell.
+func (r *Run) Counters() *Activity {
+	switch a := r.Activity.(type) {
+	case nil:
+		return nil
+	case *Activity:
+		return a
+	}
+	data, err := json.Marshal(r.Activity) // as it was read from a file
+	a := new(Activity)
+	if err != nil || json.Unmarshal(data, a) != nil || *a == (Activity{}) {
+		return nil
+	}
+	return a
+}
