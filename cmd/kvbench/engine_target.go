@@ -30,6 +30,9 @@ func openEngine(o *targetOptions) (workload.Target, targetInfo, error) {
 	if o.cacheBytes > 0 {
 		cache = o.cacheBytes
 	}
+	if o.memtableBytes > 0 {
+		memtables = o.memtableBytes
+	}
 	files := vfs.OS
 	if o.fileReads != nil {
 		files = vfs.CountReads(files, o.fileReads)

@@ -47,6 +47,7 @@ func redraw(c *cobra.Command, dir string) error {
 var experiments = map[string]func() *experiment.Experiment{
 	"partitions": experiment.Partitions{}.Experiment,
 	"reads":      experiment.Reads{}.Experiment,
+	"ycsb":       experiment.YCSB,
 }
 
 // pageOf returns the page of a stored result.

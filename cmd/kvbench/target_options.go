@@ -29,8 +29,9 @@ type targetOptions struct {
 	valueThreshold int
 
 	// Of experiments, which have no flags for these.
-	cacheBytes int64           // 0: the share of memory
-	fileReads  *vfs.ReadCounts // nil: not counted
+	cacheBytes    int64           // 0: the share of memory
+	memtableBytes int64           // 0: the share of memory
+	fileReads     *vfs.ReadCounts // nil: not counted
 
 	level kv.Durability // durability, parsed
 }

@@ -33,6 +33,7 @@ func (o *trialOptions) register(c *cobra.Command, countFlag string, count uint64
 	f.DurationVar(&o.span.Warmup, "warmup", 0, "run this long before each measurement")
 	f.DurationVar(&o.span.Duration, "duration", duration, "of each measurement")
 	f.DurationVar(&o.span.Interval, "interval", 10*time.Second, "between two lines of --out, in whole seconds")
+	f.Float64Var(&o.records.Compressible, "compressible", 0, "share of a value that repeats, from 0 to 1")
 	f.Uint64Var(&o.records.Seed, "seed", 1, "equal seeds draw equal operations")
 	o.targetOptions.register(c)
 }

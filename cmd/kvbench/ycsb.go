@@ -4,18 +4,27 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/kvd-db/kvd/internal/experiment"
+	"github.com/kvd-db/kvd/internal/loadgen"
+	"github.com/kvd-db/kvd/internal/results"
 	"github.com/kvd-db/kvd/internal/workload"
 )
 
 // coreOptions is the command line of ycsb.
 type coreOptions struct {
 	trialOptions
-	names []string
-	cores []workload.Core
+	names  []string
+	cores  []workload.Core
+	caches []string
+	sizes  []byteSize // of caches; 0: the default, or what --memory says
+	scale  float64
+	runs   int
+	report string
 }
 
 func newCoreCommand(open opener) *cobra.Command {
@@ -32,25 +41,35 @@ func newCoreCommand(open opener) *cobra.Command {
   E  95 % scans of 1 to 100, 5 % insertions   zipfian
   F  50 % reads, 50 % read-modify-writes      zipfian
 
-The records are loaded once; then each workload runs with each number of threads.
-A record is one value, so an update replaces all of it. A read-modify-write is a
+The records are loaded once; then each workload runs with each number of threads. A new
+store in this process is made for each size of the block cache, small and large, as in the
+article on CruzDB, and for each run. A record is one value, so an update replaces all of it. A read-modify-write is a
 transaction, which is repeated until it does not conflict.
 
 Every answer is checked, including the order and completeness of scans, and at the
-end all records are read: a lost update ends the run with exit code 1.`,
-		Example: `  kvbench ycsb --records 1000000 --operations 1000000 --threads 1,2,4,8,16
+end all records are read: a lost update ends the run with exit code 1.
+
+With --scale 0.02 each trial takes 0.6 seconds, on a fiftieth of the records and with
+smaller caches, with the same code; the report names the scale.`,
+		Example: `  kvbench ycsb --scale 0.02 --report ycsb
+  kvbench ycsb --records 1000000 --operations 1000000 --threads 1,2,4,8,16
   kvbench ycsb --workload A,F --duration 30s --durability sync --addr localhost:7070`,
 		Args: cobra.NoArgs,
 	}
 	f := c.Flags()
 	f.StringSliceVar(&o.names, "workload", []string{"A", "B", "C", "F", "D", "E"}, "in this order")
 	f.Uint64Var(&o.span.Operations, "operations", 0, "end each trial after this many operations instead of --duration")
-	o.register(c, "records", 500_000, []int{16}, 30*time.Second)
+	f.Float64Var(&o.records.Theta, "theta", workload.DefaultTheta, "skew of the Zipfian distributions")
+	f.StringSliceVar(&o.caches, "caches", []string{"4MiB", "8GiB"}, "embedded: sizes of the block cache, before --scale; a new store has one after the other, unless --memory is given")
+	f.Float64Var(&o.scale, "scale", 1, "records, duration, caches and memtables relative to the published experiment; --duration and --operations stay as they are given")
+	f.IntVar(&o.runs, "runs", 1, "repeat everything, each time on new stores; the report has the spread")
+	f.StringVar(&o.report, "report", "kvbench-ycsb", "directory for the figures and the page, report.html")
+	o.register(c, "records", 500_000, []int{1, 2, 4, 16}, coreDuration)
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		if err := o.resolve(c); err != nil {
 			return err
 		}
-		return failed(runTrials(c, &o.trialOptions, open, o.run, printCores))
+		return failed(o.measure(c, open))
 	}
 	return c
 }
@@ -71,15 +90,113 @@ func (o *coreOptions) resolve(c *cobra.Command) error {
 	if err := errors.Join(errs...); err != nil {
 		return err
 	}
-	return o.trialOptions.resolve(c)
+	if err := o.trialOptions.resolve(c); err != nil {
+		return err
+	}
+	return o.resolveStores(c)
 }
 
-func (o *coreOptions) run(t *trials) error {
+// coreDuration is the length of a trial at full scale, and leastCoreDuration one that
+// --scale does not shorten.
+const (
+	coreDuration      = 30 * time.Second
+	leastCoreDuration = 500 * time.Millisecond
+)
+
+// resolveStores finds out which stores to make, and scales them.
+func (o *coreOptions) resolveStores(c *cobra.Command) error {
+	const leastMemtables = 1 << 20
+	given := c.Flags().Changed
+	switch {
+	case o.scale <= 0 || o.scale > 100:
+		return fmt.Errorf("--scale %v: want more than 0, and at most 100", o.scale)
+	case o.runs < 1:
+		return fmt.Errorf("--runs %d: want at least 1", o.runs)
+	case o.report == "":
+		return errors.New("--report needs the name of a directory")
+	case o.runs > 1 && (o.data != "" || o.addr != ""):
+		return errors.New("--runs needs a new store for each run: leave out --data and --addr")
+	case given("caches") && (o.data != "" || o.addr != "" || o.memory > 0):
+		return errors.New("--caches needs a new store for each size: leave out --data, --addr and --memory")
+	}
+	o.records.Count = max(uint64(o.scale*float64(o.records.Count)), 1)
+	if o.span.Duration > 0 && !given("duration") {
+		o.span.Duration = max(time.Duration(o.scale*float64(o.span.Duration)), leastCoreDuration)
+	}
+	if o.data != "" || o.addr != "" || o.memory > 0 {
+		o.sizes = []byteSize{0}
+		return nil
+	}
+	o.memtableBytes = int64(max(o.scale*coreMemtables, leastMemtables))
+	for _, text := range o.caches {
+		var size byteSize
+		if err := size.Set(text); err != nil || size == 0 {
+			return fmt.Errorf("--caches %q: want sizes such as 4MiB", text)
+		}
+		o.sizes = append(o.sizes, size)
+	}
+	if len(o.sizes) == 0 {
+		return errors.New("--caches: want at least one size")
+	}
+	return nil
+}
+
+// coreMemtables is the memory of memtables at full scale: the engine's default.
+const coreMemtables = 128 << 20
+
+// measure runs all workloads on all stores, and writes the report. What was measured is
+// written also after an error.
+func (o *coreOptions) measure(c *cobra.Command, open opener) (err error) {
+	result := &results.Result{
+		Version: results.Version, Experiment: c.Name(), Command: os.Args, Scale: o.scale,
+		Began: time.Now().UTC().Format(time.RFC3339), Environment: loadgen.ReadEnvironment("."),
+	}
+	for _, core := range o.cores {
+		for _, size := range o.sizes {
+			for _, threads := range o.threads {
+				result.Cells = append(result.Cells, &results.Cell{Params: experiment.CoreParams(core.Name, o.cacheName(size), threads)})
+			}
+		}
+	}
+	for run := 0; run < o.runs && err == nil && c.Context().Err() == nil; run++ {
+		for i := 0; i < len(o.sizes) && err == nil && c.Context().Err() == nil; i++ {
+			once := o.trialOptions // a new store each time
+			once.records.Seed += uint64(run)
+			once.cacheBytes = int64(o.scale * float64(o.sizes[i]))
+			err = runTrials(c, &once, open, func(t *trials) error { return o.run(t, result, o.cacheName(o.sizes[i])) }, printCores)
+		}
+	}
+	if !anyRun(result) {
+		return err
+	}
+	page := experiment.YCSB().Report(result)
+	return errors.Join(err, experiment.WriteTables(c.OutOrStdout(), page), printLead(c, page), writeReport(c, o.report, result, page))
+}
+
+// cacheName names a size of the cache in the report; "" if it was not chosen.
+func (o *coreOptions) cacheName(size byteSize) string {
+	if size == 0 {
+		return ""
+	}
+	return size.String()
+}
+
+// run measures all workloads on one store.
+func (o *coreOptions) run(t *trials, result *results.Result, cache string) error {
 	for _, core := range o.cores {
 		for _, threads := range o.threads {
 			label := trialLabel{Benchmark: "ycsb", Workload: core.Name, Threads: threads}
-			trial, err := t.RunCore(t.command.Context(), core, o.with(threads), t.observer(label))
-			if err := t.ended(label, trial, err); err != nil || t.over() {
+			observer, collector := t.observer(label), results.NewCollector(workload.CoreOperations())
+			second := observer.Second
+			observer.Second = func(s loadgen.Sample) { second(s); collector.Second(s) }
+			trial, err := t.RunCore(t.command.Context(), core, o.with(threads), observer)
+			err = t.ended(label, trial, err)
+			if trial != nil {
+				cell := result.Cell(experiment.CoreParams(core.Name, cache, threads))
+				cell.Workload, cell.Target = t.settings, t.info
+				cell.Runs = append(cell.Runs, collector.Run(trial, t.info.Activity))
+			}
+			if err != nil || t.over() {
 				return err
 			}
 		}

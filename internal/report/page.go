@@ -22,7 +22,12 @@ type Section struct {
 	Text    []string // paragraphs
 	Tables  []*Table
 	Figures []*chart.Figure
+	// Narrow figures, of NarrowWidth, stand beside each other.
+	Narrow bool
 }
+
+// NarrowWidth is the width of figures of which two stand beside each other.
+const NarrowWidth = 376
 
 // Table is a table whose cells may be shaded by their value.
 type Table struct {
@@ -150,6 +155,7 @@ caption{caption-side:bottom;text-align:left;padding-top:4px;font-size:13px}
 th,td{padding:3px 10px;text-align:right;border-bottom:1px solid var(--edge);white-space:nowrap}th:first-child,td:first-child{text-align:left}
 td{background:rgba(var(--tint),var(--shade,0))}
 svg{max-width:100%;height:auto;display:block;margin:12px 0}
+.narrow{display:flex;flex-wrap:wrap;gap:0 16px;align-items:flex-start}
 details{margin:8px 0}dl{display:grid;grid-template-columns:max-content 1fr;gap:2px 16px;margin:8px 0}dt{color:var(--soft)}dd{margin:0;overflow-wrap:anywhere}
 `
 
@@ -181,7 +187,9 @@ var pageTemplate = template.Must(template.New("page").Parse(`<!doctype html>
 {{range .Rows}}<tr>{{range .}}<td{{with .Shade}} style="{{.}}"{{end}}>{{.Text}}</td>{{end}}</tr>
 {{end}}</tbody>
 </table></div>
-{{end}}{{range .Figures}}{{.}}{{end}}</section>
+{{end}}{{if .Narrow}}<div class="narrow">
+{{end}}{{range .Figures}}{{.}}{{end}}{{if .Narrow}}</div>
+{{end}}</section>
 {{end}}<section>
 <h2>How it was measured</h2>
 <dl>

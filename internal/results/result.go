@@ -24,6 +24,15 @@ type Result struct {
 	Cells       []*Cell             `json:"cells"`
 }
 
+// Cell returns the cell with these parameters; nil if there is none.
+func (r *Result) Cell(params []Param) *Cell {
+	i := slices.IndexFunc(r.Cells, func(c *Cell) bool { return slices.Equal(c.Params, params) })
+	if i < 0 {
+		return nil
+	}
+	return r.Cells[i]
+}
+
 // Cell is one combination of parameters.
 type Cell struct {
 	Params []Param `json:"params"`

@@ -3,6 +3,7 @@ package workload
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 )
 
@@ -17,6 +18,9 @@ const (
 )
 
 var coreOperations = []string{"read", "update", "insert", "scan", "read-modify-write"}
+
+// CoreOperations returns the names of the operations that a trial of a Core counts.
+func CoreOperations() []string { return slices.Clone(coreOperations) }
 
 // Core is one of the core workloads of YCSB: Cooper, Silberstein, Tam,
 // Ramakrishnan and Sears, "Benchmarking Cloud Serving Systems with YCSB", SoCC

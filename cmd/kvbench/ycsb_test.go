@@ -1,0 +1,63 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/kvd-db/kvd/internal/results"
+)
+
+func TestYCSBMeasuresEveryWorkloadWithEachCache(t *testing.T) {
+	code, stdout, stderr := bench(t, openTarget, "ycsb", "--scale", "0.001", "--field-bytes", "10", "--threads", "1,2",
+		"--duration", "20ms", "--caches", "4MiB,1GiB", "--runs", "2", "--theta", "0.8", "--compressible", "0.5", "--report", "r")
+	require.Equal(t, exitOK, code, stderr)
+	assert.Contains(t, stdout, "500 records of 100 bytes on the embedded engine", "scaled")
+	assert.Regexp(t, `with a block cache of 1GiB: A \S+ \([12]\), B `, stdout)
+	entries, err := os.ReadDir(".")
+	require.NoError(t, err)
+	assert.Len(t, entries, 1, "the stores are removed")
+
+	back, err := results.Read("r")
+	require.NoError(t, err)
+	assert.Equal(t, 0.001, back.Scale)
+	require.Len(t, back.Cells, 6*2*2)
+	assert.Equal(t, "workload A, cache 4MiB, threads 1", back.Cells[0].Name())
+	for _, c := range back.Cells {
+		require.Len(t, c.Runs, 2, c.Name())
+		for _, run := range c.Runs {
+			assert.Positive(t, run.Ops, c.Name())
+			assert.NotEmpty(t, run.Latencies, c.Name())
+			assert.NotEmpty(t, run.Series, c.Name())
+		}
+	}
+	info := back.Cells[0].Target.(map[string]any)
+	assert.EqualValues(t, int64(4<<20)/1000, info["cacheBytes"])
+	large := back.Cells[2].Target.(map[string]any)
+	assert.EqualValues(t, int64(1<<30)/1000, large["cacheBytes"])
+
+	page := filepath.Join("r", results.ReportFile)
+	html, err := os.ReadFile(page)
+	require.NoError(t, err)
+	for _, says := range []string{"Workload F", "By threads", "cache 1GiB", "nearly 6 times as fast", "49.2k", "scaled by 0.001", `<div class="narrow">`} {
+		assert.Contains(t, string(html), says)
+	}
+	require.NoError(t, redrawn(t, "r"))
+	again, err := os.ReadFile(page)
+	require.NoError(t, err)
+	assert.Equal(t, string(html), string(again))
+}
+
+func TestYCSBOnAStoreThatIsThereHasOneCache(t *testing.T) {
+	code, stdout, stderr := bench(t, openTarget, "ycsb", "--workload", "C", "--records", "100", "--operations", "50", "--threads", "1", "--data", "d")
+	require.Equal(t, exitOK, code, stderr)
+	assert.Contains(t, stdout, "kvbench-ycsb")
+	back, err := results.Read("kvbench-ycsb")
+	require.NoError(t, err)
+	require.Len(t, back.Cells, 1)
+	assert.Equal(t, "workload C, threads 1", back.Cells[0].Name())
+	assert.EqualValues(t, 50, back.Cells[0].Runs[0].Ops)
+}
