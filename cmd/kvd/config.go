@@ -19,7 +19,10 @@ func (a *app) configCommand() *cobra.Command {
 		Long: "Check, show and describe the settings of a server, without starting it.\n\n" +
 			"A setting has one name, in three places: the flag --max-sync-time, the variable\n" +
 			"KVD_MAX_SYNC_TIME, and max-sync-time in the file that --config or KVD_CONFIG\n" +
-			"names. A flag takes precedence over a variable, and a variable over the file.",
+			"names. A flag takes precedence over a variable, and a variable over the file.\n\n" +
+			"A running server reads the file again on SIGHUP. Settings that kvd config docs marks\n" +
+			"as live then change; for the others the log says that they need a restart. If the\n" +
+			"file has a mistake, nothing changes.",
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
@@ -146,13 +149,17 @@ func printSettingsYAML(out io.Writer, list []*daemon.Setting) error {
 }
 
 func printSettingsMarkdown(out io.Writer, list []*daemon.Setting) error {
-	_, err := fmt.Fprint(out, "| setting | variable | kind | default | meaning |\n|---|---|---|---|---|\n")
+	_, err := fmt.Fprint(out, "| setting | variable | kind | default | live | meaning |\n|---|---|---|---|---|---|\n")
 	cell := strings.NewReplacer("|", `\|`)
 	for _, s := range list {
 		if err != nil {
 			return err
 		}
-		_, err = fmt.Fprintf(out, "| `%s` | `%s` | %s | `%s` | %s |\n", s.Name, s.Env(), cell.Replace(s.Type()), s.Default(), cell.Replace(s.Help))
+		live := ""
+		if s.Live {
+			live = "yes"
+		}
+		_, err = fmt.Fprintf(out, "| `%s` | `%s` | %s | `%s` | %s | %s |\n", s.Name, s.Env(), cell.Replace(s.Type()), s.Default(), live, cell.Replace(s.Help))
 	}
 	return err
 }

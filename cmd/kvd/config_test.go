@@ -4,10 +4,13 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/kvd-db/kvd/internal/testwait"
 )
 
 func writeConfig(t *testing.T, text string) (name string) {
@@ -97,5 +100,40 @@ func TestConfigDocsNameEverySetting(t *testing.T) {
 	docs, show := command(t, "", nil, "config", "docs"), command(t, "", nil, "config", "show")
 	require.Zero(t, docs.code, docs.err)
 	assert.Equal(t, strings.Count(show.out, "\n")-1, strings.Count(docs.out, "\n")-2)
-	assert.Contains(t, docs.out, "| `max-sync-time` | `KVD_MAX_SYNC_TIME` | duration | `20s` |")
+	assert.Contains(t, docs.out, "| `max-sync-time` | `KVD_MAX_SYNC_TIME` | duration | `20s` |  |")
+	assert.Contains(t, docs.out, "| `log-level` | `KVD_LOG_LEVEL` | debug\\|info\\|warn\\|error | `info` | yes |")
+}
+
+func TestLiveSettingsFollowTheFile(t *testing.T) {
+	file := writeConfig(t, "slow-log-time: 1h\ngrace: 20s\nslow-log-hide-keys: false\n")
+	p := serve(t, t.TempDir(), "--config", file, "--slow-log-hide-keys")
+	p.must("put", "key", "1")
+	reload := func(text, said string) string {
+		before := len(p.log.String())
+		require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
+		require.NoError(t, p.cmd.Process.Signal(syscall.SIGHUP))
+		testwait.Until(t, func() bool { return strings.Contains(p.log.String()[before:], said) })
+		return p.log.String()[before:]
+	}
+
+	log := reload("slow-log-time: 1ns\ngrace: 30s\nslow-log-hide-keys: false\n", "files were read again")
+	assert.Contains(t, log, `a setting changed	{"setting": "slow-log-time", "from": "1h0m0s", "to": "1ns"}`)
+	assert.Contains(t, log, `changes only with a restart	{"setting": "grace", "from": "20s", "to": "30s"}`)
+	assert.NotContains(t, log, "hide-keys", "a flag takes precedence")
+	p.must("put", "key", "2")
+	assert.Contains(t, p.must("slowlog"), "requests of 1ns or longer")
+	assert.NotContains(t, p.must("slowlog", "-o", "json"), `"key":"key"`)
+
+	log = reload("slow-log-time: 2h\nmemroy: 1GiB\n", "all settings stay as they are")
+	assert.Contains(t, log, "did you mean memory?")
+	log = reload("slow-log-time: 2h\nmemory: 1GiB\nmax-sync-time: 10ms\n", "all settings stay as they are")
+	assert.Contains(t, log, "at least 1s")
+	assert.Contains(t, p.must("slowlog"), "requests of 1ns or longer")
+
+	reload("slow-log-time: 2h\nlog-level: warn\n", `"log-level"`)
+	assert.Contains(t, p.must("slowlog"), "requests of 2h0m0s or longer")
+	log = reload("slow-log-time: 1h\nlog-level: info\ngrace: 20s\n", "files were read again")
+	assert.NotContains(t, log, "a setting changed", "the level was warn until then")
+	assert.Contains(t, p.must("slowlog"), "requests of 1h0m0s or longer")
+	assert.Zero(t, p.end(syscall.SIGTERM))
 }

@@ -19,11 +19,12 @@ type serverSettings struct {
 	config daemon.Config
 	list   []*daemon.Setting
 	file   string // empty: none
+	cmd    *cobra.Command
 }
 
 // serverSettings adds a flag for each setting of a server to cmd.
 func (a *app) serverSettings(cmd *cobra.Command) *serverSettings {
-	s := &serverSettings{app: a, config: daemon.DefaultConfig()}
+	s := &serverSettings{app: a, cmd: cmd, config: daemon.DefaultConfig()}
 	s.list = s.config.Settings()
 	cmd.Flags().StringVar(&s.file, "config", a.getenv(envConfig), "YAML file with settings, named as the flags are [$"+envConfig+"]")
 	for _, setting := range s.list {
@@ -45,7 +46,26 @@ func (s *serverSettings) load() error {
 		return err
 	}
 	s.config.Chosen = daemon.NonDefault(s.list)
+	if s.file != "" {
+		s.config.Reread = s.reread
+	}
 	return nil
+}
+
+// reread returns the configuration that the same flags and variables give with the file as
+// it is now.
+func (s *serverSettings) reread() (daemon.Config, error) {
+	next := s.app.serverSettings(&cobra.Command{})
+	next.file = s.file
+	for i, setting := range s.list {
+		if s.cmd.Flags().Changed(setting.Name) {
+			if err := next.list[i].Set(setting.String()); err != nil {
+				return daemon.Config{}, err
+			}
+		}
+	}
+	err := next.load()
+	return next.config, err
 }
 
 func (s *serverSettings) loadFile() (err error) {

@@ -62,7 +62,12 @@ type Config struct {
 	// log: see NonDefault.
 	Chosen []string
 
-	segmentBytes int64 // of the log; 0: the engine's default
+	// Reread returns the configuration that the flags, the variables and the configuration
+	// file as it is now give. Nil: there is no file.
+	Reread func() (Config, error)
+
+	level        *zap.AtomicLevel // of Log; nil: it does not follow LogLevel
+	segmentBytes int64            // of the log; 0: the engine's default
 }
 
 // DefaultConfig returns what a service without any setting runs with.
@@ -98,9 +103,9 @@ func (c *Config) Settings() []*Setting {
 		{Name: "low-disk", value: bytesValue{&c.LowDisk}, Help: "accept only deletes while the disk has less free space than this"},
 		{Name: "max-sync-time", value: durationValue{&c.MaxSync}, Help: "end the process if a write, a sync or any other disk operation takes longer than this; at least 1s"},
 		{Name: "max-deadline", value: durationValue{&c.MaxCall}, Help: "longest deadline of a call; longer ones are cut to this, except for scans, pipelines and watches; at least 1s"},
-		{Name: "slow-log-time", value: durationValue{&c.SlowTime}, Help: "record requests that take at least this long in the slow log, see kvd slowlog; 0 means none"},
+		{Name: "slow-log-time", Live: true, value: durationValue{&c.SlowTime}, Help: "record requests that take at least this long in the slow log, see kvd slowlog; 0 means none"},
 		{Name: "slow-log-entries", value: intValue{&c.SlowCount}, Help: fmt.Sprintf("number of requests in the slow log, of which the newest are kept; at most %d", maxSlowCount)},
-		{Name: "slow-log-hide-keys", value: boolValue{&c.SlowHide}, Help: "record no part of keys in the slow log; values are never recorded"},
+		{Name: "slow-log-hide-keys", Live: true, value: boolValue{&c.SlowHide}, Help: "record no part of keys in the slow log; values are never recorded"},
 		{Name: "max-connections", value: intValue{&c.MaxConns},
 			Help: fmt.Sprintf("most connections of clients; 0 means %d, or less if the limit of open files is too low", maxConns)},
 		{Name: "max-peer-connections", value: intValue{&c.MaxPeerConns},
@@ -114,7 +119,7 @@ func (c *Config) Settings() []*Setting {
 		{Name: "tls-key", value: stringValue{&c.TLSKey}, Help: "file with the private key of that certificate, likewise"},
 		{Name: "client-ca", value: stringValue{&c.ClientCA},
 			Help: "file with the authorities of client certificates, likewise; clients then need a certificate"},
-		{Name: "log-level", value: choiceValue{&c.LogLevel, []string{"debug", "info", "warn", "error"}}, Help: "lowest level of lines to log"},
+		{Name: "log-level", Live: true, value: choiceValue{&c.LogLevel, []string{"debug", "info", "warn", "error"}}, Help: "lowest level of lines to log"},
 		{Name: "log-format", value: choiceValue{&c.LogFormat, []string{"console", "json"}}, Help: "format of log lines on standard error"},
 		{Name: "dev", value: boolValue{&c.Dev}, Help: "keep everything in memory, which is lost at the end; the default durability is then buffered"},
 		{Name: "insecure-allow-remote", value: boolValue{&c.Remote}, Help: "allow addresses that are not loopback although not every client is encrypted and authenticated; without it they need --tls-cert, --tls-key and --client-ca"},

@@ -25,7 +25,8 @@ import (
 
 // process is one run of Run.
 type process struct {
-	config  Config
+	config  Config // as it was at the start, completed
+	live    *liveSettings
 	log     *zap.Logger
 	journal *journal
 	disk    *diskWatch
@@ -74,8 +75,9 @@ const (
 //
 // Run sets the memory limit of the process while it runs.
 func Run(ctx context.Context, config Config, ready func(listen, admin net.Addr)) error {
+	live := &liveSettings{asked: config}
 	for {
-		s, again, err := run(ctx, config, ready)
+		s, again, err := run(ctx, config, live, ready)
 		if !again {
 			return err
 		}
@@ -109,12 +111,12 @@ func (s *process) becameReadOnly(ctx context.Context, err error) (bool, error) {
 
 // run opens the store and serves it until it ends. again reports that the store should be
 // opened again, read-only.
-func run(ctx context.Context, config Config, ready func(listen, admin net.Addr)) (s *process, again bool, err error) {
+func run(ctx context.Context, config Config, live *liveSettings, ready func(listen, admin net.Addr)) (s *process, again bool, err error) {
 	if err := config.normalize(); err != nil {
 		return nil, false, err
 	}
 	s = &process{
-		config: config, log: config.Log, journal: newJournal(config.Log),
+		config: config, live: live, log: config.Log, journal: newJournal(config.Log),
 		disk:  newDiskWatch(config.FS, config.MaxSync, config.Log),
 		ended: make(chan error, 2), phased: make(chan struct{}, 1), given: make(chan struct{}),
 	}
@@ -253,6 +255,7 @@ func (s *process) open(ctx context.Context) error {
 		},
 	}, Protocols()...)
 	s.server.Store(srv)
+	s.applyLive()
 	s.publishReady()
 	s.enterPhase()
 	s.serving.Go(func() {

@@ -88,14 +88,22 @@ func (s *process) obeyHangups(ctx context.Context) {
 			return
 		case <-s.config.Hangups:
 		}
-		all := s.watchers()
-		if len(all) == 0 {
-			s.log.Warn("SIGHUP is ignored: there are no certificates to reload; to change settings, stop the server with SIGTERM and start it again")
-			continue
-		}
-		for _, w := range all {
-			w.Reload()
-		}
-		s.log.Info("SIGHUP: looked for new certificates; other settings change only with a restart")
+		s.reload()
 	}
+}
+
+// reload reads all files again that may change while the service runs.
+func (s *process) reload() {
+	all := s.watchers()
+	if len(all) == 0 && s.config.Reread == nil {
+		s.log.Warn("SIGHUP is ignored: there are no certificates and no configuration file to read again; to change settings, stop the server with SIGTERM and start it again")
+		return
+	}
+	for _, w := range all {
+		w.Reload()
+	}
+	if s.config.Reread != nil {
+		s.reread()
+	}
+	s.log.Info("SIGHUP: files were read again")
 }

@@ -7,7 +7,8 @@ import (
 	"go.uber.org/zap/zapcore"
 )
 
-// NewLog returns a logger of the configured level and format that writes to w.
+// NewLog returns a logger of the configured level and format that writes to w. The level
+// follows the setting while the service runs.
 //
 // Of lines with the same text within a second it writes the first ten, and then one in a
 // hundred, so that a flood of one message neither fills the disk nor hides others.
@@ -23,6 +24,8 @@ func (c *Config) NewLog(w zapcore.WriteSyncer) *zap.Logger {
 	if c.LogFormat == "json" {
 		encoder = zapcore.NewJSONEncoder(encoding)
 	}
-	core := zapcore.NewCore(encoder, zapcore.Lock(w), level)
+	live := zap.NewAtomicLevelAt(level)
+	c.level = &live
+	core := zapcore.NewCore(encoder, zapcore.Lock(w), live)
 	return zap.New(zapcore.NewSamplerWithOptions(core, time.Second, 10, 100))
 }

@@ -3,6 +3,7 @@ package service
 import (
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -13,9 +14,9 @@ const slowKeyBytes = 32
 // request costs a comparison; a slow one holds the lock while it is copied. The log has no
 // values.
 type slowLog struct {
-	threshold time.Duration // 0: nothing is kept
-	size      int           // of the ring
-	hideKeys  bool
+	threshold atomic.Int64 // nanoseconds; 0: nothing is kept
+	hideKeys  atomic.Bool
+	size      int // of the ring
 
 	mu struct {
 		sync.Mutex
@@ -56,11 +57,21 @@ func (l *Load) Add(key []byte, valueBytes int) {
 }
 
 func newSlowLog(o *Options) *slowLog {
-	return &slowLog{threshold: o.SlowTime, size: o.SlowEntries, hideKeys: o.SlowHideKeys}
+	l := &slowLog{size: o.SlowEntries}
+	l.set(o.SlowTime, o.SlowHideKeys)
+	return l
+}
+
+func (l *slowLog) set(threshold time.Duration, hideKeys bool) {
+	l.threshold.Store(int64(threshold))
+	l.hideKeys.Store(hideKeys)
 }
 
 // takes reports whether a request that took this long belongs in the log.
-func (l *slowLog) takes(total time.Duration) bool { return l.threshold > 0 && total >= l.threshold }
+func (l *slowLog) takes(total time.Duration) bool {
+	threshold := time.Duration(l.threshold.Load())
+	return threshold > 0 && total >= threshold
+}
 
 // add puts a request into the log in place of the oldest. What it borrows is copied.
 func (l *slowLog) add(r SlowRequest) {
@@ -71,7 +82,7 @@ func (l *slowLog) add(r SlowRequest) {
 		l.mu.ring = append(l.mu.ring, SlowRequest{})
 	}
 	key := l.mu.ring[at].Key[:0]
-	if !l.hideKeys {
+	if !l.hideKeys.Load() {
 		key = append(key, r.firstKey[:min(len(r.firstKey), slowKeyBytes)]...)
 	}
 	r.Key, r.firstKey = key, nil
@@ -125,8 +136,12 @@ func (s *Server) Finish(conn *Conn, m *Method, code Code, c *Call, loadOf func()
 // there were since the start, and from how long on a request is kept; 0: none is.
 func (s *Server) SlowRequests(limit int) (newest []SlowRequest, total uint64, threshold time.Duration) {
 	newest, total = s.slow.list(limit)
-	return newest, total, s.slow.threshold
+	return newest, total, time.Duration(s.slow.threshold.Load())
 }
+
+// SetSlowLog changes Options.SlowTime and Options.SlowHideKeys of a running server. Requests
+// that are kept already stay as they are.
+func (s *Server) SetSlowLog(threshold time.Duration, hideKeys bool) { s.slow.set(threshold, hideKeys) }
 
 // ClearSlowRequests empties the slow log. Ids go on.
 func (s *Server) ClearSlowRequests() { s.slow.clear() }
