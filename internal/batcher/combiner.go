@@ -1,9 +1,11 @@
 package batcher
 
 import (
+	"cmp"
 	"context"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/kvd-db/kvd/internal/histogram"
@@ -16,9 +18,13 @@ import (
 // The queue holds one item for each blocked caller, so the number of admitted callers
 // bounds it.
 type Combiner[T any] struct {
-	policy  Policy
-	runners int
-	serve   func(batch []T)
+	policy Policy
+	serve  func(batch []T)
+	// allowed is how many runners may be active, and how many operations a batch may have:
+	// see Allow.
+	allowed atomic.Uint64
+	// sized: the policy has a number of operations of its own.
+	sized bool
 
 	mu struct {
 		sync.Mutex
@@ -60,11 +66,31 @@ const (
 // NewCombiner returns a Combiner whose batches are passed to serve, on the goroutine of
 // one of the callers, with at most runners calls of serve at a time.
 func NewCombiner[T any](p Policy, runners int, serve func(batch []T)) *Combiner[T] {
-	c := &Combiner[T]{policy: p.withDefaults(), runners: max(1, runners), serve: serve}
+	c := &Combiner[T]{policy: p.withDefaults(), serve: serve, sized: p.MaxOps > 0}
+	c.Allow(runners, 0)
 	c.waiters.New = func() any { return &waiter[T]{turn: make(chan turn, 1)} }
 	c.batches.New = func() any { return new([]T) }
 	return c
 }
+
+// Allow changes how many calls of serve may run at a time, at least one, and how many
+// operations each may have, where zero means the policy's number. A number that the policy
+// sets explicitly is kept. If more are running, those that end are not replaced.
+func (c *Combiner[T]) Allow(runners, ops int) {
+	runners = max(1, cmp.Or(c.policy.Runners, runners))
+	if ops == 0 || c.sized {
+		ops = c.policy.MaxOps
+	}
+	if allowed := uint64(runners)<<32 | uint64(ops); allowed != c.allowed.Load() {
+		c.allowed.Store(allowed)
+	}
+}
+
+// mayRunLocked reports whether another runner may begin.
+func (c *Combiner[T]) mayRunLocked() bool { return c.mu.running < int(c.allowed.Load()>>32) }
+
+// maxOps returns how many operations a batch may have.
+func (c *Combiner[T]) maxOps() int { return int(uint32(c.allowed.Load())) }
 
 // Do returns when item has been served, by this goroutine or another.
 //
@@ -122,7 +148,7 @@ func (c *Combiner[T]) TryDo(item T, ops, bytes int) bool {
 // tryLeadLocked serves a batch that begins with the caller's item if a runner is free,
 // and reports whether it did. It then unlocks mu.
 func (c *Combiner[T]) tryLeadLocked(item T, s size) bool {
-	if !c.policy.Alone && (c.mu.running >= c.runners || len(c.mu.queue) > 0 || c.mu.lingering) {
+	if !c.policy.Alone && (!c.mayRunLocked() || len(c.mu.queue) > 0 || c.mu.lingering) {
 		return false
 	}
 	c.mu.running++
@@ -197,10 +223,10 @@ func (c *Combiner[T]) take(own size, lingered bool, batch *[]T) []*waiter[T] {
 	if len(c.mu.queue) == 0 || c.mu.lingering {
 		return nil
 	}
-	n := 0
+	n, maxOps := 0, c.maxOps()
 	for _, w := range c.mu.queue {
 		own = own.plus(w.size)
-		if own.ops > c.policy.MaxOps || own.bytes > c.policy.MaxBytes {
+		if own.ops > maxOps || own.bytes > c.policy.MaxBytes {
 			break
 		}
 		if !w.since.IsZero() {
@@ -211,7 +237,7 @@ func (c *Combiner[T]) take(own size, lingered bool, batch *[]T) []*waiter[T] {
 	}
 	mates := append([]*waiter[T](nil), c.mu.queue[:n]...)
 	c.dropLocked(0, n)
-	if len(c.mu.queue) > 0 && c.mu.running < c.runners {
+	if len(c.mu.queue) > 0 && c.mayRunLocked() {
 		c.mu.running++
 		c.passLeadLocked()
 	}
@@ -241,11 +267,11 @@ func (c *Combiner[T]) dropLocked(i, j int) {
 func (c *Combiner[T]) next() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if len(c.mu.queue) == 0 || c.mu.lingering {
-		c.mu.running--
-		return
+	c.mu.running--
+	if len(c.mu.queue) > 0 && !c.mu.lingering && c.mayRunLocked() {
+		c.mu.running++
+		c.passLeadLocked()
 	}
-	c.passLeadLocked()
 }
 
 // linger waits until the batch is full or the linger time has passed. It reports false,

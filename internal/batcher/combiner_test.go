@@ -203,6 +203,73 @@ func TestTheRestOfAFullBatchIsLed(t *testing.T) {
 	})
 }
 
+// The owner changes how many batches are served at a time, and how large they are.
+func TestMoreRunnersAreAllowed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for name, test := range map[string]struct {
+			policy Policy
+			sizes  []int
+		}{
+			"adaptive":       {Policy{}, []int{1, 2, 2, 2}},
+			"fixed size":     {Policy{MaxOps: 3}, []int{1, 3, 3}},
+			"fixed runners":  {Policy{Runners: 1}, []int{1, 2, 4}},
+			"fixed for both": {Policy{Runners: 1, MaxOps: 6}, []int{1, 6}},
+		} {
+			var sizes batchSizes
+			gate := make(chan struct{})
+			c := NewCombiner(test.policy, 1, func(b []int) {
+				sizes.add(len(b))
+				<-gate
+			})
+			var group sync.WaitGroup
+			for range 7 {
+				group.Go(func() { assert.NoError(t, c.Do(context.Background(), 0, 1, 1)) })
+				synctest.Wait()
+			}
+			c.Allow(3, 2)
+			gate <- struct{}{}
+			synctest.Wait()
+			if test.policy.Runners == 0 {
+				assert.Equal(t, test.sizes, sizes.all(), "%s: what a batch leaves is led by a free runner", name)
+			} else {
+				assert.Len(t, sizes.all(), 2, name)
+			}
+			c.Allow(1, 0)
+			close(gate)
+			group.Wait()
+			assert.Equal(t, test.sizes, sizes.all(), name)
+			assert.Zero(t, c.mu.running, name)
+		}
+	})
+}
+
+// Runners beyond the allowed number end, and are not replaced.
+func TestFewerRunnersAreAllowed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		gate := make(chan struct{})
+		var busy atomic.Int32
+		c := NewCombiner(Policy{MaxOps: 1}, 3, func([]int) {
+			busy.Add(1)
+			<-gate
+			busy.Add(-1)
+		})
+		var group sync.WaitGroup
+		for range 9 {
+			group.Go(func() { assert.NoError(t, c.Do(context.Background(), 0, 1, 1)) })
+		}
+		synctest.Wait()
+		assert.EqualValues(t, 3, busy.Load())
+		c.Allow(1, 0)
+		for _, want := range []int32{2, 1, 1, 1} {
+			gate <- struct{}{}
+			synctest.Wait()
+			assert.Equal(t, want, busy.Load())
+		}
+		close(gate)
+		group.Wait()
+	})
+}
+
 func TestEachCallerServesItselfWithoutBatching(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var batches atomic.Int32

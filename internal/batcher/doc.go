@@ -15,7 +15,8 @@
 // callers queue; when a runner ends, the first of them becomes the leader of the next
 // batch (flat combining: Hendler, Incze, Shavit and Tzafrir, SPAA 2010). A leader
 // serves exactly one batch, which includes its own item, so no caller works for others
-// for long.
+// for long. While batches wait for a disk, the Combiner's owner allows more runners, and
+// smaller batches.
 //
 // Both batch naturally: a batch is what arrived while the previous one was in progress,
 // so a lone caller never waits, and the batch grows with the load. No timer runs by

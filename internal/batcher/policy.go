@@ -15,6 +15,9 @@ type Policy struct {
 	// Linger is how long a batch that is not full waits for more items. Zero, the
 	// default, never waits.
 	Linger time.Duration
+	// Runners is how many batches of a Combiner are served at a time. Zero means the number
+	// that the Combiner's owner chooses.
+	Runners int
 	// Alone lets each caller of a Combiner serve its own item at once, however many others
 	// do, for comparison. An Inbox ignores it.
 	Alone bool

@@ -15,6 +15,7 @@ type lookup struct {
 	sections []section
 	open     []openRead // what no memtable has answered, section by section
 	asks     []sstable.Ask
+	waited   bool // for the disk
 }
 
 // section is the reads of one partition.
@@ -55,7 +56,7 @@ func (l *lookup) release() {
 	}
 	clear(l.sections)
 	clear(l.open) // the keys and values belong to the caller
-	l.sections, l.open = l.sections[:0], l.open[:0]
+	l.sections, l.open, l.waited = l.sections[:0], l.open[:0], false
 	lookupPool.Put(l)
 }
 
@@ -77,7 +78,7 @@ func (l *lookup) run(disk bool) {
 	}
 	for depth := 0; l.gather(depth); depth++ {
 		if disk {
-			sstable.GetBatch(l.asks)
+			l.waited = sstable.GetBatch(l.asks) || l.waited
 			continue
 		}
 		sstable.GetCached(l.asks)
@@ -103,7 +104,7 @@ func (l *lookup) readApart() {
 		for n < len(rest) && rest[n].p == rest[0].p {
 			n++
 		}
-		rest[0].p.readApart(l.open[rest[0].first:rest[n-1].end])
+		l.waited = rest[0].p.readApart(l.open[rest[0].first:rest[n-1].end]) || l.waited
 		rest = rest[n:]
 	}
 }

@@ -23,6 +23,15 @@ import (
 // make smaller batches.
 const readRunners = 2
 
+// While batches wait for the disk, waitingRunners take the place of readRunners: they need
+// no processor, and a device serves many reads at a time. A batch then has at most
+// waitingOps keys, as many as sstable.GetBatch reads concurrently; the keys of a longer one
+// would wait for each other while runners are free.
+const (
+	waitingRunners = 8
+	waitingOps     = 8
+)
+
 // Partition is one LSM tree. Safe for concurrent use, unless a method says
 // otherwise.
 type Partition struct {

@@ -65,6 +65,11 @@ func (p *Partition) serveReads(batch []readGroup) {
 	}
 	l.run(true)
 	p.stats.reads.Record(uint64(count + len(newest)))
+	if l.waited {
+		p.reads.Allow(waitingRunners, waitingOps)
+	} else {
+		p.reads.Allow(readRunners, 0)
+	}
 	l.release()
 }
 

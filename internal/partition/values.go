@@ -24,12 +24,14 @@ func (p *Partition) openValues(num kv.FileNum) (*valuefile.Reader, error) {
 
 // readApart reads the values that the tables only pointed to, of a whole micro-batch
 // together.
-func (p *Partition) readApart(open []openRead) {
+func (p *Partition) readApart(open []openRead) (waited bool) {
 	if len(open) == 1 {
-		if q := &open[0].query; q.Apart {
-			q.Value, q.Err = p.values.Read(q.Pointer, q.Value)
+		q := &open[0].query
+		if !q.Apart {
+			return false
 		}
-		return
+		q.Value, waited, q.Err = p.values.TimedRead(q.Pointer, q.Value)
+		return waited
 	}
 	var fetches []valuefile.Fetch
 	for i := range open {
@@ -38,13 +40,14 @@ func (p *Partition) readApart(open []openRead) {
 		}
 	}
 	if len(fetches) == 0 {
-		return
+		return false
 	}
-	p.values.ReadBatch(fetches)
+	waited = p.values.ReadBatch(fetches)
 	for i := range open {
 		if q := &open[i].query; q.Apart {
 			q.Value, q.Err = fetches[0].Value, fetches[0].Err
 			fetches = fetches[1:]
 		}
 	}
+	return waited
 }

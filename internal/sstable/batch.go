@@ -32,6 +32,7 @@ type batch struct {
 	groups  []group // in the order of missing
 	runs    []run
 	next    atomic.Int32 // index of the next run to execute
+	waited  atomic.Bool  // a run was slow
 }
 
 // group is the asks that need one uncached block: missing[first:end].
@@ -52,15 +53,15 @@ var batchPool = sync.Pool{New: func() any { return new(batch) }}
 // whose block is cached are answered as by GetCached. Each other block is read once:
 // blocks are read in the order of their files, adjacent blocks by one read, and
 // separate reads run concurrently if the disk is slow. A damaged block fails only the
-// queries that need it.
+// queries that need it. It reports whether a read waited for the disk.
 //
 // Cost: at most one read per distinct block; up to seven goroutines besides the
 // caller's, none unless two or more reads are needed and recent reads of one of the
 // files were slow.
-func GetBatch(asks []Ask) {
+func GetBatch(asks []Ask) (waited bool) {
 	getCached(asks, true)
 	if !slices.ContainsFunc(asks, func(a Ask) bool { return a.Missing }) {
-		return
+		return false
 	}
 	b := batchPool.Get().(*batch)
 	for i := range asks {
@@ -75,7 +76,9 @@ func GetBatch(asks []Ask) {
 	b.group()
 	b.planRuns()
 	b.readRuns()
+	waited = b.waited.Load()
 	b.release()
+	return waited
 }
 
 // compare orders the readers of different files; which order does not matter.
@@ -161,8 +164,12 @@ func (b *batch) takeRun() bool {
 	start := time.Now()
 	b.read(b.runs[i])
 	r := b.reader(i)
-	if slow := time.Since(start) > slowRead; slow != r.slow.Load() {
+	slow := time.Since(start) > slowRead
+	if slow != r.slow.Load() {
 		r.slow.Store(slow)
+	}
+	if slow {
+		b.waited.Store(true)
 	}
 	return true
 }
@@ -237,5 +244,6 @@ func (b *batch) release() {
 	clear(b.groups)
 	b.missing, b.groups, b.runs = b.missing[:0], b.groups[:0], b.runs[:0]
 	b.next.Store(0)
+	b.waited.Store(false)
 	batchPool.Put(b)
 }

@@ -29,17 +29,24 @@ type Fetch struct {
 	Err     error
 }
 
+// TimedRead is Read that also reports whether it waited for the disk.
+func (s *Set) TimedRead(p kv.ValuePointer, buf []byte) (value []byte, waited bool, err error) {
+	began := time.Now()
+	value, err = s.Read(p, buf)
+	return value, time.Since(began) > slowRead, err
+}
+
 // ReadBatch reads all values: file by file in the order of offsets, values that are close
 // by one read, and separate reads concurrently if the disk is slow. Each fetch has its
-// own error.
+// own error. It reports whether a read waited for the disk.
 //
 // Cost: up to seven goroutines besides the caller's, none unless two or more reads
 // are needed and recent reads were slow.
-func (s *Set) ReadBatch(fetches []Fetch) {
+func (s *Set) ReadBatch(fetches []Fetch) (waited bool) {
 	if len(fetches) == 1 {
 		f := &fetches[0]
-		f.Value, f.Err = s.Read(f.Pointer, f.Value)
-		return
+		f.Value, waited, f.Err = s.TimedRead(f.Pointer, f.Value)
+		return waited
 	}
 	order := make([]*Fetch, len(fetches))
 	for i := range fetches {
@@ -50,6 +57,7 @@ func (s *Set) ReadBatch(fetches []Fetch) {
 	})
 	b := batch{set: s, runs: planRuns(order)}
 	b.read()
+	return b.waited.Load()
 }
 
 // planRuns joins fetches that are close to each other.
@@ -77,6 +85,8 @@ type batch struct {
 	set  *Set
 	runs [][]*Fetch
 	next atomic.Int32 // index of the next run to execute
+
+	waited atomic.Bool // a run was slow
 }
 
 // read executes the runs: concurrently, or one after the other while reads are fast.
@@ -112,8 +122,12 @@ func (b *batch) takeRun() bool {
 	}
 	begin := time.Now()
 	b.set.readRun(b.runs[i])
-	if slow := time.Since(begin) > slowRead; slow != b.set.slow.Load() {
+	slow := time.Since(begin) > slowRead
+	if slow != b.set.slow.Load() {
 		b.set.slow.Store(slow)
+	}
+	if slow {
+		b.waited.Store(true)
 	}
 	return true
 }

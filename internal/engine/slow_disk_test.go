@@ -1,0 +1,60 @@
+package engine
+
+import (
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/kvd-db/kvd/internal/batcher"
+	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/vfs"
+)
+
+// Time passes only while reads of the disk wait, so the test is exact.
+func TestReadsOfASlowDiskAreUnderWayTogether(t *testing.T) {
+	const keys, readers, each = 20_000, 128, 16
+	const latency = 10 * time.Millisecond
+	key := func(n int) []byte { return fmt.Appendf(nil, "%08d", n) }
+	synctest.Test(t, func(t *testing.T) {
+		files := vfs.NewMem()
+		load, err := Open("d", Options{FS: files, Partitions: 1, Durability: kv.DurabilityMemory})
+		require.NoError(t, err)
+		value := make([]byte, 200)
+		for n := range keys {
+			_, err := load.Put(t.Context(), key(n), value, kv.WriteOptions{})
+			require.NoError(t, err)
+		}
+		require.NoError(t, load.CompactAll(t.Context()))
+		require.NoError(t, load.Close())
+
+		takes := func(policy batcher.Policy) time.Duration {
+			e, err := Open("d", Options{FS: vfs.SlowReads(files, latency, 0), CacheBytes: 1, Reads: policy})
+			require.NoError(t, err)
+			began := time.Now()
+			var group sync.WaitGroup
+			for r := range readers {
+				group.Go(func() {
+					for n := range each {
+						_, err := e.Get(t.Context(), key((r*each+n)*7919%keys))
+						assert.NoError(t, err)
+					}
+				})
+			}
+			group.Wait()
+			took := time.Since(began)
+			require.NoError(t, e.Close())
+			return took
+		}
+		adaptive := takes(batcher.Policy{})
+		assert.Less(t, adaptive, 500*time.Millisecond, "at least 40 reads of the disk are under way at a time")
+		for _, size := range []int{1, 2, 4, 8, 16, 24, 32} {
+			fixed := takes(batcher.Policy{MaxOps: size, Linger: 500 * time.Microsecond})
+			assert.LessOrEqual(t, adaptive, fixed*100/95, "batches of %d take %v", size, fixed)
+		}
+	})
+}
