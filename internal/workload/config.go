@@ -52,9 +52,10 @@ type Config struct {
 	// something: a delete of kvd is blind and does not report it.
 	CheckDeletes bool
 
-	Warmup   time.Duration // not measured
-	Duration time.Duration // measured
-	Interval time.Duration // between two lines of the report, whole seconds
+	Operations uint64        // measured, of all workers together; 0: as many as fit in Duration
+	Warmup     time.Duration // not measured; needs a Duration
+	Duration   time.Duration // measured; 0: until the Operations are done
+	Interval   time.Duration // between two lines of the report, whole seconds
 }
 
 // Validate returns an error for every invalid setting.
@@ -87,7 +88,8 @@ func (c *Config) Validate() error {
 	check(c.OpsPerSecond <= 1e9, "%d operations a second; want at most one a nanosecond", c.OpsPerSecond)
 	check(!c.Poisson || c.OpsPerSecond > 0, "Poisson arrivals without a rate; they make an open loop")
 	check(c.Warmup >= 0, "warm-up of %v; want 0 or more", c.Warmup)
-	check(c.Duration > 0, "duration of %v; want more than 0", c.Duration)
+	check(c.Operations > 0 || c.Duration > 0, "duration of %v; want more than 0", c.Duration)
+	check(c.Operations == 0 || c.Duration == 0 && c.Warmup == 0, "%d operations; want neither a duration nor a warm-up", c.Operations)
 	check(c.Interval >= time.Second && c.Interval%time.Second == 0, "interval of %v; want whole seconds", c.Interval)
 	return errors.Join(errs...)
 }

@@ -81,7 +81,7 @@ func (r *run) preload(ctx context.Context, told func(done, total uint64)) error 
 func (r *run) measure(ctx context.Context, cost, verification time.Duration, observer Observer) (*Summary, error) {
 	measured := loadgen.Run{
 		Clock: r.Clock, Operations: kindNames[:], Cost: cost, Verification: verification, DiskBytes: diskBytes(r.target),
-		Span:     loadgen.Span{Workers: r.cfg.Workers, Warmup: r.cfg.Warmup, Duration: r.cfg.Duration, Interval: r.cfg.Interval},
+		Span:     loadgen.Span{Workers: r.cfg.Workers, Operations: r.cfg.Operations, Warmup: r.cfg.Warmup, Duration: r.cfg.Duration, Interval: r.cfg.Interval},
 		Observer: loadgen.Observer{Second: observer.Second, Measured: observer.Measured},
 	}
 	if observer.Interval != nil {

@@ -62,6 +62,7 @@ type Settings struct {
 	Seed            uint64       `json:"seed"`
 	WarmupSeconds   float64      `json:"warmupSeconds"`
 	DurationSeconds float64      `json:"durationSeconds"`
+	Operations      uint64       `json:"operations,omitempty"` // the run ended after so many
 }
 
 // FoundRate compares the share of reads that should have found something with the share
@@ -122,7 +123,7 @@ func newSettings(c *Config) Settings {
 		FindRate: c.FindRate, Distribution: c.Distribution, Preload: c.Preload,
 		Present: c.Present, Reused: c.Reused, Unverified: c.Unverified, GetBatch: c.GetBatch,
 		CheckDeletes: c.CheckDeletes, Seed: c.Seed,
-		WarmupSeconds: c.Warmup.Seconds(), DurationSeconds: c.Duration.Seconds(),
+		WarmupSeconds: c.Warmup.Seconds(), DurationSeconds: c.Duration.Seconds(), Operations: c.Operations,
 		Compressible: c.Compressible,
 	}
 	if c.Distribution.skewed() {
