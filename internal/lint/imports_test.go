@@ -66,6 +66,7 @@ var floors = map[string]float64{
 
 	"pkg/kvdpb": 0.5,
 
+	"internal/reason":    0.5,
 	"internal/record":    0.5,
 	"internal/scanbatch": 0.5,
 	"internal/keyhash":   0.5,

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/reason"
 )
 
 // Code is the class of an error. The numbers are those of gRPC, which compact frames have
@@ -45,46 +46,24 @@ func (c Code) String() string {
 	return "Code(" + strconv.FormatUint(uint64(c), 10) + ")"
 }
 
-// The reasons of errors. Clients decide by them, so they do not change; the protos list
-// what each means.
-const (
-	ReasonKeyNotFound      = "KEY_NOT_FOUND"
-	ReasonInvalidRequest   = "INVALID_REQUEST"
-	ReasonRequestIDReused  = "REQUEST_ID_REUSED"
-	ReasonInvalidPageToken = "INVALID_PAGE_TOKEN"
-	ReasonTooLarge         = "TOO_LARGE"
-	ReasonOverloaded       = "OVERLOADED"
-	ReasonDeadlineExceeded = "DEADLINE_EXCEEDED"
-	ReasonCancelled        = "CANCELLED"
-	ReasonConditionFailed  = "CONDITION_FAILED"
-	ReasonConflict         = "CONFLICT"
-	ReasonOutcomeUnknown   = "OUTCOME_UNKNOWN"
-	ReasonReadOnly         = "READ_ONLY"
-	ReasonShuttingDown     = "SHUTTING_DOWN"
-	ReasonStoreFailed      = "STORE_FAILED"
-	ReasonVersionGone      = "VERSION_GONE"
-	ReasonCorruption       = "CORRUPTION"
-	ReasonInternal         = "INTERNAL"
-)
-
 // Error is an error as a client sees it, in whatever form its protocol has for errors. Its
 // message never has a key, a value, a file name or a Go type in it.
 type Error struct {
 	Code    Code
-	Reason  string
+	Reason  string // of package reason
 	Message string
 
 	RetryAfter  time.Duration // 0: not known
-	Version     kv.SeqNum     // of ReasonKeyNotFound and ReasonConditionFailed
-	Key         []byte        // of ReasonConditionFailed and ReasonConflict; nil: not known
+	Version     kv.SeqNum     // of reason.KeyNotFound and reason.ConditionFailed
+	Key         []byte        // of reason.ConditionFailed and reason.Conflict; nil: not known
 	RequestID   string        // the error is reported under; empty: it is not
 	Size, Limit int64         // of a request that is too long, in bytes; 0: not known
-	// Cause tells apart errors of one Reason: which limit, of ReasonOverloaded, and
+	// Cause tells apart errors of one Reason: which limit, of reason.Overloaded, and
 	// CauseOpening.
 	Cause string
 }
 
-// CauseOpening of ReasonVersionGone: the store was opened since.
+// CauseOpening of reason.VersionGone: the store was opened since.
 const CauseOpening = "opening"
 
 func (e *Error) Error() string { return e.Message }
@@ -129,34 +108,34 @@ var errPageToken = errors.New("page token is damaged or belongs to another range
 
 // KeyNotFound is the answer to a read that found nothing at a version.
 func KeyNotFound(at kv.SeqNum) *Error {
-	return &Error{Code: NotFound, Reason: ReasonKeyNotFound, Message: "key not found", Version: at}
+	return &Error{Code: NotFound, Reason: reason.KeyNotFound, Message: "key not found", Version: at}
 }
 
 // ShuttingDown refuses an operation of which nothing was done.
 var ShuttingDown = &Error{
-	Code: Unavailable, Reason: ReasonShuttingDown,
+	Code: Unavailable, Reason: reason.ShuttingDown,
 	Message: "the server is shutting down; nothing was done",
 }
 
 // Evicted ends a connection that idled. Its reason is not OVERLOADED, since what its client
 // has sent meanwhile may have been done.
 var Evicted = &Error{
-	Code: Unavailable, Reason: ReasonShuttingDown,
+	Code: Unavailable, Reason: reason.ShuttingDown,
 	Message: "the connection idled and was closed to make room for another one; connect again",
 }
 
 // refusedConnection is the error of a connection for which there is no place.
-func refusedConnection(reason Shed) *Error {
-	f := ShedError(reason)
+func refusedConnection(why Shed) *Error {
+	f := ShedError(why)
 	f.Message = "the server has as many connections as it may have (--max-connections), and all are in use; nothing was done, try again later"
-	if reason == shedByPeer {
+	if why == shedByPeer {
 		f.Message = "this address has as many connections as it may have (--max-peer-connections), and all are in use; nothing was done, try again later"
 	}
 	return f
 }
 
 // ShedError refuses work of which nothing was done, for a reason of the counters.
-func ShedError(reason Shed) *Error { return overloaded(shedNames[reason], retryAfterShed) }
+func ShedError(why Shed) *Error { return overloaded(shedNames[why], retryAfterShed) }
 
 // retryAfterShed is the advice to a client whose request was refused on arrival. Guessed:
 // long compared with a call, short compared with a deadline.
@@ -165,7 +144,7 @@ const retryAfterShed = 50 * time.Millisecond
 // overloaded refuses work of which nothing was done.
 func overloaded(cause string, retryAfter time.Duration) *Error {
 	return &Error{
-		Code: ResourceExhausted, Reason: ReasonOverloaded,
+		Code: ResourceExhausted, Reason: reason.Overloaded,
 		Message:    "the server is overloaded; nothing was done, try again later",
 		RetryAfter: retryAfter,
 		Cause:      cause,
@@ -179,32 +158,48 @@ func readOnlyFailure(why *kv.ReadOnlyError) *Error {
 	if why.Resume == 0 {
 		what = "writes"
 	}
-	return &Error{Code: Unavailable, Reason: ReasonReadOnly, Message: "the server takes no " + what + ": " + why.Message()}
+	return &Error{Code: Unavailable, Reason: reason.ReadOnly, Message: "the server takes no " + what + ": " + why.Message()}
 }
 
-// errorClasses says how each error of package kv looks to a client. The first match counts:
-// a write in doubt is in doubt whatever else its error says.
-var errorClasses = []struct {
-	err     error
-	code    Code
-	reason  string
-	message string
-}{
-	{kv.ErrUncertain, DeadlineExceeded, ReasonOutcomeUnknown, "the write may or may not have happened"},
-	{kv.ErrConditionFailed, FailedPrecondition, ReasonConditionFailed, "a condition did not hold; nothing was done"},
-	{kv.ErrConflict, Aborted, ReasonConflict, "what the transaction read has been written since; nothing was done, run it again"},
-	{kv.ErrNotFound, NotFound, ReasonKeyNotFound, "key not found"},
-	{kv.ErrTooLarge, InvalidArgument, ReasonTooLarge, "the request exceeds a limit"},
-	{kv.ErrRequestIDReused, InvalidArgument, ReasonRequestIDReused, "the request id was used for another write; nothing was done"},
-	{errPageToken, InvalidArgument, ReasonInvalidPageToken, errPageToken.Error()},
-	{kv.ErrInvalidArgument, InvalidArgument, ReasonInvalidRequest, "the request is invalid"},
-	{kv.ErrReadOnly, Unavailable, ReasonReadOnly, "the server takes no writes now: its disk has no space for them; nothing was done"},
-	{kv.ErrFailed, Unavailable, ReasonStoreFailed, "the store stopped after an error of its disk; nothing was done"},
-	{kv.ErrClosed, Unavailable, ReasonShuttingDown, ShuttingDown.Message},
-	{kv.ErrOtherOpening, OutOfRange, ReasonVersionGone, "the version was read before the server opened the store; nothing was done, begin anew"},
-	{kv.ErrVersionGone, OutOfRange, ReasonVersionGone, "the version is no longer kept; begin anew"},
-	{context.DeadlineExceeded, DeadlineExceeded, ReasonDeadlineExceeded, "time ran out; nothing was done"},
-	{context.Canceled, Canceled, ReasonCancelled, "the call was cancelled; nothing was done"},
+// codes gives the code of each reason.
+var codes = map[string]Code{
+	reason.KeyNotFound:      NotFound,
+	reason.InvalidRequest:   InvalidArgument,
+	reason.RequestIDReused:  InvalidArgument,
+	reason.InvalidPageToken: InvalidArgument,
+	reason.TooLarge:         InvalidArgument,
+	reason.Overloaded:       ResourceExhausted,
+	reason.DeadlineExceeded: DeadlineExceeded,
+	reason.Cancelled:        Canceled,
+	reason.ConditionFailed:  FailedPrecondition,
+	reason.Conflict:         Aborted,
+	reason.OutcomeUnknown:   DeadlineExceeded,
+	reason.ReadOnly:         Unavailable,
+	reason.ShuttingDown:     Unavailable,
+	reason.StoreFailed:      Unavailable,
+	reason.VersionGone:      OutOfRange,
+	reason.Corruption:       DataLoss,
+	reason.Internal:         Internal,
+}
+
+// ownClasses are those of errors that are not the store's.
+var ownClasses = []reason.Class{
+	{Err: errPageToken, Reason: reason.InvalidPageToken, Message: errPageToken.Error()},
+	{Err: context.DeadlineExceeded, Reason: reason.DeadlineExceeded, Message: "time ran out; nothing was done"},
+	{Err: context.Canceled, Reason: reason.Cancelled, Message: "the call was cancelled; nothing was done"},
+}
+
+// classify returns the class of an error of the store or of the server's own checks.
+func classify(err error) (reason.Class, bool) {
+	if c, ok := reason.Classify(err); ok {
+		return c, true
+	}
+	for _, c := range ownClasses {
+		if errors.Is(err, c.Err) {
+			return c, true
+		}
+	}
+	return reason.Class{}, false
 }
 
 // Failure translates an error for the caller of a method. What the caller must
@@ -213,50 +208,52 @@ func (s *Server) Failure(m *Method, err error) *Error {
 	if f, ok := errors.AsType[*Error](err); ok {
 		return f
 	}
-	if overload, ok := errors.AsType[*kv.OverloadError](err); ok {
-		s.counters.shed(shedByStore)
-		return overloaded(overload.Reason, overload.RetryAfter)
-	}
-	if errors.Is(err, kv.ErrOverloaded) {
-		s.counters.shed(shedByStore)
-		return overloaded("store", 0)
-	}
-	if errors.Is(err, kv.ErrCorrupt) && !errors.Is(err, kv.ErrUncertain) {
-		return s.hidden(m, err, DataLoss, ReasonCorruption, "stored data failed its checksum; the server's log says where")
-	}
-	if why, ok := errors.AsType[*kv.ReadOnlyError](err); ok && !errors.Is(err, kv.ErrUncertain) {
-		return readOnlyFailure(why)
-	}
+	class, known := classify(err)
 	// A shutdown ends contexts that their callers have not cancelled.
 	cut := s.working.Err() != nil && errors.Is(err, context.Canceled)
-	if cut && !errors.Is(err, kv.ErrUncertain) {
+	f := &Error{Code: codes[class.Reason], Reason: class.Reason, Message: class.Message}
+	if safe, ok := errors.AsType[requestError](err); ok {
+		f.Message = safe.Error()
+	}
+	switch class.Reason {
+	case reason.OutcomeUnknown:
+		f.explainDoubt(err, cut)
+		return f
+	case reason.Overloaded:
+		s.counters.shed(shedByStore)
+		if overload, ok := errors.AsType[*kv.OverloadError](err); ok {
+			return overloaded(overload.Reason, overload.RetryAfter)
+		}
+		return overloaded("store", 0)
+	case reason.Corruption:
+		return s.hidden(m, err, f.Code, f.Reason, f.Message+"; the server's log says where")
+	case reason.ReadOnly:
+		if why, ok := errors.AsType[*kv.ReadOnlyError](err); ok {
+			return readOnlyFailure(why)
+		}
+	}
+	if cut {
 		return ShuttingDown
 	}
-	for _, c := range errorClasses {
-		if !errors.Is(err, c.err) {
-			continue
-		}
-		f := &Error{Code: c.code, Reason: c.reason, Message: c.message}
-		if safe, ok := errors.AsType[requestError](err); ok {
-			f.Message = safe.Error()
-		}
-		switch c.err {
-		case kv.ErrUncertain:
-			f.explainDoubt(err, cut)
-		case kv.ErrConditionFailed:
-			if condition, ok := errors.AsType[*kv.ConditionError](err); ok {
-				f.Key, f.Version = condition.Key, condition.Version
-			}
-		case kv.ErrOtherOpening:
-			f.Cause = CauseOpening
-		case kv.ErrConflict:
-			if conflict, ok := errors.AsType[*kv.ConflictError](err); ok {
-				f.Key = conflict.Key
-			}
-		}
-		return f
+	if !known {
+		return s.hidden(m, err, Internal, reason.Internal, "internal error; the server's log has the request id")
 	}
-	return s.hidden(m, err, Internal, ReasonInternal, "internal error; the server's log has the request id")
+	switch class.Reason {
+	case reason.ShuttingDown:
+		return ShuttingDown
+	case reason.ConditionFailed:
+		if condition, ok := errors.AsType[*kv.ConditionError](err); ok {
+			f.Key, f.Version = condition.Key, condition.Version
+		}
+	case reason.Conflict:
+		if conflict, ok := errors.AsType[*kv.ConflictError](err); ok {
+			f.Key = conflict.Key
+		}
+	}
+	if errors.Is(err, kv.ErrOtherOpening) {
+		f.Cause = CauseOpening
+	}
+	return f
 }
 
 // explainDoubt says why the outcome of a write is unknown, as far as err tells. cut: a
@@ -273,11 +270,11 @@ func (f *Error) explainDoubt(err error, cut bool) {
 }
 
 // hidden reports err to the operator and returns an Error that has only the request id.
-func (s *Server) hidden(m *Method, err error, code Code, reason, message string) *Error {
+func (s *Server) hidden(m *Method, err error, code Code, why, message string) *Error {
 	id := fmt.Sprintf("%016x", rand.Uint64())
 	s.options.ReportError(id, m.String(), err)
 	return &Error{
-		Code: code, Reason: reason,
+		Code: code, Reason: why,
 		Message:   fmt.Sprintf("%s (request %s)", message, id),
 		RequestID: id,
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/kvd-db/kvd/internal/kv"
 	"github.com/kvd-db/kvd/internal/memory"
+	"github.com/kvd-db/kvd/internal/reason"
 )
 
 // Server serves a Store by its protocols. Safe for concurrent use.
@@ -214,6 +215,6 @@ func (s *Server) Recover(m *Method, err *error) {
 // Panicked counts and reports a panic: one request fails, the process lives.
 func (s *Server) Panicked(m *Method, v any) *Error {
 	s.counters.panics.Add(1)
-	return s.hidden(m, fmt.Errorf("panic: %v\n%s", v, debug.Stack()), Internal, ReasonInternal,
+	return s.hidden(m, fmt.Errorf("panic: %v\n%s", v, debug.Stack()), Internal, reason.Internal,
 		"internal error; the server's log has the request id")
 }

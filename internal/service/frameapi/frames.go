@@ -8,6 +8,7 @@ import (
 
 	"github.com/kvd-db/kvd/internal/frame"
 	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/reason"
 	"github.com/kvd-db/kvd/internal/service"
 	kvdpb "github.com/kvd-db/kvd/pkg/kvdpb/kvd/v1"
 )
@@ -73,9 +74,9 @@ func (fs *frames) methodOf(k frame.Kind) *service.Method {
 
 // Malformed is the end of a pipeline whose client sent what is no frame.
 func Malformed(err error) *service.Error {
-	e := &service.Error{Code: service.InvalidArgument, Reason: service.ReasonInvalidRequest, Message: err.Error()}
+	e := &service.Error{Code: service.InvalidArgument, Reason: reason.InvalidRequest, Message: err.Error()}
 	if errors.Is(err, frame.ErrTooLarge) {
-		e.Reason = service.ReasonTooLarge
+		e.Reason = reason.TooLarge
 	}
 	return e
 }

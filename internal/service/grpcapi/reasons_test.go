@@ -10,10 +10,14 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/kvd-db/kvd/internal/service"
+	kvdpb "github.com/kvd-db/kvd/pkg/kvdpb/kvd/v1"
 )
 
-// reasons returns the constants of a file that name reasons.
-func reasons(t *testing.T, file string) map[string]string {
+// reasons returns the constants of a file that name reasons, by their names without the
+// prefix.
+func reasons(t *testing.T, file, prefix string) map[string]string {
 	t.Helper()
 	tree, err := parser.ParseFile(token.NewFileSet(), file, nil, 0)
 	require.NoError(t, err)
@@ -25,19 +29,21 @@ func reasons(t *testing.T, file string) map[string]string {
 		}
 		name := spec.Names[0].Name
 		value, ok := spec.Values[0].(*ast.BasicLit)
-		if ok && (strings.HasPrefix(name, "Reason") || name == "CauseOpening") {
+		if short, named := strings.CutPrefix(name, prefix); ok && named {
 			text, err := strconv.Unquote(value.Value)
 			require.NoError(t, err)
-			all[name] = text
+			all[short] = text
 		}
 		return true
 	})
 	return all
 }
 
-// The service and the protos have the same reasons. The service does not import the protos.
+// The store and the protos have the same reasons. Package reason does not import the protos,
+// and these import no package that a client does not need.
 func TestReasonsAreThoseOfTheProtos(t *testing.T) {
-	public := reasons(t, "../../../pkg/kvdpb/kvd/v1/reason.go")
+	public := reasons(t, "../../../pkg/kvdpb/kvd/v1/reason.go", "Reason")
 	require.Greater(t, len(public), 15)
-	assert.Equal(t, public, reasons(t, "../errors.go"))
+	assert.Equal(t, public, reasons(t, "../../reason/reason.go", ""))
+	assert.Equal(t, kvdpb.CauseOpening, service.CauseOpening)
 }

@@ -11,6 +11,7 @@ import (
 	"google.golang.org/protobuf/protoadapt"
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/kvd-db/kvd/internal/reason"
 	"github.com/kvd-db/kvd/internal/service"
 	kvdpb "github.com/kvd-db/kvd/pkg/kvdpb/kvd/v1"
 )
@@ -79,7 +80,7 @@ func metadataOf(e *service.Error) map[string]string {
 		set(kvdpb.MetadataSize, strconv.FormatInt(e.Size, 10))
 		set(kvdpb.MetadataLimit, strconv.FormatInt(e.Limit, 10))
 	}
-	if e.Version != 0 || e.Reason == service.ReasonConditionFailed {
+	if e.Version != 0 || e.Reason == reason.ConditionFailed {
 		set(kvdpb.MetadataVersion, strconv.FormatUint(uint64(e.Version), 10))
 	}
 	if quoted := strconv.Quote(string(e.Key)); e.Key != nil && len(quoted) <= keyMetadata {
@@ -102,7 +103,7 @@ func statusMessage(e *service.Error) *kvdpb.Status {
 // messageTooLarge refuses a message by its length.
 func messageTooLarge(n int64, limit int) *service.Error {
 	return &service.Error{
-		Code: service.InvalidArgument, Reason: service.ReasonTooLarge,
+		Code: service.InvalidArgument, Reason: reason.TooLarge,
 		Message: fmt.Sprintf("the request has %d bytes, limit is %d; nothing of it was done", n, limit),
 		Size:    n, Limit: int64(limit),
 	}
