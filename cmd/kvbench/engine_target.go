@@ -25,7 +25,11 @@ type engineTarget struct {
 const leastMemoryLimit = 64 << 20
 
 func openEngine(o *targetOptions) (workload.Target, targetInfo, error) {
-	policy := batcher.Policy{MaxOps: o.batchOps, Linger: o.linger}
+	writes := batcher.Policy{MaxOps: o.batchOps, Linger: o.linger}
+	reads := writes
+	if r := o.reads; r != nil && !o.server {
+		reads = batcher.Policy{Alone: r.Alone, MaxOps: r.Size, Linger: r.Linger, Runners: r.Runners}
+	}
 	memtables, cache := engine.Shares(int64(o.memory))
 	if o.cacheBytes > 0 {
 		cache = o.cacheBytes
@@ -36,6 +40,9 @@ func openEngine(o *targetOptions) (workload.Target, targetInfo, error) {
 	files := vfs.OS
 	if o.fileReads != nil {
 		files = vfs.CountReads(files, o.fileReads)
+	}
+	if o.readLatency > 0 {
+		files = vfs.SlowReads(files, o.readLatency, o.readDepth)
 	}
 	if o.memory > 0 {
 		debug.SetMemoryLimit(max(int64(o.memory), leastMemoryLimit))
@@ -48,8 +55,8 @@ func openEngine(o *targetOptions) (workload.Target, targetInfo, error) {
 		CacheBytes:     cache,
 		FlushKeys:      o.flushKeys,
 		ValueThreshold: o.valueThreshold,
-		Writes:         policy,
-		Reads:          policy,
+		Writes:         writes,
+		Reads:          reads,
 	})
 	if err != nil {
 		return nil, targetInfo{}, err
@@ -64,6 +71,8 @@ func openEngine(o *targetOptions) (workload.Target, targetInfo, error) {
 		CacheBytes:  o.cacheBytes,
 		BatchOps:    o.batchOps,
 		Linger:      o.linger,
+		ReadLatency: o.readLatency,
+		ReadDepth:   o.readDepth,
 	}, nil
 }
 

@@ -17,28 +17,35 @@ import (
 	"github.com/kvd-db/kvd/internal/vfs"
 )
 
-// run does an experiment, prints its tables and writes its report. What was measured is
-// written also after an error.
+// run does an experiment, each run on a new store, prints its tables and writes its report.
+// What was measured is written also after an error.
 func (o *experimentOptions) run(c *cobra.Command, e *experiment.Experiment, open opener) error {
+	_, err := o.runOn(c, e, newLiveView(c.ErrOrStderr()), func(s experiment.Setup) (experiment.Store, error) { return openForExperiment(o, s, open) })
+	return err
+}
+
+// runOn is run on the stores that open makes. It also returns what was measured.
+func (o *experimentOptions) runOn(c *cobra.Command, e *experiment.Experiment, live *liveView, open func(experiment.Setup) (experiment.Store, error)) (*results.Result, error) {
 	environment, err := readEnvironment(".")
 	if err != nil {
-		return err
+		return nil, err
 	}
-	live := newLiveView(c.ErrOrStderr())
 	result, err := e.Run(c.Context(), experiment.Options{
 		Runs: o.runs, Scale: o.scale, Command: os.Args, Environment: environment,
-		Open:     func(s experiment.Setup) (experiment.Store, error) { return openForExperiment(o, s, open) },
-		Progress: live.experiment,
+		Open: open, Progress: live.experiment,
 	})
 	live.end()
 	if !anyRun(result) {
-		return err
+		return result, err
 	}
 	page := e.Report(result)
-	return errors.Join(err, experiment.WriteTables(c.OutOrStdout(), page), printLead(c, page), writeReport(c, o.report, result, page))
+	return result, errors.Join(err, experiment.WriteTables(c.OutOrStdout(), page), printLead(c, page), writeReport(c, o.report, result, page))
 }
 
 func anyRun(r *results.Result) bool {
+	if r == nil {
+		return false
+	}
 	for _, c := range r.Cells {
 		if len(c.Runs) > 0 {
 			return true
@@ -57,23 +64,35 @@ func openForExperiment(o *experimentOptions, s experiment.Setup, open opener) (e
 	if err != nil {
 		return experiment.Store{}, err
 	}
+	store, err := openStore(o, s, dir, open)
+	if err != nil {
+		return experiment.Store{}, errors.Join(err, os.RemoveAll(dir))
+	}
+	closeStore := store.Close
+	store.Close = func() error { return errors.Join(closeStore(), os.RemoveAll(dir)) }
+	return store, nil
+}
+
+// openStore opens the store of a directory.
+func openStore(o *experimentOptions, s experiment.Setup, dir string, open opener) (experiment.Store, error) {
 	options := &targetOptions{
 		data: dir, durability: o.durability, level: o.level,
 		partitions: s.Partitions, flushKeys: s.FlushKeys, memory: byteSize(s.MemoryBytes), cacheBytes: s.CacheBytes,
+		reads: &s.Reads, readLatency: s.ReadLatency, readDepth: s.ReadDepth, server: s.Server,
 	}
 	if s.CountReads {
 		options.fileReads = new(vfs.ReadCounts)
 	}
 	target, info, err := open(options)
 	if err != nil {
-		return experiment.Store{}, errors.Join(err, os.RemoveAll(dir))
+		return experiment.Store{}, err
 	}
 	store := experiment.Store{
 		Target: target, Dir: dir, Info: &info,
 		Activity: func() any { info.observe(target); return info.Activity },
 		Measured: func(begins bool) { measured(target, begins) },
 		Stages:   func() []results.Stages { return stagesOf(target) },
-		Close:    func() error { return errors.Join(closeTarget(target), os.RemoveAll(dir)) },
+		Close:    func() error { return closeTarget(target) },
 	}
 	if t, ok := target.(settler); ok {
 		store.Settle = t.settle

@@ -20,6 +20,8 @@ type targetInfo struct {
 	CacheBytes  int64         `json:"cacheBytes,omitempty"`  // of the block cache; 0: its share
 	BatchOps    int           `json:"batchOps,omitempty"`    // 0: the engine's default
 	Linger      time.Duration `json:"lingerNanos,omitempty"`
+	ReadLatency time.Duration `json:"readLatencyNanos,omitempty"` // artificial, of each read of a file
+	ReadDepth   int           `json:"readDepth,omitempty"`        // how many of these at a time; 0: any number
 
 	Activity *activity `json:"activity,omitempty"` // of an engine in this process
 }
@@ -58,15 +60,21 @@ func (i *targetInfo) String() string {
 
 // observe adds what the target itself has counted.
 func (i *targetInfo) observe(target workload.Target) {
-	if engine, ok := target.(*engineTarget); ok {
-		i.Activity = engine.activity()
+	switch target := target.(type) {
+	case *engineTarget:
+		i.Activity = target.activity()
+	case *serverTarget:
+		i.Activity = target.activity()
 	}
 }
 
 // openTarget opens what the command line names.
 func openTarget(o *targetOptions) (workload.Target, targetInfo, error) {
-	if o.addr != "" {
+	switch {
+	case o.addr != "":
 		return openClient(o)
+	case o.server:
+		return openServer(o)
 	}
 	return openEngine(o)
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/kvd-db/kvd/internal/experiment"
 	"github.com/kvd-db/kvd/internal/kv"
 	"github.com/kvd-db/kvd/internal/vfs"
 )
@@ -29,6 +30,10 @@ type targetOptions struct {
 	valueThreshold int
 
 	// Of experiments, which have no flags for these.
+	reads         *experiment.ReadBatching // nil: as batchOps and linger say
+	readLatency   time.Duration
+	readDepth     int
+	server        bool            // a server in this process, and a client of it
 	cacheBytes    int64           // 0: the share of memory
 	memtableBytes int64           // 0: the share of memory
 	fileReads     *vfs.ReadCounts // nil: not counted

@@ -36,7 +36,7 @@ func (r *Rule) draw(p *plot) {
 // Reference is a dashed series to compare with, such as ideal scaling, or the
 // published figures of another system.
 type Reference struct {
-	Name string
+	Name string // in the legend; empty: not there
 	X, Y []float64
 }
 
@@ -47,7 +47,12 @@ func (r *Reference) extent(x, y func(float64)) {
 	}
 }
 
-func (r *Reference) keys() []key { return []key{{r.Name, 0, shapeDashed}} }
+func (r *Reference) keys() []key {
+	if r.Name == "" {
+		return nil
+	}
+	return []key{{r.Name, 0, shapeDashed}}
+}
 
 func (r *Reference) draw(p *plot) {
 	p.path("r", path(p.unbroken(r.X, r.Y), false), r.Name)

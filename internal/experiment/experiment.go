@@ -38,6 +38,10 @@ type Setup struct {
 	MemoryBytes int64
 	CacheBytes  int64 // of the block cache; 0: its share of MemoryBytes
 	CountReads  bool  // of files: see Store.FileReads
+	Reads       ReadBatching
+	ReadLatency time.Duration // added to each read of a file
+	ReadDepth   int           // reads of files at a time; 0: any number
+	Server      bool          // ask the store through a server, over a network connection
 }
 
 // Store is a store that was made for one run.

@@ -6,7 +6,8 @@ import "encoding/json"
 type Activity struct {
 	OpsPerWriteBatch    float64 `json:"opsPerWriteBatch"` // micro-batches of a partition
 	OpsPerReadBatch     float64 `json:"opsPerReadBatch"`
-	RecordsPerLogWrite  float64 `json:"recordsPerLogWrite"` // group commit
+	ReadsPerFrame       float64 `json:"readsPerFrame,omitempty"` // on the network
+	RecordsPerLogWrite  float64 `json:"recordsPerLogWrite"`      // group commit
 	LogSyncs            uint64  `json:"logSyncs"`
 	LogBytes            uint64  `json:"logBytes"`
 	FlushedBytes        uint64  `json:"flushedBytes"`

@@ -1,0 +1,111 @@
+package main
+
+import (
+	"encoding/csv"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/kvd-db/kvd/internal/results"
+)
+
+func TestMicrobatchMeasuresItsStores(t *testing.T) {
+	args := []string{"microbatch", "--runs", "1", "--sizes", "1,16", "--readers", "8,1", "--rows", "10000", "--reads", "1000",
+		"--read-latency", "20us", "--linger", "50us", "--scale", "1", "--report"}
+	t.Chdir(t.TempDir())
+	run := func() (stdout string) {
+		var out, errs strings.Builder
+		require.Equal(t, exitOK, execute(t.Context(), append(args, "m"), &out, &errs, openTarget), errs.String())
+		return out.String()
+	}
+	stdout := run()
+	assert.Contains(t, stdout, "Over the network: The default reads")
+	assert.Contains(t, stdout, "On a slow disk: The default reads")
+
+	back, err := results.Read("m")
+	require.NoError(t, err)
+	require.Len(t, back.Cells, 2*(4+3))
+	for _, c := range back.Cells {
+		require.Len(t, c.Runs, 1, c.Name())
+		get := c.Runs[0].Operation("get")
+		assert.EqualValues(t, 1000, get.Count, "fewer mean nothing, also for one reader")
+		counted := c.Runs[0].Counters()
+		require.NotNil(t, counted, c.Name())
+		switch {
+		case c.Param("batch") == "1", c.Param("readers") == "1" && c.Param("store") == "disk":
+			assert.InDelta(t, 1, max(counted.ReadsPerFrame, counted.OpsPerReadBatch), 0.01, c.Name())
+		case c.Param("batch") == "16" && c.Param("store") == "disk":
+			assert.Greater(t, counted.OpsPerReadBatch, 2.0, c.Name())
+		}
+	}
+	page, err := os.ReadFile(filepath.Join("m", results.ReportFile))
+	require.NoError(t, err)
+	for _, says := range []string{"each read of a file takes 20 µs longer, at most 10 at a time", "no measurement of a disk", "770 ms", "Reads by batch size", "The adaptive default reaches"} {
+		assert.Contains(t, string(page), says)
+	}
+	left, err := os.ReadDir(".")
+	require.NoError(t, err)
+	assert.Len(t, left, 1, "the table is removed")
+
+	run()
+	f, err := os.Open(filepath.Join("m", "statistics.csv"))
+	require.NoError(t, err)
+	rows, err := csv.NewReader(f).ReadAll()
+	require.NoError(t, err)
+	require.NoError(t, f.Close())
+	assert.Len(t, rows, 1+2*14, "a row for each run of both, and one head")
+	assert.Equal(t, []string{"server", "8", "none", "1", "1000"}, rows[1][2:7])
+}
+
+func TestMicrobatchWritesAReportThatCanBeDrawnAgain(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "m")
+	synctest.Test(t, func(t *testing.T) {
+		r := runCommand(t, t.Context(), func(m *memoryTarget) { m.takes = time.Millisecond },
+			"microbatch", "--rows", "10000", "--reads", "3000", "--sizes", "16", "--readers", "3", "--runs", "2", "--report", dir)
+		require.Equal(t, exitOK, r.code, r.stderr)
+		assert.Contains(t, r.stderr, "run 12 of 12  store disk, readers 3, batch adaptive")
+	})
+	page := filepath.Join(dir, results.ReportFile)
+	before, err := os.ReadFile(page)
+	require.NoError(t, err)
+	require.NoError(t, os.Remove(page))
+	r := runCommand(t, t.Context(), nil, "report", dir)
+	require.Equal(t, exitOK, r.code, r.stderr)
+	after, err := os.ReadFile(page)
+	require.NoError(t, err)
+	assert.Equal(t, string(before), string(after))
+}
+
+func TestAWrongAnswerEndsMicrobatch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := runCommand(t, t.Context(), func(m *memoryTarget) { m.takes, m.garbled = time.Millisecond, true },
+			"microbatch", "--rows", "10000", "--report", "there")
+		assert.Equal(t, exitError, r.code)
+		assert.Contains(t, r.stderr, "wrong answer")
+	})
+}
+
+func TestMicrobatchRefusesWhatMakesNoSense(t *testing.T) {
+	for says, args := range map[string][]string{
+		"--stores tape":         {"--stores", "tape"},
+		"--sizes 0":             {"--sizes", "0"},
+		"--sizes 2000":          {"--sizes", "2000"},
+		"0 threads":             {"--readers", "0"},
+		"--partitions 0":        {"--partitions", "0"},
+		"--workers 0":           {"--workers", "0"},
+		"--linger, --read-lat":  {"--read-latency", "-1s"},
+		"ends after --reads":    {"--duration", "1s"},
+		"nothing to measure":    {"--stores", ""},
+		"--scale 0: want more ": {"--scale", "0"},
+	} {
+		r := runCommand(t, t.Context(), nil, append([]string{"microbatch"}, args...)...)
+		assert.Equal(t, exitUsage, r.code, says)
+		assert.Contains(t, r.stderr, says)
+	}
+}

@@ -1,0 +1,256 @@
+package experiment
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+
+	"github.com/kvd-db/kvd/internal/chart"
+	"github.com/kvd-db/kvd/internal/report"
+	"github.com/kvd-db/kvd/internal/results"
+)
+
+// batches gives access to the cells of one store and number of readers.
+type batches struct {
+	result *results.Result
+	store  string
+	cells  []*results.Cell
+}
+
+func newBatches(r *results.Result, store string, readers int) *batches {
+	b := &batches{result: r, store: store}
+	for _, c := range r.Cells {
+		if len(c.Runs) > 0 && c.Param(paramStore) == store && c.Param(paramReaders) == strconv.Itoa(readers) {
+			b.cells = append(b.cells, c)
+		}
+	}
+	return b
+}
+
+// mostReaders returns the largest number of readers of a store; 0 without any.
+func mostReaders(r *results.Result, store string) int {
+	numbers := []int{0}
+	for _, c := range r.Cells {
+		if c.Param(paramStore) == store {
+			numbers = addNumber(numbers, c.Param(paramReaders))
+		}
+	}
+	return numbers[len(numbers)-1]
+}
+
+func (b *batches) cell(batch string) *results.Cell {
+	for _, c := range b.cells {
+		if c.Param(paramBatch) == batch {
+			return c
+		}
+	}
+	return nil
+}
+
+// best returns the fixed size with the highest rate; nil without any.
+func (b *batches) best() (size string, best *results.Cell) {
+	for _, c := range b.cells {
+		batch := c.Param(paramBatch)
+		if batch != batchNone && batch != batchAdaptive && (best == nil || rateOf(c) > rateOf(best)) {
+			size, best = batch, c
+		}
+	}
+	return size, best
+}
+
+func rateOf(c *results.Cell) float64 {
+	_, median, _ := c.Rates()
+	return median
+}
+
+func times(c, of *results.Cell) string {
+	return strconv.FormatFloat(rateOf(c)/rateOf(of), 'f', 1, 64)
+}
+
+func percent(c, of *results.Cell) string { return chart.Percent(rateOf(c) / rateOf(of)) }
+
+func microbatchSections(r *results.Result) []report.Section {
+	var sections []report.Section
+	for _, store := range []string{StoreServer, StoreDisk} {
+		most := mostReaders(r, store)
+		if most == 0 {
+			continue
+		}
+		b := newBatches(r, store, most)
+		s := report.Section{
+			Title: fmt.Sprintf("%s, %s", storeTitle(store), report.Plural(most, "reader")),
+			Text:  append([]string{b.about()}, b.verdict()...), Tables: []*report.Table{b.table(most > 1)},
+		}
+		if most > 1 {
+			s.Figures = []*chart.Figure{b.figure()}
+		}
+		sections = append(sections, s)
+		if lone := newBatches(r, store, 1); most > 1 && len(lone.cells) > 0 {
+			sections = append(sections, report.Section{
+				Title: storeTitle(store) + ", one reader", Text: lone.loneVerdict(), Tables: []*report.Table{lone.table(false)},
+			})
+		}
+	}
+	return sections
+}
+
+// about says what a batch is, in this store and in the article.
+func (b *batches) about() string {
+	const article = "In the article a batch is one statement of PostgreSQL, which 10 connections execute. "
+	if b.store == StoreServer {
+		return article + "Here it is one frame between the client and a server in the same process, over loopback. Unbatched, each read is a gRPC call of its own. " +
+			"A batch of a fixed size has at most so many reads and waits for none; two frames of a connection are under way at a time."
+	}
+	what := "Here it is one pass of the engine over the files of a partition"
+	if len(b.cells) > 0 {
+		if device := deviceOf(b.cells[0]); device != "" {
+			what += ", which lie on an artificial device: " + device + ". It stands for the database of the article, and is no measurement of a disk"
+		}
+	}
+	return article + what + ". A batch of a fixed size waits for more reads until it is full or its time is over, as in the article. " +
+		"Unlike a statement, a pass makes as many disk reads as it has keys in different blocks, several at a time, so batching gains until the device is busy, and no more."
+}
+
+// deviceOf describes the artificial device of a cell; "" without one.
+func deviceOf(c *results.Cell) string {
+	var device struct {
+		Latency float64 `json:"readLatencyNanos"`
+		Depth   int     `json:"readDepth"`
+	}
+	data, err := json.Marshal(c.Target) // a struct when it was measured, fields of JSON when it was read
+	if err != nil || json.Unmarshal(data, &device) != nil || device.Latency == 0 {
+		return ""
+	}
+	text := fmt.Sprintf("each read of a file takes %s longer, ", chart.Nanos(device.Latency))
+	if device.Depth == 0 {
+		return text + "any number at a time"
+	}
+	return text + fmt.Sprintf("at most %d at a time", device.Depth)
+}
+
+// table has the columns of the article.
+func (b *batches) table(published bool) *report.Table {
+	t := &report.Table{
+		Head:    []string{"batch", "reads/batch", "run", "mean", "p50", "p99", "worst", "reads/s", "x none"},
+		Caption: "The run with the median rate. reads/batch is what the store counted; x none is the rate relative to unbatched.",
+	}
+	if published {
+		t.Head = append(t.Head, "article: run", "mean", "worst", "reads/s", "x none")
+		t.Caption += " The article: 3,000,000 reads of 350 million rows by 300 readers on 8 hardware threads, each key asked for ten times in a row."
+	}
+	none := b.cell(batchNone)
+	for _, c := range b.cells {
+		run := c.MedianRun()
+		get := run.Operation("get")
+		row := []report.Entry{
+			report.Words(c.Param(paramBatch)), report.Words(strconv.FormatFloat(readsPerBatch(c, run), 'f', 1, 64)), report.Words(chart.Seconds(run.Seconds)),
+			duration(get.MeanNanos), duration(get.Nanos.P50), duration(get.Nanos.P99), duration(get.Nanos.Max),
+			report.Figure(chart.Number(rateOf(c)), rateOf(c)),
+		}
+		if none != nil {
+			row = append(row, report.Words(times(c, none)))
+		} else {
+			row = append(row, report.Words("-"))
+		}
+		if published {
+			row = append(row, publishedBatchRow(c.Param(paramBatch))...)
+		}
+		t.Rows = append(t.Rows, row)
+	}
+	return t
+}
+
+func duration(nanos int64) report.Entry {
+	return report.Cost(chart.Nanos(float64(nanos)), float64(nanos))
+}
+
+// figure shows rate and mean against the batch size.
+func (b *batches) figure() *chart.Figure {
+	rates := &chart.Line{Name: "kvd"}
+	means := &chart.Line{}
+	articleRates, articleMeans := &chart.Line{Name: "article", Series: 1}, &chart.Line{Series: 1}
+	adaptiveRates, adaptiveMeans := &chart.Reference{Name: "kvd, adaptive default"}, &chart.Reference{Name: "kvd, adaptive default"}
+	var names []string
+	adaptive := b.cell(batchAdaptive)
+	for _, c := range b.cells {
+		if c == adaptive {
+			continue
+		}
+		x := float64(len(names))
+		names = append(names, c.Param(paramBatch))
+		least, median, most := c.Rates()
+		rates.X, rates.Y = append(rates.X, x), append(rates.Y, median)
+		rates.Low, rates.High = append(rates.Low, least), append(rates.High, most)
+		means.X, means.Y = append(means.X, x), append(means.Y, float64(c.MedianRun().Operation("get").MeanNanos))
+		if p, ok := publishedBatch(c.Param(paramBatch)); ok {
+			articleRates.X, articleRates.Y = append(articleRates.X, x), append(articleRates.Y, p.rate)
+			articleMeans.X, articleMeans.Y = append(articleMeans.X, x), append(articleMeans.Y, float64(p.mean))
+		}
+		if adaptive != nil {
+			adaptiveRates.X, adaptiveRates.Y = append(adaptiveRates.X, x), append(adaptiveRates.Y, rateOf(adaptive))
+			adaptiveMeans.X, adaptiveMeans.Y = append(adaptiveMeans.X, x), append(adaptiveMeans.Y, float64(adaptive.MedianRun().Operation("get").MeanNanos))
+		}
+	}
+	return &chart.Figure{
+		Title: "Reads by batch size", X: chart.Axis{Label: "batch size", Kind: chart.Categories, Names: names},
+		Panels: []chart.Panel{
+			{Y: chart.Axis{Label: "reads/s", Kind: chart.Log10}, Marks: []chart.Mark{rates, articleRates, adaptiveRates}},
+			{Y: chart.Axis{Label: "mean response", Kind: chart.Log10, Format: chart.Nanos}, Marks: []chart.Mark{means, articleMeans, quiet(adaptiveMeans)}},
+		},
+		Note: append(report.Note(b.result, nil), "Band: the least and the highest of the runs."),
+	}
+}
+
+// quiet keeps a reference out of the legend, which the panel above has.
+func quiet(r *chart.Reference) *chart.Reference {
+	r.Name = ""
+	return r
+}
+
+// verdict compares the default with the best fixed size, if both were measured.
+func (b *batches) verdict() []string {
+	adaptive := b.cell(batchAdaptive)
+	size, best := b.best()
+	if adaptive == nil || best == nil {
+		return nil
+	}
+	return []string{fmt.Sprintf("The adaptive default reaches %s of the throughput of the best fixed size, %s.", percent(adaptive, best), size)}
+}
+
+// loneVerdict compares the mean response of one reader with and without batching.
+func (b *batches) loneVerdict() []string {
+	none, adaptive := b.cell(batchNone), b.cell(batchAdaptive)
+	if none == nil || adaptive == nil {
+		return nil
+	}
+	n, a := least(none), least(adaptive)
+	return []string{fmt.Sprintf("A lone reader waits %s on average with the adaptive default and %s unbatched (the quickest run of each): %s.", chart.Nanos(a), chart.Nanos(n), change(a/n))}
+}
+
+// least returns the least mean response of the runs.
+func least(c *results.Cell) float64 {
+	mean := math.Inf(1)
+	for _, run := range c.Runs {
+		mean = min(mean, float64(run.Operation("get").MeanNanos))
+	}
+	return mean
+}
+
+// publishedBatchRow returns the article's entries of a batch size.
+func publishedBatchRow(batch string) []report.Entry {
+	p, ok := publishedBatch(batch)
+	if !ok {
+		return slices.Repeat([]report.Entry{report.Words("-")}, 5)
+	}
+	none, _ := publishedBatch(batchNone)
+	worst := "-"
+	if p.worst > 0 {
+		worst = chart.Nanos(float64(p.worst))
+	}
+	return []report.Entry{
+		report.Words(chart.Seconds(p.seconds)), report.Words(chart.Nanos(float64(p.mean))), report.Words(worst), report.Words(chart.Number(p.rate)),
+		report.Words(strconv.FormatFloat(p.rate/none.rate, 'f', 1, 64)),
+	}
+}
