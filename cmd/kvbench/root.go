@@ -61,6 +61,7 @@ Exit codes: 0 the command ended, also if by a signal; 1 it failed, or an answer 
 		newMicrobatchCommand(open),
 		newReadsCommand(open),
 		newSweepCommand(open),
+		newSourceCommand(open),
 		newReportCommand(),
 		newDiffCommand(),
 	)

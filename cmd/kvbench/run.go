@@ -147,6 +147,7 @@ func (o *options) params() []results.Param {
 
 // writeReport writes the directory of a report, and prints the path of its page.
 func writeReport(c *cobra.Command, dir string, r *results.Result, page *report.Page) error {
+	ofSource(c, r, page)
 	if err := results.Write(dir, r, page.HTML()); err != nil {
 		return err
 	}

@@ -54,7 +54,7 @@ func Verdict(differences []results.Difference) string {
 		}
 	}
 	if count[results.Worse]+count[results.Better] == 0 {
-		return fmt.Sprintf("No difference in %s that the spread of the runs does not explain.", Plural(mains, "rate"))
+		return fmt.Sprintf("No difference in %s that the spread of the runs does not explain.", Plural(mains, "rate")) + others(differences)
 	}
 	var parts []string
 	if n := count[results.Worse]; n > 0 {
@@ -63,7 +63,30 @@ func Verdict(differences []results.Difference) string {
 	if n := count[results.Better]; n > 0 {
 		parts = append(parts, fmt.Sprintf("%d of %s better, most %s (%s)", n, Plural(mains, "rate"), best.Cell, signed(best.Ratio)))
 	}
-	return strings.Join(parts, "; ") + "."
+	return strings.Join(parts, "; ") + "." + others(differences)
+}
+
+// others says how many of the latencies and costs are worse. On a busy machine, or in an
+// open loop, these may show what rates do not.
+func others(differences []results.Difference) string {
+	all, worse := 0, 0
+	most := results.Difference{}
+	for _, d := range differences {
+		if d.Main {
+			continue
+		}
+		all++
+		if d.Verdict == results.Worse {
+			worse++
+			if d.Ratio > most.Ratio {
+				most = d
+			}
+		}
+	}
+	if worse == 0 {
+		return ""
+	}
+	return fmt.Sprintf(" %d of %d latencies and costs worse, most %s (%s); one in twenty is so by chance.", worse, all, most.Metric, signed(most.Ratio))
 }
 
 // signed writes a ratio as a change in percent.

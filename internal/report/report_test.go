@@ -134,6 +134,12 @@ func TestADiffSaysWhatDiffers(t *testing.T) {
 	assert.Contains(t, same.Lead, "No difference in 1 rate")
 	assert.NotContains(t, same.HTML(), "ZgotmplZ")
 
+	for i, micros := range []float64{3, 3.01, 3.02} {
+		a.Cells[0].Runs[i].CPUMicrosPerOp, b.Cells[0].Runs[i].CPUMicrosPerOp = micros, 1.25*micros
+	}
+	dearer := Diff(a, b, [2]string{"a", "b"}, mustCompare(t, a, b))
+	assert.Contains(t, dearer.Lead, "No difference in 1 rate that the spread of the runs does not explain. 1 of 3 latencies and costs worse, most CPU an operation (+25.0 %)")
+
 	for i, rate := range []float64{800, 805, 811} {
 		b.Cells[0].Runs[i] = testRun(rate)
 	}

@@ -20,6 +20,7 @@ type Result struct {
 	Scale       float64             `json:"scale"`                // of times and sizes; 1 is full scale
 	Began       string              `json:"began"`                // RFC 3339, UTC
 	Objectives  string              `json:"objectives,omitempty"` // of --slo
+	Source      string              `json:"source,omitempty"`     // of `kvbench source`, if it was measured for one
 	Environment loadgen.Environment `json:"environment"`
 	Cells       []*Cell             `json:"cells"`
 }

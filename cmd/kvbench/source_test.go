@@ -1,0 +1,73 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/kvd-db/kvd/internal/experiment"
+	"github.com/kvd-db/kvd/internal/results"
+)
+
+func TestASourceRunsItsExperimentBesideItsFigures(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "s")
+	synctest.Test(t, func(t *testing.T) {
+		r := runCommand(t, t.Context(), func(m *memoryTarget) { m.takes = 10 * time.Millisecond }, "source", "partitions", "--scale", "0.0001", "--runs", "1", "--report", dir,
+			"--", "--mixes", "BALANCED", "--partitions=1,2", "--threads", "1")
+		require.Equal(t, exitOK, r.code, r.stderr)
+		assert.Contains(t, r.stdout, "kvbench partitions --keys 100000000 --value-size 1024 --scale 0.0001")
+		assert.Contains(t, r.stdout, "2 partitions against 1")
+		assert.Contains(t, r.stdout, "What the source measured: DBFromZero")
+		assert.Regexp(t, `PUT_HEAVY +67\.7 +111\.1 +\+64 % +33\.1`, r.stdout)
+	})
+	back, err := results.Read(filepath.Join(dir, "partitions"))
+	require.NoError(t, err)
+	assert.Equal(t, "partitions", back.Source)
+	assert.Len(t, back.Cells, 2)
+	file := filepath.Join(dir, "partitions", results.ReportFile)
+	before, err := os.ReadFile(file)
+	require.NoError(t, err)
+	assert.Contains(t, string(before), "What the source measured")
+
+	r := runCommand(t, t.Context(), nil, "report", filepath.Join(dir, "partitions"))
+	require.Equal(t, exitOK, r.code, r.stderr)
+	after, err := os.ReadFile(file)
+	require.NoError(t, err)
+	assert.Equal(t, string(before), string(after))
+}
+
+func TestSourcesThatMakeNoSense(t *testing.T) {
+	for says, args := range map[string][]string{
+		"name a source":           {},
+		`"alchemy" is no source`:  {"alchemy"},
+		`unexpected "partitions"`: {"partitions", "partitions"},
+		"--runs -1":               {"partitions", "--runs=-1"},
+		"--scale 0":               {"partitions", "--scale", "0"},
+		"unknown flag: --alchemy": {"partitions", "--", "--alchemy"},
+	} {
+		r := runCommand(t, t.Context(), nil, append([]string{"source"}, args...)...)
+		assert.Equal(t, exitUsage, r.code, says)
+		assert.Contains(t, r.stderr, says)
+	}
+	r := runCommand(t, t.Context(), func(m *memoryTarget) { m.garbled = true }, "source", "partitions", "--scale", "0.0001")
+	assert.Equal(t, exitError, r.code)
+	assert.Contains(t, r.stderr, "wrong answer")
+}
+
+// TestTheFlagsOfSourcesExist parses the command line of each experiment that this kvbench has.
+func TestTheFlagsOfSourcesExist(t *testing.T) {
+	for _, source := range experiment.Sources {
+		assert.NotEmpty(t, source.Section().Tables, source.Name)
+		for _, step := range source.Steps {
+			r := runCommand(t, t.Context(), nil, append(append([]string{}, step...), "--scale", "0", "--report", "r", "--runs", "1")...)
+			assert.Equal(t, exitUsage, r.code)
+			assert.True(t, assert.ObjectsAreEqual("kvbench: --scale 0: want more than 0, and at most 100\nsee kvbench "+step[0]+" --help\n", r.stderr) ||
+				assert.ObjectsAreEqual("kvbench: unknown command \""+step[0]+"\" for \"kvbench\"\nsee kvbench --help\n", r.stderr), r.stderr)
+		}
+	}
+}
