@@ -48,7 +48,7 @@ func (a *app) execute(ctx context.Context, args []string) int {
 		a.getCommand(), a.putCommand(), a.deleteCommand(), a.scanCommand(),
 		a.txnCommand(), a.importCommand(), a.exportCommand(),
 		a.checkCommand(), a.digestCommand(), a.dumpCommand(),
-		a.slowlogCommand(), a.healthCommand(), a.certCommand(), a.versionCommand(),
+		a.slowlogCommand(), a.healthCommand(), a.certCommand(), a.tokenCommand(), a.versionCommand(),
 	)
 	command, err := root.ExecuteContextC(ctx)
 	if err == nil {

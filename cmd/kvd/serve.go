@@ -18,7 +18,7 @@ func (a *app) serveCommand() *cobra.Command {
 		Use:   "serve",
 		Short: "Run the server until SIGINT or SIGTERM",
 		Long: "Run the server until SIGINT or SIGTERM; a second signal ends it at once.\n" +
-			"SIGHUP reads certificates and the file of --config again, and applies the settings\n" +
+			"SIGHUP reads certificates, tokens and the file of --config again, and applies the settings\n" +
 			"that kvd config docs marks as live.\n\n" +
 			"When the server is ready it prints one line, READY listen=ADDR admin=ADDR. It\n" +
 			"logs to standard error. Every flag can also be set by an environment variable, for\n" +

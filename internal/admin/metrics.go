@@ -23,6 +23,7 @@ var (
 	shed        = describe("kvd_shed_total", "Connections, calls and operations refused because something was full.", "reason")
 	txns        = describe("kvd_txn_total", "Transactions that were evaluated, by outcome.", "outcome")
 	panics      = describe("kvd_handler_panics_total", "Request handlers that panicked.")
+	refused     = describe("kvd_refused_total", "Calls, connections and operations refused because the client is not known (unauthenticated) or may not do it (denied).", "why")
 	connections = describe("kvd_connections", "Open client connections.")
 	accepted    = describe("kvd_connections_accepted_total", "Client connections accepted.")
 	raw         = describe("kvd_raw_connections", "Open client connections that carry raw frames, without gRPC.")
@@ -184,6 +185,8 @@ func (s sink) traffic(t *Traffic) {
 		s.counter(txns, n, outcome)
 	}
 	s.counter(panics, t.Panics)
+	s.counter(refused, t.Unauthenticated, "unauthenticated")
+	s.counter(refused, t.Denied, "denied")
 	s.counter(slow, t.Slow)
 	s.number(connections, float64(t.Connections))
 	s.counter(accepted, t.Accepted)

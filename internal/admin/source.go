@@ -38,15 +38,17 @@ type Traffic struct {
 	Shed         map[string]uint64 // by reason
 	Transactions map[string]uint64 // by outcome: "commit", "conflict", "condition_failed"
 	// Gates are what calls of the store pass, by kind: "reads", "writes" and "cached_reads".
-	Gates       map[string]admission.Stats
-	Panics      uint64
-	Connections int64
-	Accepted    uint64
-	Raw         int64  // connections of raw frames
-	RawAccepted uint64 // such connections
-	RawFrames   uint64 // frames that came by them
-	Streams     int64  // calls by gRPC that are being served
-	Bytes       int64  // what they are charged for
+	Gates  map[string]admission.Stats
+	Panics uint64
+	// Unauthenticated and Denied count what was refused for lack of an identity or a right.
+	Unauthenticated, Denied uint64
+	Connections             int64
+	Accepted                uint64
+	Raw                     int64  // connections of raw frames
+	RawAccepted             uint64 // such connections
+	RawFrames               uint64 // frames that came by them
+	Streams                 int64  // calls by gRPC that are being served
+	Bytes                   int64  // what they are charged for
 	// Waiting counts what waits for its client, and WaitingBytes what has come of it.
 	Waiting, WaitingBytes int64
 

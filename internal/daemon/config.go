@@ -41,6 +41,8 @@ type Config struct {
 	// MaxConns, MaxPeerConns and MaxAdminConns bound connections; 0: see limitConnections.
 	MaxConns, MaxPeerConns, MaxAdminConns int
 
+	// Tokens is the name of the file with the identities of clients; empty: none.
+	Tokens string
 	// TLSCert, TLSKey and ClientCA are the names of files, in PEM; empty: none.
 	TLSCert, TLSKey, ClientCA string
 
@@ -118,11 +120,13 @@ func (c *Config) Settings() []*Setting {
 			Help: "file with the server's certificate in PEM, followed by those of intermediate authorities; clients then need TLS 1.3. Read again within seconds if it changes, and on SIGHUP"},
 		{Name: "tls-key", value: stringValue{&c.TLSKey}, Help: "file with the private key of that certificate, likewise"},
 		{Name: "client-ca", value: stringValue{&c.ClientCA},
-			Help: "file with the authorities of client certificates, likewise; clients then need a certificate"},
+			Help: "file with the authorities of client certificates, likewise; clients then need a certificate, or with --tokens a certificate or a token"},
+		{Name: "tokens", value: stringValue{&c.Tokens},
+			Help: "file with the identities of clients and their rights, see kvd token; likewise. Without it, whoever has a client certificate may do everything"},
 		{Name: "log-level", Live: true, value: choiceValue{&c.LogLevel, []string{"debug", "info", "warn", "error"}}, Help: "lowest level of lines to log"},
 		{Name: "log-format", value: choiceValue{&c.LogFormat, []string{"console", "json"}}, Help: "format of log lines on standard error"},
 		{Name: "dev", value: boolValue{&c.Dev}, Help: "keep everything in memory, which is lost at the end; the default durability is then buffered"},
-		{Name: "insecure-allow-remote", value: boolValue{&c.Remote}, Help: "allow addresses that are not loopback although not every client is encrypted and authenticated; without it they need --tls-cert, --tls-key and --client-ca"},
+		{Name: "insecure-allow-remote", value: boolValue{&c.Remote}, Help: "allow addresses that are not loopback although not every client is encrypted and authenticated; without it they need --tls-cert, --tls-key, and --client-ca or --tokens"},
 	}
 	for _, s := range settings {
 		s.preset = s.value.String()
@@ -230,7 +234,7 @@ func (c *Config) checkTLS() error {
 }
 
 // authenticates reports whether every client is encrypted and authenticated.
-func (c *Config) authenticates() bool { return c.TLSCert != "" && c.ClientCA != "" }
+func (c *Config) authenticates() bool { return c.TLSCert != "" && (c.ClientCA != "" || c.Tokens != "") }
 
 // checkAddress refuses an address that other machines can reach unless it is protected, or
 // --insecure-allow-remote is set.
@@ -250,8 +254,8 @@ func (c *Config) checkAddress(address string, protected bool) error {
 			"Listen on 127.0.0.1 and let a tunnel or proxy protect it, or pass --insecure-allow-remote if all that can reach the port may see them",
 			ErrUsage, address)
 	}
-	return fmt.Errorf("%w: %q is not a loopback address, and clients are not authenticated: pass --tls-cert, --tls-key and --client-ca "+
-		"(kvd cert dev makes files to try it), or --insecure-allow-remote if all that can reach the port may read and write",
+	return fmt.Errorf("%w: %q is not a loopback address, and clients are not authenticated: pass --tls-cert, --tls-key, and --client-ca or --tokens "+
+		"(kvd cert dev and kvd token make files to try it), or --insecure-allow-remote if all that can reach the port may read and write",
 		ErrUsage, address)
 }
 

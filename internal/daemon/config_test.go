@@ -26,13 +26,18 @@ func TestOnlyLoopbackUnlessAskedFor(t *testing.T) {
 		assert.Equal(t, allowed, err == nil, address)
 		if !allowed {
 			require.ErrorIs(t, err, ErrUsage)
-			require.ErrorContains(t, err, "pass --tls-cert, --tls-key and --client-ca")
+			require.ErrorContains(t, err, "pass --tls-cert, --tls-key, and --client-ca or --tokens")
 		}
 		c = DefaultConfig()
 		c.Listen, c.TLSCert, c.TLSKey = address, "cert", "key"
 		assert.Equal(t, allowed, c.normalize() == nil, "%s: encrypted, but not authenticated", address)
 		c.ClientCA = "ca"
 		require.NoError(t, c.normalize(), address)
+		c.ClientCA, c.Tokens = "", "tokens"
+		require.NoError(t, c.normalize(), address)
+		c.TLSCert, c.TLSKey = "", ""
+		assert.Equal(t, allowed, c.normalize() == nil, "%s: tokens in plain text", address)
+		c.TLSCert, c.TLSKey = "cert", "key"
 		c.Admin = address
 		assert.Equal(t, allowed, c.normalize() == nil, "%s: the admin pages are not protected by that", address)
 		c = DefaultConfig()

@@ -16,6 +16,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/kvd-db/kvd/internal/admin"
+	"github.com/kvd-db/kvd/internal/auth"
 	"github.com/kvd-db/kvd/internal/batcher"
 	"github.com/kvd-db/kvd/internal/certificate"
 	"github.com/kvd-db/kvd/internal/engine"
@@ -31,6 +32,7 @@ type process struct {
 	journal *journal
 	disk    *diskWatch
 	tls     *certificate.Server // nil: connections are plain text
+	auth    *auth.Authority     // nil: everybody may do everything
 
 	listen, adminListen net.Listener
 	pages               *http.Server
@@ -244,6 +246,7 @@ func (s *process) open(ctx context.Context) error {
 	_, _, requests := split(c.dataBudget())
 	srv := service.New(Store(e), service.Options{
 		TLS:         s.tlsConfig(),
+		Auth:        s.auth,
 		BufferBytes: requests,
 		MaxDeadline: c.MaxCall,
 		NetOnly:     !c.RawSockets,

@@ -11,6 +11,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/kvd-db/kvd/internal/auth"
 	"github.com/kvd-db/kvd/internal/certificate"
 	"github.com/kvd-db/kvd/internal/livefile"
 	"github.com/kvd-db/kvd/internal/vfs"
@@ -18,11 +19,14 @@ import (
 
 // openFiles reads the files that may be replaced while the process runs.
 func (s *process) openFiles() (err error) {
+	if err := s.openTokens(); err != nil {
+		return err
+	}
 	c := &s.config
 	if c.TLSCert == "" {
 		return nil
 	}
-	files := certificate.Files{Certificate: c.TLSCert, Key: c.TLSKey, ClientCA: c.ClientCA}
+	files := certificate.Files{Certificate: c.TLSCert, Key: c.TLSKey, ClientCA: c.ClientCA, ClientOptional: c.Tokens != ""}
 	s.tls, err = certificate.Open(vfs.OS, files, func(err error) {
 		if err != nil {
 			s.log.Error("new certificates cannot be used; the old ones are served", zap.Error(err))
@@ -39,6 +43,31 @@ func (s *process) openFiles() (err error) {
 	return err
 }
 
+// openTokens finds out who knows the clients.
+func (s *process) openTokens() (err error) {
+	name := s.config.Tokens
+	if name == "" {
+		if s.config.ClientCA != "" {
+			s.auth = auth.ForCertificates()
+		}
+		return nil
+	}
+	s.auth, err = auth.Open(vfs.OS, name, func(err error) {
+		if err != nil {
+			s.log.Error("the new token file cannot be used; the old identities count", zap.Error(err))
+			return
+		}
+		s.log.Info("the new token file counts", zap.Int("identities", s.auth.Identities()))
+	})
+	if err != nil {
+		return fmt.Errorf("%w: --tokens: %w; kvd token new makes one", ErrUsage, err)
+	}
+	if s.config.TLSCert == "" {
+		s.log.Warn("tokens travel in plain text: whoever can read the network can use them; pass --tls-cert and --tls-key")
+	}
+	return nil
+}
+
 // tlsConfig returns nil for plain text.
 func (s *process) tlsConfig() *tls.Config {
 	if s.tls == nil {
@@ -51,6 +80,9 @@ func (s *process) tlsConfig() *tls.Config {
 func (s *process) watchers() (all []*livefile.Watcher) {
 	if s.tls != nil {
 		all = append(all, s.tls.Watcher)
+	}
+	if s.auth != nil && s.auth.Watcher != nil {
+		all = append(all, s.auth.Watcher)
 	}
 	return all
 }
@@ -96,7 +128,7 @@ func (s *process) obeyHangups(ctx context.Context) {
 func (s *process) reload() {
 	all := s.watchers()
 	if len(all) == 0 && s.config.Reread == nil {
-		s.log.Warn("SIGHUP is ignored: there are no certificates and no configuration file to read again; to change settings, stop the server with SIGTERM and start it again")
+		s.log.Warn("SIGHUP is ignored: there are no certificates, no tokens and no configuration file to read again; to change settings, stop the server with SIGTERM and start it again")
 		return
 	}
 	for _, w := range all {

@@ -10,10 +10,11 @@ import (
 // FrameKind is the kind of a compact frame: the byte after its length.
 type FrameKind uint8
 
-// The kinds of compact frames: two of requests, three of answers.
+// The kinds of compact frames: two of requests, one to sign in, three of answers.
 const (
-	ReadFrame  FrameKind = 1
-	WriteFrame FrameKind = 2
+	ReadFrame   FrameKind = 1
+	WriteFrame  FrameKind = 2
+	signInFrame FrameKind = 3
 
 	answerFrame    FrameKind = 0x81
 	goingAwayFrame FrameKind = 0x82
@@ -26,6 +27,8 @@ func (k FrameKind) String() string {
 		return "reads"
 	case WriteFrame:
 		return "writes"
+	case signInFrame:
+		return "sign-in"
 	case answerFrame:
 		return "answers"
 	case goingAwayFrame:
@@ -37,7 +40,7 @@ func (k FrameKind) String() string {
 }
 
 // Preamble is what a client sends first on a connection for raw frames, and what the
-// server answers. Its last byte is the version of the format.
+// server answers, in version 1. Its last byte is the version of the format.
 const Preamble = "\x00kvdfrm\x01"
 
 // ALPN is the name of the protocol of raw frames in a TLS handshake.

@@ -11,7 +11,7 @@
 // The generated code defines what is correct for the two messages: tests and fuzzers
 // decode with it what this package encodes, and the other way round.
 //
-// # Compact frames, format version 1
+// # Compact frames, format versions 1 and 2
 //
 // In protobuf an operation is three nested messages, whose lengths must be known before
 // they are written. A compact frame states what its operations have in common once, and
@@ -85,6 +85,19 @@
 //
 //	15 00 00 00 | 02 | 00 | 01 00 | 01 00 00 00 | 00 00 00 00 | 00 00 00 00 | 01 | 01 6b | 01 76
 //	length      kind flags  count   id            timeout       zero          put   k       v
+//
+// # Version 2: signing in
+//
+// A client that has a token asks for version 2. If the server answers with version 2, the
+// client's first frame is a sign-in, kind 3, and all else is as in version 1. The server
+// answers it only if it refuses the client: with refused, whose reason is UNAUTHENTICATED. So
+// a client need not wait for an answer. A server that answers with version 1 knows no tokens.
+// A client without a token, or with a certificate in place of one, speaks version 1.
+//
+//	sign-in         all of its header but length and kind is zero; at most 1 KiB
+//	                token as bytes
+//
+// # Ends
 //
 // After going away (0x82) the client sends no more frames and receives the answers to
 // those in flight. After refused (0x83) the connection is closed. Undefined flags and

@@ -33,6 +33,9 @@ const (
 	VersionGone      = "VERSION_GONE"
 	Corruption       = "CORRUPTION"
 	Internal         = "INTERNAL"
+
+	Unauthenticated  = "UNAUTHENTICATED"
+	PermissionDenied = "PERMISSION_DENIED"
 )
 
 // Class is a kind of error that a store returns.

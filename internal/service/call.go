@@ -3,6 +3,7 @@ package service
 import (
 	"time"
 
+	"github.com/kvd-db/kvd/internal/auth"
 	"github.com/kvd-db/kvd/internal/histogram"
 	"github.com/kvd-db/kvd/internal/kv"
 	"github.com/kvd-db/kvd/internal/trace"
@@ -44,6 +45,9 @@ type Times [StageCount]time.Duration
 // it does not account for itself is the gate's. That spares a look at the clock.
 type Call struct {
 	Begun time.Time // when the request had come
+	// Who asks, as Authorize returned it, and the Session of a call that lasts.
+	Who     *auth.Identity
+	Session *auth.Session
 	// Budget bounds what the request reads. Its owner charges it to Server.Memory.
 	Budget kv.ReadBudget
 

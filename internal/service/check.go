@@ -2,26 +2,29 @@ package service
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 
+	"github.com/kvd-db/kvd/internal/auth"
 	"github.com/kvd-db/kvd/internal/kv"
 )
 
 // Limits returns the limits of requests.
 func (s *Server) Limits() kv.Limits { return s.limits }
 
-// CheckKey checks a key to read.
-func (s *Server) CheckKey(key []byte) error {
+// CheckKey checks a key to read, and that the client may read it.
+func (s *Server) CheckKey(who *auth.Identity, key []byte) error {
 	if err := s.limits.CheckKey(key); err != nil {
 		return Invalid(err)
 	}
-	return nil
+	return s.mayRead(who, key)
 }
 
 // CheckWrite checks a write of one key as its client asks for it, with its condition, and
 // sets its expiry from its time to live. What the protocol could not decode has a kind or
-// a level beyond those of package kv.
-func (s *Server) CheckWrite(w *kv.Write, c *kv.Condition, ttlMillis uint64) (err error) {
+// a level beyond those of package kv. looks: it returns what the key held. The client must
+// have the right to write, and for that or a condition also the right to read.
+func (s *Server) CheckWrite(who *auth.Identity, w *kv.Write, c *kv.Condition, ttlMillis uint64, looks bool) (err error) {
 	if err := s.checkKind(&w.Op, ttlMillis); err != nil {
 		return err
 	}
@@ -31,7 +34,16 @@ func (s *Server) CheckWrite(w *kv.Write, c *kv.Condition, ttlMillis uint64) (err
 	if err := s.checkCondition(c); err != nil {
 		return err
 	}
-	return checkOptions(w.Durability, &w.RequestID)
+	if err := checkOptions(w.Durability, &w.RequestID); err != nil {
+		return err
+	}
+	if err := s.mayWrite(who, w.Op.Key); err != nil {
+		return err
+	}
+	if looks || c.Kind != kv.Unconditional {
+		return s.mayRead(who, w.Op.Key)
+	}
+	return nil
 }
 
 // checkKind checks that an operation is one of a single key, and sets its expiry. Limits
@@ -140,14 +152,14 @@ type Mutation struct {
 
 // batchOf makes one batch of mutations, their conditions being its guards. Its
 // limits are left to the caller.
-func (s *Server) batchOf(mutations []Mutation) (*kv.WriteBatch, error) {
+func (s *Server) batchOf(who *auth.Identity, mutations []Mutation) (*kv.WriteBatch, error) {
 	if err := s.CheckMutations(len(mutations)); err != nil {
 		return nil, err
 	}
 	batch := new(kv.WriteBatch)
 	for i := range mutations {
-		if err := s.addMutation(batch, &mutations[i]); err != nil {
-			return nil, Invalid(fmt.Errorf("mutation %d: %w", i, err))
+		if err := s.addMutation(who, batch, &mutations[i]); err != nil {
+			return nil, inPart(err, "mutation %d", i)
 		}
 	}
 	return batch, nil
@@ -162,7 +174,18 @@ func (s *Server) CheckMutations(n int) error {
 	return nil
 }
 
-func (s *Server) addMutation(batch *kv.WriteBatch, m *Mutation) error {
+// inPart says which part of a request an error is about.
+func inPart(err error, format string, args ...any) error {
+	part := fmt.Sprintf(format, args...)
+	if f, ok := errors.AsType[*Error](err); ok {
+		named := *f
+		named.Message = part + ": " + f.Message
+		return &named
+	}
+	return Invalid(fmt.Errorf("%s: %w", part, err))
+}
+
+func (s *Server) addMutation(who *auth.Identity, batch *kv.WriteBatch, m *Mutation) error {
 	if err := checkConditionKind(&m.Condition); err != nil {
 		return err
 	}
@@ -171,8 +194,12 @@ func (s *Server) addMutation(batch *kv.WriteBatch, m *Mutation) error {
 			return fmt.Errorf("%w: a range delete takes no precondition", kv.ErrInvalidArgument)
 		}
 		if m.Err == nil {
-			batch.DeleteRange(m.Op.Key, m.Op.Value)
-			return s.checkBounds(kv.Range{Start: m.Op.Key, End: m.Op.Value})
+			r := kv.Range{Start: m.Op.Key, End: m.Op.Value}
+			batch.DeleteRange(r.Start, r.End)
+			if err := s.checkBounds(r); err != nil {
+				return err
+			}
+			return s.mayWriteRange(who, r)
 		}
 	}
 	if m.Err != nil {
@@ -182,8 +209,12 @@ func (s *Server) addMutation(batch *kv.WriteBatch, m *Mutation) error {
 		return err
 	}
 	batch.Add(m.Op)
+	if err := s.mayWrite(who, m.Op.Key); err != nil {
+		return err
+	}
 	if m.Condition.Kind != kv.Unconditional {
 		batch.Require(kv.Guard{Key: m.Op.Key, Condition: m.Condition})
+		return s.mayRead(who, m.Op.Key)
 	}
 	return nil
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/kvd-db/kvd/internal/admission"
+	"github.com/kvd-db/kvd/internal/auth"
 	"github.com/kvd-db/kvd/internal/rawconn"
 )
 
@@ -22,6 +23,9 @@ type Conn struct {
 	peeked   []byte
 	// handshakeEnds is when the client must have said what it has to say at first.
 	handshakeEnds time.Time
+	// certificate is the session of the client's certificate, and session that of the token
+	// that it showed last; nil: none.
+	certificate, session *auth.Session
 
 	lines   [gateCount]admission.Client // guarded by each of the gates
 	waits   [waitKinds]waitShare        // guarded by each of Server.waits
@@ -97,6 +101,21 @@ func (s *Server) socketOf(conn net.Conn) *rawconn.Conn {
 		return nil
 	}
 	return rawconn.New(conn)
+}
+
+// SignIn returns the session of a token that the client shows, or, for an empty one, that of
+// its certificate; nil: it has shown nothing, or nobody has to. Used by one goroutine at a
+// time.
+func (c *Conn) SignIn(token string) *auth.Session {
+	switch {
+	case c.server.options.Auth == nil:
+		return nil
+	case token == "":
+		return c.certificate
+	case !c.session.Shows(token):
+		c.session = c.server.options.Auth.SignIn(token)
+	}
+	return c.session
 }
 
 // Accepted returns the connection as the listener returned it, without TLS.

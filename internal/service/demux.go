@@ -75,6 +75,11 @@ func (d *protocolDemux) handshake(a *acceptedConn) (*Conn, Protocol) {
 	}
 	c := newConn(s, secured, a.peer)
 	c.accepted, c.peeked, c.handshakeEnds = a, peeked, ends
+	if conn, ok := secured.(*tls.Conn); ok && s.options.Auth != nil {
+		if chains := conn.ConnectionState().VerifiedChains; len(chains) > 0 {
+			c.certificate = s.options.Auth.SignInByCertificate(chains[0][0])
+		}
+	}
 	return c, protocol
 }
 

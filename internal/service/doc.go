@@ -9,7 +9,8 @@
 //	                idles, or is refused (listener.go)
 //	protocolDemux   TLS; the ALPN, or the first byte, says which protocol it is (demux.go)
 //	Protocol        decodes a request and begins a Call (grpcapi, frameapi)
-//	Server          checks limits and the request, in the words of package kv (check.go)
+//	Authorize       finds out who calls, and whether the method is for them (authorize.go)
+//	Server          checks limits, the request, and the rights to its keys, in the words of package kv (check.go)
 //	admission       waits until the store may take the work, or refuses it (gates.go)
 //	Store           performs it (store.go)
 //	Failure         turns an error of the store into an Error with a code, a reason and
@@ -25,6 +26,15 @@
 // A package below this one implements [Protocol], and daemon.Protocols gets a line. The
 // tests have one of lines (lines_test.go). It shares the port, the limits, admission, the
 // errors, the counters and the slow log with all others, and imports none of them.
+//
+// # Rights
+//
+// Every method names a [Rule], or the server does not start. Then each operation is judged by
+// the keys and ranges that it touches, beside its limits in check.go: operations in batches,
+// both branches of Execute, what a transaction has read, conditions and returned items. A
+// frame is judged by the identity of its connection or stream when it arrives, and a scan
+// before each chunk, so that a revoked token ends what it began. Without authentication that
+// costs a comparison with nil.
 //
 // # Promises
 //

@@ -23,6 +23,7 @@ const (
 	InvalidArgument    Code = 3
 	DeadlineExceeded   Code = 4
 	NotFound           Code = 5
+	PermissionDenied   Code = 7
 	ResourceExhausted  Code = 8
 	FailedPrecondition Code = 9
 	Aborted            Code = 10
@@ -30,6 +31,7 @@ const (
 	Internal           Code = 13
 	Unavailable        Code = 14
 	DataLoss           Code = 15
+	Unauthenticated    Code = 16
 )
 
 const unknownCode Code = 2

@@ -20,7 +20,7 @@ type lines struct {
 }
 
 func newLines(s *service.Server) service.Protocol {
-	return &lines{s, s.Method("Line.Get", service.Reads), s.Method("Line.Put", service.Writes), s.Method("Line.Delete", service.Writes)}
+	return &lines{s, s.Method("Line.Get", service.Reads, service.ByKey), s.Method("Line.Put", service.Writes, service.ByKey), s.Method("Line.Delete", service.Writes, service.ByKey)}
 }
 
 func (p *lines) ALPN() string            { return "kvd-lines" }
@@ -110,7 +110,7 @@ func (l *lineConn) serve(ctx context.Context, words []string) {
 
 func (l *lineConn) write(ctx context.Context, c *service.Call, op kv.Op) error {
 	w := kv.Write{Op: op}
-	if err := l.server.CheckWrite(&w, new(kv.Condition), 0); err != nil {
+	if err := l.server.CheckWrite(c.Who, &w, new(kv.Condition), 0, false); err != nil {
 		return err
 	}
 	return l.server.WriteOne(ctx, c, &w)

@@ -5,6 +5,7 @@ import (
 	"runtime"
 	"time"
 
+	"github.com/kvd-db/kvd/internal/auth"
 	"github.com/kvd-db/kvd/internal/kv"
 )
 
@@ -14,6 +15,8 @@ type Options struct {
 	// TLS secures every connection, by TLS 1.3; nil is plain text. The NextProtos, also of
 	// what GetConfigForClient returns, are the server's.
 	TLS *tls.Config
+	// Auth knows the clients and their rights; nil: everybody may do everything.
+	Auth *auth.Authority
 	// Reflection lets tools such as grpcurl ask for the schema.
 	Reflection bool
 

@@ -2,12 +2,11 @@ package service
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/kvd-db/kvd/internal/kv"
 )
 
-// Lookup performs independent reads of the newest state. It waits for admission. Values
+// Lookup performs independent reads of the newest state that CheckKey has passed. It waits for admission. Values
 // beyond the Budget of the reads are left out: those reads fail with kv.ErrBudgetSpent. An
 // error means that none was performed; that of one read is in it.
 func (s *Server) Lookup(ctx context.Context, c *Call, reads []*kv.Lookup) error {
@@ -39,7 +38,7 @@ func (s *Server) LookupAt(ctx context.Context, c *Call, reads []*kv.Lookup, at k
 // Get performs one read, whatever the size of its value: it waits for memory. A key that
 // is absent is an error.
 func (s *Server) Get(ctx context.Context, c *Call, l *kv.Lookup, at kv.SeqNum) error {
-	if err := s.CheckKey(l.Key); err != nil {
+	if err := s.CheckKey(c.Who, l.Key); err != nil {
 		return err
 	}
 	l.Budget, l.Stages = &c.Budget, c.enter()
@@ -70,8 +69,8 @@ func (s *Server) GetMany(ctx context.Context, c *Call, reads []*kv.Lookup, at kv
 		return 0, err
 	}
 	for i, l := range reads {
-		if err := s.limits.CheckKey(l.Key); err != nil {
-			return 0, Invalid(fmt.Errorf("key %d: %w", i, err))
+		if err := s.CheckKey(c.Who, l.Key); err != nil {
+			return 0, inPart(err, "key %d", i)
 		}
 		l.Budget = &c.Budget
 	}

@@ -27,6 +27,7 @@ type Server struct {
 	shares   [shareKinds]*shares
 	leases   *leases
 	demux    *protocolDemux
+	unfit    error // why it must not serve
 
 	// draining ends when Shutdown begins, and working when its grace period ends.
 	draining, working context.Context
@@ -119,8 +120,11 @@ func (s *Server) ReadOnly() *Error {
 }
 
 // Serve takes connections from l until Shutdown, and then returns nil. It closes
-// l. It may be called for several listeners.
+// l. It may be called for several listeners. It fails if a method has no Rule.
 func (s *Server) Serve(l net.Listener) error {
+	if err := s.checkRules(); err != nil {
+		return errors.Join(err, l.Close())
+	}
 	if !s.addListener(l) {
 		return l.Close()
 	}

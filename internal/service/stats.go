@@ -14,12 +14,13 @@ import (
 type Method struct {
 	name  string
 	kind  Kind
+	rule  Rule
 	codes [codeCount]atomic.Uint64
 }
 
 // Method returns the method of a name, which every protocol may use. It is called when a
 // protocol is made.
-func (s *Server) Method(name string, k Kind) *Method {
+func (s *Server) Method(name string, k Kind, r Rule) *Method {
 	s.methods.Lock()
 	defer s.methods.Unlock()
 	for _, m := range s.methods.all {
@@ -27,7 +28,7 @@ func (s *Server) Method(name string, k Kind) *Method {
 			return m
 		}
 	}
-	m := &Method{name: name, kind: k}
+	m := &Method{name: name, kind: k, rule: r}
 	s.methods.all = append(s.methods.all, m)
 	return m
 }
@@ -96,13 +97,15 @@ const codeCount = len(codeNames)
 
 // counters are what Stats reads. All are safe for concurrent use.
 type counters struct {
-	sheds       [shedReasons]atomic.Uint64
-	txns        [txnOutcomes]atomic.Uint64
-	panics      atomic.Uint64
-	connections atomic.Int64
-	accepted    atomic.Uint64
-	frames      histogram.Powers // of operations
-	stages      stageTimes
+	sheds  [shedReasons]atomic.Uint64
+	txns   [txnOutcomes]atomic.Uint64
+	panics atomic.Uint64
+	// unauthenticated and denied count refusals for lack of an identity or a right.
+	unauthenticated, denied atomic.Uint64
+	connections             atomic.Int64
+	accepted                atomic.Uint64
+	frames                  histogram.Powers // of operations
+	stages                  stageTimes
 }
 
 func (c *counters) shed(reason Shed) { c.sheds[reason].Add(1) }
@@ -142,6 +145,9 @@ type Stats struct {
 	Transactions map[string]uint64
 	// Panics counts the handlers that panicked.
 	Panics uint64
+	// Unauthenticated counts what was refused because the client is not known, and Denied
+	// what it may not do.
+	Unauthenticated, Denied uint64
 
 	Streams int64 // calls by gRPC that are being served
 	Bytes   int64 // what they, and frames, are charged for
@@ -181,13 +187,16 @@ func (s *Server) Stats() Stats {
 		Gates:        make(map[string]admission.Stats, gateCount),
 		Transactions: make(map[string]uint64, txnOutcomes),
 		Panics:       c.panics.Load(),
-		Streams:      int64(s.shares[shareOfCalls].total()),
-		Bytes:        s.memory.Used(),
-		Connections:  c.connections.Load(),
-		Accepted:     c.accepted.Load(),
-		Frames:       c.frames.Counts(),
-		Stages:       c.stages.counts(),
-		Slow:         s.slow.count(),
+
+		Unauthenticated: c.unauthenticated.Load(), Denied: c.denied.Load(),
+
+		Streams:     int64(s.shares[shareOfCalls].total()),
+		Bytes:       s.memory.Used(),
+		Connections: c.connections.Load(),
+		Accepted:    c.accepted.Load(),
+		Frames:      c.frames.Counts(),
+		Stages:      c.stages.counts(),
+		Slow:        s.slow.count(),
 	}
 	s.methods.Lock()
 	all := s.methods.all

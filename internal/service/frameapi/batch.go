@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/kvd-db/kvd/internal/auth"
 	"github.com/kvd-db/kvd/internal/frame"
 	"github.com/kvd-db/kvd/internal/kv"
 	"github.com/kvd-db/kvd/internal/service"
@@ -71,7 +72,7 @@ var batches = sync.Pool{New: func() any { return new(batch) }}
 
 // split checks the operations of a frame that came at a time, answers those that
 // can never succeed or need not, and appends batches of the others to split.
-func (p *Pipeline) split(split []*batch, f *frame.Request, t *ReceiveToken, begun time.Time) []*batch {
+func (p *Pipeline) split(split []*batch, f *frame.Request, t *ReceiveToken, who *auth.Identity, begun time.Time) []*batch {
 	var refused []frame.Result
 	for i := range f.Ops {
 		op := &f.Ops[i]
@@ -79,7 +80,7 @@ func (p *Pipeline) split(split []*batch, f *frame.Request, t *ReceiveToken, begu
 			refused = append(refused, frame.Result{Tag: op.Tag, Skipped: true})
 			continue
 		}
-		k, change, condition, err := p.classify(op)
+		k, change, condition, err := p.classify(who, op)
 		if err != nil {
 			m := p.methodOf(op.Kind)
 			why := p.server.Failure(m, err)
@@ -93,7 +94,7 @@ func (p *Pipeline) split(split []*batch, f *frame.Request, t *ReceiveToken, begu
 		b := find(split, k)
 		if b == nil {
 			b = batches.Get().(*batch)
-			b.pipeline, b.request, b.key, b.call.Begun = p, f, k, begun
+			b.pipeline, b.request, b.key, b.call.Begun, b.call.Who = p, f, k, begun, who
 			split = append(split, b)
 		}
 		b.ops = append(b.ops, op)
@@ -122,11 +123,11 @@ func find(batches []*batch, k batchKey) *batch {
 
 // classify checks an operation and returns its key. A write comes translated,
 // with its condition.
-func (p *Pipeline) classify(op *frame.Op) (k batchKey, w kv.Write, condition kv.Condition, err error) {
+func (p *Pipeline) classify(who *auth.Identity, op *frame.Op) (k batchKey, w kv.Write, condition kv.Condition, err error) {
 	k.timeoutBits = bits.Len32(op.TimeoutMillis)
 	if op.Kind == frame.Get {
 		k.read = true
-		if err := p.server.CheckKey(op.Key); err != nil {
+		if err := p.server.CheckKey(who, op.Key); err != nil {
 			return k, w, condition, err
 		}
 		k.at, err = p.server.ReadVersion(op.AtVersion, op.Epoch)
@@ -134,7 +135,7 @@ func (p *Pipeline) classify(op *frame.Op) (k batchKey, w kv.Write, condition kv.
 	}
 	condition = conditionOf(&op.Condition)
 	w = writeOf(op)
-	err = p.server.CheckWrite(&w, &condition, op.TTLMillis)
+	err = p.server.CheckWrite(who, &w, &condition, op.TTLMillis, op.ReturnPrevious)
 	k.durability = w.Durability
 	k.looks = condition.Kind != kv.Unconditional || op.ReturnPrevious
 	return k, w, condition, err

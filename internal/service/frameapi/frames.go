@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/kvd-db/kvd/internal/auth"
 	"github.com/kvd-db/kvd/internal/frame"
 	"github.com/kvd-db/kvd/internal/kv"
 	"github.com/kvd-db/kvd/internal/reason"
@@ -31,10 +32,10 @@ func New(s *service.Server) service.Protocol { return newFrames(s) }
 func newFrames(s *service.Server) *frames {
 	return &frames{
 		server:         s,
-		methodPipeline: s.Method("Pipeline", service.Writes),
-		methodGet:      s.Method("Pipeline.Get", service.Reads),
-		methodPut:      s.Method("Pipeline.Put", service.Writes),
-		methodDelete:   s.Method("Pipeline.Delete", service.Writes),
+		methodPipeline: s.Method("Pipeline", service.Writes, service.ByKey),
+		methodGet:      s.Method("Pipeline.Get", service.Reads, service.ByKey),
+		methodPut:      s.Method("Pipeline.Put", service.Writes, service.ByKey),
+		methodDelete:   s.Method("Pipeline.Delete", service.Writes, service.ByKey),
 	}
 }
 
@@ -55,9 +56,10 @@ type Streams struct{ frames *frames }
 // NewStreams returns the pipelines of a server's other protocol.
 func NewStreams(s *service.Server) *Streams { return &Streams{newFrames(s)} }
 
-// NewPipeline returns a pipeline of a stream on a connection. ctx ends with the stream.
-func (s *Streams) NewPipeline(ctx context.Context, conn *service.Conn, t Transport) *Pipeline {
-	return &Pipeline{transport: t, frames: s.frames, conn: conn, ctx: ctx, age: s.frames.server.Options().Lifetimes.StreamAge}
+// NewPipeline returns a pipeline of a stream on a connection, whose client has signed in for
+// the stream. ctx ends with the stream.
+func (s *Streams) NewPipeline(ctx context.Context, conn *service.Conn, session *auth.Session, t Transport) *Pipeline {
+	return &Pipeline{transport: t, frames: s.frames, conn: conn, session: session, ctx: ctx, age: s.frames.server.Options().Lifetimes.StreamAge}
 }
 
 func (fs *frames) methodOf(k frame.Kind) *service.Method {

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/kvd-db/kvd/internal/auth"
 	"github.com/kvd-db/kvd/internal/frame"
 	"github.com/kvd-db/kvd/internal/service"
 )
@@ -49,7 +50,8 @@ func Free(f *frame.Request) {
 type Pipeline struct {
 	transport Transport
 	*frames
-	conn *service.Conn // may be nil in tests
+	conn    *service.Conn // may be nil in tests
+	session *auth.Session
 	// ctx ends with the transport.
 	ctx context.Context
 	// age is how long the transport lasts before the client is told to open
@@ -128,11 +130,18 @@ func (p *Pipeline) serve(f *frame.Request, t *ReceiveToken) {
 	}
 	s := p.server
 	s.CountFrame(len(f.Ops))
+	begun := time.Now()
+	who, unknown := s.Authorize(p.session, service.ByKey, begun)
 	bytes := int64(f.Bytes())
 	if len(f.Ops) > 0 && f.Ops[0].Kind != frame.Get {
 		bytes *= service.WriteCopies
 	}
 	switch {
+	case unknown != nil:
+		// It is judged anew for each frame: a token may have been revoked.
+		why := s.Failure(p.methodPipeline, unknown)
+		p.refuse(f, t, why)
+		p.transport.Kill(why)
 	case p.refusing.Load():
 		p.refuse(f, t, service.ShuttingDown)
 	case f.Discarded:
@@ -141,7 +150,7 @@ func (p *Pipeline) serve(f *frame.Request, t *ReceiveToken) {
 		p.refuse(f, t, s.Shed(service.ShedByBytes))
 	default:
 		defer s.Memory().Give(bytes)
-		if p.serveBatches(f, t) {
+		if p.serveBatches(f, t, who, begun) {
 			f.Abandon()
 		}
 	}
@@ -149,9 +158,9 @@ func (p *Pipeline) serve(f *frame.Request, t *ReceiveToken) {
 
 // serveBatches serves the batches of a frame, a lone one on this goroutine. It
 // reports whether the store may still use memory of the frame.
-func (p *Pipeline) serveBatches(f *frame.Request, t *ReceiveToken) (held bool) {
+func (p *Pipeline) serveBatches(f *frame.Request, t *ReceiveToken, who *auth.Identity, begun time.Time) (held bool) {
 	var few [4]*batch // most frames have one
-	batches := p.split(few[:0], f, t, time.Now())
+	batches := p.split(few[:0], f, t, who, begun)
 	if len(batches) == 1 {
 		batches[0].token = t
 		return batches[0].serve()

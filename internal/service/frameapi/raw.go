@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/kvd-db/kvd/internal/auth"
 	"github.com/kvd-db/kvd/internal/frame"
 	"github.com/kvd-db/kvd/internal/rawconn"
 	"github.com/kvd-db/kvd/internal/service"
@@ -50,7 +51,8 @@ type rawTransport struct {
 // It uses little stack itself, since a small stack is cut to 4 KiB while the connection
 // idles.
 func (fs *frames) Serve(conn *service.Conn) {
-	if err := exchangePreambles(conn); err != nil {
+	token, err := exchangePreambles(conn)
+	if err != nil {
 		_ = conn.Close() // it speaks no frames, and would not understand why
 		return
 	}
@@ -63,24 +65,32 @@ func (fs *frames) Serve(conn *service.Conn) {
 		c.finish(why)
 		return
 	}
-	c.finish(c.serve())
+	session := conn.SignIn(token)
+	if _, err := fs.server.Authorize(session, service.ByKey, time.Now()); err != nil {
+		c.finish(err)
+		return
+	}
+	c.finish(c.serve(session))
 }
 
 var errPreamble = errors.New("not the preamble of raw frames")
 
-// exchangePreambles reads the client's preamble and answers with the version to
-// speak: the client's, or if that is newer, the server's.
-func exchangePreambles(conn *service.Conn) error {
-	const version = len(frame.Preamble) - 1
-	var hello [len(frame.Preamble)]byte
+// exchangePreambles reads the client's preamble and answers with the version to speak: the
+// client's, or if that is newer, the server's. It returns the token that the client signs in
+// with, if it does.
+func exchangePreambles(conn *service.Conn) (token string, err error) {
+	var hello [frame.PreambleBytes]byte
 	if _, err := io.ReadFull(conn, hello[:]); err != nil {
-		return err
+		return "", err
 	}
-	if string(hello[:version]) != frame.Preamble[:version] || hello[version] < frame.Preamble[version] {
-		return errPreamble
+	version := min(frame.Version(hello), frame.VersionSignIn)
+	if version == 0 {
+		return "", errPreamble
 	}
-	_, err := io.WriteString(conn, frame.Preamble)
-	return err
+	if _, err := io.WriteString(conn, frame.PreambleOf(version)); err != nil || version < frame.VersionSignIn {
+		return "", err
+	}
+	return frame.ReadSignIn(conn)
 }
 
 // newRawTransport returns a connection that is ready for frames. The caller closes it.
@@ -105,9 +115,9 @@ func (fs *frames) newRawTransport(conn *service.Conn) *rawTransport {
 }
 
 // serve serves frames until the connection ends.
-func (c *rawTransport) serve() error {
+func (c *rawTransport) serve(session *auth.Session) error {
 	life := &c.server.Options().Lifetimes
-	p := &Pipeline{transport: c, frames: c.frames, conn: c.conn, ctx: c.ctx, age: life.ConnAge, idle: life.ConnIdle, keepsToken: c.socket != nil}
+	p := &Pipeline{transport: c, frames: c.frames, conn: c.conn, session: session, ctx: c.ctx, age: life.ConnAge, idle: life.ConnIdle, keepsToken: c.socket != nil}
 	c.conn.Use(&rawUser{c, p})
 	return p.Run()
 }

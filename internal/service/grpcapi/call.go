@@ -98,6 +98,9 @@ func (a *api) admit(ctx context.Context, info *tap.Info) (context.Context, error
 		c.method.Count(why.Code, 1)
 		return ctx, statusError{why}
 	}
+	if err := c.signIn(info); err != nil {
+		return ctx, err
+	}
 	if isHealth(info.FullMethodName) {
 		c.waits = a.server.HealthWaits()
 	}

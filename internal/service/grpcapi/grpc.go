@@ -80,13 +80,16 @@ func newAPI(s *service.Server) *api {
 	if o.Reflection {
 		reflection.Register(a.grpc)
 	}
+	if err := checkRules(a.grpc.GetServiceInfo()); err != nil {
+		s.Refuse(err)
+	}
 	a.health.SetServingStatus(kvdpb.HealthLiveness, healthpb.HealthCheckResponse_SERVING)
 	return a
 }
 
 // nameMethods has the methods of data counted by their own names, and all others together.
 func (a *api) nameMethods() {
-	a.methodOther = a.server.Method("other", service.Writes)
+	a.methodOther = a.server.Method("other", service.Writes, service.SignedIn)
 	kinds := map[string]service.Kind{
 		kvdpb.KVService_Get_FullMethodName: service.Reads, kvdpb.KVService_BatchGet_FullMethodName: service.Reads,
 		kvdpb.KVService_Scan_FullMethodName: service.Reads,
@@ -97,7 +100,7 @@ func (a *api) nameMethods() {
 		if !reads {
 			kind = service.Writes
 		}
-		a.methods[full] = a.server.Method(name, kind)
+		a.methods[full] = a.server.Method(name, kind, rules[full])
 	}
 	for _, desc := range []*grpc.ServiceDesc{&kvdpb.KVService_ServiceDesc, &kvdpb.TxnService_ServiceDesc} {
 		for _, m := range desc.Methods {

@@ -67,6 +67,9 @@ func (a *api) Scan(req *kvdpb.ScanRequest, stream grpc.ServerStreamingServer[kvd
 		if sent += uint64(len(c.response.Items)); more || req.Limit > 0 && sent == req.Limit {
 			c.response.NextPageToken = asked.Token(c.lastKey())
 		}
+		if err := a.server.Recheck(&call.work, asked.Range); err != nil {
+			return err
+		}
 		call.stall.Reset(a.server.Options().Deadline)
 		call.busy.Store(false)
 		err := c.send(stream)

@@ -15,7 +15,7 @@ import (
 func (a *api) Pipeline(stream grpc.BidiStreamingServer[kvdpb.PipelineRequest, kvdpb.PipelineResponse]) error {
 	c := callOf(stream.Context())
 	c.stall.Stop() // it may idle
-	p := a.streams.NewPipeline(stream.Context(), c.conn.Conn, &streamTransport{
+	p := a.streams.NewPipeline(stream.Context(), c.conn.Conn, c.work.Session, &streamTransport{
 		stream: stream, call: c, longest: a.server.Options().Deadline,
 	})
 	c.pipeline.Store(p)

@@ -23,6 +23,9 @@ const (
 	ReasonVersionGone      = "VERSION_GONE"
 	ReasonCorruption       = "CORRUPTION"
 	ReasonInternal         = "INTERNAL"
+
+	ReasonUnauthenticated  = "UNAUTHENTICATED"
+	ReasonPermissionDenied = "PERMISSION_DENIED"
 )
 
 // Keys of ErrorInfo.metadata.

@@ -1,0 +1,321 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/kvd-db/kvd/internal/auth"
+	"github.com/kvd-db/kvd/internal/vfs"
+)
+
+func (a *app) tokenCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "token",
+		Short: "Manage the identities of clients: tokens, certificates and their rights",
+		Long: "Manage the file that kvd serve --tokens reads: identities of clients, which are\n" +
+			"tokens or certificates, and their rights. The file has hashes of tokens, not the\n" +
+			"tokens. A server notices changes within seconds; a revoked token ends then, also on\n" +
+			"connections that are open.",
+		Example: "  kvd token new --file tokens.json --name app --read user/ --write user/ > app.token\n" +
+			"  kvd token allow --file tokens.json --certificate kvd:ops --read \"\" --admin\n" +
+			"  kvd token list --file tokens.json\n" +
+			"  kvd token revoke --file tokens.json app",
+		Args: noArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(a.tokenNewCommand(), a.tokenAllowCommand(), a.tokenListCommand(), a.tokenRevokeCommand())
+	return cmd
+}
+
+// tokenFile is the file of the identities.
+type tokenFile struct{ name string }
+
+func (f *tokenFile) flag(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&f.name, "file", "", "the token file of the server")
+	if err := cmd.MarkFlagRequired("file"); err != nil {
+		panic(err)
+	}
+}
+
+// maxTokenFile bounds the file. Guessed: as what the server reads.
+const maxTokenFile = 4 << 20
+
+func (f *tokenFile) read() ([]auth.Entry, error) {
+	text, err := vfs.ReadSmall(vfs.OS, f.name, maxTokenFile)
+	if err != nil {
+		return nil, err
+	}
+	entries, err := auth.Decode(text)
+	if err != nil {
+		return nil, usagef("%s is no token file: %w", f.name, err)
+	}
+	return entries, nil
+}
+
+// change replaces the file, or makes it if create is set. Others that change it wait.
+func (f *tokenFile) change(create bool, change func([]auth.Entry) ([]auth.Entry, error)) (err error) {
+	lock, err := vfs.OS.Lock(f.name + ".lock")
+	if err != nil {
+		return named(err)
+	}
+	defer func() { err = errors.Join(err, lock.Close()) }()
+	entries, err := f.read()
+	if err != nil && !(create && errors.Is(err, fs.ErrNotExist)) {
+		return named(err)
+	}
+	if entries, err = change(entries); err != nil {
+		return err
+	}
+	text, err := auth.Encode(entries)
+	if err != nil {
+		return err
+	}
+	if _, err := auth.Decode(text); err != nil { // a bound, such as the number of prefixes
+		return usagef("%w", err)
+	}
+	name := f.name
+	if resolved, err := filepath.EvalSymlinks(name); err == nil {
+		name = resolved
+	}
+	if info, err := vfs.OS.Stat(name); err == nil {
+		// The file would be replaced by one of this user, which the server may not read: it
+		// would go on with the old identities.
+		if uid, ok := vfs.Owner(info); ok && uid != os.Getuid() {
+			return usagef("%s belongs to the user with id %d, not to you; run the command as that user", name, uid)
+		}
+	}
+	return vfs.WriteAtomic(vfs.OS, name, text)
+}
+
+// rights are the flags of a new identity.
+type rights struct {
+	name        string
+	read, write []string
+	admin       bool
+	expires     time.Duration
+}
+
+func (r *rights) flags(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&r.name, "name", "", "name of the client, for logs")
+	cmd.Flags().StringArrayVar(&r.read, "read", nil, `prefix of keys that it may read; "" is all keys; may be repeated; \xNN stands for a byte`)
+	cmd.Flags().StringArrayVar(&r.write, "write", nil, "prefix of keys that it may write, likewise; conditions and returned items need --read, too")
+	cmd.Flags().BoolVar(&r.admin, "admin", false, "it may make administrative calls, such as kvd slowlog")
+	cmd.Flags().DurationVar(&r.expires, "expires", 0, "how long it is valid, such as 720h; 0 means for ever")
+}
+
+func (r *rights) identity() (auth.Identity, error) {
+	i := auth.Identity{Name: r.name, Admin: r.admin, Created: time.Now().UTC().Truncate(time.Second)}
+	switch {
+	case r.expires < 0:
+		return i, usagef("--expires %v: want a time to come", r.expires)
+	case r.expires > 0:
+		i.Expires = i.Created.Add(r.expires)
+	}
+	if len(r.read)+len(r.write) == 0 && !r.admin {
+		return i, usagef("without a right it may do nothing: give --read, --write or --admin")
+	}
+	for _, list := range []struct {
+		texts []string
+		to    *[]string
+	}{{r.read, &i.Read}, {r.write, &i.Write}} {
+		for _, text := range list.texts {
+			prefix, err := (&encoding{escaped: true}).decode("prefix", text)
+			if err != nil {
+				return i, err
+			}
+			*list.to = append(*list.to, string(prefix))
+		}
+	}
+	if err := auth.CheckName(i.Name); err != nil {
+		return i, usagef("--%w", err)
+	}
+	return i, nil
+}
+
+func (a *app) tokenNewCommand() *cobra.Command {
+	var file tokenFile
+	var r rights
+	cmd := &cobra.Command{
+		Use:   "new",
+		Short: "Add a token to the file, and print it",
+		Long: "Add a token to the file, which is made if it is missing, and print the token. That is\n" +
+			"the only time: the file has its hash. Give it to a client in a file, by --token-file,\n" +
+			"or in the variable KVD_TOKEN; not as an argument, which other users can see.",
+		Args: noArguments,
+	}
+	file.flag(cmd)
+	r.flags(cmd)
+	cmd.RunE = func(*cobra.Command, []string) error {
+		i, err := r.identity()
+		if err != nil {
+			return err
+		}
+		token, id, hash := auth.NewToken()
+		i.TokenID = id
+		err = file.change(true, func(entries []auth.Entry) ([]auth.Entry, error) {
+			return append(entries, auth.Entry{Identity: i, Hash: hash}), nil
+		})
+		if err != nil {
+			return err
+		}
+		_, err = fmt.Fprintln(a.out, token)
+		return err
+	}
+	return cmd
+}
+
+func (a *app) tokenAllowCommand() *cobra.Command {
+	var file tokenFile
+	var r rights
+	var certificate string
+	cmd := &cobra.Command{
+		Use:   "allow",
+		Short: "Add the owner of a client certificate to the file",
+		Long: "Add the owner of a client certificate to the file, which is made if it is missing. A\n" +
+			"certificate is known by its URI, such as kvd:app, or if it has none by its common name,\n" +
+			"as CN=app.",
+		Args: noArguments,
+	}
+	file.flag(cmd)
+	r.flags(cmd)
+	cmd.Flags().StringVar(&certificate, "certificate", "", "URI of the certificate, or CN= and its common name")
+	if err := cmd.MarkFlagRequired("certificate"); err != nil {
+		panic(err)
+	}
+	cmd.RunE = func(*cobra.Command, []string) error {
+		if r.name == "" {
+			r.name = certificate
+		}
+		i, err := r.identity()
+		if err != nil {
+			return err
+		}
+		i.Certificate = certificate
+		return file.change(true, func(entries []auth.Entry) ([]auth.Entry, error) {
+			if slices.ContainsFunc(entries, func(e auth.Entry) bool { return e.Certificate == certificate }) {
+				return nil, usagef("%s is in the file already; revoke it first", certificate)
+			}
+			return append(entries, auth.Entry{Identity: i}), nil
+		})
+	}
+	return cmd
+}
+
+func (a *app) tokenListCommand() *cobra.Command {
+	var file tokenFile
+	format := "table"
+	cmd := &cobra.Command{Use: "list", Short: "List the identities of the file, without tokens", Args: noArguments}
+	file.flag(cmd)
+	cmd.Flags().StringVarP(&format, "output", "o", "table", "table or json")
+	cmd.RunE = func(*cobra.Command, []string) error {
+		if format != "table" && format != "json" {
+			return usagef("--output %q; want table or json", format)
+		}
+		entries, err := file.read()
+		if err != nil {
+			return named(err)
+		}
+		if format == "json" {
+			return a.listTokensJSON(entries)
+		}
+		t := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
+		fmt.Fprintln(t, "NAME\tKNOWN BY\tREAD\tWRITE\tADMIN\tEXPIRES")
+		for i := range entries {
+			e := &entries[i]
+			fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%v\t%s\n", e.Name, knownBy(e), quoted(e.Read), quoted(e.Write), e.Admin, expiry(e.Expires, time.Now()))
+		}
+		return t.Flush()
+	}
+	return cmd
+}
+
+func (a *app) listTokensJSON(entries []auth.Entry) error {
+	for i := range entries {
+		e := &entries[i]
+		line, err := json.Marshal(struct {
+			Name        string    `json:"name"`
+			Token       string    `json:"token,omitempty"`
+			Certificate string    `json:"certificate,omitempty"`
+			Read        []string  `json:"read,omitempty"`
+			Write       []string  `json:"write,omitempty"`
+			Admin       bool      `json:"admin"`
+			Created     time.Time `json:"created,omitzero"`
+			Expires     time.Time `json:"expires,omitzero"`
+		}{e.Name, e.TokenID, e.Certificate, escaped(e.Read), escaped(e.Write), e.Admin, e.Created, e.Expires})
+		if err != nil {
+			return err
+		}
+		if _, err := fmt.Fprintf(a.out, "%s\n", line); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func knownBy(e *auth.Entry) string {
+	if e.TokenID != "" {
+		return "token " + e.TokenID
+	}
+	return "certificate " + e.Certificate
+}
+
+func escaped(prefixes []string) (all []string) {
+	for _, p := range prefixes {
+		all = append(all, auth.Escape(p))
+	}
+	return all
+}
+
+func quoted(prefixes []string) string {
+	if len(prefixes) == 0 {
+		return "-"
+	}
+	return `"` + strings.Join(escaped(prefixes), `" "`) + `"`
+}
+
+func expiry(at, now time.Time) string {
+	switch {
+	case at.IsZero():
+		return "never"
+	case !now.Before(at):
+		return "expired"
+	}
+	return at.UTC().Format(time.RFC3339)
+}
+
+func (a *app) tokenRevokeCommand() *cobra.Command {
+	var file tokenFile
+	cmd := &cobra.Command{
+		Use:   "revoke NAME|ID",
+		Short: "Remove identities from the file: all of a name, or one by its token id or certificate",
+		Args:  needs("NAME or ID"),
+	}
+	file.flag(cmd)
+	cmd.RunE = func(_ *cobra.Command, args []string) error {
+		which, removed := args[0], 0
+		err := file.change(false, func(entries []auth.Entry) ([]auth.Entry, error) {
+			left := slices.DeleteFunc(slices.Clone(entries), func(e auth.Entry) bool {
+				return e.Name == which || e.TokenID == which || e.Certificate == which
+			})
+			if removed = len(entries) - len(left); removed == 0 {
+				return nil, usagef("%s has no identity with the name, token id or certificate %q; kvd token list shows them", file.name, which)
+			}
+			return left, nil
+		})
+		if err == nil {
+			a.say("revoked %d\n", removed)
+		}
+		return err
+	}
+	return cmd
+}

@@ -1,0 +1,174 @@
+package auth
+
+import (
+	"crypto/sha256"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/kvd-db/kvd/internal/livefile"
+	"github.com/kvd-db/kvd/internal/vfs"
+)
+
+// Why a client is nobody. The texts go to clients.
+var (
+	ErrNoCredentials = errors.New("the server wants to know who the client is; sign in with a token or a client certificate")
+	ErrUnknown       = errors.New("the server does not know this token or client certificate, or it was revoked")
+	ErrExpired       = errors.New("this token or client certificate has expired; ask for a new one")
+)
+
+// Authority knows the identities. Safe for concurrent use.
+type Authority struct {
+	*livefile.Watcher // nil: there is no file
+	table             atomic.Pointer[table]
+}
+
+type table struct {
+	tokens       map[string]*Entry // by id
+	certificates map[string]*Identity
+	// anyCertificate: every certificate that TLS has verified may do everything.
+	anyCertificate bool
+}
+
+// ForCertificates returns an authority for which every verified certificate may do
+// everything, and a client without one nothing.
+func ForCertificates() *Authority {
+	a := new(Authority)
+	a.table.Store(&table{anyCertificate: true})
+	return a
+}
+
+// Open reads the identities of a file. report is told when a new file is in use (nil), or
+// why it is not.
+func Open(fsys vfs.FS, name string, report func(error)) (*Authority, error) {
+	a := new(Authority)
+	use := func(contents [][]byte) error {
+		if err := checkWriters(fsys, name); err != nil {
+			return err
+		}
+		entries, err := Decode(contents[0])
+		if err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+		a.table.Store(tableOf(entries))
+		return nil
+	}
+	var err error
+	a.Watcher, err = livefile.Open(livefile.Files{FS: fsys, Names: []string{name}, Use: use, Report: report})
+	return a, err
+}
+
+func checkWriters(fsys vfs.FS, name string) error {
+	info, err := fsys.Stat(name)
+	if err != nil {
+		return err
+	}
+	const others = 0o022
+	if info.Mode().IsRegular() && info.Mode().Perm()&others != 0 {
+		return fmt.Errorf("%s: users other than its owner may write to it (mode %04o), and could give themselves rights; chmod it to 0600 or 0644", name, info.Mode().Perm())
+	}
+	return nil
+}
+
+func tableOf(entries []Entry) *table {
+	t := &table{tokens: make(map[string]*Entry), certificates: make(map[string]*Identity)}
+	for i := range entries {
+		if e := &entries[i]; e.TokenID != "" {
+			t.tokens[e.TokenID] = e
+		} else {
+			t.certificates[e.Certificate] = &e.Identity
+		}
+	}
+	return t
+}
+
+// Identities returns how many there are.
+func (a *Authority) Identities() int {
+	t := a.table.Load()
+	return len(t.tokens) + len(t.certificates)
+}
+
+// Session is what a client has shown of itself. What that is worth is looked up in the newest
+// identities, so it ends when a token is revoked. Safe for concurrent use. Nil is a client
+// that has shown nothing.
+type Session struct {
+	authority   *Authority
+	id          string
+	hash        [sha256.Size]byte
+	certificate string
+	until       time.Time // when the certificate expires; zero: never
+	known       atomic.Pointer[resolved]
+}
+
+// resolved is a session in one table of identities.
+type resolved struct {
+	in       *table
+	identity *Identity // nil: it is nobody
+}
+
+// SignIn returns the session of a token.
+func (a *Authority) SignIn(token string) *Session {
+	return &Session{authority: a, id: tokenID(token), hash: sha256.Sum256([]byte(token))}
+}
+
+// Shows reports whether the session is that of a token.
+func (s *Session) Shows(token string) bool {
+	return s != nil && s.certificate == "" && sameHash(s.hash, sha256.Sum256([]byte(token)))
+}
+
+// SignInByCertificate returns the session of a certificate that TLS has verified.
+func (a *Authority) SignInByCertificate(c *x509.Certificate) *Session {
+	return &Session{authority: a, certificate: certificateName(c), until: c.NotAfter}
+}
+
+// certificateName returns "" for a certificate that has no name, or an ambiguous one.
+func certificateName(c *x509.Certificate) string {
+	switch {
+	case len(c.URIs) == 1:
+		return c.URIs[0].String()
+	case len(c.URIs) == 0 && c.Subject.CommonName != "":
+		return "CN=" + c.Subject.CommonName
+	}
+	return ""
+}
+
+// Identity returns who the client is at a time.
+//
+// Errors: ErrNoCredentials, ErrUnknown, ErrExpired.
+func (s *Session) Identity(now time.Time) (*Identity, error) {
+	if s == nil {
+		return nil, ErrNoCredentials
+	}
+	newest := s.authority.table.Load()
+	r := s.known.Load()
+	if r == nil || r.in != newest {
+		r = &resolved{newest, s.lookup(newest)}
+		s.known.Store(r)
+	}
+	switch {
+	case r.identity == nil:
+		return nil, ErrUnknown
+	case expired(s.until, now), expired(r.identity.Expires, now):
+		return nil, ErrExpired
+	}
+	return r.identity, nil
+}
+
+func expired(at, now time.Time) bool { return !at.IsZero() && !now.Before(at) }
+
+func (s *Session) lookup(t *table) *Identity {
+	if s.certificate != "" {
+		if t.anyCertificate {
+			all := []string{""}
+			return &Identity{Name: s.certificate, Certificate: s.certificate, Read: all, Write: all, Admin: true}
+		}
+		return t.certificates[s.certificate]
+	}
+	e := t.tokens[s.id]
+	if e == nil || !sameHash(e.Hash, s.hash) {
+		return nil
+	}
+	return &e.Identity
+}

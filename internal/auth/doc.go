@@ -1,0 +1,40 @@
+// Package auth knows who may do what: identities, their rights, and the file that lists them.
+// It decides about keys and ranges; package service asks it about each operation.
+//
+// # Identities
+//
+// A client is known by a token or by the certificate of its TLS connection; a token takes
+// precedence. A token is "kvd1.ID.SECRET", with 64 random bits as ID and 256 as SECRET. The
+// file has the SHA-256 of the whole token. No salt and no slow hash is needed, since a token
+// is no password that could be guessed.
+//
+// A certificate is known by its one URI, such as kvd:app, or if it has no URI by its common
+// name, as CN=app. One with several URIs is nobody's. The names are compared exactly.
+//
+// # Rights
+//
+//	read PREFIX   gets, scans, what a transaction reads, conditions, returned previous items
+//	write PREFIX  puts and deletes, of keys and ranges
+//	admin         the administrative calls, such as the slow log; it includes no data
+//
+// A right counts for the keys that begin with its prefix, and for ranges within it: an open
+// end is within the empty prefix alone. Rights only add up; a range is not divided among
+// several prefixes.
+//
+// # The file, format version 1
+//
+//	{
+//	  "version": 1,
+//	  "identities": [
+//	    {"name": "app", "token": {"id": "16 hex digits", "sha256": "64 hex digits"},
+//	     "created": "2026-01-02T03:04:05Z", "expires": "2027-01-02T03:04:05Z",
+//	     "read": ["user/"], "write": ["user/"]},
+//	    {"name": "ops", "certificate": "kvd:ops", "read": [""], "admin": true}
+//	  ]
+//	}
+//
+// A prefix is text in which \xNN stands for a byte and \\ for a backslash. Unknown fields are
+// errors: a misspelt right must not be ignored. The file is read again within seconds of a
+// change (see package livefile), and connections that are open have their new rights then.
+// A file that others than its owner may write to is refused.
+package auth

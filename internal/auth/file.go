@@ -1,0 +1,210 @@
+package auth
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+)
+
+const (
+	fileVersion = 1
+	// maxIdentities and maxPrefixes bound a file. Guessed: each operation looks at all
+	// prefixes of its identity.
+	maxIdentities = 10_000
+	maxPrefixes   = 64
+	maxNameBytes  = 200
+)
+
+// ErrUnsupportedVersion: the file is of a newer version.
+var ErrUnsupportedVersion = errors.New("the file has a version that this kvd does not know; use a newer one")
+
+// Entry is one identity of a file.
+type Entry struct {
+	Identity
+	Hash [sha256.Size]byte // of the token
+}
+
+type fileJSON struct {
+	Version    int         `json:"version"`
+	Identities []entryJSON `json:"identities"`
+}
+
+type entryJSON struct {
+	Name        string     `json:"name"`
+	Token       *tokenJSON `json:"token,omitempty"`
+	Certificate string     `json:"certificate,omitempty"`
+	Created     time.Time  `json:"created,omitzero"`
+	Expires     time.Time  `json:"expires,omitzero"`
+	Read        []string   `json:"read,omitempty"`
+	Write       []string   `json:"write,omitempty"`
+	Admin       bool       `json:"admin,omitempty"`
+}
+
+type tokenJSON struct {
+	ID     string `json:"id"`
+	SHA256 string `json:"sha256"`
+}
+
+// Decode returns the identities of a file.
+func Decode(text []byte) ([]Entry, error) {
+	var version struct {
+		Version int `json:"version"`
+	}
+	if err := json.Unmarshal(text, &version); err != nil {
+		return nil, err
+	}
+	if version.Version != fileVersion {
+		return nil, fmt.Errorf("version %d: %w", version.Version, ErrUnsupportedVersion)
+	}
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	decoder.DisallowUnknownFields()
+	var file fileJSON
+	if err := decoder.Decode(&file); err != nil {
+		return nil, err
+	}
+	if _, err := decoder.Token(); err != io.EOF {
+		return nil, errors.New("text follows its end")
+	}
+	if len(file.Identities) > maxIdentities {
+		return nil, fmt.Errorf("%d identities; want at most %d", len(file.Identities), maxIdentities)
+	}
+	entries := make([]Entry, len(file.Identities))
+	ids, certificates := map[string]bool{}, map[string]bool{}
+	for i := range file.Identities {
+		if err := entries[i].decode(&file.Identities[i]); err != nil {
+			return nil, fmt.Errorf("identity %d: %w", i, err)
+		}
+		e := &entries[i]
+		if e.TokenID != "" && ids[e.TokenID] || e.Certificate != "" && certificates[e.Certificate] {
+			return nil, fmt.Errorf("identity %d: its token or certificate is listed twice", i)
+		}
+		ids[e.TokenID], certificates[e.Certificate] = true, true
+	}
+	return entries, nil
+}
+
+func (e *Entry) decode(from *entryJSON) (err error) {
+	if err := CheckName(from.Name); err != nil {
+		return err
+	}
+	if (from.Token == nil) == (from.Certificate == "") {
+		return errors.New("want either a token or a certificate")
+	}
+	e.Name, e.Certificate, e.Admin = from.Name, from.Certificate, from.Admin
+	e.Created, e.Expires = from.Created, from.Expires
+	if from.Token != nil {
+		e.TokenID = from.Token.ID
+		if id, err := hex.DecodeString(e.TokenID); err != nil || len(id) != idBytes || strings.ToLower(e.TokenID) != e.TokenID {
+			return fmt.Errorf("token id: want %d hexadecimal digits", 2*idBytes)
+		}
+		hash, err := hex.DecodeString(from.Token.SHA256)
+		if err != nil || len(hash) != sha256.Size {
+			return fmt.Errorf("sha256: want %d hexadecimal digits", 2*sha256.Size)
+		}
+		e.Hash = [sha256.Size]byte(hash)
+	}
+	if e.Read, err = prefixes(from.Read); err != nil {
+		return fmt.Errorf("read: %w", err)
+	}
+	if e.Write, err = prefixes(from.Write); err != nil {
+		return fmt.Errorf("write: %w", err)
+	}
+	return nil
+}
+
+// CheckName checks the name of an identity, which logs have.
+func CheckName(name string) error {
+	if name == "" || len(name) > maxNameBytes || strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsPrint(r) || r == utf8.RuneError }) {
+		return fmt.Errorf("name %q: want 1 to %d bytes of printable characters", name, maxNameBytes)
+	}
+	return nil
+}
+
+func prefixes(texts []string) (all []string, err error) {
+	if len(texts) > maxPrefixes {
+		return nil, fmt.Errorf("%d prefixes; want at most %d", len(texts), maxPrefixes)
+	}
+	for _, text := range texts {
+		prefix, err := unescape(text)
+		if err != nil {
+			return nil, fmt.Errorf("prefix %q: %w", text, err)
+		}
+		all = append(all, prefix)
+	}
+	return all, nil
+}
+
+// Encode is the inverse of Decode.
+func Encode(entries []Entry) ([]byte, error) {
+	file := fileJSON{Version: fileVersion, Identities: make([]entryJSON, 0, len(entries))}
+	for i := range entries {
+		e := &entries[i]
+		to := entryJSON{
+			Name: e.Name, Certificate: e.Certificate, Created: e.Created, Expires: e.Expires,
+			Read: escapeAll(e.Read), Write: escapeAll(e.Write), Admin: e.Admin,
+		}
+		if e.TokenID != "" {
+			to.Token = &tokenJSON{e.TokenID, hex.EncodeToString(e.Hash[:])}
+		}
+		file.Identities = append(file.Identities, to)
+	}
+	text, err := json.MarshalIndent(file, "", "  ")
+	return append(text, '\n'), err
+}
+
+func escapeAll(prefixes []string) (texts []string) {
+	for _, p := range prefixes {
+		texts = append(texts, Escape(p))
+	}
+	return texts
+}
+
+// Escape returns a prefix as the file has it.
+func Escape(prefix string) string {
+	var text strings.Builder
+	for prefix != "" {
+		r, size := utf8.DecodeRuneInString(prefix)
+		switch {
+		case r == '\\':
+			text.WriteString(`\\`)
+		case r == utf8.RuneError && size == 1, !unicode.IsPrint(r):
+			for _, c := range []byte(prefix[:size]) {
+				fmt.Fprintf(&text, `\x%02x`, c)
+			}
+		default:
+			text.WriteString(prefix[:size])
+		}
+		prefix = prefix[size:]
+	}
+	return text.String()
+}
+
+func unescape(text string) (string, error) {
+	prefix := make([]byte, 0, len(text))
+	for text != "" {
+		switch {
+		case text[0] != '\\':
+			prefix, text = append(prefix, text[0]), text[1:]
+		case strings.HasPrefix(text, `\\`):
+			prefix, text = append(prefix, '\\'), text[2:]
+		case strings.HasPrefix(text, `\x`) && len(text) >= 4:
+			c, err := strconv.ParseUint(text[2:4], 16, 8)
+			if err != nil {
+				return "", errors.New(`want two hexadecimal digits after \x`)
+			}
+			prefix, text = append(prefix, byte(c)), text[4:]
+		default:
+			return "", errors.New(`want \\ or \xNN after a backslash`)
+		}
+	}
+	return string(prefix), nil
+}

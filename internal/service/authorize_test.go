@@ -1,0 +1,591 @@
+package service_test
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc/codes"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+	"google.golang.org/grpc/test/bufconn"
+
+	"github.com/kvd-db/kvd/internal/auth"
+	"github.com/kvd-db/kvd/internal/frame"
+	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/service"
+	"github.com/kvd-db/kvd/internal/service/servicetest"
+	"github.com/kvd-db/kvd/internal/testwait"
+	"github.com/kvd-db/kvd/internal/vfs"
+	kvdpb "github.com/kvd-db/kvd/pkg/kvdpb/kvd/v1"
+)
+
+// touch is a key or a range that an operation reads or writes.
+type touch struct {
+	write, isRange bool
+	start, end     string
+}
+
+func readsKey(key string) touch           { return touch{start: key} }
+func writesKey(key string) touch          { return touch{write: true, start: key} }
+func readsRange(start, end string) touch  { return touch{isRange: true, start: start, end: end} }
+func writesRange(start, end string) touch { return touch{true, true, start, end} }
+func (c *client) may(t touch) bool {
+	return c.covers(t, map[bool][]string{false: c.read, true: c.write}[t.write])
+}
+func (c *client) known() bool              { return c.token != "" && !c.unknown }
+func (c *client) context() context.Context { return signedIn(context.Background(), c.token) }
+
+func signedIn(ctx context.Context, token string) context.Context {
+	if token == "" {
+		return ctx
+	}
+	return metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer "+token)
+}
+
+// client is an identity of the matrix. Its rights are judged here by other means than in
+// package auth: all keys of a model that are within a range must have a prefix.
+type client struct {
+	name        string
+	token       string
+	unknown     bool // the token is revoked, expired or none
+	read, write []string
+	admin       bool
+}
+
+// modelKeys lie within, at and around the prefixes of the matrix.
+var modelKeys = []string{"\x00", "a", "user", "user.", "user/", "user/\x00", "user/a", "user/b", "user/\xff", "user/\xff\xff", "user0", "user0\x00", "v", "\xff\xff\xff\xff\xff"}
+
+func (c *client) covers(t touch, prefixes []string) bool {
+	for _, prefix := range prefixes {
+		all := true
+		for _, key := range modelKeys {
+			in := key == t.start
+			if t.isRange {
+				in = key >= t.start && (t.end == "" || key < t.end)
+			}
+			all = all && (!in || strings.HasPrefix(key, prefix))
+		}
+		if all {
+			return true
+		}
+	}
+	return false
+}
+
+// operation is one way to touch keys over one transport.
+type operation struct {
+	transport, name string
+	touches         func(at place) []touch
+	call            func(f *fixture, c *client, at place) error
+	admin, public   bool
+}
+
+// place is a key, and a range from it.
+type place struct{ key, end string }
+
+// own is what each batch of the matrix touches first.
+const own = "user/a"
+
+func mutatePut(key string) *kvdpb.Mutation {
+	return &kvdpb.Mutation{Op: &kvdpb.Mutation_Put{Put: &kvdpb.Item{Key: []byte(key), Value: []byte("v")}}}
+}
+
+func mutatePutIf(key string) *kvdpb.Mutation {
+	m := mutatePut(key)
+	m.Precondition = mustExist
+	return m
+}
+
+func mutateDelete(key string) *kvdpb.Mutation {
+	return &kvdpb.Mutation{Op: &kvdpb.Mutation_Delete{Delete: []byte(key)}}
+}
+
+func mutateRange(at place) *kvdpb.Mutation {
+	return &kvdpb.Mutation{Op: &kvdpb.Mutation_DeleteRange{DeleteRange: rangeAt(at)}}
+}
+
+func rangeAt(at place) *kvdpb.Range { return &kvdpb.Range{Start: []byte(at.key), End: []byte(at.end)} }
+
+func drain(scan kvdpb.KVService_ScanClient, err error) error {
+	for err == nil {
+		_, err = scan.Recv()
+	}
+	if err == io.EOF {
+		return nil
+	}
+	return err
+}
+
+// unaryOperations are all methods of gRPC but the pipeline, with what they nest.
+func unaryOperations() (all []operation) {
+	add := func(name string, touches func(at place) []touch, call func(f *fixture, ctx context.Context, at place) error) {
+		all = append(all, operation{transport: "gRPC", name: name, touches: touches, call: func(f *fixture, c *client, at place) error {
+			return call(f, c.context(), at)
+		}})
+	}
+	read := func(at place) []touch { return []touch{readsKey(at.key)} }
+	write := func(at place) []touch { return []touch{writesKey(at.key)} }
+	both := func(at place) []touch { return []touch{writesKey(at.key), readsKey(at.key)} }
+	scanned := func(at place) []touch { return []touch{readsRange(at.key, at.end)} }
+	erased := func(at place) []touch { return []touch{writesRange(at.key, at.end)} }
+	with := func(first touch, more func(at place) []touch) func(at place) []touch {
+		return func(at place) []touch { return append(more(at), first) }
+	}
+	add("Get", read, func(f *fixture, ctx context.Context, at place) error {
+		_, err := f.kv.Get(ctx, &kvdpb.GetRequest{Key: []byte(at.key)})
+		return err
+	})
+	add("BatchGet", with(readsKey(own), read), func(f *fixture, ctx context.Context, at place) error {
+		_, err := f.kv.BatchGet(ctx, &kvdpb.BatchGetRequest{Keys: [][]byte{[]byte(own), []byte(at.key)}})
+		return err
+	})
+	for name, change := range map[string]func(*kvdpb.PutRequest){
+		"Put": func(*kvdpb.PutRequest) {}, "Put if": func(r *kvdpb.PutRequest) { r.Precondition = mustExist },
+		"Put previous": func(r *kvdpb.PutRequest) { r.ReturnPrevious = true },
+	} {
+		touches := both
+		if name == "Put" {
+			touches = write
+		}
+		add(name, touches, func(f *fixture, ctx context.Context, at place) error {
+			r := &kvdpb.PutRequest{Item: &kvdpb.Item{Key: []byte(at.key)}}
+			change(r)
+			_, err := f.kv.Put(ctx, r)
+			return err
+		})
+	}
+	add("Delete", write, func(f *fixture, ctx context.Context, at place) error {
+		_, err := f.kv.Delete(ctx, &kvdpb.DeleteRequest{Key: []byte(at.key)})
+		return err
+	})
+	add("Delete previous", both, func(f *fixture, ctx context.Context, at place) error {
+		_, err := f.kv.Delete(ctx, &kvdpb.DeleteRequest{Key: []byte(at.key), ReturnPrevious: true})
+		return err
+	})
+	add("DeleteRange", erased, func(f *fixture, ctx context.Context, at place) error {
+		_, err := f.kv.DeleteRange(ctx, &kvdpb.DeleteRangeRequest{Range: rangeAt(at)})
+		return err
+	})
+	for name, scan := range map[string]*kvdpb.ScanRequest{"Scan": {}, "Scan keys": {KeysOnly: true}, "Scan back": {Reverse: true}, "Scan one": {Limit: 1}} {
+		add(name, scanned, func(f *fixture, ctx context.Context, at place) error {
+			return drain(f.kv.Scan(ctx, &kvdpb.ScanRequest{Range: rangeAt(at), KeysOnly: scan.KeysOnly, Reverse: scan.Reverse, Limit: scan.Limit}))
+		})
+	}
+	nested := map[string]struct {
+		touches  func(at place) []touch
+		mutation func(at place) *kvdpb.Mutation
+	}{
+		"put":    {write, func(at place) *kvdpb.Mutation { return mutatePut(at.key) }},
+		"put if": {both, func(at place) *kvdpb.Mutation { return mutatePutIf(at.key) }},
+		"delete": {write, func(at place) *kvdpb.Mutation { return mutateDelete(at.key) }},
+		"range":  {erased, mutateRange},
+	}
+	for name, m := range nested {
+		list := func(at place) []*kvdpb.Mutation { return []*kvdpb.Mutation{mutatePut(own), m.mutation(at)} }
+		add("Write atomic "+name, with(writesKey(own), m.touches), func(f *fixture, ctx context.Context, at place) error {
+			_, err := f.kv.Write(ctx, &kvdpb.WriteRequest{Atomic: true, Mutations: list(at)})
+			return err
+		})
+		if name != "range" {
+			add("Write each "+name, m.touches, func(f *fixture, ctx context.Context, at place) error {
+				r, err := f.kv.Write(ctx, &kvdpb.WriteRequest{Mutations: list(at)})
+				if err == nil && len(r.Statuses) > 0 && r.Statuses[1].Code != 0 {
+					return status.Error(codes.Code(r.Statuses[1].Code), r.Statuses[1].Message)
+				}
+				return err
+			})
+		}
+		add("Commit "+name, with(writesKey(own), m.touches), func(f *fixture, ctx context.Context, at place) error {
+			_, err := f.txn.Commit(ctx, &kvdpb.CommitRequest{ReadVersion: 1, Mutations: list(at)})
+			return err
+		})
+		if name == "put if" {
+			continue // Execute takes guards
+		}
+		add("Execute then "+name, with(writesKey(own), m.touches), func(f *fixture, ctx context.Context, at place) error {
+			_, err := f.txn.Execute(ctx, &kvdpb.ExecuteRequest{ThenMutations: list(at)})
+			return err
+		})
+		add("Execute else "+name, with(writesKey(own), m.touches), func(f *fixture, ctx context.Context, at place) error {
+			_, err := f.txn.Execute(ctx, &kvdpb.ExecuteRequest{ElseMutations: list(at)})
+			return err
+		})
+	}
+	add("Execute guard", read, func(f *fixture, ctx context.Context, at place) error {
+		_, err := f.txn.Execute(ctx, &kvdpb.ExecuteRequest{Guards: []*kvdpb.ExecuteRequest_Guard{{Key: []byte(at.key), Precondition: mustExist}}})
+		return err
+	})
+	add("Commit read key", with(writesKey(own), read), func(f *fixture, ctx context.Context, at place) error {
+		_, err := f.txn.Commit(ctx, &kvdpb.CommitRequest{ReadVersion: 1, ReadKeys: [][]byte{[]byte(at.key)}, Mutations: []*kvdpb.Mutation{mutatePut(own)}})
+		return err
+	})
+	add("Commit expiring key", with(writesKey(own), read), func(f *fixture, ctx context.Context, at place) error {
+		_, err := f.txn.Commit(ctx, &kvdpb.CommitRequest{ReadVersion: 1, ExpiringKeys: [][]byte{[]byte(at.key)}, Mutations: []*kvdpb.Mutation{mutatePut(own)}})
+		return err
+	})
+	add("Commit read range", with(writesKey(own), scanned), func(f *fixture, ctx context.Context, at place) error {
+		_, err := f.txn.Commit(ctx, &kvdpb.CommitRequest{ReadVersion: 1, ReadRanges: []*kvdpb.Range{rangeAt(at)}, Mutations: []*kvdpb.Mutation{mutatePut(own)}})
+		return err
+	})
+	none := func(place) []touch { return nil }
+	add("BeginSnapshot", none, func(f *fixture, ctx context.Context, _ place) error {
+		r, err := f.txn.BeginSnapshot(ctx, &kvdpb.BeginSnapshotRequest{})
+		if err == nil {
+			_, err = f.txn.ReleaseSnapshot(ctx, &kvdpb.ReleaseSnapshotRequest{SnapshotId: r.SnapshotId})
+		}
+		return err
+	})
+	add("KeepSnapshot", none, func(f *fixture, ctx context.Context, _ place) error {
+		_, err := f.txn.KeepSnapshot(ctx, &kvdpb.KeepSnapshotRequest{SnapshotId: 1})
+		return err
+	})
+	add("ReleaseSnapshot", none, func(f *fixture, ctx context.Context, _ place) error {
+		_, err := f.txn.ReleaseSnapshot(ctx, &kvdpb.ReleaseSnapshotRequest{SnapshotId: 1})
+		return err
+	})
+	add("ListSlowRequests", none, func(f *fixture, ctx context.Context, _ place) error {
+		_, err := kvdpb.NewAdminServiceClient(f.conn).ListSlowRequests(ctx, &kvdpb.ListSlowRequestsRequest{})
+		return err
+	})
+	all[len(all)-1].admin = true
+	add("ClearSlowRequests", none, func(f *fixture, ctx context.Context, _ place) error {
+		_, err := kvdpb.NewAdminServiceClient(f.conn).ClearSlowRequests(ctx, &kvdpb.ClearSlowRequestsRequest{})
+		return err
+	})
+	all[len(all)-1].admin = true
+	add("Health", none, func(f *fixture, ctx context.Context, _ place) error {
+		_, err := healthpb.NewHealthClient(f.conn).Check(ctx, &healthpb.HealthCheckRequest{})
+		return err
+	})
+	all[len(all)-1].public = true
+	return all
+}
+
+// frameOperations are the operations of frames, over each way to carry them.
+func frameOperations() (all []operation) {
+	for transport, open := range map[string]func(ctx context.Context, f *fixture, c *client) (carrier, error){
+		"stream": func(ctx context.Context, f *fixture, c *client) (carrier, error) {
+			stream, err := f.kv.Pipeline(signedIn(ctx, c.token))
+			return messages{stream}, err
+		},
+		"raw": func(ctx context.Context, f *fixture, c *client) (carrier, error) {
+			conn, err := f.rawOf(c.token)
+			if err == nil {
+				context.AfterFunc(ctx, func() { _ = conn.Close() })
+			}
+			return conn, err
+		},
+	} {
+		for name, o := range map[string]struct {
+			kind       frame.FrameKind
+			op         frame.Op
+			reads      bool
+			writes     bool
+			oneVersion bool
+		}{
+			"get":             {kind: frame.ReadFrame, op: frame.Op{Kind: frame.Get}, reads: true},
+			"get one version": {kind: frame.ReadFrame, op: frame.Op{Kind: frame.Get}, reads: true, oneVersion: true},
+			"put":             {kind: frame.WriteFrame, op: frame.Op{Kind: frame.Put}, writes: true},
+			"put if":          {kind: frame.WriteFrame, op: frame.Op{Kind: frame.Put, Condition: frame.Condition{Kind: frame.MustExist}}, reads: true, writes: true},
+			"put previous":    {kind: frame.WriteFrame, op: frame.Op{Kind: frame.Put, ReturnPrevious: true}, reads: true, writes: true},
+			"delete":          {kind: frame.WriteFrame, op: frame.Op{Kind: frame.Delete}, writes: true},
+			"delete previous": {kind: frame.WriteFrame, op: frame.Op{Kind: frame.Delete, ReturnPrevious: true}, reads: true, writes: true},
+		} {
+			touches := func(at place) (all []touch) {
+				if o.reads {
+					all = append(all, readsKey(at.key))
+				}
+				if o.writes {
+					all = append(all, writesKey(at.key))
+				}
+				return all
+			}
+			all = append(all, operation{transport: transport, name: name, touches: touches, call: func(f *fixture, c *client, at place) error {
+				ctx, cancel := context.WithDeadline(context.Background(), testwait.Deadline())
+				defer cancel()
+				carrier, err := open(ctx, f, c)
+				if err != nil {
+					return err
+				}
+				op := o.op
+				op.Key = []byte(at.key)
+				// The operation is among others: each is judged by itself.
+				first := frame.Op{Kind: o.op.Kind, Key: []byte(own)}
+				if err := carrier.send(framed(o.kind, frame.Header{ID: 1, OneVersion: o.oneVersion}, first, op)); err != nil && err != io.EOF {
+					return err
+				}
+				return resultOf(carrier, 1)
+			}})
+		}
+	}
+	return all
+}
+
+type carrier interface {
+	send(data []byte) error
+	receive(r *frame.Response) error
+}
+
+// resultOf returns the error of the operation at a position of a frame, or that of the whole.
+func resultOf(c carrier, position uint64) error {
+	for {
+		var r frame.Response
+		if err := c.receive(&r); err != nil {
+			return err
+		}
+		for i := range r.Results {
+			if result := &r.Results[i]; r.Refused || result.Tag == position {
+				if result.Code == 0 {
+					return nil
+				}
+				return status.Error(codes.Code(result.Code), result.Message)
+			}
+		}
+	}
+}
+
+// rawOf opens a connection of raw frames and signs in.
+func (f *fixture) rawOf(token string) (*rawConn, error) {
+	conn, err := f.listener.Dial()
+	if err != nil {
+		return nil, err
+	}
+	if err := conn.SetDeadline(testwait.Deadline()); err != nil {
+		return nil, err
+	}
+	version := byte(frame.VersionPlain)
+	if token != "" {
+		version = frame.VersionSignIn
+	}
+	if _, err := io.WriteString(conn, frame.PreambleOf(version)); err != nil {
+		return nil, err
+	}
+	c := &rawConn{conn, bufio.NewReader(conn)}
+	answer := make([]byte, frame.PreambleBytes)
+	if _, err := io.ReadFull(c.in, answer); err != nil {
+		return nil, err
+	}
+	if got := frame.Version([frame.PreambleBytes]byte(answer)); got != version {
+		return nil, fmt.Errorf("version %d", got)
+	}
+	if token != "" {
+		_, err = conn.Write(frame.AppendSignIn(nil, token))
+	}
+	return c, err
+}
+
+// tokens writes the identities of clients, and gives them their tokens.
+func tokens(t *testing.T, fsys vfs.FS, clients []*client) {
+	t.Helper()
+	var entries []auth.Entry
+	for _, c := range clients {
+		token, id, hash := auth.NewToken()
+		e := auth.Entry{Identity: auth.Identity{Name: c.name, TokenID: id, Read: c.read, Write: c.write, Admin: c.admin}, Hash: hash}
+		switch c.name {
+		case "nobody":
+			continue
+		case "unknown":
+			c.token, c.unknown = token, true
+			continue
+		case "expired":
+			c.unknown = true
+			e.Expires = time.Now().Add(-time.Second)
+		}
+		c.token = token
+		entries = append(entries, e)
+	}
+	text, err := auth.Encode(entries)
+	require.NoError(t, err)
+	require.NoError(t, vfs.WriteAtomic(fsys, "tokens", text))
+}
+
+// matrix starts a server with the clients.
+func matrix(t *testing.T, clients []*client) (*fixture, *auth.Authority, vfs.FS) {
+	t.Helper()
+	fsys := vfs.NewMem()
+	tokens(t, fsys, clients)
+	authority, err := auth.Open(fsys, "tokens", func(error) {})
+	require.NoError(t, err)
+	store := servicetest.New(kv.DefaultLimits)
+	f := start(t, store, func() *service.Server { return service.New(store, service.Options{Auth: authority}, protocols...) })
+	return f, authority, fsys
+}
+
+func TestEveryOperationIsJudgedByWhatItTouches(t *testing.T) {
+	all, user := []string{""}, []string{"user/"}
+	clients := []*client{
+		{name: "nobody"}, {name: "unknown", read: all, write: all}, {name: "expired", read: all, write: all, admin: true},
+		{name: "reader", read: user}, {name: "writer", write: user}, {name: "both", read: user, write: user},
+		{name: "reads all, writes user", read: all, write: user}, {name: "everything", read: all, write: all},
+		{name: "admin", admin: true}, {name: "all and admin", read: all, write: all, admin: true},
+		{name: "two prefixes", read: []string{"a", "user/"}, write: []string{"user/a", "v"}},
+		{name: "no right"},
+	}
+	places := []place{
+		{"user/", "user0"}, {"user/a", "user/b"}, {"user/\xff", "user0"}, {"user/", ""}, {"user/", "user0\x00"}, {"user", "user0"},
+		{"user0", "v"}, {"a", "b"}, {"a", ""}, {"\x00", ""}, {"\xff\xff\xff\xff\xff", ""},
+	}
+	f, _, _ := matrix(t, clients)
+	operations := append(unaryOperations(), frameOperations()...)
+	counts := map[string]int{}
+	for _, o := range operations {
+		for _, c := range clients {
+			for _, at := range places {
+				want := codes.OK // or whatever the operation does
+				switch {
+				case o.public:
+				case !c.known():
+					want = codes.Unauthenticated
+				case o.admin && !c.admin, !o.admin && len(c.read)+len(c.write) == 0:
+					want = codes.PermissionDenied
+				default:
+					for _, touched := range o.touches(at) {
+						if !c.may(touched) {
+							want = codes.PermissionDenied
+						}
+					}
+				}
+				err := o.call(f, c, at)
+				got := status.Code(err)
+				refused := got == codes.PermissionDenied || got == codes.Unauthenticated || got == codes.Unavailable || got == codes.Internal || got == codes.Unknown
+				if want == codes.OK && refused || want != codes.OK && got != want {
+					t.Errorf("%s %s by %q at %q to %q: want %v: %v", o.transport, o.name, c.name, at.key, at.end, want, err)
+				}
+				counts[fmt.Sprintf("%s %v", o.transport, want)]++
+				counts["all"]++
+			}
+		}
+	}
+	t.Logf("%d operations, %d identities, %d places: %v", len(operations), len(clients), len(places), counts)
+	assert.Equal(t, len(operations)*len(clients)*len(places), counts["all"])
+	for _, transport := range []string{"gRPC", "stream", "raw"} {
+		for _, code := range []codes.Code{codes.OK, codes.PermissionDenied, codes.Unauthenticated} {
+			assert.Positive(t, counts[fmt.Sprintf("%s %v", transport, code)], "%s %v", transport, code)
+		}
+	}
+}
+
+// What is refused is not done, and does not tell whether a key exists.
+func TestARefusalTellsNothingAndDoesNothing(t *testing.T) {
+	owner := &client{name: "owner", read: []string{""}, write: []string{""}}
+	stranger := &client{name: "stranger", read: []string{"x"}, write: []string{"x"}}
+	f, _, _ := matrix(t, []*client{owner, stranger})
+	put := func(key string) {
+		_, err := f.kv.Put(owner.context(), &kvdpb.PutRequest{Item: &kvdpb.Item{Key: []byte(key), Value: []byte("v")}})
+		require.NoError(t, err)
+	}
+	put("here")
+	for _, o := range append(unaryOperations(), frameOperations()...) {
+		if len(o.touches(place{"here", "herf"})) == 0 {
+			continue
+		}
+		there := o.call(f, stranger, place{"here", "herf"})
+		absent := o.call(f, stranger, place{"gone", "gonf"})
+		require.Equal(t, codes.PermissionDenied, status.Code(there), "%s %s", o.transport, o.name)
+		assert.Equal(t, there.Error(), absent.Error(), "%s %s", o.transport, o.name)
+		assert.NotContains(t, there.Error(), "here")
+	}
+	info, _ := requireFailure(t, func() error {
+		_, err := f.kv.Get(stranger.context(), &kvdpb.GetRequest{Key: []byte("here")})
+		return err
+	}(), codes.PermissionDenied, "PERMISSION_DENIED")
+	assert.Empty(t, info.Metadata)
+	requireFailure(t, func() error {
+		_, err := f.kv.Get(context.Background(), &kvdpb.GetRequest{Key: []byte("here")})
+		return err
+	}(), codes.Unauthenticated, "UNAUTHENTICATED")
+	r, err := f.kv.Get(owner.context(), &kvdpb.GetRequest{Key: []byte("here")})
+	require.NoError(t, err)
+	assert.Equal(t, r.Item.Version, r.Meta.Version, "nothing was written since")
+	assert.Positive(t, f.Stats().Denied)
+	assert.EqualValues(t, 1, f.Stats().Unauthenticated)
+}
+
+// A token that is revoked ends what it began: on connections and streams that are open, and
+// in the middle of a scan.
+func TestARevokedTokenEndsOpenConnections(t *testing.T) {
+	app := &client{name: "app", read: []string{""}, write: []string{""}}
+	f, authority, fsys := matrix(t, []*client{app})
+	var items []*kvdpb.Mutation
+	for i := range 4000 {
+		items = append(items, &kvdpb.Mutation{Op: &kvdpb.Mutation_Put{Put: &kvdpb.Item{Key: fmt.Appendf(nil, "k%04d", i), Value: make([]byte, 1000)}}})
+	}
+	_, err := f.kv.Write(app.context(), &kvdpb.WriteRequest{Atomic: true, Mutations: items})
+	require.NoError(t, err)
+	raw, err := f.rawOf(app.token)
+	require.NoError(t, err)
+	defer func() { _ = raw.Close() }()
+	stream, err := f.kv.Pipeline(app.context())
+	require.NoError(t, err)
+	carriers := map[string]carrier{"raw": raw, "stream": messages{stream}}
+	for name, c := range carriers {
+		require.NoError(t, c.send(reads(1, "k0000")), name)
+		require.NoError(t, resultOf(c, 0), name)
+	}
+	scan, err := f.kv.Scan(app.context(), &kvdpb.ScanRequest{ChunkBytes: 1 << 10})
+	require.NoError(t, err)
+	_, err = scan.Recv()
+	require.NoError(t, err)
+
+	tokens(t, fsys, nil)
+	authority.Reload()
+	for name, c := range carriers {
+		require.NoError(t, c.send(reads(2, "k0000")), name)
+		require.Equal(t, codes.Unauthenticated, status.Code(resultOf(c, 0)), name)
+		var r frame.Response
+		for err = nil; err == nil; { // the connection ends
+			err = c.receive(&r)
+		}
+	}
+	require.Equal(t, codes.Unauthenticated, status.Code(drain(scan, nil)))
+	_, err = f.kv.Get(app.context(), &kvdpb.GetRequest{Key: []byte("k0000")})
+	require.Equal(t, codes.Unauthenticated, status.Code(err))
+}
+
+// A method without a rule is not served, and neither is any other.
+func TestAMethodWithoutARuleKeepsTheServerFromStarting(t *testing.T) {
+	store := servicetest.New(kv.DefaultLimits)
+	careless := func(s *service.Server) service.Protocol {
+		s.Method("Careless", service.Reads, 0)
+		return newLines(s)
+	}
+	s := service.New(store, service.Options{}, careless)
+	l := bufconn.Listen(1)
+	require.ErrorContains(t, s.Serve(l), "method Careless has no rule")
+	_, err := l.Dial()
+	require.Error(t, err, "it does not listen")
+	require.NoError(t, s.Shutdown(testContext(t)))
+}
+
+// A path without its slash is another one for rules that are looked up by path.
+func TestOddTokensAndHeadersSignNobodyIn(t *testing.T) {
+	app := &client{name: "app", read: []string{""}, write: []string{""}}
+	f, _, _ := matrix(t, []*client{app})
+	get := func(headers ...string) codes.Code {
+		ctx := metadata.NewOutgoingContext(context.Background(), metadata.Pairs(headers...))
+		_, err := f.kv.Get(ctx, &kvdpb.GetRequest{Key: []byte("k")})
+		return status.Code(err)
+	}
+	assert.Equal(t, codes.NotFound, get("authorization", "Bearer "+app.token))
+	assert.Equal(t, codes.NotFound, get("authorization", "bearer  "+app.token+" "))
+	for _, headers := range [][]string{
+		{}, {"authorization", app.token}, {"authorization", "Basic " + app.token}, {"authorization", "Bearer"}, {"authorization", "Bearer "},
+		{"authorization", "Bearer " + app.token, "authorization", "Bearer " + app.token}, {"x-authorization", "Bearer " + app.token},
+	} {
+		assert.Equal(t, codes.Unauthenticated, get(headers...), "%v", headers)
+	}
+	for _, name := range []string{"/kvd.v1.KVService/Nonsense", "/kvd.v1.Nonsense/Get", "/grpc.health.v2.Health/Check"} {
+		err := f.conn.Invoke(context.Background(), name, &kvdpb.GetRequest{}, &kvdpb.GetResponse{})
+		assert.Equal(t, codes.Unauthenticated, status.Code(err), name)
+		err = f.conn.Invoke(app.context(), name, &kvdpb.GetRequest{}, &kvdpb.GetResponse{})
+		assert.Equal(t, codes.Unimplemented, status.Code(err), name)
+	}
+}
