@@ -14,15 +14,15 @@ import (
 	kvdpb "github.com/kvd-db/kvd/pkg/kvdpb/kvd/v1"
 )
 
-// answer is what a Get, Put or Delete brought.
+// answer is the result of a Get, Put or Delete.
 type answer = backend.Answer
 
-// itemOf takes an item over from a message.
+// itemOf copies an item from a message.
 func itemOf(i *kvdpb.Item) backend.Item {
 	return backend.Item{Value: append([]byte{}, i.GetValue()...), Version: i.GetVersion(), TTL: ttlOf(i.GetTtlMs())}
 }
 
-// frameOp is an operation as a frame has it.
+// frameOp returns an operation as it is in a frame.
 func frameOp(op *backend.Op) frame.Op {
 	f := frame.Op{
 		Kind: frame.Put, Key: op.Key, Value: op.Value, TTLMillis: ttlMillis(op.TTL),
@@ -45,8 +45,8 @@ func (c *Network) Get(ctx context.Context, key []byte, at backend.ReadVersion, t
 	return a.Item, err
 }
 
-// Operate implements backend.Backend; it also performs a Get. The operation travels in a frame or, if it is large,
-// by a call of its own.
+// Operate implements backend.Backend; it also performs a Get. The operation is sent in a frame or, if
+// it is large, as a gRPC call.
 func (c *Network) Operate(ctx context.Context, operation backend.Op, t *backend.Timings) (answer, error) {
 	ct := startTimer(t)
 	op := frameOp(&operation)
@@ -67,12 +67,12 @@ func (c *Network) Operate(ctx context.Context, operation backend.Op, t *backend.
 	}
 }
 
-// travelsAlone reports whether an operation is made by a call of its own.
+// travelsAlone reports whether an operation is a gRPC call.
 func (c *Network) travelsAlone(op *frame.Op) bool {
 	return c.options.Unframed || len(op.Value)+len(op.Condition.Value) > c.options.Frames.Bytes
 }
 
-// attemptsAt returns the state of the tries of op.
+// attemptsAt returns the state of the attempts at op.
 func (c *Network) attemptsAt(ctx context.Context, op *frame.Op) attempts {
 	if op.Kind == frame.Get {
 		return c.attempts(ctx)
@@ -85,7 +85,7 @@ func (c *Network) attemptsAt(ctx context.Context, op *frame.Op) attempts {
 	return a
 }
 
-// attempt has op performed once, in a frame.
+// attempt attempts op once, in a frame.
 func (c *Network) attempt(ctx context.Context, op *frame.Op, tries *attempts) (answer, *fault) {
 	tries.sign(&op.Options)
 	conn := c.pickFor(batchKeyOf(op))
@@ -100,8 +100,8 @@ func (c *Network) attempt(ctx context.Context, op *frame.Op, tries *attempts) (a
 	return a, f
 }
 
-// setTimeout gives an operation its timeout for the next try, and returns how long
-// its caller will wait.
+// setTimeout sets the timeout of an operation for the next attempt, and returns how long its caller
+// will wait.
 func (c *Network) setTimeout(op *frame.Op, tries *attempts) time.Duration {
 	switch {
 	case !tries.deadline.IsZero():
@@ -114,9 +114,8 @@ func (c *Network) setTimeout(op *frame.Op, tries *attempts) time.Duration {
 	return c.options.Timeout
 }
 
-// ownMillis is the timeout that an operation with this time left carries itself: 0
-// if that of its frame, which is the client's, will do: one that is longer, but not
-// twice as long.
+// ownMillis returns the timeout of an operation with this time left, or 0 if the timeout of its
+// frame will do: that is the client's, which may be longer but less than twice as long.
 func (c *Network) ownMillis(left time.Duration) uint32 {
 	if whole := c.options.Timeout; whole/2 <= left && left <= whole {
 		return 0
@@ -124,7 +123,7 @@ func (c *Network) ownMillis(left time.Duration) uint32 {
 	return timeoutMillis(left)
 }
 
-// operateAlone performs one operation by a call of its own.
+// operateAlone performs an operation as a gRPC call.
 func (c *Network) operateAlone(ctx context.Context, op *backend.Op, tries attempts) (a answer, err error) {
 	err = c.call(ctx, &tries, func(ctx context.Context, conn *conn, opts ...grpc.CallOption) error {
 		options := tries.requestOptions(kvdpb.Durability(op.Durability))
@@ -171,16 +170,15 @@ func (c *Network) operateAlone(ctx context.Context, op *backend.Op, tries attemp
 	return a, err
 }
 
-// unary makes a call that is no write until it succeeds or must not be tried again.
+// unary makes a gRPC call that is no write, with retries.
 func (c *Network) unary(ctx context.Context, ct callTimer, call func(context.Context, *conn, ...grpc.CallOption) error) error {
 	tries := c.attempts(ctx)
 	tries.timer = ct
 	return c.call(ctx, &tries, call)
 }
 
-// unaryWrite is unary for a write, of which it returns the version. The call gets
-// the options of the try. If lasting is set, what the write asks for and does not
-// find it never will.
+// unaryWrite is unary for a write. It returns the version of the write. call gets the options of the
+// attempt. lasting says that a condition of the write, once it fails, always fails.
 func (c *Network) unaryWrite(ctx context.Context, o *backend.WriteOptions, lasting bool,
 	call func(context.Context, *conn, *kvdpb.RequestOptions, ...grpc.CallOption) (*kvdpb.ResponseMeta, error),
 ) (version uint64, err error) {
@@ -200,7 +198,7 @@ func (c *Network) unaryWrite(ctx context.Context, o *backend.WriteOptions, lasti
 	return version, nil
 }
 
-// call makes a call until it succeeds or must not be tried again.
+// call attempts a gRPC call until it succeeds or must not be tried again.
 func (c *Network) call(ctx context.Context, tries *attempts, call func(context.Context, *conn, ...grpc.CallOption) error) error {
 	if tries.bound(time.Now()); !tries.deadline.IsZero() {
 		var cancel context.CancelFunc
@@ -211,8 +209,7 @@ func (c *Network) call(ctx context.Context, tries *attempts, call func(context.C
 		conn := c.pick(func(c *conn) int64 { return c.calls.Load() })
 		tries.conn = conn
 		conn.calls.Add(1)
-		// gRPC fills in the peer as soon as the call has a stream: without one,
-		// nothing was sent.
+		// gRPC fills in the peer when the call has a stream. Without a peer nothing was sent.
 		var server peer.Peer
 		tries.timer.beginSent()
 		err := call(ctx, conn, grpc.Peer(&server))

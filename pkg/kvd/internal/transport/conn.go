@@ -14,21 +14,20 @@ import (
 	kvdpb "github.com/kvd-db/kvd/pkg/kvdpb/kvd/v1"
 )
 
-// conn has two connections to one endpoint: a frameConn for frames and a gRPC connection for all
+// conn has two connections to one endpoint: a frameConn for frames, and a gRPC connection for all
 // other calls. Each is opened when it is first needed.
 //
-// Operations that arrive while the window of their queue is in flight form the next frame of the
-// queue. So frames grow with the load, without a timer (natural batching). A caller whose queue
-// has nothing in flight sends the frame on its own goroutine. The frameConn's sender sends all other
-// frames; it may wait for the network without delaying a caller past its deadline.
+// If the window of a queue is in flight, later operations form the next frame of the queue. So
+// frames grow with the load, without a timer (natural batching). If a queue has nothing in flight,
+// the caller sends the frame on its own goroutine. The sender of the frameConn sends all other
+// frames: it may wait for the network without delaying a caller past its deadline.
 //
 // Invariants:
 //
-//	I1. There is at most one current frameConn. A frameConn is opened while there is none, or to
-//	    replace one of gRPC by one of raw frames.
-//	I2. A frame that waits on a queue will be sent, failed or abandoned: while there is
-//	    no frameConn, one is being opened; otherwise the sender is awake, or is woken when it
-//	    may send.
+//	I1. At most one frameConn is current. Another one is opened while there is none, or to
+//	    replace a gRPC stream by a connection for raw frames.
+//	I2. A frame on a queue will be sent, failed or abandoned: while there is no frameConn, one
+//	    is being opened; otherwise the sender is awake, or will be woken when it may send.
 //	I3. One goroutine at a time writes to a frameConn.
 type conn struct {
 	client   *Network
@@ -44,12 +43,12 @@ type conn struct {
 	mu struct {
 		sync.Mutex
 		queues     [batchKeys]sendQueue
-		current    *frameConn   // the current frameConn; nil: none, or one is being opened
+		current    *frameConn   // takes frames; nil: none, or one is being opened
 		frameConns []*frameConn // all that have not ended, including those that only receive
 		opening    bool
 		grpc       fallback
-		// refusal is why the last frameConn could not be opened, after failures attempts in a row.
-		// Before until no other frameConn is opened, and calls fail with refusal.
+		// refusal is why the last of failures attempts in a row could not open a frameConn.
+		// Until until there is no other attempt, and calls fail with refusal.
 		refusal  *fault
 		until    time.Time
 		failures int
@@ -57,7 +56,7 @@ type conn struct {
 	}
 }
 
-// load returns the count of the operations of a batch key.
+// load returns the counter of the operations of a batch key.
 func (c *conn) load(key batchKey) *atomic.Int64 {
 	if key < writing {
 		return &c.readers
@@ -131,7 +130,7 @@ func (c *conn) addLocked(key batchKey, op *frame.Op, wait time.Duration) pending
 const ownBytes = 8 << 10
 
 // leadsLocked reports whether the caller that has just added an operation sends the frame
-// itself. Otherwise the sender sends it, or a caller that added one before.
+// itself. Otherwise the sender sends it, or the caller that added the first operation.
 func (c *conn) leadsLocked(p *pendingOp) bool {
 	f, fc := p.frame, c.mu.current
 	if f.led || fc == nil {
@@ -146,7 +145,8 @@ func (c *conn) leadsLocked(p *pendingOp) bool {
 	return false
 }
 
-// lead sends a frame on behalf of its callers, unless the sender must send it by now.
+// lead sends a frame for all its callers. If it may no longer do that, it leaves the frame to the
+// sender.
 func (c *conn) lead(f *pendingFrame) {
 	c.mu.Lock()
 	f.led = false
@@ -233,7 +233,7 @@ func (c *conn) giveUp(p *pendingOp, op *frame.Op, why error) (answer, *fault) {
 
 func newFault(why error, undone bool) *fault { return &fault{err: why, undone: undone} }
 
-// openLocked starts to open a frameConn.
+// openLocked starts to open a frameConn, unless one is being opened.
 func (c *conn) openLocked() {
 	if !c.mu.opening {
 		c.mu.opening = true
@@ -241,8 +241,8 @@ func (c *conn) openLocked() {
 	}
 }
 
-// The waits between attempts to open a frameConn are those of gRPC, with a smaller base and
-// bound. Each is 1.6 times the last, ± 20 %.
+// The waits between attempts to open a frameConn are those of gRPC, with a smaller base and a
+// smaller bound. Each wait is 1.6 times the previous one, ± 20 %.
 const (
 	reconnectBase   = 50 * time.Millisecond
 	reconnectMax    = time.Second
@@ -280,7 +280,7 @@ func (c *conn) newFrameConn(transport frameTransport) *frameConn {
 	return &frameConn{conn: c, transport: transport, wake: make(chan struct{}, 1), done: make(chan struct{}), heard: time.Now()}
 }
 
-// currentLocked makes k the frameConn that takes frames.
+// currentLocked makes fc the frameConn that takes frames.
 func (c *conn) currentLocked(fc *frameConn) {
 	c.mu.current = fc
 	c.mu.frameConns = append(c.mu.frameConns, fc)
@@ -333,7 +333,7 @@ func (c *conn) waitingLocked() bool {
 	return false
 }
 
-// forgetLocked drops a frameConn that takes no more frames, and opens another if frames wait.
+// forgetLocked is called when fc takes no more frames. It opens another frameConn if frames wait.
 func (c *conn) forgetLocked(fc *frameConn) {
 	if c.mu.current == fc {
 		c.mu.current = nil
@@ -343,7 +343,7 @@ func (c *conn) forgetLocked(fc *frameConn) {
 	}
 }
 
-// stop ends the watchdog, once no call and no frameConn remains.
+// stop stops the watchdog. It is called when there are no calls and no frameConns any more.
 func (c *conn) stop() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -8,12 +8,12 @@ import (
 	"github.com/kvd-db/kvd/pkg/kvd/internal/backend"
 )
 
-// endpoints are the servers that a target names. Each has connections of its own, and
-// calls use those of the current endpoint. When a try fails since that endpoint cannot be
-// reached, the next one becomes current, for all calls.
+// maxEndpoints bounds the endpoints of a target. Each endpoint has connections of its own, and calls
+// use those of the current endpoint. When an attempt fails because that one cannot be reached, the
+// next endpoint becomes current for all calls.
 const maxEndpoints = 16
 
-// splitTargets returns the endpoints of a target, which commas separate.
+// splitTargets splits a target at its commas.
 func splitTargets(target string) ([]string, error) {
 	endpoints := strings.Split(target, ",")
 	for i, e := range endpoints {
@@ -34,7 +34,7 @@ const (
 	connectTimeoutOfSeveral = time.Second
 )
 
-// connectTimeout bounds the making of a connection.
+// connectTimeout bounds the time to connect.
 func (c *Network) connectTimeout() time.Duration {
 	if c.endpoints > 1 {
 		return connectTimeoutOfSeveral
@@ -42,15 +42,15 @@ func (c *Network) connectTimeout() time.Duration {
 	return connectTimeout
 }
 
-// candidates are the connections that calls use: those of the current endpoint.
+// candidates returns the connections of the current endpoint.
 func (c *Network) candidates() []*conn {
 	n := len(c.conns) / c.endpoints
 	i := int(c.current.Load())
 	return c.conns[i*n : (i+1)*n]
 }
 
-// moveOn makes the next endpoint the current one, since the one that conn belongs to
-// cannot be reached. Nothing happens if another call has moved on already.
+// moveOn makes the next endpoint current, because the endpoint of from cannot be reached. It does
+// nothing if another call has done so already.
 func (c *Network) moveOn(from *conn) {
 	if c.endpoints > 1 && from != nil {
 		c.current.CompareAndSwap(int32(from.endpoint), int32((from.endpoint+1)%c.endpoints))

@@ -39,10 +39,10 @@ func (c *Network) Execute(ctx context.Context, e *backend.Execution, o backend.W
 	return result, nil
 }
 
-// mayStillApply reports whether an earlier try, which may be under way, may apply a
-// batch after the answer that a later try got. The store remembers a batch that it
-// applied, so only the choice of an empty one leaves that open. A key that does not
-// have a version now never has it again: Then is then out of the question.
+// mayStillApply reports whether an earlier attempt, whose answer was lost, may still apply a batch
+// after a later attempt was answered. The store remembers a batch that it applied, so this is possible
+// only if the later attempt chose an empty batch. If a guard asks for a version that its key does not
+// have, the key will never have it, so Then will never be chosen.
 func mayStillApply(e *backend.Execution, succeeded bool) bool {
 	if succeeded {
 		return len(e.Then) == 0

@@ -7,32 +7,30 @@ import (
 	"time"
 )
 
-// fallback is the use of gRPC for frames because a server did not take raw frames.
-// Guarded by the connection's lock.
+// fallback records that frames travel by gRPC because the server did not take raw frames. It is
+// guarded by conn.mu.
 type fallback struct {
-	until time.Time // not asked for raw frames before
-	// spoke: there has been a frameConn of raw frames.
+	until time.Time // until then the server is not asked for raw frames
+	// spoke: the server has taken raw frames before.
 	spoke bool
-	// tries counts the requests for raw frames since then that were in vain.
+	// tries counts the requests for raw frames that have failed since then.
 	tries int
 }
 
 const (
-	// grpcFor is how long a connection does not ask for raw frames again after its
-	// server answered in another protocol, and the most after it did not answer.
-	// Guessed: between a proxy, where it is always in vain, and a server that is being
-	// upgraded.
+	// grpcFor is the wait before the server is asked for raw frames again after it answered in
+	// another protocol, and the longest wait after it did not answer. Guessed: a proxy never
+	// takes them, but a server may be upgraded.
 	grpcFor = 2 * time.Minute
-	// regainBase is the first of the waits after a server that did not answer, or spoke
-	// raw frames before; each is twice the one before, up to regainMax if it did speak
-	// raw frames and up to grpcFor else. All are ± 20 %. Guessed: a server that stood
-	// still may be at work again at any time, and asking it costs one connection.
+	// regainBase is the first wait after a server did not answer, or had taken raw frames before.
+	// Each wait is twice the previous one, up to regainMax if the server had taken raw frames and
+	// up to grpcFor otherwise, ± 20 %. Guessed: a server that hung may recover at any time, and
+	// asking it costs one connection.
 	regainBase = time.Second
 	regainMax  = 5 * time.Second
 )
 
-// answeredOtherwise reports whether an error of dialRaw leaves the hope that the server
-// speaks gRPC.
+// answeredOtherwise reports whether the server may speak gRPC after dialRaw failed with err.
 func answeredOtherwise(err error) bool {
 	return errors.Is(err, errOtherProtocol) || errors.Is(err, errNoAnswer) || errors.Is(err, errHungUp)
 }
@@ -44,7 +42,7 @@ func (c *conn) asksForRaw() bool {
 	return time.Now().After(c.mu.grpc.until)
 }
 
-// tryRaw asks for a raw connection and notes what came of it.
+// tryRaw asks for a connection for raw frames and records the result.
 func (c *conn) tryRaw(ctx context.Context) (frameTransport, error) {
 	transport, err := c.dialRaw(ctx)
 	c.mu.Lock()
@@ -57,8 +55,8 @@ func (c *conn) tryRaw(ctx context.Context) (frameTransport, error) {
 	return transport, nil
 }
 
-// failed notes that the server did not take raw frames. One that hung up, or could not be
-// reached, is asked by the next frameConn whatever the time.
+// failed records that the server did not take raw frames. If it hung up or could not be reached,
+// the next frameConn asks again at any time.
 func (f *fallback) failed(err error, now time.Time) {
 	f.tries++
 	switch {
@@ -69,8 +67,8 @@ func (f *fallback) failed(err error, now time.Time) {
 	}
 }
 
-// wait is how long it is, after the last try, until raw frames are asked for again while
-// there is a frameConn by gRPC.
+// wait returns the wait before the server is asked for raw frames again while frames travel by
+// gRPC.
 func (f *fallback) wait() time.Duration {
 	longest := grpcFor
 	if f.spoke {
@@ -83,9 +81,8 @@ func (f *fallback) wait() time.Duration {
 	return time.Duration(float64(wait) * (1 + reconnectJitter*(2*rand.Float64()-1)))
 }
 
-// regainRaw replaces a frameConn by gRPC by one of raw frames as soon as the server takes them:
-// a stream lasts for minutes, and a server that stood still for seconds is not to be paid
-// for as long.
+// regainRaw replaces fc, whose frames travel by gRPC, as soon as the server takes raw frames. A
+// stream lasts for minutes; without regainRaw a server that hung for seconds would cost that long.
 func (c *conn) regainRaw(fc *frameConn) {
 	for {
 		c.mu.Lock()
@@ -111,14 +108,14 @@ func (c *conn) regainRaw(fc *frameConn) {
 	}
 }
 
-// replace makes a transport the current frameConn in place of k, which is left once what is
-// under way on it has been answered, and runs it until it ends.
+// replace makes a frameConn of transport current in place of fc, and runs it until it ends. fc is
+// finished when its frames have been answered.
 func (c *conn) replace(fc *frameConn, transport frameTransport) {
 	next := c.newFrameConn(transport)
 	c.mu.Lock()
 	if c.mu.current != fc {
 		c.mu.Unlock()
-		transport.close() // there is another one, or will be when it is needed
+		transport.close() // another frameConn is current, or is opened when it is needed
 		return
 	}
 	fc.retired = true

@@ -25,15 +25,15 @@ type fault struct {
 	message    string
 	retryAfter time.Duration
 	version    uint64 // found by a failed condition
-	// undone says that nothing happened at the server, even if it was a write.
+	// undone says that the attempt was not applied and will not be.
 	undone bool
-	// never says that no other try of the same write has happened or will.
+	// never says that no other attempt at the same write was applied or will be.
 	never bool
 	// transient says that another attempt may succeed.
 	transient bool
 }
 
-// reasons says what each reason of the protocol means to a caller.
+// reasons has the meaning of each reason of the protocol.
 var reasons = map[string]fault{
 	kvdpb.ReasonKeyNotFound:      {err: backend.ErrNotFound, undone: true},
 	kvdpb.ReasonInvalidRequest:   {err: backend.ErrInvalid, undone: true},
@@ -42,9 +42,9 @@ var reasons = map[string]fault{
 	kvdpb.ReasonTooLarge:         {err: backend.ErrTooLarge, undone: true},
 	kvdpb.ReasonOverloaded:       {err: backend.ErrOverloaded, undone: true, transient: true},
 	kvdpb.ReasonDeadlineExceeded: {err: context.DeadlineExceeded, undone: true},
-	kvdpb.ReasonCancelled:        {err: backend.ErrUnavailable, undone: true, transient: true}, // by the server: a caller that cancels does not wait
+	kvdpb.ReasonCancelled:        {err: backend.ErrUnavailable, undone: true, transient: true}, // by the server: after its own cancellation a caller does not wait
 	kvdpb.ReasonConditionFailed:  {err: backend.ErrConflict, undone: true},
-	kvdpb.ReasonConflict:         {err: backend.ErrConflict, undone: true, never: true}, // what was written since stays written
+	kvdpb.ReasonConflict:         {err: backend.ErrConflict, undone: true, never: true}, // the conflicting write stays
 	kvdpb.ReasonOutcomeUnknown:   {err: backend.ErrUncertain},
 	kvdpb.ReasonReadOnly:         {err: backend.ErrReadOnly, undone: true},
 	kvdpb.ReasonShuttingDown:     {err: backend.ErrUnavailable, undone: true, transient: true},
@@ -54,27 +54,27 @@ var reasons = map[string]fault{
 	kvdpb.ReasonInternal:         {err: backend.ErrInternal},
 }
 
-// faultOfReason translates what the server said about one operation. An unknown
-// reason, of a newer server, is judged by its code.
+// faultOfReason translates the server's answer to one operation. If the reason is unknown, because
+// the server is newer, the code decides.
 func faultOfReason(reason, message string, code codes.Code) *fault {
 	f, known := reasons[reason]
 	if !known {
 		f = faultOfCode(code)
 	}
 	f.reason, f.message = reason, message
-	// A store that stopped may run again soon, and will know what it wrote.
+	// A store that stopped may run again soon. It will know what it wrote.
 	f.transient = f.transient || reason == kvdpb.ReasonOutcomeUnknown && code == codes.Unavailable
 	return &f
 }
 
-// faultOfCode judges an error that gRPC itself made, or one without a reason.
+// faultOfCode translates an error of gRPC itself, or another error without a reason.
 func faultOfCode(code codes.Code) fault {
 	switch code {
 	case codes.Unavailable:
 		return fault{err: backend.ErrUnavailable, transient: true}
 	case codes.DeadlineExceeded:
 		return fault{err: context.DeadlineExceeded}
-	case codes.Canceled: // by the server or a proxy: see [Client.call] for the caller
+	case codes.Canceled: // by the server or a proxy; Network.call handles the caller's own
 		return fault{err: backend.ErrUnavailable, transient: true}
 	case codes.ResourceExhausted: // a message over the limits of either side
 		return fault{err: backend.ErrTooLarge}
@@ -109,11 +109,11 @@ func faultOfStatus(err error) *fault {
 	}
 	f := faultOfReason(info.GetReason(), s.Message(), s.Code())
 	f.retryAfter = retryAfter
-	// gRPC gives no reason for a request that the server did not take in, for its length,
-	// and what the client may receive is more than any server sends.
+	// A server that refuses a request for its length gives no reason. Answers cannot be too
+	// long: the client accepts more than any server sends.
 	f.undone = f.undone || info == nil && s.Code() == codes.ResourceExhausted && strings.Contains(s.Message(), "received message")
-	// No try of a commit that read before the server opened its store was applied: the
-	// server would know its request id.
+	// If the transaction read before the server opened its store, no attempt at the commit was
+	// applied: the server would know its request id.
 	f.never = f.never || f.reason == kvdpb.ReasonVersionGone && info.GetMetadata()[kvdpb.MetadataCause] == kvdpb.CauseOpening
 	if v, err := strconv.ParseUint(info.GetMetadata()[kvdpb.MetadataVersion], 10, 64); err == nil {
 		f.version = v
@@ -121,7 +121,7 @@ func faultOfStatus(err error) *fault {
 	return f
 }
 
-// refusal is a server's last word on a connection for raw frames.
+// refusal is the answer of a server that refuses a connection for raw frames.
 type refusal struct{ response *frame.Response }
 
 func (r *refusal) Error() string {
@@ -129,9 +129,8 @@ func (r *refusal) Error() string {
 	return fmt.Sprintf("the server refused the connection: %s: %s", result.Reason, result.Message)
 }
 
-// faultOfStream judges the end of a frameConn for the operations under way on it, and
-// the failure to open one. Only a frameConn that was refused at the door did nothing
-// for sure.
+// faultOfStream returns the fault of the operations in flight when a frameConn ends with err, or
+// cannot be opened. It is undone only if the server refused the connection because of overload.
 func faultOfStream(err error) *fault {
 	if errors.Is(err, io.EOF) {
 		return &fault{err: backend.ErrUnavailable, transient: true, message: "the server ended the stream"}
@@ -147,13 +146,13 @@ func faultOfStream(err error) *fault {
 		f.transient = true
 	}
 	if errors.Is(f.err, context.DeadlineExceeded) {
-		f.err = backend.ErrUnavailable // it was the stream's context that ended, not the caller's
+		f.err = backend.ErrUnavailable // the context of the stream ended, not the caller's
 	}
 	return f
 }
 
-// error makes the fault of the last try the error of the call. With doubt, the
-// call is a write that may have happened all the same.
+// error returns the error of a call whose last attempt had this fault. With doubt the call is a write
+// that may have been applied.
 func (f *fault) error(doubt bool, attempts int) error {
 	e := &backend.Failure{Reason: f.reason, Message: f.message, Attempts: attempts, RetryAfter: f.retryAfter, Err: f.err}
 	if f.reason == kvdpb.ReasonConditionFailed {

@@ -11,48 +11,48 @@ import (
 	"github.com/kvd-db/kvd/internal/frame"
 )
 
-// frameTransport sends frames to a server and receives its answers: a raw connection, or a Pipeline
-// stream. One goroutine at a time sends, and one receives.
+// frameTransport sends frames to a server and receives its answers, on a connection for raw frames
+// or on a Pipeline stream of gRPC. One goroutine at a time sends, and one receives.
 type frameTransport interface {
 	// send sends the frame that b builds. After an error, left reports whether the server
 	// may have received all of it.
 	send(b *frame.Builder, h frame.Header) (left bool, err error)
 	// receive waits for the next answers and fills r with them.
 	receive(r *frame.Response) error
-	// leave ends the transport after everything was sent and answered.
+	// finish ends the transport after all frames were answered.
 	finish()
 	// close ends send and receive. It may be called at any time, and again.
 	close()
 }
 
-// frameConn is a transport and the frames in flight on it. Three parties use it: the receiver, the
-// sender, and callers that send their own frame.
+// frameConn is a transport and the frames in flight on it. Its receiver, its sender and callers that
+// send their own frame use it.
 type frameConn struct {
 	conn      *conn
 	transport frameTransport
 	wake      chan struct{} // has a value when the sender has work
 	done      chan struct{} // closed when receiving has ended
 
-	// Guarded by the connection's lock.
+	// Guarded by conn.mu.
 	sending  bool
 	woken    bool          // wake has a value, or had one that the sender has not acted on
-	retired  bool          // the server is going away: no further frames
+	retired  bool          // takes no more frames: the server is going away, or it was replaced
 	finished bool          // transport.finish was called
 	silent   bool          // nothing arrived for too long
 	broken   *fault        // why receiving has ended
-	torn     *pendingFrame // was not written completely
+	torn     *pendingFrame // was not written completely, if any
 	frames   []*pendingFrame
 	writes   int // of the frames
 	bytes    int // of the frames' requests
 	lastID   uint32
-	// heard is the last time at which the watchdog saw that frames had arrived, received
-	// counts frames, and seen is received at that time.
+	// received counts the frames that have arrived. At heard the watchdog last saw a new count,
+	// which is seen.
 	heard          time.Time
 	received, seen uint64
 }
 
-// maxWrites bounds the frames of writes in flight on a frameConn. It is below the eight frames that a
-// server serves at a time, so reads never wait for writes to be synced.
+// maxWrites bounds the frames of writes in flight on a frameConn. A server serves eight frames of a
+// connection at a time, so reads never wait for writes to be synced.
 const maxWrites = 6
 
 // mayTakeLocked reports whether the next frame of a queue may be sent now.
@@ -61,9 +61,9 @@ func (fc *frameConn) mayTakeLocked(q *sendQueue) bool {
 		(q.next().batchKey < writing || fc.writes < maxWrites) && !fc.shouldCoalesceLocked(q)
 }
 
-// shouldCoalesceLocked reports whether the next frame of a queue should wait for more operations: it is
-// small, and the previous frame has completed but its callers have not all resumed. Writes that
-// wait for the disk also wait while a frame of the same batch key is in flight on this frameConn, because
+// shouldCoalesceLocked reports whether the next frame of a queue should wait for more operations:
+// it is small, and the previous frame has completed but its callers have not all resumed. Writes
+// that wait for the disk also wait while a frame of the same batch key is in flight on fc, because
 // the disk would sync the two separately. Reads do not wait while writes are in flight.
 func (fc *frameConn) shouldCoalesceLocked(q *sendQueue) bool {
 	next := q.next()
@@ -111,7 +111,7 @@ func (fc *frameConn) wakeForLocked(q *sendQueue) {
 	}
 }
 
-// send sends the frames that callers do not send themselves, until the frameConn is over.
+// send sends the frames that callers do not send themselves, until receiving has ended.
 func (fc *frameConn) send() {
 	for {
 		select {
@@ -133,7 +133,7 @@ func (fc *frameConn) send() {
 // sendLocked sends the next frame of a queue. It releases the lock.
 func (fc *frameConn) sendLocked(q *sendQueue) {
 	f := fc.takeLocked(q)
-	f.refs.Add(1) // its answers may come, and its callers leave, before send returns
+	f.refs.Add(1) // all answers may arrive, and all callers return, before send returns
 	defer f.release()
 	fc.sending = true
 	fc.conn.mu.Unlock()
@@ -141,7 +141,7 @@ func (fc *frameConn) sendLocked(q *sendQueue) {
 	fc.conn.mu.Lock()
 	fc.sending = false
 	if err != nil {
-		// The receiver learns why.
+		// The receiver gets the error of the connection.
 		if !left {
 			fc.torn = f
 		}
@@ -197,8 +197,8 @@ func (fc *frameConn) receive() error {
 	}
 }
 
-// deliver delivers a response to its frame. It returns an error if the response was not asked for,
-// or ends the frameConn.
+// deliver delivers a response to its frame. It returns an error if the response has answers that
+// were not asked for, or if the server refuses the connection.
 func (fc *frameConn) deliver(r *frame.Response) error {
 	if r.Refused {
 		return &refusal{r}
@@ -267,7 +267,7 @@ func inOrder(r *frame.Response) bool {
 	return n > 0 && r.Results[0].Tag == 0 && r.Results[n-1].Tag == uint64(n-1)
 }
 
-// end is called with the error that ended receiving.
+// end is called when receiving has ended, with the error.
 func (fc *frameConn) end(err error) {
 	fc.conn.mu.Lock()
 	lost := len(fc.frames) > 0
@@ -283,8 +283,8 @@ func (fc *frameConn) end(err error) {
 	}
 }
 
-// settle does what is due once the frameConn is retired or broken and no goroutine is sending. It
-// releases the lock.
+// settle releases the lock. If no goroutine is sending, it first fails the frames of a broken
+// frameConn, or finishes a retired one on which nothing is in flight.
 func (fc *frameConn) settle() {
 	switch {
 	case fc.sending || fc.broken == nil && !fc.retired:
@@ -296,7 +296,7 @@ func (fc *frameConn) settle() {
 			why.undone = why.undone || f == fc.torn
 			fc.endLocked(f, &why)
 		}
-		fc.conn.wakeLocked() // the windows have room again
+		fc.conn.wakeLocked() // the windows have room for other frames
 		fc.conn.mu.Unlock()
 		wakeAll(lost)
 	case len(fc.frames) == 0 && !fc.finished:

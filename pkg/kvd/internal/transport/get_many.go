@@ -11,7 +11,7 @@ import (
 	kvdpb "github.com/kvd-db/kvd/pkg/kvdpb/kvd/v1"
 )
 
-// GetMany implements backend.Backend. The keys have a frame of their own, if they fit one.
+// GetMany implements backend.Backend. The keys are sent in a frame of their own if they fit.
 func (c *Network) GetMany(ctx context.Context, keys [][]byte, at backend.ReadVersion, t *backend.Timings, found func(int, backend.Item, bool)) error {
 	if !c.fitFrame(keys) {
 		return c.batchGet(ctx, keys, at, t, found)
@@ -30,7 +30,7 @@ func (c *Network) GetMany(ctx context.Context, keys [][]byte, at backend.ReadVer
 	}
 }
 
-// batchGet is GetMany by a call of gRPC.
+// batchGet is GetMany by a gRPC call.
 func (c *Network) batchGet(ctx context.Context, keys [][]byte, at backend.ReadVersion, t *backend.Timings, found func(int, backend.Item, bool)) error {
 	var response *kvdpb.BatchGetResponse
 	timer := startTimer(t)
@@ -56,7 +56,7 @@ func (c *Network) batchGet(ctx context.Context, keys [][]byte, at backend.ReadVe
 	return nil
 }
 
-// fitFrame reports whether keys may be read by one frame.
+// fitFrame reports whether one frame can read all keys.
 func (c *Network) fitFrame(keys [][]byte) bool {
 	if c.options.Unframed || len(keys) == 0 || len(keys) > frame.MaxOps {
 		return false
@@ -68,6 +68,7 @@ func (c *Network) fitFrame(keys [][]byte) bool {
 	return bytes <= c.options.Frames.Bytes
 }
 
+// tryTogether attempts to read the keys once, in one frame.
 func (c *Network) tryTogether(ctx context.Context, keys [][]byte, at backend.ReadVersion, tries *attempts, found func(int, backend.Item, bool)) (f *fault) {
 	conn := c.pickFor(together)
 	tries.conn = conn
@@ -94,8 +95,8 @@ func (c *Network) tryTogether(ctx context.Context, keys [][]byte, at backend.Rea
 	return f
 }
 
-// addTogether makes a frame of the reads of one call. Without a version to read
-// at, which would be the same for all anyway, the server chooses one.
+// addTogether queues a frame with the reads of one call. If op has no version, the server chooses
+// one for the whole frame.
 func (c *conn) addTogether(keys [][]byte, op frame.Op, wait time.Duration, t *attemptTimes) ([]pendingOp, *fault) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -20,21 +20,22 @@ import (
 	kvdpb "github.com/kvd-db/kvd/pkg/kvdpb/kvd/v1"
 )
 
-// Network is the backend that a server is, over the network.
+// Network is a backend.Backend that performs its calls on a server. See the package comment.
 type Network struct {
 	options    Options
 	budget     *retryBudget
 	requestIDs requestIDs
-	// conns has the connections of each endpoint in turn, as many of each.
+	// conns has the connections of the first endpoint, then those of the second, and so on. Each
+	// endpoint has the same number.
 	conns     []*conn
 	endpoints int
-	current   atomic.Int32 // endpoint
-	// releasing counts the snapshots that are being given back, and releases has a value
-	// for each that a goroutine of its own gives back.
+	current   atomic.Int32 // index of the current endpoint
+	// releasing counts the snapshots that are being released; releases has a value for each that
+	// is being released in the background.
 	releasing sync.WaitGroup
 	releases  chan struct{}
 
-	// life ends when Close is called; background counts the goroutines that it ends.
+	// life ends when Close is called. It is the context of the goroutines in background.
 	life       context.Context
 	end        context.CancelFunc
 	background sync.WaitGroup
@@ -42,7 +43,7 @@ type Network struct {
 
 var _ backend.Backend = (*Network)(nil)
 
-// Open returns the network to the servers of a target. It does no I/O.
+// Open returns a Network for the servers of a target, which commas separate. It does no I/O.
 func Open(target string, options Options) (*Network, error) {
 	targets, err := splitTargets(target)
 	if err != nil {
@@ -88,11 +89,10 @@ func firstError(errs ...error) error {
 }
 
 const (
-	// The windows of what the server may send before we take it: as large as the
-	// server's own.
+	// The flow control windows of the client are as large as those of the server.
 	streamWindow = 1 << 20
 	connWindow   = 4 << 20
-	// maxReceiveBytes is above the largest value that any server may be set to.
+	// maxReceiveBytes is above the highest limit that a server can have for values.
 	maxReceiveBytes = 80 << 20
 )
 
@@ -121,7 +121,7 @@ func (o *Options) dialOptions(target string, connect time.Duration) []grpc.DialO
 	return opts
 }
 
-// target is what gRPC resolves: nothing if there is a dialer.
+// target returns the target for gRPC, which does not resolve it if there is a Dialer.
 func (o *Options) target(target string) string {
 	if o.Dialer != nil && !strings.Contains(target, "://") {
 		return "passthrough:///" + target
@@ -158,18 +158,18 @@ func (c *Network) Close() (err error) {
 	return err
 }
 
-// pick returns the connection of the current endpoint with the least under way, the first among equals,
-// so that a lone caller always meets the same one.
+// pick returns the connection of the current endpoint with the least load, the first of several, so
+// that a lone caller always uses the same one.
 func (c *Network) pick(load func(*conn) int64) *conn { return c.pickAbove(0, load) }
 
-// pickFor returns the connection for operations in frames: the first with less
-// under way than a full frame has, else that with the least. One connection makes
-// larger frames than several; several are read by more than one goroutine.
+// pickFor returns the connection for an operation in a frame: the first with less than a full frame
+// in flight, otherwise the one with the least. One connection makes larger frames; several
+// connections are read by several goroutines.
 func (c *Network) pickFor(key batchKey) *conn {
 	return c.pickAbove(int64(c.options.limits(key).Ops), func(c *conn) int64 { return c.load(key).Load() })
 }
 
-// pickAbove is pick where a load below enough counts as none.
+// pickAbove is pick, but a load below enough counts as no load.
 func (c *Network) pickAbove(enough int64, load func(*conn) int64) *conn {
 	conns := c.candidates()
 	best := conns[0]

@@ -8,13 +8,13 @@ import (
 	"github.com/kvd-db/kvd/pkg/kvd/internal/backend"
 )
 
-// inFrame is an operation of OperateAll that travels in a frame.
+// inFrame is an operation of OperateAll that is sent in a frame.
 type inFrame struct {
 	*backend.Operation
 	op      frame.Op
 	tries   attempts
 	pending pendingOp
-	fault   *fault // of the last try
+	fault   *fault // of the last attempt
 }
 
 // OperateAll implements backend.Backend.
@@ -48,8 +48,8 @@ func (c *Network) OperateAll(ctx context.Context, all []*backend.Operation) {
 	}
 }
 
-// retries returns the operations that should be tried again, and when; the others
-// have their results.
+// retries returns the operations that should be tried again, and the wait before that. It sets the
+// errors of the others.
 func retries(tried []*inFrame) (again []*inFrame, wait time.Duration) {
 	for _, o := range tried {
 		if o.fault == nil {
@@ -65,11 +65,11 @@ func retries(tried []*inFrame) (again []*inFrame, wait time.Duration) {
 	return again, wait
 }
 
-// maxAhead is how many operations of one pipeline are under way at once: some full
-// frames, so that there is always one to be served.
+// maxAhead bounds the operations of one pipeline in flight: some full frames, so that the server
+// always has one to serve.
 const maxAhead = 4 * frame.MaxOps
 
-// tryAll has operations performed once, in the frames of one connection.
+// tryAll attempts the operations once, in frames of one connection.
 func (c *Network) tryAll(ctx context.Context, all []*inFrame) {
 	conn := c.pick(func(c *conn) int64 { return c.readers.Load() + c.writers.Load() })
 	ctx, cancel := all[0].tries.within(ctx)

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// Options configure a Network. The zero value is of no use: the defaults and the checks
-// are those of kvd.Open.
+// Options configure a Network. Package kvd sets the defaults and checks the values; the zero value
+// is not valid.
 type Options struct {
 	// Conns is the number of connections of each kind, for each endpoint.
 	Conns int
@@ -19,20 +19,20 @@ type Options struct {
 	Unframed bool
 	// Frames bounds frames; SyncedFrames bounds those of writes that wait for the disk.
 	Frames, SyncedFrames Limits
-	// Window is the number of frames of one batch key that may be in flight on a connection.
+	// Window bounds the frames of one batch key that are in flight on a connection.
 	Window int
 	// GRPCOnly disables connections for raw frames, and NetOnly raw system calls on them.
 	GRPCOnly, NetOnly bool
 	Logger            *slog.Logger
 	TLS               *tls.Config // nil: plain text
-	// Dialer makes the connections; nil: the network of the target.
+	// Dialer makes the connections; nil: the address of the target is dialled.
 	Dialer func(ctx context.Context, address string) (net.Conn, error)
 }
 
 // Limits bound one frame.
 type Limits struct{ Ops, Bytes int }
 
-// limits bound the frames of a batch key.
+// limits returns the limits for frames of a batch key.
 func (o *Options) limits(key batchKey) Limits {
 	if key.waitsForDisk() {
 		return o.SyncedFrames

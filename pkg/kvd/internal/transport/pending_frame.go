@@ -9,25 +9,25 @@ import (
 	"github.com/kvd-db/kvd/pkg/kvd/internal/backend"
 )
 
-// pendingFrame is one frame and the callers whose operations it has, from the first operation
-// until the last caller has read its answer.
+// pendingFrame is one frame and its callers, from the first operation until the last caller has
+// read its answer.
 //
-// Callers encode their operations into the frame themselves, so there is no queue of calls, and
-// nothing to encode when the frame is sent. Answers are matched by position. When all have
-// arrived, closing one channel wakes all callers, and each copies its value on its own goroutine.
-// If they arrive in several frames, each frame wakes all waiting callers, and those without an
-// answer wait again.
+// Each caller encodes its operation into the frame, so there is no queue of calls and nothing to
+// encode when the frame is sent. Answers are matched by position. When all have arrived, closing
+// one channel wakes all callers, and each copies its value on its own goroutine. If the answers
+// arrive in several frames, each of these wakes all callers, and those without an answer wait
+// again.
 //
 // Invariants:
 //
-//	I1. The bytes of an operation are copied when it is added, so the caller may change
-//	    its arguments at once, also when it gives up.
-//	I2. A frame is on its queue (not sent), on one frameConn (may have been sent), or over. It
-//	    changes state under the connection's lock.
-//	I3. A frame is over exactly once: when all its answers have arrived, when its frameConn
-//	    has ended, when no frameConn could be opened, or when all its callers gave up before
-//	    it was sent.
-//	I4. A frame that is over does not change until its last caller has read its answer.
+//	I1. Adding an operation copies its bytes, so the caller may change its arguments as soon
+//	    as the call returns, also when it gave up.
+//	I2. A frame is filling (on its queue, not sent), sent (on one frameConn; it may have
+//	    reached the server) or ended. It changes state under conn.mu.
+//	I3. A frame ends exactly once: when all its answers have arrived, when its frameConn has
+//	    ended, when no frameConn could be opened, or when all its callers gave up before it
+//	    was sent.
+//	I4. A frame that has ended does not change until its last caller has read its answer.
 type pendingFrame struct {
 	conn     *conn
 	batchKey batchKey
@@ -37,45 +37,45 @@ type pendingFrame struct {
 	// blockingRefs is refs of the blocking callers: see sendQueue.resuming.
 	blockingRefs atomic.Int64
 
-	// Guarded by the connection's lock; the request, while it is being sent, by the
-	// sender.
+	// Guarded by conn.mu. While the frame is being sent, the goroutine that sends it owns the
+	// request.
 	request     frame.Builder
 	id          uint32
 	state       frameState
-	led         bool // the caller of the first operation will send it
+	led         bool // the caller of the first operation sends it
 	oneVersion  bool // reads at one version
 	expired     bool // callers without a deadline of their own should give up
 	count       int  // operations
 	blockingOps int  // of these, those of blocking callers
-	bytes       int  // of the frame, once it is sent
+	bytes       int  // of the request, once it is sent
 	abandoned   int  // operations abandoned before the frame was sent
 	timed       bool // a caller asked for timings
 	sentAt      time.Time
 	longestWait time.Duration
-	// progress is closed and replaced when answers arrive, and closed for good when the
-	// frame is over.
+	// progress is closed and replaced when some answers arrive, and closed for good when the
+	// frame has ended.
 	progress chan struct{}
 
-	// answers are the frames that have arrived. Usually there is one, whole, with a result
-	// for each position in order. Otherwise results has them by position.
+	// answers are the responses that have arrived. Usually there is one, which is whole: it has
+	// the result of each position, in order. Otherwise results has them by position.
 	answers    []*frame.Response
 	receivedAt []time.Time // of each, if timed
 	whole      bool
 	results    []*frame.Result
 	missing    int
-	fault      *fault // of those without a result, once over
+	fault      *fault // of the operations without a result, once ended
 }
 
 type frameState uint8
 
 const (
-	filling frameState = iota // on its queue
-	sent                      // its frame may have been sent
-	ended                     // over
+	filling frameState = iota
+	sent
+	ended
 )
 
-// openRefs is the part of refs that stands for callers not counted one by one while the frame is
-// not over: the last step adds them all.
+// openRefs is part of refs until the frame ends. It stands for callers that have not been counted
+// yet: wake replaces it by their number.
 const openRefs = 1 << 40
 
 var (
@@ -93,14 +93,14 @@ func newPendingFrame(c *conn, key batchKey) *pendingFrame {
 	return f
 }
 
-// full reports whether another operation would exceed the limits of a frame.
+// full reports whether op would exceed the limits of the frame.
 func (f *pendingFrame) full(op *frame.Op) bool {
 	limits := f.conn.client.options.limits(f.batchKey)
 	return f.count >= limits.Ops || f.request.Len()+op.SizeBound() > limits.Bytes
 }
 
-// enough reports whether a frame is large enough to be sent without waiting for more operations:
-// half of a limit, for reads a quarter (bench/NOTES.md).
+// enough reports whether the frame is large enough to be sent without waiting for more operations:
+// at half of a limit, for reads at a quarter (bench/NOTES.md).
 func (f *pendingFrame) enough() bool {
 	limits, share := f.conn.client.options.limits(f.batchKey), 2
 	if f.batchKey == reading {
@@ -109,10 +109,10 @@ func (f *pendingFrame) enough() bool {
 	return f.count >= limits.Ops/share || f.request.Len() >= limits.Bytes/share
 }
 
-// unbounded is the wait of a call without a timeout.
+// unbounded is the longest wait of a call without a timeout.
 const unbounded time.Duration = 1<<63 - 1
 
-// add adds an operation whose caller waits for up to wait.
+// add adds an operation whose caller waits at most for wait.
 func (f *pendingFrame) add(op *frame.Op, wait time.Duration) pendingOp {
 	p := pendingOp{frame: f, position: f.count, offset: f.request.Add(op), progress: f.progress}
 	f.count++
@@ -129,15 +129,15 @@ func (f *pendingFrame) header(timeout time.Duration) frame.Header {
 	return h
 }
 
-// roundLocked returns a channel that wakes all callers when it is closed, which must happen
-// without the lock. Callers without an answer wait again.
+// roundLocked returns a channel. The caller closes it without the lock, which wakes all callers of
+// the frame; those without an answer wait again.
 func (f *pendingFrame) roundLocked() (wake chan struct{}) {
 	wake, f.progress = f.progress, make(chan struct{})
 	return wake
 }
 
-// deliver adds answers, and keeps r if it needs it. all reports whether every answer has arrived; ok
-// is false if r has answers that were not asked for.
+// deliver adds the answers of r, and keeps r. all reports whether every answer has arrived; ok is
+// false if r has answers that were not asked for.
 func (f *pendingFrame) deliver(r *frame.Response, inOrder bool) (all, ok bool) {
 	if len(f.answers) == 0 {
 		f.missing = f.count
@@ -175,8 +175,8 @@ func (f *pendingFrame) result(position int) *frame.Result {
 	return nil
 }
 
-// endLocked marks the frame as over; without a fault all answers have arrived. The caller then
-// calls wake without the lock.
+// endLocked marks the frame as ended; without a fault all answers have arrived, or all callers gave
+// up. The caller then calls wake, without the lock.
 func (f *pendingFrame) endLocked(fault *fault) {
 	f.state, f.fault = ended, fault
 	if f.batchKey.coalesces() {
@@ -186,7 +186,7 @@ func (f *pendingFrame) endLocked(fault *fault) {
 	f.over.Store(true)
 }
 
-// wake wakes all callers of a frame that is over.
+// wake wakes all callers of a frame that has ended. It takes the lock.
 func (f *pendingFrame) wake() {
 	close(f.progress)
 	f.resumed(openRefs - int64(f.blockingOps))
@@ -199,17 +199,18 @@ func wakeAll(frames []*pendingFrame) {
 	}
 }
 
-// release is called once by each caller, after it has read its answer.
+// release is called once for each operation, after its caller has read the answer.
 func (f *pendingFrame) release() { f.unref(1) }
 
-// resumed counts blocking callers that have resumed. After the last of them the next frame may
-// be sent.
+// resumed counts blocking callers that have resumed. After the last one the next frame may be sent.
+// It takes the lock.
 func (f *pendingFrame) resumed(n int64) {
 	if f.batchKey.coalesces() && f.blockingRefs.Add(-n) == 0 {
 		f.conn.callersResumed(f.batchKey)
 	}
 }
 
+// unref drops n references. After the last one the frame is reused.
 func (f *pendingFrame) unref(n int64) {
 	if f.refs.Add(-n) > 0 {
 		return
@@ -233,13 +234,13 @@ type pendingOp struct {
 	times    *attemptTimes // nil: no timings were asked for
 }
 
-// markBlocking marks the caller as blocking on this operation alone. It needs the lock.
+// markBlocking records that the caller blocks on this operation alone. It needs the lock.
 func (p *pendingOp) markBlocking() {
 	p.blocking = true
 	p.frame.blockingOps++
 }
 
-// release is called once, after the caller has read the answer.
+// release is called once, after the caller has read the answer. It takes the lock.
 func (p *pendingOp) release() {
 	if p.blocking {
 		p.frame.resumed(1)
@@ -247,8 +248,8 @@ func (p *pendingOp) release() {
 	p.frame.release()
 }
 
-// outcome returns the answer of the operation, or false if it has not arrived. It is called with
-// the lock, or when the frame is over.
+// outcome returns the answer of the operation, or false if it has not arrived. The caller holds the
+// lock, unless the frame has ended.
 func (p *pendingOp) outcome(op *frame.Op) (answer, *fault, bool) {
 	if p.times != nil {
 		p.recordTimes()

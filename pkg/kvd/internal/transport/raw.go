@@ -16,21 +16,20 @@ import (
 	"github.com/kvd-db/kvd/internal/rawconn"
 )
 
-// rawTransport sends frames one after another on a connection of their own.
+// rawTransport sends frames on a connection of their own, one after the other.
 type rawTransport struct {
 	conn  net.Conn
-	plain net.Conn // beneath TLS, whose farewell could block; else conn
-	// socket has conn read and written; nil if that is none, or TLS.
+	plain net.Conn // beneath TLS, whose Close could block; without TLS it is conn
+	// socket reads and writes conn; nil if conn is no socket, or uses TLS.
 	socket *rawconn.Conn
 	in     *bufio.Reader
-	err    error // of the connection, met by the receiver
+	err    error // of the connection, for the receiver
 }
 
-// readBytes is the buffer before a raw connection's receiver: what a server
-// answers to a full window in one read. Guessed.
+// readBytes is the size of the receive buffer: the answers to a full window fit. Guessed.
 const readBytes = 64 << 10
 
-// newRawTransport makes the transport. With netOnly it is read and written by package net.
+// newRawTransport returns a transport. With netOnly it uses package net for all I/O.
 func newRawTransport(conn, plain net.Conn, netOnly bool) *rawTransport {
 	c := &rawTransport{conn: conn, plain: plain}
 	if conn == plain && !netOnly {
@@ -40,7 +39,7 @@ func newRawTransport(conn, plain net.Conn, netOnly bool) *rawTransport {
 	return c
 }
 
-// Read implements io.Reader for the buffer, and keeps the connection's error.
+// Read implements io.Reader for the buffer. It keeps the error of the connection.
 func (c *rawTransport) Read(p []byte) (n int, err error) {
 	if c.socket != nil {
 		n, err = c.socket.Read(p)
@@ -78,28 +77,28 @@ func (c *rawTransport) receive(r *frame.Response) error {
 	return unavailable(c.err)
 }
 
-// unavailable is an error of the network.
+// unavailable returns err as an error of the network.
 func unavailable(err error) error { return status.Error(codes.Unavailable, err.Error()) }
 
 func (c *rawTransport) finish() { c.close() }
 
-// close closes the connection; that it was broken before is no news.
+// close closes the connection. An error would only say that it was broken before.
 func (c *rawTransport) close() { _ = c.plain.Close() }
 
-// helloTimeout bounds what comes after connecting: TLS and the preamble. A server
-// that speaks something else may say nothing at all.
+// helloTimeout bounds the time after connecting, for TLS and the preamble. A server of another
+// protocol may not answer at all.
 const helloTimeout = 2 * time.Second
 
 var (
 	// errOtherProtocol: the server can be reached but does not speak raw frames.
 	errOtherProtocol = errors.New("the server does not speak raw frames")
-	// errNoAnswer: the server can be reached but does not answer. It may wait for
-	// another protocol, or stand still.
+	// errNoAnswer: the server can be reached but does not answer. It may expect another
+	// protocol, or hang.
 	errNoAnswer = errors.New("the server does not answer")
 )
 
-// dialRaw makes a raw connection. Its errors are errOtherProtocol, errNoAnswer and
-// errHungUp; every other error is that the server could not be reached.
+// dialRaw makes a connection for raw frames. It returns errOtherProtocol, errNoAnswer, errHungUp, or
+// another error if the server could not be reached.
 func (c *conn) dialRaw(ctx context.Context) (frameTransport, error) {
 	connecting, cancel := context.WithTimeout(ctx, c.client.connectTimeout())
 	defer cancel()
@@ -116,10 +115,9 @@ func (c *conn) dialRaw(ctx context.Context) (frameTransport, error) {
 	return newRawTransport(conn, plain, c.client.options.NetOnly), nil
 }
 
-// greet agrees with the server on raw frames. After an error the connection is
-// closed.
+// greet agrees with the server on raw frames. After an error it has closed the connection.
 func greet(ctx context.Context, plain net.Conn, config *tls.Config) (net.Conn, error) {
-	stop := context.AfterFunc(ctx, func() { _ = plain.Close() }) // its reader and writer then fail
+	stop := context.AfterFunc(ctx, func() { _ = plain.Close() }) // ends reads and writes
 	conn, err := hello(ctx, plain, config)
 	if !stop() {
 		err = errHungUp
@@ -128,13 +126,13 @@ func greet(ctx context.Context, plain net.Conn, config *tls.Config) (net.Conn, e
 		}
 	}
 	if err != nil {
-		_ = plain.Close() // it is of no use, whatever else is wrong with it
+		_ = plain.Close() // the first error counts
 		return nil, err
 	}
 	return conn, nil
 }
 
-// hello says which protocol is meant and waits for the same answer.
+// hello sends the preamble and waits for the same one.
 func hello(ctx context.Context, conn net.Conn, config *tls.Config) (net.Conn, error) {
 	if config != nil {
 		secure := tls.Client(conn, config)
@@ -161,11 +159,11 @@ func hello(ctx context.Context, conn net.Conn, config *tls.Config) (net.Conn, er
 	return conn, nil
 }
 
-// errHungUp: the server closed the connection in place of an answer. It may speak
-// something else, or be about to stop.
+// errHungUp: the server closed the connection without an answer. It may speak another protocol, or
+// be about to stop.
 var errHungUp = errors.New("the server hung up")
 
-// otherwise judges why there was no answer. A TLS alert is one.
+// otherwise classifies the error of a greeting. A TLS alert counts as an answer.
 func otherwise(err error) error {
 	var network net.Error
 	var op *net.OpError

@@ -14,23 +14,22 @@ import (
 )
 
 const (
-	// maxAttempts bounds the tries of one call, the first included, and one more for each
-	// endpoint after the first.
+	// maxAttempts bounds the attempts at one call, including the first. Each endpoint after the
+	// first one adds one.
 	maxAttempts = 6
-	// backoffBase and backoffMax bound the wait before a try: the n-th waits a
-	// random time up to base * 2^n ("full jitter", M. Brooker, 2015), after what the
-	// server asked for, since a whole frame is told the same. Six tries last a third
-	// of a second on average, enough for a stream to be made anew and short enough for
-	// a user who mistyped the address.
+	// backoffBase and backoffMax bound the wait before an attempt: after n attempts a random time
+	// up to base * 2^n ("full jitter", M. Brooker, 2015). The wait that the server asked for is
+	// added, because the server tells a whole frame the same. Six attempts last a third of a
+	// second on average: enough to make a stream, and not too long if the address is wrong.
 	backoffBase = 20 * time.Millisecond
 	backoffMax  = time.Second
 )
 
 func (c *Network) maxAttempts() int { return maxAttempts + c.endpoints - 1 }
 
-// retryBudget keeps retries from becoming the load: each success earns a tenth of
-// a retry. It starts full, so that the calls in flight when a server restarts may
-// all be tried again, those of a pipeline too. Safe for concurrent use.
+// retryBudget bounds the load of retries: each success earns a tenth of a retry. It starts full, so
+// that all calls in flight can be tried again when a server restarts, those of a pipeline too. Safe
+// for concurrent use.
 type retryBudget struct{ tenths atomic.Int64 }
 
 const (
@@ -58,24 +57,24 @@ func (b *retryBudget) spend() bool {
 	return false
 }
 
-// attempts is the state of one call between its tries.
+// attempts is the state of one call between its attempts.
 type attempts struct {
 	client   *Network
-	deadline time.Time // zero: none, or the client's, see bound
+	deadline time.Time // zero: none, or the watchdog bounds the call, see bound
 	own      bool      // the deadline is that of the caller's context
-	n        int       // tries so far
-	before   error     // why the last try that failed for the moment did, nil if none
-	conn     *conn     // of the last try, nil before the first
+	n        int       // attempts so far
+	before   error     // of the last attempt with a transient fault, nil if none
+	conn     *conn     // of the last attempt, nil before the first
 	timer    callTimer // of a call that is timed
 
 	// Of a write. A write without a request id is not tried again once it is in doubt.
 	write     bool
 	requestID requestID
-	doubt     bool // a try may have happened, or may yet
-	// lasting says that a condition of the write, once it failed, fails for ever.
+	doubt     bool // an attempt may have been applied, or may still be
+	// lasting says that a condition of the write, once it fails, always fails.
 	lasting bool
-	// anew says that the server evaluates each try anew, so that a conflict of one says
-	// nothing of another.
+	// anew says that the server evaluates each attempt by itself, so a conflict of one attempt
+	// says nothing about another.
 	anew bool
 }
 
@@ -85,16 +84,16 @@ func (c *Network) attempts(ctx context.Context) attempts {
 	return a
 }
 
-// bound gives a call without a deadline the client's timeout, counted from begun. The first
-// try in a frame needs none, because the connection's watchdog bounds it.
+// bound gives a call without a deadline the client's timeout, counted from begun. The first attempt
+// in a frame needs no deadline, because the watchdog of the connection bounds it.
 func (a *attempts) bound(begun time.Time) {
 	if timeout := a.client.options.Timeout; timeout > 0 && a.deadline.IsZero() {
 		a.deadline = begun.Add(timeout)
 	}
 }
 
-// within returns the context of a try in a frame: that of the call, which the
-// client's deadline ends too once there is one.
+// within returns the context of an attempt in a frame: that of the call, with the deadline that bound
+// has set.
 func (a *attempts) within(ctx context.Context) (context.Context, context.CancelFunc) {
 	if a.deadline.IsZero() || a.own {
 		return ctx, func() {}
@@ -117,7 +116,7 @@ func (a *attempts) sign(o *frame.Options) {
 	}
 }
 
-// requestOptions are the options of the next try outside frames.
+// requestOptions returns the options of the next attempt outside frames.
 func (a *attempts) requestOptions(d kvdpb.Durability) *kvdpb.RequestOptions {
 	var o frame.Options
 	a.sign(&o)
@@ -127,14 +126,14 @@ func (a *attempts) requestOptions(d kvdpb.Durability) *kvdpb.RequestOptions {
 	}
 }
 
-// succeeded is called when a try did.
+// succeeded is called when an attempt has succeeded.
 func (a *attempts) succeeded() {
 	a.client.budget.earn()
 	a.timer.stop(a.n + 1)
 }
 
-// again decides after a fault: it waits and returns nil if the call should be
-// tried again, else it returns the error of the call.
+// again decides what follows a fault. If the call should be tried again, it waits and returns nil,
+// otherwise it returns the error of the call.
 func (a *attempts) again(ctx context.Context, f *fault) error {
 	wait, err := a.next(f)
 	if err != nil {
@@ -146,13 +145,13 @@ func (a *attempts) again(ctx context.Context, f *fault) error {
 	return nil
 }
 
-// next decides after a fault: it returns how long to wait before the call is tried
-// again, or the error of the call.
+// next decides what follows a fault: it returns the wait before the next attempt, or the error of the
+// call.
 func (a *attempts) next(f *fault) (wait time.Duration, err error) {
 	a.n++
 	a.judge(f)
 	if f.err == context.DeadlineExceeded && a.before != nil {
-		// The time ran out on tries that could not have helped: say why as well.
+		// Earlier attempts failed for another reason: the error has both.
 		f.err = fmt.Errorf("%w: %w", f.err, a.before)
 	}
 	if f.transient {
@@ -173,22 +172,20 @@ func (a *attempts) next(f *fault) (wait time.Duration, err error) {
 	return wait, nil
 }
 
-// interrupted is the error of a call whose context ended, with err, while it waited
-// to be tried again after f.
+// interrupted returns the error of a call whose context ended with err while it waited after f.
 func (a *attempts) interrupted(err error, f *fault) error {
 	a.timer.stop(a.n)
 	return (&fault{err: err, message: f.message, reason: f.reason}).error(a.doubt, a.n)
 }
 
-// judge notes what a fault says about all tries so far. One that did nothing
-// does not clear up an earlier one that was lost: that may be on its way still.
+// judge updates doubt after a fault. An attempt that did nothing does not settle an earlier attempt
+// that was lost, which may still reach the server.
 func (a *attempts) judge(f *fault) {
 	never := f.never && !a.anew || a.lasting && f.reason == kvdpb.ReasonConditionFailed
 	a.doubt = a.write && !never && (a.doubt || !f.undone)
 }
 
-// left is the time until the deadline: at least a nanosecond, and 0 if there is
-// no deadline.
+// left returns the time until the deadline, at least a nanosecond, or 0 if there is no deadline.
 func (a *attempts) left() time.Duration {
 	if a.deadline.IsZero() {
 		return 0
@@ -196,7 +193,7 @@ func (a *attempts) left() time.Duration {
 	return max(time.Until(a.deadline), 1)
 }
 
-// timeoutMillis is a time left as a frame carries it, rounded up.
+// timeoutMillis returns a timeout as it is in a frame, rounded up.
 func timeoutMillis(left time.Duration) uint32 {
 	return uint32(min((left+time.Millisecond-1)/time.Millisecond, 1<<31))
 }

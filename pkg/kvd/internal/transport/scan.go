@@ -18,7 +18,7 @@ func (c *Network) Scan(ctx context.Context, o *backend.Scan, yield func(backend.
 	}
 	s := scan{client: c, tries: c.attempts(ctx)}
 	if _, has := ctx.Deadline(); !has {
-		s.tries.deadline = time.Time{} // the timeout is that of each chunk
+		s.tries.deadline = time.Time{} // the timeout bounds each chunk
 	}
 	for {
 		done, f := s.run(ctx, request, yield)
@@ -38,7 +38,7 @@ type scan struct {
 	yielded bool
 }
 
-// run reads the range once. It returns true when the loop is over.
+// run attempts to read the range. It returns true when the loop has ended.
 func (s *scan) run(caller context.Context, request *kvdpb.ScanRequest, yield func(backend.Item) bool) (bool, *fault) {
 	ctx, cancel := context.WithCancelCause(caller)
 	defer cancel(nil)
@@ -59,7 +59,7 @@ func (s *scan) run(caller context.Context, request *kvdpb.ScanRequest, yield fun
 			break
 		}
 		if stalled != nil {
-			stalled.Stop() // the loop takes its time
+			stalled.Stop() // the body of the loop is not bounded
 		}
 		s.client.requestIDs.observe(chunk.GetMeta().GetVersion())
 		for _, item := range chunk.Items {

@@ -5,10 +5,10 @@ import (
 	kvdpb "github.com/kvd-db/kvd/pkg/kvdpb/kvd/v1"
 )
 
-// batchKey decides which operations may share a frame: those whose answers wait for the same
-// things. The server sends an answer frame when its last result is ready, so a Get must not wait
-// for an fsync, a buffered write for the fsync of another write, or a plain write for the lookups
-// of conditions.
+// batchKey decides which operations may share a frame: those with the same key, because their
+// answers wait for the same things. The server answers a frame when its last result is ready. So a
+// Get does not share a frame with a write that waits for an fsync, nor a buffered write with a
+// synced one, nor a plain write with a write whose condition needs a lookup.
 type batchKey uint8
 
 const (
@@ -43,25 +43,25 @@ func (k batchKey) durability() kvdpb.Durability {
 	return kvdpb.Durability((k - writing) / 2)
 }
 
-// waitsForDisk reports whether a frame is answered once its writes are synced. A server whose
-// default durability is not Sync is the exception that this ignores.
+// waitsForDisk reports whether a frame is answered after its writes are synced. It assumes that the
+// server's default durability is Sync.
 func (k batchKey) waitsForDisk() bool {
 	d := k.durability()
 	return k >= writing && (d == kvdpb.Durability_DURABILITY_SYNC || d == kvdpb.Durability_DURABILITY_UNSPECIFIED)
 }
 
-// coalesces reports whether a small frame waits for the callers of the last one: see
+// coalesces reports whether a small frame waits for the callers of the previous one: see
 // frameConn.shouldCoalesceLocked.
 func (k batchKey) coalesces() bool { return k == reading || k.waitsForDisk() }
 
-// sendQueue has the unsent frames of one batch key on one connection. The connection's lock guards it.
+// sendQueue has the unsent frames of one batch key on one connection. It is guarded by conn.mu.
 type sendQueue struct {
 	open     *pendingFrame   // accepts operations; nil: none
 	sealed   []*pendingFrame // in order, all before open
 	inFlight int             // frames in flight
-	// resuming counts, for batch keys that coalesce, the completed frames with blocking callers
-	// that have not resumed. Other callers do not count: before they resume they may wait
-	// for an operation on a queue, which would be a deadlock.
+	// resuming counts, for batch keys that coalesce, the frames that have ended and have blocking
+	// callers that have not resumed. Only blocking callers count: the caller of several
+	// operations may wait for another one before it resumes, which would be a deadlock.
 	resuming int
 }
 

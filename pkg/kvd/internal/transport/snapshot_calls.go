@@ -22,7 +22,7 @@ func (c *Network) BeginSnapshot(ctx context.Context, lease time.Duration) (backe
 	if err != nil {
 		return backend.Snapshot{}, err
 	}
-	if r.Version == 0 { // it would read the newest
+	if r.Version == 0 { // reads at 0 would be of the newest version
 		return backend.Snapshot{}, &backend.Failure{Attempts: 1, Err: backend.ErrInternal, Message: "the server's snapshot has no version"}
 	}
 	c.requestIDs.observe(r.Version)
@@ -41,14 +41,14 @@ func (c *Network) KeepSnapshot(ctx context.Context, id uint64, lease time.Durati
 }
 
 const (
-	// maxReleases bounds the snapshots that are being given back in the background.
+	// maxReleases bounds the snapshots that are being released in the background.
 	maxReleases = 64
-	// releaseTimeout is as long as Close of a client may wait for them.
+	// releaseTimeout bounds the wait of Close for them.
 	releaseTimeout = time.Second
 )
 
-// ReleaseSnapshot implements backend.Backend. It gives a snapshot back in the background,
-// or, if that is not keeping up, at once. Where it fails the lease ends it.
+// ReleaseSnapshot implements backend.Backend. It releases the snapshot in the background or, if too
+// many are being released, before it returns. If that fails, the snapshot ends with its lease.
 func (c *Network) ReleaseSnapshot(id uint64) {
 	c.releasing.Add(1)
 	select {
@@ -74,8 +74,7 @@ func (c *Network) release(id uint64) {
 	}
 }
 
-// leaseMillis is a lease as the protocol has it, rounded up; 0 leaves it to the
-// server.
+// leaseMillis returns a lease as it is in the protocol, rounded up; 0 leaves it to the server.
 func leaseMillis(d time.Duration) uint32 { return uint32(min(ttlMillis(d), math.MaxUint32)) }
 
 func leaseOf(millis uint32) time.Duration { return time.Duration(millis) * time.Millisecond }

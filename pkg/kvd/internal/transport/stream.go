@@ -11,7 +11,7 @@ import (
 	kvdpb "github.com/kvd-db/kvd/pkg/kvdpb/kvd/v1"
 )
 
-// streamTransport has frames in the messages of a Pipeline stream.
+// streamTransport sends frames as messages of a Pipeline stream.
 type streamTransport struct {
 	stream grpc.ClientStream
 	cancel context.CancelFunc
@@ -19,8 +19,8 @@ type streamTransport struct {
 
 var pipelineStream = &grpc.StreamDesc{StreamName: "Pipeline", ClientStreams: true, ServerStreams: true}
 
-// dial makes a transport: a raw connection or, if the server does not speak raw
-// frames, a stream.
+// dial makes a transport: a connection for raw frames or, if the server does not take them, a stream
+// of gRPC.
 func (c *conn) dial(ctx context.Context) (frameTransport, error) {
 	if c.raw.dial != nil && c.asksForRaw() {
 		transport, err := c.tryRaw(ctx)
@@ -41,7 +41,7 @@ func (c *conn) dialStream(ctx context.Context) (frameTransport, error) {
 	return &streamTransport{stream, cancel}, nil
 }
 
-// send: gRPC hands a message to its transport whole or not at all.
+// send: after an error of SendMsg, gRPC has sent nothing of the message.
 func (c *streamTransport) send(b *frame.Builder, h frame.Header) (left bool, err error) {
 	err = c.stream.SendMsg(b.Message(h))
 	return err == nil, err
@@ -57,7 +57,7 @@ func (c *streamTransport) receive(r *frame.Response) error {
 	return nil
 }
 
-// finish: an error means that the server has ended the stream.
+// finish ignores an error, which means that the server has ended the stream.
 func (c *streamTransport) finish() { _ = c.stream.CloseSend() }
 
 func (c *streamTransport) close() { c.cancel() }

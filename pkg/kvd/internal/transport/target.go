@@ -13,14 +13,15 @@ import (
 	"github.com/kvd-db/kvd/internal/frame"
 )
 
-// rawTarget is how a raw connection to a target is made. It cannot if dial is nil.
+// rawTarget makes connections for raw frames to a target; if dial is nil, there are none.
 type rawTarget struct {
 	dial func(context.Context) (net.Conn, error)
 	tls  *tls.Config // nil: plain text
 }
 
-// rawTarget understands those names of gRPC that mean one address; the others are
-// gRPC's alone, and so is what it reaches through a proxy of the environment.
+// rawTarget returns how to connect to a target for raw frames. It supports targets that mean one
+// address. For other names of gRPC, and for addresses behind a proxy of the environment, there are no
+// such connections.
 func (o *Options) rawTarget(target string) rawTarget {
 	if o.GRPCOnly {
 		return rawTarget{}
@@ -48,13 +49,11 @@ func (o *Options) rawTarget(target string) rawTarget {
 	return t
 }
 
-// keepalives notice a peer that has gone while nothing is under way; the watchdog
-// notices it otherwise.
+// keepalives detect a lost peer while nothing is in flight. The watchdog detects it otherwise.
 var keepalives = net.KeepAliveConfig{Enable: true, Idle: 30 * time.Second, Interval: 10 * time.Second, Count: 3}
 
-// addressOf returns the address that a target means: "host:port", "unix:path",
-// "unix:///path", "dns:///host:port" or "passthrough:///host:port". It is empty if
-// only gRPC knows.
+// addressOf returns the address of a target of the form "host:port", "unix:path", "unix:///path",
+// "dns:///host:port" or "passthrough:///host:port", and nothing for other targets.
 func addressOf(target string) (network, address string) {
 	if path, ok := strings.CutPrefix(target, "unix:"); ok {
 		if path, ok = strings.CutPrefix(path, "//"); ok && !strings.HasPrefix(path, "/") {
@@ -81,11 +80,11 @@ func addressOf(target string) (network, address string) {
 	return "tcp", net.JoinHostPort(host, port)
 }
 
-// defaultPort is where a server listens unless it is told otherwise.
+// defaultPort is the default port of a server.
 const defaultPort = "7070"
 
-// withPort adds the default port to a target that is a host alone: a name, an IPv4
-// address, or an IPv6 address with or without brackets. gRPC would take 443.
+// withPort adds the default port to a target that is only a host: a name, an IPv4 address, or an IPv6
+// address with or without brackets. Without a port gRPC would use 443.
 func withPort(target string) string {
 	bare := strings.TrimSuffix(strings.TrimPrefix(target, "["), "]")
 	switch {

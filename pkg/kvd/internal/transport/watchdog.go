@@ -5,24 +5,23 @@ import (
 	"time"
 )
 
-// watchdog bounds the calls of a connection, so that they need no timers: it wakes callers whose
-// client timeout has passed, and ends frameConns on which nothing arrives. It runs once per tick while
-// there are frames, and not otherwise. The connection's lock guards it.
+// watchdog bounds the calls of a connection, so that they need no timers of their own. It wakes the
+// callers of frames that are older than the client's timeout, and ends frameConns on which nothing
+// arrives. It runs once per tick while there are frames. It is guarded by conn.mu.
 type watchdog struct {
 	timer   *time.Timer
 	running bool
 }
 
 const (
-	// maxTick bounds the delay after the client's timeout until a call ends: two ticks.
-	// Guessed; a tick costs a few microseconds.
+	// maxTick bounds a tick: a call ends at most two ticks after the client's timeout. Guessed;
+	// a tick costs a few microseconds.
 	maxTick = 50 * time.Millisecond
 	minTick = time.Millisecond
 
-	// minSilence is the minimum time without an answer, on a frameConn with frames in flight,
-	// after which the frameConn counts as broken. The time is longer if the operations may take
-	// longer. For operations without a bound it is unboundedSilence, which is above the
-	// default limit of servers.
+	// minSilence is the time after which a frameConn counts as broken if it has frames in flight
+	// and nothing arrives. The time is longer if a caller waits longer. If a caller waits without
+	// a bound, it is unboundedSilence, which is above the default limit of servers.
 	minSilence       = 10 * time.Second
 	unboundedSilence = time.Minute
 )
@@ -55,7 +54,7 @@ func (c *conn) watchLocked() {
 	}
 }
 
-// look is one look of the watchdog.
+// look is one tick of the watchdog.
 func (c *conn) look() {
 	c.mu.Lock()
 	now := time.Now()
@@ -73,7 +72,7 @@ func (c *conn) look() {
 		q := &c.mu.queues[i]
 		busy = busy || q.waiting()
 		if q.open != nil && now.Sub(q.open.created) >= c.tick() {
-			q.seal() // the operations of one frame are added within two ticks
+			q.seal() // so all operations of a frame were added within two ticks
 		}
 		expire(q.sealed)
 	}

@@ -8,7 +8,7 @@ import (
 	kvdpb "github.com/kvd-db/kvd/pkg/kvdpb/kvd/v1"
 )
 
-// precondition is a condition outside frames; nil if there is none.
+// precondition returns a condition as it is outside frames, nil if there is none.
 func precondition(c *backend.Condition) *kvdpb.Precondition {
 	switch c.Kind {
 	case backend.MustExist:
@@ -23,12 +23,12 @@ func precondition(c *backend.Condition) *kvdpb.Precondition {
 	return nil
 }
 
-// frameCondition is a condition in a frame, where its kind has the same number.
+// frameCondition returns a condition as it is in a frame, where the kinds have the same numbers.
 func frameCondition(c *backend.Condition) frame.Condition {
 	return frame.Condition{Kind: frame.ConditionKind(c.Kind), Version: c.Version, Value: c.Value}
 }
 
-// The kinds of conditions are numbered alike.
+// The kinds of conditions have the same numbers: else this does not compile.
 var (
 	_ = [1]struct{}{}[frame.MustExist-frame.ConditionKind(backend.MustExist)]
 	_ = [1]struct{}{}[frame.MustNotExist-frame.ConditionKind(backend.MustNotExist)]
@@ -36,10 +36,10 @@ var (
 	_ = [1]struct{}{}[frame.ValueEquals-frame.ConditionKind(backend.ValueEquals)]
 )
 
-// wireRange is a range as the protocol has it. It shares memory with r.
+// wireRange returns a range as it is in the protocol. It shares memory with r.
 func wireRange(r backend.Range) *kvdpb.Range { return &kvdpb.Range{Start: r.Start, End: r.End} }
 
-// wireRanges is wireRange of each.
+// wireRanges is wireRange for each range.
 func wireRanges(ranges []backend.Range) (wire []*kvdpb.Range) {
 	for _, r := range ranges {
 		wire = append(wire, wireRange(r))
@@ -47,7 +47,7 @@ func wireRanges(ranges []backend.Range) (wire []*kvdpb.Range) {
 	return wire
 }
 
-// wireMutations are writes as the protocol has them. They share memory with writes.
+// wireMutations returns writes as they are in the protocol. They share memory with writes.
 func wireMutations(writes []backend.Mutation) []*kvdpb.Mutation {
 	messages := make([]kvdpb.Mutation, len(writes))
 	wire := make([]*kvdpb.Mutation, len(writes))
@@ -67,8 +67,8 @@ func wireMutations(writes []backend.Mutation) []*kvdpb.Mutation {
 	return wire
 }
 
-// lasting reports whether what writes ask for, and do not find, they never will: their
-// conditions ask for versions, which never come back.
+// lasting reports whether a condition of the writes, once it fails, always fails: all conditions ask
+// for versions, which never come back.
 func lasting(writes []backend.Mutation) bool {
 	for i := range writes {
 		if k := writes[i].Condition.Kind; k != 0 && k != backend.VersionEquals {
@@ -78,7 +78,7 @@ func lasting(writes []backend.Mutation) bool {
 	return true
 }
 
-// ttlMillis is a time to live as the protocol has it: 0 is for ever.
+// ttlMillis returns a time to live as it is in the protocol: 0 is for ever.
 func ttlMillis(d time.Duration) uint64 {
 	millis := uint64(d / time.Millisecond)
 	if d%time.Millisecond > 0 {
