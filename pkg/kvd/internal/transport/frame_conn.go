@@ -1,8 +1,10 @@
 package transport
 
 import (
+	"context"
 	"runtime"
 	"slices"
+	"sync"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -49,6 +51,23 @@ type frameConn struct {
 	// which is seen.
 	heard          time.Time
 	received, seen uint64
+}
+
+func (c *conn) newFrameConn(transport frameTransport) *frameConn {
+	return &frameConn{conn: c, transport: transport, wake: make(chan struct{}, 1), done: make(chan struct{}), heard: time.Now()}
+}
+
+// run runs a frameConn until it ends.
+func (fc *frameConn) run() {
+	c, transport := fc.conn, fc.transport
+	stop := context.AfterFunc(c.client.life, transport.close)
+	var sender sync.WaitGroup
+	sender.Go(fc.send)
+	fc.end(fc.receive())
+	transport.close()
+	close(fc.done)
+	sender.Wait()
+	stop()
 }
 
 // maxWrites bounds the frames of writes in flight on a frameConn. A server serves eight frames of a

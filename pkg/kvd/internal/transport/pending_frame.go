@@ -66,6 +66,7 @@ type pendingFrame struct {
 	fault      *fault // of the operations without a result, once ended
 }
 
+// frameState is explained in I2 of pendingFrame.
 type frameState uint8
 
 const (

@@ -110,3 +110,12 @@ func (fc *frameConn) listenLocked(now time.Time) {
 		fc.transport.close()
 	}
 }
+
+// stop stops the watchdog. It is called when there are no calls and no frameConns any more.
+func (c *conn) stop() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.mu.watchdog.timer != nil {
+		c.mu.watchdog.timer.Stop()
+	}
+}
