@@ -174,7 +174,13 @@ func TestEndpointsThatDieUnderLoad(t *testing.T) {
 				}
 			})
 		}
-		for turn := range 8 {
+		// An endpoint is down only for a moment, and callers may find it up again. So there are
+		// turns until both were dialled again.
+		again := func() bool {
+			dials := l.dialed()
+			return dials["a:1"] > 1 && dials["b:1"] > 1
+		}
+		for turn := 0; turn < 8 || !again(); turn++ {
 			die, live := "a:1", "b:1"
 			if turn%2 == 1 {
 				die, live = live, die
@@ -187,9 +193,6 @@ func TestEndpointsThatDieUnderLoad(t *testing.T) {
 		close(stop)
 		all.Wait()
 		assert.EqualValues(t, writes.Load(), servertest.VersionOf(t, l.store), "each was applied once")
-		dials := l.dialed()
-		assert.Greater(t, dials["a:1"], 1)
-		assert.Greater(t, dials["b:1"], 1)
 	})
 }
 
