@@ -54,6 +54,7 @@ func openEngine(o *targetOptions) (workload.Target, targetInfo, error) {
 		MemtableBytes:  memtables,
 		CacheBytes:     cache,
 		FlushKeys:      o.flushKeys,
+		SegmentBytes:   o.segmentBytes,
 		ValueThreshold: o.valueThreshold,
 		Writes:         writes,
 		Reads:          reads,

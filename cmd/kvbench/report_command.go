@@ -48,6 +48,7 @@ var experiments = map[string]func() *experiment.Experiment{
 	"partitions": experiment.Partitions{}.Experiment,
 	"microbatch": experiment.Microbatch{}.Experiment,
 	"reads":      experiment.Reads{}.Experiment,
+	"restart":    experiment.Restart{}.Experiment,
 	"ycsb":       experiment.YCSB,
 }
 

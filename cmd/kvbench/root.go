@@ -60,6 +60,8 @@ Exit codes: 0 the command ended, also if by a signal; 1 it failed, or an answer 
 		newPartitionsCommand(open),
 		newMicrobatchCommand(open),
 		newReadsCommand(open),
+		newRestartCommand(open),
+		newFillCommand(),
 		newSweepCommand(open),
 		newSourceCommand(open),
 		newReportCommand(),

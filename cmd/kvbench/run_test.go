@@ -24,7 +24,12 @@ import (
 	"github.com/kvd-db/kvd/internal/workload"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	if os.Getenv(childVariable) != "" { // a process that fills a store
+		os.Exit(execute(context.Background(), os.Args[1:], os.Stdout, os.Stderr, openTarget))
+	}
+	goleak.VerifyTestMain(m)
+}
 
 // memoryTarget is a correct store, unless told otherwise.
 type memoryTarget struct {

@@ -36,6 +36,7 @@ type targetOptions struct {
 	server        bool            // a server in this process, and a client of it
 	cacheBytes    int64           // 0: the share of memory
 	memtableBytes int64           // 0: the share of memory
+	segmentBytes  int64           // of the log; 0: the engine's default
 	fileReads     *vfs.ReadCounts // nil: not counted
 
 	level kv.Durability // durability, parsed

@@ -61,7 +61,7 @@ func (d *dataFiles) open(fsys vfs.FS, dir string) error {
 			}
 			continue
 		}
-		if kind := path.Ext(name); info.Size() < leastFile || kind != ".sst" && kind != ".val" {
+		if info.Size() < leastFile || !isData(name) {
 			continue
 		}
 		f, err := fsys.Open(name)
@@ -85,11 +85,8 @@ func (d *dataFiles) close() error {
 // evict drops the files from the page cache; false if this system cannot.
 func (d *dataFiles) evict() (bool, error) {
 	for _, f := range d.files {
-		if err := vfs.Evict(f.Name()); err != nil {
-			if errors.Is(err, errors.ErrUnsupported) {
-				return false, nil
-			}
-			return false, fmt.Errorf("drop the files of the store from the page cache: %w", err)
+		if ok, err := isSupported(vfs.Evict(f.Name())); err != nil || !ok {
+			return false, err
 		}
 	}
 	return true, nil
@@ -151,4 +148,84 @@ func (d *dataFiles) draw(rng *rand.Rand, bytes int) (f vfs.File, off int64, n in
 	n = int(min(int64(bytes), size))
 	off = min(at-(d.ends[i]-size), size-int64(n))
 	return d.files[i], off, n
+}
+
+// fileSizes returns the bytes of the tables and value files below dir, and those of the log.
+func fileSizes(dir string) (data, log int64, err error) {
+	names, err := vfs.OS.List(dir)
+	if err != nil {
+		return 0, 0, err
+	}
+	for _, name := range names {
+		name = path.Join(dir, name)
+		info, err := vfs.OS.Stat(name)
+		if err != nil {
+			return 0, 0, err
+		}
+		switch {
+		case info.IsDir():
+			d, l, err := fileSizes(name)
+			if err != nil {
+				return 0, 0, err
+			}
+			data, log = data+d, log+l
+		case isData(name):
+			data += info.Size()
+		case path.Base(dir) == logDir:
+			log += info.Size()
+		}
+	}
+	return data, log, nil
+}
+
+// logDir is the directory of the log in that of a store.
+const logDir = "wal"
+
+// isData reports whether a file is a table or a value file.
+func isData(name string) bool {
+	kind := path.Ext(name)
+	return kind == ".sst" || kind == ".val"
+}
+
+// evictAll drops all files below dir from the page cache, after it has synced them: pages
+// that the disk does not have stay. It returns false if this system cannot.
+func evictAll(dir string) (bool, error) {
+	names, err := vfs.OS.List(dir)
+	if err != nil {
+		return false, err
+	}
+	for _, name := range names {
+		name = path.Join(dir, name)
+		info, err := vfs.OS.Stat(name)
+		if err != nil {
+			return false, err
+		}
+		evict := evictFile
+		if info.IsDir() {
+			evict = evictAll
+		}
+		if ok, err := evict(name); err != nil || !ok {
+			return false, err
+		}
+	}
+	return true, nil
+}
+
+func evictFile(name string) (bool, error) {
+	f, err := vfs.OS.Open(name)
+	if err != nil {
+		return false, err
+	}
+	if err := errors.Join(f.Sync(), f.Close()); err != nil {
+		return false, err
+	}
+	return isSupported(vfs.Evict(name))
+}
+
+// isSupported tells an error from a system that cannot do it.
+func isSupported(err error) (bool, error) {
+	if errors.Is(err, errors.ErrUnsupported) {
+		return false, nil
+	}
+	return err == nil, err
 }

@@ -46,6 +46,10 @@ func Note(r *results.Result, c *results.Cell) []string {
 			}
 		}
 	}
+	precision := 1.0
+	if seconds < 10 {
+		precision = 10
+	}
 	commit, dirty := strings.CutSuffix(r.Environment.Commit, "+dirty")
 	commit = cmp.Or(commit[:min(len(commit), 12)], "not known")
 	if dirty {
@@ -55,7 +59,7 @@ func Note(r *results.Result, c *results.Cell) []string {
 	if c != nil {
 		what += ", " + c.Name()
 	}
-	return []string{fmt.Sprintf("kvbench %s; %s; %s of %s; commit %s; %s, %d processors.", what, loop(r, c), Plural(runs, "run"), chart.Seconds(math.Round(seconds)), commit, r.Environment.CPU, r.Environment.GOMAXPROCS)}
+	return []string{fmt.Sprintf("kvbench %s; %s; %s of %s; commit %s; %s, %d processors.", what, loop(r, c), Plural(runs, "run"), chart.Seconds(math.Round(seconds*precision)/precision), commit, r.Environment.CPU, r.Environment.GOMAXPROCS)}
 }
 
 // loop says which kinds of loops the cell has, or all cells if c is nil.

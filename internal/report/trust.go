@@ -161,7 +161,9 @@ func worst(r *results.Result) extremes {
 				w.late = max(w.late, float64(l.P99))
 			}
 			w.load(run, server)
-			w.seconds = min(w.seconds, run.Seconds)
+			if run.Ops > 1 { // a run of one operation is as long as that
+				w.seconds = min(w.seconds, run.Seconds)
+			}
 			if n := run.DataBytes; n != nil && r.Environment.MemoryBytes > 0 && *n < r.Environment.MemoryBytes/2 && run.Measures[results.Evicted] == 0 {
 				w.fits = true
 			}

@@ -1,0 +1,98 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/kvd-db/kvd/internal/results"
+	"github.com/kvd-db/kvd/internal/workload"
+)
+
+var tinyRestart = []string{"restart", "--keys", "1000,2000", "--logs", "0,100KiB", "--value-size", "400", "--partitions", "2",
+	"--duration", "10ms", "--runs", "1", "--report", "r"}
+
+func TestRestartMeasuresStartsAfterAKillAndACleanStop(t *testing.T) {
+	code, stdout, stderr := bench(t, openTarget, tinyRestart...)
+	require.Equal(t, exitOK, code, stderr)
+	assert.Contains(t, stderr, "run 8 of 8  keys 2000, unflushed 100 KiB, stop clean")
+	assert.Regexp(t, `2k keys \(\S+ \S+\) are ready \S+ \S+ after a clean stop, and \S+ \S+ after a kill with 100 KiB unflushed; a further key costs`, stdout)
+	left, err := os.ReadDir(".")
+	require.NoError(t, err)
+	require.Len(t, left, 1, "the stores are removed")
+
+	back, err := results.Read("r")
+	require.NoError(t, err)
+	require.Len(t, back.Cells, 8)
+	for _, c := range back.Cells {
+		require.Len(t, c.Runs, 1, c.Name())
+		run := c.Runs[0]
+		assert.EqualValues(t, 1, run.Ops)
+		assert.Equal(t, "start", run.Operations[0].Name)
+		assert.Positive(t, run.Measures["openNanos"])
+		assert.Positive(t, run.Measures["firstReadNanos"])
+		assert.Greater(t, run.Measures["dataBytes"], 400_000.0, "all keys were flushed")
+		if c.Param("unflushed") != "0 B" {
+			assert.Greater(t, run.Measures["replayedRecords"], 10.0, "the unflushed entries are replayed: %s", c.Name())
+			assert.Greater(t, run.Measures["logBytes"], 100_000.0, c.Name())
+		}
+		assert.Contains(t, run.Measures, "heapBytesReads")
+	}
+	page := filepath.Join("r", results.ReportFile)
+	html, err := os.ReadFile(page)
+	require.NoError(t, err)
+	for _, says := range []string{"Start by size of the data", "Start by size of the log, 2k keys", "each further key", "121 s at best", "SIGKILL"} {
+		assert.Contains(t, string(html), says)
+	}
+	require.NoError(t, redrawn(t, "r"))
+	again, err := os.ReadFile(page)
+	require.NoError(t, err)
+	assert.Equal(t, string(html), string(again))
+}
+
+// TestRestartNoticesALostKey: the store that is opened is not the one that was filled.
+func TestRestartNoticesALostKey(t *testing.T) {
+	code, _, stderr := bench(t, func(o *targetOptions) (workload.Target, targetInfo, error) {
+		other := *o
+		other.data = t.TempDir()
+		return openEngine(&other)
+	}, tinyRestart...)
+	require.Equal(t, exitError, code)
+	assert.Contains(t, stderr, "wrong answer: key "+strings.Repeat("0", 64)+" is lost")
+	stores, err := filepath.Glob("kvbench-data-*")
+	require.NoError(t, err)
+	assert.Empty(t, stores)
+}
+
+func TestRestartSaysWhyAStoreCannotBeFilled(t *testing.T) {
+	code, _, stderr := bench(t, openTarget, append(tinyRestart, "--partitions", "100000")...)
+	require.Equal(t, exitError, code)
+	assert.Contains(t, stderr, "a process that fills a store failed")
+	assert.Contains(t, stderr, "100000 partitions")
+}
+
+func TestFillRefusesOtherInput(t *testing.T) {
+	for _, in := range []string{"", "x\n"} {
+		assert.ErrorContains(t, fill(t.Context(), strings.NewReader(in), &bytes.Buffer{}), "read what to fill")
+	}
+}
+
+func TestRestartRefusesWhatMakesNoSense(t *testing.T) {
+	for says, args := range map[string][]string{
+		"--logs: \"big\"":    {"--logs", "big"},
+		"nothing to measure": {"--logs", ""},
+		"--partitions 0":     {"--partitions", "0"},
+		"--scale 0":          {"--scale", "0"},
+		"values of 3":        {"--value-size", "3"},
+		"keys of 5 bytes":    {"--key-size", "5"},
+	} {
+		r := runCommand(t, t.Context(), nil, append([]string{"restart"}, args...)...)
+		assert.Equal(t, exitUsage, r.code, says)
+		assert.Contains(t, r.stderr, says)
+	}
+}
