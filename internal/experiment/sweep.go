@@ -282,10 +282,39 @@ func (c *curve) figure() *chart.Figure {
 		latency.Marks = append(latency.Marks, &chart.Rule{X: &knee, Name: "knee: " + chart.Number(knee) + "/s"})
 		strip.Marks = append(strip.Marks, &chart.Rule{X: &knee})
 	}
+	panels := []chart.Panel{latency, strip}
+	if batches := c.batches(); len(batches.Marks) > 0 {
+		panels = append(panels, batches)
+	}
 	return &chart.Figure{
 		Title: "Latency by offered load", X: chart.Axis{Label: "offered operations/s"},
-		Panels: []chart.Panel{latency, strip}, Note: append(report.Note(c.result, nil), "Bands: the least and the most of the runs."),
+		Panels: panels, Note: append(report.Note(c.result, nil), "Bands: the least and the most of the runs."),
 	}
+}
+
+// batches shows how large the batches of the store were; it has no marks if the store
+// cannot tell.
+func (c *curve) batches() chart.Panel {
+	p := chart.Panel{Y: chart.Axis{Label: "operations"}, Height: 110}
+	for i, q := range []struct {
+		name string
+		of   func(*results.Activity) float64
+	}{
+		{"writes a micro-batch", func(a *results.Activity) float64 { return a.OpsPerWriteBatch }},
+		{"reads a micro-batch", func(a *results.Activity) float64 { return a.OpsPerReadBatch }},
+		{"records a log write", func(a *results.Activity) float64 { return a.RecordsPerLogWrite }},
+	} {
+		line := &chart.Line{Name: q.name, Series: i + 4}
+		for n, run := range c.runs {
+			if a := run.Counters(); a != nil {
+				line.X, line.Y = append(line.X, c.loads[n]), append(line.Y, q.of(a))
+			}
+		}
+		if len(line.X) > 0 {
+			p.Marks = append(p.Marks, line)
+		}
+	}
+	return p
 }
 
 // shortfall returns shares of the operations that were due: those not done until the end,

@@ -28,7 +28,7 @@ func queue(capacity float64, asked *[]uint64) func(context.Context, uint64, *res
 		t := &loadgen.Trial{Seconds: seconds, Ops: uint64(done * seconds), OpsPerSecond: done, OfferedPerSecond: rate,
 			All:  loadgen.Latency{P50: int64(mean), P99: int64(4.6 * mean), P999: int64(6.9 * mean), Max: int64(10 * mean)},
 			Late: &loadgen.Late{Busy: uint64(max(float64(rate)-capacity, 0) * seconds)}, Refused: rate / 100}
-		return &results.Run{Trial: t}, nil
+		return &results.Run{Trial: t, Activity: &results.Activity{OpsPerWriteBatch: 1 + float64(rate)/1000}}, nil
 	}
 }
 
@@ -52,7 +52,7 @@ func TestASweepFindsTheKneeByItself(t *testing.T) {
 	page := SweepPage(r)
 	assert.Regexp(t, `^The knee is at 9\.07k operations/s, with a p99 of 4\d(\.\d)? ms\. Of 9\.\d+k operations/s it did`, page.Lead)
 	html := page.HTML()
-	for _, says := range []string{"knee: 9.07k/s", "offered operations/s", "began over 1 ms late", "refused", "10x the shortest p99", "(knee)"} {
+	for _, says := range []string{"knee: 9.07k/s", "offered operations/s", "began over 1 ms late", "refused", "writes a micro-batch", "10x the shortest p99", "(knee)"} {
 		assert.Contains(t, html, says)
 	}
 }
