@@ -35,10 +35,9 @@ when they were due. With --rps auto a closed loop shows what the store can do; t
 load grows by tenths of that until two loads were too much, and two loads are inserted
 below the first of these.
 
-The knee is the highest load before the first one that was too much. A load is too much
-if less than 98 % of it was done, or if its p99 is over ten times the shortest p99 of all
-loads; with --slo, if it misses an objective. All loads run on one store, which is
-preloaded with all keys.`,
+The knee is the highest load that was not too much. A load is too much if less than 98 %
+of it was done, or if its p99 is over ten times the shortest p99 of all loads; with --slo,
+if it misses an objective. All loads run on one store, which is preloaded with all keys.`,
 		Example: `  kvbench sweep --rps auto --mix GET_HEAVY --report sweep
   kvbench sweep --rps 1000,5000,10000,20000 --addr localhost:7070 --durability sync
   kvbench sweep --slo 'p99<2ms' --runs 3`,

@@ -153,7 +153,7 @@ type curve struct {
 	cells      []*results.Cell
 	loads      []float64
 	runs       []*results.Run
-	knee       int   // the highest load before the first one that is too much; -1: none
+	knee       int   // the highest load that was not too much; -1: none
 	unknown    error // the objectives cannot be parsed: another version wrote them
 }
 
@@ -177,10 +177,9 @@ func newCurve(r *results.Result) *curve {
 		}
 	}
 	for i, run := range c.runs {
-		if !c.bears(run, c.loads[i], shortest) {
-			break
+		if c.bears(run, c.loads[i], shortest) {
+			c.knee = i
 		}
-		c.knee = i
 	}
 	return c
 }
@@ -202,7 +201,7 @@ func (c *curve) rule() string {
 	if len(c.objectives) > 0 {
 		latency = "within the objectives " + c.result.Objectives
 	}
-	return fmt.Sprintf("The knee is the highest load before the first one that was too much: at it and at all lower loads, at least %s of the operations that were due were done, %s.",
+	return fmt.Sprintf("The knee is the highest load that was not too much: at least %s of the operations that were due were done, %s.",
 		chart.Percent(kneeDone), latency)
 }
 
@@ -219,7 +218,7 @@ func (c *curve) lead() string {
 	case len(c.loads) == 0:
 		return "Nothing was measured."
 	case c.knee < 0:
-		return fmt.Sprintf("Even the lowest load, %s operations/s, was too much.", chart.Number(c.loads[0]))
+		return fmt.Sprintf("Every load was too much, from %s operations/s on.", chart.Number(c.loads[0]))
 	}
 	run := c.runs[c.knee]
 	text := fmt.Sprintf("The knee is at %s operations/s, with a p99 of %s", chart.Number(c.loads[c.knee]), chart.Nanos(float64(run.All.P99)))

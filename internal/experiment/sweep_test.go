@@ -68,12 +68,29 @@ func TestTheKneeOfAnObjectiveIsTheHighestLoadThatMeetsIt(t *testing.T) {
 	assert.Contains(t, c.rule(), "p99<10ms")
 }
 
+// A disturbance at a low load does not end the search.
+func TestANoisyLowLoadDoesNotHideTheKnee(t *testing.T) {
+	var asked []uint64
+	measure := queue(10_000, &asked)
+	r := &results.Result{Version: results.Version, Experiment: "sweep"}
+	s := &Sweep{Runs: 1, Measure: func(ctx context.Context, rate uint64, cell *results.Cell) (*results.Run, error) {
+		run, err := measure(ctx, rate, cell)
+		if rate == 800 {
+			run.All.P99 = 5e9
+		}
+		return run, err
+	}}
+	require.NoError(t, s.Run(t.Context(), r))
+	c := newCurve(r)
+	assert.InDelta(t, 9070, c.loads[c.knee], 200)
+}
+
 func TestSweepsWithoutAKnee(t *testing.T) {
 	var asked []uint64
 	for says, s := range map[string]*Sweep{
-		"Even the lowest load, 300 operations/s, was too much.": {Runs: 1, Rates: []uint64{300, 400}, Measure: queue(100, &asked)},
-		"no load was too much": {Runs: 1, Rates: []uint64{300, 400}, Measure: queue(1e6, &asked)},
-		"Nothing was measured": {Rates: []uint64{}},
+		"Every load was too much, from 300 operations/s on.": {Runs: 1, Rates: []uint64{300, 400}, Measure: queue(100, &asked)},
+		"no load was too much":                               {Runs: 1, Rates: []uint64{300, 400}, Measure: queue(1e6, &asked)},
+		"Nothing was measured":                               {Rates: []uint64{}},
 	} {
 		r := &results.Result{Version: results.Version, Experiment: "sweep"}
 		require.NoError(t, s.Run(t.Context(), r))
