@@ -51,6 +51,20 @@ func TestYCSBMeasuresEveryWorkloadWithEachCache(t *testing.T) {
 	assert.Equal(t, string(html), string(again))
 }
 
+// TestTheTransactionsSourceRunsYCSB: its operations are scaled too.
+func TestTheTransactionsSourceRunsYCSB(t *testing.T) {
+	code, stdout, stderr := bench(t, openTarget, "source", "transactions", "--scale", "0.001", "--report", "s", "--", "--workload", "C", "--threads", "1,4")
+	require.Equal(t, exitOK, code, stderr)
+	assert.Contains(t, stdout, "What the source measured")
+	back, err := results.Read(filepath.Join("s", "ycsb"))
+	require.NoError(t, err)
+	assert.Equal(t, "transactions", back.Source)
+	require.Len(t, back.Cells, 4)
+	for _, c := range back.Cells {
+		assert.EqualValues(t, 500, c.Runs[0].Ops, c.Name())
+	}
+}
+
 func TestYCSBOnAStoreThatIsThereHasOneCache(t *testing.T) {
 	code, stdout, stderr := bench(t, openTarget, "ycsb", "--workload", "C", "--records", "100", "--operations", "50", "--threads", "1", "--data", "d")
 	require.Equal(t, exitOK, code, stderr)

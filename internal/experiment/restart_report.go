@@ -223,7 +223,7 @@ func (s *restarts) memory() *report.Table {
 func startsElsewhere() report.Section {
 	t := &report.Table{
 		Head:    []string{"", "as published"},
-		Caption: "JitCask: keys of 64 bytes, values of 2 KiB stored as 1.5 KiB, on a laptop's SSD. Keys in 8 GB were counted with empty values.",
+		Caption: "JitCask: keys of 64 bytes, values of 2 KiB stored as 1.5 KiB, on a SATA SSD. Keys in 8 GB were counted with empty values.",
 	}
 	for _, row := range [][2]string{
 		{"JitCask, start with 30 GB", "121 s at best"},
