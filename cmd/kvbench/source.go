@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -68,8 +69,9 @@ code; the report names the scale. Flags after -- replace those of the experiment
 		if missing := missingCommands(c.Root(), source); len(missing) > 0 {
 			return fmt.Errorf("this kvbench has no experiment %s", strings.Join(missing, ", "))
 		}
-		return repeatSource(c, source, open, func(step []string) []string {
-			line := append(withoutFlags(step, args[1:]), "--scale", strconv.FormatFloat(scale, 'g', -1, 64), "--report", filepath.Join(dir, step[0]))
+		return repeatSource(c, source, open, func(n int, step []string) []string {
+			line := append(withoutFlags(step, args[1:]), "--scale", strconv.FormatFloat(scale, 'g', -1, 64), "--report", filepath.Join(dir, reportName(source, n)))
+			scaleOperations(line, scale)
 			if runs > 0 {
 				line = append(line, "--runs", strconv.Itoa(runs))
 			}
@@ -100,15 +102,43 @@ func withoutFlags(step, others []string) []string {
 	return line
 }
 
+// reportName returns the directory of the report of a step: its experiment, with a number
+// if it is not the first of the same.
+func reportName(source *experiment.Source, n int) string {
+	name, before := source.Steps[n][0], 0
+	for _, step := range source.Steps[:n] {
+		if step[0] == name {
+			before++
+		}
+	}
+	if before > 0 {
+		name += "-" + strconv.Itoa(before+1)
+	}
+	return name
+}
+
+// scaleOperations scales the number of operations of a preset, which the experiments take
+// as it is given.
+func scaleOperations(line []string, scale float64) {
+	const least = 1000
+	i := slices.Index(line, "--operations")
+	if i < 0 || i+1 == len(line) {
+		return
+	}
+	if n, err := strconv.ParseFloat(line[i+1], 64); err == nil {
+		line[i+1] = strconv.FormatFloat(max(math.Round(n*scale), least), 'f', 0, 64)
+	}
+}
+
 // errStep ends a source whose experiment has already said what went wrong.
 var errStep = errors.New("an experiment of the source failed")
 
 // repeatSource runs the experiments one after the other, and prints what the source
 // measured.
-func repeatSource(c *cobra.Command, source *experiment.Source, open opener, line func(step []string) []string) error {
+func repeatSource(c *cobra.Command, source *experiment.Source, open opener, line func(n int, step []string) []string) error {
 	ctx := context.WithValue(c.Context(), sourceKey{}, source)
-	for _, step := range source.Steps {
-		args := line(step)
+	for n, step := range source.Steps {
+		args := line(n, step)
 		if _, err := fmt.Fprintf(c.OutOrStdout(), "kvbench %s\n\n", strings.Join(args, " ")); err != nil {
 			return failed(err)
 		}

@@ -59,6 +59,22 @@ func TestSourcesThatMakeNoSense(t *testing.T) {
 	assert.Contains(t, r.stderr, "wrong answer")
 }
 
+func TestStepsOfASourceHaveReportsOfTheirOwn(t *testing.T) {
+	for _, source := range experiment.Sources {
+		seen := make(map[string]bool)
+		for n := range source.Steps {
+			name := reportName(source, n)
+			assert.False(t, seen[name], "%s: %s", source.Name, name)
+			seen[name] = true
+		}
+	}
+	line := []string{"ycsb", "--operations", "500000", "--threads", "1"}
+	scaleOperations(line, 0.01)
+	assert.Equal(t, []string{"ycsb", "--operations", "5000", "--threads", "1"}, line)
+	scaleOperations(line, 1e-6)
+	assert.Equal(t, "1000", line[2])
+}
+
 // TestTheFlagsOfSourcesExist parses the command line of each experiment that this kvbench has.
 func TestTheFlagsOfSourcesExist(t *testing.T) {
 	for _, source := range experiment.Sources {

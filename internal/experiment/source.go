@@ -122,10 +122,11 @@ var Sources = []*Source{
 		Article: "A. Weisberg, \"JitCask\", 2012",
 		Machine: "a desktop with a Core i5 and a SATA SSD, with Java 6 and 7",
 		Steps: [][]string{
-			{"reads", "--keys", "20000000", "--key-size", "64", "--value-size", "2048"},
+			{"reads", "--keys", "20000000", "--key-size", "64", "--value-size", "2048", "--threads", "1,64"},
+			{"reads", "--keys", "20000000", "--key-size", "64", "--value-size", "2048", "--threads", "64", "--distributions", "zipfian,scrambled-zipfian", "--theta", "0.999"},
 			{"restart"},
 		},
-		Differs: "The article kept 64 reads under way for one caller; here each thread waits for its read. Its values of 2 KiB were compressed to 1.5 KiB; kvd stores values as they are.",
+		Differs: "The article kept 64 reads under way for one caller; here each of 64 threads waits for its read. Its values of 2 KiB were compressed to 1.5 KiB; kvd stores values as they are.",
 		Tables: []*report.Table{table("Keys of 64 bytes, values of 2 KiB.",
 			[]string{"what", "figure"},
 			[]string{"inserts", "85,000/s"},
