@@ -174,8 +174,8 @@ func TestEndpointsThatDieUnderLoad(t *testing.T) {
 				}
 			})
 		}
-		// An endpoint is down only for a moment, and callers may find it up again. So there are
-		// turns until both were dialled again.
+		// An endpoint is down for a moment, and callers may find it up again, or until calls go on
+		// at the other. There are turns until both were dialled again.
 		again := func() bool {
 			dials := l.dialed()
 			return dials["a:1"] > 1 && dials["b:1"] > 1
@@ -189,6 +189,10 @@ func TestEndpointsThatDieUnderLoad(t *testing.T) {
 			before := writes.Load()
 			testwait.Until(t, func() bool { return writes.Load() > before+50 }, "calls go on")
 			l.kill(die)
+			if turn%4 < 2 {
+				before = writes.Load()
+				testwait.Until(t, func() bool { return writes.Load() > before+50 }, "calls go on at the other endpoint")
+			}
 		}
 		close(stop)
 		all.Wait()

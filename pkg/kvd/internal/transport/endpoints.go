@@ -51,8 +51,18 @@ func (c *Network) candidates() []*conn {
 
 // moveOn makes the next endpoint current, because the endpoint of from cannot be reached. It does
 // nothing if another call has done so already.
+//
+// gRPC connects to the next endpoint at once, even if that could not be reached when it was
+// last tried: gRPC would otherwise refuse calls until its own pause ends, which may be
+// longer than all tries of a call.
 func (c *Network) moveOn(from *conn) {
-	if c.endpoints > 1 && from != nil {
-		c.current.CompareAndSwap(int32(from.endpoint), int32((from.endpoint+1)%c.endpoints))
+	if c.endpoints == 1 || from == nil {
+		return
+	}
+	if !c.current.CompareAndSwap(int32(from.endpoint), int32((from.endpoint+1)%c.endpoints)) {
+		return
+	}
+	for _, conn := range c.candidates() {
+		conn.grpc.ResetConnectBackoff()
 	}
 }
