@@ -3,6 +3,9 @@ package service_test
 import (
 	"context"
 	"fmt"
+	"iter"
+	"maps"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -340,19 +343,35 @@ func TestAnOverloadLosesNothingAndDoublesNothing(t *testing.T) {
 		require.Equal(t, clients*frames*frameOps, len(versions)+len(refused))
 		assert.NotEmpty(t, refused) // a line was full, or the wait in it too long
 		assert.Equal(t, len(versions), store.Len(), "nothing beside what was answered")
-		for _, name := range versions {
-			value, found := f.get(t, name, 0)
+		f.requireEach(t, maps.Values(versions), func(name string, found bool, value string) {
 			assert.True(t, found && value == name, name)
-		}
-		for name := range refused {
-			_, found := f.get(t, name, 0)
+		})
+		f.requireEach(t, maps.Keys(refused), func(name string, found bool, _ string) {
 			assert.False(t, found, "%s was refused and done all the same", name)
-		}
+		})
 		f.requireIdleGates(t)
 		testwait.Until(t, func() bool { return f.Stats().Streams == 0 && f.Stats().Bytes == 0 })
 		f.put(t, "later", "there is room again")
 		t.Logf("done %d, refused %d: %v", len(versions), len(refused), f.Stats().Shed)
 	})
+}
+
+// requireEach reads keys in large batches, a request for each would be most of the test, and
+// has check look at each answer.
+func (f *fixture) requireEach(t testing.TB, keys iter.Seq[string], check func(key string, found bool, value string)) {
+	t.Helper()
+	for some := range slices.Chunk(slices.Collect(keys), 512) {
+		var raw [][]byte
+		for _, key := range some {
+			raw = append(raw, []byte(key))
+		}
+		r, err := f.kv.BatchGet(testContext(t), &kvdpb.BatchGetRequest{Keys: raw})
+		require.NoError(t, err)
+		require.Len(t, r.Lookups, len(some))
+		for i, key := range some {
+			check(key, r.Lookups[i].Found, string(r.Lookups[i].GetItem().GetValue()))
+		}
+	}
 }
 
 // peak is the most operations that were seen at a gate.

@@ -17,6 +17,7 @@ import (
 
 	"github.com/kvd-db/kvd/internal/kv"
 	"github.com/kvd-db/kvd/internal/service"
+	"github.com/kvd-db/kvd/internal/testsize"
 	"github.com/kvd-db/kvd/internal/testwait"
 	kvdpb "github.com/kvd-db/kvd/pkg/kvdpb/kvd/v1"
 )
@@ -29,13 +30,17 @@ func TestLargeRequestsTakeTurns(t *testing.T) {
 		const budget = 24 << 20
 		f := startWith(t, kv.DefaultLimits, service.Options{BufferBytes: budget})
 		value := make([]byte, 4<<20)
+		rounds := 2
+		if testsize.Reduced() {
+			rounds = 1
+		}
 		begun := time.Now()
 		var all sync.WaitGroup
 		for i := range 4 {
 			client := kvdpb.NewKVServiceClient(f.dial(t))
 			for j := range 8 {
 				all.Go(func() {
-					for done := 0; done < 2; {
+					for done := 0; done < rounds; {
 						_, err := client.Put(t.Context(), &kvdpb.PutRequest{Item: &kvdpb.Item{Key: fmt.Append(nil, i, j), Value: value}})
 						if err == nil {
 							done++

@@ -9,6 +9,7 @@ import (
 
 	"github.com/kvd-db/kvd/internal/kv"
 	"github.com/kvd-db/kvd/internal/service"
+	"github.com/kvd-db/kvd/internal/testsize"
 	kvdpb "github.com/kvd-db/kvd/pkg/kvdpb/kvd/v1"
 )
 
@@ -16,7 +17,10 @@ import (
 // However many small calls it makes one after the other, that is no flood. The clock stands
 // still meanwhile, so nothing is allowed for the time that passes.
 func TestSmallCallsOneAfterTheOtherAreNoFlood(t *testing.T) {
-	const calls = 10_000
+	calls := 10_000
+	if testsize.Reduced() {
+		calls = 2000
+	}
 	for name, run := range map[string]func(t *testing.T, f *fixture){
 		"unary": func(t *testing.T, f *fixture) {
 			for i := range calls {
