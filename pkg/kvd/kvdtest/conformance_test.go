@@ -7,12 +7,16 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/kvd-db/kvd/internal/testsize"
 	"github.com/kvd-db/kvd/pkg/kvd"
 	"github.com/kvd-db/kvd/pkg/kvd/embed"
 	"github.com/kvd-db/kvd/pkg/kvd/kvdtest"
 )
 
 func TestEmbeddedStoresConform(t *testing.T) {
+	if testsize.Reduced() {
+		kvdtest.FewerHistories(t, 2)
+	}
 	t.Run("on disk", func(t *testing.T) {
 		kvdtest.Conformance(t, func(t *testing.T) kvd.Store {
 			db, err := embed.Open(t.TempDir(), embed.WithPartitions(3))
@@ -32,6 +36,9 @@ func TestEmbeddedStoresConform(t *testing.T) {
 }
 
 func TestServedStoresConform(t *testing.T) {
+	if testsize.Reduced() {
+		kvdtest.FewerHistories(t, 2)
+	}
 	for name, opts := range map[string][]kvd.Option{
 		"by raw frames": nil,
 		"by gRPC":       {kvd.WithoutRawFrames()},
