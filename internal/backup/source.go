@@ -32,10 +32,19 @@ type Info struct {
 type Source interface {
 	Info() Info
 	// Fetch returns the checksum of a file and its content. The content is nil if the
-	// checksum is among known. It must be read to its end before the next Fetch.
+	// checksum is among known. It must be read to its end, or closed if it is an io.Closer,
+	// before the next Fetch.
 	//
 	// Errors: a *kv.CorruptionError if the file does not hold what the store wrote.
 	Fetch(ctx context.Context, name string, known []uint64) (sum uint64, content io.Reader, err error)
+}
+
+// closeContent closes what Fetch returned, if it is a file.
+func closeContent(content io.Reader) error {
+	if c, ok := content.(io.Closer); ok {
+		return c.Close()
+	}
+	return nil
 }
 
 // NewSum returns the checksum of files: xxHash64. It detects what disks, networks and

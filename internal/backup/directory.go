@@ -1,0 +1,414 @@
+package backup
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/vfs"
+)
+
+const (
+	markerName     = "KVD-BACKUPS"
+	marker         = "kvd-backups 1\n"
+	lockName       = "LOCK"
+	filesName      = "files"
+	manifestSuffix = ".backup"
+)
+
+// Directory is a directory of backups, as the package comment describes it.
+type Directory struct {
+	fsys vfs.FS
+	dir  string
+	lock io.Closer // nil: opened for reading
+}
+
+// OpenDirectory opens a directory of backups for reading. Nothing is held, so there is no
+// Close.
+//
+// Errors: kv.ErrInvalidArgument if it is none.
+func OpenDirectory(fsys vfs.FS, dir string) (*Directory, error) {
+	d := &Directory{fsys: fsys, dir: dir}
+	b, err := readFile(fsys, path.Join(dir, markerName), 1<<10)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, fmt.Errorf("%w: %s is not a directory of backups: it has no file %s", kv.ErrInvalidArgument, dir, markerName)
+	case err != nil:
+		return nil, err
+	case string(b) != marker:
+		return nil, fmt.Errorf("%w: %s says %q, this kvd knows %q", kv.ErrUnsupportedVersion, path.Join(dir, markerName), b, marker)
+	}
+	return d, nil
+}
+
+// LockDirectory opens a directory of backups for changing it. With create, it is made if it
+// does not exist or is empty. The caller closes it.
+//
+// Errors: vfs.ErrLocked if another process has it locked; those of OpenDirectory.
+func LockDirectory(fsys vfs.FS, dir string, create bool) (_ *Directory, err error) {
+	if create {
+		if err := createDirectory(fsys, dir); err != nil {
+			return nil, err
+		}
+	}
+	d, err := OpenDirectory(fsys, dir)
+	if err != nil {
+		return nil, err
+	}
+	d.lock, err = fsys.Lock(path.Join(dir, lockName))
+	return d, err
+}
+
+// createDirectory makes a directory of backups, unless it is one.
+func createDirectory(fsys vfs.FS, dir string) error {
+	names, err := fsys.List(dir)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+	case err != nil:
+		return err
+	case slices.Contains(names, markerName):
+		return nil
+	}
+	// An earlier attempt may have made some of it.
+	for _, name := range names {
+		if name != filesName && name != markerName+".tmp" && name != "lost+found" {
+			return fmt.Errorf("%w: %s is not a directory of backups, and holds other files, such as %s; give a new or empty directory",
+				kv.ErrInvalidArgument, dir, name)
+		}
+	}
+	if err := fsys.MkdirAll(path.Join(dir, filesName)); err != nil {
+		return err
+	}
+	if err := fsys.SyncDir(path.Dir(path.Clean(dir))); err != nil && !errors.Is(err, fs.ErrPermission) {
+		return err
+	}
+	return vfs.WriteAtomic(fsys, path.Join(dir, markerName), []byte(marker))
+}
+
+// Close unlocks the directory.
+func (d *Directory) Close() error {
+	if d.lock == nil {
+		return nil
+	}
+	return d.lock.Close()
+}
+
+// IDs returns the ids of the backups, oldest first.
+func (d *Directory) IDs() ([]string, error) {
+	names, err := d.fsys.List(d.dir)
+	if err != nil {
+		return nil, err
+	}
+	var ids []string
+	for _, name := range names {
+		if id, ok := strings.CutSuffix(name, manifestSuffix); ok {
+			ids = append(ids, id)
+		}
+	}
+	return ids, nil
+}
+
+// Load returns the manifest of a backup; an empty id is the newest one.
+func (d *Directory) Load(id string) (*Manifest, error) {
+	if id == "" {
+		ids, err := d.IDs()
+		if err != nil {
+			return nil, err
+		}
+		if len(ids) == 0 {
+			return nil, fmt.Errorf("%w: %s holds no complete backup", kv.ErrInvalidArgument, d.dir)
+		}
+		id = ids[len(ids)-1]
+	}
+	name := d.manifestPath(id)
+	m, err := readManifest(d.fsys, name)
+	if err == nil && m.ID != id {
+		err = kv.Corruptf(name, 0, "it is the manifest of backup %s", m.ID)
+	}
+	return m, err
+}
+
+// Manifests returns those of all backups, oldest first, and what is wrong with those that
+// cannot be read.
+func (d *Directory) Manifests() (all []*Manifest, damaged error) {
+	ids, err := d.IDs()
+	if err != nil {
+		return nil, err
+	}
+	for _, id := range ids {
+		m, err := d.Load(id)
+		if err != nil {
+			damaged = errors.Join(damaged, err)
+			continue
+		}
+		all = append(all, m)
+	}
+	return all, damaged
+}
+
+func (d *Directory) manifestPath(id string) string { return path.Join(d.dir, id+manifestSuffix) }
+
+// storedName returns the name of a file in the directory files.
+func storedName(name string, sum uint64) string {
+	return fmt.Sprintf("%s.%016x", strings.ReplaceAll(name, "/", "-"), sum)
+}
+
+func (d *Directory) filePath(f *ManifestFile) string {
+	return path.Join(d.dir, filesName, storedName(f.Name, uint64(f.Sum)))
+}
+
+// Result is what Create did.
+type Result struct {
+	*Manifest
+	Copied, Reused           int // files
+	CopiedBytes, ReusedBytes int64
+}
+
+// Create makes a backup of the source. What an interrupted attempt has copied is not copied
+// again.
+//
+// Errors: those of the source and of the directory's file system. Earlier backups are as
+// they were.
+func (d *Directory) Create(ctx context.Context, source Source, now time.Time, o Options) (*Result, error) {
+	info := source.Info()
+	stored, err := d.stored()
+	if err != nil {
+		return nil, err
+	}
+	id, err := d.nextID(now)
+	if err != nil {
+		return nil, err
+	}
+	r := &Result{Manifest: &Manifest{Format: manifestFormat, ID: id, Store: hex64(info.StoreID), Version: info.Version}}
+	total := int64(0)
+	for _, f := range info.Files {
+		if err := checkName(f.Name); err != nil {
+			return nil, err
+		}
+		total += f.Size
+	}
+	t := newTransfer(o, total)
+	for _, f := range info.Files {
+		known, err := d.known(ctx, stored, f)
+		if err != nil {
+			return nil, err
+		}
+		sum, content, err := source.Fetch(ctx, f.Name, known)
+		if err != nil {
+			return nil, fmt.Errorf("back up %s: %w", f.Name, err)
+		}
+		entry := ManifestFile{Name: f.Name, Size: f.Size, Sum: hex64(sum)}
+		if content == nil {
+			t.did(f.Size)
+			r.Reused++
+			r.ReusedBytes += f.Size
+		} else {
+			err := t.copyToFile(ctx, d.fsys, d.filePath(&entry), content, f.Name, f.Size, sum)
+			if err = errors.Join(err, closeContent(content)); err != nil {
+				return nil, fmt.Errorf("back up %s: %w", f.Name, err)
+			}
+			r.Copied++
+			r.CopiedBytes += f.Size
+		}
+		r.Files = append(r.Files, entry)
+	}
+	if err := d.fsys.SyncDir(path.Join(d.dir, filesName)); err != nil {
+		return nil, err
+	}
+	b, err := r.Encode()
+	if err != nil {
+		return nil, err
+	}
+	return r, vfs.WriteAtomic(d.fsys, d.manifestPath(id), b)
+}
+
+// nextID returns an id that sorts after those of all backups.
+func (d *Directory) nextID(now time.Time) (string, error) {
+	ids, err := d.IDs()
+	if err != nil {
+		return "", err
+	}
+	now = now.UTC().Truncate(time.Millisecond)
+	if len(ids) > 0 {
+		if last, err := time.Parse(idLayout, ids[len(ids)-1]); err == nil && !now.After(last) {
+			now = last.Add(time.Millisecond)
+		}
+	}
+	return now.Format(idLayout), nil
+}
+
+// storedFile is a file in the directory files.
+type storedFile struct {
+	name  string
+	sum   uint64
+	whole bool // a manifest names it, so it was synced
+}
+
+// stored returns the files that there are by the part of their names before the checksum.
+func (d *Directory) stored() (map[string][]storedFile, error) {
+	// The files of a backup whose manifest is damaged are verified like those of one that
+	// was interrupted.
+	manifests, _ := d.Manifests()
+	named := map[string]bool{}
+	for _, m := range manifests {
+		for i := range m.Files {
+			named[storedName(m.Files[i].Name, uint64(m.Files[i].Sum))] = true
+		}
+	}
+	names, err := d.fsys.List(path.Join(d.dir, filesName))
+	if err != nil {
+		return nil, err
+	}
+	all := map[string][]storedFile{}
+	for _, name := range names {
+		dot := strings.LastIndexByte(name, '.')
+		if dot < 0 {
+			continue
+		}
+		if sum, err := strconv.ParseUint(name[dot+1:], 16, 64); err == nil {
+			all[name[:dot]] = append(all[name[:dot]], storedFile{name, sum, named[name]})
+		}
+	}
+	return all, nil
+}
+
+// known returns the checksums with which the directory has a file of that name and length.
+func (d *Directory) known(ctx context.Context, stored map[string][]storedFile, f File) (sums []uint64, err error) {
+	for _, s := range stored[strings.ReplaceAll(f.Name, "/", "-")] {
+		name := path.Join(d.dir, filesName, s.name)
+		info, err := d.fsys.Stat(name)
+		if err != nil || info.Size() != f.Size {
+			continue
+		}
+		if !s.whole {
+			if err := d.rescue(ctx, name, f.Size, s.sum); errors.Is(err, kv.ErrCorrupt) {
+				continue
+			} else if err != nil {
+				return nil, err
+			}
+		}
+		sums = append(sums, s.sum)
+	}
+	return sums, nil
+}
+
+// rescue verifies a file that an interrupted backup left, and syncs it.
+func (d *Directory) rescue(ctx context.Context, name string, size int64, sum uint64) error {
+	if err := newTransfer(Options{}, 0).verifyFile(ctx, d.fsys, name, size, sum); err != nil {
+		return err
+	}
+	f, err := d.fsys.OpenReadWrite(name)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Sync(), f.Close())
+}
+
+// Verify reads every file of the backups and compares the checksums. It continues after
+// damage.
+//
+// Errors: all *kv.CorruptionError that were found, joined; else what a read returned.
+func (d *Directory) Verify(ctx context.Context, manifests []*Manifest, o Options) error {
+	files := map[string]*ManifestFile{}
+	total := int64(0)
+	for _, m := range manifests {
+		for i := range m.Files {
+			f := &m.Files[i]
+			if name := d.filePath(f); files[name] == nil {
+				files[name] = f
+				total += f.Size
+			}
+		}
+	}
+	t := newTransfer(o, total)
+	var damage []error
+	for _, m := range manifests {
+		for i := range m.Files {
+			name := d.filePath(&m.Files[i])
+			f := files[name]
+			if f == nil {
+				continue // verified for another backup
+			}
+			files[name] = nil
+			err := t.verifyFile(ctx, d.fsys, name, f.Size, uint64(f.Sum))
+			if err != nil && !errors.Is(err, kv.ErrCorrupt) {
+				return err
+			}
+			if err != nil {
+				damage = append(damage, err)
+			}
+		}
+	}
+	return errors.Join(damage...)
+}
+
+// Pruned is what Prune removed.
+type Pruned struct {
+	Backups []string
+	Files   int
+	Bytes   int64
+}
+
+// Prune removes all backups but the newest keep, and then every file that no backup needs,
+// also what interrupted backups left.
+//
+// Errors: a *kv.CorruptionError if the manifest of a backup that stays cannot be read, since
+// then it is unknown which files it needs: nothing was removed.
+func (d *Directory) Prune(keep int) (p Pruned, err error) {
+	if keep < 1 {
+		return p, fmt.Errorf("%w: keep %d backups, want at least 1", kv.ErrInvalidArgument, keep)
+	}
+	ids, err := d.IDs()
+	if err != nil {
+		return p, err
+	}
+	old := ids[:max(0, len(ids)-keep)]
+	needed := map[string]bool{}
+	for _, id := range ids[len(old):] {
+		m, err := d.Load(id)
+		if err != nil {
+			return p, fmt.Errorf("nothing was removed, since it is unknown which files backup %s needs; if it is of no use, remove its manifest: %w", id, err)
+		}
+		for i := range m.Files {
+			needed[storedName(m.Files[i].Name, uint64(m.Files[i].Sum))] = true
+		}
+	}
+	for _, id := range old {
+		if err := d.fsys.Remove(d.manifestPath(id)); err != nil {
+			return p, err
+		}
+		p.Backups = append(p.Backups, id)
+	}
+	// The manifests are gone for good before their files go (B1).
+	if err := d.fsys.SyncDir(d.dir); err != nil {
+		return p, err
+	}
+	names, err := d.fsys.List(path.Join(d.dir, filesName))
+	if err != nil {
+		return p, err
+	}
+	for _, name := range names {
+		if needed[name] {
+			continue
+		}
+		name = path.Join(d.dir, filesName, name)
+		info, err := d.fsys.Stat(name)
+		if err == nil {
+			err = d.fsys.Remove(name)
+		}
+		if err != nil {
+			return p, err
+		}
+		p.Files++
+		p.Bytes += info.Size()
+	}
+	return p, nil
+}

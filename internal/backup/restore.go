@@ -1,0 +1,140 @@
+package backup
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"path"
+
+	"github.com/kvd-db/kvd/internal/descriptor"
+	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/vfs"
+)
+
+const restoringName = "RESTORING"
+
+const restoring = "A restore of a backup into this directory has not ended, or was interrupted.\n" +
+	"If no kvd restore is running, remove the directory and restore again.\n"
+
+// maxStore bounds the file STORE, which is kept in memory until all others are written.
+const maxStore = 64 << 10
+
+// Restore writes the files of a backup to target, which then is a store. Every checksum is
+// compared.
+//
+// Errors: kv.ErrInvalidArgument if target is not empty; a *kv.CorruptionError if the backup
+// is damaged. After an error target is no store.
+func (d *Directory) Restore(ctx context.Context, m *Manifest, target string, o Options) error {
+	r, err := beginRestore(d.fsys, target)
+	if err != nil {
+		return err
+	}
+	t := newTransfer(o, m.Bytes())
+	for i := range m.Files {
+		f := &m.Files[i]
+		err := r.add(ctx, t, f.Name, f.Size, func(w io.Writer) error {
+			return t.readFile(ctx, d.fsys, d.filePath(f), w, f.Size, uint64(f.Sum))
+		})
+		if err != nil {
+			return r.failed(err)
+		}
+	}
+	return r.failed(r.end())
+}
+
+// restore fills one directory.
+type restore struct {
+	fsys  vfs.FS
+	dir   string
+	dirs  map[string]bool // those made, by name
+	store []byte          // the content of STORE
+}
+
+// beginRestore makes the directory, or takes an empty one.
+func beginRestore(fsys vfs.FS, dir string) (*restore, error) {
+	names, err := fsys.List(dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	for _, name := range names {
+		switch name {
+		case "lost+found":
+		case restoringName:
+			return nil, fmt.Errorf("%w: %s holds a restore that was interrupted; remove the directory and restore again", kv.ErrInvalidArgument, dir)
+		default:
+			return nil, fmt.Errorf("%w: %s is not empty: it holds %s; restore into a new or empty directory", kv.ErrInvalidArgument, dir, name)
+		}
+	}
+	r := &restore{fsys: fsys, dir: dir, dirs: map[string]bool{}}
+	if err := fsys.MkdirAll(dir); err != nil {
+		return nil, err
+	}
+	if err := fsys.SyncDir(path.Dir(path.Clean(dir))); err != nil && !errors.Is(err, fs.ErrPermission) {
+		return nil, err
+	}
+	return r, vfs.WriteAtomic(fsys, path.Join(dir, restoringName), []byte(restoring))
+}
+
+// failed says what to do about an error.
+func (r *restore) failed(err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%w; %s holds an unfinished restore: remove it before the next attempt", err, r.dir)
+}
+
+// add writes one file; content writes its content, and compares its checksum.
+func (r *restore) add(ctx context.Context, t *transfer, name string, size int64, content func(io.Writer) error) (err error) {
+	if err := checkName(name); err != nil {
+		return err
+	}
+	if name == descriptor.Name {
+		if size > maxStore {
+			return kv.Corruptf(name, -1, "%d bytes, want at most %d", size, maxStore)
+		}
+		var b bytes.Buffer
+		err := content(&b)
+		r.store = b.Bytes()
+		return err
+	}
+	if dir := path.Dir(name); !r.dirs[dir] {
+		if err := r.fsys.MkdirAll(path.Join(r.dir, dir)); err != nil {
+			return err
+		}
+		r.dirs[dir] = true
+	}
+	f, err := r.fsys.Create(path.Join(r.dir, name))
+	if err != nil {
+		return err
+	}
+	err = content(&fileWriter{f: f})
+	if err == nil {
+		err = f.Sync()
+	}
+	return errors.Join(err, f.Close())
+}
+
+// end makes a store of what was added.
+func (r *restore) end() error {
+	if r.store == nil {
+		return kv.Corruptf(descriptor.Name, -1, "the backup does not hold this file")
+	}
+	for dir := range r.dirs {
+		if err := r.fsys.SyncDir(path.Join(r.dir, dir)); err != nil {
+			return err
+		}
+	}
+	if err := r.fsys.SyncDir(r.dir); err != nil {
+		return err
+	}
+	if err := vfs.WriteAtomic(r.fsys, descriptor.Path(r.dir), r.store); err != nil {
+		return err
+	}
+	if err := r.fsys.Remove(path.Join(r.dir, restoringName)); err != nil {
+		return err
+	}
+	return r.fsys.SyncDir(r.dir)
+}

@@ -1,0 +1,150 @@
+package backup
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"time"
+
+	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/vfs"
+)
+
+// copyBytes is how much is copied at a time.
+const copyBytes = 256 << 10
+
+// Options of everything that copies or reads files.
+type Options struct {
+	// Rate bounds the bytes that are copied a second; 0: no bound.
+	Rate int64
+	// Progress is called with the bytes done since the last call, and all bytes that there
+	// are to do. May be nil.
+	Progress func(bytes, total int64)
+}
+
+// transfer counts and paces what one command copies.
+type transfer struct {
+	Options
+	total int64
+	begin time.Time
+	sent  int64 // since begin
+	buf   []byte
+}
+
+func newTransfer(o Options, total int64) *transfer {
+	return &transfer{Options: o, total: total, begin: time.Now(), buf: make([]byte, copyBytes)}
+}
+
+// did counts bytes that need no copying.
+func (t *transfer) did(bytes int64) {
+	if t.Progress != nil {
+		t.Progress(bytes, t.total)
+	}
+}
+
+// pace waits until so many bytes more may have been copied.
+func (t *transfer) pace(ctx context.Context, bytes int) error {
+	t.sent += int64(bytes)
+	if t.Rate <= 0 {
+		return context.Cause(ctx)
+	}
+	due := time.Duration(float64(t.sent) / float64(t.Rate) * float64(time.Second))
+	if wait := due - time.Since(t.begin); wait > 0 {
+		timer := time.NewTimer(wait)
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+		}
+	}
+	return context.Cause(ctx)
+}
+
+// copy copies the content of a file to w and compares its length and checksum. what names
+// the place that the content comes from.
+func (t *transfer) copy(ctx context.Context, w io.Writer, r io.Reader, what string, size int64, sum uint64) error {
+	h := NewSum()
+	done := int64(0)
+	for {
+		n, err := r.Read(t.buf)
+		if n > 0 {
+			if done += int64(n); done > size {
+				return kv.Corruptf(what, size, "it has more than its %d bytes", size)
+			}
+			h.Write(t.buf[:n])
+			if _, err := w.Write(t.buf[:n]); err != nil {
+				return err
+			}
+			t.did(int64(n))
+			if err := t.pace(ctx, n); err != nil {
+				return err
+			}
+		}
+		switch {
+		case err == nil:
+			continue
+		case !errors.Is(err, io.EOF):
+			return fmt.Errorf("read %s at offset %d: %w", what, done, err)
+		case done < size:
+			return kv.Corruptf(what, done, "it ends before its %d bytes", size)
+		case h.Sum64() != sum:
+			return kv.Corruptf(what, -1, "it has the checksum %016x, and was written with %016x", h.Sum64(), sum)
+		}
+		return nil
+	}
+}
+
+// copyToFile makes a new file with the content, synced. After an error there is none, if it
+// could be removed.
+func (t *transfer) copyToFile(ctx context.Context, fsys vfs.FS, name string, r io.Reader, what string, size int64, sum uint64) error {
+	if err := fsys.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	f, err := fsys.Create(name)
+	if err != nil {
+		return err
+	}
+	err = t.copy(ctx, &fileWriter{f: f}, r, what, size, sum)
+	if err == nil {
+		err = f.Sync()
+	}
+	if err = errors.Join(err, f.Close()); err != nil {
+		return errors.Join(err, fsys.Remove(name))
+	}
+	return nil
+}
+
+// fileWriter writes a file from its beginning.
+type fileWriter struct {
+	f   vfs.File
+	off int64
+}
+
+// Write implements io.Writer.
+func (w *fileWriter) Write(p []byte) (int, error) {
+	if _, err := w.f.WriteAt(p, w.off); err != nil {
+		return 0, fmt.Errorf("write %s: %w", w.f.Name(), err)
+	}
+	w.off += int64(len(p))
+	return len(p), nil
+}
+
+// verifyFile compares the length and the checksum of a file.
+func (t *transfer) verifyFile(ctx context.Context, fsys vfs.FS, name string, size int64, sum uint64) error {
+	return t.readFile(ctx, fsys, name, io.Discard, size, sum)
+}
+
+// readFile copies a file to w, as copy does.
+func (t *transfer) readFile(ctx context.Context, fsys vfs.FS, name string, w io.Writer, size int64, sum uint64) (err error) {
+	f, err := fsys.Open(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return kv.Corruptf(name, -1, "the file is missing")
+	}
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	return t.copy(ctx, w, io.NewSectionReader(f, 0, size+1), name, size, sum)
+}
