@@ -84,7 +84,12 @@ func (p *progress) text(elapsed time.Duration) string {
 		}
 		fmt.Fprintf(&b, "%.0f%%  ", part*100)
 	}
-	fmt.Fprintf(&b, "%d %s  %.0f/s", items, p.what, float64(items)/max(elapsed.Seconds(), 1e-9))
+	rate := float64(items) / max(elapsed.Seconds(), 1e-9)
+	if p.what == "bytes" {
+		fmt.Fprintf(&b, "%s  %s/s", humanBytes(items), humanBytes(int64(rate)))
+	} else {
+		fmt.Fprintf(&b, "%d %s  %.0f/s", items, p.what, rate)
+	}
 	if total > 0 && done > 0 && done < total {
 		left := time.Duration(float64(elapsed) / float64(done) * float64(total-done))
 		fmt.Fprintf(&b, "  %v left", left.Round(time.Second))

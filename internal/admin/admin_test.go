@@ -23,7 +23,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // sample is a source in which every figure is there and most differ.
 func sample() *Source {
-	stats := engine.Stats{Partitions: make([]engine.PartitionStats, 2), MemtableLimit: 1 << 20, DiskFree: 3 << 30, Snapshots: 4, Pressure: 0.5}
+	stats := engine.Stats{Partitions: make([]engine.PartitionStats, 2), MemtableLimit: 1 << 20, DiskFree: 3 << 30, Snapshots: 4, Checkpoints: 2, CheckpointAge: time.Minute, Pressure: 0.5}
 	stats.Log.Syncs, stats.Log.SyncTime, stats.Log.Records = 5, 2*time.Second, 6
 	for _, micros := range []uint64{10, 100, 1_000, 998_890, 1_000_000} {
 		stats.Log.SyncMicros.Record(micros)
@@ -211,7 +211,7 @@ func TestPromisedMetricsAreThere(t *testing.T) {
 		`kvd_request_stage_seconds_bucket{kind="writes",stage="sync",le="1.073741824"} 0`, `kvd_request_stage_seconds_sum{kind="writes",stage="sync"} 3`,
 		"kvd_wal_group_ops_sum 40", `kvd_wal_group_bytes_bucket{le="8192"} 1`, "kvd_wal_group_bytes_sum 5000",
 		`kvd_queue_depth{partition="0"} 10`, `kvd_level_bytes{level="delta",partition="0"} 13`, `kvd_level_files{level="base",partition="0"} 14`,
-		`kvd_cache_requests_total{result="hit"} 7`, "kvd_snapshots_open 4", "go_goroutines ", "process_open_fds ",
+		`kvd_cache_requests_total{result="hit"} 7`, "kvd_snapshots_open 4", "kvd_checkpoints_open 2", "kvd_checkpoint_oldest_seconds 60", "go_goroutines ", "process_open_fds ",
 	} {
 		assert.Contains(t, page, "\n"+series)
 	}

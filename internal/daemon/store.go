@@ -20,6 +20,15 @@ func Store(e *engine.Engine) service.Store { return store{e} }
 
 type store struct{ *engine.Engine }
 
+// Checkpoint adapts the engine's Checkpoint to the interface of the server.
+func (s store) Checkpoint(ctx context.Context) (service.Checkpoint, error) {
+	c, err := s.Engine.Checkpoint(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
 // Scan adapts the engine's Scanner to the interface of the server.
 func (s store) Scan(ctx context.Context, r kv.Range, o kv.ScanOptions) (service.Scanner, error) {
 	scanner, err := s.Engine.Scan(ctx, r, o)

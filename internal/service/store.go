@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/kvd-db/kvd/internal/backup"
 	"github.com/kvd-db/kvd/internal/kv"
 )
 
@@ -124,6 +125,21 @@ type Snapshots interface {
 
 	// Epoch is the random id of this opening of the store, which every snapshot has.
 	Epoch() uint64
+}
+
+// Checkpointer is a Store that can be backed up.
+type Checkpointer interface {
+	// Checkpoint returns a version of the whole store as files, which holds everything
+	// acknowledged before the call. The caller releases it. One too many is
+	// kv.ErrOverloaded.
+	Checkpoint(ctx context.Context) (Checkpoint, error)
+}
+
+// Checkpoint is one version of a store as files that do not change.
+type Checkpoint interface {
+	backup.Source
+	// Release lets the files be deleted. It is idempotent.
+	Release()
 }
 
 // Scanner walks the items of one scan. It is used by one goroutine.

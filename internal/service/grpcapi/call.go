@@ -230,7 +230,8 @@ func isHealth(fullMethod string) bool { return strings.HasPrefix(fullMethod, "/g
 // longLived reports whether a stream may last longer than the default deadline.
 func longLived(fullMethod string) bool {
 	switch fullMethod {
-	case kvdpb.KVService_Scan_FullMethodName, kvdpb.KVService_Pipeline_FullMethodName, healthpb.Health_Watch_FullMethodName:
+	case kvdpb.KVService_Scan_FullMethodName, kvdpb.KVService_Pipeline_FullMethodName, healthpb.Health_Watch_FullMethodName,
+		kvdpb.AdminService_Backup_FullMethodName:
 		return true
 	}
 	return strings.HasPrefix(fullMethod, "/grpc.reflection.")

@@ -53,6 +53,8 @@ type Backend interface {
 	SlowRequests(ctx context.Context, limit int) (SlowLog, error)
 	// ClearSlowRequests empties the slow log.
 	ClearSlowRequests(ctx context.Context) error
+	// Backup begins a backup, which lasts until its Close or until ctx ends.
+	Backup(ctx context.Context) (Backup, error)
 	// Ping reports whether requests are served.
 	Ping(ctx context.Context) error
 	// Close frees everything. It is called when no call is under way any more.

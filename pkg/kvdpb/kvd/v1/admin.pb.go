@@ -20,6 +20,332 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+// BackupRequest asks for the header or for one file.
+type BackupRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The name of a file in the header; empty: the header.
+	File string `protobuf:"bytes,1,opt,name=file,proto3" json:"file,omitempty"`
+	// Checksums (xxHash64) of files of that name and length that the client has.
+	KnownChecksums []uint64 `protobuf:"fixed64,2,rep,packed,name=known_checksums,json=knownChecksums,proto3" json:"known_checksums,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
+}
+
+func (x *BackupRequest) Reset() {
+	*x = BackupRequest{}
+	mi := &file_kvd_v1_admin_proto_msgTypes[0]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BackupRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BackupRequest) ProtoMessage() {}
+
+func (x *BackupRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_kvd_v1_admin_proto_msgTypes[0]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BackupRequest.ProtoReflect.Descriptor instead.
+func (*BackupRequest) Descriptor() ([]byte, []int) {
+	return file_kvd_v1_admin_proto_rawDescGZIP(), []int{0}
+}
+
+func (x *BackupRequest) GetFile() string {
+	if x != nil {
+		return x.File
+	}
+	return ""
+}
+
+func (x *BackupRequest) GetKnownChecksums() []uint64 {
+	if x != nil {
+		return x.KnownChecksums
+	}
+	return nil
+}
+
+// BackupResponse is a part of the answer to one request.
+type BackupResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Types that are valid to be assigned to Part:
+	//
+	//	*BackupResponse_Header
+	//	*BackupResponse_Begin
+	//	*BackupResponse_Data
+	Part          isBackupResponse_Part `protobuf_oneof:"part"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BackupResponse) Reset() {
+	*x = BackupResponse{}
+	mi := &file_kvd_v1_admin_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BackupResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BackupResponse) ProtoMessage() {}
+
+func (x *BackupResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_kvd_v1_admin_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BackupResponse.ProtoReflect.Descriptor instead.
+func (*BackupResponse) Descriptor() ([]byte, []int) {
+	return file_kvd_v1_admin_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *BackupResponse) GetPart() isBackupResponse_Part {
+	if x != nil {
+		return x.Part
+	}
+	return nil
+}
+
+func (x *BackupResponse) GetHeader() *BackupHeader {
+	if x != nil {
+		if x, ok := x.Part.(*BackupResponse_Header); ok {
+			return x.Header
+		}
+	}
+	return nil
+}
+
+func (x *BackupResponse) GetBegin() *BackupFileBegin {
+	if x != nil {
+		if x, ok := x.Part.(*BackupResponse_Begin); ok {
+			return x.Begin
+		}
+	}
+	return nil
+}
+
+func (x *BackupResponse) GetData() []byte {
+	if x != nil {
+		if x, ok := x.Part.(*BackupResponse_Data); ok {
+			return x.Data
+		}
+	}
+	return nil
+}
+
+type isBackupResponse_Part interface {
+	isBackupResponse_Part()
+}
+
+type BackupResponse_Header struct {
+	Header *BackupHeader `protobuf:"bytes,1,opt,name=header,proto3,oneof"`
+}
+
+type BackupResponse_Begin struct {
+	Begin *BackupFileBegin `protobuf:"bytes,2,opt,name=begin,proto3,oneof"`
+}
+
+type BackupResponse_Data struct {
+	// Data that follows in the file.
+	Data []byte `protobuf:"bytes,3,opt,name=data,proto3,oneof"`
+}
+
+func (*BackupResponse_Header) isBackupResponse_Part() {}
+
+func (*BackupResponse_Begin) isBackupResponse_Part() {}
+
+func (*BackupResponse_Data) isBackupResponse_Part() {}
+
+// BackupHeader describes a version of the store.
+type BackupHeader struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	StoreId uint64                 `protobuf:"fixed64,1,opt,name=store_id,json=storeId,proto3" json:"store_id,omitempty"`
+	// Every write up to this version is in the files, and no other.
+	Version       uint64        `protobuf:"varint,2,opt,name=version,proto3" json:"version,omitempty"`
+	Files         []*BackupFile `protobuf:"bytes,3,rep,name=files,proto3" json:"files,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BackupHeader) Reset() {
+	*x = BackupHeader{}
+	mi := &file_kvd_v1_admin_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BackupHeader) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BackupHeader) ProtoMessage() {}
+
+func (x *BackupHeader) ProtoReflect() protoreflect.Message {
+	mi := &file_kvd_v1_admin_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BackupHeader.ProtoReflect.Descriptor instead.
+func (*BackupHeader) Descriptor() ([]byte, []int) {
+	return file_kvd_v1_admin_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *BackupHeader) GetStoreId() uint64 {
+	if x != nil {
+		return x.StoreId
+	}
+	return 0
+}
+
+func (x *BackupHeader) GetVersion() uint64 {
+	if x != nil {
+		return x.Version
+	}
+	return 0
+}
+
+func (x *BackupHeader) GetFiles() []*BackupFile {
+	if x != nil {
+		return x.Files
+	}
+	return nil
+}
+
+// BackupFile is a file that a copy of the store consists of.
+type BackupFile struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Name in the data directory, with slashes.
+	Name          string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Bytes         uint64 `protobuf:"varint,2,opt,name=bytes,proto3" json:"bytes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BackupFile) Reset() {
+	*x = BackupFile{}
+	mi := &file_kvd_v1_admin_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BackupFile) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BackupFile) ProtoMessage() {}
+
+func (x *BackupFile) ProtoReflect() protoreflect.Message {
+	mi := &file_kvd_v1_admin_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BackupFile.ProtoReflect.Descriptor instead.
+func (*BackupFile) Descriptor() ([]byte, []int) {
+	return file_kvd_v1_admin_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *BackupFile) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *BackupFile) GetBytes() uint64 {
+	if x != nil {
+		return x.Bytes
+	}
+	return 0
+}
+
+// BackupFileBegin precedes the data of a file.
+type BackupFileBegin struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Checksum (xxHash64) of the file.
+	Checksum uint64 `protobuf:"fixed64,1,opt,name=checksum,proto3" json:"checksum,omitempty"`
+	// The client knows the checksum: no data follows.
+	Known         bool `protobuf:"varint,2,opt,name=known,proto3" json:"known,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BackupFileBegin) Reset() {
+	*x = BackupFileBegin{}
+	mi := &file_kvd_v1_admin_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BackupFileBegin) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BackupFileBegin) ProtoMessage() {}
+
+func (x *BackupFileBegin) ProtoReflect() protoreflect.Message {
+	mi := &file_kvd_v1_admin_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BackupFileBegin.ProtoReflect.Descriptor instead.
+func (*BackupFileBegin) Descriptor() ([]byte, []int) {
+	return file_kvd_v1_admin_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *BackupFileBegin) GetChecksum() uint64 {
+	if x != nil {
+		return x.Checksum
+	}
+	return 0
+}
+
+func (x *BackupFileBegin) GetKnown() bool {
+	if x != nil {
+		return x.Known
+	}
+	return false
+}
+
 // ListSlowRequestsRequest asks for the newest slow requests.
 type ListSlowRequestsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -31,7 +357,7 @@ type ListSlowRequestsRequest struct {
 
 func (x *ListSlowRequestsRequest) Reset() {
 	*x = ListSlowRequestsRequest{}
-	mi := &file_kvd_v1_admin_proto_msgTypes[0]
+	mi := &file_kvd_v1_admin_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -43,7 +369,7 @@ func (x *ListSlowRequestsRequest) String() string {
 func (*ListSlowRequestsRequest) ProtoMessage() {}
 
 func (x *ListSlowRequestsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kvd_v1_admin_proto_msgTypes[0]
+	mi := &file_kvd_v1_admin_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -56,7 +382,7 @@ func (x *ListSlowRequestsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSlowRequestsRequest.ProtoReflect.Descriptor instead.
 func (*ListSlowRequestsRequest) Descriptor() ([]byte, []int) {
-	return file_kvd_v1_admin_proto_rawDescGZIP(), []int{0}
+	return file_kvd_v1_admin_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *ListSlowRequestsRequest) GetLimit() uint32 {
@@ -81,7 +407,7 @@ type ListSlowRequestsResponse struct {
 
 func (x *ListSlowRequestsResponse) Reset() {
 	*x = ListSlowRequestsResponse{}
-	mi := &file_kvd_v1_admin_proto_msgTypes[1]
+	mi := &file_kvd_v1_admin_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -93,7 +419,7 @@ func (x *ListSlowRequestsResponse) String() string {
 func (*ListSlowRequestsResponse) ProtoMessage() {}
 
 func (x *ListSlowRequestsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kvd_v1_admin_proto_msgTypes[1]
+	mi := &file_kvd_v1_admin_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -106,7 +432,7 @@ func (x *ListSlowRequestsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSlowRequestsResponse.ProtoReflect.Descriptor instead.
 func (*ListSlowRequestsResponse) Descriptor() ([]byte, []int) {
-	return file_kvd_v1_admin_proto_rawDescGZIP(), []int{1}
+	return file_kvd_v1_admin_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *ListSlowRequestsResponse) GetRequests() []*SlowRequest {
@@ -139,7 +465,7 @@ type ClearSlowRequestsRequest struct {
 
 func (x *ClearSlowRequestsRequest) Reset() {
 	*x = ClearSlowRequestsRequest{}
-	mi := &file_kvd_v1_admin_proto_msgTypes[2]
+	mi := &file_kvd_v1_admin_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -151,7 +477,7 @@ func (x *ClearSlowRequestsRequest) String() string {
 func (*ClearSlowRequestsRequest) ProtoMessage() {}
 
 func (x *ClearSlowRequestsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kvd_v1_admin_proto_msgTypes[2]
+	mi := &file_kvd_v1_admin_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -164,7 +490,7 @@ func (x *ClearSlowRequestsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClearSlowRequestsRequest.ProtoReflect.Descriptor instead.
 func (*ClearSlowRequestsRequest) Descriptor() ([]byte, []int) {
-	return file_kvd_v1_admin_proto_rawDescGZIP(), []int{2}
+	return file_kvd_v1_admin_proto_rawDescGZIP(), []int{7}
 }
 
 // ClearSlowRequestsResponse acknowledges the request.
@@ -176,7 +502,7 @@ type ClearSlowRequestsResponse struct {
 
 func (x *ClearSlowRequestsResponse) Reset() {
 	*x = ClearSlowRequestsResponse{}
-	mi := &file_kvd_v1_admin_proto_msgTypes[3]
+	mi := &file_kvd_v1_admin_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -188,7 +514,7 @@ func (x *ClearSlowRequestsResponse) String() string {
 func (*ClearSlowRequestsResponse) ProtoMessage() {}
 
 func (x *ClearSlowRequestsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kvd_v1_admin_proto_msgTypes[3]
+	mi := &file_kvd_v1_admin_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -201,7 +527,7 @@ func (x *ClearSlowRequestsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClearSlowRequestsResponse.ProtoReflect.Descriptor instead.
 func (*ClearSlowRequestsResponse) Descriptor() ([]byte, []int) {
-	return file_kvd_v1_admin_proto_rawDescGZIP(), []int{3}
+	return file_kvd_v1_admin_proto_rawDescGZIP(), []int{8}
 }
 
 // SlowRequest is a request that took at least as long as the threshold: a unary call,
@@ -236,7 +562,7 @@ type SlowRequest struct {
 
 func (x *SlowRequest) Reset() {
 	*x = SlowRequest{}
-	mi := &file_kvd_v1_admin_proto_msgTypes[4]
+	mi := &file_kvd_v1_admin_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -248,7 +574,7 @@ func (x *SlowRequest) String() string {
 func (*SlowRequest) ProtoMessage() {}
 
 func (x *SlowRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kvd_v1_admin_proto_msgTypes[4]
+	mi := &file_kvd_v1_admin_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -261,7 +587,7 @@ func (x *SlowRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SlowRequest.ProtoReflect.Descriptor instead.
 func (*SlowRequest) Descriptor() ([]byte, []int) {
-	return file_kvd_v1_admin_proto_rawDescGZIP(), []int{4}
+	return file_kvd_v1_admin_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *SlowRequest) GetId() uint64 {
@@ -345,7 +671,26 @@ var File_kvd_v1_admin_proto protoreflect.FileDescriptor
 
 const file_kvd_v1_admin_proto_rawDesc = "" +
 	"\n" +
-	"\x12kvd/v1/admin.proto\x12\x06kvd.v1\x1a\x0fkvd/v1/kv.proto\"/\n" +
+	"\x12kvd/v1/admin.proto\x12\x06kvd.v1\x1a\x0fkvd/v1/kv.proto\"L\n" +
+	"\rBackupRequest\x12\x12\n" +
+	"\x04file\x18\x01 \x01(\tR\x04file\x12'\n" +
+	"\x0fknown_checksums\x18\x02 \x03(\x06R\x0eknownChecksums\"\x8f\x01\n" +
+	"\x0eBackupResponse\x12.\n" +
+	"\x06header\x18\x01 \x01(\v2\x14.kvd.v1.BackupHeaderH\x00R\x06header\x12/\n" +
+	"\x05begin\x18\x02 \x01(\v2\x17.kvd.v1.BackupFileBeginH\x00R\x05begin\x12\x14\n" +
+	"\x04data\x18\x03 \x01(\fH\x00R\x04dataB\x06\n" +
+	"\x04part\"m\n" +
+	"\fBackupHeader\x12\x19\n" +
+	"\bstore_id\x18\x01 \x01(\x06R\astoreId\x12\x18\n" +
+	"\aversion\x18\x02 \x01(\x04R\aversion\x12(\n" +
+	"\x05files\x18\x03 \x03(\v2\x12.kvd.v1.BackupFileR\x05files\"6\n" +
+	"\n" +
+	"BackupFile\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
+	"\x05bytes\x18\x02 \x01(\x04R\x05bytes\"C\n" +
+	"\x0fBackupFileBegin\x12\x1a\n" +
+	"\bchecksum\x18\x01 \x01(\x06R\bchecksum\x12\x14\n" +
+	"\x05known\x18\x02 \x01(\bR\x05known\"/\n" +
 	"\x17ListSlowRequestsRequest\x12\x14\n" +
 	"\x05limit\x18\x01 \x01(\rR\x05limit\"\x84\x01\n" +
 	"\x18ListSlowRequestsResponse\x12/\n" +
@@ -367,10 +712,11 @@ const file_kvd_v1_admin_proto_rawDesc = "" +
 	"\rrequest_bytes\x18\t \x01(\x04R\frequestBytes\x12\x19\n" +
 	"\btotal_ns\x18\n" +
 	" \x01(\x04R\atotalNs\x12)\n" +
-	"\atimings\x18\v \x01(\v2\x0f.kvd.v1.TimingsR\atimings2\xbf\x01\n" +
+	"\atimings\x18\v \x01(\v2\x0f.kvd.v1.TimingsR\atimings2\xfc\x01\n" +
 	"\fAdminService\x12U\n" +
 	"\x10ListSlowRequests\x12\x1f.kvd.v1.ListSlowRequestsRequest\x1a .kvd.v1.ListSlowRequestsResponse\x12X\n" +
-	"\x11ClearSlowRequests\x12 .kvd.v1.ClearSlowRequestsRequest\x1a!.kvd.v1.ClearSlowRequestsResponseB.Z,github.com/kvd-db/kvd/pkg/kvdpb/kvd/v1;kvdpbb\x06proto3"
+	"\x11ClearSlowRequests\x12 .kvd.v1.ClearSlowRequestsRequest\x1a!.kvd.v1.ClearSlowRequestsResponse\x12;\n" +
+	"\x06Backup\x12\x15.kvd.v1.BackupRequest\x1a\x16.kvd.v1.BackupResponse(\x010\x01B.Z,github.com/kvd-db/kvd/pkg/kvdpb/kvd/v1;kvdpbb\x06proto3"
 
 var (
 	file_kvd_v1_admin_proto_rawDescOnce sync.Once
@@ -384,27 +730,37 @@ func file_kvd_v1_admin_proto_rawDescGZIP() []byte {
 	return file_kvd_v1_admin_proto_rawDescData
 }
 
-var file_kvd_v1_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 5)
+var file_kvd_v1_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 10)
 var file_kvd_v1_admin_proto_goTypes = []any{
-	(*ListSlowRequestsRequest)(nil),   // 0: kvd.v1.ListSlowRequestsRequest
-	(*ListSlowRequestsResponse)(nil),  // 1: kvd.v1.ListSlowRequestsResponse
-	(*ClearSlowRequestsRequest)(nil),  // 2: kvd.v1.ClearSlowRequestsRequest
-	(*ClearSlowRequestsResponse)(nil), // 3: kvd.v1.ClearSlowRequestsResponse
-	(*SlowRequest)(nil),               // 4: kvd.v1.SlowRequest
-	(*Timings)(nil),                   // 5: kvd.v1.Timings
+	(*BackupRequest)(nil),             // 0: kvd.v1.BackupRequest
+	(*BackupResponse)(nil),            // 1: kvd.v1.BackupResponse
+	(*BackupHeader)(nil),              // 2: kvd.v1.BackupHeader
+	(*BackupFile)(nil),                // 3: kvd.v1.BackupFile
+	(*BackupFileBegin)(nil),           // 4: kvd.v1.BackupFileBegin
+	(*ListSlowRequestsRequest)(nil),   // 5: kvd.v1.ListSlowRequestsRequest
+	(*ListSlowRequestsResponse)(nil),  // 6: kvd.v1.ListSlowRequestsResponse
+	(*ClearSlowRequestsRequest)(nil),  // 7: kvd.v1.ClearSlowRequestsRequest
+	(*ClearSlowRequestsResponse)(nil), // 8: kvd.v1.ClearSlowRequestsResponse
+	(*SlowRequest)(nil),               // 9: kvd.v1.SlowRequest
+	(*Timings)(nil),                   // 10: kvd.v1.Timings
 }
 var file_kvd_v1_admin_proto_depIdxs = []int32{
-	4, // 0: kvd.v1.ListSlowRequestsResponse.requests:type_name -> kvd.v1.SlowRequest
-	5, // 1: kvd.v1.SlowRequest.timings:type_name -> kvd.v1.Timings
-	0, // 2: kvd.v1.AdminService.ListSlowRequests:input_type -> kvd.v1.ListSlowRequestsRequest
-	2, // 3: kvd.v1.AdminService.ClearSlowRequests:input_type -> kvd.v1.ClearSlowRequestsRequest
-	1, // 4: kvd.v1.AdminService.ListSlowRequests:output_type -> kvd.v1.ListSlowRequestsResponse
-	3, // 5: kvd.v1.AdminService.ClearSlowRequests:output_type -> kvd.v1.ClearSlowRequestsResponse
-	4, // [4:6] is the sub-list for method output_type
-	2, // [2:4] is the sub-list for method input_type
-	2, // [2:2] is the sub-list for extension type_name
-	2, // [2:2] is the sub-list for extension extendee
-	0, // [0:2] is the sub-list for field type_name
+	2,  // 0: kvd.v1.BackupResponse.header:type_name -> kvd.v1.BackupHeader
+	4,  // 1: kvd.v1.BackupResponse.begin:type_name -> kvd.v1.BackupFileBegin
+	3,  // 2: kvd.v1.BackupHeader.files:type_name -> kvd.v1.BackupFile
+	9,  // 3: kvd.v1.ListSlowRequestsResponse.requests:type_name -> kvd.v1.SlowRequest
+	10, // 4: kvd.v1.SlowRequest.timings:type_name -> kvd.v1.Timings
+	5,  // 5: kvd.v1.AdminService.ListSlowRequests:input_type -> kvd.v1.ListSlowRequestsRequest
+	7,  // 6: kvd.v1.AdminService.ClearSlowRequests:input_type -> kvd.v1.ClearSlowRequestsRequest
+	0,  // 7: kvd.v1.AdminService.Backup:input_type -> kvd.v1.BackupRequest
+	6,  // 8: kvd.v1.AdminService.ListSlowRequests:output_type -> kvd.v1.ListSlowRequestsResponse
+	8,  // 9: kvd.v1.AdminService.ClearSlowRequests:output_type -> kvd.v1.ClearSlowRequestsResponse
+	1,  // 10: kvd.v1.AdminService.Backup:output_type -> kvd.v1.BackupResponse
+	8,  // [8:11] is the sub-list for method output_type
+	5,  // [5:8] is the sub-list for method input_type
+	5,  // [5:5] is the sub-list for extension type_name
+	5,  // [5:5] is the sub-list for extension extendee
+	0,  // [0:5] is the sub-list for field type_name
 }
 
 func init() { file_kvd_v1_admin_proto_init() }
@@ -413,13 +769,18 @@ func file_kvd_v1_admin_proto_init() {
 		return
 	}
 	file_kvd_v1_kv_proto_init()
+	file_kvd_v1_admin_proto_msgTypes[1].OneofWrappers = []any{
+		(*BackupResponse_Header)(nil),
+		(*BackupResponse_Begin)(nil),
+		(*BackupResponse_Data)(nil),
+	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_kvd_v1_admin_proto_rawDesc), len(file_kvd_v1_admin_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   5,
+			NumMessages:   10,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -20,6 +20,7 @@ const _ = grpc.SupportPackageIsVersion9
 const (
 	AdminService_ListSlowRequests_FullMethodName  = "/kvd.v1.AdminService/ListSlowRequests"
 	AdminService_ClearSlowRequests_FullMethodName = "/kvd.v1.AdminService/ClearSlowRequests"
+	AdminService_Backup_FullMethodName            = "/kvd.v1.AdminService/Backup"
 )
 
 // AdminServiceClient is the client API for AdminService service.
@@ -32,6 +33,12 @@ type AdminServiceClient interface {
 	ListSlowRequests(ctx context.Context, in *ListSlowRequestsRequest, opts ...grpc.CallOption) (*ListSlowRequestsResponse, error)
 	// ClearSlowRequests empties the slow log.
 	ClearSlowRequests(ctx context.Context, in *ClearSlowRequestsRequest, opts ...grpc.CallOption) (*ClearSlowRequestsResponse, error)
+	// Backup sends the files of one version of the whole store, which stay unchanged as long
+	// as the stream lasts. The first request is empty, and is answered with the header. Each
+	// further request names a file, and is answered with the beginning of the file and, unless
+	// its checksum is known, with its data. A client that sends no request, or takes no
+	// data, for as long as the server's deadline is cut off.
+	Backup(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[BackupRequest, BackupResponse], error)
 }
 
 type adminServiceClient struct {
@@ -62,6 +69,19 @@ func (c *adminServiceClient) ClearSlowRequests(ctx context.Context, in *ClearSlo
 	return out, nil
 }
 
+func (c *adminServiceClient) Backup(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[BackupRequest, BackupResponse], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &AdminService_ServiceDesc.Streams[0], AdminService_Backup_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[BackupRequest, BackupResponse]{ClientStream: stream}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type AdminService_BackupClient = grpc.BidiStreamingClient[BackupRequest, BackupResponse]
+
 // AdminServiceServer is the server API for AdminService service.
 // All implementations must embed UnimplementedAdminServiceServer
 // for forward compatibility.
@@ -72,6 +92,12 @@ type AdminServiceServer interface {
 	ListSlowRequests(context.Context, *ListSlowRequestsRequest) (*ListSlowRequestsResponse, error)
 	// ClearSlowRequests empties the slow log.
 	ClearSlowRequests(context.Context, *ClearSlowRequestsRequest) (*ClearSlowRequestsResponse, error)
+	// Backup sends the files of one version of the whole store, which stay unchanged as long
+	// as the stream lasts. The first request is empty, and is answered with the header. Each
+	// further request names a file, and is answered with the beginning of the file and, unless
+	// its checksum is known, with its data. A client that sends no request, or takes no
+	// data, for as long as the server's deadline is cut off.
+	Backup(grpc.BidiStreamingServer[BackupRequest, BackupResponse]) error
 	mustEmbedUnimplementedAdminServiceServer()
 }
 
@@ -87,6 +113,9 @@ func (UnimplementedAdminServiceServer) ListSlowRequests(context.Context, *ListSl
 }
 func (UnimplementedAdminServiceServer) ClearSlowRequests(context.Context, *ClearSlowRequestsRequest) (*ClearSlowRequestsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ClearSlowRequests not implemented")
+}
+func (UnimplementedAdminServiceServer) Backup(grpc.BidiStreamingServer[BackupRequest, BackupResponse]) error {
+	return status.Error(codes.Unimplemented, "method Backup not implemented")
 }
 func (UnimplementedAdminServiceServer) mustEmbedUnimplementedAdminServiceServer() {}
 func (UnimplementedAdminServiceServer) testEmbeddedByValue()                      {}
@@ -145,6 +174,13 @@ func _AdminService_ClearSlowRequests_Handler(srv interface{}, ctx context.Contex
 	return interceptor(ctx, in, info, handler)
 }
 
+func _AdminService_Backup_Handler(srv interface{}, stream grpc.ServerStream) error {
+	return srv.(AdminServiceServer).Backup(&grpc.GenericServerStream[BackupRequest, BackupResponse]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type AdminService_BackupServer = grpc.BidiStreamingServer[BackupRequest, BackupResponse]
+
 // AdminService_ServiceDesc is the grpc.ServiceDesc for AdminService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -161,6 +197,13 @@ var AdminService_ServiceDesc = grpc.ServiceDesc{
 			Handler:    _AdminService_ClearSlowRequests_Handler,
 		},
 	},
-	Streams:  []grpc.StreamDesc{},
+	Streams: []grpc.StreamDesc{
+		{
+			StreamName:    "Backup",
+			Handler:       _AdminService_Backup_Handler,
+			ServerStreams: true,
+			ClientStreams: true,
+		},
+	},
 	Metadata: "kvd/v1/admin.proto",
 }

@@ -1,0 +1,334 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/kvd-db/kvd/internal/backup"
+	"github.com/kvd-db/kvd/internal/daemon"
+	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/vfs"
+	"github.com/kvd-db/kvd/pkg/kvd"
+)
+
+// leastRate is the least rate of a backup. A server cuts off a client that takes nothing.
+const leastRate = 16 << 10
+
+func (a *app) backupCommand() *cobra.Command {
+	var rate rateFlag
+	cmd := &cobra.Command{
+		Use:   "backup DIR|-",
+		Short: "Back up a running server",
+		Long: "Copy one version of the whole store from a running server to a directory of\n" +
+			"backups, which is made if need be. The backup holds every write that was\n" +
+			"acknowledged before the command began. The server verifies each file before it\n" +
+			"sends it; clients are served meanwhile.\n\n" +
+			"Backups in one directory share files, so a backup copies only what is new. A\n" +
+			"backup that was interrupted is no backup; the command, repeated, uses the files\n" +
+			"that were copied. The argument - writes one tar archive to standard output.\n\n" +
+			"Whoever can read or change a backup can read or change the data, so protect it\n" +
+			"like the store.",
+		Example: "  kvd backup /backups/orders --addr db1:7070 --rate 50MiB\n" +
+			"  kvd backup list /backups/orders\n" +
+			"  kvd backup verify /backups/orders\n" +
+			"  kvd backup prune /backups/orders --keep 7\n" +
+			"  kvd restore /backups/orders /var/lib/kvd\n" +
+			"  kvd backup - | ssh host 'cat > orders.tar'",
+		Args: needs("DIR"),
+	}
+	server := a.connection(cmd)
+	rate.flag(cmd)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		return server.with(func(c *kvd.Client) (err error) {
+			stream := args[0] == "-"
+			var dir *backup.Directory
+			if !stream {
+				if dir, err = backup.LockDirectory(vfs.OS, clean(args[0]), true); err != nil {
+					return err
+				}
+				defer func() { err = errors.Join(err, dir.Close()) }()
+			}
+			b, err := c.Backup(cmd.Context())
+			if err != nil {
+				return err
+			}
+			defer func() { err = errors.Join(err, b.Close()) }()
+			progress, o := a.backupProgress(rate.bytes)
+			if stream {
+				m, err := backup.WriteStream(cmd.Context(), a.out, backupSource{b}, time.Now(), o)
+				progress.close()
+				if err == nil {
+					_, err = fmt.Fprintf(a.err, "backup of version %d: %d files, %s\n", m.Version, len(m.Files), humanBytes(m.Bytes()))
+				}
+				return err
+			}
+			r, err := dir.Create(cmd.Context(), backupSource{b}, time.Now(), o)
+			progress.close()
+			if err != nil {
+				return err
+			}
+			_, err = fmt.Fprintf(a.out, "backup %s of version %d: %d files, %s; copied %d files, %s\n",
+				r.ID, r.Version, len(r.Files), humanBytes(r.Bytes()), r.Copied, humanBytes(r.CopiedBytes))
+			return err
+		})
+	}
+	cmd.AddCommand(a.backupListCommand(), a.backupVerifyCommand(), a.backupPruneCommand())
+	return cmd
+}
+
+// backupSource is a backup of the client as a backup.Source.
+type backupSource struct{ b *kvd.Backup }
+
+// Info implements backup.Source.
+func (s backupSource) Info() backup.Info {
+	i := s.b.Info()
+	info := backup.Info{StoreID: i.StoreID, Version: kv.SeqNum(i.Version)}
+	for _, f := range i.Files {
+		info.Files = append(info.Files, backup.File(f))
+	}
+	return info
+}
+
+// Fetch implements backup.Source.
+func (s backupSource) Fetch(_ context.Context, name string, known []uint64) (uint64, io.Reader, error) {
+	return s.b.Fetch(name, known...)
+}
+
+func (a *app) backupListCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "list DIR",
+		Short: "List the backups in a directory",
+		Long: "List the backups in a directory, the oldest first: id, time, version of the store,\n" +
+			"files and size. Backups share files, so their sizes do not add up.",
+		Args: needs("DIR"),
+	}
+	cmd.RunE = func(_ *cobra.Command, args []string) error {
+		dir, err := backup.OpenDirectory(vfs.OS, clean(args[0]))
+		if err != nil {
+			return err
+		}
+		all, damaged := dir.Manifests()
+		t := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
+		fmt.Fprintln(t, "ID\tTIME\tVERSION\tFILES\tSIZE")
+		for _, m := range all {
+			fmt.Fprintf(t, "%s\t%s\t%d\t%d\t%s\n", m.ID, m.Time().Local().Format("2006-01-02 15:04:05"), m.Version, len(m.Files), humanBytes(m.Bytes()))
+		}
+		return errors.Join(t.Flush(), damaged)
+	}
+	return cmd
+}
+
+func (a *app) backupVerifyCommand() *cobra.Command {
+	var newest bool
+	cmd := &cobra.Command{
+		Use:   "verify BACKUP",
+		Short: "Read every byte of backups and compare the checksums",
+		Long: backupArgument + "\n\nOf a directory all backups are verified, unless --newest is given. A file that is\n" +
+			"damaged can be removed; the next backup then copies it again, if the store still\n" +
+			"has it.\n\n" +
+			"Exit codes: 0 the backups are whole; 65 a file is damaged or missing.",
+		Args: needs("BACKUP"),
+	}
+	var rate rateFlag
+	rate.flag(cmd)
+	cmd.Flags().BoolVar(&newest, "newest", false, "verify only the newest backup of a directory")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		source, err := a.openBackup(args[0])
+		if err != nil {
+			return err
+		}
+		defer source.close()
+		progress, o := a.backupProgress(rate.bytes)
+		if source.stream != nil {
+			m, err := backup.VerifyStream(cmd.Context(), source.stream, o)
+			progress.close()
+			if err != nil {
+				return err
+			}
+			_, err = fmt.Fprintf(a.out, "%s is whole: version %d, %d files, %s\n", args[0], m.Version, len(m.Files), humanBytes(m.Bytes()))
+			return err
+		}
+		var all []*backup.Manifest
+		var damaged error
+		if source.id == "" && !newest {
+			all, damaged = source.dir.Manifests()
+		} else {
+			var m *backup.Manifest
+			m, damaged = source.dir.Load(source.id)
+			if m != nil {
+				all = append(all, m)
+			}
+		}
+		err = errors.Join(damaged, source.dir.Verify(cmd.Context(), all, o))
+		progress.close()
+		if err != nil {
+			return err
+		}
+		_, err = fmt.Fprintf(a.out, "%d backups are whole\n", len(all))
+		return err
+	}
+	return cmd
+}
+
+func (a *app) backupPruneCommand() *cobra.Command {
+	var keep int
+	cmd := &cobra.Command{
+		Use:   "prune DIR --keep N",
+		Short: "Remove all backups in a directory but the newest",
+		Long: "Remove all backups in a directory but the newest --keep, and the files that no\n" +
+			"other backup needs, among them those of interrupted backups. Nothing is removed if\n" +
+			"the list of files of a backup that stays cannot be read.",
+		Args: needs("DIR"),
+	}
+	cmd.Flags().IntVar(&keep, "keep", 0, "how many backups stay; at least 1, required")
+	cmd.RunE = func(_ *cobra.Command, args []string) (err error) {
+		if keep < 1 {
+			return usagef("give --keep with the number of backups that stay, at least 1")
+		}
+		dir, err := backup.LockDirectory(vfs.OS, clean(args[0]), false)
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, dir.Close()) }()
+		p, err := dir.Prune(keep)
+		if len(p.Backups) > 0 || p.Files > 0 || err == nil {
+			fmt.Fprintf(a.out, "removed %d backups and %d files, %s\n", len(p.Backups), p.Files, humanBytes(p.Bytes))
+		}
+		return err
+	}
+	return cmd
+}
+
+const backupArgument = "BACKUP is a directory of backups, of which the newest counts; the file ID.backup of\n" +
+	"one backup in it; a tar archive that kvd backup - wrote; or - for such an archive on\n" +
+	"standard input."
+
+func (a *app) restoreCommand() *cobra.Command {
+	var rate rateFlag
+	cmd := &cobra.Command{
+		Use:   "restore BACKUP DIR",
+		Short: "Make a store of a backup",
+		Long: "Copy a backup to a directory, which must be empty or new. Every checksum is\n" +
+			"compared. kvd serve --data DIR then opens the store.\n\n" + backupArgument + "\n\n" +
+			"The store has the contents of the version that was backed up. Versions that\n" +
+			"clients have read from another copy are refused. If the command is interrupted,\n" +
+			"the directory is no store: remove it and restore again.",
+		Example: "  kvd restore /backups/orders /var/lib/kvd\n" +
+			"  kvd restore /backups/orders/20261123T014200.123Z.backup /tmp/yesterday\n" +
+			"  kvd restore - /var/lib/kvd < orders.tar",
+		Args: needs("BACKUP", "DIR"),
+	}
+	rate.flag(cmd)
+	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
+		source, err := a.openBackup(args[0])
+		if err != nil {
+			return err
+		}
+		defer source.close()
+		target := clean(args[1])
+		progress, o := a.backupProgress(rate.bytes)
+		var m *backup.Manifest
+		if source.stream != nil {
+			m, err = backup.RestoreStream(cmd.Context(), source.stream, vfs.OS, target, o)
+		} else if m, err = source.dir.Load(source.id); err == nil {
+			err = source.dir.Restore(cmd.Context(), m, target, o)
+		}
+		progress.close()
+		if err != nil {
+			return err
+		}
+		_, err = fmt.Fprintf(a.out, "restored version %d of backup %s to %s: %d files, %s\n", m.Version, m.ID, args[1], len(m.Files), humanBytes(m.Bytes()))
+		return err
+	}
+	return cmd
+}
+
+// openedBackup is what the argument BACKUP names.
+type openedBackup struct {
+	dir    *backup.Directory
+	id     string    // of one backup in dir; empty: none is named
+	stream io.Reader // instead of dir
+	file   *os.File
+}
+
+func (o *openedBackup) close() {
+	if o.file != nil {
+		_ = o.file.Close() // only read
+	}
+}
+
+// openBackup finds out what an argument names.
+func (a *app) openBackup(name string) (*openedBackup, error) {
+	if name == "-" {
+		return &openedBackup{stream: a.in}, nil
+	}
+	info, err := os.Stat(name)
+	if err != nil {
+		return nil, named(err)
+	}
+	if id, ok := strings.CutSuffix(filepath.Base(name), ".backup"); ok && !info.IsDir() {
+		dir, err := backup.OpenDirectory(vfs.OS, path.Dir(clean(name)))
+		return &openedBackup{dir: dir, id: id}, err
+	}
+	if info.IsDir() {
+		dir, err := backup.OpenDirectory(vfs.OS, clean(name))
+		return &openedBackup{dir: dir}, err
+	}
+	f, err := os.Open(name)
+	return &openedBackup{stream: f, file: f}, err
+}
+
+// clean returns the name of a directory with slashes.
+func clean(name string) string { return path.Clean(filepath.ToSlash(name)) }
+
+// backupProgress starts to show the progress of a copy.
+func (a *app) backupProgress(rate int64) (*progress, backup.Options) {
+	p := startProgress(a.err, "bytes", 0)
+	return p, backup.Options{Rate: rate, Progress: func(bytes, total int64) {
+		p.done.Add(bytes)
+		p.items.Add(bytes)
+		p.total.Store(total)
+	}}
+}
+
+// rateFlag is the flag --rate.
+type rateFlag struct{ bytes int64 }
+
+func (r *rateFlag) flag(cmd *cobra.Command) {
+	cmd.Flags().Var(r, "rate", "copy or read at most this much a second, such as 50MiB; at least 16KiB (default: no limit)")
+}
+
+// Set implements pflag.Value. 50MiB/s is accepted too.
+func (r *rateFlag) Set(text string) (err error) {
+	r.bytes, err = daemon.ParseBytes(strings.TrimSuffix(text, "/s"))
+	if err == nil && r.bytes < leastRate {
+		err = fmt.Errorf("%q is less than 16KiB", text)
+	}
+	return err
+}
+
+func (r *rateFlag) String() string { return "" }
+func (r *rateFlag) Type() string   { return "size" }
+
+// humanBytes formats a size with three digits or so.
+func humanBytes(n int64) string {
+	units := []string{"B", "KiB", "MiB", "GiB", "TiB"}
+	v, i := float64(n), 0
+	for ; v >= 1024 && i < len(units)-1; i++ {
+		v /= 1024
+	}
+	if i == 0 {
+		return fmt.Sprintf("%d B", n)
+	}
+	return fmt.Sprintf("%.1f %s", v, units[i])
+}

@@ -1,0 +1,22 @@
+package service
+
+import (
+	"context"
+
+	"github.com/kvd-db/kvd/internal/reason"
+)
+
+// CheckpointEnded is the error of a backup that the store has ended.
+var CheckpointEnded = &Error{
+	Code: OutOfRange, Reason: reason.VersionGone,
+	Message: "the server ended the backup, because its disk is nearly full and clients delete; free space, then repeat it",
+}
+
+// Checkpoint returns a version of the whole store as files. The caller releases it.
+func (s *Server) Checkpoint(ctx context.Context) (Checkpoint, error) {
+	store, ok := s.store.Store.(Checkpointer)
+	if !ok {
+		return nil, Invalidf("this store cannot be backed up")
+	}
+	return store.Checkpoint(ctx)
+}

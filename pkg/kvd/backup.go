@@ -1,0 +1,67 @@
+package kvd
+
+import (
+	"context"
+	"io"
+
+	"github.com/kvd-db/kvd/pkg/kvd/internal/backend"
+)
+
+// Backup is one version of a whole store, as files that do not change until Close. A
+// directory with these files is a store. The command kvd backup keeps backups; this is for
+// programs that keep them elsewhere. It is used by one goroutine.
+type Backup struct{ b backend.Backup }
+
+// BackupInfo describes a version of a store.
+type BackupInfo struct {
+	StoreID uint64 // of the store
+	Version uint64 // every write up to this version is in it, and no other
+	Files   []BackupFile
+}
+
+// BackupFile is one file of a backup.
+type BackupFile struct {
+	Name string // in the data directory, with slashes
+	Size int64
+}
+
+// Backup begins a backup, which holds every write that was acknowledged before the call. The
+// caller closes it; Close of the client ends it too. Until then, and as long as ctx lasts, the server keeps the files of the
+// version, which take space; it ends a backup of which it hears nothing for its deadline
+// (30 s).
+func (c *Client) Backup(ctx context.Context) (*Backup, error) {
+	const name = "backup"
+	if err := c.enter(ctx, name, nil); err != nil {
+		return nil, err
+	}
+	defer c.calls.leave()
+	b, err := c.backend.Backup(ctx)
+	if err != nil {
+		return nil, failed(name, err)
+	}
+	return &Backup{b}, nil
+}
+
+// Info describes the version and lists its files.
+func (b *Backup) Info() BackupInfo {
+	i := b.b.Info()
+	info := BackupInfo{StoreID: i.StoreID, Version: i.Version}
+	for _, f := range i.Files {
+		info.Files = append(info.Files, BackupFile(f))
+	}
+	return info
+}
+
+// Fetch returns the checksum of a file (xxHash64) and its content, which the server has
+// verified. The content is nil if the checksum is among known. It must be read to its end
+// before the next call; a caller that does not need the rest closes the Backup.
+func (b *Backup) Fetch(name string, known ...uint64) (sum uint64, content io.Reader, err error) {
+	sum, content, err = b.b.Fetch(name, known)
+	if err != nil {
+		return 0, nil, failed("backup", err)
+	}
+	return sum, content, nil
+}
+
+// Close ends the backup. Idempotent.
+func (b *Backup) Close() error { return b.b.Close() }
