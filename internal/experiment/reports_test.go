@@ -1,0 +1,87 @@
+package experiment
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/kvd-db/kvd/internal/loadgen"
+	"github.com/kvd-db/kvd/internal/results"
+	"github.com/kvd-db/kvd/internal/workload"
+)
+
+// TestReportsOfEveryPartOfAnExperiment: whatever an interruption leaves can be drawn.
+func TestReportsOfEveryPartOfAnExperiment(t *testing.T) {
+	ycsb := YCSB()
+	for _, w := range []string{"A", "E"} {
+		for _, cache := range []string{"4MiB", "8GiB"} {
+			ycsb.Cells = append(ycsb.Cells, Cell{Params: CoreParams(w, cache, 1)}, Cell{Params: CoreParams(w, cache, 4)})
+		}
+	}
+	for _, e := range []*Experiment{
+		ycsb,
+		Reads{Distributions: []workload.Distribution{workload.Uniform, workload.Latest}, Threads: []int{1, 4}}.Experiment(),
+		Restart{Keys: []uint64{1000, 2000}, LogBytes: []int64{0, 1 << 20}, Config: workload.Config{ValueBytes: 100}}.Experiment(),
+	} {
+		for measured := range len(e.Cells) + 1 {
+			t.Run(fmt.Sprintf("%s/%d", e.Name, measured), func(t *testing.T) {
+				r := &results.Result{Experiment: e.Name}
+				for i, c := range e.Cells {
+					cell := &results.Cell{Params: c.Params}
+					if i < measured {
+						cell.Runs = []*results.Run{oneRun(float64(1000 * (i + 1)))}
+					}
+					r.Cells = append(r.Cells, cell)
+				}
+				page := e.Report(r)
+				assert.NotEmpty(t, page.Lead)
+				html := page.HTML()
+				assert.NotContains(t, html, "NaN")
+				assert.NotContains(t, html, "Inf")
+				assert.NotContains(t, html, "%!")
+			})
+		}
+	}
+}
+
+// oneRun is a run of ten operations, without a series.
+func oneRun(rate float64) *results.Run {
+	return &results.Run{
+		Trial: &loadgen.Trial{
+			Seconds: 1, Ops: 10, OpsPerSecond: rate,
+			Operations: []loadgen.Operation{{Name: "get", Kind: loadgen.Kind{Count: 10, OpsPerSecond: rate, MeanNanos: 1000, Nanos: loadgen.Latency{P50: 1000, P99: 3000, Max: 5000}}}},
+		},
+		Latencies: []results.Latencies{{Operation: "get", Buckets: [][2]uint64{{1000, 9}, {5000, 1}}}},
+		Measures: map[string]float64{
+			measureFileReads: 12, measureFileBytes: 48_000, measureDiskBytes: 60_000, measureKeys: 1000, measureDataBytes: 1e6, measureCache: 1e5,
+			measureOpen: 1e6 + rate, measureFirstRead: 1e3, measureRecords: 5, measureLogBytes: 1e4 + rate, measureHeap: 1e5, measureHeapRead: 2e5 + rate,
+		},
+	}
+}
+
+func TestTheMeasuresOfReadsAreRelatedToTheirNumber(t *testing.T) {
+	raw, faster := oneRun(2000), oneRun(1000)
+	p := readsOf{store: &results.Cell{Runs: []*results.Run{oneRun(1000), faster}}, raw: &results.Cell{Runs: []*results.Run{raw, oneRun(4000)}}}
+	assert.InDelta(t, 0.375, p.share(), 1e-9, "the median of 1/2 and 1/4: of rounds, not of all runs")
+	calls, ok := p.perRead(measureFileReads)
+	assert.True(t, ok)
+	assert.InDelta(t, 1.2, calls, 1e-9)
+	_, ok = p.perRead("other")
+	assert.False(t, ok)
+	assert.Equal(t, 4000, meanRead(raw))
+	assert.Equal(t, leastRead, meanRead(&results.Run{}))
+}
+
+func TestWhatAFurtherKeyCosts(t *testing.T) {
+	e := Restart{Keys: []uint64{1000, 2000}, LogBytes: []int64{0}, Config: workload.Config{ValueBytes: 100}}.Experiment()
+	r := &results.Result{}
+	for i, c := range e.Cells {
+		run := oneRun(1)
+		run.Measures[measureHeap] = float64(50_000 + 20_000*(i/2))
+		r.Cells = append(r.Cells, &results.Cell{Params: c.Params, Runs: []*results.Run{run}})
+	}
+	perKey, ok := newRestarts(r).furtherKey(measureHeap)
+	assert.True(t, ok)
+	assert.InDelta(t, 20, perKey, 1e-9)
+}
