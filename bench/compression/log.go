@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"path"
-	"time"
 
 	"github.com/kvd-db/kvd/internal/kv"
 	"github.com/kvd-db/kvd/internal/record"
@@ -40,7 +39,7 @@ func groups(_ *trial, entries []kv.Entry, size int) (c corpus, err error) {
 // writeLog puts the entries, but for a last group that would be smaller, each in a
 // record of its own.
 func writeLog(fs vfs.FS, dir string, entries []kv.Entry, size int) (err error) {
-	l, _, err := wal.Open(wal.Options{FS: fs, Dir: dir, StoreID: 1, IdleMark: time.Hour, Fresh: true}, nil)
+	l, _, err := wal.Open(wal.Options{FS: fs, Dir: dir, StoreID: 1, Fresh: true}, nil)
 	if err != nil {
 		return err
 	}
