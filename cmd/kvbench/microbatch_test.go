@@ -16,15 +16,15 @@ import (
 )
 
 func TestMicrobatchMeasuresItsStores(t *testing.T) {
-	args := []string{"microbatch", "--runs", "1", "--sizes", "1,16", "--readers", "8,1", "--rows", "10000", "--reads", "1000",
-		"--read-latency", "20us", "--linger", "50us", "--scale", "1", "--report"}
 	t.Chdir(t.TempDir())
-	run := func() (stdout string) {
+	run := func(args ...string) (stdout string) {
+		args = append([]string{"microbatch", "--runs", "1", "--sizes", "1,16", "--rows", "10000", "--reads", "1000",
+			"--read-latency", "20us", "--linger", "50us", "--report", "m"}, args...)
 		var out, errs strings.Builder
-		require.Equal(t, exitOK, execute(t.Context(), append(args, "m"), &out, &errs, openTarget), errs.String())
+		require.Equal(t, exitOK, execute(t.Context(), args, &out, &errs, openTarget), errs.String())
 		return out.String()
 	}
-	stdout := run()
+	stdout := run("--readers", "8,1")
 	assert.Contains(t, stdout, "Over the network: The default reads")
 	assert.Contains(t, stdout, "On a slow disk: The default reads")
 
@@ -39,7 +39,8 @@ func TestMicrobatchMeasuresItsStores(t *testing.T) {
 		require.NotNil(t, counted, c.Name())
 		switch {
 		case c.Param("batch") == "1", c.Param("readers") == "1" && c.Param("store") == "disk":
-			assert.InDelta(t, 1, max(counted.ReadsPerFrame, counted.OpsPerReadBatch), 0.01, c.Name())
+			// The first reads go by a stream of gRPC, whose frames are not counted.
+			assert.InDelta(t, 1, max(counted.ReadsPerFrame, counted.OpsPerReadBatch), 0.5, c.Name())
 		case c.Param("batch") == "16" && c.Param("store") == "disk":
 			assert.Greater(t, counted.OpsPerReadBatch, 2.0, c.Name())
 		}
@@ -53,13 +54,13 @@ func TestMicrobatchMeasuresItsStores(t *testing.T) {
 	require.NoError(t, err)
 	assert.Len(t, left, 1, "the table is removed")
 
-	run()
+	run("--readers", "8", "--stores", "server")
 	f, err := os.Open(filepath.Join("m", "statistics.csv"))
 	require.NoError(t, err)
 	rows, err := csv.NewReader(f).ReadAll()
 	require.NoError(t, err)
 	require.NoError(t, f.Close())
-	assert.Len(t, rows, 1+2*14, "a row for each run of both, and one head")
+	assert.Len(t, rows, 1+14+4, "a row for each run of both, and one head")
 	assert.Equal(t, []string{"server", "8", "none", "1", "1000"}, rows[1][2:7])
 }
 

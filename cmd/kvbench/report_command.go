@@ -46,6 +46,7 @@ func redraw(c *cobra.Command, dir string) error {
 // experiments draw the results of the commands that measure several combinations.
 var experiments = map[string]func() *experiment.Experiment{
 	"partitions": experiment.Partitions{}.Experiment,
+	"lsm":        experiment.LSM{}.Experiment,
 	"microbatch": experiment.Microbatch{}.Experiment,
 	"reads":      experiment.Reads{}.Experiment,
 	"restart":    experiment.Restart{}.Experiment,

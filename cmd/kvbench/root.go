@@ -58,6 +58,7 @@ Exit codes: 0 the command ended, also if by a signal; 1 it failed, or an answer 
 		newTransactionsCommand(open),
 		newSnapshotsCommand(open),
 		newPartitionsCommand(open),
+		newLSMCommand(open),
 		newMicrobatchCommand(open),
 		newReadsCommand(open),
 		newRestartCommand(open),

@@ -53,23 +53,18 @@ func (b *batches) cell(batch string) *results.Cell {
 func (b *batches) best() (size string, best *results.Cell) {
 	for _, c := range b.cells {
 		batch := c.Param(paramBatch)
-		if batch != batchNone && batch != batchAdaptive && (best == nil || rateOf(c) > rateOf(best)) {
+		if batch != batchNone && batch != batchAdaptive && (best == nil || medianRate(c) > medianRate(best)) {
 			size, best = batch, c
 		}
 	}
 	return size, best
 }
 
-func rateOf(c *results.Cell) float64 {
-	_, median, _ := c.Rates()
-	return median
-}
-
 func times(c, of *results.Cell) string {
-	return strconv.FormatFloat(rateOf(c)/rateOf(of), 'f', 1, 64)
+	return strconv.FormatFloat(medianRate(c)/medianRate(of), 'f', 1, 64)
 }
 
-func percent(c, of *results.Cell) string { return chart.Percent(rateOf(c) / rateOf(of)) }
+func percent(c, of *results.Cell) string { return chart.Percent(medianRate(c) / medianRate(of)) }
 
 func microbatchSections(r *results.Result) []report.Section {
 	var sections []report.Section
@@ -143,7 +138,7 @@ func (b *batches) table() *report.Table {
 		t.Rows = append(t.Rows, []report.Entry{
 			report.Words(c.Param(paramBatch)), report.Words(strconv.FormatFloat(readsPerBatch(c, run), 'f', 1, 64)), report.Words(chart.Seconds(run.Seconds)),
 			duration(get.MeanNanos), duration(get.Nanos.P50), duration(get.Nanos.P99), duration(get.Nanos.Max),
-			report.Figure(chart.Number(rateOf(c)), rateOf(c)), b.gain(c),
+			report.Figure(chart.Number(medianRate(c)), medianRate(c)), b.gain(c),
 		})
 	}
 	return t
@@ -169,7 +164,7 @@ func (b *batches) published() *report.Table {
 		get := c.MedianRun().Operation("get")
 		row := []report.Entry{
 			report.Words(c.Param(paramBatch)), report.Words(chart.Nanos(float64(get.MeanNanos))), report.Words(chart.Nanos(float64(get.Nanos.Max))),
-			report.Words(chart.Number(rateOf(c))), b.gain(c),
+			report.Words(chart.Number(medianRate(c))), b.gain(c),
 		}
 		t.Rows = append(t.Rows, append(row, publishedBatchRow(c.Param(paramBatch))...))
 	}
@@ -203,7 +198,7 @@ func (b *batches) figure() *chart.Figure {
 			articleMeans.X, articleMeans.Y = append(articleMeans.X, x), append(articleMeans.Y, float64(p.mean))
 		}
 		if adaptive != nil {
-			adaptiveRates.X, adaptiveRates.Y = append(adaptiveRates.X, x), append(adaptiveRates.Y, rateOf(adaptive))
+			adaptiveRates.X, adaptiveRates.Y = append(adaptiveRates.X, x), append(adaptiveRates.Y, medianRate(adaptive))
 			adaptiveMeans.X, adaptiveMeans.Y = append(adaptiveMeans.X, x), append(adaptiveMeans.Y, float64(adaptive.MedianRun().Operation("get").MeanNanos))
 		}
 	}
