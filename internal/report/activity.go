@@ -72,3 +72,70 @@ func bandName(b *results.StageBand) string {
 	}
 	return percent(b.From) + " to " + percent(b.To)
 }
+
+// costs returns a section with what stores and processors did in each cell, and where the
+// time of the fastest cell's calls went; nil if nothing is known. A page of a single cell
+// has this in the section of the cell.
+func costs(r *results.Result) *Section {
+	if len(r.Cells) < 2 {
+		return nil
+	}
+	t := &Table{
+		Head:    []string{"cell", "writes/batch", "reads/batch", "records/log write", "syncs", "written per byte put", "disk read", "disk written", "CPU", "CPU of others"},
+		Caption: "The median run of each cell. Batches are micro-batches. Bytes on the disk are those of this process. CPU is a share of all processors.",
+	}
+	var fastest *results.Cell
+	for _, c := range r.Cells {
+		run := c.MedianRun()
+		if run == nil {
+			continue
+		}
+		if row := costRow(c, run); row != nil {
+			t.Rows = append(t.Rows, row)
+		}
+		if len(run.Stages) > 0 && (fastest == nil || run.OpsPerSecond > fastest.MedianRun().OpsPerSecond) {
+			fastest = c
+		}
+	}
+	s := &Section{Title: "What it took"}
+	if len(t.Rows) > 0 {
+		s.Tables = []*Table{t}
+	}
+	if fastest != nil {
+		s.Text = []string{"The figures show the fastest cell: " + fastest.Name() + "."}
+		run := fastest.MedianRun()
+		for i := range run.Stages {
+			s.Figures = append(s.Figures, WhereTimeGoes(r, fastest, &run.Stages[i]))
+		}
+	}
+	if s.Tables == nil && s.Figures == nil {
+		return nil
+	}
+	return s
+}
+
+// costRow returns nil if nothing is known of the run.
+func costRow(c *results.Cell, run *results.Run) []Entry {
+	a := run.Counters()
+	if a == nil && run.OwnCPU == nil {
+		return nil
+	}
+	row := []Entry{Words(c.Name())}
+	if a != nil {
+		row = append(row, Words(chart.Number(a.OpsPerWriteBatch)), Words(chart.Number(a.OpsPerReadBatch)), Words(chart.Number(a.RecordsPerLogWrite)),
+			Words(chart.Number(float64(a.LogSyncs))), Words(chart.Number(a.WrittenPerUserBytes)),
+			Words(chart.Bytes(float64(a.DiskReadBytes))), Words(chart.Bytes(float64(a.DiskWrittenBytes))))
+	} else {
+		for range 7 {
+			row = append(row, Words("-"))
+		}
+	}
+	for _, share := range []*float64{run.OwnCPU, run.OtherCPU} {
+		if share == nil {
+			row = append(row, Words("-"))
+		} else {
+			row = append(row, Words(chart.Percent(rounded(*share))))
+		}
+	}
+	return row
+}

@@ -2,6 +2,7 @@ package report
 
 import (
 	"html/template"
+	"slices"
 	"strings"
 
 	"github.com/kvd-db/kvd/internal/chart"
@@ -112,7 +113,11 @@ type entryView struct {
 
 func (p *Page) view() *view {
 	v := &view{Page: p, CSS: template.CSS(chart.CSS + pageCSS), Checks: Trust(p.Result), Facts: facts(p.Result)}
-	for _, s := range p.Sections {
+	sections := p.Sections
+	if s := costs(p.Result); s != nil {
+		sections = append(slices.Clone(sections), *s)
+	}
+	for _, s := range sections {
 		sv := sectionView{Section: s}
 		for _, t := range s.Tables {
 			sv.Tables = append(sv.Tables, t.view())

@@ -106,6 +106,26 @@ func TestTrustNamesEveryReasonForDoubt(t *testing.T) {
 	}
 }
 
+func TestAPageOfManyCellsSaysWhatEachTook(t *testing.T) {
+	r := testResult()
+	own, other := 0.25, 0.5
+	fast := testRun(5000)
+	fast.Stages = []results.Stages{results.NewStages("get", []results.StagedCall{{1: 1000, 5: 3000}})}
+	fast.Activity, fast.OwnCPU, fast.OtherCPU = &results.Activity{OpsPerWriteBatch: 7.5, DiskWrittenBytes: 1 << 20}, &own, &other
+	r.Cells = append(r.Cells, &results.Cell{Params: []results.Param{{Name: "mix", Value: "fast"}}, Runs: []*results.Run{fast}})
+	page := Page{Title: "t", Result: r}
+	html := page.HTML()
+	assert.Contains(t, html, "What it took")
+	assert.Contains(t, html, "the fastest cell: mix fast")
+	assert.Contains(t, html, "Where the time of a get goes")
+	assert.Contains(t, html, "<tr><td>mix fast</td><td>7.5</td><td>0</td><td>0</td><td>0</td><td>0</td><td>0 B</td><td>1 MiB</td><td>25 %</td><td>50 %</td></tr>")
+	assert.Contains(t, html, "over p99.9: 4 µs")
+	assert.Empty(t, page.Sections, "the page itself is not changed")
+
+	r.Cells = r.Cells[:1]
+	assert.NotContains(t, page.HTML(), "What it took")
+}
+
 func TestTailsEndAtTheLastOperation(t *testing.T) {
 	line := Tail(&testRun(1).Latencies[0], 0)
 	assert.Zero(t, line.X[0])
