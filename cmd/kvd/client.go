@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/kvd-db/kvd/internal/admin"
+	"github.com/kvd-db/kvd/internal/auth"
 	"github.com/kvd-db/kvd/internal/vfs"
 	"github.com/kvd-db/kvd/pkg/kvd"
 )
@@ -25,10 +26,12 @@ const (
 	envTLSCA    = "KVD_TLS_CA"
 	envTLSCert  = "KVD_TLS_CERT"
 	envTLSKey   = "KVD_TLS_KEY"
+	envToken    = "KVD_TOKEN" // the token itself
+	envTokenOf  = "KVD_TOKEN_FILE"
 )
 
 // clientEnv lists the variables of client commands that are no settings of the server.
-var clientEnv = []string{envAddr, envTimeout, envTLSCA}
+var clientEnv = []string{envAddr, envTimeout, envTLSCA, envToken, envTokenOf}
 
 // connection is the flags of commands that talk to a server.
 type connection struct {
@@ -37,6 +40,8 @@ type connection struct {
 	// tlsCA, tlsCert and tlsKey are the names of files; if all are empty, the connection is
 	// plain text.
 	tlsCA, tlsCert, tlsKey string
+	// tokenFile is the name of a file with the token; token is what the environment has.
+	tokenFile, token string
 
 	envErr error // the timeout in the environment is invalid
 }
@@ -63,7 +68,28 @@ func (a *app) connection(cmd *cobra.Command) *connection {
 	cmd.Flags().StringVar(&c.tlsCA, "tls-ca", a.getenv(envTLSCA), "file with the authorities that may vouch for the server, in PEM; connections are then encrypted [$"+envTLSCA+"]")
 	cmd.Flags().StringVar(&c.tlsCert, "tls-cert", a.getenv(envTLSCert), "file with the client's certificate in PEM [$"+envTLSCert+"]")
 	cmd.Flags().StringVar(&c.tlsKey, "tls-key", a.getenv(envTLSKey), "file with the private key of that certificate [$"+envTLSKey+"]")
+	cmd.Flags().StringVar(&c.tokenFile, "token-file", a.getenv(envTokenOf), "file with the token to sign in with [$"+envTokenOf+"]; or the token itself in $"+envToken)
+	c.token = a.getenv(envToken)
 	return c
+}
+
+// signIn returns the options for the token; none if there is no token.
+func (c *connection) signIn() ([]kvd.Option, error) {
+	if c.tokenFile == "" {
+		if c.token == "" {
+			return nil, nil
+		}
+		return []kvd.Option{kvd.WithToken(strings.TrimSpace(c.token))}, nil
+	}
+	text, err := vfs.ReadSmall(vfs.OS, c.tokenFile, auth.MaxTokenBytes)
+	if err != nil {
+		return nil, usagef("--token-file: %w", err)
+	}
+	token := strings.TrimSpace(string(text))
+	if token == "" {
+		return nil, usagef("--token-file %s: it is empty", c.tokenFile)
+	}
+	return []kvd.Option{kvd.WithToken(token)}, nil
 }
 
 // tlsConfig returns nil for plain text.
@@ -133,7 +159,11 @@ func (c *connection) with(fn func(*kvd.Client) error) (err error) {
 	if err != nil {
 		return err
 	}
-	options := []kvd.Option{kvd.WithTimeout(c.timeout)}
+	options, err := c.signIn()
+	if err != nil {
+		return err
+	}
+	options = append(options, kvd.WithTimeout(c.timeout))
 	if config != nil {
 		options = append(options, kvd.WithTLS(config))
 	}

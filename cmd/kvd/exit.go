@@ -20,6 +20,7 @@ const (
 	exitCondition   = 4
 	exitUnavailable = 5
 	exitConflict    = 6
+	exitDenied      = 7
 )
 
 func exitCode(err error) int {
@@ -38,6 +39,8 @@ func exitCode(err error) int {
 		{kvd.ErrNotFound, exitNotFound},
 		{kvd.ErrInvalid, daemon.ExitUsage},
 		{kvd.ErrTooLarge, daemon.ExitUsage},
+		{kvd.ErrUnauthenticated, exitDenied},
+		{kvd.ErrPermission, exitDenied},
 		{kvd.ErrUnavailable, exitUnavailable},
 		{kvd.ErrOverloaded, exitUnavailable},
 		{kvd.ErrReadOnly, exitUnavailable},
@@ -74,6 +77,8 @@ func explain(err error) string {
 		{kvd.ErrConflict, "nothing was written, since other clients write the same keys; try again"},
 		{kvd.ErrVersionGone, "the command took longer than the server keeps an old version; read less at a time"},
 		{kvd.ErrReadOnly, "/readyz?verbose at the server's admin address tells the reason"},
+		{kvd.ErrUnauthenticated, "give a token with --token-file or KVD_TOKEN, or a client certificate with --tls-cert and --tls-key"},
+		{kvd.ErrPermission, "kvd token list, at the server, shows the rights of each client"},
 		{kvd.ErrUnavailable, "is the server running? Start one with kvd serve, or give its address with --addr or KVD_ADDR"},
 		{kvd.ErrOverloaded, "try again later, or with fewer concurrent requests"},
 		{context.DeadlineExceeded, "the server did not answer in time; a longer --timeout may help"},

@@ -9,9 +9,10 @@
 //	4   a condition of a write, or an assertion of kvd txn, did not hold
 //	5   the server cannot be reached, is too busy, or takes no writes
 //	6   a transaction conflicted in every attempt; it may be tried again
+//	7   the server does not know the client, or does not allow it
 //	64  wrong usage
 //
-// After 4, 5, 6 and 64 a single write, a range delete and a transaction have not
+// After 4, 5, 6, 7 and 64 a single write, a range delete and a transaction have not
 // happened.
 //
 // Those of serve, check, digest and dump are in package daemon: 65 damaged, 69

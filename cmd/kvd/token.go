@@ -41,16 +41,23 @@ func (a *app) tokenCommand() *cobra.Command {
 type tokenFile struct{ name string }
 
 func (f *tokenFile) flag(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&f.name, "file", "", "the token file of the server")
-	if err := cmd.MarkFlagRequired("file"); err != nil {
-		panic(err)
+	cmd.Flags().StringVar(&f.name, "file", "", "the token file of the server; needed")
+}
+
+func (f *tokenFile) check() error {
+	if f.name == "" {
+		return usagef("--file is missing; name the file that kvd serve --tokens reads")
 	}
+	return nil
 }
 
 // maxTokenFile bounds the file. Guessed: as what the server reads.
 const maxTokenFile = 4 << 20
 
 func (f *tokenFile) read() ([]auth.Entry, error) {
+	if err := f.check(); err != nil {
+		return nil, err
+	}
 	text, err := vfs.ReadSmall(vfs.OS, f.name, maxTokenFile)
 	if err != nil {
 		return nil, err
@@ -64,6 +71,9 @@ func (f *tokenFile) read() ([]auth.Entry, error) {
 
 // change replaces the file, or makes it if create is set. Others that change it wait.
 func (f *tokenFile) change(create bool, change func([]auth.Entry) ([]auth.Entry, error)) (err error) {
+	if err := f.check(); err != nil {
+		return err
+	}
 	lock, err := vfs.OS.Lock(f.name + ".lock")
 	if err != nil {
 		return named(err)
@@ -189,10 +199,10 @@ func (a *app) tokenAllowCommand() *cobra.Command {
 	file.flag(cmd)
 	r.flags(cmd)
 	cmd.Flags().StringVar(&certificate, "certificate", "", "URI of the certificate, or CN= and its common name")
-	if err := cmd.MarkFlagRequired("certificate"); err != nil {
-		panic(err)
-	}
 	cmd.RunE = func(*cobra.Command, []string) error {
+		if certificate == "" {
+			return usagef("--certificate is missing; want the URI of the certificate, or CN= and its common name")
+		}
 		if r.name == "" {
 			r.name = certificate
 		}

@@ -27,6 +27,8 @@ type Client struct {
 // "unix:path/to/socket", or another name that gRPC resolves, such as "dns:///name:port". It
 // does no I/O: the first call connects.
 //
+// "kvds://host:port" is an address with TLS: see WithTLS.
+//
 // A target may have up to 16 endpoints, separated by commas: "a:7070,b:7070". All must serve
 // the same store. The client uses the first endpoint until it cannot be reached or is
 // shutting down, then the next one; after the last it starts again with the first. It
@@ -38,6 +40,9 @@ type Client struct {
 func Open(target string, opts ...Option) (*Client, error) {
 	config, err := newConfig(opts)
 	if err != nil {
+		return nil, &Error{Op: "open", Err: err}
+	}
+	if target, err = config.secure(target); err != nil {
 		return nil, &Error{Op: "open", Err: err}
 	}
 	n, err := transport.Open(target, config.network())

@@ -34,6 +34,12 @@ var (
 	ErrCorrupt = backend.ErrCorrupt
 	// ErrClosed: the client or the snapshot was closed, or the transaction has ended.
 	ErrClosed = backend.ErrClosed
+	// ErrUnauthenticated: the server does not know the client, or its token or certificate was
+	// revoked or has expired. Nothing was done.
+	ErrUnauthenticated = backend.ErrUnauthenticated
+	// ErrPermission: the client may not read or write a key or range of the call, or may not
+	// make the call at all. Nothing was done. It does not tell whether a key exists.
+	ErrPermission = backend.ErrPermission
 	// ErrInternal: the server or the client has a bug.
 	ErrInternal = backend.ErrInternal
 )

@@ -17,6 +17,7 @@ type Option func(*config)
 
 type config struct {
 	tls        *tls.Config
+	token      func() (string, error)
 	conns      int
 	timeout    time.Duration
 	batching   Batching
@@ -86,7 +87,7 @@ func (c *config) network() transport.Options {
 		Unframed: c.batching.Disabled, Window: c.batching.Window,
 		Frames: transport.Limits{Ops: c.batching.MaxOps, Bytes: c.batching.MaxBytes}, SyncedFrames: c.synced,
 		GRPCOnly: c.grpcOnly, NetOnly: c.netOnly,
-		Logger: c.logger, TLS: c.tls, Dialer: c.dialer,
+		Logger: c.logger, TLS: c.tls, Token: c.token, Dialer: c.dialer,
 	}
 }
 
@@ -96,8 +97,21 @@ func setDefault(v *int, d int) {
 	}
 }
 
-// WithTLS secures every connection with TLS. Without it connections are plain text.
+// WithTLS secures every connection with TLS. Without it, connections to kvds:// addresses
+// have TLS with the authorities of the system, and others are plain text. Certificates of the
+// client are those of the configuration.
 func WithTLS(t *tls.Config) Option { return func(c *config) { c.tls = t } }
+
+// WithToken signs in with a token, as kvd token new prints it. Without TLS it is sent to this
+// machine only, or to what WithDialer connects to.
+func WithToken(token string) Option {
+	return WithTokenFrom(func() (string, error) { return token, nil })
+}
+
+// WithTokenFrom is WithToken with a token that may change, for example in a file. The function
+// is called for each connection for frames and each gRPC call, concurrently, and should
+// return soon. If it fails, calls return ErrUnauthenticated.
+func WithTokenFrom(token func() (string, error)) Option { return func(c *config) { c.token = token } }
 
 // WithConns sets the number of connections of each kind (for frames, and for gRPC), 1 to 64,
 // for each endpoint. The default is 2. An operation uses the first connection that has less

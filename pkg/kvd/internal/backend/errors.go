@@ -22,6 +22,9 @@ var (
 	ErrCorrupt     = errors.New("corruption on the server")
 	ErrClosed      = errors.New("closed")
 	ErrInternal    = errors.New("internal error")
+
+	ErrUnauthenticated = errors.New("not signed in")
+	ErrPermission      = errors.New("permission denied")
 )
 
 // Failure is kvd.Error. A backend leaves Op empty.

@@ -52,6 +52,8 @@ var reasons = map[string]fault{
 	kvdpb.ReasonVersionGone:      {err: backend.ErrVersionGone, undone: true},
 	kvdpb.ReasonCorruption:       {err: backend.ErrCorrupt, undone: true},
 	kvdpb.ReasonInternal:         {err: backend.ErrInternal},
+	kvdpb.ReasonUnauthenticated:  {err: backend.ErrUnauthenticated, undone: true},
+	kvdpb.ReasonPermissionDenied: {err: backend.ErrPermission, undone: true},
 }
 
 // faultOfReason translates the server's answer to one operation. If the reason is unknown, because
@@ -78,6 +80,8 @@ func faultOfCode(code codes.Code) fault {
 		return fault{err: backend.ErrUnavailable, transient: true}
 	case codes.ResourceExhausted: // a message over the limits of either side
 		return fault{err: backend.ErrTooLarge}
+	case codes.Unauthenticated: // the client itself has no token
+		return fault{err: backend.ErrUnauthenticated, undone: true}
 	case codes.InvalidArgument, codes.Unimplemented, codes.FailedPrecondition, codes.OutOfRange:
 		return fault{err: backend.ErrInvalid, undone: true}
 	}
@@ -140,6 +144,11 @@ func faultOfStream(err error) *fault {
 		f = faultOfResult(&refused.response.Results[0])
 	} else {
 		f = faultOfStatus(err)
+	}
+	switch f.err {
+	case backend.ErrUnauthenticated, backend.ErrPermission: // only at the door
+		f.undone = true
+		return f
 	}
 	f.undone = f.reason == kvdpb.ReasonOverloaded
 	if f.err != backend.ErrInvalid && f.err != backend.ErrTooLarge {

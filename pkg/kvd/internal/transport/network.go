@@ -66,6 +66,9 @@ func (c *Network) addEndpoint(i int, target string) error {
 	if options.Dialer == nil {
 		target = withPort(target)
 	}
+	if err := options.checkToken(target); err != nil {
+		return err
+	}
 	for range options.Conns {
 		cc, err := grpc.NewClient(options.target(target), options.dialOptions(target, c.connectTimeout())...)
 		if err != nil {
@@ -112,6 +115,9 @@ func (o *Options) dialOptions(target string, connect time.Duration) []grpc.DialO
 		grpc.WithStaticStreamWindowSize(streamWindow),
 		grpc.WithStaticConnWindowSize(connWindow),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxReceiveBytes)),
+	}
+	if o.Token != nil {
+		opts = append(opts, grpc.WithPerRPCCredentials(bearer{o.Token}))
 	}
 	if o.Dialer != nil {
 		opts = append(opts, grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {

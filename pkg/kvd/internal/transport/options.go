@@ -25,6 +25,9 @@ type Options struct {
 	GRPCOnly, NetOnly bool
 	Logger            *slog.Logger
 	TLS               *tls.Config // nil: plain text
+	// Token returns the token to sign in with; nil: there is none. It is called for each
+	// connection for frames and for each gRPC call.
+	Token func() (string, error)
 	// Dialer makes the connections; nil: the address of the target is dialled.
 	Dialer func(ctx context.Context, address string) (net.Conn, error)
 }

@@ -108,7 +108,12 @@ func (c *conn) dialRaw(ctx context.Context) (frameTransport, error) {
 	}
 	greeting, cancel := context.WithTimeout(ctx, helloTimeout)
 	defer cancel()
-	conn, err := greet(greeting, plain, c.raw.tls)
+	token, err := c.client.options.token()
+	if err != nil {
+		_ = plain.Close() // nothing was sent on it
+		return nil, err
+	}
+	conn, err := greet(greeting, plain, c.raw.tls, token)
 	if err != nil {
 		return nil, err
 	}
@@ -116,9 +121,9 @@ func (c *conn) dialRaw(ctx context.Context) (frameTransport, error) {
 }
 
 // greet agrees with the server on raw frames. After an error it has closed the connection.
-func greet(ctx context.Context, plain net.Conn, config *tls.Config) (net.Conn, error) {
+func greet(ctx context.Context, plain net.Conn, config *tls.Config, token string) (net.Conn, error) {
 	stop := context.AfterFunc(ctx, func() { _ = plain.Close() }) // ends reads and writes
-	conn, err := hello(ctx, plain, config)
+	conn, err := hello(ctx, plain, config, token)
 	if !stop() {
 		err = errHungUp
 		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
@@ -132,8 +137,9 @@ func greet(ctx context.Context, plain net.Conn, config *tls.Config) (net.Conn, e
 	return conn, nil
 }
 
-// hello sends the preamble and waits for the same one.
-func hello(ctx context.Context, conn net.Conn, config *tls.Config) (net.Conn, error) {
+// hello sends the preamble and waits for the server's. With a token it asks for the version
+// that has a sign-in, and signs in if the server has it.
+func hello(ctx context.Context, conn net.Conn, config *tls.Config, token string) (net.Conn, error) {
 	if config != nil {
 		secure := tls.Client(conn, config)
 		if err := secure.HandshakeContext(ctx); err != nil {
@@ -144,16 +150,29 @@ func hello(ctx context.Context, conn net.Conn, config *tls.Config) (net.Conn, er
 		}
 		conn = secure
 	}
-	if _, err := io.WriteString(conn, frame.Preamble); err != nil {
+	version := byte(frame.VersionPlain)
+	if token != "" {
+		version = frame.VersionSignIn
+	}
+	if _, err := io.WriteString(conn, frame.PreambleOf(version)); err != nil {
 		return nil, otherwise(err)
 	}
-	var answer [len(frame.Preamble)]byte
+	const last = frame.PreambleBytes - 1
+	var answer [frame.PreambleBytes]byte
 	for i := range answer {
 		if _, err := io.ReadFull(conn, answer[i:i+1]); err != nil {
 			return nil, otherwise(err)
 		}
-		if answer[i] != frame.Preamble[i] {
+		if i < last && answer[i] != frame.Preamble[i] {
 			return nil, errOtherProtocol
+		}
+	}
+	switch {
+	case answer[last] < frame.VersionPlain || answer[last] > version:
+		return nil, errOtherProtocol
+	case answer[last] == frame.VersionSignIn:
+		if _, err := conn.Write(frame.AppendSignIn(nil, token)); err != nil {
+			return nil, otherwise(err)
 		}
 	}
 	return conn, nil

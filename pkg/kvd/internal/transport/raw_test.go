@@ -174,7 +174,7 @@ func TestGreetings(t *testing.T) {
 				ctx, cancel := context.WithTimeout(context.Background(), helloTimeout)
 				defer cancel()
 				begun := time.Now()
-				conn, err := greet(ctx, ours, nil)
+				conn, err := greet(ctx, ours, nil, "")
 				if test.want == nil {
 					require.NoError(t, err)
 					require.NoError(t, conn.Close())
@@ -215,7 +215,7 @@ func TestGreetingOverTLS(t *testing.T) {
 			})
 			defer func() { require.NoError(t, ours.Close()) }()
 			o := &Options{TLS: &tls.Config{RootCAs: pool}, Dialer: func(context.Context, string) (net.Conn, error) { return ours, nil }}
-			_, err := greet(context.Background(), ours, o.rawTarget(test.name+":1").tls)
+			_, err := greet(context.Background(), ours, o.rawTarget(test.name+":1").tls, "")
 			require.ErrorIs(t, err, test.want)
 			server.Wait()
 		})

@@ -1,0 +1,168 @@
+package main
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/kvd-db/kvd/internal/testwait"
+	"github.com/kvd-db/kvd/pkg/kvd"
+)
+
+// newToken adds an identity and returns its token.
+func newToken(t *testing.T, file, name string, flags ...string) string {
+	t.Helper()
+	r := command(t, "", nil, append([]string{"token", "new", "--file", file, "--name", name}, flags...)...)
+	require.Zero(t, r.code, r.err)
+	return strings.TrimSpace(r.out)
+}
+
+func TestTokensAreListedWithoutTheirSecretAndRevoked(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "tokens.json")
+	app := newToken(t, file, "app", "--read", "user/", "--write", `user/\x00`, "--expires", "720h")
+	newToken(t, file, "app", "--read", "")
+	r := command(t, "", nil, "token", "allow", "--file", file, "--certificate", "kvd:ops", "--admin")
+	require.Zero(t, r.code, r.err)
+	r = command(t, "", nil, "token", "allow", "--file", file, "--certificate", "kvd:ops", "--admin")
+	assert.Equal(t, 64, r.code, "twice")
+	info, err := os.Stat(file)
+	require.NoError(t, err)
+	assert.Equal(t, os.FileMode(0o600), info.Mode().Perm())
+
+	r = command(t, "", nil, "token", "list", "--file", file)
+	require.Zero(t, r.code, r.err)
+	assert.Len(t, strings.Split(strings.TrimSpace(r.out), "\n"), 4)
+	assert.Regexp(t, `(?m)^app +token [0-9a-f]{16} +"user/" +"user/\\x00" +false +20`, r.out)
+	assert.Regexp(t, `(?m)^kvd:ops +certificate kvd:ops +- +- +true +never$`, r.out)
+	r = command(t, "", nil, "token", "list", "--file", file, "-o", "json")
+	for line := range strings.Lines(r.out) {
+		assert.True(t, json.Valid([]byte(line)), line)
+	}
+	text, err := os.ReadFile(file)
+	require.NoError(t, err)
+	secret := app[strings.LastIndex(app, ".")+1:]
+	assert.NotContains(t, string(text)+r.out, secret)
+
+	assert.Zero(t, command(t, "", nil, "token", "revoke", "--file", file, "app").code)
+	assert.Equal(t, 64, command(t, "", nil, "token", "revoke", "--file", file, "app").code, "there is none any more")
+	r = command(t, "", nil, "token", "list", "--file", file)
+	assert.Len(t, strings.Split(strings.TrimSpace(r.out), "\n"), 2)
+	for _, bad := range [][]string{
+		{"new", "--file", file, "--name", "x"}, {"new", "--file", file, "--read", ""}, {"new", "--name", "x", "--admin"},
+		{"new", "--file", file, "--name", "x", "--read", `\q`}, {"list", "--file", file + "x"}, {"revoke", "--file", file},
+		{"new", "--file", file, "--name", "x", "--admin", "--expires", "-1s"},
+	} {
+		assert.Equal(t, 64, command(t, "", nil, append([]string{"token"}, bad...)...).code, "%v", bad)
+	}
+}
+
+// A server with TLS, tokens and certificates, and clients of each kind.
+func TestClientsHaveTheRightsOfTheirTokens(t *testing.T) {
+	certs, file := devCerts(t), filepath.Join(t.TempDir(), "tokens.json")
+	good := newToken(t, file, "app", "--read", "user/", "--write", "user/")
+	reader := newToken(t, file, "reader", "--read", "user/")
+	other := newToken(t, file, "other", "--read", "other/", "--write", "other/")
+	expired := newToken(t, file, "expired", "--read", "", "--write", "", "--expires", "1s")
+	revoked := newToken(t, file, "revoked", "--read", "", "--write", "")
+	admin := newToken(t, file, "admin", "--admin")
+	require.Zero(t, command(t, "", nil, "token", "allow", "--file", file, "--certificate", "kvd:app", "--read", "user/").code)
+	unknown := newToken(t, filepath.Join(t.TempDir(), "other.json"), "app", "--read", "", "--write", "")
+	made := time.Now()
+	p := serve(t, t.TempDir(), append(serverTLS(certs), "--client-ca", filepath.Join(certs, "ca.pem"), "--tokens", file, "--log-level", "debug")...)
+	ask := func(token string, args ...string) result {
+		t.Helper()
+		name := filepath.Join(t.TempDir(), "token")
+		require.NoError(t, os.WriteFile(name, []byte(token+"\n"), 0o600))
+		return p.kvd(append(append(args, "--token-file", name), clientTLS(certs, "")...)...)
+	}
+	testwait.Until(t, func() bool { return time.Since(made) > time.Second })
+	for _, c := range []struct {
+		who, token string
+		args       []string
+		code       int
+		says       string
+	}{
+		{"app", good, []string{"put", "user/1", "Ada"}, 0, ""},
+		{"app", good, []string{"get", "user/1"}, 0, ""},
+		{"app", good, []string{"scan", "--prefix", "user/"}, 0, ""},
+		{"app", good, []string{"del", "--prefix", "user/x"}, 0, ""},
+		{"app", good, []string{"scan"}, exitDenied, `"app" may not read all of this range`},
+		{"app", good, []string{"del", "--all"}, exitDenied, `"app" may not`},
+		{"app", good, []string{"get", "other/1"}, exitDenied, `"app" may not read this key`},
+		{"app", good, []string{"slowlog"}, exitDenied, "may not call this method"},
+		{"reader", reader, []string{"get", "user/1"}, 0, ""},
+		{"reader", reader, []string{"get", "user/none"}, exitNotFound, ""},
+		{"reader", reader, []string{"put", "user/1", "Eve"}, exitDenied, `"reader" may not write this key`},
+		{"other", other, []string{"get", "user/1"}, exitDenied, "permission denied"},
+		{"expired", expired, []string{"get", "user/1"}, exitDenied, "has expired"},
+		{"unknown", unknown, []string{"get", "user/1"}, exitDenied, "does not know this token"},
+		{"unknown", unknown, []string{"put", "user/1", "Eve"}, exitDenied, "give a token with --token-file"},
+		{"unknown", unknown, []string{"scan"}, exitDenied, "does not know this token"},
+		{"admin", admin, []string{"slowlog"}, 0, ""},
+		{"admin", admin, []string{"get", "user/1"}, exitDenied, "may not call this method"},
+		{"revoked", revoked, []string{"get", "user/1"}, 0, ""},
+	} {
+		r := ask(c.token, c.args...)
+		assert.Equal(t, c.code, r.code, "%s: %v: %s", c.who, c.args, r.err)
+		assert.Contains(t, r.err, c.says)
+		assert.NotContains(t, r.err, "outcome unknown")
+	}
+	r := p.kvd(append([]string{"get", "user/1"}, clientTLS(certs, "app")...)...)
+	assert.Zero(t, r.code, "by the certificate: %s", r.err)
+	r = p.kvd(append([]string{"put", "user/1", "Eve"}, clientTLS(certs, "app")...)...)
+	assert.Equal(t, exitDenied, r.code, r.err)
+	r = p.kvd(append([]string{"get", "user/1"}, clientTLS(certs, "admin")...)...)
+	assert.Equal(t, exitDenied, r.code, "a certificate that is not listed: %s", r.err)
+	r = p.kvd(append([]string{"get", "user/1"}, clientTLS(certs, "")...)...)
+	assert.Equal(t, exitDenied, r.code, r.err)
+	assert.Contains(t, r.err, "sign in with a token or a client certificate")
+
+	// The Go client: each way to send operations, on connections that stay open.
+	pool := x509.NewCertPool()
+	text, err := os.ReadFile(filepath.Join(certs, "ca.pem"))
+	require.NoError(t, err)
+	require.True(t, pool.AppendCertsFromPEM(text))
+	secure := kvd.WithTLS(&tls.Config{RootCAs: pool, ServerName: "localhost"})
+	var clients []*kvd.Client
+	for _, opts := range [][]kvd.Option{nil, {kvd.WithoutRawFrames()}, {kvd.WithBatching(kvd.Batching{Disabled: true})}} {
+		client, err := kvd.Open("kvds://"+p.addr, append(opts, secure, kvd.WithToken(revoked))...)
+		require.NoError(t, err)
+		defer func() { assert.NoError(t, client.Close()) }()
+		value, err := client.Get(t.Context(), []byte("user/1"))
+		require.NoError(t, err)
+		assert.Equal(t, "Ada", string(value))
+		clients = append(clients, client)
+	}
+	require.Zero(t, command(t, "", nil, "token", "revoke", "--file", file, "revoked").code)
+	for i, client := range clients {
+		testwait.Until(t, func() bool {
+			_, err := client.Get(t.Context(), []byte("user/1"))
+			return errors.Is(err, kvd.ErrUnauthenticated)
+		})
+		err := client.Put(t.Context(), []byte("user/1"), []byte("Eve"))
+		require.ErrorIs(t, err, kvd.ErrUnauthenticated, i)
+		assert.NotErrorIs(t, err, kvd.ErrUncertain, i)
+	}
+	assert.Equal(t, "Ada", ask(good, "get", "user/1").out)
+	metrics := page(t, p, "/metrics")
+	assert.Regexp(t, `kvd_refused_total\{why="denied"\} [1-9]`, metrics)
+	assert.Regexp(t, `kvd_refused_total\{why="unauthenticated"\} [1-9]`, metrics)
+
+	assert.Zero(t, p.end(syscall.SIGTERM))
+	said := p.log.String() + metrics
+	require.NotEmpty(t, said)
+	for _, token := range []string{good, reader, other, expired, revoked, admin, unknown} {
+		assert.NotContains(t, said, token)
+		assert.NotContains(t, said, token[strings.LastIndex(token, ".")+1:], "the secret")
+	}
+}

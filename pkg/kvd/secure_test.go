@@ -1,0 +1,53 @@
+package kvd
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/kvd-db/kvd/pkg/kvd/internal/servertest"
+)
+
+func TestATokenIsNotSentInPlainTextToAnotherMachine(t *testing.T) {
+	for target, allowed := range map[string]bool{
+		"127.0.0.1:7070": true, "localhost": true, "[::1]:7070": true, "unix:/tmp/kvd.sock": true,
+		"db.example:7070": false, "10.0.0.1": false, "127.0.0.1:7070,10.0.0.1:7070": false, "xds:///db": false,
+		"kvds://db.example:7070": true, "kvds://a, kvds://b:7071": true, "kvds://a,b": false,
+	} {
+		c, err := Open(target, WithToken("t"))
+		assert.Equal(t, allowed, err == nil, "%s: %v", target, err)
+		if err == nil {
+			require.NoError(t, c.Close())
+			continue
+		}
+		require.ErrorIs(t, err, ErrInvalid)
+	}
+}
+
+func TestKVDSTurnsTLSOn(t *testing.T) {
+	var c config
+	target, err := c.secure("a:1,b")
+	require.NoError(t, err)
+	assert.Equal(t, "a:1,b", target)
+	assert.Nil(t, c.tls)
+	target, err = c.secure("kvds://a:1, kvds://b")
+	require.NoError(t, err)
+	assert.Equal(t, "a:1,b", target)
+	assert.NotNil(t, c.tls)
+}
+
+func TestATokenThatCannotBeHadIsUnauthenticated(t *testing.T) {
+	c, err := Open(new(servertest.Map).Listen(t), WithTokenFrom(func() (string, error) { return "", errors.New("no such file") }))
+	require.NoError(t, err)
+	for range 2 {
+		_, err = c.Get(t.Context(), []byte("k"))
+		require.ErrorIs(t, err, ErrUnauthenticated)
+		require.ErrorContains(t, err, "get the token: no such file")
+		err = c.Put(t.Context(), []byte("k"), nil)
+		require.ErrorIs(t, err, ErrUnauthenticated)
+		assert.NotErrorIs(t, err, ErrUncertain)
+	}
+	require.NoError(t, c.Close())
+}
