@@ -84,6 +84,9 @@ func (x Reads) round(ctx context.Context, r *Round) (err error) {
 	if files.bytes == 0 {
 		return errors.New("the store has no files to read from: its data fit into its memtables")
 	}
+	if err := x.warmUp(ctx, r, &store); err != nil {
+		return err
+	}
 	for i := 0; i < len(r.experiment.Cells); i += 2 {
 		run, err := x.measureStore(ctx, r, i, &store, files)
 		if err != nil {
@@ -108,6 +111,16 @@ func (x Reads) load(ctx context.Context, r *Round, store *Store) error {
 	}
 	r.Prepare(0, "waiting for flushes and compactions")
 	return store.Settle(ctx)
+}
+
+// warmUp reads from the whole store before the first cell, which would otherwise also read
+// the indexes of all files.
+func (x Reads) warmUp(ctx context.Context, r *Round, store *Store) error {
+	r.Prepare(0, "warming up")
+	config := r.experiment.Cells[0].Config
+	config.Distribution, config.Present = workload.Uniform, config.Keys
+	_, err := workload.Run(ctx, store.Target, config, workload.Observer{})
+	return err
 }
 
 func (x Reads) measureStore(ctx context.Context, r *Round, i int, store *Store, files *dataFiles) (*results.Run, error) {

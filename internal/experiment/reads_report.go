@@ -136,8 +136,8 @@ func readRates(pairs []readsOf) *report.Table {
 // readCosts has what the reads took from files and from the disk.
 func readCosts(pairs []readsOf) *report.Table {
 	t := &report.Table{
-		Head: []string{"distribution", "threads", "file reads/s", "file reads a read", "bytes a read", "from disk a read", "from disk a second"},
-		Caption: "File reads and bytes: what the store asked the files for. From disk: what the disk delivered, with the kernel's read-ahead. " +
+		Head: []string{"distribution", "threads", "file reads/s", "file reads a read", "bytes a read", "disk a read", "disk/s"},
+		Caption: "File reads and bytes: what the store asked the files for. Disk: bytes that the disk delivered, with the kernel's read-ahead. " +
 			"Values of 256 bytes and more lie apart from their keys, in files that the block cache does not hold.",
 	}
 	for i := range pairs {
