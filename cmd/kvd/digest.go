@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 
@@ -11,7 +10,6 @@ import (
 	"github.com/kvd-db/kvd/internal/descriptor"
 	"github.com/kvd-db/kvd/internal/engine"
 	"github.com/kvd-db/kvd/internal/inspect"
-	"github.com/kvd-db/kvd/internal/kv"
 	"github.com/kvd-db/kvd/internal/vfs"
 	"github.com/kvd-db/kvd/pkg/kvd"
 )
@@ -23,8 +21,9 @@ func (a *app) digestCommand() *cobra.Command {
 		Long: "Print a hash of all keys and values, and their number. Two stores with the same\n" +
 			"keys and values have the same hash, whatever their history.\n\n" +
 			"If the argument is a directory, it is a stopped store; the command reads it as a\n" +
-			"server would, including the log, and changes nothing. Any other argument is the\n" +
-			"address of a server.",
+			"server would, including the log, and changes nothing; it keeps no more than 128 MiB\n" +
+			"of the log in memory, and reads a larger one several times. Any other argument is\n" +
+			"the address of a server.",
 		Args: mayHave("DIR or ADDR"),
 	}
 	server := a.connection(cmd)
@@ -69,21 +68,17 @@ func addAll(ctx context.Context, server *connection, args []string, add func(key
 }
 
 // addStopped adds the keys and values of the stopped store in a directory.
-func addStopped(ctx context.Context, dir string, add func(key, value []byte)) (err error) {
+func addStopped(ctx context.Context, dir string, add func(key, value []byte)) error {
 	if _, err := descriptor.Read(vfs.OS, dir); err != nil {
 		return named(fmt.Errorf("read the store in %s: %w", dir, err))
 	}
-	e, err := engine.Open(dir, engine.Options{ReadOnly: true})
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, e.Close()) }()
-	scanner, err := e.Scan(ctx, kv.Range{}, kv.ScanOptions{})
-	if err != nil {
-		return err
-	}
-	for scanner.Next() {
-		add(scanner.Item().Key, scanner.Item().Value)
-	}
-	return errors.Join(scanner.Err(), scanner.Close())
+	return engine.Walk(ctx, dir, engine.Options{MemtableBytes: digestMemory, CacheBytes: digestCache}, add)
 }
+
+const (
+	// digestMemory bounds what is kept of the log. A log that needs more is read in several
+	// passes, each of which reads all of it.
+	digestMemory = 128 << 20
+	// digestCache is small, since a digest reads each block about once.
+	digestCache = 16 << 20
+)

@@ -119,6 +119,23 @@ func Open(dir string, o Options) (*Engine, error) {
 func openAs(dir string, o Options, asked *Options, unwritable error) (_ *Engine, err error) {
 	begin := time.Now()
 	o.ReadOnly = o.ReadOnly || unwritable != nil
+	e, err := newLocked(dir, o, unwritable)
+	if err != nil {
+		return nil, err
+	}
+	if err := e.openDisk(asked); err != nil {
+		return nil, errors.Join(fmt.Errorf("open store %s: %w", dir, err), e.lock.Close())
+	}
+	if err := e.open(); err != nil {
+		return nil, errors.Join(fmt.Errorf("open store %s: %w", dir, err), e.tearDown())
+	}
+	e.recovery.Took = time.Since(begin)
+	e.start()
+	return e, nil
+}
+
+// newLocked returns an engine of which nothing is open but the lock.
+func newLocked(dir string, o Options, unwritable error) (_ *Engine, err error) {
 	e := &Engine{dir: path.Clean(dir), opts: o, events: o.Events, unwritable: unwritable}
 	e.singles.New = newSingle
 	e.failure.ch = make(chan struct{})
@@ -131,14 +148,6 @@ func openAs(dir string, o Options, asked *Options, unwritable error) (_ *Engine,
 	if err := e.lockStore(); err != nil {
 		return nil, fmt.Errorf("open store: %w", err)
 	}
-	if err := e.openDisk(asked); err != nil {
-		return nil, errors.Join(fmt.Errorf("open store %s: %w", dir, err), e.lock.Close())
-	}
-	if err := e.open(); err != nil {
-		return nil, errors.Join(fmt.Errorf("open store %s: %w", dir, err), e.tearDown())
-	}
-	e.recovery.Took = time.Since(begin)
-	e.start()
 	return e, nil
 }
 
@@ -192,6 +201,18 @@ func makeDurable(fsys vfs.FS, dir string, events *event.Listener) error {
 
 // open opens all parts of the store, up to where start can be called.
 func (e *Engine) open() error {
+	if err := e.openShared(); err != nil {
+		return err
+	}
+	if err := e.openPartitions(0, e.descriptor.Partitions); err != nil {
+		return err
+	}
+	e.scheduler.all = e.partitions
+	return e.openLog()
+}
+
+// openShared opens what the partitions share, except for the log.
+func (e *Engine) openShared() error {
 	if err := e.openDescriptor(); err != nil {
 		return err
 	}
@@ -212,17 +233,28 @@ func (e *Engine) open() error {
 	}
 	e.sequencer = newSequencer(e.clock.Now, e.failure.ch, e.Err)
 	e.snapshots = newSnapshots(&e.opts, e.sequencer)
-	e.budget = newBudget(e.opts.MemtableBytes, n)
-	e.budget.all = func() []*partition.Partition { return e.partitions }
-	e.budget.onPace = e.paceChanged
+	e.budget = e.emptyBudget(e.opts.MemtableBytes)
 	e.across = newInflight(e.opts.share(n)*int64(n), "batches_in_flight")
 	e.large = newInflight(largeWriteBytes, "large_writes_in_flight")
 	e.scheduler = newScheduler(e.budget, n)
 	e.scheduler.failed, e.scheduler.report, e.scheduler.noSpace = e.fail, e.backgroundError, e.spaceRefused
 	e.scheduler.flushed, e.scheduler.events = e.wakeMaintenance, e.events
-	opened := make([]*partition.Partition, n)
-	err = together(e.events, n, func(id int) (err error) {
-		opened[id], err = partition.Open(e.partitionOptions(id))
+	return nil
+}
+
+// emptyBudget returns the budget of memtables that are empty.
+func (e *Engine) emptyBudget(limit int64) *budget {
+	b := newBudget(limit, e.descriptor.Partitions)
+	b.all = func() []*partition.Partition { return e.partitions }
+	b.onPace = e.paceChanged
+	return b
+}
+
+// openPartitions opens the partitions from first to before end.
+func (e *Engine) openPartitions(first, end int) error {
+	opened := make([]*partition.Partition, end-first)
+	err := together(e.events, len(opened), func(i int) (err error) {
+		opened[i], err = partition.Open(e.partitionOptions(first + i))
 		return err
 	})
 	for _, p := range opened {
@@ -233,11 +265,7 @@ func (e *Engine) open() error {
 			e.coordinators = append(e.coordinators, c)
 		}
 	}
-	if err != nil {
-		return err
-	}
-	e.scheduler.all = e.partitions
-	return e.openLog()
+	return err
 }
 
 func (e *Engine) partitionOptions(id int) partition.Options {
@@ -352,16 +380,21 @@ func (e *Engine) clearUnfinished() error {
 	return nil
 }
 
-// openLog replays the log into the partitions and, for a new store, writes STORE.
-func (e *Engine) openLog() error {
+// logOptions returns the options of the log. All partitions are open.
+func (e *Engine) logOptions() wal.Options {
 	var least kv.SeqNum
 	for _, p := range e.partitions {
 		least = max(least, p.MaxSeq(), p.FlushedSeq())
 	}
-	o := wal.Options{
+	return wal.Options{
 		FS: e.opts.FS, Dir: descriptor.LogDir(e.dir), StoreID: e.descriptor.StoreID,
 		SegmentBytes: e.opts.SegmentBytes, NoSpace: e.spaceRefused, Refusal: e.refusal, MinSeq: least, Fresh: e.recovery.Created, Events: e.opts.Events,
 	}
+}
+
+// openLog replays the log into the partitions and, for a new store, writes STORE.
+func (e *Engine) openLog() error {
+	o := e.logOptions()
 	var err error
 	if e.opts.ReadOnly {
 		e.recovery.Recovery, err = wal.Replay(o, e.replay)
@@ -444,11 +477,7 @@ func (e *Engine) Close() error {
 
 // tearDown closes everything that is open, also after a failed Open.
 func (e *Engine) tearDown() error {
-	var errs []error
-	for i, p := range e.partitions {
-		e.coordinators[i].Close()
-		errs = append(errs, p.Close())
-	}
+	errs := []error{e.closePartitions()}
 	if e.log != nil {
 		errs = append(errs, e.log.Close())
 	}
@@ -460,6 +489,15 @@ func (e *Engine) tearDown() error {
 		errs = append(errs, e.clock.close())
 	}
 	return errors.Join(append(errs, e.lock.Close())...)
+}
+
+func (e *Engine) closePartitions() error {
+	var errs []error
+	for i, p := range e.partitions {
+		e.coordinators[i].Close()
+		errs = append(errs, p.Close())
+	}
+	return errors.Join(errs...)
 }
 
 // Failed is closed when the store has failed for good; Err then returns why.

@@ -68,16 +68,25 @@ func (e *Engine) replay(r wal.Record) error {
 		return nil // an empty record: see tick
 	}
 	return record.Decode(r.Payload, func(op *record.Op) error {
-		if op.Partition >= len(e.partitions) {
-			return fmt.Errorf("operation for partition %d of %d", op.Partition, len(e.partitions))
-		}
-		if op.Unit >= r.Units {
-			return fmt.Errorf("operation of unit %d in a record of %d", op.Unit, r.Units)
+		if err := checkReplayed(r, op, len(e.partitions)); err != nil {
+			return err
 		}
 		e.coordinators[op.Partition].Remember(r.Base, op)
 		e.partitions[op.Partition].Replay(r.Base, op)
 		return nil
 	})
+}
+
+// checkReplayed checks that an operation of a record fits into a store with so many
+// partitions.
+func checkReplayed(r wal.Record, op *record.Op, partitions int) error {
+	if op.Partition >= partitions {
+		return fmt.Errorf("operation for partition %d of %d", op.Partition, partitions)
+	}
+	if op.Unit >= r.Units {
+		return fmt.Errorf("operation of unit %d in a record of %d", op.Unit, r.Units)
+	}
+	return nil
 }
 
 // makeRoomForReplay flushes the largest memtables. If the disk is too full for that, it
