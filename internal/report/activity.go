@@ -80,9 +80,13 @@ func costs(r *results.Result) *Section {
 	if len(r.Cells) < 2 {
 		return nil
 	}
-	t := &Table{
-		Head:    []string{"cell", "writes/batch", "reads/batch", "records/log write", "syncs", "written per byte put", "disk read", "disk written", "CPU", "CPU of others"},
-		Caption: "The median run of each cell. Batches are micro-batches. Bytes on the disk are those of this process. CPU is a share of all processors.",
+	work := &Table{
+		Head:    []string{"cell", "writes", "reads", "log records", "syncs", "written/put"},
+		Caption: "The median run of each cell: writes and reads a micro-batch, records a write of the log, syncs of the log, and bytes written for each byte put.",
+	}
+	machine := &Table{
+		Head:    []string{"cell", "read from disk", "written to disk", "CPU", "CPU of others"},
+		Caption: "Bytes that this process moved, and shares of all processors.",
 	}
 	var fastest *results.Cell
 	for _, c := range r.Cells {
@@ -90,16 +94,22 @@ func costs(r *results.Result) *Section {
 		if run == nil {
 			continue
 		}
-		if row := costRow(c, run); row != nil {
-			t.Rows = append(t.Rows, row)
+		if a := run.Counters(); a != nil {
+			work.Rows = append(work.Rows, []Entry{Words(c.Name()), Words(chart.Number(a.OpsPerWriteBatch)), Words(chart.Number(a.OpsPerReadBatch)),
+				Words(chart.Number(a.RecordsPerLogWrite)), Words(chart.Number(float64(a.LogSyncs))), Words(chart.Number(a.WrittenPerUserBytes))})
+		}
+		if row := machineRow(c, run); row != nil {
+			machine.Rows = append(machine.Rows, row)
 		}
 		if len(run.Stages) > 0 && (fastest == nil || run.OpsPerSecond > fastest.MedianRun().OpsPerSecond) {
 			fastest = c
 		}
 	}
 	s := &Section{Title: "What it took"}
-	if len(t.Rows) > 0 {
-		s.Tables = []*Table{t}
+	for _, t := range []*Table{work, machine} {
+		if len(t.Rows) > 0 {
+			s.Tables = append(s.Tables, t)
+		}
 	}
 	if fastest != nil {
 		s.Text = []string{"The figures show the fastest cell: " + fastest.Name() + "."}
@@ -114,28 +124,21 @@ func costs(r *results.Result) *Section {
 	return s
 }
 
-// costRow returns nil if nothing is known of the run.
-func costRow(c *results.Cell, run *results.Run) []Entry {
+// machineRow returns nil if nothing is known of the run.
+func machineRow(c *results.Cell, run *results.Run) []Entry {
 	a := run.Counters()
 	if a == nil && run.OwnCPU == nil {
 		return nil
 	}
-	row := []Entry{Words(c.Name())}
+	read, written := "-", "-"
 	if a != nil {
-		row = append(row, Words(chart.Number(a.OpsPerWriteBatch)), Words(chart.Number(a.OpsPerReadBatch)), Words(chart.Number(a.RecordsPerLogWrite)),
-			Words(chart.Number(float64(a.LogSyncs))), Words(chart.Number(a.WrittenPerUserBytes)),
-			Words(chart.Bytes(float64(a.DiskReadBytes))), Words(chart.Bytes(float64(a.DiskWrittenBytes))))
-	} else {
-		for range 7 {
-			row = append(row, Words("-"))
-		}
+		read, written = chart.Bytes(float64(a.DiskReadBytes)), chart.Bytes(float64(a.DiskWrittenBytes))
 	}
-	for _, share := range []*float64{run.OwnCPU, run.OtherCPU} {
-		if share == nil {
-			row = append(row, Words("-"))
-		} else {
-			row = append(row, Words(chart.Percent(rounded(*share))))
+	share := func(v *float64) Entry {
+		if v == nil {
+			return Words("-")
 		}
+		return Words(chart.Percent(rounded(*v)))
 	}
-	return row
+	return []Entry{Words(c.Name()), Words(read), Words(written), share(run.OwnCPU), share(run.OtherCPU)}
 }
