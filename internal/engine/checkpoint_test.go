@@ -349,3 +349,31 @@ func TestACheckpointCopiesNoDamage(t *testing.T) {
 	}
 	require.Len(t, damaged, 3)
 }
+
+// A long log that a checkpoint holds does not make the store flush its memtables early.
+func TestACheckpointCausesNoFlushes(t *testing.T) {
+	o := small(vfs.NewMem())
+	o.logBytes = 256 << 10
+	e := open(t, o)
+	c := checkpoint(t, e)
+	defer c.Release()
+	for i := 0; e.log.Stats().LiveBytes <= 2*o.logBytes; i++ {
+		put(t, e, key(i), strings.Repeat("v", 500), buffered)
+	}
+	flushes := func() (sum uint64) {
+		for _, p := range e.Stats().Partitions {
+			sum += p.Flushes
+		}
+		return sum
+	}
+	require.NoError(t, e.Flush(t.Context()))
+	before := flushes()
+	for i := range 30 {
+		put(t, e, key(i), "small", buffered)
+		for range 3 { // the maintenance loop has trimmed the log since
+			e.maintenance.wake <- struct{}{}
+		}
+	}
+	require.Less(t, flushes()-before, uint64(5))
+	require.Greater(t, e.log.Stats().LiveBytes, 2*o.logBytes, "the log is held")
+}

@@ -117,7 +117,7 @@ func (e *Engine) trimLog() {
 		e.backgroundError(fmt.Errorf("give log segments back: %w", err))
 		return
 	}
-	if lagging >= 0 && e.log.Stats().LiveBytes > e.opts.logBytes {
+	if lagging >= 0 && e.log.BytesAfter(flushed) > e.opts.logBytes {
 		e.partitions[lagging].Seal()
 	}
 }

@@ -39,6 +39,24 @@ func (h *Hold) Release() {
 	h.log = nil
 }
 
+// BytesAfter returns the bytes of the segments that hold records with numbers above flushed,
+// the active one included: what the log would have if Reclaim had deleted all that it may,
+// and no Hold had kept it from doing so.
+func (l *Log) BytesAfter(flushed kv.SeqNum) int64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var sum int64
+	if a := l.mu.active; a != nil { // not suspended
+		sum = max(a.off, a.zeroedTo)
+	}
+	for _, s := range l.mu.live {
+		if s.last > flushed {
+			sum += s.bytes
+		}
+	}
+	return sum
+}
+
 // SnapshotFile is one file of a snapshot of the log: a segment of the running log, of which
 // the last one is cut after the last record of the snapshot. Its bytes never change.
 type SnapshotFile struct {
