@@ -77,8 +77,8 @@ func TestClientsHaveTheRightsOfTheirTokens(t *testing.T) {
 	admin := newToken(t, file, "admin", "--admin")
 	require.Zero(t, command(t, "", nil, "token", "allow", "--file", file, "--certificate", "kvd:app", "--read", "user/").code)
 	unknown := newToken(t, filepath.Join(t.TempDir(), "other.json"), "app", "--read", "", "--write", "")
-	made := time.Now()
-	p := serve(t, t.TempDir(), append(serverTLS(certs), "--client-ca", filepath.Join(certs, "ca.pem"), "--tokens", file, "--log-level", "debug")...)
+	made, trail := time.Now(), filepath.Join(t.TempDir(), "audit.jsonl")
+	p := serve(t, t.TempDir(), append(serverTLS(certs), "--client-ca", filepath.Join(certs, "ca.pem"), "--tokens", file, "--log-level", "debug", "--audit-log", trail)...)
 	ask := func(token string, args ...string) result {
 		t.Helper()
 		name := filepath.Join(t.TempDir(), "token")
@@ -159,7 +159,22 @@ func TestClientsHaveTheRightsOfTheirTokens(t *testing.T) {
 	assert.Regexp(t, `kvd_refused_total\{why="unauthenticated"\} [1-9]`, metrics)
 
 	assert.Zero(t, p.end(syscall.SIGTERM))
-	said := p.log.String() + metrics
+	audited, err := os.ReadFile(trail)
+	require.NoError(t, err)
+	for _, want := range []string{
+		`"event":"sign_in","identity":"app","peer":"127.0.0.1:`, `"event":"sign_in","identity":"kvd:app"`,
+		`"event":"sign_in_failed","peer":"127.0.0.1:`, `"event":"refused","identity":"reader","reason":"write this key"`,
+		`"event":"admin","identity":"admin","peer":"127.0.0.1:`, `has expired`,
+	} {
+		assert.Contains(t, string(audited), want)
+	}
+	for line := range strings.Lines(string(audited)) {
+		assert.True(t, json.Valid([]byte(line)), line)
+	}
+	for _, no := range []string{"user/1", "other/1", "Ada", "Eve"} {
+		assert.NotContains(t, string(audited), no, "no key and no value")
+	}
+	said := p.log.String() + metrics + string(audited)
 	require.NotEmpty(t, said)
 	for _, token := range []string{good, reader, other, expired, revoked, admin, unknown} {
 		assert.NotContains(t, said, token)

@@ -97,6 +97,7 @@ var (
 	slowDisk    = describe("kvd_disk_slow_total", "Times that the disk did not answer for over a second.")
 	setAside    = describe("kvd_files_set_aside_total", "Unknown files moved to lost+found.")
 	reloads     = describe("kvd_reload_failures_total", "New certificates, keys or tokens that could not be used; the old ones are.")
+	auditLost   = describe("kvd_audit_dropped_total", "Events that the audit log lacks, because there were too many or its file failed.")
 	certificate = describe("kvd_tls_certificate_expiry_timestamp_seconds", "When the server's certificate expires.")
 	recovery    = describe("kvd_recovery_seconds", "Time that opening the store took.")
 )
@@ -225,6 +226,7 @@ func (s sink) incidents(n *Incidents) {
 	s.number(walTail, float64(n.TailDropped))
 	s.number(recovery, n.Recovery.Seconds())
 	s.counter(reloads, n.ReloadFailures)
+	s.counter(auditLost, n.AuditDropped)
 	if !n.CertificateEnds.IsZero() {
 		s.number(certificate, float64(n.CertificateEnds.Unix()))
 	}

@@ -79,6 +79,8 @@ type Incidents struct {
 	Recovery         time.Duration // how long opening the store took
 	// ReloadFailures counts new files, such as certificates, that could not be used.
 	ReloadFailures uint64
+	// AuditDropped counts lines that the audit log lacks.
+	AuditDropped uint64
 	// CertificateEnds is when the server's certificate expires; zero: there is none.
 	CertificateEnds time.Time
 	// Stalled is how long writes have been slowed, by reason.

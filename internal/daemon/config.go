@@ -43,6 +43,8 @@ type Config struct {
 
 	// Tokens is the name of the file with the identities of clients; empty: none.
 	Tokens string
+	// AuditLog is the name of the file for sign-ins and refusals; empty: none.
+	AuditLog string
 	// TLSCert, TLSKey and ClientCA are the names of files, in PEM; empty: none.
 	TLSCert, TLSKey, ClientCA string
 
@@ -123,6 +125,8 @@ func (c *Config) Settings() []*Setting {
 			Help: "file with the authorities of client certificates, likewise; clients then need a certificate, or with --tokens a certificate or a token"},
 		{Name: "tokens", value: stringValue{&c.Tokens},
 			Help: "file with the identities of clients and their rights, see kvd token; likewise. Without it, whoever has a client certificate may do everything"},
+		{Name: "audit-log", value: stringValue{&c.AuditLog},
+			Help: "file for sign-ins, refusals and administrative calls, as JSON lines without keys and values; at 64MiB it is renamed to NAME.1. Needs --tokens or --client-ca"},
 		{Name: "log-level", Live: true, value: choiceValue{&c.LogLevel, []string{"debug", "info", "warn", "error"}}, Help: "lowest level of lines to log"},
 		{Name: "log-format", value: choiceValue{&c.LogFormat, []string{"console", "json"}}, Help: "format of log lines on standard error"},
 		{Name: "dev", value: boolValue{&c.Dev}, Help: "keep everything in memory, which is lost at the end; the default durability is then buffered"},
@@ -229,6 +233,9 @@ func (c *Config) checkTLS() error {
 		return fmt.Errorf("%w: --tls-cert and --tls-key belong together; give both, or neither", ErrUsage)
 	case c.ClientCA != "" && c.TLSCert == "":
 		return fmt.Errorf("%w: --client-ca needs --tls-cert and --tls-key: client certificates are part of TLS", ErrUsage)
+	}
+	if c.AuditLog != "" && c.ClientCA == "" && c.Tokens == "" {
+		return fmt.Errorf("%w: --audit-log needs --tokens or --client-ca: without them there are no sign-ins and no refusals", ErrUsage)
 	}
 	return nil
 }

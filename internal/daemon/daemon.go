@@ -16,6 +16,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/kvd-db/kvd/internal/admin"
+	"github.com/kvd-db/kvd/internal/audit"
 	"github.com/kvd-db/kvd/internal/auth"
 	"github.com/kvd-db/kvd/internal/batcher"
 	"github.com/kvd-db/kvd/internal/certificate"
@@ -33,6 +34,7 @@ type process struct {
 	disk    *diskWatch
 	tls     *certificate.Server // nil: connections are plain text
 	auth    *auth.Authority     // nil: everybody may do everything
+	audited *audit.Log          // nil: there is none
 
 	listen, adminListen net.Listener
 	pages               *http.Server
@@ -132,6 +134,7 @@ func run(ctx context.Context, config Config, live *liveSettings, ready func(list
 		return nil, false, err
 	}
 	defer s.watchFiles()()
+	defer s.closeAudit()
 	build := Build()
 	s.log.Info("kvd starts", zap.String("version", build.Version), zap.String("commit", build.Commit),
 		zap.String("data", s.where()), zap.Stringer("durability", config.Durability),
@@ -247,6 +250,7 @@ func (s *process) open(ctx context.Context) error {
 	srv := service.New(Store(e), service.Options{
 		TLS:         s.tlsConfig(),
 		Auth:        s.auth,
+		Audit:       s.audit(),
 		BufferBytes: requests,
 		MaxDeadline: c.MaxCall,
 		NetOnly:     !c.RawSockets,

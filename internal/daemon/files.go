@@ -11,6 +11,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/kvd-db/kvd/internal/audit"
 	"github.com/kvd-db/kvd/internal/auth"
 	"github.com/kvd-db/kvd/internal/certificate"
 	"github.com/kvd-db/kvd/internal/livefile"
@@ -24,7 +25,7 @@ func (s *process) openFiles() (err error) {
 	}
 	c := &s.config
 	if c.TLSCert == "" {
-		return nil
+		return s.openAudit()
 	}
 	files := certificate.Files{Certificate: c.TLSCert, Key: c.TLSKey, ClientCA: c.ClientCA, ClientOptional: c.Tokens != ""}
 	s.tls, err = certificate.Open(vfs.OS, files, func(err error) {
@@ -39,8 +40,41 @@ func (s *process) openFiles() (err error) {
 		if errors.Is(err, fs.ErrNotExist) {
 			err = fmt.Errorf("%w; kvd cert dev makes certificates to try it", err)
 		}
+		return err
 	}
-	return err
+	return s.openAudit()
+}
+
+// openAudit opens the audit log.
+func (s *process) openAudit() (err error) {
+	if s.config.AuditLog == "" {
+		return nil
+	}
+	s.audited, err = audit.Open(vfs.OS, s.config.AuditLog, audit.DefaultMaxBytes, func(err error) {
+		s.log.Error("lines of the audit log are lost", zap.Error(err))
+	})
+	if err != nil {
+		return fmt.Errorf("%w: --audit-log: %w", ErrUsage, err)
+	}
+	return nil
+}
+
+// audit returns nil if there is no audit log.
+func (s *process) audit() func(audit.Event) {
+	if s.audited == nil {
+		return nil
+	}
+	return s.audited.Add
+}
+
+// closeAudit writes what is waiting, unless the disk may hang.
+func (s *process) closeAudit() {
+	if s.audited == nil || s.abandoned() {
+		return
+	}
+	if err := s.audited.Close(); err != nil {
+		s.log.Warn("closing the audit log", zap.Error(err))
+	}
 }
 
 // openTokens finds out who knows the clients.

@@ -44,6 +44,9 @@ func (s *process) incidents() admin.Incidents {
 	for _, w := range s.watchers() {
 		incidents.ReloadFailures += w.Failures()
 	}
+	if s.audited != nil {
+		incidents.AuditDropped = s.audited.Dropped()
+	}
 	if s.tls != nil {
 		incidents.CertificateEnds = s.tls.Ends()
 	}

@@ -64,6 +64,7 @@ var floors = map[string]float64{
 	"internal/livefile":    1,
 	"internal/certificate": 1.5,
 	"internal/auth":        1.5,
+	"internal/audit":       1,
 
 	"pkg/kvdpb": 0.5,
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/kvd-db/kvd/internal/audit"
 	"github.com/kvd-db/kvd/internal/auth"
 	"github.com/kvd-db/kvd/internal/kv"
 	"github.com/kvd-db/kvd/internal/reason"
@@ -81,6 +82,7 @@ func (s *Server) Recheck(c *Call, r kv.Range) (err error) {
 
 func (s *Server) unauthenticated(err error) *Error {
 	s.counters.unauthenticated.Add(1)
+	s.options.Audit(audit.Event{Kind: audit.Refused, Reason: err.Error()})
 	return &Error{Code: Unauthenticated, Reason: reason.Unauthenticated, Message: err.Error()}
 }
 
@@ -90,6 +92,7 @@ func (s *Server) denied(who *auth.Identity, what string) *Error {
 		return s.unauthenticated(auth.ErrNoCredentials)
 	}
 	s.counters.denied.Add(1)
+	s.options.Audit(audit.Event{Kind: audit.Refused, Identity: who.Name, Reason: what})
 	return &Error{
 		Code: PermissionDenied, Reason: reason.PermissionDenied,
 		Message: fmt.Sprintf("%q may not %s; nothing was done. Ask the operator of the server for the right", who.Name, what),

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/kvd-db/kvd/internal/admission"
+	"github.com/kvd-db/kvd/internal/audit"
 	"github.com/kvd-db/kvd/internal/auth"
 	"github.com/kvd-db/kvd/internal/rawconn"
 )
@@ -26,6 +27,9 @@ type Conn struct {
 	// certificate is the session of the client's certificate, and session that of the token
 	// that it showed last; nil: none.
 	certificate, session *auth.Session
+	// audited is the session that the client signed in with last, if signedIn.
+	audited  *auth.Session
+	signedIn bool
 
 	lines   [gateCount]admission.Client // guarded by each of the gates
 	waits   [waitKinds]waitShare        // guarded by each of Server.waits
@@ -107,15 +111,31 @@ func (s *Server) socketOf(conn net.Conn) *rawconn.Conn {
 // its certificate; nil: it has shown nothing, or nobody has to. Used by one goroutine at a
 // time.
 func (c *Conn) SignIn(token string) *auth.Session {
-	switch {
-	case c.server.options.Auth == nil:
+	if c.server.options.Auth == nil {
 		return nil
-	case token == "":
-		return c.certificate
-	case !c.session.Shows(token):
-		c.session = c.server.options.Auth.SignIn(token)
 	}
-	return c.session
+	session := c.certificate
+	if token != "" {
+		if !c.session.Shows(token) {
+			c.session = c.server.options.Auth.SignIn(token)
+		}
+		session = c.session
+	}
+	if !c.signedIn || session != c.audited {
+		c.signedIn, c.audited = true, session
+		c.auditSignIn(session)
+	}
+	return session
+}
+
+func (c *Conn) auditSignIn(session *auth.Session) {
+	e := audit.Event{Kind: audit.SignIn, Peer: c.Name()}
+	if who, err := session.Identity(time.Now()); err != nil {
+		e.Kind, e.Reason = audit.SignInFailed, err.Error()
+	} else {
+		e.Identity = who.Name
+	}
+	c.server.options.Audit(e)
 }
 
 // Accepted returns the connection as the listener returned it, without TLS.

@@ -5,6 +5,7 @@ import (
 	"runtime"
 	"time"
 
+	"github.com/kvd-db/kvd/internal/audit"
 	"github.com/kvd-db/kvd/internal/auth"
 	"github.com/kvd-db/kvd/internal/kv"
 )
@@ -17,6 +18,9 @@ type Options struct {
 	TLS *tls.Config
 	// Auth knows the clients and their rights; nil: everybody may do everything.
 	Auth *auth.Authority
+	// Audit is told of sign-ins, refusals and administrative calls, if there is Auth. It may be
+	// called concurrently and must return soon. Nil discards them.
+	Audit func(audit.Event)
 	// Reflection lets tools such as grpcurl ask for the schema.
 	Reflection bool
 
@@ -89,6 +93,9 @@ func (o Options) withDefaults() Options {
 	setDefault(&o.MaxDeadline, max(time.Minute, o.Deadline))
 	setDefault(&o.SlowEntries, 128)
 	o.Lifetimes.setDefaults()
+	if o.Audit == nil {
+		o.Audit = func(audit.Event) {}
+	}
 	if o.ReportError == nil {
 		o.ReportError = func(string, string, error) {}
 	}

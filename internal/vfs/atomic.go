@@ -37,6 +37,14 @@ func WriteAtomic(fsys FS, name string, data []byte) error {
 // ErrReplaced: WriteAtomic failed after the file had its new content.
 var ErrReplaced = errors.New("replaced, but not durably")
 
+// Rotate gives a file that is closed another name, in place of an older one.
+func Rotate(fsys FS, name, old string) error {
+	if err := fsys.Rename(name, old); err != nil {
+		return err
+	}
+	return fsys.SyncDir(path.Dir(name))
+}
+
 // writeSynced creates a file with the data in it, synced. After an error there
 // is no such file, if it could be removed.
 func writeSynced(fsys FS, name string, data []byte) error {

@@ -14,6 +14,7 @@ import (
 	reflectionalphapb "google.golang.org/grpc/reflection/grpc_reflection_v1alpha"
 	"google.golang.org/grpc/tap"
 
+	"github.com/kvd-db/kvd/internal/audit"
 	"github.com/kvd-db/kvd/internal/service"
 	kvdpb "github.com/kvd-db/kvd/pkg/kvdpb/kvd/v1"
 )
@@ -72,15 +73,19 @@ func ruleOf(fullName string) service.Rule {
 // signIn finds out who calls, before anything of the request is taken in.
 func (c *call) signIn(info *tap.Info) error {
 	s := c.api.server
-	if s.Options().Auth == nil {
+	rule := ruleOf(info.FullMethodName)
+	if s.Options().Auth == nil || rule == service.Public {
 		return nil
 	}
 	c.work.Session = c.conn.SignIn(bearer(info.Header.Get("authorization")))
 	var err error
-	if c.work.Who, err = s.Authorize(c.work.Session, ruleOf(info.FullMethodName), time.Now()); err != nil {
+	if c.work.Who, err = s.Authorize(c.work.Session, rule, time.Now()); err != nil {
 		why := s.Failure(c.method, err)
 		c.method.Count(why.Code, 1)
 		return statusError{why}
+	}
+	if rule == service.Admin {
+		s.Options().Audit(audit.Event{Kind: audit.Admin, Identity: c.work.Who.Name, Peer: c.conn.Name(), Method: info.FullMethodName})
 	}
 	return nil
 }
