@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -141,6 +142,8 @@ func (o *coreOptions) resolveStores(c *cobra.Command) error {
 	if len(o.sizes) == 0 {
 		return errors.New("--caches: want at least one size")
 	}
+	slices.Sort(o.sizes) // the report relates the last to the first
+	o.sizes = slices.Compact(o.sizes)
 	return nil
 }
 
@@ -166,11 +169,15 @@ func (o *coreOptions) measure(c *cobra.Command, open opener) (err error) {
 		}
 	}
 	for run := 0; run < o.runs && err == nil && c.Context().Err() == nil; run++ {
-		for i := 0; i < len(o.sizes) && err == nil && c.Context().Err() == nil; i++ {
+		sizes := slices.Clone(o.sizes)
+		if run%2 == 1 { // so that a machine that becomes slower favours none
+			slices.Reverse(sizes)
+		}
+		for i := 0; i < len(sizes) && err == nil && c.Context().Err() == nil; i++ {
 			once := o.trialOptions // a new store each time
 			once.records.Seed += uint64(run)
-			once.cacheBytes = int64(o.scale * float64(o.sizes[i]))
-			err = runTrials(c, &once, open, func(t *trials) error { return o.run(t, result, o.cacheName(o.sizes[i])) }, printCores)
+			once.cacheBytes = int64(o.scale * float64(sizes[i]))
+			err = runTrials(c, &once, open, func(t *trials) error { return o.run(t, result, o.cacheName(sizes[i])) }, printCores)
 		}
 	}
 	if !anyRun(result) {
