@@ -2,15 +2,19 @@ package service_test
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/net/http2"
+	"golang.org/x/net/http2/hpack"
 	"google.golang.org/grpc/codes"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/metadata"
@@ -575,7 +579,7 @@ func TestAMethodWithoutARuleKeepsTheServerFromStarting(t *testing.T) {
 	require.NoError(t, s.Shutdown(testContext(t)))
 }
 
-// A path without its slash is another one for rules that are looked up by path.
+// Only one token in one header signs in, and what does not exist needs one too.
 func TestOddTokensAndHeadersSignNobodyIn(t *testing.T) {
 	app := &client{name: "app", read: []string{""}, write: []string{""}}
 	f, _, _ := matrix(t, []*client{app})
@@ -597,5 +601,51 @@ func TestOddTokensAndHeadersSignNobodyIn(t *testing.T) {
 		assert.Equal(t, codes.Unauthenticated, status.Code(err), name)
 		err = f.conn.Invoke(app.context(), name, &kvdpb.GetRequest{}, &kvdpb.GetResponse{})
 		assert.Equal(t, codes.Unimplemented, status.Code(err), name)
+	}
+}
+
+// gRPC does not perform a method whose path lacks the first slash, whoever asks.
+func TestAPathWithoutItsSlashIsNoMethod(t *testing.T) {
+	admin := &client{name: "admin", read: []string{""}, admin: true}
+	reader := &client{name: "reader", read: []string{""}}
+	f, _, _ := matrix(t, []*client{admin, reader})
+	for c, want := range map[*client]codes.Code{admin: codes.Unimplemented, reader: codes.PermissionDenied, {name: "nobody"}: codes.Unauthenticated} {
+		conn, err := f.listener.Dial()
+		require.NoError(t, err)
+		require.NoError(t, conn.SetDeadline(testwait.Deadline()))
+		_, err = io.WriteString(conn, http2.ClientPreface)
+		require.NoError(t, err)
+		framer := http2.NewFramer(conn, conn)
+		framer.ReadMetaHeaders = hpack.NewDecoder(4096, nil)
+		require.NoError(t, framer.WriteSettings())
+		var block bytes.Buffer
+		encoder := hpack.NewEncoder(&block)
+		fields := []hpack.HeaderField{
+			{Name: ":method", Value: "POST"}, {Name: ":scheme", Value: "http"}, {Name: ":authority", Value: "kvd"},
+			{Name: ":path", Value: kvdpb.AdminService_ListSlowRequests_FullMethodName[1:]},
+			{Name: "content-type", Value: "application/grpc"}, {Name: "te", Value: "trailers"},
+		}
+		if c.token != "" {
+			fields = append(fields, hpack.HeaderField{Name: "authorization", Value: "Bearer " + c.token})
+		}
+		for _, field := range fields {
+			require.NoError(t, encoder.WriteField(field))
+		}
+		require.NoError(t, framer.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: block.Bytes(), EndHeaders: true}))
+		require.NoError(t, framer.WriteData(1, true, make([]byte, 5)))
+		got := ""
+		for got == "" {
+			read, err := framer.ReadFrame()
+			require.NoError(t, err)
+			if headers, ok := read.(*http2.MetaHeadersFrame); ok {
+				for _, field := range headers.Fields {
+					if field.Name == "grpc-status" {
+						got = field.Value
+					}
+				}
+			}
+		}
+		assert.Equal(t, strconv.Itoa(int(want)), got, c.name)
+		require.NoError(t, conn.Close())
 	}
 }

@@ -61,9 +61,12 @@ func checkRules(services map[string]grpc.ServiceInfo) (err error) {
 	return err
 }
 
-// ruleOf returns the rule of a method by the name in a request. One that does not exist is
-// refused by gRPC; until then its client must be known.
+// ruleOf returns the rule of a method by the name in a request, with or without its first
+// slash. One that does not exist is refused by gRPC; until then its client must be known.
 func ruleOf(fullName string) service.Rule {
+	if !strings.HasPrefix(fullName, "/") {
+		fullName = "/" + fullName
+	}
 	if rule := rules[fullName]; rule != 0 {
 		return rule
 	}

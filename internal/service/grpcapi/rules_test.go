@@ -32,3 +32,14 @@ func TestAMethodWithoutARuleIsNamed(t *testing.T) {
 	require.ErrorContains(t, err, "method /kvd.v1.KVService/Drop has no rule")
 	assert.NotContains(t, err.Error(), "Get")
 }
+
+// A path without its first slash is not another method for the rules.
+func TestARuleDoesNotDependOnTheFirstSlash(t *testing.T) {
+	for name, want := range rules {
+		assert.Equal(t, want, ruleOf(name))
+		assert.Equal(t, want, ruleOf(name[1:]), name)
+	}
+	for _, name := range []string{"", "/", "/kvd.v1.KVService/Nonsense", "//kvd.v1.KVService/Get"} {
+		assert.Equal(t, service.SignedIn, ruleOf(name), name)
+	}
+}
