@@ -62,7 +62,7 @@ smaller caches, with the same code; the report names the scale.`,
 	f.Uint64Var(&o.span.Operations, "operations", 0, "end each trial after this many operations instead of --duration")
 	f.Float64Var(&o.records.Theta, "theta", workload.DefaultTheta, "skew of the Zipfian distributions")
 	f.StringSliceVar(&o.caches, "caches", []string{"4MiB", "8GiB"}, "embedded: sizes of the block cache, before --scale; a new store has one after the other, unless --memory is given")
-	f.Float64Var(&o.scale, "scale", 1, "records, operations, duration, caches and memtables relative to the published experiment; --duration stays as it is given")
+	f.Float64Var(&o.scale, "scale", 1, "records, duration, caches and memtables relative to the published experiment; --duration and --operations stay as they are given")
 	f.IntVar(&o.runs, "runs", 1, "repeat everything, each time on new stores; the report has the spread")
 	f.StringVar(&o.report, "report", "kvbench-ycsb", "directory for the figures and the page, report.html")
 	o.register(c, "records", 500_000, []int{1, 2, 4, 16}, coreDuration)
@@ -121,9 +121,6 @@ func (o *coreOptions) resolveStores(c *cobra.Command) error {
 		return errors.New("--caches needs a new store for each size: leave out --data, --addr and --memory")
 	}
 	o.records.Count = max(uint64(o.scale*float64(o.records.Count)), 1)
-	if o.span.Operations > 0 {
-		o.span.Operations = max(uint64(o.scale*float64(o.span.Operations)), 1)
-	}
 	if o.span.Duration > 0 && !given("duration") {
 		o.span.Duration = max(time.Duration(o.scale*float64(o.span.Duration)), leastCoreDuration)
 	}

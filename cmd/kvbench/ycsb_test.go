@@ -51,9 +51,9 @@ func TestYCSBMeasuresEveryWorkloadWithEachCache(t *testing.T) {
 	assert.Equal(t, string(html), string(again))
 }
 
-// TestTheTransactionsSourceRunsYCSB: its operations are scaled too.
+// TestTheTransactionsSourceRunsYCSB: the operations of the preset are scaled, once.
 func TestTheTransactionsSourceRunsYCSB(t *testing.T) {
-	code, stdout, stderr := bench(t, openTarget, "source", "transactions", "--scale", "0.001", "--report", "s", "--", "--workload", "C", "--threads", "1,4")
+	code, stdout, stderr := bench(t, openTarget, "source", "transactions", "--scale", "0.004", "--report", "s", "--", "--workload", "C", "--threads", "1,4")
 	require.Equal(t, exitOK, code, stderr)
 	assert.Contains(t, stdout, "What the source measured")
 	back, err := results.Read(filepath.Join("s", "ycsb"))
@@ -61,7 +61,7 @@ func TestTheTransactionsSourceRunsYCSB(t *testing.T) {
 	assert.Equal(t, "transactions", back.Source)
 	require.Len(t, back.Cells, 4)
 	for _, c := range back.Cells {
-		assert.EqualValues(t, 500, c.Runs[0].Ops, c.Name())
+		assert.EqualValues(t, 2000, c.Runs[0].Ops, c.Name())
 	}
 }
 
