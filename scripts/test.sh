@@ -18,8 +18,13 @@ else
 	echo "test: WITHOUT the race detector: no C compiler found"
 fi
 
+# Without the directory's path in them, packages that are built in one clone need not be built
+# again in another one.
+export GOFLAGS="${GOFLAGS:-} -trimpath"
+
 # The binaries under test are built as they are shipped: without cgo.
-CGO_ENABLED=0 go build -trimpath -o bin/ ./cmd/...
+CGO_ENABLED=0 go build -o bin/ ./cmd/...
+# go test would vet a part of that again, in each of its passes: hence its -vet=off.
 go vet ./...
 
 echo "test: the client and its commands compile for darwin and windows"
@@ -28,7 +33,7 @@ for os in darwin windows; do
 	GOOS=$os CGO_ENABLED=0 go build -o /dev/null ./cmd/kvd
 done
 
-go test "${race[@]}" -timeout 15m "$@" ./...
+go test "${race[@]}" -vet=off -timeout 15m "$@" ./...
 
 # Tests that took a sample under the race detector run again. A -run in the arguments wins.
 if [ ${#race[@]} -gt 0 ]; then
@@ -36,14 +41,14 @@ if [ ${#race[@]} -gt 0 ]; then
 	reduced=$(go run ./internal/testsize/reduced)
 	{ read -r tests; read -r packages; } <<<"$reduced"
 	# shellcheck disable=SC2086 # packages are words
-	go test -timeout 15m -run "$tests" "$@" $packages
+	go test -vet=off -timeout 15m -run "$tests" "$@" $packages
 fi
 
 echo "test: bench"
 cd bench
 if missing=$(go list -deps -test ./... 2>&1 >/dev/null); then
 	go vet ./...
-	go test -timeout 15m ./...
+	go test -vet=off -timeout 15m "$@" ./...
 elif grep -qE 'GOPROXY=off|dial tcp|no such host|connection (refused|reset)|timeout|EOF|: 5[0-9][0-9] ' <<<"$missing"; then
 	echo "test: SKIPPED bench: NOT BUILT, NOT VETTED, NOT TESTED: modules that it depends on cannot be downloaded:" >&2
 	tail -1 <<<"$missing" >&2
