@@ -2,7 +2,9 @@ package torture
 
 import (
 	"context"
+	"encoding/binary"
 	"fmt"
+	"math/rand/v2"
 	"path/filepath"
 	"sync"
 	"testing"
@@ -29,12 +31,19 @@ var replayCases = map[string]replayed{
 
 func (*replayed) key(i int) []byte { return fmt.Appendf(nil, "replayed-%08d", i) }
 
+// noise is random bytes that values are cut from: to make each byte of each value would take
+// most of the test.
+var noise = func() []byte {
+	b := make([]byte, 5<<20)
+	_, _ = rand.NewChaCha8([32]byte{}).Read(b) // it never fails
+	return b
+}()
+
+// value differs from that of any other key in its first eight bytes, and in the others too.
 func (r *replayed) value(i int) []byte {
-	value := make([]byte, r.bytes)
-	for j := range value {
-		value[j] = byte(i * (j + 1) >> 3)
-	}
-	return value
+	value := binary.BigEndian.AppendUint64(make([]byte, 0, r.bytes), uint64(i))
+	from := i * 7919 % (len(noise) - r.bytes)
+	return append(value, noise[from:from+r.bytes-len(value)]...)
 }
 
 // each does something with all keys, on some goroutines, until one of them fails.
