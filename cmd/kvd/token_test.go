@@ -5,6 +5,7 @@ import (
 	"crypto/x509"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -179,4 +180,27 @@ func TestClientsHaveTheRightsOfTheirTokens(t *testing.T) {
 		assert.NotContains(t, said, token)
 		assert.NotContains(t, said, token[strings.LastIndex(token, ".")+1:], "the secret")
 	}
+}
+
+// A backup that is under way ends when the token of its client is revoked.
+func TestARevokedTokenEndsABackup(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "tokens.json")
+	writer := newToken(t, file, "writer", "--write", "")
+	admin := newToken(t, file, "admin", "--admin")
+	p := serve(t, t.TempDir(), "--tokens", file)
+	value := strings.Repeat("x", 100<<10)
+	for i := range 40 {
+		r := command(t, value, []string{"KVD_TOKEN=" + writer}, "put", "--addr", p.addr, fmt.Sprintf("k%02d", i), "-")
+		require.Zero(t, r.code, r.err)
+	}
+	ended := make(chan result, 1)
+	go func() { // for four minutes, if nothing ends it
+		ended <- command(t, "", []string{"KVD_TOKEN=" + admin}, "backup", "--addr", p.addr, "--rate", "16KiB", filepath.Join(t.TempDir(), "backups"))
+	}()
+	testwait.Until(t, func() bool { return strings.Contains(page(t, p, "/metrics"), "kvd_checkpoints_open 1") })
+	require.Zero(t, command(t, "", nil, "token", "revoke", "--file", file, "admin").code)
+	r := <-ended
+	assert.Equal(t, exitDenied, r.code, r.err)
+	assert.Contains(t, r.err, "does not know this token")
+	assert.Contains(t, page(t, p, "/metrics"), "kvd_checkpoints_open 0")
 }

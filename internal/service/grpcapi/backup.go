@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/proto"
@@ -21,6 +22,7 @@ const backupChunk = 64 << 10
 // Backup implements the method of AdminService. The checkpoint lasts as long as the stream.
 // The client's flow control paces it; a client that neither asks for anything nor takes
 // anything for as long as a deadline is cut off, because the checkpoint holds space.
+// Each part is sent only to a client that may still have it.
 func (a *api) Backup(stream grpc.BidiStreamingServer[kvdpb.BackupRequest, kvdpb.BackupResponse]) (err error) {
 	ctx := stream.Context()
 	s := backupStream{call: callOf(ctx), ctx: ctx, stream: stream}
@@ -92,8 +94,12 @@ func (s *backupStream) receive() (*kvdpb.BackupRequest, error) {
 	return req, err
 }
 
-// send sends a part of an answer, within a deadline. gRPC has encoded it when it returns.
+// send sends a part of an answer, within a deadline, if the client is still an administrator:
+// its token may have been revoked. gRPC has encoded the part when send returns.
 func (s *backupStream) send(r *kvdpb.BackupResponse) error {
+	if _, err := s.call.api.server.Authorize(s.call.work.Session, service.Admin, time.Now()); err != nil {
+		return err
+	}
 	s.call.busy.Store(false)
 	s.call.stall.Reset(s.call.api.server.Options().Deadline)
 	err := s.stream.Send(r)
