@@ -59,12 +59,12 @@ func TestMicrobatchTables(t *testing.T) {
         16         16.0  3.75 s  18.8 ms  18.8 ms  37.5 ms   188 ms      16k     8.0
         32         32.0  1.88 s  9.38 ms  9.38 ms  18.8 ms  93.8 ms      32k    16.0
   adaptive         31.0  1.94 s  9.68 ms  9.68 ms  19.4 ms  96.8 ms      31k    15.5
-     batch  kvd: mean    worst  reads/s  x none  article: run    mean   worst  reads/s  x none
-      none     150 ms    1.5 s       2k     1.0          50 s  5.2 ms  770 ms      60k     1.0
-         1     300 ms      3 s       1k     0.5          87 s  7.9 ms       -    34.5k     0.6
-        16    18.8 ms   188 ms      16k     8.0         5.5 s  450 µs   21 ms     550k     9.2
-        32    9.38 ms  93.8 ms      32k    16.0         4.8 s  380 µs   18 ms     625k    10.4
-  adaptive    9.68 ms  96.8 ms      31k    15.5             -       -       -        -       -
+     batch  kvd: mean  reads/s  x none  article: run    mean   worst  reads/s  x none
+      none     150 ms       2k     1.0          50 s  5.2 ms  770 ms      60k     1.0
+         1     300 ms       1k     0.5          87 s  7.9 ms       -    34.5k     0.6
+        16    18.8 ms      16k     8.0         5.5 s  450 µs   21 ms     550k     9.2
+        32    9.38 ms      32k    16.0         4.8 s  380 µs   18 ms     625k    10.4
+  adaptive    9.68 ms      31k    15.5             -       -       -        -       -
 `, "\n"), captions.ReplaceAllString(text.String(), ""))
 
 	lone := page.Sections[1]
