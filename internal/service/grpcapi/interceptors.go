@@ -9,6 +9,7 @@ import (
 
 	"github.com/kvd-db/kvd/internal/frame"
 	"github.com/kvd-db/kvd/internal/service"
+	"github.com/kvd-db/kvd/internal/service/messages"
 	kvdpb "github.com/kvd-db/kvd/pkg/kvdpb/kvd/v1"
 )
 
@@ -57,9 +58,9 @@ func (a *api) finishCall(c *call, req, answer any, err error) {
 	asked, ok := req.(interface{ GetOptions() *kvdpb.RequestOptions })
 	if ok && err == nil && asked.GetOptions().GetWantTimings() {
 		times := c.work.Times(time.Since(c.work.Begun))
-		answer.(interface{ GetMeta() *kvdpb.ResponseMeta }).GetMeta().Timings = timingsMessage(&times)
+		answer.(interface{ GetMeta() *kvdpb.ResponseMeta }).GetMeta().Timings = messages.TimingsOf(&times)
 	}
-	a.server.Finish(c.conn.Conn, c.method, codeOf(err), &c.work, func() service.Load { return loadOfRequest(req) })
+	a.server.Finish(c.conn.Conn, c.method, codeOf(err), &c.work, func() service.Load { return messages.LoadOf(req) })
 }
 
 // lend returns an answer for which the transport gives back the memory that its call

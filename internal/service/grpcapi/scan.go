@@ -11,6 +11,7 @@ import (
 	"github.com/kvd-db/kvd/internal/frame"
 	"github.com/kvd-db/kvd/internal/kv"
 	"github.com/kvd-db/kvd/internal/service"
+	"github.com/kvd-db/kvd/internal/service/messages"
 	kvdpb "github.com/kvd-db/kvd/pkg/kvdpb/kvd/v1"
 )
 
@@ -34,7 +35,7 @@ func (a *api) Scan(req *kvdpb.ScanRequest, stream grpc.ServerStreamingServer[kvd
 		}
 	}()
 	asked := service.ScanRequest{
-		Range: rangeOf(req.Range), KeysOnly: req.KeysOnly, Reverse: req.Reverse, Limit: req.Limit,
+		Range: messages.RangeOf(req.Range), KeysOnly: req.KeysOnly, Reverse: req.Reverse, Limit: req.Limit,
 		AtVersion: req.AtVersion, Epoch: req.Epoch, PageToken: req.PageToken,
 	}
 	budget := &call.work.Budget

@@ -3,7 +3,6 @@ package grpcapi
 import (
 	"errors"
 	"fmt"
-	"strconv"
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc/codes"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/kvd-db/kvd/internal/reason"
 	"github.com/kvd-db/kvd/internal/service"
+	"github.com/kvd-db/kvd/internal/service/messages"
 	kvdpb "github.com/kvd-db/kvd/pkg/kvdpb/kvd/v1"
 )
 
@@ -43,7 +43,7 @@ func (s statusError) Error() string { return s.e.Message }
 
 // GRPCStatus is what gRPC looks for in an error.
 func (s statusError) GRPCStatus() *status.Status {
-	info := &errdetails.ErrorInfo{Reason: s.e.Reason, Domain: kvdpb.ErrorDomain, Metadata: metadataOf(s.e)}
+	info := &errdetails.ErrorInfo{Reason: s.e.Reason, Domain: kvdpb.ErrorDomain, Metadata: messages.MetadataOf(s.e)}
 	details := []protoadapt.MessageV1{info}
 	if s.e.RetryAfter > 0 {
 		details = append(details, &errdetails.RetryInfo{RetryDelay: durationpb.New(s.e.RetryAfter)})
@@ -54,39 +54,6 @@ func (s statusError) GRPCStatus() *status.Status {
 		return plain
 	}
 	return detailed
-}
-
-// keyMetadata is the longest key, in quotes, that an error names. Details travel
-// in a trailer, and a client whose bound of headers they exceed, 8 KiB being a
-// common one, gets no reason at all.
-const keyMetadata = 1 << 10
-
-// metadataOf returns the figures of an error as its ErrorInfo has them.
-func metadataOf(e *service.Error) map[string]string {
-	var all map[string]string
-	set := func(name, value string) {
-		if all == nil {
-			all = make(map[string]string, 2)
-		}
-		all[name] = value
-	}
-	if e.Cause != "" {
-		set(kvdpb.MetadataCause, e.Cause)
-	}
-	if e.RequestID != "" {
-		set(kvdpb.MetadataRequestID, e.RequestID)
-	}
-	if e.Size > 0 {
-		set(kvdpb.MetadataSize, strconv.FormatInt(e.Size, 10))
-		set(kvdpb.MetadataLimit, strconv.FormatInt(e.Limit, 10))
-	}
-	if e.Version != 0 || e.Reason == reason.ConditionFailed {
-		set(kvdpb.MetadataVersion, strconv.FormatUint(uint64(e.Version), 10))
-	}
-	if quoted := strconv.Quote(string(e.Key)); e.Key != nil && len(quoted) <= keyMetadata {
-		set(kvdpb.MetadataKey, quoted)
-	}
-	return all
 }
 
 // statusMessage returns an error as one operation's among several.

@@ -5,6 +5,7 @@ import (
 
 	"github.com/kvd-db/kvd/internal/kv"
 	"github.com/kvd-db/kvd/internal/service"
+	"github.com/kvd-db/kvd/internal/service/messages"
 	kvdpb "github.com/kvd-db/kvd/pkg/kvdpb/kvd/v1"
 )
 
@@ -30,9 +31,9 @@ func (a *api) Delete(ctx context.Context, req *kvdpb.DeleteRequest) (*kvdpb.Dele
 // write performs one write. What the key held before is nil if there was nothing, or if
 // the client did not ask.
 func (a *api) write(ctx context.Context, op kv.Op, ttlMillis uint64, p *kvdpb.Precondition, returnPrevious bool, options *kvdpb.RequestOptions) (*kvdpb.Item, *kvdpb.ResponseMeta, error) {
-	o := optionsOf(options)
+	o := messages.OptionsOf(options)
 	w := kv.Write{Op: op, Durability: o.Durability, RequestID: o.RequestID}
-	condition := conditionOf(p)
+	condition := messages.ConditionOf(p)
 	if err := a.server.CheckWrite(callOf(ctx).work.Who, &w, &condition, ttlMillis, returnPrevious); err != nil {
 		return nil, nil, err
 	}
@@ -54,7 +55,7 @@ func (a *api) write(ctx context.Context, op kv.Op, ttlMillis uint64, p *kvdpb.Pr
 
 // DeleteRange implements the method of KVService.
 func (a *api) DeleteRange(ctx context.Context, req *kvdpb.DeleteRangeRequest) (*kvdpb.DeleteRangeResponse, error) {
-	meta, err := a.apply(ctx, []*kvdpb.Mutation{{Op: &kvdpb.Mutation_DeleteRange{DeleteRange: req.Range}}}, req.Options)
+	meta, err := messages.Apply(ctx, a.server, &callOf(ctx).work, []*kvdpb.Mutation{{Op: &kvdpb.Mutation_DeleteRange{DeleteRange: req.Range}}}, req.Options)
 	if err != nil {
 		return nil, err
 	}
@@ -66,30 +67,20 @@ func (a *api) Write(ctx context.Context, req *kvdpb.WriteRequest) (*kvdpb.WriteR
 	if !req.Atomic {
 		return a.writeEach(ctx, req.Mutations, req.Options)
 	}
-	meta, err := a.apply(ctx, req.Mutations, req.Options)
+	meta, err := messages.Apply(ctx, a.server, &callOf(ctx).work, req.Mutations, req.Options)
 	if err != nil {
 		return nil, err
 	}
 	return &kvdpb.WriteResponse{Meta: meta}, nil
 }
 
-// apply performs mutations as one batch.
-func (a *api) apply(ctx context.Context, mutations []*kvdpb.Mutation, options *kvdpb.RequestOptions) (*kvdpb.ResponseMeta, error) {
-	all, err := a.mutationsOf(mutations)
-	if err != nil {
-		return nil, err
-	}
-	w, err := a.server.Apply(ctx, &callOf(ctx).work, all, optionsOf(options))
-	return metaOf(w), err
-}
-
 // writeEach performs each mutation for itself.
 func (a *api) writeEach(ctx context.Context, mutations []*kvdpb.Mutation, options *kvdpb.RequestOptions) (*kvdpb.WriteResponse, error) {
-	all, err := a.mutationsOf(mutations)
+	all, err := messages.MutationsOf(a.server, mutations)
 	if err != nil {
 		return nil, err
 	}
-	writes, err := a.server.ApplyEach(ctx, &callOf(ctx).work, all, optionsOf(options))
+	writes, err := a.server.ApplyEach(ctx, &callOf(ctx).work, all, messages.OptionsOf(options))
 	if err != nil {
 		return nil, err
 	}

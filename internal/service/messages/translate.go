@@ -1,4 +1,4 @@
-package grpcapi
+package messages
 
 import (
 	"github.com/kvd-db/kvd/internal/kv"
@@ -6,8 +6,8 @@ import (
 	kvdpb "github.com/kvd-db/kvd/pkg/kvdpb/kvd/v1"
 )
 
-// optionsOf translates the options of a write. The server checks them.
-func optionsOf(o *kvdpb.RequestOptions) kv.WriteOptions {
+// OptionsOf translates the options of a write. The server checks them.
+func OptionsOf(o *kvdpb.RequestOptions) kv.WriteOptions {
 	return kv.WriteOptions{
 		Durability: service.DurabilityOf(int32(o.GetDurability())),
 		RequestID: kv.RequestID{
@@ -17,7 +17,9 @@ func optionsOf(o *kvdpb.RequestOptions) kv.WriteOptions {
 	}
 }
 
-func conditionOf(p *kvdpb.Precondition) kv.Condition {
+// ConditionOf translates a condition. One that this version does not know is refused when it is
+// checked.
+func ConditionOf(p *kvdpb.Precondition) kv.Condition {
 	if p != nil && len(p.ProtoReflect().GetUnknown()) > 0 {
 		return kv.Condition{Kind: service.UnknownCondition}
 	}
@@ -38,12 +40,12 @@ func conditionOf(p *kvdpb.Precondition) kv.Condition {
 	return kv.Condition{}
 }
 
-// mutationsOf translates mutations, if there are not too many.
-func (a *api) mutationsOf(all []*kvdpb.Mutation) ([]service.Mutation, error) {
+// MutationsOf translates mutations, if there are not too many.
+func MutationsOf(s *service.Server, all []*kvdpb.Mutation) ([]service.Mutation, error) {
 	if len(all) == 0 {
 		return nil, nil
 	}
-	if err := a.server.CheckMutations(len(all)); err != nil {
+	if err := s.CheckMutations(len(all)); err != nil {
 		return nil, err
 	}
 	mutations := make([]service.Mutation, len(all))
@@ -56,7 +58,7 @@ func (a *api) mutationsOf(all []*kvdpb.Mutation) ([]service.Mutation, error) {
 // mutationOf translates a mutation. One that this version does not know has no kind, and
 // is refused when it is checked.
 func mutationOf(m *kvdpb.Mutation) service.Mutation {
-	to := service.Mutation{Condition: conditionOf(m.GetPrecondition())}
+	to := service.Mutation{Condition: ConditionOf(m.GetPrecondition())}
 	switch m := m.GetOp().(type) {
 	case *kvdpb.Mutation_Put:
 		to.Op, to.TTLMillis = kv.Op{Kind: kv.KindPut, Key: m.Put.GetKey(), Value: m.Put.GetValue()}, m.Put.GetTtlMs()
@@ -72,17 +74,10 @@ func mutationOf(m *kvdpb.Mutation) service.Mutation {
 	return to
 }
 
-func rangeOf(r *kvdpb.Range) kv.Range { return kv.Range{Start: r.GetStart(), End: r.GetEnd()} }
+// RangeOf translates a range.
+func RangeOf(r *kvdpb.Range) kv.Range { return kv.Range{Start: r.GetStart(), End: r.GetEnd()} }
 
-// item is what a read found, without its key.
-func (a *api) item(l *kv.Lookup) *kvdpb.Item {
-	return &kvdpb.Item{Value: l.Value, Version: uint64(l.Version), TtlMs: a.server.TimeLeft(l.Expiry)}
-}
-
-func meta(version kv.SeqNum) *kvdpb.ResponseMeta {
-	return &kvdpb.ResponseMeta{Version: uint64(version)}
-}
-
-func metaOf(w service.Written) *kvdpb.ResponseMeta {
+// MetaOf returns what is said of an atomic write.
+func MetaOf(w service.Written) *kvdpb.ResponseMeta {
 	return &kvdpb.ResponseMeta{Version: uint64(w.Version), Deduplicated: w.Deduplicated}
 }
