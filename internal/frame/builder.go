@@ -51,10 +51,10 @@ const (
 // firstBytes is the initial size of a Builder's memory. Guessed.
 const firstBytes = 2 << 10
 
-// Reset begins a frame of ReadFrame or WriteFrame in the memory of the previous frame,
+// Reset begins a frame of ReadFrame, WriteFrame or CallFrame in the memory of the previous frame,
 // which becomes invalid.
 func (b *Builder) Reset(kind FrameKind) {
-	if kind != ReadFrame && kind != WriteFrame {
+	if kind != ReadFrame && kind != WriteFrame && kind != CallFrame {
 		panic(fmt.Sprintf("frame: a builder of %v", kind))
 	}
 	data := b.data
@@ -76,7 +76,7 @@ func (b *Builder) Len() int {
 func (b *Builder) Count() int { return b.count }
 
 // Add appends an operation, which must be of the frame's kind, and returns its offset
-// for Skip. Its key, which must not be empty, and its values are copied. Its Tag and
+// for Skip. Its key, which must not be empty unless it is a call, and its values are copied. Its Tag and
 // Durability are not sent: the tag is the position, the durability is that of Finish.
 // All named writes of a frame must have the same ClientID.
 //
@@ -89,7 +89,9 @@ func (b *Builder) Add(op *Op) (offset int) {
 	offset = len(*b.data)
 	b.count++
 	switch {
-	case op.Kind == Get && b.kind != WriteFrame:
+	case op.Kind == Call && b.kind == CallFrame:
+		*b.data = op.appendCall(*b.data)
+	case op.Kind == Get && b.kind <= ReadFrame:
 		*b.data = op.appendRead(*b.data)
 	case (op.Kind == Put || op.Kind == Delete) && b.kind == WriteFrame:
 		if op.named() {
@@ -110,6 +112,9 @@ func (b *Builder) Skip(offset int) {
 }
 
 func skipped(kind FrameKind, head byte) byte {
+	if kind == CallFrame {
+		return head | headSkippedCall
+	}
 	if kind == WriteFrame && head&headKind == headPut {
 		return head | headSkippedPut
 	}
@@ -145,7 +150,7 @@ func (b *Builder) finish(h Header) (start int) {
 	}
 	data := *b.data
 	head := header{kind: max(b.kind, ReadFrame), count: b.count, id: h.ID, extra: h.TimeoutMillis}
-	if h.Timed {
+	if h.Timed && b.kind != CallFrame { // the request message of a call asks for timings
 		head.flags |= flagTimed
 	}
 	start = frontBytes - headerBytes
@@ -157,7 +162,7 @@ func (b *Builder) finish(h Header) (start int) {
 			binary.LittleEndian.PutUint64(data[start+headerBytes:], b.clientID)
 			binary.LittleEndian.PutUint64(data[start+headerBytes+8:], b.base)
 		}
-	} else if h.OneVersion {
+	} else if h.OneVersion && b.kind <= ReadFrame {
 		head.flags |= flagOneVersion
 	}
 	head.put(data[start:], len(data)-start)

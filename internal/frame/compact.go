@@ -10,11 +10,13 @@ import (
 // FrameKind is the kind of a compact frame: the byte after its length.
 type FrameKind uint8
 
-// The kinds of compact frames: two of requests, one to sign in, three of answers.
+// The kinds of compact frames: three of requests, one to sign in, three of answers.
 const (
 	ReadFrame   FrameKind = 1
 	WriteFrame  FrameKind = 2
 	signInFrame FrameKind = 3
+	// CallFrame needs VersionCalls on a connection of its own.
+	CallFrame FrameKind = 4
 
 	answerFrame    FrameKind = 0x81
 	goingAwayFrame FrameKind = 0x82
@@ -29,6 +31,8 @@ func (k FrameKind) String() string {
 		return "writes"
 	case signInFrame:
 		return "sign-in"
+	case CallFrame:
+		return "calls"
 	case answerFrame:
 		return "answers"
 	case goingAwayFrame:
@@ -105,6 +109,7 @@ const (
 	headNotFound     = 2
 	headFailed       = 3
 	headItemTTL      = 1 << 2
+	headDetails      = 1 << 2 // of a failure
 	headDeduplicated = 1 << 3
 	headSkipped      = 1 << 4
 )

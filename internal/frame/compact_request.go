@@ -24,8 +24,8 @@ func (r *Request) Read(from *bufio.Reader, limit int) error {
 }
 
 // Discard reads a frame like Read but does not keep it, and needs no memory for it. Of
-// its operations only the number is known, and whether they are reads or writes; all
-// writes are then reported as puts.
+// its operations only the number is known, and whether they are reads, writes or calls;
+// all writes are then reported as puts.
 func (r *Request) Discard(from *bufio.Reader, limit int) error {
 	r.Release()
 	start, err := from.Peek(headerBytes)
@@ -54,8 +54,11 @@ func (r *Request) discarded(head []byte, n int) error {
 		return err
 	}
 	op := Op{Kind: Put}
-	if h.kind == ReadFrame {
+	switch h.kind {
+	case ReadFrame:
 		op.Kind = Get
+	case CallFrame:
+		op.Kind = Call
 	}
 	if err := h.checkRequest(n - headerBytes); err != nil {
 		return err
@@ -82,10 +85,13 @@ func (r *Request) DecodeCompact(frame []byte) error {
 	}
 	r.Timed, r.OneVersion = h.flags&flagTimed != 0, h.flags&flagOneVersion != 0
 	r.Ops = slices.Grow(r.Ops, h.count)[:h.count]
-	if h.kind == ReadFrame {
+	switch h.kind {
+	case ReadFrame:
 		r.cutReads(&body, &h)
-	} else {
+	case WriteFrame:
 		r.cutWrites(&body, &h)
+	case CallFrame:
+		r.cutCalls(&body, &h)
 	}
 	if err := body.end(); err != nil {
 		r.Ops = r.Ops[:0]
@@ -100,6 +106,8 @@ func (h *header) checkRequest(rest int) error {
 		return h.check(readFlags, rest, minOpBytes)
 	case WriteFrame:
 		return h.check(writeFlags, rest, minOpBytes)
+	case CallFrame:
+		return h.check(0, rest, minCallBytes)
 	}
 	return malformed("a request of kind %v", h.kind)
 }

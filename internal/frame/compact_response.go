@@ -33,7 +33,7 @@ func (r *Response) SizeBound() int {
 	n := headerBytes + 1 + len(r.Timings)*binary.MaxVarintLen64
 	for i := range r.Results {
 		result := &r.Results[i]
-		n += maxResultBytes + len(result.Value) + len(result.Reason) + len(result.Message)
+		n += maxResultBytes + len(result.Value) + len(result.Reason) + len(result.Message) + 1 + result.detailsBound()
 	}
 	return n
 }
@@ -96,11 +96,19 @@ func (r *Result) appendCompact(b []byte) []byte {
 		b = append(b, headNotFound)
 		return binary.AppendUvarint(b, r.Version)
 	case r.Code != 0:
-		b = append(b, headFailed)
+		head := byte(headFailed)
+		if len(r.Details) > 0 {
+			head |= headDetails
+		}
+		b = append(b, head)
 		b = binary.AppendUvarint(b, uint64(uint32(r.Code)))
 		b = binary.AppendUvarint(b, r.Version)
 		b = binary.AppendUvarint(b, uint64(r.RetryAfterMillis))
-		return appendCompactBytes(appendCompactBytes(b, r.Reason), r.Message)
+		b = appendCompactBytes(appendCompactBytes(b, r.Reason), r.Message)
+		if len(r.Details) > 0 {
+			b = r.appendDetails(b)
+		}
+		return b
 	case !r.hasItem():
 		b = append(b, headDone|flags)
 		return binary.AppendUvarint(b, r.Version)
@@ -196,8 +204,11 @@ func (r *Result) cut(c *cutter) {
 		r.Skipped = true
 	case head == headNotFound:
 		r.Code, r.Reason, r.Version = int32(codes.NotFound), kvdpb.ReasonKeyNotFound, c.uvarint()
-	case head == headFailed:
+	case head&^headDetails == headFailed:
 		r.cutFailure(c)
+		if head&headDetails != 0 {
+			r.cutDetails(c)
+		}
 	case head&^(headDeduplicated) == headDone:
 		r.Version, r.Deduplicated = c.uvarint(), head&headDeduplicated != 0
 	case head&^(headDeduplicated|headItemTTL) == headItem:

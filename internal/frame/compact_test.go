@@ -65,6 +65,15 @@ var compactRequests = map[string]compactRequest{
 		{Kind: Put, Key: []byte("k"), Options: Options{ClientID: math.MaxUint64, Sequence: 999}},
 		{Kind: Put, Key: []byte("k"), Options: Options{Retried: true}},
 	}},
+	"call": {CallFrame, Header{ID: 1}, []Op{{Kind: Call, Method: MethodBeginSnapshot}}},
+	"calls": {CallFrame, Header{ID: 9, TimeoutMillis: 5000}, []Op{
+		{Kind: Call, Method: MethodWrite, Value: []byte("write")},
+		{Kind: Call, Method: MethodCommit, Value: make([]byte, 300), TimeoutMillis: math.MaxUint32},
+		{Kind: Call, Method: MethodExecute, Value: []byte("execute"), Skipped: true},
+		{Kind: Call, Method: MethodBeginSnapshot},
+		{Kind: Call, Method: MethodKeepSnapshot, Value: []byte{8, 1}, TimeoutMillis: 1, Skipped: true},
+		{Kind: Call, Method: MethodReleaseSnapshot, Value: []byte{8, 1}},
+	}},
 }
 
 var compactResponses = map[string]Response{
@@ -85,7 +94,12 @@ var compactResponses = map[string]Response{
 	"timed":      {ID: 8, Timings: []uint64{200}, Results: []Result{{Version: 1}}},
 	"going away": {GoingAway: true},
 	"refused":    {Refused: true, Results: []Result{{Code: 3, Reason: kvdpb.ReasonInvalidRequest, Message: "malformed frame"}}},
-	"large":      {Results: []Result{{HasPrevious: true, Value: make([]byte, 300)}}},
+	"calls": {ID: 9, Results: []Result{
+		{HasPrevious: true, Value: []byte("answer"), Version: 1 << 55},
+		{Tag: 1, Code: 9, Reason: kvdpb.ReasonVersionGone, Message: "gone", Version: 7, Details: []Detail{{"cause", "OPENING"}, {"key", ""}}},
+		{Tag: 2, Code: 5, Reason: "OTHER", Details: []Detail{{"", "x"}}},
+	}},
+	"large": {Results: []Result{{HasPrevious: true, Value: make([]byte, 300)}}},
 }
 
 func (r *compactRequest) build(b *Builder) []byte {
@@ -186,23 +200,25 @@ func TestCompactResponsesAreReadAsTheyWereWritten(t *testing.T) {
 	}
 }
 
-// The frames of version 1 have exactly these bytes.
+// The frames of each version have exactly these bytes.
 func TestGoldenFrames(t *testing.T) {
-	const dir = "testdata/v1"
-	frames := compactFrames()
-	if *update {
-		require.NoError(t, os.MkdirAll(dir, 0o755))
-		for name, data := range frames {
-			require.NoError(t, os.WriteFile(goldenPath(dir, name), []byte(hex.Dump(data)), 0o644))
+	for _, dir := range []string{"testdata/v1", "testdata/v3"} {
+		frames := compactFrames()
+		maps.DeleteFunc(frames, func(name string, _ []byte) bool { return strings.Contains(name, " call") != (dir == "testdata/v3") })
+		if *update {
+			require.NoError(t, os.MkdirAll(dir, 0o755))
+			for name, data := range frames {
+				require.NoError(t, os.WriteFile(goldenPath(dir, name), []byte(hex.Dump(data)), 0o644))
+			}
 		}
-	}
-	files, err := os.ReadDir(dir)
-	require.NoError(t, err)
-	require.Len(t, files, len(frames))
-	for name, data := range frames {
-		dump, err := os.ReadFile(goldenPath(dir, name))
+		files, err := os.ReadDir(dir)
 		require.NoError(t, err)
-		require.Equal(t, string(dump), hex.Dump(data), name)
+		require.Len(t, files, len(frames))
+		for name, data := range frames {
+			dump, err := os.ReadFile(goldenPath(dir, name))
+			require.NoError(t, err)
+			require.Equal(t, string(dump), hex.Dump(data), name)
+		}
 	}
 }
 
@@ -286,6 +302,11 @@ func TestMalformedFrames(t *testing.T) {
 		"an unknown condition":       {request(2, 0, 1, "\x0a\x05\x01k"), "unknown condition 5"},
 		"no condition":               {request(2, 0, 1, "\x0a\x00\x01k"), "unknown condition 0"},
 		"a name without a client":    {request(2, 0, 1, "\x22\x01\x01k"), "without a client"},
+		"calls with flags":           {request(4, flagTimed, 1, "\x01\x00"), "unknown flags 0x2"},
+		"a call of no method":        {request(4, 0, 1, "\x00\x00"), "unknown bits"},
+		"a call of another method":   {request(4, 0, 1, "\x07\x00"), "unknown bits"},
+		"a call with reserved bits":  {request(4, 0, 1, "\x21\x00"), "unknown bits"},
+		"a call that is too short":   {request(4, 0, 1, "\x01\x01"), "too early"},
 		"half a client":              {request(2, flagNamed, 1, "\x01\x00\x00\x00\x00\x00\x00\x00"), "too early"},
 	} {
 		var r Request
@@ -308,6 +329,9 @@ func TestMalformedFrames(t *testing.T) {
 		"going away with a result":   {request(0x82, 0, 1, "\x10"), "with results"},
 		"going away with flags":      {request(0x82, 1, 0, ""), "with results"},
 		"going away with more":       {request(0x82, 0, 0, "\x00"), "bytes after"},
+		"no details":                 {request(0x81, 0, 1, "\x07\x01\x00\x00\x00\x00\x00"), "with 0 details"},
+		"too many details":           {request(0x81, 0, 1, "\x07\x01\x00\x00\x00\x00\x11"), "with 17 details"},
+		"fewer details":              {request(0x81, 0, 1, "\x07\x01\x00\x00\x00\x00\x02\x01k\x01v"), "too early"},
 		"a value longer than it is":  {request(0x81, 0, 1, "\x01\x01\x01\x02v"), "too early"},
 		"a message longer than it":   {request(0x81, 0, 1, "\x03\x01\x00\x00\x00\x02v"), "too early"},
 		"a value with reserved bits": {request(0x81, 0, 1, "\x41\x01\x01\x01v"), "unknown bits"},
@@ -328,6 +352,7 @@ func TestFrameLengthIsBounded(t *testing.T) {
 func TestSkippedOperationsKeepTheirPlace(t *testing.T) {
 	for kind, ops := range map[FrameKind][]Op{
 		ReadFrame:  {{Kind: Get, Key: []byte("a")}, {Kind: Get, Key: []byte("b"), AtVersion: 1}, {Kind: Get, Key: []byte("c")}},
+		CallFrame:  {{Kind: Call, Method: MethodWrite}, {Kind: Call, Method: MethodCommit, TimeoutMillis: 1}, {Kind: Call, Method: MethodReleaseSnapshot, Value: []byte("v")}},
 		WriteFrame: {{Kind: Put, Key: []byte("a"), Value: []byte("v"), TTLMillis: 1}, {Kind: Delete, Key: []byte("b")}, {Kind: Put, Key: []byte("c")}},
 	} {
 		var b Builder
@@ -355,7 +380,7 @@ func TestSizeBoundHoldsOfCompactFrames(t *testing.T) {
 			var b Builder
 			b.Reset(r.kind)
 			before := b.Len()
-			b.Add(&Op{Kind: r.ops[i].Kind, Key: []byte("k"), Options: Options{ClientID: r.ops[i].ClientID}})
+			b.Add(&Op{Kind: r.ops[i].Kind, Method: r.ops[i].Method, Key: []byte("k"), Options: Options{ClientID: r.ops[i].ClientID}})
 			one := b.Len()
 			b.Add(&r.ops[i])
 			assert.LessOrEqual(t, b.Len()-one, r.ops[i].SizeBound(), "%s, operation %d", name, i)
@@ -572,6 +597,10 @@ func TestBuildersRefuseWhatIsNoFrame(t *testing.T) {
 	b.Reset(WriteFrame)
 	b.Add(&Op{Kind: Put, Key: []byte("k"), Options: Options{ClientID: 1}})
 	assert.Panics(t, func() { b.Add(&Op{Kind: Put, Key: []byte("k"), Options: Options{ClientID: 2}}) }, "two clients")
+	b.Reset(CallFrame)
+	assert.Panics(t, func() { b.Add(&Op{Kind: Call}) }, "a call without a method")
+	b.Reset(CallFrame)
+	assert.Panics(t, func() { b.Add(&Op{Kind: Get, Key: []byte("k")}) }, "a read among calls")
 	b.Reset(ReadFrame)
 	for range MaxOps {
 		b.Add(&Op{Kind: Get, Key: []byte("k")})
@@ -610,8 +639,11 @@ func FuzzCompactRequest(f *testing.F) {
 
 		rebuilt := compactRequest{kind: ReadFrame, ops: r.Ops}
 		rebuilt.header = Header{ID: r.ID, Timed: r.Timed, OneVersion: r.OneVersion}
-		if r.Ops[0].Kind != Get {
+		switch r.Ops[0].Kind {
+		case Put, Delete:
 			rebuilt.kind, rebuilt.header.Durability = WriteFrame, r.Ops[0].Durability
+		case Call:
+			rebuilt.kind = CallFrame
 		}
 		require.NoError(t, again.DecodeCompact(rebuilt.build(new(Builder))))
 		requireSameRequest(t, &r, &again)

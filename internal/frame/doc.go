@@ -11,7 +11,7 @@
 // The generated code defines what is correct for the two messages: tests and fuzzers
 // decode with it what this package encodes, and the other way round.
 //
-// # Compact frames, format versions 1 and 2
+// # Compact frames, format versions 1 to 3
 //
 // In protobuf an operation is three nested messages, whose lengths must be known before
 // they are written. A compact frame states what its operations have in common once, and
@@ -29,7 +29,7 @@
 //
 //	offset  bytes
 //	0       4       length of all that follows
-//	4       1       kind: 1 reads, 2 writes; 0x81 answers, 0x82 going away, 0x83 refused
+//	4       1       kind: 1 reads, 2 writes, 4 calls; 0x81 answers, 0x82 going away, 0x83 refused
 //	5       1       flags
 //	6       2       number of operations or results, 1 to 1024; going away 0, refused 1
 //	8       4       id: chosen by the client, unique among its frames in flight; answers repeat it
@@ -96,6 +96,23 @@
 //
 //	sign-in         all of its header but length and kind is zero; at most 1 KiB
 //	                token as bytes
+//
+// # Version 3: calls
+//
+// In version 3 the client's first frame is a sign-in, too, whose token is empty if the client
+// has none. Then it may also send frames of calls, kind 4, which have no flags. A call carries the
+// request message of a method of kv.proto, and its answer is an item without a version, whose
+// value is the response message; the version of the answer is that of the message. A failed call
+// has the figures that gRPC has in the metadata of an ErrorInfo.
+//
+//	head of a call
+//	bits 0-3        method: 1 Write, with atomic set; 2 Commit, 3 Execute, 4 BeginSnapshot, 5 KeepSnapshot, 6 ReleaseSnapshot
+//	bit 4           skipped
+//	bit 7           uvarint: its own time left in ms
+//	                request message as bytes
+//
+//	head of a result that failed
+//	bit 2           figures follow the message: their number (1 byte, 1 to 16), and of each name and value as bytes
 //
 // # Ends
 //

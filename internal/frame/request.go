@@ -19,6 +19,8 @@ const (
 	Get    Kind = 2
 	Put    Kind = 3
 	Delete Kind = 4
+	// Call is in no message: only compact frames have calls.
+	Call Kind = 0xff
 )
 
 func (k Kind) String() string {
@@ -29,6 +31,8 @@ func (k Kind) String() string {
 		return "put"
 	case Delete:
 		return "delete"
+	case Call:
+		return "call"
 	}
 	return fmt.Sprintf("kind(%d)", uint8(k))
 }
@@ -75,6 +79,9 @@ type Op struct {
 	AtVersion uint64
 	// Epoch is that of the snapshot; 0: not known.
 	Epoch uint64
+
+	// Method of a Call, whose Value is the encoded request message, and which has no Key.
+	Method Method
 
 	// Value and TTLMillis are set for a Put; a TTL of 0 never expires.
 	Value     []byte

@@ -59,6 +59,8 @@ type Result struct {
 	Reason           string
 	Message          string
 	RetryAfterMillis uint32
+	// Details are figures of the failure of a call; only in compact frames.
+	Details []Detail
 }
 
 // Response is a PipelineResponse, or a compact frame by itself. The zero value is

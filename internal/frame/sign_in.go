@@ -15,9 +15,17 @@ func AppendSignIn(b []byte, token string) []byte {
 	return b
 }
 
-// ReadSignIn reads the frame by which a client signs in, and no further. It returns the
-// token.
+// ReadSignIn reads the frame by which a client signs in in VersionSignIn, and no further. It
+// returns the token.
 func ReadSignIn(from io.Reader) (token string, err error) {
+	if token, err = ReadAnySignIn(from); err == nil && token == "" {
+		err = malformed("a sign-in without a token")
+	}
+	return token, err
+}
+
+// ReadAnySignIn is ReadSignIn in VersionCalls: the token is empty if the client has none.
+func ReadAnySignIn(from io.Reader) (token string, err error) {
 	var head [headerBytes]byte
 	if _, err := io.ReadFull(from, head[:]); err != nil {
 		return "", err
@@ -44,9 +52,6 @@ func ReadSignIn(from io.Reader) (token string, err error) {
 	if err := body.end(); err != nil {
 		return "", err
 	}
-	if token == "" {
-		return "", malformed("a sign-in without a token")
-	}
 	return token, nil
 }
 
@@ -70,6 +75,8 @@ const (
 	VersionPlain = 1
 	// VersionSignIn has a sign-in frame as the first one of the client.
 	VersionSignIn = 2
+	// VersionCalls has a sign-in, whose token may be empty, and CallFrame.
+	VersionCalls = 3
 
 	PreambleBytes = len(Preamble)
 )

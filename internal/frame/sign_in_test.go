@@ -44,6 +44,9 @@ func TestWhatIsNoSignInIsRefused(t *testing.T) {
 	}
 	_, err := ReadSignIn(bytes.NewReader(AppendSignIn(nil, "")))
 	require.ErrorIs(t, err, ErrMalformed)
+	token, err := ReadAnySignIn(bytes.NewReader(AppendSignIn(nil, "")))
+	require.NoError(t, err)
+	require.Empty(t, token)
 	_, err = ReadSignIn(bytes.NewReader(AppendSignIn(nil, strings.Repeat("x", MaxSignInBytes))))
 	require.ErrorIs(t, err, ErrTooLarge)
 	// A lying length costs no memory.
@@ -57,7 +60,7 @@ func TestWhatIsNoSignInIsRefused(t *testing.T) {
 
 func TestPreamblesNameTheirVersion(t *testing.T) {
 	assert.Equal(t, Preamble, PreambleOf(VersionPlain))
-	for _, version := range []byte{VersionPlain, VersionSignIn, 9} {
+	for _, version := range []byte{VersionPlain, VersionSignIn, VersionCalls, 9} {
 		assert.Equal(t, version, Version([PreambleBytes]byte([]byte(PreambleOf(version)))))
 	}
 	assert.Zero(t, Version([PreambleBytes]byte([]byte("\x00kvdfrx\x01"))))

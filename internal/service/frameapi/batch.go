@@ -82,7 +82,7 @@ func (p *Pipeline) split(split []*batch, f *frame.Request, t *ReceiveToken, who 
 		}
 		k, change, condition, err := p.classify(who, op)
 		if err != nil {
-			m := p.methodOf(op.Kind)
+			m := p.methodOf(op)
 			why := p.server.Failure(m, err)
 			m.Count(why.Code, 1)
 			refused = append(refused, resultOf(why, op.Tag))
@@ -229,7 +229,7 @@ func (b *batch) askStore(ctx context.Context) (panicked bool, err error) {
 	s := b.pipeline.server
 	defer func() {
 		if v := recover(); v != nil {
-			panicked, err = true, s.Panicked(b.pipeline.methodOf(b.ops[0].Kind), v)
+			panicked, err = true, s.Panicked(b.pipeline.methodOf(b.ops[0]), v)
 		}
 	}()
 	if b.key.together {
@@ -348,7 +348,7 @@ func (b *batch) answerWrites() (held bool) {
 		}
 		if w.Err != nil {
 			held = held || errors.Is(w.Err, kv.ErrUncertain)
-			b.fail(op, s.Failure(b.pipeline.methodOf(op.Kind), w.Err))
+			b.fail(op, s.Failure(b.pipeline.methodOf(op), w.Err))
 			continue
 		}
 		if op.Kind == frame.Put {
@@ -378,7 +378,7 @@ func (b *batch) answerWrites() (held bool) {
 // failAll answers every operation that is not answered yet with the error of the
 // whole call.
 func (b *batch) failAll(err error) {
-	why := b.pipeline.server.Failure(b.pipeline.methodOf(b.ops[0].Kind), err)
+	why := b.pipeline.server.Failure(b.pipeline.methodOf(b.ops[0]), err)
 	for _, op := range b.ops[b.answered:] {
 		b.fail(op, why)
 	}
@@ -386,7 +386,7 @@ func (b *batch) failAll(err error) {
 }
 
 func (b *batch) fail(op *frame.Op, why *service.Error) {
-	b.pipeline.methodOf(op.Kind).Count(why.Code, 1)
+	b.pipeline.methodOf(op).Count(why.Code, 1)
 	b.add(resultOf(why, op.Tag))
 }
 
@@ -441,7 +441,7 @@ func (b *batch) keepValues() {
 // finish notes where the time went, while the keys of the frame are still there.
 func (b *batch) finish() {
 	p := b.pipeline
-	p.server.Finish(p.conn, p.methodOf(b.ops[0].Kind), b.failed, &b.call, func() (l service.Load) {
+	p.server.Finish(p.conn, p.methodOf(b.ops[0]), b.failed, &b.call, func() (l service.Load) {
 		for _, op := range b.ops {
 			l.Add(op.Key, len(op.Value))
 		}

@@ -8,6 +8,7 @@
 //	Pipeline     charges its bytes to the memory account, or refuses it (pipeline.go)
 //	split        sorts its operations into batches by their batchKey (batch.go)
 //	batch        one call of service.Server, or a few if it reads much
+//	calls        or, of a frame of calls: performs each by package messages (calls.go)
 //	Send         answers what is done; answers that become ready during a write go with the
 //	             next one
 //
@@ -20,6 +21,8 @@
 //	    from writes, reads by version, writes by durability, and writes that read first (a
 //	    condition, or what the key held) from those that do not. So a read does not wait for
 //	    a sync, and a buffered write does not wait for a synced one.
+//	    Each call of a frame of calls is performed by itself, and answered soon after it is
+//	    done, together with others that one sync made durable (calls.go).
 //	F3. A worker passes the receive token on before it waits for anything, so a slow batch
 //	    delays no later frame.
 //	F4. A client that sends no whole frame, or takes no answers, for as long as the default

@@ -20,6 +20,7 @@ type frames struct {
 	server *service.Server
 
 	methodPipeline, methodGet, methodPut, methodDelete *service.Method
+	methodCalls                                        [frame.MethodReleaseSnapshot + 1]*service.Method
 
 	raw         atomic.Int64 // connections
 	rawAccepted atomic.Uint64
@@ -30,13 +31,21 @@ type frames struct {
 func New(s *service.Server) service.Protocol { return newFrames(s) }
 
 func newFrames(s *service.Server) *frames {
-	return &frames{
+	fs := &frames{
 		server:         s,
 		methodPipeline: s.Method("Pipeline", service.Writes, service.ByKey),
 		methodGet:      s.Method("Pipeline.Get", service.Reads, service.ByKey),
 		methodPut:      s.Method("Pipeline.Put", service.Writes, service.ByKey),
 		methodDelete:   s.Method("Pipeline.Delete", service.Writes, service.ByKey),
 	}
+	for m := frame.MethodWrite; m <= frame.MethodReleaseSnapshot; m++ {
+		kind := service.Writes
+		if m >= frame.MethodBeginSnapshot {
+			kind = service.Reads
+		}
+		fs.methodCalls[m] = s.Method("Pipeline."+m.String(), kind, service.ByKey)
+	}
+	return fs
 }
 
 // ALPN implements service.Protocol.
@@ -62,8 +71,12 @@ func (s *Streams) NewPipeline(ctx context.Context, conn *service.Conn, session *
 	return &Pipeline{transport: t, frames: s.frames, conn: conn, session: session, ctx: ctx, age: s.frames.server.Options().Lifetimes.StreamAge}
 }
 
-func (fs *frames) methodOf(k frame.Kind) *service.Method {
-	switch k {
+func (fs *frames) methodOf(op *frame.Op) *service.Method {
+	switch op.Kind {
+	case frame.Call:
+		if m := fs.methodCalls[op.Method]; m != nil { // nil: of a frame that was discarded
+			return m
+		}
 	case frame.Get:
 		return fs.methodGet
 	case frame.Put:

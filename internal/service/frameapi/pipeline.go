@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"sync"
 	"sync/atomic"
@@ -58,6 +59,8 @@ type Pipeline struct {
 	// another, ± 10 %; with idle, 0 for never, it is told so earlier, when nothing
 	// has come for as long, up to a quarter more.
 	age, idle time.Duration
+	// calls: the client may send frames of calls, as it can only on a connection of its own.
+	calls bool
 	// keepsToken: workers keep the token while they serve what does not wait. It is of no
 	// use where sending has to pass it on.
 	keepsToken bool
@@ -133,10 +136,16 @@ func (p *Pipeline) serve(f *frame.Request, t *ReceiveToken) {
 	begun := time.Now()
 	who, unknown := s.Authorize(p.session, service.ByKey, begun)
 	bytes := int64(f.Bytes())
+	hasCalls := len(f.Ops) > 0 && f.Ops[0].Kind == frame.Call
 	if len(f.Ops) > 0 && f.Ops[0].Kind != frame.Get {
 		bytes *= service.WriteCopies
 	}
+	if hasCalls {
+		bytes += int64(f.Bytes()) + callBytes(f) // a decoded message is one more copy
+	}
 	switch {
+	case hasCalls && !p.calls:
+		p.transport.Kill(Malformed(fmt.Errorf("%w: calls, which need version %d on a connection of their own", frame.ErrMalformed, frame.VersionCalls)))
 	case unknown != nil:
 		// It is judged anew for each frame: a token may have been revoked.
 		why := s.Failure(p.methodPipeline, unknown)
@@ -150,6 +159,10 @@ func (p *Pipeline) serve(f *frame.Request, t *ReceiveToken) {
 		p.refuse(f, t, s.Shed(service.ShedByBytes))
 	default:
 		defer s.Memory().Give(bytes)
+		if hasCalls {
+			p.serveCalls(f, t, who, begun)
+			return
+		}
 		if p.serveBatches(f, t, who, begun) {
 			f.Abandon()
 		}
@@ -184,7 +197,7 @@ func (p *Pipeline) refuse(f *frame.Request, t *ReceiveToken, why *service.Error)
 	r := frame.Response{Compact: f.Compact, ID: f.ID}
 	for i := range f.Ops {
 		r.Results = append(r.Results, resultOf(why, f.Ops[i].Tag))
-		p.methodOf(f.Ops[i].Kind).Count(why.Code, 1)
+		p.methodOf(&f.Ops[i]).Count(why.Code, 1)
 	}
 	if len(r.Results) > 0 {
 		p.transport.Send(&r, t)

@@ -28,13 +28,14 @@ const (
 // rawTransport is a connection of compact frames.
 type rawTransport struct {
 	*frames
-	conn   *service.Conn
-	socket *rawconn.Conn // nil: writing may always wait, as with TLS
-	in     *input
-	limit  int // bytes of a frame
-	ctx    context.Context
-	end    context.CancelCauseFunc
-	closed chan struct{} // closed when ctx has ended and conn is closed
+	conn    *service.Conn
+	socket  *rawconn.Conn // nil: writing may always wait, as with TLS
+	in      *input
+	limit   int  // bytes of a frame
+	version byte // of the format
+	ctx     context.Context
+	end     context.CancelCauseFunc
+	closed  chan struct{} // closed when ctx has ended and conn is closed
 
 	out struct {
 		sync.Mutex
@@ -51,7 +52,7 @@ type rawTransport struct {
 // It uses little stack itself, since a small stack is cut to 4 KiB while the connection
 // idles.
 func (fs *frames) Serve(conn *service.Conn) {
-	token, err := exchangePreambles(conn)
+	version, token, err := exchangePreambles(conn)
 	if err != nil {
 		_ = conn.Close() // it speaks no frames, and would not understand why
 		return
@@ -60,6 +61,7 @@ func (fs *frames) Serve(conn *service.Conn) {
 	fs.rawAccepted.Add(1)
 	defer fs.raw.Add(-1)
 	c := fs.newRawTransport(conn)
+	c.version = version
 	defer c.close()
 	if why := conn.Refused(); why != nil {
 		c.finish(why)
@@ -76,21 +78,28 @@ func (fs *frames) Serve(conn *service.Conn) {
 var errPreamble = errors.New("not the preamble of raw frames")
 
 // exchangePreambles reads the client's preamble and answers with the version to speak: the
-// client's, or if that is newer, the server's. It returns the token that the client signs in
-// with, if it does.
-func exchangePreambles(conn *service.Conn) (token string, err error) {
+// client's, or if that is newer, the server's. It returns the version, and the token that the
+// client signs in with, if it does.
+func exchangePreambles(conn *service.Conn) (version byte, token string, err error) {
 	var hello [frame.PreambleBytes]byte
 	if _, err := io.ReadFull(conn, hello[:]); err != nil {
-		return "", err
+		return 0, "", err
 	}
-	version := min(frame.Version(hello), frame.VersionSignIn)
+	version = min(frame.Version(hello), frame.VersionCalls)
 	if version == 0 {
-		return "", errPreamble
+		return 0, "", errPreamble
 	}
-	if _, err := io.WriteString(conn, frame.PreambleOf(version)); err != nil || version < frame.VersionSignIn {
-		return "", err
+	if _, err := io.WriteString(conn, frame.PreambleOf(version)); err != nil {
+		return 0, "", err
 	}
-	return frame.ReadSignIn(conn)
+	switch version {
+	case frame.VersionPlain:
+	case frame.VersionSignIn:
+		token, err = frame.ReadSignIn(conn)
+	default:
+		token, err = frame.ReadAnySignIn(conn)
+	}
+	return version, token, err
 }
 
 // newRawTransport returns a connection that is ready for frames. The caller closes it.
@@ -117,7 +126,7 @@ func (fs *frames) newRawTransport(conn *service.Conn) *rawTransport {
 // serve serves frames until the connection ends.
 func (c *rawTransport) serve(session *auth.Session) error {
 	life := &c.server.Options().Lifetimes
-	p := &Pipeline{transport: c, frames: c.frames, conn: c.conn, session: session, ctx: c.ctx, age: life.ConnAge, idle: life.ConnIdle, keepsToken: c.socket != nil}
+	p := &Pipeline{transport: c, frames: c.frames, conn: c.conn, session: session, ctx: c.ctx, age: life.ConnAge, idle: life.ConnIdle, keepsToken: c.socket != nil, calls: c.version >= frame.VersionCalls}
 	c.conn.Use(&rawUser{c, p})
 	return p.Run()
 }
