@@ -101,7 +101,8 @@ func (d *Directory) Close() error {
 	return d.lock.Close()
 }
 
-// IDs returns the ids of the backups, oldest first.
+// IDs returns the ids of the backups, oldest first. A file whose name is not an id is not
+// kvd's and is ignored.
 func (d *Directory) IDs() ([]string, error) {
 	names, err := d.fsys.List(d.dir)
 	if err != nil {
@@ -109,7 +110,7 @@ func (d *Directory) IDs() ([]string, error) {
 	}
 	var ids []string
 	for _, name := range names {
-		if id, ok := strings.CutSuffix(name, manifestSuffix); ok {
+		if id, ok := strings.CutSuffix(name, manifestSuffix); ok && isID(id) {
 			ids = append(ids, id)
 		}
 	}
@@ -161,6 +162,18 @@ func storedName(name string, sum uint64) string {
 	return fmt.Sprintf("%s.%016x", strings.ReplaceAll(name, "/", "-"), sum)
 }
 
+// parseStored takes the name of a file in the directory files apart; ok is false if kvd
+// writes no such name.
+func parseStored(name string) (prefix string, sum uint64, ok bool) {
+	dot := strings.LastIndexByte(name, '.')
+	if dot < 0 {
+		return "", 0, false
+	}
+	sum, err := strconv.ParseUint(name[dot+1:], 16, 64)
+	prefix = name[:dot]
+	return prefix, sum, err == nil && storedName(prefix, sum) == name
+}
+
 func (d *Directory) filePath(f *ManifestFile) string {
 	return path.Join(d.dir, filesName, storedName(f.Name, uint64(f.Sum)))
 }
@@ -175,11 +188,17 @@ type Result struct {
 // Create makes a backup of the source. What an interrupted attempt has copied is not copied
 // again.
 //
-// Errors: those of the source and of the directory's file system. Earlier backups are as
-// they were.
+// Errors: kv.ErrInvalidArgument if the directory has backups of another store; those of the
+// source and of the directory's file system. Earlier backups are as they were.
 func (d *Directory) Create(ctx context.Context, source Source, now time.Time, o Options) (*Result, error) {
 	info := source.Info()
-	stored, err := d.stored()
+	// The files of a backup whose manifest is damaged are verified like those of one that
+	// was interrupted.
+	earlier, _ := d.Manifests()
+	if err := d.checkStore(earlier, hex64(info.StoreID)); err != nil {
+		return nil, err
+	}
+	stored, err := d.stored(earlier)
 	if err != nil {
 		return nil, err
 	}
@@ -230,6 +249,18 @@ func (d *Directory) Create(ctx context.Context, source Source, now time.Time, o 
 	return r, vfs.WriteAtomic(d.fsys, d.manifestPath(id), b)
 }
 
+// checkStore returns an error if a backup is of another store: Restore takes the newest
+// backup and Prune keeps the newest, which must not depend on another store's schedule.
+func (d *Directory) checkStore(earlier []*Manifest, store hex64) error {
+	for _, m := range earlier {
+		if m.Store != store {
+			return fmt.Errorf("%w: %s holds backups of the store %016x, and this is the store %016x; give each store a directory of its own",
+				kv.ErrInvalidArgument, d.dir, uint64(m.Store), uint64(store))
+		}
+	}
+	return nil
+}
+
 // nextID returns an id that sorts after those of all backups.
 func (d *Directory) nextID(now time.Time) (string, error) {
 	ids, err := d.IDs()
@@ -253,10 +284,7 @@ type storedFile struct {
 }
 
 // stored returns the files that there are by the part of their names before the checksum.
-func (d *Directory) stored() (map[string][]storedFile, error) {
-	// The files of a backup whose manifest is damaged are verified like those of one that
-	// was interrupted.
-	manifests, _ := d.Manifests()
+func (d *Directory) stored(manifests []*Manifest) (map[string][]storedFile, error) {
 	named := map[string]bool{}
 	for _, m := range manifests {
 		for i := range m.Files {
@@ -269,12 +297,8 @@ func (d *Directory) stored() (map[string][]storedFile, error) {
 	}
 	all := map[string][]storedFile{}
 	for _, name := range names {
-		dot := strings.LastIndexByte(name, '.')
-		if dot < 0 {
-			continue
-		}
-		if sum, err := strconv.ParseUint(name[dot+1:], 16, 64); err == nil {
-			all[name[:dot]] = append(all[name[:dot]], storedFile{name, sum, named[name]})
+		if prefix, sum, ok := parseStored(name); ok {
+			all[prefix] = append(all[prefix], storedFile{name, sum, named[name]})
 		}
 	}
 	return all, nil
@@ -358,7 +382,7 @@ type Pruned struct {
 }
 
 // Prune removes all backups but the newest keep, and then every file that no backup needs,
-// also what interrupted backups left.
+// also what interrupted backups left. Files with names that kvd does not write stay.
 //
 // Errors: a *kv.CorruptionError if the manifest of a backup that stays cannot be read, since
 // then it is unknown which files it needs: nothing was removed.
@@ -396,7 +420,7 @@ func (d *Directory) Prune(keep int) (p Pruned, err error) {
 		return p, err
 	}
 	for _, name := range names {
-		if needed[name] {
+		if _, _, ours := parseStored(name); !ours || needed[name] {
 			continue
 		}
 		name = path.Join(d.dir, filesName, name)

@@ -9,6 +9,9 @@
 //	20261123T014200.123Z.backup      the manifest of one backup, named by its time
 //	files/p-0003-000012.sst.SUM      the files; SUM is the checksum, in hexadecimal
 //
+// All backups in a directory are of one store. Files with other names are ignored, and are
+// never removed.
+//
 // Backups share files: a file with a name, a length and a checksum that an earlier backup
 // has is not copied again. Tables and value files never change, so a backup copies what was
 // written since the one before, the manifests of partitions and the log.

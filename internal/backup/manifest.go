@@ -66,6 +66,12 @@ func (h *hex64) UnmarshalText(text []byte) error {
 	return err
 }
 
+// isID reports whether id is that of a backup: a time.
+func isID(id string) bool {
+	t, err := time.Parse(idLayout, id)
+	return err == nil && t.Format(idLayout) == id
+}
+
 type trailer struct {
 	Sum hex64 `json:"xxh64"`
 }
@@ -118,7 +124,7 @@ func (m *Manifest) check() error {
 	if m.Format != manifestFormat {
 		return fmt.Errorf("format %d does not exist", m.Format)
 	}
-	if t, err := time.Parse(idLayout, m.ID); err != nil || t.Format(idLayout) != m.ID {
+	if !isID(m.ID) {
 		return fmt.Errorf("the id %q is no time", m.ID)
 	}
 	seen := make(map[string]bool, len(m.Files))
