@@ -25,8 +25,8 @@ import (
 // of the store. Guessed.
 const maxCheckpoints = 4
 
-// errCheckpointEnded is why a checkpoint ended while clients free space on a full disk.
-var errCheckpointEnded = fmt.Errorf("%w: the disk is nearly full and clients delete, so the checkpoint gave back the files that it held; "+
+// errCheckpointEnded is why a checkpoint ended on a full disk.
+var errCheckpointEnded = fmt.Errorf("%w: the disk is nearly full, so the checkpoint gave back the files that it held; "+
 	"free space, then begin again", kv.ErrVersionGone)
 
 // Checkpoint is one version of the whole store as a set of files that do not change: the
@@ -46,7 +46,8 @@ var errCheckpointEnded = fmt.Errorf("%w: the disk is nearly full and clients del
 // K2. The bytes of a file are the same at each reading, until Release.
 //
 // K3. While a checkpoint is open, compaction deletes none of its files, and no segment of
-// the log is deleted. On a full disk on which clients delete, the engine ends it.
+// the log is deleted. The engine ends it when the disk gets too full for writes, and when
+// clients delete on a full disk, because the space of these files is needed.
 //
 // Safe for concurrent use.
 type Checkpoint struct {

@@ -314,6 +314,9 @@ func (e *Engine) freeSpace() {
 	})
 }
 
+// diskFull reports whether the store takes no puts for want of space.
+func (e *Engine) diskFull() bool { return e.readOnly.Load() && !e.disk.unwritable.Load() }
+
 // clientsFreeSpace reports whether clients deleted since the store became read-only. If so
 // the log is not kept for the request ids of writes: see trimLog. Only the maintenance loop
 // calls it.

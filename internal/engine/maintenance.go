@@ -16,6 +16,7 @@ func (e *Engine) maintain() {
 	defer e.events.Guard()
 	tick := time.NewTicker(housekeepingEvery)
 	defer tick.Stop()
+	full := e.diskFull()
 	for {
 		select {
 		case <-e.maintenance.stop:
@@ -32,7 +33,10 @@ func (e *Engine) maintain() {
 			}
 			e.watchDisk(true)
 			e.endLeases(time.Now())
-			if e.clientsFreeSpace() {
+			// Checkpoints keep what would be freed. One that begins while the disk is full
+			// lasts until clients delete, so that a store on a full disk can be backed up.
+			before := full
+			if full = e.diskFull(); full && !before || e.clientsFreeSpace() {
 				e.checkpoints.end(errCheckpointEnded)
 			}
 			if !e.disk.unwritable.Load() {

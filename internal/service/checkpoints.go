@@ -9,7 +9,7 @@ import (
 // CheckpointEnded is the error of a backup that the store has ended.
 var CheckpointEnded = &Error{
 	Code: OutOfRange, Reason: reason.VersionGone,
-	Message: "the server ended the backup, because its disk is nearly full and clients delete; free space, then repeat it",
+	Message: "the server ended the backup, because its disk is nearly full; free space, then repeat it",
 }
 
 // Checkpoint returns a version of the whole store as files. The caller releases it.
