@@ -90,6 +90,7 @@ func (t *trials) load() error {
 // observer shows and reports a trial as it goes on.
 func (t *trials) observer(label trialLabel) loadgen.Observer {
 	return loadgen.Observer{
+		Measured: func(begins bool) { measured(t.target, begins) },
 		Second:   func(s loadgen.Sample) { t.live.sample(label, s) },
 		Interval: func(s loadgen.Sample) error { return t.report.sample(label, s) },
 	}

@@ -205,7 +205,9 @@ func (o *coreOptions) run(t *trials, result *results.Result, cache string) error
 			if trial != nil {
 				cell := result.Cell(experiment.CoreParams(core.Name, cache, threads))
 				cell.Workload, cell.Target = t.settings, t.info
-				cell.Runs = append(cell.Runs, collector.Run(trial, t.info.Activity))
+				run := collector.Run(trial, t.info.Activity)
+				run.Stages = stagesOf(t.target)
+				cell.Runs = append(cell.Runs, run)
 			}
 			if err != nil || t.over() {
 				return err

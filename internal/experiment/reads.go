@@ -131,7 +131,7 @@ func (x Reads) measureStore(ctx context.Context, r *Round, i int, store *Store, 
 		config.Present, config.Seed = config.Keys, config.Seed+uint64(r.Number)+1
 		var summary *workload.Summary
 		err := x.counted(measures, files, store.FileReads, func() (err error) {
-			summary, err = workload.Run(ctx, store.Target, config, workload.Observer{Second: observe})
+			summary, err = workload.Run(ctx, store.Target, config, workload.Observer{Second: observe, Measured: store.Measured})
 			return err
 		})
 		if summary == nil {
@@ -144,6 +144,9 @@ func (x Reads) measureStore(ctx context.Context, r *Round, i int, store *Store, 
 		run.Measures = measures
 		if store.Activity != nil {
 			run.Activity = store.Activity()
+		}
+		if store.Stages != nil {
+			run.Stages = store.Stages()
 		}
 	}
 	return run, err

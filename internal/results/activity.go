@@ -1,6 +1,9 @@
 package results
 
-import "encoding/json"
+import (
+	"bytes"
+	"encoding/json"
+)
 
 // Activity counts the work of a store during the measurement of a run.
 type Activity struct {
@@ -30,8 +33,12 @@ func (r *Run) Counters() *Activity {
 		return a
 	}
 	data, err := json.Marshal(r.Activity) // as it was read from a file
-	a := new(Activity)
-	if err != nil || json.Unmarshal(data, a) != nil || *a == (Activity{}) {
+	if err != nil || bytes.Equal(data, []byte("null")) {
+		return nil
+	}
+	a, d := new(Activity), json.NewDecoder(bytes.NewReader(data))
+	d.DisallowUnknownFields() // of another program; counters may all be 0
+	if d.Decode(a) != nil {
 		return nil
 	}
 	return a

@@ -36,6 +36,8 @@ func TestCountersAreReadBack(t *testing.T) {
 	assert.Nil(t, r.Counters())
 	require.NoError(t, json.Unmarshal(data, &r.Activity))
 	assert.Equal(t, want, r.Counters())
+	r.Activity = map[string]any{"logSyncs": 0}
+	assert.Equal(t, new(Activity), r.Counters(), "a run that did nothing")
 	r.Activity = map[string]any{"syncs": 3}
 	assert.Nil(t, r.Counters(), "of another program")
 }
