@@ -55,7 +55,7 @@ func (o *experimentOptions) register(c *cobra.Command, full experimentDefaults) 
 
 func (o *experimentOptions) check() (err error) {
 	switch {
-	case o.scale <= 0 || o.scale > 100:
+	case !(o.scale > 0 && o.scale <= 100): // NaN is neither
 		return fmt.Errorf("--scale %v: want more than 0, and at most 100", o.scale)
 	case o.runs < 1:
 		return fmt.Errorf("--runs %d: want at least 1", o.runs)

@@ -26,6 +26,9 @@ func (o *experimentOptions) run(c *cobra.Command, e *experiment.Experiment, open
 
 // runOn is run on the stores that open makes. It also returns what was measured.
 func (o *experimentOptions) runOn(c *cobra.Command, e *experiment.Experiment, live *liveView, open func(experiment.Setup) (experiment.Store, error)) (*results.Result, error) {
+	if err := results.Prepare(o.report); err != nil {
+		return nil, err
+	}
 	environment, err := readEnvironment(".")
 	if err != nil {
 		return nil, err
@@ -35,6 +38,9 @@ func (o *experimentOptions) runOn(c *cobra.Command, e *experiment.Experiment, li
 		Open: open, Progress: live.experiment,
 	})
 	live.end()
+	if c.Context().Err() != nil && errors.Is(err, c.Context().Err()) {
+		err = nil // ended by a signal: report what was measured
+	}
 	if !anyRun(result) {
 		return result, err
 	}

@@ -124,6 +124,9 @@ func (o *microbatchOptions) experiment() (*experiment.Experiment, error) {
 
 // run loads the table, measures, and writes the report and the statistics.
 func (o *microbatchOptions) run(c *cobra.Command, e *experiment.Experiment, open opener) error {
+	if err := results.Prepare(o.report); err != nil {
+		return err
+	}
 	live := newLiveView(c.ErrOrStderr())
 	dir, err := os.MkdirTemp(".", "kvbench-data-")
 	if err != nil {

@@ -52,6 +52,11 @@ report.html, a self-contained page with charts.`,
 
 // benchmark does the runs, prints each, and writes the report.
 func benchmark(c *cobra.Command, o *options, open opener) error {
+	if o.report != "" {
+		if err := results.Prepare(o.report); err != nil {
+			return err
+		}
+	}
 	result := &results.Result{
 		Version: results.Version, Experiment: c.Name(), Command: os.Args, Scale: 1,
 		Began: time.Now().UTC().Format(time.RFC3339),

@@ -85,6 +85,9 @@ func (o *sweepOptions) resolve(c *cobra.Command) (err error) {
 }
 
 func (o *sweepOptions) run(c *cobra.Command, open opener) error {
+	if err := results.Prepare(o.report); err != nil {
+		return err
+	}
 	result := &results.Result{
 		Version: results.Version, Experiment: c.Name(), Command: os.Args, Scale: 1, Objectives: o.slo,
 		Began: time.Now().UTC().Format(time.RFC3339),

@@ -109,7 +109,7 @@ func (o *coreOptions) resolveStores(c *cobra.Command) error {
 	const leastMemtables = 1 << 20
 	given := c.Flags().Changed
 	switch {
-	case o.scale <= 0 || o.scale > 100:
+	case !(o.scale > 0 && o.scale <= 100): // NaN is neither
 		return fmt.Errorf("--scale %v: want more than 0, and at most 100", o.scale)
 	case o.runs < 1:
 		return fmt.Errorf("--runs %d: want at least 1", o.runs)
@@ -150,6 +150,9 @@ const coreMemtables = 128 << 20
 // measure runs all workloads on all stores, and writes the report. What was measured is
 // written also after an error.
 func (o *coreOptions) measure(c *cobra.Command, open opener) (err error) {
+	if err := results.Prepare(o.report); err != nil {
+		return err
+	}
 	environment, err := readEnvironment(".")
 	if err != nil {
 		return err

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/csv"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -19,6 +20,22 @@ const (
 	BenchFile  = "bench.txt"
 	ReportFile = "report.html"
 )
+
+// Prepare makes the directory if need be, and finds out whether files can be written there:
+// before a measurement of hours, rather than after it.
+func Prepare(dir string) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return fmt.Errorf("results: the report cannot be written: %w", err)
+	}
+	f, err := os.CreateTemp(dir, "kvbench-probe-")
+	if err != nil {
+		return fmt.Errorf("results: the report cannot be written: %w", err)
+	}
+	if err := errors.Join(f.Close(), os.Remove(f.Name())); err != nil {
+		return fmt.Errorf("results: the report cannot be written: %w", err)
+	}
+	return nil
+}
 
 // Write writes the directory, which is made if need be. It replaces files of the same
 // names, and leaves others alone. report is the page to store.
