@@ -8,7 +8,8 @@
 //
 // The events are sign_in and sign_in_failed, once for each connection and credential;
 // refused, once for each operation; admin, for administrative calls; and dropped. Beyond [LinesPerSecond]
-// lines are dropped, and a line with the event dropped says how many. Lines wait in memory
+// lines are dropped, and a line with the event dropped says how many. Administrative calls
+// have such a rate of their own, which no other line takes from. Lines wait in memory
 // for the file, at most [queueLines], so a disk that stands still delays no request; what
 // finds no room counts as dropped, too. A file of MaxBytes is renamed to NAME.1, in place of
 // an older one, and a new one begun, so both have at most twice MaxBytes. Lines are not

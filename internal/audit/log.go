@@ -12,13 +12,16 @@ import (
 )
 
 const (
-	// LinesPerSecond bounds the rate of lines, and how many may come at once. Guessed: more
-	// than operators read, and 2 GB a day at most.
+	// LinesPerSecond bounds the rate of lines, and how many may come at once: of
+	// administrative calls, and of all others together. Guessed: more than operators read,
+	// and 2 GB a day of each at most.
 	LinesPerSecond = 100
 	// DefaultMaxBytes is when a file is full by default.
 	DefaultMaxBytes = 64 << 20
 	// queueLines is how many lines may wait for the file. Guessed.
 	queueLines = 1024
+	// reservedLines is how many of those only administrative calls may take.
+	reservedLines = queueLines / 4
 )
 
 // Event is a line of the log.
@@ -54,10 +57,11 @@ type Log struct {
 	mu struct {
 		sync.Mutex
 		closed  bool
-		dropped uint64  // since the last line
-		total   uint64  // dropped since the start
-		tokens  float64 // lines that may be written now
-		at      time.Time
+		dropped uint64 // since the last line
+		total   uint64 // dropped since the start
+		// admin and others are rates of their own: every client can make lines of the other
+		// kinds, and must not keep an administrative call out of the log by that.
+		admin, others rate
 	}
 
 	// Used by the goroutine that writes.
@@ -70,7 +74,7 @@ type Log struct {
 // once until a line is written again.
 func Open(fsys vfs.FS, name string, maxBytes int64, report func(error)) (*Log, error) {
 	l := &Log{fs: fsys, name: name, maxBytes: maxBytes, report: report, lines: make(chan Event, queueLines), ended: make(chan struct{})}
-	l.mu.tokens = LinesPerSecond
+	l.mu.admin.lines, l.mu.others.lines = LinesPerSecond, LinesPerSecond
 	if err := l.open(); err != nil {
 		return nil, fmt.Errorf("audit log: %w", err)
 	}
@@ -100,16 +104,34 @@ func (l *Log) Add(e Event) {
 		return
 	}
 	e.Time = time.Now().UTC()
-	l.mu.tokens = min(LinesPerSecond, l.mu.tokens+e.Time.Sub(l.mu.at).Seconds()*LinesPerSecond)
-	l.mu.at = e.Time
-	if l.mu.tokens < 1 || len(l.lines)+1 >= cap(l.lines) {
+	of, room := &l.mu.others, cap(l.lines)-reservedLines
+	if e.Kind == Admin {
+		of, room = &l.mu.admin, cap(l.lines)
+	}
+	if len(l.lines)+1 >= room || !of.take(e.Time) {
 		l.mu.dropped++
 		l.mu.total++
 		return
 	}
-	l.mu.tokens--
 	l.sayDroppedLocked(e.Time)
 	l.lines <- e
+}
+
+// rate bounds lines of some kinds.
+type rate struct {
+	lines float64 // that may be written now
+	at    time.Time
+}
+
+// take reports whether a line may be written now.
+func (r *rate) take(now time.Time) bool {
+	r.lines = min(LinesPerSecond, r.lines+now.Sub(r.at).Seconds()*LinesPerSecond)
+	r.at = now
+	if r.lines < 1 {
+		return false
+	}
+	r.lines--
+	return true
 }
 
 // sayDroppedLocked adds a line with the count of what was dropped; there is room for it.

@@ -70,6 +70,28 @@ func TestAFloodIsDroppedAndCounted(t *testing.T) {
 	})
 }
 
+// A client that is refused again and again, or signs in again and again, keeps no
+// administrative call out of the log.
+func TestAFloodHidesNoAdministrativeCall(t *testing.T) {
+	for _, kind := range []string{audit.SignIn, audit.SignInFailed, audit.Refused} {
+		synctest.Test(t, func(t *testing.T) {
+			fsys := vfs.NewMem()
+			l, err := audit.Open(fsys, "audit", 1<<30, func(err error) { assert.NoError(t, err) })
+			require.NoError(t, err)
+			const flood = 2 * audit.LinesPerSecond
+			for range flood {
+				l.Add(audit.Event{Kind: kind})
+			}
+			l.Add(audit.Event{Kind: audit.Admin, Method: "Backup"})
+			require.NoError(t, l.Close())
+			all := lines(t, fsys, "audit")
+			last := all[len(all)-1]
+			assert.Equal(t, "Backup", last.Method, kind)
+			assert.EqualValues(t, flood-audit.LinesPerSecond, l.Dropped(), kind)
+		})
+	}
+}
+
 func TestAFullFileIsSetAside(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fsys := vfs.NewMem()
