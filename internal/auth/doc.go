@@ -15,7 +15,8 @@
 //
 //	read PREFIX   gets, scans, what a transaction reads, conditions, returned previous items
 //	write PREFIX  puts and deletes, of keys and ranges
-//	admin         the administrative calls, such as the slow log; it includes no data
+//	admin         the administrative calls, such as the slow log, which shows keys, and
+//	              backups, which hold all data; gets and scans need a right to read, too
 //
 // A right counts for the keys that begin with its prefix, and for ranges within it: an open
 // end is within the empty prefix alone. Rights only add up; a range is not divided among

@@ -22,6 +22,7 @@ import (
 	"google.golang.org/grpc/test/bufconn"
 
 	"github.com/kvd-db/kvd/internal/auth"
+	"github.com/kvd-db/kvd/internal/backup"
 	"github.com/kvd-db/kvd/internal/frame"
 	"github.com/kvd-db/kvd/internal/kv"
 	"github.com/kvd-db/kvd/internal/service"
@@ -562,6 +563,68 @@ func TestARevokedTokenEndsOpenConnections(t *testing.T) {
 	require.Equal(t, codes.Unauthenticated, status.Code(drain(scan, nil)))
 	_, err = f.kv.Get(app.context(), &kvdpb.GetRequest{Key: []byte("k0000")})
 	require.Equal(t, codes.Unauthenticated, status.Code(err))
+}
+
+// saved is a store that can be backed up. Its one file is larger than what the transport
+// takes while the client receives nothing.
+type saved struct{ *servicetest.Store }
+
+func (saved) Checkpoint(context.Context) (service.Checkpoint, error) { return savedFiles{}, nil }
+
+type savedFiles struct{}
+
+const savedBytes = 64 << 20
+
+func (savedFiles) Info() backup.Info {
+	return backup.Info{Files: []backup.File{{Name: "table", Size: savedBytes}}}
+}
+func (savedFiles) Release() {}
+func (savedFiles) Fetch(context.Context, string, []uint64) (uint64, io.Reader, error) {
+	return 1, io.LimitReader(zeros{}, savedBytes), nil
+}
+
+type zeros struct{}
+
+func (zeros) Read(p []byte) (int, error) { return len(p), nil }
+
+// An administrator that is no longer one gets no more of a backup that is under way, be it
+// in the middle of a file or between two.
+func TestARevokedTokenEndsABackup(t *testing.T) {
+	for _, between := range []bool{false, true} {
+		ops := &client{name: "ops", admin: true}
+		fsys := vfs.NewMem()
+		tokens(t, fsys, []*client{ops})
+		authority, err := auth.Open(fsys, "tokens", func(error) {})
+		require.NoError(t, err)
+		store := servicetest.New(kv.DefaultLimits)
+		f := start(t, store, func() *service.Server {
+			return service.New(saved{store}, service.Options{Auth: authority}, protocols...)
+		})
+		stream, err := kvdpb.NewAdminServiceClient(f.conn).Backup(ops.context())
+		require.NoError(t, err)
+		ask := func(file string) {
+			require.NoError(t, stream.Send(&kvdpb.BackupRequest{File: file}))
+			_, err = stream.Recv()
+			require.NoError(t, err)
+		}
+		ask("")
+		if !between {
+			ask("table")
+		}
+		tokens(t, fsys, nil)
+		authority.Reload()
+		if between {
+			require.NoError(t, stream.Send(&kvdpb.BackupRequest{File: "table"}))
+		}
+		got := 0
+		for err == nil && got < savedBytes {
+			var r *kvdpb.BackupResponse
+			if r, err = stream.Recv(); err == nil {
+				got += len(r.GetData())
+			}
+		}
+		assert.Equal(t, codes.Unauthenticated, status.Code(err), "between files: %v, %d bytes: %v", between, got, err)
+	}
 }
 
 // A method without a rule is not served, and neither is any other.
