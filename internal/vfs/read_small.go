@@ -3,17 +3,21 @@ package vfs
 import (
 	"fmt"
 	"io"
+	"os"
 	"path/filepath"
 )
 
 // ReadSmall returns the contents of a small file that an operator maintains, such as a
 // certificate. Unlike FS.Open it follows symbolic links, which tools that renew such files
-// replace. A file of more than limit bytes is an error.
+// replace. A file of more than limit bytes is an error, and so is what is no regular file: to
+// open a named pipe could wait for ever.
 func ReadSmall(fsys FS, name string, limit int) (_ []byte, err error) {
-	if fsys == OS {
-		if name, err = filepath.EvalSymlinks(name); err != nil {
-			return nil, err
-		}
+	info, name, err := StatFollowed(fsys, name)
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() {
+		return nil, fmt.Errorf("%s: it is no regular file (mode %v)", name, info.Mode())
 	}
 	f, err := fsys.Open(name)
 	if err != nil {
@@ -28,4 +32,17 @@ func ReadSmall(fsys FS, name string, limit int) (_ []byte, err error) {
 		return nil, err
 	}
 	return contents, nil
+}
+
+// StatFollowed is FS.Stat of the file that symbolic links lead to, and returns its name.
+func StatFollowed(fsys FS, name string) (os.FileInfo, string, error) {
+	if fsys == OS {
+		followed, err := filepath.EvalSymlinks(name)
+		if err != nil {
+			return nil, "", err
+		}
+		name = followed
+	}
+	info, err := fsys.Stat(name)
+	return info, name, err
 }
