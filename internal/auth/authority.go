@@ -61,7 +61,7 @@ func Open(fsys vfs.FS, name string, report func(error)) (*Authority, error) {
 }
 
 func checkWriters(fsys vfs.FS, name string) error {
-	info, err := fsys.Stat(name)
+	info, _, err := vfs.StatFollowed(fsys, name)
 	if err != nil {
 		return err
 	}
