@@ -162,7 +162,8 @@ func (a *app) backupVerifyCommand() *cobra.Command {
 		var damaged error
 		if source.id == "" && !newest {
 			all, damaged = source.dir.Manifests()
-		} else {
+		}
+		if len(all) == 0 && damaged == nil { // no backup is an error, too
 			var m *backup.Manifest
 			m, damaged = source.dir.Load(source.id)
 			if m != nil {

@@ -304,3 +304,17 @@ func TestBackupArguments(t *testing.T) {
 		assert.Contains(t, r.err, c.want, "%v", c.args)
 	}
 }
+
+// A directory whose only backup is incomplete is not reported as whole.
+func TestADirectoryWithoutABackupIsNotWhole(t *testing.T) {
+	p, dir := serve(t, t.TempDir()), filepath.Join(t.TempDir(), "backups")
+	p.must("backup", dir)
+	manifests, err := filepath.Glob(filepath.Join(dir, "*.backup"))
+	require.NoError(t, err)
+	require.Len(t, manifests, 1)
+	require.NoError(t, os.Remove(manifests[0]))
+	r := command(t, "", nil, "backup", "verify", dir)
+	assert.Equal(t, 64, r.code, r.err)
+	assert.Empty(t, r.out)
+	assert.Contains(t, r.err, "holds no complete backup")
+}
