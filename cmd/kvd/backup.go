@@ -36,7 +36,7 @@ func (a *app) backupCommand() *cobra.Command {
 			"Backups in one directory share files, so a backup copies only what is new. A\n" +
 			"backup that was interrupted is no backup; the command, repeated, uses the files\n" +
 			"that were copied. The argument - writes one tar archive to standard output.\n\n" +
-			"Whoever can read or change a backup can read or change the data, so protect it\n" +
+			"A person or program that can read a backup can read the data, so protect it\n" +
 			"like the store. If the server has identities, the command needs an administrator.",
 		Example: "  kvd backup /backups/orders --addr db1:7070 --rate 50MiB\n" +
 			"  kvd backup list /backups/orders\n" +

@@ -12,7 +12,7 @@ import (
 	"github.com/kvd-db/kvd/internal/vfs"
 )
 
-// Why a client is nobody. The texts go to clients.
+// Why a client has no identity. The texts go to clients.
 var (
 	ErrNoCredentials = errors.New("the server wants to know who the client is; sign in with a token or a client certificate")
 	ErrUnknown       = errors.New("the server does not know this token or client certificate, or it was revoked")
@@ -105,7 +105,7 @@ type Session struct {
 // resolved is a session in one table of identities.
 type resolved struct {
 	in       *table
-	identity *Identity // nil: it is nobody
+	identity *Identity // nil: it has none
 }
 
 // SignIn returns the session of a token.

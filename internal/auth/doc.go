@@ -9,7 +9,7 @@
 // is no password that could be guessed.
 //
 // A certificate is known by its one URI, such as kvd:app, or if it has no URI by its common
-// name, as CN=app. One with several URIs is nobody's. The names are compared exactly.
+// name, as CN=app. A certificate with several URIs has no identity. The names are compared exactly.
 //
 // # Rights
 //

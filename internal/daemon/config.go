@@ -124,7 +124,7 @@ func (c *Config) Settings() []*Setting {
 		{Name: "client-ca", value: stringValue{&c.ClientCA},
 			Help: "file with the authorities of client certificates, likewise; clients then need a certificate, or with --tokens a certificate or a token"},
 		{Name: "tokens", value: stringValue{&c.Tokens},
-			Help: "file with the identities of clients and their rights, see kvd token; likewise. Without it, whoever has a client certificate may do everything"},
+			Help: "file with the identities of clients and their rights, see kvd token; likewise. Without it, a client with a certificate may do everything"},
 		{Name: "audit-log", value: stringValue{&c.AuditLog},
 			Help: "file for sign-ins, refusals and administrative calls, as JSON lines without keys and values; at 64MiB it is renamed to NAME.1. Needs --tokens or --client-ca"},
 		{Name: "log-level", Live: true, value: choiceValue{&c.LogLevel, []string{"debug", "info", "warn", "error"}}, Help: "lowest level of lines to log"},

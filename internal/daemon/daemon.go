@@ -33,7 +33,7 @@ type process struct {
 	journal *journal
 	disk    *diskWatch
 	tls     *certificate.Server // nil: connections are plain text
-	auth    *auth.Authority     // nil: everybody may do everything
+	auth    *auth.Authority     // nil: every client may do everything
 	audited *audit.Log          // nil: there is none
 
 	listen, adminListen net.Listener

@@ -97,7 +97,7 @@ func (s *process) openTokens() (err error) {
 		return fmt.Errorf("%w: --tokens: %w; kvd token new makes one", ErrUsage, err)
 	}
 	if s.config.TLSCert == "" {
-		s.log.Warn("tokens travel in plain text: whoever can read the network can use them; pass --tls-cert and --tls-key")
+		s.log.Warn("tokens travel in plain text: a process that can read the network can use them; pass --tls-cert and --tls-key")
 	}
 	return nil
 }

@@ -17,7 +17,7 @@ type Rule uint8
 
 const (
 	noRule Rule = iota
-	// Public methods are for everybody: health checks.
+	// Public methods are for every client: health checks.
 	Public
 	// SignedIn methods are for every client that the server knows, and have no data.
 	SignedIn
@@ -46,7 +46,7 @@ func (s *Server) checkRules() error {
 }
 
 // Authorize returns who a client is, if it may call a method. Without authentication it is
-// nil, and everybody may do everything. What the method does with keys is judged later, by
+// nil, and every client may do everything. What the method does with keys is judged later, by
 // what it asks the Server for.
 func (s *Server) Authorize(session *auth.Session, r Rule, now time.Time) (*auth.Identity, error) {
 	if s.options.Auth == nil || r == Public {

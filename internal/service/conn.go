@@ -108,7 +108,7 @@ func (s *Server) socketOf(conn net.Conn) *rawconn.Conn {
 }
 
 // SignIn returns the session of a token that the client shows, or, for an empty one, that of
-// its certificate; nil: it has shown nothing, or nobody has to. Used by one goroutine at a
+// its certificate; nil: it has shown nothing, or need not. Used by one goroutine at a
 // time.
 func (c *Conn) SignIn(token string) *auth.Session {
 	if c.server.options.Auth == nil {

@@ -16,7 +16,7 @@ type Options struct {
 	// TLS secures every connection, by TLS 1.3; nil is plain text. The NextProtos, also of
 	// what GetConfigForClient returns, are the server's.
 	TLS *tls.Config
-	// Auth knows the clients and their rights; nil: everybody may do everything.
+	// Auth knows the clients and their rights; nil: every client may do everything.
 	Auth *auth.Authority
 	// Audit is told of sign-ins, refusals and administrative calls, if there is Auth. It may be
 	// called concurrently and must return soon. Nil discards them.

@@ -93,7 +93,7 @@ func (c *call) signIn(info *tap.Info) error {
 	return nil
 }
 
-// ambiguous is a token that signs nobody in.
+// ambiguous is a token that signs no client in.
 const ambiguous = "ambiguous"
 
 // bearer returns the token in the values of the header authorization: "" if there is none.
