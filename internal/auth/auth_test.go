@@ -83,6 +83,19 @@ func TestOpenEndsAreWithinTheEmptyPrefixAlone(t *testing.T) {
 	assert.True(t, last.MayReadRange([]byte("\xff\xff\x01"), nil), "nothing follows the prefix")
 }
 
+// A prefix is bytes and no text: \x80 and \xfe end no UTF-8 character, and have successors.
+func TestPrefixesThatAreNoTextHaveTheirOwnEnd(t *testing.T) {
+	for _, c := range []struct{ prefix, end, beyond string }{
+		{"a\x80", "a\x81", "a\x81\x00"}, {"a\xfe", "a\xff", "b"}, {"a\x80\xff", "a\x81", "b"}, {"\xe2\x82", "\xe2\x83", "\xe3"},
+	} {
+		i := &auth.Identity{Read: []string{c.prefix}}
+		assert.True(t, i.MayReadRange([]byte(c.prefix), []byte(c.end)), "%q", c.prefix)
+		assert.False(t, i.MayReadRange([]byte(c.prefix), []byte(c.beyond)), "%q", c.prefix)
+	}
+	last := &auth.Identity{Read: []string{"\x80"}}
+	assert.False(t, last.MayReadRange([]byte("\x80"), nil), "\x81 follows")
+}
+
 func TestNobodyMayDoNothing(t *testing.T) {
 	var nobody *auth.Identity
 	for _, i := range []*auth.Identity{nobody, {}} {

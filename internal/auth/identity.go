@@ -2,7 +2,6 @@ package auth
 
 import (
 	"bytes"
-	"strings"
 	"time"
 )
 
@@ -71,10 +70,10 @@ func hasRange(prefixes []string, start, end []byte) bool {
 // successor returns the first key after all that begin with a prefix, or "" if there is
 // none.
 func successor(prefix string) string {
-	trimmed := strings.TrimRight(prefix, "\xff")
-	if trimmed == "" {
-		return ""
+	for last := len(prefix) - 1; last >= 0; last-- {
+		if b := prefix[last]; b < 0xff {
+			return prefix[:last] + string([]byte{b + 1})
+		}
 	}
-	last := len(trimmed) - 1
-	return trimmed[:last] + string([]byte{trimmed[last] + 1})
+	return ""
 }
