@@ -3,6 +3,8 @@ package auth
 import (
 	"bytes"
 	"time"
+
+	"github.com/kvd-db/kvd/internal/kv"
 )
 
 // Identity is who a client is and what it may do. It does not change. The methods that judge
@@ -59,21 +61,10 @@ func hasRange(prefixes []string, start, end []byte) bool {
 		}
 		// start has the prefix, so the range is within it if no key after all with the
 		// prefix is before end.
-		after := successor(p)
-		if after == "" || len(end) > 0 && string(end) <= after {
+		after := kv.PrefixRange([]byte(p)).End
+		if len(after) == 0 || len(end) > 0 && bytes.Compare(end, after) <= 0 {
 			return true
 		}
 	}
 	return false
-}
-
-// successor returns the first key after all that begin with a prefix, or "" if there is
-// none.
-func successor(prefix string) string {
-	for last := len(prefix) - 1; last >= 0; last-- {
-		if b := prefix[last]; b < 0xff {
-			return prefix[:last] + string([]byte{b + 1})
-		}
-	}
-	return ""
 }
