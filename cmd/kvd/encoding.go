@@ -7,7 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/kvd-db/kvd/internal/inspect"
+	"github.com/kvd-db/kvd/internal/escape"
 )
 
 // encoding is the encoding of keys and values in arguments and in output.
@@ -28,7 +28,7 @@ func (e *encoding) decode(what, text string) (b []byte, err error) {
 	case e.base64:
 		b, err = base64.StdEncoding.DecodeString(text)
 	case e.escaped:
-		b, err = inspect.Unescape(text)
+		b, err = escape.Parse(text)
 	default:
 		b = []byte(text)
 	}
@@ -47,7 +47,7 @@ func (e *encoding) encode(b []byte, forPerson bool) string {
 	case e.base64:
 		return base64.StdEncoding.EncodeToString(b)
 	case e.escaped || forPerson:
-		return inspect.Escape(b)
+		return escape.Bytes(b)
 	}
 	return string(b)
 }

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/kvd-db/kvd/internal/inspect"
+	"github.com/kvd-db/kvd/internal/escape"
 	"github.com/kvd-db/kvd/internal/kv"
 	"github.com/kvd-db/kvd/pkg/kvd"
 	kvdpb "github.com/kvd-db/kvd/pkg/kvdpb/kvd/v1"
@@ -124,7 +124,7 @@ func parseOperation(words []word, enc *encoding) (operation, error) {
 			return operation{}, fmt.Errorf("want %s %s, here are %d words after %s", v.name, v.takes, len(rest), v.name)
 		}
 		in := &arguments{enc: enc, words: rest}
-		text := name + " " + shorten(inspect.Escape([]byte(rest[0].text)))
+		text := name + " " + shorten(escape.Bytes([]byte(rest[0].text)))
 		return operation{text: text, writes: v.writes, run: v.parse(in)}, in.err
 	}
 	return operation{}, fmt.Errorf("no operation is called %q; kvd txn --help lists them", shorten(name))

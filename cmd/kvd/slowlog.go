@@ -9,7 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/kvd-db/kvd/internal/inspect"
+	"github.com/kvd-db/kvd/internal/escape"
 	"github.com/kvd-db/kvd/pkg/kvd"
 )
 
@@ -93,11 +93,11 @@ func writeSlowTable(w io.Writer, log *kvd.SlowLog) error {
 func spellPrefix(r *kvd.SlowRequest) string {
 	switch more := r.KeyBytes - len(r.KeyPrefix); {
 	case more == 0:
-		return inspect.Escape(r.KeyPrefix)
+		return escape.Bytes(r.KeyPrefix)
 	case len(r.KeyPrefix) == 0:
 		return fmt.Sprintf("(%d bytes)", more)
 	default:
-		return fmt.Sprintf("%s (%d more bytes)", inspect.Escape(r.KeyPrefix), more)
+		return fmt.Sprintf("%s (%d more bytes)", escape.Bytes(r.KeyPrefix), more)
 	}
 }
 

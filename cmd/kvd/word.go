@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/kvd-db/kvd/internal/inspect"
+	"github.com/kvd-db/kvd/internal/escape"
 )
 
 // word is one word of a line of a script. Words are separated by spaces and tabs. A word
@@ -41,11 +41,11 @@ func splitWords(line string) (words []word, err error) {
 
 // unquote parses a word up to its closing quote and returns the rest of the line.
 func unquote(s string) (w word, after string, err error) {
-	var escaped strings.Builder // as inspect.Unescape reads it
+	var escaped strings.Builder // as escape.Parse reads it
 	for i := 0; i < len(s); i++ {
 		switch {
 		case s[i] == '"':
-			text, err := inspect.Unescape(escaped.String())
+			text, err := escape.Parse(escaped.String())
 			return word{text: string(text), quoted: true}, s[i+1:], err
 		case s[i] == '\\' && i+1 < len(s):
 			if i++; s[i] == '"' {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/kvd-db/kvd/internal/descriptor"
+	"github.com/kvd-db/kvd/internal/escape"
 	"github.com/kvd-db/kvd/internal/kv"
 	"github.com/kvd-db/kvd/internal/manifest"
 	"github.com/kvd-db/kvd/internal/vfs"
@@ -23,7 +24,7 @@ type DumpOptions struct {
 
 // Dump prints a file of a store in readable form. The file's name determines its type.
 // The checksums of tables and log segments depend on their location, so such files must
-// be in place. Keys and values are printed as by Escape.
+// be in place. Keys and values are printed as by escape.Bytes.
 //
 // Errors: kv.ErrInvalidArgument if the name is not that of a store's file; a
 // *kv.CorruptionError, after Dump has printed what is readable;
@@ -172,8 +173,8 @@ func (d *dumper) entry(seq kv.SeqNum, kind kv.Kind, key, value []byte, expiry ui
 	d.printf("\n")
 }
 
-// quote returns Escape(b) in quotation marks, and escapes quotation marks in it.
-func quote(b []byte) string { return `"` + strings.ReplaceAll(Escape(b), `"`, `\x22`) + `"` }
+// quote returns escape.Bytes(b) in quotation marks, and escapes quotation marks in it.
+func quote(b []byte) string { return `"` + strings.ReplaceAll(escape.Bytes(b), `"`, `\x22`) + `"` }
 
 // shownValue is how much of a value is printed without DumpOptions.Values. Guessed: a
 // line then fits in a wide window.

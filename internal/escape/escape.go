@@ -1,4 +1,5 @@
-package inspect
+// Package escape writes keys and other bytes as text that people can read and type.
+package escape
 
 import (
 	"fmt"
@@ -8,9 +9,9 @@ import (
 	"unicode/utf8"
 )
 
-// Escape converts bytes to readable text, and Unescape converts it back: printable
+// Bytes converts bytes to readable text, and Parse converts it back: printable
 // characters are kept, a backslash becomes \\, every other byte \xNN.
-func Escape(b []byte) string {
+func Bytes(b []byte) string {
 	var out strings.Builder
 	out.Grow(len(b))
 	for len(b) > 0 {
@@ -30,9 +31,9 @@ func Escape(b []byte) string {
 	return out.String()
 }
 
-// Unescape is the inverse of Escape. It also accepts \xNN with capital letters, and
-// escapes that Escape would not produce.
-func Unescape(s string) ([]byte, error) {
+// Parse is the inverse of Bytes. It also accepts \xNN with capital letters, and
+// escapes that Bytes would not produce.
+func Parse(s string) ([]byte, error) {
 	out := make([]byte, 0, len(s))
 	for i := 0; i < len(s); {
 		rest := s[i:]

@@ -1,4 +1,4 @@
-package inspect
+package escape
 
 import (
 	"testing"
@@ -22,8 +22,8 @@ func TestEscapeShowsTextAsItIsAndTheRestAsHex(t *testing.T) {
 		"\u202etrick":       `\xe2\x80\xaetrick`,
 		"\ufffd":            "\ufffd",
 	} {
-		assert.Equal(t, want, Escape([]byte(in)))
-		back, err := Unescape(want)
+		assert.Equal(t, want, Bytes([]byte(in)))
+		back, err := Parse(want)
 		require.NoError(t, err)
 		assert.Equal(t, in, string(back))
 	}
@@ -36,18 +36,18 @@ func TestUnescapeSaysWhereAnEscapeIsWrong(t *testing.T) {
 		`a\x4`:   "byte 1",
 		`aa\xzz`: "byte 2",
 	} {
-		_, err := Unescape(in)
+		_, err := Parse(in)
 		require.ErrorContains(t, err, want, in)
 	}
 }
 
-func FuzzEscape(f *testing.F) {
+func FuzzBytes(f *testing.F) {
 	f.Add([]byte("plain"))
 	f.Add([]byte("\\x00\x00\xff\u00e4"))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		escaped := Escape(b)
+		escaped := Bytes(b)
 		require.True(t, utf8.ValidString(escaped))
-		back, err := Unescape(escaped)
+		back, err := Parse(escaped)
 		require.NoError(t, err)
 		require.Equal(t, string(b), string(back))
 	})
