@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/kvd-db/kvd/internal/auth"
+	"github.com/kvd-db/kvd/internal/escape"
 	"github.com/kvd-db/kvd/internal/vfs"
 )
 
@@ -261,7 +262,7 @@ func (a *app) listTokensJSON(entries []auth.Entry) error {
 			Admin       bool      `json:"admin"`
 			Created     time.Time `json:"created,omitzero"`
 			Expires     time.Time `json:"expires,omitzero"`
-		}{e.Name, e.TokenID, e.Certificate, escaped(e.Read), escaped(e.Write), e.Admin, e.Created, e.Expires})
+		}{e.Name, e.TokenID, e.Certificate, escape.Strings(e.Read), escape.Strings(e.Write), e.Admin, e.Created, e.Expires})
 		if err != nil {
 			return err
 		}
@@ -279,18 +280,11 @@ func knownBy(e *auth.Entry) string {
 	return "certificate " + e.Certificate
 }
 
-func escaped(prefixes []string) (all []string) {
-	for _, p := range prefixes {
-		all = append(all, auth.Escape(p))
-	}
-	return all
-}
-
 func quoted(prefixes []string) string {
 	if len(prefixes) == 0 {
 		return "-"
 	}
-	return `"` + strings.Join(escaped(prefixes), `" "`) + `"`
+	return `"` + strings.Join(escape.Strings(prefixes), `" "`) + `"`
 }
 
 func expiry(at, now time.Time) string {

@@ -8,11 +8,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strconv"
 	"strings"
 	"time"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/kvd-db/kvd/internal/escape"
 )
 
 const (
@@ -134,11 +135,11 @@ func prefixes(texts []string) (all []string, err error) {
 		return nil, fmt.Errorf("%d prefixes; want at most %d", len(texts), maxPrefixes)
 	}
 	for _, text := range texts {
-		prefix, err := unescape(text)
+		prefix, err := escape.Parse(text)
 		if err != nil {
 			return nil, fmt.Errorf("prefix %q: %w", text, err)
 		}
-		all = append(all, prefix)
+		all = append(all, string(prefix))
 	}
 	return all, nil
 }
@@ -150,7 +151,7 @@ func Encode(entries []Entry) ([]byte, error) {
 		e := &entries[i]
 		to := entryJSON{
 			Name: e.Name, Certificate: e.Certificate, Created: e.Created, Expires: e.Expires,
-			Read: escapeAll(e.Read), Write: escapeAll(e.Write), Admin: e.Admin,
+			Read: escape.Strings(e.Read), Write: escape.Strings(e.Write), Admin: e.Admin,
 		}
 		if e.TokenID != "" {
 			to.Token = &tokenJSON{e.TokenID, hex.EncodeToString(e.Hash[:])}
@@ -159,52 +160,4 @@ func Encode(entries []Entry) ([]byte, error) {
 	}
 	text, err := json.MarshalIndent(file, "", "  ")
 	return append(text, '\n'), err
-}
-
-func escapeAll(prefixes []string) (texts []string) {
-	for _, p := range prefixes {
-		texts = append(texts, Escape(p))
-	}
-	return texts
-}
-
-// Escape returns a prefix as the file has it.
-func Escape(prefix string) string {
-	var text strings.Builder
-	for prefix != "" {
-		r, size := utf8.DecodeRuneInString(prefix)
-		switch {
-		case r == '\\':
-			text.WriteString(`\\`)
-		case r == utf8.RuneError && size == 1, !unicode.IsPrint(r):
-			for _, c := range []byte(prefix[:size]) {
-				fmt.Fprintf(&text, `\x%02x`, c)
-			}
-		default:
-			text.WriteString(prefix[:size])
-		}
-		prefix = prefix[size:]
-	}
-	return text.String()
-}
-
-func unescape(text string) (string, error) {
-	prefix := make([]byte, 0, len(text))
-	for text != "" {
-		switch {
-		case text[0] != '\\':
-			prefix, text = append(prefix, text[0]), text[1:]
-		case strings.HasPrefix(text, `\\`):
-			prefix, text = append(prefix, '\\'), text[2:]
-		case strings.HasPrefix(text, `\x`) && len(text) >= 4:
-			c, err := strconv.ParseUint(text[2:4], 16, 8)
-			if err != nil {
-				return "", errors.New(`want two hexadecimal digits after \x`)
-			}
-			prefix, text = append(prefix, byte(c)), text[4:]
-		default:
-			return "", errors.New(`want \\ or \xNN after a backslash`)
-		}
-	}
-	return string(prefix), nil
 }

@@ -31,6 +31,14 @@ func Bytes(b []byte) string {
 	return out.String()
 }
 
+// Strings is Bytes for each of several.
+func Strings(all []string) (texts []string) {
+	for _, s := range all {
+		texts = append(texts, Bytes([]byte(s)))
+	}
+	return texts
+}
+
 // Parse is the inverse of Bytes. It also accepts \xNN with capital letters, and
 // escapes that Bytes would not produce.
 func Parse(s string) ([]byte, error) {
@@ -52,7 +60,7 @@ func Parse(s string) ([]byte, error) {
 			out = append(out, byte(c))
 			i += 4
 		default:
-			return nil, fmt.Errorf("escape at byte %d: want \\\\ or \\xNN", i)
+			return nil, fmt.Errorf("escape at byte %d: want \\\\ or \\xNN after a backslash", i)
 		}
 	}
 	return out, nil
