@@ -47,16 +47,7 @@ func TestLSMWritesAReportThatCanBeDrawnAgain(t *testing.T) {
 	back, err := results.Read(dir)
 	require.NoError(t, err)
 	assert.Len(t, back.Cells, 8)
-	page := filepath.Join(dir, results.ReportFile)
-	before, err := os.ReadFile(page)
-	require.NoError(t, err)
-	assert.Contains(t, string(before), "100M keys are 10k")
-	require.NoError(t, os.Remove(page))
-	r := runCommand(t, t.Context(), nil, "report", dir)
-	require.Equal(t, exitOK, r.code, r.stderr)
-	after, err := os.ReadFile(page)
-	require.NoError(t, err)
-	assert.Equal(t, string(before), string(after))
+	assert.Contains(t, redrawn(t, dir), "100M keys are 10k")
 }
 
 func TestAWrongAnswerEndsLSM(t *testing.T) {
@@ -69,7 +60,7 @@ func TestAWrongAnswerEndsLSM(t *testing.T) {
 }
 
 func TestLSMRefusesWhatMakesNoSense(t *testing.T) {
-	for says, args := range map[string][]string{
+	refuses(t, "lsm", map[string][]string{
 		"--scale 0":       {"--scale", "0"},
 		"unknown mix":     {"--mixes", "ODD"},
 		"--flush-keys 0":  {"--flush-keys", "0"},
@@ -78,9 +69,5 @@ func TestLSMRefusesWhatMakesNoSense(t *testing.T) {
 		"0 keys":          {"--keys", "0"},
 		"--partitions 0":  {"--partitions", "0"},
 		"nothing to meas": {"--mixes", ""},
-	} {
-		r := runCommand(t, t.Context(), nil, append([]string{"lsm"}, args...)...)
-		assert.Equal(t, exitUsage, r.code, says)
-		assert.Contains(t, r.stderr, says)
-	}
+	})
 }

@@ -72,15 +72,7 @@ func TestMicrobatchWritesAReportThatCanBeDrawnAgain(t *testing.T) {
 		require.Equal(t, exitOK, r.code, r.stderr)
 		assert.Contains(t, r.stderr, "run 12 of 12  store disk, readers 3, batch adaptive")
 	})
-	page := filepath.Join(dir, results.ReportFile)
-	before, err := os.ReadFile(page)
-	require.NoError(t, err)
-	require.NoError(t, os.Remove(page))
-	r := runCommand(t, t.Context(), nil, "report", dir)
-	require.Equal(t, exitOK, r.code, r.stderr)
-	after, err := os.ReadFile(page)
-	require.NoError(t, err)
-	assert.Equal(t, string(before), string(after))
+	redrawn(t, dir)
 }
 
 func TestAWrongAnswerEndsMicrobatch(t *testing.T) {
@@ -93,7 +85,7 @@ func TestAWrongAnswerEndsMicrobatch(t *testing.T) {
 }
 
 func TestMicrobatchRefusesWhatMakesNoSense(t *testing.T) {
-	for says, args := range map[string][]string{
+	refuses(t, "microbatch", map[string][]string{
 		"--stores tape":         {"--stores", "tape"},
 		"--sizes 0":             {"--sizes", "0"},
 		"--sizes 2000":          {"--sizes", "2000"},
@@ -104,9 +96,5 @@ func TestMicrobatchRefusesWhatMakesNoSense(t *testing.T) {
 		"ends after --reads":    {"--duration", "1s"},
 		"nothing to measure":    {"--stores", ""},
 		"--scale 0: want more ": {"--scale", "0"},
-	} {
-		r := runCommand(t, t.Context(), nil, append([]string{"microbatch"}, args...)...)
-		assert.Equal(t, exitUsage, r.code, says)
-		assert.Contains(t, r.stderr, says)
-	}
+	})
 }

@@ -34,15 +34,11 @@ func TestAnOpenLoopCountsLateStarts(t *testing.T) {
 }
 
 func TestArrivalsThatMakeNoSense(t *testing.T) {
-	for says, args := range map[string][]string{
+	refuses(t, "run", map[string][]string{
 		"--arrivals tidal": {"--arrivals", "tidal"},
 		"without a rate":   {"--arrivals", "poisson"},
 		"--slo":            {"--slo", "p99"},
-	} {
-		r := runCommand(t, t.Context(), nil, append([]string{"run"}, args...)...)
-		assert.Equal(t, exitUsage, r.code, says)
-		assert.Contains(t, r.stderr, says)
-	}
+	})
 }
 
 func TestAMissedObjectiveIsAnExitCode(t *testing.T) {

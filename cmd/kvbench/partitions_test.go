@@ -31,15 +31,7 @@ func TestPartitionsWritesAReportThatCanBeDrawnAgain(t *testing.T) {
 	assert.Len(t, back.Cells, 8)
 	assert.Equal(t, 0.0001, back.Scale)
 
-	page := filepath.Join(dir, results.ReportFile)
-	before, err := os.ReadFile(page)
-	require.NoError(t, err)
-	require.NoError(t, os.Remove(page))
-	r := runCommand(t, t.Context(), nil, "report", dir)
-	require.Equal(t, exitOK, r.code, r.stderr)
-	after, err := os.ReadFile(page)
-	require.NoError(t, err)
-	assert.Equal(t, string(before), string(after))
+	redrawn(t, dir)
 }
 
 func TestAWrongAnswerEndsPartitions(t *testing.T) {
@@ -53,7 +45,7 @@ func TestAWrongAnswerEndsPartitions(t *testing.T) {
 }
 
 func TestPartitionsRefusesWhatMakesNoSense(t *testing.T) {
-	for says, args := range map[string][]string{
+	refuses(t, "partitions", map[string][]string{
 		"--scale 0":       {"--scale", "0"},
 		"--runs 0":        {"--runs", "0"},
 		"--report needs":  {"--report", ""},
@@ -64,11 +56,7 @@ func TestPartitionsRefusesWhatMakesNoSense(t *testing.T) {
 		"choose memory":   {"--durability", "default"},
 		"values of 3":     {"--value-size", "3"},
 		"nothing to meas": {"--mixes", ""},
-	} {
-		r := runCommand(t, t.Context(), nil, append([]string{"partitions"}, args...)...)
-		assert.Equal(t, exitUsage, r.code, says)
-		assert.Contains(t, r.stderr, says)
-	}
+	})
 }
 
 func TestReportRefusesOtherDirectories(t *testing.T) {

@@ -51,35 +51,14 @@ func TestReadsMeasuresTheStoreAndRawReadsInTurns(t *testing.T) {
 	assert.Equal(t, "pread", raw.Operations[0].Name)
 	assert.InDelta(t, float64(raw.Ops), raw.Measures["fileReads"], 0.5, "each operation is one read of a file")
 
-	page := filepath.Join("r", results.ReportFile)
-	html, err := os.ReadFile(page)
-	require.NoError(t, err)
+	html := redrawn(t, "r")
 	for _, says := range []string{"Reads by 2 threads", "file reads a read", "times the block cache of 512 MiB", "40,846 and 42,876"} {
-		assert.Contains(t, string(html), says)
+		assert.Contains(t, html, says)
 	}
 	if runtime.GOOS == "linux" {
-		assert.Contains(t, string(html), "were dropped from the page cache before each run")
-		assert.NotContains(t, string(html), "so the page cache served reads")
+		assert.Contains(t, html, "were dropped from the page cache before each run")
+		assert.NotContains(t, html, "so the page cache served reads")
 	}
-	require.NoError(t, os.Remove(page))
-	require.NoError(t, redrawn(t, "r"))
-	again, err := os.ReadFile(page)
-	require.NoError(t, err)
-	assert.Equal(t, string(html), string(again))
-}
-
-// redrawn draws a report again, in the current directory.
-func redrawn(t *testing.T, dir string) error {
-	t.Helper()
-	r, err := results.Read(dir)
-	if err != nil {
-		return err
-	}
-	page, err := pageOf(r)
-	if err != nil {
-		return err
-	}
-	return results.Write(dir, r, page.HTML())
 }
 
 func TestReadsSaysThatPagesWereKept(t *testing.T) {
@@ -102,7 +81,7 @@ func TestReadsNeedsFiles(t *testing.T) {
 }
 
 func TestReadsRefusesWhatMakesNoSense(t *testing.T) {
-	for says, args := range map[string][]string{
+	refuses(t, "reads", map[string][]string{
 		"unknown distribution":  {"--distributions", "odd"},
 		"nothing to measure":    {"--distributions", ""},
 		"--partitions 0":        {"--partitions", "0"},
@@ -112,9 +91,5 @@ func TestReadsRefusesWhatMakesNoSense(t *testing.T) {
 		"sizes with weights":    {"--value-size", "much"},
 		"--runs 0":              {"--runs", "0"},
 		"unknown flag: --mixes": {"--mixes", "BALANCED"},
-	} {
-		r := runCommand(t, t.Context(), nil, append([]string{"reads"}, args...)...)
-		assert.Equal(t, exitUsage, r.code, says)
-		assert.Contains(t, r.stderr, says)
-	}
+	})
 }

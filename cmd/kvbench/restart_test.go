@@ -43,16 +43,10 @@ func TestRestartMeasuresStartsAfterAKillAndACleanStop(t *testing.T) {
 		}
 		assert.Contains(t, run.Measures, "heapBytesReads")
 	}
-	page := filepath.Join("r", results.ReportFile)
-	html, err := os.ReadFile(page)
-	require.NoError(t, err)
+	html := redrawn(t, "r")
 	for _, says := range []string{"Start by size of the data", "Start by size of the log, 2k keys", "each further key", "121 s at best", "SIGKILL"} {
-		assert.Contains(t, string(html), says)
+		assert.Contains(t, html, says)
 	}
-	require.NoError(t, redrawn(t, "r"))
-	again, err := os.ReadFile(page)
-	require.NoError(t, err)
-	assert.Equal(t, string(html), string(again))
 }
 
 // TestRestartNoticesALostKey: the store that is opened is not the one that was filled.
@@ -83,16 +77,12 @@ func TestFillRefusesOtherInput(t *testing.T) {
 }
 
 func TestRestartRefusesWhatMakesNoSense(t *testing.T) {
-	for says, args := range map[string][]string{
+	refuses(t, "restart", map[string][]string{
 		"--logs: \"big\"":    {"--logs", "big"},
 		"nothing to measure": {"--logs", ""},
 		"--partitions 0":     {"--partitions", "0"},
 		"--scale 0":          {"--scale", "0"},
 		"values of 3":        {"--value-size", "3"},
 		"keys of 5 bytes":    {"--key-size", "5"},
-	} {
-		r := runCommand(t, t.Context(), nil, append([]string{"restart"}, args...)...)
-		assert.Equal(t, exitUsage, r.code, says)
-		assert.Contains(t, r.stderr, says)
-	}
+	})
 }

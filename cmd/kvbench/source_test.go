@@ -1,7 +1,6 @@
 package main
 
 import (
-	"os"
 	"path/filepath"
 	"testing"
 	"testing/synctest"
@@ -29,31 +28,18 @@ func TestASourceRunsItsExperimentBesideItsFigures(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, "partitions", back.Source)
 	assert.Len(t, back.Cells, 2)
-	file := filepath.Join(dir, "partitions", results.ReportFile)
-	before, err := os.ReadFile(file)
-	require.NoError(t, err)
-	assert.Contains(t, string(before), "What the source measured")
-
-	r := runCommand(t, t.Context(), nil, "report", filepath.Join(dir, "partitions"))
-	require.Equal(t, exitOK, r.code, r.stderr)
-	after, err := os.ReadFile(file)
-	require.NoError(t, err)
-	assert.Equal(t, string(before), string(after))
+	assert.Contains(t, redrawn(t, filepath.Join(dir, "partitions")), "What the source measured")
 }
 
 func TestSourcesThatMakeNoSense(t *testing.T) {
-	for says, args := range map[string][]string{
+	refuses(t, "source", map[string][]string{
 		"name a source":           {},
 		`"alchemy" is no source`:  {"alchemy"},
 		`unexpected "partitions"`: {"partitions", "partitions"},
 		"--runs -1":               {"partitions", "--runs=-1"},
 		"--scale 0":               {"partitions", "--scale", "0"},
 		"unknown flag: --alchemy": {"partitions", "--", "--alchemy"},
-	} {
-		r := runCommand(t, t.Context(), nil, append([]string{"source"}, args...)...)
-		assert.Equal(t, exitUsage, r.code, says)
-		assert.Contains(t, r.stderr, says)
-	}
+	})
 	r := runCommand(t, t.Context(), func(m *memoryTarget) { m.garbled = true }, "source", "partitions", "--scale", "0.0001")
 	assert.Equal(t, exitError, r.code)
 	assert.Contains(t, r.stderr, "wrong answer")

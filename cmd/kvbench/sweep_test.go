@@ -1,7 +1,6 @@
 package main
 
 import (
-	"os"
 	"path/filepath"
 	"strconv"
 	"testing"
@@ -32,14 +31,7 @@ func TestASweepOfAStoreWithAKnownCapacity(t *testing.T) {
 	require.NoError(t, err)
 	assert.Greater(t, most, 410, "more than it can do")
 
-	page := filepath.Join(dir, results.ReportFile)
-	before, err := os.ReadFile(page)
-	require.NoError(t, err)
-	r := runCommand(t, t.Context(), nil, "report", dir)
-	require.Equal(t, exitOK, r.code, r.stderr)
-	after, err := os.ReadFile(page)
-	require.NoError(t, err)
-	assert.Equal(t, string(before), string(after))
+	redrawn(t, dir)
 }
 
 func TestASweepRunsOnTheEngineAndOnAServer(t *testing.T) {
@@ -53,15 +45,11 @@ func TestASweepRunsOnTheEngineAndOnAServer(t *testing.T) {
 }
 
 func TestSweepRefusesWhatMakesNoSense(t *testing.T) {
-	for says, args := range map[string][]string{
+	refuses(t, "sweep", map[string][]string{
 		"--rps":        {"--rps", "fast"},
 		"--report":     {"--report", ""},
 		"--runs 0":     {"--runs", "0"},
 		"0 threads":    {"--threads", "0"},
 		"is no object": {"--slo", "p98<1s"},
-	} {
-		r := runCommand(t, t.Context(), nil, append([]string{"sweep"}, args...)...)
-		assert.Equal(t, exitUsage, r.code, says)
-		assert.Contains(t, r.stderr, says)
-	}
+	})
 }
