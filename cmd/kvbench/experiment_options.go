@@ -74,22 +74,20 @@ const (
 	leastScaledMemory = 64 << 20
 )
 
-// scaledDuration returns the length of a run: whole tenths of a second, at least two
-// seconds.
-func (o *experimentOptions) scaledDuration() time.Duration {
-	if o.duration > 0 {
-		return o.duration
-	}
-	return max(time.Duration(o.scale*float64(o.full.duration)).Round(100*time.Millisecond), 2*time.Second)
-}
+// What --scale leaves of the length of a run at least: two seconds, and a second where no
+// steady state of flushes and compactions is needed.
+const (
+	leastDuration      = 2 * time.Second
+	leastShortDuration = time.Second
+)
 
-// shortDuration is scaledDuration for experiments that need no steady state of flushes and
-// compactions: at least a second.
-func (o *experimentOptions) shortDuration() time.Duration {
+// scaledDuration returns the length of a run: that of --duration, or whole tenths of a second,
+// and not less than least.
+func (o *experimentOptions) scaledDuration(least time.Duration) time.Duration {
 	if o.duration > 0 {
 		return o.duration
 	}
-	return max(time.Duration(o.scale*float64(o.full.duration)).Round(100*time.Millisecond), time.Second)
+	return max(time.Duration(o.scale*float64(o.full.duration)).Round(100*time.Millisecond), least)
 }
 
 // scaledKeys returns a number of keys.
@@ -107,7 +105,7 @@ func (o *experimentOptions) scaledMemory() int64 {
 func (o *experimentOptions) config(keys uint64) (workload.Config, error) {
 	config := workload.Config{
 		Keys: o.scaledKeys(keys), Distribution: workload.Uniform,
-		Seed: o.seed, Duration: o.scaledDuration(), Interval: time.Second,
+		Seed: o.seed, Duration: o.scaledDuration(leastDuration), Interval: time.Second,
 	}
 	return config, o.apply(&config)
 }

@@ -17,6 +17,24 @@ import (
 	"github.com/kvd-db/kvd/internal/vfs"
 )
 
+// experimentRun measures the cells of an experiment and writes its report.
+type experimentRun func(*cobra.Command, *experiment.Experiment, opener) error
+
+// action returns what the command of an experiment does: build returns the experiment that the
+// flags ask for, or what is wrong with them.
+func (o *experimentOptions) action(build func() (*experiment.Experiment, error), run experimentRun, open opener) func(*cobra.Command, []string) error {
+	return func(c *cobra.Command, _ []string) error {
+		e, err := build()
+		if err != nil {
+			return err
+		}
+		if err := results.Prepare(o.report); err != nil {
+			return failed(err)
+		}
+		return failed(run(c, e, open))
+	}
+}
+
 // run does an experiment, each run on a new store, prints its tables and writes its report.
 // What was measured is written also after an error.
 func (o *experimentOptions) run(c *cobra.Command, e *experiment.Experiment, open opener) error {
@@ -26,9 +44,6 @@ func (o *experimentOptions) run(c *cobra.Command, e *experiment.Experiment, open
 
 // runOn is run on the stores that open makes. It also returns what was measured.
 func (o *experimentOptions) runOn(c *cobra.Command, e *experiment.Experiment, live *liveView, open func(experiment.Setup) (experiment.Store, error)) (*results.Result, error) {
-	if err := results.Prepare(o.report); err != nil {
-		return nil, err
-	}
 	environment, err := readEnvironment(".")
 	if err != nil {
 		return nil, err

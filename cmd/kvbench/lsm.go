@@ -46,13 +46,7 @@ space, beside the figures of the article. The example takes about two minutes.`,
 	f.UintSliceVar(&o.thresholds, "flush-keys", []uint{100_000, 1_000_000}, fmt.Sprintf("entries of a memtable at which it is flushed, before --scale, which leaves at least %d", leastScaledThreshold))
 	f.UintSliceVar(&o.keySpaces, "keys", []uint{10_000_000, 100_000_000, 1_000_000_000}, "sizes of the key space, before --scale")
 	f.IntVar(&o.partitions, "partitions", 1, "of each store")
-	c.RunE = func(c *cobra.Command, _ []string) error {
-		e, err := o.experiment()
-		if err != nil {
-			return err
-		}
-		return failed(o.run(c, e, open))
-	}
+	c.RunE = o.action(o.experiment, o.run, open)
 	return c
 }
 
@@ -64,7 +58,6 @@ func (o *lsmOptions) experiment() (*experiment.Experiment, error) {
 	if err != nil {
 		return nil, err
 	}
-	config.Duration = o.scaledDuration()
 	l := experiment.LSM{
 		FindRates: o.findRates, Threads: o.threads, Config: config,
 		Setup: experiment.Setup{Partitions: o.partitions, MemoryBytes: o.scaledMemory()},

@@ -69,13 +69,7 @@ The table is made once and read by all runs. Each run adds a line to statistics.
 	f.Var(&o.cache, "cache", "disk: block cache of the store")
 	f.DurationVar(&o.readLatency, "read-latency", 500*time.Microsecond, "disk: artificial latency of each read of a file")
 	f.IntVar(&o.readDepth, "read-depth", 10, "disk: reads of files at a time, as many as the article's connections; 0 means any number")
-	c.RunE = func(c *cobra.Command, _ []string) error {
-		e, err := o.experiment()
-		if err != nil {
-			return err
-		}
-		return failed(o.run(c, e, open))
-	}
+	c.RunE = o.action(o.experiment, o.run, open)
 	return c
 }
 
@@ -124,9 +118,6 @@ func (o *microbatchOptions) experiment() (*experiment.Experiment, error) {
 
 // run loads the table, measures, and writes the report and the statistics.
 func (o *microbatchOptions) run(c *cobra.Command, e *experiment.Experiment, open opener) error {
-	if err := results.Prepare(o.report); err != nil {
-		return err
-	}
 	live := newLiveView(c.ErrOrStderr())
 	dir, err := os.MkdirTemp(".", "kvbench-data-")
 	if err != nil {

@@ -47,13 +47,7 @@ removed afterwards.`,
 	f := c.Flags()
 	f.IntSliceVar(&o.partitions, "partitions", []int{1, 4, 8, 16}, "numbers of partitions")
 	f.Uint64Var(&o.keys, "keys", partitionsKeys, "size of the key space, before --scale")
-	c.RunE = func(c *cobra.Command, _ []string) error {
-		e, err := o.experiment()
-		if err != nil {
-			return err
-		}
-		return failed(o.run(c, e, open))
-	}
+	c.RunE = o.action(o.experiment, o.run, open)
 	return c
 }
 

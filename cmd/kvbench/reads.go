@@ -59,13 +59,7 @@ data are a hundredth, and each measurement takes a second, with the same code.`,
 	f.IntVar(&o.partitions, "partitions", 4, "partitions of the store")
 	f.Uint64Var(&o.keys, "keys", readsKeys, "number of keys, before --scale")
 	f.BoolVar(&o.keepPages, "keep-pages", false, "leave the files in the page cache")
-	c.RunE = func(c *cobra.Command, _ []string) error {
-		e, err := o.experiment()
-		if err != nil {
-			return err
-		}
-		return failed(o.run(c, e, open))
-	}
+	c.RunE = o.action(o.experiment, o.run, open)
 	return c
 }
 
@@ -81,7 +75,7 @@ func (o *readsOptions) experiment() (*experiment.Experiment, error) {
 		return nil, err
 	}
 	x := experiment.Reads{Threads: o.threads, Config: config, KeepPages: o.keepPages}
-	x.Config.Duration = o.shortDuration()
+	x.Config.Duration = o.scaledDuration(leastShortDuration)
 	memory := o.scaledMemory()
 	x.Setup = experiment.Setup{Partitions: o.partitions, MemoryBytes: memory, CacheBytes: memory / 4, CountReads: true}
 	for _, name := range o.distributions {

@@ -52,13 +52,7 @@ with the same code.`,
 	f.StringSliceVar(&o.logs, "logs", []string{"0", "128MiB", "512MiB"}, "bytes of entries that are not flushed, before --scale")
 	f.IntVar(&o.partitions, "partitions", 16, "partitions of the store")
 	f.BoolVar(&o.keepPages, "keep-pages", false, "leave the files in the page cache")
-	c.RunE = func(c *cobra.Command, _ []string) error {
-		e, err := o.experiment(open)
-		if err != nil {
-			return err
-		}
-		return failed(o.run(c, e, open))
-	}
+	c.RunE = o.action(func() (*experiment.Experiment, error) { return o.experiment(open) }, o.run, open)
 	return c
 }
 
@@ -70,7 +64,7 @@ func (o *restartOptions) experiment(open opener) (*experiment.Experiment, error)
 	if err != nil {
 		return nil, err
 	}
-	config.Workers, config.Duration = restartWorkers, o.shortDuration()
+	config.Workers, config.Duration = restartWorkers, o.scaledDuration(leastShortDuration)
 	x := experiment.Restart{Config: config, KeepPages: o.keepPages, Remove: os.RemoveAll}
 	for _, n := range o.keys {
 		x.Keys = append(x.Keys, max(uint64(math.Round(o.scale*float64(n))), leastRestartKeys))
