@@ -142,11 +142,11 @@ func (c *calls) perform(op *frame.Op) (r frame.Result) {
 	call.Budget.Charge(s.Memory())
 	defer call.Budget.Return()
 	request, answer, err := c.ask(ctx, op, &call, m)
+	if err == nil {
+		r, err = doneCall(answer, request, &call, op.Tag)
+	}
 	code := service.OK
 	if err != nil {
-		why := s.Failure(m, err)
-		code, r = why.Code, failedCall(why, op.Tag)
-	} else if r, err = doneCall(answer, request, &call, op.Tag); err != nil {
 		why := s.Failure(m, err)
 		code, r = why.Code, failedCall(why, op.Tag)
 	}
