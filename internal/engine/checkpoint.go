@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -63,8 +64,9 @@ type Checkpoint struct {
 	refs     []*manifest.Ref
 }
 
-// checkpointPart is the content of one file; one of the fields is set.
+// checkpointPart is the content of one file; one of the fields after size is set.
 type checkpointPart struct {
+	size  int64
 	data  []byte            // of a small file
 	log   *wal.SnapshotFile // of the log
 	table kv.FileID         // a table or value file in the directory of its partition
@@ -216,6 +218,7 @@ func (s *checkpoints) verified(c *Checkpoint, name string, sum uint64) {
 
 func (c *Checkpoint) add(name string, size int64, part checkpointPart) {
 	c.files = append(c.files, backup.File{Name: name, Size: size})
+	part.size = size
 	c.parts[name] = part
 }
 
@@ -272,7 +275,7 @@ func (c *Checkpoint) Fetch(ctx context.Context, name string, known []uint64) (su
 			}
 			return 0, nil, err
 		}
-		if sum, err = c.sum(ctx, name); err != nil {
+		if sum, err = c.sum(ctx, name, part.size); err != nil {
 			return 0, nil, err
 		}
 		if part.table != (kv.FileID{}) {
@@ -286,12 +289,7 @@ func (c *Checkpoint) Fetch(ctx context.Context, name string, known []uint64) (su
 	if err != nil {
 		return 0, nil, err
 	}
-	return sum, &closingReader{r: io.NewSectionReader(r, 0, c.sizeOf(name)), of: r}, nil
-}
-
-func (c *Checkpoint) sizeOf(name string) int64 {
-	i := slices.IndexFunc(c.files, func(f backup.File) bool { return f.Name == name })
-	return c.files[i].Size
+	return sum, &closingReader{r: io.NewSectionReader(r, 0, part.size), of: r}, nil
 }
 
 // readAtCloser is an open file of a checkpoint.
@@ -311,7 +309,7 @@ func (c *Checkpoint) open(name string) (readAtCloser, error) {
 	case part.log != nil:
 		return part.log.Open()
 	case part.data != nil:
-		return memoryFile(part.data), nil
+		return memoryFile{bytes.NewReader(part.data)}, nil
 	}
 	return c.e.opts.FS.Open(path.Join(c.e.dir, name))
 }
@@ -345,7 +343,7 @@ func (c *Checkpoint) verify(ctx context.Context, name string, part checkpointPar
 }
 
 // sum returns the checksum of a file.
-func (c *Checkpoint) sum(ctx context.Context, name string) (_ uint64, err error) {
+func (c *Checkpoint) sum(ctx context.Context, name string, size int64) (_ uint64, err error) {
 	r, err := c.open(name)
 	if err != nil {
 		return 0, err
@@ -353,7 +351,7 @@ func (c *Checkpoint) sum(ctx context.Context, name string) (_ uint64, err error)
 	defer func() { err = errors.Join(err, r.Close()) }()
 	h := backup.NewSum()
 	buf := make([]byte, 256<<10)
-	for off, size := int64(0), c.sizeOf(name); off < size; {
+	for off := int64(0); off < size; {
 		if err := ctx.Err(); err != nil {
 			return 0, context.Cause(ctx)
 		}
@@ -423,16 +421,7 @@ func (r *closingReader) Read(p []byte) (int, error) {
 func (r *closingReader) Close() error { return r.of.Close() }
 
 // memoryFile is a small file of a checkpoint.
-type memoryFile []byte
-
-// ReadAt implements io.ReaderAt.
-func (m memoryFile) ReadAt(p []byte, off int64) (int, error) {
-	n := copy(p, m[min(off, int64(len(m))):])
-	if n < len(p) {
-		return n, io.EOF
-	}
-	return n, nil
-}
+type memoryFile struct{ *bytes.Reader }
 
 // Close implements io.Closer.
-func (m memoryFile) Close() error { return nil }
+func (memoryFile) Close() error { return nil }
