@@ -228,22 +228,28 @@ func (g *grid) scaling(mix string) *chart.Figure {
 	rates := chart.Panel{Y: chart.Axis{Label: "operations/s"}}
 	tails := chart.Panel{Y: chart.Axis{Label: "p99, slowest kind", Kind: chart.Log10, Format: chart.Nanos}, Height: 130}
 	for i, partitions := range g.partitions {
-		rate := &chart.Line{Name: report.Plural(partitions, "partition"), Series: i}
-		tail := &chart.Line{Series: i}
-		for _, threads := range g.threads {
-			c := g.cell(mix, partitions, threads)
-			if c == nil {
-				continue
-			}
-			least, median, most := c.Rates()
-			rate.X, rate.Y = append(rate.X, float64(threads)), append(rate.Y, median)
-			rate.Low, rate.High = append(rate.Low, least), append(rate.High, most)
-			tail.X, tail.Y = append(tail.X, float64(threads)), append(tail.Y, slowestP99(c))
-		}
+		rate, tail := byThreads(report.Plural(partitions, "partition"), i, g.threads, func(threads int) *results.Cell { return g.cell(mix, partitions, threads) })
 		rates.Marks, tails.Marks = append(rates.Marks, rate), append(tails.Marks, tail)
 	}
 	f.Panels = []chart.Panel{rates, tails}
 	return f
+}
+
+// byThreads returns the lines of the rate and of the p99 of cells by threads; cell returns nil for
+// what was not measured. The rate has a band, from the least to the highest of the runs.
+func byThreads(name string, series int, threads []int, cell func(threads int) *results.Cell) (rate, tail *chart.Line) {
+	rate, tail = &chart.Line{Name: name, Series: series}, &chart.Line{Series: series}
+	for _, n := range threads {
+		c := cell(n)
+		if c == nil {
+			continue
+		}
+		least, median, most := c.Rates()
+		rate.X, rate.Y = append(rate.X, float64(n)), append(rate.Y, median)
+		rate.Low, rate.High = append(rate.Low, least), append(rate.High, most)
+		tail.X, tail.Y = append(tail.X, float64(n)), append(tail.Y, slowestP99(c))
+	}
+	return rate, tail
 }
 
 // slowestP99 returns the highest p99 of the kinds of operations of the median run.

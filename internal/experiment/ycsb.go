@@ -172,17 +172,7 @@ func (y *ycsb) multiples() report.Section {
 		rates := chart.Panel{Y: chart.Axis{Label: "operations/s"}, Height: 130}
 		tails := chart.Panel{Y: chart.Axis{Label: "p99", Kind: chart.Log10, Format: chart.Nanos}, Height: 110}
 		for i, cache := range y.caches {
-			rate, tail := &chart.Line{Name: cacheLabel(cache), Series: i}, &chart.Line{Series: i}
-			for _, n := range y.threads {
-				c := y.cell(w, cache, n)
-				if c == nil {
-					continue
-				}
-				least, median, most := c.Rates()
-				rate.X, rate.Y = append(rate.X, float64(n)), append(rate.Y, median)
-				rate.Low, rate.High = append(rate.Low, least), append(rate.High, most)
-				tail.X, tail.Y = append(tail.X, float64(n)), append(tail.Y, slowestP99(c))
-			}
+			rate, tail := byThreads(cacheLabel(cache), i, y.threads, func(threads int) *results.Cell { return y.cell(w, cache, threads) })
 			rates.Marks, tails.Marks = append(rates.Marks, rate), append(tails.Marks, tail)
 		}
 		f.Panels = []chart.Panel{rates, tails}
