@@ -105,32 +105,22 @@ func readStream(in io.Reader, add func(name string, size int64, content func(io.
 		if err := checkName(h.Name); err != nil {
 			return nil, err
 		}
-		s := NewSum()
-		err = add(h.Name, h.Size, func(w io.Writer) error {
-			for {
-				n, err := archive.Read(t.buf)
-				s.Write(t.buf[:n])
-				if _, err := w.Write(t.buf[:n]); err != nil {
-					return err
-				}
-				t.did(int64(n))
-				switch {
-				case errors.Is(err, io.EOF):
-					return nil
-				case errors.Is(err, io.ErrUnexpectedEOF):
-					return kv.Corruptf("stream", -1, "the backup is not whole: it ends in the middle of %s", h.Name)
-				case err != nil:
-					return fmt.Errorf("read the stream: %w", err)
-				}
-				if err := t.pace(ctx, n); err != nil {
-					return err
-				}
+		var sum uint64
+		err = add(h.Name, h.Size, func(w io.Writer) (err error) {
+			_, sum, err = t.move(ctx, w, archive, h.Size)
+			var unread *readError
+			switch {
+			case errors.As(err, &unread) && errors.Is(err, io.ErrUnexpectedEOF):
+				return kv.Corruptf("stream", -1, "the backup is not whole: it ends in the middle of %s", h.Name)
+			case errors.As(err, &unread):
+				return fmt.Errorf("read the stream: %w", unread.err)
 			}
+			return err
 		})
 		if err != nil {
 			return nil, err
 		}
-		read[h.Name] = ManifestFile{Name: h.Name, Size: h.Size, Sum: hex64(s.Sum64())}
+		read[h.Name] = ManifestFile{Name: h.Name, Size: h.Size, Sum: hex64(sum)}
 	}
 }
 

@@ -65,36 +65,59 @@ func (t *transfer) pace(ctx context.Context, bytes int) error {
 // copy copies the content of a file to w and compares its length and checksum. what names
 // the place that the content comes from.
 func (t *transfer) copy(ctx context.Context, w io.Writer, r io.Reader, what string, size int64, sum uint64) error {
+	done, got, err := t.move(ctx, w, r, size)
+	var unread *readError
+	switch {
+	case done > size:
+		return kv.Corruptf(what, size, "it has more than its %d bytes", size)
+	case errors.As(err, &unread):
+		return fmt.Errorf("read %s at offset %d: %w", what, done, unread.err)
+	case err != nil:
+		return err
+	case done < size:
+		return kv.Corruptf(what, done, "it ends before its %d bytes", size)
+	case got != sum:
+		return kv.Corruptf(what, -1, "it has the checksum %016x, and was written with %016x", got, sum)
+	}
+	return nil
+}
+
+// move copies r to w to its end, at the rate of the transfer, and returns how many bytes there
+// were and their checksum. It ends early, and writes no more, if there are more than size bytes.
+//
+// Errors: a *readError of r; those of w and of ctx.
+func (t *transfer) move(ctx context.Context, w io.Writer, r io.Reader, size int64) (done int64, sum uint64, err error) {
 	h := NewSum()
-	done := int64(0)
 	for {
-		n, err := r.Read(t.buf)
+		n, readErr := r.Read(t.buf)
 		if n > 0 {
 			if done += int64(n); done > size {
-				return kv.Corruptf(what, size, "it has more than its %d bytes", size)
+				return done, 0, nil
 			}
 			h.Write(t.buf[:n])
 			if _, err := w.Write(t.buf[:n]); err != nil {
-				return err
+				return done, 0, err
 			}
 			t.did(int64(n))
 			if err := t.pace(ctx, n); err != nil {
-				return err
+				return done, 0, err
 			}
 		}
 		switch {
-		case err == nil:
-			continue
-		case !errors.Is(err, io.EOF):
-			return fmt.Errorf("read %s at offset %d: %w", what, done, err)
-		case done < size:
-			return kv.Corruptf(what, done, "it ends before its %d bytes", size)
-		case h.Sum64() != sum:
-			return kv.Corruptf(what, -1, "it has the checksum %016x, and was written with %016x", h.Sum64(), sum)
+		case errors.Is(readErr, io.EOF):
+			return done, h.Sum64(), nil
+		case readErr != nil:
+			return done, 0, &readError{readErr}
 		}
-		return nil
 	}
 }
+
+// readError tells an error of reading from one of writing.
+type readError struct{ err error }
+
+func (e *readError) Error() string { return e.err.Error() }
+
+func (e *readError) Unwrap() error { return e.err }
 
 // copyToFile makes a new file with the content, synced. After an error there is none, if it
 // could be removed.
