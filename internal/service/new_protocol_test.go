@@ -125,8 +125,10 @@ func TestANewProtocolIsWithinTheLimitsOfConnections(t *testing.T) {
 	first := dialLines(t, address)
 	assert.Equal(t, "ok", first.ask(t, "put k v"))
 	client := clientOf(t, address)
-	_, err := client.Get(testContext(t), &kvdpb.GetRequest{Key: []byte("k")})
-	require.NoError(t, err)
+	testwait.Until(t, func() bool { // the first has its answer a moment before the server sees it idle
+		_, err := client.Get(testContext(t), &kvdpb.GetRequest{Key: []byte("k")})
+		return err == nil
+	})
 	told, err := first.in.ReadString('\n')
 	require.NoError(t, err)
 	assert.Regexp(t, "^SHUTTING_DOWN the connection idled", told)
