@@ -15,7 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/kvd-db/kvd/internal/backup"
-	"github.com/kvd-db/kvd/internal/daemon"
+	"github.com/kvd-db/kvd/internal/bytesize"
 	"github.com/kvd-db/kvd/internal/kv"
 	"github.com/kvd-db/kvd/internal/vfs"
 	"github.com/kvd-db/kvd/pkg/kvd"
@@ -311,7 +311,7 @@ func (r *rateFlag) flag(cmd *cobra.Command) {
 
 // Set implements pflag.Value. 50MiB/s is accepted too.
 func (r *rateFlag) Set(text string) (err error) {
-	r.bytes, err = daemon.ParseBytes(strings.TrimSuffix(text, "/s"))
+	r.bytes, err = bytesize.Parse(strings.TrimSuffix(text, "/s"))
 	if err == nil && r.bytes < leastRate {
 		err = fmt.Errorf("%q is less than 16KiB", text)
 	}

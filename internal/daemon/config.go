@@ -9,6 +9,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/kvd-db/kvd/internal/batcher"
+	"github.com/kvd-db/kvd/internal/bytesize"
 	"github.com/kvd-db/kvd/internal/descriptor"
 	"github.com/kvd-db/kvd/internal/engine"
 	"github.com/kvd-db/kvd/internal/kv"
@@ -161,7 +162,7 @@ func (c *Config) normalize() error {
 	}
 	switch {
 	case c.Memory < minMemory:
-		return fmt.Errorf("%w: --memory %s is too little; want at least %s", ErrUsage, FormatBytes(c.Memory), FormatBytes(minMemory))
+		return fmt.Errorf("%w: --memory %s is too little; want at least %s", ErrUsage, bytesize.Format(c.Memory), bytesize.Format(minMemory))
 	case c.Partitions > descriptor.MaxPartitions:
 		return fmt.Errorf("%w: --partitions %d; want at most %d", ErrUsage, c.Partitions, descriptor.MaxPartitions)
 	case c.BatchOps > maxBatchOps:

@@ -19,6 +19,7 @@ import (
 	"github.com/kvd-db/kvd/internal/audit"
 	"github.com/kvd-db/kvd/internal/auth"
 	"github.com/kvd-db/kvd/internal/batcher"
+	"github.com/kvd-db/kvd/internal/bytesize"
 	"github.com/kvd-db/kvd/internal/certificate"
 	"github.com/kvd-db/kvd/internal/engine"
 	"github.com/kvd-db/kvd/internal/kv"
@@ -138,7 +139,7 @@ func run(ctx context.Context, config Config, live *liveSettings, ready func(list
 	build := Build()
 	s.log.Info("kvd starts", zap.String("version", build.Version), zap.String("commit", build.Commit),
 		zap.String("data", s.where()), zap.Stringer("durability", config.Durability),
-		zap.String("memory", FormatBytes(config.Memory)), zap.Strings("settings", config.Chosen))
+		zap.String("memory", bytesize.Format(config.Memory)), zap.Strings("settings", config.Chosen))
 	if err := s.bind(); err != nil {
 		return nil, false, err
 	}

@@ -8,6 +8,8 @@ import (
 	"slices"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/kvd-db/kvd/internal/bytesize"
 )
 
 // maxFileBytes is far beyond a file with every setting and a page of comments for each.
@@ -71,7 +73,7 @@ func readEntries(file io.Reader) ([]entry, error) {
 		return nil, err
 	}
 	if len(content) > maxFileBytes {
-		return nil, fmt.Errorf("it is larger than %s", FormatBytes(maxFileBytes))
+		return nil, fmt.Errorf("it is larger than %s", bytesize.Format(maxFileBytes))
 	}
 	documents := yaml.NewDecoder(bytes.NewReader(content))
 	var document yaml.Node

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/kvd-db/kvd/internal/admin"
+	"github.com/kvd-db/kvd/internal/bytesize"
 	"github.com/kvd-db/kvd/internal/engine"
 )
 
@@ -21,7 +22,7 @@ func (s *process) source(build admin.Build) *admin.Source {
 		Facts: []admin.Fact{
 			{Name: "data", Value: s.where()},
 			{Name: "durability", Value: s.config.Durability.String()},
-			{Name: "memory", Value: FormatBytes(s.config.Memory)},
+			{Name: "memory", Value: bytesize.Format(s.config.Memory)},
 			{Name: "settings", Value: strings.Join(s.config.Chosen, ", ")},
 		},
 	}

@@ -70,40 +70,6 @@ func TestUnknownOrUnreadableVariablesAreErrors(t *testing.T) {
 	}
 }
 
-func TestSizesAreReadAndSpelled(t *testing.T) {
-	for text, want := range map[string]int64{
-		"1": 1, "1B": 1, "64KiB": 64 << 10, "256MiB": 256 << 20, "3GiB": 3 << 30, "1TiB": 1 << 40,
-	} {
-		n, err := ParseBytes(text)
-		require.NoError(t, err, text)
-		assert.Equal(t, want, n)
-		again, err := ParseBytes(FormatBytes(n))
-		require.NoError(t, err)
-		assert.Equal(t, n, again)
-	}
-	assert.Equal(t, "1025B", FormatBytes(1025))
-	assert.Equal(t, "1536MiB", FormatBytes(3<<29))
-	for _, text := range []string{"", "0", "-1", "1.5GiB", "1 GiB", "MiB", "9223372036854775807TiB", "5MB"} {
-		_, err := ParseBytes(text)
-		require.Error(t, err, text)
-	}
-}
-
-func FuzzParseBytes(f *testing.F) {
-	f.Add("64MiB")
-	f.Add("9223372036854775807TiB")
-	f.Fuzz(func(t *testing.T, text string) {
-		n, err := ParseBytes(text)
-		if err != nil {
-			return
-		}
-		require.Positive(t, n)
-		again, err := ParseBytes(FormatBytes(n))
-		require.NoError(t, err)
-		require.Equal(t, n, again)
-	})
-}
-
 func TestEditDistance(t *testing.T) {
 	for _, c := range []struct {
 		a, b string

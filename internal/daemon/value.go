@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/kvd-db/kvd/internal/bytesize"
 	"github.com/kvd-db/kvd/internal/kv"
 )
 
@@ -99,7 +100,7 @@ func (v bytesValue) String() string {
 	if *v.p == 0 {
 		return "auto"
 	}
-	return FormatBytes(*v.p)
+	return bytesize.Format(*v.p)
 }
 
 func (v bytesValue) Set(text string) error {
@@ -107,44 +108,12 @@ func (v bytesValue) Set(text string) error {
 		*v.p = 0
 		return nil
 	}
-	n, err := ParseBytes(text)
+	n, err := bytesize.Parse(text)
 	if err != nil {
 		return err
 	}
 	*v.p = n
 	return nil
-}
-
-var byteUnits = []struct {
-	name  string
-	shift uint
-}{{"TiB", 40}, {"GiB", 30}, {"MiB", 20}, {"KiB", 10}, {"B", 0}, {"", 0}}
-
-// ParseBytes parses a positive size such as 64MiB or 1GiB; a number without a unit is in
-// bytes.
-func ParseBytes(text string) (int64, error) {
-	for _, u := range byteUnits {
-		digits, ok := strings.CutSuffix(text, u.name)
-		if !ok {
-			continue
-		}
-		n, err := strconv.ParseInt(digits, 10, 64)
-		if err != nil || n <= 0 || n > 1<<62>>u.shift {
-			break
-		}
-		return n << u.shift, nil
-	}
-	return 0, fmt.Errorf("%q is no size, such as 64MiB or 2GiB", text)
-}
-
-// FormatBytes formats a size in the largest unit that divides it.
-func FormatBytes(n int64) string {
-	for _, u := range byteUnits {
-		if n >= 1<<u.shift && n&(1<<u.shift-1) == 0 {
-			return strconv.FormatInt(n>>u.shift, 10) + u.name
-		}
-	}
-	return strconv.FormatInt(n, 10)
 }
 
 // ErrUsage: the arguments or settings are invalid; nothing was started.

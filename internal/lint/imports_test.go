@@ -73,6 +73,7 @@ var floors = map[string]float64{
 	"internal/scanbatch": 0.5,
 	"internal/keyhash":   0.5,
 	"internal/escape":    0.5,
+	"internal/bytesize":  0.5,
 	"internal/vfs":       0.5,
 	"internal/event":     0.5,
 	"internal/histogram": 0.5,

@@ -23,7 +23,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 
-	"github.com/kvd-db/kvd/internal/daemon"
+	"github.com/kvd-db/kvd/internal/bytesize"
 	"github.com/kvd-db/kvd/internal/frame"
 	"github.com/kvd-db/kvd/internal/testwait"
 	"github.com/kvd-db/kvd/pkg/kvd"
@@ -75,7 +75,7 @@ func TestMemoryStaysWithinTheBudget(t *testing.T) {
 		budgets = []string{"64MiB"}
 	}
 	for _, text := range budgets {
-		budget, err := daemon.ParseBytes(text)
+		budget, err := bytesize.Parse(text)
 		require.NoError(t, err)
 		enterGroup(t, budget+budget/slackShare)
 		dir := filepath.Join(t.TempDir(), "data")

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/kvd-db/kvd/internal/daemon"
+	"github.com/kvd-db/kvd/internal/bytesize"
 	"github.com/kvd-db/kvd/internal/testsize"
 	"github.com/kvd-db/kvd/pkg/kvd"
 )
@@ -67,7 +67,7 @@ func (r *replayed) each(t *testing.T, s *server, do func(db *kvd.Client, i int) 
 // kill leaves right after that.
 func TestReplayStaysWithinASmallerBudget(t *testing.T) {
 	const budget = "64MiB"
-	limit, err := daemon.ParseBytes(budget)
+	limit, err := bytesize.Parse(budget)
 	require.NoError(t, err)
 	for name, r := range replayCases {
 		t.Run(name, func(t *testing.T) {
