@@ -29,12 +29,13 @@ func (a *app) tokenCommand() *cobra.Command {
 			"connections that are open.",
 		Example: "  kvd token new --file tokens.json --name app --read user/ --write user/ > app.token\n" +
 			"  kvd token allow --file tokens.json --certificate kvd:ops --read \"\" --admin\n" +
+			"  kvd token limit --file tokens.json app --max-requests 1000/s --max-connections 20\n" +
 			"  kvd token list --file tokens.json\n" +
 			"  kvd token revoke --file tokens.json app",
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(a.tokenNewCommand(), a.tokenAllowCommand(), a.tokenListCommand(), a.tokenRevokeCommand())
+	cmd.AddCommand(a.tokenNewCommand(), a.tokenAllowCommand(), a.tokenLimitCommand(), a.tokenListCommand(), a.tokenRevokeCommand())
 	return cmd
 }
 
@@ -114,6 +115,40 @@ type rights struct {
 	read, write []string
 	admin       bool
 	expires     time.Duration
+	quota       quotaFlags
+}
+
+// quotaFlags are the flags of a quota.
+type quotaFlags struct {
+	requests, bytes        string
+	burst                  time.Duration
+	snapshots, connections int
+}
+
+func (q *quotaFlags) flags(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&q.requests, "max-requests", "", "most operations in a second, a minute or an hour, such as 1000/s, 60/m or 10/h;\neach of a batch, a transaction or a frame counts, and each page of a scan")
+	cmd.Flags().StringVar(&q.bytes, "max-bytes", "", "most bytes of requests and answers, such as 10MiB/s")
+	cmd.Flags().DurationVar(&q.burst, "burst", 0, "for how long what these rates allow is saved up; 0 means "+auth.DefaultBurst.String())
+	cmd.Flags().IntVar(&q.snapshots, "max-snapshots", 0, "most snapshots open at a time, which transactions need, too; 0 means no limit but the server's")
+	cmd.Flags().IntVar(&q.connections, "max-connections", 0, "most connections open at a time, likewise; a client in Go has up to four")
+}
+
+func (q *quotaFlags) quota() (quota auth.Quota, err error) {
+	quota = auth.Quota{Burst: q.burst, Snapshots: q.snapshots, Connections: q.connections}
+	if q.requests != "" {
+		if quota.Requests, err = auth.ParseRate(q.requests); err != nil {
+			return quota, usagef("--max-requests: %w", err)
+		}
+	}
+	if q.bytes != "" {
+		if quota.Bytes, err = auth.ParseByteRate(q.bytes); err != nil {
+			return quota, usagef("--max-bytes: %w", err)
+		}
+	}
+	if err := quota.Check(); err != nil {
+		return quota, usagef("%w", err)
+	}
+	return quota, nil
 }
 
 func (r *rights) flags(cmd *cobra.Command) {
@@ -122,10 +157,25 @@ func (r *rights) flags(cmd *cobra.Command) {
 	cmd.Flags().StringArrayVar(&r.write, "write", nil, "prefix of keys that it may write, likewise; conditions and returned items need --read, too")
 	cmd.Flags().BoolVar(&r.admin, "admin", false, "it may make administrative calls, such as kvd slowlog")
 	cmd.Flags().DurationVar(&r.expires, "expires", 0, "how long it is valid, such as 720h; 0 means for ever")
+	r.quota.flags(cmd)
+}
+
+// add adds an identity to those of a file. Without a quota of its own it has that of its name.
+func add(entries []auth.Entry, e auth.Entry) []auth.Entry {
+	for i := range entries {
+		if entries[i].Name == e.Name && e.Quota == (auth.Quota{}) {
+			e.Quota = entries[i].Quota
+		}
+	}
+	return append(entries, e)
 }
 
 func (r *rights) identity() (auth.Identity, error) {
 	i := auth.Identity{Name: r.name, Admin: r.admin, Created: time.Now().UTC().Truncate(time.Second)}
+	var err error
+	if i.Quota, err = r.quota.quota(); err != nil {
+		return i, err
+	}
 	switch {
 	case r.expires < 0:
 		return i, usagef("--expires %v: want a time to come", r.expires)
@@ -174,7 +224,7 @@ func (a *app) tokenNewCommand() *cobra.Command {
 		token, id, hash := auth.NewToken()
 		i.TokenID = id
 		err = file.change(true, func(entries []auth.Entry) ([]auth.Entry, error) {
-			return append(entries, auth.Entry{Identity: i, Hash: hash}), nil
+			return add(entries, auth.Entry{Identity: i, Hash: hash}), nil
 		})
 		if err != nil {
 			return err
@@ -216,7 +266,7 @@ func (a *app) tokenAllowCommand() *cobra.Command {
 			if slices.ContainsFunc(entries, func(e auth.Entry) bool { return e.Certificate == certificate }) {
 				return nil, usagef("%s is in the file already; revoke it first", certificate)
 			}
-			return append(entries, auth.Entry{Identity: i}), nil
+			return add(entries, auth.Entry{Identity: i}), nil
 		})
 	}
 	return cmd
@@ -240,10 +290,10 @@ func (a *app) tokenListCommand() *cobra.Command {
 			return a.listTokensJSON(entries)
 		}
 		t := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
-		fmt.Fprintln(t, "NAME\tKNOWN BY\tREAD\tWRITE\tADMIN\tEXPIRES")
+		fmt.Fprintln(t, "NAME\tKNOWN BY\tREAD\tWRITE\tADMIN\tEXPIRES\tQUOTA")
 		for i := range entries {
 			e := &entries[i]
-			fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%v\t%s\n", e.Name, knownBy(e), quoted(e.Read), quoted(e.Write), e.Admin, expiry(e.Expires, time.Now()))
+			fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%v\t%s\t%v\n", e.Name, knownBy(e), quoted(e.Read), quoted(e.Write), e.Admin, expiry(e.Expires, time.Now()), e.Quota)
 		}
 		return t.Flush()
 	}
@@ -262,7 +312,16 @@ func (a *app) listTokensJSON(entries []auth.Entry) error {
 			Admin       bool      `json:"admin"`
 			Created     time.Time `json:"created,omitzero"`
 			Expires     time.Time `json:"expires,omitzero"`
-		}{e.Name, e.TokenID, e.Certificate, escape.Strings(e.Read), escape.Strings(e.Write), e.Admin, e.Created, e.Expires})
+
+			MaxRequests    string `json:"max_requests,omitempty"`
+			MaxBytes       string `json:"max_bytes,omitempty"`
+			Burst          string `json:"burst,omitempty"`
+			MaxSnapshots   int    `json:"max_snapshots,omitempty"`
+			MaxConnections int    `json:"max_connections,omitempty"`
+		}{
+			e.Name, e.TokenID, e.Certificate, escape.Strings(e.Read), escape.Strings(e.Write), e.Admin, e.Created, e.Expires,
+			e.Quota.Requests.String(), e.Quota.Bytes.ByteString(), burst(e.Quota.Burst), e.Quota.Snapshots, e.Quota.Connections,
+		})
 		if err != nil {
 			return err
 		}
@@ -271,6 +330,13 @@ func (a *app) listTokensJSON(entries []auth.Entry) error {
 		}
 	}
 	return nil
+}
+
+func burst(d time.Duration) string {
+	if d == 0 {
+		return ""
+	}
+	return d.String()
 }
 
 func knownBy(e *auth.Entry) string {
@@ -295,6 +361,47 @@ func expiry(at, now time.Time) string {
 		return "expired"
 	}
 	return at.UTC().Format(time.RFC3339)
+}
+
+func (a *app) tokenLimitCommand() *cobra.Command {
+	var file tokenFile
+	var flags quotaFlags
+	cmd := &cobra.Command{
+		Use:   "limit NAME",
+		Short: "Replace the quota of all identities of a name",
+		Long: "Replace the quota of all identities of a name, which use it together. Without a limit\n" +
+			"they have none any more. A server applies it within seconds, also to connections that\n" +
+			"are open. What is beyond a quota is refused as OVERLOADED; the error says when to try\n" +
+			"again, and the client in Go waits for that as long as its deadline allows.",
+		Example: "  kvd token limit --file tokens.json app --max-requests 1000/s --max-bytes 10MiB/s --burst 5s",
+		Args:    needs("NAME"),
+	}
+	file.flag(cmd)
+	flags.flags(cmd)
+	cmd.RunE = func(_ *cobra.Command, args []string) error {
+		quota, err := flags.quota()
+		if err != nil {
+			return err
+		}
+		changed := 0
+		err = file.change(false, func(entries []auth.Entry) ([]auth.Entry, error) {
+			for i := range entries {
+				if entries[i].Name == args[0] {
+					entries[i].Quota = quota
+					changed++
+				}
+			}
+			if changed == 0 {
+				return nil, usagef("%s has no identity with the name %q; kvd token list shows them", file.name, args[0])
+			}
+			return entries, nil
+		})
+		if err == nil {
+			a.say("limited %d: %v\n", changed, quota)
+		}
+		return err
+	}
+	return cmd
 }
 
 func (a *app) tokenRevokeCommand() *cobra.Command {

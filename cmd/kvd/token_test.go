@@ -43,8 +43,8 @@ func TestTokensAreListedWithoutTheirSecretAndRevoked(t *testing.T) {
 	r = command(t, "", nil, "token", "list", "--file", file)
 	require.Zero(t, r.code, r.err)
 	assert.Len(t, strings.Split(strings.TrimSpace(r.out), "\n"), 4)
-	assert.Regexp(t, `(?m)^app +token [0-9a-f]{16} +"user/" +"user/\\x00" +false +20`, r.out)
-	assert.Regexp(t, `(?m)^kvd:ops +certificate kvd:ops +- +- +true +never$`, r.out)
+	assert.Regexp(t, `(?m)^app +token [0-9a-f]{16} +"user/" +"user/\\x00" +false +20\S+ +none$`, r.out)
+	assert.Regexp(t, `(?m)^kvd:ops +certificate kvd:ops +- +- +true +never +none$`, r.out)
 	r = command(t, "", nil, "token", "list", "--file", file, "-o", "json")
 	for line := range strings.Lines(r.out) {
 		assert.True(t, json.Valid([]byte(line)), line)
@@ -62,9 +62,46 @@ func TestTokensAreListedWithoutTheirSecretAndRevoked(t *testing.T) {
 		{"new", "--file", file, "--name", "x"}, {"new", "--file", file, "--read", ""}, {"new", "--name", "x", "--admin"},
 		{"new", "--file", file, "--name", "x", "--read", `\q`}, {"list", "--file", file + "x"}, {"revoke", "--file", file},
 		{"new", "--file", file, "--name", "x", "--admin", "--expires", "-1s"},
+		{"new", "--file", file, "--name", "x", "--admin", "--max-requests", "1000"},
+		{"new", "--file", file, "--name", "x", "--admin", "--max-bytes", "10MB/s"},
+		{"new", "--file", file, "--name", "x", "--admin", "--burst", "1s"},
+		{"limit", "--file", file, "--max-requests", "1/s"}, {"limit", "--file", file, "nobody", "--max-requests", "1/s"},
 	} {
 		assert.Equal(t, 64, command(t, "", nil, append([]string{"token"}, bad...)...).code, "%v", bad)
 	}
+}
+
+// A quota belongs to a name, and a running server applies a new one.
+func TestAQuotaIsSetAndChanged(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "tokens.json")
+	token := newToken(t, file, "app", "--read", "", "--write", "", "--max-requests", "2/h", "--burst", "1h", "--max-bytes", "10MiB/s", "--max-connections", "20")
+	newToken(t, file, "app", "--read", "")
+	r := command(t, "", nil, "token", "new", "--file", file, "--name", "app", "--read", "", "--max-requests", "1/s")
+	assert.Equal(t, 64, r.code)
+	assert.Contains(t, r.err, `both are called "app", with different quotas (requests 2/h`)
+	r = command(t, "", nil, "token", "list", "--file", file)
+	assert.Equal(t, 2, strings.Count(r.out, "requests 2/h, bytes 10MiB/s, connections 20, burst 1h0m0s\n"), r.out)
+	r = command(t, "", nil, "token", "list", "--file", file, "-o", "json")
+	assert.Equal(t, 2, strings.Count(r.out, `"max_requests":"2/h","max_bytes":"10MiB/s","burst":"1h0m0s","max_connections":20}`), r.out)
+
+	p := serve(t, t.TempDir(), "--tokens", file)
+	get := func() result {
+		return command(t, "", []string{"KVD_TOKEN=" + token}, "get", "--addr", p.addr, "k")
+	}
+	assert.Equal(t, exitNotFound, get().code)
+	assert.Equal(t, exitNotFound, get().code)
+	r = get()
+	assert.Equal(t, exitUnavailable, r.code, r.err)
+	assert.Contains(t, r.err, `"app" is over its quota: requests 2/h (kvd token limit --max-requests); nothing was done, try again in`)
+	r = command(t, "", nil, "token", "limit", "--file", file, "app", "--max-requests", "1000/s")
+	require.Zero(t, r.code, r.err)
+	testwait.Until(t, func() bool { return get().code == exitNotFound })
+	metrics := page(t, p, "/metrics")
+	assert.Contains(t, metrics, `kvd_quota_refused_total{identity="app",quota="requests"} `)
+	assert.Regexp(t, `kvd_quota_requests_total\{identity="app"\} [3-9]`, metrics)
+	r = command(t, "", nil, "token", "limit", "--file", file, "app")
+	require.Zero(t, r.code, r.err)
+	assert.NotContains(t, command(t, "", nil, "token", "list", "--file", file).out, "1000/s")
 }
 
 // A server with TLS, tokens and certificates, and clients of each kind.

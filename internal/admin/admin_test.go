@@ -15,6 +15,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/kvd-db/kvd/internal/admission"
+	"github.com/kvd-db/kvd/internal/auth"
 	"github.com/kvd-db/kvd/internal/engine"
 	"github.com/kvd-db/kvd/internal/histogram"
 )
@@ -56,6 +57,7 @@ func sample() *Source {
 				}},
 				Frames: histogram.PowerCounts{Buckets: [histogram.PowerBuckets]uint64{0: 1, 2: 1, 10: 1}, Sum: 9}, Raw: 27, RawAccepted: 28, RawFrames: 29,
 				Slow:   45,
+				Quotas: []auth.NamedUsage{{Name: "app", UsageCounts: auth.UsageCounts{Requests: 50, Bytes: 51, Snapshots: 52, Connections: 53}}, {}},
 				Stages: []StageTimes{stageTimes("reads", "engine", 900, 1_500, 40_000), stageTimes("writes", "sync", 3_000_000_000)},
 			}
 		},

@@ -8,6 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/kvd-db/kvd/internal/admission"
+	"github.com/kvd-db/kvd/internal/auth"
 	"github.com/kvd-db/kvd/internal/engine"
 	"github.com/kvd-db/kvd/internal/histogram"
 	"github.com/kvd-db/kvd/internal/wal"
@@ -24,6 +25,10 @@ var (
 	txns        = describe("kvd_txn_total", "Transactions that were evaluated, by outcome.", "outcome")
 	panics      = describe("kvd_handler_panics_total", "Request handlers that panicked.")
 	refused     = describe("kvd_refused_total", "Calls, connections and operations refused because the client is not known (unauthenticated) or may not do it (denied).", "why")
+	quotaOps    = describe("kvd_quota_requests_total", "Operations taken from the quota of an identity; identities beyond the first 200 of the token file count together, without a name.", "identity")
+	quotaBytes  = describe("kvd_quota_bytes_total", "Bytes of requests and answers taken from the quota of an identity, likewise.", "identity")
+	quotaNo     = describe("kvd_quota_refused_total", "Operations, snapshots and connections that the quota of an identity refused, likewise.", "identity", "quota")
+	quotaHeld   = describe("kvd_quota_held", "Open snapshots and connections of an identity with a quota, likewise.", "identity", "quota")
 	connections = describe("kvd_connections", "Open client connections.")
 	accepted    = describe("kvd_connections_accepted_total", "Client connections accepted.")
 	raw         = describe("kvd_raw_connections", "Open client connections that carry raw frames, without gRPC.")
@@ -190,6 +195,7 @@ func (s sink) traffic(t *Traffic) {
 	s.counter(panics, t.Panics)
 	s.counter(refused, t.Unauthenticated, "unauthenticated")
 	s.counter(refused, t.Denied, "denied")
+	s.quotas(t.Quotas)
 	s.counter(slow, t.Slow)
 	s.number(connections, float64(t.Connections))
 	s.counter(accepted, t.Accepted)
@@ -206,6 +212,19 @@ func (s sink) traffic(t *Traffic) {
 	s.powers(frameOps, &t.Frames, 1, 0, 9) // and what is above, up to frame.MaxOps
 	for _, st := range t.Stages {
 		s.powers(stageTime, &st.Nanos, nanos, 10, 30, st.Kind, st.Stage)
+	}
+}
+
+func (s sink) quotas(all []auth.NamedUsage) {
+	for i := range all {
+		u := &all[i]
+		s.counter(quotaOps, u.Requests, u.Name)
+		s.counter(quotaBytes, u.Bytes, u.Name)
+		for r, n := range u.Refused {
+			s.counter(quotaNo, n, u.Name, auth.Resource(r).String())
+		}
+		s.number(quotaHeld, float64(u.Snapshots), u.Name, auth.Snapshots.String())
+		s.number(quotaHeld, float64(u.Connections), u.Name, auth.Connections.String())
 	}
 }
 

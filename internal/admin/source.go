@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/kvd-db/kvd/internal/admission"
+	"github.com/kvd-db/kvd/internal/auth"
 	"github.com/kvd-db/kvd/internal/engine"
 	"github.com/kvd-db/kvd/internal/histogram"
 )
@@ -42,13 +43,15 @@ type Traffic struct {
 	Panics uint64
 	// Unauthenticated and Denied count what was refused for lack of an identity or a right.
 	Unauthenticated, Denied uint64
-	Connections             int64
-	Accepted                uint64
-	Raw                     int64  // connections of raw frames
-	RawAccepted             uint64 // such connections
-	RawFrames               uint64 // frames that came by them
-	Streams                 int64  // calls by gRPC that are being served
-	Bytes                   int64  // what they are charged for
+	// Quotas is what identities use of theirs.
+	Quotas      []auth.NamedUsage
+	Connections int64
+	Accepted    uint64
+	Raw         int64  // connections of raw frames
+	RawAccepted uint64 // such connections
+	RawFrames   uint64 // frames that came by them
+	Streams     int64  // calls by gRPC that are being served
+	Bytes       int64  // what they are charged for
 	// Waiting counts what waits for its client, and WaitingBytes what has come of it.
 	Waiting, WaitingBytes int64
 

@@ -250,7 +250,7 @@ func TestWrongFilesAreRefusedWithTheReason(t *testing.T) {
 	for text, says := range map[string]string{
 		``:                                  "unexpected end",
 		`{}`:                                "version 0",
-		`{"version": 2, "new": 1}`:          "a newer one",
+		`{"version": 3, "new": 1}`:          "a newer one",
 		`{"version": 1, "identity": []}`:    "unknown field",
 		`{"version": 1, "identities": []}x`: "invalid character",
 		`{"version": 1, "identities": []}{"version": 1}`:                                                       "invalid character",
@@ -285,6 +285,7 @@ func TestAFileThatOthersMayWriteToIsRefused(t *testing.T) {
 
 func FuzzDecode(f *testing.F) {
 	f.Add(golden(f))
+	f.Add(goldenQuotas(f))
 	f.Add([]byte(`{"version": 1, "identities": [{"name": "x", "certificate": "kvd:x", "read": ["\\x00"]}]}`))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		entries, err := auth.Decode(text)

@@ -28,6 +28,8 @@ type Authority struct {
 type table struct {
 	tokens       map[string]*Entry // by id
 	certificates map[string]*Identity
+	usages       map[string]*Usage // by name, of those that have a quota
+	order        []string          // of usages, as in the file
 	// anyCertificate: every certificate that TLS has verified may do everything.
 	anyCertificate bool
 }
@@ -52,7 +54,7 @@ func Open(fsys vfs.FS, name string, report func(error)) (*Authority, error) {
 		if err != nil {
 			return fmt.Errorf("%s: %w", name, err)
 		}
-		a.table.Store(tableOf(entries))
+		a.table.Store(tableOf(entries, a.table.Load()))
 		return nil
 	}
 	var err error
@@ -72,16 +74,62 @@ func checkWriters(fsys vfs.FS, name string) error {
 	return nil
 }
 
-func tableOf(entries []Entry) *table {
-	t := &table{tokens: make(map[string]*Entry), certificates: make(map[string]*Identity)}
+// tableOf returns a table of entries. What the names in an older table, which may be nil, use
+// of their quotas goes on.
+func tableOf(entries []Entry, older *table) *table {
+	t := &table{tokens: make(map[string]*Entry), certificates: make(map[string]*Identity), usages: make(map[string]*Usage)}
 	for i := range entries {
-		if e := &entries[i]; e.TokenID != "" {
+		e := &entries[i]
+		if e.Quota != (Quota{}) {
+			e.usage = t.usageOf(e.Name, older)
+			e.usage.setQuota(e.Quota)
+		}
+		if e.TokenID != "" {
 			t.tokens[e.TokenID] = e
 		} else {
 			t.certificates[e.Certificate] = &e.Identity
 		}
 	}
 	return t
+}
+
+func (t *table) usageOf(name string, older *table) *Usage {
+	u := t.usages[name]
+	if u != nil {
+		return u
+	}
+	if older != nil {
+		u = older.usages[name]
+	}
+	if u == nil {
+		u = &Usage{name: name}
+	}
+	t.usages[name] = u
+	t.order = append(t.order, name)
+	return u
+}
+
+// maxNamedUsages is how many names have counters of their own. Guessed: metrics of more are
+// expensive to keep for what collects them.
+const maxNamedUsages = 200
+
+// Usages returns what names use of their quotas: one by one for the first ones of the file,
+// and together, without a name, for all others.
+func (a *Authority) Usages() (all []NamedUsage) {
+	t := a.table.Load()
+	var others NamedUsage
+	for i, name := range t.order {
+		counts := t.usages[name].Counts()
+		if i < maxNamedUsages {
+			all = append(all, NamedUsage{name, counts})
+		} else {
+			others.add(&counts)
+		}
+	}
+	if len(t.order) > maxNamedUsages {
+		all = append(all, others)
+	}
+	return all
 }
 
 // Identities returns how many there are.

@@ -22,14 +22,28 @@
 // end is within the empty prefix alone. Rights only add up; a range is not divided among
 // several prefixes.
 //
-// # The file, format version 1
+// # Quotas
+//
+// A quota bounds what all identities of one name use together: a rate of operations and one
+// of bytes, snapshots and connections. The identities of one name have the same quota. A rate
+// is a token bucket: what it allows is saved up for the burst, a second by default. Whatever
+// costs more than a full bucket needs a full one, and what follows waits for the rest, though
+// for an hour at most. The bytes of an answer are known only when it is made, so they are taken
+// afterwards, and what follows waits. A changed quota counts as soon as the file does, and its
+// buckets begin full; what is held stays held.
+//
+// An identity without a quota has no [Usage], and costs a comparison with nil.
+//
+// # The file, format version 2
 //
 //	{
-//	  "version": 1,
+//	  "version": 2,
 //	  "identities": [
 //	    {"name": "app", "token": {"id": "16 hex digits", "sha256": "64 hex digits"},
 //	     "created": "2026-01-02T03:04:05Z", "expires": "2027-01-02T03:04:05Z",
-//	     "read": ["user/"], "write": ["user/"]},
+//	     "read": ["user/"], "write": ["user/"],
+//	     "quota": {"max_requests": "1000/s", "max_bytes": "10MiB/s", "burst": "2s",
+//	               "max_snapshots": 10, "max_connections": 20}},
 //	    {"name": "ops", "certificate": "kvd:ops", "read": [""], "admin": true}
 //	  ]
 //	}
@@ -37,5 +51,6 @@
 // A prefix is text in which \xNN stands for a byte and \\ for a backslash. Unknown fields are
 // errors: a misspelt right must not be ignored. The file is read again within seconds of a
 // change (see package livefile), and connections that are open have their new rights then.
-// A file that others than its owner may write to is refused.
+// A file that others than its owner may write to is refused. Version 1 has no quotas, and is
+// written if there are none, so that an older kvd reads the file.
 package auth

@@ -17,7 +17,9 @@ import (
 )
 
 const (
-	fileVersion = 1
+	// The newest version is written only for what the older one lacks: quotas.
+	fileVersion       = 1
+	fileVersionQuotas = 2
 	// maxIdentities and maxPrefixes bound a file. Guessed: each operation looks at all
 	// prefixes of its identity.
 	maxIdentities = 10_000
@@ -48,6 +50,7 @@ type entryJSON struct {
 	Read        []string   `json:"read,omitempty"`
 	Write       []string   `json:"write,omitempty"`
 	Admin       bool       `json:"admin,omitempty"`
+	Quota       *quotaJSON `json:"quota,omitempty"` // since version 2
 }
 
 type tokenJSON struct {
@@ -63,7 +66,7 @@ func Decode(text []byte) ([]Entry, error) {
 	if err := json.Unmarshal(text, &version); err != nil {
 		return nil, err
 	}
-	if version.Version != fileVersion {
+	if version.Version != fileVersion && version.Version != fileVersionQuotas {
 		return nil, fmt.Errorf("version %d: %w", version.Version, ErrUnsupportedVersion)
 	}
 	decoder := json.NewDecoder(bytes.NewReader(text))
@@ -79,8 +82,11 @@ func Decode(text []byte) ([]Entry, error) {
 		return nil, fmt.Errorf("%d identities; want at most %d", len(file.Identities), maxIdentities)
 	}
 	entries := make([]Entry, len(file.Identities))
-	ids, certificates := map[string]bool{}, map[string]bool{}
+	ids, certificates, named := map[string]bool{}, map[string]bool{}, map[string]int{}
 	for i := range file.Identities {
+		if file.Version < fileVersionQuotas && file.Identities[i].Quota != nil {
+			return nil, fmt.Errorf("identity %d: a quota needs a file of version %d", i, fileVersionQuotas)
+		}
 		if err := entries[i].decode(&file.Identities[i]); err != nil {
 			return nil, fmt.Errorf("identity %d: %w", i, err)
 		}
@@ -89,6 +95,11 @@ func Decode(text []byte) ([]Entry, error) {
 			return nil, fmt.Errorf("identity %d: its token or certificate is listed twice", i)
 		}
 		ids[e.TokenID], certificates[e.Certificate] = true, true
+		if same, found := named[e.Name]; found && entries[same].Quota != e.Quota {
+			return nil, fmt.Errorf("identities %d and %d: both are called %q, with different quotas (%v; %v); one quota is for all of a name, see kvd token limit",
+				same, i, e.Name, entries[same].Quota, e.Quota)
+		}
+		named[e.Name] = i
 	}
 	return entries, nil
 }
@@ -118,6 +129,9 @@ func (e *Entry) decode(from *entryJSON) (err error) {
 	}
 	if e.Write, err = prefixes(from.Write); err != nil {
 		return fmt.Errorf("write: %w", err)
+	}
+	if e.Quota, err = from.Quota.quota(); err != nil {
+		return fmt.Errorf("quota: %w", err)
 	}
 	return nil
 }
@@ -152,6 +166,10 @@ func Encode(entries []Entry) ([]byte, error) {
 		to := entryJSON{
 			Name: e.Name, Certificate: e.Certificate, Created: e.Created, Expires: e.Expires,
 			Read: escape.Strings(e.Read), Write: escape.Strings(e.Write), Admin: e.Admin,
+			Quota: e.Quota.toJSON(),
+		}
+		if to.Quota != nil {
+			file.Version = fileVersionQuotas
 		}
 		if e.TokenID != "" {
 			to.Token = &tokenJSON{e.TokenID, hex.EncodeToString(e.Hash[:])}

@@ -17,6 +17,17 @@ type Identity struct {
 	Admin       bool
 	Created     time.Time
 	Expires     time.Time // zero: never
+	Quota       Quota     // of all identities with the name together
+
+	usage *Usage // of an identity that an Authority returned; nil: it has no quota
+}
+
+// Usage returns what the identity and others of its name use of their quota; nil: there is none.
+func (i *Identity) Usage() *Usage {
+	if i == nil {
+		return nil
+	}
+	return i.usage
 }
 
 // MayRead reports whether the identity may read a key.

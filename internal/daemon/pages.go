@@ -94,7 +94,7 @@ func (s *process) traffic() admin.Traffic {
 	}
 	st := srv.Stats()
 	t := admin.Traffic{
-		Shed: st.Shed, Gates: st.Gates, Transactions: st.Transactions, Panics: st.Panics, Unauthenticated: st.Unauthenticated, Denied: st.Denied, Connections: st.Connections, Accepted: st.Accepted,
+		Shed: st.Shed, Gates: st.Gates, Transactions: st.Transactions, Panics: st.Panics, Unauthenticated: st.Unauthenticated, Denied: st.Denied, Quotas: st.Quotas, Connections: st.Connections, Accepted: st.Accepted,
 		Raw: st.Raw, RawAccepted: st.RawAccepted, RawFrames: st.RawFrames,
 		Slow: st.Slow, Streams: st.Streams, Bytes: st.Bytes, Waiting: st.Waiting, WaitingBytes: st.WaitingBytes, Frames: st.Frames,
 	}

@@ -63,6 +63,7 @@ type client struct {
 	unknown     bool // the token is revoked, expired or none
 	read, write []string
 	admin       bool
+	quota       auth.Quota
 }
 
 // modelKeys lie within, at and around the prefixes of the matrix.
@@ -292,7 +293,7 @@ func frameOperations() (all []operation) {
 			return messages{stream}, err
 		},
 		"raw": func(ctx context.Context, f *fixture, c *client) (carrier, error) {
-			conn, err := f.rawOf(c.token)
+			conn, err := f.rawOf(c.token, frame.VersionPlain)
 			if err == nil {
 				context.AfterFunc(ctx, func() { _ = conn.Close() })
 			}
@@ -367,8 +368,8 @@ func resultOf(c carrier, position uint64) error {
 	}
 }
 
-// rawOf opens a connection of raw frames and signs in.
-func (f *fixture) rawOf(token string) (*rawConn, error) {
+// rawOf opens a connection of raw frames of a version, or with a token of one that signs in.
+func (f *fixture) rawOf(token string, version byte) (*rawConn, error) {
 	conn, err := f.listener.Dial()
 	if err != nil {
 		return nil, err
@@ -376,9 +377,8 @@ func (f *fixture) rawOf(token string) (*rawConn, error) {
 	if err := conn.SetDeadline(testwait.Deadline()); err != nil {
 		return nil, err
 	}
-	version := byte(frame.VersionPlain)
 	if token != "" {
-		version = frame.VersionSignIn
+		version = max(version, frame.VersionSignIn)
 	}
 	if _, err := io.WriteString(conn, frame.PreambleOf(version)); err != nil {
 		return nil, err
@@ -391,7 +391,7 @@ func (f *fixture) rawOf(token string) (*rawConn, error) {
 	if got := frame.Version([frame.PreambleBytes]byte(answer)); got != version {
 		return nil, fmt.Errorf("version %d", got)
 	}
-	if token != "" {
+	if version >= frame.VersionSignIn {
 		_, err = conn.Write(frame.AppendSignIn(nil, token))
 	}
 	return c, err
@@ -403,7 +403,7 @@ func tokens(t *testing.T, fsys vfs.FS, clients []*client) {
 	var entries []auth.Entry
 	for _, c := range clients {
 		token, id, hash := auth.NewToken()
-		e := auth.Entry{Identity: auth.Identity{Name: c.name, TokenID: id, Read: c.read, Write: c.write, Admin: c.admin}, Hash: hash}
+		e := auth.Entry{Identity: auth.Identity{Name: c.name, TokenID: id, Read: c.read, Write: c.write, Admin: c.admin, Quota: c.quota}, Hash: hash}
 		switch c.name {
 		case "nobody":
 			continue
@@ -535,7 +535,7 @@ func TestARevokedTokenEndsOpenConnections(t *testing.T) {
 	}
 	_, err := f.kv.Write(app.context(), &kvdpb.WriteRequest{Atomic: true, Mutations: items})
 	require.NoError(t, err)
-	raw, err := f.rawOf(app.token)
+	raw, err := f.rawOf(app.token, frame.VersionSignIn)
 	require.NoError(t, err)
 	defer func() { _ = raw.Close() }()
 	stream, err := f.kv.Pipeline(app.context())

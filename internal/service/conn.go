@@ -35,6 +35,7 @@ type Conn struct {
 	waits   [waitKinds]waitShare        // guarded by each of Server.waits
 	shares  [shareKinds]int             // guarded by each of Server.shares
 	wasted  Allowance                   // guarded by the table of peers
+	quota   connQuota
 	flooded atomic.Bool
 	closed  atomic.Bool
 }
@@ -206,6 +207,7 @@ func (c *Conn) Calls() int {
 // for five seconds for one that does not read.
 func (c *Conn) Close() error {
 	c.closed.Store(true)
+	c.leaveQuotas()
 	if c.accepted != nil && c.server.options.TLS != nil {
 		hurry := time.AfterFunc(c.server.options.Lifetimes.ShutdownWait, func() { _ = c.Accepted().Close() })
 		defer hurry.Stop()

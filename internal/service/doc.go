@@ -10,6 +10,7 @@
 //	protocolDemux   TLS; the ALPN, or the first byte, says which protocol it is (demux.go)
 //	Protocol        decodes a request and begins a Call (grpcapi, frameapi)
 //	Authorize       finds out who calls, and whether the method is for them (authorize.go)
+//	Charge          takes what it costs from the quota of its client (quota.go)
 //	Server          checks limits, the request, and the rights to its keys, in the words of package kv (check.go)
 //	admission       waits until the store may take the work, or refuses it (gates.go)
 //	Store           performs it (store.go)
@@ -35,6 +36,17 @@
 // frame is judged by the identity of its connection or stream when it arrives, and a scan
 // before each chunk, so that a revoked token ends what it began. Without authentication that
 // costs a comparison with nil.
+//
+// # Quotas
+//
+// An identity may have a quota (see package auth), which counts all of its connections
+// together, whatever the protocol: operations and bytes that arrive, before they are judged,
+// bytes of answers, open snapshots, connections. Each operation of a batch, a transaction or a
+// frame is one, and so is each page of a scan; the operations of a frame are refused one by
+// one, unless they are answered at one version. What is beyond the quota is refused
+// (RESOURCE_EXHAUSTED, cause quota_requests and the like) with the time after which it is not.
+// The pages of a scan and the parts of a backup wait instead. An identity without a quota
+// costs a comparison with nil (quota.go).
 //
 // # Promises
 //

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"sync"
 	"time"
+
+	"github.com/kvd-db/kvd/internal/auth"
 )
 
 // leases are the snapshots that clients have open, as far as shares go: each belongs to the
@@ -22,6 +24,7 @@ type leases struct {
 // heldLease is one of leases.
 type heldLease struct {
 	conn  *Conn
+	usage *auth.Usage // of the client that began it, which counts it; nil: that has no quota
 	until time.Time
 }
 
@@ -44,13 +47,34 @@ func (l *leases) enter(c *Conn) bool {
 	if l.shares.enter(c) {
 		return true
 	}
+	l.endLeft(nil)
+	return l.shares.enter(c) || l.takeFromLargest(c)
+}
+
+// hold counts a snapshot that is to begin for its client, or refuses it. usage may be nil.
+func (l *leases) hold(usage *auth.Usage) *auth.Exceeded {
+	if usage == nil {
+		return nil
+	}
+	if usage.Hold(auth.Snapshots) == nil {
+		return nil
+	}
+	l.endLeft(usage)
+	return usage.Hold(auth.Snapshots)
+}
+
+// endLeft ends what has expired or is held by connections that have ended: for one client, or
+// if that is nil for all.
+func (l *leases) endLeft(of *auth.Usage) {
 	var left []uint64
 	now := time.Now()
 	l.mu.Lock()
 	for id, held := range l.mu.byID {
-		if !now.Before(held.until) {
+		switch {
+		case of != nil && held.usage != of:
+		case !now.Before(held.until):
 			l.endLocked(id, held)
-		} else if held.conn.closed.Load() {
+		case held.conn.closed.Load():
 			l.endLocked(id, held)
 			left = append(left, id)
 		}
@@ -59,7 +83,6 @@ func (l *leases) enter(c *Conn) bool {
 	for _, id := range left {
 		l.release(id)
 	}
-	return l.shares.enter(c) || l.takeFromLargest(c)
 }
 
 // takeFromLargest gives a connection that has next to none the share of one snapshot of the
@@ -89,8 +112,9 @@ func (l *leases) takeFromLargest(c *Conn) bool {
 		}
 	}
 	if victim != 0 {
-		l.shares.move(l.mu.byID[victim].conn, c)
-		delete(l.mu.byID, victim)
+		held := l.mu.byID[victim]
+		l.shares.move(held.conn, c)
+		l.forgetLocked(victim, held)
 	}
 	l.mu.Unlock()
 	if victim == 0 {
@@ -101,10 +125,10 @@ func (l *leases) takeFromLargest(c *Conn) bool {
 }
 
 // begun notes a snapshot for which there is a share.
-func (l *leases) begun(c *Conn, id uint64, lease time.Duration) {
+func (l *leases) begun(c *Conn, usage *auth.Usage, id uint64, lease time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.mu.byID[id] = &heldLease{c, time.Now().Add(lease)}
+	l.mu.byID[id] = &heldLease{c, usage, time.Now().Add(lease)}
 }
 
 // mayKeep reports whether a lease may be renewed: not if few are free and the connection has
@@ -142,6 +166,14 @@ func (l *leases) ended(id uint64) {
 }
 
 func (l *leases) endLocked(id uint64, held *heldLease) {
-	delete(l.mu.byID, id)
+	l.forgetLocked(id, held)
 	l.shares.leave(held.conn)
+}
+
+// forgetLocked ends a lease whose share goes on.
+func (l *leases) forgetLocked(id uint64, held *heldLease) {
+	delete(l.mu.byID, id)
+	if held.usage != nil {
+		held.usage.Release(auth.Snapshots)
+	}
 }

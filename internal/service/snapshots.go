@@ -5,11 +5,29 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/kvd-db/kvd/internal/auth"
 	"github.com/kvd-db/kvd/internal/kv"
 )
 
-// BeginSnapshot pins a version for a connection, within its share of all snapshots.
-func (s *Server) BeginSnapshot(ctx context.Context, conn *Conn, lease time.Duration) (kv.Snapshot, error) {
+// BeginSnapshot pins a version for a connection, within its share of all snapshots and the
+// quota of its client.
+func (s *Server) BeginSnapshot(ctx context.Context, conn *Conn, who *auth.Identity, lease time.Duration) (kv.Snapshot, error) {
+	usage := who.Usage()
+	if over := s.leases.hold(usage); over != nil {
+		return kv.Snapshot{}, s.overQuota(usage, over, 1)
+	}
+	snapshot, err := s.beginSnapshot(ctx, conn, lease)
+	if err != nil {
+		if usage != nil {
+			usage.Release(auth.Snapshots)
+		}
+		return kv.Snapshot{}, err
+	}
+	s.leases.begun(conn, usage, snapshot.ID, snapshot.Lease)
+	return snapshot, nil
+}
+
+func (s *Server) beginSnapshot(ctx context.Context, conn *Conn, lease time.Duration) (kv.Snapshot, error) {
 	if !s.leases.enter(conn) {
 		s.counters.shed(shedBySnapshots)
 		return kv.Snapshot{}, tooManySnapshots
@@ -17,10 +35,8 @@ func (s *Server) BeginSnapshot(ctx context.Context, conn *Conn, lease time.Durat
 	snapshot, err := s.store.BeginSnapshot(ctx, lease)
 	if err != nil {
 		s.leases.shares.leave(conn)
-		return kv.Snapshot{}, err
 	}
-	s.leases.begun(conn, snapshot.ID, snapshot.Lease)
-	return snapshot, nil
+	return snapshot, err
 }
 
 // KeepSnapshot makes the lease of a snapshot last that long from now, and returns what was

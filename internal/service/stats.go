@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 
 	"github.com/kvd-db/kvd/internal/admission"
+	"github.com/kvd-db/kvd/internal/auth"
 	"github.com/kvd-db/kvd/internal/histogram"
 	"github.com/kvd-db/kvd/internal/kv"
 )
@@ -72,6 +73,7 @@ const (
 	// ShedByFlood: the connection made work and asked for nothing.
 	ShedByFlood
 	shedBySnapshots
+	shedByQuota
 	shedReasons
 )
 
@@ -81,7 +83,7 @@ func (s *Server) Shed(reason Shed) *Error {
 	return ShedError(reason)
 }
 
-var shedNames = [shedReasons]string{"", "streams", "bytes", "connections", "peer_connections", "store", "idle_streams", "flood", "snapshots"}
+var shedNames = [shedReasons]string{"", "streams", "bytes", "connections", "peer_connections", "store", "idle_streams", "flood", "snapshots", "quota"}
 
 // Outcomes of a Commit or Execute that the store evaluated.
 const (
@@ -148,6 +150,8 @@ type Stats struct {
 	// Unauthenticated counts what was refused because the client is not known, and Denied
 	// what it may not do.
 	Unauthenticated, Denied uint64
+	// Quotas is what identities use of theirs.
+	Quotas []auth.NamedUsage
 
 	Streams int64 // calls by gRPC that are being served
 	Bytes   int64 // what they, and frames, are charged for
@@ -197,6 +201,9 @@ func (s *Server) Stats() Stats {
 		Frames:      c.frames.Counts(),
 		Stages:      c.stages.counts(),
 		Slow:        s.slow.count(),
+	}
+	if s.options.Auth != nil {
+		stats.Quotas = s.options.Auth.Usages()
 	}
 	s.methods.Lock()
 	all := s.methods.all

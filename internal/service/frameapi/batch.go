@@ -74,13 +74,26 @@ var batches = sync.Pool{New: func() any { return new(batch) }}
 // can never succeed or need not, and appends batches of the others to split.
 func (p *Pipeline) split(split []*batch, f *frame.Request, t *ReceiveToken, who *auth.Identity, begun time.Time) []*batch {
 	var refused []frame.Result
+	var over error // of operations that are answered together
+	if f.OneVersion {
+		over = p.server.Charge(who, begun, len(f.Ops), f.Bytes())
+	}
 	for i := range f.Ops {
 		op := &f.Ops[i]
 		if op.Skipped {
 			refused = append(refused, frame.Result{Tag: op.Tag, Skipped: true})
 			continue
 		}
-		k, change, condition, err := p.classify(who, op)
+		err := over
+		if !f.OneVersion {
+			err = p.server.Charge(who, begun, 1, len(op.Key)+len(op.Value)+len(op.Condition.Value))
+		}
+		var k batchKey
+		var change kv.Write
+		var condition kv.Condition
+		if err == nil {
+			k, change, condition, err = p.classify(who, op)
+		}
 		if err != nil {
 			m := p.methodOf(op)
 			why := p.server.Failure(m, err)
@@ -396,6 +409,7 @@ func (b *batch) add(r frame.Result) {
 	if len(r.Value) > 0 {
 		b.lent += b.call.Budget.Part(len(r.Value))
 	}
+	b.pipeline.server.Spend(b.call.Who, len(r.Value))
 	if b.bytes += len(r.Value); b.bytes >= responseBytes {
 		b.flush()
 	}

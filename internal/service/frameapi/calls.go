@@ -144,6 +144,7 @@ func (c *calls) perform(op *frame.Op) (r frame.Result) {
 	request, answer, err := c.ask(ctx, op, &call, m)
 	if err == nil {
 		r, err = doneCall(answer, request, &call, op.Tag)
+		s.Spend(c.who, len(r.Value))
 	}
 	code := service.OK
 	if err != nil {
@@ -168,6 +169,9 @@ func (c *calls) ask(ctx context.Context, op *frame.Op, call *service.Call, m *se
 	if err := ctx.Err(); err != nil {
 		return request, nil, err
 	}
+	if err := messages.Charge(s, call, request, len(op.Value)); err != nil {
+		return request, nil, err
+	}
 	switch r := request.(type) {
 	case *kvdpb.WriteRequest:
 		if !r.Atomic {
@@ -180,7 +184,7 @@ func (c *calls) ask(ctx context.Context, op *frame.Op, call *service.Call, m *se
 	case *kvdpb.ExecuteRequest:
 		answer, err = messages.Execute(ctx, s, call, r)
 	case *kvdpb.BeginSnapshotRequest:
-		answer, err = messages.BeginSnapshot(ctx, s, conn, r)
+		answer, err = messages.BeginSnapshot(ctx, s, conn, call, r)
 	case *kvdpb.KeepSnapshotRequest:
 		answer, err = messages.KeepSnapshot(s, conn, r)
 	case *kvdpb.ReleaseSnapshotRequest:

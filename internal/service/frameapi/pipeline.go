@@ -135,6 +135,7 @@ func (p *Pipeline) serve(f *frame.Request, t *ReceiveToken) {
 	s.CountFrame(len(f.Ops))
 	begun := time.Now()
 	who, unknown := s.Authorize(p.session, service.ByKey, begun)
+	full := s.Admit(p.conn, who)
 	bytes := int64(f.Bytes())
 	hasCalls := len(f.Ops) > 0 && f.Ops[0].Kind == frame.Call
 	if len(f.Ops) > 0 && f.Ops[0].Kind != frame.Get {
@@ -151,6 +152,8 @@ func (p *Pipeline) serve(f *frame.Request, t *ReceiveToken) {
 		why := s.Failure(p.methodPipeline, unknown)
 		p.refuse(f, t, why)
 		p.transport.Kill(why)
+	case full != nil:
+		p.refuse(f, t, s.Failure(p.methodPipeline, full))
 	case p.refusing.Load():
 		p.refuse(f, t, service.ShuttingDown)
 	case f.Discarded:

@@ -68,7 +68,11 @@ func (fs *frames) Serve(conn *service.Conn) {
 		return
 	}
 	session := conn.SignIn(token)
-	if _, err := fs.server.Authorize(session, service.ByKey, time.Now()); err != nil {
+	who, err := fs.server.Authorize(session, service.ByKey, time.Now())
+	if err == nil {
+		err = fs.server.Admit(conn, who)
+	}
+	if err != nil {
 		c.finish(err)
 		return
 	}

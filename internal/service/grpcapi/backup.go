@@ -97,12 +97,17 @@ func (s *backupStream) receive() (*kvdpb.BackupRequest, error) {
 // send sends a part of an answer, within a deadline, if the client is still an administrator:
 // its token may have been revoked. gRPC has encoded the part when send returns.
 func (s *backupStream) send(r *kvdpb.BackupResponse) error {
-	if _, err := s.call.api.server.Authorize(s.call.work.Session, service.Admin, time.Now()); err != nil {
+	server := s.call.api.server
+	who, err := server.Authorize(s.call.work.Session, service.Admin, time.Now())
+	if err != nil {
+		return err
+	}
+	if err := server.Pace(s.ctx, who, 0, len(r.GetData())); err != nil {
 		return err
 	}
 	s.call.busy.Store(false)
-	s.call.stall.Reset(s.call.api.server.Options().Deadline)
-	err := s.stream.Send(r)
+	s.call.stall.Reset(server.Options().Deadline)
+	err = s.stream.Send(r)
 	s.call.busy.Store(true)
 	s.call.stall.Stop()
 	return err

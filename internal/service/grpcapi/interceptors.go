@@ -27,13 +27,18 @@ func (a *api) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, ha
 	if err := c.come(); err != nil {
 		return nil, err
 	}
+	size := 0
 	if ok {
-		if err := c.resize(c.method.RequestBytes(proto.Size(m))); err != nil {
+		size = proto.Size(m)
+		if err := c.resize(c.method.RequestBytes(size)); err != nil {
 			return nil, err
 		}
 	}
 	c.leaveIntake()
 	c.work.Begun = time.Now()
+	if err := messages.Charge(a.server, &c.work, req, size); err != nil {
+		return nil, err
+	}
 	c.work.Budget.Charge(a.server.Memory())
 	answer, err := handler(ctx, req)
 	err = a.errorOf(c.method, err)
@@ -68,6 +73,9 @@ func (a *api) finishCall(c *call, req, answer any, err error) {
 func (c *call) lend(answer any, err error) (any, error) {
 	c.work.Budget.Trim()
 	m, ok := answer.(proto.Message)
+	if ok && err == nil && c.work.Who.Usage() != nil {
+		c.api.server.Spend(c.work.Who, proto.Size(m))
+	}
 	held := c.work.Budget.Held()
 	if err != nil || !ok || held == 0 {
 		c.work.Budget.Return()
@@ -86,6 +94,11 @@ func (a *api) stream(srv any, stream grpc.ServerStream, info *grpc.StreamServerI
 	}
 	defer c.release()
 	defer a.server.Recover(c.method, &err)
+	if info.FullMethod != kvdpb.KVService_Pipeline_FullMethodName { // whose operations count
+		if err := a.server.Charge(c.work.Who, time.Now(), 1, 0); err != nil {
+			return err
+		}
+	}
 	stream = reasonedStream{stream, c}
 	if c.method == a.methodOther && c.kill != nil {
 		ended := make(chan struct{})

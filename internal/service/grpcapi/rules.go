@@ -87,6 +87,11 @@ func (c *call) signIn(info *tap.Info) error {
 		c.method.Count(why.Code, 1)
 		return statusError{why}
 	}
+	if err := s.Admit(c.conn.Conn, c.work.Who); err != nil {
+		why := s.Failure(c.method, err)
+		c.method.Count(why.Code, 1)
+		return statusError{why}
+	}
 	if rule == service.Admin {
 		s.Options().Audit(audit.Event{Kind: audit.Admin, Identity: c.work.Who.Name, Peer: c.conn.Name(), Method: info.FullMethodName})
 	}

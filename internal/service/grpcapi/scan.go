@@ -54,7 +54,7 @@ func (a *api) Scan(req *kvdpb.ScanRequest, stream grpc.ServerStreamingServer[kvd
 	call.took(math.MaxInt) // the request is here
 	c := chunk{call: call, ctx: ctx, budget: budget, size: min(orDefault(int(req.ChunkBytes), chunkBytes), maxChunkBytes)}
 	defer c.release()
-	sent := uint64(0)
+	sent, pages := uint64(0), 0
 	for more := scanner.Next(); ; {
 		c.reset()
 		for more && c.add(scanner.Item()) && !c.borrowed {
@@ -71,6 +71,10 @@ func (a *api) Scan(req *kvdpb.ScanRequest, stream grpc.ServerStreamingServer[kvd
 		if err := a.server.Recheck(&call.work, asked.Range); err != nil {
 			return err
 		}
+		if err := c.pay(pages); err != nil {
+			return err
+		}
+		pages++
 		call.stall.Reset(a.server.Options().Deadline)
 		call.busy.Store(false)
 		err := c.send(stream)
@@ -85,6 +89,21 @@ func (a *api) Scan(req *kvdpb.ScanRequest, stream grpc.ServerStreamingServer[kvd
 			more = scanner.Next()
 		}
 	}
+}
+
+// pay takes the chunk from the quota of its client. The first page is paid for by the request.
+func (c *chunk) pay(pages int) error {
+	server, who := c.call.api.server, c.call.work.Who
+	if who.Usage() == nil {
+		return nil
+	}
+	bytes := proto.Size(&c.response)
+	if pages == 0 {
+		server.Spend(who, bytes)
+		return nil
+	}
+	c.call.stall.Stop() // the wait is the server's
+	return server.Pace(c.ctx, who, 1, bytes)
 }
 
 func orDefault(v, d int) int {

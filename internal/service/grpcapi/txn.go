@@ -10,7 +10,7 @@ import (
 
 // BeginSnapshot implements the method of TxnService.
 func (a *api) BeginSnapshot(ctx context.Context, req *kvdpb.BeginSnapshotRequest) (*kvdpb.BeginSnapshotResponse, error) {
-	return messages.BeginSnapshot(ctx, a.server, service.ConnOf(ctx), req)
+	return messages.BeginSnapshot(ctx, a.server, service.ConnOf(ctx), &callOf(ctx).work, req)
 }
 
 // KeepSnapshot implements the method of TxnService.

@@ -14,6 +14,16 @@ func TimingsOf(all *service.Times) *kvdpb.Timings {
 	}
 }
 
+// Charge takes a unary call from the quota of its client: one for each operation in it, and
+// the bytes of its request.
+func Charge(s *service.Server, c *service.Call, req any, bytes int) error {
+	if c.Who.Usage() == nil {
+		return nil
+	}
+	load := LoadOf(req)
+	return s.Charge(c.Who, c.Begun, max(load.Ops, 1), bytes)
+}
+
 // LoadOf is what a unary call asks for.
 func LoadOf(req any) (l service.Load) {
 	switch r := req.(type) {
@@ -32,6 +42,7 @@ func LoadOf(req any) (l service.Load) {
 	case *kvdpb.CommitRequest:
 		addMutations(&l, r.Mutations)
 		addKeys(&l, r.ReadKeys)
+		addKeys(&l, r.ExpiringKeys)
 		for _, read := range r.ReadRanges {
 			addRange(&l, read)
 		}

@@ -11,8 +11,8 @@ import (
 )
 
 // BeginSnapshot performs the method of TxnService.
-func BeginSnapshot(ctx context.Context, s *service.Server, conn *service.Conn, req *kvdpb.BeginSnapshotRequest) (*kvdpb.BeginSnapshotResponse, error) {
-	snapshot, err := s.BeginSnapshot(ctx, conn, lease(req.LeaseMs))
+func BeginSnapshot(ctx context.Context, s *service.Server, conn *service.Conn, c *service.Call, req *kvdpb.BeginSnapshotRequest) (*kvdpb.BeginSnapshotResponse, error) {
+	snapshot, err := s.BeginSnapshot(ctx, conn, c.Who, lease(req.LeaseMs))
 	if err != nil {
 		return nil, err
 	}
