@@ -15,18 +15,20 @@ import (
 func (a *app) configCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "config",
-		Short: "Check, show and describe the settings of a server",
-		Long: "Check, show and describe the settings of a server, without starting it.\n\n" +
+		Short: "Check, show, describe and change the settings of a server",
+		Long: "Check, show and describe the settings of a server, without starting it, and change\n" +
+			"those of a running one.\n\n" +
 			"A setting has one name, in three places: the flag --max-sync-time, the variable\n" +
 			"KVD_MAX_SYNC_TIME, and max-sync-time in the file that --config or KVD_CONFIG\n" +
 			"names. A flag takes precedence over a variable, and a variable over the file.\n\n" +
 			"A running server reads the file again on SIGHUP. Settings that kvd config docs marks\n" +
 			"as live then change; for the others the log says that they need a restart. If the\n" +
-			"file has a mistake, nothing changes.",
+			"file has a mistake, nothing changes. kvd config set changes one of the live settings of\n" +
+			"a running server without the file.",
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(a.configCheckCommand(), a.configShowCommand(), a.configDocsCommand())
+	cmd.AddCommand(a.configCheckCommand(), a.configShowCommand(), a.configDocsCommand(), a.configSetCommand())
 	return cmd
 }
 

@@ -100,12 +100,12 @@ func TestConfigDocsNameEverySetting(t *testing.T) {
 	docs, show := command(t, "", nil, "config", "docs"), command(t, "", nil, "config", "show")
 	require.Zero(t, docs.code, docs.err)
 	assert.Equal(t, strings.Count(show.out, "\n")-1, strings.Count(docs.out, "\n")-2)
-	assert.Contains(t, docs.out, "| `max-sync-time` | `KVD_MAX_SYNC_TIME` | duration | `20s` |  |")
+	assert.Contains(t, docs.out, "| `max-sync-time` | `KVD_MAX_SYNC_TIME` | duration | `20s` | yes |")
 	assert.Contains(t, docs.out, "| `log-level` | `KVD_LOG_LEVEL` | debug\\|info\\|warn\\|error | `info` | yes |")
 }
 
 func TestLiveSettingsFollowTheFile(t *testing.T) {
-	file := writeConfig(t, "slow-log-time: 1h\ngrace: 20s\nslow-log-hide-keys: false\n")
+	file := writeConfig(t, "slow-log-time: 1h\nlinger: 1ms\nslow-log-hide-keys: false\n")
 	p := serve(t, t.TempDir(), "--config", file, "--slow-log-hide-keys")
 	p.must("put", "key", "1")
 	reload := func(text, said string) string {
@@ -116,9 +116,9 @@ func TestLiveSettingsFollowTheFile(t *testing.T) {
 		return p.log.String()[before:]
 	}
 
-	log := reload("slow-log-time: 1ns\ngrace: 30s\nslow-log-hide-keys: false\n", "files were read again")
+	log := reload("slow-log-time: 1ns\nlinger: 2ms\nslow-log-hide-keys: false\n", "files were read again")
 	assert.Contains(t, log, `a setting changed	{"setting": "slow-log-time", "from": "1h0m0s", "to": "1ns"}`)
-	assert.Contains(t, log, `changes only with a restart	{"setting": "grace", "from": "20s", "to": "30s"}`)
+	assert.Contains(t, log, `changes only with a restart	{"setting": "linger", "from": "1ms", "to": "2ms"}`)
 	assert.NotContains(t, log, "hide-keys", "a flag takes precedence")
 	p.must("put", "key", "2")
 	assert.Contains(t, p.must("slowlog"), "requests of 1ns or longer")
@@ -132,7 +132,7 @@ func TestLiveSettingsFollowTheFile(t *testing.T) {
 
 	reload("slow-log-time: 2h\nlog-level: warn\n", `"log-level"`)
 	assert.Contains(t, p.must("slowlog"), "requests of 2h0m0s or longer")
-	log = reload("slow-log-time: 1h\nlog-level: info\ngrace: 20s\n", "files were read again")
+	log = reload("slow-log-time: 1h\nlog-level: info\nlinger: 1ms\n", "files were read again")
 	assert.NotContains(t, log, "a setting changed", "the level was warn until then")
 	assert.Contains(t, p.must("slowlog"), "requests of 1h0m0s or longer")
 	assert.Zero(t, p.end(syscall.SIGTERM))

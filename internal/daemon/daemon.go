@@ -258,6 +258,7 @@ func (s *process) open(ctx context.Context) error {
 		Reflection:  c.reflects(),
 		Connections: c.MaxConns, PeerConnections: c.MaxPeerConns,
 		SlowTime: c.SlowTime, SlowEntries: c.SlowCount, SlowHideKeys: c.SlowHide,
+		SetSetting: s.setSetting,
 		ReportError: func(id, method string, err error) {
 			s.log.Error("request failed", zap.String("request", id), zap.String("method", method), zap.Error(err))
 		},
@@ -344,7 +345,7 @@ func (s *process) wait(ctx context.Context) error {
 	case err := <-s.disk.stuck:
 		return s.stopNow(err)
 	case err := <-s.ended:
-		return errors.Join(err, s.stop(s.config.Grace))
+		return errors.Join(err, s.stop(s.live.grace()))
 	}
 }
 
@@ -356,7 +357,7 @@ func (s *process) beginGrace() {
 	if s.grace != nil {
 		return
 	}
-	grace := max(s.config.Grace, minGrace)
+	grace := max(s.live.grace(), minGrace)
 	s.log.Info("stopping", zap.Duration("grace", grace))
 	s.stopBy = time.Now().Add(grace)
 	s.grace = time.NewTimer(grace)
@@ -364,12 +365,12 @@ func (s *process) beginGrace() {
 
 // callsGrace returns how long calls in flight may take to finish.
 func (s *process) callsGrace() time.Duration {
-	return max(0, time.Until(s.stopBy)-min(s.config.Grace/2, maxCloseShare))
+	return max(0, time.Until(s.stopBy)-min(s.live.grace()/2, maxCloseShare))
 }
 
 // graceError returns why the service did not stop within the grace period.
 func (s *process) graceError() error {
-	err := fmt.Errorf("%w of %v; nothing acknowledged is lost, the next start recovers it", ErrGraceEnded, max(s.config.Grace, minGrace))
+	err := fmt.Errorf("%w of %v; nothing acknowledged is lost, the next start recovers it", ErrGraceEnded, max(s.live.grace(), minGrace))
 	if disk := s.disk.check(); disk != nil {
 		err = fmt.Errorf("%w: %w", err, disk)
 	}

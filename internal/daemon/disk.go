@@ -27,7 +27,7 @@ const (
 // pause of the process (SIGSTOP, a migration of the machine) does not age operations.
 type diskWatch struct {
 	fs    *vfs.Watched
-	limit time.Duration
+	limit atomic.Int64 // nanoseconds
 	log   *zap.Logger
 	stuck chan error // capacity 1: an operation has taken longer than limit
 	// changed is called when slow becomes nil or ceases to be. It must not wait for the
@@ -43,11 +43,16 @@ type diskWatch struct {
 }
 
 func newDiskWatch(fsys vfs.FS, limit time.Duration, log *zap.Logger) *diskWatch {
-	return &diskWatch{
-		fs: vfs.Watch(fsys), limit: limit, log: log, changed: func() {},
+	d := &diskWatch{
+		fs: vfs.Watch(fsys), log: log, changed: func() {},
 		stuck: make(chan error, 1), stop: make(chan struct{}),
 	}
+	d.setLimit(limit)
+	return d
 }
+
+// setLimit changes the limit, also for operations in progress.
+func (d *diskWatch) setLimit(limit time.Duration) { d.limit.Store(int64(limit)) }
 
 // start starts the goroutine that checks.
 func (d *diskWatch) start() { d.done.Go(d.run) }
@@ -94,10 +99,10 @@ func (d *diskWatch) look(elapsed time.Duration) {
 	}
 	d.longest = max(d.longest, oldest.Age)
 	d.slow.Store(&oldest)
-	if oldest.Age >= d.limit {
+	if limit := time.Duration(d.limit.Load()); oldest.Age >= limit {
 		select {
 		case d.stuck <- fmt.Errorf("%w: %s has not returned for %v; check the disk, then start kvd again",
-			ErrDiskStuck, describe(oldest), d.limit):
+			ErrDiskStuck, describe(oldest), limit):
 		default:
 		}
 	}

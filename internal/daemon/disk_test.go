@@ -286,7 +286,8 @@ func TestAnOperationIsStuckOnTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBlocked()
 		fsys := faultfs.Wrap(vfs.NewMem(), b.on(faultfs.OnKind(faultfs.SyncDir)))
-		d := newDiskWatch(fsys, 20*time.Second, zap.NewNop())
+		d := newDiskWatch(fsys, time.Hour, zap.NewNop())
+		d.setLimit(20 * time.Second)
 		begin := time.Now()
 		var slow time.Duration
 		d.changed = func() {

@@ -1,17 +1,69 @@
 package daemon
 
 import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
 	"sync"
+	"time"
 
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 )
 
 // liveSettings are the settings as flags, variables and the configuration file gave them.
-// Those that are live follow the file.
+// Those that are live change while the service runs: with the file, and by setSetting.
 type liveSettings struct {
 	mu    sync.Mutex
 	asked Config
+}
+
+// grace returns the setting as it is now.
+func (l *liveSettings) grace() time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.asked.Grace
+}
+
+// setSetting changes a setting of the running service, and returns its values before and
+// after. by is the client that asks, for the log. The configuration file stays as it is, so a
+// change lasts until the file is read again, or the process ends.
+func (s *process) setSetting(by, name, text string) (before, after string, err error) {
+	s.live.mu.Lock()
+	defer s.live.mu.Unlock()
+	next := s.live.asked
+	settings := next.Settings()
+	i := slices.IndexFunc(settings, func(o *Setting) bool { return o.Name == name })
+	switch {
+	case i < 0:
+		return "", "", fmt.Errorf("%q is not a setting%s", name, didYouMean(name, names(settings)))
+	case !settings[i].Live:
+		return "", "", fmt.Errorf("%s changes only with a restart; these change while the server runs: %s", name, strings.Join(liveNames(settings), ", "))
+	}
+	before = settings[i].String()
+	if err := settings[i].value.Set(text); err != nil {
+		return "", "", fmt.Errorf("%s: %w", name, err)
+	}
+	if err := next.Check(); err != nil {
+		return "", "", errors.New(strings.TrimPrefix(err.Error(), ErrUsage.Error()+": "))
+	}
+	after = settings[i].String()
+	s.live.asked = next
+	if before != after {
+		s.log.Info("a client changed a setting", zap.String("setting", name), zap.String("from", before), zap.String("to", after), zap.String("by", by))
+	}
+	s.applyLiveLocked()
+	return before, after, nil
+}
+
+func liveNames(settings []*Setting) (list []string) {
+	for _, s := range settings {
+		if s.Live {
+			list = append(list, s.Name)
+		}
+	}
+	return list
 }
 
 // reread reads the configuration file again. It applies what may change while the service
@@ -54,12 +106,15 @@ func (s *process) applyLive() {
 	s.applyLiveLocked()
 }
 
+// applyLiveLocked does not apply the grace period, which is read when the service ends.
 func (s *process) applyLiveLocked() {
 	c := &s.live.asked
 	if level, err := zapcore.ParseLevel(c.LogLevel); err == nil && c.level != nil {
 		c.level.SetLevel(level)
 	}
+	s.disk.setLimit(c.MaxSync)
 	if srv := s.server.Load(); srv != nil {
 		srv.SetSlowLog(c.SlowTime, c.SlowHide)
+		srv.SetMaxDeadline(c.MaxCall)
 	}
 }

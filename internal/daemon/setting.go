@@ -13,7 +13,8 @@ const envPrefix = "KVD_"
 type Setting struct {
 	Name string // of the flag, such as max-sync-time
 	Help string
-	// Live: SIGHUP has a running service take a new value from the configuration file.
+	// Live: a running service takes a new value, from the configuration file on SIGHUP, or by
+	// kvd config set.
 	Live bool
 
 	value  value

@@ -130,7 +130,7 @@ func (s *process) notice() (p phase, status string, alive bool, grace time.Durat
 			break
 		}
 	}
-	return p, status, s.alive() == nil, max(s.config.Grace, minGrace)
+	return p, status, s.alive() == nil, max(s.live.grace(), minGrace)
 }
 
 // enterPhase has the supervisor told at once that the service serves, or stops.

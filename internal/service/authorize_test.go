@@ -277,6 +277,14 @@ func unaryOperations() (all []operation) {
 		return err
 	})
 	all[len(all)-1].admin = true
+	add("SetSetting", none, func(f *fixture, ctx context.Context, _ place) error {
+		_, err := kvdpb.NewAdminServiceClient(f.conn).SetSetting(ctx, &kvdpb.SetSettingRequest{Name: "log-level", Value: "debug"})
+		if status.Code(err) == codes.InvalidArgument {
+			return nil // the server of the test has no settings
+		}
+		return err
+	})
+	all[len(all)-1].admin = true
 	add("Health", none, func(f *fixture, ctx context.Context, _ place) error {
 		_, err := healthpb.NewHealthClient(f.conn).Check(ctx, &healthpb.HealthCheckRequest{})
 		return err

@@ -51,6 +51,11 @@ type Options struct {
 	// gets the request id. It may be called concurrently. Nil discards them.
 	ReportError func(requestID, method string, err error)
 
+	// SetSetting changes a setting of the process while it runs, and returns its values before
+	// and after. by is the client, as an identity or else an address. The text of an error goes
+	// to the client. It may be called concurrently. Nil: no setting changes.
+	SetSetting func(by, name, value string) (before, after string, err error)
+
 	// The remaining fields have their defaults in every server that is used. Tests set
 	// them, to reach a bound with few calls or in little time. They are exported because
 	// tests of the protocols, which are other packages, set them too.

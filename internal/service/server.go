@@ -7,6 +7,7 @@ import (
 	"net"
 	"runtime/debug"
 	"sync"
+	"sync/atomic"
 
 	"github.com/kvd-db/kvd/internal/kv"
 	"github.com/kvd-db/kvd/internal/memory"
@@ -28,6 +29,8 @@ type Server struct {
 	leases   *leases
 	demux    *protocolDemux
 	unfit    error // why it must not serve
+
+	maxDeadline atomic.Int64 // nanoseconds: Options.MaxDeadline until SetMaxDeadline
 
 	// draining ends when Shutdown begins, and working when its grace period ends.
 	draining, working context.Context
@@ -57,6 +60,7 @@ func New(store Store, o Options, protocols ...NewProtocol) *Server {
 		slow:    newSlowLog(&o),
 		ended:   make(chan struct{}),
 	}
+	s.SetMaxDeadline(o.MaxDeadline)
 	s.end = sync.OnceFunc(func() { close(s.ended) })
 	s.draining, s.drain = context.WithCancel(context.Background())
 	s.working, s.cut = context.WithCancel(context.Background())

@@ -28,7 +28,7 @@
 //	many reads, one version  Snapshot, View
 //	read, decide, write      Update, Transact, Begin
 //	observe                  Timed, WithHook, SlowRequests, Ping
-//	back up                  Client.Backup
+//	operate                  Client.Backup, Client.SetSetting
 //
 // A [Client], a [Snapshot] and a [Txn] are each a [Reader]; a Client and a Txn are each a
 // [Writer]. A Client is a [Store]; package embed opens a Store in this process, and package

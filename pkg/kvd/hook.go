@@ -227,6 +227,13 @@ func (h *hooked) ClearSlowRequests(ctx context.Context) error {
 	return h.end(c, h.Backend.ClearSlowRequests(ctx))
 }
 
+// SetSetting implements backend.Backend.
+func (h *hooked) SetSetting(ctx context.Context, name, value string) (before, after string, err error) {
+	c := h.begin("set setting", nil)
+	before, after, err = h.Backend.SetSetting(ctx, name, value)
+	return before, after, h.end(c, err)
+}
+
 // Ping implements backend.Backend.
 func (h *hooked) Ping(ctx context.Context) error {
 	c := h.begin("ping", nil)

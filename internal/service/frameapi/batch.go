@@ -177,7 +177,7 @@ func (b *batch) serve() (held bool) {
 	if timeout == 0 {
 		timeout = b.pipeline.server.Options().Deadline
 	}
-	timeout = min(timeout, b.pipeline.server.Options().MaxDeadline)
+	timeout = min(timeout, b.pipeline.server.MaxDeadline())
 	ctx := newLazyDeadline(b.pipeline.ctx, b.call.Begun.Add(timeout))
 	defer ctx.end()
 	b.call.Budget.Charge(b.pipeline.server.Memory())

@@ -136,7 +136,7 @@ func (c *calls) perform(op *frame.Op) (r frame.Result) {
 	if timeout == 0 {
 		timeout = s.Options().Deadline
 	}
-	ctx := newLazyDeadline(p.ctx, c.begun.Add(min(timeout, s.Options().MaxDeadline)))
+	ctx := newLazyDeadline(p.ctx, c.begun.Add(min(timeout, s.MaxDeadline())))
 	defer ctx.end()
 	call := service.Call{Begun: c.begun, Who: c.who}
 	call.Budget.Charge(s.Memory())

@@ -24,6 +24,16 @@ func (a *api) ListSlowRequests(_ context.Context, req *kvdpb.ListSlowRequestsReq
 	return response, nil
 }
 
+// SetSetting implements the method of AdminService.
+func (a *api) SetSetting(ctx context.Context, req *kvdpb.SetSettingRequest) (*kvdpb.SetSettingResponse, error) {
+	c := callOf(ctx)
+	before, after, err := a.server.SetSetting(c.work.Who, c.conn.Name(), req.Name, req.Value)
+	if err != nil {
+		return nil, err
+	}
+	return &kvdpb.SetSettingResponse{Before: before, After: after}, nil
+}
+
 // ClearSlowRequests implements the method of AdminService.
 func (a *api) ClearSlowRequests(context.Context, *kvdpb.ClearSlowRequestsRequest) (*kvdpb.ClearSlowRequestsResponse, error) {
 	a.server.ClearSlowRequests()

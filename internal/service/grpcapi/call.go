@@ -119,8 +119,8 @@ func (a *api) admit(ctx context.Context, info *tap.Info) (context.Context, error
 	if long {
 		c.stall = time.AfterFunc(o.Deadline, func() { c.kill(context.DeadlineExceeded) })
 	} else if deadline, has := ctx.Deadline(); !has {
-		c.Context, c.expire = context.WithTimeout(c.Context, min(o.Deadline, o.MaxDeadline))
-	} else if latest := time.Now().Add(o.MaxDeadline); deadline.After(latest) {
+		c.Context, c.expire = context.WithTimeout(c.Context, min(o.Deadline, a.server.MaxDeadline()))
+	} else if latest := time.Now().Add(a.server.MaxDeadline()); deadline.After(latest) {
 		c.Context, c.expire = context.WithDeadline(c.Context, latest)
 	}
 	c.conn.bind(c)

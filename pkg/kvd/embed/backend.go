@@ -61,6 +61,14 @@ func (l *local) SlowRequests(context.Context, int) (backend.SlowLog, error) {
 // ClearSlowRequests implements backend.Backend.
 func (l *local) ClearSlowRequests(context.Context) error { return noSlowLog() }
 
+// SetSetting implements backend.Backend.
+func (l *local) SetSetting(context.Context, string, string) (before, after string, err error) {
+	return "", "", &backend.Failure{
+		Attempts: 1, Err: backend.ErrInvalid,
+		Message: "a store in this process has no settings that change while it is open; close it, and open it with other options",
+	}
+}
+
 // Ping implements backend.Backend.
 func (l *local) Ping(context.Context) error { return failure(l.engine.Err()) }
 

@@ -155,6 +155,8 @@ func TestTimingsAreThoseOfTheStore(t *testing.T) {
 	_, err = db.SlowRequests(t.Context(), 0)
 	require.ErrorIs(t, err, kvd.ErrInvalid)
 	require.ErrorIs(t, db.ClearSlowRequests(t.Context()), kvd.ErrInvalid)
+	_, _, err = db.SetSetting(t.Context(), "log-level", "debug")
+	require.ErrorIs(t, err, kvd.ErrInvalid)
 }
 
 // A directory is a store, whichever way it is used.

@@ -53,6 +53,8 @@ type Backend interface {
 	SlowRequests(ctx context.Context, limit int) (SlowLog, error)
 	// ClearSlowRequests empties the slow log.
 	ClearSlowRequests(ctx context.Context) error
+	// SetSetting changes a setting of a running server, and returns its value before and after.
+	SetSetting(ctx context.Context, name, value string) (before, after string, err error)
 	// Backup begins a backup, which lasts until its Close or until ctx ends.
 	Backup(ctx context.Context) (Backup, error)
 	// Ping reports whether requests are served.

@@ -20,6 +20,114 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+// SetSettingRequest asks for the change of one setting.
+type SetSettingRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The name as in the configuration file, such as log-level.
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// The value as in the configuration file.
+	Value         string `protobuf:"bytes,2,opt,name=value,proto3" json:"value,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetSettingRequest) Reset() {
+	*x = SetSettingRequest{}
+	mi := &file_kvd_v1_admin_proto_msgTypes[0]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetSettingRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetSettingRequest) ProtoMessage() {}
+
+func (x *SetSettingRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_kvd_v1_admin_proto_msgTypes[0]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetSettingRequest.ProtoReflect.Descriptor instead.
+func (*SetSettingRequest) Descriptor() ([]byte, []int) {
+	return file_kvd_v1_admin_proto_rawDescGZIP(), []int{0}
+}
+
+func (x *SetSettingRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *SetSettingRequest) GetValue() string {
+	if x != nil {
+		return x.Value
+	}
+	return ""
+}
+
+// SetSettingResponse has the values of the setting before and after, as text.
+type SetSettingResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Before        string                 `protobuf:"bytes,1,opt,name=before,proto3" json:"before,omitempty"`
+	After         string                 `protobuf:"bytes,2,opt,name=after,proto3" json:"after,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetSettingResponse) Reset() {
+	*x = SetSettingResponse{}
+	mi := &file_kvd_v1_admin_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetSettingResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetSettingResponse) ProtoMessage() {}
+
+func (x *SetSettingResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_kvd_v1_admin_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetSettingResponse.ProtoReflect.Descriptor instead.
+func (*SetSettingResponse) Descriptor() ([]byte, []int) {
+	return file_kvd_v1_admin_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *SetSettingResponse) GetBefore() string {
+	if x != nil {
+		return x.Before
+	}
+	return ""
+}
+
+func (x *SetSettingResponse) GetAfter() string {
+	if x != nil {
+		return x.After
+	}
+	return ""
+}
+
 // BackupRequest asks for the header or for one file.
 type BackupRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -33,7 +141,7 @@ type BackupRequest struct {
 
 func (x *BackupRequest) Reset() {
 	*x = BackupRequest{}
-	mi := &file_kvd_v1_admin_proto_msgTypes[0]
+	mi := &file_kvd_v1_admin_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -45,7 +153,7 @@ func (x *BackupRequest) String() string {
 func (*BackupRequest) ProtoMessage() {}
 
 func (x *BackupRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kvd_v1_admin_proto_msgTypes[0]
+	mi := &file_kvd_v1_admin_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -58,7 +166,7 @@ func (x *BackupRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupRequest.ProtoReflect.Descriptor instead.
 func (*BackupRequest) Descriptor() ([]byte, []int) {
-	return file_kvd_v1_admin_proto_rawDescGZIP(), []int{0}
+	return file_kvd_v1_admin_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *BackupRequest) GetFile() string {
@@ -90,7 +198,7 @@ type BackupResponse struct {
 
 func (x *BackupResponse) Reset() {
 	*x = BackupResponse{}
-	mi := &file_kvd_v1_admin_proto_msgTypes[1]
+	mi := &file_kvd_v1_admin_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -102,7 +210,7 @@ func (x *BackupResponse) String() string {
 func (*BackupResponse) ProtoMessage() {}
 
 func (x *BackupResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kvd_v1_admin_proto_msgTypes[1]
+	mi := &file_kvd_v1_admin_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -115,7 +223,7 @@ func (x *BackupResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupResponse.ProtoReflect.Descriptor instead.
 func (*BackupResponse) Descriptor() ([]byte, []int) {
-	return file_kvd_v1_admin_proto_rawDescGZIP(), []int{1}
+	return file_kvd_v1_admin_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *BackupResponse) GetPart() isBackupResponse_Part {
@@ -188,7 +296,7 @@ type BackupHeader struct {
 
 func (x *BackupHeader) Reset() {
 	*x = BackupHeader{}
-	mi := &file_kvd_v1_admin_proto_msgTypes[2]
+	mi := &file_kvd_v1_admin_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -200,7 +308,7 @@ func (x *BackupHeader) String() string {
 func (*BackupHeader) ProtoMessage() {}
 
 func (x *BackupHeader) ProtoReflect() protoreflect.Message {
-	mi := &file_kvd_v1_admin_proto_msgTypes[2]
+	mi := &file_kvd_v1_admin_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -213,7 +321,7 @@ func (x *BackupHeader) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupHeader.ProtoReflect.Descriptor instead.
 func (*BackupHeader) Descriptor() ([]byte, []int) {
-	return file_kvd_v1_admin_proto_rawDescGZIP(), []int{2}
+	return file_kvd_v1_admin_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *BackupHeader) GetStoreId() uint64 {
@@ -249,7 +357,7 @@ type BackupFile struct {
 
 func (x *BackupFile) Reset() {
 	*x = BackupFile{}
-	mi := &file_kvd_v1_admin_proto_msgTypes[3]
+	mi := &file_kvd_v1_admin_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -261,7 +369,7 @@ func (x *BackupFile) String() string {
 func (*BackupFile) ProtoMessage() {}
 
 func (x *BackupFile) ProtoReflect() protoreflect.Message {
-	mi := &file_kvd_v1_admin_proto_msgTypes[3]
+	mi := &file_kvd_v1_admin_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -274,7 +382,7 @@ func (x *BackupFile) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupFile.ProtoReflect.Descriptor instead.
 func (*BackupFile) Descriptor() ([]byte, []int) {
-	return file_kvd_v1_admin_proto_rawDescGZIP(), []int{3}
+	return file_kvd_v1_admin_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *BackupFile) GetName() string {
@@ -304,7 +412,7 @@ type BackupFileBegin struct {
 
 func (x *BackupFileBegin) Reset() {
 	*x = BackupFileBegin{}
-	mi := &file_kvd_v1_admin_proto_msgTypes[4]
+	mi := &file_kvd_v1_admin_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -316,7 +424,7 @@ func (x *BackupFileBegin) String() string {
 func (*BackupFileBegin) ProtoMessage() {}
 
 func (x *BackupFileBegin) ProtoReflect() protoreflect.Message {
-	mi := &file_kvd_v1_admin_proto_msgTypes[4]
+	mi := &file_kvd_v1_admin_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -329,7 +437,7 @@ func (x *BackupFileBegin) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupFileBegin.ProtoReflect.Descriptor instead.
 func (*BackupFileBegin) Descriptor() ([]byte, []int) {
-	return file_kvd_v1_admin_proto_rawDescGZIP(), []int{4}
+	return file_kvd_v1_admin_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *BackupFileBegin) GetChecksum() uint64 {
@@ -357,7 +465,7 @@ type ListSlowRequestsRequest struct {
 
 func (x *ListSlowRequestsRequest) Reset() {
 	*x = ListSlowRequestsRequest{}
-	mi := &file_kvd_v1_admin_proto_msgTypes[5]
+	mi := &file_kvd_v1_admin_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -369,7 +477,7 @@ func (x *ListSlowRequestsRequest) String() string {
 func (*ListSlowRequestsRequest) ProtoMessage() {}
 
 func (x *ListSlowRequestsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kvd_v1_admin_proto_msgTypes[5]
+	mi := &file_kvd_v1_admin_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -382,7 +490,7 @@ func (x *ListSlowRequestsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSlowRequestsRequest.ProtoReflect.Descriptor instead.
 func (*ListSlowRequestsRequest) Descriptor() ([]byte, []int) {
-	return file_kvd_v1_admin_proto_rawDescGZIP(), []int{5}
+	return file_kvd_v1_admin_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *ListSlowRequestsRequest) GetLimit() uint32 {
@@ -407,7 +515,7 @@ type ListSlowRequestsResponse struct {
 
 func (x *ListSlowRequestsResponse) Reset() {
 	*x = ListSlowRequestsResponse{}
-	mi := &file_kvd_v1_admin_proto_msgTypes[6]
+	mi := &file_kvd_v1_admin_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -419,7 +527,7 @@ func (x *ListSlowRequestsResponse) String() string {
 func (*ListSlowRequestsResponse) ProtoMessage() {}
 
 func (x *ListSlowRequestsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kvd_v1_admin_proto_msgTypes[6]
+	mi := &file_kvd_v1_admin_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -432,7 +540,7 @@ func (x *ListSlowRequestsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSlowRequestsResponse.ProtoReflect.Descriptor instead.
 func (*ListSlowRequestsResponse) Descriptor() ([]byte, []int) {
-	return file_kvd_v1_admin_proto_rawDescGZIP(), []int{6}
+	return file_kvd_v1_admin_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *ListSlowRequestsResponse) GetRequests() []*SlowRequest {
@@ -465,7 +573,7 @@ type ClearSlowRequestsRequest struct {
 
 func (x *ClearSlowRequestsRequest) Reset() {
 	*x = ClearSlowRequestsRequest{}
-	mi := &file_kvd_v1_admin_proto_msgTypes[7]
+	mi := &file_kvd_v1_admin_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -477,7 +585,7 @@ func (x *ClearSlowRequestsRequest) String() string {
 func (*ClearSlowRequestsRequest) ProtoMessage() {}
 
 func (x *ClearSlowRequestsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kvd_v1_admin_proto_msgTypes[7]
+	mi := &file_kvd_v1_admin_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -490,7 +598,7 @@ func (x *ClearSlowRequestsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClearSlowRequestsRequest.ProtoReflect.Descriptor instead.
 func (*ClearSlowRequestsRequest) Descriptor() ([]byte, []int) {
-	return file_kvd_v1_admin_proto_rawDescGZIP(), []int{7}
+	return file_kvd_v1_admin_proto_rawDescGZIP(), []int{9}
 }
 
 // ClearSlowRequestsResponse acknowledges the request.
@@ -502,7 +610,7 @@ type ClearSlowRequestsResponse struct {
 
 func (x *ClearSlowRequestsResponse) Reset() {
 	*x = ClearSlowRequestsResponse{}
-	mi := &file_kvd_v1_admin_proto_msgTypes[8]
+	mi := &file_kvd_v1_admin_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -514,7 +622,7 @@ func (x *ClearSlowRequestsResponse) String() string {
 func (*ClearSlowRequestsResponse) ProtoMessage() {}
 
 func (x *ClearSlowRequestsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kvd_v1_admin_proto_msgTypes[8]
+	mi := &file_kvd_v1_admin_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -527,7 +635,7 @@ func (x *ClearSlowRequestsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClearSlowRequestsResponse.ProtoReflect.Descriptor instead.
 func (*ClearSlowRequestsResponse) Descriptor() ([]byte, []int) {
-	return file_kvd_v1_admin_proto_rawDescGZIP(), []int{8}
+	return file_kvd_v1_admin_proto_rawDescGZIP(), []int{10}
 }
 
 // SlowRequest is a request that took at least as long as the threshold: a unary call,
@@ -562,7 +670,7 @@ type SlowRequest struct {
 
 func (x *SlowRequest) Reset() {
 	*x = SlowRequest{}
-	mi := &file_kvd_v1_admin_proto_msgTypes[9]
+	mi := &file_kvd_v1_admin_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -574,7 +682,7 @@ func (x *SlowRequest) String() string {
 func (*SlowRequest) ProtoMessage() {}
 
 func (x *SlowRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kvd_v1_admin_proto_msgTypes[9]
+	mi := &file_kvd_v1_admin_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -587,7 +695,7 @@ func (x *SlowRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SlowRequest.ProtoReflect.Descriptor instead.
 func (*SlowRequest) Descriptor() ([]byte, []int) {
-	return file_kvd_v1_admin_proto_rawDescGZIP(), []int{9}
+	return file_kvd_v1_admin_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *SlowRequest) GetId() uint64 {
@@ -671,7 +779,13 @@ var File_kvd_v1_admin_proto protoreflect.FileDescriptor
 
 const file_kvd_v1_admin_proto_rawDesc = "" +
 	"\n" +
-	"\x12kvd/v1/admin.proto\x12\x06kvd.v1\x1a\x0fkvd/v1/kv.proto\"L\n" +
+	"\x12kvd/v1/admin.proto\x12\x06kvd.v1\x1a\x0fkvd/v1/kv.proto\"=\n" +
+	"\x11SetSettingRequest\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value\"B\n" +
+	"\x12SetSettingResponse\x12\x16\n" +
+	"\x06before\x18\x01 \x01(\tR\x06before\x12\x14\n" +
+	"\x05after\x18\x02 \x01(\tR\x05after\"L\n" +
 	"\rBackupRequest\x12\x12\n" +
 	"\x04file\x18\x01 \x01(\tR\x04file\x12'\n" +
 	"\x0fknown_checksums\x18\x02 \x03(\x06R\x0eknownChecksums\"\x8f\x01\n" +
@@ -712,11 +826,13 @@ const file_kvd_v1_admin_proto_rawDesc = "" +
 	"\rrequest_bytes\x18\t \x01(\x04R\frequestBytes\x12\x19\n" +
 	"\btotal_ns\x18\n" +
 	" \x01(\x04R\atotalNs\x12)\n" +
-	"\atimings\x18\v \x01(\v2\x0f.kvd.v1.TimingsR\atimings2\xfc\x01\n" +
+	"\atimings\x18\v \x01(\v2\x0f.kvd.v1.TimingsR\atimings2\xc1\x02\n" +
 	"\fAdminService\x12U\n" +
 	"\x10ListSlowRequests\x12\x1f.kvd.v1.ListSlowRequestsRequest\x1a .kvd.v1.ListSlowRequestsResponse\x12X\n" +
 	"\x11ClearSlowRequests\x12 .kvd.v1.ClearSlowRequestsRequest\x1a!.kvd.v1.ClearSlowRequestsResponse\x12;\n" +
-	"\x06Backup\x12\x15.kvd.v1.BackupRequest\x1a\x16.kvd.v1.BackupResponse(\x010\x01B.Z,github.com/kvd-db/kvd/pkg/kvdpb/kvd/v1;kvdpbb\x06proto3"
+	"\x06Backup\x12\x15.kvd.v1.BackupRequest\x1a\x16.kvd.v1.BackupResponse(\x010\x01\x12C\n" +
+	"\n" +
+	"SetSetting\x12\x19.kvd.v1.SetSettingRequest\x1a\x1a.kvd.v1.SetSettingResponseB.Z,github.com/kvd-db/kvd/pkg/kvdpb/kvd/v1;kvdpbb\x06proto3"
 
 var (
 	file_kvd_v1_admin_proto_rawDescOnce sync.Once
@@ -730,34 +846,38 @@ func file_kvd_v1_admin_proto_rawDescGZIP() []byte {
 	return file_kvd_v1_admin_proto_rawDescData
 }
 
-var file_kvd_v1_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 10)
+var file_kvd_v1_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 12)
 var file_kvd_v1_admin_proto_goTypes = []any{
-	(*BackupRequest)(nil),             // 0: kvd.v1.BackupRequest
-	(*BackupResponse)(nil),            // 1: kvd.v1.BackupResponse
-	(*BackupHeader)(nil),              // 2: kvd.v1.BackupHeader
-	(*BackupFile)(nil),                // 3: kvd.v1.BackupFile
-	(*BackupFileBegin)(nil),           // 4: kvd.v1.BackupFileBegin
-	(*ListSlowRequestsRequest)(nil),   // 5: kvd.v1.ListSlowRequestsRequest
-	(*ListSlowRequestsResponse)(nil),  // 6: kvd.v1.ListSlowRequestsResponse
-	(*ClearSlowRequestsRequest)(nil),  // 7: kvd.v1.ClearSlowRequestsRequest
-	(*ClearSlowRequestsResponse)(nil), // 8: kvd.v1.ClearSlowRequestsResponse
-	(*SlowRequest)(nil),               // 9: kvd.v1.SlowRequest
-	(*Timings)(nil),                   // 10: kvd.v1.Timings
+	(*SetSettingRequest)(nil),         // 0: kvd.v1.SetSettingRequest
+	(*SetSettingResponse)(nil),        // 1: kvd.v1.SetSettingResponse
+	(*BackupRequest)(nil),             // 2: kvd.v1.BackupRequest
+	(*BackupResponse)(nil),            // 3: kvd.v1.BackupResponse
+	(*BackupHeader)(nil),              // 4: kvd.v1.BackupHeader
+	(*BackupFile)(nil),                // 5: kvd.v1.BackupFile
+	(*BackupFileBegin)(nil),           // 6: kvd.v1.BackupFileBegin
+	(*ListSlowRequestsRequest)(nil),   // 7: kvd.v1.ListSlowRequestsRequest
+	(*ListSlowRequestsResponse)(nil),  // 8: kvd.v1.ListSlowRequestsResponse
+	(*ClearSlowRequestsRequest)(nil),  // 9: kvd.v1.ClearSlowRequestsRequest
+	(*ClearSlowRequestsResponse)(nil), // 10: kvd.v1.ClearSlowRequestsResponse
+	(*SlowRequest)(nil),               // 11: kvd.v1.SlowRequest
+	(*Timings)(nil),                   // 12: kvd.v1.Timings
 }
 var file_kvd_v1_admin_proto_depIdxs = []int32{
-	2,  // 0: kvd.v1.BackupResponse.header:type_name -> kvd.v1.BackupHeader
-	4,  // 1: kvd.v1.BackupResponse.begin:type_name -> kvd.v1.BackupFileBegin
-	3,  // 2: kvd.v1.BackupHeader.files:type_name -> kvd.v1.BackupFile
-	9,  // 3: kvd.v1.ListSlowRequestsResponse.requests:type_name -> kvd.v1.SlowRequest
-	10, // 4: kvd.v1.SlowRequest.timings:type_name -> kvd.v1.Timings
-	5,  // 5: kvd.v1.AdminService.ListSlowRequests:input_type -> kvd.v1.ListSlowRequestsRequest
-	7,  // 6: kvd.v1.AdminService.ClearSlowRequests:input_type -> kvd.v1.ClearSlowRequestsRequest
-	0,  // 7: kvd.v1.AdminService.Backup:input_type -> kvd.v1.BackupRequest
-	6,  // 8: kvd.v1.AdminService.ListSlowRequests:output_type -> kvd.v1.ListSlowRequestsResponse
-	8,  // 9: kvd.v1.AdminService.ClearSlowRequests:output_type -> kvd.v1.ClearSlowRequestsResponse
-	1,  // 10: kvd.v1.AdminService.Backup:output_type -> kvd.v1.BackupResponse
-	8,  // [8:11] is the sub-list for method output_type
-	5,  // [5:8] is the sub-list for method input_type
+	4,  // 0: kvd.v1.BackupResponse.header:type_name -> kvd.v1.BackupHeader
+	6,  // 1: kvd.v1.BackupResponse.begin:type_name -> kvd.v1.BackupFileBegin
+	5,  // 2: kvd.v1.BackupHeader.files:type_name -> kvd.v1.BackupFile
+	11, // 3: kvd.v1.ListSlowRequestsResponse.requests:type_name -> kvd.v1.SlowRequest
+	12, // 4: kvd.v1.SlowRequest.timings:type_name -> kvd.v1.Timings
+	7,  // 5: kvd.v1.AdminService.ListSlowRequests:input_type -> kvd.v1.ListSlowRequestsRequest
+	9,  // 6: kvd.v1.AdminService.ClearSlowRequests:input_type -> kvd.v1.ClearSlowRequestsRequest
+	2,  // 7: kvd.v1.AdminService.Backup:input_type -> kvd.v1.BackupRequest
+	0,  // 8: kvd.v1.AdminService.SetSetting:input_type -> kvd.v1.SetSettingRequest
+	8,  // 9: kvd.v1.AdminService.ListSlowRequests:output_type -> kvd.v1.ListSlowRequestsResponse
+	10, // 10: kvd.v1.AdminService.ClearSlowRequests:output_type -> kvd.v1.ClearSlowRequestsResponse
+	3,  // 11: kvd.v1.AdminService.Backup:output_type -> kvd.v1.BackupResponse
+	1,  // 12: kvd.v1.AdminService.SetSetting:output_type -> kvd.v1.SetSettingResponse
+	9,  // [9:13] is the sub-list for method output_type
+	5,  // [5:9] is the sub-list for method input_type
 	5,  // [5:5] is the sub-list for extension type_name
 	5,  // [5:5] is the sub-list for extension extendee
 	0,  // [0:5] is the sub-list for field type_name
@@ -769,7 +889,7 @@ func file_kvd_v1_admin_proto_init() {
 		return
 	}
 	file_kvd_v1_kv_proto_init()
-	file_kvd_v1_admin_proto_msgTypes[1].OneofWrappers = []any{
+	file_kvd_v1_admin_proto_msgTypes[3].OneofWrappers = []any{
 		(*BackupResponse_Header)(nil),
 		(*BackupResponse_Begin)(nil),
 		(*BackupResponse_Data)(nil),
@@ -780,7 +900,7 @@ func file_kvd_v1_admin_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_kvd_v1_admin_proto_rawDesc), len(file_kvd_v1_admin_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   10,
+			NumMessages:   12,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

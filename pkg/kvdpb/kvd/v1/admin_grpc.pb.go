@@ -21,6 +21,7 @@ const (
 	AdminService_ListSlowRequests_FullMethodName  = "/kvd.v1.AdminService/ListSlowRequests"
 	AdminService_ClearSlowRequests_FullMethodName = "/kvd.v1.AdminService/ClearSlowRequests"
 	AdminService_Backup_FullMethodName            = "/kvd.v1.AdminService/Backup"
+	AdminService_SetSetting_FullMethodName        = "/kvd.v1.AdminService/SetSetting"
 )
 
 // AdminServiceClient is the client API for AdminService service.
@@ -39,6 +40,10 @@ type AdminServiceClient interface {
 	// its checksum is known, with its data. A client that sends no request, or takes no
 	// data, for as long as the server's deadline is cut off.
 	Backup(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[BackupRequest, BackupResponse], error)
+	// SetSetting changes a setting of the running server. The change lasts until the server
+	// reads its configuration file again, or ends. A setting that needs a restart, an unknown
+	// name and an invalid value are INVALID_REQUEST.
+	SetSetting(ctx context.Context, in *SetSettingRequest, opts ...grpc.CallOption) (*SetSettingResponse, error)
 }
 
 type adminServiceClient struct {
@@ -82,6 +87,16 @@ func (c *adminServiceClient) Backup(ctx context.Context, opts ...grpc.CallOption
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type AdminService_BackupClient = grpc.BidiStreamingClient[BackupRequest, BackupResponse]
 
+func (c *adminServiceClient) SetSetting(ctx context.Context, in *SetSettingRequest, opts ...grpc.CallOption) (*SetSettingResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(SetSettingResponse)
+	err := c.cc.Invoke(ctx, AdminService_SetSetting_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // AdminServiceServer is the server API for AdminService service.
 // All implementations must embed UnimplementedAdminServiceServer
 // for forward compatibility.
@@ -98,6 +113,10 @@ type AdminServiceServer interface {
 	// its checksum is known, with its data. A client that sends no request, or takes no
 	// data, for as long as the server's deadline is cut off.
 	Backup(grpc.BidiStreamingServer[BackupRequest, BackupResponse]) error
+	// SetSetting changes a setting of the running server. The change lasts until the server
+	// reads its configuration file again, or ends. A setting that needs a restart, an unknown
+	// name and an invalid value are INVALID_REQUEST.
+	SetSetting(context.Context, *SetSettingRequest) (*SetSettingResponse, error)
 	mustEmbedUnimplementedAdminServiceServer()
 }
 
@@ -116,6 +135,9 @@ func (UnimplementedAdminServiceServer) ClearSlowRequests(context.Context, *Clear
 }
 func (UnimplementedAdminServiceServer) Backup(grpc.BidiStreamingServer[BackupRequest, BackupResponse]) error {
 	return status.Error(codes.Unimplemented, "method Backup not implemented")
+}
+func (UnimplementedAdminServiceServer) SetSetting(context.Context, *SetSettingRequest) (*SetSettingResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method SetSetting not implemented")
 }
 func (UnimplementedAdminServiceServer) mustEmbedUnimplementedAdminServiceServer() {}
 func (UnimplementedAdminServiceServer) testEmbeddedByValue()                      {}
@@ -181,6 +203,24 @@ func _AdminService_Backup_Handler(srv interface{}, stream grpc.ServerStream) err
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type AdminService_BackupServer = grpc.BidiStreamingServer[BackupRequest, BackupResponse]
 
+func _AdminService_SetSetting_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(SetSettingRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AdminServiceServer).SetSetting(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AdminService_SetSetting_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AdminServiceServer).SetSetting(ctx, req.(*SetSettingRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // AdminService_ServiceDesc is the grpc.ServiceDesc for AdminService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -195,6 +235,10 @@ var AdminService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "ClearSlowRequests",
 			Handler:    _AdminService_ClearSlowRequests_Handler,
+		},
+		{
+			MethodName: "SetSetting",
+			Handler:    _AdminService_SetSetting_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{
