@@ -84,6 +84,7 @@ func explain(err error) string {
 		{context.DeadlineExceeded, "the server did not answer in time; a longer --timeout may help"},
 		{vfs.ErrLocked, "stop the process that has the store open, or give another directory"},
 		{kv.ErrUnsupportedVersion, "a newer kvd wrote this; use that version"},
+		{errRepairLost, "the report lists the keys and versions; compare with a backup"},
 		{kv.ErrCorrupt, "kvd check DIR lists every damaged file; nothing was changed"},
 	} {
 		if errors.Is(err, hint.err) {

@@ -42,6 +42,7 @@ var floors = map[string]float64{
 	"internal/admission":  2,
 	"internal/inspect":    2,
 	"internal/backup":     2,
+	"internal/repair":     2,
 	"internal/workload":   2,
 	"internal/loadgen":    1,
 	"internal/chart":      0.5,

@@ -442,3 +442,34 @@ func TestVerifyEndsWithItsContext(t *testing.T) {
 	require.ErrorIs(t, r.Verify(ctx, nil), context.Canceled)
 	require.NoError(t, r.Close())
 }
+
+// Every value whose record verifies can be read from a file that lost its footer or its end.
+func TestValuesOfADamagedFile(t *testing.T) {
+	s := newShelf(t)
+	var values [][]byte
+	for i := range 20 {
+		values = append(values, bytes.Repeat([]byte{byte(i)}, 50+i))
+	}
+	pointers, meta := s.write(7, values...)
+	f, err := s.fs.OpenReadWrite(fileName(7))
+	require.NoError(t, err)
+	require.NoError(t, f.Truncate(int64(pointers[15].Offset)+10))
+	_, err = f.WriteAt([]byte{99}, int64(pointers[3].Offset)+20)
+	require.NoError(t, errors.Join(err, f.Close()))
+	require.Greater(t, meta.Size, pointers[15].Offset)
+
+	f, err = s.fs.Open(fileName(7))
+	require.NoError(t, err)
+	r, err := OpenDamaged(f, testID(7))
+	require.NoError(t, err)
+	defer func() { require.NoError(t, r.Close()) }()
+	for i, p := range pointers {
+		value, err := r.Read(p, nil)
+		if i == 3 || i >= 15 {
+			require.ErrorIs(t, err, kv.ErrCorrupt)
+			continue
+		}
+		require.NoError(t, err)
+		require.Equal(t, values[i], value)
+	}
+}

@@ -1,0 +1,123 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"github.com/kvd-db/kvd/internal/descriptor"
+	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/repair"
+	"github.com/kvd-db/kvd/internal/vfs"
+)
+
+// errRepairLost: a repair has ended, and something may be missing in the new store.
+var errRepairLost = fmt.Errorf("%w: the new store is whole, but writes may be missing in it", kv.ErrCorrupt)
+
+func (a *app) repairCommand() *cobra.Command {
+	var asJSON bool
+	var reportFile string
+	var o repair.Options
+	cmd := &cobra.Command{
+		Use:   "repair SRC DST",
+		Short: "Make a new store of what can be read of a damaged one",
+		Long: "Make a new store in DST of everything in the stopped store SRC that still verifies,\n" +
+			"and report what may be missing. SRC is not changed. DST must be empty or new; it\n" +
+			"needs as much space as SRC has, and while a partition with damaged tables is\n" +
+			"merged, that partition's size once more.\n\n" +
+			"Records of the log after a damaged place are used, and so are the whole blocks of\n" +
+			"a damaged table and the whole values of a damaged value file. Every version keeps\n" +
+			"its number, so of each key the newest version that is left counts. Nothing is\n" +
+			"invented. The report names the damaged parts of each file and, for everything\n" +
+			"that may be missing, the keys and versions: such a key may show an older value,\n" +
+			"and a key that was deleted may be back.\n\n" +
+			"Until the command has ended, DST is no store. If it is interrupted, remove DST and\n" +
+			"repair again.\n\n" +
+			"Exit codes: 0 nothing was lost; 64 DST is not empty, or SRC is no store; 65 the new\n" +
+			"store is there and whole, but writes may be missing in it, or a file of SRC is of a\n" +
+			"newer version and there is no new store; 74 a disk failed; 75 a server has SRC\n" +
+			"open. What the disk cannot read of SRC counts as damage.",
+		Example: "  kvd repair /var/lib/kvd /var/lib/kvd-repaired --report repair.json\n" +
+			"  kvd check /var/lib/kvd-repaired\n" +
+			"  kvd serve --data /var/lib/kvd-repaired",
+		Args: needs("SRC", "DST"),
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print the report as JSON")
+	cmd.Flags().StringVar(&reportFile, "report", "", "also write the report as JSON to this file, which must not exist")
+	cmd.Flags().IntVar(&o.Partitions, "partitions", 0, "partitions of a store that has lost its file STORE (default: derived from directories and keys)")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if o.Partitions < 0 || o.Partitions > descriptor.MaxPartitions {
+			return usagef("--partitions is %d, want 1 to %d", o.Partitions, descriptor.MaxPartitions)
+		}
+		src, dst, err := separate(args[0], args[1])
+		if err != nil {
+			return err
+		}
+		if _, err := os.Lstat(reportFile); reportFile != "" && !errors.Is(err, fs.ErrNotExist) {
+			return usagef("%s exists, or cannot be looked at; give --report another name", reportFile)
+		}
+		progress := startProgress(a.err, "bytes", 1)
+		o.Progress = progress.update
+		report, err := repair.Run(cmd.Context(), vfs.OS, src, dst, o)
+		progress.close()
+		if err != nil {
+			return named(err)
+		}
+		return a.tellRepair(report, asJSON, reportFile)
+	}
+	return cmd
+}
+
+// separate returns the real paths of the two directories, of which the second need not exist.
+func separate(src, dst string) (string, string, error) {
+	src, err := filepath.EvalSymlinks(src)
+	if err == nil {
+		src, err = filepath.Abs(src)
+	}
+	if err != nil {
+		return "", "", named(err)
+	}
+	if dst, err = filepath.Abs(dst); err != nil {
+		return "", "", err
+	}
+	if parent, err := filepath.EvalSymlinks(filepath.Dir(dst)); err == nil {
+		dst = filepath.Join(parent, filepath.Base(dst))
+	}
+	return clean(src), clean(dst), nil
+}
+
+// tellRepair prints and writes the report.
+func (a *app) tellRepair(report *repair.Report, asJSON bool, file string) error {
+	data, err := json.MarshalIndent(report, "", "  ")
+	if err != nil {
+		return err
+	}
+	data = append(data, '\n')
+	if asJSON {
+		_, err = a.out.Write(data)
+	} else {
+		err = report.Write(a.out)
+	}
+	if file != "" {
+		err = errors.Join(err, writeReport(file, data))
+	}
+	if err == nil && report.Lost() {
+		err = fmt.Errorf("%s: %w", report.Target, errRepairLost)
+	}
+	return err
+}
+
+func writeReport(name string, data []byte) error {
+	f, err := vfs.OS.Create(path.Clean(filepath.ToSlash(name)))
+	if err != nil {
+		return fmt.Errorf("write the report: %w", err)
+	}
+	_, err = f.WriteAt(data, 0)
+	return errors.Join(err, f.Close())
+}

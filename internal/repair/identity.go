@@ -1,0 +1,200 @@
+package repair
+
+import (
+	"crypto/rand"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+	"slices"
+
+	"github.com/kvd-db/kvd/internal/descriptor"
+	"github.com/kvd-db/kvd/internal/keyhash"
+	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/manifest"
+	"github.com/kvd-db/kvd/internal/record"
+	"github.com/kvd-db/kvd/internal/sstable"
+	"github.com/kvd-db/kvd/internal/vfs"
+	"github.com/kvd-db/kvd/internal/wal"
+)
+
+// identity reads STORE, or derives what it said.
+func (r *repair) identity() error {
+	f := r.file(descriptor.Name)
+	d, err := descriptor.Read(r.src, r.dir)
+	logID, inLog, idErr := r.idOfLog()
+	switch {
+	case idErr != nil:
+		return idErr
+	case errors.Is(err, kv.ErrUnsupportedVersion):
+		return err
+	case err == nil && r.dirs > d.Partitions:
+		err = descriptor.ErrTooFew(r.dir, d.Partitions, r.dirs-1)
+	case err == nil && inLog && logID != d.StoreID:
+		err = fmt.Errorf("it is that of store %016x; the log is that of store %016x", d.StoreID, logID)
+	}
+	if err == nil {
+		f.Action = Copied
+		r.descriptor = d
+		r.flushed = make([]kv.SeqNum, d.Partitions)
+		return nil
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		err = errors.New("the file is missing")
+	}
+	f.Action = Lost
+	r.damaged(f, err)
+	if err := r.deriveID(logID, inLog); err != nil {
+		return err
+	}
+	if err := r.derivePartitions(); err != nil {
+		return err
+	}
+	r.flushed = make([]kv.SeqNum, r.descriptor.Partitions)
+	return nil
+}
+
+// idOfLog returns the store id that most segments of the log name.
+func (r *repair) idOfLog() (id uint64, ok bool, err error) {
+	votes := map[uint64]int{}
+	stop := errors.New("enough")
+	for name := range r.files {
+		if path.Dir(name) != descriptor.LogName {
+			continue
+		}
+		info, err := wal.Dump(r.src, path.Join(r.dir, name), func(wal.FrameInfo) error { return stop })
+		switch {
+		case errors.Is(err, kv.ErrUnsupportedVersion):
+			return 0, false, err
+		case errors.Is(err, kv.ErrCorrupt) || err != nil && !errors.Is(err, stop):
+			continue // its damage is found later
+		}
+		votes[info.StoreID]++
+		if n := votes[info.StoreID]; n > votes[id] || n == votes[id] && info.StoreID < id || !ok {
+			id, ok = info.StoreID, true
+		}
+	}
+	return id, ok, nil
+}
+
+// deriveID finds the store id without STORE.
+func (r *repair) deriveID(logID uint64, inLog bool) error {
+	if inLog {
+		r.descriptor.StoreID = logID
+		r.note("STORE is lost: its id was taken from the commit log.")
+		return nil
+	}
+	if b, err := vfs.ReadSmall(r.src, descriptor.ClockPath(r.dir), 1<<10); err == nil {
+		if c, err := descriptor.DecodeClock(descriptor.ClockName, b); err == nil {
+			r.descriptor.StoreID = c.StoreID
+			r.note("STORE is lost: its id was taken from CLOCK.")
+			return nil
+		}
+	}
+	var id [8]byte
+	if _, err := rand.Read(id[:]); err != nil {
+		return err
+	}
+	r.descriptor.StoreID = binary.LittleEndian.Uint64(id[:])
+	r.note("STORE is lost, and no other file names its id: the new store has a new one.")
+	return nil
+}
+
+// sampledKeys bounds how many keys of each partition tell the partition count.
+const sampledKeys = 1000
+
+// place is the hash of a key and the partition that it was found in.
+type place struct {
+	hash      uint64
+	partition int
+}
+
+// derivePartitions finds the partition count without STORE.
+func (r *repair) derivePartitions() error {
+	if n := r.o.Partitions; n > 0 {
+		r.descriptor.Partitions = n
+		if n < r.dirs {
+			return fmt.Errorf("%w: %d partitions were asked for, but there is a directory of partition %d", kv.ErrInvalidArgument, n, r.dirs-1)
+		}
+		return nil
+	}
+	places, err := r.sample()
+	if err != nil {
+		return err
+	}
+	for n := max(r.dirs, 1); n <= descriptor.MaxPartitions; n++ {
+		if !slices.ContainsFunc(places, func(p place) bool { return keyhash.Partition(p.hash, n) != p.partition }) {
+			r.descriptor.Partitions = n
+			r.note("STORE is lost: %d partitions is the smallest number, from the %d directories on, under which each of %d sampled keys is in its partition.",
+				n, r.dirs, len(places))
+			return nil
+		}
+	}
+	return fmt.Errorf("%w: STORE is lost, and under no partition count are the keys where they were found; give the count with --partitions", kv.ErrInvalidArgument)
+}
+
+// sample returns the places of some keys of each partition.
+func (r *repair) sample() (places []place, err error) {
+	enough := errors.New("enough")
+	count := map[int]int{}
+	add := func(partition int, key []byte) error {
+		if count[partition]++; count[partition] > sampledKeys {
+			return enough
+		}
+		places = append(places, place{keyhash.Sum(key), partition})
+		return nil
+	}
+	for name := range r.files {
+		id, ok := descriptor.ParsePartition(path.Dir(name))
+		kind, num := manifest.ParseName(path.Base(name))
+		if !ok || kind != manifest.FileTable || count[id] > sampledKeys {
+			continue
+		}
+		f, err := r.src.Open(path.Join(r.dir, name))
+		if err != nil {
+			return nil, err
+		}
+		_, err = sstable.Salvage(r.ctx, f, kv.FileID{Partition: uint32(id), Num: num}, func(e *kv.Entry) error {
+			if e.Kind == kv.KindRangeDelete {
+				return nil // it is in all partitions
+			}
+			return add(id, e.Key)
+		})
+		if err = errors.Join(err, f.Close()); err != nil && !errors.Is(err, enough) {
+			return nil, err
+		}
+	}
+	_, err = wal.Salvage(r.src, descriptor.LogDir(r.dir), r.descriptor.StoreID, func(rec wal.Record) error {
+		return record.Decode(rec.Payload, func(op *record.Op) error {
+			if op.Kind == kv.KindRangeDelete {
+				return nil
+			}
+			if err := add(op.Partition, op.Key); !errors.Is(err, enough) {
+				return err
+			}
+			return nil
+		})
+	})
+	return places, err
+}
+
+// clock copies CLOCK.
+func (r *repair) clock() error {
+	f := r.files[descriptor.ClockName]
+	if f == nil {
+		return nil
+	}
+	c, err := descriptor.ReadClock(r.src, r.dir, r.descriptor.StoreID)
+	switch {
+	case err == nil:
+		f.Action = Copied
+		return vfs.WriteAtomic(r.out.fsys, descriptor.ClockPath(r.out.dir), c.Encode())
+	case errors.Is(err, kv.ErrUnsupportedVersion):
+		return err
+	}
+	f.Action = Lost
+	r.damaged(f, err)
+	r.note("CLOCK is lost: the new store begins with the time of this machine. If that is behind the store's time, keys that had expired are back until it has caught up.")
+	return nil
+}

@@ -1,0 +1,169 @@
+package repair
+
+import (
+	"errors"
+	"fmt"
+	"path"
+
+	"github.com/kvd-db/kvd/internal/descriptor"
+	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/record"
+	"github.com/kvd-db/kvd/internal/wal"
+)
+
+// logState is what is known of the commit log.
+type logState struct {
+	whole bool // recovery accepts it
+	last  kv.SeqNum
+	next  kv.SeqNum
+	gaps  []wal.Gap
+}
+
+// surveyLog reads the log once, to learn what of it can be used.
+func (r *repair) surveyLog() error {
+	dir := descriptor.LogDir(r.dir)
+	report, err := wal.Verify(r.src, dir, r.descriptor.StoreID, func(rec wal.Record) error {
+		return r.read(int64(len(rec.Payload)))
+	})
+	if err != nil {
+		return err
+	}
+	for name, f := range r.files {
+		if path.Dir(name) == descriptor.LogName && path.Ext(name) == ".wal" {
+			f.Action = Salvaged
+		}
+	}
+	if report.Problem == nil {
+		r.log = logState{whole: true, last: report.LastSeq, next: report.NextSeq}
+		for _, seg := range report.Files {
+			if f := r.files[r.inside(seg.Name)]; f != nil && !seg.Live {
+				f.Action = Unused
+			}
+		}
+		if report.DroppedBytes > 0 {
+			r.note("%d bytes at the end of the commit log are a torn write that was never acknowledged. They were left out, as recovery does.", report.DroppedBytes)
+		}
+		return nil
+	}
+	found, err := wal.Salvage(r.src, dir, r.descriptor.StoreID, func(wal.Record) error { return r.ctx.Err() })
+	if err != nil {
+		return err
+	}
+	r.log = logState{last: found.LastSeq, next: found.NextSeq, gaps: found.Gaps}
+	for i := range found.Gaps {
+		for _, p := range found.Gaps[i].Places {
+			f := r.file(r.inside(p.File))
+			f.Damage = append(f.Damage, Damage{p.Offset, p.Bytes, p.Reason})
+		}
+	}
+	if len(found.Gaps) == 0 { // the order of whole frames is impossible
+		f := r.file(descriptor.LogName)
+		f.Action = Salvaged
+		r.damaged(f, report.Problem)
+		r.log.gaps = []wal.Gap{{Places: []wal.Place{{File: dir, Reason: report.Problem.Error()}}, From: 1, To: kv.MaxSeqNum, Open: true}}
+	}
+	return nil
+}
+
+// records calls fn for every record of the log that can be used, in order.
+func (r *repair) records(fn func(wal.Record) error) (err error) {
+	dir := descriptor.LogDir(r.dir)
+	if r.log.whole {
+		_, err = wal.Verify(r.src, dir, r.descriptor.StoreID, fn)
+	} else {
+		_, err = wal.Salvage(r.src, dir, r.descriptor.StoreID, fn)
+	}
+	return err
+}
+
+// checkOp reports whether an operation of a record fits into the store.
+func (r *repair) checkOp(rec wal.Record, op *record.Op) error {
+	if op.Partition >= r.descriptor.Partitions || op.Unit >= rec.Units {
+		return fmt.Errorf("record %d: operation of unit %d of %d for partition %d of %d", rec.Base, op.Unit, rec.Units, op.Partition, r.descriptor.Partitions)
+	}
+	return nil
+}
+
+// writeLog writes the log of the new store, and reports what the old one lost.
+func (r *repair) writeLog() error {
+	dir := descriptor.LogDir(r.out.dir)
+	if err := r.out.mkdir(dir); err != nil {
+		return err
+	}
+	b := wal.NewRebuild(r.out.fsys, dir, r.descriptor.StoreID)
+	err := r.records(func(rec wal.Record) error {
+		if err := r.ctx.Err(); err != nil {
+			return err
+		}
+		if err := record.Decode(rec.Payload, func(op *record.Op) error { return r.checkOp(rec, op) }); err != nil {
+			r.loseRecord(rec, err)
+			return nil
+		}
+		r.report.Records++
+		return b.Add(rec)
+	})
+	if err != nil {
+		return errors.Join(err, b.Abort())
+	}
+	if err := b.Finish(max(r.log.next, r.log.last+1, r.maxSeq+1, r.mostFlushed()+1)); err != nil {
+		return err
+	}
+	r.reportGaps()
+	return nil
+}
+
+func (r *repair) mostFlushed() (most kv.SeqNum) {
+	for _, seq := range r.flushed {
+		most = max(most, seq)
+	}
+	return most
+}
+
+// loseRecord reports a record whose frame verifies, but whose content is no record of this
+// store.
+func (r *repair) loseRecord(rec wal.Record, err error) {
+	for id := range r.descriptor.Partitions {
+		r.lose(Loss{Partition: id, FirstVersion: rec.Base, LastVersion: rec.Last(), File: descriptor.LogName, Reason: err.Error()})
+	}
+}
+
+// reportGaps reports what may be missing in each partition because of damage to the log. What
+// a partition had flushed is in its tables.
+func (r *repair) reportGaps() {
+	for i := range r.log.gaps {
+		g := &r.log.gaps[i]
+		file, reason := descriptor.LogName, "records are missing here"
+		if len(g.Places) > 0 {
+			p := g.Places[0]
+			file = r.inside(p.File)
+			reason = p.Reason
+			if p.Bytes > 0 {
+				reason = fmt.Sprintf("%s at offset %d, %d bytes", p.Reason, p.Offset, p.Bytes)
+			}
+			if n := len(g.Places); n > 1 {
+				reason = fmt.Sprintf("%s, and %d more places", reason, n-1)
+			}
+		}
+		lost := 0
+		for id, flushed := range r.flushed {
+			first := max(g.From, flushed+1)
+			if first > g.To {
+				continue
+			}
+			lost++
+			r.lose(Loss{Partition: id, FirstVersion: first, LastVersion: g.To, File: file, Reason: reason})
+		}
+		switch {
+		case !g.Lost():
+			r.note("%s: %s. No record was there.", file, reason)
+		case lost == 0:
+			r.note("%s: %s. Every partition had written the records from there, numbers %d to %d, to tables. Request ids in them are lost: a client that sends such a write again may have it applied twice.",
+				file, reason, g.From, g.To)
+		case g.Open:
+			r.note("%s: %s. Nothing after that can be read, so how many records from number %d on are lost is not known.", file, reason, g.From)
+		default:
+			r.note("%s: %s. At most %d records with numbers %d to %d are lost; those after them were read. A batch or transaction with one of these numbers may be incomplete if one of its partitions had written it to a table. Request ids in the lost records are lost too.",
+				file, reason, g.Records, g.From, g.To)
+		}
+	}
+}

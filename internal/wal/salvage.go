@@ -1,0 +1,273 @@
+package wal
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/vfs"
+)
+
+// Salvaged is what Salvage found in a damaged log.
+type Salvaged struct {
+	Segments int
+	Records  uint64
+	LastSeq  kv.SeqNum // of the last record; 0: there is none
+	NextSeq  kv.SeqNum // above every number that the frames say was given out
+	Gaps     []Gap     // in the order of the log
+}
+
+// Gap is a part of the log without whole frames.
+type Gap struct {
+	Places []Place
+	// From and To, both included, are the numbers of the records that may have been there.
+	// If To is less than From, no record was there. No whole frame follows an Open gap: its
+	// To is kv.MaxSeqNum.
+	From, To kv.SeqNum
+	Open     bool
+	// Records is the largest number of records that may have been there; of an Open gap it
+	// is unknown, and 0.
+	Records uint64
+}
+
+// Lost reports whether records may have been in the gap.
+func (g *Gap) Lost() bool { return g.From <= g.To }
+
+// Place is a damaged part of a segment.
+type Place struct {
+	File   string
+	Offset int64
+	Bytes  int64 // 0: the whole segment is missing
+	Reason string
+}
+
+// Salvage calls fn for each record of a damaged log whose frame verifies, in order and each
+// once, and describes the rest. After a frame that does not verify it goes on with the next
+// one that does. It changes nothing. The payload is borrowed until fn returns.
+//
+// Recovery would refuse such a log (see Verify). Of a log that recovery accepts, Salvage may
+// return more: frames after a torn write, which was never acknowledged.
+//
+// Errors: kv.ErrUnsupportedVersion, those of the file system, and the error of fn.
+// Cost: reads the log once.
+func Salvage(fsys vfs.FS, dir string, storeID uint64, fn func(Record) error) (Salvaged, error) {
+	nums, err := listSegments(fsys, dir)
+	if err != nil {
+		return Salvaged{}, err
+	}
+	s := salvage{fsys: fsys, dir: dir, store: storeID, nums: nums, fn: fn}
+	for _, num := range nums {
+		if err := s.segment(num); err != nil {
+			return s.found, err
+		}
+	}
+	s.finish()
+	return s.found, nil
+}
+
+// salvage is the state of one Salvage.
+type salvage struct {
+	fsys  vfs.FS
+	dir   string
+	store uint64
+	nums  []uint64
+	fn    func(Record) error
+
+	found   Salvaged
+	started bool // a whole frame was found
+	first   kv.SeqNum
+	last    kv.SeqNum
+	low     uint64  // the lowest segment that must exist
+	claim   address // the log was surely synced up to here
+	end     address // end of the last whole frame
+	ended   string  // the segment that ends with an end frame, if its successor was not seen
+	places  []Place // damage since the last whole frame
+}
+
+// segment salvages one segment.
+func (s *salvage) segment(num uint64) (err error) {
+	name := segmentName(s.dir, num)
+	r, h, err := openSegment(s.fsys, name, identity{s.store, num})
+	if r == nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, r.close()) }()
+	s.found.Segments++
+	switch {
+	case err != nil:
+		s.damage(name, 0, min(segmentHeaderBytes, r.size), reasonOf(err))
+	case h.store != s.store || h.num != num:
+		s.damage(name, 0, r.size, fmt.Sprintf("it is segment %d of store %016x", h.num, h.store))
+		return nil
+	default:
+		if h.prev != 0 && h.prev >= s.nums[0] && !slices.Contains(s.nums, h.prev) {
+			s.damage(segmentName(s.dir, h.prev), 0, 0, "the segment is missing")
+		}
+		if h.closed != 0 {
+			s.claimed(address{num, h.closed})
+		}
+	}
+	s.ended = ""
+	return s.frames(r, num)
+}
+
+// frames salvages the frames of a segment.
+func (s *salvage) frames(r *segmentReader, num uint64) error {
+	for {
+		f, reason, err := r.next()
+		if errors.Is(err, kv.ErrCorrupt) {
+			reason, err = reasonOf(err), nil
+		}
+		if err != nil {
+			return err
+		}
+		if reason == "" {
+			s.end = address{num, r.off}
+			if err := s.frame(r.name, &f); err != nil {
+				return fmt.Errorf("salvage %s at offset %d: %w", r.name, f.off, err)
+			}
+			if f.kind == FrameEnd {
+				s.ended = r.name
+			}
+			continue
+		}
+		next, end, err := r.resync(r.off)
+		if err != nil {
+			return err
+		}
+		if end > r.off { // not just zeros up to the end of the file
+			s.damage(r.name, r.off, end-r.off, reason)
+		}
+		if next < 0 {
+			return nil
+		}
+		r.off = next
+	}
+}
+
+// frame adds a whole frame of a segment.
+func (s *salvage) frame(name string, f *frame) error {
+	switch {
+	case !s.started:
+		s.started, s.first, s.last = true, f.prev, f.prev
+		switch {
+		case f.kind != FrameStart || name != segmentName(s.dir, s.nums[0]):
+			s.gap(1, f.prev)
+		case len(s.places) > 0: // only the header is before it
+			s.gap(f.prev+1, f.prev)
+		}
+	case f.prev > s.last || len(s.places) > 0:
+		s.gap(s.last+1, f.prev)
+		s.last = max(s.last, f.prev)
+	}
+	s.low = max(s.low, f.low)
+	s.found.NextSeq = max(s.found.NextSeq, f.next)
+	s.claimed(f.synced)
+	return f.each(func(r Record) error {
+		if r.Base <= s.last {
+			return nil // a copy of an earlier frame
+		}
+		s.last = r.Last()
+		s.found.Records++
+		s.found.LastSeq = s.last
+		return s.fn(r)
+	})
+}
+
+func (s *salvage) claimed(a address) {
+	if s.claim.less(a) {
+		s.claim = a
+	}
+}
+
+func (s *salvage) damage(file string, offset, bytes int64, reason string) {
+	s.places = append(s.places, Place{file, offset, bytes, reason})
+}
+
+// gap ends the damage since the last whole frame.
+func (s *salvage) gap(from, to kv.SeqNum) {
+	g := Gap{Places: s.places, From: from, To: to}
+	if g.Lost() {
+		g.Records = uint64(to - from + 1)
+		room := uint64(0)
+		for _, p := range g.Places {
+			if p.Bytes == 0 {
+				room = g.Records
+			}
+			room += uint64(p.Bytes / recordHeaderBytes)
+		}
+		if room > 0 {
+			g.Records = min(g.Records, room)
+		}
+	}
+	s.found.Gaps = append(s.found.Gaps, g)
+	s.places = nil
+}
+
+// finish judges the two ends of the log.
+func (s *salvage) finish() {
+	switch {
+	case len(s.places) > 0:
+	case s.ended != "":
+		s.damage(s.ended, s.end.off, 0, "the log continues after this segment, but the next one is missing")
+	case s.end.less(s.claim):
+		s.damage(segmentName(s.dir, s.claim.segment), s.end.off, 0,
+			fmt.Sprintf("the log was synced up to segment %d offset %d", s.claim.segment, s.claim.off))
+	case !s.started:
+		s.damage(s.dir, 0, 0, "the commit log is missing")
+	}
+	if len(s.places) > 0 {
+		s.found.Gaps = append(s.found.Gaps, Gap{Places: s.places, From: s.last + 1, To: kv.MaxSeqNum, Open: true})
+	}
+	if s.started && 0 < s.low && s.low < s.nums[0] && s.first > 0 {
+		s.found.Gaps = slices.Insert(s.found.Gaps, 0, Gap{
+			Places: []Place{{File: segmentName(s.dir, s.low), Reason: "the segment is missing"}},
+			From:   1, To: s.first, Records: uint64(s.first),
+		})
+	}
+}
+
+// resync returns the offset of the next whole frame after from, -1 if there is none, and the
+// end of what lies between: that offset, or the end of the last byte that is not zero.
+func (r *segmentReader) resync(from int64) (next, end int64, err error) {
+	end = from
+	for off := padded(from); off < r.size; off += readAhead {
+		n := min(readAhead, r.size-off)
+		chunk, err := r.bytes(off, n)
+		if err != nil {
+			return 0, 0, err
+		}
+		last := lastNonZero(chunk)
+		if last < 0 {
+			continue
+		}
+		end = off + int64(last) + 1
+		for i := int64(0); i+4 <= n && i <= int64(last); i += frameAlign {
+			if chunk, err = r.bytes(off, n); err != nil { // again: frameAt may have moved the buffer
+				return 0, 0, err
+			}
+			if binary.LittleEndian.Uint32(chunk[i:]) != frameMagic || off+i == from {
+				continue
+			}
+			_, reason, err := r.frameAt(off + i)
+			switch {
+			case errors.Is(err, kv.ErrCorrupt):
+			case err != nil:
+				return 0, 0, err
+			case reason == "":
+				return off + i, off + i, nil
+			}
+		}
+	}
+	return -1, end, nil
+}
+
+// reasonOf returns the reason of a corruption, without the file.
+func reasonOf(err error) string {
+	if damage, ok := errors.AsType[*kv.CorruptionError](err); ok {
+		return damage.Reason
+	}
+	return err.Error()
+}
