@@ -99,10 +99,11 @@ type Log struct {
 		prepared     *segment // the next segment, zeroed
 		preparedFor  uint64   // number of the segment that was active when its preparation began
 
-		nextNum uint64 // of the next segment
-		low     uint64 // lowest segment that must exist
-		live    []liveSegment
-		holds   int // while there are some, Reclaim deletes nothing
+		nextNum  uint64 // of the next segment
+		low      uint64 // lowest segment that must exist
+		live     []liveSegment
+		holds    int    // while there are some, Reclaim deletes nothing
+		archived uint64 // see Archived
 
 		stats Stats // the counts
 	}

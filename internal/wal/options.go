@@ -43,6 +43,9 @@ type Options struct {
 	// Fresh says that the store is being created, so that there may be no log yet.
 	// Otherwise a missing log is damage.
 	Fresh bool
+	// Archive says that segments are copied before they are deleted: Reclaim deletes none
+	// that Archived has not named.
+	Archive bool
 
 	// idleMark is how long the log must be idle before it syncs what it has and notes that;
 	// 0 means DefaultIdleMark. Only tests of this package set it.

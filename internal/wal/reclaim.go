@@ -10,7 +10,8 @@ import (
 )
 
 // Reclaim deletes the oldest segments whose records all have numbers of at most flushed.
-// The active segment stays, and while there is a Hold all do.
+// The active segment stays, and while there is a Hold all do. With Options.Archive those
+// stay too that Archived has not named.
 //
 // Before it deletes the first one, the log notes, durably, which segment is the lowest
 // that must exist: this tells a missing segment from a reclaimed one. Segments are
@@ -60,7 +61,8 @@ func (l *Log) Reclaim(flushed kv.SeqNum) error {
 // segment that is then the lowest, whose start frame is synced.
 func (l *Log) reclaimableLocked(flushed kv.SeqNum) (dead []liveSegment, low uint64) {
 	n := 0
-	for l.mu.holds == 0 && n < len(l.mu.live) && l.mu.live[n].last <= flushed && l.mu.live[n].num < l.mu.syncedAt.segment {
+	for l.mu.holds == 0 && n < len(l.mu.live) && l.mu.live[n].last <= flushed && l.mu.live[n].num < l.mu.syncedAt.segment &&
+		(!l.opts.Archive || l.mu.live[n].num <= l.mu.archived) {
 		n++
 	}
 	low = l.mu.active.header.num

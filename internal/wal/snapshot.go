@@ -80,11 +80,17 @@ type SnapshotFile struct {
 // says where the log ends, so no part of it can be lost unnoticed.
 //
 // Everything up to upTo must be synced, and upTo must be the last number of a record, or a
-// number that was skipped. The files can be read until h is released. Cost: reads the frames
+// number that was skipped. Of a log that is suspended there is no snapshot. The files can be
+// read until h is released. Cost: reads the frames
 // of the segment that is cut, at most 64 MiB by default, under no lock.
 func (h *Hold) Snapshot(ctx context.Context, upTo kv.SeqNum) ([]SnapshotFile, error) {
 	l := h.log
 	l.mu.Lock()
+	if l.mu.active == nil {
+		cause := l.mu.space.refused
+		l.mu.Unlock()
+		return nil, l.suspendedError(cause)
+	}
 	sealed := slices.Clone(l.mu.live)
 	last, end := l.mu.active.header.num, l.mu.active.off
 	l.mu.Unlock()
@@ -138,7 +144,7 @@ func (f *SnapshotFile) cutAfter(ctx context.Context, upTo kv.SeqNum) (err error)
 		case reason != "":
 			return kv.Corruptf(f.path, r.off, "%s, but the log was synced up to number %d", reason, upTo)
 		case fr.kind == FrameData && fr.next-1 > upTo:
-			if f.tail, err = cutFrame(&fr, f.id, upTo); err != nil {
+			if f.tail, err = cutFrame(&fr, f.id, upTo, nil); err != nil {
 				return fmt.Errorf("snapshot of the commit log: %s at offset %d: %w", f.path, fr.off, err)
 			}
 			r.off = fr.off
@@ -155,26 +161,34 @@ func (f *SnapshotFile) cutAfter(ctx context.Context, upTo kv.SeqNum) (err error)
 }
 
 // cutFrame returns the frame with its records up to number upTo alone; nil if there are
-// none.
-func cutFrame(f *frame, id identity, upTo kv.SeqNum) ([]byte, error) {
+// none. Of a record that has upTo in its middle, split returns the payload of its first
+// units; without split such a record is an error.
+func cutFrame(f *frame, id identity, upTo kv.SeqNum, split func(payload []byte, units uint32) ([]byte, error)) ([]byte, error) {
 	cut := *f
 	cut.records = 0
-	kept := 0
-	err := f.each(func(r Record) error {
+	b := make([]byte, frameHeaderBytes, f.bytes())
+	err := f.each(func(r Record) (err error) {
+		payload, last := r.Payload, r.Last()
 		switch {
-		case r.Last() <= upTo:
-			kept += recordHeaderBytes + len(r.Payload)
-			cut.records++
-			cut.next = r.Last() + 1
-		case r.Base <= upTo:
+		case r.Base > upTo:
+			return nil
+		case last > upTo && split == nil:
 			return fmt.Errorf("number %d is in the middle of a record", upTo)
+		case last > upTo:
+			last = upTo
+			if payload, err = split(payload, uint32(upTo-r.Base+1)); err != nil {
+				return err
+			}
 		}
+		b = appendRecord(b, r.Base, uint32(last-r.Base+1), payload)
+		cut.records++
+		cut.next = last + 1
 		return nil
 	})
 	if err != nil || cut.records == 0 {
 		return nil, err
 	}
-	return sealFrame(append(make([]byte, frameHeaderBytes, frameBytes(kept)), f.payload[:kept]...), id, &cut), nil
+	return sealFrame(b, id, &cut), nil
 }
 
 // Open opens the file for reading. The caller closes it.
