@@ -183,6 +183,7 @@ func (a *app) backupVerifyCommand() *cobra.Command {
 
 func (a *app) backupPruneCommand() *cobra.Command {
 	var keep int
+	var archive string
 	cmd := &cobra.Command{
 		Use:   "prune DIR --keep N",
 		Short: "Remove all backups in a directory but the newest",
@@ -192,6 +193,7 @@ func (a *app) backupPruneCommand() *cobra.Command {
 		Args: needs("DIR"),
 	}
 	cmd.Flags().IntVar(&keep, "keep", 0, "how many backups stay; at least 1, required")
+	cmd.Flags().StringVar(&archive, "archive", "", "remove the part of this archive of the commit log too that only older backups need")
 	cmd.RunE = func(_ *cobra.Command, args []string) (err error) {
 		if keep < 1 {
 			return usagef("give --keep with the number of backups that stay, at least 1")
@@ -205,9 +207,29 @@ func (a *app) backupPruneCommand() *cobra.Command {
 		if len(p.Backups) > 0 || p.Files > 0 || err == nil {
 			fmt.Fprintf(a.out, "removed %d backups and %d files, %s\n", len(p.Backups), p.Files, humanBytes(p.Bytes))
 		}
-		return err
+		if err != nil || archive == "" {
+			return err
+		}
+		return a.pruneArchive(dir, clean(archive))
 	}
 	return cmd
+}
+
+// pruneArchive removes what no restore of a backup in dir needs.
+func (a *app) pruneArchive(dir *backup.Directory, name string) error {
+	archive, err := backup.OpenArchive(vfs.OS, name)
+	if err != nil {
+		return err
+	}
+	all, err := dir.Manifests()
+	if err != nil || len(all) == 0 {
+		return err
+	}
+	p, err := archive.Prune(all)
+	if p.Files > 0 || err == nil {
+		fmt.Fprintf(a.out, "removed %d pieces of the archive, %s\n", p.Files, humanBytes(p.Bytes))
+	}
+	return err
 }
 
 const backupArgument = "BACKUP is a directory of backups, of which the newest counts; the file ID.backup of\n" +
@@ -216,42 +238,126 @@ const backupArgument = "BACKUP is a directory of backups, of which the newest co
 
 func (a *app) restoreCommand() *cobra.Command {
 	var rate rateFlag
+	var to restorePoint
 	cmd := &cobra.Command{
 		Use:   "restore BACKUP DIR",
 		Short: "Make a store of a backup",
 		Long: "Copy a backup to a directory, which must be empty or new. Every checksum is\n" +
 			"compared. kvd serve --data DIR then opens the store.\n\n" + backupArgument + "\n\n" +
-			"The store has the contents of the version that was backed up. Versions that\n" +
-			"clients have read from another copy are refused. If the command is interrupted,\n" +
-			"the directory is no store: remove it and restore again.",
+			"The store has the contents of the version that was backed up. With --archive, the\n" +
+			"directory to which kvd serve --archive copied the commit log, it has those of a\n" +
+			"later version: of the end of the archive, of --to-version, or of --to-time. Every\n" +
+			"write up to that version is in it and no other, and of a transaction all or\n" +
+			"nothing. Of a directory of backups, the newest that is old enough is taken.\n\n" +
+			"Versions that clients have read from another copy are refused. If the command is\n" +
+			"interrupted, the directory is no store: remove it and restore again. A restored\n" +
+			"store needs an archive of its own.",
 		Example: "  kvd restore /backups/orders /var/lib/kvd\n" +
 			"  kvd restore /backups/orders/20261123T014200.123Z.backup /tmp/yesterday\n" +
-			"  kvd restore - /var/lib/kvd < orders.tar",
+			"  kvd restore - /var/lib/kvd < orders.tar\n" +
+			"  kvd restore /backups/orders /var/lib/kvd --archive /archive/orders\n" +
+			"  kvd restore /backups/orders /tmp/noon --archive /archive/orders --to-time 2026-11-23T12:00:00Z",
 		Args: needs("BACKUP", "DIR"),
 	}
 	rate.flag(cmd)
+	to.flags(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
+		if err := to.open(cmd); err != nil {
+			return err
+		}
 		source, err := a.openBackup(args[0])
 		if err != nil {
 			return err
 		}
 		defer source.close()
-		target := clean(args[1])
 		progress, o := a.backupProgress(rate.bytes)
-		var m *backup.Manifest
-		if source.stream != nil {
-			m, err = backup.RestoreStream(cmd.Context(), source.stream, vfs.OS, target, o)
-		} else if m, err = source.dir.Load(source.id); err == nil {
-			err = source.dir.Restore(cmd.Context(), m, target, o)
-		}
+		m, replay, err := to.restore(cmd.Context(), source, clean(args[1]), o)
 		progress.close()
 		if err != nil {
 			return err
 		}
-		_, err = fmt.Fprintf(a.out, "restored version %d of backup %s to %s: %d files, %s\n", m.Version, m.ID, args[1], len(m.Files), humanBytes(m.Bytes()))
+		if replay == nil {
+			_, err = fmt.Fprintf(a.out, "restored version %d of backup %s to %s: %d files, %s\n", m.Version, m.ID, args[1], len(m.Files), humanBytes(m.Bytes()))
+			return err
+		}
+		_, err = fmt.Fprintf(a.out, "restored version %d to %s: backup %s of version %d, %d files, %s; archive, %s\n",
+			replay.Version, args[1], m.ID, m.Version, len(m.Files), humanBytes(m.Bytes()), humanBytes(replay.Bytes()))
 		return err
 	}
 	return cmd
+}
+
+// restorePoint is the flags that say up to where a restore goes.
+type restorePoint struct {
+	dir, at string
+	version uint64
+
+	archive *backup.Archive // nil: the backup alone
+	pieces  []*backup.Piece
+}
+
+func (p *restorePoint) flags(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&p.dir, "archive", "", "directory to which kvd serve --archive copied the commit log")
+	cmd.Flags().Uint64Var(&p.version, "to-version", 0, "restore this version (default: the end of the archive)")
+	cmd.Flags().StringVar(&p.at, "to-time", "", "restore what readers saw at this time, or up to a second earlier, such as 2026-11-23T12:00:00Z")
+}
+
+// open reads what the archive holds, and finds the version.
+func (p *restorePoint) open(cmd *cobra.Command) (err error) {
+	byVersion := cmd.Flags().Changed("to-version")
+	switch {
+	case p.dir == "" && (byVersion || p.at != ""):
+		return usagef("--to-version and --to-time need --archive, the directory of the archived commit log")
+	case byVersion && p.at != "":
+		return usagef("give --to-version or --to-time, not both")
+	case byVersion && p.version == 0:
+		return usagef("--to-version 0: versions begin at 1")
+	case p.dir == "":
+		return nil
+	}
+	if p.archive, err = backup.OpenArchive(vfs.OS, clean(p.dir)); err != nil {
+		return err
+	}
+	if p.pieces, err = p.archive.Pieces(); err != nil || p.at == "" {
+		return err
+	}
+	at, err := time.Parse(time.RFC3339, p.at)
+	if err != nil {
+		return usagef("--to-time %q is no time such as 2026-11-23T12:00:00Z or 2026-11-23T13:00:00.5+01:00", p.at)
+	}
+	version, err := p.archive.VersionAt(p.pieces, at)
+	p.version = uint64(version)
+	return err
+}
+
+// plan is what backup.RestoreStream calls.
+func (p *restorePoint) plan(m *backup.Manifest) (*backup.Replay, error) {
+	return p.archive.Plan(p.pieces, m, kv.SeqNum(p.version))
+}
+
+func (p *restorePoint) restore(ctx context.Context, source *openedBackup, target string, o backup.Options) (m *backup.Manifest, replay *backup.Replay, err error) {
+	plan := func(m *backup.Manifest) (_ *backup.Replay, err error) {
+		if p.archive != nil {
+			replay, err = p.plan(m)
+		}
+		return replay, err
+	}
+	if source.stream != nil {
+		m, err = backup.RestoreStream(ctx, source.stream, plan, vfs.OS, target, o)
+		return m, replay, err
+	}
+	if source.id == "" && p.version != 0 {
+		m, err = source.dir.LoadBefore(kv.SeqNum(p.version))
+	} else {
+		m, err = source.dir.Load(source.id)
+	}
+	if err == nil {
+		_, err = plan(m)
+	}
+	if err == nil {
+		err = source.dir.Restore(ctx, m, replay, target, o)
+	}
+	return m, replay, err
 }
 
 // openedBackup is what the argument BACKUP names.
@@ -277,9 +383,12 @@ func (a *app) openBackup(name string) (*openedBackup, error) {
 	if err != nil {
 		return nil, named(err)
 	}
-	if id, ok := strings.CutSuffix(filepath.Base(name), ".backup"); ok && !info.IsDir() {
+	if id, ok := strings.CutSuffix(filepath.Base(name), ".backup"); ok && !info.IsDir() && backup.IsID(id) {
 		dir, err := backup.OpenDirectory(vfs.OS, path.Dir(clean(name)))
-		return &openedBackup{dir: dir, id: id}, err
+		if err == nil || !errors.Is(err, kv.ErrInvalidArgument) {
+			return &openedBackup{dir: dir, id: id}, err
+		}
+		// A stream may have any name.
 	}
 	if info.IsDir() {
 		dir, err := backup.OpenDirectory(vfs.OS, clean(name))

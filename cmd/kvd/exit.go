@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"syscall"
 
+	"github.com/kvd-db/kvd/internal/backup"
 	"github.com/kvd-db/kvd/internal/daemon"
 	"github.com/kvd-db/kvd/internal/kv"
 	"github.com/kvd-db/kvd/internal/vfs"
@@ -82,6 +83,7 @@ func explain(err error) string {
 		{kvd.ErrUnavailable, "is the server running? Start one with kvd serve, or give its address with --addr or KVD_ADDR"},
 		{kvd.ErrOverloaded, "try again later, or with fewer concurrent requests"},
 		{context.DeadlineExceeded, "the server did not answer in time; a longer --timeout may help"},
+		{backup.ErrBusy, "if no kvd backup, kvd backup prune or kvd serve --archive runs there, look for the process with this pid"},
 		{vfs.ErrLocked, "stop the process that has the store open, or give another directory"},
 		{kv.ErrUnsupportedVersion, "a newer kvd wrote this; use that version"},
 		{errRepairLost, "the report lists the keys and versions; compare with a backup"},

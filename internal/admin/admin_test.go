@@ -16,6 +16,7 @@ import (
 
 	"github.com/kvd-db/kvd/internal/admission"
 	"github.com/kvd-db/kvd/internal/auth"
+	"github.com/kvd-db/kvd/internal/backup"
 	"github.com/kvd-db/kvd/internal/engine"
 	"github.com/kvd-db/kvd/internal/histogram"
 )
@@ -25,6 +26,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // sample is a source in which every figure is there and most differ.
 func sample() *Source {
 	stats := engine.Stats{Partitions: make([]engine.PartitionStats, 2), MemtableLimit: 1 << 20, DiskFree: 3 << 30, Snapshots: 4, Checkpoints: 2, CheckpointAge: time.Minute, Pressure: 0.5}
+	stats.Archive = &backup.ArchiveStatus{Version: 7, Time: time.Now(), Backlog: 8, Errors: 9, Gaps: 10}
 	stats.Log.Syncs, stats.Log.SyncTime, stats.Log.Records = 5, 2*time.Second, 6
 	for _, micros := range []uint64{10, 100, 1_000, 998_890, 1_000_000} {
 		stats.Log.SyncMicros.Record(micros)

@@ -4,6 +4,7 @@ import (
 	"runtime"
 	"slices"
 	"strconv"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -89,6 +90,11 @@ var (
 	snapshots     = describe("kvd_snapshots_open", "Snapshots under lease.")
 	checkpoints   = describe("kvd_checkpoints_open", "Backups that are being made. Each keeps the files of its version, which takes space.")
 	checkpointAge = describe("kvd_checkpoint_oldest_seconds", "Age of the oldest backup that is being made; 0 if there is none.")
+	archived      = describe("kvd_archive_version", "The newest version in the archive of the commit log; absent without --archive.")
+	archiveAge    = describe("kvd_archive_age_seconds", "Time since the archive last held everything acknowledged; absent until it does.")
+	archiveWaits  = describe("kvd_archive_backlog_bytes", "Bytes of whole segments of the commit log that wait for the archive.")
+	archiveErrors = describe("kvd_archive_errors_total", "Attempts to archive the commit log that failed.")
+	archiveGaps   = describe("kvd_archive_gaps_total", "Parts of the commit log that the archive lacks, since the start; no restore crosses them.")
 	visible       = describe("kvd_visible_sequence_number", "The newest number that every reader sees.")
 	memtableLimit = describe("kvd_memtable_limit_bytes", "Budget of all memtables.")
 	memtableShed  = describe("kvd_memtable_shed_total", "Writes shed by the store because its memtables were full.")
@@ -264,6 +270,15 @@ func (s sink) store(st *engine.Stats) {
 	s.counter(duplicates, st.Duplicates)
 	s.number(snapshots, float64(st.Snapshots))
 	s.number(checkpoints, float64(st.Checkpoints))
+	if a := st.Archive; a != nil {
+		s.number(archived, float64(a.Version))
+		if !a.Time.IsZero() {
+			s.number(archiveAge, time.Since(a.Time).Seconds())
+		}
+		s.number(archiveWaits, float64(a.Backlog))
+		s.counter(archiveErrors, a.Errors)
+		s.counter(archiveGaps, a.Gaps)
+	}
 	s.number(checkpointAge, st.CheckpointAge.Seconds())
 	s.number(visible, float64(st.Visible))
 	s.number(memtableLimit, float64(st.MemtableLimit))

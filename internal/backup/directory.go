@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/kvd-db/kvd/internal/kv"
@@ -36,61 +37,117 @@ type Directory struct {
 //
 // Errors: kv.ErrInvalidArgument if it is none.
 func OpenDirectory(fsys vfs.FS, dir string) (*Directory, error) {
-	d := &Directory{fsys: fsys, dir: dir}
-	b, err := readFile(fsys, path.Join(dir, markerName), 1<<10)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return nil, fmt.Errorf("%w: %s is not a directory of backups: it has no file %s", kv.ErrInvalidArgument, dir, markerName)
-	case err != nil:
+	if err := checkMarker(fsys, dir, markerName, marker, backupsKind); err != nil {
 		return nil, err
-	case string(b) != marker:
-		return nil, fmt.Errorf("%w: %s says %q, this kvd knows %q", kv.ErrUnsupportedVersion, path.Join(dir, markerName), b, marker)
 	}
-	return d, nil
+	return &Directory{fsys: fsys, dir: dir}, nil
 }
+
+const backupsKind = "a directory of backups"
 
 // LockDirectory opens a directory of backups for changing it. With create, it is made if it
 // does not exist or is empty. The caller closes it.
 //
 // Errors: vfs.ErrLocked if another process has it locked; those of OpenDirectory.
 func LockDirectory(fsys vfs.FS, dir string, create bool) (_ *Directory, err error) {
+	d := &Directory{fsys: fsys, dir: dir}
 	if create {
-		if err := createDirectory(fsys, dir); err != nil {
+		if d.lock, err = lockMarked(fsys, dir, markerName, marker, backupsKind); err != nil {
 			return nil, err
 		}
+		if err := fsys.MkdirAll(path.Join(dir, filesName)); err != nil {
+			return nil, errors.Join(err, d.lock.Close())
+		}
+		return d, nil
 	}
-	d, err := OpenDirectory(fsys, dir)
-	if err != nil {
+	if err := checkMarker(fsys, dir, markerName, marker, backupsKind); err != nil {
 		return nil, err
 	}
-	d.lock, err = fsys.Lock(path.Join(dir, lockName))
+	d.lock, err = lockIn(fsys, dir, backupsKind)
 	return d, err
 }
 
-// createDirectory makes a directory of backups, unless it is one.
-func createDirectory(fsys vfs.FS, dir string) error {
+// checkMarker returns an error unless a directory has the file that marks it as one of a
+// kind.
+func checkMarker(fsys vfs.FS, dir, name, content, kind string) error {
+	b, err := readFile(fsys, path.Join(dir, name), 1<<10)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("%w: %s is not %s: it has no file %s", kv.ErrInvalidArgument, dir, kind, name)
+	case err != nil:
+		return err
+	case string(b) != content:
+		return fmt.Errorf("%w: %s says %q, this kvd knows %q", kv.ErrUnsupportedVersion, path.Join(dir, name), b, content)
+	}
+	return nil
+}
+
+// ErrBusy: a directory is locked. The error also wraps vfs.ErrLocked.
+var ErrBusy = errors.New("is being changed by another process")
+
+// lockIn locks a directory.
+func lockIn(fsys vfs.FS, dir, kind string) (io.Closer, error) {
+	lock, err := fsys.Lock(path.Join(dir, lockName))
+	if errors.Is(err, vfs.ErrLocked) {
+		return nil, fmt.Errorf("%s, %s, %w; try again when that has ended: %w", dir, kind, ErrBusy, err)
+	}
+	return lock, err
+}
+
+// lockMarked locks a directory that is marked as one of a kind. It is made, or marked, if it
+// does not exist or is empty. Of two processes that do so at once one finds it locked.
+func lockMarked(fsys vfs.FS, dir, name, content, kind string) (_ io.Closer, err error) {
+	if err := checkEmptyOr(fsys, dir, name, kind); err != nil {
+		return nil, err // and no lock is left in it
+	}
+	if err := fsys.MkdirAll(dir); err != nil {
+		return nil, err
+	}
+	lock, err := lockIn(fsys, dir, kind)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, lock.Close())
+		}
+	}()
+	switch _, err := fsys.Stat(path.Join(dir, name)); {
+	case err == nil:
+		return lock, checkMarker(fsys, dir, name, content, kind)
+	case !errors.Is(err, fs.ErrNotExist):
+		return nil, err
+	}
+	if err := checkEmptyOr(fsys, dir, name, kind); err != nil {
+		return nil, err
+	}
+	if err := fsys.SyncDir(path.Dir(path.Clean(dir))); err != nil && !errors.Is(err, fs.ErrPermission) {
+		return nil, err
+	}
+	return lock, vfs.WriteAtomic(fsys, path.Join(dir, name), []byte(content))
+}
+
+// checkEmptyOr returns an error if a directory has files, and not the one that marks it.
+func checkEmptyOr(fsys vfs.FS, dir, marker, kind string) error {
 	names, err := fsys.List(dir)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case errors.Is(err, syscall.ENOTDIR):
+		return fmt.Errorf("%w: %s is a file, or one of its parents is; give a directory", kv.ErrInvalidArgument, dir)
 	case err != nil:
 		return err
-	case slices.Contains(names, markerName):
+	case slices.Contains(names, marker):
 		return nil
 	}
 	// An earlier attempt may have made some of it.
 	for _, name := range names {
-		if name != filesName && name != markerName+".tmp" && name != "lost+found" {
-			return fmt.Errorf("%w: %s is not a directory of backups, and holds other files, such as %s; give a new or empty directory",
-				kv.ErrInvalidArgument, dir, name)
+		if name != filesName && name != marker+".tmp" && name != lockName && name != "lost+found" {
+			return fmt.Errorf("%w: %s is not %s, and holds other files, such as %s; give a new or empty directory",
+				kv.ErrInvalidArgument, dir, kind, name)
 		}
 	}
-	if err := fsys.MkdirAll(path.Join(dir, filesName)); err != nil {
-		return err
-	}
-	if err := fsys.SyncDir(path.Dir(path.Clean(dir))); err != nil && !errors.Is(err, fs.ErrPermission) {
-		return err
-	}
-	return vfs.WriteAtomic(fsys, path.Join(dir, markerName), []byte(marker))
+	return nil
 }
 
 // Close unlocks the directory.
@@ -110,7 +167,7 @@ func (d *Directory) IDs() ([]string, error) {
 	}
 	var ids []string
 	for _, name := range names {
-		if id, ok := strings.CutSuffix(name, manifestSuffix); ok && isID(id) {
+		if id, ok := strings.CutSuffix(name, manifestSuffix); ok && IsID(id) {
 			ids = append(ids, id)
 		}
 	}
@@ -135,6 +192,26 @@ func (d *Directory) Load(id string) (*Manifest, error) {
 		err = kv.Corruptf(name, 0, "it is the manifest of backup %s", m.ID)
 	}
 	return m, err
+}
+
+// LoadBefore returns the manifest of the newest backup of at most a version.
+//
+// Errors: kv.ErrInvalidArgument if all are newer; those of Load.
+func (d *Directory) LoadBefore(version kv.SeqNum) (*Manifest, error) {
+	ids, err := d.IDs()
+	if err != nil {
+		return nil, err
+	}
+	var m *Manifest
+	for _, id := range slices.Backward(ids) {
+		if m, err = d.Load(id); err != nil || m.Version <= version {
+			return m, err
+		}
+	}
+	if m == nil {
+		return d.Load("") // the error that there is none
+	}
+	return nil, fmt.Errorf("%w: version %d is older than the oldest backup in %s, which is of version %d", kv.ErrInvalidArgument, version, d.dir, m.Version)
 }
 
 // Manifests returns those of all backups, oldest first, and what is wrong with those that

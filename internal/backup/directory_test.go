@@ -40,11 +40,11 @@ func TestABackupIsRestored(t *testing.T) {
 	require.Equal(t, r.Manifest, m)
 	require.NoError(t, d.Verify(t.Context(), []*Manifest{m}, Options{}))
 	done, total = 0, 0
-	require.NoError(t, d.Restore(t.Context(), m, "restored", progress))
+	require.NoError(t, d.Restore(t.Context(), m, nil, "restored", progress))
 	assert.Equal(t, total, done)
 	requireStore(t, disk, "restored", s, "")
 
-	require.ErrorIs(t, d.Restore(t.Context(), m, "restored", Options{}), kv.ErrInvalidArgument, "it is not empty")
+	require.ErrorIs(t, d.Restore(t.Context(), m, nil, "restored", Options{}), kv.ErrInvalidArgument, "it is not empty")
 	requireStore(t, disk, "restored", s, "after the refusal")
 }
 
@@ -71,8 +71,8 @@ func TestASecondBackupCopiesWhatIsNew(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, all, 2)
 	require.NoError(t, d.Verify(t.Context(), all, Options{}))
-	require.NoError(t, d.Restore(t.Context(), all[0], "first", Options{}))
-	require.NoError(t, d.Restore(t.Context(), all[1], "second", Options{}))
+	require.NoError(t, d.Restore(t.Context(), all[0], nil, "first", Options{}))
+	require.NoError(t, d.Restore(t.Context(), all[1], nil, "second", Options{}))
 	requireStore(t, disk, "first", old, "")
 	requireStore(t, disk, "second", s, "")
 
@@ -82,7 +82,7 @@ func TestASecondBackupCopiesWhatIsNew(t *testing.T) {
 	require.Equal(t, 2, p.Files, "the old segment and the old CURRENT")
 	m, err := d.Load("")
 	require.NoError(t, err)
-	require.NoError(t, d.Restore(t.Context(), m, "after prune", Options{}))
+	require.NoError(t, d.Restore(t.Context(), m, nil, "after prune", Options{}))
 	requireStore(t, disk, "after prune", s, "")
 	_, err = d.Prune(0)
 	require.ErrorIs(t, err, kv.ErrInvalidArgument)
@@ -112,7 +112,7 @@ func TestAnInterruptedBackupGoesOn(t *testing.T) {
 		r, err := create(t.Context(), disk, s)
 		require.NoError(t, err)
 		require.Equal(t, r.Bytes()-int64(len("the store")), s.sent, "no byte was copied twice, STORE not at all")
-		require.NoError(t, d.Restore(t.Context(), r.Manifest, "restored", Options{}))
+		require.NoError(t, d.Restore(t.Context(), r.Manifest, nil, "restored", Options{}))
 		requireStore(t, disk, "restored", s, name)
 	}
 }
@@ -166,7 +166,7 @@ func TestDamageOfABackupIsFound(t *testing.T) {
 		err = d.Verify(t.Context(), []*Manifest{m}, Options{})
 		require.ErrorIs(t, err, kv.ErrCorrupt, name)
 		require.ErrorContains(t, err, name)
-		err = d.Restore(t.Context(), m, "restored", Options{})
+		err = d.Restore(t.Context(), m, nil, "restored", Options{})
 		require.ErrorIs(t, err, kv.ErrCorrupt, name)
 		require.ErrorContains(t, err, "remove it before")
 		_, err = disk.Stat(descriptor.Path("restored"))
@@ -222,7 +222,7 @@ func TestABackupAtEveryCrash(t *testing.T) {
 		require.NoError(t, err)
 		m, err := d.Load("")
 		require.NoError(t, err)
-		require.NoError(t, d.Restore(t.Context(), m, "restored", Options{}))
+		require.NoError(t, d.Restore(t.Context(), m, nil, "restored", Options{}))
 		requireStore(t, image, "restored", s, "")
 		found[len(all)]++
 		checked++
@@ -289,14 +289,14 @@ func TestARestoreAtEveryCrash(t *testing.T) {
 	d, err := OpenDirectory(source, "backups")
 	require.NoError(t, err)
 	watch(source)
-	require.NoError(t, d.Restore(t.Context(), r.Manifest, "restored", Options{}))
+	require.NoError(t, d.Restore(t.Context(), r.Manifest, nil, "restored", Options{}))
 	source.SetHook(nil)
 	check(source.CrashImage(vfs.DropAll, nil))
 	require.Positive(t, whole*unfinished)
 
 	disk := newDisk(t)
 	watch(disk)
-	_, err = RestoreStream(t.Context(), strings.NewReader(string(stream(t, s))), disk, "restored", Options{})
+	_, err = RestoreStream(t.Context(), strings.NewReader(string(stream(t, s))), nil, disk, "restored", Options{})
 	require.NoError(t, err)
 	disk.SetHook(nil)
 	requireStore(t, disk.CrashImage(vfs.DropAll, nil), "restored", s, "of a stream")
@@ -334,7 +334,7 @@ func TestEveryFault(t *testing.T) {
 			if err == nil {
 				var m *Manifest
 				if m, err = failingDir.Load(""); err == nil {
-					err = failingDir.Restore(t.Context(), m, "restored", Options{})
+					err = failingDir.Restore(t.Context(), m, nil, "restored", Options{})
 				}
 			}
 			fired = fired || failing.Fired()

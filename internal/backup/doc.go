@@ -1,6 +1,6 @@
-// Package backup keeps copies of one version of a store, restores them and verifies them.
-// Where the files come from is a [Source]: a checkpoint of the engine in this process or
-// of a server.
+// Package backup keeps copies of one version of a store and of its log, restores them and
+// verifies them. Where the files of a backup come from is a [Source]: a checkpoint of the
+// engine in this process or of a server. An [Archiver] copies the log.
 //
 // # A directory of backups
 //
@@ -50,9 +50,63 @@
 // A backup as one stream is a tar archive: the files of the store with their names, then
 // the manifest with the name BACKUP. Without it the stream was cut short.
 //
+// # An archive
+//
+// An archive holds the log of one store, in pieces. With a backup, it restores any version
+// from that of the backup up to the end of the archive.
+//
+//	KVD-ARCHIVE                  marks the directory: "kvd-archive 1"
+//	LOCK                         held by the server that writes to it
+//	000042-0000000064.frames     frames of segment 42 of the log, from offset 64 on
+//	000042-0000000064.piece      describes them
+//
+// A piece holds what was synced of one segment since the piece before: the rest of a segment
+// that has ended, or what there is of the last one. It is a copy and no hard link, since the
+// header of a segment changes when the log is closed, and because damage of the store should
+// not damage the archive. The header is not in it: the description says what it says.
+//
+//	P1. A piece exists if its description does. That is written by vfs.WriteAtomic, after the
+//	    frames were synced, read back and compared with their checksum, and their name is synced.
+//	P2. A piece holds only frames that no crash can take from the log, and that never change
+//	    in it. So the pieces of one store do not contradict each other.
+//	P3. Nothing is missing between a piece and the next one, or the next one says why: its
+//	    segment, offset and "after" do not continue the piece before. No restore crosses that.
+//
+// The description is JSON like a manifest:
+//
+//	{
+//	 "kvd_archive": 1,
+//	 "store": "0123456789abcdef",
+//	 "epoch": "fedcba9876543210",
+//	 "segment": 42,
+//	 "previous": 41,
+//	 "from": 64,
+//	 "to": 4096,
+//	 "ends": false,
+//	 "after": 4711,
+//	 "version": 4720,
+//	 "xxh64": "8b1d2c3e4f506172",
+//	 "time": "2026-11-23T01:42:00.123Z",
+//	 "until": "2026-11-23T01:42:00.123Z",
+//	 "clock": 1795398130123,
+//	 "marks": [
+//	  "2026-11-23T01:41:58.004Z 4715"
+//	 ]
+//	}
+//	{"xxh64":"0123456789abcdef"}
+//
+// [Piece] says what the fields mean. The log has no times; the marks lead from a time to a
+// version: once a second, the server notes the version that readers see.
+//
 // # Restoring
 //
 // The directory must be empty or new. While it is filled it holds the file RESTORING, so
 // that no server takes it for the beginning of a new store. STORE comes last, by
 // vfs.WriteAtomic, and then RESTORING goes: a directory with STORE is a whole store.
+//
+// With an archive, the frames of the pieces take the place of the last segment of the backup,
+// with which they must agree, and follow it. The log then ends after a version: of a record
+// that has this version in its middle the later units are left out, and the header of the
+// last segment says where the log ends, as in a backup. Then the log is read and verified
+// like that of a store. When the store is opened, it replays its log as after a crash.
 package backup

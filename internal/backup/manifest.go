@@ -66,8 +66,8 @@ func (h *hex64) UnmarshalText(text []byte) error {
 	return err
 }
 
-// isID reports whether id is that of a backup: a time.
-func isID(id string) bool {
+// IsID reports whether id is that of a backup: a time.
+func IsID(id string) bool {
 	t, err := time.Parse(idLayout, id)
 	return err == nil && t.Format(idLayout) == id
 }
@@ -77,8 +77,11 @@ type trailer struct {
 }
 
 // Encode returns the bytes of the manifest, as the package comment shows them.
-func (m *Manifest) Encode() ([]byte, error) {
-	b, err := json.MarshalIndent(m, "", " ")
+func (m *Manifest) Encode() ([]byte, error) { return seal(m) }
+
+// seal returns v as JSON, followed by the checksum of that.
+func seal(v any) ([]byte, error) {
+	b, err := json.MarshalIndent(v, "", " ")
 	if err != nil {
 		return nil, err
 	}
@@ -93,30 +96,47 @@ func sumOf(b []byte) uint64 {
 	return h.Sum64()
 }
 
-var formatOf = regexp.MustCompile(`^\{\s*"kvd_backup":\s*([0-9]+),`)
-
 // Decode decodes a manifest; file is for its errors.
 //
 // Errors: a *kv.CorruptionError, or kv.ErrUnsupportedVersion.
 func Decode(file string, b []byte) (*Manifest, error) {
-	format := formatOf.FindSubmatch(b[:min(len(b), 100)])
-	if format == nil {
-		return nil, kv.Corruptf(file, 0, "not the manifest of a backup")
-	}
-	if n, err := strconv.Atoi(string(format[1])); err != nil || n > manifestFormat {
-		return nil, fmt.Errorf("%w: %s has format %s, this kvd reads %d", kv.ErrUnsupportedVersion, file, format[1], manifestFormat)
-	}
 	m := new(Manifest)
-	if err := json.Unmarshal(b[:max(0, bytes.LastIndex(b, []byte(`{"xxh64"`)))], m); err != nil {
-		return nil, kv.Corruptf(file, 0, "malformed: %v", err)
-	}
-	if again, err := m.Encode(); err != nil || !bytes.Equal(again, b) {
-		return nil, kv.Corruptf(file, 0, "the contents do not have the checksum at their end, or are malformed")
-	}
-	if err := m.check(); err != nil {
-		return nil, kv.Corruptf(file, 0, "%v", err)
+	if err := unseal(file, b, "kvd_backup", manifestFormat, m); err != nil {
+		return nil, err
 	}
 	return m, nil
+}
+
+var formatOf = regexp.MustCompile(`^\{\s*"([a-z_]+)":\s*([0-9]+),`)
+
+// sealed is what unseal decodes.
+type sealed interface {
+	// check returns what is wrong with a value whose checksum holds.
+	check() error
+}
+
+// unseal decodes what seal returned for a value whose first field is named kind, and is the
+// version of its format, of which this kvd knows those up to newest.
+//
+// Errors: a *kv.CorruptionError, or kv.ErrUnsupportedVersion.
+func unseal(file string, b []byte, kind string, newest int, v sealed) error {
+	format := formatOf.FindSubmatch(b[:min(len(b), 100)])
+	if format == nil || string(format[1]) != kind {
+		return kv.Corruptf(file, 0, "not a file with %s", kind)
+	}
+	if n, err := strconv.Atoi(string(format[2])); err != nil || n > newest {
+		return fmt.Errorf("%w: %s has format %s, this kvd reads %d", kv.ErrUnsupportedVersion, file, format[2], newest)
+	}
+	if err := json.Unmarshal(b[:max(0, bytes.LastIndex(b, []byte(`{"xxh64"`)))], v); err != nil {
+		return kv.Corruptf(file, 0, "malformed: %v", err)
+	}
+	if again, err := seal(v); err != nil || !bytes.Equal(again, b) {
+		return kv.Corruptf(file, 0, "the contents do not have the checksum at their end, or are malformed")
+	}
+	if err := v.check(); err != nil {
+		return kv.Corruptf(file, 0, "%v", err)
+	}
+	return nil
 }
 
 // check returns what is wrong with a manifest whose checksum holds.
@@ -124,7 +144,7 @@ func (m *Manifest) check() error {
 	if m.Format != manifestFormat {
 		return fmt.Errorf("format %d does not exist", m.Format)
 	}
-	if !isID(m.ID) {
+	if !IsID(m.ID) {
 		return fmt.Errorf("the id %q is no time", m.ID)
 	}
 	seen := make(map[string]bool, len(m.Files))

@@ -23,16 +23,21 @@ const restoring = "A restore of a backup into this directory has not ended, or w
 const maxStore = 64 << 10
 
 // Restore writes the files of a backup to target, which then is a store. Every checksum is
-// compared.
+// compared. If replay is not nil, it extends the log.
 //
-// Errors: kv.ErrInvalidArgument if target is not empty; a *kv.CorruptionError if the backup
-// is damaged. After an error target is no store.
-func (d *Directory) Restore(ctx context.Context, m *Manifest, target string, o Options) error {
+// Errors: kv.ErrInvalidArgument if target is not empty, or the archive is not of that store;
+// a *kv.CorruptionError if the backup or the archive is damaged. After an error target is no
+// store.
+func (d *Directory) Restore(ctx context.Context, m *Manifest, replay *Replay, target string, o Options) error {
 	r, err := beginRestore(d.fsys, target)
 	if err != nil {
 		return err
 	}
-	t := newTransfer(o, m.Bytes())
+	total := m.Bytes()
+	if replay != nil {
+		total += replay.Bytes()
+	}
+	t := newTransfer(o, total)
 	for i := range m.Files {
 		f := &m.Files[i]
 		err := r.add(ctx, t, f.Name, f.Size, func(w io.Writer) error {
@@ -42,7 +47,7 @@ func (d *Directory) Restore(ctx context.Context, m *Manifest, target string, o O
 			return r.failed(err)
 		}
 	}
-	return r.failed(r.end())
+	return r.failed(r.end(ctx, t, m, replay))
 }
 
 // restore fills one directory.
@@ -117,10 +122,15 @@ func (r *restore) add(ctx context.Context, t *transfer, name string, size int64,
 	return errors.Join(err, f.Close())
 }
 
-// end makes a store of what was added.
-func (r *restore) end() error {
+// end extends the log and makes a store of what was added.
+func (r *restore) end(ctx context.Context, t *transfer, m *Manifest, replay *Replay) error {
 	if r.store == nil {
 		return kv.Corruptf(descriptor.Name, -1, "the backup does not hold this file")
+	}
+	if replay != nil {
+		if err := replay.apply(ctx, t, r.fsys, r.dir, uint64(m.Store)); err != nil {
+			return err
+		}
 	}
 	for dir := range r.dirs {
 		if err := r.fsys.SyncDir(path.Join(r.dir, dir)); err != nil {

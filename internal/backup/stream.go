@@ -58,10 +58,12 @@ func WriteStream(ctx context.Context, w io.Writer, source Source, now time.Time,
 	return m, out.Close()
 }
 
-// RestoreStream is Directory.Restore for a stream. Progress does not know the total.
+// RestoreStream is Directory.Restore for a stream. What the stream holds is known at its
+// end: plan is called then, unless it is nil, and says how to extend the log. Progress does
+// not know the total.
 //
 // Errors: a *kv.CorruptionError also if the stream was cut short.
-func RestoreStream(ctx context.Context, in io.Reader, fsys vfs.FS, target string, o Options) (*Manifest, error) {
+func RestoreStream(ctx context.Context, in io.Reader, plan func(*Manifest) (*Replay, error), fsys vfs.FS, target string, o Options) (*Manifest, error) {
 	r, err := beginRestore(fsys, target)
 	if err != nil {
 		return nil, err
@@ -70,8 +72,12 @@ func RestoreStream(ctx context.Context, in io.Reader, fsys vfs.FS, target string
 	m, err := readStream(in, func(name string, size int64, content func(io.Writer) error) error {
 		return r.add(ctx, t, name, size, content)
 	}, t, ctx)
+	var replay *Replay
+	if err == nil && plan != nil {
+		replay, err = plan(m)
+	}
 	if err == nil {
-		err = r.end()
+		err = r.end(ctx, t, m, replay)
 	}
 	return m, r.failed(err)
 }

@@ -19,7 +19,7 @@ func TestAStreamIsRestored(t *testing.T) {
 	require.EqualValues(t, 7, m.Version)
 	require.Len(t, m.Files, len(s.names))
 	disk := newDisk(t)
-	_, err = RestoreStream(t.Context(), bytes.NewReader(b), disk, "restored", Options{})
+	_, err = RestoreStream(t.Context(), bytes.NewReader(b), nil, disk, "restored", Options{})
 	require.NoError(t, err)
 	requireStore(t, disk, "restored", s, "")
 }
@@ -30,7 +30,7 @@ func TestADamagedStreamIsRefused(t *testing.T) {
 	b := stream(t, s)
 	refused := func(b []byte, what string, i int) {
 		disk := newDisk(t)
-		_, err := RestoreStream(t.Context(), bytes.NewReader(b), disk, "restored", Options{})
+		_, err := RestoreStream(t.Context(), bytes.NewReader(b), nil, disk, "restored", Options{})
 		require.ErrorIs(t, err, kv.ErrCorrupt, "%s %d", what, i)
 		_, err = disk.Stat(descriptor.Path("restored"))
 		require.Error(t, err)
@@ -60,7 +60,7 @@ func TestAStreamWithForeignNamesIsRefused(t *testing.T) {
 		w := tar.NewWriter(&b)
 		require.NoError(t, w.WriteHeader(&h))
 		disk := newDisk(t)
-		_, err := RestoreStream(t.Context(), &b, disk, "restored", Options{})
+		_, err := RestoreStream(t.Context(), &b, nil, disk, "restored", Options{})
 		require.ErrorIs(t, err, kv.ErrCorrupt, h.Name)
 		require.Equal(t, map[string]string{"restored/" + restoringName: restoring}, tree(t, disk, "/"), h.Name)
 	}

@@ -19,26 +19,29 @@ import (
 // Config holds the configuration of a service. DefaultConfig returns one; flags and the
 // environment change it through Settings.
 type Config struct {
-	Data       string
-	Create     bool // the store, whatever the place looks like
-	Listen     string
-	Admin      string
-	Partitions int           // 0: what is there, or engine.DefaultPartitions for a new store
-	Durability kv.Durability // kv.DurabilityDefault: buffered for Dev, else sync
-	Memory     int64         // budget of the whole process; 0: see defaultMemory
-	BatchOps   int           // 0: batcher.DefaultMaxOps
-	Linger     time.Duration
-	FlushKeys  int
-	Threshold  int // values of at least this many bytes are stored apart; 0: none
-	Grace      time.Duration
-	LowDisk    int64
-	MaxSync    time.Duration
-	MaxCall    time.Duration // the longest deadline of a call
-	SlowTime   time.Duration // of the slow log; 0: none
-	SlowCount  int
-	SlowHide   bool
-	RawSockets bool
-	Reflection string // auto: of a loopback address
+	Data           string
+	Create         bool // the store, whatever the place looks like
+	Listen         string
+	Admin          string
+	Partitions     int           // 0: what is there, or engine.DefaultPartitions for a new store
+	Durability     kv.Durability // kv.DurabilityDefault: buffered for Dev, else sync
+	Memory         int64         // budget of the whole process; 0: see defaultMemory
+	BatchOps       int           // 0: batcher.DefaultMaxOps
+	Linger         time.Duration
+	FlushKeys      int
+	Archive        string // directory; empty: the commit log is not archived
+	ArchiveEvery   time.Duration
+	ArchiveBacklog int64
+	Threshold      int // values of at least this many bytes are stored apart; 0: none
+	Grace          time.Duration
+	LowDisk        int64
+	MaxSync        time.Duration
+	MaxCall        time.Duration // the longest deadline of a call
+	SlowTime       time.Duration // of the slow log; 0: none
+	SlowCount      int
+	SlowHide       bool
+	RawSockets     bool
+	Reflection     string // auto: of a loopback address
 	// MaxConns, MaxPeerConns and MaxAdminConns bound connections; 0: see limitConnections.
 	MaxConns, MaxPeerConns, MaxAdminConns int
 
@@ -82,7 +85,7 @@ func DefaultConfig() Config {
 		Grace: 10 * time.Second, LowDisk: 64 << 20, MaxSync: 20 * time.Second, MaxCall: time.Minute,
 		SlowTime: 10 * time.Millisecond, SlowCount: 128,
 		RawSockets: true, Reflection: "auto", LogLevel: "info", LogFormat: "console", FS: vfs.OS,
-		Threshold: engine.DefaultValueThreshold,
+		Threshold: engine.DefaultValueThreshold, ArchiveEvery: time.Minute, ArchiveBacklog: 4 << 30,
 	}
 }
 
@@ -128,6 +131,11 @@ func (c *Config) Settings() []*Setting {
 			Help: "file with the identities of clients and their rights, see kvd token; likewise. Without it, a client with a certificate may do everything"},
 		{Name: "audit-log", value: stringValue{&c.AuditLog},
 			Help: "file for sign-ins, refusals and administrative calls, as JSON lines without keys and values; at 64MiB it is renamed to NAME.1. Needs --tokens or --client-ca"},
+		{Name: "archive", value: stringValue{&c.Archive},
+			Help: "directory to which the commit log is copied before it is deleted, so that kvd restore can restore any version since a backup; best on another disk. Made if it is missing; each store needs its own"},
+		{Name: "archive-interval", value: durationValue{&c.ArchiveEvery}, Help: "how long a write may be missing in the archive, while that can be written to; at least 1s"},
+		{Name: "archive-backlog", value: bytesValue{&c.ArchiveBacklog},
+			Help: "most bytes of the commit log that wait for the archive; beyond that, or when the disk of the store is nearly full, the oldest are deleted, and no restore crosses that gap"},
 		{Name: "log-level", Live: true, value: choiceValue{&c.LogLevel, []string{"debug", "info", "warn", "error"}}, Help: "lowest level of lines to log"},
 		{Name: "log-format", value: choiceValue{&c.LogFormat, []string{"console", "json"}}, Help: "format of log lines on standard error"},
 		{Name: "dev", value: boolValue{&c.Dev}, Help: "keep everything in memory, which is lost at the end; the default durability is then buffered"},
@@ -147,6 +155,8 @@ const (
 	maxBatchOps = 1 << 16
 	// maxLinger is far beyond what lingering gains; every call takes that long.
 	maxLinger = time.Second
+	// minBacklog is one segment of the commit log.
+	minBacklog = 64 << 20
 	// maxWait bounds how long the process may appear to hang.
 	maxWait = 24 * time.Hour
 )
@@ -173,6 +183,14 @@ func (c *Config) normalize() error {
 		return fmt.Errorf("%w: --max-sync-time %v is too short; want at least 1s", ErrUsage, c.MaxSync)
 	case c.MaxSync > maxWait:
 		return fmt.Errorf("%w: --max-sync-time %v is too long; want at most %v", ErrUsage, c.MaxSync, maxWait)
+	case c.Archive != "" && c.Dev:
+		return fmt.Errorf("%w: --archive needs a store on disk; leave out --dev", ErrUsage)
+	case c.ArchiveEvery < time.Second:
+		return fmt.Errorf("%w: --archive-interval %v is too short; want at least 1s", ErrUsage, c.ArchiveEvery)
+	case c.ArchiveEvery > maxWait:
+		return fmt.Errorf("%w: --archive-interval %v is too long; want at most %v", ErrUsage, c.ArchiveEvery, maxWait)
+	case c.ArchiveBacklog < minBacklog:
+		return fmt.Errorf("%w: --archive-backlog %s is too little; want at least %s", ErrUsage, FormatBytes(c.ArchiveBacklog), FormatBytes(minBacklog))
 	case c.MaxCall < time.Second:
 		return fmt.Errorf("%w: --max-deadline %v is too short; want at least 1s", ErrUsage, c.MaxCall)
 	case c.MaxCall > maxWait:

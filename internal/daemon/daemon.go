@@ -288,6 +288,9 @@ func (s *process) openStore(ctx context.Context) (*engine.Engine, error) {
 		var e *engine.Engine
 		err := s.config.checkData()
 		if err == nil {
+			err = s.config.checkArchive()
+		}
+		if err == nil {
 			e, err = engine.Open(s.config.Data, options)
 		}
 		select {
@@ -329,6 +332,7 @@ func (s *process) engineOptions() engine.Options {
 		MemtableBytes: memtables, CacheBytes: cache,
 		Writes: policy, Reads: policy, FlushKeys: c.FlushKeys, ValueThreshold: threshold, SegmentBytes: c.segmentBytes,
 		LowDiskBytes: uint64(c.LowDisk), Events: s.journal.listener(),
+		Archive: engine.ArchiveOptions{Dir: c.Archive, Interval: c.ArchiveEvery, Backlog: c.ArchiveBacklog},
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"path"
 
 	"github.com/kvd-db/kvd/internal/descriptor"
+	"github.com/kvd-db/kvd/internal/vfs"
 )
 
 // checkData refuses to create a store where the operator probably does not want one: if the
@@ -31,6 +32,20 @@ func (c *Config) checkData() error {
 	if foreign != "" {
 		return fmt.Errorf("%w: --data %s holds no store, but other files, such as %q: give another directory, or pass --create to create a store there",
 			ErrUsage, c.Data, foreign)
+	}
+	return nil
+}
+
+// checkArchive refuses to create an archive in a directory whose parent is missing: probably
+// its disk is not mounted.
+func (c *Config) checkArchive() error {
+	if c.Archive == "" || c.Create {
+		return nil
+	}
+	parent := path.Dir(path.Clean(c.Archive))
+	if _, err := vfs.OS.Stat(parent + "/."); errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("%w: --archive %s: the directory %s does not exist: is its disk mounted? Create the directory, or pass --create",
+			ErrUsage, c.Archive, parent)
 	}
 	return nil
 }

@@ -53,6 +53,7 @@ func (j *journal) listener() *event.Listener {
 		ReadOnly:        j.readOnly,
 		FileSetAside:    j.fileSetAside,
 		Recovered:       j.recovered,
+		Archive:         j.archive,
 		Panicked:        j.panicked,
 	}
 }
@@ -141,6 +142,19 @@ func (j *journal) readOnly(e event.ReadOnly) {
 func (j *journal) fileSetAside(e event.SetAside) {
 	j.setAside.Add(1)
 	j.log.Warn("an unknown file was moved to lost+found", zap.String("from", e.From), zap.String("to", e.To))
+}
+
+// archive logs that the log cannot be archived, and can again.
+func (j *journal) archive(e event.Archive) {
+	switch {
+	case e.Gap != "":
+		j.log.Error("a part of the commit log will be missing in the archive; no restore crosses it, so make a backup now",
+			zap.String("reason", e.Gap), zap.Error(e.Err))
+	case e.Recovered:
+		j.log.Info("the commit log is archived again")
+	default:
+		j.log.Error("the commit log cannot be archived; its segments are kept and it is tried again", zap.Error(e.Err))
+	}
 }
 
 func (j *journal) recovered(e event.Recovered) {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/kvd-db/kvd/internal/admin"
 	"github.com/kvd-db/kvd/internal/bytesize"
@@ -83,7 +84,26 @@ func (s *process) checks() []admin.Check {
 		running.Err = errStopping
 	}
 	disk := admin.Check{Name: "disk", Err: s.disk.check()}
-	return []admin.Check{open, failed, running, disk, writes}
+	return append([]admin.Check{open, failed, running, disk, writes}, s.archiveCheck()...)
+}
+
+// archiveCheck returns how far the archive is, if there is one. A store whose log cannot be
+// archived is ready all the same.
+func (s *process) archiveCheck() []admin.Check {
+	stats, ok := s.storeStats()
+	if !ok || stats.Archive == nil {
+		return nil
+	}
+	a := stats.Archive
+	note := fmt.Sprintf("up to version %d", a.Version)
+	if a.Err != nil {
+		note = fmt.Sprintf("behind since %s at version %d, %s of the commit log wait: %v",
+			a.Since.UTC().Format(time.RFC3339), a.Version, FormatBytes(a.Backlog), a.Err)
+	}
+	if a.Gaps > 0 {
+		note += fmt.Sprintf("; %d gaps since the start, which no restore crosses: make a backup", a.Gaps)
+	}
+	return []admin.Check{{Name: "archive", Note: note}}
 }
 
 // traffic converts the server's counters for the admin pages.

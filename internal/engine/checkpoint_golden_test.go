@@ -34,7 +34,7 @@ func TestABackupOfFormatOneIsRestored(t *testing.T) {
 	require.Len(t, all, 2)
 	require.NoError(t, d.Verify(t.Context(), all, backup.Options{}))
 	dir := filepath.ToSlash(filepath.Join(t.TempDir(), "restored"))
-	require.NoError(t, d.Restore(t.Context(), all[1], dir, backup.Options{}))
+	require.NoError(t, d.Restore(t.Context(), all[1], nil, dir, backup.Options{}))
 	e, err := Open(dir, Options{LowDiskBytes: 1})
 	require.NoError(t, err)
 	defer func() { require.NoError(t, e.Close()) }()

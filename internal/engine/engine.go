@@ -14,6 +14,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/kvd-db/kvd/internal/backup"
 	"github.com/kvd-db/kvd/internal/commit"
 	"github.com/kvd-db/kvd/internal/descriptor"
 	"github.com/kvd-db/kvd/internal/event"
@@ -36,6 +37,7 @@ type Engine struct {
 	partitions   []*partition.Partition
 	coordinators []*commit.Coordinator // by partition
 	log          *wal.Log
+	archiver     *backup.Archiver // nil: the log is not archived
 	cache        *sstable.Cache
 	clock        *clock
 	sequencer    *sequencer
@@ -130,6 +132,9 @@ func openAs(dir string, o Options, asked *Options, unwritable error) (_ *Engine,
 		return nil, errors.Join(fmt.Errorf("open store %s: %w", dir, err), e.tearDown())
 	}
 	e.recovery.Took = time.Since(begin)
+	if err := e.startArchiver(); err != nil {
+		return nil, errors.Join(fmt.Errorf("open store %s: %w", dir, err), e.tearDown())
+	}
 	e.start()
 	return e, nil
 }
@@ -388,7 +393,8 @@ func (e *Engine) logOptions() wal.Options {
 	}
 	return wal.Options{
 		FS: e.opts.FS, Dir: descriptor.LogDir(e.dir), StoreID: e.descriptor.StoreID,
-		SegmentBytes: e.opts.SegmentBytes, NoSpace: e.spaceRefused, Refusal: e.refusal, MinSeq: least, Fresh: e.recovery.Created, Events: e.opts.Events,
+		SegmentBytes: e.opts.SegmentBytes, NoSpace: e.spaceRefused, Refusal: e.refusal, MinSeq: least, Archive: e.opts.Archive.Dir != "",
+		Fresh: e.recovery.Created, Events: e.opts.Events,
 	}
 }
 
@@ -478,6 +484,9 @@ func (e *Engine) Close() error {
 // tearDown closes everything that is open, also after a failed Open.
 func (e *Engine) tearDown() error {
 	errs := []error{e.closePartitions()}
+	if e.archiver != nil {
+		e.archiver.Close()
+	}
 	if e.log != nil {
 		errs = append(errs, e.log.Close())
 	}

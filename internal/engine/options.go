@@ -48,6 +48,8 @@ type Options struct {
 	// larger than any value keeps all values with their keys. It may differ between
 	// openings.
 	ValueThreshold int
+	// Archive says where the commit log is archived.
+	Archive ArchiveOptions
 	// Events listens to what happens in the store; default no listener.
 	Events *event.Listener
 
@@ -103,6 +105,7 @@ func (o Options) withDefaults() (Options, error) {
 	setDefault(&o.maxSnapshots, 1024)
 	setDefault(&o.maxLease, time.Minute)
 	setDefault(&o.maxSnapshotAge, 10*time.Minute)
+	o.Archive.setDefaults()
 	if o.FS == nil {
 		o.FS = vfs.OS
 	}

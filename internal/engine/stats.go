@@ -3,6 +3,7 @@ package engine
 import (
 	"time"
 
+	"github.com/kvd-db/kvd/internal/backup"
 	"github.com/kvd-db/kvd/internal/commit"
 	"github.com/kvd-db/kvd/internal/kv"
 	"github.com/kvd-db/kvd/internal/partition"
@@ -27,13 +28,14 @@ type Stats struct {
 	Duplicates uint64 // writes whose request id was known, so that they were not applied again
 
 	Visible       kv.SeqNum
-	Clock         uint64        // the store's clock, Unix milliseconds
-	Snapshots     int           // under lease
-	Pins          int           // versions that snapshots, scans and reads hold
-	PinAge        time.Duration // of the oldest
-	Checkpoints   int           // open
-	CheckpointAge time.Duration // of the oldest; it keeps files that compaction has replaced
-	MemtableBytes int64         // active and sealed, as the budget counts them
+	Clock         uint64                // the store's clock, Unix milliseconds
+	Snapshots     int                   // under lease
+	Pins          int                   // versions that snapshots, scans and reads hold
+	PinAge        time.Duration         // of the oldest
+	Checkpoints   int                   // open
+	CheckpointAge time.Duration         // of the oldest; it keeps files that compaction has replaced
+	Archive       *backup.ArchiveStatus // nil: the log is not archived
+	MemtableBytes int64                 // active and sealed, as the budget counts them
 	MemtableLimit int64
 	Shed          uint64 // writes refused because memtables were full
 	Pressure      float64
@@ -53,6 +55,10 @@ func (e *Engine) Stats() Stats {
 	}
 	if e.log != nil {
 		s.Log = e.log.Stats()
+	}
+	if e.archiver != nil {
+		archive := e.archiver.Status()
+		s.Archive = &archive
 	}
 	s.Pins, s.PinAge = e.sequencer.pinned()
 	s.Checkpoints, s.CheckpointAge = e.checkpoints.oldest()

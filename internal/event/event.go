@@ -27,6 +27,7 @@ type Listener struct {
 	ReadOnly        func(ReadOnly)  // puts are rejected for the state of the disk, or no longer
 	FileSetAside    func(SetAside)  // an unknown file was moved to lost+found
 	Recovered       func(Recovered) // the store is open
+	Archive         func(Archive)   // the log cannot be archived, or can again, or a part of it is missing
 
 	// Panicked reports a panic, which is a bug, with the stack of the goroutine. Locks
 	// that the goroutine holds may stay locked, and the data they guard may be half
@@ -116,4 +117,11 @@ type Recovered struct {
 	Records    uint64
 	LastSeq    kv.SeqNum
 	Took       time.Duration
+}
+
+// Archive: the log cannot be archived, or can again, or a part of it never will be.
+type Archive struct {
+	Err       error  // why it cannot be archived
+	Gap       string // why a part of the log will be missing in the archive
+	Recovered bool   // it can be archived again
 }

@@ -1,0 +1,110 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/kvd-db/kvd/internal/testwait"
+)
+
+// A server is killed; from a backup and its archive, the store is restored to versions and
+// times in the middle, and to the end.
+func TestRestoreToAVersionAndToATime(t *testing.T) {
+	base := t.TempDir()
+	data, archive, backups := filepath.Join(base, "data"), filepath.Join(base, "archive"), filepath.Join(base, "backups")
+	require.NoError(t, os.Mkdir(data, 0o700))
+	p := serve(t, data, "--archive", archive, "--archive-interval", "1s")
+	p.must("put", "k", "before")
+	backedUp := strings.Fields(p.must("get", "k", "--version"))[0]
+	p.must("backup", backups)
+	type point struct{ version, at, digest string }
+	var points []point
+	for i := range 3 {
+		p.must("put", "k", fmt.Sprint("value ", i))
+		p.must("put", fmt.Sprint("other ", i), "x")
+		p.must("put", "last", fmt.Sprint(i))
+		version := strings.Fields(p.must("get", "last", "--version"))[0]
+		testwait.Until(t, func() bool { return strings.Contains(p.metrics(), "\nkvd_archive_version "+version+"\n") }, "it is archived")
+		points = append(points, point{version, time.Now().UTC().Format(time.RFC3339Nano), p.must("digest")})
+	}
+	require.Equal(t, -1, p.end(syscall.SIGKILL))
+	restored := func(args ...string) string {
+		dir := filepath.Join(t.TempDir(), "restored")
+		out := requireOK(t, append([]string{"restore", backups, dir, "--archive", archive}, args...)...)
+		require.Contains(t, out, "restored version ")
+		return requireOK(t, "digest", dir)
+	}
+	for i, at := range points {
+		assert.Equal(t, at.digest, restored("--to-version", at.version))
+		if i < len(points)-1 {
+			assert.Equal(t, at.digest, restored("--to-time", at.at))
+		}
+	}
+	assert.Equal(t, points[2].digest, restored())
+
+	for _, c := range []struct {
+		args []string
+		code int
+		want string
+	}{
+		{[]string{"--archive", archive, "--to-version", "1" + points[2].version}, 64, "beyond the end of the archive " + archive + ", which is version " + points[2].version},
+		{[]string{"--archive", archive, "--to-time", "2001-01-01T00:00:00Z"}, 64, "before the first time"},
+		{[]string{"--archive", archive, "--to-time", "2101-01-01T00:00:00Z"}, 64, "beyond the end"},
+		{[]string{"--archive", archive, "--to-time", "noon"}, 64, "is no time such as"},
+		{[]string{"--archive", archive, "--to-version", "0"}, 64, "versions begin at 1"},
+		{[]string{"--archive", archive, "--to-version", "1", "--to-time", "2101-01-01T00:00:00Z"}, 64, "not both"},
+		{[]string{"--to-version", "5"}, 64, "need --archive"},
+		{[]string{"--archive", backups}, 64, "not an archive"},
+		{[]string{"--archive", filepath.Join(base, "absent")}, 64, "absent"},
+	} {
+		r := command(t, "", nil, append([]string{"restore", backups, filepath.Join(base, "x")}, c.args...)...)
+		assert.Equal(t, c.code, r.code, "%v: %s", c.args, r.err)
+		assert.Contains(t, r.err, c.want)
+		assert.NoDirExists(t, filepath.Join(base, "x"), "%v", c.args)
+	}
+
+	// The store goes on with its archive; older backups and what they need go.
+	p = serve(t, data, "--archive", archive, "--archive-interval", "1s")
+	p.must("put", "k", "after the kill")
+	p.must("backup", backups)
+	p.must("put", "k", "the end")
+	want := p.must("digest")
+	require.Zero(t, p.end(syscall.SIGTERM))
+	require.Contains(t, requireOK(t, "backup", "prune", backups, "--keep", "1", "--archive", archive), "pieces of the archive")
+	assert.Equal(t, want, restored())
+	r := command(t, "", nil, "restore", backups, filepath.Join(base, "x"), "--archive", archive, "--to-version", backedUp)
+	assert.Equal(t, 64, r.code)
+	assert.Contains(t, r.err, "older than the oldest backup")
+}
+
+func TestArchiveSettings(t *testing.T) {
+	base := t.TempDir()
+	file := filepath.Join(base, "file")
+	require.NoError(t, os.WriteFile(file, []byte("mine"), 0o600))
+	for _, c := range []struct {
+		args []string
+		code int
+		want string
+	}{
+		{[]string{"--archive", file}, 64, "is a file"},
+		{[]string{"--archive", base}, 64, "holds other files"},
+		{[]string{"--archive", filepath.Join(base, "not", "mounted")}, 64, "is its disk mounted?"},
+		{[]string{"--archive", filepath.Join(base, "a"), "--archive-interval", "10ms"}, 64, "at least 1s"},
+		{[]string{"--archive", filepath.Join(base, "a"), "--archive-backlog", "1MiB"}, 64, "at least 64MiB"},
+		{[]string{"--archive", filepath.Join(base, "a"), "--dev"}, 64, "leave out --dev"},
+	} {
+		args := append([]string{"serve", "--data", filepath.Join(t.TempDir(), "data"), "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"}, c.args...)
+		r := command(t, "", nil, args...)
+		assert.Equal(t, c.code, r.code, "%v: %s", c.args, r.err)
+		assert.Contains(t, r.err, c.want)
+		assert.Empty(t, r.out)
+	}
+}

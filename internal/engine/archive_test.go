@@ -1,0 +1,526 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"path"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/kvd-db/kvd/internal/backup"
+	"github.com/kvd-db/kvd/internal/event"
+	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/vfs"
+	"github.com/kvd-db/kvd/internal/vfs/faultfs"
+)
+
+// pastStates writes to a store and knows what it held at each version.
+type pastStates struct {
+	t        testing.TB
+	e        *Engine
+	now      map[string]string
+	versions []kv.SeqNum
+	states   []map[string]string // after each of versions
+	rng      *rand.Rand
+}
+
+func newPastStates(t testing.TB, e *Engine) *pastStates {
+	return &pastStates{t: t, e: e, now: map[string]string{}, rng: rand.New(rand.NewPCG(3, 5))}
+}
+
+func (h *pastStates) did(version kv.SeqNum) {
+	h.versions = append(h.versions, version)
+	h.states = append(h.states, maps.Clone(h.now))
+}
+
+// at returns what the store held at a version.
+func (h *pastStates) at(version kv.SeqNum) map[string]string {
+	state := map[string]string{}
+	for i, v := range h.versions {
+		if v <= version {
+			state = h.states[i]
+		}
+	}
+	return state
+}
+
+// write does so many writes: micro-batches of several writes, batches over several
+// partitions, deletes and range deletes.
+func (h *pastStates) write(count int) {
+	h.t.Helper()
+	for range count {
+		level := []kv.Durability{kv.DurabilitySync, kv.DurabilityBuffered, kv.DurabilityMemory}[h.rng.IntN(3)]
+		o := kv.WriteOptions{Durability: level}
+		value := strings.Repeat(fmt.Sprint(h.rng.IntN(10)), 20+h.rng.IntN(400))
+		switch h.rng.IntN(8) {
+		case 0: // atomic
+			b := new(kv.WriteBatch)
+			for range 4 {
+				k := key(h.rng.IntN(40))
+				b.Put([]byte(k), []byte(value))
+				h.now[k] = value
+			}
+			version, err := h.e.Apply(context.Background(), b, o)
+			require.NoError(h.t, err)
+			h.did(version)
+		case 1:
+			k := key(h.rng.IntN(40))
+			version, err := h.e.Delete(context.Background(), []byte(k), o)
+			require.NoError(h.t, err)
+			delete(h.now, k)
+			h.did(version)
+		case 2:
+			first := h.rng.IntN(40)
+			version, err := h.e.DeleteRange(context.Background(), kv.Range{Start: []byte(key(first)), End: []byte(key(first + 3))}, o)
+			require.NoError(h.t, err)
+			for i := first; i < first+3; i++ {
+				delete(h.now, key(i))
+			}
+			h.did(version)
+		default: // one call, and versions of their own
+			var ws []*kv.Write
+			for i := range 3 {
+				ws = append(ws, &kv.Write{Durability: level, Op: kv.Op{Kind: kv.KindPut, Key: []byte(key(h.rng.IntN(13) + 13*i)), Value: []byte(value)}})
+			}
+			require.NoError(h.t, h.e.Write(context.Background(), ws))
+			byVersion := map[kv.SeqNum]*kv.Write{}
+			least := kv.MaxSeqNum
+			for _, w := range ws {
+				require.NoError(h.t, w.Err)
+				byVersion[w.Version] = w
+				least = min(least, w.Version)
+			}
+			for v, done := kv.SeqNum(least), 0; done < len(ws); v++ {
+				if w := byVersion[v]; w != nil {
+					h.now[string(w.Op.Key)] = value
+					h.did(v)
+					done++
+				}
+			}
+		}
+	}
+}
+
+func archiveOptions(disk vfs.FS) Options {
+	o := small(disk)
+	o.SegmentBytes = 8 << 10
+	o.Archive = ArchiveOptions{FS: disk, Dir: "archive", Interval: 10 * time.Second}
+	return o
+}
+
+func backUp(t testing.TB, disk vfs.FS, e *Engine) *backup.Manifest {
+	t.Helper()
+	d, err := backup.LockDirectory(disk, "backups", true)
+	require.NoError(t, err)
+	c := checkpoint(t, e)
+	r, err := d.Create(t.Context(), c, time.Now(), backup.Options{})
+	require.NoError(t, err)
+	c.Release()
+	require.NoError(t, d.Close())
+	return r.Manifest
+}
+
+// restore restores a backup and the archive up to a version, 0: all of it.
+func restore(t testing.TB, disk vfs.FS, m *backup.Manifest, upTo kv.SeqNum, dir string) (*backup.Replay, error) {
+	t.Helper()
+	a, err := backup.OpenArchive(disk, "archive")
+	require.NoError(t, err)
+	pieces, err := a.Pieces()
+	require.NoError(t, err)
+	r, err := a.Plan(pieces, m, upTo)
+	if err != nil {
+		return nil, err
+	}
+	d, err := backup.OpenDirectory(disk, "backups")
+	require.NoError(t, err)
+	return r, d.Restore(t.Context(), m, r, dir, backup.Options{})
+}
+
+// held returns what a restored store holds.
+func held(t testing.TB, disk vfs.FS, dir string) map[string]string {
+	t.Helper()
+	o := small(disk)
+	e, err := Open(dir, o)
+	require.NoError(t, err)
+	all := contents(t, e)
+	require.NoError(t, e.Close())
+	return all
+}
+
+// A store is written to, flushed, compacted, killed and opened again; its log is archived. A
+// backup of the beginning and the archive restore what it held at any later version.
+func TestTheArchiveRestoresAnyVersion(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		disk := vfs.NewMem()
+		o := archiveOptions(disk)
+		e := open(t, o)
+		h := newPastStates(t, e)
+		h.write(30)
+		m := backUp(t, disk, e)
+		for life := range 3 {
+			for range 3 {
+				h.write(60)
+				require.NoError(t, e.Flush(t.Context()))
+				time.Sleep(3 * time.Second) // the log is trimmed
+			}
+			require.Less(t, e.Stats().Log.LiveBytes, int64(4*o.SegmentBytes), "what is archived and flushed is deleted")
+			if life == 1 {
+				require.NoError(t, e.CompactAll(t.Context()))
+			}
+			require.NoError(t, e.Close())
+			if life < 2 {
+				e = open(t, o)
+				h.e = e
+			}
+		}
+		last := h.versions[len(h.versions)-1]
+		r, err := restore(t, disk, m, 0, "whole")
+		require.NoError(t, err)
+		require.Equal(t, last, r.Version, "the log is archived to its end")
+		require.Equal(t, h.now, held(t, disk, "whole"))
+		require.NoError(t, err)
+
+		tested := 0
+		for i := 0; i < len(h.versions); i += 1 + h.rng.IntN(2*len(h.versions)/40) {
+			version := h.versions[i]
+			if version < m.Version {
+				_, err := restore(t, disk, m, version, "too-old")
+				require.ErrorIs(t, err, kv.ErrInvalidArgument)
+				require.ErrorContains(t, err, fmt.Sprint(version))
+				require.ErrorContains(t, err, fmt.Sprint(m.Version))
+				continue
+			}
+			dir := fmt.Sprintf("restored-%d", i)
+			_, err := restore(t, disk, m, version, dir)
+			require.NoError(t, err)
+			require.Equal(t, h.at(version), held(t, disk, dir), "version %d", version)
+			tested++
+		}
+		require.Greater(t, tested, 20)
+		_, err = restore(t, disk, m, last+1, "beyond")
+		require.ErrorIs(t, err, kv.ErrInvalidArgument)
+		require.ErrorContains(t, err, fmt.Sprint(last+1))
+		require.ErrorContains(t, err, fmt.Sprintf("version %d", last))
+	})
+}
+
+// A power cut at any moment of a store with an archive leaves an archive of which every piece
+// is whole, that restores a state which the store had, with all that was archived before;
+// and the store goes on with it, without a gap.
+func TestAnArchiveAtEveryCrash(t *testing.T) {
+	type image struct {
+		disk *vfs.Mem
+		step vfs.Step
+		most kv.SeqNum // archived before
+	}
+	var images []image
+	disk := vfs.NewMem()
+	var m *backup.Manifest
+	var h *pastStates
+	synctest.Test(t, func(t *testing.T) {
+		e := open(t, archiveOptions(disk))
+		h = newPastStates(t, e)
+		h.write(10)
+		m = backUp(t, disk, e)
+		rng := rand.New(rand.NewPCG(1, 2))
+		disk.SetHook(func(s vfs.Step) {
+			if !strings.HasPrefix(path.Clean(s.Name), "archive") {
+				return
+			}
+			before := e.archiver.Status().Version
+			for _, policy := range vfs.CrashPolicies {
+				images = append(images, image{disk.CrashImage(policy, rng), s, before})
+			}
+		})
+		for range 3 {
+			h.write(25)
+			require.NoError(t, e.Flush(t.Context()))
+			time.Sleep(11 * time.Second)
+		}
+		disk.SetHook(nil)
+		require.NoError(t, e.Close())
+	})
+	require.Greater(t, len(images), 100)
+	check := func(t *testing.T, disk *vfs.Mem, most kv.SeqNum, dir string) kv.SeqNum {
+		a, err := backup.OpenArchive(disk, "archive")
+		require.NoError(t, err)
+		pieces, err := a.Pieces()
+		require.NoError(t, err)
+		require.NoError(t, a.Verify(t.Context(), pieces, backup.Options{}))
+		if len(pieces) == 0 {
+			require.Zero(t, most)
+			return 0
+		}
+		r, err := restore(t, disk, m, 0, dir)
+		require.NoError(t, err)
+		require.GreaterOrEqual(t, r.Version, most)
+		return r.Version
+	}
+	for i, img := range images {
+		if i%7 != 0 { // one policy after the other
+			continue
+		}
+		what := fmt.Sprintf("before step %d (%s %s)", img.step.N, img.step.Kind, img.step.Name)
+		version := check(t, img.disk, img.most, "restored")
+		if version > 0 {
+			require.Equal(t, h.at(version), held(t, img.disk, "restored"), what)
+		}
+		synctest.Test(t, func(t *testing.T) {
+			o := archiveOptions(img.disk)
+			e, err := Open("data", o)
+			require.NoError(t, err, what)
+			now := contents(t, e)
+			require.NoError(t, e.Close())
+			again := check(t, img.disk, version, "again")
+			require.Equal(t, now, held(t, img.disk, "again"), what)
+			require.GreaterOrEqual(t, again, version)
+		})
+	}
+}
+
+// While the archive cannot be written to, segments are kept up to the backlog. Then the
+// oldest go, clients are served on, and the archive says what it lacks: no restore crosses
+// that, but one of a later backup succeeds.
+func TestAnArchiveThatFailsHoldsTheStoreBackForAWhile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		disk := vfs.NewMem()
+		var broken atomic.Bool
+		o := archiveOptions(disk)
+		o.Archive.FS = faultfs.Wrap(disk, faultfs.InjectorFunc(func(faultfs.Op) (f faultfs.Fault) {
+			if broken.Load() {
+				f.Err = syscall.EIO
+			}
+			return f
+		}))
+		o.Archive.Backlog = 6 * o.SegmentBytes
+		var mu sync.Mutex
+		var told []event.Archive
+		o.Events = &event.Listener{Archive: func(e event.Archive) {
+			mu.Lock()
+			defer mu.Unlock()
+			told = append(told, e)
+		}}
+		e := open(t, o)
+		h := newPastStates(t, e)
+		h.write(30)
+		m := backUp(t, disk, e)
+		h.write(30)
+		time.Sleep(11 * time.Second)
+		whole := e.Stats().Archive.Version
+		require.Equal(t, h.versions[len(h.versions)-1], whole)
+
+		broken.Store(true)
+		for e.Stats().Archive.Gaps == 0 {
+			h.write(20)
+			require.NoError(t, e.Flush(t.Context()))
+			time.Sleep(2 * time.Second)
+			require.Less(t, e.Stats().Log.LiveBytes, o.Archive.Backlog+5*o.SegmentBytes)
+		}
+		require.Greater(t, e.Stats().Log.LiveBytes, o.Archive.Backlog/2, "segments were kept")
+		require.ErrorIs(t, e.Stats().Archive.Err, syscall.EIO)
+		mu.Lock()
+		require.Len(t, told, 2, "an error, then the gap")
+		require.Error(t, told[0].Err)
+		require.NotEmpty(t, told[1].Gap)
+		mu.Unlock()
+		h.write(20)
+
+		broken.Store(false)
+		time.Sleep(time.Minute)
+		mu.Lock()
+		require.True(t, told[2].Recovered)
+		mu.Unlock()
+		require.NoError(t, e.Stats().Archive.Err)
+		require.Zero(t, e.Stats().Archive.Backlog)
+		h.write(20)
+		time.Sleep(11 * time.Second)
+
+		_, err := restore(t, disk, m, 0, "over the gap")
+		require.ErrorIs(t, err, kv.ErrInvalidArgument)
+		require.ErrorContains(t, err, "input/output error", "it says why")
+		require.ErrorContains(t, err, fmt.Sprintf("--to-version %d", whole))
+		_, err = restore(t, disk, m, h.versions[len(h.versions)-1], "over the gap")
+		require.ErrorIs(t, err, kv.ErrInvalidArgument)
+		_, err = restore(t, disk, m, whole, "before")
+		require.NoError(t, err)
+		require.Equal(t, h.at(whole), held(t, disk, "before"))
+
+		later := backUp(t, disk, e)
+		h.write(20)
+		require.NoError(t, e.Close())
+		_, err = restore(t, disk, later, 0, "after")
+		require.NoError(t, err)
+		require.Equal(t, h.now, held(t, disk, "after"))
+
+		a, err := backup.OpenArchive(disk, "archive")
+		require.NoError(t, err)
+		p, err := a.Prune([]*backup.Manifest{later})
+		require.NoError(t, err)
+		require.Positive(t, p.Files)
+		_, err = restore(t, disk, later, 0, "after prune")
+		require.NoError(t, err)
+		require.Equal(t, h.now, held(t, disk, "after prune"))
+		_, err = restore(t, disk, m, whole, "pruned")
+		require.ErrorIs(t, err, kv.ErrInvalidArgument)
+	})
+}
+
+// Each operation on the archive fails once: the store goes on, and after the next start the
+// archive has everything.
+func TestEveryFaultOfTheArchive(t *testing.T) {
+	for i, fired := 0, true; fired; i += 1 + i/8 {
+		synctest.Test(t, func(t *testing.T) {
+			disk := vfs.NewMem()
+			o := archiveOptions(disk)
+			good := o
+			e := open(t, good) // so that the archive exists
+			h := newPastStates(t, e)
+			h.write(10)
+			m := backUp(t, disk, e)
+			require.NoError(t, e.Close())
+
+			failing := faultfs.Wrap(disk, faultfs.FailAt(i, syscall.ENOSPC, false))
+			o.Archive.FS = failing
+			h.e = open(t, o)
+			for range 2 {
+				h.write(25)
+				time.Sleep(11 * time.Second)
+			}
+			require.NoError(t, h.e.Close())
+			fired = failing.Fired()
+			h.e = open(t, good)
+			require.NoError(t, h.e.Close())
+			r, err := restore(t, disk, m, 0, "restored")
+			require.NoError(t, err, "operation %d", i)
+			require.Equal(t, h.versions[len(h.versions)-1], r.Version, "operation %d", i)
+			require.Equal(t, h.now, held(t, disk, "restored"), "operation %d", i)
+		})
+	}
+}
+
+// A restored copy, another store, and a store whose archive was in use by another are told
+// apart from the one of the archive.
+func TestAnArchiveIsOfOneHistory(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		disk := vfs.NewMem()
+		o := archiveOptions(disk)
+		e := open(t, o)
+		h := newPastStates(t, e)
+		h.write(20)
+		m := backUp(t, disk, e)
+		h.write(60)
+		_, err := Open("second", o)
+		require.ErrorIs(t, err, vfs.ErrLocked)
+		require.NoError(t, e.Close())
+		before := h.now
+
+		_, err = restore(t, disk, m, h.versions[len(h.versions)/2], "copy")
+		require.NoError(t, err)
+		_, err = Open("copy", o)
+		require.ErrorIs(t, err, kv.ErrInvalidArgument)
+		require.ErrorContains(t, err, "another history")
+		_, err = Open("third", o)
+		require.ErrorIs(t, err, kv.ErrInvalidArgument)
+		require.ErrorContains(t, err, "an archive of its own")
+
+		own := o
+		own.Archive.Dir = "of the copy"
+		c, err := Open("copy", own)
+		require.NoError(t, err)
+		put(t, c, "new", "life", synced)
+		require.NoError(t, c.Close())
+
+		e = open(t, o) // the original goes on with its archive
+		put(t, e, "goes", "on", synced)
+		require.NoError(t, e.Close())
+		_, err = restore(t, disk, m, 0, "end")
+		require.NoError(t, err)
+		before["goes"] = "on"
+		require.Equal(t, before, held(t, disk, "end"))
+
+		// While the store runs without the archive, a part of the log is deleted.
+		without := o
+		without.Archive = ArchiveOptions{}
+		h.e = open(t, without)
+		h.write(100)
+		require.NoError(t, h.e.Flush(t.Context()))
+		time.Sleep(time.Minute)
+		h.write(100)
+		require.NoError(t, h.e.Flush(t.Context()))
+		time.Sleep(time.Minute)
+		require.NoError(t, h.e.Close())
+		e = open(t, o)
+		put(t, e, "after", "the gap", synced)
+		require.NoError(t, e.Close())
+		_, err = restore(t, disk, m, 0, "over")
+		require.ErrorIs(t, err, kv.ErrInvalidArgument)
+		require.ErrorContains(t, err, "without the archive")
+	})
+}
+
+// Keys that had expired at a version stay absent in the store that is restored to it, whatever
+// the clock of the machine says.
+func TestTheArchiveKeepsTheClockOfExpiry(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		disk := vfs.NewMem()
+		e := open(t, archiveOptions(disk))
+		put(t, e, "before", "any expiry", synced)
+		m := backUp(t, disk, e)
+		putFor(t, e, "k", "short", time.Minute, kv.DurabilitySync)
+		time.Sleep(10 * time.Minute)
+		requireAbsent(t, e, "k")
+		put(t, e, "later", "v", synced)
+		require.NoError(t, e.Close())
+		_, err := restore(t, disk, m, 0, "restored")
+		require.NoError(t, err)
+		o := small(disk)
+		o.time = systemTime(bootClock{})
+		slow := time.Now().Add(-5 * time.Hour)
+		o.time.wall = func() time.Time { return slow }
+		r, err := Open("restored", o)
+		require.NoError(t, err)
+		requireAbsent(t, r, "k")
+		requireValue(t, r, "later", "v")
+		require.NoError(t, r.Close())
+	})
+}
+
+// A time leads to what readers saw then.
+func TestTheArchiveFindsTheVersionOfATime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		disk := vfs.NewMem()
+		e := open(t, archiveOptions(disk))
+		begin := time.Now()
+		var versions []kv.SeqNum
+		for i := range 30 {
+			time.Sleep(1500 * time.Millisecond)
+			versions = append(versions, put(t, e, key(i), "v", synced))
+			time.Sleep(1500 * time.Millisecond)
+		}
+		require.NoError(t, e.Close())
+		a, err := backup.OpenArchive(disk, "archive")
+		require.NoError(t, err)
+		pieces, err := a.Pieces()
+		require.NoError(t, err)
+		for i := range versions {
+			at := begin.Add(time.Duration(i+1) * 3 * time.Second) // 1.5 s after the put
+			version, err := a.VersionAt(pieces, at)
+			require.NoError(t, err)
+			require.Equal(t, versions[i], version)
+		}
+		_, err = a.VersionAt(pieces, begin.Add(-time.Second))
+		require.ErrorIs(t, err, kv.ErrInvalidArgument)
+		_, err = a.VersionAt(pieces, time.Now().Add(time.Second))
+		require.ErrorIs(t, err, kv.ErrInvalidArgument)
+		require.ErrorContains(t, err, "beyond the end")
+	})
+}
