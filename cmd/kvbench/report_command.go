@@ -55,6 +55,9 @@ var experiments = map[string]func() *experiment.Experiment{
 
 // pageOf returns the page of a stored result.
 func pageOf(r *results.Result) (*report.Page, error) {
+	if r.Program != "" {
+		return nil, fmt.Errorf("%s %s measured it and drew its report; kvbench draws reports of kvbench only", r.Program, r.Experiment)
+	}
 	if r.Experiment == "run" {
 		return runPage(r), nil
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/kvd-db/kvd/internal/results"
 	"github.com/kvd-db/kvd/internal/workload"
 )
 
@@ -61,4 +62,17 @@ func TestAScaleMustBeANumber(t *testing.T) {
 		assert.Equal(t, exitUsage, code, command)
 		assert.Contains(t, stderr, "--scale NaN: want more than 0", command)
 	}
+}
+
+// TestReportsOfOtherProgramsAreRefused: they have the format of kvbench's, but sections of
+// their own.
+func TestReportsOfOtherProgramsAreRefused(t *testing.T) {
+	dir := t.TempDir()
+	require.NoError(t, results.Write(dir, &results.Result{Version: results.Version, Program: "bench", Experiment: "postgres"}, "drawn"))
+	code, _, stderr := bench(t, openTarget, "report", dir)
+	assert.Equal(t, exitError, code)
+	assert.Contains(t, stderr, "bench postgres measured it and drew its report")
+	page, err := os.ReadFile(filepath.Join(dir, results.ReportFile))
+	require.NoError(t, err)
+	assert.Equal(t, "drawn", string(page))
 }

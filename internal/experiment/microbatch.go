@@ -42,9 +42,22 @@ const (
 	paramBatch   = "batch"
 	paramReaders = "readers"
 
-	batchNone     = "none"
-	batchAdaptive = "adaptive"
+	// BatchNone and BatchAdaptive stand for a batch size: none, and what the store finds
+	// best.
+	BatchNone     = "none"
+	BatchAdaptive = "adaptive"
 )
+
+// MeasureReadsPerBatch is the figure of a run that counts the reads of its batches itself.
+const MeasureReadsPerBatch = "reads/batch"
+
+// BatchParams returns the parameters of the cell for a store, a number of readers, and a
+// batch size: a number, BatchNone or BatchAdaptive.
+func BatchParams(store string, readers int, batch string) []results.Param {
+	return []results.Param{
+		{Name: paramStore, Value: store}, {Name: paramReaders, Value: strconv.Itoa(readers)}, {Name: paramBatch, Value: batch},
+	}
+}
 
 // articleSize is the batch size that the article settled for: a lone reader is measured
 // with it, unbatched, and with the default.
@@ -75,19 +88,17 @@ func (m Microbatch) Experiment() *Experiment {
 					setup.CacheBytes, setup.ReadLatency, setup.ReadDepth = 0, 0, 0
 				}
 				e.Cells = append(e.Cells, Cell{
-					Params: []results.Param{
-						{Name: paramStore, Value: store}, {Name: paramReaders, Value: strconv.Itoa(readers)}, {Name: paramBatch, Value: batch},
-					},
-					Setup: setup, Config: config,
+					Params: BatchParams(store, readers, batch),
+					Setup:  setup, Config: config,
 				})
 			}
-			add(batchNone, ReadBatching{Alone: true})
+			add(BatchNone, ReadBatching{Alone: true})
 			for _, n := range m.Sizes {
 				if readers > 1 || n == articleSize {
 					add(strconv.Itoa(n), ReadBatching{Size: n, Linger: m.Setup.Reads.Linger, Runners: m.Setup.Reads.Runners})
 				}
 			}
-			add(batchAdaptive, ReadBatching{})
+			add(BatchAdaptive, ReadBatching{})
 		}
 	}
 	return e
@@ -122,11 +133,14 @@ func Statistics(r *results.Result) [][]string {
 	return rows
 }
 
-// readsPerBatch returns what the store counted; 1 without batching.
+// readsPerBatch returns what was counted; 1 without batching, and 0 if it is not known.
 func readsPerBatch(c *results.Cell, run *results.Run) float64 {
+	if n := run.Measures[MeasureReadsPerBatch]; n > 0 {
+		return n
+	}
 	a := run.Counters()
 	switch {
-	case c.Param(paramBatch) == batchNone:
+	case c.Param(paramBatch) == BatchNone:
 		return 1
 	case a == nil:
 		return 0
@@ -141,7 +155,7 @@ func microbatchLead(r *results.Result) string {
 	lead := ""
 	for _, store := range []string{StoreServer, StoreDisk} {
 		b := newBatches(r, store, mostReaders(r, store))
-		none, adaptive := b.cell(batchNone), b.cell(batchAdaptive)
+		none, adaptive := b.cell(BatchNone), b.cell(BatchAdaptive)
 		size, best := b.best()
 		if none == nil || adaptive == nil || best == nil {
 			continue

@@ -16,11 +16,12 @@ import (
 type batches struct {
 	result *results.Result
 	store  string
+	name   string // of the program that was measured
 	cells  []*results.Cell
 }
 
 func newBatches(r *results.Result, store string, readers int) *batches {
-	b := &batches{result: r, store: store}
+	b := &batches{result: r, store: store, name: "kvd"}
 	for _, c := range r.Cells {
 		if len(c.Runs) > 0 && c.Param(paramStore) == store && c.Param(paramReaders) == strconv.Itoa(readers) {
 			b.cells = append(b.cells, c)
@@ -53,7 +54,7 @@ func (b *batches) cell(batch string) *results.Cell {
 func (b *batches) best() (size string, best *results.Cell) {
 	for _, c := range b.cells {
 		batch := c.Param(paramBatch)
-		if batch != batchNone && batch != batchAdaptive && (best == nil || medianRate(c) > medianRate(best)) {
+		if batch != BatchNone && batch != BatchAdaptive && (best == nil || medianRate(c) > medianRate(best)) {
 			size, best = batch, c
 		}
 	}
@@ -74,15 +75,7 @@ func microbatchSections(r *results.Result) []report.Section {
 			continue
 		}
 		b := newBatches(r, store, most)
-		s := report.Section{
-			Title: fmt.Sprintf("%s, %s", storeTitle(store), report.Plural(most, "reader")),
-			Text:  append([]string{b.about()}, b.verdict()...), Tables: []*report.Table{b.table()},
-		}
-		if most > 1 {
-			s.Tables = append(s.Tables, b.published())
-			s.Figures = []*chart.Figure{b.figure()}
-		}
-		sections = append(sections, s)
+		sections = append(sections, b.section(storeTitle(store), most, append([]string{b.about()}, b.verdict()...)))
 		if lone := newBatches(r, store, 1); most > 1 && len(lone.cells) > 0 {
 			sections = append(sections, report.Section{
 				Title: storeTitle(store) + ", one reader", Text: lone.loneVerdict(), Tables: []*report.Table{lone.table()},
@@ -90,6 +83,32 @@ func microbatchSections(r *results.Result) []report.Section {
 		}
 	}
 	return sections
+}
+
+// BatchSection returns the figures of one store by the size of its batches, for the largest
+// number of readers, beside those of the article. name is that of the program that was
+// measured, and about says what a batch is. It is false if the result has no run of the
+// store.
+func BatchSection(r *results.Result, store, name, title string, about ...string) (s report.Section, ok bool) {
+	most := mostReaders(r, store)
+	b := newBatches(r, store, most)
+	if len(b.cells) == 0 {
+		return report.Section{}, false
+	}
+	b.name = name
+	return b.section(title, most, append(about, b.verdict()...)), true
+}
+
+func (b *batches) section(title string, readers int, text []string) report.Section {
+	s := report.Section{
+		Title: fmt.Sprintf("%s, %s", title, report.Plural(readers, "reader")),
+		Text:  text, Tables: []*report.Table{b.table()},
+	}
+	if readers > 1 {
+		s.Tables = append(s.Tables, b.published())
+		s.Figures = []*chart.Figure{b.figure()}
+	}
+	return s
 }
 
 // about says what a batch is, in this store and in the article.
@@ -130,13 +149,13 @@ func deviceOf(c *results.Cell) string {
 func (b *batches) table() *report.Table {
 	t := &report.Table{
 		Head:    []string{"batch", "reads/batch", "run", "mean", "p50", "p99", "worst", "reads/s", "x none"},
-		Caption: "The run with the median rate. reads/batch is what the store counted; x none is the rate relative to unbatched.",
+		Caption: "The run with the median rate. reads/batch is the mean size of the batches, if it was counted; x none is the rate relative to unbatched.",
 	}
 	for _, c := range b.cells {
 		run := c.MedianRun()
 		get := run.Operation("get")
 		t.Rows = append(t.Rows, []report.Entry{
-			report.Words(c.Param(paramBatch)), report.Words(strconv.FormatFloat(readsPerBatch(c, run), 'f', 1, 64)), report.Words(chart.Seconds(run.Seconds)),
+			report.Words(c.Param(paramBatch)), countOf(readsPerBatch(c, run)), report.Words(chart.Seconds(run.Seconds)),
 			duration(get.MeanNanos), duration(get.Nanos.P50), duration(get.Nanos.P99), duration(get.Nanos.Max),
 			report.Figure(chart.Number(medianRate(c)), medianRate(c)), b.gain(c),
 		})
@@ -144,9 +163,17 @@ func (b *batches) table() *report.Table {
 	return t
 }
 
+// countOf shows a mean that is at least 1; a dash if it is not known.
+func countOf(mean float64) report.Entry {
+	if mean == 0 {
+		return report.Words("-")
+	}
+	return report.Words(strconv.FormatFloat(mean, 'f', 1, 64))
+}
+
 // gain is the rate relative to unbatched.
 func (b *batches) gain(c *results.Cell) report.Entry {
-	none := b.cell(batchNone)
+	none := b.cell(BatchNone)
 	if none == nil {
 		return report.Words("-")
 	}
@@ -156,7 +183,7 @@ func (b *batches) gain(c *results.Cell) report.Entry {
 // published has the article's figures beside ours.
 func (b *batches) published() *report.Table {
 	t := &report.Table{
-		Head: []string{"batch", "kvd: mean", "reads/s", "x none", "article: run", "mean", "worst", "reads/s", "x none"},
+		Head: []string{"batch", b.name + ": mean", "reads/s", "x none", "article: run", "mean", "worst", "reads/s", "x none"},
 		Caption: "The article: 3,000,000 reads of 350 million rows by 300 readers on 8 hardware threads, each key asked for ten times in a row. " +
 			"Compare the columns x none: the machines differ.",
 	}
@@ -177,12 +204,12 @@ func duration(nanos int64) report.Entry {
 
 // figure shows rate and mean against the batch size.
 func (b *batches) figure() *chart.Figure {
-	rates := &chart.Line{Name: "kvd"}
+	rates := &chart.Line{Name: b.name}
 	means := &chart.Line{}
 	articleRates, articleMeans := &chart.Line{Name: "article", Series: 1}, &chart.Line{Series: 1}
-	adaptiveRates, adaptiveMeans := &chart.Reference{Name: "kvd, adaptive default"}, &chart.Reference{Name: "kvd, adaptive default"}
+	adaptiveRates, adaptiveMeans := &chart.Reference{Name: b.name + ", adaptive default"}, &chart.Reference{Name: b.name + ", adaptive default"}
 	var names []string
-	adaptive := b.cell(batchAdaptive)
+	adaptive := b.cell(BatchAdaptive)
 	for _, c := range b.cells {
 		if c == adaptive {
 			continue
@@ -202,11 +229,17 @@ func (b *batches) figure() *chart.Figure {
 			adaptiveMeans.X, adaptiveMeans.Y = append(adaptiveMeans.X, x), append(adaptiveMeans.Y, float64(adaptive.MedianRun().Operation("get").MeanNanos))
 		}
 	}
+	of := func(lines, article *chart.Line, adaptive *chart.Reference) []chart.Mark {
+		if len(adaptive.X) == 0 {
+			return []chart.Mark{lines, article}
+		}
+		return []chart.Mark{lines, article, adaptive}
+	}
 	return &chart.Figure{
 		Title: "Reads by batch size", X: chart.Axis{Label: "batch size", Kind: chart.Categories, Names: names},
 		Panels: []chart.Panel{
-			{Y: chart.Axis{Label: "reads/s", Kind: chart.Log10}, Marks: []chart.Mark{rates, articleRates, adaptiveRates}},
-			{Y: chart.Axis{Label: "mean response", Kind: chart.Log10, Format: chart.Nanos}, Marks: []chart.Mark{means, articleMeans, quiet(adaptiveMeans)}},
+			{Y: chart.Axis{Label: "reads/s", Kind: chart.Log10}, Marks: of(rates, articleRates, adaptiveRates)},
+			{Y: chart.Axis{Label: "mean response", Kind: chart.Log10, Format: chart.Nanos}, Marks: of(means, articleMeans, quiet(adaptiveMeans))},
 		},
 		Note: append(report.Note(b.result, nil), "Band: the least and the highest of the runs."),
 	}
@@ -220,7 +253,7 @@ func quiet(r *chart.Reference) *chart.Reference {
 
 // verdict compares the default with the best fixed size, if both were measured.
 func (b *batches) verdict() []string {
-	adaptive := b.cell(batchAdaptive)
+	adaptive := b.cell(BatchAdaptive)
 	size, best := b.best()
 	if adaptive == nil || best == nil {
 		return nil
@@ -230,7 +263,7 @@ func (b *batches) verdict() []string {
 
 // loneVerdict compares the mean response of one reader with and without batching.
 func (b *batches) loneVerdict() []string {
-	none, adaptive := b.cell(batchNone), b.cell(batchAdaptive)
+	none, adaptive := b.cell(BatchNone), b.cell(BatchAdaptive)
 	if none == nil || adaptive == nil {
 		return nil
 	}
@@ -253,7 +286,7 @@ func publishedBatchRow(batch string) []report.Entry {
 	if !ok {
 		return slices.Repeat([]report.Entry{report.Words("-")}, 5)
 	}
-	none, _ := publishedBatch(batchNone)
+	none, _ := publishedBatch(BatchNone)
 	worst := "-"
 	if p.worst > 0 {
 		worst = chart.Nanos(float64(p.worst))

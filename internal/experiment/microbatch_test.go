@@ -22,7 +22,7 @@ func microbatchResult() *results.Result {
 	for _, c := range e.Cells {
 		cell := &results.Cell{Params: c.Params, Target: map[string]any{"readLatencyNanos": 500_000, "readDepth": 10}}
 		batch := cell.Param("batch")
-		n := map[string]float64{batchNone: 2, batchAdaptive: 31}[batch]
+		n := map[string]float64{BatchNone: 2, BatchAdaptive: 31}[batch]
 		if size, err := strconv.Atoi(batch); err == nil {
 			n = float64(size)
 		}

@@ -4,7 +4,7 @@ import "time"
 
 // publishedBatches holds the table of the article on micro-batching, by batch size.
 var publishedBatches = map[string]batchFigures{
-	batchNone: {50, 5200 * time.Microsecond, 770 * time.Millisecond, 60_000},
+	BatchNone: {50, 5200 * time.Microsecond, 770 * time.Millisecond, 60_000},
 	"1":       {87, 7900 * time.Microsecond, 0, 34_500},
 	"2":       {43, 4 * time.Millisecond, 42 * time.Millisecond, 70_000},
 	"4":       {21, 2200 * time.Microsecond, 31 * time.Millisecond, 143_000},
@@ -24,4 +24,12 @@ type batchFigures struct {
 func publishedBatch(batch string) (batchFigures, bool) {
 	f, ok := publishedBatches[batch]
 	return f, ok
+}
+
+// PublishedGain returns the article's rate of reads in batches of a size, relative to
+// unbatched, and false if the article has no such size.
+func PublishedGain(batch string) (gain float64, ok bool) {
+	f, ok := publishedBatch(batch)
+	none, _ := publishedBatch(BatchNone)
+	return f.rate / none.rate, ok
 }

@@ -59,7 +59,7 @@ func Note(r *results.Result, c *results.Cell) []string {
 	if c != nil {
 		what += ", " + c.Name()
 	}
-	return []string{fmt.Sprintf("kvbench %s; %s; %s of %s; commit %s; %s, %d processors.", what, loop(r, c), Plural(runs, "run"), chart.Seconds(math.Round(seconds*precision)/precision), commit, r.Environment.CPU, r.Environment.GOMAXPROCS)}
+	return []string{fmt.Sprintf("%s %s; %s; %s of %s; commit %s; %s, %d processors.", cmp.Or(r.Program, "kvbench"), what, loop(r, c), Plural(runs, "run"), chart.Seconds(math.Round(seconds*precision)/precision), commit, r.Environment.CPU, r.Environment.GOMAXPROCS)}
 }
 
 // loop says which kinds of loops the cell has, or all cells if c is nil.

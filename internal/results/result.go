@@ -15,6 +15,7 @@ const Version = 1
 // Result is the outcome of one experiment.
 type Result struct {
 	Version     int                 `json:"version"`
+	Program     string              `json:"program,omitempty"`    // that measured; "" is kvbench
 	Experiment  string              `json:"experiment"`           // the command, such as "run"
 	Command     []string            `json:"command"`              // with its arguments
 	Scale       float64             `json:"scale"`                // of times and sizes; 1 is full scale
