@@ -233,7 +233,7 @@ func TestWrittenBytesAreCounted(t *testing.T) {
 	require.NoError(t, os.WriteFile(path, make([]byte, 1<<20), 0o600))
 	require.NoError(t, disk.Sync(filepath.Dir(path)))
 	assert.GreaterOrEqual(t, writtenNow().since(before).Calls, int64(1<<20))
-	size, err := diskBytes(filepath.Dir(path))
+	size, err := disk.Used(filepath.Dir(path))
 	require.NoError(t, err)
 	assert.Equal(t, int64(1<<20), size)
 }

@@ -94,7 +94,7 @@ func (r runner) perform(ctx context.Context, cfg workload.Config) (result, error
 	}
 	o.SyncTime = time.Since(begin)
 	o.Written = writtenNow().since(written)
-	if o.DiskBytes, err = diskBytes(r.dir); err != nil {
+	if o.DiskBytes, err = disk.Used(r.dir); err != nil {
 		return result{}, err
 	}
 	return result{Elapsed: elapsed, CPU: used, Memory: o.Memory, Run: &o}, nil

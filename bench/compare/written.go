@@ -1,13 +1,9 @@
 package main
 
 import (
-	"errors"
-	"io/fs"
 	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
-	"syscall"
 )
 
 // writtenBytes is what a process has written to files, or a difference of two such
@@ -48,29 +44,4 @@ func processIO() map[string]int64 {
 // since returns what was written after earlier.
 func (w writtenBytes) since(earlier writtenBytes) writtenBytes {
 	return writtenBytes{w.Calls - earlier.Calls, w.Dirtied - earlier.Dirtied}
-}
-
-// diskBytes returns the disk space of the files below a directory. Files may be created
-// and removed meanwhile.
-func diskBytes(dir string) (total int64, err error) {
-	err = filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {
-		if errors.Is(err, fs.ErrNotExist) {
-			return nil
-		}
-		if err != nil || d.IsDir() {
-			return err
-		}
-		info, err := d.Info()
-		if errors.Is(err, fs.ErrNotExist) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		if stat, ok := info.Sys().(*syscall.Stat_t); ok {
-			total += stat.Blocks * 512
-		}
-		return nil
-	})
-	return total, err
 }

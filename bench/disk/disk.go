@@ -4,7 +4,10 @@ package disk
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
+	"path/filepath"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 )
@@ -23,7 +26,7 @@ func Sync(dir string) error {
 func Free(dir string) (bytes int64, err error) {
 	var s unix.Statfs_t
 	if err := unix.Statfs(dir, &s); err != nil {
-		return 0, err
+		return 0, fmt.Errorf("free space on the disk of %s: %w", dir, err)
 	}
 	return int64(s.Bavail) * s.Bsize, nil
 }
@@ -40,4 +43,29 @@ func Enough(dir string, bytes int64) error {
 		err = fmt.Errorf("%d MiB free on the disk of %s, want at least %d", free>>20, dir, want>>20)
 	}
 	return err
+}
+
+// Used returns the disk space of the files below a directory. Files may be created
+// and removed meanwhile.
+func Used(dir string) (total int64, err error) {
+	err = filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		if err != nil || d.IsDir() {
+			return err
+		}
+		info, err := d.Info()
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if stat, ok := info.Sys().(*syscall.Stat_t); ok {
+			total += stat.Blocks * 512
+		}
+		return nil
+	})
+	return total, err
 }

@@ -39,3 +39,13 @@ func (p *Progress) Line(format string, args ...any) {
 	}
 	_, _ = fmt.Fprintf(p.w, format+"\n", args...)
 }
+
+// Step shows what begins or goes on: as the progress line on a terminal, otherwise as a
+// permanent line.
+func (p *Progress) Step(format string, args ...any) {
+	if p.live {
+		p.Show(format, args...)
+		return
+	}
+	p.Line(format, args...)
+}

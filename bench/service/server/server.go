@@ -27,6 +27,10 @@ type Kind struct {
 	args func(address, dir string) []string
 	// announces says that the server chooses its address and prints READY listen=ADDR.
 	announces bool
+	// prepare makes what the server needs in its empty directory; nil: nothing.
+	prepare func(ctx context.Context, dir string) error
+	// user is the user that the server runs as; nil: that of this process.
+	user *syscall.Credential
 }
 
 // Missing reports that the binary of a service was not found.
@@ -73,11 +77,20 @@ func Start(ctx context.Context, k *Kind, dir string) (s *Server, err error) {
 			return nil, err
 		}
 	}
+	if k.prepare != nil {
+		if err := k.prepare(ctx, s.dir); err != nil {
+			return nil, fmt.Errorf("%s: %w", k.Name, errors.Join(err, os.RemoveAll(s.dir)))
+		}
+	}
 	if s.log, err = os.Create(filepath.Join(s.dir, "log")); err != nil {
 		return nil, err
 	}
 	s.cmd = exec.CommandContext(ctx, k.Binary, k.args(s.Address, s.dir)...)
 	s.cmd.SysProcAttr = process.DieWithUs()
+	s.cmd.SysProcAttr.Setpgid = true // an interrupt from the terminal must not end the server before its clients
+	if s.cmd.SysProcAttr.Credential = k.user; k.user != nil {
+		s.cmd.Dir = "/" // the working directory may be closed to the user
+	}
 	s.cmd.Stderr = s.log
 	out, err := s.cmd.StdoutPipe()
 	if err != nil {
