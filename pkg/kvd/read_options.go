@@ -22,6 +22,7 @@ type scanOptions struct {
 	readOptions
 	reverse  bool
 	keysOnly bool
+	borrow   bool
 	limit    uint64
 }
 
@@ -64,6 +65,16 @@ func Limit(n int) ScanOption {
 func KeysOnly() ScanOption {
 	return scanOption(func(o scanOptions) scanOptions {
 		o.keysOnly = true
+		return o
+	})
+}
+
+// Borrow lends the items of a scan to the loop: a key and a value are valid until the next step
+// of the loop, which must not change them. An embedded store then copies nothing. Over a network,
+// and in a transaction, items are copied as without it.
+func Borrow() ScanOption {
+	return scanOption(func(o scanOptions) scanOptions {
+		o.borrow = true
 		return o
 	})
 }

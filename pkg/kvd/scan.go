@@ -10,7 +10,7 @@ import (
 // Scan yields the items of a range in key order, or in reverse order with Reverse. All items
 // are of one version, which includes every write acknowledged before the loop began; AtVersion
 // chooses an older one. A failure is yielded once, as the last pair. Leaving the loop early
-// frees all resources. The caller owns the items.
+// frees all resources. The caller owns the items, except with Borrow.
 //
 // The client's timeout bounds the wait for each chunk of items; a deadline of ctx bounds the
 // whole loop. The server keeps the version of a scan for a limited time, so a loop that pauses
@@ -21,7 +21,7 @@ func (c *Client) Scan(ctx context.Context, r Range, opts ...ScanOption) iter.Seq
 
 func (c *Client) scan(ctx context.Context, r Range, o scanOptions) iter.Seq2[Item, error] {
 	const name = "scan"
-	s := backend.Scan{Range: backend.Range(r.clone()), Reverse: o.reverse, KeysOnly: o.keysOnly, Limit: o.limit, At: o.at}
+	s := backend.Scan{Range: backend.Range(r.clone()), Reverse: o.reverse, KeysOnly: o.keysOnly, Borrow: o.borrow, Limit: o.limit, At: o.at}
 	return func(yield func(Item, error) bool) {
 		if err := c.enter(ctx, name, nil); err != nil {
 			yield(Item{}, err)

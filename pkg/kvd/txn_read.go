@@ -137,6 +137,7 @@ type scanMerge struct {
 // at most one item of that scan, a range delete any number.
 func (m *scanMerge) stored(s *Snapshot) scanOptions {
 	o := m.o
+	o.borrow = false // the transaction remembers keys that it has read
 	s.readAt(&o.readOptions)
 	if o.limit > 0 {
 		o.limit += uint64(len(m.own))

@@ -63,7 +63,8 @@ func (s *store) Forward(from []byte, visit peers.Visit) error {
 func (s *store) Backward(visit peers.Visit) error { return s.walk(visit, kvd.All(), kvd.Reverse()) }
 
 func (s *store) walk(visit peers.Visit, r kvd.Range, opts ...kvd.ScanOption) error {
-	for item, err := range s.Scan(forever, r, opts...) {
+	// Entries are lent to visit, as the other stores lend theirs.
+	for item, err := range s.Scan(forever, r, append(opts, kvd.Borrow())...) {
 		if err != nil {
 			return err
 		}

@@ -15,17 +15,26 @@ const (
 	largestBlock = 32 << 10
 )
 
-// clone returns a copy of b, never nil, that the caller owns.
-func (a *arena) clone(b []byte) []byte {
-	if len(b) > len(a.free) || a.free == nil {
-		if len(b) > largestBlock/4 {
-			return append(make([]byte, 0, len(b)), b...)
+// clone returns copies of a key and its value, never nil, that the caller owns.
+func (a *arena) clone(key, value []byte) ([]byte, []byte) {
+	k := len(key)
+	n := k + len(value)
+	to := a.reserve(n)
+	copy(to, key)
+	copy(to[k:], value)
+	return to[:k:k], to[k:n:n]
+}
+
+// reserve returns n bytes.
+func (a *arena) reserve(n int) []byte {
+	if n > len(a.free) || a.free == nil {
+		if n > largestBlock/4 {
+			return make([]byte, n)
 		}
 		a.next = min(max(2*a.next, firstBlock), largestBlock)
-		a.free = make([]byte, max(a.next, len(b)))
+		a.free = make([]byte, max(a.next, n))
 	}
-	n := copy(a.free, b)
-	copied := a.free[:n:n]
+	reserved := a.free[:n]
 	a.free = a.free[n:]
-	return copied
+	return reserved
 }

@@ -11,9 +11,11 @@ func TestCopiesOfAnArenaAreApart(t *testing.T) {
 	var a arena
 	var copies, want [][]byte
 	for n := range 3000 {
-		b := bytes.Repeat([]byte{byte(n)}, n*7%20_000)
-		copies, want = append(copies, a.clone(b)), append(want, bytes.Clone(b))
-		clear(b)
+		key, value := bytes.Repeat([]byte{byte(n)}, n%100), bytes.Repeat([]byte{byte(n + 1)}, n*7%20_000)
+		k, v := a.clone(key, value)
+		copies, want = append(copies, k, v), append(want, bytes.Clone(key), bytes.Clone(value))
+		clear(key)
+		clear(value)
 	}
 	for i, c := range copies {
 		assert.True(t, c != nil && bytes.Equal(want[i], c), i)
@@ -26,8 +28,7 @@ func TestAnArenaAllocatesLittle(t *testing.T) {
 	assert.LessOrEqual(t, testing.AllocsPerRun(20, func() {
 		var a arena
 		for range 1000 {
-			a.clone(key)
-			a.clone(value)
+			a.clone(key, value)
 		}
 	}), 10.0, "for 2,000 copies")
 }

@@ -90,3 +90,51 @@ func BenchmarkCalls(b *testing.B) {
 		}
 	}
 }
+
+// BenchmarkScan compares scans of everything, in a store whose tables are in memory.
+func BenchmarkScan(b *testing.B) {
+	const items, batch = 1 << 18, 1 << 10
+	db, err := Memory(WithDurability(kvd.Memory), WithMemory(1<<30))
+	require.NoError(b, err)
+	b.Cleanup(func() { assert.NoError(b, db.Close()) })
+	writes, value := new(kvd.Batch), make([]byte, 100)
+	for i := range items {
+		writes.Put(fmt.Appendf(nil, "%016d", i*7919%items), value)
+		if writes.Len() == batch {
+			_, err := db.Apply(b.Context(), writes)
+			require.NoError(b, err)
+			writes.Reset()
+		}
+	}
+	require.NoError(b, db.engine.CompactAll(b.Context()))
+	measure := func(name string, scan func(ctx context.Context) int) {
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				require.Equal(b, items, scan(b.Context()))
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/items, "ns/item")
+		})
+	}
+	measure("engine", func(ctx context.Context) (n int) {
+		s, err := db.engine.Scan(ctx, kv.Range{}, kv.ScanOptions{})
+		require.NoError(b, err)
+		for s.Next() {
+			n += 1
+		}
+		require.NoError(b, s.Err())
+		require.NoError(b, s.Close())
+		return n
+	})
+	for name, opts := range map[string][]kvd.ScanOption{"owned": nil, "borrowed": {kvd.Borrow()}} {
+		measure(name, func(ctx context.Context) (n int) {
+			for _, err := range db.Scan(ctx, kvd.All(), opts...) {
+				if err != nil {
+					b.Fatal(err)
+				}
+				n++
+			}
+			return n
+		})
+	}
+}

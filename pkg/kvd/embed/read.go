@@ -153,13 +153,14 @@ func (l *local) Scan(ctx context.Context, s *backend.Scan, yield func(backend.It
 	var copies arena
 	for scanner.Next() {
 		item := scanner.Item()
-		value := item.Value
-		if !s.KeysOnly {
-			value = copies.clone(value)
+		given := backend.Item{Key: item.Key, Value: item.Value, Version: uint64(item.Version), TTL: l.ttlOf(item.Expiry)}
+		if !s.Borrow {
+			given.Key, given.Value = copies.clone(item.Key, item.Value)
 		}
-		if !yield(backend.Item{
-			Key: copies.clone(item.Key), Value: value, Version: uint64(item.Version), TTL: l.ttlOf(item.Expiry),
-		}) {
+		if s.KeysOnly {
+			given.Value = nil
+		}
+		if !yield(given) {
 			return nil
 		}
 	}

@@ -65,6 +65,22 @@ var scanCases = []conformanceCase{
 		}
 		s.equal(got, "a1b2c3d4e5")
 	}},
+	{"borrowed items are those of any scan", func(s *suite) {
+		s.letters()
+		s.put("empty", "")
+		all := "a=1 b=2 c=3 d=4 e=5 empty="
+		s.equal(s.all(s, kvd.All(), kvd.Borrow()), all)
+		s.equal(s.all(s, kvd.All(), kvd.Borrow(), kvd.KeysOnly(), kvd.Limit(2), kvd.Reverse()), "empty= e=")
+		for item, err := range s.Scan(s.ctx(), kvd.All(), kvd.Borrow()) {
+			s.ok(err)
+			s.equal(item.Value != nil, true)
+		}
+		s.ok(s.Update(s.ctx(), func(tx *kvd.Txn) error {
+			s.ok(tx.Put(s.ctx(), []byte("f"), []byte("6")))
+			s.equal(s.all(tx, kvd.All(), kvd.Borrow()), all+" f=6")
+			return nil
+		}))
+	}},
 	{"a scan is of one version", func(s *suite) {
 		s.letters()
 		got := ""

@@ -12,7 +12,7 @@ import (
 //  1. All methods but Close are safe for concurrent use. None is called after Close has
 //     begun, and Close is called once.
 //  2. Keys, values and slices of a request are borrowed until the call returns, whatever it
-//     returns. Results belong to the caller.
+//     returns. Results belong to the caller, except the items of a Scan with Borrow.
 //  3. A call returns soon after its context ends.
 //  4. Every error is a *[Failure]. One that does not match ErrUncertain means that nothing
 //     was written.
@@ -164,6 +164,7 @@ type Scan struct {
 	Range    Range
 	Reverse  bool
 	KeysOnly bool
+	Borrow   bool   // items may be valid until yield returns, and must not be changed
 	Limit    uint64 // 0: none
 	At       ReadVersion
 }
