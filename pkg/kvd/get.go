@@ -69,13 +69,28 @@ func (c *Client) getMany(ctx context.Context, keys [][]byte, o readOptions) ([]L
 			return nil, &Error{Op: name, Err: errEmptyKey}
 		}
 	}
-	lookups := make([]Lookup, len(keys))
+	lookups, copies := make([]Lookup, len(keys)), cloneAll(keys)
 	err := c.backend.GetMany(ctx, keys, o.at, (*backend.Timings)(o.timings), func(i int, item backend.Item, found bool) {
 		lookups[i] = Lookup{Item: Item(item), Found: found}
-		lookups[i].Key = bytes.Clone(keys[i])
+		lookups[i].Key = copies[i]
 	})
 	if err != nil {
 		return nil, failed(name, err)
 	}
 	return lookups, nil
+}
+
+// cloneAll copies keys into one piece of memory.
+func cloneAll(keys [][]byte) [][]byte {
+	n := 0
+	for _, key := range keys {
+		n += len(key)
+	}
+	copies, all := make([][]byte, len(keys)), make([]byte, 0, n)
+	for i, key := range keys {
+		at := len(all)
+		all = append(all, key...)
+		copies[i] = all[at:len(all):len(all)]
+	}
+	return copies
 }

@@ -81,6 +81,38 @@ func (l *local) item(r *kv.Lookup) backend.Item {
 	return backend.Item{Value: r.Value, Version: uint64(r.Version), TTL: l.ttlOf(r.Expiry)}
 }
 
+// manyReads is the scratch memory of one GetMany.
+type manyReads struct {
+	lookups []kv.Lookup
+	list    []*kv.Lookup // of lookups
+}
+
+var manyReadsPool = sync.Pool{New: func() any { return new(manyReads) }}
+
+// maxKeptReads is how many lookups scratch memory has at most that serves again.
+const maxKeptReads = 256
+
+// takeReads returns n lookups that are zero.
+func takeReads(n int) *manyReads {
+	m := manyReadsPool.Get().(*manyReads)
+	if n > cap(m.lookups) {
+		m.lookups, m.list = make([]kv.Lookup, n), make([]*kv.Lookup, n)
+		for i := range m.lookups {
+			m.list[i] = &m.lookups[i]
+		}
+	}
+	m.lookups, m.list = m.lookups[:n], m.list[:n]
+	return m
+}
+
+// release takes the lookups back. Their values belong to the caller of GetMany.
+func (m *manyReads) release() {
+	if cap(m.lookups) <= maxKeptReads {
+		clear(m.lookups)
+		manyReadsPool.Put(m)
+	}
+}
+
 // GetMany implements backend.Backend. It has the limits of a batch, as a server has.
 func (l *local) GetMany(ctx context.Context, keys [][]byte, at backend.ReadVersion, t *backend.Timings, found func(int, backend.Item, bool)) error {
 	if len(keys) > l.limits.BatchOps {
@@ -93,19 +125,19 @@ func (l *local) GetMany(ctx context.Context, keys [][]byte, at backend.ReadVersi
 	limit := max(l.limits.BatchBytes, l.limits.ValueBytes)
 	budget := kv.NewReadBudget(limit)
 	var stages trace.Stages
-	lookups := make([]kv.Lookup, len(keys))
-	reads := make([]*kv.Lookup, len(keys))
+	m := takeReads(len(keys))
+	defer m.release()
+	lookups := m.lookups
 	for i, key := range keys {
 		if err := l.limits.CheckKey(key); err != nil {
 			return failure(err)
 		}
-		lookups[i] = kv.Lookup{Key: key, Budget: budget}
-		reads[i] = &lookups[i]
+		lookups[i].Key, lookups[i].Budget = key, budget
 	}
-	if t != nil && len(reads) > 0 {
-		reads[0].Stages = &stages
+	if t != nil && len(lookups) > 0 {
+		lookups[0].Stages = &stages
 	}
-	_, err = l.engine.LookupAt(ctx, reads, version)
+	_, err = l.engine.LookupAt(ctx, m.list, version)
 	tell(t, &stages)
 	switch {
 	case err != nil:
