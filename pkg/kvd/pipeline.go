@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/maphash"
 
 	"github.com/kvd-db/kvd/pkg/kvd/internal/backend"
 )
@@ -16,6 +17,13 @@ import (
 type Pipeline struct {
 	client *Client
 	noted  []*pipelined
+
+	// Operations and copies of keys and values are cut from slabs, each twice as large as the one
+	// before: several allocations for each operation would cost more than a write to the
+	// memtable.
+	operations []pipelined
+	bytes      []byte
+	doublings  int
 }
 
 // Pipeline returns an empty pipeline.
@@ -49,26 +57,38 @@ type pipelined struct {
 	operation backend.Operation
 	err       error
 	done      bool
+
+	read  Pending[[]byte]  // what Get returned
+	wrote Pending[Written] // what Put or Delete returned
 }
 
 // Get queues a read. It copies key.
 func (p *Pipeline) Get(key []byte, opts ...ReadOption) *Pending[[]byte] {
 	chosen := collectRead(opts)
 	o := p.note("get", backend.Op{Mutation: backend.Mutation{Kind: backend.Get, Key: key}, At: chosen.at}, writeOptions{timings: chosen.timings}, nil)
-	return &Pending[[]byte]{o, func(o *pipelined) []byte { return o.operation.Answer.Item.Value }}
+	o.read = Pending[[]byte]{o, (*pipelined).value}
+	return &o.read
 }
+
+func (o *pipelined) value() []byte { return o.operation.Answer.Item.Value }
 
 // Put queues a write with the options of Client.PutItem. It copies key and value.
 func (p *Pipeline) Put(key, value []byte, opts ...WriteOption) *Pending[Written] {
 	o, err := p.client.writeOptions(opts, ofPut|chosePrevious)
-	op := backend.Op{Mutation: backend.Mutation{Kind: backend.Put, Key: key, Value: bytes.Clone(value)}}
-	return &Pending[Written]{p.note("put", op, o, err), (*pipelined).written}
+	op := backend.Op{Mutation: backend.Mutation{Kind: backend.Put, Key: key, Value: p.copy(value)}}
+	return p.noteWrite("put", op, o, err)
 }
 
 // Delete queues a write with the options of Client.DeleteItem. It copies key.
 func (p *Pipeline) Delete(key []byte, opts ...WriteOption) *Pending[Written] {
 	o, err := p.client.writeOptions(opts, ofDelete|chosePrevious)
-	return &Pending[Written]{p.note("delete", backend.Op{Mutation: backend.Mutation{Kind: backend.Delete, Key: key}}, o, err), (*pipelined).written}
+	return p.noteWrite("delete", backend.Op{Mutation: backend.Mutation{Kind: backend.Delete, Key: key}}, o, err)
+}
+
+func (p *Pipeline) noteWrite(name string, op backend.Op, o writeOptions, err error) *Pending[Written] {
+	n := p.note(name, op, o, err)
+	n.wrote = Pending[Written]{n, (*pipelined).written}
+	return &n.wrote
 }
 
 func (o *pipelined) written() Written { return written(&o.operation.Op, &o.operation.Answer) }
@@ -77,15 +97,49 @@ func (p *Pipeline) note(name string, op backend.Op, o writeOptions, err error) *
 	if len(op.Key) == 0 && err == nil {
 		err = errEmptyKey
 	}
-	op.Key = bytes.Clone(op.Key)
+	op.Key = p.copy(op.Key)
 	o.condition.Value = bytes.Clone(o.condition.Value)
 	o.apply(&op)
-	n := &pipelined{name: name, operation: backend.Operation{Op: op, Timings: (*backend.Timings)(o.timings)}}
+	n := p.operation()
+	n.name, n.operation = name, backend.Operation{Op: op, Timings: (*backend.Timings)(o.timings)}
 	if err != nil {
 		n.err = &Error{Op: name, Err: err}
 	}
 	p.noted = append(p.noted, n)
 	return n
+}
+
+// maxDoublings of the first slab, which has one operation, or firstSlabBytes. A copy that is
+// larger than a quarter of the last slab has memory of its own.
+const (
+	maxDoublings   = 6
+	firstSlabBytes = 256
+)
+
+// operation returns a new operation.
+func (p *Pipeline) operation() *pipelined {
+	if len(p.operations) == 0 {
+		p.operations = make([]pipelined, 1<<p.doublings)
+		p.doublings = min(p.doublings+1, maxDoublings)
+	}
+	o := &p.operations[0]
+	p.operations = p.operations[1:]
+	return o
+}
+
+// copy returns a copy of b, nil if b is.
+func (p *Pipeline) copy(b []byte) []byte {
+	n := len(b)
+	if n == 0 || n > firstSlabBytes<<maxDoublings/4 {
+		return bytes.Clone(b)
+	}
+	if n > len(p.bytes) {
+		p.bytes = make([]byte, max(n, firstSlabBytes<<p.doublings))
+	}
+	copied := p.bytes[:n:n]
+	p.bytes = p.bytes[n:]
+	copy(copied, b)
+	return copied
 }
 
 // Len returns the number of operations in the queue.
@@ -114,19 +168,22 @@ func (p *Pipeline) Do(ctx context.Context) error {
 }
 
 // independent returns how many of the first operations may be in flight together: no two of
-// them touch the same key, unless both read it.
+// them touch the same key, unless both read it. Two keys with the same hash count as the same.
 func independent(noted []*pipelined) int {
-	written := make(map[string]bool, len(noted))
+	written := make(map[uint64]bool, len(noted))
 	for i, o := range noted {
-		before, touched := written[string(o.operation.Op.Key)]
+		key := maphash.Bytes(keySeed, o.operation.Op.Key)
+		before, touched := written[key]
 		writes := o.operation.Op.Kind != backend.Get
 		if touched && (before || writes) {
 			return i
 		}
-		written[string(o.operation.Op.Key)] = writes
+		written[key] = writes
 	}
 	return len(noted)
 }
+
+var keySeed = maphash.MakeSeed()
 
 // operateAll performs operations that do not depend on each other.
 func (c *Client) operateAll(ctx context.Context, all []*pipelined) {
