@@ -5,6 +5,7 @@ import (
 	"net"
 	"os"
 	"strconv"
+	"syscall"
 )
 
 // BudgetBytes is the memory limit of every server that has one.
@@ -17,11 +18,25 @@ func KVD(binary string, partitions int) *Kind {
 		name = fmt.Sprintf("kvd-%d", partitions)
 	}
 	return &Kind{Name: name, Binary: binary, announces: true, args: func(address, dir string) []string {
-		return []string{"serve", "--data", dir + "/data", "--listen", address, "--admin", "127.0.0.1:0",
+		args := []string{"serve", "--data", dir + "/data", "--listen", address, "--admin", "127.0.0.1:0",
 			"--partitions", strconv.Itoa(partitions), "--memory", strconv.Itoa(BudgetBytes), "--durability", "sync",
 			"--max-sync-time", "24h", // a freeze during a sync must not count as a broken disk
 			"--log-level", "warn"}
+		if mayOpen(2 * kvdConnections) {
+			args = append(args, "--max-connections", strconv.Itoa(kvdConnections))
+		}
+		return args
 	}}
+}
+
+// kvdConnections suffices for 10,000 idle connections and for 200 busy clients, each of
+// which has two connections for frames and two for gRPC.
+const kvdConnections = 12 << 10
+
+// mayOpen reports whether this process and its children may have n files open.
+func mayOpen(n uint64) bool {
+	var limit syscall.Rlimit
+	return syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit) == nil && limit.Cur >= n
 }
 
 // Redis is a Redis server with an append-only file that is synced always, or every
