@@ -190,7 +190,7 @@ func (c *Config) normalize() error {
 	case c.ArchiveEvery > maxWait:
 		return fmt.Errorf("%w: --archive-interval %v is too long; want at most %v", ErrUsage, c.ArchiveEvery, maxWait)
 	case c.ArchiveBacklog < minBacklog:
-		return fmt.Errorf("%w: --archive-backlog %s is too little; want at least %s", ErrUsage, FormatBytes(c.ArchiveBacklog), FormatBytes(minBacklog))
+		return fmt.Errorf("%w: --archive-backlog %s is too little; want at least %s", ErrUsage, bytesize.Format(c.ArchiveBacklog), bytesize.Format(minBacklog))
 	case c.MaxCall < time.Second:
 		return fmt.Errorf("%w: --max-deadline %v is too short; want at least 1s", ErrUsage, c.MaxCall)
 	case c.MaxCall > maxWait:

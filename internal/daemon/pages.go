@@ -98,7 +98,7 @@ func (s *process) archiveCheck() []admin.Check {
 	note := fmt.Sprintf("up to version %d", a.Version)
 	if a.Err != nil {
 		note = fmt.Sprintf("behind since %s at version %d, %s of the commit log wait: %v",
-			a.Since.UTC().Format(time.RFC3339), a.Version, FormatBytes(a.Backlog), a.Err)
+			a.Since.UTC().Format(time.RFC3339), a.Version, bytesize.Format(a.Backlog), a.Err)
 	}
 	if a.Gaps > 0 {
 		note += fmt.Sprintf("; %d gaps since the start, which no restore crosses: make a backup", a.Gaps)
