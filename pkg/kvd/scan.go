@@ -10,7 +10,8 @@ import (
 // Scan yields the items of a range in key order, or in reverse order with Reverse. All items
 // are of one version, which includes every write acknowledged before the loop began; AtVersion
 // chooses an older one. A failure is yielded once, as the last pair. Leaving the loop early
-// frees all resources. The caller owns the items, except with Borrow.
+// frees all resources. A value is never nil, except with KeysOnly. The caller owns the items, except
+// with Borrow.
 //
 // The client's timeout bounds the wait for each chunk of items; a deadline of ctx bounds the
 // whole loop. The server keeps the version of a scan for a limited time, so a loop that pauses
@@ -28,7 +29,13 @@ func (c *Client) scan(ctx context.Context, r Range, o scanOptions) iter.Seq2[Ite
 			return
 		}
 		defer c.calls.leave()
-		if err := c.backend.Scan(ctx, &s, func(i backend.Item) bool { return yield(Item(i), nil) }); err != nil {
+		err := c.backend.Scan(ctx, &s, func(i backend.Item) bool {
+			if i.Value == nil && !s.KeysOnly {
+				i.Value = []byte{}
+			}
+			return yield(Item(i), nil)
+		})
+		if err != nil {
 			yield(Item{}, failed(name, err))
 		}
 	}
