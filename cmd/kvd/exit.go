@@ -70,6 +70,9 @@ func explain(err error) string {
 	if _, ok := errors.AsType[*adminAddressError](err); ok {
 		return err.Error()
 	}
+	if _, ok := errors.AsType[repairLost](err); ok {
+		return err.Error()
+	}
 	for _, hint := range []struct {
 		err  error
 		text string
@@ -86,7 +89,6 @@ func explain(err error) string {
 		{backup.ErrBusy, "if no kvd backup, kvd backup prune or kvd serve --archive runs there, look for the process with this pid"},
 		{vfs.ErrLocked, "stop the process that has the store open, or give another directory"},
 		{kv.ErrUnsupportedVersion, "a newer kvd wrote this; use that version"},
-		{errRepairLost, "the report lists the keys and versions; compare with a backup"},
 		{kv.ErrCorrupt, "kvd check DIR lists every damaged file; nothing was changed"},
 	} {
 		if errors.Is(err, hint.err) {

@@ -17,8 +17,15 @@ import (
 	"github.com/kvd-db/kvd/internal/vfs"
 )
 
-// errRepairLost: a repair has ended, and something may be missing in the new store.
-var errRepairLost = fmt.Errorf("%w: the new store is whole, but writes may be missing in it", kv.ErrCorrupt)
+// repairLost is the error of a repair that has ended, if writes may be missing in the new store.
+type repairLost struct{ dir string }
+
+func (e repairLost) Error() string {
+	return e.dir + ": the new store is whole, but writes may be missing in it; the report lists their keys and versions"
+}
+
+// Is gives it the exit code of damage.
+func (e repairLost) Is(target error) bool { return target == kv.ErrCorrupt }
 
 func (a *app) repairCommand() *cobra.Command {
 	var asJSON bool
@@ -108,7 +115,7 @@ func (a *app) tellRepair(report *repair.Report, asJSON bool, file string) error 
 		err = errors.Join(err, writeReport(file, data))
 	}
 	if err == nil && report.Lost() {
-		err = fmt.Errorf("%s: %w", report.Target, errRepairLost)
+		err = repairLost{report.Target}
 	}
 	return err
 }

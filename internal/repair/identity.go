@@ -41,7 +41,7 @@ func (r *repair) identity() error {
 		return nil
 	}
 	if errors.Is(err, fs.ErrNotExist) {
-		err = errors.New("the file is missing")
+		err = errMissing
 	}
 	f.Action = Lost
 	r.damaged(f, err)

@@ -33,7 +33,7 @@ func (p *part) merge() error {
 		m.runs = append(m.runs, []*table{t}) // first, because their values are beside the keys
 	}
 	m.runs = append(m.runs, runsOf(tables)...)
-	delta, err := m.run(cutsOf(tables, p.o.tableBytes))
+	delta, err := m.run(cutsOf(append(logged, tables...), p.o.tableBytes))
 	if err != nil {
 		return errors.Join(err, m.close())
 	}

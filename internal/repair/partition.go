@@ -178,7 +178,7 @@ func (p *part) copyValues(m kv.ValueFileMeta) error {
 	err := p.out.copy(p.src, p.source(name), to, p.read)
 	if errors.Is(err, fs.ErrNotExist) {
 		p.damage = true
-		v.file.Damage = append(v.file.Damage, Damage{Offset: -1, Reason: "the file is missing"})
+		v.file.Damage = append(v.file.Damage, Damage{Offset: -1, Reason: errMissing.Error()})
 		return nil
 	}
 	if err != nil {
@@ -237,8 +237,8 @@ func (p *part) copyTable(t *table) error {
 	err := p.out.copy(p.src, p.source(name), to, p.read)
 	if errors.Is(err, fs.ErrNotExist) {
 		p.damage = true
-		t.file.Damage = append(t.file.Damage, Damage{Offset: -1, Reason: "the file is missing"})
-		p.loseTable(t, "the file is missing")
+		t.file.Damage = append(t.file.Damage, Damage{Offset: -1, Reason: errMissing.Error()})
+		p.loseTable(t, errMissing.Error())
 		return nil
 	}
 	if err != nil {

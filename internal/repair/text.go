@@ -62,7 +62,8 @@ func (r *Report) writeLosses(b *strings.Builder) {
 	if len(r.Losses) == 0 {
 		return
 	}
-	b.WriteString("These writes may be missing. A key in a range may show an older value, and a deleted key may be back.\n")
+	b.WriteString("These writes may be missing. A key in a range may show an older value, and a deleted key may be back.\n" +
+		"A batch or transaction with one of these versions may be there in part.\n")
 	t := tabwriter.NewWriter(b, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "PARTITION\tKEYS\tVERSIONS\tENTRIES\tFILE\tWHY")
 	for i := range r.Losses {

@@ -3,6 +3,7 @@ package repair
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"path"
 
 	"github.com/kvd-db/kvd/internal/kv"
@@ -97,6 +98,8 @@ func (p *part) complete(v *manifest.Version) bool {
 	return true
 }
 
+var errMissing = errors.New("the file is missing")
+
 // maxManifest bounds the manifests that are read into memory.
 const maxManifest = 64 << 20
 
@@ -127,8 +130,9 @@ func (p *part) readManifest(num kv.FileNum) (*manifest.Version, error) {
 
 // readSmall returns the content of a small file of the partition.
 func (p *part) readSmall(name string) ([]byte, error) {
-	if p.files[path.Join(p.in, name)] == nil {
-		return nil, errors.New("the file is missing")
+	data, err := vfs.ReadSmall(p.src, p.source(name), maxManifest)
+	if errors.Is(err, fs.ErrNotExist) {
+		err = errMissing
 	}
-	return vfs.ReadSmall(p.src, p.source(name), maxManifest)
+	return data, err
 }

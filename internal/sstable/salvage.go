@@ -351,59 +351,62 @@ func (s *salvage) search() error {
 	if err := s.r.readAt(s.data, 0); err != nil {
 		return err
 	}
-	boundary := true // a block ends here
+	last := int64(0) // where a block ends that was found
 	for at := int64(0); at < end; {
 		if err := s.ctx.Err(); err != nil {
 			return err
 		}
 		n := int64(0)
-		if limit, ok := plausible(s.data[at:]); ok {
-			n = s.endOf(kindData, at, min(limit, end-at))
+		if near, far, ok := plausible(s.data[at:]); ok {
+			n = s.endOf(kindData, at, min(near, end-at), min(far, end-at))
 		}
-		if n > 0 {
-			s.spans = append(s.spans, span{offset: at, length: n})
-			at, boundary = at+n, true
+		if n == 0 {
+			at++
 			continue
 		}
-		if boundary && s.r.footer.data == 0 && s.searchTail(at) {
-			return nil // the data end here
-		}
-		at, boundary = at+1, false
+		s.spans = append(s.spans, span{offset: at, length: n})
+		at += n
+		last = at
 	}
-	s.open = s.r.footer.data == 0
+	s.open = s.r.footer.data == 0 && !s.searchTail(last)
 	return nil
 }
 
 // searchTail reports whether the data end at an offset, because the filter or the index
 // begins there, and uses what follows.
 func (s *salvage) searchTail(at int64) bool {
-	filter := s.endOf(kindFilter, at, int64(len(s.data))-at)
-	index := s.endOf(kindIndex, at+filter, int64(len(s.data))-at-filter)
-	if filter == 0 && index == 0 {
+	next := func(kind blockKind) (contents []byte) {
+		left := int64(len(s.data)) - at
+		if n := s.endOf(kind, at, left, left); n > 0 {
+			contents = s.data[at : at+n-trailerBytes]
+			at += n
+		}
+		return contents
+	}
+	filter, index := next(kindFilter), next(kindIndex)
+	if filter == nil && index == nil {
 		return false
 	}
-	at += filter + index
-	if n := s.endOf(kindRanges, at, int64(len(s.data))-at); n > 0 {
-		s.useRanges(s.data[at : at+n-trailerBytes])
-		at += n
+	if ranges := next(kindRanges); ranges != nil {
+		s.useRanges(ranges)
 	}
-	if n := s.endOf(kindProperties, at, int64(len(s.data))-at); n > 0 {
-		contents := s.data[at : at+n-trailerBytes]
-		_ = s.useProperties(contents, formatVersion) || s.useProperties(contents, formatWithout)
+	if properties := next(kindProperties); properties != nil {
+		_ = s.useProperties(properties, formatVersion) || s.useProperties(properties, formatWithout)
 	}
 	return true
 }
 
-// endOf returns the length of the sealed block of a kind that begins at an offset and is at
-// most limit bytes long; 0 if there is none.
-func (s *salvage) endOf(kind blockKind, at, limit int64) int64 {
+// endOf returns the length of the sealed block of a kind that begins at an offset; 0 if there
+// is none. It is at most near bytes long, or, unless too many places were searched in vain,
+// far.
+func (s *salvage) endOf(kind blockKind, at, near, far int64) int64 {
 	// In a file that is damaged all over, every place would be searched up to the end.
 	const most = 16
-	if limit <= trailerBytes || s.work > most*int64(len(s.data)) {
-		return 0
+	if near < far && s.work < most*int64(len(s.data)) {
+		near = far
 	}
 	raw := crcUint(crcUint(uint32(s.r.identity), uint64(at), 8), uint64(kind), 1)
-	data := s.data[at : at+limit]
+	data := s.data[at : at+near]
 	for i := range len(data) - trailerBytes + 1 {
 		raw = castagnoli[byte(raw)^data[i]] ^ raw>>8
 		if data[i] != compressionNone || binary.LittleEndian.Uint32(data[i+1:]) != ^raw {
@@ -413,30 +416,34 @@ func (s *salvage) endOf(kind blockKind, at, limit int64) int64 {
 			return int64(i) + trailerBytes
 		}
 	}
-	s.work += limit
+	s.work += near
 	return 0
 }
 
+// usualBlockBytes is more than a block has whose entries are not large.
+const usualBlockBytes = 16 << 10
+
 // plausible reports whether bytes may begin a data block, and how long it can be with its
-// trailer.
-func plausible(b []byte) (limit int64, ok bool) {
+// trailer: usually, and at most.
+func plausible(b []byte) (near, far int64, ok bool) {
 	if len(b) < minBlockBytes+trailerBytes {
-		return 0, false
+		return 0, 0, false
 	}
 	entries := uint64(binary.LittleEndian.Uint32(b))
 	offsets := uint64(frontBytes) + uint64(binary.LittleEndian.Uint16(b[4:])) + entries
-	if entries == 0 || offsets+4*entries > uint64(len(b)) && offsets+2*entries > uint64(len(b)) {
-		return 0, false
+	if entries == 0 {
+		return 0, 0, false
 	}
 	for _, width := range []uint64{2, 4} {
 		if last, ok := lastOffset(b, offsets, entries, width); ok {
+			near, far = int64(last)+usualBlockBytes, int64(last)+maxBlockBytes
 			if entries == 1 { // a large value has a block of its own
-				return maxDataBlock, true
+				far = maxDataBlock
 			}
-			return int64(last) + maxBlockBytes, true
+			return near, far, true
 		}
 	}
-	return 0, false
+	return 0, 0, false
 }
 
 // lastOffset returns the offset of the last entry, if the offsets of this width are those of

@@ -1,0 +1,183 @@
+package repair
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/kvd-db/kvd/internal/descriptor"
+	"github.com/kvd-db/kvd/internal/engine"
+	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/manifest"
+	"github.com/kvd-db/kvd/internal/vfs"
+)
+
+var update = flag.Bool("update", false, "write the golden file of the report anew")
+
+// newTablesHistory makes a store whose tables begin at different keys, with range deletes over
+// all of them.
+func newTablesHistory(t testing.TB) *history {
+	h := &history{t: t, disk: vfs.NewMem()}
+	h.open()
+	h.files = map[string][]byte{}
+	for from := 0; from < 180; from += 60 {
+		for i := from; i < from+60; i++ {
+			h.put(i, "first")
+		}
+		if from == 120 {
+			h.delRange(20, 150)
+			h.delRange(40, 100)
+			h.put(70, "second")
+		}
+		require.NoError(t, h.e.Flush(t.Context()))
+	}
+	h.put(90, "in the log")
+	h.delRange(160, 170)
+	h.close()
+	h.files = filesOf(t, h.disk, damagedDir)
+	return h
+}
+
+// Many small tables are made, also where range tombstones are cut, and the writes of the log
+// do not fit into memory at once. Nothing is missing, since all tables are there.
+func TestAMergeOfManyTables(t *testing.T) {
+	t.Parallel()
+	for name, h := range map[string]*history{"all kinds": newHistory(t), "range deletes": newTablesHistory(t)} {
+		disk := h.disk.KillImage()
+		for _, name := range h.named("MANIFEST-") {
+			replace(t, disk, name, nil)
+		}
+		r := h.judge(disk, Options{MemoryBytes: 1, tableBytes: 1})
+		require.Len(t, r.Losses, partitions, "which tables counted is not known")
+		tables, deletes := 0, 0
+		for id := range partitions {
+			v, err := manifest.Load(disk, descriptor.PartitionDir(repairedDir, id), uint32(id))
+			require.NoError(t, err)
+			require.Len(t, v.Deltas, 1)
+			tables += len(v.Deltas[0])
+			for i := range v.Deltas[0] {
+				deletes += int(v.Deltas[0][i].Deletes)
+			}
+		}
+		require.Greater(t, tables, partitions, name)
+		require.Greater(t, deletes, 3*partitions, "%s: range deletes are cut", name)
+		r.Losses = nil
+		h.requireRepaired(disk, r)
+	}
+}
+
+// The log still has what a lost table had.
+func TestTheLogReplacesALostTable(t *testing.T) {
+	h := &history{t: t, disk: vfs.NewMem()}
+	h.open()
+	for i := range 40 {
+		h.put(i, "first")
+	}
+	h.delRange(5, 8)
+	require.NoError(t, h.e.Flush(t.Context()))
+	h.put(3, "second")
+	h.close()
+	h.files = filesOf(t, h.disk, damagedDir)
+	disk := h.disk.KillImage()
+	for _, name := range append(h.named(".sst"), h.named(".val")...) {
+		replace(t, disk, name, nil)
+	}
+	r := h.judge(disk, Options{})
+	require.NotEmpty(t, r.Losses, "that the log had everything is not known")
+	r.Losses = nil
+	h.requireRepaired(disk, r)
+}
+
+// A write that the client sends again is recognised by the new store.
+func TestRequestIDsAreKept(t *testing.T) {
+	h := &history{t: t, disk: vfs.NewMem()}
+	h.open()
+	named := buffered
+	named.RequestID = kv.RequestID{ClientID: 7, Sequence: 1}
+	version, err := h.e.Put(t.Context(), []byte(keyOf(1)), []byte("once"), named)
+	require.NoError(t, err)
+	h.note(version, err, kv.Op{Kind: kv.KindPut, Key: []byte(keyOf(1)), Value: []byte("once")})
+	for i := 2; i < 40; i++ {
+		h.put(i, "other")
+	}
+	h.close()
+	h.files = filesOf(t, h.disk, damagedDir)
+	disk := h.disk.KillImage()
+	name := h.named(".wal")[0]
+	content := bytes.Clone(h.files[name])
+	content[bytes.LastIndex(content, []byte("other 39"))] ^= 1
+	replace(t, disk, name, content)
+	r := h.judge(disk, Options{})
+	require.NotEmpty(t, r.Losses)
+
+	o := testOptions(disk)
+	e, err := engine.Open(repairedDir, o)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, e.Close()) }()
+	named.RequestID.Retried = true
+	second, err := e.Put(t.Context(), []byte(keyOf(1)), []byte("once"), named)
+	require.NoError(t, err)
+	require.Equal(t, version, second, "it is answered with the version of the first attempt")
+	later, err := e.Put(t.Context(), []byte(keyOf(2)), []byte("later"), buffered)
+	require.NoError(t, err)
+	require.Greater(t, later, h.writes[len(h.writes)-1].version, "no version is given out twice")
+}
+
+// Without STORE, the partition count follows from the places of the keys, also if the last
+// directory is lost too.
+func TestThePartitionCountIsDerived(t *testing.T) {
+	h := newHistory(t)
+	disk := h.disk.KillImage()
+	replace(t, disk, descriptor.Path(damagedDir), nil)
+	last := descriptor.PartitionDir(damagedDir, partitions-1)
+	for name := range filesOf(t, disk, last) {
+		require.NoError(t, disk.Remove(name))
+	}
+	require.NoError(t, disk.Remove(last))
+	r := h.judge(disk, Options{})
+	require.Equal(t, partitions, r.Partitions)
+
+	_, err := Run(t.Context(), disk, damagedDir, "again", Options{Partitions: 1})
+	require.ErrorIs(t, err, kv.ErrInvalidArgument)
+	require.ErrorContains(t, err, "there is a directory of partition 1")
+}
+
+// The JSON form has a version, and is read back as it was written. Update the golden file
+// with -update.
+func TestTheJSONFormOfAReport(t *testing.T) {
+	r := Report{
+		Version: ReportVersion, Source: "a", Target: "b", StoreID: "00000000000000ff", Partitions: 16,
+		Files: []File{
+			{Path: "wal/000001.wal", Bytes: 4096, Action: Salvaged, Damage: []Damage{{Offset: 512, Bytes: 64, Reason: "frame fails its checksum"}}},
+			{Path: "p-0000/000012.sst", Bytes: 999, Action: Salvaged, Entries: 10, Blocks: 2},
+		},
+		Losses: []Loss{
+			{Partition: 3, FirstKey: Key("a\x00\\"), LastKey: Key("ä"), FirstVersion: 1, LastVersion: 7, Entries: 2, File: "p-0003/000012.sst", Reason: "r"},
+			{Partition: 4, FirstVersion: 8, LastVersion: kv.MaxSeqNum, File: "wal", Reason: "r"},
+		},
+		Notes: []string{"n"}, Entries: 5, Records: 6, LastSeq: 7,
+	}
+	data, err := json.MarshalIndent(&r, "", "  ")
+	require.NoError(t, err)
+	golden := filepath.Join("testdata", "v1", "report.json")
+	if *update {
+		require.NoError(t, os.WriteFile(golden, append(data, '\n'), 0o600))
+	}
+	want, err := os.ReadFile(golden)
+	require.NoError(t, err)
+	require.Equal(t, string(want), string(data)+"\n")
+	var back Report
+	require.NoError(t, json.Unmarshal(want, &back))
+	require.Equal(t, r, back)
+
+	var text bytes.Buffer
+	require.NoError(t, r.Write(&text))
+	for _, says := range []string{"2 LOSSES", `'a\x00\\' to 'ä'`, "1 to 7", "at most 2", "from 8 on", "note: n", "1 of 2 files"} {
+		require.Contains(t, text.String(), says)
+	}
+}
