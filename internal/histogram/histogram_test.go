@@ -53,6 +53,18 @@ func TestQuantilesNeverUnderstateAndAreWithinOnePercent(t *testing.T) {
 	assert.InEpsilon(t, sum/float64(len(values)), float64(s.Mean()), 0.004)
 }
 
+// TestRanksAreExact compares the ranks of whole percentages with those of integer arithmetic.
+func TestRanksAreExact(t *testing.T) {
+	for count := uint64(1); count <= 400; count++ {
+		for percent := uint64(1); percent <= 100; percent++ {
+			require.Equal(t, (percent*count+99)/100, Rank(float64(percent)/100, count), "%d %% of %d", percent, count)
+		}
+	}
+	assert.EqualValues(t, 1, Rank(0, 10))
+	assert.EqualValues(t, 999_000, Rank(0.999, 1_000_000))
+	assert.EqualValues(t, 999_001, Rank(0.999, 1_000_001))
+}
+
 func TestValuesOutsideTheRangeAreCounted(t *testing.T) {
 	var h Histogram
 	h.Record(-time.Second)

@@ -58,15 +58,25 @@ func (s *Snapshot) Each(visit func(low, high time.Duration, count uint64)) {
 // Count returns the number of durations.
 func (s *Snapshot) Count() uint64 { return s.total }
 
-// Quantile returns a duration that the given share of the durations does not
-// exceed: the upper bound of its bucket, so at most 0.8 % too large and never
-// too small. It is 0 if nothing was counted.
+// Rank returns the nearest rank of the quantile q among count values in ascending order:
+// the least rank, from 1 on, such that a share of at least q has that rank or a lower one.
+// q is from 0 to 1; count must not be 0.
+//
+// The float64 of q may be a little above the quantile that was meant, and then its product
+// with count above a whole number. Rank takes the float64 below q, as HdrHistogram does.
+func Rank(q float64, count uint64) uint64 {
+	rank := uint64(math.Ceil(math.Nextafter(q, 0) * float64(count)))
+	return min(max(rank, 1), count)
+}
+
+// Quantile returns the duration with the nearest rank of q, as the upper bound of its bucket
+// (the "highest equivalent value" of HdrHistogram): at most 0.8 % too large, and never too
+// small. It is 0 if nothing was counted.
 func (s *Snapshot) Quantile(q float64) time.Duration {
 	if s.total == 0 {
 		return 0
 	}
-	rank := uint64(math.Ceil(q * float64(s.total)))
-	rank = min(max(rank, 1), s.total)
+	rank := Rank(q, s.total)
 	var seen uint64
 	for i, n := range s.counts {
 		if seen += n; seen >= rank {

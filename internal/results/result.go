@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/kvd-db/kvd/internal/histogram"
 	"github.com/kvd-db/kvd/internal/loadgen"
 )
 
@@ -102,16 +103,20 @@ type Latencies struct {
 	Buckets [][2]uint64 `json:"buckets"`
 }
 
-// Quantile returns the latency that a share q of the operations did not exceed; 0
-// without operations.
+// Quantile returns the latency of the operation with the nearest rank of q: the least that
+// a share of at least q did not exceed. It is the largest of its bucket, as in Buckets, which
+// HdrHistogram calls the highest equivalent value. It is 0 without operations.
 func (l *Latencies) Quantile(q float64) int64 {
 	var total uint64
 	for _, b := range l.Buckets {
 		total += b[1]
 	}
-	rank, seen := uint64(q*float64(total)), uint64(0)
+	if total == 0 {
+		return 0
+	}
+	rank, seen := histogram.Rank(q, total), uint64(0)
 	for _, b := range l.Buckets {
-		if seen += b[1]; seen >= rank && seen > 0 {
+		if seen += b[1]; seen >= rank {
 			return int64(b[0])
 		}
 	}

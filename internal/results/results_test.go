@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/kvd-db/kvd/internal/histogram"
 	"github.com/kvd-db/kvd/internal/loadgen"
 )
 
@@ -149,6 +150,30 @@ func TestOtherFormatsHaveEveryRun(t *testing.T) {
 	text := string(r.Cells[0].Runs[0].Latencies[1].percentiles())
 	assert.Contains(t, text, "#[Max     =   501500")
 	assert.Contains(t, text, "1.000000000000")
+}
+
+// TestQuantilesAreThoseOfTheHistogram: a result and the histogram that it was taken from have
+// the same percentiles, those of the nearest rank.
+func TestQuantilesAreThoseOfTheHistogram(t *testing.T) {
+	for _, n := range []int{1, 2, 3, 10, 99, 100, 101, 1000} {
+		h := new(histogram.Histogram)
+		l := Latencies{}
+		for i := range n {
+			h.Record(time.Duration(i + 1))
+		}
+		s := new(histogram.Snapshot)
+		s.Add(h)
+		s.Each(func(_, high time.Duration, count uint64) {
+			l.Buckets = append(l.Buckets, [2]uint64{uint64(high), count})
+		})
+		for _, q := range []float64{0, 0.07, 0.5, 0.9, 0.95, 0.99, 0.999, 0.9999, 1} {
+			assert.EqualValues(t, s.Quantile(q), l.Quantile(q), "%v of %d", q, n)
+		}
+	}
+	three := Latencies{Buckets: [][2]uint64{{1, 1}, {2, 1}, {3, 1}}}
+	assert.EqualValues(t, 2, three.Quantile(0.5))
+	assert.EqualValues(t, 3, three.Quantile(0.99), "not the second, to which 2.97 rounds down")
+	assert.Zero(t, new(Latencies).Quantile(0.5))
 }
 
 func TestRowsOfAHeatMapAreInOrder(t *testing.T) {
