@@ -19,7 +19,11 @@ func newDiffCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "diff BEFORE AFTER",
 		Short: "Compare two reports, and list differences beyond the spread of the runs",
-		Long: `Compare the directories of two reports, cell by cell.
+		Long: `Compare the directories of two reports of the same command, cell by cell.
+
+Cells with other workloads, or of which a run failed, are not compared; the output says
+which, and names the settings that differ. If nothing can be compared, the exit code is 1.
+Settings of the stores may differ, such as --batch-ops: the output names them.
 
 A difference counts if the spread of the runs does not explain it, with 95 % confidence
 for all rates together. Use at least three runs on each side (--runs); between single
@@ -32,7 +36,7 @@ of the two sides should alternate.`,
 		RunE: func(c *cobra.Command, dirs []string) error { return failed(diff(c, dirs, page, strict)) },
 	}
 	c.Flags().StringVar(&page, "page", "", "write the comparison with pictures to this file, as HTML")
-	c.Flags().BoolVar(&strict, "strict", false, "end with exit code 1 if a rate is worse")
+	c.Flags().BoolVar(&strict, "strict", false, "end with exit code 1 if a rate is worse, or was not compared")
 	return c
 }
 
@@ -46,11 +50,11 @@ func diff(c *cobra.Command, dirs []string, page string, strict bool) error {
 		}
 		names[i] = filepath.Base(dir)
 	}
-	differences, err := results.Compare(both[0], both[1])
+	comparison, err := results.Compare(both[0], both[1])
 	if err != nil {
 		return err
 	}
-	p := report.Diff(both[0], both[1], names, differences)
+	p := report.Diff(both[0], both[1], names, comparison)
 	for i := range p.Sections {
 		for _, t := range p.Sections[i].Tables {
 			if err := t.WriteText(c.OutOrStdout()); err != nil {
@@ -66,8 +70,12 @@ func diff(c *cobra.Command, dirs []string, page string, strict bool) error {
 			return err
 		}
 	}
-	if strict && slices.ContainsFunc(differences, func(d results.Difference) bool { return d.Main && d.Verdict == results.Worse }) {
+	switch {
+	case !strict:
+	case slices.ContainsFunc(comparison.Differences, func(d results.Difference) bool { return d.Main && d.Verdict == results.Worse }):
 		return errors.New("a rate is worse")
+	case len(comparison.Apart) > 0:
+		return errors.New("not everything was compared, so --strict cannot say that nothing is worse")
 	}
 	return nil
 }

@@ -41,6 +41,15 @@ func TestDiffFindsADelayAndNothingElse(t *testing.T) {
 	assert.Equal(t, exitError, r.code)
 	assert.Contains(t, r.stderr, "a rate is worse")
 
+	synctest.Test(t, func(t *testing.T) {
+		r := runCommand(t, t.Context(), func(m *memoryTarget) { m.jitter = time.Millisecond }, "run", "--threads", "2", "--keys", "4000", "--value-size", "200",
+			"--duration", "3s", "--report", filepath.Join(dir, "other"))
+		require.Equal(t, exitOK, r.code, r.stderr)
+	})
+	r = runCommand(t, t.Context(), nil, "diff", before, filepath.Join(dir, "other"))
+	assert.Equal(t, exitError, r.code, "the workloads differ")
+	assert.Contains(t, r.stderr, "the workloads differ: keys 5000 and 4000, valueBytes 100 and 200")
+
 	r = runCommand(t, t.Context(), nil, "diff", before, filepath.Join(dir, "nowhere"))
 	assert.Equal(t, exitError, r.code)
 	r = runCommand(t, t.Context(), nil, "diff", before)

@@ -3,6 +3,7 @@ package report
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 
 	"github.com/kvd-db/kvd/internal/chart"
@@ -10,8 +11,10 @@ import (
 )
 
 // Diff returns the page that compares result b with result a: the rates of all cells as a
-// forest plot, and every figure as a table. names are those of the two, for people.
-func Diff(a, b *results.Result, names [2]string, differences []results.Difference) *Page {
+// forest plot, every figure as a table, and the tails of both. names are those of the two, for
+// people.
+func Diff(a, b *results.Result, names [2]string, c *results.Comparison) *Page {
+	differences := c.Differences
 	p := &Page{Title: names[1] + " against " + names[0], Lead: Verdict(differences), Result: b}
 	var mains, others []results.Difference
 	for _, d := range differences {
@@ -29,10 +32,84 @@ func Diff(a, b *results.Result, names [2]string, differences []results.Differenc
 	if len(others) > 0 {
 		p.Sections = append(p.Sections, Section{Title: "Latencies and cost", Figures: []*chart.Figure{forest("Relative to "+names[0]+"; less is better", others, note)}, Tables: []*Table{differenceTable(others)}})
 	}
+	if tails := diffTails(a, b, names, c); len(tails.Figures) > 0 {
+		p.Sections = append(p.Sections, tails)
+	}
+	if len(c.Settings) > 0 {
+		t := &Table{Head: []string{"setting of the store", "before", "after"}, Caption: "The two were measured with different settings; a difference may come from these."}
+		for _, s := range c.Settings {
+			t.Rows = append(t.Rows, []Entry{Words(s.Name), Words(s.A), Words(s.B)})
+		}
+		p.Sections = append(p.Sections, Section{Title: "Settings that differ", Tables: []*Table{t}})
+		p.Lead += fmt.Sprintf(" The stores had other settings: %s.", settingNames(c.Settings))
+	}
+	if n := len(c.Apart); n > 0 {
+		t := &Table{Head: []string{"not compared", "because"}}
+		for _, apart := range c.Apart {
+			t.Rows = append(t.Rows, []Entry{Words(apart.Cell), Words(apart.Why)})
+		}
+		p.Sections = append(p.Sections, Section{Title: "Not compared", Tables: []*Table{t}})
+		p.Lead += fmt.Sprintf(" %s not compared.", Plural(n, "combination"))
+	}
 	if a.Environment.CPU != b.Environment.CPU || a.Environment.Kernel != b.Environment.Kernel || a.Scale != b.Scale {
 		p.Lead += " But the two were measured on different machines or at different scales."
 	}
 	return p
+}
+
+func settingNames(settings []results.Setting) string {
+	var names []string
+	for _, s := range settings {
+		if !slices.Contains(names, s.Name) {
+			names = append(names, s.Name)
+		}
+	}
+	return strings.Join(names, ", ")
+}
+
+// mostTails bounds the figures of tails: with more cells the page is for rates.
+const mostTails = 6
+
+// diffTails shows the latency at each percentile before and after, a figure for each cell that
+// was compared; none if there are many.
+func diffTails(a, b *results.Result, names [2]string, c *results.Comparison) Section {
+	s := Section{Title: "Tails"}
+	for _, d := range c.Differences {
+		if !d.Main {
+			continue
+		}
+		ca, cb := cellNamed(a, d.Cell), cellNamed(b, d.Cell)
+		if ca == nil || cb == nil {
+			continue
+		}
+		f := &chart.Figure{
+			Title: "Latency by percentile: " + d.Cell, X: chart.Axis{Label: "percentile", Kind: chart.Tail},
+			Note: append(Note(b, cb), "The median run of each."),
+		}
+		panel := chart.Panel{Y: chart.Axis{Label: "latency", Kind: chart.Log10, Format: chart.Nanos}}
+		for side, run := range []*results.Run{ca.MedianRun(), cb.MedianRun()} {
+			for n := range run.Latencies {
+				line := Tail(&run.Latencies[n], 2*n+side)
+				line.Name += ", " + names[side]
+				panel.Marks = append(panel.Marks, line)
+			}
+		}
+		f.Panels = []chart.Panel{panel}
+		s.Figures = append(s.Figures, f)
+	}
+	if len(s.Figures) > mostTails {
+		s.Figures = nil
+	}
+	return s
+}
+
+// cellNamed returns the measured cell of a name; nil if there is none.
+func cellNamed(r *results.Result, name string) *results.Cell {
+	i := slices.IndexFunc(r.Cells, func(c *results.Cell) bool { return len(c.Runs) > 0 && c.Name() == name })
+	if i < 0 {
+		return nil
+	}
+	return r.Cells[i]
 }
 
 // Verdict says in a sentence what differs.
@@ -46,7 +123,7 @@ func Verdict(differences []results.Difference) string {
 		}
 		mains++
 		count[d.Verdict]++
-		if d.Verdict == results.Worse && d.Ratio < worst.Ratio {
+		if d.Verdict == results.Worse && d.Ratio <= worst.Ratio {
 			worst = d
 		}
 		if d.Verdict == results.Better && d.Ratio > best.Ratio {
@@ -113,6 +190,14 @@ func forest(title string, differences []results.Difference, note string) *chart.
 	}
 }
 
+// verdictText is the verdict of a difference, and the samples in which a store did nothing.
+func verdictText(d *results.Difference) string {
+	if d.Idle == "" {
+		return d.Verdict.String()
+	}
+	return d.Verdict.String() + " (" + d.Idle + ")"
+}
+
 func differenceTable(differences []results.Difference) *Table {
 	t := &Table{Head: []string{"cell", "figure", "before", "after", "difference", "interval", "verdict"}}
 	for _, d := range differences {
@@ -122,7 +207,7 @@ func differenceTable(differences []results.Difference) *Table {
 		}
 		t.Rows = append(t.Rows, []Entry{
 			Words(d.Cell), Words(d.Metric), Words(format(d.A)), Words(format(d.B)),
-			Words(signed(d.Ratio)), Words(signed(d.Low) + " to " + signed(d.High)), Words(d.Verdict.String()),
+			Words(signed(d.Ratio)), Words(signed(d.Low) + " to " + signed(d.High)), Words(verdictText(&d)),
 		})
 	}
 	return t

@@ -159,7 +159,7 @@ func TestADiffSaysWhatDiffers(t *testing.T) {
 		a.Cells[0].Runs[i].CPUMicrosPerOp, b.Cells[0].Runs[i].CPUMicrosPerOp = micros, 1.25*micros
 	}
 	dearer := Diff(a, b, [2]string{"a", "b"}, mustCompare(t, a, b))
-	assert.Contains(t, dearer.Lead, "No difference in 1 rate that the spread of the runs does not explain. 1 of 3 latencies and costs worse, most CPU an operation (+25.0 %)")
+	assert.Contains(t, dearer.Lead, "No difference in 1 rate that the spread of the runs does not explain. 1 of 1 latencies and costs worse, most CPU an operation (+25.0 %)")
 
 	for i, rate := range []float64{800, 805, 811} {
 		b.Cells[0].Runs[i] = testRun(rate)
@@ -173,7 +173,27 @@ func TestADiffSaysWhatDiffers(t *testing.T) {
 	assert.Contains(t, better.Lead, "1 of 1 rate better")
 }
 
-func mustCompare(t *testing.T, a, b *results.Result) []results.Difference {
+// TestADiffSaysWhatWasNotCompared: and which settings differ, and that a run did nothing.
+func TestADiffSaysWhatWasNotCompared(t *testing.T) {
+	a, b := testResult(), testResult()
+	a.Cells = append(a.Cells, &results.Cell{Params: []results.Param{{Name: "mix", Value: "other"}}, Runs: a.Cells[0].Runs})
+	b.Cells[0].Target = map[string]any{"batchOps": 16.0}
+	a.Cells[0].Target = map[string]any{"batchOps": 0.0}
+	b.Cells[0].Runs[2].OpsPerSecond = 0
+	p := Diff(a, b, [2]string{"a", "b"}, mustCompare(t, a, b))
+	assert.Contains(t, p.Lead, "The stores had other settings: batchOps. 1 combination not compared.")
+	assert.Contains(t, p.Lead, "1 of 1 rate worse")
+	html := p.HTML()
+	for _, says := range []string{"<td>mix other</td><td>only the first has it</td>", "<td>batchOps</td><td>0</td><td>16</td>", "worse (no operation in 0 of 3 before, in 1 of 3 after)", "get, a", "get, b"} {
+		assert.Contains(t, html, says)
+	}
+	for _, r := range b.Cells[0].Runs {
+		r.OpsPerSecond = 0
+	}
+	assert.NotContains(t, Diff(b, a, [2]string{"b", "a"}, mustCompare(t, b, a)).HTML(), "NaN")
+}
+
+func mustCompare(t *testing.T, a, b *results.Result) *results.Comparison {
 	t.Helper()
 	d, err := results.Compare(a, b)
 	require.NoError(t, err)

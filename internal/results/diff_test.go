@@ -44,10 +44,10 @@ func noisy(seed uint64, cells, runs int, factor float64) *Result {
 
 func mainVerdicts(t *testing.T, a, b *Result) map[Verdict]int {
 	t.Helper()
-	all, err := Compare(a, b)
+	c, err := Compare(a, b)
 	require.NoError(t, err)
 	verdicts := map[Verdict]int{}
-	for _, d := range all {
+	for _, d := range c.Differences {
 		assert.LessOrEqual(t, d.Low, d.Ratio)
 		assert.GreaterOrEqual(t, d.High, d.Ratio)
 		if d.Main {
@@ -85,8 +85,9 @@ func TestATenthIsFound(t *testing.T) {
 }
 
 func TestLessTimeIsBetter(t *testing.T) {
-	all, err := Compare(noisy(1, 1, 5, 1), noisy(2, 1, 5, 2))
+	c, err := Compare(noisy(1, 1, 5, 1), noisy(2, 1, 5, 2))
 	require.NoError(t, err)
+	all := c.Differences
 	require.Len(t, all, 4)
 	for _, d := range all {
 		assert.Equal(t, Better, d.Verdict, d.Metric)
@@ -97,8 +98,132 @@ func TestLessTimeIsBetter(t *testing.T) {
 
 func TestOnlyCommonCellsAreCompared(t *testing.T) {
 	a, b := noisy(1, 3, 3, 1), noisy(2, 1, 3, 1)
-	assert.Len(t, mainVerdicts(t, a, b), 1)
+	c, err := Compare(a, b)
+	require.NoError(t, err)
+	assert.Equal(t, []Apart{{"threads b", "only the first has it"}, {"threads c", "only the first has it"}}, c.Apart)
+	c, err = Compare(b, a)
+	require.NoError(t, err)
+	assert.Equal(t, "only the second has it", c.Apart[1].Why)
+
 	b.Cells[0].Params[0].Name = "other"
-	_, err := Compare(a, b)
-	require.ErrorContains(t, err, "no combination of parameters in common")
+	_, err = Compare(a, b)
+	require.ErrorContains(t, err, "nothing can be compared: threads a: only the first has it; threads b: only the first has it; threads c: only the first has it; and 1 more")
+	_, err = Compare(&Result{}, &Result{})
+	require.ErrorContains(t, err, "neither has a measured combination")
+	b.Experiment = "reads"
+	_, err = Compare(a, b)
+	require.ErrorContains(t, err, "the second of kvbench reads")
+}
+
+// TestOtherWorkloadsAreNotCompared: of cells with the same parameters, those whose workloads
+// differ are named with the settings. A result that was read has maps, one that was measured
+// has structs; a field that one of them lacks is zero.
+func TestOtherWorkloadsAreNotCompared(t *testing.T) {
+	type settings struct {
+		Keys  uint64 `json:"keys"`
+		Loop  string `json:"loop"`
+		Seed  uint64 `json:"seed"`
+		Other any    `json:"other"`
+	}
+	a, b := noisy(1, 2, 3, 1), noisy(2, 2, 3, 1)
+	for i := range a.Cells {
+		a.Cells[i].Workload = settings{Keys: 1000, Loop: "closed", Seed: 1, Other: []int{1}}
+		b.Cells[i].Workload = map[string]any{"keys": 1000.0, "loop": "closed", "seed": 2.0, "theta": 0.0}
+	}
+	c, err := Compare(a, b)
+	require.NoError(t, err)
+	assert.Empty(t, c.Apart)
+
+	b.Cells[1].Workload = map[string]any{"keys": 10000000.0, "seed": 2.0, "theta": 0.99, "reused": true}
+	c, err = Compare(a, b)
+	require.NoError(t, err)
+	assert.Equal(t, []Apart{{"threads b", "the workloads differ: keys 1000 and 10000000, loop closed and none, reused false and true, theta 0 and 0.99"}}, c.Apart)
+	for _, d := range c.Differences {
+		assert.Equal(t, "threads a", d.Cell)
+	}
+
+	b.Cells[0].Workload = b.Cells[1].Workload
+	_, err = Compare(a, b)
+	require.ErrorContains(t, err, "the workloads differ: keys 1000 and 10000000")
+}
+
+func TestSettingsOfStoresMayDiffer(t *testing.T) {
+	a, b := noisy(1, 2, 3, 1), noisy(2, 2, 3, 1)
+	for i := range a.Cells {
+		a.Cells[i].Params = append(a.Cells[i].Params, Param{paramServer, "one:7070"})
+		b.Cells[i].Params = append(b.Cells[i].Params, Param{paramServer, "two:7070"})
+		a.Cells[i].Target = map[string]any{"kind": "server", "address": "one:7070", "activity": map[string]any{}}
+		b.Cells[i].Target = map[string]any{"kind": "server", "address": "two:7070", "batchOps": 16.0}
+	}
+	c, err := Compare(a, b)
+	require.NoError(t, err)
+	assert.Empty(t, c.Apart)
+	assert.Equal(t, []Setting{{"batchOps", "0", "16"}, {"server", "one:7070", "two:7070"}}, c.Settings)
+}
+
+func TestRunsThatFailedAreNotCompared(t *testing.T) {
+	a, b := noisy(1, 3, 3, 1), noisy(2, 3, 3, 1)
+	b.Cells[0].Runs[1].Error = "wrong answer"
+	a.Cells[2].Runs = nil
+	c, err := Compare(a, b)
+	require.NoError(t, err)
+	assert.Equal(t, []Apart{{"threads a", "a run of the second ended with an error: wrong answer"}, {"threads c", "the first has no run of it"}}, c.Apart)
+}
+
+// TestARunThatDidNothingCounts: a rate of 0 has no logarithm, and is no reason to leave out the
+// run.
+func TestARunThatDidNothingCounts(t *testing.T) {
+	idle := func(r *Result, runs ...int) *Result {
+		for _, n := range runs {
+			r.Cells[0].Runs[n].OpsPerSecond = 0
+			r.Cells[0].Runs[n].Trial.Operations, r.Cells[0].Runs[n].Series = nil, nil
+		}
+		return r
+	}
+	rate := func(a, b *Result) Difference {
+		c, err := Compare(a, b)
+		require.NoError(t, err)
+		require.True(t, c.Differences[0].Main)
+		return c.Differences[0]
+	}
+	d := rate(noisy(1, 1, 3, 1), idle(noisy(2, 1, 3, 1), 1))
+	assert.Equal(t, Worse, d.Verdict)
+	assert.Equal(t, "no operation in 0 of 3 before, in 1 of 3 after", d.Idle)
+	assert.InDelta(t, 1, d.Ratio, 0.1, "of the other runs")
+
+	d = rate(idle(noisy(1, 1, 3, 1), 0, 1, 2), noisy(2, 1, 3, 1))
+	assert.Equal(t, Better, d.Verdict)
+	assert.Zero(t, d.A)
+	assert.True(t, math.IsInf(d.Ratio, 1))
+
+	d = rate(noisy(2, 1, 3, 1), idle(noisy(1, 1, 3, 1), 0, 1, 2))
+	assert.Equal(t, Worse, d.Verdict)
+	assert.Zero(t, d.Ratio)
+
+	d = rate(idle(noisy(1, 1, 3, 1), 0, 1, 2), idle(noisy(2, 1, 3, 1), 0, 1, 2))
+	assert.Equal(t, Same, d.Verdict)
+
+	stalled := noisy(2, 1, 1, 1)
+	for i := range stalled.Cells[0].Runs[0].Series[4:8] {
+		stalled.Cells[0].Runs[0].Series[4+i].OpsPerSecond = 0
+	}
+	d = rate(noisy(1, 1, 1, 1), stalled)
+	assert.Equal(t, Worse, d.Verdict)
+	assert.Equal(t, "no operation in 0 of 5 before, in 1 of 5 after", d.Idle)
+}
+
+// TestAFigureThatOneSideLacksIsNotCompared: not measured is not 0.
+func TestAFigureThatOneSideLacksIsNotCompared(t *testing.T) {
+	a, b := noisy(1, 1, 3, 1), noisy(2, 1, 3, 1)
+	for _, r := range b.Cells[0].Runs {
+		r.CPUMicrosPerOp = 0
+	}
+	a.Cells[0].Runs[0].Trial.Operations = nil // the others have gets
+	c, err := Compare(a, b)
+	require.NoError(t, err)
+	var figures []string
+	for _, d := range c.Differences {
+		figures = append(figures, d.Metric)
+	}
+	assert.Equal(t, []string{"operations/s", "get p50", "get p99"}, figures)
 }
