@@ -6,4 +6,6 @@
 // range delete, an atomic batch, a scan from a key, with a prefix, in reverse and
 // without values, and they map errors; nothing is emulated that the client has. The
 // empty key, which kvd does not have, is escaped.
+//
+// Beside these, a file of kvbench is read by the library of its format.
 package conformance

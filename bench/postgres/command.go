@@ -250,7 +250,7 @@ func (o *options) measure(ctx context.Context, held map[string]store, dir string
 	}
 	page := e.Report(r)
 	benchreport.PrintEnvironment(stdout, dir, commit)
-	err = errors.Join(err, benchreport.PrintPage(stdout, page), results.Write(o.report, r, page.HTML()),
+	err = errors.Join(err, benchreport.PrintPage(stdout, page), results.Write(o.report, r, page.Files()),
 		results.AppendCSV(filepath.Join(o.report, experiment.StatisticsFile), experiment.StatisticsHead, experiment.Statistics(r)))
 	shown.Line("report: %s", filepath.Join(o.report, results.ReportFile))
 	return err

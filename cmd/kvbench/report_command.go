@@ -40,7 +40,11 @@ func redraw(c *cobra.Command, dir string) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", filepath.Join(dir, results.ResultFile), err)
 	}
-	return writeReport(c, dir, r, page)
+	ofSource(c, r, page)
+	if err := results.Redraw(dir, page.Files()); err != nil {
+		return err
+	}
+	return printReportPath(c, dir)
 }
 
 // experiments draw the results of the commands that measure several combinations.

@@ -68,7 +68,7 @@ func TestAScaleMustBeANumber(t *testing.T) {
 // their own.
 func TestReportsOfOtherProgramsAreRefused(t *testing.T) {
 	dir := t.TempDir()
-	require.NoError(t, results.Write(dir, &results.Result{Version: results.Version, Program: "bench", Experiment: "postgres"}, "drawn"))
+	require.NoError(t, results.Write(dir, &results.Result{Version: results.Version, Program: "bench", Experiment: "postgres"}, map[string][]byte{results.ReportFile: []byte("drawn")}))
 	code, _, stderr := bench(t, openTarget, "report", dir)
 	assert.Equal(t, exitError, code)
 	assert.Contains(t, stderr, "bench postgres measured it and drew its report")

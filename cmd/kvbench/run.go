@@ -153,9 +153,13 @@ func (o *options) params() []results.Param {
 // writeReport writes the directory of a report, and prints the path of its page.
 func writeReport(c *cobra.Command, dir string, r *results.Result, page *report.Page) error {
 	ofSource(c, r, page)
-	if err := results.Write(dir, r, page.HTML()); err != nil {
+	if err := results.Write(dir, r, page.Files()); err != nil {
 		return err
 	}
+	return printReportPath(c, dir)
+}
+
+func printReportPath(c *cobra.Command, dir string) error {
 	_, err := fmt.Fprintf(c.OutOrStdout(), "report       %s\n", filepath.Join(dir, results.ReportFile))
 	return err
 }

@@ -133,7 +133,7 @@ func TestAResultIsDrawnWithoutItsRun(t *testing.T) {
 		r, err := e.Run(t.Context(), Options{Runs: 1, Scale: 1, Open: opener(&order, false), Progress: func(Progress) {}})
 		require.NoError(t, err)
 		page := e.Report(r).HTML()
-		require.NoError(t, results.Write(dir, r, page))
+		require.NoError(t, results.Write(dir, r, nil))
 		back, err := results.Read(dir)
 		require.NoError(t, err)
 		assert.Equal(t, page, (Partitions{}).Experiment().Report(back).HTML())

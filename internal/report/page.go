@@ -1,6 +1,7 @@
 package report
 
 import (
+	"fmt"
 	"html/template"
 	"slices"
 	"strings"
@@ -87,6 +88,27 @@ func (p *Page) HTML() string {
 	return b.String()
 }
 
+// Files returns the page, its text and its pictures, each as a file by its name.
+func (p *Page) Files() map[string][]byte {
+	files := map[string][]byte{results.ReportFile: []byte(p.HTML()), results.TextFile: p.Markdown()}
+	n := 0
+	for _, s := range p.sections() {
+		for _, f := range s.Figures {
+			n++
+			files[fmt.Sprintf("figure-%02d-%s.svg", n, results.FileName(f.Title))] = []byte(f.SVG())
+		}
+	}
+	return files
+}
+
+// sections are all of the page.
+func (p *Page) sections() []Section {
+	if s := costs(p.Result); s != nil {
+		return append(slices.Clone(p.Sections), *s)
+	}
+	return p.Sections
+}
+
 type view struct {
 	*Page
 	CSS      template.CSS
@@ -113,11 +135,7 @@ type entryView struct {
 
 func (p *Page) view() *view {
 	v := &view{Page: p, CSS: template.CSS(chart.CSS + pageCSS), Checks: Trust(p.Result), Facts: facts(p.Result)}
-	sections := p.Sections
-	if s := costs(p.Result); s != nil {
-		sections = append(slices.Clone(sections), *s)
-	}
-	for _, s := range sections {
+	for _, s := range p.sections() {
 		sv := sectionView{Section: s}
 		for _, t := range s.Tables {
 			sv.Tables = append(sv.Tables, t.view())

@@ -72,6 +72,28 @@ func TestAPageIsWellFormedAndNeedsNothingElse(t *testing.T) {
 	}
 }
 
+// TestAPageIsAlsoTextAndPictures: with the same words and tables, and each figure as a file.
+func TestAPageIsAlsoTextAndPictures(t *testing.T) {
+	r := testResult()
+	p := Page{Title: "a | b", Lead: "fast <enough>", Result: r, Sections: append(Cells(r), Section{
+		Title: "empty", Figures: []*chart.Figure{{Title: "The last!", Panels: []chart.Panel{{}}}},
+	})}
+	files := p.Files()
+	require.Len(t, files, 2+4)
+	assert.Equal(t, p.HTML(), string(files[results.ReportFile]))
+	assert.Contains(t, string(files["figure-01-throughput-and-files-over-time.svg"]), "<style>")
+	assert.Contains(t, files, "figure-04-the-last-.svg")
+
+	text := string(files[results.TextFile])
+	for _, says := range []string{
+		"# a \\| b\n\nfast &lt;enough>\n", "- ✓ Every answer was checked, and all were right.\n", "## mix &lt;BALANCED>\n",
+		"| operation | count | ops/s |", "| :--- | ---: | ---: |", "| get | 20.2k | 1.01k |", "- machine: a &lt;b> processor",
+	} {
+		assert.Contains(t, text, says)
+	}
+	assert.NotContains(t, text, "## empty", "it has no words")
+}
+
 func TestTrustNamesEveryReasonForDoubt(t *testing.T) {
 	for _, c := range Trust(testResult()) {
 		assert.True(t, c.OK, c.Text)

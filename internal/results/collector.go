@@ -23,6 +23,8 @@ func rowOf(latency time.Duration) uint64 {
 type Collector struct {
 	operations []string
 	run        Run
+	intervals  intervals
+	before     float64 // seconds at the end of the second before
 }
 
 // NewCollector returns a Collector for a run whose tallies count these operations.
@@ -32,9 +34,14 @@ func NewCollector(operations []string) *Collector { return &Collector{operations
 func (c *Collector) Second(s loadgen.Sample) {
 	second := Second{At: float64(s.NanoTime) / 1e9, OpsPerSecond: s.OpsPerSecond, Bytes: s.FileSize, Operations: s.Operations}
 	rows := make(map[uint64]uint64)
-	for i := range c.operations {
-		s.Counts.Latency(i).Each(func(_, high time.Duration, n uint64) { rows[rowOf(high)] += n })
+	latencies := latenciesOf(c.operations, s.Counts)
+	for _, l := range latencies {
+		for _, b := range l.Buckets {
+			rows[rowOf(time.Duration(b[0]))] += b[1]
+		}
 	}
+	c.intervals.add(interval{c.before, second.At, latencies})
+	c.before = second.At
 	for _, row := range slices.Sorted(maps.Keys(rows)) {
 		second.Heat = append(second.Heat, [2]uint64{row, rows[row]})
 	}
@@ -44,14 +51,21 @@ func (c *Collector) Second(s loadgen.Sample) {
 // Run returns what was gathered, with the result of the run.
 func (c *Collector) Run(t *loadgen.Trial, activity any) *Run {
 	c.run.Trial, c.run.Activity = t, activity
-	for i, name := range c.operations {
+	c.run.Latencies, c.run.log = latenciesOf(c.operations, t.Counts), c.intervals.lines()
+	return &c.run
+}
+
+// latenciesOf returns the distributions of the operations with a count.
+func latenciesOf(operations []string, counts *loadgen.Counts) []Latencies {
+	var list []Latencies
+	for i, name := range operations {
 		l := Latencies{Operation: name}
-		t.Counts.Latency(i).Each(func(_, high time.Duration, n uint64) {
+		counts.Latency(i).Each(func(_, high time.Duration, n uint64) {
 			l.Buckets = append(l.Buckets, [2]uint64{uint64(high), n})
 		})
 		if len(l.Buckets) > 0 {
-			c.run.Latencies = append(c.run.Latencies, l)
+			list = append(list, l)
 		}
 	}
-	return &c.run
+	return list
 }

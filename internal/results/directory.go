@@ -2,12 +2,15 @@ package results
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/csv"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -19,6 +22,7 @@ const (
 	SeriesFile = "series.csv"
 	BenchFile  = "bench.txt"
 	ReportFile = "report.html"
+	TextFile   = "report.md"
 )
 
 // Prepare makes the directory if need be, and finds out whether files can be written there:
@@ -37,9 +41,11 @@ func Prepare(dir string) error {
 	return nil
 }
 
-// Write writes the directory, which is made if need be. It replaces files of the same
-// names, and leaves others alone. report is the page to store.
-func Write(dir string, r *Result, report string) error {
+// Write writes the directory of a result that was just measured, which is made if need be.
+// page has the files of its page by their names, ReportFile among them. Write replaces files
+// of the same names, removes those that an earlier result left, which it knows by their
+// names, and leaves others alone.
+func Write(dir string, r *Result, page map[string][]byte) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return fmt.Errorf("results: %w", err)
 	}
@@ -47,15 +53,47 @@ func Write(dir string, r *Result, report string) error {
 	if err != nil {
 		return fmt.Errorf("results: %w", err)
 	}
-	files := map[string][]byte{
-		ResultFile: result, SeriesFile: r.series(), BenchFile: r.benchmarks(), ReportFile: []byte(report),
-	}
+	files := map[string][]byte{ResultFile: result, SeriesFile: r.series(), BenchFile: r.benchmarks()}
 	for n, c := range r.Cells {
-		if run := c.MedianRun(); run != nil {
-			for i := range run.Latencies {
-				l := &run.Latencies[i]
-				files[fmt.Sprintf("%03d-%s.hgrm", n+1, fileName(l.Operation))] = l.percentiles()
-			}
+		run := c.MedianRun()
+		if run == nil {
+			continue
+		}
+		for i := range run.Latencies {
+			l := &run.Latencies[i]
+			files[fmt.Sprintf("%03d-%s.hgrm", n+1, FileName(l.Operation))] = l.percentiles()
+		}
+		files[fmt.Sprintf("%03d-memtier.json", n+1)] = memtier(r, run)
+		if len(run.log) > 0 {
+			files[fmt.Sprintf("%03d.hlog", n+1)] = hdrLog(r, c, run)
+		}
+	}
+	maps.Copy(files, page)
+	return replace(dir, files, ofCells, ofFigures)
+}
+
+// Redraw replaces the page of a directory, and leaves what was measured alone.
+func Redraw(dir string, page map[string][]byte) error { return replace(dir, page, ofFigures) }
+
+// Files of which a directory has as many as its result has cells, operations or figures.
+var (
+	ofCells   = regexp.MustCompile(`^[0-9]{3,}(-[a-z0-9-]+\.hgrm|-memtier\.json|\.hlog)$`)
+	ofFigures = regexp.MustCompile(`^figure-[0-9]{2,}-[a-z0-9-]+\.svg$`)
+)
+
+// replace writes files, and removes others whose names match.
+func replace(dir string, files map[string][]byte, stale ...*regexp.Regexp) error {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return fmt.Errorf("results: %w", err)
+	}
+	for _, e := range entries {
+		_, again := files[e.Name()]
+		if again || !slices.ContainsFunc(stale, func(x *regexp.Regexp) bool { return x.MatchString(e.Name()) }) {
+			continue
+		}
+		if err := os.Remove(filepath.Join(dir, e.Name())); err != nil {
+			return fmt.Errorf("results: remove what an earlier result left: %w", err)
 		}
 	}
 	for name, data := range files {
@@ -88,14 +126,14 @@ func Read(dir string) (*Result, error) {
 	return r, nil
 }
 
-// fileName makes a name of letters, digits and dashes.
-func fileName(s string) string {
-	return strings.Map(func(r rune) rune {
+// FileName makes a part of a file's name, of letters, digits and dashes; "-" for nothing.
+func FileName(s string) string {
+	return cmp.Or(strings.Map(func(r rune) rune {
 		if r >= 'a' && r <= 'z' || r >= '0' && r <= '9' {
 			return r
 		}
 		return '-'
-	}, strings.ToLower(s))
+	}, strings.ToLower(s)), "-")
 }
 
 // series returns series.csv: the parameters of the cell, the run, and what happened in a

@@ -1,14 +1,21 @@
 // Package results is what a benchmark leaves behind: a directory that people and other
 // programs read, format version 1.
 //
-//	result.json   everything below, and what it takes to draw the report again
-//	series.csv    one row for each second of each run
-//	bench.txt     the format of Go benchmarks, for benchstat
-//	*.hgrm        percentiles of one cell and operation, as HdrHistogram prints them
-//	report.html   one page with pictures, without links to anything else
+//	result.json     everything below, and what it takes to draw the report again
+//	series.csv      one row for each second of each run
+//	bench.txt       the format of Go benchmarks, for benchstat
+//	*.hgrm          percentiles of one cell and operation, as HdrHistogram prints them
+//	*.hlog          a log of HdrHistogram of one cell: a line for each interval and operation
+//	*-memtier.json  one cell in the shape of what memtier_benchmark writes
+//	report.html     one page with pictures, without links to anything else
+//	report.md       its words and tables, as Markdown
+//	figure-*.svg    its pictures
+//
+// The files of a cell begin with its number, from 001 on, and are of its median run.
 //
 // A [Result] has cells, one for each combination of parameters that an experiment
 // measures, and a cell has runs of the same. Durations are in nanoseconds, sizes in
-// bytes. A reader of another version refuses the file and names both versions. New
+// bytes. Percentiles are those of the nearest rank, rounded up to the largest value of a
+// bucket. A reader of another version refuses the file and names both versions. New
 // fields do not change the version; readers ignore fields that they do not know.
 package results

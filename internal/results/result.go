@@ -79,6 +79,8 @@ type Run struct {
 	Stages    []Stages    `json:"stages,omitempty"` // of calls, by operation
 	// Measures are figures that only this experiment has, by name.
 	Measures map[string]float64 `json:"measures,omitempty"`
+
+	log []byte // lines of hdrLog; nil of a run that was read from a file
 }
 
 // Evicted is the measure of a run that had no page of its files in the page cache: 1.
