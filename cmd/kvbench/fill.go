@@ -144,25 +144,30 @@ func (f *filling) put(ctx context.Context, target *engineTarget) error {
 	if err := target.settle(ctx); err != nil {
 		return err
 	}
-	if err := f.awaitTrim(ctx, target); err != nil || f.LogKeys == 0 {
+	live := func() int64 { return target.engine.Stats().Log.LiveBytes }
+	if err := awaitTrim(ctx, live, keptSegments*f.Target.SegmentBytes); err != nil || f.LogKeys == 0 {
 		return err
 	}
 	config.Keys = f.LogKeys
 	return workload.Load(ctx, target, &config, config.Seed+1, nil)
 }
 
-// The log keeps a few segments for its request ids, for trimPatience at most.
+// The log keeps a few segments for its request ids, of the last 30 seconds.
 const (
 	keptSegments = 4
-	trimPatience = 40 * time.Second
+	trimPatience = 2 * time.Minute
 	trimPoll     = 20 * time.Millisecond
 )
 
-// awaitTrim waits until the log has dropped the segments of what was flushed. Otherwise the
-// next start would replay what a store that is killed at another time has dropped.
-func (f *filling) awaitTrim(ctx context.Context, target *engineTarget) error {
-	deadline := time.Now().Add(trimPatience)
-	for target.engine.Stats().Log.LiveBytes > keptSegments*f.Target.SegmentBytes && time.Now().Before(deadline) {
+// awaitTrim waits until the log, of which live returns the bytes, has dropped the segments of
+// what was flushed. Otherwise the next start would replay what a store that is killed at
+// another time has dropped, so it fails if the log keeps more than most.
+func awaitTrim(ctx context.Context, live func() int64, most int64) error {
+	for deadline := time.Now().Add(trimPatience); live() > most; {
+		if time.Now().After(deadline) {
+			return fmt.Errorf("the log still has %s, %v after everything was flushed, and should have %s at most: a start would replay more than the experiment asks for",
+				bytesText(live()), trimPatience, bytesText(most))
+		}
 		select {
 		case <-ctx.Done():
 			return ctx.Err()

@@ -2,10 +2,13 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -64,10 +67,32 @@ func TestRestartNoticesALostKey(t *testing.T) {
 }
 
 func TestRestartSaysWhyAStoreCannotBeFilled(t *testing.T) {
-	code, _, stderr := bench(t, openTarget, append(tinyRestart, "--partitions", "100000")...)
-	require.Equal(t, exitError, code)
-	assert.Contains(t, stderr, "a process that fills a store failed")
-	assert.Contains(t, stderr, "100000 partitions")
+	t.Chdir(t.TempDir())
+	_, err := fillAndKill(t.Context(), &filling{Target: fillOptions{Partitions: 100_000}})
+	require.ErrorContains(t, err, "a process that fills a store failed")
+	require.ErrorContains(t, err, "100000 partitions")
+}
+
+// TestAFilledStoreHasNoMoreInItsLogThanAsked: a log that is not trimmed is an error, and none if
+// it is trimmed late.
+func TestAFilledStoreHasNoMoreInItsLogThanAsked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		err := awaitTrim(t.Context(), func() int64 { return 5 << 20 }, 4<<20)
+		require.ErrorContains(t, err, "the log still has 5.0 MiB, 2m0s after everything was flushed, and should have 4.0 MiB at most")
+
+		began := time.Now()
+		trimmed := func() int64 {
+			if time.Since(began) < 35*time.Second {
+				return 5 << 20
+			}
+			return 4 << 20
+		}
+		require.NoError(t, awaitTrim(t.Context(), trimmed, 4<<20))
+
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		require.ErrorIs(t, awaitTrim(ctx, func() int64 { return 1 }, 0), context.Canceled)
+	})
 }
 
 func TestFillRefusesOtherInput(t *testing.T) {
