@@ -37,12 +37,12 @@ func (r *records) audit(ctx context.Context, id uint64, buf []byte) error {
 		return err
 	}
 	if want := r.ledger.count(id); changes != want {
-		return fmt.Errorf("%w: record %d has %d changes, last by %v, but %d were acknowledged", ErrWrongAnswer, id, changes, v, want)
+		return fmt.Errorf("%w: %s has %d changes, last by %v, but %d were acknowledged", ErrWrongAnswer, recordName(id), changes, v, want)
 	}
 	return nil
 }
 
 func (r *records) lost(id uint64) error {
-	return fmt.Errorf("%w: record %d (key %s) is lost: its insertion was acknowledged, and no record is ever deleted",
-		ErrWrongAnswer, id, positionOf(id).key())
+	return fmt.Errorf("%w: %s is lost: its insertion was acknowledged, and no record is ever deleted",
+		ErrWrongAnswer, recordName(id))
 }

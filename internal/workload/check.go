@@ -16,6 +16,6 @@ func Check(ctx context.Context, target Target, c *Config, id uint64) error {
 	if !found {
 		return fmt.Errorf("%w: key %s is lost: its put was acknowledged, and no key is ever deleted", ErrWrongAnswer, key)
 	}
-	_, err = checkValue(value, id)
+	_, err = checkValue(value, id, keyNames(c.keyBytes()))
 	return err
 }

@@ -109,7 +109,7 @@ func TestAStoreThatLiesAboutRecordsIsCaught(t *testing.T) {
 				}
 				return key, value
 			}
-		}, "has the value of key"},
+		}, "has the value of record"},
 		"a scan with a foreign key": {"E", func(s *storeTarget) {
 			s.onScan = func(key, value []byte) ([]byte, []byte) { return bytes.ToUpper(key), value }
 		}, "which is no record's"},
@@ -157,7 +157,7 @@ func TestTwoModificationsOfOneReadAreALostUpdate(t *testing.T) {
 	require.NoError(t, one.change(t.Context(), 0, 0))
 	err := one.read(t.Context(), coreRead, 0, 0)
 	require.ErrorIs(t, err, ErrWrongAnswer)
-	assert.ErrorContains(t, err, "record 0 has 3 changes")
+	assert.ErrorContains(t, err, "record 0 (key user00000000000000000000) has 3 changes")
 	assert.ErrorContains(t, err, "but 4 were acknowledged before")
 	assert.ErrorContains(t, b.Audit(t.Context(), 1, nothing), "audit: wrong answer")
 }
@@ -171,7 +171,7 @@ func TestAnAuditFindsWhatNobodyReadAgain(t *testing.T) {
 			value := make([]byte, b.ValueBytes)
 			b.pool.fillRecord(value, 33, newVersion(0, 1), 1, 0)
 			s.values[string(positionOf(33).key())] = value
-		}, "record 33 has 1 changes, last by put 1 of worker 0, but 0 were acknowledged"},
+		}, " has 1 changes, last by put 1 of worker 0, but 0 were acknowledged"},
 		"a change too few": {func(b *Bench, _ *storeTarget) {
 			b.ledger.grow(100)
 			b.ledger.add(33)

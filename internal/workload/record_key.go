@@ -1,6 +1,9 @@
 package workload
 
-import "math/bits"
+import (
+	"fmt"
+	"math/bits"
+)
 
 // RecordKeyBytes is the length of a record's key: "user" and 20 digits, similar to
 // YCSB.
@@ -57,6 +60,9 @@ func (p position) key() []byte {
 	p.put(key)
 	return key
 }
+
+// recordName names a record with its key, for an error.
+func recordName(id uint64) string { return fmt.Sprintf("record %d (key %s)", id, positionOf(id).key()) }
 
 // parsePosition is the inverse of put; false if the key is not that of a record.
 func parsePosition(key []byte) (position, bool) {

@@ -75,7 +75,7 @@ func TestARecordTellsItsChanges(t *testing.T) {
 			value[i] ^= 1
 		}
 		_, _, err = checkRecord(value, 8)
-		require.ErrorContains(t, err, "has the value of key")
+		require.ErrorContains(t, err, "record 8 (key user01152921504606846976) has the value of record 7 (key user16140901064495857664)")
 	}
 	short := make([]byte, MinValueBytes)
 	newValuePool(len(short), 0, 1).fill(short, 7, 1, 0)

@@ -24,12 +24,12 @@ func (p *valuePool) fillRecord(dst []byte, id uint64, v version, changes, random
 // checkRecord returns the contents of a value that was read for a record, or an error
 // if it cannot be a value of that record.
 func checkRecord(value []byte, id uint64) (v version, changes uint64, err error) {
-	if v, err = checkValue(value, id); err != nil {
+	if v, err = checkValue(value, id, recordName); err != nil {
 		return 0, 0, err
 	}
 	if len(value) < MinRecordBytes {
-		return 0, 0, fmt.Errorf("%w: record %d has a value of %d bytes; every record has at least %d",
-			ErrWrongAnswer, id, len(value), MinRecordBytes)
+		return 0, 0, fmt.Errorf("%w: %s has a value of %d bytes; every record has at least %d",
+			ErrWrongAnswer, recordName(id), len(value), MinRecordBytes)
 	}
 	return v, binary.LittleEndian.Uint64(value[MinValueBytes:]), nil
 }

@@ -80,12 +80,12 @@ func (w *recordWorker) check(id uint64, value []byte, found bool, floor uint64) 
 		return 0, err
 	}
 	if changes < floor {
-		return 0, fmt.Errorf("%w: record %d has %d changes, last by %v, but %d were acknowledged before: an update was lost",
-			ErrWrongAnswer, id, changes, v, floor)
+		return 0, fmt.Errorf("%w: %s has %d changes, last by %v, but %d were acknowledged before: an update was lost",
+			ErrWrongAnswer, recordName(id), changes, v, floor)
 	}
 	if own, ok := w.known.lookup(id); ok && v.worker() == w.index && v != own.version {
-		return 0, fmt.Errorf("%w: record %d has the value of %v, but %v came after and was acknowledged",
-			ErrWrongAnswer, id, v, own.version)
+		return 0, fmt.Errorf("%w: %s has the value of %v, but %v came after and was acknowledged",
+			ErrWrongAnswer, recordName(id), v, own.version)
 	}
 	return changes, nil
 }

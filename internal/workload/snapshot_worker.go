@@ -76,7 +76,7 @@ func (w *snapshotWorker) drop(ctx context.Context) error {
 			return err
 		}
 		if !bytes.Equal(value, p.value) {
-			return fmt.Errorf("%w: record %d changed in a snapshot", ErrWrongAnswer, p.id)
+			return fmt.Errorf("%w: %s changed in a snapshot", ErrWrongAnswer, recordName(p.id))
 		}
 	}
 	w.held = nil

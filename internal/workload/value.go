@@ -84,18 +84,26 @@ func seal(dst []byte, id uint64, v version) {
 	binary.LittleEndian.PutUint32(dst, crc32.Checksum(dst[4:], castagnoli))
 }
 
+// naming writes what has a number, for an error.
+type naming func(id uint64) string
+
+// keyNames names keys of a length.
+func keyNames(keyBytes int) naming {
+	return func(id uint64) string { return fmt.Sprintf("key %0*d", keyBytes, id) }
+}
+
 // checkValue returns the version of a value that was read for a key, or an error if it
 // cannot be a value of that key.
-func checkValue(value []byte, id uint64) (version, error) {
+func checkValue(value []byte, id uint64, name naming) (version, error) {
 	if len(value) < MinValueBytes {
-		return 0, fmt.Errorf("%w: key %016d has a value of %d bytes; every value has at least %d",
-			ErrWrongAnswer, id, len(value), MinValueBytes)
+		return 0, fmt.Errorf("%w: %s has a value of %d bytes; every value has at least %d",
+			ErrWrongAnswer, name(id), len(value), MinValueBytes)
 	}
 	if binary.LittleEndian.Uint32(value) != crc32.Checksum(value[4:], castagnoli) {
-		return 0, fmt.Errorf("%w: the value of key %016d (%d bytes) fails its checksum", ErrWrongAnswer, id, len(value))
+		return 0, fmt.Errorf("%w: the value of %s (%d bytes) fails its checksum", ErrWrongAnswer, name(id), len(value))
 	}
 	if other := binary.LittleEndian.Uint64(value[4:]); other != id {
-		return 0, fmt.Errorf("%w: key %016d has the value of key %016d", ErrWrongAnswer, id, other)
+		return 0, fmt.Errorf("%w: %s has the value of %s", ErrWrongAnswer, name(id), name(other))
 	}
 	return version(binary.LittleEndian.Uint64(value[12:])), nil
 }

@@ -41,7 +41,7 @@ func TestAValueTellsItsKeyAndItsPut(t *testing.T) {
 		want := newVersion(loadgen.MaxWorkers, 1<<48-1)
 		for range 10 {
 			pool.fill(value, 123, want, rng.Uint64())
-			got, err := checkValue(value, 123)
+			got, err := checkValue(value, 123, keyNames(KeyBytes))
 			require.NoError(t, err)
 			require.Equal(t, want, got)
 		}
@@ -53,16 +53,16 @@ func TestEveryFlippedBitOfAValueIsNoticed(t *testing.T) {
 	newValuePool(len(value), 0, 1).fill(value, 5, newVersion(1, 2), 3)
 	for bit := range len(value) * 8 {
 		value[bit/8] ^= 1 << (bit % 8)
-		_, err := checkValue(value, 5)
+		_, err := checkValue(value, 5, keyNames(KeyBytes))
 		require.ErrorIs(t, err, ErrWrongAnswer, "bit %d", bit)
 		value[bit/8] ^= 1 << (bit % 8)
 	}
-	_, err := checkValue(value, 5)
+	_, err := checkValue(value, 5, keyNames(KeyBytes))
 	require.NoError(t, err)
-	_, err = checkValue(value, 6)
+	_, err = checkValue(value, 6, keyNames(KeyBytes))
 	require.ErrorContains(t, err, "key 0000000000000006 has the value of key 0000000000000005")
 	for n := range len(value) {
-		_, err = checkValue(value[:n], 5)
+		_, err = checkValue(value[:n], 5, keyNames(KeyBytes))
 		require.ErrorIs(t, err, ErrWrongAnswer, "cut to %d bytes", n)
 	}
 }
@@ -120,7 +120,7 @@ func FuzzCheckValue(f *testing.F) {
 	f.Add(value[:MinValueBytes], uint64(9))
 	f.Add([]byte{}, uint64(0))
 	f.Fuzz(func(t *testing.T, data []byte, id uint64) {
-		v, err := checkValue(data, id)
+		v, err := checkValue(data, id, keyNames(KeyBytes))
 		if err != nil {
 			require.ErrorIs(t, err, ErrWrongAnswer)
 			return

@@ -51,6 +51,7 @@ type worker struct {
 	tally *loadgen.Tally
 
 	sizes *ValueSizes
+	name  naming // of keys
 
 	key       []byte
 	absentKey []byte // a byte longer
@@ -67,6 +68,7 @@ func newWorker(s *shared, index int) *worker {
 		known:  new(knownKeys),
 		tally:  loadgen.NewTally(int(kindCount), extraCount),
 		sizes:  s.cfg.sizes(),
+		name:   keyNames(s.cfg.keyBytes()),
 		value:  make([]byte, s.cfg.ValueBytes),
 		buf:    make([]byte, s.cfg.ValueBytes),
 	}
@@ -259,7 +261,7 @@ func (w *worker) lost(ctx context.Context, key knownKey, bytes []byte) error {
 	if value, found, err := w.target.Get(ctx, bytes, w.buf); err != nil {
 		again = fmt.Sprintf("a second read fails: %v", err)
 	} else if found {
-		v, err := checkValue(value, key.id)
+		v, err := checkValue(value, key.id, w.name)
 		if err != nil {
 			return err
 		}
@@ -272,13 +274,13 @@ func (w *worker) lost(ctx context.Context, key knownKey, bytes []byte) error {
 // checkFound accepts a value of the key. A value of this worker must be its last one:
 // only this worker writes those, one after the other.
 func (w *worker) checkFound(key knownKey, value []byte) error {
-	v, err := checkValue(value, key.id)
+	v, err := checkValue(value, key.id, w.name)
 	if err != nil {
 		return err
 	}
 	if key.version != 0 && v.worker() == w.index && v != key.version {
-		return fmt.Errorf("%w: key %016d has the value of %v, but %v came after and was acknowledged",
-			ErrWrongAnswer, key.id, v, key.version)
+		return fmt.Errorf("%w: %s has the value of %v, but %v came after and was acknowledged",
+			ErrWrongAnswer, w.name(key.id), v, key.version)
 	}
 	return nil
 }
