@@ -10,6 +10,9 @@ import (
 // byteSize is a flag such as 4096, 64KiB, 256MiB or 2GiB.
 type byteSize int64
 
+// mostBytes bounds sizes, so that a share or a multiple of one remains a number of bytes.
+var mostBytes = byteSize(1 << 46)
+
 var byteUnits = []struct {
 	suffix string
 	shift  uint
@@ -25,7 +28,9 @@ func (b *byteSize) Set(s string) error {
 		if err != nil || bits.Len64(n)+int(u.shift) > 63 {
 			break
 		}
-		*b = byteSize(n << u.shift)
+		if *b = byteSize(n << u.shift); *b > mostBytes {
+			return fmt.Errorf("%s is more than any machine has; want at most %s", s, mostBytes.String())
+		}
 		return nil
 	}
 	return fmt.Errorf("%q is no size; write bytes, or a number with KiB, MiB or GiB", s)

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"errors"
+
 	"github.com/spf13/cobra"
 
 	"github.com/kvd-db/kvd/internal/workload"
@@ -29,8 +31,17 @@ func (o *dataOptions) register(c *cobra.Command, d workload.Distribution, keyByt
 	f.IntVar(&o.keyBytes, "key-size", keyBytes, "bytes of a key")
 }
 
+// errNoTheta: in a workload.Config a skew of 0 is the default.
+var errNoTheta = errors.New("--theta 0: that is no skew; use the distribution uniform")
+
 // apply sets what the flags say. Validate of the Config finds what is wrong with it.
 func (o *dataOptions) apply(config *workload.Config) (err error) {
+	switch {
+	case o.theta == 0:
+		return errNoTheta
+	case o.keyBytes == 0:
+		return errors.New("--key-size 0: a key has at least one byte")
+	}
 	if o.distribution != "" {
 		config.Distribution, err = workload.ParseDistribution(o.distribution)
 	}

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"os"
 	"path/filepath"
 	"testing"
 
@@ -50,7 +51,8 @@ func TestTheEmbeddedEngineAnswersRight(t *testing.T) {
 func TestAnEngineThatCannotBeOpenedIsAnError(t *testing.T) {
 	t.Chdir(t.TempDir())
 	var stdout, stderr bytes.Buffer
-	code := execute(t.Context(), []string{"run", "--data", "d", "--partitions", "100000"}, &stdout, &stderr, openTarget)
+	require.NoError(t, os.WriteFile("d", nil, 0o600))
+	code := execute(t.Context(), []string{"run", "--data", "d"}, &stdout, &stderr, openTarget)
 	assert.Equal(t, exitError, code)
-	assert.Contains(t, stderr.String(), "100000 partitions")
+	assert.Contains(t, stderr.String(), "not a directory")
 }

@@ -4,12 +4,15 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/kvd-db/kvd/internal/descriptor"
 	"github.com/kvd-db/kvd/internal/experiment"
 	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/results"
 	"github.com/kvd-db/kvd/internal/workload"
 )
 
@@ -56,16 +59,57 @@ func (o *experimentOptions) register(c *cobra.Command, full experimentDefaults) 
 func (o *experimentOptions) check() (err error) {
 	switch {
 	case !(o.scale > 0 && o.scale <= 100): // NaN is neither
-		return fmt.Errorf("--scale %v: want more than 0, and at most 100", o.scale)
-	case o.runs < 1:
-		return fmt.Errorf("--runs %d: want at least 1", o.runs)
+		return errScale(o.scale)
 	case o.duration < 0:
 		return fmt.Errorf("--duration %v: want 0 or more", o.duration)
+	case o.memory == 0 && o.full.memory > 0:
+		return errors.New("--memory 0: want the memory of a store, such as 1GiB")
 	case o.report == "":
 		return errors.New("--report needs the name of a directory")
 	}
 	o.level, err = parseLevel(o.durability)
-	return err
+	return errors.Join(err, checkRepeats("runs", o.runs))
+}
+
+func errScale(scale float64) error {
+	return fmt.Errorf("--scale %v: want more than 0, and at most 100", scale)
+}
+
+// mostRepeats bounds how often a measurement is repeated.
+const mostRepeats = 10_000
+
+// checkRepeats checks a flag that says how often something is measured.
+func checkRepeats(flag string, n int) error {
+	if n < 1 || n > mostRepeats {
+		return fmt.Errorf("--%s %d: want 1 to %d", flag, n, mostRepeats)
+	}
+	return nil
+}
+
+// checkPartitions checks the number of partitions of a new store.
+func checkPartitions(n int) error {
+	if n < 1 || n > descriptor.MaxPartitions {
+		return fmt.Errorf("--partitions %d: want 1 to %d", n, descriptor.MaxPartitions)
+	}
+	return nil
+}
+
+// checkCount checks a flag for a number of keys, rows or operations, which --scale multiplies.
+func checkCount(flag string, n uint64) error {
+	if n < 1 || n > workload.MaxKeys {
+		return fmt.Errorf("--%s %d: want 1 to %d", flag, n, uint64(workload.MaxKeys))
+	}
+	return nil
+}
+
+// checkDistinct checks a list of which each value is measured.
+func checkDistinct[T comparable](flag string, values []T) error {
+	for i, v := range values {
+		if slices.Contains(values[:i], v) {
+			return fmt.Errorf("--%s: %v is there twice; name each value once", flag, v)
+		}
+	}
+	return nil
 }
 
 // Lower bounds of what --scale makes of sizes: below them nothing is flushed.
@@ -113,6 +157,11 @@ func (o *experimentOptions) config(keys uint64) (workload.Config, error) {
 // validate returns the first thing that is wrong with the cells of an experiment.
 func validate(e *experiment.Experiment) error {
 	for i := range e.Cells {
+		same := func(c experiment.Cell) bool { return slices.Equal(c.Params, e.Cells[i].Params) }
+		if slices.ContainsFunc(e.Cells[:i], same) {
+			cell := results.Cell{Params: e.Cells[i].Params}
+			return fmt.Errorf("%q would be measured twice as often as others: name each value of a flag once, and such that --scale leaves them apart", cell.Name())
+		}
 		if err := e.Cells[i].Config.Validate(); err != nil {
 			return err
 		}

@@ -51,7 +51,7 @@ space, beside the figures of the article. The example takes about two minutes.`,
 }
 
 func (o *lsmOptions) experiment() (*experiment.Experiment, error) {
-	if err := o.check(); err != nil {
+	if err := errors.Join(o.check(), checkPartitions(o.partitions)); err != nil {
 		return nil, err
 	}
 	config, err := o.config(1)
@@ -66,16 +66,16 @@ func (o *lsmOptions) experiment() (*experiment.Experiment, error) {
 		return nil, err
 	}
 	for _, n := range o.thresholds {
-		if n == 0 {
-			return nil, errors.New("--flush-keys 0: want at least 1")
+		if err := checkCount("flush-keys", uint64(n)); err != nil {
+			return nil, err
 		}
 		l.Thresholds = append(l.Thresholds, experiment.Scaled{Full: uint64(n), Actual: uint64(max(o.scale*float64(n), min(float64(n), leastScaledThreshold)))})
 	}
 	for _, n := range o.keySpaces {
+		if err := checkCount("keys", uint64(n)); err != nil {
+			return nil, err
+		}
 		l.KeySpaces = append(l.KeySpaces, experiment.Scaled{Full: uint64(n), Actual: min(o.scaledKeys(uint64(n)), uint64(max(o.scale, 1)*float64(n)))})
-	}
-	if o.partitions < 1 {
-		return nil, fmt.Errorf("--partitions %d: want at least 1", o.partitions)
 	}
 	e := l.Experiment()
 	if len(e.Cells) == 0 {

@@ -66,7 +66,7 @@ func TestLSMRefusesWhatMakesNoSense(t *testing.T) {
 		"--flush-keys 0":  {"--flush-keys", "0"},
 		"0 threads":       {"--threads", "0"},
 		"find rate 2":     {"--find-rates", "200"},
-		"0 keys":          {"--keys", "0"},
+		"--keys 0":        {"--keys", "0"},
 		"--partitions 0":  {"--partitions", "0"},
 		"nothing to meas": {"--mixes", ""},
 	})

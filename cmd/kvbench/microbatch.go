@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/kvd-db/kvd/internal/experiment"
+	"github.com/kvd-db/kvd/internal/loadgen"
 	"github.com/kvd-db/kvd/internal/results"
 	"github.com/kvd-db/kvd/internal/workload"
 )
@@ -74,7 +75,7 @@ The table is made once and read by all runs. Each run adds a line to statistics.
 }
 
 func (o *microbatchOptions) experiment() (*experiment.Experiment, error) {
-	if err := o.check(); err != nil {
+	if err := errors.Join(o.check(), checkPartitions(o.partitions), checkCount("rows", o.rows), checkCount("reads", o.reads)); err != nil {
 		return nil, err
 	}
 	for _, store := range o.stores {
@@ -90,12 +91,14 @@ func (o *microbatchOptions) experiment() (*experiment.Experiment, error) {
 	switch {
 	case o.duration > 0:
 		return nil, errors.New("--duration: a run of microbatch ends after --reads")
-	case o.partitions < 1:
-		return nil, fmt.Errorf("--partitions %d: want at least 1", o.partitions)
-	case o.workers < 1:
-		return nil, fmt.Errorf("--workers %d: want at least 1", o.workers)
-	case o.linger < 0 || o.readLatency < 0 || o.readDepth < 0:
-		return nil, errors.New("--linger, --read-latency and --read-depth: want 0 or more")
+	case o.workers < 1 || o.workers > loadgen.MaxWorkers:
+		return nil, fmt.Errorf("--workers %d: want 1 to %d", o.workers, loadgen.MaxWorkers)
+	case o.linger < 0 || o.linger > mostLinger || o.readLatency < 0 || o.readLatency > mostLinger:
+		return nil, fmt.Errorf("--linger %v and --read-latency %v: want 0 to %v", o.linger, o.readLatency, mostLinger)
+	case o.readDepth < 0 || o.readDepth > loadgen.MaxWorkers:
+		return nil, fmt.Errorf("--read-depth %d: want 0 to %d", o.readDepth, loadgen.MaxWorkers)
+	case o.cache == 0:
+		return nil, errors.New("--cache 0: want the size of the block cache, such as 1MiB")
 	}
 	config, err := o.config(o.rows)
 	if err != nil {

@@ -74,10 +74,10 @@ func (o *options) resolve(c *cobra.Command) error {
 		return fmt.Errorf("--arrivals %s: want fixed or poisson", o.arrivals)
 	}
 	o.config.Unverified, o.config.Reused = !o.verify, o.reuse
-	switch {
-	case o.runs < 1:
-		return fmt.Errorf("--runs %d: want at least 1", o.runs)
-	case o.runs > 1 && (o.data != "" || o.addr != "") && !o.reuse:
+	if err := checkRepeats("runs", o.runs); err != nil {
+		return err
+	}
+	if o.runs > 1 && (o.data != "" || o.addr != "") && !o.reuse {
 		return errors.New("--runs needs a new store for each run: leave out --data and --addr, or pass --reuse")
 	}
 	if o.slo != "" {

@@ -2,7 +2,6 @@ package main
 
 import (
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -52,7 +51,7 @@ removed afterwards.`,
 }
 
 func (o *partitionsOptions) experiment() (*experiment.Experiment, error) {
-	if err := o.check(); err != nil {
+	if err := errors.Join(o.check(), checkCount("keys", o.keys)); err != nil {
 		return nil, err
 	}
 	config, err := o.config(o.keys)
@@ -72,8 +71,8 @@ func (o *partitionsOptions) experiment() (*experiment.Experiment, error) {
 		return nil, errors.New("nothing to measure: name at least one mix, number of partitions and number of threads")
 	}
 	for i := range e.Cells {
-		if n := e.Cells[i].Setup.Partitions; n < 1 {
-			return nil, fmt.Errorf("--partitions %d: want at least 1", n)
+		if err := checkPartitions(e.Cells[i].Setup.Partitions); err != nil {
+			return nil, err
 		}
 	}
 	return e, validate(e)

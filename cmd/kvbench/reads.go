@@ -2,7 +2,6 @@ package main
 
 import (
 	"errors"
-	"fmt"
 	"strings"
 	"time"
 
@@ -64,11 +63,8 @@ data are a hundredth, and each measurement takes a second, with the same code.`,
 }
 
 func (o *readsOptions) experiment() (*experiment.Experiment, error) {
-	if err := o.check(); err != nil {
+	if err := errors.Join(o.check(), checkPartitions(o.partitions), checkCount("keys", o.keys)); err != nil {
 		return nil, err
-	}
-	if o.partitions < 1 {
-		return nil, fmt.Errorf("--partitions %d: want at least 1", o.partitions)
 	}
 	config, err := o.config(o.keys)
 	if err != nil {

@@ -57,7 +57,7 @@ with the same code.`,
 }
 
 func (o *restartOptions) experiment(open opener) (*experiment.Experiment, error) {
-	if err := o.check(); err != nil {
+	if err := errors.Join(o.check(), checkPartitions(o.partitions)); err != nil {
 		return nil, err
 	}
 	config, err := o.config(1)
@@ -67,6 +67,9 @@ func (o *restartOptions) experiment(open opener) (*experiment.Experiment, error)
 	config.Workers, config.Duration = restartWorkers, o.scaledDuration(leastShortDuration)
 	x := experiment.Restart{Config: config, KeepPages: o.keepPages, Remove: os.RemoveAll}
 	for _, n := range o.keys {
+		if err := checkCount("keys", uint64(n)); err != nil {
+			return nil, err
+		}
 		x.Keys = append(x.Keys, max(uint64(math.Round(o.scale*float64(n))), leastRestartKeys))
 	}
 	var largest int64
@@ -89,11 +92,8 @@ func (o *restartOptions) experiment(open opener) (*experiment.Experiment, error)
 	}
 	x.Start = func(dir string) (*experiment.Started, error) { return startStore(open, target, dir) }
 	e := x.Experiment()
-	switch {
-	case len(e.Cells) == 0:
+	if len(e.Cells) == 0 {
 		return nil, errors.New("nothing to measure: name at least one number of keys and one size of the log")
-	case o.partitions < 1:
-		return nil, fmt.Errorf("--partitions %d: want at least 1", o.partitions)
 	}
 	return e, validate(e)
 }

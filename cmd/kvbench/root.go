@@ -39,8 +39,8 @@ var errMissed = errors.New("objective missed")
 // replace it.
 type opener func(o *targetOptions) (workload.Target, targetInfo, error)
 
-// execute runs one command line and returns the exit code.
-func execute(ctx context.Context, args []string, stdout, stderr io.Writer, open opener) int {
+// newRootCommand returns the command with all others below it.
+func newRootCommand(open opener) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "kvbench",
 		Short: "Benchmark kvd, embedded or over the network, and check every answer",
@@ -68,6 +68,12 @@ Exit codes: 0 the command ended, also if by a signal; 1 it failed, or an answer 
 		newReportCommand(),
 		newDiffCommand(),
 	)
+	return root
+}
+
+// execute runs one command line and returns the exit code.
+func execute(ctx context.Context, args []string, stdout, stderr io.Writer, open opener) int {
+	root := newRootCommand(open)
 	root.SetArgs(args)
 	root.SetOut(stdout)
 	root.SetErr(stderr)

@@ -251,7 +251,7 @@ func TestWrongCommandLinesExitWithUsage(t *testing.T) {
 		"run --compressible 2":            "a compressible share of 2",
 		"run --interval 100ms":            "interval of 100ms",
 		"run --partitions 0":              "--partitions 0",
-		"run --linger=-1s":                "want 0 or more",
+		"run --linger=-1s":                "want 0 to 1m0s",
 		"run --memory lots":               `"lots" is no size`,
 		"run --addr :1 --data d":          "exclude each other",
 		"run --addr :1 --partitions 8":    "--partitions shapes an engine in this process",

@@ -46,13 +46,10 @@ func (o *snapshotOptions) resolve(c *cobra.Command) error {
 	if err := o.trialOptions.resolve(c); err != nil {
 		return err
 	}
-	switch {
-	case o.rounds < 1:
-		return fmt.Errorf("--rounds %d: want at least 1", o.rounds)
-	case o.span.Duration <= time.Second:
+	if o.span.Duration <= time.Second {
 		return fmt.Errorf("--duration %v: want more than 1s, for a snapshot a second", o.span.Duration)
 	}
-	return nil
+	return checkRepeats("rounds", o.rounds)
 }
 
 func (o *snapshotOptions) run(t *trials) error {

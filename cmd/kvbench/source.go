@@ -60,8 +60,10 @@ code; the report names the scale. Flags after -- replace those of the experiment
 			return fmt.Errorf("%q is no source: choose one of %s", args[0], strings.Join(names, ", "))
 		case len(args) > 1 && c.ArgsLenAtDash() != 1:
 			return fmt.Errorf("unexpected %q: put flags of the experiment after --", args[1])
-		case runs < 0:
-			return fmt.Errorf("--runs %d: want 0 or more", runs)
+		case runs != 0 && checkRepeats("runs", runs) != nil:
+			return checkRepeats("runs", runs)
+		case !(scale > 0 && scale <= 100): // NaN is neither
+			return errScale(scale)
 		}
 		if dir == "" {
 			dir = "kvbench-source-" + source.Name

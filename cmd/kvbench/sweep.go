@@ -77,9 +77,12 @@ func (o *sweepOptions) resolve(c *cobra.Command) (err error) {
 	if o.report == "" {
 		return errors.New("--report needs the name of a directory")
 	}
+	if err := checkRepeats("runs", o.runs); err != nil {
+		return err
+	}
 	o.config.Interval, o.config.OpsPerSecond = time.Second, 1
 	runs := o.runs
-	o.runs = min(o.runs, 1) // all runs share the store
+	o.runs = 1 // as all runs share the store
 	defer func() { o.runs = runs }()
 	return o.options.resolve(c)
 }

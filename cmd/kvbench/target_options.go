@@ -82,14 +82,22 @@ func (o *targetOptions) resolve(c *cobra.Command) error {
 }
 
 func (o *targetOptions) checkEmbedded() error {
+	if err := checkPartitions(o.partitions); err != nil {
+		return err
+	}
 	switch {
-	case o.partitions < 1:
-		return fmt.Errorf("--partitions %d: want at least 1", o.partitions)
-	case o.flushKeys < 0 || o.batchOps < 0 || o.linger < 0 || o.valueThreshold < 0:
-		return errors.New("--flush-keys, --value-threshold, --batch-ops and --linger: want 0 or more")
+	case o.flushKeys < 0 || o.valueThreshold < 0:
+		return errors.New("--flush-keys and --value-threshold: want 0 or more")
+	case o.batchOps < 0 || o.batchOps > kv.MaxBatchOps:
+		return fmt.Errorf("--batch-ops %d: want 0 to %d", o.batchOps, kv.MaxBatchOps)
+	case o.linger < 0 || o.linger > mostLinger:
+		return fmt.Errorf("--linger %v: want 0 to %v", o.linger, mostLinger)
 	}
 	return nil
 }
+
+// mostLinger bounds how long a micro-batch waits, and an artificial latency.
+const mostLinger = time.Minute
 
 // parseLevel parses --durability, which must name a level.
 func parseLevel(durability string) (kv.Durability, error) {

@@ -51,7 +51,7 @@ func (o *trialOptions) resolve(c *cobra.Command) error {
 	if len(o.threads) == 0 {
 		return errors.New("--threads: want at least one number")
 	}
-	errs := []error{o.records.Validate()}
+	errs := []error{o.records.Validate(), checkDistinct("threads", o.threads)}
 	for _, workers := range o.threads {
 		span := o.span
 		span.Workers = workers

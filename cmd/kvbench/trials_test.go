@@ -206,7 +206,7 @@ func TestWrongCommandLinesOfTrialsExitWithUsage(t *testing.T) {
 		"ycsb --caches 4MiB --memory 1GiB":         "--caches needs a new store for each size",
 		"ycsb --theta 12":                          "theta of 12",
 		"ycsb --workload G":                        `unknown core workload "G"; choose of A, B, C, D, E and F`,
-		"ycsb --records 0":                         "0 records",
+		"ycsb --records 0":                         "--records 0",
 		"ycsb --threads 1,0":                       "0 threads",
 		"ycsb --threads many":                      "invalid argument",
 		"ycsb --fields 1 --field-bytes 27":         "records of 27 bytes; want at least 28",

@@ -72,11 +72,14 @@ func (o *transactionOptions) resolve(c *cobra.Command) error {
 			return fmt.Errorf("--%s goes with --read-beside", name)
 		}
 	}
-	if o.rounds < 1 {
-		return fmt.Errorf("--rounds %d: want at least 1", o.rounds)
+	if err := checkRepeats("rounds", o.rounds); err != nil {
+		return err
 	}
-	if o.readBeside && o.shape.Writes == 0 {
+	switch {
+	case o.readBeside && o.shape.Writes == 0:
 		return errors.New("--writes 0: the writer beside the readers has nothing to write")
+	case o.writeRate > workload.MaxRate:
+		return fmt.Errorf("--write-rate %d: want at most %d", o.writeRate, uint64(workload.MaxRate))
 	}
 	return o.shape.Validate(o.records.Count)
 }

@@ -80,13 +80,24 @@ func (o *coreOptions) resolve(c *cobra.Command) error {
 		o.span.Duration = 0
 	}
 	var errs []error
+	var names []string
 	for _, name := range o.names {
 		core, err := workload.ParseCore(name)
-		o.cores = append(o.cores, core)
+		o.cores, names = append(o.cores, core), append(names, core.Name)
 		errs = append(errs, err)
 	}
 	if len(o.names) == 0 {
 		return errors.New("--workload: want at least one")
+	}
+	if err := errors.Join(errs...); err != nil {
+		return err
+	}
+	errs = append(errs, checkDistinct("workload", names))
+	switch {
+	case o.records.Theta == 0:
+		errs = append(errs, errNoTheta)
+	case o.records.Count == 0:
+		errs = append(errs, errors.New("--records 0: want at least 1")) // before --scale, which leaves at least 1
 	}
 	if err := errors.Join(errs...); err != nil {
 		return err
@@ -110,15 +121,16 @@ func (o *coreOptions) resolveStores(c *cobra.Command) error {
 	given := c.Flags().Changed
 	switch {
 	case !(o.scale > 0 && o.scale <= 100): // NaN is neither
-		return fmt.Errorf("--scale %v: want more than 0, and at most 100", o.scale)
-	case o.runs < 1:
-		return fmt.Errorf("--runs %d: want at least 1", o.runs)
+		return errScale(o.scale)
 	case o.report == "":
 		return errors.New("--report needs the name of a directory")
 	case o.runs > 1 && (o.data != "" || o.addr != ""):
 		return errors.New("--runs needs a new store for each run: leave out --data and --addr")
 	case given("caches") && (o.data != "" || o.addr != "" || o.memory > 0):
 		return errors.New("--caches needs a new store for each size: leave out --data, --addr and --memory")
+	}
+	if err := checkRepeats("runs", o.runs); err != nil {
+		return err
 	}
 	o.records.Count = max(uint64(o.scale*float64(o.records.Count)), 1)
 	if o.span.Duration > 0 && !given("duration") {
@@ -140,8 +152,11 @@ func (o *coreOptions) resolveStores(c *cobra.Command) error {
 		return errors.New("--caches: want at least one size")
 	}
 	slices.Sort(o.sizes) // the report relates the last to the first
-	o.sizes = slices.Compact(o.sizes)
-	return nil
+	names := make([]string, len(o.sizes))
+	for i := range o.sizes {
+		names[i] = o.sizes[i].String()
+	}
+	return checkDistinct("caches", names)
 }
 
 // coreMemtables is the memory of memtables at full scale: the engine's default.
@@ -176,7 +191,7 @@ func (o *coreOptions) measure(c *cobra.Command, open opener) (err error) {
 		for i := 0; i < len(sizes) && err == nil && c.Context().Err() == nil; i++ {
 			once := o.trialOptions // a new store each time
 			once.records.Seed += uint64(run)
-			once.cacheBytes = int64(o.scale * float64(sizes[i]))
+			once.cacheBytes = max(int64(o.scale*float64(sizes[i])), min(int64(sizes[i]), 1))
 			err = runTrials(c, &once, open, func(t *trials) error { return o.run(t, result, o.cacheName(sizes[i])) }, printCores)
 		}
 	}

@@ -82,7 +82,7 @@ func (m Microbatch) Experiment() *Experiment {
 			add := func(batch string, how ReadBatching) {
 				config, setup := m.Config, m.Setup
 				config.Mix, config.FindRate, config.Workers = readsOnly, 1, readers
-				config.Operations = max(m.Reads*uint64(readers)/uint64(most), leastReads)
+				config.Operations = max(uint64(float64(m.Reads)*float64(readers)/float64(most)), leastReads)
 				setup.Reads, setup.Server = how, store == StoreServer
 				if setup.Server {
 					setup.CacheBytes, setup.ReadLatency, setup.ReadDepth = 0, 0, 0

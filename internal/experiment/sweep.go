@@ -363,8 +363,11 @@ func ParseRates(text string) ([]uint64, error) {
 	var rates []uint64
 	for part := range strings.SplitSeq(text, ",") {
 		n, err := strconv.ParseUint(strings.TrimSpace(part), 10, 32)
-		if err != nil || n == 0 {
+		if err != nil || n == 0 || n > workload.MaxRate {
 			return nil, fmt.Errorf("%q: want auto, or operations a second such as 1000,2000,5000", text)
+		}
+		if slices.Contains(rates, n) {
+			return nil, fmt.Errorf("%q: %d is there twice", text, n)
 		}
 		rates = append(rates, n)
 	}

@@ -6,8 +6,13 @@ import (
 	"time"
 )
 
-// MaxWorkers bounds the workers of a run.
-const MaxWorkers = 1<<16 - 1
+// Bounds of a run. MaxOperations and MaxDuration are far beyond any measurement, and keep sums
+// and times within their types.
+const (
+	MaxWorkers    = 1<<16 - 1
+	MaxOperations = 1_000_000_000_000_000
+	MaxDuration   = 366 * 24 * time.Hour
+)
 
 // Span gives the number of workers of a run and when it ends.
 type Span struct {
@@ -27,11 +32,12 @@ func (s *Span) Validate() error {
 		}
 	}
 	check(s.Workers >= 1 && s.Workers <= MaxWorkers, "%d threads; want 1 to %d", s.Workers, MaxWorkers)
-	check(s.Duration >= 0, "duration of %v; want 0 or more", s.Duration)
+	check(s.Duration >= 0 && s.Duration <= MaxDuration, "duration of %v; want 0 to %v", s.Duration, MaxDuration)
+	check(s.Operations <= MaxOperations, "%d operations; want at most %d", s.Operations, uint64(MaxOperations))
 	check((s.Operations > 0) != (s.Duration > 0), "%d operations and a duration of %v; want one of the two", s.Operations, s.Duration)
-	check(s.Warmup >= 0, "warm-up of %v; want 0 or more", s.Warmup)
+	check(s.Warmup >= 0 && s.Warmup <= MaxDuration, "warm-up of %v; want 0 to %v", s.Warmup, MaxDuration)
 	check(s.Warmup == 0 || s.Operations == 0, "a warm-up before %d operations; it needs a duration", s.Operations)
-	check(s.Interval >= time.Second && s.Interval%time.Second == 0, "interval of %v; want whole seconds", s.Interval)
+	check(s.Interval >= time.Second && s.Interval%time.Second == 0 && s.Interval <= MaxDuration, "interval of %v; want whole seconds, at most %v", s.Interval, MaxDuration)
 	return errors.Join(errs...)
 }
 

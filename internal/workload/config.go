@@ -5,11 +5,15 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/kvd-db/kvd/internal/kv"
 	"github.com/kvd-db/kvd/internal/loadgen"
 )
 
 // MaxGetBatch bounds Config.GetBatch.
 const MaxGetBatch = 1024
+
+// MaxRate bounds the operations a second of an open loop: one a nanosecond.
+const MaxRate = 1_000_000_000
 
 // Config describes a run. Zero means zero, but where a field says otherwise.
 type Config struct {
@@ -73,6 +77,7 @@ func (c *Config) Validate() error {
 	check(c.Keys >= uint64(max(c.Workers, 1)) && c.Keys <= MaxKeys,
 		"%d keys; want at least one for each thread, and at most %d", c.Keys, uint64(MaxKeys))
 	check(c.ValueBytes >= MinValueBytes, "values of %d bytes; want at least %d, which make a value verifiable", c.ValueBytes, MinValueBytes)
+	check(c.ValueBytes <= kv.MaxValueBytes, "values of %d bytes; want at most %d", c.ValueBytes, kv.MaxValueBytes)
 	if c.Sizes != nil {
 		least, most := c.Sizes.Bounds()
 		check(least >= MinValueBytes, "values of %d bytes; want at least %d, which make a value verifiable", least, MinValueBytes)
@@ -85,12 +90,13 @@ func (c *Config) Validate() error {
 	check(c.Present <= c.Keys, "%d keys present; the key space has %d", c.Present, c.Keys)
 	check(c.Present == 0 || c.Preload == 0, "%d keys present and a preload of %d; want one of the two", c.Present, c.Preload)
 	check(c.GetBatch >= 0 && c.GetBatch <= MaxGetBatch, "gets of %d keys; want 0 to %d", c.GetBatch, MaxGetBatch)
-	check(c.OpsPerSecond <= 1e9, "%d operations a second; want at most one a nanosecond", c.OpsPerSecond)
+	check(c.OpsPerSecond <= MaxRate, "%d operations a second; want at most one a nanosecond", c.OpsPerSecond)
 	check(!c.Poisson || c.OpsPerSecond > 0, "Poisson arrivals without a rate; they make an open loop")
-	check(c.Warmup >= 0, "warm-up of %v; want 0 or more", c.Warmup)
-	check(c.Operations > 0 || c.Duration > 0, "duration of %v; want more than 0", c.Duration)
+	check(c.Warmup >= 0 && c.Warmup <= loadgen.MaxDuration, "warm-up of %v; want 0 to %v", c.Warmup, loadgen.MaxDuration)
+	check(c.Operations > 0 || c.Duration > 0 && c.Duration <= loadgen.MaxDuration, "duration of %v; want more than 0, and at most %v", c.Duration, loadgen.MaxDuration)
+	check(c.Operations <= loadgen.MaxOperations, "%d operations; want at most %d", c.Operations, uint64(loadgen.MaxOperations))
 	check(c.Operations == 0 || c.Duration == 0 && c.Warmup == 0, "%d operations; want neither a duration nor a warm-up", c.Operations)
-	check(c.Interval >= time.Second && c.Interval%time.Second == 0, "interval of %v; want whole seconds", c.Interval)
+	check(c.Interval >= time.Second && c.Interval%time.Second == 0 && c.Interval <= loadgen.MaxDuration, "interval of %v; want whole seconds, at most %v", c.Interval, loadgen.MaxDuration)
 	return errors.Join(errs...)
 }
 
