@@ -100,7 +100,8 @@
 // # Version 3: calls
 //
 // In version 3 the client's first frame is a sign-in, too, whose token is empty if the client
-// has none. Then it may also send frames of calls, kind 4, which have no flags. A call carries the
+// has none. A client that has no token, asks for version 3 and is answered with version 2 opens
+// another connection, for version 1. In version 3 the client may also send frames of calls, kind 4, which have no flags. A call carries the
 // request message of a method of kv.proto, and its answer is an item without a version, whose
 // value is the response message; the version of the answer is that of the message. A failed call
 // has the figures that gRPC has in the metadata of an ErrorInfo.

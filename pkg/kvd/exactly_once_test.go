@@ -268,3 +268,83 @@ func cutUnderLoad(t *testing.T, named bool, of []WriteOption, opts []Option) {
 	assert.Zero(t, unread.Load(), "reads are tried again")
 	t.Logf("%d writes, %d sent again, %d uncertain, %d failed", len(outcomes), again.Load(), uncertain.Load(), failed)
 }
+
+// Connections are cut while transactions commit. Each transaction that commits is applied once, by
+// whichever way its calls travel, and none that fails is.
+func TestTransactionsAreAppliedOnceWhenConnectionsAreCut(t *testing.T) {
+	everyTransport(t, transactionsAreAppliedOnce)
+}
+
+func transactionsAreAppliedOnce(t *testing.T, opts ...Option) {
+	ctx := context.Background()
+	store := servicetest.New(kv.DefaultLimits)
+	var applied atomic.Int64
+	entered, leave := make(chan struct{}), make(chan struct{})
+	store.OnApply = func(context.Context, *kv.WriteBatch) error {
+		if applied.Add(1)%20 == 0 {
+			entered <- struct{}{}
+			<-leave // the commit is applied after the connection has ended
+		}
+		return nil
+	}
+	c := serve(t, store, service.Options{})
+	cuts := &cuttable{dial: c.dialer}
+	db, err := Open("memory", append(opts, WithDialer(cuts.dialer))...)
+	require.NoError(t, err)
+	put(t, db, "first", "") // a snapshot is of some version
+	const callers, cutCount = 8, 4
+	var committed [callers]int
+	var all sync.WaitGroup
+	var again atomic.Int64
+	stop := make(chan struct{})
+	for caller := range callers {
+		key := fmt.Appendf(nil, "counter %d", caller)
+		all.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				var tim Timings
+				err := db.Update(ctx, func(tx *Txn) error {
+					value, err := tx.Get(ctx, key)
+					if err != nil && !errors.Is(err, ErrNotFound) {
+						return err
+					}
+					return tx.Put(ctx, key, append(value, '+'))
+				}, CommitWith(Timed(&tim)))
+				if tim.Attempts > 1 {
+					again.Add(1)
+				}
+				if err == nil {
+					committed[caller]++
+				} else {
+					assert.NotErrorIs(t, err, ErrUncertain)
+				}
+			}
+		})
+	}
+	for range cutCount {
+		<-entered
+		cuts.cut()
+		leave <- struct{}{}
+	}
+	close(stop)
+	go func() {
+		for range entered {
+			leave <- struct{}{}
+		}
+	}()
+	all.Wait()
+	assert.Positive(t, again.Load(), "a commit was sent again")
+	require.NoError(t, db.Close())
+	require.NoError(t, c.server.Shutdown(ctx)) // nothing can be written any more
+	close(entered)
+	for caller, n := range committed {
+		key := fmt.Appendf(nil, "counter %d", caller)
+		l := kv.Lookup{Key: key}
+		require.NoError(t, store.Lookup(ctx, []*kv.Lookup{&l}))
+		assert.Len(t, l.Value, n, "%s", key)
+	}
+}

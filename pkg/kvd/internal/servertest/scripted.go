@@ -26,9 +26,9 @@ type Scripted struct {
 	mu     sync.Mutex
 	opened int
 
-	// Frames serves the n-th connection for frames, from 1.
+	// Frames serves the n-th connection for frames, from 1; nil: each operation succeeds.
 	Frames func(n int, conn FrameConn) error
-	// Unary answers every other call.
+	// Unary answers every other call: those by gRPC, and those in frames.
 	Unary func(request any) (response any, err error)
 }
 
@@ -45,6 +45,9 @@ func (s *Scripted) serve(conn FrameConn) error {
 	s.opened++
 	opened := s.opened
 	s.mu.Unlock()
+	if s.Frames == nil {
+		return ServeFrames(conn)
+	}
 	return s.Frames(opened, conn)
 }
 
@@ -70,12 +73,18 @@ func (s *Scripted) ServeRaw(conn net.Conn) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	in := bufio.NewReader(conn)
-	if _, err := in.Discard(len(frame.Preamble)); err != nil {
+	if greet(conn, in) != nil {
 		return
 	}
-	if _, err := io.WriteString(conn, frame.Preamble); err != nil {
-		return
+	var sending sync.Mutex
+	send := func(r *frame.Response) error {
+		sending.Lock()
+		defer sending.Unlock()
+		_, err := conn.Write(r.AppendCompact(nil))
+		return err
 	}
+	var calls sync.WaitGroup
+	defer calls.Wait()
 	// With room, so that a script that takes nothing more learns that the client has gone.
 	arrived := make(chan *frame.Request, 16)
 	go func() {
@@ -86,6 +95,10 @@ func (s *Scripted) ServeRaw(conn net.Conn) {
 			if err := r.Read(in, 1<<20); err != nil {
 				return
 			}
+			if r.Ops[0].Kind == frame.Call {
+				calls.Go(func() { _ = send(s.answerCalls(&r)) }) // or the client has gone
+				continue
+			}
 			select {
 			case arrived <- &r:
 			case <-ctx.Done():
@@ -93,10 +106,6 @@ func (s *Scripted) ServeRaw(conn net.Conn) {
 			}
 		}
 	}()
-	send := func(r *frame.Response) error {
-		_, err := conn.Write(r.AppendCompact(nil))
-		return err
-	}
 	err := s.serve(&translated{ctx: ctx, send: send, receive: func(r *frame.Request) error {
 		got, ok := <-arrived
 		if !ok {
@@ -111,6 +120,20 @@ func (s *Scripted) ServeRaw(conn net.Conn) {
 	_ = conn.Close()
 	for range arrived { // until the reader has ended
 	}
+}
+
+// greet agrees with the client on the newest version of frames.
+func greet(conn io.Writer, in io.Reader) error {
+	var hello [frame.PreambleBytes]byte
+	if _, err := io.ReadFull(in, hello[:]); err != nil {
+		return err
+	}
+	version := min(frame.Version(hello), frame.VersionCalls)
+	if _, err := io.WriteString(conn, frame.PreambleOf(version)); err != nil || version == frame.VersionPlain {
+		return err
+	}
+	_, err := frame.ReadAnySignIn(in)
+	return err
 }
 
 // translated is a connection whose compact frames are shown as protobuf ones. A tag there

@@ -177,54 +177,40 @@ func (c *Network) unary(ctx context.Context, ct callTimer, call func(context.Con
 	return c.call(ctx, &tries, call)
 }
 
-// unaryWrite is unary for a write. It returns the version of the write. call gets the options of the
-// attempt. lasting says that a condition of the write, once it fails, always fails.
-func (c *Network) unaryWrite(ctx context.Context, o *backend.WriteOptions, lasting bool,
-	call func(context.Context, *conn, *kvdpb.RequestOptions, ...grpc.CallOption) (*kvdpb.ResponseMeta, error),
-) (version uint64, err error) {
-	tries := c.writeAttempts(ctx)
-	tries.lasting = lasting
-	tries.timer = startTimer(o.Timings)
-	err = c.call(ctx, &tries, func(ctx context.Context, conn *conn, opts ...grpc.CallOption) error {
-		meta, err := call(ctx, conn, tries.requestOptions(kvdpb.Durability(o.Durability)), opts...)
-		tries.timer.answered(meta)
-		version = meta.GetVersion()
-		return err
-	})
-	if err != nil {
-		return 0, err
-	}
-	c.requestIDs.observe(version)
-	return version, nil
-}
-
 // call attempts a gRPC call until it succeeds or must not be tried again.
 func (c *Network) call(ctx context.Context, tries *attempts, call func(context.Context, *conn, ...grpc.CallOption) error) error {
-	if tries.bound(time.Now()); !tries.deadline.IsZero() {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithDeadline(ctx, tries.deadline)
-		defer cancel()
-	}
 	for {
-		conn := c.pick(func(c *conn) int64 { return c.calls.Load() })
-		tries.conn = conn
-		conn.calls.Add(1)
-		// gRPC fills in the peer when the call has a stream. Without a peer nothing was sent.
-		var server peer.Peer
-		tries.timer.beginSent()
-		err := call(ctx, conn, grpc.Peer(&server))
-		conn.calls.Add(-1)
-		if err == nil {
+		f := c.tryUnary(ctx, tries, call)
+		if f == nil {
 			tries.succeeded()
 			return nil
 		}
-		f := faultOfStatus(err)
-		if status.Code(err) == codes.Canceled && ctx.Err() != nil {
-			f.err, f.transient = ctx.Err(), false
-		}
-		f.undone = f.undone || server.Addr == nil
 		if err := tries.again(ctx, f); err != nil {
 			return err
 		}
 	}
+}
+
+// tryUnary attempts a gRPC call once.
+func (c *Network) tryUnary(ctx context.Context, tries *attempts, call func(context.Context, *conn, ...grpc.CallOption) error) *fault {
+	tries.bound(time.Now())
+	ctx, cancel := tries.within(ctx)
+	defer cancel()
+	conn := c.pick(func(c *conn) int64 { return c.calls.Load() })
+	tries.conn = conn
+	conn.calls.Add(1)
+	// gRPC fills in the peer when the call has a stream. Without a peer nothing was sent.
+	var server peer.Peer
+	tries.timer.beginSent()
+	err := call(ctx, conn, grpc.Peer(&server))
+	conn.calls.Add(-1)
+	if err == nil {
+		return nil
+	}
+	f := faultOfStatus(err)
+	if status.Code(err) == codes.Canceled && ctx.Err() != nil {
+		f.err, f.transient = ctx.Err(), false
+	}
+	f.undone = f.undone || server.Addr == nil
+	return f
 }

@@ -63,10 +63,12 @@ func (ct *callTimer) options() *kvdpb.RequestOptions {
 	return &kvdpb.RequestOptions{WantTimings: true}
 }
 
-// answered is called when an attempt outside frames has its answer.
+// answered is called when an attempt has the message that answers it.
 func (ct *callTimer) answered(m *kvdpb.ResponseMeta) {
 	if ct.on() {
-		ct.last.receivedAt = time.Now()
+		if ct.last.receivedAt.IsZero() { // it came in no frame
+			ct.last.receivedAt = time.Now()
+		}
 		setServer(&ct.last.server, m.GetTimings())
 	}
 }

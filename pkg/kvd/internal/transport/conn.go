@@ -33,7 +33,6 @@ type conn struct {
 	endpoint int // index
 	grpc     *grpc.ClientConn
 	kv       kvdpb.KVServiceClient
-	txn      kvdpb.TxnServiceClient
 	raw      rawTarget
 	// calls counts the gRPC calls in flight; readers and writers count the operations that
 	// wait for a frame or are in flight in one.
@@ -68,7 +67,11 @@ func (c *conn) load(key batchKey) *atomic.Int64 {
 func (c *conn) do(ctx context.Context, op *frame.Op, wait time.Duration, bounded bool, t *attemptTimes) (a answer, begun time.Time, f *fault) {
 	key := batchKeyOf(op)
 	c.mu.Lock()
-	if f := c.reachLocked(); f != nil {
+	f = c.reachLocked()
+	if f == nil && key.calls() && !c.mayTakeCallsLocked() {
+		f = newFault(errNoCalls, true)
+	}
+	if f != nil {
 		c.mu.Unlock()
 		return answer{}, time.Now(), f
 	}
@@ -110,6 +113,15 @@ func (c *conn) reachLocked() *fault {
 	return nil
 }
 
+// mayTakeCallsLocked reports whether calls may be added to frames. If no frameConn is current, that is
+// known only once it is open: see currentLocked.
+func (c *conn) mayTakeCallsLocked() bool {
+	if c.mu.current == nil {
+		return c.raw.dial != nil
+	}
+	return c.mu.current.transport.takesCalls()
+}
+
 // addLocked adds an operation to the open frame of a queue.
 func (c *conn) addLocked(key batchKey, op *frame.Op, wait time.Duration) pendingOp {
 	q := &c.mu.queues[key]
@@ -136,7 +148,7 @@ func (c *conn) leadsLocked(p *pendingOp) bool {
 		return false
 	}
 	q := &c.mu.queues[f.batchKey]
-	if p.position == 0 && q.inFlight == 0 && len(q.sealed) == 0 && fc.mayLeadLocked(f) {
+	if p.position == f.unawaited && q.inFlight == 0 && len(q.sealed) == 0 && fc.mayLeadLocked(f) {
 		f.led = true
 		return true
 	}
@@ -190,7 +202,7 @@ func (c *conn) await(ctx context.Context, p *pendingOp, op *frame.Op, bounded bo
 		c.mu.Lock()
 		a, fault, there := p.outcome(op)
 		expired := f.expired && bounded
-		p.progress = f.progress
+		p.progress = f.progressAt(p.position)
 		c.mu.Unlock()
 		switch {
 		case there:

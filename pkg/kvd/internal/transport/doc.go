@@ -5,16 +5,23 @@
 // # A call
 //
 // Gets, puts and deletes are sent in frames that concurrent calls share. A GetMany has a frame of its
-// own. Other calls, and large values, are gRPC calls. One attempt at an operation in a frame:
+// own. Atomic batches, commits, Execute and calls about snapshots are sent in frames if the server
+// takes calls in frames, which it says when a connection is opened; their two forms, which carry the
+// same messages, are in method.go. All other calls, and what is large, are gRPC calls. One attempt at
+// an operation or call in a frame:
 //
 //	Network.attempt     chooses a connection; sets the request id and the timeout
-//	conn.do             adds the operation to the frame that its sendQueue fills
+//	conn.do             adds the operation to the frame that its sendQueue fills; a call for which
+//	                    that is in vain is attempted by gRPC, which is the same attempt
 //	sendQueue           one for each batchKey: operations whose answers wait for the same things
 //	frameConn.send      sends the frame when the window has room, unless a caller sends it
 //	frameTransport      a connection for raw frames or, if the server does not take those, a stream
 //	                    of gRPC with the same frames
 //	frameConn.deliver   matches the answers, wakes the callers
 //	attempts.again      after a fault: waits, or ends the call with its error
+//
+// No caller waits for the release of a snapshot. It is sent with the next call about a snapshot, or by
+// the watchdog.
 //
 // # Promises
 //
@@ -31,7 +38,9 @@
 //
 // # Order
 //
-// The operations of one sendQueue are sent in the order in which they were added. There is no order
+// The operations of one sendQueue are sent in the order in which they were added. Calls of a frame are
+// performed by themselves, so one that takes long leaves the window of its queue to the next frame:
+// when another call of its frame is answered, or after two ticks of the watchdog. There is no order
 // between the queues of a connection, between connections, or between an attempt and the next one. A
 // caller that needs an order waits for the answer. Answers may arrive in any order and in several
 // frames.

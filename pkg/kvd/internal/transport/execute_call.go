@@ -3,8 +3,6 @@ package transport
 import (
 	"context"
 
-	"google.golang.org/grpc"
-
 	"github.com/kvd-db/kvd/pkg/kvd/internal/backend"
 	kvdpb "github.com/kvd-db/kvd/pkg/kvdpb/kvd/v1"
 )
@@ -19,16 +17,15 @@ func (c *Network) Execute(ctx context.Context, e *backend.Execution, o backend.W
 		g := &e.Guards[i]
 		request.Guards = append(request.Guards, &kvdpb.ExecuteRequest_Guard{Key: g.Key, Precondition: precondition(&g.Condition)})
 	}
-	err = c.call(ctx, &tries, func(ctx context.Context, conn *conn, opts ...grpc.CallOption) error {
-		request.Options = tries.requestOptions(kvdpb.Durability(o.Durability))
-		response, err := conn.txn.Execute(ctx, request, opts...)
-		tries.timer.answered(response.GetMeta())
-		result = backend.Executed{Succeeded: response.GetSucceeded(), Version: response.GetMeta().GetVersion()}
-		return err
+	response := new(kvdpb.ExecuteResponse)
+	err = c.perform(ctx, &tries, &remote{
+		method: methodExecute, request: request, response: response,
+		sign: func(o *kvdpb.RequestOptions) { request.Options = o }, durability: o.Durability,
 	})
 	if err != nil {
 		return backend.Executed{}, err
 	}
+	result = backend.Executed{Succeeded: response.Succeeded, Version: response.GetMeta().GetVersion()}
 	c.requestIDs.observe(result.Version)
 	if tries.doubt && mayStillApply(e, result.Succeeded) {
 		return backend.Executed{}, &backend.Failure{

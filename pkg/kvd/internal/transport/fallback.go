@@ -119,7 +119,8 @@ func (c *conn) replace(fc *frameConn, transport frameTransport) {
 		return
 	}
 	fc.retired = true
-	c.currentLocked(next)
+	refused := c.currentLocked(next)
 	fc.settle()
+	wakeAll(refused)
 	next.run()
 }

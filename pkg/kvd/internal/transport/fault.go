@@ -93,6 +93,11 @@ func faultOfResult(r *frame.Result) *fault {
 	f := faultOfReason(r.Reason, r.Message, codes.Code(r.Code))
 	f.retryAfter = time.Duration(r.RetryAfterMillis) * time.Millisecond
 	f.version = r.Version
+	for _, d := range r.Details {
+		if d.Name == kvdpb.MetadataCause {
+			f.because(d.Value)
+		}
+	}
 	return f
 }
 
@@ -116,13 +121,17 @@ func faultOfStatus(err error) *fault {
 	// A server that refuses a request for its length gives no reason. Answers cannot be too
 	// long: the client accepts more than any server sends.
 	f.undone = f.undone || info == nil && s.Code() == codes.ResourceExhausted && strings.Contains(s.Message(), "received message")
-	// If the transaction read before the server opened its store, no attempt at the commit was
-	// applied: the server would know its request id.
-	f.never = f.never || f.reason == kvdpb.ReasonVersionGone && info.GetMetadata()[kvdpb.MetadataCause] == kvdpb.CauseOpening
+	f.because(info.GetMetadata()[kvdpb.MetadataCause])
 	if v, err := strconv.ParseUint(info.GetMetadata()[kvdpb.MetadataVersion], 10, 64); err == nil {
 		f.version = v
 	}
 	return f
+}
+
+// because adds the cause that the server gave. If the transaction read before the server opened its
+// store, no attempt at the commit was applied: the server would know its request id.
+func (f *fault) because(cause string) {
+	f.never = f.never || f.reason == kvdpb.ReasonVersionGone && cause == kvdpb.CauseOpening
 }
 
 // refusal is the answer of a server that refuses a connection for raw frames.

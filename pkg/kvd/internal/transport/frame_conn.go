@@ -16,6 +16,8 @@ import (
 // frameTransport sends frames to a server and receives its answers, on a connection for raw frames
 // or on a Pipeline stream of gRPC. One goroutine at a time sends, and one receives.
 type frameTransport interface {
+	// takesCalls reports whether frames may have calls.
+	takesCalls() bool
 	// send sends the frame that b builds. After an error, left reports whether the server
 	// may have received all of it.
 	send(b *frame.Builder, h frame.Header) (left bool, err error)
@@ -86,11 +88,14 @@ func (fc *frameConn) mayTakeLocked(q *sendQueue) bool {
 // the disk would sync the two separately. Reads do not wait while writes are in flight.
 func (fc *frameConn) shouldCoalesceLocked(q *sendQueue) bool {
 	next := q.next()
+	if next == q.open && next.count == next.unawaited {
+		return true // until another call joins it, or the watchdog seals it
+	}
 	if next != q.open || !next.batchKey.coalesces() || next.enough() || next.batchKey == reading && fc.writes > 0 {
 		return false
 	}
 	return q.resuming > 0 || next.batchKey.waitsForDisk() &&
-		slices.ContainsFunc(fc.frames, func(f *pendingFrame) bool { return f.batchKey == next.batchKey })
+		slices.ContainsFunc(fc.frames, func(f *pendingFrame) bool { return f.batchKey == next.batchKey && !f.answered })
 }
 
 // freeLocked reports whether the frameConn takes frames and no goroutine is sending.
@@ -199,8 +204,16 @@ func (fc *frameConn) endLocked(f *pendingFrame, why *fault) {
 	if f.batchKey >= writing {
 		fc.writes--
 	}
-	fc.conn.mu.queues[f.batchKey].inFlight--
+	fc.leaveWindowLocked(f)
 	f.endLocked(why)
+}
+
+// leaveWindowLocked makes room for the next frame in the window, once for each frame.
+func (fc *frameConn) leaveWindowLocked(f *pendingFrame) {
+	if !f.answered {
+		f.answered = true
+		fc.conn.mu.queues[f.batchKey].inFlight--
+	}
 }
 
 // receive receives answers until the transport ends, and returns why it ended.
@@ -227,14 +240,18 @@ func (fc *frameConn) deliver(r *frame.Response) error {
 	fc.conn.mu.Lock()
 	fc.received++
 	f := fc.frameLocked(r)
-	var all bool
+	var all, calls bool
 	var wake chan struct{}
 	ok := f != nil || len(r.Results) == 0
 	if f != nil {
 		all, ok = f.deliver(r, inOrder)
-		if all {
+		switch calls = f.batchKey.calls() && ok && !all; {
+		case all:
 			fc.endLocked(f, nil)
-		} else {
+		case calls:
+			fc.leaveWindowLocked(f) // what is still being performed delays no other call
+			f.refs.Add(1)           // its callers may return before they are told
+		default:
 			wake = f.roundLocked()
 		}
 	}
@@ -247,6 +264,11 @@ func (fc *frameConn) deliver(r *frame.Response) error {
 	switch {
 	case all:
 		f.wake()
+	case calls:
+		for i := range r.Results {
+			f.tell(int(r.Results[i].Tag))
+		}
+		f.unref(1)
 	case wake != nil:
 		close(wake)
 	case f == nil:

@@ -76,7 +76,7 @@ func (c *Network) addEndpoint(i int, target string) error {
 		}
 		c.conns = append(c.conns, &conn{
 			client: c, endpoint: i, grpc: cc, raw: options.rawTarget(target),
-			kv: kvdpb.NewKVServiceClient(cc), txn: kvdpb.NewTxnServiceClient(cc),
+			kv: kvdpb.NewKVServiceClient(cc),
 		})
 	}
 	return nil
@@ -152,7 +152,7 @@ func (c *Network) Ping(ctx context.Context) error {
 
 // Close implements backend.Backend.
 func (c *Network) Close() (err error) {
-	c.releasing.Wait()
+	c.finishReleases()
 	c.end()
 	for _, conn := range c.conns {
 		err = firstError(err, conn.grpc.Close())

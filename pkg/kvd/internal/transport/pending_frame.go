@@ -16,7 +16,7 @@ import (
 // encode when the frame is sent. Answers are matched by position. When all have arrived, closing
 // one channel wakes all callers, and each copies its value on its own goroutine. If the answers
 // arrive in several frames, each of these wakes all callers, and those without an answer wait
-// again.
+// again. The server answers calls one by one, so each caller of a call has a channel of its own.
 //
 // Invariants:
 //
@@ -47,6 +47,7 @@ type pendingFrame struct {
 	expired     bool // callers without a deadline of their own should give up
 	count       int  // operations
 	blockingOps int  // of these, those of blocking callers
+	unawaited   int  // of these, those for which no caller waits
 	bytes       int  // of the request, once it is sent
 	abandoned   int  // operations abandoned before the frame was sent
 	timed       bool // a caller asked for timings
@@ -55,6 +56,12 @@ type pendingFrame struct {
 	// progress is closed and replaced when some answers arrive, and closed for good when the
 	// frame has ended.
 	progress chan struct{}
+	// progressOf replaces progress in a frame of calls: it has a channel for each, which gets a
+	// value when its caller should look for its answer. A channel is used again with the frame,
+	// so it may have a value too many.
+	progressOf []chan struct{}
+	// answered: some answers of a frame of calls have arrived, and the next frame may be sent.
+	answered bool
 
 	// answers are the responses that have arrived. Usually there is one, which is whole: it has
 	// the result of each position, in order. Otherwise results has them by position.
@@ -115,7 +122,11 @@ const unbounded time.Duration = 1<<63 - 1
 
 // add adds an operation whose caller waits at most for wait.
 func (f *pendingFrame) add(op *frame.Op, wait time.Duration) pendingOp {
-	p := pendingOp{frame: f, position: f.count, offset: f.request.Add(op), progress: f.progress}
+	p := pendingOp{frame: f, position: f.count, offset: f.request.Add(op)}
+	if f.batchKey.calls() && f.count == len(f.progressOf) {
+		f.progressOf = append(f.progressOf, make(chan struct{}, 1))
+	}
+	p.progress = f.progressAt(p.position)
 	f.count++
 	f.longestWait = max(f.longestWait, wait)
 	return p
@@ -130,9 +141,30 @@ func (f *pendingFrame) header(timeout time.Duration) frame.Header {
 	return h
 }
 
+// progressAt returns what the caller of an operation waits for next.
+func (f *pendingFrame) progressAt(position int) chan struct{} {
+	if f.batchKey.calls() {
+		return f.progressOf[position]
+	}
+	return f.progress
+}
+
+// tell wakes the caller of a call.
+func (f *pendingFrame) tell(position int) {
+	select {
+	case f.progressOf[position] <- struct{}{}:
+	default: // it will look
+	}
+}
+
 // roundLocked returns a channel. The caller closes it without the lock, which wakes all callers of
 // the frame; those without an answer wait again.
 func (f *pendingFrame) roundLocked() (wake chan struct{}) {
+	if f.batchKey.calls() {
+		for i := range f.count {
+			f.tell(i)
+		}
+	}
 	wake, f.progress = f.progress, make(chan struct{})
 	return wake
 }
@@ -180,6 +212,7 @@ func (f *pendingFrame) result(position int) *frame.Result {
 // up. The caller then calls wake, without the lock.
 func (f *pendingFrame) endLocked(fault *fault) {
 	f.state, f.fault = ended, fault
+	f.conn.client.releasing.Add(-f.unawaited)
 	if f.batchKey.coalesces() {
 		f.conn.mu.queues[f.batchKey].resuming++
 	}
@@ -190,6 +223,11 @@ func (f *pendingFrame) endLocked(fault *fault) {
 // wake wakes all callers of a frame that has ended. It takes the lock.
 func (f *pendingFrame) wake() {
 	close(f.progress)
+	if f.batchKey.calls() {
+		for i := range f.count {
+			f.tell(i)
+		}
+	}
 	f.resumed(openRefs - int64(f.blockingOps))
 	f.unref(openRefs - int64(f.count))
 }
@@ -221,7 +259,7 @@ func (f *pendingFrame) unref(n int64) {
 		responses.Put(r)
 		f.answers[i] = nil
 	}
-	*f = pendingFrame{request: f.request, answers: f.answers[:0]}
+	*f = pendingFrame{request: f.request, answers: f.answers[:0], progressOf: f.progressOf}
 	pendingFrames.Put(f)
 }
 
@@ -264,7 +302,7 @@ func (p *pendingOp) outcome(op *frame.Op) (answer, *fault, bool) {
 		return answer{}, &f, true
 	case r.Code != 0:
 		return answer{Version: r.Version}, faultOfResult(r), true
-	case r.Skipped || r.HasPrevious != (op.Kind == frame.Get) && !(r.HasPrevious && op.ReturnPrevious):
+	case r.Skipped || r.HasPrevious != (op.Kind == frame.Get || op.Kind == frame.Call) && !(r.HasPrevious && op.ReturnPrevious):
 		return answer{}, &fault{err: backend.ErrInternal, message: "the server answered another kind of operation"}, true
 	}
 	a := answer{Version: r.Version, Found: r.HasPrevious}

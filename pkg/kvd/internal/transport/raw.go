@@ -23,6 +23,7 @@ type rawTransport struct {
 	// socket reads and writes conn; nil if conn is no socket, or uses TLS.
 	socket *rawconn.Conn
 	in     *bufio.Reader
+	calls  bool
 	err    error // of the connection, for the receiver
 }
 
@@ -51,6 +52,8 @@ func (c *rawTransport) Read(p []byte) (n int, err error) {
 	}
 	return n, err
 }
+
+func (c *rawTransport) takesCalls() bool { return c.calls }
 
 func (c *rawTransport) send(b *frame.Builder, h frame.Header) (left bool, err error) {
 	rest := b.Finish(h)
@@ -97,9 +100,19 @@ var (
 	errNoAnswer = errors.New("the server does not answer")
 )
 
-// dialRaw makes a connection for raw frames. It returns errOtherProtocol, errNoAnswer, errHungUp, or
-// another error if the server could not be reached.
+// dialRaw makes a connection for raw frames of the newest version that the server has. It returns
+// errOtherProtocol, errNoAnswer, errHungUp, or another error if the server could not be reached.
 func (c *conn) dialRaw(ctx context.Context) (frameTransport, error) {
+	transport, err := c.dialVersion(ctx, frame.VersionCalls)
+	if errors.Is(err, errTokenOnly) {
+		return c.dialVersion(ctx, frame.VersionPlain)
+	}
+	return transport, err
+}
+
+// dialVersion makes a connection for raw frames of this version, or of an older one if the server has
+// no newer one.
+func (c *conn) dialVersion(ctx context.Context, version byte) (frameTransport, error) {
 	connecting, cancel := context.WithTimeout(ctx, c.client.connectTimeout())
 	defer cancel()
 	plain, err := c.raw.dial(connecting)
@@ -113,17 +126,20 @@ func (c *conn) dialRaw(ctx context.Context) (frameTransport, error) {
 		_ = plain.Close() // nothing was sent on it
 		return nil, err
 	}
-	conn, err := greet(greeting, plain, c.raw.tls, token)
+	conn, version, err := greet(greeting, plain, c.raw.tls, version, token)
 	if err != nil {
 		return nil, err
 	}
-	return newRawTransport(conn, plain, c.client.options.NetOnly), nil
+	transport := newRawTransport(conn, plain, c.client.options.NetOnly)
+	transport.calls = version >= frame.VersionCalls
+	return transport, nil
 }
 
-// greet agrees with the server on raw frames. After an error it has closed the connection.
-func greet(ctx context.Context, plain net.Conn, config *tls.Config, token string) (net.Conn, error) {
+// greet agrees with the server on raw frames, and on their version, which is at most newest. After an
+// error it has closed the connection.
+func greet(ctx context.Context, plain net.Conn, config *tls.Config, newest byte, token string) (conn net.Conn, version byte, err error) {
 	stop := context.AfterFunc(ctx, func() { _ = plain.Close() }) // ends reads and writes
-	conn, err := hello(ctx, plain, config, token)
+	conn, version, err = hello(ctx, plain, config, newest, token)
 	if !stop() {
 		err = errHungUp
 		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
@@ -132,50 +148,53 @@ func greet(ctx context.Context, plain net.Conn, config *tls.Config, token string
 	}
 	if err != nil {
 		_ = plain.Close() // the first error counts
-		return nil, err
+		return nil, 0, err
 	}
-	return conn, nil
+	return conn, version, nil
 }
 
-// hello sends the preamble and waits for the server's. With a token it asks for the version
-// that has a sign-in, and signs in if the server has it.
-func hello(ctx context.Context, conn net.Conn, config *tls.Config, token string) (net.Conn, error) {
+// errTokenOnly: the server speaks version 2, which needs a token, and the client has none. It also
+// speaks version 1.
+var errTokenOnly = errors.New("the server wants a token or version 1 of frames")
+
+// hello sends the preamble, waits for the server's, which has the version, and signs in if that has a
+// sign-in.
+func hello(ctx context.Context, conn net.Conn, config *tls.Config, newest byte, token string) (_ net.Conn, version byte, err error) {
 	if config != nil {
 		secure := tls.Client(conn, config)
 		if err := secure.HandshakeContext(ctx); err != nil {
-			return nil, otherwise(err)
+			return nil, 0, otherwise(err)
 		}
 		if secure.ConnectionState().NegotiatedProtocol != frame.ALPN {
-			return nil, errOtherProtocol
+			return nil, 0, errOtherProtocol
 		}
 		conn = secure
 	}
-	version := byte(frame.VersionPlain)
-	if token != "" {
-		version = frame.VersionSignIn
-	}
-	if _, err := io.WriteString(conn, frame.PreambleOf(version)); err != nil {
-		return nil, otherwise(err)
+	if _, err := io.WriteString(conn, frame.PreambleOf(newest)); err != nil {
+		return nil, 0, otherwise(err)
 	}
 	const last = frame.PreambleBytes - 1
 	var answer [frame.PreambleBytes]byte
 	for i := range answer {
 		if _, err := io.ReadFull(conn, answer[i:i+1]); err != nil {
-			return nil, otherwise(err)
+			return nil, 0, otherwise(err)
 		}
 		if i < last && answer[i] != frame.Preamble[i] {
-			return nil, errOtherProtocol
+			return nil, 0, errOtherProtocol
 		}
 	}
-	switch {
-	case answer[last] < frame.VersionPlain || answer[last] > version:
-		return nil, errOtherProtocol
-	case answer[last] == frame.VersionSignIn:
-		if _, err := conn.Write(frame.AppendSignIn(nil, token)); err != nil {
-			return nil, otherwise(err)
-		}
+	switch version = answer[last]; {
+	case version < frame.VersionPlain || version > newest:
+		return nil, 0, errOtherProtocol
+	case version == frame.VersionPlain:
+		return conn, version, nil
+	case version == frame.VersionSignIn && token == "":
+		return nil, 0, errTokenOnly
 	}
-	return conn, nil
+	if _, err := conn.Write(frame.AppendSignIn(nil, token)); err != nil {
+		return nil, 0, otherwise(err)
+	}
+	return conn, version, nil
 }
 
 // errHungUp: the server closed the connection without an answer. It may speak another protocol, or

@@ -63,7 +63,10 @@ func TestAHostAloneHasThePortOfKvd(t *testing.T) {
 // counts the connections that are made.
 func grpcOnlyServer(t *testing.T) (dial dialer, dials *atomic.Int32) {
 	pipe := bufconn.Listen(1 << 16)
-	s := &servertest.Scripted{Frames: func(_ int, conn servertest.FrameConn) error { return servertest.ServeFrames(conn) }}
+	s := &servertest.Scripted{
+		Frames: func(_ int, conn servertest.FrameConn) error { return servertest.ServeFrames(conn) },
+		Unary:  servertest.Succeed,
+	}
 	s.ListenGRPC(t, pipe)
 	dials = new(atomic.Int32)
 	return func(ctx context.Context, _ string) (net.Conn, error) {
@@ -152,7 +155,8 @@ func TestGreetings(t *testing.T) {
 		"too little":     {say: frame.Preamble[:5], want: errNoAnswer},
 		"hangs up":       {hangUp: true, want: errHungUp},
 		"hangs up later": {say: frame.Preamble[:5], hangUp: true, want: errHungUp},
-		"newer version":  {say: frame.Preamble[:7] + "\x02", want: errOtherProtocol},
+		"newer version":  {say: frame.Preamble[:7] + "\x04", want: errOtherProtocol},
+		"needs a token":  {say: frame.PreambleOf(frame.VersionSignIn), want: errTokenOnly},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -163,7 +167,7 @@ func TestGreetings(t *testing.T) {
 					var heard [len(frame.Preamble)]byte
 					_, err := io.ReadFull(theirs, heard[:])
 					assert.NoError(t, err)
-					assert.Equal(t, frame.Preamble, string(heard[:]))
+					assert.Equal(t, frame.PreambleOf(frame.VersionCalls), string(heard[:]))
 					if len(test.say) > 0 {
 						_, _ = io.WriteString(theirs, test.say) // the client may not wait for the end
 					}
@@ -174,9 +178,10 @@ func TestGreetings(t *testing.T) {
 				ctx, cancel := context.WithTimeout(context.Background(), helloTimeout)
 				defer cancel()
 				begun := time.Now()
-				conn, err := greet(ctx, ours, nil, "")
+				conn, version, err := greet(ctx, ours, nil, frame.VersionCalls, "")
 				if test.want == nil {
 					require.NoError(t, err)
+					assert.EqualValues(t, frame.VersionPlain, version)
 					require.NoError(t, conn.Close())
 				} else {
 					require.ErrorIs(t, err, test.want)
@@ -215,7 +220,7 @@ func TestGreetingOverTLS(t *testing.T) {
 			})
 			defer func() { require.NoError(t, ours.Close()) }()
 			o := &Options{TLS: &tls.Config{RootCAs: pool}, Dialer: func(context.Context, string) (net.Conn, error) { return ours, nil }}
-			_, err := greet(context.Background(), ours, o.rawTarget(test.name+":1").tls, "")
+			_, _, err := greet(context.Background(), ours, o.rawTarget(test.name+":1").tls, frame.VersionPlain, "")
 			require.ErrorIs(t, err, test.want)
 			server.Wait()
 		})

@@ -40,19 +40,42 @@ func (c *conn) open() {
 	fc := c.newFrameConn(transport)
 	c.mu.Lock()
 	c.mu.opening, c.mu.failures, c.mu.refusal = false, 0, nil
-	c.currentLocked(fc)
+	refused := c.currentLocked(fc)
 	c.mu.Unlock()
+	wakeAll(refused)
 	if _, raw := transport.(*rawTransport); !raw && c.raw.dial != nil {
 		c.client.background.Go(func() { c.regainRaw(fc) })
 	}
 	fc.run()
 }
 
-// currentLocked makes fc the frameConn that takes frames.
-func (c *conn) currentLocked(fc *frameConn) {
+// currentLocked makes fc the frameConn that takes frames. It ends and returns the frames of calls that
+// fc does not take; the caller wakes their callers.
+func (c *conn) currentLocked(fc *frameConn) (refused []*pendingFrame) {
 	c.mu.current = fc
 	c.mu.frameConns = append(c.mu.frameConns, fc)
+	if !fc.transport.takesCalls() {
+		refused = c.failQueuedLocked(batchKey.calls, newFault(errNoCalls, true))
+	}
 	fc.wakeLocked()
+	return refused
+}
+
+// failQueuedLocked ends the frames that have not been sent, of these batch keys. The caller wakes
+// their callers.
+func (c *conn) failQueuedLocked(of func(batchKey) bool, why *fault) (failed []*pendingFrame) {
+	for i := range c.mu.queues {
+		if q := &c.mu.queues[i]; of(batchKey(i)) {
+			q.seal()
+			failed = append(failed, q.sealed...)
+			clear(q.sealed)
+			q.sealed = q.sealed[:0]
+		}
+	}
+	for _, f := range failed {
+		f.endLocked(why)
+	}
+	return failed
 }
 
 // refuse fails the frames that wait for a frameConn that could not be opened.
@@ -63,17 +86,7 @@ func (c *conn) refuse(err error) {
 	c.mu.opening = false
 	c.mu.failures++
 	c.mu.refusal, c.mu.until = f, time.Now().Add(reconnectAfter(c.mu.failures))
-	var failed []*pendingFrame
-	for i := range c.mu.queues {
-		q := &c.mu.queues[i]
-		q.seal()
-		failed = append(failed, q.sealed...)
-		clear(q.sealed)
-		q.sealed = q.sealed[:0]
-	}
-	for _, pf := range failed {
-		pf.endLocked(f)
-	}
+	failed := c.failQueuedLocked(func(batchKey) bool { return true }, f)
 	c.mu.Unlock()
 	wakeAll(failed)
 }

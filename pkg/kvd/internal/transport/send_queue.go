@@ -14,33 +14,54 @@ type batchKey uint8
 const (
 	reading   batchKey = iota
 	together           // reads of one call, at one version
-	writing            // the first of the writes: two batch keys for each durability
-	batchKeys = writing + 2*batchKey(kvdpb.Durability_DURABILITY_SYNC+1)
+	leasing            // calls about snapshots
+	writing            // the first of the writes: writeKinds batch keys for each durability
+	batchKeys = writing + writeKinds*batchKey(kvdpb.Durability_DURABILITY_SYNC+1)
+)
+
+// The kinds of writes, of each durability.
+const (
+	writePlain batchKey = iota
+	writeLooks          // it needs a lookup
+	writeCall           // a call that writes
+	writeKinds
 )
 
 func batchKeyOf(op *frame.Op) batchKey {
-	if op.Kind == frame.Get {
+	k := writing + writeKinds*batchKey(op.Durability)
+	switch {
+	case op.Kind == frame.Get:
 		return reading
+	case op.Kind == frame.Call && op.Method >= frame.MethodBeginSnapshot:
+		return leasing
+	case op.Kind == frame.Call:
+		return k + writeCall
+	case op.Condition.Kind != 0 || op.ReturnPrevious:
+		return k + writeLooks
 	}
-	k := writing + 2*batchKey(op.Durability)
-	if op.Condition.Kind != 0 || op.ReturnPrevious {
-		k++
-	}
-	return k
+	return k + writePlain
 }
 
 func (k batchKey) kind() frame.FrameKind {
-	if k < writing {
+	switch {
+	case k.calls():
+		return frame.CallFrame
+	case k < writing:
 		return frame.ReadFrame
 	}
 	return frame.WriteFrame
+}
+
+// calls reports whether the operations are calls, which the server answers each by itself.
+func (k batchKey) calls() bool {
+	return k == leasing || k >= writing && (k-writing)%writeKinds == writeCall
 }
 
 func (k batchKey) durability() kvdpb.Durability {
 	if k < writing {
 		return kvdpb.Durability_DURABILITY_UNSPECIFIED
 	}
-	return kvdpb.Durability((k - writing) / 2)
+	return kvdpb.Durability((k - writing) / writeKinds)
 }
 
 // waitsForDisk reports whether a frame is answered after its writes are synced. It assumes that the

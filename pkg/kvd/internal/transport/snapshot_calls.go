@@ -5,19 +5,19 @@ import (
 	"math"
 	"time"
 
-	"google.golang.org/grpc"
+	"google.golang.org/protobuf/proto"
 
+	"github.com/kvd-db/kvd/internal/frame"
 	"github.com/kvd-db/kvd/pkg/kvd/internal/backend"
 	kvdpb "github.com/kvd-db/kvd/pkg/kvdpb/kvd/v1"
 )
 
 // BeginSnapshot implements backend.Backend.
 func (c *Network) BeginSnapshot(ctx context.Context, lease time.Duration) (backend.Snapshot, error) {
-	request := &kvdpb.BeginSnapshotRequest{LeaseMs: leaseMillis(lease)}
-	var r *kvdpb.BeginSnapshotResponse
-	err := c.unary(ctx, callTimer{}, func(ctx context.Context, conn *conn, opts ...grpc.CallOption) (err error) {
-		r, err = conn.txn.BeginSnapshot(ctx, request, opts...)
-		return err
+	tries := c.attempts(ctx)
+	r := new(kvdpb.BeginSnapshotResponse)
+	err := c.perform(ctx, &tries, &remote{
+		method: methodBeginSnapshot, request: &kvdpb.BeginSnapshotRequest{LeaseMs: leaseMillis(lease)}, response: r,
 	})
 	if err != nil {
 		return backend.Snapshot{}, err
@@ -31,45 +31,82 @@ func (c *Network) BeginSnapshot(ctx context.Context, lease time.Duration) (backe
 
 // KeepSnapshot implements backend.Backend.
 func (c *Network) KeepSnapshot(ctx context.Context, id uint64, lease time.Duration) (time.Duration, error) {
-	request := &kvdpb.KeepSnapshotRequest{SnapshotId: id, LeaseMs: leaseMillis(lease)}
-	var r *kvdpb.KeepSnapshotResponse
-	err := c.unary(ctx, callTimer{}, func(ctx context.Context, conn *conn, opts ...grpc.CallOption) (err error) {
-		r, err = conn.txn.KeepSnapshot(ctx, request, opts...)
-		return err
+	tries := c.attempts(ctx)
+	r := new(kvdpb.KeepSnapshotResponse)
+	err := c.perform(ctx, &tries, &remote{
+		method: methodKeepSnapshot, request: &kvdpb.KeepSnapshotRequest{SnapshotId: id, LeaseMs: leaseMillis(lease)}, response: r,
 	})
-	return leaseOf(r.GetLeaseMs()), err
+	return leaseOf(r.LeaseMs), err
 }
 
 const (
-	// maxReleases bounds the snapshots that are being released in the background.
+	// maxReleases bounds the snapshots that are being released by gRPC in the background.
 	maxReleases = 64
-	// releaseTimeout bounds the wait of Close for them.
+	// releaseTimeout bounds the wait of Close for snapshots that are being released.
 	releaseTimeout = time.Second
 )
 
-// ReleaseSnapshot implements backend.Backend. It releases the snapshot in the background or, if too
-// many are being released, before it returns. If that fails, the snapshot ends with its lease.
+// ReleaseSnapshot implements backend.Backend. The call travels with the next one about a snapshot or,
+// if there is none, with the next tick of the watchdog. Without frames it is made in the background
+// or, if too many are being released, before ReleaseSnapshot returns. If it fails, the snapshot ends
+// with its lease.
 func (c *Network) ReleaseSnapshot(id uint64) {
 	c.releasing.Add(1)
+	request := &kvdpb.ReleaseSnapshotRequest{SnapshotId: id}
+	if c.releaseInFrame(request) {
+		return
+	}
 	select {
 	case c.releases <- struct{}{}:
 		go func() {
 			defer func() { <-c.releases }()
-			c.release(id)
+			c.release(request)
 		}()
 	default:
-		c.release(id)
+		c.release(request)
 	}
 }
 
-func (c *Network) release(id uint64) {
+// releaseInFrame adds a call for whose answer no caller waits, if a frame can take it.
+func (c *Network) releaseInFrame(request *kvdpb.ReleaseSnapshotRequest) bool {
+	message, err := proto.Marshal(request)
+	if err != nil || c.options.Unframed {
+		return false
+	}
+	conn := c.pickFor(leasing)
+	conn.mu.Lock()
+	defer conn.mu.Unlock()
+	if conn.mu.current == nil || !conn.mayTakeCallsLocked() {
+		return false
+	}
+	op := frame.Op{Kind: frame.Call, Method: methodReleaseSnapshot.frame, Value: message}
+	p := conn.addLocked(leasing, &op, 0)
+	p.frame.unawaited++
+	p.release()
+	return true
+}
+
+// finishReleases waits until all snapshots are released, or fails the calls after releaseTimeout.
+func (c *Network) finishReleases() {
+	for _, conn := range c.conns {
+		conn.mu.Lock()
+		conn.mu.queues[leasing].seal()
+		conn.wakeLocked()
+		conn.mu.Unlock()
+	}
+	late := time.AfterFunc(releaseTimeout, c.end)
+	c.releasing.Wait()
+	late.Stop()
+}
+
+func (c *Network) release(request *kvdpb.ReleaseSnapshotRequest) {
 	defer c.releasing.Done()
 	ctx, cancel := context.WithTimeout(c.life, releaseTimeout)
 	defer cancel()
 	conn := c.pick(func(c *conn) int64 { return c.calls.Load() })
 	conn.calls.Add(1)
 	defer conn.calls.Add(-1)
-	if _, err := conn.txn.ReleaseSnapshot(ctx, &kvdpb.ReleaseSnapshotRequest{SnapshotId: id}); err != nil {
+	if err := conn.grpc.Invoke(ctx, methodReleaseSnapshot.grpc, request, new(kvdpb.ReleaseSnapshotResponse)); err != nil {
 		c.options.Logger.Debug("kvd: a snapshot was not given back; its lease ends it", "error", err)
 	}
 }

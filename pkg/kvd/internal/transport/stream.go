@@ -41,6 +41,8 @@ func (c *conn) dialStream(ctx context.Context) (frameTransport, error) {
 	return &streamTransport{stream, cancel}, nil
 }
 
+func (c *streamTransport) takesCalls() bool { return false }
+
 // send: after an error of SendMsg, gRPC has sent nothing of the message.
 func (c *streamTransport) send(b *frame.Builder, h frame.Header) (left bool, err error) {
 	err = c.stream.SendMsg(b.Message(h))

@@ -80,7 +80,13 @@ func (c *conn) look() {
 		busy = busy || len(fc.frames) > 0
 		expire(fc.frames)
 		fc.listenLocked(now)
+		for _, f := range fc.frames {
+			if f.batchKey.calls() && now.Sub(f.created) >= 2*c.tick() {
+				fc.leaveWindowLocked(f) // a call that takes long delays none that follow
+			}
+		}
 	}
+	c.wakeLocked() // a frame may have waited for company, or for the window
 	c.mu.watchdog.running = busy
 	if busy {
 		c.mu.watchdog.timer.Reset(c.tick())

@@ -3,8 +3,6 @@ package transport
 import (
 	"context"
 
-	"google.golang.org/grpc"
-
 	"github.com/kvd-db/kvd/pkg/kvd/internal/backend"
 	kvdpb "github.com/kvd-db/kvd/pkg/kvdpb/kvd/v1"
 )
@@ -15,20 +13,18 @@ func (c *Network) Apply(ctx context.Context, writes []backend.Mutation, o backen
 		return c.deleteRange(ctx, &writes[0], &o)
 	}
 	request := &kvdpb.WriteRequest{Mutations: wireMutations(writes), Atomic: true}
-	return c.unaryWrite(ctx, &o, lasting(writes), func(ctx context.Context, conn *conn, options *kvdpb.RequestOptions, opts ...grpc.CallOption) (*kvdpb.ResponseMeta, error) {
-		request.Options = options
-		response, err := conn.kv.Write(ctx, request, opts...)
-		return response.GetMeta(), err
-	})
+	return c.performWrite(ctx, &remote{
+		method: methodWrite, request: request, response: new(kvdpb.WriteResponse),
+		sign: func(o *kvdpb.RequestOptions) { request.Options = o },
+	}, &o, lasting(writes))
 }
 
 func (c *Network) deleteRange(ctx context.Context, w *backend.Mutation, o *backend.WriteOptions) (uint64, error) {
 	request := &kvdpb.DeleteRangeRequest{Range: &kvdpb.Range{Start: w.Key, End: w.Value}}
-	return c.unaryWrite(ctx, o, false, func(ctx context.Context, conn *conn, options *kvdpb.RequestOptions, opts ...grpc.CallOption) (*kvdpb.ResponseMeta, error) {
-		request.Options = options
-		response, err := conn.kv.DeleteRange(ctx, request, opts...)
-		return response.GetMeta(), err
-	})
+	return c.performWrite(ctx, &remote{
+		method: methodDeleteRange, request: request, response: new(kvdpb.DeleteRangeResponse),
+		sign: func(o *kvdpb.RequestOptions) { request.Options = o },
+	}, o, false)
 }
 
 // Commit implements backend.Backend.
@@ -38,9 +34,8 @@ func (c *Network) Commit(ctx context.Context, t *backend.Transaction, o backend.
 		ReadKeys: t.Keys, ReadRanges: wireRanges(t.Ranges), ExpiringKeys: t.Expiring,
 		Mutations: wireMutations(t.Writes),
 	}
-	return c.unaryWrite(ctx, &o, true, func(ctx context.Context, conn *conn, options *kvdpb.RequestOptions, opts ...grpc.CallOption) (*kvdpb.ResponseMeta, error) {
-		request.Options = options
-		response, err := conn.txn.Commit(ctx, request, opts...)
-		return response.GetMeta(), err
-	})
+	return c.performWrite(ctx, &remote{
+		method: methodCommit, request: request, response: new(kvdpb.CommitResponse),
+		sign: func(o *kvdpb.RequestOptions) { request.Options = o },
+	}, &o, true)
 }
