@@ -64,6 +64,9 @@ func (s *scan) run(caller context.Context, request *kvdpb.ScanRequest, yield fun
 		s.client.requestIDs.observe(chunk.GetMeta().GetVersion())
 		for _, item := range chunk.Items {
 			s.yielded = true
+			if item.Value == nil && !request.KeysOnly {
+				item.Value = []byte{} // an empty value is not sent
+			}
 			if !yield(backend.Item{Key: item.Key, Value: item.Value, Version: item.Version, TTL: ttlOf(item.TtlMs)}) {
 				return true, nil
 			}
