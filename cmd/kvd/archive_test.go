@@ -27,7 +27,7 @@ func TestRestoreToAVersionAndToATime(t *testing.T) {
 	p.must("backup", backups)
 	type point struct{ version, at, digest string }
 	var points []point
-	for i := range 3 {
+	for i := range 2 {
 		p.must("put", "k", fmt.Sprint("value ", i))
 		p.must("put", fmt.Sprint("other ", i), "x")
 		p.must("put", "last", fmt.Sprint(i))
@@ -48,14 +48,14 @@ func TestRestoreToAVersionAndToATime(t *testing.T) {
 			assert.Equal(t, at.digest, restored("--to-time", at.at))
 		}
 	}
-	assert.Equal(t, points[2].digest, restored())
+	assert.Equal(t, points[1].digest, restored())
 
 	for _, c := range []struct {
 		args []string
 		code int
 		want string
 	}{
-		{[]string{"--archive", archive, "--to-version", "1" + points[2].version}, 64, "beyond the end of the archive " + archive + ", which is version " + points[2].version},
+		{[]string{"--archive", archive, "--to-version", "1" + points[1].version}, 64, "beyond the end of the archive " + archive + ", which is version " + points[1].version},
 		{[]string{"--archive", archive, "--to-time", "2001-01-01T00:00:00Z"}, 64, "before the first time"},
 		{[]string{"--archive", archive, "--to-time", "2101-01-01T00:00:00Z"}, 64, "beyond the end"},
 		{[]string{"--archive", archive, "--to-time", "noon"}, 64, "is no time such as"},
@@ -70,6 +70,19 @@ func TestRestoreToAVersionAndToATime(t *testing.T) {
 		assert.Contains(t, r.err, c.want)
 		assert.NoDirExists(t, filepath.Join(base, "x"), "%v", c.args)
 	}
+
+	require.Regexp(t, `(?s)TO VERSION.*\n0 +`+points[1].version+` .*pieces are whole\n$`, requireOK(t, "backup", "archive", archive, "--verify"))
+	frames, err := filepath.Glob(filepath.Join(archive, "*.frames"))
+	require.NoError(t, err)
+	whole, err := os.ReadFile(frames[0])
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(frames[0], append([]byte("x"), whole[1:]...), 0o600))
+	for _, args := range [][]string{{"backup", "archive", archive, "--verify"}, {"restore", backups, filepath.Join(base, "damaged"), "--archive", archive}} {
+		r := command(t, "", nil, args...)
+		assert.Equal(t, 65, r.code, r.err)
+		assert.Contains(t, r.err, filepath.Base(frames[0]))
+	}
+	require.NoError(t, os.WriteFile(frames[0], whole, 0o600))
 
 	// The store goes on with its archive; older backups and what they need go.
 	p = serve(t, data, "--archive", archive, "--archive-interval", "1s")

@@ -74,11 +74,15 @@ func TestBackupWhileClientsWrite(t *testing.T) {
 		for w := range writers {
 			before[w] = acknowledged[w].Load()
 		}
-		out := p.must("backup", backups)
+		out := p.must("backup", backups, "--digest")
 		require.Contains(t, out, "backup 20")
+		_, digest, _ := strings.Cut(out, "; digest ")
 
 		restored := filepath.Join(t.TempDir(), "restored")
-		require.Contains(t, requireOK(t, "restore", backups, restored), "restored version")
+		out = requireOK(t, "restore", backups, restored)
+		require.Contains(t, out, "restored version")
+		require.True(t, strings.HasSuffix(out, "; digest "+digest), out)
+		require.Equal(t, digest, requireOK(t, "digest", restored), "what clients read at the version of the backup")
 		requireOK(t, "check", restored)
 		r := serve(t, restored)
 		copied, err := kvd.Open(r.addr, kvd.WithTimeout(testwait.Left()))
@@ -262,7 +266,7 @@ func TestBackupAsAStream(t *testing.T) {
 	p.fill("a", 500)
 	r := p.kvd("backup", "-")
 	require.Zero(t, r.code, r.err)
-	file := filepath.Join(t.TempDir(), "store.tar")
+	file := filepath.Join(t.TempDir(), "20261123T014200.123Z.backup") // a name like that of a backup in a directory
 	require.NoError(t, os.WriteFile(file, []byte(r.out), 0o600))
 	require.Contains(t, requireOK(t, "backup", "verify", file), "whole")
 	first, second := filepath.Join(t.TempDir(), "r"), filepath.Join(t.TempDir(), "r")
@@ -297,6 +301,9 @@ func TestBackupArguments(t *testing.T) {
 		{[]string{"backup", "verify", filepath.Join(dir, "mine")}, 65, "not whole"},
 		{[]string{"backup", "prune", dir}, 64, "--keep"},
 		{[]string{"restore", dir}, 64, "DIR is missing"},
+		{[]string{"backup", "archive", dir}, 64, "not an archive"},
+		{[]string{"digest", dir, "--version", "5"}, 64, "only its newest version"},
+		{[]string{"digest", "--version", "0"}, 64, "versions begin at 1"},
 		{[]string{"restore", dir, filepath.Join(t.TempDir(), "x")}, 64, "not a directory of backups"},
 	} {
 		r := command(t, "", nil, c.args...)

@@ -11,6 +11,7 @@ import (
 	"math"
 	"path"
 	"slices"
+	"time"
 
 	"github.com/kvd-db/kvd/internal/kv"
 	"github.com/kvd-db/kvd/internal/vfs"
@@ -169,6 +170,29 @@ func (a *Archive) Verify(ctx context.Context, pieces []*Piece, o Options) error 
 		}
 	}
 	return errors.Join(damage...)
+}
+
+// Run is successive pieces without a gap.
+type Run struct {
+	After, Version kv.SeqNum // with a backup of version After or later, any up to Version can be restored
+	Since, Until   time.Time // of the pieces
+	Pieces         int
+	Bytes          int64
+	Gap            string // why the log before is not in the archive, if that is known
+}
+
+// Runs returns the runs of an archive, oldest first.
+func Runs(pieces []*Piece) (runs []Run) {
+	for i, p := range pieces {
+		if i == 0 || !p.follows(pieces[i-1]) {
+			runs = append(runs, Run{After: p.After, Since: p.Time.Time, Gap: p.Gap})
+		}
+		r := &runs[len(runs)-1]
+		r.Version, r.Until = p.Version, p.Time.Time
+		r.Pieces++
+		r.Bytes += p.To - p.From
+	}
+	return runs
 }
 
 // Prune removes the pieces that no restore of one of the backups needs. The newest piece

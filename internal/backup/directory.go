@@ -283,7 +283,7 @@ func (d *Directory) Create(ctx context.Context, source Source, now time.Time, o 
 	if err != nil {
 		return nil, err
 	}
-	r := &Result{Manifest: &Manifest{Format: manifestFormat, ID: id, Store: hex64(info.StoreID), Version: info.Version}}
+	r := &Result{Manifest: &Manifest{Format: formatWith(o.Digest), Digest: o.Digest, ID: id, Store: hex64(info.StoreID), Version: info.Version}}
 	total := int64(0)
 	for _, f := range info.Files {
 		if err := checkName(f.Name); err != nil {

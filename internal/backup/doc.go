@@ -42,8 +42,13 @@
 //	}
 //	{"xxh64":"0123456789abcdef"}
 //
-// kvd_backup is the version of the format and stays the first field. Only the exact bytes
-// that Encode writes are accepted. A golden backup is in testdata/v1.
+// kvd_backup is the version of the format and stays the first field. Version 2 has a digest of
+// the contents after the version of the store. Only the exact bytes that Encode writes are
+// accepted. Golden manifests are in testdata/v1 and testdata/v2, a golden backup in testdata/v1.
+//
+// Files are copied, and not linked, also on one file system: a server writes to no path that a
+// client gives, and a client cannot read the server's files; and a linked file would share
+// its damage with the store.
 //
 // # The stream
 //

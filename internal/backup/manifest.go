@@ -16,7 +16,10 @@ import (
 )
 
 const (
-	manifestFormat = 1
+	// plainFormat is the format of manifests without a digest, and manifestFormat of those with
+	// one.
+	plainFormat    = 1
+	manifestFormat = 2
 	// maxManifest bounds what is read: some 100 bytes for each of a million files.
 	maxManifest = 128 << 20
 	idLayout    = "20060102T150405.000Z"
@@ -24,11 +27,14 @@ const (
 
 // Manifest lists the files of one backup.
 type Manifest struct {
-	Format  int            `json:"kvd_backup"`
-	ID      string         `json:"id"`    // its time, in UTC
-	Store   hex64          `json:"store"` // id of the store
-	Version kv.SeqNum      `json:"version"`
-	Files   []ManifestFile `json:"files"`
+	Format  int       `json:"kvd_backup"`
+	ID      string    `json:"id"`    // its time, in UTC
+	Store   hex64     `json:"store"` // id of the store
+	Version kv.SeqNum `json:"version"`
+	// Digest is a hash of the keys and values at the version, and their number, as kvd digest
+	// prints them; empty: it was not computed. Since format 2.
+	Digest string         `json:"digest,omitempty"`
+	Files  []ManifestFile `json:"files"`
 }
 
 // ManifestFile is one file of a backup.
@@ -139,10 +145,23 @@ func unseal(file string, b []byte, kind string, newest int, v sealed) error {
 	return nil
 }
 
+var digestText = regexp.MustCompile(`^[0-9a-f]{32} [0-9]{1,20}$`)
+
+// formatWith returns the format of a manifest with a digest, or without one.
+func formatWith(digest string) int {
+	if digest == "" {
+		return plainFormat
+	}
+	return manifestFormat
+}
+
 // check returns what is wrong with a manifest whose checksum holds.
 func (m *Manifest) check() error {
-	if m.Format != manifestFormat {
-		return fmt.Errorf("format %d does not exist", m.Format)
+	if m.Format != formatWith(m.Digest) {
+		return fmt.Errorf("format %d with the digest %q does not exist", m.Format, m.Digest)
+	}
+	if m.Digest != "" && !digestText.MatchString(m.Digest) {
+		return fmt.Errorf("%q is no digest", m.Digest)
 	}
 	if !IsID(m.ID) {
 		return fmt.Errorf("the id %q is no time", m.ID)

@@ -34,9 +34,28 @@ func TestManifestIsWhatFormatOneWrote(t *testing.T) {
 	require.Equal(t, noon, m.Time())
 }
 
+func TestManifestWithADigestIsWhatFormatTwoWrote(t *testing.T) {
+	golden, err := os.ReadFile("testdata/v2/sample.backup")
+	require.NoError(t, err)
+	m := withDigest()
+	require.Equal(t, string(golden), string(encoded(t, &m)))
+	again, err := Decode("sample", golden)
+	require.NoError(t, err)
+	require.Equal(t, &m, again)
+}
+
+func withDigest() Manifest {
+	m := sample
+	m.Format, m.Digest = 2, "0123456789abcdef0123456789abcdef 42"
+	return m
+}
+
 func TestOnlySensibleManifestsAreAccepted(t *testing.T) {
 	for what, change := range map[string]func(*Manifest){
 		"format 0":         func(m *Manifest) { m.Format = 0 },
+		"another format":   func(m *Manifest) { m.Format = 2 },
+		"no digest":        func(m *Manifest) { m.Format, m.Digest = 2, "\x1b[2J" },
+		"digest of 1":      func(m *Manifest) { m.Digest = withDigest().Digest },
 		"no time":          func(m *Manifest) { m.ID = "../../x" },
 		"another spelling": func(m *Manifest) { m.ID = "20261123T120000.0050Z" },
 		"foreign name":     func(m *Manifest) { m.Files[1].Name = "p-0000/../x" },
@@ -51,7 +70,7 @@ func TestOnlySensibleManifestsAreAccepted(t *testing.T) {
 		require.ErrorIs(t, err, kv.ErrCorrupt, what)
 	}
 	newer := sample
-	newer.Format = 2
+	newer.Format = 3
 	_, err := Decode("m", encoded(t, &newer))
 	require.ErrorIs(t, err, kv.ErrUnsupportedVersion)
 	_, err = Decode("m", []byte(strings.Replace(string(encoded(t, &newer)), "files", "blobs", 1)))
@@ -61,6 +80,8 @@ func TestOnlySensibleManifestsAreAccepted(t *testing.T) {
 // FuzzDecode: Encode writes exactly what Decode accepts.
 func FuzzDecode(f *testing.F) {
 	f.Add(encoded(f, &sample))
+	newer := withDigest()
+	f.Add(encoded(f, &newer))
 	f.Add([]byte("{\n \"kvd_backup\": 1,\n}"))
 	f.Add([]byte(`{"kvd_backup": 99999999999999999999,`))
 	f.Add([]byte(`{"xxh64":""}`))

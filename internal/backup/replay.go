@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"path"
 	"time"
@@ -190,7 +189,12 @@ func (r *Replay) extend(ctx context.Context, t *transfer, x *wal.Extender, p *Pi
 			return err
 		}
 	}
-	return t.readFile(ctx, r.archive.fsys, r.archive.framesPath(p), io.Writer(x), p.To-p.From, uint64(p.Sum))
+	name, size, sum := r.archive.framesPath(p), p.To-p.From, uint64(p.Sum)
+	err := t.readFile(ctx, r.archive.fsys, name, x, size, sum)
+	if errors.Is(err, kv.ErrInvalidArgument) { // the frames differ from the backup: perhaps they are damaged
+		return joinKeep(newTransfer(Options{}, 0).verifyFile(ctx, r.archive.fsys, name, size, sum), err)
+	}
+	return err
 }
 
 // setClock makes the store's clock of expiry begin at a time that it had not passed at the

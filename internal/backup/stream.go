@@ -19,7 +19,7 @@ const streamManifest = "BACKUP"
 // whole.
 func WriteStream(ctx context.Context, w io.Writer, source Source, now time.Time, o Options) (*Manifest, error) {
 	info := source.Info()
-	m := &Manifest{Format: manifestFormat, ID: now.UTC().Format(idLayout), Store: hex64(info.StoreID), Version: info.Version}
+	m := &Manifest{Format: formatWith(o.Digest), Digest: o.Digest, ID: now.UTC().Format(idLayout), Store: hex64(info.StoreID), Version: info.Version}
 	total := int64(0)
 	for _, f := range info.Files {
 		total += f.Size

@@ -19,6 +19,8 @@ const copyBytes = 256 << 10
 type Options struct {
 	// Rate bounds the bytes that are copied a second; 0: no bound.
 	Rate int64
+	// Digest is what the manifest of a new backup says; see Manifest.
+	Digest string
 	// Progress is called with the bytes done since the last call, and all bytes that there
 	// are to do. May be nil.
 	Progress func(bytes, total int64)

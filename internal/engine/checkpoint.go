@@ -46,7 +46,10 @@ var errCheckpointEnded = fmt.Errorf("%w: the disk is nearly full, so the checkpo
 //
 // K2. The bytes of a file are the same at each reading, until Release.
 //
-// K3. While a checkpoint is open, compaction deletes none of its files, and no segment of
+// K3. For ten seconds, or until Release, LookupAt and Scan can read at the version, unless all
+// snapshots were taken. A scan that has begun goes on.
+//
+// K4. While a checkpoint is open, compaction deletes none of its files, and no segment of
 // the log is deleted. The engine ends it when the disk gets too full for writes, and when
 // clients delete on a full disk, because the space of these files is needed.
 //
@@ -62,6 +65,7 @@ type Checkpoint struct {
 	released error // why it cannot be read any more; nil: it can
 	hold     *wal.Hold
 	refs     []*manifest.Ref
+	snapshot uint64 // of the version; 0: none
 }
 
 // checkpointPart is the content of one file; one of the fields after size is set.
@@ -121,7 +125,9 @@ func (e *Engine) Checkpoint(ctx context.Context) (_ *Checkpoint, err error) {
 	if err := e.sequencer.WaitVisible(ctx, e.acknowledged()); err != nil {
 		return nil, err
 	}
-	c.version = e.sequencer.Visible()
+	if c.version, err = c.chooseVersion(ctx); err != nil {
+		return nil, err
+	}
 	if err := e.log.WaitSynced(ctx, e.log.End()); err != nil {
 		return nil, err
 	}
@@ -146,6 +152,23 @@ func (e *Engine) Checkpoint(ctx context.Context) (_ *Checkpoint, err error) {
 		c.add(path.Join(descriptor.LogName, log[i].Name), log[i].Size, checkpointPart{log: &log[i]})
 	}
 	return c, nil
+}
+
+// chooseVersion returns the version of the checkpoint. It can be read for ten seconds, so that
+// a client can compute the digest of what it backs up; but not if all snapshots are taken.
+// For longer it would make compactions keep old values.
+func (c *Checkpoint) chooseVersion(ctx context.Context) (kv.SeqNum, error) {
+	s, err := c.e.BeginSnapshot(ctx, defaultLease)
+	switch {
+	case errors.Is(err, kv.ErrOverloaded), errors.Is(err, kv.ErrReadOnly):
+		return c.e.sequencer.Visible(), nil
+	case err != nil:
+		return 0, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.snapshot = s.ID
+	return s.Version, nil
 }
 
 // add registers a checkpoint, unless there are too many.
@@ -389,9 +412,10 @@ func (c *Checkpoint) release(why error) {
 // letGo releases what keeps the files.
 func (c *Checkpoint) letGo() {
 	c.mu.Lock()
-	hold, refs := c.hold, c.refs
-	c.hold, c.refs = nil, nil
+	hold, refs, snapshot := c.hold, c.refs, c.snapshot
+	c.hold, c.refs, c.snapshot = nil, nil, 0
 	c.mu.Unlock()
+	c.e.snapshots.end(snapshot)
 	if hold != nil {
 		hold.Release()
 	}

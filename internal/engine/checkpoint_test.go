@@ -202,6 +202,7 @@ func TestACheckpointDoesNotChangeUntilItIsReleased(t *testing.T) {
 	}
 	fill("a")
 	c := checkpoint(t, e)
+	e.ReleaseSnapshot(c.snapshot) // as after ten seconds
 	first := map[string][]byte{}
 	for _, f := range c.Info().Files {
 		first[f.Name] = fetched(t, c, f.Name)
@@ -376,4 +377,27 @@ func TestACheckpointCausesNoFlushes(t *testing.T) {
 	}
 	require.Less(t, flushes()-before, uint64(5))
 	require.Greater(t, e.log.Stats().LiveBytes, 2*o.logBytes, "the log is held")
+}
+
+// While a checkpoint is new, its version can be read, and holds what its files hold.
+func TestACheckpointCanBeReadAtItsVersion(t *testing.T) {
+	e := open(t, small(vfs.NewMem()))
+	put(t, e, "a", "1", synced)
+	c := checkpoint(t, e)
+	put(t, e, "a", "2", synced)
+	require.NoError(t, e.CompactAll(t.Context()))
+	read := &kv.Lookup{Key: []byte("a")}
+	_, err := e.LookupAt(t.Context(), []*kv.Lookup{read}, c.Info().Version)
+	require.NoError(t, err)
+	require.Equal(t, "1", string(read.Value))
+	require.Equal(t, 1, e.Stats().Snapshots)
+	c.Release()
+	require.Zero(t, e.Stats().Snapshots)
+	_, err = e.LookupAt(t.Context(), []*kv.Lookup{read}, c.Info().Version)
+	require.ErrorIs(t, err, kv.ErrVersionGone)
+
+	e.snapshots.limit = 0 // all are taken: a backup is possible all the same
+	c = checkpoint(t, e)
+	require.GreaterOrEqual(t, c.Info().Version, e.acknowledged())
+	c.Release()
 }

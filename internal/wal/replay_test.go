@@ -35,6 +35,13 @@ func TestReplayFromAnyNumber(t *testing.T) {
 			l, recs, r := mustOpen(t, o)
 			require.Equal(t, want, recs)
 			require.Equal(t, name == "killed, disk full", l.Suspended() != nil)
+			if l.Suspended() != nil {
+				hold := l.Hold()
+				_, err := hold.Snapshot(t.Context(), r.LastSeq)
+				require.ErrorIs(t, err, kv.ErrReadOnly)
+				hold.Release()
+				require.Empty(t, l.Durable())
+			}
 			for from := want[0].base; from <= r.LastSeq+1; from++ {
 				var expected, got []rec
 				for _, r := range want {
