@@ -91,7 +91,7 @@ var (
 	checkpoints   = describe("kvd_checkpoints_open", "Backups that are being made. Each keeps the files of its version, which takes space.")
 	checkpointAge = describe("kvd_checkpoint_oldest_seconds", "Age of the oldest backup that is being made; 0 if there is none.")
 	archived      = describe("kvd_archive_version", "The newest version in the archive of the commit log; absent without --archive.")
-	archiveAge    = describe("kvd_archive_age_seconds", "Time since the archive last held everything acknowledged; absent until it does.")
+	archiveAge    = describe("kvd_archive_age_seconds", "Time since the archive last held everything acknowledged, or since the start; absent without --archive.")
 	archiveWaits  = describe("kvd_archive_backlog_bytes", "Bytes of whole segments of the commit log that wait for the archive.")
 	archiveErrors = describe("kvd_archive_errors_total", "Attempts to archive the commit log that failed.")
 	archiveGaps   = describe("kvd_archive_gaps_total", "Parts of the commit log that the archive lacks, since the start; no restore crosses them.")
@@ -272,9 +272,7 @@ func (s sink) store(st *engine.Stats) {
 	s.number(checkpoints, float64(st.Checkpoints))
 	if a := st.Archive; a != nil {
 		s.number(archived, float64(a.Version))
-		if !a.Time.IsZero() {
-			s.number(archiveAge, time.Since(a.Time).Seconds())
-		}
+		s.number(archiveAge, time.Since(a.Time).Seconds())
 		s.number(archiveWaits, float64(a.Backlog))
 		s.counter(archiveErrors, a.Errors)
 		s.counter(archiveGaps, a.Gaps)

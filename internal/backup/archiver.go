@@ -44,7 +44,7 @@ type ArchiverOptions struct {
 // ArchiveStatus says how far an archive is.
 type ArchiveStatus struct {
 	Version kv.SeqNum // the newest in the archive
-	Time    time.Time // when the archive last had everything up to that time; zero: not yet
+	Time    time.Time // when the archive last had everything acknowledged by then, or when the archiver started
 	Backlog int64     // bytes of segments that wait
 	Pieces  uint64    // written since the start
 	Bytes   uint64    // of these
@@ -97,6 +97,7 @@ type Archiver struct {
 // kv.ErrUnsupportedVersion; vfs.ErrLocked.
 func StartArchiver(o ArchiverOptions) (*Archiver, error) {
 	a := &Archiver{o: o, stop: make(chan struct{})}
+	a.status.Time = time.Now()
 	if err := a.connect(); err != nil {
 		if errors.Is(err, kv.ErrInvalidArgument) || errors.Is(err, kv.ErrUnsupportedVersion) || errors.Is(err, vfs.ErrLocked) {
 			return nil, errors.Join(fmt.Errorf("archive the commit log: %w", err), a.closeArchive())

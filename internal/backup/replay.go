@@ -143,10 +143,11 @@ func (a *Archive) VersionAt(pieces []*Piece, at time.Time) (found kv.SeqNum, err
 }
 
 // apply extends the log of the store that is being restored to dir, and verifies it.
-func (r *Replay) apply(ctx context.Context, t *transfer, fsys vfs.FS, dir string, store uint64) (err error) {
+func (r *Replay) apply(ctx context.Context, t *transfer, fsys vfs.FS, dir string, m *Manifest) (err error) {
 	if len(r.pieces) == 0 {
 		return nil
 	}
+	store := uint64(m.Store)
 	logDir := descriptor.LogDir(dir)
 	x, err := wal.NewExtender(fsys, logDir, store)
 	if err != nil {
@@ -169,6 +170,9 @@ func (r *Replay) apply(ctx context.Context, t *transfer, fsys vfs.FS, dir string
 	_, err = wal.Replay(wal.Options{FS: fsys, Dir: logDir, StoreID: store}, func(rec wal.Record) error {
 		if rec.Last() > r.Version {
 			return fmt.Errorf("number %d is beyond version %d", rec.Last(), r.Version)
+		}
+		if rec.Base > m.Version { // about as many bytes as the pieces have
+			t.did(int64(len(rec.Payload)))
 		}
 		return context.Cause(ctx)
 	})

@@ -35,7 +35,7 @@ func (d *Directory) Restore(ctx context.Context, m *Manifest, replay *Replay, ta
 	}
 	total := m.Bytes()
 	if replay != nil {
-		total += replay.Bytes()
+		total += 2 * replay.Bytes() // they are copied, then verified
 	}
 	t := newTransfer(o, total)
 	for i := range m.Files {
@@ -128,7 +128,7 @@ func (r *restore) end(ctx context.Context, t *transfer, m *Manifest, replay *Rep
 		return kv.Corruptf(descriptor.Name, -1, "the backup does not hold this file")
 	}
 	if replay != nil {
-		if err := replay.apply(ctx, t, r.fsys, r.dir, uint64(m.Store)); err != nil {
+		if err := replay.apply(ctx, t, r.fsys, r.dir, m); err != nil {
 			return err
 		}
 	}

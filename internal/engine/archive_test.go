@@ -524,3 +524,87 @@ func TestTheArchiveFindsTheVersionOfATime(t *testing.T) {
 		require.ErrorContains(t, err, "beyond the end")
 	})
 }
+
+// An archive that does not answer delays neither clients nor the log for ever: segments are
+// given up beyond the backlog. When it answers again, the next pieces say what is missing.
+func TestAnArchiveThatHangsIsGivenUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		disk := vfs.NewMem()
+		answers := make(chan struct{})
+		var hangs atomic.Bool
+		o := archiveOptions(disk)
+		o.Archive.FS = faultfs.Wrap(disk, faultfs.InjectorFunc(func(op faultfs.Op) (f faultfs.Fault) {
+			if hangs.Load() && op.Kind == faultfs.Sync {
+				f.Delay = func() { <-answers }
+			}
+			return f
+		}))
+		o.Archive.Backlog = 4 * o.SegmentBytes
+		e := open(t, o)
+		h := newPastStates(t, e)
+		h.write(20)
+		m := backUp(t, disk, e)
+		time.Sleep(11 * time.Second)
+		hangs.Store(true)
+		for more := 10; more > 0; { // the piece that is being written is not lost
+			h.write(20)
+			require.NoError(t, e.Flush(t.Context()))
+			time.Sleep(2 * time.Second)
+			require.Less(t, e.Stats().Log.LiveBytes, o.Archive.Backlog+6*o.SegmentBytes)
+			if e.Stats().Archive.Gaps > 0 {
+				more--
+			}
+		}
+		hangs.Store(false)
+		close(answers)
+		h.write(20)
+		time.Sleep(time.Minute)
+		require.Zero(t, e.Stats().Archive.Backlog)
+		_, err := restore(t, disk, m, 0, "over the gap")
+		require.ErrorIs(t, err, kv.ErrInvalidArgument)
+		require.ErrorContains(t, err, "does not answer")
+		later := backUp(t, disk, e)
+		h.write(20)
+		require.NoError(t, e.Close())
+		_, err = restore(t, disk, later, 0, "after")
+		require.NoError(t, err)
+		require.Equal(t, h.now, held(t, disk, "after"))
+	})
+}
+
+// Segments that wait for an archive that fails are given up when they fill the disk of the
+// store, so that clients can go on that only overwrite.
+func TestAnArchiveThatFailsDoesNotFillTheDisk(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		disk := vfs.NewMem()
+		o := fullOptions(disk)
+		var broken atomic.Bool
+		o.Archive = ArchiveOptions{Dir: "archive", FS: faultfs.Wrap(vfs.NewMem(), faultfs.InjectorFunc(func(faultfs.Op) (f faultfs.Fault) {
+			if broken.Load() {
+				f.Err = syscall.ENOSPC
+			}
+			return f
+		}))}
+		e := open(t, o)
+		value := strings.Repeat("v", 1000)
+		put(t, e, "k", value, synced)
+		time.Sleep(2 * time.Minute)
+		usage, err := disk.Usage("data")
+		require.NoError(t, err)
+		disk.SetCapacity(int64(usage.Total-usage.Free) + 8<<20)
+		broken.Store(true)
+		for i := 0; e.Stats().Archive.Gaps == 0; i++ {
+			require.Less(t, i, 100_000, "the archive keeps the log, so the disk gets full")
+			if _, err := e.Put(t.Context(), []byte(key(i%20)), []byte(value), synced); err != nil {
+				require.ErrorIs(t, err, kv.ErrReadOnly)
+				time.Sleep(time.Second)
+			}
+			if i%100 == 0 {
+				time.Sleep(100 * time.Millisecond)
+			}
+		}
+		time.Sleep(time.Minute)
+		put(t, e, "k", value, synced)
+		require.ErrorIs(t, e.Stats().Archive.Err, syscall.ENOSPC)
+	})
+}

@@ -43,3 +43,32 @@ func TestABackupOfFormatOneIsRestored(t *testing.T) {
 	o.RequestID = kv.RequestID{ClientID: 7, Sequence: 1, Retried: true}
 	require.Equal(t, e.Recovery().LastSeq, put(t, e, "late", "in the log too", o), "the log has the request id")
 }
+
+// A backup of format 2 and an archive that an earlier version made are restored, to the end
+// and to a version within a micro-batch.
+func TestAnArchiveOfFormatOneIsRestored(t *testing.T) {
+	const golden = "../backup/testdata/v1/archived"
+	a, err := backup.OpenArchive(vfs.OS, golden+"/archive")
+	require.NoError(t, err)
+	pieces, err := a.Pieces()
+	require.NoError(t, err)
+	require.Len(t, pieces, 6, "two lives, in pieces")
+	d, err := backup.OpenDirectory(vfs.OS, golden+"/backups")
+	require.NoError(t, err)
+	m, err := d.Load("")
+	require.NoError(t, err)
+	require.NotEmpty(t, m.Digest)
+	for version, want := range map[kv.SeqNum]map[string]string{
+		0:             {"a": "3", "b": "4", "c": "5", "d": "6", "e": "second life"},
+		m.Version + 2: {"a": "3", "b": "4", "d": "2"},
+	} {
+		r, err := a.Plan(pieces, m, version)
+		require.NoError(t, err)
+		dir := filepath.ToSlash(filepath.Join(t.TempDir(), "restored"))
+		require.NoError(t, d.Restore(t.Context(), m, r, dir, backup.Options{}))
+		e, err := Open(dir, Options{LowDiskBytes: 1})
+		require.NoError(t, err)
+		require.Equal(t, want, contents(t, e))
+		require.NoError(t, e.Close())
+	}
+}

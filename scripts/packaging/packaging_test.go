@@ -189,6 +189,7 @@ func metricsOfAServer(t *testing.T) map[string]bool {
 	c := daemon.DefaultConfig()
 	c.Data, c.Listen, c.Admin = "data", "127.0.0.1:0", "127.0.0.1:0"
 	c.Memory, c.FS, c.Log = 64<<20, vfs.NewMem(), zap.NewNop()
+	c.Archive = filepath.Join(t.TempDir(), "archive")
 	ctx, stop := context.WithCancel(t.Context())
 	ended, ready := make(chan error, 1), make(chan [2]string, 1)
 	go func() {
