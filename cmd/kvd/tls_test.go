@@ -1,11 +1,13 @@
 package main
 
 import (
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
 	"io"
 	"io/fs"
+	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -215,10 +217,30 @@ func TestOpenSSLConnects(t *testing.T) {
 // page returns what the admin pages say.
 func page(t *testing.T, p *process, path string) string {
 	t.Helper()
-	response, err := (&http.Client{Transport: &http.Transport{DisableKeepAlives: true}}).Get("http://" + p.admin + path)
+	_, text := pageAs(t, p, path, "")
+	return text
+}
+
+// pageAs asks for a page with a token, unless that is empty.
+func pageAs(t *testing.T, p *process, path, token string) (status int, text string) {
+	t.Helper()
+	transport := &http.Transport{DisableKeepAlives: true}
+	host := p.admin
+	if socket, ok := strings.CutPrefix(host, "unix:"); ok {
+		host = "kvd"
+		transport.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, "unix", socket)
+		}
+	}
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+host+path, nil)
+	require.NoError(t, err)
+	if token != "" {
+		r.Header.Set("Authorization", "Bearer "+token)
+	}
+	response, err := (&http.Client{Transport: transport}).Do(r)
 	require.NoError(t, err)
 	defer func() { _ = response.Body.Close() }()
-	text, err := io.ReadAll(response.Body)
+	body, err := io.ReadAll(response.Body)
 	require.NoError(t, err)
-	return string(text)
+	return response.StatusCode, string(body)
 }

@@ -114,6 +114,7 @@ type rights struct {
 	name        string
 	read, write []string
 	admin       bool
+	monitor     bool
 	expires     time.Duration
 	quota       quotaFlags
 }
@@ -156,6 +157,7 @@ func (r *rights) flags(cmd *cobra.Command) {
 	cmd.Flags().StringArrayVar(&r.read, "read", nil, `prefix of keys that it may read; "" is all keys; may be repeated; \xNN stands for a byte`)
 	cmd.Flags().StringArrayVar(&r.write, "write", nil, "prefix of keys that it may write, likewise; conditions and returned items need --read, too")
 	cmd.Flags().BoolVar(&r.admin, "admin", false, "it may make administrative calls, such as kvd slowlog")
+	cmd.Flags().BoolVar(&r.monitor, "monitor", false, "it may read metrics and the status at the admin address, for Prometheus; --admin may, too")
 	cmd.Flags().DurationVar(&r.expires, "expires", 0, "how long it is valid, such as 720h; 0 means for ever")
 	r.quota.flags(cmd)
 }
@@ -171,7 +173,7 @@ func add(entries []auth.Entry, e auth.Entry) []auth.Entry {
 }
 
 func (r *rights) identity() (auth.Identity, error) {
-	i := auth.Identity{Name: r.name, Admin: r.admin, Created: time.Now().UTC().Truncate(time.Second)}
+	i := auth.Identity{Name: r.name, Admin: r.admin, Monitor: r.monitor, Created: time.Now().UTC().Truncate(time.Second)}
 	var err error
 	if i.Quota, err = r.quota.quota(); err != nil {
 		return i, err
@@ -182,8 +184,8 @@ func (r *rights) identity() (auth.Identity, error) {
 	case r.expires > 0:
 		i.Expires = i.Created.Add(r.expires)
 	}
-	if len(r.read)+len(r.write) == 0 && !r.admin {
-		return i, usagef("without a right it may do nothing: give --read, --write or --admin")
+	if len(r.read)+len(r.write) == 0 && !r.admin && !r.monitor {
+		return i, usagef("without a right it may do nothing: give --read, --write, --monitor or --admin")
 	}
 	for _, list := range []struct {
 		texts []string
@@ -290,10 +292,10 @@ func (a *app) tokenListCommand() *cobra.Command {
 			return a.listTokensJSON(entries)
 		}
 		t := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
-		fmt.Fprintln(t, "NAME\tKNOWN BY\tREAD\tWRITE\tADMIN\tEXPIRES\tQUOTA")
+		fmt.Fprintln(t, "NAME\tKNOWN BY\tREAD\tWRITE\tADMIN\tMONITOR\tEXPIRES\tQUOTA")
 		for i := range entries {
 			e := &entries[i]
-			fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%v\t%s\t%v\n", e.Name, knownBy(e), quoted(e.Read), quoted(e.Write), e.Admin, expiry(e.Expires, time.Now()), e.Quota)
+			fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%v\t%v\t%s\t%v\n", e.Name, knownBy(e), quoted(e.Read), quoted(e.Write), e.Admin, e.MayMonitor(), expiry(e.Expires, time.Now()), e.Quota)
 		}
 		return t.Flush()
 	}
@@ -310,6 +312,7 @@ func (a *app) listTokensJSON(entries []auth.Entry) error {
 			Read        []string  `json:"read,omitempty"`
 			Write       []string  `json:"write,omitempty"`
 			Admin       bool      `json:"admin"`
+			Monitor     bool      `json:"monitor"`
 			Created     time.Time `json:"created,omitzero"`
 			Expires     time.Time `json:"expires,omitzero"`
 
@@ -319,7 +322,7 @@ func (a *app) listTokensJSON(entries []auth.Entry) error {
 			MaxSnapshots   int    `json:"max_snapshots,omitempty"`
 			MaxConnections int    `json:"max_connections,omitempty"`
 		}{
-			e.Name, e.TokenID, e.Certificate, escape.Strings(e.Read), escape.Strings(e.Write), e.Admin, e.Created, e.Expires,
+			e.Name, e.TokenID, e.Certificate, escape.Strings(e.Read), escape.Strings(e.Write), e.Admin, e.MayMonitor(), e.Created, e.Expires,
 			e.Quota.Requests.String(), e.Quota.Bytes.ByteString(), burst(e.Quota.Burst), e.Quota.Snapshots, e.Quota.Connections,
 		})
 		if err != nil {

@@ -6,6 +6,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -43,8 +45,8 @@ func TestTokensAreListedWithoutTheirSecretAndRevoked(t *testing.T) {
 	r = command(t, "", nil, "token", "list", "--file", file)
 	require.Zero(t, r.code, r.err)
 	assert.Len(t, strings.Split(strings.TrimSpace(r.out), "\n"), 4)
-	assert.Regexp(t, `(?m)^app +token [0-9a-f]{16} +"user/" +"user/\\x00" +false +20\S+ +none$`, r.out)
-	assert.Regexp(t, `(?m)^kvd:ops +certificate kvd:ops +- +- +true +never +none$`, r.out)
+	assert.Regexp(t, `(?m)^app +token [0-9a-f]{16} +"user/" +"user/\\x00" +false +false +20\S+ +none$`, r.out)
+	assert.Regexp(t, `(?m)^kvd:ops +certificate kvd:ops +- +- +true +true +never +none$`, r.out)
 	r = command(t, "", nil, "token", "list", "--file", file, "-o", "json")
 	for line := range strings.Lines(r.out) {
 		assert.True(t, json.Valid([]byte(line)), line)
@@ -84,7 +86,7 @@ func TestAQuotaIsSetAndChanged(t *testing.T) {
 	r = command(t, "", nil, "token", "list", "--file", file, "-o", "json")
 	assert.Equal(t, 2, strings.Count(r.out, `"max_requests":"2/h","max_bytes":"10MiB/s","burst":"1h0m0s","max_connections":20}`), r.out)
 
-	p := serve(t, t.TempDir(), "--tokens", file)
+	p := serve(t, t.TempDir(), "--tokens", file, "--admin", "unix:"+filepath.Join(t.TempDir(), "s"))
 	get := func() result {
 		return command(t, "", []string{"KVD_TOKEN=" + token}, "get", "--addr", p.addr, "k")
 	}
@@ -191,7 +193,7 @@ func TestClientsHaveTheRightsOfTheirTokens(t *testing.T) {
 		require.ErrorIs(t, client.Put(t.Context(), []byte("user/1"), []byte("Eve")), kvd.ErrUnauthenticated, i)
 	}
 	assert.Equal(t, "Ada", ask(good, "get", "user/1").out)
-	metrics := page(t, p, "/metrics")
+	_, metrics := pageAs(t, p, "/metrics", admin)
 	assert.Regexp(t, `kvd_refused_total\{why="denied"\} [1-9]`, metrics)
 	assert.Regexp(t, `kvd_refused_total\{why="unauthenticated"\} [1-9]`, metrics)
 
@@ -224,7 +226,12 @@ func TestARevokedTokenEndsABackup(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "tokens.json")
 	writer := newToken(t, file, "writer", "--write", "")
 	admin := newToken(t, file, "admin", "--admin")
+	monitor := newToken(t, file, "prometheus", "--monitor")
 	p := serve(t, t.TempDir(), "--tokens", file)
+	open := func(n int) bool {
+		_, text := pageAs(t, p, "/metrics", monitor)
+		return strings.Contains(text, fmt.Sprintf("kvd_checkpoints_open %d\n", n))
+	}
 	value := strings.Repeat("x", 100<<10)
 	for i := range 40 {
 		r := command(t, value, []string{"KVD_TOKEN=" + writer}, "put", "--addr", p.addr, fmt.Sprintf("k%02d", i), "-")
@@ -234,10 +241,108 @@ func TestARevokedTokenEndsABackup(t *testing.T) {
 	go func() { // for four minutes, if nothing ends it
 		ended <- command(t, "", []string{"KVD_TOKEN=" + admin}, "backup", "--addr", p.addr, "--rate", "16KiB", filepath.Join(t.TempDir(), "backups"))
 	}()
-	testwait.Until(t, func() bool { return strings.Contains(page(t, p, "/metrics"), "kvd_checkpoints_open 1") })
+	testwait.Until(t, func() bool { return open(1) })
 	require.Zero(t, command(t, "", nil, "token", "revoke", "--file", file, "admin").code)
 	r := <-ended
 	assert.Equal(t, exitDenied, r.code, r.err)
 	assert.Contains(t, r.err, "does not know this token")
-	assert.Contains(t, page(t, p, "/metrics"), "kvd_checkpoints_open 0")
+	assert.True(t, open(0))
+}
+
+// With tokens, the admin pages at an address need one too; a socket is protected by its mode.
+func TestTheAdminPagesNeedAToken(t *testing.T) {
+	file, trail := filepath.Join(t.TempDir(), "tokens.json"), filepath.Join(t.TempDir(), "audit.jsonl")
+	app := newToken(t, file, "app", "--read", "")
+	monitor := newToken(t, file, "prometheus", "--monitor")
+	admin := newToken(t, file, "ops", "--admin")
+	p := serve(t, t.TempDir(), "--tokens", file, "--audit-log", trail)
+	for _, c := range []struct {
+		token  string
+		path   string
+		status int
+		says   string
+	}{
+		{"", "/livez", 200, "ok"}, {"", "/readyz", 200, "ready"}, {"", "/", 200, "/metrics"},
+		{"", "/metrics", 401, "Authorization: Bearer"}, {"", "/status.txt", 401, ""}, {"", "/debug/pprof/", 401, ""},
+		{app, "/metrics", 403, `"app" may not read these pages (kvd token new --monitor)`}, {app + "x", "/metrics", 401, "does not know this token"},
+		{monitor, "/metrics", 200, "kvd_build_info"}, {monitor, "/status.txt", 200, "READY"},
+		{monitor, "/debug/pprof/", 403, "is no administrator"}, {monitor, "/debug/pprof/cmdline", 403, ""},
+		{admin, "/metrics", 200, "kvd_admin_refused_total 7\n"}, {admin, "/debug/pprof/", 200, "goroutine"},
+	} {
+		status, text := pageAs(t, p, c.path, c.token)
+		assert.Equal(t, c.status, status, "%s: %s", c.path, text)
+		assert.Contains(t, text, c.says, c.path)
+	}
+	require.Zero(t, command(t, "", nil, "token", "revoke", "--file", file, "prometheus").code)
+	testwait.Until(t, func() bool {
+		status, _ := pageAs(t, p, "/metrics", monitor)
+		return status == 401
+	})
+	assert.Zero(t, p.end(syscall.SIGTERM))
+	audited, err := os.ReadFile(trail)
+	require.NoError(t, err)
+	assert.Contains(t, string(audited), `"event":"admin","identity":"ops","peer":"127.0.0.1:`)
+	assert.Contains(t, string(audited), `"method":"/debug/pprof/"`)
+
+	socket := filepath.Join(t.TempDir(), "admin")
+	p = serve(t, t.TempDir(), "--tokens", file, "--admin", "unix:"+socket)
+	assert.Equal(t, "unix:"+socket, p.admin)
+	info, err := os.Lstat(socket)
+	require.NoError(t, err)
+	assert.Equal(t, os.ModeSocket|0o600, info.Mode())
+	assert.Contains(t, page(t, p, "/metrics"), "kvd_build_info")
+	p.end(syscall.SIGKILL)
+	p = serve(t, t.TempDir(), "--tokens", file, "--admin", "unix:"+socket)
+	assert.Contains(t, page(t, p, "/livez"), "ok")
+	assert.Zero(t, p.end(syscall.SIGTERM))
+	_, err = os.Lstat(socket)
+	require.ErrorIs(t, err, os.ErrNotExist)
+}
+
+// At an address that other machines may reach, the admin pages have the server's certificate.
+func TestTheAdminPagesAreSecuredBeyondLoopback(t *testing.T) {
+	certs, file := devCerts(t), filepath.Join(t.TempDir(), "tokens.json")
+	admin := newToken(t, file, "ops", "--admin")
+	pool := x509.NewCertPool()
+	text, err := os.ReadFile(filepath.Join(certs, "ca.pem"))
+	require.NoError(t, err)
+	require.True(t, pool.AppendCertsFromPEM(text))
+	pair, err := tls.LoadX509KeyPair(filepath.Join(certs, "admin.pem"), filepath.Join(certs, "admin.key"))
+	require.NoError(t, err)
+	ask := func(p *process, token string, pairs ...tls.Certificate) (int, error) {
+		_, port, err := net.SplitHostPort(p.admin)
+		require.NoError(t, err)
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://localhost:"+port+"/debug/pprof/cmdline", nil)
+		require.NoError(t, err)
+		if token != "" {
+			r.Header.Set("Authorization", "Bearer "+token)
+		}
+		client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{RootCAs: pool, Certificates: pairs}}}
+		response, err := client.Do(r)
+		if err != nil {
+			return 0, err
+		}
+		return response.StatusCode, response.Body.Close()
+	}
+	expect := func(want int, status int, err error) {
+		t.Helper()
+		require.NoError(t, err)
+		assert.Equal(t, want, status)
+	}
+	anywhere := append(serverTLS(certs), "--admin", "0.0.0.0:0")
+	p := serve(t, t.TempDir(), append(anywhere, "--tokens", file)...)
+	status, err := ask(p, "")
+	expect(401, status, err)
+	status, err = ask(p, admin)
+	expect(200, status, err)
+
+	p = serve(t, t.TempDir(), append(anywhere, "--client-ca", filepath.Join(certs, "ca.pem"))...)
+	status, err = ask(p, "", pair)
+	expect(200, status, err)
+	_, err = ask(p, "")
+	require.Error(t, err, "without a certificate")
+
+	r := command(t, "", nil, append([]string{"serve", "--dev"}, anywhere...)...)
+	assert.Equal(t, 64, r.code)
+	assert.Contains(t, r.err, "unix:/path/to/socket")
 }

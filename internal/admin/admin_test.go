@@ -83,7 +83,7 @@ func stageTimes(kind, stage string, nanos ...uint64) StageTimes {
 func get(t *testing.T, s *Source, target string) (int, string) {
 	t.Helper()
 	w := httptest.NewRecorder()
-	Handler(s).ServeHTTP(w, httptest.NewRequest(http.MethodGet, target, nil))
+	Handler(s, nil).ServeHTTP(w, httptest.NewRequest(http.MethodGet, target, nil))
 	return w.Code, w.Body.String()
 }
 
@@ -279,7 +279,7 @@ func TestStatusIsForPeople(t *testing.T) {
 func TestNothingCanBeChangedThroughThePages(t *testing.T) {
 	for _, path := range []string{"/livez", "/readyz", "/metrics", "/status.txt"} {
 		w := httptest.NewRecorder()
-		Handler(sample()).ServeHTTP(w, httptest.NewRequest(http.MethodPost, path, nil))
+		Handler(sample(), nil).ServeHTTP(w, httptest.NewRequest(http.MethodPost, path, nil))
 		assert.Equal(t, http.StatusMethodNotAllowed, w.Code, path)
 	}
 	code, _ := get(t, sample(), "/nothing")

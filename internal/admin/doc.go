@@ -8,6 +8,8 @@
 //
 // Everything is read when it is asked for: nothing here runs, or costs the
 // service anything, between two scrapes. Nothing can be changed through it, and
-// no key or value is shown. It has no authentication, so it belongs on a
-// loopback address.
+// no key or value is shown.
+//
+// A [Guard] lets only clients with the right to monitor see metrics and status, and only
+// administrators profiles. The first two pages, and the list of all, are for every client.
 package admin

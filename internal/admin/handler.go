@@ -10,20 +10,24 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
-// Handler returns the pages of s. It starts nothing and holds nothing open.
-func Handler(s *Source) http.Handler {
+// maxBodyBytes bounds what a request brings: only pprof/symbol takes anything, addresses.
+const maxBodyBytes = 64 << 10
+
+// Handler returns the pages of s, which g protects; nil: every client sees all. It starts
+// nothing and holds nothing open.
+func Handler(s *Source, g *Guard) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /livez", s.serveAlive)
 	mux.HandleFunc("GET /readyz", s.serveReady)
-	mux.HandleFunc("GET /status.txt", s.serveStatus)
-	mux.Handle("GET /metrics", promhttp.HandlerFor(Registry(s), promhttp.HandlerOpts{}))
-	mux.HandleFunc("/debug/pprof/", pprof.Index)
-	mux.HandleFunc("/debug/pprof/cmdline", pprof.Cmdline)
-	mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
-	mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
-	mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
 	mux.HandleFunc("GET /{$}", serveIndex)
-	return mux
+	mux.Handle("GET /status.txt", g.protect(monitor, http.HandlerFunc(s.serveStatus)))
+	mux.Handle("GET /metrics", g.protect(monitor, promhttp.HandlerFor(Registry(s), promhttp.HandlerOpts{})))
+	for name, page := range map[string]http.HandlerFunc{
+		"": pprof.Index, "cmdline": pprof.Cmdline, "profile": pprof.Profile, "symbol": pprof.Symbol, "trace": pprof.Trace,
+	} {
+		mux.Handle("/debug/pprof/"+name, g.protect(administer, page))
+	}
+	return http.MaxBytesHandler(mux, maxBodyBytes)
 }
 
 // Registry returns a registry with all metrics of s and of the Go runtime. It

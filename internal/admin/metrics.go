@@ -109,6 +109,7 @@ var (
 	setAside    = describe("kvd_files_set_aside_total", "Unknown files moved to lost+found.")
 	reloads     = describe("kvd_reload_failures_total", "New certificates, keys or tokens that could not be used; the old ones are.")
 	auditLost   = describe("kvd_audit_dropped_total", "Events that the audit log lacks, because there were too many or its file failed.")
+	pagesNo     = describe("kvd_admin_refused_total", "Requests for admin pages refused because the client is not known or lacks the right.")
 	certificate = describe("kvd_tls_certificate_expiry_timestamp_seconds", "When the server's certificate expires.")
 	recovery    = describe("kvd_recovery_seconds", "Time that opening the store took.")
 )
@@ -252,6 +253,7 @@ func (s sink) incidents(n *Incidents) {
 	s.number(recovery, n.Recovery.Seconds())
 	s.counter(reloads, n.ReloadFailures)
 	s.counter(auditLost, n.AuditDropped)
+	s.counter(pagesNo, n.PagesRefused)
 	if !n.CertificateEnds.IsZero() {
 		s.number(certificate, float64(n.CertificateEnds.Unix()))
 	}

@@ -84,6 +84,8 @@ type Incidents struct {
 	ReloadFailures uint64
 	// AuditDropped counts lines that the audit log lacks.
 	AuditDropped uint64
+	// PagesRefused counts the requests for these pages that were refused for lack of a right.
+	PagesRefused uint64
 	// CertificateEnds is when the server's certificate expires; zero: there is none.
 	CertificateEnds time.Time
 	// Stalled is how long writes have been slowed, by reason.

@@ -104,6 +104,10 @@ func TestNobodyMayDoNothing(t *testing.T) {
 	}
 	admin := &auth.Identity{Admin: true}
 	assert.False(t, admin.MayRead([]byte("a")) || admin.MaySomething(), "it has no data")
+	assert.True(t, admin.MayMonitor())
+	monitor := &auth.Identity{Monitor: true}
+	assert.True(t, monitor.MayMonitor())
+	assert.False(t, monitor.MayAdminister() || monitor.MaySomething() || nobody.MayMonitor())
 }
 
 func write(t *testing.T, fsys vfs.FS, entries ...auth.Entry) {

@@ -18,6 +18,9 @@
 //	admin         the administrative calls, such as the slow log, which shows keys, and
 //	              backups, which hold all data; gets and scans need a right to read, too
 //
+//	monitor       the admin pages with metrics and the status, for Prometheus and the like;
+//	              admin has it, too, and the profiles
+//
 // A right counts for the keys that begin with its prefix, and for ranges within it: an open
 // end is within the empty prefix alone. Rights only add up; a range is not divided among
 // several prefixes.
@@ -51,6 +54,6 @@
 // A prefix is text in which \xNN stands for a byte and \\ for a backslash. Unknown fields are
 // errors: a misspelt right must not be ignored. The file is read again within seconds of a
 // change (see package livefile), and connections that are open have their new rights then.
-// A file that others than its owner may write to is refused. Version 1 has no quotas, and is
-// written if there are none, so that an older kvd reads the file.
+// A file that others than its owner may write to is refused. Version 1 has no quotas and no monitors, and
+// is written if there are none, so that an older kvd reads the file.
 package auth

@@ -17,7 +17,7 @@ import (
 )
 
 const (
-	// The newest version is written only for what the older one lacks: quotas.
+	// The newest version is written only for what the older one lacks: quotas and monitors.
 	fileVersion       = 1
 	fileVersionQuotas = 2
 	// maxIdentities and maxPrefixes bound a file. Guessed: each operation looks at all
@@ -50,7 +50,8 @@ type entryJSON struct {
 	Read        []string   `json:"read,omitempty"`
 	Write       []string   `json:"write,omitempty"`
 	Admin       bool       `json:"admin,omitempty"`
-	Quota       *quotaJSON `json:"quota,omitempty"` // since version 2
+	Monitor     bool       `json:"monitor,omitempty"` // since version 2
+	Quota       *quotaJSON `json:"quota,omitempty"`   // since version 2
 }
 
 type tokenJSON struct {
@@ -84,8 +85,8 @@ func Decode(text []byte) ([]Entry, error) {
 	entries := make([]Entry, len(file.Identities))
 	ids, certificates, named := map[string]bool{}, map[string]bool{}, map[string]int{}
 	for i := range file.Identities {
-		if file.Version < fileVersionQuotas && file.Identities[i].Quota != nil {
-			return nil, fmt.Errorf("identity %d: a quota needs a file of version %d", i, fileVersionQuotas)
+		if one := &file.Identities[i]; file.Version < fileVersionQuotas && (one.Quota != nil || one.Monitor) {
+			return nil, fmt.Errorf("identity %d: a quota or monitor needs a file of version %d", i, fileVersionQuotas)
 		}
 		if err := entries[i].decode(&file.Identities[i]); err != nil {
 			return nil, fmt.Errorf("identity %d: %w", i, err)
@@ -111,7 +112,7 @@ func (e *Entry) decode(from *entryJSON) (err error) {
 	if (from.Token == nil) == (from.Certificate == "") {
 		return errors.New("want either a token or a certificate")
 	}
-	e.Name, e.Certificate, e.Admin = from.Name, from.Certificate, from.Admin
+	e.Name, e.Certificate, e.Admin, e.Monitor = from.Name, from.Certificate, from.Admin, from.Monitor
 	e.Created, e.Expires = from.Created, from.Expires
 	if from.Token != nil {
 		e.TokenID = from.Token.ID
@@ -166,9 +167,9 @@ func Encode(entries []Entry) ([]byte, error) {
 		to := entryJSON{
 			Name: e.Name, Certificate: e.Certificate, Created: e.Created, Expires: e.Expires,
 			Read: escape.Strings(e.Read), Write: escape.Strings(e.Write), Admin: e.Admin,
-			Quota: e.Quota.toJSON(),
+			Monitor: e.Monitor, Quota: e.Quota.toJSON(),
 		}
-		if to.Quota != nil {
+		if to.Quota != nil || to.Monitor {
 			file.Version = fileVersionQuotas
 		}
 		if e.TokenID != "" {

@@ -15,6 +15,7 @@ type Identity struct {
 	Certificate string // name of the certificate; empty: it is known by a token
 	Read, Write []string
 	Admin       bool
+	Monitor     bool // part of Admin
 	Created     time.Time
 	Expires     time.Time // zero: never
 	Quota       Quota     // of all identities with the name together
@@ -49,6 +50,9 @@ func (i *Identity) MayWriteRange(start, end []byte) bool {
 
 // MayAdminister reports whether the identity may make administrative calls.
 func (i *Identity) MayAdminister() bool { return i != nil && i.Admin }
+
+// MayMonitor reports whether the identity may read metrics and the status of the server.
+func (i *Identity) MayMonitor() bool { return i != nil && (i.Monitor || i.Admin) }
 
 // MaySomething reports whether the identity may read or write any key.
 func (i *Identity) MaySomething() bool { return i != nil && len(i.Read)+len(i.Write) > 0 }

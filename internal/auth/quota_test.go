@@ -179,7 +179,7 @@ func goldenQuotas(t testing.TB) []byte {
 	return text
 }
 
-func TestFilesOfVersion2HaveQuotas(t *testing.T) {
+func TestFilesOfVersion2HaveQuotasAndMonitors(t *testing.T) {
 	entries, err := auth.Decode(goldenQuotas(t))
 	require.NoError(t, err)
 	require.Len(t, entries, 2)
@@ -189,6 +189,8 @@ func TestFilesOfVersion2HaveQuotas(t *testing.T) {
 	}, entries[0].Quota)
 	assert.Equal(t, "requests 1000/s, bytes 10MiB/s, snapshots 10, connections 20, burst 2s", entries[0].Quota.String())
 	assert.Equal(t, auth.Quota{Requests: auth.Rate{Count: 60, Per: time.Minute}}, entries[1].Quota)
+	assert.True(t, entries[1].Monitor)
+	assert.False(t, entries[0].Monitor)
 	text, err := auth.Encode(entries)
 	require.NoError(t, err)
 	assert.Equal(t, string(goldenQuotas(t)), string(text))
@@ -199,7 +201,8 @@ func TestWrongQuotasAreRefusedWithTheReason(t *testing.T) {
 		return fmt.Sprintf(`{"version": %d, "identities": [{"name": "x", "certificate": "kvd:x", "quota": %s}]}`, version, quota)
 	}
 	for text, says := range map[string]string{
-		file(1, `{}`):                                            "a quota needs a file of version 2",
+		file(1, `{}`): "a quota or monitor needs a file of version 2",
+		`{"version": 1, "identities": [{"name": "x", "certificate": "kvd:x", "monitor": true}]}`: "needs a file of version 2",
 		file(3, `{}`):                                            "use a newer one",
 		file(2, `{"max_request": "1/s"}`):                        "unknown field",
 		file(2, `{"max_requests": "1000"}`):                      `max_requests: "1000" is no rate, such as`,

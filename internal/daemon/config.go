@@ -97,7 +97,7 @@ func (c *Config) Settings() []*Setting {
 		{Name: "create", value: boolValue{&c.Create},
 			Help: "create a new store even if the parent directory is missing, or the directory holds other files"},
 		{Name: "listen", value: stringValue{&c.Listen}, Help: "address for clients; port 0 chooses a free port"},
-		{Name: "admin", value: stringValue{&c.Admin}, Help: "address for health, metrics and profiles"},
+		{Name: "admin", value: stringValue{&c.Admin}, Help: "address for health, metrics and profiles: host:port, or unix:/path/to/socket for this user alone. With --tokens all but /livez and /readyz need a token with the right to monitor, and profiles one of an administrator, except on a socket; not on loopback it uses --tls-cert"},
 		{Name: "partitions", value: intValue{&c.Partitions},
 			Help: fmt.Sprintf("number of hash partitions of a new store, fixed at its creation; 0 means %d, or what an existing store has", engine.DefaultPartitions)},
 		{Name: "durability", value: durabilityValue{&c.Durability}, Help: "durability of writes that do not choose one: memory, buffered or sync"},
@@ -211,7 +211,7 @@ func (c *Config) normalize() error {
 	if err := c.checkAddress(c.Listen, c.authenticates()); err != nil {
 		return err
 	}
-	if err := c.checkAddress(c.Admin, false); err != nil {
+	if err := c.checkAdmin(); err != nil {
 		return err
 	}
 	if c.Durability == kv.DurabilityDefault {
@@ -262,6 +262,20 @@ func (c *Config) checkTLS() error {
 // authenticates reports whether every client is encrypted and authenticated.
 func (c *Config) authenticates() bool { return c.TLSCert != "" && (c.ClientCA != "" || c.Tokens != "") }
 
+// checkAdmin refuses an address of the admin pages that cannot be one, or is not protected.
+func (c *Config) checkAdmin() error {
+	name, socket := c.adminSocket()
+	switch {
+	case !socket:
+		return c.checkAddress(c.Admin, c.authenticates())
+	case name == "":
+		return fmt.Errorf("%w: --admin %q names no socket; want unix:/path/to/socket", ErrUsage, c.Admin)
+	case len(name) > socketNameBytes:
+		return fmt.Errorf("%w: --admin %q: the name of a socket may have %d bytes, this one has %d; choose a shorter one", ErrUsage, c.Admin, socketNameBytes, len(name))
+	}
+	return nil
+}
+
 // checkAddress refuses an address that other machines can reach unless it is protected, or
 // --insecure-allow-remote is set.
 func (c *Config) checkAddress(address string, protected bool) error {
@@ -277,7 +291,8 @@ func (c *Config) checkAddress(address string, protected bool) error {
 		return nil
 	case address == c.Admin:
 		return fmt.Errorf("%w: %q is not a loopback address, and the admin pages are not protected. "+
-			"Listen on 127.0.0.1 and let a tunnel or proxy protect it, or pass --insecure-allow-remote if all that can reach the port may see them",
+			"Listen on 127.0.0.1 or on unix:/path/to/socket; or pass --tls-cert, --tls-key, and --client-ca or --tokens; "+
+			"or --insecure-allow-remote if all that can reach the port may see them",
 			ErrUsage, address)
 	}
 	return fmt.Errorf("%w: %q is not a loopback address, and clients are not authenticated: pass --tls-cert, --tls-key, and --client-ca or --tokens "+

@@ -37,9 +37,12 @@ func TestOnlyLoopbackUnlessAskedFor(t *testing.T) {
 		require.NoError(t, c.normalize(), address)
 		c.TLSCert, c.TLSKey = "", ""
 		assert.Equal(t, allowed, c.normalize() == nil, "%s: tokens in plain text", address)
+		c.Listen, c.Admin = "127.0.0.1:0", address
+		assert.Equal(t, allowed, c.normalize() == nil, "%s: the admin pages in plain text", address)
 		c.TLSCert, c.TLSKey = "cert", "key"
-		c.Admin = address
-		assert.Equal(t, allowed, c.normalize() == nil, "%s: the admin pages are not protected by that", address)
+		require.NoError(t, c.normalize(), address)
+		c.Tokens = ""
+		assert.Equal(t, allowed, c.normalize() == nil, "%s: the admin pages without authentication", address)
 		c = DefaultConfig()
 		c.Admin, c.Remote = address, true
 		require.NoError(t, c.normalize(), address)

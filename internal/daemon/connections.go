@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"crypto/tls"
 	"fmt"
 	"math"
 	"net"
@@ -90,8 +91,16 @@ func (p *pageConns) track(conn net.Conn, state http.ConnState) {
 	for len(p.idle)+len(p.busy) > p.limit && len(p.idle) > 0 {
 		eldest := p.idle[0]
 		p.idle = p.idle[1:]
-		_ = eldest.Close() // its server hears of that
+		closeNow(eldest) // its server hears of that
 	}
+}
+
+// closeNow closes a connection. TLS would wait for a client that does not read.
+func closeNow(conn net.Conn) {
+	if secured, ok := conn.(*tls.Conn); ok {
+		conn = secured.NetConn()
+	}
+	_ = conn.Close()
 }
 
 func (p *pageConns) forgetLocked(conn net.Conn) {

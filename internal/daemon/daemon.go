@@ -38,6 +38,7 @@ type process struct {
 	audited *audit.Log          // nil: there is none
 
 	listen, adminListen net.Listener
+	guard               *admin.Guard // nil: the admin pages are for every client
 	pages               *http.Server
 	ended               chan error // capacity 2: what a listener's Serve returned
 
@@ -144,6 +145,7 @@ func run(ctx context.Context, config Config, live *liveSettings, ready func(list
 		return nil, false, err
 	}
 	defer s.closeListeners()
+	s.guard = s.pageGuard()
 	s.servePages(build)
 	defer s.closePages()
 	if config.Supervisor.Send != nil {
@@ -174,7 +176,7 @@ func (s *process) bind() (err error) {
 	if s.listen, err = net.Listen("tcp", s.config.Listen); err != nil {
 		return fmt.Errorf("%w for clients: %w; %s with --listen", ErrListen, err, listenAdvice(err))
 	}
-	if s.adminListen, err = net.Listen("tcp", s.config.Admin); err != nil {
+	if s.adminListen, err = s.listenAdmin(); err != nil {
 		return errors.Join(fmt.Errorf("%w for operators: %w; %s with --admin", ErrListen, err, listenAdvice(err)), s.listen.Close())
 	}
 	return nil
@@ -209,7 +211,7 @@ const pageTimeout = 10 * time.Minute
 // servePages starts the admin pages.
 func (s *process) servePages(build admin.Build) {
 	s.pages = &http.Server{
-		Handler:           admin.Handler(s.source(build)),
+		Handler:           admin.Handler(s.source(build), s.guard),
 		ReadHeaderTimeout: 5 * time.Second,
 		ReadTimeout:       10 * time.Second, // no page reads a large body
 		WriteTimeout:      pageTimeout,

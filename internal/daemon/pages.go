@@ -49,6 +49,7 @@ func (s *process) incidents() admin.Incidents {
 	if s.audited != nil {
 		incidents.AuditDropped = s.audited.Dropped()
 	}
+	incidents.PagesRefused = s.guard.Refused()
 	if s.tls != nil {
 		incidents.CertificateEnds = s.tls.Ends()
 	}

@@ -1,0 +1,66 @@
+package daemon
+
+import (
+	"crypto/tls"
+	"net"
+	"strings"
+
+	"github.com/kvd-db/kvd/internal/admin"
+	"github.com/kvd-db/kvd/internal/audit"
+	"github.com/kvd-db/kvd/internal/vfs"
+)
+
+// unixPrefix begins an admin address that is the name of a socket.
+const unixPrefix = "unix:"
+
+// socketNameBytes is the longest name of a socket on every system.
+const socketNameBytes = 103
+
+// adminSocket returns the name of the socket for the admin pages, and whether it is to be one.
+func (c *Config) adminSocket() (name string, ok bool) { return strings.CutPrefix(c.Admin, unixPrefix) }
+
+// adminTLS reports whether the admin pages are secured by the server's certificate: at an
+// address that other machines may reach.
+func (c *Config) adminTLS() bool {
+	host, _, err := net.SplitHostPort(c.Admin)
+	return err == nil && c.TLSCert != "" && !isLoopback(host)
+}
+
+// listenAdmin listens for the admin pages.
+func (s *process) listenAdmin() (net.Listener, error) {
+	if name, ok := s.config.adminSocket(); ok {
+		l, err := vfs.ListenUnix(name)
+		return socketListener{l}, err
+	}
+	l, err := net.Listen("tcp", s.config.Admin)
+	if err != nil || !s.config.adminTLS() {
+		return l, err
+	}
+	config := s.tls.Config()
+	config.MinVersion = tls.VersionTLS13
+	return tls.NewListener(l, config), nil
+}
+
+// socketListener is a listener whose address is as --admin has it.
+type socketListener struct{ net.Listener }
+
+// Addr implements net.Listener.
+func (l socketListener) Addr() net.Addr { return socketAddr{l.Listener.Addr()} }
+
+type socketAddr struct{ net.Addr }
+
+func (a socketAddr) String() string { return unixPrefix + a.Addr.String() }
+
+// pageGuard returns nil if the admin pages are for every client that reaches them: those of this
+// machine, while there is no token that one could show, and those that may open the socket.
+func (s *process) pageGuard() *admin.Guard {
+	_, socket := s.config.adminSocket()
+	if s.auth == nil || socket || s.config.Tokens == "" && !s.config.adminTLS() {
+		return nil
+	}
+	report := s.audit()
+	if report == nil {
+		report = func(audit.Event) {}
+	}
+	return &admin.Guard{Auth: s.auth, Audit: report}
+}
