@@ -202,11 +202,23 @@ func TestClientsHaveTheRightsOfTheirTokens(t *testing.T) {
 	require.NoError(t, err)
 	for _, want := range []string{
 		`"event":"sign_in","identity":"app","peer":"127.0.0.1:`, `"event":"sign_in","identity":"kvd:app"`,
-		`"event":"sign_in_failed","peer":"127.0.0.1:`, `"event":"refused","identity":"reader","reason":"write this key"`,
-		`"event":"admin","identity":"admin","peer":"127.0.0.1:`, `has expired`,
+		`"event":"admin","identity":"admin","peer":"127.0.0.1:`, `"method":"/kvd.v1.AdminService/ListSlowRequests"`,
 	} {
 		assert.Contains(t, string(audited), want)
 	}
+	refused, err := os.ReadFile(trail + ".refused")
+	require.NoError(t, err)
+	for _, want := range []string{`"event":"sign_in_failed","peer":"127.0.0.1:`, `has expired`} {
+		assert.Contains(t, string(refused), want)
+	}
+	for _, want := range []string{
+		`"identity":"reader","peer":"127\.0\.0\.1:\d+","method":"Pipeline\.Put","reason":"write this key"`,
+		`"identity":"app","peer":"127\.0\.0\.1:\d+","method":"/kvd\.v1\.KVService/Scan","reason":"read all of this range"`,
+		`"identity":"app","peer":"127\.0\.0\.1:\d+","method":"/kvd\.v1\.AdminService/ListSlowRequests","reason":"call this method"`,
+	} {
+		assert.Regexp(t, want, string(refused))
+	}
+	audited = append(audited, refused...)
 	for line := range strings.Lines(string(audited)) {
 		assert.True(t, json.Valid([]byte(line)), line)
 	}

@@ -1,10 +1,7 @@
 package audit
 
 import (
-	"encoding/json"
 	"errors"
-	"fmt"
-	"io/fs"
 	"sync"
 	"time"
 
@@ -12,22 +9,21 @@ import (
 )
 
 const (
-	// LinesPerSecond bounds the rate of lines, and how many may come at once: of
-	// administrative calls, and of all others together. Guessed: more than operators read,
-	// and 2 GB a day of each at most.
-	LinesPerSecond = 100
 	// DefaultMaxBytes is when a file is full by default.
 	DefaultMaxBytes = 64 << 20
-	// queueLines is how many lines may wait for the file. Guessed.
+	// queueLines is how many lines may wait for a file. Guessed.
 	queueLines = 1024
 	// reservedLines is how many of those only administrative calls may take.
 	reservedLines = queueLines / 4
+	// refusedSuffix is of the file with what was refused.
+	refusedSuffix = ".refused"
 )
 
 // Event is a line of the log.
 type Event struct {
 	Time     time.Time `json:"time"`
 	Kind     string    `json:"event"`
+	Of       string    `json:"of,omitempty"`
 	Identity string    `json:"identity,omitempty"`
 	Peer     string    `json:"peer,omitempty"`
 	Method   string    `json:"method,omitempty"`
@@ -44,56 +40,45 @@ const (
 	dropped      = "dropped"
 )
 
-// Log writes events to a file. Safe for concurrent use.
+// Log writes events to files. Safe for concurrent use.
 type Log struct {
-	fs       vfs.FS
-	name     string
-	maxBytes int64
-	report   func(error)
-
-	lines chan Event
-	ended chan struct{}
+	done     *file // sign-ins and administrative calls
+	refusals *file
 
 	mu struct {
 		sync.Mutex
 		closed  bool
-		dropped uint64 // since the last line
-		total   uint64 // dropped since the start
-		// admin and others are rates of their own: every client can make lines of the other
-		// kinds, and must not keep an administrative call out of the log by that.
-		admin, others rate
+		dropped uint64 // since the start
+		limits  [classes]limit
 	}
-
-	// Used by the goroutine that writes.
-	file   vfs.File
-	size   int64
-	failed bool // the last write, which was reported
 }
 
-// Open appends to a file, which it makes if need be. report is told of an error of the file,
-// once until a line is written again.
+// Open appends to the files of a log, which it makes if need be. report is told of an error of
+// each file, once until a line is written again.
 func Open(fsys vfs.FS, name string, maxBytes int64, report func(error)) (*Log, error) {
-	l := &Log{fs: fsys, name: name, maxBytes: maxBytes, report: report, lines: make(chan Event, queueLines), ended: make(chan struct{})}
-	l.mu.admin.lines, l.mu.others.lines = LinesPerSecond, LinesPerSecond
-	if err := l.open(); err != nil {
-		return nil, fmt.Errorf("audit log: %w", err)
+	l := new(Log)
+	for c := range classes {
+		l.mu.limits[c] = newLimit()
 	}
-	go l.run()
+	var err error
+	if l.done, err = openFile(fsys, name, maxBytes, report); err != nil {
+		return nil, err
+	}
+	if l.refusals, err = openFile(fsys, name+refusedSuffix, maxBytes, report); err != nil {
+		return nil, errors.Join(err, l.done.close())
+	}
 	return l, nil
 }
 
-func (l *Log) open() (err error) {
-	l.file, err = l.fs.OpenReadWrite(l.name)
-	if errors.Is(err, fs.ErrNotExist) {
-		l.file, err = l.fs.Create(l.name)
+// fileOf returns the file of a class, and how many lines of it may wait.
+func (l *Log) fileOf(c class) (f *file, room int) {
+	switch c {
+	case ofAdmin:
+		return l.done, queueLines
+	case ofSignIns:
+		return l.done, queueLines - reservedLines
 	}
-	if err != nil {
-		return err
-	}
-	if l.size, err = l.file.Size(); err != nil {
-		return errors.Join(err, l.file.Close())
-	}
-	return nil
+	return l.refusals, queueLines
 }
 
 // Add writes an event, or counts it as dropped. It does not wait.
@@ -104,116 +89,65 @@ func (l *Log) Add(e Event) {
 		return
 	}
 	e.Time = time.Now().UTC()
-	of, room := &l.mu.others, cap(l.lines)-reservedLines
-	if e.Kind == Admin {
-		of, room = &l.mu.admin, cap(l.lines)
-	}
-	if len(l.lines)+1 >= room || !of.take(e.Time) {
+	c := classOf(&e)
+	limit := &l.mu.limits[c]
+	address, peer := limit.peer(c, addressOf(e.Peer))
+	f, room := l.fileOf(c)
+	// Room for a line is also that for one which says what was dropped.
+	if len(f.lines)+2 > room || limit.all.left(e.Time) < 1 || peer.left(e.Time) < 1 {
+		peer.dropped++
 		l.mu.dropped++
-		l.mu.total++
 		return
 	}
-	l.sayDroppedLocked(e.Time)
-	l.lines <- e
-}
-
-// rate bounds lines of some kinds.
-type rate struct {
-	lines float64 // that may be written now
-	at    time.Time
-}
-
-// take reports whether a line may be written now.
-func (r *rate) take(now time.Time) bool {
-	r.lines = min(LinesPerSecond, r.lines+now.Sub(r.at).Seconds()*LinesPerSecond)
-	r.at = now
-	if r.lines < 1 {
-		return false
+	limit.all.take(e.Time)
+	peer.take(e.Time)
+	switch lost := f.lost.Swap(0); {
+	case lost > 0:
+		f.lines <- Event{Time: e.Time, Kind: dropped, Dropped: lost}
+	case peer.dropped > 0:
+		f.lines <- saysDropped(e.Time, c, address, peer)
 	}
-	r.lines--
-	return true
+	f.lines <- e
+	limit.sweep(e.Time, func(address string, _ uint64) bool {
+		if len(f.lines) >= room {
+			return false
+		}
+		f.lines <- saysDropped(e.Time, c, address, limit.peers[address])
+		return true
+	})
 }
 
-// sayDroppedLocked adds a line with the count of what was dropped; there is room for it.
-func (l *Log) sayDroppedLocked(now time.Time) {
-	if l.mu.dropped > 0 {
-		l.lines <- Event{Time: now, Kind: dropped, Dropped: l.mu.dropped}
-		l.mu.dropped = 0
-	}
+// saysDropped returns a line with what was dropped of an address.
+func saysDropped(now time.Time, c class, address string, p *peerLimit) Event {
+	n := p.dropped
+	p.dropped = 0
+	return Event{Time: now, Kind: dropped, Of: classNames[c], Peer: address, Dropped: n}
 }
 
-// Dropped returns how many events were dropped, for lack of room or because the file failed.
+// Dropped returns how many events were dropped, for lack of room or because a file failed.
 func (l *Log) Dropped() uint64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.mu.total
+	return l.mu.dropped + l.done.total.Load() + l.refusals.total.Load()
 }
 
 // Close writes what is waiting. It is idempotent.
 func (l *Log) Close() error {
 	l.mu.Lock()
-	if !l.mu.closed {
-		l.mu.closed = true
-		if len(l.lines) < cap(l.lines) {
-			l.sayDroppedLocked(time.Now().UTC())
-		}
-		close(l.lines)
-	}
+	closed := l.mu.closed
+	l.mu.closed = true
 	l.mu.Unlock()
-	<-l.ended
-	if l.file == nil {
+	if closed {
 		return nil
 	}
-	return l.file.Close()
-}
-
-func (l *Log) run() {
-	defer close(l.ended)
-	for e := range l.lines {
-		err := l.write(e)
-		if err != nil {
-			l.mu.Lock()
-			l.mu.total++
-			l.mu.dropped++
-			l.mu.Unlock()
-			if !l.failed {
-				l.report(fmt.Errorf("audit log %s: %w", l.name, err))
+	now := time.Now().UTC()
+	for c := range classes { // no other goroutine uses the limits any more
+		f, _ := l.fileOf(c)
+		for address, p := range l.mu.limits[c].peers {
+			if p.dropped > 0 {
+				f.lines <- saysDropped(now, c, address, p)
 			}
 		}
-		l.failed = err != nil
 	}
-}
-
-func (l *Log) write(e Event) error {
-	line, err := json.Marshal(e)
-	if err != nil {
-		return err
-	}
-	line = append(line, '\n')
-	if l.file != nil && l.size > 0 && l.size+int64(len(line)) > l.maxBytes {
-		if err := l.rotate(); err != nil {
-			return err
-		}
-	}
-	if l.file == nil {
-		if err := l.open(); err != nil {
-			l.file = nil
-			return err
-		}
-	}
-	if _, err := l.file.WriteAt(line, l.size); err != nil {
-		return err // the next line is written over what there is of this one
-	}
-	l.size += int64(len(line))
-	return nil
-}
-
-// rotate renames the file. A new one is opened by the next write.
-func (l *Log) rotate() error {
-	err := l.file.Close()
-	l.file = nil
-	if err != nil {
-		return err
-	}
-	return vfs.Rotate(l.fs, l.name, l.name+".1")
+	return errors.Join(l.done.close(), l.refusals.close())
 }

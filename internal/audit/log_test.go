@@ -3,6 +3,7 @@ package audit_test
 import (
 	"encoding/json"
 	"fmt"
+	"net"
 	"strings"
 	"syscall"
 	"testing"
@@ -37,59 +38,125 @@ func TestEventsAreAppendedAsLines(t *testing.T) {
 	for i := range 2 { // it is opened again
 		l, err := audit.Open(fsys, "audit", 1<<20, func(err error) { assert.NoError(t, err) })
 		require.NoError(t, err)
-		l.Add(audit.Event{Kind: audit.Refused, Identity: "app\n\x00", Peer: "1.2.3.4:5", Method: "Get"})
+		l.Add(audit.Event{Kind: audit.SignIn, Identity: "app\n\x00", Peer: "1.2.3.4:5", Method: "Get"})
+		l.Add(audit.Event{Kind: audit.Refused, Identity: "eve"})
 		require.NoError(t, l.Close())
 		require.NoError(t, l.Close())
 		l.Add(audit.Event{Kind: audit.Admin})
 		assert.Len(t, lines(t, fsys, "audit"), i+1)
+		assert.Len(t, lines(t, fsys, "audit.refused"), i+1)
 	}
 	e := lines(t, fsys, "audit")[0]
 	assert.Equal(t, "app\n\x00", e.Identity)
 	assert.WithinDuration(t, time.Now(), e.Time, time.Hour)
+	assert.Equal(t, "eve", lines(t, fsys, "audit.refused")[0].Identity)
 }
 
-func TestAFloodIsDroppedAndCounted(t *testing.T) {
+// ofEach returns the events other than those that say what was dropped, by address, and the
+// numbers that were dropped.
+func ofEach(all []audit.Event) (kept map[string]int, dropped map[string]uint64) {
+	kept, dropped = map[string]int{}, map[string]uint64{}
+	for _, e := range all {
+		if e.Kind == "dropped" {
+			dropped[e.Peer] += e.Dropped
+		} else {
+			host, _, _ := net.SplitHostPort(e.Peer)
+			kept[host]++
+		}
+	}
+	return kept, dropped
+}
+
+// What one address floods the log with is dropped and counted for that address, and keeps
+// neither lines of others nor of other kinds out.
+func TestAFloodIsDroppedAndCountedByAddress(t *testing.T) {
+	for kind, name := range map[string]string{audit.SignIn: "audit", audit.SignInFailed: "audit.refused", audit.Refused: "audit.refused"} {
+		synctest.Test(t, func(t *testing.T) {
+			fsys := vfs.NewMem()
+			l, err := audit.Open(fsys, "audit", 1<<30, func(err error) { assert.NoError(t, err) })
+			require.NoError(t, err)
+			const flood, most = 10_000, audit.LinesPerSecond / 2
+			for i := range flood {
+				l.Add(audit.Event{Kind: kind, Peer: fmt.Sprintf("10.0.0.1:%d", i)})
+			}
+			l.Add(audit.Event{Kind: kind, Peer: "10.0.0.2:1"})
+			l.Add(audit.Event{Kind: audit.Admin, Method: "Backup", Peer: "10.0.0.1:1"})
+			synctest.Wait()
+			kept, dropped := ofEach(lines(t, fsys, name))
+			if name == "audit" {
+				kept["10.0.0.1"]-- // the call of the administrator
+			}
+			assert.Equal(t, most, kept["10.0.0.1"], kind)
+			assert.Equal(t, 1, kept["10.0.0.2"], kind)
+			assert.Empty(t, dropped, "it is said later")
+			done := lines(t, fsys, "audit")
+			assert.Equal(t, "Backup", done[len(done)-1].Method, kind)
+			assert.EqualValues(t, flood-most, l.Dropped(), kind)
+
+			time.Sleep(time.Minute)
+			l.Add(audit.Event{Kind: kind, Peer: "10.0.0.3:1"})
+			synctest.Wait()
+			all := lines(t, fsys, name)
+			said := all[len(all)-1]
+			assert.Equal(t, "10.0.0.1", said.Peer, "another line has it said")
+			assert.EqualValues(t, flood-most, said.Dropped)
+			assert.Contains(t, []string{audit.SignIn, audit.Refused}, said.Of)
+			require.NoError(t, l.Close())
+		})
+	}
+}
+
+// Addresses of one network of version 6 are one, and there is a bound to how many have a limit
+// of their own, and to all together.
+func TestAFloodFromManyAddressesIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fsys := vfs.NewMem()
 		l, err := audit.Open(fsys, "audit", 1<<30, func(err error) { assert.NoError(t, err) })
 		require.NoError(t, err)
 		const flood = 10_000
-		for range flood {
-			l.Add(audit.Event{Kind: audit.SignInFailed})
+		for i := range flood {
+			l.Add(audit.Event{Kind: audit.Refused, Peer: fmt.Sprintf("[2001:db8::%x]:1", i)})
 		}
-		time.Sleep(time.Second)
-		l.Add(audit.Event{Kind: audit.SignIn})
+		for i := range flood {
+			l.Add(audit.Event{Kind: audit.Refused, Peer: fmt.Sprintf("10.1.%d.%d:1", i>>8, i&0xff)})
+		}
 		require.NoError(t, l.Close())
-		all := lines(t, fsys, "audit")
-		require.Len(t, all, audit.LinesPerSecond+2)
-		said := all[audit.LinesPerSecond]
-		assert.Equal(t, "dropped", said.Kind)
-		assert.EqualValues(t, flood-audit.LinesPerSecond, said.Dropped)
-		assert.EqualValues(t, said.Dropped, l.Dropped())
-		assert.Equal(t, audit.SignIn, all[len(all)-1].Kind)
+		all := lines(t, fsys, "audit.refused")
+		kept, dropped := ofEach(all)
+		ofV6 := 0
+		for host, n := range kept {
+			if strings.Contains(host, ":") {
+				ofV6 += n
+			}
+		}
+		assert.Equal(t, audit.LinesPerSecond/2, ofV6)
+		assert.EqualValues(t, flood-audit.LinesPerSecond/2, dropped["2001:db8::/64"])
+		assert.LessOrEqual(t, len(all), audit.LinesPerSecond+1025)
+		assert.EqualValues(t, 2*flood-audit.LinesPerSecond, l.Dropped())
+		assert.NotZero(t, dropped[""], "what has no limit of its own counts together")
 	})
 }
 
-// A client that is refused again and again, or signs in again and again, keeps no
-// administrative call out of the log.
-func TestAFloodHidesNoAdministrativeCall(t *testing.T) {
-	for _, kind := range []string{audit.SignIn, audit.SignInFailed, audit.Refused} {
-		synctest.Test(t, func(t *testing.T) {
-			fsys := vfs.NewMem()
-			l, err := audit.Open(fsys, "audit", 1<<30, func(err error) { assert.NoError(t, err) })
-			require.NoError(t, err)
-			const flood = 2 * audit.LinesPerSecond
-			for range flood {
-				l.Add(audit.Event{Kind: kind})
-			}
-			l.Add(audit.Event{Kind: audit.Admin, Method: "Backup"})
-			require.NoError(t, l.Close())
-			all := lines(t, fsys, "audit")
-			last := all[len(all)-1]
-			assert.Equal(t, "Backup", last.Method, kind)
-			assert.EqualValues(t, flood-audit.LinesPerSecond, l.Dropped(), kind)
-		})
-	}
+// Refusals fill and rotate a file of their own.
+func TestRefusalsDisplaceNoOtherLine(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fsys := vfs.NewMem()
+		l, err := audit.Open(fsys, "audit", 1000, func(err error) { assert.NoError(t, err) })
+		require.NoError(t, err)
+		l.Add(audit.Event{Kind: audit.Admin, Method: "Backup"})
+		l.Add(audit.Event{Kind: audit.SignIn, Identity: "ops"})
+		for range 100 {
+			l.Add(audit.Event{Kind: audit.Refused})
+			l.Add(audit.Event{Kind: audit.SignInFailed})
+			time.Sleep(time.Second)
+		}
+		require.NoError(t, l.Close())
+		names, err := fsys.List(".")
+		require.NoError(t, err)
+		assert.Equal(t, []string{"audit", "audit.refused", "audit.refused.1"}, names)
+		assert.Len(t, lines(t, fsys, "audit"), 2)
+		assert.Zero(t, l.Dropped())
+	})
 }
 
 func TestAFullFileIsSetAside(t *testing.T) {
@@ -105,7 +172,7 @@ func TestAFullFileIsSetAside(t *testing.T) {
 		require.NoError(t, l.Close())
 		names, err := fsys.List(".")
 		require.NoError(t, err)
-		assert.Equal(t, []string{"audit", "audit.1"}, names)
+		assert.Equal(t, []string{"audit", "audit.1", "audit.refused"}, names)
 		next := 100
 		for _, name := range []string{"audit", "audit.1"} {
 			all := lines(t, fsys, name)

@@ -130,7 +130,7 @@ func (c *Config) Settings() []*Setting {
 		{Name: "tokens", value: stringValue{&c.Tokens},
 			Help: "file with the identities of clients and their rights, see kvd token; likewise. Without it, a client with a certificate may do everything"},
 		{Name: "audit-log", value: stringValue{&c.AuditLog},
-			Help: "file for sign-ins, refusals and administrative calls, as JSON lines without keys and values; at 64MiB it is renamed to NAME.1. Needs --tokens or --client-ca"},
+			Help: "file for sign-ins and administrative calls, as JSON lines without keys and values; refusals go to NAME.refused. At 64MiB a file is renamed to NAME.1 or NAME.refused.1. Needs --tokens or --client-ca"},
 		{Name: "archive", value: stringValue{&c.Archive},
 			Help: "directory to which the commit log is copied before it is deleted, so that kvd restore can restore any version since a backup; best on another disk. Made if it is missing; each store needs its own"},
 		{Name: "archive-interval", value: durationValue{&c.ArchiveEvery}, Help: "how long a write may be missing in the archive, while that can be written to; at least 1s"},

@@ -28,6 +28,15 @@ const (
 	Admin
 )
 
+// Caller is a client as far as one request goes.
+type Caller struct {
+	// Who is set by Authorize. It is nil without authentication, and for every client if the
+	// method is public.
+	Who    *auth.Identity
+	Conn   *Conn  // it came by; nil: by none
+	Method string // for the audit log
+}
+
 // Refuse makes Serve fail, because a protocol cannot be served safely. It is called when a
 // protocol is made.
 func (s *Server) Refuse(err error) { s.unfit = errors.Join(s.unfit, err) }
@@ -45,84 +54,78 @@ func (s *Server) checkRules() error {
 	return err
 }
 
-// Authorize returns who a client is, if it may call a method. Without authentication it is
-// nil, and every client may do everything. What the method does with keys is judged later, by
-// what it asks the Server for.
-func (s *Server) Authorize(session *auth.Session, r Rule, now time.Time) (*auth.Identity, error) {
+// Authorize finds out who a client is, and returns an error if it may not call a method.
+// Without authentication it is nil, and every client may do everything. What the method does
+// with keys is judged later, by what it asks the Server for.
+func (s *Server) Authorize(c *Caller, session *auth.Session, r Rule, now time.Time) (err error) {
+	c.Who = nil
 	if s.options.Auth == nil || r == Public {
-		return nil, nil
+		return nil
 	}
 	who, err := session.Identity(now)
 	if err != nil {
-		return nil, s.unauthenticated(err)
+		return s.unauthenticated(c, err)
 	}
-	switch r {
-	case SignedIn:
-		return who, nil
-	case ByKey:
-		if who.MaySomething() {
-			return who, nil
-		}
-	case Admin:
-		if who.MayAdminister() {
-			return who, nil
-		}
+	if r == SignedIn || r == ByKey && who.MaySomething() || r == Admin && who.MayAdminister() {
+		c.Who = who
+		return nil
 	}
-	return nil, s.denied(who, "call this method")
+	return s.denied(&Caller{who, c.Conn, c.Method}, "call this method")
 }
 
 // Recheck returns an error if the client of a call that lasts may no longer read a range: its
 // token was revoked or has expired, or its rights have changed.
-func (s *Server) Recheck(c *Call, r kv.Range) (err error) {
-	if c.Who, err = s.Authorize(c.Session, ByKey, time.Now()); err != nil {
+func (s *Server) Recheck(c *Call, r kv.Range) error {
+	if err := s.Authorize(&c.Caller, c.Session, ByKey, time.Now()); err != nil {
 		return err
 	}
-	return s.mayReadRange(c.Who, r)
+	return s.mayReadRange(&c.Caller, r)
 }
 
-func (s *Server) unauthenticated(err error) *Error {
+func (s *Server) unauthenticated(c *Caller, err error) *Error {
 	s.counters.unauthenticated.Add(1)
-	s.options.Audit(audit.Event{Kind: audit.Refused, Reason: err.Error()})
+	s.options.Audit(audit.Event{Kind: audit.Refused, Peer: c.Conn.Name(), Method: c.Method, Reason: err.Error()})
 	return &Error{Code: Unauthenticated, Reason: reason.Unauthenticated, Message: err.Error()}
 }
 
 // denied refuses what an identity may not do. It does not tell whether a key exists.
-func (s *Server) denied(who *auth.Identity, what string) *Error {
+func (s *Server) denied(c *Caller, what string) *Error {
+	who := c.Who
 	if who == nil {
-		return s.unauthenticated(auth.ErrNoCredentials)
+		return s.unauthenticated(c, auth.ErrNoCredentials)
 	}
 	s.counters.denied.Add(1)
-	s.options.Audit(audit.Event{Kind: audit.Refused, Identity: who.Name, Reason: what})
+	s.options.Audit(audit.Event{Kind: audit.Refused, Identity: who.Name, Peer: c.Conn.Name(), Method: c.Method, Reason: what})
 	return &Error{
 		Code: PermissionDenied, Reason: reason.PermissionDenied,
 		Message: fmt.Sprintf("%q may not %s; nothing was done. Ask the operator of the server for the right", who.Name, what),
 	}
 }
 
-func (s *Server) mayRead(who *auth.Identity, key []byte) error {
-	if s.options.Auth == nil || who.MayRead(key) {
+func (s *Server) mayRead(c *Caller, key []byte) error {
+	if s.options.Auth == nil || c.Who.MayRead(key) {
 		return nil
 	}
-	return s.denied(who, "read this key, which conditions and returned items need, too")
+	return s.denied(c, "read this key, which conditions and returned items need, too")
 }
 
-func (s *Server) mayWrite(who *auth.Identity, key []byte) error {
-	if s.options.Auth == nil || who.MayWrite(key) {
+func (s *Server) mayWrite(c *Caller, key []byte) error {
+	if s.options.Auth == nil || c.Who.MayWrite(key) {
 		return nil
 	}
-	return s.denied(who, "write this key")
+	return s.denied(c, "write this key")
 }
 
-func (s *Server) mayReadRange(who *auth.Identity, r kv.Range) error {
-	if s.options.Auth == nil || who.MayReadRange(r.Start, r.End) {
+func (s *Server) mayReadRange(c *Caller, r kv.Range) error {
+	if s.options.Auth == nil || c.Who.MayReadRange(r.Start, r.End) {
 		return nil
 	}
-	return s.denied(who, "read all of this range")
+	return s.denied(c, "read all of this range")
 }
 
-func (s *Server) mayWriteRange(who *auth.Identity, r kv.Range) error {
-	if s.options.Auth == nil || who.MayWriteRange(r.Start, r.End) {
+func (s *Server) mayWriteRange(c *Caller, r kv.Range) error {
+	if s.options.Auth == nil || c.Who.MayWriteRange(r.Start, r.End) {
 		return nil
 	}
-	return s.denied(who, "write all of this range")
+	return s.denied(c, "write all of this range")
 }

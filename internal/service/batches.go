@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/kvd-db/kvd/internal/auth"
 	"github.com/kvd-db/kvd/internal/kv"
 )
 
@@ -20,7 +19,7 @@ func (s *Server) Apply(ctx context.Context, c *Call, mutations []Mutation, o kv.
 	if err := checkOptions(o.Durability, &o.RequestID); err != nil {
 		return w, err
 	}
-	batch, err := s.batchOf(c.Who, mutations)
+	batch, err := s.batchOf(&c.Caller, mutations)
 	if err != nil {
 		return w, err
 	}
@@ -57,7 +56,7 @@ func (s *Server) ApplyEach(ctx context.Context, c *Call, mutations []Mutation, o
 			continue
 		}
 		w.Op, w.Durability, w.RequestID = m.Op, o.Durability, o.RequestID
-		if w.Err = s.CheckWrite(c.Who, w, &m.Condition, m.TTLMillis, false); w.Err != nil {
+		if w.Err = s.CheckWrite(&c.Caller, w, &m.Condition, m.TTLMillis, false); w.Err != nil {
 			continue
 		}
 		if m.Condition.Kind != kv.Unconditional {
@@ -84,7 +83,7 @@ func (s *Server) Commit(ctx context.Context, c *Call, t *Transaction, o kv.Write
 	if err := checkOptions(o.Durability, &o.RequestID); err != nil {
 		return w, err
 	}
-	txn, err := s.transactionOf(c.Who, t)
+	txn, err := s.transactionOf(&c.Caller, t)
 	if err != nil {
 		return w, err
 	}
@@ -97,12 +96,12 @@ func (s *Server) Commit(ctx context.Context, c *Call, t *Transaction, o kv.Write
 
 // transactionOf checks a transaction. What it read and what it writes have no more
 // bytes together than one batch may have.
-func (s *Server) transactionOf(who *auth.Identity, t *Transaction) (*kv.Transaction, error) {
+func (s *Server) transactionOf(caller *Caller, t *Transaction) (*kv.Transaction, error) {
 	at, err := VersionOf(t.ReadVersion)
 	if err != nil {
 		return nil, err
 	}
-	batch, err := s.batchOf(who, t.Mutations)
+	batch, err := s.batchOf(caller, t.Mutations)
 	if err != nil {
 		return nil, err
 	}
@@ -110,7 +109,7 @@ func (s *Server) transactionOf(who *auth.Identity, t *Transaction) (*kv.Transact
 	bytes := batch.Bytes()
 	for _, keys := range [][][]byte{t.Keys, t.Expiring} {
 		for i, key := range keys {
-			if err := s.mayRead(who, key); err != nil {
+			if err := s.mayRead(caller, key); err != nil {
 				return nil, inPart(err, "key %d that the transaction read", i)
 			}
 			bytes += len(key)
@@ -119,7 +118,7 @@ func (s *Server) transactionOf(who *auth.Identity, t *Transaction) (*kv.Transact
 	for i, read := range t.Ranges {
 		err := s.checkRange(read)
 		if err == nil {
-			err = s.mayReadRange(who, read)
+			err = s.mayReadRange(caller, read)
 		}
 		if err != nil {
 			return nil, inPart(err, "range %d that the transaction read", i)
@@ -146,7 +145,7 @@ func (s *Server) Execute(ctx context.Context, c *Call, e *Execution, o kv.WriteO
 	if err := checkOptions(o.Durability, &o.RequestID); err != nil {
 		return false, w, err
 	}
-	then, otherwise, err := s.checkExecution(c.Who, e)
+	then, otherwise, err := s.checkExecution(&c.Caller, e)
 	if err != nil {
 		return false, w, err
 	}
@@ -159,21 +158,21 @@ func (s *Server) Execute(ctx context.Context, c *Call, e *Execution, o kv.WriteO
 
 // checkExecution checks guards and both lists, which have no more operations and
 // bytes together than one batch may have.
-func (s *Server) checkExecution(who *auth.Identity, e *Execution) (then, otherwise *kv.WriteBatch, err error) {
+func (s *Server) checkExecution(caller *Caller, e *Execution) (then, otherwise *kv.WriteBatch, err error) {
 	ops, bytes := 0, 0
 	for i := range e.Guards {
 		g := &e.Guards[i]
 		if err := errors.Join(checkConditionKind(&g.Condition), s.limits.CheckKey(g.Key), g.Check(s.limits)); err != nil {
 			return nil, nil, Invalid(fmt.Errorf("guard %d: %w", i, err))
 		}
-		if err := s.mayRead(who, g.Key); err != nil {
+		if err := s.mayRead(caller, g.Key); err != nil {
 			return nil, nil, inPart(err, "guard %d", i)
 		}
 		ops, bytes = ops+1, bytes+len(g.Key)+len(g.Value)
 	}
 	lists := [2]*kv.WriteBatch{}
 	for i, mutations := range [2][]Mutation{e.Then, e.Else} {
-		batch, err := s.batchOf(who, mutations)
+		batch, err := s.batchOf(caller, mutations)
 		if err != nil {
 			return nil, nil, err
 		}

@@ -45,9 +45,8 @@ type Times [StageCount]time.Duration
 // it does not account for itself is the gate's. That spares a look at the clock.
 type Call struct {
 	Begun time.Time // when the request had come
-	// Who asks, as Authorize returned it, and the Session of a call that lasts.
-	Who     *auth.Identity
-	Session *auth.Session
+	Caller
+	Session *auth.Session // of a call that lasts
 	// Budget bounds what the request reads. Its owner charges it to Server.Memory.
 	Budget kv.ReadBudget
 

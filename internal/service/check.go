@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/kvd-db/kvd/internal/auth"
 	"github.com/kvd-db/kvd/internal/kv"
 )
 
@@ -13,18 +12,18 @@ import (
 func (s *Server) Limits() kv.Limits { return s.limits }
 
 // CheckKey checks a key to read, and that the client may read it.
-func (s *Server) CheckKey(who *auth.Identity, key []byte) error {
+func (s *Server) CheckKey(caller *Caller, key []byte) error {
 	if err := s.limits.CheckKey(key); err != nil {
 		return Invalid(err)
 	}
-	return s.mayRead(who, key)
+	return s.mayRead(caller, key)
 }
 
 // CheckWrite checks a write of one key as its client asks for it, with its condition, and
 // sets its expiry from its time to live. What the protocol could not decode has a kind or
 // a level beyond those of package kv. looks: it returns what the key held. The client must
 // have the right to write, and for that or a condition also the right to read.
-func (s *Server) CheckWrite(who *auth.Identity, w *kv.Write, c *kv.Condition, ttlMillis uint64, looks bool) (err error) {
+func (s *Server) CheckWrite(caller *Caller, w *kv.Write, c *kv.Condition, ttlMillis uint64, looks bool) (err error) {
 	if err := s.checkKind(&w.Op, ttlMillis); err != nil {
 		return err
 	}
@@ -37,11 +36,11 @@ func (s *Server) CheckWrite(who *auth.Identity, w *kv.Write, c *kv.Condition, tt
 	if err := checkOptions(w.Durability, &w.RequestID); err != nil {
 		return err
 	}
-	if err := s.mayWrite(who, w.Op.Key); err != nil {
+	if err := s.mayWrite(caller, w.Op.Key); err != nil {
 		return err
 	}
 	if looks || c.Kind != kv.Unconditional {
-		return s.mayRead(who, w.Op.Key)
+		return s.mayRead(caller, w.Op.Key)
 	}
 	return nil
 }
@@ -152,13 +151,13 @@ type Mutation struct {
 
 // batchOf makes one batch of mutations, their conditions being its guards. Its
 // limits are left to the caller.
-func (s *Server) batchOf(who *auth.Identity, mutations []Mutation) (*kv.WriteBatch, error) {
+func (s *Server) batchOf(caller *Caller, mutations []Mutation) (*kv.WriteBatch, error) {
 	if err := s.CheckMutations(len(mutations)); err != nil {
 		return nil, err
 	}
 	batch := new(kv.WriteBatch)
 	for i := range mutations {
-		if err := s.addMutation(who, batch, &mutations[i]); err != nil {
+		if err := s.addMutation(caller, batch, &mutations[i]); err != nil {
 			return nil, inPart(err, "mutation %d", i)
 		}
 	}
@@ -185,7 +184,7 @@ func inPart(err error, format string, args ...any) error {
 	return Invalid(fmt.Errorf("%s: %w", part, err))
 }
 
-func (s *Server) addMutation(who *auth.Identity, batch *kv.WriteBatch, m *Mutation) error {
+func (s *Server) addMutation(caller *Caller, batch *kv.WriteBatch, m *Mutation) error {
 	if err := checkConditionKind(&m.Condition); err != nil {
 		return err
 	}
@@ -199,7 +198,7 @@ func (s *Server) addMutation(who *auth.Identity, batch *kv.WriteBatch, m *Mutati
 			if err := s.checkBounds(r); err != nil {
 				return err
 			}
-			return s.mayWriteRange(who, r)
+			return s.mayWriteRange(caller, r)
 		}
 	}
 	if m.Err != nil {
@@ -209,12 +208,12 @@ func (s *Server) addMutation(who *auth.Identity, batch *kv.WriteBatch, m *Mutati
 		return err
 	}
 	batch.Add(m.Op)
-	if err := s.mayWrite(who, m.Op.Key); err != nil {
+	if err := s.mayWrite(caller, m.Op.Key); err != nil {
 		return err
 	}
 	if m.Condition.Kind != kv.Unconditional {
 		batch.Require(kv.Guard{Key: m.Op.Key, Condition: m.Condition})
-		return s.mayRead(who, m.Op.Key)
+		return s.mayRead(caller, m.Op.Key)
 	}
 	return nil
 }

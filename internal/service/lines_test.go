@@ -110,7 +110,7 @@ func (l *lineConn) serve(ctx context.Context, words []string) {
 
 func (l *lineConn) write(ctx context.Context, c *service.Call, op kv.Op) error {
 	w := kv.Write{Op: op}
-	if err := l.server.CheckWrite(c.Who, &w, new(kv.Condition), 0, false); err != nil {
+	if err := l.server.CheckWrite(&c.Caller, &w, new(kv.Condition), 0, false); err != nil {
 		return err
 	}
 	return l.server.WriteOne(ctx, c, &w)

@@ -38,7 +38,7 @@ func (s *Server) LookupAt(ctx context.Context, c *Call, reads []*kv.Lookup, at k
 // Get performs one read, whatever the size of its value: it waits for memory. A key that
 // is absent is an error.
 func (s *Server) Get(ctx context.Context, c *Call, l *kv.Lookup, at kv.SeqNum) error {
-	if err := s.CheckKey(c.Who, l.Key); err != nil {
+	if err := s.CheckKey(&c.Caller, l.Key); err != nil {
 		return err
 	}
 	l.Budget, l.Stages = &c.Budget, c.enter()
@@ -69,7 +69,7 @@ func (s *Server) GetMany(ctx context.Context, c *Call, reads []*kv.Lookup, at kv
 		return 0, err
 	}
 	for i, l := range reads {
-		if err := s.CheckKey(c.Who, l.Key); err != nil {
+		if err := s.CheckKey(&c.Caller, l.Key); err != nil {
 			return 0, inPart(err, "key %d", i)
 		}
 		l.Budget = &c.Budget

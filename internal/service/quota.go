@@ -26,12 +26,12 @@ type connQuota struct {
 
 // Admit counts a connection as one of its client, unless it does already, or refuses the client
 // if its quota has no room for another.
-func (s *Server) Admit(c *Conn, who *auth.Identity) error {
-	u := who.Usage()
-	if u == nil || c == nil || c.quota.newest.Load() == u {
+func (s *Server) Admit(c *Caller) error {
+	u := c.Who.Usage()
+	if u == nil || c.Conn == nil || c.Conn.quota.newest.Load() == u {
 		return nil
 	}
-	if over := c.enterQuota(u); over != nil {
+	if over := c.Conn.enterQuota(u); over != nil {
 		return s.overQuota(u, over, 1)
 	}
 	return nil

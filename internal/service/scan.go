@@ -22,7 +22,7 @@ func (s *Server) Scan(ctx context.Context, c *Call, r *ScanRequest) (Scanner, er
 	if err := s.checkRange(r.Range); err != nil {
 		return nil, err
 	}
-	if err := s.mayReadRange(c.Who, r.Range); err != nil {
+	if err := s.mayReadRange(&c.Caller, r.Range); err != nil {
 		return nil, err
 	}
 	at, err := s.ReadVersion(r.AtVersion, r.Epoch)

@@ -8,7 +8,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/kvd-db/kvd/internal/auth"
 	"github.com/kvd-db/kvd/internal/frame"
 	"github.com/kvd-db/kvd/internal/kv"
 	"github.com/kvd-db/kvd/internal/service"
@@ -72,11 +71,11 @@ var batches = sync.Pool{New: func() any { return new(batch) }}
 
 // split checks the operations of a frame that came at a time, answers those that
 // can never succeed or need not, and appends batches of the others to split.
-func (p *Pipeline) split(split []*batch, f *frame.Request, t *ReceiveToken, who *auth.Identity, begun time.Time) []*batch {
+func (p *Pipeline) split(split []*batch, f *frame.Request, t *ReceiveToken, caller service.Caller, begun time.Time) []*batch {
 	var refused []frame.Result
 	var over error // of operations that are answered together
 	if f.OneVersion {
-		over = p.server.Charge(who, begun, len(f.Ops), f.Bytes())
+		over = p.server.Charge(caller.Who, begun, len(f.Ops), f.Bytes())
 	}
 	for i := range f.Ops {
 		op := &f.Ops[i]
@@ -86,13 +85,13 @@ func (p *Pipeline) split(split []*batch, f *frame.Request, t *ReceiveToken, who 
 		}
 		err := over
 		if !f.OneVersion {
-			err = p.server.Charge(who, begun, 1, len(op.Key)+len(op.Value)+len(op.Condition.Value))
+			err = p.server.Charge(caller.Who, begun, 1, len(op.Key)+len(op.Value)+len(op.Condition.Value))
 		}
 		var k batchKey
 		var change kv.Write
 		var condition kv.Condition
 		if err == nil {
-			k, change, condition, err = p.classify(who, op)
+			k, change, condition, err = p.classify(&caller, op)
 		}
 		if err != nil {
 			m := p.methodOf(op)
@@ -107,7 +106,7 @@ func (p *Pipeline) split(split []*batch, f *frame.Request, t *ReceiveToken, who 
 		b := find(split, k)
 		if b == nil {
 			b = batches.Get().(*batch)
-			b.pipeline, b.request, b.key, b.call.Begun, b.call.Who = p, f, k, begun, who
+			b.pipeline, b.request, b.key, b.call.Begun, b.call.Caller = p, f, k, begun, caller
 			split = append(split, b)
 		}
 		b.ops = append(b.ops, op)
@@ -136,11 +135,12 @@ func find(batches []*batch, k batchKey) *batch {
 
 // classify checks an operation and returns its key. A write comes translated,
 // with its condition.
-func (p *Pipeline) classify(who *auth.Identity, op *frame.Op) (k batchKey, w kv.Write, condition kv.Condition, err error) {
+func (p *Pipeline) classify(caller *service.Caller, op *frame.Op) (k batchKey, w kv.Write, condition kv.Condition, err error) {
+	caller.Method = p.methodOf(op).String()
 	k.timeoutBits = bits.Len32(op.TimeoutMillis)
 	if op.Kind == frame.Get {
 		k.read = true
-		if err := p.server.CheckKey(who, op.Key); err != nil {
+		if err := p.server.CheckKey(caller, op.Key); err != nil {
 			return k, w, condition, err
 		}
 		k.at, err = p.server.ReadVersion(op.AtVersion, op.Epoch)
@@ -148,7 +148,7 @@ func (p *Pipeline) classify(who *auth.Identity, op *frame.Op) (k batchKey, w kv.
 	}
 	condition = conditionOf(&op.Condition)
 	w = writeOf(op)
-	err = p.server.CheckWrite(who, &w, &condition, op.TTLMillis, op.ReturnPrevious)
+	err = p.server.CheckWrite(caller, &w, &condition, op.TTLMillis, op.ReturnPrevious)
 	k.durability = w.Durability
 	k.looks = condition.Kind != kv.Unconditional || op.ReturnPrevious
 	return k, w, condition, err

@@ -43,7 +43,7 @@ func TestTheMemoryOfAWriteInDoubtIsKept(t *testing.T) {
 		s := service.New(store, service.Options{Deadline: time.Second})
 		stream := new(answers)
 		p := &Pipeline{transport: stream, frames: newFrames(s), ctx: t.Context()}
-		batches := p.split(nil, &f, nil, nil, time.Now())
+		batches := p.split(nil, &f, nil, service.Caller{}, time.Now())
 		require.Len(t, batches, 1)
 		assert.Equal(t, held, batches[0].serve(), "write %d in doubt", n)
 		assert.Len(t, stream.tags, len(f.Ops))

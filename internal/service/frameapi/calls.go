@@ -11,7 +11,6 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
-	"github.com/kvd-db/kvd/internal/auth"
 	"github.com/kvd-db/kvd/internal/frame"
 	"github.com/kvd-db/kvd/internal/service"
 	"github.com/kvd-db/kvd/internal/service/messages"
@@ -32,7 +31,7 @@ const (
 type calls struct {
 	pipeline *Pipeline
 	request  *frame.Request
-	who      *auth.Identity
+	caller   service.Caller
 	begun    time.Time
 
 	mu struct {
@@ -49,9 +48,9 @@ func callBytes(f *frame.Request) int64 {
 
 // serveCalls answers the calls of a frame: a lone call, and those that do not wait for the disk,
 // on this goroutine. The store keeps no memory of the frame, since a decoded message has a copy.
-func (p *Pipeline) serveCalls(f *frame.Request, t *ReceiveToken, who *auth.Identity, begun time.Time) {
+func (p *Pipeline) serveCalls(f *frame.Request, t *ReceiveToken, caller service.Caller, begun time.Time) {
 	t.Pass()
-	c := &calls{pipeline: p, request: f, who: who, begun: begun}
+	c := &calls{pipeline: p, request: f, caller: caller, begun: begun}
 	var waiting []*frame.Op
 	for i := range f.Ops {
 		switch op := &f.Ops[i]; {
@@ -138,13 +137,14 @@ func (c *calls) perform(op *frame.Op) (r frame.Result) {
 	}
 	ctx := newLazyDeadline(p.ctx, c.begun.Add(min(timeout, s.MaxDeadline())))
 	defer ctx.end()
-	call := service.Call{Begun: c.begun, Who: c.who}
+	call := service.Call{Begun: c.begun, Caller: c.caller}
+	call.Method = m.String()
 	call.Budget.Charge(s.Memory())
 	defer call.Budget.Return()
 	request, answer, err := c.ask(ctx, op, &call, m)
 	if err == nil {
 		r, err = doneCall(answer, request, &call, op.Tag)
-		s.Spend(c.who, len(r.Value))
+		s.Spend(c.caller.Who, len(r.Value))
 	}
 	code := service.OK
 	if err != nil {

@@ -134,8 +134,9 @@ func (p *Pipeline) serve(f *frame.Request, t *ReceiveToken) {
 	s := p.server
 	s.CountFrame(len(f.Ops))
 	begun := time.Now()
-	who, unknown := s.Authorize(p.session, service.ByKey, begun)
-	full := s.Admit(p.conn, who)
+	caller := service.Caller{Conn: p.conn, Method: p.methodPipeline.String()}
+	unknown := s.Authorize(&caller, p.session, service.ByKey, begun)
+	full := s.Admit(&caller)
 	bytes := int64(f.Bytes())
 	hasCalls := len(f.Ops) > 0 && f.Ops[0].Kind == frame.Call
 	if len(f.Ops) > 0 && f.Ops[0].Kind != frame.Get {
@@ -163,10 +164,10 @@ func (p *Pipeline) serve(f *frame.Request, t *ReceiveToken) {
 	default:
 		defer s.Memory().Give(bytes)
 		if hasCalls {
-			p.serveCalls(f, t, who, begun)
+			p.serveCalls(f, t, caller, begun)
 			return
 		}
-		if p.serveBatches(f, t, who, begun) {
+		if p.serveBatches(f, t, caller, begun) {
 			f.Abandon()
 		}
 	}
@@ -174,9 +175,9 @@ func (p *Pipeline) serve(f *frame.Request, t *ReceiveToken) {
 
 // serveBatches serves the batches of a frame, a lone one on this goroutine. It
 // reports whether the store may still use memory of the frame.
-func (p *Pipeline) serveBatches(f *frame.Request, t *ReceiveToken, who *auth.Identity, begun time.Time) (held bool) {
+func (p *Pipeline) serveBatches(f *frame.Request, t *ReceiveToken, caller service.Caller, begun time.Time) (held bool) {
 	var few [4]*batch // most frames have one
-	batches := p.split(few[:0], f, t, who, begun)
+	batches := p.split(few[:0], f, t, caller, begun)
 	if len(batches) == 1 {
 		batches[0].token = t
 		return batches[0].serve()

@@ -68,9 +68,10 @@ func (fs *frames) Serve(conn *service.Conn) {
 		return
 	}
 	session := conn.SignIn(token)
-	who, err := fs.server.Authorize(session, service.ByKey, time.Now())
+	caller := service.Caller{Conn: conn, Method: fs.methodPipeline.String()}
+	err = fs.server.Authorize(&caller, session, service.ByKey, time.Now())
 	if err == nil {
-		err = fs.server.Admit(conn, who)
+		err = fs.server.Admit(&caller)
 	}
 	if err != nil {
 		c.finish(err)

@@ -146,7 +146,7 @@ func TestEveryMomentOfAFrameIsInAStage(t *testing.T) {
 				p := pipelineOf(t, server, c)
 				begun := time.Now()
 				time.Sleep(s)
-				batches := p.split(nil, &test.frame, nil, nil, begun)
+				batches := p.split(nil, &test.frame, nil, service.Caller{}, begun)
 				require.Len(t, batches, 1)
 				require.False(t, batches[0].serve())
 				assert.Equal(t, test.sent, c.timings)
@@ -183,7 +183,7 @@ func TestAFrameThatPassesItsTurnOnIsTimedInBothParts(t *testing.T) {
 		p.waiting.Store(1) // another worker
 		f := frame.Request{Timed: true, Ops: manyGets(3)}
 		held := &ReceiveToken{pipeline: p, held: true}
-		batches := p.split(nil, &f, held, nil, time.Now())
+		batches := p.split(nil, &f, held, service.Caller{}, time.Now())
 		require.Len(t, batches, 1)
 		batches[0].token = held
 		require.False(t, batches[0].serve())
@@ -200,7 +200,7 @@ func TestTheWaitForRoomIsTheGates(t *testing.T) {
 		serve := func() {
 			p := pipelineOf(t, server, new(slowTransport))
 			f := frame.Request{Ops: []frame.Op{{Kind: frame.Get, Key: []byte("k")}}}
-			assert.False(t, p.split(nil, &f, nil, nil, time.Now())[0].serve())
+			assert.False(t, p.split(nil, &f, nil, service.Caller{}, time.Now())[0].serve())
 		}
 		for range 3 {
 			go serve()

@@ -98,16 +98,16 @@ func (s *backupStream) receive() (*kvdpb.BackupRequest, error) {
 // its token may have been revoked. gRPC has encoded the part when send returns.
 func (s *backupStream) send(r *kvdpb.BackupResponse) error {
 	server := s.call.api.server
-	who, err := server.Authorize(s.call.work.Session, service.Admin, time.Now())
-	if err != nil {
+	work := &s.call.work
+	if err := server.Authorize(&work.Caller, work.Session, service.Admin, time.Now()); err != nil {
 		return err
 	}
-	if err := server.Pace(s.ctx, who, 0, len(r.GetData())); err != nil {
+	if err := server.Pace(s.ctx, work.Who, 0, len(r.GetData())); err != nil {
 		return err
 	}
 	s.call.busy.Store(false)
 	s.call.stall.Reset(server.Options().Deadline)
-	err = s.stream.Send(r)
+	err := s.stream.Send(r)
 	s.call.busy.Store(true)
 	s.call.stall.Stop()
 	return err

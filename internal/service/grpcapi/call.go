@@ -94,6 +94,7 @@ func callOf(ctx context.Context) *call {
 // admit is the tap handle. It must not block.
 func (a *api) admit(ctx context.Context, info *tap.Info) (context.Context, error) {
 	c := &call{api: a, method: a.methodOf(info.FullMethodName), conn: connectionOf(ctx), waits: a.server.CallWaits()}
+	c.work.Conn = c.conn.Conn
 	if why := c.conn.refused; why != nil {
 		c.method.Count(why.Code, 1)
 		return ctx, statusError{why}

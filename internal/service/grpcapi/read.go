@@ -9,7 +9,7 @@ import (
 
 // Get implements the method of KVService.
 func (a *api) Get(ctx context.Context, req *kvdpb.GetRequest) (*kvdpb.GetResponse, error) {
-	if err := a.server.CheckKey(callOf(ctx).work.Who, req.Key); err != nil {
+	if err := a.server.CheckKey(&callOf(ctx).work.Caller, req.Key); err != nil {
 		return nil, err
 	}
 	at, err := a.server.ReadVersion(req.AtVersion, req.Epoch)

@@ -81,20 +81,22 @@ func (c *call) signIn(info *tap.Info) error {
 	if s.Options().Auth == nil || rule == service.Public {
 		return nil
 	}
-	c.work.Session = c.conn.SignIn(bearer(info.Header.Get("authorization")))
-	var err error
-	if c.work.Who, err = s.Authorize(c.work.Session, rule, time.Now()); err != nil {
-		why := s.Failure(c.method, err)
-		c.method.Count(why.Code, 1)
-		return statusError{why}
+	c.work.Method = c.method.String()
+	if rules[info.FullMethodName] != 0 { // else the name is what the client likes
+		c.work.Method = info.FullMethodName
 	}
-	if err := s.Admit(c.conn.Conn, c.work.Who); err != nil {
+	c.work.Session = c.conn.SignIn(bearer(info.Header.Get("authorization")))
+	err := s.Authorize(&c.work.Caller, c.work.Session, rule, time.Now())
+	if err == nil {
+		err = s.Admit(&c.work.Caller)
+	}
+	if err != nil {
 		why := s.Failure(c.method, err)
 		c.method.Count(why.Code, 1)
 		return statusError{why}
 	}
 	if rule == service.Admin {
-		s.Options().Audit(audit.Event{Kind: audit.Admin, Identity: c.work.Who.Name, Peer: c.conn.Name(), Method: info.FullMethodName})
+		s.Options().Audit(audit.Event{Kind: audit.Admin, Identity: c.work.Who.Name, Peer: c.conn.Name(), Method: c.work.Method})
 	}
 	return nil
 }

@@ -34,7 +34,7 @@ func (a *api) write(ctx context.Context, op kv.Op, ttlMillis uint64, p *kvdpb.Pr
 	o := messages.OptionsOf(options)
 	w := kv.Write{Op: op, Durability: o.Durability, RequestID: o.RequestID}
 	condition := messages.ConditionOf(p)
-	if err := a.server.CheckWrite(callOf(ctx).work.Who, &w, &condition, ttlMillis, returnPrevious); err != nil {
+	if err := a.server.CheckWrite(&callOf(ctx).work.Caller, &w, &condition, ttlMillis, returnPrevious); err != nil {
 		return nil, nil, err
 	}
 	if condition.Kind != kv.Unconditional {

@@ -1,0 +1,115 @@
+package audit
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"sync/atomic"
+
+	"github.com/kvd-db/kvd/internal/vfs"
+)
+
+// file is one file of a log, and the goroutine that writes it.
+type file struct {
+	fs       vfs.FS
+	name     string
+	maxBytes int64
+	report   func(error)
+
+	lines chan Event
+	ended chan struct{}
+	lost  atomic.Uint64 // lines that the file did not take, since a line said so
+	total atomic.Uint64 // of them
+
+	// Used by the goroutine that writes.
+	file   vfs.File
+	size   int64
+	failed bool // the last write, which was reported
+}
+
+func openFile(fsys vfs.FS, name string, maxBytes int64, report func(error)) (*file, error) {
+	f := &file{fs: fsys, name: name, maxBytes: maxBytes, report: report, lines: make(chan Event, queueLines), ended: make(chan struct{})}
+	if err := f.open(); err != nil {
+		return nil, fmt.Errorf("audit log: %w", err)
+	}
+	go f.run()
+	return f, nil
+}
+
+func (f *file) open() (err error) {
+	f.file, err = f.fs.OpenReadWrite(f.name)
+	if errors.Is(err, fs.ErrNotExist) {
+		f.file, err = f.fs.Create(f.name)
+	}
+	if err != nil {
+		return err
+	}
+	if f.size, err = f.file.Size(); err != nil {
+		return errors.Join(err, f.file.Close())
+	}
+	return nil
+}
+
+// close writes what is waiting. Nothing is added any more.
+func (f *file) close() error {
+	close(f.lines)
+	<-f.ended
+	if f.file == nil {
+		return nil
+	}
+	return f.file.Close()
+}
+
+func (f *file) run() {
+	defer close(f.ended)
+	for e := range f.lines {
+		err := f.write(e)
+		if err != nil {
+			if e.Kind == dropped {
+				f.lost.Add(e.Dropped)
+			} else {
+				f.lost.Add(1)
+				f.total.Add(1)
+			}
+			if !f.failed {
+				f.report(fmt.Errorf("audit log %s: %w", f.name, err))
+			}
+		}
+		f.failed = err != nil
+	}
+}
+
+func (f *file) write(e Event) error {
+	line, err := json.Marshal(e)
+	if err != nil {
+		return err
+	}
+	line = append(line, '\n')
+	if f.file != nil && f.size > 0 && f.size+int64(len(line)) > f.maxBytes {
+		if err := f.rotate(); err != nil {
+			return err
+		}
+	}
+	if f.file == nil {
+		if err := f.open(); err != nil {
+			f.file = nil
+			return err
+		}
+	}
+	if _, err := f.file.WriteAt(line, f.size); err != nil {
+		return err // the next line is written over what there is of this one
+	}
+	f.size += int64(len(line))
+	return nil
+}
+
+// rotate renames the file. A new one is opened by the next write.
+func (f *file) rotate() error {
+	err := f.file.Close()
+	f.file = nil
+	if err != nil {
+		return err
+	}
+	return vfs.Rotate(f.fs, f.name, f.name+".1")
+}
