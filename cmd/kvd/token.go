@@ -28,7 +28,7 @@ func (a *app) tokenCommand() *cobra.Command {
 			"tokens. A server notices changes within seconds; a revoked token ends then, also on\n" +
 			"connections that are open.",
 		Example: "  kvd token new --file tokens.json --name app --read user/ --write user/ > app.token\n" +
-			"  kvd token allow --file tokens.json --certificate kvd:ops --read \"\" --admin\n" +
+			"  kvd token allow --file tokens.json --certificate uri:kvd:ops --read \"\" --admin\n" +
 			"  kvd token limit --file tokens.json app --max-requests 1000/s --max-connections 20\n" +
 			"  kvd token list --file tokens.json\n" +
 			"  kvd token revoke --file tokens.json app",
@@ -245,16 +245,19 @@ func (a *app) tokenAllowCommand() *cobra.Command {
 		Use:   "allow",
 		Short: "Add the owner of a client certificate to the file",
 		Long: "Add the owner of a client certificate to the file, which is made if it is missing. A\n" +
-			"certificate is known by its URI, such as kvd:app, or if it has none by its common name,\n" +
-			"as CN=app.",
+			"certificate is known by its URI, as uri:kvd:app, or, if it has none, by its DNS name, as\n" +
+			"dns:app.example, or its common name, as cn:app. One with several URIs is not known.",
 		Args: noArguments,
 	}
 	file.flag(cmd)
 	r.flags(cmd)
-	cmd.Flags().StringVar(&certificate, "certificate", "", "URI of the certificate, or CN= and its common name")
+	cmd.Flags().StringVar(&certificate, "certificate", "", "name of the certificate: uri:, dns: or cn: and what it has")
 	cmd.RunE = func(*cobra.Command, []string) error {
 		if certificate == "" {
-			return usagef("--certificate is missing; want the URI of the certificate, or CN= and its common name")
+			return usagef("--certificate is missing; want uri:kvd:app, dns:app.example or cn:app")
+		}
+		if _, err := auth.CertificateName(certificate); err != nil {
+			return usagef("--certificate %q: %w; want uri:kvd:app, dns:app.example or cn:app", certificate, err)
 		}
 		if r.name == "" {
 			r.name = certificate
@@ -265,13 +268,20 @@ func (a *app) tokenAllowCommand() *cobra.Command {
 		}
 		i.Certificate = certificate
 		return file.change(true, func(entries []auth.Entry) ([]auth.Entry, error) {
-			if slices.ContainsFunc(entries, func(e auth.Entry) bool { return e.Certificate == certificate }) {
+			if slices.ContainsFunc(entries, func(e auth.Entry) bool { return sameCertificate(e.Certificate, certificate) }) {
 				return nil, usagef("%s is in the file already; revoke it first", certificate)
 			}
 			return add(entries, auth.Entry{Identity: i}), nil
 		})
 	}
 	return cmd
+}
+
+// sameCertificate reports whether two texts name the same certificate; an empty one names none.
+func sameCertificate(a, b string) bool {
+	one, err := auth.CertificateName(a)
+	other, otherErr := auth.CertificateName(b)
+	return a != "" && err == nil && otherErr == nil && one == other
 }
 
 func (a *app) tokenListCommand() *cobra.Command {
@@ -419,7 +429,7 @@ func (a *app) tokenRevokeCommand() *cobra.Command {
 		which, removed := args[0], 0
 		err := file.change(false, func(entries []auth.Entry) ([]auth.Entry, error) {
 			left := slices.DeleteFunc(slices.Clone(entries), func(e auth.Entry) bool {
-				return e.Name == which || e.TokenID == which || e.Certificate == which
+				return e.Name == which || e.TokenID == which || sameCertificate(e.Certificate, which)
 			})
 			if removed = len(entries) - len(left); removed == 0 {
 				return nil, usagef("%s has no identity with the name, token id or certificate %q; kvd token list shows them", file.name, which)

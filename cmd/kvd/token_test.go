@@ -36,7 +36,7 @@ func TestTokensAreListedWithoutTheirSecretAndRevoked(t *testing.T) {
 	newToken(t, file, "app", "--read", "")
 	r := command(t, "", nil, "token", "allow", "--file", file, "--certificate", "kvd:ops", "--admin")
 	require.Zero(t, r.code, r.err)
-	r = command(t, "", nil, "token", "allow", "--file", file, "--certificate", "kvd:ops", "--admin")
+	r = command(t, "", nil, "token", "allow", "--file", file, "--certificate", "uri:kvd:ops", "--admin")
 	assert.Equal(t, 64, r.code, "twice")
 	info, err := os.Stat(file)
 	require.NoError(t, err)

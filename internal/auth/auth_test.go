@@ -175,7 +175,7 @@ func TestOnlyTheWholeTokenSignsIn(t *testing.T) {
 	assert.Len(t, token, len("kvd1.")+16+1+43)
 }
 
-func TestCertificatesAreKnownByOneURIOrTheCommonName(t *testing.T) {
+func TestCertificatesAreKnownByOneName(t *testing.T) {
 	uri := func(names ...string) (all []*url.URL) {
 		for _, name := range names {
 			u, err := url.Parse(name)
@@ -185,25 +185,42 @@ func TestCertificatesAreKnownByOneURIOrTheCommonName(t *testing.T) {
 		return all
 	}
 	fsys := vfs.NewMem()
-	write(t, fsys,
-		auth.Entry{Identity: auth.Identity{Name: "app", Certificate: "kvd:app", Read: []string{"a"}}},
-		auth.Entry{Identity: auth.Identity{Name: "old", Certificate: "CN=old"}})
+	var entries []auth.Entry
+	for name, certificate := range map[string]string{
+		"app": "kvd:app", "old": "CN=old", "new": "uri:kvd:new", "host": "dns:App.Example", "common": "cn:common", "odd": "uri:CN=odd",
+	} {
+		entries = append(entries, auth.Entry{Identity: auth.Identity{Name: name, Certificate: certificate}})
+	}
+	write(t, fsys, entries...)
 	a, err := auth.Open(fsys, "tokens", func(error) {})
 	require.NoError(t, err)
 	later := time.Now().Add(time.Hour)
 	cn := func(name string) pkix.Name { return pkix.Name{CommonName: name} }
+	dns := func(names ...string) []string { return names }
 	for _, c := range []struct {
 		certificate x509.Certificate
 		listed, any string
 	}{
-		{x509.Certificate{URIs: uri("kvd:app")}, "app", "kvd:app"},
-		{x509.Certificate{URIs: uri("kvd:app"), Subject: cn("old")}, "app", "kvd:app"},
-		{x509.Certificate{Subject: cn("old")}, "old", "CN=old"},
-		{x509.Certificate{Subject: cn("kvd:app")}, "", "CN=kvd:app"},
-		{x509.Certificate{URIs: uri("kvd:other"), Subject: cn("old")}, "", "kvd:other"},
+		{x509.Certificate{URIs: uri("kvd:app")}, "app", "uri:kvd:app"},
+		{x509.Certificate{URIs: uri("kvd:app"), Subject: cn("old")}, "app", "uri:kvd:app"},
+		{x509.Certificate{Subject: cn("old")}, "old", "cn:old"},
+		{x509.Certificate{Subject: cn("kvd:app")}, "", "cn:kvd:app"},
+		{x509.Certificate{URIs: uri("kvd:other"), Subject: cn("old")}, "", "uri:kvd:other"},
 		{x509.Certificate{URIs: uri("kvd:app", "kvd:b")}, "", ""},
-		{x509.Certificate{DNSNames: []string{"kvd:app"}}, "", ""},
-		{x509.Certificate{URIs: uri("kvd:App")}, "", "kvd:App"},
+		{x509.Certificate{URIs: uri("kvd:app", "kvd:b"), Subject: cn("old"), DNSNames: dns("app.example")}, "", ""},
+		{x509.Certificate{DNSNames: dns("kvd:app")}, "", "dns:kvd:app"},
+		{x509.Certificate{URIs: uri("kvd:App")}, "", "uri:kvd:App"},
+		{x509.Certificate{URIs: uri("kvd:new")}, "new", "uri:kvd:new"},
+		{x509.Certificate{DNSNames: dns("aPP.example")}, "host", "dns:app.example"},
+		{x509.Certificate{DNSNames: dns("app.example"), Subject: cn("old")}, "host", "dns:app.example"},
+		{x509.Certificate{DNSNames: dns("other.example"), Subject: cn("old")}, "old", "dns:other.example"},
+		{x509.Certificate{DNSNames: dns("app.example", "b.example")}, "", ""},
+		{x509.Certificate{DNSNames: dns("app.example", "b.example"), Subject: cn("common")}, "common", "cn:common"},
+		// A URI is never taken for a common name.
+		{x509.Certificate{URIs: uri("CN=old")}, "", "uri:CN=old"},
+		{x509.Certificate{URIs: uri("cn:common")}, "", "uri:cn:common"},
+		{x509.Certificate{URIs: uri("CN=odd")}, "odd", "uri:CN=odd"},
+		{x509.Certificate{Subject: cn("odd")}, "", "cn:odd"},
 	} {
 		c.certificate.NotAfter = later
 		for authority, want := range map[*auth.Authority]string{a: c.listed, auth.ForCertificates(): c.any} {
@@ -257,19 +274,21 @@ func TestWrongFilesAreRefusedWithTheReason(t *testing.T) {
 		`{"version": 3, "new": 1}`:          "a newer one",
 		`{"version": 1, "identity": []}`:    "unknown field",
 		`{"version": 1, "identities": []}x`: "invalid character",
-		`{"version": 1, "identities": []}{"version": 1}`:                                                       "invalid character",
-		one(`, "reed": [""]`):                                                                                  "unknown field",
-		one(`, "read": ["\\q"]`):                                                                               "after a backslash",
-		one(`, "read": ["\\xzz"]`):                                                                             "two hexadecimal digits",
-		one(`, "token": {"id": "0123456789abcdef", "sha256": ""}`):                                             "either a token or a certificate",
-		`{"version": 1, "identities": [{"name": "x"}]}`:                                                        "either a token or a certificate",
-		`{"version": 1, "identities": [{"name": "", "certificate": "a"}]}`:                                     "name",
-		`{"version": 1, "identities": [{"name": "a\nb", "certificate": "a"}]}`:                                 "printable",
-		`{"version": 1, "identities": [{"name": "x", "token": {"id": "0"}}]}`:                                  "token id",
-		`{"version": 1, "identities": [{"name": "x", "token": {"id": "0123456789ABCDEF"}}]}`:                   "token id",
-		`{"version": 1, "identities": [{"name": "x", "token": {"id": "0123456789abcdef", "sha256": "ab"}}]}`:   "sha256",
-		`{"version": 1, "identities": [{"name": "x", "certificate": "a"}, {"name": "y", "certificate": "a"}]}`: "listed twice",
-		one(`, "read": [` + strings.Repeat(`"a",`, 100) + `"a"]`):                                              "at most 64",
+		`{"version": 1, "identities": []}{"version": 1}`:                                                             "invalid character",
+		one(`, "reed": [""]`):                                                                                        "unknown field",
+		one(`, "read": ["\\q"]`):                                                                                     "after a backslash",
+		one(`, "read": ["\\xzz"]`):                                                                                   "two hexadecimal digits",
+		one(`, "token": {"id": "0123456789abcdef", "sha256": ""}`):                                                   "either a token or a certificate",
+		`{"version": 1, "identities": [{"name": "x"}]}`:                                                              "either a token or a certificate",
+		`{"version": 1, "identities": [{"name": "", "certificate": "a"}]}`:                                           "name",
+		`{"version": 1, "identities": [{"name": "a\nb", "certificate": "a"}]}`:                                       "printable",
+		`{"version": 1, "identities": [{"name": "x", "token": {"id": "0"}}]}`:                                        "token id",
+		`{"version": 1, "identities": [{"name": "x", "token": {"id": "0123456789ABCDEF"}}]}`:                         "token id",
+		`{"version": 1, "identities": [{"name": "x", "token": {"id": "0123456789abcdef", "sha256": "ab"}}]}`:         "sha256",
+		`{"version": 1, "identities": [{"name": "x", "certificate": "a"}, {"name": "y", "certificate": "a"}]}`:       "listed twice",
+		`{"version": 1, "identities": [{"name": "x", "certificate": "CN=a"}, {"name": "y", "certificate": "cn:a"}]}`: "listed twice",
+		`{"version": 1, "identities": [{"name": "x", "certificate": "dns:"}]}`:                                       "no name after dns:",
+		one(`, "read": [` + strings.Repeat(`"a",`, 100) + `"a"]`):                                                    "at most 64",
 	} {
 		_, err := auth.Decode([]byte(text))
 		require.ErrorContains(t, err, says, text)

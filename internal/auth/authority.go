@@ -26,10 +26,10 @@ type Authority struct {
 }
 
 type table struct {
-	tokens       map[string]*Entry // by id
-	certificates map[string]*Identity
-	usages       map[string]*Usage // by name, of those that have a quota
-	order        []string          // of usages, as in the file
+	tokens       map[string]*Entry    // by id
+	certificates map[string]*Identity // by CertificateName
+	usages       map[string]*Usage    // by name, of those that have a quota
+	order        []string             // of usages, as in the file
 	// anyCertificate: every certificate that TLS has verified may do everything.
 	anyCertificate bool
 }
@@ -87,7 +87,8 @@ func tableOf(entries []Entry, older *table) *table {
 		if e.TokenID != "" {
 			t.tokens[e.TokenID] = e
 		} else {
-			t.certificates[e.Certificate] = &e.Identity
+			name, _ := CertificateName(e.Certificate) // Decode has checked it
+			t.certificates[name] = &e.Identity
 		}
 	}
 	return t
@@ -142,12 +143,12 @@ func (a *Authority) Identities() int {
 // identities, so it ends when a token is revoked. Safe for concurrent use. Nil is a client
 // that has shown nothing.
 type Session struct {
-	authority   *Authority
-	id          string
-	hash        [sha256.Size]byte
-	certificate string
-	until       time.Time // when the certificate expires; zero: never
-	known       atomic.Pointer[resolved]
+	authority *Authority
+	id        string
+	hash      [sha256.Size]byte
+	names     []string  // of the certificate
+	until     time.Time // when the certificate expires; zero: never
+	known     atomic.Pointer[resolved]
 }
 
 // resolved is a session in one table of identities.
@@ -163,23 +164,12 @@ func (a *Authority) SignIn(token string) *Session {
 
 // Shows reports whether the session is that of a token.
 func (s *Session) Shows(token string) bool {
-	return s != nil && s.certificate == "" && sameHash(s.hash, sha256.Sum256([]byte(token)))
+	return s != nil && len(s.names) == 0 && sameHash(s.hash, sha256.Sum256([]byte(token)))
 }
 
 // SignInByCertificate returns the session of a certificate that TLS has verified.
 func (a *Authority) SignInByCertificate(c *x509.Certificate) *Session {
-	return &Session{authority: a, certificate: certificateName(c), until: c.NotAfter}
-}
-
-// certificateName returns "" for a certificate that has no name, or an ambiguous one.
-func certificateName(c *x509.Certificate) string {
-	switch {
-	case len(c.URIs) == 1:
-		return c.URIs[0].String()
-	case len(c.URIs) == 0 && c.Subject.CommonName != "":
-		return "CN=" + c.Subject.CommonName
-	}
-	return ""
+	return &Session{authority: a, names: certificateNames(c), until: c.NotAfter}
 }
 
 // Identity returns who the client is at a time.
@@ -207,12 +197,14 @@ func (s *Session) Identity(now time.Time) (*Identity, error) {
 func expired(at, now time.Time) bool { return !at.IsZero() && !now.Before(at) }
 
 func (s *Session) lookup(t *table) *Identity {
-	if s.certificate != "" {
+	for _, name := range s.names {
 		if t.anyCertificate {
 			all := []string{""}
-			return &Identity{Name: s.certificate, Certificate: s.certificate, Read: all, Write: all, Admin: true}
+			return &Identity{Name: name, Certificate: name, Read: all, Write: all, Admin: true}
 		}
-		return t.certificates[s.certificate]
+		if i := t.certificates[name]; i != nil {
+			return i
+		}
 	}
 	e := t.tokens[s.id]
 	if e == nil || !sameHash(e.Hash, s.hash) {

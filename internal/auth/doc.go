@@ -8,8 +8,11 @@
 // file has the SHA-256 of the whole token. No salt and no slow hash is needed, since a token
 // is no password that could be guessed.
 //
-// A certificate is known by its one URI, such as kvd:app, or if it has no URI by its common
-// name, as CN=app. A certificate with several URIs has no identity. The names are compared exactly.
+// A certificate is known by its one URI, as uri:kvd:app, or, if it has no URI, by its one DNS
+// name, as dns:app.example, or its common name, as cn:app, in this order. A certificate with
+// several URIs has no identity. The names are compared exactly, DNS names without regard to
+// case. A name without one of these prefixes is a URI, or, after CN=, a common name: files have
+// those that are older than the prefixes.
 //
 // # Rights
 //
@@ -47,7 +50,7 @@
 //	     "read": ["user/"], "write": ["user/"],
 //	     "quota": {"max_requests": "1000/s", "max_bytes": "10MiB/s", "burst": "2s",
 //	               "max_snapshots": 10, "max_connections": 20}},
-//	    {"name": "ops", "certificate": "kvd:ops", "read": [""], "admin": true}
+//	    {"name": "ops", "certificate": "uri:kvd:ops", "read": [""], "admin": true}
 //	  ]
 //	}
 //

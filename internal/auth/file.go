@@ -92,10 +92,17 @@ func Decode(text []byte) ([]Entry, error) {
 			return nil, fmt.Errorf("identity %d: %w", i, err)
 		}
 		e := &entries[i]
-		if e.TokenID != "" && ids[e.TokenID] || e.Certificate != "" && certificates[e.Certificate] {
+		certificate := ""
+		if e.TokenID == "" {
+			var err error
+			if certificate, err = CertificateName(e.Certificate); err != nil {
+				return nil, fmt.Errorf("identity %d: %w", i, err)
+			}
+		}
+		if e.TokenID != "" && ids[e.TokenID] || certificate != "" && certificates[certificate] {
 			return nil, fmt.Errorf("identity %d: its token or certificate is listed twice", i)
 		}
-		ids[e.TokenID], certificates[e.Certificate] = true, true
+		ids[e.TokenID], certificates[certificate] = true, true
 		if same, found := named[e.Name]; found && entries[same].Quota != e.Quota {
 			return nil, fmt.Errorf("identities %d and %d: both are called %q, with different quotas (%v; %v); one quota is for all of a name, see kvd token limit",
 				same, i, e.Name, entries[same].Quota, e.Quota)
