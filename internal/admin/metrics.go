@@ -35,7 +35,7 @@ var (
 	raw         = describe("kvd_raw_connections", "Open client connections that carry raw frames, without gRPC.")
 	rawAccepted = describe("kvd_raw_connections_accepted_total", "Client connections accepted that carry raw frames.")
 	rawFrames   = describe("kvd_raw_frames_total", "Frames received on raw connections.")
-	streams     = describe("kvd_inflight_requests", "gRPC calls being served; long-lived streams are in kvd_waiting_requests.")
+	streams     = describe("kvd_inflight_requests", "Calls being served, by gRPC or in frames; long-lived streams are in kvd_waiting_requests.")
 	inflight    = describe("kvd_inflight_bytes", "Memory charged to calls in progress.")
 	waiting     = describe("kvd_waiting_requests", "Calls whose request has not arrived, long-lived streams, and raw frames that have arrived in part.")
 	waitingSize = describe("kvd_waiting_request_bytes", "Bytes received of incomplete requests.")

@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -353,6 +354,32 @@ func frameOperations() (all []operation) {
 	return all
 }
 
+// callOperations are those of the unary operations that frames carry, too.
+func callOperations(t *testing.T) (all []operation) {
+	for _, o := range unaryOperations() {
+		method, _, _ := strings.Cut(o.name, " ")
+		if o.admin || o.public || !slices.Contains([]string{"Write", "Commit", "Execute", "BeginSnapshot", "KeepSnapshot", "ReleaseSnapshot"}, method) ||
+			strings.HasPrefix(o.name, "Write each") { // which frames do not carry as calls
+			continue
+		}
+		byGRPC := o.call
+		o.transport = "frame"
+		o.call = func(f *fixture, c *client, at place) error {
+			conn, err := f.rawOf(c.token, frame.VersionCalls)
+			if err != nil {
+				return err
+			}
+			defer func() { _ = conn.Close() }()
+			carrier := &callConn{rawConn: conn, t: t}
+			byFrame := *f
+			byFrame.kv, byFrame.txn = kvdpb.NewKVServiceClient(carrier), kvdpb.NewTxnServiceClient(carrier)
+			return byGRPC(&byFrame, c, at)
+		}
+		all = append(all, o)
+	}
+	return all
+}
+
 type carrier interface {
 	send(data []byte) error
 	receive(r *frame.Response) error
@@ -457,7 +484,7 @@ func TestEveryOperationIsJudgedByWhatItTouches(t *testing.T) {
 		{"user0", "v"}, {"a", "b"}, {"a", ""}, {"\x00", ""}, {"\xff\xff\xff\xff\xff", ""},
 	}
 	f, _, _ := matrix(t, clients)
-	operations := append(unaryOperations(), frameOperations()...)
+	operations := slices.Concat(unaryOperations(), frameOperations(), callOperations(t))
 	counts := map[string]int{}
 	for _, o := range operations {
 		for _, c := range clients {
@@ -489,7 +516,7 @@ func TestEveryOperationIsJudgedByWhatItTouches(t *testing.T) {
 	}
 	t.Logf("%d operations, %d identities, %d places: %v", len(operations), len(clients), len(places), counts)
 	assert.Equal(t, len(operations)*len(clients)*len(places), counts["all"])
-	for _, transport := range []string{"gRPC", "stream", "raw"} {
+	for _, transport := range []string{"gRPC", "stream", "raw", "frame"} {
 		for _, code := range []codes.Code{codes.OK, codes.PermissionDenied, codes.Unauthenticated} {
 			assert.Positive(t, counts[fmt.Sprintf("%s %v", transport, code)], "%s %v", transport, code)
 		}
@@ -506,7 +533,7 @@ func TestARefusalTellsNothingAndDoesNothing(t *testing.T) {
 		require.NoError(t, err)
 	}
 	put("here")
-	for _, o := range append(unaryOperations(), frameOperations()...) {
+	for _, o := range slices.Concat(unaryOperations(), frameOperations(), callOperations(t)) {
 		if len(o.touches(place{"here", "herf"})) == 0 {
 			continue
 		}

@@ -87,6 +87,9 @@ func (c *callConn) Invoke(_ context.Context, method string, request, answer any,
 	if err := c.receive(&r); err != nil {
 		return err
 	}
+	if r.Refused && len(r.Results) == 1 { // the connection ends
+		return resultOfCall(&r.Results[0], answer.(proto.Message))
+	}
 	if r.ID != c.lastID || len(r.Results) != 1 {
 		return fmt.Errorf("%d results for frame %d", len(r.Results), r.ID)
 	}
@@ -396,4 +399,36 @@ func TestCallsOfManyConnections(t *testing.T) {
 	}
 	all.Wait()
 	assert.Zero(t, f.store.SnapshotCount())
+}
+
+// Calls in frames have their connection's share of the calls that are being served.
+func TestCallsInFramesTakeAShare(t *testing.T) {
+	store := servicetest.New(kv.DefaultLimits)
+	entered, leave := make(chan struct{}), make(chan struct{})
+	store.OnSnapshot = func(context.Context) error {
+		entered <- struct{}{}
+		<-leave
+		return nil
+	}
+	f := start(t, store, func() *service.Server { return service.New(store, service.Options{Streams: 4}, protocols...) })
+	c := f.calls(t)
+	ask := func(id uint32) {
+		require.NoError(t, c.send(framed(frame.CallFrame, frame.Header{ID: id}, callOp(t, frame.MethodBeginSnapshot, new(kvdpb.BeginSnapshotRequest)))))
+	}
+	for id := range uint32(2) {
+		ask(id)
+		<-entered
+	}
+	assert.EqualValues(t, 2, f.Stats().Streams)
+	ask(2) // as many are free as the connection has
+	var r frame.Response
+	require.NoError(t, c.receive(&r))
+	require.EqualValues(t, 2, r.ID)
+	requireFailure(t, resultOfCall(&r.Results[0], new(kvdpb.BeginSnapshotResponse)), codes.ResourceExhausted, "OVERLOADED")
+	close(leave)
+	for range 2 {
+		require.NoError(t, c.receive(&r))
+		require.NoError(t, resultOfCall(&r.Results[0], new(kvdpb.BeginSnapshotResponse)))
+	}
+	testwait.Until(t, func() bool { return f.Stats().Streams == 0 })
 }

@@ -169,6 +169,12 @@ func (c *calls) ask(ctx context.Context, op *frame.Op, call *service.Call, m *se
 	if err := ctx.Err(); err != nil {
 		return request, nil, err
 	}
+	if conn != nil {
+		if !conn.EnterCall() {
+			return request, nil, s.Shed(service.ShedByStreams)
+		}
+		defer conn.LeaveCall()
+	}
 	if err := messages.Charge(s, call, request, len(op.Value)); err != nil {
 		return request, nil, err
 	}
