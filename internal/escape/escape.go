@@ -31,6 +31,9 @@ func Bytes(b []byte) string {
 	return out.String()
 }
 
+// Quote returns Bytes(b) in quotation marks, and escapes quotation marks in it.
+func Quote(b []byte) string { return `"` + strings.ReplaceAll(Bytes(b), `"`, `\x22`) + `"` }
+
 // Strings is Bytes for each of several.
 func Strings(all []string) (texts []string) {
 	for _, s := range all {

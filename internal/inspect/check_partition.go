@@ -1,17 +1,15 @@
 package inspect
 
 import (
-	"bytes"
 	"errors"
-	"io/fs"
 	"path"
-	"slices"
 
 	"github.com/kvd-db/kvd/internal/descriptor"
 	"github.com/kvd-db/kvd/internal/kv"
 	"github.com/kvd-db/kvd/internal/manifest"
 	"github.com/kvd-db/kvd/internal/sstable"
 	"github.com/kvd-db/kvd/internal/valuefile"
+	"github.com/kvd-db/kvd/internal/verify"
 )
 
 // partition checks CURRENT, the manifest that it names, and the tables and value files
@@ -87,41 +85,20 @@ func (c *checker) run(dir string, partition uint32, run manifest.Run, kind Kind,
 	return nil
 }
 
-// table reads a whole table, compares it with the manifest, and reads each value that
-// the table points to.
-func (c *checker) table(entry *File, partition uint32, want *kv.TableMeta, values *valuefile.Set) (err error) {
-	name := path.Join(c.dir, entry.Path)
+// table verifies a table and reads each value that it points to.
+func (c *checker) table(entry *File, partition uint32, want *kv.TableMeta, values *valuefile.Set) error {
 	left := entry.Bytes
 	defer func() { c.advance(left) }()
-	f, err := c.fsys.Open(name)
-	if errors.Is(err, fs.ErrNotExist) {
-		return kv.Corruptf(name, -1, "table is missing; the manifest names it")
-	}
-	if err != nil {
-		return err
-	}
-	r, err := sstable.Open(f, kv.FileID{Partition: partition, Num: want.Num}, nil)
-	if err != nil {
-		return errors.Join(err, f.Close())
-	}
-	defer func() { err = errors.Join(err, r.Close()) }()
-	err = r.Verify(c.ctx, func(bytes int64) {
+	progress := func(bytes int64) {
 		c.advance(bytes)
 		left -= bytes
+	}
+	return verify.Table(c.ctx, c.fsys, path.Join(c.dir, entry.Path), partition, want, progress, func(r *sstable.Reader) error {
+		if len(want.Values) == 0 {
+			return nil
+		}
+		return c.pointers(r, values)
 	})
-	if got := r.Meta(); !sameTable(&got, want) {
-		err = errors.Join(err, kv.Corruptf(name, -1, "holds %s, the manifest says %s", describeTable(&got), describeTable(want)))
-	}
-	if err == nil && len(want.Values) > 0 {
-		err = c.pointers(r, values)
-	}
-	return err
-}
-
-func sameTable(a, b *kv.TableMeta) bool {
-	return a.Num == b.Num && a.Size == b.Size && a.Entries == b.Entries && a.Deletes == b.Deletes &&
-		a.MinSeq == b.MinSeq && a.MaxSeq == b.MaxSeq &&
-		bytes.Equal(a.Smallest, b.Smallest) && bytes.Equal(a.Largest, b.Largest) && slices.Equal(a.Values, b.Values)
 }
 
 // noteUnused notes, for each file that the manifest does not name, what the next open

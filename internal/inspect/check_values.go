@@ -10,12 +10,13 @@ import (
 	"github.com/kvd-db/kvd/internal/manifest"
 	"github.com/kvd-db/kvd/internal/sstable"
 	"github.com/kvd-db/kvd/internal/valuefile"
+	"github.com/kvd-db/kvd/internal/verify"
 )
 
 // openValues returns the value files of a partition, which are opened on demand.
 func (c *checker) openValues(dir string, partition uint32) *valuefile.Set {
 	return valuefile.NewSet(func(num kv.FileNum) (*valuefile.Reader, error) {
-		return openValues(c.fsys, path.Join(c.dir, dir, manifest.ValuesName(num)), kv.FileID{Partition: partition, Num: num})
+		return verify.OpenValues(c.fsys, path.Join(c.dir, dir, manifest.ValuesName(num)), kv.FileID{Partition: partition, Num: num})
 	})
 }
 
@@ -71,25 +72,12 @@ func (c *checker) valueFiles(dir string, partition uint32, v *manifest.Version) 
 	return nil
 }
 
-// valueFile reads a whole value file and compares it with the manifest.
-func (c *checker) valueFile(entry *File, partition uint32, want *kv.ValueFileMeta) (err error) {
-	name := path.Join(c.dir, entry.Path)
+// valueFile verifies a value file.
+func (c *checker) valueFile(entry *File, partition uint32, want *kv.ValueFileMeta) error {
 	left := entry.Bytes
 	defer func() { c.advance(left) }()
-	r, err := openValues(c.fsys, name, kv.FileID{Partition: partition, Num: want.Num})
-	if errors.Is(err, fs.ErrNotExist) {
-		return kv.Corruptf(name, -1, "value file is missing; the manifest names it")
-	}
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, r.Close()) }()
-	err = r.Verify(c.ctx, func(bytes int64) {
+	return verify.Values(c.ctx, c.fsys, path.Join(c.dir, entry.Path), partition, want, func(bytes int64) {
 		c.advance(bytes)
 		left -= bytes
 	})
-	if got := r.Meta(); got != *want {
-		err = errors.Join(err, kv.Corruptf(name, -1, "holds %s, the manifest says %s", describeValues(&got), describeValues(want)))
-	}
-	return err
 }

@@ -3,8 +3,8 @@
 // verify.
 //
 // [Dump] prints any single file. [Check] reads every byte of a data directory that no
-// process has open, and reports its files and any damage. A [Digest] summarizes the
-// contents of a store in one line.
+// process has open, and reports its files and any damage. Package verify checks
+// the single files. A [Digest] summarizes the contents of a store in one line.
 //
 // Nothing here changes a file. Check holds a shared lock while it runs, so that no
 // server can open the store.

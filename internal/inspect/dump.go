@@ -6,13 +6,13 @@ import (
 	"fmt"
 	"io"
 	"path"
-	"strings"
 	"time"
 
 	"github.com/kvd-db/kvd/internal/descriptor"
 	"github.com/kvd-db/kvd/internal/escape"
 	"github.com/kvd-db/kvd/internal/kv"
 	"github.com/kvd-db/kvd/internal/manifest"
+	"github.com/kvd-db/kvd/internal/verify"
 	"github.com/kvd-db/kvd/internal/vfs"
 )
 
@@ -132,7 +132,7 @@ func (d *dumper) manifest() error {
 	needed := v.NeededValues()
 	for i := range v.Values {
 		m := &v.Values[i]
-		d.printf("  %s  %s, needed %d of %d bytes\n", manifest.ValuesName(m.Num), describeValues(m), needed[m.Num].Values, needed[m.Num].Bytes)
+		d.printf("  %s  %s, needed %d of %d bytes\n", manifest.ValuesName(m.Num), verify.DescribeValues(m), needed[m.Num].Values, needed[m.Num].Bytes)
 	}
 	return nil
 }
@@ -144,28 +144,18 @@ func (d *dumper) run(name string, run manifest.Run) {
 	}
 	d.printf("%s: %d bytes in %d tables\n", name, run.Bytes(), len(run))
 	for i := range run {
-		d.printf("  %s  %s\n", manifest.TableName(run[i].Num), describeTable(&run[i]))
+		d.printf("  %s  %s\n", manifest.TableName(run[i].Num), verify.DescribeTable(&run[i]))
 	}
-}
-
-// describeTable describes a table in one line.
-func describeTable(t *kv.TableMeta) string {
-	s := fmt.Sprintf("%d bytes, %d entries, %d of them deletes, numbers %d to %d, keys %s to %s",
-		t.Size, t.Entries, t.Deletes, t.MinSeq, t.MaxSeq, quote(t.Smallest), quote(t.Largest))
-	for _, ref := range t.Values {
-		s += fmt.Sprintf(", %d values of %d bytes in %06d", ref.Values, ref.Bytes, ref.File)
-	}
-	return s
 }
 
 // entry prints one version of a key, or one operation of the log.
 func (d *dumper) entry(seq kv.SeqNum, kind kv.Kind, key, value []byte, expiry uint64) {
-	d.printf("%d %s %s", seq, kind, quote(key))
+	d.printf("%d %s %s", seq, kind, escape.Quote(key))
 	switch kind {
 	case kv.KindPut:
 		d.printf(" = %s", d.value(value))
 	case kv.KindRangeDelete:
-		d.printf(" to %s", quote(value))
+		d.printf(" to %s", escape.Quote(value))
 	}
 	if expiry != 0 {
 		d.printf(" until %d ms", expiry)
@@ -173,16 +163,13 @@ func (d *dumper) entry(seq kv.SeqNum, kind kv.Kind, key, value []byte, expiry ui
 	d.printf("\n")
 }
 
-// quote returns escape.Bytes(b) in quotation marks, and escapes quotation marks in it.
-func quote(b []byte) string { return `"` + strings.ReplaceAll(escape.Bytes(b), `"`, `\x22`) + `"` }
-
 // shownValue is how much of a value is printed without DumpOptions.Values. Guessed: a
 // line then fits in a wide window.
 const shownValue = 48
 
 func (d *dumper) value(v []byte) string {
 	if d.o.Values || len(v) <= shownValue {
-		return quote(v)
+		return escape.Quote(v)
 	}
-	return fmt.Sprintf("%s... (%d bytes)", quote(v[:shownValue]), len(v))
+	return fmt.Sprintf("%s... (%d bytes)", escape.Quote(v[:shownValue]), len(v))
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/kvd-db/kvd/internal/descriptor"
 	"github.com/kvd-db/kvd/internal/kv"
 	"github.com/kvd-db/kvd/internal/sstable"
+	"github.com/kvd-db/kvd/internal/verify"
 )
 
 // table prints every version of every key of a table, in the order of the file.
@@ -28,7 +29,7 @@ func (d *dumper) table(num kv.FileNum) (err error) {
 	}
 	defer func() { err = errors.Join(err, r.Close()) }()
 	meta := r.Meta()
-	d.printf("table %d of partition %d\n  %s\n", meta.Num, partition, describeTable(&meta))
+	d.printf("table %d of partition %d\n  %s\n", meta.Num, partition, verify.DescribeTable(&meta))
 	if s := r.Stats(); !s.None() {
 		d.printf("  %d older versions; %d expire, at %d\n", s.Shadowed, s.Expiring, s.Expiries)
 	}

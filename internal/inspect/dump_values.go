@@ -6,22 +6,10 @@ import (
 	"path"
 
 	"github.com/kvd-db/kvd/internal/descriptor"
+	"github.com/kvd-db/kvd/internal/escape"
 	"github.com/kvd-db/kvd/internal/kv"
-	"github.com/kvd-db/kvd/internal/valuefile"
-	"github.com/kvd-db/kvd/internal/vfs"
+	"github.com/kvd-db/kvd/internal/verify"
 )
-
-func openValues(fsys vfs.FS, name string, id kv.FileID) (*valuefile.Reader, error) {
-	f, err := fsys.Open(name)
-	if err != nil {
-		return nil, err
-	}
-	r, err := valuefile.Open(f, id)
-	if err != nil {
-		return nil, errors.Join(err, f.Close())
-	}
-	return r, nil
-}
 
 // values prints every value of a value file, including garbage, in the order of the
 // file. Only the tables know which key a value belongs to.
@@ -31,13 +19,13 @@ func (d *dumper) values(num kv.FileNum) (err error) {
 		return fmt.Errorf("%w: a value file is read where it lies, in the directory of its partition (p-0003/%s): "+
 			"its checksums cover the partition", kv.ErrInvalidArgument, path.Base(d.name))
 	}
-	r, err := openValues(d.fsys, d.name, kv.FileID{Partition: uint32(partition), Num: num})
+	r, err := verify.OpenValues(d.fsys, d.name, kv.FileID{Partition: uint32(partition), Num: num})
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, r.Close()) }()
 	meta := r.Meta()
-	d.printf("value file %d of partition %d\n  %s\n", num, partition, describeValues(&meta))
+	d.printf("value file %d of partition %d\n  %s\n", num, partition, verify.DescribeValues(&meta))
 	return r.Walk(func(p kv.ValuePointer, value []byte) error {
 		d.printf("%d %s\n", p.Offset, d.value(value))
 		return nil
@@ -46,14 +34,9 @@ func (d *dumper) values(num kv.FileNum) (err error) {
 
 // separated prints a version of a key whose value is in a value file.
 func (d *dumper) separated(e *kv.Entry, p kv.ValuePointer) {
-	d.printf("%d %s %s at offset %d of value file %d, %d bytes", e.Seq, e.Kind, quote(e.Key), p.Offset, p.File, p.Length)
+	d.printf("%d %s %s at offset %d of value file %d, %d bytes", e.Seq, e.Kind, escape.Quote(e.Key), p.Offset, p.File, p.Length)
 	if e.Expiry != 0 {
 		d.printf(" until %d ms", e.Expiry)
 	}
 	d.printf("\n")
-}
-
-// describeValues describes a value file in one line.
-func describeValues(m *kv.ValueFileMeta) string {
-	return fmt.Sprintf("%d bytes, %d values of %d bytes", m.Size, m.Values, m.Bytes)
 }

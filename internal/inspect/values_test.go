@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/kvd-db/kvd/internal/engine"
+	"github.com/kvd-db/kvd/internal/escape"
 	"github.com/kvd-db/kvd/internal/kv"
 	"github.com/kvd-db/kvd/internal/vfs"
 )
@@ -94,9 +95,9 @@ func TestDumpPrintsValuesApart(t *testing.T) {
 		}
 	}
 	for key, value := range want {
-		separated := strings.Contains(all.String(), quote([]byte(value)))
+		separated := strings.Contains(all.String(), escape.Quote([]byte(value)))
 		assert.Equal(t, len(value) >= 100, separated, key)
-		assert.True(t, strings.Contains(tables.String(), quote([]byte(key))), key)
+		assert.True(t, strings.Contains(tables.String(), escape.Quote([]byte(key))), key)
 	}
 	require.Regexp(t, `put "key0\d\d" at offset \d+ of value file \d+, 1\d\d bytes`, tables.String())
 	require.ErrorIs(t, Dump(fsys, "000013.val", &all, DumpOptions{}), kv.ErrInvalidArgument, "read where it lies")

@@ -52,6 +52,10 @@ type CorruptionError struct {
 	File   string // path inside the data directory
 	Offset int64  // where the damaged unit starts; -1 if the whole file
 	Reason string
+
+	// First and Last bound the keys that cannot be read for it, Last included; both are nil
+	// if that is not known. They are immutable.
+	First, Last []byte
 }
 
 func (e *CorruptionError) Error() string {
@@ -67,6 +71,23 @@ func (e *CorruptionError) Is(target error) bool { return target == ErrCorrupt }
 // Corruptf returns a *CorruptionError with a formatted reason.
 func Corruptf(file string, offset int64, format string, args ...any) error {
 	return &CorruptionError{File: file, Offset: offset, Reason: fmt.Sprintf(format, args...)}
+}
+
+// Corruptions returns every CorruptionError in err, also in errors that are joined.
+func Corruptions(err error) []*CorruptionError {
+	switch e := err.(type) {
+	case nil:
+		return nil
+	case *CorruptionError:
+		return []*CorruptionError{e}
+	case interface{ Unwrap() []error }:
+		var all []*CorruptionError
+		for _, err := range e.Unwrap() {
+			all = append(all, Corruptions(err)...)
+		}
+		return all
+	}
+	return Corruptions(errors.Unwrap(err))
 }
 
 // OverloadError says that work was rejected before anything was done, why, and when to

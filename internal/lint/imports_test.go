@@ -62,6 +62,8 @@ var floors = map[string]float64{
 	"internal/frame":     1,
 	"internal/rawconn":   0.5,
 
+	"internal/verify": 1.5,
+
 	"internal/livefile":    1,
 	"internal/certificate": 1.5,
 	"internal/auth":        1.5,

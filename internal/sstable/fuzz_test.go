@@ -48,7 +48,7 @@ func goldenParts(f *testing.F, kind blockKind) [][]byte {
 
 // blockIterator returns an iterator over one block, not yet positioned.
 func blockIterator(b block) *Iterator {
-	r := &Reader{file: &bytesFile{}, index: index{offsets: []uint64{0, uint64(len(b.data))}, prefixes: []uint64{0}}}
+	r := &Reader{file: &bytesFile{}, index: index{offsets: []uint64{0, uint64(len(b.data))}, prefixes: []uint64{0}, fieldsAt: []uint32{0}, contents: make([]byte, minIndexFields)}}
 	return &Iterator{r: r, block: b, at: -1, key: bytes.Clone(b.prefix())}
 }
 

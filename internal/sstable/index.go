@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"math/bits"
+	"slices"
 
 	"github.com/kvd-db/kvd/internal/kv"
 )
@@ -104,6 +105,11 @@ func (x *index) blocks() int { return len(x.prefixes) }
 func (x *index) fields(block int) indexFields {
 	d := kv.Decoder{Rest: x.contents[x.fieldsAt[block]:]}
 	return decodeIndexFields(&d)
+}
+
+// separator returns the separator key of a block, in new memory.
+func (x *index) separator(block int) []byte {
+	return slices.Concat(x.common, x.fields(block).suffix)
 }
 
 // span returns the position of the data blocks first to last, both included.

@@ -181,9 +181,26 @@ func (r *Reader) fetchBlock(i int) (block, error) {
 	offset, length := r.index.span(i, i)
 	sealed := make([]byte, length)
 	if err := r.readAt(sealed, offset); err != nil {
-		return block{}, err
+		return block{}, r.boundKeys(i, err)
 	}
 	return r.openBlock(i, sealed)
+}
+
+// boundKeys adds the bounds of the keys of data block i to damage found there.
+func (r *Reader) boundKeys(i int, err error) error {
+	for _, damage := range kv.Corruptions(err) {
+		if damage.First = r.meta.Smallest; i > 0 {
+			damage.First = r.index.separator(i - 1)
+		}
+		damage.Last = r.index.separator(i)
+	}
+	return err
+}
+
+// corruptBlock returns damage to data block i.
+func (r *Reader) corruptBlock(i int, reason string) error {
+	offset, _ := r.index.span(i, i)
+	return r.boundKeys(i, kv.Corruptf(r.file.Name(), offset, "%s", reason))
 }
 
 // openBlock verifies data block i, which borrows sealed.
@@ -191,7 +208,7 @@ func (r *Reader) openBlock(i int, sealed []byte) (block, error) {
 	offset, _ := r.index.span(i, i)
 	contents, reason := r.identity.unseal(sealed, kindData, offset)
 	if reason != "" {
-		return block{}, kv.Corruptf(r.file.Name(), offset, "%s", reason)
+		return block{}, r.corruptBlock(i, reason)
 	}
 	b, ok := parseBlock(contents)
 	if !ok {
@@ -201,7 +218,4 @@ func (r *Reader) openBlock(i int, sealed []byte) (block, error) {
 }
 
 // malformed is the error for a block with a valid checksum that no writer makes.
-func (r *Reader) malformed(i int) error {
-	offset, _ := r.index.span(i, i)
-	return kv.Corruptf(r.file.Name(), offset, "data block is malformed")
-}
+func (r *Reader) malformed(i int) error { return r.corruptBlock(i, "data block is malformed") }

@@ -71,15 +71,13 @@ func (c *checker) report(err error) {
 	c.last = position{}
 }
 
-func (c *checker) corrupt(offset int64, reason string) {
-	c.report(kv.Corruptf(c.r.file.Name(), offset, "%s", reason))
-}
+func (c *checker) corrupt(reason string) { c.report(kv.Corruptf(c.r.file.Name(), -1, "%s", reason)) }
+
+func (c *checker) corruptBlock(i int, reason string) { c.report(c.r.corruptBlock(i, reason)) }
 
 // block checks the entries of data block i; it is positioned before them.
 func (c *checker) block(it *Iterator, i int) {
-	offset, _ := c.r.index.span(i, i)
-	fields := c.r.index.fields(i)
-	separator := slices.Concat(c.r.index.common, fields.suffix)
+	fields, separator := c.r.index.fields(i), c.r.index.separator(i)
 	for n := range it.block.entries {
 		if !it.read(n) {
 			c.report(it.err)
@@ -89,26 +87,26 @@ func (c *checker) block(it *Iterator, i int) {
 		relation, hash := c.last.relation(e), keyhash.Sum(e.Key)
 		switch {
 		case relation == outOfOrder:
-			c.corrupt(offset, "entries are out of order")
+			c.corruptBlock(i, "entries are out of order")
 			return
 		case kv.Compare(e.Key, e.Seq, separator, fields.seq) > 0:
-			c.corrupt(offset, "an entry orders after the separator of its block")
+			c.corruptBlock(i, "an entry orders after the separator of its block")
 			return
 		case n == 0 && i > 0 && c.r.index.find(e.Key, e.Seq) != i:
-			c.corrupt(offset, "the index leads to another block")
+			c.corruptBlock(i, "the index leads to another block")
 			return
 		case !c.r.filter.mayContain(hash):
-			c.corrupt(offset, "the filter lacks a key")
+			c.corruptBlock(i, "the filter lacks a key")
 			return
 		case it.block.data[it.block.fingerprints+n] != fingerprint(hash):
-			c.corrupt(offset, "a fingerprint is not that of its key")
+			c.corruptBlock(i, "a fingerprint is not that of its key")
 			return
 		}
 		c.last.move(e, relation)
 		c.census.add(e, relation)
 	}
 	if uint64(it.block.entries) != fields.entries {
-		c.corrupt(offset, "the index counts other entries than the block has")
+		c.corruptBlock(i, "the index counts other entries than the block has")
 	}
 }
 
@@ -118,16 +116,16 @@ func (c *checker) totals() {
 	m, want := &c.census.meta, &c.r.meta
 	if m.Entries != want.Entries || m.Deletes != want.Deletes || m.MinSeq != want.MinSeq || m.MaxSeq != want.MaxSeq ||
 		!bytes.Equal(m.Smallest, want.Smallest) || !bytes.Equal(m.Largest, want.Largest) || !slices.Equal(m.Values, want.Values) {
-		c.corrupt(-1, "properties differ from the entries")
+		c.corrupt("properties differ from the entries")
 	}
 	if c.r.footer.version == formatVersion && !sameStats(&c.census.stats.stats, &c.r.stats) {
-		c.corrupt(-1, "what the properties say of expiry and old versions differs from the entries")
+		c.corrupt("what the properties say of expiry and old versions differs from the entries")
 	}
 	sameRange := func(a, b kv.Entry) bool {
 		return a.Seq == b.Seq && bytes.Equal(a.Key, b.Key) && bytes.Equal(a.Value, b.Value)
 	}
 	tombstones := kv.NewRangeTombstones(c.census.tombstones)
 	if !slices.EqualFunc(tombstones.All(), c.r.ranges.All(), sameRange) {
-		c.corrupt(-1, "range tombstones differ from the entries")
+		c.corrupt("range tombstones differ from the entries")
 	}
 }

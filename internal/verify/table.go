@@ -1,0 +1,67 @@
+package verify
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+
+	"github.com/kvd-db/kvd/internal/escape"
+	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/sstable"
+	"github.com/kvd-db/kvd/internal/vfs"
+)
+
+// Table reads a whole table, bypassing the block cache, and compares it with what the manifest
+// says. If it is whole, Table passes it to also, unless nil, and returns its error.
+//
+// Errors: every *kv.CorruptionError found, at most 64 and joined, with the bounds of the keys
+// where the file is the one that it names; what a read returned; the error of ctx.
+func Table(ctx context.Context, fsys vfs.FS, name string, partition uint32, want *kv.TableMeta,
+	progress func(bytes int64), also func(*sstable.Reader) error) (err error) {
+	defer func() {
+		for _, damage := range kv.Corruptions(err) {
+			if damage.Last == nil && damage.File == name {
+				damage.First, damage.Last = want.Smallest, want.Largest
+			}
+		}
+	}()
+	f, err := fsys.Open(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return kv.Corruptf(name, -1, "table is missing; the manifest names it")
+	}
+	if err != nil {
+		return err
+	}
+	r, err := sstable.Open(f, kv.FileID{Partition: partition, Num: want.Num}, nil)
+	if err != nil {
+		return errors.Join(err, f.Close())
+	}
+	defer func() { err = errors.Join(err, r.Close()) }()
+	err = r.Verify(ctx, progress)
+	if got := r.Meta(); !sameTable(&got, want) {
+		err = errors.Join(err, kv.Corruptf(name, -1, "holds %s, the manifest says %s", DescribeTable(&got), DescribeTable(want)))
+	}
+	if err == nil && also != nil {
+		err = also(r)
+	}
+	return err
+}
+
+func sameTable(a, b *kv.TableMeta) bool {
+	return a.Num == b.Num && a.Size == b.Size && a.Entries == b.Entries && a.Deletes == b.Deletes &&
+		a.MinSeq == b.MinSeq && a.MaxSeq == b.MaxSeq &&
+		bytes.Equal(a.Smallest, b.Smallest) && bytes.Equal(a.Largest, b.Largest) && slices.Equal(a.Values, b.Values)
+}
+
+// DescribeTable describes a table in one line.
+func DescribeTable(t *kv.TableMeta) string {
+	s := fmt.Sprintf("%d bytes, %d entries, %d of them deletes, numbers %d to %d, keys %s to %s",
+		t.Size, t.Entries, t.Deletes, t.MinSeq, t.MaxSeq, escape.Quote(t.Smallest), escape.Quote(t.Largest))
+	for _, ref := range t.Values {
+		s += fmt.Sprintf(", %d values of %d bytes in %06d", ref.Values, ref.Bytes, ref.File)
+	}
+	return s
+}
