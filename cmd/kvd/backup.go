@@ -491,8 +491,13 @@ func (r *rateFlag) Set(text string) (err error) {
 	return err
 }
 
-func (r *rateFlag) String() string { return "" }
-func (r *rateFlag) Type() string   { return "size" }
+func (r *rateFlag) String() string {
+	if r.bytes == 0 {
+		return ""
+	}
+	return bytesize.Format(r.bytes)
+}
+func (r *rateFlag) Type() string { return "size" }
 
 // humanBytes formats a size with three digits or so.
 func humanBytes(n int64) string {

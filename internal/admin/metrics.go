@@ -103,6 +103,11 @@ var (
 	readOnly      = describe("kvd_readonly", "1 while writes are refused because the disk is nearly full or its file system is read-only.")
 	diskFree      = describe("kvd_disk_free_bytes", "Free bytes of the disk with the data directory; 0 before the first measurement.")
 
+	scrubbed   = describe("kvd_scrub_bytes_total", "Bytes of the store's files that scrubs verified.")
+	scrubs     = describe("kvd_scrub_passes_total", "Scrubs of all files that came to their end.")
+	scrubLast  = describe("kvd_scrub_last_pass_timestamp_seconds", "When the last scrub of all files ended; 0: none has since the start.")
+	scrubRatio = describe("kvd_scrub_pass_ratio", "How far the background scrub has come with its pass; 0 between two passes.")
+
 	corruptions = describe("kvd_corruption_total", "Damaged blocks and files detected, counted once per read.")
 	background  = describe("kvd_background_errors_total", "Flushes and compactions that failed and are retried.")
 	slowDisk    = describe("kvd_disk_slow_total", "Times that the disk did not answer for over a second.")
@@ -280,6 +285,7 @@ func (s sink) store(st *engine.Stats) {
 		s.counter(archiveGaps, a.Gaps)
 	}
 	s.number(checkpointAge, st.CheckpointAge.Seconds())
+	s.scrubs(&st.Scrubs)
 	s.number(visible, float64(st.Visible))
 	s.number(memtableLimit, float64(st.MemtableLimit))
 	s.counter(memtableShed, st.Shed)
@@ -290,6 +296,17 @@ func (s sink) store(st *engine.Stats) {
 	} else {
 		s.number(readOnly, 0)
 	}
+}
+
+func (s sink) scrubs(st *engine.ScrubStats) {
+	s.counter(scrubbed, st.Bytes)
+	s.counter(scrubs, st.Passes)
+	last := 0.0
+	if !st.Last.IsZero() {
+		last = float64(st.Last.Unix())
+	}
+	s.number(scrubLast, last)
+	s.number(scrubRatio, float64(st.Done)/float64(max(st.Total, 1)))
 }
 
 // batches emits what the micro-batches of all partitions have in common.

@@ -35,6 +35,7 @@ type Config struct {
 	Threshold      int // values of at least this many bytes are stored apart; 0: none
 	Grace          time.Duration
 	LowDisk        int64
+	Scrub          time.Duration // how long a pass of the background scrub takes; 0: there is none
 	MaxSync        time.Duration
 	MaxCall        time.Duration // the longest deadline of a call
 	SlowTime       time.Duration // of the slow log; 0: none
@@ -85,7 +86,7 @@ func DefaultConfig() Config {
 		Grace: 10 * time.Second, LowDisk: 64 << 20, MaxSync: 20 * time.Second, MaxCall: time.Minute,
 		SlowTime: 10 * time.Millisecond, SlowCount: 128,
 		RawSockets: true, Reflection: "auto", LogLevel: "info", LogFormat: "console", FS: vfs.OS,
-		Threshold: engine.DefaultValueThreshold, ArchiveEvery: time.Minute, ArchiveBacklog: 4 << 30,
+		Threshold: engine.DefaultValueThreshold, Scrub: 7 * 24 * time.Hour, ArchiveEvery: time.Minute, ArchiveBacklog: 4 << 30,
 	}
 }
 
@@ -109,6 +110,8 @@ func (c *Config) Settings() []*Setting {
 			Help: "store values of at least this many bytes apart from their keys, so that compactions rarely rewrite them; 0 means none"},
 		{Name: "grace", Live: true, value: durationValue{&c.Grace}, Help: "longest time of a stop, at least 1s: calls in flight finish, then the store is closed; after that time the process ends in any case"},
 		{Name: "low-disk", value: bytesValue{&c.LowDisk}, Help: "accept only deletes while the disk has less free space than this"},
+		{Name: "scrub-interval", value: durationValue{&c.Scrub},
+			Help: "verify every checksum of the store's files once in this time, in the background, with 256KiB to 32MiB a second and at most a tenth of the disk's time; 0 means never, else at least 1s. See kvd scrub"},
 		{Name: "max-sync-time", Live: true, value: durationValue{&c.MaxSync}, Help: "end the process if a write, a sync or any other disk operation takes longer than this; at least 1s"},
 		{Name: "max-deadline", Live: true, value: durationValue{&c.MaxCall}, Help: "longest deadline of a call; longer ones are cut to this, except for scans, pipelines and watches; at least 1s"},
 		{Name: "slow-log-time", Live: true, value: durationValue{&c.SlowTime}, Help: "record requests that take at least this long in the slow log, see kvd slowlog; 0 means none"},
@@ -181,6 +184,8 @@ func (c *Config) normalize() error {
 		return fmt.Errorf("%w: --linger %v is too long, since every call would take that long; want at most %v", ErrUsage, c.Linger, maxLinger)
 	case c.MaxSync < time.Second:
 		return fmt.Errorf("%w: --max-sync-time %v is too short; want at least 1s", ErrUsage, c.MaxSync)
+	case c.Scrub != 0 && c.Scrub < time.Second:
+		return fmt.Errorf("%w: --scrub-interval %v is too short; want at least 1s, or 0 for none", ErrUsage, c.Scrub)
 	case c.MaxSync > maxWait:
 		return fmt.Errorf("%w: --max-sync-time %v is too long; want at most %v", ErrUsage, c.MaxSync, maxWait)
 	case c.Archive != "" && c.Dev:

@@ -10,11 +10,12 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/kvd-db/kvd/internal/admin"
+	"github.com/kvd-db/kvd/internal/escape"
 	"github.com/kvd-db/kvd/internal/event"
 )
 
 // journal turns events of the store into log lines and counts. Lines name files, numbers and
-// causes, never keys or values.
+// causes, never values; of keys only the bounds of a damaged place.
 type journal struct {
 	log *zap.Logger
 
@@ -43,7 +44,8 @@ func (j *journal) listener() *event.Listener {
 	return &event.Listener{
 		Flush:           j.flush,
 		Compaction:      j.compaction,
-		Corruption:      j.corruption,
+		Corruption:      func(error) { j.corruptions.Add(1) },
+		Damaged:         j.damaged,
 		BackgroundError: j.backgroundError,
 		Failed:          j.failure,
 		TailDropped:     j.tailDrop,
@@ -70,9 +72,23 @@ func (j *journal) compaction(e event.Compaction) {
 		zap.Uint64("dropped", e.Dropped), zap.Duration("took", e.Took), zap.Error(e.Err))
 }
 
-func (j *journal) corruption(err error) {
-	j.corruptions.Add(1)
-	j.log.Error("stored data is damaged; run kvd check on the stopped store", zap.Error(err))
+// damaged logs a damaged place, once.
+func (j *journal) damaged(d event.Damage) {
+	fields := []zap.Field{zap.String("file", d.File), zap.String("kind", d.Kind), zap.Int64("offset", d.Offset), zap.String("reason", d.Reason)}
+	if len(d.Last) > 0 {
+		fields = append(fields, zap.String("first_key", shortKey(d.First)), zap.String("last_key", shortKey(d.Last)))
+	}
+	j.log.Error("stored data is damaged: reads of the keys named here fail, everything else is served; kvd scrub lists all damage", fields...)
+}
+
+// maxLoggedKey bounds the bytes of a key in a line of the log. Guessed.
+const maxLoggedKey = 64
+
+func shortKey(key []byte) string {
+	if len(key) > maxLoggedKey {
+		return escape.Bytes(key[:maxLoggedKey]) + "..."
+	}
+	return escape.Bytes(key)
 }
 
 func (j *journal) backgroundError(err error) {

@@ -85,7 +85,28 @@ func (s *process) checks() []admin.Check {
 		running.Err = errStopping
 	}
 	disk := admin.Check{Name: "disk", Err: s.disk.check()}
-	return append([]admin.Check{open, failed, running, disk, writes}, s.archiveCheck()...)
+	return append([]admin.Check{open, failed, running, disk, writes, {Name: "data", Note: s.damage()}}, s.archiveCheck()...)
+}
+
+// damage names what is damaged in a few words, empty if nothing is known to be. A damaged store
+// is ready: it serves everything else.
+func (s *process) damage() string {
+	s.looking.RLock()
+	defer s.looking.RUnlock()
+	e := s.engine.Load()
+	if e == nil || s.closing {
+		return ""
+	}
+	places := e.Damages()
+	if len(places) == 0 {
+		return ""
+	}
+	first := places[0]
+	text := fmt.Sprintf("%d damaged places, reads of their keys fail; the first is in %s", len(places), first.File)
+	if first.Offset >= 0 {
+		text += fmt.Sprintf(" at offset %d", first.Offset)
+	}
+	return text + ": " + first.Reason + "; kvd scrub lists all"
 }
 
 // archiveCheck returns how far the archive is, if there is one. A store whose log cannot be

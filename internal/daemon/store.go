@@ -29,6 +29,11 @@ func (s store) Checkpoint(ctx context.Context) (service.Checkpoint, error) {
 	return c, nil
 }
 
+// Scrub adapts the engine's Scrub to the interface of the server.
+func (s store) Scrub(ctx context.Context, rate int64, told func(service.ScrubStep)) error {
+	return s.Engine.Scrub(ctx, rate, func(step engine.ScrubStep) { told(service.ScrubStep(step)) })
+}
+
 // Scan adapts the engine's Scanner to the interface of the server.
 func (s store) Scan(ctx context.Context, r kv.Range, o kv.ScanOptions) (service.Scanner, error) {
 	scanner, err := s.Engine.Scan(ctx, r, o)

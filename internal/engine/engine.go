@@ -43,6 +43,8 @@ type Engine struct {
 	sequencer    *sequencer
 	snapshots    *snapshots
 	checkpoints  checkpoints
+	scrubs       scrubs
+	damages      damages
 	scans        scans
 	budget       *budget
 	across       *inflight // batches over several partitions
@@ -141,7 +143,10 @@ func openAs(dir string, o Options, asked *Options, unwritable error) (_ *Engine,
 
 // newLocked returns an engine of which nothing is open but the lock.
 func newLocked(dir string, o Options, unwritable error) (_ *Engine, err error) {
-	e := &Engine{dir: path.Clean(dir), opts: o, events: o.Events, unwritable: unwritable}
+	e := &Engine{dir: path.Clean(dir), opts: o, unwritable: unwritable}
+	e.events = e.listen(o.Events)
+	e.opts.Events = e.events
+	e.scrubs.init()
 	e.singles.New = newSingle
 	e.failure.ch = make(chan struct{})
 	e.maintenance.wake = make(chan struct{}, 1)
@@ -450,6 +455,7 @@ func (e *Engine) start() {
 		e.watchDisk(true)
 		e.maintenance.done.Go(e.maintain)
 	}
+	e.startScrubbing()
 	if e.events != nil && e.events.Recovered != nil {
 		e.events.Recovered(event.Recovered{
 			Partitions: len(e.partitions), Segments: e.recovery.Segments, Records: e.recovery.Records,
@@ -472,6 +478,7 @@ func (e *Engine) Close() error {
 	}
 	close(e.maintenance.stop)
 	e.maintenance.done.Wait()
+	e.scrubs.close()
 	e.scheduler.close()
 	e.checkpoints.close()
 	err := errors.Join(e.scans.end(kv.ErrClosed), e.tearDown())

@@ -50,6 +50,9 @@ type Options struct {
 	ValueThreshold int
 	// Archive says where the commit log is archived.
 	Archive ArchiveOptions
+	// ScrubInterval is how long a pass of the background scrub takes at most, unless the
+	// store is too large for maxScrubRate; default no background scrub.
+	ScrubInterval time.Duration
 	// Events listens to what happens in the store; default no listener.
 	Events *event.Listener
 

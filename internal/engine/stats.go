@@ -28,10 +28,11 @@ type Stats struct {
 	Duplicates uint64 // writes whose request id was known, so that they were not applied again
 
 	Visible       kv.SeqNum
-	Clock         uint64                // the store's clock, Unix milliseconds
-	Snapshots     int                   // under lease
-	Pins          int                   // versions that snapshots, scans and reads hold
-	PinAge        time.Duration         // of the oldest
+	Clock         uint64        // the store's clock, Unix milliseconds
+	Snapshots     int           // under lease
+	Pins          int           // versions that snapshots, scans and reads hold
+	PinAge        time.Duration // of the oldest
+	Scrubs        ScrubStats
 	Checkpoints   int                   // open
 	CheckpointAge time.Duration         // of the oldest; it keeps files that compaction has replaced
 	Archive       *backup.ArchiveStatus // nil: the log is not archived
@@ -60,6 +61,7 @@ func (e *Engine) Stats() Stats {
 		archive := e.archiver.Status()
 		s.Archive = &archive
 	}
+	s.Scrubs = e.scrubs.read()
 	s.Pins, s.PinAge = e.sequencer.pinned()
 	s.Checkpoints, s.CheckpointAge = e.checkpoints.oldest()
 	for i, p := range e.partitions {

@@ -18,6 +18,7 @@ type Listener struct {
 	Flush           func(Flush)
 	Compaction      func(Compaction)
 	Corruption      func(error)     // a *kv.CorruptionError, each time one is found
+	Damaged         func(Damage)    // a place was found damaged for the first time since the store was opened
 	BackgroundError func(error)     // a flush or compaction failed and will be retried
 	Failed          func(error)     // the store stopped permanently
 	TailDropped     func(TailDrop)  // recovery dropped bytes that were never acknowledged as durable
@@ -86,6 +87,16 @@ type TailDrop struct {
 type Segment struct {
 	Num   uint64
 	Bytes int64
+}
+
+// Damage: a place in a file of the store does not hold what was written.
+type Damage struct {
+	File   string // path inside the data directory
+	Kind   string // "table", "values", "log", "manifest", "store" or "clock"
+	Offset int64  // -1: the whole file, or not known
+	Reason string
+	// First and Last bound the keys that cannot be read for it; nil: not known.
+	First, Last []byte
 }
 
 // Stall: writes are delayed because background work lags.

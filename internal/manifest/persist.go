@@ -20,6 +20,26 @@ import (
 // last published Version. kv.ErrUnsupportedVersion if a newer kvd wrote it.
 // Cost: two small reads, and one Stat of each file.
 func Load(fsys vfs.FS, dir string, partition uint32) (*Version, error) {
+	v, err := readCurrent(fsys, dir, partition)
+	if err != nil {
+		return nil, err
+	}
+	for t := range v.Tables() {
+		if err := checkFile(fsys, path.Join(dir, TableName(t.Num)), FileTable, t.Size); err != nil {
+			return nil, err
+		}
+	}
+	for i := range v.Values {
+		m := &v.Values[i]
+		if err := checkFile(fsys, path.Join(dir, ValuesName(m.Num)), FileValues, m.Size); err != nil {
+			return nil, err
+		}
+	}
+	return v, nil
+}
+
+// readCurrent reads CURRENT and the manifest that it names.
+func readCurrent(fsys vfs.FS, dir string, partition uint32) (*Version, error) {
 	name := path.Join(dir, CurrentName)
 	data, err := readFile(fsys, name, maxCurrent)
 	if err != nil {
@@ -46,17 +66,6 @@ func Load(fsys vfs.FS, dir string, partition uint32) (*Version, error) {
 	}
 	if v.Partition != partition || v.Num != num {
 		return nil, kv.Corruptf(name, 16, "is manifest %d of partition %d, want %d of %d", v.Num, v.Partition, num, partition)
-	}
-	for t := range v.Tables() {
-		if err := checkFile(fsys, path.Join(dir, TableName(t.Num)), FileTable, t.Size); err != nil {
-			return nil, err
-		}
-	}
-	for i := range v.Values {
-		m := &v.Values[i]
-		if err := checkFile(fsys, path.Join(dir, ValuesName(m.Num)), FileValues, m.Size); err != nil {
-			return nil, err
-		}
 	}
 	return v, nil
 }

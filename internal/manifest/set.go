@@ -96,6 +96,25 @@ func (s *Set) Acquire() *Ref {
 	return &Ref{Version: s.mu.current, set: s}
 }
 
+// Verify reads CURRENT and the current manifest again and compares them with the current
+// Version. No Version is published meanwhile. After a failed publication (S4) it does
+// nothing, because the disk may then be ahead.
+func (s *Set) Verify() error {
+	s.publishing.Lock()
+	defer s.publishing.Unlock()
+	if s.failed != nil {
+		return nil
+	}
+	v, err := readCurrent(s.opts.FS, s.opts.Dir, s.opts.Partition)
+	if err != nil {
+		return err
+	}
+	if v.Num != s.currentVersion().Num {
+		return kv.Corruptf(path.Join(s.opts.Dir, CurrentName), -1, "names %s, which is not the current version", ManifestName(v.Num))
+	}
+	return nil
+}
+
 // NewFileNum returns a number that no file of the partition ever had.
 //
 // Errors: as of Install. Cost: usually nothing; once in about a thousand

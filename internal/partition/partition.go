@@ -200,4 +200,7 @@ func (p *Partition) MaxSeq() kv.SeqNum {
 // It holds nothing that was not visible when it became current.
 func (p *Partition) AcquireFiles() *manifest.Ref { return p.files.Acquire() }
 
+// VerifyManifest reads CURRENT and the manifest again: see manifest.Set.Verify.
+func (p *Partition) VerifyManifest() error { return p.files.Verify() }
+
 func (p *Partition) path(name string) string { return path.Join(p.opts.Dir, name) }

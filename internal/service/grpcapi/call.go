@@ -232,7 +232,7 @@ func isHealth(fullMethod string) bool { return strings.HasPrefix(fullMethod, "/g
 func longLived(fullMethod string) bool {
 	switch fullMethod {
 	case kvdpb.KVService_Scan_FullMethodName, kvdpb.KVService_Pipeline_FullMethodName, healthpb.Health_Watch_FullMethodName,
-		kvdpb.AdminService_Backup_FullMethodName:
+		kvdpb.AdminService_Backup_FullMethodName, kvdpb.AdminService_Scrub_FullMethodName:
 		return true
 	}
 	return strings.HasPrefix(fullMethod, "/grpc.reflection.")

@@ -40,6 +40,7 @@ var rules = map[string]service.Rule{
 	kvdpb.AdminService_ListSlowRequests_FullMethodName:  service.Admin,
 	kvdpb.AdminService_ClearSlowRequests_FullMethodName: service.Admin,
 	kvdpb.AdminService_Backup_FullMethodName:            service.Admin,
+	kvdpb.AdminService_Scrub_FullMethodName:             service.Admin,
 	kvdpb.AdminService_SetSetting_FullMethodName:        service.Admin,
 
 	healthpb.Health_Check_FullMethodName: service.Public,

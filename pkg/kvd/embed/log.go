@@ -11,8 +11,9 @@ import (
 // never keys or values.
 func listener(log *slog.Logger) *event.Listener {
 	return &event.Listener{
-		Corruption: func(err error) {
-			log.Error("kvd: stored data is damaged, and reads of it fail; close the store and run kvd check on its directory, which lists all damage", "error", err)
+		Damaged: func(d event.Damage) {
+			log.Error("kvd: stored data is damaged, and reads of it fail; close the store and run kvd check on its directory, which lists all damage",
+				"file", d.File, "kind", d.Kind, "offset", d.Offset, "reason", d.Reason)
 		},
 		BackgroundError: func(err error) {
 			log.Error("kvd: background work failed and is tried again; if this line repeats, remove the cause that the error names", "error", err)

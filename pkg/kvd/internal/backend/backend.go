@@ -57,6 +57,9 @@ type Backend interface {
 	SetSetting(ctx context.Context, name, value string) (before, after string, err error)
 	// Backup begins a backup, which lasts until its Close or until ctx ends.
 	Backup(ctx context.Context) (Backup, error)
+	// Scrub verifies every checksum of the store's files, and calls told with its progress
+	// and each damaged place. It reads at most rate bytes per second; 0: no bound.
+	Scrub(ctx context.Context, rate int64, told func(ScrubStep)) error
 	// Ping reports whether requests are served.
 	Ping(ctx context.Context) error
 	// Close frees everything. It is called when no call is under way any more.

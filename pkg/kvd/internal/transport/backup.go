@@ -81,14 +81,18 @@ type backupStream struct {
 }
 
 // fault translates an error of the stream.
-func (b *backupStream) fault(err error) *fault {
+func (b *backupStream) fault(err error) *fault { return streamFault(err, b.caller, b.ctx) }
+
+// streamFault translates an error of a stream with the context ctx, which a timeout may have
+// ended, on behalf of caller.
+func streamFault(err error, caller, ctx context.Context) *fault {
 	f := faultOfStatus(err)
 	if errors.Is(err, io.EOF) {
 		f = &fault{err: backend.ErrUnavailable, message: "the server ended the stream"}
 	}
-	if b.caller.Err() != nil {
-		f.err, f.transient = b.caller.Err(), false
-	} else if b.ctx.Err() != nil {
+	if caller.Err() != nil {
+		f.err, f.transient = caller.Err(), false
+	} else if ctx.Err() != nil {
 		f.err, f.transient = context.DeadlineExceeded, false
 	}
 	return f

@@ -128,6 +128,212 @@ func (x *SetSettingResponse) GetAfter() string {
 	return ""
 }
 
+// ScrubRequest asks to verify all files.
+type ScrubRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The most bytes to read per second; 0: no bound.
+	BytesPerSecond uint64 `protobuf:"varint,1,opt,name=bytes_per_second,json=bytesPerSecond,proto3" json:"bytes_per_second,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
+}
+
+func (x *ScrubRequest) Reset() {
+	*x = ScrubRequest{}
+	mi := &file_kvd_v1_admin_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ScrubRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ScrubRequest) ProtoMessage() {}
+
+func (x *ScrubRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_kvd_v1_admin_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ScrubRequest.ProtoReflect.Descriptor instead.
+func (*ScrubRequest) Descriptor() ([]byte, []int) {
+	return file_kvd_v1_admin_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *ScrubRequest) GetBytesPerSecond() uint64 {
+	if x != nil {
+		return x.BytesPerSecond
+	}
+	return 0
+}
+
+// ScrubResponse is how far a scrub has come.
+type ScrubResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Files verified so far.
+	Files      uint32 `protobuf:"varint,1,opt,name=files,proto3" json:"files,omitempty"`
+	DoneBytes  uint64 `protobuf:"varint,2,opt,name=done_bytes,json=doneBytes,proto3" json:"done_bytes,omitempty"`
+	TotalBytes uint64 `protobuf:"varint,3,opt,name=total_bytes,json=totalBytes,proto3" json:"total_bytes,omitempty"`
+	// A place that was found damaged.
+	Damage        *Damage `protobuf:"bytes,4,opt,name=damage,proto3" json:"damage,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ScrubResponse) Reset() {
+	*x = ScrubResponse{}
+	mi := &file_kvd_v1_admin_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ScrubResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ScrubResponse) ProtoMessage() {}
+
+func (x *ScrubResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_kvd_v1_admin_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ScrubResponse.ProtoReflect.Descriptor instead.
+func (*ScrubResponse) Descriptor() ([]byte, []int) {
+	return file_kvd_v1_admin_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *ScrubResponse) GetFiles() uint32 {
+	if x != nil {
+		return x.Files
+	}
+	return 0
+}
+
+func (x *ScrubResponse) GetDoneBytes() uint64 {
+	if x != nil {
+		return x.DoneBytes
+	}
+	return 0
+}
+
+func (x *ScrubResponse) GetTotalBytes() uint64 {
+	if x != nil {
+		return x.TotalBytes
+	}
+	return 0
+}
+
+func (x *ScrubResponse) GetDamage() *Damage {
+	if x != nil {
+		return x.Damage
+	}
+	return nil
+}
+
+// Damage is a place in a file that does not hold what was written.
+type Damage struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Name in the data directory, with slashes.
+	File string `protobuf:"bytes,1,opt,name=file,proto3" json:"file,omitempty"`
+	// "table", "values", "log", "manifest", "store" or "clock".
+	Kind string `protobuf:"bytes,2,opt,name=kind,proto3" json:"kind,omitempty"`
+	// Where the damaged unit begins; -1: the whole file, or not known.
+	Offset int64  `protobuf:"varint,3,opt,name=offset,proto3" json:"offset,omitempty"`
+	Reason string `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
+	// Bounds of the keys that cannot be read for it; last_key is empty if they are not known.
+	FirstKey      []byte `protobuf:"bytes,5,opt,name=first_key,json=firstKey,proto3" json:"first_key,omitempty"`
+	LastKey       []byte `protobuf:"bytes,6,opt,name=last_key,json=lastKey,proto3" json:"last_key,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Damage) Reset() {
+	*x = Damage{}
+	mi := &file_kvd_v1_admin_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Damage) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Damage) ProtoMessage() {}
+
+func (x *Damage) ProtoReflect() protoreflect.Message {
+	mi := &file_kvd_v1_admin_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Damage.ProtoReflect.Descriptor instead.
+func (*Damage) Descriptor() ([]byte, []int) {
+	return file_kvd_v1_admin_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *Damage) GetFile() string {
+	if x != nil {
+		return x.File
+	}
+	return ""
+}
+
+func (x *Damage) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *Damage) GetOffset() int64 {
+	if x != nil {
+		return x.Offset
+	}
+	return 0
+}
+
+func (x *Damage) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *Damage) GetFirstKey() []byte {
+	if x != nil {
+		return x.FirstKey
+	}
+	return nil
+}
+
+func (x *Damage) GetLastKey() []byte {
+	if x != nil {
+		return x.LastKey
+	}
+	return nil
+}
+
 // BackupRequest asks for the header or for one file.
 type BackupRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -141,7 +347,7 @@ type BackupRequest struct {
 
 func (x *BackupRequest) Reset() {
 	*x = BackupRequest{}
-	mi := &file_kvd_v1_admin_proto_msgTypes[2]
+	mi := &file_kvd_v1_admin_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -153,7 +359,7 @@ func (x *BackupRequest) String() string {
 func (*BackupRequest) ProtoMessage() {}
 
 func (x *BackupRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kvd_v1_admin_proto_msgTypes[2]
+	mi := &file_kvd_v1_admin_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -166,7 +372,7 @@ func (x *BackupRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupRequest.ProtoReflect.Descriptor instead.
 func (*BackupRequest) Descriptor() ([]byte, []int) {
-	return file_kvd_v1_admin_proto_rawDescGZIP(), []int{2}
+	return file_kvd_v1_admin_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *BackupRequest) GetFile() string {
@@ -198,7 +404,7 @@ type BackupResponse struct {
 
 func (x *BackupResponse) Reset() {
 	*x = BackupResponse{}
-	mi := &file_kvd_v1_admin_proto_msgTypes[3]
+	mi := &file_kvd_v1_admin_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -210,7 +416,7 @@ func (x *BackupResponse) String() string {
 func (*BackupResponse) ProtoMessage() {}
 
 func (x *BackupResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kvd_v1_admin_proto_msgTypes[3]
+	mi := &file_kvd_v1_admin_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -223,7 +429,7 @@ func (x *BackupResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupResponse.ProtoReflect.Descriptor instead.
 func (*BackupResponse) Descriptor() ([]byte, []int) {
-	return file_kvd_v1_admin_proto_rawDescGZIP(), []int{3}
+	return file_kvd_v1_admin_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *BackupResponse) GetPart() isBackupResponse_Part {
@@ -296,7 +502,7 @@ type BackupHeader struct {
 
 func (x *BackupHeader) Reset() {
 	*x = BackupHeader{}
-	mi := &file_kvd_v1_admin_proto_msgTypes[4]
+	mi := &file_kvd_v1_admin_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -308,7 +514,7 @@ func (x *BackupHeader) String() string {
 func (*BackupHeader) ProtoMessage() {}
 
 func (x *BackupHeader) ProtoReflect() protoreflect.Message {
-	mi := &file_kvd_v1_admin_proto_msgTypes[4]
+	mi := &file_kvd_v1_admin_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -321,7 +527,7 @@ func (x *BackupHeader) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupHeader.ProtoReflect.Descriptor instead.
 func (*BackupHeader) Descriptor() ([]byte, []int) {
-	return file_kvd_v1_admin_proto_rawDescGZIP(), []int{4}
+	return file_kvd_v1_admin_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *BackupHeader) GetStoreId() uint64 {
@@ -357,7 +563,7 @@ type BackupFile struct {
 
 func (x *BackupFile) Reset() {
 	*x = BackupFile{}
-	mi := &file_kvd_v1_admin_proto_msgTypes[5]
+	mi := &file_kvd_v1_admin_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -369,7 +575,7 @@ func (x *BackupFile) String() string {
 func (*BackupFile) ProtoMessage() {}
 
 func (x *BackupFile) ProtoReflect() protoreflect.Message {
-	mi := &file_kvd_v1_admin_proto_msgTypes[5]
+	mi := &file_kvd_v1_admin_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -382,7 +588,7 @@ func (x *BackupFile) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupFile.ProtoReflect.Descriptor instead.
 func (*BackupFile) Descriptor() ([]byte, []int) {
-	return file_kvd_v1_admin_proto_rawDescGZIP(), []int{5}
+	return file_kvd_v1_admin_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *BackupFile) GetName() string {
@@ -412,7 +618,7 @@ type BackupFileBegin struct {
 
 func (x *BackupFileBegin) Reset() {
 	*x = BackupFileBegin{}
-	mi := &file_kvd_v1_admin_proto_msgTypes[6]
+	mi := &file_kvd_v1_admin_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -424,7 +630,7 @@ func (x *BackupFileBegin) String() string {
 func (*BackupFileBegin) ProtoMessage() {}
 
 func (x *BackupFileBegin) ProtoReflect() protoreflect.Message {
-	mi := &file_kvd_v1_admin_proto_msgTypes[6]
+	mi := &file_kvd_v1_admin_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -437,7 +643,7 @@ func (x *BackupFileBegin) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupFileBegin.ProtoReflect.Descriptor instead.
 func (*BackupFileBegin) Descriptor() ([]byte, []int) {
-	return file_kvd_v1_admin_proto_rawDescGZIP(), []int{6}
+	return file_kvd_v1_admin_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *BackupFileBegin) GetChecksum() uint64 {
@@ -465,7 +671,7 @@ type ListSlowRequestsRequest struct {
 
 func (x *ListSlowRequestsRequest) Reset() {
 	*x = ListSlowRequestsRequest{}
-	mi := &file_kvd_v1_admin_proto_msgTypes[7]
+	mi := &file_kvd_v1_admin_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -477,7 +683,7 @@ func (x *ListSlowRequestsRequest) String() string {
 func (*ListSlowRequestsRequest) ProtoMessage() {}
 
 func (x *ListSlowRequestsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kvd_v1_admin_proto_msgTypes[7]
+	mi := &file_kvd_v1_admin_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -490,7 +696,7 @@ func (x *ListSlowRequestsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSlowRequestsRequest.ProtoReflect.Descriptor instead.
 func (*ListSlowRequestsRequest) Descriptor() ([]byte, []int) {
-	return file_kvd_v1_admin_proto_rawDescGZIP(), []int{7}
+	return file_kvd_v1_admin_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *ListSlowRequestsRequest) GetLimit() uint32 {
@@ -515,7 +721,7 @@ type ListSlowRequestsResponse struct {
 
 func (x *ListSlowRequestsResponse) Reset() {
 	*x = ListSlowRequestsResponse{}
-	mi := &file_kvd_v1_admin_proto_msgTypes[8]
+	mi := &file_kvd_v1_admin_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -527,7 +733,7 @@ func (x *ListSlowRequestsResponse) String() string {
 func (*ListSlowRequestsResponse) ProtoMessage() {}
 
 func (x *ListSlowRequestsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kvd_v1_admin_proto_msgTypes[8]
+	mi := &file_kvd_v1_admin_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -540,7 +746,7 @@ func (x *ListSlowRequestsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSlowRequestsResponse.ProtoReflect.Descriptor instead.
 func (*ListSlowRequestsResponse) Descriptor() ([]byte, []int) {
-	return file_kvd_v1_admin_proto_rawDescGZIP(), []int{8}
+	return file_kvd_v1_admin_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *ListSlowRequestsResponse) GetRequests() []*SlowRequest {
@@ -573,7 +779,7 @@ type ClearSlowRequestsRequest struct {
 
 func (x *ClearSlowRequestsRequest) Reset() {
 	*x = ClearSlowRequestsRequest{}
-	mi := &file_kvd_v1_admin_proto_msgTypes[9]
+	mi := &file_kvd_v1_admin_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -585,7 +791,7 @@ func (x *ClearSlowRequestsRequest) String() string {
 func (*ClearSlowRequestsRequest) ProtoMessage() {}
 
 func (x *ClearSlowRequestsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kvd_v1_admin_proto_msgTypes[9]
+	mi := &file_kvd_v1_admin_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -598,7 +804,7 @@ func (x *ClearSlowRequestsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClearSlowRequestsRequest.ProtoReflect.Descriptor instead.
 func (*ClearSlowRequestsRequest) Descriptor() ([]byte, []int) {
-	return file_kvd_v1_admin_proto_rawDescGZIP(), []int{9}
+	return file_kvd_v1_admin_proto_rawDescGZIP(), []int{12}
 }
 
 // ClearSlowRequestsResponse acknowledges the request.
@@ -610,7 +816,7 @@ type ClearSlowRequestsResponse struct {
 
 func (x *ClearSlowRequestsResponse) Reset() {
 	*x = ClearSlowRequestsResponse{}
-	mi := &file_kvd_v1_admin_proto_msgTypes[10]
+	mi := &file_kvd_v1_admin_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -622,7 +828,7 @@ func (x *ClearSlowRequestsResponse) String() string {
 func (*ClearSlowRequestsResponse) ProtoMessage() {}
 
 func (x *ClearSlowRequestsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kvd_v1_admin_proto_msgTypes[10]
+	mi := &file_kvd_v1_admin_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -635,7 +841,7 @@ func (x *ClearSlowRequestsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClearSlowRequestsResponse.ProtoReflect.Descriptor instead.
 func (*ClearSlowRequestsResponse) Descriptor() ([]byte, []int) {
-	return file_kvd_v1_admin_proto_rawDescGZIP(), []int{10}
+	return file_kvd_v1_admin_proto_rawDescGZIP(), []int{13}
 }
 
 // SlowRequest is a request that took at least as long as the threshold: a unary call,
@@ -670,7 +876,7 @@ type SlowRequest struct {
 
 func (x *SlowRequest) Reset() {
 	*x = SlowRequest{}
-	mi := &file_kvd_v1_admin_proto_msgTypes[11]
+	mi := &file_kvd_v1_admin_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -682,7 +888,7 @@ func (x *SlowRequest) String() string {
 func (*SlowRequest) ProtoMessage() {}
 
 func (x *SlowRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kvd_v1_admin_proto_msgTypes[11]
+	mi := &file_kvd_v1_admin_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -695,7 +901,7 @@ func (x *SlowRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SlowRequest.ProtoReflect.Descriptor instead.
 func (*SlowRequest) Descriptor() ([]byte, []int) {
-	return file_kvd_v1_admin_proto_rawDescGZIP(), []int{11}
+	return file_kvd_v1_admin_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *SlowRequest) GetId() uint64 {
@@ -785,7 +991,23 @@ const file_kvd_v1_admin_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\tR\x05value\"B\n" +
 	"\x12SetSettingResponse\x12\x16\n" +
 	"\x06before\x18\x01 \x01(\tR\x06before\x12\x14\n" +
-	"\x05after\x18\x02 \x01(\tR\x05after\"L\n" +
+	"\x05after\x18\x02 \x01(\tR\x05after\"8\n" +
+	"\fScrubRequest\x12(\n" +
+	"\x10bytes_per_second\x18\x01 \x01(\x04R\x0ebytesPerSecond\"\x8d\x01\n" +
+	"\rScrubResponse\x12\x14\n" +
+	"\x05files\x18\x01 \x01(\rR\x05files\x12\x1d\n" +
+	"\n" +
+	"done_bytes\x18\x02 \x01(\x04R\tdoneBytes\x12\x1f\n" +
+	"\vtotal_bytes\x18\x03 \x01(\x04R\n" +
+	"totalBytes\x12&\n" +
+	"\x06damage\x18\x04 \x01(\v2\x0e.kvd.v1.DamageR\x06damage\"\x98\x01\n" +
+	"\x06Damage\x12\x12\n" +
+	"\x04file\x18\x01 \x01(\tR\x04file\x12\x12\n" +
+	"\x04kind\x18\x02 \x01(\tR\x04kind\x12\x16\n" +
+	"\x06offset\x18\x03 \x01(\x03R\x06offset\x12\x16\n" +
+	"\x06reason\x18\x04 \x01(\tR\x06reason\x12\x1b\n" +
+	"\tfirst_key\x18\x05 \x01(\fR\bfirstKey\x12\x19\n" +
+	"\blast_key\x18\x06 \x01(\fR\alastKey\"L\n" +
 	"\rBackupRequest\x12\x12\n" +
 	"\x04file\x18\x01 \x01(\tR\x04file\x12'\n" +
 	"\x0fknown_checksums\x18\x02 \x03(\x06R\x0eknownChecksums\"\x8f\x01\n" +
@@ -826,11 +1048,12 @@ const file_kvd_v1_admin_proto_rawDesc = "" +
 	"\rrequest_bytes\x18\t \x01(\x04R\frequestBytes\x12\x19\n" +
 	"\btotal_ns\x18\n" +
 	" \x01(\x04R\atotalNs\x12)\n" +
-	"\atimings\x18\v \x01(\v2\x0f.kvd.v1.TimingsR\atimings2\xc1\x02\n" +
+	"\atimings\x18\v \x01(\v2\x0f.kvd.v1.TimingsR\atimings2\xf9\x02\n" +
 	"\fAdminService\x12U\n" +
 	"\x10ListSlowRequests\x12\x1f.kvd.v1.ListSlowRequestsRequest\x1a .kvd.v1.ListSlowRequestsResponse\x12X\n" +
 	"\x11ClearSlowRequests\x12 .kvd.v1.ClearSlowRequestsRequest\x1a!.kvd.v1.ClearSlowRequestsResponse\x12;\n" +
-	"\x06Backup\x12\x15.kvd.v1.BackupRequest\x1a\x16.kvd.v1.BackupResponse(\x010\x01\x12C\n" +
+	"\x06Backup\x12\x15.kvd.v1.BackupRequest\x1a\x16.kvd.v1.BackupResponse(\x010\x01\x126\n" +
+	"\x05Scrub\x12\x14.kvd.v1.ScrubRequest\x1a\x15.kvd.v1.ScrubResponse0\x01\x12C\n" +
 	"\n" +
 	"SetSetting\x12\x19.kvd.v1.SetSettingRequest\x1a\x1a.kvd.v1.SetSettingResponseB.Z,github.com/kvd-db/kvd/pkg/kvdpb/kvd/v1;kvdpbb\x06proto3"
 
@@ -846,41 +1069,47 @@ func file_kvd_v1_admin_proto_rawDescGZIP() []byte {
 	return file_kvd_v1_admin_proto_rawDescData
 }
 
-var file_kvd_v1_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 12)
+var file_kvd_v1_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 15)
 var file_kvd_v1_admin_proto_goTypes = []any{
 	(*SetSettingRequest)(nil),         // 0: kvd.v1.SetSettingRequest
 	(*SetSettingResponse)(nil),        // 1: kvd.v1.SetSettingResponse
-	(*BackupRequest)(nil),             // 2: kvd.v1.BackupRequest
-	(*BackupResponse)(nil),            // 3: kvd.v1.BackupResponse
-	(*BackupHeader)(nil),              // 4: kvd.v1.BackupHeader
-	(*BackupFile)(nil),                // 5: kvd.v1.BackupFile
-	(*BackupFileBegin)(nil),           // 6: kvd.v1.BackupFileBegin
-	(*ListSlowRequestsRequest)(nil),   // 7: kvd.v1.ListSlowRequestsRequest
-	(*ListSlowRequestsResponse)(nil),  // 8: kvd.v1.ListSlowRequestsResponse
-	(*ClearSlowRequestsRequest)(nil),  // 9: kvd.v1.ClearSlowRequestsRequest
-	(*ClearSlowRequestsResponse)(nil), // 10: kvd.v1.ClearSlowRequestsResponse
-	(*SlowRequest)(nil),               // 11: kvd.v1.SlowRequest
-	(*Timings)(nil),                   // 12: kvd.v1.Timings
+	(*ScrubRequest)(nil),              // 2: kvd.v1.ScrubRequest
+	(*ScrubResponse)(nil),             // 3: kvd.v1.ScrubResponse
+	(*Damage)(nil),                    // 4: kvd.v1.Damage
+	(*BackupRequest)(nil),             // 5: kvd.v1.BackupRequest
+	(*BackupResponse)(nil),            // 6: kvd.v1.BackupResponse
+	(*BackupHeader)(nil),              // 7: kvd.v1.BackupHeader
+	(*BackupFile)(nil),                // 8: kvd.v1.BackupFile
+	(*BackupFileBegin)(nil),           // 9: kvd.v1.BackupFileBegin
+	(*ListSlowRequestsRequest)(nil),   // 10: kvd.v1.ListSlowRequestsRequest
+	(*ListSlowRequestsResponse)(nil),  // 11: kvd.v1.ListSlowRequestsResponse
+	(*ClearSlowRequestsRequest)(nil),  // 12: kvd.v1.ClearSlowRequestsRequest
+	(*ClearSlowRequestsResponse)(nil), // 13: kvd.v1.ClearSlowRequestsResponse
+	(*SlowRequest)(nil),               // 14: kvd.v1.SlowRequest
+	(*Timings)(nil),                   // 15: kvd.v1.Timings
 }
 var file_kvd_v1_admin_proto_depIdxs = []int32{
-	4,  // 0: kvd.v1.BackupResponse.header:type_name -> kvd.v1.BackupHeader
-	6,  // 1: kvd.v1.BackupResponse.begin:type_name -> kvd.v1.BackupFileBegin
-	5,  // 2: kvd.v1.BackupHeader.files:type_name -> kvd.v1.BackupFile
-	11, // 3: kvd.v1.ListSlowRequestsResponse.requests:type_name -> kvd.v1.SlowRequest
-	12, // 4: kvd.v1.SlowRequest.timings:type_name -> kvd.v1.Timings
-	7,  // 5: kvd.v1.AdminService.ListSlowRequests:input_type -> kvd.v1.ListSlowRequestsRequest
-	9,  // 6: kvd.v1.AdminService.ClearSlowRequests:input_type -> kvd.v1.ClearSlowRequestsRequest
-	2,  // 7: kvd.v1.AdminService.Backup:input_type -> kvd.v1.BackupRequest
-	0,  // 8: kvd.v1.AdminService.SetSetting:input_type -> kvd.v1.SetSettingRequest
-	8,  // 9: kvd.v1.AdminService.ListSlowRequests:output_type -> kvd.v1.ListSlowRequestsResponse
-	10, // 10: kvd.v1.AdminService.ClearSlowRequests:output_type -> kvd.v1.ClearSlowRequestsResponse
-	3,  // 11: kvd.v1.AdminService.Backup:output_type -> kvd.v1.BackupResponse
-	1,  // 12: kvd.v1.AdminService.SetSetting:output_type -> kvd.v1.SetSettingResponse
-	9,  // [9:13] is the sub-list for method output_type
-	5,  // [5:9] is the sub-list for method input_type
-	5,  // [5:5] is the sub-list for extension type_name
-	5,  // [5:5] is the sub-list for extension extendee
-	0,  // [0:5] is the sub-list for field type_name
+	4,  // 0: kvd.v1.ScrubResponse.damage:type_name -> kvd.v1.Damage
+	7,  // 1: kvd.v1.BackupResponse.header:type_name -> kvd.v1.BackupHeader
+	9,  // 2: kvd.v1.BackupResponse.begin:type_name -> kvd.v1.BackupFileBegin
+	8,  // 3: kvd.v1.BackupHeader.files:type_name -> kvd.v1.BackupFile
+	14, // 4: kvd.v1.ListSlowRequestsResponse.requests:type_name -> kvd.v1.SlowRequest
+	15, // 5: kvd.v1.SlowRequest.timings:type_name -> kvd.v1.Timings
+	10, // 6: kvd.v1.AdminService.ListSlowRequests:input_type -> kvd.v1.ListSlowRequestsRequest
+	12, // 7: kvd.v1.AdminService.ClearSlowRequests:input_type -> kvd.v1.ClearSlowRequestsRequest
+	5,  // 8: kvd.v1.AdminService.Backup:input_type -> kvd.v1.BackupRequest
+	2,  // 9: kvd.v1.AdminService.Scrub:input_type -> kvd.v1.ScrubRequest
+	0,  // 10: kvd.v1.AdminService.SetSetting:input_type -> kvd.v1.SetSettingRequest
+	11, // 11: kvd.v1.AdminService.ListSlowRequests:output_type -> kvd.v1.ListSlowRequestsResponse
+	13, // 12: kvd.v1.AdminService.ClearSlowRequests:output_type -> kvd.v1.ClearSlowRequestsResponse
+	6,  // 13: kvd.v1.AdminService.Backup:output_type -> kvd.v1.BackupResponse
+	3,  // 14: kvd.v1.AdminService.Scrub:output_type -> kvd.v1.ScrubResponse
+	1,  // 15: kvd.v1.AdminService.SetSetting:output_type -> kvd.v1.SetSettingResponse
+	11, // [11:16] is the sub-list for method output_type
+	6,  // [6:11] is the sub-list for method input_type
+	6,  // [6:6] is the sub-list for extension type_name
+	6,  // [6:6] is the sub-list for extension extendee
+	0,  // [0:6] is the sub-list for field type_name
 }
 
 func init() { file_kvd_v1_admin_proto_init() }
@@ -889,7 +1118,7 @@ func file_kvd_v1_admin_proto_init() {
 		return
 	}
 	file_kvd_v1_kv_proto_init()
-	file_kvd_v1_admin_proto_msgTypes[3].OneofWrappers = []any{
+	file_kvd_v1_admin_proto_msgTypes[6].OneofWrappers = []any{
 		(*BackupResponse_Header)(nil),
 		(*BackupResponse_Begin)(nil),
 		(*BackupResponse_Data)(nil),
@@ -900,7 +1129,7 @@ func file_kvd_v1_admin_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_kvd_v1_admin_proto_rawDesc), len(file_kvd_v1_admin_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   12,
+			NumMessages:   15,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -21,6 +21,7 @@ const (
 	AdminService_ListSlowRequests_FullMethodName  = "/kvd.v1.AdminService/ListSlowRequests"
 	AdminService_ClearSlowRequests_FullMethodName = "/kvd.v1.AdminService/ClearSlowRequests"
 	AdminService_Backup_FullMethodName            = "/kvd.v1.AdminService/Backup"
+	AdminService_Scrub_FullMethodName             = "/kvd.v1.AdminService/Scrub"
 	AdminService_SetSetting_FullMethodName        = "/kvd.v1.AdminService/SetSetting"
 )
 
@@ -40,6 +41,10 @@ type AdminServiceClient interface {
 	// its checksum is known, with its data. A client that sends no request, or takes no
 	// data, for as long as the server's deadline is cut off.
 	Backup(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[BackupRequest, BackupResponse], error)
+	// Scrub reads every file of the running store and verifies every checksum. It sends its
+	// progress a few times a second, and each damaged place when it is found; the last response
+	// has done_bytes equal to total_bytes. One runs at a time.
+	Scrub(ctx context.Context, in *ScrubRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[ScrubResponse], error)
 	// SetSetting changes a setting of the running server. The change lasts until the server
 	// reads its configuration file again, or ends. A setting that needs a restart, an unknown
 	// name and an invalid value are INVALID_REQUEST.
@@ -87,6 +92,25 @@ func (c *adminServiceClient) Backup(ctx context.Context, opts ...grpc.CallOption
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type AdminService_BackupClient = grpc.BidiStreamingClient[BackupRequest, BackupResponse]
 
+func (c *adminServiceClient) Scrub(ctx context.Context, in *ScrubRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[ScrubResponse], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &AdminService_ServiceDesc.Streams[1], AdminService_Scrub_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[ScrubRequest, ScrubResponse]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type AdminService_ScrubClient = grpc.ServerStreamingClient[ScrubResponse]
+
 func (c *adminServiceClient) SetSetting(ctx context.Context, in *SetSettingRequest, opts ...grpc.CallOption) (*SetSettingResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(SetSettingResponse)
@@ -113,6 +137,10 @@ type AdminServiceServer interface {
 	// its checksum is known, with its data. A client that sends no request, or takes no
 	// data, for as long as the server's deadline is cut off.
 	Backup(grpc.BidiStreamingServer[BackupRequest, BackupResponse]) error
+	// Scrub reads every file of the running store and verifies every checksum. It sends its
+	// progress a few times a second, and each damaged place when it is found; the last response
+	// has done_bytes equal to total_bytes. One runs at a time.
+	Scrub(*ScrubRequest, grpc.ServerStreamingServer[ScrubResponse]) error
 	// SetSetting changes a setting of the running server. The change lasts until the server
 	// reads its configuration file again, or ends. A setting that needs a restart, an unknown
 	// name and an invalid value are INVALID_REQUEST.
@@ -135,6 +163,9 @@ func (UnimplementedAdminServiceServer) ClearSlowRequests(context.Context, *Clear
 }
 func (UnimplementedAdminServiceServer) Backup(grpc.BidiStreamingServer[BackupRequest, BackupResponse]) error {
 	return status.Error(codes.Unimplemented, "method Backup not implemented")
+}
+func (UnimplementedAdminServiceServer) Scrub(*ScrubRequest, grpc.ServerStreamingServer[ScrubResponse]) error {
+	return status.Error(codes.Unimplemented, "method Scrub not implemented")
 }
 func (UnimplementedAdminServiceServer) SetSetting(context.Context, *SetSettingRequest) (*SetSettingResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method SetSetting not implemented")
@@ -203,6 +234,17 @@ func _AdminService_Backup_Handler(srv interface{}, stream grpc.ServerStream) err
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type AdminService_BackupServer = grpc.BidiStreamingServer[BackupRequest, BackupResponse]
 
+func _AdminService_Scrub_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(ScrubRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(AdminServiceServer).Scrub(m, &grpc.GenericServerStream[ScrubRequest, ScrubResponse]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type AdminService_ScrubServer = grpc.ServerStreamingServer[ScrubResponse]
+
 func _AdminService_SetSetting_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(SetSettingRequest)
 	if err := dec(in); err != nil {
@@ -247,6 +289,11 @@ var AdminService_ServiceDesc = grpc.ServiceDesc{
 			Handler:       _AdminService_Backup_Handler,
 			ServerStreams: true,
 			ClientStreams: true,
+		},
+		{
+			StreamName:    "Scrub",
+			Handler:       _AdminService_Scrub_Handler,
+			ServerStreams: true,
 		},
 	},
 	Metadata: "kvd/v1/admin.proto",

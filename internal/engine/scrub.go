@@ -1,0 +1,301 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math/rand/v2"
+	"path"
+	"sync"
+	"time"
+
+	"github.com/kvd-db/kvd/internal/descriptor"
+	"github.com/kvd-db/kvd/internal/event"
+	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/manifest"
+	"github.com/kvd-db/kvd/internal/partition"
+	"github.com/kvd-db/kvd/internal/verify"
+)
+
+// ScrubStep is how far a scrub has come, or a place that it found damaged.
+type ScrubStep struct {
+	Files       int   // verified so far
+	Done, Total int64 // bytes; files that are written meanwhile change neither
+	Damage      *event.Damage
+}
+
+// Scrub reads every file of the running store and verifies every checksum: STORE, CLOCK, the
+// manifests, all tables and value files that were there when it began, and the log. It
+// reads at most rate bytes per second; 0 means no bound. It calls told after each block, and
+// for each place that is damaged; damage does not end it. In contrast to inspect.Check it
+// does not compare pointers into value files with the values.
+//
+// It reads through the page cache, so it may not notice that the disk has lost what is cached.
+//
+// Errors: *kv.OverloadError if another call of Scrub is under way; kv.ErrClosed; the error of
+// ctx. Damage is no error.
+func (e *Engine) Scrub(ctx context.Context, rate int64, told func(ScrubStep)) error {
+	defer e.events.Guard()
+	ctx, leave, err := e.scrubs.enter(ctx)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	if !e.scrubs.asked.TryLock() {
+		return &kv.OverloadError{Reason: "scrub", RetryAfter: time.Second}
+	}
+	defer e.scrubs.asked.Unlock()
+	return e.scrub(ctx, &pacer{rate: rate}, told)
+}
+
+// scrubs are the scrubs of an engine and what they have done.
+type scrubs struct {
+	asked sync.Mutex // held by a call of Scrub
+
+	mu      sync.Mutex
+	life    context.Context
+	end     context.CancelFunc
+	closed  bool
+	running sync.WaitGroup
+	stats   ScrubStats
+}
+
+// ScrubStats counts what scrubs did since the store was opened.
+type ScrubStats struct {
+	Bytes  uint64    // verified
+	Passes uint64    // that came to their end
+	Last   time.Time // when the last of them ended; zero: none has
+	// Done and Total are the bytes of the pass that the background is in; zero: in none.
+	Done, Total int64
+}
+
+func (s *scrubs) init() { s.life, s.end = context.WithCancel(context.Background()) }
+
+// enter returns a context that ends when the engine is closed, which waits for leave.
+func (s *scrubs) enter(ctx context.Context) (_ context.Context, leave func(), err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return nil, nil, kv.ErrClosed
+	}
+	s.running.Add(1)
+	ctx, cancel := context.WithCancelCause(ctx)
+	unlink := context.AfterFunc(s.life, func() { cancel(kv.ErrClosed) })
+	return ctx, func() {
+		unlink()
+		cancel(nil)
+		s.running.Done()
+	}, nil
+}
+
+// close ends all scrubs and waits for them.
+func (s *scrubs) close() {
+	s.mu.Lock()
+	s.closed = true
+	s.mu.Unlock()
+	s.end()
+	s.running.Wait()
+}
+
+func (s *scrubs) read() ScrubStats {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.stats
+}
+
+func (s *scrubs) update(change func(*ScrubStats)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	change(&s.stats)
+}
+
+// scrub verifies all files once.
+func (e *Engine) scrub(ctx context.Context, pace *pacer, told func(ScrubStep)) error {
+	s := scrub{e: e, ctx: ctx, pace: pace, told: told}
+	s.step.Total = e.scrubBytes()
+	pace.begin()
+	if err := s.run(); err != nil {
+		return err
+	}
+	s.step.Done = s.step.Total
+	told(s.step)
+	e.scrubs.update(func(stats *ScrubStats) { stats.Passes, stats.Last = stats.Passes+1, time.Now() })
+	return nil
+}
+
+// scrubBytes returns the bytes that a scrub has to read.
+func (e *Engine) scrubBytes() (sum int64) {
+	for _, p := range e.partitions {
+		ref := p.AcquireFiles()
+		sum += int64(ref.Bytes() + ref.ValueFileBytes())
+		ref.Release()
+	}
+	if e.log != nil { // not read-only
+		sum += e.log.Stats().LiveBytes
+	}
+	return sum
+}
+
+// scrub is one pass over all files.
+type scrub struct {
+	e    *Engine
+	ctx  context.Context
+	pace *pacer
+	told func(ScrubStep)
+	step ScrubStep
+}
+
+// run begins with a partition chosen at random. So passes that the process never lives to
+// end cover all files in time.
+func (s *scrub) run() error {
+	e := s.e
+	store := descriptor.Path(e.dir)
+	d, err := descriptor.Read(e.opts.FS, e.dir)
+	if err == nil && (d.StoreID != e.descriptor.StoreID || d.Partitions != e.descriptor.Partitions) {
+		err = kv.Corruptf(store, -1, "is the descriptor of another store, or an older one")
+	}
+	if err := s.verified(store, err); err != nil {
+		return err
+	}
+	_, err = descriptor.ReadClock(e.opts.FS, e.dir, e.descriptor.StoreID)
+	if !errors.Is(err, fs.ErrNotExist) { // no key ever had an expiry
+		if err := s.verified(descriptor.ClockPath(e.dir), err); err != nil {
+			return err
+		}
+	}
+	if err := s.log(); err != nil {
+		return err
+	}
+	first := rand.IntN(len(e.partitions))
+	for i := range e.partitions {
+		if err := s.partition(e.partitions[(first+i)%len(e.partitions)]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// partition verifies the manifest of a partition and the files that it names now, by their
+// numbers. It holds one file at a time, so that compaction can delete the others; newer ones
+// were verified when they were written.
+func (s *scrub) partition(p *partition.Partition) error {
+	dir := descriptor.PartitionDir(s.e.dir, p.ID())
+	err := p.VerifyManifest()
+	if err == nil {
+		s.e.damages.forgetManifest(path.Base(dir))
+	}
+	if err := s.verified(path.Join(dir, manifest.CurrentName), err); err != nil {
+		return err
+	}
+	ref := p.AcquireFiles()
+	newest := kv.FileNum(0)
+	for _, num := range ref.Files() {
+		newest = max(newest, num)
+	}
+	ref.Release()
+	for num, more := kv.FileNum(0), true; more; {
+		var err error
+		if num, more, err = s.fileAfter(p, dir, num, newest); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// fileAfter verifies the file with the lowest number above num and up to newest, and returns
+// its number.
+func (s *scrub) fileAfter(p *partition.Partition, dir string, num, newest kv.FileNum) (_ kv.FileNum, more bool, err error) {
+	ref := p.AcquireFiles()
+	defer ref.Release()
+	next := newest + 1
+	var table *kv.TableMeta
+	var values *kv.ValueFileMeta
+	for t := range ref.Tables() {
+		if t.Num > num && t.Num < next {
+			next, table = t.Num, t
+		}
+	}
+	for i := range ref.Values {
+		if m := &ref.Values[i]; m.Num > num && m.Num < next {
+			next, table, values = m.Num, nil, m
+		}
+	}
+	id, fsys := uint32(p.ID()), s.e.opts.FS
+	switch {
+	case table != nil:
+		name := path.Join(dir, manifest.TableName(next))
+		return next, true, s.verified(name, verify.Table(s.ctx, fsys, name, id, table, s.progress, nil))
+	case values != nil:
+		name := path.Join(dir, manifest.ValuesName(next))
+		return next, true, s.verified(name, verify.Values(s.ctx, fsys, name, id, values, s.progress))
+	}
+	return 0, false, nil
+}
+
+// log verifies the segments of the log. Of the last one, it verifies what is synced. A log
+// that waits for disk space is left out.
+func (s *scrub) log() error {
+	e := s.e
+	if e.readOnly.Load() {
+		return nil
+	}
+	hold := e.log.Hold()
+	defer hold.Release()
+	upTo := e.sequencer.Visible()
+	if err := e.log.WaitSynced(s.ctx, e.log.End()); err != nil {
+		return s.ended(err)
+	}
+	files, err := hold.Snapshot(s.ctx, upTo)
+	hold.Release()
+	if err != nil {
+		// It names the segment that it read: the last one.
+		if err := s.verified(descriptor.LogDir(e.dir), err); err != nil {
+			return err
+		}
+	}
+	for i := range files {
+		name := path.Join(descriptor.LogDir(e.dir), files[i].Name)
+		var num uint64
+		if _, err := fmt.Sscanf(files[i].Name, "%d", &num); err != nil {
+			return fmt.Errorf("scrub %s: %w", name, err)
+		}
+		if i < len(files)-1 {
+			err = verify.Segment(s.ctx, e.opts.FS, name, e.descriptor.StoreID, num, s.progress)
+		}
+		if err := s.verified(name, err); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// progress is told of bytes that were verified.
+func (s *scrub) progress(bytes int64) {
+	s.step.Done = min(s.step.Done+bytes, s.step.Total)
+	s.e.scrubs.update(func(stats *ScrubStats) { stats.Bytes += uint64(bytes) })
+	s.told(s.step)
+	s.pace.take(s.ctx, bytes)
+}
+
+// verified notes the result of one file. It returns an error only if the scrub ends.
+func (s *scrub) verified(name string, err error) error {
+	if err := s.ended(nil); err != nil {
+		return err
+	}
+	s.step.Files++
+	for _, d := range s.e.damaged(name, err) {
+		step := s.step
+		step.Damage = &d
+		s.told(step)
+	}
+	return nil
+}
+
+// ended returns why the scrub ends: its context, or else err.
+func (s *scrub) ended(err error) error {
+	if s.ctx.Err() != nil {
+		return context.Cause(s.ctx)
+	}
+	return err
+}

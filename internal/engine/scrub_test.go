@@ -1,0 +1,298 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/kvd-db/kvd/internal/event"
+	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/testsize"
+	"github.com/kvd-db/kvd/internal/testwait"
+	"github.com/kvd-db/kvd/internal/vfs"
+)
+
+// newScrubStore opens a store with every kind of file that does not change by itself: a base, a
+// delta, value files, and sealed segments of the log.
+func newScrubStore(t testing.TB, o Options) *Engine {
+	e := open(t, o)
+	write := func(from, to, size int) {
+		for i := from; i < to; i++ {
+			put(t, e, key(i), strings.Repeat("v", size+i%7), buffered)
+		}
+	}
+	write(0, 600, 40)
+	write(300, 400, 300) // kept apart from their keys
+	require.NoError(t, e.CompactAll(t.Context()))
+	write(50, 55, 40)
+	require.NoError(t, e.Flush(t.Context()))
+	write(0, 400, 400)
+	return e
+}
+
+func scrubOptions(fs vfs.FS) Options {
+	o := small(fs)
+	o.Partitions, o.MemtableBytes = 2, 4<<20
+	return o
+}
+
+// found scrubs the store and returns what is damaged.
+func found(t testing.TB, e *Engine) (all []event.Damage, last ScrubStep) {
+	t.Helper()
+	err := e.Scrub(t.Context(), 0, func(s ScrubStep) {
+		if s.Damage != nil {
+			all = append(all, *s.Damage)
+		}
+		last = s
+	})
+	require.NoError(t, err)
+	return all, last
+}
+
+// TestAScrubFindsEveryFlip flips one bit after the other, at random, in the files of a running
+// store. By default it flips a sample; with KVD_DAMAGE=full a thousand.
+func TestAScrubFindsEveryFlip(t *testing.T) {
+	disk := vfs.NewMem()
+	e := newScrubStore(t, scrubOptions(disk))
+	damages, last := found(t, e)
+	require.Empty(t, damages)
+	require.Equal(t, last.Total, last.Done)
+
+	flips := 150
+	switch {
+	case os.Getenv("KVD_DAMAGE") == "full":
+		flips = 1000
+	case testsize.Reduced():
+		flips = 30
+	}
+	rng := rand.New(rand.NewPCG(18, 3))
+	kinds := map[string]int{}
+	for n := range flips {
+		names := scrubbed(t, e, disk)
+		name := names[rng.IntN(len(names))]
+		f, err := disk.OpenReadWrite(name)
+		require.NoError(t, err)
+		size, err := f.Size()
+		require.NoError(t, err)
+		at, b := rng.Int64N(size), []byte{0}
+		_, err = f.ReadAt(b, at)
+		require.NoError(t, err)
+		bit := byte(1) << rng.IntN(8)
+		_, err = f.WriteAt([]byte{b[0] ^ bit}, at)
+		require.NoError(t, err)
+
+		damages, _ := found(t, e)
+		require.NotEmpty(t, damages, "flip %d: bit %d of byte %d of the %d of %s", n, bit, at, size, name)
+		for _, d := range damages {
+			require.Equal(t, name, path.Join("data", d.File))
+			require.NotEmpty(t, d.Reason)
+			if d.Kind == kindTable {
+				require.NotEmpty(t, d.Last, "the keys of a table are known")
+			}
+		}
+		require.Subset(t, e.Damages(), damages)
+		kinds[damages[0].Kind]++
+
+		_, err = f.WriteAt(b, at)
+		require.NoError(t, errors.Join(err, f.Close()))
+	}
+	damages, _ = found(t, e)
+	require.Empty(t, damages)
+	require.Empty(t, e.Damages(), "files that verify again are whole")
+	t.Logf("%d flips: %v", flips, kinds)
+	for _, kind := range []string{kindTable, kindValues, kindLog, kindManifest} {
+		assert.Positive(t, kinds[kind], kind)
+	}
+}
+
+// scrubbed returns the files that do not change while the store idles, in which each byte
+// counts.
+func scrubbed(t testing.TB, e *Engine, disk vfs.FS) (names []string) {
+	active := 0 // the segment with the highest number that has records, and what follows
+	for name := range files(t, disk) {
+		if path.Ext(name) == ".wal" {
+			active = max(active, segmentNumber(t, name))
+		}
+	}
+	for name := range files(t, disk) {
+		switch path.Base(name) {
+		case "LOCK", "BALLAST", "CLOCK":
+			continue
+		}
+		if path.Ext(name) == ".wal" && segmentNumber(t, name) >= active-1 {
+			continue // active, or prepared
+		}
+		names = append(names, name)
+	}
+	return names
+}
+
+func segmentNumber(t testing.TB, name string) (num int) {
+	_, err := fmt.Sscanf(path.Base(name), "%d.wal", &num)
+	require.NoError(t, err)
+	return num
+}
+
+// A file that was removed or cut under the running server is found, although the server has
+// it open.
+func TestAScrubFindsFilesThatAreGone(t *testing.T) {
+	for what, damage := range map[string]func(disk *vfs.Mem, name string) error{
+		"removed": func(disk *vfs.Mem, name string) error { return disk.Remove(name) },
+		"cut": func(disk *vfs.Mem, name string) error {
+			f, err := disk.OpenReadWrite(name)
+			return errors.Join(err, f.Truncate(10), f.Close())
+		},
+	} {
+		for _, ext := range []string{".sst", ".val"} {
+			disk := vfs.NewMem()
+			e := newScrubStore(t, scrubOptions(disk))
+			var name string
+			for other := range files(t, disk) {
+				if path.Ext(other) == ext {
+					name = other
+				}
+			}
+			require.NoError(t, damage(disk, name))
+			damages, _ := found(t, e)
+			require.Len(t, damages, 1, "%s %s", what, name)
+			require.Equal(t, name, path.Join("data", damages[0].File))
+		}
+	}
+}
+
+// What a scrub finds is told once, remembered, and forgotten with the file.
+func TestDamageIsToldOnceAndForgottenWithItsFile(t *testing.T) {
+	disk := vfs.NewMem()
+	o := scrubOptions(disk)
+	var told []event.Damage
+	o.Events = &event.Listener{Damaged: func(d event.Damage) { told = append(told, d) }}
+	e := newScrubStore(t, o)
+	var name string
+	for other := range files(t, disk) {
+		if path.Ext(other) == ".sst" {
+			name = other
+		}
+	}
+	flipByte(t, disk, name, 5)
+	for range 3 {
+		damages, _ := found(t, e)
+		require.Len(t, damages, 1)
+		require.Subset(t, e.Damages(), damages)
+	}
+	require.Len(t, told, 1)
+	require.Equal(t, name, path.Join("data", told[0].File))
+	require.Zero(t, told[0].Offset)
+	_, err := e.DeleteRange(t.Context(), kv.Range{}, buffered)
+	require.NoError(t, err)
+	require.NoError(t, e.Flush(t.Context()))
+	testwait.Until(t, func() bool { return len(e.Damages()) == 0 }, "the table is dropped unread")
+}
+
+func flipByte(t testing.TB, disk *vfs.Mem, name string, at int64) {
+	t.Helper()
+	f, err := disk.OpenReadWrite(name)
+	require.NoError(t, err)
+	b := []byte{0}
+	_, err = f.ReadAt(b, at)
+	require.NoError(t, err)
+	b[0] ^= 0x10
+	_, err = f.WriteAt(b, at)
+	require.NoError(t, errors.Join(err, f.Close()))
+}
+
+func TestOneScrubRunsAtATimeAndCloseEndsIt(t *testing.T) {
+	e := newScrubStore(t, scrubOptions(vfs.NewMem()))
+	begun, ended := make(chan struct{}), make(chan error, 1)
+	go func() {
+		first := true
+		ended <- e.Scrub(context.Background(), 1, func(ScrubStep) { // a byte a second
+			if first {
+				close(begun)
+			}
+			first = false
+		})
+	}()
+	_, _ = testwait.Receive(t, begun)
+	require.ErrorIs(t, e.Scrub(t.Context(), 0, func(ScrubStep) {}), kv.ErrOverloaded)
+	require.NoError(t, e.Close())
+	err, _ := testwait.Receive(t, ended)
+	require.ErrorIs(t, err, kv.ErrClosed)
+	require.ErrorIs(t, e.Scrub(t.Context(), 0, func(ScrubStep) {}), kv.ErrClosed)
+}
+
+func TestAScrubEndsWithItsContext(t *testing.T) {
+	e := newScrubStore(t, scrubOptions(vfs.NewMem()))
+	why := errors.New("enough")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	err := e.Scrub(ctx, 0, func(ScrubStep) { cancel(why) })
+	require.ErrorIs(t, err, why)
+	require.Zero(t, e.Stats().Scrubs.Passes)
+}
+
+// A store that is only read is scrubbed too, but for its log.
+func TestAScrubOfAReadOnlyStore(t *testing.T) {
+	disk := vfs.NewMem()
+	o := scrubOptions(disk)
+	require.NoError(t, newScrubStore(t, o).Close())
+	o.ReadOnly = true
+	e := open(t, o)
+	damages, last := found(t, e)
+	require.Empty(t, damages)
+	require.Positive(t, last.Files)
+}
+
+// The background scrub goes over all files again and again.
+func TestTheBackgroundScrubFindsDamage(t *testing.T) {
+	disk := vfs.NewMem()
+	o := scrubOptions(disk)
+	o.ScrubInterval = time.Millisecond
+	e := newScrubStore(t, o)
+	testwait.Until(t, func() bool { return e.Stats().Scrubs.Passes >= 2 })
+	require.Empty(t, e.Damages())
+	stats := e.Stats().Scrubs
+	require.Positive(t, stats.Bytes)
+	require.False(t, stats.Last.IsZero())
+	var name string
+	for other := range files(t, disk) {
+		if path.Ext(other) == ".val" {
+			name = other
+		}
+	}
+	flipByte(t, disk, name, 10)
+	testwait.Until(t, func() bool { return len(e.Damages()) > 0 })
+	require.Equal(t, name, path.Join("data", e.Damages()[0].File))
+}
+
+func TestScrubRate(t *testing.T) {
+	const week = 7 * 24 * time.Hour
+	for total, want := range map[int64]int64{
+		0:         minScrubRate,
+		1 << 30:   minScrubRate,
+		604800e6:  1e6, // bytes, a second each
+		100 << 40: maxScrubRate,
+	} {
+		require.Equal(t, want, scrubRate(total, week), total)
+	}
+}
+
+// TestPacer goes by times that it makes up.
+func TestPacer(t *testing.T) {
+	now := time.Now()
+	p := pacer{rate: 1000, due: now, resumed: now}
+	require.Equal(t, 100*time.Millisecond, p.rest(now, 100))
+	require.Equal(t, 150*time.Millisecond, p.rest(now.Add(50*time.Millisecond), 100), "what was read before counts")
+	now = now.Add(time.Hour)
+	require.Equal(t, 100*time.Millisecond-pacerBurst, p.rest(now, 100), "an hour of rest saves up no more than the burst")
+
+	p = pacer{idle: func() int { return 9 }, due: now, resumed: now}
+	require.Equal(t, 90*time.Millisecond, p.rest(now.Add(10*time.Millisecond), 1<<30), "no rate, a tenth of the time")
+}
