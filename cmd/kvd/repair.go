@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -29,7 +30,7 @@ func (e repairLost) Is(target error) bool { return target == kv.ErrCorrupt }
 
 func (a *app) repairCommand() *cobra.Command {
 	var asJSON bool
-	var reportFile string
+	var reportFile, fromBackup string
 	var o repair.Options
 	cmd := &cobra.Command{
 		Use:   "repair SRC DST",
@@ -44,6 +45,12 @@ func (a *app) repairCommand() *cobra.Command {
 			"invented. The report names the damaged parts of each file and, for everything\n" +
 			"that may be missing, the keys and versions: such a key may show an older value,\n" +
 			"and a key that was deleted may be back.\n\n" +
+			"With --from-backup, wherever anything may be missing, the new store has what the\n" +
+			"backup has: everything up to the version of the backup is then there, and later\n" +
+			"versions may be missing. BACKUP is what kvd restore takes, or a directory to which\n" +
+			"a backup was restored, perhaps with an archive. It must be of this very store: a\n" +
+			"copy that was written to has other writes under the same versions. The backup is\n" +
+			"unpacked to DST.backup, and that is removed in the end.\n\n" +
 			"Until the command has ended, DST is no store. If it is interrupted, remove DST and\n" +
 			"repair again.\n\n" +
 			"Exit codes: 0 nothing was lost; 64 DST is not empty, or SRC is no store; 65 the new\n" +
@@ -51,6 +58,7 @@ func (a *app) repairCommand() *cobra.Command {
 			"newer version and there is no new store; 74 a disk failed; 75 a server has SRC\n" +
 			"open. What the disk cannot read of SRC counts as damage.",
 		Example: "  kvd repair /var/lib/kvd /var/lib/kvd-repaired --report repair.json\n" +
+			"  kvd repair /var/lib/kvd /var/lib/kvd-repaired --from-backup /backups/orders\n" +
 			"  kvd check /var/lib/kvd-repaired\n" +
 			"  kvd serve --data /var/lib/kvd-repaired",
 		Args: needs("SRC", "DST"),
@@ -58,7 +66,8 @@ func (a *app) repairCommand() *cobra.Command {
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print the report as JSON")
 	cmd.Flags().StringVar(&reportFile, "report", "", "also write the report as JSON to this file, which must not exist")
 	cmd.Flags().IntVar(&o.Partitions, "partitions", 0, "partitions of a store that has lost its file STORE (default: derived from directories and keys)")
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+	cmd.Flags().StringVar(&fromBackup, "from-backup", "", "fill ranges of keys in which anything may be missing from this backup")
+	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
 		if o.Partitions < 0 || o.Partitions > descriptor.MaxPartitions {
 			return usagef("--partitions is %d, want 1 to %d", o.Partitions, descriptor.MaxPartitions)
 		}
@@ -68,6 +77,13 @@ func (a *app) repairCommand() *cobra.Command {
 		}
 		if _, err := os.Lstat(reportFile); reportFile != "" && !errors.Is(err, fs.ErrNotExist) {
 			return usagef("%s exists, or cannot be looked at; give --report another name", reportFile)
+		}
+		if fromBackup != "" {
+			var remove func() error
+			if o.Backup, remove, err = a.unpack(cmd.Context(), fromBackup, dst+".backup"); err != nil {
+				return err
+			}
+			defer func() { err = errors.Join(err, remove()) }()
 		}
 		progress := startProgress(a.err, "bytes", 1)
 		o.Progress = progress.update
@@ -97,6 +113,30 @@ func separate(src, dst string) (string, string, error) {
 		dst = filepath.Join(parent, filepath.Base(dst))
 	}
 	return clean(src), clean(dst), nil
+}
+
+// unpack returns the directory of a store with the contents of a backup: name itself, if that
+// is one, or scratch, which remove removes.
+func (a *app) unpack(ctx context.Context, name, scratch string) (dir string, remove func() error, err error) {
+	if _, err := os.Stat(filepath.Join(name, descriptor.Name)); err == nil {
+		return clean(name), func() error { return nil }, nil
+	}
+	if _, err := os.Lstat(scratch); !errors.Is(err, fs.ErrNotExist) {
+		return "", nil, usagef("%s, to which the backup would be unpacked, exists; remove it", scratch)
+	}
+	source, err := a.openBackup(name)
+	if err != nil {
+		return "", nil, err
+	}
+	defer source.close()
+	remove = func() error { return os.RemoveAll(scratch) }
+	progress, o := a.backupProgress(0)
+	_, _, err = new(restorePoint).restore(ctx, source, scratch, o)
+	progress.close()
+	if err != nil {
+		return "", nil, errors.Join(err, remove())
+	}
+	return scratch, remove, nil
 }
 
 // tellRepair prints and writes the report.

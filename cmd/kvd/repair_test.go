@@ -94,6 +94,43 @@ func TestAHealthyStoreIsCopiedByRepair(t *testing.T) {
 	assert.Contains(t, r.err, "REPAIRING")
 }
 
+// Whatever the damaged store has lost, the backup has.
+func TestARepairFillsFromABackup(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "data")
+	p := serve(t, dir, "--create")
+	for i := range 20 {
+		p.must("put", fmt.Sprintf("key-%02d", i), "value")
+	}
+	backups := filepath.Join(t.TempDir(), "backups")
+	p.must("backup", backups)
+	digest := p.must("digest")
+	require.Zero(t, p.end(syscall.SIGTERM))
+	require.NoError(t, os.RemoveAll(filepath.Join(dir, "wal")))
+
+	fresh := filepath.Join(t.TempDir(), "repaired")
+	r := command(t, "", nil, "repair", dir, fresh, "--from-backup", backups)
+	assert.Equal(t, 65, r.code, "what was written after the backup is not known")
+	assert.Contains(t, r.out, "filled from the backup of version")
+	assert.Equal(t, digest, command(t, "", nil, "digest", fresh).out)
+	require.Zero(t, command(t, "", nil, "check", fresh).code)
+	assert.NoDirExists(t, fresh+".backup")
+
+	restored := filepath.Join(t.TempDir(), "restored")
+	requireOK(t, "restore", backups, restored)
+	again := filepath.Join(t.TempDir(), "again")
+	r = command(t, "", nil, "repair", dir, again, "--from-backup", restored)
+	assert.Equal(t, 65, r.code, r.err)
+	assert.Equal(t, digest, command(t, "", nil, "digest", again).out)
+
+	other := filepath.Join(t.TempDir(), "other")
+	for _, from := range []string{t.TempDir(), filepath.Join(dir, "STORE"), other} {
+		r = command(t, "", nil, "repair", dir, other, "--from-backup", from)
+		assert.NotZero(t, r.code, from)
+		assert.NotEqual(t, 1, r.code, "%s: %s", from, r.err)
+		assert.NoDirExists(t, other+".backup")
+	}
+}
+
 func TestRepairOfWhatIsNoStore(t *testing.T) {
 	empty := t.TempDir()
 	for _, args := range [][]string{

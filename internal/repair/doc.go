@@ -40,6 +40,11 @@
 // deleted or overwritten since. The order of versions does not depend on the order of tables,
 // because each entry has its sequence number; the report names all keys of the partition.
 //
+// # A backup
+//
+// For ranges of keys in which anything may be missing, a backup of the store says what was
+// there at its version; what may be missing then are later versions: see backup.
+//
 // # Memory and disk
 //
 // The filter, the index and one block of each table that is read at a time; one damaged

@@ -33,9 +33,9 @@ func damagedDisk(t testing.TB, h *history) *vfs.Mem {
 func TestARepairAtEveryFault(t *testing.T) {
 	t.Parallel()
 	h := newHistory(t)
-	stride := 5
+	stride := 7
 	if testsize.Reduced() {
-		stride = 29
+		stride = 61
 	}
 	failed, survived := 0, 0
 	for i := 0; ; i += stride {
@@ -92,7 +92,7 @@ func TestARepairAtEveryCrash(t *testing.T) {
 		require.ErrorIs(t, err, kv.ErrInvalidArgument)
 	}
 	disk.SetHook(func(step vfs.Step) {
-		if testsize.Reduced() && step.N%7 != 0 {
+		if testsize.Reduced() && step.N%17 != 0 {
 			return
 		}
 		for _, policy := range vfs.CrashPolicies {

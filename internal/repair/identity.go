@@ -1,11 +1,13 @@
 package repair
 
 import (
+	"cmp"
 	"crypto/rand"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"path"
 	"slices"
 
@@ -23,7 +25,8 @@ import (
 func (r *repair) identity() error {
 	f := r.file(descriptor.Name)
 	d, err := descriptor.Read(r.src, r.dir)
-	logID, inLog, idErr := r.idOfLog()
+	ids, idErr := r.idsOfLog()
+	clockID, inClock := r.idOfClock()
 	switch {
 	case idErr != nil:
 		return idErr
@@ -31,8 +34,8 @@ func (r *repair) identity() error {
 		return err
 	case err == nil && r.dirs > d.Partitions:
 		err = descriptor.ErrTooFew(r.dir, d.Partitions, r.dirs-1)
-	case err == nil && inLog && logID != d.StoreID:
-		err = fmt.Errorf("it is that of store %016x; the log is that of store %016x", d.StoreID, logID)
+	case err == nil && len(ids) > 0 && !slices.Contains(ids, d.StoreID) && !(inClock && clockID == d.StoreID):
+		err = fmt.Errorf("it is that of store %016x; the log is that of store %016x", d.StoreID, ids[0])
 	}
 	if err == nil {
 		f.Action = Copied
@@ -45,7 +48,10 @@ func (r *repair) identity() error {
 	}
 	f.Action = Lost
 	r.damaged(f, err)
-	if err := r.deriveID(logID, inLog); err != nil {
+	if inClock {
+		ids = append(ids, clockID)
+	}
+	if err := r.deriveID(ids); err != nil {
 		return err
 	}
 	if err := r.derivePartitions(); err != nil {
@@ -55,42 +61,43 @@ func (r *repair) identity() error {
 	return nil
 }
 
-// idOfLog returns the store id that most segments of the log name.
-func (r *repair) idOfLog() (id uint64, ok bool, err error) {
+// idsOfLog returns the store ids that segments of the log name, that of most segments first.
+func (r *repair) idsOfLog() (ids []uint64, err error) {
 	votes := map[uint64]int{}
 	stop := errors.New("enough")
 	for name := range r.files {
-		if path.Dir(name) != descriptor.LogName {
+		if path.Dir(name) != descriptor.LogName || path.Ext(name) != logSuffix {
 			continue
 		}
 		info, err := wal.Dump(r.src, path.Join(r.dir, name), func(wal.FrameInfo) error { return stop })
 		switch {
 		case errors.Is(err, kv.ErrUnsupportedVersion):
-			return 0, false, err
-		case errors.Is(err, kv.ErrCorrupt) || err != nil && !errors.Is(err, stop):
-			continue // its damage is found later
-		}
-		votes[info.StoreID]++
-		if n := votes[info.StoreID]; n > votes[id] || n == votes[id] && info.StoreID < id || !ok {
-			id, ok = info.StoreID, true
-		}
+			return nil, err
+		case err == nil || errors.Is(err, stop):
+			votes[info.StoreID]++
+		} // else its damage is found later
 	}
-	return id, ok, nil
+	return slices.SortedFunc(maps.Keys(votes), func(a, b uint64) int {
+		return cmp.Or(cmp.Compare(votes[b], votes[a]), cmp.Compare(a, b))
+	}), nil
 }
 
-// deriveID finds the store id without STORE.
-func (r *repair) deriveID(logID uint64, inLog bool) error {
-	if inLog {
-		r.descriptor.StoreID = logID
-		r.note("STORE is lost: its id was taken from the commit log.")
-		return nil
+// idOfClock returns the store id in CLOCK, if that can be read.
+func (r *repair) idOfClock() (id uint64, ok bool) {
+	b, err := vfs.ReadSmall(r.src, descriptor.ClockPath(r.dir), 1<<10)
+	if err != nil {
+		return 0, false
 	}
-	if b, err := vfs.ReadSmall(r.src, descriptor.ClockPath(r.dir), 1<<10); err == nil {
-		if c, err := descriptor.DecodeClock(descriptor.ClockName, b); err == nil {
-			r.descriptor.StoreID = c.StoreID
-			r.note("STORE is lost: its id was taken from CLOCK.")
-			return nil
-		}
+	c, err := descriptor.DecodeClock(descriptor.ClockName, b)
+	return c.StoreID, err == nil
+}
+
+// deriveID finds the store id without STORE: the first of those that other files name.
+func (r *repair) deriveID(ids []uint64) error {
+	if len(ids) > 0 {
+		r.descriptor.StoreID = ids[0]
+		r.note("STORE is lost: its id was taken from the commit log or CLOCK.")
+		return nil
 	}
 	var id [8]byte
 	if _, err := rand.Read(id[:]); err != nil {

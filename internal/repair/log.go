@@ -11,12 +11,15 @@ import (
 	"github.com/kvd-db/kvd/internal/wal"
 )
 
+const logSuffix = ".wal" // of segments
+
 // logState is what is known of the commit log.
 type logState struct {
 	whole bool // recovery accepts it
 	last  kv.SeqNum
 	next  kv.SeqNum
 	gaps  []wal.Gap
+	lost  map[int]bool // the gaps that concern any partition
 }
 
 // surveyLog reads the log once, to learn what of it can be used.
@@ -29,7 +32,7 @@ func (r *repair) surveyLog() error {
 		return err
 	}
 	for name, f := range r.files {
-		if path.Dir(name) == descriptor.LogName && path.Ext(name) == ".wal" {
+		if path.Dir(name) == descriptor.LogName && path.Ext(name) == logSuffix {
 			f.Action = Salvaged
 		}
 	}
@@ -49,7 +52,7 @@ func (r *repair) surveyLog() error {
 	if err != nil {
 		return err
 	}
-	r.log = logState{last: found.LastSeq, next: found.NextSeq, gaps: found.Gaps}
+	r.log = logState{last: found.LastSeq, next: found.NextSeq, gaps: found.Gaps, lost: map[int]bool{}}
 	for i := range found.Gaps {
 		for _, p := range found.Gaps[i].Places {
 			f := r.file(r.inside(p.File))
@@ -108,7 +111,7 @@ func (r *repair) writeLog() error {
 	if err := b.Finish(max(r.log.next, r.log.last+1, r.maxSeq+1, r.mostFlushed()+1)); err != nil {
 		return err
 	}
-	r.reportGaps()
+	r.noteGaps()
 	return nil
 }
 
@@ -127,42 +130,55 @@ func (r *repair) loseRecord(rec wal.Record, err error) {
 	}
 }
 
-// reportGaps reports what may be missing in each partition because of damage to the log. What
-// a partition had flushed is in its tables.
-func (r *repair) reportGaps() {
+// loseGaps reports what may be missing in the partition because of damage to the log. What it
+// had flushed is in its tables.
+func (p *part) loseGaps() {
+	if p.version == nil {
+		return // everything may be missing, which findOther has reported
+	}
+	for i := range p.log.gaps {
+		g := &p.log.gaps[i]
+		first := max(g.From, p.version.FlushedSeq+1)
+		if first > g.To {
+			continue
+		}
+		p.log.lost[i] = true
+		file, reason := p.describe(g)
+		p.lose(Loss{Partition: p.id, FirstVersion: first, LastVersion: g.To, File: file, Reason: reason})
+	}
+}
+
+// describe returns where a gap is, and why.
+func (r *repair) describe(g *wal.Gap) (file, reason string) {
+	if len(g.Places) == 0 {
+		return descriptor.LogName, "records are missing here"
+	}
+	p := g.Places[0]
+	reason = p.Reason
+	if p.Bytes > 0 {
+		reason = fmt.Sprintf("%s at offset %d, %d bytes", p.Reason, p.Offset, p.Bytes)
+	}
+	if n := len(g.Places); n > 1 {
+		reason = fmt.Sprintf("%s, and %d more places", reason, n-1)
+	}
+	return r.inside(p.File), reason
+}
+
+// noteGaps describes the damage to the log.
+func (r *repair) noteGaps() {
 	for i := range r.log.gaps {
 		g := &r.log.gaps[i]
-		file, reason := descriptor.LogName, "records are missing here"
-		if len(g.Places) > 0 {
-			p := g.Places[0]
-			file = r.inside(p.File)
-			reason = p.Reason
-			if p.Bytes > 0 {
-				reason = fmt.Sprintf("%s at offset %d, %d bytes", p.Reason, p.Offset, p.Bytes)
-			}
-			if n := len(g.Places); n > 1 {
-				reason = fmt.Sprintf("%s, and %d more places", reason, n-1)
-			}
-		}
-		lost := 0
-		for id, flushed := range r.flushed {
-			first := max(g.From, flushed+1)
-			if first > g.To {
-				continue
-			}
-			lost++
-			r.lose(Loss{Partition: id, FirstVersion: first, LastVersion: g.To, File: file, Reason: reason})
-		}
+		file, reason := r.describe(g)
 		switch {
 		case !g.Lost():
 			r.note("%s: %s. No record was there.", file, reason)
-		case lost == 0:
-			r.note("%s: %s. Every partition had written the records from there, numbers %d to %d, to tables. Request ids in them are lost: a client that sends such a write again may have it applied twice.",
+		case !r.log.lost[i]:
+			r.note("%s: %s. No partition whose manifest is known needs the records from there, numbers %d to %d: they are in tables. Request ids in them are lost: a client that sends such a write again may have it applied twice.",
 				file, reason, g.From, g.To)
 		case g.Open:
 			r.note("%s: %s. Nothing after that can be read, so how many records from number %d on are lost is not known.", file, reason, g.From)
 		default:
-			r.note("%s: %s. At most %d records with numbers %d to %d are lost; those after them were read. A batch or transaction with one of these numbers may be incomplete if one of its partitions had written it to a table. Request ids in the lost records are lost too.",
+			r.note("%s: %s. At most %d records with numbers %d to %d are lost; those after them were read. A batch or transaction with one of these numbers may be there in part if one of its partitions had written it to a table. Request ids in the lost records are lost too.",
 				file, reason, g.Records, g.From, g.To)
 		}
 	}

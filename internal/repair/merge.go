@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"errors"
+	"iter"
 	"path"
 	"slices"
 
@@ -13,9 +14,10 @@ import (
 	"github.com/kvd-db/kvd/internal/wal"
 )
 
-// merge makes one delta of everything in the partition that verifies.
+// merge makes one delta of everything in the partition that verifies and, if there is a
+// backup, of what that has in the lost ranges of keys.
 func (p *part) merge() error {
-	logged, err := p.tablesOfLog()
+	logged, err := p.tablesOf(p.records, func(*kv.Entry) bool { return true })
 	if err != nil {
 		return err
 	}
@@ -28,21 +30,68 @@ func (p *part) merge() error {
 			}
 		}
 	}
-	m := &merging{part: p, ranges: rangesOf(logged, tables)}
-	for _, t := range logged {
-		m.runs = append(m.runs, []*table{t}) // first, because their values are beside the keys
-	}
-	m.runs = append(m.runs, runsOf(tables)...)
-	delta, err := m.run(cutsOf(append(logged, tables...), p.o.tableBytes))
+	known := len(p.report.Losses)
+	lost := p.fillable()
+	delta, newValues, err := p.mergeOnce(logged, tables, keysOf(lost))
 	if err != nil {
-		return errors.Join(err, m.close())
+		return err
+	}
+	if values := p.fillable(); len(values) > len(lost) { // values turned out to be lost
+		if err := p.discard(delta, newValues); err != nil {
+			return err
+		}
+		p.report.Losses = p.report.Losses[:known]
+		if delta, newValues, err = p.mergeOnce(logged, tables, keysOf(values)); err != nil {
+			return err
+		}
 	}
 	for _, t := range append(logged, tables...) {
 		if err := p.remove(t); err != nil {
 			return err
 		}
 	}
-	return p.publishMerged(delta, m.newValues)
+	p.filled()
+	return p.publishMerged(delta, newValues)
+}
+
+// mergeOnce writes the delta. For the keys of lost, the backup says what was there at its
+// version.
+func (p *part) mergeOnce(logged, tables []*table, lost keySet) (manifest.Run, *kv.ValueFileMeta, error) {
+	filling, err := p.fill(lost)
+	if err != nil {
+		return nil, nil, err
+	}
+	m := &merging{part: p, ranges: rangesOf(logged, tables, filling), lost: lost}
+	for _, t := range filling {
+		m.filling = append(m.filling, []*table{t})
+	}
+	for _, t := range logged { // first, because their values are beside the keys
+		m.runs = append(m.runs, []*table{t})
+	}
+	m.runs = append(m.runs, runsOf(tables)...)
+	delta, err := m.run(cutsOf(append(logged, tables...), p.o.tableBytes))
+	if err != nil {
+		return nil, nil, errors.Join(err, m.close())
+	}
+	for _, t := range filling {
+		if err := p.remove(t); err != nil {
+			return nil, nil, err
+		}
+	}
+	return delta, m.newValues, nil
+}
+
+// discard removes the outputs of a merge.
+func (p *part) discard(delta manifest.Run, newValues *kv.ValueFileMeta) error {
+	for i := range delta {
+		if err := p.out.fsys.Remove(path.Join(p.dir, manifest.TableName(delta[i].Num))); err != nil {
+			return err
+		}
+	}
+	if newValues == nil {
+		return nil
+	}
+	return p.out.fsys.Remove(path.Join(p.dir, manifest.ValuesName(newValues.Num)))
 }
 
 // publishMerged publishes a delta and the new value files that it points into.
@@ -87,30 +136,22 @@ func (p *part) neededValues(v *manifest.Version, newValues *kv.ValueFileMeta) (n
 	return needed, nil
 }
 
-// tablesOfLog writes the partition's operations in the log to tables, each with as many as
-// may be in memory.
-func (p *part) tablesOfLog() (tables []*table, err error) {
+// tablesOf writes the partition's operations in the records of a log to tables, each with as
+// many as may be in memory. It leaves out entries that keep refuses.
+func (p *part) tablesOf(records func(func(wal.Record) error) error, keep func(*kv.Entry) bool) (tables []*table, err error) {
 	const entryBytes = 128 // what an entry takes in memory besides key and value
 	var entries []kv.Entry
 	var size int64
 	flush := func() error {
 		slices.SortStableFunc(entries, func(a, b kv.Entry) int { return kv.Compare(a.Key, a.Seq, b.Key, b.Seq) })
-		w := p.newTable()
-		for i := range entries {
-			if err := w.add(&entries[i]); err != nil {
-				return errors.Join(err, w.discard())
-			}
+		t, err := p.tableOf(slices.Values(entries))
+		if t != nil {
+			tables = append(tables, t)
 		}
 		entries, size = entries[:0], 0
-		if w.entries == 0 {
-			return nil
-		}
-		t := &table{inTarget: true}
-		tables = append(tables, t)
-		t.meta, t.ranges, err = w.finish()
 		return err
 	}
-	err = p.records(func(rec wal.Record) error {
+	err = records(func(rec wal.Record) error {
 		if err := p.ctx.Err(); err != nil {
 			return err
 		}
@@ -118,10 +159,11 @@ func (p *part) tablesOfLog() (tables []*table, err error) {
 			return nil // writeLog reports it
 		}
 		err := record.Decode(rec.Payload, func(op *record.Op) error {
-			if op.Partition != p.id {
+			e := kv.Entry{Key: op.Key, Value: op.Value, Seq: rec.Base + kv.SeqNum(op.Unit), Kind: op.Kind, Expiry: op.Expiry}
+			if op.Partition != p.id || !keep(&e) {
 				return nil
 			}
-			e := kv.Entry{Key: bytes.Clone(op.Key), Value: bytes.Clone(op.Value), Seq: rec.Base + kv.SeqNum(op.Unit), Kind: op.Kind, Expiry: op.Expiry}
+			e.Key, e.Value = bytes.Clone(e.Key), bytes.Clone(e.Value)
 			entries = append(entries, e)
 			size += int64(e.Size()) + entryBytes
 			return nil
@@ -135,6 +177,23 @@ func (p *part) tablesOfLog() (tables []*table, err error) {
 		err = flush()
 	}
 	return tables, err
+}
+
+// tableOf writes one table of entries in order; nil if there is none.
+func (p *part) tableOf(entries iter.Seq[kv.Entry]) (*table, error) {
+	w := p.newTable()
+	for e := range entries {
+		if err := w.add(&e); err != nil {
+			return nil, errors.Join(err, w.discard())
+		}
+	}
+	if w.entries == 0 {
+		return nil, nil
+	}
+	t := &table{inTarget: true}
+	var err error
+	t.meta, t.ranges, err = w.finish()
+	return t, err
 }
 
 // runsOf arranges tables in runs whose tables share no key.

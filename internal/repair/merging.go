@@ -20,7 +20,10 @@ const maxExactLosses = 10_000
 // merging merges runs into one, with every version of every key.
 type merging struct {
 	*part
-	runs   [][]*table
+	runs    [][]*table // of the damaged store
+	filling [][]*table // of the backup
+	lost    keySet     // for these keys the backup says what was there at its version
+
 	ranges []kv.Entry // range tombstones, not yet written
 	rest   []kv.Entry // what was cut off those that were written to the present table
 
@@ -37,12 +40,19 @@ type merging struct {
 // run writes tables, a new one from each of the keys cuts on.
 func (m *merging) run(cuts [][]byte) (delta manifest.Run, err error) {
 	m.apart = &valueWriter{p: m.part}
-	if len(m.runs) == 0 {
-		return nil, nil
-	}
 	var inputs []kv.Iterator
 	for _, run := range m.runs {
+		it := m.iterate(run)
+		if len(m.lost) > 0 {
+			it = &without{Iterator: it, drop: m.replaced}
+		}
+		inputs = append(inputs, it)
+	}
+	for _, run := range m.filling {
 		inputs = append(inputs, m.iterate(run))
+	}
+	if len(inputs) == 0 {
+		return nil, nil
 	}
 	it := mergeiter.New(inputs...)
 	defer func() { err = errors.Join(err, it.Close()) }()

@@ -9,6 +9,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -52,8 +53,22 @@ func testOptions(fsys vfs.FS) engine.Options {
 
 func keyOf(i int) string { return fmt.Sprintf("key-%05d", i) }
 
-// newHistory makes the store. What is in the base, in deltas and in the log alone overlaps.
+// shared is made once: each test changes a copy.
+var shared struct {
+	sync.Once
+	history
+}
+
 func newHistory(t testing.TB) *history {
+	shared.Do(func() { shared.history = *makeHistory(t) })
+	require.NotEmpty(t, shared.files, "the test that made the store failed")
+	h := shared.history
+	h.t, h.disk, h.writes = t, h.disk.KillImage(), slices.Clip(h.writes)
+	return &h
+}
+
+// makeHistory makes the store. What is in the base, in deltas and in the log alone overlaps.
+func makeHistory(t testing.TB) *history {
 	h := &history{t: t, disk: vfs.NewMem()}
 	h.open()
 	for i := range 450 {

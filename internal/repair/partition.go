@@ -28,6 +28,7 @@ type part struct {
 	damage  bool              // something needed does not verify
 	tables  []*table
 	values  map[kv.FileNum]*values
+	fills   uint64 // entries of the backup
 }
 
 // table is a table of the partition.
@@ -82,7 +83,8 @@ func (p *part) repairFiles() (err error) {
 	if p.version != nil {
 		p.flushed[p.id] = p.version.FlushedSeq
 	}
-	if p.version != nil && !p.damage {
+	p.loseGaps()
+	if p.version != nil && !p.damage && len(p.fillable()) == 0 {
 		return p.publish(p.version)
 	}
 	return p.merge()

@@ -22,6 +22,10 @@ type Options struct {
 	// MemoryBytes bounds the writes of the log that are sorted in memory at a time; default
 	// 64 MiB.
 	MemoryBytes int64
+	// Backup is the directory of a whole store with an earlier version of the same store,
+	// such as a restored backup. Of each range of keys in which anything may be missing, it
+	// says what was there at its version. Default: none.
+	Backup string
 	// Progress is called with the bytes read and how many there are to read. Default: no call.
 	Progress func(done, total int64)
 
@@ -61,6 +65,11 @@ func Run(ctx context.Context, fsys vfs.FS, dir, targetDir string, o Options) (_ 
 	if r.out, err = beginTarget(fsys, targetDir, dir); err != nil {
 		return nil, fmt.Errorf("repair %s: %w", dir, err)
 	}
+	defer func() {
+		if r.backup != nil {
+			err = errors.Join(err, r.backup.lock.Close())
+		}
+	}()
 	if err := r.run(); err != nil {
 		return nil, fmt.Errorf("repair %s: %w; %s holds an unfinished repair: remove it before the next attempt", dir, err, targetDir)
 	}
@@ -82,12 +91,13 @@ type repair struct {
 
 	descriptor descriptor.Descriptor
 	log        logState
+	backup     *backup     // nil: there is none
 	maxSeq     kv.SeqNum   // of all tables in the new store
 	flushed    []kv.SeqNum // by partition: what tables of the damaged store held
 }
 
 func (r *repair) run() error {
-	for _, step := range []func() error{r.identity, r.surveyLog, r.partitions, r.writeLog, r.clock} {
+	for _, step := range []func() error{r.identity, r.openBackup, r.surveyLog, r.partitions, r.writeLog, r.clock} {
 		if err := step(); err != nil {
 			return err
 		}

@@ -23,6 +23,10 @@ type Report struct {
 	Losses []Loss `json:"losses"`
 	// Notes are what else a reader of the new store should know.
 	Notes []string `json:"notes"`
+	// BackupVersion is the version of the backup from which lost ranges of keys were filled; 0:
+	// none was given. Filled is how many entries of it are in the new store.
+	BackupVersion kv.SeqNum `json:"backup_version,omitempty"`
+	Filled        uint64    `json:"filled,omitempty"`
 
 	Entries uint64    `json:"entries"` // in the tables of the new store: versions of keys, tombstones included
 	Records uint64    `json:"records"` // in its log

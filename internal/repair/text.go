@@ -27,6 +27,9 @@ func (r *Report) Write(w io.Writer) error {
 	case n > 1:
 		verdict = fmt.Sprintf("%d LOSSES", n)
 	}
+	if r.BackupVersion > 0 {
+		verdict += fmt.Sprintf("; %d entries were filled from the backup of version %d", r.Filled, r.BackupVersion)
+	}
 	fmt.Fprintf(&b, "%s -> %s: %s. %d of %d files are damaged or missing. The new store has %d partitions, %d entries in tables, %d records in the log, last sequence number %d\n",
 		r.Source, r.Target, verdict, r.Damaged(), len(r.Files), r.Partitions, r.Entries, r.Records, r.LastSeq)
 	_, err := io.WriteString(w, b.String())
