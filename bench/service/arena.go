@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
+	"strings"
 	"time"
 
 	"github.com/kvd-db/kvd/bench/disk"
@@ -96,6 +98,9 @@ func (a *arena) takesPart(c *contestant, sync bool) bool {
 	if kind := a.kinds[c.serverFor(sync)]; kind != nil {
 		why = kind.Find()
 	}
+	if program := c.program(); program != "" && why == nil {
+		_, why = exec.LookPath(program)
+	}
 	if why != nil && !a.skipped[c.name] {
 		a.skipped[c.name] = true
 		a.progress.Line("SKIPPED: %s: %v", c.name, why)
@@ -126,6 +131,13 @@ func (a *arena) slot(ctx context.Context, c *cell, who *contestant, s *slot) err
 	}
 	if err := server.Thaw(); err != nil {
 		return err
+	}
+	if who.tool {
+		o, err := a.runTool(ctx, c, server)
+		if err == nil {
+			s.Run = *o
+		}
+		return errors.Join(err, disk.Sync(a.dir), server.Freeze())
 	}
 	job.Options.Address, job.ServerPID = server.Address, server.PID()
 	return errors.Join(a.measure(ctx, who, job, s), server.Freeze())
@@ -193,15 +205,13 @@ func (a *arena) server(ctx context.Context, name string) (*server.Server, error)
 		return nil, err
 	}
 	a.servers[name] = s
-	if by := loader(name); by != "" {
-		begin := time.Now()
-		a.progress.Show("%s is filled", name)
-		if _, err := a.do(ctx, name, &assignment{
-			Client: by, Options: client.Options{Address: s.Address, Callers: fillers},
-			Fill: &filling{uint64(a.keys), a.valueBytes, fillers},
-		}); err != nil {
-			return nil, err
-		}
+	begin := time.Now()
+	a.progress.Show("%s is filled", name)
+	filled, err := a.fill(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	if filled {
 		took := time.Since(begin)
 		if err := s.Settle(ctx); err != nil {
 			return nil, err
@@ -209,4 +219,20 @@ func (a *arena) server(ctx context.Context, name string) (*server.Server, error)
 		a.progress.Line("%s: %d keys in %.1f s, settled in %.1f s", name, a.keys, took.Seconds(), (time.Since(begin) - took).Seconds())
 	}
 	return s, errors.Join(disk.Sync(a.dir), s.Freeze())
+}
+
+// fill puts the keys of a server, and returns false if it is measured empty.
+func (a *arena) fill(ctx context.Context, s *server.Server) (filled bool, err error) {
+	if strings.HasSuffix(s.Kind.Name, apart) {
+		return true, client.FillNumbered(ctx, s.Address, a.keys, a.valueBytes)
+	}
+	by := loader(s.Kind.Name)
+	if by == "" {
+		return false, nil
+	}
+	_, err = a.do(ctx, s.Kind.Name, &assignment{
+		Client: by, Options: client.Options{Address: s.Address, Callers: fillers},
+		Fill: &filling{uint64(a.keys), a.valueBytes, fillers},
+	})
+	return true, err
 }

@@ -58,7 +58,7 @@ func cells(o *options) (all []cell) {
 	}
 	all4 := []string{ours4, rueidis, rueidis100, rueidis20, ours}
 	for _, n := range getCallers {
-		who := append(slices.Clone(all4), ours4gRPC)
+		who := append(slices.Clone(all4), ours4gRPC, redisBench)
 		if n == 256 {
 			who = append(who, goRedis)
 		}
@@ -68,7 +68,8 @@ func cells(o *options) (all []cell) {
 		all = append(all, cell{row: "mix", name: mixCell(n), contestants: all4, sync: true, load: closed(n, 50)})
 	}
 	for _, n := range setCallers {
-		all = append(all, cell{row: "set", name: setCell(n), contestants: all4, sync: true, load: closed(n, 0)})
+		who := append(slices.Clone(all4), redisBench)
+		all = append(all, cell{row: "set", name: setCell(n), contestants: who, sync: true, load: closed(n, 0)})
 	}
 	lone := closed(1, 0)
 	peak := closed(peakCallers, 50) // long enough for the overload to be five times as much

@@ -16,7 +16,9 @@ type contestant struct {
 	batch  int    // keys of one get
 	// echoes says that nothing is stored: only sets are supported.
 	echoes bool
-	idle   int // number of idle connections
+	// tool says that the client is a program of its own: see arena.runTool.
+	tool bool
+	idle int // number of idle connections
 }
 
 // The names of contestants. kvd is measured in several configurations.
@@ -32,6 +34,7 @@ const (
 	rueidis100 = "rueidis-100us"
 	rueidis20  = "rueidis-20us"
 	goRedis    = "go-redis"
+	redisBench = "redis-benchmark"
 	gomemcache = "gomemcache"
 	etcd       = "etcd"
 	echo       = "gRPC echo"
@@ -53,6 +56,7 @@ var contestants = []contestant{
 	{name: rueidis100, client: client.Rueidis100, server: redis},
 	{name: rueidis20, client: client.Rueidis20, server: redis},
 	{name: goRedis, client: client.GoRedis, server: redis},
+	{name: redisBench, server: redisApart, tool: true},
 	{name: gomemcache, client: client.GoMemcache, server: "memcached"},
 	{name: etcd, client: client.Etcd, server: "etcd"},
 	{name: echo, client: client.Echo, server: "echo", echoes: true},
@@ -60,7 +64,11 @@ var contestants = []contestant{
 }
 
 // redis stands for one of two servers: the one with the durability of the cell.
-const redis = "redis"
+// redisApart likewise stands for servers with the keys of redis-benchmark.
+const (
+	redis      = "redis"
+	redisApart = "redis apart"
+)
 
 func findContestant(name string) (*contestant, error) {
 	i := slices.IndexFunc(contestants, func(c contestant) bool { return c.name == name })
@@ -72,13 +80,28 @@ func findContestant(name string) (*contestant, error) {
 
 // serverFor returns the name of the server for cells with or without sync.
 func (c *contestant) serverFor(sync bool) string {
-	switch {
-	case c.server != redis:
-		return c.server
-	case sync:
-		return "redis-always"
+	name := "redis-everysec"
+	if sync {
+		name = "redis-always"
 	}
-	return "redis-everysec"
+	switch c.server {
+	case redis:
+		return name
+	case redisApart:
+		return name + apart
+	}
+	return c.server
+}
+
+// apart ends the names of servers with the keys of redis-benchmark.
+const apart = "-apart"
+
+// program returns the program that a contestant needs besides its server; empty: none.
+func (c *contestant) program() string {
+	if c.tool {
+		return c.name
+	}
+	return ""
 }
 
 // kinds returns all servers, by name.
@@ -89,7 +112,8 @@ func kinds(kvdBinary string) (map[string]*server.Kind, error) {
 	}
 	all := make(map[string]*server.Kind)
 	for _, k := range []*server.Kind{
-		server.KVD(kvdBinary, 4), server.KVD(kvdBinary, 0), server.Redis("always"), server.Redis("everysec"),
+		server.KVD(kvdBinary, 4), server.KVD(kvdBinary, 0), server.Redis("always", ""), server.Redis("everysec", ""),
+		server.Redis("always", apart), server.Redis("everysec", apart),
 		server.Memcached(), server.Etcd(), echo,
 	} {
 		all[k.Name] = k

@@ -35,6 +35,9 @@ type outcome struct {
 	ServerBytes     int64 `json:"serverBytes"`
 	ServerPeakBytes int64 `json:"serverPeakBytes"`
 
+	// Unchecked says that the answers were not checked.
+	Unchecked bool `json:"unchecked,omitempty"`
+
 	Overload *loadgen.Overload `json:"overload,omitempty"`
 	// Held is how many idle connections stayed open.
 	Held *int `json:"held,omitempty"`

@@ -143,10 +143,10 @@ func decimal(digits int, v float64) string {
 	return strconv.FormatFloat(v, 'f', digits, 64)
 }
 
-// three formats latencies; a dash if there are none.
+// three formats latencies; a dash if there are none, or if the last one is not known.
 func three(a, b, c float64) string {
 	if math.IsNaN(a) {
 		return "-"
 	}
-	return fmt.Sprintf("%.0f/%.0f/%.0f", a, b, c)
+	return fmt.Sprintf("%.0f/%.0f/%s", a, b, decimal(0, c))
 }

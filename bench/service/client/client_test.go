@@ -19,8 +19,8 @@ func TestClientsGetWhatTheySet(t *testing.T) {
 		kind    *server.Kind
 		clients []string
 	}{
-		{server.Redis("always"), []string{Rueidis, Rueidis100, Rueidis20, GoRedis}},
-		{server.Redis("everysec"), []string{Rueidis}},
+		{server.Redis("always", ""), []string{Rueidis, Rueidis100, Rueidis20, GoRedis}},
+		{server.Redis("everysec", ""), []string{Rueidis}},
 		{server.Memcached(), []string{GoMemcache}},
 		{server.Etcd(), []string{Etcd}},
 	} {

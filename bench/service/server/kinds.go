@@ -41,9 +41,9 @@ func mayOpen(n uint64) bool {
 
 // Redis is a Redis server with an append-only file that is synced always, or every
 // second: appendfsync. The file is never rewritten, and there are no snapshots, which
-// saves Redis the processor time of both.
-func Redis(appendfsync string) *Kind {
-	return &Kind{Name: "redis-" + appendfsync, Binary: "redis-server", args: func(address, dir string) []string {
+// saves Redis the processor time of both. The name of the server ends with suffix.
+func Redis(appendfsync, suffix string) *Kind {
+	return &Kind{Name: "redis-" + appendfsync + suffix, Binary: "redis-server", args: func(address, dir string) []string {
 		return []string{"--port", port(address), "--bind", "127.0.0.1", "--dir", dir, "--daemonize", "no",
 			"--save", "", "--appendonly", "yes", "--appendfsync", appendfsync, "--auto-aof-rewrite-percentage", "0"}
 	}}
