@@ -1,7 +1,7 @@
 # Everything here is a script in scripts/ or one Go command; nothing needs more
 # than Go and make, unless a target says so.
 
-.PHONY: run build test check fuzz crash memory space freeze fill serializable bench bench-engines bench-service bench-postgres release proto clean
+.PHONY: run build test check fuzz crash memory space freeze fill serializable bench bench-engines bench-service bench-postgres bench-peers release proto clean
 
 # Binaries are static and the same on every machine.
 GOFLAGS_BUILD := -trimpath -buildvcs=auto
@@ -51,6 +51,9 @@ bench-service: ## kvd as a service beside Redis, etcd and memcached, and which g
 
 bench-postgres: ## batched reads of PostgreSQL, and the same reads of kvd; LONG=1 has the full table
 	./scripts/bench-postgres.sh
+
+bench-peers: ## kvd beside embedded stores, Redis and etcd, in one report; LONG=1 takes hours
+	./scripts/bench-peers.sh
 
 release: ## binaries of VERSION for each platform in ./bin/release, built twice and compared
 	./scripts/release.sh

@@ -44,10 +44,10 @@ func Trust(r *results.Result) []Check {
 	}
 	w := worst(r)
 	checked := ""
-	if !w.unverified {
+	if w.unverified == 0 {
 		checked = "Every answer was checked, and all were right."
 	}
-	add(!w.unverified, "", "The answers were not checked (--verify=false).")
+	add(w.unverified == 0, "", "The answers of %s were not checked.", Plural(w.unverified, "run"))
 	add(w.errors == "", checked, "A run ended with an error, so its figures mean nothing: %s", w.errors)
 	add(w.interrupted == 0, "", "%s interrupted.", Plural(w.interrupted, "run"))
 	add(w.runs >= leastRuns, fmt.Sprintf("At least %d runs for each figure.", w.runs), "Only %d of %d runs for some figures: their spread is not known.", w.runs, leastRuns)
@@ -89,7 +89,7 @@ func Trust(r *results.Result) []Check {
 // extremes are the worst of all runs.
 type extremes struct {
 	errors      string
-	unverified  bool
+	unverified  int // runs
 	interrupted int
 	runs        int
 	spread      float64
@@ -152,7 +152,9 @@ func worst(r *results.Result) extremes {
 			if run.Error != "" && w.errors == "" {
 				w.errors = run.Error
 			}
-			w.unverified = w.unverified || run.Unverified
+			if run.Unverified {
+				w.unverified++
+			}
 			if run.Interrupted {
 				w.interrupted++
 			}
