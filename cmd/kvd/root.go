@@ -48,7 +48,7 @@ func (a *app) execute(ctx context.Context, args []string) int {
 		a.getCommand(), a.putCommand(), a.deleteCommand(), a.scanCommand(),
 		a.txnCommand(), a.importCommand(), a.exportCommand(),
 		a.backupCommand(), a.restoreCommand(),
-		a.scrubCommand(), a.checkCommand(), a.repairCommand(), a.digestCommand(), a.dumpCommand(),
+		a.scrubCommand(), a.checkCommand(), a.repairCommand(), a.digestCommand(), a.dumpCommand(), a.upgradeCommand(),
 		a.slowlogCommand(), a.healthCommand(), a.certCommand(), a.tokenCommand(), a.versionCommand(),
 	)
 	command, err := root.ExecuteContextC(ctx)

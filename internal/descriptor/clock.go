@@ -54,13 +54,12 @@ func (c *Clock) Encode() []byte {
 // Errors: a *kv.CorruptionError, or kv.ErrUnsupportedVersion.
 func DecodeClock(name string, b []byte) (Clock, error) {
 	var c Clock
-	if len(b) < preambleBytes || string(b[:len(clockMagic)]) != clockMagic {
-		return c, kv.Corruptf(name, 0, "not the clock of a store")
+	v, err := ClockFormatOf(name, b)
+	if err != nil {
+		return c, err
 	}
 	size := clockSizeBytes
-	switch v := binary.LittleEndian.Uint32(b[8:]); v {
-	case 0:
-		return c, kv.Corruptf(name, 8, "format 0 does not exist")
+	switch v {
 	case 1:
 		size = clockSizeOf1
 	case clockFormat:

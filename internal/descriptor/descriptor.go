@@ -50,12 +50,11 @@ func (d *Descriptor) Encode() []byte {
 // Errors: a *kv.CorruptionError, or kv.ErrUnsupportedVersion.
 func Decode(name string, b []byte) (Descriptor, error) {
 	var d Descriptor
-	if len(b) < preambleBytes || string(b[:len(magic)]) != magic {
-		return d, kv.Corruptf(name, 0, "not a store descriptor")
+	v, err := FormatOf(name, b)
+	if err != nil {
+		return d, err
 	}
-	if v := binary.LittleEndian.Uint32(b[8:]); v == 0 {
-		return d, kv.Corruptf(name, 8, "format 0 does not exist")
-	} else if v != format {
+	if v != format {
 		// A newer format may have another length and another place for its checksum.
 		return d, fmt.Errorf("%w: %s has format %d, this version reads %d", kv.ErrUnsupportedVersion, name, v, format)
 	}

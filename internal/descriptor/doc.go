@@ -20,7 +20,7 @@
 //
 //	offset  bytes
 //	0       8      magic "kvdstore"
-//	8       4      format version, 1
+//	8       4      format version, 1: what a kvd needs to open the store, see package formats
 //	12      8      store id, random
 //	20      4      partitions
 //	24      16     name of the key hash, padded with zeros

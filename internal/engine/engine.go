@@ -18,6 +18,7 @@ import (
 	"github.com/kvd-db/kvd/internal/commit"
 	"github.com/kvd-db/kvd/internal/descriptor"
 	"github.com/kvd-db/kvd/internal/event"
+	"github.com/kvd-db/kvd/internal/formats"
 	"github.com/kvd-db/kvd/internal/kv"
 	"github.com/kvd-db/kvd/internal/manifest"
 	"github.com/kvd-db/kvd/internal/partition"
@@ -95,7 +96,8 @@ type Recovery struct {
 //
 // Errors: vfs.ErrLocked if another process has the store open; a
 // *kv.CorruptionError if a file does not hold what was written;
-// kv.ErrUnsupportedVersion if a newer kvd wrote it; kv.ErrInvalidArgument for
+// kv.ErrUnsupportedVersion if a newer kvd wrote it, and then nothing has changed;
+// kv.ErrInvalidArgument for
 // invalid options or another partition count than the store has. On error
 // nothing is left running or locked.
 func Open(dir string, o Options) (*Engine, error) {
@@ -104,6 +106,9 @@ func Open(dir string, o Options) (*Engine, error) {
 	o, err := o.withDefaults()
 	if err != nil {
 		return nil, err
+	}
+	if err := formats.Check(o.FS, dir); err != nil {
+		return nil, fmt.Errorf("open store %s: %w", dir, err)
 	}
 	if o.ReadOnly {
 		return openAs(dir, o, &asked, nil)
@@ -638,6 +643,25 @@ func (e *Engine) CompactAll(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// RewriteLog flushes, and then deletes all of the log but the segment that it goes on in, so
+// that no file of the log has an older format. Request ids of writes that are deleted with it
+// are forgotten: one that is sent again gets kv.ErrUncertain.
+func (e *Engine) RewriteLog(ctx context.Context) error {
+	defer e.events.Guard()
+	if err := e.Flush(ctx); err != nil {
+		return err
+	}
+	for {
+		err := e.log.Reclaim(e.sequencer.Visible())
+		if !errors.Is(err, wal.ErrNoRoomYet) {
+			return err
+		}
+		if err := e.log.AwaitRoom(ctx); err != nil {
+			return err
+		}
+	}
 }
 
 // checkPartitions refuses a partition count other than the one the store was created

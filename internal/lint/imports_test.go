@@ -43,6 +43,7 @@ var floors = map[string]float64{
 	"internal/inspect":    2,
 	"internal/backup":     2,
 	"internal/repair":     2,
+	"internal/formats":    2,
 	"internal/workload":   2,
 	"internal/loadgen":    1,
 	"internal/chart":      0.5,

@@ -104,18 +104,9 @@ func appendTable(b []byte, t *kv.TableMeta) []byte {
 //
 // Errors: kv.ErrUnsupportedVersion, or a *kv.CorruptionError naming file.
 func DecodeManifest(file string, data []byte) (*Version, error) {
-	if len(data) < preambleBytes {
-		return nil, kv.Corruptf(file, -1, "%d bytes, too short for a manifest", len(data))
-	}
-	if string(data[:8]) != manifestMagic {
-		return nil, kv.Corruptf(file, 0, "not a manifest: magic %q", data[:8])
-	}
-	if got, want := checksum(data[:12]), binary.LittleEndian.Uint32(data[12:]); got != want {
-		return nil, kv.Corruptf(file, 0, "checksum of the preamble is %08x, computed %08x", want, got)
-	}
-	format := binary.LittleEndian.Uint32(data[8:])
-	if format == 0 {
-		return nil, kv.Corruptf(file, 8, "format 0 does not exist")
+	format, err := FormatOf(file, data)
+	if err != nil {
+		return nil, err
 	}
 	if format != manifestFormat && format != formatWithout {
 		return nil, fmt.Errorf("%w: %s has manifest format %d, this version reads %d and %d",

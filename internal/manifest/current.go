@@ -3,7 +3,6 @@ package manifest
 import (
 	"fmt"
 	"strconv"
-	"strings"
 
 	"github.com/kvd-db/kvd/internal/kv"
 )
@@ -25,24 +24,17 @@ func encodeCurrent(partition uint32, manifest kv.FileNum) []byte {
 //
 // Errors: kv.ErrUnsupportedVersion, or a *kv.CorruptionError naming file.
 func DecodeCurrent(file string, data []byte) (partition uint32, manifest kv.FileNum, err error) {
-	line, ended := strings.CutSuffix(string(data), "\n")
-	if !ended || len(data) > maxCurrent {
-		return 0, 0, kv.Corruptf(file, -1, "%d bytes that are not one line", len(data))
+	format, err := CurrentFormatOf(file, data)
+	if err != nil {
+		return 0, 0, err
 	}
-	sum := strings.LastIndexByte(line, ' ') + 1
-	if want := fmt.Sprintf("%08x", checksum(data[:sum])); line[sum:] != want {
-		return 0, 0, kv.Corruptf(file, 0, "checksum is %q, computed %s", line[sum:], want)
+	if format != currentFormat {
+		return 0, 0, fmt.Errorf("%w: %s has format %d, this version reads %d",
+			kv.ErrUnsupportedVersion, file, format, currentFormat)
 	}
-	words := strings.Split(line[:max(sum-1, 0)], " ")
-	if len(words) < 2 || words[0] != currentMagic {
-		return 0, 0, kv.Corruptf(file, 0, "not a CURRENT file: %q", line)
-	}
-	if words[1] == "0" {
-		return 0, 0, kv.Corruptf(file, 0, "format 0 does not exist")
-	}
-	if words[1] != strconv.Itoa(currentFormat) {
-		return 0, 0, fmt.Errorf("%w: %s has format %q, this version reads %d",
-			kv.ErrUnsupportedVersion, file, words[1], currentFormat)
+	words, err := currentWords(file, data)
+	if err != nil {
+		return 0, 0, err
 	}
 	if len(words) != 5 {
 		return 0, 0, kv.Corruptf(file, 0, "%d words, want 5 before the checksum", len(words))
@@ -50,7 +42,7 @@ func DecodeCurrent(file string, data []byte) (partition uint32, manifest kv.File
 	owner, err := strconv.ParseUint(words[3], 10, 32)
 	kind, manifest := ParseName(words[4])
 	if err != nil || kind != FileManifest || string(encodeCurrent(uint32(owner), manifest)) != string(data) {
-		return 0, 0, kv.Corruptf(file, 0, "malformed: %q", line)
+		return 0, 0, kv.Corruptf(file, 0, "malformed: %q", data)
 	}
 	return uint32(owner), manifest, nil
 }

@@ -20,7 +20,7 @@ import (
 // last published Version. kv.ErrUnsupportedVersion if a newer kvd wrote it.
 // Cost: two small reads, and one Stat of each file.
 func Load(fsys vfs.FS, dir string, partition uint32) (*Version, error) {
-	v, err := readCurrent(fsys, dir, partition)
+	v, err := LoadVersion(fsys, dir, partition)
 	if err != nil {
 		return nil, err
 	}
@@ -38,25 +38,33 @@ func Load(fsys vfs.FS, dir string, partition uint32) (*Version, error) {
 	return v, nil
 }
 
-// readCurrent reads CURRENT and the manifest that it names.
-func readCurrent(fsys vfs.FS, dir string, partition uint32) (*Version, error) {
+// LoadCurrent returns the number of the current manifest of the partition in dir.
+//
+// Errors: as of Load.
+func LoadCurrent(fsys vfs.FS, dir string, partition uint32) (kv.FileNum, error) {
 	name := path.Join(dir, CurrentName)
 	data, err := readFile(fsys, name, maxCurrent)
 	if err != nil {
-		return nil, err
+		return 0, err
 	}
 	owner, num, err := DecodeCurrent(name, data)
+	if err == nil && owner != partition {
+		err = kv.Corruptf(name, 0, "belongs to partition %d, not %d", owner, partition)
+	}
+	return num, err
+}
+
+// LoadVersion is Load without a look at the files of the Version.
+func LoadVersion(fsys vfs.FS, dir string, partition uint32) (*Version, error) {
+	num, err := LoadCurrent(fsys, dir, partition)
 	if err != nil {
 		return nil, err
 	}
-	if owner != partition {
-		return nil, kv.Corruptf(name, 0, "belongs to partition %d, not %d", owner, partition)
-	}
-	pointer := name
-	name = path.Join(dir, ManifestName(num))
-	if data, err = readFile(fsys, name, maxManifest); err != nil {
+	name := path.Join(dir, ManifestName(num))
+	data, err := readFile(fsys, name, maxManifest)
+	if err != nil {
 		if _, gone := fsys.Stat(name); errors.Is(gone, fs.ErrNotExist) {
-			return nil, kv.Corruptf(pointer, -1, "names %s, which is missing: it was lost, or CURRENT is an older copy", name)
+			return nil, kv.Corruptf(path.Join(dir, CurrentName), -1, "names %s, which is missing: it was lost, or CURRENT is an older copy", name)
 		}
 		return nil, err
 	}

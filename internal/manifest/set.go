@@ -105,7 +105,7 @@ func (s *Set) Verify() error {
 	if s.failed != nil {
 		return nil
 	}
-	v, err := readCurrent(s.opts.FS, s.opts.Dir, s.opts.Partition)
+	v, err := LoadVersion(s.opts.FS, s.opts.Dir, s.opts.Partition)
 	if err != nil {
 		return err
 	}

@@ -95,29 +95,40 @@ func appendEnvelope(dst []byte, start int, version uint32) []byte {
 	return append(dst, magic...)
 }
 
+// openEnvelope returns the footer at the end of tail, whose checksum is right, and its format
+// version. Otherwise it returns the reason of a corruption.
+func openEnvelope(tail []byte) (b []byte, version uint32, reason string) {
+	n := len(tail)
+	if n < envelopeBytes || string(tail[n-len(magic):]) != magic {
+		return nil, 0, "no footer of a value file at the end; the file is cut short, or of another kind"
+	}
+	length := uint64(binary.LittleEndian.Uint32(tail[n-envelopeBytes:]))
+	if length < envelopeBytes || length > uint64(n) {
+		return nil, 0, "footer length is out of bounds"
+	}
+	b = tail[uint64(n)-length:]
+	sealed := len(b) - len(magic) - 4
+	if binary.LittleEndian.Uint32(b[sealed:]) != crc32.Checksum(b[:sealed], castagnoli) {
+		return nil, 0, "footer checksum mismatch"
+	}
+	if version = binary.LittleEndian.Uint32(b[sealed-4:]); version == 0 {
+		return nil, 0, "format 0 does not exist"
+	}
+	return b, version, ""
+}
+
 // parseFooter decodes the footer at the end of tail, the last bytes of a file of the
 // given size. It returns, without the file's name, the reason of a corruption or
 // kv.ErrUnsupportedVersion.
 func parseFooter(tail []byte, size uint64) (f footer, reason string, err error) {
-	n := len(tail)
-	if n < envelopeBytes || string(tail[n-len(magic):]) != magic {
-		return f, "no footer of a value file at the end; the file is cut short, or of another kind", nil
+	b, version, reason := openEnvelope(tail)
+	if reason != "" {
+		return f, reason, nil
 	}
-	length := uint64(binary.LittleEndian.Uint32(tail[n-20:]))
-	if length < envelopeBytes || length > uint64(n) {
-		return f, "footer length is out of bounds", nil
-	}
-	b := tail[uint64(n)-length:]
-	sealed := len(b) - len(magic) - 4
-	if binary.LittleEndian.Uint32(b[sealed:]) != crc32.Checksum(b[:sealed], castagnoli) {
-		return f, "footer checksum mismatch", nil
-	}
-	if version := binary.LittleEndian.Uint32(b[sealed-4:]); version == 0 {
-		return f, "format 0 does not exist", nil
-	} else if version != formatVersion {
+	if version != formatVersion {
 		return f, "", fmt.Errorf("%w: value file format %d, this kvd knows %d", kv.ErrUnsupportedVersion, version, formatVersion)
 	}
-	if length != footerBytes {
+	if len(b) != footerBytes {
 		return f, "footer has the wrong length", nil
 	}
 	f.id.Partition = binary.LittleEndian.Uint32(b)

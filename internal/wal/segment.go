@@ -66,20 +66,15 @@ func segmentChecksum(b []byte) uint32 {
 // decodeSegmentHeader decodes a header of any store. The magic, the version and the
 // checksum stay in place in every version.
 func decodeSegmentHeader(name string, b []byte) (segmentHeader, error) {
-	le := binary.LittleEndian
-	switch {
-	case len(b) < segmentHeaderBytes:
-		return segmentHeader{}, kv.Corruptf(name, 0, "segment header has only %d bytes", len(b))
-	case string(b[:8]) != segmentMagic:
-		return segmentHeader{}, kv.Corruptf(name, 0, "not a commit log segment: wrong magic")
-	case le.Uint32(b[12:]) != segmentChecksum(b):
-		return segmentHeader{}, kv.Corruptf(name, 0, "segment header fails its checksum")
-	case le.Uint32(b[8:]) == 0:
-		return segmentHeader{}, kv.Corruptf(name, 8, "format version is 0")
-	case le.Uint32(b[8:]) < oldestVersion || le.Uint32(b[8:]) > segmentVersion:
-		return segmentHeader{}, fmt.Errorf("%w: %s has format %d, this kvd knows %d to %d; open it with a newer kvd",
-			kv.ErrUnsupportedVersion, name, le.Uint32(b[8:]), oldestVersion, segmentVersion)
+	version, err := FormatOf(name, b)
+	if err != nil {
+		return segmentHeader{}, err
 	}
+	if version < oldestVersion || version > segmentVersion {
+		return segmentHeader{}, fmt.Errorf("%w: %s has format %d, this kvd knows %d to %d; open it with a newer kvd",
+			kv.ErrUnsupportedVersion, name, version, oldestVersion, segmentVersion)
+	}
+	le := binary.LittleEndian
 	h := segmentHeader{
 		store:    le.Uint64(b[16:]),
 		num:      le.Uint64(b[24:]),

@@ -1,0 +1,38 @@
+package descriptor
+
+import (
+	"encoding/binary"
+
+	"github.com/kvd-db/kvd/internal/kv"
+)
+
+// Versions of the formats of STORE and CLOCK that this package reads. It writes the newest.
+const (
+	OldestFormat      = format
+	NewestFormat      = format
+	OldestClockFormat = 1
+	NewestClockFormat = clockFormat
+)
+
+// HeadBytes is how much of STORE and CLOCK FormatOf and ClockFormatOf need, in any version.
+const HeadBytes = preambleBytes
+
+// FormatOf returns the format version of a STORE file, which may be one that this package
+// does not know. head is the beginning of the file; name is for errors.
+//
+// Errors: a *kv.CorruptionError if the file is no STORE.
+func FormatOf(name string, head []byte) (uint32, error) { return formatOf(name, head, magic) }
+
+// ClockFormatOf is FormatOf for CLOCK.
+func ClockFormatOf(name string, head []byte) (uint32, error) { return formatOf(name, head, clockMagic) }
+
+func formatOf(name string, head []byte, magic string) (uint32, error) {
+	if len(head) < preambleBytes || string(head[:len(magic)]) != magic {
+		return 0, kv.Corruptf(name, 0, "it does not begin with %q", magic)
+	}
+	v := binary.LittleEndian.Uint32(head[len(magic):])
+	if v == 0 {
+		return 0, kv.Corruptf(name, int64(len(magic)), "format 0 does not exist")
+	}
+	return v, nil
+}

@@ -1,0 +1,24 @@
+package sstable
+
+import "github.com/kvd-db/kvd/internal/kv"
+
+// Versions of the format that this package reads.
+const (
+	OldestFormat = formatWithout
+	NewestFormat = formatVersion
+)
+
+// FooterBytes is how much of the end of a table FormatOf needs, in any version.
+const FooterBytes = maxFooterBytes
+
+// FormatOf returns the format version of a table, which may be one that this package does
+// not know. tail is the end of the file: FooterBytes, or the whole file; name is for errors.
+//
+// Errors: a *kv.CorruptionError if the file is no table.
+func FormatOf(name string, tail []byte) (uint32, error) {
+	_, version, reason := openEnvelope(tail)
+	if reason != "" {
+		return 0, kv.Corruptf(name, -1, "%s", reason)
+	}
+	return version, nil
+}
