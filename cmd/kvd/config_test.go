@@ -117,8 +117,8 @@ func TestLiveSettingsFollowTheFile(t *testing.T) {
 	}
 
 	log := reload("slow-log-time: 1ns\nlinger: 2ms\nslow-log-hide-keys: false\n", "files were read again")
-	assert.Contains(t, log, `a setting changed	{"setting": "slow-log-time", "from": "1h0m0s", "to": "1ns"}`)
-	assert.Contains(t, log, `changes only with a restart	{"setting": "linger", "from": "1ms", "to": "2ms"}`)
+	assert.Contains(t, log, `a setting changed  {"setting": "slow-log-time", "from": "1h0m0s", "to": "1ns"}`)
+	assert.Contains(t, log, `this setting needs a restart  {"setting": "linger", "from": "1ms", "to": "2ms"}`)
 	assert.NotContains(t, log, "hide-keys", "a flag takes precedence")
 	p.must("put", "key", "2")
 	assert.Contains(t, p.must("slowlog"), "requests of 1ns or longer")

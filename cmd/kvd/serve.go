@@ -43,7 +43,7 @@ func (a *app) serveCommand() *cobra.Command {
 		if config.Supervisor, err = daemon.SupervisorFromEnv(); err != nil {
 			return err
 		}
-		config.Log = config.NewLog(zapcore.AddSync(a.err))
+		config.Log = config.NewLog(zapcore.AddSync(a.err), isTerminal(a.err))
 		received, restore := hangups()
 		defer restore()
 		config.Hangups = received

@@ -13,6 +13,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -407,3 +408,26 @@ func cut(n int64) func(*testing.T, string) {
 }
 
 func remove(t *testing.T, name string) { require.NoError(t, os.Remove(name)) }
+
+// On a terminal of 120 columns the lines of a start, a reload and a stop do not wrap.
+func TestLogLinesFitAScreen(t *testing.T) {
+	file := writeConfig(t, "slow-log-time: 100ms\n")
+	p := serve(t, t.TempDir(), "--config", file, "--grace", "20s", "--max-deadline", "30s")
+	p.must("put", "a", "1")
+	p.must("config", "set", "slow-log-time", "200ms")
+	require.NoError(t, os.WriteFile(file, []byte("slow-log-time: 300ms\nlinger: 1ms\n"), 0o600))
+	require.NoError(t, p.cmd.Process.Signal(syscall.SIGHUP))
+	testwait.Until(t, func() bool { return strings.Contains(p.log.String(), "files were read again") })
+	require.Zero(t, p.end(syscall.SIGTERM))
+	count := map[string]int{}
+	for line := range strings.Lines(p.log.String()) {
+		if strings.Contains(line, os.TempDir()) {
+			continue // as long as the names of temporary files
+		}
+		assert.LessOrEqual(t, utf8.RuneCountInString(line)-1, 120, line)
+		count[strings.TrimSpace(strings.SplitN(line, "  ", 4)[2])]++
+	}
+	for _, once := range []string{"kvd starts", "setting: grace=20s (--grace)", "store is open", "stopping", "stopped"} {
+		assert.Equal(t, 1, count[once], "%q in %v", once, count)
+	}
+}

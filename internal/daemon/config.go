@@ -67,8 +67,7 @@ type Config struct {
 	Hangups <-chan struct{}
 	// Supervisor is told the state of the service; see SupervisorFromEnv.
 	Supervisor Supervisor
-	// Chosen are the settings that are not the default, for the first line of the
-	// log: see NonDefault.
+	// Chosen are the settings that are not the default, for the log: see NonDefault.
 	Chosen []string
 
 	// Reread returns the configuration that the flags, the variables and the configuration
@@ -85,7 +84,7 @@ func DefaultConfig() Config {
 		Data: "./kvd-data", Listen: "127.0.0.1:7070", Admin: "127.0.0.1:7071",
 		Grace: 10 * time.Second, LowDisk: 64 << 20, MaxSync: 20 * time.Second, MaxCall: time.Minute,
 		SlowTime: 10 * time.Millisecond, SlowCount: 128,
-		RawSockets: true, Reflection: "auto", LogLevel: "info", LogFormat: "console", FS: vfs.OS,
+		RawSockets: true, Reflection: "auto", LogLevel: "info", LogFormat: "auto", FS: vfs.OS,
 		Threshold: engine.DefaultValueThreshold, Scrub: 7 * 24 * time.Hour, ArchiveEvery: time.Minute, ArchiveBacklog: 4 << 30,
 	}
 }
@@ -140,7 +139,7 @@ func (c *Config) Settings() []*Setting {
 		{Name: "archive-backlog", value: bytesValue{&c.ArchiveBacklog},
 			Help: "most bytes of the commit log that wait for the archive; beyond that, or when the disk of the store is nearly full, the oldest are deleted, and no restore crosses that gap"},
 		{Name: "log-level", Live: true, value: choiceValue{&c.LogLevel, []string{"debug", "info", "warn", "error"}}, Help: "lowest level of lines to log"},
-		{Name: "log-format", value: choiceValue{&c.LogFormat, []string{"console", "json"}}, Help: "format of log lines on standard error"},
+		{Name: "log-format", value: choiceValue{&c.LogFormat, []string{"auto", "console", "json"}}, Help: "format of log lines on standard error; auto means console on a terminal, and json otherwise"},
 		{Name: "dev", value: boolValue{&c.Dev}, Help: "keep everything in memory, which is lost at the end; the default durability is then buffered"},
 		{Name: "insecure-allow-remote", value: boolValue{&c.Remote}, Help: "allow addresses that are not loopback although not every client is encrypted and authenticated; without it they need --tls-cert, --tls-key, and --client-ca or --tokens"},
 	}

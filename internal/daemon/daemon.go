@@ -139,8 +139,10 @@ func run(ctx context.Context, config Config, live *liveSettings, ready func(list
 	defer s.closeAudit()
 	build := Build()
 	s.log.Info("kvd starts", zap.String("version", build.Version), zap.String("commit", build.Commit),
-		zap.String("data", s.where()), zap.Stringer("durability", config.Durability),
-		zap.String("memory", bytesize.Format(config.Memory)), zap.Strings("settings", config.Chosen))
+		zap.String("memory", bytesize.Format(config.Memory)))
+	for _, line := range config.Chosen {
+		s.log.Info("setting: " + line)
+	}
 	if err := s.bind(); err != nil {
 		return nil, false, err
 	}
@@ -240,6 +242,7 @@ func (s *process) closePages() {
 
 // open recovers the store and starts to serve it.
 func (s *process) open(ctx context.Context) error {
+	s.log.Info("opening the store", zap.String("data", s.where()), zap.Stringer("durability", s.config.Durability))
 	e, err := s.openStore(ctx)
 	if errors.Is(err, syscall.ENOTDIR) {
 		return fmt.Errorf("%w: --data %s: it, or one of its parents, is a file, not a directory; give a directory: %w", ErrUsage, s.config.Data, err)

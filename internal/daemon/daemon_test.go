@@ -310,7 +310,7 @@ func TestTheLogSpeaksTheChosenFormat(t *testing.T) {
 	var out bytes.Buffer
 	c := DefaultConfig()
 	c.LogFormat, c.LogLevel = "json", "warn"
-	log := c.NewLog(zapWriter{&out})
+	log := c.NewLog(zapWriter{&out}, true)
 	log.Info("hidden")
 	for range 1000 {
 		log.Warn("a flood", zap.Error(errors.New("x")))
@@ -318,6 +318,22 @@ func TestTheLogSpeaksTheChosenFormat(t *testing.T) {
 	assert.NotContains(t, out.String(), "hidden")
 	assert.Regexp(t, `^\{"level":"warn","ts":"\d{4}-`, out.String())
 	assert.LessOrEqual(t, bytes.Count(out.Bytes(), []byte("\n")), 40, "a flood is thinned out")
+
+	c.LogFormat = "auto"
+	for terminal, want := range map[bool]string{false: `^\{"level":"warn"`, true: `^\d\d-\d\d .*  warn  x`} {
+		out.Reset()
+		c.NewLog(zapWriter{&out}, terminal).Warn("x")
+		assert.Regexp(t, want, out.String())
+	}
+}
+
+func TestTimesInTheLogHaveThreeDigits(t *testing.T) {
+	for d, want := range map[time.Duration]string{
+		0: "0s", 999: "1µs", 12_345: "12µs", 999_999: "1ms", 1_234_567: "1.23ms", 73_975_309: "74ms", 1_234_567_890: "1.23s",
+		time.Hour + 1_234_567_890: "1h0m1s",
+	} {
+		assert.Equal(t, want, roundTime(d).String(), "%d ns", int64(d))
+	}
 }
 
 type zapWriter struct{ *bytes.Buffer }

@@ -175,8 +175,8 @@ func (j *journal) archive(e event.Archive) {
 
 func (j *journal) recovered(e event.Recovered) {
 	j.recovery.Store(int64(e.Took))
-	j.log.Info("store is open", zap.Int("partitions", e.Partitions), zap.Int("log_segments", e.Segments),
-		zap.Uint64("records_replayed", e.Records), zap.Uint64("last_sequence_number", uint64(e.LastSeq)), zap.Duration("took", e.Took))
+	j.log.Info("store is open", zap.Int("partitions", e.Partitions), zap.Int("segments", e.Segments),
+		zap.Uint64("replayed", e.Records), zap.Uint64("version", uint64(e.LastSeq)), zap.Duration("took", e.Took))
 }
 
 // incidents returns the counts; stalls in progress count up to now.

@@ -51,7 +51,7 @@ func (s *process) setSetting(by, name, text string) (before, after string, err e
 	after = settings[i].String()
 	s.live.asked = next
 	if before != after {
-		s.log.Info("a client changed a setting", zap.String("setting", name), zap.String("from", before), zap.String("to", after), zap.String("by", by))
+		s.log.Info("config set", zap.String("setting", name), zap.String("from", before), zap.String("to", after), zap.String("by", by))
 	}
 	s.applyLiveLocked()
 	return before, after, nil
@@ -87,7 +87,7 @@ func (s *process) reread() {
 			continue
 		}
 		if !setting.Live {
-			s.log.Warn("SIGHUP: this setting changes only with a restart", fields...)
+			s.log.Warn("SIGHUP: this setting needs a restart", fields...)
 			continue
 		}
 		if err := setting.value.Set(after); err != nil {

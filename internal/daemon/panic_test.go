@@ -106,7 +106,7 @@ func calledBy(function string) bool {
 func runWithPanic(ctx context.Context, role string) error {
 	fsys := faultfs.Wrap(vfs.NewMem(), nil)
 	c := testConfig(nil, fsys)
-	c.Log = c.NewLog(zapcore.AddSync(os.Stderr))
+	c.Log = c.NewLog(zapcore.AddSync(os.Stderr), true)
 	c.FlushKeys, c.segmentBytes = 8, 64<<10
 	if panics[role].caller == "" {
 		return runWithUnreadableValue(c)

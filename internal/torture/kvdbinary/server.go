@@ -40,9 +40,10 @@ func (o *Output) String() string {
 	return o.b.String()
 }
 
-// ServeArgs are the arguments of a server on a directory and on free ports.
+// ServeArgs are the arguments of a server on a directory and on free ports, which logs as on a
+// terminal.
 func ServeArgs(dir string, flags ...string) []string {
-	return append([]string{"serve", "--data", dir, "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"}, flags...)
+	return append([]string{"serve", "--data", dir, "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--log-format", "console"}, flags...)
 }
 
 var readyLine = regexp.MustCompile(`^READY listen=(\S+) admin=(\S+)\n$`)

@@ -30,7 +30,7 @@ func Serve(args []string) error {
 			}
 		}
 	}
-	config.Log = config.NewLog(zapcore.AddSync(os.Stderr))
+	config.Log = config.NewLog(zapcore.AddSync(os.Stderr), true)
 	return daemon.Run(ctx, config, func(listen, admin net.Addr) {
 		fmt.Printf("READY listen=%s admin=%s\n", listen, admin)
 	})
