@@ -1,7 +1,7 @@
 # Everything here is a script in scripts/ or one Go command; nothing needs more
 # than Go and make, unless a target says so.
 
-.PHONY: run build test check fuzz crash memory space freeze fill serializable bench bench-engines bench-service bench-postgres bench-peers release proto clean
+.PHONY: run build test check fuzz crash memory cgroup space freeze fill serializable bench bench-engines bench-service bench-postgres bench-peers release proto clean
 
 # Binaries are static and the same on every machine.
 GOFLAGS_BUILD := -trimpath -buildvcs=auto
@@ -32,6 +32,9 @@ freeze: ## the server on a file system that is frozen under it; needs root
 
 memory: ## peak memory and honest callers' latency beside hostile clients, at three budgets
 	./scripts/memory.sh
+
+cgroup: ## the server with 2 GiB of data in a control group of 256 MiB, under load; needs root
+	./scripts/cgroup.sh
 
 fill: ## a small file system below the server is filled again and again, with counts; needs root
 	KVD_FILL_EVERY=1 go test -timeout 30m -run TestAnotherProcessFillsTheDisk -v ./internal/engine

@@ -101,7 +101,7 @@ func (c *Config) Settings() []*Setting {
 		{Name: "partitions", value: intValue{&c.Partitions},
 			Help: fmt.Sprintf("number of hash partitions of a new store, fixed at its creation; 0 means %d, or what an existing store has", engine.DefaultPartitions)},
 		{Name: "durability", value: durabilityValue{&c.Durability}, Help: "durability of writes that do not choose one: memory, buffered or sync"},
-		{Name: "memory", value: bytesValue{&c.Memory}, Help: "memory budget of the process; auto is a quarter of the memory of the machine or cgroup, at least 256MiB"},
+		{Name: "memory", value: bytesValue{&c.Memory}, Help: "memory budget of the process; auto is a quarter of the memory of the machine or cgroup, but at least 256MiB, or half of it if that is less"},
 		{Name: "batch-ops", value: intValue{&c.BatchOps}, Help: fmt.Sprintf("most operations in a micro-batch of writes or of reads; 0 means %d", batcher.DefaultMaxOps)},
 		{Name: "linger", value: durationValue{&c.Linger}, Help: "how long a micro-batch of writes or of reads waits for more operations if it is not full; 0 means not at all"},
 		{Name: "flush-keys", value: intValue{&c.FlushKeys}, Help: "flush a memtable at this many entries; 0 means no such limit"},

@@ -86,9 +86,22 @@ func TestMemoryIsAQuarterOfWhatThereIs(t *testing.T) {
 	assert.EqualValues(t, 2<<30, cgroupMemory(fsys), "the lowest counts")
 	assert.LessOrEqual(t, defaultMemory(fsys), int64(512<<20))
 	write("/sys/fs/cgroup/memory/memory.limit_in_bytes", "1073741824\n")
-	assert.EqualValues(t, 1<<30, cgroupMemory(fsys), "version 1")
-	write("/sys/fs/cgroup/user/kvd/memory.max", "1000000\n")
-	assert.EqualValues(t, leastAutoMemory, defaultMemory(fsys))
+	assert.EqualValues(t, 1<<30, cgroupMemory(fsys), "version 1, as in a container")
+	write("/proc/self/cgroup", "4:cpu,memory:/user/kvd\n1:name=systemd:/x\nnonsense\n")
+	write("/sys/fs/cgroup/memory/user/kvd/memory.limit_in_bytes", "9223372036854771712\n")
+	write("/sys/fs/cgroup/memory/user/memory.limit_in_bytes", "536870912\n")
+	assert.EqualValues(t, 512<<20, cgroupMemory(fsys), "version 1, the group above")
+	assert.EqualValues(t, 256<<20, defaultMemory(fsys))
+}
+
+// The process may exceed its budget by a quarter, and must not be killed for it.
+func TestTheBudgetFitsIntoASmallControlGroup(t *testing.T) {
+	for limit, want := range map[int64]int64{
+		8 << 30: 2 << 30, 1 << 30: 256 << 20, 512 << 20: 256 << 20, 256 << 20: 128 << 20, 200<<20 + 1: 100 << 20,
+		100 << 20: minMemory, 0: minMemory,
+	} {
+		assert.Equal(t, want, autoMemory(limit), "%d", limit)
+	}
 }
 
 func TestExitCodesTellWhatHappened(t *testing.T) {

@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -40,18 +41,26 @@ func split(data int64) (memtables, cache, requests int64) {
 	return min(memtables, most), min(cache, most), requests
 }
 
-// defaultMemory returns a quarter of the memory that the process may use, and at least 256
-// MiB: a service without a budget should leave memory to other processes.
+// defaultMemory returns the budget of a service without a setting: see autoMemory.
 func defaultMemory(fsys vfs.FS) int64 {
 	limit := machineMemory()
 	if cgroup := cgroupMemory(fsys); cgroup > 0 && cgroup < limit {
 		limit = cgroup
 	}
-	return max(limit/4>>20<<20, leastAutoMemory)
+	return autoMemory(limit)
 }
 
-// cgroupMemory returns the lowest limit of the process's control group and those
-// above it, 0 if there is none.
+// autoMemory returns a quarter of the memory that the process may use: a service without a
+// budget should leave memory to other processes. Of little memory it takes up to 256 MiB, but
+// no more than half: the process may exceed its budget by a quarter, and a control group also
+// counts the page cache and what the kernel needs for connections.
+func autoMemory(limit int64) int64 {
+	budget := max(limit/4, min(limit/2, leastAutoMemory))
+	return max(budget>>20<<20, minMemory)
+}
+
+// cgroupMemory returns the lowest limit of the process's control group and those above it, 0 if
+// there is none. It knows both versions of control groups.
 func cgroupMemory(fsys vfs.FS) int64 {
 	lowest := int64(0)
 	take := func(text string) {
@@ -60,19 +69,26 @@ func cgroupMemory(fsys vfs.FS) int64 {
 			lowest = n
 		}
 	}
-	for line := range strings.Lines(readText(fsys, "/proc/self/cgroup")) {
-		group, unified := strings.CutPrefix(strings.TrimSpace(line), "0::")
-		if !unified {
-			continue
-		}
+	climb := func(root, group, file string) {
 		for group = path.Clean("/" + group); ; group = path.Dir(group) {
-			take(readText(fsys, path.Join("/sys/fs/cgroup", group, "memory.max")))
+			take(readText(fsys, path.Join(root, group, file)))
 			if group == "/" {
 				break
 			}
 		}
 	}
-	take(readText(fsys, "/sys/fs/cgroup/memory/memory.limit_in_bytes")) // version 1
+	for line := range strings.Lines(readText(fsys, "/proc/self/cgroup")) {
+		words := strings.SplitN(strings.TrimSpace(line), ":", 3) // number, controllers, group
+		switch {
+		case len(words) < 3:
+		case words[0] == "0" && words[1] == "":
+			climb("/sys/fs/cgroup", words[2], "memory.max")
+		case slices.Contains(strings.Split(words[1], ","), "memory"):
+			climb("/sys/fs/cgroup/memory", words[2], "memory.limit_in_bytes")
+		}
+	}
+	// In a container the path of its group is that of the host, and its own group the root.
+	take(readText(fsys, "/sys/fs/cgroup/memory/memory.limit_in_bytes"))
 	return lowest
 }
 
