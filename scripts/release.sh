@@ -1,7 +1,9 @@
 #!/usr/bin/env bash
-# Builds kvd and kvbench for each platform into bin/release, with checksums and the modules
-# that each binary was built from. It builds everything twice, in two directories and with
-# two empty caches, and fails if a byte differs.
+# Builds kvd and kvbench for each platform into bin/release, with checksums and a bill of
+# materials (SPDX in JSON) of each binary. It builds everything twice, in two directories and
+# with two empty caches, and fails if a byte differs.
+#
+#   VERSION=v1.2.3 scripts/release.sh
 set -euo pipefail
 cd "$(dirname "$0")/.."
 version=${VERSION:?set VERSION, such as v1.2.3}
@@ -26,9 +28,11 @@ rm -rf bin/release
 mkdir -p bin/release
 for directory in "$work"/1/*; do
 	name=$(basename "$directory")
-	go version -m "$directory"/* | sed "s|$directory/||" >"bin/release/$name.modules.txt"
+	for binary in kvd kvbench; do
+		go run ./scripts/sbom "$directory/$binary" >"bin/release/$name.$binary.spdx.json"
+	done
 	cp LICENSE README.md "$directory"
 	tar --sort=name --owner=0 --group=0 --numeric-owner --mtime="@$(git log -1 --format=%ct)" -C "$work/1" -cf - "$name" |
 		gzip -n >"bin/release/$name.tar.gz"
 done
-(cd bin/release && sha256sum -- *.tar.gz *.modules.txt >SHA256SUMS && cat SHA256SUMS)
+(cd bin/release && sha256sum -- *.tar.gz *.spdx.json >SHA256SUMS && cat SHA256SUMS)

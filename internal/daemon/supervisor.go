@@ -1,12 +1,16 @@
 package daemon
 
 import (
+	"errors"
 	"fmt"
+	"io"
+	"math"
+	"net"
 	"os"
+	"strconv"
 	"strings"
 	"time"
 
-	systemd "github.com/coreos/go-systemd/v22/daemon"
 	"go.uber.org/zap"
 )
 
@@ -23,18 +27,36 @@ type Supervisor struct {
 // SupervisorFromEnv returns the supervisor that NOTIFY_SOCKET, WATCHDOG_USEC and
 // WATCHDOG_PID name; the zero Supervisor if there is none.
 func SupervisorFromEnv() (Supervisor, error) {
-	if os.Getenv("NOTIFY_SOCKET") == "" {
+	socket := os.Getenv("NOTIFY_SOCKET")
+	if socket == "" {
 		return Supervisor{}, nil
 	}
-	watchdog, err := systemd.SdWatchdogEnabled(false)
+	watchdog, err := watchdogFromEnv(os.Getenv("WATCHDOG_USEC"), os.Getenv("WATCHDOG_PID"))
+	return Supervisor{Send: func(state string) error { return notifySocket(socket, state) }, Watchdog: watchdog}, err
+}
+
+// notifySocket sends a datagram to a unix socket; a name that begins with @ is in the abstract
+// namespace.
+func notifySocket(name, state string) error {
+	conn, err := net.Dial("unixgram", name)
 	if err != nil {
-		return Supervisor{}, fmt.Errorf("%w: %w", ErrUsage, err)
-	}
-	send := func(state string) error {
-		_, err := systemd.SdNotify(false, state)
 		return err
 	}
-	return Supervisor{Send: send, Watchdog: watchdog}, nil
+	_, err = io.WriteString(conn, state)
+	return errors.Join(err, conn.Close())
+}
+
+// watchdogFromEnv returns the time that WATCHDOG_USEC gives, unless WATCHDOG_PID names another
+// process.
+func watchdogFromEnv(micros, pid string) (time.Duration, error) {
+	if micros == "" || pid != "" && pid != strconv.Itoa(os.Getpid()) {
+		return 0, nil
+	}
+	n, err := strconv.ParseInt(micros, 10, 64)
+	if err != nil || n <= 0 || n > math.MaxInt64/int64(time.Microsecond) {
+		return 0, fmt.Errorf("%w: WATCHDOG_USEC=%q is not a number of microseconds", ErrUsage, micros)
+	}
+	return time.Duration(n) * time.Microsecond, nil
 }
 
 // phase is what a supervisor distinguishes in the life of a service.
@@ -71,9 +93,9 @@ func (n *notices) next(p phase, status string, alive bool, grace time.Duration) 
 		// The recovery of a large log takes longer than any fixed time to start.
 		lines = append(lines, fmt.Sprintf("EXTEND_TIMEOUT_USEC=%d", moreTime.Microseconds()))
 	case p == serving && n.phase != serving:
-		lines = append(lines, systemd.SdNotifyReady)
+		lines = append(lines, "READY=1")
 	case p == stopping && n.phase != stopping:
-		lines = append(lines, systemd.SdNotifyStopping, fmt.Sprintf("EXTEND_TIMEOUT_USEC=%d", (grace+moreTime).Microseconds()))
+		lines = append(lines, "STOPPING=1", fmt.Sprintf("EXTEND_TIMEOUT_USEC=%d", (grace+moreTime).Microseconds()))
 	}
 	n.phase = p
 	if status != n.status {
@@ -81,7 +103,7 @@ func (n *notices) next(p phase, status string, alive bool, grace time.Duration) 
 		lines = append(lines, "STATUS="+strings.ReplaceAll(status, "\n", " "))
 	}
 	if n.watched && alive {
-		lines = append(lines, systemd.SdNotifyWatchdog)
+		lines = append(lines, "WATCHDOG=1")
 	}
 	return strings.Join(lines, "\n")
 }

@@ -1,6 +1,9 @@
 package daemon
 
 import (
+	"os"
+	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -69,4 +72,24 @@ func TestTheStatusTellsWhyTheServiceIsNotReady(t *testing.T) {
 	}
 	close(ended)
 	require.NoError(t, r.end())
+}
+
+func TestTheWatchdogTimeIsThatOfThisProcess(t *testing.T) {
+	self := strconv.Itoa(os.Getpid())
+	for _, c := range []struct {
+		micros, pid string
+		want        time.Duration
+	}{{"", "", 0}, {"20000", "", 20 * time.Millisecond}, {"20000", self, 20 * time.Millisecond}, {"20000", self + "0", 0}, {"", self, 0}} {
+		got, err := watchdogFromEnv(c.micros, c.pid)
+		require.NoError(t, err)
+		assert.Equal(t, c.want, got, "%v", c)
+	}
+	for _, micros := range []string{"soon", "0", "-1", "1.5", "9223372036854775807"} {
+		_, err := watchdogFromEnv(micros, "")
+		require.ErrorIs(t, err, ErrUsage, micros)
+	}
+}
+
+func TestASupervisorWithoutASocketIsAnError(t *testing.T) {
+	require.Error(t, notifySocket(filepath.Join(t.TempDir(), "absent"), "READY=1"))
 }
