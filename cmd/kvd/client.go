@@ -26,8 +26,8 @@ const (
 	envTLSCA    = "KVD_TLS_CA"
 	envTLSCert  = "KVD_TLS_CERT"
 	envTLSKey   = "KVD_TLS_KEY"
-	envToken    = "KVD_TOKEN" // the token itself
-	envTokenOf  = "KVD_TOKEN_FILE"
+	envToken    = "KVD_TOKEN"      // the token itself
+	envTokenOf  = "KVD_TOKEN_FILE" // #nosec G101 -- the name of a variable
 )
 
 // clientEnv lists the variables of client commands that are no settings of the server.

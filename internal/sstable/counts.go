@@ -20,8 +20,8 @@ type countCell struct {
 // Goroutines may share a cell.
 func (c *counts) mine() *countCell {
 	var here byte
-	const golden = 0x9e3779b97f4a7c15 // spreads the bits in which stacks differ
-	stack := uint64(uintptr(unsafe.Pointer(&here))) >> 11
+	const golden = 0x9e3779b97f4a7c15                     // spreads the bits in which stacks differ
+	stack := uint64(uintptr(unsafe.Pointer(&here))) >> 11 // #nosec G103 -- only a number to spread counts by
 	return &c[stack*golden>>(64-countBits)]
 }
 

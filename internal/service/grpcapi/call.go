@@ -120,8 +120,10 @@ func (a *api) admit(ctx context.Context, info *tap.Info) (context.Context, error
 	if long {
 		c.stall = time.AfterFunc(o.Deadline, func() { c.kill(context.DeadlineExceeded) })
 	} else if deadline, has := ctx.Deadline(); !has {
+		// #nosec G118 -- ends with its parent, when the stream ends: see expire
 		c.Context, c.expire = context.WithTimeout(c.Context, min(o.Deadline, a.server.MaxDeadline()))
 	} else if latest := time.Now().Add(a.server.MaxDeadline()); deadline.After(latest) {
+		// #nosec G118 -- ends with its parent, when the stream ends: see expire
 		c.Context, c.expire = context.WithDeadline(c.Context, latest)
 	}
 	c.conn.bind(c)
