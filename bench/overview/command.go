@@ -93,7 +93,7 @@ func (o *options) compare(ctx context.Context, stdout, stderr io.Writer) error {
 	}
 	page := newPage(r)
 	benchreport.PrintEnvironment(stdout, o.dir, commit)
-	err := errors.Join(failed, benchreport.PrintPage(stdout, page), results.Write(o.report, r, page.HTML()))
+	err := errors.Join(failed, benchreport.PrintPage(stdout, page), results.Write(o.report, r, page.Files()))
 	fmt.Fprintf(stderr, "report: %s\n", filepath.Join(o.report, results.ReportFile))
 	return err
 }
