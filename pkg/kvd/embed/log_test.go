@@ -19,7 +19,9 @@ func TestLinesSayWhatToDo(t *testing.T) {
 		tell func(*event.Listener)
 		says []string
 	}{
-		"damage":            {func(l *event.Listener) { l.Corruption(cause) }, []string{"ERROR", "reads of it fail", "kvd check", "no space left"}},
+		"damage": {func(l *event.Listener) {
+			l.Damaged(event.Damage{File: "p-0000/000001.sst", Offset: 7, Reason: "checksum"})
+		}, []string{"ERROR", "reads of it fail", "kvd check", "000001.sst", "offset=7"}},
 		"background work":   {func(l *event.Listener) { l.BackgroundError(cause) }, []string{"ERROR", "tried again", "no space left"}},
 		"failure":           {func(l *event.Listener) { l.Failed(cause) }, []string{"ERROR", "every call fails", "open it again", "no space left"}},
 		"a torn tail":       {func(l *event.Listener) { l.TailDropped(event.TailDrop{File: "000001.wal", Bytes: 7}) }, []string{"WARN", "never acknowledged as synced", "000001.wal"}},
