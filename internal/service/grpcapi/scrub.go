@@ -55,8 +55,8 @@ func (s *scrubStream) told(step service.ScrubStep) {
 
 // send sends a response, within a deadline, if the client is still an administrator.
 func (s *scrubStream) send(r *kvdpb.ScrubResponse) error {
-	server := s.call.api.server
-	if _, err := server.Authorize(s.call.work.Session, service.Admin, time.Now()); err != nil {
+	server, work := s.call.api.server, &s.call.work
+	if err := server.Authorize(&work.Caller, work.Session, service.Admin, time.Now()); err != nil {
 		return err
 	}
 	s.call.busy.Store(false)
