@@ -50,17 +50,17 @@ func (f *fixture) calls(t testing.TB) *callConn {
 	t.Helper()
 	conn, err := f.listener.Dial()
 	require.NoError(t, err)
-	return newCallConn(t, conn)
+	return newCallConn(t, conn, "")
 }
 
-func newCallConn(t testing.TB, conn net.Conn) *callConn {
+func newCallConn(t testing.TB, conn net.Conn, token string) *callConn {
 	t.Helper()
 	t.Cleanup(func() { _ = conn.Close() }) // some are closed earlier
 	require.NoError(t, conn.SetDeadline(testwait.Deadline()))
 	hello := frame.PreambleOf(frame.VersionCalls)
 	_, err := io.WriteString(conn, hello)
 	require.NoError(t, err)
-	_, err = conn.Write(frame.AppendSignIn(nil, ""))
+	_, err = conn.Write(frame.AppendSignIn(nil, token))
 	require.NoError(t, err)
 	c := &rawConn{conn, bufio.NewReader(conn)}
 	answer := make([]byte, len(hello))

@@ -151,6 +151,18 @@ func (s *gatedStore) lookupCachedAt(ctx context.Context, lookups []*kv.Lookup, a
 	return s.Store.LookupCachedAt(lookups, at)
 }
 
+// LookupCachedAt implements Reader. Where there is no room it answers nothing.
+func (s *gatedStore) LookupCachedAt(lookups []*kv.Lookup, at kv.SeqNum) (_ kv.SeqNum, answered bool, err error) {
+	size := sizeOfLookups(lookups)
+	for _, k := range []Kind{Reads, cachedReads} {
+		if s.gates[k].TryEnter(size) {
+			defer s.gates[k].Leave(size)
+			return s.Store.LookupCachedAt(lookups, at)
+		}
+	}
+	return 0, false, nil
+}
+
 func sizeOfLookups(lookups []*kv.Lookup) admission.Size {
 	size := admission.Size{Ops: len(lookups)}
 	for _, l := range lookups {

@@ -13,10 +13,12 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/kvd-db/kvd/internal/auth"
 	"github.com/kvd-db/kvd/internal/kv"
 	"github.com/kvd-db/kvd/internal/service"
 	"github.com/kvd-db/kvd/internal/service/servicetest"
 	"github.com/kvd-db/kvd/internal/testwait"
+	"github.com/kvd-db/kvd/internal/vfs"
 	kvdpb "github.com/kvd-db/kvd/pkg/kvdpb/kvd/v1"
 )
 
@@ -471,4 +473,48 @@ func TestTransactionsAreAdmittedLikeAllCalls(t *testing.T) {
 	assert.EqualValues(t, 1, f.requests("BeginSnapshot", codes.ResourceExhausted))
 	assert.EqualValues(t, 1, f.requests("BeginSnapshot", codes.Internal))
 	assert.EqualValues(t, 1, f.requests("Commit", codes.DeadlineExceeded))
+}
+
+// A snapshot is begun with a read if memory has the answer, by gRPC and in frames. A key that may
+// not be read, or whose answer is not at hand, is left to another read.
+func TestASnapshotBeginsWithARead(t *testing.T) {
+	clients := []*client{{name: "user", read: []string{"user/"}, write: []string{""}}}
+	fsys := vfs.NewMem()
+	tokens(t, fsys, clients)
+	authority, err := auth.Open(fsys, "tokens", func(err error) { assert.NoError(t, err) })
+	require.NoError(t, err)
+	store := servicetest.New(kv.DefaultLimits)
+	store.OnCached = func(key []byte) bool { return string(key) != "user/on disk" }
+	f := start(t, store, func() *service.Server { return service.New(store, service.Options{Auth: authority}, protocols...) })
+	ctx := signedIn(testContext(t), clients[0].token)
+	for key, bytes := range map[string]int{"user/small": 1, "user/large": 16<<10 + 1, "user/on disk": 1, "other": 1} {
+		_, err := f.kv.Put(ctx, &kvdpb.PutRequest{Item: &kvdpb.Item{Key: []byte(key), Value: make([]byte, bytes)}})
+		require.NoError(t, err)
+	}
+	conn, err := f.listener.Dial()
+	require.NoError(t, err)
+	byFrames := newCallConn(t, conn, clients[0].token)
+	for name, txn := range map[string]kvdpb.TxnServiceClient{"gRPC": f.txn, "frames": kvdpb.NewTxnServiceClient(byFrames)} {
+		for key, want := range map[string]string{
+			"": "-", "user/small": "found", "user/absent": "absent", "user/large": "-", "user/on disk": "-", "other": "-",
+			"user/" + strings.Repeat("k", 5000): "-",
+		} {
+			s, err := txn.BeginSnapshot(ctx, &kvdpb.BeginSnapshotRequest{ReadKey: []byte(key)})
+			require.NoError(t, err, name)
+			got := "-"
+			switch {
+			case s.Read.GetFound():
+				got = "found"
+				assert.Equal(t, []byte{0}, s.Read.Item.Value)
+				assert.LessOrEqual(t, s.Read.Item.Version, s.Version)
+			case s.Read != nil:
+				got = "absent"
+			}
+			assert.Equal(t, want, got, "%s: %.20s", name, key)
+			_, err = txn.ReleaseSnapshot(ctx, &kvdpb.ReleaseSnapshotRequest{SnapshotId: s.SnapshotId})
+			require.NoError(t, err)
+		}
+	}
+	require.NoError(t, byFrames.Close())
+	testwait.Until(t, func() bool { return f.Stats().Bytes == 0 })
 }

@@ -34,6 +34,14 @@ func BenchmarkCallers(b *testing.B) {
 	}
 }
 
+// BenchmarkUpdate is BenchmarkCallers of transactions that read and write one key, on a server with
+// its store on disk in the same process.
+func BenchmarkUpdate(b *testing.B) {
+	for _, callers := range []int{1, 64, 256} {
+		b.Run(fmt.Sprintf("callers=%d", callers), func(b *testing.B) { callersOf(b, startTCP(b), "update", callers) })
+	}
+}
+
 // callersOf makes b.N calls, shared out among callers.
 func callersOf(b *testing.B, db *Client, what string, callers int) {
 	ctx := context.Background()
@@ -49,6 +57,16 @@ func callersOf(b *testing.B, db *Client, what string, callers int) {
 		call = func(key []byte) error {
 			_, err := db.Get(ctx, key)
 			return err
+		}
+	}
+	if what == "update" {
+		call = func(key []byte) error {
+			return db.Update(ctx, func(tx *Txn) error {
+				if _, err := tx.Get(ctx, key); err != nil {
+					return err
+				}
+				return tx.Put(ctx, key, value)
+			})
 		}
 	}
 	runtime.GC()

@@ -200,10 +200,11 @@ func (h *hooked) Execute(ctx context.Context, e *backend.Execution, o backend.Wr
 	return done, h.end(c, err)
 }
 
-// BeginSnapshot implements backend.Backend.
-func (h *hooked) BeginSnapshot(ctx context.Context, lease time.Duration) (backend.Snapshot, error) {
+// BeginSnapshot implements backend.Backend. It does not read the key, since a read is a call of its
+// own to the hook.
+func (h *hooked) BeginSnapshot(ctx context.Context, lease time.Duration, _ []byte) (backend.Snapshot, error) {
 	c := h.begin("snapshot", nil)
-	s, err := h.Backend.BeginSnapshot(ctx, lease)
+	s, err := h.Backend.BeginSnapshot(ctx, lease, nil)
 	return s, h.end(c, err)
 }
 

@@ -35,24 +35,26 @@ func (c *Client) Snapshot(ctx context.Context, opts ...TxnOption) (*Snapshot, er
 	if err != nil {
 		return nil, &Error{Op: "snapshot", Err: err}
 	}
-	return c.snapshot(ctx, &o)
+	s, _, err := c.snapshot(ctx, &o, nil)
+	return s, err
 }
 
-func (c *Client) snapshot(ctx context.Context, o *txnOptions) (*Snapshot, error) {
+// snapshot returns a snapshot, and what it reads of key if the backend has read that already.
+func (c *Client) snapshot(ctx context.Context, o *txnOptions, key []byte) (*Snapshot, *backend.Answer, error) {
 	const name = "snapshot"
 	if err := c.enter(ctx, name, nil); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	defer c.calls.leave()
-	begun, err := c.backend.BeginSnapshot(ctx, o.lease)
+	begun, err := c.backend.BeginSnapshot(ctx, o.lease, key)
 	if err != nil {
-		return nil, failed(name, err)
+		return nil, nil, failed(name, err)
 	}
 	s := &Snapshot{client: c, id: begun.ID, at: backend.ReadVersion{Version: begun.Version, Epoch: begun.Epoch}}
 	s.lease = newLease(c.open, begun.Lease, o.maxAge, func(ctx context.Context) (time.Duration, error) {
 		return c.keepSnapshot(ctx, s.id, o.lease)
 	})
-	return s, nil
+	return s, begun.Read, nil
 }
 
 // View calls fn with a snapshot of the newest version and closes the snapshot. If the server
@@ -79,7 +81,7 @@ func (c *Client) View(ctx context.Context, fn func(s *Snapshot) error, opts ...T
 // viewOnce calls fn with a snapshot. After an error it reports whether the server lost
 // that.
 func (c *Client) viewOnce(ctx context.Context, o *txnOptions, fn func(s *Snapshot) error) (lost bool, err error) {
-	s, err := c.snapshot(ctx, o)
+	s, _, err := c.snapshot(ctx, o, nil)
 	if err != nil {
 		return false, err
 	}

@@ -196,16 +196,15 @@ func (t *Txn) Discard() {
 	}
 }
 
-// begin returns the snapshot, taking it if this is the first read.
-func (t *Txn) begin(ctx context.Context) (*Snapshot, error) {
+// begin returns the snapshot, taking it if this is the first read. Taking it may read a key, too,
+// unless that is nil; then read is what the key holds.
+func (t *Txn) begin(ctx context.Context, key []byte) (_ *Snapshot, read *backend.Answer, err error) {
 	if t.snapshot == nil {
-		s, err := t.client.snapshot(ctx, &t.options)
-		if err != nil {
-			return nil, err
+		if t.snapshot, read, err = t.client.snapshot(ctx, &t.options, key); err != nil {
+			return nil, nil, err
 		}
-		t.snapshot = s
 	}
-	return t.snapshot, nil
+	return t.snapshot, read, nil
 }
 
 // lookup returns what the transaction sees of a key. The item has no key.
@@ -214,12 +213,20 @@ func (t *Txn) lookup(ctx context.Context, key []byte, o readOptions) (Lookup, er
 		o.tookNoTime()
 		return found, nil
 	}
-	s, err := t.begin(ctx)
+	first := key
+	if o.timings != nil {
+		first = nil // the read is timed, so it is a call of its own
+	}
+	s, read, err := t.begin(ctx, first)
 	if err != nil {
 		return Lookup{}, err
 	}
 	if err := t.reads.add(key); err != nil {
 		return Lookup{}, &Error{Op: "get", Err: err}
+	}
+	if read != nil {
+		t.reads.expiring.add(key, read.Item.TTL)
+		return Lookup{Item: Item(read.Item), Found: read.Found}, nil
 	}
 	s.readAt(&o)
 	item, err := t.client.get(ctx, key, o)

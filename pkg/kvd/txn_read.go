@@ -66,7 +66,7 @@ func (t *Txn) GetMany(ctx context.Context, keys [][]byte, opts ...ReadOption) ([
 		o.tookNoTime()
 		return found, nil
 	}
-	s, err := t.begin(ctx)
+	s, _, err := t.begin(ctx, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -110,7 +110,7 @@ func (t *Txn) scan(ctx context.Context, r Range, o scanOptions, yield func(Item,
 	if err != nil {
 		return &Error{Op: name, Err: err}
 	}
-	s, err := t.begin(ctx)
+	s, _, err := t.begin(ctx, nil)
 	if err != nil {
 		return err
 	}

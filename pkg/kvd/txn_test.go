@@ -1,12 +1,14 @@
 package kvd
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"strconv"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -14,6 +16,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/kvd-db/kvd/internal/service"
 	"github.com/kvd-db/kvd/pkg/kvd/internal/servertest"
 	kvdpb "github.com/kvd-db/kvd/pkg/kvdpb/kvd/v1"
 )
@@ -369,4 +372,43 @@ func TestATransactionReadsOnlySoMuch(t *testing.T) {
 	for _, err := range tx.Scan(ctx, All()) {
 		require.ErrorIs(t, err, ErrTooLarge)
 	}
+}
+
+// A transaction whose first read is of one key takes its snapshot with that read, and its snapshot is
+// released with the next one: two frames for each.
+func TestATransactionBeginsWithItsFirstRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx := t.Context()
+		c := serve(t, nil, service.Options{})
+		db := c.open(t)
+		key, absent := []byte("k"), []byte("absent")
+		require.NoError(t, db.Put(ctx, key, []byte("v"), TTL(time.Hour)))
+		frames := c.server.Stats().RawFrames
+		for range 3 {
+			require.NoError(t, db.Update(ctx, func(tx *Txn) error {
+				item, err := tx.GetItem(ctx, key)
+				assert.Equal(t, "v", string(item.Value))
+				assert.Equal(t, string(key), string(item.Key))
+				return errors.Join(err, tx.Put(ctx, []byte("other"), nil))
+			}))
+		}
+		assert.Equal(t, frames+6, c.server.Stats().RawFrames)
+
+		conflicts := func(key []byte, write func() error) {
+			t.Helper()
+			tx, err := db.Begin()
+			require.NoError(t, err)
+			_, err = tx.Get(ctx, key)
+			if !bytes.Equal(key, []byte("k")) {
+				require.ErrorIs(t, err, ErrNotFound)
+			}
+			require.NoError(t, write())
+			require.NoError(t, tx.Put(ctx, []byte("other"), nil))
+			_, err = tx.Commit(ctx)
+			require.ErrorIs(t, err, ErrConflict)
+		}
+		conflicts(absent, func() error { return db.Put(ctx, absent, nil) })
+		conflicts(key, func() error { return db.Put(ctx, key, []byte("v"), TTL(time.Second)) })
+		conflicts(key, func() error { c.store.Advance(time.Minute); return nil })
+	})
 }

@@ -39,6 +39,10 @@ func LoadOf(req any) (l service.Load) {
 		addKeys(&l, r.Keys)
 	case *kvdpb.WriteRequest:
 		addMutations(&l, r.Mutations)
+	case *kvdpb.BeginSnapshotRequest:
+		if len(r.ReadKey) > 0 {
+			l.Add(r.ReadKey, 0)
+		}
 	case *kvdpb.CommitRequest:
 		addMutations(&l, r.Mutations)
 		addKeys(&l, r.ReadKeys)

@@ -26,7 +26,7 @@ func (l *local) Operate(ctx context.Context, op backend.Op, t *backend.Timings) 
 }
 
 // BeginSnapshot implements backend.Backend.
-func (l *local) BeginSnapshot(ctx context.Context, lease time.Duration) (backend.Snapshot, error) {
+func (l *local) BeginSnapshot(ctx context.Context, lease time.Duration, _ []byte) (backend.Snapshot, error) {
 	s, err := l.engine.BeginSnapshot(ctx, lease)
 	if err != nil {
 		return backend.Snapshot{}, failure(err)

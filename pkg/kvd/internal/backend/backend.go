@@ -43,7 +43,8 @@ type Backend interface {
 	Execute(ctx context.Context, e *Execution, o WriteOptions) (Executed, error)
 
 	// BeginSnapshot pins the newest version. A lease of 0 leaves its length to the backend.
-	BeginSnapshot(ctx context.Context, lease time.Duration) (Snapshot, error)
+	// key, unless it is nil, is what the caller reads next; the backend may read it at once.
+	BeginSnapshot(ctx context.Context, lease time.Duration, key []byte) (Snapshot, error)
 	// KeepSnapshot renews a lease from now on, and returns what was granted.
 	KeepSnapshot(ctx context.Context, id uint64, lease time.Duration) (granted time.Duration, err error)
 	// ReleaseSnapshot ends a lease. It does not wait for a server.
@@ -205,4 +206,5 @@ type Snapshot struct {
 	Version uint64
 	Epoch   uint64 // the opening of the store that Version belongs to; 0: not known
 	Lease   time.Duration
+	Read    *Answer // of the key that BeginSnapshot was given; nil: it was not read
 }

@@ -103,7 +103,7 @@ func (c caller) callAll(t *testing.T) {
 	ctx := t.Context()
 	_, err := c.Apply(ctx, putAll("a", "b"), backend.WriteOptions{})
 	require.NoError(t, err)
-	s, err := c.BeginSnapshot(ctx, time.Minute)
+	s, err := c.BeginSnapshot(ctx, time.Minute, nil)
 	require.NoError(t, err)
 	granted, err := c.KeepSnapshot(ctx, s.ID, time.Minute)
 	require.NoError(t, err)
@@ -282,7 +282,7 @@ func TestReleasesTravelWithTheNextCall(t *testing.T) {
 		db.mustPut(t, "k", "v")
 		frames := s.Server.Stats().RawFrames
 		for range 10 {
-			begun, err := db.BeginSnapshot(t.Context(), time.Minute)
+			begun, err := db.BeginSnapshot(t.Context(), time.Minute, nil)
 			require.NoError(t, err)
 			db.ReleaseSnapshot(begun.ID)
 			assert.LessOrEqual(t, s.Store.SnapshotCount(), 1)
@@ -292,7 +292,7 @@ func TestReleasesTravelWithTheNextCall(t *testing.T) {
 		time.Sleep(3 * maxTick)
 		assert.Equal(t, frames+11, s.Server.Stats().RawFrames)
 		assert.Zero(t, s.Store.SnapshotCount())
-		begun, err := db.BeginSnapshot(t.Context(), time.Minute)
+		begun, err := db.BeginSnapshot(t.Context(), time.Minute, nil)
 		require.NoError(t, err)
 		db.ReleaseSnapshot(begun.ID)
 		require.NoError(t, db.Close())
@@ -310,7 +310,7 @@ func TestCloseDoesNotWaitForAServerThatHangs(t *testing.T) {
 			return hungConn{conn, &hung}, err
 		}, Options{Conns: 1})
 		db.mustPut(t, "k", "v")
-		begun, err := db.BeginSnapshot(t.Context(), time.Minute)
+		begun, err := db.BeginSnapshot(t.Context(), time.Minute, nil)
 		require.NoError(t, err)
 		hung.Store(true)
 		db.ReleaseSnapshot(begun.ID)

@@ -64,7 +64,7 @@ func TestEveryAnswerTellsAVersion(t *testing.T) {
 				return db.GetMany(ctx, [][]byte{[]byte("k")}, newest, nil, func(int, backend.Item, bool) {})
 			},
 			"snapshot": func(db caller) error {
-				s, err := db.BeginSnapshot(ctx, 0)
+				s, err := db.BeginSnapshot(ctx, 0, nil)
 				db.ReleaseSnapshot(s.ID)
 				return err
 			},

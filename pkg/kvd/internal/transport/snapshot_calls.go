@@ -12,12 +12,13 @@ import (
 	kvdpb "github.com/kvd-db/kvd/pkg/kvdpb/kvd/v1"
 )
 
-// BeginSnapshot implements backend.Backend.
-func (c *Network) BeginSnapshot(ctx context.Context, lease time.Duration) (backend.Snapshot, error) {
+// BeginSnapshot implements backend.Backend. A server that does not read the key leaves that to the
+// caller.
+func (c *Network) BeginSnapshot(ctx context.Context, lease time.Duration, key []byte) (backend.Snapshot, error) {
 	tries := c.attempts(ctx)
 	r := new(kvdpb.BeginSnapshotResponse)
 	err := c.perform(ctx, &tries, &remote{
-		method: methodBeginSnapshot, request: &kvdpb.BeginSnapshotRequest{LeaseMs: leaseMillis(lease)}, response: r,
+		method: methodBeginSnapshot, request: &kvdpb.BeginSnapshotRequest{LeaseMs: leaseMillis(lease), ReadKey: key}, response: r,
 	})
 	if err != nil {
 		return backend.Snapshot{}, err
@@ -26,7 +27,14 @@ func (c *Network) BeginSnapshot(ctx context.Context, lease time.Duration) (backe
 		return backend.Snapshot{}, &backend.Failure{Attempts: 1, Err: backend.ErrInternal, Message: "the server's snapshot has no version"}
 	}
 	c.requestIDs.observe(r.Version)
-	return backend.Snapshot{ID: r.SnapshotId, Version: r.Version, Epoch: r.Epoch, Lease: leaseOf(r.LeaseMs)}, nil
+	s := backend.Snapshot{ID: r.SnapshotId, Version: r.Version, Epoch: r.Epoch, Lease: leaseOf(r.LeaseMs)}
+	if r.Read != nil && len(key) > 0 {
+		s.Read = &backend.Answer{Version: r.Version, Found: r.Read.Found}
+		if r.Read.Found {
+			s.Read.Item = itemOf(r.Read.Item)
+		}
+	}
+	return s, nil
 }
 
 // KeepSnapshot implements backend.Backend.

@@ -24,7 +24,9 @@ const (
 type BeginSnapshotRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The duration, unless renewed; 0 lets the server choose. The server may grant less.
-	LeaseMs       uint32 `protobuf:"varint,1,opt,name=lease_ms,json=leaseMs,proto3" json:"lease_ms,omitempty"`
+	LeaseMs uint32 `protobuf:"varint,1,opt,name=lease_ms,json=leaseMs,proto3" json:"lease_ms,omitempty"`
+	// A key to read at the version; empty: none. The server reads it if that costs no wait.
+	ReadKey       []byte `protobuf:"bytes,2,opt,name=read_key,json=readKey,proto3" json:"read_key,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -66,6 +68,13 @@ func (x *BeginSnapshotRequest) GetLeaseMs() uint32 {
 	return 0
 }
 
+func (x *BeginSnapshotRequest) GetReadKey() []byte {
+	if x != nil {
+		return x.ReadKey
+	}
+	return nil
+}
+
 // BeginSnapshotResponse identifies the snapshot.
 type BeginSnapshotResponse struct {
 	state      protoimpl.MessageState `protogen:"open.v1"`
@@ -77,7 +86,9 @@ type BeginSnapshotResponse struct {
 	// The random id of the opening of the store that the version belongs to, never 0. The
 	// client returns it with the version: after a crash, or in a store restored from a
 	// copy, the same version may mean something else.
-	Epoch         uint64 `protobuf:"fixed64,4,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	Epoch uint64 `protobuf:"fixed64,4,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	// What read_key has. If it is not set, the client reads the key itself.
+	Read          *BatchGetResponse_Lookup `protobuf:"bytes,5,opt,name=read,proto3" json:"read,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -138,6 +149,13 @@ func (x *BeginSnapshotResponse) GetEpoch() uint64 {
 		return x.Epoch
 	}
 	return 0
+}
+
+func (x *BeginSnapshotResponse) GetRead() *BatchGetResponse_Lookup {
+	if x != nil {
+		return x.Read
+	}
+	return nil
 }
 
 // KeepSnapshotRequest renews a lease.
@@ -651,15 +669,17 @@ var File_kvd_v1_txn_proto protoreflect.FileDescriptor
 
 const file_kvd_v1_txn_proto_rawDesc = "" +
 	"\n" +
-	"\x10kvd/v1/txn.proto\x12\x06kvd.v1\x1a\x0fkvd/v1/kv.proto\"1\n" +
+	"\x10kvd/v1/txn.proto\x12\x06kvd.v1\x1a\x0fkvd/v1/kv.proto\"L\n" +
 	"\x14BeginSnapshotRequest\x12\x19\n" +
-	"\blease_ms\x18\x01 \x01(\rR\aleaseMs\"\x83\x01\n" +
+	"\blease_ms\x18\x01 \x01(\rR\aleaseMs\x12\x19\n" +
+	"\bread_key\x18\x02 \x01(\fR\areadKey\"\xb8\x01\n" +
 	"\x15BeginSnapshotResponse\x12\x1f\n" +
 	"\vsnapshot_id\x18\x01 \x01(\x06R\n" +
 	"snapshotId\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\x04R\aversion\x12\x19\n" +
 	"\blease_ms\x18\x03 \x01(\rR\aleaseMs\x12\x14\n" +
-	"\x05epoch\x18\x04 \x01(\x06R\x05epoch\"Q\n" +
+	"\x05epoch\x18\x04 \x01(\x06R\x05epoch\x123\n" +
+	"\x04read\x18\x05 \x01(\v2\x1f.kvd.v1.BatchGetResponse.LookupR\x04read\"Q\n" +
 	"\x13KeepSnapshotRequest\x12\x1f\n" +
 	"\vsnapshot_id\x18\x01 \x01(\x06R\n" +
 	"snapshotId\x12\x19\n" +
@@ -725,38 +745,40 @@ var file_kvd_v1_txn_proto_goTypes = []any{
 	(*ExecuteRequest)(nil),          // 8: kvd.v1.ExecuteRequest
 	(*ExecuteResponse)(nil),         // 9: kvd.v1.ExecuteResponse
 	(*ExecuteRequest_Guard)(nil),    // 10: kvd.v1.ExecuteRequest.Guard
-	(*Range)(nil),                   // 11: kvd.v1.Range
-	(*Mutation)(nil),                // 12: kvd.v1.Mutation
-	(*RequestOptions)(nil),          // 13: kvd.v1.RequestOptions
-	(*ResponseMeta)(nil),            // 14: kvd.v1.ResponseMeta
-	(*Precondition)(nil),            // 15: kvd.v1.Precondition
+	(*BatchGetResponse_Lookup)(nil), // 11: kvd.v1.BatchGetResponse.Lookup
+	(*Range)(nil),                   // 12: kvd.v1.Range
+	(*Mutation)(nil),                // 13: kvd.v1.Mutation
+	(*RequestOptions)(nil),          // 14: kvd.v1.RequestOptions
+	(*ResponseMeta)(nil),            // 15: kvd.v1.ResponseMeta
+	(*Precondition)(nil),            // 16: kvd.v1.Precondition
 }
 var file_kvd_v1_txn_proto_depIdxs = []int32{
-	11, // 0: kvd.v1.CommitRequest.read_ranges:type_name -> kvd.v1.Range
-	12, // 1: kvd.v1.CommitRequest.mutations:type_name -> kvd.v1.Mutation
-	13, // 2: kvd.v1.CommitRequest.options:type_name -> kvd.v1.RequestOptions
-	14, // 3: kvd.v1.CommitResponse.meta:type_name -> kvd.v1.ResponseMeta
-	10, // 4: kvd.v1.ExecuteRequest.guards:type_name -> kvd.v1.ExecuteRequest.Guard
-	12, // 5: kvd.v1.ExecuteRequest.then_mutations:type_name -> kvd.v1.Mutation
-	12, // 6: kvd.v1.ExecuteRequest.else_mutations:type_name -> kvd.v1.Mutation
-	13, // 7: kvd.v1.ExecuteRequest.options:type_name -> kvd.v1.RequestOptions
-	14, // 8: kvd.v1.ExecuteResponse.meta:type_name -> kvd.v1.ResponseMeta
-	15, // 9: kvd.v1.ExecuteRequest.Guard.precondition:type_name -> kvd.v1.Precondition
-	0,  // 10: kvd.v1.TxnService.BeginSnapshot:input_type -> kvd.v1.BeginSnapshotRequest
-	2,  // 11: kvd.v1.TxnService.KeepSnapshot:input_type -> kvd.v1.KeepSnapshotRequest
-	4,  // 12: kvd.v1.TxnService.ReleaseSnapshot:input_type -> kvd.v1.ReleaseSnapshotRequest
-	6,  // 13: kvd.v1.TxnService.Commit:input_type -> kvd.v1.CommitRequest
-	8,  // 14: kvd.v1.TxnService.Execute:input_type -> kvd.v1.ExecuteRequest
-	1,  // 15: kvd.v1.TxnService.BeginSnapshot:output_type -> kvd.v1.BeginSnapshotResponse
-	3,  // 16: kvd.v1.TxnService.KeepSnapshot:output_type -> kvd.v1.KeepSnapshotResponse
-	5,  // 17: kvd.v1.TxnService.ReleaseSnapshot:output_type -> kvd.v1.ReleaseSnapshotResponse
-	7,  // 18: kvd.v1.TxnService.Commit:output_type -> kvd.v1.CommitResponse
-	9,  // 19: kvd.v1.TxnService.Execute:output_type -> kvd.v1.ExecuteResponse
-	15, // [15:20] is the sub-list for method output_type
-	10, // [10:15] is the sub-list for method input_type
-	10, // [10:10] is the sub-list for extension type_name
-	10, // [10:10] is the sub-list for extension extendee
-	0,  // [0:10] is the sub-list for field type_name
+	11, // 0: kvd.v1.BeginSnapshotResponse.read:type_name -> kvd.v1.BatchGetResponse.Lookup
+	12, // 1: kvd.v1.CommitRequest.read_ranges:type_name -> kvd.v1.Range
+	13, // 2: kvd.v1.CommitRequest.mutations:type_name -> kvd.v1.Mutation
+	14, // 3: kvd.v1.CommitRequest.options:type_name -> kvd.v1.RequestOptions
+	15, // 4: kvd.v1.CommitResponse.meta:type_name -> kvd.v1.ResponseMeta
+	10, // 5: kvd.v1.ExecuteRequest.guards:type_name -> kvd.v1.ExecuteRequest.Guard
+	13, // 6: kvd.v1.ExecuteRequest.then_mutations:type_name -> kvd.v1.Mutation
+	13, // 7: kvd.v1.ExecuteRequest.else_mutations:type_name -> kvd.v1.Mutation
+	14, // 8: kvd.v1.ExecuteRequest.options:type_name -> kvd.v1.RequestOptions
+	15, // 9: kvd.v1.ExecuteResponse.meta:type_name -> kvd.v1.ResponseMeta
+	16, // 10: kvd.v1.ExecuteRequest.Guard.precondition:type_name -> kvd.v1.Precondition
+	0,  // 11: kvd.v1.TxnService.BeginSnapshot:input_type -> kvd.v1.BeginSnapshotRequest
+	2,  // 12: kvd.v1.TxnService.KeepSnapshot:input_type -> kvd.v1.KeepSnapshotRequest
+	4,  // 13: kvd.v1.TxnService.ReleaseSnapshot:input_type -> kvd.v1.ReleaseSnapshotRequest
+	6,  // 14: kvd.v1.TxnService.Commit:input_type -> kvd.v1.CommitRequest
+	8,  // 15: kvd.v1.TxnService.Execute:input_type -> kvd.v1.ExecuteRequest
+	1,  // 16: kvd.v1.TxnService.BeginSnapshot:output_type -> kvd.v1.BeginSnapshotResponse
+	3,  // 17: kvd.v1.TxnService.KeepSnapshot:output_type -> kvd.v1.KeepSnapshotResponse
+	5,  // 18: kvd.v1.TxnService.ReleaseSnapshot:output_type -> kvd.v1.ReleaseSnapshotResponse
+	7,  // 19: kvd.v1.TxnService.Commit:output_type -> kvd.v1.CommitResponse
+	9,  // 20: kvd.v1.TxnService.Execute:output_type -> kvd.v1.ExecuteResponse
+	16, // [16:21] is the sub-list for method output_type
+	11, // [11:16] is the sub-list for method input_type
+	11, // [11:11] is the sub-list for extension type_name
+	11, // [11:11] is the sub-list for extension extendee
+	0,  // [0:11] is the sub-list for field type_name
 }
 
 func init() { file_kvd_v1_txn_proto_init() }
