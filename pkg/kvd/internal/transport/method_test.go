@@ -300,6 +300,16 @@ func TestReleasesTravelWithTheNextCall(t *testing.T) {
 	})
 }
 
+// What a client keeps for its next call can be used in another bubble of synctest, and outside.
+func TestCallsInSeveralBubbles(t *testing.T) {
+	for range 3 {
+		synctest.Test(t, func(t *testing.T) {
+			openBy(t, servertest.Serve(t, nil, service.Options{}).Dial, Options{Conns: 1}).callAll(t)
+		})
+	}
+	openBy(t, servertest.Serve(t, nil, service.Options{}).Dial, Options{Conns: 1}).callAll(t)
+}
+
 // A release that is not answered does not keep the client from closing.
 func TestCloseDoesNotWaitForAServerThatHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -57,8 +57,8 @@ type pendingFrame struct {
 	// frame has ended.
 	progress chan struct{}
 	// progressOf replaces progress in a frame of calls: it has a channel for each, which gets a
-	// value when its caller should look for its answer. A channel is used again with the frame,
-	// so it may have a value too many.
+	// value when its caller should look for its answer. The frame is used again, the channels are
+	// not: in a test with synctest they belong to its bubble.
 	progressOf []chan struct{}
 	// answered: some answers of a frame of calls have arrived, and the next frame may be sent.
 	answered bool
@@ -123,7 +123,7 @@ const unbounded time.Duration = 1<<63 - 1
 // add adds an operation whose caller waits at most for wait.
 func (f *pendingFrame) add(op *frame.Op, wait time.Duration) pendingOp {
 	p := pendingOp{frame: f, position: f.count, offset: f.request.Add(op)}
-	if f.batchKey.calls() && f.count == len(f.progressOf) {
+	if f.batchKey.calls() {
 		f.progressOf = append(f.progressOf, make(chan struct{}, 1))
 	}
 	p.progress = f.progressAt(p.position)
@@ -259,7 +259,8 @@ func (f *pendingFrame) unref(n int64) {
 		responses.Put(r)
 		f.answers[i] = nil
 	}
-	*f = pendingFrame{request: f.request, answers: f.answers[:0], progressOf: f.progressOf}
+	clear(f.progressOf)
+	*f = pendingFrame{request: f.request, answers: f.answers[:0], progressOf: f.progressOf[:0]}
 	pendingFrames.Put(f)
 }
 
