@@ -46,7 +46,8 @@ type frameConn struct {
 	broken   *fault        // why receiving has ended
 	torn     *pendingFrame // was not written completely, if any
 	frames   []*pendingFrame
-	writes   int // of the frames
+	writes   int // of the frames, those of writes
+	leases   int // of the frames, those of calls about snapshots
 	bytes    int // of the frames' requests
 	lastID   uint32
 	// received counts the frames that have arrived. At heard the watchdog last saw a new count,
@@ -72,14 +73,15 @@ func (fc *frameConn) run() {
 	stop()
 }
 
-// maxWrites bounds the frames of writes in flight on a frameConn. A server serves eight frames of a
-// connection at a time, so reads never wait for writes to be synced.
+// maxWrites bounds the frames in flight on a frameConn whose answers wait for writes: those of writes,
+// and those of calls about snapshots, since a snapshot begins when acknowledged writes are visible. A
+// server serves eight frames of a connection at a time, so reads never wait for writes to be synced.
 const maxWrites = 6
 
 // mayTakeLocked reports whether the next frame of a queue may be sent now.
 func (fc *frameConn) mayTakeLocked(q *sendQueue) bool {
 	return q.waiting() && q.inFlight < fc.conn.client.options.Window &&
-		(q.next().batchKey < writing || fc.writes < maxWrites) && !fc.shouldCoalesceLocked(q)
+		(q.next().batchKey < leasing || fc.writes+fc.leases < maxWrites) && !fc.shouldCoalesceLocked(q)
 }
 
 // shouldCoalesceLocked reports whether the next frame of a queue should wait for more operations:
@@ -187,9 +189,7 @@ func (fc *frameConn) takeLocked(q *sendQueue) *pendingFrame {
 	}
 	fc.frames = append(fc.frames, f)
 	fc.bytes += f.bytes
-	if f.batchKey >= writing {
-		fc.writes++
-	}
+	fc.countLocked(f, 1)
 	return f
 }
 
@@ -201,11 +201,19 @@ func (fc *frameConn) endLocked(f *pendingFrame, why *fault) {
 	fc.frames[last] = nil
 	fc.frames = fc.frames[:last]
 	fc.bytes -= f.bytes
-	if f.batchKey >= writing {
-		fc.writes--
-	}
+	fc.countLocked(f, -1)
 	fc.leaveWindowLocked(f)
 	f.endLocked(why)
+}
+
+// countLocked counts a frame among those that maxWrites bounds.
+func (fc *frameConn) countLocked(f *pendingFrame, n int) {
+	switch {
+	case f.batchKey >= writing:
+		fc.writes += n
+	case f.batchKey == leasing:
+		fc.leases += n
+	}
 }
 
 // leaveWindowLocked makes room for the next frame in the window, once for each frame.

@@ -20,9 +20,11 @@ import (
 	"github.com/kvd-db/kvd/internal/kv"
 	"github.com/kvd-db/kvd/internal/service"
 	"github.com/kvd-db/kvd/internal/service/servicetest"
+	"github.com/kvd-db/kvd/internal/testwait"
 	"github.com/kvd-db/kvd/internal/vfs"
 	"github.com/kvd-db/kvd/pkg/kvd/internal/backend"
 	"github.com/kvd-db/kvd/pkg/kvd/internal/servertest"
+	kvdpb "github.com/kvd-db/kvd/pkg/kvdpb/kvd/v1"
 )
 
 // agedConn lowers the version of frames that a client asks for, so that a server answers as one
@@ -271,6 +273,44 @@ func TestACallThatTakesLongDelaysNoOther(t *testing.T) {
 	}
 	close(leave)
 	slow.Wait()
+}
+
+// Calls leave room among the frames that a server serves at a time, so that a read waits neither for
+// snapshots nor for writes.
+func TestReadsDoNotWaitForCalls(t *testing.T) {
+	entered, leave := make(chan struct{}, 100), make(chan struct{})
+	s := &servertest.Scripted{Unary: func(request any) (any, error) {
+		entered <- struct{}{}
+		<-leave
+		if _, ok := request.(*kvdpb.BeginSnapshotRequest); ok {
+			return &kvdpb.BeginSnapshotResponse{SnapshotId: 1, Version: 1, LeaseMs: 1000}, nil
+		}
+		return servertest.Succeed(request)
+	}}
+	one := Limits{Ops: 1}
+	db := openBy(t, s.Dialer(t), Options{Conns: 1, Frames: one, SyncedFrames: one, Window: 8})
+	db.mustPut(t, "k", "v")
+	var all sync.WaitGroup
+	for range 6 {
+		all.Go(func() {
+			_, err := db.BeginSnapshot(t.Context(), 0, nil)
+			assert.NoError(t, err)
+		})
+		all.Go(func() {
+			_, err := db.Apply(t.Context(), putAll("a"), backend.WriteOptions{})
+			assert.NoError(t, err)
+		})
+	}
+	for range maxWrites {
+		<-entered
+	}
+	testwait.Until(t, func() bool { return db.waiting() == 12-maxWrites })
+	value, err := db.get(t.Context(), "k")
+	require.NoError(t, err)
+	assert.Equal(t, "v", string(value))
+	assert.Empty(t, entered)
+	close(leave)
+	all.Wait()
 }
 
 // A snapshot is released by the next frame about snapshots; without one, soon; and when the client
