@@ -89,7 +89,7 @@ func explain(err error) string {
 		{backup.ErrBusy, "if no kvd backup, kvd backup prune or kvd serve --archive runs there, look for the process with this pid"},
 		{vfs.ErrLocked, "stop the process that has the store open, or give another directory"},
 		{kv.ErrUnsupportedVersion, "a newer kvd wrote this; use that version"},
-		{kv.ErrCorrupt, "kvd check DIR lists every damaged file; nothing was changed"},
+		{kv.ErrCorrupt, "kvd check DIR lists every damaged file of a stopped store; nothing was changed. If only tables or value files are damaged, kvd serve --allow-damaged serves the rest"},
 	} {
 		if errors.Is(err, hint.err) {
 			return err.Error() + "\n" + hint.text

@@ -99,3 +99,45 @@ func TestScrubWithoutAServer(t *testing.T) {
 	assert.Equal(t, 64, r.code, r.err)
 	assert.Contains(t, r.err, "16KiB")
 }
+
+// Without a table the store is refused. With --allow-damaged it is served but for the keys of
+// that table.
+func TestAMissingTableIsServedIfAllowed(t *testing.T) {
+	dir := t.TempDir()
+	p := serve(t, dir, "--flush-keys", "200")
+	var lines strings.Builder
+	for i := range 900 {
+		lines.WriteString(`{"key":"key/` + strconv.Itoa(i) + `","value":"v"}` + "\n")
+	}
+	require.Zero(t, p.kvdWith(lines.String(), "import").code)
+	testwait.Until(t, func() bool { return len(oneBase.FindAllString(p.page("/metrics"), -1)) == 3 })
+	require.Zero(t, p.end(syscall.SIGTERM))
+	table := findFile(t, dir, ".sst")
+	remove(t, filepath.Join(dir, table))
+	r := command(t, "", nil, "serve", "--data", dir, "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0")
+	assert.Equal(t, 65, r.code, r.err)
+	assert.Contains(t, r.err, table)
+	assert.Contains(t, r.err, "--allow-damaged")
+
+	p = serve(t, dir, "--allow-damaged")
+	assert.Contains(t, p.page("/readyz?verbose"), "[+] data: 1 damaged places, reads of their keys fail; the first is in "+table)
+	assert.Contains(t, p.log.String(), table)
+	db, err := kvd.Open(p.addr, kvd.WithTimeout(testwait.Left()))
+	require.NoError(t, err)
+	lost, right := 0, 0
+	for i := range 900 {
+		value, err := db.Get(t.Context(), []byte("key/"+strconv.Itoa(i)))
+		if err == nil {
+			require.Equal(t, "v", string(value))
+			right++
+			continue
+		}
+		require.ErrorIs(t, err, kvd.ErrCorrupt)
+		lost++
+	}
+	assert.Positive(t, lost)
+	assert.Greater(t, right, lost)
+	require.NoError(t, db.Close())
+	assert.Equal(t, 65, p.kvd("scrub").code)
+	assert.Zero(t, p.end(syscall.SIGTERM))
+}

@@ -39,7 +39,7 @@ func tooMuchGarbage(all, garbage uint64, share float64) bool {
 }
 
 // condemned returns the value files to empty: those with the smallest needed share, as
-// many as are necessary to reach the low bound. Each has garbage.
+// many as are necessary to reach the low bound. Each has garbage, and none is damaged.
 func (k *picker) condemned() []kv.FileNum {
 	low := lowGarbage * float64(k.p.MaxGarbage) / 100
 	all, garbage := k.v.ValueBytes()
@@ -54,6 +54,9 @@ func (k *picker) condemned() []kv.FileNum {
 	})
 	var worst []kv.FileNum
 	for i := range files {
+		if k.known.Damaged != nil && k.known.Damaged(files[i].Num) {
+			continue
+		}
 		freed := files[i].Bytes - needed[files[i].Num].Bytes
 		if freed == 0 || !tooMuchGarbage(all, garbage, low) {
 			break
@@ -116,7 +119,10 @@ func (k *picker) collect() (Choice, bool) {
 func (k *picker) empty(num kv.FileNum) (Choice, bool) {
 	first, last := -1, -1
 	for i := range k.v.Base {
-		if pointsInto(&k.v.Base[i], num) {
+		if first >= 0 && k.broken(k.v.Base[i:i+1]) {
+			break
+		}
+		if pointsInto(&k.v.Base[i], num) && !k.broken(k.v.Base[i:i+1]) {
 			if first < 0 {
 				first = i
 			}
@@ -131,7 +137,7 @@ func (k *picker) empty(num kv.FileNum) (Choice, bool) {
 	for i := len(k.v.Deltas) - 1; i >= 0; i-- {
 		run := k.v.Deltas[i]
 		points := slices.ContainsFunc(run, func(t kv.TableMeta) bool { return pointsInto(&t, num) })
-		if points {
+		if points && !k.broken(run) {
 			return Choice{Kind: manifest.CompactDeltas, Deltas: k.v.Deltas[i : i+1], Reason: ReasonGarbage}, true
 		}
 	}

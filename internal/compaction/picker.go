@@ -19,6 +19,8 @@ type Known struct {
 	// Stats returns the statistics of a table of the Version, empty for a table of an older
 	// format. If it is nil, nothing is known.
 	Stats func(kv.FileNum) kv.TableStats
+	// Damaged reports whether a table or value file is damaged. If it is nil, none is.
+	Damaged func(kv.FileNum) bool
 }
 
 // Pick returns the most useful merge that can start now, false if none is worth
@@ -81,7 +83,8 @@ func All(v *manifest.Version, p Policy) (Choice, bool) {
 	case len(v.Deltas) > 1:
 		return k.carry(Choice{Kind: manifest.CompactDeltas, Deltas: v.Deltas, Reason: ReasonAll}), true
 	}
-	return k.carry(k.drainOldest(ReasonAll)), true
+	c, ok := k.drainOldest(ReasonAll)
+	return k.carry(c), ok
 }
 
 // Debt estimates the bytes that must be read and written before Pick finds
@@ -133,6 +136,9 @@ func (k *picker) tooMany() (Choice, bool) {
 	count := len(k.v.Deltas) - k.p.MaxDeltas + 1
 	best, bestBytes := -1, uint64(0)
 	for from := 0; count > 1 && from+count <= len(k.v.Deltas); from++ {
+		if k.broken(k.v.Deltas[from : from+count]...) {
+			continue
+		}
 		var bytes uint64
 		for i := from; i < from+count; i++ {
 			bytes += k.sizes[i]
@@ -154,13 +160,13 @@ func (k *picker) tooMany() (Choice, bool) {
 // base.
 func (k *picker) tier(from int) (c Choice, next int, ok bool) {
 	end := len(k.v.Deltas)
-	if _, due := k.drainDue(); due {
+	if _, due := k.drain(); due {
 		end--
 	}
 	for ; from < end; from++ {
 		var largest uint64
 		to := from
-		for to < end && (to == from || k.sizes[to] <= 2*largest) {
+		for to < end && (to == from || k.sizes[to] <= 2*largest) && !k.broken(k.v.Deltas[to]) {
 			largest = max(largest, k.sizes[to])
 			to++
 		}
@@ -213,36 +219,43 @@ func (k *picker) drainDue() (reason string, due bool) {
 // the threshold, though those of the oldest alone are not. The result is then due to be
 // merged into the base.
 func (k *picker) gatherTombstones() (Choice, bool) {
-	if _, due := k.drainDue(); due || len(k.v.Deltas) < 2 || k.tombstonesWorth(k.v.Deltas...) < k.threshold() {
+	if _, due := k.drainDue(); due || len(k.v.Deltas) < 2 || k.broken(k.v.Deltas...) || k.tombstonesWorth(k.v.Deltas...) < k.threshold() {
 		return Choice{}, false
 	}
 	return Choice{Kind: manifest.CompactDeltas, Deltas: k.v.Deltas, Reason: ReasonTombstones}, true
 }
 
+// drain picks a part of the oldest delta to merge into the base, if that is due.
 func (k *picker) drain() (Choice, bool) {
 	reason, due := k.drainDue()
 	if !due {
 		return Choice{}, false
 	}
-	return k.drainOldest(reason), true
+	return k.drainOldest(reason)
 }
 
 // drainOldest picks the table of the oldest delta that reads the least of the
 // base for what it is worth, and the tables after it up to DrainBytes. Least overlap
 // first is better than round robin by key: what a drain leaves of a delta is where the
 // next delta is dense.
-func (k *picker) drainOldest(reason string) Choice {
+func (k *picker) drainOldest(reason string) (Choice, bool) {
 	run := k.oldest()
-	from, least := 0, 0.0
+	from, least := -1, 0.0
 	for i := range run {
 		table := run[i : i+1]
+		if !k.drains(table) {
+			continue
+		}
 		cost := float64(k.overlap(table).Bytes()) / float64(weightOf(table)+k.tombstonesWorth(table))
-		if i == 0 || cost < least {
+		if from < 0 || cost < least {
 			from, least = i, cost
 		}
 	}
+	if from < 0 {
+		return Choice{}, false
+	}
 	to := from + 1
-	for to < len(run) && run[from:to+1].Bytes()+k.overlap(run[from:to+1]).Bytes() <= k.p.DrainBytes {
+	for to < len(run) && k.drains(run[to:to+1]) && run[from:to+1].Bytes()+k.overlap(run[from:to+1]).Bytes() <= k.p.DrainBytes {
 		to++
 	}
 	return Choice{
@@ -250,7 +263,7 @@ func (k *picker) drainOldest(reason string) Choice {
 		Deltas: []manifest.Run{run[from:to]},
 		Base:   k.overlap(run[from:to]),
 		Reason: reason,
-	}
+	}, true
 }
 
 // overlap returns the tables of the base between the first and the last key of
@@ -276,6 +289,9 @@ func (k *picker) deadBase() (Choice, bool) {
 			continue
 		}
 		table := k.v.Base[i : i+1]
+		if k.broken(table) {
+			continue
+		}
 		if ratio*dead >= t.Entries || ratio*k.covered(table) >= weight(t) {
 			return Choice{Kind: manifest.CompactBase, Base: table, Reason: ReasonTombstones}, true
 		}

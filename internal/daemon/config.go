@@ -35,6 +35,7 @@ type Config struct {
 	Threshold      int // values of at least this many bytes are stored apart; 0: none
 	Grace          time.Duration
 	LowDisk        int64
+	AllowDamaged   bool          // see engine.Options
 	Scrub          time.Duration // how long a pass of the background scrub takes; 0: there is none
 	MaxSync        time.Duration
 	MaxCall        time.Duration // the longest deadline of a call
@@ -109,6 +110,8 @@ func (c *Config) Settings() []*Setting {
 			Help: "store values of at least this many bytes apart from their keys, so that compactions rarely rewrite them; 0 means none"},
 		{Name: "grace", Live: true, value: durationValue{&c.Grace}, Help: "longest time of a stop, at least 1s: calls in flight finish, then the store is closed; after that time the process ends in any case"},
 		{Name: "low-disk", value: bytesValue{&c.LowDisk}, Help: "accept only deletes while the disk has less free space than this"},
+		{Name: "allow-damaged", value: boolValue{&c.AllowDamaged},
+			Help: "serve a store although tables or value files are missing, cut or cannot be opened: reads of their keys fail, everything else works; without it such a store is refused with exit code 65"},
 		{Name: "scrub-interval", value: durationValue{&c.Scrub},
 			Help: "verify every checksum of the store's files once in this time, in the background, with 256KiB to 32MiB a second and at most a tenth of the disk's time; 0 means never, else at least 1s. See kvd scrub"},
 		{Name: "max-sync-time", Live: true, value: durationValue{&c.MaxSync}, Help: "end the process if a write, a sync or any other disk operation takes longer than this; at least 1s"},

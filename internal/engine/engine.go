@@ -286,7 +286,7 @@ func (e *Engine) openPartitions(first, end int) error {
 func (e *Engine) partitionOptions(id int) partition.Options {
 	o := &e.opts
 	return partition.Options{
-		ID: id, FS: o.FS, ReadOnly: o.ReadOnly, Dir: descriptor.PartitionDir(e.dir, id),
+		ID: id, FS: o.FS, ReadOnly: o.ReadOnly, AllowDamaged: o.AllowDamaged, Dir: descriptor.PartitionDir(e.dir, id),
 		Now: e.clock.Now, Sequencer: e.sequencer, Budget: e.budget, Scheduler: e.scheduler, Cache: e.cache, Events: o.Events,
 		Reads:      o.Reads,
 		FlushBytes: o.MemtableBytes / 2, FlushKeys: o.FlushKeys,

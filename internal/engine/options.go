@@ -26,6 +26,10 @@ type Options struct {
 	// open it in the same way. What the log holds is kept in memory. Writes fail with
 	// kv.ErrReadOnly.
 	ReadOnly bool
+	// AllowDamaged opens a store of which tables or value files are missing, cut or otherwise
+	// cannot be opened: reads of their keys fail, everything else is served. Damage to STORE,
+	// CLOCK, a manifest or the log makes Open fail all the same.
+	AllowDamaged bool
 	// Durability is the one of writes that do not choose; default sync.
 	Durability kv.Durability
 	// MemtableBytes bounds the memtables of all partitions together; default 128

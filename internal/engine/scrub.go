@@ -225,10 +225,14 @@ func (s *scrub) fileAfter(p *partition.Partition, dir string, num, newest kv.Fil
 	switch {
 	case table != nil:
 		name := path.Join(dir, manifest.TableName(next))
-		return next, true, s.verified(name, verify.Table(s.ctx, fsys, name, id, table, s.progress, nil))
+		err = verify.Table(s.ctx, fsys, name, id, table, s.progress, nil)
+		p.Verified(next, err)
+		return next, true, s.verified(name, err)
 	case values != nil:
 		name := path.Join(dir, manifest.ValuesName(next))
-		return next, true, s.verified(name, verify.Values(s.ctx, fsys, name, id, values, s.progress))
+		err = verify.Values(s.ctx, fsys, name, id, values, s.progress)
+		p.Verified(next, err)
+		return next, true, s.verified(name, err)
 	}
 	return 0, false, nil
 }

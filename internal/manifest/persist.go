@@ -24,18 +24,23 @@ func Load(fsys vfs.FS, dir string, partition uint32) (*Version, error) {
 	if err != nil {
 		return nil, err
 	}
+	return v, v.checkFiles(fsys, dir)
+}
+
+// checkFiles checks that each file of v exists with the right size.
+func (v *Version) checkFiles(fsys vfs.FS, dir string) error {
 	for t := range v.Tables() {
 		if err := checkFile(fsys, path.Join(dir, TableName(t.Num)), FileTable, t.Size); err != nil {
-			return nil, err
+			return err
 		}
 	}
 	for i := range v.Values {
 		m := &v.Values[i]
 		if err := checkFile(fsys, path.Join(dir, ValuesName(m.Num)), FileValues, m.Size); err != nil {
-			return nil, err
+			return err
 		}
 	}
-	return v, nil
+	return nil
 }
 
 // LoadCurrent returns the number of the current manifest of the partition in dir.

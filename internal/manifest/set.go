@@ -57,6 +57,9 @@ type Options struct {
 	Listener *event.Listener
 	// ReadOnly leaves the directory unchanged. The caller installs nothing.
 	ReadOnly bool
+	// AllowDamaged opens the Version although tables or value files may be missing or have
+	// another size.
+	AllowDamaged bool
 }
 
 // Open loads the current Version, cleans the directory up, and returns the
@@ -64,7 +67,10 @@ type Options struct {
 //
 // Errors: as of Load. They leave the directory unchanged.
 func Open(opts Options) (*Set, error) {
-	v, err := Load(opts.FS, opts.Dir, opts.Partition)
+	v, err := LoadVersion(opts.FS, opts.Dir, opts.Partition)
+	if err == nil && !opts.AllowDamaged {
+		err = v.checkFiles(opts.FS, opts.Dir)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("open partition %d: %w", opts.Partition, err)
 	}

@@ -28,7 +28,7 @@ func (p *Partition) Compact(ctx context.Context) (did bool, err error) {
 			policy = policy.AtRest()
 		}
 		return compaction.Pick(v, policy, compaction.Known{
-			OldestSnapshot: snapshots[0], Now: now, Ranges: p.tables.rangeTombstones, Stats: p.tables.stats,
+			OldestSnapshot: snapshots[0], Now: now, Ranges: p.tables.rangeTombstones, Stats: p.tables.stats, Damaged: p.damaged.has,
 		})
 	})
 }

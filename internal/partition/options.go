@@ -64,7 +64,10 @@ type Options struct {
 	FS vfs.FS
 	// ReadOnly: nothing is written. StartReading takes the place of Start.
 	ReadOnly bool
-	Dir      string
+	// AllowDamaged: tables that are damaged, cut or missing are opened all the same, and reads of
+	// their keys fail.
+	AllowDamaged bool
+	Dir          string
 
 	Sequencer Sequencer
 	Budget    Budget

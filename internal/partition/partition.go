@@ -62,6 +62,8 @@ type Partition struct {
 	merging  sync.Mutex // one compaction at a time
 	showing  sync.Mutex // see showCurrent; taken under the two above
 
+	damaged damagedFiles
+
 	closing atomic.Bool
 	life    context.Context // ends when Close begins: flushes and compactions end with it
 	end     context.CancelFunc
@@ -88,7 +90,7 @@ func Open(o Options) (*Partition, error) {
 	p.reads = batcher.NewCombiner(o.Reads, readRunners, p.serveReads)
 	files, err := manifest.Open(manifest.Options{
 		FS: o.FS, Dir: o.Dir, Partition: uint32(o.ID), Obsolete: p.removeFile, Listener: o.Events,
-		ReadOnly: o.ReadOnly,
+		ReadOnly: o.ReadOnly, AllowDamaged: o.AllowDamaged,
 	})
 	if err != nil {
 		return nil, err

@@ -153,6 +153,7 @@ func answer(r *kv.Lookup, e *kv.Entry) {
 func refuse(r *kv.Lookup) { r.Value, r.Err = nil, kv.ErrBudgetSpent }
 
 func (p *Partition) corrupt(err error) {
+	p.damaged.add(err)
 	p.stats.corruptions.Add(1)
 	if p.events != nil && p.events.Corruption != nil {
 		p.events.Corruption(err)

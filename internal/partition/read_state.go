@@ -3,6 +3,7 @@ package partition
 import (
 	"bytes"
 	"iter"
+	"sort"
 	"sync"
 	"sync/atomic"
 
@@ -101,8 +102,9 @@ func (s *readState) covers() []*kv.RangeTombstones {
 	return append(covers, s.levels.covers...)
 }
 
-// iterators returns one for each sorted source of the state, newest first.
-func (s *readState) iterators() []kv.Iterator {
+// iterators returns one for each sorted source of the state that may hold keys of a range,
+// newest first.
+func (s *readState) iterators(bounds kv.Range) []kv.Iterator {
 	var sources []kv.Iterator
 	for t := range s.memtables() {
 		if t.Len() > 0 {
@@ -110,8 +112,8 @@ func (s *readState) iterators() []kv.Iterator {
 		}
 	}
 	s.levels.runs(func(r *run) bool {
-		if len(r.readers) > 0 {
-			sources = append(sources, r.newIterator())
+		if part := r.within(bounds); len(part.readers) > 0 {
+			sources = append(sources, part.newIterator())
 		}
 		return true
 	})
@@ -158,6 +160,16 @@ type levels struct {
 type run struct {
 	metas   manifest.Run
 	readers []*sstable.Reader
+}
+
+// within returns the part of the run whose tables may hold keys of a range. What a walk over the
+// range does not need cannot fail it.
+func (r *run) within(bounds kv.Range) run {
+	from, to := r.metas.Seek(bounds.Start), len(r.metas)
+	if len(bounds.End) > 0 {
+		to = max(from, sort.Search(to, func(i int) bool { return bytes.Compare(r.metas[i].Smallest, bounds.End) >= 0 }))
+	}
+	return run{metas: r.metas[from:to], readers: r.readers[from:to]}
 }
 
 // find returns the index of the table of the run that may hold key, -1 if none.

@@ -207,7 +207,7 @@ func (s *readState) changedBetween(r *Reads, read kv.Range, now kv.SeqNum) error
 			}
 		}
 	}
-	it := mergeiter.Bounded(mergeiter.New(s.iterators()...), read)
+	it := mergeiter.Bounded(mergeiter.New(s.iterators(read)...), read)
 	var err error
 	for ok := it.First(); ok && err == nil; ok = it.Next() {
 		if e := it.Entry(); e.Seq > r.At && e.Seq <= now {

@@ -3,6 +3,7 @@ package partition
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"sync"
 
 	"github.com/kvd-db/kvd/internal/kv"
@@ -63,17 +64,32 @@ func (p *Partition) openTable(meta *kv.TableMeta) (*sstable.Reader, error) {
 	if reader != nil {
 		return reader, nil
 	}
-	f, err := p.opts.FS.Open(p.path(manifest.TableName(meta.Num)))
+	reader, err := p.openFile(meta)
 	if err != nil {
-		return nil, fmt.Errorf("open sstable %06d: %w", meta.Num, err)
+		reader, err = p.damagedTable(meta, err)
 	}
-	reader, err = sstable.Open(f, p.fileID(meta.Num), p.opts.Cache)
 	if err != nil {
-		return nil, errors.Join(err, f.Close())
+		return nil, err
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.readers[meta.Num] = reader
+	return reader, nil
+}
+
+// openFile opens the file of a table.
+func (p *Partition) openFile(meta *kv.TableMeta) (*sstable.Reader, error) {
+	f, err := p.opts.FS.Open(p.path(manifest.TableName(meta.Num)))
+	if err != nil {
+		return nil, fmt.Errorf("open sstable %06d: %w", meta.Num, err)
+	}
+	reader, err := sstable.Open(f, p.fileID(meta.Num), p.opts.Cache)
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	if size := reader.Meta().Size; size != meta.Size {
+		return nil, errors.Join(kv.Corruptf(f.Name(), -1, "table has %d bytes, the manifest says %d", size, meta.Size), reader.Close())
+	}
 	return reader, nil
 }
 
@@ -88,8 +104,12 @@ func (p *Partition) removeFile(kind manifest.FileKind, num kv.FileNum) {
 	if kind == manifest.FileValues {
 		drop = p.values.Drop
 	}
-	err := errors.Join(drop(num), p.opts.FS.Remove(p.fileName(kind, num)))
-	if err != nil && p.events != nil && p.events.BackgroundError != nil {
+	err := p.opts.FS.Remove(p.fileName(kind, num))
+	if errors.Is(err, fs.ErrNotExist) && p.opts.AllowDamaged {
+		err = nil // it was missing
+	}
+	p.damaged.remove(num)
+	if err = errors.Join(drop(num), err); err != nil && p.events != nil && p.events.BackgroundError != nil {
 		p.events.BackgroundError(fmt.Errorf("remove %s %06d of partition %d: %w", kind, num, p.id, err))
 	}
 }

@@ -3,6 +3,7 @@ package partition
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 
 	"github.com/kvd-db/kvd/internal/kv"
 	"github.com/kvd-db/kvd/internal/manifest"
@@ -12,6 +13,9 @@ import (
 // openValues opens a value file for the partition's set.
 func (p *Partition) openValues(num kv.FileNum) (*valuefile.Reader, error) {
 	f, err := p.opts.FS.Open(p.fileName(manifest.FileValues, num))
+	if errors.Is(err, fs.ErrNotExist) {
+		err = kv.Corruptf(p.fileName(manifest.FileValues, num), -1, "value file is missing; the manifest names it")
+	}
 	if err != nil {
 		return nil, fmt.Errorf("open value file %06d: %w", num, err)
 	}

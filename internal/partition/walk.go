@@ -1,6 +1,7 @@
 package partition
 
 import (
+	"errors"
 	"slices"
 
 	"github.com/kvd-db/kvd/internal/kv"
@@ -46,13 +47,14 @@ func (w *Walk) Open(p *Partition, at kv.SeqNum, now uint64, bounds kv.Range, rev
 	}
 	used := 0
 	s.levels.runs(func(r *run) bool {
-		if len(r.readers) == 0 {
+		part := r.within(bounds)
+		if len(part.readers) == 0 {
 			return true
 		}
 		if used == len(w.runs) {
 			w.runs = append(w.runs, newRunWalk())
 		}
-		w.runs[used].open(r)
+		w.runs[used].open(part)
 		w.sources = append(w.sources, w.runs[used])
 		used++
 		return true
@@ -113,6 +115,9 @@ func (w *Walk) Close() error {
 	if err := w.visible.Close(); w.err == nil {
 		w.err = err
 	}
+	if errors.Is(w.err, kv.ErrCorrupt) {
+		w.p.corrupt(w.err)
+	}
 	clear(w.sources)
 	w.state.release()
 	w.state = nil
@@ -122,7 +127,7 @@ func (w *Walk) Close() error {
 // runWalk is the iterator over a run, in memory that serves many walks.
 type runWalk struct {
 	manifest.RunIterator
-	run   *run
+	run   run
 	table sstable.Iterator
 	enter func(table int) (kv.Iterator, error)
 }
@@ -138,7 +143,7 @@ func newRunWalk() *runWalk {
 	return w
 }
 
-func (w *runWalk) open(r *run) {
+func (w *runWalk) open(r run) {
 	w.run = r
 	w.Init(r.metas, w.enter)
 }
@@ -153,7 +158,7 @@ func (w *runWalk) Fill(b *scanbatch.Batch, v *scanbatch.View, bound []byte) (pas
 // Close lets the run go.
 func (w *runWalk) Close() error {
 	err := w.RunIterator.Close()
-	w.run = nil
+	w.run = run{}
 	w.Init(nil, nil)
 	return err
 }

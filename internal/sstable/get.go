@@ -95,8 +95,13 @@ func (r *Reader) Get(q *Query) {
 }
 
 // locate returns the data block that may have the answer, -1 if there is none, and the
-// sequence number of the newest range tombstone that covers the key, or 0.
+// sequence number of the newest range tombstone that covers the key, or 0. It fails the query
+// if the file could not be opened.
 func (r *Reader) locate(q *Query) (i int, covered kv.SeqNum) {
+	if r.damage != nil {
+		q.fail(r.damage)
+		return -1, 0
+	}
 	if r.ranges != nil {
 		covered = r.ranges.Cover(q.Key, q.At)
 	}

@@ -109,8 +109,8 @@ func (it *Iterator) begin(walk direction) bool {
 		it.err = fmt.Errorf("iterator of sstable %s: %w", it.r.file.Name(), kv.ErrClosed)
 		return false
 	}
-	it.err = nil
-	return true
+	it.err = it.r.damage
+	return it.err == nil
 }
 
 func (it *Iterator) fail(err error) bool {

@@ -28,6 +28,7 @@ type Reader struct {
 	ranges   *kv.RangeTombstones // nil if there are none
 	cache    fileCache
 	slow     atomic.Bool // recent reads waited for the disk; only a hint
+	damage   error       // every read fails with it: see Damaged; nil otherwise
 
 	closeOnce sync.Once
 	closeErr  error
