@@ -36,6 +36,7 @@ func exitCode(err error) int {
 		code int
 	}{
 		{kvd.ErrUncertain, daemon.ExitError}, // first, since it may wrap a deadline
+		{errDamageFound, daemon.ExitDamaged},
 		{kvd.ErrConflict, exitConflict},
 		{kvd.ErrNotFound, exitNotFound},
 		{kvd.ErrInvalid, daemon.ExitUsage},
@@ -87,6 +88,7 @@ func explain(err error) string {
 		{kvd.ErrOverloaded, "try again later, or with fewer concurrent requests"},
 		{context.DeadlineExceeded, "the server did not answer in time; a longer --timeout may help"},
 		{backup.ErrBusy, "if no kvd backup, kvd backup prune or kvd serve --archive runs there, look for the process with this pid"},
+		{errDamageFound, "a backup has the data, or kvd repair salvages what it can from a copy; deleting the range of keys drops a damaged table"},
 		{vfs.ErrLocked, "stop the process that has the store open, or give another directory"},
 		{kv.ErrUnsupportedVersion, "a newer kvd wrote this; use that version"},
 		{kv.ErrCorrupt, "kvd check DIR lists every damaged file of a stopped store; nothing was changed. If only tables or value files are damaged, kvd serve --allow-damaged serves the rest"},

@@ -2,18 +2,21 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/kvd-db/kvd/internal/escape"
-	"github.com/kvd-db/kvd/internal/kv"
 	"github.com/kvd-db/kvd/pkg/kvd"
 )
 
 // scrubRate is the default of kvd scrub --rate. Guessed: a tenth of what a disk reads.
 const scrubRate = 64 << 20
+
+// errDamageFound is the result of a scrub that found damage.
+var errDamageFound = errors.New("damaged")
 
 func (a *app) scrubCommand() *cobra.Command {
 	rate := rateFlag{scrubRate}
@@ -103,8 +106,8 @@ func (s *scrubOutput) finish() error {
 		s.keep(err)
 	}
 	if s.err == nil && s.places > 0 {
-		return fmt.Errorf("%w: %d damaged places in %d of %d files; reads of their keys fail, everything else is served",
-			kv.ErrCorrupt, s.places, len(s.files), s.last.Files)
+		return fmt.Errorf("%w: %d places in %d of %d files; reads of their keys fail, everything else is served",
+			errDamageFound, s.places, len(s.files), s.last.Files)
 	}
 	return s.err
 }

@@ -56,7 +56,7 @@ func TestScrubOfARunningServer(t *testing.T) {
 	r := p.kvd("scrub", "--rate", "100MiB")
 	assert.Equal(t, 65, r.code, r.err)
 	assert.Contains(t, r.out, "DAMAGED "+table+" (table) at offset 0, keys from key/")
-	assert.Contains(t, r.err, "1 damaged places in 1 of")
+	assert.Contains(t, r.err, "damaged: 1 places in 1 of")
 	r = p.kvd("scrub", "--json")
 	assert.Equal(t, 65, r.code, r.err)
 	var damage struct {

@@ -180,6 +180,13 @@ func (s *rangesStore) serveDamaged(t testing.TB, what, name string, content []by
 	keys, err := s.scan(t, e, kv.Range{}, false)
 	require.Error(t, err, what)
 	require.True(t, slices.Equal(s.keysOf(kv.Range{})[:len(keys)], keys), "%s: a scan ends at the damage, or before", what)
+	if !strings.Contains(what, "flip in the data") {
+		require.True(t, slices.Equal(s.keysOf(before), keys), "%s: a scan ends exactly at the table", what)
+		back, err := s.scan(t, e, kv.Range{}, true)
+		require.Error(t, err, what)
+		slices.Reverse(back)
+		require.True(t, slices.Equal(s.keysOf(after), back), "%s: a backward scan ends exactly at the table", what)
+	}
 
 	// Merges leave the table alone, and come to an end.
 	p := e.partitions[0]

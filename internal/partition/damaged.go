@@ -1,9 +1,11 @@
 package partition
 
 import (
+	"bytes"
 	"errors"
 	"io/fs"
 	"path"
+	"slices"
 	"sync"
 
 	"github.com/kvd-db/kvd/internal/kv"
@@ -73,4 +75,21 @@ func (p *Partition) damagedTable(meta *kv.TableMeta, err error) (*sstable.Reader
 	}
 	p.corrupt(err)
 	return sstable.Damaged(*meta, uint32(p.id), damage[0]), nil
+}
+
+// stopAtDamage returns the part of a range that a walk reaches before the first table that could
+// not be opened, and the error with which it then ends; nil if it meets none.
+func (l *levels) stopAtDamage(bounds kv.Range, reverse bool) (_ kv.Range, damage error) {
+	for _, r := range l.damaged {
+		meta := r.Meta()
+		after := append(slices.Clone(meta.Largest), 0)
+		switch {
+		case bytes.Compare(after, bounds.Start) <= 0, len(bounds.End) > 0 && bytes.Compare(meta.Smallest, bounds.End) >= 0:
+		case reverse:
+			bounds.Start, damage = after, r.Damage()
+		default:
+			bounds.End, damage = meta.Smallest, r.Damage()
+		}
+	}
+	return bounds, damage
 }

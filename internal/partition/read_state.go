@@ -153,6 +153,7 @@ type levels struct {
 	deltas  []run // newest first
 	base    run
 	covers  []*kv.RangeTombstones // of all tables that have some
+	damaged []*sstable.Reader     // that could not be opened: see sstable.Damaged
 	refs    atomic.Int64
 }
 

@@ -37,6 +37,9 @@ func (p *Partition) openLevels(version *manifest.Ref) (*levels, error) {
 			if covers := reader.RangeTombstones(); covers.Len() > 0 {
 				l.covers = append(l.covers, covers)
 			}
+			if reader.Damage() != nil {
+				l.damaged = append(l.damaged, reader)
+			}
 		}
 		return true
 	})

@@ -21,7 +21,8 @@ type Walk struct {
 	p       *Partition
 	fetches []valuefile.Fetch
 	state   *readState // nil: closed
-	err     error      // why there was nothing to open
+	err     error      // why there was nothing to open, or why the walk ended
+	damage  error      // what lies at the end of the walk: see stopAtDamage
 	visible mergeiter.Visible
 	sources []kv.Iterator
 	runs    []*runWalk
@@ -39,6 +40,7 @@ func (w *Walk) Open(p *Partition, at kv.SeqNum, now uint64, bounds kv.Range, rev
 		return
 	}
 	w.p, w.state, w.err = p, s, nil
+	bounds, w.damage = s.levels.stopAtDamage(bounds, reverse)
 	w.sources = w.sources[:0]
 	for t := range s.memtables() {
 		if t.Len() > 0 {
@@ -69,6 +71,9 @@ func (w *Walk) Fill(b *scanbatch.Batch) (more bool) {
 		return false
 	}
 	more = w.visible.Fill(b)
+	if !more && w.visible.Err() == nil {
+		w.err = w.damage
+	}
 	return (len(b.Apart) == 0 || w.readApart(b)) && more
 }
 
