@@ -43,7 +43,7 @@ const cachedBytes = 16 << 10
 // who asks may have it. Otherwise it reports false, and the caller reads by other means. It does
 // not wait.
 func (s *Server) LookupCachedAt(c *Call, l *kv.Lookup, at kv.SeqNum) (answered bool) {
-	if s.CheckKey(c.Who, l.Key) != nil {
+	if s.CheckKey(&c.Caller, l.Key) != nil {
 		return false // the other read says so
 	}
 	c.Budget.ResetExact(cachedBytes)
