@@ -34,6 +34,8 @@ type history struct {
 	e      *engine.Engine
 	writes []written // in the order of versions
 	files  map[string][]byte
+
+	missing *int // counts writes that new stores lacked; may be nil
 }
 
 // written is one operation of a write.
@@ -303,6 +305,9 @@ func (h *history) compare(r *Report, found map[string]kv.Item) {
 			}
 			require.Truef(t, r.Covers(partition, []byte(key), w.version),
 				"write %d of key %q is missing, and the report does not say so: %+v", w.version, key, r.Losses)
+			if h.missing != nil {
+				*h.missing++
+			}
 		}
 	}
 }

@@ -1,10 +1,14 @@
 package repair
 
 import (
+	"encoding/binary"
+	"hash/crc32"
+	"io/fs"
 	"os"
 	"path"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -14,6 +18,7 @@ import (
 	"github.com/kvd-db/kvd/internal/manifest"
 	"github.com/kvd-db/kvd/internal/testsize"
 	"github.com/kvd-db/kvd/internal/vfs"
+	"github.com/kvd-db/kvd/internal/vfs/faultfs"
 )
 
 // A store without damage is copied whole: its tables byte by byte, its log record by record.
@@ -67,6 +72,8 @@ func TestEveryKindOfDamage(t *testing.T) {
 		require.True(t, ok)
 	}
 	for _, kind := range []string{".wal", ".sst", ".val", manifest.CurrentName, "MANIFEST-", descriptor.Name, descriptor.ClockName} {
+		missing := 0
+		h.missing = &missing
 		names := h.named(kind)
 		for i, name := range names {
 			content := h.files[name]
@@ -98,6 +105,11 @@ func TestEveryKindOfDamage(t *testing.T) {
 			if !full && (i == 3 || testsize.Reduced() && i == 1) {
 				break
 			}
+		}
+		if kind == ".wal" || kind == ".sst" || kind == ".val" {
+			require.Positive(t, missing, "no damage of %s costs anything, so the test proves little", kind)
+		} else {
+			require.Zero(t, missing, "only log, tables and value files hold writes: %s", kind)
 		}
 	}
 	t.Logf("%d damages", count)
@@ -151,6 +163,50 @@ func TestManyDamages(t *testing.T) {
 	require.NotZero(t, r.Records, "whole frames are kept")
 }
 
+// A store whose process was killed is repaired as recovery would open it.
+func TestAKilledStore(t *testing.T) {
+	h := newHistory(t)
+	h.open()
+	for i := 200; i < 210; i++ {
+		h.put(i, "before the kill")
+	}
+	disk := h.disk.KillImage()
+	h.close()
+	requireNothingLost(t, h.judge(disk.KillImage(), Options{}))
+
+	segments := h.named(".wal")
+	last := contentOf(t, disk, segments[len(segments)-1])
+	last[len(last)/2] ^= 1
+	replace(t, disk, segments[len(segments)-1], last)
+	h.judge(disk, Options{})
+}
+
+// A sector that the disk cannot read costs what is in it, and the report gives the error.
+func TestASectorThatCannotBeRead(t *testing.T) {
+	h := &history{t: t, disk: vfs.NewMem()}
+	h.open()
+	h.batch(0, 1000, "first")
+	require.NoError(t, h.e.CompactAll(t.Context()))
+	h.close()
+	h.files = filesOf(t, h.disk, damagedDir)
+	table := h.named(".sst")[0]
+	const from, to = sectorBytes, 2 * sectorBytes
+	require.Greater(t, len(h.files[table]), to)
+	disk := h.disk.KillImage()
+	fsys := faultfs.Wrap(disk, faultfs.FailAt(0, syscall.EIO, true, func(op faultfs.Op) bool {
+		return op.Kind == faultfs.Read && op.Name == table && op.Off < to && from < op.Off+int64(op.Len)
+	}))
+	r, err := Run(t.Context(), fsys, damagedDir, repairedDir, Options{})
+	require.NoError(t, err)
+	require.NotEmpty(t, r.Losses)
+	h.requireRepaired(disk, r)
+	i := slices.IndexFunc(r.Files, func(f File) bool { return path.Join(damagedDir, f.Path) == table })
+	require.Positive(t, r.Files[i].Blocks, "the other blocks are kept")
+	require.True(t, slices.ContainsFunc(r.Files[i].Damage, func(d Damage) bool {
+		return d.Offset == from && d.Bytes == to-from && strings.Contains(d.Reason, syscall.EIO.Error())
+	}), "%+v", r.Files[i])
+}
+
 // A target must be empty, and must not lie in the damaged store.
 func TestTargetsThatAreRefused(t *testing.T) {
 	h := newHistory(t)
@@ -165,6 +221,25 @@ func TestTargetsThatAreRefused(t *testing.T) {
 	_, err := Run(t.Context(), disk, "other", repairedDir, Options{})
 	require.ErrorIs(t, err, kv.ErrInvalidArgument)
 	require.ErrorContains(t, err, "no store is here")
+}
+
+// What a newer kvd wrote is not damage. Nothing is taken for it.
+func TestANewerVersionIsRefused(t *testing.T) {
+	h := newHistory(t)
+	for _, name := range []string{descriptor.Path(damagedDir), descriptor.ClockPath(damagedDir), h.named("MANIFEST-")[0]} {
+		disk := h.disk.KillImage()
+		content := slices.Clone(h.files[name])
+		content[8] = 99 // the format version
+		if strings.Contains(name, "MANIFEST-") {
+			binary.LittleEndian.PutUint32(content[12:], crc32.Checksum(content[:12], crc32.MakeTable(crc32.Castagnoli)))
+		}
+		replace(t, disk, name, content)
+		_, err := Run(t.Context(), disk, damagedDir, repairedDir, Options{})
+		require.ErrorIs(t, err, kv.ErrUnsupportedVersion, name)
+		require.ErrorContains(t, err, "holds an unfinished repair")
+		_, err = disk.Stat(descriptor.Path(repairedDir))
+		require.ErrorIs(t, err, fs.ErrNotExist)
+	}
 }
 
 // A running server holds the store.

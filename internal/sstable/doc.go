@@ -8,6 +8,7 @@
 //	Writer    entries in order -> file, synced
 //	Reader    Get, NewIterator (both ways, and Fill), RangeTombstones, Verify;
 //	          safe for concurrent use
+//	Salvage   every entry of a damaged file whose block verifies
 //	Query     one point read, passed from file to file until one answers
 //	Cache     verified data blocks of all open files, bounded in bytes
 //

@@ -10,7 +10,7 @@
 // garbage is known to the byte.
 //
 //	Writer    values -> pointers and a file, synced
-//	Reader    Read, Verify, Walk; safe for concurrent use
+//	Reader    Read, Verify, Walk; safe for concurrent use. OpenDamaged: Read alone
 //	Set       the value files of a partition, opened on demand: Read, ReadBatch
 //	Sweep     values of several files, each about in the order of its file
 //

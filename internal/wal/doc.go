@@ -182,6 +182,9 @@
 // Numbers of records that the crash took may have been seen by readers. How many these are
 // is unknown, but Append lets at most 2^30 numbers be unsynced.
 //
+// A log that recovery refuses can be read by [Salvage], which goes on after damage, and be
+// written again with the same records and numbers by [Rebuild].
+//
 // # Assumptions
 //
 // A sector of 512 bytes is written wholly or not at all (Close changes the header in place,
