@@ -52,7 +52,7 @@ func newBackedUp(t testing.TB) (h *history, backedUp kv.SeqNum) {
 	require.NoError(t, h.e.Flush(t.Context()))
 	h.put(300, "later")
 	h.close()
-	h.files = filesOf(t, h.disk, damagedDir)
+	h.closed()
 	copyStore(t, h.disk, files)
 	return h, backedUp
 }
@@ -104,7 +104,7 @@ func TestABackupKeepsDeletedKeysDeleted(t *testing.T) {
 	}
 	require.NoError(t, h.e.Flush(t.Context()))
 	h.close()
-	h.files = filesOf(t, h.disk, damagedDir)
+	h.closed()
 	compacted := h.disk.KillImage()
 	original := h.disk
 	h.disk = compacted

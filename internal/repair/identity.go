@@ -24,9 +24,10 @@ import (
 // identity reads STORE, or derives what it said.
 func (r *repair) identity() error {
 	f := r.file(descriptor.Name)
-	d, err := descriptor.Read(r.src, r.dir)
+	d, err := r.readDescriptor()
 	ids, idErr := r.idsOfLog()
-	clockID, inClock := r.idOfClock()
+	clock, clockErr := r.readClock()
+	r.clockFile, r.clockErr = clock, clockErr
 	switch {
 	case idErr != nil:
 		return idErr
@@ -34,7 +35,7 @@ func (r *repair) identity() error {
 		return err
 	case err == nil && r.dirs > d.Partitions:
 		err = descriptor.ErrTooFew(r.dir, d.Partitions, r.dirs-1)
-	case err == nil && len(ids) > 0 && !slices.Contains(ids, d.StoreID) && !(inClock && clockID == d.StoreID):
+	case err == nil && len(ids) > 0 && !slices.Contains(ids, d.StoreID) && !(clockErr == nil && clock.StoreID == d.StoreID):
 		err = fmt.Errorf("it is that of store %016x; the log is that of store %016x", d.StoreID, ids[0])
 	}
 	if err == nil {
@@ -48,8 +49,8 @@ func (r *repair) identity() error {
 	}
 	f.Action = Lost
 	r.damaged(f, err)
-	if inClock {
-		ids = append(ids, clockID)
+	if clockErr == nil {
+		ids = append(ids, clock.StoreID)
 	}
 	if err := r.deriveID(ids); err != nil {
 		return err
@@ -59,6 +60,68 @@ func (r *repair) identity() error {
 	}
 	r.flushed = make([]kv.SeqNum, r.descriptor.Partitions)
 	return nil
+}
+
+// readDescriptor reads STORE. A damaged format version is told from a newer one: with a
+// version that this kvd knows the checksum holds.
+func (r *repair) readDescriptor() (descriptor.Descriptor, error) {
+	d, err := descriptor.Read(r.src, r.dir)
+	if !errors.Is(err, kv.ErrUnsupportedVersion) {
+		return d, err
+	}
+	b, readErr := vfs.ReadSmall(r.src, descriptor.Path(r.dir), maxDescriptor)
+	if readErr != nil {
+		return d, readErr
+	}
+	for v := range uint32(maxVersion) {
+		if d, decodeErr := descriptor.Decode(descriptor.Name, withVersion(b, v)); decodeErr == nil {
+			r.damaged(r.file(descriptor.Name), errVersion)
+			return d, nil
+		}
+	}
+	return d, believe(b, err)
+}
+
+// readClock reads CLOCK likewise.
+func (r *repair) readClock() (descriptor.Clock, error) {
+	b, err := vfs.ReadSmall(r.src, descriptor.ClockPath(r.dir), maxDescriptor)
+	if err != nil {
+		return descriptor.Clock{}, err
+	}
+	c, err := descriptor.DecodeClock(descriptor.ClockName, b)
+	if !errors.Is(err, kv.ErrUnsupportedVersion) {
+		return c, err
+	}
+	for v := range uint32(maxVersion) {
+		if c, decodeErr := descriptor.DecodeClock(descriptor.ClockName, withVersion(b, v)); decodeErr == nil {
+			r.damaged(r.file(descriptor.ClockName), errVersion)
+			return c, nil
+		}
+	}
+	return c, believe(b, err)
+}
+
+// believe returns err, which says that STORE or CLOCK is of a newer version, unless no kvd
+// will ever have that version.
+func believe(b []byte, err error) error {
+	if binary.LittleEndian.Uint32(b[8:]) >= 1<<16 {
+		return errVersion
+	}
+	return err
+}
+
+var errVersion = errors.New("its format version is damaged")
+
+const (
+	maxDescriptor = 1 << 10 // bounds STORE and CLOCK
+	maxVersion    = 10      // this kvd knows none of STORE and CLOCK from there on
+)
+
+// withVersion returns a copy of STORE or CLOCK with another format version.
+func withVersion(b []byte, version uint32) []byte {
+	b = slices.Clone(b)
+	binary.LittleEndian.PutUint32(b[8:], version)
+	return b
 }
 
 // idsOfLog returns the store ids that segments of the log name, that of most segments first.
@@ -80,16 +143,6 @@ func (r *repair) idsOfLog() (ids []uint64, err error) {
 	return slices.SortedFunc(maps.Keys(votes), func(a, b uint64) int {
 		return cmp.Or(cmp.Compare(votes[b], votes[a]), cmp.Compare(a, b))
 	}), nil
-}
-
-// idOfClock returns the store id in CLOCK, if that can be read.
-func (r *repair) idOfClock() (id uint64, ok bool) {
-	b, err := vfs.ReadSmall(r.src, descriptor.ClockPath(r.dir), 1<<10)
-	if err != nil {
-		return 0, false
-	}
-	c, err := descriptor.DecodeClock(descriptor.ClockName, b)
-	return c.StoreID, err == nil
 }
 
 // deriveID finds the store id without STORE: the first of those that other files name.
@@ -192,11 +245,14 @@ func (r *repair) clock() error {
 	if f == nil {
 		return nil
 	}
-	c, err := descriptor.ReadClock(r.src, r.dir, r.descriptor.StoreID)
+	err := r.clockErr
+	if err == nil && r.clockFile.StoreID != r.descriptor.StoreID {
+		err = fmt.Errorf("it is that of store %016x", r.clockFile.StoreID)
+	}
 	switch {
 	case err == nil:
 		f.Action = Copied
-		return vfs.WriteAtomic(r.out.fsys, descriptor.ClockPath(r.out.dir), c.Encode())
+		return vfs.WriteAtomic(r.out.fsys, descriptor.ClockPath(r.out.dir), r.clockFile.Encode())
 	case errors.Is(err, kv.ErrUnsupportedVersion):
 		return err
 	}

@@ -39,7 +39,7 @@ func newTablesHistory(t testing.TB) *history {
 	h.put(90, "in the log")
 	h.delRange(160, 170)
 	h.close()
-	h.files = filesOf(t, h.disk, damagedDir)
+	h.closed()
 	return h
 }
 
@@ -82,7 +82,7 @@ func TestTheLogReplacesALostTable(t *testing.T) {
 	require.NoError(t, h.e.Flush(t.Context()))
 	h.put(3, "second")
 	h.close()
-	h.files = filesOf(t, h.disk, damagedDir)
+	h.closed()
 	disk := h.disk.KillImage()
 	for _, name := range append(h.named(".sst"), h.named(".val")...) {
 		replace(t, disk, name, nil)
@@ -106,7 +106,7 @@ func TestRequestIDsAreKept(t *testing.T) {
 		h.put(i, "other")
 	}
 	h.close()
-	h.files = filesOf(t, h.disk, damagedDir)
+	h.closed()
 	disk := h.disk.KillImage()
 	name := h.named(".wal")[0]
 	content := bytes.Clone(h.files[name])

@@ -90,6 +90,8 @@ type repair struct {
 	done, total int64
 
 	descriptor descriptor.Descriptor
+	clockFile  descriptor.Clock // what CLOCK says, unless clockErr
+	clockErr   error
 	log        logState
 	backup     *backup     // nil: there is none
 	maxSeq     kv.SeqNum   // of all tables in the new store

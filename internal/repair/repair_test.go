@@ -124,12 +124,22 @@ func TestDamageThatLosesNothing(t *testing.T) {
 	inFooter[len(inFooter)-30] ^= 1
 	tail := slices.Clone(h.files[table])
 	clear(tail[len(tail)-200:]) // properties and footer
+	versions := map[string][]byte{}
+	for _, name := range []string{descriptor.Path(damagedDir), descriptor.ClockPath(damagedDir)} {
+		versions[name] = slices.Clone(h.files[name])
+		versions[name][9] ^= 1
+	}
 	other := descriptor.Descriptor{StoreID: 1, Partitions: partitions}
 	for what, damage := range map[string]func(disk *vfs.Mem){
 		"another STORE": func(disk *vfs.Mem) { replace(t, disk, descriptor.Path(damagedDir), other.Encode()) },
 		"LOCK and BALLAST": func(disk *vfs.Mem) {
 			replace(t, disk, descriptor.LockPath(damagedDir), nil)
 			replace(t, disk, descriptor.BallastPath(damagedDir), []byte("x"))
+		},
+		"format versions": func(disk *vfs.Mem) {
+			for name, content := range versions {
+				replace(t, disk, name, content)
+			}
 		},
 		"a foreign file": func(disk *vfs.Mem) { replace(t, disk, damagedDir+"/p-0000/core", []byte("x")) },
 		"STORE":          func(disk *vfs.Mem) { replace(t, disk, descriptor.Path(damagedDir), nil) },
@@ -188,7 +198,7 @@ func TestASectorThatCannotBeRead(t *testing.T) {
 	h.batch(0, 1000, "first")
 	require.NoError(t, h.e.CompactAll(t.Context()))
 	h.close()
-	h.files = filesOf(t, h.disk, damagedDir)
+	h.closed()
 	table := h.named(".sst")[0]
 	const from, to = sectorBytes, 2 * sectorBytes
 	require.Greater(t, len(h.files[table]), to)
@@ -230,9 +240,11 @@ func TestANewerVersionIsRefused(t *testing.T) {
 		disk := h.disk.KillImage()
 		content := slices.Clone(h.files[name])
 		content[8] = 99 // the format version
+		sum := len(content) - 4
 		if strings.Contains(name, "MANIFEST-") {
-			binary.LittleEndian.PutUint32(content[12:], crc32.Checksum(content[:12], crc32.MakeTable(crc32.Castagnoli)))
+			sum = 12
 		}
+		binary.LittleEndian.PutUint32(content[sum:], crc32.Checksum(content[:sum], crc32.MakeTable(crc32.Castagnoli)))
 		replace(t, disk, name, content)
 		_, err := Run(t.Context(), disk, damagedDir, repairedDir, Options{})
 		require.ErrorIs(t, err, kv.ErrUnsupportedVersion, name)
