@@ -62,7 +62,9 @@ func TestARepairAtEveryFault(t *testing.T) {
 		}
 	}
 	require.Positive(t, failed)
-	require.Positive(t, survived)
+	if !testsize.Reduced() {
+		require.Positive(t, survived, "a read of the damaged store that fails is a loss")
+	}
 }
 
 // A crash at any step leaves a directory that is known as unfinished, or a whole store.

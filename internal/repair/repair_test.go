@@ -75,6 +75,7 @@ func TestEveryKindOfDamage(t *testing.T) {
 		missing := 0
 		h.missing = &missing
 		names := h.named(kind)
+		slices.Reverse(names) // the newest first: tables do not have yet what is in the last segments
 		for i, name := range names {
 			content := h.files[name]
 			try(name, nil, "removed")
@@ -106,9 +107,12 @@ func TestEveryKindOfDamage(t *testing.T) {
 				break
 			}
 		}
-		if kind == ".wal" || kind == ".sst" || kind == ".val" {
-			require.Positive(t, missing, "no damage of %s costs anything, so the test proves little", kind)
-		} else {
+		switch kind {
+		case ".wal", ".sst", ".val":
+			if !testsize.Reduced() {
+				require.Positive(t, missing, "no damage of %s costs anything, so the test proves little", kind)
+			}
+		default:
 			require.Zero(t, missing, "only log, tables and value files hold writes: %s", kind)
 		}
 	}
