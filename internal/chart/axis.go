@@ -18,7 +18,8 @@ type Axis struct {
 	Min, Max *float64
 	// Binary gives a linear axis ticks at powers of two, for bytes.
 	Binary bool
-	// Free lets a linear axis begin at the smallest value in place of zero.
+	// Free lets a linear axis begin at the smallest value in place of zero, and a logarithmic
+	// one end at its values; otherwise this leaves some room for the marks there.
 	Free bool
 }
 
@@ -53,6 +54,9 @@ func (a *Axis) transform(v float64) float64 {
 	return v
 }
 
+// logRoom is the room at each end of a logarithmic axis, relative to the range of its values.
+const logRoom = 0.04
+
 // newScale returns a scale that shows values between low and high.
 func newScale(a *Axis, low, high, from, to float64) *scale {
 	s := &scale{axis: a, from: from, to: to}
@@ -70,6 +74,14 @@ func newScale(a *Axis, low, high, from, to float64) *scale {
 		return s
 	}
 	s.min, s.max = a.transform(low), a.transform(high)
+	if room := logRoom * (s.max - s.min); room > 0 && !a.Free && (a.Kind == Log2 || a.Kind == Log10) {
+		if a.Min == nil {
+			s.min -= room
+		}
+		if a.Max == nil {
+			s.max += room
+		}
+	}
 	if !(s.min < s.max) { // also without values
 		s.max = s.min + 1
 	}

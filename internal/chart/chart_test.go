@@ -89,6 +89,14 @@ func figures() map[string]*Figure {
 				&Intervals{Rows: []Interval{{0, -0.05, 0.01, 0.06, 0}, {1, 0.08, 0.1, 0.12, 1}, {2, -0.12, -0.1, -0.09, 1}}},
 			}}},
 		},
+		"keys": {
+			Title: "A key shows what its mark looks like", X: Axis{Label: "bytes", Kind: Log2, Format: Bytes},
+			Panels: []Panel{{Y: Axis{Label: "bytes", Kind: Log2, Format: Bytes}, Height: 100, Marks: []Mark{
+				&Line{Name: "with markers", Series: 0, X: []float64{1 << 20, 1 << 22}, Y: []float64{1 << 20, 1 << 24}},
+				&Line{Name: "without", Series: 1, X: []float64{1 << 20, 1 << 22}, Y: []float64{1 << 24, 1 << 20}, Plain: true},
+				&Line{Name: "markers alone", Series: 2, X: []float64{1 << 20, 1 << 22}, Y: []float64{1 << 22, 1 << 22}, Dots: true},
+			}}},
+		},
 		"empty": {Title: "Nothing", Panels: []Panel{{}}},
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"html"
 	"math"
+	"slices"
 )
 
 // The layout, in CSS pixels.
@@ -14,6 +15,7 @@ const (
 	rightMargin  = 24
 	tickHeight   = 18 // labels below the x axis
 	labelHeight  = 18 // the label of the x axis
+	heatLegend   = 16 // the colours above a panel without other keys
 	noteRow      = 15
 	panelGap     = 16
 	yLabelWidth  = 20
@@ -179,6 +181,9 @@ func (p *Panel) legend(c *canvas, left, top, width float64) float64 {
 		keys = append(keys, m.keys()...)
 	}
 	if len(keys) == 0 {
+		if slices.ContainsFunc(p.Marks, func(m Mark) bool { _, ok := m.(*Heat); return ok }) {
+			return top + heatLegend
+		}
 		return top + 6
 	}
 	const symbol, gap = 26, 16
@@ -202,6 +207,10 @@ func (c *canvas) symbol(k key, x, y float64) {
 		c.rect("f "+class, x+4, y-5, 14, 10, "")
 	case shapeDashed:
 		c.line("r", x, y, x+20, y)
+	case shapePlain:
+		c.line("l "+class+dash(k.series), x, y, x+20, y)
+	case shapeDots:
+		c.marker(k.series, x+10, y, "")
 	default:
 		c.line("l "+class+dash(k.series), x, y, x+20, y)
 		c.marker(k.series, x+10, y, "")

@@ -39,7 +39,9 @@ type key struct {
 type shape uint8
 
 const (
-	shapeLine shape = iota
+	shapeLine  shape = iota // with markers
+	shapePlain              // a line without markers
+	shapeDots               // markers alone
 	shapeDashed
 	shapeFill
 )

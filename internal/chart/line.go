@@ -33,7 +33,13 @@ func (l *Line) keys() []key {
 	if l.Name == "" {
 		return nil
 	}
-	return []key{{l.Name, l.Series, shapeLine}}
+	shape := shapeLine
+	if l.Plain {
+		shape = shapePlain
+	} else if l.Dots {
+		shape = shapeDots
+	}
+	return []key{{l.Name, l.Series, shape}}
 }
 
 func (l *Line) draw(p *plot) {

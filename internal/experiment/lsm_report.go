@@ -201,7 +201,7 @@ func boxFigure(r *results.Result, parameter string, values []string) *chart.Figu
 func sizesByKeys(r *results.Result) report.Section {
 	values := valuesOf(r, paramKeySpace)
 	t := &report.Table{Head: []string{"keys", "least", "median", "most", "article: median"}, Caption: "Bytes on disk at the end."}
-	panel := chart.Panel{Y: chart.Axis{Label: "bytes on disk", Kind: chart.Log10, Format: chart.Bytes}}
+	panel := chart.Panel{Y: chart.Axis{Label: "bytes on disk", Kind: chart.Log2, Format: chart.Bytes}}
 	for series, mix := range valuesOf(r, paramMix) {
 		points := &chart.Line{Name: mix, Series: series, Dots: true}
 		for x, v := range values {

@@ -3,6 +3,7 @@ package report
 import (
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/kvd-db/kvd/internal/chart"
 	"github.com/kvd-db/kvd/internal/results"
@@ -80,12 +81,13 @@ func costs(r *results.Result) *Section {
 	if len(r.Cells) < 2 {
 		return nil
 	}
+	names := varying(r)
 	work := &Table{
-		Head:    []string{"cell", "writes", "reads", "log records", "syncs", "written/put"},
+		Head:    append(slices.Clone(names), "writes", "reads", "log records", "syncs", "written/put"),
 		Caption: "The median run of each cell: writes and reads a micro-batch, records a write of the log, syncs of the log, and bytes written for each byte put.",
 	}
 	machine := &Table{
-		Head:    []string{"cell", "read from disk", "written to disk", "CPU", "CPU of others"},
+		Head:    append(slices.Clone(names), "read from disk", "written to disk", "CPU", "CPU of others"),
 		Caption: "Bytes that this process moved, and shares of all processors.",
 	}
 	var fastest *results.Cell
@@ -95,11 +97,11 @@ func costs(r *results.Result) *Section {
 			continue
 		}
 		if a := run.Counters(); a != nil {
-			work.Rows = append(work.Rows, []Entry{Words(c.Name()), Words(chart.Number(a.OpsPerWriteBatch)), Words(chart.Number(a.OpsPerReadBatch)),
-				Words(chart.Number(a.RecordsPerLogWrite)), Words(chart.Number(float64(a.LogSyncs))), Words(chart.Number(a.WrittenPerUserBytes))})
+			work.Rows = append(work.Rows, append(paramEntries(c, names), Words(chart.Number(a.OpsPerWriteBatch)), Words(chart.Number(a.OpsPerReadBatch)),
+				Words(chart.Number(a.RecordsPerLogWrite)), Words(chart.Number(float64(a.LogSyncs))), Words(chart.Number(a.WrittenPerUserBytes))))
 		}
-		if row := machineRow(c, run); row != nil {
-			machine.Rows = append(machine.Rows, row)
+		if row := machineRow(run); row != nil {
+			machine.Rows = append(machine.Rows, append(paramEntries(c, names), row...))
 		}
 		if len(run.Stages) > 0 && (fastest == nil || run.OpsPerSecond > fastest.MedianRun().OpsPerSecond) {
 			fastest = c
@@ -124,8 +126,29 @@ func costs(r *results.Result) *Section {
 	return s
 }
 
+// varying returns the names of the parameters that have several values, in the order of the
+// first cell.
+func varying(r *results.Result) []string {
+	var names []string
+	for _, p := range r.Cells[0].Params {
+		if slices.ContainsFunc(r.Cells, func(c *results.Cell) bool { return c.Param(p.Name) != p.Value }) {
+			names = append(names, p.Name)
+		}
+	}
+	return names
+}
+
+// paramEntries returns the values of some parameters.
+func paramEntries(c *results.Cell, names []string) []Entry {
+	var entries []Entry
+	for _, name := range names {
+		entries = append(entries, Words(c.Param(name)))
+	}
+	return entries
+}
+
 // machineRow returns nil if nothing is known of the run.
-func machineRow(c *results.Cell, run *results.Run) []Entry {
+func machineRow(run *results.Run) []Entry {
 	a := run.Counters()
 	if a == nil && run.OwnCPU == nil {
 		return nil
@@ -140,5 +163,5 @@ func machineRow(c *results.Cell, run *results.Run) []Entry {
 		}
 		return Words(chart.Percent(rounded(*v)))
 	}
-	return []Entry{Words(c.Name()), Words(read), Words(written), share(run.OwnCPU), share(run.OtherCPU)}
+	return []Entry{Words(read), Words(written), share(run.OwnCPU), share(run.OtherCPU)}
 }

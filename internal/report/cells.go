@@ -46,9 +46,11 @@ func Note(r *results.Result, c *results.Cell) []string {
 			}
 		}
 	}
-	precision := 1.0
-	if seconds < 10 {
-		precision = 10
+	switch {
+	case seconds >= 10:
+		seconds = math.Round(seconds)
+	case seconds >= 1:
+		seconds = math.Round(10*seconds) / 10
 	}
 	commit, dirty := strings.CutSuffix(r.Environment.Commit, "+dirty")
 	commit = cmp.Or(commit[:min(len(commit), 12)], "not known")
@@ -59,7 +61,7 @@ func Note(r *results.Result, c *results.Cell) []string {
 	if c != nil {
 		what += ", " + c.Name()
 	}
-	return []string{fmt.Sprintf("%s %s; %s; %s of %s; commit %s; %s, %d processors.", cmp.Or(r.Program, "kvbench"), what, loop(r, c), Plural(runs, "run"), chart.Seconds(math.Round(seconds*precision)/precision), commit, r.Environment.CPU, r.Environment.GOMAXPROCS)}
+	return []string{fmt.Sprintf("%s %s; %s; %s of %s; commit %s; %s, %d processors.", cmp.Or(r.Program, "kvbench"), what, loop(r, c), Plural(runs, "run"), chart.Seconds(seconds), commit, r.Environment.CPU, r.Environment.GOMAXPROCS)}
 }
 
 // loop says which kinds of loops the cell has, or all cells if c is nil.

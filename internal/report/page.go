@@ -123,9 +123,13 @@ type sectionView struct {
 	Figures []template.HTML
 }
 
+// mostColumns is how many columns of figures the width of a page holds in its usual font.
+const mostColumns = 9
+
 type tableView struct {
 	*Table
-	Rows [][]entryView
+	Dense bool
+	Rows  [][]entryView
 }
 
 type entryView struct {
@@ -149,7 +153,7 @@ func (p *Page) view() *view {
 }
 
 func (t *Table) view() tableView {
-	v := tableView{Table: t}
+	v := tableView{Table: t, Dense: len(t.Head) > mostColumns}
 	for row := range t.Rows {
 		var entries []entryView
 		for column := range t.Rows[row] {
@@ -173,7 +177,7 @@ h1{font-size:26px;line-height:1.25;margin:0 0 4px}h2{font-size:19px;margin:36px 
 .trust{background:var(--box);border:1px solid var(--edge);border-radius:6px;padding:10px 16px;margin:16px 0}
 .trust h2{border:0;margin:0 0 4px;font-size:16px}.trust ul{margin:0;padding:0;list-style:none}.trust li{padding-left:1.6em;text-indent:-1.6em}
 .ok::before{content:"✓";color:var(--good);display:inline-block;width:1.6em;text-indent:0}.no::before{content:"!";color:var(--bad);font-weight:700;display:inline-block;width:1.6em;text-indent:0}
-.wide{overflow-x:auto}table{border-collapse:collapse;margin:12px 0;font-variant-numeric:tabular-nums;font-size:14px}
+.wide{overflow-x:auto}.dense{font-size:13px}.dense th,.dense td{padding:3px 7px}table{border-collapse:collapse;margin:12px 0;font-variant-numeric:tabular-nums;font-size:14px}
 caption{caption-side:bottom;text-align:left;padding-top:4px;font-size:13px}
 th,td{padding:3px 10px;text-align:right;border-bottom:1px solid var(--edge);white-space:nowrap}th:first-child,td:first-child{text-align:left}
 td{background:rgba(var(--tint),var(--shade,0))}
@@ -203,7 +207,7 @@ var pageTemplate = template.Must(template.New("page").Parse(`<!doctype html>
 {{range .Sections}}<section>
 <h2>{{.Title}}</h2>
 {{range .Text}}<p>{{.}}</p>
-{{end}}{{range .Tables}}<div class="wide"><table>
+{{end}}{{range .Tables}}<div class="wide"><table{{if .Dense}} class="dense"{{end}}>
 {{with .Caption}}<caption>{{.}}</caption>
 {{end}}<thead><tr>{{range .Head}}<th>{{.}}</th>{{end}}</tr></thead>
 <tbody>
