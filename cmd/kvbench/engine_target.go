@@ -6,7 +6,9 @@ import (
 
 	"github.com/kvd-db/kvd/internal/batcher"
 	"github.com/kvd-db/kvd/internal/engine"
+	"github.com/kvd-db/kvd/internal/histogram"
 	"github.com/kvd-db/kvd/internal/loadgen"
+	"github.com/kvd-db/kvd/internal/results"
 	"github.com/kvd-db/kvd/internal/vfs"
 	"github.com/kvd-db/kvd/internal/workload"
 	"github.com/kvd-db/kvd/pkg/kvd/embed"
@@ -111,6 +113,8 @@ type engineCounters struct {
 	logSyncs, logBytes, logRecords, logFrames uint64
 	userBytes, flushed, compacted, moved      uint64
 	diskRead, diskWritten                     uint64
+
+	writeSizes, readSizes histogram.PowerCounts // of micro-batches
 }
 
 func (t *engineTarget) counters() engineCounters {
@@ -121,6 +125,8 @@ func (t *engineTarget) counters() engineCounters {
 		p := &s.Partitions[i]
 		c.writeBatches, c.writes = c.writeBatches+p.Writes.Count(), c.writes+p.Writes.Sum
 		c.readBatches, c.reads = c.readBatches+p.Reads.Count(), c.reads+p.Reads.Sum
+		c.writeSizes.Add(&p.Writes)
+		c.readSizes.Add(&p.Reads)
 		c.userBytes += p.UserBytes
 		c.flushed += p.FlushedBytes
 		c.compacted += p.CompactedBytes
@@ -144,6 +150,8 @@ func (t *engineTarget) activity() *activity {
 		MovedBytes:         now.moved - before.moved,
 		DiskReadBytes:      now.diskRead - before.diskRead,
 		DiskWrittenBytes:   now.diskWritten - before.diskWritten,
+		WriteBatches:       sizesSince(&now.writeSizes, &before.writeSizes),
+		ReadBatches:        sizesSince(&now.readSizes, &before.readSizes),
 	}
 	a.WrittenPerUserBytes = quotient(a.LogBytes+a.FlushedBytes+a.CompactedBytes, now.userBytes-before.userBytes)
 	s := t.engine.Stats()
@@ -152,6 +160,32 @@ func (t *engineTarget) activity() *activity {
 		a.GarbageBytes += s.Partitions[i].Garbage
 	}
 	return a
+}
+
+// state implements describing.
+func (t *engineTarget) state() *results.StoreState {
+	s, now := t.engine.Stats(), t.counters()
+	state := &results.StoreState{
+		Log: uint64(max(s.Log.LiveBytes, 0)), Pressure: s.Pressure, Put: now.userBytes - t.before.userBytes,
+		Written: now.logBytes + now.flushed + now.compacted - t.before.logBytes - t.before.flushed - t.before.compacted,
+	}
+	for i := range s.Partitions {
+		p := &s.Partitions[i]
+		state.Deltas, state.Base = state.Deltas+p.DeltaBytes, state.Base+p.BaseBytes
+		state.Values, state.Garbage, state.Debt = state.Values+p.ValueBytes, state.Garbage+p.Garbage, state.Debt+p.Debt
+	}
+	return state
+}
+
+// sizesSince returns how many micro-batches had which size, in the form of results.Activity.
+func sizesSince(now, before *histogram.PowerCounts) [][2]uint64 {
+	var sizes [][2]uint64
+	for i, n := range now.Buckets {
+		if n -= before.Buckets[i]; n > 0 {
+			sizes = append(sizes, [2]uint64{1 << i, n})
+		}
+	}
+	return sizes
 }
 
 func quotient(n, by uint64) float64 {

@@ -113,6 +113,7 @@ func openStore(o *experimentOptions, s experiment.Setup, dir string, open opener
 		Activity: func() any { info.observe(target); return info.Activity },
 		Measured: func(begins bool) { measured(target, begins) },
 		Stages:   func() []results.Stages { return stagesOf(target) },
+		State:    stateOf(target),
 		Close:    func() error { return closeTarget(target) },
 	}
 	if t, ok := target.(settler); ok {

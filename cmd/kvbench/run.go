@@ -111,6 +111,7 @@ func runOnce(c *cobra.Command, o *options, on *targetOptions, open opener, cell 
 		info = about
 		live := newLiveView(c.ErrOrStderr())
 		collector := results.NewCollector(workload.Operations())
+		collector.State = stateOf(target)
 		var err error
 		summary, err = workload.Run(c.Context(), target, o.config, workload.Observer{
 			Preload:  live.preload,

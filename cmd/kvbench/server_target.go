@@ -6,6 +6,7 @@ import (
 	"net"
 
 	"github.com/kvd-db/kvd/internal/daemon"
+	"github.com/kvd-db/kvd/internal/results"
 	"github.com/kvd-db/kvd/internal/service"
 	"github.com/kvd-db/kvd/internal/workload"
 	"github.com/kvd-db/kvd/pkg/kvd"
@@ -63,6 +64,9 @@ func (t *serverTarget) begin() {
 	t.engine.begin()
 	t.frames = t.server.Stats().RawFrames
 }
+
+// state implements describing.
+func (t *serverTarget) state() *results.StoreState { return t.engine.state() }
 
 func (t *serverTarget) activity() *activity {
 	a := t.engine.activity()

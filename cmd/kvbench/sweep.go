@@ -152,6 +152,7 @@ func (m *sweepMeasurement) measure(ctx context.Context, rate uint64, cell *resul
 	}
 	live := newLiveView(m.command.ErrOrStderr())
 	collector := results.NewCollector(workload.Operations())
+	collector.State = stateOf(m.target)
 	summary, err := workload.Run(ctx, m.target, config, workload.Observer{
 		Second: func(s loadgen.Sample) {
 			live.showRate(where+"  "+rateAndTails(&s), s.OpsPerSecond)

@@ -43,6 +43,19 @@ func measured(target workload.Target, begins bool) {
 	}
 }
 
+// describing is a target that can tell what its store holds.
+type describing interface {
+	state() *results.StoreState
+}
+
+// stateOf returns the function that tells what a target's store holds; nil if it cannot.
+func stateOf(target workload.Target) func() *results.StoreState {
+	if d, ok := target.(describing); ok {
+		return d.state
+	}
+	return nil
+}
+
 // stagesOf returns where the time of calls went during the last measurement.
 func stagesOf(target workload.Target) []results.Stages {
 	if s, ok := target.(staged); ok {

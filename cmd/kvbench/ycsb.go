@@ -216,6 +216,7 @@ func (o *coreOptions) run(t *trials, result *results.Result, cache string) error
 		for _, threads := range o.threads {
 			label := trialLabel{Benchmark: "ycsb", Workload: core.Name, Threads: threads}
 			observer, collector := t.observer(label), results.NewCollector(workload.CoreOperations())
+			collector.State = stateOf(t.target)
 			second := observer.Second
 			observer.Second = func(s loadgen.Sample) { second(s); collector.Second(s) }
 			trial, err := t.RunCore(t.command.Context(), core, o.with(threads), observer)

@@ -62,7 +62,9 @@ type Store struct {
 	// the time of its calls went. They may be nil.
 	Measured func(begins bool)
 	Stages   func() []results.Stages
-	Close    func() error // closes the target and removes the store
+	// State returns what the store holds; nil if it cannot tell.
+	State func() *results.StoreState
+	Close func() error // closes the target and removes the store
 }
 
 // Options say how to run an experiment.

@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"github.com/kvd-db/kvd/internal/loadgen"
 	"github.com/kvd-db/kvd/internal/results"
 	"github.com/kvd-db/kvd/internal/workload"
 )
@@ -96,7 +97,9 @@ func TestPartitionsAreMeasuredInTurnsAndDrawn(t *testing.T) {
 		require.Len(t, e.Cells, 8)
 		var order []string
 		var progress []Progress
-		r, err := e.Run(t.Context(), Options{Runs: 2, Scale: 0.1, Open: opener(&order, false), Progress: func(p Progress) { progress = append(progress, p) }})
+		r, err := e.Run(t.Context(), Options{
+			Runs: 2, Scale: 0.1, Environment: loadgen.Environment{GOMAXPROCS: 4}, Open: opener(&order, false), Progress: func(p Progress) { progress = append(progress, p) },
+		})
 		require.NoError(t, err)
 		assert.Equal(t, strings.Repeat("1144", 4), strings.Join(order, ""), "every cell once, then every cell again")
 		for _, c := range r.Cells {
@@ -116,7 +119,8 @@ func TestPartitionsAreMeasuredInTurnsAndDrawn(t *testing.T) {
 		assert.Equal(t, 4, threads)
 		assert.InDelta(t, 4000, rate, 40)
 		html := page.HTML()
-		for _, says := range []string{"PUT_HEAVY: threads", "Throughput against final size", "around its slowest second", "(36.9)", "scaled by 0.1"} {
+		for _, says := range []string{"PUT_HEAVY: threads", "Throughput against final size", "around its slowest second", "(36.9)", "scaled by 0.1",
+			"PUT_HEAVY: partitions", "ideal, up to 4 processors", "% of ideal)", "PUT_HEAVY, 4 partitions, 4 threads"} {
 			assert.Contains(t, html, says)
 		}
 		var text bytes.Buffer

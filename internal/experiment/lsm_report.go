@@ -96,7 +96,27 @@ func lsmSections(r *results.Result) []report.Section {
 		}
 	}
 	boxes.Tables = []*report.Table{medians}
-	return append(sections, boxes, sizesByKeys(r))
+	sections = append(sections, boxes, sizesByKeys(r))
+	if s := treesOverTime(r, cells); len(s.Figures) > 0 {
+		sections = append(sections, s)
+	}
+	return sections
+}
+
+// treesOverTime shows the fastest and the slowest combination over time.
+func treesOverTime(r *results.Result, ranked []*results.Cell) report.Section {
+	s := report.Section{Title: "Over time", Text: []string{"The fastest combination, then the slowest."}}
+	for i, c := range ranked {
+		run := c.MedianRun()
+		if i > 0 && i < len(ranked)-1 || len(run.Series) < 2 {
+			continue
+		}
+		s.Figures = append(s.Figures, report.OverTime(r, c, run))
+		if f := report.TreeOverTime(r, c, run); f != nil {
+			s.Figures = append(s.Figures, f)
+		}
+	}
+	return s
 }
 
 // actualSizes says what the key spaces and thresholds are at the scale of the run.

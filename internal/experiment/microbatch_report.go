@@ -148,7 +148,7 @@ func deviceOf(c *results.Cell) string {
 // table has the columns of the article, and percentiles.
 func (b *batches) table() *report.Table {
 	t := &report.Table{
-		Head:    []string{"batch", "reads/batch", "run", "mean", "p50", "p99", "worst", "reads/s", "x none"},
+		Head:    []string{"batch", "reads/batch", "run", "mean", "p50", "p90", "p99", "p99.9", "worst", "reads/s", "x none"},
 		Caption: "The run with the median rate. reads/batch is the mean size of the batches, if it was counted; x none is the rate relative to unbatched.",
 	}
 	for _, c := range b.cells {
@@ -156,7 +156,7 @@ func (b *batches) table() *report.Table {
 		get := run.Operation("get")
 		t.Rows = append(t.Rows, []report.Entry{
 			report.Words(c.Param(paramBatch)), countOf(readsPerBatch(c, run)), report.Words(chart.Seconds(run.Seconds)),
-			duration(get.MeanNanos), duration(get.Nanos.P50), duration(get.Nanos.P99), duration(get.Nanos.Max),
+			duration(get.MeanNanos), duration(get.Nanos.P50), duration(get.Nanos.P90), duration(get.Nanos.P99), duration(get.Nanos.P999), duration(get.Nanos.Max),
 			report.Figure(chart.Number(medianRate(c)), medianRate(c)), b.gain(c),
 		})
 	}

@@ -29,7 +29,7 @@ func microbatchResult() *results.Result {
 		mean := int64(float64(300*time.Millisecond) / n)
 		get := loadgen.Operation{Name: "get"}
 		get.Count, get.MeanNanos = c.Config.Operations, mean
-		get.Nanos.P50, get.Nanos.P99, get.Nanos.Max = mean, 2*mean, 10*mean
+		get.Nanos.P50, get.Nanos.P90, get.Nanos.P99, get.Nanos.P999, get.Nanos.Max = mean, mean, 2*mean, 4*mean, 10*mean
 		cell.Runs = []*results.Run{{
 			Trial:    &loadgen.Trial{Seconds: 60 / n, Ops: get.Count, OpsPerSecond: 1000 * n, Operations: []loadgen.Operation{get}},
 			Activity: &results.Activity{OpsPerReadBatch: n, ReadsPerFrame: n},
@@ -53,12 +53,12 @@ func TestMicrobatchTables(t *testing.T) {
 		require.NoError(t, table.WriteText(&text))
 	}
 	assert.Equal(t, strings.TrimPrefix(`
-     batch  reads/batch     run     mean      p50      p99    worst  reads/s  x none
-      none          1.0    30 s   150 ms   150 ms   300 ms    1.5 s       2k     1.0
-         1          1.0    60 s   300 ms   300 ms   600 ms      3 s       1k     0.5
-        16         16.0  3.75 s  18.8 ms  18.8 ms  37.5 ms   188 ms      16k     8.0
-        32         32.0  1.88 s  9.38 ms  9.38 ms  18.8 ms  93.8 ms      32k    16.0
-  adaptive         31.0  1.94 s  9.68 ms  9.68 ms  19.4 ms  96.8 ms      31k    15.5
+     batch  reads/batch     run     mean      p50      p90      p99    p99.9    worst  reads/s  x none
+      none          1.0    30 s   150 ms   150 ms   150 ms   300 ms   600 ms    1.5 s       2k     1.0
+         1          1.0    60 s   300 ms   300 ms   300 ms   600 ms    1.2 s      3 s       1k     0.5
+        16         16.0  3.75 s  18.8 ms  18.8 ms  18.8 ms  37.5 ms    75 ms   188 ms      16k     8.0
+        32         32.0  1.88 s  9.38 ms  9.38 ms  9.38 ms  18.8 ms  37.5 ms  93.8 ms      32k    16.0
+  adaptive         31.0  1.94 s  9.68 ms  9.68 ms  9.68 ms  19.4 ms  38.7 ms  96.8 ms      31k    15.5
      batch  kvd: mean  reads/s  x none  article: run    mean   worst  reads/s  x none
       none     150 ms       2k     1.0          50 s  5.2 ms  770 ms      60k     1.0
          1     300 ms       1k     0.5          87 s  7.9 ms       -    34.5k     0.6

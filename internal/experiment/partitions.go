@@ -144,10 +144,10 @@ func partitionsSections(r *results.Result) []report.Section {
 	sections = append(sections, g.overview())
 	for _, mix := range g.mixes {
 		sections = append(sections, report.Section{
-			Title: mix, Tables: []*report.Table{g.table(mix)}, Figures: []*chart.Figure{g.scaling(mix)},
+			Title: mix, Tables: []*report.Table{g.table(mix)}, Figures: []*chart.Figure{g.scaling(mix), g.gain(mix)},
 		})
 	}
-	return append(sections, g.sizes(), g.slowest())
+	return append(sections, g.sizes(), g.slowest(), g.multiples())
 }
 
 // overview has the best thread count of each number of partitions, and the two cuts of
@@ -233,6 +233,81 @@ func (g *grid) scaling(mix string) *chart.Figure {
 	}
 	f.Panels = []chart.Panel{rates, tails}
 	return f
+}
+
+// gain shows the rate of one mix by partitions, a line for each number of threads, and what
+// the most threads would do if each partition, up to the number of processors, added as much as
+// the first.
+func (g *grid) gain(mix string) *chart.Figure {
+	f := &chart.Figure{
+		Title: mix + ": partitions", X: chart.Axis{Label: "partitions", Kind: chart.Log2},
+		Note: append(report.Note(g.result, nil), "Bands: the least and the highest of the runs. In brackets: the rate with the most partitions, relative to the ideal of that number of threads."),
+	}
+	panel := chart.Panel{Y: chart.Axis{Label: "operations/s"}}
+	for i, threads := range g.threads {
+		line := &chart.Line{Name: report.Plural(threads, "thread"), Series: i}
+		for _, n := range g.partitions {
+			if c := g.cell(mix, n, threads); c != nil {
+				least, median, most := c.Rates()
+				line.X, line.Y = append(line.X, float64(n)), append(line.Y, median)
+				line.Low, line.High = append(line.Low, least), append(line.High, most)
+			}
+		}
+		if len(line.X) == 0 {
+			continue
+		}
+		if ideal := g.ideal(line.X[0], line.Y[0], line.X[len(line.X)-1]); len(line.X) > 1 && ideal > 0 {
+			line.Name += fmt.Sprintf(" (%s of ideal)", chart.Percent(math.Round(100*line.Y[len(line.Y)-1]/ideal)/100))
+		}
+		panel.Marks = append(panel.Marks, line)
+		if i == len(g.threads)-1 && len(line.X) > 1 {
+			reference := &chart.Reference{Name: fmt.Sprintf("ideal, up to %s", report.Plural(g.processors(), "processor")), X: line.X}
+			for _, n := range line.X {
+				reference.Y = append(reference.Y, g.ideal(line.X[0], line.Y[0], n))
+			}
+			panel.Marks = append(panel.Marks, reference)
+		}
+	}
+	f.Panels = []chart.Panel{panel}
+	return f
+}
+
+func (g *grid) processors() int { return max(g.result.Environment.GOMAXPROCS, 1) }
+
+// ideal returns the rate at some partitions if each, up to the number of processors, added as
+// much as the first few did.
+func (g *grid) ideal(few, rate, partitions float64) float64 {
+	most := float64(g.processors())
+	return rate * min(partitions, max(most, few)) / few
+}
+
+// multiples has throughput over time of each mix and number of partitions, at the best number
+// of threads, with common scales.
+func (g *grid) multiples() report.Section {
+	s := report.Section{Title: "All over time", Narrow: true, Text: []string{"Each mix and number of partitions at its best number of threads, in the median run, with the same scales."}}
+	top, end := 0.0, 0.0
+	for _, mix := range g.mixes {
+		for _, partitions := range g.partitions {
+			threads, _ := g.best(mix, partitions)
+			c := g.cell(mix, partitions, threads)
+			if c == nil || len(c.MedianRun().Series) < 2 {
+				continue
+			}
+			run := c.MedianRun()
+			line := &chart.Line{Plain: true, Series: slices.Index(g.mixes, mix)}
+			for i := range run.Series {
+				line.X, line.Y = append(line.X, run.Series[i].At), append(line.Y, run.Series[i].OpsPerSecond)
+			}
+			top, end = max(top, slices.Max(line.Y)), max(end, slices.Max(line.X))
+			s.Figures = append(s.Figures, &chart.Figure{
+				Title:  fmt.Sprintf("%s, %s, %s", mix, report.Plural(partitions, "partition"), report.Plural(threads, "thread")),
+				X:      chart.Axis{Label: "time", Format: chart.Seconds, Max: &end},
+				Panels: []chart.Panel{{Y: chart.Axis{Label: "operations/s", Max: &top}, Height: 80, Marks: []chart.Mark{line}}},
+				Width:  report.NarrowWidth, Note: report.Note(g.result, c),
+			})
+		}
+	}
+	return s
 }
 
 // byThreads returns the lines of the rate and of the p99 of cells by threads; cell returns nil for
@@ -324,7 +399,7 @@ func leastShare(r *results.Run) float64 {
 	return rates[0] / rates[len(rates)/2]
 }
 
-// zoomed shows the tenth of the time around the slowest second.
+// zoomed shows the tenth of the time around the slowest second, and not less than four seconds.
 func zoomed(f *chart.Figure, r *results.Run) *chart.Figure {
 	slowest := 0
 	for i := range r.Series {
@@ -335,7 +410,7 @@ func zoomed(f *chart.Figure, r *results.Run) *chart.Figure {
 	if len(r.Series) == 0 {
 		return f
 	}
-	width := max(r.Seconds/10, 2)
+	width := max(r.Seconds/10, 4) // so that the seconds before and after are there
 	from := max(r.Series[slowest].At-width/2, 0)
 	to := min(from+width, r.Seconds)
 	f.Title, f.X.Min, f.X.Max = "The same, around its slowest second", &from, &to

@@ -20,6 +20,8 @@ type Round struct {
 	result     *results.Result
 	began      time.Time // of the experiment
 	measured   int       // runs, of all rounds
+	// state is that of the store that is being measured; nil if it cannot tell.
+	state func() *results.StoreState
 }
 
 // Cell returns the cell of the result for a cell of the experiment.
@@ -34,6 +36,13 @@ func (r *Round) Measure(ctx context.Context, cell int, operations []string, do f
 	p := r.progress(cell)
 	r.Options.Progress(p)
 	collector := results.NewCollector(operations)
+	collector.State = func() *results.StoreState {
+		if r.state == nil {
+			return nil
+		}
+		return r.state()
+	}
+	defer func() { r.state = nil }()
 	trial, err := do(func(s loadgen.Sample) {
 		collector.Second(s)
 		p.Sample = &s
@@ -77,6 +86,7 @@ func (r *Round) measureAlone(ctx context.Context, i int) (err error) {
 			return nil, err
 		}
 		defer func() { err = errors.Join(err, store.Close()) }()
+		r.state = store.State
 		config := c.Config
 		config.Seed += uint64(r.Number) // so that runs draw other operations
 		summary, err := workload.Run(ctx, store.Target, config, workload.Observer{Second: observe, Measured: store.Measured})

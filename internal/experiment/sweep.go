@@ -233,6 +233,9 @@ func (c *curve) section() report.Section {
 	s := report.Section{Title: "Load and latency", Text: []string{c.rule(), "Latencies count from when an operation was due (open loop), so they contain the time in which all threads were waiting."}}
 	if len(c.loads) > 0 {
 		s.Figures = []*chart.Figure{c.figure()}
+		if f := c.anatomy(); f != nil {
+			s.Figures = append(s.Figures, f)
+		}
 	}
 	s.Tables = []*report.Table{c.table()}
 	return s

@@ -28,14 +28,18 @@ func queue(capacity float64, asked *[]uint64) func(context.Context, uint64, *res
 		t := &loadgen.Trial{Seconds: seconds, Ops: uint64(done * seconds), OpsPerSecond: done, OfferedPerSecond: rate,
 			All:  loadgen.Latency{P50: int64(mean), P99: int64(4.6 * mean), P999: int64(6.9 * mean), Max: int64(10 * mean)},
 			Late: &loadgen.Late{Busy: uint64(max(float64(rate)-capacity, 0) * seconds)}, Refused: rate / 100}
-		return &results.Run{Trial: t, Activity: &results.Activity{OpsPerWriteBatch: 1 + float64(rate)/1000}}, nil
+		t.Operations = []loadgen.Operation{{Name: "put", Kind: loadgen.Kind{Count: t.Ops}}}
+		return &results.Run{Trial: t, Activity: &results.Activity{
+			OpsPerWriteBatch: 1 + float64(rate)/1000, LogSyncs: 1 + t.Ops/8,
+			WriteBatches: [][2]uint64{{1, 300}, {4, 100}, {16, rate}},
+		}}, nil
 	}
 }
 
 func TestASweepFindsTheKneeByItself(t *testing.T) {
 	var asked []uint64
 	r := &results.Result{Version: results.Version, Experiment: "sweep"}
-	s := &Sweep{Runs: 2, Params: []results.Param{{Name: "mix", Value: "m"}}, Measure: queue(10_000, &asked)}
+	s := &Sweep{Runs: 2, Params: []results.Param{{Name: "mix", Value: "m"}, {Name: "durability", Value: "sync"}}, Measure: queue(10_000, &asked)}
 	require.NoError(t, s.Run(t.Context(), r))
 	assert.EqualValues(t, 0, asked[0], "a closed loop comes first")
 	assert.EqualValues(t, 800, asked[1])
@@ -52,9 +56,30 @@ func TestASweepFindsTheKneeByItself(t *testing.T) {
 	page := SweepPage(r)
 	assert.Regexp(t, `^The knee is at 9\.07k operations/s, with a p99 of 4\d(\.\d)? ms\. Of 9\.\d+k operations/s it did`, page.Lead)
 	html := page.HTML()
-	for _, says := range []string{"knee: 9.07k/s", "offered operations/s", "began over 1 ms late", "refused", "writes a micro-batch", "10x the shortest p99", "(knee)"} {
+	for _, says := range []string{"knee: 9.07k/s", "offered operations/s", "began over 1 ms late", "refused", "writes a micro-batch", "10x the shortest p99", "(knee)",
+		"Sizes of micro-batches by offered load", "% of the batches", "writes a sync of the log"} {
 		assert.Contains(t, html, says)
 	}
+}
+
+// TestTheAnatomyOfBatchesHasAColumnForEachLoad: with the share of each size.
+func TestTheAnatomyOfBatchesHasAColumnForEachLoad(t *testing.T) {
+	var asked []uint64
+	r := &results.Result{Version: results.Version, Experiment: "sweep"}
+	s := &Sweep{Runs: 1, Rates: []uint64{100, 400, 600}, Measure: queue(10_000, &asked)}
+	require.NoError(t, s.Run(t.Context(), r))
+	c := newCurve(r)
+	heat := c.batchSizes(func(a *results.Activity) [][2]uint64 { return a.WriteBatches })
+	assert.Equal(t, []float64{0, 250, 500, 700}, heat.X)
+	require.Len(t, heat.Y, 6, "edges of the sizes 1, 2, 4, 8 and 16")
+	assert.Equal(t, []float64{60, 0, 20, 0, 20}, heat.Count[0])
+	assert.Equal(t, []float64{30, 0, 10, 0, 60}, heat.Count[2])
+	assert.Nil(t, c.batchSizes(func(a *results.Activity) [][2]uint64 { return a.ReadBatches }))
+	assert.Nil(t, c.batchSizes(func(*results.Activity) [][2]uint64 { return [][2]uint64{{1, 9}} }), "all of one size")
+	assert.Nil(t, c.writesPerSync(), "writes did not wait for syncs")
+
+	one := &results.Result{Version: results.Version, Experiment: "sweep", Cells: r.Cells[:1]}
+	assert.Nil(t, newCurve(one).anatomy(), "no second load to compare with")
 }
 
 func TestTheKneeOfAnObjectiveIsTheHighestLoadThatMeetsIt(t *testing.T) {

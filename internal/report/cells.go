@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -104,6 +105,9 @@ func Cells(r *results.Result) []Section {
 		if len(run.Series) > 1 {
 			s.Figures = append(s.Figures, OverTime(r, c, run), HeatMap(r, c, run))
 		}
+		if f := TreeOverTime(r, c, run); f != nil {
+			s.Figures = append(s.Figures, f)
+		}
 		s.Figures = append(s.Figures, Tails(r, c, run))
 		for i := range run.Stages {
 			s.Figures = append(s.Figures, WhereTimeGoes(r, c, &run.Stages[i]))
@@ -138,15 +142,12 @@ const stallShare = 1.0 / 3
 
 // OverTime is throughput over time, with stalls shaded, above the bytes on disk.
 func OverTime(r *results.Result, c *results.Cell, run *results.Run) *chart.Figure {
-	var at, rate, bytesAt, bytes []float64
+	var at, rate []float64
 	rates := make([]float64, 0, len(run.Series))
 	for i := range run.Series {
 		s := &run.Series[i]
 		at, rate = append(at, s.At), append(rate, s.OpsPerSecond)
 		rates = append(rates, s.OpsPerSecond)
-		if s.Bytes != nil {
-			bytesAt, bytes = append(bytesAt, s.At), append(bytes, float64(*s.Bytes))
-		}
 	}
 	f := &chart.Figure{Title: "Throughput over time", X: chart.Axis{Label: "time", Format: chart.Seconds}, Note: Note(r, c)}
 	var marks []chart.Mark
@@ -162,11 +163,10 @@ func OverTime(r *results.Result, c *results.Cell, run *results.Run) *chart.Figur
 	}
 	marks = append(marks, &chart.Line{X: at, Y: rate, Plain: true})
 	f.Panels = append(f.Panels, chart.Panel{Y: chart.Axis{Label: "operations/s"}, Marks: marks})
-	if len(bytes) > 1 {
+	if files := filesOverTime(run); len(files.X) > 1 {
 		f.Title = "Throughput and files over time"
 		f.Panels = append(f.Panels, chart.Panel{
-			Y: chart.Axis{Label: "bytes on disk", Format: chart.Bytes, Binary: true}, Height: 110,
-			Marks: []chart.Mark{&chart.Area{X: bytesAt, Layers: []chart.Layer{{Name: "on disk", Y: bytes}}}},
+			Y: chart.Axis{Label: "bytes on disk", Format: chart.Bytes, Binary: true}, Height: 110, Marks: []chart.Mark{files},
 		})
 	}
 	return f
@@ -198,15 +198,39 @@ func HeatMap(r *results.Result, c *results.Cell, run *results.Run) *chart.Figure
 	}
 }
 
-// Tails shows the latency at each percentile, by operation.
+// Tails shows the latency at each percentile, by operation: of the median run, with a band of
+// all runs.
 func Tails(r *results.Result, c *results.Cell, run *results.Run) *chart.Figure {
 	f := &chart.Figure{Title: "Latency by percentile", X: chart.Axis{Label: "percentile", Kind: chart.Tail}, Note: Note(r, c)}
 	panel := chart.Panel{Y: chart.Axis{Label: "latency", Kind: chart.Log10, Format: chart.Nanos}}
 	for n := range run.Latencies {
-		panel.Marks = append(panel.Marks, Tail(&run.Latencies[n], n))
+		line := Tail(&run.Latencies[n], n)
+		if len(c.Runs) > 1 {
+			addSpread(line, c.Runs)
+		}
+		panel.Marks = append(panel.Marks, line)
+	}
+	if len(c.Runs) > 1 {
+		f.Note = append(f.Note, "Lines: the run with the median rate; bands: the least and the most of the runs.")
 	}
 	f.Panels = []chart.Panel{panel}
 	return f
+}
+
+// addSpread adds the band of some runs to the curve of an operation.
+func addSpread(line *chart.Line, runs []*results.Run) {
+	line.Low, line.High = slices.Clone(line.Y), slices.Clone(line.Y)
+	for _, run := range runs {
+		for n := range run.Latencies {
+			if run.Latencies[n].Operation != line.Name {
+				continue
+			}
+			for i, q := range line.X {
+				v := max(float64(run.Latencies[n].Quantile(q)), 1)
+				line.Low[i], line.High[i] = min(line.Low[i], v), max(line.High[i], v)
+			}
+		}
+	}
 }
 
 // Tail returns the curve of one operation, up to the percentile of its last but one

@@ -22,6 +22,11 @@ type Activity struct {
 	// DiskReadBytes and DiskWrittenBytes are what the process moved between memory and disk.
 	DiskReadBytes    uint64 `json:"diskReadBytes,omitempty"`
 	DiskWrittenBytes uint64 `json:"diskWrittenBytes,omitempty"`
+	// WriteBatches and ReadBatches are how many micro-batches had which size: pairs of a
+	// size, a power of two, and a count of those that were not larger, but larger than the
+	// size before.
+	WriteBatches [][2]uint64 `json:"writeBatches,omitempty"`
+	ReadBatches  [][2]uint64 `json:"readBatches,omitempty"`
 }
 
 // Counters returns what the store counted; nil if the target of the run could not tell.

@@ -21,6 +21,9 @@ func rowOf(latency time.Duration) uint64 {
 
 // Collector gathers the series of one run.
 type Collector struct {
+	// State returns what the store holds; nil if it cannot tell. It is called once a second.
+	State func() *StoreState
+
 	operations []string
 	run        Run
 	intervals  intervals
@@ -33,6 +36,9 @@ func NewCollector(operations []string) *Collector { return &Collector{operations
 // Second notes one second.
 func (c *Collector) Second(s loadgen.Sample) {
 	second := Second{At: float64(s.NanoTime) / 1e9, OpsPerSecond: s.OpsPerSecond, Bytes: s.FileSize, Operations: s.Operations}
+	if c.State != nil {
+		second.Store = c.State()
+	}
 	rows := make(map[uint64]uint64)
 	latencies := latenciesOf(c.operations, s.Counts)
 	for _, l := range latencies {

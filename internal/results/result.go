@@ -91,10 +91,26 @@ type Second struct {
 	At           float64             `json:"at"` // seconds since the measurement began, at its end
 	OpsPerSecond float64             `json:"opsPerSecond"`
 	Bytes        *int64              `json:"bytes,omitempty"` // on disk
+	Store        *StoreState         `json:"store,omitempty"` // at the end of the second; nil if not known
 	Operations   []loadgen.Operation `json:"operations"`
 	// Heat counts operations of all kinds by latency: pairs of a row and a count. Row n
 	// holds latencies from HeatRow(n) to HeatRow(n+1).
 	Heat [][2]uint64 `json:"heat"`
+}
+
+// StoreState is what a store holds at one time, and what it has written since the measurement
+// began. Sizes are in bytes.
+type StoreState struct {
+	Log     uint64 `json:"log"`
+	Deltas  uint64 `json:"deltas"` // tables newer than the base
+	Base    uint64 `json:"base"`
+	Values  uint64 `json:"values"`  // value files
+	Garbage uint64 `json:"garbage"` // values in them that nothing needs
+	Debt    uint64 `json:"debt"`    // that compactions will have to read
+	Put     uint64 `json:"put"`     // keys and values, by callers
+	Written uint64 `json:"written"` // by the log, flushes and compactions
+	// Pressure is above 0 while the store slows writers, because flushes or compactions lag.
+	Pressure float64 `json:"pressure"`
 }
 
 // Latencies is the distribution of one operation's latency.
