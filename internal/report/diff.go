@@ -17,7 +17,11 @@ func Diff(a, b *results.Result, names [2]string, c *results.Comparison) *Page {
 	differences := c.Differences
 	p := &Page{Title: names[1] + " against " + names[0], Lead: Verdict(differences), Result: b}
 	var mains, others []results.Difference
+	short := shortNames(a, b)
 	for _, d := range differences {
+		if name := short[d.Cell]; name != "" {
+			d.Cell = name
+		}
 		if d.Main {
 			mains = append(mains, d)
 		} else {
@@ -26,11 +30,12 @@ func Diff(a, b *results.Result, names [2]string, c *results.Comparison) *Page {
 	}
 	note := fmt.Sprintf("Intervals of %s. Rates: all together, by Welch's t and Bonferroni's correction. Others: one by one, so one in twenty is off by chance. "+
 		"With less than three runs on a side, intervals are at least 7 %% wide to both sides.", chart.Percent(results.Confidence))
+	notes := append(Note(b, nil), note)
 	p.Sections = []Section{
-		{Title: "Rates", Figures: []*chart.Figure{forest("Operations/s, relative to "+names[0], mains, note)}, Tables: []*Table{differenceTable(mains)}},
+		{Title: "Rates", Figures: []*chart.Figure{forest("Operations/s, relative to "+names[0], mains, notes)}, Tables: []*Table{differenceTable(mains)}},
 	}
 	if len(others) > 0 {
-		p.Sections = append(p.Sections, Section{Title: "Latencies and cost", Figures: []*chart.Figure{forest("Relative to "+names[0]+"; less is better", others, note)}, Tables: []*Table{differenceTable(others)}})
+		p.Sections = append(p.Sections, Section{Title: "Latencies and cost", Figures: []*chart.Figure{forest("Relative to "+names[0]+"; less is better", others, notes)}, Tables: []*Table{differenceTable(others)}})
 	}
 	if tails := diffTails(a, b, names, c); len(tails.Figures) > 0 {
 		p.Sections = append(p.Sections, tails)
@@ -55,6 +60,22 @@ func Diff(a, b *results.Result, names [2]string, c *results.Comparison) *Page {
 		p.Lead += " But the two were measured on different machines or at different scales."
 	}
 	return p
+}
+
+// shortNames returns what tells the cells of two results apart, by their names: their
+// parameters without those that all cells share.
+func shortNames(a, b *results.Result) map[string]string {
+	all := &results.Result{Cells: slices.Concat(a.Cells, b.Cells)}
+	short := make(map[string]string)
+	if len(all.Cells) == 0 {
+		return short
+	}
+	names := varying(all)
+	for _, c := range all.Cells {
+		some := results.Cell{Params: slices.DeleteFunc(slices.Clone(c.Params), func(p results.Param) bool { return !slices.Contains(names, p.Name) })}
+		short[c.Name()] = some.Name()
+	}
+	return short
 }
 
 func settingNames(settings []results.Setting) string {
@@ -170,7 +191,7 @@ func others(differences []results.Difference) string {
 func signed(ratio float64) string { return fmt.Sprintf("%+.1f %%", 100*(ratio-1)) }
 
 // forest draws the differences as intervals. Better is green, worse is orange.
-func forest(title string, differences []results.Difference, note string) *chart.Figure {
+func forest(title string, differences []results.Difference, notes []string) *chart.Figure {
 	zero := 0.0
 	rows := &chart.Intervals{}
 	y := chart.Axis{Kind: chart.Categories}
@@ -185,7 +206,7 @@ func forest(title string, differences []results.Difference, note string) *chart.
 		y.Names = append(y.Names, name)
 	}
 	return &chart.Figure{
-		Title: title, X: chart.Axis{Label: "difference", Format: chart.Percent}, Note: []string{note},
+		Title: title, X: chart.Axis{Label: "difference", Format: chart.Percent}, Note: notes,
 		Panels: []chart.Panel{{Y: y, Height: float64(20*len(differences) + 20), Marks: []chart.Mark{&chart.Rule{X: &zero}, rows}}},
 	}
 }
@@ -202,7 +223,10 @@ func differenceTable(differences []results.Difference) *Table {
 	t := &Table{Head: []string{"cell", "figure", "before", "after", "difference", "interval", "verdict"}}
 	for _, d := range differences {
 		format := chart.Number
-		if strings.Contains(d.Metric, " p") && !d.Main {
+		switch {
+		case d.Metric == results.MetricCPU:
+			format = func(micros float64) string { return chart.Nanos(1000 * micros) }
+		case !d.Main:
 			format = chart.Nanos
 		}
 		t.Rows = append(t.Rows, []Entry{

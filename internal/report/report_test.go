@@ -183,6 +183,8 @@ func TestADiffSaysWhatDiffers(t *testing.T) {
 	dearer := Diff(a, b, [2]string{"a", "b"}, mustCompare(t, a, b))
 	assert.Contains(t, dearer.Lead, "No difference in 1 rate that the spread of the runs does not explain. 1 of 1 latencies and costs worse, most CPU an operation (+25.0 %)")
 
+	assert.Contains(t, dearer.HTML(), "<td>3.01 µs</td>")
+
 	for i, rate := range []float64{800, 805, 811} {
 		b.Cells[0].Runs[i] = testRun(rate)
 	}
@@ -190,7 +192,9 @@ func TestADiffSaysWhatDiffers(t *testing.T) {
 	worse := Diff(a, b, [2]string{"a", "b"}, mustCompare(t, a, b))
 	assert.Contains(t, worse.Lead, "1 of 1 rate worse, most mix <BALANCED> (-20.")
 	assert.Contains(t, worse.Lead, "different machines")
-	assert.Contains(t, worse.HTML(), "b against a")
+	for _, says := range []string{"b against a", "closed loop; 3 runs of 20 s"} {
+		assert.Contains(t, worse.HTML(), says)
+	}
 	better := Diff(b, a, [2]string{"b", "a"}, mustCompare(t, b, a))
 	assert.Contains(t, better.Lead, "1 of 1 rate better")
 }
@@ -213,6 +217,21 @@ func TestADiffSaysWhatWasNotCompared(t *testing.T) {
 		r.OpsPerSecond = 0
 	}
 	assert.NotContains(t, Diff(b, a, [2]string{"b", "a"}, mustCompare(t, b, a)).HTML(), "NaN")
+}
+
+// TestADiffNamesCellsByWhatTellsThemApart: the tables would not fit the page otherwise.
+func TestADiffNamesCellsByWhatTellsThemApart(t *testing.T) {
+	cell := func(batch string) *results.Cell {
+		return &results.Cell{Params: []results.Param{{Name: "store", Value: "disk"}, {Name: "batch", Value: batch}}, Runs: testResult().Cells[0].Runs}
+	}
+	two := &results.Result{Cells: []*results.Cell{cell("none"), cell("16")}}
+	assert.Equal(t, map[string]string{"store disk, batch none": "batch none", "store disk, batch 16": "batch 16"}, shortNames(two, two))
+	assert.Contains(t, Diff(two, two, [2]string{"a", "b"}, mustCompare(t, two, two)).HTML(), "<td>batch none</td>")
+
+	one := &results.Result{Cells: []*results.Cell{cell("none")}}
+	assert.Equal(t, map[string]string{"store disk, batch none": ""}, shortNames(one, one))
+	assert.Contains(t, Diff(one, one, [2]string{"a", "b"}, mustCompare(t, one, one)).HTML(), "<td>store disk, batch none</td>")
+	assert.Empty(t, shortNames(&results.Result{}, &results.Result{}))
 }
 
 func mustCompare(t *testing.T, a, b *results.Result) *results.Comparison {

@@ -156,6 +156,9 @@ func incomparable(a, b *Cell) string {
 	return ""
 }
 
+// MetricCPU is the processor time of an operation, in microseconds.
+const MetricCPU = "CPU an operation"
+
 // metric is a figure of runs.
 type metric struct {
 	name   string
@@ -169,7 +172,7 @@ type metric struct {
 func metrics(a, b *Cell) []metric {
 	list := []metric{
 		{name: "operations/s", main: true, ofRun: func(r *Run) float64 { return r.OpsPerSecond }, second: func(s *Second) float64 { return s.OpsPerSecond }},
-		{name: "CPU an operation", less: true, ofRun: func(r *Run) float64 { return r.CPUMicrosPerOp }},
+		{name: MetricCPU, less: true, ofRun: func(r *Run) float64 { return r.CPUMicrosPerOp }},
 	}
 	for _, name := range commonOperations(a, b) {
 		for _, q := range []struct {
