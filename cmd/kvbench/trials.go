@@ -44,10 +44,24 @@ type trialSummary struct {
 
 // recordSettings are those that every trial of a command shares.
 type recordSettings struct {
-	Records    uint64 `json:"records"`
-	KeyBytes   int    `json:"keyBytes"`
-	ValueBytes int    `json:"valueBytes"`
-	Seed       uint64 `json:"seed"`
+	Records      uint64  `json:"records"`
+	KeyBytes     int     `json:"keyBytes"`
+	ValueBytes   int     `json:"valueBytes"`
+	Theta        float64 `json:"theta,omitempty"` // of the core workloads; 0 where there is no flag for it
+	Compressible float64 `json:"compressible,omitempty"`
+	Seed         uint64  `json:"seed"`
+	// The trial ends after the duration, or after so many operations.
+	WarmupSeconds   float64 `json:"warmupSeconds,omitempty"`
+	DurationSeconds float64 `json:"durationSeconds,omitempty"`
+	Operations      uint64  `json:"operations,omitempty"`
+}
+
+func (o *trialOptions) settings() recordSettings {
+	return recordSettings{
+		Records: o.records.Count, KeyBytes: workload.RecordKeyBytes, ValueBytes: o.records.ValueBytes,
+		Theta: o.records.Theta, Compressible: o.records.Compressible, Seed: o.records.Seed,
+		WarmupSeconds: o.span.Warmup.Seconds(), DurationSeconds: o.span.Duration.Seconds(), Operations: o.span.Operations,
+	}
 }
 
 // runTrials opens the target, loads the records, calls body for the trials, audits the
@@ -60,10 +74,8 @@ func runTrials(c *cobra.Command, o *trialOptions, open opener, body func(*trials
 		}
 		t := &trials{
 			Bench: bench, command: c, options: o, target: target, info: info, report: report,
-			live: newLiveView(c.ErrOrStderr()),
-			settings: recordSettings{
-				Records: o.records.Count, KeyBytes: workload.RecordKeyBytes, ValueBytes: o.records.ValueBytes, Seed: o.records.Seed,
-			},
+			live:     newLiveView(c.ErrOrStderr()),
+			settings: o.settings(),
 		}
 		err = t.load()
 		if err == nil {

@@ -67,7 +67,7 @@ func TestCoreWorkloadsRunOnTheEngineAndOnAServer(t *testing.T) {
 				}
 				s := l.Summary
 				order = append(order, s.Workload)
-				assert.Equal(t, recordSettings{Records: 300, KeyBytes: 24, ValueBytes: 200, Seed: 1}, s.Settings)
+				assert.Equal(t, recordSettings{Records: 300, KeyBytes: 24, ValueBytes: 200, Theta: 0.99, Seed: 1, Operations: 200}, s.Settings)
 				assert.Equal(t, name, s.Target.Kind)
 				assert.NotEmpty(t, s.Environment.Go)
 				if s.Workload != "load" {

@@ -38,6 +38,10 @@ func TestYCSBMeasuresEveryWorkloadWithEachCache(t *testing.T) {
 		}
 	}
 	assert.Positive(t, staged, "runs say where the time of their calls went")
+	settings := back.Cells[0].Workload.(map[string]any)
+	assert.Equal(t, 0.8, settings["theta"], "so that a diff with another skew is refused")
+	assert.Equal(t, 0.5, settings["compressible"])
+	assert.EqualValues(t, 200, settings["operations"])
 	info := back.Cells[0].Target.(map[string]any)
 	assert.EqualValues(t, int64(4<<20)/1000, info["cacheBytes"])
 	large := back.Cells[2].Target.(map[string]any)
