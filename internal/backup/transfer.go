@@ -150,7 +150,7 @@ type fileWriter struct {
 // Write implements io.Writer.
 func (w *fileWriter) Write(p []byte) (int, error) {
 	if _, err := w.f.WriteAt(p, w.off); err != nil {
-		return 0, fmt.Errorf("write %s: %w", w.f.Name(), err)
+		return 0, err // it names the file
 	}
 	w.off += int64(len(p))
 	return len(p), nil

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/kvd-db/kvd/internal/admin"
+	"github.com/kvd-db/kvd/internal/backup"
 	"github.com/kvd-db/kvd/internal/bytesize"
 	"github.com/kvd-db/kvd/internal/engine"
 )
@@ -116,16 +117,21 @@ func (s *process) archiveCheck() []admin.Check {
 	if !ok || stats.Archive == nil {
 		return nil
 	}
-	a := stats.Archive
+	return []admin.Check{{Name: "archive", Note: archiveNote(stats.Archive)}}
+}
+
+func archiveNote(a *backup.ArchiveStatus) string {
 	note := fmt.Sprintf("up to version %d", a.Version)
 	if a.Err != nil {
-		note = fmt.Sprintf("behind since %s at version %d, %s of the commit log wait: %v",
-			a.Since.UTC().Format(time.RFC3339), a.Version, bytesize.Format(a.Backlog), a.Err)
+		note = fmt.Sprintf("behind since %s at version %d: %v", a.Since.UTC().Format(time.RFC3339), a.Version, a.Err)
+	}
+	if a.Backlog > 0 {
+		note += fmt.Sprintf("; %s of the commit log wait", bytesize.Format(a.Backlog))
 	}
 	if a.Gaps > 0 {
 		note += fmt.Sprintf("; %d gaps since the start, which no restore crosses: make a backup", a.Gaps)
 	}
-	return []admin.Check{{Name: "archive", Note: note}}
+	return note
 }
 
 // traffic converts the server's counters for the admin pages.
