@@ -608,3 +608,35 @@ func TestAnArchiveThatFailsDoesNotFillTheDisk(t *testing.T) {
 		require.ErrorIs(t, e.Stats().Archive.Err, syscall.ENOSPC)
 	})
 }
+
+// A store that is restored from an archive recognises a write that is sent again, refuses
+// versions that clients read in the other store, and gives none of its numbers out again.
+func TestAStoreRestoredFromAnArchiveHasALifeOfItsOwn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		disk := vfs.NewMem()
+		e := open(t, archiveOptions(disk))
+		put(t, e, "a", "1", synced)
+		m := backUp(t, disk, e)
+		o := synced
+		o.RequestID = kv.RequestID{ClientID: 7, Sequence: 1}
+		version := put(t, e, "k", "v", o)
+		s, err := e.BeginSnapshot(t.Context(), 0)
+		require.NoError(t, err)
+		last := put(t, e, "a", "2", synced)
+		require.NoError(t, e.Close())
+
+		_, err = restore(t, disk, m, 0, "restored")
+		require.NoError(t, err)
+		r, err := Open("restored", small(disk))
+		require.NoError(t, err)
+		o.RequestID.Retried = true
+		require.Equal(t, version, put(t, r, "k", "v", o), "it was applied")
+		tx := &kv.Transaction{ReadVersion: s.Version, Epoch: s.Epoch, Keys: [][]byte{[]byte("k")}, Batch: new(kv.WriteBatch)}
+		tx.Batch.Put([]byte("k"), []byte("w"))
+		_, err = r.Commit(t.Context(), tx, synced)
+		require.ErrorIs(t, err, kv.ErrOtherOpening)
+		require.Greater(t, put(t, r, "b", "3", synced), last)
+		requireValue(t, r, "a", "2")
+		require.NoError(t, r.Close())
+	})
+}
