@@ -7,6 +7,7 @@ import (
 	"path"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -224,4 +225,19 @@ func TestSegmentsStayUntilTheyAreArchived(t *testing.T) {
 	l.Archived(before[1].Segment)
 	reclaim()
 	require.Equal(t, before[2].Segment, l.Durable()[0].Segment)
+}
+
+// Frames that a power cut may take are not durable.
+func TestWhatIsNotSyncedIsNotDurable(t *testing.T) {
+	o := testOptions(newDisk(t))
+	o.idleMark = time.Hour
+	l, _, _ := mustOpen(t, o)
+	put(t, l, "synced", 1, kv.DurabilitySync)
+	before := l.Durable()
+	require.Len(t, before, 1)
+	put(t, l, "written", 1, kv.DurabilityBuffered)
+	require.Equal(t, before, l.Durable())
+	require.NoError(t, l.SyncAll(t.Context()))
+	require.Greater(t, l.Durable()[0].End, before[0].End)
+	require.NoError(t, l.Close())
 }
