@@ -6,6 +6,8 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -51,7 +53,33 @@ func commandFrom(t *testing.T, stdin io.Reader, env []string, args ...string) re
 		require.NoError(t, err)
 	}
 	require.NoError(t, ctx.Err(), "kvd %v did not end; it said %s", args, errOut.String())
+	secrets.requireAbsent(t, "standard error of a command", errOut.String())
 	return result{out.String(), errOut.String(), cmd.ProcessState.ExitCode()}
+}
+
+// secrets are the tokens that tests have made, none of which may be in a log.
+var secrets tokenSecrets
+
+type tokenSecrets struct {
+	mu  sync.Mutex
+	all []string
+}
+
+func (s *tokenSecrets) add(token string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.all = append(s.all, token[strings.LastIndex(token, ".")+1:])
+}
+
+func (s *tokenSecrets) requireAbsent(t *testing.T, what, text string) {
+	t.Helper()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, secret := range s.all {
+		if strings.Contains(text, secret) {
+			t.Errorf("%s has the secret of a token", what)
+		}
+	}
 }
 
 // cleanEnv is the environment without what might steer kvd.
@@ -88,6 +116,16 @@ func serve(t *testing.T, dir string, args ...string) *process {
 	t.Cleanup(func() {
 		if !p.ended {
 			p.end(syscall.SIGKILL)
+		}
+		secrets.requireAbsent(t, "the server's log", p.log.String())
+		if i := slices.Index(args, "--audit-log"); i >= 0 {
+			files, err := filepath.Glob(args[i+1] + "*")
+			require.NoError(t, err)
+			for _, name := range files {
+				text, err := os.ReadFile(name)
+				require.NoError(t, err)
+				secrets.requireAbsent(t, name, string(text))
+			}
 		}
 	})
 	p.read.Go(func() {

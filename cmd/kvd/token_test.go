@@ -27,7 +27,10 @@ func newToken(t *testing.T, file, name string, flags ...string) string {
 	t.Helper()
 	r := command(t, "", nil, append([]string{"token", "new", "--file", file, "--name", name}, flags...)...)
 	require.Zero(t, r.code, r.err)
-	return strings.TrimSpace(r.out)
+	token := strings.TrimSpace(r.out)
+	require.Greater(t, len(token), 60)
+	secrets.add(token)
+	return token
 }
 
 func TestTokensAreListedWithoutTheirSecretAndRevoked(t *testing.T) {
@@ -342,17 +345,23 @@ func TestTheAdminPagesAreSecuredBeyondLoopback(t *testing.T) {
 		assert.Equal(t, want, status)
 	}
 	anywhere := append(serverTLS(certs), "--admin", "0.0.0.0:0")
+	require.NoError(t, os.Chmod(filepath.Join(certs, "server.key"), 0o644))
 	p := serve(t, t.TempDir(), append(anywhere, "--tokens", file)...)
 	status, err := ask(p, "")
 	expect(401, status, err)
 	status, err = ask(p, admin)
 	expect(200, status, err)
 
+	assert.Contains(t, p.log.String(), "every user of this machine may read the server's private key")
+
+	require.NoError(t, os.Chmod(filepath.Join(certs, "server.key"), 0o640))
 	p = serve(t, t.TempDir(), append(anywhere, "--client-ca", filepath.Join(certs, "ca.pem"))...)
 	status, err = ask(p, "", pair)
 	expect(200, status, err)
 	_, err = ask(p, "")
 	require.Error(t, err, "without a certificate")
+	assert.NotContains(t, p.log.String(), "handshake", "any number of clients could fill the log with that")
+	assert.NotContains(t, p.log.String(), "private key")
 
 	r := command(t, "", nil, append([]string{"serve", "--dev"}, anywhere...)...)
 	assert.Equal(t, 64, r.code)

@@ -22,5 +22,5 @@
 //
 // A file of MaxBytes is renamed to NAME.1 or NAME.refused.1, in place of an older one, and a new
 // one begun, so all four have at most four times MaxBytes. Lines are not synced: a power cut may
-// lose the newest.
+// lose the newest. One process at a time writes a log: it holds NAME.lock.
 package audit

@@ -98,7 +98,8 @@ func (f *file) write(e Event) error {
 		}
 	}
 	if _, err := f.file.WriteAt(line, f.size); err != nil {
-		return err // the next line is written over what there is of this one
+		// The next line is written over what there is of this one, and may be shorter.
+		return errors.Join(err, f.file.Truncate(f.size))
 	}
 	f.size += int64(len(line))
 	return nil

@@ -2,6 +2,8 @@ package audit
 
 import (
 	"errors"
+	"fmt"
+	"io"
 	"sync"
 	"time"
 
@@ -17,6 +19,8 @@ const (
 	reservedLines = queueLines / 4
 	// refusedSuffix is of the file with what was refused.
 	refusedSuffix = ".refused"
+	// lockSuffix is of the file that a process holds while it writes the others.
+	lockSuffix = ".lock"
 )
 
 // Event is a line of the log.
@@ -42,6 +46,7 @@ const (
 
 // Log writes events to files. Safe for concurrent use.
 type Log struct {
+	lock     io.Closer
 	done     *file // sign-ins and administrative calls
 	refusals *file
 
@@ -53,19 +58,26 @@ type Log struct {
 	}
 }
 
-// Open appends to the files of a log, which it makes if need be. report is told of an error of
-// each file, once until a line is written again.
+// Open appends to the files of a log, which it makes if need be, and which no other process
+// writes until Close. report is told of an error of each file, once until a line is written
+// again.
+//
+// Errors: vfs.ErrLocked.
 func Open(fsys vfs.FS, name string, maxBytes int64, report func(error)) (*Log, error) {
 	l := new(Log)
 	for c := range classes {
 		l.mu.limits[c] = newLimit()
 	}
 	var err error
+	// Each process writes at the end that it knows: a second one would write over its lines.
+	if l.lock, err = fsys.Lock(name + lockSuffix); err != nil {
+		return nil, fmt.Errorf("audit log: %w", err)
+	}
 	if l.done, err = openFile(fsys, name, maxBytes, report); err != nil {
-		return nil, err
+		return nil, errors.Join(err, l.lock.Close())
 	}
 	if l.refusals, err = openFile(fsys, name+refusedSuffix, maxBytes, report); err != nil {
-		return nil, errors.Join(err, l.done.close())
+		return nil, errors.Join(err, l.done.close(), l.lock.Close())
 	}
 	return l, nil
 }
@@ -149,5 +161,5 @@ func (l *Log) Close() error {
 			}
 		}
 	}
-	return errors.Join(l.done.close(), l.refusals.close())
+	return errors.Join(l.done.close(), l.refusals.close(), l.lock.Close())
 }

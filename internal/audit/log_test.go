@@ -15,6 +15,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/kvd-db/kvd/internal/audit"
+	"github.com/kvd-db/kvd/internal/testwait"
 	"github.com/kvd-db/kvd/internal/vfs"
 	"github.com/kvd-db/kvd/internal/vfs/faultfs"
 )
@@ -38,6 +39,8 @@ func TestEventsAreAppendedAsLines(t *testing.T) {
 	for i := range 2 { // it is opened again
 		l, err := audit.Open(fsys, "audit", 1<<20, func(err error) { assert.NoError(t, err) })
 		require.NoError(t, err)
+		_, err = audit.Open(fsys, "audit", 1<<20, func(error) {})
+		require.ErrorIs(t, err, vfs.ErrLocked, "another process would write over its lines")
 		l.Add(audit.Event{Kind: audit.SignIn, Identity: "app\n\x00", Peer: "1.2.3.4:5", Method: "Get"})
 		l.Add(audit.Event{Kind: audit.Refused, Identity: "eve"})
 		require.NoError(t, l.Close())
@@ -153,7 +156,7 @@ func TestRefusalsDisplaceNoOtherLine(t *testing.T) {
 		require.NoError(t, l.Close())
 		names, err := fsys.List(".")
 		require.NoError(t, err)
-		assert.Equal(t, []string{"audit", "audit.refused", "audit.refused.1"}, names)
+		assert.Equal(t, []string{"audit", "audit.lock", "audit.refused", "audit.refused.1"}, names)
 		assert.Len(t, lines(t, fsys, "audit"), 2)
 		assert.Zero(t, l.Dropped())
 	})
@@ -172,7 +175,7 @@ func TestAFullFileIsSetAside(t *testing.T) {
 		require.NoError(t, l.Close())
 		names, err := fsys.List(".")
 		require.NoError(t, err)
-		assert.Equal(t, []string{"audit", "audit.1", "audit.refused"}, names)
+		assert.Equal(t, []string{"audit", "audit.1", "audit.lock", "audit.refused"}, names)
 		next := 100
 		for _, name := range []string{"audit", "audit.1"} {
 			all := lines(t, fsys, name)
@@ -216,4 +219,30 @@ func TestAFailingFileIsReportedOnceAndUsedAgain(t *testing.T) {
 		assert.Equal(t, audit.Admin, all[1].Kind)
 		assert.Empty(t, reports)
 	})
+}
+
+// Of a line that the disk took in part nothing is left.
+func TestALineIsWholeOrAbsent(t *testing.T) {
+	memory := vfs.NewMem()
+	fsys := faultfs.Wrap(memory, nil)
+	l, err := audit.Open(fsys, "audit", 1<<20, func(error) {})
+	require.NoError(t, err)
+	l.Add(audit.Event{Kind: audit.SignIn, Identity: "first"})
+	testwait.Until(t, func() bool { return len(lines(t, memory, "audit")) == 1 })
+	fsys.SetInjector(faultfs.InjectorFunc(func(op faultfs.Op) faultfs.Fault {
+		if op.Kind == faultfs.Write {
+			return faultfs.Fault{Err: syscall.ENOSPC, Short: 100}
+		}
+		return faultfs.Fault{}
+	}))
+	l.Add(audit.Event{Kind: audit.SignIn, Identity: strings.Repeat("x", 1000)})
+	testwait.Until(t, func() bool { return l.Dropped() == 1 })
+	assert.Len(t, lines(t, memory, "audit"), 1, "and it is JSON")
+	fsys.SetInjector(nil)
+	l.Add(audit.Event{Kind: audit.SignIn, Identity: "last"})
+	require.NoError(t, l.Close())
+	all := lines(t, memory, "audit")
+	require.Len(t, all, 3)
+	assert.EqualValues(t, 1, all[1].Dropped)
+	assert.Equal(t, "last", all[2].Identity)
 }

@@ -5,6 +5,8 @@ import (
 	"net"
 	"strings"
 
+	"go.uber.org/zap"
+
 	"github.com/kvd-db/kvd/internal/admin"
 	"github.com/kvd-db/kvd/internal/audit"
 	"github.com/kvd-db/kvd/internal/vfs"
@@ -50,6 +52,21 @@ func (l socketListener) Addr() net.Addr { return socketAddr{l.Listener.Addr()} }
 type socketAddr struct{ net.Addr }
 
 func (a socketAddr) String() string { return unixPrefix + a.Addr.String() }
+
+// pageErrors takes what the server of the admin pages has to say. Handshakes that fail are for
+// debugging: every client that reaches the port can make any number of them.
+type pageErrors struct{ log *zap.Logger }
+
+// Write implements io.Writer.
+func (e pageErrors) Write(line []byte) (int, error) {
+	text := strings.TrimSpace(string(line))
+	if strings.HasPrefix(text, "http: TLS handshake error") {
+		e.log.Debug("admin pages", zap.String("error", text))
+	} else {
+		e.log.Error("admin pages", zap.String("error", text))
+	}
+	return len(line), nil
+}
 
 // pageGuard returns nil if the admin pages are for every client that reaches them: those of this
 // machine, while there is no token that one could show, and those that may open the socket.

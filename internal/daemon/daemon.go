@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log"
 	"math"
 	"net"
 	"net/http"
@@ -220,7 +221,7 @@ func (s *process) servePages(build admin.Build) {
 		IdleTimeout:       time.Minute,
 		ConnState:         newPageConns(s.config.MaxAdminConns).track,
 		MaxHeaderBytes:    16 << 10,
-		ErrorLog:          zap.NewStdLog(s.log),
+		ErrorLog:          log.New(pageErrors{s.log}, "", 0),
 	}
 	s.serving.Go(func() {
 		if err := s.pages.Serve(s.adminListen); !errors.Is(err, http.ErrServerClosed) {

@@ -42,6 +42,11 @@ func (s *process) openFiles() (err error) {
 		}
 		return err
 	}
+	const others = 0o007
+	if info, _, err := vfs.StatFollowed(vfs.OS, c.TLSKey); err == nil && info.Mode().Perm()&others != 0 {
+		s.log.Warn("every user of this machine may read the server's private key, and pass for the server; chmod it to 0600",
+			zap.String("key", c.TLSKey), zap.String("mode", fmt.Sprintf("%04o", info.Mode().Perm())))
+	}
 	return s.openAudit()
 }
 
