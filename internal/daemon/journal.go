@@ -10,7 +10,6 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/kvd-db/kvd/internal/admin"
-	"github.com/kvd-db/kvd/internal/escape"
 	"github.com/kvd-db/kvd/internal/event"
 )
 
@@ -72,23 +71,11 @@ func (j *journal) compaction(e event.Compaction) {
 		zap.Uint64("dropped", e.Dropped), zap.Duration("took", e.Took), zap.Error(e.Err))
 }
 
-// damaged logs a damaged place, once.
+// damaged logs a damaged place, once. Logs have no keys; kvd scrub shows administrators which
+// keys cannot be read.
 func (j *journal) damaged(d event.Damage) {
-	fields := []zap.Field{zap.String("file", d.File), zap.String("kind", d.Kind), zap.Int64("offset", d.Offset), zap.String("reason", d.Reason)}
-	if len(d.Last) > 0 {
-		fields = append(fields, zap.String("first_key", shortKey(d.First)), zap.String("last_key", shortKey(d.Last)))
-	}
-	j.log.Error("stored data is damaged: reads of the keys named here fail, everything else is served; kvd scrub lists all damage", fields...)
-}
-
-// maxLoggedKey bounds the bytes of a key in a line of the log. Guessed.
-const maxLoggedKey = 64
-
-func shortKey(key []byte) string {
-	if len(key) > maxLoggedKey {
-		return escape.Bytes(key[:maxLoggedKey]) + "..."
-	}
-	return escape.Bytes(key)
+	j.log.Error("stored data is damaged: some keys cannot be read, everything else is served; kvd scrub lists all damage with its keys",
+		zap.String("file", d.File), zap.String("kind", d.Kind), zap.Int64("offset", d.Offset), zap.String("reason", d.Reason))
 }
 
 func (j *journal) backgroundError(err error) {
