@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"runtime/debug"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -139,8 +140,11 @@ func run(ctx context.Context, config Config, live *liveSettings, ready func(list
 	defer s.watchFiles()()
 	defer s.closeAudit()
 	build := Build()
-	s.log.Info("kvd starts", zap.String("version", build.Version), zap.String("commit", build.Commit),
-		zap.String("memory", bytesize.Format(config.Memory)))
+	fields := []zap.Field{zap.String("version", build.Version), zap.String("memory", bytesize.Format(config.Memory))}
+	if !strings.Contains(build.Version, build.Commit) { // as that of an untagged commit does
+		fields = append(fields, zap.String("commit", build.Commit))
+	}
+	s.log.Info("kvd starts", fields...)
 	for _, line := range config.Chosen {
 		s.log.Info("setting: " + line)
 	}

@@ -90,7 +90,7 @@ func TestRunServesUntilTheContextEndsAndKeepsTheData(t *testing.T) {
 	require.NoError(t, r.client.Put(t.Context(), []byte("a"), []byte("1")))
 	code, page := r.page("/readyz?verbose")
 	assert.Equal(t, http.StatusOK, code)
-	assert.Equal(t, "[+] open\n[+] store\n[+] running\n[+] disk\n[+] writes\nready\n", page)
+	assert.Equal(t, "[+] open\n[+] store\n[+] running\n[+] disk\n[+] writes\n[+] data\nready\n", page)
 	_, page = r.page("/metrics")
 	assert.Contains(t, page, `kvd_requests_total{code="OK",method="Pipeline.Put"} 1`)
 	assert.Contains(t, page, "kvd_user_written_bytes_total")

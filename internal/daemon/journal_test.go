@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"errors"
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -42,7 +43,8 @@ func TestEveryEventIsALineAtItsLevel(t *testing.T) {
 	l.TailDropped(event.TailDrop{Bytes: 5})
 	l.TailDropped(event.TailDrop{Bytes: 6})
 	l.FileSetAside(event.SetAside{From: "a", To: "b"})
-	l.Corruption(kv.Corruptf("f", 1, "x"))
+	l.Corruption(kv.Corruptf("f", 1, "x")) // counted; Damaged is the line
+	l.Damaged(event.Damage{File: "p-0000/000001.sst", Kind: "table", Offset: 1, Reason: "x", First: []byte("secret"), Last: []byte("secret")})
 	l.BackgroundError(errors.New("x"))
 	l.Failed(errors.New("x"))
 	l.Failed(errors.New("x")) // the engine says it too
@@ -50,6 +52,7 @@ func TestEveryEventIsALineAtItsLevel(t *testing.T) {
 	levels := map[zapcore.Level]int{}
 	for _, line := range lines.All() {
 		levels[line.Level]++
+		assert.NotContains(t, fmt.Sprint(line.Message, line.ContextMap()), "secret", "logs have no keys")
 	}
 	assert.Equal(t, map[zapcore.Level]int{zapcore.DebugLevel: 4, zapcore.InfoLevel: 1, zapcore.WarnLevel: 3, zapcore.ErrorLevel: 3}, levels)
 	got := j.incidents()
