@@ -10,13 +10,13 @@
 // One goroutine at a time calls Insert, Publish, ShowEarly and SealIfDue. Insert puts the
 // operations of a record into the active memtable, hidden from readers. Publish(n) makes
 // every number up to n visible. For a record in several partitions the coordinator of each
-// calls [Partition.Expect]; one atomic store, [Joint.Show], then makes it visible in all.
-// ShowEarly makes numbers visible to reads of single keys although earlier numbers are
-// still hidden.
+// calls [Partition.Expect] after Insert. The last of them to insert then calls [Joint.Show],
+// one atomic store that makes the record visible in all. ShowEarly makes numbers visible to
+// reads of single keys although smaller numbers are still hidden (early records).
 //
 // [Partition.Changed] says whether anything that was read has been written since. It asks
-// the memtables only. If the reads are older than those, [Partition.Refresh] looks in the
-// tables.
+// the memtables only. If the reads are older than those, it returns ErrStale, and
+// [Partition.Refresh] looks in the tables.
 //
 // # A read
 //
@@ -24,16 +24,19 @@
 //
 //  1. It acquires the read state: the memtables and the tables, immutable and
 //     reference-counted.
-//  2. It loads the number up to which the partition is published. The order matters:
-//     compaction drops an old version only after a newer one is visible, so a state that
-//     lacks the old version is only ever read at a number that sees the newer one.
-//  3. It checks that the state is still the current one, and begins again if not. Otherwise:
-//     the state is acquired, the memtable is replaced, a write goes into the new one, the
-//     number is loaded. The read would miss that write and label an older value with its
-//     number, and a conditional write that relies on the label would be wrong.
+//  2. It loads the number up to which the partition is published, and reads at it. It does so
+//     after step 1, because compaction drops an old version of a key only once a newer
+//     one is visible. A state that lacks the old version was made after that, so a number that is
+//     loaded after the state covers the newer version.
+//  3. It checks that the state is still the current one, and begins again if not. Without this
+//     check the memtable could be replaced between steps 1 and 2, and a write could be
+//     published in the new one. The read would miss that write and report an older value as
+//     that of a number which includes the write, and a conditional write that relies on this
+//     number would be wrong.
 //
-// A read of a single key also sees early records. It reports the version of the entry in
-// place of the published number.
+// A read of a single key also sees early records. If one wrote the key, the read reports its
+// version as the number that it read at; otherwise, also for an absent key, the published
+// number.
 //
 // A batch of lookups searches the active memtable, the sealed ones from new to old, the
 // deltas from new to old, and the base. Keys that have been answered are skipped.
@@ -43,7 +46,7 @@
 // Flush writes all sealed memtables together as one delta. There is one flush at a time, so
 // deltas are installed in the order of their writes, and an older flush can never hide a
 // newer one. Compaction merges deltas into deltas and into the base. Both run on the
-// engine's workers.
+// engine's workers, goroutines of its scheduler.
 //
 // Values of at least Options.ValueThreshold bytes go into value files at flush, in the
 // order of keys, and compaction leaves them there until too large a part of the value
