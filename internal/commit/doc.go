@@ -33,8 +33,9 @@
 // The orchestrator is the coordinator's own goroutine. One goroutine at a time leads a
 // coordinator, the orchestrator or a caller, and may append and apply. No goroutine waits to
 // become the leader. A caller that cannot lead queues its group and sets the leader's note,
-// a flag that there is something to do. If the note is set, or the queue is not empty, when
-// a caller stops to lead, it wakes the orchestrator; an orchestrator looks again instead.
+// a flag that there is something to do. A caller that ends leading wakes the
+// orchestrator if the note is set or the queue is not empty. The orchestrator itself looks
+// again.
 //
 //   - A caller that asks for no sync leads until the log is written. Writes that come
 //     meanwhile are queued for the next micro-batch.

@@ -22,8 +22,8 @@
 //	G4. The numbers of commit units are unique and grow, across restarts too.
 //	G5. Damage is reported as a *kv.CorruptionError, never served.
 //	G6. Queues, batches and memtables are bounded. As memtables fill, writers are slowed more
-//	    and more. A call that finds a bound reached waits for at most a second, and then gets
-//	    a *kv.OverloadError.
+//	    and more. A call that finds a bound reached waits, and then gets a *kv.OverloadError: see
+//	    the tables of waits in commit/doc.go and internal/README.md.
 //	G7. A write with a request id (kv.RequestID) is applied at most once, however often
 //	    and across however many restarts it is sent. If the store no longer knows
 //	    whether it was applied, the answer is kv.ErrUncertain, never a second

@@ -26,8 +26,8 @@
 //     reference-counted.
 //  2. It loads the number up to which the partition is published, and reads at it. It does so
 //     after step 1, because compaction drops an old version of a key only once a newer
-//     one is visible. A state that lacks the old version was made after that, so a number that is
-//     loaded after the state covers the newer version.
+//     one is visible. A state that lacks the old version was made after the newer one
+//     became visible, so a number that is loaded after the state covers the newer version.
 //  3. It checks that the state is still the current one, and begins again if not. Without this
 //     check the memtable could be replaced between steps 1 and 2, and a write could be
 //     published in the new one. The read would miss that write and report an older value as
