@@ -4,11 +4,10 @@ import (
 	"bytes"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
-	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -77,8 +76,8 @@ func TestFlagsRefuseValuesWithoutMeaning(t *testing.T) {
 	open := func(*targetOptions) (workload.Target, targetInfo, error) { return nil, targetInfo{}, assert.AnError }
 	tried := 0
 	for _, c := range newRootCommand(open).Commands() {
-		c.Flags().VisitAll(func(f *pflag.Flag) {
-			for _, value := range valuesFor(f) {
+		for _, f := range visited(c.Flags().VisitAll) {
+			for _, value := range valuesFor(f.Value) {
 				tried++
 				args := []string{c.Name(), "--" + f.Name + "=" + value}
 				if c.Flags().Lookup("report") != nil {
@@ -93,13 +92,13 @@ func TestFlagsRefuseValuesWithoutMeaning(t *testing.T) {
 				var stdout, stderr bytes.Buffer
 				code := execute(t.Context(), args, &stdout, &stderr, open)
 				line := strings.Join(args, " ")
-				if !meaning(c, f, value) {
+				if !meaning(c.Name(), f.Name, value) {
 					assert.Equal(t, exitUsage, code, "%s: %s", line, stderr.String())
 					continue
 				}
 				assert.Equal(t, exitError, code, "%s: %s", line, stderr.String())
 			}
-		})
+		}
 	}
 	assert.Greater(t, tried, 300)
 	left, err := os.ReadDir(".")
@@ -107,27 +106,28 @@ func TestFlagsRefuseValuesWithoutMeaning(t *testing.T) {
 	assert.Empty(t, left)
 }
 
+// visited returns what visit visits.
+func visited[T any](visit func(func(T))) (all []T) {
+	visit(func(one T) { all = append(all, one) })
+	return all
+}
+
 // valuesFor returns the extremes of a flag; for a list of words also its first default, twice.
-func valuesFor(f *pflag.Flag) []string {
-	values := extremes[f.Value.Type()]
-	if list, ok := f.Value.(pflag.SliceValue); ok && f.Value.Type() == "stringSlice" && len(list.GetSlice()) > 0 {
+func valuesFor(flag interface{ Type() string }) []string {
+	values := extremes[flag.Type()]
+	if list, ok := flag.(interface{ GetSlice() []string }); ok && flag.Type() == "stringSlice" && len(list.GetSlice()) > 0 {
 		first := list.GetSlice()[0]
 		values = append([]string{first + "," + first, first + "," + strings.ToLower(first) + "," + strings.ToUpper(first)}, values...)
 	}
 	return values
 }
 
-func meaning(c *cobra.Command, f *pflag.Flag, value string) bool {
-	values, ok := accepted[c.Name()+" --"+f.Name]
+func meaning(command, flag, value string) bool {
+	values, ok := accepted[command+" --"+flag]
 	if !ok {
-		values = accepted["--"+f.Name]
+		values = accepted["--"+flag]
 	}
-	for _, v := range values {
-		if v == value {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(values, value)
 }
 
 func TestNumbersThatScaleMakesEqualAreRefused(t *testing.T) {
