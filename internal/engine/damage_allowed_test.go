@@ -28,7 +28,6 @@ type rangesStore struct {
 	opts   Options
 	want   map[string]string
 	tables map[string]kv.TableMeta // by path
-	old    map[string]bool         // keys whose newest version is in the base
 }
 
 func newRangesStore(t testing.TB) *rangesStore {

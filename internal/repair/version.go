@@ -43,25 +43,11 @@ func (p *part) findVersion() error {
 // named is its number, 0 if it is not known.
 func (p *part) findOther(named kv.FileNum) error {
 	nums := p.numbers(manifest.FileManifest)
-	for i := len(nums) - 1; i >= 0 && nums[i] > named; i-- {
-		v, err := p.readManifest(nums[i])
-		if errors.Is(err, kv.ErrUnsupportedVersion) {
+	if n := len(nums); n > 0 && nums[n-1] > named {
+		adopted, err := p.adopt(nums[n-1])
+		if adopted || err != nil {
 			return err
 		}
-		if err != nil {
-			f := p.entry(manifest.ManifestName(nums[i]))
-			f.Action = Lost
-			p.damaged(f, err)
-			break // it may have been the newest
-		}
-		if !p.complete(v) {
-			break
-		}
-		p.entry(manifest.ManifestName(nums[i])).Action = Copied
-		p.version = v
-		p.note("Partition %d: CURRENT or its manifest is lost. %s counts instead: it is not older, all of its files are there, and no table is newer.",
-			p.id, manifest.ManifestName(nums[i]))
-		return nil
 	}
 	p.note("Partition %d: its manifest is lost, so all tables in its directory were merged. Tables that were no longer in use may be among them: keys that were deleted or overwritten may show older values.", p.id)
 	p.lose(Loss{
@@ -69,6 +55,27 @@ func (p *part) findOther(named kv.FileNum) error {
 		Reason: "the manifest is lost, so which tables were in use is not known",
 	})
 	return nil
+}
+
+// adopt takes a manifest for the current one if it is provably complete.
+func (p *part) adopt(num kv.FileNum) (adopted bool, err error) {
+	name := manifest.ManifestName(num)
+	v, err := p.readManifest(num)
+	switch {
+	case errors.Is(err, kv.ErrUnsupportedVersion):
+		return false, err
+	case err != nil:
+		f := p.entry(name)
+		f.Action = Lost
+		p.damaged(f, err)
+		return false, nil
+	case !p.complete(v):
+		return false, nil
+	}
+	p.entry(name).Action = Copied
+	p.version = v
+	p.note("Partition %d: CURRENT or its manifest is lost. %s counts instead: it is not older, all of its files are there, and no table is newer.", p.id, name)
+	return true, nil
 }
 
 // complete reports whether all files of a version are there with their sizes, and no table

@@ -41,14 +41,6 @@ func (w *tableWriter) add(e *kv.Entry) (err error) {
 
 func (w *tableWriter) name() string { return path.Join(w.p.dir, manifest.TableName(w.num)) }
 
-// size returns the bytes that were added.
-func (w *tableWriter) size() int64 {
-	if w.w == nil {
-		return 0
-	}
-	return w.w.Size()
-}
-
 // finish completes the table, which has an entry, and reads it back.
 func (w *tableWriter) finish() (m kv.TableMeta, ranges []kv.Entry, err error) {
 	if m, err = w.w.Finish(); err != nil {
