@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/kvd-db/kvd/bench/command"
 	benchreport "github.com/kvd-db/kvd/bench/report"
 	"github.com/kvd-db/kvd/internal/results"
 )
@@ -39,7 +40,7 @@ Redis and etcd the same as the server, in turns. It runs the commands compare an
 whose tables and lines are stored in the directory of the report. At full scale this takes
 hours. A server that is not installed is SKIPPED.`,
 		Example: "  overview --scale 0.01 --report peers",
-		Args:    noArgs,
+		Args:    command.NoArgs,
 	}
 	f := c.Flags()
 	f.Float64Var(&o.scale, "scale", 1, "keys and times, relative to the full comparison; a slot is never shorter than "+leastSlot.String())
@@ -61,11 +62,11 @@ hours. A server that is not installed is SKIPPED.`,
 func (o *options) validate() error {
 	switch {
 	case !(o.scale > 0 && o.scale <= 10): // NaN is neither
-		return fmt.Errorf("--scale %v: want more than 0, and at most 10: %w", o.scale, errUsage)
+		return fmt.Errorf("--scale %v: want more than 0, and at most 10: %w", o.scale, command.ErrUsage)
 	case o.rounds < 1:
-		return fmt.Errorf("--rounds %d: want at least 1: %w", o.rounds, errUsage)
+		return fmt.Errorf("--rounds %d: want at least 1: %w", o.rounds, command.ErrUsage)
 	case o.report == "":
-		return fmt.Errorf("--report needs the name of a directory: %w", errUsage)
+		return fmt.Errorf("--report needs the name of a directory: %w", command.ErrUsage)
 	}
 	return nil
 }

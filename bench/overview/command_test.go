@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/kvd-db/kvd/bench/command"
 	"github.com/kvd-db/kvd/internal/results"
 )
 
@@ -126,7 +127,7 @@ func TestOptionsThatMakeNoSenseAreRefused(t *testing.T) {
 		o := testOptions(t, "", "")
 		spoil(o)
 		err := o.validate()
-		require.ErrorIs(t, err, errUsage)
+		require.ErrorIs(t, err, command.ErrUsage)
 		require.ErrorContains(t, err, says)
 	}
 }

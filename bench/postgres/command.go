@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/kvd-db/kvd/bench/command"
 	"github.com/kvd-db/kvd/bench/disk"
 	benchreport "github.com/kvd-db/kvd/bench/report"
 	"github.com/kvd-db/kvd/bench/service/server"
@@ -55,7 +56,7 @@ PostgreSQL does not run as root. If this command does, it starts PostgreSQL as t
 postgres, who must be able to enter the directory of --dir.`,
 		Example: `  bench-postgres --scale 0.01 --report postgres
   bench-postgres --in-row 10 --stores postgresql --sizes 16`,
-		Args: noArgs,
+		Args: command.NoArgs,
 	}
 	f := c.Flags()
 	f.StringSliceVar(&o.stores, "stores", stores, "stores to measure")
@@ -98,7 +99,7 @@ func (o *options) scaledReads() uint64 { return scaled(o.scale, o.reads, leastRe
 
 func (o *options) validate() error {
 	wrong := func(format string, args ...any) error {
-		return fmt.Errorf("%w: %w", fmt.Errorf(format, args...), errUsage)
+		return fmt.Errorf("%w: %w", fmt.Errorf(format, args...), command.ErrUsage)
 	}
 	for _, name := range o.stores {
 		if !slices.Contains(stores, name) {

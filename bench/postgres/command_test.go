@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/kvd-db/kvd/bench/command"
 	"github.com/kvd-db/kvd/bench/service/server"
 	"github.com/kvd-db/kvd/bench/service/server/servertest"
 	"github.com/kvd-db/kvd/internal/results"
@@ -24,9 +25,9 @@ func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == "serve" {
 		if err := servertest.Serve(os.Args[2:]); err != nil {
 			fmt.Fprintln(os.Stderr, err)
-			os.Exit(exitError)
+			os.Exit(command.ExitError)
 		}
-		os.Exit(exitOK)
+		os.Exit(command.ExitOK)
 	}
 	os.Exit(m.Run())
 }
@@ -200,7 +201,7 @@ func TestOptionsThatMakeNoSenseAreRefused(t *testing.T) {
 			o := testOptions(t, storeEmbedded)
 			spoil(o)
 			err := o.validate()
-			require.ErrorIs(t, err, errUsage)
+			require.ErrorIs(t, err, command.ErrUsage)
 			require.ErrorContains(t, err, says)
 		})
 	}
@@ -211,8 +212,8 @@ func TestArgumentsThatAreNoFlagsAreRefused(t *testing.T) {
 		c := newCommand()
 		c.SetArgs(args)
 		c.SilenceErrors, c.SilenceUsage = true, true
-		c.SetFlagErrorFunc(flagError)
-		require.ErrorIs(t, c.Execute(), errUsage, "%q", args)
+		c.SetFlagErrorFunc(command.FlagError)
+		require.ErrorIs(t, c.Execute(), command.ErrUsage, "%q", args)
 	}
 }
 

@@ -7,57 +7,12 @@
 package main
 
 import (
-	"context"
-	"errors"
-	"fmt"
 	"os"
-	"os/signal"
-	"syscall"
 
-	"github.com/spf13/cobra"
-)
-
-const (
-	exitOK    = 0
-	exitError = 1
-	exitUsage = 64 // EX_USAGE of sysexits(3)
+	"github.com/kvd-db/kvd/bench/command"
 )
 
 // commit is set when the command is linked: see report.Environment.
 var commit string
 
-// errUsage marks a usage error.
-var errUsage = errors.New("see bench-postgres --help")
-
-func main() { os.Exit(run()) }
-
-func run() int {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	context.AfterFunc(ctx, stop) // a second signal ends the process at once
-	root := newCommand()
-	root.SilenceErrors, root.SilenceUsage = true, true
-	root.CompletionOptions.HiddenDefaultCmd = true
-	root.SetFlagErrorFunc(flagError)
-	switch err := root.ExecuteContext(ctx); {
-	case err == nil:
-		return exitOK
-	case errors.Is(err, errUsage):
-		fmt.Fprintf(os.Stderr, "bench-postgres: %v\n", err)
-		return exitUsage
-	default:
-		fmt.Fprintf(os.Stderr, "bench-postgres: %v\n", err)
-		return exitError
-	}
-}
-
-// flagError marks an error of a flag as a usage error.
-func flagError(_ *cobra.Command, err error) error { return fmt.Errorf("%w: %w", err, errUsage) }
-
-// noArgs refuses arguments that are no flags.
-func noArgs(c *cobra.Command, args []string) error {
-	if err := cobra.NoArgs(c, args); err != nil {
-		return fmt.Errorf("%w: %w", err, errUsage)
-	}
-	return nil
-}
+func main() { os.Exit(command.Run(newCommand(), os.Stderr)) }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/kvd-db/kvd/bench/command"
 	"github.com/kvd-db/kvd/bench/report"
 	"github.com/kvd-db/kvd/bench/service/load"
 )
@@ -80,7 +81,7 @@ func lengthen(o *options, given func(flag string) bool) {
 func (o *options) validate() error {
 	for _, row := range o.rows {
 		if !slices.Contains(rows, row) {
-			return fmt.Errorf("no row is named %q; choose of %q: %w", row, rows, errUsage)
+			return fmt.Errorf("no row is named %q; choose of %q: %w", row, rows, command.ErrUsage)
 		}
 	}
 	o.only = make(map[string]bool)
@@ -92,15 +93,15 @@ func (o *options) validate() error {
 	}
 	switch {
 	case o.rounds < 1:
-		return fmt.Errorf("%d rounds, want at least 1: %w", o.rounds, errUsage)
+		return fmt.Errorf("%d rounds, want at least 1: %w", o.rounds, command.ErrUsage)
 	case o.slot < minSlot:
-		return fmt.Errorf("slots of %v, want at least %v: %w", o.slot, minSlot, errUsage)
+		return fmt.Errorf("slots of %v, want at least %v: %w", o.slot, minSlot, command.ErrUsage)
 	case o.overload < time.Second:
-		return fmt.Errorf("an overload of %v, want at least 1s: %w", o.overload, errUsage)
+		return fmt.Errorf("an overload of %v, want at least 1s: %w", o.overload, command.ErrUsage)
 	case o.keys < 64:
-		return fmt.Errorf("%d keys, want at least a batch of 64: %w", o.keys, errUsage)
+		return fmt.Errorf("%d keys, want at least a batch of 64: %w", o.keys, command.ErrUsage)
 	case o.valueBytes < load.MinValueBytes:
-		return fmt.Errorf("values of %d bytes, want at least %d: %w", o.valueBytes, load.MinValueBytes, errUsage)
+		return fmt.Errorf("values of %d bytes, want at least %d: %w", o.valueBytes, load.MinValueBytes, command.ErrUsage)
 	}
 	return nil
 }

@@ -12,6 +12,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/kvd-db/kvd/bench/command"
 )
 
 // testOptions use the test binary as a kvd server.
@@ -150,7 +152,7 @@ func TestOptionsThatMakeNoSenseAreRefused(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			o := testOptions(t, "lone")
 			spoil(o)
-			require.ErrorIs(t, o.validate(), errUsage)
+			require.ErrorIs(t, o.validate(), command.ErrUsage)
 		})
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/kvd-db/kvd/bench/command"
 	"github.com/kvd-db/kvd/bench/service/client"
 	"github.com/kvd-db/kvd/bench/service/server"
 )
@@ -73,7 +74,7 @@ const (
 func findContestant(name string) (*contestant, error) {
 	i := slices.IndexFunc(contestants, func(c contestant) bool { return c.name == name })
 	if i < 0 {
-		return nil, fmt.Errorf("no contestant is named %q: %w", name, errUsage)
+		return nil, fmt.Errorf("no contestant is named %q: %w", name, command.ErrUsage)
 	}
 	return &contestants[i], nil
 }

@@ -6,52 +6,25 @@
 package main
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"os"
-	"os/signal"
 	"syscall"
 
-	"github.com/spf13/cobra"
-)
-
-const (
-	exitOK    = 0
-	exitError = 1
-	exitUsage = 64 // EX_USAGE of sysexits(3)
+	"github.com/kvd-db/kvd/bench/command"
 )
 
 // commit is set when the command is linked: see report.Environment.
 var commit string
 
-// errUsage marks a usage error.
-var errUsage = errors.New("see service --help")
-
 func main() { os.Exit(run()) }
 
 func run() int {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	context.AfterFunc(ctx, stop) // a second signal ends the process at once
 	if err := allowFiles(); err != nil {
 		fmt.Fprintf(os.Stderr, "service: %v\n", err)
 	}
 	root := newCompareCommand()
-	root.SilenceErrors, root.SilenceUsage = true, true
-	root.CompletionOptions.HiddenDefaultCmd = true
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return fmt.Errorf("%w: %w", err, errUsage) })
 	root.AddCommand(newWorkerCommand(), newEchoCommand())
-	switch err := root.ExecuteContext(ctx); {
-	case err == nil:
-		return exitOK
-	case errors.Is(err, errUsage):
-		fmt.Fprintf(os.Stderr, "service: %v\n", err)
-		return exitUsage
-	default:
-		fmt.Fprintf(os.Stderr, "service: %v\n", err)
-		return exitError
-	}
+	return command.Run(root, os.Stderr)
 }
 
 // allowFiles raises the number of files, including connections, that this process and

@@ -5,6 +5,7 @@ import (
 	"os"
 	"testing"
 
+	"github.com/kvd-db/kvd/bench/command"
 	"github.com/kvd-db/kvd/bench/service/server/servertest"
 )
 
@@ -18,9 +19,9 @@ func TestMain(m *testing.M) {
 		case "serve":
 			if err := servertest.Serve(os.Args[2:]); err != nil {
 				fmt.Fprintln(os.Stderr, err)
-				os.Exit(exitError)
+				os.Exit(command.ExitError)
 			}
-			os.Exit(exitOK)
+			os.Exit(command.ExitOK)
 		}
 	}
 	os.Exit(m.Run())
