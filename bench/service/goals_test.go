@@ -42,7 +42,7 @@ func TestTheFinalTableSaysWhatIsReached(t *testing.T) {
 
 	out.Reset()
 	require.NoError(t, printSlots(&out, slots))
-	assert.Regexp(t, `rueidis +100\.0 +3\.00 \(3\.00-6\.00\) +10/100/0 +- +10\.00 +10\.00`, out.String())
+	assert.Regexp(t, `rueidis +100\.0 +3\.00 \(3\.00-6\.00\) +10/100/- +- +10\.00 +10\.00`, out.String())
 	assert.NotContains(t, out.String(), "NaN")
 }
 
