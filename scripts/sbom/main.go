@@ -138,7 +138,7 @@ func describe(name, sha string, info *debug.BuildInfo) document {
 			m = m.Replace
 		}
 		d.add(pkg{
-			Name: m.Path, Version: m.Version, Location: "https://proxy.golang.org/" + m.Path + "/@v/" + m.Version + ".zip",
+			Name: m.Path, Version: m.Version, Location: noAssertion, // the reference below names the module
 			Comment: "go.sum " + m.Sum, References: purl("golang/"+m.Path, m.Version),
 		})
 	}
