@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"time"
 
 	"github.com/kvd-db/kvd/pkg/kvd/internal/backend"
 	kvdpb "github.com/kvd-db/kvd/pkg/kvdpb/kvd/v1"
@@ -28,17 +27,9 @@ func (c *Network) Backup(ctx context.Context) (backend.Backup, error) {
 }
 
 func (c *Network) openBackup(caller context.Context, tries *attempts) (*backupStream, *fault) {
-	ctx, cancel := context.WithCancelCause(caller)
-	conn := c.pick(func(c *conn) int64 { return c.calls.Load() })
-	tries.conn = conn
-	b := &backupStream{caller: caller, ctx: ctx, cancel: cancel, conn: conn}
-	conn.calls.Add(1)
-	var timer *time.Timer
-	if timeout := c.options.Timeout; timeout > 0 {
-		timer = time.AfterFunc(timeout, func() { cancel(context.DeadlineExceeded) })
-		defer timer.Stop()
-	}
-	stream, err := kvdpb.NewAdminServiceClient(conn.grpc).Backup(ctx)
+	b := &backupStream{adminStream: c.beginStream(caller, tries)}
+	defer b.bound(c.options.Timeout)()
+	stream, err := b.service().Backup(b.ctx)
 	if err == nil {
 		b.stream = stream
 		err = stream.Send(new(kvdpb.BackupRequest))
@@ -71,31 +62,10 @@ func (c *Network) openBackup(caller context.Context, tries *attempts) (*backupSt
 
 // backupStream is a backup that a server sends.
 type backupStream struct {
-	caller context.Context
-	ctx    context.Context
-	cancel context.CancelCauseFunc
-	conn   *conn
+	adminStream
 	stream kvdpb.AdminService_BackupClient
 	info   backend.BackupInfo
 	closed bool
-}
-
-// fault translates an error of the stream.
-func (b *backupStream) fault(err error) *fault { return streamFault(err, b.caller, b.ctx) }
-
-// streamFault translates an error of a stream with the context ctx, which a timeout may have
-// ended, on behalf of caller.
-func streamFault(err error, caller, ctx context.Context) *fault {
-	f := faultOfStatus(err)
-	if errors.Is(err, io.EOF) {
-		f = &fault{err: backend.ErrUnavailable, message: "the server ended the stream"}
-	}
-	if caller.Err() != nil {
-		f.err, f.transient = caller.Err(), false
-	} else if ctx.Err() != nil {
-		f.err, f.transient = context.DeadlineExceeded, false
-	}
-	return f
 }
 
 // Info implements backend.Backup.
@@ -135,8 +105,7 @@ func (b *backupStream) unexpected(name string) error {
 func (b *backupStream) Close() error {
 	if !b.closed {
 		b.closed = true
-		b.cancel(nil)
-		b.conn.calls.Add(-1)
+		b.adminStream.close()
 	}
 	return nil
 }

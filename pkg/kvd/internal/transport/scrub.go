@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"time"
 
 	"google.golang.org/grpc"
 
@@ -30,24 +29,15 @@ func (c *Network) Scrub(ctx context.Context, rate int64, told func(backend.Scrub
 
 // scrubStream is a scrub of a server.
 type scrubStream struct {
-	caller context.Context
-	ctx    context.Context
-	cancel context.CancelCauseFunc
-	conn   *conn
+	adminStream
 	stream grpc.ServerStreamingClient[kvdpb.ScrubResponse]
 }
 
 func (c *Network) openScrub(caller context.Context, rate uint64, tries *attempts) (*scrubStream, *fault) {
-	ctx, cancel := context.WithCancelCause(caller)
-	s := &scrubStream{caller: caller, ctx: ctx, cancel: cancel, conn: c.pick(func(c *conn) int64 { return c.calls.Load() })}
-	tries.conn = s.conn
-	s.conn.calls.Add(1)
-	if timeout := c.options.Timeout; timeout > 0 {
-		timer := time.AfterFunc(timeout, func() { cancel(context.DeadlineExceeded) })
-		defer timer.Stop()
-	}
+	s := &scrubStream{adminStream: c.beginStream(caller, tries)}
+	defer s.bound(c.options.Timeout)()
 	var err error
-	if s.stream, err = kvdpb.NewAdminServiceClient(s.conn.grpc).Scrub(ctx, &kvdpb.ScrubRequest{BytesPerSecond: rate}); err == nil {
+	if s.stream, err = s.service().Scrub(s.ctx, &kvdpb.ScrubRequest{BytesPerSecond: rate}); err == nil {
 		_, err = s.stream.Recv()
 	}
 	if err != nil {
@@ -73,12 +63,4 @@ func (s *scrubStream) receive(told func(backend.ScrubStep)) error {
 		}
 		told(step)
 	}
-}
-
-// fault translates an error of the stream.
-func (s *scrubStream) fault(err error) *fault { return streamFault(err, s.caller, s.ctx) }
-
-func (s *scrubStream) close() {
-	s.cancel(nil)
-	s.conn.calls.Add(-1)
 }
