@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/proto"
@@ -82,12 +81,11 @@ type backupStream struct {
 }
 
 // receive waits for a request, within a deadline.
-func (s *backupStream) receive() (*kvdpb.BackupRequest, error) {
-	s.call.busy.Store(false)
-	s.call.stall.Reset(s.call.api.server.Options().Deadline)
-	req, err := s.stream.Recv()
-	s.call.busy.Store(true)
-	s.call.stall.Stop()
+func (s *backupStream) receive() (req *kvdpb.BackupRequest, err error) {
+	err = s.call.awaitClient(func() (err error) {
+		req, err = s.stream.Recv()
+		return err
+	})
 	if err == nil {
 		s.call.took(messagePrefix + proto.Size(req))
 	}
@@ -97,20 +95,13 @@ func (s *backupStream) receive() (*kvdpb.BackupRequest, error) {
 // send sends a part of an answer, within a deadline, if the client is still an administrator:
 // its token may have been revoked. gRPC has encoded the part when send returns.
 func (s *backupStream) send(r *kvdpb.BackupResponse) error {
-	server := s.call.api.server
-	work := &s.call.work
-	if err := server.Authorize(&work.Caller, work.Session, service.Admin, time.Now()); err != nil {
+	if err := s.call.stillAdmin(); err != nil {
 		return err
 	}
-	if err := server.Pace(s.ctx, work.Who, 0, len(r.GetData())); err != nil {
+	if err := s.call.api.server.Pace(s.ctx, s.call.work.Who, 0, len(r.GetData())); err != nil {
 		return err
 	}
-	s.call.busy.Store(false)
-	s.call.stall.Reset(server.Options().Deadline)
-	err := s.stream.Send(r)
-	s.call.busy.Store(true)
-	s.call.stall.Stop()
-	return err
+	return s.call.awaitClient(func() error { return s.stream.Send(r) })
 }
 
 // sendFile answers the request for a file.

@@ -55,15 +55,10 @@ func (s *scrubStream) told(step service.ScrubStep) {
 
 // send sends a response, within a deadline, if the client is still an administrator.
 func (s *scrubStream) send(r *kvdpb.ScrubResponse) error {
-	server, work := s.call.api.server, &s.call.work
-	if err := server.Authorize(&work.Caller, work.Session, service.Admin, time.Now()); err != nil {
+	if err := s.call.stillAdmin(); err != nil {
 		return err
 	}
-	s.call.busy.Store(false)
-	s.call.stall.Reset(server.Options().Deadline)
-	err := s.stream.Send(r)
-	s.call.busy.Store(true)
-	s.call.stall.Stop()
+	err := s.call.awaitClient(func() error { return s.stream.Send(r) })
 	s.sent = time.Now()
 	return err
 }
