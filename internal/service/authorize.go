@@ -30,8 +30,8 @@ const (
 
 // Caller is a client as far as one request goes.
 type Caller struct {
-	// Who is set by Authorize. It is nil without authentication, and for every client if the
-	// method is public.
+	// Who is the identity that Authorize found. It is nil on a server without authentication,
+	// and if the method is public.
 	Who    *auth.Identity
 	Conn   *Conn  // it came by; nil: by none
 	Method string // for the audit log

@@ -13,7 +13,8 @@ import (
 const maxSettingBytes = 1024
 
 // SetSetting changes a setting of the process while it runs, by Options.SetSetting, and
-// returns its values before and after. The audit log has both. who is nil without Auth.
+// returns its values before and after. The audit log records both values, and who as the
+// administrator that changed it; who is nil on a server without authentication.
 func (s *Server) SetSetting(who *auth.Identity, peer, name, value string) (before, after string, err error) {
 	if s.options.SetSetting == nil {
 		return "", "", Invalidf("this server has no settings that change while it runs")
