@@ -36,6 +36,14 @@ func LogDir(dir string) string { return path.Join(dir, LogName) }
 // PartitionDir returns the directory of a partition in a data directory.
 func PartitionDir(dir string, id int) string { return path.Join(dir, partitionName(id)) }
 
+// Inside returns a path below a data directory relative to that directory.
+func Inside(dir, name string) string {
+	if dir == "." {
+		return name
+	}
+	return strings.TrimPrefix(strings.TrimPrefix(name, dir), "/")
+}
+
 func partitionName(id int) string { return fmt.Sprintf("p-%04d", id) }
 
 // ParsePartition returns the number of the partition whose directory has this

@@ -122,7 +122,7 @@ func (e *Engine) needs(d event.Damage) bool {
 // damaged notes the result of verifying a file, nil if it is whole, and returns the damage.
 func (e *Engine) damaged(name string, err error) []event.Damage {
 	var all []event.Damage
-	defer func() { e.damages.forget(e.inside(name), all) }()
+	defer func() { e.damages.forget(descriptor.Inside(e.dir, name), all) }()
 	if err == nil {
 		return nil
 	}
@@ -150,7 +150,7 @@ const (
 
 // damageOf describes damage by the path inside the store's directory.
 func (e *Engine) damageOf(c *kv.CorruptionError) event.Damage {
-	d := event.Damage{File: e.inside(c.File), Offset: c.Offset, Reason: c.Reason, First: c.First, Last: c.Last}
+	d := event.Damage{File: descriptor.Inside(e.dir, c.File), Offset: c.Offset, Reason: c.Reason, First: c.First, Last: c.Last}
 	switch kind, _ := manifest.ParseName(path.Base(d.File)); {
 	case d.File == descriptor.Name:
 		d.Kind = kindStore
@@ -166,14 +166,6 @@ func (e *Engine) damageOf(c *kv.CorruptionError) event.Damage {
 		d.Kind = kindManifest
 	}
 	return d
-}
-
-// inside returns a name relative to the store's directory.
-func (e *Engine) inside(name string) string {
-	if e.dir == "." {
-		return name
-	}
-	return strings.TrimPrefix(strings.TrimPrefix(name, e.dir), "/")
 }
 
 // listen returns the listener of an engine: o, which learns of each damaged place once.

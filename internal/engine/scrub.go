@@ -16,6 +16,7 @@ import (
 	"github.com/kvd-db/kvd/internal/manifest"
 	"github.com/kvd-db/kvd/internal/partition"
 	"github.com/kvd-db/kvd/internal/verify"
+	"github.com/kvd-db/kvd/internal/wal"
 )
 
 // ScrubStep is how far a scrub has come, or a place that it found damaged.
@@ -260,9 +261,9 @@ func (s *scrub) log() error {
 	}
 	for i := range files {
 		name := path.Join(descriptor.LogDir(e.dir), files[i].Name)
-		var num uint64
-		if _, err := fmt.Sscanf(files[i].Name, "%d", &num); err != nil {
-			return fmt.Errorf("scrub %s: %w", name, err)
+		num, ok := wal.SegmentNumber(files[i].Name)
+		if !ok {
+			return fmt.Errorf("scrub %s: a snapshot of the log names a file that is no segment", name)
 		}
 		if i < len(files)-1 {
 			err = verify.Segment(s.ctx, e.opts.FS, name, e.descriptor.StoreID, num, s.progress)

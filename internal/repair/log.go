@@ -39,7 +39,7 @@ func (r *repair) surveyLog() error {
 	if report.Problem == nil {
 		r.log = logState{whole: true, last: report.LastSeq, next: report.NextSeq}
 		for _, seg := range report.Files {
-			if f := r.files[r.inside(seg.Name)]; f != nil && !seg.Live {
+			if f := r.files[descriptor.Inside(r.dir, seg.Name)]; f != nil && !seg.Live {
 				f.Action = Unused
 			}
 		}
@@ -55,7 +55,7 @@ func (r *repair) surveyLog() error {
 	r.log = logState{last: found.LastSeq, next: found.NextSeq, gaps: found.Gaps, lost: map[int]bool{}}
 	for i := range found.Gaps {
 		for _, p := range found.Gaps[i].Places {
-			f := r.file(r.inside(p.File))
+			f := r.file(descriptor.Inside(r.dir, p.File))
 			f.Damage = append(f.Damage, Damage{p.Offset, p.Bytes, p.Reason})
 		}
 	}
@@ -161,7 +161,7 @@ func (r *repair) describe(g *wal.Gap) (file, reason string) {
 	if n := len(g.Places); n > 1 {
 		reason = fmt.Sprintf("%s, and %d more places", reason, n-1)
 	}
-	return r.inside(p.File), reason
+	return descriptor.Inside(r.dir, p.File), reason
 }
 
 // noteGaps describes the damage to the log.

@@ -13,6 +13,7 @@ import (
 	"github.com/kvd-db/kvd/internal/manifest"
 	"github.com/kvd-db/kvd/internal/sstable"
 	"github.com/kvd-db/kvd/internal/valuefile"
+	"github.com/kvd-db/kvd/internal/verify"
 	"github.com/kvd-db/kvd/internal/vfs"
 )
 
@@ -219,13 +220,9 @@ func (p *part) fileID(num kv.FileNum) kv.FileID {
 
 // verifyValues reads every byte of a copied value file.
 func (p *part) verifyValues(name string, num kv.FileNum) (m kv.ValueFileMeta, err error) {
-	f, err := p.out.fsys.Open(name)
+	v, err := verify.OpenValues(p.out.fsys, name, p.fileID(num))
 	if err != nil {
 		return m, err
-	}
-	v, err := valuefile.Open(f, p.fileID(num))
-	if err != nil {
-		return m, errors.Join(err, f.Close())
 	}
 	return v.Meta(), errors.Join(v.Verify(p.ctx, nil), v.Close())
 }
@@ -288,16 +285,11 @@ func (p *part) verifyTable(t *table, name string) (err error) {
 		return err
 	}
 	got := r.Meta()
-	if t.want != nil && !sameTable(&got, t.want) {
+	if t.want != nil && !verify.SameTable(&got, t.want) {
 		return kv.Corruptf(name, -1, "it is another table: %s", differs(&got, t.want))
 	}
 	t.meta, t.ranges = got, r.RangeTombstones().All()
 	return nil
-}
-
-func sameTable(a, b *kv.TableMeta) bool {
-	return a.Size == b.Size && a.Entries == b.Entries && a.Deletes == b.Deletes && a.MinSeq == b.MinSeq && a.MaxSeq == b.MaxSeq &&
-		bytes.Equal(a.Smallest, b.Smallest) && bytes.Equal(a.Largest, b.Largest) && slices.Equal(a.Values, b.Values)
 }
 
 func differs(got, want *kv.TableMeta) string {
@@ -359,11 +351,11 @@ func (p *part) salvage(t *table, cause error) (err error) {
 }
 
 // sameContents compares what a damaged table says of itself with the manifest. A file that
-// was cut has another size.
+// was cut has another size, and its number is in the name of the file.
 func (p *part) sameContents(got, want *kv.TableMeta) bool {
 	m := *got
-	m.Size = want.Size
-	return sameTable(&m, want)
+	m.Num, m.Size = want.Num, want.Size
+	return verify.SameTable(&m, want)
 }
 
 // reportTable reports what a damaged table lost.

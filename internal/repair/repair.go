@@ -172,14 +172,6 @@ func (r *repair) file(name string) *File {
 	return f
 }
 
-// inside returns a name relative to the store's directory.
-func (r *repair) inside(name string) string {
-	if r.dir == "." {
-		return name
-	}
-	return strings.TrimPrefix(strings.TrimPrefix(name, r.dir), "/")
-}
-
 // damaged adds the damage that an error describes to a file, or the file that it names.
 func (r *repair) damaged(f *File, err error) {
 	for _, err := range flatten(err) {

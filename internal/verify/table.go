@@ -41,7 +41,7 @@ func Table(ctx context.Context, fsys vfs.FS, name string, partition uint32, want
 	}
 	defer func() { err = errors.Join(err, r.Close()) }()
 	err = r.Verify(ctx, progress)
-	if got := r.Meta(); !sameTable(&got, want) {
+	if got := r.Meta(); !SameTable(&got, want) {
 		err = errors.Join(err, kv.Corruptf(name, -1, "holds %s, the manifest says %s", DescribeTable(&got), DescribeTable(want)))
 	}
 	if err == nil && also != nil {
@@ -50,7 +50,8 @@ func Table(ctx context.Context, fsys vfs.FS, name string, partition uint32, want
 	return err
 }
 
-func sameTable(a, b *kv.TableMeta) bool {
+// SameTable reports whether two descriptions of a table agree.
+func SameTable(a, b *kv.TableMeta) bool {
 	return a.Num == b.Num && a.Size == b.Size && a.Entries == b.Entries && a.Deletes == b.Deletes &&
 		a.MinSeq == b.MinSeq && a.MaxSeq == b.MaxSeq &&
 		bytes.Equal(a.Smallest, b.Smallest) && bytes.Equal(a.Largest, b.Largest) && slices.Equal(a.Values, b.Values)
