@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -14,43 +15,68 @@ import (
 )
 
 func newDiffCommand() *cobra.Command {
-	var page string
-	var strict bool
+	var o diffOptions
 	c := &cobra.Command{
-		Use:   "diff BEFORE AFTER",
+		Use:   "diff BEFORE[,BEFORE...] AFTER[,AFTER...]",
 		Short: "Compare two reports, and list differences beyond the spread of the runs",
-		Long: `Compare the directories of two reports of the same command, cell by cell.
+		Long: fmt.Sprintf(`Compare the directories of two reports of the same command, cell by cell.
 
-Cells with other workloads, or of which a run failed, are not compared; the output says
-which, and names the settings that differ. If nothing can be compared, the exit code is 1.
-Settings of the stores may differ, such as --batch-ops: the output names them.
+Cells with other workloads, or of which a run failed or was interrupted, are not compared;
+the output says which, and names the settings that differ. If nothing can be compared, the
+exit code is 1. Settings of the stores may differ, such as --batch-ops: the output names them.
 
-A difference counts if the spread of the runs does not explain it, with 95 % confidence
-for all rates together. Use at least three runs on each side (--runs); between single
-runs, differences below 7 % count as noise. On a machine that is also used otherwise, runs
-of the two sides should alternate.`,
+A verdict needs at least %d runs on each side (--runs). A figure is better or worse if the
+spread of the runs does not explain the difference, and if it is larger than --least and
+than the standard deviation of the runs of either side. If the programs are equal, at most
+%v %% of comparisons call any figure better or worse, however many figures there are: Welch's
+statistic, corrected by Holm's procedure. So more figures need more runs. If runs spread by
+3 %%, a rate that is 10 %% lower is found with 5 runs on each side if it is the only rate, with
+6 among 4 rates, and with 9 among 20. With 3 runs only much larger differences are found.
+
+The spread does not show changes of the machine between the two sides. Where there are any,
+measure in turns, one run at a time, and name the directories of each side with commas.`, results.FewestRuns, 100*results.FalseAlarms),
 		Example: `  kvbench run --runs 5 --report before
   kvbench run --runs 5 --report after
-  kvbench diff before after --page diff.html`,
+  kvbench diff before after --page diff.html
+
+  for i in 1 2 3 4 5; do
+    ./old/kvbench run --seed $i --report a$i; ./new/kvbench run --seed $i --report b$i
+  done
+  kvbench diff a1,a2,a3,a4,a5 b1,b2,b3,b4,b5`,
 		Args: cobra.ExactArgs(2),
-		RunE: func(c *cobra.Command, dirs []string) error { return failed(diff(c, dirs, page, strict)) },
+		RunE: func(c *cobra.Command, sides []string) error {
+			if !(o.least >= results.LeastOfLeast && o.least < 1) { // NaN is neither
+				return fmt.Errorf("--least %v: want %v to less than 1", o.least, results.LeastOfLeast)
+			}
+			return failed(diff(c, sides, &o))
+		},
 	}
-	c.Flags().StringVar(&page, "page", "", "write the comparison with pictures to this file, as HTML")
-	c.Flags().BoolVar(&strict, "strict", false, "end with exit code 1 if a rate is worse, or was not compared")
+	c.Flags().StringVar(&o.page, "page", "", "write the comparison with pictures to this file, as HTML")
+	c.Flags().BoolVar(&o.strict, "strict", false, "end with exit code 1 if a rate is worse, was not compared, or has no verdict")
+	c.Flags().Float64Var(&o.least, "least", results.DefaultLeast, "least difference that counts, as a share")
 	return c
 }
 
-func diff(c *cobra.Command, dirs []string, page string, strict bool) error {
+type diffOptions struct {
+	page   string
+	strict bool
+	least  float64
+}
+
+func diff(c *cobra.Command, sides []string, o *diffOptions) error {
 	var both [2]*results.Result
 	var names [2]string
-	for i, dir := range dirs {
+	for i, side := range sides {
+		dirs := strings.Split(side, ",")
 		var err error
-		if both[i], err = results.Read(dir); err != nil {
+		if both[i], err = results.ReadAll(dirs); err != nil {
 			return err
 		}
-		names[i] = filepath.Base(dir)
+		if names[i] = filepath.Base(dirs[0]); len(dirs) > 1 {
+			names[i] += " to " + filepath.Base(dirs[len(dirs)-1])
+		}
 	}
-	comparison, err := results.Compare(both[0], both[1])
+	comparison, err := results.Compare(both[0], both[1], o.least)
 	if err != nil {
 		return err
 	}
@@ -65,17 +91,27 @@ func diff(c *cobra.Command, dirs []string, page string, strict bool) error {
 	if _, err := fmt.Fprintln(c.OutOrStdout(), p.Lead); err != nil {
 		return err
 	}
-	if page != "" {
-		if err := os.WriteFile(page, []byte(p.HTML()), 0o644); err != nil {
+	if o.page != "" {
+		if err := os.WriteFile(o.page, []byte(p.HTML()), 0o644); err != nil {
 			return err
 		}
 	}
+	return o.judge(comparison)
+}
+
+// judge returns an error if --strict asks for one.
+func (o *diffOptions) judge(c *results.Comparison) error {
+	rate := func(v results.Verdict) bool {
+		return slices.ContainsFunc(c.Differences, func(d results.Difference) bool { return d.Main && d.Verdict == v })
+	}
 	switch {
-	case !strict:
-	case slices.ContainsFunc(comparison.Differences, func(d results.Difference) bool { return d.Main && d.Verdict == results.Worse }):
+	case !o.strict:
+	case rate(results.Worse):
 		return errors.New("a rate is worse")
-	case len(comparison.Apart) > 0:
-		return errors.New("not everything was compared, so --strict cannot say that nothing is worse")
+	case rate(results.Unknown):
+		return fmt.Errorf("--strict cannot say that nothing is worse: each side needs at least %d runs", results.FewestRuns)
+	case len(c.Apart) > 0:
+		return errors.New("--strict cannot say that nothing is worse: not everything was compared")
 	}
 	return nil
 }

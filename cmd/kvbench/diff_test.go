@@ -3,6 +3,8 @@ package main
 import (
 	"os"
 	"path/filepath"
+	"strconv"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -50,8 +52,45 @@ func TestDiffFindsADelayAndNothingElse(t *testing.T) {
 	assert.Equal(t, exitError, r.code, "the workloads differ")
 	assert.Contains(t, r.stderr, "the workloads differ: keys 5000 and 4000, valueBytes 100 and 200")
 
+	r = runCommand(t, t.Context(), nil, "diff", before, slow, "--strict", "--least", "0.2")
+	require.Equal(t, exitOK, r.code, r.stderr)
+	assert.Contains(t, r.stdout, "No difference in 1 rate", "a tenth is less than a fifth")
+	r = runCommand(t, t.Context(), nil, "diff", before, slow, "--least", "0.001")
+	assert.Equal(t, exitUsage, r.code)
+	assert.Contains(t, r.stderr, "want 0.01 to less than 1")
+
 	r = runCommand(t, t.Context(), nil, "diff", before, filepath.Join(dir, "nowhere"))
 	assert.Equal(t, exitError, r.code)
 	r = runCommand(t, t.Context(), nil, "diff", before)
 	assert.Equal(t, exitUsage, r.code)
+}
+
+// TestDiffOfRunsThatTookTurns: single runs of two programs give a verdict together, and none
+// one by one.
+func TestDiffOfRunsThatTookTurns(t *testing.T) {
+	dir := t.TempDir()
+	var sides [2][]string
+	for n := range 3 {
+		for side, unit := range []time.Duration{time.Millisecond, 1500 * time.Microsecond} {
+			to := filepath.Join(dir, strconv.Itoa(n)+"ab"[side:side+1])
+			sides[side] = append(sides[side], to)
+			synctest.Test(t, func(t *testing.T) {
+				r := runCommand(t, t.Context(), func(m *memoryTarget) { m.jitter = unit }, "run", "--threads", "1", "--keys", "1000", "--value-size", "100",
+					"--duration", "2s", "--seed", strconv.Itoa(n), "--report", to)
+				require.Equal(t, exitOK, r.code, r.stderr)
+			})
+		}
+	}
+	r := runCommand(t, t.Context(), nil, "diff", strings.Join(sides[0], ","), strings.Join(sides[1], ","))
+	require.Equal(t, exitOK, r.code, r.stderr)
+	assert.Contains(t, r.stdout, "1 of 1 rate worse")
+
+	r = runCommand(t, t.Context(), nil, "diff", sides[0][0], sides[1][0], "--strict")
+	assert.Equal(t, exitError, r.code)
+	assert.Contains(t, r.stdout, "No verdict on 1 rate: each side needs at least 3 runs.")
+	assert.Contains(t, r.stderr, "--strict cannot say")
+
+	r = runCommand(t, t.Context(), nil, "diff", sides[0][0]+","+sides[0][0], sides[1][0])
+	assert.Equal(t, exitError, r.code)
+	assert.Contains(t, r.stderr, "named twice")
 }

@@ -28,8 +28,9 @@ func Diff(a, b *results.Result, names [2]string, c *results.Comparison) *Page {
 			others = append(others, d)
 		}
 	}
-	note := fmt.Sprintf("Intervals of %s. Rates: all together, by Welch's t and Bonferroni's correction. Others: one by one, so one in twenty is off by chance. "+
-		"With less than three runs on a side, intervals are at least 7 %% wide to both sides.", chart.Percent(results.Confidence))
+	note := fmt.Sprintf("In at most %s of comparisons of equal programs any figure is called better or worse: Welch's statistic, corrected by Holm's procedure, "+
+		"at the last level of which the intervals are drawn. A difference within the least that counts, or within the spread of the runs of either side, gets no verdict. Wide intervals are cut off in the picture.",
+		chart.Percent(results.FalseAlarms))
 	notes := append(Note(b, nil), note)
 	p.Sections = []Section{
 		{Title: "Rates", Figures: []*chart.Figure{forest("Operations/s, relative to "+names[0], mains, notes)}, Tables: []*Table{differenceTable(mains)}},
@@ -151,9 +152,6 @@ func Verdict(differences []results.Difference) string {
 			best = d
 		}
 	}
-	if count[results.Worse]+count[results.Better] == 0 {
-		return fmt.Sprintf("No difference in %s that the spread of the runs does not explain.", Plural(mains, "rate")) + others(differences)
-	}
 	var parts []string
 	if n := count[results.Worse]; n > 0 {
 		parts = append(parts, fmt.Sprintf("%d of %s worse, most %s (%s)", n, Plural(mains, "rate"), worst.Cell, signed(worst.Ratio)))
@@ -161,11 +159,17 @@ func Verdict(differences []results.Difference) string {
 	if n := count[results.Better]; n > 0 {
 		parts = append(parts, fmt.Sprintf("%d of %s better, most %s (%s)", n, Plural(mains, "rate"), best.Cell, signed(best.Ratio)))
 	}
+	if n := count[results.Same]; n > 0 && len(parts) == 0 {
+		parts = append(parts, fmt.Sprintf("No difference in %s beyond the spread of the runs", Plural(n, "rate")))
+	}
+	if n := count[results.Unknown]; n > 0 {
+		parts = append(parts, fmt.Sprintf("No verdict on %s: each side needs at least %d runs", Plural(n, "rate"), results.FewestRuns))
+	}
 	return strings.Join(parts, "; ") + "." + others(differences)
 }
 
-// others says how many of the latencies and costs are worse. On a busy machine, or in an
-// open loop, these may show what rates do not.
+// others says how many of the latencies and costs are worse. In an open loop these may show
+// what rates do not.
 func others(differences []results.Difference) string {
 	all, worse := 0, 0
 	most := results.Difference{}
@@ -184,7 +188,7 @@ func others(differences []results.Difference) string {
 	if worse == 0 {
 		return ""
 	}
-	return fmt.Sprintf(" %d of %d latencies and costs worse, most %s (%s); one in twenty is so by chance.", worse, all, most.Metric, signed(most.Ratio))
+	return fmt.Sprintf(" %d of %d latencies and costs worse, most %s (%s).", worse, all, most.Metric, signed(most.Ratio))
 }
 
 // signed writes a ratio as a change in percent.
@@ -195,20 +199,33 @@ func forest(title string, differences []results.Difference, notes []string) *cha
 	zero := 0.0
 	rows := &chart.Intervals{}
 	y := chart.Axis{Kind: chart.Categories}
+	low, high := forestRange(differences)
 	for i := len(differences) - 1; i >= 0; i-- { // the first row is on top
 		d := differences[i]
 		name := d.Cell
 		if !d.Main {
 			name = strings.TrimPrefix(d.Cell+", ", ", ") + d.Metric
 		}
-		series := map[results.Verdict]int{results.Same: 7, results.Better: 2, results.Worse: 1}[d.Verdict]
-		rows.Rows = append(rows.Rows, chart.Interval{Row: len(y.Names), Low: d.Low - 1, Mid: d.Ratio - 1, High: d.High - 1, Series: series})
+		series := map[results.Verdict]int{results.Same: 7, results.Unknown: 7, results.Better: 2, results.Worse: 1}[d.Verdict]
+		rows.Rows = append(rows.Rows, chart.Interval{Row: len(y.Names), Low: max(d.Low-1, low), Mid: min(max(d.Ratio-1, low), high), High: min(d.High-1, high), Series: series})
 		y.Names = append(y.Names, name)
 	}
 	return &chart.Figure{
 		Title: title, X: chart.Axis{Label: "difference", Format: chart.Percent}, Note: notes,
 		Panels: []chart.Panel{{Y: y, Height: float64(20*len(differences) + 20), Marks: []chart.Mark{&chart.Rule{X: &zero}, rows}}},
 	}
+}
+
+// forestRange returns the range of differences that a forest plot shows. With few runs some
+// intervals are so wide that nothing could be told of the others.
+func forestRange(differences []results.Difference) (low, high float64) {
+	const least, most = 0.2, 10
+	far := 0.0
+	for _, d := range differences {
+		far = max(far, math.Abs(d.Ratio-1)) // may be infinite
+	}
+	far = min(max(2*far, least), most)
+	return max(-far, -1), far
 }
 
 // verdictText is the verdict of a difference, and the samples in which a store did nothing.
@@ -219,8 +236,16 @@ func verdictText(d *results.Difference) string {
 	return d.Verdict.String() + " (" + d.Idle + ")"
 }
 
+// intervalText is the interval of a difference; a dash if there is none.
+func intervalText(d *results.Difference) string {
+	if d.Low == d.High {
+		return "–"
+	}
+	return signed(d.Low) + " to " + signed(d.High)
+}
+
 func differenceTable(differences []results.Difference) *Table {
-	t := &Table{Head: []string{"cell", "figure", "before", "after", "difference", "interval", "verdict"}}
+	t := &Table{Head: []string{"cell", "figure", "before", "after", "difference", "interval", "spread", "verdict"}}
 	for _, d := range differences {
 		format := chart.Number
 		switch {
@@ -231,7 +256,7 @@ func differenceTable(differences []results.Difference) *Table {
 		}
 		t.Rows = append(t.Rows, []Entry{
 			Words(d.Cell), Words(d.Metric), Words(format(d.A)), Words(format(d.B)),
-			Words(signed(d.Ratio)), Words(signed(d.Low) + " to " + signed(d.High)), Words(verdictText(&d)),
+			Words(signed(d.Ratio)), Words(intervalText(&d)), Words(chart.Percent(d.Spread)), Words(verdictText(&d)),
 		})
 	}
 	return t

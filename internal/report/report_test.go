@@ -4,6 +4,7 @@ import (
 	"encoding/xml"
 	"errors"
 	"io"
+	"math"
 	"regexp"
 	"strings"
 	"testing"
@@ -181,7 +182,7 @@ func TestADiffSaysWhatDiffers(t *testing.T) {
 		a.Cells[0].Runs[i].CPUMicrosPerOp, b.Cells[0].Runs[i].CPUMicrosPerOp = micros, 1.25*micros
 	}
 	dearer := Diff(a, b, [2]string{"a", "b"}, mustCompare(t, a, b))
-	assert.Contains(t, dearer.Lead, "No difference in 1 rate that the spread of the runs does not explain. 1 of 1 latencies and costs worse, most CPU an operation (+25.0 %)")
+	assert.Contains(t, dearer.Lead, "No difference in 1 rate beyond the spread of the runs. 1 of 1 latencies and costs worse, most CPU an operation (+25.0 %)")
 
 	assert.Contains(t, dearer.HTML(), "<td>3.01 µs</td>")
 
@@ -219,6 +220,27 @@ func TestADiffSaysWhatWasNotCompared(t *testing.T) {
 	assert.NotContains(t, Diff(b, a, [2]string{"b", "a"}, mustCompare(t, b, a)).HTML(), "NaN")
 }
 
+// TestAForestIsNotAsWideAsItsWidestInterval: or the other rows could not be read.
+func TestAForestIsNotAsWideAsItsWidestInterval(t *testing.T) {
+	row := func(low, ratio, high float64) results.Difference {
+		return results.Difference{Ratio: ratio, Low: low, High: high}
+	}
+	for _, c := range []struct {
+		rows      []results.Difference
+		low, high float64
+	}{
+		{nil, -0.2, 0.2},
+		{[]results.Difference{row(0.01, 1.02, 50)}, -0.2, 0.2},
+		{[]results.Difference{row(0.8, 0.85, 0.9), row(0.01, 1.02, 50)}, -0.3, 0.3},
+		{[]results.Difference{row(1.5, 1.8, 2)}, -1, 1.6},
+		{[]results.Difference{row(math.Inf(1), math.Inf(1), math.Inf(1))}, -1, 10},
+	} {
+		low, high := forestRange(c.rows)
+		assert.InDelta(t, c.low, low, 1e-9)
+		assert.InDelta(t, c.high, high, 1e-9)
+	}
+}
+
 // TestADiffNamesCellsByWhatTellsThemApart: the tables would not fit the page otherwise.
 func TestADiffNamesCellsByWhatTellsThemApart(t *testing.T) {
 	cell := func(batch string) *results.Cell {
@@ -236,7 +258,7 @@ func TestADiffNamesCellsByWhatTellsThemApart(t *testing.T) {
 
 func mustCompare(t *testing.T, a, b *results.Result) *results.Comparison {
 	t.Helper()
-	d, err := results.Compare(a, b)
+	d, err := results.Compare(a, b, results.DefaultLeast)
 	require.NoError(t, err)
 	return d
 }

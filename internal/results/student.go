@@ -22,16 +22,40 @@ func variance(v []float64) float64 {
 	return sum / float64(len(v)-1) / float64(len(v))
 }
 
-// welch returns the difference of the means of b and a, and half the width of its
-// confidence interval at 1 - alpha.
-func welch(a, b []float64, alpha float64) (difference, half float64) {
-	va, vb := variance(a), variance(b)
-	difference = mean(b) - mean(a)
-	if va+vb == 0 {
-		return difference, 0
+// deviation returns the standard deviation of v; 0 of a single value.
+func deviation(v []float64) float64 { return math.Sqrt(variance(v) * float64(len(v))) }
+
+// welch is Welch's test of the difference of two means, with the degrees of freedom of the
+// side that has fewer: see Compare.
+type welch struct {
+	difference float64 // of the mean of b and that of a
+	deviation  float64 // of difference
+	freedom    float64
+}
+
+func newWelch(a, b []float64) welch {
+	return welch{
+		difference: mean(b) - mean(a),
+		deviation:  math.Sqrt(variance(a) + variance(b)),
+		freedom:    float64(max(min(len(a), len(b))-1, 1)),
 	}
-	freedom := (va + vb) * (va + vb) / (va*va/float64(max(len(a)-1, 1)) + vb*vb/float64(max(len(b)-1, 1)))
-	return difference, studentQuantile(1-alpha/2, freedom) * math.Sqrt(va+vb)
+}
+
+// p returns the probability of at least this difference, to either side, between equal means.
+func (w welch) p() float64 {
+	if w.difference == 0 {
+		return 1
+	}
+	t := w.difference / w.deviation // infinite if the values do not spread
+	return incompleteBeta(w.freedom/(w.freedom+t*t), w.freedom/2, 0.5)
+}
+
+// half returns half the width of the interval of the difference at 1 - alpha.
+func (w welch) half(alpha float64) float64 {
+	if w.deviation == 0 {
+		return 0
+	}
+	return studentQuantile(1-alpha/2, w.freedom) * w.deviation
 }
 
 // studentQuantile returns the quantile p, above 0.5, of Student's distribution with some
@@ -41,7 +65,7 @@ func studentQuantile(p, freedom float64) float64 {
 	for studentBelow(high, freedom) < p && high < 1e9 {
 		high *= 2
 	}
-	for range 100 {
+	for high-low > 1e-12*high {
 		if mid := (low + high) / 2; studentBelow(mid, freedom) < p {
 			low = mid
 		} else {

@@ -1,0 +1,104 @@
+package results
+
+import (
+	"math"
+	"slices"
+
+	"github.com/kvd-db/kvd/internal/loadgen"
+)
+
+// MetricCPU is the processor time of an operation, in microseconds.
+const MetricCPU = "CPU an operation"
+
+// metric is a figure of runs.
+type metric struct {
+	name  string
+	less  bool // less is better
+	main  bool
+	ofRun func(*Run) float64
+}
+
+// metrics returns the figures that both cells have.
+func metrics(a, b *Cell) []metric {
+	list := []metric{
+		{name: "operations/s", main: true, ofRun: func(r *Run) float64 { return r.OpsPerSecond }},
+		{name: MetricCPU, less: true, ofRun: func(r *Run) float64 { return r.CPUMicrosPerOp }},
+	}
+	for _, name := range commonOperations(a, b) {
+		for _, q := range []struct {
+			name string
+			of   func(loadgen.Latency) int64
+		}{
+			{"p50", func(l loadgen.Latency) int64 { return l.P50 }},
+			{"p99", func(l loadgen.Latency) int64 { return l.P99 }},
+		} {
+			list = append(list, metric{
+				name: name + " " + q.name, less: true,
+				ofRun: func(r *Run) float64 { return float64(q.of(r.Trial.Operation(name).Nanos)) },
+			})
+		}
+	}
+	return list
+}
+
+// commonOperations returns the names of the operations of which both cells have some, in the
+// order of a.
+func commonOperations(a, b *Cell) []string {
+	of := func(c *Cell) (names []string) {
+		for _, r := range c.Runs {
+			for _, o := range r.Trial.Operations {
+				if o.Count > 0 && !slices.Contains(names, o.Name) {
+					names = append(names, o.Name)
+				}
+			}
+		}
+		return names
+	}
+	also := of(b)
+	return slices.DeleteFunc(of(a), func(name string) bool { return !slices.Contains(also, name) })
+}
+
+// row returns the difference of a figure between two cells, without its verdict; nil if a side
+// does not have the figure.
+func (m *metric) row(a, b *Cell) *row {
+	as, bs := m.samples(a), m.samples(b)
+	if !m.main && (len(as.logs) == 0 || len(bs.logs) == 0) {
+		return nil
+	}
+	return &row{
+		Difference: Difference{Cell: a.Name(), Metric: m.name, Main: m.main, A: as.mean(), B: bs.mean()},
+		a:          as, b: bs, less: m.less, welch: newWelch(as.logs, bs.logs),
+	}
+}
+
+// samples are the values of a figure of a cell, one of each run that has it.
+type samples struct {
+	logs []float64
+	idle int // runs whose rate was 0, which has no logarithm
+}
+
+func (s *samples) count() int { return len(s.logs) + s.idle }
+
+// idleShare returns the share of runs whose rate was 0.
+func (s *samples) idleShare() float64 { return float64(s.idle) / float64(max(s.count(), 1)) }
+
+// mean returns the geometric mean.
+func (s *samples) mean() float64 {
+	if len(s.logs) == 0 {
+		return 0
+	}
+	return math.Exp(mean(s.logs))
+}
+
+func (m *metric) samples(c *Cell) samples {
+	var s samples
+	for _, r := range c.Runs {
+		switch v := m.ofRun(r); {
+		case v > 0:
+			s.logs = append(s.logs, math.Log(v))
+		case m.main:
+			s.idle++
+		}
+	}
+	return s
+}
