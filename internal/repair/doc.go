@@ -8,7 +8,8 @@
 // version in the old one. Every byte that is used was verified by its own checksum.
 //
 // R3. Every entry whose block verifies, and every record whose frame verifies, is in the new
-// store, unless a newer version of the key makes it invisible.
+// store, unless a newer version of the key makes it invisible, or may do so and is in a lost
+// part of the log (see applied).
 //
 // R4. What is not there is covered by the report: see Loss.
 //

@@ -41,7 +41,6 @@ func (r *repair) identity() error {
 	if err == nil {
 		f.Action = Copied
 		r.descriptor = d
-		r.flushed = make([]kv.SeqNum, d.Partitions)
 		return nil
 	}
 	if errors.Is(err, fs.ErrNotExist) {
@@ -55,11 +54,7 @@ func (r *repair) identity() error {
 	if err := r.deriveID(ids); err != nil {
 		return err
 	}
-	if err := r.derivePartitions(); err != nil {
-		return err
-	}
-	r.flushed = make([]kv.SeqNum, r.descriptor.Partitions)
-	return nil
+	return r.derivePartitions()
 }
 
 // readDescriptor reads STORE. A damaged format version is told from a newer one: with a

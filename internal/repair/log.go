@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"path"
+	"slices"
 
 	"github.com/kvd-db/kvd/internal/descriptor"
 	"github.com/kvd-db/kvd/internal/kv"
@@ -38,19 +39,20 @@ func (r *repair) surveyLog() error {
 	}
 	if report.Problem == nil {
 		r.log = logState{whole: true, last: report.LastSeq, next: report.NextSeq}
-		for _, seg := range report.Files {
-			if f := r.files[descriptor.Inside(r.dir, seg.Name)]; f != nil && !seg.Live {
-				f.Action = Unused
-			}
+		if report.DroppedBytes == 0 && !r.endsEarly() {
+			r.unusedSegments(&report)
+			return nil
 		}
-		if report.DroppedBytes > 0 {
-			r.note("%d bytes at the end of the commit log are a torn write that was never acknowledged. They were left out, as recovery does.", report.DroppedBytes)
-		}
-		return nil
 	}
 	found, err := wal.Salvage(r.src, dir, r.descriptor.StoreID, func(wal.Record) error { return r.ctx.Err() })
 	if err != nil {
 		return err
+	}
+	if r.log.whole && found.Records == report.Records && !r.endsEarly() {
+		r.unusedSegments(&report)
+		r.note("%d bytes at the end of the commit log are no whole write. They were left out, as recovery does. They are what a crash left of the last write, which was not acknowledged as synced. If the file was damaged instead, that write is lost.",
+			report.DroppedBytes)
+		return nil
 	}
 	r.log = logState{last: found.LastSeq, next: found.NextSeq, gaps: found.Gaps, lost: map[int]bool{}}
 	for i := range found.Gaps {
@@ -59,13 +61,35 @@ func (r *repair) surveyLog() error {
 			f.Damage = append(f.Damage, Damage{p.Offset, p.Bytes, p.Reason})
 		}
 	}
-	if len(found.Gaps) == 0 { // the order of whole frames is impossible
-		f := r.file(descriptor.LogName)
-		f.Action = Salvaged
-		r.damaged(f, report.Problem)
-		r.log.gaps = []wal.Gap{{Places: []wal.Place{{File: dir, Reason: report.Problem.Error()}}, From: 1, To: kv.MaxSeqNum, Open: true}}
+	switch {
+	case r.endsEarly() && !slices.ContainsFunc(found.Gaps, func(g wal.Gap) bool { return g.Open }):
+		r.loseLog(found.LastSeq+1, kv.Corruptf(dir, -1, "the log ends at number %d, but tables hold everything up to %d: its end is missing", found.LastSeq, r.mostFlushed()))
+	case len(found.Gaps) == 0 && report.Problem != nil: // the order of whole frames is impossible
+		r.loseLog(1, report.Problem)
 	}
 	return nil
+}
+
+// endsEarly reports whether a partition had flushed numbers that the log has not given out.
+func (r *repair) endsEarly() bool { return r.mostFlushed() >= max(r.log.next, 1) }
+
+// unusedSegments notes the segments that recovery would remove.
+func (r *repair) unusedSegments(report *wal.Report) {
+	for _, seg := range report.Files {
+		if f := r.files[descriptor.Inside(r.dir, seg.Name)]; f != nil && !seg.Live {
+			f.Action = Unused
+		}
+	}
+}
+
+// loseLog adds a gap that concerns the log as a whole, from a number on.
+func (r *repair) loseLog(from kv.SeqNum, problem error) {
+	f := r.file(descriptor.LogName)
+	f.Action = Salvaged
+	r.damaged(f, problem)
+	r.log.gaps = append(r.log.gaps, wal.Gap{
+		Places: []wal.Place{{File: descriptor.LogDir(r.dir), Reason: f.Damage[len(f.Damage)-1].Reason}}, From: from, To: kv.MaxSeqNum, Open: true,
+	})
 }
 
 // records calls fn for every record of the log that can be used, in order.
@@ -94,12 +118,17 @@ func (r *repair) writeLog() error {
 		return err
 	}
 	b := wal.NewRebuild(r.out.fsys, dir, r.descriptor.StoreID)
+	from, left := r.neededFrom(), 0
 	err := r.records(func(rec wal.Record) error {
 		if err := r.ctx.Err(); err != nil {
 			return err
 		}
 		if err := record.Decode(rec.Payload, func(op *record.Op) error { return r.checkOp(rec, op) }); err != nil {
 			r.loseRecord(rec, err)
+			return nil
+		}
+		if rec.Last() < from {
+			left++
 			return nil
 		}
 		r.report.Records++
@@ -112,12 +141,15 @@ func (r *repair) writeLog() error {
 		return err
 	}
 	r.noteGaps()
+	if left > 0 {
+		r.note("The new log does not have the %d whole records before number %d: the tables of the new store have all that counts of them. Request ids in them are lost.", left, from)
+	}
 	return nil
 }
 
 func (r *repair) mostFlushed() (most kv.SeqNum) {
-	for _, seq := range r.flushed {
-		most = max(most, seq)
+	for _, p := range r.parts {
+		most = max(most, p.flushed())
 	}
 	return most
 }

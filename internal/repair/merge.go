@@ -30,9 +30,10 @@ func (p *part) merge() error {
 			}
 		}
 	}
+	hidden := p.findApplied()
 	known := len(p.report.Losses)
 	lost := p.fillable()
-	delta, newValues, err := p.mergeOnce(logged, tables, keysOf(lost))
+	delta, newValues, err := p.mergeOnce(logged, tables, keysOf(lost), hidden)
 	if err != nil {
 		return err
 	}
@@ -41,7 +42,7 @@ func (p *part) merge() error {
 			return err
 		}
 		p.report.Losses = p.report.Losses[:known]
-		if delta, newValues, err = p.mergeOnce(logged, tables, keysOf(values)); err != nil {
+		if delta, newValues, err = p.mergeOnce(logged, tables, keysOf(values), hidden); err != nil {
 			return err
 		}
 	}
@@ -56,19 +57,18 @@ func (p *part) merge() error {
 
 // mergeOnce writes the delta. For the keys of lost, the backup says what was there at its
 // version.
-func (p *part) mergeOnce(logged, tables []*table, lost keySet) (manifest.Run, *kv.ValueFileMeta, error) {
+func (p *part) mergeOnce(logged, tables []*table, lost keySet, hidden applied) (manifest.Run, *kv.ValueFileMeta, error) {
 	filling, err := p.fill(lost)
 	if err != nil {
 		return nil, nil, err
 	}
-	m := &merging{part: p, ranges: rangesOf(logged, tables, filling), lost: lost}
+	m := &merging{part: p, ranges: rangesOf(logged, tables, filling), lost: lost, applied: hidden, runs: runsOf(tables)}
 	for _, t := range filling {
 		m.filling = append(m.filling, []*table{t})
 	}
-	for _, t := range logged { // first, because their values are beside the keys
-		m.runs = append(m.runs, []*table{t})
+	for _, t := range logged {
+		m.logged = append(m.logged, []*table{t})
 	}
-	m.runs = append(m.runs, runsOf(tables)...)
 	delta, err := m.run(cutsOf(append(logged, tables...), p.o.tableBytes))
 	if err != nil {
 		return nil, nil, errors.Join(err, m.close())
@@ -96,7 +96,7 @@ func (p *part) discard(delta manifest.Run, newValues *kv.ValueFileMeta) error {
 
 // publishMerged publishes a delta and the new value files that it points into.
 func (p *part) publishMerged(delta manifest.Run, newValues *kv.ValueFileMeta) (err error) {
-	v := &manifest.Version{Num: p.newNum(), Partition: uint32(p.id), FlushedSeq: max(p.flushed[p.id], p.log.last)}
+	v := &manifest.Version{Num: p.newNum(), Partition: uint32(p.id), FlushedSeq: max(p.flushed(), p.log.last)}
 	if p.version != nil {
 		v.MaxSeq = p.version.MaxSeq
 	}

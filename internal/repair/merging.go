@@ -20,9 +20,12 @@ const maxExactLosses = 10_000
 // merging merges runs into one, with every version of every key.
 type merging struct {
 	*part
-	runs    [][]*table // of the damaged store
-	filling [][]*table // of the backup
-	lost    keySet     // for these keys the backup says what was there at its version
+	logged  [][]*table    // of the log of the damaged store
+	runs    [][]*table    // of its tables
+	filling [][]*table    // of the backup
+	lost    keySet        // for these keys the backup says what was there at its version
+	applied applied       // judges puts that the log alone has
+	inputs  []kv.Iterator // of runs and filling
 
 	ranges []kv.Entry // range tombstones, not yet written
 	rest   []kv.Entry // what was cut off those that were written to the present table
@@ -40,17 +43,17 @@ type merging struct {
 // run writes tables, a new one from each of the keys cuts on.
 func (m *merging) run(cuts [][]byte) (delta manifest.Run, err error) {
 	m.apart = &valueWriter{p: m.part}
-	var inputs []kv.Iterator
+	var logged []kv.Iterator // first, because their values are beside the keys
+	for _, run := range m.logged {
+		logged = append(logged, m.iterateDamaged(run))
+	}
 	for _, run := range m.runs {
-		it := m.iterate(run)
-		if len(m.lost) > 0 {
-			it = &without{Iterator: it, drop: m.replaced}
-		}
-		inputs = append(inputs, it)
+		m.inputs = append(m.inputs, m.iterateDamaged(run))
 	}
 	for _, run := range m.filling {
-		inputs = append(inputs, m.iterate(run))
+		m.inputs = append(m.inputs, m.iterate(run))
 	}
+	inputs := append(logged, m.inputs...)
 	if len(inputs) == 0 {
 		return nil, nil
 	}
@@ -117,6 +120,14 @@ func (m *merging) iterate(run []*table) kv.Iterator {
 	})
 }
 
+// iterateDamaged is iterate for tables of the damaged store.
+func (m *merging) iterateDamaged(run []*table) kv.Iterator {
+	if len(m.lost) == 0 {
+		return m.iterate(run)
+	}
+	return &without{Iterator: m.iterate(run), drop: m.replaced}
+}
+
 // closingIterator closes its reader too.
 type closingIterator struct {
 	kv.Iterator
@@ -138,6 +149,9 @@ func (m *merging) add(e *kv.Entry, end []byte) error {
 	} else {
 		m.giveUp()
 		m.last.Key, m.last.Seq = append(m.last.Key[:0], e.Key...), e.Seq
+		if m.applied.hides(e) && !m.inTables(e) {
+			return nil
+		}
 	}
 	kept, err := m.place(e)
 	if err != nil || kept == nil {
@@ -148,6 +162,13 @@ func (m *merging) add(e *kv.Entry, end []byte) error {
 		return err
 	}
 	return m.table.add(kept)
+}
+
+// inTables reports whether a table has e, which the merge is at.
+func (m *merging) inTables(e *kv.Entry) bool {
+	return slices.ContainsFunc(m.inputs, func(it kv.Iterator) bool {
+		return it.Valid() && it.Entry().Seq == e.Seq && bytes.Equal(it.Entry().Key, e.Key)
+	})
 }
 
 // place returns e with a pointer into a value file of the new store, if its value is apart;

@@ -30,6 +30,8 @@ type part struct {
 	tables  []*table
 	values  map[kv.FileNum]*values
 	fills   uint64 // entries of the backup
+
+	newFlushed kv.SeqNum // up to which number the tables of the new partition hold everything
 }
 
 // table is a table of the partition.
@@ -50,14 +52,34 @@ type values struct {
 	rest  *valuefile.Reader // of a damaged one; nil: nothing can be read
 }
 
-func (r *repair) partitions() error {
+// findVersions finds out which files made up each partition.
+func (r *repair) findVersions() error {
 	for id := range r.descriptor.Partitions {
 		in := descriptor.PartitionDir("", id)
 		p := &part{
 			repair: r, id: id, in: in, dir: path.Join(r.out.dir, in), values: map[kv.FileNum]*values{},
 		}
-		if err := p.repairFiles(); err != nil {
+		if err := p.findVersion(); err != nil {
 			return fmt.Errorf("partition %d: %w", id, err)
+		}
+		r.parts = append(r.parts, p)
+	}
+	return nil
+}
+
+// flushed returns up to which number the tables of the damaged partition held everything; 0 if
+// its manifest is lost.
+func (p *part) flushed() kv.SeqNum {
+	if p.version == nil {
+		return 0
+	}
+	return p.version.FlushedSeq
+}
+
+func (r *repair) partitions() error {
+	for _, p := range r.parts {
+		if err := p.repairFiles(); err != nil {
+			return fmt.Errorf("partition %d: %w", p.id, err)
 		}
 	}
 	return nil
@@ -66,9 +88,6 @@ func (r *repair) partitions() error {
 // repairFiles makes the partition of the new store.
 func (p *part) repairFiles() (err error) {
 	if err := p.out.mkdir(p.dir); err != nil {
-		return err
-	}
-	if err := p.findVersion(); err != nil {
 		return err
 	}
 	defer func() {
@@ -80,9 +99,6 @@ func (p *part) repairFiles() (err error) {
 	}()
 	if err := p.copyFiles(); err != nil {
 		return err
-	}
-	if p.version != nil {
-		p.flushed[p.id] = p.version.FlushedSeq
 	}
 	p.loseGaps()
 	if p.version != nil && !p.damage && len(p.fillable()) == 0 {
@@ -100,6 +116,7 @@ func (p *part) publish(v *manifest.Version) error {
 	if err := vfs.WriteAtomic(p.out.fsys, path.Join(p.dir, name), data); err != nil {
 		return err
 	}
+	p.newFlushed = v.FlushedSeq
 	p.maxSeq = max(p.maxSeq, v.MaxSeq)
 	p.report.Entries += v.Entries()
 	return vfs.WriteAtomic(p.out.fsys, path.Join(p.dir, manifest.CurrentName), current)

@@ -93,13 +93,13 @@ type repair struct {
 	clockFile  descriptor.Clock // what CLOCK says, unless clockErr
 	clockErr   error
 	log        logState
-	backup     *backup     // nil: there is none
-	maxSeq     kv.SeqNum   // of all tables in the new store
-	flushed    []kv.SeqNum // by partition: what tables of the damaged store held
+	backup     *backup // nil: there is none
+	parts      []*part
+	maxSeq     kv.SeqNum // of all tables in the new store
 }
 
 func (r *repair) run() error {
-	for _, step := range []func() error{r.identity, r.openBackup, r.surveyLog, r.partitions, r.writeLog, r.clock} {
+	for _, step := range []func() error{r.identity, r.openBackup, r.findVersions, r.surveyLog, r.partitions, r.writeLog, r.clock} {
 		if err := step(); err != nil {
 			return err
 		}

@@ -1,9 +1,11 @@
 package repair
 
 import (
+	"bytes"
 	"encoding/binary"
 	"hash/crc32"
 	"io/fs"
+	"maps"
 	"os"
 	"path"
 	"slices"
@@ -193,6 +195,60 @@ func TestAKilledStore(t *testing.T) {
 	last[len(last)/2] ^= 1
 	replace(t, disk, segments[len(segments)-1], last)
 	h.judge(disk, Options{})
+}
+
+// Of a store that was killed, no frame says that writes without a sync were synced. A damaged
+// frame among them looks like a torn one, but whole frames follow it: these are used, and the
+// report has the damaged one.
+func TestDamageOfWritesThatWereNotSynced(t *testing.T) {
+	h := newHistory(t)
+	h.open()
+	for i := 200; i < 210; i++ {
+		h.put(i, "before the kill")
+	}
+	disk := h.disk.KillImage()
+	h.close()
+	log := filesOf(t, disk, descriptor.LogDir(damagedDir))
+	last := slices.Max(slices.Collect(maps.Keys(log)))
+	content := log[last]
+	at := bytes.Index(content, []byte(valueOf(202, "before the kill")))
+	require.Positive(t, at)
+	content[at] ^= 1
+	replace(t, disk, last, content)
+	r := h.judge(disk, Options{})
+	require.True(t, r.Lost())
+	for i := 203; i < 210; i++ {
+		require.NotContains(t, lostVersions(r), h.of(keyOf(i))[0].version, "the frames after it are whole")
+	}
+}
+
+// lostVersions returns the versions that losses of fewer than 100 versions name.
+func lostVersions(r *Report) (all []kv.SeqNum) {
+	for _, l := range r.Losses {
+		for v := l.FirstVersion; l.LastVersion-l.FirstVersion < 100 && v <= l.LastVersion; v++ {
+			all = append(all, v)
+		}
+	}
+	return all
+}
+
+// An old copy of the log ends in order, but before what tables hold.
+func TestAnOldLogBesideNewTables(t *testing.T) {
+	h := newHistory(t)
+	h.disk = h.disk.KillImage()
+	old := h.files
+	h.open()
+	h.batch(0, 50, "after the copy")
+	require.NoError(t, h.e.Flush(t.Context()))
+	h.batch(0, 50, "not flushed")
+	h.close()
+	h.closed()
+	disk := h.disk.KillImage()
+	for _, name := range h.named(".wal") {
+		replace(t, disk, name, old[name])
+	}
+	r := h.judge(disk, Options{})
+	require.True(t, r.Lost())
 }
 
 // A sector that the disk cannot read costs what is in it, and the report gives the error.

@@ -48,7 +48,7 @@ type Place struct {
 // one that does. It changes nothing. The payload is borrowed until fn returns.
 //
 // Recovery would refuse such a log (see Verify). Of a log that recovery accepts, Salvage may
-// return more: frames after a torn write, which was never acknowledged.
+// return more: frames after a torn one, none of which was acknowledged as synced.
 //
 // Errors: kv.ErrUnsupportedVersion, those of the file system, and the error of fn.
 // Cost: reads the log once.
