@@ -74,7 +74,7 @@ func (c *checker) foundInLog(whole *File, err error) error {
 func (c *checker) noteTail(report *wal.Report) {
 	for i := len(report.Files) - 1; i >= 0; i-- {
 		if f := c.files[c.inside(report.Files[i].Name)]; f != nil && report.Files[i].Live {
-			f.Note = fmt.Sprintf("%d bytes at the end are a torn write that was never acknowledged; the next open drops them", report.DroppedBytes)
+			f.Note = fmt.Sprintf("%d bytes at the end are no whole write, and were not acknowledged as synced; the next open drops them", report.DroppedBytes)
 			return
 		}
 	}

@@ -26,13 +26,15 @@ func (c *checker) pointers(r *sstable.Reader, values *valuefile.Set) error {
 	const batch = 256
 	var fetches []valuefile.Fetch
 	var errs []error
+	told := map[place]bool{}
 	read := func() {
 		values.ReadBatch(fetches)
 		for i := range fetches {
 			// Damage to a value file is recorded in the entry of that file too.
 			if err := fetches[i].Err; err != nil && !errors.Is(err, kv.ErrCorrupt) && !errors.Is(err, fs.ErrNotExist) {
 				errs = append(errs, err)
-			} else if err != nil && len(errs) < maxPointerErrors {
+			} else if at := placeOf(err); err != nil && len(errs) < maxPointerErrors && !told[at] {
+				told[at] = true
 				errs = append(errs, fmt.Errorf("its value at offset %d of value file %06d: %w", fetches[i].Pointer.Offset, fetches[i].Pointer.File, err))
 			}
 		}
@@ -52,6 +54,20 @@ func (c *checker) pointers(r *sstable.Reader, values *valuefile.Set) error {
 		read()
 	}
 	return errors.Join(append(errs, it.Close())...)
+}
+
+// place is where a value file is damaged. Many values may be unreadable for one place: if the
+// file has no footer, all of them.
+type place struct {
+	file   string
+	offset int64
+}
+
+func placeOf(err error) place {
+	if damage, ok := errors.AsType[*kv.CorruptionError](err); ok {
+		return place{damage.File, damage.Offset}
+	}
+	return place{}
 }
 
 // maxPointerErrors bounds the errors reported for one table.
