@@ -68,13 +68,16 @@ func (r *repair) openBackup() error {
 	return nil
 }
 
-// fillable returns the losses of the partition for which the backup can have anything.
+// fillable returns the losses of the partition for which the backup can have anything. It has
+// the writes that are lost, if it is newer than them. If it is older, it has what they hid and
+// a merge has dropped since; but what a record of the log hid is still in the tables.
 func (p *part) fillable() (lost []Loss) {
 	if p.backup == nil {
 		return nil
 	}
 	for _, l := range p.report.Losses {
-		if l.Partition == p.id && l.FirstVersion <= p.backup.version {
+		inLog := l.File == descriptor.LogName || path.Dir(l.File) == descriptor.LogName
+		if l.Partition == p.id && (l.FirstVersion <= p.backup.version || !inLog) {
 			lost = append(lost, l)
 		}
 	}

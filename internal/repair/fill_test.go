@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/kvd-db/kvd/internal/descriptor"
+	"github.com/kvd-db/kvd/internal/engine"
 	"github.com/kvd-db/kvd/internal/kv"
 	"github.com/kvd-db/kvd/internal/manifest"
 	"github.com/kvd-db/kvd/internal/testsize"
@@ -88,6 +89,54 @@ func TestLostKeysAreFilledFromABackup(t *testing.T) {
 		}
 	}
 	require.Positive(t, filled)
+}
+
+// A write later than the backup is lost, and a merge has dropped the one that it replaced: the
+// key shows what the backup has.
+func TestABackupHasWhatALostWriteReplaced(t *testing.T) {
+	t.Parallel()
+	for _, kind := range []string{".sst", ".val"} {
+		h := &history{t: t, disk: vfs.NewMem()}
+		h.open()
+		for i := range 60 {
+			h.put(i, "backed up")
+		}
+		h.close()
+		files := filesOf(t, h.disk, damagedDir)
+		h.open()
+		for i := range 60 {
+			h.put(i, "later")
+		}
+		require.NoError(t, h.e.CompactAll(t.Context()))
+		h.close()
+		h.open() // the log goes on in another segment
+		require.NoError(t, h.e.RewriteLog(t.Context()))
+		h.close()
+		h.closed()
+		copyStore(t, h.disk, files)
+		for _, name := range h.named(kind) {
+			replace(t, h.disk, name, nil)
+		}
+		r := h.judge(h.disk, Options{Backup: backupDir})
+		require.Positive(t, r.Filled, kind)
+		for i := 0; i < 60; i += 5 {
+			require.True(t, h.hasKey(keyOf(i)), "%s: %q", kind, keyOf(i))
+		}
+	}
+}
+
+// hasKey reports whether the new store has a key.
+func (h *history) hasKey(key string) bool {
+	o := testOptions(h.disk)
+	o.ReadOnly, o.Partitions = true, 0
+	e, err := engine.Open(repairedDir, o)
+	require.NoError(h.t, err)
+	defer func() { require.NoError(h.t, e.Close()) }()
+	_, err = e.Get(h.t.Context(), []byte(key))
+	if !errors.Is(err, kv.ErrNotFound) {
+		require.NoError(h.t, err)
+	}
+	return err == nil
 }
 
 // A key that was deleted before the backup, and whose tombstone only the lost table had,
