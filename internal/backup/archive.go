@@ -9,6 +9,7 @@ import (
 	"io"
 	"io/fs"
 	"math"
+	"os"
 	"path"
 	"slices"
 	"time"
@@ -27,9 +28,10 @@ const (
 // Archive is a directory to which the log of one store is copied, as the package comment
 // describes it.
 type Archive struct {
-	fsys vfs.FS
-	dir  string
-	lock io.Closer // nil: opened for reading
+	fsys   vfs.FS
+	dir    string
+	lock   io.Closer   // nil: opened for reading
+	marker os.FileInfo // of the file that marks the directory, if it is locked
 }
 
 // OpenArchive opens an archive for reading, and for Prune. Nothing is held, so there is no
@@ -52,7 +54,26 @@ func lockArchive(fsys vfs.FS, dir string) (*Archive, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Archive{fsys: fsys, dir: dir, lock: lock}, nil
+	marker, err := fsys.Stat(path.Join(dir, archiveMarkerName))
+	if err != nil {
+		return nil, errors.Join(err, lock.Close())
+	}
+	return &Archive{fsys: fsys, dir: dir, lock: lock, marker: marker}, nil
+}
+
+// errGone: the directory is not the archive that was locked.
+var errGone = errors.New("the archive that was there is gone")
+
+// there makes sure that the directory is still the archive that was locked: its disk may have
+// been unmounted, or the directory replaced.
+//
+// Errors: errGone.
+func (a *Archive) there() error {
+	marker, err := a.fsys.Stat(path.Join(a.dir, archiveMarkerName))
+	if errors.Is(err, fs.ErrNotExist) || err == nil && !vfs.SameFile(marker, a.marker) {
+		return fmt.Errorf("%w from %s", errGone, a.dir)
+	}
+	return err
 }
 
 func (a *Archive) close() error { return a.lock.Close() }

@@ -75,7 +75,8 @@ type Archiver struct {
 	done sync.WaitGroup
 
 	// Used by one goroutine at a time: that of run, after it that of Close.
-	archive   *Archive // nil: not open yet
+	archive   *Archive // nil: not open
+	opened    bool     // it was
 	connected bool     // it was compared with the log
 	marks     []Mark   // that no piece has
 	partly    time.Time
@@ -280,6 +281,9 @@ func (a *Archiver) add(ctx context.Context, now time.Time, r wal.DurableRange, f
 	if err := a.archive.publish(p); err != nil {
 		return err
 	}
+	if err := a.archive.there(); err != nil {
+		return err
+	}
 	a.marks = append([]Mark(nil), a.marks[n:]...)
 	a.added(p)
 	return nil
@@ -417,10 +421,8 @@ var errNotYet = errors.New("the commit log is suspended")
 
 // connect opens the archive and finds where in the log it ends, unless that is known.
 func (a *Archiver) connect() (err error) {
-	if a.archive == nil {
-		if a.archive, err = lockArchive(a.o.FS, a.o.Dir); err != nil {
-			return err
-		}
+	if err := a.open(); err != nil {
+		return err
 	}
 	if a.connected {
 		return nil
@@ -446,6 +448,30 @@ func (a *Archiver) connect() (err error) {
 	if a.last = last; last != nil {
 		a.status.Version = last.Version
 	}
+	return nil
+}
+
+// open opens the archive. If it is open, open makes sure that it is still there. An archive
+// that was there at the start is not made again: its disk may not be mounted, and what is
+// written to an empty directory in its place would be missing in the archive.
+func (a *Archiver) open() (err error) {
+	if a.archive != nil {
+		err := a.archive.there()
+		if errors.Is(err, errGone) {
+			err = errors.Join(err, a.archive.close())
+			a.archive, a.connected = nil, false
+		}
+		return err
+	}
+	if a.opened {
+		if err := checkMarker(a.o.FS, a.o.Dir, archiveMarkerName, archiveMarker, archiveKind); err != nil {
+			return fmt.Errorf("%w; if its disk is not mounted, mount it; to begin a new archive in an empty directory, restart the server", err)
+		}
+	}
+	if a.archive, err = lockArchive(a.o.FS, a.o.Dir); err != nil {
+		return err
+	}
+	a.opened = true
 	return nil
 }
 

@@ -374,6 +374,48 @@ func TestAnArchiveThatFailsHoldsTheStoreBackForAWhile(t *testing.T) {
 	})
 }
 
+// The disk of the archive is unmounted under the running server, and mounted again. Nothing is
+// written to the empty directory in its place, and nothing is missing in the archive.
+func TestAnArchiveThatIsTakenAwayIsNotMadeAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		disk := vfs.NewMem()
+		e := open(t, archiveOptions(disk))
+		h := newPastStates(t, e)
+		h.write(30)
+		m := backUp(t, disk, e)
+		h.write(30)
+		time.Sleep(11 * time.Second)
+
+		files := map[string][]byte{}
+		names, err := disk.List("archive")
+		require.NoError(t, err)
+		for _, name := range names {
+			name = path.Join("archive", name)
+			files[name], err = vfs.ReadSmall(disk, name, 1<<20)
+			require.NoError(t, err)
+			require.NoError(t, disk.Remove(name))
+		}
+		h.write(30)
+		require.NoError(t, e.Flush(t.Context()))
+		time.Sleep(time.Minute)
+		names, err = disk.List("archive")
+		require.NoError(t, err)
+		require.Empty(t, names)
+		require.ErrorContains(t, e.Stats().Archive.Err, "mount it")
+
+		for name, content := range files {
+			require.NoError(t, vfs.WriteAtomic(disk, name, content))
+		}
+		time.Sleep(time.Minute)
+		require.NoError(t, e.Stats().Archive.Err)
+		h.write(30)
+		require.NoError(t, e.Close())
+		_, err = restore(t, disk, m, 0, "restored")
+		require.NoError(t, err)
+		require.Equal(t, h.now, held(t, disk, "restored"))
+	})
+}
+
 // Each operation on the archive fails once: the store goes on, and after the next start the
 // archive has everything.
 func TestEveryFaultOfTheArchive(t *testing.T) {
