@@ -57,6 +57,7 @@ var floors = map[string]float64{
 
 	"internal/memtable":  1,
 	"internal/wal":       1,
+	"internal/raftlog":   1,
 	"internal/sstable":   1,
 	"internal/valuefile": 1,
 	"internal/manifest":  1,
@@ -120,12 +121,20 @@ var clientMayImport = []string{
 // outside lists, for the lower floors, which modules outside the standard library they
 // may import. Higher floors may import any.
 var outside = map[string][]string{
-	"internal/keyhash": {"github.com/cespare/xxhash"}, // the hash that the store's descriptor names
-	"internal/backup":  {"github.com/cespare/xxhash"}, // checksums of whole files
-	"internal/vfs":     {"golang.org/x/sys/unix"},     // fdatasync, flock, hints to the page cache
+	"internal/keyhash": {"github.com/cespare/xxhash"},                     // the hash that the store's descriptor names
+	"internal/backup":  {"github.com/cespare/xxhash"},                     // checksums of whole files
+	"internal/vfs":     {"golang.org/x/sys/unix"},                         // fdatasync, flock, hints to the page cache
+	"internal/raftlog": {raftLibrary, "google.golang.org/protobuf/proto"}, // it stores raft's entries
 	"pkg/kvdpb":        {"google.golang.org/grpc", "google.golang.org/protobuf"},
 	"internal/frame":   {"google.golang.org/grpc", "google.golang.org/protobuf"}, // what a frame means, and its codec in gRPC
 }
+
+// raftLibrary is the consensus library. The store does not know it: what it needs of a
+// replicated log it gets through commit.Log.
+const raftLibrary = "go.etcd.io/raft/v3"
+
+// replication lists the packages that may import raftLibrary.
+var replication = []string{"internal/raftlog", "internal/replica", "internal/peer"}
 
 type listedPackage struct {
 	ImportPath string
@@ -225,6 +234,29 @@ func checkOutside(t *testing.T, name, owner string, floor float64, imported stri
 	if floor <= 4 && !strings.HasPrefix(name, "pkg/") && !hasPrefix(imported, outside[owner]) {
 		t.Errorf("%s imports %s: below the service, only the standard library", name, imported)
 	}
+}
+
+// TestTheStoreDoesNotKnowRaft: engine, partition and all else but the packages of
+// replication neither import the consensus library nor, below the daemon, these packages.
+func TestTheStoreDoesNotKnowRaft(t *testing.T) {
+	users := 0
+	for _, p := range listPackages(t) {
+		name := strings.TrimPrefix(p.ImportPath, module)
+		if hasPrefix(name, replication) {
+			users++
+			continue
+		}
+		floor, _, _ := floorOf(name)
+		for _, imported := range p.Imports {
+			if hasPrefix(imported, []string{raftLibrary}) {
+				t.Errorf("%s imports %s: only %v do", name, imported, replication)
+			}
+			if target := strings.TrimPrefix(imported, module); floor < floors["internal/daemon"] && hasPrefix(target, replication) {
+				t.Errorf("%s imports %s: only the daemon joins the store and replication", name, target)
+			}
+		}
+	}
+	require.NotZero(t, users)
 }
 
 // TestProtocolsStandAlone: the service knows no protocol, a protocol knows the service

@@ -1,0 +1,219 @@
+package raftlog
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	pb "go.etcd.io/raft/v3/raftpb"
+
+	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/testsize"
+	"github.com/kvd-db/kvd/internal/vfs"
+	"github.com/kvd-db/kvd/internal/vfs/faultfs"
+)
+
+// life is a short history of a log: every kind of frame, conflicts, rotations, deleted
+// segments and an installed snapshot. It keeps what the log has promised.
+type life struct {
+	m      *model
+	log    *Log
+	acked  int // index in m.states of what was last synced
+	closed bool
+}
+
+func (l *life) write(sync bool, u Update) error {
+	u.Group = testGroup
+	l.m.write(Update{Snapshot: u.Snapshot, HardState: u.HardState, Entries: slices.Clone(u.Entries)})
+	err := l.log.Write(sync, u)
+	if err == nil && sync {
+		l.acked = len(l.m.states) - 1
+	}
+	return err
+}
+
+func (l *life) run(o Options) error {
+	var err error
+	if l.log, _, err = Open(o); err != nil {
+		return err
+	}
+	defer func() {
+		if l.log.Close() == nil && l.log.Err() == nil {
+			l.acked, l.closed = len(l.m.states)-1, true
+		}
+	}()
+	steps := []func() error{
+		func() error { return l.write(true, Update{Snapshot: snapshot(0, 0, 1, 2, 3)}) },
+		func() error {
+			return l.write(true, Update{HardState: hardState(1, 1, 0), Entries: entries(1, 1, 3, 20)})
+		},
+		func() error { return l.write(false, Update{HardState: hardState(1, 1, 3)}) },
+		func() error {
+			return l.write(true, Update{HardState: hardState(1, 1, 3), Entries: entries(4, 1, 6, 30)})
+		},
+		func() error {
+			return l.write(true, Update{HardState: hardState(2, 3, 3), Entries: entries(6, 2, 2, 90)})
+		},
+		func() error { return l.log.Mark() },
+		func() error {
+			return l.write(true, Update{HardState: hardState(3, 2, 7), Entries: entries(8, 3, 3, 250)})
+		},
+		func() error {
+			conf := &pb.ConfState{Voters: []uint64{1, 2}, Learners: []uint64{4}}
+			_, err := l.m.CreateSnapshot(7, conf, nil)
+			require.NoError(l.m.t, err)
+			l.m.note()
+			return l.log.MarkSnapshot(testGroup, 7, conf)
+		},
+		func() error {
+			require.NoError(l.m.t, l.m.Compact(6))
+			l.m.note()
+			return l.log.Compact(testGroup, 6)
+		},
+		func() error {
+			return l.write(true, Update{HardState: hardState(3, 2, 9), Entries: entries(11, 3, 2, 500)})
+		},
+		func() error { return l.log.Reclaim() },
+		func() error { return l.write(true, Update{Entries: entries(13, 3, 1, 1500)}) },
+		func() error {
+			return l.write(true, Update{Snapshot: snapshot(40, 4, 1, 2), HardState: hardState(5, 0, 40), Entries: entries(41, 5, 2, 9)})
+		},
+		func() error { return l.log.Reclaim() },
+		func() error {
+			return l.write(true, Update{HardState: hardState(5, 0, 42), Entries: entries(43, 5, 1, 9)})
+		},
+	}
+	for _, step := range steps {
+		if err := step(); err != nil {
+			require.Equal(l.m.t, err, l.log.Err())
+			require.ErrorIs(l.m.t, err, kv.ErrFailed)
+			for range 2 {
+				require.Equal(l.m.t, err, l.log.Write(true), "a failed log stays so")
+			}
+			return err
+		}
+	}
+	return nil
+}
+
+// check opens what is left on a disk: it holds what was promised, and a state that the log had.
+func check(t testing.TB, disk *vfs.Mem, states []string, acked int, fresh bool, what string) {
+	o := testOptions(disk, fresh)
+	l, _, err := Open(o)
+	require.NoError(t, err, what)
+	got := describe(t, l.Group(testGroup))
+	require.Contains(t, states[acked:], got, "%s: %d states are too old, the last of them %s", what, acked, states[max(acked-1, 0)])
+	require.NoError(t, l.Close())
+}
+
+// TestEveryCrashPoint cuts the power, or kills the process, before every operation of a
+// life, and again before every operation of some recoveries.
+func TestEveryCrashPoint(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 2))
+	disk := newDisk(t)
+	l := &life{m: newModel(t)}
+	images, every := 0, 1
+	if testsize.Reduced() {
+		every = 3
+	}
+	disk.SetHook(func(s vfs.Step) {
+		if s.N%every > 0 {
+			return
+		}
+		acked, fresh := l.acked, l.log == nil
+		states := slices.Clone(l.m.states)
+		verify := func(image *vfs.Mem, what string) {
+			images++
+			check(t, image.CrashImage(vfs.KeepAll, nil), states, acked, fresh, what)
+			if images%19 > 0 {
+				return
+			}
+			again := image.KillImage()
+			again.SetHook(func(s vfs.Step) {
+				for _, policy := range vfs.CrashPolicies {
+					check(t, again.CrashImage(policy, rng), states, acked, fresh, fmt.Sprintf("%s, then %v before step %d (%s %s) of recovery", what, policy, s.N, s.Kind, s.Name))
+				}
+			})
+			l, _, err := Open(testOptions(again, fresh))
+			require.NoError(t, err, what)
+			again.SetHook(nil)
+			require.NoError(t, l.Close())
+		}
+		for _, policy := range vfs.CrashPolicies {
+			verify(disk.CrashImage(policy, rng), fmt.Sprintf("%v before step %d (%s %s)", policy, s.N, s.Kind, s.Name))
+		}
+		killed := disk.KillImage()
+		verify(killed, fmt.Sprintf("kill before step %d (%s %s)", s.N, s.Kind, s.Name))
+	})
+	require.NoError(t, l.run(testOptions(disk, true)))
+	disk.SetHook(nil)
+	require.True(t, l.closed)
+	check(t, disk, l.m.states, len(l.m.states)-1, false, "no crash")
+	require.Greater(t, images, 100)
+}
+
+// TestEveryFault fails every operation of a life in turn, once or from then on. Whatever
+// fails, what was synced is on the disk, and the log does nothing more.
+func TestEveryFault(t *testing.T) {
+	for name, c := range map[string]struct {
+		sticky bool
+		fault  faultfs.Fault
+	}{
+		"EIO":                         {false, faultfs.Fault{Err: syscall.EIO}},
+		"short write, then full disk": {true, faultfs.Fault{Err: syscall.ENOSPC, Short: 70}},
+		"EIO, pages dropped":          {false, faultfs.Fault{Err: syscall.EIO, DropDirty: true}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			i := 0
+			for ; oneFault(t, i, c.sticky, c.fault); i++ {
+				if testsize.Reduced() {
+					i += 4
+				}
+			}
+			require.Greater(t, i, 40)
+		})
+	}
+}
+
+func oneFault(t *testing.T, i int, sticky bool, fault faultfs.Fault) (fired bool) {
+	disk := newDisk(t)
+	fsys := faultfs.Wrap(disk, faultfs.At(i, sticky, fault))
+	l := &life{m: newModel(t)}
+	err := l.run(testOptions(fsys, true))
+	if !fsys.Fired() {
+		require.NoError(t, err)
+		require.True(t, l.closed)
+	}
+	for _, policy := range []vfs.CrashPolicy{vfs.DropAll, vfs.KeepAll} {
+		check(t, disk.CrashImage(policy, nil), l.m.states, l.acked, l.log == nil, fmt.Sprintf("operation %d, %v, error %v", i, policy, err))
+	}
+	return fsys.Fired()
+}
+
+// A recovery that fails can be repeated.
+func TestEveryFaultOfARecovery(t *testing.T) {
+	disk := newDisk(t)
+	l := &life{m: newModel(t)}
+	var killed *vfs.Mem
+	disk.SetHook(func(vfs.Step) { killed = disk.KillImage() })
+	require.NoError(t, l.run(testOptions(disk, true)))
+	for i := 0; ; i++ {
+		image := killed.KillImage()
+		fsys := faultfs.Wrap(image, faultfs.FailAt(i, syscall.EIO, true))
+		log, _, err := Open(testOptions(fsys, false))
+		if err == nil {
+			_ = log.Close()
+		}
+		for _, policy := range []vfs.CrashPolicy{vfs.DropAll, vfs.KeepAll} {
+			check(t, image.CrashImage(policy, nil), l.m.states, len(l.m.states)-1, false, fmt.Sprintf("operation %d", i))
+		}
+		if !fsys.Fired() {
+			require.NoError(t, err)
+			require.Greater(t, i, 10)
+			return
+		}
+	}
+}
