@@ -10,7 +10,7 @@ import (
 //
 // Not safe for concurrent use.
 type Snapshot struct {
-	counts  [bucketCount]uint64
+	counts  [bucketCount]uint64 // loops range over its address, since they would copy the array otherwise
 	total   uint64
 	largest int64 // of everything ever recorded, not of a difference
 }
@@ -19,17 +19,20 @@ type Snapshot struct {
 // not at all.
 func (s *Snapshot) Add(h *Histogram) {
 	for i := range h.counts {
-		n := h.counts[i].Load()
-		s.counts[i] += n
-		s.total += n
+		if n := h.counts[i].Load(); n > 0 { // most are empty
+			s.counts[i] += n
+			s.total += n
+		}
 	}
 	s.largest = max(s.largest, h.largest.Load())
 }
 
 // Merge adds the counts of another snapshot.
 func (s *Snapshot) Merge(other *Snapshot) {
-	for i, n := range other.counts {
-		s.counts[i] += n
+	for i, n := range &other.counts {
+		if n > 0 {
+			s.counts[i] += n
+		}
 	}
 	s.total += other.total
 	s.largest = max(s.largest, other.largest)
@@ -38,8 +41,10 @@ func (s *Snapshot) Merge(other *Snapshot) {
 // Subtract leaves the counts since earlier, a snapshot taken before of the same
 // histograms.
 func (s *Snapshot) Subtract(earlier *Snapshot) {
-	for i, n := range earlier.counts {
-		s.counts[i] -= n
+	for i, n := range &earlier.counts {
+		if n > 0 {
+			s.counts[i] -= n
+		}
 	}
 	s.total -= earlier.total
 }
@@ -47,7 +52,7 @@ func (s *Snapshot) Subtract(earlier *Snapshot) {
 // Each calls visit for each bucket that holds something, from the smallest durations to
 // the largest: the bounds of the bucket, both inclusive, and its count.
 func (s *Snapshot) Each(visit func(low, high time.Duration, count uint64)) {
-	for i, n := range s.counts {
+	for i, n := range &s.counts {
 		if n > 0 {
 			low, _ := bucketBounds(i)
 			visit(time.Duration(low), s.upperBound(i), n)
@@ -78,7 +83,7 @@ func (s *Snapshot) Quantile(q float64) time.Duration {
 	}
 	rank := Rank(q, s.total)
 	var seen uint64
-	for i, n := range s.counts {
+	for i, n := range &s.counts {
 		if seen += n; seen >= rank {
 			return s.upperBound(i)
 		}
@@ -96,7 +101,7 @@ func (s *Snapshot) Mean() time.Duration {
 		return 0
 	}
 	var sum float64
-	for i, n := range s.counts {
+	for i, n := range &s.counts {
 		if n > 0 {
 			low, _ := bucketBounds(i)
 			sum += float64(n) * (float64(low) + float64(s.upperBound(i))) / 2

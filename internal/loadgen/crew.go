@@ -55,7 +55,7 @@ func (c *crew) start(count int, body func(worker int) error) <-chan struct{} {
 // repeat runs one worker: it calls step, without pause or at the times of timetable,
 // until the crew stops or, unless limit is 0, limit times.
 func (c *crew) repeat(step Step, timetable *pace, limit uint64) error {
-	for n := uint64(0); !c.stopping.Load() && (limit == 0 || n < limit); n++ {
+	for n := uint64(0); c.continues(n) && (limit == 0 || n < limit); n++ {
 		var due int64
 		if timetable != nil {
 			var ok bool
@@ -68,6 +68,13 @@ func (c *crew) repeat(step Step, timetable *pace, limit uint64) error {
 		}
 	}
 	return nil
+}
+
+// continues reports whether a worker that has done n steps does another one. A worker whose
+// goroutine begins only after the end of the run does its first step all the same, so that a
+// short run on a busy machine measures something, unless an error ended the run.
+func (c *crew) continues(n uint64) bool {
+	return !c.stopping.Load() || n == 0 && c.err() == nil
 }
 
 func (c *crew) halt() {
@@ -99,7 +106,7 @@ func (c *crew) finish(done <-chan struct{}) {
 	<-done
 }
 
-// err returns the first error of a worker. All workers must have returned.
+// err returns the first error of a worker so far; nil if there is none.
 func (c *crew) err() error {
 	select {
 	case <-c.failed:

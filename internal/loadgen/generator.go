@@ -56,11 +56,12 @@ func (g *Generator) Warnings() []string {
 // The cost of the generator is measured as the best of many short rounds, with fewer
 // operations in a round if the values are large. Other work on the machine only makes a
 // round longer, so the best round is the most accurate; short rounds fit between two
-// interruptions.
+// interruptions. Several later rounds that are no better confirm the best one.
 const (
-	costRounds = 30
-	costOps    = 1000
-	costTime   = time.Second // no round begins after this time
+	costRounds    = 30
+	costConfirmed = 5 // no round begins after this number of rounds in a row without a better one
+	costOps       = 1000
+	costTime      = time.Second // no round begins after this time
 
 	// CostBytes bounds the values that the measurement of a generator's cost writes.
 	CostBytes = 16 << 20
@@ -71,16 +72,20 @@ func CostRound(valueBytes int) int { return max(min(costOps, CostBytes/valueByte
 
 // BestRound returns the time of one step in the best of several rounds of ops steps.
 func BestRound(ops int, step func() error) (time.Duration, error) {
-	best := time.Duration(math.MaxInt64)
+	best, confirmed := time.Duration(math.MaxInt64), 0
 	deadline := time.Now().Add(costTime)
-	for round := 0; round < costRounds && (round == 0 || time.Now().Before(deadline)); round++ {
+	// Nothing is better than no time at all, by a clock that is coarse or stands still.
+	for round := 0; best > 0 && confirmed < costConfirmed && round < costRounds && (round == 0 || time.Now().Before(deadline)); round++ {
 		began := time.Now()
 		for range ops {
 			if err := step(); err != nil {
 				return 0, err
 			}
 		}
-		best = min(best, time.Since(began)/time.Duration(ops))
+		took := time.Since(began) / time.Duration(ops)
+		if confirmed++; took < best {
+			best, confirmed = took, 0
+		}
 	}
 	return best, nil
 }

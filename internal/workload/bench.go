@@ -65,13 +65,18 @@ func NewBench(target Target, r Records) (*Bench, error) {
 	if err := r.Validate(); err != nil {
 		return nil, err
 	}
+	return newBench(target, r, newValuePool(r.ValueBytes, r.Compressible, r.Seed)), nil
+}
+
+// newBench is NewBench for valid records, and with a pool that other benches may share.
+func newBench(target Target, r Records, pool *valuePool) *Bench {
 	return &Bench{records: &records{
 		Clock:      loadgen.NewClock(),
 		Records:    r,
 		target:     target,
-		pool:       newValuePool(r.ValueBytes, r.Compressible, r.Seed),
+		pool:       pool,
 		insertions: newInsertions(0),
-	}}, nil
+	}}
 }
 
 // Load inserts all records, in the order of their numbers, and measures that. It fails

@@ -122,6 +122,9 @@ func (c *Config) keyBytes() int {
 	return c.KeyBytes
 }
 
+// newPool returns a pool for the values of a run.
+func (c *Config) newPool() *valuePool { return newValuePool(c.ValueBytes, c.Compressible, c.Seed) }
+
 // sizes returns the distribution of the lengths of values.
 func (c *Config) sizes() *ValueSizes {
 	if c.Sizes == nil {

@@ -214,7 +214,9 @@ func TestWhatAWorkloadNeedsOfATargetIsSaid(t *testing.T) {
 
 func TestCoreStepsDoNotAllocate(t *testing.T) {
 	for _, c := range Cores {
-		twin, err := (&Bench{records: &records{Records: Records{Count: 5000, ValueBytes: 100, Seed: 1}}}).costBench()
+		b, err := NewBench(nil, Records{Count: 5000, ValueBytes: 100, Seed: 1})
+		require.NoError(t, err)
+		twin, err := b.costBench()
 		require.NoError(t, err)
 		c.Read, c.Insert = c.Read+c.Insert, 0 // the target allocates memory for new records
 		w := twin.newCoreWorker(&c, &loadgen.Span{}, 0, loadgen.NewTally(coreKinds, 0))

@@ -10,8 +10,8 @@ import (
 // measureCost returns the generator's cost of one operation: it runs the same mix with
 // one worker against a target that does almost nothing. The cost includes the target's
 // copy of a value, so it is too high rather than too low. All values have the mean length
-// then, and keys have KeyBytes.
-func measureCost(cfg Config) (time.Duration, error) {
+// then, and keys have KeyBytes. pool is that of the run.
+func measureCost(cfg Config, pool *valuePool) (time.Duration, error) {
 	cfg.ValueBytes, cfg.Sizes, cfg.KeyBytes = int(cfg.sizes().Mean()), nil, 0
 	ops := loadgen.CostRound(cfg.ValueBytes)
 	cfg.Workers = 1
@@ -19,23 +19,23 @@ func measureCost(cfg Config) (time.Duration, error) {
 	cfg.Preload = 0
 	cfg.Present = min(cfg.Present, cfg.Keys)
 	target := newSlotTarget(cfg.Keys, cfg.ValueBytes)
-	target.fill(cfg.Present, NewLoader(cfg.ValueBytes, cfg.Seed))
-	w := newWorker(newShared(&cfg, target), 0)
+	target.fill(cfg.Present, newLoader(pool, cfg.Seed))
+	w := newWorker(newShared(&cfg, target, pool), 0)
 	return loadgen.BestRound(ops, func() error { return w.step(context.Background(), 0) })
 }
 
 // verificationCost returns how much of the cost of an operation is verification: the
 // checks of what is read, and the checksums of what is put.
-func verificationCost(cfg Config, cost time.Duration) (time.Duration, error) {
+func verificationCost(cfg Config, pool *valuePool, cost time.Duration) (time.Duration, error) {
 	if cfg.Unverified {
 		return 0, nil
 	}
-	again, err := measureCost(cfg) // twice, since a busy machine makes a round longer
+	again, err := measureCost(cfg, pool) // twice, since a busy machine makes a round longer
 	if err != nil {
 		return 0, err
 	}
 	cfg.Unverified = true
-	unverified, err := measureCost(cfg)
+	unverified, err := measureCost(cfg, pool)
 	if err != nil {
 		return 0, err
 	}

@@ -260,7 +260,7 @@ func TestLatestBeginsWithWhatIsThere(t *testing.T) {
 	for _, present := range []uint64{5000, 9998, 10_000} {
 		cfg := testConfig()
 		cfg.Mix, cfg.Distribution, cfg.FindRate, cfg.Present = PureMixes[0], Latest, 1, present
-		s := newShared(&cfg, newMapTarget())
+		s := newShared(&cfg, newMapTarget(), cfg.newPool())
 		counts := make([]int, present)
 		for i := range cfg.Workers {
 			w := newWorker(s, i)
@@ -298,7 +298,7 @@ func TestEqualSeedsDrawEqualKeysAndWorkersDiffer(t *testing.T) {
 	cfg := testConfig()
 	for _, d := range []Distribution{Uniform, Zipfian, ScrambledZipfian, Hotspot} {
 		cfg.Distribution = d
-		s := newShared(&cfg, newMapTarget())
+		s := newShared(&cfg, newMapTarget(), cfg.newPool())
 		a, again, other := newWorker(s, 0), newWorker(s, 0), newWorker(s, 1)
 		same := 0
 		for range 1000 {

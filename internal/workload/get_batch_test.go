@@ -107,10 +107,10 @@ func TestPresentKeysThatMakeNoSenseAreRefused(t *testing.T) {
 func TestTheCostOfReadsIsThatOfReadsThatFind(t *testing.T) {
 	cfg, _ := loadedConfig(t)
 	cfg.FindRate, cfg.ValueBytes, cfg.GetBatch = 1, 64<<10, 8
-	present, err := measureCost(cfg)
+	present, err := measureCost(cfg, cfg.newPool())
 	require.NoError(t, err)
 	cfg.Present = 0
-	absent, err := measureCost(cfg)
+	absent, err := measureCost(cfg, cfg.newPool())
 	require.NoError(t, err)
 	assert.Greater(t, present, 4*absent, "checksums of 512 KiB")
 }

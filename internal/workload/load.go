@@ -15,5 +15,5 @@ func Load(ctx context.Context, target Target, c *Config, seed uint64, told func(
 	if err := config.Validate(); err != nil {
 		return err
 	}
-	return newRun(newShared(&config, target)).preload(ctx, told)
+	return newRun(newShared(&config, target, config.newPool())).preload(ctx, told)
 }

@@ -12,7 +12,11 @@ type Loader struct {
 
 // NewLoader returns a Loader of values of this many bytes, at least MinValueBytes.
 func NewLoader(valueBytes int, seed uint64) *Loader {
-	return &Loader{newValuePool(valueBytes, 0, seed), rand.New(rand.NewPCG(seed, 0x6c6f6164))}
+	return newLoader(newValuePool(valueBytes, 0, seed), seed)
+}
+
+func newLoader(pool *valuePool, seed uint64) *Loader {
+	return &Loader{pool, rand.New(rand.NewPCG(seed, 0x6c6f6164))}
 }
 
 // Fill writes the key with this number, of KeyBytes bytes, and a value for it.

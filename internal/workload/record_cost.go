@@ -42,10 +42,7 @@ func (b *Bench) transactionCost(shape *Transactions) (time.Duration, error) {
 func (b *Bench) costBench() (*Bench, error) {
 	r := b.Records
 	r.Count = min(r.Count, uint64(max(loadgen.CostBytes/2/r.ValueBytes, 1)))
-	twin, err := NewBench(&recordSlots{}, r)
-	if err != nil {
-		return nil, err
-	}
+	twin := newBench(&recordSlots{}, r, b.pool)
 	w := twin.newWorker(0, loadgen.NewTally(coreKinds, 0))
 	for range r.Count {
 		if err := w.insert(context.Background(), 0); err != nil {

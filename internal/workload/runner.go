@@ -34,15 +34,16 @@ func Run(ctx context.Context, target Target, cfg Config, observer Observer) (*Su
 	if _, ok := target.(BatchGetter); cfg.GetBatch > 1 && !ok {
 		return nil, fmt.Errorf("gets of %d keys: the target cannot answer several in one call", cfg.GetBatch)
 	}
-	cost, err := measureCost(cfg)
+	pool := cfg.newPool()
+	cost, err := measureCost(cfg, pool)
 	if err != nil {
 		return nil, fmt.Errorf("measure the cost of the generator: %w", err)
 	}
-	verification, err := verificationCost(cfg, cost)
+	verification, err := verificationCost(cfg, pool, cost)
 	if err != nil {
 		return nil, fmt.Errorf("measure the cost of the checks: %w", err)
 	}
-	r := newRun(newShared(&cfg, target))
+	r := newRun(newShared(&cfg, target, pool))
 	if err := r.preload(ctx, observer.Preload); err != nil {
 		return nil, fmt.Errorf("preload: %w", err)
 	}

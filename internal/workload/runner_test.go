@@ -24,7 +24,7 @@ import (
 func runSteps(t *testing.T, cfg Config, target Target, steps int) (*run, error) {
 	t.Helper()
 	require.NoError(t, cfg.Validate())
-	r := newRun(newShared(&cfg, target))
+	r := newRun(newShared(&cfg, target, cfg.newPool()))
 	if err := r.preload(t.Context(), nil); err != nil {
 		return r, err
 	}
@@ -573,7 +573,7 @@ func TestStepsDoNotAllocate(t *testing.T) {
 	for _, d := range Distributions {
 		cfg := testConfig()
 		cfg.Workers, cfg.Distribution, cfg.CheckDeletes = 1, d, true
-		w := newWorker(newShared(&cfg, newSlotTarget(cfg.Keys, cfg.ValueBytes)), 0)
+		w := newWorker(newShared(&cfg, newSlotTarget(cfg.Keys, cfg.ValueBytes), cfg.newPool()), 0)
 		ctx := t.Context()
 		step := func() {
 			if err := w.step(ctx, 0); err != nil {
@@ -590,7 +590,7 @@ func TestStepsDoNotAllocate(t *testing.T) {
 func TestTheGeneratorIsCheapAndItsCostIsReported(t *testing.T) {
 	cfg := testConfig()
 	cfg.ValueBytes = 1024
-	cost, err := measureCost(cfg)
+	cost, err := measureCost(cfg, cfg.newPool())
 	require.NoError(t, err)
 	assert.Positive(t, cost)
 
@@ -654,7 +654,7 @@ func TestConfigThatCannotWorkIsRefusedAsAWhole(t *testing.T) {
 func BenchmarkStep(b *testing.B) {
 	cfg := testConfig()
 	cfg.Workers, cfg.ValueBytes = 1, 1024
-	w := newWorker(newShared(&cfg, newSlotTarget(cfg.Keys, cfg.ValueBytes)), 0)
+	w := newWorker(newShared(&cfg, newSlotTarget(cfg.Keys, cfg.ValueBytes), cfg.newPool()), 0)
 	b.ReportAllocs()
 	for range b.N {
 		if err := w.step(b.Context(), 0); err != nil {

@@ -110,7 +110,9 @@ func TestTransactionsThatCannotWorkAreRefused(t *testing.T) {
 }
 
 func TestTransactionStepsDoNotAllocate(t *testing.T) {
-	twin, err := (&Bench{records: &records{Records: Records{Count: 5000, ValueBytes: 100, Seed: 1}}}).costBench()
+	b, err := NewBench(nil, Records{Count: 5000, ValueBytes: 100, Seed: 1})
+	require.NoError(t, err)
+	twin, err := b.costBench()
 	require.NoError(t, err)
 	w := twin.newTransactionWorker(&Transactions{Reads: 4, Writes: 2, HotFraction: 0.01, HotRate: 0.5}, 0, loadgen.NewTally(transactionKinds, 0))
 	step := func() {

@@ -19,7 +19,7 @@ type shared struct {
 	reading   bool   // the mix has reads or deletes, so puts must be remembered
 }
 
-func newShared(cfg *Config, target Target) *shared {
+func newShared(cfg *Config, target Target, pool *valuePool) *shared {
 	deletable := cfg.Keys
 	if cfg.Mix.Delete == 0 {
 		deletable = 1 // reads check deletions: keep it small
@@ -28,7 +28,7 @@ func newShared(cfg *Config, target Target) *shared {
 		Clock:     loadgen.NewClock(),
 		cfg:       cfg,
 		target:    target,
-		pool:      newValuePool(cfg.ValueBytes, cfg.Compressible, cfg.Seed),
+		pool:      pool,
 		deletions: newDeletions(deletable, cfg.Workers),
 		preloaded: cfg.Present,
 		reading:   cfg.Mix.Get+cfg.Mix.Delete > 0,
