@@ -168,7 +168,7 @@ func TestTheArchiveRestoresAnyVersion(t *testing.T) {
 		m := backUp(t, disk, e)
 		for life := range 3 {
 			for range 3 {
-				h.write(60)
+				h.write(40)
 				require.NoError(t, e.Flush(t.Context()))
 				time.Sleep(3 * time.Second) // the log is trimmed
 			}
@@ -190,7 +190,7 @@ func TestTheArchiveRestoresAnyVersion(t *testing.T) {
 		require.NoError(t, err)
 
 		tested := 0
-		for i := 0; i < len(h.versions); i += 1 + h.rng.IntN(2*len(h.versions)/40) {
+		for i := 0; i < len(h.versions); i += 1 + h.rng.IntN(2*len(h.versions)/24) {
 			version := h.versions[i]
 			if version < m.Version {
 				_, err := restore(t, disk, m, version, "too-old")
@@ -205,7 +205,7 @@ func TestTheArchiveRestoresAnyVersion(t *testing.T) {
 			require.Equal(t, h.at(version), held(t, disk, dir), "version %d", version)
 			tested++
 		}
-		require.Greater(t, tested, 20)
+		require.Greater(t, tested, 12)
 		_, err = restore(t, disk, m, last+1, "beyond")
 		require.ErrorIs(t, err, kv.ErrInvalidArgument)
 		require.ErrorContains(t, err, fmt.Sprint(last+1))
@@ -266,7 +266,7 @@ func TestAnArchiveAtEveryCrash(t *testing.T) {
 		return r.Version
 	}
 	for i, img := range images {
-		if i%7 != 0 { // one policy after the other
+		if i%17 != 0 { // one policy after the other
 			continue
 		}
 		what := fmt.Sprintf("before step %d (%s %s)", img.step.N, img.step.Kind, img.step.Name)
@@ -419,7 +419,7 @@ func TestAnArchiveThatIsTakenAwayIsNotMadeAgain(t *testing.T) {
 // Each operation on the archive fails once: the store goes on, and after the next start the
 // archive has everything.
 func TestEveryFaultOfTheArchive(t *testing.T) {
-	for i, fired := 0, true; fired; i += 1 + i/8 {
+	for i, fired := 0, true; fired; i += 1 + i/4 {
 		synctest.Test(t, func(t *testing.T) {
 			disk := vfs.NewMem()
 			o := archiveOptions(disk)
@@ -633,7 +633,7 @@ func TestAnArchiveThatFailsDoesNotFillTheDisk(t *testing.T) {
 		time.Sleep(2 * time.Minute)
 		usage, err := disk.Usage("data")
 		require.NoError(t, err)
-		disk.SetCapacity(int64(usage.Total-usage.Free) + 8<<20)
+		disk.SetCapacity(int64(usage.Total-usage.Free) + 2<<20)
 		broken.Store(true)
 		for i := 0; e.Stats().Archive.Gaps == 0; i++ {
 			require.Less(t, i, 100_000, "the archive keeps the log, so the disk gets full")

@@ -23,7 +23,7 @@ func TestACheckpointThatFillsTheDiskEnds(t *testing.T) {
 		put(t, e, "k", value, synced)
 		usage, err := disk.Usage("data")
 		require.NoError(t, err)
-		disk.SetCapacity(int64(usage.Total-usage.Free) + 8<<20)
+		disk.SetCapacity(int64(usage.Total-usage.Free) + 2<<20)
 
 		c := checkpoint(t, e)
 		defer c.Release()

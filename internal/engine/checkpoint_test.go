@@ -79,11 +79,24 @@ func TestACheckpointIsOneVersionOfTheStore(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	var acknowledged [writers]atomic.Uint64
+	// Writers take a turn for each write. Without a bound they fill the log, which checkpoints
+	// hold, faster than a busy machine copies it.
+	turns := make(chan struct{}, 10_000)
+	write := func(n int) {
+		for range n {
+			turns <- struct{}{}
+		}
+	}
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	for w := range writers {
 		wg.Go(func() {
-			for n := uint64(1); ctx.Err() == nil; n++ {
+			for n := uint64(1); ; n++ {
+				select {
+				case <-turns:
+				case <-ctx.Done():
+					return
+				}
 				if err := transfer(context.Background(), e, account(rand.IntN(accounts)), account(rand.IntN(accounts)), amount); err != nil {
 					t.Error(err)
 					return
@@ -98,7 +111,7 @@ func TestACheckpointIsOneVersionOfTheStore(t *testing.T) {
 		})
 	}
 	wg.Go(func() { // so that the files change all the time
-		for ctx.Err() == nil {
+		for e.sequencer.WaitVisible(ctx, e.sequencer.Visible()+10) == nil {
 			if err := e.Flush(ctx); err != nil && ctx.Err() == nil {
 				t.Error(err)
 				return
@@ -106,6 +119,7 @@ func TestACheckpointIsOneVersionOfTheStore(t *testing.T) {
 		}
 	})
 	for range 5 {
+		write(200)
 		require.NoError(t, e.sequencer.WaitVisible(t.Context(), e.sequencer.Visible()+20))
 		var before [writers]uint64
 		for w := range writers {
@@ -116,6 +130,7 @@ func TestACheckpointIsOneVersionOfTheStore(t *testing.T) {
 		version := c.Info().Version
 		c.Release()
 		for range 15 {
+			write(20)
 			c := checkpoint(t, e)
 			for _, f := range c.Info().Files {
 				if kind, _ := manifest.ParseName(path.Base(f.Name)); kind == manifest.FileManifest {
@@ -194,7 +209,7 @@ func TestACheckpointDoesNotChangeUntilItIsReleased(t *testing.T) {
 	o.ValueThreshold = 64
 	e := open(t, o)
 	fill := func(text string) {
-		for i := range 2000 {
+		for i := range 800 {
 			put(t, e, key(i), strings.Repeat(text, 100), buffered)
 		}
 		require.NoError(t, e.CompactAll(t.Context()))

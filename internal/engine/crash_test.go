@@ -279,9 +279,9 @@ type tally struct{ images, lost, torn, twice, other atomic.Int64 }
 // It checks a sample of the images. With KVD_CRASH_IMAGES=n it checks all images of
 // successive seeds, from KVD_CRASH_SEED on, until there were n.
 func TestEveryCrashPoint(t *testing.T) {
-	want, keep := int64(0), 0.05
+	want, keep := int64(0), 0.025
 	if testsize.Reduced() {
-		keep = 0.015
+		keep = 0.006
 	}
 	if s := os.Getenv("KVD_CRASH_IMAGES"); s != "" {
 		n, err := strconv.ParseInt(s, 10, 64)

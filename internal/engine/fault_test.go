@@ -295,19 +295,20 @@ var faultClasses = map[string]func(i int, sticky bool) *faultfs.Rule{
 // what it acknowledged, neither for the next process nor after a power cut. By default the
 // test samples the operations; with KVD_FAULTS=full it fails each.
 func TestFaultSweep(t *testing.T) {
-	stride := 19
+	stride := 41
 	switch {
 	case os.Getenv("KVD_FAULTS") == "full":
 		stride = 1
 	case testsize.Reduced():
-		stride = 37
+		stride = 101
 	}
 	for name, class := range faultClasses {
 		for _, sticky := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, sticky %v", name, sticky), func(t *testing.T) {
 				t.Parallel()
 				runs := 0
-				for i := 0; ; i += stride {
+				// Each begins at another operation: together they fail more different ones.
+				for i := len(name) * stride / 23; ; i += stride {
 					rule := class(i, sticky)
 					faultRun(t, rule, i)
 					runs++
@@ -355,7 +356,7 @@ func faultLives(t *testing.T, inj faultfs.Injector, i int) {
 // If the log's directory can neither be synced nor have files removed, segments remain in
 // it that were never written to.
 func TestLogSegmentsThatCouldNotBeRemoved(t *testing.T) {
-	for i := 30; i < 70; i++ {
+	for i := 30; i < 70; i += 3 {
 		faultRun(t, faultClasses["names"](i, true), i)
 	}
 }
@@ -364,9 +365,9 @@ func TestLogSegmentsThatCouldNotBeRemoved(t *testing.T) {
 // (In the log's last group it is a torn tail: see the damage sweep.)
 func TestFlippedReads(t *testing.T) {
 	t.Parallel()
-	stride := 5
+	stride := 11
 	if testsize.Reduced() {
-		stride = 17
+		stride = 41
 	}
 	notLog := func(op faultfs.Op) bool { return op.Kind == faultfs.Read && !faultfs.OnName("*.wal")(op) }
 	for i := 0; ; i += stride {

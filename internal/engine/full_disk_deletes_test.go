@@ -63,7 +63,7 @@ func TestDeletesOnAFullDiskFreeIt(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					mem := vfs.NewMem()
 					o := fullOptions(mem)
-					puts := 6000
+					puts := 1500
 					if logAlone {
 						o.MemtableBytes, o.SegmentBytes, puts = 16<<20, 1<<20, 1200
 					}
@@ -85,8 +85,7 @@ func TestDeletesOnAFullDiskFreeIt(t *testing.T) {
 					time.Sleep(5 * housekeepingEvery)
 					require.Zero(t, e.disk.ballast.have.Load(), "the ballast is used up")
 					l.check()
-					h.greedy.Store(false)
-					h.gone.Store(true)
+					h.stay()
 					usage, err := mem.Usage("/")
 					require.NoError(t, err)
 					require.Zero(t, usage.Free)

@@ -98,7 +98,7 @@ func TestADiskThatIsFullForAMoment(t *testing.T) {
 			t.Run(fmt.Sprintf("operations=%d, kill=%v", length, kill), func(t *testing.T) {
 				t.Parallel()
 				runs := 0
-				for at := int64(1); blinkAt(t, at, length, kill); at += fillStep(11) {
+				for at := int64(1); blinkAt(t, at, length, kill); at += fillStep(31) {
 					runs++
 				}
 				t.Logf("%d runs, each with a disk that is full at another operation", runs)
@@ -145,7 +145,7 @@ func stopAt(t *testing.T, at int64) (filled bool) {
 func TestAFullDiskIsNoReasonToFailAStop(t *testing.T) {
 	t.Parallel()
 	runs := 0
-	for at := int64(1); stopAt(t, at); at += fillStep(13) {
+	for at := int64(1); stopAt(t, at); at += fillStep(23) {
 		runs++
 	}
 	t.Logf("%d runs, each with a disk that fills at another operation", runs)

@@ -39,7 +39,7 @@ func (s *stepped) Inject(op faultfs.Op) faultfs.Fault {
 // However many writes of large values are under way, in whatever way they come, a small
 // write waits for a bounded number of their bytes, in its own partition and in others.
 func TestASmallWriteDoesNotQueueAfterAllLargeOnes(t *testing.T) {
-	const size, callers = 1 << 20, 32
+	const size, callers = 1 << 20, 20
 	value := strings.Repeat("v", size)
 	for name, write := range map[string]func(e *Engine, key string) error{
 		"put": func(e *Engine, key string) error {

@@ -309,7 +309,7 @@ func TestAFileSystemThatBecomesReadOnly(t *testing.T) {
 	for _, stops := range []bool{false, true} {
 		t.Run(fmt.Sprintf("writers stop=%v", stops), func(t *testing.T) {
 			runs, failures := 0, 0
-			for at := int64(1); ; at += fillStep(17) {
+			for at := int64(1); ; at += fillStep(37) {
 				froze, failed := freezeAt(t, at, stops)
 				if !froze || t.Failed() {
 					break

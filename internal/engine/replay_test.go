@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"maps"
 	"slices"
 	"sync"
 	"syscall"
@@ -38,6 +39,11 @@ func killedWithAFullLog(t *testing.T) (*vfs.Mem, *fullLife) {
 	return image, l
 }
 
+// twin returns a client that knows the same.
+func (l *fullLife) twin(t *testing.T) *fullLife {
+	return &fullLife{t: t, have: maps.Clone(l.have)}
+}
+
 func tightOptions(fs vfs.FS) Options {
 	o := fullOptions(fs)
 	o.MemtableBytes = tight
@@ -67,10 +73,11 @@ func TestReplayFlushesWhatDoesNotFit(t *testing.T) {
 // log does not fit into memory. All is readable, and once there is space everything goes on.
 func TestADiskFillsDuringAReplay(t *testing.T) {
 	t.Parallel()
+	killed, before := killedWithAFullLog(t)
 	runs, beyond := 0, 0
-	for at, filled := int64(1), true; filled; at += fillStep(17) {
+	for at, filled := int64(1), true; filled; at += fillStep(29) {
 		synctest.Test(t, func(t *testing.T) {
-			image, l := killedWithAFullLog(t)
+			image, l := killed.KillImage(), before.twin(t)
 			h := newHog(image, 8<<20, at)
 			e, err := Open("data", tightOptions(image))
 			require.NoError(t, err, "filled before operation %d", at)
@@ -189,10 +196,11 @@ func TestPowerCutsDuringAReplayOnANearlyFullDisk(t *testing.T) {
 // was opened no power cut takes.
 func TestEveryFaultDuringAReplay(t *testing.T) {
 	t.Parallel()
+	killed, before := killedWithAFullLog(t)
 	failed, opened := 0, 0
-	for at, fired := 0, true; fired; at += int(fillStep(17)) {
+	for at, fired := 0, true; fired; at += int(fillStep(29)) {
 		synctest.Test(t, func(t *testing.T) {
-			image, l := killedWithAFullLog(t)
+			image, l := killed.KillImage(), before.twin(t)
 			fsys := faultfs.Wrap(image, faultfs.FailAt(at, syscall.EIO, false))
 			e, err := Open("data", tightOptions(fsys))
 			fired = fsys.Fired()

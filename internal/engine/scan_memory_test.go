@@ -51,9 +51,9 @@ func (m *countedMemory) Give(bytes int64) {
 // It gives back all memory that it took.
 func TestScansTakeMemory(t *testing.T) {
 	const size = 1 << 20
-	keys := 40
+	keys := 20
 	if testsize.Reduced() {
-		keys = 16
+		keys = 8
 	}
 	for _, where := range []string{"memtable", "inline", "apart"} {
 		t.Run(where, func(t *testing.T) {

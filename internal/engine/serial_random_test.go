@@ -24,10 +24,10 @@ func serialPlan(durabilities ...kv.Durability) history.Plan {
 func TestEverythingIsStrictlySerializable(t *testing.T) {
 	run := history.Run{
 		Plan:    serialPlan(kv.DurabilityMemory, kv.DurabilityBuffered, kv.DurabilitySync),
-		Clients: 16, Transactions: 20_000, Seed: 1,
+		Clients: 16, Transactions: 10_000, Seed: 1,
 	}
 	if testsize.Reduced() {
-		run.Transactions = 5000
+		run.Transactions = 2500
 	}
 	o := small(vfs.NewMem())
 	o.MemtableBytes, o.FlushKeys = 4<<20, run.Transactions/10
@@ -49,10 +49,10 @@ func TestGuardsInMemoryAndOnDiskAreStrictlySerializable(t *testing.T) {
 		Plan: history.Plan{
 			Keys: 60, Span: 10, Cold: 40, Start: time.Now(), Durabilities: []kv.Durability{kv.DurabilityMemory},
 		},
-		Clients: 16, Transactions: 20_000, Seed: 1,
+		Clients: 16, Transactions: 10_000, Seed: 1,
 	}
 	if testsize.Reduced() {
-		run.Transactions = 5000
+		run.Transactions = 2500
 	}
 	o := small(vfs.NewMem())
 	o.Partitions, o.MemtableBytes, o.FlushKeys, o.CacheBytes, o.ValueThreshold = 1, 4<<20, 100, 1, 40
@@ -92,9 +92,9 @@ func TestCrashesKeepSerializability(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			const crashes = 8
-			run := history.Run{Plan: serialPlan(crash.durabilities...), Clients: 16, Transactions: 4000, Seed: 2}
+			run := history.Run{Plan: serialPlan(crash.durabilities...), Clients: 16, Transactions: 3000, Seed: 2}
 			if testsize.Reduced() {
-				run.Transactions = 2000
+				run.Transactions = 1200
 			}
 			due := make(chan struct{}, run.Transactions)
 			run.Every = func(n int64) {

@@ -84,9 +84,9 @@ func judgeWhole(logs ...*history.Log) porcupine.CheckResult {
 }
 
 func TestSmallHistoriesAreStrictlySerializable(t *testing.T) {
-	histories := uint64(200)
+	histories := uint64(120)
 	if testsize.Reduced() {
-		histories = 50
+		histories = 25
 	}
 	conflicts := 0
 	for seed := range histories {

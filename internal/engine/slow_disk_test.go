@@ -25,8 +25,12 @@ func TestReadsOfASlowDiskAreUnderWayTogether(t *testing.T) {
 		load, err := Open("d", Options{FS: files, Partitions: 1, Durability: kv.DurabilityMemory})
 		require.NoError(t, err)
 		value := make([]byte, 200)
-		for n := range keys {
-			_, err := load.Put(t.Context(), key(n), value, kv.WriteOptions{})
+		for from := 0; from < keys; from += 500 {
+			var b kv.WriteBatch
+			for n := from; n < from+500; n++ {
+				b.Put(key(n), value)
+			}
+			_, err := load.Apply(t.Context(), &b, kv.WriteOptions{})
 			require.NoError(t, err)
 		}
 		require.NoError(t, load.CompactAll(t.Context()))
@@ -55,7 +59,7 @@ func TestReadsOfASlowDiskAreUnderWayTogether(t *testing.T) {
 			if depth == 0 {
 				assert.Less(t, adaptive, 500*time.Millisecond, "at least 40 reads of the disk are under way at a time")
 			}
-			for _, size := range []int{1, 2, 4, 8, 16, 24, 32} {
+			for _, size := range []int{1, 4, 16, 32} {
 				fixed := takes(depth, batcher.Policy{MaxOps: size, Linger: 500 * time.Microsecond})
 				assert.LessOrEqual(t, adaptive, fixed*100/95, "depth %d: batches of %d take %v", depth, size, fixed)
 			}

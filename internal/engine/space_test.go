@@ -30,11 +30,11 @@ const rest = time.Minute
 // TestSpaceComesBack: an idle store frees the space of what was deleted, expired or
 // overwritten while it runs. What remains is at most 1.3 times the
 // live bytes and a slack, which is 64 MiB for a store of the default sizes; here all
-// sizes are divided by 32, or by 128 where the test is reduced.
+// sizes are divided by 128, or by 512 where the test is reduced.
 func TestSpaceComesBack(t *testing.T) {
-	scale := 32
+	scale := 128
 	if testsize.Reduced() {
-		scale = 128
+		scale = 512
 	}
 	slack, keys := int64(64<<20/scale), 512_000/scale
 	key := func(i int) []byte { return fmt.Appendf(nil, "key-%08d", i*7919%keys) }

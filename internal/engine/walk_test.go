@@ -23,8 +23,9 @@ func walked(t *testing.T, disk *vfs.Mem, o Options) (*walker, map[string]string)
 	o.FS = unwritable(disk)
 	got := map[string]string{}
 	w, err := walkStore(t.Context(), "data", o, func(key, value []byte) {
-		_, twice := got[string(key)]
-		require.False(t, twice, "%q is visited twice", key)
+		if _, twice := got[string(key)]; twice {
+			t.Errorf("%q is visited twice", key)
+		}
 		got[string(key)] = string(value)
 	})
 	require.NoError(t, err)
@@ -50,14 +51,14 @@ func stored(t *testing.T, disk *vfs.Mem, o Options) map[string]string {
 // A walk finds what an opening of the store finds, in however many passes: after puts of
 // small and large values, deletes, range deletes, batches, flushes and a kill.
 func TestAWalkVisitsWhatAnOpeningFinds(t *testing.T) {
-	for _, partitions := range []int{1, 3, 8} {
+	for _, partitions := range []int{1, 8} {
 		t.Run(fmt.Sprint(partitions), func(t *testing.T) {
 			rng := rand.New(rand.NewPCG(uint64(partitions), 1))
 			disk := vfs.NewMem()
 			o := small(disk)
 			o.Partitions, o.MemtableBytes = partitions, 8<<20
 			e := open(t, o)
-			for i := range 4000 {
+			for i := range 2500 {
 				name := key(rng.IntN(1500))
 				switch rng.IntN(20) {
 				case 0:
@@ -73,7 +74,7 @@ func TestAWalkVisitsWhatAnOpeningFinds(t *testing.T) {
 				default:
 					put(t, e, name, fmt.Sprint(i), memory)
 				}
-				if i%900 == 899 {
+				if i%600 == 599 {
 					from := rng.IntN(1400)
 					var b kv.WriteBatch
 					b.DeleteRange([]byte(key(from)), []byte(key(from+40)))
@@ -96,7 +97,7 @@ func TestAWalkVisitsWhatAnOpeningFinds(t *testing.T) {
 			o.MemtableBytes = 64 << 10
 			w, got = walked(t, disk, o)
 			require.Equal(t, want, got)
-			assert.Greater(t, w.passes, 4)
+			assert.Greater(t, w.passes, 2)
 		})
 	}
 }
@@ -106,7 +107,7 @@ func TestAWalkStaysWithinItsBudget(t *testing.T) {
 	for name, c := range map[string]struct {
 		valueBytes int
 		budget     int64
-	}{"tiny values": {1, 2 << 20}, "small values": {100, 4 << 20}, "large values": {10_000, 8 << 20}} {
+	}{"tiny values": {1, 512 << 10}, "small values": {100, 1 << 20}, "large values": {10_000, 8 << 20}} {
 		t.Run(name, func(t *testing.T) {
 			disk := vfs.NewMem()
 			o := small(disk)
