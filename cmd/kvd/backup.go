@@ -144,6 +144,7 @@ func (a *app) backupListCommand() *cobra.Command {
 		}
 		return errors.Join(t.Flush(), damaged)
 	}
+	cmd.RunE = ofBackup(cmd.RunE)
 	return cmd
 }
 
@@ -197,6 +198,7 @@ func (a *app) backupVerifyCommand() *cobra.Command {
 		_, err = fmt.Fprintf(a.out, "%d backups are whole\n", len(all))
 		return err
 	}
+	cmd.RunE = ofBackup(cmd.RunE)
 	return cmd
 }
 
@@ -231,6 +233,7 @@ func (a *app) backupPruneCommand() *cobra.Command {
 		}
 		return a.pruneArchive(dir, clean(archive))
 	}
+	cmd.RunE = ofBackup(cmd.RunE)
 	return cmd
 }
 
@@ -275,6 +278,7 @@ func (a *app) backupArchiveCommand() *cobra.Command {
 		_, err = fmt.Fprintf(a.out, "%d pieces are whole\n", len(pieces))
 		return err
 	}
+	cmd.RunE = ofBackup(cmd.RunE)
 	return cmd
 }
 
@@ -311,7 +315,9 @@ func (a *app) restoreCommand() *cobra.Command {
 			"directory to which kvd serve --archive copied the commit log, it has those of a\n" +
 			"later version: of the end of the archive, of --to-version, or of --to-time. Every\n" +
 			"write up to that version is in it and no other, and of a transaction all or\n" +
-			"nothing. Of a directory of backups, the newest that is old enough is taken.\n\n" +
+			"nothing. Of a directory of backups, the newest that is old enough is taken. A time\n" +
+			"that the archive does not know, because the server was killed or ran without the\n" +
+			"archive, is refused.\n\n" +
 			"Versions that clients have read from another copy are refused. If the command is\n" +
 			"interrupted, the directory is no store: remove it and restore again. A restored\n" +
 			"store needs an archive of its own.",
@@ -348,6 +354,7 @@ func (a *app) restoreCommand() *cobra.Command {
 			replay.Version, args[1], m.ID, m.Version, len(m.Files), humanBytes(m.Bytes()), humanBytes(replay.Bytes()))
 		return err
 	}
+	cmd.RunE = ofBackup(cmd.RunE)
 	return cmd
 }
 

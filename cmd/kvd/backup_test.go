@@ -249,6 +249,8 @@ func TestIncrementalBackupAndDamage(t *testing.T) {
 	r := command(t, "", nil, "restore", backups, target)
 	require.Equal(t, 65, r.code, r.err)
 	require.Contains(t, r.err, entries[0].Name())
+	require.Contains(t, r.err, "kvd backup verify", "it says where to look")
+	require.NotContains(t, r.err, "--allow-damaged", "which is for stores")
 	r = command(t, "", nil, "serve", "--data", target, "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0")
 	require.NotZero(t, r.code, "what was not restored is no store")
 	require.Empty(t, r.out, "never READY")

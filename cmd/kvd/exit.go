@@ -7,6 +7,8 @@ import (
 	"io/fs"
 	"syscall"
 
+	"github.com/spf13/cobra"
+
 	"github.com/kvd-db/kvd/internal/backup"
 	"github.com/kvd-db/kvd/internal/daemon"
 	"github.com/kvd-db/kvd/internal/kv"
@@ -91,6 +93,7 @@ func explain(err error) string {
 		{errDamageFound, "a backup has the data, or kvd repair salvages what it can from a copy; deleting the range of keys drops a damaged table"},
 		{vfs.ErrLocked, "stop the process that has the store open, or give another directory"},
 		{kv.ErrUnsupportedVersion, "a newer kvd wrote this; use that version"},
+		{errOfBackup, "kvd backup verify and kvd backup archive --verify name every damaged file. The store is not concerned: restore another backup, or make a new one"},
 		{kv.ErrCorrupt, "kvd check DIR lists every damaged file of a stopped store; nothing was changed. If only tables or value files are damaged, kvd serve --allow-damaged serves the rest"},
 	} {
 		if errors.Is(err, hint.err) {
@@ -99,6 +102,26 @@ func explain(err error) string {
 	}
 	return err.Error()
 }
+
+// errOfBackup marks damage of a backup or an archive.
+var errOfBackup = errors.New("a backup or an archive is damaged")
+
+// ofBackup marks the damage that a command finds in a backup or an archive, so that the user is
+// not told to look for damage of a store.
+func ofBackup(run func(cmd *cobra.Command, args []string) error) func(cmd *cobra.Command, args []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		err := run(cmd, args)
+		if errors.Is(err, kv.ErrCorrupt) && !errors.Is(err, kvd.ErrCorrupt) {
+			return ofBackupError{err}
+		}
+		return err
+	}
+}
+
+// ofBackupError has the text of the error, and is also errOfBackup.
+type ofBackupError struct{ error }
+
+func (e ofBackupError) Unwrap() []error { return []error{e.error, errOfBackup} }
 
 // instead tells what a failed condition found.
 func instead(err error) string {

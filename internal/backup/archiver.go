@@ -79,6 +79,7 @@ type Archiver struct {
 	opened    bool     // it was
 	connected bool     // it was compared with the log
 	marks     []Mark   // that no piece has
+	marking   bool     // the version at the start was noted
 	partly    time.Time
 	retry     time.Duration
 	retryAt   time.Time
@@ -182,13 +183,15 @@ func (a *Archiver) try() {
 	a.succeeded(now, partly)
 }
 
-// mark notes which version readers see now.
+// mark notes which version readers see now, unless it did before. At the start it always does:
+// the times since the last mark of an earlier run are not known.
 func (a *Archiver) mark() {
 	version := a.o.Visible()
 	now := time.Now() // after that: what is written later is not of an earlier time
-	if n := len(a.marks); n > 0 && a.marks[n-1].Version >= version || n == 0 && a.marked(version) {
+	if n := len(a.marks); n > 0 && a.marks[n-1].Version >= version || n == 0 && a.marking && a.marked(version) {
 		return
 	}
+	a.marking = true
 	if len(a.marks) == maxMarks { // keep every second one
 		kept := a.marks[:0]
 		for i := 0; i < len(a.marks); i += 2 {

@@ -111,24 +111,37 @@ func because(p *Piece) string {
 // VersionAt returns the newest version that is known to have been seen by readers at a time:
 // at most a second earlier, if the server was not busy otherwise.
 //
-// Errors: kv.ErrInvalidArgument if the archive does not reach to that time.
+// Errors: kv.ErrInvalidArgument if the archive does not reach to that time, or if it lies
+// between the last time that a killed server noted in the archive and the next start with the
+// archive, and something was written meanwhile.
 func (a *Archive) VersionAt(pieces []*Piece, at time.Time) (found kv.SeqNum, err error) {
 	var oldest, newest moment
+	var last Mark // the one before, of the server's run with number epoch
+	var epoch hex64
+	var until moment // the archive has everything of that run up to then
 	for _, p := range pieces {
-		if p.Until.After(newest.Time) {
-			newest = p.Until
-		}
 		for _, m := range p.Marks {
 			if oldest.IsZero() || m.At.Before(oldest.Time) {
 				oldest = m.At
 			}
-			if m.At.After(newest.Time) {
-				newest = m.At
-			}
 			if !m.At.After(at) {
 				found = max(found, m.Version)
 			}
+			if p.Epoch != epoch && !last.At.IsZero() && at.After(until.Time) && at.Before(m.At.Time) {
+				if v := newestUpTo(pieces, m.Version); v > last.Version {
+					return 0, fmt.Errorf("%w: which version readers saw at %s is not known: the server was killed, or ran without the archive, between version %d at %s and version %d, with which it was started again at %s; give --to-version",
+						kv.ErrInvalidArgument, momentOf(at), last.Version, last.At, v, m.At)
+				}
+			}
+			if p.Epoch != epoch {
+				until = moment{}
+			}
+			last, epoch, until = m, p.Epoch, later(until, m.At)
 		}
+		if p.Epoch == epoch {
+			until = later(until, p.Until)
+		}
+		newest = later(newest, later(until, p.Until))
 	}
 	switch {
 	case oldest.IsZero():
@@ -140,6 +153,26 @@ func (a *Archive) VersionAt(pieces []*Piece, at time.Time) (found kv.SeqNum, err
 			kv.ErrInvalidArgument, momentOf(at), a.dir, pieces[len(pieces)-1].Version, newest)
 	}
 	return found, nil
+}
+
+// newestUpTo returns the newest version that was written, up to one with which the server was
+// started: with that, it began a segment and so a piece.
+func newestUpTo(pieces []*Piece, upTo kv.SeqNum) (newest kv.SeqNum) {
+	for _, p := range pieces {
+		for _, v := range []kv.SeqNum{p.After, p.Version} {
+			if v <= upTo {
+				newest = max(newest, v)
+			}
+		}
+	}
+	return newest
+}
+
+func later(a, b moment) moment {
+	if b.After(a.Time) {
+		return b
+	}
+	return a
 }
 
 // apply extends the log of the store that is being restored to dir, and verifies it.

@@ -567,6 +567,68 @@ func TestTheArchiveFindsTheVersionOfATime(t *testing.T) {
 	})
 }
 
+// After a kill, or a run without the archive, the times of some versions are not known: a time
+// in between is refused, unless nothing was written.
+func TestATimeThatTheArchiveDoesNotKnowIsRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		disk := vfs.NewMem()
+		o := archiveOptions(disk)
+		at := func() time.Time {
+			time.Sleep(2 * time.Second)
+			now := time.Now()
+			time.Sleep(2 * time.Second)
+			return now
+		}
+		e := open(t, o)
+		first := put(t, e, "k", "first", synced)
+		running := at()
+		require.NoError(t, e.Close())
+		stopped := at()
+		e = open(t, o)
+		second := put(t, e, "k", "second", synced)
+		between := at()
+		for e.Stats().Archive.Version < second {
+			time.Sleep(time.Second)
+		}
+		put(t, e, "k", "third", synced) // it is not archived soon
+		lost := at()
+		disk = disk.KillImage()
+		require.NoError(t, e.Close())
+		killed := at()
+		o = archiveOptions(disk)
+		e = open(t, o)
+		require.NoError(t, e.Close())
+		o.Archive.Dir = ""
+		e = open(t, o)
+		put(t, e, "k", "fourth", synced)
+		without := at()
+		require.NoError(t, e.Close())
+		o = archiveOptions(disk)
+		e = open(t, o)
+		fifth := put(t, e, "k", "fifth", synced)
+		end := at()
+		require.NoError(t, e.Close())
+
+		a, err := backup.OpenArchive(disk, "archive")
+		require.NoError(t, err)
+		pieces, err := a.Pieces()
+		require.NoError(t, err)
+		for _, known := range []struct {
+			at   time.Time
+			want kv.SeqNum
+		}{{running, first}, {stopped, first}, {between, second}, {end, fifth}} {
+			version, err := a.VersionAt(pieces, known.at)
+			require.NoError(t, err)
+			require.Equal(t, known.want, version)
+		}
+		for _, unknown := range []time.Time{lost, killed, without} {
+			_, err := a.VersionAt(pieces, unknown)
+			require.ErrorIs(t, err, kv.ErrInvalidArgument)
+			require.ErrorContains(t, err, "give --to-version")
+		}
+	})
+}
+
 // An archive that does not answer delays neither clients nor the log for ever: segments are
 // given up beyond the backlog. When it answers again, the next pieces say what is missing.
 func TestAnArchiveThatHangsIsGivenUp(t *testing.T) {
