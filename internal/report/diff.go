@@ -1,6 +1,7 @@
 package report
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -15,13 +16,11 @@ import (
 // people.
 func Diff(a, b *results.Result, names [2]string, c *results.Comparison) *Page {
 	differences := c.Differences
-	p := &Page{Title: names[1] + " against " + names[0], Lead: Verdict(differences), Result: b}
+	p := &Page{Title: names[1] + " against " + names[0], Lead: Verdict(differences), Result: b, Before: a}
 	var mains, others []results.Difference
 	short := shortNames(a, b)
 	for _, d := range differences {
-		if name := short[d.Cell]; name != "" {
-			d.Cell = name
-		}
+		d.Cell = short[d.Cell]
 		if d.Main {
 			mains = append(mains, d)
 		} else {
@@ -34,6 +33,9 @@ func Diff(a, b *results.Result, names [2]string, c *results.Comparison) *Page {
 	notes := append(Note(b, nil), note)
 	p.Sections = []Section{
 		{Title: "Rates", Figures: []*chart.Figure{forest("Operations/s, relative to "+names[0], mains, notes)}, Tables: []*Table{differenceTable(mains)}},
+	}
+	if mains[0].Cell == "" {
+		p.Sections[0].Text = []string{differences[0].Cell}
 	}
 	if len(others) > 0 {
 		p.Sections = append(p.Sections, Section{Title: "Latencies and cost", Figures: []*chart.Figure{forest("Relative to "+names[0]+"; less is better", others, notes)}, Tables: []*Table{differenceTable(others)}})
@@ -202,9 +204,9 @@ func forest(title string, differences []results.Difference, notes []string) *cha
 	low, high := forestRange(differences)
 	for i := len(differences) - 1; i >= 0; i-- { // the first row is on top
 		d := differences[i]
-		name := d.Cell
-		if !d.Main {
-			name = strings.TrimPrefix(d.Cell+", ", ", ") + d.Metric
+		name := cmp.Or(d.Cell, d.Metric)
+		if !d.Main && d.Cell != "" {
+			name = d.Cell + ", " + d.Metric
 		}
 		series := map[results.Verdict]int{results.Same: 7, results.Unknown: 7, results.Better: 2, results.Worse: 1}[d.Verdict]
 		rows.Rows = append(rows.Rows, chart.Interval{Row: len(y.Names), Low: max(d.Low-1, low), Mid: min(max(d.Ratio-1, low), high), High: min(d.High-1, high), Series: series})
@@ -244,8 +246,13 @@ func intervalText(d *results.Difference) string {
 	return signed(d.Low) + " to " + signed(d.High)
 }
 
+// differenceTable has a row for each difference. If there is one cell, it has no name.
 func differenceTable(differences []results.Difference) *Table {
-	t := &Table{Head: []string{"cell", "figure", "before", "after", "difference", "interval", "spread", "verdict"}}
+	t := &Table{Head: []string{"figure", "verdict", "difference", "interval", "before", "after", "spread"}}
+	named := slices.ContainsFunc(differences, func(d results.Difference) bool { return d.Cell != "" })
+	if named {
+		t.Head = append([]string{"cell"}, t.Head...)
+	}
 	for _, d := range differences {
 		format := chart.Number
 		switch {
@@ -254,10 +261,14 @@ func differenceTable(differences []results.Difference) *Table {
 		case !d.Main:
 			format = chart.Nanos
 		}
-		t.Rows = append(t.Rows, []Entry{
-			Words(d.Cell), Words(d.Metric), Words(format(d.A)), Words(format(d.B)),
-			Words(signed(d.Ratio)), Words(intervalText(&d)), Words(chart.Percent(d.Spread)), Words(verdictText(&d)),
-		})
+		row := []Entry{
+			Words(d.Metric), Words(verdictText(&d)), Words(signed(d.Ratio)), Words(intervalText(&d)),
+			Words(format(d.A)), Words(format(d.B)), Words(chart.Percent(d.Spread)),
+		}
+		if named {
+			row = append([]Entry{Words(d.Cell)}, row...)
+		}
+		t.Rows = append(t.Rows, row)
 	}
 	return t
 }

@@ -10,7 +10,7 @@ import (
 func (p *Page) Markdown() []byte {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "# %s\n\n%s\n\n## Can I trust this?\n\n", escaped(p.Title), escaped(p.Lead))
-	for _, c := range Trust(p.Result) {
+	for _, c := range p.checks() {
 		mark := "✓"
 		if !c.OK {
 			mark = "!"
@@ -30,7 +30,7 @@ func (p *Page) Markdown() []byte {
 		}
 	}
 	b.WriteString("\n## How it was measured\n\n")
-	for _, fact := range facts(p.Result) {
+	for _, fact := range p.facts() {
 		fmt.Fprintf(&b, "- %s: %s\n", fact[0], escaped(fact[1]))
 	}
 	return b.Bytes()

@@ -12,9 +12,11 @@ import (
 
 // Page is a report.
 type Page struct {
-	Title    string
-	Lead     string // what was asked, and the answer in a sentence
-	Result   *results.Result
+	Title  string
+	Lead   string // what was asked, and the answer in a sentence
+	Result *results.Result
+	// Before is what Result is compared with; nil if it is not.
+	Before   *results.Result
 	Sections []Section
 }
 
@@ -109,6 +111,46 @@ func (p *Page) sections() []Section {
 	return p.Sections
 }
 
+// checks are reasons to trust the figures, of both sides of a comparison.
+func (p *Page) checks() []Check {
+	after := Trust(p.Result)
+	if p.Before == nil {
+		return after
+	}
+	var all []Check
+	before := Trust(p.Before)
+	add := func(side string, checks, others []Check) {
+		for _, c := range checks {
+			if !slices.Contains(others, c) {
+				c.Text = side + ": " + c.Text
+			} else if slices.Contains(all, c) {
+				continue
+			}
+			all = append(all, c)
+		}
+	}
+	add("Before", before, after)
+	add("After", after, before)
+	return all
+}
+
+// facts say how the figures were measured, on both sides of a comparison.
+func (p *Page) facts() [][2]string {
+	after := facts(p.Result)
+	if p.Before == nil {
+		return after
+	}
+	var all [][2]string
+	for i, before := range facts(p.Before) { // of the same names
+		if before == after[i] {
+			all = append(all, before)
+			continue
+		}
+		all = append(all, [2]string{before[0] + ", before", before[1]}, [2]string{after[i][0] + ", after", after[i][1]})
+	}
+	return all
+}
+
 type view struct {
 	*Page
 	CSS      template.CSS
@@ -138,7 +180,7 @@ type entryView struct {
 }
 
 func (p *Page) view() *view {
-	v := &view{Page: p, CSS: template.CSS(chart.CSS + pageCSS), Checks: Trust(p.Result), Facts: facts(p.Result)}
+	v := &view{Page: p, CSS: template.CSS(chart.CSS + pageCSS), Checks: p.checks(), Facts: p.facts()}
 	for _, s := range p.sections() {
 		sv := sectionView{Section: s}
 		for _, t := range s.Tables {

@@ -241,6 +241,22 @@ func TestAForestIsNotAsWideAsItsWidestInterval(t *testing.T) {
 	}
 }
 
+// TestADiffSaysHowBothSidesWereMeasured: and why either cannot be trusted.
+func TestADiffSaysHowBothSidesWereMeasured(t *testing.T) {
+	a, b := testResult(), testResult()
+	a.Command, b.Command = []string{"kvbench", "old"}, []string{"kvbench", "new"}
+	a.Cells[0].Runs[0].Unverified = true
+	html := Diff(a, b, [2]string{"a", "b"}, mustCompare(t, a, b)).HTML()
+	for _, says := range []string{
+		"Before: The answers of 1 run were not checked.", "After: Every answer was checked",
+		"<dt>command, before</dt><dd>kvbench old</dd>", "<dt>command, after</dt><dd>kvbench new</dd>",
+	} {
+		assert.Contains(t, html, says)
+	}
+	assert.Equal(t, 1, strings.Count(html, "<dt>compiler"), "what is the same stands once")
+	assert.Equal(t, 1, strings.Count(html, "At least 3 runs"))
+}
+
 // TestADiffNamesCellsByWhatTellsThemApart: the tables would not fit the page otherwise.
 func TestADiffNamesCellsByWhatTellsThemApart(t *testing.T) {
 	cell := func(batch string) *results.Cell {
@@ -252,7 +268,9 @@ func TestADiffNamesCellsByWhatTellsThemApart(t *testing.T) {
 
 	one := &results.Result{Cells: []*results.Cell{cell("none")}}
 	assert.Equal(t, map[string]string{"store disk, batch none": ""}, shortNames(one, one))
-	assert.Contains(t, Diff(one, one, [2]string{"a", "b"}, mustCompare(t, one, one)).HTML(), "<td>store disk, batch none</td>")
+	html := Diff(one, one, [2]string{"a", "b"}, mustCompare(t, one, one)).HTML()
+	assert.Contains(t, html, "<p>store disk, batch none</p>")
+	assert.Contains(t, html, "<tr><td>operations/s</td><td>no difference</td>", "a single cell has no name in tables, and the verdict is not cut off")
 	assert.Empty(t, shortNames(&results.Result{}, &results.Result{}))
 }
 
