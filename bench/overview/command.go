@@ -73,10 +73,12 @@ func (o *options) validate() error {
 
 // compare runs all steps and writes the report. What was measured is reported also after an
 // error, and when a signal ends the run.
-func (o *options) compare(ctx context.Context, stdout, stderr io.Writer) error {
-	if err := results.Prepare(o.report); err != nil {
+func (o *options) compare(ctx context.Context, stdout, stderr io.Writer) (err error) {
+	held, err := results.Prepare(o.report)
+	if err != nil {
 		return err
 	}
+	defer func() { err = errors.Join(err, held.Close()) }()
 	r := &results.Result{
 		Version: results.Version, Program: "bench", Experiment: "peers", Command: os.Args, Scale: o.scale,
 		Began: time.Now().UTC().Format(time.RFC3339), Environment: benchreport.Environment(o.dir, commit),
@@ -94,7 +96,7 @@ func (o *options) compare(ctx context.Context, stdout, stderr io.Writer) error {
 	}
 	page := newPage(r)
 	benchreport.PrintEnvironment(stdout, o.dir, commit)
-	err := errors.Join(failed, benchreport.PrintPage(stdout, page), results.Write(o.report, r, page.Files()))
+	err = errors.Join(failed, benchreport.PrintPage(stdout, page), results.Write(o.report, r, page.Files()))
 	fmt.Fprintf(stderr, "report: %s\n", filepath.Join(o.report, results.ReportFile))
 	return err
 }

@@ -156,9 +156,11 @@ func (o *options) load(round uint64) *load {
 // compare fills the stores, measures them, prints the figures and writes the report. What
 // was measured is written also after an error, and when a signal ends the run.
 func (o *options) compare(ctx context.Context, stdout, stderr io.Writer) (err error) {
-	if err := results.Prepare(o.report); err != nil {
+	locked, err := results.Prepare(o.report)
+	if err != nil {
 		return err
 	}
+	defer func() { err = errors.Join(err, locked.Close()) }()
 	if err := disk.Enough(o.dir, 4*bytesPerRow*int64(o.scaledRows())); err != nil {
 		return err
 	}

@@ -28,10 +28,11 @@ func (o *experimentOptions) action(build func() (*experiment.Experiment, error),
 		if err != nil {
 			return err
 		}
-		if err := results.Prepare(o.report); err != nil {
+		held, err := results.Prepare(o.report)
+		if err != nil {
 			return failed(err)
 		}
-		return failed(run(c, e, open))
+		return failed(errors.Join(run(c, e, open), held.Close()))
 	}
 }
 
@@ -50,30 +51,20 @@ func (o *experimentOptions) runOn(c *cobra.Command, e *experiment.Experiment, li
 	}
 	result, err := e.Run(c.Context(), experiment.Options{
 		Runs: o.runs, Scale: o.scale, Command: os.Args, Environment: environment,
-		Open: open, Progress: live.experiment,
+		Open: open, Progress: live.experiment, Save: newSaver(c, o.report, e.Report),
 	})
 	live.end()
-	if c.Context().Err() != nil && errors.Is(err, c.Context().Err()) {
-		err = nil // ended by a signal: report what was measured
-	}
 	if !anyRun(result) {
 		return result, err
+	}
+	if c.Context().Err() != nil && errors.Is(err, c.Context().Err()) {
+		err = nil // ended by a signal: report what was measured
 	}
 	page := e.Report(result)
 	return result, errors.Join(err, experiment.WriteTables(c.OutOrStdout(), page), printLead(c, page), writeReport(c, o.report, result, page))
 }
 
-func anyRun(r *results.Result) bool {
-	if r == nil {
-		return false
-	}
-	for _, c := range r.Cells {
-		if len(c.Runs) > 0 {
-			return true
-		}
-	}
-	return false
-}
+func anyRun(r *results.Result) bool { return r != nil && r.Measured() > 0 }
 
 func printLead(c *cobra.Command, page *report.Page) error {
 	_, err := fmt.Fprintf(c.OutOrStdout(), "%s\n", page.Lead)

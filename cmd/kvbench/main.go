@@ -1,8 +1,9 @@
 // Command kvbench puts a measured and verified load on kvd: on its engine inside
 // this process, or on a server over the network.
 //
-// Exit codes: 0 the run ended, also if by a signal; 1 it failed, or an answer
-// was wrong; 2 a run missed an objective of --slo; 64 it was called the wrong way.
+// Exit codes: 0 the run ended, also if by a signal after something was measured;
+// 1 it failed, or an answer was wrong; 2 a run missed an objective of --slo; 64 it
+// was called the wrong way.
 package main
 
 import (

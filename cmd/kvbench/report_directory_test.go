@@ -3,10 +3,14 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -54,6 +58,132 @@ func TestAnExperimentEndedByASignalReportsWhatItMeasured(t *testing.T) {
 		require.NoError(t, err)
 		assert.Contains(t, string(page), "interrupted", command)
 	}
+}
+
+// TestWhatWasMeasuredIsSavedWhileItGoesOn: for a process that is killed. The page says that runs
+// are missing.
+func TestWhatWasMeasuredIsSavedWhileItGoesOn(t *testing.T) {
+	for _, command := range []string{
+		"run --threads 1 --keys 20 --value-size 100 --runs 3 --duration 45s",
+		"partitions --scale 0.001 --mixes PUT_HEAVY --partitions 1 --threads 1,2,3 --runs 1 --duration 45s",
+		"ycsb --workload C --threads 1,2,3 --scale 0.001 --memory 64MiB --duration 45s",
+		"sweep --rps 1,2,3 --threads 1 --keys 20 --value-size 100 --duration 45s",
+	} {
+		t.Run(strings.Fields(command)[0], func(t *testing.T) {
+			dir := t.TempDir()
+			t.Chdir(t.TempDir())
+			synctest.Test(t, func(t *testing.T) {
+				target := &memoryTarget{values: make(map[string][]byte), takes: time.Second}
+				missing, whole := 0, 0
+				var mu sync.Mutex
+				target.onWork = func() {
+					mu.Lock()
+					defer mu.Unlock()
+					r, err := results.Read(dir)
+					if err != nil {
+						missing++
+						assert.ErrorIs(t, err, os.ErrNotExist)
+						return
+					}
+					whole++
+					assert.Less(t, r.Measured(), 3)
+					assert.Positive(t, r.Measured())
+					if r.Experiment != "sweep" { // which does not know its loads
+						assert.Equal(t, 3, r.Planned)
+					}
+				}
+				var stdout, stderr bytes.Buffer
+				code := execute(t.Context(), append(strings.Fields(command), "--report", dir), &stdout, &stderr,
+					func(*targetOptions) (workload.Target, targetInfo, error) { return target, targetInfo{}, nil })
+				require.Equal(t, exitOK, code, stderr.String())
+				assert.Positive(t, missing)
+				assert.Positive(t, whole)
+				r, err := results.Read(dir)
+				require.NoError(t, err)
+				assert.Equal(t, 3, r.Measured())
+			})
+		})
+	}
+}
+
+// TestADirectoryThatCannotBeSavedToDoesNotEndAnExperiment: it says so, and the report is written
+// at the end if it then can be.
+func TestADirectoryThatCannotBeSavedToDoesNotEndAnExperiment(t *testing.T) {
+	dir := t.TempDir()
+	blocked := filepath.Join(dir, results.SeriesFile)
+	require.NoError(t, os.MkdirAll(filepath.Join(blocked, "full"), 0o755))
+	t.Chdir(t.TempDir())
+	synctest.Test(t, func(t *testing.T) {
+		opened := 0
+		var stdout, stderr bytes.Buffer
+		code := execute(t.Context(), strings.Fields("run --threads 1 --keys 1000 --value-size 100 --runs 3 --duration 65s --report "+dir), &stdout, &stderr,
+			func(*targetOptions) (workload.Target, targetInfo, error) {
+				if opened++; opened == 3 {
+					require.NoError(t, os.RemoveAll(blocked))
+				}
+				return &memoryTarget{values: make(map[string][]byte), takes: time.Second}, targetInfo{}, nil
+			})
+		require.Equal(t, exitOK, code, stderr.String())
+		assert.Contains(t, stderr.String(), "what was measured so far is not saved")
+	})
+	r, err := results.Read(dir)
+	require.NoError(t, err)
+	assert.Equal(t, 3, r.Measured())
+}
+
+// TestARunThatFailsLeavesThoseBefore: in the report, which names the error.
+func TestARunThatFailsLeavesThoseBefore(t *testing.T) {
+	dir := t.TempDir()
+	t.Chdir(t.TempDir())
+	synctest.Test(t, func(t *testing.T) {
+		opened := 0
+		var stdout, stderr bytes.Buffer
+		code := execute(t.Context(), strings.Fields("run --threads 1 --keys 1000 --value-size 100 --runs 3 --duration 3s --report "+dir), &stdout, &stderr,
+			func(*targetOptions) (workload.Target, targetInfo, error) {
+				opened++
+				target := &memoryTarget{values: make(map[string][]byte), takes: time.Millisecond}
+				if opened == 2 {
+					target.onPut = func(n int) error {
+						if n > 50 {
+							return errors.New("the server is gone")
+						}
+						return nil
+					}
+				}
+				return target, targetInfo{}, nil
+			})
+		assert.Equal(t, exitError, code)
+		assert.Contains(t, stderr.String(), "the server is gone")
+		assert.Equal(t, 2, opened)
+	})
+	r, err := results.Read(dir)
+	require.NoError(t, err)
+	require.Equal(t, 2, r.Measured())
+	assert.Empty(t, r.Cells[0].Runs[0].Error)
+	assert.Contains(t, r.Cells[0].Runs[1].Error, "the server is gone")
+	page, err := os.ReadFile(filepath.Join(dir, results.ReportFile))
+	require.NoError(t, err)
+	assert.Contains(t, string(page), "Only 2 of 3 runs were measured")
+	assert.Contains(t, string(page), "its figures mean nothing")
+}
+
+// TestAnInterruptedRunMeetsNoObjective: of what was not measured nothing is known.
+func TestAnInterruptedRunMeetsNoObjective(t *testing.T) {
+	t.Chdir(t.TempDir())
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+		defer cancel()
+		r := runCommand(t, ctx, func(m *memoryTarget) { m.takes = time.Millisecond }, strings.Fields("run --threads 1 --keys 1000 --value-size 100 --duration 5s --slo p99<1s")...)
+		assert.Equal(t, exitError, r.code)
+		assert.Contains(t, r.stdout, "interrupted, all answers right")
+		assert.Contains(t, r.stderr, "the objectives of --slo are not judged")
+
+		ctx, cancel = context.WithTimeout(t.Context(), 2*time.Second)
+		defer cancel()
+		r = runCommand(t, ctx, func(m *memoryTarget) { m.takes = time.Second }, strings.Fields("run --threads 1 --keys 1000 --value-size 100 --preload 1000")...)
+		assert.Equal(t, exitError, r.code)
+		assert.Contains(t, r.stderr, "ended by a signal before anything was measured")
+	})
 }
 
 func TestAScaleMustBeANumber(t *testing.T) {

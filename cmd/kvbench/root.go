@@ -46,8 +46,9 @@ func newRootCommand(open opener) *cobra.Command {
 		Short: "Benchmark kvd, embedded or over the network, and check every answer",
 		Long: `Benchmark kvd, embedded or over the network, and check every answer.
 
-Exit codes: 0 the command ended, also if by a signal; 1 it failed, or an answer was wrong;
-2 a run missed an objective of --slo; 64 the command line is wrong.`,
+Exit codes: 0 the command ended, also if by a signal after something was measured; 1 it
+failed, or an answer was wrong; 2 a run missed an objective of --slo; 64 the command line is
+wrong. A process that is killed leaves its report as of the last minute, if it has one.`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
@@ -84,6 +85,9 @@ func execute(ctx context.Context, args []string, stdout, stderr io.Writer, open 
 	}
 	var failure *failure
 	if errors.As(err, &failure) {
+		if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
+			err = fmt.Errorf("ended by a signal before anything was measured: %w", err)
+		}
 		_, _ = fmt.Fprintf(stderr, "kvbench: %v\n", err) // an error of stderr cannot be reported
 		if errors.Is(err, errMissed) {
 			return exitSLO

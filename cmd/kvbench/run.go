@@ -50,36 +50,52 @@ report.html, a self-contained page with charts.`,
 	return c
 }
 
-// benchmark does the runs, prints each, and writes the report.
+// benchmark does the runs, prints each, and writes the report, also after an error.
 func benchmark(c *cobra.Command, o *options, open opener) error {
-	if o.report != "" {
-		if err := results.Prepare(o.report); err != nil {
-			return err
-		}
-	}
 	result := &results.Result{
 		Version: results.Version, Experiment: c.Name(), Command: os.Args, Scale: 1,
-		Began: time.Now().UTC().Format(time.RFC3339),
+		Began: time.Now().UTC().Format(time.RFC3339), Planned: o.runs,
+		Cells: []*results.Cell{{Params: o.params()}},
 	}
-	cell := &results.Cell{Params: o.params()}
-	result.Cells = []*results.Cell{cell}
-	for ; len(cell.Runs) < o.runs; o.config.Seed++ { // so that runs draw other operations
+	if o.report == "" {
+		return o.measure(c, result, open, func(*results.Result) {})
+	}
+	held, err := results.Prepare(o.report)
+	if err != nil {
+		return err
+	}
+	err = o.measure(c, result, open, newSaver(c, o.report, runPage))
+	if anyRun(result) {
+		err = errors.Join(err, writeReport(c, o.report, result, runPage(result)))
+	}
+	return errors.Join(err, held.Close())
+}
+
+// measure does the runs, and judges them by the objectives.
+func (o *options) measure(c *cobra.Command, result *results.Result, open opener, save func(*results.Result)) error {
+	cell := result.Cells[0]
+	for n := range o.runs {
+		if n > 0 {
+			save(result)
+			o.config.Seed++ // so that runs draw other operations
+		}
 		target := o.targetOptions // each run without --data has a directory of its own
 		summary, info, err := runOnce(c, o, &target, open, cell)
+		if summary != nil {
+			result.Environment = summary.Environment
+			cell.Workload, cell.Target = summary.Workload, info
+		}
 		if err != nil {
 			return err
 		}
-		result.Environment = summary.Environment
-		cell.Workload, cell.Target = summary.Workload, info
 		if c.Context().Err() != nil {
-			break
+			if len(o.objectives) > 0 {
+				return errors.New("interrupted, so the objectives of --slo are not judged")
+			}
+			return nil
 		}
 	}
-	var err error
-	if o.report != "" {
-		err = writeReport(c, o.report, result, runPage(result))
-	}
-	return errors.Join(err, judge(c, o.objectives, cell.Runs))
+	return judge(c, o.objectives, cell.Runs)
 }
 
 // judge prints which objectives the runs met; it returns an error if they missed any.

@@ -37,6 +37,7 @@ type memoryTarget struct {
 	values  map[string][]byte
 	puts    int
 	onPut   func(n int) error
+	onWork  func() // before each operation
 	garbled bool
 	closed  bool
 	takes   time.Duration // each operation
@@ -45,6 +46,9 @@ type memoryTarget struct {
 
 // work is what an operation spends its time on.
 func (m *memoryTarget) work(key []byte) {
+	if m.onWork != nil {
+		m.onWork()
+	}
 	takes := m.takes
 	if m.jitter > 0 {
 		h := fnv.New64a()

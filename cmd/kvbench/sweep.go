@@ -87,32 +87,41 @@ func (o *sweepOptions) resolve(c *cobra.Command) (err error) {
 	return o.options.resolve(c)
 }
 
-func (o *sweepOptions) run(c *cobra.Command, open opener) error {
-	if err := results.Prepare(o.report); err != nil {
+func (o *sweepOptions) run(c *cobra.Command, open opener) (err error) {
+	held, err := results.Prepare(o.report)
+	if err != nil {
 		return err
 	}
+	defer func() { err = errors.Join(err, held.Close()) }()
 	result := &results.Result{
 		Version: results.Version, Experiment: c.Name(), Command: os.Args, Scale: 1, Objectives: o.slo,
 		Began: time.Now().UTC().Format(time.RFC3339),
 	}
-	err := withTarget(c.Context(), &o.targetOptions, open, func(target workload.Target, info *targetInfo, lines *lineReport) error {
+	save := newSaver(c, o.report, experiment.SweepPage)
+	err = withTarget(c.Context(), &o.targetOptions, open, func(target workload.Target, info *targetInfo, lines *lineReport) error {
 		var err error
 		if result.Environment, err = readEnvironment(o.data); err != nil {
 			return err
 		}
 		o.sweep.Runs, o.sweep.Params = o.runs, o.params()
 		m := &sweepMeasurement{o: o, command: c, target: target, info: info, lines: lines}
-		o.sweep.Measure = m.measure
+		o.sweep.Measure = func(ctx context.Context, rate uint64, cell *results.Cell) (*results.Run, error) {
+			if anyRun(result) {
+				save(result)
+			}
+			return m.measure(ctx, rate, cell)
+		}
 		if err := m.preload(); err != nil {
 			return err
 		}
 		return o.sweep.Run(c.Context(), result)
 	})
-	if c.Context().Err() != nil {
-		err = nil // ended by a signal: report what was measured
-	}
 	if !anyRun(result) {
 		return err
+	}
+	if c.Context().Err() != nil {
+		err = nil // ended by a signal: report what was measured
+		result.Planned = max(result.Planned, result.Measured()+1)
 	}
 	page := experiment.SweepPage(result)
 	return errors.Join(err, experiment.WriteTables(c.OutOrStdout(), page), printLead(c, page), writeReport(c, o.report, result, page))

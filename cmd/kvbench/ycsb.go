@@ -165,9 +165,11 @@ const coreMemtables = 128 << 20
 // measure runs all workloads on all stores, and writes the report. What was measured is
 // written also after an error.
 func (o *coreOptions) measure(c *cobra.Command, open opener) (err error) {
-	if err := results.Prepare(o.report); err != nil {
+	held, err := results.Prepare(o.report)
+	if err != nil {
 		return err
 	}
+	defer func() { err = errors.Join(err, held.Close()) }()
 	environment, err := readEnvironment(".")
 	if err != nil {
 		return err
@@ -183,6 +185,8 @@ func (o *coreOptions) measure(c *cobra.Command, open opener) (err error) {
 			}
 		}
 	}
+	result.Planned = o.runs * len(result.Cells)
+	save := newSaver(c, o.report, experiment.YCSB().Report)
 	for run := 0; run < o.runs && err == nil && c.Context().Err() == nil; run++ {
 		sizes := slices.Clone(o.sizes)
 		if run%2 == 1 { // so that a machine that becomes slower favours none
@@ -192,7 +196,7 @@ func (o *coreOptions) measure(c *cobra.Command, open opener) (err error) {
 			once := o.trialOptions // a new store each time
 			once.records.Seed += uint64(run)
 			once.cacheBytes = max(int64(o.scale*float64(sizes[i])), min(int64(sizes[i]), 1))
-			err = runTrials(c, &once, open, func(t *trials) error { return o.run(t, result, o.cacheName(sizes[i])) }, printCores)
+			err = runTrials(c, &once, open, func(t *trials) error { return o.run(t, result, o.cacheName(sizes[i]), save) }, printCores)
 		}
 	}
 	if !anyRun(result) {
@@ -210,10 +214,13 @@ func (o *coreOptions) cacheName(size byteSize) string {
 	return size.String()
 }
 
-// run measures all workloads on one store.
-func (o *coreOptions) run(t *trials, result *results.Result, cache string) error {
+// run measures all workloads on one store, and calls save before each but the first one.
+func (o *coreOptions) run(t *trials, result *results.Result, cache string, save func(*results.Result)) error {
 	for _, core := range o.cores {
 		for _, threads := range o.threads {
+			if anyRun(result) {
+				save(result)
+			}
 			label := trialLabel{Benchmark: "ycsb", Workload: core.Name, Threads: threads}
 			observer, collector := t.observer(label), results.NewCollector(workload.CoreOperations())
 			collector.State = stateOf(t.target)

@@ -76,6 +76,9 @@ type Options struct {
 	Open func(Setup) (Store, error)
 	// Environment describes the machine.
 	Environment loadgen.Environment
+	// Save is called before each run but the first one, with what was measured until then,
+	// so that a process that is killed later leaves that. It may be nil.
+	Save func(*results.Result)
 	// Progress gets a line for each run, and one each second while it goes on.
 	Progress func(Progress)
 }
@@ -96,6 +99,7 @@ func (e *Experiment) Run(ctx context.Context, o Options) (*results.Result, error
 	r := &results.Result{
 		Version: results.Version, Experiment: e.Name, Command: o.Command, Scale: o.Scale,
 		Began: time.Now().UTC().Format(time.RFC3339), Environment: o.Environment,
+		Planned: o.Runs * len(e.Cells),
 	}
 	for i := range e.Cells {
 		r.Cells = append(r.Cells, &results.Cell{Params: e.Cells[i].Params})

@@ -33,6 +33,9 @@ func (r *Round) Measure(ctx context.Context, cell int, operations []string, do f
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
+	if save := r.Options.Save; save != nil && r.measured > 0 {
+		save(r.result)
+	}
 	p := r.progress(cell)
 	r.Options.Progress(p)
 	collector := results.NewCollector(operations)

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"os"
 	"path/filepath"
@@ -14,6 +15,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/kvd-db/kvd/internal/vfs"
 )
 
 // Names of the files of a directory.
@@ -26,29 +29,43 @@ const (
 )
 
 // Prepare makes the directory if need be, and finds out whether files can be written there:
-// before a measurement of hours, rather than after it.
-func Prepare(dir string) error {
+// before a measurement of hours, rather than after it. It locks the directory until the
+// returned Closer is closed or the process ends, so that no two measurements write there.
+func Prepare(dir string) (io.Closer, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return fmt.Errorf("results: the report cannot be written: %w", err)
+		return nil, fmt.Errorf("results: the report cannot be written: %w", err)
 	}
+	held, err := vfs.OS.LockExisting(dir, false)
+	switch {
+	case errors.Is(err, vfs.ErrLocked):
+		return nil, fmt.Errorf("results: another measurement writes its report to %s: wait for it, or name another directory: %w", dir, err)
+	case errors.Is(err, errors.ErrUnsupported):
+		held = io.NopCloser(nil)
+	case err != nil:
+		return nil, fmt.Errorf("results: the report cannot be written: %w", err)
+	}
+	if err := probe(dir); err != nil {
+		return nil, errors.Join(fmt.Errorf("results: the report cannot be written: %w", err), held.Close())
+	}
+	return held, nil
+}
+
+// probe writes a file and removes it.
+func probe(dir string) error {
 	f, err := os.CreateTemp(dir, "kvbench-probe-")
 	if err != nil {
-		return fmt.Errorf("results: the report cannot be written: %w", err)
+		return err
 	}
-	if err := errors.Join(f.Close(), os.Remove(f.Name())); err != nil {
-		return fmt.Errorf("results: the report cannot be written: %w", err)
-	}
-	return nil
+	_, err = f.Write(make([]byte, 4096)) // of a full disk, a file can be made
+	return errors.Join(err, f.Close(), os.Remove(f.Name()))
 }
 
 // Write writes the directory of a result that was just measured, which is made if need be.
 // page has the files of its page by their names, ReportFile among them. Write replaces files
 // of the same names, removes those that an earlier result left, which it knows by their
-// names, and leaves others alone.
+// names, and leaves others alone. If a file cannot be written, for example as the disk is
+// full, all files of an earlier result are still there and unchanged.
 func Write(dir string, r *Result, page map[string][]byte) error {
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return fmt.Errorf("results: %w", err)
-	}
 	result, err := r.marshal()
 	if err != nil {
 		return fmt.Errorf("results: %w", err)
@@ -81,24 +98,46 @@ var (
 	ofFigures = regexp.MustCompile(`^figure-[0-9]{2,}-[a-z0-9-]+\.svg$`)
 )
 
-// replace writes files, and removes others whose names match.
+// unfinished ends the names of files that are not written to their end. A process that was
+// killed may leave some.
+const unfinished = ".kvbench-unfinished"
+
+var ofUnfinished = regexp.MustCompile(regexp.QuoteMeta(unfinished) + "$")
+
+// replace writes files, and removes others whose names match. No file is replaced before all
+// are written, and result.json is replaced last.
 func replace(dir string, files map[string][]byte, stale ...*regexp.Regexp) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return fmt.Errorf("results: %w", err)
+	}
+	names := slices.Sorted(maps.Keys(files))
+	if i := slices.Index(names, ResultFile); i >= 0 {
+		names = append(slices.Delete(names, i, i+1), ResultFile)
+	}
+	for i, name := range names {
+		if err := os.WriteFile(filepath.Join(dir, name+unfinished), files[name], 0o644); err != nil {
+			for _, name := range names[:i+1] {
+				_ = os.Remove(filepath.Join(dir, name+unfinished)) // the next result replaces it
+			}
+			return fmt.Errorf("results: the report cannot be written, and what was in %s is unchanged: %w", dir, err)
+		}
+	}
+	for _, name := range names {
+		if err := os.Rename(filepath.Join(dir, name+unfinished), filepath.Join(dir, name)); err != nil {
+			return fmt.Errorf("results: %w", err)
+		}
+	}
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return fmt.Errorf("results: %w", err)
 	}
 	for _, e := range entries {
 		_, again := files[e.Name()]
-		if again || !slices.ContainsFunc(stale, func(x *regexp.Regexp) bool { return x.MatchString(e.Name()) }) {
+		if again || !slices.ContainsFunc(append(stale, ofUnfinished), func(x *regexp.Regexp) bool { return x.MatchString(e.Name()) }) {
 			continue
 		}
 		if err := os.Remove(filepath.Join(dir, e.Name())); err != nil {
 			return fmt.Errorf("results: remove what an earlier result left: %w", err)
-		}
-	}
-	for name, data := range files {
-		if err := os.WriteFile(filepath.Join(dir, name), data, 0o644); err != nil {
-			return fmt.Errorf("results: %w", err)
 		}
 	}
 	return nil

@@ -54,6 +54,7 @@ func (r *Result) join(other *Result) error {
 	case r.Scale != other.Scale:
 		return fmt.Errorf("scales %v and %v", r.Scale, other.Scale)
 	}
+	r.Planned += other.Planned
 	for _, c := range other.Cells {
 		into := r.Cell(c.Params)
 		if into == nil {

@@ -24,7 +24,17 @@ type Result struct {
 	Objectives  string              `json:"objectives,omitempty"` // of --slo
 	Source      string              `json:"source,omitempty"`     // of `kvbench source`, if it was measured for one
 	Environment loadgen.Environment `json:"environment"`
+	Planned     int                 `json:"planned,omitempty"` // runs of all cells, if the experiment ends as it should; 0: not known
 	Cells       []*Cell             `json:"cells"`
+}
+
+// Measured returns the number of runs of all cells.
+func (r *Result) Measured() int {
+	n := 0
+	for _, c := range r.Cells {
+		n += len(c.Runs)
+	}
+	return n
 }
 
 // Cell returns the cell with these parameters; nil if there is none.

@@ -18,6 +18,7 @@ import (
 
 	"github.com/kvd-db/kvd/internal/histogram"
 	"github.com/kvd-db/kvd/internal/loadgen"
+	"github.com/kvd-db/kvd/internal/vfs"
 )
 
 var update = flag.Bool("update", false, "write the golden directory")
@@ -147,6 +148,57 @@ func TestNothingIsLeftOfAnEarlierResult(t *testing.T) {
 
 	require.NoError(t, os.MkdirAll(filepath.Join(dir, "009-get.hgrm", "full"), 0o755))
 	assert.ErrorContains(t, Write(dir, r, page), "remove what an earlier result left")
+}
+
+// TestAnEarlierResultSurvivesWhatCannotBeWritten: a file that cannot be written stands for a
+// full disk.
+func TestAnEarlierResultSurvivesWhatCannotBeWritten(t *testing.T) {
+	dir := t.TempDir()
+	r := measured(t)
+	require.NoError(t, Write(dir, r, page))
+	before := names(t, dir)
+	blocked := filepath.Join(dir, SeriesFile+unfinished)
+	require.NoError(t, os.MkdirAll(filepath.Join(blocked, "full"), 0o755))
+
+	r.Began = "2027-01-02T03:04:05Z"
+	for _, write := range []func() error{
+		func() error { return Write(dir, r, page) },
+		func() error { return Redraw(dir, map[string][]byte{SeriesFile: nil, ReportFile: nil}) },
+	} {
+		err := write()
+		require.ErrorContains(t, err, "what was in "+dir+" is unchanged")
+		assert.Equal(t, append(before, filepath.Base(blocked)), names(t, dir))
+		back, err := Read(dir)
+		require.NoError(t, err)
+		assert.Equal(t, "2026-01-02T03:04:05Z", back.Began)
+		html, err := os.ReadFile(filepath.Join(dir, ReportFile))
+		require.NoError(t, err)
+		assert.Equal(t, page[ReportFile], html)
+	}
+
+	require.NoError(t, os.RemoveAll(blocked))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "figure-09-x.svg"+unfinished), nil, 0o644)) // by a process that was killed
+	require.NoError(t, Write(dir, r, page))
+	assert.Equal(t, before, names(t, dir))
+}
+
+func TestOneMeasurementWritesToADirectory(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "new", "report")
+	held, err := Prepare(dir)
+	require.NoError(t, err)
+	_, err = Prepare(dir)
+	require.ErrorIs(t, err, vfs.ErrLocked)
+	require.ErrorContains(t, err, "another measurement writes its report to "+dir)
+	require.NoError(t, held.Close())
+	held, err = Prepare(dir)
+	require.NoError(t, err)
+	require.NoError(t, held.Close())
+	assert.Empty(t, names(t, dir))
+
+	file := filepath.Join(dir, "file")
+	require.NoError(t, os.WriteFile(file, nil, 0o644))
+	_, err = Prepare(file)
+	require.ErrorContains(t, err, "the report cannot be written")
 }
 
 func names(t *testing.T, dir string) []string {
