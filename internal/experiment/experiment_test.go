@@ -16,7 +16,9 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"github.com/kvd-db/kvd/internal/chart"
 	"github.com/kvd-db/kvd/internal/loadgen"
+	"github.com/kvd-db/kvd/internal/report"
 	"github.com/kvd-db/kvd/internal/results"
 	"github.com/kvd-db/kvd/internal/workload"
 )
@@ -119,7 +121,7 @@ func TestPartitionsAreMeasuredInTurnsAndDrawn(t *testing.T) {
 		assert.Equal(t, 4, threads)
 		assert.InDelta(t, 4000, rate, 40)
 		html := page.HTML()
-		for _, says := range []string{"PUT_HEAVY: threads", "Throughput against final size", "around its slowest second", "(36.9)", "scaled by 0.1",
+		for _, says := range []string{"PUT_HEAVY: threads", "Throughput against final size", "The runs here are too short to compare that.", "(36.9)", "scaled by 0.1",
 			"PUT_HEAVY: partitions", "ideal, up to 4 processors", "% of ideal)", "PUT_HEAVY, 4 partitions, 4 threads"} {
 			assert.Contains(t, html, says)
 		}
@@ -127,6 +129,45 @@ func TestPartitionsAreMeasuredInTurnsAndDrawn(t *testing.T) {
 		require.NoError(t, WriteTables(&text, page))
 		assert.Regexp(t, `GET_HEAVY +(99\d|1k|1\.0\d?k) \(4\) +(4k|3\.99k|4\.0\d?k) \(4\), \+(299|300|301) %`, text.String())
 	})
+}
+
+// TestTheSlowestSecondOfAShortRunSaysNothing: a longer one has it, and a figure of its
+// surroundings.
+func TestTheSlowestSecondOfAShortRunSaysNothing(t *testing.T) {
+	section := func(seconds int) report.Section {
+		run := &results.Run{Trial: &loadgen.Trial{Seconds: float64(seconds), OpsPerSecond: 100}}
+		for n := range seconds {
+			rate := 100.0
+			if n == 1 {
+				rate = 25
+			}
+			run.Series = append(run.Series, results.Second{At: float64(n + 1), OpsPerSecond: rate})
+		}
+		cell := &results.Cell{Params: []results.Param{{Name: paramMix, Value: "PUT_HEAVY"}, {Name: paramPartitions, Value: "16"}, {Name: paramThreads, Value: "32"}}, Runs: []*results.Run{run}}
+		return newGrid(&results.Result{Cells: []*results.Cell{cell}}).slowest()
+	}
+	short := section(4)
+	assert.Contains(t, short.Text[0], "too short")
+	assert.Len(t, short.Figures, 2)
+	long := section(10)
+	assert.Contains(t, long.Text[0], "did 25 % of its run's median")
+	require.Len(t, long.Figures, 3)
+	assert.Equal(t, "The same, around its slowest second", long.Figures[1].Title)
+}
+
+// TestTheIdealBendsAtTheNumberOfProcessors: also if no store has as many partitions.
+func TestTheIdealBendsAtTheNumberOfProcessors(t *testing.T) {
+	r := &results.Result{Environment: loadgen.Environment{GOMAXPROCS: 2}}
+	for _, partitions := range []string{"1", "4"} {
+		r.Cells = append(r.Cells, &results.Cell{
+			Params: []results.Param{{Name: paramMix, Value: "BALANCED"}, {Name: paramPartitions, Value: partitions}, {Name: paramThreads, Value: "1"}},
+			Runs:   []*results.Run{{Trial: &loadgen.Trial{OpsPerSecond: 100}}},
+		})
+	}
+	marks := newGrid(r).gain("BALANCED").Panels[0].Marks
+	ideal := marks[len(marks)-1].(*chart.Reference)
+	assert.Equal(t, []float64{1, 2, 4}, ideal.X)
+	assert.Equal(t, []float64{100, 200, 200}, ideal.Y)
 }
 
 // TestAResultIsDrawnWithoutItsRun: what the sections need is in the file.

@@ -261,8 +261,12 @@ func (g *grid) gain(mix string) *chart.Figure {
 		}
 		panel.Marks = append(panel.Marks, line)
 		if i == len(g.threads)-1 && len(line.X) > 1 {
-			reference := &chart.Reference{Name: fmt.Sprintf("ideal, up to %s", report.Plural(g.processors(), "processor")), X: line.X}
-			for _, n := range line.X {
+			reference := &chart.Reference{Name: fmt.Sprintf("ideal, up to %s", report.Plural(g.processors(), "processor")), X: slices.Clone(line.X)}
+			if bend := float64(g.processors()); bend > line.X[0] && bend < line.X[len(line.X)-1] && !slices.Contains(line.X, bend) {
+				reference.X = append(reference.X, bend)
+				slices.Sort(reference.X)
+			}
+			for _, n := range reference.X {
 				reference.Y = append(reference.Y, g.ideal(line.X[0], line.Y[0], n))
 			}
 			panel.Marks = append(panel.Marks, reference)
@@ -379,27 +383,43 @@ func (g *grid) slowest() report.Section {
 			}
 		}
 	}
-	s.Text = []string{fmt.Sprintf("In the article, puts by 32 threads on 16 partitions fell from 570 thousand operations/s to ten after nine minutes and stayed there. "+
-		"Here the slowest second of all runs did %s of its run's median (%s).", chart.Percent(least), where)}
-	s.Figures = []*chart.Figure{report.OverTime(g.result, c, run), zoomed(report.OverTime(g.result, c, run), run), report.HeatMap(g.result, c, run)}
+	text := "In the article, puts by 32 threads on 16 partitions fell from 570 thousand operations/s to ten after nine minutes and stayed there. "
+	if where == "" {
+		text += "The runs here are too short to compare that."
+	} else {
+		text += fmt.Sprintf("Here the slowest second of all runs did %s of its run's median (%s).", chart.Percent(least), where)
+	}
+	s.Text = []string{text}
+	s.Figures = []*chart.Figure{report.OverTime(g.result, c, run)}
+	if run.Seconds > leastZoom {
+		s.Figures = append(s.Figures, zoomed(report.OverTime(g.result, c, run), run))
+	}
+	s.Figures = append(s.Figures, report.HeatMap(g.result, c, run))
 	return s
 }
 
-// leastShare returns the rate of the slowest second relative to the median second; 1 for
-// runs of less than two seconds. The last second may be a part of one and does not count.
+// leastSeconds is how many whole seconds a run needs for a slowest one to mean something.
+const leastSeconds = 5
+
+// leastShare returns the rate of the slowest second relative to the median second; infinite
+// for runs that are too short. The last second may be a part of one and does not count.
 func leastShare(r *results.Run) float64 {
 	var rates []float64
 	for i := range r.Series[:max(len(r.Series)-1, 0)] {
 		rates = append(rates, r.Series[i].OpsPerSecond)
 	}
-	if len(rates) == 0 {
-		return 1
+	if len(rates) < leastSeconds {
+		return math.Inf(1)
 	}
 	slices.Sort(rates)
 	return rates[0] / rates[len(rates)/2]
 }
 
-// zoomed shows the tenth of the time around the slowest second, and not less than four seconds.
+// leastZoom is how many seconds a figure shows at least that is zoomed: those before and after
+// the slowest one.
+const leastZoom = 4
+
+// zoomed shows the tenth of the time around the slowest second, and not less than leastZoom.
 func zoomed(f *chart.Figure, r *results.Run) *chart.Figure {
 	slowest := 0
 	for i := range r.Series {
@@ -410,7 +430,7 @@ func zoomed(f *chart.Figure, r *results.Run) *chart.Figure {
 	if len(r.Series) == 0 {
 		return f
 	}
-	width := max(r.Seconds/10, 4) // so that the seconds before and after are there
+	width := max(r.Seconds/10, leastZoom)
 	from := max(r.Series[slowest].At-width/2, 0)
 	to := min(from+width, r.Seconds)
 	f.Title, f.X.Min, f.X.Max = "The same, around its slowest second", &from, &to

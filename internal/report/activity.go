@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 
 	"github.com/kvd-db/kvd/internal/chart"
 	"github.com/kvd-db/kvd/internal/results"
@@ -37,6 +38,18 @@ func Store(run *results.Run) *Table {
 	return t
 }
 
+// stageMeanings say what happens in each of results.StageNames.
+var stageMeanings = [results.StageCount]string{
+	"until the call leaves the client, and from the answer's arrival until the caller runs",
+	"on the way, there and back",
+	"decoding, waiting to be admitted, and building the answer",
+	"until the partition takes the call",
+	"until its record is in the buffer of the log",
+	"reading, or writing to memory and waking the caller",
+	"until the operating system has the record",
+	"until the disk has it",
+}
+
 // WhereTimeGoes shows, for the calls of one operation, which stages their time went to: one
 // bar for each range of percentiles.
 func WhereTimeGoes(r *results.Result, c *results.Cell, s *results.Stages) *chart.Figure {
@@ -46,6 +59,7 @@ func WhereTimeGoes(r *results.Result, c *results.Cell, s *results.Stages) *chart
 	}
 	top := 1.0
 	bars := &chart.Bars{Stacked: true}
+	var meanings []string
 	for stage, name := range results.StageNames {
 		layer := chart.Layer{Name: name, Series: stage}
 		used := false
@@ -56,7 +70,11 @@ func WhereTimeGoes(r *results.Result, c *results.Cell, s *results.Stages) *chart
 		}
 		if used {
 			bars.Layers = append(bars.Layers, layer)
+			meanings = append(meanings, name+": "+stageMeanings[stage])
 		}
+	}
+	if len(meanings) > 0 {
+		f.Note = append(f.Note, strings.Join(meanings, "; ")+".")
 	}
 	for i, band := range s.Bands {
 		bars.X = append(bars.X, float64(i))

@@ -165,6 +165,9 @@ func OverTime(r *results.Result, c *results.Cell, run *results.Run) *chart.Figur
 	f.Panels = append(f.Panels, chart.Panel{Y: chart.Axis{Label: "operations/s"}, Marks: marks})
 	if files := filesOverTime(run); len(files.X) > 1 {
 		f.Title = "Throughput and files over time"
+		if meanings := fileMeanings(files); meanings != "" {
+			f.Note = append(f.Note, meanings)
+		}
 		f.Panels = append(f.Panels, chart.Panel{
 			Y: chart.Axis{Label: "bytes on disk", Format: chart.Bytes, Binary: true}, Height: 110, Marks: []chart.Mark{files},
 		})

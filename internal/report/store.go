@@ -3,6 +3,7 @@ package report
 import (
 	"math"
 	"slices"
+	"strings"
 
 	"github.com/kvd-db/kvd/internal/chart"
 	"github.com/kvd-db/kvd/internal/results"
@@ -10,15 +11,16 @@ import (
 
 // storeFiles are the kinds of files of a store, from the bottom of a stack to its top.
 var storeFiles = []struct {
-	name   string
-	series int
-	of     func(*results.StoreState) uint64
+	name    string
+	meaning string
+	series  int
+	of      func(*results.StoreState) uint64
 }{
-	{"base", 0, func(s *results.StoreState) uint64 { return s.Base }},
-	{"deltas", 5, func(s *results.StoreState) uint64 { return s.Deltas }},
-	{"values", 2, func(s *results.StoreState) uint64 { return s.Values - min(s.Garbage, s.Values) }},
-	{"garbage", 1, func(s *results.StoreState) uint64 { return min(s.Garbage, s.Values) }},
-	{"log", 4, func(s *results.StoreState) uint64 { return s.Log }},
+	{"base", "the oldest tables, merged", 0, func(s *results.StoreState) uint64 { return s.Base }},
+	{"deltas", "newer tables, yet to be merged", 5, func(s *results.StoreState) uint64 { return s.Deltas }},
+	{"values", "large values, apart from their keys", 2, func(s *results.StoreState) uint64 { return s.Values - min(s.Garbage, s.Values) }},
+	{"garbage", "of these, overwritten or deleted", 1, func(s *results.StoreState) uint64 { return min(s.Garbage, s.Values) }},
+	{"log", "to recover writes that are not in tables", 4, func(s *results.StoreState) uint64 { return s.Log }},
 }
 
 // filesOverTime is the bytes on disk in each second, by the kind of the file if the store told
@@ -49,6 +51,20 @@ func filesOverTime(run *results.Run) *chart.Area {
 	}
 	area.Layers = slices.DeleteFunc(kinds, func(l chart.Layer) bool { return len(l.Y) == 0 || slices.Max(l.Y) == 0 })
 	return area
+}
+
+// fileMeanings explains the kinds of files of an area; "" if they are not known.
+func fileMeanings(area *chart.Area) string {
+	var meanings []string
+	for _, kind := range storeFiles {
+		if slices.ContainsFunc(area.Layers, func(l chart.Layer) bool { return l.Name == kind.name }) {
+			meanings = append(meanings, kind.name+": "+kind.meaning)
+		}
+	}
+	if meanings == nil {
+		return ""
+	}
+	return strings.Join(meanings, "; ") + "."
 }
 
 // TreeOverTime shows whether the tree of a store reached a steady state: the bytes that
@@ -82,12 +98,11 @@ func TreeOverTime(r *results.Result, c *results.Cell, run *results.Run) *chart.F
 	if len(slowed) > 0 {
 		note = append(note, "Shaded: at the end of the second writers were slowed, as flushes or compactions lagged.")
 	}
-	return &chart.Figure{
-		Title: "The LSM tree over time", X: chart.Axis{Label: "time", Format: chart.Seconds},
-		Panels: []chart.Panel{
-			{Y: chart.Axis{Label: "ratio"}, Height: 110, Marks: append(slices.Clone(slowed), written)},
-			{Y: chart.Axis{Label: "bytes", Format: chart.Bytes, Binary: true}, Height: 90, Marks: append(slices.Clone(slowed), debt)},
-		},
-		Note: note,
+	panels := []chart.Panel{{Y: chart.Axis{Label: "ratio"}, Height: 110, Marks: append(slices.Clone(slowed), written)}}
+	if slices.Max(debt.Layers[0].Y) > 0 {
+		panels = append(panels, chart.Panel{Y: chart.Axis{Label: "bytes", Format: chart.Bytes, Binary: true}, Height: 90, Marks: append(slices.Clone(slowed), debt)})
+	} else {
+		note = append(note, "At the end of no second did anything wait to be compacted.")
 	}
+	return &chart.Figure{Title: "The LSM tree over time", X: chart.Axis{Label: "time", Format: chart.Seconds}, Panels: panels, Note: note}
 }

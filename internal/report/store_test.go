@@ -35,11 +35,29 @@ func TestWhatAStoreHeldIsDrawn(t *testing.T) {
 	assert.EqualValues(t, 3, written.Y[19])
 	assert.Contains(t, f.SVG(), "The LSM tree over time")
 	assert.NotContains(t, f.SVG(), "NaN")
+	files := OverTime(r, r.Cells[0], run)
+	assert.Equal(t, "base: the oldest tables, merged; values: large values, apart from their keys; "+
+		"garbage: of these, overwritten or deleted; log: to recover writes that are not in tables.", files.Note[1])
+
+	for i := range run.Series {
+		run.Series[i].Store.Debt = 0
+	}
+	f = TreeOverTime(r, r.Cells[0], run)
+	assert.Len(t, f.Panels, 1, "no axis of fractions of a byte")
+	assert.Contains(t, f.Note[len(f.Note)-1], "wait to be compacted")
 
 	for i := range run.Series {
 		run.Series[i].Store.Put = 0
 	}
 	assert.Nil(t, TreeOverTime(r, r.Cells[0], run), "nothing was put")
+}
+
+// TestStagesAreExplained: those that the figure has.
+func TestStagesAreExplained(t *testing.T) {
+	r := testResult()
+	stages := results.Stages{Operation: "get", Bands: []results.StageBand{{From: 0, To: 1, Count: 1, Nanos: results.StagedCall{3: 10, 5: 20}}}}
+	f := WhereTimeGoes(r, r.Cells[0], &stages)
+	assert.Equal(t, "inbox: until the partition takes the call; engine: reading, or writing to memory and waking the caller.", f.Note[len(f.Note)-1])
 }
 
 func TestTailsHaveABandOfAllRuns(t *testing.T) {
