@@ -89,7 +89,7 @@ func (b *Bench) Load(ctx context.Context, workers int, interval time.Duration, o
 	t := b.newTrial(span, coreOperations, observer)
 	for i := range workers {
 		w := b.newWorker(i, loadgen.NewTally(coreKinds, 0))
-		t.Workers = append(t.Workers, loadgen.Worker{Step: w.insert, Tally: w.tally})
+		t.Workers = append(t.Workers, loadgen.Worker{Step: w.load, Tally: w.tally})
 	}
 	result, err := t.Do(ctx)
 	if err == nil {

@@ -108,6 +108,16 @@ func (w *recordWorker) insert(ctx context.Context, intended int64) error {
 	return nil
 }
 
+// load is insert for a load, which repeats what the target refuses.
+func (w *recordWorker) load(ctx context.Context, intended int64) error {
+	id := w.insertions.begin()
+	if err := untilAccepted(ctx, w.target, func() error { return w.put(ctx, coreInsert, id, intended) }); err != nil {
+		return err
+	}
+	w.insertions.end(id)
+	return nil
+}
+
 // update replaces a whole record without reading it, which resets its changes.
 func (w *recordWorker) update(ctx context.Context, operation int, id uint64, intended int64) error {
 	w.ledger.reset(id)

@@ -72,7 +72,7 @@ func (r *run) preload(ctx context.Context, told func(done, total uint64)) error 
 		return nil
 	}
 	err := loadgen.ForEach(ctx, len(r.workers), total, told, func(ctx context.Context, worker int, id uint64) error {
-		return r.workers[worker].put(ctx, id, 0)
+		return untilAccepted(ctx, r.target, func() error { return r.workers[worker].put(ctx, id, 0) })
 	})
 	r.preloaded = total
 	return err

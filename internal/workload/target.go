@@ -32,8 +32,8 @@ type DiskUser interface {
 }
 
 // Refuser is a Target that may refuse operations because of overload, before it does
-// anything. In an open loop they are counted; in a closed loop they end the run, as any
-// error does.
+// anything. A load repeats them for a while; in an open loop they are counted; in a closed loop
+// they end the run, as any error does.
 type Refuser interface {
 	Refused(err error) bool
 }
