@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 
+	"github.com/kvd-db/kvd/internal/chart"
 	"github.com/kvd-db/kvd/internal/loadgen"
 	"github.com/kvd-db/kvd/internal/results"
 	"github.com/kvd-db/kvd/internal/workload"
@@ -84,4 +85,21 @@ func TestWhatAFurtherKeyCosts(t *testing.T) {
 	perKey, ok := newRestarts(r).furtherKey(measureHeap)
 	assert.True(t, ok)
 	assert.InDelta(t, 20, perKey, 1e-9)
+}
+
+// TestStartsAreDrawnInTheOrderOfTheLog: a line would go back otherwise.
+func TestStartsAreDrawnInTheOrderOfTheLog(t *testing.T) {
+	e := Restart{Keys: []uint64{1000}, LogBytes: []int64{0, 1 << 10, 1 << 20}, Config: workload.Config{ValueBytes: 100}}.Experiment()
+	r := &results.Result{Version: results.Version}
+	for i := range e.Cells {
+		log := []float64{500, 300, 700}[i/2]
+		r.Cells = append(r.Cells, &results.Cell{Params: e.Cells[i].Params, Runs: []*results.Run{{
+			Trial: new(loadgen.Trial), Measures: map[string]float64{measureLogBytes: log, measureOpen: log},
+		}}})
+	}
+	for _, mark := range newRestarts(r).byLog().Panels[0].Marks {
+		line := mark.(*chart.Line)
+		assert.Equal(t, []float64{300, 500, 700}, line.X)
+		assert.Equal(t, line.X, line.Y)
+	}
 }

@@ -1,7 +1,9 @@
 package experiment
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"strconv"
 
 	"github.com/kvd-db/kvd/internal/chart"
@@ -175,10 +177,18 @@ func (s *restarts) byLog() *chart.Figure {
 	panel := chart.Panel{Y: chart.Axis{Label: "time to the first answer", Format: chart.Nanos}}
 	for i, stop := range stops {
 		line := &chart.Line{Name: stop, Series: i}
+		var cells []*results.Cell
 		for _, log := range s.logs {
 			if c := s.cell(most, log, stop); c != nil {
-				addStart(line, measure(c, measureLogBytes), c)
+				cells = append(cells, c)
 			}
+		}
+		// A log with fewer unflushed entries may be larger, as it also holds flushed ones.
+		slices.SortStableFunc(cells, func(a, b *results.Cell) int {
+			return cmp.Compare(measure(a, measureLogBytes), measure(b, measureLogBytes))
+		})
+		for _, c := range cells {
+			addStart(line, measure(c, measureLogBytes), c)
 		}
 		panel.Marks = append(panel.Marks, line)
 	}

@@ -168,9 +168,13 @@ type sectionView struct {
 // mostColumns is how many columns of figures the width of a page holds in its usual font.
 const mostColumns = 9
 
+// mostRows is how many rows a table may have that is not folded.
+const mostRows = 50
+
 type tableView struct {
 	*Table
 	Dense bool
+	Long  bool
 	Rows  [][]entryView
 }
 
@@ -195,7 +199,7 @@ func (p *Page) view() *view {
 }
 
 func (t *Table) view() tableView {
-	v := tableView{Table: t, Dense: len(t.Head) > mostColumns}
+	v := tableView{Table: t, Dense: len(t.Head) > mostColumns, Long: len(t.Rows) > mostRows}
 	for row := range t.Rows {
 		var entries []entryView
 		for column := range t.Rows[row] {
@@ -215,12 +219,12 @@ const pageCSS = `
 @media (prefers-color-scheme:dark){:root{--page:#16181c;--ink:#e8e8e8;--soft:#a6a6a6;--edge:#353a41;--box:#1e2126;--good:#3fd3a2;--bad:#ff9d5c;--tint:90,180,240}}
 body{background:var(--page);color:var(--ink);font:15px/1.5 system-ui,-apple-system,"Segoe UI",Roboto,"Helvetica Neue",Arial,sans-serif;margin:0 auto;max-width:800px;padding:24px 16px 64px}
 h1{font-size:26px;line-height:1.25;margin:0 0 4px}h2{font-size:19px;margin:36px 0 8px;border-bottom:1px solid var(--edge);padding-bottom:4px}
-.lead{font-size:17px;margin:4px 0 16px}.soft,caption{color:var(--soft)}
+.lead{font-size:17px;margin:4px 0 16px}.soft,.caption{color:var(--soft)}
 .trust{background:var(--box);border:1px solid var(--edge);border-radius:6px;padding:10px 16px;margin:16px 0}
 .trust h2{border:0;margin:0 0 4px;font-size:16px}.trust ul{margin:0;padding:0;list-style:none}.trust li{padding-left:1.6em;text-indent:-1.6em}
 .ok::before{content:"✓";color:var(--good);display:inline-block;width:1.6em;text-indent:0}.no::before{content:"!";color:var(--bad);font-weight:700;display:inline-block;width:1.6em;text-indent:0}
 .wide{overflow-x:auto}.dense{font-size:13px}.dense th,.dense td{padding:3px 7px}table{border-collapse:collapse;margin:12px 0;font-variant-numeric:tabular-nums;font-size:14px}
-caption{caption-side:bottom;text-align:left;padding-top:4px;font-size:13px}
+.caption{margin:-8px 0 12px;font-size:13px}
 th,td{padding:3px 10px;text-align:right;border-bottom:1px solid var(--edge);white-space:nowrap}th:first-child,td:first-child{text-align:left}
 td{background:rgba(var(--tint),var(--shade,0))}
 svg{max-width:100%;height:auto;display:block;margin:12px 0}
@@ -249,14 +253,16 @@ var pageTemplate = template.Must(template.New("page").Parse(`<!doctype html>
 {{range .Sections}}<section>
 <h2>{{.Title}}</h2>
 {{range .Text}}<p>{{.}}</p>
-{{end}}{{range .Tables}}<div class="wide"><table{{if .Dense}} class="dense"{{end}}>
-{{with .Caption}}<caption>{{.}}</caption>
-{{end}}<thead><tr>{{range .Head}}<th>{{.}}</th>{{end}}</tr></thead>
+{{end}}{{range .Tables}}{{if .Long}}<details><summary>All {{len .Rows}} rows</summary>
+{{end}}<div class="wide"><table{{if .Dense}} class="dense"{{end}}>
+<thead><tr>{{range .Head}}<th>{{.}}</th>{{end}}</tr></thead>
 <tbody>
 {{range .Rows}}<tr>{{range .}}<td{{with .Shade}} style="{{.}}"{{end}}>{{.Text}}</td>{{end}}</tr>
 {{end}}</tbody>
 </table></div>
-{{end}}{{if .Narrow}}<div class="narrow">
+{{with .Caption}}<p class="caption">{{.}}</p>
+{{end}}{{if .Long}}</details>
+{{end}}{{end}}{{if .Narrow}}<div class="narrow">
 {{end}}{{range .Figures}}{{.}}{{end}}{{if .Narrow}}</div>
 {{end}}</section>
 {{end}}<section>

@@ -257,6 +257,20 @@ func TestADiffSaysHowBothSidesWereMeasured(t *testing.T) {
 	assert.Equal(t, 1, strings.Count(html, "At least 3 runs"))
 }
 
+// TestALongTableIsFolded: and the caption of a narrow one has the width of the page.
+func TestALongTableIsFolded(t *testing.T) {
+	table := &Table{Head: []string{"n"}, Caption: "what it says"}
+	for len(table.Rows) <= mostRows {
+		table.Rows = append(table.Rows, []Entry{Words("1")})
+	}
+	p := &Page{Result: testResult(), Sections: []Section{{Title: "s", Tables: []*Table{table}}}}
+	html := p.HTML()
+	assert.Contains(t, html, "<details><summary>All 51 rows</summary>\n<div")
+	assert.Contains(t, html, "</table></div>\n<p class=\"caption\">what it says</p>\n</details>")
+	table.Rows = table.Rows[1:]
+	assert.NotContains(t, p.HTML(), "<details>")
+}
+
 // TestADiffNamesCellsByWhatTellsThemApart: the tables would not fit the page otherwise.
 func TestADiffNamesCellsByWhatTellsThemApart(t *testing.T) {
 	cell := func(batch string) *results.Cell {
