@@ -18,6 +18,7 @@ import (
 // A server is killed; from a backup and its archive, the store is restored to versions and
 // times in the middle, and to the end.
 func TestRestoreToAVersionAndToATime(t *testing.T) {
+	t.Parallel()
 	base := t.TempDir()
 	data, archive, backups := filepath.Join(base, "data"), filepath.Join(base, "archive"), filepath.Join(base, "backups")
 	require.NoError(t, os.Mkdir(data, 0o700))

@@ -14,10 +14,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/kvd-db/kvd/internal/testwait"
 	"github.com/kvd-db/kvd/internal/torture/kvdbinary"
+	"github.com/kvd-db/kvd/pkg/kvd"
 )
 
 // binary is kvd as it is shipped, built once for all tests.
@@ -163,6 +165,21 @@ func (p *process) kvd(args ...string) result {
 func (p *process) kvdWith(stdin string, args ...string) result {
 	p.t.Helper()
 	return command(p.t, stdin, []string{"KVD_ADDR=" + p.addr}, args...)
+}
+
+// client returns a client of the server in this process, for what would take many commands.
+func (p *process) client(opts ...kvd.Option) *kvd.Client {
+	p.t.Helper()
+	client, err := kvd.Open(p.addr, append(opts, kvd.WithTimeout(testwait.Left()))...)
+	require.NoError(p.t, err)
+	p.t.Cleanup(func() { assert.NoError(p.t, client.Close()) })
+	return client
+}
+
+// logs waits until the server has logged this.
+func (p *process) logs(what string) {
+	p.t.Helper()
+	testwait.Until(p.t, func() bool { return strings.Contains(p.log.String(), what) }, what)
 }
 
 // must runs a client command that has to succeed, and returns what it printed.

@@ -3,6 +3,7 @@ package main
 import (
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -92,25 +93,31 @@ func TestAHostAloneMeansThePortOfKvd(t *testing.T) {
 	l, err := net.Listen("tcp", "127.9.9.9:7070")
 	require.NoError(t, err)
 	defer func() { require.NoError(t, l.Close()) }()
-	dialled := make(chan string, 16)
+	dialled := make(chan string, 1)
 	go func() {
 		for {
 			c, err := l.Accept()
 			if err != nil {
 				return
 			}
-			dialled <- c.LocalAddr().String()
+			select {
+			case dialled <- c.LocalAddr().String():
+			default: // the first one is enough
+			}
 			_ = c.Close() // the client is told nothing; it tries again
 		}
 	}()
-	r := command(t, "", nil, "put", "--addr", "127.9.9.9", "--timeout", "300ms", "a", "b")
-	assert.NotZero(t, r.code)
-	addr, ok := testwait.Receive(t, dialled, "a connection to port 7070: "+r.err)
-	require.True(t, ok)
+	cmd := exec.Command(binary, "put", "--addr", "127.9.9.9", "--timeout", testwait.Left().String(), "a", "b")
+	cmd.Env = cleanEnv()
+	require.NoError(t, cmd.Start())
+	addr, _ := testwait.Receive(t, dialled, "a connection to port 7070")
 	assert.Equal(t, "127.9.9.9:7070", addr)
+	require.NoError(t, cmd.Process.Kill())
+	require.Error(t, cmd.Wait())
 }
 
 func TestTheAdminAddressIsRecognised(t *testing.T) {
+	t.Parallel()
 	p := serve(t, t.TempDir(), "--dev")
 	for _, args := range [][]string{{"get", "a"}, {"put", "a", "b"}, {"scan"}, {"health"}, {"txn", "/dev/stdin"}} {
 		r := command(t, "get a\n", nil, append(args, "--addr", p.admin, "--timeout", "1s")...)

@@ -8,6 +8,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/kvd-db/kvd/pkg/kvd"
 )
 
 // An operator removes LOCK. The store stays locked, or two servers would
@@ -23,19 +25,23 @@ func TestWithoutItsLockFileAStoreIsStillLocked(t *testing.T) {
 	for _, args := range [][]string{{"check", dir}, {"digest", dir}} {
 		assert.Equal(t, 75, command(t, "", nil, args...).code, args)
 	}
+	client := p.client()
 	for i := range 100 {
-		p.must("put", strconv.Itoa(i), "1", "--durability", "sync")
+		require.NoError(t, client.Put(t.Context(), []byte(strconv.Itoa(i)), []byte("1"), kvd.Durable(kvd.Sync)))
 	}
 	require.Equal(t, -1, p.end(9))
-	p = serve(t, dir)
+	client = serve(t, dir).client()
 	for i := range 100 {
-		assert.Equal(t, "1", p.must("get", strconv.Itoa(i)))
+		value, err := client.Get(t.Context(), []byte(strconv.Itoa(i)))
+		require.NoError(t, err)
+		assert.Equal(t, "1", string(value))
 	}
 }
 
 // A server whose files are not where it found them writes to a place where no later start looks for
 // it: what it acknowledged would be gone with its end.
 func TestAServerWhoseFilesWereTakenAwayStops(t *testing.T) {
+	t.Parallel()
 	for name, take := range map[string]func(t *testing.T, dir string){
 		"log directory removed": func(t *testing.T, dir string) {
 			require.NoError(t, os.RemoveAll(filepath.Join(dir, "wal")))
@@ -64,6 +70,7 @@ func TestAServerWhoseFilesWereTakenAwayStops(t *testing.T) {
 		"removed":  func(t *testing.T, dir string) { require.NoError(t, os.RemoveAll(dir)) },
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel() // each waits until its server has looked
 			dir := filepath.Join(t.TempDir(), "data")
 			p := serve(t, dir)
 			p.must("put", "a", "1", "--ttl", "1h")

@@ -29,8 +29,9 @@ func flipByte(t *testing.T, name string, at int) {
 func TestADamagedLogIsRepaired(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "data")
 	p := serve(t, dir, "--create")
+	client := p.client()
 	for i := range 40 {
-		p.must("put", fmt.Sprintf("key-%02d", i), "value")
+		require.NoError(t, client.Put(t.Context(), fmt.Appendf(nil, "key-%02d", i), []byte("value")))
 	}
 	require.Zero(t, p.end(syscall.SIGTERM))
 	flipByte(t, filepath.Join(dir, findFile(t, dir, ".wal")), 2000)
@@ -98,8 +99,9 @@ func TestAHealthyStoreIsCopiedByRepair(t *testing.T) {
 func TestARepairFillsFromABackup(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "data")
 	p := serve(t, dir, "--create")
+	client := p.client()
 	for i := range 20 {
-		p.must("put", fmt.Sprintf("key-%02d", i), "value")
+		require.NoError(t, client.Put(t.Context(), fmt.Appendf(nil, "key-%02d", i), []byte("value")))
 	}
 	backups := filepath.Join(t.TempDir(), "backups")
 	p.must("backup", backups)

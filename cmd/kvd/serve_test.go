@@ -230,6 +230,7 @@ func TestAfterTheGracePeriodCallsAreCutOff(t *testing.T) {
 }
 
 func TestASecondSignalEndsTheProcessAtOnce(t *testing.T) {
+	t.Parallel()
 	for second, code := range map[syscall.Signal]int{syscall.SIGTERM: daemon.ExitTerminated, syscall.SIGINT: daemon.ExitInterrupted} {
 		p := serve(t, t.TempDir(), "--dev", "--grace", "1h")
 		release := holdScan(t, p)

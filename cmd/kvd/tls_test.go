@@ -99,6 +99,7 @@ func TestTheCommandsOfCertDevWork(t *testing.T) {
 }
 
 func TestOnlyClientsWithACertificateAreServed(t *testing.T) {
+	t.Parallel()
 	dir, other := devCerts(t), devCerts(t)
 	p := serve(t, t.TempDir(), append(serverTLS(dir), "--client-ca", filepath.Join(dir, "ca.pem"))...)
 	with := func(flags []string, args ...string) result { return p.kvd(append(args, flags...)...) }
@@ -133,6 +134,7 @@ func TestOnlyClientsWithACertificateAreServed(t *testing.T) {
 
 // New certificates are served after SIGHUP, and a bad pair leaves the old one in use.
 func TestCertificatesAreReplacedWithoutARestart(t *testing.T) {
+	t.Parallel()
 	dir := devCerts(t)
 	p := serve(t, t.TempDir(), append(serverTLS(dir), "--client-ca", filepath.Join(dir, "ca.pem"))...)
 	pool := x509.NewCertPool()

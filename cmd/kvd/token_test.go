@@ -78,6 +78,7 @@ func TestTokensAreListedWithoutTheirSecretAndRevoked(t *testing.T) {
 
 // A quota belongs to a name, and a running server applies a new one.
 func TestAQuotaIsSetAndChanged(t *testing.T) {
+	t.Parallel()
 	file := filepath.Join(t.TempDir(), "tokens.json")
 	token := newToken(t, file, "app", "--read", "", "--write", "", "--max-requests", "2/h", "--burst", "1h", "--max-bytes", "10MiB/s", "--max-connections", "20")
 	newToken(t, file, "app", "--read", "")
@@ -100,7 +101,8 @@ func TestAQuotaIsSetAndChanged(t *testing.T) {
 	assert.Contains(t, r.err, `"app" is over its quota: requests 2/h (kvd token limit --max-requests); nothing was done, try again in`)
 	r = command(t, "", nil, "token", "limit", "--file", file, "app", "--max-requests", "1000/s")
 	require.Zero(t, r.code, r.err)
-	testwait.Until(t, func() bool { return get().code == exitNotFound })
+	p.logs("the new token file counts")
+	assert.Equal(t, exitNotFound, get().code)
 	metrics := page(t, p, "/metrics")
 	assert.Contains(t, metrics, `kvd_quota_refused_total{identity="app",quota="requests"} `)
 	assert.Regexp(t, `kvd_quota_requests_total\{identity="app"\} [3-9]`, metrics)
@@ -111,6 +113,7 @@ func TestAQuotaIsSetAndChanged(t *testing.T) {
 
 // A server with TLS, tokens and certificates, and clients of each kind.
 func TestClientsHaveTheRightsOfTheirTokens(t *testing.T) {
+	t.Parallel()
 	certs, file := devCerts(t), filepath.Join(t.TempDir(), "tokens.json")
 	good := newToken(t, file, "app", "--read", "user/", "--write", "user/")
 	reader := newToken(t, file, "reader", "--read", "user/")
@@ -238,6 +241,7 @@ func TestClientsHaveTheRightsOfTheirTokens(t *testing.T) {
 
 // A backup that is under way ends when the token of its client is revoked.
 func TestARevokedTokenEndsABackup(t *testing.T) {
+	t.Parallel()
 	file := filepath.Join(t.TempDir(), "tokens.json")
 	writer := newToken(t, file, "writer", "--write", "")
 	admin := newToken(t, file, "admin", "--admin")
@@ -247,14 +251,13 @@ func TestARevokedTokenEndsABackup(t *testing.T) {
 		_, text := pageAs(t, p, "/metrics", monitor)
 		return strings.Contains(text, fmt.Sprintf("kvd_checkpoints_open %d\n", n))
 	}
-	value := strings.Repeat("x", 100<<10)
-	for i := range 40 {
-		r := command(t, value, []string{"KVD_TOKEN=" + writer}, "put", "--addr", p.addr, fmt.Sprintf("k%02d", i), "-")
-		require.Zero(t, r.code, r.err)
+	client, value := p.client(kvd.WithToken(writer)), make([]byte, 1<<20)
+	for i := range 24 {
+		require.NoError(t, client.Put(t.Context(), fmt.Appendf(nil, "k%02d", i), value))
 	}
 	ended := make(chan result, 1)
-	go func() { // for four minutes, if nothing ends it
-		ended <- command(t, "", []string{"KVD_TOKEN=" + admin}, "backup", "--addr", p.addr, "--rate", "16KiB", filepath.Join(t.TempDir(), "backups"))
+	go func() { // for more than a minute and a half, if nothing ends it
+		ended <- command(t, "", []string{"KVD_TOKEN=" + admin}, "backup", "--addr", p.addr, "--rate", "256KiB", filepath.Join(t.TempDir(), "backups"))
 	}()
 	testwait.Until(t, func() bool { return open(1) })
 	require.Zero(t, command(t, "", nil, "token", "revoke", "--file", file, "admin").code)
@@ -266,6 +269,7 @@ func TestARevokedTokenEndsABackup(t *testing.T) {
 
 // With tokens, the admin pages at an address need one too; a socket is protected by its mode.
 func TestTheAdminPagesNeedAToken(t *testing.T) {
+	t.Parallel()
 	file, trail := filepath.Join(t.TempDir(), "tokens.json"), filepath.Join(t.TempDir(), "audit.jsonl")
 	app := newToken(t, file, "app", "--read", "")
 	monitor := newToken(t, file, "prometheus", "--monitor")
@@ -289,10 +293,9 @@ func TestTheAdminPagesNeedAToken(t *testing.T) {
 		assert.Contains(t, text, c.says, c.path)
 	}
 	require.Zero(t, command(t, "", nil, "token", "revoke", "--file", file, "prometheus").code)
-	testwait.Until(t, func() bool {
-		status, _ := pageAs(t, p, "/metrics", monitor)
-		return status == 401
-	})
+	p.logs("the new token file counts")
+	status, _ := pageAs(t, p, "/metrics", monitor)
+	assert.Equal(t, 401, status)
 	assert.Zero(t, p.end(syscall.SIGTERM))
 	audited, err := os.ReadFile(trail)
 	require.NoError(t, err)
