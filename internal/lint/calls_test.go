@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -104,11 +105,34 @@ func TestTestsWaitAsLongAsTheirBinary(t *testing.T) {
 	require.Positive(t, polls, "the walk saw no poll at all")
 }
 
+// walkGo visits every file of the module. The tests share the trees, and change none.
 func walkGo(t *testing.T, visit func(file string, set *token.FileSet, tree *ast.File)) {
 	t.Helper()
-	root, err := filepath.Abs("../..")
+	all, err := parseModule()
 	require.NoError(t, err)
-	require.NoError(t, filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+	for _, f := range all.files {
+		visit(f.name, all.set, f.tree)
+	}
+}
+
+// sources are the files of the module, with names relative to its root.
+type sources struct {
+	set   *token.FileSet
+	files []source
+}
+
+type source struct {
+	name string
+	tree *ast.File
+}
+
+var parseModule = sync.OnceValues(func() (sources, error) {
+	all := sources{set: token.NewFileSet()}
+	root, err := filepath.Abs("../..")
+	if err != nil {
+		return all, err
+	}
+	err = filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
@@ -125,12 +149,12 @@ func walkGo(t *testing.T, visit func(file string, set *token.FileSet, tree *ast.
 		if !strings.HasSuffix(rel, ".go") {
 			return nil
 		}
-		set := token.NewFileSet()
-		tree, err := parser.ParseFile(set, path, nil, 0)
+		tree, err := parser.ParseFile(all.set, path, nil, parser.SkipObjectResolution)
 		if err != nil {
 			return err
 		}
-		visit(filepath.ToSlash(rel), set, tree)
+		all.files = append(all.files, source{filepath.ToSlash(rel), tree})
 		return nil
-	}))
-}
+	})
+	return all, err
+})

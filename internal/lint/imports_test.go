@@ -3,11 +3,13 @@
 package lint
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"io"
 	"os/exec"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -144,24 +146,30 @@ type listedPackage struct {
 
 func listPackages(t *testing.T) []listedPackage {
 	t.Helper()
-	cmd := exec.Command("go", "list", "-json=ImportPath,Imports,Standard", "./...")
-	cmd.Dir = "../.."
-	out, err := cmd.Output()
+	packages, err := listModule()
 	require.NoError(t, err, "go list")
-	var packages []listedPackage
-	dec := json.NewDecoder(strings.NewReader(string(out)))
-	for {
-		var p listedPackage
-		if err := dec.Decode(&p); errors.Is(err, io.EOF) {
-			break
-		} else {
-			require.NoError(t, err)
-		}
-		packages = append(packages, p)
-	}
 	require.NotEmpty(t, packages)
 	return packages
 }
+
+var listModule = sync.OnceValues(func() (packages []listedPackage, err error) {
+	cmd := exec.Command("go", "list", "-json=ImportPath,Imports,Standard", "./...")
+	cmd.Dir = "../.."
+	out, err := cmd.Output()
+	if err != nil {
+		return nil, err
+	}
+	dec := json.NewDecoder(bytes.NewReader(out))
+	for {
+		var p listedPackage
+		if err := dec.Decode(&p); errors.Is(err, io.EOF) {
+			return packages, nil
+		} else if err != nil {
+			return nil, err
+		}
+		packages = append(packages, p)
+	}
+})
 
 // floorOf returns the floor of a package; a subpackage has the floor of its parent.
 func floorOf(name string) (floor float64, owner string, ok bool) {
