@@ -19,6 +19,7 @@ import (
 
 	"github.com/kvd-db/kvd/internal/engine"
 	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/testwait"
 	"github.com/kvd-db/kvd/internal/vfs"
 	"github.com/kvd-db/kvd/internal/vfs/faultfs"
 	"github.com/kvd-db/kvd/pkg/kvd"
@@ -55,7 +56,7 @@ func TestAPanicOfTheEngineEndsTheProcess(t *testing.T) {
 	for role := range panics {
 		t.Run(role, func(t *testing.T) {
 			t.Parallel()
-			cmd := exec.CommandContext(t.Context(), os.Args[0])
+			cmd := exec.CommandContext(testwait.Context(t), os.Args[0])
 			cmd.Env = append(os.Environ(), panicChild+"="+role)
 			out, err := cmd.CombinedOutput()
 			var exit *exec.ExitError
@@ -74,12 +75,17 @@ func TestAPanicOfTheEngineEndsTheProcess(t *testing.T) {
 	}
 }
 
-// panicAt returns an injector that panics once in the role.
-func panicAt(role string) faultfs.Injector {
+// outlived is how long a process goes on after a panic before it says that the panic did not
+// end it. Only a process that fails the test waits.
+const outlived = 30 * time.Second
+
+// panicAt returns an injector that calls panicking and panics whenever the role comes by.
+func panicAt(role string, panicking func()) faultfs.Injector {
 	at := panics[role]
 	isKind, isFile := faultfs.OnKind(at.kind), faultfs.OnName(at.file)
 	return faultfs.InjectorFunc(func(op faultfs.Op) faultfs.Fault {
 		if isKind(op) && isFile(op) && calledBy(at.caller) {
+			panicking()
 			panic("injected: " + role)
 		}
 		return faultfs.Fault{}
@@ -112,21 +118,23 @@ func runWithPanic(ctx context.Context, role string) error {
 		return runWithUnreadableValue(c)
 	}
 	if role == "recovery" {
-		fsys.SetInjector(panicAt(role))
+		fsys.SetInjector(panicAt(role, func() {}))
 	}
 	return Run(ctx, c, func(listen, _ net.Addr) {
 		go func() {
-			err := provoke(ctx, role, listen.String(), func() { fsys.SetInjector(panicAt(role)) })
+			ctx, outlives := context.WithCancel(ctx)
+			defer outlives()
+			panicking := func() { time.AfterFunc(outlived, outlives) }
+			err := provoke(ctx, role, listen.String(), func() { fsys.SetInjector(panicAt(role, panicking)) })
 			fmt.Fprintln(os.Stderr, "GOING ON:", err)
 			os.Exit(ExitOK)
 		}()
 	})
 }
 
-// provoke has every role do something. The calls have deadlines, or this would hang
-// where a role is held for good.
+// provoke has every role do something, until ctx ends: calls hang where a role is held for good.
 func provoke(ctx context.Context, role, addr string, arm func()) error {
-	client, err := kvd.Open(addr, kvd.WithTimeout(10*time.Second))
+	client, err := kvd.Open(addr, kvd.WithTimeout(testwait.Left()))
 	if err != nil {
 		return err
 	}
@@ -155,7 +163,7 @@ func provoke(ctx context.Context, role, addr string, arm func()) error {
 			return fmt.Errorf("put: %w", err)
 		}
 	}
-	time.Sleep(3 * time.Second) // what runs by itself, each second
+	<-ctx.Done() // what runs by itself, each second, comes by
 	return nil
 }
 
@@ -178,7 +186,7 @@ func runWithUnreadableValue(c Config) error {
 		w := kv.Write{Op: kv.Op{Kind: kv.KindPut, Key: []byte("a"), Value: unreadable}}
 		err = store.Write(context.Background(), []*kv.Write{&w})
 	}()
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), outlived)
 	defer cancel()
 	w := kv.Write{Op: kv.Op{Kind: kv.KindPut, Key: []byte("b")}}
 	err = store.Write(ctx, []*kv.Write{&w})

@@ -20,8 +20,9 @@ const (
 	// maxReport is the most time kept for a failing test to report and clean up
 	// before the binary is ended; of a short timeout it is a tenth.
 	maxReport = 30 * time.Second
-	// poll is the pause between two looks of Until.
-	poll = time.Millisecond
+	// minPoll and maxPoll bound the pause between two looks of Until, which is a tenth of the
+	// time waited so far.
+	minPoll, maxPoll = time.Millisecond, 20 * time.Millisecond
 )
 
 var started = time.Now()
@@ -64,10 +65,12 @@ func Context(t testing.TB) context.Context {
 // by Deadline.
 func Until(t testing.TB, condition func() bool, what ...string) {
 	t.Helper()
-	for end := Deadline(); !condition(); time.Sleep(poll) {
+	begun, end := time.Now(), Deadline()
+	for !condition() {
 		if time.Now().After(end) {
 			t.Fatalf("still not true when the test binary has to end: %v", what)
 		}
+		time.Sleep(min(max(time.Since(begun)/10, minPoll), maxPoll))
 	}
 }
 
