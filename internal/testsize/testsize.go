@@ -3,8 +3,9 @@
 // The race detector makes a test that is bound by the processor six times as
 // expensive. It finds races between goroutines, and whether there are any does not
 // depend on how many crash points, faults, damages, seeds or rounds a test goes
-// through. scripts/test.sh therefore runs every test that asks this package twice: reduced
-// under the race detector, and whole without it. The command in reduced finds these tests.
+// through. scripts/test.sh therefore runs every test that asks this package twice: reduced,
+// or left out if it has one goroutine, under the race detector, and whole without it. The
+// command in reduced finds these tests.
 //
 // A package that imports it also has the property tests of rapid reduced likewise.
 //
@@ -34,3 +35,13 @@ func init() {
 // Reduced reports whether a test takes a sample of what it repeats: with -short, and
 // under the race detector.
 func Reduced() bool { return raceEnabled || testing.Short() }
+
+// OneGoroutine skips a test under the race detector, and leaves it whole with -short. It is
+// for tests of one goroutine that draw or compute much: the race detector has nothing to
+// find in them.
+func OneGoroutine(t testing.TB) {
+	t.Helper()
+	if raceEnabled {
+		t.Skip("it has one goroutine, and runs without the race detector")
+	}
+}

@@ -20,3 +20,12 @@ func TestTheRaceDetectorReduces(t *testing.T) {
 		require.NotEqual(t, checks.DefValue, checks.Value.String())
 	}
 }
+
+func TestATestOfOneGoroutineIsLeftOutUnderTheRaceDetector(t *testing.T) {
+	ran := false
+	t.Run("test", func(t *testing.T) {
+		OneGoroutine(t)
+		ran = true
+	})
+	require.Equal(t, !raceEnabled, ran)
+}

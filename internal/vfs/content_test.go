@@ -6,11 +6,14 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/kvd-db/kvd/internal/testsize"
 )
 
 // TestContentIsBytes compares random writes, zeros, truncates and snapshots
 // with a plain slice of bytes.
 func TestContentIsBytes(t *testing.T) {
+	testsize.OneGoroutine(t)
 	for seed := range uint64(12) {
 		rng := rand.New(rand.NewPCG(seed, 0))
 		var c content

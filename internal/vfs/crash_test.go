@@ -8,6 +8,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/kvd-db/kvd/internal/testsize"
 )
 
 const seeds = 300
@@ -322,6 +324,7 @@ func TestSameSeedSameImage(t *testing.T) {
 // TestPrefixIsAPastState: with no sync at all, an image under Prefix is the
 // state after some step, whatever the operations were.
 func TestPrefixIsAPastState(t *testing.T) {
+	testsize.OneGoroutine(t)
 	for life := range uint64(20) {
 		m := NewMem()
 		past := map[string]bool{}

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/kvd-db/kvd/internal/loadgen"
+	"github.com/kvd-db/kvd/internal/testsize"
 )
 
 func TestACorrectStoreIsNeverAccusedByAnyCoreWorkload(t *testing.T) {
@@ -213,6 +214,7 @@ func TestWhatAWorkloadNeedsOfATargetIsSaid(t *testing.T) {
 }
 
 func TestCoreStepsDoNotAllocate(t *testing.T) {
+	testsize.OneGoroutine(t)
 	for _, c := range Cores {
 		b, err := NewBench(nil, Records{Count: 5000, ValueBytes: 100, Seed: 1})
 		require.NoError(t, err)

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/kvd-db/kvd/internal/loadgen"
+	"github.com/kvd-db/kvd/internal/testsize"
 )
 
 // batchTarget answers in the opposite order.
@@ -47,6 +48,7 @@ func loadedConfig(t *testing.T) (Config, *mapTarget) {
 }
 
 func TestBatchesAndSingleGetsFindWhatWasLoaded(t *testing.T) {
+	testsize.OneGoroutine(t)
 	for _, batch := range []int{0, 1, 2, 16} {
 		cfg, target := loadedConfig(t)
 		cfg.GetBatch = batch
@@ -105,6 +107,7 @@ func TestPresentKeysThatMakeNoSenseAreRefused(t *testing.T) {
 }
 
 func TestTheCostOfReadsIsThatOfReadsThatFind(t *testing.T) {
+	testsize.OneGoroutine(t)
 	cfg, _ := loadedConfig(t)
 	cfg.FindRate, cfg.ValueBytes, cfg.GetBatch = 1, 64<<10, 8
 	present, err := measureCost(cfg, cfg.newPool())

@@ -8,6 +8,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/kvd-db/kvd/internal/testsize"
 )
 
 func TestASuccessorIsTheNextInOrderForEveryNumberOfRecords(t *testing.T) {
@@ -120,6 +122,7 @@ func TestGrowingZipfianIsTheSameAsANewOne(t *testing.T) {
 }
 
 func TestNewestFollowsTheInsertions(t *testing.T) {
+	testsize.OneGoroutine(t)
 	const n, draws = 200_000, 30_000
 	l := newNewest(100, 0, testRand())
 	for _, records := range []uint64{100, 101, 5000, n} {

@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/kvd-db/kvd/internal/loadgen"
+	"github.com/kvd-db/kvd/internal/testsize"
 )
 
 // runSteps runs the workers of a run alternately in one goroutine, for tests that need
@@ -67,6 +68,7 @@ func TestACorrectStoreIsNeverAccused(t *testing.T) {
 }
 
 func TestFoundRateIsNearTheNominalOne(t *testing.T) {
+	testsize.OneGoroutine(t)
 	for _, rate := range []float64{0, 0.1, 0.5, 0.9, 1} {
 		cfg := testConfig()
 		cfg.Mix, cfg.FindRate, cfg.CheckDeletes = Mixes[1], rate, true
@@ -82,6 +84,7 @@ func TestFoundRateIsNearTheNominalOne(t *testing.T) {
 }
 
 func TestKeysThatOthersDeletedMakeTheFoundRateSmallerThanTheKnownOne(t *testing.T) {
+	testsize.OneGoroutine(t)
 	cfg := testConfig()
 	cfg.Mix, cfg.FindRate, cfg.Keys = Mixes[2], 1, 20
 	r, err := runSteps(t, cfg, newMapTarget(), 20_000)
@@ -91,6 +94,7 @@ func TestKeysThatOthersDeletedMakeTheFoundRateSmallerThanTheKnownOne(t *testing.
 }
 
 func TestReadsOfAPreloadedStoreReachAllOfIt(t *testing.T) {
+	testsize.OneGoroutine(t)
 	const keys = 4 * knownCapacity
 	cfg := testConfig()
 	cfg.Mix = Mix{Name: "reads", Get: 100}
@@ -114,6 +118,7 @@ func (r *readRecorder) Get(ctx context.Context, key, buf []byte) ([]byte, bool, 
 }
 
 func TestReadsKeepTheSkewOfTheDistribution(t *testing.T) {
+	testsize.OneGoroutine(t)
 	const keys = 100_000
 	cfg := testConfig()
 	cfg.Workers, cfg.Keys, cfg.FindRate, cfg.Distribution = 1, keys, 1, Zipfian
@@ -148,6 +153,7 @@ func (l *lie) Get(ctx context.Context, key, buf []byte) ([]byte, bool, error) {
 }
 
 func TestAStoreThatLiesIsCaught(t *testing.T) {
+	testsize.OneGoroutine(t)
 	var rng *rand.Rand // a new one for each case
 	seldom := func() bool { return rng.IntN(200) == 0 }
 	for name, c := range map[string]struct {
@@ -570,6 +576,7 @@ func TestAnErrorOfTheReportEndsTheRun(t *testing.T) {
 }
 
 func TestStepsDoNotAllocate(t *testing.T) {
+	testsize.OneGoroutine(t)
 	for _, d := range Distributions {
 		cfg := testConfig()
 		cfg.Workers, cfg.Distribution, cfg.CheckDeletes = 1, d, true

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/kvd-db/kvd/internal/loadgen"
+	"github.com/kvd-db/kvd/internal/testsize"
 )
 
 func TestTransactionsOnHotRecordsConflictAndLoseNothing(t *testing.T) {
@@ -79,6 +80,7 @@ func TestATransactionReadsDifferentRecords(t *testing.T) {
 }
 
 func TestHotRecordsTakeTheirShare(t *testing.T) {
+	testsize.OneGoroutine(t)
 	const keys, n = 10_000, 200_000
 	h := newHotspot(testRand(), keys, 0.01, 0.5)
 	hot := 0
@@ -110,6 +112,7 @@ func TestTransactionsThatCannotWorkAreRefused(t *testing.T) {
 }
 
 func TestTransactionStepsDoNotAllocate(t *testing.T) {
+	testsize.OneGoroutine(t)
 	b, err := NewBench(nil, Records{Count: 5000, ValueBytes: 100, Seed: 1})
 	require.NoError(t, err)
 	twin, err := b.costBench()

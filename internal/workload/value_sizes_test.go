@@ -7,6 +7,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/kvd-db/kvd/internal/testsize"
 )
 
 func TestValueSizesAreReadAndWritten(t *testing.T) {
@@ -36,6 +38,7 @@ func TestValueSizesAreReadAndWritten(t *testing.T) {
 }
 
 func TestValueSizesAreDrawnInTheirProportions(t *testing.T) {
+	testsize.OneGoroutine(t)
 	const n = 100_000
 	s, err := ParseValueSizes("100..149")
 	require.NoError(t, err)

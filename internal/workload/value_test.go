@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/kvd-db/kvd/internal/loadgen"
+	"github.com/kvd-db/kvd/internal/testsize"
 )
 
 func TestKeysAreSixteenDigitsAndAbsentOnesAreLonger(t *testing.T) {
@@ -68,6 +69,7 @@ func TestEveryFlippedBitOfAValueIsNoticed(t *testing.T) {
 }
 
 func TestValuesAreUniqueAndDoNotCompress(t *testing.T) {
+	testsize.OneGoroutine(t)
 	const count, size = 1000, 1024
 	rng := testRand()
 	pool := newValuePool(size, 0, 1)
@@ -91,19 +93,22 @@ func TestValuesAreUniqueAndDoNotCompress(t *testing.T) {
 }
 
 func TestValuesAreAsCompressibleAsAskedFor(t *testing.T) {
+	testsize.OneGoroutine(t)
 	const count, size = 200, 2048
 	for _, share := range []float64{0, 0.25, 0.5, 0.75, 1} {
 		rng, pool := testRand(), newValuePool(size, share, 1)
 		seen := make(map[string]bool)
 		stored := 0
+		var packed bytes.Buffer
+		w, err := flate.NewWriter(&packed, flate.BestSpeed)
+		require.NoError(t, err)
 		for i := range count {
 			value := make([]byte, size)
 			pool.fill(value, 1, newVersion(0, uint64(i)), rng.Uint64())
 			seen[string(value)] = true
-			var packed bytes.Buffer // each value by itself, as a store of values would
-			w, err := flate.NewWriter(&packed, flate.BestSpeed)
-			require.NoError(t, err)
-			_, err = w.Write(value)
+			packed.Reset() // each value by itself, as a store of values would
+			w.Reset(&packed)
+			_, err := w.Write(value)
 			require.NoError(t, err)
 			require.NoError(t, w.Close())
 			stored += packed.Len()
