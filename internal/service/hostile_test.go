@@ -99,6 +99,9 @@ func (h *hostile) call(method string, message []byte) error {
 	return h.framer.WriteData(h.last-1, true, data)
 }
 
+// honestRounds of honest's 32 callers meet what else there is in every state.
+const honestRounds = 3
+
 // honest makes calls of each kind, some at the same time, and returns how many there were.
 // None may fail.
 func (f *fixture) honest(t testing.TB, rounds int) (calls int) {
@@ -163,12 +166,12 @@ func TestStreamsWithoutARequestKeepNobodyOut(t *testing.T) {
 			}
 			open(conns)
 			f.waits(t, conns*256)
-			f.honest(t, 10)
+			f.honest(t, honestRounds)
 			f.waits(t, conns*256) // they were there all the time
 
-			open(20 - conns) // more than may wait
+			open(17 - conns) // more than may wait
 			f.waits(t, 4096)
-			f.honest(t, 10)
+			f.honest(t, honestRounds)
 			assert.Greater(t, f.Stats().Waiting, int64(4000), "they were there all the time")
 			assert.Positive(t, f.Stats().Shed["idle_streams"])
 		})
@@ -193,11 +196,11 @@ func TestHealthIsAnsweredWhateverWaits(t *testing.T) {
 
 // What has come of a request counts, and what a client announces does not.
 func TestRequestsThatComeInPartKeepNobodyOut(t *testing.T) {
-	f := startWith(t, kv.DefaultLimits, service.Options{BufferBytes: 64 << 20})
+	f := startWith(t, kv.DefaultLimits, service.Options{BufferBytes: 32 << 20})
 	part := make([]byte, 5+16<<10-5)
 	binary.BigEndian.PutUint32(part[1:], 8<<20) // the length of the message
 	sent := 0
-	for sent < 96<<20 {
+	for sent < 48<<20 {
 		h := f.attack(t)
 		for range 64 {
 			if h.open(kvdpb.KVService_Put_FullMethodName) != nil {
@@ -213,9 +216,9 @@ func TestRequestsThatComeInPartKeepNobodyOut(t *testing.T) {
 		}
 	}
 	testwait.Until(t, func() bool { return f.Stats().Shed["idle_streams"] > 0 })
-	f.honest(t, 10)
-	assert.LessOrEqual(t, f.Stats().WaitingBytes, int64(32<<20)+int64(len(part)))
-	assert.Greater(t, f.Stats().WaitingBytes, int64(8<<20), "they were there all the time")
+	f.honest(t, honestRounds)
+	assert.LessOrEqual(t, f.Stats().WaitingBytes, int64(16<<20)+int64(len(part)))
+	assert.Greater(t, f.Stats().WaitingBytes, int64(4<<20), "they were there all the time")
 }
 
 // Raw frames whose lengths lie hold no more than has come of them.
@@ -233,7 +236,7 @@ func TestLyingLengthsOfRawFramesKeepNobodyOut(t *testing.T) {
 		require.NoError(t, err)
 	}
 	f.waits(t, conns)
-	f.honest(t, 10)
+	f.honest(t, honestRounds)
 	stats := f.Stats()
 	assert.EqualValues(t, conns, stats.Waiting, "they were there all the time")
 	assert.LessOrEqual(t, stats.WaitingBytes+stats.Bytes, int64(conns*64<<10))
@@ -260,7 +263,7 @@ func TestRapidResetsEndTheConnection(t *testing.T) {
 	var all sync.WaitGroup
 	defer all.Wait()
 	defer close(stop)
-	for range 4 {
+	for range 2 {
 		all.Go(func() {
 			for {
 				select {
@@ -277,9 +280,9 @@ func TestRapidResetsEndTheConnection(t *testing.T) {
 			}
 		})
 	}
-	testwait.Until(t, func() bool { return ended.Load() >= 8 })
+	testwait.Until(t, func() bool { return ended.Load() >= 4 })
 	before := ended.Load()
-	calls := f.honest(t, 10)
+	calls := f.honest(t, honestRounds)
 	testwait.Until(t, func() bool { return ended.Load() > before })
 	t.Logf("%d honest calls beside %d resets on %d connections", calls, resets.Load(), ended.Load())
 	assert.Positive(t, f.Stats().Shed["flood"])
@@ -322,7 +325,9 @@ func TestFloodsOfFramesEndTheConnection(t *testing.T) {
 			f.put(t, "k", "v")
 			h := f.attack(t)
 			for sent := 0; send(h) == nil; sent++ {
-				require.Less(t, sent, 1_000_000, "the server takes them all")
+				if sent >= 1_000_000 { // not an assertion: this runs often
+					t.Fatal("the server takes them all")
+				}
 			}
 			said := <-h.goAway
 			assert.Contains(t, said, "ENHANCE_YOUR_CALM: too many frames that ask for nothing")

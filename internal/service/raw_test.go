@@ -25,6 +25,7 @@ import (
 	"github.com/kvd-db/kvd/internal/kv"
 	"github.com/kvd-db/kvd/internal/service"
 	"github.com/kvd-db/kvd/internal/service/servicetest"
+	"github.com/kvd-db/kvd/internal/testsize"
 	"github.com/kvd-db/kvd/internal/testwait"
 	kvdpb "github.com/kvd-db/kvd/pkg/kvdpb/kvd/v1"
 )
@@ -310,8 +311,8 @@ func TestARawClientThatDoesNotReadIsCutOff(t *testing.T) {
 // nothing: goleak and the gauges are the judges.
 func TestClientsThatVanishHarmNobody(t *testing.T) {
 	vanish := 1000
-	if testing.Short() {
-		vanish = 50
+	if testsize.Reduced() {
+		vanish = 100
 	}
 	f := startWith(t, kv.DefaultLimits, service.Options{})
 	address := f.tcp(t)

@@ -30,15 +30,15 @@ func TestLargeRequestsTakeTurns(t *testing.T) {
 		const budget = 24 << 20
 		f := startWith(t, kv.DefaultLimits, service.Options{BufferBytes: budget})
 		value := make([]byte, 4<<20)
-		rounds := 2
+		rounds, callers := 2, 8
 		if testsize.Reduced() {
-			rounds = 1
+			rounds, callers = 1, 3
 		}
 		begun := time.Now()
 		var all sync.WaitGroup
 		for i := range 4 {
 			client := kvdpb.NewKVServiceClient(f.dial(t))
-			for j := range 8 {
+			for j := range callers {
 				all.Go(func() {
 					for done := 0; done < rounds; {
 						_, err := client.Put(t.Context(), &kvdpb.PutRequest{Item: &kvdpb.Item{Key: fmt.Append(nil, i, j), Value: value}})
@@ -82,7 +82,7 @@ func TestALargeRequestThatDoesNotComeIsEnded(t *testing.T) {
 	}
 	assert.Positive(t, f.Stats().Shed["idle_streams"])
 	testwait.Until(t, func() bool { return f.requests("Put", codes.ResourceExhausted) > 0 })
-	f.honest(t, 10)
+	f.honest(t, honestRounds)
 }
 
 // A deadline of a client is cut to the greatest that the server allows.
