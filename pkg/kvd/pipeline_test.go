@@ -188,7 +188,7 @@ func TestPipelinesOfManyGoroutines(t *testing.T) {
 		for caller := range 8 {
 			all.Go(func() {
 				p := db.Pipeline()
-				for round := range 20 {
+				for round := range 5 {
 					var gets []*Pending[[]byte]
 					for i := range 20 {
 						key := fmt.Appendf(nil, "%d/%d", caller, i)

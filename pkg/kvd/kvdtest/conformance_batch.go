@@ -230,7 +230,7 @@ var pipelineCases = []conformanceCase{
 	}},
 	{"thousands of operations, some of them large", func(s *suite) {
 		p := s.Pipeline()
-		const n = 5000
+		n := manyOps
 		for i := range n {
 			p.Put(key("k%04d", i), key("%d", i), kvd.Durable(kvd.Memory))
 		}

@@ -16,6 +16,9 @@ const (
 	batchBytes = 8 << 20
 )
 
+// manyOps is more than one frame or batch takes.
+var manyOps = batchOps + batchOps/5
+
 var limitCases = []conformanceCase{
 	{"the longest key and the largest value", func(s *suite) {
 		k, v := filled(keyBytes, 'k'), filled(valueBytes, 'v')
@@ -75,7 +78,7 @@ var limitCases = []conformanceCase{
 		keys := make([][]byte, 3)
 		for i := range keys {
 			keys[i] = key("k%d", i)
-			s.ok(s.Put(s.ctx(), keys[i], filled(valueBytes, 'v')))
+			s.ok(s.Put(s.ctx(), keys[i], filled(batchBytes/2-batchBytes/8, 'v')))
 		}
 		_, err := s.GetMany(s.ctx(), keys)
 		s.is(err, kvd.ErrTooLarge)

@@ -15,7 +15,7 @@ import (
 
 func TestEmbeddedStoresConform(t *testing.T) {
 	if testsize.Reduced() {
-		kvdtest.FewerHistories(t, 2)
+		kvdtest.Smaller(t)
 	}
 	t.Run("on disk", func(t *testing.T) {
 		kvdtest.Conformance(t, func(t *testing.T) kvd.Store {
@@ -37,7 +37,7 @@ func TestEmbeddedStoresConform(t *testing.T) {
 
 func TestServedStoresConform(t *testing.T) {
 	if testsize.Reduced() {
-		kvdtest.FewerHistories(t, 2)
+		kvdtest.Smaller(t)
 	}
 	for name, opts := range map[string][]kvd.Option{
 		"by raw frames": nil,

@@ -2,9 +2,10 @@ package kvdtest
 
 import "testing"
 
-// FewerHistories has Conformance run the first n of its random histories, until t ends.
-func FewerHistories(t *testing.T, n int) {
-	all := historyCases
-	historyCases = all[:n]
-	t.Cleanup(func() { historyCases = all })
+// Smaller has Conformance run the first two of its random histories, and pipelines of a few
+// hundred operations, until t ends.
+func Smaller(t *testing.T) {
+	histories, ops := historyCases, manyOps
+	historyCases, manyOps = histories[:2], 300 // a frame has at most 256
+	t.Cleanup(func() { historyCases, manyOps = histories, ops })
 }

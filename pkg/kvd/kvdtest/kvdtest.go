@@ -18,6 +18,7 @@ import (
 	"github.com/kvd-db/kvd/internal/daemon"
 	"github.com/kvd-db/kvd/internal/engine"
 	"github.com/kvd-db/kvd/internal/service"
+	"github.com/kvd-db/kvd/internal/testwait"
 	"github.com/kvd-db/kvd/internal/vfs"
 	"github.com/kvd-db/kvd/pkg/kvd"
 )
@@ -32,7 +33,9 @@ const (
 )
 
 // New starts a server and returns a client of it. When the test ends, New closes both, and
-// fails the test if that fails. The options are those of kvd.Open.
+// fails the test if that fails. The options are those of kvd.Open. Without kvd.WithTimeout, a
+// call may take as long as the test binary (go test -timeout): on a loaded machine the default
+// of kvd.Open would fail tests in which nothing is wrong.
 func New(t testing.TB, opts ...kvd.Option) *kvd.Client {
 	t.Helper()
 	store, err := engine.Open("data", engine.Options{
@@ -47,7 +50,7 @@ func New(t testing.TB, opts ...kvd.Option) *kvd.Client {
 	served := make(chan error, 1)
 	go func() { served <- s.Serve(pipe) }()
 	dial := func(ctx context.Context, _ string) (net.Conn, error) { return pipe.DialContext(ctx) }
-	client, err := kvd.Open("kvdtest", append([]kvd.Option{kvd.WithDialer(dial)}, opts...)...)
+	client, err := kvd.Open("kvdtest", append([]kvd.Option{kvd.WithDialer(dial), kvd.WithTimeout(testwait.Left())}, opts...)...)
 	t.Cleanup(func() {
 		if client != nil {
 			check(t, "close the client", client.Close())
