@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/kvd-db/kvd/internal/testwait"
 	"github.com/kvd-db/kvd/pkg/kvd"
 )
 
@@ -23,13 +24,13 @@ func TestConditionalBatchesLoseNoIncrement(t *testing.T) {
 	for name, size := range map[string]int{"values inline": 10, "values in value files": 400} {
 		t.Run(name, func(t *testing.T) {
 			const clients, hot, cold = 16, 3, 3000
-			increments := int64(6000)
+			increments := int64(3000)
 			if testing.Short() {
 				increments = 1000
 			}
 			server := serve(t, t.TempDir(), "--partitions", "1", "--memory", "64MiB", "--flush-keys", "500", "--durability", "buffered")
 			defer server.stop(t)
-			db, err := kvd.Open(server.addr)
+			db, err := kvd.Open(server.addr, kvd.WithTimeout(testwait.Left()))
 			require.NoError(t, err)
 			defer func() { require.NoError(t, db.Close()) }()
 			value := func(n int) []byte { return fmt.Appendf(nil, "%0*d", size, n) }

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/kvd-db/kvd/internal/testwait"
 	"github.com/kvd-db/kvd/pkg/kvd"
 )
 
@@ -73,7 +74,7 @@ func (l look) check(t *testing.T, later look, what string) {
 
 func withClient(t *testing.T, s *server, use func(c *kvd.Client)) {
 	t.Helper()
-	c, err := kvd.Open(s.addr)
+	c, err := kvd.Open(s.addr, kvd.WithTimeout(testwait.Left()))
 	require.NoError(t, err)
 	use(c)
 	require.NoError(t, c.Close())

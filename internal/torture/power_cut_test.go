@@ -18,6 +18,7 @@ import (
 	"github.com/kvd-db/kvd/internal/daemon"
 	"github.com/kvd-db/kvd/internal/engine"
 	kvdserver "github.com/kvd-db/kvd/internal/service"
+	"github.com/kvd-db/kvd/internal/testwait"
 	"github.com/kvd-db/kvd/internal/vfs"
 	"github.com/kvd-db/kvd/pkg/kvd"
 )
@@ -73,7 +74,7 @@ func (m *machine) client(t *testing.T) *kvd.Client {
 	t.Helper()
 	db, err := kvd.Open("machine", kvd.WithDialer(func(ctx context.Context, _ string) (net.Conn, error) {
 		return m.address.Load().DialContext(ctx)
-	}))
+	}), kvd.WithTimeout(testwait.Left()))
 	require.NoError(t, err)
 	return db
 }
@@ -127,7 +128,7 @@ func TestATransactionDoesNotOutliveWhatItRead(t *testing.T) {
 // writes away that they have read. No money comes or goes.
 func TestTransfersOverPowerCutsKeepTheSum(t *testing.T) {
 	const clients, accounts, deposit = 8, 100, 100
-	cuts := 20
+	cuts := 12
 	if testing.Short() {
 		cuts = 5
 	}

@@ -142,7 +142,7 @@ func requireServedReadOnly(t *testing.T, s *server, advice string) (digest, expo
 // fillReadOnly puts what the tests of a read-only disk look for.
 func fillReadOnly(t *testing.T, s *server) {
 	t.Helper()
-	db, err := kvd.Open(s.addr)
+	db, err := kvd.Open(s.addr, kvd.WithTimeout(testwait.Left()))
 	require.NoError(t, err)
 	ctx := context.Background()
 	require.NoError(t, db.Put(ctx, []byte("user/1"), []byte("Ada")))
@@ -234,7 +234,7 @@ func TestADiskThatBecomesReadOnlyIsServed(t *testing.T) {
 				c = startCounters(t, s.addr, 4, load)
 				c.grow(1000)
 			}
-			db, err := kvd.Open(s.addr)
+			db, err := kvd.Open(s.addr, kvd.WithTimeout(testwait.Left()))
 			require.NoError(t, err)
 			disk.remount("abort")
 			testwait.Until(t, func() bool { return errors.Is(db.Ping(context.Background()), kvd.ErrReadOnly) })

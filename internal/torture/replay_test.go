@@ -1,6 +1,7 @@
 package torture
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"fmt"
@@ -13,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/kvd-db/kvd/internal/bytesize"
-	"github.com/kvd-db/kvd/internal/testsize"
+	"github.com/kvd-db/kvd/internal/testwait"
 	"github.com/kvd-db/kvd/pkg/kvd"
 )
 
@@ -23,10 +24,10 @@ type replayed struct {
 	goroutines  int
 }
 
-// replayCases have some 240 MB each.
+// replayCases have some 100 MB each, more than the budget and its slack by a quarter.
 var replayCases = map[string]replayed{
-	"values of 4 KiB": {keys: 60_000, bytes: 4 << 10, goroutines: 32},
-	"values of 4 MiB": {keys: 60, bytes: 4 << 20, goroutines: 8},
+	"values of 4 KiB": {keys: 25_000, bytes: 4 << 10, goroutines: 32},
+	"values of 4 MiB": {keys: 25, bytes: 4 << 20, goroutines: 8},
 }
 
 func (*replayed) key(i int) []byte { return fmt.Appendf(nil, "replayed-%08d", i) }
@@ -49,7 +50,7 @@ func (r *replayed) value(i int) []byte {
 // each does something with all keys, on some goroutines, until one of them fails.
 func (r *replayed) each(t *testing.T, s *server, do func(db *kvd.Client, i int) bool) {
 	t.Helper()
-	db, err := kvd.Open(s.addr, kvd.WithConns(2))
+	db, err := kvd.Open(s.addr, kvd.WithConns(2), kvd.WithTimeout(testwait.Left()))
 	require.NoError(t, err)
 	var all sync.WaitGroup
 	for g := range r.goroutines {
@@ -71,13 +72,11 @@ func TestReplayStaysWithinASmallerBudget(t *testing.T) {
 	require.NoError(t, err)
 	for name, r := range replayCases {
 		t.Run(name, func(t *testing.T) {
-			if testsize.Reduced() {
-				r.keys /= 2
-			}
 			dir := filepath.Join(t.TempDir(), "data")
 			s := serve(t, dir, "--memory", "4GiB")
 			r.each(t, s, func(db *kvd.Client, i int) bool {
-				return assert.NoError(t, db.Put(context.Background(), r.key(i), r.value(i), kvd.Durable(kvd.Buffered)))
+				err := db.Put(context.Background(), r.key(i), r.value(i), kvd.Durable(kvd.Buffered))
+				return err == nil || assert.NoError(t, err)
 			})
 			s.kill(t)
 			for opening := range 2 {
@@ -86,8 +85,12 @@ func TestReplayStaysWithinASmallerBudget(t *testing.T) {
 				t.Logf("opening %d: peak %d MiB", opening+1, peak>>20)
 				assert.LessOrEqual(t, peak, limit+limit/slackShare, "%d MiB at a budget of %s", peak>>20, budget)
 				r.each(t, s, func(db *kvd.Client, i int) bool {
+					if opening == 0 && i%4 > 0 {
+						return true // the next opening reads all
+					}
 					value, err := db.Get(context.Background(), r.key(i))
-					return assert.NoError(t, err) && assert.Equal(t, r.value(i), value, "%s", r.key(i))
+					return err == nil && bytes.Equal(r.value(i), value) ||
+						assert.NoError(t, err) && assert.True(t, false, "%s has another value", r.key(i))
 				})
 				s.kill(t)
 			}

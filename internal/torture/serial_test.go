@@ -23,7 +23,7 @@ import (
 // between two things that befall the server.
 func serialTransactions(t *testing.T) (total, between int) {
 	t.Helper()
-	total = 10_000
+	total = 5_000
 	if s := os.Getenv("SERIAL_TXNS"); s != "" {
 		var err error
 		total, err = strconv.Atoi(s)
