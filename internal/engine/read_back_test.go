@@ -9,6 +9,7 @@ import (
 
 	"github.com/kvd-db/kvd/internal/event"
 	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/testwait"
 	"github.com/kvd-db/kvd/internal/vfs"
 	"github.com/kvd-db/kvd/internal/vfs/faultfs"
 )
@@ -28,21 +29,14 @@ func TestDamagedOutputIsNotInstalled(t *testing.T) {
 			disk := faultfs.Wrap(vfs.NewMem(), nil)
 			o := small(disk)
 			o.Partitions, o.FlushKeys, o.ValueThreshold = 1, 10, 100
-			failed, merged := make(chan error, 100), make(chan error, 100)
-			corrupt := make(chan error, 100)
-			done := func(err error) {
-				if err != nil {
-					failed <- err
-				}
+			type attempt struct {
+				merge bool
+				err   error
 			}
+			attempts, corrupt := make(chan attempt, 100), make(chan error, 100)
 			o.Events = &event.Listener{
-				Flush: func(f event.Flush) { done(f.Err) },
-				Compaction: func(c event.Compaction) {
-					done(c.Err)
-					if c.Err == nil {
-						merged <- nil
-					}
-				},
+				Flush:      func(f event.Flush) { attempts <- attempt{false, f.Err} },
+				Compaction: func(c event.Compaction) { attempts <- attempt{true, c.Err} },
 				Corruption: func(err error) { corrupt <- err },
 			}
 			e, err := Open("data", o)
@@ -54,14 +48,18 @@ func TestDamagedOutputIsNotInstalled(t *testing.T) {
 				put(t, e, fmt.Sprintf("%02d", i), value, synced)
 			}
 			var failures []error
-			for more := true; more; {
-				select {
-				case err := <-failed:
-					failures = append(failures, err)
+			for merged := false; !merged; {
+				a, ok := testwait.Receive(t, attempts, "a flush or a compaction ends")
+				require.True(t, ok)
+				if a.err != nil {
+					failures = append(failures, a.err)
 					require.Len(t, failures, 1, "it is tried again and succeeds")
-				case <-merged: // so the flush before it has succeeded, too
-					more = false
+					continue
 				}
+				if a.merge || name != "compaction" {
+					require.NotEmpty(t, failures, "a damaged file is installed")
+				}
+				merged = a.merge
 			}
 			require.True(t, spoilt.Fired())
 			require.Len(t, failures, 1)
