@@ -133,7 +133,7 @@ func TestNoWriteIsForgotten(t *testing.T) {
 	o := s.world.Options(s.fs)
 	o.FlushKeys = 100
 	s.p, s.c = s.open(o)
-	const rounds = 50_000
+	const rounds = 20_000
 	keys := []string{"a", "b"}
 	for n := range rounds {
 		var group sync.WaitGroup

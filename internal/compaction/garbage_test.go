@@ -37,9 +37,9 @@ func TestValueFilesStayBounded(t *testing.T) {
 			policy := simPolicy
 			policy.MaxGarbage = c.garbage
 			most := 0.0
-			flushes := 250
+			flushes := 150
 			if testsize.Reduced() {
-				flushes = 100
+				flushes = 60
 			}
 			for n := range flushes {
 				writes := make([]simEntry, simFlushEntries)

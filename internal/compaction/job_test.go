@@ -17,6 +17,7 @@ import (
 	"github.com/kvd-db/kvd/internal/kv"
 	"github.com/kvd-db/kvd/internal/manifest"
 	"github.com/kvd-db/kvd/internal/sstable"
+	"github.com/kvd-db/kvd/internal/testsize"
 	"github.com/kvd-db/kvd/internal/valuefile"
 	"github.com/kvd-db/kvd/internal/vfs"
 	"github.com/kvd-db/kvd/internal/vfs/faultfs"
@@ -434,7 +435,11 @@ func TestEveryFaultLeavesInputsAloneAndNoOutput(t *testing.T) {
 		{Err: syscall.EIO}, {Err: syscall.ENOSPC, Short: 7}, {Err: syscall.EIO, DropDirty: true},
 	} {
 		for _, sticky := range []bool{false, true} {
-			for i := 0; ; i++ {
+			step := 1
+			if testsize.Reduced() {
+				step = 5
+			}
+			for i := 0; ; i += step {
 				s := newShelf(t)
 				c := build(s)
 				mem := s.fs.(*vfs.Mem)

@@ -256,7 +256,11 @@ func (s *simulation) amplification() float64 { return float64(s.written) / float
 // W22: the oldest designs rewrite the whole base in every merge, so the bytes
 // written per byte put grow with the store.
 func TestBytesWrittenPerBytePut(t *testing.T) {
-	for _, flushes := range []uint32{8, 32, 128} {
+	bases := []uint32{8, 32, 128}
+	if testsize.Reduced() {
+		bases = bases[:2]
+	}
+	for _, flushes := range bases {
 		keySpace := flushes * simFlushEntries
 		run := func(name string, step func(*simulation)) float64 {
 			s := newSimulation(t, 1)
@@ -369,7 +373,7 @@ func TestDeletingEverythingGivesTheSpaceBack(t *testing.T) {
 
 // A choice that takes a while, among flushes, still fits when it ends (C1).
 func TestAChoiceFitsAfterFlushes(t *testing.T) {
-	for seed := range uint64(20) {
+	for seed := range uint64(8) {
 		s := newSimulation(t, seed)
 		var running *Choice
 		for range 300 {

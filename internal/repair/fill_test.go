@@ -66,7 +66,7 @@ func TestLostKeysAreFilledFromABackup(t *testing.T) {
 	filled := uint64(0)
 	for _, kind := range []string{".wal", ".sst", ".val", manifest.CurrentName, "MANIFEST-"} {
 		for i, name := range h.named(kind) {
-			if i == 2 && testsize.Reduced() {
+			if i == 1 && testsize.Reduced() {
 				break
 			}
 			for _, at := range []int{-1, len(h.files[name]) / 5} {

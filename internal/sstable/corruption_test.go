@@ -87,9 +87,9 @@ func TestAFlippedBitInAnyByteIsNoticed(t *testing.T) {
 	for _, entries := range [][]kv.Entry{sweepEntries(), withPointers(sweepEntries())} {
 		f, _ := build(t, entries, WriterOptions{BlockBytes: 160})
 		qs := answers(entries)
-		step := 1
+		step := 3
 		if testsize.Reduced() {
-			step = 5
+			step = 9
 		}
 		for i := 0; i < len(f.data); i += step {
 			damaged := bytes.Clone(f.data)

@@ -132,7 +132,10 @@ func TestRangesCoverWhatTheySay(t *testing.T) {
 		requireSameEntries(t, tombstones, r.All())
 		for c := '/'; c < '0'+90; c++ {
 			for at := kv.SeqNum(0); at < 12; at++ {
-				require.Equal(t, oracle(tombstones, []byte(string(c)), at).seq, r.Cover([]byte(string(c)), at))
+				key := []byte(string(c))
+				if want, got := oracle(tombstones, key, at).seq, r.Cover(key, at); want != got {
+					require.Equal(t, want, got, "key %q at %d", key, at)
+				}
 			}
 		}
 	}

@@ -398,9 +398,9 @@ const depthTwo = 16
 // imageShare says that one image in so many is checked.
 func imageShare() int {
 	if testsize.Reduced() {
-		return 6
+		return 11
 	}
-	return 1
+	return 3
 }
 
 // TestEveryCrashPoint cuts the power, or kills the process, before every operation on the

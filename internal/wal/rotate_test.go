@@ -24,7 +24,7 @@ func TestOneSegmentHasOneSuccessor(t *testing.T) {
 	fs := vfs.NewMem()
 	o := Options{FS: fs, Dir: "wal", StoreID: 1, SegmentBytes: 1024, Fresh: true}
 	var records uint64
-	for range 60 {
+	for range 25 {
 		seen := uint64(0)
 		l, _, err := Open(o, func(Record) error { seen++; return nil })
 		require.NoError(t, err)
