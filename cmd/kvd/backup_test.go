@@ -289,6 +289,7 @@ func TestBackupAsAStream(t *testing.T) {
 func TestBackupArguments(t *testing.T) {
 	dir := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "mine"), []byte("precious"), 0o600))
+	golden := filepath.Join("..", "..", "internal", "backup", "testdata", "v1", "store")
 	for _, c := range []struct {
 		args []string
 		code int
@@ -307,6 +308,7 @@ func TestBackupArguments(t *testing.T) {
 		{[]string{"digest", dir, "--version", "5"}, 64, "only its newest version"},
 		{[]string{"digest", "--version", "0"}, 64, "versions begin at 1"},
 		{[]string{"restore", dir, filepath.Join(t.TempDir(), "x")}, 64, "not a directory of backups"},
+		{[]string{"restore", golden, filepath.Join(dir, "mine")}, 64, "is a file"},
 	} {
 		r := command(t, "", nil, c.args...)
 		assert.Equal(t, c.code, r.code, "%v: %s", c.args, r.err)

@@ -9,6 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/kvd-db/kvd/internal/descriptor"
+	"github.com/kvd-db/kvd/pkg/kvd"
+	"github.com/kvd-db/kvd/pkg/kvd/embed"
 )
 
 // An empty store in the wrong place looks as if all data were lost.
@@ -38,6 +40,26 @@ func TestAStoreIsMadeOnlyWhereItIsMeantToBe(t *testing.T) {
 	require.NoError(t, os.MkdirAll(filepath.Join(disk, "lost+found"), 0o700))
 	require.NoError(t, os.Chmod(disk, 0o755))
 	require.Zero(t, serve(t, disk).end(15), "a fresh file system")
+}
+
+// In a directory that a restore or a repair has not filled yet no store is made, not even with
+// --create.
+func TestNoStoreIsMadeInAnUnfinishedRestore(t *testing.T) {
+	for _, name := range []string{"RESTORING", "REPAIRING"} {
+		dir := t.TempDir()
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), nil, 0o600))
+		for _, create := range []string{"--create", "--create=false"} {
+			r := command(t, "", nil, "serve", "--data", dir, create, "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0")
+			assert.Equal(t, 64, r.code, r.err)
+			assert.Contains(t, r.err, name)
+			assert.NotContains(t, r.err, "pass --create")
+		}
+		_, err := embed.Open(dir)
+		assert.ErrorIs(t, err, kvd.ErrInvalid)
+		left, err := os.ReadDir(dir)
+		require.NoError(t, err)
+		assert.Len(t, left, 1)
+	}
 }
 
 // With fewer partitions than it has, a store would not find most of its keys.

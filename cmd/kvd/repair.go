@@ -75,8 +75,8 @@ func (a *app) repairCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		if _, err := os.Lstat(reportFile); reportFile != "" && !errors.Is(err, fs.ErrNotExist) {
-			return usagef("%s exists, or cannot be looked at; give --report another name", reportFile)
+		if err := checkReport(reportFile); err != nil {
+			return err
 		}
 		if fromBackup != "" {
 			var remove func() error
@@ -95,6 +95,20 @@ func (a *app) repairCommand() *cobra.Command {
 		return a.tellRepair(report, asJSON, reportFile)
 	}
 	return cmd
+}
+
+// checkReport makes sure, before the repair, that the report can be written.
+func checkReport(name string) error {
+	if name == "" {
+		return nil
+	}
+	if _, err := os.Lstat(name); !errors.Is(err, fs.ErrNotExist) {
+		return usagef("%s exists, or cannot be looked at; give --report another name", name)
+	}
+	if info, err := os.Stat(filepath.Dir(name)); err != nil || !info.IsDir() {
+		return usagef("--report %s: there is no directory %s", name, filepath.Dir(name))
+	}
+	return nil
 }
 
 // separate returns the real paths of the two directories, of which the second need not exist.

@@ -138,6 +138,7 @@ func TestRepairOfWhatIsNoStore(t *testing.T) {
 	for _, args := range [][]string{
 		{empty, filepath.Join(empty, "new")}, {filepath.Join(empty, "absent"), empty}, {empty, empty},
 		{empty, filepath.Join(t.TempDir(), "new"), "--partitions", "5000"},
+		{empty, filepath.Join(t.TempDir(), "new"), "--report", filepath.Join(empty, "absent", "report.json")},
 	} {
 		r := command(t, "", nil, append([]string{"repair"}, args...)...)
 		assert.Equal(t, 64, r.code, "%v: %s", args, r.err)

@@ -261,7 +261,7 @@ func TestARestoreAtEveryCrash(t *testing.T) {
 	check := func(image *vfs.Mem) {
 		if _, err := image.Stat(descriptor.Path("restored")); err == nil {
 			got := tree(t, image, "restored")
-			delete(got, restoringName)
+			delete(got, descriptor.RestoringName)
 			require.Equal(t, s.contents, got)
 			whole++
 			return
@@ -272,7 +272,7 @@ func TestARestoreAtEveryCrash(t *testing.T) {
 		}
 		foreign, err := descriptor.Foreign(image, "restored")
 		require.NoError(t, err)
-		require.Contains(t, foreign, restoringName)
+		require.Contains(t, foreign, descriptor.RestoringName)
 		_, err = beginRestore(image, "restored")
 		require.ErrorIs(t, err, kv.ErrInvalidArgument)
 		unfinished++
@@ -344,7 +344,7 @@ func TestEveryFault(t *testing.T) {
 			}
 			if _, statErr := disk.Stat(descriptor.Path("restored")); err == nil || statErr == nil {
 				got := tree(t, disk, "restored")
-				delete(got, restoringName)
+				delete(got, descriptor.RestoringName)
 				require.Equal(t, s.contents, got, at(i))
 			}
 		}

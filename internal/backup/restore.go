@@ -8,13 +8,12 @@ import (
 	"io"
 	"io/fs"
 	"path"
+	"syscall"
 
 	"github.com/kvd-db/kvd/internal/descriptor"
 	"github.com/kvd-db/kvd/internal/kv"
 	"github.com/kvd-db/kvd/internal/vfs"
 )
-
-const restoringName = "RESTORING"
 
 const restoring = "A restore of a backup into this directory has not ended, or was interrupted.\n" +
 	"If no kvd restore is running, remove the directory and restore again.\n"
@@ -61,13 +60,16 @@ type restore struct {
 // beginRestore makes the directory, or takes an empty one.
 func beginRestore(fsys vfs.FS, dir string) (*restore, error) {
 	names, err := fsys.List(dir)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	switch {
+	case errors.Is(err, syscall.ENOTDIR):
+		return nil, fmt.Errorf("%w: %s is a file, or one of its parents is; give a directory", kv.ErrInvalidArgument, dir)
+	case err != nil && !errors.Is(err, fs.ErrNotExist):
 		return nil, err
 	}
 	for _, name := range names {
 		switch name {
 		case "lost+found":
-		case restoringName:
+		case descriptor.RestoringName:
 			return nil, fmt.Errorf("%w: %s holds a restore that was interrupted; remove the directory and restore again", kv.ErrInvalidArgument, dir)
 		default:
 			return nil, fmt.Errorf("%w: %s is not empty: it holds %s; restore into a new or empty directory", kv.ErrInvalidArgument, dir, name)
@@ -80,7 +82,7 @@ func beginRestore(fsys vfs.FS, dir string) (*restore, error) {
 	if err := fsys.SyncDir(path.Dir(path.Clean(dir))); err != nil && !errors.Is(err, fs.ErrPermission) {
 		return nil, err
 	}
-	return r, vfs.WriteAtomic(fsys, path.Join(dir, restoringName), []byte(restoring))
+	return r, vfs.WriteAtomic(fsys, path.Join(dir, descriptor.RestoringName), []byte(restoring))
 }
 
 // failed says what to do about an error.
@@ -143,7 +145,7 @@ func (r *restore) end(ctx context.Context, t *transfer, m *Manifest, replay *Rep
 	if err := vfs.WriteAtomic(r.fsys, descriptor.Path(r.dir), r.store); err != nil {
 		return err
 	}
-	if err := r.fsys.Remove(path.Join(r.dir, restoringName)); err != nil {
+	if err := r.fsys.Remove(path.Join(r.dir, descriptor.RestoringName)); err != nil {
 		return err
 	}
 	return r.fsys.SyncDir(r.dir)

@@ -62,6 +62,6 @@ func TestAStreamWithForeignNamesIsRefused(t *testing.T) {
 		disk := newDisk(t)
 		_, err := RestoreStream(t.Context(), &b, nil, disk, "restored", Options{})
 		require.ErrorIs(t, err, kv.ErrCorrupt, h.Name)
-		require.Equal(t, map[string]string{"restored/" + restoringName: restoring}, tree(t, disk, "/"), h.Name)
+		require.Equal(t, map[string]string{"restored/" + descriptor.RestoringName: restoring}, tree(t, disk, "/"), h.Name)
 	}
 }

@@ -14,6 +14,9 @@ import (
 // disk is not mounted, or in a directory that holds other files, perhaps since its name is
 // misspelt. An empty store would look as if all data were lost.
 func (c *Config) checkData() error {
+	if err := descriptor.CheckFilled(c.FS, c.Data); err != nil {
+		return fmt.Errorf("%w: --data: %w", ErrUsage, err)
+	}
 	if c.Create {
 		return nil
 	}

@@ -3,9 +3,11 @@ package descriptor
 import (
 	"fmt"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 
+	"github.com/kvd-db/kvd/internal/kv"
 	"github.com/kvd-db/kvd/internal/vfs"
 )
 
@@ -16,6 +18,12 @@ const (
 	LockName    = "LOCK"
 	BallastName = "BALLAST"
 	LogName     = "wal"
+)
+
+// Names of files that mark a directory which is being filled, and is no store yet.
+const (
+	RestoringName = "RESTORING" // by kvd restore
+	RepairingName = "REPAIRING" // by kvd repair
 )
 
 // Path returns the path of STORE in a data directory.
@@ -77,6 +85,24 @@ func Foreign(fsys vfs.FS, dir string) (string, error) {
 		}
 	}
 	return foreign, nil
+}
+
+// CheckFilled returns an error if dir is being filled by a restore or a repair, or was when
+// that was interrupted: no store may be created there. It returns nil if dir cannot be listed.
+//
+// Errors: kv.ErrInvalidArgument.
+func CheckFilled(fsys vfs.FS, dir string) error {
+	names, err := fsys.List(dir)
+	if err != nil || slices.Contains(names, Name) {
+		return nil
+	}
+	for _, name := range names {
+		if name == RestoringName || name == RepairingName {
+			return fmt.Errorf("%w: %s holds no store, but %s: a restore or repair into it has not ended, or was interrupted; wait for it, or remove the directory and repeat it",
+				kv.ErrInvalidArgument, dir, name)
+		}
+	}
+	return nil
 }
 
 // known reports whether a directory without STORE in which a store may be created can hold

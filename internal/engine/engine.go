@@ -325,6 +325,9 @@ func (e *Engine) openDescriptor() error {
 	if !errors.Is(err, fs.ErrNotExist) || e.opts.ReadOnly {
 		return err
 	}
+	if err := descriptor.CheckFilled(e.opts.FS, e.dir); err != nil {
+		return err
+	}
 	e.recovery.Created = true
 	e.descriptor = descriptor.Descriptor{Partitions: e.opts.Partitions}
 	if e.descriptor.Partitions == 0 {

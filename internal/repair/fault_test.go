@@ -89,7 +89,7 @@ func TestARepairAtEveryCrash(t *testing.T) {
 		unfinished++
 		foreign, err := descriptor.Foreign(image, repairedDir)
 		require.NoError(t, err)
-		require.Contains(t, foreign, repairingName)
+		require.Contains(t, foreign, descriptor.RepairingName)
 		_, err = beginTarget(image, repairedDir, damagedDir)
 		require.ErrorIs(t, err, kv.ErrInvalidArgument)
 	}

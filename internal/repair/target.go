@@ -14,8 +14,6 @@ import (
 	"github.com/kvd-db/kvd/internal/vfs"
 )
 
-const repairingName = "REPAIRING"
-
 const repairing = "A repair into this directory has not ended, or was interrupted.\n" +
 	"If no kvd repair is running, remove the directory and repair again.\n"
 
@@ -38,7 +36,7 @@ func beginTarget(fsys vfs.FS, dir, damaged string) (*target, error) {
 	}
 	names = slices.DeleteFunc(names, func(name string) bool { return name == "lost+found" })
 	switch {
-	case slices.Contains(names, repairingName) && !slices.Contains(names, descriptor.Name):
+	case slices.Contains(names, descriptor.RepairingName) && !slices.Contains(names, descriptor.Name):
 		return nil, fmt.Errorf("%w: %s holds a repair that was interrupted; remove the directory and repair again", kv.ErrInvalidArgument, dir)
 	case len(names) > 0:
 		return nil, fmt.Errorf("%w: %s is not empty: it holds %s; repair into a new or empty directory", kv.ErrInvalidArgument, dir, names[0])
@@ -50,7 +48,7 @@ func beginTarget(fsys vfs.FS, dir, damaged string) (*target, error) {
 	if err := fsys.SyncDir(path.Dir(dir)); err != nil && !errors.Is(err, fs.ErrPermission) {
 		return nil, err
 	}
-	return t, vfs.WriteAtomic(fsys, path.Join(dir, repairingName), []byte(repairing))
+	return t, vfs.WriteAtomic(fsys, path.Join(dir, descriptor.RepairingName), []byte(repairing))
 }
 
 // mkdir makes a directory of the new store.
@@ -107,7 +105,7 @@ func (t *target) end(d *descriptor.Descriptor) error {
 	if err := vfs.WriteAtomic(t.fsys, descriptor.Path(t.dir), d.Encode()); err != nil {
 		return err
 	}
-	if err := t.fsys.Remove(path.Join(t.dir, repairingName)); err != nil {
+	if err := t.fsys.Remove(path.Join(t.dir, descriptor.RepairingName)); err != nil {
 		return err
 	}
 	return t.fsys.SyncDir(t.dir)
