@@ -40,15 +40,16 @@ func everything(r kvd.Range) bool {
 
 func (r *rangeRemoval) run(ctx context.Context, c *kvd.Client, keys kvd.Range) error {
 	asks := !r.yes && isTerminal(r.app.in)
-	count := 0
+	count, damaged := 0, false
 	if r.all && !asks && !r.dryRun {
 		// A script without a range may have the wrong store.
 		var err error
-		if count, err = r.show(ctx, c, keys, io.Discard); err != nil {
+		if count, err = r.show(ctx, c, keys, io.Discard); err != nil && !errors.Is(err, kvd.ErrCorrupt) {
 			return err
 		}
+		damaged = err != nil
 		if !r.yes {
-			return usagef("kvd del --all would remove all %d keys; add --yes to remove them", count)
+			return usagef("kvd del --all would remove all %d keys%s; add --yes to remove them", count, more(damaged))
 		}
 	}
 	if r.dryRun || asks {
@@ -57,7 +58,8 @@ func (r *rangeRemoval) run(ctx context.Context, c *kvd.Client, keys kvd.Range) e
 			shown = r.app.err // with the question
 		}
 		count, err := r.show(ctx, c, keys, shown)
-		if err != nil || r.dryRun || count == 0 {
+		damaged := errors.Is(err, kvd.ErrCorrupt)
+		if r.dryRun || err != nil && !damaged || count == 0 && !damaged {
 			return err
 		}
 		if err := r.app.confirm(ctx, "Remove them?"); err != nil {
@@ -69,7 +71,7 @@ func (r *rangeRemoval) run(ctx context.Context, c *kvd.Client, keys kvd.Range) e
 		return err
 	}
 	if r.all && r.yes {
-		if _, err := fmt.Fprintf(r.app.out, "keys removed: %d\n", count); err != nil {
+		if _, err := fmt.Fprintf(r.app.out, "keys removed: %d%s\n", count, more(damaged)); err != nil {
 			return err
 		}
 	}
@@ -81,10 +83,23 @@ func (r *rangeRemoval) run(ctx context.Context, c *kvd.Client, keys kvd.Range) e
 // question.
 const shownKeys = 10
 
-// show prints how many keys there are and the first of them.
+// more follows a number of keys if further ones cannot be read.
+func more(damaged bool) string {
+	if damaged {
+		return " and those that cannot be read, since their data is damaged"
+	}
+	return ""
+}
+
+// show prints how many keys there are and the first of them. If some cannot be read, which is
+// one reason to remove them, it prints so and returns kvd.ErrCorrupt.
 func (r *rangeRemoval) show(ctx context.Context, c *kvd.Client, keys kvd.Range, w io.Writer) (count int, err error) {
 	var first strings.Builder
+	var damaged error
 	for item, err := range c.Scan(ctx, keys, kvd.KeysOnly()) {
+		if damaged = err; errors.Is(err, kvd.ErrCorrupt) {
+			break
+		}
 		if err != nil {
 			return count, err
 		}
@@ -95,8 +110,10 @@ func (r *rangeRemoval) show(ctx context.Context, c *kvd.Client, keys kvd.Range, 
 	if count > shownKeys {
 		fmt.Fprintf(&first, "  and %d more\n", count-shownKeys)
 	}
-	_, err = fmt.Fprintf(w, "keys that would go: %d\n%s", count, first.String())
-	return count, err
+	if _, err := fmt.Fprintf(w, "keys that would go: %d%s\n%s", count, more(damaged != nil), first.String()); err != nil {
+		return count, err
+	}
+	return count, damaged
 }
 
 // errRefused: the user did not confirm.

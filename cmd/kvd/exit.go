@@ -91,6 +91,7 @@ func explain(err error) string {
 		{context.DeadlineExceeded, "the server did not answer in time; a longer --timeout may help"},
 		{backup.ErrBusy, "if no kvd backup, kvd backup prune or kvd serve --archive runs there, look for the process with this pid"},
 		{errDamageFound, "a backup has the data, or kvd repair salvages what it can from a copy; deleting the range of keys drops a damaged table"},
+		{errTokensBusy, "look for the process with this pid"},
 		{vfs.ErrLocked, "stop the process that has the store open, or give another directory"},
 		{kv.ErrUnsupportedVersion, "a newer kvd wrote this; use that version"},
 		{errOfBackup, "kvd backup verify and kvd backup archive --verify name every damaged file. The store is not concerned: restore another backup, or make a new one"},

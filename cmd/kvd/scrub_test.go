@@ -89,6 +89,11 @@ func TestScrubOfARunningServer(t *testing.T) {
 	assert.Positive(t, lost)
 	assert.Less(t, lost, 300)
 	require.NoError(t, db.Close())
+
+	r = p.kvd("del", "--all", "--dry-run")
+	assert.Equal(t, 1, r.code, r.err)
+	assert.Contains(t, r.out, "and those that cannot be read")
+	assert.Contains(t, p.must("del", "--all", "--yes"), "and those that cannot be read")
 	assert.Zero(t, p.end(syscall.SIGTERM))
 }
 

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -76,7 +77,15 @@ func (f *tokenFile) change(create bool, change func([]auth.Entry) ([]auth.Entry,
 	if err := f.check(); err != nil {
 		return err
 	}
-	lock, err := vfs.OS.Lock(f.name + ".lock")
+	name := f.name
+	resolved, err := filepath.EvalSymlinks(name)
+	switch {
+	case err == nil:
+		name = resolved // so that all names of the file have one lock
+	case !create || !errors.Is(err, fs.ErrNotExist):
+		return named(err)
+	}
+	lock, err := lockTokens(name + ".lock")
 	if err != nil {
 		return named(err)
 	}
@@ -95,10 +104,6 @@ func (f *tokenFile) change(create bool, change func([]auth.Entry) ([]auth.Entry,
 	if _, err := auth.Decode(text); err != nil { // a bound, such as the number of prefixes
 		return usagef("%w", err)
 	}
-	name := f.name
-	if resolved, err := filepath.EvalSymlinks(name); err == nil {
-		name = resolved
-	}
 	if info, err := vfs.OS.Stat(name); err == nil {
 		// The file would be replaced by one of this user, which the server may not read: it
 		// would go on with the old identities.
@@ -107,6 +112,26 @@ func (f *tokenFile) change(create bool, change func([]auth.Entry) ([]auth.Entry,
 		}
 	}
 	return vfs.WriteAtomic(vfs.OS, name, text)
+}
+
+// errTokensBusy: another process changes the token file, for longer than a command waits.
+var errTokensBusy = errors.New("another process is changing the token file")
+
+// tokensPatience is how long a command waits for others that change the file, each of which
+// takes a few milliseconds.
+const tokensPatience = 10 * time.Second
+
+// lockTokens takes the lock of a token file, and waits for others that have it.
+func lockTokens(name string) (io.Closer, error) {
+	for begin := time.Now(); ; time.Sleep(10 * time.Millisecond) {
+		lock, err := vfs.OS.Lock(name)
+		if err == nil || !errors.Is(err, vfs.ErrLocked) {
+			return lock, err
+		}
+		if time.Since(begin) > tokensPatience {
+			return nil, fmt.Errorf("%w: %w", errTokensBusy, err)
+		}
+	}
 }
 
 // rights are the flags of a new identity.

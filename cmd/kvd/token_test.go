@@ -33,6 +33,32 @@ func newToken(t *testing.T, file, name string, flags ...string) string {
 	return token
 }
 
+// Commands that change the file at once, also by a link to it, wait for each other. One that
+// names a file which is missing leaves none.
+func TestTokensAreAddedByOneCommandAtATime(t *testing.T) {
+	dir := t.TempDir()
+	file, link := filepath.Join(dir, "tokens.json"), filepath.Join(dir, "link")
+	newToken(t, file, "first", "--read", "")
+	require.NoError(t, os.Symlink(file, link))
+	const count = 6
+	results := make(chan result, count)
+	for i := range count {
+		go func() {
+			results <- command(t, "", nil, "token", "allow", "--file", []string{file, link}[i%2], "--certificate", fmt.Sprint("cn:", i), "--admin")
+		}()
+	}
+	for range count {
+		r := <-results
+		assert.Zero(t, r.code, r.err)
+	}
+	r := command(t, "", nil, "token", "list", "--file", file)
+	assert.Equal(t, 2+count, strings.Count(r.out, "\n"), r.out)
+
+	absent := filepath.Join(dir, "absent")
+	assert.Equal(t, 64, command(t, "", nil, "token", "revoke", "--file", absent, "app").code)
+	assert.NoFileExists(t, absent+".lock")
+}
+
 func TestTokensAreListedWithoutTheirSecretAndRevoked(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "tokens.json")
 	app := newToken(t, file, "app", "--read", "user/", "--write", `user/\x00`, "--expires", "720h")
