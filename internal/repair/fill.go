@@ -76,12 +76,19 @@ func (p *part) fillable() (lost []Loss) {
 		return nil
 	}
 	for _, l := range p.report.Losses {
-		inLog := l.File == descriptor.LogName || path.Dir(l.File) == descriptor.LogName
-		if l.Partition == p.id && (l.FirstVersion <= p.backup.version || !inLog) {
+		if p.canFill(&l) {
 			lost = append(lost, l)
 		}
 	}
 	return lost
+}
+
+func (p *part) canFill(l *Loss) bool {
+	return l.Partition == p.id && (l.FirstVersion <= p.backup.version || !l.inLog())
+}
+
+func (l *Loss) inLog() bool {
+	return l.File == descriptor.LogName || path.Dir(l.File) == descriptor.LogName
 }
 
 // keySet is intervals of keys, both ends included, in order and disjoint. A nil end is open.
@@ -200,14 +207,20 @@ func (p *part) fillTable(name string, num kv.FileNum, keys keySet, values *value
 	return t, errors.Join(err, failed, it.Err())
 }
 
-// filled takes out of the losses of the partition what the backup has.
+// filled takes out of the losses of the partition what the backup has. It adds the later
+// versions up to what the partition had flushed: a key may have been deleted since the backup,
+// by a tombstone that a merge has dropped, and is then back. (If only a value is lost, its entry
+// says that there was no such tombstone after it.)
 func (p *part) filled() {
 	if p.backup == nil {
 		return
 	}
 	kept := p.report.Losses[:0]
 	for _, l := range p.report.Losses {
-		if l.Partition == p.id && l.FirstVersion <= p.backup.version {
+		if p.canFill(&l) {
+			if !l.inLog() && l.FirstVersion < l.LastVersion {
+				l.LastVersion = max(l.LastVersion, p.flushed())
+			}
 			l.FirstVersion = p.backup.version + 1
 			l.Reason += fmt.Sprintf("; filled from the backup up to version %d", p.backup.version)
 		}
