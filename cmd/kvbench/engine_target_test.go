@@ -17,13 +17,13 @@ func TestTheEmbeddedEngineAnswersRight(t *testing.T) {
 		{"--durability", "sync", "--flush-keys", "100", "--distribution", "zipfian", "--theta", "1.2", "--value-size", "300..500", "--key-size", "64"},
 		{"--durability", "memory", "--batch-ops", "16", "--linger", "500us", "--distribution", "latest"},
 	} {
-		t.Chdir(t.TempDir())
 		args := append([]string{"run", "--threads", "4", "--partitions", "2", "--keys", "2000", "--preload", "1000", "--mix", "BALANCED",
-			"--find-rate", "0.9", "--value-size", "400", "--duration", "500ms", "--check-deletes", "--data", "d", "--out", "r"}, flags...)
-		var stdout, stderr bytes.Buffer
-		require.Equal(t, exitOK, execute(t.Context(), args, &stdout, &stderr, openTarget), "%v: %s", flags, &stderr)
-		assert.Contains(t, stdout.String(), "all answers right")
-		assert.Contains(t, stdout.String(), "a micro-batch")
+			"--find-rate", "0.9", "--value-size", "400", "--duration", "1h", "--check-deletes", "--data", "d", "--out", "r"}, flags...)
+		ctx, open := endingAfter(t, 2500)
+		code, stdout, stderr := benchUntil(t, ctx, open, args...)
+		require.Equal(t, exitOK, code, "%v: %s", flags, stderr)
+		assert.Contains(t, stdout, "all answers right")
+		assert.Contains(t, stdout, "a micro-batch")
 		assert.FileExists(t, filepath.Join("d", "STORE"))
 
 		lines := readLines(t, "r")

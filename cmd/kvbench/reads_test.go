@@ -29,24 +29,30 @@ func TestReadsMeasuresTheStoreAndRawReadsInTurns(t *testing.T) {
 	back, err := results.Read("r")
 	require.NoError(t, err)
 	require.Len(t, back.Cells, 4)
-	staged := 0
+	var staged, gets, read int
 	for _, c := range back.Cells {
 		require.Len(t, c.Runs, 2, c.Name())
 		for _, run := range c.Runs {
 			staged += len(run.Stages)
 			assert.Positive(t, run.Ops, c.Name())
-			if run.Operation("get").Count > 0 {
+			if count := run.Operation("get").Count; count > 0 {
+				gets += int(count)
 				countsOnlyTheMeasurement(t, c, run, 10_000*100)
+			} else {
+				assert.Positive(t, run.Measures["fileReads"], c.Name())
+				assert.Positive(t, run.Measures["fileBytes"], c.Name())
 			}
-			assert.Positive(t, run.Measures["fileReads"], c.Name())
-			assert.Positive(t, run.Measures["fileBytes"], c.Name())
+			read += int(run.Measures["fileReads"])
 			assert.Greater(t, run.Measures["dataBytes"], 1e6, c.Name())
 			if runtime.GOOS == "linux" {
 				assert.EqualValues(t, 1, run.Measures[results.Evicted], c.Name())
 			}
 		}
 	}
-	assert.Positive(t, staged, "runs say where the time of their calls went")
+	assert.Positive(t, read)
+	if gets > 1000 { // one in 16 is staged, at random, and a slow machine does few
+		assert.Positive(t, staged, "runs say where the time of their calls went")
+	}
 	raw := back.Cells[1].Runs[0]
 	assert.Equal(t, "pread", raw.Operations[0].Name)
 	assert.InDelta(t, float64(raw.Ops), raw.Measures["fileReads"], 0.5, "each operation is one read of a file")

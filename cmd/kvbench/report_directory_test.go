@@ -64,16 +64,16 @@ func TestAnExperimentEndedByASignalReportsWhatItMeasured(t *testing.T) {
 // are missing.
 func TestWhatWasMeasuredIsSavedWhileItGoesOn(t *testing.T) {
 	for _, command := range []string{
-		"run --threads 1 --keys 20 --value-size 100 --runs 3 --duration 45s",
-		"partitions --scale 0.001 --mixes PUT_HEAVY --partitions 1 --threads 1,2,3 --runs 1 --duration 45s",
-		"ycsb --workload C --threads 1,2,3 --scale 0.001 --memory 64MiB --duration 45s",
-		"sweep --rps 1,2,3 --threads 1 --keys 20 --value-size 100 --duration 45s",
+		"run --threads 1 --keys 20 --value-size 100 --runs 3 --duration 31s",
+		"partitions --scale 0.001 --mixes PUT_HEAVY --partitions 1 --threads 1,2,3 --runs 1 --duration 31s",
+		"ycsb --workload C --threads 1,2,3 --records 20 --memory 64MiB --duration 31s",
+		"sweep --rps 1,2,3 --threads 1 --keys 20 --value-size 100 --duration 31s",
 	} {
 		t.Run(strings.Fields(command)[0], func(t *testing.T) {
 			dir := t.TempDir()
 			t.Chdir(t.TempDir())
 			synctest.Test(t, func(t *testing.T) {
-				target := &memoryTarget{values: make(map[string][]byte), takes: time.Second}
+				target := &memoryTarget{values: make(map[string][]byte), takes: 5 * time.Second}
 				missing, whole := 0, 0
 				var mu sync.Mutex
 				target.onWork = func() {
@@ -121,7 +121,7 @@ func TestADirectoryThatCannotBeSavedToDoesNotEndAnExperiment(t *testing.T) {
 				if opened++; opened == 3 {
 					require.NoError(t, os.RemoveAll(blocked))
 				}
-				return &memoryTarget{values: make(map[string][]byte), takes: time.Second}, targetInfo{}, nil
+				return &memoryTarget{values: make(map[string][]byte), takes: 5 * time.Second}, targetInfo{}, nil
 			})
 		require.Equal(t, exitOK, code, stderr.String())
 		assert.Contains(t, stderr.String(), "what was measured so far is not saved")

@@ -17,8 +17,9 @@ import (
 
 func TestAReportSaysWhereTheTimeGoesAndWhatTheStoreDid(t *testing.T) {
 	for name, where := range map[string][]string{"engine": {"--partitions", "2"}, "server": {"--addr", serve(t)}} {
-		code, _, stderr := bench(t, openTarget, append([]string{"run", "--threads", "4", "--keys", "1000", "--value-size", "100",
-			"--preload", "1000", "--mix", "BALANCED", "--duration", "1500ms", "--report", "r"}, where...)...)
+		ctx, open := endingAfter(t, 4000)
+		code, _, stderr := benchUntil(t, ctx, open, append([]string{"run", "--threads", "4", "--keys", "1000", "--value-size", "100",
+			"--preload", "1000", "--mix", "BALANCED", "--duration", "1h", "--report", "r"}, where...)...)
 		require.Equal(t, exitOK, code, stderr)
 		back, err := results.Read("r")
 		require.NoError(t, err)

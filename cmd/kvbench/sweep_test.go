@@ -36,8 +36,8 @@ func TestASweepOfAStoreWithAKnownCapacity(t *testing.T) {
 
 func TestASweepRunsOnTheEngineAndOnAServer(t *testing.T) {
 	for _, where := range [][]string{{"--partitions", "2"}, {"--addr", serve(t)}} {
-		code, stdout, stderr := bench(t, openTarget, append([]string{"sweep", "--rps", "100,200", "--threads", "4", "--keys", "300", "--value-size", "100",
-			"--warmup", "0s", "--duration", "500ms", "--slo", "p50<1h", "--arrivals", "poisson"}, where...)...)
+		code, stdout, stderr := bench(t, pausing(t, time.Millisecond), append([]string{"sweep", "--rps", "100,200", "--threads", "4", "--keys", "300", "--value-size", "100",
+			"--warmup", "0s", "--duration", "100ms", "--slo", "p50<1h", "--arrivals", "poisson"}, where...)...)
 		require.Equal(t, exitOK, code, stderr)
 		assert.Contains(t, stdout, "offered/s")
 		assert.FileExists(t, filepath.Join("kvbench-sweep", results.ReportFile))

@@ -21,9 +21,15 @@ import (
 // bench runs a command line in a directory of its own.
 func bench(t *testing.T, open opener, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
+	return benchUntil(t, t.Context(), open, args...)
+}
+
+// benchUntil is bench until a context ends.
+func benchUntil(t *testing.T, ctx context.Context, open opener, args ...string) (code int, stdout, stderr string) {
+	t.Helper()
 	t.Chdir(t.TempDir())
 	var out, err bytes.Buffer
-	code = execute(t.Context(), args, &out, &err, open)
+	code = execute(ctx, args, &out, &err, open)
 	return code, out.String(), err.String()
 }
 
@@ -83,7 +89,7 @@ func TestCoreWorkloadsRunOnTheEngineAndOnAServer(t *testing.T) {
 func TestTransactionsRunOnTheEngineAndOnAServer(t *testing.T) {
 	for name, where := range map[string][]string{"engine": nil, "server": {"--addr", serve(t)}} {
 		t.Run(name, func(t *testing.T) {
-			args := append([]string{"txn", "--keys", "200", "--field-bytes", "10", "--threads", "1,8", "--duration", "200ms",
+			args := append([]string{"txn", "--keys", "200", "--field-bytes", "10", "--threads", "1,8", "--duration", "50ms",
 				"--reads", "3", "--writes", "2", "--hot-fraction", "0.02", "--hot-rate", "0.9"}, where...)
 			code, stdout, stderr := bench(t, openTarget, args...)
 			require.Equal(t, exitOK, code, stderr)
@@ -97,7 +103,7 @@ func TestTransactionsRunOnTheEngineAndOnAServer(t *testing.T) {
 
 func TestReadersBesideAWriterAreReportedWithTheirRatio(t *testing.T) {
 	code, stdout, stderr := bench(t, openTarget, "txn", "--read-beside", "--keys", "200", "--field-bytes", "10", "--threads", "2",
-		"--duration", "200ms", "--rounds", "2", "--out", "r")
+		"--duration", "50ms", "--rounds", "2", "--out", "r")
 	require.Equal(t, exitOK, code, stderr)
 	assert.Regexp(t, `2 readers beside [0-9,]+ transactions/s: [0-9.]+ % of alone \(median of 2 rounds\)\.`, stdout)
 	for _, name := range []string{"writer alone", "readers alone", "readers beside a writer"} {
@@ -120,7 +126,7 @@ func TestSnapshotsRunOnTheEngineAndOnAServer(t *testing.T) {
 	for name, where := range map[string][]string{"engine": nil, "server": {"--addr", serve(t)}} {
 		t.Run(name, func(t *testing.T) {
 			args := append([]string{"snapshots", "--records", "100", "--field-bytes", "10", "--threads", "2", "--duration", "1100ms", "--rounds", "1"}, where...)
-			code, stdout, stderr := bench(t, openTarget, args...)
+			code, stdout, stderr := bench(t, pausing(t, 2*time.Millisecond), args...)
 			require.Equal(t, exitOK, code, stderr)
 			assert.Regexp(t, `2 writers beside a snapshot a second: [0-9.]+ % of alone \(median of 1 rounds\)\.`, stdout)
 			assert.Regexp(t, `take snapshot\s+[12]`, stdout)
