@@ -19,7 +19,7 @@ func TestMicrobatchMeasuresItsStores(t *testing.T) {
 	t.Chdir(t.TempDir())
 	run := func(args ...string) (stdout string) {
 		args = append([]string{"microbatch", "--runs", "1", "--sizes", "1,16", "--rows", "10000", "--reads", "1000",
-			"--read-latency", "20us", "--linger", "50us", "--report", "m"}, args...)
+			"--read-latency", "20us", "--linger", "1ms", "--report", "m"}, args...)
 		var out, errs strings.Builder
 		require.Equal(t, exitOK, execute(t.Context(), args, &out, &errs, openTarget), errs.String())
 		return out.String()
