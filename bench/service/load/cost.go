@@ -2,6 +2,7 @@ package load
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/kvd-db/kvd/bench/process"
@@ -11,19 +12,26 @@ import (
 // target that only looks up one of a few values; the look-up is included. Nothing else
 // may run in the process meanwhile.
 func Cost(ctx context.Context, c Closed) (time.Duration, error) {
-	c.Callers, c.Warmup, c.Duration, c.Keys = 1, costTime/10, costTime, max(idleKeys, uint64(c.Batch))
-	var begin, used time.Duration
-	o, err := c.Run(ctx, []Target{newIdle(c.Keys, c.ValueBytes)}, func(begins bool) {
-		if begins {
-			begin = process.OwnCPU()
-		} else {
-			used = process.OwnCPU() - begin
+	c.Callers, c.Keys = 1, max(idleKeys, uint64(c.Batch))
+	for c.Duration = costTime; ; c.Duration *= 2 { // on a busy machine nothing may happen for a while
+		c.Warmup = c.Duration / 10
+		var begin, used time.Duration
+		o, err := c.Run(ctx, []Target{newIdle(c.Keys, c.ValueBytes)}, func(begins bool) {
+			if begins {
+				begin = process.OwnCPU()
+			} else {
+				used = process.OwnCPU() - begin
+			}
+		})
+		if err := errors.Join(err, ctx.Err()); err != nil {
+			return 0, err
 		}
-	})
-	if err != nil || o.Keys == 0 {
-		return 0, err
+		if o.Keys > 0 {
+			if each := used / time.Duration(o.Keys); each > 0 {
+				return each, nil
+			}
+		}
 	}
-	return used / time.Duration(o.Keys), nil
 }
 
 const (
