@@ -99,7 +99,11 @@ func (c *Combiner[T]) maxOps() int { return int(uint32(c.allowed.Load())) }
 // that memory the item borrows from the caller is never used after Do returned.
 func (c *Combiner[T]) Do(ctx context.Context, item T, ops, bytes int) error {
 	c.mu.Lock()
-	if c.tryLeadLocked(item, size{ops, bytes}) {
+	if c.policy.Alone || c.mayRunLocked() && len(c.mu.queue) == 0 && !c.mu.lingering {
+		c.mu.running++
+		since := c.sinceLocked()
+		c.mu.Unlock()
+		c.lead(item, size{ops, bytes}, since)
 		return nil
 	}
 	w := c.waiters.Get().(*waiter[T])
@@ -132,30 +136,6 @@ func (c *Combiner[T]) Do(ctx context.Context, item T, ops, bytes int) error {
 	}
 	c.release(w)
 	return nil
-}
-
-// TryDo is Do that does not queue: it reports false, and has served nothing, if as many
-// batches as are allowed are being served.
-func (c *Combiner[T]) TryDo(item T, ops, bytes int) bool {
-	c.mu.Lock()
-	if c.tryLeadLocked(item, size{ops, bytes}) {
-		return true
-	}
-	c.mu.Unlock()
-	return false
-}
-
-// tryLeadLocked serves a batch that begins with the caller's item if a runner is free,
-// and reports whether it did. It then unlocks mu.
-func (c *Combiner[T]) tryLeadLocked(item T, s size) bool {
-	if !c.policy.Alone && (!c.mayRunLocked() || len(c.mu.queue) > 0 || c.mu.lingering) {
-		return false
-	}
-	c.mu.running++
-	since := c.sinceLocked()
-	c.mu.Unlock()
-	c.lead(item, s, since)
-	return true
 }
 
 func (c *Combiner[T]) release(w *waiter[T]) {

@@ -138,7 +138,6 @@ func TestALingeringLeaderIsJoined(t *testing.T) {
 			}
 		}
 		arrive(3)
-		assert.False(t, c.TryDo(9, 1, 1), "the leader lingers")
 		assert.Empty(t, sizes.all())
 		time.Sleep(time.Second)
 		synctest.Wait()
@@ -280,9 +279,8 @@ func TestEachCallerServesItselfWithoutBatching(t *testing.T) {
 		})
 		began := time.Now()
 		var group sync.WaitGroup
-		for range 10 {
+		for range 20 {
 			group.Go(func() { assert.NoError(t, c.Do(context.Background(), 1, 1, 1)) })
-			group.Go(func() { assert.True(t, c.TryDo(1, 1, 1)) })
 		}
 		group.Wait()
 		assert.EqualValues(t, 20, batches.Load())
@@ -340,20 +338,5 @@ func BenchmarkCombiner(b *testing.B) {
 				b.Error(err)
 			}
 		}
-	})
-}
-
-func TestTryDoDoesNotQueue(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		gate := make(chan struct{})
-		var served []int
-		c := NewCombiner(Policy{}, 1, func(b []int) { <-gate; served = append(served, b...) })
-		var group sync.WaitGroup
-		group.Go(func() { assert.True(t, c.TryDo(1, 1, 1)) })
-		synctest.Wait()
-		assert.False(t, c.TryDo(2, 1, 1))
-		close(gate)
-		group.Wait()
-		assert.Equal(t, []int{1}, served)
 	})
 }

@@ -61,8 +61,13 @@ func (e *Engine) Lookup(ctx context.Context, reads []*kv.Lookup) error {
 	}
 	defer yield(len(reads))
 	var err error
-	if len(reads) != 1 || !tryLookup(e.partitions[e.route(reads[0].Hash)], reads, &watch) {
-		err = e.lookupAll(ctx, reads, &watch)
+	if len(reads) == 1 {
+		one := [1]partition.ReadShare{{Partition: e.partitions[e.route(reads[0].Hash)], Reads: reads}}
+		err = e.lookupShares(ctx, one[:], &watch)
+	} else {
+		s := e.shareReads(reads)
+		err = e.lookupShares(ctx, s.shares, &watch)
+		s.release()
 	}
 	watch.stop()
 	return err
@@ -98,17 +103,18 @@ func (e *Engine) LookupCached(reads []*kv.Lookup) (left []*kv.Lookup, err error)
 	return left, nil
 }
 
-// lookupAll answers reads of several partitions, at one version of each.
-func (e *Engine) lookupAll(ctx context.Context, reads []*kv.Lookup, watch *stopwatch) error {
-	s := e.shareReads(reads)
-	defer s.release()
-	l := partition.BeginLookup(s.shares)
+// lookupShares answers reads of several partitions, at one version of each: from memory, what
+// memory has, and then the others in micro-batches.
+func (e *Engine) lookupShares(ctx context.Context, shares []partition.ReadShare, watch *stopwatch) error {
+	l := partition.BeginLookup(shares)
 	defer l.End()
 	if e.opts.Reads.Linger == 0 { // otherwise the reads of a partition wait for each other
 		watch.works()
-		l.Cached()
+		if l.Cached() {
+			return nil
+		}
 	}
-	for i := range s.shares {
+	for i := range shares {
 		if len(l.Left(i)) == 0 {
 			continue
 		}
@@ -121,17 +127,6 @@ func (e *Engine) lookupAll(ctx context.Context, reads []*kv.Lookup, watch *stopw
 		}
 	}
 	return nil
-}
-
-// tryLookup answers reads of one partition, unless other reads of it are in progress: those
-// may wait for the disk while the answers to these may be in memory.
-func tryLookup(p *partition.Partition, reads []*kv.Lookup, watch *stopwatch) bool {
-	times := watch.newTrace()
-	if !p.TryLookup(reads, times) {
-		return false
-	}
-	watch.addTrace(times, true)
-	return true
 }
 
 // LookupAt answers many reads at one version of all partitions, and returns it:

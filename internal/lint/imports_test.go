@@ -80,6 +80,7 @@ var floors = map[string]float64{
 	"internal/record":    0.5,
 	"internal/scanbatch": 0.5,
 	"internal/keyhash":   0.5,
+	"internal/stripe":    0.5,
 	"internal/escape":    0.5,
 	"internal/bytesize":  0.5,
 	"internal/vfs":       0.5,
@@ -108,7 +109,7 @@ var testSupport = map[string]bool{
 
 // clientInternals lists the internal packages that a client's build includes. They import
 // neither the store nor the server.
-var clientInternals = []string{"internal/frame", "internal/rawconn"}
+var clientInternals = []string{"internal/frame", "internal/rawconn", "internal/stripe"}
 
 // inProcess is what a program imports to have the store in it: its build is that of the
 // store, not of a client.

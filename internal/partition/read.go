@@ -19,12 +19,6 @@ func (p *Partition) Lookup(ctx context.Context, reads []*kv.Lookup, c *trace.Bat
 	return p.reads.Do(ctx, readGroup{reads: reads, trace: c}, len(reads), keyBytes(reads))
 }
 
-// TryLookup is Lookup that does not wait for other lookups. It reports false, and has read
-// nothing, if the partition serves as many micro-batches as it may.
-func (p *Partition) TryLookup(reads []*kv.Lookup, c *trace.Batch) bool {
-	return p.reads.TryDo(readGroup{reads: reads, trace: c}, len(reads), keyBytes(reads))
-}
-
 func keyBytes(reads []*kv.Lookup) (size int) {
 	for _, r := range reads {
 		size += len(r.Key)

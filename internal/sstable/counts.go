@@ -2,28 +2,22 @@ package sstable
 
 import (
 	"sync/atomic"
-	"unsafe"
+
+	"github.com/kvd-db/kvd/internal/stripe"
 )
 
-// counts are the hits and misses of a cache, in cells: many goroutines count at once,
-// and a single counter would move its cache line between processors on every count.
-type counts [1 << countBits]countCell
+// counts are the hits and misses of a cache, striped: many goroutines count at once.
+type counts [1 << countBits]countStripe
 
 const countBits = 4
 
-type countCell struct {
+type countStripe struct {
 	hits, misses atomic.Uint64
-	_            [112]byte // no other cell in this cache line or its neighbour
+	_            [stripe.Bytes - 16]byte
 }
 
-// mine returns a cell for the calling goroutine, chosen by the address of its stack.
-// Goroutines may share a cell.
-func (c *counts) mine() *countCell {
-	var here byte
-	const golden = 0x9e3779b97f4a7c15                     // spreads the bits in which stacks differ
-	stack := uint64(uintptr(unsafe.Pointer(&here))) >> 11 // #nosec G103 -- only a number to spread counts by
-	return &c[stack*golden>>(64-countBits)]
-}
+// mine returns the stripe of the calling goroutine.
+func (c *counts) mine() *countStripe { return &c[stripe.Index(countBits)] }
 
 func (c *counts) sum() (hits, misses uint64) {
 	for i := range c {

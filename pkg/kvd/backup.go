@@ -31,10 +31,11 @@ type BackupFile struct {
 // (30 s).
 func (c *Client) Backup(ctx context.Context) (*Backup, error) {
 	const name = "backup"
-	if err := c.enter(ctx, name, nil); err != nil {
+	in, err := c.enter(ctx, name, nil)
+	if err != nil {
 		return nil, err
 	}
-	defer c.calls.leave()
+	defer in.leave()
 	b, err := c.backend.Backup(ctx)
 	if err != nil {
 		return nil, failed(name, err)

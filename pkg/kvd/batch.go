@@ -104,10 +104,11 @@ func (c *Client) Apply(ctx context.Context, b *Batch, opts ...WriteOption) (vers
 
 // apply performs writes, all or none.
 func (c *Client) apply(ctx context.Context, name string, writes []backend.Mutation, o *writeOptions) (version uint64, err error) {
-	if err := c.enter(ctx, name, o.timings); err != nil {
+	in, err := c.enter(ctx, name, o.timings)
+	if err != nil {
 		return 0, err
 	}
-	defer c.calls.leave()
+	defer in.leave()
 	if version, err = c.backend.Apply(ctx, writes, o.backend()); err != nil {
 		return 0, failed(name, err)
 	}

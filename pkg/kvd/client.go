@@ -62,10 +62,11 @@ func newClient(b backend.Backend, d Durability) *Client {
 // Ping returns nil if the server can be reached and accepts requests.
 func (c *Client) Ping(ctx context.Context) error {
 	const name = "ping"
-	if err := c.enter(ctx, name, nil); err != nil {
+	in, err := c.enter(ctx, name, nil)
+	if err != nil {
 		return err
 	}
-	defer c.calls.leave()
+	defer in.leave()
 	return failed(name, c.backend.Ping(ctx))
 }
 
@@ -81,20 +82,21 @@ func (c *Client) Close() error {
 	return c.closeErr
 }
 
-// enter begins a call, whose timings it resets; if it returns nil, c.calls.leave must
-// follow. Errors: ErrClosed, and that of ctx if it has ended.
-func (c *Client) enter(ctx context.Context, name string, t *Timings) error {
+// enter begins a call, whose timings it resets, and returns what the call must leave. Errors:
+// ErrClosed, and that of ctx if it has ended.
+func (c *Client) enter(ctx context.Context, name string, t *Timings) (*gateStripe, error) {
 	if t != nil {
 		*t = Timings{}
 	}
-	if !c.calls.enter() {
-		return &Error{Op: name, Err: ErrClosed}
+	in := c.calls.enter()
+	if in == nil {
+		return nil, &Error{Op: name, Err: ErrClosed}
 	}
 	if err := ctx.Err(); err != nil {
-		c.calls.leave()
-		return &Error{Op: name, Err: err}
+		in.leave()
+		return nil, &Error{Op: name, Err: err}
 	}
-	return nil
+	return in, nil
 }
 
 // failed makes an error of the backend the error of a call; nil stays nil.
@@ -106,6 +108,8 @@ func failed(op string, err error) error {
 	if !ok {
 		return &Error{Op: op, Err: errors.Join(ErrInternal, err)}
 	}
-	f.Op = op
+	if f.Op == "" {
+		f.Op = op
+	}
 	return (*Error)(f)
 }

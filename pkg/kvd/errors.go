@@ -44,7 +44,7 @@ var (
 	ErrInternal = backend.ErrInternal
 )
 
-// Error is what every failed call returns.
+// Error is what every failed call returns. Calls may share one, so it must not be changed.
 type Error struct {
 	// Op is the call, for example "get", "put" or "scan".
 	Op string

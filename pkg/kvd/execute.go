@@ -53,10 +53,11 @@ func (c *Client) Execute(ctx context.Context, e Execution, opts ...WriteOption) 
 	if err != nil {
 		return ExecuteResult{}, &Error{Op: name, Err: err}
 	}
-	if err := c.enter(ctx, name, o.timings); err != nil {
+	in, err := c.enter(ctx, name, o.timings)
+	if err != nil {
 		return ExecuteResult{}, err
 	}
-	defer c.calls.leave()
+	defer in.leave()
 	executed, err := c.backend.Execute(ctx, e.execution(), o.backend())
 	if err != nil {
 		return ExecuteResult{}, failed(name, err)

@@ -144,7 +144,7 @@ func closeWaitsForCallsInFlight(t *testing.T, opts ...Option) {
 	go func() { answer <- db.Put(context.Background(), []byte("k"), nil) }()
 	<-entered
 	go func() { closed <- db.Close() }()
-	testwait.Until(t, func() bool { return db.calls.count.Load() >= gateClosed })
+	testwait.Until(t, func() bool { return db.calls.stripes[len(db.calls.stripes)-1].count.Load() >= gateClosed })
 	require.ErrorIs(t, db.Put(context.Background(), []byte("k"), nil), ErrClosed)
 	assert.Empty(t, closed)
 	leave()

@@ -14,8 +14,8 @@ import (
 //
 // Errors: ErrNotFound if the key is absent.
 func (c *Client) Get(ctx context.Context, key []byte, opts ...ReadOption) ([]byte, error) {
-	item, err := c.get(ctx, key, collectRead(opts))
-	return item.Value, err
+	v, err := c.get(ctx, key, collectRead(opts))
+	return v.Bytes, err
 }
 
 // GetItem is Get that also returns the version of the value and its remaining time to live.
@@ -24,28 +24,33 @@ func (c *Client) GetItem(ctx context.Context, key []byte, opts ...ReadOption) (I
 }
 
 func (c *Client) getItem(ctx context.Context, key []byte, o readOptions) (Item, error) {
-	item, err := c.get(ctx, key, o)
-	if err == nil {
-		item.Key = bytes.Clone(key)
-	}
-	return item, err
-}
-
-// get reads one key; the item is without it.
-func (c *Client) get(ctx context.Context, key []byte, o readOptions) (Item, error) {
-	const name = "get"
-	if err := c.enter(ctx, name, o.timings); err != nil {
+	v, err := c.get(ctx, key, o)
+	if err != nil {
 		return Item{}, err
 	}
-	defer c.calls.leave()
-	if len(key) == 0 {
-		return Item{}, &Error{Op: name, Err: errEmptyKey}
-	}
-	item, err := c.backend.Get(ctx, key, o.at, (*backend.Timings)(o.timings))
+	return item(bytes.Clone(key), v), nil
+}
+
+// item is a key with what it holds.
+func item(key []byte, v backend.Value) Item {
+	return Item{Key: key, Value: v.Bytes, Version: v.Version, TTL: v.TTL}
+}
+
+func (c *Client) get(ctx context.Context, key []byte, o readOptions) (backend.Value, error) {
+	const name = "get"
+	in, err := c.enter(ctx, name, o.timings)
 	if err != nil {
-		return Item{}, failed(name, err)
+		return backend.Value{}, err
 	}
-	return Item(item), nil
+	defer in.leave()
+	if len(key) == 0 {
+		return backend.Value{}, &Error{Op: name, Err: errEmptyKey}
+	}
+	v, err := c.backend.Get(ctx, key, o.at, (*backend.Timings)(o.timings))
+	if err != nil {
+		return backend.Value{}, failed(name, err)
+	}
+	return v, nil
 }
 
 var errEmptyKey = fmt.Errorf("%w: a key has at least one byte", ErrInvalid)
@@ -60,19 +65,19 @@ func (c *Client) GetMany(ctx context.Context, keys [][]byte, opts ...ReadOption)
 
 func (c *Client) getMany(ctx context.Context, keys [][]byte, o readOptions) ([]Lookup, error) {
 	const name = "get many"
-	if err := c.enter(ctx, name, o.timings); err != nil {
+	in, err := c.enter(ctx, name, o.timings)
+	if err != nil {
 		return nil, err
 	}
-	defer c.calls.leave()
+	defer in.leave()
 	for _, key := range keys {
 		if len(key) == 0 {
 			return nil, &Error{Op: name, Err: errEmptyKey}
 		}
 	}
 	lookups, copies := make([]Lookup, len(keys)), cloneAll(keys)
-	err := c.backend.GetMany(ctx, keys, o.at, (*backend.Timings)(o.timings), func(i int, item backend.Item, found bool) {
-		lookups[i] = Lookup{Item: Item(item), Found: found}
-		lookups[i].Key = copies[i]
+	err = c.backend.GetMany(ctx, keys, o.at, (*backend.Timings)(o.timings), func(i int, v backend.Value, found bool) {
+		lookups[i] = Lookup{Item: item(copies[i], v), Found: found}
 	})
 	if err != nil {
 		return nil, failed(name, err)

@@ -113,15 +113,15 @@ func nameOf(k backend.Kind) string {
 }
 
 func (c *hookedCall) addOperation(op *backend.Op, a *backend.Answer) {
-	c.add(1, op.Key, op.Value, op.Condition.Value, a.Item.Value)
+	c.add(1, op.Key, op.Value, op.Condition.Value, a.Value.Bytes)
 }
 
 // Get implements backend.Backend.
-func (h *hooked) Get(ctx context.Context, key []byte, at backend.ReadVersion, t *backend.Timings) (backend.Item, error) {
+func (h *hooked) Get(ctx context.Context, key []byte, at backend.ReadVersion, t *backend.Timings) (backend.Value, error) {
 	c := h.begin("get", t)
-	item, err := h.Backend.Get(ctx, key, at, c.timings)
-	c.add(1, key, item.Value)
-	return item, h.end(c, err)
+	v, err := h.Backend.Get(ctx, key, at, c.timings)
+	c.add(1, key, v.Bytes)
+	return v, h.end(c, err)
 }
 
 // Operate implements backend.Backend.
@@ -147,12 +147,12 @@ func (h *hooked) OperateAll(ctx context.Context, ops []*backend.Operation) {
 }
 
 // GetMany implements backend.Backend.
-func (h *hooked) GetMany(ctx context.Context, keys [][]byte, at backend.ReadVersion, t *backend.Timings, found func(int, backend.Item, bool)) error {
+func (h *hooked) GetMany(ctx context.Context, keys [][]byte, at backend.ReadVersion, t *backend.Timings, found func(int, backend.Value, bool)) error {
 	c := h.begin("get many", t)
 	c.add(len(keys), keys...)
-	return h.end(c, h.Backend.GetMany(ctx, keys, at, c.timings, func(i int, item backend.Item, ok bool) {
-		c.add(0, item.Value)
-		found(i, item, ok)
+	return h.end(c, h.Backend.GetMany(ctx, keys, at, c.timings, func(i int, v backend.Value, ok bool) {
+		c.add(0, v.Bytes)
+		found(i, v, ok)
 	}))
 }
 

@@ -16,14 +16,18 @@ import (
 // which they were queued, others in any order. Not safe for concurrent use.
 type Pipeline struct {
 	client *Client
-	noted  []*pipelined
+	queue  []*pipelined
 
 	// Operations and copies of keys and values are cut from slabs, each twice as large as the one
 	// before: several allocations for each operation would cost more than a write to the
 	// memtable.
-	operations []pipelined
-	bytes      []byte
-	doublings  int
+	slab      []pipelined
+	bytes     []byte
+	doublings int
+
+	// Of Do alone: memory that the next one uses again.
+	operations []*backend.Operation
+	touched    touchedKeys
 }
 
 // Pipeline returns an empty pipeline.
@@ -42,71 +46,80 @@ func (p *Pending[T]) Result() (T, error) {
 	var none T
 	switch {
 	case !p.of.done:
-		return none, &Error{Op: p.of.name, Err: errNotDone}
-	case p.of.err != nil:
-		return none, p.of.err
+		return none, &Error{Op: p.of.name(), Err: errNotDone}
+	case p.of.operation.Err != nil:
+		return none, p.of.operation.Err
 	}
 	return p.value(p.of), nil
 }
 
 var errNotDone = fmt.Errorf("%w: the pipeline has not been done", ErrInvalid)
 
-// pipelined is one operation of a pipeline.
+// pipelined is one operation of a pipeline. Its error is that of the call, or before Do what
+// makes the call senseless.
 type pipelined struct {
-	name      string
 	operation backend.Operation
-	err       error
 	done      bool
 
 	read  Pending[[]byte]  // what Get returned
 	wrote Pending[Written] // what Put or Delete returned
 }
 
+func (o *pipelined) name() string { return nameOf(o.operation.Op.Kind) }
+
 // Get queues a read. It copies key.
 func (p *Pipeline) Get(key []byte, opts ...ReadOption) *Pending[[]byte] {
-	chosen := collectRead(opts)
-	o := p.note("get", backend.Op{Mutation: backend.Mutation{Kind: backend.Get, Key: key}, At: chosen.at}, writeOptions{timings: chosen.timings}, nil)
+	o, chosen := p.add(backend.Get, key), collectRead(opts)
+	o.operation.Op.At = chosen.at
+	o.operation.Timings = (*backend.Timings)(chosen.timings)
 	o.read = Pending[[]byte]{o, (*pipelined).value}
 	return &o.read
 }
 
-func (o *pipelined) value() []byte { return o.operation.Answer.Item.Value }
+func (o *pipelined) value() []byte { return o.operation.Answer.Value.Bytes }
 
 // Put queues a write with the options of Client.PutItem. It copies key and value.
 func (p *Pipeline) Put(key, value []byte, opts ...WriteOption) *Pending[Written] {
-	o, err := p.client.writeOptions(opts, ofPut|chosePrevious)
-	op := backend.Op{Mutation: backend.Mutation{Kind: backend.Put, Key: key, Value: p.copy(value)}}
-	return p.noteWrite("put", op, o, err)
+	o := p.add(backend.Put, key)
+	o.operation.Op.Value = p.copy(value)
+	return p.write(o, opts, ofPut|chosePrevious)
 }
 
 // Delete queues a write with the options of Client.DeleteItem. It copies key.
 func (p *Pipeline) Delete(key []byte, opts ...WriteOption) *Pending[Written] {
-	o, err := p.client.writeOptions(opts, ofDelete|chosePrevious)
-	return p.noteWrite("delete", backend.Op{Mutation: backend.Mutation{Kind: backend.Delete, Key: key}}, o, err)
+	return p.write(p.add(backend.Delete, key), opts, ofDelete|chosePrevious)
 }
 
-func (p *Pipeline) noteWrite(name string, op backend.Op, o writeOptions, err error) *Pending[Written] {
-	n := p.note(name, op, o, err)
-	n.wrote = Pending[Written]{n, (*pipelined).written}
-	return &n.wrote
+// write has a write that is in the queue be one with options.
+func (p *Pipeline) write(w *pipelined, opts []WriteOption, takes choices) *Pending[Written] {
+	o, err := p.client.writeOptions(opts, takes)
+	o.condition.Value = bytes.Clone(o.condition.Value)
+	o.apply(&w.operation.Op)
+	w.operation.Timings = (*backend.Timings)(o.timings)
+	if err != nil {
+		w.operation.Err = &Error{Op: w.name(), Err: err}
+	}
+	w.wrote = Pending[Written]{w, (*pipelined).written}
+	return &w.wrote
 }
 
 func (o *pipelined) written() Written { return written(&o.operation.Op, &o.operation.Answer) }
 
-func (p *Pipeline) note(name string, op backend.Op, o writeOptions, err error) *pipelined {
-	if len(op.Key) == 0 && err == nil {
-		err = errEmptyKey
+// add queues an operation, of which it copies the key.
+func (p *Pipeline) add(kind backend.Kind, key []byte) *pipelined {
+	if len(p.slab) == 0 {
+		p.slab = make([]pipelined, 1<<p.doublings)
+		p.doublings = min(p.doublings+1, maxDoublings)
 	}
-	op.Key = p.copy(op.Key)
-	o.condition.Value = bytes.Clone(o.condition.Value)
-	o.apply(&op)
-	n := p.operation()
-	n.name, n.operation = name, backend.Operation{Op: op, Timings: (*backend.Timings)(o.timings)}
-	if err != nil {
-		n.err = &Error{Op: name, Err: err}
+	o := &p.slab[0]
+	p.slab = p.slab[1:]
+	op := &o.operation.Op
+	op.Kind, op.Key = kind, p.copy(key)
+	if len(key) == 0 {
+		o.operation.Err = &Error{Op: o.name(), Err: errEmptyKey}
 	}
-	p.noted = append(p.noted, n)
-	return n
+	p.queue = append(p.queue, o)
+	return o
 }
 
 // maxDoublings of the first slab, which has one operation, or firstSlabBytes. A copy that is
@@ -115,17 +128,6 @@ const (
 	maxDoublings   = 6
 	firstSlabBytes = 256
 )
-
-// operation returns a new operation.
-func (p *Pipeline) operation() *pipelined {
-	if len(p.operations) == 0 {
-		p.operations = make([]pipelined, 1<<p.doublings)
-		p.doublings = min(p.doublings+1, maxDoublings)
-	}
-	o := &p.operations[0]
-	p.operations = p.operations[1:]
-	return o
-}
 
 // copy returns a copy of b, nil if b is.
 func (p *Pipeline) copy(b []byte) []byte {
@@ -143,7 +145,7 @@ func (p *Pipeline) copy(b []byte) []byte {
 }
 
 // Len returns the number of operations in the queue.
-func (p *Pipeline) Len() int { return len(p.noted) }
+func (p *Pipeline) Len() int { return len(p.queue) }
 
 // Do sends the queue, waits until each operation has a result, and returns errors.Join of the
 // errors, in the order of the queue; a Get of an absent key is one. The queue is empty then, and
@@ -151,53 +153,50 @@ func (p *Pipeline) Len() int { return len(p.noted) }
 //
 // The client's timeout applies to each operation from when it is sent; ctx applies to all.
 func (p *Pipeline) Do(ctx context.Context) error {
-	noted := p.noted
-	p.noted = nil
-	for rest := noted; len(rest) > 0; {
-		n := independent(rest)
-		p.client.operateAll(ctx, rest[:n])
+	queue := p.queue
+	for rest := queue; len(rest) > 0; {
+		n := p.independent(rest)
+		p.operate(ctx, rest[:n])
 		rest = rest[n:]
 	}
 	var errs []error
-	for _, o := range noted {
-		if o.done = true; o.err != nil {
-			errs = append(errs, o.err)
+	for _, o := range queue {
+		if o.done = true; o.operation.Err != nil {
+			errs = append(errs, o.operation.Err)
 		}
 	}
+	clear(queue) // the results belong to the caller alone
+	p.queue = queue[:0]
 	return errors.Join(errs...)
 }
 
 // independent returns how many of the first operations may be in flight together: no two of
 // them touch the same key, unless both read it. Two keys with the same hash count as the same.
-func independent(noted []*pipelined) int {
-	written := make(map[uint64]bool, len(noted))
-	for i, o := range noted {
-		key := maphash.Bytes(keySeed, o.operation.Op.Key)
-		before, touched := written[key]
-		writes := o.operation.Op.Kind != backend.Get
-		if touched && (before || writes) {
+func (p *Pipeline) independent(queue []*pipelined) int {
+	p.touched.reset(len(queue))
+	for i, o := range queue {
+		if p.touched.add(maphash.Bytes(keySeed, o.operation.Op.Key), o.operation.Op.Kind != backend.Get) {
 			return i
 		}
-		written[key] = writes
 	}
-	return len(noted)
+	return len(queue)
 }
 
 var keySeed = maphash.MakeSeed()
 
-// operateAll performs operations that do not depend on each other.
-func (c *Client) operateAll(ctx context.Context, all []*pipelined) {
+// operate performs operations that do not depend on each other.
+func (p *Pipeline) operate(ctx context.Context, all []*pipelined) {
 	refusal := ErrClosed
-	if c.calls.enter() {
-		defer c.calls.leave()
+	if in := p.client.calls.enter(); in != nil {
+		defer in.leave()
 		refusal = ctx.Err()
 	}
-	operations := make([]*backend.Operation, 0, len(all))
+	operations := p.operations[:0]
 	for _, o := range all {
 		switch {
-		case o.err != nil:
+		case o.operation.Err != nil:
 		case refusal != nil:
-			o.err = &Error{Op: o.name, Err: refusal}
+			o.operation.Err = &Error{Op: o.name(), Err: refusal}
 		default:
 			operations = append(operations, &o.operation)
 		}
@@ -205,10 +204,10 @@ func (c *Client) operateAll(ctx context.Context, all []*pipelined) {
 	if len(operations) == 0 {
 		return
 	}
-	c.backend.OperateAll(ctx, operations)
-	for _, o := range all {
-		if o.err == nil {
-			o.err = failed(o.name, o.operation.Err)
-		}
+	p.client.backend.OperateAll(ctx, operations)
+	for _, o := range operations {
+		o.Err = failed(nameOf(o.Op.Kind), o.Err)
 	}
+	clear(operations)
+	p.operations = operations[:0]
 }

@@ -70,7 +70,7 @@ func TestPipeline(t *testing.T) {
 			require.NoError(t, err)
 			assert.Len(t, large, 100<<10)
 
-			require.NoError(t, p.Put([]byte("again"), nil).of.err)
+			require.NoError(t, p.Put([]byte("again"), nil).of.operation.Err)
 			require.NoError(t, p.Do(ctx))
 			_, err = db.Get(ctx, []byte("again"))
 			require.NoError(t, err)
@@ -98,8 +98,8 @@ func TestAPipelineTravelsInFewFrames(t *testing.T) {
 
 func TestWhatMayBeUnderWayTogether(t *testing.T) {
 	p := (&Client{}).Pipeline()
-	noted := func(ops string) (lengths []int) {
-		p.noted = nil
+	queued := func(ops string) (lengths []int) {
+		p.queue = nil
 		for i := 0; i < len(ops); i += 2 {
 			if key := []byte(ops[i+1 : i+2]); ops[i] == 'r' {
 				p.Get(key)
@@ -107,8 +107,8 @@ func TestWhatMayBeUnderWayTogether(t *testing.T) {
 				p.Delete(key)
 			}
 		}
-		for rest := p.noted; len(rest) > 0; {
-			n := independent(rest)
+		for rest := p.queue; len(rest) > 0; {
+			n := p.independent(rest)
 			lengths = append(lengths, n)
 			rest = rest[n:]
 		}
@@ -122,7 +122,7 @@ func TestWhatMayBeUnderWayTogether(t *testing.T) {
 		"wawawa":     {1, 1, 1},
 		"rawbrbwara": {2, 2, 1},
 	} {
-		assert.Equal(t, want, noted(ops), ops)
+		assert.Equal(t, want, queued(ops), ops)
 	}
 }
 

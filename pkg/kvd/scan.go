@@ -24,12 +24,13 @@ func (c *Client) scan(ctx context.Context, r Range, o scanOptions) iter.Seq2[Ite
 	const name = "scan"
 	s := backend.Scan{Range: backend.Range(r.clone()), Reverse: o.reverse, KeysOnly: o.keysOnly, Borrow: o.borrow, Limit: o.limit, At: o.at}
 	return func(yield func(Item, error) bool) {
-		if err := c.enter(ctx, name, nil); err != nil {
+		in, err := c.enter(ctx, name, nil)
+		if err != nil {
 			yield(Item{}, err)
 			return
 		}
-		defer c.calls.leave()
-		err := c.backend.Scan(ctx, &s, func(i backend.Item) bool {
+		defer in.leave()
+		err = c.backend.Scan(ctx, &s, func(i backend.Item) bool {
 			if i.Value == nil && !s.KeysOnly {
 				i.Value = []byte{}
 			}

@@ -30,10 +30,11 @@ type Damage struct {
 // the end or until ctx ends; the client's timeout bounds only the wait for its beginning.
 func (c *Client) Scrub(ctx context.Context, rate int64, told func(ScrubStep)) error {
 	const name = "scrub"
-	if err := c.enter(ctx, name, nil); err != nil {
+	in, err := c.enter(ctx, name, nil)
+	if err != nil {
 		return err
 	}
-	defer c.calls.leave()
+	defer in.leave()
 	return failed(name, c.backend.Scrub(ctx, rate, func(s backend.ScrubStep) {
 		told(ScrubStep{Files: s.Files, Done: s.Done, Total: s.Total, Damage: (*Damage)(s.Damage)})
 	}))

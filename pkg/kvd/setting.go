@@ -8,10 +8,11 @@ import "context"
 // does not exist, needs a restart, or cannot have that value; the error says which.
 func (c *Client) SetSetting(ctx context.Context, name, value string) (before, after string, err error) {
 	const call = "set setting"
-	if err := c.enter(ctx, call, nil); err != nil {
+	in, err := c.enter(ctx, call, nil)
+	if err != nil {
 		return "", "", err
 	}
-	defer c.calls.leave()
+	defer in.leave()
 	before, after, err = c.backend.SetSetting(ctx, name, value)
 	return before, after, failed(call, err)
 }

@@ -41,10 +41,11 @@ type SlowRequest struct {
 // is 0. It returns ErrInvalid if the server has no slow log.
 func (c *Client) SlowRequests(ctx context.Context, limit int) (SlowLog, error) {
 	const name = "slow requests"
-	if err := c.enter(ctx, name, nil); err != nil {
+	in, err := c.enter(ctx, name, nil)
+	if err != nil {
 		return SlowLog{}, err
 	}
-	defer c.calls.leave()
+	defer in.leave()
 	l, err := c.backend.SlowRequests(ctx, limit)
 	log := SlowLog{Threshold: l.Threshold, Total: l.Total}
 	for _, r := range l.Requests {
@@ -59,9 +60,10 @@ func (c *Client) SlowRequests(ctx context.Context, limit int) (SlowLog, error) {
 // ClearSlowRequests empties the server's slow log.
 func (c *Client) ClearSlowRequests(ctx context.Context) error {
 	const name = "clear slow requests"
-	if err := c.enter(ctx, name, nil); err != nil {
+	in, err := c.enter(ctx, name, nil)
+	if err != nil {
 		return err
 	}
-	defer c.calls.leave()
+	defer in.leave()
 	return failed(name, c.backend.ClearSlowRequests(ctx))
 }

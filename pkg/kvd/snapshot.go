@@ -42,10 +42,11 @@ func (c *Client) Snapshot(ctx context.Context, opts ...TxnOption) (*Snapshot, er
 // snapshot returns a snapshot, and what it reads of key if the backend has read that already.
 func (c *Client) snapshot(ctx context.Context, o *txnOptions, key []byte) (*Snapshot, *backend.Answer, error) {
 	const name = "snapshot"
-	if err := c.enter(ctx, name, nil); err != nil {
+	in, err := c.enter(ctx, name, nil)
+	if err != nil {
 		return nil, nil, err
 	}
-	defer c.calls.leave()
+	defer in.leave()
 	begun, err := c.backend.BeginSnapshot(ctx, o.lease, key)
 	if err != nil {
 		return nil, nil, failed(name, err)
@@ -116,8 +117,8 @@ func (s *Snapshot) Get(ctx context.Context, key []byte, opts ...ReadOption) ([]b
 	if err != nil {
 		return nil, err
 	}
-	item, err := s.client.get(ctx, key, o)
-	return item.Value, err
+	v, err := s.client.get(ctx, key, o)
+	return v.Bytes, err
 }
 
 // GetItem is Client.GetItem at the version of the snapshot.
@@ -175,18 +176,19 @@ var errAtVersion = fmt.Errorf("%w: snapshots and transactions read at versions o
 // keepSnapshot renews a lease.
 func (c *Client) keepSnapshot(ctx context.Context, id uint64, lease time.Duration) (time.Duration, error) {
 	const name = "keep snapshot"
-	if err := c.enter(ctx, name, nil); err != nil {
+	in, err := c.enter(ctx, name, nil)
+	if err != nil {
 		return 0, err
 	}
-	defer c.calls.leave()
+	defer in.leave()
 	granted, err := c.backend.KeepSnapshot(ctx, id, lease)
 	return granted, failed(name, err)
 }
 
 // releaseSnapshot gives a snapshot back.
 func (c *Client) releaseSnapshot(id uint64) {
-	if c.calls.enter() {
-		defer c.calls.leave()
+	if in := c.calls.enter(); in != nil {
+		defer in.leave()
 		c.backend.ReleaseSnapshot(id)
 	}
 }

@@ -166,10 +166,11 @@ func (t *Txn) Commit(ctx context.Context, opts ...WriteOption) (version uint64, 
 		t.committed = t.Version()
 		return t.committed, nil
 	}
-	if err := t.client.enter(ctx, name, o.timings); err != nil {
+	in, err := t.client.enter(ctx, name, o.timings)
+	if err != nil {
 		return 0, err
 	}
-	defer t.client.calls.leave()
+	defer in.leave()
 	if version, err = t.client.backend.Commit(ctx, t.transaction(), o.backend()); err != nil {
 		return 0, failed(name, err)
 	}
@@ -225,14 +226,14 @@ func (t *Txn) lookup(ctx context.Context, key []byte, o readOptions) (Lookup, er
 		return Lookup{}, &Error{Op: "get", Err: err}
 	}
 	if read != nil {
-		t.reads.expiring.add(key, read.Item.TTL)
-		return Lookup{Item: Item(read.Item), Found: read.Found}, nil
+		t.reads.expiring.add(key, read.Value.TTL)
+		return Lookup{Item: item(nil, read.Value), Found: read.Found}, nil
 	}
 	s.readAt(&o)
-	item, err := t.client.get(ctx, key, o)
-	t.reads.expiring.add(key, item.TTL)
+	v, err := t.client.get(ctx, key, o)
+	t.reads.expiring.add(key, v.TTL)
 	if errors.Is(err, ErrNotFound) {
 		return Lookup{}, nil
 	}
-	return Lookup{Item: item, Found: err == nil}, err
+	return Lookup{Item: item(nil, v), Found: err == nil}, err
 }

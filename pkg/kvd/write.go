@@ -73,10 +73,11 @@ func (c *Client) delete(ctx context.Context, key []byte, opts []WriteOption, tak
 
 func (c *Client) write(ctx context.Context, name string, op backend.Op, o *writeOptions) (Written, error) {
 	o.apply(&op)
-	if err := c.enter(ctx, name, o.timings); err != nil {
+	in, err := c.enter(ctx, name, o.timings)
+	if err != nil {
 		return Written{}, err
 	}
-	defer c.calls.leave()
+	defer in.leave()
 	if len(op.Key) == 0 {
 		return Written{}, &Error{Op: name, Err: errEmptyKey}
 	}
@@ -91,8 +92,7 @@ func (c *Client) write(ctx context.Context, name string, op backend.Op, o *write
 func written(op *backend.Op, a *backend.Answer) Written {
 	w := Written{Version: a.Version}
 	if op.ReturnPrevious && a.Found {
-		previous := Item(a.Item)
-		previous.Key = bytes.Clone(op.Key)
+		previous := item(bytes.Clone(op.Key), a.Value)
 		w.Previous = &previous
 	}
 	return w

@@ -59,11 +59,14 @@ func (c choices) String() string {
 }
 
 // Durable sets what the acknowledgement of this write means.
-func Durable(d Durability) WriteOption {
-	return writeOption(func(o *writeOptions) {
-		o.choose(choseDurability, d.check())
-		o.durability = d
-	})
+func Durable(d Durability) WriteOption { return durable(d) }
+
+// durable is Durable. Unlike a function, it is no allocation.
+type durable Durability
+
+func (d durable) forWrite(o *writeOptions) {
+	o.choose(choseDurability, Durability(d).check())
+	o.durability = Durability(d)
 }
 
 // TTL makes a put expire after d, rounded up to milliseconds; the key is absent from then on.

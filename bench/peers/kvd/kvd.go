@@ -3,8 +3,6 @@
 package kvd
 
 import (
-	"errors"
-
 	"github.com/kvd-db/kvd/bench/peers"
 	"github.com/kvd-db/kvd/internal/engine"
 	"github.com/kvd-db/kvd/internal/event"
@@ -16,6 +14,7 @@ import (
 type store struct {
 	*embed.Store
 	engine *engine.Engine // of the same store, for what a program does not ask for
+	load   *kvd.Pipeline
 	merges merges
 }
 
@@ -37,21 +36,15 @@ func Open(o peers.Options, partitions int) (peers.Store, error) {
 		return nil, err
 	}
 	s.engine, s.Store = e, embed.Over(e)
+	s.load = s.Pipeline()
 	return s, nil
 }
 
 func (s *store) Load(entries []peers.Entry) error {
-	p := s.Pipeline()
-	results := make([]*kvd.Pending[kvd.Written], len(entries))
-	for i, e := range entries {
-		results[i] = p.Put(e.Key, e.Value, kvd.Durable(kvd.Buffered))
+	for _, e := range entries {
+		s.load.Put(e.Key, e.Value, kvd.Durable(kvd.Buffered))
 	}
-	err := p.Do(forever)
-	for _, r := range results {
-		_, failed := r.Result()
-		err = errors.Join(err, failed)
-	}
-	return err
+	return s.load.Do(forever)
 }
 
 func (s *store) Settle() error { return s.engine.CompactAll(forever) }

@@ -138,3 +138,40 @@ func BenchmarkScan(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkLoad compares calls of many writes.
+func BenchmarkLoad(b *testing.B) {
+	const call = 1000
+	db, err := Memory(WithMemory(256 << 20))
+	require.NoError(b, err)
+	b.Cleanup(func() { assert.NoError(b, db.Close()) })
+	keys, value := make([][]byte, 200*call), make([]byte, 100)
+	for i := range keys {
+		keys[i] = fmt.Appendf(nil, "%016d", i*7919%len(keys))
+	}
+	writes, pipeline := make([]kv.Write, call), db.Pipeline()
+	list := make([]*kv.Write, call)
+	for name, load := range map[string]func(ctx context.Context, keys [][]byte) error{
+		"engine": func(ctx context.Context, keys [][]byte) error {
+			for i, key := range keys {
+				writes[i] = kv.Write{Op: kv.Op{Kind: kv.KindPut, Key: key, Value: value}}
+				list[i] = &writes[i]
+			}
+			return db.engine.Write(ctx, list)
+		},
+		"pipeline": func(ctx context.Context, keys [][]byte) error {
+			for _, key := range keys {
+				pipeline.Put(key, value)
+			}
+			return pipeline.Do(ctx)
+		},
+	} {
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			for i := 0; b.Loop(); i = (i + call) % len(keys) {
+				require.NoError(b, load(b.Context(), keys[i:i+call]))
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/call, "ns/item")
+		})
+	}
+}

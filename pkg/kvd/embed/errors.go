@@ -82,10 +82,9 @@ func tooLargef(format string, args ...any) error {
 	return failure(fmt.Errorf("%w: "+format, append([]any{kv.ErrTooLarge}, args...)...))
 }
 
-var absent = failure(kv.ErrNotFound).(*backend.Failure)
-
-// notFound is failure(kv.ErrNotFound), but quick: the answer to a Get of an absent key.
-func notFound() error {
-	f := *absent
-	return &f
-}
+// absent is the answer to every Get of an absent key.
+var absent = func() error {
+	f := failure(kv.ErrNotFound).(*backend.Failure)
+	f.Op = "get"
+	return f
+}()

@@ -2,6 +2,7 @@ package embed
 
 import (
 	"context"
+	"slices"
 
 	"github.com/kvd-db/kvd/internal/kv"
 	"github.com/kvd-db/kvd/internal/trace"
@@ -18,20 +19,25 @@ const (
 // OperateAll implements backend.Backend. Reads are performed before writes, each kind in as
 // few calls of the engine as it takes.
 func (l *local) OperateAll(ctx context.Context, ops []*backend.Operation) {
-	reads := make(map[backend.ReadVersion][]*backend.Operation)
-	var writes []*backend.Operation
-	for _, o := range ops {
-		if o.Op.Kind == backend.Get {
-			reads[o.Op.At] = append(reads[o.Op.At], o)
-		} else {
-			writes = append(writes, o)
+	writes := ops
+	if slices.ContainsFunc(ops, isRead) {
+		reads := make(map[backend.ReadVersion][]*backend.Operation)
+		writes = nil
+		for _, o := range ops {
+			if isRead(o) {
+				reads[o.Op.At] = append(reads[o.Op.At], o)
+			} else {
+				writes = append(writes, o)
+			}
 		}
-	}
-	for at, ops := range reads {
-		inCalls(ops, func(ops []*backend.Operation) { l.getAll(ctx, at, ops) })
+		for at, ops := range reads {
+			inCalls(ops, func(ops []*backend.Operation) { l.getAll(ctx, at, ops) })
+		}
 	}
 	inCalls(writes, func(ops []*backend.Operation) { l.writeAll(ctx, ops) })
 }
+
+func isRead(o *backend.Operation) bool { return o.Op.Kind == backend.Get }
 
 // inCalls calls f with some of the operations at a time.
 func inCalls(ops []*backend.Operation, f func([]*backend.Operation)) {
@@ -83,7 +89,9 @@ func (l *local) getAll(ctx context.Context, at backend.ReadVersion, ops []*backe
 		case err != nil:
 			o.Err = err
 		default:
-			o.Answer, o.Err = l.answer(&lookups[i], nil)
+			o.Answer.Version = uint64(lookups[i].ReadVersion)
+			o.Answer.Value, o.Err = l.value(&lookups[i], nil)
+			o.Answer.Found = o.Err == nil
 			tell(o.Timings, &stages)
 		}
 	}

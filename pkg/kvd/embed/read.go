@@ -3,7 +3,6 @@ package embed
 import (
 	"bytes"
 	"context"
-	"errors"
 	"sync"
 
 	"github.com/kvd-db/kvd/internal/kv"
@@ -11,39 +10,27 @@ import (
 	"github.com/kvd-db/kvd/pkg/kvd/internal/backend"
 )
 
-// Get implements backend.Backend.
-func (l *local) Get(ctx context.Context, key []byte, at backend.ReadVersion, t *backend.Timings) (backend.Item, error) {
-	if t != nil || at.Version != 0 {
-		return l.getAt(ctx, key, at, t)
-	}
-	item, err := l.engine.Get(ctx, key)
-	switch {
-	case errors.Is(err, kv.ErrNotFound):
-		return backend.Item{}, notFound()
-	case err != nil:
-		return backend.Item{}, failure(err)
-	}
-	return backend.Item{Value: item.Value, Version: uint64(item.Version), TTL: l.ttlOf(item.Expiry)}, nil
-}
-
-// oneRead is the scratch memory of one getAt.
+// oneRead is the scratch memory of one Get. Its lookup is zero but for a Get under way.
 type oneRead struct {
 	lookup kv.Lookup
-	list   [1]*kv.Lookup
+	list   [1]*kv.Lookup // of lookup
 	stages trace.Stages
 }
 
-var oneReads = sync.Pool{New: func() any { return new(oneRead) }}
+var oneReads = sync.Pool{New: func() any {
+	r := new(oneRead)
+	r.list[0] = &r.lookup
+	return r
+}}
 
-// getAt is Get at a version, or with timings.
-func (l *local) getAt(ctx context.Context, key []byte, at backend.ReadVersion, t *backend.Timings) (backend.Item, error) {
+// Get implements backend.Backend.
+func (l *local) Get(ctx context.Context, key []byte, at backend.ReadVersion, t *backend.Timings) (backend.Value, error) {
 	version, err := l.version(at)
 	if err != nil {
-		return backend.Item{}, err
+		return backend.Value{}, err
 	}
 	r := oneReads.Get().(*oneRead)
-	r.lookup = kv.Lookup{Key: key}
-	r.list[0] = &r.lookup
+	r.lookup.Key = key
 	if t != nil {
 		r.stages = trace.Stages{}
 		r.lookup.Stages = &r.stages
@@ -54,31 +41,31 @@ func (l *local) getAt(ctx context.Context, key []byte, at backend.ReadVersion, t
 		_, err = l.engine.LookupAt(ctx, r.list[:], version)
 	}
 	tell(t, &r.stages)
-	a, err := l.answer(&r.lookup, err)
+	v, err := l.value(&r.lookup, err)
 	r.lookup = kv.Lookup{}
 	oneReads.Put(r)
-	return a.Item, err
+	return v, err
 }
 
-// answer is what a lookup found. The value is handed over.
-func (l *local) answer(r *kv.Lookup, err error) (backend.Answer, error) {
+// value is what a lookup found. It is handed over.
+func (l *local) value(r *kv.Lookup, err error) (backend.Value, error) {
 	switch {
 	case err != nil:
-		return backend.Answer{}, failure(err)
+		return backend.Value{}, failure(err)
 	case r.Err != nil:
-		return backend.Answer{}, failure(r.Err)
+		return backend.Value{}, failure(r.Err)
 	case !r.Found:
-		return backend.Answer{Version: uint64(r.ReadVersion)}, notFound()
+		return backend.Value{}, absent
 	}
-	return backend.Answer{Version: uint64(r.ReadVersion), Found: true, Item: l.item(r)}, nil
+	return l.valueOf(r), nil
 }
 
-// item is what a lookup found, without its key.
-func (l *local) item(r *kv.Lookup) backend.Item {
+// valueOf is what a lookup found, which must have found something.
+func (l *local) valueOf(r *kv.Lookup) backend.Value {
 	if r.Value == nil {
 		r.Value = []byte{} // it is there
 	}
-	return backend.Item{Value: r.Value, Version: uint64(r.Version), TTL: l.ttlOf(r.Expiry)}
+	return backend.Value{Bytes: r.Value, Version: uint64(r.Version), TTL: l.ttlOf(r.Expiry)}
 }
 
 // manyReads is the scratch memory of one GetMany.
@@ -114,7 +101,7 @@ func (m *manyReads) release() {
 }
 
 // GetMany implements backend.Backend. It has the limits of a batch, as a server has.
-func (l *local) GetMany(ctx context.Context, keys [][]byte, at backend.ReadVersion, t *backend.Timings, found func(int, backend.Item, bool)) error {
+func (l *local) GetMany(ctx context.Context, keys [][]byte, at backend.ReadVersion, t *backend.Timings, found func(int, backend.Value, bool)) error {
 	if len(keys) > l.limits.BatchOps {
 		return tooLargef("%d keys, limit is %d", len(keys), l.limits.BatchOps)
 	}
@@ -152,9 +139,9 @@ func (l *local) GetMany(ctx context.Context, keys [][]byte, at backend.ReadVersi
 	}
 	for i := range lookups {
 		if r := &lookups[i]; r.Found {
-			found(i, l.item(r), true)
+			found(i, l.valueOf(r), true)
 		} else {
-			found(i, backend.Item{}, false)
+			found(i, backend.Value{}, false)
 		}
 	}
 	return nil

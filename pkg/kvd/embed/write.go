@@ -39,63 +39,98 @@ func (l *local) write(ctx context.Context, op *backend.Op, t *backend.Timings) (
 	return backend.Answer{Version: uint64(version)}, nil
 }
 
-// oneWrite is a write and what it points to.
-type oneWrite struct {
-	kv.Write
+// manyWrites is the scratch memory of one writeAll. Of what serves again, the writes are zero.
+type manyWrites struct {
+	writes []kv.Write
+	list   []*kv.Write // those of them that make sense
+}
+
+// judged is what a write points to that has a condition or returns what it replaces.
+type judged struct {
 	condition kv.Condition
 	previous  kv.Lookup
+}
+
+var manyWritesPool = sync.Pool{New: func() any { return new(manyWrites) }}
+
+// maxKeptWrites is how many writes scratch memory has at most that serves again.
+const maxKeptWrites = 1024
+
+// takeWrites returns n writes that are zero, and an empty list.
+func takeWrites(n int) *manyWrites {
+	m := manyWritesPool.Get().(*manyWrites)
+	if n > cap(m.writes) {
+		m.writes, m.list = make([]kv.Write, n), make([]*kv.Write, 0, n)
+	}
+	m.writes, m.list = m.writes[:n], m.list[:0]
+	return m
+}
+
+// release takes the writes back. The engine may still read those that failed.
+func (m *manyWrites) release(failed bool) {
+	if !failed && cap(m.writes) <= maxKeptWrites {
+		clear(m.writes)
+		clear(m.list)
+		manyWritesPool.Put(m)
+	}
+}
+
+// addWrite adds a write to the call of the engine, unless it makes no sense.
+func (l *local) addWrite(m *manyWrites, w *kv.Write, op *backend.Op) error {
+	expiry, err := l.expiryOf(op.TTL)
+	if err != nil {
+		return err
+	}
+	w.Op, w.Durability = opOf(&op.Mutation, expiry), kv.Durability(op.Durability)
+	if op.Condition.Kind != 0 || op.ReturnPrevious {
+		j := &judged{condition: conditionOf(&op.Condition)}
+		if j.condition.Kind != kv.Unconditional {
+			w.If = &j.condition
+		}
+		if op.ReturnPrevious {
+			j.previous.Key = op.Key
+			w.Previous = &j.previous
+		}
+	}
+	m.list = append(m.list, w)
+	return nil
 }
 
 // writeAll performs writes that do not depend on each other. The engine takes them in one
 // call; those that make no sense it leaves out.
 func (l *local) writeAll(ctx context.Context, ops []*backend.Operation) {
-	writes := make([]oneWrite, len(ops))
-	list := make([]*kv.Write, 0, len(ops))
-	var stages trace.Stages
-	timed := false
+	m := takeWrites(len(ops))
+	var stages *trace.Stages
 	for i, o := range ops {
-		w := &writes[i]
-		expiry, err := l.expiryOf(o.Op.TTL)
-		if err != nil {
-			o.Err = err
-			continue
+		o.Err = l.addWrite(m, &m.writes[i], &o.Op)
+		if o.Timings != nil && stages == nil {
+			stages = new(trace.Stages)
 		}
-		w.Op = opOf(&o.Op.Mutation, expiry)
-		w.Durability = kv.Durability(o.Op.Durability)
-		if w.condition = conditionOf(&o.Op.Condition); w.condition.Kind != kv.Unconditional {
-			w.If = &w.condition
-		}
-		if o.Op.ReturnPrevious {
-			w.previous.Key = o.Op.Key
-			w.Previous = &w.previous
-		}
-		timed = timed || o.Timings != nil
-		list = append(list, &w.Write)
 	}
-	if len(list) == 0 {
-		return
+	var whole error
+	if len(m.list) > 0 {
+		m.list[0].Stages = stages
+		whole = l.engine.Write(ctx, m.list)
 	}
-	if timed {
-		list[0].Stages = &stages
-	}
-	whole := l.engine.Write(ctx, list)
+	failed := whole != nil
 	for i, o := range ops {
-		w := &writes[i]
+		w := &m.writes[i]
 		switch {
 		case o.Err != nil:
 			continue
 		case whole != nil:
 			o.Err = failure(whole)
 		case w.Err != nil:
-			o.Err = failure(w.Err)
+			o.Err, failed = failure(w.Err), true
 		default:
-			o.Answer = backend.Answer{Version: uint64(w.Version)}
+			o.Answer.Version = uint64(w.Version)
 			if w.Previous != nil && w.Previous.Found {
-				o.Answer.Found, o.Answer.Item = true, l.item(w.Previous)
+				o.Answer.Found, o.Answer.Value = true, l.valueOf(w.Previous)
 			}
 		}
-		tell(o.Timings, &stages)
+		tell(o.Timings, stages)
 	}
+	m.release(failed)
 }
 
 // opOf is a write as the engine has it.

@@ -19,9 +19,8 @@ import (
 //  5. A write that returned nil was applied once. It is as durable as was asked for.
 //  6. A call with Timings fills them in, also if it fails.
 type Backend interface {
-	// Get reads one key, which is not empty, and returns the item without it. An absent key
-	// is ErrNotFound.
-	Get(ctx context.Context, key []byte, at ReadVersion, t *Timings) (Item, error)
+	// Get reads one key, which is not empty. An absent key is ErrNotFound.
+	Get(ctx context.Context, key []byte, at ReadVersion, t *Timings) (Value, error)
 	// Operate performs one Put or Delete. Its key is not empty.
 	Operate(ctx context.Context, op Op, t *Timings) (Answer, error)
 	// OperateAll performs operations of which none depends on another, and fills in the
@@ -29,7 +28,7 @@ type Backend interface {
 	OperateAll(ctx context.Context, ops []*Operation)
 	// GetMany reads all keys at one version. It calls found once for each key, in order,
 	// before it returns nil. After an error what found was told does not count.
-	GetMany(ctx context.Context, keys [][]byte, at ReadVersion, t *Timings, found func(i int, item Item, ok bool)) error
+	GetMany(ctx context.Context, keys [][]byte, at ReadVersion, t *Timings, found func(i int, v Value, ok bool)) error
 	// Scan calls yield for the items of a range in order, all as of one version. It ends
 	// with nil at the end of the range, or once yield returns false.
 	Scan(ctx context.Context, s *Scan, yield func(Item) bool) error
@@ -109,7 +108,15 @@ type Operation struct {
 type Answer struct {
 	Version uint64 // that a read is valid at, or of the write
 	Found   bool   // by a read, or by a write that asked for what was there
-	Item    Item   // that was found, without its key
+	Value   Value  // that was found
+}
+
+// Value is what a key holds: an item without its key, so small that a call returns it in
+// registers.
+type Value struct {
+	Bytes   []byte
+	Version uint64
+	TTL     time.Duration
 }
 
 // Item is kvd.Item.

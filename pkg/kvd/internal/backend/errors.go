@@ -27,7 +27,7 @@ var (
 	ErrPermission      = errors.New("permission denied")
 )
 
-// Failure is kvd.Error. A backend leaves Op empty.
+// Failure is kvd.Error. A backend leaves Op empty, except in a failure that calls share.
 type Failure struct {
 	Op         string
 	Reason     string

@@ -17,9 +17,9 @@ import (
 // answer is the result of a Get, Put or Delete.
 type answer = backend.Answer
 
-// itemOf copies an item from a message.
-func itemOf(i *kvdpb.Item) backend.Item {
-	return backend.Item{Value: append([]byte{}, i.GetValue()...), Version: i.GetVersion(), TTL: ttlOf(i.GetTtlMs())}
+// valueOf copies the value of an item from a message.
+func valueOf(i *kvdpb.Item) backend.Value {
+	return backend.Value{Bytes: append([]byte{}, i.GetValue()...), Version: i.GetVersion(), TTL: ttlOf(i.GetTtlMs())}
 }
 
 // frameOp returns an operation as it is in a frame.
@@ -40,9 +40,9 @@ func frameOp(op *backend.Op) frame.Op {
 }
 
 // Get implements backend.Backend.
-func (c *Network) Get(ctx context.Context, key []byte, at backend.ReadVersion, t *backend.Timings) (backend.Item, error) {
+func (c *Network) Get(ctx context.Context, key []byte, at backend.ReadVersion, t *backend.Timings) (backend.Value, error) {
 	a, err := c.Operate(ctx, backend.Op{Mutation: backend.Mutation{Kind: backend.Get, Key: key}, At: at}, t)
-	return a.Item, err
+	return a.Value, err
 }
 
 // Operate implements backend.Backend; it also performs a Get. The operation is sent in a frame or, if
@@ -162,9 +162,9 @@ func (c *Network) operateAlone(ctx context.Context, op *backend.Op, tries attemp
 		tries.timer.answered(meta)
 		a = answer{Version: meta.GetVersion(), Found: op.Kind == backend.Get || found != nil}
 		if a.Found {
-			a.Item = itemOf(found)
+			a.Value = valueOf(found)
 		}
-		c.requestIDs.observe(max(a.Version, a.Item.Version))
+		c.requestIDs.observe(max(a.Version, a.Value.Version))
 		return nil
 	})
 	return a, err

@@ -12,7 +12,7 @@ import (
 )
 
 // GetMany implements backend.Backend. The keys are sent in a frame of their own if they fit.
-func (c *Network) GetMany(ctx context.Context, keys [][]byte, at backend.ReadVersion, t *backend.Timings, found func(int, backend.Item, bool)) error {
+func (c *Network) GetMany(ctx context.Context, keys [][]byte, at backend.ReadVersion, t *backend.Timings, found func(int, backend.Value, bool)) error {
 	if !c.fitFrame(keys) {
 		return c.batchGet(ctx, keys, at, t, found)
 	}
@@ -31,7 +31,7 @@ func (c *Network) GetMany(ctx context.Context, keys [][]byte, at backend.ReadVer
 }
 
 // batchGet is GetMany by a gRPC call.
-func (c *Network) batchGet(ctx context.Context, keys [][]byte, at backend.ReadVersion, t *backend.Timings, found func(int, backend.Item, bool)) error {
+func (c *Network) batchGet(ctx context.Context, keys [][]byte, at backend.ReadVersion, t *backend.Timings, found func(int, backend.Value, bool)) error {
 	var response *kvdpb.BatchGetResponse
 	timer := startTimer(t)
 	err := c.unary(ctx, timer, func(ctx context.Context, conn *conn, opts ...grpc.CallOption) (err error) {
@@ -47,11 +47,11 @@ func (c *Network) batchGet(ctx context.Context, keys [][]byte, at backend.ReadVe
 	}
 	c.requestIDs.observe(response.GetMeta().GetVersion())
 	for i, l := range response.Lookups {
-		var item backend.Item
+		var v backend.Value
 		if l.Found {
-			item = itemOf(l.Item)
+			v = valueOf(l.Item)
 		}
-		found(i, item, l.Found)
+		found(i, v, l.Found)
 	}
 	return nil
 }
@@ -69,7 +69,7 @@ func (c *Network) fitFrame(keys [][]byte) bool {
 }
 
 // tryTogether attempts to read the keys once, in one frame.
-func (c *Network) tryTogether(ctx context.Context, keys [][]byte, at backend.ReadVersion, tries *attempts, found func(int, backend.Item, bool)) (f *fault) {
+func (c *Network) tryTogether(ctx context.Context, keys [][]byte, at backend.ReadVersion, tries *attempts, found func(int, backend.Value, bool)) (f *fault) {
 	conn := c.pickFor(together)
 	tries.conn = conn
 	op := frame.Op{Kind: frame.Get, AtVersion: at.Version, Epoch: at.Epoch}
@@ -87,7 +87,7 @@ func (c *Network) tryTogether(ctx context.Context, keys [][]byte, at backend.Rea
 		if fault != nil && fault.reason != kvdpb.ReasonKeyNotFound && f == nil {
 			f = fault
 		}
-		found(i, a.Item, fault == nil)
+		found(i, a.Value, fault == nil)
 	}
 	if f != nil {
 		tries.bound(begun)

@@ -105,7 +105,7 @@ func (c *Network) tryInFrame(ctx context.Context, tries *attempts, r *remote) (f
 	if f != nil {
 		return f, f.err != errNoCalls
 	}
-	if err := proto.Unmarshal(a.Item.Value, r.response); err != nil {
+	if err := proto.Unmarshal(a.Value.Bytes, r.response); err != nil {
 		return &fault{err: backend.ErrInternal, message: "the answer of a call cannot be decoded: " + err.Error()}, true
 	}
 	tries.timer.answered(r.meta())

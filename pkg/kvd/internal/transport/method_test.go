@@ -111,9 +111,9 @@ func (c caller) callAll(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, s.Lease, granted)
 	at := backend.ReadVersion{Version: s.Version, Epoch: s.Epoch}
-	item, err := c.Get(ctx, []byte("a"), at, nil)
+	v, err := c.Get(ctx, []byte("a"), at, nil)
 	require.NoError(t, err)
-	assert.Equal(t, "v", string(item.Value))
+	assert.Equal(t, "v", string(v.Bytes))
 	version, err := c.Commit(ctx, &backend.Transaction{At: at, Keys: [][]byte{[]byte("a")}, Writes: putAll("a")}, backend.WriteOptions{})
 	require.NoError(t, err)
 	done, err := c.Execute(ctx, &backend.Execution{

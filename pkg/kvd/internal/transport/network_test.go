@@ -62,7 +62,7 @@ func bothTransports(t *testing.T, test func(t *testing.T, o Options)) {
 
 func (c caller) get(ctx context.Context, key string) ([]byte, error) {
 	a, err := c.Operate(ctx, getOf(key), nil)
-	return a.Item.Value, err
+	return a.Value.Bytes, err
 }
 
 func getOf(key string) backend.Op {

@@ -308,7 +308,7 @@ func (p *pendingOp) outcome(op *frame.Op) (answer, *fault, bool) {
 	}
 	a := answer{Version: r.Version, Found: r.HasPrevious}
 	if a.Found {
-		a.Item = backend.Item{Value: append([]byte{}, r.Value...), Version: r.ItemVersion, TTL: ttlOf(r.TTLMillis)}
+		a.Value = backend.Value{Bytes: append([]byte{}, r.Value...), Version: r.ItemVersion, TTL: ttlOf(r.TTLMillis)}
 	}
 	return a, nil, true
 }

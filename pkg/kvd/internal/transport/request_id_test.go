@@ -61,7 +61,7 @@ func TestEveryAnswerTellsAVersion(t *testing.T) {
 		for what, call := range map[string]func(caller) error{
 			"get": func(db caller) error { _, err := db.get(ctx, "k"); return err },
 			"get many": func(db caller) error {
-				return db.GetMany(ctx, [][]byte{[]byte("k")}, newest, nil, func(int, backend.Item, bool) {})
+				return db.GetMany(ctx, [][]byte{[]byte("k")}, newest, nil, func(int, backend.Value, bool) {})
 			},
 			"snapshot": func(db caller) error {
 				s, err := db.BeginSnapshot(ctx, 0, nil)

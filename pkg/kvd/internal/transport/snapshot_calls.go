@@ -31,7 +31,7 @@ func (c *Network) BeginSnapshot(ctx context.Context, lease time.Duration, key []
 	if r.Read != nil && len(key) > 0 {
 		s.Read = &backend.Answer{Version: r.Version, Found: r.Read.Found}
 		if r.Read.Found {
-			s.Read.Item = itemOf(r.Read.Item)
+			s.Read.Value = valueOf(r.Read.Item)
 		}
 	}
 	return s, nil
