@@ -17,20 +17,21 @@ import (
 
 // Time passes only while reads of the disk wait, so the test is exact.
 func TestReadsOfASlowDiskAreUnderWayTogether(t *testing.T) {
-	const keys, readers, each = 20_000, 128, 16
+	// Keys that are read are so far apart that no two lie in a block: one disk read each, so
+	// it does not matter which of them share a batch.
+	const readers, each, apart = 128, 16, 4
+	const reads, keys = readers * each, readers * each * apart
 	const latency = 10 * time.Millisecond
 	key := func(n int) []byte { return fmt.Appendf(nil, "%08d", n) }
 	synctest.Test(t, func(t *testing.T) {
 		files := vfs.NewMem()
-		load, err := Open("d", Options{FS: files, Partitions: 1, Durability: kv.DurabilityMemory})
+		o := Options{FS: files, Partitions: 1, Durability: kv.DurabilityMemory}
+		o.table.BlockBytes = 512
+		load, err := Open("d", o)
 		require.NoError(t, err)
 		value := make([]byte, 200)
-		for from := 0; from < keys; from += 500 {
-			var b kv.WriteBatch
-			for n := from; n < from+500; n++ {
-				b.Put(key(n), value)
-			}
-			_, err := load.Apply(t.Context(), &b, kv.WriteOptions{})
+		for n := range keys {
+			_, err := load.Put(t.Context(), key(n), value, kv.WriteOptions{})
 			require.NoError(t, err)
 		}
 		require.NoError(t, load.CompactAll(t.Context()))
@@ -44,7 +45,7 @@ func TestReadsOfASlowDiskAreUnderWayTogether(t *testing.T) {
 			for r := range readers {
 				group.Go(func() {
 					for n := range each {
-						_, err := e.Get(t.Context(), key((r*each+n)*7919%keys))
+						_, err := e.Get(t.Context(), key((r*each+n)*7919%reads*apart))
 						assert.NoError(t, err)
 					}
 				})
