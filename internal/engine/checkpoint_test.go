@@ -370,6 +370,7 @@ func TestACheckpointCopiesNoDamage(t *testing.T) {
 func TestACheckpointCausesNoFlushes(t *testing.T) {
 	o := small(vfs.NewMem())
 	o.logBytes = 256 << 10
+	o.MemtableBytes = 8 << 20 // so that nothing but a long log is a reason for a flush
 	e := open(t, o)
 	c := checkpoint(t, e)
 	defer c.Release()
