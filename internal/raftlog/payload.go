@@ -135,8 +135,6 @@ func decodeCompaction(b []byte) (index, term uint64, err error) {
 	return index, term, d.end()
 }
 
-const entryHeaderBytes = 8 + 1 + 4
-
 func appendEntry(b []byte, e *pb.Entry) []byte {
 	b = binary.LittleEndian.AppendUint64(b, e.GetTerm())
 	b = append(b, byte(e.GetType()))
