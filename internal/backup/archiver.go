@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"sync"
 	"time"
 
@@ -106,6 +107,7 @@ func StartArchiver(o ArchiverOptions) (*Archiver, error) {
 		}
 		a.failed(err, time.Now())
 	}
+	a.mark() // before the first write
 	a.done.Go(a.run)
 	a.done.Go(a.watch)
 	return a, nil
@@ -125,11 +127,30 @@ func (a *Archiver) Close() {
 	a.done.Wait()
 	a.mark()
 	now := time.Now()
-	if err := errors.Join(a.step(context.Background(), now, true), a.closeArchive()); err != nil {
+	err := a.step(context.Background(), now, true)
+	if err == nil {
+		err = a.confirm(now)
+	}
+	if err = errors.Join(err, a.closeArchive()); err != nil {
 		a.failed(err, now)
 		return
 	}
 	a.succeeded(now, true)
+}
+
+// confirm writes into the newest piece that the archive has everything up to now, and the marks
+// since. Without it a stop at which nothing is left to archive would leave unknown which version
+// readers saw since that piece.
+func (a *Archiver) confirm(now time.Time) error {
+	a.mu.Lock()
+	last := a.last
+	a.mu.Unlock()
+	if last == nil || last.Version < a.o.Visible() || !now.After(last.Until.Time) {
+		return nil
+	}
+	p := *last
+	p.Until = momentOf(now)
+	return a.publish(&p)
 }
 
 func (a *Archiver) closeArchive() error {
@@ -274,21 +295,30 @@ func (a *Archiver) add(ctx context.Context, now time.Time, r wal.DurableRange, f
 	if err != nil {
 		return fmt.Errorf("segment %d: %w", r.Segment, err)
 	}
-	p.Clock = a.o.Clock()
 	p.Gap = a.gapBefore(p)
+	if err := a.publish(p); err != nil {
+		return err
+	}
+	a.added(p)
+	return nil
+}
+
+// publish writes the description of a piece, with the marks that belong to it.
+func (a *Archiver) publish(p *Piece) error {
+	p.Clock = a.o.Clock()
 	n := 0
 	for n < len(a.marks) && a.marks[n].Version <= p.Version {
 		n++
 	}
-	p.Marks = a.marks[:n:n]
+	n = min(n, maxMarks-len(p.Marks))
+	p.Marks = slices.Concat(p.Marks, a.marks[:n])
 	if err := a.archive.publish(p); err != nil {
 		return err
 	}
 	if err := a.archive.there(); err != nil {
 		return err
 	}
-	a.marks = append([]Mark(nil), a.marks[n:]...)
-	a.added(p)
+	a.marks = slices.Clone(a.marks[n:])
 	return nil
 }
 
