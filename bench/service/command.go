@@ -38,7 +38,7 @@ func newCompareCommand() *cobra.Command {
 		Short: "Compare kvd as a service with Redis, etcd and memcached",
 		Long: `Compare kvd as a service with Redis, etcd and memcached, and say which goals are reached.
 
-The short form takes some ten minutes. Who is not installed is SKIPPED.`,
+The short form takes some ten minutes. A contestant that is not installed is SKIPPED.`,
 		Example: "  service --rows get,mix --rounds 5 --slot 5s --out slots.jsonl",
 		Args:    cobra.NoArgs,
 	}

@@ -82,7 +82,7 @@ func (s *process) closeAudit() {
 	}
 }
 
-// openTokens finds out who knows the clients.
+// openTokens opens what the clients are known by: tokens, certificates, or both.
 func (s *process) openTokens() (err error) {
 	name := s.config.Tokens
 	if name == "" {

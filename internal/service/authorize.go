@@ -30,11 +30,11 @@ const (
 
 // Caller is a client as far as one request goes.
 type Caller struct {
-	// Who is the identity that Authorize found. It is nil on a server without authentication,
-	// and if the method is public.
-	Who    *auth.Identity
-	Conn   *Conn  // it came by; nil: by none
-	Method string // for the audit log
+	// Identity is what Authorize found. It is nil on a server without authentication, and if
+	// the method is public.
+	Identity *auth.Identity
+	Conn     *Conn  // it came by; nil: by none
+	Method   string // for the audit log
 }
 
 // Refuse makes Serve fail, because a protocol cannot be served safely. It is called when a
@@ -54,23 +54,23 @@ func (s *Server) checkRules() error {
 	return err
 }
 
-// Authorize finds out who a client is, and returns an error if it may not call a method.
+// Authorize finds the identity of a client, and returns an error if it may not call a method.
 // Without authentication it is nil, and every client may do everything. What the method does
 // with keys is judged later, by what it asks the Server for.
 func (s *Server) Authorize(c *Caller, session *auth.Session, r Rule, now time.Time) (err error) {
-	c.Who = nil
+	c.Identity = nil
 	if s.options.Auth == nil || r == Public {
 		return nil
 	}
-	who, err := session.Identity(now)
+	identity, err := session.Identity(now)
 	if err != nil {
 		return s.unauthenticated(c, err)
 	}
-	if r == SignedIn || r == ByKey && who.MaySomething() || r == Admin && who.MayAdminister() {
-		c.Who = who
+	if r == SignedIn || r == ByKey && identity.MaySomething() || r == Admin && identity.MayAdminister() {
+		c.Identity = identity
 		return nil
 	}
-	return s.denied(&Caller{who, c.Conn, c.Method}, "call this method")
+	return s.denied(&Caller{identity, c.Conn, c.Method}, "call this method")
 }
 
 // Recheck returns an error if the client of a call that lasts may no longer read a range: its
@@ -90,41 +90,41 @@ func (s *Server) unauthenticated(c *Caller, err error) *Error {
 
 // denied refuses what an identity may not do. It does not tell whether a key exists.
 func (s *Server) denied(c *Caller, what string) *Error {
-	who := c.Who
-	if who == nil {
+	identity := c.Identity
+	if identity == nil {
 		return s.unauthenticated(c, auth.ErrNoCredentials)
 	}
 	s.counters.denied.Add(1)
-	s.options.Audit(audit.Event{Kind: audit.Refused, Identity: who.Name, Peer: c.Conn.Name(), Method: c.Method, Reason: what})
+	s.options.Audit(audit.Event{Kind: audit.Refused, Identity: identity.Name, Peer: c.Conn.Name(), Method: c.Method, Reason: what})
 	return &Error{
 		Code: PermissionDenied, Reason: reason.PermissionDenied,
-		Message: fmt.Sprintf("%q may not %s; nothing was done. Ask the operator of the server for the right", who.Name, what),
+		Message: fmt.Sprintf("%q may not %s; nothing was done. Ask the operator of the server for the right", identity.Name, what),
 	}
 }
 
 func (s *Server) mayRead(c *Caller, key []byte) error {
-	if s.options.Auth == nil || c.Who.MayRead(key) {
+	if s.options.Auth == nil || c.Identity.MayRead(key) {
 		return nil
 	}
 	return s.denied(c, "read this key, which conditions and returned items need, too")
 }
 
 func (s *Server) mayWrite(c *Caller, key []byte) error {
-	if s.options.Auth == nil || c.Who.MayWrite(key) {
+	if s.options.Auth == nil || c.Identity.MayWrite(key) {
 		return nil
 	}
 	return s.denied(c, "write this key")
 }
 
 func (s *Server) mayReadRange(c *Caller, r kv.Range) error {
-	if s.options.Auth == nil || c.Who.MayReadRange(r.Start, r.End) {
+	if s.options.Auth == nil || c.Identity.MayReadRange(r.Start, r.End) {
 		return nil
 	}
 	return s.denied(c, "read all of this range")
 }
 
 func (s *Server) mayWriteRange(c *Caller, r kv.Range) error {
-	if s.options.Auth == nil || c.Who.MayWriteRange(r.Start, r.End) {
+	if s.options.Auth == nil || c.Identity.MayWriteRange(r.Start, r.End) {
 		return nil
 	}
 	return s.denied(c, "write all of this range")

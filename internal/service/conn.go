@@ -131,10 +131,10 @@ func (c *Conn) SignIn(token string) *auth.Session {
 
 func (c *Conn) auditSignIn(session *auth.Session) {
 	e := audit.Event{Kind: audit.SignIn, Peer: c.Name()}
-	if who, err := session.Identity(time.Now()); err != nil {
+	if identity, err := session.Identity(time.Now()); err != nil {
 		e.Kind, e.Reason = audit.SignInFailed, err.Error()
 	} else {
-		e.Identity = who.Name
+		e.Identity = identity.Name
 	}
 	c.server.options.Audit(e)
 }

@@ -9,7 +9,7 @@
 //	                idles, or is refused (listener.go)
 //	protocolDemux   TLS; the ALPN, or the first byte, says which protocol it is (demux.go)
 //	Protocol        decodes a request and begins a Call (grpcapi, frameapi)
-//	Authorize       finds out who calls, and whether the method is for them (authorize.go)
+//	Authorize       finds the identity of the client, and whether the method is for them (authorize.go)
 //	Charge          takes what it costs from the quota of its client (quota.go)
 //	Server          checks limits, the request, and the rights to its keys, in the words of package kv (check.go)
 //	admission       waits until the store may take the work, or refuses it (gates.go)

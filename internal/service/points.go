@@ -40,7 +40,7 @@ func (s *Server) LookupAt(ctx context.Context, c *Call, reads []*kv.Lookup, at k
 const cachedBytes = 16 << 10
 
 // LookupCachedAt performs one read at a version if memory has the answer, its value is small, and
-// who asks may have it. Otherwise it reports false, and the caller reads by other means. It does
+// the caller may have it. Otherwise it reports false, and the caller reads it another way. It does
 // not wait.
 func (s *Server) LookupCachedAt(c *Call, l *kv.Lookup, at kv.SeqNum) (answered bool) {
 	if s.CheckKey(&c.Caller, l.Key) != nil {

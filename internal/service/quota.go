@@ -27,7 +27,7 @@ type connQuota struct {
 // Admit counts a connection as one of its client, unless it does already, or refuses the client
 // if its quota has no room for another.
 func (s *Server) Admit(c *Caller) error {
-	u := c.Who.Usage()
+	u := c.Identity.Usage()
 	if u == nil || c.Conn == nil || c.Conn.quota.newest.Load() == u {
 		return nil
 	}
@@ -67,8 +67,8 @@ func (c *Conn) leaveQuotas() {
 
 // Charge takes operations that came at a time, and the bytes of their request, from the quota of
 // their client, or refuses them.
-func (s *Server) Charge(who *auth.Identity, now time.Time, ops, bytes int) error {
-	u := who.Usage()
+func (s *Server) Charge(identity *auth.Identity, now time.Time, ops, bytes int) error {
+	u := identity.Usage()
 	if u == nil {
 		return nil
 	}
@@ -79,16 +79,16 @@ func (s *Server) Charge(who *auth.Identity, now time.Time, ops, bytes int) error
 }
 
 // Spend takes the bytes of an answer.
-func (s *Server) Spend(who *auth.Identity, bytes int) {
-	if u := who.Usage(); u != nil && bytes > 0 {
+func (s *Server) Spend(identity *auth.Identity, bytes int) {
+	if u := identity.Usage(); u != nil && bytes > 0 {
 		u.Spend(time.Now(), int64(bytes))
 	}
 }
 
 // Pace takes operations and bytes that the server sends in a stream, at the rate of its client's
 // quota: it waits, and refuses only what would have to wait for longer than a deadline.
-func (s *Server) Pace(ctx context.Context, who *auth.Identity, ops, bytes int) error {
-	u := who.Usage()
+func (s *Server) Pace(ctx context.Context, identity *auth.Identity, ops, bytes int) error {
+	u := identity.Usage()
 	if u == nil {
 		return nil
 	}

@@ -13,9 +13,9 @@ import (
 const maxSettingBytes = 1024
 
 // SetSetting changes a setting of the process while it runs, by Options.SetSetting, and
-// returns its values before and after. The audit log records both values, and who as the
-// administrator that changed it; who is nil on a server without authentication.
-func (s *Server) SetSetting(who *auth.Identity, peer, name, value string) (before, after string, err error) {
+// returns its values before and after. The audit log records both values, and the
+// administrator that changed it, which is nil on a server without authentication.
+func (s *Server) SetSetting(admin *auth.Identity, peer, name, value string) (before, after string, err error) {
 	if s.options.SetSetting == nil {
 		return "", "", Invalidf("this server has no settings that change while it runs")
 	}
@@ -23,8 +23,8 @@ func (s *Server) SetSetting(who *auth.Identity, peer, name, value string) (befor
 		return "", "", Invalidf("name and value of the setting have %d bytes, want at most %d", len(name)+len(value), maxSettingBytes)
 	}
 	identity := ""
-	if who != nil {
-		identity = who.Name
+	if admin != nil {
+		identity = admin.Name
 	}
 	if before, after, err = s.options.SetSetting(cmp.Or(identity, peer), name, value); err != nil {
 		return "", "", Invalidf("%w", err)

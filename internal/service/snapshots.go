@@ -11,8 +11,8 @@ import (
 
 // BeginSnapshot pins a version for a connection, within its share of all snapshots and the
 // quota of its client.
-func (s *Server) BeginSnapshot(ctx context.Context, conn *Conn, who *auth.Identity, lease time.Duration) (kv.Snapshot, error) {
-	usage := who.Usage()
+func (s *Server) BeginSnapshot(ctx context.Context, conn *Conn, identity *auth.Identity, lease time.Duration) (kv.Snapshot, error) {
+	usage := identity.Usage()
 	if over := s.leases.hold(usage); over != nil {
 		return kv.Snapshot{}, s.overQuota(usage, over, 1)
 	}

@@ -75,7 +75,7 @@ func (p *Pipeline) split(split []*batch, f *frame.Request, t *ReceiveToken, call
 	var refused []frame.Result
 	var over error // of operations that are answered together
 	if f.OneVersion {
-		over = p.server.Charge(caller.Who, begun, len(f.Ops), f.Bytes())
+		over = p.server.Charge(caller.Identity, begun, len(f.Ops), f.Bytes())
 	}
 	for i := range f.Ops {
 		op := &f.Ops[i]
@@ -85,7 +85,7 @@ func (p *Pipeline) split(split []*batch, f *frame.Request, t *ReceiveToken, call
 		}
 		err := over
 		if !f.OneVersion {
-			err = p.server.Charge(caller.Who, begun, 1, len(op.Key)+len(op.Value)+len(op.Condition.Value))
+			err = p.server.Charge(caller.Identity, begun, 1, len(op.Key)+len(op.Value)+len(op.Condition.Value))
 		}
 		var k batchKey
 		var change kv.Write
@@ -409,7 +409,7 @@ func (b *batch) add(r frame.Result) {
 	if len(r.Value) > 0 {
 		b.lent += b.call.Budget.Part(len(r.Value))
 	}
-	b.pipeline.server.Spend(b.call.Who, len(r.Value))
+	b.pipeline.server.Spend(b.call.Identity, len(r.Value))
 	if b.bytes += len(r.Value); b.bytes >= responseBytes {
 		b.flush()
 	}

@@ -144,7 +144,7 @@ func (c *calls) perform(op *frame.Op) (r frame.Result) {
 	request, answer, err := c.ask(ctx, op, &call, m)
 	if err == nil {
 		r, err = doneCall(answer, request, &call, op.Tag)
-		s.Spend(c.caller.Who, len(r.Value))
+		s.Spend(c.caller.Identity, len(r.Value))
 	}
 	code := service.OK
 	if err != nil {

@@ -27,7 +27,7 @@ func (a *api) ListSlowRequests(_ context.Context, req *kvdpb.ListSlowRequestsReq
 // SetSetting implements the method of AdminService.
 func (a *api) SetSetting(ctx context.Context, req *kvdpb.SetSettingRequest) (*kvdpb.SetSettingResponse, error) {
 	c := callOf(ctx)
-	before, after, err := a.server.SetSetting(c.work.Who, c.conn.Name(), req.Name, req.Value)
+	before, after, err := a.server.SetSetting(c.work.Identity, c.conn.Name(), req.Name, req.Value)
 	if err != nil {
 		return nil, err
 	}

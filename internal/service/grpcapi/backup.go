@@ -98,7 +98,7 @@ func (s *backupStream) send(r *kvdpb.BackupResponse) error {
 	if err := s.call.stillAdmin(); err != nil {
 		return err
 	}
-	if err := s.call.api.server.Pace(s.ctx, s.call.work.Who, 0, len(r.GetData())); err != nil {
+	if err := s.call.api.server.Pace(s.ctx, s.call.work.Identity, 0, len(r.GetData())); err != nil {
 		return err
 	}
 	return s.call.awaitClient(func() error { return s.stream.Send(r) })

@@ -73,8 +73,8 @@ func (a *api) finishCall(c *call, req, answer any, err error) {
 func (c *call) lend(answer any, err error) (any, error) {
 	c.work.Budget.Trim()
 	m, ok := answer.(proto.Message)
-	if ok && err == nil && c.work.Who.Usage() != nil {
-		c.api.server.Spend(c.work.Who, proto.Size(m))
+	if ok && err == nil && c.work.Identity.Usage() != nil {
+		c.api.server.Spend(c.work.Identity, proto.Size(m))
 	}
 	held := c.work.Budget.Held()
 	if err != nil || !ok || held == 0 {
@@ -95,7 +95,7 @@ func (a *api) stream(srv any, stream grpc.ServerStream, info *grpc.StreamServerI
 	defer c.release()
 	defer a.server.Recover(c.method, &err)
 	if info.FullMethod != kvdpb.KVService_Pipeline_FullMethodName { // whose operations count
-		if err := a.server.Charge(c.work.Who, time.Now(), 1, 0); err != nil {
+		if err := a.server.Charge(c.work.Identity, time.Now(), 1, 0); err != nil {
 			return err
 		}
 	}

@@ -19,7 +19,7 @@ import (
 	kvdpb "github.com/kvd-db/kvd/pkg/kvdpb/kvd/v1"
 )
 
-// rules says for every method who may call it, by its full name.
+// rules says for every method which clients may call it, by its full name.
 var rules = map[string]service.Rule{
 	kvdpb.KVService_Get_FullMethodName:         service.ByKey,
 	kvdpb.KVService_Put_FullMethodName:         service.ByKey,
@@ -75,7 +75,7 @@ func ruleOf(fullName string) service.Rule {
 	return service.SignedIn
 }
 
-// signIn finds out who calls, before anything of the request is taken in.
+// signIn finds the identity of the client, before anything of the request is taken in.
 func (c *call) signIn(info *tap.Info) error {
 	s := c.api.server
 	rule := ruleOf(info.FullMethodName)
@@ -97,7 +97,7 @@ func (c *call) signIn(info *tap.Info) error {
 		return statusError{why}
 	}
 	if rule == service.Admin {
-		s.Options().Audit(audit.Event{Kind: audit.Admin, Identity: c.work.Who.Name, Peer: c.conn.Name(), Method: c.work.Method})
+		s.Options().Audit(audit.Event{Kind: audit.Admin, Identity: c.work.Identity.Name, Peer: c.conn.Name(), Method: c.work.Method})
 	}
 	return nil
 }

@@ -93,17 +93,17 @@ func (a *api) Scan(req *kvdpb.ScanRequest, stream grpc.ServerStreamingServer[kvd
 
 // pay takes the chunk from the quota of its client. The first page is paid for by the request.
 func (c *chunk) pay(pages int) error {
-	server, who := c.call.api.server, c.call.work.Who
-	if who.Usage() == nil {
+	server, identity := c.call.api.server, c.call.work.Identity
+	if identity.Usage() == nil {
 		return nil
 	}
 	bytes := proto.Size(&c.response)
 	if pages == 0 {
-		server.Spend(who, bytes)
+		server.Spend(identity, bytes)
 		return nil
 	}
 	c.call.stall.Stop() // the wait is the server's
-	return server.Pace(c.ctx, who, 1, bytes)
+	return server.Pace(c.ctx, identity, 1, bytes)
 }
 
 func orDefault(v, d int) int {

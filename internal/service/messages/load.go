@@ -17,11 +17,11 @@ func TimingsOf(all *service.Times) *kvdpb.Timings {
 // Charge takes a unary call from the quota of its client: one for each operation in it, and
 // the bytes of its request.
 func Charge(s *service.Server, c *service.Call, req any, bytes int) error {
-	if c.Who.Usage() == nil {
+	if c.Identity.Usage() == nil {
 		return nil
 	}
 	load := LoadOf(req)
-	return s.Charge(c.Who, c.Begun, max(load.Ops, 1), bytes)
+	return s.Charge(c.Identity, c.Begun, max(load.Ops, 1), bytes)
 }
 
 // LoadOf is what a unary call asks for.

@@ -13,7 +13,7 @@ import (
 // BeginSnapshot performs the method of TxnService. It reads the key of the request only if memory
 // has the answer, so it waits no longer than without one.
 func BeginSnapshot(ctx context.Context, s *service.Server, conn *service.Conn, c *service.Call, req *kvdpb.BeginSnapshotRequest) (*kvdpb.BeginSnapshotResponse, error) {
-	snapshot, err := s.BeginSnapshot(ctx, conn, c.Who, lease(req.LeaseMs))
+	snapshot, err := s.BeginSnapshot(ctx, conn, c.Identity, lease(req.LeaseMs))
 	if err != nil {
 		return nil, err
 	}
