@@ -199,7 +199,7 @@ func TestAReplicatedLogImplementsLog(t *testing.T) {
 		}
 		found := func(p *partition.Partition, key string) bool {
 			r := &kv.Lookup{Key: []byte(key), Hash: keyhash.Sum([]byte(key))}
-			require.NoError(t, p.Lookup(t.Context(), []*kv.Lookup{r}, nil))
+			require.NoError(t, partitiontest.Lookup(t.Context(), p, r))
 			return r.Found
 		}
 

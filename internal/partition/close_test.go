@@ -29,7 +29,7 @@ func TestAClosedPartitionSaysSo(t *testing.T) {
 	late := func() *kv.Lookup { return &kv.Lookup{Key: key, Hash: keyhash.Sum(key)} }
 
 	r := late()
-	require.NoError(t, s.p.Lookup(t.Context(), []*kv.Lookup{r}, nil))
+	require.NoError(t, partitiontest.Lookup(t.Context(), s.p, r))
 	require.ErrorIs(t, r.Err, kv.ErrClosed)
 	r = late()
 	partition.LookupAt([]partition.ReadShare{{Partition: s.p, Reads: []*kv.Lookup{r}}}, kv.MaxSeqNum, 0)
@@ -62,11 +62,11 @@ func TestCloseUnderRunningWork(t *testing.T) {
 	}{
 		"lookup": {faultfs.Read, "*.sst", func(p *partition.Partition) error {
 			r := one()
-			return errors.Join(p.Lookup(context.Background(), []*kv.Lookup{r}, nil), r.Err)
+			return errors.Join(partitiontest.Lookup(context.Background(), p, r), r.Err)
 		}},
 		"lookup of a value apart": {faultfs.Read, "*.val", func(p *partition.Partition) error {
 			r := one()
-			return errors.Join(p.Lookup(context.Background(), []*kv.Lookup{r}, nil), r.Err)
+			return errors.Join(partitiontest.Lookup(context.Background(), p, r), r.Err)
 		}},
 		"lookup at a version": {faultfs.Read, "*.sst", func(p *partition.Partition) error {
 			r := one()

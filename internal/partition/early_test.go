@@ -8,6 +8,7 @@ import (
 	"github.com/kvd-db/kvd/internal/commit"
 	"github.com/kvd-db/kvd/internal/keyhash"
 	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/partition/partitiontest"
 )
 
 // A flush may install what is early here as soon as it is visible over all partitions,
@@ -37,7 +38,7 @@ func TestAnEarlyWriteIsReadWhileItIsFlushed(t *testing.T) {
 	var flushed error
 	s.world.OnApplied = func(kv.SeqNum) { // of the strong write, which was all that the other waited for
 		flushed = s.p.Flush(t.Context())
-		read.Err = s.p.Lookup(t.Context(), []*kv.Lookup{&read}, nil)
+		read.Err = partitiontest.Lookup(t.Context(), s.p, &read)
 	}
 	s.stall(false)
 	<-strong.Done()

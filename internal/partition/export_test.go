@@ -17,15 +17,11 @@ func (p *Partition) NewestVisible() (at, newest kv.SeqNum) {
 	return at, newest
 }
 
-// RestTogether is Rest of the first share of several lookups, which one micro-batch serves
-// with reads of the newest version.
-func (p *Partition) RestTogether(lookups []TwoPhaseLookup, newest ...[]*kv.Lookup) {
+// RestTogether is Rest of the first share of several lookups, which one micro-batch serves.
+func (p *Partition) RestTogether(lookups []TwoPhaseLookup) {
 	var batch []readGroup
 	for _, t := range lookups {
 		batch = append(batch, readGroup{section: &t.l.sections[0]})
-	}
-	for _, reads := range newest {
-		batch = append(batch, readGroup{reads: reads})
 	}
 	p.serveReads(batch)
 }

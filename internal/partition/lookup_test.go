@@ -11,9 +11,10 @@ import (
 	"github.com/kvd-db/kvd/internal/keyhash"
 	"github.com/kvd-db/kvd/internal/kv"
 	"github.com/kvd-db/kvd/internal/partition"
+	"github.com/kvd-db/kvd/internal/partition/partitiontest"
 )
 
-// What memory does not have is left for Lookup, as it was: a block that is not cached,
+// What memory does not have is left for Rest, as it was: a block that is not cached,
 // though an older table that is cached has the key, and a value that is apart.
 func TestLookupCachedLeavesWhatNeedsTheDisk(t *testing.T) {
 	s := newScript(t)
@@ -30,7 +31,7 @@ func TestLookupCachedLeavesWhatNeedsTheDisk(t *testing.T) {
 	for _, key := range []string{"a", "b", "c", "d", "e"} {
 		reads = append(reads, &kv.Lookup{Key: []byte(key), Hash: keyhash.Sum([]byte(key)), Budget: budget})
 	}
-	require.NoError(t, p.Lookup(t.Context(), reads[3:4], nil)) // now its block is cached
+	require.NoError(t, partitiontest.Lookup(t.Context(), p, reads[3])) // now its block is cached
 	budget.Reset(1 << 10)
 	before := p.Stats().Reads.Sum
 	l := partition.BeginLookup([]partition.ReadShare{{Partition: p, Reads: append([]*kv.Lookup(nil), reads...)}})
@@ -93,8 +94,8 @@ func TestBothPhasesOfALookupAnswerAtOneVersion(t *testing.T) {
 	}
 }
 
-// One micro-batch serves lookups that began at different versions, each at its own, and
-// reads of the newest version. Their separated values are read together.
+// One micro-batch serves lookups that began at different versions, each at its own, in both
+// phases or in one. Their separated values are read together.
 func TestAMicroBatchServesSeveralVersions(t *testing.T) {
 	s := newScript(t)
 	require.NoError(t, s.close())
@@ -120,7 +121,10 @@ func TestAMicroBatchServesSeveralVersions(t *testing.T) {
 	}
 	s.run("put a=" + value(3) + "\nflush")
 	newest := [][]*kv.Lookup{ask(), ask()}
-	s.p.RestTogether(lookups, newest...)
+	for _, reads := range newest {
+		lookups = append(lookups, partition.BeginLookup([]partition.ReadShare{{Partition: s.p, Reads: slices.Clone(reads)}}))
+	}
+	s.p.RestTogether(lookups)
 	for _, l := range lookups {
 		l.End()
 	}

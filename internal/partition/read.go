@@ -1,23 +1,12 @@
 package partition
 
 import (
-	"context"
 	"time"
 
 	"github.com/kvd-db/kvd/internal/kv"
 	"github.com/kvd-db/kvd/internal/memtable"
 	"github.com/kvd-db/kvd/internal/trace"
 )
-
-// Lookup answers independent reads of the newest visible state, in a micro-batch with
-// other reads of this partition at the same time.
-//
-// Each read has its own answer and its own error. Lookup itself fails only if
-// ctx ends before the reads are part of a batch; then nothing was read. Unless c is
-// nil, it is told when they were taken.
-func (p *Partition) Lookup(ctx context.Context, reads []*kv.Lookup, c *trace.Batch) error {
-	return p.reads.Do(ctx, readGroup{reads: reads, trace: c}, len(reads), keyBytes(reads))
-}
 
 func keyBytes(reads []*kv.Lookup) (size int) {
 	for _, r := range reads {
@@ -28,10 +17,7 @@ func keyBytes(reads []*kv.Lookup) (size int) {
 
 // readGroup is the reads of one call that go to one partition.
 type readGroup struct {
-	reads []*kv.Lookup
-	// section, unless nil, has the reads and the version to answer them at; reads is nil
-	// then.
-	section *section
+	section *section     // the reads, and the version to answer them at
 	trace   *trace.Batch // nil unless the caller asked for stages
 }
 
@@ -39,26 +25,15 @@ type readGroup struct {
 func (p *Partition) serveReads(batch []readGroup) {
 	tellTaken(batch)
 	l := newLookup()
-	var newest []*kv.Lookup
 	count := 0
 	for _, group := range batch {
-		switch {
-		case group.section != nil:
-			s := *group.section
-			s.borrowed = true
-			l.add(s)
-			count += len(s.reads)
-		case newest == nil:
-			newest = group.reads[:len(group.reads):len(group.reads)]
-		default:
-			newest = append(newest, group.reads...)
-		}
-	}
-	if len(newest) > 0 {
-		l.addVisible(p, newest)
+		s := *group.section
+		s.borrowed = true
+		l.add(s)
+		count += len(s.reads)
 	}
 	l.run(true)
-	p.stats.reads.Record(uint64(count + len(newest)))
+	p.stats.reads.Record(uint64(count))
 	if l.waited {
 		p.reads.Allow(waitingRunners, waitingOps)
 	} else {

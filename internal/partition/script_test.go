@@ -169,7 +169,7 @@ func (s *script) get(out *strings.Builder, keys []string) {
 	for _, k := range keys {
 		reads = append(reads, &kv.Lookup{Key: []byte(k), Hash: keyhash.Sum([]byte(k))})
 	}
-	require.NoError(s.t, s.p.Lookup(s.t.Context(), reads, nil))
+	require.NoError(s.t, partitiontest.Lookup(s.t.Context(), s.p, reads...))
 	s.requireCached(reads)
 	for _, r := range reads {
 		switch {
