@@ -115,7 +115,9 @@ func TestPartitionsAreMeasuredInTurnsAndDrawn(t *testing.T) {
 
 		page := e.Report(r)
 		assert.Contains(t, page.Lead, "4 partitions against 1")
-		assert.Regexp(t, `PUT_HEAVY \+(299|300|301) %`, page.Lead)
+		// A worker does up to one operation more or less than 300 in a run.
+		const gain = `\+(29[6-9]|30[0-4]) %`
+		assert.Regexp(t, `PUT_HEAVY `+gain, page.Lead)
 		g := newGrid(r)
 		threads, rate := g.best("GET_HEAVY", 4)
 		assert.Equal(t, 4, threads)
@@ -127,7 +129,7 @@ func TestPartitionsAreMeasuredInTurnsAndDrawn(t *testing.T) {
 		}
 		var text bytes.Buffer
 		require.NoError(t, WriteTables(&text, page))
-		assert.Regexp(t, `GET_HEAVY +(99(\.\d)?|100) \(4\) +(399|400|401) \(4\), \+(299|300|301) %`, text.String())
+		assert.Regexp(t, `GET_HEAVY +(99(\.\d)?|100(\.\d)?) \(4\) +(39[89]|40[012]) \(4\), `+gain, text.String())
 	})
 }
 
