@@ -58,6 +58,7 @@ var floors = map[string]float64{
 	"internal/memory":     1,
 
 	"internal/memtable":  1,
+	"internal/logfile":   0.75,
 	"internal/wal":       1,
 	"internal/raftlog":   1,
 	"internal/sstable":   1,

@@ -14,6 +14,7 @@ import (
 	pb "go.etcd.io/raft/v3/raftpb"
 
 	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/logfile"
 	"github.com/kvd-db/kvd/internal/testsize"
 	"github.com/kvd-db/kvd/internal/vfs"
 )
@@ -94,8 +95,8 @@ func TestGolden(t *testing.T) {
 		dump, err := os.ReadFile(filepath.Join(goldenDir, name+".hex"))
 		require.NoError(t, err)
 		require.Equal(t, string(dump), hex.Dump(b), name)
-		num, _ := parseSegmentName(name)
-		scan(b, identity{testStore, num}, segmentHeaderBytes, func(f frame) { kinds[f.kind] = true })
+		num, _ := segmentSuffix.Parse(name)
+		scan(b, logfile.ID{Store: testStore, Segment: num}, segmentHeaderBytes, func(f frame) { kinds[f.kind] = true })
 	}
 	require.Len(t, kinds, len(kindNames))
 	l = mustOpen(t, testOptions(diskOf(t, got), false))
@@ -263,8 +264,8 @@ func TestImpossibleFramesAreRefused(t *testing.T) {
 
 // segmentOf returns a log of one segment with these frames.
 func segmentOf(frames []frame) map[string][]byte {
-	id := identity{testStore, 1}
-	b := segmentHeader{identity: id}.encode()
+	id := logfile.ID{Store: testStore, Segment: 1}
+	b := segmentHeader{ID: id}.encode()
 	for i, f := range frames {
 		f.off, f.number, f.low = int64(len(b)), uint64(i+1), 1
 		b = appendFrame(b, id, &f)

@@ -3,7 +3,8 @@ package raftlog
 import (
 	"encoding/binary"
 	"fmt"
-	"hash/crc32"
+
+	"github.com/kvd-db/kvd/internal/logfile"
 )
 
 const (
@@ -20,8 +21,6 @@ const (
 
 	maxPayloadBytes = MaxEntryBytes + fullFrameBytes
 )
-
-var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // kind is the purpose of a frame. The numbers are part of the disk format.
 type kind uint32
@@ -66,13 +65,6 @@ func (a address) less(b address) bool {
 // another one.
 func (a address) moreThan(b address, n int64) bool { return a.segment != b.segment || a.off > b.off+n }
 
-// identity is the segment that a frame belongs to: a frame from another store, segment or
-// offset is invalid.
-type identity struct {
-	store   uint64
-	segment uint64
-}
-
 // frame is a frame of the log.
 type frame struct {
 	off     int64
@@ -92,7 +84,7 @@ func frameBytes(payload int) int64 {
 }
 
 // appendFrame lays out f after b.
-func appendFrame(b []byte, id identity, f *frame) []byte {
+func appendFrame(b []byte, id logfile.ID, f *frame) []byte {
 	at := len(b)
 	b = append(b, make([]byte, frameHeaderBytes)...)
 	b = append(b, f.payload...)
@@ -102,7 +94,7 @@ func appendFrame(b []byte, id identity, f *frame) []byte {
 	h := b[at : at+frameHeaderBytes]
 	le := binary.LittleEndian
 	le.PutUint32(h[0:], frameMagic)
-	le.PutUint32(h[8:], crc32.Checksum(b[at+frameHeaderBytes:], castagnoli))
+	le.PutUint32(h[8:], logfile.Sum(b[at+frameHeaderBytes:]))
 	le.PutUint32(h[12:], uint32(len(f.payload)))
 	le.PutUint32(h[16:], uint32(f.kind))
 	le.PutUint32(h[20:], f.group)
@@ -114,18 +106,13 @@ func appendFrame(b []byte, id identity, f *frame) []byte {
 	return b
 }
 
-func headerChecksum(h []byte, id identity, off int64) uint32 {
-	var place [24]byte
-	le := binary.LittleEndian
-	le.PutUint64(place[0:], id.store)
-	le.PutUint64(place[8:], id.segment)
-	le.PutUint64(place[16:], uint64(off))
-	return crc32.Update(crc32.Checksum(place[:], castagnoli), castagnoli, h[8:frameHeaderBytes])
+func headerChecksum(h []byte, id logfile.ID, off int64) uint32 {
+	return id.Checksum(off, h[8:frameHeaderBytes])
 }
 
 // decodeHeader decodes the header of the frame at off, whose payload it leaves nil. It
 // returns the length and the checksum of the payload, or the reason why the bytes are no header.
-func decodeHeader(h []byte, id identity, off int64) (f frame, payload int64, sum uint32, reason string) {
+func decodeHeader(h []byte, id logfile.ID, off int64) (f frame, payload int64, sum uint32, reason string) {
 	le := binary.LittleEndian
 	switch {
 	case len(h) < frameHeaderBytes || le.Uint32(h) != frameMagic:
@@ -146,7 +133,7 @@ func decodeHeader(h []byte, id identity, off int64) (f frame, payload int64, sum
 
 // decodeFrame decodes the frame at the beginning of b, which is at off in its segment. The
 // payload is borrowed from b. An empty reason means that the frame is whole.
-func decodeFrame(b []byte, id identity, off int64) (f frame, reason string) {
+func decodeFrame(b []byte, id logfile.ID, off int64) (f frame, reason string) {
 	f, n, sum, reason := decodeHeader(b, id, off)
 	if reason != "" {
 		return frame{}, reason
@@ -155,7 +142,7 @@ func decodeFrame(b []byte, id identity, off int64) (f frame, reason string) {
 	if n > maxPayloadBytes || whole > int64(len(b)) {
 		return f, "frame longer than its segment"
 	}
-	if crc32.Checksum(b[frameHeaderBytes:whole], castagnoli) != sum {
+	if logfile.Sum(b[frameHeaderBytes:whole]) != sum {
 		return f, "frame payload fails its checksum"
 	}
 	f.payload = b[frameHeaderBytes : frameHeaderBytes+n : frameHeaderBytes+n]

@@ -6,6 +6,7 @@ import (
 	"io"
 
 	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/logfile"
 	"github.com/kvd-db/kvd/internal/vfs"
 )
 
@@ -121,7 +122,7 @@ func (s *recovery) lowest() (int, error) {
 // lowestNamed returns the lowest segment that must exist by the whole frames at the beginning
 // of a segment; 0 if there are none. What follows a torn frame does not count: the restatement
 // that makes the segments below dispensable may be torn too.
-func lowestNamed(b []byte, id identity) (low uint64) {
+func lowestNamed(b []byte, id logfile.ID) (low uint64) {
 	for off := int64(segmentHeaderBytes); off < int64(len(b)); {
 		f, reason := decodeFrame(b[off:], id, off)
 		if reason != "" {
@@ -170,7 +171,7 @@ func (s *recovery) readSegment(i, from int) (used bool, err error) {
 		return false, nil // a crash came while it was created
 	case err != nil:
 		return false, err
-	case h.identity != s.id(num):
+	case h.ID != s.id(num):
 		return false, kv.Corruptf(name, 0, "segment belongs to another store, or was renamed")
 	}
 	s.claimed(address{num, h.closed})
@@ -248,7 +249,7 @@ func (s *recovery) replaySegment(b []byte, num uint64) error {
 
 // scan calls fn for every frame header at or after an offset that is valid, whatever is
 // between them and whether or not its payload is whole.
-func scan(b []byte, id identity, from int64, fn func(frame)) {
+func scan(b []byte, id logfile.ID, from int64, fn func(frame)) {
 	for off := from; off+frameHeaderBytes <= int64(len(b)); off += frameAlign {
 		if f, _, _, reason := decodeHeader(b[off:], id, off); reason == "" {
 			fn(f)

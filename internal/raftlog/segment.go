@@ -4,14 +4,9 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"hash/crc32"
-	"io/fs"
-	"path"
-	"slices"
-	"strconv"
-	"strings"
 
 	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/logfile"
 	"github.com/kvd-db/kvd/internal/vfs"
 )
 
@@ -19,12 +14,11 @@ const (
 	segmentMagic       = "kvd.rft\n"
 	segmentVersion     = 1
 	segmentHeaderBytes = 64
-	segmentSuffix      = ".raft"
 )
 
 // segmentHeader is the first 64 bytes of a segment.
 type segmentHeader struct {
-	identity
+	logfile.ID
 	closed int64 // the log ended here when it was closed, if this was the last segment; 0: it was not
 }
 
@@ -33,15 +27,11 @@ func (h segmentHeader) encode() []byte {
 	le := binary.LittleEndian
 	copy(b, segmentMagic)
 	le.PutUint32(b[8:], segmentVersion)
-	le.PutUint64(b[16:], h.store)
-	le.PutUint64(b[24:], h.segment)
+	le.PutUint64(b[16:], h.Store)
+	le.PutUint64(b[24:], h.Segment)
 	le.PutUint64(b[32:], uint64(h.closed))
-	le.PutUint32(b[12:], segmentChecksum(b))
+	le.PutUint32(b[12:], logfile.HeaderChecksum(b[:segmentHeaderBytes]))
 	return b
-}
-
-func segmentChecksum(b []byte) uint32 {
-	return crc32.Update(crc32.Checksum(b[:12], castagnoli), castagnoli, b[16:segmentHeaderBytes])
 }
 
 // decodeSegmentHeader decodes the header of a segment. The magic, the version and the
@@ -51,46 +41,30 @@ func decodeSegmentHeader(name string, b []byte) (segmentHeader, error) {
 	switch {
 	case len(b) < segmentHeaderBytes || string(b[:8]) != segmentMagic:
 		return segmentHeader{}, kv.Corruptf(name, 0, "not a segment of a Raft log")
-	case le.Uint32(b[12:]) != segmentChecksum(b):
+	case le.Uint32(b[12:]) != logfile.HeaderChecksum(b[:segmentHeaderBytes]):
 		return segmentHeader{}, kv.Corruptf(name, 0, "segment header fails its checksum")
 	case le.Uint32(b[8:]) != segmentVersion:
 		return segmentHeader{}, fmt.Errorf("%w: %s has format %d, this kvd knows %d; open it with a newer kvd",
 			kv.ErrUnsupportedVersion, name, le.Uint32(b[8:]), segmentVersion)
 	}
-	h := segmentHeader{identity{le.Uint64(b[16:]), le.Uint64(b[24:])}, int64(le.Uint64(b[32:]))}
+	h := segmentHeader{logfile.ID{Store: le.Uint64(b[16:]), Segment: le.Uint64(b[24:])}, int64(le.Uint64(b[32:]))}
 	if h.closed < 0 {
 		return segmentHeader{}, kv.Corruptf(name, 0, "segment header has impossible fields")
 	}
 	return h, nil
 }
 
-func segmentName(dir string, num uint64) string {
-	return path.Join(dir, fmt.Sprintf("%06d%s", num, segmentSuffix))
-}
+const segmentSuffix logfile.Suffix = ".raft"
 
-func parseSegmentName(name string) (uint64, bool) {
-	digits, found := strings.CutSuffix(name, segmentSuffix)
-	num, err := strconv.ParseUint(digits, 10, 64)
-	return num, found && err == nil && num > 0 && segmentName("", num) == name
-}
+func segmentName(dir string, num uint64) string { return segmentSuffix.Path(dir, num) }
 
 // listSegments returns the numbers of the segments in dir, ascending; none if the directory
 // does not exist.
 func listSegments(fsys vfs.FS, dir string) ([]uint64, error) {
-	names, err := fsys.List(dir)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
+	nums, err := segmentSuffix.List(fsys, dir)
 	if err != nil {
 		return nil, fmt.Errorf("list Raft log: %w", err)
 	}
-	var nums []uint64
-	for _, name := range names {
-		if num, ok := parseSegmentName(name); ok {
-			nums = append(nums, num)
-		}
-	}
-	slices.Sort(nums)
 	return nums, nil
 }
 
@@ -100,7 +74,7 @@ func (l *Log) createSegment(num uint64) (vfs.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	_, err = f.WriteAt(segmentHeader{identity: l.id(num)}.encode(), 0)
+	_, err = f.WriteAt(segmentHeader{ID: l.id(num)}.encode(), 0)
 	if err == nil {
 		err = f.Sync()
 	}
@@ -113,4 +87,4 @@ func (l *Log) createSegment(num uint64) (vfs.File, error) {
 	return f, nil
 }
 
-func (l *Log) id(num uint64) identity { return identity{l.opts.StoreID, num} }
+func (l *Log) id(num uint64) logfile.ID { return logfile.ID{Store: l.opts.StoreID, Segment: num} }

@@ -9,6 +9,7 @@ import (
 	"io/fs"
 
 	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/logfile"
 	"github.com/kvd-db/kvd/internal/vfs"
 )
 
@@ -72,7 +73,7 @@ type Frames struct {
 // Errors: a *kv.CorruptionError; ErrCopiedSegment; those of the file system and of w.
 func CopyFrames(ctx context.Context, fsys vfs.FS, dir string, store, segment uint64, from, to int64, w io.Writer) (_ Frames, err error) {
 	name := segmentName(dir, segment)
-	r, h, err := openSegment(fsys, name, identity{store, segment})
+	r, h, err := openSegment(fsys, name, logfile.ID{Store: store, Segment: segment})
 	if r != nil {
 		defer func() { err = errors.Join(err, r.close()) }()
 	}
@@ -141,7 +142,7 @@ func (r *segmentReader) nextRaw() (raw []byte, f frame, reason string, err error
 }
 
 // SegmentNumber returns the number in the name of a segment, without its directory.
-func SegmentNumber(name string) (uint64, bool) { return parseSegmentName(name) }
+func SegmentNumber(name string) (uint64, bool) { return segmentSuffix.Parse(name) }
 
 // Extender appends frames of an archive to a copy of the log that no process has open. The
 // frames are those that the log had: the copy is cut somewhere in its last segment, and the
@@ -181,7 +182,7 @@ func NewExtender(fsys vfs.FS, dir string, store uint64) (*Extender, error) {
 // readLast finds the last frame of the last segment.
 func (x *Extender) readLast() (err error) {
 	name := segmentName(x.dir, x.num)
-	r, _, err := openSegment(x.fsys, name, identity{x.store, x.num})
+	r, _, err := openSegment(x.fsys, name, logfile.ID{Store: x.store, Segment: x.num})
 	if r != nil {
 		defer func() { err = errors.Join(err, r.close()) }()
 	}
@@ -258,7 +259,7 @@ func (x *Extender) end() (err error) {
 		return err
 	}
 	name := segmentName(x.dir, x.num)
-	r, _, err := openSegment(x.fsys, name, identity{x.store, x.num})
+	r, _, err := openSegment(x.fsys, name, logfile.ID{Store: x.store, Segment: x.num})
 	if r != nil {
 		defer func() { err = errors.Join(err, r.close()) }()
 	}
@@ -290,7 +291,7 @@ func Cut(fsys vfs.FS, dir string, store uint64, upTo kv.SeqNum, split func(paylo
 		return err
 	}
 	for i, num := range nums {
-		done, err := cutSegment(fsys, segmentName(dir, num), identity{store, num}, upTo, i == len(nums)-1, split)
+		done, err := cutSegment(fsys, segmentName(dir, num), logfile.ID{Store: store, Segment: num}, upTo, i == len(nums)-1, split)
 		if err != nil {
 			return fmt.Errorf("end the commit log after number %d: %w", upTo, err)
 		}
@@ -308,7 +309,7 @@ func Cut(fsys vfs.FS, dir string, store uint64, upTo kv.SeqNum, split func(paylo
 }
 
 // cutSegment ends the log in a segment if that is the last one or has a later number.
-func cutSegment(fsys vfs.FS, name string, id identity, upTo kv.SeqNum, last bool, split func([]byte, uint32) ([]byte, error)) (done bool, err error) {
+func cutSegment(fsys vfs.FS, name string, id logfile.ID, upTo kv.SeqNum, last bool, split func([]byte, uint32) ([]byte, error)) (done bool, err error) {
 	r, h, err := openSegment(fsys, name, id)
 	if r != nil {
 		defer func() { err = errors.Join(err, r.close()) }()

@@ -12,6 +12,7 @@ import (
 
 	"github.com/kvd-db/kvd/internal/event"
 	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/logfile"
 	"github.com/kvd-db/kvd/internal/vfs"
 )
 
@@ -229,7 +230,7 @@ func TestUnknownVersionIsNotDamage(t *testing.T) {
 	d := closedLog(t)
 	files := d.spoil(slices.Max(slices.Collect(maps.Keys(d.files))), func(b []byte) []byte {
 		b[8] = segmentVersion + 1
-		sum := segmentChecksum(b)
+		sum := logfile.HeaderChecksum(b[:segmentHeaderBytes])
 		b[12], b[13], b[14], b[15] = byte(sum), byte(sum>>8), byte(sum>>16), byte(sum>>24)
 		return b
 	})

@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/kvd-db/kvd/internal/logfile"
 	"github.com/kvd-db/kvd/internal/vfs"
 )
 
@@ -76,7 +77,7 @@ func contents(t testing.TB, fsys vfs.FS) map[uint64][]byte {
 	require.NoError(t, err)
 	files := map[uint64][]byte{}
 	for _, num := range nums {
-		r, _, err := openSegment(fsys, segmentName(testDir, num), identity{})
+		r, _, err := openSegment(fsys, segmentName(testDir, num), logfile.ID{})
 		require.NotNil(t, r, "%v", err)
 		b, err := r.bytes(0, r.size)
 		require.NoError(t, err)

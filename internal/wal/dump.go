@@ -4,6 +4,7 @@ import (
 	"errors"
 
 	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/logfile"
 	"github.com/kvd-db/kvd/internal/vfs"
 )
 
@@ -40,7 +41,7 @@ type SegmentInfo struct {
 // error of fn ends the dump and is returned. Whether a tail is damage depends on the
 // whole log; see Verify.
 func Dump(fsys vfs.FS, name string, fn func(FrameInfo) error) (info SegmentInfo, err error) {
-	r, h, err := openSegment(fsys, name, identity{})
+	r, h, err := openSegment(fsys, name, logfile.ID{})
 	if r == nil {
 		return SegmentInfo{}, err
 	}
@@ -141,7 +142,7 @@ func Empty(fsys vfs.FS, name string) (empty bool, err error) {
 // noHeader reports whether the header of a segment was never written, and nothing after
 // the place of its start frame.
 func noHeader(fsys vfs.FS, name string) (none bool, err error) {
-	r, _, err := openSegment(fsys, name, identity{})
+	r, _, err := openSegment(fsys, name, logfile.ID{})
 	if r == nil {
 		return false, err
 	}

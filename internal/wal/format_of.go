@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 
 	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/logfile"
 )
 
 // Versions of the format of segments that this package reads. It writes the newest.
@@ -26,7 +27,7 @@ func FormatOf(name string, head []byte) (uint32, error) {
 		return 0, kv.Corruptf(name, 0, "segment header has only %d bytes", len(head))
 	case string(head[:8]) != segmentMagic:
 		return 0, kv.Corruptf(name, 0, "not a commit log segment: wrong magic")
-	case le.Uint32(head[12:]) != segmentChecksum(head):
+	case le.Uint32(head[12:]) != logfile.HeaderChecksum(head[:segmentHeaderBytes]):
 		return 0, kv.Corruptf(name, 0, "segment header fails its checksum")
 	case le.Uint32(head[8:]) == 0:
 		return 0, kv.Corruptf(name, 8, "format version is 0")

@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/logfile"
 	"github.com/kvd-db/kvd/internal/vfs"
 )
 
@@ -104,7 +105,7 @@ func goldenLog(t *testing.T, dir string) map[uint64][]byte {
 	require.NoError(t, err)
 	segments := map[uint64][]byte{}
 	for _, file := range files {
-		num, ok := parseSegmentName(strings.TrimSuffix(file.Name(), ".hex"))
+		num, ok := segmentSuffix.Parse(strings.TrimSuffix(file.Name(), ".hex"))
 		require.True(t, ok, file.Name())
 		dump, err := os.ReadFile(filepath.Join(dir, file.Name()))
 		require.NoError(t, err)
@@ -153,7 +154,7 @@ func TestSegmentNames(t *testing.T) {
 		"000001.wal": 1, "999999.wal": 999999, "1000000.wal": 1000000,
 		"000000.wal": 0, "1.wal": 0, "0000001.wal": 0, "00000a.wal": 0, "000001.sst": 0, "000001": 0, "+00001.wal": 0, ".wal": 0,
 	} {
-		num, ok := parseSegmentName(name)
+		num, ok := segmentSuffix.Parse(name)
 		require.Equal(t, want != 0, ok, name)
 		if ok {
 			require.Equal(t, want, num)
@@ -258,7 +259,7 @@ func FuzzSegment(f *testing.F) {
 			for _, r := range info.Records {
 				buf = appendRecord(buf, r.Base, r.Units, r.Payload)
 			}
-			id := identity{}
+			id := logfile.ID{}
 			if h, err := decodeSegmentHeader("", b[:segmentHeaderBytes]); err == nil {
 				id = h.id()
 			}
@@ -286,7 +287,7 @@ func fixChecksums(b []byte) {
 	if len(b) < segmentHeaderBytes {
 		return
 	}
-	binary.LittleEndian.PutUint32(b[12:], segmentChecksum(b))
+	binary.LittleEndian.PutUint32(b[12:], logfile.HeaderChecksum(b[:segmentHeaderBytes]))
 	h, err := decodeSegmentHeader("", b[:segmentHeaderBytes])
 	if err != nil {
 		return
@@ -297,7 +298,7 @@ func fixChecksums(b []byte) {
 		if binary.LittleEndian.Uint32(b[off:]) != frameMagic || end > len(b) {
 			return
 		}
-		binary.LittleEndian.PutUint32(b[off+8:], payloadChecksum(b[off+frameHeaderBytes:end]))
+		binary.LittleEndian.PutUint32(b[off+8:], logfile.Sum(b[off+frameHeaderBytes:end]))
 		binary.LittleEndian.PutUint32(b[off+4:], headerChecksum(b[off:], h.id(), int64(off)))
 		off = end
 	}

@@ -3,10 +3,10 @@ package wal
 import (
 	"encoding/binary"
 	"fmt"
-	"hash/crc32"
 	"math"
 
 	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/logfile"
 )
 
 const (
@@ -20,8 +20,6 @@ const (
 	// one record, and they fit with their encoding.
 	maxRecordBytes = 4 * kv.MaxBatchBytes
 )
-
-var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // FrameKind is the purpose of a frame. The numbers are part of the disk format.
 type FrameKind uint32
@@ -65,13 +63,6 @@ func (a address) less(b address) bool {
 	return a.segment < b.segment || a.segment == b.segment && a.off < b.off
 }
 
-// identity is the segment that a frame belongs to. The frame's checksum covers it and the
-// offset, so that a frame from another store, segment or offset is invalid.
-type identity struct {
-	store   uint64
-	segment uint64
-}
-
 // frame is a decoded frame.
 type frame struct {
 	off     int64
@@ -94,7 +85,7 @@ func padded(n int64) int64 { return (n + frameAlign - 1) &^ (frameAlign - 1) }
 // sealFrame completes a frame in place: buf holds room for the header, then the payload.
 // It returns buf with the padding. f.off is the offset at which the frame will be
 // written.
-func sealFrame(buf []byte, id identity, f *frame) []byte {
+func sealFrame(buf []byte, id logfile.ID, f *frame) []byte {
 	payload := len(buf) - frameHeaderBytes
 	for len(buf)%frameAlign != 0 {
 		buf = append(buf, 0)
@@ -102,7 +93,7 @@ func sealFrame(buf []byte, id identity, f *frame) []byte {
 	h := buf[:frameHeaderBytes]
 	le := binary.LittleEndian
 	le.PutUint32(h[0:], frameMagic)
-	le.PutUint32(h[8:], payloadChecksum(buf[frameHeaderBytes:]))
+	le.PutUint32(h[8:], logfile.Sum(buf[frameHeaderBytes:]))
 	le.PutUint32(h[12:], uint32(payload))
 	le.PutUint32(h[16:], uint32(f.kind))
 	le.PutUint32(h[20:], f.records)
@@ -116,27 +107,19 @@ func sealFrame(buf []byte, id identity, f *frame) []byte {
 }
 
 // emptyFrame lays out a frame without records.
-func emptyFrame(id identity, f frame) []byte {
+func emptyFrame(id logfile.ID, f frame) []byte {
 	return sealFrame(make([]byte, frameHeaderBytes), id, &f)
 }
 
-// headerChecksum covers the identity, the offset and the header after the checksum field,
-// which includes the checksum of the payload.
-func headerChecksum(h []byte, id identity, off int64) uint32 {
-	var place [24]byte
-	le := binary.LittleEndian
-	le.PutUint64(place[0:], id.store)
-	le.PutUint64(place[8:], id.segment)
-	le.PutUint64(place[16:], uint64(off))
-	return crc32.Update(crc32.Checksum(place[:], castagnoli), castagnoli, h[8:frameHeaderBytes])
+// headerChecksum covers the segment, the offset and the header after the checksum field, which
+// includes the checksum of the payload with its padding.
+func headerChecksum(h []byte, id logfile.ID, off int64) uint32 {
+	return id.Checksum(off, h[8:frameHeaderBytes])
 }
-
-// payloadChecksum covers the padding too.
-func payloadChecksum(b []byte) uint32 { return crc32.Checksum(b, castagnoli) }
 
 // decodeFrameHeader decodes the header of the frame at off. It returns the length of the
 // payload, or the reason why the bytes are no header.
-func decodeFrameHeader(h []byte, id identity, off int64) (f frame, payload uint32, reason string) {
+func decodeFrameHeader(h []byte, id logfile.ID, off int64) (f frame, payload uint32, reason string) {
 	le := binary.LittleEndian
 	if le.Uint32(h) != frameMagic {
 		return frame{}, 0, "no frame here"

@@ -8,6 +8,7 @@ import (
 	"io"
 
 	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/logfile"
 	"github.com/kvd-db/kvd/internal/vfs"
 )
 
@@ -18,7 +19,7 @@ const readAhead = 256 << 10
 // the dump command all read through it.
 type segmentReader struct {
 	name string
-	id   identity
+	id   logfile.ID
 	file vfs.File
 	size int64
 	off  int64 // of the next frame
@@ -29,8 +30,8 @@ type segmentReader struct {
 
 // openSegment opens a segment for reading and decodes its header. If the header is
 // damaged, the error is a *kv.CorruptionError, and the reader is usable all the same: it
-// then expects the identity id.
-func openSegment(fsys vfs.FS, name string, id identity) (*segmentReader, segmentHeader, error) {
+// then expects the segment id.
+func openSegment(fsys vfs.FS, name string, id logfile.ID) (*segmentReader, segmentHeader, error) {
 	f, err := fsys.Open(name)
 	if err != nil {
 		return nil, segmentHeader{}, err
@@ -102,7 +103,7 @@ func (r *segmentReader) frameAt(off int64) (f frame, reason string, err error) {
 	if err != nil {
 		return frame{}, "", err
 	}
-	if payloadChecksum(body) != sum {
+	if logfile.Sum(body) != sum {
 		return frame{}, "frame fails its checksum", nil
 	}
 	f.payload = body[:n:n]

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/logfile"
 	"github.com/kvd-db/kvd/internal/vfs"
 )
 
@@ -81,7 +82,7 @@ func scanLog(fsys vfs.FS, dir string, store uint64, replay func(Record) error) (
 	return s, s.checkLow()
 }
 
-func (s *recoveryScan) id(num uint64) identity { return identity{s.store, num} }
+func (s *recoveryScan) id(num uint64) logfile.ID { return logfile.ID{Store: s.store, Segment: num} }
 
 // readHeaders reads the header of every segment. An unknown version ends the scan
 // before anything else is examined.

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/logfile"
 	"github.com/kvd-db/kvd/internal/vfs"
 )
 
@@ -89,7 +90,7 @@ type salvage struct {
 // segment salvages one segment.
 func (s *salvage) segment(num uint64) (err error) {
 	name := segmentName(s.dir, num)
-	r, h, err := openSegment(s.fsys, name, identity{s.store, num})
+	r, h, err := openSegment(s.fsys, name, logfile.ID{Store: s.store, Segment: num})
 	if r == nil {
 		return err
 	}

@@ -4,14 +4,9 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"hash/crc32"
-	"io/fs"
-	"path"
-	"slices"
-	"strconv"
-	"strings"
 
 	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/logfile"
 	"github.com/kvd-db/kvd/internal/vfs"
 )
 
@@ -22,7 +17,6 @@ const (
 	segmentVersion     = 2
 	oldestVersion      = 1
 	segmentHeaderBytes = 64
-	segmentSuffix      = ".wal"
 
 	// zeroChunk is how many zeros are written between two syncs of a segment that is being
 	// filled.
@@ -43,7 +37,7 @@ type segmentHeader struct {
 	closed   int64  // where the log ended when it was closed in order, or where a snapshot ends; 0: neither
 }
 
-func (h *segmentHeader) id() identity { return identity{h.store, h.num} }
+func (h *segmentHeader) id() logfile.ID { return logfile.ID{Store: h.store, Segment: h.num} }
 
 func (h *segmentHeader) encode() []byte {
 	b := make([]byte, segmentHeaderBytes)
@@ -55,12 +49,8 @@ func (h *segmentHeader) encode() []byte {
 	le.PutUint64(b[32:], h.prev)
 	le.PutUint64(b[40:], h.replaces)
 	le.PutUint64(b[48:], uint64(h.closed))
-	le.PutUint32(b[12:], segmentChecksum(b))
+	le.PutUint32(b[12:], logfile.HeaderChecksum(b[:segmentHeaderBytes]))
 	return b
-}
-
-func segmentChecksum(b []byte) uint32 {
-	return crc32.Update(crc32.Checksum(b[:12], castagnoli), castagnoli, b[16:segmentHeaderBytes])
 }
 
 // decodeSegmentHeader decodes a header of any store. The magic, the version and the
@@ -88,34 +78,19 @@ func decodeSegmentHeader(name string, b []byte) (segmentHeader, error) {
 	return h, nil
 }
 
-func segmentName(dir string, num uint64) string {
-	return path.Join(dir, fmt.Sprintf("%06d%s", num, segmentSuffix))
-}
+const segmentSuffix logfile.Suffix = ".wal"
 
-// parseSegmentName returns the number in the name of a segment.
-func parseSegmentName(name string) (uint64, bool) {
-	digits, found := strings.CutSuffix(name, segmentSuffix)
-	num, err := strconv.ParseUint(digits, 10, 64)
-	return num, found && err == nil && num > 0 && segmentName("", num) == name
+func segmentName(dir string, num uint64) string {
+	return segmentSuffix.Path(dir, num)
 }
 
 // listSegments returns the numbers of the segments in dir, ascending; none if the
-// directory does not exist. It ignores other files.
+// directory does not exist.
 func listSegments(fsys vfs.FS, dir string) ([]uint64, error) {
-	names, err := fsys.List(dir)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
+	nums, err := segmentSuffix.List(fsys, dir)
 	if err != nil {
 		return nil, fmt.Errorf("list commit log: %w", err)
 	}
-	var nums []uint64
-	for _, name := range names {
-		if num, ok := parseSegmentName(name); ok {
-			nums = append(nums, num)
-		}
-	}
-	slices.Sort(nums)
 	return nums, nil
 }
 

@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/logfile"
 	"github.com/kvd-db/kvd/internal/vfs"
 )
 
@@ -63,7 +64,7 @@ type SnapshotFile struct {
 	Name string // in the directory of the log
 	Size int64
 
-	id   identity
+	id   logfile.ID
 	path string
 	fsys vfs.FS
 
@@ -118,7 +119,7 @@ func (l *Log) snapshotFile(num uint64, size int64) SnapshotFile {
 	name := segmentName(l.opts.Dir, num)
 	return SnapshotFile{
 		Name: path.Base(name), Size: size, cut: size,
-		id: identity{l.opts.StoreID, num}, path: name, fsys: l.opts.FS,
+		id: logfile.ID{Store: l.opts.StoreID, Segment: num}, path: name, fsys: l.opts.FS,
 	}
 }
 
@@ -163,7 +164,7 @@ func (f *SnapshotFile) cutAfter(ctx context.Context, upTo kv.SeqNum) (err error)
 // cutFrame returns the frame with its records up to number upTo alone; nil if there are
 // none. Of a record that has upTo in its middle, split returns the payload of its first
 // units; without split such a record is an error.
-func cutFrame(f *frame, id identity, upTo kv.SeqNum, split func(payload []byte, units uint32) ([]byte, error)) ([]byte, error) {
+func cutFrame(f *frame, id logfile.ID, upTo kv.SeqNum, split func(payload []byte, units uint32) ([]byte, error)) ([]byte, error) {
 	cut := *f
 	cut.records = 0
 	b := make([]byte, frameHeaderBytes, f.bytes())
