@@ -22,14 +22,14 @@ type Batch struct {
 // batch, including those of writes that are replaced, and all must hold.
 func (b *Batch) Put(key, value []byte, opts ...WriteOption) *Batch {
 	o := b.options(key, opts, within)
-	return b.add(backend.Mutation{Kind: backend.Put, Key: bytes.Clone(key), Value: bytes.Clone(value), TTL: o.ttl, Condition: o.condition})
+	return b.add(backend.Mutation{Kind: backend.Put, Key: bytes.Clone(key), Value: bytes.Clone(value), TTL: o.ttl, Condition: o.conditionCopy()})
 }
 
 // Delete adds a delete, which replaces an earlier write of the same key in the batch. It
 // takes a condition.
 func (b *Batch) Delete(key []byte, opts ...WriteOption) *Batch {
 	o := b.options(key, opts, choseCondition)
-	return b.add(backend.Mutation{Kind: backend.Delete, Key: bytes.Clone(key), Condition: o.condition})
+	return b.add(backend.Mutation{Kind: backend.Delete, Key: bytes.Clone(key), Condition: o.conditionCopy()})
 }
 
 // DeleteRange adds the removal of every key of a range. Keys that the batch puts later are

@@ -75,9 +75,10 @@ func (c *Client) getMany(ctx context.Context, keys [][]byte, o readOptions) ([]L
 			return nil, &Error{Op: name, Err: errEmptyKey}
 		}
 	}
-	lookups, copies := make([]Lookup, len(keys)), cloneAll(keys)
+	lookups := withKeys(keys)
 	err = c.backend.GetMany(ctx, keys, o.at, (*backend.Timings)(o.timings), func(i int, v backend.Value, found bool) {
-		lookups[i] = Lookup{Item: item(copies[i], v), Found: found}
+		l := &lookups[i]
+		l.Value, l.Version, l.TTL, l.Found = v.Bytes, v.Version, v.TTL, found
 	})
 	if err != nil {
 		return nil, failed(name, err)
@@ -85,17 +86,17 @@ func (c *Client) getMany(ctx context.Context, keys [][]byte, o readOptions) ([]L
 	return lookups, nil
 }
 
-// cloneAll copies keys into one piece of memory.
-func cloneAll(keys [][]byte) [][]byte {
+// withKeys returns lookups that have copies of the keys, in one piece of memory.
+func withKeys(keys [][]byte) []Lookup {
 	n := 0
 	for _, key := range keys {
 		n += len(key)
 	}
-	copies, all := make([][]byte, len(keys)), make([]byte, 0, n)
+	lookups, all := make([]Lookup, len(keys)), make([]byte, 0, n)
 	for i, key := range keys {
 		at := len(all)
 		all = append(all, key...)
-		copies[i] = all[at:len(all):len(all)]
+		lookups[i].Key = all[at:len(all):len(all)]
 	}
-	return copies
+	return lookups
 }

@@ -84,7 +84,7 @@ func (c *hookedCall) add(keys int, slices ...[]byte) {
 
 func (c *hookedCall) addMutations(mutations []backend.Mutation) {
 	for i := range mutations {
-		c.add(1, mutations[i].Key, mutations[i].Value, mutations[i].Condition.Value)
+		c.add(1, mutations[i].Key, mutations[i].Value, mutations[i].Condition.Operand())
 	}
 }
 
@@ -113,7 +113,7 @@ func nameOf(k backend.Kind) string {
 }
 
 func (c *hookedCall) addOperation(op *backend.Op, a *backend.Answer) {
-	c.add(1, op.Key, op.Value, op.Condition.Value, a.Value.Bytes)
+	c.add(1, op.Key, op.Value, op.Condition.Operand(), a.Value.Bytes)
 }
 
 // Get implements backend.Backend.

@@ -33,50 +33,46 @@ type Pipeline struct {
 // Pipeline returns an empty pipeline.
 func (c *Client) Pipeline() *Pipeline { return &Pipeline{client: c} }
 
-// Pending is the result of one operation of a Pipeline, available after Do.
+// Pending is one operation of a Pipeline, whose result is available after Do.
 type Pending[T any] struct {
-	of    *pipelined
-	value func(*pipelined) T
+	operation backend.Operation // its error: that of the call, or before Do why the call makes no sense
+	done      bool
 }
+
+// pipelined is an operation in the queue. Its pointer converts to one of each type of results, so
+// that an operation and its result are one piece of memory.
+type pipelined = Pending[any]
 
 // Result returns the result of the operation: for Get the value, for Put and Delete what PutItem
 // and DeleteItem return. The caller owns it. Errors are those of the calls of the same names,
 // and ErrInvalid before Do.
-func (p *Pending[T]) Result() (T, error) {
-	var none T
+func (p *Pending[T]) Result() (result T, err error) {
 	switch {
-	case !p.of.done:
-		return none, &Error{Op: p.of.name(), Err: errNotDone}
-	case p.of.operation.Err != nil:
-		return none, p.of.operation.Err
+	case !p.done:
+		return result, &Error{Op: p.name(), Err: errNotDone}
+	case p.operation.Err != nil:
+		return result, p.operation.Err
 	}
-	return p.value(p.of), nil
+	switch r := any(&result).(type) {
+	case *[]byte:
+		*r = p.operation.Answer.Value.Bytes
+	case *Written:
+		*r = written(&p.operation.Op, &p.operation.Answer)
+	}
+	return result, nil
 }
 
 var errNotDone = fmt.Errorf("%w: the pipeline has not been done", ErrInvalid)
 
-// pipelined is one operation of a pipeline. Its error is that of the call, or before Do what
-// makes the call senseless.
-type pipelined struct {
-	operation backend.Operation
-	done      bool
-
-	read  Pending[[]byte]  // what Get returned
-	wrote Pending[Written] // what Put or Delete returned
-}
-
-func (o *pipelined) name() string { return nameOf(o.operation.Op.Kind) }
+func (p *Pending[T]) name() string { return nameOf(p.operation.Op.Kind) }
 
 // Get queues a read. It copies key.
 func (p *Pipeline) Get(key []byte, opts ...ReadOption) *Pending[[]byte] {
 	o, chosen := p.add(backend.Get, key), collectRead(opts)
 	o.operation.Op.At = chosen.at
 	o.operation.Timings = (*backend.Timings)(chosen.timings)
-	o.read = Pending[[]byte]{o, (*pipelined).value}
-	return &o.read
+	return (*Pending[[]byte])(o)
 }
-
-func (o *pipelined) value() []byte { return o.operation.Answer.Value.Bytes }
 
 // Put queues a write with the options of Client.PutItem. It copies key and value.
 func (p *Pipeline) Put(key, value []byte, opts ...WriteOption) *Pending[Written] {
@@ -99,11 +95,8 @@ func (p *Pipeline) write(w *pipelined, opts []WriteOption, takes choices) *Pendi
 	if err != nil {
 		w.operation.Err = &Error{Op: w.name(), Err: err}
 	}
-	w.wrote = Pending[Written]{w, (*pipelined).written}
-	return &w.wrote
+	return (*Pending[Written])(w)
 }
-
-func (o *pipelined) written() Written { return written(&o.operation.Op, &o.operation.Answer) }
 
 // add queues an operation, of which it copies the key.
 func (p *Pipeline) add(kind backend.Kind, key []byte) *pipelined {

@@ -70,7 +70,7 @@ func TestPipeline(t *testing.T) {
 			require.NoError(t, err)
 			assert.Len(t, large, 100<<10)
 
-			require.NoError(t, p.Put([]byte("again"), nil).of.operation.Err)
+			require.NoError(t, p.Put([]byte("again"), nil).operation.Err)
 			require.NoError(t, p.Do(ctx))
 			_, err = db.Get(ctx, []byte("again"))
 			require.NoError(t, err)

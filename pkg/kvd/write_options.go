@@ -162,11 +162,20 @@ func collect(opts []WriteOption, takes choices) (writeOptions, error) {
 	return o, o.err
 }
 
+// conditionCopy returns a copy of the condition that was chosen, nil if none was.
+func (o *writeOptions) conditionCopy() *backend.Condition {
+	if o.condition.Kind == 0 {
+		return nil
+	}
+	c := o.condition
+	return &c
+}
+
 // apply puts what was chosen into an operation.
 func (o *writeOptions) apply(op *backend.Op) {
 	op.TTL = o.ttl
 	op.Durability = backend.Durability(o.durability)
-	op.Condition = o.condition
+	op.Condition = o.conditionCopy()
 	op.ReturnPrevious = o.chosen&chosePrevious != 0
 }
 

@@ -1,8 +1,8 @@
 package embed
 
-// arena copies the items of a scan, which belong to the caller, into blocks of memory that
-// they share: a copy of its own for each key and value would be two allocations an item. An
-// item that a caller keeps keeps its block.
+// arena copies the results of a scan or GetMany, which belong to the caller, into blocks of
+// memory that they share: a copy of its own for each key and value would be two allocations an
+// item. An item that a caller keeps keeps its block.
 //
 // The first block is small, for scans of few items, and each further one twice as large.
 type arena struct {
@@ -23,6 +23,11 @@ func (a *arena) clone(key, value []byte) ([]byte, []byte) {
 	copy(to, key)
 	copy(to[k:], value)
 	return to[:k:k], to[k:n:n]
+}
+
+// expect makes the first block as large as the items that come have together.
+func (a *arena) expect(bytes int) {
+	a.free, a.next = make([]byte, min(bytes, largestBlock)), largestBlock
 }
 
 // reserve returns n bytes.

@@ -91,6 +91,40 @@ func BenchmarkCalls(b *testing.B) {
 	}
 }
 
+// BenchmarkGetMany compares batches of 16 keys.
+func BenchmarkGetMany(b *testing.B) {
+	const batch = 16
+	db, err := Memory(WithDurability(kvd.Memory), WithMemory(256<<20))
+	require.NoError(b, err)
+	b.Cleanup(func() { assert.NoError(b, db.Close()) })
+	keys := make([][]byte, 100*batch)
+	for i := range keys {
+		keys[i] = fmt.Appendf(nil, "%016d", i*7919%len(keys))
+		require.NoError(b, db.Put(b.Context(), keys[i], make([]byte, 100)))
+	}
+	lookups, list := make([]kv.Lookup, batch), make([]*kv.Lookup, batch)
+	for name, get := range map[string]func(ctx context.Context, keys [][]byte) error{
+		"engine": func(ctx context.Context, keys [][]byte) error {
+			for i, key := range keys {
+				lookups[i], list[i] = kv.Lookup{Key: key}, &lookups[i]
+			}
+			_, err := db.engine.LookupAt(ctx, list, 0)
+			return err
+		},
+		"embedded": func(ctx context.Context, keys [][]byte) error {
+			_, err := db.GetMany(ctx, keys)
+			return err
+		},
+	} {
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			for i := 0; b.Loop(); i = (i + batch) % len(keys) {
+				require.NoError(b, get(b.Context(), keys[i:i+batch]))
+			}
+		})
+	}
+}
+
 // BenchmarkScan compares scans of everything, in a store whose tables are in memory.
 func BenchmarkScan(b *testing.B) {
 	const items, batch = 1 << 18, 1 << 10

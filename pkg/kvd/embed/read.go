@@ -68,18 +68,27 @@ func (l *local) valueOf(r *kv.Lookup) backend.Value {
 	return backend.Value{Bytes: r.Value, Version: uint64(r.Version), TTL: l.ttlOf(r.Expiry)}
 }
 
-// manyReads is the scratch memory of one GetMany.
+// manyReads is the scratch memory of one GetMany. Of what serves again, the lookups are zero but
+// for the memory of their values.
 type manyReads struct {
 	lookups []kv.Lookup
 	list    []*kv.Lookup // of lookups
+	budget  *kv.ReadBudget
+	stages  trace.Stages
 }
 
-var manyReadsPool = sync.Pool{New: func() any { return new(manyReads) }}
+var manyReadsPool = sync.Pool{New: func() any { return &manyReads{budget: kv.NewReadBudget(0)} }}
 
-// maxKeptReads is how many lookups scratch memory has at most that serves again.
-const maxKeptReads = 256
+const (
+	// maxKeptReads is how many lookups scratch memory has at most that serves again.
+	maxKeptReads = 256
+	// maxKeptValue is how many bytes the memory of a value has at most that serves again. A
+	// larger value is handed over to the caller; smaller ones are copied, into one piece of
+	// memory: one allocation costs less than one for each.
+	maxKeptValue = 512
+)
 
-// takeReads returns n lookups that are zero.
+// takeReads returns n lookups without keys.
 func takeReads(n int) *manyReads {
 	m := manyReadsPool.Get().(*manyReads)
 	if n > cap(m.lookups) {
@@ -92,11 +101,43 @@ func takeReads(n int) *manyReads {
 	return m
 }
 
-// release takes the lookups back. Their values belong to the caller of GetMany.
+// release takes the lookups back.
 func (m *manyReads) release() {
-	if cap(m.lookups) <= maxKeptReads {
-		clear(m.lookups)
-		manyReadsPool.Put(m)
+	if cap(m.lookups) > maxKeptReads {
+		return
+	}
+	for i := range m.lookups {
+		value := m.lookups[i].Value
+		m.lookups[i] = kv.Lookup{}
+		if cap(value) <= maxKeptValue {
+			m.lookups[i].Value = value
+		}
+	}
+	m.stages = trace.Stages{}
+	manyReadsPool.Put(m)
+}
+
+// tell calls found for each lookup, with a value that the caller owns.
+func (m *manyReads) tell(l *local, found func(int, backend.Value, bool)) {
+	small := 0
+	for i := range m.lookups {
+		if v := m.lookups[i].Value; cap(v) <= maxKeptValue {
+			small += len(v)
+		}
+	}
+	var copies arena
+	copies.expect(small)
+	for i := range m.lookups {
+		r := &m.lookups[i]
+		if !r.Found {
+			found(i, backend.Value{}, false)
+			continue
+		}
+		v := l.valueOf(r)
+		if cap(r.Value) <= maxKeptValue {
+			_, v.Bytes = copies.clone(nil, r.Value)
+		}
+		found(i, v, true)
 	}
 }
 
@@ -110,26 +151,22 @@ func (l *local) GetMany(ctx context.Context, keys [][]byte, at backend.ReadVersi
 		return err
 	}
 	limit := max(l.limits.BatchBytes, l.limits.ValueBytes)
-	budget := kv.NewReadBudget(limit)
-	var stages trace.Stages
 	m := takeReads(len(keys))
 	defer m.release()
+	m.budget.Reset(limit)
 	lookups := m.lookups
 	for i, key := range keys {
-		if err := l.limits.CheckKey(key); err != nil {
-			return failure(err)
-		}
-		lookups[i].Key, lookups[i].Budget = key, budget
+		lookups[i].Key, lookups[i].Budget = key, m.budget
 	}
 	if t != nil && len(lookups) > 0 {
-		lookups[0].Stages = &stages
+		lookups[0].Stages = &m.stages
 	}
 	_, err = l.engine.LookupAt(ctx, m.list, version)
-	tell(t, &stages)
+	tell(t, &m.stages)
 	switch {
 	case err != nil:
 		return failure(err)
-	case budget.Spent():
+	case m.budget.Spent():
 		return tooLargef("the answer has more than %d bytes; ask for fewer keys", limit)
 	}
 	for i := range lookups {
@@ -137,13 +174,7 @@ func (l *local) GetMany(ctx context.Context, keys [][]byte, at backend.ReadVersi
 			return failure(lookups[i].Err)
 		}
 	}
-	for i := range lookups {
-		if r := &lookups[i]; r.Found {
-			found(i, l.valueOf(r), true)
-		} else {
-			found(i, backend.Value{}, false)
-		}
-	}
+	m.tell(l, found)
 	return nil
 }
 

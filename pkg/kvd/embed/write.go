@@ -14,7 +14,7 @@ import (
 
 // write performs a Put or Delete that is alone.
 func (l *local) write(ctx context.Context, op *backend.Op, t *backend.Timings) (backend.Answer, error) {
-	if op.TTL != 0 || op.Condition.Kind != 0 || op.ReturnPrevious {
+	if op.TTL != 0 || op.Condition != nil || op.ReturnPrevious {
 		o := backend.Operation{Op: *op, Timings: t}
 		l.writeAll(ctx, []*backend.Operation{&o})
 		return o.Answer, o.Err
@@ -82,9 +82,10 @@ func (l *local) addWrite(m *manyWrites, w *kv.Write, op *backend.Op) error {
 		return err
 	}
 	w.Op, w.Durability = opOf(&op.Mutation, expiry), kv.Durability(op.Durability)
-	if op.Condition.Kind != 0 || op.ReturnPrevious {
-		j := &judged{condition: conditionOf(&op.Condition)}
-		if j.condition.Kind != kv.Unconditional {
+	if op.Condition != nil || op.ReturnPrevious {
+		j := new(judged)
+		if op.Condition != nil {
+			j.condition = conditionOf(op.Condition)
 			w.If = &j.condition
 		}
 		if op.ReturnPrevious {
@@ -203,8 +204,8 @@ func (l *local) batchOf(writes []backend.Mutation) (*kv.WriteBatch, error) {
 			}
 		}
 		b.Add(op)
-		if condition := conditionOf(&m.Condition); condition.Kind != kv.Unconditional {
-			b.Require(kv.Guard{Key: m.Key, Condition: condition})
+		if m.Condition != nil {
+			b.Require(kv.Guard{Key: m.Key, Condition: conditionOf(m.Condition)})
 		}
 	}
 	return b, nil

@@ -84,7 +84,7 @@ type Mutation struct {
 	Value []byte        // of DeleteRange the end; empty: no end
 	TTL   time.Duration // of a put; 0: none
 
-	Condition Condition
+	Condition *Condition // nil: none
 }
 
 // Op is one operation of one key: a read, or a write that is alone.
@@ -159,6 +159,14 @@ type Condition struct {
 	Kind    ConditionKind
 	Version uint64 // of VersionEquals
 	Value   []byte // of ValueEquals
+}
+
+// Operand is Value, also of no condition.
+func (c *Condition) Operand() []byte {
+	if c == nil {
+		return nil
+	}
+	return c.Value
 }
 
 // WriteOptions are those of a batch or commit.

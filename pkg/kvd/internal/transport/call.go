@@ -26,7 +26,7 @@ func valueOf(i *kvdpb.Item) backend.Value {
 func frameOp(op *backend.Op) frame.Op {
 	f := frame.Op{
 		Kind: frame.Put, Key: op.Key, Value: op.Value, TTLMillis: ttlMillis(op.TTL),
-		Condition:      frameCondition(&op.Condition),
+		Condition:      frameCondition(op.Condition),
 		ReturnPrevious: op.ReturnPrevious, AtVersion: op.At.Version, Epoch: op.At.Epoch,
 	}
 	f.Durability = kvdpb.Durability(op.Durability)
@@ -139,7 +139,7 @@ func (c *Network) operateAlone(ctx context.Context, op *backend.Op, tries attemp
 		case backend.Put:
 			r, err := conn.kv.Put(ctx, &kvdpb.PutRequest{
 				Item:           &kvdpb.Item{Key: op.Key, Value: op.Value, TtlMs: ttlMillis(op.TTL)},
-				Precondition:   precondition(&op.Condition),
+				Precondition:   precondition(op.Condition),
 				ReturnPrevious: op.ReturnPrevious,
 				Options:        options,
 			}, opts...)
@@ -150,7 +150,7 @@ func (c *Network) operateAlone(ctx context.Context, op *backend.Op, tries attemp
 		default:
 			r, err := conn.kv.Delete(ctx, &kvdpb.DeleteRequest{
 				Key:            op.Key,
-				Precondition:   precondition(&op.Condition),
+				Precondition:   precondition(op.Condition),
 				ReturnPrevious: op.ReturnPrevious,
 				Options:        options,
 			}, opts...)

@@ -170,7 +170,7 @@ func TestFramesAreOfOneBatchKey(t *testing.T) {
 		}
 		all.Go(func() {
 			op := putOf("if", nil, backend.Sync)
-			op.Condition.Kind = backend.MustNotExist
+			op.Condition = &backend.Condition{Kind: backend.MustNotExist}
 			assert.NoError(t, db.write(ctx, op))
 		})
 	}

@@ -209,7 +209,7 @@ func TestCallsFailAlikeInFramesAndByGRPC(t *testing.T) {
 		}
 	}
 	conditional := putAll("a")
-	conditional[0].Condition = backend.Condition{Kind: backend.VersionEquals, Version: 77}
+	conditional[0].Condition = &backend.Condition{Kind: backend.VersionEquals, Version: 77}
 	calls := map[string]func(context.Context, caller) error{
 		"conflict":          commit(backend.Transaction{At: past, Keys: [][]byte{[]byte("a")}, Writes: putAll("b")}),
 		"conflict of range": commit(backend.Transaction{At: past, Ranges: []backend.Range{{}}, Writes: putAll("b")}),

@@ -10,6 +10,9 @@ import (
 
 // precondition returns a condition as it is outside frames, nil if there is none.
 func precondition(c *backend.Condition) *kvdpb.Precondition {
+	if c == nil {
+		return nil
+	}
 	switch c.Kind {
 	case backend.MustExist:
 		return &kvdpb.Precondition{Kind: &kvdpb.Precondition_MustExist{MustExist: true}}
@@ -25,6 +28,9 @@ func precondition(c *backend.Condition) *kvdpb.Precondition {
 
 // frameCondition returns a condition as it is in a frame, where the kinds have the same numbers.
 func frameCondition(c *backend.Condition) frame.Condition {
+	if c == nil {
+		return frame.Condition{}
+	}
 	return frame.Condition{Kind: frame.ConditionKind(c.Kind), Version: c.Version, Value: c.Value}
 }
 
@@ -61,7 +67,7 @@ func wireMutations(writes []backend.Mutation) []*kvdpb.Mutation {
 		case backend.DeleteRange:
 			m.Op = &kvdpb.Mutation_DeleteRange{DeleteRange: &kvdpb.Range{Start: w.Key, End: w.Value}}
 		}
-		m.Precondition = precondition(&w.Condition)
+		m.Precondition = precondition(w.Condition)
 		wire[i] = m
 	}
 	return wire
@@ -71,7 +77,7 @@ func wireMutations(writes []backend.Mutation) []*kvdpb.Mutation {
 // for versions, which never come back.
 func lasting(writes []backend.Mutation) bool {
 	for i := range writes {
-		if k := writes[i].Condition.Kind; k != 0 && k != backend.VersionEquals {
+		if c := writes[i].Condition; c != nil && c.Kind != backend.VersionEquals {
 			return false
 		}
 	}
