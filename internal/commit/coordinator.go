@@ -24,8 +24,8 @@ type Log interface {
 	// wal.ErrNoRoomYet, the caller calls it again after OnRoom has woken it. Unless t is
 	// nil, the log sets its times in t, as far as the level waits for them.
 	Append(payload []byte, units uint32, level kv.Durability, w wal.Waker, t *trace.Batch) (kv.SeqNum, wal.Pos, error)
-	// Flush has everything appended made as durable as asked. The caller leads a
-	// partition, so Flush may write on this goroutine but never waits for a sync.
+	// Flush makes the log write what was appended, and sync what asks for it. It may write on
+	// this goroutine, and does not wait for a sync of what it writes.
 	Flush()
 	// FlushOrSync is Flush for a caller that waits for one of the records: it may sync on
 	// this goroutine.

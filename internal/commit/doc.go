@@ -22,20 +22,22 @@
 //	             an atomic batch) the next number
 //	flush        the log writes the records of all partitions as one frame, with one sync
 //	insert       once the record is as durable as asked, a leader, perhaps another one, inserts
-//	             it into the memtable, unless it is there already, hidden
+//	             it into the memtable, unless it is there already, hidden (since a later record
+//	             became early: see below)
 //	publish      readers of the tree see it; the engine's sequencer, which computes the visible
 //	             number, is told
 //	decide       every caller gets its own result
 //
-// The last three steps are to apply a record. The records that have been appended and are not
+// Applying a record means the last three steps. The records that have been appended and are not
 // yet visible are the coordinator's line.
 //
 // The orchestrator is the coordinator's own goroutine. One goroutine at a time leads a
 // coordinator, the orchestrator or a caller, and may append and apply. No goroutine waits to
 // become the leader. A caller that cannot lead queues its group and sets the leader's note,
-// a flag that there is something to do. A caller that ends leading wakes the
-// orchestrator if the note is set or the queue is not empty. The orchestrator itself looks
-// again.
+// a flag that there is something to do. A caller does not lead either while records wait for
+// room in the log, while more than Options.InflightBytes of records are not applied, or with a
+// linger. A caller that ends leading wakes the orchestrator if the note is set or the queue is
+// not empty. An orchestrator that leads checks both again before it ends leading.
 //
 //   - A caller that asks for no sync leads until the log is written. Writes that come
 //     meanwhile are queued for the next micro-batch.
@@ -55,8 +57,8 @@
 //
 // # Which goroutine syncs
 //
-// The goroutine that appended a record has the log flushed, after it has unlocked appendMu.
-// The caller of Submit calls [Log.FlushOrSync], by which it may sync the log itself. [wal.Log]
+// The goroutine that appended a record unlocks appendMu and then calls [Log.Flush] or
+// [Log.FlushOrSync]. The caller of Submit calls FlushOrSync, by which it may sync the log itself. [wal.Log]
 // lets it if
 //
 //   - no other goroutine writes or syncs the log, and no queued record asks for a write
@@ -66,9 +68,9 @@
 // In all other cases the log's own goroutine syncs. The orchestrator and Propose call
 // [Log.Flush], which writes and leaves the sync to the log: an orchestrator that waited for
 // the sync would hold up its partition, and a caller of Propose may propose more before it
-// waits, so that one sync serves all. (At the end of a log segment Flush waits until that
-// segment is synced, and may create and sync the next one. While another goroutine writes,
-// Flush waits if 32 MiB are unwritten.)
+// waits, so that one sync serves all. (Flush rarely waits: at the end of a segment it may create
+// and sync the next one, and if the segment before is not yet synced, it waits for that; and
+// while another goroutine writes, it waits if 32 MiB are unwritten.)
 //
 // The goroutine that has synced also applies the records, if the sync served at most 512
 // commit units and the log has no other work: [Coordinator.RunReady] takes the leader lock of
@@ -78,39 +80,44 @@
 // # Where a write can wait
 //
 // In this order, after the client and the connection. An error from waits 1 to 6 means that
-// the write did not happen. Every wait but 7 also ends when ctx does, with the error of ctx
-// and, in 8 and 9, kv.ErrUncertain. "None" is no bound but ctx.
+// the write did not happen. Every wait but 7 also ends when ctx does: 1 to 6 with the error of
+// ctx, 8 and 9 with that and kv.ErrUncertain, 10 with the error of ctx for a conditional write and
+// the conflict for a transaction. "None" means no limit of time.
 //
 //	   wait                          bound       ended by                          error
 //	 1 the service's gate            100 ms      other work ends                   kv.OverloadError queue_time, queue_full
-//	 2 large calls for each other    1 s         a large call ends                 kv.OverloadError large_writes_in_flight
+//	 2 earlier large calls           1 s         one of them ends                  kv.OverloadError large_writes_in_flight
 //	 3 room in memtables             1 s         the rate allows it; if they are   kv.OverloadError memtables_full
 //	                                             full, a flush ends
-//	 4 the inbox: full, or queued    1 s if full the leader takes the group        kv.OverloadError inbox_full
-//	 5 proposals for each other      1 s         a proposal is in all memtables    kv.OverloadError batches_in_flight
+//	 4 room in the inbox             1 s         the leader takes groups           kv.OverloadError inbox_full
+//	   then in the inbox             none        the leader takes the group
+//	 5 other proposals               1 s         one is in all memtables           kv.OverloadError batches_in_flight
 //	 6 space in the log              none        the log has reserved space        kv.ReadOnlyError if there is none
-//	 7 its own write or sync         none        the system call, or Flush's wait  kv.ErrFailed with ErrUncertain
+//	 7 its own write or sync         none        that returns, or Flush's wait     kv.ErrFailed with ErrUncertain
 //	 8 durability and order          none        the record is durable, and those  kv.ErrFailed with ErrUncertain
 //	                                             it must follow are visible
-//	 9 an earlier attempt            none        that is durable and visible       kv.ErrFailed with ErrUncertain
-//	10 a conflicting write           none        that write is visible             kv.ConflictError for a transaction
+//	 9 an earlier attempt            none        it is durable and visible         kv.ErrFailed with ErrUncertain
+//	10 a conflicting write           none        that write is visible             kv.ConflictError for a transaction;
+//	                                                                               kv.ErrFailed
 //
-// Wait 1 is in package admission; while a queue stands, its bound is 5 ms. Waits 2, 3 and 5
-// are in package engine, before it takes any lock. A caller that leads skips 4. In 6 the
-// caller's group stays with the coordinator; a caller that gives up in 4 or 6 has written
-// nothing. In 7 the caller itself is inside the system call, or inside Flush (see above): if a
-// quick disk begins to hang, the one caller inside the sync cannot give up. Wait 8 is all the
-// rest between append and decide. It includes a pause of the log after a sync, no longer than
-// a recent sync, in which writers that have just been answered append to the next sync. Wait 9
-// comes only for a known request id. Wait 10 comes only for a proposal that lost: a
-// conditional write then tries again, a transaction returns the conflict.
+// Wait 1 is in package admission; once its queue has been longer than 5 ms for 100 ms, the
+// bound is 5 ms until the queue is empty. Waits 2, 3 and 5 are in package engine, before it
+// takes any lock. A caller that leads skips 4. In 6 the caller's group stays with the
+// coordinator; a caller that gives up in 4 or 6 has written nothing. In 7 the caller itself is
+// inside the system call, or inside Flush (see above): if a quick disk begins to hang, the one
+// caller inside the sync cannot give up. Wait 8 is all the rest between append and decide.
+// After a sync the log may pause, no longer than a recent sync took, so that writers that have
+// just been answered get their next record into the next sync. In wait 9 all that was appended
+// before must be durable, since the place of the first attempt is not remembered; it comes only
+// for a known request id. Wait 10 comes only for a proposal that lost: a conditional write then
+// tries again, a transaction returns the conflict.
 //
 // appendMu, WriteGroup.mu and wal.Log.mu are held for work in memory only.
 //
 // # Durability, order, and early records
 //
-// A micro-batch becomes two records if only some of its groups ask for a sync: these are one
-// record, the others the other.
+// A micro-batch becomes two records if only some of its groups ask for a sync: one of those
+// groups, and one of the rest.
 //
 // A proposal leaves a mark in every partition that it has read (read_mark.go): a later write
 // to what it read stays hidden until the proposal is visible. (A proposal that writes one key
@@ -122,7 +129,7 @@
 // early if it
 //
 //   - lies in several partitions, or deletes a range,
-//   - writes what a proposal that is not visible yet has read, so that its mark is there,
+//   - writes a key or range that a pending proposal has read, as the mark of that proposal shows,
 //   - holds a write that was sent again: the first attempt may be one of those before it,
 //   - shares a key, or a range, with a batch, a transaction or a range delete before it
 //     that is not visible.
@@ -153,7 +160,7 @@
 //	    of another write, not of an earlier attempt of this one.
 //
 // Other designs keep an array of last writers by hash to find conflicts. Here the hash index
-// of the memtable serves, with no false conflicts between keys and at no cost to writes that
+// of the memtable serves, at no cost to writes that
 // no transaction depends on.
 //
 // # The log, also a replicated one
@@ -163,18 +170,19 @@
 //
 //	Append              numbers an entry, which the coordinator has validated, and proposes it
 //	Flush, FlushOrSync  hand proposed entries to the replication loop
-//	Reached             is the position up to which entries are committed, for any durability
+//	Reached             is the position up to which entries are committed, the same for every level
 //	OnRoom              tells when the bound on uncommitted entries has room
-//	Err                 ends a coordinator
+//	Err                 once it is not nil, the coordinator ends
 //
-// Callers and flushes wait for a log by three more methods, [CallerLog]:
+// Callers and flushes of memtables use three more methods to wait for the log, [CallerLog]:
 //
-//	AwaitRoom           returns when OnRoom would wake its Waker
+//	AwaitRoom           blocks until Append may succeed: OnRoom without a wal.Waker
 //	End                 is the position of the last proposed entry
 //	WaitSynced          returns once entries are committed up to a position
 //
-// A coordinator applies what it appended, in that order, and nothing else. So a replicated
-// log gives each Raft term a coordinator of its own. When the term ends, Err says so:
+// A coordinator applies what it appended, in that order, and nothing else. So with Raft each
+// term of a leader has a coordinator of its own, and what earlier leaders appended is applied
+// without one. When the term ends, Err says so:
 // callers whose records are not committed yet get ErrUncertain, Close returns, and the node
 // inserts and publishes what the cluster commits afterwards in the same [Tree], without a
 // coordinator. Applying a record makes no decision: a record holds the outcome of its

@@ -4,7 +4,7 @@
 //
 // It knows which partition a key belongs to, when background work runs, how much
 // memory the memtables may take, and which versions readers still need. It knows
-// neither the network nor the format of any file.
+// neither the network nor the format of any file but BALLAST.
 //
 // # Promises
 //
@@ -35,9 +35,9 @@
 //
 // A commit unit is a single write or an atomic batch. The log gives each the next sequence
 // number, in all partitions together. Partitions apply records at their own pace, so units
-// with smaller numbers may become visible later. The sequencer, which every partition tells
-// what it has made visible, computes the visible number: the largest number such that it and
-// all before it are visible to single reads in their partitions. Every partition knows the
+// with smaller numbers may become visible later. The coordinators report to the sequencer what
+// they have made visible. From that it computes the visible number: the largest number such
+// that it and all before it are visible to single reads in their partitions. Every partition knows the
 // largest number that it may have acknowledged. A snapshot waits until the visible number has
 // reached the largest of these, and reads at the visible number.
 //
@@ -47,38 +47,40 @@
 // # Expiry and transactions
 //
 // A condition (kv.Guard for a batch, kv.Write.If for a single write) holds at the moment when
-// the record is appended to the log, also by the store's clock. The engine evaluates it
-// before that, and hands a proposal to package commit: the writes, what was read, and the
-// earliest expiry of the keys that were found. If that expiry has passed when the record
-// would be appended, under appendMu, the condition is evaluated again. A transaction names
-// the keys that it found with an expiry (kv.Transaction.Expiring; those that expire first
-// suffice, and the Go client names them). It conflicts if one of them has expired when its
+// the record is appended to the log; a key that has expired by then, by the store's clock,
+// counts as absent. The engine evaluates the condition earlier, and hands a proposal to package
+// commit: the writes, what was read, and the earliest expiry of the keys that were found. The
+// append checks that expiry under appendMu. If it has passed, nothing is appended, and the
+// engine evaluates the condition again, without the lock. A transaction names keys that it
+// found with an expiry (kv.Transaction.Expiring); the keys with the earliest expiry are enough,
+// and the Go client names those. The transaction conflicts if one of them has expired when its
 // record is appended. Without these names a commit would have to repeat every read of the
 // transaction, including whole ranges.
 //
 // The exception: a record is in the log before it is visible. If "put b if a is present" is
 // appended just before a expires, any reader after the expiry sees neither a nor b until the
-// record is visible, so for this reader the expiry comes before the put. The caller of the
-// put is answered only after that.
+// record is visible, so for this reader the expiry comes before the put. The put is
+// acknowledged only once its record is visible.
 //
 // # A transaction
 //
-// Transactions are optimistic: reads come from a snapshot, and the caller keeps its
-// writes until Commit brings both. Commit holds the appendMu of the partitions concerned
+// Transactions are optimistic: reads come from a snapshot, the caller buffers its writes, and
+// then passes reads and writes to Commit. Commit holds the appendMu of the partitions concerned
 // while it looks into their memtables and appends the record to the log, in memory. A
-// transaction that lost has written nothing. A conditional write is a transaction with
-// one read. The wait for the disk comes after the locks are released, so commits share
+// transaction that lost has written nothing. Conditional writes
+// commit in the same way; their reads are of the newest state, and after a conflict the engine
+// evaluates the conditions again. The wait for the disk comes after the locks are released, so commits share
 // syncs with all other writes.
 //
 // # A scan
 //
-// A Scanner has a source for each partition, which reads a walk, the partition's items in
-// order, in batches (partition.Walk, mergeiter.Visible, and below them one loop over a block,
-// sstable's Fill). Keys are copied into the batch. Values are copied too, unless they lie in a
-// cached block; the batch then keeps some of those blocks. Each key lies in one partition, so
+// A Scanner has one source for each partition. A source reads, in batches, a walk: the items of
+// the partition in key order (partition.Walk over mergeiter.Visible over sstable's Fill, one
+// loop over a block). Keys are copied into the batch. Values in cached blocks are referenced, as
+// long as the batch may hold more blocks (see below); other values are copied. Each key lies in one partition, so
 // the scan merges the batches by key alone, mostly by comparing one word: see scan_merge.go.
 //
-// The first batches of all partitions together have 64 items, later ones up to 256 items or
+// The first batches of all partitions together have about 64 items, later ones up to 256 items or
 // 64 KiB each. The caller itself reads what comes from cached blocks, since a goroutine that
 // reads ahead would write items into another processor's cache: 150 ns of processor time per
 // item against 60 (see bench/NOTES.md). If most of a long batch had to be read from disk or
@@ -86,8 +88,8 @@
 // on a cold disk the reads of the partitions then overlap. If no goroutine has begun the next
 // batch when the caller needs it, the caller reads it, so a busy machine delays nothing.
 //
-// A scan holds in memory one value of more than 32 KiB, which it reads when it reaches it,
-// and for each partition two batches, cached blocks of at most twice a batch's bytes, and
+// A scan holds in memory at most one value of more than 32 KiB, which it reads when it comes to
+// that item, and for each partition two batches, cached blocks of at most twice a batch's bytes, and
 // what its iterators have read ahead.
 //
 //	S1. A goroutine that reads a batch holds the lock of its source, so no other goroutine of
@@ -117,12 +119,12 @@
 // # Recovery
 //
 // Open replays the log within the memtables' budget, which may be smaller than the one that
-// the log was written with. What does not fit at first is replayed after recovery has synced
-// the log, since only what is durable there may be flushed; flushes then make room, and
-// compactions where flushes have made many deltas. See replay.go. A crash during recovery loses
+// the log was written with. If the log does not fit, recovery replays up to the budget, syncs
+// the log (only durable records may be flushed), and flushes before it goes on; where flushes
+// have made many deltas, compactions run too. See replay.go. A crash during recovery loses
 // nothing: the log still holds every record that is not in tables, and the next recovery skips
 // the others. Recovery deletes log segments only if the disk has no space for tables, and only
-// those whose records are in the tables of every partition concerned, by their manifests.
+// those whose records are in the tables of every partition concerned, according to the manifests.
 //
 // # Read only
 //

@@ -72,7 +72,7 @@ func (s *sequencer) start(visible kv.SeqNum) {
 	s.visible = visible
 }
 
-// Applied implements partition.Sequencer.
+// Applied implements commit.Applied.
 func (s *sequencer) Applied(base kv.SeqNum, units uint32) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -10,8 +10,9 @@
 // One goroutine at a time calls Insert, Publish, ShowEarly and SealIfDue. Insert puts the
 // operations of a record into the active memtable, hidden from readers. Publish(n) makes
 // every number up to n visible. For a record in several partitions the coordinator of each
-// calls [Partition.Expect] after Insert. The last of them to insert then calls [Joint.Show],
-// one atomic store that makes the record visible in all. ShowEarly makes numbers visible to
+// calls [Partition.Expect] after Insert, which notes that the record is inserted and not yet
+// shown. The coordinator that inserts last calls [Joint.Show], one atomic store that makes the
+// record visible in all partitions. ShowEarly makes numbers visible to
 // reads of single keys although smaller numbers are still hidden (early records).
 //
 // [Partition.Changed] says whether anything that was read has been written since. It asks
@@ -22,21 +23,21 @@
 //
 // Readers take no lock that a writer holds. A read takes three steps:
 //
-//  1. It acquires the read state: the memtables and the tables, immutable and
-//     reference-counted.
-//  2. It loads the number up to which the partition is published, and reads at it. It does so
-//     after step 1, because compaction drops an old version of a key only once a newer
-//     one is visible. A state that lacks the old version was made after the newer one
-//     became visible, so a number that is loaded after the state covers the newer version.
+//  1. It acquires the read state: an immutable, reference-counted set of memtables and tables.
+//     (The active memtable in it still grows.)
+//  2. It loads the number up to which the partition is published, and reads at it. The order
+//     matters. Suppose that a state no longer has an old version of a key. Compaction dropped
+//     it after a newer version became visible. The number is loaded later still, so the read
+//     sees the newer version.
 //  3. It checks that the state is still the current one, and begins again if not. Without this
 //     check the memtable could be replaced between steps 1 and 2, and a write could be
-//     published in the new one. The read would miss that write and report an older value as
-//     that of a number which includes the write, and a conditional write that relies on this
-//     number would be wrong.
+//     published in the new one. The read would then return an older value with a number that
+//     already includes the write, and a conditional write that relies on this number would be
+//     wrong.
 //
-// A read of a single key also sees early records. If one wrote the key, the read reports its
-// version as the number that it read at; otherwise, also for an absent key, the published
-// number.
+// A read of a single key also sees early records. If the value comes from an early record, the
+// read reports the version of that record as the number that it read at. Otherwise, also for an
+// absent key, it reports the published number.
 //
 // A batch of lookups searches the active memtable, the sealed ones from new to old, the
 // deltas from new to old, and the base. Keys that have been answered are skipped.

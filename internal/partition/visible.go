@@ -83,9 +83,8 @@ func (p *Partition) Published() kv.SeqNum {
 	return max(at, set.Newest())
 }
 
-// Early is the numbers of records that readers of single keys see although a record
-// before them in the log is not durable yet. Each asked for less than that record did,
-// and has it. Immutable; nil is the empty set. The ranges ascend and do not overlap.
+// Early is the numbers of records that readers of single keys see although a record before them
+// in the log is still hidden: it waits for a sync, for another partition or for a mark. Immutable; nil is the empty set. The ranges ascend and do not overlap.
 type Early []Numbers
 
 // Numbers is the sequence numbers from First to Last.
