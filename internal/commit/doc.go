@@ -32,11 +32,16 @@
 // yet visible are the coordinator's line.
 //
 // The orchestrator is the coordinator's own goroutine. One goroutine at a time leads a
-// coordinator, the orchestrator or a caller, and may append and apply. No goroutine waits to
-// become the leader. A caller that cannot lead queues its group and sets the leader's note,
-// a flag that there is something to do. A caller does not lead either while records wait for
-// room in the log, while more than Options.InflightBytes of records are not applied, or with a
-// linger. A caller that ends leading wakes the orchestrator if the note is set or the queue is
+// coordinator, the orchestrator or a caller: it takes groups from the queue and applies
+// records. No goroutine waits to become the leader. A caller that does not become it queues
+// its group and sets the leader's note, a flag that there is something to do. A caller does
+// not try to lead if
+//
+//   - groups wait for room in the log, or
+//   - records of more than Options.InflightBytes are appended and not applied, or
+//   - a linger, a delay in which a micro-batch fills, is configured.
+//
+// A caller that ends leading wakes the orchestrator if the note is set or the queue is
 // not empty. An orchestrator that leads checks both again before it ends leading.
 //
 //   - A caller that asks for no sync leads until the log is written. Writes that come
@@ -49,28 +54,28 @@
 //   - The orchestrator leads until the queue is empty. It writes the log, and does not wait
 //     for syncs: it appends the next record while others are synced.
 //
-// A caller with one group yields the processor once before it appends, as the orchestrator
-// does each time before it looks for work. Callers that are about to write then join the
-// micro-batch, and concurrent reads get the processor: without that the 99th percentile of
-// reads beside writers that never block is 50 times as long (see bench/NOTES.md). If no other
-// goroutine is ready to run, the yield returns at once.
+// A caller with one group yields the processor once before it appends, as the orchestrator does
+// each time before it looks for work. Callers that are about to write then join the micro-
+// batch, and concurrent reads get the processor. Without the yield the 99th percentile of reads
+// that run together with writers that never block is 50 times as long (see bench/NOTES.md). If
+// no other goroutine is ready to run, the yield returns at once.
 //
 // # Which goroutine syncs
 //
 // The goroutine that appended a record unlocks appendMu and then calls [Log.Flush] or
-// [Log.FlushOrSync]. The caller of Submit calls FlushOrSync, by which it may sync the log itself. [wal.Log]
-// lets it if
+// [Log.FlushOrSync]. The caller of Submit calls FlushOrSync, by which it may sync the log
+// itself. [wal.Log] lets it if
 //
-//   - no other goroutine writes or syncs the log, and no queued record asks for a write
-//     without a sync, and
+//   - no other goroutine writes or syncs the log, and no record of level buffered is queued,
+//     and
 //   - recent syncs took at most 5 ms.
 //
 // In all other cases the log's own goroutine syncs. The orchestrator and Propose call
 // [Log.Flush], which writes and leaves the sync to the log: an orchestrator that waited for
 // the sync would hold up its partition, and a caller of Propose may propose more before it
-// waits, so that one sync serves all. (Flush rarely waits: at the end of a segment it may create
-// and sync the next one, and if the segment before is not yet synced, it waits for that; and
-// while another goroutine writes, it waits if 32 MiB are unwritten.)
+// waits, so that one sync serves all. (Flush rarely waits: at the end of a segment it may
+// create and sync the next one, and if the segment before is not yet synced, it waits for
+// that; and while another goroutine writes, it waits if 32 MiB are unwritten.)
 //
 // The goroutine that has synced also applies the records, if the sync served at most 512
 // commit units and the log has no other work: [Coordinator.RunReady] takes the leader lock of
@@ -80,15 +85,15 @@
 // # Where a write can wait
 //
 // In this order, after the client and the connection. An error from waits 1 to 6 means that
-// the write did not happen. Every wait but 7 also ends when ctx does: 1 to 6 with the error of
-// ctx, 8 and 9 with that and kv.ErrUncertain, 10 with the error of ctx for a conditional write and
-// the conflict for a transaction. "None" means no limit of time.
+// the write did not happen. "None" means no limit of time. When ctx ends, waits 1 to 6 end
+// with its error, and 8 and 9 with that and kv.ErrUncertain. Wait 7 does not end. Wait 10 ends
+// with the error of ctx for a conditional write, with the conflict for a transaction.
 //
 //	   wait                          bound       ended by                          error
 //	 1 the service's gate            100 ms      other work ends                   kv.OverloadError queue_time, queue_full
 //	 2 earlier large calls           1 s         one of them ends                  kv.OverloadError large_writes_in_flight
-//	 3 room in memtables             1 s         the rate allows it; if they are   kv.OverloadError memtables_full
-//	                                             full, a flush ends
+//	 3 room in memtables             1 s         the pace of writers allows it;    kv.OverloadError memtables_full
+//	                                             if they are full, a flush ends
 //	 4 room in the inbox             1 s         the leader takes groups           kv.OverloadError inbox_full
 //	   then in the inbox             none        the leader takes the group
 //	 5 other proposals               1 s         one is in all memtables           kv.OverloadError batches_in_flight
@@ -97,31 +102,33 @@
 //	 8 durability and order          none        the record is durable, and those  kv.ErrFailed with ErrUncertain
 //	                                             it must follow are visible
 //	 9 an earlier attempt            none        it is durable and visible         kv.ErrFailed with ErrUncertain
-//	10 a conflicting write           none        that write is visible             kv.ConflictError for a transaction;
+//	10 a conflicting write           none        it and all before are visible     kv.ConflictError for a transaction;
 //	                                                                               kv.ErrFailed
 //
-// Wait 1 is in package admission; once its queue has been longer than 5 ms for 100 ms, the
-// bound is 5 ms until the queue is empty. Waits 2, 3 and 5 are in package engine, before it
+// Wait 1 is in package admission; once calls have waited for more than 5 ms for 100 ms on end,
+// the bound is 5 ms until the queue is empty. Waits 2, 3 and 5 are in package engine, before it
 // takes any lock. A caller that leads skips 4. In 6 the caller's group stays with the
 // coordinator; a caller that gives up in 4 or 6 has written nothing. In 7 the caller itself is
 // inside the system call, or inside Flush (see above): if a quick disk begins to hang, the one
 // caller inside the sync cannot give up. Wait 8 is all the rest between append and decide.
 // After a sync the log may pause, no longer than a recent sync took, so that writers that have
-// just been answered get their next record into the next sync. In wait 9 all that was appended
-// before must be durable, since the place of the first attempt is not remembered; it comes only
-// for a known request id. Wait 10 comes only for a proposal that lost: a conditional write then
-// tries again, a transaction returns the conflict.
+// just been answered get their next record into the next sync. Wait 9 comes only for a known
+// request id. The place of the first attempt is not remembered, so everything that was appended
+// so far must become durable. Wait 10 comes only for a proposal that lost: a conditional write
+// then tries again (Execute at most 100 times), a transaction returns the conflict. Conditions,
+// and reads of a transaction that are checked in the tables, also wait as reads do: see
+// internal/README.md.
 //
 // appendMu, WriteGroup.mu and wal.Log.mu are held for work in memory only.
 //
 // # Durability, order, and early records
 //
-// A micro-batch becomes two records if only some of its groups ask for a sync: one of those
-// groups, and one of the rest.
+// A micro-batch becomes two records if only some of its groups ask for a sync: one record holds
+// these groups, the other the rest.
 //
 // A proposal leaves a mark in every partition that it has read (read_mark.go): a later write
-// to what it read stays hidden until the proposal is visible. (A proposal that writes one key
-// and has read no other leaves none: the order of the log is enough.)
+// to what it read stays hidden until the proposal is visible. (No mark is needed if a proposal
+// reads at most the one key that it writes: the order of the log is enough.)
 //
 // A newer record B may be shown to readers of single keys, and answered, before an older
 // record A of the same partition that still waits for a sync, for another partition or for a
@@ -130,9 +137,10 @@
 //
 //   - lies in several partitions, or deletes a range,
 //   - writes a key or range that a pending proposal has read, as the mark of that proposal shows,
-//   - holds a write that was sent again: the first attempt may be one of those before it,
-//   - shares a key, or a range, with a batch, a transaction or a range delete before it
-//     that is not visible.
+//   - holds a write that was sent again: the first attempt may be in an older record that is
+//     still hidden,
+//   - comes after a range delete that is not visible, or shares a key or a range with a batch
+//     or transaction before it that is not visible.
 //
 // One such write keeps the whole record, with the writes of all its callers, from being early.
 //
@@ -152,16 +160,16 @@
 // appends one record and unlocks, before any I/O. A refused proposal writes nothing to the log.
 //
 //	I4. A goroutine that holds appendMu finds everything that was appended before in a
-//	    memtable or in the line, so checking both finds every change. If the reads are
-//	    older than the memtables, Changed returns partition.ErrStale, and the engine checks
-//	    them against the tables before it proposes again (partition.Refresh).
+//	    memtable or in the line, so checking both finds every change. If writes since the
+//	    reads may have been flushed, Changed returns partition.ErrStale. The engine then checks
+//	    a transaction against the tables (partition.Refresh), and evaluates conditions again,
+//	    before it proposes again.
 //	I5. The request id of a write is remembered before any reader can see what it wrote.
 //	    So if a condition fails and the request id is unknown, the condition failed because
 //	    of another write, not of an earlier attempt of this one.
 //
 // Other designs keep an array of last writers by hash to find conflicts. Here the hash index
-// of the memtable serves, at no cost to writes that
-// no transaction depends on.
+// of the memtable serves, at no cost to writes that no transaction depends on.
 //
 // # The log, also a replicated one
 //
@@ -174,15 +182,15 @@
 //	OnRoom              tells when the bound on uncommitted entries has room
 //	Err                 once it is not nil, the coordinator ends
 //
-// Callers and flushes of memtables use three more methods to wait for the log, [CallerLog]:
+// [CallerLog] has three more methods, with which callers wait for the log:
 //
-//	AwaitRoom           blocks until Append may succeed: OnRoom without a wal.Waker
+//	AwaitRoom           blocks until Append may succeed
 //	End                 is the position of the last proposed entry
 //	WaitSynced          returns once entries are committed up to a position
 //
-// A coordinator applies what it appended, in that order, and nothing else. So with Raft each
-// term of a leader has a coordinator of its own, and what earlier leaders appended is applied
-// without one. When the term ends, Err says so:
+// A coordinator applies what it appended, in that order, and nothing else. So a Raft
+// leader makes one coordinator for each partition and term; entries that other leaders appended
+// are applied without a coordinator. When the term ends, Err says so:
 // callers whose records are not committed yet get ErrUncertain, Close returns, and the node
 // inserts and publishes what the cluster commits afterwards in the same [Tree], without a
 // coordinator. Applying a record makes no decision: a record holds the outcome of its

@@ -48,3 +48,30 @@ func TestTestsInREADMEsExist(t *testing.T) {
 	}
 	require.Greater(t, names, 40, "the READMEs name tests")
 }
+
+// TestTheFirstProgramOfTheREADMERuns: the lines of the README's first Go program, but for the
+// address and for what it does with errors, are lines of Example, which go test runs.
+func TestTheFirstProgramOfTheREADMERuns(t *testing.T) {
+	text, err := os.ReadFile("../../README.md")
+	require.NoError(t, err)
+	_, program, _ := strings.Cut(string(text), "```go\n")
+	program, _, _ = strings.Cut(program, "```")
+	source, err := os.ReadFile("../../pkg/kvd/example_test.go")
+	require.NoError(t, err)
+	_, example, _ := strings.Cut(string(source), "func Example() {\n")
+	example, _, _ = strings.Cut(example, "\n}\n")
+	runs := map[string]bool{}
+	for line := range strings.Lines(example) {
+		runs[strings.TrimSpace(line)] = true
+	}
+	compared := 0
+	for line := range strings.Lines(program) {
+		line = strings.TrimSpace(line)
+		if line == "return err" || strings.Contains(line, "kvd.Open(") {
+			continue
+		}
+		require.True(t, line == "" || runs[line], "Example does not have the line %q", line)
+		compared++
+	}
+	require.Greater(t, compared, 10)
+}

@@ -11,12 +11,12 @@
 // operations of a record into the active memtable, hidden from readers. Publish(n) makes
 // every number up to n visible. For a record in several partitions the coordinator of each
 // calls [Partition.Expect] after Insert, which notes that the record is inserted and not yet
-// shown. The coordinator that inserts last calls [Joint.Show], one atomic store that makes the
-// record visible in all partitions. ShowEarly makes numbers visible to
+// shown. The coordinator in which the record is ready last calls [Joint.Show], one atomic store
+// that makes it visible in all partitions. ShowEarly makes numbers visible to
 // reads of single keys although smaller numbers are still hidden (early records).
 //
 // [Partition.Changed] says whether anything that was read has been written since. It asks
-// the memtables only. If the reads are older than those, it returns ErrStale, and
+// the memtables only. If writes since the reads may have been flushed, it returns ErrStale, and
 // [Partition.Refresh] looks in the tables.
 //
 // # A read
@@ -26,18 +26,17 @@
 //  1. It acquires the read state: an immutable, reference-counted set of memtables and tables.
 //     (The active memtable in it still grows.)
 //  2. It loads the number up to which the partition is published, and reads at it. The order
-//     matters. Suppose that a state no longer has an old version of a key. Compaction dropped
-//     it after a newer version became visible. The number is loaded later still, so the read
-//     sees the newer version.
+//     matters: compaction drops an old version of a key only after a newer one is visible. If
+//     the state lacks the old version, the number, loaded after the state, includes the newer.
 //  3. It checks that the state is still the current one, and begins again if not. Without this
 //     check the memtable could be replaced between steps 1 and 2, and a write could be
 //     published in the new one. The read would then return an older value with a number that
 //     already includes the write, and a conditional write that relies on this number would be
 //     wrong.
 //
-// A read of a single key also sees early records. If the value comes from an early record, the
-// read reports the version of that record as the number that it read at. Otherwise, also for an
-// absent key, it reports the published number.
+// A read of a single key also sees early records. If an early record, a put or a delete,
+// answers the read, the read reports the version of that record as the number that it read at.
+// Otherwise it reports the published number.
 //
 // A batch of lookups searches the active memtable, the sealed ones from new to old, the
 // deltas from new to old, and the base. Keys that have been answered are skipped.

@@ -46,15 +46,23 @@ func Example() {
 	}
 	defer db.Close()
 
-	if err := db.Put(ctx, []byte("greeting"), []byte("hello"), kvd.Durable(kvd.Sync)); err != nil {
+	if err := db.Put(ctx, []byte("user/1"), []byte("Ada"), kvd.Durable(kvd.Sync)); err != nil {
 		log.Fatal(err)
 	}
-	value, err := db.Get(ctx, []byte("greeting"))
+	value, err := db.Get(ctx, []byte("user/1")) // errors.Is(err, kvd.ErrNotFound) if absent
 	if err != nil {
 		log.Fatal(err)
 	}
-	fmt.Println(string(value))
-	// Output: hello
+	fmt.Printf("%s\n", value)
+	for item, err := range db.Scan(ctx, kvd.Prefix([]byte("user/"))) {
+		if err != nil {
+			log.Fatal(err)
+		}
+		fmt.Printf("%s = %s\n", item.Key, item.Value)
+	}
+	// Output:
+	// Ada
+	// user/1 = Ada
 }
 
 func ExampleClient_Get() {
