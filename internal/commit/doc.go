@@ -106,18 +106,20 @@
 //	                                                                               kv.ErrFailed
 //
 // Wait 1 is in package admission; once calls have waited for more than 5 ms for 100 ms on end,
-// the bound is 5 ms until the queue is empty. Waits 2, 3 and 5 are in package engine, before it
-// takes any lock. A caller that leads skips 4. In 6 the caller's group stays with the
+// the bound is 5 ms until the queue is empty. Waits 2, 3 and 5 are in package engine, before
+// it takes any lock. A caller that leads skips 4. In 6 the caller's group stays with the
 // coordinator; a caller that gives up in 4 or 6 has written nothing. In 7 the caller itself is
 // inside the system call, or inside Flush (see above): if a quick disk begins to hang, the one
 // caller inside the sync cannot give up. Wait 8 is all the rest between append and decide.
 // After a sync the log may pause, no longer than a recent sync took, so that writers that have
 // just been answered get their next record into the next sync. Wait 9 comes only for a known
-// request id. The place of the first attempt is not remembered, so everything that was appended
-// so far must become durable. Wait 10 comes only for a proposal that lost: a conditional write
-// then tries again (Execute at most 100 times), a transaction returns the conflict. Conditions,
-// and reads of a transaction that are checked in the tables, also wait as reads do: see
-// internal/README.md.
+// request id. The place of the first attempt is not remembered, so everything that was
+// appended so far must become durable. Wait 10 comes only for a proposal that lost: a
+// conditional write then tries again (Execute at most 100 times, with growing pauses), a
+// transaction returns the conflict. Conditions, and reads of a transaction that are checked in
+// the tables, also wait as reads do: see internal/README.md. The first write of a store that
+// sets an expiry waits for the file CLOCK. If more than 2^30 numbers are not synced, the log
+// refuses a record at once (kv.OverloadError unsynced_numbers).
 //
 // appendMu, WriteGroup.mu and wal.Log.mu are held for work in memory only.
 //

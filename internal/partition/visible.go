@@ -84,7 +84,8 @@ func (p *Partition) Published() kv.SeqNum {
 }
 
 // Early is the numbers of records that readers of single keys see although a record before them
-// in the log is still hidden: it waits for a sync, for another partition or for a mark. Immutable; nil is the empty set. The ranges ascend and do not overlap.
+// in the log is still hidden: it waits for a sync, for another partition or for a mark.
+// Immutable; nil is the empty set. The ranges ascend and do not overlap.
 type Early []Numbers
 
 // Numbers is the sequence numbers from First to Last.
