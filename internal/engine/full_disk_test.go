@@ -182,8 +182,9 @@ func fillAt(t *testing.T, at int64, kill bool) (filled bool) {
 		filled = h.greedy.Load()
 		l.check()
 		if kill {
-			// What only memory has is lost: the test's levels below synced are written at
-			// once here, so nothing is.
+			// A kill loses what only memory has. What was appended at the level of memory is
+			// written at once, but perhaps by another goroutine than the caller's.
+			synctest.Wait()
 			image := mem.KillImage()
 			_ = e.Close() // of a store that no longer counts
 			h = newHog(image, 8<<20, 0)
