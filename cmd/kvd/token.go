@@ -153,7 +153,7 @@ type quotaFlags struct {
 
 func (q *quotaFlags) flags(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&q.requests, "max-requests", "", "most operations in a second, a minute or an hour, such as 1000/s, 60/m or 10/h;\neach of a batch, a transaction or a frame counts, and each page of a scan")
-	cmd.Flags().StringVar(&q.bytes, "max-bytes", "", "most bytes of requests and answers, such as 10MiB/s; those of an answer count when it is\nmade, so reads that run at the same time can exceed it, and what follows waits")
+	cmd.Flags().StringVar(&q.bytes, "max-bytes", "", "most bytes of requests and answers, such as 10MiB/s; what is sent in some time exceeds what\nthe rate allows in it, and the burst, by one answer at most")
 	cmd.Flags().DurationVar(&q.burst, "burst", 0, "for how long what these rates allow is saved up; 0 means "+auth.DefaultBurst.String())
 	cmd.Flags().IntVar(&q.snapshots, "max-snapshots", 0, "most snapshots open at a time, which transactions need, too; 0 means no limit but the server's")
 	cmd.Flags().IntVar(&q.connections, "max-connections", 0, "most connections open at a time, likewise; a client in Go has up to four")

@@ -34,8 +34,9 @@
 // of bytes, snapshots and connections. The identities of one name have the same quota. A rate
 // is a token bucket: what it allows is saved up for the burst, a second by default. Whatever
 // costs more than a full bucket needs a full one, and what follows waits for the rest, though
-// for an hour at most. The bytes of an answer are known only when it is made, so they are taken
-// afterwards, and what follows waits. A changed quota counts as soon as the file does, and its
+// for an hour at most. An answer whose size is not known before is taken if nothing is owed, whatever
+// its size ([Usage.TakeAnswer]); what follows waits. So what is taken in some time exceeds what the
+// rate allows in it, and the burst, by less than one answer. A changed quota counts as soon as the file does, and its
 // buckets begin full; what is held stays held.
 //
 // An identity without a quota has no [Usage], and costs a comparison with nil.

@@ -75,8 +75,8 @@ func TestARateAllowsItsBurstAndThenItself(t *testing.T) {
 	}
 }
 
-// What is larger than the bucket passes when that is full, and is paid for afterwards; so are
-// answers, whose size is known too late. What is owed is forgotten after an hour.
+// What is larger than the bucket passes when that is full, and is paid for afterwards; so is the
+// part of answers whose size was not known. What is owed is forgotten after an hour.
 func TestWhatIsLargerThanTheBucketIsPaidForAfterwards(t *testing.T) {
 	rate, err := auth.ParseByteRate("1KiB/s")
 	require.NoError(t, err)
@@ -90,11 +90,41 @@ func TestWhatIsLargerThanTheBucketIsPaidForAfterwards(t *testing.T) {
 	assert.Equal(t, 4*time.Second, over.RetryAfter)
 	now = now.Add(over.RetryAfter)
 	require.Nil(t, u.Take(now, 1, 1<<10))
-	u.Spend(now, 2<<10)
+	u.Settle(now, 0, 2<<10)
 	assert.Equal(t, 2*time.Second, u.Take(now, 1, 0).RetryAfter, "until what is owed is paid")
-	u.Spend(now, 1<<40)
+	u.Settle(now, 0, 1<<40)
 	assert.Equal(t, time.Hour, u.Take(now, 1, 0).RetryAfter)
 	assert.EqualValues(t, 5<<10+2<<10+1<<40, u.Counts().Bytes)
+}
+
+// While bytes are owed no answer is taken, and no request. What was taken for an answer that is
+// not sent is given back.
+func TestNothingIsTakenWhileBytesAreOwed(t *testing.T) {
+	rate, err := auth.ParseByteRate("1KiB/s")
+	require.NoError(t, err)
+	now := time.Unix(1_000_000, 0)
+	u, _ := limited(t, auth.Quota{Bytes: rate})
+	require.Nil(t, u.TakeAnswer(now, 1<<10, 0))
+	require.Nil(t, u.TakeAnswer(now, 3<<10, 0), "what is left is nothing, and nothing is owed")
+	over := u.TakeAnswer(now, 1, 0)
+	require.NotNil(t, over)
+	assert.Equal(t, auth.Bytes, over.Resource)
+	assert.Equal(t, 3*time.Second, over.RetryAfter)
+	assert.Equal(t, 3*time.Second, u.Take(now, 1, 0).RetryAfter)
+	assert.Zero(t, u.Counts().Bytes, "they count when they are sent")
+
+	u.Settle(now, 3<<10, 1<<10)
+	assert.Equal(t, time.Second, u.TakeAnswer(now, 1, 0).RetryAfter)
+	assert.EqualValues(t, 1<<10, u.Counts().Bytes)
+	require.NotNil(t, u.TakeAnswer(now, 1, 1<<10-1))
+	require.Nil(t, u.TakeAnswer(now, 0, 1<<10), "it owes all of that itself")
+	now = now.Add(time.Second)
+	require.Nil(t, u.TakeAnswer(now, 1<<10, 0))
+	u.Settle(now, 1<<10, 0)
+	require.Nil(t, u.TakeAnswer(now, 0, 0))
+	u.Settle(now, 1<<20, 0)
+	require.Nil(t, u.Take(now, 1, 1<<10))
+	assert.Equal(t, time.Second, u.Take(now, 1, 1<<10).RetryAfter, "no more is given back than a full bucket has")
 }
 
 func TestWhatIsHeldIsBounded(t *testing.T) {

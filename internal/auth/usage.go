@@ -87,13 +87,30 @@ func (u *Usage) Take(now time.Time, ops, bytes int64) *Exceeded {
 	return nil
 }
 
-// Spend takes the bytes of an answer, however few are left: what follows waits longer.
-func (u *Usage) Spend(now time.Time, bytes int64) {
+// TakeAnswer takes the bytes of an answer before it is sent, or, while bytes are owed by others
+// than its request, which has taken so many, nothing, and then returns why. An answer may have
+// more bytes than are left. These are owed, and nothing else is taken until the rate has made up
+// for them.
+func (u *Usage) TakeAnswer(now time.Time, bytes, request int64) *Exceeded {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	rates, burst := u.mu.quota.rates()
-	u.mu.buckets[Bytes].spend(rates[Bytes], burst, bytes, now)
-	u.mu.UsageCounts.Bytes += uint64(bytes)
+	rate := rates[Bytes]
+	if wait := u.mu.buckets[Bytes].wait(rate, burst, 0, now); wait > 0 && wait > rate.timeOf(request) {
+		return u.exceededLocked(Bytes, wait)
+	}
+	u.mu.buckets[Bytes].spend(rate, burst, bytes, now)
+	return nil
+}
+
+// Settle is called once an answer is made: of the bytes that TakeAnswer took for it some may not
+// be sent, and others were not known. It counts those sent.
+func (u *Usage) Settle(now time.Time, taken, sent int64) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	rates, burst := u.mu.quota.rates()
+	u.mu.buckets[Bytes].spend(rates[Bytes], burst, sent-taken, now)
+	u.mu.UsageCounts.Bytes += uint64(sent)
 }
 
 // Hold takes one of what is held until Release: Snapshots or Connections.
@@ -178,6 +195,7 @@ func (b *bucket) wait(r Rate, burst time.Duration, n int64, now time.Time) time.
 	return max(0, missing+min(r.timeOf(n), size)-size)
 }
 
+// spend takes so many, or gives them back if there are fewer than none.
 func (b *bucket) spend(r Rate, burst time.Duration, n int64, now time.Time) {
 	if r.Count == 0 {
 		return

@@ -19,6 +19,9 @@ var ErrBudgetSpent = fmt.Errorf("%w: the values asked for have more bytes togeth
 // Memory refuses, the budget is spent, and Short tells how many bytes were missing. The
 // caller must give back what was reserved: see Part and Return.
 //
+// A budget with a Meter counts each value there before it is copied. When the Meter refuses
+// one, the budget is spent.
+//
 // Take and Spent are safe for concurrent use, the other methods are not. Do not copy.
 type ReadBudget struct {
 	left  atomic.Int64 // negative: exceeded
@@ -28,6 +31,9 @@ type ReadBudget struct {
 	held   atomic.Int64 // reserved from memory
 	spare  atomic.Int64 // the part of held that no value uses yet
 	short  atomic.Int64 // bytes that memory refused; 0: none
+
+	meter   Meter        // nil: values are not counted
+	metered atomic.Int64 // by meter, of values that may still be sent
 }
 
 // Memory is an account of bytes. Implementations are safe for concurrent use.
@@ -39,6 +45,15 @@ type Memory interface {
 	// ctx ends.
 	Wait(ctx context.Context, bytes, held int64) error
 	// Give gives bytes back.
+	Give(bytes int64)
+}
+
+// Meter bounds the bytes of values that are sent over time. Implementations are safe for
+// concurrent use.
+type Meter interface {
+	// Take counts bytes of values that are to be sent, or refuses them.
+	Take(bytes int64) bool
+	// Give takes back bytes that were counted and are not sent.
 	Give(bytes int64)
 }
 
@@ -74,12 +89,12 @@ func (b *ReadBudget) ResetExact(bytes int) {
 }
 
 // BudgetMark is the state of a ReadBudget at a moment.
-type BudgetMark struct{ left, used int64 }
+type BudgetMark struct{ left, used, metered int64 }
 
 // Mark returns the state of the budget, for Rewind.
 func (b *ReadBudget) Mark() (m BudgetMark) {
 	if b != nil {
-		m = BudgetMark{b.left.Load(), b.held.Load() - b.spare.Load()}
+		m = BudgetMark{b.left.Load(), b.held.Load() - b.spare.Load(), b.metered.Load()}
 	}
 	return m
 }
@@ -91,12 +106,16 @@ func (b *ReadBudget) Rewind(m BudgetMark) {
 		b.left.Store(m.left)
 		b.spare.Store(b.held.Load() - m.used)
 		b.short.Store(0)
+		b.unmeter(m.metered)
 	}
 }
 
 // Charge makes the budget reserve memory for values from m. The budget must hold
 // nothing.
 func (b *ReadBudget) Charge(m Memory) { b.memory = m }
+
+// Meter makes the budget count values by m; nil: it does not count them.
+func (b *ReadBudget) Meter(m Meter) { b.meter = m }
 
 // Take reserves room for a value and reports whether there was enough.
 func (b *ReadBudget) Take(bytes int) bool {
@@ -107,8 +126,43 @@ func (b *ReadBudget) Take(bytes int) bool {
 	if left < 0 && (b.exact || left < -int64(bytes)) {
 		return false
 	}
-	return b.memory == nil || b.charge(ValueCopies*int64(bytes))
+	if !b.Count(int64(bytes)) {
+		b.left.Store(-1) // no further value fits
+		return false
+	}
+	if b.memory == nil || b.charge(ValueCopies*int64(bytes)) {
+		return true
+	}
+	if b.meter != nil {
+		b.metered.Add(-int64(bytes))
+		b.meter.Give(int64(bytes))
+	}
+	return false
 }
+
+// Count counts bytes by the Meter and reports whether that took them. Take calls it for each
+// value.
+func (b *ReadBudget) Count(bytes int64) bool {
+	if b.meter == nil {
+		return true
+	}
+	if !b.meter.Take(bytes) {
+		return false
+	}
+	b.metered.Add(bytes)
+	return true
+}
+
+// unmeter gives back what was counted beyond so many bytes.
+func (b *ReadBudget) unmeter(left int64) {
+	if b.meter != nil {
+		b.meter.Give(b.metered.Swap(left) - left)
+	}
+}
+
+// Settle returns the bytes that the Meter has counted and not taken back, and forgets them. It
+// is called when the answers of the call are made.
+func (b *ReadBudget) Settle() (counted int64) { return b.metered.Swap(0) }
 
 // charge uses bytes that the budget holds, or reserves more.
 func (b *ReadBudget) charge(bytes int64) bool {
@@ -163,6 +217,7 @@ func (b *ReadBudget) Await(ctx context.Context) error {
 func (b *ReadBudget) AwaitAnew(ctx context.Context) error {
 	need := b.Held() + b.Short()
 	b.Return()
+	b.unmeter(0)
 	if err := b.memory.Wait(ctx, need, 0); err != nil {
 		return err
 	}

@@ -101,3 +101,59 @@ func TestReadBudgetTakesFromItsMemory(t *testing.T) {
 	assert.True(t, b.Take(500))
 	assert.EqualValues(t, 1000, b.Held(), "what was granted is enough")
 }
+
+// fakeMeter is a Meter that takes values until it has taken so many bytes.
+type fakeMeter struct{ left, taken int64 }
+
+func (m *fakeMeter) Take(bytes int64) bool {
+	if m.taken > m.left {
+		return false
+	}
+	m.taken += bytes
+	return true
+}
+
+func (m *fakeMeter) Give(bytes int64) { m.taken -= bytes }
+
+func TestReadBudgetIsSpentWhenItsMeterRefuses(t *testing.T) {
+	m := &fakeMeter{left: 10}
+	b := NewReadBudget(100)
+	b.Meter(m)
+	require.True(t, b.Take(4))
+	require.True(t, b.Take(8))
+	assert.False(t, b.Take(1))
+	assert.True(t, b.Spent(), "no further read is of use")
+	assert.Zero(t, b.Short(), "it is not for lack of memory")
+	assert.EqualValues(t, 12, m.taken)
+	assert.EqualValues(t, 12, b.Settle())
+	assert.Zero(t, b.Settle())
+
+	b.ResetExact(10)
+	m.taken = 0
+	assert.False(t, b.Take(11))
+	assert.Zero(t, m.taken, "a value that is too large is not counted")
+	b.Reset(10)
+	b.Meter(nil)
+	require.True(t, b.Take(4))
+	assert.True(t, b.Count(1000))
+	assert.Zero(t, m.taken, "without a meter")
+}
+
+// Values that were read in vain are given back to the meter.
+func TestReadBudgetGivesBackToItsMeter(t *testing.T) {
+	m := &fakeMeter{left: 1 << 20}
+	memory := &fakeMemory{left: 2 * memoryStep}
+	b := NewReadBudget(1 << 20)
+	b.Meter(m)
+	b.Charge(memory)
+	require.True(t, b.Take(10))
+	mark := b.Mark()
+	require.True(t, b.Take(20))
+	b.Rewind(mark)
+	assert.EqualValues(t, 10, m.taken)
+	require.False(t, b.Take(memoryStep), "the memory has too little")
+	assert.EqualValues(t, 10, m.taken)
+	require.ErrorIs(t, b.AwaitAnew(t.Context()), ErrOverloaded)
+	assert.Zero(t, m.taken, "the call reads all of it again")
+	assert.Zero(t, b.Settle())
+}

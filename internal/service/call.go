@@ -47,9 +47,11 @@ type Call struct {
 	Begun time.Time // when the request had come
 	Caller
 	Session *auth.Session // of a call that lasts
+	Charged int           // bytes of the request, as Server.Charge took them
 	// Budget bounds what the request reads. Its owner charges it to Server.Memory.
 	Budget kv.ReadBudget
 
+	meter   callMeter // of Budget
 	entered time.Time // the store, the last time
 	store   time.Duration
 	stages  trace.Stages // of what is in store
@@ -62,6 +64,7 @@ func (c *Call) enter() *trace.Stages {
 		c.entered = time.Now()
 	}
 	c.current = trace.Stages{}
+	c.metered()
 	return &c.current
 }
 

@@ -45,8 +45,13 @@
 // frame is one, and so is each page of a scan; the operations of a frame are refused one by
 // one, unless they are answered at one version. What is beyond the quota is refused
 // (RESOURCE_EXHAUSTED, cause quota_requests and the like) with the time after which it is not.
-// The pages of a scan and the parts of a backup wait instead. An identity without a quota
-// costs a comparison with nil (quota.go).
+// The pages of a scan and the parts of a backup wait instead.
+//
+// The bytes of a value that is read, also of one that a write returns, are taken when its size is
+// known, before it is copied: the quota is the Meter of the call's ReadBudget. While bytes are
+// owed the value is refused and its operation not performed. Values that are answered at one
+// version are taken together, after they are read. An identity without a quota costs a
+// comparison with nil (quota.go).
 //
 // # Promises
 //

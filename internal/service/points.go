@@ -68,6 +68,9 @@ func (s *Server) Get(ctx context.Context, c *Call, l *kv.Lookup, at kv.SeqNum) e
 		return err
 	})
 	c.leave()
+	if err == nil && l.Err != nil {
+		err = s.Unread(c, 1)
+	}
 	switch {
 	case err != nil:
 		return err
@@ -95,6 +98,7 @@ func (s *Server) GetMany(ctx context.Context, c *Call, reads []*kv.Lookup, at kv
 	if stages := c.enter(); len(reads) > 0 {
 		reads[0].Stages = stages
 	}
+	c.Budget.Meter(nil) // the values count together, once they are read
 	limit := max(s.limits.BatchBytes, s.limits.ValueBytes)
 	err = s.readWithin(ctx, &c.Budget, limit, func() (err error) {
 		version, err = s.store.LookupAt(ctx, reads, at)
@@ -107,7 +111,20 @@ func (s *Server) GetMany(ctx context.Context, c *Call, reads []*kv.Lookup, at kv
 	if c.Budget.Spent() {
 		return 0, TooLarge("the answer has more than %d bytes; ask for fewer keys", limit)
 	}
-	return version, nil
+	return version, s.countTogether(c, reads)
+}
+
+// countTogether takes the values of reads from the quota of the client, all or none.
+func (s *Server) countTogether(c *Call, reads []*kv.Lookup) error {
+	c.metered()
+	bytes := 0
+	for _, l := range reads {
+		bytes += len(l.Value)
+	}
+	if c.Budget.Count(int64(bytes)) {
+		return nil
+	}
+	return s.Unread(c, len(reads))
 }
 
 // CheckKeys checks the number of keys of one request, which a protocol does before it
@@ -138,6 +155,9 @@ func (s *Server) WriteOne(ctx context.Context, c *Call, w *kv.Write) error {
 	w.Stages = c.enter()
 	err := s.readWithin(ctx, &c.Budget, s.limits.ValueBytes, func() error { return s.store.Write(ctx, []*kv.Write{w}) })
 	c.leave()
+	if err == nil && w.Err != nil {
+		err = s.Unread(c, 1)
+	}
 	if err != nil {
 		return err
 	}

@@ -12,9 +12,13 @@ import (
 )
 
 // The quota of an identity counts what arrives, before it is judged or admitted. A protocol
-// calls Admit for each call or frame, Charge for what it asks for, and Spend for what it
-// answers; streams that the server fills call Pace. For an identity without a quota, and
+// calls Admit for each call or frame, Charge for what it asks for, and Settle when it has the
+// answer; streams that the server fills call Pace. For an identity without a quota, and
 // without authentication, each is a comparison with nil.
+//
+// The size of an answer is known once the value is found, and its bytes are taken then, before
+// the value is copied (callMeter). While bytes are owed no value is read, so what is sent
+// exceeds the rate and the burst by less than one answer, whatever runs at the same time.
 
 // connQuota is what a connection counts for: a connection of each identity that used it.
 type connQuota struct {
@@ -78,10 +82,53 @@ func (s *Server) Charge(identity *auth.Identity, now time.Time, ops, bytes int) 
 	return nil
 }
 
-// Spend takes the bytes of an answer.
-func (s *Server) Spend(identity *auth.Identity, bytes int) {
-	if u := identity.Usage(); u != nil && bytes > 0 {
-		u.Spend(time.Now(), int64(bytes))
+// callMeter takes the values that a call reads from the quota of its client. It implements
+// kv.Meter.
+type callMeter struct {
+	usage   *auth.Usage
+	request int64                         // Call.Charged
+	over    atomic.Pointer[auth.Exceeded] // why a value was refused
+}
+
+// Take implements kv.Meter.
+func (m *callMeter) Take(bytes int64) bool {
+	over := m.usage.TakeAnswer(time.Now(), bytes, m.request)
+	if over != nil {
+		m.over.Store(over)
+	}
+	return over == nil
+}
+
+// Give implements kv.Meter.
+func (m *callMeter) Give(bytes int64) { m.usage.Settle(time.Now(), bytes, 0) }
+
+// metered has the values that the call reads taken from the quota of its client, if it has one.
+func (c *Call) metered() {
+	if u := c.Identity.Usage(); u != nil {
+		c.meter.usage, c.meter.request = u, int64(c.Charged)
+		c.meter.over.Store(nil)
+		c.Budget.Meter(&c.meter)
+	}
+}
+
+// Unread returns why the quota of the client refused a value in the last call of the store, and
+// counts the operations that were to read values. Nil: it refused none.
+func (s *Server) Unread(c *Call, ops int) error {
+	if c.meter.usage == nil {
+		return nil
+	}
+	if over := c.meter.over.Swap(nil); over != nil {
+		return s.overQuota(c.meter.usage, over, ops)
+	}
+	return nil
+}
+
+// Settle is called when the answers of a call are made, which have so many bytes: what was taken
+// from the quota for values that are not sent is given back, and the rest of the answers is
+// taken.
+func (s *Server) Settle(c *Call, bytes int) {
+	if u := c.Identity.Usage(); u != nil {
+		u.Settle(time.Now(), c.Budget.Settle(), int64(bytes))
 	}
 }
 

@@ -233,19 +233,67 @@ func TestTheOperationsOfAFrameAreRefusedOneByOne(t *testing.T) {
 	assert.EqualValues(t, 2, c.usage().Refused[auth.Requests])
 }
 
+// ofBytes is a quota of so many bytes in an hour, all of which may come at once.
+func ofBytes(n int64) auth.Quota {
+	return auth.Quota{Bytes: auth.Rate{Count: n, Per: time.Hour}, Burst: time.Hour}
+}
+
+// refill makes the buckets full.
+func (c *signedClient) refill(q auth.Quota) {
+	c.limit(auth.Quota{Snapshots: 1})
+	c.limit(q)
+}
+
+// replacing puts a value and returns the value before.
+func replacing(key, value string) frame.Op {
+	return frame.Op{Kind: frame.Put, Key: []byte(key), Value: []byte(value), ReturnPrevious: true}
+}
+
+var sixty = strings.Repeat("v", 60)
+
+// byCode sends a frame and counts its results by their code.
+func (c *signedClient) byCode(f []byte, results int) map[codes.Code]int {
+	c.t.Helper()
+	conn, all := c.frames(), map[codes.Code]int{}
+	require.NoError(c.t, conn.send(f))
+	for got := 0; got < results; {
+		var r frame.Response
+		require.NoError(c.t, conn.receive(&r))
+		for i := range r.Results {
+			all[codes.Code(r.Results[i].Code)]++
+			got++
+		}
+	}
+	return all
+}
+
+func (c *signedClient) putSixty(keys ...string) {
+	for _, key := range keys {
+		_, err := c.kv.Put(c.ctx(), &kvdpb.PutRequest{Item: &kvdpb.Item{Key: []byte(key), Value: []byte(sixty)}})
+		require.NoError(c.t, err)
+	}
+}
+
 // What an answer has is paid for by what follows.
 func TestTheBytesOfAnswersCountForTheQuota(t *testing.T) {
 	c := withQuota(t, auth.Quota{Snapshots: 1})
-	value := []byte(strings.Repeat("v", 60))
-	_, err := c.kv.Put(c.ctx(), &kvdpb.PutRequest{Item: &kvdpb.Item{Key: []byte("k"), Value: value}})
-	require.NoError(t, err)
+	c.putSixty("k")
+	sent := func(f []byte) error {
+		require.NoError(t, c.frames().send(f))
+		return resultOf(c.frames(), 0)
+	}
 	for name, read := range map[string]func() error{
-		"gRPC":  func() error { _, err := c.kv.Get(c.ctx(), &kvdpb.GetRequest{Key: []byte("k")}); return err },
-		"scan":  func() error { return drain(c.kv.Scan(c.ctx(), &kvdpb.ScanRequest{})) },
-		"frame": func() error { return c.send(c.frames(), false) },
+		"gRPC":     func() error { _, err := c.kv.Get(c.ctx(), &kvdpb.GetRequest{Key: []byte("k")}); return err },
+		"BatchGet": func() error { _, err := c.kv.BatchGet(c.ctx(), &kvdpb.BatchGetRequest{Keys: bytesOf("k")}); return err },
+		"scan":     func() error { return drain(c.kv.Scan(c.ctx(), &kvdpb.ScanRequest{})) },
+		"frame":    func() error { return sent(reads(1, "k")) },
+		"previous": func() error { return sent(framed(frame.WriteFrame, frame.Header{ID: 1}, replacing("k", sixty))) },
+		"previous by gRPC": func() error {
+			_, err := c.kv.Put(c.ctx(), &kvdpb.PutRequest{Item: &kvdpb.Item{Key: []byte("k"), Value: []byte(sixty)}, ReturnPrevious: true})
+			return err
+		},
 	} {
-		c.limit(auth.Quota{Snapshots: 1}) // so that the bucket is full again
-		c.limit(auth.Quota{Bytes: auth.Rate{Count: 50, Per: time.Hour}, Burst: time.Hour})
+		c.refill(ofBytes(50))
 		before := c.usage().Bytes
 		require.NoError(t, read(), name)
 		testwait.Until(t, func() bool { return c.usage().Bytes >= before+60 })
@@ -253,6 +301,35 @@ func TestTheBytesOfAnswersCountForTheQuota(t *testing.T) {
 		require.Equal(t, codes.ResourceExhausted, status.Code(err), "%s: %v", name, err)
 		assert.Contains(t, err.Error(), "bytes 50B/h (kvd token limit --max-bytes)")
 	}
+}
+
+// Operations of one frame are answered until bytes are owed, and those that are answered at one
+// version all or none. A write whose answer would have the value before is not done then.
+func TestNothingIsReadWhileBytesAreOwed(t *testing.T) {
+	c := withQuota(t, auth.Quota{Snapshots: 1})
+	c.putSixty("k", "l", "m", "n")
+	c.refill(ofBytes(100))
+	assert.Equal(t, map[codes.Code]int{codes.OK: 2, codes.ResourceExhausted: 2}, c.byCode(reads(1, "k", "l", "m", "n"), 4))
+	assert.EqualValues(t, 2, c.usage().Refused[auth.Bytes])
+
+	together := framed(frame.ReadFrame, frame.Header{ID: 1, OneVersion: true}, frame.Op{Kind: frame.Get, Key: []byte("k")}, frame.Op{Kind: frame.Get, Key: []byte("none")})
+	c.refill(ofBytes(50))
+	assert.Equal(t, map[codes.Code]int{codes.OK: 1, codes.NotFound: 1}, c.byCode(together, 2), "more than a full bucket")
+	assert.Equal(t, map[codes.Code]int{codes.ResourceExhausted: 2}, c.byCode(together, 2))
+
+	c.refill(ofBytes(100))
+	writes := framed(frame.WriteFrame, frame.Header{ID: 1}, replacing("k", "new"), replacing("l", "new"), replacing("m", "new"))
+	assert.Equal(t, map[codes.Code]int{codes.OK: 2, codes.ResourceExhausted: 1}, c.byCode(writes, 3))
+	c.limit(auth.Quota{})
+	done := 0
+	for _, key := range []string{"k", "l", "m"} {
+		r, err := c.kv.Get(c.ctx(), &kvdpb.GetRequest{Key: []byte(key)})
+		require.NoError(t, err)
+		if string(r.Item.Value) == "new" {
+			done++
+		}
+	}
+	assert.Equal(t, 2, done, "what is refused was not done")
 }
 
 // The pages of a scan wait for the quota, so that the scan goes on.

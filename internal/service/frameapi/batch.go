@@ -58,6 +58,7 @@ type batch struct {
 
 	response frame.Response
 	bytes    int   // of values in response
+	sent     int   // bytes of values in all responses
 	lent     int64 // of the budget, for values in response
 }
 
@@ -83,9 +84,9 @@ func (p *Pipeline) split(split []*batch, f *frame.Request, t *ReceiveToken, call
 			refused = append(refused, frame.Result{Tag: op.Tag, Skipped: true})
 			continue
 		}
-		err := over
+		err, bytes := over, len(op.Key)+len(op.Value)+len(op.Condition.Value)
 		if !f.OneVersion {
-			err = p.server.Charge(caller.Identity, begun, 1, len(op.Key)+len(op.Value)+len(op.Condition.Value))
+			err = p.server.Charge(caller.Identity, begun, 1, bytes)
 		}
 		var k batchKey
 		var change kv.Write
@@ -110,6 +111,7 @@ func (p *Pipeline) split(split []*batch, f *frame.Request, t *ReceiveToken, call
 			split = append(split, b)
 		}
 		b.ops = append(b.ops, op)
+		b.call.Charged += bytes
 		if !k.read {
 			b.changes = append(b.changes, change)
 		}
@@ -193,7 +195,7 @@ func (b *batch) serve() (held bool) {
 		default:
 			held = b.answerWrites() || held
 		}
-		if err := b.awaitMemory(ctx); err != nil {
+		if err := b.awaitRoom(ctx); err != nil {
 			b.failAll(err)
 		}
 	}
@@ -207,11 +209,15 @@ func (b *batch) serve() (held bool) {
 	return held
 }
 
-// awaitMemory waits for memory if the last call of the store had too little to bring a
-// value.
-func (b *batch) awaitMemory(ctx context.Context) error {
-	if b.answered == len(b.ops) || b.call.Budget.Short() == 0 {
+// awaitRoom waits for memory if the last call of the store had too little to bring a
+// value. It fails if the quota of the client refused one.
+func (b *batch) awaitRoom(ctx context.Context) error {
+	left := len(b.ops) - b.answered
+	if left == 0 {
 		return nil
+	}
+	if err := b.pipeline.server.Unread(&b.call, left); err != nil || b.call.Budget.Short() == 0 {
+		return err
 	}
 	b.token.Pass()
 	b.flush()
@@ -409,7 +415,7 @@ func (b *batch) add(r frame.Result) {
 	if len(r.Value) > 0 {
 		b.lent += b.call.Budget.Part(len(r.Value))
 	}
-	b.pipeline.server.Spend(b.call.Identity, len(r.Value))
+	b.sent += len(r.Value)
 	if b.bytes += len(r.Value); b.bytes >= responseBytes {
 		b.flush()
 	}
@@ -455,6 +461,7 @@ func (b *batch) keepValues() {
 // finish notes where the time went, while the keys of the frame are still there.
 func (b *batch) finish() {
 	p := b.pipeline
+	p.server.Settle(&b.call, b.sent)
 	p.server.Finish(p.conn, p.methodOf(b.ops[0]), b.failed, &b.call, func() (l service.Load) {
 		for _, op := range b.ops {
 			l.Add(op.Key, len(op.Value))

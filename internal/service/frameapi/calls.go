@@ -144,8 +144,8 @@ func (c *calls) perform(op *frame.Op) (r frame.Result) {
 	request, answer, err := c.ask(ctx, op, &call, m)
 	if err == nil {
 		r, err = doneCall(answer, request, &call, op.Tag)
-		s.Spend(c.caller.Identity, len(r.Value))
 	}
+	s.Settle(&call, len(r.Value))
 	code := service.OK
 	if err != nil {
 		why := s.Failure(m, err)

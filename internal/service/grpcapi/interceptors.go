@@ -73,8 +73,12 @@ func (a *api) finishCall(c *call, req, answer any, err error) {
 func (c *call) lend(answer any, err error) (any, error) {
 	c.work.Budget.Trim()
 	m, ok := answer.(proto.Message)
-	if ok && err == nil && c.work.Identity.Usage() != nil {
-		c.api.server.Spend(c.work.Identity, proto.Size(m))
+	if c.work.Identity.Usage() != nil {
+		size := 0
+		if ok && err == nil {
+			size = proto.Size(m)
+		}
+		c.api.server.Settle(&c.work, size)
 	}
 	held := c.work.Budget.Held()
 	if err != nil || !ok || held == 0 {

@@ -91,19 +91,15 @@ func (a *api) Scan(req *kvdpb.ScanRequest, stream grpc.ServerStreamingServer[kvd
 	}
 }
 
-// pay takes the chunk from the quota of its client. The first page is paid for by the request.
+// pay takes the chunk from the quota of its client, and waits for that. The request has paid for
+// the first page as an operation.
 func (c *chunk) pay(pages int) error {
 	server, identity := c.call.api.server, c.call.work.Identity
 	if identity.Usage() == nil {
 		return nil
 	}
-	bytes := proto.Size(&c.response)
-	if pages == 0 {
-		server.Spend(identity, bytes)
-		return nil
-	}
 	c.call.stall.Stop() // the wait is the server's
-	return server.Pace(c.ctx, identity, 1, bytes)
+	return server.Pace(c.ctx, identity, min(pages, 1), proto.Size(&c.response))
 }
 
 func orDefault(v, d int) int {

@@ -21,6 +21,7 @@ func Charge(s *service.Server, c *service.Call, req any, bytes int) error {
 		return nil
 	}
 	load := LoadOf(req)
+	c.Charged = bytes
 	return s.Charge(c.Identity, c.Begun, max(load.Ops, 1), bytes)
 }
 

@@ -70,7 +70,12 @@ func (s *Store) Write(ctx context.Context, writes []*kv.Write) error {
 func (s *Store) writeLocked(w *kv.Write) {
 	e, found := s.findLocked(w.Op.Key, s.newestLocked())
 	if w.Previous != nil {
-		*w.Previous = kv.Lookup{Key: w.Op.Key, ReadVersion: s.mu.version}
+		budget := w.Previous.Budget
+		*w.Previous = kv.Lookup{Key: w.Op.Key, ReadVersion: s.mu.version, Budget: budget}
+		if found && !budget.Take(len(e.Value)) {
+			w.Err = kv.ErrBudgetSpent
+			return
+		}
 		answer(w.Previous, &e, found)
 	}
 	was, known, err := s.recallLocked(w.RequestID)
