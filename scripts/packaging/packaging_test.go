@@ -13,6 +13,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -21,6 +22,7 @@ import (
 	"go.uber.org/zap"
 	"go.yaml.in/yaml/v3"
 
+	"github.com/kvd-db/kvd/internal/auth"
 	"github.com/kvd-db/kvd/internal/daemon"
 	"github.com/kvd-db/kvd/internal/testwait"
 	"github.com/kvd-db/kvd/internal/vfs"
@@ -183,13 +185,56 @@ func TestEveryMetricExists(t *testing.T) {
 	}
 }
 
-// metricsOfAServer returns the names of the series of a server that has served a request.
+// The compose file gives Prometheus the token that its configuration names, and kvd the file
+// with its hash.
+func TestPrometheusSignsIn(t *testing.T) {
+	compose := documents(t, "docker/compose.yaml")[0].(map[string]any)
+	services := compose["services"].(map[string]any)
+	secretsOf := func(service string) (paths []string) {
+		for _, name := range services[service].(map[string]any)["secrets"].([]any) {
+			assert.Contains(t, compose["secrets"], name)
+			paths = append(paths, "/run/secrets/"+name.(string))
+		}
+		return paths
+	}
+	job := documents(t, "prometheus/prometheus.yml")[0].(map[string]any)["scrape_configs"].([]any)[0].(map[string]any)
+	assert.Contains(t, secretsOf("prometheus"), job["authorization"].(map[string]any)["credentials_file"])
+	command := texts(services["kvd"].(map[string]any)["command"])
+	at := slices.Index(command, "--tokens")
+	require.Positive(t, at)
+	assert.Contains(t, secretsOf("kvd"), command[at+1])
+}
+
+// writeTokens writes a file with a token for Prometheus and one for an application with a quota.
+func writeTokens(t *testing.T) (file, prometheus, app string) {
+	t.Helper()
+	var entries []auth.Entry
+	for _, i := range []auth.Identity{
+		{Name: "prometheus", Monitor: true},
+		{Name: "app", Read: []string{""}, Write: []string{""}, Quota: auth.Quota{Connections: 100}},
+	} {
+		token, id, hash := auth.NewToken()
+		i.TokenID = id
+		entries = append(entries, auth.Entry{Identity: i, Hash: hash})
+		prometheus, app = app, token
+	}
+	text, err := auth.Encode(entries)
+	require.NoError(t, err)
+	file = filepath.Join(t.TempDir(), "tokens.json")
+	require.NoError(t, os.WriteFile(file, text, 0o600))
+	return file, prometheus, app
+}
+
+// metricsOfAServer returns the names of the series of a server that has served a request of an
+// identity with a quota. Prometheus signs in with its token.
 func metricsOfAServer(t *testing.T) map[string]bool {
 	t.Helper()
 	c := daemon.DefaultConfig()
 	c.Data, c.Listen, c.Admin = "data", "127.0.0.1:0", "127.0.0.1:0"
 	c.Memory, c.FS, c.Log = 64<<20, vfs.NewMem(), zap.NewNop()
 	c.Archive = filepath.Join(t.TempDir(), "archive")
+	file, prometheus, app := writeTokens(t)
+	c.Tokens = file
 	ctx, stop := context.WithCancel(t.Context())
 	ended, ready := make(chan error, 1), make(chan [2]string, 1)
 	go func() {
@@ -197,13 +242,17 @@ func metricsOfAServer(t *testing.T) map[string]bool {
 		close(ready)
 	}()
 	at := <-ready
-	db, err := kvd.Open(at[0], kvd.WithTimeout(testwait.Left()))
+	db, err := kvd.Open(at[0], kvd.WithTimeout(testwait.Left()), kvd.WithToken(app))
 	require.NoError(t, err)
 	require.NoError(t, db.Put(t.Context(), []byte("k"), nil))
 	require.NoError(t, db.Close())
 	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
-	response, err := client.Get("http://" + at[1] + "/metrics")
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+at[1]+"/metrics", http.NoBody)
 	require.NoError(t, err)
+	request.Header.Set("Authorization", "Bearer "+prometheus)
+	response, err := client.Do(request)
+	require.NoError(t, err)
+	require.Equal(t, http.StatusOK, response.StatusCode)
 	page, err := io.ReadAll(response.Body)
 	require.NoError(t, errors.Join(err, response.Body.Close()))
 	stop()
