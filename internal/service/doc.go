@@ -34,8 +34,8 @@
 // the keys and ranges that it touches, beside its limits in check.go: operations in batches,
 // both branches of Execute, what a transaction has read, conditions and returned items. A
 // frame is judged by the identity of its connection or stream when it arrives, and a scan
-// before each chunk, so that a revoked token ends what it began. Without authentication that
-// costs a comparison with nil.
+// before each chunk, so that a revoked token ends what it began. Streams that wait for their
+// clients are judged once a second. Without authentication that costs a comparison with nil.
 //
 // # Quotas
 //

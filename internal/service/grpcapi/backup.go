@@ -21,10 +21,12 @@ const backupChunk = 64 << 10
 // Backup implements the method of AdminService. The checkpoint lasts as long as the stream.
 // The client's flow control paces it; a client that neither asks for anything nor takes
 // anything for as long as a deadline is cut off, because the checkpoint holds space.
-// Each part is sent only to a client that may still have it.
+// Each part is sent only to a client that may still have it, and the backup ends within seconds
+// if that changes while the client takes nothing.
 func (a *api) Backup(stream grpc.BidiStreamingServer[kvdpb.BackupRequest, kvdpb.BackupResponse]) (err error) {
 	ctx := stream.Context()
 	s := backupStream{call: callOf(ctx), ctx: ctx, stream: stream}
+	defer s.call.watchRights(a.mayAdminister)()
 	defer func() {
 		if errors.Is(err, kv.ErrVersionGone) {
 			err = service.CheckpointEnded

@@ -62,7 +62,7 @@ func (c *call) awaitMessage(ctx context.Context) error {
 		select {
 		case <-c.signal:
 		case <-ctx.Done():
-			return nil
+			return lostRights(ctx)
 		}
 	}
 }

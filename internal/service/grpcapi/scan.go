@@ -54,6 +54,7 @@ func (a *api) Scan(req *kvdpb.ScanRequest, stream grpc.ServerStreamingServer[kvd
 	call.took(math.MaxInt) // the request is here
 	c := chunk{call: call, ctx: ctx, budget: budget, size: min(orDefault(int(req.ChunkBytes), chunkBytes), maxChunkBytes)}
 	defer c.release()
+	defer call.watchRights(func(c *service.Call) error { return a.server.Recheck(c, asked.Range) })()
 	sent, pages := uint64(0), 0
 	for more := scanner.Next(); ; {
 		c.reset()
@@ -76,7 +77,7 @@ func (a *api) Scan(req *kvdpb.ScanRequest, stream grpc.ServerStreamingServer[kvd
 		}
 		pages++
 		call.stall.Reset(a.server.Options().Deadline)
-		call.busy.Store(false)
+		call.waitForClient()
 		err := c.send(stream)
 		call.busy.Store(true)
 		if err != nil {

@@ -24,6 +24,7 @@ func (a *api) Scrub(req *kvdpb.ScrubRequest, stream grpc.ServerStreamingServer[k
 	call.took(math.MaxInt) // the request is here
 	ctx, cancel := context.WithCancelCause(stream.Context())
 	defer cancel(nil)
+	defer call.watchRights(a.mayAdminister)()
 	s := scrubStream{call: call, stream: stream, cancel: cancel}
 	if err = s.send(&kvdpb.ScrubResponse{}); err == nil {
 		err = a.server.Scrub(ctx, int64(min(req.BytesPerSecond, math.MaxInt64)), s.told)
