@@ -22,9 +22,9 @@ type experimentRun func(*cobra.Command, *experiment.Experiment, opener) error
 
 // action returns what the command of an experiment does: build returns the experiment that the
 // flags ask for, or what is wrong with them.
-func (o *experimentOptions) action(build func() (*experiment.Experiment, error), run experimentRun, open opener) func(*cobra.Command, []string) error {
+func (o *experimentOptions) action(build func(*cobra.Command) (*experiment.Experiment, error), run experimentRun, open opener) func(*cobra.Command, []string) error {
 	return func(c *cobra.Command, _ []string) error {
-		e, err := build()
+		e, err := build(c)
 		if err != nil {
 			return err
 		}

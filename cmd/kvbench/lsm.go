@@ -3,10 +3,12 @@ package main
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/spf13/cobra"
 
 	"github.com/kvd-db/kvd/internal/experiment"
+	"github.com/kvd-db/kvd/internal/workload"
 )
 
 // lsmOptions is the command line of lsm.
@@ -50,7 +52,7 @@ space, beside the figures of the article. The example takes about two minutes.`,
 	return c
 }
 
-func (o *lsmOptions) experiment() (*experiment.Experiment, error) {
+func (o *lsmOptions) experiment(c *cobra.Command) (*experiment.Experiment, error) {
 	if err := errors.Join(o.check(), checkPartitions(o.partitions)); err != nil {
 		return nil, err
 	}
@@ -81,5 +83,10 @@ func (o *lsmOptions) experiment() (*experiment.Experiment, error) {
 	if len(e.Cells) == 0 {
 		return nil, errors.New("nothing to measure: name at least one mix, find rate, threshold, key space and number of threads")
 	}
-	return e, validate(e)
+	if err := validate(e); err != nil {
+		return nil, err
+	}
+	finds := slices.ContainsFunc(l.Mixes, func(m workload.Mix) bool { return m.Get+m.Delete > 0 })
+	return e, refuseIdle(c, idleTheta(config.Distribution),
+		idleFlags{!finds, []string{"find-rates"}, "on mixes that neither get nor delete: leave it out, or choose another mix"})
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -74,7 +75,7 @@ The table is made once and read by all runs. Each run adds a line to statistics.
 	return c
 }
 
-func (o *microbatchOptions) experiment() (*experiment.Experiment, error) {
+func (o *microbatchOptions) experiment(c *cobra.Command) (*experiment.Experiment, error) {
 	if err := errors.Join(o.check(), checkPartitions(o.partitions), checkCount("rows", o.rows), checkCount("reads", o.reads)); err != nil {
 		return nil, err
 	}
@@ -116,7 +117,38 @@ func (o *microbatchOptions) experiment() (*experiment.Experiment, error) {
 	if len(e.Cells) == 0 {
 		return nil, errors.New("nothing to measure: name at least one store and number of readers")
 	}
-	return e, validate(e)
+	if err := validate(e); err != nil {
+		return nil, err
+	}
+	return e, o.refuseIdle(c)
+}
+
+// refuseIdle returns an error for a flag that has no effect.
+func (o *microbatchOptions) refuseIdle(c *cobra.Command) error {
+	alone := slices.Max(o.readers) == 1
+	measured := func(size int) bool { return !alone || size == experiment.LoneBatchSize }
+	return refuseIdle(c,
+		idleFlags{
+			!slices.Contains(o.stores, experiment.StoreDisk), []string{"workers", "linger", "cache", "read-latency", "read-depth"},
+			"on the store server: leave it out, or add disk to --stores",
+		},
+		idleFlags{
+			!slices.ContainsFunc(o.sizes, measured), []string{"workers"},
+			"without a fixed batch size that is measured: leave it out, or add one to --sizes",
+		},
+		idleFlags{
+			!slices.ContainsFunc(o.sizes, func(n int) bool { return n > 1 && measured(n) }), []string{"linger"},
+			"without a fixed batch size above 1 that is measured: leave it out, or add one to --sizes",
+		},
+		idleFlags{
+			slices.ContainsFunc(o.sizes, func(n int) bool { return !measured(n) }), []string{"sizes"},
+			fmt.Sprintf("but for %d if every reader is alone, because it cannot fill a batch: leave out the other sizes, or add a number of readers above 1 to --readers", experiment.LoneBatchSize),
+		},
+		idleFlags{
+			o.readLatency == 0, []string{"read-depth"},
+			"with --read-latency 0, because it limits reads of the artificial device: leave it out, or choose a latency above 0",
+		},
+	)
 }
 
 // run loads the table, measures, and writes the report and the statistics.

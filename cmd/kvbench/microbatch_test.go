@@ -18,13 +18,12 @@ import (
 func TestMicrobatchMeasuresItsStores(t *testing.T) {
 	t.Chdir(t.TempDir())
 	run := func(args ...string) (stdout string) {
-		args = append([]string{"microbatch", "--runs", "1", "--sizes", "1,16", "--rows", "10000", "--reads", "1000",
-			"--read-latency", "20us", "--linger", "1ms", "--report", "m"}, args...)
+		args = append([]string{"microbatch", "--runs", "1", "--sizes", "1,16", "--rows", "10000", "--reads", "1000", "--report", "m"}, args...)
 		var out, errs strings.Builder
 		require.Equal(t, exitOK, execute(t.Context(), args, &out, &errs, openTarget), errs.String())
 		return out.String()
 	}
-	stdout := run("--readers", "8,1")
+	stdout := run("--readers", "8,1", "--read-latency", "20us", "--linger", "1ms")
 	assert.Contains(t, stdout, "Over the network: The default reads")
 	assert.Contains(t, stdout, "On a slow disk: The default reads")
 

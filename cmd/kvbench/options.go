@@ -29,6 +29,7 @@ type options struct {
 	slo        string
 	objectives []results.SLO // of slo
 	config     workload.Config
+	loaded     bool // all keys are put before the measurement, without --preload
 }
 
 func (o *options) register(c *cobra.Command) {
@@ -42,13 +43,13 @@ func (o *options) register(c *cobra.Command) {
 	f.Uint64Var(&o.config.OpsPerSecond, "rate", 0, "operations a second in an open loop, also --rps; latencies then count from when an operation was due; 0 means a closed loop")
 	f.Uint64Var(&o.config.OpsPerSecond, "rps", 0, "another name of --rate")
 	f.Lookup("rps").Hidden = true
-	f.StringVar(&o.arrivals, "arrivals", fixedArrivals, "of the operations of an open loop: fixed (evenly spaced) or poisson (at random times)")
+	f.StringVar(&o.arrivals, "arrivals", fixedArrivals, "with --rate: when operations are due, fixed (evenly spaced) or poisson (at random times)")
 	f.StringVar(&o.slo, "slo", "", "objectives, such as p99<5ms,get.p99.9<20ms; if a run misses one, the exit code is 2")
 	f.BoolVar(&o.verify, "verify", true, "check every value that is read: its key, its checksum, and which put wrote it; the report names the cost")
 	f.BoolVar(&o.config.CheckDeletes, "check-deletes", false, "get before each delete, to report how many found something")
 	f.DurationVar(&o.config.Warmup, "warmup", 0, "run this long before the measurement")
 	f.DurationVar(&o.config.Duration, "duration", time.Minute, "of the measurement")
-	f.DurationVar(&o.config.Interval, "interval", 10*time.Second, "between two lines of --out, in whole seconds")
+	f.DurationVar(&o.config.Interval, "interval", 10*time.Second, "with --out: between two of its lines, in whole seconds")
 	f.IntVar(&o.runs, "runs", 1, "repeat the run, each on a new store, or with --reuse on the same; the report has the spread")
 	f.StringVar(&o.report, "report", "", "write a directory with the figures and a page of pictures, report.html")
 	o.dataOptions.register(c, workload.Uniform, workload.KeyBytes, *workload.Fixed(1024))
@@ -65,6 +66,9 @@ func (o *options) resolve(c *cobra.Command) error {
 	}
 	if err := o.targetOptions.resolve(c); err != nil {
 		return err
+	}
+	if c.Flags().Changed("arrivals") && o.config.OpsPerSecond == 0 {
+		return fmt.Errorf("--arrivals %s has no effect without a rate, because operations of a closed loop begin when others end: leave it out, or pass --rate", o.arrivals)
 	}
 	switch o.arrivals {
 	case fixedArrivals:
@@ -86,5 +90,22 @@ func (o *options) resolve(c *cobra.Command) error {
 			return fmt.Errorf("--slo: %w", err)
 		}
 	}
-	return o.config.Validate()
+	if err := o.config.Validate(); err != nil {
+		return err
+	}
+	return o.refuseIdle(c)
+}
+
+// refuseIdle returns an error for a flag that has no effect.
+func (o *options) refuseIdle(c *cobra.Command) error {
+	mix, config := o.config.Mix, &o.config
+	puts := mix.Put > 0 || config.Preload > 0 || o.loaded
+	return refuseIdle(c, append(o.targetOptions.idle(),
+		idleFlags{mix.Get+mix.Delete == 0, []string{"find-rate"}, "on the mix " + mix.Name + ", which neither gets nor deletes: leave it out, or choose another mix"},
+		idleFlags{mix.Get == 0, []string{"verify"}, "on the mix " + mix.Name + ", which reads nothing: leave it out, or choose another mix"},
+		idleFlags{mix.Delete == 0, []string{"check-deletes"}, "on the mix " + mix.Name + ", which does not delete: leave it out, or choose another mix"},
+		idleFlags{!puts, []string{"value-size", "compressible"}, "on the mix " + mix.Name + ", which puts no values: leave it out, or pass --preload"},
+		idleFlags{!puts && config.FindRate == 0, []string{"distribution", "theta"}, "if no key is put or asked for that is there: leave it out, or pass --find-rate or --preload"},
+		idleTheta(config.Distribution),
+	)...)
 }

@@ -50,7 +50,7 @@ removed afterwards.`,
 	return c
 }
 
-func (o *partitionsOptions) experiment() (*experiment.Experiment, error) {
+func (o *partitionsOptions) experiment(c *cobra.Command) (*experiment.Experiment, error) {
 	if err := errors.Join(o.check(), checkCount("keys", o.keys)); err != nil {
 		return nil, err
 	}
@@ -75,5 +75,8 @@ func (o *partitionsOptions) experiment() (*experiment.Experiment, error) {
 			return nil, err
 		}
 	}
-	return e, validate(e)
+	if err := validate(e); err != nil {
+		return nil, err
+	}
+	return e, refuseIdle(c, idleTheta(config.Distribution))
 }

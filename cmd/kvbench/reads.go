@@ -52,6 +52,7 @@ data are a hundredth, and each measurement takes a second, with the same code.`,
 		Args: cobra.NoArgs,
 	}
 	o.experimentOptions.register(c, readsAtFullScale)
+	o.registerTheta(c)
 	f := c.Flags()
 	f.StringSliceVar(&o.distributions, "distributions", names, "of keys: "+strings.Join(names, ", ")+", sequential or hotspot")
 	f.IntSliceVar(&o.threads, "threads", []int{1, 16}, "numbers of threads, each with one read at a time")
@@ -62,7 +63,7 @@ data are a hundredth, and each measurement takes a second, with the same code.`,
 	return c
 }
 
-func (o *readsOptions) experiment() (*experiment.Experiment, error) {
+func (o *readsOptions) experiment(c *cobra.Command) (*experiment.Experiment, error) {
 	if err := errors.Join(o.check(), checkPartitions(o.partitions), checkCount("keys", o.keys)); err != nil {
 		return nil, err
 	}
@@ -85,5 +86,8 @@ func (o *readsOptions) experiment() (*experiment.Experiment, error) {
 	if len(e.Cells) == 0 {
 		return nil, errors.New("nothing to measure: name at least one distribution and one number of threads")
 	}
-	return e, validate(e)
+	if err := validate(e); err != nil {
+		return nil, err
+	}
+	return e, refuseIdle(c, idleTheta(x.Distributions...))
 }

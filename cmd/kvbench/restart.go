@@ -52,7 +52,7 @@ with the same code.`,
 	f.StringSliceVar(&o.logs, "logs", []string{"0", "128MiB", "512MiB"}, "bytes of entries that are not flushed, before --scale")
 	f.IntVar(&o.partitions, "partitions", 16, "partitions of the store")
 	f.BoolVar(&o.keepPages, "keep-pages", false, "leave the files in the page cache")
-	c.RunE = o.action(func() (*experiment.Experiment, error) { return o.experiment(open) }, o.run, open)
+	c.RunE = o.action(func(*cobra.Command) (*experiment.Experiment, error) { return o.experiment(open) }, o.run, open)
 	return c
 }
 

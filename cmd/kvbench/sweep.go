@@ -80,7 +80,7 @@ func (o *sweepOptions) resolve(c *cobra.Command) (err error) {
 	if err := checkRepeats("runs", o.runs); err != nil {
 		return err
 	}
-	o.config.Interval, o.config.OpsPerSecond = time.Second, 1
+	o.config.Interval, o.config.OpsPerSecond, o.loaded = time.Second, 1, true
 	runs := o.runs
 	o.runs = 1 // as all runs share the store
 	defer func() { o.runs = runs }()

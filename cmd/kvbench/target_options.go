@@ -50,7 +50,7 @@ func (o *targetOptions) register(c *cobra.Command) {
 
 	f.StringVar(&o.data, "data", "", "run the store in this process, in this directory (default a new one here, removed afterwards)")
 	f.StringVar(&o.addr, "addr", "", "send operations to the server at HOST:PORT instead")
-	f.BoolVar(&o.reuse, "reuse", false, "run on a store that holds keys already, and change them")
+	f.BoolVar(&o.reuse, "reuse", false, "with --data or --addr: run on a store that holds keys already, and change them")
 	f.StringVar(&o.out, "out", "", "append the report to this file, as lines of JSON")
 
 	f.IntVar(&o.partitions, "partitions", 4, "embedded: partitions of a new store")
@@ -94,6 +94,15 @@ func (o *targetOptions) checkEmbedded() error {
 		return fmt.Errorf("--linger %v: want 0 to %v", o.linger, mostLinger)
 	}
 	return nil
+}
+
+// idle lists the flags that have no effect beside the others.
+func (o *targetOptions) idle() []idleFlags {
+	return []idleFlags{
+		{o.out == "", []string{"interval"}, "without --out, of which it spaces the lines: leave it out, or pass --out FILE"},
+		{o.data == "" && o.addr == "", []string{"reuse"}, "on a new store, which holds no keys: leave it out, or name a store by --data or --addr"},
+		{o.batchOps == 1, []string{"linger"}, "with --batch-ops 1, because a micro-batch of one key waits for no others: leave out one of the two"},
+	}
 }
 
 // mostLinger bounds how long a micro-batch waits, and an artificial latency.

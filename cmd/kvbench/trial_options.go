@@ -32,7 +32,7 @@ func (o *trialOptions) register(c *cobra.Command, countFlag string, count uint64
 	f.IntSliceVar(&o.threads, "threads", threads, "workers, each with one operation at a time; a trial for each number of a list")
 	f.DurationVar(&o.span.Warmup, "warmup", 0, "run this long before each measurement")
 	f.DurationVar(&o.span.Duration, "duration", duration, "of each measurement")
-	f.DurationVar(&o.span.Interval, "interval", 10*time.Second, "between two lines of --out, in whole seconds")
+	f.DurationVar(&o.span.Interval, "interval", 10*time.Second, "with --out: between two of its lines, in whole seconds")
 	f.Float64Var(&o.records.Compressible, "compressible", 0, "share of a value that repeats, from 0 to 1")
 	f.Uint64Var(&o.records.Seed, "seed", 1, "equal seeds draw equal operations")
 	o.targetOptions.register(c)
@@ -57,7 +57,10 @@ func (o *trialOptions) resolve(c *cobra.Command) error {
 		span.Workers = workers
 		errs = append(errs, span.Validate())
 	}
-	return errors.Join(errs...)
+	if err := errors.Join(errs...); err != nil {
+		return err
+	}
+	return refuseIdle(c, o.idle()...)
 }
 
 // with returns the span of a trial with so many workers.

@@ -81,7 +81,13 @@ func (o *transactionOptions) resolve(c *cobra.Command) error {
 	case o.writeRate > workload.MaxRate:
 		return fmt.Errorf("--write-rate %d: want at most %d", o.writeRate, uint64(workload.MaxRate))
 	}
-	return o.shape.Validate(o.records.Count)
+	if err := o.shape.Validate(o.records.Count); err != nil {
+		return err
+	}
+	return refuseIdle(c,
+		idleFlags{o.shape.HotRate == 0 && o.shape.HotFraction > 0, []string{"hot-fraction"}, "with --hot-rate 0, because no reads go to hot records: leave it out, or choose a rate above 0"},
+		idleFlags{o.shape.HotFraction == 0 && o.shape.HotRate > 0, []string{"hot-rate"}, "with --hot-fraction 0, because no record is hot: leave it out, or choose a fraction above 0"},
+	)
 }
 
 func (o *transactionOptions) run(t *trials) error {

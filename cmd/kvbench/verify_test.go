@@ -156,13 +156,13 @@ func TestAWrongValueAmongLoadedKeysEndsAnExperiment(t *testing.T) {
 		}
 		return openTarget(o)
 	}
-	table := []string{"microbatch", "--runs", "1", "--sizes", "4", "--rows", "10000", "--reads", "1000", "--readers", "2", "--read-latency", "1us", "--report", "m"}
+	table := []string{"microbatch", "--runs", "1", "--sizes", "4", "--rows", "10000", "--reads", "1000", "--readers", "2", "--report", "m"}
 	for name, test := range map[string]struct {
 		open opener
 		args []string
 	}{
 		"reads":              {whenLoaded, tinyReads},
-		"microbatch, disk":   {whenLoaded, append(table, "--stores", "disk")},
+		"microbatch, disk":   {whenLoaded, append(table, "--stores", "disk", "--read-latency", "1us")},
 		"microbatch, server": {whenLoaded, append(table, "--stores", "server")},
 		"restart":            {whenStopped, tinyRestart},
 	} {

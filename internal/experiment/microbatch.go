@@ -59,9 +59,9 @@ func BatchParams(store string, readers int, batch string) []results.Param {
 	}
 }
 
-// articleSize is the batch size that the article settled for: a lone reader is measured
+// LoneBatchSize is the batch size that the article settled for: a lone reader is measured
 // with it, unbatched, and with the default.
-const articleSize = 16
+const LoneBatchSize = 16
 
 // leastReads is the least number of reads of a run: of fewer, the rate means nothing.
 const leastReads = 1000
@@ -94,7 +94,7 @@ func (m Microbatch) Experiment() *Experiment {
 			}
 			add(BatchNone, ReadBatching{Alone: true})
 			for _, n := range m.Sizes {
-				if readers > 1 || n == articleSize {
+				if readers > 1 || n == LoneBatchSize {
 					add(strconv.Itoa(n), ReadBatching{Size: n, Linger: m.Setup.Reads.Linger, Runners: m.Setup.Reads.Runners})
 				}
 			}

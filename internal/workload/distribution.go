@@ -31,8 +31,8 @@ const (
 // Distributions lists all distributions.
 var Distributions = []Distribution{Uniform, Sequential, Zipfian, ScrambledZipfian, Latest, Hotspot}
 
-// skewed reports whether a distribution has a theta.
-func (d Distribution) skewed() bool {
+// Skewed reports whether a distribution has a theta.
+func (d Distribution) Skewed() bool {
 	return d == Zipfian || d == ScrambledZipfian || d == Latest
 }
 

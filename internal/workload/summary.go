@@ -126,7 +126,7 @@ func newSettings(c *Config) Settings {
 		WarmupSeconds: c.Warmup.Seconds(), DurationSeconds: c.Duration.Seconds(), Operations: c.Operations,
 		Compressible: c.Compressible,
 	}
-	if c.Distribution.skewed() {
+	if c.Distribution.Skewed() {
 		s.Theta = orDefault(c.Theta)
 	}
 	if c.Sizes != nil {
