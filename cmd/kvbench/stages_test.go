@@ -39,7 +39,9 @@ func TestAReportSaysWhereTheTimeGoesAndWhatTheStoreDid(t *testing.T) {
 		page, err := os.ReadFile(filepath.Join("r", results.ReportFile))
 		require.NoError(t, err)
 		assert.Contains(t, string(page), "Where the time of a put goes")
-		assert.Contains(t, string(page), "processors: this process")
+		if run.OwnCPU != nil { // the kernel counts in ticks of 10 ms, and a fast machine may need less
+			assert.Contains(t, string(page), "processors: this process")
+		}
 		if name == "server" {
 			continue
 		}
