@@ -126,11 +126,14 @@ func (v *liveView) experiment(p experiment.Progress) {
 	where := fmt.Sprintf("run %d of %d  %s", p.Run, p.Runs, p.Cell.Name())
 	if p.Sample == nil {
 		v.rates = nil
-		if p.Doing != "" {
-			where += "  " + p.Doing
+		if p.Doing != nil {
+			if !v.due(p.Doing) {
+				return
+			}
+			where += "  " + progressText(p.Doing)
 		}
 		if p.Left > 0 {
-			where += "  about " + p.Left.Round(time.Second).String() + " left"
+			where += "  about " + p.Left.Round(time.Second).String() + " left in all"
 		}
 		v.show(where)
 		return

@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/loadgen"
 	"github.com/kvd-db/kvd/internal/workload"
 )
 
@@ -51,9 +52,9 @@ const (
 	childPatience = 30 * time.Second
 )
 
-// fillAndKill runs a process that fills a new store, and kills it. It returns the directory
-// of the store, also with an error unless there is none.
-func fillAndKill(ctx context.Context, f *filling) (dir string, err error) {
+// fillAndKill runs a process that fills a new store, tells its progress, and kills it. It
+// returns the directory of the store, also with an error unless there is none.
+func fillAndKill(ctx context.Context, f *filling, told func(loadgen.Progress)) (dir string, err error) {
 	if dir, err = os.MkdirTemp(".", "kvbench-data-"); err != nil {
 		return "", err
 	}
@@ -62,7 +63,7 @@ func fillAndKill(ctx context.Context, f *filling) (dir string, err error) {
 		return dir, err
 	}
 	f.Dir = dir
-	told, err := json.Marshal(f)
+	task, err := json.Marshal(f)
 	if err != nil {
 		return dir, err
 	}
@@ -81,8 +82,8 @@ func fillAndKill(ctx context.Context, f *filling) (dir string, err error) {
 	if err := c.Start(); err != nil {
 		return dir, fmt.Errorf("start a process that fills a store: %w", err)
 	}
-	_, writeErr := stdin.Write(append(told, '\n'))
-	line, readErr := bufio.NewReader(stdout).ReadString('\n')
+	_, writeErr := stdin.Write(append(task, '\n'))
+	line, readErr := awaitFilled(stdout, told)
 	killErr := c.Process.Kill()
 	waitErr := c.Wait()
 	if line == filled+"\n" {
@@ -92,6 +93,20 @@ func fillAndKill(ctx context.Context, f *filling) (dir string, err error) {
 		return dir, err
 	}
 	return dir, fmt.Errorf("a process that fills a store failed: %w: %s", errors.Join(writeErr, readErr, waitErr), bytes.TrimSpace(stderr.Bytes()))
+}
+
+// awaitFilled returns the line with which a process that fills a store says that it is done, or
+// another one that says something else. Before that it tells the progress.
+func awaitFilled(out io.Reader, told func(loadgen.Progress)) (line string, err error) {
+	lines := bufio.NewReader(out)
+	for {
+		line, err = lines.ReadString('\n')
+		var p loadgen.Progress
+		if err != nil || json.Unmarshal([]byte(line), &p) != nil {
+			return line, err
+		}
+		told(p)
+	}
 }
 
 // newFillCommand is the process of fillAndKill.
@@ -121,7 +136,10 @@ func fill(ctx context.Context, in io.Reader, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	err = f.put(ctx, target.(*engineTarget))
+	progress := json.NewEncoder(out)
+	err = f.put(ctx, target.(*engineTarget), func(p loadgen.Progress) {
+		_ = progress.Encode(p) // if the parent has ended, the end of standard input says so
+	})
 	if err == nil {
 		_, err = fmt.Fprintln(out, filled)
 	}
@@ -135,21 +153,22 @@ func fill(ctx context.Context, in io.Reader, out io.Writer) error {
 }
 
 // put fills the store: tables with all keys, and the log with some of them.
-func (f *filling) put(ctx context.Context, target *engineTarget) error {
+func (f *filling) put(ctx context.Context, target *engineTarget, told func(loadgen.Progress)) error {
 	config := f.Config
 	config.Keys = f.Keys
-	if err := workload.Load(ctx, target, &config, config.Seed, nil); err != nil {
+	if err := workload.Load(ctx, target, &config, config.Seed, loadgen.Counted("filling tables", "keys", told)); err != nil {
 		return err
 	}
-	if err := target.settle(ctx); err != nil {
+	if err := loadgen.Watch("waiting for flushes and compactions", told, func() error { return target.settle(ctx) }); err != nil {
 		return err
 	}
 	live := func() int64 { return target.engine.Stats().Log.LiveBytes }
-	if err := awaitTrim(ctx, live, keptSegments*f.Target.SegmentBytes); err != nil || f.LogKeys == 0 {
+	trim := func() error { return awaitTrim(ctx, live, keptSegments*f.Target.SegmentBytes) }
+	if err := loadgen.Watch("waiting until the log is trimmed", told, trim); err != nil || f.LogKeys == 0 {
 		return err
 	}
 	config.Keys = f.LogKeys
-	return workload.Load(ctx, target, &config, config.Seed+1, nil)
+	return workload.Load(ctx, target, &config, config.Seed+1, loadgen.Counted("filling the log", "keys", told))
 }
 
 // The log keeps a few segments for its request ids, of the last 30 seconds.

@@ -52,15 +52,36 @@ func TestATerminalSeesOneLineThatIsRedrawn(t *testing.T) {
 	assert.Equal(t, 1, bytes.Count(out.Bytes(), []byte("\n")))
 }
 
-func TestPreloadIsQuietForTwoSeconds(t *testing.T) {
+// TestProgressIsQuietForTwoSeconds: then there is a line every five seconds, and one at the end.
+func TestProgressIsQuietForTwoSeconds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer
-		v := newLiveView(&out)
-		time.Sleep(preloadQuiet - 1)
-		v.preload(5000, 10_000)
-		assert.Empty(t, out.String())
-		time.Sleep(time.Nanosecond)
-		v.preload(7500, 10_000)
-		assert.Equal(t, "preload  7,500 of 10,000 keys (75 %)\n", out.String())
+		counted := loadgen.Counted("preload", "keys", newLiveView(&out).progress)
+		for done := range uint64(9) {
+			counted(1000*done, 8000)
+			time.Sleep(time.Second)
+		}
+		assert.Equal(t, "preload  25 % of 8,000 keys, 1,000 a second, 6s left\n"+
+			"preload  87 % of 8,000 keys, 1,000 a second, 1s left\n"+
+			"preload  100 % of 8,000 keys, 1,000 a second, 0s left\n", out.String())
+		out.Reset()
+		require.NoError(t, loadgen.Watch("merging", newLiveView(&out).progress, func() error {
+			time.Sleep(8500 * time.Millisecond)
+			return nil
+		}))
+		assert.Equal(t, "merging  2s\nmerging  7s\n", out.String())
 	})
+}
+
+// TestATerminalSeesProgressInOneLine: each second, and no more than it has columns for.
+func TestATerminalSeesProgressInOneLine(t *testing.T) {
+	var out bytes.Buffer
+	v := &liveView{out: &out, terminal: true, columns: func() int { return 21 }}
+	v.progress(loadgen.Progress{What: "warming up", Things: "ms", Done: 2000, Total: 8000, Elapsed: 2 * time.Second})
+	v.progress(loadgen.Progress{What: "warming up", Things: "ms", Done: 3000, Total: 8000, Elapsed: 3 * time.Second})
+	assert.Equal(t, "\r\x1b[Kwarming up  25 % of \r\x1b[Kwarming up  38 % of ", out.String())
+	v.columns = nil
+	out.Reset()
+	v.progress(loadgen.Progress{What: "warming up", Things: "ms", Done: 2000, Total: 8000, Elapsed: 2 * time.Second})
+	assert.Equal(t, "\r\x1b[Kwarming up  25 % of 8s, 6s left", out.String())
 }

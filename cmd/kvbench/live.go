@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"strings"
 	"time"
@@ -12,36 +13,83 @@ import (
 	"github.com/kvd-db/kvd/internal/loadgen"
 )
 
-// preloadQuiet is how long a preload may take before its progress is shown.
-const preloadQuiet = 2 * time.Second
+// The progress of what is not measured is shown if that takes longer than quiet. If the output
+// is no terminal, it then gets a line each progressEvery, and one at the end.
+const (
+	quiet         = 2 * time.Second
+	progressEvery = 5 * time.Second
+)
 
-// liveView shows the progress of a run, one line a second: on a terminal redrawn in place,
-// with a curve of the last seconds; otherwise one line after the other.
+// liveView shows the progress of a run: on a terminal a line that is redrawn each second, with
+// a curve of the last seconds; otherwise one line after the other.
 //
 // It ignores write errors, so that a closed output does not fail a run.
 type liveView struct {
 	out      io.Writer
 	terminal bool
-	began    time.Time
-	drawn    bool // the terminal's line is not ended yet
+	columns  func() int // of the terminal; 0: not known
+	drawn    bool       // the terminal's line is not ended yet
 	rates    []float64
+
+	doing   string    // the last work of which the progress was told
+	doingAt time.Time // when that was shown; zero if it was not
+	ended   bool      // its end was shown
 }
 
 func newLiveView(out io.Writer) *liveView {
-	f, ok := out.(*os.File)
-	return &liveView{out: out, terminal: ok && term.IsTerminal(int(f.Fd())), began: time.Now()}
+	v := &liveView{out: out}
+	if f, ok := out.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
+		v.terminal = true
+		v.columns = func() int {
+			columns, _, err := term.GetSize(int(f.Fd()))
+			if err != nil {
+				return 0
+			}
+			return columns
+		}
+	}
+	return v
 }
 
-func (v *liveView) preload(done, total uint64) { v.progress("preload", done, total) }
-
-func (v *liveView) audit(done, total uint64) { v.progress("audit", done, total) }
-
-func (v *liveView) progress(what string, done, total uint64) {
-	if time.Since(v.began) < preloadQuiet {
-		return
+// progress shows how far work is that takes longer than quiet.
+func (v *liveView) progress(p loadgen.Progress) {
+	if p.Elapsed >= quiet && v.due(&p) {
+		v.show(progressText(&p))
 	}
-	v.show(fmt.Sprintf("%s  %s of %s keys (%.0f %%)", what, grouped(float64(done)), grouped(float64(total)),
-		100*float64(done)/float64(total)))
+}
+
+// due reports whether to show the progress now.
+func (v *liveView) due(p *loadgen.Progress) bool {
+	ends := p.Total > 0 && p.Done == p.Total
+	if p.What != v.doing || v.ended && !ends {
+		v.doing, v.doingAt, v.ended = p.What, time.Time{}, false
+	}
+	first, last := v.doingAt.IsZero(), ends && !v.ended
+	if !v.terminal && !first && !last && time.Since(v.doingAt) < progressEvery {
+		return false
+	}
+	v.doingAt, v.ended = time.Now(), ends
+	return true
+}
+
+// progressText says how far work is, and when it will end if that is known.
+func progressText(p *loadgen.Progress) string {
+	text := p.What
+	switch {
+	case p.Elapsed == 0 || p.Total > 0 && p.Done == 0:
+		return text
+	case p.Total == 0:
+		return text + "  " + p.Elapsed.Round(time.Second).String()
+	case p.Things == "ms":
+		text += fmt.Sprintf("  %.0f %% of %v", 100*float64(p.Done)/float64(p.Total), time.Duration(p.Total)*time.Millisecond)
+	default:
+		text += fmt.Sprintf("  %.0f %% of %s %s, %s a second", math.Floor(100*float64(p.Done)/float64(p.Total)), grouped(float64(p.Total)), p.Things,
+			grouped(float64(p.Done)/p.Elapsed.Seconds()))
+	}
+	if left, ok := p.Left(); ok {
+		text += ", " + left.Round(time.Second).String() + " left"
+	}
+	return text
 }
 
 // second shows one second of a run. The count of errors is always 0: the first error
@@ -79,10 +127,22 @@ func (v *liveView) showRate(line string, rate float64) {
 func (v *liveView) show(line string) {
 	if v.terminal {
 		v.drawn = true
-		_, _ = fmt.Fprintf(v.out, "\r\x1b[K%s", line)
+		_, _ = fmt.Fprintf(v.out, "\r\x1b[K%s", v.fit(line))
 		return
 	}
 	_, _ = fmt.Fprintln(v.out, line)
+}
+
+// fit returns what a terminal can show of a line: it cannot redraw a line in several rows.
+func (v *liveView) fit(line string) string {
+	if v.columns == nil {
+		return line
+	}
+	columns, runes := v.columns(), []rune(line)
+	if columns == 0 || len(runes) < columns {
+		return line
+	}
+	return string(runes[:columns-1])
 }
 
 // end leaves the cursor on a line of its own.

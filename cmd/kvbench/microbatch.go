@@ -180,9 +180,10 @@ func (o *microbatchOptions) load(ctx context.Context, cell *experiment.Cell, dir
 	config := cell.Config
 	config.Workers, config.Operations = 16, 16 // a run preloads; its reads are no more than needed
 	config.Preload, config.Present = config.Present, 0
-	_, err = workload.Run(ctx, store.Target, config, workload.Observer{Preload: live.preload})
+	_, err = workload.Run(ctx, store.Target, config, workload.Observer{Preload: loadgen.Counted("loading the table", "rows", live.progress)})
 	if store.Settle != nil && err == nil {
-		err = store.Settle(ctx)
+		err = loadgen.Watch("waiting for flushes and compactions", live.progress, func() error { return store.Settle(ctx) })
 	}
+	live.end()
 	return errors.Join(err, store.Close())
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/kvd-db/kvd/internal/experiment"
+	"github.com/kvd-db/kvd/internal/loadgen"
 )
 
 // restartOptions is the command line of restart.
@@ -87,8 +88,8 @@ func (o *restartOptions) experiment(open opener) (*experiment.Experiment, error)
 		memtableBytes: max(restartMemtables, 4*largest), // so that none is flushed before the kill
 		segmentBytes:  int64(max(min(o.scale, 1)*restartSegments, leastRestartSegments)),
 	}
-	x.Fill = func(ctx context.Context, keys, logKeys uint64) (string, error) {
-		return fillAndKill(ctx, &filling{Target: fillTarget(&target), Config: x.Config, Keys: keys, LogKeys: logKeys})
+	x.Fill = func(ctx context.Context, keys, logKeys uint64, told func(loadgen.Progress)) (string, error) {
+		return fillAndKill(ctx, &filling{Target: fillTarget(&target), Config: x.Config, Keys: keys, LogKeys: logKeys}, told)
 	}
 	x.Start = func(dir string) (*experiment.Started, error) { return startStore(open, target, dir) }
 	e := x.Experiment()

@@ -24,6 +24,10 @@ func TestRestartMeasuresStartsAfterAKillAndACleanStop(t *testing.T) {
 	code, stdout, stderr := bench(t, openTarget, tinyRestart...)
 	require.Equal(t, exitOK, code, stderr)
 	assert.Contains(t, stderr, "run 8 of 8  keys 2000, unflushed 100 KiB, stop clean")
+	for _, says := range []string{"filling tables", "filling the log", "reading"} {
+		assert.Contains(t, stderr, "stop kill  "+says)
+	}
+	assert.NotContains(t, stderr, "run 9 of 8")
 	assert.Regexp(t, `2k keys \(\S+ \S+\) are ready \S+ \S+ after a clean stop, and \S+ \S+ after a kill with 100 KiB unflushed; a further key costs`, stdout)
 	left, err := os.ReadDir(".")
 	require.NoError(t, err)
@@ -68,7 +72,7 @@ func TestRestartNoticesALostKey(t *testing.T) {
 
 func TestRestartSaysWhyAStoreCannotBeFilled(t *testing.T) {
 	t.Chdir(t.TempDir())
-	_, err := fillAndKill(t.Context(), &filling{Target: fillOptions{Partitions: 100_000}})
+	_, err := fillAndKill(t.Context(), &filling{Target: fillOptions{Partitions: 100_000}}, nil)
 	require.ErrorContains(t, err, "a process that fills a store failed")
 	require.ErrorContains(t, err, "100000 partitions")
 }

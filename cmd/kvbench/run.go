@@ -123,14 +123,15 @@ func runPage(r *results.Result) *report.Page {
 
 // runOnce does one run, prints it, and adds it to the cell.
 func runOnce(c *cobra.Command, o *options, on *targetOptions, open opener, cell *results.Cell) (summary *workload.Summary, info *targetInfo, err error) {
-	err = withTarget(c.Context(), on, open, func(target workload.Target, about *targetInfo, lines *lineReport) error {
+	err = withTarget(c, on, open, func(target workload.Target, about *targetInfo, lines *lineReport) error {
 		info = about
 		live := newLiveView(c.ErrOrStderr())
 		collector := results.NewCollector(workload.Operations())
 		collector.State = stateOf(target)
 		var err error
 		summary, err = workload.Run(c.Context(), target, o.config, workload.Observer{
-			Preload:  live.preload,
+			Preload:  loadgen.Counted("preload", "keys", live.progress),
+			WarmUp:   live.progress,
 			Second:   func(s loadgen.Sample) { live.second(s); collector.Second(s) },
 			Interval: lines.line,
 			Measured: func(begins bool) { measured(target, begins) },

@@ -8,12 +8,15 @@ import (
 	"io"
 	"os"
 
+	"github.com/spf13/cobra"
+
+	"github.com/kvd-db/kvd/internal/loadgen"
 	"github.com/kvd-db/kvd/internal/workload"
 )
 
 // withTarget opens the report and the target that the flags describe, passes both to a
 // function, and closes them. It removes a store that the flags do not name.
-func withTarget(ctx context.Context, o *targetOptions, open opener, use func(workload.Target, *targetInfo, *lineReport) error) (err error) {
+func withTarget(c *cobra.Command, o *targetOptions, open opener, use func(workload.Target, *targetInfo, *lineReport) error) (err error) {
 	if o.addr == "" && o.data == "" {
 		if o.data, err = os.MkdirTemp(".", "kvbench-data-"); err != nil {
 			return err
@@ -26,14 +29,23 @@ func withTarget(ctx context.Context, o *targetOptions, open opener, use func(wor
 	}
 	defer func() { err = errors.Join(err, report.Close()) }()
 
-	target, info, err := open(o)
+	var target workload.Target
+	var info targetInfo
+	live := newLiveView(c.ErrOrStderr())
+	err = loadgen.Watch("opening the store", live.progress, func() (err error) {
+		target, info, err = open(o)
+		return err
+	})
+	live.end()
 	if err != nil {
 		return err
 	}
-	if err = refuseUsed(ctx, target, o); err == nil {
+	if err = refuseUsed(c.Context(), target, o); err == nil {
 		err = use(target, &info, report)
 	}
-	return errors.Join(err, closeTarget(target))
+	err = errors.Join(err, loadgen.Watch("closing the store", live.progress, func() error { return closeTarget(target) }))
+	live.end()
+	return err
 }
 
 func closeTarget(target io.Closer) error {

@@ -93,11 +93,15 @@ func missingCommands(root *cobra.Command, source *experiment.Source) []string {
 	return missing
 }
 
-// withoutFlags returns a command line without the flags that others replace.
+// withoutFlags returns a command line without the flags that others replace. Distributions
+// that are replaced take the skew of the preset with them, which others may not have.
 func withoutFlags(step, others []string) []string {
+	replaced := func(flag string) bool {
+		return slices.ContainsFunc(others, func(o string) bool { return o == flag || strings.HasPrefix(o, flag+"=") })
+	}
 	line := []string{step[0]}
 	for i := 1; i+1 < len(step); i += 2 {
-		if !slices.ContainsFunc(others, func(o string) bool { return o == step[i] || strings.HasPrefix(o, step[i]+"=") }) {
+		if !replaced(step[i]) && !(step[i] == "--theta" && replaced("--distributions")) {
 			line = append(line, step[i], step[i+1])
 		}
 	}

@@ -54,6 +54,9 @@ func TestStepsOfASourceHaveReportsOfTheirOwn(t *testing.T) {
 			seen[name] = true
 		}
 	}
+	reads := []string{"reads", "--threads", "64", "--distributions", "zipfian", "--theta", "0.999"}
+	assert.Equal(t, reads, withoutFlags(reads, []string{"--value-size=99"}))
+	assert.Equal(t, reads[:3], withoutFlags(reads, []string{"--distributions", "uniform"}), "which has no skew")
 	line := []string{"ycsb", "--operations", "500000", "--threads", "1"}
 	scaleOperations(line, 0.01)
 	assert.Equal(t, []string{"ycsb", "--operations", "5000", "--threads", "1"}, line)

@@ -98,7 +98,7 @@ func (o *sweepOptions) run(c *cobra.Command, open opener) (err error) {
 		Began: time.Now().UTC().Format(time.RFC3339),
 	}
 	save := newSaver(c, o.report, experiment.SweepPage)
-	err = withTarget(c.Context(), &o.targetOptions, open, func(target workload.Target, info *targetInfo, lines *lineReport) error {
+	err = withTarget(c, &o.targetOptions, open, func(target workload.Target, info *targetInfo, lines *lineReport) error {
 		var err error
 		if result.Environment, err = readEnvironment(o.data); err != nil {
 			return err
@@ -144,7 +144,7 @@ func (m *sweepMeasurement) preload() error {
 	config.Preload = config.Keys
 	live := newLiveView(m.command.ErrOrStderr())
 	defer live.end()
-	_, err := workload.Run(m.command.Context(), m.target, config, workload.Observer{Preload: live.preload})
+	_, err := workload.Run(m.command.Context(), m.target, config, workload.Observer{Preload: loadgen.Counted("preload", "keys", live.progress)})
 	return err
 }
 
@@ -163,6 +163,7 @@ func (m *sweepMeasurement) measure(ctx context.Context, rate uint64, cell *resul
 	collector := results.NewCollector(workload.Operations())
 	collector.State = stateOf(m.target)
 	summary, err := workload.Run(ctx, m.target, config, workload.Observer{
+		WarmUp: live.progress,
 		Second: func(s loadgen.Sample) {
 			live.showRate(where+"  "+rateAndTails(&s), s.OpsPerSecond)
 			collector.Second(s)

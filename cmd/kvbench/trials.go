@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"io"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -67,7 +68,7 @@ func (o *trialOptions) settings() recordSettings {
 // runTrials opens the target, loads the records, calls body for the trials, audits the
 // records and calls show, which shows the results also after an error.
 func runTrials(c *cobra.Command, o *trialOptions, open opener, body func(*trials) error, show func(*trials, io.Writer, error) error) error {
-	return withTarget(c.Context(), &o.targetOptions, open, func(target workload.Target, info *targetInfo, report *lineReport) error {
+	return withTarget(c, &o.targetOptions, open, func(target workload.Target, info *targetInfo, report *lineReport) error {
 		bench, err := workload.NewBench(target, o.records)
 		if err != nil {
 			return err
@@ -82,7 +83,7 @@ func runTrials(c *cobra.Command, o *trialOptions, open opener, body func(*trials
 			err = body(t)
 		}
 		if err == nil && c.Context().Err() == nil {
-			err = t.Audit(c.Context(), loadWorkers, t.live.audit)
+			err = t.Audit(c.Context(), loadWorkers, loadgen.Counted("audit", "records", t.live.progress))
 		}
 		t.live.end()
 		info.observe(target)
@@ -95,7 +96,12 @@ func runTrials(c *cobra.Command, o *trialOptions, open opener, body func(*trials
 
 func (t *trials) load() error {
 	label := trialLabel{Benchmark: t.command.Name(), Workload: "load", Threads: loadWorkers}
-	trial, err := t.Load(t.command.Context(), loadWorkers, t.options.span.Interval, t.observer(label))
+	observer, done := t.observer(label), uint64(0)
+	observer.Second = func(s loadgen.Sample) {
+		done += s.Counts.Ops()
+		t.live.progress(loadgen.Progress{What: "load", Things: "records", Done: done, Total: t.options.records.Count, Elapsed: time.Duration(s.NanoTime)})
+	}
+	trial, err := t.Load(t.command.Context(), loadWorkers, t.options.span.Interval, observer)
 	return t.ended(label, trial, err)
 }
 
@@ -103,6 +109,7 @@ func (t *trials) load() error {
 func (t *trials) observer(label trialLabel) loadgen.Observer {
 	return loadgen.Observer{
 		Measured: func(begins bool) { measured(t.target, begins) },
+		WarmUp:   t.live.progress,
 		Second:   func(s loadgen.Sample) { t.live.sample(label, s) },
 		Interval: func(s loadgen.Sample) error { return t.report.sample(label, s) },
 	}

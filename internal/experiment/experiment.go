@@ -89,7 +89,8 @@ type Progress struct {
 	Cell      *results.Cell
 	Sample    *loadgen.Sample // of the last second; nil when a run begins
 	Left      time.Duration   // estimated; 0 during the first run
-	Doing     string          // before the measurement: what is prepared, and how far that is
+	// Doing is what is done before or after a measurement; nil if nothing is known of it.
+	Doing *loadgen.Progress
 }
 
 // Run measures all cells. When ctx ends, it returns what was measured until then with

@@ -101,25 +101,22 @@ func (x Reads) round(ctx context.Context, r *Round) (err error) {
 
 // load puts all keys, and lets the store settle.
 func (x Reads) load(ctx context.Context, r *Round, store *Store) error {
-	keys, seed := x.Config.Keys, x.Config.Seed
-	r.Prepare(0, "loading")
-	err := workload.Load(ctx, store.Target, &x.Config, seed, func(done, total uint64) {
-		r.Prepare(0, "loaded %d %% of %d keys", 100*done/max(total, 1), keys)
-	})
+	told := r.Doing(0)
+	err := workload.Load(ctx, store.Target, &x.Config, x.Config.Seed, loadgen.Counted("loading", "keys", told))
 	if err != nil || store.Settle == nil {
 		return err
 	}
-	r.Prepare(0, "waiting for flushes and compactions")
-	return store.Settle(ctx)
+	const settling = "waiting for flushes and compactions"
+	told(loadgen.Progress{What: settling})
+	return loadgen.Watch(settling, told, func() error { return store.Settle(ctx) })
 }
 
 // warmUp reads from the whole store before the first cell, which would otherwise also read
 // the indexes of all files.
 func (x Reads) warmUp(ctx context.Context, r *Round, store *Store) error {
-	r.Prepare(0, "warming up")
 	config := r.experiment.Cells[0].Config
 	config.Distribution, config.Present = workload.Uniform, config.Keys
-	_, err := workload.Run(ctx, store.Target, config, workload.Observer{})
+	_, err := workload.Run(ctx, store.Target, config, workload.Observer{Second: bySecond(r.Doing(0), "warming up", config.Duration)})
 	return err
 }
 

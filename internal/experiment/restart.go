@@ -24,8 +24,9 @@ type Restart struct {
 	// that follow each start.
 	Config workload.Config
 	// Fill makes a store with so many keys, puts so many of them again, and kills the
-	// process that did. It returns the directory, also with an error unless that is "".
-	Fill   func(ctx context.Context, keys, logKeys uint64) (dir string, err error)
+	// process that did. It returns the directory, also with an error unless that is "", and
+	// calls told with its progress.
+	Fill   func(ctx context.Context, keys, logKeys uint64, told func(loadgen.Progress)) (dir string, err error)
 	Start  func(dir string) (*Started, error)
 	Remove func(dir string) error
 	// KeepPages leaves the files in the page cache.
@@ -96,7 +97,7 @@ func (x Restart) round(ctx context.Context, r *Round) error {
 	cell := 0
 	for _, keys := range x.Keys {
 		for _, log := range x.LogBytes {
-			r.Prepare(cell, "filling")
+			r.Doing(cell)(loadgen.Progress{What: "filling"})
 			if err := x.measureStarts(ctx, r, cell, keys, log); err != nil {
 				return err
 			}
@@ -107,7 +108,7 @@ func (x Restart) round(ctx context.Context, r *Round) error {
 }
 
 func (x Restart) measureStarts(ctx context.Context, r *Round, cell int, keys uint64, log int64) (err error) {
-	dir, err := x.Fill(ctx, keys, x.logKeys(log))
+	dir, err := x.Fill(ctx, keys, x.logKeys(log), r.Doing(cell))
 	if dir != "" {
 		defer func() { err = errors.Join(err, x.Remove(dir)) }()
 	}
@@ -139,7 +140,7 @@ func (x Restart) measureStart(ctx context.Context, r *Round, i int, dir string, 
 			measures[results.Evicted] = 1
 		}
 	}
-	before := heapBytes()
+	before, told := heapBytes(), r.Doing(i)
 	var store *Started
 	run, err := r.Measure(ctx, i, startOperations, func(observe func(loadgen.Sample)) (*loadgen.Trial, error) {
 		tally := loadgen.NewTally(len(startOperations), 0)
@@ -175,7 +176,7 @@ func (x Restart) measureStart(ctx context.Context, r *Round, i int, dir string, 
 	measures[measureHeap] = float64(heapBytes() - before)
 	config := c.Config
 	config.Present, config.Seed = config.Keys, config.Seed+uint64(r.Number)
-	summary, err := workload.Run(ctx, store.Target, config, workload.Observer{})
+	summary, err := workload.Run(ctx, store.Target, config, workload.Observer{Second: bySecond(told, "reading", config.Duration)})
 	if summary != nil {
 		cell.Workload, cell.Target = summary.Workload, store.Info
 	}

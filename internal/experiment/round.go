@@ -71,11 +71,24 @@ func (r *Round) progress(cell int) Progress {
 	return p
 }
 
-// Prepare tells what is done before a cell can be measured.
-func (r *Round) Prepare(cell int, format string, args ...any) {
-	p := r.progress(cell)
-	p.Doing = fmt.Sprintf(format, args...)
-	r.Options.Progress(p)
+// Doing returns a function that tells what is done for the next run, of a cell, besides its
+// measurement.
+func (r *Round) Doing(cell int) func(loadgen.Progress) {
+	run := r.progress(cell).Run
+	return func(doing loadgen.Progress) {
+		p := r.progress(cell)
+		p.Run, p.Doing = run, &doing
+		r.Options.Progress(p)
+	}
+}
+
+// bySecond returns a function that tells the progress of a run that is not measured.
+func bySecond(told func(loadgen.Progress), what string, lasts time.Duration) func(loadgen.Sample) {
+	told(loadgen.Progress{What: what})
+	return func(s loadgen.Sample) {
+		at := time.Duration(s.NanoTime)
+		told(loadgen.Progress{What: what, Things: "ms", Done: uint64(min(at, lasts).Milliseconds()), Total: uint64(lasts.Milliseconds()), Elapsed: at})
+	}
 }
 
 // measureAlone measures a cell on a store of its own.

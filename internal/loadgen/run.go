@@ -23,6 +23,7 @@ type Observer struct {
 	// Measured is called when the measurement begins, after the warm-up, and when it
 	// ends, before the last operations have ended.
 	Measured func(begins bool)
+	WarmUp   func(Progress) // every second of the warm-up
 	Second   func(Sample)
 	Interval func(Sample) error // an error ends the run
 }
@@ -94,7 +95,7 @@ func (r *Run) Do(ctx context.Context) (*Trial, error) {
 	done := r.crew.start(len(r.Workers), func(i int) error { return r.operate(i, start) })
 	goOn := true
 	if r.Span.Warmup > 0 {
-		goOn = r.crew.sleep(ctx, r.Span.Warmup, done)
+		goOn = r.warmUp(ctx, done)
 		r.begin()
 	}
 	r.measured(true)
@@ -117,6 +118,24 @@ func (r *Run) Do(ctx context.Context) (*Trial, error) {
 	}
 	result.Interrupted = ctx.Err() != nil
 	return result, err
+}
+
+// warmUp waits for the end of the warm-up; it returns false if the run ended first.
+func (r *Run) warmUp(ctx context.Context, done <-chan struct{}) bool {
+	until := func(at time.Duration) bool {
+		return r.crew.sleep(ctx, time.Duration(r.began+int64(at)-r.Clock.Now()), done)
+	}
+	for at := time.Second; at < r.Span.Warmup; at += time.Second {
+		if !until(at) {
+			return false
+		}
+		if r.Observer.WarmUp != nil {
+			r.Observer.WarmUp(Progress{
+				What: "warming up", Things: "ms", Done: uint64(at.Milliseconds()), Total: uint64(r.Span.Warmup.Milliseconds()), Elapsed: at,
+			})
+		}
+	}
+	return until(r.Span.Warmup)
 }
 
 func (r *Run) collectTallies() {

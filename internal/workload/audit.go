@@ -8,8 +8,8 @@ import (
 )
 
 // Audit reads all records and compares them with what the trials did: each record must
-// be present, with exactly as many changes as were acknowledged. It calls told every
-// second, and at the end, with its progress.
+// be present, with exactly as many changes as were acknowledged. It calls told at the
+// beginning, every second, and at the end, with its progress.
 func (b *Bench) Audit(ctx context.Context, workers int, told func(done, total uint64)) error {
 	buffers := make([][]byte, workers)
 	for i := range buffers {

@@ -12,7 +12,8 @@ import (
 // Observer receives the progress of a run. Its functions are called one at a time from
 // the goroutine of Run, and may be nil.
 type Observer struct {
-	Preload  func(done, total uint64) // every second of a preload, and at its end
+	Preload  func(done, total uint64) // at the beginning of a preload, every second, and at its end
+	WarmUp   func(loadgen.Progress)   // every second of the warm-up
 	Second   func(loadgen.Sample)
 	Interval func(Line) error // an error ends the run
 	// Measured is called when the measurement begins, after preload and warm-up, and when
@@ -83,7 +84,7 @@ func (r *run) measure(ctx context.Context, cost, verification time.Duration, obs
 	measured := loadgen.Run{
 		Clock: r.Clock, Operations: kindNames[:], Cost: cost, Verification: verification, DiskBytes: diskBytes(r.target),
 		Span:     loadgen.Span{Workers: r.cfg.Workers, Operations: r.cfg.Operations, Warmup: r.cfg.Warmup, Duration: r.cfg.Duration, Interval: r.cfg.Interval},
-		Observer: loadgen.Observer{Second: observer.Second, Measured: observer.Measured},
+		Observer: loadgen.Observer{WarmUp: observer.WarmUp, Second: observer.Second, Measured: observer.Measured},
 	}
 	if observer.Interval != nil {
 		measured.Observer.Interval = func(s loadgen.Sample) error { return observer.Interval(newLine(&s, r.cfg.CheckDeletes)) }

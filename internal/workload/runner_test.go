@@ -556,9 +556,10 @@ func TestPreloadTellsHowFarItIs(t *testing.T) {
 			told = append(told, done)
 		}})
 		require.NoError(t, err)
-		require.Len(t, told, 3, "after one second, after two, and at the end")
-		assert.InDelta(t, 400, told[0], 4)
-		assert.EqualValues(t, 1001, told[2])
+		require.Len(t, told, 4, "at the beginning, after one second, after two, and at the end")
+		assert.Zero(t, told[0])
+		assert.InDelta(t, 400, told[1], 4)
+		assert.EqualValues(t, 1001, told[3])
 	})
 }
 
