@@ -19,6 +19,7 @@ import (
 // experimentOptions are the flags of every experiment.
 type experimentOptions struct {
 	dataOptions
+	objectiveOptions
 	full experimentDefaults
 
 	scale      float64
@@ -41,6 +42,8 @@ type experimentDefaults struct {
 	valueBytes int
 	// distribution of keys; "": the experiment has no flag for it
 	distribution workload.Distribution
+	// operations that it measures; nil: those of a mix
+	operations []string
 }
 
 func (o *experimentOptions) register(c *cobra.Command, full experimentDefaults) {
@@ -52,8 +55,17 @@ func (o *experimentOptions) register(c *cobra.Command, full experimentDefaults) 
 	f.StringVar(&o.report, "report", "kvbench-"+c.Name(), "directory for the figures and the page, report.html")
 	f.StringVar(&o.durability, "durability", kv.DurabilityBuffered.String(), "of writes: memory, buffered or sync")
 	o.dataOptions.register(c, full.distribution, cmp.Or(full.keyBytes, workload.KeyBytes), *workload.Fixed(full.valueBytes))
+	o.objectiveOptions.register(c, o.operations()[len(o.operations())-1])
 	f.Var(&o.memory, "memory", "memory of a store, before --scale")
 	f.Uint64Var(&o.seed, "seed", 1, "equal seeds draw equal operations")
+}
+
+// operations returns those that the experiment measures.
+func (o *experimentOptions) operations() []string {
+	if o.full.operations == nil {
+		return workload.Operations()
+	}
+	return o.full.operations
 }
 
 func (o *experimentOptions) check() (err error) {
@@ -68,7 +80,7 @@ func (o *experimentOptions) check() (err error) {
 		return errors.New("--report needs the name of a directory")
 	}
 	o.level, err = parseLevel(o.durability)
-	return errors.Join(err, checkRepeats("runs", o.runs))
+	return errors.Join(err, checkRepeats("runs", o.runs), o.parse(o.operations()))
 }
 
 func errScale(scale float64) error {

@@ -17,8 +17,9 @@ import (
 	"github.com/kvd-db/kvd/internal/vfs"
 )
 
-// experimentRun measures the cells of an experiment and writes its report.
-type experimentRun func(*cobra.Command, *experiment.Experiment, opener) error
+// experimentRun measures the cells of an experiment and writes its report. It returns what was
+// measured.
+type experimentRun func(*cobra.Command, *experiment.Experiment, opener) (*results.Result, error)
 
 // action returns what the command of an experiment does: build returns the experiment that the
 // flags ask for, or what is wrong with them.
@@ -32,15 +33,18 @@ func (o *experimentOptions) action(build func(*cobra.Command) (*experiment.Exper
 		if err != nil {
 			return failed(err)
 		}
-		return failed(errors.Join(run(c, e, open), held.Close()))
+		result, err := run(c, e, open)
+		if err = errors.Join(err, held.Close()); err == nil {
+			err = o.judge(c, e.Judged(result))
+		}
+		return failed(err)
 	}
 }
 
 // run does an experiment, each run on a new store, prints its tables and writes its report.
 // What was measured is written also after an error.
-func (o *experimentOptions) run(c *cobra.Command, e *experiment.Experiment, open opener) error {
-	_, err := o.runOn(c, e, newLiveView(c.ErrOrStderr()), func(s experiment.Setup) (experiment.Store, error) { return openForExperiment(o, s, open) })
-	return err
+func (o *experimentOptions) run(c *cobra.Command, e *experiment.Experiment, open opener) (*results.Result, error) {
+	return o.runOn(c, e, newLiveView(c.ErrOrStderr()), func(s experiment.Setup) (experiment.Store, error) { return openForExperiment(o, s, open) })
 }
 
 // runOn is run on the stores that open makes. It also returns what was measured.
@@ -50,7 +54,7 @@ func (o *experimentOptions) runOn(c *cobra.Command, e *experiment.Experiment, li
 		return nil, err
 	}
 	result, err := e.Run(c.Context(), experiment.Options{
-		Runs: o.runs, Scale: o.scale, Command: os.Args, Environment: environment,
+		Runs: o.runs, Scale: o.scale, Command: os.Args, Objectives: o.slo, Environment: environment,
 		Open: open, Progress: live.experiment, Save: newSaver(c, o.report, e.Report),
 	})
 	live.end()

@@ -2,8 +2,9 @@
 // this process, or on a server over the network.
 //
 // Exit codes: 0 the run ended, also if by a signal after something was measured;
-// 1 it failed, or an answer was wrong; 2 a run missed an objective of --slo; 64 it
-// was called the wrong way.
+// 1 it failed, or an answer was wrong, or a signal ended it before the objectives of
+// --slo could be judged; 2 a run missed an objective of --slo, or every load of a sweep
+// did; 64 it was called the wrong way.
 package main
 
 import (

@@ -58,7 +58,7 @@ The table is made once and read by all runs. Each run adds a line to statistics.
   kvbench microbatch --stores disk --read-latency 100us --read-depth 0 --scale 0.001`,
 		Args: cobra.NoArgs,
 	}
-	o.experimentOptions.register(c, experimentDefaults{runs: 3, memory: 1 << 30, valueBytes: 35})
+	o.experimentOptions.register(c, experimentDefaults{runs: 3, memory: 1 << 30, valueBytes: 35, operations: []string{"get"}})
 	f := c.Flags()
 	f.StringSliceVar(&o.stores, "stores", []string{experiment.StoreServer, experiment.StoreDisk}, "server, disk or both")
 	f.IntSliceVar(&o.sizes, "sizes", []int{1, 2, 4, 8, 16, 24, 32}, "fixed batch sizes, besides unbatched and the adaptive default")
@@ -152,15 +152,14 @@ func (o *microbatchOptions) refuseIdle(c *cobra.Command) error {
 }
 
 // run loads the table, measures, and writes the report and the statistics.
-func (o *microbatchOptions) run(c *cobra.Command, e *experiment.Experiment, open opener) error {
+func (o *microbatchOptions) run(c *cobra.Command, e *experiment.Experiment, open opener) (result *results.Result, err error) {
 	live := newLiveView(c.ErrOrStderr())
 	dir, err := os.MkdirTemp(".", "kvbench-data-")
 	if err != nil {
-		return err
+		return nil, err
 	}
 	err = o.load(c.Context(), &e.Cells[0], dir, open, live)
 	if err == nil {
-		var result *results.Result
 		result, err = o.runOn(c, e, live, func(s experiment.Setup) (experiment.Store, error) {
 			return openStore(&o.experimentOptions, s, dir, open)
 		})
@@ -168,7 +167,7 @@ func (o *microbatchOptions) run(c *cobra.Command, e *experiment.Experiment, open
 			err = errors.Join(err, results.AppendCSV(filepath.Join(o.report, experiment.StatisticsFile), experiment.StatisticsHead, experiment.Statistics(result)))
 		}
 	}
-	return errors.Join(err, os.RemoveAll(dir))
+	return result, errors.Join(err, os.RemoveAll(dir))
 }
 
 // load makes the table that all cells read.

@@ -7,7 +7,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/kvd-db/kvd/internal/results"
 	"github.com/kvd-db/kvd/internal/workload"
 )
 
@@ -21,15 +20,14 @@ const (
 type options struct {
 	targetOptions
 	dataOptions
-	mix        string
-	runs       int
-	report     string
-	verify     bool
-	arrivals   string
-	slo        string
-	objectives []results.SLO // of slo
-	config     workload.Config
-	loaded     bool // all keys are put before the measurement, without --preload
+	objectiveOptions
+	mix      string
+	runs     int
+	report   string
+	verify   bool
+	arrivals string
+	config   workload.Config
+	loaded   bool // all keys are put before the measurement, without --preload
 }
 
 func (o *options) register(c *cobra.Command) {
@@ -44,7 +42,7 @@ func (o *options) register(c *cobra.Command) {
 	f.Uint64Var(&o.config.OpsPerSecond, "rps", 0, "another name of --rate")
 	f.Lookup("rps").Hidden = true
 	f.StringVar(&o.arrivals, "arrivals", fixedArrivals, "with --rate: when operations are due, fixed (evenly spaced) or poisson (at random times)")
-	f.StringVar(&o.slo, "slo", "", "objectives, such as p99<5ms,get.p99.9<20ms; if a run misses one, the exit code is 2")
+	o.objectiveOptions.register(c, "get")
 	f.BoolVar(&o.verify, "verify", true, "check every value that is read: its key, its checksum, and which put wrote it; the report names the cost")
 	f.BoolVar(&o.config.CheckDeletes, "check-deletes", false, "get before each delete, to report how many found something")
 	f.DurationVar(&o.config.Warmup, "warmup", 0, "run this long before the measurement")
@@ -84,11 +82,8 @@ func (o *options) resolve(c *cobra.Command) error {
 	if o.runs > 1 && (o.data != "" || o.addr != "") && !o.reuse {
 		return errors.New("--runs needs a new store for each run: leave out --data and --addr, or pass --reuse")
 	}
-	if o.slo != "" {
-		var err error
-		if o.objectives, err = results.ParseSLOs(o.slo, workload.Operations()); err != nil {
-			return fmt.Errorf("--slo: %w", err)
-		}
+	if err := o.parse(workload.Operations()); err != nil {
+		return err
 	}
 	if err := o.config.Validate(); err != nil {
 		return err

@@ -26,7 +26,7 @@ const readsKeys = 20_000_000
 
 // readsAtFullScale has the sizes of the article, whose values were stored in three quarters
 // of their length; kvd stores them as they are.
-var readsAtFullScale = experimentDefaults{runs: 3, duration: time.Minute, memory: 2 << 30, keyBytes: 64, valueBytes: 2048}
+var readsAtFullScale = experimentDefaults{runs: 3, duration: time.Minute, memory: 2 << 30, keyBytes: 64, valueBytes: 2048, operations: []string{"get"}}
 
 func newReadsCommand(open opener) *cobra.Command {
 	var o readsOptions

@@ -25,7 +25,7 @@ type restartOptions struct {
 
 // restartAtFullScale has the sizes of the article on JitCask, with 20 million keys as the
 // most. Runs are the reads after a start.
-var restartAtFullScale = experimentDefaults{runs: 3, duration: 10 * time.Second, keyBytes: 64, valueBytes: 2048}
+var restartAtFullScale = experimentDefaults{runs: 3, duration: 10 * time.Second, keyBytes: 64, valueBytes: 2048, operations: []string{"start"}}
 
 func newRestartCommand(open opener) *cobra.Command {
 	var o restartOptions

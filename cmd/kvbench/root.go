@@ -47,8 +47,9 @@ func newRootCommand(open opener) *cobra.Command {
 		Long: `Benchmark kvd, embedded or over the network, and check every answer.
 
 Exit codes: 0 the command ended, also if by a signal after something was measured; 1 it
-failed, or an answer was wrong; 2 a run missed an objective of --slo; 64 the command line is
-wrong. A process that is killed leaves its report as of the last minute, if it has one.`,
+failed, or an answer was wrong, or a signal ended it before the objectives of --slo could be
+judged; 2 a run missed an objective of --slo, which every command takes that measures, or
+every load of a sweep did; 64 the command line is wrong. A process that is killed leaves its report as of the last minute, if it has one.`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}

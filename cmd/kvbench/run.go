@@ -6,7 +6,6 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -54,9 +53,17 @@ report.html, a self-contained page with charts.`,
 func benchmark(c *cobra.Command, o *options, open opener) error {
 	result := &results.Result{
 		Version: results.Version, Experiment: c.Name(), Command: os.Args, Scale: 1,
-		Began: time.Now().UTC().Format(time.RFC3339), Planned: o.runs,
+		Began: time.Now().UTC().Format(time.RFC3339), Planned: o.runs, Objectives: o.slo,
 		Cells: []*results.Cell{{Params: o.params()}},
 	}
+	if err := o.measureAndReport(c, result, open); err != nil {
+		return err
+	}
+	return o.judge(c, result.Cells)
+}
+
+// measureAndReport does the runs, and writes the report if one was asked for.
+func (o *options) measureAndReport(c *cobra.Command, result *results.Result, open opener) error {
 	if o.report == "" {
 		return o.measure(c, result, open, func(*results.Result) {})
 	}
@@ -71,7 +78,7 @@ func benchmark(c *cobra.Command, o *options, open opener) error {
 	return errors.Join(err, held.Close())
 }
 
-// measure does the runs, and judges them by the objectives.
+// measure does the runs.
 func (o *options) measure(c *cobra.Command, result *results.Result, open opener, save func(*results.Result)) error {
 	cell := result.Cells[0]
 	for n := range o.runs {
@@ -85,26 +92,7 @@ func (o *options) measure(c *cobra.Command, result *results.Result, open opener,
 			result.Environment = summary.Environment
 			cell.Workload, cell.Target = summary.Workload, info
 		}
-		if err != nil {
-			return err
-		}
-		if c.Context().Err() != nil {
-			if len(o.objectives) > 0 {
-				return errors.New("interrupted, so the objectives of --slo are not judged")
-			}
-			return nil
-		}
-	}
-	return judge(c, o.objectives, cell.Runs)
-}
-
-// judge prints which objectives the runs met; it returns an error if they missed any.
-func judge(c *cobra.Command, objectives []results.SLO, runs []*results.Run) error {
-	if missed := results.Missed(objectives, runs); len(missed) > 0 {
-		return fmt.Errorf("%w: %s", errMissed, strings.Join(missed, "; "))
-	}
-	for _, s := range objectives {
-		if _, err := fmt.Fprintf(c.OutOrStdout(), "objective    %s met\n", s); err != nil {
+		if err != nil || c.Context().Err() != nil {
 			return err
 		}
 	}

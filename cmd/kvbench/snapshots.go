@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"github.com/kvd-db/kvd/internal/workload"
 )
 
 // snapshotOptions is the command line of snapshots.
@@ -32,18 +34,19 @@ released, and must not have changed.`,
 		Args:    cobra.NoArgs,
 	}
 	c.Flags().IntVar(&o.rounds, "rounds", 5, "times that both are measured")
-	o.register(c, "records", 100_000, []int{16}, 10*time.Second)
+	o.objectiveOptions.register(c, "put")
+	o.trialOptions.register(c, "records", 100_000, []int{16}, 10*time.Second)
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		if err := o.resolve(c); err != nil {
 			return err
 		}
-		return failed(runTrials(c, &o.trialOptions, open, o.run, o.print))
+		return failed(judgedTrials(c, &o.trialOptions, open, o.run, o.print))
 	}
 	return c
 }
 
 func (o *snapshotOptions) resolve(c *cobra.Command) error {
-	if err := o.trialOptions.resolve(c); err != nil {
+	if err := o.trialOptions.resolve(c, workload.SnapshotOperations()); err != nil {
 		return err
 	}
 	if o.span.Duration <= time.Second {

@@ -142,7 +142,7 @@ var errStep = errors.New("an experiment of the source failed")
 // repeatSource runs the experiments one after the other, and prints what the source
 // measured.
 func repeatSource(c *cobra.Command, source *experiment.Source, open opener, line func(n int, step []string) []string) error {
-	ctx := context.WithValue(c.Context(), sourceKey{}, source)
+	ctx, missed := context.WithValue(c.Context(), sourceKey{}, source), error(nil)
 	for n, step := range source.Steps {
 		args := line(n, step)
 		if _, err := fmt.Fprintf(c.OutOrStdout(), "kvbench %s\n\n", strings.Join(args, " ")); err != nil {
@@ -150,6 +150,8 @@ func repeatSource(c *cobra.Command, source *experiment.Source, open opener, line
 		}
 		switch code := execute(ctx, args, c.OutOrStdout(), c.ErrOrStderr(), open); code {
 		case exitOK:
+		case exitSLO:
+			missed = fmt.Errorf("%w in an experiment of the source", errMissed) // which has said by how much
 		case exitUsage:
 			return fmt.Errorf("%w: kvbench %s", errStep, strings.Join(args, " "))
 		default:
@@ -163,7 +165,10 @@ func repeatSource(c *cobra.Command, source *experiment.Source, open opener, line
 	if _, err := fmt.Fprintf(c.OutOrStdout(), "\n%s: %s\n%s\n\n", section.Title, section.Text[0], section.Text[1]); err != nil {
 		return failed(err)
 	}
-	return failed(experiment.WriteTables(c.OutOrStdout(), &report.Page{Sections: []report.Section{section}}))
+	if err := experiment.WriteTables(c.OutOrStdout(), &report.Page{Sections: []report.Section{section}}); err != nil {
+		return failed(err)
+	}
+	return failed(missed)
 }
 
 // sourceKey is the key of the source that a command runs for, in its context.

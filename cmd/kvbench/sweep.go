@@ -37,7 +37,9 @@ below the first of these.
 
 The knee is the highest load that was not too much. A load is too much if less than 98 %
 of it was done, or if its p99 is over ten times the shortest p99 of all loads; with --slo,
-if it misses an objective. All loads run on one store, which is preloaded with all keys.`,
+if it misses an objective. With --slo the exit code is 2 if every load was too much: loads
+above the knee are meant to miss objectives. All loads run on one store, which is preloaded
+with all keys.`,
 		Example: `  kvbench sweep --rps auto --mix GET_HEAVY --report sweep
   kvbench sweep --rps 1000,5000,10000,20000 --addr localhost:7070 --durability sync
   kvbench sweep --slo 'p99<2ms' --runs 3`,
@@ -53,7 +55,7 @@ if it misses an objective. All loads run on one store, which is preloaded with a
 	f.Float64Var(&o.config.FindRate, "find-rate", 0.9, "share of gets and deletes that ask for a key known to be there")
 	f.Uint64Var(&o.config.Seed, "seed", 1, "equal seeds draw equal operations; each further run has the next seed")
 	f.StringVar(&o.arrivals, "arrivals", fixedArrivals, "of operations: fixed (evenly spaced) or poisson (at random times)")
-	f.StringVar(&o.slo, "slo", "", "objectives, such as p99<5ms,get.p99.9<20ms, of which the knee is the highest load that meets them")
+	f.StringVar(&o.slo, "slo", "", "objectives, such as p99<5ms,get.p99.9<20ms: the knee is the highest load that meets them; if none does, the exit code is 2")
 	f.BoolVar(&o.verify, "verify", true, "check every value that is read")
 	f.DurationVar(&o.config.Warmup, "warmup", time.Second, "of each load, before its measurement")
 	f.DurationVar(&o.config.Duration, "duration", 5*time.Second, "of the measurement of each load")
@@ -65,7 +67,11 @@ if it misses an objective. All loads run on one store, which is preloaded with a
 		if err := o.resolve(c); err != nil {
 			return err
 		}
-		return failed(o.run(c, open))
+		result, err := o.run(c, open)
+		if err == nil {
+			err = o.judge(c, result)
+		}
+		return failed(err)
 	}
 	return c
 }
@@ -87,13 +93,24 @@ func (o *sweepOptions) resolve(c *cobra.Command) (err error) {
 	return o.options.resolve(c)
 }
 
-func (o *sweepOptions) run(c *cobra.Command, open opener) (err error) {
+// judge returns an error if no load met the objectives.
+func (o *sweepOptions) judge(c *cobra.Command, result *results.Result) error {
+	if len(o.objectives) == 0 || experiment.HasKnee(result) {
+		return nil
+	}
+	if c.Context().Err() != nil {
+		return errNotJudged
+	}
+	return fmt.Errorf("%w: every load was too much for %s", errMissed, o.slo)
+}
+
+func (o *sweepOptions) run(c *cobra.Command, open opener) (result *results.Result, err error) {
 	held, err := results.Prepare(o.report)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer func() { err = errors.Join(err, held.Close()) }()
-	result := &results.Result{
+	result = &results.Result{
 		Version: results.Version, Experiment: c.Name(), Command: os.Args, Scale: 1, Objectives: o.slo,
 		Began: time.Now().UTC().Format(time.RFC3339),
 	}
@@ -117,14 +134,14 @@ func (o *sweepOptions) run(c *cobra.Command, open opener) (err error) {
 		return o.sweep.Run(c.Context(), result)
 	})
 	if !anyRun(result) {
-		return err
+		return result, err
 	}
 	if c.Context().Err() != nil {
 		err = nil // ended by a signal: report what was measured
 		result.Planned = max(result.Planned, result.Measured()+1)
 	}
 	page := experiment.SweepPage(result)
-	return errors.Join(err, experiment.WriteTables(c.OutOrStdout(), page), printLead(c, page), writeReport(c, o.report, result, page))
+	return result, errors.Join(err, experiment.WriteTables(c.OutOrStdout(), page), printLead(c, page), writeReport(c, o.report, result, page))
 }
 
 // sweepMeasurement measures the loads of one sweep.

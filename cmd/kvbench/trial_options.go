@@ -16,6 +16,7 @@ import (
 // loaded once, and trials on them.
 type trialOptions struct {
 	targetOptions
+	objectiveOptions
 	records    workload.Records
 	fields     int
 	fieldBytes int
@@ -38,9 +39,10 @@ func (o *trialOptions) register(c *cobra.Command, countFlag string, count uint64
 	o.targetOptions.register(c)
 }
 
-// resolve returns everything that is wrong with the flags.
-func (o *trialOptions) resolve(c *cobra.Command) error {
-	if err := o.targetOptions.resolve(c); err != nil {
+// resolve returns everything that is wrong with the flags of a command that measures these
+// operations.
+func (o *trialOptions) resolve(c *cobra.Command, operations []string) error {
+	if err := errors.Join(o.targetOptions.resolve(c), o.parse(operations)); err != nil {
 		return err
 	}
 	if o.fields < 1 || o.fieldBytes < 1 || o.fieldBytes > kv.DefaultLimits.ValueBytes/o.fields {

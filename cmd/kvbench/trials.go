@@ -3,11 +3,13 @@ package main
 import (
 	"errors"
 	"io"
+	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/kvd-db/kvd/internal/loadgen"
+	"github.com/kvd-db/kvd/internal/results"
 	"github.com/kvd-db/kvd/internal/workload"
 )
 
@@ -65,10 +67,25 @@ func (o *trialOptions) settings() recordSettings {
 	}
 }
 
+// judgedTrials is runTrials, after which the objectives are judged.
+func judgedTrials(c *cobra.Command, o *trialOptions, open opener, body func(*trials) error, show func(*trials, io.Writer, error) error) error {
+	rows, err := runTrials(c, o, open, body, show)
+	if err != nil {
+		return err
+	}
+	var cells []*results.Cell
+	for _, r := range rows[1:] { // after the load
+		params := []results.Param{{Name: "workload", Value: r.Workload}, {Name: "threads", Value: strconv.Itoa(r.Threads)}}
+		cells = append(cells, &results.Cell{Params: params, Runs: []*results.Run{{Trial: r.trial}}})
+	}
+	return o.judge(c, cells)
+}
+
 // runTrials opens the target, loads the records, calls body for the trials, audits the
-// records and calls show, which shows the results also after an error.
-func runTrials(c *cobra.Command, o *trialOptions, open opener, body func(*trials) error, show func(*trials, io.Writer, error) error) error {
-	return withTarget(c, &o.targetOptions, open, func(target workload.Target, info *targetInfo, report *lineReport) error {
+// records and calls show, which shows the results also after an error. It returns the trials
+// that ended, of which the load is the first.
+func runTrials(c *cobra.Command, o *trialOptions, open opener, body func(*trials) error, show func(*trials, io.Writer, error) error) (rows []trialRow, err error) {
+	err = withTarget(c, &o.targetOptions, open, func(target workload.Target, info *targetInfo, report *lineReport) error {
 		bench, err := workload.NewBench(target, o.records)
 		if err != nil {
 			return err
@@ -87,11 +104,12 @@ func runTrials(c *cobra.Command, o *trialOptions, open opener, body func(*trials
 		}
 		t.live.end()
 		info.observe(target)
-		if len(t.rows) == 0 {
+		if rows = t.rows; len(rows) == 0 {
 			return err
 		}
 		return errors.Join(err, show(t, c.OutOrStdout(), err))
 	})
+	return rows, err
 }
 
 func (t *trials) load() error {

@@ -50,21 +50,22 @@ the run with exit code 1.`,
 	f.BoolVar(&o.readBeside, "read-beside", false, "measure readers without and with a concurrent writer")
 	f.Uint64Var(&o.writeRate, "write-rate", 0, "with --read-beside: transactions a second of the writer; 0 is a tenth of what it can do alone")
 	f.IntVar(&o.rounds, "rounds", 3, "with --read-beside: how often both are measured")
-	o.register(c, "keys", 100_000, []int{1, 2, 4, 8, 16, 32}, 10*time.Second)
+	o.objectiveOptions.register(c, "transaction")
+	o.trialOptions.register(c, "keys", 100_000, []int{1, 2, 4, 8, 16, 32}, 10*time.Second)
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		if err := o.resolve(c); err != nil {
 			return err
 		}
 		if o.readBeside {
-			return failed(runTrials(c, &o.trialOptions, open, o.runBeside, o.printBeside))
+			return failed(judgedTrials(c, &o.trialOptions, open, o.runBeside, o.printBeside))
 		}
-		return failed(runTrials(c, &o.trialOptions, open, o.run, o.print))
+		return failed(judgedTrials(c, &o.trialOptions, open, o.run, o.print))
 	}
 	return c
 }
 
 func (o *transactionOptions) resolve(c *cobra.Command) error {
-	if err := o.trialOptions.resolve(c); err != nil {
+	if err := o.trialOptions.resolve(c, workload.TransactionOperations()); err != nil {
 		return err
 	}
 	for _, name := range []string{"write-rate", "rounds"} {

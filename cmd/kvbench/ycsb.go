@@ -65,12 +65,17 @@ smaller caches, with the same code; the report names the scale.`,
 	f.Float64Var(&o.scale, "scale", 1, "records, duration, caches and memtables relative to the published experiment; --duration and --operations stay as they are given")
 	f.IntVar(&o.runs, "runs", 1, "repeat everything, each time on new stores; the report has the spread")
 	f.StringVar(&o.report, "report", "kvbench-ycsb", "directory for the figures and the page, report.html")
-	o.register(c, "records", 500_000, []int{1, 2, 4, 16}, coreDuration)
+	o.objectiveOptions.register(c, "read")
+	o.trialOptions.register(c, "records", 500_000, []int{1, 2, 4, 16}, coreDuration)
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		if err := o.resolve(c); err != nil {
 			return err
 		}
-		return failed(o.measure(c, open))
+		result, err := o.measure(c, open)
+		if err == nil {
+			err = o.judge(c, result.Cells)
+		}
+		return failed(err)
 	}
 	return c
 }
@@ -102,7 +107,7 @@ func (o *coreOptions) resolve(c *cobra.Command) error {
 	if err := errors.Join(errs...); err != nil {
 		return err
 	}
-	if err := o.trialOptions.resolve(c); err != nil {
+	if err := o.trialOptions.resolve(c, workload.CoreOperations()); err != nil {
 		return err
 	}
 	return o.resolveStores(c)
@@ -164,19 +169,19 @@ const coreMemtables = 128 << 20
 
 // measure runs all workloads on all stores, and writes the report. What was measured is
 // written also after an error.
-func (o *coreOptions) measure(c *cobra.Command, open opener) (err error) {
+func (o *coreOptions) measure(c *cobra.Command, open opener) (result *results.Result, err error) {
 	held, err := results.Prepare(o.report)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer func() { err = errors.Join(err, held.Close()) }()
 	environment, err := readEnvironment(".")
 	if err != nil {
-		return err
+		return nil, err
 	}
-	result := &results.Result{
+	result = &results.Result{
 		Version: results.Version, Experiment: c.Name(), Command: os.Args, Scale: o.scale,
-		Began: time.Now().UTC().Format(time.RFC3339), Environment: environment,
+		Began: time.Now().UTC().Format(time.RFC3339), Objectives: o.slo, Environment: environment,
 	}
 	for _, core := range o.cores {
 		for _, size := range o.sizes {
@@ -196,14 +201,14 @@ func (o *coreOptions) measure(c *cobra.Command, open opener) (err error) {
 			once := o.trialOptions // a new store each time
 			once.records.Seed += uint64(run)
 			once.cacheBytes = max(int64(o.scale*float64(sizes[i])), min(int64(sizes[i]), 1))
-			err = runTrials(c, &once, open, func(t *trials) error { return o.run(t, result, o.cacheName(sizes[i]), save) }, printCores)
+			_, err = runTrials(c, &once, open, func(t *trials) error { return o.run(t, result, o.cacheName(sizes[i]), save) }, printCores)
 		}
 	}
 	if !anyRun(result) {
-		return err
+		return result, err
 	}
 	page := experiment.YCSB().Report(result)
-	return errors.Join(err, experiment.WriteTables(c.OutOrStdout(), page), printLead(c, page), writeReport(c, o.report, result, page))
+	return result, errors.Join(err, experiment.WriteTables(c.OutOrStdout(), page), printLead(c, page), writeReport(c, o.report, result, page))
 }
 
 // cacheName names a size of the cache in the report; "" if it was not chosen.

@@ -3,6 +3,7 @@ package experiment
 import (
 	"context"
 	"io"
+	"slices"
 	"time"
 
 	"github.com/kvd-db/kvd/internal/loadgen"
@@ -19,6 +20,9 @@ type Experiment struct {
 	// Round measures every cell once, by Round.Measure; nil: each by its Config, on a store
 	// of its own.
 	Round func(context.Context, *Round) error
+	// Beside reports whether a cell is measured for comparison only, so that objectives do not
+	// bind it; nil: none is.
+	Beside func(*results.Cell) bool
 	// Lead answers the question in a sentence, and Sections in pictures.
 	Lead     func(*results.Result) string
 	Sections func(*results.Result) []report.Section
@@ -69,9 +73,11 @@ type Store struct {
 
 // Options say how to run an experiment.
 type Options struct {
-	Runs    int
-	Scale   float64 // of times and sizes; recorded in the result
-	Command []string
+	Runs int
+	// Scale of times and sizes, Command and Objectives are recorded in the result.
+	Scale      float64
+	Command    []string
+	Objectives string
 	// Open makes a new, empty store.
 	Open func(Setup) (Store, error)
 	// Environment describes the machine.
@@ -100,7 +106,7 @@ func (e *Experiment) Run(ctx context.Context, o Options) (*results.Result, error
 	r := &results.Result{
 		Version: results.Version, Experiment: e.Name, Command: o.Command, Scale: o.Scale,
 		Began: time.Now().UTC().Format(time.RFC3339), Environment: o.Environment,
-		Planned: o.Runs * len(e.Cells),
+		Objectives: o.Objectives, Planned: o.Runs * len(e.Cells),
 	}
 	for i := range e.Cells {
 		r.Cells = append(r.Cells, &results.Cell{Params: e.Cells[i].Params})
@@ -125,6 +131,14 @@ func (e *Experiment) round(ctx context.Context, r *Round) error {
 		}
 	}
 	return nil
+}
+
+// Judged returns the cells of a result that objectives bind.
+func (e *Experiment) Judged(r *results.Result) []*results.Cell {
+	if e.Beside == nil {
+		return r.Cells
+	}
+	return slices.DeleteFunc(slices.Clone(r.Cells), e.Beside)
 }
 
 // Report returns the page of a result.

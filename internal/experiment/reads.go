@@ -48,6 +48,7 @@ func (x Reads) Experiment() *Experiment {
 	e := &Experiment{
 		Name: "reads", Title: "How fast are reads beyond the cache?",
 		Round: x.round, Lead: readsLead, Sections: readsSections,
+		Beside: func(c *results.Cell) bool { return c.Param(paramReader) == readerRaw },
 	}
 	for _, d := range x.Distributions {
 		for _, threads := range x.Threads {

@@ -184,6 +184,9 @@ func newCurve(r *results.Result) *curve {
 	return c
 }
 
+// HasKnee reports whether the store bore any load of a sweep.
+func HasKnee(r *results.Result) bool { return newCurve(r).knee >= 0 }
+
 // bears reports whether the store bore a load.
 func (c *curve) bears(run *results.Run, load, shortest float64) bool {
 	if run.OpsPerSecond < kneeDone*load {

@@ -2,6 +2,7 @@ package results
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -106,31 +107,54 @@ func (s SLO) Met(t *loadgen.Trial) bool {
 	return ok && l < s.Bound
 }
 
-// Missed returns a sentence for each objective that a run missed.
-func Missed(objectives []SLO, runs []*Run) []string {
+// Missed returns a sentence for each objective and each cell of which a run missed it. An
+// objective for one operation binds only the cells that have such operations, if there are any.
+func Missed(objectives []SLO, cells []*Cell) []string {
+	cells = slices.DeleteFunc(slices.Clone(cells), func(c *Cell) bool { return len(c.Runs) == 0 })
 	var sentences []string
 	for _, s := range objectives {
-		missed, worst := 0, time.Duration(0)
-		for _, r := range runs {
-			if s.Met(r.Trial) {
-				continue
-			}
-			missed++
-			if l, ok := s.Latency(r.Trial); ok {
-				worst = max(worst, l)
-			}
+		bound := slices.DeleteFunc(slices.Clone(cells), func(c *Cell) bool { return !slices.ContainsFunc(c.Runs, s.measured) })
+		if len(bound) == 0 {
+			sentences = append(sentences, fmt.Sprintf("%s: there were no such operations", s))
 		}
-		switch {
-		case missed == 0:
-		case worst == 0:
-			sentences = append(sentences, fmt.Sprintf("%s: there were no such operations, in %d of %d runs", s, missed, len(runs)))
-		default:
-			over := worst - s.Bound
-			sentences = append(sentences, fmt.Sprintf("%s: %s was %s, %s (%s) too long, in %d of %d runs", s, s.name(), rounded(worst), rounded(over),
-				strconv.FormatFloat(100*float64(over)/float64(s.Bound), 'f', 0, 64)+" %", missed, len(runs)))
+		for _, c := range bound {
+			if missed := s.missed(c.Runs); missed != "" && len(cells) > 1 {
+				sentences = append(sentences, c.Name()+": "+missed)
+			} else if missed != "" {
+				sentences = append(sentences, missed)
+			}
 		}
 	}
 	return sentences
+}
+
+// measured reports whether a run had operations of the objective.
+func (s SLO) measured(r *Run) bool {
+	_, ok := s.Latency(r.Trial)
+	return ok
+}
+
+// missed says by how much some runs of a cell missed the objective; "" if all met it.
+func (s SLO) missed(runs []*Run) string {
+	missed, worst := 0, time.Duration(0)
+	for _, r := range runs {
+		if s.Met(r.Trial) {
+			continue
+		}
+		missed++
+		if l, ok := s.Latency(r.Trial); ok {
+			worst = max(worst, l)
+		}
+	}
+	switch {
+	case missed == 0:
+		return ""
+	case worst == 0:
+		return fmt.Sprintf("%s: there were no such operations, in %d of %d runs", s, missed, len(runs))
+	}
+	over := worst - s.Bound
+	return fmt.Sprintf("%s: %s was %s, %s (%s) too long, in %d of %d runs", s, s.name(), rounded(worst), rounded(over),
+		strconv.FormatFloat(100*float64(over)/float64(s.Bound), 'f', 0, 64)+" %", missed, len(runs))
 }
 
 // rounded keeps three digits of a duration.

@@ -29,9 +29,21 @@ func TestMissedObjectivesSayByHowMuch(t *testing.T) {
 		return &Run{Trial: &loadgen.Trial{All: loadgen.Latency{P99: int64(all)}, Operations: []loadgen.Operation{{Name: "get", Kind: loadgen.Kind{Nanos: loadgen.Latency{P99: int64(get)}}}}}}
 	}
 	objectives := []SLO{{"", "p99", 5 * time.Millisecond}, {"get", "p99", time.Millisecond}, {"put", "p99", time.Hour}}
-	got := Missed(objectives, []*Run{run(7*time.Millisecond, time.Microsecond), run(6*time.Millisecond, time.Microsecond), run(5*time.Millisecond-1, time.Millisecond-1)})
+	slow := &Cell{
+		Params: []Param{{"threads", "4"}},
+		Runs:   []*Run{run(7*time.Millisecond, time.Microsecond), run(6*time.Millisecond, 0), run(5*time.Millisecond-1, time.Millisecond-1)},
+	}
 	assert.Equal(t, []string{
 		"p99<5ms: p99 was 7ms, 2ms (40 %) too long, in 2 of 3 runs",
-		"put.p99<1h0m0s: there were no such operations, in 3 of 3 runs",
-	}, got)
+		"get.p99<1ms: there were no such operations, in 1 of 3 runs",
+		"put.p99<1h0m0s: there were no such operations",
+	}, Missed(objectives, []*Cell{slow, {}}), "a cell without runs is not judged")
+
+	quick := &Cell{Params: []Param{{"threads", "1"}}, Runs: []*Run{run(time.Millisecond, 0)}}
+	assert.Equal(t, []string{
+		"threads 4: p99<5ms: p99 was 7ms, 2ms (40 %) too long, in 2 of 3 runs",
+		"threads 4: get.p99<1ms: there were no such operations, in 1 of 3 runs",
+		"put.p99<1h0m0s: there were no such operations",
+	}, Missed(objectives, []*Cell{slow, quick}), "a cell that does not get has no objective for it")
+	assert.Empty(t, Missed(objectives[:1], []*Cell{quick}))
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/kvd-db/kvd/internal/loadgen"
 )
@@ -17,6 +18,9 @@ const (
 )
 
 var snapshotOperations = []string{"put", "take snapshot", "drop snapshot"}
+
+// SnapshotOperations returns the names of the operations that trials with snapshots count.
+func SnapshotOperations() []string { return slices.Clone(snapshotOperations) }
 
 // UnderSnapshots is the result of RunSnapshots: updates without and with snapshots.
 type UnderSnapshots struct {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 
 	"github.com/kvd-db/kvd/internal/loadgen"
 )
@@ -17,6 +18,9 @@ const (
 )
 
 var transactionOperations = []string{"transaction", "read"}
+
+// TransactionOperations returns the names of the operations that trials of transactions count.
+func TransactionOperations() []string { return slices.Clone(transactionOperations) }
 
 // Transactions is the shape of the transactions of a trial. Each reads a number of
 // different records and writes some of them back with one more change. It writes no
