@@ -19,7 +19,7 @@ import (
 type engineTarget struct {
 	storeTarget
 	engine *engine.Engine
-	before engineCounters // at the beginning of the measurement
+	before engineCounters // at the beginning of the measurement, or of the opening if there was none
 }
 
 // leastMemoryLimit keeps a tiny --memory, which makes memtables tiny, from making
@@ -49,6 +49,8 @@ func openEngine(o *targetOptions) (workload.Target, targetInfo, error) {
 	if o.memory > 0 {
 		debug.SetMemoryLimit(max(int64(o.memory), leastMemoryLimit))
 	}
+	var before engineCounters
+	before.diskRead, before.diskWritten = loadgen.DiskTraffic()
 	e, err := engine.Open(o.data, engine.Options{
 		FS:             files,
 		Partitions:     o.partitions,
@@ -64,7 +66,7 @@ func openEngine(o *targetOptions) (workload.Target, targetInfo, error) {
 	if err != nil {
 		return nil, targetInfo{}, err
 	}
-	return &engineTarget{storeTarget: storeTarget{store: embed.Over(e)}, engine: e}, targetInfo{
+	return &engineTarget{storeTarget: storeTarget{store: embed.Over(e)}, engine: e, before: before}, targetInfo{
 		Kind:        "engine",
 		Durability:  o.level.String(),
 		Partitions:  e.Descriptor().Partitions,

@@ -15,6 +15,7 @@ import (
 	"github.com/kvd-db/kvd/internal/report"
 	"github.com/kvd-db/kvd/internal/results"
 	"github.com/kvd-db/kvd/internal/vfs"
+	"github.com/kvd-db/kvd/internal/workload"
 )
 
 // experimentRun measures the cells of an experiment and writes its report. It returns what was
@@ -103,14 +104,7 @@ func openStore(o *experimentOptions, s experiment.Setup, dir string, open opener
 	if err != nil {
 		return experiment.Store{}, err
 	}
-	store := experiment.Store{
-		Target: target, Dir: dir, Info: &info,
-		Activity: func() any { info.observe(target); return info.Activity },
-		Measured: func(begins bool) { measured(target, begins) },
-		Stages:   func() []results.Stages { return stagesOf(target) },
-		State:    stateOf(target),
-		Close:    func() error { return closeTarget(target) },
-	}
+	store := storeOf(target, &info, dir)
 	if t, ok := target.(settler); ok {
 		store.Settle = t.settle
 	}
@@ -118,6 +112,18 @@ func openStore(o *experimentOptions, s experiment.Setup, dir string, open opener
 		store.FileReads = func() (calls, bytes uint64) { return reads.Calls(), reads.Bytes() }
 	}
 	return store, nil
+}
+
+// storeOf returns the store of a directory that is open.
+func storeOf(target workload.Target, info *targetInfo, dir string) experiment.Store {
+	return experiment.Store{
+		Target: target, Dir: dir, Info: info,
+		Activity: func() any { info.observe(target); return info.Activity },
+		Measured: func(begins bool) { measured(target, begins) },
+		Stages:   func() []results.Stages { return stagesOf(target) },
+		State:    stateOf(target),
+		Close:    func() error { return closeTarget(target) },
+	}
 }
 
 // settler is a target that can end the work that it does after many writes.

@@ -115,7 +115,7 @@ func startStore(open opener, o targetOptions, dir string) (*experiment.Started, 
 	if err != nil {
 		return nil, err
 	}
-	s := &experiment.Started{Store: experiment.Store{Target: target, Dir: dir, Info: &info, Close: func() error { return closeTarget(target) }}}
+	s := &experiment.Started{Store: storeOf(target, &info, dir)}
 	if e, ok := target.(*engineTarget); ok {
 		s.Records = e.engine.Recovery().Records
 	}

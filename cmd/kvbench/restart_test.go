@@ -49,9 +49,12 @@ func TestRestartMeasuresStartsAfterAKillAndACleanStop(t *testing.T) {
 			assert.Greater(t, run.Measures["logBytes"], 100_000.0, c.Name())
 		}
 		assert.Contains(t, run.Measures, "heapBytesReads")
+		a := run.Counters()
+		require.NotNil(t, a, c.Name())
+		assert.Zero(t, a.FlushedBytes, "a start does not flush: %s", c.Name())
 	}
 	html := redrawn(t, "r")
-	for _, says := range []string{"Start by size of the data", "Start by size of the log, 2k keys", "each further key", "121 s at best", "SIGKILL"} {
+	for _, says := range []string{"What it took", "read from disk", "Start by size of the data", "Start by size of the log, 2k keys", "each further key", "121 s at best", "SIGKILL"} {
 		assert.Contains(t, html, says)
 	}
 }

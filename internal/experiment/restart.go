@@ -142,6 +142,7 @@ func (x Restart) measureStart(ctx context.Context, r *Round, i int, dir string, 
 	}
 	before, told := heapBytes(), r.Doing(i)
 	var store *Started
+	var activity any // of the start
 	run, err := r.Measure(ctx, i, startOperations, func(observe func(loadgen.Sample)) (*loadgen.Trial, error) {
 		tally := loadgen.NewTally(len(startOperations), 0)
 		start := &loadgen.Run{
@@ -160,6 +161,9 @@ func (x Restart) measureStart(ctx context.Context, r *Round, i int, dir string, 
 			ready := start.Clock.Now()
 			tally.Record(0, began, ready, intended)
 			measures[measureOpen], measures[measureFirstRead] = float64(opened-began), float64(ready-opened)
+			if store.Activity != nil {
+				activity = store.Activity()
+			}
 			return nil
 		}}}
 		return start.Do(ctx)
@@ -171,14 +175,17 @@ func (x Restart) measureStart(ctx context.Context, r *Round, i int, dir string, 
 	if err != nil || run == nil {
 		return err
 	}
-	run.Measures = measures
+	run.Measures, run.Activity = measures, activity
 	measures[measureRecords] = float64(store.Records)
 	measures[measureHeap] = float64(heapBytes() - before)
 	config := c.Config
 	config.Present, config.Seed = config.Keys, config.Seed+uint64(r.Number)
-	summary, err := workload.Run(ctx, store.Target, config, workload.Observer{Second: bySecond(told, "reading", config.Duration)})
+	summary, err := workload.Run(ctx, store.Target, config, workload.Observer{Second: bySecond(told, "reading", config.Duration), Measured: store.Measured})
 	if summary != nil {
 		cell.Workload, cell.Target = summary.Workload, store.Info
+	}
+	if store.Stages != nil {
+		run.Stages = store.Stages()
 	}
 	measures[measureHeapRead] = float64(heapBytes() - before)
 	return err

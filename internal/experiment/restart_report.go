@@ -7,6 +7,7 @@ import (
 	"strconv"
 
 	"github.com/kvd-db/kvd/internal/chart"
+	"github.com/kvd-db/kvd/internal/loadgen"
 	"github.com/kvd-db/kvd/internal/report"
 	"github.com/kvd-db/kvd/internal/results"
 )
@@ -87,7 +88,8 @@ func restartSections(r *results.Result) []report.Section {
 // conditions says how the stores were stopped and started.
 func (s *restarts) conditions() string {
 	text := "Each store is filled by a process of its own, which flushes and merges all keys, puts some of them again, and is killed (SIGKILL): these entries are unflushed, in the log only. " +
-		"It is started, read from, stopped cleanly, and started again; a clean stop leaves the log as it is. The log also holds flushed entries: a few segments, which repeated requests are recognised by. "
+		"It is started, read from, stopped cleanly, and started again; a clean stop leaves the log as it is. The log also holds flushed entries: a few segments, which repeated requests are recognised by. " +
+		"What the store did is told of the start, and where the time of a get goes of the reads that follow. "
 	for _, c := range s.result.Cells {
 		if measure(c, results.Evicted) > 0 {
 			return text + "All files were synced and dropped from the page cache before each start."
@@ -99,8 +101,8 @@ func (s *restarts) conditions() string {
 // times has a row for each combination.
 func (s *restarts) times() *report.Table {
 	t := &report.Table{
-		Head:    []string{"keys", "data", "unflushed", "log", "stop", "ready", "runs", "first read", "records replayed"},
-		Caption: "Medians of the runs. Ready: from the start to the first answer; runs: the shortest and the longest. A record has several entries.",
+		Head:    []string{"keys", "data", "unflushed", "log", "stop", "ready", "runs", "first read", "records replayed", "read from disk", "written"},
+		Caption: "Medians of the runs. Ready: from the start to the first answer; runs: the shortest and the longest. A record has several entries. Read from disk and written: bytes that the start moved, with read-ahead.",
 	}
 	for _, keys := range s.keys {
 		for _, log := range s.logs {
@@ -118,11 +120,27 @@ func (s *restarts) times() *report.Table {
 					report.Words(chart.Bytes(measure(c, measureLogBytes))), report.Words(stop),
 					report.Cost(startTime(c), measure(c, measureOpen)+measure(c, measureFirstRead)), report.Words(between),
 					report.Words(chart.Nanos(measure(c, measureFirstRead))), report.Words(chart.Number(measure(c, measureRecords))),
+					moved(c, func(a *results.Activity) uint64 { return a.DiskReadBytes }), moved(c, func(a *results.Activity) uint64 { return a.DiskWrittenBytes }),
 				})
 			}
 		}
 	}
 	return t
+}
+
+// moved returns the median of the bytes that the starts of a cell moved; "-" if that is not
+// known.
+func moved(c *results.Cell, of func(*results.Activity) uint64) report.Entry {
+	var bytes []float64
+	for _, run := range c.Runs {
+		if a := run.Counters(); a != nil {
+			bytes = append(bytes, float64(of(a)))
+		}
+	}
+	if len(bytes) == 0 {
+		return report.Words("-")
+	}
+	return report.Words(chart.Bytes(loadgen.Median(bytes)))
 }
 
 // startRange returns the shortest and the longest start of the runs.
