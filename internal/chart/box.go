@@ -1,8 +1,8 @@
 package chart
 
 // Boxes are box plots beside each other: the box from the first to the third quartile,
-// whiskers from the 1st to the 99th percentile, a tick at the maximum, and a dot for the
-// median of each run. The caption has to say so.
+// whiskers from the 1st to the 99th percentile, a tick at the maximum, and Dots, such as the
+// single values if there are few. The caption has to say so.
 type Boxes struct {
 	Name   string
 	Series int

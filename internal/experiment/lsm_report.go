@@ -193,9 +193,12 @@ func publishedRanks(ranks []lsmRank, caption string) *report.Table {
 	return t
 }
 
+// mostDots is how many values a box shows one by one: of so few, its quartiles say little.
+const mostDots = 12
+
 // boxFigure shows the rates by the values of one parameter.
 func boxFigure(r *results.Result, parameter string, values []string) *chart.Figure {
-	boxes := &chart.Boxes{Name: "kvd"}
+	boxes, dots := &chart.Boxes{Name: "kvd"}, ""
 	medians := &chart.Line{Name: "article, median", Series: 1, Dots: true}
 	for i, v := range values {
 		rates := ratesOf(r, parameter, v)
@@ -203,6 +206,9 @@ func boxFigure(r *results.Result, parameter string, values []string) *chart.Figu
 		boxes.Boxes = append(boxes.Boxes, chart.Box{
 			X: float64(i), P1: at(0.01), P25: at(0.25), P50: loadgen.Median(rates), P75: at(0.75), P99: at(0.99), Max: at(1),
 		})
+		if len(rates) <= mostDots {
+			boxes.Boxes[i].Dots, dots = rates, fmt.Sprintf("; dots: single combinations, if there are at most %d", mostDots)
+		}
 		if m, ok := lsmMedians[parameter][v]; ok {
 			medians.X, medians.Y = append(medians.X, float64(i)), append(medians.Y, m*1e3)
 		}
@@ -213,7 +219,7 @@ func boxFigure(r *results.Result, parameter string, values []string) *chart.Figu
 	}
 	return &chart.Figure{
 		Title: "Throughput by " + parameter, X: chart.Axis{Label: parameter, Kind: chart.Categories, Names: values}, Panels: []chart.Panel{panel},
-		Note: append(report.Note(r, nil), "Boxes: quartiles over all combinations; whiskers: 1st to 99th percentile; tick: maximum."),
+		Note: append(report.Note(r, nil), "Boxes: quartiles over all combinations; whiskers: 1st to 99th percentile; tick: maximum"+dots+"."),
 	}
 }
 

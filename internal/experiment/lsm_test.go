@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/kvd-db/kvd/internal/chart"
 	"github.com/kvd-db/kvd/internal/loadgen"
 	"github.com/kvd-db/kvd/internal/results"
 	"github.com/kvd-db/kvd/internal/workload"
@@ -100,13 +101,29 @@ Bytes on disk at the end.
 
 	boxes := page.Sections[2]
 	require.Len(t, boxes.Figures, 4, "one for each parameter that varies")
-	assert.Contains(t, boxes.Figures[0].Note[1], "whiskers: 1st to 99th percentile")
+	assert.Contains(t, boxes.Figures[0].Note[1], "whiskers: 1st to 99th percentile; tick: maximum; dots: single combinations, if there are at most 12.")
+	assert.Equal(t, ratesOf(page.Result, paramMix, "PUT_HEAVY"), boxes.Figures[0].Panels[0].Marks[0].(*chart.Boxes).Boxes[0].Dots)
 	html := page.HTML()
 	assert.Contains(t, html, "Throughput by find rate")
 	assert.Contains(t, html, "Final size by key space")
 	for _, r := range []*results.Result{{}, {Cells: []*results.Cell{{}}}} {
 		assert.NotEmpty(t, e.Report(r).HTML(), "pages of nothing can be drawn")
 	}
+}
+
+// TestABoxOfManyValuesHasNoDots: they would hide it.
+func TestABoxOfManyValuesHasNoDots(t *testing.T) {
+	r := new(results.Result)
+	for n := range mostDots {
+		r.Cells = append(r.Cells, &results.Cell{Params: []results.Param{{Name: paramMix, Value: "PUT_HEAVY"}}, Runs: []*results.Run{oneRun(float64(n + 1))}})
+	}
+	box := func() *chart.Box {
+		return &boxFigure(r, paramMix, []string{"PUT_HEAVY"}).Panels[0].Marks[0].(*chart.Boxes).Boxes[0]
+	}
+	assert.Len(t, box().Dots, mostDots)
+	r.Cells = append(r.Cells, r.Cells[0])
+	assert.Empty(t, box().Dots)
+	assert.NotContains(t, boxFigure(r, paramMix, []string{"PUT_HEAVY"}).Note[1], "dots")
 }
 
 func TestCountsAreWrittenAsInTheArticle(t *testing.T) {

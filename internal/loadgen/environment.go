@@ -68,19 +68,34 @@ func commit() string {
 
 // usage is what the process has used since it started.
 type usage struct {
-	cpu     time.Duration // user and system, all threads
-	peakRSS int64         // bytes
-	machine processorTime
+	processors
+	peakRSS int64 // bytes
 }
 
 func readUsage() usage {
+	return usage{readProcessors(), kibibytes(field(readProc("/proc/self/status"), "VmHWM"))}
+}
+
+// processors is the processor time that was used: by this process since it started, and by all
+// of the machine.
+type processors struct {
+	cpu     time.Duration // user and system, all threads
+	machine processorTime
+}
+
+func readProcessors() processors {
 	var r syscall.Rusage
-	u := usage{peakRSS: kibibytes(field(readProc("/proc/self/status"), "VmHWM"))}
+	p := processors{machine: parseProcessorTime(readProc("/proc/stat"))}
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &r); err == nil {
-		u.cpu = time.Duration(r.Utime.Nano() + r.Stime.Nano())
+		p.cpu = time.Duration(r.Utime.Nano() + r.Stime.Nano())
 	}
-	u.machine = parseProcessorTime(readProc("/proc/stat"))
-	return u
+	return p
+}
+
+// since returns the shares that this process and all others had since earlier; nil if they are
+// not known.
+func (p *processors) since(earlier *processors) (mine, others *float64) {
+	return p.machine.since(&earlier.machine, p.cpu-earlier.cpu)
 }
 
 // DiskTraffic returns how many bytes this process has read from disks, and how many it has

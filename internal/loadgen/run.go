@@ -53,6 +53,7 @@ type Run struct {
 	interval       *Counts
 	intervalAt     int64
 	usage          usage
+	processors     processors // at the end of the last second
 	dataBytes      *int64
 	diskErr        error // the first one of DiskBytes
 	slowestOfRun   slowest
@@ -179,6 +180,7 @@ func (r *Run) begin() {
 	r.second, r.secondAt = r.baseline.since(r.baseline), r.began
 	r.interval, r.intervalAt = r.second, r.began
 	r.usage = readUsage()
+	r.processors = r.usage.processors
 }
 
 // watch reports every second and interval except the last. goOn is false if the run has
@@ -212,6 +214,9 @@ func (r *Run) closeSecond() (now int64, total *Counts) {
 	r.second, r.secondAt = total, now
 	r.lookAtDisk()
 	sample := r.sample(now, length, window, total)
+	processors := readProcessors()
+	sample.OwnCPU, sample.OtherCPU = processors.since(&r.processors)
+	r.processors = processors
 	r.slowestOfRun.add(length, sample.OpsPerSecond)
 	r.slowestOfLines.add(length, sample.OpsPerSecond)
 	if r.Observer.Second != nil {
@@ -276,7 +281,7 @@ func (r *Run) conclude(now int64, total *Counts) *Trial {
 	if open := r.Workers[0].Open; open != nil {
 		t.OfferedPerSecond, t.Late = open.Rate, &total.Late
 	}
-	t.OwnCPU, t.OtherCPU = used.machine.since(&r.usage.machine, used.cpu-r.usage.cpu)
+	t.OwnCPU, t.OtherCPU = used.since(&r.usage.processors)
 	if ops > 0 {
 		t.CPUMicrosPerOp = float64((used.cpu - r.usage.cpu).Microseconds()) / float64(ops)
 		t.Generator.VerificationShare = Share(float64(r.Verification.Nanoseconds()), 1000*t.CPUMicrosPerOp)

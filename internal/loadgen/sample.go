@@ -11,6 +11,10 @@ type Sample struct {
 	Operations    []Operation `json:"operations"`                // those with a count
 
 	Counts *Counts `json:"-"` // since the previous sample
+	// OwnCPU and OtherCPU are shares of the machine's processor time in a second: of this
+	// process, and of all others and the hypervisor. Nil if unknown, and of a line.
+	OwnCPU   *float64 `json:"-"`
+	OtherCPU *float64 `json:"-"`
 }
 
 // Operation summarizes the operations of one name.

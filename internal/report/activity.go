@@ -137,6 +137,9 @@ func costs(r *results.Result) *Section {
 		for i := range run.Stages {
 			s.Figures = append(s.Figures, WhereTimeGoes(r, fastest, &run.Stages[i]))
 		}
+		if f := ProcessorsOverTime(r, fastest, run); f != nil {
+			s.Figures = append(s.Figures, f)
+		}
 	}
 	if s.Tables == nil && s.Figures == nil {
 		return nil

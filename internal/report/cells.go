@@ -108,6 +108,9 @@ func Cells(r *results.Result) []Section {
 		if f := TreeOverTime(r, c, run); f != nil {
 			s.Figures = append(s.Figures, f)
 		}
+		if f := ProcessorsOverTime(r, c, run); f != nil {
+			s.Figures = append(s.Figures, f)
+		}
 		s.Figures = append(s.Figures, Tails(r, c, run))
 		for i := range run.Stages {
 			s.Figures = append(s.Figures, WhereTimeGoes(r, c, &run.Stages[i]))

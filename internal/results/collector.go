@@ -35,7 +35,10 @@ func NewCollector(operations []string) *Collector { return &Collector{operations
 
 // Second notes one second.
 func (c *Collector) Second(s loadgen.Sample) {
-	second := Second{At: float64(s.NanoTime) / 1e9, OpsPerSecond: s.OpsPerSecond, Bytes: s.FileSize, Operations: s.Operations}
+	second := Second{
+		At: float64(s.NanoTime) / 1e9, OpsPerSecond: s.OpsPerSecond, Bytes: s.FileSize, Operations: s.Operations,
+		OwnCPU: s.OwnCPU, OtherCPU: s.OtherCPU,
+	}
 	if c.State != nil {
 		second.Store = c.State()
 	}

@@ -103,6 +103,10 @@ type Second struct {
 	Bytes        *int64              `json:"bytes,omitempty"` // on disk
 	Store        *StoreState         `json:"store,omitempty"` // at the end of the second; nil if not known
 	Operations   []loadgen.Operation `json:"operations"`
+	// OwnCPU and OtherCPU are shares of the machine's processor time: of the process that
+	// measured, and of all others. Nil if unknown.
+	OwnCPU   *float64 `json:"ownCPU,omitempty"`
+	OtherCPU *float64 `json:"otherCPU,omitempty"`
 	// Heat counts operations of all kinds by latency: pairs of a row and a count. Row n
 	// holds latencies from HeatRow(n) to HeatRow(n+1).
 	Heat [][2]uint64 `json:"heat"`
