@@ -61,6 +61,7 @@ var floors = map[string]float64{
 	"internal/logfile":   0.75,
 	"internal/wal":       1,
 	"internal/raftlog":   1,
+	"internal/replica":   2,
 	"internal/sstable":   1,
 	"internal/valuefile": 1,
 	"internal/manifest":  1,
@@ -129,6 +130,7 @@ var outside = map[string][]string{
 	"internal/backup":  {"github.com/cespare/xxhash"},                     // checksums of whole files
 	"internal/vfs":     {"golang.org/x/sys/unix"},                         // fdatasync, flock, hints to the page cache
 	"internal/raftlog": {raftLibrary, "google.golang.org/protobuf/proto"}, // it stores raft's entries
+	"internal/replica": {raftLibrary, "google.golang.org/protobuf/proto"}, // it drives raft
 	"pkg/kvdpb":        {"google.golang.org/grpc", "google.golang.org/protobuf"},
 	"internal/frame":   {"google.golang.org/grpc", "google.golang.org/protobuf"}, // what a frame means, and its codec in gRPC
 }

@@ -1,0 +1,387 @@
+package replica
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+
+	"go.etcd.io/raft/v3"
+	pb "go.etcd.io/raft/v3/raftpb"
+	"go.etcd.io/raft/v3/tracker"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/raftlog"
+)
+
+// Settings of the library. A tick is meant to be 100 ms.
+const (
+	// electionTicks without a message of a leader, and up to twice as many at random, make
+	// a node ask for votes; a leader that has not heard from a majority for as long steps down.
+	electionTicks  = 10
+	heartbeatTicks = 1
+
+	// maxMessageBytes bounds the entries of one message, but for a single longer one.
+	maxMessageBytes = 1 << 20
+	// maxInflightMessages and maxInflightBytes bound what a leader has sent to a follower
+	// that has not acknowledged it: no more than what is uncommitted, so only a follower that
+	// lags is slowed.
+	maxInflightMessages = 256
+	maxInflightBytes    = 64 << 20
+	// maxApplyBytes bounds the committed entries in memory for one turn.
+	maxApplyBytes = 16 << 20
+
+	// MaxUncommittedBytes bounds the records that a leader has proposed and not applied;
+	// a single longer one is taken alone. The Core counts them itself: the library would drop
+	// a proposal in the middle of a tenure.
+	MaxUncommittedBytes = 64 << 20
+
+	// markTicks after its last write the log notes how far it is synced.
+	markTicks = 10
+)
+
+// StateMachine is what a group replicates. The Core calls it from Process, one call at a
+// time, in the order of the indexes; not every index has a call. An error ends the Core.
+type StateMachine interface {
+	// Apply applies a record, which it borrows. It depends on nothing but the state and its
+	// arguments.
+	Apply(index, term uint64, record []byte) error
+	// Configure notes a configuration change. What the state machine makes durable with
+	// this index, or a later one, has this configuration in its Position. conf is immutable.
+	Configure(index, term uint64, conf *pb.ConfState) error
+}
+
+// Transport sends messages to other nodes. A message may be lost, repeated or late.
+type Transport interface {
+	// Send does not block. It takes ownership of the slice. The messages share memory with
+	// the Core and must not be changed.
+	Send([]*pb.Message)
+}
+
+// Config describes a Core. All fields are needed.
+type Config struct {
+	ID uint64 // of this node in the group; never 0, and never used by another node before
+	// Boot differs from that of every earlier Core with this ID.
+	Boot      uint64
+	Log       *raftlog.Log // used by the Core alone until it has ended, closed by its owner
+	Group     uint32
+	Start     Position // what the state machine holds
+	Machine   StateMachine
+	Transport Transport
+}
+
+// Output is what Process reports to the callers of Propose and Read.
+type Output struct {
+	Outcomes []Outcome
+	Reads    []uint64 // ids of reads that are answered by the state as it is now
+}
+
+// Status describes a Core. It is a copy.
+type Status struct {
+	Term      uint64
+	Leader    uint64 // 0 if unknown
+	Leading   bool
+	Committed uint64 // index
+	Applied   Position
+}
+
+// Core drives the consensus of one group on this node. It is for one goroutine.
+type Core struct {
+	config  Config
+	storage *storage
+	node    *raft.RawNode
+	err     error // what ended the Core
+
+	ticks     uint64
+	lastWrite uint64 // in ticks
+	role      raft.SoftState
+	term      uint64
+	applied   Position
+
+	proposals proposals
+	reads     reads
+}
+
+// New returns a Core that goes on from the log and the Position of the state machine.
+//
+// Errors: kv.ErrCorrupt if the log and the Position do not fit together; errors of the log;
+// kv.ErrInvalidArgument for an ID that no node can have, or without a configuration.
+func New(c Config) (*Core, error) {
+	if c.ID == raft.None || raft.IsLocalMsgTarget(c.ID) || c.Start.Conf == nil {
+		return nil, fmt.Errorf("%w: node %d cannot start with the configuration %v", kv.ErrInvalidArgument, c.ID, c.Start.Conf)
+	}
+	s, err := newStorage(c.Log.Group(c.Group), c.Start)
+	if err != nil {
+		return nil, fmt.Errorf("start node %d of group %d: %w", c.ID, c.Group, err)
+	}
+	core := &Core{config: c, storage: s, applied: c.Start, proposals: proposals{maxBytes: MaxUncommittedBytes}}
+	core.guard(func() error {
+		core.node, err = raft.NewRawNode(&raft.Config{
+			ID: c.ID, Storage: s, Applied: c.Start.Index, Logger: quietLogger{},
+			ElectionTick: electionTicks, HeartbeatTick: heartbeatTicks, PreVote: true, CheckQuorum: true,
+			MaxSizePerMsg: maxMessageBytes, MaxCommittedSizePerReady: maxApplyBytes,
+			MaxInflightMsgs: maxInflightMessages, MaxInflightBytes: maxInflightBytes,
+			ReadOnlyOption: raft.ReadOnlySafe, DisableProposalForwarding: true, StepDownOnRemoval: true,
+		})
+		return err
+	})
+	if core.err != nil {
+		return nil, core.err
+	}
+	core.term = core.node.BasicStatus().GetTerm()
+	return core, nil
+}
+
+// Err returns what ended the Core, nil while it works.
+func (c *Core) Err() error { return c.err }
+
+// Stop ends the Core. Process then reports the outcomes that are left.
+func (c *Core) Stop() { c.fail(kv.ErrClosed) }
+
+// Status describes the Core.
+func (c *Core) Status() Status {
+	s := Status{Applied: c.applied}
+	c.guard(func() error {
+		b := c.node.BasicStatus()
+		s.Term, s.Leader, s.Committed = b.GetTerm(), b.Lead, b.GetCommit()
+		s.Leading = b.RaftState == raft.StateLeader
+		return nil
+	})
+	return s
+}
+
+// Tick says that a tick has passed.
+func (c *Core) Tick() {
+	c.ticks++
+	c.guard(func() error { c.node.Tick(); return nil })
+	if c.err == nil && c.ticks == c.lastWrite+markTicks {
+		if err := c.config.Log.Mark(); err != nil {
+			c.fail(err)
+		}
+	}
+}
+
+// Step takes a message of a peer, and ownership of it.
+//
+// Errors: kv.ErrInvalidArgument for a message that no peer sends; the Core goes on. What
+// ended the Core.
+func (c *Core) Step(m *pb.Message) error {
+	if err := checkMessage(m, c.config.ID); err != nil {
+		return err
+	}
+	c.guard(func() error {
+		_ = c.node.Step(m) // an error says that the sender is no member, and nothing has changed
+		return nil
+	})
+	return c.err
+}
+
+// Transfer lets another voter lead, if it can catch up within an election timeout. The
+// tenure ends at once; if the transfer fails, another one begins.
+//
+// Errors: kv.ErrInvalidArgument if this node does not lead, or the other one cannot; what
+// ended the Core.
+func (c *Core) Transfer(to uint64) error {
+	accepted := false
+	c.guard(func() error {
+		if c.node.BasicStatus().RaftState == raft.StateLeader {
+			c.node.TransferLeader(to)
+			accepted = c.node.BasicStatus().LeadTransferee == to
+		}
+		return nil
+	})
+	if accepted {
+		c.proposals.open = false
+	} else if c.err == nil {
+		return fmt.Errorf("%w: node %d cannot transfer the leadership to node %d: it does not lead, or the other is no voter", kv.ErrInvalidArgument, c.config.ID, to)
+	}
+	return c.err
+}
+
+// Compact gives up the entries of the log up to an index, which the state machine has durably
+// applied and every other node of the group has in its log or its state. A leader keeps
+// what a follower has not acknowledged to it, even so: it would go on from there.
+//
+// Errors: kv.ErrInvalidArgument if the index is not applied; what ended the Core.
+func (c *Core) Compact(index uint64) error {
+	if c.err == nil && index > c.applied.Index {
+		return fmt.Errorf("%w: the log cannot be compacted to index %d: it is applied up to %d", kv.ErrInvalidArgument, index, c.applied.Index)
+	}
+	c.guard(func() error {
+		if c.node.BasicStatus().RaftState == raft.StateLeader {
+			c.node.WithProgress(func(id uint64, _ raft.ProgressType, p tracker.Progress) { index = min(index, p.Match) })
+		}
+		first, err := c.storage.FirstIndex()
+		if err != nil || index < first {
+			return err
+		}
+		if err := c.config.Log.Compact(c.config.Group, index); err != nil {
+			return err
+		}
+		return c.config.Log.Reclaim()
+	})
+	return c.err
+}
+
+// Process does what follows from the calls before it. See "A turn" in the package comment.
+//
+// Errors: what ended the Core. The outcomes are valid also then: once all of them are
+// reported, none follow.
+func (c *Core) Process() (Output, error) {
+	var out Output
+	for c.err == nil {
+		c.beginRound()
+		if !c.node.HasReady() {
+			break
+		}
+		c.turn(&out)
+	}
+	if c.err != nil {
+		c.proposals.end(&out)
+		return out, c.err
+	}
+	if c.leading() {
+		c.beginTenure()
+	} else {
+		c.proposals.open = false
+		c.proposals.end(&out)
+	}
+	c.proposals.endDropped(&out)
+	return out, nil
+}
+
+// turn handles what the library has ready.
+func (c *Core) turn(out *Output) {
+	var ready raft.Ready
+	if c.guard(func() error { ready = c.node.Ready(); return nil }); c.err != nil {
+		return
+	}
+	if ready.SoftState != nil {
+		c.role = *ready.SoftState
+	}
+	if !raft.IsEmptyHardState(ready.HardState) {
+		c.term = ready.GetTerm()
+	}
+	c.proposals.place(ready.Entries)
+	if c.persist(ready); c.err != nil {
+		return
+	}
+	if len(ready.Messages) > 0 {
+		c.config.Transport.Send(ready.Messages)
+	}
+	for _, e := range ready.CommittedEntries {
+		if c.apply(e, out); c.err != nil {
+			return
+		}
+	}
+	c.reads.confirm(c.config, ready.ReadStates)
+	c.reads.answer(c.applied.Index, out)
+	c.guard(func() error { c.node.Advance(ready); return nil })
+}
+
+// persist writes the hard state and the entries, and syncs them if a message or the state
+// machine may depend on them (C1).
+func (c *Core) persist(ready raft.Ready) {
+	u := raftlog.Update{Group: c.config.Group, Entries: ready.Entries}
+	if !raft.IsEmptyHardState(ready.HardState) {
+		u.HardState = ready.HardState
+	}
+	switch {
+	case !raft.IsEmptySnap(ready.Snapshot):
+		c.fail(errors.New("the library wants to install a snapshot, although none was let in"))
+	case u.HardState != nil || len(u.Entries) > 0:
+		c.lastWrite = c.ticks
+		if err := c.config.Log.Write(ready.MustSync, u); err != nil {
+			c.fail(err)
+		}
+	}
+}
+
+// apply applies a committed entry.
+func (c *Core) apply(e *pb.Entry, out *Output) {
+	var err error
+	applied := false
+	switch {
+	case e.GetType() != pb.EntryNormal:
+		err = c.reconfigure(e)
+	case len(e.GetData()) > 0:
+		var term uint64
+		var record []byte
+		term, record, err = decodeEntry(e.GetData())
+		if applied = err == nil && term == e.GetTerm(); applied {
+			err = c.config.Machine.Apply(e.GetIndex(), term, record)
+		}
+	}
+	if err != nil {
+		c.fail(fmt.Errorf("apply entry %d of term %d: %w", e.GetIndex(), e.GetTerm(), err))
+		return
+	}
+	c.applied.Index, c.applied.Term = e.GetIndex(), e.GetTerm()
+	c.proposals.resolve(e, applied, out)
+}
+
+// reconfigure applies a configuration change.
+func (c *Core) reconfigure(e *pb.Entry) error {
+	change := &pb.ConfChangeV2{}
+	if e.GetType() == pb.EntryConfChange {
+		v1 := &pb.ConfChange{}
+		if err := proto.Unmarshal(e.GetData(), v1); err != nil {
+			return fmt.Errorf("%w: configuration change: %w", kv.ErrCorrupt, err)
+		}
+		change = v1.AsV2()
+	} else if err := proto.Unmarshal(e.GetData(), change); err != nil {
+		return fmt.Errorf("%w: configuration change: %w", kv.ErrCorrupt, err)
+	}
+	c.guard(func() error { c.applied.Conf = c.node.ApplyConfChange(change); return nil })
+	if c.err != nil {
+		return c.err
+	}
+	return c.config.Machine.Configure(e.GetIndex(), e.GetTerm(), c.applied.Conf)
+}
+
+// leading reports whether this node leads in the term in which it proposed what has no
+// outcome yet.
+func (c *Core) leading() bool {
+	return c.role.RaftState == raft.StateLeader && c.proposals.ofTerm(c.term)
+}
+
+// guard calls the library. What it panics with in a state that it finds impossible, and
+// an error of the log, end the Core.
+//
+// A panic that is no error, or one of the runtime, is a bug and goes on.
+func (c *Core) guard(call func() error) {
+	if c.err != nil {
+		return
+	}
+	defer func() {
+		p := recover()
+		err, known := p.(error)
+		_, bug := p.(runtime.Error)
+		switch {
+		case c.storage.err != nil:
+			c.fail(c.storage.err)
+		case known && !bug:
+			c.fail(fmt.Errorf("consensus: %w", err))
+		case p != nil:
+			panic(p)
+		}
+	}()
+	if err := call(); err != nil {
+		c.fail(err)
+	}
+}
+
+// fail ends the Core.
+func (c *Core) fail(err error) error {
+	if c.err == nil {
+		if !errors.Is(err, kv.ErrClosed) && !errors.Is(err, kv.ErrFailed) {
+			err = fmt.Errorf("%w: %w", kv.ErrFailed, err)
+		}
+		c.err = err
+		if !errors.Is(err, kv.ErrClosed) {
+			c.err = fmt.Errorf("node %d of group %d: %w", c.config.ID, c.config.Group, err)
+		}
+		c.proposals.open = false
+	}
+	return c.err
+}

@@ -1,0 +1,96 @@
+// Package replica is one node's part in a Raft group: it replicates records, and hands those
+// that the group has committed to a state machine, in the same order on every node. In other
+// texts: replicated state machine, Raft node.
+//
+// It knows entries, terms and durability. It does not know what a record means, nor the
+// network. The consensus is that of etcd's library (go.etcd.io/raft/v3); entries and votes are
+// in package raftlog. No binary imports this package yet: the engine and the transport come
+// later.
+//
+// [Core] has no goroutine, no clock and no randomness of its own. Ticks, messages, proposals
+// and reads come in as calls, and [Core.Process] does what follows from them. [Loop] is a
+// goroutine that calls a Core. (The library draws the election timeouts from crypto/rand;
+// testing/cryptotest.SetGlobalRandom makes them repeatable in tests.)
+//
+// # A turn
+//
+// Process takes turns until nothing is left to do. In a turn it
+//
+//  1. writes the term, the vote and new entries to the log, and syncs it if there are any or
+//     the term or the vote has changed,
+//  2. sends messages,
+//  3. applies committed entries, and answers proposals and reads.
+//
+// C1. No message leaves before what it depends on is synced: a vote, or the acknowledgement of
+// an entry. An entry is synced in this node's log before its state machine sees it.
+// C2. After a failed write or sync, an entry that cannot be read, an error of the state
+// machine, or a state that the library finds impossible, the Core does nothing more. A new
+// one must be made from the disk.
+// C3. The state machines of all nodes see the same records with the same indexes, in order.
+// None sees a record twice, except after a restart, when it sees those after its [Position]
+// again.
+//
+// # Records
+//
+// The leader validates and numbers a record before it proposes it, and no node judges it
+// again. So a record is good only in the term in which it was numbered. The entry carries that
+// term beside its own, and every node skips an entry whose two terms differ. The data of an
+// entry is
+//
+//	0  1  format version: 1
+//	1  8  term in which the record was numbered, little-endian
+//	9     record
+//
+// An entry without data only begins a term. A node that meets another format version stops: if
+// it skipped the record, its state would differ from that of the others.
+//
+// # Tenures
+//
+// A tenure is a time in which a node takes proposals, one after the other without a gap. A
+// later record may depend on an earlier one; so if one is not taken, the tenure is over, and
+// no later record of it is taken. A tenure lies within one term; a term may have several.
+//
+//   - A tenure begins when the node leads, has applied every entry of its log, the first of its
+//     own term among them, and no transfer is under way. Records are numbered from the state
+//     that then holds.
+//   - It ends when the node no longer leads, or begins to transfer the leadership.
+//
+// # Outcomes
+//
+// Every proposal ends once, in the order of the proposals:
+//
+//	Committed  its entry was committed and applied here
+//	Dropped    no node has applied it or ever will: its tenure was over, or its entry was
+//	           replaced before it left the memory of this node, or by a committed entry with
+//	           the same index
+//	Uncertain  the term ended, or the Core, after the entry was in the log of this node. A
+//	           later leader commits it or not
+//
+// # Reads
+//
+// A read is linearizable: when it is answered, the state machine has applied everything that
+// was acknowledged anywhere before the read began. Any node can serve it. The reads that have
+// come by the beginning of a round share it: the leader confirms by heartbeats that it still
+// leads, and tells its commit index; the reads are answered when this node has applied up to
+// that.
+//
+// The context of a round is {node, boot, counter} and is used once, so that a late answer to an
+// earlier round, or to one before a restart, answers no later read. A round without an answer
+// is asked for again after 2 ticks, with a fresh context. An answer to any of the contexts of a
+// round is good for it, as its reads had come before the first of them.
+//
+// # Restart
+//
+// The state machine knows durably up to which entry it has applied, and with it the term and
+// the configuration that hold there ([Position]). [New] compares that with the log. It refuses
+// to start if entries between the two are missing, if the log ends before what the state
+// machine has, or if the two are not of the same history. The commit index is not synced by
+// itself; it is at least the index of the Position.
+//
+// # Not here yet
+//
+// A follower that needs entries which the leader's log has given up gets nothing: no
+// checkpoint is sent, and messages with a snapshot are refused. So the log keeps what any node
+// of the group may need (see [Core.Compact]). Configuration changes are applied, but there is
+// no call to propose one.
+package replica

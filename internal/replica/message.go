@@ -1,0 +1,51 @@
+package replica
+
+import (
+	"fmt"
+
+	pb "go.etcd.io/raft/v3/raftpb"
+
+	"github.com/kvd-db/kvd/internal/kv"
+)
+
+// fromPeers holds the kinds of messages that a peer may send. All others would let a peer
+// act as this node: propose without numbering, campaign, or acknowledge for it. A snapshot
+// cannot be installed yet.
+var fromPeers = map[pb.MessageType]bool{
+	pb.MsgApp: true, pb.MsgAppResp: true,
+	pb.MsgVote: true, pb.MsgVoteResp: true,
+	pb.MsgPreVote: true, pb.MsgPreVoteResp: true,
+	pb.MsgHeartbeat: true, pb.MsgHeartbeatResp: true,
+	pb.MsgReadIndex: true, pb.MsgReadIndexResp: true,
+	pb.MsgTimeoutNow: true,
+}
+
+// checkMessage checks what the library takes for granted of a message from the network.
+func checkMessage(m *pb.Message, id uint64) error {
+	bad := func(format string, args ...any) error {
+		return fmt.Errorf("%w: %s message from node %d: %s", kv.ErrInvalidArgument, m.GetType(), m.GetFrom(), fmt.Sprintf(format, args...))
+	}
+	switch {
+	case !fromPeers[m.GetType()]:
+		return bad("a peer must not send it")
+	case m.GetTo() != id:
+		return bad("it is for node %d, this is %d", m.GetTo(), id)
+	case m.GetFrom() == 0 || m.GetFrom() == id:
+		return bad("no peer has this id")
+	case m.GetTerm() == 0 && m.GetType() != pb.MsgReadIndex:
+		return bad("it has no term")
+	case m.GetType() == pb.MsgReadIndex && (m.GetTerm() != 0 || len(m.GetEntries()) != 1):
+		return bad("%d contexts at term %d, want one, and no term", len(m.GetEntries()), m.GetTerm())
+	}
+	if m.GetType() != pb.MsgApp {
+		return nil
+	}
+	index, term := m.GetIndex(), m.GetLogTerm()
+	for _, e := range m.GetEntries() {
+		if e.GetIndex() != index+1 || e.GetTerm() < term || e.GetTerm() > m.GetTerm() {
+			return bad("entry %d of term %d follows %d of term %d, in a message of term %d", e.GetIndex(), e.GetTerm(), index, term, m.GetTerm())
+		}
+		index, term = e.GetIndex(), e.GetTerm()
+	}
+	return nil
+}

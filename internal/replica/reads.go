@@ -1,0 +1,106 @@
+package replica
+
+import (
+	"encoding/binary"
+
+	"go.etcd.io/raft/v3"
+)
+
+// readRetryTicks after it was asked for, a round without an answer is asked for again. A
+// message of it may be lost, or there may have been no leader.
+const readRetryTicks = 2
+
+// reads holds the reads without an answer.
+type reads struct {
+	waiting []uint64 // for the next round
+	counter uint64   // of the last context
+
+	round []uint64 // the reads of the round under way; none if empty
+	first uint64   // counter of its first context
+	asked uint64   // when it was last asked for, in ticks
+
+	confirmed []confirmedRound
+}
+
+// confirmedRound is answered once the state machine has applied up to index.
+type confirmedRound struct {
+	index uint64
+	reads []uint64
+}
+
+// Read asks for a linearizable read of the state machine. Process reports the id, which is
+// the caller's own, when the state machine may be read. The caller bounds how many reads wait.
+//
+// Errors: what ended the Core. Reads without an answer then never get one.
+func (c *Core) Read(id uint64) error {
+	if c.err == nil {
+		c.reads.waiting = append(c.reads.waiting, id)
+	}
+	return c.err
+}
+
+// beginRound begins a round if reads wait and none is under way, and asks again for one
+// that has no answer.
+func (c *Core) beginRound() {
+	r := &c.reads
+	switch {
+	case len(r.round) == 0 && len(r.waiting) > 0:
+		r.round, r.waiting = r.waiting, nil
+		r.first = r.counter + 1
+	case len(r.round) == 0 || c.ticks < r.asked+readRetryTicks:
+		return
+	}
+	r.counter++
+	r.asked = c.ticks
+	context := readContext{c.config.ID, c.config.Boot, r.counter}.encode()
+	c.guard(func() error { c.node.ReadIndex(context); return nil })
+}
+
+// confirm takes the answers of the leader.
+func (r *reads) confirm(c Config, answers []raft.ReadState) {
+	for _, a := range answers {
+		context, ok := decodeReadContext(a.RequestCtx)
+		if ok && context.node == c.ID && context.boot == c.Boot && len(r.round) > 0 && context.counter >= r.first {
+			r.confirmed = append(r.confirmed, confirmedRound{a.Index, r.round})
+			r.round = nil
+		}
+	}
+}
+
+// answer reports the reads that the state at an index answers.
+func (r *reads) answer(applied uint64, out *Output) {
+	waiting := r.confirmed[:0]
+	for _, c := range r.confirmed {
+		if c.index <= applied {
+			out.Reads = append(out.Reads, c.reads...)
+		} else {
+			waiting = append(waiting, c)
+		}
+	}
+	r.confirmed = waiting
+}
+
+// readContext identifies one request for a round.
+type readContext struct {
+	node, boot, counter uint64
+}
+
+const readContextBytes = 24
+
+func (c readContext) encode() []byte {
+	b := make([]byte, 0, readContextBytes)
+	b = binary.LittleEndian.AppendUint64(b, c.node)
+	b = binary.LittleEndian.AppendUint64(b, c.boot)
+	return binary.LittleEndian.AppendUint64(b, c.counter)
+}
+
+func decodeReadContext(b []byte) (c readContext, ok bool) {
+	if len(b) != readContextBytes {
+		return c, false
+	}
+	return readContext{
+		node:    binary.LittleEndian.Uint64(b),
+		boot:    binary.LittleEndian.Uint64(b[8:]),
+		counter: binary.LittleEndian.Uint64(b[16:]),
+	}, true
+}

@@ -1,0 +1,828 @@
+package replica
+
+import (
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"testing/cryptotest"
+
+	"github.com/stretchr/testify/require"
+	pb "go.etcd.io/raft/v3/raftpb"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/raftlog"
+	"github.com/kvd-db/kvd/internal/testsize"
+	"github.com/kvd-db/kvd/internal/vfs"
+	"github.com/kvd-db/kvd/internal/vfs/faultfs"
+)
+
+// The simulation runs a whole group in one goroutine. A scheduler draws from a seed what
+// happens next, so a seed that fails does so again:
+//
+//	KVD_REPLICA_SEED=17 go test -run TestSimulation ./internal/replica     one seed, with its events
+//	KVD_REPLICA_SEEDS=100000 go test -run TestSimulation ./internal/replica
+const (
+	seedVariable  = "KVD_REPLICA_SEED"
+	seedsVariable = "KVD_REPLICA_SEEDS"
+
+	defaultSeeds = 300
+	simSteps     = 1200
+)
+
+func TestSimulation(t *testing.T) {
+	testsize.OneGoroutine(t)
+	if s := os.Getenv(seedVariable); s != "" {
+		seed, err := strconv.ParseUint(s, 10, 64)
+		require.NoError(t, err, seedVariable)
+		w := simulate(t, seed, true)
+		t.Logf("%+v", w.counts)
+		return
+	}
+	seeds := defaultSeeds
+	if s := os.Getenv(seedsVariable); s != "" {
+		var err error
+		seeds, err = strconv.Atoi(s)
+		require.NoError(t, err, seedsVariable)
+	}
+	var sum counts
+	for seed := range uint64(seeds) {
+		sum.add(simulate(t, seed, false).counts)
+		if t.Failed() {
+			return
+		}
+	}
+	t.Logf("%d seeds: %+v", seeds, sum)
+	if seeds >= defaultSeeds {
+		sum.requireAll(t)
+	}
+}
+
+// Each seed gives the same run again.
+func TestSimulationIsRepeatable(t *testing.T) {
+	testsize.OneGoroutine(t)
+	for seed := range uint64(5) {
+		first, second := simulate(t, seed, false), simulate(t, seed, false)
+		require.Equal(t, first.counts, second.counts)
+		require.Equal(t, first.history, second.history)
+	}
+}
+
+// counts says how often something happened, so that the simulation cannot become empty.
+type counts struct {
+	Steps, Entries, Committed, Dropped, Uncertain, NoRoom, Reads, FollowerReads  int
+	Leaders, Tenures, Transfers, Crashes, CrashesInTurn, Faults, Damaged, Stale  int
+	Lost, Repeated, Compactions, Replaced, Paused, Cuts, RefusedMessages, Queued int
+}
+
+func (c *counts) all() []*int {
+	return []*int{&c.Steps, &c.Entries, &c.Committed, &c.Dropped, &c.Uncertain, &c.NoRoom, &c.Reads, &c.FollowerReads,
+		&c.Leaders, &c.Tenures, &c.Transfers, &c.Crashes, &c.CrashesInTurn, &c.Faults, &c.Damaged, &c.Stale,
+		&c.Lost, &c.Repeated, &c.Compactions, &c.Replaced, &c.Paused, &c.Cuts, &c.RefusedMessages, &c.Queued}
+}
+
+func (c *counts) add(o counts) {
+	other := o.all()
+	for i, n := range c.all() {
+		*n += *other[i]
+	}
+}
+
+func (c *counts) requireAll(t *testing.T) {
+	for _, n := range c.all() {
+		require.NotZero(t, *n, "something never happened: %+v", *c)
+	}
+}
+
+const (
+	simGroup   = 5
+	simDir     = "data/raft"
+	simSegment = 2 << 10
+)
+
+// world is a group, its network and its clients, and what must hold of them.
+type world struct {
+	t     *testing.T
+	seed  uint64
+	trace bool
+	rng   *rand.Rand
+	nodes []*simNode
+	net   []*pb.Message
+	cut   map[[2]uint64]bool
+	loss  int // of 100 messages
+	twice int
+	calm  bool // nothing bad happens any more
+
+	onSend func(*simNode, *pb.Message)
+
+	nextID   uint64
+	entries  map[[2]uint64]simEntry // by index and term: what any leader sent
+	chosen   []chosenEntry          // by index: what the first state machine applied
+	at       map[uint64]uint64      // index at which a proposal was applied
+	outcomes map[uint64]Outcome
+	promised uint64            // index of the newest acknowledged write, or seen by an answered read
+	leaders  map[uint64]uint64 // by term
+
+	history []string
+	counts  counts
+}
+
+type simEntry struct {
+	before uint64 // term of the entry before it
+	sum    uint64
+}
+
+type chosenEntry struct {
+	term, sum, state uint64
+}
+
+// machine is the state of a node: a checksum of all records and the number of the last. A copy
+// of it is what a flush makes durable.
+type machine struct {
+	w      *world
+	at     Position
+	number uint64
+	state  uint64
+}
+
+// simRecord is what a leader numbers: it names the term and the number in which it is good.
+type simRecord struct {
+	id, number, term uint64
+}
+
+func (r simRecord) encode(bytes int) []byte {
+	b := fmt.Appendf(nil, "%d %d %d ", r.id, r.number, r.term)
+	return append(b, strings.Repeat("x", bytes)...)
+}
+
+func hashOf(parts ...any) uint64 {
+	h := fnv.New64a()
+	_, _ = fmt.Fprint(h, parts...)
+	return h.Sum64()
+}
+
+func (m *machine) Apply(index, term uint64, record []byte) error {
+	w := m.w
+	var r simRecord
+	_, err := fmt.Sscanf(string(record), "%d %d %d", &r.id, &r.number, &r.term)
+	w.must(err == nil, "record %q", record)
+	w.must(r.term == term, "record of term %d applied in term %d", r.term, term)
+	w.must(index > m.at.Index, "index %d applied after %d", index, m.at.Index)
+	w.must(r.number == m.number+1, "record %d at index %d applied after record %d", r.number, index, m.number)
+	m.number = r.number
+	m.at.Index, m.at.Term = index, term
+	m.state = hashOf(m.state, index, term, r)
+	for uint64(len(w.chosen)) <= index {
+		w.chosen = append(w.chosen, chosenEntry{})
+	}
+	e := chosenEntry{term, hashOf(r), m.state}
+	if w.chosen[index].term == 0 {
+		w.chosen[index] = e
+		w.counts.Entries++
+	}
+	w.must(w.chosen[index] == e, "state at index %d differs: %+v and %+v", index, w.chosen[index], e)
+	if at := w.at[r.id]; at != 0 {
+		w.must(at == index, "proposal %d applied at index %d and at %d", r.id, at, index)
+	}
+	w.at[r.id] = index
+	w.must(w.outcomes[r.id].Result != Dropped, "proposal %d was dropped, and is at index %d", r.id, index)
+	return nil
+}
+
+func (m *machine) Configure(index, term uint64, conf *pb.ConfState) error {
+	m.at = Position{index, term, conf}
+	return nil
+}
+
+// simNode is a node: what survives a crash, and what does not.
+type simNode struct {
+	w       *world
+	id      uint64
+	boots   uint64
+	disk    *vfs.Mem
+	durable machine // what the state machine has flushed
+
+	fs      *faultfs.FS
+	log     *raftlog.Log
+	core    *Core // nil: down
+	machine *machine
+	paused  bool
+	damaged bool // its disk is; it stays down
+	dirty   bool // calls since the last Process
+
+	tenure   Tenure // in which the proposer numbers
+	number   uint64 // the last
+	queue    []queued
+	reported []uint64          // ids in the order of Propose, without an outcome
+	reads    map[uint64]uint64 // by id: the index that the answer must include
+}
+
+// queued is a record on its way from its proposer to the Core, with its tenure.
+type queued struct {
+	tenure Tenure
+	record simRecord
+}
+
+// must fails the run.
+func (w *world) must(ok bool, format string, args ...any) {
+	if ok {
+		return
+	}
+	w.t.Fatalf("seed %d, step %d: %s\nreplay: %s=%d go test -run TestSimulation ./internal/replica\n%s",
+		w.seed, w.counts.Steps, fmt.Sprintf(format, args...), seedVariable, w.seed, strings.Join(w.history[max(0, len(w.history)-30):], "\n"))
+}
+
+func (w *world) note(format string, args ...any) {
+	w.history = append(w.history, fmt.Sprintf("%5d ", w.counts.Steps)+fmt.Sprintf(format, args...))
+	if w.trace {
+		w.t.Log(w.history[len(w.history)-1])
+	}
+}
+
+func (w *world) chance(percent int) bool { return w.rng.IntN(100) < percent }
+
+// newWorld starts a group of nodes without entries.
+func newWorld(t *testing.T, seed uint64, size int) *world {
+	cryptotest.SetGlobalRandom(t, seed)
+	w := &world{
+		t: t, seed: seed, rng: rand.New(rand.NewPCG(seed, 17)), cut: map[[2]uint64]bool{}, entries: map[[2]uint64]simEntry{},
+		at: map[uint64]uint64{}, outcomes: map[uint64]Outcome{}, leaders: map[uint64]uint64{}, calm: true,
+	}
+	var voters []uint64
+	for i := range size {
+		voters = append(voters, uint64(i+1))
+	}
+	for _, id := range voters {
+		n := &simNode{w: w, id: id, disk: vfs.NewMem()}
+		require.NoError(t, n.disk.MkdirAll("data"))
+		require.NoError(t, n.disk.SyncDir("/"))
+		log, _, err := raftlog.Open(n.logOptions(n.disk, true))
+		require.NoError(t, err)
+		n.durable.w = w
+		n.durable.at, err = Bootstrap(log, simGroup, voters)
+		require.NoError(t, err)
+		require.NoError(t, log.Close())
+		w.nodes = append(w.nodes, n)
+		n.start()
+	}
+	return w
+}
+
+func simulate(t *testing.T, seed uint64, trace bool) *world {
+	size := 3
+	if seed%5 == 0 {
+		size = 5
+	}
+	w := newWorld(t, seed, size)
+	w.trace, w.calm = trace, false
+	w.loss, w.twice = w.rng.IntN(8), w.rng.IntN(15)
+	for range simSteps {
+		w.step()
+	}
+	w.heal()
+	for _, n := range w.nodes {
+		n.crash()
+	}
+	return w
+}
+
+func (n *simNode) logOptions(fsys vfs.FS, fresh bool) raftlog.Options {
+	return raftlog.Options{FS: fsys, Dir: simDir, StoreID: n.id, SegmentBytes: simSegment, CacheBytes: 300, Fresh: fresh}
+}
+
+// start starts a node from its disk.
+func (n *simNode) start() {
+	w := n.w
+	n.boots++
+	n.fs = faultfs.Wrap(n.disk, nil)
+	log, _, err := raftlog.Open(n.logOptions(n.fs, false))
+	w.must(!n.damaged || err != nil, "node %d started with a damaged log", n.id)
+	if n.damaged {
+		w.must(errors.Is(err, kv.ErrCorrupt), "damage was reported as %v", err)
+		return
+	}
+	w.must(err == nil, "node %d: %v", n.id, err)
+	n.log = log
+	m := n.durable
+	n.machine = &m
+	n.core, err = New(Config{ID: n.id, Boot: n.boots, Log: log, Group: simGroup, Start: m.at, Machine: n.machine, Transport: n})
+	w.must(err == nil, "node %d: %v", n.id, err)
+	n.core.proposals.maxBytes = 300
+	n.tenure, n.queue, n.reported, n.reads, n.paused = Tenure{}, nil, nil, map[uint64]uint64{}, false
+	w.checkLog(n)
+}
+
+// crash ends a node as power loss does, or kill -9.
+func (n *simNode) crash() {
+	if n.core == nil {
+		return
+	}
+	for _, q := range n.queue {
+		n.w.outcomes[q.record.id] = Outcome{ID: q.record.id, Result: Dropped} // never left its proposer
+	}
+	n.core = nil
+	if n.w.chance(30) {
+		n.disk = n.disk.KillImage()
+		return
+	}
+	policy := vfs.CrashPolicies[n.w.rng.IntN(len(vfs.CrashPolicies))]
+	n.disk = n.disk.CrashImage(policy, n.w.rng)
+}
+
+// Send implements Transport: the network.
+func (n *simNode) Send(messages []*pb.Message) {
+	w := n.w
+	for _, m := range messages {
+		w.must(m.GetFrom() == n.id || m.GetType() == pb.MsgReadIndex, "node %d sends as %d", n.id, m.GetFrom())
+		if m.GetType() == pb.MsgApp {
+			before := m.GetLogTerm()
+			for _, e := range m.GetEntries() {
+				w.checkEntry(e, before)
+				before = e.GetTerm()
+			}
+		}
+		if w.onSend != nil {
+			w.onSend(n, m)
+		}
+		if w.cut[[2]uint64{n.id, m.GetTo()}] || !w.calm && w.chance(w.loss) {
+			w.counts.Lost++
+			continue
+		}
+		w.net = append(w.net, proto.Clone(m).(*pb.Message))
+		if !w.calm && w.chance(w.twice) {
+			w.counts.Repeated++
+			w.net = append(w.net, proto.Clone(m).(*pb.Message))
+		}
+	}
+}
+
+// checkEntry checks log matching: an index and a term name one entry, which follows one other.
+func (w *world) checkEntry(e *pb.Entry, before uint64) {
+	key := [2]uint64{e.GetIndex(), e.GetTerm()}
+	entry := simEntry{before, hashOf(e.GetType(), string(e.GetData()))}
+	if known, ok := w.entries[key]; ok {
+		w.must(known == entry, "entry %d of term %d differs", e.GetIndex(), e.GetTerm())
+	}
+	w.entries[key] = entry
+}
+
+// checkLog checks a whole log.
+func (w *world) checkLog(n *simNode) {
+	g := n.log.Group(simGroup)
+	first, _ := g.FirstIndex()
+	last, _ := g.LastIndex()
+	before, err := g.Term(first - 1)
+	w.must(err == nil, "node %d: %v", n.id, err)
+	if last < first {
+		return
+	}
+	entries, err := g.Entries(first, last+1, 1<<40)
+	w.must(err == nil && uint64(len(entries)) == last+1-first, "node %d: %v", n.id, err)
+	for _, e := range entries {
+		w.checkEntry(e, before)
+		before = e.GetTerm()
+	}
+}
+
+// checkLeader checks election safety and leader completeness.
+func (w *world) checkLeader(n *simNode, term uint64) {
+	if leader := w.leaders[term]; leader != 0 {
+		w.must(leader == n.id, "nodes %d and %d lead in term %d", leader, n.id, term)
+		return
+	}
+	w.leaders[term] = n.id
+	w.counts.Leaders++
+	w.note("node %d leads in term %d", n.id, term)
+	g := n.log.Group(simGroup)
+	first, _ := g.FirstIndex()
+	for i := first; i < uint64(len(w.chosen)); i++ {
+		if want := w.chosen[i].term; want != 0 {
+			got, err := g.Term(i)
+			w.must(err == nil && got == want, "node %d leads in term %d without the committed entry %d of term %d: %d, %v", n.id, term, i, want, got, err)
+		}
+	}
+}
+
+// process lets the Core of a node do its work, and checks what it reports.
+func (n *simNode) process() {
+	w := n.w
+	n.dirty = false
+	out, err := n.core.Process()
+	for _, o := range out.Outcomes {
+		w.must(len(n.reported) > 0 && n.reported[0] == o.ID, "outcome %+v of node %d, expected are %v", o, n.id, n.reported)
+		n.reported = n.reported[1:]
+		w.outcome(o)
+	}
+	for _, id := range out.Reads {
+		need, ok := n.reads[id]
+		w.must(ok, "read %d of node %d answered twice", id, n.id)
+		delete(n.reads, id)
+		at := n.core.Status().Applied.Index
+		w.must(at >= need, "read %d of node %d sees index %d, and must see %d", id, n.id, at, need)
+		w.promised = max(w.promised, at)
+		w.counts.Reads++
+		if n.core.role.Lead != n.id {
+			w.counts.FollowerReads++
+		}
+	}
+	if err != nil {
+		w.must(len(n.reported) == 0, "node %d ended with %v, and did not report %v", n.id, err, n.reported)
+		w.must(n.fs.Fired(), "node %d ended: %v", n.id, err)
+		_, again := n.core.Process()
+		w.must(again == err && n.core.Step(&pb.Message{}) != nil, "node %d goes on after %v", n.id, err)
+		w.note("node %d ended: %v", n.id, err)
+		w.counts.CrashesInTurn++
+		n.crash()
+		return
+	}
+	s := n.core.Status()
+	w.must(s.Applied.Index <= s.Committed, "node %d applied %d of %d", n.id, s.Applied.Index, s.Committed)
+	w.must(n.machine.at.Index <= s.Applied.Index, "node %d", n.id)
+	if s.Leading {
+		w.checkLeader(n, s.Term)
+	}
+	if t, open := n.core.Tenure(); open && t != n.tenure {
+		w.must(s.Leading && s.Term == t.Term && len(n.reported) == 0, "tenure %+v of node %d began with %v under way", t, n.id, n.reported)
+		n.tenure, n.number = t, n.machine.number
+		w.counts.Tenures++
+	}
+}
+
+func (w *world) outcome(o Outcome) {
+	w.must(w.outcomes[o.ID].Result == 0, "second outcome %+v", o)
+	w.outcomes[o.ID] = o
+	switch o.Result {
+	case Committed:
+		w.must(w.at[o.ID] == o.Index, "outcome %+v, but it is at index %d", o, w.at[o.ID])
+		w.promised = max(w.promised, o.Index)
+		w.counts.Committed++
+	case Dropped:
+		w.must(w.at[o.ID] == 0, "outcome %+v, but it is at index %d", o, w.at[o.ID])
+		w.counts.Dropped++
+	case Uncertain:
+		w.counts.Uncertain++
+	default:
+		w.must(false, "outcome %+v", o)
+	}
+}
+
+// numberRecord lets the proposer of a node number a record, if it believes to be in a tenure.
+func (n *simNode) numberRecord() {
+	if n.tenure == (Tenure{}) {
+		return
+	}
+	n.w.nextID++
+	n.number++
+	n.queue = append(n.queue, queued{n.tenure, simRecord{n.w.nextID, n.number, n.tenure.Term}})
+	n.w.counts.Queued++
+}
+
+// propose hands queued records to the Core.
+func (n *simNode) propose() {
+	w := n.w
+	for len(n.queue) > 0 {
+		q := n.queue[0]
+		err := n.core.Propose(q.tenure, q.record.id, q.record.encode(w.rng.IntN(60)))
+		if errors.Is(err, ErrNoRoom) {
+			w.counts.NoRoom++
+			return
+		}
+		if n.core.Err() != nil {
+			w.must(errors.Is(err, kv.ErrFailed) && n.fs.Fired(), "propose: %v", err)
+			return
+		}
+		w.must(err == nil, "propose: %v", err)
+		n.queue = n.queue[1:]
+		n.reported = append(n.reported, q.record.id)
+		if t, open := n.core.Tenure(); !open || t != q.tenure {
+			w.counts.Stale++
+		}
+	}
+}
+
+func (n *simNode) read() {
+	n.w.nextID++
+	n.reads[n.w.nextID] = n.w.promised
+	n.w.must(n.core.Read(n.w.nextID) == nil || n.fs.Fired(), "read")
+}
+
+// deliver gives a message to its node, if that is there.
+func (w *world) deliver(i int) {
+	m := w.net[i]
+	w.net = slices.Delete(w.net, i, i+1)
+	if m.GetTo() > uint64(len(w.nodes)) || w.nodes[m.GetTo()-1].core == nil {
+		w.counts.Lost++
+		return
+	}
+	n := w.nodes[m.GetTo()-1]
+	if err := n.core.Step(m); err != nil {
+		w.must(errors.Is(err, kv.ErrInvalidArgument) && m.GetFrom() == n.id || n.fs.Fired(), "step: %v", err)
+		w.counts.RefusedMessages++
+	}
+	n.dirty = true
+}
+
+// awake returns a random node that is up and not paused; nil if it drew another one.
+func (w *world) awake() *simNode {
+	n := w.nodes[w.rng.IntN(len(w.nodes))]
+	if n.core == nil || n.paused {
+		return nil
+	}
+	return n
+}
+
+// step does one thing that a draw chooses.
+func (w *world) step() {
+	w.counts.Steps++
+	n := w.awake()
+	switch draw := w.rng.IntN(1000); {
+	case draw < 450:
+		w.deliverSome()
+	case draw < 470:
+		w.disturb()
+	case n == nil:
+	case draw < 660:
+		for range 1 + w.rng.IntN(3) {
+			n.core.Tick()
+		}
+		n.dirty = true
+	case draw < 670: // as long as an election timeout
+		for range electionTicks + w.rng.IntN(electionTicks) {
+			n.core.Tick()
+		}
+		n.dirty = true
+	case draw < 800:
+		n.numberRecord()
+		if w.chance(70) {
+			n.propose()
+			n.dirty = true
+		}
+	case draw < 860:
+		n.read()
+		n.dirty = true
+	case draw < 890:
+		if n.durable = *n.machine; w.chance(30) {
+			w.compact(n)
+		}
+	case draw < 900:
+		if n.core.Transfer(1+w.rng.Uint64N(uint64(len(w.nodes)))) == nil {
+			w.counts.Transfers++
+			n.dirty = true
+		}
+	default:
+		n.process()
+	}
+	if w.chance(50) {
+		for _, n := range w.nodes {
+			if n.dirty && n.core != nil && !n.paused {
+				n.process()
+			}
+		}
+	}
+}
+
+// deliverSome delivers some messages, mostly old ones.
+func (w *world) deliverSome() {
+	for range 1 + w.rng.IntN(6) {
+		if len(w.net) == 0 {
+			return
+		}
+		i := w.rng.IntN(min(len(w.net), 3))
+		if w.chance(15) {
+			i = w.rng.IntN(len(w.net))
+		}
+		if to := w.nodes[w.net[i].GetTo()-1]; !to.paused {
+			w.deliver(i)
+		}
+	}
+}
+
+// compact lets a node give up entries that every node has applied durably.
+func (w *world) compact(n *simNode) {
+	low := n.machine.at.Index
+	for _, m := range w.nodes {
+		low = min(low, m.durable.at.Index)
+	}
+	if first, _ := n.log.Group(simGroup).FirstIndex(); low >= first && !n.fs.Fired() {
+		w.must(n.core.Compact(low) == nil || n.fs.Fired(), "compact")
+		w.counts.Compactions++
+	}
+}
+
+// disturb breaks something, or mends it.
+func (w *world) disturb() {
+	n := w.nodes[w.rng.IntN(len(w.nodes))]
+	if w.chance(50) {
+		w.mend()
+		return
+	}
+	switch w.rng.IntN(7) {
+	case 0, 1:
+		if n.core == nil {
+			w.restart(n)
+			return
+		}
+		w.note("node %d crashes", n.id)
+		w.counts.Crashes++
+		n.crash()
+	case 2:
+		if n.core == nil {
+			w.restart(n)
+			return
+		}
+		fault := faultfs.Fault{Err: syscall.EIO, DropDirty: w.chance(50), Short: w.rng.IntN(100)}
+		n.fs.SetInjector(faultfs.At(w.rng.IntN(3), true, fault, faultfs.OnKind(faultfs.Write, faultfs.Sync, faultfs.Create)))
+		w.counts.Faults++
+	case 3:
+		n.paused = !n.paused && n.core != nil
+		w.counts.Paused++
+		w.note("node %d paused: %v", n.id, n.paused)
+	case 4, 5:
+		link := [2]uint64{n.id, 1 + w.rng.Uint64N(uint64(len(w.nodes)))}
+		w.cut[link] = !w.cut[link]
+		w.counts.Cuts++
+		if w.chance(50) { // both directions
+			w.cut[[2]uint64{link[1], link[0]}] = w.cut[link]
+		}
+		w.note("link %v cut: %v", link, w.cut[link])
+	case 6:
+		for _, other := range w.nodes { // alone
+			if other != n {
+				w.cut[[2]uint64{n.id, other.id}], w.cut[[2]uint64{other.id, n.id}] = true, true
+			}
+		}
+		w.note("node %d is alone", n.id)
+	}
+}
+
+// mend starts the nodes that are down, and lets all links and nodes work.
+func (w *world) mend() {
+	w.note("all works again")
+	clear(w.cut)
+	for _, n := range w.nodes {
+		if n.paused = false; n.core == nil {
+			w.restart(n)
+		}
+	}
+}
+
+// restart starts a node that is down. The disks of a minority may be damaged meanwhile.
+func (w *world) restart(n *simNode) {
+	if n.damaged {
+		return
+	}
+	damaged := 0
+	for _, m := range w.nodes {
+		if m.damaged {
+			damaged++
+		}
+	}
+	if !w.calm && w.chance(5) && damaged < (len(w.nodes)-1)/2 && n.damage() {
+		w.note("the log of node %d is damaged", n.id)
+		w.counts.Damaged++
+		n.damaged = true
+	}
+	w.note("node %d starts", n.id)
+	n.start()
+}
+
+// damage flips a bit of the log that a later frame says was synced.
+func (n *simNode) damage() bool {
+	names, err := n.disk.List(simDir)
+	n.w.must(err == nil && len(names) > 0, "list: %v", err)
+	name := simDir + "/" + names[len(names)-1]
+	f, err := n.disk.OpenReadWrite(name)
+	n.w.must(err == nil, "open: %v", err)
+	size, _ := f.Size()
+	b := make([]byte, size)
+	_, _ = f.ReadAt(b, 0)
+	const header = 64
+	synced := uint64(0)
+	for off := header; off+header <= len(b); off += 8 {
+		if string(b[off:off+4]) == "RFRM" && fmt.Sprintf("%06d.raft", le(b[off+40:])) == names[len(names)-1] {
+			synced = max(synced, le(b[off+48:]))
+		}
+	}
+	if synced <= header || synced >= uint64(size) {
+		return false
+	}
+	at := header + n.w.rng.Int64N(int64(synced)-header)
+	_, err = f.WriteAt([]byte{b[at] ^ 1<<n.w.rng.IntN(8)}, at)
+	n.w.must(err == nil && f.Sync() == nil && f.Close() == nil, "damage: %v", err)
+	return true
+}
+
+func le(b []byte) (n uint64) {
+	for i := range 8 {
+		n |= uint64(b[i]) << (8 * i)
+	}
+	return n
+}
+
+// heal mends everything but damaged disks, and expects the group to work: every read is
+// answered, a record is committed, and all nodes have the same state.
+func (w *world) heal() {
+	w.calm = true
+	for _, n := range w.nodes {
+		if n.core != nil {
+			n.fs.SetInjector(nil)
+			n.process()
+		}
+	}
+	w.mend()
+	last := uint64(0)
+	w.settle(func() bool {
+		for _, n := range w.nodes {
+			if _, open := n.tenureNow(); open && last == 0 {
+				n.queue = slices.DeleteFunc(n.queue, func(q queued) bool { return q.tenure != n.tenure })
+				n.numberRecord()
+				n.propose()
+				if len(n.queue) == 0 {
+					last = w.nextID
+				}
+			}
+		}
+		switch w.outcomes[last].Result {
+		case Committed:
+			return true
+		case Dropped, Uncertain:
+			last = 0
+		}
+		return false
+	})
+	for _, n := range w.nodes {
+		if n.core != nil {
+			n.read()
+		}
+	}
+	w.settle(func() bool {
+		for _, n := range w.nodes {
+			if n.core != nil && (len(n.reads) > 0 || n.machine.at.Index < w.at[last] || len(n.reported) > 0) {
+				return false
+			}
+		}
+		return true
+	})
+	for _, n := range w.nodes {
+		if n.core != nil {
+			w.must(n.machine.state == w.chosen[n.machine.at.Index].state, "node %d", n.id)
+			w.checkLog(n)
+			w.must(n.machine.at.Index == uint64(len(w.chosen))-1, "node %d is at %d of %d", n.id, n.machine.at.Index, len(w.chosen)-1)
+		}
+	}
+	for key := range w.entries {
+		if key[0] < uint64(len(w.chosen)) && w.entries[[2]uint64{key[0], w.chosen[key[0]].term}] != (simEntry{}) && key[1] != w.chosen[key[0]].term {
+			w.counts.Replaced++
+		}
+	}
+	for id, o := range w.outcomes {
+		w.must(o.Result != Committed || w.at[id] == o.Index, "%+v is at %d", o, w.at[id])
+	}
+}
+
+func (n *simNode) tenureNow() (Tenure, bool) {
+	if n.core == nil {
+		return Tenure{}, false
+	}
+	return n.core.Tenure()
+}
+
+// settle lets time pass, with a network that works, until done.
+func (w *world) settle(done func() bool) {
+	for range 300 {
+		for _, n := range w.nodes {
+			if n.core != nil {
+				n.core.Tick()
+				n.process()
+			}
+		}
+		for len(w.net) > 0 {
+			for range len(w.net) {
+				w.deliver(0)
+			}
+			for _, n := range w.nodes {
+				if n.core != nil && n.dirty {
+					n.process()
+				}
+			}
+		}
+		if done() {
+			return
+		}
+	}
+	for _, n := range w.nodes {
+		if n.core != nil {
+			first, _ := n.log.Group(simGroup).FirstIndex()
+			last, _ := n.log.Group(simGroup).LastIndex()
+			w.note("node %d: log %d to %d, %+v, tenure %v, reads %v, without outcome %v", n.id, first, last, n.core.Status(), n.core.proposals, n.reads, n.reported)
+		}
+	}
+	w.must(false, "the group does not work again")
+}

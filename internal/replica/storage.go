@@ -1,0 +1,114 @@
+package replica
+
+import (
+	"errors"
+	"fmt"
+
+	"go.etcd.io/raft/v3"
+	pb "go.etcd.io/raft/v3/raftpb"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/kvd-db/kvd/internal/kv"
+	"github.com/kvd-db/kvd/internal/raftlog"
+)
+
+// Position is a place in the history of a group: the state after an entry.
+type Position struct {
+	Index, Term uint64 // of the entry
+	// Conf is the configuration after the entry. It is immutable.
+	Conf *pb.ConfState
+}
+
+// bootstrapIndex is the index and the term at which the history of a group begins. It is not
+// 0, so that a node that joins later, with an empty log, is never sent the entries from the
+// first on: the state and the configuration at the beginning are not among them.
+const bootstrapIndex = 1
+
+// Bootstrap writes the beginning of a group to the empty log of one of its first voters,
+// durably, and returns the Position of it. All of them call it with the same voters.
+//
+// Errors: kv.ErrInvalidArgument if the group has a log already, or there are no voters;
+// those of raftlog.Log.Write.
+func Bootstrap(log *raftlog.Log, group uint32, voters []uint64) (Position, error) {
+	g := log.Group(group)
+	hard, _, err := g.InitialState()
+	if err != nil {
+		return Position{}, err
+	}
+	last, err := g.LastIndex()
+	switch {
+	case err != nil:
+		return Position{}, err
+	case last != 0 || !raft.IsEmptyHardState(hard):
+		return Position{}, fmt.Errorf("%w: group %d has a log already, which ends at index %d: it cannot begin again", kv.ErrInvalidArgument, group, last)
+	case len(voters) == 0:
+		return Position{}, fmt.Errorf("%w: group %d has no voters", kv.ErrInvalidArgument, group)
+	}
+	index, term, commit := uint64(bootstrapIndex), uint64(bootstrapIndex), uint64(bootstrapIndex)
+	conf := &pb.ConfState{Voters: voters}
+	begin := &pb.Snapshot{Metadata: &pb.SnapshotMetadata{Index: &index, Term: &term, ConfState: conf}}
+	err = log.Write(true, raftlog.Update{Group: group, Snapshot: begin, HardState: &pb.HardState{Term: &term, Commit: &commit}})
+	return Position{Index: index, Term: term, Conf: conf}, err
+}
+
+// storage is what the library sees of the log: the group as it is when the state machine is
+// at a Position.
+type storage struct {
+	*raftlog.Group
+	start Position
+	err   error // of a read of entries
+}
+
+// newStorage checks that the state machine can go on from start with this log.
+func newStorage(g *raftlog.Group, start Position) (*storage, error) {
+	first, err := g.FirstIndex()
+	if err != nil {
+		return nil, err
+	}
+	last, err := g.LastIndex()
+	if err != nil {
+		return nil, err
+	}
+	damage := func(format string, args ...any) error {
+		return fmt.Errorf("%w: %s; this replica must not take part under its id: remove it from the group and add a new one",
+			kv.ErrCorrupt, fmt.Sprintf(format, args...))
+	}
+	switch {
+	case start.Index+1 < first:
+		return nil, damage("the store has applied the log up to index %d, but the log begins at index %d: the entries between are missing", start.Index, first)
+	case start.Index > last:
+		return nil, damage("the store has applied the log up to index %d, but the log ends at index %d: it has lost entries that were acknowledged", start.Index, last)
+	}
+	if term, err := g.Term(start.Index); err != nil {
+		return nil, err
+	} else if term != start.Term {
+		return nil, damage("the store has applied index %d of term %d, but the log has term %d there: they are not of the same history", start.Index, start.Term, term)
+	}
+	return &storage{Group: g, start: start}, nil
+}
+
+// InitialState returns the configuration of the start, and a commit index that is not below
+// it: the hard state is not synced when only its commit index changes.
+func (s *storage) InitialState() (*pb.HardState, *pb.ConfState, error) {
+	hard, _, err := s.Group.InitialState()
+	if err == nil && hard.GetCommit() < s.start.Index {
+		hard = proto.Clone(hard).(*pb.HardState)
+		hard.Commit = &s.start.Index
+	}
+	return hard, proto.Clone(s.start.Conf).(*pb.ConfState), err
+}
+
+// Entries keeps an error that means that the log cannot be read: the library would take it
+// for entries that were given up.
+func (s *storage) Entries(lo, hi, maxSize uint64) ([]*pb.Entry, error) {
+	entries, err := s.Group.Entries(lo, hi, maxSize)
+	if err != nil && !errors.Is(err, raft.ErrCompacted) && !errors.Is(err, raft.ErrUnavailable) {
+		s.err = err
+	}
+	return entries, err
+}
+
+// Snapshot has none to send yet.
+func (s *storage) Snapshot() (*pb.Snapshot, error) {
+	return nil, raft.ErrSnapshotTemporarilyUnavailable
+}
