@@ -1,0 +1,313 @@
+package replica
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	pb "go.etcd.io/raft/v3/raftpb"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/kvd-db/kvd/internal/kv"
+)
+
+// TickInterval is how long a tick is.
+const TickInterval = 100 * time.Millisecond
+
+// Bounds of what waits for the loop besides records, which MaxUncommittedBytes bounds.
+const (
+	maxMessages     = 4096
+	maxQueuedBytes  = 64 << 20 // of messages
+	maxWaitingReads = 1 << 16
+)
+
+// Proposer is told what becomes of proposals. The loop calls it on its goroutine, one call at
+// a time; it must not block, nor call Stop.
+type Proposer interface {
+	// Lead says that a tenure has begun. The state machine is at the state from which to
+	// number. Any tenure before it is over, and the outcomes of its proposals are reported.
+	Lead(Tenure)
+	// Lost says that the tenure is over: no further record of it is taken. Some may still
+	// be committed.
+	Lost(Tenure)
+	// Ended reports outcomes, in the order of the calls of Propose.
+	Ended([]Outcome)
+}
+
+// Loop calls a Core on a goroutine of its own. While that writes and syncs, messages,
+// proposals and reads queue; it then takes all of them at once, so they share the next sync.
+// Its methods are safe for concurrent use.
+type Loop struct {
+	core     *Core
+	proposer Proposer
+	wake     chan struct{} // holds a token if there is something to take
+	done     chan struct{}
+
+	// Of the goroutine of the loop alone.
+	tenure  Tenure    // that the proposer knows; zero if none
+	refused []Outcome // of proposals that the Core did not take: it has ended
+
+	mu    sync.Mutex
+	inbox inbox
+	// inFlight counts the bytes of proposals without an outcome, and their sizes in order.
+	inFlight int64
+	sizes    []int64
+	nextID   uint64
+	waiting  map[uint64]chan struct{} // reads; closed when answered
+	status   Status
+	stopping bool
+	err      error
+}
+
+// inbox is what waits for the loop.
+type inbox struct {
+	messages     []*pb.Message
+	messageBytes int
+	proposals    []numbered
+	reads        []uint64
+	transfers    []uint64
+}
+
+type numbered struct {
+	tenure Tenure
+	id     uint64
+	record []byte
+}
+
+// Start starts the loop of a Core, which belongs to the loop from then on.
+func Start(core *Core, proposer Proposer) *Loop {
+	l := &Loop{
+		core: core, proposer: proposer, wake: make(chan struct{}, 1), done: make(chan struct{}),
+		waiting: map[uint64]chan struct{}{}, status: core.Status(),
+	}
+	go l.run()
+	return l
+}
+
+// Stop ends the loop and waits for that. What has no outcome yet is reported before.
+// Idempotent.
+func (l *Loop) Stop() {
+	l.mu.Lock()
+	l.stopping = true
+	l.mu.Unlock()
+	l.signal()
+	<-l.done
+}
+
+// Done is closed when the loop has ended: after Stop, or an error.
+func (l *Loop) Done() <-chan struct{} { return l.done }
+
+// Err returns what ended the loop, kv.ErrClosed after Stop; nil while it runs.
+func (l *Loop) Err() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.err
+}
+
+// Status describes the Core as it was when it last went to wait.
+func (l *Loop) Status() Status {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.status
+}
+
+// Deliver takes a message of a peer, and ownership of it. It does not block: it reports
+// false, and drops the message, if too many wait or the loop has ended.
+func (l *Loop) Deliver(m *pb.Message) bool {
+	size := proto.Size(m)
+	l.mu.Lock()
+	in := &l.inbox
+	ok := l.err == nil && len(in.messages) < maxMessages && (in.messageBytes == 0 || in.messageBytes+size <= maxQueuedBytes)
+	if ok {
+		in.messages = append(in.messages, m)
+		in.messageBytes += size
+	}
+	l.mu.Unlock()
+	if ok {
+		l.signal()
+	}
+	return ok
+}
+
+// Propose proposes a record that its caller has numbered in a tenure, and returns an id
+// above all before. Its outcome is reported once to the Proposer, perhaps before Propose
+// returns. It does not block, and keeps the record, which must not be changed.
+//
+// Errors, without an outcome: kv.ErrInvalidArgument for an empty record or one above
+// MaxRecordBytes; ErrNoRoom, after which the caller proposes the same record again, before any
+// later one, when outcomes have been reported; what ended the loop.
+func (l *Loop) Propose(t Tenure, record []byte) (id uint64, err error) {
+	size := int64(len(record))
+	if size == 0 || size > MaxRecordBytes {
+		return 0, errRecordSize(size)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case l.err != nil:
+		return 0, l.err
+	case l.inFlight > 0 && l.inFlight+size > MaxUncommittedBytes:
+		return 0, ErrNoRoom
+	}
+	l.nextID++
+	l.inFlight += size
+	l.sizes = append(l.sizes, size)
+	l.inbox.proposals = append(l.inbox.proposals, numbered{t, l.nextID, record})
+	l.signal()
+	return l.nextID, nil
+}
+
+// Read returns when the state machine may be read: it has then applied all that was
+// acknowledged anywhere before the call.
+//
+// Errors: that of ctx; a kv.OverloadError if too many reads wait; what ended the loop.
+func (l *Loop) Read(ctx context.Context) error {
+	answered := make(chan struct{})
+	l.mu.Lock()
+	if err := l.err; err != nil || len(l.waiting) >= maxWaitingReads {
+		l.mu.Unlock()
+		if err == nil {
+			err = &kv.OverloadError{Reason: "reads_waiting", RetryAfter: TickInterval}
+		}
+		return err
+	}
+	l.nextID++
+	id := l.nextID
+	l.waiting[id] = answered
+	l.inbox.reads = append(l.inbox.reads, id)
+	l.mu.Unlock()
+	l.signal()
+	select {
+	case <-answered:
+		return nil
+	case <-ctx.Done():
+		l.mu.Lock()
+		delete(l.waiting, id)
+		l.mu.Unlock()
+		return ctx.Err()
+	case <-l.done:
+		select {
+		case <-answered: // just before
+			return nil
+		default:
+			return l.Err()
+		}
+	}
+}
+
+// Transfer asks for a transfer of the leadership to another voter. It does not wait: Status
+// shows what has become of it. A node that does not lead ignores it.
+func (l *Loop) Transfer(to uint64) {
+	l.mu.Lock()
+	if l.err == nil {
+		l.inbox.transfers = append(l.inbox.transfers[:0], to) // the newest request counts
+	}
+	l.mu.Unlock()
+	l.signal()
+}
+
+func (l *Loop) signal() {
+	select {
+	case l.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (l *Loop) run() {
+	defer close(l.done)
+	ticker := time.NewTicker(TickInterval)
+	defer ticker.Stop()
+	for tick := false; l.turn(tick); {
+		select {
+		case <-l.wake:
+			tick = false
+		case <-ticker.C:
+			tick = true
+		}
+	}
+}
+
+// turn takes what has queued and lets the Core process it. It reports false when the
+// Core has ended. Messages come before the tick: after a long sync they show that
+// the leader is there.
+func (l *Loop) turn(tick bool) bool {
+	l.mu.Lock()
+	in, stopping := l.inbox, l.stopping
+	l.inbox = inbox{}
+	l.mu.Unlock()
+	for _, m := range in.messages {
+		_ = l.core.Step(m) // one that no peer sends is dropped; Process returns what ended the Core
+	}
+	if tick {
+		l.core.Tick()
+	}
+	for _, p := range in.proposals {
+		l.propose(p)
+	}
+	for _, id := range in.reads {
+		_ = l.core.Read(id)
+	}
+	for _, to := range in.transfers {
+		_ = l.core.Transfer(to)
+	}
+	if stopping {
+		l.core.Stop()
+	}
+	return l.process()
+}
+
+// propose hands a proposal to the Core. Once that has ended, the record is in no log.
+func (l *Loop) propose(p numbered) {
+	if err := l.core.Propose(p.tenure, p.id, p.record); err != nil {
+		l.refused = append(l.refused, Outcome{ID: p.id, Result: Dropped})
+	}
+}
+
+// process lets the Core work, and tells callers what has come of it.
+func (l *Loop) process() bool {
+	out, err := l.core.Process()
+	l.mu.Lock()
+	l.err = err
+	for _, id := range out.Reads {
+		if answered := l.waiting[id]; answered != nil { // its caller still waits
+			close(answered)
+			delete(l.waiting, id)
+		}
+	}
+	if err == nil {
+		l.status = l.core.Status()
+	} else {
+		for _, p := range l.inbox.proposals { // since turn took the others
+			l.refused = append(l.refused, Outcome{ID: p.id, Result: Dropped})
+		}
+		l.inbox = inbox{}
+		out.Outcomes = append(out.Outcomes, l.refused...)
+	}
+	for range out.Outcomes {
+		l.inFlight -= l.sizes[0]
+		l.sizes = l.sizes[1:]
+	}
+	l.mu.Unlock()
+	if len(out.Outcomes) > 0 {
+		l.proposer.Ended(out.Outcomes)
+	}
+	l.announce()
+	return err == nil
+}
+
+// announce tells the proposer of the end of a tenure and of the begin of the next.
+func (l *Loop) announce() {
+	now, open := l.core.Tenure()
+	if !open {
+		now = Tenure{}
+	}
+	if now == l.tenure {
+		return
+	}
+	if l.tenure != (Tenure{}) {
+		l.proposer.Lost(l.tenure)
+	}
+	if l.tenure = now; open {
+		l.proposer.Lead(now)
+	}
+}
