@@ -136,7 +136,10 @@ func TestMessagesThatNoPeerSends(t *testing.T) {
 		"a term that is lower": func(m *pb.Message) { m.LogTerm = new(uint64(3)) },
 		"a term to come":       func(m *pb.Message) { m.Entries[0].Term = new(uint64(4)) },
 		"a read with a term":   func(m *pb.Message) { m.Type = pb.MsgReadIndex.Enum() },
-		"a read of nothing":    func(m *pb.Message) { m.Type, m.Term, m.Entries = pb.MsgReadIndex.Enum(), nil, nil },
+		"a short context": func(m *pb.Message) {
+			m.Type, m.Entries, m.Context = pb.MsgHeartbeatResp.Enum(), nil, []byte("short")
+		},
+		"a read of nothing": func(m *pb.Message) { m.Type, m.Term, m.Entries = pb.MsgReadIndex.Enum(), nil, nil },
 	} {
 		m := good()
 		spoil(m)
@@ -148,6 +151,48 @@ func TestMessagesThatNoPeerSends(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, uint64(2), must(n.log.Group(simGroup).LastIndex()))
 }
+
+// No message makes the library panic in a way that does not end the Core with an error.
+func FuzzStep(f *testing.F) {
+	for _, m := range []*pb.Message{
+		message(pb.MsgApp, 2, 1, 3, 1, 1, entry(2, 2, pb.EntryNormal, encodeEntry(2, []byte("x")))),
+		message(pb.MsgAppResp, 2, 1, 2, 2, 0),
+		message(pb.MsgHeartbeat, 2, 1, 3, 0, 0),
+		{Type: pb.MsgHeartbeatResp.Enum(), From: new(uint64(2)), Term: new(uint64(2)), Context: make([]byte, 8)},
+		{Type: pb.MsgReadIndex.Enum(), From: new(uint64(2)), Entries: []*pb.Entry{{Data: []byte("context")}}},
+		message(pb.MsgVote, 3, 1, 9, 5, 5),
+		message(pb.MsgPreVoteResp, 3, 1, 9, 5, 5),
+	} {
+		f.Add(must(proto.Marshal(m)), true)
+		f.Add(must(proto.Marshal(m)), false)
+	}
+	f.Fuzz(func(t *testing.T, b []byte, leads bool) {
+		m := &pb.Message{}
+		if proto.Unmarshal(b, m) != nil {
+			return
+		}
+		w := newWorld(t, 1, 3)
+		n := w.nodes[0]
+		if leads {
+			if n = w.leader(); n.core.Read(1) != nil {
+				t.Fatal("no read")
+			}
+		}
+		n.core.config.Machine = anyMachine{}
+		m.To = &n.id
+		if n.core.Step(m) == nil {
+			w.onSend = func(*simNode, *pb.Message) {}
+			_, err := n.core.Process()
+			require.Equal(t, err, n.core.Err())
+		}
+	})
+}
+
+// anyMachine applies anything.
+type anyMachine struct{}
+
+func (anyMachine) Apply(uint64, uint64, []byte) error            { return nil }
+func (anyMachine) Configure(uint64, uint64, *pb.ConfState) error { return nil }
 
 func must[T any](v T, err error) T {
 	if err != nil {

@@ -20,6 +20,9 @@ var fromPeers = map[pb.MessageType]bool{
 	pb.MsgTimeoutNow: true,
 }
 
+// heartbeatContextBytes is the length of the context of a heartbeat that confirms reads.
+const heartbeatContextBytes = 8
+
 // checkMessage checks what the library takes for granted of a message from the network.
 func checkMessage(m *pb.Message, id uint64) error {
 	bad := func(format string, args ...any) error {
@@ -36,6 +39,9 @@ func checkMessage(m *pb.Message, id uint64) error {
 		return bad("it has no term")
 	case m.GetType() == pb.MsgReadIndex && (m.GetTerm() != 0 || len(m.GetEntries()) != 1):
 		return bad("%d contexts at term %d, want one, and no term", len(m.GetEntries()), m.GetTerm())
+	case len(m.GetContext()) != 0 && len(m.GetContext()) != heartbeatContextBytes &&
+		(m.GetType() == pb.MsgHeartbeat || m.GetType() == pb.MsgHeartbeatResp):
+		return bad("a context of %d bytes, want none or %d", len(m.GetContext()), heartbeatContextBytes)
 	}
 	if m.GetType() != pb.MsgApp {
 		return nil

@@ -14,6 +14,7 @@ import (
 	"testing/cryptotest"
 
 	"github.com/stretchr/testify/require"
+	"go.etcd.io/raft/v3"
 	pb "go.etcd.io/raft/v3/raftpb"
 	"google.golang.org/protobuf/proto"
 
@@ -80,12 +81,13 @@ type counts struct {
 	Steps, Entries, Committed, Dropped, Uncertain, NoRoom, Reads, FollowerReads  int
 	Leaders, Tenures, Transfers, Crashes, CrashesInTurn, Faults, Damaged, Stale  int
 	Lost, Repeated, Compactions, Replaced, Paused, Cuts, RefusedMessages, Queued int
+	Configurations                                                               int
 }
 
 func (c *counts) all() []*int {
 	return []*int{&c.Steps, &c.Entries, &c.Committed, &c.Dropped, &c.Uncertain, &c.NoRoom, &c.Reads, &c.FollowerReads,
 		&c.Leaders, &c.Tenures, &c.Transfers, &c.Crashes, &c.CrashesInTurn, &c.Faults, &c.Damaged, &c.Stale,
-		&c.Lost, &c.Repeated, &c.Compactions, &c.Replaced, &c.Paused, &c.Cuts, &c.RefusedMessages, &c.Queued}
+		&c.Lost, &c.Repeated, &c.Compactions, &c.Replaced, &c.Paused, &c.Cuts, &c.RefusedMessages, &c.Queued, &c.Configurations}
 }
 
 func (c *counts) add(o counts) {
@@ -120,11 +122,16 @@ type world struct {
 	twice int
 	calm  bool // nothing bad happens any more
 
+	// reconfigures says that voters become learners and learners voters, and that no
+	// disk is damaged: the healthy ones might be too few.
+	reconfigures bool
+
 	onSend func(*simNode, *pb.Message)
 
 	nextID   uint64
 	entries  map[[2]uint64]simEntry // by index and term: what any leader sent
 	chosen   []chosenEntry          // by index: what the first state machine applied
+	confs    map[uint64]string      // by index
 	at       map[uint64]uint64      // index at which a proposal was applied
 	outcomes map[uint64]Outcome
 	promised uint64            // index of the newest acknowledged write, or seen by an answered read
@@ -197,6 +204,15 @@ func (m *machine) Apply(index, term uint64, record []byte) error {
 }
 
 func (m *machine) Configure(index, term uint64, conf *pb.ConfState) error {
+	w := m.w
+	w.must(index > m.at.Index, "index %d applied after %d", index, m.at.Index)
+	text := raft.DescribeConfState(conf)
+	if w.confs[index] == "" {
+		w.note("configuration at index %d: %s", index, text)
+		w.confs[index] = text
+		w.counts.Configurations++
+	}
+	w.must(w.confs[index] == text, "configuration at index %d differs: %s and %s", index, w.confs[index], text)
 	m.at = Position{index, term, conf}
 	return nil
 }
@@ -253,7 +269,7 @@ func newWorld(t *testing.T, seed uint64, size int) *world {
 	cryptotest.SetGlobalRandom(t, seed)
 	w := &world{
 		t: t, seed: seed, rng: rand.New(rand.NewPCG(seed, 17)), cut: map[[2]uint64]bool{}, entries: map[[2]uint64]simEntry{},
-		at: map[uint64]uint64{}, outcomes: map[uint64]Outcome{}, leaders: map[uint64]uint64{}, calm: true,
+		at: map[uint64]uint64{}, outcomes: map[uint64]Outcome{}, leaders: map[uint64]uint64{}, confs: map[uint64]string{}, calm: true,
 	}
 	var voters []uint64
 	for i := range size {
@@ -276,12 +292,8 @@ func newWorld(t *testing.T, seed uint64, size int) *world {
 }
 
 func simulate(t *testing.T, seed uint64, trace bool) *world {
-	size := 3
-	if seed%5 == 0 {
-		size = 5
-	}
-	w := newWorld(t, seed, size)
-	w.trace, w.calm = trace, false
+	w := newWorld(t, seed, []int{5, 3, 3, 3, 5, 3, 3, 3, 1}[seed%9])
+	w.trace, w.calm, w.reconfigures = trace, false, seed%3 == 0
 	w.loss, w.twice = w.rng.IntN(8), w.rng.IntN(15)
 	for range simSteps {
 		w.step()
@@ -576,6 +588,10 @@ func (w *world) step() {
 			w.counts.Transfers++
 			n.dirty = true
 		}
+	case draw < 905:
+		if w.reconfigures {
+			w.reconfigure(n)
+		}
 	default:
 		n.process()
 	}
@@ -585,6 +601,24 @@ func (w *world) step() {
 				n.process()
 			}
 		}
+	}
+}
+
+// reconfigure proposes that one or two voters become learners, or learners voters. Two voters
+// stay.
+func (w *world) reconfigure(n *simNode) {
+	conf := n.core.Status().Applied.Conf
+	change := &pb.ConfChangeV2{}
+	for range 1 + w.rng.IntN(2) {
+		id, kind := 1+w.rng.Uint64N(uint64(len(w.nodes))), pb.ConfChangeAddNode
+		if slices.Contains(conf.GetVoters(), id) {
+			kind = pb.ConfChangeAddLearnerNode
+		}
+		change.Changes = append(change.Changes, &pb.ConfChangeSingle{Type: &kind, NodeId: &id})
+	}
+	if len(conf.GetVoters()) > 3 || len(conf.GetVoters()) == 3 && len(change.Changes) == 1 || change.Changes[0].GetType() == pb.ConfChangeAddNode {
+		_ = n.core.node.ProposeConfChange(change) // refused unless it leads
+		n.dirty = true
 	}
 }
 
@@ -684,7 +718,7 @@ func (w *world) restart(n *simNode) {
 			damaged++
 		}
 	}
-	if !w.calm && w.chance(5) && damaged < (len(w.nodes)-1)/2 && n.damage() {
+	if !w.calm && !w.reconfigures && w.chance(5) && damaged < (len(w.nodes)-1)/2 && n.damage() {
 		w.note("the log of node %d is damaged", n.id)
 		w.counts.Damaged++
 		n.damaged = true
@@ -772,9 +806,8 @@ func (w *world) heal() {
 	})
 	for _, n := range w.nodes {
 		if n.core != nil {
-			w.must(n.machine.state == w.chosen[n.machine.at.Index].state, "node %d", n.id)
+			w.must(n.machine.state == w.chosen[len(w.chosen)-1].state, "node %d is at %d of %d", n.id, n.machine.at.Index, len(w.chosen)-1)
 			w.checkLog(n)
-			w.must(n.machine.at.Index == uint64(len(w.chosen))-1, "node %d is at %d of %d", n.id, n.machine.at.Index, len(w.chosen)-1)
 		}
 	}
 	for key := range w.entries {
