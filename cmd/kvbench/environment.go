@@ -3,9 +3,16 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io"
+	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
+	"strings"
+	"sync"
 	"time"
+
+	"github.com/cespare/xxhash/v2"
 
 	"github.com/kvd-db/kvd/internal/loadgen"
 	"github.com/kvd-db/kvd/internal/vfs"
@@ -14,6 +21,12 @@ import (
 // readEnvironment describes the machine and, unless dataDir is empty, the disk of the data.
 func readEnvironment(dataDir string) (loadgen.Environment, error) {
 	e := loadgen.ReadEnvironment(dataDir)
+	if e.Commit == "" || strings.HasSuffix(e.Commit, "+dirty") {
+		var err error
+		if e.ProgramSum, err = programSum(); err != nil {
+			return e, fmt.Errorf("checksum of this program: %w", err)
+		}
+	}
 	if dataDir == "" {
 		return e, nil
 	}
@@ -21,6 +34,21 @@ func readEnvironment(dataDir string) (loadgen.Environment, error) {
 	e.SyncNanos = took.Nanoseconds()
 	return e, err
 }
+
+// programSum returns a checksum of the running program.
+var programSum = sync.OnceValues(func() (string, error) {
+	name, err := os.Executable()
+	if err != nil {
+		return "", err
+	}
+	program, err := os.Open(name)
+	if err != nil {
+		return "", err
+	}
+	sum := xxhash.New()
+	_, err = io.Copy(sum, program)
+	return strconv.FormatUint(sum.Sum64(), 16), errors.Join(err, program.Close())
+})
 
 // syncProbes is the number of syncs of which measureSync returns the median.
 const syncProbes = 16

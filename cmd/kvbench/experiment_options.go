@@ -29,6 +29,7 @@ type experimentOptions struct {
 	durability string
 	memory     byteSize
 	seed       uint64
+	resume     bool
 
 	level kv.Durability // durability, parsed
 }
@@ -58,6 +59,7 @@ func (o *experimentOptions) register(c *cobra.Command, full experimentDefaults) 
 	o.objectiveOptions.register(c, o.operations()[len(o.operations())-1])
 	f.Var(&o.memory, "memory", "memory of a store, before --scale")
 	f.Uint64Var(&o.seed, "seed", 1, "equal seeds draw equal operations")
+	f.BoolVar(&o.resume, "resume", false, resumeUsage)
 }
 
 // operations returns those that the experiment measures.

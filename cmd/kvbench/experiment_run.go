@@ -18,9 +18,9 @@ import (
 	"github.com/kvd-db/kvd/internal/workload"
 )
 
-// experimentRun measures the cells of an experiment and writes its report. It returns what was
-// measured.
-type experimentRun func(*cobra.Command, *experiment.Experiment, opener) (*results.Result, error)
+// experimentRun measures what is missing in the result of an experiment, and writes its report.
+// Also with an error the result has what was measured.
+type experimentRun func(*cobra.Command, *experiment.Experiment, *results.Result, opener) error
 
 // action returns what the command of an experiment does: build returns the experiment that the
 // flags ask for, or what is wrong with them.
@@ -34,7 +34,10 @@ func (o *experimentOptions) action(build func(*cobra.Command) (*experiment.Exper
 		if err != nil {
 			return failed(err)
 		}
-		result, err := run(c, e, open)
+		result, err := o.begin(c, e)
+		if err == nil {
+			err = run(c, e, result, open)
+		}
 		if err = errors.Join(err, held.Close()); err == nil {
 			err = o.judge(c, e.Judged(result))
 		}
@@ -42,31 +45,39 @@ func (o *experimentOptions) action(build func(*cobra.Command) (*experiment.Exper
 	}
 }
 
-// run does an experiment, each run on a new store, prints its tables and writes its report.
-// What was measured is written also after an error.
-func (o *experimentOptions) run(c *cobra.Command, e *experiment.Experiment, open opener) (*results.Result, error) {
-	return o.runOn(c, e, newLiveView(c.ErrOrStderr()), func(s experiment.Setup) (experiment.Store, error) { return openForExperiment(o, s, open) })
-}
-
-// runOn is run on the stores that open makes. It also returns what was measured.
-func (o *experimentOptions) runOn(c *cobra.Command, e *experiment.Experiment, live *liveView, open func(experiment.Setup) (experiment.Store, error)) (*results.Result, error) {
+// begin returns the result of an experiment before it is measured: without runs, or with those
+// of the one that is resumed.
+func (o *experimentOptions) begin(c *cobra.Command, e *experiment.Experiment) (*results.Result, error) {
 	environment, err := readEnvironment(".")
 	if err != nil {
 		return nil, err
 	}
-	result, err := e.Run(c.Context(), experiment.Options{
-		Runs: o.runs, Scale: o.scale, Command: os.Args, Objectives: o.slo, Environment: environment,
-		Open: open, Progress: live.experiment, Save: newSaver(c, o.report, e.Report),
+	planned := e.Plan(experiment.Options{
+		Runs: o.runs, Scale: o.scale, Command: os.Args, Options: optionsOf(c), Objectives: o.slo, Environment: environment,
+	})
+	return resumed(c, o.resume, o.report, planned)
+}
+
+// run does an experiment, each run on a new store, prints its tables and writes its report.
+// What was measured is written also after an error.
+func (o *experimentOptions) run(c *cobra.Command, e *experiment.Experiment, result *results.Result, open opener) error {
+	return o.runOn(c, e, result, newLiveView(c.ErrOrStderr()), func(s experiment.Setup) (experiment.Store, error) { return openForExperiment(o, s, open) })
+}
+
+// runOn is run on the stores that open makes.
+func (o *experimentOptions) runOn(c *cobra.Command, e *experiment.Experiment, result *results.Result, live *liveView, open func(experiment.Setup) (experiment.Store, error)) error {
+	_, err := e.Run(c.Context(), experiment.Options{
+		Runs: o.runs, Resumed: result, Open: open, Progress: live.experiment, Save: newSaver(c, o.report, e.Report),
 	})
 	live.end()
 	if !anyRun(result) {
-		return result, err
+		return err
 	}
 	if c.Context().Err() != nil && errors.Is(err, c.Context().Err()) {
 		err = nil // ended by a signal: report what was measured
 	}
 	page := e.Report(result)
-	return result, errors.Join(err, experiment.WriteTables(c.OutOrStdout(), page), printLead(c, page), writeReport(c, o.report, result, page))
+	return errors.Join(err, experiment.WriteTables(c.OutOrStdout(), page), printLead(c, page), writeReport(c, o.report, result, page))
 }
 
 func anyRun(r *results.Result) bool { return r != nil && r.Measured() > 0 }

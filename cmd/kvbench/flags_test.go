@@ -106,12 +106,6 @@ func TestFlagsRefuseValuesWithoutMeaning(t *testing.T) {
 	assert.Empty(t, left)
 }
 
-// visited returns what visit visits.
-func visited[T any](visit func(func(T))) (all []T) {
-	visit(func(one T) { all = append(all, one) })
-	return all
-}
-
 // valuesFor returns the extremes of a flag; for a list of words also its first default, twice.
 func valuesFor(flag interface{ Type() string }) []string {
 	values := extremes[flag.Type()]

@@ -152,22 +152,24 @@ func (o *microbatchOptions) refuseIdle(c *cobra.Command) error {
 }
 
 // run loads the table, measures, and writes the report and the statistics.
-func (o *microbatchOptions) run(c *cobra.Command, e *experiment.Experiment, open opener) (result *results.Result, err error) {
+func (o *microbatchOptions) run(c *cobra.Command, e *experiment.Experiment, result *results.Result, open opener) error {
 	live := newLiveView(c.ErrOrStderr())
 	dir, err := os.MkdirTemp(".", "kvbench-data-")
 	if err != nil {
-		return nil, err
+		return err
 	}
-	err = o.load(c.Context(), &e.Cells[0], dir, open, live)
+	if !result.Complete() {
+		err = o.load(c.Context(), &e.Cells[0], dir, open, live)
+	}
 	if err == nil {
-		result, err = o.runOn(c, e, live, func(s experiment.Setup) (experiment.Store, error) {
+		err = o.runOn(c, e, result, live, func(s experiment.Setup) (experiment.Store, error) {
 			return openStore(&o.experimentOptions, s, dir, open)
 		})
 		if anyRun(result) {
 			err = errors.Join(err, results.AppendCSV(filepath.Join(o.report, experiment.StatisticsFile), experiment.StatisticsHead, experiment.Statistics(result)))
 		}
 	}
-	return result, errors.Join(err, os.RemoveAll(dir))
+	return errors.Join(err, os.RemoveAll(dir))
 }
 
 // load makes the table that all cells read.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -21,6 +22,7 @@ func newSourceCommand(open opener) *cobra.Command {
 	var scale float64
 	var runs int
 	var dir string
+	var resume bool
 	var names []string
 	var list strings.Builder
 	for _, s := range experiment.Sources {
@@ -52,6 +54,7 @@ code; the report names the scale. Flags after -- replace those of the experiment
 	f := c.Flags()
 	f.Float64Var(&scale, "scale", 1, "times and sizes relative to the article")
 	f.IntVar(&runs, "runs", 0, "runs of each combination; 0 is the default of the experiment")
+	f.BoolVar(&resume, "resume", false, "continue the experiments that were interrupted in the directory of --report")
 	f.StringVar(&dir, "report", "", "directory of the reports, one for each experiment (default kvbench-source-NAME)")
 	c.RunE = func(c *cobra.Command, args []string) error {
 		source := experiment.FindSource(args[0])
@@ -72,7 +75,11 @@ code; the report names the scale. Flags after -- replace those of the experiment
 			return fmt.Errorf("this kvbench has no experiment %s", strings.Join(missing, ", "))
 		}
 		return repeatSource(c, source, open, func(n int, step []string) []string {
-			line := append(withoutFlags(step, args[1:]), "--scale", strconv.FormatFloat(scale, 'g', -1, 64), "--report", filepath.Join(dir, reportName(source, n)))
+			into := filepath.Join(dir, reportName(source, n))
+			line := append(withoutFlags(step, args[1:]), "--scale", strconv.FormatFloat(scale, 'g', -1, 64), "--report", into)
+			if _, err := os.Stat(filepath.Join(into, results.ResultFile)); resume && err == nil {
+				line = append(line, "--resume") // others have not begun
+			}
 			scaleOperations(line, scale)
 			if runs > 0 {
 				line = append(line, "--runs", strconv.Itoa(runs))

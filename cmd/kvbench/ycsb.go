@@ -26,6 +26,7 @@ type coreOptions struct {
 	scale  float64
 	runs   int
 	report string
+	resume bool
 }
 
 func newCoreCommand(open opener) *cobra.Command {
@@ -65,6 +66,7 @@ smaller caches, with the same code; the report names the scale.`,
 	f.Float64Var(&o.scale, "scale", 1, "records, duration, caches and memtables relative to the published experiment; --duration and --operations stay as they are given")
 	f.IntVar(&o.runs, "runs", 1, "repeat everything, each time on new stores; the report has the spread")
 	f.StringVar(&o.report, "report", "kvbench-ycsb", "directory for the figures and the page, report.html")
+	f.BoolVar(&o.resume, "resume", false, resumeUsage+"; a new store then has the loaded records, and not what the complete trials wrote")
 	o.objectiveOptions.register(c, "read")
 	o.trialOptions.register(c, "records", 500_000, []int{1, 2, 4, 16}, coreDuration)
 	c.RunE = func(c *cobra.Command, _ []string) error {
@@ -129,6 +131,8 @@ func (o *coreOptions) resolveStores(c *cobra.Command) error {
 		return errScale(o.scale)
 	case o.report == "":
 		return errors.New("--report needs the name of a directory")
+	case o.resume && (o.data != "" || o.addr != ""):
+		return errors.New("--resume needs a new store: leave out --data and --addr, whose store has what the interrupted experiment wrote")
 	case o.runs > 1 && (o.data != "" || o.addr != ""):
 		return errors.New("--runs needs a new store for each run: leave out --data and --addr")
 	case given("caches") && (o.data != "" || o.addr != "" || o.memory > 0):
@@ -181,7 +185,7 @@ func (o *coreOptions) measure(c *cobra.Command, open opener) (result *results.Re
 	}
 	result = &results.Result{
 		Version: results.Version, Experiment: c.Name(), Command: os.Args, Scale: o.scale,
-		Began: time.Now().UTC().Format(time.RFC3339), Objectives: o.slo, Environment: environment,
+		Began: time.Now().UTC().Format(time.RFC3339), Options: optionsOf(c), Objectives: o.slo, Environment: environment,
 	}
 	for _, core := range o.cores {
 		for _, size := range o.sizes {
@@ -191,6 +195,9 @@ func (o *coreOptions) measure(c *cobra.Command, open opener) (result *results.Re
 		}
 	}
 	result.Planned = o.runs * len(result.Cells)
+	if result, err = resumed(c, o.resume, o.report, result); err != nil {
+		return nil, err
+	}
 	save := newSaver(c, o.report, experiment.YCSB().Report)
 	for run := 0; run < o.runs && err == nil && c.Context().Err() == nil; run++ {
 		sizes := slices.Clone(o.sizes)
@@ -198,10 +205,16 @@ func (o *coreOptions) measure(c *cobra.Command, open opener) (result *results.Re
 			slices.Reverse(sizes)
 		}
 		for i := 0; i < len(sizes) && err == nil && c.Context().Err() == nil; i++ {
+			if !o.missing(result, o.cacheName(sizes[i]), run) {
+				continue
+			}
 			once := o.trialOptions // a new store each time
 			once.records.Seed += uint64(run)
 			once.cacheBytes = max(int64(o.scale*float64(sizes[i])), min(int64(sizes[i]), 1))
-			_, err = runTrials(c, &once, open, func(t *trials) error { return o.run(t, result, o.cacheName(sizes[i]), save) }, printCores)
+			_, err = runTrials(c, &once, open, func(t *trials) error { return o.run(t, result, o.cacheName(sizes[i]), run, save) }, printCores)
+			if errors.Is(err, workload.ErrWrongAnswer) {
+				o.blame(result, o.cacheName(sizes[i]), run, err)
+			}
 		}
 	}
 	if !anyRun(result) {
@@ -219,10 +232,36 @@ func (o *coreOptions) cacheName(size byteSize) string {
 	return size.String()
 }
 
-// run measures all workloads on one store, and calls save before each but the first one.
-func (o *coreOptions) run(t *trials, result *results.Result, cache string, save func(*results.Result)) error {
+// blame marks the runs on a store that gave a wrong answer, perhaps only to the audit after them.
+func (o *coreOptions) blame(result *results.Result, cache string, run int, err error) {
 	for _, core := range o.cores {
 		for _, threads := range o.threads {
+			if runs := result.Cell(experiment.CoreParams(core.Name, cache, threads)).Runs; len(runs) > run && runs[run].Error == "" {
+				runs[run].Error = err.Error()
+			}
+		}
+	}
+}
+
+// missing reports whether a run was not measured before with all workloads and threads.
+func (o *coreOptions) missing(result *results.Result, cache string, run int) bool {
+	for _, core := range o.cores {
+		for _, threads := range o.threads {
+			if len(result.Cell(experiment.CoreParams(core.Name, cache, threads)).Runs) <= run {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// run measures all workloads of a run on one store, and calls save before each but the first one.
+func (o *coreOptions) run(t *trials, result *results.Result, cache string, number int, save func(*results.Result)) error {
+	for _, core := range o.cores {
+		for _, threads := range o.threads {
+			if len(result.Cell(experiment.CoreParams(core.Name, cache, threads)).Runs) > number {
+				continue // before the experiment was resumed
+			}
 			if anyRun(result) {
 				save(result)
 			}

@@ -9,4 +9,7 @@
 // Runs of the cells are interleaved: the first run of every cell, then the second of
 // every cell. A machine that slows down for a while then does so for all cells and shows
 // in their spread, in place of in one of them.
+//
+// An experiment that was interrupted is resumed: see [results.Resume]. Runs that are complete
+// are kept, but for those of cells that share a store with one that is not.
 package experiment

@@ -20,6 +20,9 @@ type Experiment struct {
 	// Round measures every cell once, by Round.Measure; nil: each by its Config, on a store
 	// of its own.
 	Round func(context.Context, *Round) error
+	// Together is how many cells in a row one store serves, so that they are measured all or
+	// none; 0 means 1.
+	Together int
 	// Beside reports whether a cell is measured for comparison only, so that objectives do not
 	// bind it; nil: none is.
 	Beside func(*results.Cell) bool
@@ -78,6 +81,10 @@ type Options struct {
 	Scale      float64
 	Command    []string
 	Objectives string
+	// Options of the command are recorded in the result, and Resumed, if it is not nil, is a
+	// result of results.Resume: its runs are not measured again, and others are added.
+	Options map[string]string
+	Resumed *results.Result
 	// Open makes a new, empty store.
 	Open func(Setup) (Store, error)
 	// Environment describes the machine.
@@ -99,22 +106,46 @@ type Progress struct {
 	Doing *loadgen.Progress
 }
 
-// Run measures all cells. When ctx ends, it returns what was measured until then with
-// the error of ctx. A wrong answer, or another error of an operation, ends the experiment:
-// the result then has the run with its error.
-func (e *Experiment) Run(ctx context.Context, o Options) (*results.Result, error) {
+// Plan returns the result of an experiment of which nothing is measured yet.
+func (e *Experiment) Plan(o Options) *results.Result {
 	r := &results.Result{
-		Version: results.Version, Experiment: e.Name, Command: o.Command, Scale: o.Scale,
-		Began: time.Now().UTC().Format(time.RFC3339), Environment: o.Environment,
-		Objectives: o.Objectives, Planned: o.Runs * len(e.Cells),
+		Version: results.Version, Experiment: e.Name, Command: o.Command, Scale: o.Scale, Options: o.Options, Objectives: o.Objectives,
+		Began: time.Now().UTC().Format(time.RFC3339), Environment: o.Environment, Planned: o.Runs * len(e.Cells),
 	}
 	for i := range e.Cells {
 		r.Cells = append(r.Cells, &results.Cell{Params: e.Cells[i].Params})
 	}
-	round := &Round{Options: &o, experiment: e, result: r, began: time.Now()}
+	return r
+}
+
+// keepWhole leaves out runs of cells that are measured together with others whose run is missing.
+func (e *Experiment) keepWhole(r *results.Result) {
+	for group := range slices.Chunk(r.Cells, max(e.Together, 1)) {
+		whole := len(group[0].Runs)
+		for _, c := range group {
+			whole = min(whole, len(c.Runs))
+		}
+		for _, c := range group {
+			c.Runs = c.Runs[:whole]
+		}
+	}
+}
+
+// Run measures all cells. When ctx ends, it returns what was measured until then with
+// the error of ctx. A wrong answer, or another error of an operation, ends the experiment:
+// the result then has the run with its error.
+func (e *Experiment) Run(ctx context.Context, o Options) (*results.Result, error) {
+	r := o.Resumed
+	if r == nil {
+		r = e.Plan(o)
+	}
+	e.keepWhole(r)
+	round := &Round{Options: &o, experiment: e, result: r, began: time.Now(), before: r.Measured()}
 	for range o.Runs {
-		if err := e.round(ctx, round); err != nil {
-			return r, err
+		if !round.done() {
+			if err := e.round(ctx, round); err != nil {
+				return r, err
+			}
 		}
 		round.Number++
 	}
@@ -126,6 +157,9 @@ func (e *Experiment) round(ctx context.Context, r *Round) error {
 		return e.Round(ctx, r)
 	}
 	for i := range e.Cells {
+		if r.Done(i) {
+			continue
+		}
 		if err := r.measureAlone(ctx, i); err != nil {
 			return err
 		}

@@ -115,11 +115,14 @@ var StatisticsHead = []string{
 	"began", "commit", "store", "readers", "batch", "run", "reads", "seconds", "mean_ns", "p50_ns", "p99_ns", "worst_ns", "reads_per_second", "reads_per_batch",
 }
 
-// Statistics returns a row for each run of Microbatch.
+// Statistics returns a row for each run of Microbatch that ended as it should.
 func Statistics(r *results.Result) [][]string {
 	var rows [][]string
 	for _, c := range r.Cells {
 		for n, run := range c.Runs {
+			if run.Error != "" || run.Interrupted {
+				continue
+			}
 			get := run.Operation("get")
 			integer := func(n int64) string { return strconv.FormatInt(n, 10) }
 			decimal := func(v float64) string { return strconv.FormatFloat(v, 'f', 3, 64) }

@@ -47,7 +47,7 @@ var rawOperations = []string{"pread"}
 func (x Reads) Experiment() *Experiment {
 	e := &Experiment{
 		Name: "reads", Title: "How fast are reads beyond the cache?",
-		Round: x.round, Lead: readsLead, Sections: readsSections,
+		Round: x.round, Together: 2, Lead: readsLead, Sections: readsSections,
 		Beside: func(c *results.Cell) bool { return c.Param(paramReader) == readerRaw },
 	}
 	for _, d := range x.Distributions {
@@ -89,6 +89,9 @@ func (x Reads) round(ctx context.Context, r *Round) (err error) {
 		return err
 	}
 	for i := 0; i < len(r.experiment.Cells); i += 2 {
+		if r.Done(i) {
+			continue
+		}
 		run, err := x.measureStore(ctx, r, i, &store, files)
 		if err != nil {
 			return err

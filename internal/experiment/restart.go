@@ -64,7 +64,7 @@ var stops = []string{stopKill, stopClean}
 
 // Experiment returns the experiment, with one cell for each combination.
 func (x Restart) Experiment() *Experiment {
-	e := &Experiment{Name: "restart", Title: "How long does a store take to start?", Round: x.round, Lead: restartLead, Sections: restartSections}
+	e := &Experiment{Name: "restart", Title: "How long does a store take to start?", Round: x.round, Together: len(stops), Lead: restartLead, Sections: restartSections}
 	for _, keys := range x.Keys {
 		for _, log := range x.LogBytes {
 			for _, stop := range stops {
@@ -94,14 +94,16 @@ func (x Restart) logKeys(bytes int64) uint64 {
 // round makes a store for each number of keys and size of the log, and starts it twice: as
 // it was killed, and after the clean stop that follows.
 func (x Restart) round(ctx context.Context, r *Round) error {
-	cell := 0
+	cell := -len(stops)
 	for _, keys := range x.Keys {
 		for _, log := range x.LogBytes {
+			if cell += len(stops); r.Done(cell) {
+				continue
+			}
 			r.Doing(cell)(loadgen.Progress{What: "filling"})
 			if err := x.measureStarts(ctx, r, cell, keys, log); err != nil {
 				return err
 			}
-			cell += len(stops)
 		}
 	}
 	return nil

@@ -19,13 +19,27 @@ type Round struct {
 	experiment *Experiment
 	result     *results.Result
 	began      time.Time // of the experiment
-	measured   int       // runs, of all rounds
+	before     int       // runs that were there then
+	measured   int       // runs since, of all rounds
 	// state is that of the store that is being measured; nil if it cannot tell.
 	state func() *results.StoreState
 }
 
 // Cell returns the cell of the result for a cell of the experiment.
 func (r *Round) Cell(i int) *results.Cell { return r.result.Cells[i] }
+
+// Done reports whether the run of a cell was measured before the experiment was resumed.
+func (r *Round) Done(cell int) bool { return len(r.Cell(cell).Runs) > r.Number }
+
+// done reports whether those of all cells were.
+func (r *Round) done() bool {
+	for i := range r.experiment.Cells {
+		if !r.Done(i) {
+			return false
+		}
+	}
+	return true
+}
 
 // Measure adds a run to a cell. do measures it: it passes each second to observe, and
 // returns what there is also with an error.
@@ -64,9 +78,9 @@ func (r *Round) Measure(ctx context.Context, cell int, operations []string, do f
 }
 
 func (r *Round) progress(cell int) Progress {
-	p := Progress{Run: r.measured + 1, Runs: r.Options.Runs * len(r.experiment.Cells), Cell: r.Cell(cell)}
+	p := Progress{Run: r.before + r.measured + 1, Runs: r.Options.Runs * len(r.experiment.Cells), Cell: r.Cell(cell)}
 	if r.measured > 0 {
-		p.Left = time.Since(r.began) / time.Duration(r.measured) * time.Duration(p.Runs-r.measured)
+		p.Left = time.Since(r.began) / time.Duration(r.measured) * time.Duration(p.Runs-r.before-r.measured)
 	}
 	return p
 }

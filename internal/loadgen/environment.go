@@ -14,7 +14,10 @@ import (
 
 // Environment describes the machine of a run. Unknown fields are empty.
 type Environment struct {
-	Commit      string `json:"commit"` // "+dirty" if the tree had changes
+	Commit string `json:"commit"` // "+dirty" if the tree had changes
+	// ProgramSum is a checksum of the program, if no commit says what it is; the caller computes
+	// it.
+	ProgramSum  string `json:"programSum,omitempty"`
 	Go          string `json:"go"`
 	OS          string `json:"os"`
 	Kernel      string `json:"kernel"`

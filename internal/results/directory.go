@@ -82,7 +82,7 @@ func Write(dir string, r *Result, page map[string][]byte) error {
 		}
 		files[fmt.Sprintf("%03d-memtier.json", n+1)] = memtier(r, run)
 		if len(run.log) > 0 {
-			files[fmt.Sprintf("%03d.hlog", n+1)] = hdrLog(r, c, run)
+			files[logName(n)] = hdrLog(r, c, run)
 		}
 	}
 	maps.Copy(files, page)

@@ -21,6 +21,7 @@ type Result struct {
 	Command     []string            `json:"command"`              // with its arguments
 	Scale       float64             `json:"scale"`                // of times and sizes; 1 is full scale
 	Began       string              `json:"began"`                // RFC 3339, UTC
+	Options     map[string]string   `json:"options,omitempty"`    // all flags that decide what is measured, and how
 	Objectives  string              `json:"objectives,omitempty"` // of --slo
 	Source      string              `json:"source,omitempty"`     // of `kvbench source`, if it was measured for one
 	Environment loadgen.Environment `json:"environment"`
@@ -36,6 +37,9 @@ func (r *Result) Measured() int {
 	}
 	return n
 }
+
+// Complete reports whether all runs that were planned are there.
+func (r *Result) Complete() bool { return r.Measured() >= r.Planned }
 
 // Cell returns the cell with these parameters; nil if there is none.
 func (r *Result) Cell(params []Param) *Cell {
@@ -90,7 +94,7 @@ type Run struct {
 	// Measures are figures that only this experiment has, by name.
 	Measures map[string]float64 `json:"measures,omitempty"`
 
-	log []byte // lines of hdrLog; nil of a run that was read from a file
+	log []byte // lines of hdrLog; nil of a run that was read from a file, but for some by Resume
 }
 
 // Evicted is the measure of a run that had no page of its files in the page cache: 1.
