@@ -170,6 +170,9 @@ func (c *Core) Step(m *pb.Message) error {
 		return err
 	}
 	c.guard(func() error {
+		if saysNothing(m) && m.GetTerm() <= c.node.BasicStatus().GetTerm() {
+			return nil
+		}
 		_ = c.node.Step(m) // an error says that the sender is no member, and nothing has changed
 		return nil
 	})

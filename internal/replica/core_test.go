@@ -152,6 +152,20 @@ func TestMessagesThatNoPeerSends(t *testing.T) {
 	require.Equal(t, uint64(2), must(n.log.Group(simGroup).LastIndex()))
 }
 
+// The answer of a node to a message of an earlier term of the same leader is no acknowledgement.
+func TestAnswerToAnEarlierTerm(t *testing.T) {
+	w := newWorld(t, 1, 3)
+	peer := w.nodes[2]
+	w.isolate(peer) // so that it has acknowledged nothing
+	n := w.leader()
+	before := n.core.node.Status().Progress[peer.id]
+	require.NoError(t, n.core.Step(message(pb.MsgAppResp, peer.id, n.id, n.core.Status().Term, 0, 0)))
+	require.Equal(t, before.Next, n.core.node.Status().Progress[peer.id].Next)
+	later := message(pb.MsgAppResp, peer.id, n.id, n.core.Status().Term+1, 0, 0)
+	require.NoError(t, n.core.Step(later))
+	require.False(t, n.core.Status().Leading, "a later term ends that of the leader")
+}
+
 // No message makes the library panic in a way that does not end the Core with an error.
 func FuzzStep(f *testing.F) {
 	for _, m := range []*pb.Message{

@@ -55,3 +55,11 @@ func checkMessage(m *pb.Message, id uint64) error {
 	}
 	return nil
 }
+
+// saysNothing reports whether a message does nothing but tell its sender's term, as a
+// node answers to a message of an earlier term. A leader of that very term, which led in the
+// earlier one too, would take it for the acknowledgement of an empty log, and could go on only
+// from its first entry. A log that is not empty has no index 0 (see Bootstrap).
+func saysNothing(m *pb.Message) bool {
+	return m.GetType() == pb.MsgAppResp && !m.GetReject() && m.GetIndex() == 0
+}

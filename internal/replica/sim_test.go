@@ -588,7 +588,7 @@ func (w *world) step() {
 			w.counts.Transfers++
 			n.dirty = true
 		}
-	case draw < 905:
+	case draw < 915:
 		if w.reconfigures {
 			w.reconfigure(n)
 		}
@@ -617,7 +617,7 @@ func (w *world) reconfigure(n *simNode) {
 		change.Changes = append(change.Changes, &pb.ConfChangeSingle{Type: &kind, NodeId: &id})
 	}
 	if len(conf.GetVoters()) > 3 || len(conf.GetVoters()) == 3 && len(change.Changes) == 1 || change.Changes[0].GetType() == pb.ConfChangeAddNode {
-		_ = n.core.node.ProposeConfChange(change) // refused unless it leads
+		n.core.guard(func() error { _ = n.core.node.ProposeConfChange(change); return nil }) // refused unless it leads
 		n.dirty = true
 	}
 }
@@ -855,6 +855,7 @@ func (w *world) settle(done func() bool) {
 			first, _ := n.log.Group(simGroup).FirstIndex()
 			last, _ := n.log.Group(simGroup).LastIndex()
 			w.note("node %d: log %d to %d, %+v, tenure %v, reads %v, without outcome %v", n.id, first, last, n.core.Status(), n.core.proposals, n.reads, n.reported)
+			w.note("node %d: %v", n.id, n.core.node.Status())
 		}
 	}
 	w.must(false, "the group does not work again")
