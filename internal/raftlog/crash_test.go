@@ -193,6 +193,33 @@ func oneFault(t *testing.T, i int, sticky bool, fault faultfs.Fault) (fired bool
 	return fsys.Fired()
 }
 
+// A write that stops at any byte is a torn tail: also between two of its frames, where nothing
+// looks torn, and after the hard state, whose commit index is then above the last entry.
+func TestWriteThatStopsAtAnyByte(t *testing.T) {
+	hardStateBytes := int(frameBytes(24))
+	for n := range 2 * hardStateBytes {
+		disk := newDisk(t)
+		fsys := faultfs.Wrap(disk, nil)
+		l := mustOpen(t, testOptions(fsys, true))
+		require.NoError(t, l.Write(true, Update{Group: testGroup, HardState: hardState(1, 1, 1), Entries: entries(1, 1, 3, 0)}))
+		fsys.SetInjector(faultfs.At(0, true, faultfs.Fault{Err: syscall.EIO, Short: n}, faultfs.OnKind(faultfs.Write)))
+		require.ErrorIs(t, l.Write(true, Update{Group: testGroup, HardState: hardState(1, 1, 5), Entries: entries(4, 1, 2, 0)}), kv.ErrFailed)
+
+		again, _, err := Open(testOptions(disk.KillImage(), false))
+		require.NoError(t, err, "%d bytes of the last write", n)
+		g := again.Group(testGroup)
+		commit := uint64(1)
+		if n >= hardStateBytes {
+			commit = 3
+		}
+		hard, _, err := g.InitialState()
+		require.NoError(t, err)
+		require.Equal(t, commit, hard.GetCommit(), "%d bytes of the last write", n)
+		require.Equal(t, uint64(3), g.last())
+		require.NoError(t, again.Close())
+	}
+}
+
 // A recovery that fails can be repeated.
 func TestEveryFaultOfARecovery(t *testing.T) {
 	disk := newDisk(t)

@@ -225,6 +225,7 @@ func TestDamageIsFoundByReads(t *testing.T) {
 func TestImpossibleFramesAreRefused(t *testing.T) {
 	start := frame{kind: kindStart}
 	state := frame{kind: kindHardState, group: 1, payload: appendHardState(nil, hardState(1, 0, 0))}
+	above := frame{kind: kindHardState, group: 1, payload: appendHardState(nil, hardState(1, 0, 1))}
 	es := func(first, term uint64, n int) frame {
 		payload := appendIndex(nil, first)
 		for _, e := range entries(first, term, n, 0) {
@@ -246,7 +247,7 @@ func TestImpossibleFramesAreRefused(t *testing.T) {
 		"not from the first":   {start, state, es(2, 1, 1)},
 		"a term above":         {start, state, es(1, 2, 1)},
 		"terms that go back":   {start, {kind: kindHardState, group: 1, payload: appendHardState(nil, hardState(2, 0, 0))}, es(1, 2, 1), es(2, 1, 1)},
-		"commit above the end": {start, {kind: kindHardState, group: 1, payload: appendHardState(nil, hardState(1, 0, 1))}},
+		"commit above the end": {start, above, {kind: kindMark, synced: address{1, segmentHeaderBytes + frameHeaderBytes + frameBytes(24)}}},
 		"snapshot above":       {start, {kind: kindSnapshot, group: 1, payload: (&mark{index: 3, conf: &pb.ConfState{}}).append(nil)}},
 		"half a snapshot":      {start, {kind: kindSnapshot, group: 1, payload: make([]byte, 20)}},
 		"no such flag":         {start, {kind: kindSnapshot, group: 1, payload: append([]byte{2}, make([]byte, 33)...)}},
@@ -257,6 +258,9 @@ func TestImpossibleFramesAreRefused(t *testing.T) {
 		_, _, err := Open(testOptions(diskOf(t, segmentOf(frames)), false))
 		require.ErrorIs(t, err, kv.ErrCorrupt, what)
 	}
+	torn := mustOpen(t, testOptions(diskOf(t, segmentOf([]frame{start, above})), false))
+	require.Zero(t, torn.Group(1).hard.GetCommit(), "the entries of the last write may be missing")
+	require.NoError(t, torn.Close())
 	log := mustOpen(t, testOptions(diskOf(t, segmentOf([]frame{start, state, es(1, 1, 2)})), false))
 	require.Equal(t, "term 1 vote 0 commit 0, snapshot 0/0 [], entries 1 to 2: 0 1/1.(0,4) 2/1.(0,4)", describe(t, log.Group(1)))
 	require.NoError(t, log.Close())

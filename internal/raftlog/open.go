@@ -28,7 +28,10 @@ func Open(o Options) (_ *Log, _ Recovery, err error) {
 	if o.CacheBytes == 0 {
 		o.CacheBytes = DefaultCacheBytes
 	}
-	s := &recovery{Log: &Log{opts: o, groups: map[uint32]*Group{}, files: map[uint64]vfs.File{}, number: 1}}
+	s := &recovery{
+		Log:    &Log{opts: o, groups: map[uint32]*Group{}, files: map[uint64]vfs.File{}, number: 1},
+		hardAt: map[uint32]address{},
+	}
 	defer func() {
 		if err != nil {
 			err = errors.Join(fmt.Errorf("open Raft log: %w", err), s.closeFiles())
@@ -54,13 +57,13 @@ func Open(o Options) (_ *Log, _ Recovery, err error) {
 type recovery struct {
 	*Log
 	report Recovery
-	nums   []uint64 // of all segments
-	claim  address  // the log was synced at least up to here
-	ended  bool     // the last segment with frames has an end frame
-	used   bool     // it has a start frame
-	cut    bool     // a torn tail was dropped
-	unused []uint64 // the segments after it, which hold no frames
-	size   int64    // of the last segment with frames
+	nums   []uint64           // of all segments
+	claim  address            // the log was synced at least up to here
+	ended  bool               // the last segment with frames has an end frame
+	used   bool               // it has a start frame
+	hardAt map[uint32]address // the end of the last hard state of each group
+	unused []uint64           // the segments after it, which hold no frames
+	size   int64              // of the last segment with frames
 }
 
 // read reads all segments, and checks that they are whole. It changes nothing.
@@ -218,7 +221,7 @@ func (s *recovery) holdsFrames(b []byte, num uint64) bool {
 func (s *recovery) replaySegment(b []byte, num uint64) error {
 	name := segmentName(s.opts.Dir, num)
 	s.active, s.off, s.size = num, segmentHeaderBytes, int64(len(b))
-	s.ended, s.used, s.cut = false, false, false
+	s.ended, s.used = false, false
 	s.report.Segments++
 	reason := ""
 	for s.off < s.size && !s.ended {
@@ -241,7 +244,7 @@ func (s *recovery) replaySegment(b []byte, num uint64) error {
 	case s.ended && tail < s.size:
 		return kv.Corruptf(name, tail, "bytes follow the end frame of the segment")
 	}
-	if s.cut = tail < s.size; s.cut {
+	if tail < s.size {
 		s.report.DroppedBytes += max(dropped, s.size-tail)
 	}
 	return nil
@@ -307,6 +310,7 @@ func (s *recovery) change(f *frame) error {
 		h, err := decodeHardState(f.payload)
 		if err == nil {
 			s.Group(f.group).hard = h
+			s.hardAt[f.group] = address{s.active, f.end()}
 		}
 		return err
 	case kindSnapshot:
@@ -368,7 +372,7 @@ func (s *recovery) checkGroups() error {
 			return kv.Corruptf(s.opts.Dir, -1, "group %d has an entry of term %d, and never knew a term above %d", g.id, g.lastTerm(), h.GetTerm())
 		case g.mark.index > g.last():
 			return kv.Corruptf(s.opts.Dir, -1, "the snapshot of group %d is at index %d, but its log ends at %d", g.id, g.mark.index, g.last())
-		case h.GetCommit() > g.last() && !s.cut:
+		case h.GetCommit() > g.last() && !s.claim.less(s.hardAt[g.id]): // it was synced, and its entries with it
 			return kv.Corruptf(s.opts.Dir, -1, "group %d committed up to index %d, but its log ends at %d", g.id, h.GetCommit(), g.last())
 		}
 		for i := 1; i < len(g.ents); i++ {
