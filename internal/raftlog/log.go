@@ -60,7 +60,9 @@ type Update struct {
 	Group uint32
 	// Snapshot is one that was installed: the log is empty after its index, and First
 	// follows it. Its data is not kept.
-	Snapshot  *pb.Snapshot
+	Snapshot *pb.Snapshot
+	// HardState has a commit index below the first of Entries, if these replace others: a
+	// crash may keep it and the replaced entries.
 	HardState *pb.HardState
 	// Entries are consecutive. The first is at most one above the last of the log. Entries
 	// that were given up (see Compact) are left out.

@@ -111,6 +111,28 @@ func TestNothingAfterAFailedSync(t *testing.T) {
 	require.Equal(t, err, again)
 }
 
+// A write that replaces entries and is torn leaves the old ones: they are not committed, although
+// the message that brought the new ones said that these are.
+func TestTornReplacementCommitsNothing(t *testing.T) {
+	for short := range 300 {
+		w := newWorld(t, 1, 3)
+		n := w.nodes[0]
+		require.NoError(t, n.core.Step(message(pb.MsgApp, 2, 1, 2, 1, 1, entry(2, 2, pb.EntryNormal, encodeEntry(2, simRecord{1, 1, 2}.encode(0))))))
+		n.process()
+		n.fs.SetInjector(faultfs.At(0, true, faultfs.Fault{Err: syscall.EIO, Short: short}, faultfs.OnKind(faultfs.Write)))
+		m := message(pb.MsgApp, 3, 1, 3, 1, 1, entry(2, 3, pb.EntryNormal, encodeEntry(3, simRecord{2, 1, 3}.encode(0))))
+		m.Commit = new(uint64(2))
+		require.NoError(t, n.core.Step(m))
+		_, err := n.core.Process()
+		require.ErrorIs(t, err, syscall.EIO)
+		n.disk = n.disk.KillImage()
+		n.start()
+		require.Equal(t, uint64(1), n.core.Status().Committed, "%d bytes of the write", short)
+		n.process()
+		require.Empty(t, w.chosen)
+	}
+}
+
 // message returns one that is right as far as checkMessage looks.
 func message(kind pb.MessageType, from, to, term, index, logTerm uint64, entries ...*pb.Entry) *pb.Message {
 	return &pb.Message{Type: &kind, From: &from, To: &to, Term: &term, Index: &index, LogTerm: &logTerm, Entries: entries}
