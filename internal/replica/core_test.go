@@ -682,7 +682,7 @@ func TestWhatEndsACore(t *testing.T) {
 	})
 	t.Run("a bug", func(t *testing.T) {
 		n := newWorld(t, 1, 3).nodes[0]
-		require.Panics(t, func() { n.core.guard(func() error { var m map[int]int; m[1] = 1; return nil }) })
+		require.Panics(t, func() { n.core.guard(func() error { none := []int{}; none[len(none)]++; return nil }) })
 	})
 }
 
