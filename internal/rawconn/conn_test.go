@@ -16,6 +16,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/kvd-db/kvd/internal/rawconn"
+	"github.com/kvd-db/kvd/internal/testwait"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -68,10 +69,13 @@ func TestReadWaitsAndCountsThat(t *testing.T) {
 	}
 	done := make(chan read)
 	b := make([]byte, 8)
-	require.NoError(t, conn.SetReadDeadline(time.Now().Add(time.Millisecond)))
-	_, err := s.Read(b)
-	require.ErrorIs(t, err, os.ErrDeadlineExceeded)
-	require.EqualValues(t, 1, s.Waits())
+	var err error
+	testwait.Doubling(t, time.Millisecond, func(d time.Duration) (waited bool) {
+		require.NoError(t, conn.SetReadDeadline(time.Now().Add(d)))
+		_, err = s.Read(b)
+		require.ErrorIs(t, err, os.ErrDeadlineExceeded)
+		return s.Waits() == 1
+	})
 	var timeout net.Error
 	require.ErrorAs(t, err, &timeout)
 	assert.True(t, timeout.Timeout())

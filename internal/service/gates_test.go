@@ -86,12 +86,14 @@ func TestAFrameWhoseTimeRunsOutInTheQueueIsDropped(t *testing.T) {
 		p := open(t, f)
 		p.send(gets(1)...)
 		<-entered
-		p.send(withTimeout(getOp(2, "k"), 5))
-		r := p.result()
-		assert.EqualValues(t, 2, r.Tag)
-		assert.Equal(t, "DEADLINE_EXCEEDED", r.Status.GetReason())
-		assert.Empty(t, entered, "the store never heard of it")
-		assert.EqualValues(t, 1, f.Stats().Gates["reads"].GivenUp)
+		testwait.Doubling(t, 5*time.Millisecond, func(d time.Duration) (queued bool) {
+			p.send(withTimeout(getOp(2, "k"), uint32(d.Milliseconds())))
+			r := p.result()
+			assert.EqualValues(t, 2, r.Tag)
+			assert.Equal(t, "DEADLINE_EXCEEDED", r.Status.GetReason())
+			assert.Empty(t, entered, "the store never heard of it")
+			return f.Stats().Gates["reads"].GivenUp == 1
+		})
 	})
 }
 

@@ -446,9 +446,10 @@ func TestLimitsOfTransactions(t *testing.T) {
 // The calls of transactions are within the same limits as all others.
 func TestTransactionsAreAdmittedLikeAllCalls(t *testing.T) {
 	store := servicetest.New(kv.DefaultLimits)
-	entered := make(chan struct{}, 2)
+	entered, refused := make(chan struct{}, 2), make(chan struct{})
 	store.OnApply = func(ctx context.Context, _ *kv.WriteBatch) error {
 		entered <- struct{}{}
+		<-refused
 		<-ctx.Done()
 		return ctx.Err()
 	}
@@ -463,6 +464,7 @@ func TestTransactionsAreAdmittedLikeAllCalls(t *testing.T) {
 	}()
 	<-entered
 	_, err := f.txn.BeginSnapshot(testContext(t), &kvdpb.BeginSnapshotRequest{})
+	close(refused)
 	info, _ := requireFailure(t, err, codes.ResourceExhausted, "OVERLOADED")
 	assert.Equal(t, "streams", info.Metadata["cause"])
 	requireFailure(t, <-answer, codes.DeadlineExceeded, "DEADLINE_EXCEEDED")

@@ -74,6 +74,18 @@ func Until(t testing.TB, condition func() bool, what ...string) {
 	}
 }
 
+// Doubling calls try with the duration d, then with 2d, 4d and so on, until it reports true,
+// and fails t if that does not happen by Deadline. It is for tests in which a timeout must
+// end at one place: on a slow machine a short one ends before the code gets there.
+func Doubling(t testing.TB, d time.Duration, try func(d time.Duration) bool) {
+	t.Helper()
+	for end := Deadline(); !try(d); d *= 2 {
+		if time.Now().After(end) {
+			t.Fatalf("not even with a timeout of %v when the test binary has to end", d)
+		}
+	}
+}
+
 // Receive returns the next value of c, the zero value once c is closed. It reports
 // false, and marks t as failed, if neither comes by Deadline. Any goroutine may
 // call it.

@@ -47,6 +47,18 @@ func (f *failures) Errorf(format string, args ...any) { f.said = fmt.Sprintf(for
 
 func (f *failures) Fatalf(format string, args ...any) { panic(fmt.Sprintf(format, args...)) }
 
+func TestDoublingReturnsAndFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var tried []time.Duration
+		Doubling(t, 5, func(d time.Duration) bool { tried = append(tried, d); return d > 10 })
+		assert.Equal(t, []time.Duration{5, 10, 20}, tried)
+		time.Sleep(time.Until(Deadline()) + time.Second)
+		assert.PanicsWithValue(t, "not even with a timeout of 5ns when the test binary has to end", func() {
+			Doubling(&failures{}, 5, func(time.Duration) bool { return false })
+		})
+	})
+}
+
 func TestUntilReturnsAndFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		looks := 0
