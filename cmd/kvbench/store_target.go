@@ -23,7 +23,16 @@ func openClient(o *targetOptions) (workload.Target, targetInfo, error) {
 	if err != nil {
 		return nil, targetInfo{}, err
 	}
-	return &storeTarget{store: client}, targetInfo{Kind: "server", Address: o.addr, Durability: o.durability}, nil
+	info := targetInfo{Kind: kindServer, Address: o.addr, Durability: o.durability}
+	target := &storeTarget{store: client}
+	if o.admin == "" {
+		return target, info, nil
+	}
+	metered, err := openMetered(target, o.admin)
+	if err != nil {
+		return nil, targetInfo{}, errors.Join(err, target.Close())
+	}
+	return metered, info, nil
 }
 
 func (t *storeTarget) Refused(err error) bool { return errors.Is(err, kvd.ErrOverloaded) }

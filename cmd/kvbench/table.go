@@ -58,6 +58,9 @@ func printFacts(b *bytes.Buffer, s *workload.Summary, info *targetInfo) {
 		percent(&s.Found.Nominal), percent(&s.Found.Known), percent(&s.Found.Get))
 	fmt.Fprintf(b, "this process %.1f us of CPU an operation, %s at most; the generator %d ns (%s)\n",
 		s.CPUMicrosPerOp, bytesText(s.PeakRSSBytes), s.Generator.NanosPerOp, percent(&s.Generator.Share))
+	if info.Kind == kindServer {
+		fmt.Fprintf(b, "server       %s\n", serverUse(s.Trial.Server))
+	}
 	if n := s.Generator.VerificationNanosPerOp; n > 0 {
 		fmt.Fprintf(b, "verification %d ns an operation, %s of the CPU time of this process\n", n, percent(&s.Generator.VerificationShare))
 	}
@@ -69,12 +72,23 @@ func printFacts(b *bytes.Buffer, s *workload.Summary, info *targetInfo) {
 		fmt.Fprintf(b, "data         %s on %s\n", bytesText(*s.DataBytes), s.Environment.FileSystem)
 	}
 	if a := info.Activity; a != nil {
-		fmt.Fprintf(b, "engine       %.1f writes and %.1f reads a micro-batch, %.1f records a log write, %s syncs, %.1f bytes written for each byte put\n",
+		fmt.Fprintf(b, "store        %.1f writes and %.1f reads a micro-batch, %.1f records a log write, %s syncs, %.1f bytes written for each byte put\n",
 			a.OpsPerWriteBatch, a.OpsPerReadBatch, a.RecordsPerLogWrite, grouped(float64(a.LogSyncs)), a.WrittenPerUserBytes)
 	}
 	e := s.Environment
 	fmt.Fprintf(b, "machine      %s, GOMAXPROCS %d, %s, %s, Linux %s\n",
 		e.CPU, e.GOMAXPROCS, bytesText(e.MemoryBytes), e.Go, e.Kernel)
+}
+
+// serverUse says how much processor time the server used.
+func serverUse(use *loadgen.ServerUse) string {
+	switch {
+	case use == nil:
+		return "CPU time not known: name its admin address by --admin"
+	case use.Unknown != "":
+		return "CPU time not known: " + use.Unknown
+	}
+	return fmt.Sprintf("%.1f us of CPU an operation, %s of its %.0f processors", use.CPUMicrosPerOp, percent(&use.Share), use.Processors)
 }
 
 // sentence sums up the run.

@@ -56,12 +56,16 @@ func (s tame) opened(t *testing.T) opener {
 		if err != nil {
 			return target, info, err
 		}
-		of, ok := target.(*storeTarget)
-		if !ok {
-			e, isEngine := target.(*engineTarget)
-			require.True(t, isEngine, "%T", target)
-			of = &e.storeTarget
+		var of *storeTarget
+		switch target := target.(type) {
+		case *storeTarget:
+			of = target
+		case *meteredTarget:
+			of = &target.storeTarget
+		case *engineTarget:
+			of = &target.storeTarget
 		}
+		require.NotNil(t, of, "%T", target)
 		one := s
 		one.Store = of.store
 		of.store = &one

@@ -8,9 +8,12 @@ import (
 	"github.com/kvd-db/kvd/internal/workload"
 )
 
+// kindServer is the kind of a server in another process.
+const kindServer = "server"
+
 // targetInfo describes the target in the report.
 type targetInfo struct {
-	Kind        string        `json:"kind"` // "engine" or "server"
+	Kind        string        `json:"kind"` // "engine", kindServer or "server in this process"
 	Address     string        `json:"address,omitempty"`
 	Durability  string        `json:"durability"`
 	Partitions  int           `json:"partitions,omitempty"`
@@ -23,7 +26,8 @@ type targetInfo struct {
 	ReadLatency time.Duration `json:"readLatencyNanos,omitempty"` // artificial, of each read of a file
 	ReadDepth   int           `json:"readDepth,omitempty"`        // how many of these at a time; 0: any number
 
-	Activity *activity `json:"activity,omitempty"` // of an engine in this process
+	// Activity is that of an engine in this process, or of a server whose metrics are read.
+	Activity *activity `json:"activity,omitempty"`
 }
 
 // activity is what an engine in this process did during the last measurement.
@@ -65,19 +69,22 @@ func stagesOf(target workload.Target) []results.Stages {
 }
 
 func (i *targetInfo) String() string {
-	if i.Kind == "server" {
+	if i.Kind == kindServer {
 		return fmt.Sprintf("the server at %s, durability %s", i.Address, i.Durability)
 	}
 	return fmt.Sprintf("the embedded engine, %d partitions, durability %s", i.Partitions, i.Durability)
 }
 
+// active is a target that can tell what its store did during the last measurement; nil if it
+// turned out that it cannot.
+type active interface {
+	activity() *activity
+}
+
 // observe adds what the target itself has counted.
 func (i *targetInfo) observe(target workload.Target) {
-	switch target := target.(type) {
-	case *engineTarget:
-		i.Activity = target.activity()
-	case *serverTarget:
-		i.Activity = target.activity()
+	if a, ok := target.(active); ok {
+		i.Activity = a.activity()
 	}
 }
 

@@ -17,6 +17,7 @@ import (
 type targetOptions struct {
 	data       string
 	addr       string
+	admin      string // of the server at addr; "": its metrics are not read
 	reuse      bool
 	out        string
 	durability string
@@ -50,6 +51,7 @@ func (o *targetOptions) register(c *cobra.Command) {
 
 	f.StringVar(&o.data, "data", "", "run the store in this process, in this directory (default a new one here, removed afterwards)")
 	f.StringVar(&o.addr, "addr", "", "send operations to the server at HOST:PORT instead")
+	f.StringVar(&o.admin, "admin", "", "with --addr: the admin address of that server, HOST:PORT or unix:PATH; its metrics then say how much processor time it used, and what its store did")
 	f.BoolVar(&o.reuse, "reuse", false, "with --data or --addr: run on a store that holds keys already, and change them")
 	f.StringVar(&o.out, "out", "", "append the report to this file, as lines of JSON")
 
@@ -101,6 +103,7 @@ func (o *targetOptions) idle() []idleFlags {
 	return []idleFlags{
 		{o.out == "", []string{"interval"}, "without --out, of which it spaces the lines: leave it out, or pass --out FILE"},
 		{o.data == "" && o.addr == "", []string{"reuse"}, "on a new store, which holds no keys: leave it out, or name a store by --data or --addr"},
+		{o.addr == "", []string{"admin"}, "without --addr, because the store is in this process: leave it out, or name the server by --addr"},
 		{o.batchOps == 1, []string{"linger"}, "with --batch-ops 1, because a micro-batch of one key waits for no others: leave out one of the two"},
 	}
 }

@@ -342,6 +342,11 @@ func (c *curve) table() *report.Table {
 		Head:    []string{"offered/s", "done/s", "p50", "p99", "p99.9", "max", "late", "refused", "CPU"},
 		Caption: "The median of the runs of each load. late: operations that began over 1 ms after they were due; refused: by the store, as it was overloaded; CPU: of all processors, by this process.",
 	}
+	servers := slices.ContainsFunc(c.cells, report.OfServer)
+	if servers {
+		t.Head = append(t.Head, "server CPU")
+		t.Caption += " server CPU: by the server, of the processors that it may use."
+	}
 	for i, run := range c.runs {
 		missed, late, refused := shortfall(run, c.loads[i])
 		name := chart.Number(c.loads[i])
@@ -357,6 +362,9 @@ func (c *curve) table() *report.Table {
 			cpu = chart.Percent(math.Round(100**run.OwnCPU) / 100)
 		}
 		t.Rows = append(t.Rows, append(row, report.Words(chart.Percent(math.Round(1000*(late+missed))/1000)), report.Words(chart.Percent(math.Round(1000*refused)/1000)), report.Words(cpu)))
+		if servers {
+			t.Rows[i] = append(t.Rows[i], report.ServerCPU(run))
+		}
 	}
 	return t
 }

@@ -42,6 +42,10 @@ type Run struct {
 	// DiskBytes returns the disk usage of the target, and is called once a second during
 	// operations; nil: not known. Its first error ends the run at the next interval.
 	DiskBytes func() (int64, error)
+	// Server returns the processor time that the server under test has used; nil: not known.
+	// It is called before operations, and once a second during them. After its first error it
+	// is not called again, and the time is not known.
+	Server func() (ServerTime, error)
 
 	crew    *crew
 	tallies []*Tally // of the workers, each once
@@ -54,6 +58,7 @@ type Run struct {
 	intervalAt     int64
 	usage          usage
 	processors     processors // at the end of the last second
+	server         serverWatch
 	dataBytes      *int64
 	diskErr        error // the first one of DiskBytes
 	slowestOfRun   slowest
@@ -175,6 +180,7 @@ func (r *Run) operate(i int, start int64) error {
 }
 
 func (r *Run) begin() {
+	r.server.begin(r.Server, r.Clock)
 	r.began = r.Clock.Now()
 	r.baseline = NewCounts(r.tallies...)
 	r.second, r.secondAt = r.baseline.since(r.baseline), r.began
@@ -217,6 +223,7 @@ func (r *Run) closeSecond() (now int64, total *Counts) {
 	processors := readProcessors()
 	sample.OwnCPU, sample.OtherCPU = processors.since(&r.processors)
 	r.processors = processors
+	sample.ServerCPU = r.server.second(r.Server, r.Clock)
 	r.slowestOfRun.add(length, sample.OpsPerSecond)
 	r.slowestOfLines.add(length, sample.OpsPerSecond)
 	if r.Observer.Second != nil {
@@ -282,6 +289,7 @@ func (r *Run) conclude(now int64, total *Counts) *Trial {
 		t.OfferedPerSecond, t.Late = open.Rate, &total.Late
 	}
 	t.OwnCPU, t.OtherCPU = used.since(&r.usage.processors)
+	t.Server = r.server.use(elapsed, ops)
 	if ops > 0 {
 		t.CPUMicrosPerOp = float64((used.cpu - r.usage.cpu).Microseconds()) / float64(ops)
 		t.Generator.VerificationShare = Share(float64(r.Verification.Nanoseconds()), 1000*t.CPUMicrosPerOp)

@@ -15,6 +15,9 @@ type Sample struct {
 	// process, and of all others and the hypervisor. Nil if unknown, and of a line.
 	OwnCPU   *float64 `json:"-"`
 	OtherCPU *float64 `json:"-"`
+	// ServerCPU is the share that a server in another process had of the processors that it
+	// may use, in a second; nil if unknown, and of a line.
+	ServerCPU *float64 `json:"-"`
 }
 
 // Operation summarizes the operations of one name.
@@ -71,7 +74,10 @@ type Trial struct {
 	// of all others and the hypervisor. Nil if unknown.
 	OwnCPU   *float64 `json:"ownCPU,omitempty"`
 	OtherCPU *float64 `json:"otherCPU,omitempty"`
-	Error    string   `json:"error,omitempty"`
+	// Server is nil if the target is no server in another process, or its processor time was
+	// not asked for.
+	Server *ServerUse `json:"server,omitempty"`
+	Error  string     `json:"error,omitempty"`
 
 	Counts *Counts `json:"-"` // of the measurement
 }

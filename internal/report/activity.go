@@ -10,9 +10,9 @@ import (
 	"github.com/kvd-db/kvd/internal/results"
 )
 
-// Store is the table of what the store and the processors did in a run; nil if nothing is
-// known.
-func Store(run *results.Run) *Table {
+// Store is the table of what the store and the processors did in a run of a cell; nil if
+// nothing is known.
+func Store(c *results.Cell, run *results.Run) *Table {
 	t := &Table{Head: []string{"of the store and the machine", "during the measurement"}}
 	add := func(name, format string, args ...any) {
 		t.Rows = append(t.Rows, []Entry{Words(name), Words(fmt.Sprintf(format, args...))})
@@ -24,10 +24,21 @@ func Store(run *results.Run) *Table {
 		add("syncs of the log", "%s", chart.Number(float64(a.LogSyncs)))
 		add("log, flushes, compactions", "%s, %s, %s", chart.Bytes(float64(a.LogBytes)), chart.Bytes(float64(a.FlushedBytes)), chart.Bytes(float64(a.CompactedBytes)))
 		add("bytes written for each byte put", "%s", chart.Number(a.WrittenPerUserBytes))
-		add("read from the disk, written to it", "%s, %s", chart.Bytes(float64(a.DiskReadBytes)), chart.Bytes(float64(a.DiskWrittenBytes)))
+		if !a.DiskUnknown {
+			add("read from the disk, written to it", "%s, %s", chart.Bytes(float64(a.DiskReadBytes)), chart.Bytes(float64(a.DiskWrittenBytes)))
+		}
 	}
 	if run.OwnCPU != nil && run.OtherCPU != nil {
 		add("processors: this process, all others", "%s, %s", chart.Percent(rounded(*run.OwnCPU)), chart.Percent(rounded(*run.OtherCPU)))
+	}
+	if OfServer(c) {
+		add("CPU time of an operation, in this process", "%s", chart.Nanos(1000*run.CPUMicrosPerOp))
+		if use, why := serverUse(run); use == nil {
+			add("CPU time of an operation, in the server", "not known: %s", why)
+		} else {
+			add("CPU time of an operation, in the server", "%s", chart.Nanos(1000*use.CPUMicrosPerOp))
+			add(fmt.Sprintf("the server, of its %s", Plural(int(use.Processors), "processor")), "%s", chart.Percent(rounded(use.Share)))
+		}
 	}
 	if n := run.Generator.VerificationNanosPerOp; n > 0 {
 		add("verification, of the CPU time of this process", "%s", chart.Percent(math.Round(1000*run.Generator.VerificationShare)/1000))
@@ -108,6 +119,11 @@ func costs(r *results.Result) *Section {
 		Head:    append(slices.Clone(names), "read from disk", "written to disk", "CPU", "CPU of others"),
 		Caption: "Bytes that this process moved, and shares of all processors.",
 	}
+	servers := slices.ContainsFunc(r.Cells, OfServer)
+	if servers {
+		machine.Head = append(machine.Head, "CPU of the server")
+		machine.Caption += " CPU: of this process, which generates the load. CPU of the server: of the processors that it may use."
+	}
 	var fastest *results.Cell
 	for _, c := range r.Cells {
 		run := c.MedianRun()
@@ -119,6 +135,9 @@ func costs(r *results.Result) *Section {
 				Words(chart.Number(a.RecordsPerLogWrite)), Words(chart.Number(float64(a.LogSyncs))), Words(chart.Number(a.WrittenPerUserBytes))))
 		}
 		if row := machineRow(run); row != nil {
+			if servers {
+				row = append(row, ServerCPU(run))
+			}
 			machine.Rows = append(machine.Rows, append(paramEntries(c, names), row...))
 		}
 		if len(run.Stages) > 0 && (fastest == nil || run.OpsPerSecond > fastest.MedianRun().OpsPerSecond) {
@@ -175,7 +194,7 @@ func machineRow(run *results.Run) []Entry {
 		return nil
 	}
 	read, written := "-", "-"
-	if a != nil {
+	if a != nil && !a.DiskUnknown {
 		read, written = chart.Bytes(float64(a.DiskReadBytes)), chart.Bytes(float64(a.DiskWrittenBytes))
 	}
 	share := func(v *float64) Entry {

@@ -115,7 +115,7 @@ func Cells(r *results.Result) []Section {
 		for i := range run.Stages {
 			s.Figures = append(s.Figures, WhereTimeGoes(r, c, &run.Stages[i]))
 		}
-		if t := Store(run); t != nil {
+		if t := Store(c, run); t != nil {
 			s.Tables = append(s.Tables, t)
 		}
 		sections = append(sections, s)

@@ -256,7 +256,7 @@ func differenceTable(differences []results.Difference) *Table {
 	for _, d := range differences {
 		format := chart.Number
 		switch {
-		case d.Metric == results.MetricCPU:
+		case d.Metric == results.MetricCPU || d.Metric == results.MetricServerCPU:
 			format = func(micros float64) string { return chart.Nanos(1000 * micros) }
 		case !d.Main:
 			format = chart.Nanos

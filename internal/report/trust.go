@@ -72,6 +72,9 @@ func Trust(r *results.Result) []Check {
 	also := ""
 	if w.server {
 		also = " (the server among them, if it ran here)"
+		if w.serverCPU > 0 {
+			also = fmt.Sprintf(" (the server among them, if it ran here: it used up to %s of its own)", chart.Percent(rounded(w.serverCPU)))
+		}
 	}
 	add(w.otherCPU <= mostOtherCPU, quiet, "Other processes and the hypervisor used up to %s of the processors%s: another run may differ.", chart.Percent(rounded(w.otherCPU)), also)
 	if sync := float64(r.Environment.SyncNanos); sync > 0 {
@@ -103,6 +106,7 @@ type extremes struct {
 	open, server, otherKnown bool
 	woken, busy              float64 // shares of the operations of a run that began late
 	ownCPU                   float64 // of a run against a server
+	serverCPU                float64 // 0: not known
 	otherCPU                 float64
 }
 
@@ -117,8 +121,8 @@ func punctual(open bool) string {
 // rounded keeps tenths of a percent.
 func rounded(share float64) float64 { return math.Round(1000*share) / 1000 }
 
-// ofServer reports whether the target of a cell is a server.
-func ofServer(c *results.Cell) bool {
+// OfServer reports whether the target of a cell is a server.
+func OfServer(c *results.Cell) bool {
 	var target struct {
 		Kind string `json:"kind"`
 	}
@@ -136,6 +140,9 @@ func (w *extremes) load(run *results.Run, server bool) {
 	if run.OwnCPU != nil && server {
 		w.server, w.ownCPU = true, max(w.ownCPU, *run.OwnCPU)
 	}
+	if use, _ := serverUse(run); use != nil {
+		w.serverCPU = max(w.serverCPU, use.Share)
+	}
 	if run.OtherCPU != nil {
 		w.otherKnown, w.otherCPU = true, max(w.otherCPU, *run.OtherCPU)
 	}
@@ -145,7 +152,7 @@ func worst(r *results.Result) extremes {
 	w := extremes{runs: 1 << 30, seconds: 1 << 30}
 	for _, c := range r.Cells {
 		w.runs = min(w.runs, len(c.Runs))
-		server := ofServer(c)
+		server := OfServer(c)
 		if least, median, most := c.Rates(); median > 0 && (most-least)/median > w.spread {
 			w.spread, w.spreadOf = (most-least)/median, c.Name()
 		}

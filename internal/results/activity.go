@@ -22,6 +22,7 @@ type Activity struct {
 	// DiskReadBytes and DiskWrittenBytes are what the process moved between memory and disk.
 	DiskReadBytes    uint64 `json:"diskReadBytes,omitempty"`
 	DiskWrittenBytes uint64 `json:"diskWrittenBytes,omitempty"`
+	DiskUnknown      bool   `json:"diskUnknown,omitempty"` // both are 0, because another process moved them
 	// WriteBatches and ReadBatches are how many micro-batches had which size: pairs of a
 	// size, a power of two, and a count of those that were not larger, but larger than the
 	// size before.

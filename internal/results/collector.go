@@ -37,7 +37,7 @@ func NewCollector(operations []string) *Collector { return &Collector{operations
 func (c *Collector) Second(s loadgen.Sample) {
 	second := Second{
 		At: float64(s.NanoTime) / 1e9, OpsPerSecond: s.OpsPerSecond, Bytes: s.FileSize, Operations: s.Operations,
-		OwnCPU: s.OwnCPU, OtherCPU: s.OtherCPU,
+		OwnCPU: s.OwnCPU, OtherCPU: s.OtherCPU, ServerCPU: s.ServerCPU,
 	}
 	if c.State != nil {
 		second.Store = c.State()

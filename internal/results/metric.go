@@ -7,8 +7,12 @@ import (
 	"github.com/kvd-db/kvd/internal/loadgen"
 )
 
-// MetricCPU is the processor time of an operation, in microseconds.
-const MetricCPU = "CPU an operation"
+// Processor time of an operation, in microseconds: of this process, and of a server in another
+// one.
+const (
+	MetricCPU       = "CPU an operation"
+	MetricServerCPU = "CPU an operation, server"
+)
 
 // metric is a figure of runs.
 type metric struct {
@@ -23,6 +27,7 @@ func metrics(a, b *Cell) []metric {
 	list := []metric{
 		{name: "operations/s", main: true, ofRun: func(r *Run) float64 { return r.OpsPerSecond }},
 		{name: MetricCPU, less: true, ofRun: func(r *Run) float64 { return r.CPUMicrosPerOp }},
+		{name: MetricServerCPU, less: true, ofRun: (*Run).serverCPU},
 	}
 	for _, name := range commonOperations(a, b) {
 		for _, q := range []struct {
@@ -39,6 +44,14 @@ func metrics(a, b *Cell) []metric {
 		}
 	}
 	return list
+}
+
+// serverCPU is 0 if it is not known.
+func (r *Run) serverCPU() float64 {
+	if r.Server == nil {
+		return 0
+	}
+	return r.Server.CPUMicrosPerOp
 }
 
 // commonOperations returns the names of the operations of which both cells have some, in the

@@ -111,6 +111,9 @@ type Second struct {
 	// measured, and of all others. Nil if unknown.
 	OwnCPU   *float64 `json:"ownCPU,omitempty"`
 	OtherCPU *float64 `json:"otherCPU,omitempty"`
+	// ServerCPU is the share that a server in another process had of its processors. Nil if
+	// unknown.
+	ServerCPU *float64 `json:"serverCPU,omitempty"`
 	// Heat counts operations of all kinds by latency: pairs of a row and a count. Row n
 	// holds latencies from HeatRow(n) to HeatRow(n+1).
 	Heat [][2]uint64 `json:"heat"`

@@ -105,7 +105,9 @@ func (b *Bench) Load(ctx context.Context, workers int, interval time.Duration, o
 func (b *Bench) newTrial(span loadgen.Span, operations []string, observer loadgen.Observer) *loadgen.Run {
 	b.trials++
 	b.ledger.grow(b.acknowledged())
-	return &loadgen.Run{Clock: b.Clock, Span: span, Operations: operations, Observer: observer, DiskBytes: diskBytes(b.target)}
+	return &loadgen.Run{
+		Clock: b.Clock, Span: span, Operations: operations, Observer: observer, DiskBytes: diskBytes(b.target), Server: serverTime(b.target),
+	}
 }
 
 func (r *records) acknowledged() uint64 { return r.insertions.acknowledged.Load() }

@@ -82,7 +82,7 @@ func (r *run) preload(ctx context.Context, told func(done, total uint64)) error 
 // measure runs the mix and summarizes it.
 func (r *run) measure(ctx context.Context, cost, verification time.Duration, observer Observer) (*Summary, error) {
 	measured := loadgen.Run{
-		Clock: r.Clock, Operations: kindNames[:], Cost: cost, Verification: verification, DiskBytes: diskBytes(r.target),
+		Clock: r.Clock, Operations: kindNames[:], Cost: cost, Verification: verification, DiskBytes: diskBytes(r.target), Server: serverTime(r.target),
 		Span:     loadgen.Span{Workers: r.cfg.Workers, Operations: r.cfg.Operations, Warmup: r.cfg.Warmup, Duration: r.cfg.Duration, Interval: r.cfg.Interval},
 		Observer: loadgen.Observer{WarmUp: observer.WarmUp, Second: observer.Second, Measured: observer.Measured},
 	}
@@ -109,6 +109,15 @@ func (r *run) measure(ctx context.Context, cost, verification time.Duration, obs
 func diskBytes(target Target) func() (int64, error) {
 	if user, ok := target.(DiskUser); ok {
 		return user.DiskBytes
+	}
+	return nil
+}
+
+// serverTime returns the function that tells the processor time of a target in another
+// process; nil if the target has none.
+func serverTime(target Target) func() (loadgen.ServerTime, error) {
+	if remote, ok := target.(Remote); ok {
+		return remote.ServerTime
 	}
 	return nil
 }

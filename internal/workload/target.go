@@ -3,6 +3,8 @@ package workload
 import (
 	"context"
 	"io"
+
+	"github.com/kvd-db/kvd/internal/loadgen"
 )
 
 // Target is the store under test.
@@ -29,6 +31,12 @@ type Target interface {
 // second, during operations.
 type DiskUser interface {
 	DiskBytes() (int64, error)
+}
+
+// Remote is a Target in another process, which can tell how much processor time that process
+// has used: see loadgen.Run.Server.
+type Remote interface {
+	ServerTime() (loadgen.ServerTime, error)
 }
 
 // Refuser is a Target that may refuse operations because of overload, before it does
