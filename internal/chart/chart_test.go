@@ -4,6 +4,7 @@ import (
 	"encoding/xml"
 	"errors"
 	"flag"
+	"fmt"
 	"io"
 	"math"
 	"os"
@@ -177,6 +178,16 @@ func TestNumbersAreShort(t *testing.T) {
 	} {
 		assert.Equal(t, want, got)
 	}
+}
+
+// TestAShadeIsDrawnAsFarAsTheAxisShowsIt: a stall that began before a zoomed panel is seen in it.
+func TestAShadeIsDrawnAsFarAsTheAxisShowsIt(t *testing.T) {
+	p := &plot{canvas: new(canvas), x: newScale(&Axis{Free: true}, 10, 20, 100, 200), left: 100, width: 100, height: 50}
+	for _, s := range []Shade{{From: 5, To: 12}, {From: 18, To: 99}, {From: 0, To: 99}, {From: 0, To: 10}, {From: 20, To: 30}} {
+		s.draw(p)
+	}
+	const rect = `<rect class="sh" x="%d" y="0" width="%d" height="50"/>`
+	assert.Equal(t, fmt.Sprintf(rect+"\n"+rect+"\n"+rect+"\n", 100, 20, 180, 20, 100, 100), p.String())
 }
 
 func TestRowsOfANoteFit(t *testing.T) {

@@ -58,7 +58,7 @@ func (r *Reference) draw(p *plot) {
 	p.path("r", path(p.unbroken(r.X, r.Y), false), r.Name)
 }
 
-// Shade colours a stretch of the x axis, for example a stall.
+// Shade colours a stretch of the x axis, for example a stall: what the axis shows of it.
 type Shade struct {
 	From, To float64
 	Name     string // shown when the pointer rests on it
@@ -68,10 +68,11 @@ func (s *Shade) extent(_, _ func(float64)) {}
 func (s *Shade) keys() []key               { return nil }
 
 func (s *Shade) draw(p *plot) {
-	if !p.x.shows(s.From) || !p.x.shows(s.To) {
+	left, right := p.left, p.left+p.width
+	from, to := max(p.x.at(s.From), left), min(p.x.at(s.To), right)
+	if from >= right || to <= left {
 		return
 	}
-	from, to := p.x.at(s.From), p.x.at(s.To)
 	p.rect("sh", from, p.top, max(to-from, 1), p.height, s.Name)
 }
 

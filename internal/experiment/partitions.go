@@ -303,9 +303,11 @@ func (g *grid) multiples() report.Section {
 				line.X, line.Y = append(line.X, run.Series[i].At), append(line.Y, run.Series[i].OpsPerSecond)
 			}
 			top, end = max(top, slices.Max(line.Y)), max(end, slices.Max(line.X))
+			x := report.TimeAxis()
+			x.Max = &end
 			s.Figures = append(s.Figures, &chart.Figure{
 				Title:  fmt.Sprintf("%s, %s, %s", mix, report.Plural(partitions, "partition"), report.Plural(threads, "thread")),
-				X:      chart.Axis{Label: "time", Format: chart.Seconds, Max: &end},
+				X:      x,
 				Panels: []chart.Panel{{Y: chart.Axis{Label: "operations/s", Max: &top}, Height: 80, Marks: []chart.Mark{line}}},
 				Width:  report.NarrowWidth, Note: report.Note(g.result, c),
 			})

@@ -140,6 +140,13 @@ func Operations(c *results.Cell) *Table {
 	return t
 }
 
+// TimeAxis is the axis of figures of seconds, from the beginning of the measurement: the value of
+// a second stands at its end.
+func TimeAxis() chart.Axis {
+	zero := 0.0
+	return chart.Axis{Label: "time", Format: chart.Seconds, Min: &zero}
+}
+
 // stallShare is the share of the median rate below which a second counts as a stall.
 const stallShare = 1.0 / 3
 
@@ -152,7 +159,7 @@ func OverTime(r *results.Result, c *results.Cell, run *results.Run) *chart.Figur
 		at, rate = append(at, s.At), append(rate, s.OpsPerSecond)
 		rates = append(rates, s.OpsPerSecond)
 	}
-	f := &chart.Figure{Title: "Throughput over time", X: chart.Axis{Label: "time", Format: chart.Seconds}, Note: Note(r, c)}
+	f := &chart.Figure{Title: "Throughput over time", X: TimeAxis(), Note: Note(r, c)}
 	var marks []chart.Mark
 	limit := loadgen.Median(rates) * stallShare
 	for i, v := range rate {
@@ -199,7 +206,7 @@ func HeatMap(r *results.Result, c *results.Cell, run *results.Run) *chart.Figure
 		heat.Count = append(heat.Count, column)
 	}
 	return &chart.Figure{
-		Title: "Latencies over time", X: chart.Axis{Label: "time", Format: chart.Seconds}, Note: Note(r, c),
+		Title: "Latencies over time", X: TimeAxis(), Note: Note(r, c),
 		Panels: []chart.Panel{{Y: chart.Axis{Label: "latency", Kind: chart.Log10, Format: chart.Nanos}, Marks: []chart.Mark{heat}}},
 	}
 }

@@ -228,6 +228,8 @@ h1{font-size:26px;line-height:1.25;margin:0 0 4px}h2{font-size:19px;margin:36px 
 th,td{padding:3px 10px;text-align:right;border-bottom:1px solid var(--edge);white-space:nowrap}th:first-child,td:first-child{text-align:left}
 td{background:rgba(var(--tint),var(--shade,0))}
 svg{max-width:100%;height:auto;display:block;margin:12px 0}
+.figure{overflow-x:auto}
+@media (max-width:640px){.figure svg{max-width:none}.narrow .figure svg{max-width:100%}th:first-child,td:first-child{white-space:normal;min-width:6em}}
 .narrow{display:flex;flex-wrap:wrap;gap:0 16px;align-items:flex-start}
 details{margin:8px 0}dl{display:grid;grid-template-columns:max-content 1fr;gap:2px 16px;margin:8px 0}dt{color:var(--soft)}dd{margin:0;overflow-wrap:anywhere}
 `
@@ -263,7 +265,8 @@ var pageTemplate = template.Must(template.New("page").Parse(`<!doctype html>
 {{with .Caption}}<p class="caption">{{.}}</p>
 {{end}}{{if .Long}}</details>
 {{end}}{{end}}{{if .Narrow}}<div class="narrow">
-{{end}}{{range .Figures}}{{.}}{{end}}{{if .Narrow}}</div>
+{{end}}{{range .Figures}}<div class="figure">{{.}}</div>
+{{end}}{{if .Narrow}}</div>
 {{end}}</section>
 {{end}}<section>
 <h2>How it was measured</h2>

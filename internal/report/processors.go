@@ -32,7 +32,7 @@ func ProcessorsOverTime(r *results.Result, c *results.Cell, run *results.Run) *c
 	}
 	all := 1.0
 	f := &chart.Figure{
-		Title: "Processors over time", X: chart.Axis{Label: "time", Format: chart.Seconds}, Note: Note(r, c),
+		Title: "Processors over time", X: TimeAxis(), Note: Note(r, c),
 		Panels: []chart.Panel{{Y: chart.Axis{Label: "of all processors", Format: chart.Percent, Max: &all}, Height: 110, Marks: []chart.Mark{area}}},
 	}
 	if len(server.X) > 1 {

@@ -104,5 +104,5 @@ func TreeOverTime(r *results.Result, c *results.Cell, run *results.Run) *chart.F
 	} else {
 		note = append(note, "At the end of no second did anything wait to be compacted.")
 	}
-	return &chart.Figure{Title: "The LSM tree over time", X: chart.Axis{Label: "time", Format: chart.Seconds}, Panels: panels, Note: note}
+	return &chart.Figure{Title: "The LSM tree over time", X: TimeAxis(), Panels: panels, Note: note}
 }

@@ -1,6 +1,7 @@
 package report
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -39,6 +40,9 @@ func TestWhatAStoreHeldIsDrawn(t *testing.T) {
 	assert.Equal(t, "base: the oldest tables, merged; values: large values, apart from their keys; "+
 		"garbage: of these, overwritten or deleted; log: to recover writes that are not in tables.", files.Note[1])
 
+	first := strings.Count(f.SVG(), `class="sh"`)
+	run.Series[0].Store.Pressure = 0.5
+	assert.Equal(t, first+2, strings.Count(TreeOverTime(r, r.Cells[0], run).SVG(), `class="sh"`), "the first second is on the axis, in both panels")
 	for i := range run.Series {
 		run.Series[i].Store.Debt = 0
 	}
