@@ -24,6 +24,7 @@ type options struct {
 	mix      string
 	runs     int
 	report   string
+	resume   bool
 	verify   bool
 	arrivals string
 	config   workload.Config
@@ -50,6 +51,7 @@ func (o *options) register(c *cobra.Command) {
 	f.DurationVar(&o.config.Interval, "interval", 10*time.Second, "with --out: between two of its lines, in whole seconds")
 	f.IntVar(&o.runs, "runs", 1, "repeat the run, each on a new store, or with --reuse on the same; the report has the spread")
 	f.StringVar(&o.report, "report", "", "write a directory with the figures and a page of pictures, report.html")
+	f.BoolVar(&o.resume, "resume", false, resumeUsage)
 	o.dataOptions.register(c, workload.Uniform, workload.KeyBytes, *workload.Fixed(1024))
 	o.targetOptions.register(c)
 }
@@ -82,6 +84,11 @@ func (o *options) resolve(c *cobra.Command) error {
 	if o.runs > 1 && (o.data != "" || o.addr != "") && !o.reuse {
 		return errors.New("--runs needs a new store for each run: leave out --data and --addr, or pass --reuse")
 	}
+	if o.resume {
+		if err := o.refuseResume(); err != nil {
+			return err
+		}
+	}
 	if err := o.parse(workload.Operations()); err != nil {
 		return err
 	}
@@ -96,6 +103,7 @@ func (o *options) refuseIdle(c *cobra.Command) error {
 	mix, config := o.config.Mix, &o.config
 	puts := mix.Put > 0 || config.Preload > 0 || o.loaded
 	return refuseIdle(c, append(o.targetOptions.idle(),
+		idleFlags{o.report == "", []string{"resume"}, "without --report, which names the directory of the interrupted runs: leave it out, or pass --report DIR"},
 		idleFlags{mix.Get+mix.Delete == 0, []string{"find-rate"}, "on the mix " + mix.Name + ", which neither gets nor deletes: leave it out, or choose another mix"},
 		idleFlags{mix.Get == 0, []string{"verify"}, "on the mix " + mix.Name + ", which reads nothing: leave it out, or choose another mix"},
 		idleFlags{mix.Delete == 0, []string{"check-deletes"}, "on the mix " + mix.Name + ", which does not delete: leave it out, or choose another mix"},

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -18,10 +19,23 @@ func resumed(c *cobra.Command, resume bool, dir string, planned *results.Result)
 		return planned, nil
 	}
 	r, err := results.Resume(dir, planned)
-	if err == nil {
-		_, err = fmt.Fprintf(c.ErrOrStderr(), "resumed: %d of %d runs are complete\n", r.Measured(), r.Planned)
+	if err != nil {
+		return nil, err
 	}
+	of := ""
+	if r.Planned > 0 {
+		of = fmt.Sprintf(" of %d", r.Planned)
+	}
+	_, err = fmt.Fprintf(c.ErrOrStderr(), "resumed: %d%s runs are complete\n", r.Measured(), of)
 	return r, err
+}
+
+// refuseResume returns an error if the store of an experiment to resume is not a new one.
+func (o *targetOptions) refuseResume() error {
+	if o.data != "" || o.addr != "" {
+		return errors.New("--resume needs a new store: leave out --data and --addr, whose store has what the interrupted experiment wrote")
+	}
+	return nil
 }
 
 // optionsOf returns the flags that decide what a command measures, and how.

@@ -49,6 +49,8 @@ func TestAnInterruptedExperimentGoesOnWhereItStopped(t *testing.T) {
 		{"partitions --mixes PUT_HEAVY --partitions 1,2 --threads 1,2 --duration 10s --scale 0.0001 --runs 2", 35 * time.Second, 8, 5},
 		{"lsm --mixes PUT_HEAVY --find-rates 50 --threads 1 --keys 10000 --flush-keys 1000,2000 --duration 10s", 15 * time.Second, 2, 1},
 		{"ycsb --workload C,A --threads 1 --records 64 --duration 10s --runs 2", 55 * time.Second, 8, 2},
+		{"run --threads 2 --keys 100 --duration 10s --runs 3", 25 * time.Second, 3, 1},
+		{"sweep --rps 10,20,40 --threads 2 --keys 20 --warmup 0s --duration 10s --runs 2", 45 * time.Second, 6, 1},
 	} {
 		dir := t.TempDir()
 		t.Chdir(t.TempDir())
@@ -87,7 +89,7 @@ func TestAnInterruptedExperimentGoesOnWhereItStopped(t *testing.T) {
 			code, stderr, opened = inMemory(t.Context(), line+" --resume --threads 3 --durability sync")
 			assert.Equal(t, exitError, code)
 			assert.Contains(t, stderr, "--durability was buffered, now it is sync; ")
-			assert.Contains(t, stderr, "--threads was [1")
+			assert.Contains(t, stderr, "--threads was ")
 			assert.Zero(t, opened)
 		})
 		redrawn(t, dir)
@@ -126,7 +128,50 @@ func TestResumeNeedsAnInterruptedExperiment(t *testing.T) {
 		assert.Contains(t, stderr, "has no result that could be continued", command)
 		assert.Zero(t, opened, command)
 	}
-	refuses(t, "ycsb", map[string][]string{"--resume needs a new store": {"--resume", "--data", "d"}})
+	for _, command := range []string{"run", "sweep"} {
+		code, stderr, opened := inMemory(t.Context(), command+" --report r --resume")
+		assert.Equal(t, exitError, code, command)
+		assert.Contains(t, stderr, "has no result that could be continued", command)
+		assert.Zero(t, opened, command)
+	}
+	for _, command := range []string{"ycsb", "run", "sweep"} {
+		refuses(t, command, map[string][]string{"--resume needs a new store": {"--resume", "--report", "r", "--data", "d"}})
+	}
+	refuses(t, "run", map[string][]string{"--resume has no effect without --report": {"--resume"}})
+}
+
+// TestASweepGoesOnWithTheLoadsThatItHadFound: also if these were chosen by itself.
+func TestASweepGoesOnWithTheLoadsThatItHadFound(t *testing.T) {
+	dir := t.TempDir()
+	t.Chdir(t.TempDir())
+	offered := func() (loads []string) {
+		r, err := results.Read(dir)
+		require.NoError(t, err)
+		for _, c := range r.Cells {
+			assert.Len(t, c.Runs, 1, c.Name())
+			loads = append(loads, c.Param("offered"))
+		}
+		return loads
+	}
+	synctest.Test(t, func(t *testing.T) {
+		line := "sweep --threads 2 --keys 20 --warmup 0s --duration 2s --report " + dir
+		ctx, cancel := context.WithTimeout(t.Context(), 12*time.Second)
+		defer cancel()
+		code, stderr, _ := inMemory(ctx, line)
+		require.Equal(t, exitOK, code, stderr)
+		before := offered()
+		code, stderr, opened := inMemory(t.Context(), line+" --resume")
+		require.Equal(t, exitOK, code, stderr)
+		assert.Contains(t, stderr, "resumed: 4 runs are complete\n")
+		assert.NotContains(t, stderr, "closed loop")
+		assert.Equal(t, 1, opened)
+		after := offered()
+		assert.Greater(t, len(after), 8)
+		assert.Equal(t, before, after[:len(before)])
+		code, stderr, opened = inMemory(t.Context(), line+" --resume")
+		require.Equal(t, exitOK, code, stderr)
+		assert.Zero(t, opened, "nothing is missing")
+	})
 }
 
 // TestMicrobatchLoadsNoTableIfNothingIsMissing: and its statistics have each run once.

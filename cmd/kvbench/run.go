@@ -53,38 +53,57 @@ report.html, a self-contained page with charts.`,
 func benchmark(c *cobra.Command, o *options, open opener) error {
 	result := &results.Result{
 		Version: results.Version, Experiment: c.Name(), Command: os.Args, Scale: 1,
-		Began: time.Now().UTC().Format(time.RFC3339), Planned: o.runs, Objectives: o.slo,
+		Began: time.Now().UTC().Format(time.RFC3339), Options: optionsOf(c), Planned: o.runs, Objectives: o.slo,
 		Cells: []*results.Cell{{Params: o.params()}},
 	}
-	if err := o.measureAndReport(c, result, open); err != nil {
+	result, err := o.measureAndReport(c, result, open)
+	if err != nil {
 		return err
 	}
 	return o.judge(c, result.Cells)
 }
 
-// measureAndReport does the runs, and writes the report if one was asked for.
-func (o *options) measureAndReport(c *cobra.Command, result *results.Result, open opener) error {
+// measureAndReport does the runs that are missing, and writes the report if one was asked for.
+func (o *options) measureAndReport(c *cobra.Command, result *results.Result, open opener) (*results.Result, error) {
 	if o.report == "" {
-		return o.measure(c, result, open, func(*results.Result) {})
+		return result, o.measure(c, result, open, func(*results.Result) {})
 	}
 	held, err := results.Prepare(o.report)
 	if err != nil {
-		return err
+		return nil, err
+	}
+	if result, err = o.resumed(c, result); err != nil {
+		return nil, errors.Join(err, held.Close())
 	}
 	err = o.measure(c, result, open, newSaver(c, o.report, runPage))
 	if anyRun(result) {
 		err = errors.Join(err, writeReport(c, o.report, result, runPage(result)))
 	}
-	return errors.Join(err, held.Close())
+	return result, errors.Join(err, held.Close())
 }
 
-// measure does the runs.
+// resumed returns the result of the report if it is to be resumed, and otherwise what is planned.
+func (o *options) resumed(c *cobra.Command, planned *results.Result) (_ *results.Result, err error) {
+	if o.resume {
+		if planned.Environment, err = readEnvironment("."); err != nil {
+			return nil, err
+		}
+	}
+	return resumed(c, o.resume, o.report, planned)
+}
+
+// measure does the runs that are missing.
 func (o *options) measure(c *cobra.Command, result *results.Result, open opener, save func(*results.Result)) error {
 	cell := result.Cells[0]
 	for n := range o.runs {
 		if n > 0 {
-			save(result)
 			o.config.Seed++ // so that runs draw other operations
+		}
+		if n < len(cell.Runs) {
+			continue // before it was resumed
+		}
+		if n > 0 {
+			save(result)
 		}
 		target := o.targetOptions // each run without --data has a directory of its own
 		summary, info, err := runOnce(c, o, &target, open, cell)

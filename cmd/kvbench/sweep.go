@@ -61,6 +61,7 @@ with all keys.`,
 	f.DurationVar(&o.config.Duration, "duration", 5*time.Second, "of the measurement of each load")
 	f.IntVar(&o.runs, "runs", 1, "runs of each load")
 	f.StringVar(&o.report, "report", "kvbench-sweep", "directory for the figures and the page, report.html")
+	f.BoolVar(&o.resume, "resume", false, resumeUsage+"; the new store has all keys, and not what the complete runs wrote")
 	o.dataOptions.register(c, workload.Uniform, workload.KeyBytes, *workload.Fixed(1024))
 	o.targetOptions.register(c)
 	c.RunE = func(c *cobra.Command, _ []string) error {
@@ -110,18 +111,40 @@ func (o *sweepOptions) run(c *cobra.Command, open opener) (result *results.Resul
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, held.Close()) }()
-	result = &results.Result{
+	o.sweep.Runs, o.sweep.Params = o.runs, o.params()
+	result, err = o.resumed(c, &results.Result{
 		Version: results.Version, Experiment: c.Name(), Command: os.Args, Scale: 1, Objectives: o.slo,
-		Began: time.Now().UTC().Format(time.RFC3339),
+		Began: time.Now().UTC().Format(time.RFC3339), Options: optionsOf(c), Planned: o.runs * len(o.sweep.Rates),
+	})
+	if err != nil {
+		return nil, err
 	}
+	if !o.sweep.Complete(c.Context(), result) {
+		err = o.measure(c, result, open)
+	}
+	if !anyRun(result) {
+		return result, err
+	}
+	if c.Context().Err() != nil {
+		err = nil // ended by a signal: report what was measured
+		result.Planned = max(result.Planned, result.Measured()+1)
+	}
+	page := experiment.SweepPage(result)
+	return result, errors.Join(err, experiment.WriteTables(c.OutOrStdout(), page), printLead(c, page), writeReport(c, o.report, result, page))
+}
+
+// measure offers the loads that are missing, on one store.
+func (o *sweepOptions) measure(c *cobra.Command, result *results.Result, open opener) error {
 	save := newSaver(c, o.report, experiment.SweepPage)
-	err = withTarget(c, &o.targetOptions, open, func(target workload.Target, info *targetInfo, lines *lineReport) error {
+	return withTarget(c, &o.targetOptions, open, func(target workload.Target, info *targetInfo, lines *lineReport) error {
 		var err error
 		if result.Environment, err = readEnvironment(o.data); err != nil {
 			return err
 		}
-		o.sweep.Runs, o.sweep.Params = o.runs, o.params()
-		m := &sweepMeasurement{o: o, command: c, target: target, info: info, lines: lines}
+		m := &sweepMeasurement{o: o, command: c, target: target, info: info, lines: lines, seed: uint64(result.Measured())}
+		if o.sweep.Rates == nil && m.seed > 0 {
+			m.seed++ // the closed loop came first
+		}
 		o.sweep.Measure = func(ctx context.Context, rate uint64, cell *results.Cell) (*results.Run, error) {
 			if anyRun(result) {
 				save(result)
@@ -133,15 +156,6 @@ func (o *sweepOptions) run(c *cobra.Command, open opener) (result *results.Resul
 		}
 		return o.sweep.Run(c.Context(), result)
 	})
-	if !anyRun(result) {
-		return result, err
-	}
-	if c.Context().Err() != nil {
-		err = nil // ended by a signal: report what was measured
-		result.Planned = max(result.Planned, result.Measured()+1)
-	}
-	page := experiment.SweepPage(result)
-	return result, errors.Join(err, experiment.WriteTables(c.OutOrStdout(), page), printLead(c, page), writeReport(c, o.report, result, page))
 }
 
 // sweepMeasurement measures the loads of one sweep.

@@ -131,8 +131,8 @@ func (o *coreOptions) resolveStores(c *cobra.Command) error {
 		return errScale(o.scale)
 	case o.report == "":
 		return errors.New("--report needs the name of a directory")
-	case o.resume && (o.data != "" || o.addr != ""):
-		return errors.New("--resume needs a new store: leave out --data and --addr, whose store has what the interrupted experiment wrote")
+	case o.resume && o.refuseResume() != nil:
+		return o.refuseResume()
 	case o.runs > 1 && (o.data != "" || o.addr != ""):
 		return errors.New("--runs needs a new store for each run: leave out --data and --addr")
 	case given("caches") && (o.data != "" || o.addr != "" || o.memory > 0):

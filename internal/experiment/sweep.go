@@ -24,6 +24,8 @@ type Sweep struct {
 	Params []results.Param // of every cell, besides the rate
 	// Measure offers a rate for a while. A rate of 0 is a closed loop.
 	Measure func(ctx context.Context, rate uint64, cell *results.Cell) (*results.Run, error)
+
+	closed float64 // rate of the closed loop; 0: the rates are given
 }
 
 const paramOffered = "offered"
@@ -42,8 +44,13 @@ const (
 	sweepRefine = 2   // loads to insert below the first one above the knee
 )
 
+// measureClosed is the measure of the runs of a sweep that found its rates: the rate of the
+// closed loop, from which they were found.
+const measureClosed = "closed loop operations/s"
+
 // Run measures the rates in ascending order, then again until each has its runs, and adds
-// the cells to r. What was measured before an error or the end of ctx is in r.
+// the cells to r. What was measured before an error or the end of ctx is in r. Runs that r has
+// from an earlier sweep are not measured again.
 func (s *Sweep) Run(ctx context.Context, r *results.Result) error {
 	rates := s.Rates
 	if rates == nil {
@@ -66,30 +73,71 @@ func (s *Sweep) Run(ctx context.Context, r *results.Result) error {
 // offer measures one rate unless it has its runs already.
 func (s *Sweep) offer(ctx context.Context, r *results.Result, rate uint64, runs int) error {
 	cell := sweepCell(r, rate)
-	if cell == nil {
+	isNew := cell == nil
+	if isNew {
 		cell = &results.Cell{Params: append(slices.Clone(s.Params), results.Param{Name: paramOffered, Value: strconv.FormatUint(rate, 10)})}
-		r.Cells = append(r.Cells, cell)
-		slices.SortStableFunc(r.Cells, func(a, b *results.Cell) int { return int(offered(a)) - int(offered(b)) })
 	}
 	if len(cell.Runs) >= runs {
 		return nil
 	}
 	run, err := s.Measure(ctx, rate, cell)
 	if run != nil {
-		cell.Runs = append(cell.Runs, run)
+		if s.closed > 0 {
+			run.Measures = map[string]float64{measureClosed: s.closed}
+		}
+		if cell.Runs = append(cell.Runs, run); isNew {
+			r.Cells = append(r.Cells, cell)
+			slices.SortStableFunc(r.Cells, func(a, b *results.Cell) int { return int(offered(a)) - int(offered(b)) })
+		}
 	}
 	return errors.Join(err, ctx.Err())
+}
+
+// Complete reports whether r has all runs of the sweep.
+func (s *Sweep) Complete(ctx context.Context, r *results.Result) bool {
+	missing := errors.New("a run is missing")
+	dry := *s
+	dry.Measure = func(context.Context, uint64, *results.Cell) (*results.Run, error) { return nil, missing }
+	return dry.Run(ctx, r) == nil
+}
+
+// measureClosedLoop returns the rate of a closed loop: that of an earlier sweep in r, or a new
+// one.
+func (s *Sweep) measureClosedLoop(ctx context.Context, r *results.Result) (float64, error) {
+	for _, c := range r.Cells {
+		for _, run := range c.Runs {
+			if rate := run.Measures[measureClosed]; rate > 0 {
+				return rate, nil
+			}
+		}
+	}
+	run, err := s.Measure(ctx, 0, nil)
+	if err = errors.Join(err, ctx.Err()); err != nil {
+		return 0, err
+	}
+	if run.OpsPerSecond < 1 {
+		return 0, errors.New("the store did less than one operation a second, so there is no load to vary")
+	}
+	return run.OpsPerSecond, nil
+}
+
+// searched returns the first runs of some rates, from which the search goes on.
+func searched(r *results.Result, rates []uint64) *curve {
+	some := &results.Result{Objectives: r.Objectives}
+	for _, c := range r.Cells {
+		if len(c.Runs) > 0 && slices.Contains(rates, uint64(offered(c))) {
+			some.Cells = append(some.Cells, &results.Cell{Params: c.Params, Runs: c.Runs[:1]})
+		}
+	}
+	return newCurve(some)
 }
 
 // search measures a closed loop, then tenths of its rate, until two loads were too much,
 // and loads between the highest that was not and the lowest that was.
 func (s *Sweep) search(ctx context.Context, r *results.Result) ([]uint64, error) {
-	closed, err := s.Measure(ctx, 0, nil)
-	if err = errors.Join(err, ctx.Err()); err != nil {
+	var err error
+	if s.closed, err = s.measureClosedLoop(ctx, r); err != nil {
 		return nil, err
-	}
-	if closed.OpsPerSecond < 1 {
-		return nil, errors.New("the store did less than one operation a second, so there is no load to vary")
 	}
 	var rates []uint64
 	add := func(rate float64) error {
@@ -101,14 +149,14 @@ func (s *Sweep) search(ctx context.Context, r *results.Result) ([]uint64, error)
 		if n > 10 {
 			share = math.Pow(1.2, float64(n-10)) // the closed loop was not the limit
 		}
-		if err := add(share * closed.OpsPerSecond); err != nil {
+		if err := add(share * s.closed); err != nil {
 			return nil, err
 		}
-		if c := newCurve(r); len(c.loads)-1-c.knee >= sweepBeyond {
+		if c := searched(r, rates); len(c.loads)-1-c.knee >= sweepBeyond {
 			break
 		}
 	}
-	c := newCurve(r)
+	c := searched(r, rates)
 	low := 0.0
 	if c.knee >= 0 {
 		low = c.loads[c.knee]

@@ -82,6 +82,35 @@ func TestTheAnatomyOfBatchesHasAColumnForEachLoad(t *testing.T) {
 	assert.Nil(t, newCurve(one).anatomy(), "no second load to compare with")
 }
 
+// TestASweepThatIsResumedAsksForWhatIsMissing: wherever it ended, it offers the loads that it
+// would have offered without the interruption.
+func TestASweepThatIsResumedAsksForWhatIsMissing(t *testing.T) {
+	var all []uint64
+	sweep := func(s Sweep, r *results.Result, most int, asked *[]uint64) error {
+		measure := queue(10_000, asked)
+		s.Measure = func(ctx context.Context, rate uint64, cell *results.Cell) (*results.Run, error) {
+			if len(*asked) == most {
+				return nil, context.Canceled
+			}
+			return measure(ctx, rate, cell)
+		}
+		return s.Run(t.Context(), r)
+	}
+	for _, s := range []Sweep{{}, {Rates: []uint64{100, 200, 300}}} {
+		all, s.Runs = nil, 2
+		require.NoError(t, sweep(s, &results.Result{}, -1, &all))
+		for most := 2; most < len(all); most++ {
+			var asked []uint64
+			r := &results.Result{}
+			require.ErrorIs(t, sweep(s, r, most, &asked), context.Canceled)
+			assert.False(t, s.Complete(t.Context(), r))
+			require.NoError(t, sweep(s, r, -1, &asked))
+			assert.Equal(t, all, asked, "ended after %d", most)
+			assert.True(t, s.Complete(t.Context(), r))
+		}
+	}
+}
+
 func TestTheKneeOfAnObjectiveIsTheHighestLoadThatMeetsIt(t *testing.T) {
 	var asked []uint64
 	r := &results.Result{Version: results.Version, Experiment: "sweep", Objectives: "p99<10ms"}

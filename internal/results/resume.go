@@ -19,7 +19,8 @@ import (
 //
 // It returns an error, which names what differs, unless both are of the same experiment, with
 // equal options and scale, by the same program, on the same machine. The parts of a report
-// could otherwise not be compared.
+// could otherwise not be compared. The cells must be equal too, unless planned has none because
+// the experiment finds them while it measures.
 func Resume(dir string, planned *Result) (*Result, error) {
 	r, err := Read(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -44,16 +45,15 @@ func Resume(dir string, planned *Result) (*Result, error) {
 
 // changed returns what differs between a stored result and one that is planned.
 func changed(r, planned *Result) []Setting {
-	settings := []Setting{{"command", r.Experiment, planned.Experiment}}
-	if r.Experiment == planned.Experiment && r.Options == nil {
+	switch {
+	case r.Experiment != planned.Experiment:
+		return []Setting{{"command", r.Experiment, planned.Experiment}} // whose options are others
+	case r.Options == nil:
 		return []Setting{{"options", "not recorded by the version that wrote it", "known"}}
 	}
+	var settings []Setting
 	names := maps.Clone(r.Options)
-	if r.Experiment != planned.Experiment {
-		names = nil // they have other options
-	} else {
-		maps.Copy(names, planned.Options)
-	}
+	maps.Copy(names, planned.Options)
 	for _, name := range slices.Sorted(maps.Keys(names)) {
 		settings = append(settings, Setting{"--" + name, r.Options[name], planned.Options[name]})
 	}
@@ -66,7 +66,7 @@ func changed(r, planned *Result) []Setting {
 		Setting{"file system", a.FileSystem, b.FileSystem},
 	)
 	same := func(a, b *Cell) bool { return slices.Equal(a.Params, b.Params) }
-	if r.Experiment == planned.Experiment && !slices.EqualFunc(r.Cells, planned.Cells, same) {
+	if planned.Cells != nil && !slices.EqualFunc(r.Cells, planned.Cells, same) {
 		settings = append(settings, Setting{"cells", cellsText(r), cellsText(planned)})
 	}
 	return slices.DeleteFunc(settings, func(s Setting) bool { return s.A == s.B })

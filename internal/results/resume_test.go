@@ -36,6 +36,11 @@ func TestResumeKeepsWhatIsComplete(t *testing.T) {
 	assert.Equal(t, 2, back.Measured())
 	assert.Equal(t, 4, back.Planned)
 	assert.False(t, back.Complete())
+	unknown := *planned
+	unknown.Cells = nil // the experiment finds them
+	found, err := Resume(dir, &unknown)
+	require.NoError(t, err)
+	assert.Equal(t, 2, found.Measured())
 	require.NoError(t, Write(dir, back, nil))
 	again, err := os.ReadFile(filepath.Join(dir, "001.hlog"))
 	require.NoError(t, err)
@@ -68,7 +73,7 @@ func TestResumeSaysWhatDiffers(t *testing.T) {
 		"file system was ext4, now it is tmpfs":                    func(p *Result) { p.Environment.FileSystem = "tmpfs" },
 		"command was run, now it is reads: repeat the command":     func(p *Result) { p.Experiment = "reads"; p.Options = map[string]string{"other": "1"} },
 		`cells was 1 from "mix half and half, threads 1" to "mix `: func(p *Result) { p.Cells[0] = &Cell{Params: []Param{{"mix", "x"}}} },
-		", now it is none":                                         func(p *Result) { p.Cells = nil },
+		", now it is none":                                         func(p *Result) { p.Cells = []*Cell{} },
 	} {
 		planned := planOf(r)
 		change(planned)
