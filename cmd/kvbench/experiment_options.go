@@ -37,7 +37,7 @@ type experimentOptions struct {
 // experimentDefaults are the settings of an experiment at full scale.
 type experimentDefaults struct {
 	runs       int
-	duration   time.Duration // of a run
+	duration   time.Duration // of a run; 0: the experiment has no flag for it
 	memory     byteSize      // of a store
 	keyBytes   int           // 0: workload.KeyBytes
 	valueBytes int
@@ -50,14 +50,20 @@ type experimentDefaults struct {
 func (o *experimentOptions) register(c *cobra.Command, full experimentDefaults) {
 	o.full, o.memory = full, full.memory
 	f := c.Flags()
-	f.Float64Var(&o.scale, "scale", 1, "times and sizes relative to the published experiment")
-	f.DurationVar(&o.duration, "duration", 0, fmt.Sprintf("of each run; 0 is that of the experiment, %v, times --scale", full.duration))
+	f.Float64Var(&o.scale, "scale", 1, "factor for times and sizes: 1 is the published experiment, 0.01 a hundredth of it")
+	if full.duration > 0 {
+		f.DurationVar(&o.duration, "duration", 0, fmt.Sprintf("of each run; 0 is that of the experiment, %v, times --scale", full.duration))
+	}
 	f.IntVar(&o.runs, "runs", full.runs, "runs of each combination")
 	f.StringVar(&o.report, "report", "kvbench-"+c.Name(), "directory for the figures and the page, report.html")
 	f.StringVar(&o.durability, "durability", kv.DurabilityBuffered.String(), "of writes: memory, buffered or sync")
 	o.dataOptions.register(c, full.distribution, cmp.Or(full.keyBytes, workload.KeyBytes), *workload.Fixed(full.valueBytes))
 	o.objectiveOptions.register(c, o.operations()[len(o.operations())-1])
-	f.Var(&o.memory, "memory", "memory of a store, before --scale")
+	memory := "memory of a store, before --scale"
+	if full.memory == 0 {
+		memory += "; 0 means the engine's default"
+	}
+	f.Var(&o.memory, "memory", memory)
 	f.Uint64Var(&o.seed, "seed", 1, "equal seeds draw equal operations")
 	f.BoolVar(&o.resume, "resume", false, resumeUsage)
 }
@@ -195,7 +201,7 @@ func (o *mixOptions) register(c *cobra.Command, threads []int) {
 		all = append(all, m.Name)
 	}
 	f := c.Flags()
-	f.StringSliceVar(&o.mixes, "mixes", all, "operations")
+	f.StringSliceVar(&o.mixes, "mixes", all, "mixes of operations; kvbench run --help has their shares; also READ_ONLY and WRITE_ONLY")
 	f.IntSliceVar(&o.threads, "threads", threads, "numbers of threads, each with one operation at a time")
 }
 

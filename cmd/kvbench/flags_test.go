@@ -56,7 +56,6 @@ var accepted = map[string][]string{
 	"lsm --duration":        {"0s"},
 	"reads --duration":      {"0s"},
 	"restart --duration":    {"0s"},
-	"microbatch --duration": {"0s"},
 	"partitions --memory":   {},
 	"lsm --memory":          {},
 	"lsm --flush-keys":      {},
@@ -133,4 +132,11 @@ func TestNumbersThatScaleMakesEqualAreRefused(t *testing.T) {
 		"want auto, or operations": {"--rps", "5000000000"},
 	})
 	refuses(t, "ycsb", map[string][]string{"--workload: A is there twice": {"--workload", "A,a"}})
+}
+
+func TestTheHelpOfRunHasTheSharesOfEachMix(t *testing.T) {
+	r := runCommand(t, t.Context(), nil, "run", "--help")
+	for _, row := range []string{"PUT_HEAVY      90 %      5 %   5 %\n", "READ_ONLY       0 %      0 % 100 %\n"} {
+		assert.Contains(t, r.stdout, row)
+	}
 }

@@ -90,8 +90,6 @@ func (o *microbatchOptions) experiment(c *cobra.Command) (*experiment.Experiment
 		}
 	}
 	switch {
-	case o.duration > 0:
-		return nil, errors.New("--duration: a run of microbatch ends after --reads")
 	case o.workers < 1 || o.workers > loadgen.MaxWorkers:
 		return nil, fmt.Errorf("--workers %d: want 1 to %d", o.workers, loadgen.MaxWorkers)
 	case o.linger < 0 || o.linger > mostLinger || o.readLatency < 0 || o.readLatency > mostLinger:

@@ -92,7 +92,6 @@ func TestMicrobatchRefusesWhatMakesNoSense(t *testing.T) {
 		"--partitions 0":        {"--partitions", "0"},
 		"--workers 0":           {"--workers", "0"},
 		"--read-latency -1s":    {"--read-latency", "-1s"},
-		"ends after --reads":    {"--duration", "1s"},
 		"nothing to measure":    {"--stores", ""},
 		"--scale 0: want more ": {"--scale", "0"},
 	})

@@ -15,7 +15,7 @@ func newReportCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "report DIR...",
 		Short: "Draw the report of a directory again, without measuring",
-		Long: `Write report.html of directories that --report wrote again, from result.json.
+		Long: `Draw again the report.html of directories that --report wrote, from their result.json.
 
 Nothing is measured. Use it if a new version of kvbench draws better charts.`,
 		Example: `  kvbench report kvbench-partitions`,

@@ -46,10 +46,19 @@ func newRootCommand(open opener) *cobra.Command {
 		Short: "Benchmark kvd, embedded or over the network, and check every answer",
 		Long: `Benchmark kvd, embedded or over the network, and check every answer.
 
-Exit codes: 0 the command ended, also if by a signal after something was measured; 1 it
-failed, or an answer was wrong, or a signal ended it before the objectives of --slo could be
-judged; 2 a run missed an objective of --slo, which every command takes that measures, or
-every load of a sweep did; 64 the command line is wrong. A process that is killed leaves its report as of the last minute, if it has one.`,
+Begin with
+
+  kvbench run --duration 10s --report DIR
+
+and open DIR/report.html. A process that is killed leaves its report as of the last minute,
+and --resume measures the rest.
+
+Exit codes:
+  0   the command ended, also by a signal after something was measured
+  1   it failed, an answer was wrong, or a signal ended it before anything was measured or
+      before the objectives of --slo could be judged
+  2   a run missed an objective of --slo; for sweep, every load missed one
+  64  the command line is wrong`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}

@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -23,18 +25,21 @@ func newRunCommand(open opener) *cobra.Command {
 		Short: "Run one workload and report throughput, latency and found rate",
 		Long: `Run one workload and report throughput, latency and found rate.
 
+` + mixTable() + `
 Without --data or --addr the engine runs in this process on a new directory
 below the current one, which is removed afterwards. Every answer is checked: a
-wrong value or a lost key ends the run with exit code 1.
+wrong value or a lost key ends the run with exit code 1. A get finds something only after
+puts of the same run, or with --preload.
 
 With --rate operations begin by the clock, whether or not earlier ones have ended (an
 open loop), and their latency counts from when they were due: a store that stalls cannot
 hide it. With --slo the exit code is 2 if a latency of any run is too long.
 
 With --report a directory gets the figures as JSON, CSV and text for benchstat, and
-report.html, a self-contained page with charts.`,
+report.html, a self-contained page with charts. Of a server it has the processor time and
+the work of its store if --admin names its admin address.`,
 		Example: `  kvbench run --mix GET_HEAVY --preload 1000000 --keys 1000000 --duration 30s
-  kvbench run --addr localhost:7070 --durability sync --threads 64
+  kvbench run --addr localhost:7070 --admin localhost:7071 --durability sync --threads 64
   kvbench run --mix BALANCED --runs 3 --report balanced
   kvbench run --rate 20000 --arrivals poisson --warmup 5s --slo 'p99<5ms,get.p99.9<20ms'`,
 		Args: cobra.NoArgs,
@@ -47,6 +52,16 @@ report.html, a self-contained page with charts.`,
 		return failed(benchmark(c, &o, open))
 	}
 	return c
+}
+
+// mixTable lists the mixes with the shares of their operations.
+func mixTable() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "  %-13s %5s %8s %5s\n", "mix", "puts", "deletes", "gets")
+	for _, m := range slices.Concat(workload.Mixes, workload.PureMixes) {
+		fmt.Fprintf(&b, "  %-13s %3d %% %6d %% %3d %%\n", m.Name, m.Put, m.Delete, m.Get)
+	}
+	return b.String()
 }
 
 // benchmark does the runs, prints each, and writes the report, also after an error.

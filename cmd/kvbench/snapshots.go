@@ -29,11 +29,13 @@ func newSnapshotsCommand(open opener) *cobra.Command {
 Workers put uniformly drawn records, alternately without snapshots and while each
 second a snapshot is taken and the previous one released. The result is the median
 ratio of the rounds. Each snapshot is read when it is taken and again before it is
-released, and must not have changed.`,
-		Example: `  kvbench snapshots --threads 16 --rounds 5 --duration 20s --durability sync`,
-		Args:    cobra.NoArgs,
+released, and must not have changed. The figures are printed, and written to the file of
+--out; there is no page.`,
+		Example: `  kvbench snapshots --threads 16 --rounds 5 --duration 20s --durability sync
+  kvbench snapshots --addr localhost:7070 --records 1000000 --out snapshots.jsonl`,
+		Args: cobra.NoArgs,
 	}
-	c.Flags().IntVar(&o.rounds, "rounds", 5, "times that both are measured")
+	c.Flags().IntVar(&o.rounds, "rounds", 5, "how often both are measured")
 	o.objectiveOptions.register(c, "put")
 	o.trialOptions.register(c, "records", 100_000, []int{16}, 10*time.Second)
 	c.RunE = func(c *cobra.Command, _ []string) error {

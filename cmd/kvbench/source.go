@@ -33,7 +33,7 @@ func newSourceCommand(open opener) *cobra.Command {
 		}
 	}
 	c := &cobra.Command{
-		Use:   "source NAME [-- FLAGS]",
+		Use:   "source NAME [flags] [-- FLAGS]",
 		Short: "Repeat the experiments of a published design, with its parameters and beside its figures",
 		Long: `Repeat the experiments of a published design that kvd joins, with the parameters of its
 article. Each report has the figures of the article beside those measured here.
@@ -49,10 +49,11 @@ code; the report names the scale. Flags after -- replace those of the experiment
 			}
 			return nil
 		},
-		ValidArgs: names,
+		ValidArgs:             names,
+		DisableFlagsInUseLine: true,
 	}
 	f := c.Flags()
-	f.Float64Var(&scale, "scale", 1, "times and sizes relative to the article")
+	f.Float64Var(&scale, "scale", 1, "factor for times and sizes: 1 is the article, 0.01 a hundredth of it")
 	f.IntVar(&runs, "runs", 0, "runs of each combination; 0 is the default of the experiment")
 	f.BoolVar(&resume, "resume", false, "continue the experiments that were interrupted in the directory of --report")
 	f.StringVar(&dir, "report", "", "directory of the reports, one for each experiment (default kvbench-source-NAME)")

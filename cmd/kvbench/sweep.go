@@ -41,7 +41,7 @@ if it misses an objective. With --slo the exit code is 2 if every load was too m
 above the knee are meant to miss objectives. All loads run on one store, which is preloaded
 with all keys.`,
 		Example: `  kvbench sweep --rps auto --mix GET_HEAVY --report sweep
-  kvbench sweep --rps 1000,5000,10000,20000 --addr localhost:7070 --durability sync
+  kvbench sweep --rps 1000,5000,10000,20000 --addr localhost:7070 --admin localhost:7071 --durability sync
   kvbench sweep --slo 'p99<2ms' --runs 3`,
 		Args: cobra.NoArgs,
 	}
@@ -57,7 +57,7 @@ with all keys.`,
 	f.StringVar(&o.arrivals, "arrivals", fixedArrivals, "of operations: fixed (evenly spaced) or poisson (at random times)")
 	f.StringVar(&o.slo, "slo", "", "objectives, such as p99<5ms,get.p99.9<20ms: the knee is the highest load that meets them; if none does, the exit code is 2")
 	f.BoolVar(&o.verify, "verify", true, "check every value that is read")
-	f.DurationVar(&o.config.Warmup, "warmup", time.Second, "of each load, before its measurement")
+	f.DurationVar(&o.config.Warmup, "warmup", time.Second, "run each load this long before its measurement")
 	f.DurationVar(&o.config.Duration, "duration", 5*time.Second, "of the measurement of each load")
 	f.IntVar(&o.runs, "runs", 1, "runs of each load")
 	f.StringVar(&o.report, "report", "kvbench-sweep", "directory for the figures and the page, report.html")

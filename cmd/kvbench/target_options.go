@@ -50,10 +50,10 @@ func (o *targetOptions) register(c *cobra.Command) {
 	f.StringVar(&o.durability, "durability", kv.DurabilityBuffered.String(), "durability of writes: memory, buffered or sync")
 
 	f.StringVar(&o.data, "data", "", "run the store in this process, in this directory (default a new one here, removed afterwards)")
-	f.StringVar(&o.addr, "addr", "", "send operations to the server at HOST:PORT instead")
+	f.StringVar(&o.addr, "addr", "", "measure the server at HOST:PORT or unix:PATH, in place of a store in this process")
 	f.StringVar(&o.admin, "admin", "", "with --addr: the admin address of that server, HOST:PORT or unix:PATH; its metrics then say how much processor time it used, and what its store did")
 	f.BoolVar(&o.reuse, "reuse", false, "with --data or --addr: run on a store that holds keys already, and change them")
-	f.StringVar(&o.out, "out", "", "append the report to this file, as lines of JSON")
+	f.StringVar(&o.out, "out", "", "append to this file lines of JSON: one for each --interval, and a summary of each measurement")
 
 	f.IntVar(&o.partitions, "partitions", 4, "embedded: partitions of a new store")
 	f.IntVar(&o.flushKeys, "flush-keys", 0, "embedded: flush a memtable at this many keys; 0 means no such limit")

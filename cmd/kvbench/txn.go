@@ -37,7 +37,8 @@ alternately without and with one concurrent writer of such transactions. The
 result is the median ratio of the rounds.
 
 Every answer is checked, and at the end all records are read: a lost update ends
-the run with exit code 1.`,
+the run with exit code 1. The figures are printed, and written to the file of --out;
+there is no page.`,
 		Example: `  kvbench txn --threads 1,2,4,8 --hot-fraction 0.01 --hot-rate 0.5
   kvbench txn --read-beside --threads 4 --write-rate 500 --rounds 5`,
 		Args: cobra.NoArgs,

@@ -45,8 +45,8 @@ func newCoreCommand(open opener) *cobra.Command {
 
 The records are loaded once; then each workload runs with each number of threads. A new
 store in this process is made for each size of the block cache, small and large, as in the
-article on CruzDB, and for each run. A record is one value, so an update replaces all of it. A read-modify-write is a
-transaction, which is repeated until it does not conflict.
+article on CruzDB, and for each run. A record is one value, so an update replaces all of it.
+A read-modify-write is a transaction, which is repeated until it does not conflict.
 
 Every answer is checked, including the order and completeness of scans, and at the
 end all records are read: a lost update ends the run with exit code 1.
@@ -55,11 +55,11 @@ With --scale 0.02 each trial takes 0.6 seconds, on a fiftieth of the records and
 smaller caches, with the same code; the report names the scale.`,
 		Example: `  kvbench ycsb --scale 0.02 --report ycsb
   kvbench ycsb --records 1000000 --operations 1000000 --threads 1,2,4,8,16
-  kvbench ycsb --workload A,F --duration 30s --durability sync --addr localhost:7070`,
+  kvbench ycsb --workload A,F --duration 30s --durability sync --addr localhost:7070 --admin localhost:7071`,
 		Args: cobra.NoArgs,
 	}
 	f := c.Flags()
-	f.StringSliceVar(&o.names, "workload", []string{"A", "B", "C", "F", "D", "E"}, "in this order")
+	f.StringSliceVar(&o.names, "workload", []string{"A", "B", "C", "F", "D", "E"}, "workloads to run, in this order")
 	f.Uint64Var(&o.span.Operations, "operations", 0, "end each trial after this many operations instead of --duration")
 	f.Float64Var(&o.records.Theta, "theta", workload.DefaultTheta, "skew of the Zipfian distributions")
 	f.StringSliceVar(&o.caches, "caches", []string{"4MiB", "8GiB"}, "embedded: sizes of the block cache, before --scale; a new store has one after the other, unless --memory is given")
