@@ -174,7 +174,7 @@ func TestNumbersAreShort(t *testing.T) {
 	for want, got := range map[string]string{
 		"0": Number(0), "950": Number(950), "1k": Number(999.9), "12.5k": Number(12_500), "3M": Number(3e6), "0.25": Number(0.25),
 		"512 B": Bytes(512), "1.5 KiB": Bytes(1536), "3 GiB": Bytes(3 << 30),
-		"950 ns": Nanos(950), "1.25 ms": Nanos(1.25e6), "2m0s": Nanos(120e9), "12 s": Seconds(12), "12.5 %": Percent(0.125), "1.3x": Times(1.3),
+		"950 ns": Nanos(950), "0 s": Nanos(0), "1.25 ms": Nanos(1.25e6), "2m0s": Nanos(120e9), "12 s": Seconds(12), "12.5 %": Percent(0.125), "1.3x": Times(1.3),
 	} {
 		assert.Equal(t, want, got)
 	}

@@ -18,7 +18,10 @@ func Bytes(v float64) string {
 
 // Nanos writes a number of nanoseconds as a duration of three digits at most.
 func Nanos(v float64) string {
-	if v >= 60e9 {
+	switch {
+	case v == 0:
+		return "0 s" // whatever the unit of the values beside it
+	case v >= 60e9:
 		return time.Duration(v).Round(time.Second).String()
 	}
 	return scaled(v, 1000, []string{" ns", " µs", " ms", " s"})

@@ -101,8 +101,8 @@ func (s *restarts) conditions() string {
 // times has a row for each combination.
 func (s *restarts) times() *report.Table {
 	t := &report.Table{
-		Head:    []string{"keys", "data", "unflushed", "log", "stop", "ready", "runs", "first read", "records replayed", "read from disk", "written"},
-		Caption: "Medians of the runs. Ready: from the start to the first answer; runs: the shortest and the longest. A record has several entries. Read from disk and written: bytes that the start moved, with read-ahead.",
+		Head:    []string{"keys", "data", "unflushed", "log", "stop", "ready", "runs", "first read", "replayed", "read", "written"},
+		Caption: "Medians of the runs. Ready: from the start to the first answer; runs: the shortest and the longest. Replayed: records of the log, each of which has several entries. Read and written: bytes that the start moved from and to the disk, with read-ahead.",
 	}
 	for _, keys := range s.keys {
 		for _, log := range s.logs {
