@@ -17,13 +17,13 @@ import (
 
 func TestMicrobatchMeasuresItsStores(t *testing.T) {
 	t.Chdir(t.TempDir())
-	run := func(args ...string) (stdout string) {
+	run := func(want int, args ...string) (stdout, stderr string) {
 		args = append([]string{"microbatch", "--runs", "1", "--sizes", "1,16", "--rows", "10000", "--reads", "1000", "--report", "m"}, args...)
 		var out, errs strings.Builder
-		require.Equal(t, exitOK, execute(t.Context(), args, &out, &errs, openTarget), errs.String())
-		return out.String()
+		require.Equal(t, want, execute(t.Context(), args, &out, &errs, openTarget), errs.String())
+		return out.String(), errs.String()
 	}
-	stdout := run("--readers", "8,1", "--read-latency", "20us", "--linger", "1ms")
+	stdout, _ := run(exitOK, "--readers", "8,1", "--read-latency", "20us", "--linger", "1ms")
 	assert.Contains(t, stdout, "Over the network: The default reads")
 	assert.Contains(t, stdout, "On a slow disk: The default reads")
 
@@ -53,7 +53,8 @@ func TestMicrobatchMeasuresItsStores(t *testing.T) {
 	require.NoError(t, err)
 	assert.Len(t, left, 1, "the table is removed")
 
-	run("--readers", "8", "--stores", "server")
+	_, stderr := run(exitSLO, append(missed("get"), "--readers", "8", "--stores", "server")...)
+	assertMissed(t, "get", stderr)
 	f, err := os.Open(filepath.Join("m", "statistics.csv"))
 	require.NoError(t, err)
 	rows, err := csv.NewReader(f).ReadAll()

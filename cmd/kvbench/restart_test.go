@@ -21,8 +21,9 @@ var tinyRestart = []string{"restart", "--keys", "1000,2000", "--logs", "0,100KiB
 	"--duration", "10ms", "--runs", "1", "--report", "r"}
 
 func TestRestartMeasuresStartsAfterAKillAndACleanStop(t *testing.T) {
-	code, stdout, stderr := bench(t, openTarget, tinyRestart...)
-	require.Equal(t, exitOK, code, stderr)
+	code, stdout, stderr := bench(t, openTarget, append(tinyRestart, missed("start")...)...)
+	require.Equal(t, exitSLO, code, stderr)
+	assertMissed(t, "start", stderr)
 	assert.Contains(t, stderr, "run 8 of 8  keys 2000, unflushed 100 KiB, stop clean")
 	for _, says := range []string{"filling tables", "filling the log", "reading"} {
 		assert.Contains(t, stderr, "stop kill  "+says)
