@@ -98,7 +98,7 @@ func (t *meteredTarget) sizes(histogram string) [][2]uint64 {
 	var sizes [][2]uint64
 	for name := range t.now {
 		bound, ok := strings.CutPrefix(name, histogram+" ")
-		if n, err := strconv.ParseFloat(bound, 64); ok && err == nil && !math.IsInf(n, 1) {
+		if n, err := strconv.ParseFloat(bound, 64); ok && err == nil && n >= 1 && !math.IsInf(n, 1) {
 			sizes = append(sizes, [2]uint64{uint64(n), t.since(name)})
 		}
 	}
