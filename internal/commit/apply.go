@@ -113,11 +113,22 @@ func (c *Coordinator) decide(rec *pending, err error) {
 }
 
 // failInflight answers all that is under way with the error that stopped the
-// log. A record may have reached the disk: its outcome is unknown.
+// log. A record may have reached the disk: its outcome is unknown. Its request ids are
+// retracted, so that the next coordinator of the tree inherits those of applied writes alone.
 func (c *Coordinator) failInflight(cause error) {
 	err := fmt.Errorf("%w: %w", kv.ErrUncertain, cause)
 	for rec := c.head(); rec != nil; rec = c.head() {
 		c.pop()
+		c.retractIDs(rec)
 		c.decide(rec, err)
+	}
+}
+
+// retractIDs forgets the request ids of a record that this coordinator will not apply.
+func (c *Coordinator) retractIDs(rec *pending) {
+	c.appendMu.Lock()
+	defer c.appendMu.Unlock()
+	for _, u := range rec.named {
+		c.line.ids.retract(u.id)
 	}
 }

@@ -151,6 +151,15 @@ func (c *Coordinator) Remember(base kv.SeqNum, op *record.Op) {
 	}
 }
 
+// Inherit takes over the request ids of the tree's previous coordinator, which has been
+// closed after the term of its log ended: those of all writes that were applied, and of no
+// other. Before Start only.
+func (c *Coordinator) Inherit(from *Coordinator) {
+	from.appendMu.Lock()
+	defer from.appendMu.Unlock()
+	c.line.ids, from.line.ids = from.line.ids, newRequestIDs(1)
+}
+
 // Start begins to serve. The log was replayed from number first on, and up to
 // last; everything in it is visible.
 func (c *Coordinator) Start(log Log, first, last kv.SeqNum) {

@@ -196,6 +196,8 @@
 // callers whose records are not committed yet get ErrUncertain, Close returns, and the node
 // inserts and publishes what the cluster commits afterwards in the same [Tree], without a
 // coordinator. Applying a record makes no decision: a record holds the outcome of its
-// validation, its numbers, expiries and request ids. A new leader calls
-// [Coordinator.Remember] for the records that it has applied, as recovery does.
+// validation, its numbers, expiries and request ids. Between two terms a node has a
+// coordinator of each partition that is not started: it takes over the request ids that the
+// previous one has applied ([Coordinator.Inherit]), and learns those of the records that the
+// node inserts ([Coordinator.Remember]). So it is ready to be started when the node leads.
 package commit

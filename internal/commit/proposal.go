@@ -145,7 +145,9 @@ func (p *Proposal) propose() (*Commit, error) {
 		}
 	}
 	if p.RequestID.Named() {
-		lead.line.ids.add(requestIDOf(p.RequestID), base, p.RequestID.Content)
+		id := identifiedUnit{requestIDOf(p.RequestID), p.RequestID.Content, 0}
+		lay[0].named = append(lay[0].named, id) // see retractIDs
+		lead.line.ids.add(id.id, base, id.content)
 	}
 	return c, nil
 }

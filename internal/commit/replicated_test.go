@@ -208,7 +208,7 @@ func TestAReplicatedLogImplementsLog(t *testing.T) {
 		c := lead(leader, first, nil)
 		a, aCall := put(c, "a", kv.DurabilitySync, kv.RequestID{ClientID: 1, Sequence: 1})
 		b, bCall := put(c, "b", kv.DurabilityMemory, kv.RequestID{})
-		d, dCall := put(c, "d", kv.DurabilitySync, kv.RequestID{})
+		d, dCall := put(c, "d", kv.DurabilitySync, kv.RequestID{ClientID: 1, Sequence: 2})
 		require.Len(t, first.entries, 2, "there is no room for the third")
 		require.Empty(t, aCall.Done())
 		require.Empty(t, bCall.Done(), "no durability is less than a majority")
@@ -235,6 +235,7 @@ func TestAReplicatedLogImplementsLog(t *testing.T) {
 		require.ErrorIs(t, d.Err, kv.ErrUncertain)
 		require.ErrorIs(t, d.Err, errTermEnded)
 		c.Close()
+		firstLeader := c
 
 		// The follower leads the next term, which gives the lost number out again.
 		second := newTermLog(applied[1].base+1, 2)
@@ -257,6 +258,26 @@ func TestAReplicatedLogImplementsLog(t *testing.T) {
 			require.False(t, found(p, "d"))
 		}
 		c.Close()
+
+		// The first leader leads again, without a look at the log: it knows the requests that
+		// were applied, and not the one that was lost with its first term.
+		third := newTermLog(second.next, 2)
+		next := New(Options{Tree: leader, Applied: world, Now: world.Now, InflightBytes: 1 << 20, RequestIDs: 9})
+		next.Inherit(firstLeader)
+		leader.Attach(next)
+		next.Start(third, 1, third.next-1)
+		again, againCall = put(next, "a", kv.DurabilitySync, kv.RequestID{ClientID: 1, Sequence: 1, Retried: true})
+		require.Len(t, againCall.Done(), 1)
+		require.True(t, again.Deduplicated)
+		require.Equal(t, a.Version, again.Version)
+		d, dCall = put(next, "d", kv.DurabilitySync, kv.RequestID{ClientID: 1, Sequence: 2, Retried: true})
+		third.commit()
+		synctest.Wait()
+		require.Len(t, dCall.Done(), 1)
+		require.NoError(t, d.Err)
+		require.False(t, d.Deduplicated, "its first attempt was not committed")
+		require.True(t, found(leader, "d"))
+		next.Close()
 		require.NoError(t, errors.Join(leader.Close(), follower.Close()))
 	})
 }

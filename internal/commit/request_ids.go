@@ -101,10 +101,28 @@ func (w *requestIDs) add(n requestID, version kv.SeqNum, content uint64) {
 		w.line = append(w.line, n)
 		return
 	}
-	w.floor = max(w.floor, w.forget(w.line[w.next]))
+	if oldest := w.line[w.next]; oldest != (requestID{}) { // the zero id is a retracted one's place
+		w.floor = max(w.floor, w.forget(oldest))
+	}
 	w.line[w.next] = n
 	if w.next++; w.next == w.size {
 		w.next = 0
+	}
+}
+
+// retract forgets an id of a write that was not applied. It is one of the newest, if it is
+// known at all.
+func (w *requestIDs) retract(n requestID) {
+	if _, _, known := w.find(n); !known {
+		return
+	}
+	w.forget(n)
+	for i := range w.line {
+		place := (w.next + len(w.line) - 1 - i) % len(w.line)
+		if w.line[place] == n {
+			w.line[place] = requestID{}
+			return
+		}
 	}
 }
 

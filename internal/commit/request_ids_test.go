@@ -51,3 +51,29 @@ func TestRequestIDsNeverDenyAWriteItForgot(t *testing.T) {
 		assert.False(t, w.forgot(fresh), "what was never sent before cannot have been applied")
 	})
 }
+
+// A write that was not applied leaves nothing: its id is unknown again, and the others are
+// known as before, until as many have come as the window holds.
+func TestRetractedRequestIDsAreUnknown(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		size := rapid.IntRange(1, 8).Draw(t, "size")
+		w := newRequestIDs(size)
+		id := func(i int) requestID { return requestID{client: 1, sequence: uint64(200 * i)} }
+		applied := map[int]bool{}
+		n := rapid.IntRange(1, 30).Draw(t, "writes")
+		for i := 1; i <= n; i++ {
+			w.add(id(i), kv.SeqNum(i), uint64(i))
+			if applied[i] = rapid.Bool().Draw(t, "applied"); !applied[i] {
+				w.retract(id(i))
+				w.retract(id(i))
+			}
+		}
+		for i := 1; i <= n; i++ {
+			_, _, known := w.find(id(i))
+			assert.False(t, known && !applied[i], "write %d was not applied", i)
+			assert.False(t, applied[i] && i > n-size && !known, "write %d of %d is one of the newest %d", i, n, size)
+			again := kv.RequestID{ClientID: 1, Sequence: uint64(200 * i), Retried: true}
+			assert.True(t, known || !applied[i] || w.forgot(again), "write %d is neither known nor forgotten", i)
+		}
+	})
+}
