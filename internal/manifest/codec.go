@@ -11,9 +11,11 @@ import (
 
 const (
 	manifestMagic = "kvdMANIF"
-	// manifestFormat is written for a Version with value files, formatWithout for one
-	// without, which older releases can read.
-	manifestFormat = 2
+	// manifestFormat is written for a Version with a position, formatValues for another with
+	// value files, and formatWithout for one with neither, so that older releases can read
+	// what has nothing new.
+	manifestFormat = 3
+	formatValues   = 2
 	formatWithout  = 1
 	preambleBytes  = 16 // magic, format version and their checksum
 	headerBytes    = 36
@@ -21,7 +23,8 @@ const (
 	maxManifest    = 64 << 20 // bytes; room for 500,000 tables with short keys
 	minTableBytes  = 10       // eight numbers and two keys of one byte
 	minDeltaBytes  = 1 + minTableBytes
-	minValueBytes  = 3       // three numbers
+	minValueBytes  = 3 // three numbers
+	maxPosition    = 64 << 10
 	maxPerTable    = 1 << 48 // bytes or entries; keeps their sums from overflowing
 )
 
@@ -35,8 +38,11 @@ func appendManifest(b []byte, v *Version) []byte {
 	start := len(b)
 	b = append(b, manifestMagic...)
 	format := uint32(formatWithout)
-	if len(v.Values) > 0 {
+	switch {
+	case len(v.Position) > 0:
 		format = manifestFormat
+	case len(v.Values) > 0:
+		format = formatValues
 	}
 	b = binary.LittleEndian.AppendUint32(b, format)
 	b = binary.LittleEndian.AppendUint32(b, checksum(b[start:]))
@@ -58,6 +64,10 @@ func appendBody(b []byte, v *Version) []byte {
 		for i := range run {
 			b = appendTable(b, &run[i])
 		}
+	}
+	if len(v.Position) > 0 {
+		b = binary.AppendUvarint(b, uint64(len(v.Position)))
+		b = append(b, v.Position...)
 	}
 	if len(v.Values) > 0 {
 		b = appendValues(b, v)
@@ -108,8 +118,8 @@ func DecodeManifest(file string, data []byte) (*Version, error) {
 	if err != nil {
 		return nil, err
 	}
-	if format != manifestFormat && format != formatWithout {
-		return nil, fmt.Errorf("%w: %s has manifest format %d, this version reads %d and %d",
+	if format > manifestFormat {
+		return nil, fmt.Errorf("%w: %s has manifest format %d, this version reads %d to %d",
 			kv.ErrUnsupportedVersion, file, format, formatWithout, manifestFormat)
 	}
 	if len(data) < headerBytes+checksumBytes {
@@ -129,6 +139,9 @@ func DecodeManifest(file string, data []byte) (*Version, error) {
 	d := decoder{rest: data[headerBytes:end]}
 	d.body(v)
 	if format == manifestFormat {
+		d.position(v)
+	}
+	if format == formatValues || format == manifestFormat && len(d.rest) > 0 {
 		d.values(v)
 	}
 	if d.err == nil && len(d.rest) > 0 {
@@ -183,6 +196,17 @@ func (d *decoder) table(t *kv.TableMeta) {
 	t.MaxSeq = t.MinSeq + kv.SeqNum(d.uvarint(uint64(kv.MaxSeqNum)))
 	t.Smallest = d.key()
 	t.Largest = d.key()
+}
+
+func (d *decoder) position(v *Version) {
+	n := d.uvarint(maxPosition)
+	if n == 0 || n > uint64(len(d.rest)) {
+		d.fail(fmt.Errorf("a position of %d bytes", n))
+	}
+	if d.err == nil {
+		v.Position = append([]byte(nil), d.rest[:n]...)
+		d.rest = d.rest[n:]
+	}
 }
 
 // values decodes what appendValues appends.

@@ -41,6 +41,18 @@ func TestGoldenFiles(t *testing.T) {
 	v, err := DecodeManifest("m", got)
 	require.NoError(t, err)
 	assert.Equal(t, withValues(), v)
+	for name, want := range map[string]*Version{"MANIFEST-000040": withPosition(withValues()), "MANIFEST-000040-plain": withPosition(example())} {
+		file := filepath.Join("testdata", "v3", name)
+		if *update {
+			require.NoError(t, os.WriteFile(file, appendManifest(nil, want), 0o644))
+		}
+		got, err := os.ReadFile(file)
+		require.NoError(t, err)
+		assert.Equal(t, appendManifest(nil, want), got, "the format changed: %s", file)
+		v, err := DecodeManifest("m", got)
+		require.NoError(t, err)
+		assert.Equal(t, want, v)
+	}
 	v, err = DecodeManifest("m", appendManifest(nil, example()))
 	require.NoError(t, err)
 	assert.Equal(t, example(), v)
@@ -52,6 +64,12 @@ func TestGoldenFiles(t *testing.T) {
 	assert.Equal(t, uint32(3), partition)
 	assert.Equal(t, kv.FileNum(40), num)
 	assert.Equal(t, "kvd-current 1 partition 3 MANIFEST-000040 ", string(encodeCurrent(3, 40)[:42]))
+}
+
+// withPosition adds a place in a replicated log.
+func withPosition(v *Version) *Version {
+	v.Position = []byte("position")
+	return v
 }
 
 func TestANewerFormatIsNotDamage(t *testing.T) {
@@ -120,6 +138,19 @@ func TestManifestWithARightChecksumMustStillMakeSense(t *testing.T) {
 		_, err := DecodeManifest("m", sealAs(withValues(), values[:n]))
 		require.ErrorIs(t, err, kv.ErrCorrupt, "cut at %d", n)
 	}
+	placed := appendBody(nil, withPosition(withValues()))
+	for n := range placed {
+		_, err := DecodeManifest("m", sealAs(withPosition(example()), placed[:n]))
+		if n == len(whole)+len("\x08position") {
+			require.NoError(t, err, "all but the value files")
+			continue
+		}
+		require.ErrorIs(t, err, kv.ErrCorrupt, "cut at %d", n)
+	}
+	for name, position := range map[string][]byte{"empty": {0}, "longer than the rest": {3, 1, 2}, "too long": {0x81, 0x80, 4}} {
+		_, err := DecodeManifest("m", sealAs(withPosition(example()), append(whole[:len(whole):len(whole)], position...)))
+		require.ErrorIs(t, err, kv.ErrCorrupt, name)
+	}
 	for name, values := range map[string][]byte{
 		"no value files": {0}, "more value files than bytes": {0xff, 0xff, 0x7f}, "no table needs it": {1, 60, 99, 5, 50, 0, 0, 0, 0, 0, 0, 0, 0},
 		"less than none": {1, 60, 99, 5, 50, 1, 60, 0, 0, 0, 0, 0, 0, 0, 0, 0}, "more refs than bytes": {1, 60, 99, 5, 50, 0x7f},
@@ -153,6 +184,8 @@ func FuzzDecodeManifest(f *testing.F) {
 	f.Add(appendManifest(nil, example()))
 	f.Add(appendManifest(nil, withValues()))
 	f.Add(appendBody(nil, withValues()))
+	f.Add(appendManifest(nil, withPosition(withValues())))
+	f.Add(appendBody(nil, withPosition(withValues())))
 	f.Add(appendManifest(nil, &Version{Num: 1, NextFile: 2}))
 	f.Add(seal([]byte{100, 95, 90, 0xff, 0xff, 0x03}))
 	f.Add([]byte(manifestMagic))
@@ -160,6 +193,7 @@ func FuzzDecodeManifest(f *testing.F) {
 		decodeManifest(t, data)
 		decodeManifest(t, seal(data)) // with a valid checksum
 		decodeManifest(t, sealAs(withValues(), data))
+		decodeManifest(t, sealAs(withPosition(example()), data))
 	})
 }
 

@@ -66,7 +66,7 @@
 //
 //	offset   size
 //	     0      8  magic "kvdMANIF"
-//	     8      4  format version, 2 with value files, 1 without
+//	     8      4  format version, 3 with a position, else 2 with value files, 1 without
 //	    12      4  CRC32C of bytes [0, 12): tells a newer format from damage
 //	    16      4  partition
 //	    20      8  number of this manifest
@@ -86,6 +86,11 @@
 //	body  = ... | uv value files | file ..., by number | refs of each table, in order
 //	file  = uv number | uv size | uv values | uv bytes of values
 //	refs  = uv value files | per file, by number: uv number | uv values | uv bytes
+//
+// Version 3 continues after the body of version 1 with the position, and after that, if there
+// are value files, as version 2 does:
+//
+//	body  = ... | uv length of the position | position, 1 byte to 64 KiB | ...
 //
 // The first 16 bytes keep their meaning in every format version. The checksum
 // covers partition and number, so a misplaced manifest is damage too.

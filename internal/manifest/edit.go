@@ -46,13 +46,15 @@ type Edit struct {
 	Values []kv.ValueFileMeta
 	// FlushedSeq is the new Version.FlushedSeq. Only Flush has one.
 	FlushedSeq kv.SeqNum
+	// Position is the new Version.Position; nil: it stays. Only Flush has one.
+	Position []byte
 }
 
 // Apply returns the Version after an edit, or why the edit does not fit. The
 // result shares runs with v; it has v's Num and NextFile, which the Set changes.
 // Apply does not change v and does no I/O.
 //
-// Besides V1 to V8 for the result it checks:
+// Besides V1 to V9 for the result it checks:
 //
 // E1. FlushedSeq does not fall. A flush adds only entries newer than the old
 // FlushedSeq and not newer than the new one, so none is stored twice.
@@ -79,6 +81,9 @@ func (v *Version) Apply(e Edit) (*Version, error) {
 	next := *v
 	next.Deltas = slices.Clone(v.Deltas)
 	next.FlushedSeq = max(v.FlushedSeq, e.FlushedSeq)
+	if e.Position != nil {
+		next.Position = e.Position
+	}
 	_, added := e.Added.SeqBounds()
 	next.MaxSeq = max(v.MaxSeq, added)
 
@@ -236,6 +241,9 @@ func (e *Edit) removed() (removal, error) {
 	}
 	if e.FlushedSeq != 0 {
 		return nil, errors.New("E1: a compaction does not move the flushed seq")
+	}
+	if e.Position != nil {
+		return nil, errors.New("E1: a compaction does not move the position")
 	}
 	gone := make(removal, len(e.Removed))
 	for _, num := range e.Removed {

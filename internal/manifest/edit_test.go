@@ -189,3 +189,20 @@ func TestEditKindNames(t *testing.T) {
 	assert.Equal(t, "flush deltas base edit(0) edit(9)",
 		Flush.String()+" "+CompactDeltas.String()+" "+CompactBase.String()+" "+EditKind(0).String()+" "+EditKind(9).String())
 }
+
+// The position moves with the flushed seq, in the same edit, and stays in all others.
+func TestThePositionMovesWithFlushes(t *testing.T) {
+	v, err := example().Apply(Edit{Kind: Flush, FlushedSeq: 100, Position: []byte("a")})
+	require.NoError(t, err)
+	require.Equal(t, "a", string(v.Position))
+	v, err = v.Apply(Edit{Kind: CompactDeltas, Removed: edits{20, 30, 21}})
+	require.NoError(t, err)
+	require.Equal(t, "a", string(v.Position))
+	v, err = v.Apply(Edit{Kind: Flush, FlushedSeq: 101})
+	require.NoError(t, err)
+	require.Equal(t, "a", string(v.Position))
+	_, err = v.Apply(Edit{Kind: CompactDeltas, Removed: edits{10, 11}, Position: []byte("b")})
+	require.ErrorContains(t, err, "E1")
+	_, err = v.Apply(Edit{Kind: Flush, FlushedSeq: 101, Position: make([]byte, maxPosition+1)})
+	require.ErrorContains(t, err, "V9")
+}

@@ -36,6 +36,8 @@ import (
 //
 // V8. Values is ordered by number. Of each value file some table needs a value, and the
 // tables together need no more than it has; each value file that a table needs is listed.
+//
+// V9. Position has at most 64 KiB.
 type Version struct {
 	// Num is the number of the manifest that records this Version.
 	Num kv.FileNum
@@ -50,6 +52,10 @@ type Version struct {
 	// MaxSeq is the largest number that any table of the partition ever held,
 	// dropped entries included.
 	MaxSeq kv.SeqNum
+	// Position is where in a replicated log the tables stand, as their owner encodes it: they
+	// hold every write of the partition up to there, and perhaps later ones, up to
+	// FlushedSeq. Nil if the log is the node's own.
+	Position []byte
 	// Deltas are sorted runs newer than the base, the newest first.
 	Deltas []Run
 	// Base is the oldest sorted run.
@@ -152,6 +158,9 @@ func (r Run) String() string {
 func (v *Version) check() error {
 	if err := v.checkNumbers(); err != nil {
 		return err
+	}
+	if len(v.Position) > maxPosition {
+		return fmt.Errorf("V9: a position of %d bytes", len(v.Position))
 	}
 	if v.MaxSeq > v.FlushedSeq || v.FlushedSeq > kv.MaxSeqNum {
 		return fmt.Errorf("V5: max seq %d, flushed seq %d", v.MaxSeq, v.FlushedSeq)

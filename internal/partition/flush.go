@@ -175,7 +175,39 @@ func (p *Partition) flush(ctx context.Context, s *readState) (result compaction.
 		return result, err
 	}
 	edit := manifest.Edit{Kind: manifest.Flush, Added: result.Tables, Values: result.Values, FlushedSeq: newest.table.MaxSeq()}
+	if p.opts.Position != nil {
+		edit.Position = p.opts.Position(edit.FlushedSeq)
+	}
 	return result, p.install(edit)
+}
+
+// SavePosition notes durably that the tables hold everything up to a number, all of which is
+// visible, with the position of that, unless a memtable has something unflushed up to there.
+// Partitions to which few writes go would otherwise keep a replicated log for ever.
+//
+// Errors: those of Flush.
+func (p *Partition) SavePosition(ctx context.Context, upTo kv.SeqNum) error {
+	p.flushing.Lock()
+	defer p.flushing.Unlock()
+	_, stop, err := p.whileOpen(ctx)
+	if err != nil {
+		return fmt.Errorf("save the position of partition %d: %w", p.id, err)
+	}
+	defer stop()
+	if low, ok := p.UnflushedFrom(); ok && low <= upTo || upTo < p.FlushedSeq() {
+		return nil
+	}
+	if err := p.install(manifest.Edit{Kind: manifest.Flush, FlushedSeq: upTo, Position: p.opts.Position(upTo)}); err != nil {
+		return fmt.Errorf("save the position of partition %d: %w", p.id, err)
+	}
+	return nil
+}
+
+// SavedPosition returns the last position that was saved with the tables, nil if there is none.
+func (p *Partition) SavedPosition() []byte {
+	s := p.acquire()
+	defer s.release()
+	return s.levels.version.Position
 }
 
 // flushJob is the merge of sealed memtables, newest first. Each passes for a run

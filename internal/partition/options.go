@@ -80,6 +80,10 @@ type Options struct {
 	// Now is the store's clock, in Unix milliseconds. It never goes back.
 	Now func() uint64
 
+	// Position returns where in a replicated log the tables stand once they hold everything up
+	// to a number: see manifest.Version. It is saved with the flush. Optional.
+	Position func(flushed kv.SeqNum) []byte
+
 	// FlushBytes and FlushKeys seal the active memtable at this size, whatever
 	// the budget says. Zero FlushKeys: no bound on keys.
 	FlushBytes int64
